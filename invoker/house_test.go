@@ -102,12 +102,12 @@ var plan = map[string][]string{
 }
 
 // wiring packages meet adapters with ports and may import any package.
-var wiring = []string{"invoker/assembly", "invoker/cmd/gpuwhisk", "invoker/develop/demo", "invoker/develop/bench", "invoker/develop/e2e", "invoker/develop/replay"}
+var wiring = []string{"invoker/assembly", "invoker/cmd/gpuwhisk", "invoker/develop/demo", "invoker/develop/bench", "invoker/develop/e2e", "invoker/develop/harness", "invoker/develop/replay"}
 
 // owners are the only packages that may import a library of the outside, tests
 // aside.
 var owners = map[string][]string{
-	"github.com/segmentio/kafka-go":           {"activation/kafka"},
+	"github.com/segmentio/kafka-go":           {"activation/kafka", "invoker/develop/harness"},
 	"github.com/couchbase/gocb":               {"activation/couchbase"},
 	"github.com/go-kivik/kivik":               {"activation/couchdb", "invoker/develop/standalone/couchdb"},
 	"github.com/elastic/go-elasticsearch":     {"activation/elasticsearch"},
@@ -116,7 +116,7 @@ var owners = map[string][]string{
 	"oras.land/oras-go":                       {"invoker/engine/docker"},
 	"github.com/NVIDIA/go-nvml":               {"gpu/nvml"},
 	"github.com/go-zookeeper/zk":              {"invoker/peer/zookeeper"},
-	"github.com/twmb/franz-go":                {"activation/kafka", "invoker/develop/standalone/broker", "invoker/develop/bench", "ansible/tests/stock"},
+	"github.com/twmb/franz-go":                {"activation/kafka", "invoker/develop/standalone/broker", "invoker/develop/harness", "ansible/tests/stock"},
 	"go.etcd.io/bbolt":                        {"invoker/develop/standalone/store"},
 	"software.sslmate.com/src/go-pkcs12":      {"invoker/peer/tlsstore"},
 	"github.com/pavlo-v-chernykh/keystore-go": {"invoker/peer/tlsstore"},
@@ -226,7 +226,7 @@ func TestPurePackagesArePure(t *testing.T) {
 // ends the process.
 func TestOnlyTheCommandTouchesTheProcess(t *testing.T) {
 	commands := []string{"invoker/cmd/gpuwhisk", "ansible/tests/stock",
-		"docker/runtimes/native/cmd/gpuwhisk-native", "invoker/develop/peertest"}
+		"docker/runtimes/native/cmd/gpuwhisk-native", "invoker/develop/harness", "invoker/develop/peertest"}
 	for _, f := range house(t) {
 		if slices.Contains(commands, f.pkg) {
 			continue
@@ -334,6 +334,7 @@ var spoken = []string{
 	"invoker/develop/demo",
 	"invoker/develop/e2e",
 	"invoker/develop/gauge",
+	"invoker/develop/harness",
 	"invoker/develop/load",
 	"invoker/develop/peertest",
 	"invoker/develop/replay",

@@ -22,12 +22,12 @@ func TestBrokerRestarts(t *testing.T) {
 	k := realKafka(t)
 	p := start(t, w, setup{})
 	p.create("slow", "nodejs:20", "const main = p => new Promise(done => setTimeout(() => done({n: p.n}), 1500))", limits(minutes, 256, 0))
-	const calls = 20 // of which eight find room at once
+	const calls = 20 // of which eight have memory at once
 	ids := map[activation.ID]int{}
 	for n := range calls {
 		ids[p.started("slow", map[string]any{"n": n}, false)] = n
 	}
-	until(t, "some run", func() string {
+	peertest.Until(t, "some run", func() string {
 		if n := p.status().Work.Pool.Active; n < 2 {
 			return fmt.Sprint(n, " run")
 		}
@@ -36,34 +36,45 @@ func TestBrokerRestarts(t *testing.T) {
 	if err := k.Stop(); err != nil {
 		t.Fatal(err)
 	}
-	until(t, "the status names the broker", func() string {
-		if s := p.status(); s.Healthy {
-			return "healthy"
-		}
-		return ""
-	})
+	p.unhealthy("")
 	if err := k.Start(); err != nil {
 		t.Fatal(err)
 	}
 	for id, n := range ids {
-		p.recording.completed(id) // twice, if the broker's answer was lost: harmless
+		p.completed(id) // twice, if the broker's answer was lost: harmless
 		if got := string(p.record(id).Response.Result); got != fmt.Sprintf(`{"n":%d}`, n) {
 			t.Errorf("activation %d: %s", n, got)
 		}
 	}
 	p.create("after", "nodejs:20", nodeHello, nil)
-	until(t, "the controller finds its invoker again", func() string {
-		_, _, err := p.c.Actions.Invoke("after", map[string]any{"name": "Ada"}, true, true)
-		if err != nil {
+	p.served("after", map[string]any{"name": "Ada"})
+}
+
+// unhealthy waits until the status gives a reason why the invoker is, with a text.
+func (p *platform) unhealthy(text string) {
+	p.t.Helper()
+	peertest.Until(p.t, "the status has no reason with "+text, func() string {
+		if s := p.status(); s.Healthy || !strings.Contains(strings.Join(s.Reasons, " "), text) {
+			return fmt.Sprint("healthy ", s.Healthy, s.Reasons)
+		}
+		return ""
+	})
+}
+
+// served waits until the controller has its invoker for an action again.
+func (p *platform) served(action string, args map[string]any) {
+	p.t.Helper()
+	peertest.Until(p.t, "the controller finds its invoker again", func() string {
+		if _, _, err := p.c.Actions.Invoke(action, args, true, true); err != nil {
 			return err.Error()
 		}
 		return ""
 	})
 }
 
-// gate stands before the Docker daemon's socket. Shut, it is to the invoker as
-// if the daemon had stopped.
-type gate struct {
+// dockerProxy stands before the Docker daemon's socket. Shut, it is to the invoker
+// as if the daemon had stopped.
+type dockerProxy struct {
 	t    *testing.T
 	path string
 	real string
@@ -71,11 +82,11 @@ type gate struct {
 	mu       sync.Mutex
 	listener net.Listener
 	conns    []net.Conn
-	stands   chan struct{} // nothing passes until it is closed; nil: all does
+	hangs    chan struct{} // nothing passes until it is closed; nil: all does
 	wg       sync.WaitGroup
 }
 
-func newGate(t *testing.T, host string) *gate {
+func newDockerProxy(t *testing.T, host string) *dockerProxy {
 	t.Helper()
 	socket, isUnix := strings.CutPrefix(host, "unix://")
 	if !isUnix {
@@ -85,13 +96,13 @@ func newGate(t *testing.T, host string) *gate {
 	if err != nil {
 		t.Fatal(err)
 	}
-	g := &gate{t: t, path: filepath.Join(dir, "s"), real: socket}
+	g := &dockerProxy{t: t, path: filepath.Join(dir, "s"), real: socket}
 	t.Cleanup(func() { g.shut(); os.RemoveAll(dir) })
 	g.open()
 	return g
 }
 
-func (g *gate) open() {
+func (g *dockerProxy) open() {
 	g.t.Helper()
 	listener, err := net.Listen("unix", g.path)
 	if err != nil {
@@ -109,7 +120,7 @@ func (g *gate) open() {
 	})
 }
 
-func (g *gate) join(in net.Conn) {
+func (g *dockerProxy) join(in net.Conn) {
 	out, err := net.Dial("unix", g.real)
 	if err != nil {
 		in.Close()
@@ -127,38 +138,38 @@ func (g *gate) join(in net.Conn) {
 	}
 }
 
-// passing writes what the gate lets pass.
+// passing writes while the proxy does not hang.
 type passing struct {
 	net.Conn
-	g *gate
+	g *dockerProxy
 }
 
 func (p passing) Write(b []byte) (int, error) {
 	p.g.mu.Lock()
-	stands := p.g.stands
+	hangs := p.g.hangs
 	p.g.mu.Unlock()
-	if stands != nil {
-		<-stands
+	if hangs != nil {
+		<-hangs
 	}
 	return p.Conn.Write(b)
 }
 
-// stop has the daemon hang, as it seems: connections are taken, and nothing comes
-// of them until the answer is called.
-func (g *gate) stop() (goOn func()) {
+// hang has the daemon hang, as it seems: connections are accepted, and nothing
+// comes of them until goOn is called.
+func (g *dockerProxy) hang() (goOn func()) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	stands := make(chan struct{})
-	g.stands = stands
+	hangs := make(chan struct{})
+	g.hangs = hangs
 	return sync.OnceFunc(func() {
 		g.mu.Lock()
 		defer g.mu.Unlock()
-		g.stands = nil
-		close(stands)
+		g.hangs = nil
+		close(hangs)
 	})
 }
 
-func (g *gate) shut() {
+func (g *dockerProxy) shut() {
 	g.listener.Close()
 	g.mu.Lock()
 	for _, c := range g.conns {
@@ -174,7 +185,7 @@ func (g *gate) shut() {
 // status names it meanwhile; then all goes on.
 func TestDockerRestarts(t *testing.T) {
 	w := realParts(t)
-	g := newGate(t, w.docker)
+	g := newDockerProxy(t, w.docker)
 	w.docker = "unix://" + g.path
 	p := start(t, w, setup{})
 	p.create("idle", "nodejs:20", nodeHello, nil)
@@ -186,53 +197,33 @@ func TestDockerRestarts(t *testing.T) {
 	p.inside(p.container("guest_busy", "running"))
 	g.shut()
 	waiting := p.started("new", ada, false)
-	until(t, "the status names the engine", func() string {
-		if s := p.status(); s.Healthy {
-			return "healthy"
-		}
-		return ""
-	})
+	p.unhealthy("engine")
 	for _, id := range strings.Fields(peertest.Docker(t, "ps", "-q", "--filter", "name=^/?"+p.prefix())) {
 		peertest.Docker(t, "kill", id)
 	}
 	p.finish(running).want(t, activation.StatusDeveloperError, textExited)
 	g.open()
-	// A connection that rested may have lost the word of its end with the
-	// container's network: the invoker must know of it from the daemon.
+	// An idle connection may not show its end, for the container's network is gone:
+	// the invoker must learn of it from the daemon.
 	p.gone("guest_idle")
 	p.finish(waiting).want(t, 0, "hi Ada")
-	until(t, "the controller finds its invoker again", func() string {
-		if _, _, err := p.c.Actions.Invoke("idle", ada, true, true); err != nil {
-			return err.Error()
-		}
-		return ""
-	})
+	p.served("idle", ada)
 }
 
 // TestDockerHangs has the daemon take requests and answer none, until it counts as
 // away. What needs a container waits until it answers again.
 func TestDockerHangs(t *testing.T) {
 	w := realParts(t)
-	g := newGate(t, w.docker)
+	g := newDockerProxy(t, w.docker)
 	w.docker = "unix://" + g.path
 	p := start(t, w, setup{})
 	p.create("new", "nodejs:20", nodeHello, nil)
 	ada := map[string]any{"name": "Ada"}
-	goOn := g.stop()
+	goOn := g.hang()
 	defer goOn()
 	waiting := p.started("new", ada, false)
-	until(t, "the status names the engine", func() string {
-		if s := p.status(); s.Healthy || !strings.Contains(strings.Join(s.Reasons, " "), "engine") {
-			return fmt.Sprint("healthy ", s.Healthy, s.Reasons)
-		}
-		return ""
-	})
+	p.unhealthy("engine")
 	goOn()
 	p.finish(waiting).want(t, 0, "hi Ada")
-	until(t, "the controller finds its invoker again", func() string {
-		if _, _, err := p.c.Actions.Invoke("new", ada, true, true); err != nil {
-			return err.Error()
-		}
-		return ""
-	})
+	p.served("new", ada)
 }

@@ -25,9 +25,9 @@ const noop = "function main(p) { return p; }"
 // a time: from the message's publishing to its acks, beside the floor of two
 // Kafka hops.
 func BenchmarkWarm(b *testing.B) {
-	r := newHarness(b)
-	r.action("nologs", "nodejs:20", noop, 60000, 0)
-	r.action("logs", "nodejs:20", noop, 60000, 10)
+	r := newController(b)
+	r.action("nologs", "nodejs:20", noop, time.Minute, 0)
+	r.action("logs", "nodejs:20", noop, time.Minute, 10)
 	const runs = 1000
 	for b.Loop() {
 		first := r.run()
@@ -53,7 +53,7 @@ func BenchmarkWarm(b *testing.B) {
 	}
 }
 
-func (r *harness) series(action string, n int) (results, completions []time.Duration) {
+func (r *controller) series(action string, n int) (results, completions []time.Duration) {
 	for range n {
 		result, completion := r.once(action)
 		results, completions = append(results, result), append(completions, completion)
@@ -63,7 +63,7 @@ func (r *harness) series(action string, n int) (results, completions []time.Dura
 
 // hops are the times of a message to a topic and back by another, twice one
 // hop: what Kafka alone takes of an activation.
-func (r *harness) hops(n int) (all []time.Duration) {
+func (r *controller) hops(n int) (all []time.Duration) {
 	for range n {
 		id := activation.ID(fmt.Sprintf("%032x", time.Now().UnixNano()))
 		t := &times{done: make(chan struct{})}
@@ -82,9 +82,9 @@ func (r *harness) hops(n int) (all []time.Duration) {
 // BenchmarkThroughput keeps 16 and 64 no-ops in flight on at most 16
 // containers; each has its record in the database at the end.
 func BenchmarkThroughput(b *testing.B) {
-	r := newHarness(b)
-	r.action("noop", "nodejs:20", noop, 60000, 0)
-	r.action("logs", "nodejs:20", noop, 60000, 10)
+	r := newController(b)
+	r.action("noop", "nodejs:20", noop, time.Minute, 0)
+	r.action("logs", "nodejs:20", noop, time.Minute, 10)
 	for b.Loop() {
 		r.run()
 		for _, c := range []struct {
@@ -108,7 +108,7 @@ func BenchmarkThroughput(b *testing.B) {
 }
 
 // burst runs calls with so many in flight.
-func (r *harness) burst(action string, flight, calls int) {
+func (r *controller) burst(action string, flight, calls int) {
 	todo := make(chan struct{}, calls)
 	for range calls {
 		todo <- struct{}{}
@@ -126,9 +126,9 @@ func (r *harness) burst(action string, flight, calls int) {
 }
 
 // written waits until the database has so many records.
-func (r *harness) written(all int) {
+func (r *controller) written(all int) {
 	q := couchdb.Query{DB: r.db.Names().Activations, Design: "whisks.v2.1.0", View: "activations", Prefix: "guest"}
-	until(r.b, "records", func() string {
+	peertest.Until(r.b, "records", func() string {
 		n, err := r.db.Count(context.Background(), q)
 		if err != nil || n < all {
 			return fmt.Sprintf("%d of %d, %v", n, all, err)
@@ -141,16 +141,16 @@ func (r *harness) written(all int) {
 // start to the first ping, and to the ack of a message that waits. Then 50
 // are in flight when it is killed: how many have neither ack nor record.
 func BenchmarkRestart(b *testing.B) {
-	r := newHarness(b)
-	r.action("noop", "nodejs:20", noop, 60000, 10)
-	r.action("slow", "nodejs:20", "const main = () => new Promise(done => setTimeout(() => done({}), 300))", 60000, 10)
+	r := newController(b)
+	r.action("noop", "nodejs:20", noop, time.Minute, 10)
+	r.action("slow", "nodejs:20", "const main = () => new Promise(done => setTimeout(() => done({}), 300))", time.Minute, 10)
 	for b.Loop() {
 		r.restarts("sigterm", syscall.SIGTERM)
 		r.restarts("kill", syscall.SIGKILL)
 	}
 }
 
-func (r *harness) restarts(name string, how syscall.Signal) {
+func (r *controller) restarts(name string, how syscall.Signal) {
 	var acks, pings []time.Duration
 	for range 5 {
 		r.run()
@@ -178,11 +178,11 @@ const (
 // at once: from the start to the ack of a message that waits, which one of the
 // containers serves warm, and how many did not.
 func BenchmarkLeftovers(b *testing.B) {
-	r := newHarness(b, "CONFIG_whisk_containerPool_userMemory=16384m")
+	r := newController(b, "CONFIG_whisk_containerPool_userMemory=16384m")
 	for b.Loop() {
 		r.run()
 		for i := range leftovers {
-			r.action(fmt.Sprint("left", i), "nodejs:20", noop, 60000, 10)
+			r.action(fmt.Sprint("left", i), "nodejs:20", noop, time.Minute, 10)
 			r.once(fmt.Sprint("left", i))
 		}
 		before := peertest.Docker(b, "ps", "-q", "--filter", "name=wsk"+r.unique)
@@ -194,7 +194,7 @@ func BenchmarkLeftovers(b *testing.B) {
 	}
 }
 
-func (r *harness) inherits(name string, how syscall.Signal) {
+func (r *controller) inherits(name string, how syscall.Signal) {
 	var acks []time.Duration
 	for n := range restarts {
 		r.stop(how)
@@ -218,7 +218,7 @@ func gone(before, after string) (n int) {
 }
 
 // lost ends the invoker with 50 in flight and counts those that never end.
-func (r *harness) lost(how syscall.Signal) (n int) {
+func (r *controller) lost(how syscall.Signal) (n int) {
 	r.run()
 	r.once("slow")
 	var flights []*times

@@ -48,13 +48,13 @@ func TestBoardsFindTheirData(t *testing.T) {
 	p.create("shown", "python:3", "def main(p):\n    return {}\n", nil)
 	p.call("shown", nil)
 	p.call("shown", nil)
-	at := prometheus(t, program, strings.TrimPrefix(p.base, "http://"))
+	at := prometheus(t, program, strings.TrimPrefix(p.admin.URL, "http://"))
 	for title, query := range boards {
-		until(t, title, func() string { return ask(at, query) })
+		peertest.Until(t, title, func() string { return ask(at, query) })
 	}
 }
 
-// ask gives the reason a query has no data, empty when it has.
+// ask returns the reason why a query has no data, empty when it has.
 func ask(at, query string) string {
 	res, err := http.Get(at + "/api/v1/query?query=" + url.QueryEscape(query))
 	if err != nil {
@@ -74,7 +74,7 @@ func ask(at, query string) string {
 	return ""
 }
 
-// prometheus starts one that asks a target each second, and gives its address.
+// prometheus starts one that scrapes a target each second, and gives its address.
 func prometheus(t *testing.T, program, target string, more ...string) string {
 	t.Helper()
 	dir := t.TempDir()
@@ -99,7 +99,7 @@ func prometheus(t *testing.T, program, target string, more ...string) string {
 		_ = cmd.Wait()
 		out.Close()
 		if output, err := os.ReadFile(out.Name()); err == nil && t.Failed() {
-			t.Logf("Prometheus said:\n%s", output)
+			t.Logf("the log of Prometheus:\n%s", output)
 		}
 	})
 	return "http://" + at
@@ -112,13 +112,13 @@ func TestOurBoardsFindTheirData(t *testing.T) {
 	if program == "" {
 		peertest.Missing(t, "no Prometheus to test with: GPUWHISK_TEST_PROMETHEUS is not set")
 	}
-	// Nobody measures how busy a simulated device is.
+	// How busy a simulated device is has no meter.
 	measured := slices.DeleteFunc(queries(t), func(q query) bool { return strings.HasPrefix(q.text, "gpuwhisk_gpu_utilization{") })
 	p := startGPU(t, 64, nil)
 	p.create("beside", "python:3", "def main(p):\n    return {}\n", nil)
 	p.deployGPU(true, "first", "second")
-	target := strings.TrimPrefix(p.base, "http://")
-	// One that takes native histograms keeps no buckets.
+	target := strings.TrimPrefix(p.admin.URL, "http://")
+	// With native histograms Prometheus keeps no buckets.
 	both := []string{prometheus(t, program, target), prometheus(t, program, target, "--enable-feature=native-histograms")}
 	for range 2 {
 		p.call("beside", nil)
@@ -127,7 +127,7 @@ func TestOurBoardsFindTheirData(t *testing.T) {
 	}
 	for _, at := range both {
 		asked := slices.Clone(measured)
-		until(t, "panels without data", func() string {
+		peertest.Until(t, "panels without data", func() string {
 			asked = slices.DeleteFunc(asked, func(q query) bool { return ask(at, q.text) == "" })
 			var why []string
 			for _, q := range asked {

@@ -9,9 +9,10 @@ import (
 	"testing"
 
 	"github.com/gpuwhisk/gpuwhisk/activation"
+	"github.com/gpuwhisk/gpuwhisk/invoker/develop/peertest"
 )
 
-// fault answers a request in the place of the database.
+// fault answers a request instead of the database.
 type fault func(w http.ResponseWriter)
 
 // faults is a switch before the database.
@@ -213,7 +214,7 @@ func (p *platform) offsetWaits(f *faults) {
 	f.strike("_bulk_docs", always, answerStatus(500))
 	before := p.status().Kafka.Feed.Committed
 	id := p.started("kept", map[string]any{"name": "Ada"}, true)
-	until(p.t, "the status names the fault", func() string {
+	peertest.Until(p.t, "the status names the fault", func() string {
 		s := p.status()
 		if s.Healthy || s.CouchDB.Writes.LastError == "" || !strings.Contains(strings.Join(s.Reasons, " "), "writing records") {
 			return strings.Join(s.Reasons, ", ")

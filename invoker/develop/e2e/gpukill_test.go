@@ -1,31 +1,18 @@
 package e2e
 
 import (
-	"encoding/json"
 	"os"
 	"path/filepath"
 	"strings"
 	"syscall"
 	"testing"
 
-	"github.com/apache/openwhisk-client-go/whisk"
+	"github.com/gpuwhisk/gpuwhisk/invoker/develop/peertest"
 )
 
-// insertGPU deploys the example function after lines of its own, which run
-// before it first uses the driver.
-func (p *platform) insertGPU(name, lines string, exec *whisk.Exec) {
-	p.t.Helper()
-	code, err := os.ReadFile(filepath.Join("..", "..", "..", "shim", "examples", "gpufunc.py"))
-	if err != nil {
-		p.t.Fatal(err)
-	}
-	text := lines + string(code)
-	exec.Code = &text
-	p.insert(&whisk.Action{
-		Name: name, Exec: exec, Limits: limits(minutes, 512, 1),
-		Annotations: whisk.KeyValueArr{{Key: "gpu", Value: true}},
-	})
-}
+// refusesManaged has the fake driver refuse managed memory, when the function that
+// it stands before first uses it.
+const refusesManaged = "import os\nos.environ['FAKE_CUDA_FAIL'] = 'cuMemAllocManaged:0:1'\n"
 
 // slowly gives a function a link that takes ten seconds for what it keeps.
 const slowly = "import os\nos.environ['FAKE_CUDA_BANDWIDTH'] = '4000000'\n"
@@ -39,23 +26,23 @@ func TestKilledAmidAMove(t *testing.T) {
 	for _, whom := range []string{"invoker", "container"} {
 		t.Run(whom, func(t *testing.T) {
 			t.Parallel()
-			log := filepath.Join(t.TempDir(), "lane.log")
-			p := startGPUIn(t, dockerParts(t), 60, map[string]string{"child": "true", "CONFIG_whisk_gpu_record": log})
-			p.insertGPU("moves", slowly, &whisk.Exec{Kind: "python:3"})
+			log := filepath.Join(t.TempDir(), "scheduler.log")
+			p := startGPUIn(t, dockerParts(t), 60, setup{child: true, env: map[string]string{"CONFIG_whisk_gpu_record": log}})
+			p.insertGPU("moves", true, python(slowly+gpufunc(t)))
 			p.deployGPU(map[string]any{"memory": "45 MB"}, "waits")
 			p.gpuCall("moves", block)
 			p.atRest()
-			p.rests("guest_moves")
+			p.awaitIdleState("guest_moves")
 			name := p.container("guest_moves", "ready")
 			id := p.started("waits", map[string]any{"bytes": block}, false)
-			until(t, "an order to move memory out", func() string {
+			peertest.Until(t, "an order to move memory out", func() string {
 				if text, err := os.ReadFile(log); err != nil || !strings.Contains(string(text), `"evict"`) {
 					return "none is given"
 				}
 				return ""
 			})
 			if resident := p.used(); resident < holds {
-				t.Errorf("%d bytes are taken amid the move: it is over, or was not waited for", resident)
+				t.Errorf("%d bytes are taken amid the move: it is over, or was not awaited", resident)
 			}
 			if whom == "invoker" {
 				p.child.must(p.child.end(syscall.SIGKILL))
@@ -74,7 +61,7 @@ func TestKilledAmidAMove(t *testing.T) {
 				t.Errorf("afterwards: %+v, a %s start, want run %d, a %s start", a, kind, runs, start)
 			}
 			if a, _ := p.gpuCall("waits", block); a.Runs != 2 {
-				t.Errorf("who waited: run %d, want its second", a.Runs)
+				t.Errorf("the one that waited: run %d, want its second", a.Runs)
 			}
 			for _, of := range []string{"guest_moves", "guest_waits"} {
 				p.kill(p.container(of, "ready"))
@@ -85,13 +72,13 @@ func TestKilledAmidAMove(t *testing.T) {
 	}
 }
 
-// TestFallbackOutlivesTheInvoker: what was learned of an action's libraries
-// holds in the next invoker, after a crash and after a stop, also for a
+// TestFallbackOutlivesTheInvoker: what the invoker knows of an action's libraries
+// holds in the next one, after a crash and after a stop, also for a
 // container that the one before never saw.
 func TestFallbackOutlivesTheInvoker(t *testing.T) {
 	t.Parallel()
-	p := startGPUIn(t, dockerParts(t), 200, map[string]string{"child": "true"})
-	p.insertGPU("refuses", "import os\nos.environ['FAKE_CUDA_FAIL'] = 'cuMemAllocManaged:0:1'\n", &whisk.Exec{Kind: "python:3"})
+	p := startGPUIn(t, dockerParts(t), 200, setup{child: true})
+	p.insertGPU("refuses", true, python(refusesManaged+gpufunc(t)))
 	if _, run := p.gpuRun("refuses", block); run.Fallback != "" {
 		t.Errorf("its first run: %+v", run)
 	}
@@ -100,8 +87,8 @@ func TestFallbackOutlivesTheInvoker(t *testing.T) {
 		p.child.must(p.child.end(how))
 		p.child.again()
 		var all []struct{ Action, Reason string }
-		if err := json.Unmarshal(p.adminPage("/fallbacks"), &all); err != nil || len(all) != 1 || all[0].Action != "guest/refuses" {
-			t.Fatalf("after %v: /fallbacks lists %+v, %v", how, all, err)
+		if p.admin.Get(t, "/fallbacks", &all); len(all) != 1 || all[0].Action != "guest/refuses" {
+			t.Fatalf("after %v: /fallbacks lists %+v", how, all)
 		}
 		if a, run := p.gpuRun("refuses", block); !a.Cold || run.Fallback == "" {
 			t.Errorf("after %v: %+v, %+v, want a new container that counts", how, a, run)

@@ -14,6 +14,7 @@ import (
 
 	"github.com/gpuwhisk/gpuwhisk/activation"
 	"github.com/gpuwhisk/gpuwhisk/gpu/scheduler"
+	"github.com/gpuwhisk/gpuwhisk/invoker/develop/peertest"
 )
 
 // TestGPUMemorySwaps runs three functions that keep 40 MiB each on a device of
@@ -24,10 +25,10 @@ func TestGPUMemorySwaps(t *testing.T) {
 	eachOf(t, gpuMemorySwaps, map[string]func(testing.TB) parts{"processes": ownParts, "containers": realParts})
 }
 
-// eachGPUWorld runs a test with functions as processes and in Docker containers,
+// withEachEngine runs a test with functions as processes and in Docker containers,
 // both on embedded parts, beside the other tests of GPU functions. One of those
 // is among real parts (TestGPUMemorySwaps).
-func eachGPUWorld(t *testing.T, test func(t *testing.T, w parts)) {
+func withEachEngine(t *testing.T, test func(t *testing.T, w parts)) {
 	t.Parallel()
 	eachOf(t, test, map[string]func(testing.TB) parts{"processes": ownParts, "containers": dockerParts})
 }
@@ -42,8 +43,8 @@ func eachOf(t *testing.T, test func(t *testing.T, w parts), sets map[string]func
 }
 
 func gpuMemorySwaps(t *testing.T, w parts) {
-	log := filepath.Join(t.TempDir(), "lane.log")
-	p := startGPUIn(t, w, 100, map[string]string{"CONFIG_whisk_gpu_record": log})
+	log := filepath.Join(t.TempDir(), "scheduler.log")
+	p := startGPUIn(t, w, 100, setup{env: map[string]string{"CONFIG_whisk_gpu_record": log}})
 	names := []string{"alpha", "beta", "gamma"}
 	p.deployGPU(true, names...)
 	starts := map[string]int{}
@@ -89,7 +90,7 @@ func gpuMemorySwaps(t *testing.T, w parts) {
 func replayed(t *testing.T, file string) {
 	t.Helper()
 	var again *scheduler.Replay
-	until(t, "a log of the GPU lane that tells of all", func() string {
+	peertest.Until(t, "a whole log of the GPU scheduler", func() string {
 		text, err := os.ReadFile(file)
 		if err != nil {
 			t.Fatal(err)
@@ -108,13 +109,13 @@ func replayed(t *testing.T, file string) {
 		}
 		return ""
 	})
-	t.Logf("%d events of the lane gave the same %d orders again", again.Events, again.Orders)
+	t.Logf("%d events gave the same %d orders again", again.Events, again.Orders)
 }
 
-// noSockets looks for directories of containers that are gone.
+// noSockets waits until no container that is gone has a directory.
 func (p *platform) noSockets() {
 	p.t.Helper()
-	until(p.t, "sockets of containers that are gone", func() string {
+	peertest.Until(p.t, "sockets of containers that are gone", func() string {
 		left, _ := filepath.Glob(p.socketOf("*"))
 		return strings.Join(left, ", ")
 	})
@@ -126,13 +127,13 @@ func (p *platform) socketOf(name string) string {
 }
 
 // TestKilledDuringSwap ends a container whose memory is on its way out, for
-// another function that waits for the room.
+// another function that waits for the memory.
 func TestKilledDuringSwap(t *testing.T) {
-	eachGPUWorld(t, killedDuringSwap)
+	withEachEngine(t, killedDuringSwap)
 }
 
 func killedDuringSwap(t *testing.T, w parts) {
-	p := startGPUIn(t, w, 60, nil)
+	p := startGPUIn(t, w, 60, setup{})
 	p.deployGPU(true, "stuck", "waits")
 	p.gpuCall("stuck", block)
 	name := p.container("guest_stuck", "ready")
@@ -143,7 +144,7 @@ func killedDuringSwap(t *testing.T, w parts) {
 	id := p.started("waits", map[string]any{"bytes": block}, false)
 	p.container("guest_waits", "running")
 	if resident := p.used(); resident < holds {
-		t.Errorf("%d bytes are taken: the memory that nobody has moved was given away", resident)
+		t.Errorf("%d bytes are taken: memory that was not moved was given away", resident)
 	}
 	p.kill(name)
 	p.finish(id).want(t, 0, `"intact":true`)
@@ -166,14 +167,14 @@ def main(args):
 `
 
 // TestAboveTheLimit runs functions that want more device memory than they may
-// have: one is refused by its own CUDA calls, one that says it has it is ended,
-// and what its neighbour is promised stands.
+// have: one is refused by its own CUDA calls, one that reports to have it is ended,
+// and what its neighbour has reserved stays so.
 func TestAboveTheLimit(t *testing.T) {
-	eachGPUWorld(t, aboveTheLimit)
+	withEachEngine(t, aboveTheLimit)
 }
 
 func aboveTheLimit(t *testing.T, w parts) {
-	p := startGPUIn(t, w, 100, map[string]string{"CONFIG_whisk_gpu_limits": "*=48 MiB", "CONFIG_whisk_gpu_shim_modes": "managed,count"})
+	p := startGPUIn(t, w, 100, setup{env: map[string]string{"CONFIG_whisk_gpu_limits": "*=48 MiB", "CONFIG_whisk_gpu_shim_modes": "managed,count"}})
 	p.deployGPU(map[string]any{"limit": "20 MB"}, "small")
 	p.deployGPU(map[string]any{"limit": "90 MB"}, "honest")
 	p.deployGPU(map[string]any{"shim": "off"}, "loose")
@@ -186,15 +187,11 @@ func aboveTheLimit(t *testing.T, w parts) {
 		t.Errorf("without the shim: %s", o.text())
 	}
 	p.gpuCall("honest", block)
-	code := liar
-	p.insert(&whisk.Action{
-		Name: "liar", Exec: &whisk.Exec{Kind: "python:3", Code: &code}, Limits: limits(minutes, 512, 1),
-		Annotations: whisk.KeyValueArr{{Key: "gpu", Value: true}},
-	})
+	p.insertGPU("liar", true, python(liar))
 	o = p.call("liar", nil)
 	if text := string(o.record.Response.Result); o.record.Response.StatusCode != activation.StatusDeveloperError ||
 		!strings.Contains(text, "limit of 48 MB") || !strings.Contains(text, "whisk.gpu.limits") {
-		t.Errorf("who says it holds 80 GB: status %d: %s", o.record.Response.StatusCode, o.text())
+		t.Errorf("a report of 80 GB: status %d: %s", o.record.Response.StatusCode, o.text())
 	}
 	p.gone("guest_liar")
 	if a, _ := p.gpuCall("honest", block); a.Runs != 2 {
@@ -226,11 +223,11 @@ def main(args):
 `
 
 // TestTakesMoreThanItReports runs a function that holds more device memory than it
-// may and says that it holds little: the device shows it, it is ended, and its
-// caller is told of the limit. Its neighbour runs on.
+// may and reports that it holds little: the device shows it, it is ended, and its
+// caller gets the limit as the reason. Its neighbour runs on.
 func TestTakesMoreThanItReports(t *testing.T) {
 	if os.Getenv("GPUWHISK_LONG") == "1" { // containers take minutes
-		eachGPUWorld(t, takesMoreThanItReports)
+		withEachEngine(t, takesMoreThanItReports)
 		return
 	}
 	t.Parallel()
@@ -238,14 +235,10 @@ func TestTakesMoreThanItReports(t *testing.T) {
 }
 
 func takesMoreThanItReports(t *testing.T, w parts) {
-	p := startGPUIn(t, w, 500, map[string]string{"CONFIG_whisk_gpu_limits": "*=48 MiB", "CONFIG_whisk_gpu_tokens": "2"})
+	p := startGPUIn(t, w, 500, setup{env: map[string]string{"CONFIG_whisk_gpu_limits": "*=48 MiB", "CONFIG_whisk_gpu_tokens": "2"}})
 	p.deployGPU(true, "honest")
 	p.gpuCall("honest", block)
-	code := sneak
-	p.insert(&whisk.Action{
-		Name: "sneak", Exec: &whisk.Exec{Kind: "python:3", Code: &code}, Limits: limits(minutes, 512, 1),
-		Annotations: whisk.KeyValueArr{{Key: "gpu", Value: true}},
-	})
+	p.insertGPU("sneak", true, python(sneak))
 	id := p.started("sneak", nil, false)
 	if a, _ := p.gpuCall("honest", block); a.Runs != 2 {
 		t.Errorf("the neighbour's run %d beside it, want its second", a.Runs)
@@ -253,7 +246,7 @@ func takesMoreThanItReports(t *testing.T, w parts) {
 	o := p.finish(id)
 	if text := string(o.record.Response.Result); o.record.Response.StatusCode != activation.StatusDeveloperError ||
 		!strings.Contains(text, "held 300 MB") || !strings.Contains(text, "limit of 48 MB") {
-		t.Errorf("who says it holds 3 MB of 300: status %d: %s", o.record.Response.StatusCode, o.text())
+		t.Errorf("a report of 3 MB of 300: status %d: %s", o.record.Response.StatusCode, o.text())
 	}
 	p.gone("guest_sneak")
 	if a, _ := p.gpuCall("honest", block); a.Runs != 3 {
@@ -268,11 +261,7 @@ func takesMoreThanItReports(t *testing.T, w parts) {
 func TestSocketRemoved(t *testing.T) {
 	t.Parallel()
 	p := startGPU(t, 100, nil)
-	code, err := os.ReadFile(filepath.Join("..", "..", "..", "shim", "examples", "gpufunc.py"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	text := string(code) + `
+	text := gpufunc(t) + `
 import os
 ready = main
 def main(args):
@@ -280,14 +269,11 @@ def main(args):
         time.sleep(0.01)
     return ready(args)
 `
-	p.insert(&whisk.Action{
-		Name: "deaf", Exec: &whisk.Exec{Kind: "python:3", Code: &text}, Limits: limits(minutes, 512, 1),
-		Annotations: whisk.KeyValueArr{{Key: "gpu", Value: map[string]any{"memory": "50 MB"}}},
-	})
-	id := p.started("deaf", map[string]any{"bytes": block}, false)
-	p.container("guest_deaf", "running")
+	p.insertGPU("unhooked", map[string]any{"memory": "50 MB"}, python(text))
+	id := p.started("unhooked", map[string]any{"bytes": block}, false)
+	p.inside(p.container("guest_unhooked", "running"))
 	var sockets []string
-	until(t, "a socket", func() string {
+	peertest.Until(t, "a socket", func() string {
 		sockets, _ = filepath.Glob(p.socketOf("*"))
 		if len(sockets) != 1 {
 			return fmt.Sprint("there are ", sockets)
@@ -298,34 +284,34 @@ def main(args):
 		t.Fatal(err)
 	}
 	p.finish(id).want(t, 0, `"intact":true`)
-	p.gpuCall("deaf", block)
+	p.gpuCall("unhooked", block)
 	p.atRest()
-	p.uses(holds+ctx, block+ctx) // as the device shows it, with the place of its sum or before
+	p.uses(holds+ctx, block+ctx) // as the device shows it, with its sum or before
 	if n := p.metric("gpuwhisk_shim_unhooked_containers", ""); n != 1 {
 		t.Errorf("%.0f containers are un-hooked, want 1", n)
 	}
-	// Another function needs the room: who cannot be moved is given up.
+	// Another function needs the memory: a container that cannot be moved is removed.
 	p.deployGPU(map[string]any{"memory": "70 MB"}, "other")
 	p.gpuCall("other", block)
-	p.gone("guest_deaf")
+	p.gone("guest_unhooked")
 }
 
-// TestShimWords runs functions that want their memory counted only, or no shim
+// TestShimModes runs functions that want their memory counted only, or no shim
 // at all. Neither is moved, both are right.
-func TestShimWords(t *testing.T) {
+func TestShimModes(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct {
-		word      string
+		mode      string
 		used      int64 // after the first run
 		processes float64
 	}{
 		{"count", holds + ctx, 1},
 		{"off", 45*mib + ctx, 0},
 	} {
-		t.Run(c.word, func(t *testing.T) {
+		t.Run(c.mode, func(t *testing.T) {
 			t.Parallel()
 			p := startGPU(t, 100, nil)
-			p.deployGPU(map[string]any{"shim": c.word, "memory": "45 MB"}, "fixed")
+			p.deployGPU(map[string]any{"shim": c.mode, "memory": "45 MB"}, "fixed")
 			p.deployGPU(true, "first", "second")
 			p.gpuCall("fixed", block)
 			p.atRest()
@@ -357,10 +343,7 @@ func TestGPUExecutable(t *testing.T) {
 		t.Fatal(err)
 	}
 	code := base64.StdEncoding.EncodeToString(binary)
-	p.insert(&whisk.Action{
-		Name: "program", Exec: &whisk.Exec{Kind: "native:1", Code: &code}, Limits: limits(minutes, 512, 1),
-		Annotations: whisk.KeyValueArr{{Key: "gpu", Value: map[string]any{"memory": "64 MB"}}},
-	})
+	p.insertGPU("program", map[string]any{"memory": "64 MB"}, &whisk.Exec{Kind: "native:1", Code: &code})
 	for range 3 {
 		p.call("program", nil).want(t, 0, `"correct":true`)
 	}
@@ -369,8 +352,8 @@ func TestGPUExecutable(t *testing.T) {
 	p.uses(ctx, 64*mib+ctx)
 }
 
-// TestGPULimit: a function that asks for more than the device has is told so by
-// the driver's own word, as on a device without us.
+// TestGPULimit: a function that allocates more than the device has gets the
+// driver's own error, as on a device without us.
 func TestGPULimit(t *testing.T) {
 	t.Parallel()
 	p := startGPU(t, 60, nil)

@@ -5,12 +5,13 @@ import (
 	"os"
 	"syscall"
 	"testing"
+	"time"
 
 	"github.com/gpuwhisk/gpuwhisk/invoker/develop/gauge"
 )
 
 // otherBuild, when set, is another gpuwhisk, such as one of an earlier commit,
-// or a script that starts one without the settings that it does not know.
+// or a script that starts one without the settings that it does not have.
 const otherBuild = "GPUWHISK_BENCH_OTHER"
 
 // BenchmarkHallway reports the processor time and the context switches that an
@@ -18,10 +19,10 @@ const otherBuild = "GPUWHISK_BENCH_OTHER"
 // that may be printed to and without. Another build (otherBuild) is measured in
 // turns with it, as an invoker of its own among the same parts.
 func BenchmarkHallway(b *testing.B) {
-	r := newHarness(b)
-	r.action("noop", "nodejs:20", noop, 60000, 0)
-	r.action("logs", "nodejs:20", noop, 60000, 10)
-	sides := []*harness{r}
+	r := newController(b)
+	r.action("noop", "nodejs:20", noop, time.Minute, 0)
+	r.action("logs", "nodejs:20", noop, time.Minute, 10)
+	sides := []*controller{r}
 	if other := os.Getenv(otherBuild); other != "" {
 		sides = append(sides, r.beside(other))
 	}
@@ -40,9 +41,9 @@ func BenchmarkHallway(b *testing.B) {
 
 // hallway gives each side its turns of so many activations, each until the last
 // of them is in the database.
-func hallway(b *testing.B, sides []*harness, action string, flight int) {
+func hallway(b *testing.B, sides []*controller, action string, flight int) {
 	const calls = 500
-	round := func(s *harness, calls int) {
+	round := func(s *controller, calls int) {
 		s.burst(action, flight, calls)
 		all := 0
 		for _, s := range sides {
@@ -55,7 +56,7 @@ func hallway(b *testing.B, sides []*harness, action string, flight int) {
 	}
 	gauges := []*gauge.Side{{}, {Name: "other-"}}[:len(sides)]
 	for i, s := range sides {
-		gauges[i].PID = s.cmd.Process.Pid
+		gauges[i].PID = s.invoker.Cmd.Process.Pid
 	}
 	for n := 0; b.Loop(); n++ {
 		for i := range sides {

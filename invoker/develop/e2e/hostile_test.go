@@ -11,7 +11,7 @@ import (
 	"github.com/gpuwhisk/gpuwhisk/activation"
 )
 
-// Words of the original that users know their failures by.
+// Errors of the original, by which users know failures.
 const (
 	textExited     = "The action did not produce a valid response and exited unexpectedly."
 	textNotBegun   = "The action did not initialize and exited unexpectedly."
@@ -104,11 +104,11 @@ def main(p):
     except OSError as e:
         return {"error": "stopped after %%d: %%s" %% (n, e)}
     time.sleep(15)
-    return {"error": "nobody stopped %%d processes" %% n}
+    return {"error": "not stopped after %%d processes" %% n}
 `, 4*pids)
 
-// cutLogs: the log ends where its limit is, and says so; the container is none
-// the worse for it.
+// cutLogs: the log ends at its limit with a line about it; the container serves the
+// next run.
 func cutLogs(t *testing.T, first, second outcome) {
 	for _, o := range []outcome{first, second} {
 		logs := o.logged()
@@ -167,7 +167,7 @@ func (h hostile) try(p *platform, name string) {
 	o := p.call(name, nil)
 	switch {
 	case h.status < 0: // it is enough that it ended
-		if o.record.Response.StatusCode == 0 || strings.Contains(o.text(), "nobody stopped") {
+		if o.record.Response.StatusCode == 0 || strings.Contains(o.text(), "not stopped after") {
 			t.Errorf("status %d, %.200q", o.record.Response.StatusCode, o.text())
 		}
 	default:

@@ -31,9 +31,10 @@ func otherLibc(t *testing.T) (old, musl string, env map[string]string) {
 func TestImagesOfOldAndNew(t *testing.T) {
 	t.Parallel()
 	old, _, env := otherLibc(t)
-	p := startGPUIn(t, dockerParts(t), 60, env)
-	p.insertGPU("old", "", &whisk.Exec{Kind: "blackbox", Image: old})
-	p.insertGPU("new", "", &whisk.Exec{Kind: "python:3"})
+	p := startGPUIn(t, dockerParts(t), 60, setup{env: env})
+	code := gpufunc(t)
+	p.insertGPU("old", true, &whisk.Exec{Kind: "blackbox", Image: old, Code: &code})
+	p.insertGPU("new", true, python(code))
 	for round := range int64(3) {
 		for _, name := range []string{"old", "new"} {
 			a, kind := p.gpuCall(name, block)
@@ -55,12 +56,12 @@ func TestImagesOfOldAndNew(t *testing.T) {
 }
 
 // TestImageWithMusl runs a GPU action whose image has musl: the shim steps aside,
-// the program runs, finds no driver, and its container counts as one that says
-// nothing of its memory.
+// the program runs, finds no driver, and its container counts as one that
+// reports nothing of its memory.
 func TestImageWithMusl(t *testing.T) {
 	t.Parallel()
 	_, musl, env := otherLibc(t)
-	p := startGPUIn(t, dockerParts(t), 60, env)
+	p := startGPUIn(t, dockerParts(t), 60, setup{env: env})
 	p.insert(&whisk.Action{
 		Name: "alpine", Exec: &whisk.Exec{Kind: "blackbox", Image: musl}, Limits: limits(minutes, 128, 1),
 		Annotations: whisk.KeyValueArr{{Key: "gpu", Value: true}},

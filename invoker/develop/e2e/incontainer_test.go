@@ -9,25 +9,28 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/apache/openwhisk-client-go/whisk"
-
 	"github.com/gpuwhisk/gpuwhisk/activation"
+	"github.com/gpuwhisk/gpuwhisk/invoker/develop/harness"
 	"github.com/gpuwhisk/gpuwhisk/invoker/develop/peertest"
 )
 
-// invokerContainer says how an invoker runs in a container of its own.
+// invokerContainer is how an invoker runs in a container of its own.
 type invokerContainer struct {
 	image    string   // gpuwhisk/invoker; empty: this test's program in an action's image
 	hostPIDs bool     // it sees the processes of its host
 	settings []string // environment beside the others
-	base     string   // of its admin page, where it cannot tell it
+	base     string   // of its admin page, which the image does not print
 }
 
-// command starts the invoker as an operator would: with the host's network, the
+// command has the invoker start as an operator would: with the host's network, the
 // daemon's socket, and the directories that are shared with the host under their
 // own names.
-func (b *invokerContainer) command(p *platform, self string, environ, args []string) *exec.Cmd {
-	run := []string{"run", "--rm", "--interactive", "--env", endsWithInput + "=1", "--name", "invoker-" + p.unique, "--network", "host", "--entrypoint", self,
+func (b *invokerContainer) command(p *platform, alone *exec.Cmd) (*exec.Cmd, error) {
+	self, err := os.Executable()
+	if err != nil {
+		return nil, err
+	}
+	run := []string{"run", "--rm", "--interactive", "--env", harness.EndsWithInput + "=1", "--name", "invoker-" + p.unique, "--network", "host", "--entrypoint", self,
 		"--volume", self + ":" + self + ":ro"}
 	if b.hostPIDs {
 		run = append(run, "--pid", "host")
@@ -37,21 +40,25 @@ func (b *invokerContainer) command(p *platform, self string, environ, args []str
 	for _, dir := range []string{p.dir, p.outOf["CONFIG_whisk_gpu_shim_dir"], filepath.Dir(socket), filepath.Dir(library)} {
 		run = append(run, "--volume", dir+":"+dir)
 	}
-	for _, v := range environ {
+	for _, v := range p.child.environ {
 		name, _, _ := strings.Cut(v, "=")
 		run = append(run, "--env", name)
 	}
-	if b.image == "" {
-		args = append([]string{roleInvoker}, args...)
-		return exec.Command("docker", append(append(run, "gpuwhisk/action-python3:"+p.parts.images), args...)...)
+	image, args := "gpuwhisk/action-python3:"+p.parts.images, alone.Args[1:]
+	if b.image != "" {
+		run = append(run, "--entrypoint", "/init.sh")
+		image, args = b.image, args[1:] // without the role
 	}
-	return exec.Command("docker", append(append(run, "--entrypoint", "/init.sh", b.image), args...)...)
+	cmd := exec.Command("docker", append(append(run, image), args...)...)
+	cmd.Env = alone.Env
+	_, err = cmd.StdinPipe() // ends with this process
+	return cmd, err
 }
 
 // TestInvokerInAContainer runs GPU functions by an invoker that is in a container
 // itself, with its host's process ids and without. Without, the kernel names no
 // process to it: it still reports containers' processes apart, and what a device
-// shows of a process that says little is charged to its container.
+// shows of a process that reports little is charged to its container.
 func TestInvokerInAContainer(t *testing.T) {
 	t.Parallel()
 	all := map[string]invokerContainer{"own process ids": {}}
@@ -76,7 +83,7 @@ func invokerInAContainer(t *testing.T, b invokerContainer) {
 		b.settings = []string{fmt.Sprint("PORT=", port)}
 		b.base = fmt.Sprint("http://127.0.0.1:", port)
 	}
-	p := startGPUWith(t, w, 150, nil, setup{child: true, inContainer: &b})
+	p := startGPUIn(t, w, 150, setup{child: true, inContainer: &b})
 	p.deployGPU(true, "alpha", "beta")
 	for _, want := range []struct {
 		name, start string
@@ -94,7 +101,7 @@ func invokerInAContainer(t *testing.T, b invokerContainer) {
 	if n := p.metric("gpuwhisk_shim_unhooked_containers", ""); n != 0 {
 		t.Errorf("%.0f containers are un-hooked", n)
 	}
-	// Processes have ended when their container has, also for who does not see them.
+	// Processes have ended when their container has, also where they are not seen.
 	p.kill(p.container("guest_alpha", "ready"))
 	p.gone("guest_alpha")
 	p.kill(p.container("guest_beta", "ready"))
@@ -104,18 +111,14 @@ func invokerInAContainer(t *testing.T, b invokerContainer) {
 }
 
 // sneaks runs a function whose child takes more than its limit past the shim and
-// says little of it.
+// reports little of it.
 func (p *platform) sneaks() {
 	p.t.Helper()
-	code := strings.ReplaceAll(sneak, "300 << 20", "120 << 20")
-	p.insert(&whisk.Action{
-		Name: "sneak", Exec: &whisk.Exec{Kind: "python:3", Code: &code}, Limits: limits(minutes, 512, 1),
-		Annotations: whisk.KeyValueArr{{Key: "gpu", Value: map[string]any{"limit": "20 MB"}}},
-	})
+	p.insertGPU("sneak", map[string]any{"limit": "20 MB"}, python(strings.ReplaceAll(sneak, "300 << 20", "120 << 20")))
 	o := p.call("sneak", nil)
 	if text := string(o.record.Response.Result); o.record.Response.StatusCode != activation.StatusDeveloperError ||
 		!strings.Contains(text, "limit of 20 MB") {
-		p.t.Errorf("who says it holds 3 MB of 120: status %d: %s", o.record.Response.StatusCode, o.text())
+		p.t.Errorf("a report of 3 MB of 120: status %d: %s", o.record.Response.StatusCode, o.text())
 	}
 	p.gone("guest_sneak")
 }

@@ -12,7 +12,7 @@ import (
 	"github.com/gpuwhisk/gpuwhisk/invoker/develop/peertest"
 )
 
-// parts says of which parts an installation is made. The zero value is all
+// parts are those that an installation is made of. The zero value is all
 // our own.
 type parts struct {
 	kafka  string // host:port; empty: the embedded broker
@@ -26,8 +26,8 @@ type parts struct {
 func (w parts) real() bool { return w.docker != "" }
 
 // withEachParts runs a test with our own parts and with real ones, both at once.
-// Which of them a goroutine is of that was left cannot be told, so they are
-// counted when both have ended.
+// A goroutine that is left may be of either, so they are counted when both have
+// ended.
 func withEachParts(t *testing.T, test func(t *testing.T, w parts)) {
 	before := runtime.NumGoroutine()
 	t.Cleanup(func() { noGoroutines(t, before) })

@@ -14,20 +14,15 @@ import (
 	"strings"
 	"sync/atomic"
 	"testing"
-	"time"
 
 	"github.com/apache/openwhisk-client-go/whisk"
 
 	"github.com/gpuwhisk/gpuwhisk/invoker/assembly"
-	"github.com/gpuwhisk/gpuwhisk/invoker/config"
+	"github.com/gpuwhisk/gpuwhisk/invoker/develop/harness"
 	"github.com/gpuwhisk/gpuwhisk/invoker/develop/peertest"
 	"github.com/gpuwhisk/gpuwhisk/invoker/develop/standalone"
 	"github.com/gpuwhisk/gpuwhisk/invoker/develop/standalone/couchdb"
 )
-
-// waitLimit is how long a test waits for what should happen soon, on a machine
-// that has much else to do, or that stands still for a minute.
-const waitLimit = 3 * time.Minute
 
 // serial reports the installations of one test process apart.
 var serial atomic.Int64
@@ -42,8 +37,7 @@ type platform struct {
 	recording *recording
 	dir       string
 	unique    string // of the invoker's containers
-	base      string // of the admin page
-	login     *url.Userinfo
+	admin     harness.Admin
 
 	outOf map[string]string // further environment of the invoker
 	child *child            // with setup.child
@@ -62,8 +56,8 @@ type setup struct {
 // actions may run beside each other and each still finds its own warm.
 const memoryForAll = "32768m"
 
-// start brings an installation up that ends, and is looked through, with the
-// test.
+// start brings an installation up that ends with the test, which fails if anything
+// is left.
 func start(t *testing.T, w parts, with setup) *platform {
 	t.Helper()
 	n := serial.Add(1)
@@ -86,7 +80,7 @@ func start(t *testing.T, w parts, with setup) *platform {
 	if w.docker != "" {
 		o.Runtime, o.Docker, o.Manifest = "docker", w.docker, manifest(w.images)
 	}
-	ctx, cancel := context.WithTimeout(t.Context(), waitLimit)
+	ctx, cancel := context.WithTimeout(t.Context(), peertest.WaitLimit)
 	defer cancel()
 	var err error
 	if p.s, err = standalone.Start(ctx, o); err != nil {
@@ -117,7 +111,7 @@ func manifest(tag string) []byte {
 }
 
 // startInvoker runs this project's invoker with the environment that the
-// installation gives it, changed as the test wants it.
+// installation gives it, changed as the test needs it.
 func (p *platform) startInvoker(ctx context.Context, environ []string, log *slog.Logger, with setup) (func() error, error) {
 	p.outOf["CONFIG_whisk_userEvents_enabled"] = "true"
 	p.outOf["CONFIG_whisk_gpu_flushDeadline"] = "1 minute" // for machines that have much else to do
@@ -129,31 +123,21 @@ func (p *platform) startInvoker(ctx context.Context, environ []string, log *slog
 		p.outOf["CONFIG_whisk_couchdb_host"], p.outOf["CONFIG_whisk_couchdb_port"] = host, port
 	}
 	for name, value := range p.outOf {
-		environ = append(environ, name+"="+value) // the last word counts
+		environ = append(environ, name+"="+value) // the last value counts
 	}
+	p.admin = harness.AdminOf(environ)
 	if with.child {
 		return p.startChild(ctx, environ, with.inContainer)
 	}
-	cfg, err := config.Load(config.Input{Environ: environ, Args: []string{"--id", "0", "--uniqueName", p.unique}})
-	if err != nil {
-		return nil, err
-	}
-	self, err := os.Executable()
-	if err != nil {
-		return nil, err
-	}
-	p.login = url.UserPassword(cfg.Admin.Username, cfg.Admin.Password)
 	listening := make(chan string, 1)
 	ended := make(chan error, 1)
 	go func() {
-		ended <- assembly.Run(ctx, assembly.Options{
-			LongTimeouts: true,
-			Config:       cfg, Log: log, Self: self, Path: os.Getenv("PATH"), Listening: func(addr string) { listening <- addr },
-		})
+		ended <- harness.Run(ctx, environ, []string{"--id", "0", "--uniqueName", p.unique},
+			assembly.Options{Log: log, Listening: func(addr string) { listening <- addr }})
 	}()
 	select {
 	case addr := <-listening:
-		p.base = "http://127.0.0.1" + addr[strings.LastIndex(addr, ":"):]
+		p.admin.URL = "http://127.0.0.1" + addr[strings.LastIndex(addr, ":"):]
 	case err := <-ended:
 		return nil, errors.Join(errors.New("the invoker ended at once"), err)
 	}
@@ -164,7 +148,7 @@ func (p *platform) startInvoker(ctx context.Context, environ []string, log *slog
 func (p *platform) client() *whisk.Client {
 	transport := &http.Transport{MaxIdleConnsPerHost: 64}
 	p.t.Cleanup(transport.CloseIdleConnections)
-	c, err := whisk.NewClient(&http.Client{Transport: transport, Timeout: 2 * waitLimit}, &whisk.Config{
+	c, err := whisk.NewClient(&http.Client{Transport: transport, Timeout: 2 * peertest.WaitLimit}, &whisk.Config{
 		Host: p.s.Info().APIHost, AuthToken: standalone.Guest().AuthKey(), Namespace: "_",
 	})
 	if err != nil {
@@ -176,14 +160,13 @@ func (p *platform) client() *whisk.Client {
 // prefix is what the names of this invoker's containers begin with.
 func (p *platform) prefix() string { return "wsk" + p.unique + "0_" }
 
-// end looks whether the invoker is at rest, ends everything, and looks for
-// what was left.
+// end waits until the invoker is at rest, ends everything, and fails the test for
+// what is left.
 func (p *platform) end() {
 	if p.recording != nil {
 		p.atRest()
-		p.recording.close()
 	}
-	ctx, cancel := context.WithTimeout(context.Background(), waitLimit)
+	ctx, cancel := context.WithTimeout(context.Background(), peertest.WaitLimit)
 	defer cancel()
 	switch err := p.s.Stop(ctx); {
 	case err == nil:
@@ -191,7 +174,7 @@ func (p *platform) end() {
 		// An invoker gives a daemon half a minute for that, and leaves the rest to
 		// the next one with its name, which is not started here.
 		p.t.Logf("stop: %v", err)
-		until(p.t, "containers are removed", func() string {
+		peertest.Until(p.t, "containers are removed", func() string {
 			left := p.leftContainers()
 			for line := range strings.Lines(left) {
 				_ = exec.Command("docker", "rm", "-f", strings.Fields(line)[0]).Run() // it may be on its way

@@ -1,20 +1,17 @@
 package e2e
 
 import (
-	"encoding/json"
 	"fmt"
 	"net/http"
-	"os"
 	"path/filepath"
 	"runtime"
-	"strings"
 	"testing"
 	"time"
 
 	"github.com/gpuwhisk/gpuwhisk/invoker/develop/peertest"
 )
 
-// status is what the invoker says of itself at its admin page.
+// status is what tests read of the admin page.
 type status struct {
 	Healthy bool
 	Reasons []string
@@ -43,50 +40,18 @@ type status struct {
 	}
 }
 
-func (p *platform) status() status {
+func (p *platform) status() (s status) {
 	p.t.Helper()
-	req, err := http.NewRequest(http.MethodGet, p.base+"/status", nil)
-	if err != nil {
-		p.t.Fatal(err)
-	}
-	password, _ := p.login.Password()
-	req.SetBasicAuth(p.login.Username(), password)
-	res, err := http.DefaultClient.Do(req)
-	if err != nil {
-		p.t.Fatal(err)
-	}
-	defer res.Body.Close()
-	var s status
-	if err := json.NewDecoder(res.Body).Decode(&s); err != nil || res.StatusCode != http.StatusOK || s.Work == nil {
-		p.t.Fatalf("status %d: %v", res.StatusCode, err)
+	if p.admin.Get(p.t, "/status", &s); s.Work == nil {
+		p.t.Fatal("the status has no work")
 	}
 	return s
 }
 
-// until waits until ok says that it need not wait: then why is empty.
-func until(t testing.TB, what string, why func() string) {
-	t.Helper()
-	late := time.NewTimer(waitLimit)
-	defer late.Stop()
-	tick := time.NewTicker(20 * time.Millisecond)
-	defer tick.Stop()
-	for {
-		reason := why()
-		if reason == "" {
-			return
-		}
-		select {
-		case <-tick.C:
-		case <-late.C:
-			t.Fatalf("%s: %s", what, reason)
-		}
-	}
-}
-
 // atRest waits until the invoker has nothing to do, and fails when that never
-// comes: a place, a message or a megabyte is lost then.
+// comes: a slot, a message or a megabyte is lost then.
 func (p *platform) atRest() {
-	until(p.t, "the invoker does not come to rest", func() string {
+	peertest.Until(p.t, "the invoker does not come to rest", func() string {
 		s := p.status()
 		f, w := s.Kafka.Feed, s.Work
 		memory := w.Pool.ClaimedMB
@@ -101,7 +66,7 @@ func (p *platform) atRest() {
 		case w.Pool.Waiting+w.Pool.Active+w.Pool.Removing > 0:
 			return fmt.Sprintf("pool %+v", w.Pool)
 		case memory != w.Pool.UsedMB:
-			return fmt.Sprintf("containers hold %d MB, the pool says %d", memory, w.Pool.UsedMB)
+			return fmt.Sprintf("containers hold %d MB, the pool counts %d", memory, w.Pool.UsedMB)
 		case s.Kafka.Sends.Waiting > 0 || s.CouchDB.Writes.LastError != "":
 			return fmt.Sprintf("%d acks wait, writes: %s", s.Kafka.Sends.Waiting, s.CouchDB.Writes.LastError)
 		case f.Position < f.HighWatermark || f.Committed < f.Position:
@@ -111,12 +76,12 @@ func (p *platform) atRest() {
 	})
 }
 
-// nothingLeft looks for containers and processes after the end.
+// nothingLeft demands that no container and no process is left after the end.
 func (p *platform) nothingLeft() {
 	if left := p.leftContainers(); left != "" {
 		p.t.Errorf("containers left: %s", left)
 	}
-	if left := p.processes(); len(left) > 0 {
+	if left := peertest.Processes("HOME=" + p.dir); len(left) > 0 {
 		p.t.Errorf("processes left: %v", left)
 	}
 	if left, _ := filepath.Glob(filepath.Join(p.dir, "processes", p.prefix(), "containers", "*")); len(left) > 0 {
@@ -132,24 +97,6 @@ func (p *platform) leftContainers() string {
 	return peertest.Docker(p.t, "ps", "-a", "--filter", "name=^/?"+p.prefix(), "--format", "{{.Names}} {{.Status}}")
 }
 
-// processes are those that live in this installation's directory: action
-// processes, and whatever they have started.
-func (p *platform) processes() map[string]string {
-	found := map[string]string{}
-	all, _ := filepath.Glob("/proc/[0-9]*/environ")
-	for _, name := range all {
-		env, err := os.ReadFile(name)
-		if err == nil && strings.Contains(string(env), "HOME="+p.dir) {
-			pid := filepath.Base(filepath.Dir(name))
-			command, _ := os.ReadFile(filepath.Join("/proc", pid, "cmdline"))
-			if len(command) > 0 { // a zombie waits for its parent, which may be init
-				found[pid] = strings.ReplaceAll(string(command), "\x00", " ")
-			}
-		}
-	}
-	return found
-}
-
 // noGoroutines waits until no more goroutines run than before.
 func noGoroutines(t *testing.T, before int) {
 	t.Helper()
@@ -162,7 +109,7 @@ func noGoroutines(t *testing.T, before int) {
 func goroutinesLeft(before int) string {
 	tick := time.NewTicker(10 * time.Millisecond)
 	defer tick.Stop()
-	for late := time.Now().Add(waitLimit); runtime.NumGoroutine() > before; <-tick.C {
+	for late := time.Now().Add(peertest.WaitLimit); runtime.NumGoroutine() > before; <-tick.C {
 		http.DefaultClient.CloseIdleConnections()
 		if time.Now().After(late) {
 			stacks := make([]byte, 1<<20)

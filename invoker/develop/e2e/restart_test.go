@@ -3,6 +3,7 @@ package e2e
 import (
 	"bytes"
 	"fmt"
+	"net/http"
 	"os"
 	"path/filepath"
 	"strings"
@@ -45,24 +46,24 @@ func (p *platform) idOf(suffix string) string {
 	return peertest.Docker(p.t, "ps", "-a", "--no-trunc", "-q", "--filter", "name=^/?"+p.prefix()+".*"+suffix+"$")
 }
 
-// stateFiles is the directory of the notes about containers.
+// stateFiles is the directory of the files about containers.
 func (p *platform) stateFiles() string {
 	p.t.Helper()
 	found, err := filepath.Glob(filepath.Join(p.dir, "state", "*", "journal", "containers"))
 	if err != nil || len(found) != 1 {
-		p.t.Fatalf("notes at %v, %v", found, err)
+		p.t.Fatalf("state files at %v, %v", found, err)
 	}
 	return found[0]
 }
 
-// rests waits until the note of an action's only container says that it rests.
-// An invoker that is killed before then leaves it to no other.
-func (p *platform) rests(suffix string) {
+// awaitIdleState waits until the state file of an action's only container has it
+// idle. An invoker that is killed before then leaves it to no other.
+func (p *platform) awaitIdleState(suffix string) {
 	p.t.Helper()
-	until(p.t, "the note that it rests: "+suffix, func() string {
+	peertest.Until(p.t, "the state file has it idle: "+suffix, func() string {
 		found, err := filepath.Glob(filepath.Join(p.stateFiles(), "*"+suffix+".note"))
 		if err != nil || len(found) != 1 {
-			return fmt.Sprintf("notes %v, %v", found, err)
+			return fmt.Sprintf("state files %v, %v", found, err)
 		}
 		text, err := os.ReadFile(found[0])
 		if err != nil || !strings.HasPrefix(string(text), "r ") {
@@ -72,7 +73,7 @@ func (p *platform) rests(suffix string) {
 	})
 }
 
-// TestKilledInvokerLeavesWarmth: what rested when an invoker was killed serves the
+// TestKilledInvokerLeavesWarmth: what was idle when an invoker was killed serves the
 // next one warm, running or paused, with nothing of before in its logs; what was
 // in use is gone, and its activation has one record.
 func TestKilledInvokerLeavesWarmth(t *testing.T) {
@@ -90,8 +91,8 @@ func TestKilledInvokerLeavesWarmth(t *testing.T) {
 			p.inside(p.container("guest_busy", "running"))
 			p.container("guest_warm", state)
 			p.container("guest_other", state)
-			p.rests("guest_warm")
-			p.rests("guest_other")
+			p.awaitIdleState("guest_warm")
+			p.awaitIdleState("guest_other")
 			warm, busy := p.idOf("guest_warm"), p.idOf("guest_busy")
 			p.child.must(p.child.end(syscall.SIGKILL))
 			peertest.Docker(t, "rm", "-f", p.idOf("guest_other")) // as if it had died meanwhile
@@ -99,7 +100,7 @@ func TestKilledInvokerLeavesWarmth(t *testing.T) {
 			p.call("warm", nil).wantWarm(t, 3)
 			p.call("other", nil).want(t, 0, `{"n":1}`)
 			p.finish(running).want(t, activation.StatusWhiskError, "The invoker ended while the action ran.")
-			until(t, "the busy container goes", func() string {
+			peertest.Until(t, "the busy container goes", func() string {
 				if all := p.containers(); strings.Contains(all, busy) || !strings.Contains(all, warm) {
 					return fmt.Sprintf("there are %s, of before are %s and %s", all, warm, busy)
 				}
@@ -155,36 +156,36 @@ func TestUpgradeUnderLoadStaysWarm(t *testing.T) {
 }
 
 // TestStrangersAreNotAdopted: what a container was made for decides, to the last
-// word; who is in doubt goes.
+// byte; a container in doubt is removed.
 func TestStrangersAreNotAdopted(t *testing.T) {
 	p := start(t, realParts(t), setup{child: true, memory: memoryForAll})
-	for _, name := range []string{"same", "revised", "retold", "unsaid", "resized"} {
+	for _, name := range []string{"same", "revised", "rewritten", "emptied", "resized"} {
 		p.create(name, "nodejs:20", counting, nil)
 		p.call(name, nil).want(t, 0, `{"n":1}`)
 		p.container("guest_"+name, "ready")
 	}
 	p.child.must(p.child.end(syscall.SIGKILL))
-	p.create("revised", "nodejs:20", counting, nil)     // another revision
-	p.change("retold", func(annotation []byte) []byte { // of another namespace, to say it so
+	p.create("revised", "nodejs:20", counting, nil)        // another revision
+	p.change("rewritten", func(annotation []byte) []byte { // another namespace, as it were
 		at := bytes.Index(annotation, []byte(`"key":"`)) + len(`"key":"`)
 		annotation[at] ^= 1
 		return annotation
 	})
-	p.change("unsaid", func([]byte) []byte { return nil })
+	p.change("emptied", func([]byte) []byte { return nil })
 	p.change("resized", func(annotation []byte) []byte {
 		return bytes.Replace(annotation, []byte(`"memoryMB":256`), []byte(`"memoryMB":128`), 1)
 	})
 	before := map[string]string{}
-	for _, name := range []string{"unsaid", "resized"} {
+	for _, name := range []string{"emptied", "resized"} {
 		before[name] = p.idOf("guest_" + name)
 	}
 	p.child.again()
 	p.call("same", nil).wantWarm(t, 2)
-	for _, name := range []string{"revised", "retold", "unsaid", "resized"} {
+	for _, name := range []string{"revised", "rewritten", "emptied", "resized"} {
 		p.call(name, nil).want(t, 0, `{"n":1}`)
 	}
 	for name, id := range before {
-		until(t, name, func() string {
+		peertest.Until(t, name, func() string {
 			if strings.Contains(p.containers(), id) {
 				return "its old container is there"
 			}
@@ -198,12 +199,12 @@ func TestStrangersAreNotAdopted(t *testing.T) {
 	p.call("same", nil).want(t, 0, `{"n":1}`)
 }
 
-// change rewrites the note of an action's container.
+// change rewrites the state file of an action's container.
 func (p *platform) change(action string, how func([]byte) []byte) {
 	p.t.Helper()
 	found, _ := filepath.Glob(filepath.Join(p.stateFiles(), "*_guest_"+action+".note"))
 	if len(found) != 1 {
-		p.t.Fatalf("notes of %s: %v", action, found)
+		p.t.Fatalf("state files of %s: %v", action, found)
 	}
 	text, err := os.ReadFile(found[0])
 	if err == nil {
@@ -224,7 +225,7 @@ func TestStopForGoodLeavesNothing(t *testing.T) {
 		p.container("guest_warm", "ready")
 		how := syscall.SIGINT
 		if disabled {
-			p.post("/disable")
+			p.admin.Do(t, http.MethodPost, "/disable")
 			how = syscall.SIGTERM
 		}
 		p.child.must(p.child.end(how))
@@ -232,34 +233,34 @@ func TestStopForGoodLeavesNothing(t *testing.T) {
 			t.Errorf("after %v, disabled %t: %s", how, disabled, left)
 		}
 		if left, _ := filepath.Glob(filepath.Join(p.stateFiles(), "*")); len(left) > 0 {
-			t.Errorf("notes: %v", left)
+			t.Errorf("state files: %v", left)
 		}
 		p.child.again()
 	}
 }
 
 // TestGPUContainerIsAdoptedWithItsMemory: what a container holds of its device
-// counts in the next invoker as it did in the one before, by its own word, and is
-// used as it is.
+// counts in the next invoker as it did in the one before, as its shim reports it, and
+// is used as it is.
 func TestGPUContainerIsAdoptedWithItsMemory(t *testing.T) {
 	t.Parallel()
 	for _, how := range []syscall.Signal{syscall.SIGKILL, syscall.SIGTERM} {
 		t.Run(how.String(), func(t *testing.T) {
 			t.Parallel()
-			p := startGPUIn(t, dockerParts(t), 60, map[string]string{"child": "true"})
+			p := startGPUIn(t, dockerParts(t), 60, setup{child: true})
 			p.deployGPU(true, "holds", "wants")
 			p.gpuCall("holds", block)
 			p.uses(holds + ctx)
 			id := p.idOf("guest_holds")
 			p.child.must(p.child.end(how))
 			p.child.again()
-			// A look at the device may come before its shim's word, and see no context.
+			// A poll of the device may come before its shim's report, and see no context.
 			if got := p.used(); got != holds+ctx && got != holds {
 				t.Errorf("%d bytes count as taken at the start, %d were before", got, holds+ctx)
 			}
-			until(t, "its shim speaks", func() string {
+			peertest.Until(t, "its shim connects", func() string {
 				if n := p.metric("gpuwhisk_shim_processes", ""); n < 1 {
-					return "nobody is connected"
+					return "none is connected"
 				}
 				return ""
 			})
@@ -270,7 +271,7 @@ func TestGPUContainerIsAdoptedWithItsMemory(t *testing.T) {
 			if p.idOf("guest_holds") != id {
 				t.Error("it ran in another container")
 			}
-			// Its memory moves on order, as before: another function needs the room.
+			// Its memory is moved on order, as before: another function needs the memory.
 			p.gpuCall("wants", block)
 			if a, kind := p.gpuCall("holds", block); a.Cold || kind != "host-warm" {
 				t.Errorf("after another function it is cold %t, %s", a.Cold, kind)

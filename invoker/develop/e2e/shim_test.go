@@ -2,22 +2,17 @@ package e2e
 
 import (
 	"encoding/json"
-	"errors"
 	"fmt"
-	"io"
-	"net/http"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"slices"
-	"strconv"
 	"strings"
-	"sync"
 	"testing"
 
 	"github.com/apache/openwhisk-client-go/whisk"
 
 	"github.com/gpuwhisk/gpuwhisk/activation"
+	"github.com/gpuwhisk/gpuwhisk/gpu/shimctl/shimtest"
 	"github.com/gpuwhisk/gpuwhisk/invoker/develop/peertest"
 )
 
@@ -28,50 +23,23 @@ const mib = 1 << 20
 
 // shimParts is where the shim and the fake driver lie, which "make shim-fake"
 // builds.
-func shimParts(t *testing.T) string {
+func shimParts(t testing.TB) string {
 	t.Helper()
-	dir, err := filepath.Abs(filepath.Join("..", "..", "..", "build", "shim"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	for _, name := range []string{"libgpuwhisk.so", filepath.Join("fake12", "libcuda.so.1")} {
-		if _, err := os.Stat(filepath.Join(dir, name)); err != nil {
-			peertest.Missing(t, err.Error()+": run make shim-fake")
-		}
-	}
-	if shimStale() {
-		peertest.Missing(t, "build/shim is older than its source: run make shim-fake")
-	}
-	return dir
+	return shimtest.Dir(t, os.Getenv("GPUWHISK_REQUIRE_PEERS") == "1")
 }
-
-// shimStale asks make, where there is one, whether there is anything to build.
-var shimStale = sync.OnceValue(func() bool {
-	var code *exec.ExitError
-	err := exec.Command("make", "-q", "-C", filepath.Join("..", "..", "..", "shim"), "fake").Run()
-	return errors.As(err, &code) && code.ExitCode() == 1
-})
 
 // startGPU brings an installation up with one simulated device of so many MiB,
 // for functions that run as processes.
 func startGPU(t *testing.T, memory int, env map[string]string) *platform {
 	t.Helper()
-	return startGPUIn(t, ownParts(t), memory, env)
+	return startGPUIn(t, ownParts(t), memory, setup{env: env})
 }
 
-// startGPUIn is startGPU in a fixture.
-func startGPUIn(t *testing.T, w parts, memory int, env map[string]string) *platform {
-	t.Helper()
-	with := setup{child: env["child"] != ""}
-	delete(env, "child")
-	return startGPUWith(t, w, memory, env, with)
-}
-
-// startGPUWith is startGPUIn with further changes of the installation.
-func startGPUWith(t *testing.T, w parts, memory int, env map[string]string, with setup) *platform {
+// startGPUIn is startGPU of other parts, with further changes of the installation.
+func startGPUIn(t *testing.T, w parts, memory int, with setup) *platform {
 	t.Helper()
 	dir := shimParts(t)
-	sockets, err := os.MkdirTemp("", "gw") // short: a socket's path has room for 107 bytes
+	sockets, err := os.MkdirTemp("", "gw") // short: a socket's path has 107 bytes at most
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -89,7 +57,7 @@ func startGPUWith(t *testing.T, w parts, memory int, env map[string]string, with
 		"CONFIG_whisk_gpu_fakeDriver":        filepath.Join(dir, "fake12"),
 		"CONFIG_whisk_gpu_shim_dir":          sockets,
 	}
-	for name, value := range env {
+	for name, value := range with.env {
 		all[name] = value
 	}
 	w.shared = true // with other tests of GPU functions
@@ -97,23 +65,34 @@ func startGPUWith(t *testing.T, w parts, memory int, env map[string]string, with
 	return start(t, w, with)
 }
 
+// insertGPU deploys an action with the annotation gpu.
+func (p *platform) insertGPU(name string, annotation any, exec *whisk.Exec) {
+	p.t.Helper()
+	p.insert(&whisk.Action{Name: name, Exec: exec, Limits: limits(minutes, 512, 1), Annotations: whisk.KeyValueArr{{Key: "gpu", Value: annotation}}})
+}
+
 // deployGPU deploys the example function under names.
 func (p *platform) deployGPU(annotation any, names ...string) {
 	p.t.Helper()
-	code, err := os.ReadFile(filepath.Join("..", "..", "..", "shim", "examples", "gpufunc.py"))
-	if err != nil {
-		p.t.Fatal(err)
-	}
-	text := string(code)
 	for _, name := range names {
-		p.insert(&whisk.Action{
-			Name: name, Exec: &whisk.Exec{Kind: "python:3", Code: &text}, Limits: limits(minutes, 512, 1),
-			Annotations: whisk.KeyValueArr{{Key: "gpu", Value: annotation}},
-		})
+		p.insertGPU(name, annotation, python(gpufunc(p.t)))
 	}
 }
 
-// gpuAnswer is what the example function says of itself.
+// python is code of the kind that GPU functions are of.
+func python(code string) *whisk.Exec { return &whisk.Exec{Kind: "python:3", Code: &code} }
+
+// gpufunc is the code of the example function.
+func gpufunc(t *testing.T) string {
+	t.Helper()
+	code, err := os.ReadFile(filepath.Join("..", "..", "..", "shim", "examples", "gpufunc.py"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(code)
+}
+
+// gpuAnswer is what the example function returns.
 type gpuAnswer struct {
 	Device          string
 	Cold            bool
@@ -141,10 +120,10 @@ func (p *platform) gpuRun(name string, bytes int) (a gpuAnswer, run gpuAnnotatio
 	}
 	annotation, _ := o.record.Annotations.Get(activation.GPUAnnotation)
 	if err := json.Unmarshal(annotation, &run); err != nil {
-		p.t.Fatalf("%s: no word of the GPU in its record: %v", name, err)
+		p.t.Fatalf("%s: no annotation of the GPU in its record: %v", name, err)
 	}
 	if !strings.Contains(run.Device, "simulated") {
-		p.t.Errorf("%s ran on %q, which does not say that it is simulated", name, run.Device)
+		p.t.Errorf("%s ran on %q, which is not marked as simulated", name, run.Device)
 	}
 	return a, run
 }
@@ -152,42 +131,10 @@ func (p *platform) gpuRun(name string, bytes int) (a gpuAnswer, run gpuAnnotatio
 // gpuAnnotation is what a record reports of the GPU.
 type gpuAnnotation struct{ Device, Start, Fallback string }
 
-// adminPage asks the invoker's admin page for a page.
-func (p *platform) adminPage(path string) []byte {
-	p.t.Helper()
-	req, err := http.NewRequestWithContext(p.t.Context(), http.MethodGet, p.base+path, nil)
-	if err != nil {
-		p.t.Fatal(err)
-	}
-	password, _ := p.login.Password()
-	req.SetBasicAuth(p.login.Username(), password)
-	res, err := http.DefaultClient.Do(req)
-	if err != nil {
-		p.t.Fatal(err)
-	}
-	defer res.Body.Close()
-	text, err := io.ReadAll(res.Body)
-	if err != nil || res.StatusCode != http.StatusOK {
-		p.t.Fatalf("%s: status %d, %v", path, res.StatusCode, err)
-	}
-	return text
-}
-
 // metric sums a metric over its labels; part must be in the line.
-func (p *platform) metric(name, part string) (sum float64) {
+func (p *platform) metric(name, part string) float64 {
 	p.t.Helper()
-	for line := range strings.Lines(string(p.adminPage("/metrics"))) {
-		rest, ok := strings.CutPrefix(line, name)
-		if !ok || !strings.ContainsAny(rest[:1], " {") || !strings.Contains(rest, part) {
-			continue
-		}
-		v, err := strconv.ParseFloat(strings.TrimSpace(rest[strings.LastIndex(rest, " "):]), 64)
-		if err != nil {
-			p.t.Fatal(err)
-		}
-		sum += v
-	}
-	return sum
+	return p.admin.Metric(p.t, name, part)
 }
 
 // used is how much of its one device the invoker takes to be held or promised.
@@ -198,8 +145,8 @@ func (p *platform) used() int64 {
 			Devices []struct{ MemoryBytes, UsedBytes int64 }
 		}
 	}
-	if err := json.Unmarshal(p.adminPage("/status"), &s); err != nil || len(s.Work.Devices) != 1 {
-		p.t.Fatalf("%d devices, %v", len(s.Work.Devices), err)
+	if p.admin.Get(p.t, "/status", &s); len(s.Work.Devices) != 1 {
+		p.t.Fatalf("%d devices", len(s.Work.Devices))
 	}
 	d := s.Work.Devices[0]
 	if d.UsedBytes > d.MemoryBytes {
@@ -211,7 +158,7 @@ func (p *platform) used() int64 {
 // uses waits until so much of the device is taken.
 func (p *platform) uses(want ...int64) {
 	p.t.Helper()
-	until(p.t, "device memory", func() string {
+	peertest.Until(p.t, "device memory", func() string {
 		if got := p.used(); !slices.Contains(want, got) {
 			return fmt.Sprintf("%d bytes are taken, want %d", got, want)
 		}
@@ -221,6 +168,6 @@ func (p *platform) uses(want ...int64) {
 
 const (
 	block = 40 * mib  // what a function keeps
-	holds = block + 8 // and the place of its sum
+	holds = block + 8 // and its sum
 	ctx   = mib       // what its context takes
 )

@@ -18,14 +18,14 @@ import (
 // BenchmarkStarts are what a user waits for once in a while. Beside the times of
 // a cold and of a paused container stands what the container alone takes.
 func BenchmarkStarts(b *testing.B) {
-	r := newHarness(b)
+	r := newController(b)
 	bare := newBare(b)
-	r.action("noop", "nodejs:20", noop, 60000, 10)
-	r.action("hangs", "nodejs:20", "function main() { for (;;); }", 1000, 10)
-	r.action("sleeps", "python:3", "import time\ndef main(p):\n    time.sleep(100)\n", 1000, 10)
-	r.action("crashes", "nodejs:20", "function main() { process.exit(1); }", 60000, 10)
+	r.action("noop", "nodejs:20", noop, time.Minute, 10)
+	r.action("hangs", "nodejs:20", "function main() { for (;;); }", time.Second, 10)
+	r.action("sleeps", "python:3", "import time\ndef main(p):\n    time.sleep(100)\n", time.Second, 10)
+	r.action("crashes", "nodejs:20", "function main() { process.exit(1); }", time.Minute, 10)
 	for i := range starts {
-		r.action(fmt.Sprint("cold", i), "nodejs:20", noop, 60000, 10)
+		r.action(fmt.Sprint("cold", i), "nodejs:20", noop, time.Minute, 10)
 	}
 	for b.Loop() {
 		r.run()
@@ -44,7 +44,7 @@ func BenchmarkStarts(b *testing.B) {
 // there is memory for, so that none waits for another's end.
 const starts = 14
 
-func (r *harness) colds(bare *bare) {
+func (r *controller) colds(bare *bare) {
 	var floor, cold []time.Duration
 	for i := range starts {
 		floor = append(floor, bare.cold())
@@ -55,11 +55,11 @@ func (r *harness) colds(bare *bare) {
 	r.quantiles("cold", cold, 0.95)
 }
 
-func (r *harness) pauses(bare *bare) {
+func (r *controller) pauses(bare *bare) {
 	var floor, paused []time.Duration
 	r.once("noop")
 	for range starts {
-		until(r.b, "paused", func() string {
+		peertest.Until(r.b, "paused", func() string {
 			if peertest.Docker(r.b, "ps", "-q", "--filter", "status=running", "--filter", "name=wsk"+r.unique) != "" {
 				return "some run"
 			}
@@ -73,7 +73,7 @@ func (r *harness) pauses(bare *bare) {
 	r.quantiles("paused", paused, 0.95)
 }
 
-func (r *harness) failures() {
+func (r *controller) failures() {
 	var over, crash []time.Duration
 	for _, action := range []string{"hangs", "sleeps"} {
 		for range 5 {
@@ -89,11 +89,11 @@ func (r *harness) failures() {
 
 // afterEnd runs an activation and reports how long after its end, which is when
 // its limit was reached or its container died, its result was received.
-func (r *harness) afterEnd(action string) time.Duration {
+func (r *controller) afterEnd(action string) time.Duration {
 	_, id, t := r.send(action)
 	r.await(t)
 	var end int64
-	until(r.b, "record", func() string {
+	peertest.Until(r.b, "record", func() string {
 		doc, err := r.db.Get(context.Background(), r.db.Names().Activations, "guest/"+string(id))
 		if err == nil {
 			var record *activation.Record
@@ -110,15 +110,15 @@ func (r *harness) afterEnd(action string) time.Duration {
 }
 
 // bare is the floor of what an invoker can do about containers: Docker and the
-// action proxy, asked as the invoker asks them, and nothing else.
+// action proxy, used as the invoker uses them, and nothing else.
 type bare struct {
 	b      *testing.B
 	engine *engines.Engine
 	image  string
 	prefix string
 	made   int
-	rested container.Handle // runs between its pauses
-	client *proxy.Client    // with rested
+	kept   container.Handle // runs between its pauses
+	client *proxy.Client    // of kept
 }
 
 func newBare(b *testing.B) *bare {
@@ -140,7 +140,7 @@ func newBare(b *testing.B) *bare {
 	return f
 }
 
-// cold is the time from the wish for a container to its first answer.
+// cold is the time from the request for a container to its first answer.
 func (f *bare) cold() time.Duration {
 	began := time.Now()
 	handle, client := f.start()
@@ -152,15 +152,15 @@ func (f *bare) cold() time.Duration {
 	return took
 }
 
-// paused is the time from the waking of a paused container to its answer.
+// paused is the time from the resuming of a paused container to its answer.
 func (f *bare) paused() time.Duration {
 	if f.client == nil {
-		f.rested, f.client = f.start()
+		f.kept, f.client = f.start()
 	}
 	f.client.Close()
-	f.must(f.engine.Pause(f.b.Context(), f.rested.ID))
+	f.must(f.engine.Pause(f.b.Context(), f.kept.ID))
 	began := time.Now()
-	f.must(f.engine.Resume(f.b.Context(), f.rested.ID))
+	f.must(f.engine.Resume(f.b.Context(), f.kept.ID))
 	f.ask(f.client)
 	return time.Since(began)
 }

@@ -83,7 +83,7 @@ func collector(t *testing.T) (got *collected, overGRPC, overHTTP string) {
 		t.Fatal(err)
 	}
 	lines := bufio.NewReader(out)
-	if _, err := lines.ReadString('\n'); err != nil { // its word that it listens
+	if _, err := lines.ReadString('\n'); err != nil { // the line that it listens
 		t.Fatalf("the collector ended at once: %v, %v", err, cmd.Wait())
 	}
 	got = &collected{}
@@ -147,8 +147,8 @@ func (c *collected) of(id string) map[string]span {
 }
 
 // TestTracesArriveAtACollector: OpenTelemetry's own receiver gets one trace for
-// an activation, as a part of the caller's, by either protocol. What was asked
-// for is not in it.
+// an activation, as a part of the caller's, by either protocol. Parameters are
+// not in it.
 func TestTracesArriveAtACollector(t *testing.T) {
 	got, overGRPC, overHTTP := collector(t)
 	for name, env := range map[string]map[string]string{
@@ -159,7 +159,7 @@ func TestTracesArriveAtACollector(t *testing.T) {
 			t.Setenv("OTEL_BSP_SCHEDULE_DELAY", "50") // ms; the library reads it
 			p := startGPU(t, 64, env)
 			p.deployGPU(true, "first", "second")
-			code := "def main(p):\n    print('a line')\n    return {'said': p['secret']}\n"
+			code := "def main(p):\n    print('a line')\n    return {'got': p['secret']}\n"
 			p.insert(&whisk.Action{Name: "plain", Exec: &whisk.Exec{Kind: "python:3", Code: &code}, Limits: limits(minutes, 256, 1)})
 			p.gpuCall("first", 40<<20)
 			p.gpuCall("second", 40<<20)
@@ -172,12 +172,12 @@ func TestTracesArriveAtACollector(t *testing.T) {
 			if root.text("gpuwhisk.start") != "host-warm" || !strings.Contains(root.text("gpuwhisk.gpu.device"), "simulated") {
 				t.Errorf("start %q on %q", root.text("gpuwhisk.start"), root.text("gpuwhisk.gpu.device"))
 			}
-			id = p.traced(t, "plain", `{"secret":"nobody-may-read-this"}`)
+			id = p.traced(t, "plain", `{"secret":"a-secret-parameter"}`)
 			phases = whole(t, got, id, "create container", "init", "run", "read logs", "acknowledge", "store record")
 			if phases[""].ns(t) < phases["run"].ns(t)+phases["init"].ns(t) {
 				t.Errorf("the whole is shorter than its parts: %+v", phases)
 			}
-			if text := string(p.adminPage("/metrics")); !strings.Contains(text, `gpuwhisk_trace_spans_total{outcome="error"} 0`) ||
+			if text := string(p.admin.Do(t, http.MethodGet, "/metrics")); !strings.Contains(text, `gpuwhisk_trace_spans_total{outcome="error"} 0`) ||
 				!strings.Contains(text, "gpuwhisk_traces_dropped_total 0") || strings.Contains(text, `gpuwhisk_trace_spans_total{outcome="ok"} 0`) {
 				t.Error("what was sent is not counted")
 			}
@@ -185,17 +185,17 @@ func TestTracesArriveAtACollector(t *testing.T) {
 	}
 	got.mu.Lock()
 	defer got.mu.Unlock()
-	for _, secret := range []string{"nobody-may-read-this", "api_key", "41943040"} {
+	for _, secret := range []string{"a-secret-parameter", "api_key", "41943040"} {
 		if strings.Contains(got.text.String(), secret) {
 			t.Errorf("%s is in a span", secret)
 		}
 	}
 }
 
-// whole waits for an activation's trace and wants some phases in it.
+// whole waits for an activation's trace that has some phases.
 func whole(t *testing.T, got *collected, id string, phases ...string) (all map[string]span) {
 	t.Helper()
-	until(t, "trace of "+id, func() string {
+	peertest.Until(t, "trace of "+id, func() string {
 		all = got.of(id)
 		for _, name := range phases {
 			s, ok := all[name]

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"net/http"
 	"strings"
 	"testing"
@@ -12,6 +13,7 @@ import (
 	"github.com/apache/openwhisk-client-go/whisk"
 
 	"github.com/gpuwhisk/gpuwhisk/activation"
+	"github.com/gpuwhisk/gpuwhisk/invoker/develop/peertest"
 	"github.com/gpuwhisk/gpuwhisk/invoker/develop/standalone/couchdb"
 )
 
@@ -40,7 +42,7 @@ func (p *platform) insert(a *whisk.Action) {
 }
 
 // call invokes an action and waits. It gives what the invoker made of it: by
-// the client's own words, the acks and the record.
+// the acks and the record.
 func (p *platform) call(name string, args map[string]any) outcome {
 	p.t.Helper()
 	o := p.started(name, args, true)
@@ -76,7 +78,7 @@ type outcome struct {
 // it; one record.
 func (p *platform) finish(id activation.ID) outcome {
 	p.t.Helper()
-	o := outcome{id: id, acks: p.recording.completed(id)}
+	o := outcome{id: id, acks: p.completed(id)}
 	for i, ack := range o.acks {
 		if ack.FreesSlot() != (i == len(o.acks)-1) || i > 1 {
 			p.t.Errorf("activation %s: acks %v", id, kinds(o.acks))
@@ -97,7 +99,7 @@ func kinds(acks []activation.Ack) (all []string) {
 func (p *platform) record(id activation.ID) *activation.Record {
 	p.t.Helper()
 	var r *activation.Record
-	until(p.t, "record of "+string(id), func() string {
+	peertest.Until(p.t, "record of "+string(id), func() string {
 		doc, err := p.db.Get(context.Background(), p.db.Names().Activations, "guest/"+string(id))
 		if err == nil {
 			r, err = activation.DecodeRecord(doc)
@@ -146,7 +148,7 @@ func (o outcome) want(t *testing.T, code int, text string) {
 	}
 }
 
-// get asks the door for a page, as a browser does.
+// get requests a page of the API, as a browser does.
 func (p *platform) get(method, path, body string) (int, http.Header, string) {
 	p.t.Helper()
 	req, err := http.NewRequestWithContext(p.t.Context(), method, p.s.Info().APIHost+path, strings.NewReader(body))
@@ -161,22 +163,18 @@ func (p *platform) get(method, path, body string) (int, http.Header, string) {
 		p.t.Fatal(err)
 	}
 	defer res.Body.Close()
-	var text strings.Builder
-	buf := make([]byte, 4096)
-	for {
-		n, err := res.Body.Read(buf)
-		text.Write(buf[:n])
-		if err != nil {
-			return res.StatusCode, res.Header, text.String()
-		}
+	text, err := io.ReadAll(res.Body)
+	if err != nil {
+		p.t.Error(err)
 	}
+	return res.StatusCode, res.Header, string(text)
 }
 
-// soon repeats a question until it has an answer.
+// soon repeats a request until it has an answer.
 func soon[T any](t *testing.T, ask func() (T, error)) T {
 	t.Helper()
 	var answer T
-	until(t, "no answer", func() string {
+	peertest.Until(t, "no answer", func() string {
 		var err error
 		if answer, err = ask(); err != nil {
 			return fmt.Sprint(err)

@@ -6,16 +6,13 @@ import (
 	"encoding/base64"
 	"fmt"
 	"os"
-	"os/exec"
-	"path/filepath"
-	"slices"
 	"strings"
-	"sync"
 	"testing"
 
 	"github.com/apache/openwhisk-client-go/whisk"
 
 	"github.com/gpuwhisk/gpuwhisk/activation"
+	"github.com/gpuwhisk/gpuwhisk/invoker/develop/peertest"
 )
 
 const nodeHello = `function main(p) { console.log('hello', p.name); return {greeting: 'hi ' + p.name}; }`
@@ -47,7 +44,7 @@ func (p *platform) at(t *testing.T) *platform {
 
 // kinds4 runs code of each kind, plain and zipped.
 func kinds4(t *testing.T, p *platform) {
-	native := built(t, "./testdata/greeter")
+	native := programCode(t, "./testdata/greeter")
 	for _, c := range []struct{ name, kind, code, main string }{
 		{"node", "nodejs:20", nodeHello, ""},
 		{"node-zip", "nodejs:20", zipped(t, map[string]string{
@@ -92,40 +89,21 @@ func zipped(t *testing.T, files map[string]string) string {
 	return base64.StdEncoding.EncodeToString(buf.Bytes())
 }
 
-// programs are those that were built, by source.
-var programs struct {
-	sync.Mutex
-	bySource map[string][]byte
-}
-
-// built compiles a program, once, without a C library, so that it runs in any
-// image.
-func built(t testing.TB, source string, flags ...string) []byte {
+// programCode is a program as an action's code.
+func programCode(t testing.TB, source string) []byte {
 	t.Helper()
-	programs.Lock()
-	defer programs.Unlock()
-	if code := programs.bySource[source]; code != nil {
-		return code
-	}
-	name := filepath.Join(t.TempDir(), "exec")
-	cmd := exec.Command("go", slices.Concat([]string{"build", "-trimpath", "-ldflags=-s -w", "-o", name}, flags, []string{source})...)
-	cmd.Env = append(os.Environ(), "CGO_ENABLED=0")
-	if out, err := cmd.CombinedOutput(); err != nil {
-		t.Fatalf("build %s: %v: %s", source, err, out)
-	}
-	code, err := os.ReadFile(name)
+	path, err := peertest.Program(source)
 	if err != nil {
 		t.Fatal(err)
 	}
-	if programs.bySource == nil {
-		programs.bySource = map[string][]byte{}
+	text, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
 	}
-	programs.bySource[source] = code
-	return code
+	return text
 }
 
-// life is an action's: created, invoked in both ways, looked at, updated,
-// deleted.
+// life is an action's: created, invoked in both ways, read, updated, deleted.
 func life(t *testing.T, p *platform) {
 	p.create("life", "nodejs:20", nodeHello, nil)
 	answer, _, err := p.c.Actions.Invoke("life", map[string]any{"name": "Ada"}, true, true)
@@ -150,7 +128,7 @@ func life(t *testing.T, p *platform) {
 	if !result.Success || result.Status != "success" || fmt.Sprint(result.Result) != "&map[greeting:hi Bob]" && fmt.Sprint(*result.Result) != "map[greeting:hi Bob]" {
 		t.Errorf("result %+v", result)
 	}
-	soon(t, func() (int, error) { // nobody waited for the record of the first
+	soon(t, func() (int, error) { // the record of the first was not awaited
 		list, _, err := p.c.Activations.List(&whisk.ActivationListOptions{Name: "life", Limit: 5})
 		if err == nil && len(list) != 2 {
 			err = fmt.Errorf("%d activations listed, want 2", len(list))
@@ -189,7 +167,7 @@ func sequence(t *testing.T, p *platform) {
 	id := string(p.started("steps", map[string]any{"n": 1}, true))
 	whole := soon(t, func() (*whisk.Activation, error) { a, _, err := p.c.Activations.Get(id); return a, err })
 	if len(whole.Logs) != 3 {
-		t.Fatalf("a sequence of three says it ran %v", whole.Logs)
+		t.Fatalf("a sequence of three logs that it ran %v", whole.Logs)
 	}
 	for _, part := range whole.Logs {
 		o := p.finish(activation.ID(part))

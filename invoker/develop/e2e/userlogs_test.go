@@ -7,6 +7,8 @@ import (
 	"reflect"
 	"strings"
 	"testing"
+
+	"github.com/gpuwhisk/gpuwhisk/invoker/develop/peertest"
 )
 
 // With the file log store what an action prints is in its record, and in a file
@@ -23,7 +25,7 @@ func TestLogFiles(t *testing.T) {
 		t.Fatalf("the record has %q", logged)
 	}
 	var lines []string
-	until(t, "lines in a file", func() string {
+	peertest.Until(t, "lines in a file", func() string {
 		files, err := filepath.Glob(filepath.Join(dir, "userlogs-*.log"))
 		if err != nil || len(files) != 1 {
 			return "not one file"

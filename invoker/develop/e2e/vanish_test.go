@@ -2,9 +2,11 @@ package e2e
 
 import (
 	"fmt"
+	"maps"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"syscall"
@@ -15,9 +17,9 @@ import (
 	"github.com/gpuwhisk/gpuwhisk/invoker/develop/peertest"
 )
 
-// TestVanishingContainers ends containers behind the invoker's back: at rest,
-// paused, while they run and while they begin. Who is at rest is replaced
-// without anybody noticing; who runs is answered at once.
+// TestVanishingContainers ends containers behind the invoker's back: idle, paused,
+// while they run and while they begin. An idle one is replaced without an effect on
+// callers; the caller of one that runs is answered at once.
 func TestVanishingContainers(t *testing.T) {
 	withEachParts(t, func(t *testing.T, w parts) {
 		for _, c := range []struct {
@@ -48,7 +50,7 @@ func (p *platform) vanishAtRest(state string) {
 		name := p.container("guest_resting", state)
 		end(name)
 		o := p.call("resting", nil)
-		o.want(p.t, 0, `{"n":1}`) // a new one, and the caller never knew
+		o.want(p.t, 0, `{"n":1}`) // a new one, unnoticed by the caller
 		p.container("guest_resting", state)
 		p.atRest()
 		if i+1 < len(ends) { // the next round begins with none
@@ -72,7 +74,7 @@ func (p *platform) vanishAtWork() {
 			began := time.Now()
 			o := p.finish(id)
 			o.want(p.t, activation.StatusDeveloperError, c.text)
-			if late := time.Since(began); late > waitLimit/2 {
+			if late := time.Since(began); late > peertest.WaitLimit/2 {
 				p.t.Errorf("%s: the answer took %v", c.action, late)
 			}
 			p.atRest()
@@ -84,7 +86,7 @@ func (p *platform) vanishAtWork() {
 // it.
 func (p *platform) container(suffix, state string) (name string) {
 	p.t.Helper()
-	until(p.t, "container "+suffix+" "+state, func() string {
+	peertest.Until(p.t, "container "+suffix+" "+state, func() string {
 		all := p.status().Work.Containers
 		for _, c := range all {
 			if strings.HasSuffix(c.Name, suffix) && c.State == state {
@@ -100,7 +102,7 @@ func (p *platform) container(suffix, state string) (name string) {
 // gone waits until no container of an action is there.
 func (p *platform) gone(suffix string) {
 	p.t.Helper()
-	until(p.t, "container "+suffix+" is gone", func() string {
+	peertest.Until(p.t, "container "+suffix+" is gone", func() string {
 		for _, c := range p.status().Work.Containers {
 			if strings.HasSuffix(c.Name, suffix) {
 				return c.State
@@ -114,7 +116,7 @@ func (p *platform) gone(suffix string) {
 // whole container.
 func (p *platform) inside(name string) {
 	p.t.Helper()
-	until(p.t, "the action in "+name, func() string {
+	peertest.Until(p.t, "the action in "+name, func() string {
 		stack, err := os.ReadFile("/proc/" + strconv.Itoa(p.leader(name)) + "/wchan")
 		if err != nil || !strings.Contains(string(stack), "nanosleep") {
 			return fmt.Sprintf("waits in %q, %v", stack, err)
@@ -123,11 +125,11 @@ func (p *platform) inside(name string) {
 	})
 }
 
-// leader is the process that a container began with. The invoker speaks of a
+// leader is the process that a container began with. The invoker lists a
 // container before there is one.
 func (p *platform) leader(name string) (pid int) {
 	p.t.Helper()
-	until(p.t, "a process of "+name, func() string {
+	peertest.Until(p.t, "a process of "+name, func() string {
 		if p.parts.docker != "" {
 			out, err := exec.Command("docker", "inspect", "--format", "{{.State.Pid}}", name).CombinedOutput()
 			pid, _ = strconv.Atoi(strings.TrimSpace(string(out)))
@@ -136,15 +138,12 @@ func (p *platform) leader(name string) (pid int) {
 			}
 			return ""
 		}
-		all, _ := filepath.Glob("/proc/[0-9]*/environ")
-		for _, file := range all {
-			env, _ := os.ReadFile(file)
-			if strings.Contains(string(env), "GPUWHISK_CONTAINER="+name+".") {
-				pid, _ = strconv.Atoi(filepath.Base(filepath.Dir(file)))
-				return ""
-			}
+		all := slices.Sorted(maps.Keys(peertest.Processes("GPUWHISK_CONTAINER=" + name + ".")))
+		if len(all) == 0 {
+			return "not found"
 		}
-		return "not found"
+		pid = all[0]
+		return ""
 	})
 	return pid
 }
@@ -167,7 +166,7 @@ func (p *platform) kill(name string) {
 		p.t.Fatal(err)
 	}
 	// Until the kernel has ended it a request could still reach it.
-	until(p.t, "the end of "+name, func() string {
+	peertest.Until(p.t, "the end of "+name, func() string {
 		stat, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
 		threads, _ := filepath.Glob(fmt.Sprintf("/proc/%d/task/*", pid))
 		if err != nil || strings.Contains(string(stat), ") Z ") && len(threads) == 1 {

@@ -3,12 +3,13 @@ package e2e
 import (
 	"bytes"
 	"encoding/json"
+	"fmt"
 	"os"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/gpuwhisk/gpuwhisk/activation"
+	"github.com/gpuwhisk/gpuwhisk/invoker/develop/peertest"
 )
 
 // captured is an activation message that a controller of OpenWhisk sent, with
@@ -75,35 +76,22 @@ func TestMutilatedMessages(t *testing.T) {
 			t.Fatalf("%d of %d are unreadable, %d are messages: the test is wrong", unreadable, len(all), answers)
 		}
 		before := p.status().Kafka.Feed
-		p.publish(all...)
-		p.answered(expected, answers)
+		p.recording.Publish(t, "invoker0", all...)
+		peertest.UntilWithin(t, 2*peertest.WaitLimit, "messages are answered", func() string {
+			if n := p.freed(expected); n < answers {
+				return fmt.Sprintf("%d of %d", n, answers)
+			}
+			return ""
+		})
 		p.create("after", "nodejs:20", nodeHello, nil)
 		p.call("after", map[string]any{"name": "Ada"}).want(t, 0, "hi Ada")
 		p.atRest() // and so the committed offset has passed them
 		if got := int(p.status().Kafka.Feed.Undecodable - before.Undecodable); got != unreadable {
 			t.Errorf("%d messages were counted as unreadable, want %d", got, unreadable)
 		}
-		if n, _ := p.recording.freed(expected); n != answers {
+		if n := p.freed(expected); n != answers {
 			t.Errorf("%d acks for %d messages", n, answers)
 		}
 		t.Logf("%d messages: %d unreadable, %d answered", len(all), unreadable, answers)
 	})
-}
-
-// answered waits until as many slot-freeing acks have come.
-func (p *platform) answered(ids map[activation.ID]int, want int) {
-	p.t.Helper()
-	late := time.NewTimer(2 * waitLimit)
-	defer late.Stop()
-	for {
-		n, more := p.recording.freed(ids)
-		if n >= want {
-			return
-		}
-		select {
-		case <-more:
-		case <-late.C:
-			p.t.Fatalf("%d of %d messages were answered", n, want)
-		}
-	}
 }

@@ -31,7 +31,7 @@ func Resident(b testing.TB, pid int) float64 {
 	b.Helper()
 	kb, ok := status(fmt.Sprintf("/proc/%d/status", pid), "VmRSS")
 	if !ok {
-		b.Fatalf("process %d tells no VmRSS", pid)
+		b.Fatalf("process %d has no VmRSS", pid)
 	}
 	return float64(kb) / 1024
 }
@@ -105,7 +105,7 @@ func ReportRatio(b *testing.B, ours, other *Side) {
 
 // Interval is where the ratio of what the turns of one took to those of another
 // lies by the spread of the turns, with 95 %: two standard errors about the mean
-// of its logarithm. Of one turn it says nothing.
+// of its logarithm. Of one turn it is no measure.
 func Interval(a, b []time.Duration) (low, high float64) {
 	var sum, squares float64
 	n := float64(len(a))

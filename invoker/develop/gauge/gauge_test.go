@@ -21,7 +21,7 @@ func TestInterval(t *testing.T) {
 func TestOwnProcess(t *testing.T) {
 	pid := os.Getpid()
 	before, switches := CPU(t, pid), Switches(t, pid)
-	for CPU(t, pid) == before { // it does not stand still while it is asked
+	for CPU(t, pid) == before { // it computes meanwhile
 		runtime.Gosched()
 	}
 	if Resident(t, pid) < 1 {

@@ -1,5 +1,5 @@
 // Package peertest starts and stops, for tests alone, the real parts that tests
-// talk to: the scripts of .ci/peers.
+// use: the scripts of .ci/peers.
 package peertest
 
 import (
@@ -20,7 +20,7 @@ const waitLimit = 5 * time.Minute
 
 // Script runs a command (start, env, stop) of the peer's script with env added
 // to this process's environment, and gives the NAME=VALUE lines that it prints.
-// An error holds what the script said.
+// An error holds what the script printed.
 func Script(env []string, name, command string) (map[string]string, error) {
 	return ScriptWithin(waitLimit, env, name, command)
 }

@@ -1,8 +1,13 @@
 package peertest
 
 import (
+	"bytes"
+	"os"
 	"os/exec"
+	"path/filepath"
 	"runtime"
+	"strconv"
+	"strings"
 	"sync"
 	"syscall"
 )
@@ -41,3 +46,18 @@ var orders = sync.OnceValue(func() chan order {
 
 // Prepare lets what Start needs begin, for tests that count goroutines.
 func Prepare() { orders() }
+
+// Processes are those, by their numbers, whose environment has a text, with their
+// command lines. One that has ended and was not waited for is none of them.
+func Processes(text string) map[int]string {
+	found := map[int]string{}
+	all, _ := filepath.Glob("/proc/[0-9]*/environ")
+	for _, name := range all {
+		env, _ := os.ReadFile(name) // gone meanwhile, or not ours
+		command, _ := os.ReadFile(filepath.Join(filepath.Dir(name), "cmdline"))
+		if pid, err := strconv.Atoi(filepath.Base(filepath.Dir(name))); err == nil && len(command) > 0 && bytes.Contains(env, []byte(text)) {
+			found[pid] = strings.ReplaceAll(string(command), "\x00", " ")
+		}
+	}
+	return found
+}

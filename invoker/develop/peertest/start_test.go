@@ -15,7 +15,7 @@ import (
 func TestMain(m *testing.M) {
 	if len(os.Args) == 3 && os.Args[1] == "parent" {
 		cmd := exec.Command("sleep", "600")
-		cmd.Stdout = os.Stdout // whoever reads it sees the end of the last who holds it
+		cmd.Stdout = os.Stdout // its reader sees the end of the last process that holds it
 		if err := Start(cmd); err != nil {
 			fmt.Println(err)
 			os.Exit(1)
@@ -51,12 +51,12 @@ func TestStartedProcessEndsWithUs(t *testing.T) {
 			lines := bufio.NewReader(out)
 			pid, err := lines.ReadString('\n')
 			if _, live := os.Stat("/proc/" + pid[:max(len(pid)-1, 0)]); err != nil || live != nil {
-				t.Fatalf("it says %q, %v, %v", pid, err, live)
+				t.Fatalf("it prints %q, %v, %v", pid, err, live)
 			}
 			if err := parent.Process.Kill(); err != nil {
 				t.Fatal(err)
 			}
-			if _, err := io.Copy(io.Discard, lines); err != nil { // ends when nobody holds the other end
+			if _, err := io.Copy(io.Discard, lines); err != nil { // ends when no process holds the other end
 				t.Fatal(err)
 			}
 			_ = parent.Wait()

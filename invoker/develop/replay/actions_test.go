@@ -6,6 +6,8 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"github.com/gpuwhisk/gpuwhisk/invoker/develop/harness"
 )
 
 // document is one document of the database of actions as the original had it.
@@ -84,7 +86,7 @@ func readInits(t *testing.T) map[string]map[string]any {
 }
 
 // initOf decodes the value of /init. One is cut off in the middle of a long
-// comment, which is repeated to the length that the database told.
+// comment, which is repeated to the length that the database had.
 func initOf(value, rest []byte) map[string]any {
 	var body map[string]any
 	if d := json.NewDecoder(bytes.NewReader(value)); d.Decode(&body) == nil {
@@ -119,9 +121,8 @@ func (l *library) add(t *testing.T, id string, text json.RawMessage) {
 
 func base(id string) string { return id[strings.LastIndexByte(id, '/')+1:] }
 
-// rev remembers the revision and the version that a message says an action is
-// of.
-func (l *library) rev(m captured) {
+// rev remembers the revision and the version that a message names of an action.
+func (l *library) rev(m harness.Record) {
 	var msg struct {
 		Action   struct{ Path, Name, Version string }
 		Revision string

@@ -1,11 +1,8 @@
 package replay
 
 import (
-	"bufio"
 	"bytes"
-	"cmp"
 	"fmt"
-	"io"
 	"math/rand/v2"
 	"os"
 	"os/exec"
@@ -13,16 +10,15 @@ import (
 	"slices"
 	"strconv"
 	"strings"
-	"sync"
-	"syscall"
 	"testing"
 	"time"
 
+	"github.com/gpuwhisk/gpuwhisk/invoker/develop/harness"
 	"github.com/gpuwhisk/gpuwhisk/invoker/develop/peertest"
 )
 
 // shortChaos is how many invokers end in the short form; GPUWHISK_CHAOS_ROUNDS
-// says another number, GPUWHISK_CHAOS_SEED which ends and faults they meet.
+// sets another number, GPUWHISK_CHAOS_SEED which ends and faults they meet.
 const shortChaos = 4
 
 func number(t *testing.T, variable string, otherwise int) int {
@@ -49,25 +45,24 @@ type chaos struct {
 	clock   clock // nil: it cannot be stepped here
 	long    bool  // one of many fixtures that run for long
 	sum     *tallied
-	p       *victim
+	p       *harness.Process
 	failing func() // ends the fault that lasts; nil: there is none
 	acked   map[string]bool
 	read    int // of the recording
 	table   map[string]int
-	spent   map[string]time.Duration
 	ends    int
 	checks  int
 	verdict verdict
 }
 
-func newChaos(w *fixture, b bus, tally *tally, gpu bool) *chaos {
+func newChaos(w *fixture, b bus, gate *gate, gpu bool) *chaos {
 	t := w.t
 	t.Helper()
 	w.once = true
 	w.deploy()
 	c := &chaos{
-		t: t, bus: b, front: newFront(t, w.couch), acked: map[string]bool{}, table: map[string]int{}, spent: map[string]time.Duration{},
-		mix: newMix(w, tally, gpu && shimIsThere(t)),
+		t: t, bus: b, front: newFront(t, w.couch), acked: map[string]bool{}, table: map[string]int{},
+		mix: newMix(w, gate, gpu && shimIsThere(t)),
 	}
 	w.couch = c.front.url
 	w.extra = append(w.extra, "CONFIG_whisk_gpu_flushDeadline=5 s")
@@ -104,92 +99,48 @@ func shimIsThere(t *testing.T) bool {
 
 // tryClock has a process try whether its clock can be stepped.
 func (c *chaos) tryClock(path string) (output string, ok bool) {
-	out, err := exec.Command(c.w.program(), roleClock, path).CombinedOutput()
+	out, err := exec.Command("/proc/self/exe", roleClock, path).CombinedOutput()
 	return string(bytes.TrimSpace(out)), err == nil
-}
-
-// victim is an invoker that will be ended.
-type victim struct {
-	cmd    *exec.Cmd
-	ready  chan struct{} // closed when it takes activations
-	ended  chan struct{} // closed when it has ended
-	err    error         // how, afterwards
-	mu     sync.Mutex
-	output bytes.Buffer
-}
-
-func (v *victim) Write(p []byte) (int, error) {
-	v.mu.Lock()
-	defer v.mu.Unlock()
-	return v.output.Write(p)
-}
-
-func (v *victim) last() string {
-	v.mu.Lock()
-	defer v.mu.Unlock()
-	text := v.output.String()
-	return text[max(0, len(text)-4000):]
 }
 
 // launch starts an invoker and does not wait for it.
 func (c *chaos) launch() {
 	c.t.Helper()
-	v := &victim{ready: make(chan struct{}), ended: make(chan struct{})}
-	v.cmd = exec.Command(c.w.program(), append([]string{roleInvoker}, c.w.args()...)...)
-	v.cmd.Env = append(c.w.environment(), "PATH="+os.Getenv("PATH"))
-	var log io.Writer = v
+	cmd := harness.Command(c.w.environment(), c.w.args(0)...)
 	if dir := os.Getenv("GPUWHISK_CHAOS_LOGS"); dir != "" {
 		f, err := os.OpenFile(filepath.Join(dir, strings.ReplaceAll(c.t.Name(), "/", "-")+".log"), os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
 		if err != nil {
 			c.t.Fatal(err)
 		}
-		defer f.Close()
+		c.t.Cleanup(func() { _ = f.Close() })
 		fmt.Fprintf(f, "== invoker %d\n", c.ends+1)
-		log = io.MultiWriter(v, f)
-		v.cmd.Stderr = f
+		cmd.Stderr = f
 	}
-	if v.cmd.Stderr == nil {
-		v.cmd.Stderr = log
-	}
-	out, err := v.cmd.StdoutPipe()
-	if err == nil {
-		err = peertest.Start(v.cmd)
-	}
-	if err != nil {
+	var err error
+	if c.p, err = harness.Start(cmd); err != nil {
 		c.t.Fatal(err)
 	}
-	c.t.Cleanup(func() { _ = v.cmd.Process.Kill() })
-	go func() {
-		defer close(v.ended)
-		for lines := bufio.NewScanner(out); lines.Scan(); {
-			if lines.Text() == ready {
-				close(v.ready)
-			}
-		}
-		v.err = v.cmd.Wait()
-	}()
-	c.p = v
+	c.t.Cleanup(c.p.Kill)
 }
 
 // alive returns when the invoker takes activations. One that cannot start on a
 // full disk ends, as a service manager would have it, and is started anew.
 func (c *chaos) alive() {
 	c.t.Helper()
-	defer c.spend("an invoker to be ready")()
-	late := time.After(forbearance)
+	late := time.After(limit)
 	for {
 		select {
-		case <-c.p.ready:
+		case <-c.p.Ready:
 			return
-		case <-c.p.ended:
-			if c.p.err == nil || c.failing == nil {
-				c.t.Fatalf("the invoker ended at its start: %v\n%s", c.p.err, c.p.last())
+		case <-c.p.Ended:
+			if c.p.Err == nil || c.failing == nil {
+				c.t.Fatalf("the invoker ended at its start: %v\n%s", c.p.Err, &c.p.Output)
 			}
 			c.table["did not start, began again"]++
 			c.well()
 			c.launch()
 		case <-late:
-			c.t.Fatalf("the invoker is not ready\n%s", c.p.last())
+			c.t.Fatalf("the invoker is not ready\n%s", &c.p.Output)
 		}
 	}
 }
@@ -197,13 +148,12 @@ func (c *chaos) alive() {
 // well ends the fault that lasts.
 func (c *chaos) well() {
 	if c.failing != nil {
-		defer c.spend("a fault to be over")()
 		c.failing()
 		c.failing = nil
 	}
 }
 
-// run ends so many invokers and then looks a last time.
+// run ends so many invokers and then checks a last time.
 func (c *chaos) run(seed, rounds int) {
 	t := c.t
 	t.Logf("seed %d, %d rounds (GPUWHISK_CHAOS_SEED, GPUWHISK_CHAOS_ROUNDS)", seed, rounds)
@@ -236,27 +186,20 @@ func (c *chaos) run(seed, rounds int) {
 	}
 	c.checkpoint()
 	c.judge(&c.verdict) // the one that was started last ran nothing again
-	if err := c.p.stop(); err != nil {
-		t.Errorf("the invoker ended with %v\n%s", err, c.p.last())
+	if err := c.p.StopWithin(limit, os.Interrupt); err != nil {
+		t.Error(err)
 	}
-}
-
-// spend begins to count what time goes to; what it gives ends that.
-func (c *chaos) spend(on string) (done func()) {
-	began := time.Now()
-	return func() { c.spent[on] += time.Since(began) }
 }
 
 // report has the invoker end as an operator does.
 func (c *chaos) report() {
 	c.t.Helper()
-	defer c.spend("an invoker to end")()
-	if err := c.p.stop(); err != nil {
-		c.t.Errorf("the invoker ended with %v\n%s", err, c.p.last())
+	if err := c.p.StopWithin(limit, os.Interrupt); err != nil {
+		c.t.Error(err)
 	}
 }
 
-// print says what happened.
+// print logs what happened.
 func (c *chaos) print(seed int) {
 	if c.sum != nil {
 		c.sum.add(c)
@@ -271,27 +214,21 @@ func (c *chaos) checkpoint() {
 	t.Helper()
 	c.well()
 	c.alive()
-	done := c.spend("all to be answered, at a checkpoint")
 	c.settled(c.calls)
-	done()
-	done = c.spend("all to be recorded and committed, at a checkpoint")
 	for _, one := range c.calls {
 		if !one.sealed {
 			c.recorded(one)
 		}
 	}
 	c.covered()
-	done()
 	c.report()
 	c.ends++
-	c.table["told to stop at a checkpoint"]++
-	done = c.spend("the judgement, at a checkpoint")
+	c.table["asked to stop at a checkpoint"]++
 	c.judge(&c.verdict)
 	if bytes, dead := c.w.spooled(); bytes > 0 || dead > 0 {
 		t.Errorf("%d bytes of records wait, %d records are dead letters", bytes, dead)
 	}
 	c.w.noStrays()
-	done()
 	c.checks++
 	if c.sum != nil {
 		c.sum.add(c)
@@ -304,10 +241,10 @@ func (c *chaos) checkpoint() {
 // settled waits for the completions of activations.
 func (c *chaos) settled(calls []*call) {
 	c.t.Helper()
-	late := time.After(forbearance)
+	late := time.After(limit)
 	for _, one := range calls {
 		for !c.hasAck(one.id) {
-			_, more := c.w.recording.all()
+			_, more := c.w.recording.All()
 			if c.hasAck(one.id) {
 				break
 			}
@@ -315,17 +252,17 @@ func (c *chaos) settled(calls []*call) {
 			case <-more:
 			case <-late:
 				c.t.Fatalf("activation %d of %s has no ack; it ran %d times, its record is %q\n%s",
-					one.n, one.action, c.tally.of("/"+one.id), c.w.record(one.id), c.p.last())
+					one.n, one.action, c.gate.of("/"+one.id), c.w.record(one.id), &c.p.Output)
 			}
 		}
 	}
 }
 
 func (c *chaos) hasAck(id string) bool {
-	records, _ := c.w.recording.all()
+	records, _ := c.w.recording.All()
 	for ; c.read < len(records); c.read++ {
-		if r := records[c.read]; r.isAck() && r.shape() != "result" {
-			c.acked[r.activationID()] = true
+		if r := records[c.read]; r.FreesSlot() {
+			c.acked[r.ActivationID()] = true
 		}
 	}
 	return c.acked[id]
@@ -334,16 +271,12 @@ func (c *chaos) hasAck(id string) bool {
 // recorded waits for the record of an activation that has its ack.
 func (c *chaos) recorded(one *call) {
 	c.t.Helper()
-	late := time.After(forbearance)
-	tick := time.NewTicker(20 * time.Millisecond)
-	defer tick.Stop()
-	for c.w.record(one.id) == nil {
-		select {
-		case <-tick.C:
-		case <-late:
-			c.t.Fatalf("activation %d of %s has an ack and no record\n%s", one.n, one.action, c.p.last())
+	peertest.UntilWithin(c.t, limit, fmt.Sprintf("activation %d of %s has an ack", one.n, one.action), func() string {
+		if c.w.record(one.id) == nil {
+			return "and no record\n" + c.p.Output.String()
 		}
-	}
+		return ""
+	})
 }
 
 // covered waits until the position is at the end of the topic. The invoker may
@@ -351,32 +284,11 @@ func (c *chaos) recorded(one *call) {
 // passed over by this one.
 func (c *chaos) covered() {
 	c.t.Helper()
-	late := time.After(forbearance)
-	tick := time.NewTicker(20 * time.Millisecond)
-	defer tick.Stop()
-	for end := c.w.recording.end("invoker0"); c.w.recording.committed() != end; {
-		select {
-		case <-tick.C:
-		case <-late:
-			c.t.Fatalf("the position is %d of %d\n%s", c.w.recording.committed(), end, c.p.last())
+	end := c.w.recording.End("invoker0")
+	peertest.UntilWithin(c.t, limit, "the committed position", func() string {
+		if at := c.w.recording.Committed("invoker0"); at != end {
+			return fmt.Sprintf("%d of %d\n%s", at, end, &c.p.Output)
 		}
-	}
-}
-
-func (v *victim) kill() {
-	_ = v.cmd.Process.Kill()
-	<-v.ended
-}
-
-// stop asks the invoker to end and waits for that.
-func (v *victim) stop() error {
-	if err := v.cmd.Process.Signal(syscall.SIGTERM); err != nil {
-		return err
-	}
-	select {
-	case <-v.ended:
-		return v.err
-	case <-time.After(forbearance):
-		return cmp.Or(v.cmd.Process.Kill(), fmt.Errorf("not ended by SIGTERM in %s", forbearance))
-	}
+		return ""
+	})
 }

@@ -16,19 +16,19 @@ import (
 	"unsafe"
 )
 
-// A process asks the time of the vDSO, a page of the kernel's in its own
+// A process gets the time from the vDSO, a page of the kernel's in its own
 // memory, so a library that is loaded before others cannot step its clock, and
 // a time namespace has no wall clock of its own. What can be stepped for one
-// process alone is where the Go runtime looks: it keeps the address of the
+// process alone is where the Go runtime finds it: it keeps the address of the
 // vDSO's function in a variable. An invoker under test puts a few instructions
 // of our own there, which call that function and add as many seconds to the
-// wall clock as a file says that both share. The monotonic clock stays true,
+// wall clock as stand in a file that both share. The monotonic clock stays true,
 // as it does where an administrator steps the clock.
 
 // clockVariable names the file to an invoker under test.
 const clockVariable = "GPUWHISK_CHAOS_CLOCK"
 
-// errNoClock says that the clock cannot be stepped on this machine.
+// errNoClock is of a machine on which the clock cannot be stepped.
 var errNoClock = errors.New("the clock of a process cannot be stepped here")
 
 // clock is the file, mapped.
@@ -46,7 +46,7 @@ func openClock(path string) (clock, error) {
 	return syscall.Mmap(int(f.Fd()), 0, 8, syscall.PROT_READ|syscall.PROT_WRITE, syscall.MAP_SHARED)
 }
 
-// step has whoever follows this clock be wrong by so much; it is one store.
+// step has the processes that follow this clock be wrong by so much, by one store.
 func (c clock) step(by time.Duration) {
 	*(*int64)(unsafe.Pointer(&c[0])) = int64(by / time.Second)
 }
@@ -131,7 +131,7 @@ func stepping(real, seconds uint64) []byte {
 }
 
 // findTime finds the vDSO's function, and where in the data of this program its
-// address is kept: the one word there that has this value.
+// address is kept: the only eight bytes there with this value.
 func findTime() (real, where uint64, err error) {
 	memory, err := os.Open("/proc/self/mem")
 	if err != nil {
@@ -178,7 +178,7 @@ func findTime() (real, where uint64, err error) {
 		}
 	}
 	if found != 1 {
-		return 0, 0, fmt.Errorf("%d words have the address of the vDSO's clock", found)
+		return 0, 0, fmt.Errorf("%d places have the address of the vDSO's clock", found)
 	}
 	return real, where, nil
 }

@@ -1,7 +1,6 @@
 package replay
 
 import (
-	"cmp"
 	"fmt"
 	"maps"
 	"math"
@@ -15,9 +14,9 @@ import (
 	"github.com/gpuwhisk/gpuwhisk/invoker/develop/peertest"
 )
 
-// forbearance is how long chaos waits for an event before it calls an invoker
-// wedged. Worlds share a machine with each other and with whatever else it does.
-const forbearance = 5 * waitLimit
+// limit is how long chaos waits for an event before an invoker counts as hung.
+// Fixtures share a machine with each other and with what else it does.
+const limit = 5 * peertest.WaitLimit
 
 // TestChaos ends one invoker after the other, at moments and in ways that the
 // seed picks, while something that an invoker lives on fails or its clock is
@@ -28,7 +27,7 @@ const forbearance = 5 * waitLimit
 //
 // The short form is one fixture in our own broker and database, with processes.
 // The long form has fixtures side by side, with a table of each and one of all:
-// GPUWHISK_CHAOS_WORLDS with processes, and one with Docker. With
+// GPUWHISK_CHAOS_FIXTURES with processes, and one with Docker. With
 // GPUWHISK_CHAOS_REAL=1 each has an Apache Kafka and a pouchdb-server of its own.
 // After GPUWHISK_CHAOS_MINUTES, or when as many invokers have ended in all fixtures
 // as GPUWHISK_CHAOS_ENDS sets, no further round begins.
@@ -36,14 +35,14 @@ func TestChaos(t *testing.T) {
 	t.Parallel()
 	seed := number(t, "GPUWHISK_CHAOS_SEED", int(time.Now().UnixNano()%1e9))
 	real := os.Getenv("GPUWHISK_CHAOS_REAL") != ""
-	if !real && os.Getenv("GPUWHISK_CHAOS_WORLDS") == "" {
+	if !real && os.Getenv("GPUWHISK_CHAOS_FIXTURES") == "" {
 		newChaosIn(t, false, false).run(seed, number(t, "GPUWHISK_CHAOS_ROUNDS", shortChaos))
 		return
 	}
 	rounds := number(t, "GPUWHISK_CHAOS_ROUNDS", 50)
 	sum := &tallied{fixtures: map[*chaos]seen{}, enough: number(t, "GPUWHISK_CHAOS_ENDS", math.MaxInt)}
-	t.Run("worlds", func(t *testing.T) {
-		for i := range number(t, "GPUWHISK_CHAOS_WORLDS", 1) + 1 {
+	t.Run("fixtures", func(t *testing.T) {
+		for i := range number(t, "GPUWHISK_CHAOS_FIXTURES", 1) + 1 {
 			name := "process"
 			if i == 0 {
 				name = "docker"
@@ -70,7 +69,7 @@ func newChaosIn(t *testing.T, real, inDocker bool) *chaos {
 	if inDocker {
 		peertest.NeedDocker(t)
 		dockerEngine(t).fit(w, scenario{})
-		host = peertest.Docker(t, "network", "inspect", "bridge", "--format", "{{(index .IPAM.Config 0).Gateway}}")
+		host = bridge(t)
 	}
 	var b bus = ownBus{w}
 	if real {
@@ -80,7 +79,10 @@ func newChaosIn(t *testing.T, real, inDocker bool) *chaos {
 		w.startBroker()
 		w.startStore()
 	}
-	return newChaos(w, b, newTally(t, host), !inDocker)
+	g := newGate(t, host)
+	g.work = 800 * time.Millisecond
+	g.open()
+	return newChaos(w, b, g, !inDocker)
 }
 
 // seen is what happened in a fixture, or in several.
@@ -89,13 +91,12 @@ type seen struct {
 	struck                                int64
 	verdict                               verdict
 	table                                 map[string]int
-	spent                                 map[string]time.Duration
 }
 
 func (c *chaos) seen() seen {
 	s := seen{
 		fixtures: 1, ends: c.ends, checks: c.checks, calls: len(c.calls), struck: c.front.struck.Load(),
-		verdict: c.verdict, table: maps.Clone(c.table), spent: maps.Clone(c.spent),
+		verdict: c.verdict, table: maps.Clone(c.table),
 	}
 	if c.t.Failed() {
 		s.failed = 1
@@ -111,27 +112,21 @@ func (s *seen) add(o seen) {
 	s.verdict.interrupted += o.verdict.interrupted
 	s.verdict.givenUp += o.verdict.givenUp
 	if s.table == nil {
-		s.table, s.spent = map[string]int{}, map[string]time.Duration{}
+		s.table = map[string]int{}
 	}
 	for k, n := range o.table {
 		s.table[k] += n
-	}
-	for k, d := range o.spent {
-		s.spent[k] += d
 	}
 }
 
 func (s seen) String() string {
 	var b strings.Builder
 	if s.fixtures != 1 {
-		fmt.Fprintf(&b, "%d worlds, ", s.fixtures)
+		fmt.Fprintf(&b, "%d fixtures, ", s.fixtures)
 	}
 	fmt.Fprintf(&b, "%d ends of invokers, %d checkpoints\n", s.ends, s.checks)
 	for _, k := range slices.Sorted(maps.Keys(s.table)) {
 		fmt.Fprintf(&b, "  %5d  %s\n", s.table[k], k)
-	}
-	for _, k := range slices.SortedFunc(maps.Keys(s.spent), func(a, b string) int { return cmp.Compare(s.spent[b], s.spent[a]) }) {
-		fmt.Fprintf(&b, "  %5.1f s of waiting for each end: %s\n", s.spent[k].Seconds()/float64(max(1, s.ends)), k)
 	}
 	v := s.verdict
 	fmt.Fprintf(&b, "%d activations: %d answered, %d of them by a later run; %d interrupted, %d given up after three runs\n",
@@ -140,7 +135,7 @@ func (s seen) String() string {
 	if s.failed > 0 {
 		lost = "see above"
 	}
-	fmt.Fprintf(&b, "lost: %s, ran twice without leave: %s, requests that met a sick database: %d", lost, lost, s.struck)
+	fmt.Fprintf(&b, "lost: %s, ran twice without leave: %s, requests that met a failing database: %d", lost, lost, s.struck)
 	return b.String()
 }
 

@@ -1,28 +1,20 @@
 package replay
 
 import (
-	"context"
 	"encoding/json"
 	"fmt"
-	"net"
-	"net/http"
-	"net/http/httptest"
 	"os"
 	"path/filepath"
 	"strings"
-	"sync"
-	"testing"
-	"time"
 
-	"github.com/twmb/franz-go/pkg/kgo"
+	"github.com/gpuwhisk/gpuwhisk/invoker/develop/harness"
 )
 
 // mix sends activations of several kinds: of an action that works for a while
 // beside many others, of one that may run again, and of GPU functions.
 type mix struct {
 	w     *fixture
-	tally *tally
-	send  *kgo.Client // a controller that tries for as long as it takes
+	gate  *gate
 	revs  map[string]string
 	calls []*call
 	kinds []string
@@ -36,7 +28,7 @@ type call struct {
 	runs       int  // until then
 }
 
-// Names of the actions: caller of the crowd, the same with the annotation
+// Names of the actions: caller of the load, the same with the annotation
 // rerun, and two functions that keep memory of one simulated device.
 const (
 	plainAction = "caller"
@@ -45,29 +37,18 @@ const (
 
 var gpuActions = []string{"alpha", "beta"}
 
-func newMix(w *fixture, tally *tally, gpu bool) *mix {
+func newMix(w *fixture, gate *gate, gpu bool) *mix {
 	w.t.Helper()
-	m := &mix{w: w, tally: tally, revs: map[string]string{}, kinds: []string{plainAction, plainAction, plainAction, rerunAction}}
-	rerun := strings.NewReplacer(`"name":"caller"`, `"name":"`+rerunAction+`"`,
-		`"annotations":[`, `"annotations":[{"key":"rerun","value":true},`).Replace(caller)
-	for name, doc := range map[string]string{plainAction: caller, rerunAction: rerun} {
-		rev, err := w.db.Put(w.t.Context(), names.Whisks, "guest/"+name, []byte(doc))
-		if err != nil {
-			w.t.Fatal(err)
-		}
-		m.revs[name] = rev
-	}
+	m := &mix{w: w, gate: gate, revs: map[string]string{}, kinds: []string{plainAction, plainAction, plainAction, rerunAction}}
+	rerun := caller
+	rerun.Name, rerun.Annotations = rerunAction, map[string]any{"provide-api-key": false, "rerun": true}
+	m.revs[plainAction], m.revs[rerunAction] = w.put(caller), w.put(rerun)
 	if gpu {
 		for name, rev := range newGPUFunctions(w, gpuActions...).revs {
 			m.revs[name] = rev
 		}
 		m.kinds = append(m.kinds, gpuActions...)
 	}
-	var err error
-	if m.send, err = kgo.NewClient(kgo.SeedBrokers(w.kafka), kgo.ProducerLinger(0), kgo.RecordPartitioner(kgo.ManualPartitioner())); err != nil {
-		w.t.Fatal(err)
-	}
-	w.t.Cleanup(m.send.Close)
 	return m
 }
 
@@ -75,27 +56,18 @@ func newMix(w *fixture, tally *tally, gpu bool) *mix {
 func (m *mix) invoke(n int) []*call {
 	m.w.t.Helper()
 	first := len(m.calls)
-	var records []*kgo.Record
+	var messages [][]byte
 	for range n {
 		c := &call{id: fmt.Sprintf("%032x", len(m.calls)+1), n: len(m.calls) + 1}
 		c.action = m.kinds[c.n%len(m.kinds)]
 		m.calls = append(m.calls, c)
-		args, err := json.Marshal(map[string]any{"n": c.n, "url": m.tally.url + "/" + c.id, "bytes": 1 << 20})
-		if err != nil {
-			m.w.t.Fatal(err)
+		message := harness.Message{
+			ID: c.id, Action: c.action, Revision: m.revs[c.action], NoAnswer: c.n%2 == 1,
+			Content: map[string]any{"n": c.n, "url": m.gate.url + "/" + c.id, "bytes": 1 << 20},
 		}
-		text := fmt.Sprintf(`{"transid":["t%d",%d],"action":{"path":"guest","name":%q,"version":"0.0.1"},"revision":%q,`+
-			`"activationId":%q,"rootControllerIndex":{"asString":"0","instanceType":"controller"},"blocking":%t,"initArgs":[],`+
-			`"lockedArgs":{},"content":%s,"user":{"subject":"guest","namespace":{"name":"guest","uuid":"u"},`+
-			`"authkey":{"api_key":"u:k"},"rights":[],"limits":{}}}`,
-			c.n, time.Now().UnixMilli(), c.action, m.revs[c.action], c.id, c.n%2 == 0, args)
-		records = append(records, &kgo.Record{Topic: "invoker0", Value: []byte(text)})
+		messages = append(messages, message.Text(m.w.t))
 	}
-	ctx, cancel := context.WithTimeout(m.w.t.Context(), forbearance)
-	defer cancel()
-	if err := m.send.ProduceSync(ctx, records...).FirstErr(); err != nil {
-		m.w.t.Fatal(err)
-	}
+	m.w.recording.Publish(m.w.t, "invoker0", messages...)
 	return m.calls[first:]
 }
 
@@ -110,7 +82,7 @@ type verdict struct {
 func (m *mix) judge(v *verdict) {
 	m.w.t.Helper()
 	for _, c := range m.calls {
-		runs := m.tally.of("/" + c.id)
+		runs := m.gate.of("/" + c.id)
 		if c.sealed {
 			if runs != c.runs {
 				m.w.t.Errorf("activation %d of %s had ended after %d runs and ran again: %d now", c.n, c.action, c.runs, runs)
@@ -161,69 +133,6 @@ func (v *verdict) count(m *mix, c *call, runs int) {
 		v.givenUp++
 	default:
 		m.w.t.Errorf("activation %d of %s ran %d times and has the record %s", c.n, c.action, runs, doc)
-	}
-}
-
-// tally counts the runs of each activation, whichever invoker they belong to.
-type tally struct {
-	server *httptest.Server
-	url    string // as actions reach it
-	begun  chan string
-	mu     sync.Mutex
-	runs   map[string]int
-}
-
-// newTally listens at an address of this machine.
-func newTally(t *testing.T, host string) *tally {
-	a := &tally{runs: map[string]int{}, begun: make(chan string, 1<<16)}
-	a.server = httptest.NewUnstartedServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
-		a.mu.Lock()
-		a.runs[r.URL.Path]++
-		work := time.Duration(len(a.runs)%5) * 200 * time.Millisecond
-		a.mu.Unlock()
-		a.begun <- r.URL.Path
-		select { // so long the action works
-		case <-time.After(work):
-		case <-r.Context().Done():
-		}
-	}))
-	listener, err := net.Listen("tcp", net.JoinHostPort(host, "0"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	_ = a.server.Listener.Close()
-	a.server.Listener = listener
-	a.server.Start()
-	a.url = a.server.URL
-	t.Cleanup(a.server.Close)
-	return a
-}
-
-func (a *tally) of(path string) int {
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	return a.runs[path]
-}
-
-// await waits for so many runs to begin, or for a moment to pass.
-func (a *tally) await(n int, moment <-chan time.Time) {
-	for range n {
-		select {
-		case <-a.begun:
-		case <-moment:
-			return
-		}
-	}
-}
-
-// drop forgets what has begun.
-func (a *tally) drop() {
-	for {
-		select {
-		case <-a.begun:
-		default:
-			return
-		}
 	}
 }
 

@@ -4,11 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"log/slog"
-	"net"
 	"net/http"
-	"net/http/httputil"
-	"net/url"
 	"os"
 	"path/filepath"
 	"sync/atomic"
@@ -16,6 +12,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/gpuwhisk/gpuwhisk/invoker/develop/harness"
 	"github.com/gpuwhisk/gpuwhisk/invoker/develop/peertest"
 )
 
@@ -72,20 +69,19 @@ func newPouch(t *testing.T) (address string) {
 	return address
 }
 
-// moods of a database.
+// The faults of a database.
 const (
-	wellMood int32 = iota
-	failingMood
-	slowMood
-	goneMood
+	noFault int32 = iota
+	failing
+	slow
+	gone
 )
 
 // front stands before the database, for invokers alone.
 type front struct {
-	server *http.Server
 	url    string
-	mood   atomic.Int32
-	struck atomic.Int64 // requests that met another mood than well
+	fault  atomic.Int32
+	struck atomic.Int64 // requests that met a fault
 }
 
 // slowness is what each request takes of a database that is slow.
@@ -93,45 +89,29 @@ const slowness = 3 * time.Second
 
 func newFront(t *testing.T, database string) *front {
 	t.Helper()
-	target, err := url.Parse(database)
-	if err != nil {
-		t.Fatal(err)
-	}
-	transport := &http.Transport{MaxIdleConnsPerHost: 64}
-	forward := httputil.NewSingleHostReverseProxy(target)
-	forward.ErrorLog, forward.Transport = slog.NewLogLogger(slog.DiscardHandler, 0), transport
-	listener, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	f := &front{url: "http://" + listener.Addr().String()}
-	f.server = &http.Server{ErrorLog: forward.ErrorLog, Handler: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		mood := f.mood.Load()
-		if mood != wellMood {
-			f.struck.Add(1)
-		}
-		switch mood {
-		case failingMood:
-			w.Header().Set("Content-Type", "application/json")
-			w.WriteHeader(http.StatusInternalServerError)
-			_, _ = io.WriteString(w, `{"error":"internal_server_error","reason":"chaos"}`)
-			return
-		case slowMood:
-			select {
-			case <-time.After(slowness):
-			case <-r.Context().Done():
+	f := &front{}
+	f.url = harness.Proxy(t, database, func(next http.Handler) http.Handler {
+		return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			fault := f.fault.Load()
+			if fault != noFault {
+				f.struck.Add(1)
 			}
-		case goneMood:
-			panic(http.ErrAbortHandler) // hangs up
-		}
-		forward.ServeHTTP(w, r)
-	})}
-	done := make(chan struct{})
-	go func() { defer close(done); _ = f.server.Serve(listener) }()
-	t.Cleanup(func() {
-		_ = f.server.Close()
-		<-done
-		transport.CloseIdleConnections()
+			switch fault {
+			case failing:
+				w.Header().Set("Content-Type", "application/json")
+				w.WriteHeader(http.StatusInternalServerError)
+				_, _ = io.WriteString(w, `{"error":"internal_server_error","reason":"chaos"}`)
+				return
+			case slow:
+				select {
+				case <-time.After(slowness):
+				case <-r.Context().Done():
+				}
+			case gone:
+				panic(http.ErrAbortHandler) // hangs up
+			}
+			next.ServeHTTP(w, r)
+		})
 	})
 	return f
 }

@@ -1,6 +1,7 @@
 package replay
 
 import (
+	"os"
 	"syscall"
 	"time"
 )
@@ -28,7 +29,7 @@ type fault struct {
 const (
 	killed        = "killed"
 	killedAtStart = "killed, and those after it at their starts"
-	asked         = "told to stop"
+	asked         = "asked to stop"
 	stood         = "stood still, then killed"
 	stoodAlive    = "stood still and went on"
 	lives         = "lived on"
@@ -39,19 +40,19 @@ var ways = []string{killed, killed, killed, killed, killedAtStart, asked, asked,
 
 // faults are those that this fixture can have.
 func (c *chaos) faults() []fault {
-	mood := func(m int32) func() func() {
+	database := func(f int32) func() func() {
 		return func() func() {
-			c.front.mood.Store(m)
-			return func() { c.front.mood.Store(wellMood) }
+			c.front.fault.Store(f)
+			return func() { c.front.fault.Store(noFault) }
 		}
 	}
 	none := fault{"nothing else", func() func() { return func() {} }}
 	all := []fault{
 		none,
 		{"the broker is killed", func() func() { c.bus.lose(); return c.bus.back }},
-		{"the database answers 500", mood(failingMood)},
-		{"the database is slow", mood(slowMood)},
-		{"the database is gone", mood(goneMood)},
+		{"the database answers 500", database(failing)},
+		{"the database is slow", database(slow)},
+		{"the database is gone", database(gone)},
 	}
 	if c.disk != nil {
 		all = append(all, fault{"the disk is full", func() func() {
@@ -103,24 +104,16 @@ func (c *chaos) draw(round int, end string) plan {
 // round lets one invoker meet a fault and an end.
 func (c *chaos) round(p plan) {
 	c.t.Helper()
-	c.tally.drop()
-	done := c.spend("activations to be sent")
+	c.gate.drop()
 	batch := c.invoke(p.batch)
-	done()
 	c.table["fault: "+p.fault.name]++
-	done = c.spend("runs to begin")
-	c.tally.await(p.begun, time.After(p.moment))
-	done()
-	done = c.spend("a fault to begin")
+	c.gate.awaitUntil(p.begun, time.After(p.moment))
 	c.failing = p.fault.begin()
-	done()
-	done = c.spend("the moment of an end")
 	if p.fault.name == "nothing else" {
 		c.settled(batch[:p.acks])
 	} else {
 		<-time.After(p.moment)
 	}
-	done()
 	c.meet(p)
 }
 
@@ -135,34 +128,31 @@ func (c *chaos) meet(p plan) {
 		return
 	case stoodAlive:
 		c.standStill(p)
-		if err := c.p.cmd.Process.Signal(syscall.SIGCONT); err != nil {
+		if err := c.p.Cmd.Process.Signal(syscall.SIGCONT); err != nil {
 			c.t.Fatal(err)
 		}
 		c.well()
 		return
 	case stood:
 		c.standStill(p)
-		c.p.kill()
+		c.p.Kill()
 	case killed, killedAtStart:
-		c.p.kill()
+		c.p.Kill()
 	case asked:
-		// What fails now may keep it from saying all it had to say.
-		done := c.spend("an invoker to end")
-		if err := c.p.stop(); err != nil && p.fault.name == "nothing else" {
-			c.t.Errorf("the invoker ended with %v\n%s", err, c.p.last())
+		// What fails now may keep it from sending all it had to send.
+		if err := c.p.StopWithin(limit, os.Interrupt); err != nil && p.fault.name == "nothing else" {
+			c.t.Error(err)
 		}
-		done()
 	}
 	c.ends++
 	if p.mended {
 		c.well()
 	}
 	c.launch()
-	done := c.spend("starts that faults and kills meet")
 	if p.end == killedAtStart {
 		for range p.again {
 			<-time.After(p.overlap / 4)
-			c.p.kill()
+			c.p.Kill()
 			c.ends++
 			c.launch()
 		}
@@ -170,7 +160,6 @@ func (c *chaos) meet(p plan) {
 	if !p.mended {
 		<-time.After(p.overlap)
 	}
-	done()
 	c.well()
 	c.alive()
 }
@@ -178,8 +167,7 @@ func (c *chaos) meet(p plan) {
 // standStill stops the invoker for a while, as a hypervisor would.
 func (c *chaos) standStill(p plan) {
 	c.t.Helper()
-	defer c.spend("an invoker that stands still")()
-	if err := c.p.cmd.Process.Signal(syscall.SIGSTOP); err != nil {
+	if err := c.p.Cmd.Process.Signal(syscall.SIGSTOP); err != nil {
 		c.t.Fatal(err)
 	}
 	<-time.After(p.still)

@@ -3,46 +3,15 @@ package replay
 import (
 	"fmt"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"strings"
-	"sync"
 	"sync/atomic"
 	"testing"
 
 	"github.com/gpuwhisk/gpuwhisk/invoker/develop/peertest"
 )
 
-// dockerImages gives the tag of the images of our proxies, and has the image
-// rawproxy made, from nothing but the program. Tests share them.
-var dockerImages = sync.OnceValues(func() (tag string, err error) {
-	if tag, err = peertest.Images(); err != nil {
-		return "", err
-	}
-	program, err := rawProxy()
-	if err != nil {
-		return "", err
-	}
-	layer := program + ".tar"
-	if out, err := exec.Command("tar", "-C", filepath.Dir(program), "-cf", layer, filepath.Base(program)).CombinedOutput(); err != nil {
-		return "", fmt.Errorf("tar: %w: %s", err, out)
-	}
-	removeAtExit(rawProxyImage())
-	if out, err := exec.Command("docker", "import", "--change", `ENTRYPOINT ["/rawproxy"]`, layer, rawProxyImage()).CombinedOutput(); err != nil {
-		return "", fmt.Errorf("import image rawproxy: %w: %s", err, out)
-	}
-	return tag, nil
-})
-
-func removeAtExit(image string) {
-	peertest.AtExit(func() error {
-		if out, err := exec.Command("docker", "rmi", "-f", image).CombinedOutput(); err != nil {
-			return fmt.Errorf("remove image %s: %w: %s", image, err, out)
-		}
-		return nil
-	})
-}
-
+// rawProxyImage is made from nothing but the program.
 func rawProxyImage() string { return fmt.Sprintf("gpuwhisk/rawproxy:replay-%d", os.Getpid()) }
 
 // dockerManifest names the images that were built for the test where the
@@ -63,7 +32,10 @@ func dockerManifest(tag string) (manifestText string, images *strings.Replacer) 
 // dockerEngine runs everything in containers.
 func dockerEngine(t *testing.T) engine {
 	t.Helper()
-	tag, err := dockerImages()
+	tag, err := peertest.Images()
+	if err == nil {
+		err = peertest.Image(rawProxyImage(), rawProxy(t), `ENTRYPOINT ["/exec"]`)
+	}
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -71,7 +43,7 @@ func dockerEngine(t *testing.T) engine {
 	root := peertest.Docker(t, "info", "--format", "{{.DockerRootDir}}")
 	var fixtures atomic.Int64
 	return engine{"docker", func(w *fixture, _ scenario) string {
-		// Invokers of one daemon must not clean up after each other.
+		// Invokers of one daemon must not remove each other's containers.
 		w.unique = fmt.Sprintf("%s%dx%dx", strings.ToLower(t.Name()), os.Getpid(), fixtures.Add(1))
 		w.manifest, w.images = manifestText, images
 		w.extra = append(w.extra, "CONFIG_whisk_gpu_runtime=docker",
@@ -84,6 +56,12 @@ func dockerEngine(t *testing.T) engine {
 		}
 		return ""
 	}}
+}
+
+// bridge is this machine's address for containers.
+func bridge(t *testing.T) string {
+	t.Helper()
+	return peertest.Docker(t, "network", "inspect", "bridge", "--format", "{{(index .IPAM.Config 0).Gateway}}")
 }
 
 // TestReplayInDocker plays every captured scenario in containers.

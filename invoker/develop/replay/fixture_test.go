@@ -20,16 +20,12 @@ import (
 	"time"
 
 	"github.com/gpuwhisk/gpuwhisk/invoker/assembly"
-	"github.com/gpuwhisk/gpuwhisk/invoker/config"
+	"github.com/gpuwhisk/gpuwhisk/invoker/develop/harness"
 	"github.com/gpuwhisk/gpuwhisk/invoker/develop/peertest"
 	"github.com/gpuwhisk/gpuwhisk/invoker/develop/standalone/broker"
 	"github.com/gpuwhisk/gpuwhisk/invoker/develop/standalone/couchdb"
 	"github.com/gpuwhisk/gpuwhisk/invoker/develop/standalone/store"
 )
-
-// waitLimit is how long a test waits for what should happen at once, on a
-// machine that has much else to do, or that stands still for a minute.
-const waitLimit = 3 * time.Minute
 
 // names are those of the captured deployment.
 var names = couchdb.Names{Whisks: "whisk_local_whisks", Activations: "whisk_local_activations", Subjects: "whisk_local_subjects"}
@@ -43,8 +39,7 @@ type fixture struct {
 	kafka     string // where the broker is
 	couch     string // where the invoker finds the database
 	broker    *broker.Broker
-	bus       *broker.Bus
-	recording *recording
+	recording *harness.Recording
 	db        *couchdb.Client
 	store     *storeServer
 	extra     []string        // further environment
@@ -66,6 +61,16 @@ func newFixture(t *testing.T) *fixture {
 	return w
 }
 
+// apacheFixture has an Apache Kafka of its own with these settings.
+func apacheFixture(t *testing.T, settings ...string) *fixture {
+	t.Helper()
+	w := emptyFixture(t)
+	_, w.kafka = newApacheBus(t, settings...)
+	w.startStore()
+	w.deploy()
+	return w
+}
+
 // emptyFixture has neither a broker nor a database.
 func emptyFixture(t *testing.T) *fixture {
 	w := &fixture{
@@ -80,18 +85,18 @@ func emptyFixture(t *testing.T) *fixture {
 func (w *fixture) deploy() {
 	t := w.t
 	t.Helper()
-	var err error
-	if w.bus, err = broker.Dial([]string{w.kafka}, w.log); err != nil {
+	bus, err := broker.Dial([]string{w.kafka}, w.log)
+	if err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(w.bus.Close)
-	if err := w.bus.CreateTopics(t.Context(), []broker.Topic{
+	defer bus.Close()
+	if err := bus.CreateTopics(t.Context(), []broker.Topic{
 		{Name: "completed0", Retention: time.Hour, Large: true},
 		{Name: "health", Retention: time.Hour}, {Name: "events", Retention: time.Hour},
 	}); err != nil {
 		t.Fatal(err)
 	}
-	w.recording = newRecording(t, w.kafka)
+	w.recording = harness.NewRecording(t, w.kafka, "completed0", "events")
 	if w.db, err = couchdb.New(couchdb.Config{URL: w.couch, User: storeUser, Password: storePassword, Names: names}); err != nil {
 		t.Fatal(err)
 	}
@@ -127,16 +132,16 @@ func (w *fixture) startBroker() {
 	}
 }
 
-// Who may use the store.
+// The user of the store.
 const storeUser, storePassword = "replay", "not secret"
 
-// storeServer is the database behind a door that tests can shut.
+// storeServer is the database behind a listener that tests can close.
 type storeServer struct {
 	t      *testing.T
 	store  *store.Store
 	addr   string
 	server *http.Server
-	served atomic.Pointer[func(*http.Request)] // told of each request that was answered
+	served atomic.Pointer[func(*http.Request)] // called after each request
 }
 
 func newStoreServer(t *testing.T, path string) *storeServer {
@@ -229,7 +234,9 @@ func (w *fixture) environment() []string {
 	}, w.extra...)
 }
 
-func (w *fixture) args() []string { return []string{"--id", "0", "--uniqueName", w.unique} }
+func (w *fixture) args(id int) []string {
+	return []string{"--id", strconv.Itoa(id), "--uniqueName", w.unique}
+}
 
 // running is an invoker in this process.
 type running struct {
@@ -242,47 +249,28 @@ type running struct {
 // start runs an invoker until it is ready.
 func (w *fixture) start() *running {
 	w.t.Helper()
-	cfg, err := config.Load(config.Input{Environ: w.environment(), Args: w.args()})
-	if err != nil {
-		w.t.Fatal(err)
-	}
 	ctx, cancel := context.WithCancel(context.Background())
 	r := &running{t: w.t, stop: cancel, ended: make(chan error, 1)}
 	ready := make(chan struct{})
 	go func() {
-		r.ended <- assembly.Run(ctx, assembly.Options{
-			LongTimeouts: true,
-			Config:       cfg, Log: w.log, Self: w.program(), Path: os.Getenv("PATH"), Ready: func() { close(ready) },
-		})
+		r.ended <- harness.Run(ctx, w.environment(), w.args(0), assembly.Options{Log: w.log, Self: w.self, Ready: func() { close(ready) }})
 	}()
 	w.t.Cleanup(cancel)
 	select {
 	case <-ready:
 	case err := <-r.ended:
 		w.t.Fatalf("the invoker ended at its start: %v", err)
-	case <-time.After(waitLimit):
+	case <-time.After(peertest.WaitLimit):
 		w.t.Fatal("the invoker is not ready")
 	}
 	return r
-}
-
-// program is what runs executables: this test, see TestMain, or another.
-func (w *fixture) program() string {
-	if w.self != "" {
-		return w.self
-	}
-	self, err := os.Executable()
-	if err != nil {
-		w.t.Fatal(err)
-	}
-	return self
 }
 
 // end stops the invoker as SIGTERM does and waits for its end.
 func (r *running) end() {
 	r.t.Helper()
 	r.stop()
-	puzzled, late := time.After(20*time.Second), time.After(waitLimit)
+	stuck, late := time.After(20*time.Second), time.After(peertest.WaitLimit)
 	for {
 		select {
 		case err := <-r.ended:
@@ -290,7 +278,7 @@ func (r *running) end() {
 				r.t.Errorf("the invoker ended with %v", err)
 			}
 			return
-		case <-puzzled: // here: what it says is the test's
+		case <-stuck: // here, for what it logs is the test's
 			r.explain()
 		case <-late:
 			r.t.Fatal("the invoker does not end")
@@ -298,25 +286,23 @@ func (r *running) end() {
 	}
 }
 
-// awaitRemoval waits until a daemon has removed what an invoker told it to remove
-// and did not wait for to the end. What it was not told any more is the next
-// invoker's, which is not started here.
+// awaitRemoval waits until a daemon has removed what an invoker asked it to remove
+// and did not wait for to the end. What it was not asked any more is left to the
+// next invoker, which is not started here.
 func (w *fixture) awaitRemoval() {
 	w.t.Helper()
-	tick := time.NewTicker(100 * time.Millisecond)
-	defer tick.Stop()
-	late := time.After(waitLimit)
-	for left := w.left(); len(left) > 0; left = w.left() {
-		_ = exec.Command("docker", append([]string{"rm", "-f"}, left...)...).Run() // some may be on their way
-		select {
-		case <-tick.C:
-		case <-late:
-			return // the caller says what is left
+	late := time.Now().Add(peertest.WaitLimit)
+	peertest.UntilWithin(w.t, 2*peertest.WaitLimit, "containers are removed", func() string {
+		left := w.left()
+		if len(left) == 0 || time.Now().After(late) {
+			return "" // the caller reports what is left
 		}
-	}
+		_ = exec.Command("docker", append([]string{"rm", "-f"}, left...)...).Run() // some may be on their way
+		return fmt.Sprint(left)
+	})
 }
 
-// explain says what everybody waits for while an invoker does not end.
+// explain logs what every goroutine waits for while an invoker does not end.
 func (r *running) explain() {
 	stacks := make([]byte, 4<<20)
 	stacks = stacks[:runtime.Stack(stacks, true)]
@@ -324,14 +310,28 @@ func (r *running) explain() {
 	r.t.Logf("the invoker has not ended for 20 s:\n%s\n%s", seen, stacks)
 }
 
+// send sends an activation to the invoker as a controller does.
+func (w *fixture) send(m harness.Message) {
+	w.t.Helper()
+	w.publish(string(m.Text(w.t)))
+}
+
 // publish sends messages to the invoker as a controller does.
 func (w *fixture) publish(messages ...string) {
 	w.t.Helper()
 	for _, m := range messages {
-		if err := w.bus.Publish(w.t.Context(), "invoker0", []byte(m)); err != nil {
-			w.t.Fatal(err)
-		}
+		w.recording.Publish(w.t, "invoker0", []byte(m))
 	}
+}
+
+// put stores an action, and gives its revision.
+func (w *fixture) put(a harness.Action) (rev string) {
+	w.t.Helper()
+	rev, err := w.db.Put(w.t.Context(), names.Whisks, "guest/"+a.Name, a.Document(w.t))
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	return rev
 }
 
 // record reads an activation record, nil when there is none.

@@ -3,21 +3,19 @@ package replay
 import (
 	"encoding/json"
 	"fmt"
-	"net"
-	"net/http"
 	"os"
-	"path/filepath"
 	"strings"
 	"testing"
 	"time"
 
-	"github.com/gpuwhisk/gpuwhisk/gpu/shimctl/shimtest"
 	"github.com/gpuwhisk/gpuwhisk/invoker/config"
+	"github.com/gpuwhisk/gpuwhisk/invoker/develop/harness"
+	"github.com/gpuwhisk/gpuwhisk/invoker/develop/peertest"
 )
 
-// teller is a GPU function that reports which container runs it, waits for the
+// reporter is a GPU function that sends the name of its container, waits for the
 // answer, and answers with its parameter n.
-const teller = `
+const reporter = `
 import os, urllib.request
 def main(args):
     urllib.request.urlopen(args["url"] + "/" + os.environ["GPUWHISK_CONTAINER"]).read()
@@ -43,18 +41,14 @@ func TestThreeShareTheForwardTopic(t *testing.T) {
 	}
 	t.Run("apache", func(t *testing.T) {
 		t.Parallel()
-		w := emptyFixture(t)
-		_, w.kafka = newApacheBus(t)
-		w.startStore()
-		w.deploy()
-		newSharing(w).oneIsKilled()
+		newSharing(apacheFixture(t)).oneIsKilled()
 	})
 }
 
 // sharing is the functions and what was sent to them.
 type sharing struct {
 	w     *fixture
-	dir   string // of the shim
+	gpu   []string // environment of members
 	revs  []string
 	gate  *gate
 	ids   []string
@@ -67,35 +61,18 @@ const shared = 12
 
 func newSharing(w *fixture) *sharing {
 	w.t.Helper()
-	s := &sharing{w: w, dir: shimtest.Dir(w.t, os.Getenv("GPUWHISK_REQUIRE_PEERS") == "1"), gate: newGate(w.t)}
+	s := &sharing{w: w, gpu: append(simulatedGPU(w.t, "1 GiB"), "CONFIG_whisk_gpu_tokens=8"), gate: newGate(w.t, "127.0.0.1")}
 	w.once = true
 	w.extra = append(w.extra, "CONFIG_whisk_gpu_forwardTopic=gpu", "CONFIG_whisk_containerPool_userMemory=8192m")
 	for i := range shared {
-		doc, err := json.Marshal(map[string]any{
-			"entityType": "action", "namespace": "guest", "name": fmt.Sprint("taken", i), "version": "0.0.1", "publish": false,
-			"updated": 1, "parameters": []any{}, "annotations": []any{map[string]any{"key": "gpu", "value": true}},
-			"limits": map[string]any{"concurrency": 1, "logs": 10, "memory": 256, "timeout": 300000},
-			"exec":   map[string]any{"kind": "python:3.11", "binary": false, "code": teller},
-		})
-		if err != nil {
-			w.t.Fatal(err)
-		}
-		rev, err := w.db.Put(w.t.Context(), names.Whisks, fmt.Sprint("guest/taken", i), doc)
-		if err != nil {
-			w.t.Fatal(err)
-		}
-		s.revs = append(s.revs, rev)
+		s.revs = append(s.revs, w.put(gpuFunction(fmt.Sprint("taken", i), reporter)))
 	}
 	return s
 }
 
 // member starts an invoker with a simulated GPU.
 func (s *sharing) member(id int) *process {
-	return s.w.spawnAs(id,
-		"CONFIG_whisk_gpu_simulated_devices=1", "CONFIG_whisk_gpu_simulated_memory=1 GiB", "CONFIG_whisk_gpu_tokens=8",
-		"CONFIG_whisk_gpu_contextMemory=1 MiB", "CONFIG_whisk_gpu_defaultMemory=16 MiB",
-		"CONFIG_whisk_gpu_shim_library="+filepath.Join(s.dir, "libgpuwhisk.so"),
-		"CONFIG_whisk_gpu_fakeDriver="+filepath.Join(s.dir, "fake12"))
+	return s.w.spawnAs(id, s.gpu...)
 }
 
 // invoke sends one activation of each function to the invoker without a GPU.
@@ -105,11 +82,7 @@ func (s *sharing) invoke() (ids []string) {
 		n := len(s.ids) + 1
 		id := fmt.Sprintf("%032x", n)
 		s.ids, ids = append(s.ids, id), append(ids, id)
-		s.w.publish(fmt.Sprintf(`{"transid":["t%d",%d],"action":{"path":"guest","name":"taken%d","version":"0.0.1"},"revision":%q,`+
-			`"activationId":%q,"rootControllerIndex":{"asString":"0","instanceType":"controller"},"blocking":true,"initArgs":[],`+
-			`"lockedArgs":{},"content":{"n":%d,"url":"%s/%s"},"user":{"subject":"guest","namespace":{"name":"guest","uuid":"u"},`+
-			`"authkey":{"api_key":"u:k"},"rights":[],"limits":{}}}`,
-			n, time.Now().UnixMilli(), i, s.revs[i], id, n, s.gate.server.URL, id))
+		s.w.send(harness.Message{ID: id, Action: fmt.Sprint("taken", i), Revision: s.revs[i], Content: map[string]any{"n": n, "url": s.gate.url + "/" + id}})
 	}
 	return ids
 }
@@ -119,7 +92,7 @@ func (s *sharing) invoke() (ids []string) {
 func (s *sharing) begun(n int) map[string]int {
 	s.w.t.Helper()
 	by := map[string]int{}
-	late := time.After(waitLimit)
+	late := time.After(peertest.WaitLimit)
 	for len(by) < n {
 		select {
 		case path := <-s.gate.begun:
@@ -145,56 +118,22 @@ func (s *sharing) begun(n int) map[string]int {
 // awaitShares waits until each member has its share of the partitions.
 func (s *sharing) awaitShares() {
 	s.w.t.Helper()
-	cfg, err := config.Load(config.Input{Environ: s.w.environment(), Args: s.w.args()})
+	cfg, err := config.Load(config.Input{Environ: s.w.environment(), Args: s.w.args(0)})
 	if err != nil {
 		s.w.t.Fatal(err)
 	}
-	client := &http.Client{Timeout: waitLimit}
-	defer client.CloseIdleConnections()
-	late := time.After(waitLimit)
-	tick := time.NewTicker(50 * time.Millisecond)
-	defer tick.Stop()
-	for {
-		all := 0
-		for _, p := range s.given {
-			if n := s.partitions(client, cfg, p); n == cfg.GPU.ForwardPartitions/members {
-				all++
+	peertest.Until(s.w.t, "the members do not share the partitions evenly", func() string {
+		for i, p := range s.given {
+			var status struct {
+				Kafka struct{ Share struct{ Partitions []int32 } }
+			}
+			p.Admin.Get(s.w.t, "/status", &status)
+			if n := len(status.Kafka.Share.Partitions); n != cfg.GPU.ForwardPartitions/members {
+				return fmt.Sprintf("member %d has %d", i+1, n)
 			}
 		}
-		if all == members {
-			return
-		}
-		select {
-		case <-tick.C:
-		case <-late:
-			s.w.t.Fatal("the takers do not share the partitions evenly")
-		}
-	}
-}
-
-func (s *sharing) partitions(client *http.Client, cfg *config.Config, p *process) int {
-	s.w.t.Helper()
-	_, port, err := net.SplitHostPort(p.admin)
-	if err != nil {
-		s.w.t.Fatal(err)
-	}
-	req, err := http.NewRequestWithContext(s.w.t.Context(), http.MethodGet, "http://127.0.0.1:"+port+"/status", nil)
-	if err != nil {
-		s.w.t.Fatal(err)
-	}
-	req.SetBasicAuth(cfg.Admin.Username, cfg.Admin.Password)
-	res, err := client.Do(req)
-	if err != nil {
-		s.w.t.Fatal(err)
-	}
-	defer res.Body.Close()
-	var status struct {
-		Kafka struct{ Share struct{ Partitions []int32 } }
-	}
-	if err := json.NewDecoder(res.Body).Decode(&status); err != nil {
-		s.w.t.Fatalf("/status: %s: %v", res.Status, err)
-	}
-	return len(status.Kafka.Share.Partitions)
+		return ""
+	})
 }
 
 func (s *sharing) oneIsKilled() {
@@ -211,14 +150,14 @@ func (s *sharing) oneIsKilled() {
 	for _, member := range by {
 		had[member]++
 	}
-	t.Logf("of %d functions the takers have %v", shared, had)
+	t.Logf("of %d functions the members have %v", shared, had)
 	if len(had) < 2 {
-		t.Fatalf("all functions are with one taker: %v", had)
+		t.Fatalf("all functions are with one member: %v", had)
 	}
 	victim := by[s.ids[0]]
-	s.given[victim-1].kill()
+	s.given[victim-1].Kill()
 
-	// Those that ran there are answered by whoever takes the partition while the
+	// Those that ran there are answered by the next member that has the partition while the
 	// others are still at the gate. A second round reaches all functions.
 	dead := 0
 	for _, id := range s.ids {
@@ -239,7 +178,7 @@ func (s *sharing) oneIsKilled() {
 		}
 	}
 	s.check(by, victim)
-	t.Logf("taker %d was killed with %d runs", victim, dead)
+	t.Logf("member %d was killed with %d runs", victim, dead)
 }
 
 // check demands an account of every activation that holds.
@@ -253,24 +192,24 @@ func (s *sharing) check(by map[string]int, victim int) {
 			want = "The invoker ended while the action ran."
 		}
 		if !strings.Contains(doc, want) {
-			t.Errorf("activation %d, of taker %d: record %.400s", i+1, by[id], doc)
+			t.Errorf("activation %d, of member %d: record %.400s", i+1, by[id], doc)
 		}
 	}
-	if runs := int(s.gate.runs.Load()); runs != len(s.ids) {
+	if runs := s.gate.all(); runs != len(s.ids) {
 		t.Errorf("%d runs of %d activations", runs, len(s.ids))
 	}
 	acks := 0
-	for _, r := range w.recording.rewound() {
+	for _, r := range w.recording.ToTheEnd() {
 		var ack struct {
 			ActivationID string
 			Instance     *struct{ Instance int }
 		}
-		if !r.isAck() || json.Unmarshal([]byte(r.Value), &ack) != nil || ack.Instance == nil {
+		if !r.IsAck() || json.Unmarshal([]byte(r.Value), &ack) != nil || ack.Instance == nil {
 			continue
 		}
 		acks++
 		if ack.Instance.Instance != 0 {
-			t.Errorf("the ack of %s names invoker%d: the controller would free a slot that it did not take", r.activationID(), ack.Instance.Instance)
+			t.Errorf("the ack of %s names invoker%d: the controller would free a slot that it did not take", r.ActivationID(), ack.Instance.Instance)
 		}
 	}
 	if acks < len(s.ids) {

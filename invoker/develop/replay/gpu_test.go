@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/gpuwhisk/gpuwhisk/gpu/shimctl/shimtest"
+	"github.com/gpuwhisk/gpuwhisk/invoker/develop/harness"
 )
 
 // residentBytes is what each GPU function keeps on a device of 100 MiB: two of them
@@ -27,8 +28,25 @@ def main(args):
     return answer
 `
 
-// gpuFunctions has functions on one simulated device, as processes under the
-// shim and the fake driver.
+// simulatedGPU has an invoker find one device, for processes under the shim and the
+// fake driver.
+func simulatedGPU(t *testing.T, memory string) []string {
+	t.Helper()
+	dir := shimtest.Dir(t, os.Getenv("GPUWHISK_REQUIRE_PEERS") == "1")
+	return []string{
+		"CONFIG_whisk_gpu_simulated_devices=1", "CONFIG_whisk_gpu_simulated_memory=" + memory,
+		"CONFIG_whisk_gpu_contextMemory=1 MiB", "CONFIG_whisk_gpu_defaultMemory=16 MiB",
+		"CONFIG_whisk_gpu_shim_library=" + filepath.Join(dir, "libgpuwhisk.so"),
+		"CONFIG_whisk_gpu_fakeDriver=" + filepath.Join(dir, "fake12"),
+	}
+}
+
+// gpuFunction is an action in Python that wants a GPU.
+func gpuFunction(name, code string) harness.Action {
+	return harness.Action{Name: name, Kind: "python:3.11", Code: code, Timeout: 5 * time.Minute, LogsMB: 10, Annotations: map[string]any{"gpu": true}}
+}
+
+// gpuFunctions are functions on one simulated device.
 type gpuFunctions struct {
 	w    *fixture
 	revs map[string]string
@@ -37,31 +55,14 @@ type gpuFunctions struct {
 
 func newGPUFunctions(w *fixture, functions ...string) *gpuFunctions {
 	w.t.Helper()
-	dir := shimtest.Dir(w.t, os.Getenv("GPUWHISK_REQUIRE_PEERS") == "1")
-	w.extra = append(w.extra,
-		"CONFIG_whisk_gpu_simulated_devices=1", "CONFIG_whisk_gpu_simulated_memory=100 MiB",
-		"CONFIG_whisk_gpu_contextMemory=1 MiB", "CONFIG_whisk_gpu_defaultMemory=16 MiB",
-		"CONFIG_whisk_gpu_shim_library="+filepath.Join(dir, "libgpuwhisk.so"),
-		"CONFIG_whisk_gpu_fakeDriver="+filepath.Join(dir, "fake12"),
-	)
+	w.extra = append(w.extra, simulatedGPU(w.t, "100 MiB")...)
 	code, err := os.ReadFile(filepath.Join("..", "..", "..", "shim", "examples", "gpufunc.py"))
 	if err != nil {
 		w.t.Fatal(err)
 	}
 	f := &gpuFunctions{w: w, revs: map[string]string{}}
 	for _, name := range functions {
-		doc, err := json.Marshal(map[string]any{
-			"entityType": "action", "namespace": "guest", "name": name, "version": "0.0.1", "publish": false, "updated": 1,
-			"parameters": []any{}, "annotations": []any{map[string]any{"key": "gpu", "value": true}},
-			"limits": map[string]any{"concurrency": 1, "logs": 10, "memory": 256, "timeout": 120000},
-			"exec":   map[string]any{"kind": "python:3.11", "binary": false, "code": string(code) + waiter},
-		})
-		if err != nil {
-			w.t.Fatal(err)
-		}
-		if f.revs[name], err = w.db.Put(w.t.Context(), names.Whisks, "guest/"+name, doc); err != nil {
-			w.t.Fatal(err)
-		}
+		f.revs[name] = w.put(gpuFunction(name, string(code)+waiter))
 	}
 	return f
 }
@@ -75,15 +76,7 @@ func (f *gpuFunctions) send(name, url string) (id string) {
 	if url != "" {
 		content["url"] = url
 	}
-	args, err := json.Marshal(content)
-	if err != nil {
-		f.w.t.Fatal(err)
-	}
-	f.w.publish(fmt.Sprintf(`{"transid":["t%d",%d],"action":{"path":"guest","name":%q,"version":"0.0.1"},"revision":%q,`+
-		`"activationId":%q,"rootControllerIndex":{"asString":"0","instanceType":"controller"},"blocking":true,"initArgs":[],`+
-		`"lockedArgs":{},"content":%s,"user":{"subject":"guest","namespace":{"name":"guest","uuid":"u"},`+
-		`"authkey":{"api_key":"u:k"},"rights":[],"limits":{}}}`,
-		f.sent, time.Now().UnixMilli(), name, f.revs[name], id, args))
+	f.w.send(harness.Message{ID: id, Action: name, Revision: f.revs[name], Content: content})
 	return id
 }
 
@@ -115,14 +108,14 @@ func TestKillWithResidentGPUMemory(t *testing.T) {
 	t.Parallel()
 	w := newFixture(t)
 	functions := []string{"alpha", "beta", "gamma"}
-	f, g := newGPUFunctions(w, functions...), newGate(t)
+	f, g := newGPUFunctions(w, functions...), newGate(t, "127.0.0.1")
 	first := w.spawn()
 	for _, name := range functions {
 		w.awaitSlot(f.send(name, ""))
 	}
-	caught := f.send("alpha", g.server.URL)
+	caught := f.send("alpha", g.url)
 	g.await(1)
-	first.kill()
+	first.Kill()
 	g.open()
 	second := w.spawn()
 	w.awaitSlot(caught)

@@ -7,11 +7,13 @@ import (
 	"regexp"
 	"slices"
 	"strings"
+
+	"github.com/gpuwhisk/gpuwhisk/invoker/develop/harness"
 )
 
 // compare holds what came out against what the original gave, for each
 // activation of the scenario.
-func (w *fixture) compare(s scenario, ours []captured) []difference {
+func (w *fixture) compare(s scenario, ours []harness.Record) []difference {
 	w.t.Helper()
 	var all []difference
 	for _, id := range s.ids() {
@@ -32,14 +34,14 @@ func (w *fixture) compare(s scenario, ours []captured) []difference {
 // out among them by chance: the order of their starts, and the lines.
 var shuffled = regexp.MustCompile(`\.response\.result\.k$|^record\.logs\.stdout`)
 
-func (w *fixture) compareAcks(s scenario, id string, ours []captured) (all []difference) {
+func (w *fixture) compareAcks(s scenario, id string, ours []harness.Record) (all []difference) {
 	w.t.Helper()
-	acks := func(records []captured) (shapes []string, by map[string]string) {
+	acks := func(records []harness.Record) (shapes []string, by map[string]string) {
 		by = map[string]string{}
 		for _, r := range records {
-			if r.isAck() && r.activationID() == id {
-				shapes = append(shapes, r.shape())
-				by[r.shape()] = r.Value
+			if r.IsAck() && r.ActivationID() == id {
+				shapes = append(shapes, r.Shape())
+				by[r.Shape()] = r.Value
 			}
 		}
 		return shapes, by
@@ -61,18 +63,18 @@ func (w *fixture) compareAcks(s scenario, id string, ours []captured) (all []dif
 	return all
 }
 
-// unfolded puts the result and the completion that it stands for in the place
-// of each ack that is both: where the logs are there at once we send one where
+// unfolded replaces each ack that is both by the result and the completion that it
+// stands for: where the logs are there at once we send one where
 // the original sends two.
-func unfolded(records []captured) (all []captured) {
+func unfolded(records []harness.Record) (all []harness.Record) {
 	for _, r := range records {
-		if !r.isAck() || r.shape() != "combined" {
+		if !r.IsAck() || r.Shape() != "combined" {
 			all = append(all, r)
 			continue
 		}
 		var m map[string]json.RawMessage
 		_ = json.Unmarshal([]byte(r.Value), &m) // it has a shape
-		id, _ := json.Marshal(r.activationID())
+		id, _ := json.Marshal(r.ActivationID())
 		for _, part := range []map[string]json.RawMessage{
 			{"response": m["response"], "transid": m["transid"]},
 			{"activationId": id, "instance": m["instance"], "isSystemError": m["isSystemError"], "transid": m["transid"]},
@@ -98,11 +100,11 @@ func listing(words []string) string {
 	return strings.Join(words, ", ")
 }
 
-func (w *fixture) compareEvents(s scenario, id string, ours []captured) []difference {
+func (w *fixture) compareEvents(s scenario, id string, ours []harness.Record) []difference {
 	w.t.Helper()
-	events := func(records []captured) (all []string) {
+	events := func(records []harness.Record) (all []string) {
 		for _, r := range records {
-			if r.Topic == "events" && r.activationID() == id && strings.Contains(r.Value, `"source":"invoker`) {
+			if r.Topic == "events" && r.ActivationID() == id && strings.Contains(r.Value, `"source":"invoker`) {
 				all = append(all, r.Value)
 			}
 		}
@@ -156,7 +158,7 @@ func (w *fixture) compareRecord(s scenario, id string) []difference {
 }
 
 // compareNext holds the run after the scenario against what was captured of it:
-// its annotations and logs tell what became of the container.
+// its annotations and logs show what became of the container.
 func (w *fixture) compareNext(s scenario) []difference {
 	w.t.Helper()
 	var stored map[string]any

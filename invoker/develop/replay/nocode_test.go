@@ -1,10 +1,10 @@
 package replay
 
 import (
-	"fmt"
 	"strings"
 	"testing"
-	"time"
+
+	"github.com/gpuwhisk/gpuwhisk/invoker/develop/harness"
 )
 
 // TestActionWithoutCode: an action that was created with empty code, of which the
@@ -21,10 +21,7 @@ func TestActionWithoutCode(t *testing.T) {
 	}
 	r := w.start()
 	const id = "0000000000000000000000000000e000"
-	w.publish(fmt.Sprintf(`{"transid":["t1",%d],"action":{"path":"guest","name":"empty","version":"0.0.1"},"revision":%q,"activationId":%q,`+
-		`"rootControllerIndex":{"asString":"0","instanceType":"controller"},"blocking":true,"initArgs":[],"lockedArgs":{},"content":{},`+
-		`"user":{"subject":"guest","namespace":{"name":"guest","uuid":"u"},"authkey":{"api_key":"u:k"},"rights":[],"limits":{}}}`,
-		time.Now().UnixMilli(), rev, id))
+	w.send(harness.Message{ID: id, Action: "empty", Revision: rev})
 	w.awaitSlot(id)
 	r.end()
 	if rec := string(w.record(id)); !strings.Contains(rec, "no code to execute") || !strings.Contains(rec, `"statusCode":2`) {

@@ -4,15 +4,13 @@ import (
 	"encoding/json"
 	"fmt"
 	"net/http"
-	"os"
-	"os/exec"
-	"path/filepath"
 	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
 
+	"github.com/gpuwhisk/gpuwhisk/invoker/develop/harness"
 	"github.com/gpuwhisk/gpuwhisk/invoker/develop/peertest"
 )
 
@@ -43,31 +41,22 @@ func actionOf(message string) string {
 	return m.Action.Path + "/" + m.Action.Name
 }
 
-// rawProxy builds the program that stands for the image of the captured
-// actions rawproxy and rawproxynolog, once for all tests.
-var rawProxy = sync.OnceValues(func() (string, error) {
-	dir, err := os.MkdirTemp("", "gpuwhisk-replay-")
+// rawProxy is the program that stands for the image of the captured actions
+// rawproxy and rawproxynolog.
+func rawProxy(t *testing.T) (path string) {
+	t.Helper()
+	path, err := peertest.Program("./testdata/rawproxy")
 	if err != nil {
-		return "", err
+		t.Fatal(err)
 	}
-	peertest.AtExit(func() error { return os.RemoveAll(dir) })
-	path := filepath.Join(dir, "rawproxy")
-	build := exec.Command("go", "build", "-o", path, "./testdata/rawproxy")
-	build.Env = append(os.Environ(), "CGO_ENABLED=0")
-	if out, err := build.CombinedOutput(); err != nil {
-		return "", fmt.Errorf("build rawproxy: %w: %s", err, out)
-	}
-	return path, nil
-})
+	return path
+}
 
 // TestReplayInProcesses plays every captured scenario that needs no image with
 // plain processes for containers.
 func TestReplayInProcesses(t *testing.T) {
 	t.Parallel()
-	raw, err := rawProxy()
-	if err != nil {
-		t.Fatal(err)
-	}
+	raw := rawProxy(t)
 	replayAll(t, engine{"process", func(w *fixture, s scenario) string {
 		if s.name == "blackbox-image-missing" || s.name == "blackbox-pull-fails" {
 			return "there are no images to miss"
@@ -142,10 +131,10 @@ func play(t *testing.T, e engine, actions *library, s scenario) []difference {
 	if s.name == "direct-other-controller" { // its ack has no topic, and was not tried for the minute that one may be away
 		want = int64(len(s.warmUps()))
 	}
-	if got := w.recording.committed(); got != want {
+	if got := w.recording.Committed("invoker0"); got != want {
 		t.Errorf("%d messages are behind the committed offset, want %d", got, want)
 	}
-	return w.compare(s, w.recording.rewound())
+	return w.compare(s, w.recording.ToTheEnd())
 }
 
 // stages are what some scenarios need beside their actions.
@@ -190,16 +179,16 @@ func (w *fixture) seed(actions *library, s scenario) revisions {
 		if !ok || revs[d.rev] != "" {
 			continue
 		}
-		revs[d.rev] = w.put(id, d, s)
+		revs[d.rev] = w.putCaptured(id, d, s)
 	}
 	return revs
 }
 
-func (w *fixture) put(id string, d document, s scenario) string {
+func (w *fixture) putCaptured(id string, d document, s scenario) string {
 	w.t.Helper()
 	var body strings.Builder
 	e := json.NewEncoder(&body)
-	e.SetEscapeHTML(false) // retimed looks for code as it is written
+	e.SetEscapeHTML(false) // retimed replaces code as it is written
 	if err := e.Encode(d.body); err != nil {
 		w.t.Fatal(err)
 	}
@@ -258,7 +247,7 @@ func (s scenario) warmUps() []string {
 			continue
 		}
 		begun[action] = true
-		if s.ranWarm(m.activationID()) {
+		if s.ranWarm(m.ActivationID()) {
 			all = append(all, warmUp(m.Value, len(all)))
 		}
 	}
@@ -273,7 +262,7 @@ func (s scenario) ranWarm(id string) bool {
 	}
 	found := annotations(s.docs[id])
 	for _, r := range s.records {
-		if r.isAck() && r.activationID() == id && len(found) == 0 {
+		if r.IsAck() && r.ActivationID() == id && len(found) == 0 {
 			var ack struct{ Response any }
 			_ = json.Unmarshal([]byte(r.Value), &ack)
 			found = annotations(ack.Response)
@@ -314,7 +303,7 @@ func rewritten(message, id string, content map[string]any) string {
 	return string(text)
 }
 
-func idOf(message string) string { return captured{Value: message}.activationID() }
+func idOf(message string) string { return harness.Record{Value: message}.ActivationID() }
 
 // perform sends a scenario's messages as the controller did: one that was sent
 // after an ack had come waits for our ack.
@@ -323,8 +312,8 @@ func (w *fixture) perform(s scenario, revs revisions) {
 	acks := map[string]int{}
 	for _, r := range s.records {
 		switch {
-		case r.isAck():
-			acks[r.activationID()]++
+		case r.IsAck():
+			acks[r.ActivationID()]++
 		case r.Topic == "invoker0":
 			for id, n := range acks {
 				w.await(n, id)
@@ -341,8 +330,8 @@ func (w *fixture) perform(s scenario, revs revisions) {
 func (w *fixture) awaitEnds(s scenario) {
 	w.t.Helper()
 	for _, r := range s.records {
-		if r.Topic == "completed0" && r.shape() != "result" {
-			w.awaitSlot(r.activationID())
+		if r.Topic == "completed0" && r.Shape() != "result" {
+			w.awaitSlot(r.ActivationID())
 		}
 	}
 }
@@ -350,12 +339,12 @@ func (w *fixture) awaitEnds(s scenario) {
 // await waits for so many acks of an activation.
 func (w *fixture) await(n int, id string) {
 	w.t.Helper()
-	w.recording.wait(fmt.Sprintf("ack %d of %s", n, id), func(records []captured) bool {
+	w.recording.Wait(fmt.Sprintf("ack %d of %s", n, id), func(records []harness.Record) bool {
 		got := 0
 		for _, r := range records {
-			if r.isAck() && r.activationID() == id {
+			if r.IsAck() && r.ActivationID() == id {
 				got++
-				if r.shape() == "combined" {
+				if r.Shape() == "combined" {
 					got++ // it stands for a result and a completion
 				}
 			}
@@ -365,12 +354,12 @@ func (w *fixture) await(n int, id string) {
 }
 
 // awaitSlot waits for the ack by which a controller takes an activation's
-// place as free again.
+// slot as free again.
 func (w *fixture) awaitSlot(id string) {
 	w.t.Helper()
-	w.recording.wait("the completion of "+id, func(records []captured) bool {
-		return slices.ContainsFunc(records, func(r captured) bool {
-			return r.isAck() && r.activationID() == id && r.shape() != "result"
+	w.recording.Wait("the completion of "+id, func(records []harness.Record) bool {
+		return slices.ContainsFunc(records, func(r harness.Record) bool {
+			return r.IsAck() && r.ActivationID() == id && r.Shape() != "result"
 		})
 	})
 }
@@ -380,8 +369,6 @@ func (w *fixture) awaitSlot(id string) {
 func (w *fixture) fence() {
 	w.t.Helper()
 	const id = "ffffffffffffffffffffffffffffffff"
-	w.publish(`{"transid":["fence",1],"action":{"path":"guest","name":"no-such-action"},"revision":"1-a","activationId":"` + id +
-		`","rootControllerIndex":{"asString":"0","instanceType":"controller"},"blocking":false,"initArgs":[],"lockedArgs":{},` +
-		`"user":{"subject":"guest","namespace":{"name":"fence","uuid":"u"},"authkey":{"api_key":"u:k"},"rights":[],"limits":{}}}`)
+	w.send(harness.Message{ID: id, Action: "no-such-action", Revision: "1-a", NoAnswer: true})
 	w.await(1, id)
 }

@@ -2,12 +2,12 @@ package replay
 
 import (
 	"os"
-	"os/exec"
 	"slices"
 	"syscall"
 	"testing"
 	"time"
 
+	"github.com/gpuwhisk/gpuwhisk/invoker/develop/harness"
 	"github.com/gpuwhisk/gpuwhisk/invoker/develop/peertest"
 )
 
@@ -26,46 +26,43 @@ func TestRestartGap(t *testing.T) {
 		peertest.NeedDocker(t)
 		w := newFixture(t)
 		dockerEngine(t).fit(w, scenario{})
-		host := peertest.Docker(t, "network", "inspect", "bridge", "--format", "{{(index .IPAM.Config 0).Gateway}}")
-		newRestarts(w, host).measure(rounds)
+		newRestarts(w, bridge(t)).measure(rounds)
 	})
 }
 
 type restarts struct {
-	*crowd
+	*load
 	t    *testing.T
-	p    *exec.Cmd
+	p    *harness.Process
 	done int // acks that were waited for
 }
 
 func newRestarts(w *fixture, host string) *restarts {
 	w.once = true // as it is by default
-	c := newCrowd(w)
-	c.gate = newGateAt(w.t, host)
-	return &restarts{crowd: c, t: w.t}
+	c := newLoad(w)
+	c.gate = newGate(w.t, host)
+	return &restarts{load: c, t: w.t}
 }
 
 // start starts an invoker and does not wait for it.
 func (r *restarts) start() {
 	r.t.Helper()
-	program, role := os.Getenv("GPUWHISK_PROGRAM"), "invoker"
-	if program == "" {
-		program, role = r.w.program(), roleInvoker
+	cmd := harness.Command(r.w.environment(), r.w.args(0)...)
+	if program := os.Getenv("GPUWHISK_PROGRAM"); program != "" {
+		cmd.Path, cmd.Args[1] = program, "invoker"
 	}
-	p := exec.Command(program, append([]string{role}, r.w.args()...)...)
-	p.Env = append(r.w.environment(), "PATH="+os.Getenv("PATH"))
-	if err := peertest.Start(p); err != nil {
+	var err error
+	if r.p, err = harness.Start(cmd); err != nil {
 		r.t.Fatal(err)
 	}
-	r.t.Cleanup(func() { _ = p.Process.Kill() })
-	r.p = p
+	r.t.Cleanup(r.p.Kill)
 }
 
 // first waits for the first completion of some activations.
 func (r *restarts) first(ids []string) {
-	r.w.recording.wait("an ack of the next invoker", func(all []captured) bool {
+	r.w.recording.Wait("an ack of the next invoker", func(all []harness.Record) bool {
 		for ; r.done < len(all); r.done++ {
-			if one := all[r.done]; one.isAck() && one.shape() != "result" && slices.Contains(ids, one.activationID()) {
+			if one := all[r.done]; one.FreesSlot() && slices.Contains(ids, one.ActivationID()) {
 				return true
 			}
 		}
@@ -75,14 +72,13 @@ func (r *restarts) first(ids []string) {
 
 func (r *restarts) measure(rounds int) {
 	r.start()
-	r.w.recording.topic("invoker0")
+	r.w.recording.AwaitTopic("invoker0")
 	var kills, stops []time.Duration
 	for range rounds {
 		ids := r.invoke(inFlight)
 		r.gate.await(inFlight)
 		began := time.Now()
-		_ = r.p.Process.Kill()
-		_ = r.p.Wait()
+		r.p.Kill()
 		r.start()
 		r.first(ids)
 		kills = append(kills, time.Since(began))
@@ -92,11 +88,8 @@ func (r *restarts) measure(rounds int) {
 	r.settled(r.invoke(1)) // from here on there is a warm container
 	for range rounds {
 		began := time.Now()
-		if err := r.p.Process.Signal(syscall.SIGTERM); err != nil {
-			r.t.Fatal(err)
-		}
-		if err := r.p.Wait(); err != nil {
-			r.t.Errorf("the invoker ended with %v", err)
+		if err := r.p.Stop(syscall.SIGTERM); err != nil {
+			r.t.Error(err)
 		}
 		r.start()
 		r.first(r.invoke(1))
@@ -108,6 +101,5 @@ func (r *restarts) measure(rounds int) {
 		r.t.Logf("%s to the first ack, %d times: least %s, half %s, p95 %s, worst %s", name, len(all), at(0), at(50), at(95),
 			all[len(all)-1].Round(time.Millisecond))
 	}
-	_ = r.p.Process.Signal(os.Interrupt) // leaves no warm container to a next one
-	_ = r.p.Wait()
+	_ = r.p.Stop(os.Interrupt) // leaves no warm container to a next one
 }

@@ -6,79 +6,28 @@ import (
 	"encoding/json"
 	"os"
 	"path/filepath"
-	"strings"
 	"testing"
+
+	"github.com/gpuwhisk/gpuwhisk/invoker/develop/harness"
 )
 
 // golden is where the captured data lies.
 const golden = "../../../activation/testdata/golden"
 
-// captured is one Kafka record of a scenario.
-type captured struct {
-	Topic string `json:"topic"`
-	Value string `json:"value"`
-}
-
 // scenario is one captured story: what was sent to the invoker, what it sent
 // and what it stored, in the order of the capture.
 type scenario struct {
 	name    string
-	what    string
-	records []captured
+	records []harness.Record
 	docs    map[string]any // activation records by activation id
 	actions map[string]json.RawMessage
-	put     json.RawMessage
 	lastLog string // of a log whose middle the capture left out
 	next    any    // annotations and logs of one more run of the same action
 }
 
-// activationID reads the id of an activation message or of an event, or of
-// either kind of ack; it is empty for what is none of these.
-func (c captured) activationID() string {
-	var m struct {
-		ActivationID string
-		Response     json.RawMessage
-		Body         struct{ ActivationID string }
-	}
-	if json.Unmarshal([]byte(c.Value), &m) != nil {
-		return ""
-	}
-	var whole struct{ ActivationID string }
-	var id string
-	switch {
-	case m.ActivationID != "":
-		return m.ActivationID
-	case m.Body.ActivationID != "":
-		return m.Body.ActivationID
-	case json.Unmarshal(m.Response, &id) == nil && id != "":
-		return id
-	case json.Unmarshal(m.Response, &whole) == nil:
-		return whole.ActivationID
-	}
-	return ""
-}
-
-// isAck reports whether the record is one for a controller.
-func (c captured) isAck() bool { return strings.HasPrefix(c.Topic, "completed") }
-
-// shape names the kind of an ack by its fields, as a controller does.
-func (c captured) shape() string {
-	var m map[string]json.RawMessage
-	_ = json.Unmarshal([]byte(c.Value), &m) // no object: no shape
-	switch {
-	case m["response"] == nil:
-		return "completion"
-	case m["instance"] == nil:
-		return "result"
-	case m["response"][0] == '"':
-		return "combined by id"
-	}
-	return "combined"
-}
-
 // sent are the messages that the invoker got.
-func (s scenario) sent() []captured {
-	var all []captured
+func (s scenario) sent() []harness.Record {
+	var all []harness.Record
 	for _, r := range s.records {
 		if r.Topic == "invoker0" {
 			all = append(all, r)
@@ -91,7 +40,7 @@ func (s scenario) sent() []captured {
 func (s scenario) ids() []string {
 	var all []string
 	for _, r := range s.sent() {
-		if id := r.activationID(); id != "" {
+		if id := r.ActivationID(); id != "" {
 			all = append(all, id)
 		}
 	}
@@ -115,8 +64,6 @@ func loadScenario(t *testing.T, dir string) scenario {
 	t.Helper()
 	s := scenario{name: filepath.Base(dir)}
 	var story struct {
-		What  string
-		Put   *struct{ Request, Body json.RawMessage }
 		Docs  json.RawMessage            `json:"activation_docs"`
 		Acts  map[string]json.RawMessage `json:"action_docs"`
 		Again struct {
@@ -127,11 +74,7 @@ func loadScenario(t *testing.T, dir string) scenario {
 	// The capture wrote a number that it could not hold as no JSON can.
 	text := bytes.ReplaceAll(read(t, filepath.Join(dir, "all.json")), []byte(": Infinity"), []byte(": 1e400"))
 	decode(t, text, &story)
-	s.what, s.actions = story.What, story.Acts
-	if story.Put != nil {
-		s.put = story.Put.Body
-	}
-	s.next = story.Again.Next
+	s.actions, s.next = story.Acts, story.Again.Next
 	if n := len(story.Again.Last); n > 0 {
 		s.lastLog = story.Again.Last[n-1]
 	}
@@ -139,7 +82,7 @@ func loadScenario(t *testing.T, dir string) scenario {
 	lines := bufio.NewScanner(bytes.NewReader(read(t, filepath.Join(dir, "records.jsonl"))))
 	lines.Buffer(nil, 4<<20)
 	for lines.Scan() {
-		var c captured
+		var c harness.Record
 		decode(t, lines.Bytes(), &c)
 		s.records = append(s.records, c)
 	}

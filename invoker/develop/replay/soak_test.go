@@ -1,12 +1,9 @@
 package replay
 
 import (
-	"bufio"
 	"context"
 	"fmt"
 	"io/fs"
-	"net"
-	"net/http"
 	"os"
 	"path/filepath"
 	"slices"
@@ -16,18 +13,18 @@ import (
 	"testing"
 	"time"
 
-	"github.com/twmb/franz-go/pkg/kgo"
-	"github.com/twmb/franz-go/pkg/kmsg"
+	"github.com/gpuwhisk/gpuwhisk/invoker/develop/harness"
+	"github.com/gpuwhisk/gpuwhisk/invoker/develop/peertest"
 )
 
 // soakRate is how many activations a soak sends in a second unless
-// GPUWHISK_SOAK_RATE sets another number, after a first crowd that has pools of
-// connections and tables of what is open reach their size. More than that crowd
+// GPUWHISK_SOAK_RATE sets another number, after a first batch that has pools of
+// connections and tables of what is open reach their size. More than that load
 // is never open: how far a busy machine falls behind is no matter of the
 // invoker's, and with a rate that is too high it gets what it bears.
 const (
 	soakRate  = 200
-	soakCrowd = 2000
+	soakFirst = 2000
 )
 
 // TestSoak sends activations at a rate for as long as GPUWHISK_SOAK sets (an
@@ -36,9 +33,9 @@ const (
 // a third of the time and at the end, and all of it is then to 5 % what it was at
 // the first rest: what leaks is there when nothing is done, and what is not used
 // was given back then. What is held at work, in the last sixth of the time and in
-// the second, is told and not judged: it follows how many activations are in
+// the second, is logged and not judged: it follows how many activations are in
 // flight, which follows what else the machine does. Logs of containers grow until
-// they are exchanged, and have a bound of their own. REPLAY_PROFILES names a
+// they are exchanged, and have a bound of their own. GPUWHISK_SOAK_PROFILES names a
 // directory for profiles of its heap at both rests.
 func TestSoak(t *testing.T) {
 	text := os.Getenv("GPUWHISK_SOAK")
@@ -50,10 +47,10 @@ func TestSoak(t *testing.T) {
 		t.Fatalf("GPUWHISK_SOAK=%q: want a duration of a minute or more", text)
 	}
 	w := newFixture(t)
-	w.recording.keepNothing()
+	w.recording.CountOnly()
 	s := newSoak(w)
 	warm := long / 6
-	s.send(soakCrowd)
+	s.send(soakFirst)
 	early := lowest(s.work(2*warm), warm)
 	first := s.rest()
 	late := lowest(s.work(long-2*warm), warm)
@@ -111,7 +108,6 @@ type levels [gauges]float64
 type soak struct {
 	w     *fixture
 	p     *process
-	c     *kgo.Client
 	rev   string
 	rate  int // in a second
 	sent  int64
@@ -123,15 +119,7 @@ func newSoak(w *fixture) *soak {
 	// One container: how many there are follows the bursts of a busy machine,
 	// and stays for minutes.
 	w.extra = append(w.extra, "CONFIG_whisk_containerPool_userMemory=256m")
-	rev, err := w.db.Put(w.t.Context(), names.Whisks, "guest/caller", []byte(caller))
-	if err != nil {
-		w.t.Fatal(err)
-	}
-	s := &soak{w: w, rev: rev, rate: number(w.t, "GPUWHISK_SOAK_RATE", soakRate), p: w.spawnAs(0, profileVariable+"="+os.Getenv(profileVariable)), began: time.Now()}
-	if s.c, err = kgo.NewClient(kgo.SeedBrokers(w.kafka), kgo.ProducerLinger(0), kgo.RecordPartitioner(kgo.ManualPartitioner())); err != nil {
-		w.t.Fatal(err)
-	}
-	w.t.Cleanup(s.c.Close)
+	s := &soak{w: w, rev: w.put(caller), rate: number(w.t, "GPUWHISK_SOAK_RATE", soakRate), p: w.spawnAs(0, profileVariable+"="+os.Getenv(profileVariable)), began: time.Now()}
 	return s
 }
 
@@ -149,7 +137,7 @@ type sample struct {
 	levels
 }
 
-// work sends what is due every 20 ms, for a while, and looks each second
+// work sends what is due every 20 ms, for a while, and measures each second
 // meanwhile. It has the broker forget what was read: it keeps all in memory, and
 // that is this process's.
 func (s *soak) work(long time.Duration) []sample {
@@ -168,12 +156,12 @@ func (s *soak) work(long time.Duration) []sample {
 			s.trim()
 		case <-tick.C:
 			due := before + int64(time.Since(began).Seconds()*float64(s.rate)) - s.sent
-			s.send(min(due, soakCrowd-(s.sent-s.w.recording.completions())))
+			s.send(min(due, soakFirst-(s.sent-s.w.recording.Completions())))
 		}
 	}
 }
 
-// watch looks each second until ctx ends, and does something for the next look.
+// watch measures each second until ctx ends, and calls then after each time.
 func (s *soak) watch(ctx context.Context, then func()) <-chan []sample {
 	seen := make(chan []sample, 1)
 	go func() {
@@ -201,11 +189,11 @@ func (s *soak) rest() levels {
 	s.settle()
 	s.trim()
 	s.pause(soakRest)
-	_ = s.p.cmd.Process.Signal(syscall.SIGUSR2) // see sweepAtSignal
+	_ = s.p.Cmd.Process.Signal(syscall.SIGUSR2) // see sweepAtSignal
 	s.report()
 	ctx, cancel := context.WithTimeout(s.w.t.Context(), 30*time.Second)
 	defer cancel()
-	sweep := func() { _ = s.p.cmd.Process.Signal(syscall.SIGUSR1) } // each look leaves garbage
+	sweep := func() { _ = s.p.Cmd.Process.Signal(syscall.SIGUSR1) } // each measurement leaves garbage
 	return lowest(<-s.watch(ctx, sweep), 20*time.Second)
 }
 
@@ -239,30 +227,17 @@ func lowest(all []sample, last time.Duration) (l levels) {
 }
 
 func (s *soak) one(n int64) {
-	text := fmt.Sprintf(`{"transid":["t%d",%d],"action":{"path":"guest","name":"caller","version":"0.0.1"},"revision":%q,`+
-		`"activationId":"%032x","rootControllerIndex":{"asString":"0","instanceType":"controller"},"blocking":%t,"initArgs":[],`+
-		`"lockedArgs":{},"content":{"n":%d},"user":{"subject":"guest","namespace":{"name":"guest","uuid":"u"},`+
-		`"authkey":{"api_key":"u:k"},"rights":[],"limits":{}}}`, n, time.Now().UnixMilli(), s.rev, n, n%2 == 0, n)
-	s.c.Produce(context.Background(), &kgo.Record{Topic: "invoker0", Value: []byte(text)}, func(_ *kgo.Record, err error) {
-		if err != nil {
-			s.w.t.Errorf("send activation %d: %v", n, err)
-		}
-	})
+	m := harness.Message{ID: fmt.Sprintf("%032x", n), Action: "caller", Revision: s.rev, NoAnswer: n%2 == 1, Content: map[string]any{"n": n}}
+	s.w.recording.Send("invoker0", m.Text(s.w.t))
 }
 
+// trim has the broker forget what was read.
 func (s *soak) trim() {
-	req := kmsg.NewPtrDeleteRecordsRequest()
-	for topic, until := range map[string]int64{
-		"invoker0": s.w.recording.committed(), "completed0": s.w.recording.at("completed0"), "events": s.w.recording.at("events"),
-	} {
-		part := kmsg.NewDeleteRecordsRequestTopicPartition()
-		part.Offset = max(0, until)
-		of := kmsg.NewDeleteRecordsRequestTopic()
-		of.Topic, of.Partitions = topic, append(of.Partitions, part)
-		req.Topics = append(req.Topics, of)
-	}
-	if _, err := req.RequestWith(context.Background(), s.c); err != nil {
-		s.w.t.Logf("the broker keeps what was read: %v", err)
+	r := s.w.recording
+	for topic, until := range map[string]int64{"invoker0": r.Committed("invoker0"), "completed0": r.At("completed0"), "events": r.At("events")} {
+		if err := r.Delete(topic, until); err != nil {
+			s.w.t.Logf("the broker keeps what was read: %v", err)
+		}
 	}
 }
 
@@ -291,7 +266,7 @@ func (s *soak) measure() (l levels) {
 	return l
 }
 
-func (s *soak) proc() string { return filepath.Join("/proc", strconv.Itoa(s.p.cmd.Process.Pid)) }
+func (s *soak) proc() string { return filepath.Join("/proc", strconv.Itoa(s.p.Cmd.Process.Pid)) }
 
 // pages are the MiB of the invoker in memory, and those of them that are the
 // program's and of other files: the system can take them back, and they become
@@ -309,57 +284,44 @@ func (s *soak) pages() (resident, ofFiles float64) {
 	return mib(fields[1]), mib(fields[2])
 }
 
-// report says what lies where, and what the open files are.
+// report logs what lies where, and what the open files are.
 func (s *soak) report() {
 	resident, ofFiles := s.pages()
 	threads, _ := os.ReadDir(filepath.Join(s.proc(), "task"))
-	s.w.t.Logf("resident %.1f MiB, %.1f of them of files; %d threads; open files: %s", resident, ofFiles, len(threads), openFiles(s.proc()))
-	for _, dir := range []string{"state", "processes"} {
-		s.w.t.Logf("%s after %s:\n%s", dir, time.Since(s.began).Round(time.Second), inside(filepath.Join(s.w.dir, dir)))
-	}
+	s.w.t.Logf("after %s: resident %.1f MiB, %.1f of them of files; %d threads; open files:\n%s\nsockets:\n%s\ndirectories (KiB):\n%s",
+		time.Since(s.began).Round(time.Second), resident, ofFiles, len(threads), output("ls", "-l", filepath.Join(s.proc(), "fd")),
+		output("ss", "-tnpH"), output("du", "-k", filepath.Join(s.w.dir, "state"), filepath.Join(s.w.dir, "processes")))
 }
 
-// metric reads one number of /metrics.
+// metric reads one number of /metrics, which is never 0.
 func (s *soak) metric(name string) float64 {
-	_, port, _ := net.SplitHostPort(s.p.admin)
-	res, err := http.Get("http://127.0.0.1:" + port + "/metrics")
-	if err != nil {
-		s.w.t.Errorf("/metrics: %v", err)
-		return 0
+	n := s.p.Admin.Metric(s.w.t, name, "")
+	if n == 0 {
+		s.w.t.Errorf("/metrics has no %s", name)
 	}
-	defer res.Body.Close()
-	for lines := bufio.NewScanner(res.Body); lines.Scan(); {
-		if value, ok := strings.CutPrefix(lines.Text(), name+" "); ok {
-			n, _ := strconv.ParseFloat(value, 64)
-			return n
-		}
-	}
-	s.w.t.Errorf("/metrics has no %s", name)
-	return 0
+	return n
 }
 
 // settle waits until all that was sent is answered.
 func (s *soak) settle() {
 	t := s.w.t
 	t.Helper()
-	if err := s.c.Flush(t.Context()); err != nil {
-		t.Fatal(err)
-	}
-	end := s.w.recording.end("invoker0")
+	s.w.recording.Flush()
+	end := s.w.recording.End("invoker0")
 	if end < s.sent {
 		t.Errorf("the topic ends at %d for %d activations", end, s.sent)
 	}
-	late := time.NewTimer(waitLimit)
+	late := time.NewTimer(peertest.WaitLimit)
 	tick := time.NewTicker(100 * time.Millisecond)
 	defer tick.Stop()
 	for at := int64(-1); ; {
-		position := s.w.recording.committed()
+		position := s.w.recording.Committed("invoker0")
 		if position >= end {
 			return
 		}
 		if position > at {
 			at = position
-			late.Reset(waitLimit)
+			late.Reset(peertest.WaitLimit)
 		}
 		select {
 		case <-tick.C:
@@ -369,13 +331,13 @@ func (s *soak) settle() {
 	}
 }
 
-// finish ends the invoker, and looks whether all is there.
+// finish ends the invoker, and checks that all is there.
 func (s *soak) finish() {
 	t := s.w.t
 	t.Helper()
 	s.settle()
 	s.p.terminate()
-	if acks := s.w.recording.completions(); acks < s.sent {
+	if acks := s.w.recording.Completions(); acks < s.sent {
 		t.Errorf("%d completions for %d activations", acks, s.sent)
 	}
 	for _, n := range []int64{1, s.sent / 2, s.sent} {

@@ -2,16 +2,15 @@ package replay
 
 import (
 	"encoding/json"
-	"net"
-	"net/http"
+	"fmt"
 	"os"
 	"strconv"
 	"strings"
 	"testing"
 	"time"
 
-	"github.com/twmb/franz-go/pkg/kgo"
-	"github.com/twmb/franz-go/pkg/kmsg"
+	"github.com/gpuwhisk/gpuwhisk/invoker/develop/harness"
+	"github.com/gpuwhisk/gpuwhisk/invoker/develop/peertest"
 )
 
 // shortBacklog is how many activations wait in the short form;
@@ -20,7 +19,7 @@ const shortBacklog = 2000
 
 // TestSpilledOutliveTheTopic: a backlog whose messages have all expired from
 // Kafka when its invoker is killed is served by the next one, each activation
-// once and with one record; what ran is said to have been interrupted.
+// once and with one record; the record of what ran reports an interruption.
 func TestSpilledOutliveTheTopic(t *testing.T) {
 	t.Parallel()
 	w, n := newFixture(t), number(t, "GPUWHISK_BACKLOG", shortBacklog)
@@ -33,10 +32,7 @@ func TestSpilledOutliveApacheKafkasTopic(t *testing.T) {
 	if os.Getenv("GPUWHISK_TEST_KAFKA") == "" {
 		t.Skip("no Apache Kafka here (.ci/peers/kafka.sh start)")
 	}
-	w := emptyFixture(t)
-	_, w.kafka = newApacheBus(t)
-	w.startStore()
-	w.deploy()
+	w := apacheFixture(t)
 	w.outlivesTheTopic(shortBacklog/4, 25*time.Second, w.expire)
 }
 
@@ -46,10 +42,7 @@ func TestSpilledOutliveApacheKafkasRetention(t *testing.T) {
 	if os.Getenv("GPUWHISK_LONG") == "" {
 		t.Skip("it waits for a retention time: make long, or GPUWHISK_LONG=1")
 	}
-	w := emptyFixture(t)
-	_, w.kafka = newApacheBus(t, "log.retention.check.interval.ms=500", "log.initial.task.delay.ms=500")
-	w.startStore()
-	w.deploy()
+	w := apacheFixture(t, "log.retention.check.interval.ms=500", "log.initial.task.delay.ms=500")
 	w.extra = append(w.extra, "CONFIG_whisk_kafka_topics_invoker_segmentMs=2000")
 	w.outlivesTheTopic(shortBacklog/4, 20*time.Second, w.awaitExpired)
 }
@@ -65,22 +58,23 @@ func (w *fixture) outlivesTheTopic(n int, keeps time.Duration, forget func(topic
 		// What runs and what is near its turn is spilled when it is half as old.
 		"CONFIG_whisk_kafka_topics_invoker_retentionMs="+strconv.FormatInt(keeps.Milliseconds(), 10),
 	)
-	c := newCrowd(w)
-	c.wantGPU()
-	c.gate.begun = make(chan string, n+100)
+	waits := caller
+	waits.Annotations = map[string]any{"provide-api-key": false, "gpu": true}
+	waits.Timeout = time.Hour // spilling very many takes minutes
+	c := newLoadOf(w, waits)
 	first := w.spawn()
 	c.invoke(n)
 	c.gate.await(2) // the default D
 	running := 2
-	first.await(t, "everything is parked", func(s spillStatus) bool {
+	first.await("everything is spilled", func(s spillStatus) bool {
 		return s.State.Journal.Spilled == n && s.Work.Backlog.Spilled > n-20
 	})
-	first.kill()
+	first.Kill()
 	forget("invoker0")
 	c.gate.open()
 	second := w.spawn()
 	w.freed(c.ids)
-	second.await(t, "nothing is parked", func(s spillStatus) bool { return s.State.Journal.Spilled == 0 && s.Work.InFlight == 0 })
+	second.await("nothing is spilled", func(s spillStatus) bool { return s.State.Journal.Spilled == 0 && s.Work.InFlight == 0 })
 	second.terminate()
 	interrupted := 0
 	for i, id := range c.ids {
@@ -103,7 +97,7 @@ func (w *fixture) outlivesTheTopic(n int, keeps time.Duration, forget func(topic
 			t.Errorf("activation %d: record %s", i+1, w.record(id))
 		}
 	}
-	if runs := int(c.gate.runs.Load()); interrupted != running || runs != n {
+	if runs := c.gate.all(); interrupted != running || runs != n {
 		t.Errorf("%d runs, %d interrupted; want %d and %d", runs, interrupted, n, running)
 	}
 	for id, times := range w.freed(c.ids) {
@@ -111,21 +105,21 @@ func (w *fixture) outlivesTheTopic(n int, keeps time.Duration, forget func(topic
 			t.Errorf("activation %s freed its slot %d times", id, times)
 		}
 	}
-	if got, end := w.recording.committed(), w.recording.end("invoker0"); got != end {
+	if got, end := w.recording.Committed("invoker0"), w.recording.End("invoker0"); got != end {
 		t.Errorf("the position is %d of %d", got, end)
 	}
 	w.noStrays()
 }
 
 // freed waits until all activations have freed their slots, and reports how often
-// each did. It looks at each record once: there are many.
+// each did. It reads each record once: there are many.
 func (w *fixture) freed(ids []string) map[string]int {
 	w.t.Helper()
 	times, seen := map[string]int{}, 0
-	w.recording.waitFor(waitLimit+time.Duration(len(ids))*100*time.Millisecond, "the completions", func(records []captured) bool {
+	w.recording.WaitWithin(peertest.WaitLimit+time.Duration(len(ids))*100*time.Millisecond, "the completions", func(records []harness.Record) bool {
 		for ; seen < len(records); seen++ {
-			if r := records[seen]; r.isAck() && r.shape() != "result" {
-				times[r.activationID()]++
+			if r := records[seen]; r.FreesSlot() {
+				times[r.ActivationID()]++
 			}
 		}
 		for _, id := range ids {
@@ -138,56 +132,28 @@ func (w *fixture) freed(ids []string) map[string]int {
 	return times
 }
 
-// wantGPU has caller ask for a GPU.
-func (c *crowd) wantGPU() {
-	c.w.t.Helper()
-	doc := strings.Replace(caller, `"annotations":[`, `"annotations":[{"key":"gpu","value":true},`, 1)
-	doc = strings.Replace(doc, `"timeout":300000`, `"timeout":3600000`, 1) // parking very many takes minutes
-	rev, err := c.w.db.Put(c.w.t.Context(), names.Whisks, "guest/caller", []byte(strings.Replace(doc, `{`, `{"_rev":"`+c.rev+`",`, 1)))
-	if err != nil {
-		c.w.t.Fatal(err)
-	}
-	c.rev = rev
-}
-
 // expire deletes all records of a topic, as its retention does.
 func (w *fixture) expire(topic string) {
 	w.t.Helper()
-	client, err := kgo.NewClient(kgo.SeedBrokers(w.kafka))
-	if err != nil {
+	end := w.recording.End(topic)
+	if err := w.recording.Delete(topic, end); err != nil {
 		w.t.Fatal(err)
 	}
-	defer client.Close()
-	end := w.recording.end(topic)
-	req := kmsg.NewPtrDeleteRecordsRequest()
-	of := kmsg.NewDeleteRecordsRequestTopic()
-	of.Topic = topic
-	all := kmsg.NewDeleteRecordsRequestTopicPartition()
-	all.Offset = end
-	of.Partitions = append(of.Partitions, all)
-	req.Topics, req.TimeoutMillis = append(req.Topics, of), 30_000
-	answer, err := req.RequestWith(w.t.Context(), client)
-	if err != nil {
-		w.t.Fatal(err)
-	}
-	if p := answer.Topics[0].Partitions[0]; p.ErrorCode != 0 || p.LowWatermark != end {
-		w.t.Fatalf("delete the records of %s: %+v", topic, p)
+	if first := w.recording.First(topic); first != end {
+		w.t.Fatalf("after the records of %s were deleted it begins at %d and ends at %d", topic, first, end)
 	}
 }
 
 // awaitExpired waits until a topic has no record any more.
 func (w *fixture) awaitExpired(topic string) {
 	w.t.Helper()
-	end := w.recording.end(topic)
-	tick := time.NewTicker(100 * time.Millisecond)
-	defer tick.Stop()
-	for late := time.After(waitLimit); w.recording.edge(topic, -2) < end; {
-		select {
-		case <-tick.C:
-		case <-late:
-			w.t.Fatalf("%s begins at %d and ends at %d", topic, w.recording.edge(topic, -2), end)
+	end := w.recording.End(topic)
+	peertest.Until(w.t, "the records of "+topic+" expire", func() string {
+		if first := w.recording.First(topic); first < end {
+			return fmt.Sprintf("it begins at %d and ends at %d", first, end)
 		}
-	}
+		return ""
+	})
 }
 
 // spillStatus is what tests read of /status.
@@ -207,27 +173,15 @@ type spillStatus struct {
 	}
 }
 
-// await asks an invoker for its status until it is as wanted.
-func (p *process) await(t *testing.T, what string, want func(spillStatus) bool) {
-	t.Helper()
-	tick := time.NewTicker(50 * time.Millisecond)
-	defer tick.Stop()
-	_, port, _ := net.SplitHostPort(p.admin)
-	var s spillStatus
-	for late := time.Now().Add(waitLimit + time.Duration(number(t, "GPUWHISK_BACKLOG", shortBacklog))*10*time.Millisecond); time.Now().Before(late); <-tick.C {
-		resp, err := http.Get("http://invoker.user:invoker.pass@127.0.0.1:" + port + "/status")
-		if err != nil || resp.StatusCode != http.StatusOK {
-			t.Fatalf("%v, %v", err, resp)
+// await requests an invoker's status until it is as wanted.
+func (p *process) await(what string, want func(spillStatus) bool) {
+	p.t.Helper()
+	limit := peertest.WaitLimit + time.Duration(number(p.t, "GPUWHISK_BACKLOG", shortBacklog))*10*time.Millisecond
+	peertest.UntilWithin(p.t, limit, what, func() string {
+		var s spillStatus
+		if p.Admin.Get(p.t, "/status", &s); !want(s) {
+			return fmt.Sprintf("%+v", s)
 		}
-		s = spillStatus{}
-		err = json.NewDecoder(resp.Body).Decode(&s)
-		_ = resp.Body.Close()
-		if err != nil {
-			t.Fatal(err)
-		}
-		if want(s) {
-			return
-		}
-	}
-	t.Fatalf("waited for %s: %+v", what, s)
+		return ""
+	})
 }

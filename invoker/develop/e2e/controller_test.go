@@ -1,12 +1,10 @@
 package e2e
 
 import (
-	"bytes"
 	"context"
 	"fmt"
 	"os"
 	"os/exec"
-	"path/filepath"
 	"slices"
 	"sync"
 	"syscall"
@@ -17,15 +15,16 @@ import (
 
 	"github.com/gpuwhisk/gpuwhisk/activation"
 	"github.com/gpuwhisk/gpuwhisk/invoker/develop/gauge"
+	"github.com/gpuwhisk/gpuwhisk/invoker/develop/harness"
 	"github.com/gpuwhisk/gpuwhisk/invoker/develop/peertest"
 	"github.com/gpuwhisk/gpuwhisk/invoker/develop/standalone"
 	"github.com/gpuwhisk/gpuwhisk/invoker/develop/standalone/couchdb"
 )
 
-// harness measures the invoker as a program of its own among real parts. It plays
-// the controller itself: it publishes messages and receives acks, so that no time
-// of a controller is in what it measures.
-type harness struct {
+// controller takes a controller's place, so that no time of a real one is in what
+// benchmarks measure: it starts an invoker as a program of its own among real parts,
+// publishes messages and receives acks.
+type controller struct {
 	b         *testing.B
 	s         *standalone.Standalone // databases, topics, and a receiver of pings
 	db        *couchdb.Client
@@ -33,8 +32,7 @@ type harness struct {
 	environ   []string
 	id        string // of the invoker, the number of its topic
 	unique    string
-	cmd       *exec.Cmd
-	output    bytes.Buffer // by the invoker that runs, or ran last
+	invoker   *harness.Process // that runs, or ran last
 	client    *kgo.Client
 	ids       int
 	revisions map[string]string // of actions
@@ -60,17 +58,17 @@ func measured(b *testing.B) string {
 		return other
 	}
 	const source = "../../cmd/gpuwhisk"
-	program := filepath.Join(b.TempDir(), "gpuwhisk")
-	if err := os.WriteFile(program, built(b, source, "-pgo="+source+"/invoker.pgo"), 0o700); err != nil {
+	program, err := peertest.Program(source, "-pgo="+source+"/invoker.pgo")
+	if err != nil {
 		b.Fatal(err)
 	}
 	return program
 }
 
-func newHarness(b *testing.B, extra ...string) *harness {
+func newController(b *testing.B, extra ...string) *controller {
 	b.Helper()
 	w := realParts(b)
-	r := &harness{b: b, id: "0", unique: fmt.Sprintf("bench%d", os.Getpid()), acks: map[activation.ID]*times{}, revisions: map[string]string{}, pings: make(chan time.Time, 1)}
+	r := &controller{b: b, id: "0", unique: fmt.Sprintf("bench%d", os.Getpid()), acks: map[activation.ID]*times{}, revisions: map[string]string{}, pings: make(chan time.Time, 1)}
 	r.program = measured(b)
 	var err error
 	r.s, err = standalone.Start(b.Context(), standalone.Options{
@@ -94,10 +92,10 @@ func newHarness(b *testing.B, extra ...string) *harness {
 	return r
 }
 
-// beside is a harness of another program, that runs as an invoker of its own among
+// beside is a controller of another program, that runs as an invoker of its own among
 // the same parts.
-func (r *harness) beside(program string) *harness {
-	o := &harness{b: r.b, s: r.s, db: r.db, program: program, id: "1", unique: fmt.Sprintf("other%d", os.Getpid()),
+func (r *controller) beside(program string) *controller {
+	o := &controller{b: r.b, s: r.s, db: r.db, program: program, id: "1", unique: fmt.Sprintf("other%d", os.Getpid()),
 		environ: append(slices.Clone(r.environ), "CONFIG_whisk_gpu_state="+r.b.TempDir()),
 		acks:    map[activation.ID]*times{}, revisions: r.revisions, pings: make(chan time.Time, 1)}
 	o.listen(r.s.Info().Kafka)
@@ -106,7 +104,7 @@ func (r *harness) beside(program string) *harness {
 }
 
 // listen takes the time of acks and pings.
-func (r *harness) listen(kafka string) {
+func (r *controller) listen(kafka string) {
 	var err error
 	from := kgo.NewOffset().AtEnd()
 	r.client, err = kgo.NewClient(kgo.SeedBrokers(kafka), kgo.FetchMaxWait(100*time.Millisecond), kgo.ProducerLinger(0),
@@ -129,7 +127,7 @@ func (r *harness) listen(kafka string) {
 	r.b.Cleanup(func() { cancel(); <-done; r.client.Close() })
 }
 
-func (r *harness) receive(m *kgo.Record, now time.Time) {
+func (r *controller) receive(m *kgo.Record, now time.Time) {
 	if m.Topic == "health" {
 		select {
 		case r.pings <- now:
@@ -157,54 +155,48 @@ func (r *harness) receive(m *kgo.Record, now time.Time) {
 }
 
 // run starts the invoker and reports how long its first ping took.
-func (r *harness) run() time.Duration {
+func (r *controller) run() time.Duration {
 	r.b.Helper()
 	select {
 	case <-r.pings:
 	default:
 	}
-	r.cmd = exec.Command(r.program, "invoker", "--id", r.id, "--uniqueName", r.unique)
-	r.cmd.Env = append(slices.Clone(r.environ), "PATH="+os.Getenv("PATH"))
-	r.output.Reset()
-	r.cmd.Stderr = &r.output
+	cmd := exec.Command(r.program, "invoker", "--id", r.id, "--uniqueName", r.unique)
+	cmd.Env = append(slices.Clone(r.environ), "PATH="+os.Getenv("PATH"))
 	began := time.Now()
-	if err := peertest.Start(r.cmd); err != nil {
+	var err error
+	if r.invoker, err = harness.Start(cmd); err != nil {
 		r.b.Fatal(err)
 	}
 	select {
 	case first := <-r.pings:
 		return first.Sub(began)
-	case <-time.After(waitLimit):
+	case <-time.After(peertest.WaitLimit):
 	}
 	r.stop(syscall.SIGKILL)
-	r.b.Fatalf("the invoker does not ping; it says\n%s", r.output.String())
+	r.b.Fatalf("the invoker does not ping; its log ends with\n%s", &r.invoker.Output)
 	return 0
 }
 
 // stop ends the invoker and waits for its end.
-func (r *harness) stop(how syscall.Signal) {
-	if r.cmd == nil {
-		return
+func (r *controller) stop(how syscall.Signal) {
+	if r.invoker != nil {
+		_ = r.invoker.Stop(how)
 	}
-	_ = r.cmd.Process.Signal(how)
-	_ = r.cmd.Wait()
-	r.cmd = nil
 }
 
 // action puts an action into the database, as a controller would.
-func (r *harness) action(name, kind, code string, timeout, logs int) {
+func (r *controller) action(name, kind, code string, timeout time.Duration, logs int) {
 	r.b.Helper()
-	doc := fmt.Sprintf(`{"annotations":[{"key":"provide-api-key","value":false}],"entityType":"action",`+
-		`"exec":{"kind":%q,"code":%q,"binary":false},"limits":{"concurrency":1,"logs":%d,"memory":128,"timeout":%d},`+
-		`"name":%q,"namespace":"guest","parameters":[],"publish":false,"updated":1,"version":"0.0.1"}`, kind, code, logs, timeout, name)
+	a := harness.Action{Name: name, Kind: kind, Code: code, Timeout: timeout, LogsMB: logs, MemoryMB: 128, Annotations: map[string]any{"provide-api-key": false}}
 	var err error
-	if r.revisions[name], err = r.db.Put(context.Background(), r.db.Names().Whisks, "guest/"+name, []byte(doc)); err != nil {
+	if r.revisions[name], err = r.db.Put(context.Background(), r.db.Names().Whisks, "guest/"+name, a.Document(r.b)); err != nil {
 		r.b.Fatal(err)
 	}
 }
 
 // send publishes an activation and gives the time when it did.
-func (r *harness) send(action string) (time.Time, activation.ID, *times) {
+func (r *controller) send(action string) (time.Time, activation.ID, *times) {
 	r.b.Helper()
 	r.mu.Lock()
 	r.ids++
@@ -212,13 +204,10 @@ func (r *harness) send(action string) (time.Time, activation.ID, *times) {
 	t := &times{done: make(chan struct{})}
 	r.acks[id] = t
 	r.mu.Unlock()
-	m := fmt.Sprintf(`{"action":{"name":%q,"path":"guest","version":"0.0.1"},"activationId":%q,"blocking":true,"content":{"name":"World"},`+
-		`"initArgs":[],"lockedArgs":{},"revision":%q,"rootControllerIndex":{"asString":"0","instanceType":"controller"},`+
-		`"transid":["NAPOoc0yQbkKIpRdncnOKnV1paJVhDIX",%d],"user":{"authkey":{},"limits":{},"namespace":{"name":"guest",`+
-		`"uuid":"23bc46b1-71f6-4ed5-8c54-816aa4f8c502"},"rights":["READ","PUT","DELETE","ACTIVATE"],"subject":"guest"}}`,
-		action, id, r.revisions[action], time.Now().UnixMilli())
+	m := harness.Message{ID: string(id), Action: action, Revision: r.revisions[action], Content: map[string]any{"name": "World"}}
+	value := m.Text(r.b)
 	began := time.Now()
-	if err := r.client.ProduceSync(context.Background(), &kgo.Record{Topic: "invoker" + r.id, Value: []byte(m)}).FirstErr(); err != nil {
+	if err := r.client.ProduceSync(context.Background(), &kgo.Record{Topic: "invoker" + r.id, Value: value}).FirstErr(); err != nil {
 		r.b.Fatal(err)
 	}
 	return began, id, t
@@ -226,7 +215,7 @@ func (r *harness) send(action string) (time.Time, activation.ID, *times) {
 
 // once runs an activation and gives the times until its result and until its
 // completion.
-func (r *harness) once(action string) (result, completion time.Duration) {
+func (r *controller) once(action string) (result, completion time.Duration) {
 	began, _, t := r.send(action)
 	r.await(t)
 	r.mu.Lock()
@@ -235,22 +224,22 @@ func (r *harness) once(action string) (result, completion time.Duration) {
 }
 
 // await waits for the ack that ends an activation.
-func (r *harness) await(t *times) {
+func (r *controller) await(t *times) {
 	select {
 	case <-t.done:
-	case <-time.After(2 * waitLimit):
+	case <-time.After(2 * peertest.WaitLimit):
 		r.b.Error("an activation has no completion")
 	}
 }
 
 // cpu is the time that the invoker has spent on a core.
-func (r *harness) cpu() time.Duration { return gauge.CPU(r.b, r.cmd.Process.Pid) }
+func (r *controller) cpu() time.Duration { return gauge.CPU(r.b, r.invoker.Cmd.Process.Pid) }
 
 // rss is the invoker's resident memory in MB.
-func (r *harness) rss() float64 { return gauge.Resident(r.b, r.cmd.Process.Pid) }
+func (r *controller) rss() float64 { return gauge.Resident(r.b, r.invoker.Cmd.Process.Pid) }
 
 // quantiles reports the median and another quantile in milliseconds.
-func (r *harness) quantiles(name string, all []time.Duration, q float64) {
+func (r *controller) quantiles(name string, all []time.Duration, q float64) {
 	slices.Sort(all)
 	at := func(q float64) float64 { return float64(all[int(q*float64(len(all)-1))].Microseconds()) / 1000 }
 	r.b.ReportMetric(at(0.5), name+"-p50-ms")

@@ -108,22 +108,22 @@ func Log(t *testing.T) *slog.Logger {
 	if testing.Verbose() {
 		return slog.New(slog.NewTextHandler(t.Output(), nil))
 	}
-	last := &logTail{}
+	last := &Tail{}
 	t.Cleanup(func() {
 		if t.Failed() {
-			t.Logf("the invoker's log ended with\n%s", last.text())
+			t.Logf("the invoker's log ended with\n%s", last)
 		}
 	})
 	return slog.New(slog.NewTextHandler(last, nil))
 }
 
-// logTail keeps the end of what is written to it.
-type logTail struct {
+// Tail keeps the end of what is written to it.
+type Tail struct {
 	mu     sync.Mutex
 	output []byte
 }
 
-func (w *logTail) Write(p []byte) (int, error) {
+func (w *Tail) Write(p []byte) (int, error) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	const most = 8 << 10
@@ -133,7 +133,8 @@ func (w *logTail) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
-func (w *logTail) text() string {
+// String is what was kept.
+func (w *Tail) String() string {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	return string(w.output)

@@ -1,0 +1,74 @@
+package harness
+
+import (
+	"encoding/json"
+	"io"
+	"net/http"
+	"strconv"
+	"strings"
+	"testing"
+)
+
+// Admin is the administration page of an invoker.
+type Admin struct{ URL, User, Password string }
+
+// AdminOf has the user and the password that an environment sets, or those that
+// hold where it sets none.
+func AdminOf(environ []string) Admin {
+	a := Admin{User: "invoker.user", Password: "invoker.pass"}
+	for _, v := range environ {
+		switch name, value, _ := strings.Cut(v, "="); name {
+		case "CONFIG_whisk_invoker_username":
+			a.User = value
+		case "CONFIG_whisk_invoker_password":
+			a.Password = value
+		}
+	}
+	return a
+}
+
+// Do requests a path, and fails the test where the answer is none or an error.
+func (a Admin) Do(t testing.TB, method, path string) []byte {
+	t.Helper()
+	req, err := http.NewRequest(method, a.URL+path, nil) // also at a test's end, when its context has ended
+	if err != nil {
+		t.Fatal(err)
+	}
+	req.SetBasicAuth(a.User, a.Password)
+	res, err := http.DefaultClient.Do(req)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer res.Body.Close()
+	text, err := io.ReadAll(res.Body)
+	if err != nil || res.StatusCode != http.StatusOK {
+		t.Fatalf("%s %s: %s, %v", method, path, res.Status, err)
+	}
+	return text
+}
+
+// Get decodes the JSON of a path.
+func (a Admin) Get(t testing.TB, path string, into any) {
+	t.Helper()
+	text := a.Do(t, http.MethodGet, path)
+	if err := json.Unmarshal(text, into); err != nil {
+		t.Fatalf("%s: %v: %.300s", path, err, text)
+	}
+}
+
+// Metric sums a metric over its labels, where part is among them; 0 if it has none.
+func (a Admin) Metric(t testing.TB, name, part string) (sum float64) {
+	t.Helper()
+	for line := range strings.Lines(string(a.Do(t, http.MethodGet, "/metrics"))) {
+		rest, ok := strings.CutPrefix(line, name)
+		if !ok || !strings.ContainsAny(rest[:1], " {") || !strings.Contains(rest, part) {
+			continue
+		}
+		v, err := strconv.ParseFloat(strings.TrimSpace(rest[strings.LastIndex(rest, " "):]), 64)
+		if err != nil {
+			t.Fatal(err)
+		}
+		sum += v
+	}
+	return sum
+}

@@ -1,0 +1,60 @@
+package harness
+
+import (
+	"cmp"
+	"encoding/json"
+	"fmt"
+	"testing"
+	"time"
+)
+
+// Message is an activation message as a controller of OpenWhisk writes it, for an
+// action in the namespace guest.
+type Message struct {
+	ID, Action, Revision string
+	NoAnswer             bool // the caller does not wait
+	Content              map[string]any
+}
+
+// Text is the message's JSON.
+func (m Message) Text(t testing.TB) []byte {
+	t.Helper()
+	content, err := json.Marshal(m.Content)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return fmt.Appendf(nil, `{"transid":["t%.32s",%d],"action":{"path":"guest","name":%q,"version":"0.0.1"},"revision":%q,`+
+		`"activationId":%q,"rootControllerIndex":{"asString":"0","instanceType":"controller"},"blocking":%t,"initArgs":[],`+
+		`"lockedArgs":{},"content":%s,"user":{"subject":"guest","namespace":{"name":"guest","uuid":"u"},`+
+		`"authkey":{"api_key":"u:k"},"rights":[],"limits":{}}}`,
+		m.ID, time.Now().UnixMilli(), m.Action, m.Revision, m.ID, !m.NoAnswer, content)
+}
+
+// Action is what a test sets of an action; the rest is as wsk has it.
+type Action struct {
+	Name, Kind, Code string
+	Annotations      map[string]any
+	Timeout          time.Duration
+	Concurrency      int // otherwise 1
+	MemoryMB         int // otherwise 256
+	LogsMB           int
+}
+
+// Document is what a controller stores of the action.
+func (a Action) Document(t testing.TB) []byte {
+	t.Helper()
+	annotations := []any{}
+	for key, value := range a.Annotations {
+		annotations = append(annotations, map[string]any{"key": key, "value": value})
+	}
+	text, err := json.Marshal(map[string]any{
+		"entityType": "action", "namespace": "guest", "name": a.Name, "version": "0.0.1", "publish": false, "updated": 1,
+		"parameters": []any{}, "annotations": annotations,
+		"limits": map[string]any{"concurrency": max(a.Concurrency, 1), "logs": a.LogsMB, "memory": cmp.Or(a.MemoryMB, 256), "timeout": a.Timeout.Milliseconds()},
+		"exec":   map[string]any{"kind": a.Kind, "binary": false, "code": a.Code},
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return text
+}

@@ -1,0 +1,32 @@
+package harness
+
+import (
+	"log/slog"
+	"net/http"
+	"net/http/httptest"
+	"net/http/httputil"
+	"net/url"
+	"testing"
+)
+
+// Proxy stands before a server as long as a test runs, and gives its own URL. What
+// comes passes through wrap, which may answer in the server's place.
+func Proxy(t testing.TB, target string, wrap func(http.Handler) http.Handler) (address string) {
+	t.Helper()
+	at, err := url.Parse(target)
+	if err != nil {
+		t.Fatal(err)
+	}
+	transport := &http.Transport{MaxIdleConnsPerHost: 64}
+	forward := httputil.NewSingleHostReverseProxy(at)
+	forward.ErrorLog, forward.Transport = slog.NewLogLogger(slog.DiscardHandler, 0), transport
+	server := httptest.NewUnstartedServer(wrap(forward))
+	server.Config.ErrorLog = forward.ErrorLog
+	server.Start()
+	t.Cleanup(func() {
+		server.CloseClientConnections()
+		server.Close()
+		transport.CloseIdleConnections()
+	})
+	return server.URL
+}

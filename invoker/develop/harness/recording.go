@@ -1,0 +1,325 @@
+package harness
+
+import (
+	"cmp"
+	"context"
+	"encoding/json"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/segmentio/kafka-go"
+	"github.com/twmb/franz-go/pkg/kerr"
+	"github.com/twmb/franz-go/pkg/kgo"
+	"github.com/twmb/franz-go/pkg/kmsg"
+
+	"github.com/gpuwhisk/gpuwhisk/invoker/develop/peertest"
+	"github.com/gpuwhisk/gpuwhisk/invoker/develop/standalone/broker"
+)
+
+// Record is one message of a topic.
+type Record struct {
+	Topic string `json:"topic"`
+	Value string `json:"value"`
+}
+
+// IsAck reports whether the record is one for a controller.
+func (r Record) IsAck() bool { return strings.HasPrefix(r.Topic, "completed") }
+
+// ActivationID reads the id of an activation message or of an event, or of
+// either kind of ack; it is empty for what is none of these.
+func (r Record) ActivationID() string {
+	var m struct {
+		ActivationID string
+		Response     json.RawMessage
+		Body         struct{ ActivationID string }
+	}
+	if json.Unmarshal([]byte(r.Value), &m) != nil {
+		return ""
+	}
+	var whole struct{ ActivationID string }
+	var id string
+	switch {
+	case m.ActivationID != "":
+		return m.ActivationID
+	case m.Body.ActivationID != "":
+		return m.Body.ActivationID
+	case json.Unmarshal(m.Response, &id) == nil && id != "":
+		return id
+	case json.Unmarshal(m.Response, &whole) == nil:
+		return whole.ActivationID
+	}
+	return ""
+}
+
+// Shape names the kind of an ack by its fields, as a controller does.
+func (r Record) Shape() string {
+	var m map[string]json.RawMessage
+	_ = json.Unmarshal([]byte(r.Value), &m) // no object: no shape
+	switch {
+	case m["response"] == nil:
+		return "completion"
+	case m["instance"] == nil:
+		return "result"
+	case m["response"][0] == '"':
+		return "combined by id"
+	}
+	return "combined"
+}
+
+// FreesSlot reports whether it is the ack by which a controller takes an
+// activation's slot as free again.
+func (r Record) FreesSlot() bool { return r.IsAck() && r.Shape() != "result" }
+
+// Recording keeps what an invoker sends to topics, in the order of each, and sends
+// messages to it.
+type Recording struct {
+	t      testing.TB
+	client *kgo.Client
+	admin  *kafka.Client
+	topics []string
+
+	mu      sync.Mutex
+	records []Record
+	next    map[string]int64 // offsets by topic
+	counts  bool             // nothing is kept
+	freed   int64            // completions that came since it counts
+	changed chan struct{}    // closed and replaced when something comes
+}
+
+// NewRecording records topics that are there from their beginnings.
+func NewRecording(t testing.TB, addr string, topics ...string) *Recording {
+	t.Helper()
+	return newRecording(t, addr, topics, func(*Recording, string) int64 { return 0 })
+}
+
+// RecordFromNow records only what comes from now on.
+func RecordFromNow(t testing.TB, addr string, topics ...string) *Recording {
+	t.Helper()
+	return newRecording(t, addr, topics, (*Recording).End)
+}
+
+func newRecording(t testing.TB, addr string, topics []string, start func(*Recording, string) int64) *Recording {
+	t.Helper()
+	transport := &kafka.Transport{}
+	p := &Recording{t: t, topics: topics, next: map[string]int64{}, changed: make(chan struct{}),
+		admin: &kafka.Client{Addr: kafka.TCP(addr), Timeout: peertest.WaitLimit, Transport: transport}}
+	t.Cleanup(transport.CloseIdleConnections)
+	from := map[string]map[int32]kgo.Offset{}
+	for _, topic := range topics {
+		from[topic] = map[int32]kgo.Offset{0: kgo.NewOffset().At(start(p, topic))}
+	}
+	var err error
+	if p.client, err = kgo.NewClient(kgo.SeedBrokers(addr), kgo.ConsumePartitions(from), kgo.FetchMaxWait(100*time.Millisecond),
+		kgo.ProducerLinger(0), kgo.RecordPartitioner(kgo.ManualPartitioner()), kgo.ProducerBatchMaxBytes(broker.MaxMessageBytes+1024)); err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(context.Background())
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		for ctx.Err() == nil {
+			p.add(p.client.PollFetches(ctx))
+		}
+	}()
+	t.Cleanup(func() {
+		cancel()
+		<-done
+		p.client.Close()
+	})
+	return p
+}
+
+func (p *Recording) add(fetches kgo.Fetches) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	fetches.EachRecord(func(r *kgo.Record) {
+		one := Record{Topic: r.Topic, Value: string(r.Value)}
+		switch {
+		case !p.counts:
+			p.records = append(p.records, one)
+		case one.FreesSlot():
+			p.freed++
+		}
+		p.next[r.Topic] = r.Offset + 1
+	})
+	close(p.changed)
+	p.changed = make(chan struct{})
+}
+
+// Publish sends messages as a controller does that tries for as long as it takes;
+// they are with the broker when it returns.
+func (p *Recording) Publish(t testing.TB, topic string, messages ...[]byte) {
+	t.Helper()
+	records := make([]*kgo.Record, len(messages))
+	for i, m := range messages {
+		records[i] = &kgo.Record{Topic: topic, Value: m}
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), 5*peertest.WaitLimit)
+	defer cancel()
+	if err := p.client.ProduceSync(ctx, records...).FirstErr(); err != nil {
+		t.Fatalf("publish: %v", err)
+	}
+}
+
+// Send sends a message and does not wait until it is with the broker. Flush does.
+func (p *Recording) Send(topic string, message []byte) {
+	p.client.Produce(context.Background(), &kgo.Record{Topic: topic, Value: message}, func(_ *kgo.Record, err error) {
+		if err != nil {
+			p.t.Errorf("send: %v", err)
+		}
+	})
+}
+
+// Flush waits until all that was sent is with the broker.
+func (p *Recording) Flush() {
+	p.t.Helper()
+	if err := p.client.Flush(p.t.Context()); err != nil {
+		p.t.Fatal(err)
+	}
+}
+
+// All gives what came until now, and a channel that is closed when more comes.
+func (p *Recording) All() ([]Record, <-chan struct{}) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.records[:len(p.records):len(p.records)], p.changed
+}
+
+// CountOnly has the recording count completions from now on and keep nothing.
+func (p *Recording) CountOnly() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.counts = true
+}
+
+// Completions is how many came since then.
+func (p *Recording) Completions() int64 {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.freed
+}
+
+// At is how far a topic was read.
+func (p *Recording) At(topic string) int64 {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.next[topic]
+}
+
+// Wait returns when what came satisfies want, and fails the test otherwise.
+func (p *Recording) Wait(what string, want func([]Record) bool) {
+	p.t.Helper()
+	p.WaitWithin(peertest.WaitLimit, what, want)
+}
+
+// WaitWithin is Wait with another limit.
+func (p *Recording) WaitWithin(limit time.Duration, what string, want func([]Record) bool) {
+	p.t.Helper()
+	late := time.After(limit)
+	for {
+		records, more := p.All()
+		if want(records) {
+			return
+		}
+		select {
+		case <-more:
+		case <-late:
+			p.t.Fatalf("did not come: %s", what)
+		}
+	}
+}
+
+// ToTheEnd gives all that the topics hold; the invoker must have ended.
+func (p *Recording) ToTheEnd() []Record {
+	p.t.Helper()
+	ends := map[string]int64{}
+	for _, topic := range p.topics {
+		ends[topic] = p.End(topic)
+	}
+	p.Wait("the end of the topics", func([]Record) bool {
+		return !slices.ContainsFunc(p.topics, func(topic string) bool { return p.At(topic) < ends[topic] })
+	})
+	records, _ := p.All()
+	return records
+}
+
+// AwaitTopic waits until a topic is there: an invoker makes its own.
+func (p *Recording) AwaitTopic(name string) {
+	p.t.Helper()
+	p.ask("topic "+name, func() error {
+		res, err := p.admin.Metadata(context.Background(), &kafka.MetadataRequest{Topics: []string{name}})
+		if err != nil {
+			return err
+		}
+		return res.Topics[0].Error
+	})
+}
+
+// ask tries until the broker answers, which may have been away.
+func (p *Recording) ask(what string, try func() error) {
+	p.t.Helper()
+	peertest.Until(p.t, what, func() string {
+		if err := try(); err != nil {
+			return err.Error()
+		}
+		return ""
+	})
+}
+
+// End is the offset behind a topic's last record.
+func (p *Recording) End(topic string) int64 {
+	p.t.Helper()
+	return p.edge(topic, kafka.LastOffsetOf(0)).LastOffset
+}
+
+// First is the offset of a topic's first record.
+func (p *Recording) First(topic string) int64 {
+	p.t.Helper()
+	return p.edge(topic, kafka.FirstOffsetOf(0)).FirstOffset
+}
+
+func (p *Recording) edge(topic string, which kafka.OffsetRequest) (at kafka.PartitionOffsets) {
+	p.t.Helper()
+	p.ask("offsets of "+topic, func() error {
+		res, err := p.admin.ListOffsets(context.Background(), &kafka.ListOffsetsRequest{Topics: map[string][]kafka.OffsetRequest{topic: {which}}})
+		if err != nil {
+			return err
+		}
+		at = res.Topics[topic][0]
+		return at.Error
+	})
+	return at
+}
+
+// Committed is the position of an invoker's topic from which the next invoker reads,
+// -1 without one.
+func (p *Recording) Committed(topic string) (at int64) {
+	p.t.Helper()
+	p.ask("committed offset of "+topic, func() error {
+		res, err := p.admin.OffsetFetch(context.Background(), &kafka.OffsetFetchRequest{GroupID: topic, Topics: map[string][]int{topic: {0}}})
+		if err != nil {
+			return err
+		}
+		at = res.Topics[topic][0].CommittedOffset
+		return cmp.Or(res.Error, res.Topics[topic][0].Error)
+	})
+	return at
+}
+
+// Delete deletes a topic's records below an offset, as its retention does.
+func (p *Recording) Delete(topic string, until int64) error {
+	part := kmsg.NewDeleteRecordsRequestTopicPartition()
+	part.Offset = max(0, until)
+	of := kmsg.NewDeleteRecordsRequestTopic()
+	of.Topic, of.Partitions = topic, append(of.Partitions, part)
+	req := kmsg.NewPtrDeleteRecordsRequest()
+	req.Topics, req.TimeoutMillis = append(req.Topics, of), 30_000
+	res, err := req.RequestWith(context.Background(), p.client)
+	if err != nil {
+		return err
+	}
+	return kerr.ErrorForCode(res.Topics[0].Partitions[0].ErrorCode)
+}
