@@ -1,23 +1,17 @@
 package bench
 
 import (
-	"bufio"
-	"encoding/json"
 	"fmt"
-	"io"
-	"net"
-	"net/http"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"slices"
 	"strconv"
-	"syscall"
 	"testing"
 	"time"
 
 	"github.com/gpuwhisk/gpuwhisk/activation"
 	"github.com/gpuwhisk/gpuwhisk/invoker/develop/gauge"
+	"github.com/gpuwhisk/gpuwhisk/invoker/develop/peertest"
 	"github.com/twmb/franz-go/pkg/kgo"
 )
 
@@ -47,8 +41,8 @@ func backlogSize(b *testing.B) int {
 func BenchmarkBacklog(b *testing.B) {
 	b.Run("hangs", func(b *testing.B) {
 		for b.Loop() {
-			r := newHarness(b)
-			benchmarkBacklog(b, r, r.process("0"), func(*invokerProcess) {})
+			r := newController(b)
+			benchmarkBacklog(b, r, r.gpuProcess(0), func(*invokerProcess) {})
 		}
 	})
 	b.Run("lost", func(b *testing.B) {
@@ -60,8 +54,8 @@ func BenchmarkBacklog(b *testing.B) {
 			b.Skipf("%v: run make shim-fake", err)
 		}
 		for b.Loop() {
-			r, script := newHarness(b), filepath.Join(b.TempDir(), "nvml")
-			busy := r.process("0", "CONFIG_whisk_gpu_simulated_devices=0", "LD_LIBRARY_PATH="+library, "FAKE_NVML_SCRIPT="+script, "FAKE_NVML_DEVICES=1", "CONFIG_whisk_gpu_devicePatience=1h")
+			r, script := newController(b), filepath.Join(b.TempDir(), "nvml")
+			busy := r.gpuProcess(0, "CONFIG_whisk_gpu_simulated_devices=0", "LD_LIBRARY_PATH="+library, "FAKE_NVML_SCRIPT="+script, "FAKE_NVML_DEVICES=1", "CONFIG_whisk_gpu_devicePatience=1h")
 			benchmarkBacklog(b, r, busy, func(p *invokerProcess) {
 				if err := os.WriteFile(script, []byte("lost 0\n"), 0o600); err != nil {
 					b.Fatal(err)
@@ -73,74 +67,30 @@ func BenchmarkBacklog(b *testing.B) {
 }
 
 // benchmarkBacklog lets something happen to an invoker once its backlog is there.
-func benchmarkBacklog(b *testing.B, r *harness, busy *invokerProcess, happen func(*invokerProcess)) {
-	idle := r.process("1")
+func benchmarkBacklog(b *testing.B, r *controller, busy *invokerProcess, happen func(*invokerProcess)) {
+	idle := r.gpuProcess(1)
 	r.warm(busy, idle)
 	live := busy.sweep()
-	before := gauge.Resident(b, busy.pid)
+	before := gauge.Resident(b, busy.PID)
 	n := backlogSize(b)
 	began := time.Now()
 	r.send("invoker0", n)
-	r.spilled(busy, n)
+	busy.spilled(n)
 	b.ReportMetric(float64(n)/time.Since(began).Seconds(), "pulled/s")
 	happen(busy)
-	b.ReportMetric(gauge.Resident(b, busy.pid)-before, "added-MiB")
+	b.ReportMetric(gauge.Resident(b, busy.PID)-before, "added-MiB")
 	b.ReportMetric(busy.sweep()-live, "added-live-MiB")
-	b.ReportMetric(gauge.Resident(b, busy.pid)-before, "added-swept-MiB")
+	b.ReportMetric(gauge.Resident(b, busy.PID)-before, "added-swept-MiB")
 	r.beside(busy, idle)
 }
 
-// invokerProcess is an invoker that holds nothing but itself.
-type invokerProcess struct {
-	b      *testing.B
-	topic  string
-	pid    int
-	admin  string
-	output *bufio.Scanner
-}
-
-// process starts an invoker with a simulated device, or as more settings say.
-func (r *harness) process(id string, more ...string) *invokerProcess {
-	r.b.Helper()
-	cmd := exec.Command(os.Args[0])
-	cmd.Env = append(r.environment(), asInvoker+"="+r.action, invokerID+"="+id, "PATH="+os.Getenv("PATH"),
-		"CONFIG_whisk_gpu_simulated_devices=1", "CONFIG_whisk_gpu_shim_library=none")
-	cmd.Env = append(cmd.Env, more...)
-	cmd.Stderr = os.Stderr
-	out, err := cmd.StdoutPipe()
-	if err == nil {
-		err = cmd.Start()
-	}
-	if err != nil {
-		r.b.Fatal(err)
-	}
-	r.b.Cleanup(func() { _ = cmd.Process.Kill(); _ = cmd.Wait() })
-	p := &invokerProcess{b: r.b, topic: "invoker" + id, pid: cmd.Process.Pid, output: bufio.NewScanner(out)}
-	p.output.Scan()
-	_, port, err := net.SplitHostPort(p.output.Text())
-	if err != nil {
-		r.b.Fatal(err)
-	}
-	p.admin = "127.0.0.1:" + port
-	return p
-}
-
-// sweep has the process give memory back that it does not use, and reports how many
-// MiB it does.
-func (p *invokerProcess) sweep() float64 {
-	if err := syscall.Kill(p.pid, syscall.SIGUSR1); err != nil {
-		p.b.Fatal(err)
-	}
-	p.output.Scan()
-	bytes, err := strconv.ParseFloat(p.output.Text(), 64)
-	if err != nil {
-		p.b.Fatal(err)
-	}
-	return bytes / (1 << 20)
+// gpuProcess is an invoker with a simulated device, or as more settings have it.
+func (r *controller) gpuProcess(id int, more ...string) *invokerProcess {
+	return r.process(os.Args[0], id, append([]string{"CONFIG_whisk_gpu_simulated_devices=1", "CONFIG_whisk_gpu_shim_library=none"}, more...)...)
 }
 
 // warm runs a CPU action often enough that both invokers are warm.
-func (r *harness) warm(all ...*invokerProcess) {
+func (r *controller) warm(all ...*invokerProcess) {
 	for range 3000 {
 		for _, p := range all {
 			r.invoke(p.topic, "a1")
@@ -149,7 +99,7 @@ func (r *harness) warm(all ...*invokerProcess) {
 }
 
 // beside takes turns between an invoker with a backlog and one without.
-func (r *harness) beside(busy, idle *invokerProcess) {
+func (r *controller) beside(busy, idle *invokerProcess) {
 	var with, without []time.Duration
 	for range 3000 {
 		without = append(without, r.invoke(idle.topic, "a1"))
@@ -163,7 +113,7 @@ func (r *harness) beside(busy, idle *invokerProcess) {
 }
 
 // send puts activations of a hundred functions on a topic, whose runs never end.
-func (r *harness) send(topic string, n int) {
+func (r *controller) send(topic string, n int) {
 	sent := make(chan error, n)
 	for i := range n {
 		m := message(fmt.Sprint(hangs, i%100), activation.ID(fmt.Sprintf("%031xf", i)))
@@ -177,15 +127,13 @@ func (r *harness) send(topic string, n int) {
 }
 
 // stay is at most how many messages stay in memory: four of each function that is
-// far from its turn, and those that run.
+// far from being next, and those that run.
 const stay = 4*100 + 50
 
 // spilled waits until an invoker has taken n activations, and has spilled all that
 // it spills.
-func (r *harness) spilled(p *invokerProcess, n int) {
-	tick := time.NewTicker(100 * time.Millisecond)
-	defer tick.Stop()
-	for range tick.C {
+func (p *invokerProcess) spilled(n int) {
+	peertest.UntilWithin(p.b, time.Hour, "the backlog", func() string {
 		var s struct {
 			Work struct {
 				Backlog struct {
@@ -194,41 +142,24 @@ func (r *harness) spilled(p *invokerProcess, n int) {
 				}
 			}
 		}
-		if err := json.Unmarshal(p.ask("/status"), &s); err != nil {
-			r.b.Fatal(err)
+		p.admin.Get(p.b, "/status", &s)
+		if at := s.Work.Backlog; at.Spilled+at.InMemory != n || at.InMemory >= stay {
+			return fmt.Sprintf("%+v", at)
 		}
-		if at := s.Work.Backlog; at.Spilled+at.InMemory == n && at.InMemory < stay {
-			return
-		}
-	}
+		return ""
+	})
 }
 
 // allLost waits until an invoker has no device left.
 func (p *invokerProcess) allLost() {
-	tick := time.NewTicker(100 * time.Millisecond)
-	defer tick.Stop()
-	for range tick.C {
+	peertest.Until(p.b, "a device that is lost", func() string {
 		var s struct {
 			Work struct{ Devices []struct{ Lost string } }
 		}
-		if err := json.Unmarshal(p.ask("/status"), &s); err != nil {
-			p.b.Fatal(err)
+		p.admin.Get(p.b, "/status", &s)
+		if slices.ContainsFunc(s.Work.Devices, func(d struct{ Lost string }) bool { return d.Lost == "" }) {
+			return "one is there"
 		}
-		if !slices.ContainsFunc(s.Work.Devices, func(d struct{ Lost string }) bool { return d.Lost == "" }) {
-			return
-		}
-	}
-}
-
-func (p *invokerProcess) ask(path string) []byte {
-	resp, err := http.Get("http://invoker.user:invoker.pass@" + p.admin + path)
-	if err != nil {
-		p.b.Fatal(err)
-	}
-	defer resp.Body.Close()
-	body, err := io.ReadAll(resp.Body)
-	if err != nil || resp.StatusCode != http.StatusOK {
-		p.b.Fatalf("%s: %s, %v", path, resp.Status, err)
-	}
-	return body
+		return ""
+	})
 }

@@ -25,8 +25,9 @@ import (
 
 const manifest = `{"runtimes":{"nodejs":[{"kind":"nodejs:20","default":true,"image":{"name":"node"}}]},"blackboxes":[]}`
 
-// harness is a broker, an action, a database, and a client that plays controller.
-type harness struct {
+// controller is a client in the place of a controller, with a broker, an action and
+// a database.
+type controller struct {
 	b       *testing.B
 	broker  *broker.Broker
 	db      *database
@@ -41,7 +42,7 @@ type harness struct {
 	next    int
 }
 
-func newHarness(b *testing.B) *harness {
+func newController(b *testing.B) *controller {
 	b.Helper()
 	quiet := slog.New(slog.NewTextHandler(io.Discard, nil))
 	br, err := broker.Start(b.TempDir(), 0, quiet)
@@ -55,7 +56,7 @@ func newHarness(b *testing.B) *harness {
 		b.Fatal(err)
 	}
 	b.Cleanup(func() { _ = s.Close() })
-	r := &harness{b: b, broker: br, actions: s, action: ln.Addr().String(), logs: logs, waiting: map[activation.ID]chan struct{}{}}
+	r := &controller{b: b, broker: br, actions: s, action: ln.Addr().String(), logs: logs, waiting: map[activation.ID]chan struct{}{}}
 	r.db = &database{}
 	web := httptest.NewServer(r.db)
 	b.Cleanup(web.Close)
@@ -64,7 +65,7 @@ func newHarness(b *testing.B) *harness {
 	return r
 }
 
-func (r *harness) connect(log *slog.Logger) {
+func (r *controller) connect(log *slog.Logger) {
 	bus, err := broker.Dial([]string{r.broker.Addr()}, log)
 	if err != nil {
 		r.b.Fatal(err)
@@ -91,7 +92,7 @@ func (r *harness) connect(log *slog.Logger) {
 }
 
 // listen wakes the waiters for an ack.
-func (r *harness) listen(ctx context.Context) {
+func (r *controller) listen(ctx context.Context) {
 	for ctx.Err() == nil {
 		for _, rec := range r.client.PollFetches(ctx).Records() {
 			a, err := activation.DecodeAck(rec.Value)
@@ -113,7 +114,7 @@ func (r *harness) listen(ctx context.Context) {
 }
 
 // invoke sends one activation and waits for its ack.
-func (r *harness) invoke(topic, action string) time.Duration {
+func (r *controller) invoke(topic, action string) time.Duration {
 	r.mu.Lock()
 	r.next++
 	id := activation.ID(fmt.Sprintf("%032x", r.next))
@@ -144,7 +145,7 @@ func message(action string, id activation.ID) activation.Message {
 }
 
 // environment is what an operator would start the invoker with.
-func (r *harness) environment() []string {
+func (r *controller) environment() []string {
 	host, port, _ := strings.Cut(strings.TrimPrefix(r.dbURL, "http://"), ":")
 	return []string{
 		"KAFKA_HOSTS=" + r.broker.Addr(), "RUNTIMES_MANIFEST=" + manifest, "WHISK_API_HOST_NAME=localhost", "PORT=0",
@@ -169,21 +170,32 @@ func serve(ctx context.Context, id string, environ []string, addr string, listen
 	})
 }
 
-func (r *harness) invoker() {
+// invoker runs one in this process until the benchmark ends.
+func (r *controller) invoker() {
+	r.serve(func(ctx context.Context, ready func()) error {
+		return serve(ctx, "0", r.environment(), r.action, nil, ready)
+	})
+}
+
+// serve runs something in this process until the benchmark ends, and returns when
+// it is ready.
+func (r *controller) serve(run func(ctx context.Context, ready func()) error) {
+	r.b.Helper()
 	ctx, cancel := context.WithCancel(context.Background())
 	ready, ended := make(chan struct{}), make(chan error, 1)
-	go func() { ended <- serve(ctx, "0", r.environment(), r.action, nil, func() { close(ready) }) }()
+	go func() { ended <- run(ctx, func() { close(ready) }) }()
+	select {
+	case <-ready:
+	case err := <-ended:
+		cancel()
+		r.b.Fatal(err)
+	}
 	r.b.Cleanup(func() {
 		cancel()
 		if err := <-ended; err != nil {
 			r.b.Error(err)
 		}
 	})
-	select {
-	case <-ready:
-	case err := <-ended:
-		r.b.Fatal(err)
-	}
 }
 
 func quantile(all []time.Duration, q float64) time.Duration {
@@ -195,7 +207,7 @@ func quantile(all []time.Duration, q float64) time.Duration {
 // at a time, and reports both and their ratios. Goals: p50 at most 1.3, p99 at
 // most 2.
 func BenchmarkWarm(b *testing.B) {
-	r := newHarness(b)
+	r := newController(b)
 	r.floor(1)
 	r.invoker()
 	for range 200 {
@@ -217,11 +229,11 @@ func BenchmarkWarm(b *testing.B) {
 }
 
 // burst keeps n activations in flight until count have been acked.
-func (r *harness) burst(topic string, n, count int) time.Duration {
+func (r *controller) burst(topic string, n, count int) time.Duration {
 	return r.burstOf("a1", topic, n, count)
 }
 
-func (r *harness) burstOf(action, topic string, n, count int) time.Duration {
+func (r *controller) burstOf(action, topic string, n, count int) time.Duration {
 	began := time.Now()
 	work := make(chan struct{}, count)
 	for range count {
@@ -251,7 +263,7 @@ func allocated() uint64 {
 // process, broker and client included, on either side; the floor writes its
 // records one by one, which the invoker does not. BenchmarkProcess has the CPU.
 func BenchmarkInFlight64(b *testing.B) {
-	r := newHarness(b)
+	r := newController(b)
 	r.floor(64)
 	r.invoker()
 	r.burst("invoker1", 64, 1000)

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/gpuwhisk/gpuwhisk/invoker/develop/gauge"
+	"github.com/gpuwhisk/gpuwhisk/invoker/develop/peertest"
 )
 
 // What the console is measured with: every flow has calls waiting, so that all
@@ -21,7 +22,7 @@ const (
 	consoleDevices = 16
 	consoleQueued  = 4 // of each flow, at a time
 	consolePairs   = 8
-	consoleRest    = 1200 * time.Millisecond // a page that opens hears all once
+	consoleRest    = 1200 * time.Millisecond // a page that opens receives all once
 	consoleRound   = 2 * time.Second
 )
 
@@ -36,14 +37,18 @@ const (
 // core in a second, which is 1 %.
 func BenchmarkConsole(b *testing.B) {
 	for b.Loop() {
-		r := newHarness(b)
-		p := r.process("0", "CONFIG_whisk_gpu_simulated_devices="+fmt.Sprint(consoleDevices), "CONFIG_whisk_gpu_simulated_memory=80 g",
+		r := newController(b)
+		p := r.gpuProcess(0, "CONFIG_whisk_gpu_simulated_devices="+fmt.Sprint(consoleDevices), "CONFIG_whisk_gpu_simulated_memory=80 g",
 			"CONFIG_whisk_gpu_tokens=4", "CONFIG_whisk_containerPool_userMemory=1024g", "CONFIG_whisk_gpu_defaultMemory=256 m",
 			"CONFIG_whisk_gpu_poolSize=200", "CONFIG_whisk_gpu_policy=mqfq-sticky", "CONFIG_whisk_gpu_overrun=1 second", "CONFIG_whisk_gpu_backlog=100000")
 		answered, stop := r.busy("invoker0", consoleFlows, consoleQueued)
 		// Every flow has run once before anything is measured.
-		r.await(func() bool {
-			return strings.Count(string(p.ask("/metrics")), "gpuwhisk_gpu_seconds_total{") == consoleFlows
+		peertest.UntilWithin(b, time.Hour, "flows have run", func() string {
+			n := strings.Count(string(p.admin.Do(b, http.MethodGet, "/metrics")), "gpuwhisk_gpu_seconds_total{")
+			if n != consoleFlows {
+				return fmt.Sprint(n)
+			}
+			return ""
 		})
 		var closed, console []float64 // ms of CPU a second
 		sent := int64(0)
@@ -72,7 +77,7 @@ func BenchmarkConsole(b *testing.B) {
 
 // busy keeps n calls of each of so many functions in an invoker, and counts the
 // answers.
-func (r *harness) busy(topic string, functions, n int) (answered *atomic.Int64, stop func()) {
+func (r *controller) busy(topic string, functions, n int) (answered *atomic.Int64, stop func()) {
 	answered = new(atomic.Int64)
 	ended := make(chan struct{})
 	for i := range functions {
@@ -93,33 +98,24 @@ func (r *harness) busy(topic string, functions, n int) (answered *atomic.Int64, 
 	return answered, func() { close(ended) }
 }
 
-// await waits until something holds.
-func (r *harness) await(holds func() bool) {
-	tick := time.NewTicker(500 * time.Millisecond)
-	defer tick.Stop()
-	for !holds() {
-		<-tick.C
-	}
-}
-
 // round is what a process did in a second of a turn.
 type round struct{ cpu, calls float64 } // seconds of all cores, answers
 
 // over is what a process does within a time.
 func (p *invokerProcess) over(d time.Duration, answered *atomic.Int64) round {
-	began, before, calls := time.Now(), gauge.CPU(p.b, p.pid), answered.Load()
+	began, before, calls := time.Now(), gauge.CPU(p.b, p.PID), answered.Load()
 	<-time.After(d)
-	spent, calls, took := gauge.CPU(p.b, p.pid)-before, answered.Load()-calls, time.Since(began).Seconds()
+	spent, calls, took := gauge.CPU(p.b, p.PID)-before, answered.Load()-calls, time.Since(began).Seconds()
 	return round{spent.Seconds() / took, float64(calls) / took}
 }
 
 // watch has the console open until ctx ends, and reports how many bytes came.
 func (p *invokerProcess) watch(ctx context.Context) <-chan int64 {
-	req, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://"+p.admin+"/console/events", nil)
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, p.admin.URL+"/console/events", nil)
 	if err != nil {
 		p.b.Fatal(err)
 	}
-	req.SetBasicAuth("invoker.user", "invoker.pass")
+	req.SetBasicAuth(p.admin.User, p.admin.Password)
 	req.Header.Set("Accept-Encoding", "gzip")
 	res, err := http.DefaultTransport.RoundTrip(req)
 	if err != nil {

@@ -92,21 +92,7 @@ func (f *floor) pass(ctx context.Context, d kafka.Delivery, client *proxy.Client
 }
 
 // floor runs one in this process until the benchmark ends.
-func (r *harness) floor(parallel int) {
+func (r *controller) floor(parallel int) {
 	f := &floor{broker: r.broker.Addr(), action: r.action, database: r.dbURL, topic: "invoker1", parallel: parallel}
-	ctx, cancel := context.WithCancel(context.Background())
-	listens, ended := make(chan struct{}), make(chan error, 1)
-	go func() { ended <- f.run(ctx, func() { close(listens) }) }()
-	r.b.Cleanup(func() {
-		cancel()
-		if err := <-ended; err != nil {
-			r.b.Error(err)
-		}
-	})
-	select {
-	case <-listens:
-	case err := <-ended:
-		ended <- nil
-		r.b.Fatal(err)
-	}
+	r.serve(f.run)
 }

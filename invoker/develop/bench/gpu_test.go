@@ -22,8 +22,7 @@ import (
 )
 
 // shimEngine hands out the action server as containers, each beside a process
-// that really holds memory under the shim, where its container is told to load
-// it.
+// that really holds memory under the shim, where its container is to load it.
 type shimEngine struct {
 	*engine
 	guest string
@@ -82,38 +81,25 @@ func (e *shimEngine) Close() error {
 }
 
 // gpuInvoker runs an invoker with one simulated device.
-func (r *harness) gpuInvoker(id, guest string, more ...string) {
+func (r *controller) gpuInvoker(id, guest string, more ...string) {
 	env := append(r.environment(), "CONFIG_whisk_gpu_simulated_devices=1", "CONFIG_whisk_gpu_runtime=process")
 	cfg, err := config.Load(config.Input{Args: []string{"--id", id, "--uniqueName", "bench"}, Environ: append(env, more...)})
 	if err != nil {
 		r.b.Fatal(err)
 	}
-	ctx, cancel := context.WithCancel(context.Background())
-	ready, ended := make(chan struct{}), make(chan error, 1)
-	go func() {
-		ended <- assembly.Run(ctx, assembly.Options{
-			Config: cfg, Log: slog.New(slog.NewTextHandler(io.Discard, nil)), Ready: func() { close(ready) },
+	r.serve(func(ctx context.Context, ready func()) error {
+		return assembly.Run(ctx, assembly.Options{
+			Config: cfg, Log: slog.New(slog.DiscardHandler), Ready: ready,
 			Engine: &shimEngine{engine: &engine{addr: r.action, died: make(chan container.ID)}, guest: guest},
 		})
-	}()
-	r.b.Cleanup(func() {
-		cancel()
-		if err := <-ended; err != nil {
-			r.b.Error(err)
-		}
 	})
-	select {
-	case <-ready:
-	case err := <-ended:
-		r.b.Fatal(err)
-	}
 }
 
 // BenchmarkGPUWarm takes turns between an invoker that only pretends to keep
 // memory and one whose containers run under the shim on the fake driver. It
 // reports the time to the result, which is what a caller waits for, and to the
-// completion, which frees the place at the controller; with the shim the
-// container says beside both what it holds. Goal: the shim adds at most 200 us
+// completion, which frees the slot at the controller; with the shim the
+// container reports beside both what it holds. Goal: the shim adds at most 200 us
 // to a warm run.
 func BenchmarkGPUWarm(b *testing.B) {
 	dir, err := filepath.Abs(filepath.Join("..", "..", "..", "build", "shim"))
@@ -124,7 +110,7 @@ func BenchmarkGPUWarm(b *testing.B) {
 	if _, err := os.Stat(guest); err != nil {
 		b.Skipf("%v: run make shim-fake", err)
 	}
-	r := newHarness(b)
+	r := newController(b)
 	r.results = map[activation.ID]time.Time{}
 	r.gpuInvoker("0", guest)
 	r.gpuInvoker("1", guest, "CONFIG_whisk_gpu_process_dir="+b.TempDir(),
@@ -152,7 +138,7 @@ func BenchmarkGPUWarm(b *testing.B) {
 }
 
 // timed invokes the GPU action and reports when its first and its last ack came.
-func (r *harness) timed(topic string) (first, last time.Duration) {
+func (r *controller) timed(topic string) (first, last time.Duration) {
 	began := time.Now()
 	last = r.invoke(topic, "gpu1")
 	id := activation.ID(fmt.Sprintf("%032x", r.next))

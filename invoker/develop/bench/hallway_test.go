@@ -9,7 +9,6 @@ import (
 	"slices"
 	"strconv"
 	"strings"
-	"syscall"
 	"testing"
 
 	"github.com/gpuwhisk/gpuwhisk/invoker/develop/gauge"
@@ -31,18 +30,17 @@ func builds() []string {
 // BenchmarkHallway reports the processor time and the context switches that an
 // activation takes of an invoker that is a process of its own, at the pace at
 // which activations come by among real parts, on 16 containers: an invoker that
-// is busy without a pause wakes no thread and looks cheaper than it is.
+// is busy without a pause wakes no thread and seems cheaper than it is.
 // "prints" ones have a log to be read, of which the end comes beside the answer.
 // In turns with it goes the floor, which does nothing but pass "noop" ones on.
 func BenchmarkHallway(b *testing.B) {
-	r := newHarness(b)
+	r := newController(b)
 	programs := builds()
 	for i := range programs {
 		r.addresses(strconv.Itoa(firstSide+i), containers)
 	}
-	environ := append(r.environment(), asInvoker+"="+r.action, withDatabase+"="+r.dbURL, "PATH="+os.Getenv("PATH"), withLogs+"="+r.logs,
-		fmt.Sprintf("CONFIG_whisk_containerPool_userMemory=%dm", containers*128),
-		processors(), profileInto+"="+os.Getenv(profileInto))
+	environ := []string{withDatabase + "=" + r.dbURL, withLogs + "=" + r.logs,
+		fmt.Sprintf("CONFIG_whisk_containerPool_userMemory=%dm", containers*128), processors()}
 	for _, action := range []string{"noop", "prints"} {
 		for _, flight := range []int{1, 16, 64} {
 			b.Run(fmt.Sprintf("%s-%d", action, flight), func(b *testing.B) {
@@ -68,7 +66,7 @@ func processors() string {
 const firstSide = 2
 
 // addresses makes the addresses of an invoker's containers.
-func (r *harness) addresses(invoker string, containers int64) {
+func (r *controller) addresses(invoker string, containers int64) {
 	_, port, _ := net.SplitHostPort(r.action)
 	for n := range containers {
 		ln, err := net.Listen("tcp", net.JoinHostPort(loopback(invoker, n+1), port))
@@ -80,7 +78,7 @@ func (r *harness) addresses(invoker string, containers int64) {
 }
 
 // clear removes the logs of an invoker's containers.
-func (r *harness) clear(invoker string) {
+func (r *controller) clear(invoker string) {
 	files, _ := filepath.Glob(filepath.Join(r.logs, "127.1."+invoker+".*"))
 	for _, f := range files {
 		_ = os.Remove(f)
@@ -88,13 +86,13 @@ func (r *harness) clear(invoker string) {
 }
 
 // hallway lets each program have its turns with so many runs of an action.
-func (r *harness) hallway(b *testing.B, programs, environ []string, action string, flight, count int) {
-	var sides []*side
+func (r *controller) hallway(b *testing.B, programs, environ []string, action string, flight, count int) {
+	var sides []*invokerProcess
 	begin := func(name, program, more string) {
-		id := strconv.Itoa(firstSide + len(sides))
-		r.clear(id)
-		s := r.sideOf(program, append(slices.Clip(environ), invokerID+"="+id, "CONFIG_whisk_gpu_state="+b.TempDir(), more))
-		s.Name, s.topic = name, "invoker"+id
+		id := firstSide + len(sides)
+		r.clear(strconv.Itoa(id))
+		s := r.process(program, id, append(slices.Clip(environ), more)...)
+		s.Name = name
 		sides = append(sides, s)
 		r.burstOf(action, s.topic, flight, count/4)
 	}
@@ -115,9 +113,6 @@ func (r *harness) hallway(b *testing.B, programs, environ []string, action strin
 		if s.Name == "other-" {
 			gauge.ReportRatio(b, &sides[0].Side, &s.Side)
 		}
-		_ = s.cmd.Process.Signal(syscall.SIGTERM)
-		if err := s.cmd.Wait(); err != nil {
-			b.Error(err)
-		}
+		s.stop()
 	}
 }

@@ -1,12 +1,6 @@
 package bench
 
 import (
-	"bufio"
-	"os"
-	"os/exec"
-	"slices"
-	"strconv"
-	"syscall"
 	"testing"
 
 	"github.com/gpuwhisk/gpuwhisk/invoker/develop/gauge"
@@ -15,20 +9,16 @@ import (
 // BenchmarkJournal keeps 64 activations in flight at two invokers in turns, of
 // which one has the journal, each a process of its own, and reports the processor
 // time of an activation. Goal: the journal takes at most 5 us more, and at most
-// 1.1 times as much. What the worst pair of turns says stands beside the whole,
+// 1.1 times as much. What the worst pair of turns shows stands beside the whole,
 // and where the difference lies with 95 %, by the spread of the turns.
 // Another build (otherBuild) is measured in the same turns.
 func BenchmarkJournal(b *testing.B) {
-	r := newHarness(b)
-	environ := append(r.environment(), asInvoker+"="+r.action, "PATH="+os.Getenv("PATH"), processors(), profileInto+"="+os.Getenv(profileInto))
+	r := newController(b)
 	programs := builds()
-	var sides []*side // of each build, with the journal and without
+	var sides []*invokerProcess // of each build, with the journal and without
 	for i, program := range programs {
 		for k, more := range [][]string{nil, {"CONFIG_whisk_gpu_journal=none"}} {
-			id := strconv.Itoa(firstSide + 2*i + k)
-			s := r.sideOf(program, append(append(slices.Clip(environ), invokerID+"="+id), more...))
-			s.topic = "invoker" + id
-			sides = append(sides, s)
+			sides = append(sides, r.process(program, firstSide+2*i+k, append(more, processors())...))
 		}
 	}
 	const count = 5000
@@ -57,35 +47,6 @@ func BenchmarkJournal(b *testing.B) {
 		b.ReportMetric(worst[i], "worst-ratio"+of)
 	}
 	for _, s := range sides {
-		_ = s.cmd.Process.Signal(syscall.SIGTERM)
-		if err := s.cmd.Wait(); err != nil {
-			b.Error(err)
-		}
+		s.stop()
 	}
-}
-
-// side is an invoker in a process of its own, and what it used.
-type side struct {
-	gauge.Side
-	cmd   *exec.Cmd
-	topic string
-}
-
-func (r *harness) sideOf(program string, environ []string) *side {
-	r.b.Helper()
-	s := &side{cmd: exec.Command(program)}
-	s.cmd.Env, s.cmd.Stderr = environ, os.Stderr
-	out, err := s.cmd.StdoutPipe()
-	if err == nil {
-		err = s.cmd.Start()
-	}
-	if err != nil {
-		r.b.Fatal(err)
-	}
-	s.PID = s.cmd.Process.Pid
-	r.b.Cleanup(func() { _ = s.cmd.Process.Kill() })
-	if !bufio.NewScanner(out).Scan() {
-		r.b.Fatal("an invoker did not start")
-	}
-	return s
 }

@@ -1,6 +1,7 @@
 package bench
 
 import (
+	"bufio"
 	"cmp"
 	"context"
 	"fmt"
@@ -11,6 +12,8 @@ import (
 	"runtime"
 	"runtime/debug"
 	"runtime/pprof"
+	"strconv"
+	"strings"
 	"sync"
 	"syscall"
 	"testing"
@@ -19,6 +22,7 @@ import (
 	"github.com/twmb/franz-go/pkg/kgo"
 
 	"github.com/gpuwhisk/gpuwhisk/invoker/develop/gauge"
+	"github.com/gpuwhisk/gpuwhisk/invoker/develop/harness"
 )
 
 // asInvoker, when set, makes this test program be an invoker, so that memory
@@ -70,9 +74,9 @@ func profile(id string) (end func()) {
 // address of its own then.
 const withLogs = "GPUWHISK_BENCH_LOGS"
 
-// sweep gives memory that is not in use back to the system, on SIGUSR1, and
-// says how many bytes are.
-func sweep() {
+// sweepAtSignal gives memory that is not in use back to the system, on SIGUSR1, and
+// prints how many bytes are.
+func sweepAtSignal() {
 	asked := make(chan os.Signal, 1)
 	signal.Notify(asked, syscall.SIGUSR1)
 	for range asked {
@@ -87,7 +91,7 @@ func sweep() {
 func TestMain(m *testing.M) {
 	if addr := os.Getenv(asInvoker); addr != "" {
 		ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM)
-		go sweep()
+		go sweepAtSignal()
 		id := cmp.Or(os.Getenv(invokerID), "0")
 		profiled := profile(id)
 		var err error
@@ -108,34 +112,84 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
+// invokerProcess is an invoker that holds nothing but itself, and what it used.
+type invokerProcess struct {
+	gauge.Side
+	b      *testing.B
+	cmd    *exec.Cmd
+	topic  string
+	admin  harness.Admin
+	output *bufio.Scanner
+}
+
+// process starts an invoker, by this program or another build of it.
+func (r *controller) process(program string, id int, more ...string) *invokerProcess {
+	r.b.Helper()
+	cmd := exec.Command(program)
+	cmd.Env = append(r.environment(), asInvoker+"="+r.action, fmt.Sprintf("%s=%d", invokerID, id),
+		"PATH="+os.Getenv("PATH"), profileInto+"="+os.Getenv(profileInto))
+	cmd.Env = append(cmd.Env, more...)
+	cmd.Stderr = os.Stderr
+	out, err := cmd.StdoutPipe()
+	if err == nil {
+		err = cmd.Start()
+	}
+	if err != nil {
+		r.b.Fatal(err)
+	}
+	r.b.Cleanup(func() { _ = cmd.Process.Kill(); _ = cmd.Wait() })
+	p := &invokerProcess{b: r.b, cmd: cmd, topic: fmt.Sprint("invoker", id), admin: harness.AdminOf(cmd.Env), output: bufio.NewScanner(out)}
+	p.PID = cmd.Process.Pid
+	if !p.output.Scan() {
+		r.b.Fatal("an invoker did not start")
+	}
+	addr := p.output.Text()
+	p.admin.URL = "http://127.0.0.1" + addr[max(strings.LastIndex(addr, ":"), 0):]
+	return p
+}
+
+// stop asks the invoker to end, and waits for that.
+func (p *invokerProcess) stop() {
+	_ = p.cmd.Process.Signal(syscall.SIGTERM)
+	if err := p.cmd.Wait(); err != nil {
+		p.b.Error(err)
+	}
+}
+
+// sweep has the process give memory back that it does not use, and reports how many
+// MiB it does.
+func (p *invokerProcess) sweep() float64 {
+	if err := p.cmd.Process.Signal(syscall.SIGUSR1); err != nil {
+		p.b.Fatal(err)
+	}
+	p.output.Scan()
+	bytes, err := strconv.ParseFloat(p.output.Text(), 64)
+	if err != nil {
+		p.b.Fatal(err)
+	}
+	return bytes / (1 << 20)
+}
+
 // BenchmarkProcess starts an invoker as a process of its own. Goals: first ping
 // within 1 s of the start with the broker up, at most 40 MB at rest and 0.3 %
 // of a core, at most 150 MB with 64 in flight and 10,000 cached actions, and
 // 200 us of CPU for a warm activation.
 func BenchmarkProcess(b *testing.B) {
 	for b.Loop() {
-		r := newHarness(b)
+		r := newController(b)
 		health := r.pings()
 		began := time.Now()
-		cmd := exec.Command(os.Args[0])
-		cmd.Env = append(r.environment(), asInvoker+"="+r.action, "PATH="+os.Getenv("PATH"))
-		cmd.Stderr = os.Stderr
-		if err := cmd.Start(); err != nil {
-			b.Fatal(err)
-		}
+		p := r.process(os.Args[0], 0)
 		<-health
 		b.ReportMetric(float64(time.Since(began).Milliseconds()), "first-ping-ms")
-		r.atRest(cmd.Process.Pid)
-		r.loaded(cmd.Process.Pid)
-		_ = cmd.Process.Signal(syscall.SIGTERM)
-		if err := cmd.Wait(); err != nil {
-			b.Error(err)
-		}
+		r.atRest(p.PID)
+		r.loaded(p.PID)
+		p.stop()
 	}
 }
 
 // pings gives a channel that gets the time of each ping.
-func (r *harness) pings() <-chan time.Time {
+func (r *controller) pings() <-chan time.Time {
 	out := make(chan time.Time, 1)
 	client, err := kgo.NewClient(kgo.SeedBrokers(r.broker.Addr()), kgo.ConsumeTopics("health"))
 	if err != nil {
@@ -150,7 +204,7 @@ func (r *harness) pings() <-chan time.Time {
 	return out
 }
 
-func (r *harness) atRest(pid int) {
+func (r *controller) atRest(pid int) {
 	const watch = 5 * time.Second
 	timer := time.NewTimer(watch)
 	before := gauge.CPU(r.b, pid)
@@ -161,7 +215,7 @@ func (r *harness) atRest(pid int) {
 }
 
 // loaded runs 10,000 different actions, 64 at a time.
-func (r *harness) loaded(pid int) {
+func (r *controller) loaded(pid int) {
 	const actions = 10_000
 	names := make(chan string, actions)
 	for i := range actions {

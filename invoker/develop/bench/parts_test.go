@@ -1,8 +1,3 @@
-// Package bench measures the invoker against its floor: the same two Kafka
-// hops and the same two HTTP exchanges (the action's /run, the database's
-// _bulk_docs) with nothing between them. Both run in one process, in turns, so
-// that a noisy machine is equally noisy for both. Everything it measures lies
-// in its tests; this file only holds the parts that both sides share.
 package bench
 
 import (
@@ -26,7 +21,7 @@ import (
 )
 
 // How the names of actions begin whose runs do not end, or take their time: as
-// long as took, or as many milliseconds as the name goes on to say.
+// long as took, or as many milliseconds as follow in the name.
 const (
 	hangs = "gpuhang"
 	takes = "gputakes"
@@ -102,8 +97,8 @@ func printed(path string) {
 	_, _ = fmt.Fprintf(f, line+line+line, "hello World", "stdout", logs.Sentinel, "stdout", logs.Sentinel, "stderr")
 }
 
-// database is as much of CouchDB as an invoker talks to: a small action under
-// every name, and a place where records vanish.
+// database is as much of CouchDB as an invoker needs: it has a small action under
+// every name, and counts records.
 type database struct {
 	stored  atomic.Int64
 	batches atomic.Int64
