@@ -12,8 +12,8 @@ dir=${GPUWHISK_KAFKA_DIR:-$peers/kafka}
 # Such a one may have further settings (GPUWHISK_KAFKA_MORE, lines).
 # Containers reach it at another address of this machine than the loopback.
 host=${GPUWHISK_KAFKA_HOST:-127.0.0.1}
-# How many seconds its start may take (GPUWHISK_KAFKA_PATIENCE).
-patience=${GPUWHISK_KAFKA_PATIENCE:-180}
+# How many seconds its start may take (GPUWHISK_KAFKA_START_LIMIT).
+limit=${GPUWHISK_KAFKA_START_LIMIT:-180}
 # One that lives for a minute starts with a third of the work (GPUWHISK_KAFKA_BRIEF=1):
 # without logins and their certificate, and without code being optimized.
 brief=${GPUWHISK_KAFKA_BRIEF:-}
@@ -98,7 +98,7 @@ configure() {
 		transaction.state.log.min.isr=1
 		transaction.state.log.num.partitions=2
 		group.initial.rebalance.delay.ms=0
-		initial.broker.registration.timeout.ms=$((patience * 1000))
+		initial.broker.registration.timeout.ms=$((limit * 1000))
 		auto.create.topics.enable=false
 		${GPUWHISK_KAFKA_MORE:-}
 	CONF
@@ -125,7 +125,7 @@ start() {
 	daemon "$dir" java "${jvm[@]}" -Xmx512m -Xms128m -cp "$libs/*" \
 		-Dlog4j.configuration="file:$dir/log4j.properties" \
 		kafka.Kafka "$dir/server.properties"
-	if ! await "$dir" "$patience" open_port "$(cat "$dir/port")" "$host"; then
+	if ! await "$dir" "$limit" open_port "$(cat "$dir/port")" "$host"; then
 		tail_of "$dir/log"
 		end "$dir"
 		fail "Kafka does not start; its log is $dir/log"

@@ -32,7 +32,7 @@ func NewKafka(settings ...string) (*Kafka, error) {
 	}
 	k := &Kafka{dir: dir, env: []string{
 		"GPUWHISK_KAFKA_DIR=" + dir, "GPUWHISK_KEEP=1", "GPUWHISK_KAFKA_BRIEF=1", "GPUWHISK_KAFKA_MORE=" + strings.Join(settings, "\n"),
-		fmt.Sprintf("GPUWHISK_KAFKA_PATIENCE=%d", int(kafkaStart.Seconds())),
+		fmt.Sprintf("GPUWHISK_KAFKA_START_LIMIT=%d", int(kafkaStart.Seconds())),
 	}}
 	if err := k.Start(); err != nil {
 		_ = k.Close()

@@ -39,7 +39,7 @@ type chaos struct {
 	*mix
 	t       *testing.T
 	r       *rand.Rand
-	bus     bus
+	broker  func() (over func()) // kills it
 	front   *front
 	disk    *disk // nil: none can be filled here
 	clock   clock // nil: it cannot be stepped here
@@ -55,13 +55,13 @@ type chaos struct {
 	verdict verdict
 }
 
-func newChaos(w *fixture, b bus, gate *gate, gpu bool) *chaos {
+func newChaos(w *fixture, broker func() func(), gate *gate, gpu bool) *chaos {
 	t := w.t
 	t.Helper()
 	w.once = true
 	w.deploy()
 	c := &chaos{
-		t: t, bus: b, front: newFront(t, w.couch), acked: map[string]bool{}, table: map[string]int{},
+		t: t, broker: broker, front: newFront(t, w.couch), acked: map[string]bool{}, table: map[string]int{},
 		mix: newMix(w, gate, gpu && shimIsThere(t)),
 	}
 	w.couch = c.front.url

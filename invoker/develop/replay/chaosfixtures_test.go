@@ -71,9 +71,23 @@ func newChaosIn(t *testing.T, real, inDocker bool) *chaos {
 		dockerEngine(t).fit(w, scenario{})
 		host = bridge(t)
 	}
-	var b bus = ownBus{w}
+	broker := func() func() {
+		w.broker.Close()
+		return w.startBroker
+	}
 	if real {
-		b, w.kafka = newApacheBus(t)
+		k := newKafka(t)
+		w.kafka = k.Addr
+		broker = func() func() {
+			if err := k.Kill(); err != nil {
+				t.Fatal(err)
+			}
+			return func() {
+				if err := k.Start(); err != nil {
+					t.Fatal(err)
+				}
+			}
+		}
 		w.couch = newPouch(t)
 	} else {
 		w.startBroker()
@@ -82,7 +96,7 @@ func newChaosIn(t *testing.T, real, inDocker bool) *chaos {
 	g := newGate(t, host)
 	g.work = 800 * time.Millisecond
 	g.open()
-	return newChaos(w, b, g, !inDocker)
+	return newChaos(w, broker, g, !inDocker)
 }
 
 // seen is what happened in a fixture, or in several.

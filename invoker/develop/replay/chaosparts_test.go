@@ -16,46 +16,15 @@ import (
 	"github.com/gpuwhisk/gpuwhisk/invoker/develop/peertest"
 )
 
-// bus is a broker of a test's own that can be lost and got back.
-type bus interface {
-	lose()
-	back()
-}
-
-// ownBus is the embedded broker.
-type ownBus struct{ w *fixture }
-
-func (b ownBus) lose() { b.w.broker.Close() }
-func (b ownBus) back() { b.w.startBroker() }
-
-// apacheBus is an Apache Kafka. It is lost as a machine is: killed.
-type apacheBus struct {
-	t *testing.T
-	k *peertest.Kafka
-}
-
-func newApacheBus(t *testing.T, settings ...string) (b apacheBus, addr string) {
+// newKafka starts an Apache Kafka that ends with the test.
+func newKafka(t *testing.T, settings ...string) *peertest.Kafka {
 	t.Helper()
 	k, err := peertest.NewKafka(settings...)
 	if err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = k.Close() })
-	return apacheBus{t, k}, k.Addr
-}
-
-func (b apacheBus) lose() {
-	b.t.Helper()
-	if err := b.k.Kill(); err != nil {
-		b.t.Fatal(err)
-	}
-}
-
-func (b apacheBus) back() {
-	b.t.Helper()
-	if err := b.k.Start(); err != nil {
-		b.t.Fatal(err)
-	}
+	return k
 }
 
 // newPouch starts a server of the CouchDB API that is not ours.

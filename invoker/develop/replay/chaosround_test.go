@@ -49,7 +49,7 @@ func (c *chaos) faults() []fault {
 	none := fault{"nothing else", func() func() { return func() {} }}
 	all := []fault{
 		none,
-		{"the broker is killed", func() func() { c.bus.lose(); return c.bus.back }},
+		{"the broker is killed", c.broker},
 		{"the database answers 500", database(failing)},
 		{"the database is slow", database(slow)},
 		{"the database is gone", database(gone)},

@@ -65,7 +65,7 @@ func newFixture(t *testing.T) *fixture {
 func apacheFixture(t *testing.T, settings ...string) *fixture {
 	t.Helper()
 	w := emptyFixture(t)
-	_, w.kafka = newApacheBus(t, settings...)
+	w.kafka = newKafka(t, settings...).Addr
 	w.startStore()
 	w.deploy()
 	return w
