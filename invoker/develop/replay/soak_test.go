@@ -290,7 +290,7 @@ func (s *soak) report() {
 	threads, _ := os.ReadDir(filepath.Join(s.proc(), "task"))
 	s.w.t.Logf("after %s: resident %.1f MiB, %.1f of them of files; %d threads; open files:\n%s\nsockets:\n%s\ndirectories (KiB):\n%s",
 		time.Since(s.began).Round(time.Second), resident, ofFiles, len(threads), output("ls", "-l", filepath.Join(s.proc(), "fd")),
-		output("ss", "-tnpH"), output("du", "-k", filepath.Join(s.w.dir, "state"), filepath.Join(s.w.dir, "processes")))
+		output("sh", "-c", fmt.Sprintf("ss -tnpH | grep -w pid=%d", s.p.Cmd.Process.Pid)), output("du", "-k", filepath.Join(s.w.dir, "state"), filepath.Join(s.w.dir, "processes")))
 }
 
 // metric reads one number of /metrics, which is never 0.
