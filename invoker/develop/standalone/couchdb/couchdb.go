@@ -91,7 +91,9 @@ func translate(err error) error {
 // Get reads a document.
 func (c *Client) Get(ctx context.Context, db, id string) ([]byte, error) {
 	var doc json.RawMessage
-	err := c.client.DB(db).Get(ctx, id, couchdb.OptionNoMultipartGet()).ScanDoc(&doc)
+	got := c.client.DB(db).Get(ctx, id, couchdb.OptionNoMultipartGet())
+	defer got.Close() // the end of a chunked answer is not read with the document
+	err := got.ScanDoc(&doc)
 	return doc, translate(err)
 }
 
