@@ -225,7 +225,7 @@ func (g GPUSettings) refusal(o scheduler.Order, l *scheduler.Scheduler) string {
 			activation.Size(o.Memory), legible(o.LargestDevice), legible(g.ContextMem))
 	case scheduler.NoDevice:
 		return fmt.Sprintf("The action waited %s for a GPU and there was none that could run it (%s); "+
-			"it waits no longer than %s (whisk.gpu.device-patience).",
+			"it waits no longer than %s (whisk.gpu.device-timeout).",
 			o.Waited.Round(time.Second), missing(l, len(g.Devices)), g.DeviceTimeout)
 	case scheduler.Overdue:
 		return fmt.Sprintf("The action waited %s for a GPU, longer than anybody waits for its answer (whisk.gpu.overdue).", o.Waited.Round(time.Second))

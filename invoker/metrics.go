@@ -76,7 +76,7 @@ func NewMetrics(reg, functions prometheus.Registerer) *Metrics {
 		adopted:        r.counter("containers_adopted_total", "Containers of an earlier process that were taken over.").WithLabelValues(),
 		discarded:      r.counter("containers_discarded_total", "Containers of an earlier process that could not be taken over and were removed.").WithLabelValues(),
 		forwarded:      r.counter("activations_forwarded_total", "Activations that were passed on to invokers with a GPU.").WithLabelValues(),
-		interrupted:    r.counter("activations_interrupted_total", "Activations that an earlier process had accepted and not let go of: run again, answered with an error, or found completed.", "how"),
+		interrupted:    r.counter("activations_interrupted_total", "Activations that an earlier process had accepted and not committed: run again (rerun), answered with an error, found completed, or reported again as they had ended.", "how"),
 		logsIncomplete: r.counter("logs_incomplete_total", "Activations whose log lines could not all be read.").WithLabelValues(),
 	}
 	phases := prometheus.NewHistogramVec(native(prometheus.HistogramOpts{

@@ -43,11 +43,11 @@ func (o *observer) loaded(p *pending) {
 }
 
 // interrupted is an activation that an earlier process had accepted: rerun,
-// answered, completed or, where its end was known and is sent again, told.
+// answered, completed or, where its end was known and is sent again, reported.
 func (o *observer) interrupted(p *pending, how string) {
 	o.metrics.interrupted.WithLabelValues(how).Inc()
-	if how == "told" {
-		p.trace.Refused = "it had ended in an earlier process, which could not tell everybody; that was told now."
+	if how == "reported" {
+		p.trace.Refused = "it had ended in an earlier process, which could not send all of its acks and its record; they were sent now."
 	}
 }
 
@@ -91,7 +91,7 @@ func (o *observer) stored(p *pending, batch int, err error) {
 
 // settled is the end: its acks and its record are safe.
 func (o *observer) settled(p *pending) {
-	p.trace.Filed = time.Now()
+	p.trace.Completed = time.Now()
 	o.traces.Add(p.trace)
 	if o.exporter != nil {
 		o.exporter.Ended(p.trace, p.TraceContext)

@@ -32,7 +32,7 @@ type Status struct {
 type BacklogStatus struct {
 	InMemory int   `json:"inMemory"`
 	Bytes    int64 `json:"inMemoryBytes"`
-	Spilled  int   `json:"parked"` // on disk alone
+	Spilled  int   `json:"spilled"` // on disk alone
 	// Off states why nothing is spilled, Trouble why the last could not be.
 	Off     string `json:"off,omitempty"`
 	Trouble string `json:"trouble,omitempty"`

@@ -137,6 +137,6 @@ func (c *completer) keepUnacknowledged(all []*pending) {
 // receivers may know it, and a record that is stored already stays as it is.
 func (iv *Invoker) repeatEnding(p *pending, r *activation.Record) {
 	iv.log.Info("the end of an activation in an earlier process is sent again", keyActivation, p.ActivationID, keyAction, p.Action.FQN(), "status", r.Response.StatusCode)
-	iv.observe.interrupted(p, "told")
+	iv.observe.interrupted(p, "reported")
 	iv.completer.complete(p, ending{record: r, combined: true, earlier: true, repeated: true})
 }

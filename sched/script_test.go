@@ -175,7 +175,7 @@ var options = map[string]func(*Config, string){
 	"fixed":      func(c *Config, v string) { c.FixedCharge = duration(v) },
 	"limit":      func(c *Config, v string) { c.DeficitLimit = real(v) },
 	"slowdown":   func(c *Config, v string) { c.Slowdown = real(v) },
-	"patience":   func(c *Config, v string) { c.MinWait = duration(v) },
+	"minwait":    func(c *Config, v string) { c.MinWait = duration(v) },
 	"correct":    func(c *Config, v string) { c.Correct = v != "off" },
 	"wait":       func(c *Config, v string) { c.Wait = v != "off" },
 	"locality":   func(c *Config, v string) { c.Locality = v != "off" },

@@ -1,8 +1,8 @@
 // Package journal is the record on this host of what became of each activation:
 // accepted, spilled with its message, started, completed. After a crash it
-// tells apart which of the activations that Kafka delivers again never ran, which
-// were running and how often, and which are completed; and it has the messages
-// that Kafka no longer delivers, and the results whose acks or records were not
+// has, of the activations that Kafka delivers again, which never ran, which were
+// running and how often, and which are completed. It also has the messages that
+// Kafka no longer delivers, and the results whose acks or records were not
 // acknowledged.
 //
 // It is the truth about these states. The metadata of the offset that is
@@ -333,9 +333,9 @@ type Health struct {
 	Dir            string    `json:"dir"`
 	Sync           string    `json:"fsync"`
 	Known          int       `json:"activations"`
-	Spilled        int       `json:"parked"` // messages, also of running activations
-	SpilledBytes   int64     `json:"parkedBytes"`
-	Unacknowledged int       `json:"owed"` // results
+	Spilled        int       `json:"spilled"` // messages, also of running activations
+	SpilledBytes   int64     `json:"spilledBytes"`
+	Unacknowledged int       `json:"unacknowledged"` // results
 	Bytes          int64     `json:"bytes"`
 	Segments       int       `json:"segments"`
 	Damaged        int64     `json:"damagedBytes"` // found at the start

@@ -53,7 +53,7 @@ type PingStatus struct {
 	Last        time.Time `json:"last,omitzero"`        // when the broker last took a ping; zero: never
 	Interrupted string    `json:"interrupted,omitzero"` // why pings fail; empty when they do not
 	Since       time.Time `json:"since,omitzero"`       // when they began to fail
-	Duplicate   string    `json:"twin,omitzero"`        // another process that pings with our id; empty: none
+	Duplicate   string    `json:"duplicate,omitzero"`   // another process that pings with our id; empty: none
 }
 
 // pingTimeout is how long a ping may take before another is tried: well under

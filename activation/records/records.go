@@ -86,13 +86,13 @@ type Queue struct {
 
 // Stats counts what became of records since the start.
 type Stats struct {
-	Written      uint64 `json:"written"`   // documents that are in the database
-	Conflicts    uint64 `json:"conflicts"` // of these, documents that were there already
-	Rejected     uint64 `json:"rejected"`  // documents it will never take
-	Spooled      uint64 `json:"spooled"`   // documents that went to the spool
-	Requests     uint64 `json:"requests"`  // requests that succeeded
-	Failures     uint64 `json:"failures"`  // requests that failed and were repeated
-	DeadLettered uint64 `json:"buried"`    // documents that went to the dead letters
+	Written      uint64 `json:"written"`      // documents that are in the database
+	Conflicts    uint64 `json:"conflicts"`    // of these, documents that were there already
+	Rejected     uint64 `json:"rejected"`     // documents it will never take
+	Spooled      uint64 `json:"spooled"`      // documents that went to the spool
+	Requests     uint64 `json:"requests"`     // requests that succeeded
+	Failures     uint64 `json:"failures"`     // requests that failed and were repeated
+	DeadLettered uint64 `json:"deadLettered"` // documents that went to the dead letters
 }
 
 // Open starts a queue to a store of that name. No Write takes longer than the

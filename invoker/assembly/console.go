@@ -95,7 +95,7 @@ func (a *assembly) explained(id string) (any, bool) {
 		return nil, false
 	}
 	return struct {
-		Account   *explain.Trace     `json:"account"`
+		Trace     *explain.Trace     `json:"trace"`
 		Sentences []explain.Sentence `json:"sentences"`
 	}{&trace, explain.Describe(&trace)}, true
 }

@@ -76,7 +76,7 @@ func poolGauges(s *status, m sink) {
 	const mib = 1 << 20
 	p := s.Work.Pool
 	memory := func(state string, mb int) {
-		m.gauge("pool_memory_bytes", "Memory of CPU containers by state; limit is all there is, claimed is that of GPU containers.", float64(mb)*mib, label{"state", state})
+		m.gauge("pool_memory_bytes", "Memory of CPU containers by state; limit is all there is, reserved is that of GPU containers.", float64(mb)*mib, label{"state", state})
 	}
 	for _, v := range []struct {
 		state string
@@ -89,7 +89,7 @@ func poolGauges(s *status, m sink) {
 		memory(v.state, v.mb)
 	}
 	memory("limit", p.MemoryMB)
-	memory("claimed", p.ReservedMB)
+	memory("reserved", p.ReservedMB)
 	for _, c := range p.Prewarms {
 		kind, size := label{"kind", c.Kind}, label{"memory", strconv.Itoa(c.MemoryMB) + " MB"}
 		m.counter("prewarm_missed_total", "Cold starts that a prewarmed container could have served.", float64(c.Missed), kind, size)

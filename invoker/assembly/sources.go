@@ -218,7 +218,7 @@ func (a *assembly) sourcesStatus(s *status) {
 		return
 	}
 	forwarded := a.forwarded.Stats()
-	k.Share = &forwarded
+	k.Forward = &forwarded
 	k.Lag += forwarded.Waiting
 	s.because("reading of the forward topic", forwarded.Interrupted)
 	s.because("committing of the forward topic", forwarded.CommitFailing)

@@ -134,7 +134,7 @@ func (a *assembly) stateStatus(s *status) {
 func stateGauges(s *status, m sink) {
 	if j := s.State.Journal; j != nil {
 		m.gauge("journal_bytes", "Size of the journal's files.", float64(j.Bytes))
-		m.gauge("journal_parked_bytes", "Messages in the journal that wait or run.", float64(j.SpilledBytes))
+		m.gauge("journal_spilled_bytes", "Messages in the journal that wait or run.", float64(j.SpilledBytes))
 	}
 }
 

@@ -33,11 +33,11 @@ type status struct {
 
 // kafkaStatus is the health of the parts that use Kafka.
 type kafkaStatus struct {
-	Pings kafka.PingStatus    `json:"pings"`
-	Feed  kafka.FeedStats     `json:"feed"`
-	Share *kafka.MemberStats  `json:"share,omitempty"` // of the forward topic, where this invoker consumes it
-	Lag   int64               `json:"lag"`
-	Sends kafka.ProducerStats `json:"sends"`
+	Pings   kafka.PingStatus    `json:"pings"`
+	Feed    kafka.FeedStats     `json:"feed"`
+	Forward *kafka.MemberStats  `json:"forward,omitempty"` // the forward topic, where this invoker consumes it
+	Lag     int64               `json:"lag"`
+	Sends   kafka.ProducerStats `json:"sends"`
 }
 
 // because adds a reason against the invoker's health, unless it is empty.
@@ -79,6 +79,6 @@ func (a *assembly) status(ctx context.Context) (status, error) {
 func workStatus(s *status) {
 	s.because("container engine", s.Work.Engine)
 	if b := s.Work.Backlog; b != nil {
-		s.because("parking GPU activations", b.Trouble)
+		s.because("spilling GPU activations", b.Trouble)
 	}
 }

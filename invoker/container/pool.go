@@ -82,7 +82,7 @@ type Config struct {
 //
 // Invariants, asserted by check:
 //
-//	used == claimed + sum of the memory of all slots <= MemoryMB
+//	used == reserved + sum of the memory of all slots <= MemoryMB
 //	freeing == sum of the memory of slots in removing
 //	a slot is in exactly one of: idle list, paused list, prewarm list, none
 type Pool struct {

@@ -17,7 +17,7 @@ type Stats struct {
 	Prewarm    int `json:"prewarm"` // starting ones included
 	PrewarmMB  int `json:"prewarmMB"`
 	Removing   int `json:"removing"`
-	ReservedMB int `json:"claimedMB"`
+	ReservedMB int `json:"reservedMB"`
 	UsedMB     int `json:"usedMB"`
 	MemoryMB   int `json:"memoryMB"`
 	// Prewarms counts for each stem cell how it went since the start.

@@ -304,7 +304,7 @@ var byFlag = strings.NewReplacer(
 	"sched config FixedCharge=", "--fixed-charge ",
 	"sched config DeficitLimit=", "--deficit-limit ",
 	"sched config Slowdown=", "--slowdown ",
-	"sched config MinWait=", "--patience ",
+	"sched config MinWait=", "--min-wait ",
 	"sched config Shortest=", "--shortest=",
 )
 

@@ -42,7 +42,7 @@ func (c *explainCmd) Validate() error {
 
 // explanation is the invoker's answer.
 type explanation struct {
-	Account   *explain.Trace     `json:"account"`
+	Trace     *explain.Trace     `json:"trace"`
 	Sentences []explain.Sentence `json:"sentences"`
 }
 
@@ -79,10 +79,10 @@ func (c explainCmd) print(w io.Writer, t explanation) error {
 		return e.Encode(t)
 	}
 	from := ""
-	if t.Account.FromRecord {
+	if t.Trace.FromRecord {
 		from = ", from its record alone"
 	}
-	fmt.Fprintf(w, "%s of %s%s\n\n", t.Account.ID, t.Account.Function(), from)
+	fmt.Fprintf(w, "%s of %s%s\n\n", t.Trace.ID, t.Trace.Function(), from)
 	for _, s := range t.Sentences {
 		at := "            "
 		if !s.At.IsZero() {

@@ -55,7 +55,7 @@ func BenchmarkBacklog(b *testing.B) {
 		}
 		for b.Loop() {
 			r, script := newController(b), filepath.Join(b.TempDir(), "nvml")
-			busy := r.gpuProcess(0, "CONFIG_whisk_gpu_simulated_devices=0", "LD_LIBRARY_PATH="+library, "FAKE_NVML_SCRIPT="+script, "FAKE_NVML_DEVICES=1", "CONFIG_whisk_gpu_devicePatience=1h")
+			busy := r.gpuProcess(0, "CONFIG_whisk_gpu_simulated_devices=0", "LD_LIBRARY_PATH="+library, "FAKE_NVML_SCRIPT="+script, "FAKE_NVML_DEVICES=1", "CONFIG_whisk_gpu_deviceTimeout=1h")
 			benchmarkBacklog(b, r, busy, func(p *invokerProcess) {
 				if err := os.WriteFile(script, []byte("lost 0\n"), 0o600); err != nil {
 					b.Fatal(err)
@@ -138,7 +138,7 @@ func (p *invokerProcess) spilled(n int) {
 			Work struct {
 				Backlog struct {
 					InMemory int
-					Spilled  int `json:"parked"`
+					Spilled  int `json:"spilled"`
 				}
 			}
 		}

@@ -35,7 +35,7 @@ type status struct {
 		}
 		Pool struct {
 			Waiting, Active, Idle, Prewarm, Removing int
-			ClaimedMB, UsedMB                        int
+			ReservedMB, UsedMB                       int
 		}
 	}
 }
@@ -54,9 +54,9 @@ func (p *platform) atRest() {
 	peertest.Until(p.t, "the invoker does not come to rest", func() string {
 		s := p.status()
 		f, w := s.Kafka.Feed, s.Work
-		memory := w.Pool.ClaimedMB
+		memory := w.Pool.ReservedMB
 		for _, c := range w.Containers {
-			if c.Device == "" { // those of a GPU are in what is claimed
+			if c.Device == "" { // those of a GPU are in what is reserved
 				memory += c.MemoryMB
 			}
 		}

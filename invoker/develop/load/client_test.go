@@ -9,7 +9,7 @@ import (
 	"testing"
 )
 
-// client talks to a handler as to an OpenWhisk.
+// client sends its requests to a handler as to an OpenWhisk.
 func client(t *testing.T, h http.HandlerFunc) *Client {
 	t.Helper()
 	s := httptest.NewServer(h)

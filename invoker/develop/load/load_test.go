@@ -133,14 +133,14 @@ func TestStartsAreFetchedUntilNoneComes(t *testing.T) {
 			return "warm", id == "soon" && asked[id] > 3
 		}}
 		call := func(id, start string) Call { return Call{Answer: Answer{ID: id, Start: start, Ran: true}} }
-		r := &Result{Calls: []Call{call("told", "gpu-warm"), call("soon", ""), call("never", ""), {Answer: Answer{Failure: "x"}}}}
+		r := &Result{Calls: []Call{call("known", "gpu-warm"), call("soon", ""), call("never", ""), {Answer: Answer{Failure: "x"}}}}
 		begin := time.Now()
 		Starts(t.Context(), r, s, 10*time.Second, nil)
 		var got []string
 		for _, c := range r.Calls {
 			got = append(got, c.Start)
 		}
-		if fmt.Sprint(got) != "[gpu-warm warm unknown ]" || asked["told"] != 0 || asked["soon"] != 4 {
+		if fmt.Sprint(got) != "[gpu-warm warm unknown ]" || asked["known"] != 0 || asked["soon"] != 4 {
 			t.Errorf("%v, asked %v", got, asked)
 		}
 		if took := time.Since(begin); took < 10*time.Second || took > 12*time.Second {

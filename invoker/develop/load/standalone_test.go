@@ -86,7 +86,7 @@ func create(t *testing.T, host, name, code string, gpu bool) {
 	}
 }
 
-// A load on a real installation: every call has one outcome, its record says
+// A load on a real installation: every call has one outcome, its record has
 // how it started, and what fails is counted by its kind.
 func TestAgainstStandalone(t *testing.T) {
 	host := openWhisk(t).APIHost
@@ -137,7 +137,7 @@ func TestAgainstStandalone(t *testing.T) {
 		switch isGPU := actions[call.Action] == "gpu"; call.Start {
 		case "warm":
 			if isGPU {
-				t.Errorf("a GPU run that says no more than %+v", call)
+				t.Errorf("a GPU run that is reported only as %+v", call)
 			}
 		case "gpu-warm", "host-warm", "busy-cold":
 			if !isGPU {

@@ -125,10 +125,10 @@ func (s *sharing) awaitShares() {
 	peertest.Until(s.w.t, "the members do not share the partitions evenly", func() string {
 		for i, p := range s.given {
 			var status struct {
-				Kafka struct{ Share struct{ Partitions []int32 } }
+				Kafka struct{ Forward struct{ Partitions []int32 } }
 			}
 			p.Admin.Get(s.w.t, "/status", &status)
-			if n := len(status.Kafka.Share.Partitions); n != cfg.GPU.ForwardPartitions/members {
+			if n := len(status.Kafka.Forward.Partitions); n != cfg.GPU.ForwardPartitions/members {
 				return fmt.Sprintf("member %d has %d", i+1, n)
 			}
 		}

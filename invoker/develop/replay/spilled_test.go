@@ -160,15 +160,15 @@ func (w *fixture) awaitExpired(topic string) {
 type spillStatus struct {
 	State struct {
 		Journal struct {
-			Spilled        int `json:"parked"`
-			Unacknowledged int `json:"owed"`
+			Spilled        int `json:"spilled"`
+			Unacknowledged int `json:"unacknowledged"`
 		}
 	}
 	Work struct {
 		InFlight int
 		Backlog  struct {
 			InMemory int
-			Spilled  int `json:"parked"`
+			Spilled  int `json:"spilled"`
 		}
 	}
 }

@@ -92,31 +92,31 @@ func (g *GPU) because() string {
 
 // The scheduler's names of why a flow waits.
 const (
-	holdThrottled = "throttled"
-	holdNoToken   = "no token"
-	holdNoFit     = "does not fit"
-	holdNoDevice  = "no device"
-	holdContainer = "waits for its container"
-	holdBehind    = "behind"
+	waitThrottled = "throttled"
+	waitNoToken   = "no token"
+	waitNoFit     = "does not fit"
+	waitNoDevice  = "no device"
+	waitContainer = "waits for its container"
+	waitBehind    = "behind"
 )
 
 func (g *GPU) reason() string {
 	switch g.WaitReason {
-	case holdThrottled:
+	case waitThrottled:
 		whose := "its lead"
 		if g.Level == "namespace" {
 			whose = "its namespace's lead"
 		}
 		return fmt.Sprintf(", because %s over the others was %s where %s is allowed", whose, Short(g.Lead), Short(g.Overrun))
-	case holdNoToken:
+	case waitNoToken:
 		return ", because every device had as many runs as it may"
-	case holdNoFit:
+	case waitNoFit:
 		return ", because neither device memory nor a container could be had"
-	case holdNoDevice:
+	case waitNoDevice:
 		return ", because no device could be used"
-	case holdContainer:
+	case waitContainer:
 		return ", because its own container was busy, and waiting was sooner than a cold start"
-	case holdBehind:
+	case waitBehind:
 		return ", because others came first in the policy's order"
 	}
 	return ""
@@ -217,17 +217,17 @@ func (t *describer) ending(a *Trace) {
 	if a.Logs > 0 {
 		t.add(a.Answered, "Its log was read in %s.", Short(a.Logs))
 	}
-	d := span(a.Answered, a.Filed)
+	d := span(a.Answered, a.Completed)
 	switch {
 	case a.FromRecord:
-	case a.Filed.IsZero():
+	case a.Completed.IsZero():
 		t.add(time.Time{}, "Its record is not written yet.")
 	case a.Recorded && a.Batch == NoBatch:
-		t.add(a.Filed, "Its acks were safe %s later; the store refused its record.", Short(d))
+		t.add(a.Completed, "Its acks were safe %s later; the store refused its record.", Short(d))
 	case a.Recorded:
-		t.add(a.Filed, "Its record%s and its acks were safe %s later.", a.batch(), Short(d))
+		t.add(a.Completed, "Its record%s and its acks were safe %s later.", a.batch(), Short(d))
 	default:
-		t.add(a.Filed, "Its acks were safe %s later; no record is kept of it.", Short(d))
+		t.add(a.Completed, "Its acks were safe %s later; no record is kept of it.", Short(d))
 	}
 }
 

@@ -25,7 +25,7 @@ func text(a Trace) string {
 func TestDescribe(t *testing.T) {
 	whole := Trace{
 		ID: "1", Namespace: "guest", Action: "guest/f", Sent: at(0), Accepted: at(3), Queued: at(4), Granted: at(2104), Launched: at(2105),
-		Start: "host-warm", RunStart: at(2106), RunEnd: at(2906), Answered: at(2908), Filed: at(2920), Recorded: true, Batch: 12,
+		Start: "host-warm", RunStart: at(2106), RunEnd: at(2906), Answered: at(2908), Completed: at(2920), Recorded: true, Batch: 12,
 		GPU: &GPU{Device: "0 (A100)", Moved: 140 * time.Millisecond, Memory: 1288490189, Beside: 1, WaitReason: "throttled",
 			Lead: 10 * time.Second, Overrun: 5 * time.Second, Behind: "guest/b", Own: 1, Passed: 15, PassedBy: 14},
 	}
@@ -52,24 +52,24 @@ Its record, written in a batch of 12, and its acks were safe 12 ms later.`
 			t.Errorf("no %q in\n%s", want, got)
 		}
 	}
-	for hold, want := range map[string]string{
+	for reason, want := range map[string]string{
 		"no token": "as many runs as it may", "does not fit": "neither device memory", "no device": "no device",
 		"waits for its container": "sooner than a cold start", "behind": "policy's order",
 	} {
 		a := whole
 		g := *whole.GPU
-		g.WaitReason = hold
+		g.WaitReason = reason
 		a.GPU = &g
 		if got := text(a); !strings.Contains(got, want) {
-			t.Errorf("%s: no %q in\n%s", hold, want, got)
+			t.Errorf("%s: no %q in\n%s", reason, want, got)
 		}
 	}
-	if got := text(Trace{Accepted: at(0), Answered: at(1), Refused: "no such thing", Filed: at(2)}); !strings.Contains(got, "Did not run: no such thing") ||
+	if got := text(Trace{Accepted: at(0), Answered: at(1), Refused: "no such thing", Completed: at(2)}); !strings.Contains(got, "Did not run: no such thing") ||
 		!strings.Contains(got, "no record is kept") {
 		t.Errorf("refused:\n%s", got)
 	}
 	if got := text(Trace{}); got != "Accepted." {
-		t.Errorf("an empty account: %q", got)
+		t.Errorf("an empty trace: %q", got)
 	}
 }
 
@@ -158,13 +158,13 @@ func BenchmarkAdd(b *testing.B) {
 		l.Add(&Trace{
 			ID: ids[i%len(ids)], Namespace: "guest", Action: "guest/f", Kind: "python:3", Sent: at(i), Accepted: at(i + 1), Queued: at(i + 1),
 			Granted: at(i + 90), Launched: at(i + 91), Start: "host-warm", Container: "wsk00_12_guest_f", RunStart: at(i + 92), RunEnd: at(i + 500),
-			LogsStart: at(i + 500), Logs: time.Millisecond, Answered: at(i + 502), Acked: at(i + 503), Stored: at(i + 510), Filed: at(i + 510), Recorded: true, Batch: 12,
+			LogsStart: at(i + 500), Logs: time.Millisecond, Answered: at(i + 502), Acked: at(i + 503), Stored: at(i + 510), Completed: at(i + 510), Recorded: true, Batch: 12,
 			GPU: &GPU{Own: i % 10, Device: "0 (A100)", WaitReason: "throttled", Lead: 3 * time.Second, Overrun: time.Second, Memory: 1 << 30, Behind: "guest/g"},
 		})
 	}
 	runtime.GC()
 	runtime.ReadMemStats(&after)
-	b.ReportMetric(float64(int64(after.HeapAlloc)-int64(before.HeapAlloc))/10_000, "B/account")
+	b.ReportMetric(float64(int64(after.HeapAlloc)-int64(before.HeapAlloc))/10_000, "B/trace")
 	runtime.KeepAlive(l)
 	runtime.KeepAlive(ids) // they are not the traces
 }

@@ -23,13 +23,13 @@ type Trace struct {
 	Kind      string `json:"kind,omitzero"`
 	Status    int    `json:"status"`
 
-	Sent     time.Time `json:"sent,omitzero"` // by the controller
-	Accepted time.Time `json:"accepted,omitzero"`
-	Queued   time.Time `json:"queued,omitzero"` // its action was known and it stood in a queue
-	Granted  time.Time `json:"granted,omitzero"`
-	Launched time.Time `json:"launched,omitzero"`
-	Answered time.Time `json:"answered,omitzero"`
-	Filed    time.Time `json:"filed,omitzero"` // acks and record are safe
+	Sent      time.Time `json:"sent,omitzero"` // by the controller
+	Accepted  time.Time `json:"accepted,omitzero"`
+	Queued    time.Time `json:"queued,omitzero"` // its action was known and it stood in a queue
+	Granted   time.Time `json:"granted,omitzero"`
+	Launched  time.Time `json:"launched,omitzero"`
+	Answered  time.Time `json:"answered,omitzero"`
+	Completed time.Time `json:"completed,omitzero"` // acks and record are safe
 
 	Acked  time.Time `json:"acked,omitzero"`  // the broker had the last ack
 	Stored time.Time `json:"stored,omitzero"` // the store had the record, or would not take it
@@ -68,7 +68,7 @@ type GPU struct {
 	Beside      int           `json:"beside,omitzero"`      // other runs on the device when it began
 	Company     string        `json:"company,omitzero"`     // the function with the most of those runs
 	CompanyRuns int           `json:"companyRuns,omitzero"` // that many of them
-	WaitReason  string        `json:"hold,omitzero"`        // why its flow waited when it came
+	WaitReason  string        `json:"waitReason,omitzero"`  // why its flow waited when it came
 	Lead        time.Duration `json:"leadNs,omitzero"`      // how far its flow was ahead then
 	Overrun     time.Duration `json:"overrunNs,omitzero"`   // how far it might be
 	Alone       bool          `json:"-"`                    // nothing is known of other runs

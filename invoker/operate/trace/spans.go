@@ -30,7 +30,7 @@ func spans(parent context.Context, t api.Tracer, a *explain.Trace) {
 	begin := first(a.Accepted, a.Sent, a.Queued, a.Answered)
 	ctx, whole := t.Start(parent, a.Function(), api.WithTimestamp(begin), api.WithSpanKind(api.SpanKindConsumer))
 	if !whole.IsRecording() { // its parent, or the sampler, wants none of it
-		whole.End(api.WithTimestamp(last(begin, a.Filed, a.Answered)))
+		whole.End(api.WithTimestamp(last(begin, a.Completed, a.Answered)))
 		return
 	}
 	whole.SetAttributes(about(a)...)
@@ -55,7 +55,7 @@ func spans(parent context.Context, t api.Tracer, a *explain.Trace) {
 	phase(spanLogs, a.LogsStart, a.LogsStart.Add(a.Logs))
 	phase(spanAck, a.Answered, a.Acked)
 	phase(spanRecord, a.Answered, a.Stored)
-	whole.End(api.WithTimestamp(last(begin, a.Filed, a.Answered)))
+	whole.End(api.WithTimestamp(last(begin, a.Completed, a.Answered)))
 }
 
 // about is what is known of the whole, in OpenTelemetry's words for functions
@@ -98,7 +98,7 @@ func waited(g *explain.GPU) []attribute.KeyValue {
 		return nil
 	}
 	all := []attribute.KeyValue{
-		attribute.String("gpuwhisk.queue.held_by", g.WaitReason),
+		attribute.String("gpuwhisk.queue.wait_reason", g.WaitReason),
 		attribute.Int("gpuwhisk.queue.own_before", g.Own), attribute.Int("gpuwhisk.queue.others_before", g.Passed),
 		attribute.Float64("gpuwhisk.queue.lead_seconds", g.Lead.Seconds()),
 	}

@@ -35,7 +35,7 @@ func sample() *explain.Trace {
 		Accepted: at(3), Queued: at(4), Granted: at(2104), Launched: at(2105), Start: "cold", Container: "wsk00_1_guest_infer",
 		CreateStart: at(2105), Create: 500 * time.Millisecond, InitStart: at(2605), InitEnd: at(2700),
 		RunStart: at(2700), RunEnd: at(2906), LogsStart: at(2906), Logs: time.Millisecond, Answered: at(2908),
-		Acked: at(2910), Stored: at(2915), Filed: at(2915), Recorded: true, Status: 1,
+		Acked: at(2910), Stored: at(2915), Completed: at(2915), Recorded: true, Status: 1,
 		GPU: &explain.GPU{Device: "0 (A100)", MoveStart: at(2005), Moved: 90 * time.Millisecond, Memory: 1 << 30, WaitReason: "throttled",
 			Lead: 10 * time.Second, Behind: "guest/b", Passed: 15},
 	}
@@ -253,7 +253,7 @@ func hexa(b []byte) string {
 func TestNeverBlocks(t *testing.T) {
 	stuck := make(chan struct{})
 	web := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
-		_, _ = io.Copy(io.Discard, r.Body) // without it nobody sees the client leave
+		_, _ = io.Copy(io.Discard, r.Body) // without it the server does not see the client leave
 		select {
 		case <-stuck:
 		case <-r.Context().Done():

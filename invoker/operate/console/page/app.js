@@ -95,7 +95,7 @@ async function explain(id) {
   try {
     const r = await fetch("explain/" + encodeURIComponent(id)), answer = await r.json();
     if (!r.ok) { list.replaceChildren(el("li", {}, answer.error)); return; }
-    const a = answer.account;
+    const a = answer.trace;
     put($("story-title"), a.namespace + "/" + a.action);
     list.replaceChildren(...answer.sentences.map((s) => el("li", {}, ...(s.at ? [el("time", { datetime: s.at }, clock(s.at))] : []), s.text)));
   } catch (e) {
