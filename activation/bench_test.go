@@ -5,7 +5,7 @@ import (
 	"testing"
 )
 
-// message2K is a message of the size that the speed goals speak of.
+// message2K is a message of the size that the speed goals name.
 func message2K(t testing.TB) []byte {
 	t.Helper()
 	for _, c := range capturedRecords(t) {

@@ -23,9 +23,9 @@ func (away) Action(ctx context.Context, id, _ string) (*activation.Action, error
 	return nil, fmt.Errorf("get %s: %w", id, context.Cause(ctx))
 }
 
-// An activation that waits for the database when the invoker ends is answered by
-// nobody: that its action could not be fetched would be logged of a database that
-// may be well by the time the next process asks.
+// An activation that waits for the database when the invoker ends gets no
+// answer: an error would blame a database that may work again by the time the next
+// process asks it.
 func TestStopWhileTheDatabaseIsAway(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		env := newFixture(t)

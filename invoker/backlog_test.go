@@ -136,7 +136,7 @@ func TestManyFunctionsAreSpilled(t *testing.T) {
 		env := newFixture(t)
 		env.spill = newSpill()
 		s := env.aSecond()
-		s.GPU.Backlog = Backlog{Activations: 1000, Bytes: 20 << 10} // room for some 20 messages
+		s.GPU.Backlog = Backlog{Activations: 1000, Bytes: 20 << 10} // enough for some 20 messages
 		iv, stop := env.start(s)
 		const n = 200
 		for i := range n {

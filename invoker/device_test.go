@@ -61,7 +61,7 @@ func TestFootprintIsCharged(t *testing.T) {
 		charged("after their end", 0)
 		holds["liar"] = 1 << 40
 		env.invoke("liar", nil)
-		charged("of one that says it holds a terabyte", 4<<10)
+		charged("of one that reports a terabyte", 4<<10)
 		stop()
 	})
 }
@@ -199,14 +199,14 @@ func TestFallsBack(t *testing.T) {
 				t.Errorf("%v: containers with the shim as %v, want %v", c.modes, got, c.shims)
 			}
 			if n := gpuAnnotation(t, env.record(sign)); n.Fallback != "" {
-				t.Errorf("the run that showed it says it ran as %+v", n)
+				t.Errorf("the record of the run that showed it: it ran as %+v", n)
 			}
 			n := gpuAnnotation(t, env.record(after))
 			if c.record != (n.Fallback == "it shares its memory") {
-				t.Errorf("%v: the record says %+v", c.modes, n)
+				t.Errorf("%v: the record has %+v", c.modes, n)
 			}
 			if !n.MemoryMeasured {
-				t.Errorf("a process said what it holds, and the record does not: %+v", n)
+				t.Errorf("a process reported what it holds, and the record does not have it: %+v", n)
 			}
 			if rec := env.record(after); rec.Response.StatusCode != activation.StatusSuccess {
 				t.Errorf("the run after it: %+v", rec.Response)

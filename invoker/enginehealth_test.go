@@ -74,7 +74,7 @@ func TestEngineAwayForAWhile(t *testing.T) {
 		time.Sleep(38 * time.Second)
 		synctest.Wait()
 		if st, err := iv.Status(context.Background()); err != nil || !strings.Contains(st.Engine, "connection refused") {
-			t.Errorf("status says %q, %v", st.Engine, err)
+			t.Errorf("status has %q, %v", st.Engine, err)
 		}
 		if n := len(env.feed); n < 100-s.InFlight-1 {
 			t.Errorf("%d of 100 were pulled while nothing could be done", 100-n)
@@ -98,7 +98,7 @@ func TestEngineAwayForAWhile(t *testing.T) {
 			t.Errorf("reported %q, want why it is away and that it is back", reported)
 		}
 		if st, err := iv.Status(context.Background()); err != nil || st.Engine != "" {
-			t.Errorf("status says %q, %v", st.Engine, err)
+			t.Errorf("status has %q, %v", st.Engine, err)
 		}
 	})
 }

@@ -197,7 +197,7 @@ func (h *hail) lie(name string) {
 func (h *hail) moves(ctx context.Context, o gpu.Order, footprint int64) (int64, error) {
 	switch h.pick(10) {
 	case 0:
-		return 0, errors.New("nobody there")
+		return 0, errors.New("no process there")
 	case 1: // the acknowledgement is lost
 		<-ctx.Done()
 		return 0, ctx.Err()

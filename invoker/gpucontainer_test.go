@@ -133,7 +133,7 @@ func TestShimOffIsChargedAsReserved(t *testing.T) {
 		if n := gpuAnnotation(t, env.record(one)); n.Memory != 10<<30 {
 			t.Errorf("%+v", n)
 		}
-		// Somebody else finds that it is more.
+		// A later report has more.
 		name := env.created[0].Name
 		env.gpu.report(gpu.MemoryReport{Container: name, PID: 5, Usage: gpu.Usage{Allocated: 12 << 30, Resident: 12 << 30, Context: 400 << 20}})
 		two := env.invoke("f", nil)

@@ -34,7 +34,7 @@ func (env *fixture) large(names ...string) {
 }
 
 // TestRunStartsWhileItsMemoryComes: where memory comes by itself, a run does
-// not wait for the prefetch, and its record tells how long that took, or, when
+// not wait for the prefetch, and its record has how long that took, or, when
 // the run was over sooner, had taken by then.
 func TestRunStartsWhileItsMemoryComes(t *testing.T) {
 	for _, c := range []struct {
@@ -128,7 +128,7 @@ func TestUnresponsiveContainerIsGivenUp(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		env := newFixture(t)
 		env.large("f", "g")
-		env.gpu.will(func(context.Context, gpu.Order, int64) (int64, error) { return 0, errors.New("nobody there") })
+		env.gpu.will(func(context.Context, gpu.Order, int64) (int64, error) { return 0, errors.New("no process there") })
 		iv, stop := env.start(env.gpuSettings(1))
 		env.invoke("f", nil)
 		time.Sleep(time.Second)
@@ -189,7 +189,7 @@ func TestSilentPrefetchGoesElsewhere(t *testing.T) {
 		env.large("f", "g")
 		env.gpu.will(func(ctx context.Context, o gpu.Order, footprint int64) (int64, error) {
 			if o.Kind == gpu.Prefetch {
-				return 0, errors.New("nobody there")
+				return 0, errors.New("no process there")
 			}
 			return env.gpu.carryOut(ctx, o, footprint)
 		})
@@ -232,10 +232,10 @@ func TestRunCancelsAnEvictionOfItsContainer(t *testing.T) {
 				env.gpu.holds(o.Container, footprint, footprint/2, 0)
 				return footprint / 2, nil
 			}
-			time.Sleep(100 * time.Millisecond) // a process speaks in order
+			time.Sleep(100 * time.Millisecond) // a process sends its reports in order
 			return env.gpu.carryOut(ctx, o, footprint)
 		})
-		// Somebody else takes the device, so memory must leave, and then not.
+		// Another program takes memory of the device, so memory must leave, and then not.
 		see(6<<30 + 400<<20 + 12<<30)
 		see(6<<30 + 400<<20)
 		id := env.invoke("f", nil)

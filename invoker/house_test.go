@@ -292,16 +292,16 @@ var coined = map[string]string{
 	"ticket": "pending activation", "tickets": "pending activations",
 	"place": "slot", "places": "slots", "room": "free memory", "rooms": "free memory", "held": "resident",
 	"tell": "report", "tells": "reports", "told": "reported", "say": "report", "says": "reports", "said": "reported",
-	"hear": "receive", "hears": "receives", "heard": "received", "talk": "client", "talks": "clients", "speaker": "sender",
+	"hear": "receive", "hears": "receives", "heard": "received", "hearing": "receiving", "telling": "reporting", "saying": "reporting", "talk": "client", "talks": "clients", "speaker": "sender",
 	"note": "offset metadata or state file", "notes": "state files", "noted": "stored", "mark": "log marker", "marks": "log markers", "marked": "dirty",
 	"look": "snapshot", "looks": "snapshots", "looking": "polling", "shown": "snapshot", "facts": "placement cost",
 	"taker": "consumer", "takers": "consumers", "door": "listener", "doors": "listeners", "outage": "retry", "pace": "backoff or interval", "paces": "intervals",
-	"park": "spill", "parked": "spilled", "parker": "spiller", "shelf": "spill", "owe": "unacknowledged", "owed": "unacknowledged", "owing": "unacknowledged",
-	"patience": "timeout", "turn": "event loop", "turns": "event loop", "hands": "worker pool", "desk": "completer",
+	"park": "spill", "parked": "spilled", "parker": "spiller", "parking": "spilling", "shelf": "spill", "shelved": "spilled", "shelves": "spill", "owe": "unacknowledged", "owed": "unacknowledged", "owing": "unacknowledged",
+	"patience": "timeout", "turn": "event loop", "turns": "event loop", "hands": "worker pool", "desk": "completer", "desks": "completers",
 	"errand": "pending move", "errands": "pending moves", "slab": "free list", "stir": "dirty", "stirred": "dirty", "calm": "clean",
-	"deaf": "no shim", "mute": "unresponsive", "adrift": "disconnected", "elder": "previous", "twin": "duplicate instance", "knob": "option", "knobs": "options",
-	"sacrifice": "evict", "relief": "evict", "vacate": "hand over", "bed": "fixture", "rig": "harness", "tape": "recording", "tapes": "recordings", "world": "fixture", "worlds": "workloads",
-	"nobody": "", "somebody": "", "whoever": "",
+	"deaf": "no shim", "mute": "unresponsive", "adrift": "disconnected", "elder": "previous", "elders": "previous", "twin": "duplicate instance", "twins": "duplicate instances", "bury": "end or dead letter", "buried": "dead-lettered", "knob": "option", "knobs": "options",
+	"sacrifice": "evict", "relief": "evict", "vacate": "hand over", "bed": "fixture", "beds": "fixtures", "drink": "consume", "rig": "harness", "tape": "recording", "tapes": "recordings", "world": "fixture", "worlds": "workloads",
+	"nobody": "", "somebody": "", "whoever": "", "who": "", "everybody": "", "anybody": "",
 }
 
 // spoken are the folders that are free of coined words.

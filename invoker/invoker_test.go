@@ -286,7 +286,7 @@ func TestClientsCloseBeforeContainers(t *testing.T) {
 		return env.invoke("a", nil)
 	})
 	if len(env.cleaned) != 2 || env.cleaned[1] == 0 {
-		t.Errorf("talks ended when containers were removed at start and end: %v, want none and some", env.cleaned)
+		t.Errorf("connections ended when containers were removed at start and end: %v, want none and some", env.cleaned)
 	}
 }
 

@@ -125,7 +125,7 @@ func TestUnacknowledgedEndingIsSentAgain(t *testing.T) {
 			env.history = func(d *Delivery) {
 				d.Begun, d.Attempts = true, 3
 				d.Ended = fallbackRecord(d.Message, c.response, time.Now())
-				d.Ended.Logs = []string{"said"}
+				d.Ended.Logs = []string{"a line"}
 			}
 			env.action("f", nil)
 			s := env.settings()
@@ -139,7 +139,7 @@ func TestUnacknowledgedEndingIsSentAgain(t *testing.T) {
 				t.Fatalf("%s: ran %d times, %d acks, %d records, done %v, %d events", c.name, env.made, len(env.acks), len(env.records), env.done, len(env.events))
 			}
 			if string(rec.Response.Result) != string(c.response.Result) || rec.Response.StatusCode != c.response.StatusCode || len(rec.Logs) != 1 {
-				t.Errorf("%s: the record says %+v", c.name, rec)
+				t.Errorf("%s: the record has %+v", c.name, rec)
 			}
 			if env.acks[0].SystemError || !env.acks[0].FreesSlot() {
 				t.Errorf("%s: ack %+v", c.name, env.acks[0])

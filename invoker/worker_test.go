@@ -140,18 +140,18 @@ func TestContainerIsBusyUntilItsLogsAreRead(t *testing.T) {
 	})
 }
 
-// hearing is a client that reports the bounds of each answer.
-type hearing struct {
+// boundedClient is a client that reports the bounds of each answer.
+type boundedClient struct {
 	ProxyClient
 	reported map[string]proxy.Limit
 }
 
-func (h hearing) Init(ctx context.Context, body []byte, timeout time.Duration, limit proxy.Limit) proxy.Exchange {
+func (h boundedClient) Init(ctx context.Context, body []byte, timeout time.Duration, limit proxy.Limit) proxy.Exchange {
 	h.reported["init"] = limit
 	return h.ProxyClient.Init(ctx, body, timeout, limit)
 }
 
-func (h hearing) Run(ctx context.Context, body []byte, timeout time.Duration, limit proxy.Limit) proxy.Exchange {
+func (h boundedClient) Run(ctx context.Context, body []byte, timeout time.Duration, limit proxy.Limit) proxy.Exchange {
 	h.reported["run"] = limit
 	return h.ProxyClient.Run(ctx, body, timeout, limit)
 }
@@ -165,7 +165,9 @@ func TestAnswersAreBounded(t *testing.T) {
 		env := newFixture(t)
 		env.action("a", nil)
 		_, stop := env.start(env.settings(), func(iv *Invoker) {
-			iv.dispatch.dial = func(addr string, concurrency int) ProxyClient { return hearing{env.dial(addr, concurrency), reported} }
+			iv.dispatch.dial = func(addr string, concurrency int) ProxyClient {
+				return boundedClient{env.dial(addr, concurrency), reported}
+			}
 		})
 		env.invoke("a", func(m *activation.Message) { m.User.Limits.MaxPayload, m.User.Limits.Truncation = &most, &kept })
 		synctest.Wait()

@@ -90,7 +90,7 @@ func checkCounts(s *Scheduler) error {
 func checkHeap[T any](what string, h heap[T]) error {
 	for i, n := range h {
 		if n.at != i+1 {
-			return fmt.Errorf("%s: the node at %d says %d", what, i, n.at-1)
+			return fmt.Errorf("%s: the node at %d has position %d", what, i, n.at-1)
 		}
 		if i > 0 && n.before(h[(i-1)/2].rank) {
 			return fmt.Errorf("%s: node %d is before its parent", what, i)

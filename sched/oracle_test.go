@@ -196,7 +196,7 @@ func (w *oracle) update() {
 	}
 }
 
-// within says whether an account is inside the window.
+// within reports whether an account is inside the window.
 func (w *oracle) within(a *oracleAccount) bool {
 	lead := a.vt - a.level.gvt
 	switch w.printed {
@@ -241,7 +241,7 @@ func (w *oracle) Enqueue(now time.Duration, it Invocation) {
 	w.queue(f, &oracleInvocation{id: it.ID, seq: w.seq, arrival: w.now, cost: int64(min(max(it.Cost, 0), limit))})
 }
 
-// queue puts an invocation where its age says, lifting a flow that was empty.
+// queue puts an invocation where its age belongs, lifting a flow that was empty.
 func (w *oracle) queue(f *oracleFlow, it *oracleInvocation) {
 	f.expired = false
 	if w.printed != "no lift" && !f.backlogged() {

@@ -116,8 +116,8 @@ func TestActionErrors(t *testing.T) {
 	}
 }
 
-// TestAwayIsNotMissing: callers can tell a database that is away, for which
-// one may wait, from an action that is not there.
+// TestAwayIsNotMissing: the error of a database that is away, for which a
+// caller may wait, is not that of a missing action.
 func TestAwayIsNotMissing(t *testing.T) {
 	f := newFake(t)
 	f.docs["whisks/guest%2Fok"] = action("ok", "1-a", inlineExec("c"))
@@ -146,7 +146,7 @@ func TestAwayIsNotMissing(t *testing.T) {
 		}
 		wg.Wait()
 		if n := f.seen("GET /whisks") - asked; n != 3 {
-			t.Errorf("fault %d: %d requests for 50 who wait, want 3", broken, n)
+			t.Errorf("fault %d: %d requests for 50 callers that wait, want 3", broken, n)
 		}
 		if !s.Health().Reads.OK() {
 			t.Errorf("fault %d: reads still called bad", broken)

@@ -97,10 +97,9 @@ func startPouchDB(t testing.TB) Config {
 	return databases(t, cfg)
 }
 
-// freePort is a port without a listener. It lies below those that Linux
-// gives to clients: a connection of anybody's could have one of these before
-// the server listens. Packages are tested at once: each has a thousand ports
-// of its own.
+// freePort is a port without a listener. It lies below those that Linux gives
+// to clients: any connection could have one of these before the server listens.
+// Packages are tested at once: each has a thousand ports of its own.
 func freePort(t testing.TB) int {
 	t.Helper()
 	for range 1000 {

@@ -33,7 +33,7 @@ const metadataAge = 5 * time.Minute
 // client sends requests about one topic. Its connections are its own, so that a
 // request that the broker holds back delays no other, and one topic's trouble
 // is not that of another. A request that fails closes them: the next one asks
-// anew who leads the topic. One goroutine at a time uses a client.
+// anew which broker leads the topic. One goroutine at a time uses a client.
 type client struct {
 	wire.Client // set by open
 
@@ -144,7 +144,7 @@ func aboutRequest(err error) bool {
 	return false
 }
 
-// explain adds to a refused login to whom it was made and what to look at.
+// explain adds to a refused login the broker, the user and what to look at.
 func (c *client) explain(err error) error {
 	if hint := advice(err); hint != "" && c.cluster.login != nil {
 		return fmt.Errorf("log in to broker %s as %s: %w%s", strings.Join(c.brokers, ","), c.cluster.login, err, hint)

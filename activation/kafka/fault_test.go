@@ -36,9 +36,9 @@ func (b *fixture) countRequests(key kmsg.Key) func() int64 {
 var inUse sync.Map
 
 // freePort is a port without a listener, and that no other test is given
-// before this one has ended. It lies below those that Linux gives to clients: a
-// connection of anybody's could have one of these when the broker comes back to
-// it. Packages are tested at once: each has a thousand ports of its own.
+// before this one has ended. It lies below those that Linux gives to clients: any
+// connection could have one of these when the broker comes back to it. Packages
+// are tested at once: each has a thousand ports of its own.
 func freePort(t *testing.T) int {
 	t.Helper()
 	for range 1000 {
@@ -189,7 +189,7 @@ func TestBrokerRestart(t *testing.T) {
 			t.Errorf("not one line per change of state:\n%s", b.log)
 		}
 		if s := f.Stats(); s.Interrupted != "" || !s.Since.IsZero() {
-			t.Errorf("the feed works and says %q", s.Interrupted)
+			t.Errorf("the feed works, yet Interrupted is %q", s.Interrupted)
 		}
 	})
 }
@@ -304,7 +304,7 @@ func TestDeadMemberHoldsTheGroup(t *testing.T) {
 }
 
 // join makes a member of the group by the protocol of a real consumer. After
-// die it never speaks again; until then its session goes on, however long what
+// die it sends nothing again; until then its session goes on, however long what
 // the test looks at takes.
 func (b *fixture) join(group string) (die func()) {
 	b.t.Helper()

@@ -98,7 +98,7 @@ func TestFeedCommitsNoMoreThanIsCompleted(t *testing.T) {
 		all[0].Done()
 		b.await("position 2", func() bool { return f.Stats().Committed == 2 })
 		if got := b.committed(topic, topic); got != 2 {
-			b.t.Errorf("the feed says 2, the broker %d", got)
+			b.t.Errorf("committed is 2 by the feed, %d by the broker", got)
 		}
 		if s := f.Stats(); s.Open != 3 {
 			b.t.Errorf("stats %+v, want 3 open", s)

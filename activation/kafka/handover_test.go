@@ -24,10 +24,10 @@ func TestMemberReleasesWhatItHasWhenThatIsCompleted(t *testing.T) {
 		b.putTo(topic, 0, message(0))
 		b.putTo(topic, 1, message(1))
 		open := b.takeOpen(first, 2)
-		all := &took{times: map[int]int{}, who: map[string]map[int]bool{}}
+		all := &took{times: map[int]int{}, members: map[string]map[int]bool{}}
 		second := b.member(topic)
-		b.drink(second, 2, all)
-		b.drink(first, 1, all)
+		b.consume(second, 2, all)
+		b.consume(first, 1, all)
 		b.await("the second to have a partition that it does not read yet", func() bool {
 			st := second.Stats()
 			return len(st.Partitions) == 1 && st.Following == 1 && first.Stats().Leaving
@@ -77,8 +77,8 @@ func TestMemberCommitsWhatIsCompletedDuringAHeartbeat(t *testing.T) {
 		}
 		return nil, nil, false
 	})
-	all := &took{times: map[int]int{}, who: map[string]map[int]bool{}}
-	b.drink(second, 2, all)
+	all := &took{times: map[int]int{}, members: map[string]map[int]bool{}}
+	b.consume(second, 2, all)
 	left := second.Stats().Partitions[0]
 	b.putTo(topic, left, message(2))
 	b.await("what came for the partition that was left", func() bool { return all.came(2) })
@@ -178,8 +178,8 @@ func TestOpenRunsDoNotDelayADeadMembersPartitions(t *testing.T) {
 		if err := child.Process.Kill(); err != nil {
 			b.t.Fatal(err)
 		}
-		all := &took{times: map[int]int{}, who: map[string]map[int]bool{}}
-		b.drink(one, 1, all)
+		all := &took{times: map[int]int{}, members: map[string]map[int]bool{}}
+		b.consume(one, 1, all)
 		for n := range parts {
 			b.putTo(topic, int32(n), message(parts+n))
 		}

@@ -29,14 +29,14 @@ func (l Login) String() string { return fmt.Sprintf("%q by %s", l.Username, l.Me
 // both clients: that of franz-go, and by its own methods that of kafka-go.
 type login struct {
 	sasl.Mechanism
-	who string
+	name string
 }
 
 func newLogin(l Login) (*login, error) {
 	if l.Username == "" || l.Password == "" {
 		return nil, fmt.Errorf("kafka: login %v needs a user and a password", l)
 	}
-	prepared := &login{who: l.String()}
+	prepared := &login{name: l.String()}
 	switch l.Mechanism {
 	case "PLAIN":
 		prepared.Mechanism = plain.Auth{User: l.Username, Pass: l.Password}.AsMechanism()
@@ -51,7 +51,7 @@ func newLogin(l Login) (*login, error) {
 }
 
 // String leaves the password out.
-func (l *login) String() string { return l.who }
+func (l *login) String() string { return l.name }
 
 // Start begins a login of kafka-go's.
 func (l *login) Start(ctx context.Context) (wiresasl.StateMachine, []byte, error) {

@@ -43,13 +43,13 @@ func (b *fixture) memberThatCommits(topic string, every time.Duration) *Member {
 
 // took is what the members of a test were handed.
 type took struct {
-	mu    sync.Mutex
-	times map[int]int
-	who   map[string]map[int]bool // by key, the members that had it
+	mu      sync.Mutex
+	times   map[int]int
+	members map[string]map[int]bool // by key, those that had it
 }
 
-// drink has a member take and complete all that comes, until the test ends.
-func (b *fixture) drink(s *Member, name int, all *took) {
+// consume has a member take and complete all that comes, until the test ends.
+func (b *fixture) consume(s *Member, name int, all *took) {
 	ctx, cancel := context.WithCancel(context.Background())
 	var running sync.WaitGroup
 	running.Go(func() {
@@ -61,10 +61,10 @@ func (b *fixture) drink(s *Member, name int, all *took) {
 			all.mu.Lock()
 			all.times[number(d)]++
 			key := flowOf(number(d))
-			if all.who[key] == nil {
-				all.who[key] = map[int]bool{}
+			if all.members[key] == nil {
+				all.members[key] = map[int]bool{}
 			}
-			all.who[key][name] = true
+			all.members[key][name] = true
 			all.mu.Unlock()
 			d.Begin()
 			d.Done()
@@ -131,11 +131,11 @@ func TestMembersDivideTheTopic(t *testing.T) {
 	onEachBroker(t, func(b *fixture) {
 		topic := freshName()
 		b.createWide(topic, 6)
-		all := &took{times: map[int]int{}, who: map[string]map[int]bool{}}
+		all := &took{times: map[int]int{}, members: map[string]map[int]bool{}}
 		var members []*Member
 		for n := range 3 {
 			s := b.member(topic)
-			b.drink(s, n, all)
+			b.consume(s, n, all)
 			members = append(members, s)
 		}
 		b.await("each member to have two partitions", func() bool {
@@ -159,9 +159,9 @@ func TestMembersDivideTheTopic(t *testing.T) {
 				b.t.Errorf("message %d came %d times", n, times)
 			}
 		}
-		for key, who := range all.who {
-			if len(who) != 1 {
-				b.t.Errorf("%s ran at %v", key, slices.Sorted(maps.Keys(who)))
+		for key, had := range all.members {
+			if len(had) != 1 {
+				b.t.Errorf("%s ran at %v", key, slices.Sorted(maps.Keys(had)))
 			}
 		}
 	})
@@ -173,10 +173,10 @@ func TestMemberOutlivesAnother(t *testing.T) {
 	onEachBroker(t, func(b *fixture) {
 		topic := freshName()
 		b.createWide(topic, 6)
-		all := &took{times: map[int]int{}, who: map[string]map[int]bool{}}
+		all := &took{times: map[int]int{}, members: map[string]map[int]bool{}}
 		one, two := b.member(topic), b.member(topic)
-		b.drink(one, 1, all)
-		b.drink(two, 2, all)
+		b.consume(one, 1, all)
+		b.consume(two, 2, all)
 		child, out := b.childMember(topic)
 		b.await("two partitions for each", func() bool {
 			return len(one.Stats().Partitions) == 2 && len(two.Stats().Partitions) == 2
@@ -268,8 +268,8 @@ func TestMemberIsWellAgainWithoutAnotherMessage(t *testing.T) {
 	topic := freshName()
 	b.createWide(topic, 1)
 	s := b.member(topic)
-	all := &took{times: map[int]int{}, who: map[string]map[int]bool{}}
-	b.drink(s, 1, all)
+	all := &took{times: map[int]int{}, members: map[string]map[int]bool{}}
+	b.consume(s, 1, all)
 	b.putTo(topic, 0, messages(0, 1)...)
 	b.await("the first message", func() bool { return all.count() == 1 })
 	var refuses atomic.Bool

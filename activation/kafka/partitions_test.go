@@ -157,7 +157,7 @@ func TestFeedReadsOnWhileAPartitionIsAway(t *testing.T) {
 	for n := range 5 {
 		b.next(f, n).Done()
 	}
-	b.await("the feed to say so", func() bool { return f.Stats().Interrupted != "" })
+	b.await("the feed to report it", func() bool { return f.Stats().Interrupted != "" })
 	if s := f.Stats(); !s.Since.IsZero() {
 		t.Errorf("one partition can be read, and reading counts as away since %s", s.Since)
 	}

@@ -12,7 +12,7 @@ import (
 )
 
 // Pending reports which activations were sent to an invoker and not answered
-// yet, whoever the invoker is: it compares the invoker's topic with the acks on
+// yet, by any kind of invoker: it compares the invoker's topic with the acks on
 // the controllers' topics, of each the first partition, which is all that
 // OpenWhisk gives them. It reads without a group and commits nothing. One
 // goroutine at a time uses it.

@@ -68,7 +68,7 @@ func TestPending(t *testing.T) {
 		late := c.NewPending(prefix, "invoker", time.Hour)
 		defer late.Close()
 		if w, r, err := late.Poll(b.ctx(), []string{completed}); err != nil || w != 0 || r != 0 {
-			b.t.Errorf("who looks later sees %d waiting, %d running, %v", w, r, err)
+			b.t.Errorf("a later look sees %d waiting, %d running, %v", w, r, err)
 		}
 	})
 }

@@ -130,7 +130,7 @@ func TestPingsAreNotKept(t *testing.T) {
 	b.create(topic)
 	b.await("the disabled ping", func() bool { return p.Status().Sent == 1 })
 	if got := b.end(topic); got != 1 {
-		t.Errorf("%d pings came, want the one that says disabled", got)
+		t.Errorf("%d pings came, want only the one of the disabled state", got)
 	}
 	if b.log.count("WARN", "sending of pings", "interrupted") != 1 || b.log.count("sending of pings", "resumed") != 1 {
 		t.Errorf("not one line per change of state:\n%s", b.log)

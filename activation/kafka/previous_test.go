@@ -93,7 +93,7 @@ func TestKilledPreviousIsNotWaitedFor(t *testing.T) {
 	})
 }
 
-// A previous process that is alive is waited for until it says goodbye.
+// A previous process that is alive is waited for until its goodbye message.
 func TestPreviousIsWaitedFor(t *testing.T) {
 	onEachBroker(t, func(b *fixture) {
 		topic := b.topic()

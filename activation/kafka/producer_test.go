@@ -297,13 +297,13 @@ func TestProducerPressesBack(t *testing.T) {
 	ctx, cancel := context.WithTimeout(b.ctx(), 20*time.Millisecond)
 	defer cancel()
 	if err := p.Send(ctx, "full", []byte(value), nil); !errors.Is(err, context.DeadlineExceeded) {
-		t.Errorf("an eighth message found room: %v", err)
+		t.Errorf("an eighth message was accepted: %v", err)
 	}
 	if p.TrySend("full", []byte(value)) {
-		t.Error("TrySend found room")
+		t.Error("TrySend accepted a message for a full topic")
 	}
 	if !p.TrySend("other", []byte(value)) {
-		t.Error("a full topic leaves no room for another")
+		t.Error("a full topic blocks another topic")
 	}
 	if s := p.Stats(); s.Waiting != 8 || s.Dropped != 1 {
 		t.Errorf("stats %+v", s)

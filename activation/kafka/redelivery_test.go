@@ -327,7 +327,7 @@ func TestFeedNarrowsToWhatTheBrokerTakes(t *testing.T) {
 					_, err := f.Next(ctx)
 					next <- err
 				}()
-				b.await("the feed to say that it waits", func() bool { return f.Stats().Narrowed })
+				b.await("the feed to report that it waits", func() bool { return f.Stats().Narrowed })
 				cancel()
 				if err := <-next; !errors.Is(err, context.Canceled) {
 					b.t.Fatalf("message %d came though the metadata is full: %v", n, err)
@@ -356,7 +356,7 @@ func TestFeedNarrowsToWhatTheBrokerTakes(t *testing.T) {
 		f.metadataChars = limit
 		f.mu.Unlock()
 		again := map[int]bool{}
-		for n := range many { // finishing what comes makes room
+		for n := range many { // finishing what comes frees metadata
 			if finished[n] {
 				continue
 			}

@@ -75,8 +75,8 @@ func TestGuiltyDocumentsLeaveTheOthersAlone(t *testing.T) {
 	}
 }
 
-// TestSuspectsAreClearedWhenTheDatabaseRecovers: while it takes nothing from
-// anybody no document is guilty, however long that lasts.
+// TestSuspectsAreClearedWhenTheDatabaseRecovers: while it takes no
+// document at all none is a suspect, however long that lasts.
 func TestSuspectsAreClearedWhenTheDatabaseRecovers(t *testing.T) {
 	d := newDatabase()
 	d.full = true

@@ -45,7 +45,7 @@ func TestRole(t *testing.T) {
 	w.secure()
 	w.must("deploy.yml", "--limit", "host0")
 	if _, err := http.Get(fmt.Sprintf("https://127.0.0.1:%d/ping", w.port)); err == nil {
-		t.Error("who has no certificate is let in")
+		t.Error("a client without a certificate is let in")
 	}
 	w.usable()
 	if !short {
@@ -180,5 +180,5 @@ func (w *fixture) secure() {
 		"CONFIG_whisk_invoker_https_keystoreFlavor": "PKCS12",
 	})
 	w.save()
-	http.DefaultTransport.(*http.Transport).TLSClientConfig = &tls.Config{InsecureSkipVerify: true} // who has no certificate of its own
+	http.DefaultTransport.(*http.Transport).TLSClientConfig = &tls.Config{InsecureSkipVerify: true} // a client without a certificate of its own
 }

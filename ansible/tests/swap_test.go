@@ -78,7 +78,7 @@ func (w *fixture) wantUntouched(t *testing.T) {
 		}
 	}
 	if left := w.on(unitHost, "sh", "-c", "ls -d /etc/gpuwhisk /usr/bin/gpuwhisk /var/cache/gpuwhisk 2>/dev/null || true"); left != "" || unchanged(out) {
-		t.Errorf("--check made %s, or tells of no change:\n%s", left, out)
+		t.Errorf("--check made %s, or reports no change:\n%s", left, out)
 	}
 }
 
@@ -102,7 +102,7 @@ func (w *fixture) wantStillOurs(t *testing.T) {
 		t.Errorf("--check of the way back: before it ran\n%s\nand after it\n%s", before, after)
 	}
 	if strings.Count(out, "would be stopped when it has finished") != hosts || strings.Contains(out[strings.LastIndex(out, "PLAY RECAP"):], "changed=0 ") {
-		t.Errorf("--check of the way back does not tell what it would do:\n%s", out)
+		t.Errorf("--check of the way back does not report what it would do:\n%s", out)
 	}
 }
 

@@ -161,10 +161,10 @@ func TestOtherVersionGetsOurs(t *testing.T) {
 	}
 }
 
-// TestWhoDoesNotReadFallsBehind: more is sent to a process than it reads. What
+// TestSlowReaderFallsBehind: more is sent to a process than it reads. What
 // was sent before it fell behind reaches it whole and in order, and when it
 // reads again it is served again.
-func TestWhoDoesNotReadFallsBehind(t *testing.T) {
+func TestSlowReaderFallsBehind(t *testing.T) {
 	ctl, _ := openControl(t, Settings{})
 	c := openContainer(t, ctl, "a")
 	l := dial(t, c)

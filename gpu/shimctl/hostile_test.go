@@ -356,7 +356,7 @@ func TestDirectoriesArePrivate(t *testing.T) {
 	}
 }
 
-func TestCloseEndsWhoWaits(t *testing.T) {
+func TestCloseEndsWaiters(t *testing.T) {
 	ctl, _ := openControl(t, Settings{})
 	c := openContainer(t, ctl, "a")
 	l := dial(t, c)

@@ -42,7 +42,7 @@ func (p *Pool) Warmed(_ time.Duration, id SlotID) {
 func (p *Pool) Done(now time.Duration, id SlotID, keep bool) {
 	s := p.slot(id)
 	if s.active <= 0 {
-		panic(fmt.Sprintf("container: done in slot %d where nobody runs", id))
+		panic(fmt.Sprintf("container: done in slot %d without an activation", id))
 	}
 	s.active--
 	if !keep {

@@ -7,7 +7,8 @@ import (
 	"time"
 )
 
-// fixture drives a pool and plays the outside: it answers orders when told to.
+// fixture drives a pool in the place of the invoker: it completes orders when a test
+// asks for it.
 type fixture struct {
 	t    *testing.T
 	p    *Pool

@@ -39,7 +39,7 @@ func TestFailedPrewarmIsMadeAgain(t *testing.T) {
 }
 
 // TestBurstGivesPrewarmedContainersBack: those that a burst took are made again
-// when nobody waits for the memory any more.
+// when no action waits for the memory any more.
 func TestBurstGivesPrewarmedContainersBack(t *testing.T) {
 	b := newFixture(t, Config{MemoryMB: 1280, StemCells: []StemCell{{Kind: "k", MemoryMB: 256, Count: 2}}})
 	for _, o := range b.orders(CreatePrewarm, CreatePrewarm) {

@@ -85,7 +85,7 @@ type Handle struct {
 // activation's response.
 type Blame int
 
-// Who a CreateError is charged to.
+// What a CreateError is charged to.
 const (
 	BlameWhisk     Blame = iota // the system's: status 3, the invoker's health suffers
 	BlameDeveloper              // the action's author: status 2

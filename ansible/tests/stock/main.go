@@ -47,7 +47,7 @@ func main() {
 	s := &stock{self: activation.Instance{ID: *id, UniqueName: *name, UserMemory: 2 << 30}}
 	s.enabled.Store(true)
 	if os.Getenv("STOCK_BROKEN") != "" {
-		log.Fatal("this stand-in was told not to start")
+		log.Fatal("this stand-in must not start (STOCK_BROKEN)")
 	}
 	var err error
 	s.client, err = kgo.NewClient(kgo.SeedBrokers(os.Getenv("KAFKA_HOSTS")), kgo.ConsumerGroup(s.self.Topic()),
@@ -143,7 +143,7 @@ func store(r *activation.Record) error {
 		return err
 	}
 	defer res.Body.Close()
-	if res.StatusCode/100 != 2 && res.StatusCode != http.StatusConflict { // a try before was heard
+	if res.StatusCode/100 != 2 && res.StatusCode != http.StatusConflict { // an earlier try made it
 		return fmt.Errorf("the database answers %s", res.Status)
 	}
 	return nil

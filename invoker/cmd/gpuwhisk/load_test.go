@@ -86,7 +86,7 @@ func (instant) Invoke(context.Context, string) load.Answer { return load.Answer{
 
 func (instant) Start(context.Context, string) (string, bool) { return "warm", true }
 
-// A load that is interrupted prints what there is, and says how it ended; beside
+// A load that is interrupted prints what there is and how it ended; beside
 // the report there is a line every ten seconds where no terminal is.
 func TestLoadReports(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
@@ -114,7 +114,7 @@ func TestLoadReports(t *testing.T) {
 			t.Errorf("%v:\n%s", err, &out)
 		}
 		if aside.Len() > 0 {
-			t.Errorf("--quiet says %s", &aside)
+			t.Errorf("--quiet prints %s", &aside)
 		}
 		o.Arrivals = func(func(load.Arrival) bool) {}
 		if err := c.load(t.Context(), instant{}, o, load.Report{}, &out, &aside); err == nil || errors.Is(err, errLoadInterrupted) {

@@ -132,8 +132,8 @@ func TestTimedOutCreateLeavesNothing(t *testing.T) {
 	}
 }
 
-// queued counts the creates that wait for a place. The semaphore does not tell;
-// a goroutine that waits in it is in its queue.
+// queued counts the creates that wait for a permit. The semaphore does not export
+// that: the goroutines that wait in Acquire are counted.
 func queued() int {
 	stacks := make([]byte, 1<<20)
 	n := 0
@@ -161,7 +161,7 @@ func TestParallelCreates(t *testing.T) {
 	}
 }
 
-// An image that takes long to come must not hold up who needs none.
+// An image that takes long to come must not hold up creates that need none.
 func TestPullGivesItsSlotToOthers(t *testing.T) {
 	d := startDaemon(t)
 	e := d.engine(t, func(o *Options) { o.ParallelCreates = 1 })

@@ -290,8 +290,8 @@ func (e *Engine) find(id container.ID) *known {
 	return e.known[id]
 }
 
-// bury records the end of a container and reports it once.
-func (e *Engine) bury(id container.ID) {
+// recordEnd records the end of a container and reports it once.
+func (e *Engine) recordEnd(id container.ID) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	k := e.known[id]

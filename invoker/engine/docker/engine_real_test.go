@@ -121,8 +121,8 @@ func TestRealRemovePaused(t *testing.T) {
 	}
 }
 
-// awaitsEnds has the engine notified of each end before it says what it was: how
-// late a busy daemon reports it is chance.
+// awaitsEnds has the engine wait for the event of each end before it reports the
+// cause: how late a busy daemon sends it is chance.
 func awaitsEnds(o *Options) { o.Timeouts.Settle = time.Minute }
 
 func TestRealOOM(t *testing.T) {

@@ -78,7 +78,7 @@ func TestDaemonRestart(t *testing.T) {
 		t.Error("a container was removed by a daemon that is away")
 	}
 	if _, err := e.Create(t.Context(), fakeSpec(3)); !errors.Is(err, container.ErrAway) {
-		t.Errorf("a daemon that is away made a container, or is not told apart from one that refuses: %v", err)
+		t.Errorf("a daemon that is away made a container, or its error is that of one that refuses: %v", err)
 	}
 	if err := e.Ping(t.Context()); err == nil {
 		t.Error("a daemon that is away answers")
@@ -125,7 +125,7 @@ func TestOOMKilledByEvent(t *testing.T) {
 	go func() { answer <- e.OOMKilled(t.Context(), h.ID) }()
 	d.emit("oom", string(h.ID))
 	if !<-answer {
-		t.Error("the event was not heard")
+		t.Error("the event was not received")
 	}
 }
 
@@ -288,6 +288,6 @@ func TestClosed(t *testing.T) {
 		t.Error("a closed engine reads logs")
 	}
 	if _, open := <-e.Died(); open {
-		t.Error("the end of the engine is told as a death")
+		t.Error("the end of the engine is reported as a death")
 	}
 }

@@ -57,9 +57,9 @@ type fakeContainer struct {
 func startDaemon(t testing.TB) *daemon {
 	t.Helper()
 	d := &daemon{containers: map[string]*fakeContainer{}}
-	// Below the range that Linux gives to clients: a connection of anybody's
-	// could have the port when the daemon comes back to it. Packages are tested
-	// at once: each has a thousand ports of its own.
+	// Below the range that Linux gives to clients: any connection could have
+	// the port when the daemon comes back to it. Packages are tested at once: each
+	// has a thousand ports of its own.
 	var err error
 	for range 100 {
 		if err = d.listen(fmt.Sprintf("127.0.0.1:%d", 15000+rand.IntN(1000))); err == nil {
@@ -270,7 +270,7 @@ func (d *daemon) events(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// emit sends an event to everybody who listens.
+// emit sends an event to every listener.
 func (d *daemon) emit(action, id string) {
 	d.mu.Lock()
 	defer d.mu.Unlock()

@@ -15,10 +15,10 @@ import (
 	"github.com/gpuwhisk/gpuwhisk/invoker/container"
 )
 
-// greeter says a word at a socket in a directory that others may pass.
+// greeter sends a word to each client of a socket in a directory that others may pass.
 func greeter(t *testing.T, word string) string {
 	t.Helper()
-	dir, err := os.MkdirTemp("", "gw") // short: a socket's path has room for 107 bytes
+	dir, err := os.MkdirTemp("", "gw") // short: a socket's path has at most 107 bytes
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -82,7 +82,7 @@ func checkMounts(t *testing.T, addr string) {
 		t.Errorf("environment %v", a.Environ)
 	}
 	if a.Output != "no library" || !refused(a.Written) || a.Received != "hello from the host" {
-		t.Errorf("read %q, written %q, heard %q", a.Output, a.Written, a.Received)
+		t.Errorf("read %q, written %q, received %q", a.Output, a.Written, a.Received)
 	}
 	a = mustRun(t, addr, map[string]any{"read": "/proc/self/mountinfo", "write": "/run/gpuwhisk/new"})
 	if !refused(a.Written) {

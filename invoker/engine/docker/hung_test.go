@@ -35,7 +35,7 @@ func TestEventsThatNeverBegin(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	until(t, "the engine hears", func() bool { return !e.blind.Load() })
+	until(t, "the engine receives events", func() bool { return !e.blind.Load() })
 	d.emit("die", string(h.ID))
 	if id := <-e.Died(); id != h.ID {
 		t.Errorf("died %s", id)
@@ -131,7 +131,7 @@ func TestDeathsAreKnownBeforeAddressesAreGivenAnew(t *testing.T) {
 }
 
 // What may have been made although no proper answer came is removed. Where the
-// daemon says no there is nothing to remove.
+// daemon refuses there is nothing to remove.
 func TestCreateWithoutAnAnswer(t *testing.T) {
 	for name, c := range map[string]struct {
 		answer func(w http.ResponseWriter)
@@ -203,7 +203,7 @@ func TestRemovalIsTriedAgain(t *testing.T) {
 	if err := d.listen(d.addr); err != nil {
 		t.Fatal(err)
 	}
-	until(t, "the engine hears again although one cannot be removed", func() bool { return !e.blind.Load() })
+	until(t, "the engine receives events again although one cannot be removed", func() bool { return !e.blind.Load() })
 	d.emit("die", "id-wsk00_2_guest_hello")
 	if id := <-e.Died(); id != "id-wsk00_2_guest_hello" {
 		t.Errorf("died %s", id)
@@ -258,7 +258,7 @@ func TestSweeperPauses(t *testing.T) {
 
 // A daemon that hangs holds up the reading of logs for a bounded time.
 func TestLogsOfAHungDaemon(t *testing.T) {
-	for name, begin := range map[string]bool{"says nothing": false, "begins to answer": true} {
+	for name, begin := range map[string]bool{"sends nothing": false, "begins to answer": true} {
 		t.Run(name, func(t *testing.T) {
 			d := startDaemon(t)
 			e := d.engine(t, func(o *Options) { o.LogWaits.Idle = 10 * time.Millisecond })

@@ -148,7 +148,7 @@ func collected(t *testing.T, tail *logs.Tail, req container.LogRequest, want ...
 }
 
 // readBoth reads the lines of an activation that failed without sentinels: two,
-// and what is said of that.
+// and the line that reports it.
 func readBoth(t *testing.T, tail *logs.Tail) {
 	t.Helper()
 	got := tail.Collect(t.Context(), container.LogRequest{LimitBytes: 1 << 20, Failed: true})

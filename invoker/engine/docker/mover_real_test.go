@@ -48,7 +48,7 @@ func (b *books) of(name string) (processes int, sum gpu.Usage) {
 // that only the fake driver has.
 func openMover(t *testing.T, library string) (*devices.Mover, gpu.Device, *books) {
 	t.Helper()
-	dir, err := os.MkdirTemp("", "gw") // short: a socket's path has room for 107 bytes
+	dir, err := os.MkdirTemp("", "gw") // short: a socket's path has at most 107 bytes
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -110,7 +110,7 @@ func TestRealMover(t *testing.T) {
 	}
 	for i, s := range all {
 		want := size * int64(i+1)
-		// On a busy machine the shim may speak later than a run waits for it.
+		// On a busy machine the shim may connect later than a run waits for it.
 		until(t, fmt.Sprintf("container %d holds %d bytes", i, want), func() bool {
 			n, sum := books.of(s.Name)
 			return n == 1 && sum.Allocated >= want && sum.Allocated <= want+size/2 && sum.Resident >= want
@@ -133,7 +133,7 @@ func TestRealMover(t *testing.T) {
 	if err := r.Remove(ctx, second.ID); err != nil {
 		t.Fatal(err)
 	}
-	until(t, "the end of the container is heard", func() bool { n, _ := books.of(second.Name); return n == 0 })
+	until(t, "the end of the container is noticed", func() bool { n, _ := books.of(second.Name); return n == 0 })
 	mover.Forget(second.Name)
 	mover.Forget(first.Name)
 	if s := mover.Stats(); s.Containers != 0 || s.Processes != 0 {
@@ -153,8 +153,8 @@ func moverRun(ctx context.Context, t *testing.T, m *devices.Mover, s *shimmed, s
 	}
 }
 
-// processesAreListed holds what the engine says of containers' processes against
-// what the kernel does: not all who ask see the latter.
+// processesAreListed compares what the engine lists of containers' processes with
+// the kernel's files, which not every process may read.
 func processesAreListed(ctx context.Context, t *testing.T, e *Engine, names ...string) {
 	t.Helper()
 	seen := map[uint64]bool{}
@@ -166,7 +166,7 @@ func processesAreListed(ctx context.Context, t *testing.T, e *Engine, names ...s
 		seen[space] = true
 		for _, pid := range pids {
 			if link, err := os.Readlink(fmt.Sprintf("/proc/%d/ns/pid", pid)); err != nil || link != fmt.Sprintf("pid:[%d]", space) {
-				t.Errorf("process %d is in %s, %v; told %d", pid, link, err, space)
+				t.Errorf("process %d is in %s, %v; the engine has %d", pid, link, err, space)
 			}
 		}
 	}

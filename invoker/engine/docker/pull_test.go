@@ -74,7 +74,7 @@ func TestPullIsReported(t *testing.T) {
 	}
 	want := "theirs invoker_docker.pull running docker pull a/b:1, ended true, theirs invoker_docker.pull running docker pull a/c:1, ended false"
 	if got := strings.Join(*reported, ", "); got != want {
-		t.Errorf("heard %s, want %s", got, want)
+		t.Errorf("reported %s, want %s", got, want)
 	}
 }
 
@@ -222,7 +222,7 @@ func TestLoginsUnreadable(t *testing.T) {
 	dir := logins(t, `{"auths": {"a": {"auth": "c2VjcmV0`)
 	_, err := newRegistries(dir, nil)
 	if err == nil || !strings.Contains(err.Error(), filepath.Join(dir, "config.json")) || strings.Contains(err.Error(), "c2VjcmV0") {
-		t.Errorf("error %v, want one that names the file and tells nothing of it", err)
+		t.Errorf("error %v, want one that names the file and has nothing of its content", err)
 	}
 }
 
@@ -247,7 +247,7 @@ func TestRegistryNotAllowed(t *testing.T) {
 	}
 }
 
-// A real registry that asks for a login gives the image to who has one.
+// A real registry that asks for a login gives the image to a client that has one.
 func TestRegistryWithLogin(t *testing.T) {
 	host, login := os.Getenv("GPUWHISK_TEST_REGISTRY"), os.Getenv("GPUWHISK_TEST_REGISTRY_LOGIN")
 	if host == "" {

@@ -205,14 +205,14 @@ func (r *real) create() container.Handle {
 	return h
 }
 
-// answer is what the proxy says.
+// answer is what the proxy returns.
 type answer struct {
 	Started  int      `json:"started"`
 	Env      string   `json:"env"`
 	Environ  []string `json:"environ"`
-	Output   string   `json:"said"`
+	Output   string   `json:"read"`
 	Written  string   `json:"written"`
-	Received string   `json:"heard"`
+	Received string   `json:"received"`
 }
 
 // run has the proxy do something. It waits until the proxy listens.
@@ -260,7 +260,7 @@ func (r *real) awaitDeath() container.ID {
 	case id := <-r.Died():
 		return id
 	case <-time.After(time.Minute):
-		r.t.Fatal("no death was told")
+		r.t.Fatal("no death was reported")
 		return ""
 	}
 }

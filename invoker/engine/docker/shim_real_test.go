@@ -107,7 +107,7 @@ func startShimmed(t *testing.T, r *real, image, instead string) *shimmed {
 	if instead != "" {
 		library = instead
 	}
-	dir, err := os.MkdirTemp("", "gw") // short: a socket's path has room for 107 bytes
+	dir, err := os.MkdirTemp("", "gw") // short: a socket's path has at most 107 bytes
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -224,7 +224,7 @@ func TestRealShim(t *testing.T) {
 	}
 }
 
-// connected waits until the function's process has said what it holds.
+// connected waits until the function's process has reported what it holds.
 func (s *shimmed) connected(ctx context.Context, t *testing.T) {
 	t.Helper()
 	until(t, "the shim connects", func() bool { return s.Processes() == 1 })
@@ -249,7 +249,7 @@ func (s *shimmed) freeze(t *testing.T, r *real) {
 	}
 }
 
-// A library that is none is left out by the loader, which says so in the log.
+// A file that is no library is left out by the loader, which logs that.
 // The function runs all the same.
 func TestRealShimThatIsNone(t *testing.T) {
 	r := startReal(t, nil)

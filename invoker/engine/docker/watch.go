@@ -109,7 +109,7 @@ func (e *Engine) handle(event events.Message) {
 	case events.ActionOOM:
 		e.setOOM(id)
 	case events.ActionDie, events.ActionDestroy:
-		e.bury(id)
+		e.recordEnd(id)
 	}
 }
 
@@ -136,7 +136,7 @@ func (e *Engine) reconcile(ctx context.Context) error {
 	}
 	for _, id := range before {
 		if !running[id] {
-			e.bury(id)
+			e.recordEnd(id)
 		}
 	}
 	return nil

@@ -159,7 +159,7 @@ func TestEnded(t *testing.T) {
 	}
 }
 
-// Who wants the lines as the log has them gets one object for each line of the
+// A caller that wants the lines as the log has them gets one object for each line of the
 // record: the very bytes of the log, with what the collector cut out or added
 // written in the same form.
 func TestRawLines(t *testing.T) {
@@ -195,13 +195,13 @@ func TestRawLines(t *testing.T) {
 			t.Errorf("%s: raw lines are\n%s\nwant\n%s", c.name, strings.Join(raw, "\n"), strings.Join(c.want, "\n"))
 		}
 		if plain.Raw != nil || len(got.Lines) != len(got.Raw) || strings.Join(plain.Lines, "\n") != strings.Join(got.Lines, "\n") {
-			t.Errorf("%s: lines of the record are %q with raw ones, %q without; raw ones that nobody asked for: %q", c.name, got.Lines, plain.Lines, plain.Raw)
+			t.Errorf("%s: lines of the record are %q with raw ones, %q without; raw ones that were not asked for: %q", c.name, got.Lines, plain.Lines, plain.Raw)
 		}
 	}
 }
 
-// The log of an action that broke ends in the line that says so, behind the
-// one that says what is missing of the log.
+// The log of an action that broke ends in the line that reports it, behind the
+// one with what is missing of the log.
 func TestBrokenActionIsReportedLast(t *testing.T) {
 	for name, c := range map[string]struct {
 		prepare func(c *Collector)

@@ -14,7 +14,7 @@ import (
 	"github.com/gpuwhisk/gpuwhisk/invoker/container"
 )
 
-// script is a source that says its parts at their times.
+// script is a source that sends its parts at their times.
 type script struct {
 	began time.Time
 	parts []part

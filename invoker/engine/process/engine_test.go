@@ -236,7 +236,7 @@ func TestPauseOfAProcessThatDoesNotStop(t *testing.T) {
 			break
 		}
 	}
-	f.find(h.ID).watched() // as who watches over the memory of all asks
+	f.find(h.ID).watched() // as the memory's watcher asks
 	cancel()
 	if err := <-paused; !errors.Is(err, context.Canceled) {
 		t.Errorf("got %v", err)
@@ -303,7 +303,7 @@ func TestSurroundings(t *testing.T) {
 	}
 }
 
-// What a device says counts over all else, and nothing else steers the driver.
+// What a device sets overrides all else, and nothing else steers the driver.
 func TestEnvironmentOfGPU(t *testing.T) {
 	f := start(t, nil)
 	spec := f.spec()
@@ -378,7 +378,7 @@ func TestOutOfMemory(t *testing.T) {
 		t.Fatal("600 MiB fit into 256")
 	}
 	if !f.OOMKilled(t.Context(), h.ID) {
-		t.Error("the kill for memory is not told")
+		t.Error("the kill for memory is not reported")
 	}
 	if id := f.awaitDeath(); id != h.ID {
 		t.Errorf("died: %s, want %s", id, h.ID)
@@ -463,7 +463,7 @@ func TestCloseRefusesLaterWork(t *testing.T) {
 		t.Error("a closed engine creates")
 	}
 	if _, open := <-f.Died(); open {
-		t.Error("the end of the engine is told as a death")
+		t.Error("the end of the engine is reported as a death")
 	}
 	if err := f.Remove(context.Background(), h.ID); err != nil {
 		t.Error(err)

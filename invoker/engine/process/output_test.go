@@ -74,7 +74,7 @@ func TestLineAfterAFullDisk(t *testing.T) {
 	if err := full.SetWriteDeadline(time.Now().Add(10 * time.Millisecond)); err != nil {
 		t.Fatal(err)
 	}
-	for range 2 { // the second finds no room at all
+	for range 2 { // the second finds the disk full
 		o.write("stdout", bytes.Repeat([]byte("x"), 5000))
 	}
 	part := make([]byte, 4096)

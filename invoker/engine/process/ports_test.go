@@ -23,7 +23,7 @@ func TestPortsAreClaimed(t *testing.T) {
 	}
 	p.free(port)
 	if _, err := claim(port); err == nil {
-		t.Error("a port where somebody listens is claimed")
+		t.Error("a port of another listener is claimed")
 	}
 	_ = l.Close()
 	again, err := claim(port)

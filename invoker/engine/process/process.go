@@ -139,7 +139,7 @@ func (e *Engine) reportDeath(id container.ID) {
 	select {
 	case e.died <- id:
 	default:
-		e.log.Error("nobody reads the deaths of processes", "container", id)
+		e.log.Error("the deaths of processes are not read", "container", id)
 	}
 }
 

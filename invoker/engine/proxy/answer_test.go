@@ -30,7 +30,7 @@ func TestAnswersThatAreNone(t *testing.T) {
 		"head too large":    "HTTP/1.1 200 OK\r\n" + endless + "Content-Length: 2\r\n\r\n{}",
 		"line too long":     "HTTP/1.1 200 OK\r\nX: " + strings.Repeat("v", 70<<10) + "\r\nContent-Length: 2\r\n\r\n{}",
 		"endless interim":   strings.Repeat("HTTP/1.1 100 Continue\r\n\r\n", 4000) + ok("{}"),
-		"shorter than said": "HTTP/1.1 200 OK\r\nContent-Length: 200\r\n\r\n{}",
+		"body is too short": "HTTP/1.1 200 OK\r\nContent-Length: 200\r\n\r\n{}",
 		"far shorter":       "HTTP/1.1 200 OK\r\nContent-Length: 1000000\r\n\r\n{}",
 		"head cut":          "HTTP/1.1 200 OK\r\nContent-Le",
 		"nothing":           "",

@@ -120,7 +120,7 @@ func TestRuntimeVariablesCannotBeReplaced(t *testing.T) {
 		t.Errorf("env %v", env)
 	}
 	if _, found := env["__OW_API_KEY"]; found {
-		t.Error("the key is told though the action may not have it")
+		t.Error("the key is sent though the action may not have it")
 	}
 }
 

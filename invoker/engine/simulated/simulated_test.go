@@ -28,7 +28,7 @@ func TestMoveTakesTheLinksTime(t *testing.T) {
 	})
 }
 
-// TestMoveGoesOnWhenAskedAgain: who asks again for what takes long does not
+// TestMoveGoesOnWhenAskedAgain: a second request for what takes long does not
 // start it over.
 func TestMoveGoesOnWhenAskedAgain(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
@@ -61,7 +61,7 @@ func TestMoveEndsWithItsContext(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
 	m := NewMover(gpu.Link{BytesPerSecond: 1})
-	m.Listen(func(gpu.MemoryReport) { t.Error("an interrupted move was told as done") })
+	m.Listen(func(gpu.MemoryReport) { t.Error("an interrupted move was reported as done") })
 	if _, err := m.Move(ctx, gpu.Order{Bytes: 1 << 40}, 1); err == nil {
 		t.Error("an interrupted move has no error")
 	}

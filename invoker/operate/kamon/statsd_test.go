@@ -234,7 +234,7 @@ func TestStatsDAgentAway(t *testing.T) {
 	s.c.Address = gone.LocalAddr().String()
 	_ = gone.Close()
 	for range 10 {
-		s.flush() // returns, and what nobody took is lost
+		s.flush() // returns, and what no server received is lost
 	}
 	s.hangUp()
 	s.c.Address = addr

@@ -67,11 +67,11 @@ func run(w http.ResponseWriter, r *http.Request) {
 		fmt.Fprintln(os.Stderr, sentinel)
 	}
 	answer(w, map[string]any{"started": started, "env": os.Getenv(o.Env), "environ": os.Environ(), "dir": dir(),
-		"said": said(o.Read), "written": written(o.Write), "heard": received(o.Dial)})
+		"read": read(o.Read), "written": written(o.Write), "received": received(o.Dial)})
 }
 
-// said is the text of a file, or why there is none.
-func said(path string) string {
+// read is the text of a file, or why there is none.
+func read(path string) string {
 	if path == "" {
 		return ""
 	}
