@@ -151,7 +151,7 @@ func (m *Metrics) gpus(r maker) {
 func (m *Metrics) functions(r maker) {
 	m.gpuSeconds = r.counter("gpu_seconds_total", "GPU service by namespace and action.", "namespace", "action")
 	m.gpuMoved = r.counter("gpu_moved_bytes_total", "Device memory moved, by namespace, action and direction.", "namespace", "action", "direction")
-	m.gpuResident = r.gauge("gpu_resident_bytes", "Memory on devices that containers hold, by namespace and action; source says whether it was measured or assumed.", "namespace", "action", "source")
+	m.gpuResident = r.gauge("gpu_resident_bytes", "Memory on devices that containers hold, by namespace and action; source is measured or assumed.", "namespace", "action", "source")
 	m.waiters = map[sched.FlowID]bool{}
 	m.gpuWaits = prometheus.NewHistogramVec(prometheus.HistogramOpts{
 		Namespace: "gpuwhisk", Name: "gpu_function_queue_seconds", Buckets: Latency(),

@@ -121,7 +121,7 @@ func dial(cfg Config, transport http.RoundTripper) (*kivik.Client, error) {
 }
 
 // newTransport keeps connections open and leaves bodies as they are: CouchDB
-// would compress text attachments for a client that says it can read that.
+// would compress text attachments for a client that accepts that.
 func newTransport() *http.Transport {
 	dialer := net.Dialer{Timeout: 10 * time.Second, KeepAlive: 30 * time.Second}
 	return &http.Transport{

@@ -217,7 +217,7 @@ func final(err error) bool {
 	return false
 }
 
-// refused reports whether err says that the topic does not exist, or takes no
+// refused reports whether err means that the topic does not exist, or takes no
 // message of ours: not a broker that is away.
 func refused(err error) bool {
 	switch code(err) {
@@ -228,7 +228,7 @@ func refused(err error) bool {
 	return false
 }
 
-// tooLarge reports whether err says that a batch is over what the topic takes.
+// tooLarge reports whether err means that a batch is over what the topic takes.
 func tooLarge(err error) bool {
 	return code(err) == wire.MessageSizeTooLarge || code(err) == wire.RecordListTooLarge
 }

@@ -36,7 +36,7 @@ const previousPause = 100 * time.Millisecond
 // which does not ping yet itself. A ping that is no longer fresh, or a goodbye
 // as the last ping, is no process. A fresh one may be the last of a process that
 // was killed: only a ping that comes while we listen is of a process that lives,
-// which is then waited for until it says goodbye or is silent. So a start after a
+// which is then waited for until its goodbye or its silence. So a start after a
 // kill is delayed until the last ping is two seconds old, and any other not at
 // all.
 //
@@ -169,7 +169,7 @@ func (p *previous) came(ping receivedPing) {
 	}
 	p.alive = true
 	name := ping.Instance.String()
-	p.log.Warn("another process with the id of this invoker is alive: waiting until it says goodbye or is silent",
+	p.log.Warn("another process with the id of this invoker is alive: waiting for its goodbye or its silence",
 		"invoker", p.Instance.String(), "other", name, "silence", p.Silence)
 	if p.Seen != nil {
 		p.Seen(name)

@@ -16,7 +16,7 @@ import (
 	"github.com/gpuwhisk/gpuwhisk/invoker/lib/retry"
 )
 
-// TopicSpec says how a topic is made. Zero counts mean one.
+// TopicSpec is how a topic is made. Zero counts mean one.
 type TopicSpec struct {
 	Name              string
 	Partitions        int

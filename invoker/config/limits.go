@@ -23,7 +23,7 @@ type Limits struct {
 
 	Payload        Size `key:"whisk.activation.payload.max" default:"1 m" min:"1" doc:"largest result of an action"`
 	Truncation     Size `key:"whisk.activation.payload.truncation" default:"1 m" doc:"what is kept of a larger result"`
-	SerdesOverhead Size `key:"whisk.activation.payload.serdes-overhead" default:"6068" doc:"room for a message beside its payload"`
+	SerdesOverhead Size `key:"whisk.activation.payload.serdes-overhead" default:"6068" doc:"space for a message beside its payload"`
 
 	Namespace NamespaceLimits
 }

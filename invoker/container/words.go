@@ -56,8 +56,8 @@ type DeviceRequest struct {
 	// hold together on a device while they run; 0 for no limit.
 	Namespace      string
 	NamespaceLimit int64
-	// Memory is what the action says that it holds; 0 for no word. More is given
-	// room on the host when it is seen.
+	// Memory is what the action declares that it holds; 0: it declares none. What it
+	// holds beyond that gets host memory when it is seen.
 	Memory int64
 }
 

@@ -55,7 +55,7 @@ func (i Invoker) Load(ctx context.Context, parameters []byte) (*Loader, error) {
 // Close deletes the topic of the acks.
 func (l *Loader) Close(ctx context.Context) error { return l.requester.Close(ctx) }
 
-// receive gives an ack to the call that waits for it: the first that says how it
+// receive gives an ack to the call that waits for it: the first that has how it
 // ended.
 func (l *Loader) receive(ack activation.Ack) {
 	l.mu.Lock()

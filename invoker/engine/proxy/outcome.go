@@ -27,7 +27,7 @@ const (
 )
 
 // InitOutcome is what a finished /init means. ok is true when the action is
-// ready to run; else the response is the activation's. oom says that the
+// ready to run; else the response is the activation's. oom means that the
 // container ran out of memory; it matters only where the exchange is Broken.
 // An unhealthy proxy is the caller's to see first.
 func InitOutcome(x Exchange, timeout time.Duration, oom bool) (r activation.Response, ok bool) {

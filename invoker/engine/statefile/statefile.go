@@ -1,6 +1,6 @@
 // Package statefile keeps a state file for each container on disk, by which the
-// next process adopts the containers that are warm. It decides nothing: the
-// invoker says what a container is doing, and what becomes of what is read.
+// next process adopts the containers that are warm. It decides nothing:
+// the states come from the invoker, which also decides what becomes of what is read.
 //
 // A file has one line of fixed length that is written again in place, and one of
 // JSON that is not:

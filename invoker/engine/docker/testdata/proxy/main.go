@@ -1,4 +1,4 @@
-// Command proxy is a tiny action proxy for tests. The value of /run says what
+// Command proxy is a tiny action proxy for tests. The value of /run is what
 // it does; the answer is the same value.
 package main
 
