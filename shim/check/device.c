@@ -147,7 +147,7 @@ static bool fits(uint64_t bytes)
 	if (bytes + unused + MARGIN <= avail)
 		return true;
 	snprintf(trouble, sizeof trouble,
-		 "not enough free device memory: %llu bytes wanted, %llu free, %llu of them promised",
+		 "not enough free device memory: %llu bytes wanted, %llu free, %llu of them reserved",
 		 (unsigned long long)bytes, (unsigned long long)avail, (unsigned long long)unused);
 	return false;
 }

@@ -97,7 +97,7 @@ class Worker:
             b.passed()
         return {}
 
-    def obey(self, verb, numbers):
+    def execute(self, verb, numbers):
         call = {"info": self.info, "alloc": self.alloc}.get(verb)
         if call is None:
             call = getattr(self, "order_" + verb, None)
@@ -111,16 +111,16 @@ class Worker:
 
 
 def serve(pipe, hello, worker):
-    def say(what):
+    def reply(what):
         pipe.write(json.dumps(what) + "\n")
         pipe.flush()
 
-    say(hello)
+    reply(hello)
     for line in sys.stdin:
         words = line.split()
         if not words:
             continue
         try:
-            say(worker.obey(words[0], [int(w) for w in words[1:]]))
+            reply(worker.execute(words[0], [int(w) for w in words[1:]]))
         except Exception as e:  # whatever a framework raises is the answer
-            say({"error": "%s: %s" % (type(e).__name__, str(e)[:400])})
+            reply({"error": "%s: %s" % (type(e).__name__, str(e)[:400])})

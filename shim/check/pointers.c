@@ -13,7 +13,7 @@
  *   newest, newest_of, newest_at, newest_name
  *                                        the same for the driver's own version
  *
- * One function may have several names; its address tells them apart. Where the
+ * One function may have several names; its address distinguishes them. Where the
  * driver has none, the pointer is "" and so is the rest.
  */
 #include <dlfcn.h>

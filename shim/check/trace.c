@@ -84,7 +84,7 @@ static CUresult second(const char *symbol, void **pfn, int version, uint64_t fla
 
 /* Record the outcome of a lookup; stay before cuGetProcAddress where that is what
  * was looked up. */
-static void note(const char *symbol, void **pfn, int version, uint64_t flags, CUresult r)
+static void record(const char *symbol, void **pfn, int version, uint64_t flags, CUresult r)
 {
 	struct line l = {.n = 0};
 	void *got = r == CUDA_SUCCESS && pfn ? *pfn : NULL;
@@ -113,7 +113,7 @@ static CUresult first(const char *symbol, void **pfn, int version, uint64_t flag
 {
 	CUresult r = v1(symbol, pfn, version, flags);
 
-	note(symbol, pfn, version, flags, r);
+	record(symbol, pfn, version, flags, r);
 	return r;
 }
 
@@ -121,7 +121,7 @@ static CUresult second(const char *symbol, void **pfn, int version, uint64_t fla
 {
 	CUresult r = v2(symbol, pfn, version, flags, status);
 
-	note(symbol, pfn, version, flags, r);
+	record(symbol, pfn, version, flags, r);
 	return r;
 }
 

@@ -177,7 +177,7 @@ static void on_block(const char *verb, struct block *b, uint64_t n)
 		refuse();
 }
 
-static void obey(const char *verb, uint64_t a, uint64_t b)
+static void execute(const char *verb, uint64_t a, uint64_t b)
 {
 	if (is(verb, "alloc"))
 		make(a);
@@ -206,7 +206,7 @@ int main(void)
 	while (fgets(line, sizeof line, stdin)) {
 		unsigned long long a = 0, b = 0;
 		if (sscanf(line, "%31s %llu %llu", verb, &a, &b) >= 1)
-			obey(verb, a, b);
+			execute(verb, a, b);
 	}
 	return 0;
 }

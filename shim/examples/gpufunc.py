@@ -1,6 +1,6 @@
 """A function on the GPU by the driver's own interface: nothing is needed but
 Python and libcuda. It keeps a block of device memory between invocations, as a
-model would be kept, and says whether it found it as it had left it.
+model would be kept, and reports whether it was unchanged.
 
     wsk action create gpufunc gpufunc.py --kind python:3 -a gpu true
     wsk action invoke gpufunc -r -p bytes 67108864

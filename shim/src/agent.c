@@ -15,7 +15,7 @@
 #include "backend.h"
 #include "context.h"
 #include "hooks.h"
-#include "link.h"
+#include "conn.h"
 #include "refusal.h"
 #include "report.h"
 #include "work.h"
@@ -23,27 +23,27 @@
 enum {
 	/* The driver's calls are made on it; only what is used takes memory. */
 	STACK = 1 << 20,
-	FIRST_PAUSE_MS = 20,
-	LONGEST_PAUSE_MS = 2000,
+	FIRST_BACKOFF_MS = 20,
+	LONGEST_BACKOFF_MS = 2000,
 	/* Small changes are reported after this, large ones not more often than that. */
 	QUIET_MS = 500,
 	USAGE_MS = 10,
 };
 
 static atomic_bool started;
-static struct gw_fd bell[2] = {{.fd = -1}, {.fd = -1}};
+static struct gw_fd wake_fd[2] = {{.fd = -1}, {.fd = -1}};
 static _Atomic uint64_t changed;              /* bytes since the last USAGE */
 static _Atomic uint64_t threshold = 16 << 20; /* that are worth one at once */
-static atomic_bool rung, linked;
+static atomic_bool wake_pending, connected;
 
 /* Owned by the agent's thread. */
 static struct {
-	struct gw_link link;
-	bool linked, refused;
+	struct gw_conn conn;
+	bool connected, refused;
 	bool gated; /* this invoker reports runs */
 	uint64_t newest; /* epoch */
 	struct gw_work work;
-	int64_t told; /* when the last USAGE went */
+	int64_t usage_sent; /* when the last USAGE went */
 } agent;
 
 void gw_agent_changed(uint64_t bytes)
@@ -51,23 +51,23 @@ void gw_agent_changed(uint64_t bytes)
 	if (!atomic_load_explicit(&started, memory_order_relaxed))
 		return;
 	if (atomic_fetch_add(&changed, bytes + 1) + bytes >= atomic_load(&threshold))
-		gw_agent_ring();
+		gw_agent_wake();
 }
 
-void gw_agent_ring(void)
+void gw_agent_wake(void)
 {
-	if (!atomic_exchange(&rung, true) && gw_ours(&bell[1]))
-		send(bell[1].fd, "", 1, MSG_DONTWAIT | MSG_NOSIGNAL);
+	if (!atomic_exchange(&wake_pending, true) && gw_fd_is_ours(&wake_fd[1]))
+		send(wake_fd[1].fd, "", 1, MSG_DONTWAIT | MSG_NOSIGNAL);
 }
 
-bool gw_agent_linked(void) { return atomic_load(&linked); }
+bool gw_agent_connected(void) { return atomic_load(&connected); }
 
 static bool send_usage(uint64_t epoch, bool at_rest)
 {
 	struct gw_frame f;
 
 	atomic_store(&changed, 0);
-	agent.told = gw_clock();
+	agent.usage_sent = gw_clock();
 	/* Between orders and runs' ends the program may be using any of it. */
 	struct gw_totals t = gw_work_totals(at_rest);
 	gw_frame_begin(&f, GW_USAGE, epoch);
@@ -78,7 +78,7 @@ static bool send_usage(uint64_t epoch, bool at_rest)
 	gw_frame_u64(&f, t.fixed);
 	gw_frame_u64(&f, t.host);
 	gw_frame_u64(&f, t.blocks);
-	return gw_link_send(&agent.link, &f);
+	return gw_conn_send(&agent.conn, &f);
 }
 
 /* The work is over: the usage first, then the answer, so that an invoker that gets
@@ -93,7 +93,7 @@ static bool finish(bool cancelled)
 	status = gw_work_end(&agent.work);
 	if (cancelled && status != GW_FAILED)
 		status = GW_CANCELLED;
-	return send_usage(agent.work.epoch, true) && gw_send_done(&agent.link, &agent.work, type, status);
+	return send_usage(agent.work.epoch, true) && gw_send_done(&agent.conn, &agent.work, type, status);
 }
 
 static bool command_move(const struct gw_command *c)
@@ -101,11 +101,11 @@ static bool command_move(const struct gw_command *c)
 	struct gw_work stale = {.epoch = c->epoch, .began = gw_clock()};
 
 	if (c->epoch < agent.newest)
-		return gw_send_done(&agent.link, &stale, c->type, GW_STALE);
+		return gw_send_done(&agent.conn, &stale, c->type, GW_STALE);
 	if (agent.work.type == c->type && agent.work.epoch == c->epoch)
-		return gw_send_accepted(&agent.link, c); /* asked again */
+		return gw_send_accepted(&agent.conn, c); /* asked again */
 	agent.newest = c->epoch;
-	if (!finish(true) || !gw_send_accepted(&agent.link, c))
+	if (!finish(true) || !gw_send_accepted(&agent.conn, c))
 		return false;
 	gw_work_begin(&agent.work, c, agent.gated);
 	return true;
@@ -120,17 +120,17 @@ static bool command_gate(const struct gw_command *c)
 	if (c->word && agent.work.type == GW_EVICT)
 		ok = finish(true);
 	agent.gated = true;
-	gw_stir();
+	gw_set_dirty();
 	if (c->word)
 		return ok;
 	gw_work_probe();
-	return ok && gw_send_refused(&agent.link) && send_usage(c->epoch, true);
+	return ok && gw_send_refused(&agent.conn) && send_usage(c->epoch, true);
 }
 
 static bool command_hello(const struct gw_command *c)
 {
 	if (c->word != GW_VERSION) {
-		gw_log("the invoker speaks version %u, we speak %d: memory stays unmanaged by it",
+		gw_log("the invoker has version %u, the shim %d: memory stays unmanaged by it",
 		       c->word, GW_VERSION);
 		agent.refused = true;
 		return false;
@@ -160,20 +160,20 @@ static bool command(const struct gw_command *c)
 		return command_gate(c);
 	case GW_PING:
 		gw_frame_begin(&pong, GW_PONG, c->epoch);
-		return gw_link_send(&agent.link, &pong);
+		return gw_conn_send(&agent.conn, &pong);
 	default:
 		return true;
 	}
 }
 
-static bool obey(void)
+static bool handle_commands(void)
 {
 	struct gw_command c;
 	int got;
 
-	if (!gw_link_receive(&agent.link))
+	if (!gw_conn_receive(&agent.conn))
 		return false;
-	while ((got = gw_link_next(&agent.link, &c)) > 0)
+	while ((got = gw_conn_next(&agent.conn, &c)) > 0)
 		if (!command(&c))
 			return false;
 	if (got < 0)
@@ -181,45 +181,45 @@ static bool obey(void)
 	return got == 0;
 }
 
-static void hush(void)
+static void drain_wake_fd(void)
 {
 	char c[16];
 
-	if (gw_ours(&bell[0]))
-		while (recv(bell[0].fd, c, sizeof c, MSG_DONTWAIT) > 0)
+	if (gw_fd_is_ours(&wake_fd[0]))
+		while (recv(wake_fd[0].fd, c, sizeof c, MSG_DONTWAIT) > 0)
 			;
-	atomic_store(&rung, false);
+	atomic_store(&wake_pending, false);
 }
 
-static void unlink_invoker(void)
+static void disconnect(void)
 {
-	gw_link_close(&agent.link);
+	gw_conn_close(&agent.conn);
 	if (agent.work.type)
 		gw_work_end(&agent.work);
-	agent.linked = agent.gated = false;
-	atomic_store(&linked, false);
-	gw_tell_again();
+	agent.connected = agent.gated = false;
+	atomic_store(&connected, false);
+	gw_reset_reported();
 	agent.newest = 0; /* another invoker counts its own epochs */
 }
 
-/* Wait for the invoker, for the bell, or for a while. False: the invoker sent
- * nothing. After a while in which nothing came it is listened to anyway: our
+/* Wait for the invoker, for a wake-up, or for a while. False: the invoker sent
+ * nothing. After a while in which nothing came the connection is read anyway: our
  * descriptor may be another's by now. */
 static bool wait_for(int ms)
 {
 	struct pollfd p[2] = {
-		{.fd = gw_ours(&bell[0]) ? bell[0].fd : -1, .events = POLLIN},
-		{.fd = agent.linked ? agent.link.fd.fd : -1, .events = POLLIN},
+		{.fd = gw_fd_is_ours(&wake_fd[0]) ? wake_fd[0].fd : -1, .events = POLLIN},
+		{.fd = agent.connected ? agent.conn.fd.fd : -1, .events = POLLIN},
 	};
 
-	int n = poll(p, agent.linked ? 2 : 1, ms);
+	int n = poll(p, agent.connected ? 2 : 1, ms);
 	if (n > 0 && p[0].revents)
-		hush();
-	return agent.linked && (n <= 0 || p[1].revents);
+		drain_wake_fd();
+	return agent.connected && (n <= 0 || p[1].revents);
 }
 
-/* How long to listen before something else is to be done. */
-static int patience(void)
+/* The time in ms to poll before something else is to be done. */
+static int poll_timeout(void)
 {
 	if (agent.work.type)
 		return 0;
@@ -228,7 +228,7 @@ static int patience(void)
 
 static bool usage_due(void)
 {
-	int64_t since = gw_clock() - agent.told;
+	int64_t since = gw_clock() - agent.usage_sent;
 	uint64_t bytes = atomic_load(&changed);
 
 	if (agent.work.type || !bytes)
@@ -237,97 +237,98 @@ static bool usage_due(void)
 }
 
 /* While memory moves: something came, or a caller waits for the move's end. */
-static bool wanted(void)
+static bool interrupted(void)
 {
-	struct pollfd p = {.fd = agent.link.fd.fd, .events = POLLIN};
+	struct pollfd p = {.fd = agent.conn.fd.fd, .events = POLLIN};
 
-	return gw_work_wanted() || poll(&p, 1, 0) > 0;
+	return gw_work_lock_wanted() || poll(&p, 1, 0) > 0;
 }
 
 /* While a part of the memory takes long. */
-static void alive(void)
+static void heartbeat(void)
 {
 	struct gw_frame pong;
 
 	gw_frame_begin(&pong, GW_PONG, 0);
-	if (!gw_link_send(&agent.link, &pong) || !gw_link_flush(&agent.link))
-		gw_link_close(&agent.link);
+	if (!gw_conn_send(&agent.conn, &pong) || !gw_conn_flush(&agent.conn))
+		gw_conn_close(&agent.conn);
 }
 
-static void converse(void)
+static void serve_once(void)
 {
-	bool ok = !wait_for(patience()) || obey();
+	bool ok = !wait_for(poll_timeout()) || handle_commands();
 
 	/* What takes a while is accepted before it is done. */
-	if (ok && gw_work_left(&agent.work))
-		ok = gw_link_flush(&agent.link);
-	if (ok && agent.work.type && !gw_work_step(&agent.work, wanted, alive))
+	if (ok && gw_work_remains(&agent.work))
+		ok = gw_conn_flush(&agent.conn);
+	if (ok && agent.work.type && !gw_work_step(&agent.work, interrupted, heartbeat))
 		ok = finish(false);
 	if (ok)
-		ok = gw_send_refused(&agent.link);
+		ok = gw_send_refused(&agent.conn);
 	if (ok && usage_due())
 		ok = send_usage(0, false);
-	if (!ok || !gw_link_flush(&agent.link))
-		unlink_invoker();
+	if (!ok || !gw_conn_flush(&agent.conn))
+		disconnect();
 }
 
 static void *run(void *arg)
 {
 	fn_cuThreadExchangeStreamCaptureMode *capture =
 		GW_REAL(cuThreadExchangeStreamCaptureMode);
-	int mode = CAPTURE_RELAXED, pause = FIRST_PAUSE_MS;
+	int mode = CAPTURE_RELAXED, backoff = FIRST_BACKOFF_MS;
 
 	(void)arg;
 	/* A capture in global mode forbids other threads what we must do. */
 	if (capture)
 		capture(&mode);
-	while (!agent.refused && !gw_aside()) {
-		if (agent.linked) {
-			converse();
+	while (!agent.refused && !gw_disabled()) {
+		if (agent.connected) {
+			serve_once();
 			continue;
 		}
-		agent.linked = gw_link_open(&agent.link, gw_config.socket);
-		if (agent.linked && gw_send_hello(&agent.link) && send_usage(0, false) && gw_link_flush(&agent.link)) {
-			atomic_store(&linked, true);
-			pause = FIRST_PAUSE_MS;
+		agent.connected = gw_conn_open(&agent.conn, gw_config.socket);
+		if (agent.connected && gw_send_hello(&agent.conn) && send_usage(0, false) &&
+		    gw_conn_flush(&agent.conn)) {
+			atomic_store(&connected, true);
+			backoff = FIRST_BACKOFF_MS;
 			continue;
 		}
-		unlink_invoker();
-		wait_for(pause);
-		pause = pause < LONGEST_PAUSE_MS / 2 ? 2 * pause : LONGEST_PAUSE_MS;
+		disconnect();
+		wait_for(backoff);
+		backoff = backoff < LONGEST_BACKOFF_MS / 2 ? 2 * backoff : LONGEST_BACKOFF_MS;
 	}
-	unlink_invoker();
+	disconnect();
 	return NULL;
 }
 
-/* A forked child has no agent, and CUDA is of no use to it. It forgets without
+/* A after_fork child has no agent, and CUDA is of no use to it. It forgets without
  * touching the driver; a cuInit of its own may start anew. */
-static void forked(void)
+static void after_fork(void)
 {
-	gw_disown(&bell[0]);
-	gw_disown(&bell[1]);
-	gw_disown(&agent.link.fd);
-	agent.linked = agent.refused = agent.gated = false;
+	gw_fd_close(&wake_fd[0]);
+	gw_fd_close(&wake_fd[1]);
+	gw_fd_close(&agent.conn.fd);
+	agent.connected = agent.refused = agent.gated = false;
 	agent.newest = 0;
 	agent.work = (struct gw_work){0};
 	atomic_store(&changed, 0);
-	atomic_store(&rung, false);
-	atomic_store(&linked, false);
-	gw_refusal_forget();
-	gw_contexts_forget();
-	gw_forget_all();
-	gw_physical_forget();
+	atomic_store(&wake_pending, false);
+	atomic_store(&connected, false);
+	gw_refusal_reset();
+	gw_contexts_reset();
+	gw_registry_reset();
+	gw_physical_reset();
 	atomic_store(&started, false);
 }
 
-static bool open_bell(void)
+static bool open_wake_fd(void)
 {
 	int fd[2];
 
 	if (socketpair(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC, 0, fd) < 0)
 		return false;
-	bell[0] = gw_own(fd[0]);
-	bell[1] = gw_own(fd[1]);
+	wake_fd[0] = gw_fd_own(fd[0]);
+	wake_fd[1] = gw_fd_own(fd[1]);
 	return true;
 }
 
@@ -356,7 +357,7 @@ extern int __register_atfork(void (*)(void), void (*)(void), void (*)(void), voi
 extern void *__dso_handle __attribute__((visibility("hidden")));
 
 /* A program may end of the very error that is to be reported. */
-static void last_words(void)
+static void at_exit(void)
 {
 	gw_work_probe();
 	gw_await_reported();
@@ -371,17 +372,17 @@ static void watch_process(void)
 	if (atomic_exchange(&watched, true))
 		return;
 	if (__register_atfork)
-		__register_atfork(NULL, NULL, forked, &__dso_handle);
+		__register_atfork(NULL, NULL, after_fork, &__dso_handle);
 	/* Handlers run last come first: ours before the driver's own end. */
-	atexit(last_words);
+	atexit(at_exit);
 }
 
 void gw_agent_start(void)
 {
-	if (gw_aside() || atomic_exchange(&started, true))
+	if (gw_disabled() || atomic_exchange(&started, true))
 		return;
 	watch_process();
-	agent.link.fd = GW_NO_FD;
-	if (!open_bell() || !start_thread())
-		gw_step_aside("no thread for talking with the invoker");
+	agent.conn.fd = GW_NO_FD;
+	if (!open_wake_fd() || !start_thread())
+		gw_disable("no thread for the connection to the invoker");
 }

@@ -12,17 +12,17 @@ void gw_agent_start(void);
 /* Report to it that so many bytes came or went. Cheap; from any thread. */
 void gw_agent_changed(uint64_t bytes);
 /* Wake it. */
-void gw_agent_ring(void);
+void gw_agent_wake(void);
 /* An invoker is connected. */
-bool gw_agent_linked(void);
+bool gw_agent_connected(void);
 
 /* physical.c: in a forked child, where its lock is free. */
-void gw_physical_forget(void);
+void gw_physical_reset(void);
 
 /* pools.c: stream-ordered pools and memory owned by graphs. */
-void gw_pools_used(void);
+void gw_pools_set_in_use(void);
 /* The process has used any. */
-bool gw_pools_any(void);
+bool gw_pools_in_use(void);
 /* Bytes that pools and graphs of the current context's device hold beyond
  * their live allocations. */
 uint64_t gw_pools_slack(uint64_t live);

@@ -10,25 +10,25 @@
 #include "serve.h"
 #include "state.h"
 
-static void enter(CUdeviceptr ptr, size_t bytes, enum gw_kind kind)
+static void record(CUdeviceptr ptr, size_t bytes, enum gw_kind kind)
 {
-	struct gw_here h = gw_here();
+	struct gw_current h = gw_current();
 	struct gw_block b = {
 		.base = ptr, .size = bytes, .kind = kind, .ctx = h.ctx, .device = h.device,
 	};
 
 	if (!gw_add(GW_ADDRESS, &b))
-		gw_step_aside("no memory for the books");
+		gw_disable("no memory for the registry");
 	gw_agent_changed(bytes);
 }
 
 /* The end of an allocation whose bytes are reserved: record it if it succeeded. */
-static CUresult settle(CUresult r, CUdeviceptr *out, size_t promised, size_t bytes,
-		       enum gw_kind kind)
+static CUresult finish_alloc(CUresult r, CUdeviceptr *out, size_t reserved, size_t bytes,
+			     enum gw_kind kind)
 {
 	if (r == CUDA_SUCCESS)
-		enter(*out, bytes, kind);
-	gw_settle(promised);
+		record(*out, bytes, kind);
+	gw_unreserve(reserved);
 	return r;
 }
 
@@ -38,10 +38,10 @@ CUresult gw_on_alloc(fn_cuMemAlloc_v2 *real, CUdeviceptr *out, size_t bytes)
 
 	if (!out)
 		return real(out, bytes);
-	if (!gw_promise(bytes))
+	if (!gw_reserve(bytes))
 		return CUDA_ERROR_OUT_OF_MEMORY;
 	CUresult r = gw_config.backend->alloc(real, out, bytes, &kind);
-	return settle(r, out, bytes, bytes, kind);
+	return finish_alloc(r, out, bytes, bytes, kind);
 }
 
 CUresult gw_on_alloc_pitch(fn_cuMemAllocPitch_v2 *real, CUdeviceptr *out,
@@ -53,11 +53,11 @@ CUresult gw_on_alloc_pitch(fn_cuMemAllocPitch_v2 *real, CUdeviceptr *out,
 
 	if (!out || !pitch || __builtin_mul_overflow(width, height, &bytes))
 		return real(out, pitch, width, height, element);
-	if (!gw_promise(bytes))
+	if (!gw_reserve(bytes))
 		return CUDA_ERROR_OUT_OF_MEMORY;
 	CUresult r = gw_config.backend->alloc_pitch(real, out, pitch, width, height,
 						    element, &kind);
-	return settle(r, out, bytes, r == CUDA_SUCCESS ? *pitch * height : 0, kind);
+	return finish_alloc(r, out, bytes, r == CUDA_SUCCESS ? *pitch * height : 0, kind);
 }
 
 CUresult gw_on_alloc_managed(fn_cuMemAllocManaged *real, CUdeviceptr *out,
@@ -65,38 +65,38 @@ CUresult gw_on_alloc_managed(fn_cuMemAllocManaged *real, CUdeviceptr *out,
 {
 	if (!out)
 		return real(out, bytes, flags);
-	if (!gw_promise(bytes))
+	if (!gw_reserve(bytes))
 		return CUDA_ERROR_OUT_OF_MEMORY;
-	return settle(real(out, bytes, flags), out, bytes, bytes, GW_NATIVE);
+	return finish_alloc(real(out, bytes, flags), out, bytes, bytes, GW_NATIVE);
 }
 
-static void leave(bool was_known, const struct gw_block *b, CUresult r)
+static void finish_free(bool was_known, const struct gw_block *b, CUresult r)
 {
 	if (!was_known)
 		return; /* not ours to judge: the driver has answered */
 	if (r == CUDA_SUCCESS)
 		gw_agent_changed(b->size);
 	else if (!gw_add(GW_ADDRESS, b))
-		gw_step_aside("no memory for the books");
+		gw_disable("no memory for the registry");
 }
 
 CUresult gw_on_free(fn_cuMemFree_v2 *real, CUdeviceptr ptr)
 {
 	struct gw_block b;
-	bool known = ptr && gw_take(GW_ADDRESS, ptr, &b);
+	bool known = ptr && gw_remove(GW_ADDRESS, ptr, &b);
 	CUresult r = real(ptr);
 
-	leave(known, &b, r);
+	finish_free(known, &b, r);
 	return r;
 }
 
 CUresult gw_on_free_async(fn_cuMemFreeAsync *real, CUdeviceptr ptr, CUstream stream)
 {
 	struct gw_block b;
-	bool known = ptr && gw_take(GW_ADDRESS, ptr, &b);
+	bool known = ptr && gw_remove(GW_ADDRESS, ptr, &b);
 	CUresult r = real(ptr, stream);
 
-	leave(known, &b, r);
+	finish_free(known, &b, r);
 	return r;
 }
 
@@ -105,10 +105,10 @@ CUresult gw_on_alloc_async(fn_cuMemAllocAsync *real, CUdeviceptr *out, size_t by
 {
 	if (!out)
 		return real(out, bytes, stream);
-	if (!gw_promise(bytes))
+	if (!gw_reserve(bytes))
 		return CUDA_ERROR_OUT_OF_MEMORY;
-	gw_pools_used();
-	return settle(real(out, bytes, stream), out, bytes, bytes, GW_POOL);
+	gw_pools_set_in_use();
+	return finish_alloc(real(out, bytes, stream), out, bytes, bytes, GW_POOL);
 }
 
 CUresult gw_on_alloc_from_pool(fn_cuMemAllocFromPoolAsync *real, CUdeviceptr *out,
@@ -116,10 +116,10 @@ CUresult gw_on_alloc_from_pool(fn_cuMemAllocFromPoolAsync *real, CUdeviceptr *ou
 {
 	if (!out)
 		return real(out, bytes, pool, stream);
-	if (!gw_promise(bytes))
+	if (!gw_reserve(bytes))
 		return CUDA_ERROR_OUT_OF_MEMORY;
-	gw_pools_used();
-	return settle(real(out, bytes, pool, stream), out, bytes, bytes, GW_POOL);
+	gw_pools_set_in_use();
+	return finish_alloc(real(out, bytes, pool, stream), out, bytes, bytes, GW_POOL);
 }
 
 CUresult gw_on_external_map(fn_cuExternalMemoryGetMappedBuffer *real, CUdeviceptr *out,
@@ -128,6 +128,6 @@ CUresult gw_on_external_map(fn_cuExternalMemoryGetMappedBuffer *real, CUdevicept
 	CUresult r = real(out, memory, desc);
 
 	if (r == CUDA_SUCCESS && out && desc)
-		enter(*out, desc->size, GW_EXTERNAL);
+		record(*out, desc->size, GW_EXTERNAL);
 	return r;
 }

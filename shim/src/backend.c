@@ -47,7 +47,7 @@ static bool refused(CUresult r, CUresult of_plain)
 	return true;
 }
 
-static bool bears(CUresult r)
+static bool allocated_or_oom(CUresult r)
 {
 	return r == CUDA_SUCCESS || r == CUDA_ERROR_OUT_OF_MEMORY;
 }
@@ -65,7 +65,7 @@ static CUresult managed(fn_cuMemAlloc_v2 *real, CUdeviceptr *out, size_t bytes,
 		r = alloc(out, bytes, ATTACH_GLOBAL);
 	if (unsupported(r))
 		return plain(real, out, bytes, kind);
-	if (!bears(r) && refused(r, plain(real, out, bytes, kind)))
+	if (!allocated_or_oom(r) && refused(r, plain(real, out, bytes, kind)))
 		return CUDA_SUCCESS;
 	return r;
 }
@@ -89,7 +89,7 @@ static CUresult managed_pitch(fn_cuMemAllocPitch_v2 *real, CUdeviceptr *out,
 		r = alloc(out, row * height, ATTACH_GLOBAL);
 	if (unsupported(r))
 		return plain_pitch(real, out, pitch, width, height, element, kind);
-	if (!bears(r) &&
+	if (!allocated_or_oom(r) &&
 	    refused(r, plain_pitch(real, out, pitch, width, height, element, kind)))
 		return CUDA_SUCCESS;
 	if (r == CUDA_SUCCESS)

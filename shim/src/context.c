@@ -23,10 +23,10 @@ static struct {
 		bool primary;
 	} at[CONTEXTS];
 	unsigned n;
-} known = {.mu = PTHREAD_MUTEX_INITIALIZER};
+} contexts = {.mu = PTHREAD_MUTEX_INITIALIZER};
 
 /* The context seen last: most threads of a program share one. */
-static _Atomic(CUcontext) noted;
+static _Atomic(CUcontext) last_seen;
 
 static atomic_uint waiting;
 
@@ -37,111 +37,111 @@ void gw_work_lock(void)
 	atomic_fetch_sub(&waiting, 1);
 }
 
-bool gw_work_wanted(void) { return atomic_load(&waiting) > 0; }
+bool gw_work_lock_wanted(void) { return atomic_load(&waiting) > 0; }
 void gw_work_unlock(void) { pthread_mutex_unlock(&work); }
 
-/* The caller holds known.mu. */
+/* The caller holds contexts.mu. */
 static int index_of(CUcontext ctx)
 {
-	for (unsigned i = 0; i < known.n; i++)
-		if (known.at[i].ctx == ctx)
+	for (unsigned i = 0; i < contexts.n; i++)
+		if (contexts.at[i].ctx == ctx)
 			return (int)i;
 	return -1;
 }
 
-static void remember(CUcontext ctx, CUdevice device, bool primary)
+static void add_context(CUcontext ctx, CUdevice device, bool primary)
 {
 	if (!ctx)
 		return;
-	pthread_mutex_lock(&known.mu);
+	pthread_mutex_lock(&contexts.mu);
 	int i = index_of(ctx);
-	if (i < 0 && known.n < CONTEXTS) {
-		i = (int)known.n++;
-		known.at[i].ctx = ctx;
-		known.at[i].device = device;
+	if (i < 0 && contexts.n < CONTEXTS) {
+		i = (int)contexts.n++;
+		contexts.at[i].ctx = ctx;
+		contexts.at[i].device = device;
 		for (int k = 0; k < GW_STREAMS; k++)
-			known.at[i].stream[k] = NULL;
-		known.at[i].primary = false;
+			contexts.at[i].stream[k] = NULL;
+		contexts.at[i].primary = false;
 	}
 	if (i >= 0 && primary)
-		known.at[i].primary = true;
-	pthread_mutex_unlock(&known.mu);
-	atomic_store(&noted, ctx);
+		contexts.at[i].primary = true;
+	pthread_mutex_unlock(&contexts.mu);
+	atomic_store(&last_seen, ctx);
 }
 
-static void drop(CUcontext ctx)
+static void remove_context(CUcontext ctx)
 {
-	pthread_mutex_lock(&known.mu);
+	pthread_mutex_lock(&contexts.mu);
 	int i = index_of(ctx);
 	if (i >= 0)
-		known.at[i] = known.at[--known.n];
-	pthread_mutex_unlock(&known.mu);
-	atomic_store(&noted, NULL);
-	gw_forget_context(ctx);
+		contexts.at[i] = contexts.at[--contexts.n];
+	pthread_mutex_unlock(&contexts.mu);
+	atomic_store(&last_seen, NULL);
+	gw_remove_context(ctx);
 	gw_agent_changed(0);
 }
 
 /* Where the driver does not report one: the only context that there is. */
-static struct gw_here only_one(void)
+static struct gw_current only_one(void)
 {
-	struct gw_here h = {NULL, 0};
+	struct gw_current h = {NULL, 0};
 
-	pthread_mutex_lock(&known.mu);
-	if (known.n == 1)
-		h = (struct gw_here){known.at[0].ctx, known.at[0].device};
-	pthread_mutex_unlock(&known.mu);
+	pthread_mutex_lock(&contexts.mu);
+	if (contexts.n == 1)
+		h = (struct gw_current){contexts.at[0].ctx, contexts.at[0].device};
+	pthread_mutex_unlock(&contexts.mu);
 	return h;
 }
 
-struct gw_here gw_here(void)
+struct gw_current gw_current(void)
 {
-	struct gw_here h = {NULL, 0};
+	struct gw_current h = {NULL, 0};
 	fn_cuCtxGetCurrent *current = GW_REAL(cuCtxGetCurrent);
 	fn_cuCtxGetDevice *device = GW_REAL(cuCtxGetDevice);
 
 	if (!current || !device || current(&h.ctx) != CUDA_SUCCESS || !h.ctx ||
 	    device(&h.device) != CUDA_SUCCESS)
 		return only_one();
-	if (h.ctx != atomic_load_explicit(&noted, memory_order_relaxed))
-		remember(h.ctx, h.device, false);
+	if (h.ctx != atomic_load_explicit(&last_seen, memory_order_relaxed))
+		add_context(h.ctx, h.device, false);
 	return h;
 }
 
 unsigned gw_contexts(void)
 {
-	pthread_mutex_lock(&known.mu);
-	unsigned n = known.n;
-	pthread_mutex_unlock(&known.mu);
+	pthread_mutex_lock(&contexts.mu);
+	unsigned n = contexts.n;
+	pthread_mutex_unlock(&contexts.mu);
 	return n;
 }
 
-CUcontext gw_some_context(void)
+CUcontext gw_any_context(void)
 {
-	pthread_mutex_lock(&known.mu);
-	CUcontext ctx = known.n ? known.at[0].ctx : NULL;
-	pthread_mutex_unlock(&known.mu);
+	pthread_mutex_lock(&contexts.mu);
+	CUcontext ctx = contexts.n ? contexts.at[0].ctx : NULL;
+	pthread_mutex_unlock(&contexts.mu);
 	return ctx;
 }
 
-CUcontext gw_lone_context(void)
+CUcontext gw_single_device_context(void)
 {
-	pthread_mutex_lock(&known.mu);
-	CUcontext ctx = known.n ? known.at[0].ctx : NULL;
-	for (unsigned i = 1; i < known.n; i++)
-		if (known.at[i].device != known.at[0].device)
+	pthread_mutex_lock(&contexts.mu);
+	CUcontext ctx = contexts.n ? contexts.at[0].ctx : NULL;
+	for (unsigned i = 1; i < contexts.n; i++)
+		if (contexts.at[i].device != contexts.at[0].device)
 			ctx = NULL;
-	pthread_mutex_unlock(&known.mu);
+	pthread_mutex_unlock(&contexts.mu);
 	return ctx;
 }
 
-CUresult gw_enter(CUcontext ctx)
+CUresult gw_push_context(CUcontext ctx)
 {
 	fn_cuCtxPushCurrent_v2 *push = GW_REAL(cuCtxPushCurrent_v2);
 
 	return push && ctx ? push(ctx) : CUDA_ERROR_NOT_SUPPORTED;
 }
 
-void gw_leave(void)
+void gw_pop_context(void)
 {
 	fn_cuCtxPopCurrent_v2 *pop = GW_REAL(cuCtxPopCurrent_v2);
 	CUcontext ctx;
@@ -165,10 +165,10 @@ static CUresult make_stream(CUstream *out)
 
 CUresult gw_stream(CUcontext ctx, unsigned which, CUstream *out)
 {
-	pthread_mutex_lock(&known.mu);
+	pthread_mutex_lock(&contexts.mu);
 	int i = index_of(ctx);
-	*out = i >= 0 ? known.at[i].stream[which] : NULL;
-	pthread_mutex_unlock(&known.mu);
+	*out = i >= 0 ? contexts.at[i].stream[which] : NULL;
+	pthread_mutex_unlock(&contexts.mu);
 	if (i < 0)
 		return CUDA_ERROR_NOT_SUPPORTED;
 	if (*out)
@@ -176,23 +176,23 @@ CUresult gw_stream(CUcontext ctx, unsigned which, CUstream *out)
 	CUresult r = make_stream(out);
 	if (r != CUDA_SUCCESS)
 		return r;
-	pthread_mutex_lock(&known.mu);
+	pthread_mutex_lock(&contexts.mu);
 	i = index_of(ctx);
 	if (i >= 0)
-		known.at[i].stream[which] = *out;
-	pthread_mutex_unlock(&known.mu);
+		contexts.at[i].stream[which] = *out;
+	pthread_mutex_unlock(&contexts.mu);
 	return CUDA_SUCCESS;
 }
 
-void gw_contexts_forget(void)
+void gw_contexts_reset(void)
 {
 	pthread_mutex_t fresh = PTHREAD_MUTEX_INITIALIZER;
 
 	work = fresh;
 	atomic_store(&waiting, 0);
-	known.mu = fresh;
-	known.n = 0;
-	atomic_store(&noted, NULL);
+	contexts.mu = fresh;
+	contexts.n = 0;
+	atomic_store(&last_seen, NULL);
 }
 
 CUresult gw_on_init(fn_cuInit *real, unsigned flags)
@@ -210,7 +210,7 @@ CUresult gw_on_primary_retain(fn_cuDevicePrimaryCtxRetain *real, CUcontext *ctx,
 	CUresult r = real(ctx, dev);
 
 	if (r == CUDA_SUCCESS && ctx)
-		remember(*ctx, dev, true);
+		add_context(*ctx, dev, true);
 	return r;
 }
 
@@ -218,11 +218,11 @@ static CUcontext primary_of(CUdevice dev)
 {
 	CUcontext ctx = NULL;
 
-	pthread_mutex_lock(&known.mu);
-	for (unsigned i = 0; i < known.n; i++)
-		if (known.at[i].primary && known.at[i].device == dev)
-			ctx = known.at[i].ctx;
-	pthread_mutex_unlock(&known.mu);
+	pthread_mutex_lock(&contexts.mu);
+	for (unsigned i = 0; i < contexts.n; i++)
+		if (contexts.at[i].primary && contexts.at[i].device == dev)
+			ctx = contexts.at[i].ctx;
+	pthread_mutex_unlock(&contexts.mu);
 	return ctx;
 }
 
@@ -239,7 +239,7 @@ CUresult gw_on_primary_end(fn_cuDevicePrimaryCtxRelease *real, CUdevice dev)
 		state(dev, &flags, &active);
 	CUcontext gone = active ? NULL : primary_of(dev);
 	if (gone)
-		drop(gone);
+		remove_context(gone);
 	gw_work_unlock();
 	return r;
 }
@@ -250,7 +250,7 @@ CUresult gw_on_ctx_create(fn_cuCtxCreate_v2 *real, CUcontext *ctx, unsigned flag
 	CUresult r = real(ctx, flags, dev);
 
 	if (r == CUDA_SUCCESS && ctx)
-		remember(*ctx, dev, false);
+		add_context(*ctx, dev, false);
 	return r;
 }
 
@@ -260,7 +260,7 @@ CUresult gw_on_ctx_create_affinity(fn_cuCtxCreate_v3 *real, CUcontext *ctx,
 	CUresult r = real(ctx, affinity, n, flags, dev);
 
 	if (r == CUDA_SUCCESS && ctx)
-		remember(*ctx, dev, false);
+		add_context(*ctx, dev, false);
 	return r;
 }
 
@@ -270,7 +270,7 @@ CUresult gw_on_ctx_create_params(fn_cuCtxCreate_v4 *real, CUcontext *ctx, void *
 	CUresult r = real(ctx, how, flags, dev);
 
 	if (r == CUDA_SUCCESS && ctx)
-		remember(*ctx, dev, false);
+		add_context(*ctx, dev, false);
 	return r;
 }
 
@@ -279,7 +279,7 @@ CUresult gw_on_ctx_destroy(fn_cuCtxDestroy_v2 *real, CUcontext ctx)
 	gw_work_lock();
 	CUresult r = real(ctx);
 	if (r == CUDA_SUCCESS)
-		drop(ctx);
+		remove_context(ctx);
 	gw_work_unlock();
 	return r;
 }

@@ -8,32 +8,32 @@
 
 #include "abi.h"
 
-struct gw_here {
+struct gw_current {
 	CUcontext ctx;
 	CUdevice device;
 };
 
 /* The calling thread's context and device, or the process's only one where the
  * driver does not report one; ctx is NULL if there is none. */
-struct gw_here gw_here(void);
+struct gw_current gw_current(void);
 unsigned gw_contexts(void);
 
 /* A context of the process, NULL if none is known. It lives for as long as the
  * caller holds the work lock. */
-CUcontext gw_some_context(void);
+CUcontext gw_any_context(void);
 /* The same, but NULL where contexts lie on several devices. */
-CUcontext gw_lone_context(void);
+CUcontext gw_single_device_context(void);
 
 /* Make a context current, and what was before. */
-CUresult gw_enter(CUcontext ctx);
-void gw_leave(void);
+CUresult gw_push_context(CUcontext ctx);
+void gw_pop_context(void);
 
 /* Held by the agent while it calls the driver, and by the thread that ends a context:
  * a context dies between two of our moves, never during one. */
 void gw_work_lock(void);
 void gw_work_unlock(void);
 /* A thread waits for the lock: the agent shall release it soon. */
-bool gw_work_wanted(void);
+bool gw_work_lock_wanted(void);
 
 /* Moves go by two streams, so that one chunk follows the other without a gap. */
 enum { GW_STREAMS = 2 };
@@ -42,6 +42,6 @@ enum { GW_STREAMS = 2 };
 CUresult gw_stream(CUcontext ctx, unsigned which, CUstream *out);
 
 /* In a forked child: there are no contexts, and the locks are free. */
-void gw_contexts_forget(void);
+void gw_contexts_reset(void);
 
 #endif

@@ -1,6 +1,6 @@
 /*
  * The wrappers and their table, made from abi.def. A wrapper finds the real
- * function, and either forwards (when we have stepped aside) or lets
+ * function, and either forwards (when the shim is disabled) or lets
  * gw_on_<what> do the work with the real function at hand.
  */
 #include "hooks.h"
@@ -16,7 +16,7 @@
 		fn_##export *real = GW_REAL(export);                       \
 		if (!real)                                                 \
 			return CUDA_ERROR_NOT_FOUND;                       \
-		if (gw_aside())                                            \
+		if (gw_disabled())                                            \
 			return real args;                                  \
 		return gw_on_##what(real, ARGS args);                      \
 	}

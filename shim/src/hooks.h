@@ -38,7 +38,7 @@ void *gw_wrapper_of(void *pointer);
 /* dlsym as the next library in the search order has it. */
 void *gw_next_dlsym(void *handle, const char *name);
 /* False: the C library is none that we know, such as musl. */
-bool gw_at_home(void);
+bool gw_libc_supported(void);
 /* The driver, held loaded, or NULL while it is not loaded. */
 void *gw_driver(void);
 

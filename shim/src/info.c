@@ -8,20 +8,20 @@
 #include "serve.h"
 #include "state.h"
 
-static size_t least(size_t a, size_t b) { return a < b ? a : b; }
+static size_t min(size_t a, size_t b) { return a < b ? a : b; }
 
 /* The sizes of the devices never change. */
 enum { DEVICES = 64 };
-static _Atomic uint64_t whole[DEVICES];
+static _Atomic uint64_t totals[DEVICES];
 
-static _Atomic uint64_t *whole_here(void)
+static _Atomic uint64_t *device_total(void)
 {
 	fn_cuCtxGetDevice *device = GW_REAL(cuCtxGetDevice);
 	CUdevice dev;
 
 	if (!device || device(&dev) != CUDA_SUCCESS || dev < 0 || dev >= DEVICES)
 		return NULL;
-	return &whole[dev];
+	return &totals[dev];
 }
 
 /*
@@ -32,19 +32,19 @@ static _Atomic uint64_t *whole_here(void)
 CUresult gw_on_mem_info(fn_cuMemGetInfo_v2 *real, size_t *avail, size_t *total)
 {
 	uint64_t limit = atomic_load(&gw_limit);
-	_Atomic uint64_t *here = limit && avail && total ? whole_here() : NULL;
-	uint64_t all = here ? atomic_load(here) : 0;
+	_Atomic uint64_t *cached = limit && avail && total ? device_total() : NULL;
+	uint64_t all = cached ? atomic_load(cached) : 0;
 
 	if (!all) {
 		CUresult r = real(avail, total);
 		if (r != CUDA_SUCCESS || !limit || !avail || !total)
 			return r;
 		all = *total;
-		if (here)
-			atomic_store(here, all);
+		if (cached)
+			atomic_store(cached, all);
 	}
 	uint64_t used = gw_allocated();
-	*total = least(all, limit);
+	*total = min(all, limit);
 	*avail = used < *total ? *total - used : 0;
 	return CUDA_SUCCESS;
 }
@@ -55,7 +55,7 @@ CUresult gw_on_total_mem(fn_cuDeviceTotalMem_v2 *real, size_t *bytes, CUdevice d
 	uint64_t limit = atomic_load(&gw_limit);
 
 	if (r == CUDA_SUCCESS && bytes && limit)
-		*bytes = least(*bytes, limit);
+		*bytes = min(*bytes, limit);
 	return r;
 }
 
@@ -68,7 +68,7 @@ static bool substituted(CUdeviceptr ptr)
 
 /* Both attributes are unsigned ints or shorter in every CUDA so far:
  * CUmemorytype is an enum, IS_MANAGED a bool in a byte. */
-static void disguise(int attribute, void *data)
+static void report_as_device(int attribute, void *data)
 {
 	if (attribute == POINTER_MEMORY_TYPE)
 		*(unsigned *)data = MEMORYTYPE_DEVICE;
@@ -82,7 +82,7 @@ CUresult gw_on_pointer_attribute(fn_cuPointerGetAttribute *real, void *data,
 	CUresult r = real(data, attribute, ptr);
 
 	if (r == CUDA_SUCCESS && data && substituted(ptr))
-		disguise(attribute, data);
+		report_as_device(attribute, data);
 	return r;
 }
 
@@ -95,7 +95,7 @@ CUresult gw_on_pointer_attributes(fn_cuPointerGetAttributes *real, unsigned n,
 		return r;
 	for (unsigned i = 0; i < n; i++)
 		if (data[i])
-			disguise(attributes[i], data[i]);
+			report_as_device(attributes[i], data[i]);
 	return r;
 }
 
@@ -128,7 +128,7 @@ static void fetched(CUdeviceptr ptr, size_t bytes)
 	struct gw_block b;
 
 	if (gw_find(GW_ADDRESS, ptr, &b) && gw_movable(&b))
-		gw_came_in(b.base, b.id, ptr - b.base, ptr - b.base + bytes);
+		gw_set_resident(b.base, b.id, ptr - b.base, ptr - b.base + bytes);
 }
 
 CUresult gw_on_prefetch(fn_cuMemPrefetchAsync *real, CUdeviceptr ptr, size_t bytes,

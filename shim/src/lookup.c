@@ -11,26 +11,26 @@
 
 /* Each hook has up to three pointers: by dlsym, by cuGetProcAddress, and that
  * of an interposer behind us. A power of two, less than half full. */
-enum { PLACES = 1024 };
-_Static_assert(PLACES > 6 * GW_HOOKS, "the map of pointers is too small");
+enum { BUCKETS = 1024 };
+_Static_assert(BUCKETS > 6 * GW_HOOKS, "the map of pointers is too small");
 
 static struct {
 	void *pointer;
 	int id;
-} map[PLACES];
+} map[BUCKETS];
 static pthread_once_t built = PTHREAD_ONCE_INIT;
 
 static unsigned slot_of(const void *pointer)
 {
-	uintptr_t i = ((uintptr_t)pointer >> 4) * 2654435761u % PLACES;
+	uintptr_t i = ((uintptr_t)pointer >> 4) * 2654435761u % BUCKETS;
 
 	while (map[i].pointer && map[i].pointer != pointer)
-		i = (i + 1) % PLACES;
+		i = (i + 1) % BUCKETS;
 	return (unsigned)i;
 }
 
-/* The first to claim a pointer keeps it. */
-static void claim(void *pointer, int id)
+/* The first entry of a pointer stays. */
+static void insert(void *pointer, int id)
 {
 	unsigned i;
 
@@ -43,7 +43,7 @@ static void claim(void *pointer, int id)
 	}
 }
 
-static void *ask(const struct gw_entry *e)
+static void *lookup_by_driver(const struct gw_entry *e)
 {
 	fn_cuGetProcAddress_v2 *v2 = GW_REAL(cuGetProcAddress_v2);
 	fn_cuGetProcAddress *v1 = GW_REAL(cuGetProcAddress);
@@ -67,11 +67,11 @@ static void build(void)
 {
 	for (int id = 0; id < GW_HOOKS; id++) {
 		if (gw_driver())
-			claim(gw_next_dlsym(gw_driver(), gw_entries[id].export), id);
-		claim(gw_real(id), id);
+			insert(gw_next_dlsym(gw_driver(), gw_entries[id].export), id);
+		insert(gw_real(id), id);
 	}
 	for (int id = 0; id < GW_HOOKS; id++)
-		claim(ask(&gw_entries[id]), id);
+		insert(lookup_by_driver(&gw_entries[id]), id);
 }
 
 void *gw_wrapper_of(void *pointer)

@@ -10,11 +10,11 @@
 #include "refusal.h"
 #include "work.h"
 
-static uint64_t least(uint64_t a, uint64_t b) { return a < b ? a : b; }
+static uint64_t min(uint64_t a, uint64_t b) { return a < b ? a : b; }
 
 /* Largest first, of equal ones the youngest: what is young is likely in use
  * by the function itself and not by its libraries. */
-int gw_larger(const void *a, const void *b)
+int gw_compare_size(const void *a, const void *b)
 {
 	const struct gw_block *x = a, *y = b;
 
@@ -25,10 +25,10 @@ int gw_larger(const void *a, const void *b)
 
 /* Make a context current to ask pools and graphs in, where the process has
  * any. The caller holds the work lock. */
-static bool enter_for_pools(void)
+static bool push_context_for_pools(void)
 {
-	return !gw_work_stopped() && gw_pools_any() &&
-	       gw_enter(gw_some_context()) == CUDA_SUCCESS;
+	return !gw_work_stopped() && gw_pools_in_use() &&
+	       gw_push_context(gw_any_context()) == CUDA_SUCCESS;
 }
 
 /* What pools and graphs keep for later would have to be made anew: it is given
@@ -36,26 +36,26 @@ static bool enter_for_pools(void)
 void gw_trim(void)
 {
 	gw_work_lock();
-	if (enter_for_pools()) {
+	if (push_context_for_pools()) {
 		gw_pools_trim();
-		gw_leave();
+		gw_pop_context();
 	}
 	gw_work_unlock();
 }
 
-/* What the bytes on the device cannot exceed: what is in use there by anybody.
+/* What the bytes on the device cannot exceed: what is in use there by any process.
  * No bound is known where the driver does not answer, or where the process has
  * contexts on several devices. The caller holds the work lock. */
-static uint64_t bound(void)
+static uint64_t device_used(void)
 {
 	fn_cuMemGetInfo_v2 *info = GW_REAL(cuMemGetInfo_v2);
 	size_t avail = 0, total = 0;
 	CUresult r = CUDA_ERROR_NOT_SUPPORTED;
 
-	if (!gw_work_stopped() && gw_enter(gw_lone_context()) == CUDA_SUCCESS) {
+	if (!gw_work_stopped() && gw_push_context(gw_single_device_context()) == CUDA_SUCCESS) {
 		if (info)
 			r = info(&avail, &total);
-		gw_leave();
+		gw_pop_context();
 	}
 	return r == CUDA_SUCCESS && total >= avail ? total - avail : UINT64_MAX;
 }
@@ -67,28 +67,28 @@ static uint64_t bound(void)
  * their start, so that is what a prefetch brings in, and a kernel that needs
  * other parts fetches them itself. An eviction does not depend on the guess.
  */
-void gw_guess_spare(void)
+void gw_estimate_untouched(void)
 {
 	size_t n;
-	struct gw_block *list = gw_list(&n);
+	struct gw_block *list = gw_list_movable(&n);
 	uint64_t sum = 0;
 
 	if (!list)
 		return;
 	gw_work_lock();
-	uint64_t used = bound();
+	uint64_t used = device_used();
 	gw_work_unlock();
 	for (size_t i = 0; i < n; i++)
-		sum += list[i].size - gw_out(&list[i]);
-	qsort(list, n, sizeof *list, gw_larger);
+		sum += list[i].size - gw_evicted(&list[i]);
+	qsort(list, n, sizeof *list, gw_compare_size);
 	/* No surplus proves nothing: others may use the rest of the device. */
 	uint64_t surplus = sum > used ? sum - used : 0;
 	for (size_t i = 0; i < n && sum > used; i++) {
-		uint64_t off = least(list[i].size - gw_out(&list[i]), surplus);
-		gw_spare(list[i].base, list[i].id, off);
+		uint64_t off = min(list[i].size - gw_evicted(&list[i]), surplus);
+		gw_set_untouched(list[i].base, list[i].id, off);
 		surplus -= off;
 	}
-	gw_unlist(list, n);
+	gw_free_list(list, n);
 }
 
 struct gw_totals gw_work_totals(bool at_rest)
@@ -97,14 +97,14 @@ struct gw_totals gw_work_totals(bool at_rest)
 	uint64_t slack = 0, used = UINT64_MAX;
 
 	gw_work_lock();
-	if (enter_for_pools()) {
+	if (push_context_for_pools()) {
 		slack = gw_pools_slack(t.pool);
-		gw_leave();
+		gw_pop_context();
 	}
 	if (at_rest && t.resident > t.fixed)
-		used = bound();
+		used = device_used();
 	gw_work_unlock();
-	t.resident = t.fixed + least(t.resident - t.fixed, used) + slack;
+	t.resident = t.fixed + min(t.resident - t.fixed, used) + slack;
 	t.allocated += slack;
 	t.fixed += slack;
 	return t;
@@ -113,17 +113,18 @@ struct gw_totals gw_work_totals(bool at_rest)
 void gw_work_probe(void)
 {
 	fn_cuStreamQuery *query = GW_REAL(cuStreamQuery);
-	CUcontext ctx = gw_some_context();
+	CUcontext ctx = gw_any_context();
 	CUstream stream;
 
 	if (!query)
 		return;
 	gw_work_lock();
-	if (gw_moved_before() && !gw_work_stopped() && ctx == gw_some_context() && gw_enter(ctx) == CUDA_SUCCESS) {
+	if (gw_moved_before() && !gw_work_stopped() && ctx == gw_any_context() &&
+	    gw_push_context(ctx) == CUDA_SUCCESS) {
 		/* The program's own streams may be captured: ours is not. */
 		if (gw_stream(ctx, 0, &stream) == CUDA_SUCCESS)
-			gw_judge(query(stream));
-		gw_leave();
+			gw_check_fault(query(stream));
+		gw_pop_context();
 	}
 	gw_work_unlock();
 }

@@ -8,17 +8,17 @@
 #include "serve.h"
 #include "state.h"
 
-static void enter(enum gw_space space, const void *base, uint64_t bytes,
-		  enum gw_kind kind)
+static void record(enum gw_space space, const void *base, uint64_t bytes,
+		   enum gw_kind kind)
 {
-	struct gw_here h = gw_here();
+	struct gw_current h = gw_current();
 	struct gw_block b = {
 		.base = (uintptr_t)base, .size = bytes, .kind = kind, .ctx = h.ctx,
 		.device = h.device,
 	};
 
 	if (!gw_add(space, &b))
-		gw_step_aside("no memory for the books");
+		gw_disable("no memory for the registry");
 	gw_agent_changed(bytes);
 }
 
@@ -48,11 +48,11 @@ static uint64_t array_bytes(const struct gw_array3d *d)
 }
 
 /* The end of an array whose bytes are reserved. */
-static CUresult settle_array(CUresult r, CUarray *array, uint64_t bytes)
+static CUresult finish_array(CUresult r, CUarray *array, uint64_t bytes)
 {
 	if (r == CUDA_SUCCESS)
-		enter(GW_HANDLE, *array, bytes, GW_ARRAY);
-	gw_settle(bytes);
+		record(GW_HANDLE, *array, bytes, GW_ARRAY);
+	gw_unreserve(bytes);
 	return r;
 }
 
@@ -62,9 +62,9 @@ CUresult gw_on_array_create(fn_cuArrayCreate_v2 *real, CUarray *array,
 	if (!array || !desc)
 		return real(array, desc);
 	struct gw_array3d d = {desc->width, desc->height, 0, desc->format, desc->channels, 0};
-	if (!gw_promise(array_bytes(&d)))
+	if (!gw_reserve(array_bytes(&d)))
 		return CUDA_ERROR_OUT_OF_MEMORY;
-	return settle_array(real(array, desc), array, array_bytes(&d));
+	return finish_array(real(array, desc), array, array_bytes(&d));
 }
 
 CUresult gw_on_array3d_create(fn_cuArray3DCreate_v2 *real, CUarray *array,
@@ -72,9 +72,9 @@ CUresult gw_on_array3d_create(fn_cuArray3DCreate_v2 *real, CUarray *array,
 {
 	if (!array || !desc)
 		return real(array, desc);
-	if (!gw_promise(array_bytes(desc)))
+	if (!gw_reserve(array_bytes(desc)))
 		return CUDA_ERROR_OUT_OF_MEMORY;
-	return settle_array(real(array, desc), array, array_bytes(desc));
+	return finish_array(real(array, desc), array, array_bytes(desc));
 }
 
 /* The levels of a mipmap together take a third more than the first. */
@@ -84,15 +84,15 @@ CUresult gw_on_mipmap_create(fn_cuMipmappedArrayCreate *real, CUarray *array,
 	if (!array || !desc)
 		return real(array, desc, levels);
 	uint64_t first = array_bytes(desc), all = levels > 1 ? first + first / 3 : first;
-	if (!gw_promise(all))
+	if (!gw_reserve(all))
 		return CUDA_ERROR_OUT_OF_MEMORY;
-	return settle_array(real(array, desc, levels), array, all);
+	return finish_array(real(array, desc, levels), array, all);
 }
 
 CUresult gw_on_array_destroy(fn_cuArrayDestroy *real, CUarray array)
 {
 	struct gw_block b;
-	bool known = gw_take(GW_HANDLE, (uintptr_t)array, &b);
+	bool known = gw_remove(GW_HANDLE, (uintptr_t)array, &b);
 	CUresult r = real(array);
 
 	if (known && r != CUDA_SUCCESS)
@@ -103,11 +103,11 @@ CUresult gw_on_array_destroy(fn_cuArrayDestroy *real, CUarray array)
 }
 
 /* The end of pinned memory whose bytes are reserved. */
-static CUresult settle_host(CUresult r, void *base, size_t bytes)
+static CUresult finish_host(CUresult r, void *base, size_t bytes)
 {
 	if (r == CUDA_SUCCESS)
-		enter(GW_ADDRESS, base, bytes, GW_HOST);
-	gw_settle_host(bytes);
+		record(GW_ADDRESS, base, bytes, GW_HOST);
+	gw_unreserve_host(bytes);
 	return r;
 }
 
@@ -116,34 +116,34 @@ CUresult gw_on_host_alloc(fn_cuMemHostAlloc *real, void **out, size_t bytes,
 {
 	if (!out)
 		return real(out, bytes, flags);
-	if (!gw_promise_host(bytes))
+	if (!gw_reserve_host(bytes))
 		return CUDA_ERROR_OUT_OF_MEMORY;
 	CUresult r = real(out, bytes, flags);
-	return settle_host(r, *out, bytes);
+	return finish_host(r, *out, bytes);
 }
 
 CUresult gw_on_host_alloc_plain(fn_cuMemAllocHost_v2 *real, void **out, size_t bytes)
 {
 	if (!out)
 		return real(out, bytes);
-	if (!gw_promise_host(bytes))
+	if (!gw_reserve_host(bytes))
 		return CUDA_ERROR_OUT_OF_MEMORY;
 	CUresult r = real(out, bytes);
-	return settle_host(r, *out, bytes);
+	return finish_host(r, *out, bytes);
 }
 
 CUresult gw_on_host_register(fn_cuMemHostRegister *real, void *ptr, size_t bytes,
 			     unsigned flags)
 {
-	if (!gw_promise_host(bytes))
+	if (!gw_reserve_host(bytes))
 		return CUDA_ERROR_OUT_OF_MEMORY;
-	return settle_host(real(ptr, bytes, flags), ptr, bytes);
+	return finish_host(real(ptr, bytes, flags), ptr, bytes);
 }
 
 CUresult gw_on_host_free(fn_cuMemFreeHost *real, void *ptr)
 {
 	struct gw_block b;
-	bool known = gw_take(GW_ADDRESS, (uintptr_t)ptr, &b);
+	bool known = gw_remove(GW_ADDRESS, (uintptr_t)ptr, &b);
 	CUresult r = real(ptr);
 
 	if (known && r != CUDA_SUCCESS)

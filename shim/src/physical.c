@@ -17,7 +17,7 @@
 
 static pthread_mutex_t handles = PTHREAD_MUTEX_INITIALIZER;
 
-void gw_physical_forget(void)
+void gw_physical_reset(void)
 {
 	pthread_mutex_t fresh = PTHREAD_MUTEX_INITIALIZER;
 
@@ -31,7 +31,7 @@ CUresult gw_on_physical_create(fn_cuMemCreate *real, CUmemHandle *handle, size_t
 
 	if (!handle || !on_device)
 		return real(handle, bytes, prop, flags);
-	if (!gw_promise(bytes))
+	if (!gw_reserve(bytes))
 		return CUDA_ERROR_OUT_OF_MEMORY;
 	pthread_mutex_lock(&handles);
 	CUresult r = real(handle, bytes, prop, flags);
@@ -41,10 +41,10 @@ CUresult gw_on_physical_create(fn_cuMemCreate *real, CUmemHandle *handle, size_t
 			.device = prop->location.id, .refs = 1,
 		};
 		if (!gw_add(GW_HANDLE, &b))
-			gw_step_aside("no memory for the books");
+			gw_disable("no memory for the registry");
 	}
 	pthread_mutex_unlock(&handles);
-	gw_settle(bytes);
+	gw_unreserve(bytes);
 	gw_agent_changed(r == CUDA_SUCCESS ? bytes : 0);
 	return r;
 }
@@ -53,7 +53,7 @@ CUresult gw_on_physical_release(fn_cuMemRelease *real, CUmemHandle handle)
 {
 	pthread_mutex_lock(&handles);
 	CUresult r = real(handle);
-	bool known = r == CUDA_SUCCESS && gw_refer(handle, -1);
+	bool known = r == CUDA_SUCCESS && gw_change_refs(handle, -1);
 	pthread_mutex_unlock(&handles);
 	if (known)
 		gw_agent_changed(0);
@@ -66,7 +66,7 @@ CUresult gw_on_physical_retain(fn_cuMemRetainAllocationHandle *real,
 	pthread_mutex_lock(&handles);
 	CUresult r = real(handle, addr);
 	if (r == CUDA_SUCCESS && handle)
-		gw_refer(*handle, 1);
+		gw_change_refs(*handle, 1);
 	pthread_mutex_unlock(&handles);
 	return r;
 }
@@ -80,8 +80,8 @@ CUresult gw_on_physical_map(fn_cuMemMap *real, CUdeviceptr ptr, size_t bytes,
 
 	pthread_mutex_lock(&handles);
 	CUresult r = real(ptr, bytes, offset, handle, flags);
-	if (r == CUDA_SUCCESS && gw_refer(handle, 1) && !gw_add(GW_ADDRESS, &b))
-		gw_step_aside("no memory for the books");
+	if (r == CUDA_SUCCESS && gw_change_refs(handle, 1) && !gw_add(GW_ADDRESS, &b))
+		gw_disable("no memory for the registry");
 	pthread_mutex_unlock(&handles);
 	return r;
 }
@@ -96,8 +96,8 @@ CUresult gw_on_physical_unmap(fn_cuMemUnmap *real, CUdeviceptr ptr, size_t bytes
 	CUresult r = real(ptr, bytes);
 
 	while (r == CUDA_SUCCESS && at < ptr + bytes && gw_find(GW_ADDRESS, at, &b) &&
-	       b.kind == GW_MAPPED && gw_take(GW_ADDRESS, b.base, &b)) {
-		gw_refer(b.owner, -1);
+	       b.kind == GW_MAPPED && gw_remove(GW_ADDRESS, b.base, &b)) {
+		gw_change_refs(b.owner, -1);
 		at = b.base + b.size;
 	}
 	pthread_mutex_unlock(&handles);

@@ -17,9 +17,9 @@ static struct {
 	pthread_mutex_t mu; /* guards all below */
 	CUmemoryPool at[POOLS];
 	unsigned n;
-} made = {.mu = PTHREAD_MUTEX_INITIALIZER};
+} created = {.mu = PTHREAD_MUTEX_INITIALIZER};
 
-void gw_pools_used(void)
+void gw_pools_set_in_use(void)
 {
 	atomic_store_explicit(&pools_used, true, memory_order_relaxed);
 }
@@ -30,10 +30,10 @@ CUresult gw_on_pool_create(fn_cuMemPoolCreate *real, CUmemoryPool *pool,
 	CUresult r = real(pool, props);
 
 	if (r == CUDA_SUCCESS && pool) {
-		pthread_mutex_lock(&made.mu);
-		if (made.n < POOLS)
-			made.at[made.n++] = *pool;
-		pthread_mutex_unlock(&made.mu);
+		pthread_mutex_lock(&created.mu);
+		if (created.n < POOLS)
+			created.at[created.n++] = *pool;
+		pthread_mutex_unlock(&created.mu);
 	}
 	return r;
 }
@@ -43,11 +43,11 @@ CUresult gw_on_pool_destroy(fn_cuMemPoolDestroy *real, CUmemoryPool pool)
 	/* The agent asks pools under the work lock: none dies meanwhile. */
 	gw_work_lock();
 	CUresult r = real(pool);
-	pthread_mutex_lock(&made.mu);
-	for (unsigned i = 0; r == CUDA_SUCCESS && i < made.n; i++)
-		if (made.at[i] == pool)
-			made.at[i--] = made.at[--made.n];
-	pthread_mutex_unlock(&made.mu);
+	pthread_mutex_lock(&created.mu);
+	for (unsigned i = 0; r == CUDA_SUCCESS && i < created.n; i++)
+		if (created.at[i] == pool)
+			created.at[i--] = created.at[--created.n];
+	pthread_mutex_unlock(&created.mu);
 	gw_work_unlock();
 	return r;
 }
@@ -100,10 +100,10 @@ static unsigned pools(CUmemoryPool out[POOLS + 1], CUdevice *dev)
 		return 0;
 	if (get && get(&out[0], *dev) == CUDA_SUCCESS)
 		n = 1;
-	pthread_mutex_lock(&made.mu);
-	for (unsigned i = 0; i < made.n; i++)
-		out[n++] = made.at[i];
-	pthread_mutex_unlock(&made.mu);
+	pthread_mutex_lock(&created.mu);
+	for (unsigned i = 0; i < created.n; i++)
+		out[n++] = created.at[i];
+	pthread_mutex_unlock(&created.mu);
 	return n;
 }
 
@@ -136,15 +136,15 @@ static uint64_t in_graphs(void)
 	return bytes;
 }
 
-bool gw_pools_any(void)
+bool gw_pools_in_use(void)
 {
 	return atomic_load(&pools_used) || atomic_load(&graphs_used);
 }
 
 uint64_t gw_pools_slack(uint64_t live)
 {
-	uint64_t held = atomic_load(&pools_used) ? reserved() : 0;
-	uint64_t slack = held > live ? held - live : 0;
+	uint64_t total = atomic_load(&pools_used) ? reserved() : 0;
+	uint64_t slack = total > live ? total - live : 0;
 
 	return slack + (atomic_load(&graphs_used) ? in_graphs() : 0);
 }

@@ -12,16 +12,16 @@
  * is overloaded it is waited for this long, once in the life of a process. */
 enum { WAITS = 2000, WAIT_MS = 1 };
 
-static _Atomic int noted; /* enum gw_sign */
-static _Atomic int noted_code;
-static atomic_bool told, moved;
+static _Atomic int recorded; /* enum gw_sign */
+static _Atomic int recorded_code;
+static atomic_bool reported, moved;
 
 bool gw_refused_before(void)
 {
-	return atomic_load_explicit(&noted, memory_order_relaxed) != GW_NO_SIGN;
+	return atomic_load_explicit(&recorded, memory_order_relaxed) != GW_NO_SIGN;
 }
 
-void gw_note_move(void) { atomic_store(&moved, true); }
+void gw_record_move(void) { atomic_store(&moved, true); }
 bool gw_moved_before(void) { return atomic_load(&moved); }
 
 /* True: it is the first. */
@@ -32,10 +32,10 @@ static bool record(enum gw_sign sign, CUresult code)
 	/* The code first: a thread that sees the sign reads it. Of two that come at
 	 * once one's code may stand with the other's sign; both are true. */
 	if (!gw_refused_before())
-		atomic_store(&noted_code, code);
-	if (!atomic_compare_exchange_strong(&noted, &none, sign))
+		atomic_store(&recorded_code, code);
+	if (!atomic_compare_exchange_strong(&recorded, &none, sign))
 		return false;
-	gw_log("this function does not bear managed memory (sign %d, driver's code %d): "
+	gw_log("this function does not work with managed memory (sign %d, driver's code %d): "
 	       "it should run with the shim as count", sign, code);
 	return true;
 }
@@ -44,10 +44,10 @@ void gw_await_reported(void)
 {
 	CUresult code;
 
-	if (gw_untold(&code) == GW_NO_SIGN)
+	if (gw_unreported(&code) == GW_NO_SIGN)
 		return;
-	gw_agent_ring();
-	for (int i = 0; i < WAITS && gw_agent_linked() && !atomic_load(&told); i++)
+	gw_agent_wake();
+	for (int i = 0; i < WAITS && gw_agent_connected() && !atomic_load(&reported); i++)
 		poll(NULL, 0, WAIT_MS);
 }
 
@@ -64,26 +64,26 @@ static bool is_fault(CUresult r)
 	return r == 700 || (r >= 714 && r <= 719) || r == 999;
 }
 
-bool gw_judge(CUresult r)
+bool gw_check_fault(CUresult r)
 {
 	return is_fault(r) && gw_moved_before() && record(GW_SIGN_FAULT, r);
 }
 
-enum gw_sign gw_untold(CUresult *code)
+enum gw_sign gw_unreported(CUresult *code)
 {
-	enum gw_sign sign = (enum gw_sign)atomic_load(&noted);
+	enum gw_sign sign = (enum gw_sign)atomic_load(&recorded);
 
-	*code = atomic_load(&noted_code);
-	return atomic_load(&told) ? GW_NO_SIGN : sign;
+	*code = atomic_load(&recorded_code);
+	return atomic_load(&reported) ? GW_NO_SIGN : sign;
 }
 
-void gw_reported(void) { atomic_store(&told, true); }
-void gw_tell_again(void) { atomic_store(&told, false); }
+void gw_reported(void) { atomic_store(&reported, true); }
+void gw_reset_reported(void) { atomic_store(&reported, false); }
 
-void gw_refusal_forget(void)
+void gw_refusal_reset(void)
 {
-	atomic_store(&noted, GW_NO_SIGN);
-	atomic_store(&told, false);
+	atomic_store(&recorded, GW_NO_SIGN);
+	atomic_store(&reported, false);
 	atomic_store(&moved, false);
 }
 

@@ -1,5 +1,5 @@
 /*
- * Signs that a program's libraries do not bear managed memory. The invoker is
+ * Signs that a program's libraries do not work with managed memory. The invoker is
  * notified of the first one, and runs the function without managed memory from its
  * next process on. A launch is not on our path: its failure shows in the driver's
  * next answers about the context, and in the errors that the program has the driver
@@ -28,18 +28,18 @@ void gw_await_reported(void);
 bool gw_refused_before(void);
 
 /* An order has moved memory of this process. */
-void gw_note_move(void);
+void gw_record_move(void);
 bool gw_moved_before(void);
 /* Some call gave this. True: it is a sign, which is recorded. For the agent, which
  * does not wait for itself. */
-bool gw_judge(CUresult r);
+bool gw_check_fault(CUresult r);
 
 /* What is to be reported, if anything is; gw_reported ends it. */
-enum gw_sign gw_untold(CUresult *code);
+enum gw_sign gw_unreported(CUresult *code);
 void gw_reported(void);
 /* Another invoker has to be notified again. */
-void gw_tell_again(void);
+void gw_reset_reported(void);
 /* Forget all, in a forked child. */
-void gw_refusal_forget(void);
+void gw_refusal_reset(void);
 
 #endif

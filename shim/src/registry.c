@@ -10,28 +10,28 @@ static struct {
 	pthread_mutex_t mu; /* guards all below, and the nodes of tree.c */
 	struct gw_node *root[GW_SPACES];
 	uint64_t bytes[GW_KINDS];
-	uint64_t out; /* of movable blocks */
-	uint64_t promised, host_promised;
+	uint64_t evicted; /* of movable blocks */
+	uint64_t reserved, host_reserved;
 	uint64_t blocks, movable;
 	uint32_t last_id;
 	bool dirty;
-} books = {.mu = PTHREAD_MUTEX_INITIALIZER};
+} registry = {.mu = PTHREAD_MUTEX_INITIALIZER};
 
 static _Atomic uint64_t allocated; /* what device_bytes gives */
 
-static void lock(void) { pthread_mutex_lock(&books.mu); }
-static void unlock(void) { pthread_mutex_unlock(&books.mu); }
+static void lock(void) { pthread_mutex_lock(&registry.mu); }
+static void unlock(void) { pthread_mutex_unlock(&registry.mu); }
 
 static uint64_t fixed_bytes(void)
 {
-	return books.bytes[GW_PLAIN] + books.bytes[GW_POOL] +
-	       books.bytes[GW_PHYSICAL] + books.bytes[GW_ARRAY] +
-	       books.bytes[GW_EXTERNAL];
+	return registry.bytes[GW_PLAIN] + registry.bytes[GW_POOL] +
+	       registry.bytes[GW_PHYSICAL] + registry.bytes[GW_ARRAY] +
+	       registry.bytes[GW_EXTERNAL];
 }
 
 static uint64_t device_bytes(void)
 {
-	return books.bytes[GW_MANAGED] + books.bytes[GW_NATIVE] + fixed_bytes();
+	return registry.bytes[GW_MANAGED] + registry.bytes[GW_NATIVE] + fixed_bytes();
 }
 
 /* Carry a block into the sums, or out of them. */
@@ -39,11 +39,11 @@ static void count(const struct gw_block *b, bool in)
 {
 	uint64_t sign = in ? 1 : (uint64_t)-1;
 
-	books.blocks += sign;
-	books.bytes[b->kind] += sign * b->size;
+	registry.blocks += sign;
+	registry.bytes[b->kind] += sign * b->size;
 	if (gw_movable(b)) {
-		books.movable += sign;
-		books.out += sign * gw_out(b);
+		registry.movable += sign;
+		registry.evicted += sign * gw_evicted(b);
 	}
 	atomic_store_explicit(&allocated, device_bytes(), memory_order_relaxed);
 }
@@ -54,43 +54,43 @@ uint64_t gw_allocated(void)
 }
 
 /* The caller holds the lock. */
-static bool promise(uint64_t limit, uint64_t held, uint64_t *promised, uint64_t bytes)
+static bool reserve(uint64_t limit, uint64_t used, uint64_t *reserved, uint64_t bytes)
 {
-	bool ok = !limit || (bytes <= limit && held + *promised <= limit - bytes);
+	bool ok = !limit || (bytes <= limit && used + *reserved <= limit - bytes);
 
 	if (ok)
-		*promised += bytes;
+		*reserved += bytes;
 	return ok;
 }
 
-bool gw_promise(uint64_t bytes)
+bool gw_reserve(uint64_t bytes)
 {
 	lock();
-	bool ok = promise(atomic_load(&gw_limit), device_bytes(), &books.promised, bytes);
+	bool ok = reserve(atomic_load(&gw_limit), device_bytes(), &registry.reserved, bytes);
 	unlock();
 	return ok;
 }
 
-bool gw_promise_host(uint64_t bytes)
+bool gw_reserve_host(uint64_t bytes)
 {
 	lock();
-	bool ok = promise(atomic_load(&gw_host_limit), books.bytes[GW_HOST],
-			  &books.host_promised, bytes);
+	bool ok = reserve(atomic_load(&gw_host_limit), registry.bytes[GW_HOST],
+			  &registry.host_reserved, bytes);
 	unlock();
 	return ok;
 }
 
-void gw_settle(uint64_t bytes)
+void gw_unreserve(uint64_t bytes)
 {
 	lock();
-	books.promised -= bytes;
+	registry.reserved -= bytes;
 	unlock();
 }
 
-void gw_settle_host(uint64_t bytes)
+void gw_unreserve_host(uint64_t bytes)
 {
 	lock();
-	books.host_promised -= bytes;
+	registry.host_reserved -= bytes;
 	unlock();
 }
 
@@ -100,7 +100,7 @@ bool gw_add(enum gw_space space, const struct gw_block *b)
 
 	lock();
 	/* A base that is known already was freed in a way that we did not see. */
-	struct gw_node *old = gw_tree_remove(&books.root[space], b->base);
+	struct gw_node *old = gw_tree_remove(&registry.root[space], b->base);
 	if (old) {
 		count(&old->b, false);
 		gw_node_free(old);
@@ -108,10 +108,10 @@ bool gw_add(enum gw_space space, const struct gw_block *b)
 	n = gw_node_new();
 	if (n) {
 		n->b = *b;
-		n->b.id = ++books.last_id;
+		n->b.id = ++registry.last_id;
 		if (gw_movable(b))
-			n->b.out_from = n->b.out_to = 0;
-		gw_tree_insert(&books.root[space], n);
+			n->b.evicted_from = n->b.evicted_to = 0;
+		gw_tree_insert(&registry.root[space], n);
 		count(&n->b, true);
 	}
 	unlock();
@@ -119,9 +119,9 @@ bool gw_add(enum gw_space space, const struct gw_block *b)
 }
 
 /* Remove a node for good. The caller holds the lock. */
-static bool take(enum gw_space space, uint64_t base, struct gw_block *out)
+static bool remove_node(enum gw_space space, uint64_t base, struct gw_block *out)
 {
-	struct gw_node *n = gw_tree_remove(&books.root[space], base);
+	struct gw_node *n = gw_tree_remove(&registry.root[space], base);
 
 	if (!n)
 		return false;
@@ -131,10 +131,10 @@ static bool take(enum gw_space space, uint64_t base, struct gw_block *out)
 	return true;
 }
 
-bool gw_take(enum gw_space space, uint64_t base, struct gw_block *out)
+bool gw_remove(enum gw_space space, uint64_t base, struct gw_block *out)
 {
 	lock();
-	bool ok = take(space, base, out);
+	bool ok = remove_node(space, base, out);
 	unlock();
 	return ok;
 }
@@ -142,7 +142,7 @@ bool gw_take(enum gw_space space, uint64_t base, struct gw_block *out)
 bool gw_find(enum gw_space space, uint64_t address, struct gw_block *out)
 {
 	lock();
-	struct gw_node *n = gw_tree_below(books.root[space], address);
+	struct gw_node *n = gw_tree_below(registry.root[space], address);
 	bool ok = n && (address == n->b.base || address - n->b.base < n->b.size);
 	if (ok)
 		*out = n->b;
@@ -150,32 +150,32 @@ bool gw_find(enum gw_space space, uint64_t address, struct gw_block *out)
 	return ok;
 }
 
-static struct gw_node *exact(enum gw_space space, uint64_t base)
+static struct gw_node *find_base(enum gw_space space, uint64_t base)
 {
-	struct gw_node *n = gw_tree_below(books.root[space], base);
+	struct gw_node *n = gw_tree_below(registry.root[space], base);
 
 	return n && n->b.base == base ? n : NULL;
 }
 
-bool gw_refer(uint64_t handle, int change)
+bool gw_change_refs(uint64_t handle, int change)
 {
 	struct gw_block gone;
 
 	lock();
-	struct gw_node *n = exact(GW_HANDLE, handle);
+	struct gw_node *n = find_base(GW_HANDLE, handle);
 	if (n) {
 		n->b.refs += (uint32_t)change;
 		if (n->b.refs == 0)
-			take(GW_HANDLE, handle, &gone);
+			remove_node(GW_HANDLE, handle, &gone);
 	}
 	unlock();
 	return n != NULL;
 }
 
-void gw_stir(void)
+void gw_set_dirty(void)
 {
 	lock();
-	books.dirty = true;
+	registry.dirty = true;
 	unlock();
 }
 
@@ -189,84 +189,84 @@ static void each(struct gw_node *n, void (*f)(struct gw_node *, void *), void *a
 	}
 }
 
-static void forget_out(struct gw_node *n, void *arg)
+static void clear_evicted(struct gw_node *n, void *arg)
 {
 	(void)arg;
 	if (gw_movable(&n->b))
-		n->b.out_from = n->b.out_to = 0;
+		n->b.evicted_from = n->b.evicted_to = 0;
 }
 
-void gw_calm(bool all)
+void gw_clear_dirty(bool all)
 {
 	lock();
-	if (books.dirty || all) {
-		each(books.root[GW_ADDRESS], forget_out, NULL);
-		books.out = 0;
+	if (registry.dirty || all) {
+		each(registry.root[GW_ADDRESS], clear_evicted, NULL);
+		registry.evicted = 0;
 	}
-	books.dirty = false;
+	registry.dirty = false;
 	unlock();
 }
 
 /* A movable block that is still the one that was meant. The caller holds the
  * lock. */
-static struct gw_block *same(uint64_t base, uint32_t id)
+static struct gw_block *find_movable(uint64_t base, uint32_t id)
 {
-	struct gw_node *n = exact(GW_ADDRESS, base);
+	struct gw_node *n = find_base(GW_ADDRESS, base);
 
 	return n && n->b.id == id && gw_movable(&n->b) ? &n->b : NULL;
 }
 
-/* What is known to be out is now this. */
-static void set_out(struct gw_block *b, uint64_t from, uint64_t to)
+/* What is known to be evicted is now this. */
+static void set_evicted(struct gw_block *b, uint64_t from, uint64_t to)
 {
-	books.out -= gw_out(b);
-	b->out_from = from < to ? from : 0;
-	b->out_to = from < to ? to : 0;
-	books.out += gw_out(b);
+	registry.evicted -= gw_evicted(b);
+	b->evicted_from = from < to ? from : 0;
+	b->evicted_to = from < to ? to : 0;
+	registry.evicted += gw_evicted(b);
 }
 
-static uint64_t least(uint64_t a, uint64_t b) { return a < b ? a : b; }
-static uint64_t most(uint64_t a, uint64_t b) { return a > b ? a : b; }
+static uint64_t min(uint64_t a, uint64_t b) { return a < b ? a : b; }
+static uint64_t max(uint64_t a, uint64_t b) { return a > b ? a : b; }
 
-void gw_went_out(uint64_t base, uint32_t id, uint64_t from, uint64_t to)
+void gw_set_evicted(uint64_t base, uint32_t id, uint64_t from, uint64_t to)
 {
 	lock();
-	struct gw_block *b = same(base, id);
+	struct gw_block *b = find_movable(base, id);
 	if (b) {
-		to = least(to, b->size);
-		if (gw_out(b) && from <= b->out_to && to >= b->out_from)
-			set_out(b, least(from, b->out_from), most(to, b->out_to));
-		else if (from < to && to - from > gw_out(b))
-			set_out(b, from, to);
+		to = min(to, b->size);
+		if (gw_evicted(b) && from <= b->evicted_to && to >= b->evicted_from)
+			set_evicted(b, min(from, b->evicted_from), max(to, b->evicted_to));
+		else if (from < to && to - from > gw_evicted(b))
+			set_evicted(b, from, to);
 	}
 	unlock();
 }
 
-void gw_came_in(uint64_t base, uint32_t id, uint64_t from, uint64_t to)
+void gw_set_resident(uint64_t base, uint32_t id, uint64_t from, uint64_t to)
 {
 	lock();
-	struct gw_block *b = same(base, id);
+	struct gw_block *b = find_movable(base, id);
 	/* The driver moves whole pages. */
 	uint64_t lead = (base + from) % GW_PAGE;
-	from -= least(lead, from);
+	from -= min(lead, from);
 	to += (GW_PAGE - (base + to) % GW_PAGE) % GW_PAGE;
-	if (b && from < b->out_to && to > b->out_from) {
-		uint64_t before = from > b->out_from ? from - b->out_from : 0;
-		uint64_t after = to < b->out_to ? b->out_to - to : 0;
+	if (b && from < b->evicted_to && to > b->evicted_from) {
+		uint64_t before = from > b->evicted_from ? from - b->evicted_from : 0;
+		uint64_t after = to < b->evicted_to ? b->evicted_to - to : 0;
 		if (before > after)
-			set_out(b, b->out_from, from);
+			set_evicted(b, b->evicted_from, from);
 		else
-			set_out(b, b->out_to - after, b->out_to);
+			set_evicted(b, b->evicted_to - after, b->evicted_to);
 	}
 	unlock();
 }
 
-void gw_spare(uint64_t base, uint32_t id, uint64_t bytes)
+void gw_set_untouched(uint64_t base, uint32_t id, uint64_t bytes)
 {
 	lock();
-	struct gw_block *b = same(base, id);
+	struct gw_block *b = find_movable(base, id);
 	if (b)
-		b->spare = (uint32_t)(bytes >> 20);
+		b->untouched = (uint32_t)(bytes >> 20);
 	unlock();
 }
 
@@ -277,10 +277,10 @@ struct gw_totals gw_sum(void)
 	lock();
 	t.fixed = fixed_bytes();
 	t.allocated = device_bytes();
-	t.resident = t.allocated - (books.dirty ? 0 : books.out);
-	t.pool = books.bytes[GW_POOL];
-	t.host = books.bytes[GW_HOST];
-	t.blocks = books.blocks;
+	t.resident = t.allocated - (registry.dirty ? 0 : registry.evicted);
+	t.pool = registry.bytes[GW_POOL];
+	t.host = registry.bytes[GW_HOST];
+	t.blocks = registry.blocks;
 	unlock();
 	return t;
 }
@@ -298,12 +298,12 @@ static void put_movable(struct gw_node *n, void *arg)
 		f->list[f->n++] = n->b;
 }
 
-struct gw_block *gw_list(size_t *n)
+struct gw_block *gw_list_movable(size_t *n)
 {
 	struct filling f = {0};
 
 	lock();
-	size_t bytes = books.movable * sizeof *f.list;
+	size_t bytes = registry.movable * sizeof *f.list;
 	*n = 0;
 	if (bytes) {
 		f.list = mmap(NULL, bytes, PROT_READ | PROT_WRITE,
@@ -311,14 +311,14 @@ struct gw_block *gw_list(size_t *n)
 		if (f.list == MAP_FAILED)
 			f.list = NULL;
 		else
-			each(books.root[GW_ADDRESS], put_movable, &f);
+			each(registry.root[GW_ADDRESS], put_movable, &f);
 		*n = f.n;
 	}
 	unlock();
 	return f.list;
 }
 
-void gw_unlist(struct gw_block *list, size_t n)
+void gw_free_list(struct gw_block *list, size_t n)
 {
 	if (list)
 		munmap(list, n * sizeof *list);
@@ -338,7 +338,7 @@ static void find_owned(struct gw_node *n, void *arg)
 		s->bases[s->n++] = n->b.base;
 }
 
-void gw_forget_context(CUcontext ctx)
+void gw_remove_context(CUcontext ctx)
 {
 	struct sweep s = {.ctx = ctx};
 	struct gw_block gone;
@@ -347,26 +347,26 @@ void gw_forget_context(CUcontext ctx)
 	for (int space = 0; space < GW_SPACES; space++) {
 		do {
 			s.n = 0;
-			each(books.root[space], find_owned, &s);
+			each(registry.root[space], find_owned, &s);
 			for (size_t i = 0; i < s.n; i++)
-				take(space, s.bases[i], &gone);
+				remove_node(space, s.bases[i], &gone);
 		} while (s.n);
 	}
 	unlock();
 }
 
-void gw_forget_all(void)
+void gw_registry_reset(void)
 {
 	pthread_mutex_t fresh = PTHREAD_MUTEX_INITIALIZER;
 
-	books.mu = fresh;
+	registry.mu = fresh;
 	for (int space = 0; space < GW_SPACES; space++)
-		books.root[space] = NULL;
+		registry.root[space] = NULL;
 	for (int kind = 0; kind < GW_KINDS; kind++)
-		books.bytes[kind] = 0;
-	books.out = books.promised = books.host_promised = 0;
+		registry.bytes[kind] = 0;
+	registry.evicted = registry.reserved = registry.host_reserved = 0;
 	atomic_store(&allocated, 0);
-	books.blocks = books.movable = 0;
-	books.dirty = false;
+	registry.blocks = registry.movable = 0;
+	registry.dirty = false;
 	gw_nodes_drop();
 }

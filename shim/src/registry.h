@@ -39,8 +39,8 @@ enum gw_space { GW_ADDRESS, GW_HANDLE, GW_SPACES };
 struct gw_block {
 	uint64_t base, size;
 	union {
-		struct { /* of a movable block: what is known to be out, if any */
-			uint64_t out_from, out_to;
+		struct { /* of a movable block: what is known to be evicted, if any */
+			uint64_t evicted_from, evicted_to;
 		};
 		uint64_t owner; /* of a mapping: its handle */
 	};
@@ -48,7 +48,7 @@ struct gw_block {
 	uint32_t id;   /* distinguishes blocks that had the same address */
 	union {
 		uint32_t refs;  /* of a handle: references that keep the memory */
-		uint32_t spare; /* of a movable block: MiB that were likely never used.
+		uint32_t untouched; /* of a movable block: MiB that were likely never used.
 				 * A guide for what to bring in, and no more. */
 	};
 	int16_t device;
@@ -64,9 +64,9 @@ struct gw_totals {
 	uint64_t blocks;
 };
 
-static inline uint64_t gw_out(const struct gw_block *b)
+static inline uint64_t gw_evicted(const struct gw_block *b)
 {
-	return b->out_to - b->out_from;
+	return b->evicted_to - b->evicted_from;
 }
 
 static inline bool gw_movable(const struct gw_block *b)
@@ -75,43 +75,43 @@ static inline bool gw_movable(const struct gw_block *b)
 }
 
 /* Reserve bytes below the limit for an allocation about to be made. False: the
- * limit is reached. Every true is ended by one gw_settle. */
-bool gw_promise(uint64_t bytes);
-void gw_settle(uint64_t bytes);
+ * limit is reached. Each true needs one gw_unreserve. */
+bool gw_reserve(uint64_t bytes);
+void gw_unreserve(uint64_t bytes);
 /* The same of pinned host memory. */
-bool gw_promise_host(uint64_t bytes);
-void gw_settle_host(uint64_t bytes);
+bool gw_reserve_host(uint64_t bytes);
+void gw_unreserve_host(uint64_t bytes);
 
 /* False: no memory for the registry; the block is not known then. */
 bool gw_add(enum gw_space space, const struct gw_block *b);
 /* Remove the block that begins there. False: unknown. */
-bool gw_take(enum gw_space space, uint64_t base, struct gw_block *out);
+bool gw_remove(enum gw_space space, uint64_t base, struct gw_block *out);
 /* The block that holds the address. */
 bool gw_find(enum gw_space space, uint64_t address, struct gw_block *out);
 /* References of a handle; gone, with what it was, when none is left. */
-bool gw_refer(uint64_t handle, int change);
+bool gw_change_refs(uint64_t handle, int change);
 
 /* A run began or ended: the program may have used all of its memory again. */
-void gw_stir(void);
+void gw_set_dirty(void);
 /* Begin an eviction: what may have come back is known no more. all: runs
  * are not reported, so anything may have come back. */
-void gw_calm(bool all);
+void gw_clear_dirty(bool all);
 /* A part of the block has arrived on the host, or may have come to the device;
  * to counts from the block's start. Nothing happens if the block is gone. */
-void gw_went_out(uint64_t base, uint32_t id, uint64_t from, uint64_t to);
-void gw_came_in(uint64_t base, uint32_t id, uint64_t from, uint64_t to);
+void gw_set_evicted(uint64_t base, uint32_t id, uint64_t from, uint64_t to);
+void gw_set_resident(uint64_t base, uint32_t id, uint64_t from, uint64_t to);
 /* So much of it was likely never used. */
-void gw_spare(uint64_t base, uint32_t id, uint64_t bytes);
+void gw_set_untouched(uint64_t base, uint32_t id, uint64_t bytes);
 
 struct gw_totals gw_sum(void);
 /* The allocated bytes alone, without a lock. */
 uint64_t gw_allocated(void);
-/* A copy of all movable blocks in pages of their own; free with gw_unlist. */
-struct gw_block *gw_list(size_t *n);
-void gw_unlist(struct gw_block *list, size_t n);
+/* A copy of all movable blocks in pages of their own; free with gw_free_list. */
+struct gw_block *gw_list_movable(size_t *n);
+void gw_free_list(struct gw_block *list, size_t n);
 /* Forget what a dead context held. */
-void gw_forget_context(CUcontext ctx);
+void gw_remove_context(CUcontext ctx);
 /* Forget all, in a forked child. Takes no lock that the parent held. */
-void gw_forget_all(void);
+void gw_registry_reset(void);
 
 #endif

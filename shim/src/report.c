@@ -7,7 +7,7 @@
 #include "refusal.h"
 #include "state.h"
 
-bool gw_send_hello(struct gw_link *l)
+bool gw_send_hello(struct gw_conn *conn)
 {
 	struct gw_frame f;
 
@@ -16,13 +16,13 @@ bool gw_send_hello(struct gw_link *l)
 	gw_frame_u32(&f, (uint32_t)getpid());
 	gw_frame_u32(&f, gw_config.backend->code);
 	gw_frame_u32(&f, GW_HOOKS);
-	return gw_link_send(l, &f);
+	return gw_conn_send(conn, &f);
 }
 
-bool gw_send_refused(struct gw_link *l)
+bool gw_send_refused(struct gw_conn *conn)
 {
 	CUresult code;
-	enum gw_sign sign = gw_untold(&code);
+	enum gw_sign sign = gw_unreported(&code);
 	struct gw_frame f;
 
 	if (sign == GW_NO_SIGN)
@@ -30,22 +30,23 @@ bool gw_send_refused(struct gw_link *l)
 	gw_frame_begin(&f, GW_REFUSED, 0);
 	gw_frame_u32(&f, sign);
 	gw_frame_u32(&f, (uint32_t)code);
-	if (!gw_link_send(l, &f) || !gw_link_flush(l))
+	if (!gw_conn_send(conn, &f) || !gw_conn_flush(conn))
 		return false;
 	gw_reported();
 	return true;
 }
 
-bool gw_send_accepted(struct gw_link *l, const struct gw_command *c)
+bool gw_send_accepted(struct gw_conn *conn, const struct gw_command *c)
 {
 	struct gw_frame f;
 
 	gw_frame_begin(&f, GW_ACCEPTED, c->epoch);
 	gw_frame_u32(&f, c->type);
-	return gw_link_send(l, &f);
+	return gw_conn_send(conn, &f);
 }
 
-bool gw_send_done(struct gw_link *l, const struct gw_work *w, enum gw_type type, enum gw_status status)
+bool gw_send_done(struct gw_conn *conn, const struct gw_work *w, enum gw_type type,
+		  enum gw_status status)
 {
 	struct gw_frame f;
 
@@ -57,5 +58,5 @@ bool gw_send_done(struct gw_link *l, const struct gw_work *w, enum gw_type type,
 	gw_frame_u64(&f, w->moved);
 	gw_frame_u64(&f, (uint64_t)(gw_clock() - w->began));
 	gw_frame_u64(&f, gw_work_totals(true).resident);
-	return gw_link_send(l, &f);
+	return gw_conn_send(conn, &f);
 }

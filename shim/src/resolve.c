@@ -29,14 +29,14 @@ static void *slots[GW_ENTRIES];
 static bool linked[GW_ENTRIES]; /* the slot came from RTLD_NEXT */
 static void *driver;
 
-static bool same(const char *a, const char *b)
+static bool equal(const char *a, const char *b)
 {
 	while (*a && *a == *b)
 		a++, b++;
 	return *a == *b;
 }
 
-static bool begins(const char *text, const char *with)
+static bool has_prefix(const char *text, const char *with)
 {
 	while (*with && *text == *with)
 		text++, with++;
@@ -75,7 +75,7 @@ static void *find_by_hash(const struct link_map *map, const uint32_t *hash,
 	for (;; i++) {
 		const ElfW(Sym) *s = symbols + i;
 		uint32_t c = chain[i - first];
-		if ((c | 1) == (h | 1) && same(strings + s->st_name, name) &&
+		if ((c | 1) == (h | 1) && equal(strings + s->st_name, name) &&
 		    s->st_shndx != SHN_UNDEF && (s->st_info & 15) == STT_FUNC)
 			return (void *)(map->l_addr + s->st_value);
 		if (c & 1)
@@ -131,8 +131,8 @@ static void *find_in_libc(const char *name)
 
 	for (const struct link_map *m = libraries(); m && !found; m = m->l_next) {
 		const char *file = file_of(m->l_name ? m->l_name : "");
-		bool other = begins(file, "ld-musl-") || begins(file, "libc.musl-");
-		if (other || begins(file, "libc.so.6") || begins(file, "libdl.so.2"))
+		bool other = has_prefix(file, "ld-musl-") || has_prefix(file, "libc.musl-");
+		if (other || has_prefix(file, "libc.so.6") || has_prefix(file, "libdl.so.2"))
 			found = find_in(m, name);
 		musl = found && other;
 	}
@@ -174,7 +174,7 @@ __attribute__((constructor)) static void begin(void)
 		find_next();
 }
 
-bool gw_at_home(void)
+bool gw_libc_supported(void)
 {
 	begin();
 	return !musl && __atomic_load_n(&gw_dlsym, __ATOMIC_ACQUIRE) != no_dlsym;
@@ -202,7 +202,7 @@ void *gw_driver(void)
 	return d;
 }
 
-static void *keep(int id, void *found)
+static void *cache_entry(int id, void *found)
 {
 	void *none = NULL;
 
@@ -223,7 +223,7 @@ static void *resolve_linked(int id)
 	if (!p || p == e->wrapper)
 		return NULL;
 	linked[id] = true;
-	return keep(id, p);
+	return cache_entry(id, p);
 }
 
 void *gw_real(int id)
@@ -240,13 +240,13 @@ void *gw_real(int id)
 	if (!gw_driver())
 		return NULL;
 	p = gw_next_dlsym(gw_driver(), e->export);
-	return p == e->wrapper ? NULL : keep(id, p);
+	return p == e->wrapper ? NULL : cache_entry(id, p);
 }
 
 static int hook_named(const char *name)
 {
 	for (int id = 0; id < GW_HOOKS; id++)
-		if (same(gw_entries[id].export, name))
+		if (equal(gw_entries[id].export, name))
 			return id;
 	return -1;
 }
@@ -264,7 +264,7 @@ static bool is_next(int id, const void *caller)
 }
 
 /* Whether the asker comes before us in the order of search. */
-static bool before_us(const void *caller)
+static bool is_before_shim(const void *caller)
 {
 	Dl_info asks, us;
 
@@ -285,11 +285,11 @@ static bool before_us(const void *caller)
  */
 static void *next_lookup(void *handle, const char *name, const void *caller)
 {
-	if (handle != RTLD_NEXT || !begins(name, "dl"))
+	if (handle != RTLD_NEXT || !has_prefix(name, "dl"))
 		return NULL;
-	if (same(name, "dlsym") && before_us(caller))
+	if (equal(name, "dlsym") && is_before_shim(caller))
 		return (void *)gw_own_dlsym;
-	if (same(name, "dlvsym") && before_us(caller))
+	if (equal(name, "dlvsym") && is_before_shim(caller))
 		return (void *)gw_own_dlvsym;
 	return NULL;
 }
@@ -311,6 +311,6 @@ void *gw_pick(void *handle, const char *name, const void *caller, const char *ve
 	p = version ? gw_dlvsym(handle, name, version) : gw_next_dlsym(handle, name);
 	if (!p || p == gw_entries[id].wrapper || !gw_driver())
 		return NULL;
-	keep(id, p);
+	cache_entry(id, p);
 	return is_next(id, caller) ? NULL : gw_entries[id].wrapper;
 }

@@ -18,7 +18,7 @@ _Atomic uint64_t gw_limit;
 _Atomic uint64_t gw_host_limit;
 
 static atomic_int progress = UNREAD;
-static atomic_bool aside;
+static atomic_bool disabled;
 static struct gw_fd log_fd = {.fd = -1};
 
 /* 64 MiB take 1 to 5 ms over PCIe: short against a run that wants to begin,
@@ -50,7 +50,7 @@ static void open_log(void)
 		return;
 	fd = fcntl(fd, F_DUPFD_CLOEXEC, 100);
 	if (fd >= 0)
-		log_fd = gw_own(fd);
+		log_fd = gw_fd_own(fd);
 }
 
 static void read_config(void)
@@ -66,15 +66,15 @@ static void read_config(void)
 	atomic_store(&gw_host_limit, number("GPUWHISK_SHIM_HOST_LIMIT", 0));
 	gw_config.backend = gw_backend_named(word ? word : "managed");
 	if (word && strcmp(word, "off") == 0) {
-		atomic_store(&aside, true);
+		atomic_store(&disabled, true);
 		return;
 	}
-	if (!gw_at_home())
-		gw_step_aside("the C library is not glibc");
+	if (!gw_libc_supported())
+		gw_disable("the C library is not glibc");
 	else if (!gw_config.backend)
-		gw_step_aside("GPUWHISK_SHIM is none of managed, count, off");
+		gw_disable("GPUWHISK_SHIM is none of managed, count, off");
 	else if (!path || !*path || strlen(path) >= sizeof gw_config.socket)
-		gw_step_aside("GPUWHISK_SHIM_SOCKET names no usable path");
+		gw_disable("GPUWHISK_SHIM_SOCKET names no usable path");
 	else
 		strcpy(gw_config.socket, path);
 }
@@ -83,10 +83,10 @@ static void read_config(void)
  * here already. */
 __attribute__((constructor)) static void read_early(void)
 {
-	gw_aside();
+	gw_disabled();
 }
 
-bool gw_aside(void)
+bool gw_disabled(void)
 {
 	int seen = atomic_load_explicit(&progress, memory_order_acquire);
 
@@ -98,12 +98,12 @@ bool gw_aside(void)
 		read_config();
 		atomic_store_explicit(&progress, READ, memory_order_release);
 	}
-	return atomic_load_explicit(&aside, memory_order_relaxed);
+	return atomic_load_explicit(&disabled, memory_order_relaxed);
 }
 
-void gw_step_aside(const char *why)
+void gw_disable(const char *why)
 {
-	if (!atomic_exchange(&aside, true))
+	if (!atomic_exchange(&disabled, true))
 		gw_log("steps aside: %s", why);
 }
 
@@ -113,7 +113,7 @@ void gw_log(const char *format, ...)
 	int n = snprintf(line, sizeof line, "gpuwhisk-shim[%d]: ", (int)getpid());
 	va_list ap;
 
-	if (!gw_ours(&log_fd))
+	if (!gw_fd_is_ours(&log_fd))
 		return;
 	va_start(ap, format);
 	n += vsnprintf(line + n, sizeof line - (size_t)n - 1, format, ap);
@@ -126,7 +126,7 @@ void gw_log(const char *format, ...)
 		return;
 }
 
-struct gw_fd gw_own(int fd)
+struct gw_fd gw_fd_own(int fd)
 {
 	struct stat st;
 	struct gw_fd f = {.fd = fd};
@@ -138,7 +138,7 @@ struct gw_fd gw_own(int fd)
 	return f;
 }
 
-bool gw_ours(const struct gw_fd *f)
+bool gw_fd_is_ours(const struct gw_fd *f)
 {
 	struct stat st;
 
@@ -146,9 +146,9 @@ bool gw_ours(const struct gw_fd *f)
 	       st.st_ino == f->ino;
 }
 
-void gw_disown(struct gw_fd *f)
+void gw_fd_close(struct gw_fd *f)
 {
-	if (gw_ours(f))
+	if (gw_fd_is_ours(f))
 		close(f->fd);
 	*f = GW_NO_FD;
 }

@@ -26,9 +26,9 @@ struct gw_config {
 extern struct gw_config gw_config;
 
 /* True when the wrappers shall only forward. */
-bool gw_aside(void);
+bool gw_disabled(void);
 /* Forward everything from now on, and log why. For good. */
-void gw_step_aside(const char *why);
+void gw_disable(const char *why);
 /* Write a line to the log descriptor, if there is one. */
 void gw_log(const char *format, ...) __attribute__((format(printf, 1, 2)));
 
@@ -47,10 +47,10 @@ struct gw_fd {
 	ino_t ino;
 };
 #define GW_NO_FD ((struct gw_fd){.fd = -1})
-struct gw_fd gw_own(int fd);
-bool gw_ours(const struct gw_fd *f);
+struct gw_fd gw_fd_own(int fd);
+bool gw_fd_is_ours(const struct gw_fd *f);
 /* Close it if it is still ours. */
-void gw_disown(struct gw_fd *f);
+void gw_fd_close(struct gw_fd *f);
 
 /* Nanoseconds that only grow. A pointer, so that a test can step it. */
 extern int64_t (*gw_clock)(void);

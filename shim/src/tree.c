@@ -10,7 +10,7 @@ struct slab {
 };
 
 static struct slab *slabs;
-static struct gw_node *spare;
+static struct gw_node *free_nodes;
 
 /* A node's rank is made of its base, so that it need not be kept. */
 static uint64_t rank(const struct gw_node *n)
@@ -33,8 +33,8 @@ static bool more_nodes(void)
 	struct gw_node *n = (struct gw_node *)((char *)s + 64);
 	/* From the far end, so that the first used share the first page. */
 	for (struct gw_node *last = n + (end - (char *)n) / (long)sizeof *n; last-- > n;) {
-		last->left = spare;
-		spare = last;
+		last->left = free_nodes;
+		free_nodes = last;
 	}
 	return true;
 }
@@ -43,18 +43,18 @@ struct gw_node *gw_node_new(void)
 {
 	struct gw_node *n;
 
-	if (!spare && !more_nodes())
+	if (!free_nodes && !more_nodes())
 		return NULL;
-	n = spare;
-	spare = n->left;
+	n = free_nodes;
+	free_nodes = n->left;
 	n->left = n->right = NULL;
 	return n;
 }
 
 void gw_node_free(struct gw_node *n)
 {
-	n->left = spare;
-	spare = n;
+	n->left = free_nodes;
+	free_nodes = n;
 }
 
 void gw_nodes_drop(void)
@@ -62,7 +62,7 @@ void gw_nodes_drop(void)
 	struct slab *s = slabs;
 
 	slabs = NULL;
-	spare = NULL;
+	free_nodes = NULL;
 	while (s) {
 		struct slab *next = s->next;
 		munmap(s, SLAB);

@@ -31,7 +31,7 @@ static atomic_bool stopped;
 
 bool gw_work_stopped(void) { return atomic_load(&stopped); }
 
-static uint64_t least(uint64_t a, uint64_t b) { return a < b ? a : b; }
+static uint64_t min(uint64_t a, uint64_t b) { return a < b ? a : b; }
 
 /* A part that is on its way until the stream has drained. */
 struct part {
@@ -52,7 +52,7 @@ struct chunk {
 
 static uint64_t chunk_most(void)
 {
-	return chunk_now ? chunk_now : least(gw_config.chunk, FIRST_CHUNK);
+	return chunk_now ? chunk_now : min(gw_config.chunk, FIRST_CHUNK);
 }
 
 /* A chunk took so long on the link: one that took too long, or that was whole, sets
@@ -64,10 +64,10 @@ static void learn_chunk(uint64_t bytes, int64_t took)
 	if (took <= CHUNK_NS && bytes < chunk_most())
 		return;
 	uint64_t fits = (uint64_t)((double)bytes * CHUNK_NS / (double)took) / GW_PAGE * GW_PAGE;
-	fits = least(fits, 2 * bytes); /* what was there already took no time */
+	fits = min(fits, 2 * bytes); /* what was there already took no time */
 	if (fits < GW_PAGE)
 		fits = GW_PAGE;
-	chunk_now = least(gw_config.chunk, fits);
+	chunk_now = min(gw_config.chunk, fits);
 }
 
 void gw_work_begin(struct gw_work *w, const struct gw_command *c, bool gated)
@@ -79,21 +79,21 @@ void gw_work_begin(struct gw_work *w, const struct gw_command *c, bool gated)
 		w->deadline = w->began + (int64_t)c->ns;
 	if (c->type == GW_EVICT) {
 		gw_trim();
-		gw_calm(!gated);
-		gw_guess_spare();
+		gw_clear_dirty(!gated);
+		gw_estimate_untouched();
 	}
 	if (gw_config.backend->move)
-		w->list = gw_list(&w->n);
+		w->list = gw_list_movable(&w->n);
 	if (w->list)
-		qsort(w->list, w->n, sizeof *w->list, gw_larger);
+		qsort(w->list, w->n, sizeof *w->list, gw_compare_size);
 }
 
 /* What of a block is likely worth bringing in: all but what was never used. */
-static uint64_t worth(const struct gw_block *b)
+static uint64_t prefetch_bytes(const struct gw_block *b)
 {
-	uint64_t spare = (uint64_t)b->spare << 20;
+	uint64_t untouched = (uint64_t)b->untouched << 20;
 
-	return spare < b->size ? b->size - spare : 0;
+	return untouched < b->size ? b->size - untouched : 0;
 }
 
 /* The next part of a block that is to be moved: all that is not known to be
@@ -103,14 +103,14 @@ static bool next_part(const struct gw_work *w, const struct gw_block *b, uint64_
 		      uint64_t *to)
 {
 	if (w->type == GW_PREFETCH) {
-		*from = b->out_from;
-		*to = least(b->out_to, worth(b));
-	} else if (b->out_to < b->size) {
-		*from = b->out_to;
+		*from = b->evicted_from;
+		*to = min(b->evicted_to, prefetch_bytes(b));
+	} else if (b->evicted_to < b->size) {
+		*from = b->evicted_to;
 		*to = b->size;
 	} else {
 		*from = 0;
-		*to = b->out_from;
+		*to = b->evicted_from;
 	}
 	return *from < *to;
 }
@@ -129,7 +129,7 @@ static void cut(const struct gw_work *w, const struct gw_block *b, uint64_t byte
 {
 	if (bytes >= *to - *from)
 		return;
-	if (w->type == GW_EVICT && *to == b->out_from) {
+	if (w->type == GW_EVICT && *to == b->evicted_from) {
 		uint64_t at = *to - bytes, over = (b->base + at) % GW_PAGE;
 		*from = over && at + GW_PAGE - over < *to ? at + GW_PAGE - over : at;
 		return;
@@ -145,14 +145,14 @@ static CUresult move(const struct gw_work *w, const struct gw_block *b, const st
 }
 
 /* A part that is under way to the device may be there, whatever comes of it. */
-static void record_in(const struct part *p)
+static void record_resident(const struct part *p)
 {
-	gw_came_in(p->base, p->id, p->from, p->to);
+	gw_set_resident(p->base, p->id, p->from, p->to);
 }
 
-static void refuse(struct gw_work *w, CUresult r)
+static void fail(struct gw_work *w, CUresult r)
 {
-	gw_judge(r);
+	gw_check_fault(r);
 	if (w->code == CUDA_SUCCESS)
 		w->code = r;
 	w->next++;
@@ -165,9 +165,9 @@ static bool in_context(struct gw_work *w, struct chunk *s, const struct gw_block
 
 	if (s->ctx)
 		return s->ctx == b->ctx;
-	r = gw_enter(b->ctx);
+	r = gw_push_context(b->ctx);
 	if (r != CUDA_SUCCESS) {
-		refuse(w, r);
+		fail(w, r);
 		return false;
 	}
 	r = gw_stream(b->ctx, s->which, &s->stream);
@@ -175,39 +175,39 @@ static bool in_context(struct gw_work *w, struct chunk *s, const struct gw_block
 		s->ctx = b->ctx;
 		return true;
 	}
-	gw_leave();
-	refuse(w, r);
+	gw_pop_context();
+	fail(w, r);
 	return false;
 }
 
 /* What is still on its way out counts as out for the choice of the next part:
  * it lies next to what is out. */
-static void look_ahead(const struct chunk *ahead, struct gw_block *b)
+static void count_in_flight(const struct chunk *ahead, struct gw_block *b)
 {
 	for (unsigned i = 0; i < ahead->n; i++) {
 		const struct part *p = &ahead->parts[i];
 		if (p->id != b->id)
 			continue;
-		if (!gw_out(b)) {
-			b->out_from = p->from;
-			b->out_to = p->to;
-		} else if (p->from == b->out_to) {
-			b->out_to = p->to;
-		} else if (p->to == b->out_from) {
-			b->out_from = p->from;
+		if (!gw_evicted(b)) {
+			b->evicted_from = p->from;
+			b->evicted_to = p->to;
+		} else if (p->from == b->evicted_to) {
+			b->evicted_to = p->to;
+		} else if (p->to == b->evicted_from) {
+			b->evicted_from = p->from;
 		}
 	}
 }
 
 /* The block as it is now. False: it is gone. */
-static bool refind(const struct gw_work *w, const struct chunk *ahead, struct gw_block *b)
+static bool find_again(const struct gw_work *w, const struct chunk *ahead, struct gw_block *b)
 {
 	const struct gw_block *old = &w->list[w->next];
 
 	if (!gw_find(GW_ADDRESS, old->base, b) || b->id != old->id)
 		return false;
 	if (w->type == GW_EVICT)
-		look_ahead(ahead, b);
+		count_in_flight(ahead, b);
 	return true;
 }
 
@@ -218,7 +218,7 @@ static bool order(struct gw_work *w, struct chunk *s, const struct chunk *ahead)
 	struct part *p = &s->parts[s->n];
 	uint64_t space = chunk_most() - s->bytes, from, to;
 
-	if (!refind(w, ahead, &b) || !next_part(w, &b, &from, &to)) {
+	if (!find_again(w, ahead, &b) || !next_part(w, &b, &from, &to)) {
 		w->next++; /* freed, or there already */
 		return true;
 	}
@@ -228,16 +228,16 @@ static bool order(struct gw_work *w, struct chunk *s, const struct chunk *ahead)
 	bool last = w->type == GW_PREFETCH || from == 0;
 	uint64_t all = to - from;
 	if (w->budget)
-		space = least(space, w->budget - w->moved - s->bytes - ahead->bytes);
+		space = min(space, w->budget - w->moved - s->bytes - ahead->bytes);
 	cut(w, &b, space, &from, &to);
 	last = last && to - from == all;
 	*p = (struct part){b.base, from, to, b.id};
 	if (w->type == GW_PREFETCH)
-		record_in(p);
-	gw_note_move(); /* a kernel may fail of it before it is done */
+		record_resident(p);
+	gw_record_move(); /* a kernel may fail of it before it is done */
 	CUresult r = move(w, &b, p, s->stream);
 	if (r != CUDA_SUCCESS) {
-		refuse(w, r);
+		fail(w, r);
 		return true;
 	}
 	s->n++;
@@ -247,14 +247,14 @@ static bool order(struct gw_work *w, struct chunk *s, const struct chunk *ahead)
 	return last;
 }
 
-static bool spent(const struct gw_work *w, uint64_t under_way)
+static bool budget_spent(const struct gw_work *w, uint64_t under_way)
 {
 	return w->budget && w->moved + under_way >= w->budget;
 }
 
 /* Wait for the stream, and report once in a while that we live: a link may be slower
  * than an invoker is patient. What is short is not slept through. */
-static CUresult await(CUstream stream, void (*alive)(void))
+static CUresult wait_for_stream(CUstream stream, void (*heartbeat)(void))
 {
 	enum { SHORTEST_NS = 5000, LONGEST_NS = 20000000, REPORT_NS = 1000000000 };
 	fn_cuStreamSynchronize *sync = GW_REAL(cuStreamSynchronize);
@@ -267,7 +267,7 @@ static CUresult await(CUstream stream, void (*alive)(void))
 		nanosleep(&(struct timespec){.tv_nsec = nap}, NULL);
 		now = gw_clock();
 		if (now - reported >= REPORT_NS) {
-			alive();
+			heartbeat();
 			reported = now;
 		}
 	}
@@ -276,23 +276,23 @@ static CUresult await(CUstream stream, void (*alive)(void))
 
 /* Wait until the parts have arrived. What was on its way to the host when the
  * wait failed may lie on either side: on the device, as far as is known. */
-static void drain(struct gw_work *w, const struct chunk *s, void (*alive)(void))
+static void drain(struct gw_work *w, const struct chunk *s, void (*heartbeat)(void))
 {
-	CUresult r = gw_enter(s->ctx);
+	CUresult r = gw_push_context(s->ctx);
 
 	if (r == CUDA_SUCCESS) {
-		r = await(s->stream, alive);
-		gw_leave();
+		r = wait_for_stream(s->stream, heartbeat);
+		gw_pop_context();
 	}
 	if (r != CUDA_SUCCESS) {
-		refuse(w, r);
+		fail(w, r);
 		w->next = w->n;
 		return;
 	}
 	if (w->type == GW_EVICT)
 		for (unsigned i = 0; i < s->n; i++)
-			gw_went_out(s->parts[i].base, s->parts[i].id, s->parts[i].from,
-				    s->parts[i].to);
+			gw_set_evicted(s->parts[i].base, s->parts[i].id, s->parts[i].from,
+				       s->parts[i].to);
 	w->moved += s->bytes;
 }
 
@@ -301,29 +301,29 @@ static bool late(const struct gw_work *w)
 	return w->deadline && gw_clock() >= w->deadline;
 }
 
-bool gw_work_left(const struct gw_work *w)
+bool gw_work_remains(const struct gw_work *w)
 {
-	return w->type && w->next < w->n && !spent(w, 0) && !late(w);
+	return w->type && w->next < w->n && !budget_spent(w, 0) && !late(w);
 }
 
 /* Order a chunk behind the one that is under way. */
 static void fill(struct gw_work *w, struct chunk *s, const struct chunk *ahead)
 {
 	*s = (struct chunk){.which = !ahead->which, .ordered = gw_clock()};
-	while (gw_work_left(w) && s->n < CALLS && s->bytes < chunk_most() &&
-	       !spent(w, s->bytes + ahead->bytes) && order(w, s, ahead))
+	while (gw_work_remains(w) && s->n < CALLS && s->bytes < chunk_most() &&
+	       !budget_spent(w, s->bytes + ahead->bytes) && order(w, s, ahead))
 		;
 	if (s->ctx)
-		gw_leave();
+		gw_pop_context();
 }
 
-bool gw_work_step(struct gw_work *w, bool (*wanted)(void), void (*alive)(void))
+bool gw_work_step(struct gw_work *w, bool (*interrupted)(void), void (*heartbeat)(void))
 {
 	struct chunk s[2] = {{.which = 1}, {.which = 0}};
 	unsigned now = 1;
 	int64_t free = 0; /* when the link was done with the chunk before */
 
-	if (!gw_work_left(w))
+	if (!gw_work_remains(w))
 		return false;
 	gw_work_lock();
 	if (atomic_load(&stopped)) {
@@ -334,9 +334,9 @@ bool gw_work_step(struct gw_work *w, bool (*wanted)(void), void (*alive)(void))
 	for (int i = 1; s[now].n; i++, now = !now) {
 		s[!now].n = 0;
 		s[!now].bytes = 0;
-		if (i < CHUNKS && !wanted())
+		if (i < CHUNKS && !interrupted())
 			fill(w, &s[!now], &s[now]);
-		drain(w, &s[now], alive);
+		drain(w, &s[now], heartbeat);
 		int64_t began = s[now].ordered > free ? s[now].ordered : free;
 		free = gw_clock();
 		learn_chunk(s[now].bytes, free - began);
@@ -349,7 +349,7 @@ enum gw_status gw_work_end(struct gw_work *w)
 {
 	bool whole = w->next >= w->n;
 
-	gw_unlist(w->list, w->n);
+	gw_free_list(w->list, w->n);
 	w->list = NULL;
 	w->type = 0;
 	if (w->code != CUDA_SUCCESS)

@@ -22,12 +22,12 @@ struct gw_work {
 /* gated: the invoker reports when runs begin and end. */
 void gw_work_begin(struct gw_work *w, const struct gw_command *c, bool gated);
 /* True: a step would move something. */
-bool gw_work_left(const struct gw_work *w);
+bool gw_work_remains(const struct gw_work *w);
 /* Move some chunks, each ordered while the one before it is under way, until
- * wanted reports that there is something else to do. All have arrived when it
- * returns; alive is called once in a while until then. False: there is nothing more
+ * interrupted reports that there is something else to do. All have arrived when it
+ * returns; heartbeat is called once in a while until then. False: there is nothing more
  * to do. */
-bool gw_work_step(struct gw_work *w, bool (*wanted)(void), void (*alive)(void));
+bool gw_work_step(struct gw_work *w, bool (*interrupted)(void), void (*heartbeat)(void));
 /* What came of it. The work is over then. */
 enum gw_status gw_work_end(struct gw_work *w);
 
@@ -36,11 +36,11 @@ bool gw_work_stopped(void);
 
 /* measure.c */
 /* For sorting blocks: the largest first, of equal ones the youngest. */
-int gw_larger(const void *a, const void *b);
+int gw_compare_size(const void *a, const void *b);
 /* Give back what pools and graphs keep for later. */
 void gw_trim(void);
 /* Record how much of each block was likely never used. */
-void gw_guess_spare(void);
+void gw_estimate_untouched(void);
 /* What this process holds, with what its pools keep. at_rest: no more of it is
  * on the device than the device has in use. */
 struct gw_totals gw_work_totals(bool at_rest);

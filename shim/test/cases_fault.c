@@ -17,10 +17,10 @@ struct fault {
 	int nth, code;
 };
 
-static struct held {
+static struct allocated {
 	CUdeviceptr at[BLOCKS_MAX], pooled;
 	uint64_t bytes;
-} held;
+} allocated;
 
 /* A call of the program's own fails with the driver's code or not at all. */
 static bool went(CUresult r, const struct fault *f)
@@ -33,22 +33,22 @@ static bool went(CUresult r, const struct fault *f)
 static void allocate(const struct fault *f)
 {
 	for (unsigned i = 0; i < BLOCKS_MAX; i++) {
-		held.at[i] = 0;
-		if (!went(cu.cuMemAlloc_v2(&held.at[i], MIB), f))
+		allocated.at[i] = 0;
+		if (!went(cu.cuMemAlloc_v2(&allocated.at[i], MIB), f))
 			continue;
-		held.bytes += MIB;
-		pattern_write(held.at[i], MIB, i);
+		allocated.bytes += MIB;
+		pattern_write(allocated.at[i], MIB, i);
 	}
-	if (went(cu.cuMemAllocAsync(&held.pooled, MIB, NULL), f))
-		held.bytes += MIB;
+	if (went(cu.cuMemAllocAsync(&allocated.pooled, MIB, NULL), f))
+		allocated.bytes += MIB;
 	else
-		held.pooled = 0;
+		allocated.pooled = 0;
 }
 
 /* An order is answered, and no byte is on the device without being reported. */
 static unsigned move(int c, unsigned type, uint64_t epoch, const struct fault *f)
 {
-	struct said s = invoker_move(c, type, epoch);
+	struct shim_frame s = invoker_move(c, type, epoch);
 
 	CHECK(s.word[STATUS] == GW_OK || s.word[STATUS] == GW_FAILED);
 	if (s.word[STATUS] == GW_FAILED)
@@ -60,15 +60,15 @@ static unsigned move(int c, unsigned type, uint64_t epoch, const struct fault *f
 static void check_contents(void)
 {
 	for (unsigned i = 0; i < BLOCKS_MAX; i++)
-		if (held.at[i])
-			pattern_check(held.at[i], MIB, i);
+		if (allocated.at[i])
+			pattern_check(allocated.at[i], MIB, i);
 }
 
 /* A fault that has passed leaves nothing behind: all goes out that is managed.
  * A program whose managed memory was refused goes on with plain memory. */
 static void recover(int c, uint64_t epoch, const struct fault *f)
 {
-	uint64_t stays = held.pooled ? MIB : 0;
+	uint64_t stays = allocated.pooled ? MIB : 0;
 	int tries = 0;
 
 	if (strcmp(f->call, "cuMemAllocManaged") == 0)
@@ -83,14 +83,14 @@ static void recover(int c, uint64_t epoch, const struct fault *f)
 static void give_back(const struct fault *f)
 {
 	for (int i = 0; i < BLOCKS_MAX; i++)
-		for (int t = 0; held.at[i] && t < TRIES; t++)
-			if (went(cu.cuMemFree_v2(held.at[i]), f)) {
-				held.at[i] = 0;
-				held.bytes -= MIB;
+		for (int t = 0; allocated.at[i] && t < TRIES; t++)
+			if (went(cu.cuMemFree_v2(allocated.at[i]), f)) {
+				allocated.at[i] = 0;
+				allocated.bytes -= MIB;
 			}
-	if (held.pooled && went(cu.cuMemFreeAsync(held.pooled, NULL), f)) {
-		held.pooled = 0;
-		held.bytes -= MIB;
+	if (allocated.pooled && went(cu.cuMemFreeAsync(allocated.pooled, NULL), f)) {
+		allocated.pooled = 0;
+		allocated.bytes -= MIB;
 	}
 }
 
@@ -102,7 +102,7 @@ static void live_through(const struct fault *f)
 	cuda_open("dlsym");
 	int c = invoker_accept();
 	allocate(f);
-	SAME(invoker_report(c).number[ALLOCATED], held.bytes);
+	SAME(invoker_report(c).number[ALLOCATED], allocated.bytes);
 	for (; epoch <= 4; epoch++) {
 		move(c, epoch % 2 ? GW_EVICT : GW_PREFETCH, epoch, f);
 		check_contents();
@@ -112,11 +112,11 @@ static void live_through(const struct fault *f)
 	check_contents();
 	give_back(f);
 	move(c, GW_EVICT, 100, f); /* has the pools give back */
-	uint64_t told = invoker_report(c).number[ALLOCATED];
+	uint64_t reported = invoker_report(c).number[ALLOCATED];
 	/* What a pool keeps for later is reported too, where the driver has it. */
-	CHECK(told == held.bytes || (f->nth == 0 && told == held.bytes + MIB));
+	CHECK(reported == allocated.bytes || (f->nth == 0 && reported == allocated.bytes + MIB));
 	if (f->nth && strcmp(f->call, "cuMemFreeAsync"))
-		SAME(held.bytes, 0);
+		SAME(allocated.bytes, 0);
 }
 
 /* Each in a process of its own; true if it ended well. */
@@ -174,7 +174,7 @@ static void failing(int argc, char **argv)
 static void race(int argc, char **argv)
 {
 	CUdeviceptr p;
-	struct said s;
+	struct shim_frame s;
 
 	invoker_listen();
 	cuda_open("dlsym");
@@ -193,7 +193,7 @@ static void race(int argc, char **argv)
 		pattern_write(p, 16 * MIB, (unsigned)round + 2);
 		invoker_send(c, GW_GATE, 0, 0, 0);
 		for (uint64_t e = epoch; e < epoch + 3; e++) {
-			s = invoker_hear(c, GW_DONE);
+			s = invoker_receive(c, GW_DONE);
 			SAME(s.epoch, e);
 			CHECK(s.word[STATUS] == GW_OK || s.word[STATUS] == GW_CANCELLED);
 		}

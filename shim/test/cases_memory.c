@@ -64,7 +64,7 @@ static void limit(int argc, char **argv)
 
 /* Below a limit the driver is asked for its size once; FAKE_CUDA_FAIL fails the
  * second question. Without a context there is no answer. */
-static void limit_told(int argc, char **argv)
+static void limit_reported(int argc, char **argv)
 {
 	size_t avail, total;
 	CUdeviceptr p, q;
@@ -263,7 +263,7 @@ static void handles(int argc, char **argv)
 	int c = begin();
 
 	/* No invoker would read what is sent meanwhile. */
-	invoker_close_door();
+	invoker_close_listener();
 	close(c);
 	for (int i = 0; i < 4; i++)
 		SAME(pthread_create(&t[i], NULL, make_and_end, own[i]), 0);
@@ -311,7 +311,7 @@ static void others(int argc, char **argv)
 }
 
 const struct test_case cases_memory[] = {
-	{"disguise", disguise}, {"limit", limit}, {"limit_told", limit_told},
+	{"disguise", disguise}, {"limit", limit}, {"limit_reported", limit_reported},
 	{"limit_host", limit_host}, {"limit_array", limit_array}, {"pitch", pitch},
 	{"wrong_free", wrong_free}, {"refused_free", refused_free},
 	{"alloc_fails", alloc_fails}, {"pools", pools}, {"physical", physical},

@@ -22,7 +22,7 @@ static void route(int argc, char **argv)
 	pattern_write(p, 8 * MIB, 1);
 	SAME(invoker_report(c).number[ALLOCATED], 8 * MIB);
 	SAME(in_use(), 8 * MIB);
-	struct said s = invoker_move(c, GW_EVICT, 1);
+	struct shim_frame s = invoker_move(c, GW_EVICT, 1);
 	SAME(s.word[STATUS], GW_OK);
 	SAME(s.number[MOVED], 8 * MIB);
 	SAME(s.number[STILL_RESIDENT], 0);
@@ -115,19 +115,19 @@ static void arena(int argc, char **argv)
 static void cancel(int argc, char **argv)
 {
 	CUdeviceptr p;
-	struct said s;
+	struct shim_frame s;
 	int c = begin();
 
 	OK(cu.cuMemAlloc_v2(&p, 64 * MIB));
 	pattern_write(p, 64 * MIB, 4);
 	invoker_send(c, GW_EVICT, 5, 0, 0);
-	SAME(invoker_hear(c, GW_ACCEPTED).epoch, 5);
+	SAME(invoker_receive(c, GW_ACCEPTED).epoch, 5);
 	invoker_send(c, GW_PREFETCH, 6, 0, 0);
-	s = invoker_hear(c, GW_DONE);
+	s = invoker_receive(c, GW_DONE);
 	SAME(s.epoch, 5);
 	SAME(s.word[STATUS], GW_CANCELLED);
 	CHECK(s.number[MOVED] < 64 * MIB);
-	s = invoker_hear(c, GW_DONE);
+	s = invoker_receive(c, GW_DONE);
 	SAME(s.epoch, 6);
 	SAME(s.word[STATUS], GW_OK);
 	SAME(in_use(), 64 * MIB);
@@ -136,9 +136,9 @@ static void cancel(int argc, char **argv)
 	pattern_check(p, 64 * MIB, 4);
 	/* The begin of a run ends an eviction. */
 	invoker_send(c, GW_EVICT, 7, 0, 0);
-	invoker_hear(c, GW_ACCEPTED);
+	invoker_receive(c, GW_ACCEPTED);
 	invoker_send(c, GW_GATE, 0, 1, 0);
-	s = invoker_hear(c, GW_DONE);
+	s = invoker_receive(c, GW_DONE);
 	SAME(s.word[STATUS], GW_CANCELLED);
 	pattern_check(p, 64 * MIB, 4);
 }
@@ -146,23 +146,23 @@ static void cancel(int argc, char **argv)
 static void partial(int argc, char **argv)
 {
 	CUdeviceptr p;
-	struct said s;
+	struct shim_frame s;
 	int c = begin();
 
 	OK(cu.cuMemAlloc_v2(&p, 64 * MIB));
 	pattern_write(p, 64 * MIB, 5);
 	invoker_send(c, GW_EVICT, 1, 16 * MIB, 0);
-	s = invoker_hear(c, GW_DONE);
+	s = invoker_receive(c, GW_DONE);
 	SAME(s.number[MOVED], 16 * MIB);
 	SAME(s.word[STATUS], GW_PARTIAL);
 	SAME(in_use(), 48 * MIB);
 	invoker_move(c, GW_EVICT, 2);
 	invoker_send(c, GW_PREFETCH, 3, 24 * MIB, 0);
-	SAME(invoker_hear(c, GW_DONE).number[MOVED], 24 * MIB);
+	SAME(invoker_receive(c, GW_DONE).number[MOVED], 24 * MIB);
 	SAME(in_use(), 24 * MIB);
 	/* A deadline that is over at once lets at most one chunk through. */
 	invoker_send(c, GW_PREFETCH, 4, 0, 1);
-	s = invoker_hear(c, GW_DONE);
+	s = invoker_receive(c, GW_DONE);
 	SAME(s.word[STATUS], GW_PARTIAL);
 	invoker_move(c, GW_PREFETCH, 5);
 	pattern_check(p, 64 * MIB, 5);
@@ -178,7 +178,7 @@ static void refused(int argc, char **argv)
 		OK(cu.cuMemAlloc_v2(&p[i], 4 * MIB));
 		pattern_write(p[i], 4 * MIB, (unsigned)i);
 	}
-	struct said s = invoker_move(c, GW_EVICT, 1);
+	struct shim_frame s = invoker_move(c, GW_EVICT, 1);
 	SAME(s.word[STATUS], GW_FAILED);
 	SAME(s.word[CODE], code);
 	s = invoker_move(c, GW_EVICT, 2);
@@ -235,7 +235,7 @@ static void storm(int argc, char **argv)
 	atomic_store(&over, true);
 	for (int i = 0; i < 4; i++)
 		pthread_join(t[i], NULL);
-	struct said s = invoker_report(c);
+	struct shim_frame s = invoker_report(c);
 	SAME(s.number[ALLOCATED], 0);
 	SAME(s.number[RESIDENT], 0);
 	SAME(s.number[BLOCKS], 0);

@@ -57,7 +57,7 @@ static void fork_first(int argc, char **argv)
 		pause();
 	}
 	int child = invoker_accept();
-	struct said s;
+	struct shim_frame s;
 	do
 		s = invoker_report(child);
 	while (s.number[ALLOCATED] != 3 * MIB);
@@ -65,7 +65,7 @@ static void fork_first(int argc, char **argv)
 	int own = invoker_accept();
 	SAME(invoker_report(own).number[ALLOCATED], 0);
 	kill(pid, SIGKILL);
-	CHECK(!invoker_hear_or_end(child, GW_DONE, &s));
+	CHECK(!invoker_receive_or_end(child, GW_DONE, &s));
 	waitpid(pid, NULL, 0);
 	SAME(invoker_report(own).number[ALLOCATED], 0);
 }
@@ -73,7 +73,7 @@ static void fork_first(int argc, char **argv)
 /* exec replaces the process: the old connection ends, a new one comes. */
 static void execs(int argc, char **argv)
 {
-	struct said s;
+	struct shim_frame s;
 	int go[2];
 	char c = 0;
 
@@ -83,12 +83,12 @@ static void execs(int argc, char **argv)
 	if (pid == 0) {
 		cuda_open("dlsym");
 		SAME(read(go[0], &c, 1), 1);
-		execl("/proc/self/exe", "shimtest", "held", (char *)NULL);
+		execl("/proc/self/exe", "shimtest", "allocates_and_waits", (char *)NULL);
 		_exit(9);
 	}
 	int first = invoker_accept_within(HANG_MS);
 	SAME(write(go[1], &c, 1), 1);
-	CHECK(!invoker_hear_or_end(first, GW_DONE, &s));
+	CHECK(!invoker_receive_or_end(first, GW_DONE, &s));
 	int second = invoker_accept();
 	do
 		s = invoker_report(second);
@@ -98,7 +98,7 @@ static void execs(int argc, char **argv)
 }
 
 /* A process that holds memory until it is killed. */
-static void held(int argc, char **argv)
+static void allocates_and_waits(int argc, char **argv)
 {
 	CUdeviceptr p;
 
@@ -275,7 +275,8 @@ static void launch_path(int argc, char **argv)
 
 const struct test_case cases_process[] = {
 	{"covered", covered}, {"launch_path", launch_path},
-	{"forks", forks}, {"fork_first", fork_first}, {"execs", execs}, {"held", held},
+	{"forks", forks}, {"fork_first", fork_first}, {"execs", execs},
+	{"allocates_and_waits", allocates_and_waits},
 	{"vforks", vforks}, {"closes", closes}, {"reset", reset},
 	{"reset_race", reset_race}, {"capture", capture}, {NULL, NULL},
 };

@@ -1,5 +1,5 @@
 /*
- * Programs whose libraries do not bear managed memory: the invoker gets a report,
+ * Programs whose libraries do not work with managed memory: the invoker gets a report,
  * and what can be served is.
  */
 #include <string.h>
@@ -17,23 +17,23 @@ static int begin(void)
 	return invoker_accept();
 }
 
-static void is_told(int c, unsigned sign, int code)
+static void expect_refused(int c, unsigned sign, int code)
 {
-	struct said s = invoker_hear(c, GW_REFUSED);
+	struct shim_frame s = invoker_receive(c, GW_REFUSED);
 
 	SAME(s.word[0], sign);
 	SAME((int)s.word[1], code);
 }
 
 /* The answer to this comes after all that was sent before. */
-static void nothing_told(int c)
+static void expect_no_refused(int c)
 {
 	static uint64_t token = 1ull << 50;
-	struct said s;
+	struct shim_frame s;
 
 	invoker_send(c, GW_REPORT, ++token, 0, 0);
 	do {
-		CHECK(invoker_hear_any(c, &s));
+		CHECK(invoker_receive_any(c, &s));
 		CHECK(s.type != GW_REFUSED);
 	} while (s.epoch != token);
 }
@@ -49,7 +49,7 @@ static void alloc(int argc, char **argv)
 		OK(cu.cuMemAllocPitch_v2(&p, &row, 1 << 10, 1 << 10, 4));
 	else
 		OK(cu.cuMemAlloc_v2(&p, MIB));
-	is_told(c, ALLOC, code);
+	expect_refused(c, ALLOC, code);
 	SAME(invoker_report(c).number[FIXED], MIB);
 	OK(cu.cuMemAlloc_v2(&q, MIB));
 	SAME(invoker_report(c).number[FIXED], 2 * MIB);
@@ -68,12 +68,12 @@ static void share(int argc, char **argv)
 
 	OK(cu.cuMemAlloc_v2(&p, MIB));
 	SAME(cu.cuIpcGetMemHandle(handle, p + 2 * MIB), CUDA_ERROR_INVALID_VALUE);
-	nothing_told(c);
+	expect_no_refused(c);
 	if (argc)
 		SAME(cu.cuMemGetHandleForAddressRange(&fd, p, MIB, 1, 0), CUDA_ERROR_NOT_SUPPORTED);
 	else
 		SAME(cu.cuIpcGetMemHandle(handle, p), CUDA_ERROR_INVALID_VALUE);
-	is_told(c, SHARE, argc ? CUDA_ERROR_NOT_SUPPORTED : CUDA_ERROR_INVALID_VALUE);
+	expect_refused(c, SHARE, argc ? CUDA_ERROR_NOT_SUPPORTED : CUDA_ERROR_INVALID_VALUE);
 	OK(cu.cuMemAlloc_v2(&q, MIB));
 	OK(cu.cuIpcGetMemHandle(handle, q));
 	/* What was managed before still moves. */
@@ -113,7 +113,7 @@ static void after_move(int argc, char **argv)
 	/* Before a move it is the program's own error, whatever it asks about. */
 	OK(cu.cuGetErrorString(code, &text));
 	invoker_send(c, GW_GATE, 3, 0, 0);
-	nothing_told(c);
+	expect_no_refused(c);
 	SAME(invoker_move(c, GW_EVICT, 1).word[STATUS], GW_OK);
 	invoker_send(c, GW_GATE, 0, 1, 0);
 	CUresult r = touch(f, p);
@@ -127,7 +127,7 @@ static void after_move(int argc, char **argv)
 		invoker_send(c, GW_GATE, 4, 0, 0);
 	else if (strcmp(found_by, "move") == 0)
 		invoker_send(c, GW_PREFETCH, 2, 0, 0);
-	is_told(c, FAULT, code);
+	expect_refused(c, FAULT, code);
 }
 
 /* The program ends of it before its run has: the invoker gets the report all the
@@ -152,7 +152,7 @@ static void at_exit(int argc, char **argv)
 	while (invoker_report(c).number[ALLOCATED] != MIB)
 		;
 	invoker_send(c, GW_EVICT, 1, 0, 0);
-	is_told(c, FAULT, code);
+	expect_refused(c, FAULT, code);
 	SAME(waitpid(pid, &status, 0), pid);
 	CHECK(WIFEXITED(status) && WEXITSTATUS(status) == 3);
 }
@@ -164,24 +164,24 @@ static void again(int argc, char **argv)
 	int c = begin();
 
 	OK(cu.cuMemAlloc_v2(&p, MIB));
-	is_told(c, ALLOC, 1);
+	expect_refused(c, ALLOC, 1);
 	close(c);
-	is_told(invoker_accept(), ALLOC, 1);
+	expect_refused(invoker_accept(), ALLOC, 1);
 }
 
 /* Out of memory is no refusal, nor is a device without managed memory. */
-static void bears(int argc, char **argv)
+static void accepts_managed(int argc, char **argv)
 {
 	int c = begin(), code = atoi(argv[0]);
 	CUdeviceptr p;
 	CUresult r = cu.cuMemAlloc_v2(&p, MIB);
 
 	CHECK(r == CUDA_SUCCESS || r == code);
-	nothing_told(c);
+	expect_no_refused(c);
 }
 
 const struct test_case cases_refusal[] = {
 	{"refuses_alloc", alloc}, {"refuses_share", share}, {"refuses_moved", after_move},
-	{"refuses_exit", at_exit}, {"refuses_again", again}, {"refuses_nothing", bears},
+	{"refuses_exit", at_exit}, {"refuses_again", again}, {"refuses_nothing", accepts_managed},
 	{NULL, NULL},
 };

@@ -25,7 +25,7 @@ static void run_begins(int c) { invoker_send(c, GW_GATE, 0, 1, 0); }
 static void run_ends(int c)
 {
 	invoker_send(c, GW_GATE, 7, 0, 0);
-	while (invoker_hear(c, GW_USAGE).epoch != 7)
+	while (invoker_receive(c, GW_USAGE).epoch != 7)
 		;
 }
 
@@ -48,7 +48,7 @@ static void touch(void *f, CUstream s, CUdeviceptr at, uint64_t n)
 /* After this order not a byte of the program's is on the device. */
 static void nothing_left(int c, uint64_t epoch)
 {
-	struct said s = invoker_move(c, GW_EVICT, epoch);
+	struct shim_frame s = invoker_move(c, GW_EVICT, epoch);
 
 	SAME(s.word[STATUS], GW_OK);
 	SAME(s.number[STILL_RESIDENT], 0);
@@ -181,14 +181,14 @@ static void truth(int argc, char **argv)
 	}
 	for (int round = 0; round < rounds; round++) {
 		run_at_random(c, &seed);
-		struct said s = invoker_report(c);
+		struct shim_frame s = invoker_report(c);
 		CHECK(s.number[RESIDENT] >= in_use() && s.number[RESIDENT] <= all);
 		nothing_left(c, epoch++);
 		for (int order = 0; order < 4; order++) {
 			uint64_t budget = (1u + rand_r(&seed) % 256) * PAGE;
 			unsigned way = rand_r(&seed) % 2 ? GW_EVICT : GW_PREFETCH;
 			invoker_send(c, way, epoch++, rand_r(&seed) % 4 ? budget : 0, 0);
-			s = invoker_hear(c, GW_DONE);
+			s = invoker_receive(c, GW_DONE);
 			CHECK(s.word[STATUS] == GW_OK || s.word[STATUS] == GW_PARTIAL);
 			SAME(s.number[STILL_RESIDENT], in_use());
 			SAME(invoker_report(c).number[RESIDENT], in_use());
@@ -261,12 +261,12 @@ static void strict(int argc, char **argv)
 }
 
 /* A process that takes plain memory on command, and answers when it has. */
-struct taker {
+struct allocator {
 	pid_t pid;
 	int to, from;
 };
 
-static struct taker taker(size_t n)
+static struct allocator start_allocator(size_t n)
 {
 	struct gw_memprop prop = {1, 0, {LOCATION_DEVICE, 0}};
 	int go[2], ready[2];
@@ -283,10 +283,10 @@ static struct taker taker(size_t n)
 		SAME(write(ready[1], &c, 1), 1);
 		pause();
 	}
-	return (struct taker){pid, go[1], ready[0]};
+	return (struct allocator){pid, go[1], ready[0]};
 }
 
-static void take(struct taker t)
+static void allocate(struct allocator t)
 {
 	char c = 0;
 
@@ -294,13 +294,13 @@ static void take(struct taker t)
 	SAME(read(t.from, &c, 1), 1);
 }
 
-static void end(struct taker t)
+static void end(struct allocator t)
 {
 	kill(t.pid, SIGKILL);
 	SAME(waitpid(t.pid, NULL, 0), t.pid);
 }
 
-/* Processes of a device share its room, and what one held that was killed is
+/* Processes of a device share its memory, and what one held that was killed is
  * free. FAKE_CUDA_STATE, FAKE_CUDA_MEMORY of 64 MiB. */
 static void neighbours(int argc, char **argv)
 {
@@ -309,8 +309,10 @@ static void neighbours(int argc, char **argv)
 	CUdeviceptr p;
 
 	invoker_listen();
-	struct taker first = taker(40 * MIB), second = taker(24 * MIB), third = taker(56 * MIB);
-	take(first);
+	struct allocator first = start_allocator(40 * MIB);
+	struct allocator second = start_allocator(24 * MIB);
+	struct allocator third = start_allocator(56 * MIB);
+	allocate(first);
 	cuda_open("dlsym");
 	SAME(counts_as_used(), 40 * MIB);
 	SAME(cu.cuMemCreate(&h, 32 * MIB, &prop, 0), CUDA_ERROR_OUT_OF_MEMORY);
@@ -319,7 +321,7 @@ static void neighbours(int argc, char **argv)
 	/* What was emptied is another's for the asking. */
 	OK(cu.cuMemPrefetchAsync(p, 24 * MIB, CPU_DEVICE, NULL));
 	SAME(counts_as_used(), 64 * MIB);
-	take(second);
+	allocate(second);
 	SAME(counts_as_used(), 64 * MIB);
 	SAME(cu.cuMemPrefetchAsync(p, 24 * MIB, 0, NULL), CUDA_ERROR_OUT_OF_MEMORY);
 	end(first);
@@ -330,7 +332,7 @@ static void neighbours(int argc, char **argv)
 	end(second);
 	SAME(counts_as_used(), 24 * MIB);
 	/* Managed memory gives way to another process, whatever its own is doing. */
-	take(third);
+	allocate(third);
 	SAME(counts_as_used(), 64 * MIB);
 	SAME(in_use(), 8 * MIB);
 	end(third);

@@ -32,7 +32,7 @@ static void one_way(struct way *w, size_t bytes, int go, int ready)
 		invoker_move(at, GW_EVICT, 1);
 	SAME(write(ready, &c, 1), 1);
 	SAME(read(go, &c, 1), 1);
-	struct said s = invoker_move(at, w->in ? GW_PREFETCH : GW_EVICT, 2);
+	struct shim_frame s = invoker_move(at, w->in ? GW_PREFETCH : GW_EVICT, 2);
 	SAME(s.number[MOVED], bytes);
 	w->rate = (double)bytes / (double)s.number[NANOSECONDS] * 1e9;
 	w->link = link_of(w->in);
@@ -42,12 +42,12 @@ static void one_way(struct way *w, size_t bytes, int go, int ready)
  * FAKE_CUDA_STATE. The shim looks for its socket when CUDA begins. */
 static void go_ways(struct way *ways, int n, size_t bytes)
 {
-	int ready[2], go[2], said[2];
+	int ready[2], go[2], result[2];
 	char c = 0;
 
 	SAME(pipe(ready), 0);
 	SAME(pipe(go), 0);
-	SAME(pipe(said), 0);
+	SAME(pipe(result), 0);
 	for (int i = 0; i < n; i++) {
 		if (fork())
 			continue;
@@ -55,24 +55,24 @@ static void go_ways(struct way *ways, int n, size_t bytes)
 			_exit(2);
 		ways[i].in = strcmp(ways[i].name, "out") != 0;
 		one_way(&ways[i], bytes, go[0], ready[1]);
-		SAME(write(said[1], &ways[i], sizeof *ways), sizeof *ways);
+		SAME(write(result[1], &ways[i], sizeof *ways), sizeof *ways);
 		_exit(0);
 	}
 	/* A failing process closes the pipes' other side, which ends all of this. */
 	close(ready[1]);
-	close(said[1]);
+	close(result[1]);
 	for (int i = 0; i < n; i++)
 		SAME(read(ready[0], &c, 1), 1);
 	for (int i = 0; i < n; i++)
 		SAME(write(go[1], &c, 1), 1);
 	for (int i = 0; i < n; i++)
-		SAME(read(said[0], &ways[i], sizeof *ways), sizeof *ways);
+		SAME(read(result[0], &ways[i], sizeof *ways), sizeof *ways);
 	while (wait(NULL) > 0)
 		;
 	close(ready[0]);
 	close(go[0]);
 	close(go[1]);
-	close(said[0]);
+	close(result[0]);
 }
 
 static double filled(const struct link *l)

@@ -106,26 +106,26 @@ static void *reporter(const char *name)
 
 size_t in_use(void)
 {
-	unsigned long long (*tell)(int) =
+	unsigned long long (*report)(int) =
 		(unsigned long long (*)(int))reporter("fake_report_used");
 
-	return tell(0);
+	return report(0);
 }
 
 size_t lies_there(CUdeviceptr ptr, size_t bytes)
 {
-	unsigned long long (*tell)(CUdeviceptr, size_t) =
+	unsigned long long (*report)(CUdeviceptr, size_t) =
 		(unsigned long long (*)(CUdeviceptr, size_t))reporter("fake_report_range");
 
-	return tell(ptr, bytes);
+	return report(ptr, bytes);
 }
 
 struct link link_of(int to_device)
 {
 	struct link l;
-	void (*tell)(int, void *) = (void (*)(int, void *))reporter("fake_report_link");
+	void (*report)(int, void *) = (void (*)(int, void *))reporter("fake_report_link");
 
-	tell(to_device, &l);
+	report(to_device, &l);
 	return l;
 }
 

@@ -1,6 +1,6 @@
 """Libraries that use the driver's own interface, under the shim and the fake
 driver: frameworks.py bindings|numba. The shim's disguise holds for them, and
-what they keep comes back as it was. Without the shim it says so and fails.
+what they keep comes back as it was. Without the shim it reports that and fails.
 """
 
 import sys

@@ -38,7 +38,7 @@ static void many(unsigned long count, unsigned long bytes)
 		OK(cu.cuMemAlloc_v2(&p, bytes));
 }
 
-static unsigned long long obey(const char *verb, unsigned long a, unsigned long b)
+static unsigned long long execute(const char *verb, unsigned long a, unsigned long b)
 {
 	if (strcmp(verb, "alloc") == 0) {
 		CHECK(blocks < BLOCKS_MAX);
@@ -83,7 +83,7 @@ int main(void)
 	while (fgets(line, sizeof line, stdin)) {
 		unsigned long a = 0, b = 0;
 		CHECK(sscanf(line, "%31s %lu %lu", verb, &a, &b) >= 1);
-		answer(obey(verb, a, b));
+		answer(execute(verb, a, b));
 	}
 	return 0;
 }

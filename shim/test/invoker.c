@@ -9,7 +9,7 @@
 
 #include "prog.h"
 
-static int door = -1;
+static int listener = -1;
 
 static struct sockaddr_un address(void)
 {
@@ -26,9 +26,9 @@ void invoker_listen(void)
 	struct sockaddr_un a = address();
 
 	unlink(a.sun_path);
-	door = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
-	SAME(bind(door, (struct sockaddr *)&a, sizeof a), 0);
-	SAME(listen(door, 16), 0);
+	listener = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
+	SAME(bind(listener, (struct sockaddr *)&a, sizeof a), 0);
+	SAME(listen(listener, 16), 0);
 }
 
 int invoker_fill(int *waiting, int most)
@@ -36,7 +36,7 @@ int invoker_fill(int *waiting, int most)
 	struct sockaddr_un a = address();
 	int n = 0;
 
-	SAME(listen(door, 1), 0);
+	SAME(listen(listener, 1), 0);
 	for (; n < most; n++) {
 		waiting[n] = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
 		if (connect(waiting[n], (struct sockaddr *)&a, sizeof a) == 0)
@@ -48,20 +48,20 @@ int invoker_fill(int *waiting, int most)
 	return n;
 }
 
-void invoker_close_door(void)
+void invoker_close_listener(void)
 {
 	unlink(getenv("GPUWHISK_SHIM_SOCKET"));
-	close(door);
-	door = -1;
+	close(listener);
+	listener = -1;
 }
 
 int invoker_accept_within(int ms)
 {
-	struct pollfd p = {.fd = door, .events = POLLIN};
+	struct pollfd p = {.fd = listener, .events = POLLIN};
 
 	if (poll(&p, 1, ms) != 1)
 		return -1;
-	return accept4(door, NULL, NULL, SOCK_CLOEXEC);
+	return accept4(listener, NULL, NULL, SOCK_CLOEXEC);
 }
 
 int invoker_accept(void)
@@ -69,7 +69,7 @@ int invoker_accept(void)
 	int c = invoker_accept_within(HANG_MS);
 
 	CHECK(c >= 0);
-	SAME(invoker_hear(c, GW_HELLO).word[0], GW_VERSION);
+	SAME(invoker_receive(c, GW_HELLO).word[0], GW_VERSION);
 	invoker_hello(c, GW_VERSION);
 	return c;
 }
@@ -128,7 +128,7 @@ static bool read_all(int c, uint8_t *buf, size_t n)
 	return true;
 }
 
-bool invoker_hear_any(int c, struct said *s)
+bool invoker_receive_any(int c, struct shim_frame *s)
 {
 	uint8_t f[GW_FRAME_MAX];
 	size_t at;
@@ -150,41 +150,41 @@ bool invoker_hear_any(int c, struct said *s)
 	return true;
 }
 
-bool invoker_hear_or_end(int c, unsigned type, struct said *out)
+bool invoker_receive_or_end(int c, unsigned type, struct shim_frame *out)
 {
-	while (invoker_hear_any(c, out))
+	while (invoker_receive_any(c, out))
 		if (out->type == type)
 			return true;
 	return false;
 }
 
-struct said invoker_hear(int c, unsigned type)
+struct shim_frame invoker_receive(int c, unsigned type)
 {
-	struct said s;
+	struct shim_frame s;
 
-	CHECK(invoker_hear_or_end(c, type, &s));
+	CHECK(invoker_receive_or_end(c, type, &s));
 	return s;
 }
 
-struct said invoker_report(int c)
+struct shim_frame invoker_report(int c)
 {
 	static uint64_t token = 1ull << 40;
-	struct said s;
+	struct shim_frame s;
 
 	invoker_send(c, GW_REPORT, ++token, 0, 0);
 	do
-		s = invoker_hear(c, GW_USAGE);
+		s = invoker_receive(c, GW_USAGE);
 	while (s.epoch != token);
 	return s;
 }
 
-struct said invoker_move(int c, unsigned type, uint64_t epoch)
+struct shim_frame invoker_move(int c, unsigned type, uint64_t epoch)
 {
-	struct said s;
+	struct shim_frame s;
 
 	invoker_send(c, type, epoch, 0, 0);
 	do
-		s = invoker_hear(c, GW_DONE);
+		s = invoker_receive(c, GW_DONE);
 	while (s.epoch != epoch);
 	return s;
 }

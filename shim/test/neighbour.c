@@ -92,7 +92,7 @@ __attribute__((constructor)) static void early(void)
 
 #endif
 
-__attribute__((destructor)) static void tell(void)
+__attribute__((destructor)) static void report(void)
 {
 	if (calls)
 		dprintf(1, "neighbour took part\n");

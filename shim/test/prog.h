@@ -62,7 +62,7 @@ size_t counts_as_used(void);
 #define OK(call) SAME(call, CUDA_SUCCESS)
 
 /* A frame of a shim. */
-struct said {
+struct shim_frame {
 	unsigned type;
 	uint64_t epoch;
 	uint32_t word[4];   /* the first fields */
@@ -77,7 +77,7 @@ enum { HANG_MS = 60000 };
 
 /* Listen at GPUWHISK_SHIM_SOCKET, which is set. */
 void invoker_listen(void);
-void invoker_close_door(void);
+void invoker_close_listener(void);
 /* Connect to the socket until its queue is full; how many connections that took. */
 int invoker_fill(int *waiting, int most);
 /* The next process that connects; a connection's number. */
@@ -89,14 +89,14 @@ void invoker_send(int c, unsigned type, uint64_t epoch, uint64_t a, uint64_t b);
 void invoker_send_raw(int c, const void *bytes, size_t n);
 /* The next frame of this type; others are passed over. Fails the test after
  * HANG_MS, or when the shim hangs up. */
-struct said invoker_hear(int c, unsigned type);
+struct shim_frame invoker_receive(int c, unsigned type);
 /* The next frame of any type. False: the shim hung up. */
-bool invoker_hear_any(int c, struct said *out);
+bool invoker_receive_any(int c, struct shim_frame *out);
 /* False: the shim hung up. */
-bool invoker_hear_or_end(int c, unsigned type, struct said *out);
+bool invoker_receive_or_end(int c, unsigned type, struct shim_frame *out);
 /* REPORT, and the answer to it. */
-struct said invoker_report(int c);
-struct said invoker_move(int c, unsigned type, uint64_t epoch);
+struct shim_frame invoker_report(int c);
+struct shim_frame invoker_move(int c, unsigned type, uint64_t epoch);
 
 /* Fill n bytes from a seed; check that they are still the same. */
 void pattern_write(CUdeviceptr at, size_t n, unsigned seed);
@@ -107,7 +107,7 @@ struct test_case {
 	const char *name;
 	void (*run)(int argc, char **argv);
 };
-extern const struct test_case cases_move[], cases_memory[], cases_process[], cases_link[],
+extern const struct test_case cases_move[], cases_memory[], cases_process[], cases_conn[],
 	cases_fault[], cases_truth[], cases_refusal[], cases_way[];
 
 #endif

@@ -24,7 +24,7 @@ def read(conn, n):
     return data
 
 
-def hear(conn, wanted):
+def receive(conn, wanted):
     while True:
         length, kind, flags, epoch = struct.unpack("<IHHQ", read(conn, 16))
         payload = read(conn, length - 16)
@@ -34,7 +34,7 @@ def hear(conn, wanted):
 
 def move(conn, kind, epoch):
     conn.sendall(frame(kind, epoch, struct.pack("<QQ", 0, 0)))
-    answered, payload = hear(conn, DONE)
+    answered, payload = receive(conn, DONE)
     assert answered == epoch
     command, status, code, _, moved, ns, resident = struct.unpack("<IiiIQQQ", payload)
     assert (command, status, code) == (kind, 0, 0), (command, status, code)
@@ -42,10 +42,10 @@ def move(conn, kind, epoch):
 
 
 def main():
-    door = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
-    door.bind(os.environ["GPUWHISK_SHIM_SOCKET"])
-    door.listen(1)
-    door.settimeout(120)
+    listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+    listener.bind(os.environ["GPUWHISK_SHIM_SOCKET"])
+    listener.listen(1)
+    listener.settimeout(120)
     cuda = ctypes.CDLL("libcuda.so.1")
 
     def ok(result):
@@ -55,9 +55,9 @@ def main():
     context = ctypes.c_void_p()
     ok(cuda.cuDevicePrimaryCtxRetain(ctypes.byref(context), 0))
     ok(cuda.cuCtxSetCurrent(context))
-    conn, _ = door.accept()
+    conn, _ = listener.accept()
     conn.settimeout(120)
-    _, payload = hear(conn, HELLO)
+    _, payload = receive(conn, HELLO)
     version, pid, backend, hooks = struct.unpack("<IIII", payload)
     assert version == 1 and pid == os.getpid() and backend == 0 and hooks > 40
     conn.sendall(frame(HELLO, 0, struct.pack("<IIQ", 1, 0, MIB)))

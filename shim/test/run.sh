@@ -14,7 +14,7 @@ top=$(mktemp -d)
 trap 'rm -rf "$top"' EXIT
 emulator=${EMULATOR:-} names=() most=${JOBS:-$(($(nproc) * 2))}
 export ASAN_OPTIONS=detect_leaks=0:abort_on_error=0:exitcode=99
-# At its end a program is given a while for races of the end, a second unless told.
+# At its end a program is given a while for races of the end, a second unless set.
 export TSAN_OPTIONS=atexit_sleep_ms=100:halt_on_error=0:exitcode=98:suppressions=$here/tsan.supp
 export UBSAN_OPTIONS=halt_on_error=1:print_stacktrace=1
 
@@ -175,7 +175,7 @@ one disguise
 one limit
 one limit_host
 one limit_array
-one limit_told FAKE_CUDA_FAIL=cuMemGetInfo_v2:2:1,cuMemGetInfo_v2:3:1
+one limit_reported FAKE_CUDA_FAIL=cuMemGetInfo_v2:2:1,cuMemGetInfo_v2:3:1
 one pitch
 one wrong_free
 one refused_free FAKE_CUDA_FAIL=cuMemFree_v2:1:719
@@ -229,12 +229,12 @@ one untouched GPUWHISK_SHIM=nonsense
 # A device without any managed call, and a driver that refuses our stream.
 one absent FAKE_CUDA_FAIL=cuStreamCreateWithPriority:0:2
 one absent FAKE_CUDA_FAIL=cuInit:2:3
-# Another version: said once.
-said_once() {
+# Another version: logged once.
+logged_once() {
 	under "$shim" A=1 -- "$dir/shimtest" version || return
-	[ "$(grep -c 'speaks version' "$work/out")" -eq 1 ]
+	[ "$(grep -c 'the invoker has version' "$work/out")" -eq 1 ]
 }
-side "version, said once" said_once
+side "version, logged once" logged_once
 
 # A library that cannot be loaded leaves the program as it is; one that may not
 # be executed can.

@@ -115,9 +115,9 @@ static CUresult prefetch(CUdeviceptr ptr, size_t bytes, CUdevice dev, CUstream s
 	    (!m || m->kind != FAKE_MANAGED || !bytes || ptr + bytes > m->base + m->size))
 		r = CUDA_ERROR_INVALID_VALUE;
 	if (r == CUDA_SUCCESS && dev != CPU_DEVICE)
-		moved = fake_bring(m, ptr - m->base, bytes, &r);
+		moved = fake_page_in(m, ptr - m->base, bytes, &r);
 	else if (r == CUDA_SUCCESS) {
-		moved = fake_send(m, ptr - m->base, bytes);
+		moved = fake_page_out(m, ptr - m->base, bytes);
 		m->moved = true;
 	}
 	if (fake.bandwidth && moved)
@@ -241,7 +241,7 @@ CUresult fake_cuIpcGetMemHandle(void *handle, CUdeviceptr ptr)
 	return is_plain(ptr) ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
 }
 
-/* Its processes share no memory, only the room for it. */
+/* Its processes share no memory, only the device for it. */
 CUresult fake_cuIpcOpenMemHandle(CUdeviceptr *ptr, struct gw_ipc handle, unsigned flags)
 {
 	return CUDA_ERROR_NOT_SUPPORTED;

@@ -24,7 +24,7 @@ void fake_lock(void)
 	pthread_mutex_lock(&fake.mu);
 	for (int i = 0; i < fake.devices; i++)
 		if (fake_stolen(i))
-			fake_make_good();
+			fake_evict_stolen();
 }
 
 void fake_unlock(void) { pthread_mutex_unlock(&fake.mu); }
@@ -51,7 +51,7 @@ void fake_configure(void)
 
 /* CUDA is of no use to a child of a process that has begun with it. */
 static bool forked;
-static void note_fork(void) { forked = true; }
+static void record_fork(void) { forked = true; }
 
 CUresult fake_cuInit(unsigned flags)
 {
@@ -59,7 +59,7 @@ CUresult fake_cuInit(unsigned flags)
 		return ERROR_NOT_INITIALIZED;
 	fake_lock();
 	if (!fake.initialized)
-		pthread_atfork(NULL, NULL, note_fork);
+		pthread_atfork(NULL, NULL, record_fork);
 	if (!fake.initialized)
 		fake_configure();
 	fake.initialized = true;

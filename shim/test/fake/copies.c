@@ -17,7 +17,7 @@ static CUresult reach(CUdeviceptr ptr, size_t bytes, CUstream stream)
 	struct fake_memory *m = fake_find(ptr);
 	if (!m || ptr + bytes > m->base + m->size)
 		return CUDA_ERROR_INVALID_VALUE;
-	uint64_t moved = fake_bring(m, ptr - m->base, bytes, &r);
+	uint64_t moved = fake_page_in(m, ptr - m->base, bytes, &r);
 	fake_occupy(stream, (int64_t)(moved / PAGE * fake.fault_ns));
 	return r;
 }

@@ -51,7 +51,7 @@ static bool better(const struct entry *e, const struct entry *best, uint64_t fla
 	return e->flags > best->flags;
 }
 
-static void *look(const char *name, int version, uint64_t flags)
+static void *lookup(const char *name, int version, uint64_t flags)
 {
 	const struct entry *best = NULL;
 	const char *split = getenv("FAKE_CUDA_SPLIT");
@@ -71,7 +71,7 @@ CUresult fake_cuGetProcAddress(const char *symbol, void **pfn, int version, uint
 {
 	if (!symbol || !pfn)
 		return CUDA_ERROR_INVALID_VALUE;
-	*pfn = look(symbol, version, flags);
+	*pfn = lookup(symbol, version, flags);
 	return *pfn ? CUDA_SUCCESS : CUDA_ERROR_NOT_FOUND;
 }
 

@@ -36,7 +36,7 @@ extern const int fake_generation;
 enum {
 	DEVICES = 8,
 	PAGE = 1 << 16,
-	CHUNK = 2 << 20, /* by which managed memory takes room on a device */
+	CHUNK = 2 << 20, /* by which managed memory takes memory of a device */
 	ERROR_DEINITIALIZED = 4,
 	ERROR_NOT_INITIALIZED = 3,
 	ERROR_INVALID_DEVICE = 101,
@@ -77,7 +77,7 @@ struct fake_memory {
 	uint8_t *page;  /* of managed memory: where each page lies */
 	struct fake_chunk {
 		uint8_t pages; /* that lie on the device */
-		bool kept;     /* emptied, and its room not asked for since */
+		bool kept;     /* emptied, and its memory not asked for since */
 	} *chunk;
 	bool moved;     /* it was prefetched to the host */
 	uint8_t *stage; /* the bytes of pages that lie on the host */
@@ -126,8 +126,8 @@ CUresult fake_reach(CUdeviceptr ptr, size_t bytes, CUstream stream);
  * lock. Memory that is kept counts as in use, and is given out when needed; so is
  * that of other processes' managed memory, if nothing else is left. */
 void fake_usage_open(void);
-bool fake_take(int device, uint64_t bytes, bool managed);
-void fake_give(int device, uint64_t bytes, bool managed);
+bool fake_reserve(int device, uint64_t bytes, bool managed);
+void fake_release(int device, uint64_t bytes, bool managed);
 void fake_keep(int device, uint64_t bytes);
 /* False: it was given out meanwhile. */
 bool fake_keep_end(int device, uint64_t bytes, bool take);
@@ -139,18 +139,18 @@ void fake_stolen_out(int device, uint64_t bytes);
 int64_t fake_link(int device, bool to_device, int64_t from, int64_t ns);
 
 /* memory.c: the caller holds the lock. */
-/* Take room, if need be that of other managed memory of this process. */
+/* Take memory of the device, if need be that of other managed memory of this process. */
 bool fake_make_space(int device, uint64_t bytes, bool managed, const struct fake_memory *except);
-/* Send out what another process has the room of. */
-void fake_make_good(void);
+/* Evict what another process has the memory of. */
+void fake_evict_stolen(void);
 struct fake_memory *fake_find(uint64_t address);
 CUresult fake_new(struct fake_context *ctx, uint64_t bytes, enum fake_kind kind,
 		  uint64_t *out);
 void fake_delete(struct fake_memory *m);
 void fake_delete_of(struct fake_context *ctx);
 /* Bring pages in or send them out; the bytes moved. */
-uint64_t fake_bring(struct fake_memory *m, uint64_t from, uint64_t bytes, CUresult *why);
-uint64_t fake_send(struct fake_memory *m, uint64_t from, uint64_t bytes);
+uint64_t fake_page_in(struct fake_memory *m, uint64_t from, uint64_t bytes, CUresult *why);
+uint64_t fake_page_out(struct fake_memory *m, uint64_t from, uint64_t bytes);
 
 /* fake_<export> is what the exports lead to. */
 #define HOOK(base, export, version, flags, class, what, params, args) \

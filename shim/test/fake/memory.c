@@ -1,5 +1,5 @@
 /*
- * Memory: one range of addresses, handed out from its start, freed places used
+ * Memory: one range of addresses, handed out from its start, freed ranges used
  * again at once. Pages of managed memory that leave the device are copied away
  * and their place is emptied, so a test that finds its contents again knows
  * that they were carried there and back.
@@ -18,8 +18,8 @@ static struct {
 	size_t n, size;
 } known;
 
-/* Freed places, the latest last. */
-static struct place {
+/* Freed ranges, the latest last. */
+static struct range {
 	uint64_t base, slot;
 } *spare;
 static size_t spares, spare_size;
@@ -46,7 +46,7 @@ struct fake_memory *fake_find(uint64_t address)
 	return m && address < m->base + m->size ? m : NULL;
 }
 
-static uint64_t take_place(uint64_t slot)
+static uint64_t reserve_range(uint64_t slot)
 {
 	for (size_t i = spares; i-- > 0 && spares - i < 64;)
 		if (spare[i].slot == slot) {
@@ -69,17 +69,17 @@ static uint64_t take_place(uint64_t slot)
 	return end - slot;
 }
 
-static void give_place(uint64_t base, uint64_t slot)
+static void release_range(uint64_t base, uint64_t slot)
 {
 	madvise((void *)base, slot, MADV_DONTNEED);
 	if (spares == spare_size) {
 		spare_size = spare_size ? 2 * spare_size : 256;
 		spare = realloc(spare, spare_size * sizeof *spare);
 	}
-	spare[spares++] = (struct place){base, slot};
+	spare[spares++] = (struct range){base, slot};
 }
 
-static void enter(struct fake_memory *m)
+static void insert(struct fake_memory *m)
 {
 	if (known.n == known.size) {
 		known.size = known.size ? 2 * known.size : 256;
@@ -103,12 +103,12 @@ static uint64_t extent(const struct fake_memory *m, uint64_t i)
 
 bool fake_make_space(int device, uint64_t bytes, bool managed, const struct fake_memory *except)
 {
-	for (size_t i = 0; !fake_take(device, bytes, managed); i++) {
+	for (size_t i = 0; !fake_reserve(device, bytes, managed); i++) {
 		if (i == known.n)
 			return false;
 		struct fake_memory *m = known.at[i];
 		if (m != except && m->kind == FAKE_MANAGED && m->device == device)
-			fake_send(m, 0, m->size);
+			fake_page_out(m, 0, m->size);
 	}
 	return true;
 }
@@ -135,10 +135,10 @@ CUresult fake_new(struct fake_context *ctx, uint64_t bytes, enum fake_kind kind,
 	bool plain = kind == FAKE_DEVICE || kind == FAKE_POOLED;
 	if (bytes > span || (plain && !fake_make_space(ctx->device, bytes, false, NULL)))
 		return CUDA_ERROR_OUT_OF_MEMORY;
-	uint64_t base = take_place(slot);
+	uint64_t base = reserve_range(slot);
 	if (!base) {
 		if (plain)
-			fake_give(ctx->device, bytes, false);
+			fake_release(ctx->device, bytes, false);
 		return CUDA_ERROR_OUT_OF_MEMORY;
 	}
 	struct fake_memory *m = calloc(1, sizeof *m);
@@ -151,7 +151,7 @@ CUresult fake_new(struct fake_context *ctx, uint64_t bytes, enum fake_kind kind,
 	}
 	if (plain)
 		fake.used[ctx->device] += bytes;
-	enter(m);
+	insert(m);
 	*out = base;
 	return CUDA_SUCCESS;
 }
@@ -160,7 +160,7 @@ static void uncount(struct fake_memory *m)
 {
 	if (m->kind == FAKE_DEVICE || m->kind == FAKE_POOLED) {
 		fake.used[m->device] -= m->size;
-		fake_give(m->device, m->size, false);
+		fake_release(m->device, m->size, false);
 	}
 	if (m->kind == FAKE_POOLED)
 		fake.pooled[m->device] -= m->size;
@@ -169,7 +169,7 @@ static void uncount(struct fake_memory *m)
 			fake.used[m->device] -= extent(m, i);
 	for (uint64_t i = 0; m->chunk && i < chunks(m->size); i++)
 		if (m->chunk[i].pages)
-			fake_give(m->device, chunk_bytes(m, i), true);
+			fake_release(m->device, chunk_bytes(m, i), true);
 		else if (m->chunk[i].kept)
 			fake_keep_end(m->device, chunk_bytes(m, i), false);
 }
@@ -183,7 +183,7 @@ void fake_delete(struct fake_memory *m)
 	uncount(m);
 	if (m->stage)
 		munmap(m->stage, m->slot);
-	give_place(m->base, m->slot);
+	release_range(m->base, m->slot);
 	free(m->page);
 	free(m->chunk);
 	free(m);
@@ -246,7 +246,7 @@ static void page_out(struct fake_memory *m, uint64_t page)
 	fake_keep(m->device, chunk_bytes(m, i));
 }
 
-uint64_t fake_bring(struct fake_memory *m, uint64_t from, uint64_t bytes, CUresult *why)
+uint64_t fake_page_in(struct fake_memory *m, uint64_t from, uint64_t bytes, CUresult *why)
 {
 	uint64_t moved = 0, last = bytes ? (from + bytes - 1) / PAGE : 0;
 
@@ -272,7 +272,7 @@ uint64_t fake_bring(struct fake_memory *m, uint64_t from, uint64_t bytes, CUresu
 
 /* An untouched page that is sent comes to exist on the host, as on a real
  * machine; there is nothing in it to be carried. */
-uint64_t fake_send(struct fake_memory *m, uint64_t from, uint64_t bytes)
+uint64_t fake_page_out(struct fake_memory *m, uint64_t from, uint64_t bytes)
 {
 	uint64_t moved = 0, last = bytes ? (from + bytes - 1) / PAGE : 0;
 
@@ -295,7 +295,7 @@ uint64_t fake_send(struct fake_memory *m, uint64_t from, uint64_t bytes)
 	return moved;
 }
 
-/* The chunk leaves, and its room is another's already. */
+/* The chunk leaves, and its memory is another's already. */
 static void chunk_lost(struct fake_memory *m, uint64_t i)
 {
 	uint64_t from = i * CHUNK / PAGE, to = from + CHUNK / PAGE;
@@ -311,7 +311,7 @@ static void chunk_lost(struct fake_memory *m, uint64_t i)
 	fake_stolen_out(m->device, chunk_bytes(m, i));
 }
 
-void fake_make_good(void)
+void fake_evict_stolen(void)
 {
 	for (size_t k = 0; k < known.n; k++) {
 		struct fake_memory *m = known.at[k];
@@ -323,9 +323,9 @@ void fake_make_good(void)
 
 /* For tests, by dlsym: what really lies on a device, to the page, of this
  * process's memory, or of a range of it. */
-#define TELL __attribute__((visibility("default")))
-TELL unsigned long long fake_report_used(int device);
-TELL unsigned long long fake_report_range(CUdeviceptr ptr, size_t bytes);
+#define EXPORT __attribute__((visibility("default")))
+EXPORT unsigned long long fake_report_used(int device);
+EXPORT unsigned long long fake_report_range(CUdeviceptr ptr, size_t bytes);
 
 unsigned long long fake_report_used(int device)
 {

@@ -92,7 +92,7 @@ static void drop(struct physical *p)
 	if (--p->users)
 		return;
 	fake.used[p->device] -= p->size;
-	fake_give(p->device, p->size, false);
+	fake_release(p->device, p->size, false);
 	p->next = ended;
 	ended = p;
 }

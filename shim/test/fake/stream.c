@@ -80,8 +80,8 @@ void fake_transfer(CUstream stream, int device, bool to_device, int64_t ns, int6
 }
 
 /* For tests, by dlsym. */
-#define TELL __attribute__((visibility("default")))
-TELL void fake_report_link(int to_device, struct link *out);
+#define EXPORT __attribute__((visibility("default")))
+EXPORT void fake_report_link(int to_device, struct link *out);
 
 void fake_report_link(int to_device, struct link *out)
 {

@@ -84,7 +84,7 @@ static CUresult forget(CUcontext ctx, const void *key)
 	return k ? CUDA_SUCCESS : ERROR_INVALID_HANDLE;
 }
 
-static CUresult look(void **value, CUcontext ctx, const void *key)
+static CUresult lookup(void **value, CUcontext ctx, const void *key)
 {
 	ctx = meant(ctx);
 	if (!ctx)
@@ -123,7 +123,7 @@ static const void *contexts[SLOTS] = {(void *)sizeof contexts, [2] = (void *)pri
 static const void *hooks[SLOTS] = {
 	(void *)sizeof hooks, [2] = (void *)tools_first, [6] = (void *)tools_second,
 };
-static const void *storage[SLOTS] = {(void *)keep, (void *)forget, (void *)look};
+static const void *storage[SLOTS] = {(void *)keep, (void *)forget, (void *)lookup};
 static const void *nothing[SLOTS] = {(void *)sizeof nothing};
 
 static const struct {

@@ -1,9 +1,10 @@
 /*
- * Room on the devices: one account for all processes that share a file, or one
- * of this process alone.
+ * Memory in use on the devices: one table for all processes that share a file, or
+ * one of this process alone.
  *
- * Managed memory takes room by chunks of 2 MiB. A chunk whose last page left is
- * kept: it counts as in use until its own block or anybody else asks for it.
+ * Managed memory takes memory of the device by chunks of 2 MiB. A chunk whose last
+ * page left is kept: it counts as in use until it is allocated again, by its own
+ * block or another process.
  */
 #include <fcntl.h>
 #include <stdio.h>
@@ -16,11 +17,11 @@
 #include "fake.h"
 #include "usage.h"
 
-_Static_assert((int)DEVICES == (int)ROOM_DEVICES, "devices");
+_Static_assert((int)DEVICES == (int)USAGE_DEVICES, "devices");
 
 static struct device_usage alone;
 static struct device_usage *device_state = &alone;
-static int file = -1, mine;
+static int file = -1, own_slot;
 static struct stat known; /* of the file: a program may close what is not its own */
 
 static bool lock_byte(int byte, int type, bool wait)
@@ -30,7 +31,7 @@ static bool lock_byte(int byte, int type, bool wait)
 	return fcntl(file, wait ? F_OFD_SETLKW : F_OFD_SETLK, &l) == 0;
 }
 
-static bool held(int byte)
+static bool locked(int byte)
 {
 	struct flock l = {.l_type = F_WRLCK, .l_whence = SEEK_SET, .l_start = byte, .l_len = 1};
 
@@ -47,8 +48,8 @@ static uint64_t name_space(void)
 /* The caller holds byte 0. */
 static bool claim_slot(void)
 {
-	for (int i = 0; i < ROOM_SLOTS; i++) {
-		if (device_state->slot[i].in_use && held(1 + i))
+	for (int i = 0; i < USAGE_SLOTS; i++) {
+		if (device_state->slot[i].in_use && locked(1 + i))
 			continue;
 		if (!lock_byte(1 + i, F_WRLCK, false))
 			continue;
@@ -57,7 +58,7 @@ static bool claim_slot(void)
 		s->pid = (uint32_t)getpid();
 		s->space = name_space();
 		s->in_use = 1;
-		mine = i;
+		own_slot = i;
 		return true;
 	}
 	return false;
@@ -97,7 +98,7 @@ void fake_usage_open(void)
 		fprintf(stderr, "fake driver: FAKE_CUDA_STATE=%s cannot be used\n", path);
 		file = -1;
 		device_state = &alone;
-		mine = 0;
+		own_slot = 0;
 	}
 }
 
@@ -109,13 +110,13 @@ static bool shared(void)
 	       st.st_ino == known.st_ino;
 }
 
-static void enter(void)
+static void lock_file(void)
 {
 	if (shared())
 		lock_byte(0, F_WRLCK, true);
 }
 
-static void leave(void)
+static void unlock_file(void)
 {
 	if (shared())
 		lock_byte(0, F_UNLCK, true);
@@ -126,49 +127,49 @@ static uint64_t in_use(int device)
 {
 	uint64_t sum = 0;
 
-	for (int i = 0; i < ROOM_SLOTS; i++) {
+	for (int i = 0; i < USAGE_SLOTS; i++) {
 		struct usage_slot *s = &device_state->slot[i];
-		if (i != mine && !s->in_use)
+		if (i != own_slot && !s->in_use)
 			continue;
-		if (i != mine && shared() && !held(1 + i))
+		if (i != own_slot && shared() && !locked(1 + i))
 			memset(s, 0, sizeof *s);
 		sum += s->plain[device] + s->managed[device] + s->kept[device];
 	}
 	return sum;
 }
 
-static uint64_t least(uint64_t a, uint64_t b) { return a < b ? a : b; }
+static uint64_t min(uint64_t a, uint64_t b) { return a < b ? a : b; }
 
-/* Free others' room of so many bytes: what is kept, and then managed memory. */
-static uint64_t ask_others(int device, uint64_t lack)
+/* Free so many bytes of others: what is kept, and then managed memory. */
+static uint64_t reclaim_from_others(int device, uint64_t lack)
 {
-	for (int i = 0; i < ROOM_SLOTS && lack; i++) {
+	for (int i = 0; i < USAGE_SLOTS && lack; i++) {
 		uint64_t *kept = &device_state->slot[i].kept[device];
-		uint64_t some = least(*kept, lack);
+		uint64_t some = min(*kept, lack);
 		*kept -= some;
 		lack -= some;
 	}
-	for (int i = 0; i < ROOM_SLOTS && lack; i++) {
+	for (int i = 0; i < USAGE_SLOTS && lack; i++) {
 		struct usage_slot *s = &device_state->slot[i];
-		uint64_t some = i == mine ? 0 : least(s->managed[device], (lack + CHUNK - 1) / CHUNK * CHUNK);
+		uint64_t some = i == own_slot ? 0 : min(s->managed[device], (lack + CHUNK - 1) / CHUNK * CHUNK);
 		s->managed[device] -= some;
 		s->stolen[device] += some;
-		lack -= least(some, lack);
+		lack -= min(some, lack);
 	}
 	return lack;
 }
 
-bool fake_take(int device, uint64_t bytes, bool managed)
+bool fake_reserve(int device, uint64_t bytes, bool managed)
 {
-	struct usage_slot *s = &device_state->slot[mine];
+	struct usage_slot *s = &device_state->slot[own_slot];
 
-	enter();
+	lock_file();
 	uint64_t used = in_use(device);
 	bool ok = used + bytes <= fake.capacity ||
-		  (bytes <= fake.capacity && !ask_others(device, used + bytes - fake.capacity));
+		  (bytes <= fake.capacity && !reclaim_from_others(device, used + bytes - fake.capacity));
 	if (ok)
 		(managed ? s->managed : s->plain)[device] += bytes;
-	leave();
+	unlock_file();
 	return ok;
 }
 
@@ -176,75 +177,75 @@ bool fake_take(int device, uint64_t bytes, bool managed)
  * rest is returned. The caller is within enter and leave. */
 static uint64_t drop_managed(int device, uint64_t bytes)
 {
-	struct usage_slot *s = &device_state->slot[mine];
-	uint64_t some = least(bytes, s->managed[device]);
+	struct usage_slot *s = &device_state->slot[own_slot];
+	uint64_t some = min(bytes, s->managed[device]);
 
 	s->managed[device] -= some;
-	s->stolen[device] -= least(bytes - some, s->stolen[device]);
+	s->stolen[device] -= min(bytes - some, s->stolen[device]);
 	return some;
 }
 
-void fake_give(int device, uint64_t bytes, bool managed)
+void fake_release(int device, uint64_t bytes, bool managed)
 {
-	enter();
+	lock_file();
 	if (managed)
 		drop_managed(device, bytes);
 	else
-		device_state->slot[mine].plain[device] -= bytes;
-	leave();
+		device_state->slot[own_slot].plain[device] -= bytes;
+	unlock_file();
 }
 
 void fake_keep(int device, uint64_t bytes)
 {
-	enter();
-	device_state->slot[mine].kept[device] += drop_managed(device, bytes);
-	leave();
+	lock_file();
+	device_state->slot[own_slot].kept[device] += drop_managed(device, bytes);
+	unlock_file();
 }
 
 uint64_t fake_stolen(int device)
 {
-	return __atomic_load_n(&device_state->slot[mine].stolen[device], __ATOMIC_RELAXED);
+	return __atomic_load_n(&device_state->slot[own_slot].stolen[device], __ATOMIC_RELAXED);
 }
 
 void fake_stolen_out(int device, uint64_t bytes)
 {
-	struct usage_slot *s = &device_state->slot[mine];
+	struct usage_slot *s = &device_state->slot[own_slot];
 
-	enter();
-	uint64_t some = least(bytes, s->stolen[device]);
+	lock_file();
+	uint64_t some = min(bytes, s->stolen[device]);
 	s->stolen[device] -= some;
-	s->managed[device] -= least(bytes - some, s->managed[device]);
-	leave();
+	s->managed[device] -= min(bytes - some, s->managed[device]);
+	unlock_file();
 }
 
 bool fake_keep_end(int device, uint64_t bytes, bool take)
 {
-	struct usage_slot *s = &device_state->slot[mine];
+	struct usage_slot *s = &device_state->slot[own_slot];
 
-	enter();
+	lock_file();
 	bool ok = s->kept[device] >= bytes;
 	if (ok) {
 		s->kept[device] -= bytes;
 		s->managed[device] += take ? bytes : 0;
 	}
-	leave();
+	unlock_file();
 	return ok;
 }
 
 uint64_t fake_in_use(int device)
 {
-	enter();
+	lock_file();
 	uint64_t sum = in_use(device);
-	leave();
+	unlock_file();
 	return sum;
 }
 
 int64_t fake_link(int device, bool to_device, int64_t from, int64_t ns)
 {
-	enter();
+	lock_file();
 	int64_t *busy = &device_state->busy_until[device][to_device];
 	*busy = (*busy > from ? *busy : from) + ns;
 	int64_t until = *busy;
-	leave();
+	unlock_file();
 	return until;
 }

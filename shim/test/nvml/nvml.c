@@ -449,14 +449,14 @@ API int nvmlDeviceGetFieldValues(unit u, int n, struct field *fields)
 }
 
 struct events {
-	long long told[DEVICES]; /* the code last reported, -1 none */
+	long long reported[DEVICES]; /* the code last reported, -1 none */
 };
 
 API int nvmlEventSetCreate(struct events **set)
 {
 	*set = malloc(sizeof **set);
 	for (int d = 0; d < DEVICES; d++)
-		(*set)->told[d] = -1;
+		(*set)->reported[d] = -1;
 	return OK;
 }
 
@@ -478,9 +478,9 @@ API int nvmlEventSetWait_v2(struct events *set, struct event *e, unsigned ms)
 		for (int d = 0; d < devices(); d++) {
 			long long code = -1, unused;
 			line("xid", d, 0, &code, &unused);
-			if (code == set->told[d])
+			if (code == set->reported[d])
 				continue;
-			set->told[d] = code;
+			set->reported[d] = code;
 			if (code < 0)
 				continue;
 			*e = (struct event){&whole[d], XID_EVENT, (uint64_t)code, ~0u, ~0u};

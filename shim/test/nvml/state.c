@@ -65,11 +65,11 @@ static bool lives(int file, int slot)
 static int walk(int device, int nth, struct state_process *out, uint64_t *sum)
 {
 	const char *path = getenv("FAKE_CUDA_STATE");
-	int file = path && *path && device < ROOM_DEVICES ? open(path, O_RDONLY | O_CLOEXEC) : -1, n = 0;
+	int file = path && *path && device < USAGE_DEVICES ? open(path, O_RDONLY | O_CLOEXEC) : -1, n = 0;
 	struct device_usage *shared = calloc(1, sizeof *shared);
 
 	if (file >= 0 && pread(file, shared, sizeof *shared, 0) == sizeof *shared && shared->magic == USAGE_MAGIC)
-		for (int i = 0; i < ROOM_SLOTS; i++) {
+		for (int i = 0; i < USAGE_SLOTS; i++) {
 			const struct usage_slot *s = &shared->slot[i];
 			if (!s->in_use || !lives(file, i))
 				continue;

@@ -8,7 +8,7 @@ import subprocess
 import sys
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), ".."))
-from route import EVICT, HELLO, PREFETCH, frame, hear, move
+from route import EVICT, HELLO, PREFETCH, frame, receive, move
 
 SIZE = 4 << 20
 
@@ -17,17 +17,17 @@ def main():
     path = os.environ["GPUWHISK_SHIM_SOCKET"]
     if os.path.exists(path):
         os.unlink(path)
-    door = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
-    door.bind(path)
-    door.listen(1)
-    door.settimeout(120)
+    listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+    listener.bind(path)
+    listener.listen(1)
+    listener.settimeout(120)
     limit, command = sys.argv[1], sys.argv[2:] + [sys.argv[1]]
     preload = {**os.environ, "LD_PRELOAD": os.environ["SHIM"], "GPUWHISK_SHIM_LIMIT": limit}
     child = subprocess.Popen(command, env=preload, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
     assert child.stdout.readline() == "held\n", "see above"
-    conn, _ = door.accept()
+    conn, _ = listener.accept()
     conn.settimeout(120)
-    hear(conn, HELLO)
+    receive(conn, HELLO)
     conn.sendall(frame(HELLO, 0, struct.pack("<IIQ", 1, 0, int(limit))))
     assert move(conn, EVICT, 1) == SIZE, "out"
     assert move(conn, PREFETCH, 2) == SIZE, "in"

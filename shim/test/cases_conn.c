@@ -28,7 +28,7 @@ static void loss(int argc, char **argv)
 	OK(cu.cuMemAlloc_v2(&p, 4 * MIB));
 	invoker_send(c, GW_EVICT, 900, 0, 0);
 	close(c);
-	invoker_close_door();
+	invoker_close_listener();
 	pattern_write(p, 4 * MIB, 6);
 	invoker_listen();
 	c = invoker_accept();
@@ -58,12 +58,12 @@ static void malformed(int argc, char **argv)
 		{20, 0, 0, 0, GW_PREFETCH, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 1},
 	};
 	CUdeviceptr p;
-	struct said s;
+	struct shim_frame s;
 	int c = begin();
 
 	for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
 		invoker_send_raw(c, bad[i], sizeof bad[i]);
-		CHECK(!invoker_hear_or_end(c, GW_DONE, &s));
+		CHECK(!invoker_receive_or_end(c, GW_DONE, &s));
 		close(c);
 		c = invoker_accept();
 	}
@@ -82,7 +82,7 @@ static void full(int argc, char **argv)
 
 	OK(cu.cuMemAlloc_v2(&p, MIB));
 	pattern_write(p, MIB, 3);
-	/* Both sides fill, and after a second without room it hangs up. */
+	/* Both sides fill, and after a second with full buffers it hangs up. */
 	for (int waits = 0; waits < HANG_MS; waits++) {
 		while (send(c, ping, sizeof ping, MSG_NOSIGNAL | MSG_DONTWAIT) > 0)
 			;
@@ -97,7 +97,7 @@ static void full(int argc, char **argv)
 	close(c);
 }
 
-/* A door with a queue that is full: the program works, the shim waits. */
+/* A listener with a queue that is full: the program works, the shim waits. */
 static void backlog(int argc, char **argv)
 {
 	CUdeviceptr p;
@@ -149,13 +149,13 @@ static void noise(int argc, char **argv)
 static void version(int argc, char **argv)
 {
 	CUdeviceptr p;
-	struct said s;
+	struct shim_frame s;
 
 	invoker_listen();
 	cuda_open("dlsym");
 	int c = invoker_accept_within(HANG_MS);
 	invoker_hello(c, GW_VERSION + 1);
-	CHECK(!invoker_hear_or_end(c, GW_DONE, &s));
+	CHECK(!invoker_receive_or_end(c, GW_DONE, &s));
 	SAME(invoker_accept_within(300), -1);
 	OK(cu.cuMemAlloc_v2(&p, MIB));
 	pattern_write(p, MIB, 1);
@@ -174,9 +174,9 @@ static void alive(int argc, char **argv)
 	OK(cu.cuMemAlloc_v2(&p, 8 * MIB));
 	OK(cu.cuMemsetD8_v2(p, 1, 8 * MIB));
 	invoker_send(c, GW_EVICT, 1, 0, 0);
-	invoker_hear(c, GW_PONG);
-	invoker_hear(c, GW_PONG);
-	SAME(invoker_hear(c, GW_DONE).word[STATUS], GW_OK);
+	invoker_receive(c, GW_PONG);
+	invoker_receive(c, GW_PONG);
+	SAME(invoker_receive(c, GW_DONE).word[STATUS], GW_OK);
 }
 
 static void heartbeat(int argc, char **argv)
@@ -187,21 +187,21 @@ static void heartbeat(int argc, char **argv)
 	OK(cu.cuMemAlloc_v2(&p, 64 * MIB));
 	OK(cu.cuMemsetD8_v2(p, 1, 64 * MIB));
 	invoker_send(c, GW_EVICT, 1, 0, 0);
-	invoker_hear(c, GW_ACCEPTED);
+	invoker_receive(c, GW_ACCEPTED);
 	for (uint64_t i = 42; i < 50; i++) {
 		invoker_send(c, GW_PING, i, 0, 0);
-		while (invoker_hear(c, GW_PONG).epoch != i)
+		while (invoker_receive(c, GW_PONG).epoch != i)
 			; /* it may report that it lives */
 	}
 	invoker_send(c, GW_GATE, 0, 1, 0);
-	SAME(invoker_hear(c, GW_DONE).word[STATUS], GW_CANCELLED);
+	SAME(invoker_receive(c, GW_DONE).word[STATUS], GW_CANCELLED);
 }
 
 /* A program that closes all descriptors and opens its own. */
 static void closes_all(int argc, char **argv)
 {
 	CUdeviceptr p;
-	struct said s;
+	struct shim_frame s;
 	char path[] = "/tmp/shimtest-XXXXXX";
 	int c = begin(), files[64], n = 0;
 
@@ -214,7 +214,7 @@ static void closes_all(int argc, char **argv)
 		files[n] = n ? dup(files[0]) : mkstemp(path);
 	unlink(path);
 	OK(cu.cuMemAlloc_v2(&p, 32 * MIB)); /* would ring the bell */
-	CHECK(!invoker_hear_or_end(c, GW_PONG, &s)); /* its end was closed */
+	CHECK(!invoker_receive_or_end(c, GW_PONG, &s)); /* its end was closed */
 	SAME(lseek(files[0], 0, SEEK_END), 0);
 }
 
@@ -236,7 +236,7 @@ static void count(int argc, char **argv)
 	int c = begin();
 
 	OK(cu.cuMemAlloc_v2(&p, MIB));
-	struct said s = invoker_report(c);
+	struct shim_frame s = invoker_report(c);
 	SAME(s.number[ALLOCATED], MIB);
 	SAME(s.number[FIXED], MIB);
 	s = invoker_move(c, GW_EVICT, 1);
@@ -330,7 +330,7 @@ static void bench(int argc, char **argv)
 	       shim ? "true" : "false", best, idle, LIVE, private_kib());
 }
 
-const struct test_case cases_link[] = {
+const struct test_case cases_conn[] = {
 	{"loss", loss}, {"torn", torn}, {"malformed", malformed}, {"noise", noise},
 	{"full", full}, {"backlog", backlog},
 	{"version", version}, {"heartbeat", heartbeat}, {"alive", alive}, {"closes_all", closes_all},
