@@ -29,7 +29,7 @@ type Container struct {
 	order        *round           // the order under way
 	reports      map[uint64]*round
 	token        uint64 // of the last report requested
-	limit        *parts
+	limit        *limits
 	closed       bool
 
 	accepts rateLimit // only accept uses it
@@ -152,7 +152,7 @@ func (c *Container) admit(conn *net.UnixConn) {
 	}
 	c.conns++
 	p := &process{
-		pid: pid, conn: conn, container: c, life: watch(conn, pid),
+		pid: pid, conn: conn, container: c, pidfd: watch(conn, pid),
 		out: make(chan []byte, outQueue), lastFrame: time.Now(), gone: make(chan struct{}),
 	}
 	c.work.Add(2)
@@ -176,13 +176,13 @@ func (c *Container) joined(p *process) {
 		old.hangUp()
 	}
 	if lost := c.disconnected[p.pid]; lost != nil {
-		lost.life.release()
+		lost.pidfd.release()
 		delete(c.disconnected, p.pid)
 		old = lost
 	}
 	c.processes[p.pid] = p
 	p.send(encode(typeHello, 0, version, uint64(c.ctl.cfg.Threshold)))
-	p.limit = parts{-1, -1}
+	p.limit = limits{-1, -1}
 	c.share()
 	if old != nil {
 		c.resume(old, p)
@@ -203,31 +203,31 @@ func (c *Container) left(p *process, ended bool) {
 	switch {
 	case keep:
 		c.disconnected[p.pid] = p
-		c.unasked(p)
+		c.leaveReports(p)
 	case current:
-		c.abandon(p)
+		c.leaveRounds(p)
 	}
 	c.mu.Unlock()
 	if !keep {
-		p.life.release()
+		p.pidfd.release()
 	}
 	if current && ended && !closed {
 		c.ctl.events.Exited(c.id, p.pid)
 	}
 }
 
-// abandon takes a process out of every round that waits for it. The caller
+// leaveRounds takes a process out of every round that waits for it. The caller
 // holds mu.
-func (c *Container) abandon(p *process) {
+func (c *Container) leaveRounds(p *process) {
 	if c.order != nil {
 		c.order.leave(p)
 	}
-	c.unasked(p)
+	c.leaveReports(p)
 }
 
-// unasked takes a process out of the rounds of reports. The
+// leaveReports takes a process out of the rounds of reports. The
 // caller holds mu.
-func (c *Container) unasked(p *process) {
+func (c *Container) leaveReports(p *process) {
 	for _, r := range c.reports {
 		r.leave(p)
 	}
@@ -237,7 +237,7 @@ func (c *Container) unasked(p *process) {
 // connection that broke is no answer: the memory is where it was. The caller holds
 // mu.
 func (c *Container) resume(old, p *process) {
-	c.unasked(old)
+	c.leaveReports(old)
 	if r := c.order; r != nil && !r.over {
 		if _, ok := r.waiting[old]; ok {
 			delete(r.waiting, old)
@@ -247,29 +247,29 @@ func (c *Container) resume(old, p *process) {
 	}
 }
 
-// beat sends a ping to every process, and finds those that became silent and, of the
+// ping sends a ping to every process, and finds those that became silent and, of the
 // disconnected ones, those that ended.
-func (c *Container) beat(now time.Time) {
+func (c *Container) ping(now time.Time) {
 	c.mu.Lock()
-	var turned []*process
+	var nowSilent []*process
 	for _, p := range c.processes {
 		p.send(encode(typePing, 0))
 		if !p.silent && now.Sub(p.lastFrame) > c.ctl.cfg.Silence {
 			p.silent = true
-			turned = append(turned, p)
+			nowSilent = append(nowSilent, p)
 		}
 	}
 	var ended []int
 	for pid, p := range c.disconnected {
-		if p.life.ended(0) {
-			p.life.release()
+		if p.pidfd.ended(0) {
+			p.pidfd.release()
 			delete(c.disconnected, pid)
-			c.abandon(p)
+			c.leaveRounds(p)
 			ended = append(ended, pid)
 		}
 	}
 	c.mu.Unlock()
-	for _, p := range turned {
+	for _, p := range nowSilent {
 		c.ctl.events.Silent(c.id, p.pid, true)
 	}
 	for _, pid := range ended {
@@ -289,14 +289,14 @@ func (c *Container) alive(p *process) {
 	}
 }
 
-// most bounds a size of memory on device and host together: far above any
+// maxBytes bounds a size of memory on device and host together: far above any
 // host, far below where sums over processes overflow.
-const most = 1 << 48
+const maxBytes = 1 << 48
 
 // bounded caps what a process reports at what is possible.
 func (c *Container) bounded(f usageFrame) gpu.Usage {
-	u := gpu.Usage{Allocated: capped(f.allocated, most)}
-	u.Pinned = capped(f.pinned, most)
+	u := gpu.Usage{Allocated: capped(f.allocated, maxBytes)}
+	u.Pinned = capped(f.pinned, maxBytes)
 	u.Resident = min(capped(f.resident, c.ctl.cfg.MaxResident), u.Allocated)
 	// A device has few contexts of one process.
 	u.Context = int64(min(f.contexts, 16)) * c.ctl.cfg.Context
@@ -333,7 +333,7 @@ func (c *Container) shut() error {
 		p.hangUp()
 	}
 	for pid, p := range c.disconnected {
-		p.life.release()
+		p.pidfd.release()
 		delete(c.disconnected, pid)
 	}
 	if c.order != nil {

@@ -43,7 +43,7 @@ type frame struct {
 	hello helloFrame
 	done  doneFrame
 	usage usageFrame
-	// refused is a sign that managed memory is not borne.
+	// refused is a sign that managed memory does not work for this program.
 	refused Refusal
 }
 
@@ -156,7 +156,7 @@ func duration(ns uint64) time.Duration {
 	return time.Duration(capped(ns, math.MaxInt64))
 }
 
-// Sign is how a process showed that its libraries do not bear managed memory.
+// Sign is how a process showed that its libraries do not work with managed memory.
 type Sign uint32
 
 // The signs of shim/src/refusal.h.

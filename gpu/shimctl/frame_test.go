@@ -7,7 +7,7 @@ import (
 	"testing"
 )
 
-func TestFramesGoThere(t *testing.T) {
+func TestFramesRoundTrip(t *testing.T) {
 	b := encode(typeDone, 9, pair(4, 3), pair(2, 0), 100, 200, 300)
 	f, err := decode(b)
 	want := doneFrame{command: 4, status: 3, code: 2, moved: 100, nanoseconds: 200, still: 300}
@@ -51,7 +51,7 @@ func FuzzFrame(f *testing.F) {
 			}
 			var d Done
 			d.add(got.done)
-			if d.Moved < 0 || d.Moved > most || d.Took < 0 || d.Resident < 0 {
+			if d.Moved < 0 || d.Moved > maxBytes || d.Took < 0 || d.Resident < 0 {
 				t.Fatalf("not capped: %+v", d)
 			}
 		}

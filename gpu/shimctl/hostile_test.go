@@ -86,7 +86,7 @@ func (l *hostile) ended() {
 	}
 }
 
-func TestLiesAreCapped(t *testing.T) {
+func TestImplausibleUsageIsCapped(t *testing.T) {
 	const device = 8 << 30
 	ctl, rec := openControl(t, Settings{MaxResident: device, Context: 100})
 	c := openContainer(t, ctl, "a")
@@ -99,8 +99,8 @@ func TestLiesAreCapped(t *testing.T) {
 		allocated, resident uint64
 		want                gpu.Usage
 	}{
-		{"huge", 1, 1 << 60, 1 << 60, gpu.Usage{Allocated: most, Resident: device, Context: 100}},
-		{"negative", 0, math.MaxUint64, 1 << 63, gpu.Usage{Allocated: most, Resident: device}},
+		{"huge", 1, 1 << 60, 1 << 60, gpu.Usage{Allocated: maxBytes, Resident: device, Context: 100}},
+		{"negative", 0, math.MaxUint64, 1 << 63, gpu.Usage{Allocated: maxBytes, Resident: device}},
 		{"more resident than allocated", 0, 5, 9, gpu.Usage{Allocated: 5, Resident: 5}},
 		{"contexts", math.MaxUint32, 0, 0, gpu.Usage{Context: 1600}},
 	}
@@ -113,7 +113,7 @@ func TestLiesAreCapped(t *testing.T) {
 	}
 }
 
-func TestLiesInAnswersAreCapped(t *testing.T) {
+func TestImplausibleAnswersAreCapped(t *testing.T) {
 	ctl, _ := openControl(t, Settings{})
 	c := openContainer(t, ctl, "a")
 	l := dial(t, c)
@@ -130,12 +130,12 @@ func TestLiesInAnswersAreCapped(t *testing.T) {
 	l.send(encode(typeDone, 4, 0, 0, 7, 7, 7))
 	l.send(encode(typeDone, 3, pair(4, 99), 0, math.MaxUint64, math.MaxUint64, math.MaxUint64))
 	d := <-done
-	if d.Moved != most || d.Resident != most || d.Took < 0 || d.Status != Failed || d.Processes != 1 {
+	if d.Moved != maxBytes || d.Resident != maxBytes || d.Took < 0 || d.Status != Failed || d.Processes != 1 {
 		t.Errorf("%+v", d)
 	}
 }
 
-func TestNonsenseEndsTheConnection(t *testing.T) {
+func TestMalformedFrameEndsTheConnection(t *testing.T) {
 	ctl, _ := openControl(t, Settings{})
 	c := openContainer(t, ctl, "a")
 	cases := map[string][]byte{
@@ -232,8 +232,8 @@ func TestListenerIsNotFlooded(t *testing.T) {
 	l.hello(0)
 	l.receive(typeHello)
 	n := len(examined) // first: more are examined meanwhile
-	if most := acceptBurst + int(time.Since(began).Seconds()*acceptsPerSecond) + 1; n > most {
-		t.Errorf("%d connections were examined, want %d at most", n, most)
+	if bound := acceptBurst + int(time.Since(began).Seconds()*acceptsPerSecond) + 1; n > bound {
+		t.Errorf("%d connections were examined, want %d at most", n, bound)
 	}
 	if err := ctl.Close(); err != nil {
 		t.Error(err)

@@ -88,8 +88,8 @@ func (r *round) leave(p *process) bool {
 
 func (d *Done) add(f doneFrame) {
 	d.Processes++
-	d.Moved = min(d.Moved+capped(f.moved, most), most)
-	d.Resident = min(d.Resident+capped(f.still, most), most)
+	d.Moved = min(d.Moved+capped(f.moved, maxBytes), maxBytes)
+	d.Resident = min(d.Resident+capped(f.still, maxBytes), maxBytes)
 	d.Took = max(d.Took, duration(f.nanoseconds))
 	status := Status(f.status)
 	if status < OK || status > Partial {
@@ -104,10 +104,10 @@ func (d *Done) add(f doneFrame) {
 	}
 }
 
-// ask sends a frame to every process and waits for them. One whose queue is full
+// broadcast sends a frame to every process and waits for them. One whose queue is full
 // is waited for too: only the caller's context, its end or a newer order ends that.
 // The caller holds mu.
-func (c *Container) ask(r *round, b []byte) {
+func (c *Container) broadcast(r *round, b []byte) {
 	for _, p := range c.processes {
 		r.waiting[p] = struct{}{}
 		p.send(b)
@@ -155,7 +155,7 @@ func (c *Container) move(ctx context.Context, epoch uint64, b []byte) (Done, err
 	for _, p := range c.disconnected {
 		r.waiting[p] = struct{}{}
 	}
-	c.ask(r, b)
+	c.broadcast(r, b)
 	c.mu.Unlock()
 	return c.await(ctx, r)
 }
@@ -194,17 +194,17 @@ func (c *Container) finished(p *process, epoch uint64, f doneFrame) bool {
 // Report asks every process for its usage and returns the answers by process
 // id, of those that answered until ctx ended. Events.Usage gets them as well.
 func (c *Container) Report(ctx context.Context) (map[int]gpu.Usage, error) {
-	return c.inquire(ctx, typeReport)
+	return c.query(ctx, typeReport)
 }
 
 // Ended notifies the processes that a run has ended, as Running does, and returns
 // their usage after it, as Report does, in one question.
 func (c *Container) Ended(ctx context.Context) (map[int]gpu.Usage, error) {
-	return c.inquire(ctx, typeGate, 0)
+	return c.query(ctx, typeGate, 0)
 }
 
-// inquire sends every process a frame that it answers with its usage.
-func (c *Container) inquire(ctx context.Context, kind frameType, payload ...uint64) (map[int]gpu.Usage, error) {
+// query sends every process a frame that it answers with its usage.
+func (c *Container) query(ctx context.Context, kind frameType, payload ...uint64) (map[int]gpu.Usage, error) {
 	c.mu.Lock()
 	if c.closed {
 		c.mu.Unlock()
@@ -215,7 +215,7 @@ func (c *Container) inquire(ctx context.Context, kind frameType, payload ...uint
 	token := c.token | 1<<63
 	r := newRound(token)
 	c.reports[token] = r
-	c.ask(r, encode(kind, token, payload...))
+	c.broadcast(r, encode(kind, token, payload...))
 	c.mu.Unlock()
 	_, err := c.await(ctx, r)
 	c.mu.Lock()
@@ -244,8 +244,8 @@ func (c *Container) reported(p *process, token uint64, u gpu.Usage) bool {
 	return r.leave(p)
 }
 
-// parts are limits in bytes: of device memory, and of pinned host memory.
-type parts struct{ device, host int64 }
+// limits are limits in bytes: of device memory, and of pinned host memory.
+type limits struct{ device, host int64 }
 
 // Limit sets how many bytes of device memory the container's processes may hold
 // together, and how many of pinned host memory, also those that come later; 0 is
@@ -253,7 +253,7 @@ type parts struct{ device, host int64 }
 func (c *Container) Limit(device, host int64) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.limit = &parts{max(device, 0), max(host, 0)}
+	c.limit = &limits{max(device, 0), max(host, 0)}
 	c.share()
 }
 
@@ -263,12 +263,12 @@ func (c *Container) share() {
 	if c.limit == nil {
 		return
 	}
-	var sum parts
+	var sum limits
 	for _, p := range c.processes {
-		sum.device, sum.host = min(sum.device+p.holding, most), min(sum.host+p.pinning, most)
+		sum.device, sum.host = min(sum.device+p.allocated, maxBytes), min(sum.host+p.pinned, maxBytes)
 	}
 	for _, p := range c.processes {
-		part := parts{left(c.limit.device, sum.device-p.holding), left(c.limit.host, sum.host-p.pinning)}
+		part := limits{left(c.limit.device, sum.device-p.allocated), left(c.limit.host, sum.host-p.pinned)}
 		if part != p.limit {
 			p.limit = part
 			p.send(encode(typeLimit, 0, uint64(part.device), uint64(part.host)))
@@ -288,7 +288,7 @@ func left(limit, others int64) int64 {
 func (c *Container) holds(p *process, u gpu.Usage) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	p.holding, p.pinning = u.Allocated, u.Pinned
+	p.allocated, p.pinned = u.Allocated, u.Pinned
 	if len(c.processes) > 1 {
 		c.share()
 	}

@@ -55,12 +55,12 @@ func ownedByUs(info os.FileInfo) bool {
 	return ok && int(st.Uid) == os.Geteuid()
 }
 
-// life watches whether a process still exists. Its number alone would not do:
+// pidfd watches whether a process still exists. Its number alone would not do:
 // another process may get it.
-type life struct{ fd int }
+type pidfd struct{ fd int }
 
 // watch begins to watch the process on the other side.
-func watch(conn *net.UnixConn, pid int) *life {
+func watch(conn *net.UnixConn, pid int) *pidfd {
 	fd, err := -1, error(nil)
 	if pid > 0 {
 		fd, err = unix.PidfdOpen(pid, 0)
@@ -72,11 +72,11 @@ func watch(conn *net.UnixConn, pid int) *life {
 	if err != nil {
 		fd = -1 // it is gone, or the kernel cannot report it: a hang-up is its end
 	}
-	return &life{fd}
+	return &pidfd{fd}
 }
 
 // ended waits up to so long for the process to end.
-func (l *life) ended(within time.Duration) bool {
+func (l *pidfd) ended(within time.Duration) bool {
 	if l.fd < 0 {
 		return true
 	}
@@ -93,7 +93,7 @@ func (l *life) ended(within time.Duration) bool {
 	}
 }
 
-func (l *life) release() {
+func (l *pidfd) release() {
 	if l.fd >= 0 {
 		_ = unix.Close(l.fd)
 	}

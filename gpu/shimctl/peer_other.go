@@ -16,10 +16,10 @@ func sendNow(*net.UnixConn, []byte) int { return 0 }
 
 func ownedByUs(os.FileInfo) bool { return true }
 
-type life struct{}
+type pidfd struct{}
 
-func watch(*net.UnixConn, int) *life { return &life{} }
+func watch(*net.UnixConn, int) *pidfd { return &pidfd{} }
 
-func (l *life) ended(time.Duration) bool { return true }
+func (l *pidfd) ended(time.Duration) bool { return true }
 
-func (l *life) release() {}
+func (l *pidfd) release() {}

@@ -33,15 +33,15 @@ const (
 // themselves: it distinguishes a container's processes, and nothing else.
 const Outside = 1 << 30
 
-// mostPID is above all numbers that Linux gives to processes.
-const mostPID = 1 << 22
+// maxPID is above all numbers that Linux gives to processes.
+const maxPID = 1 << 22
 
 // process is one connection of a shim.
 type process struct {
 	pid       int // 0: outside, and not reported yet
 	conn      *net.UnixConn
 	container *Container
-	life      *life
+	pidfd     *pidfd
 	out       chan []byte
 	queued    atomic.Int32  // frames in out or on their way from there
 	gone      chan struct{} // closed when reading has ended
@@ -49,10 +49,10 @@ type process struct {
 	// Guarded by container.mu.
 	lastFrame time.Time
 	silent    bool
-	greeted   bool  // hello
-	holding   int64 // bytes, by its last usage
-	pinning   int64 // bytes of host memory, the same
-	limit     parts // as sent last, -1 never
+	gotHello  bool
+	allocated int64  // bytes, by its last usage
+	pinned    int64  // bytes of host memory, the same
+	limit     limits // as sent last, -1 never
 }
 
 // send sends a frame at once if the socket takes it, which spares the way over
@@ -95,7 +95,7 @@ func (p *process) write() {
 func (p *process) read() {
 	c := p.container
 	defer c.work.Done()
-	err := p.converse()
+	err := p.readFrames()
 	p.hangUp()
 	close(p.gone)
 	if err != nil && !ended(err) {
@@ -103,7 +103,7 @@ func (p *process) read() {
 		c.refuse(fmt.Errorf("process %d: %w", p.pid, err), time.Now())
 		c.mu.Unlock()
 	}
-	c.left(p, p.life.ended(endGrace))
+	c.left(p, p.pidfd.ended(endGrace))
 }
 
 // ended reports whether a connection broke as it does when a process ends, with
@@ -112,8 +112,8 @@ func ended(err error) bool {
 	return errors.Is(err, io.EOF) || errors.Is(err, net.ErrClosed) || errors.Is(err, syscall.ECONNRESET)
 }
 
-// converse reads frames of a process until its connection ends or one is malformed.
-func (p *process) converse() error {
+// readFrames reads frames of a process until its connection ends or one is malformed.
+func (p *process) readFrames() error {
 	r := bufio.NewReaderSize(p.conn, 4096)
 	buf := make([]byte, frameMax)
 	limit := rateLimit{left: frameBurst, at: time.Now(), perSecond: framesPerSecond, burst: frameBurst}
@@ -123,7 +123,7 @@ func (p *process) converse() error {
 		if err != nil {
 			return err
 		}
-		awaited, err := p.take(f)
+		awaited, err := p.handle(f)
 		if err != nil {
 			return err
 		}
@@ -136,11 +136,11 @@ func (p *process) converse() error {
 	}
 }
 
-// take acts on one frame, and reports whether it was the answer to a question of
+// handle acts on one frame, and reports whether it was the answer to a question of
 // ours. The first must be a hello of our version.
-func (p *process) take(f frame) (awaited bool, err error) {
+func (p *process) handle(f frame) (awaited bool, err error) {
 	c := p.container
-	if !p.greeted {
+	if !p.gotHello {
 		if f.kind != typeHello {
 			return false, fmt.Errorf("%w: type %d before hello", errFrame, f.kind)
 		}
@@ -150,9 +150,9 @@ func (p *process) take(f frame) (awaited bool, err error) {
 			_, _ = p.conn.Write(encode(typeHello, 0, version, 0))
 			return false, fmt.Errorf("shim of version %d, want %d", f.hello.version, version)
 		}
-		p.greeted = true
+		p.gotHello = true
 		if p.pid == 0 {
-			p.pid = Outside + 1 + int(f.hello.pid%mostPID)
+			p.pid = Outside + 1 + int(f.hello.pid%maxPID)
 		}
 		_ = p.conn.SetReadDeadline(time.Time{})
 		c.joined(p)

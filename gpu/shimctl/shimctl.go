@@ -81,7 +81,7 @@ type Events interface {
 	// Silent reports that a process stopped answering (it may be frozen with its
 	// container), or that it answers again.
 	Silent(container string, pid int, silent bool)
-	// Refused reports that a process's libraries do not bear managed memory. It may
+	// Refused reports that a process's libraries do not work with managed memory. It may
 	// be called again for the same process.
 	Refused(container string, pid int, r Refusal)
 }
@@ -129,7 +129,7 @@ func Open(dir string, cfg Settings, events Events, log *slog.Logger) (*Control, 
 		stop: make(chan struct{}), containers: map[string]*Container{},
 	}
 	c.work.Add(1)
-	go c.beat()
+	go c.heartbeat()
 	return c, nil
 }
 
@@ -193,8 +193,8 @@ func (c *Control) all() []*Container {
 	return out
 }
 
-// beat sends a ping to every process each heartbeat.
-func (c *Control) beat() {
+// heartbeat sends a ping to every process at each interval.
+func (c *Control) heartbeat() {
 	defer c.work.Done()
 	ticker := time.NewTicker(c.cfg.Heartbeat)
 	defer ticker.Stop()
@@ -204,7 +204,7 @@ func (c *Control) beat() {
 			return
 		case now := <-ticker.C:
 			for _, ct := range c.all() {
-				ct.beat(now)
+				ct.ping(now)
 			}
 		}
 	}
