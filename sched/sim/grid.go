@@ -52,7 +52,7 @@ type GridCell struct {
 	Workload   string  `json:"workload"`
 	Devices    int     `json:"devices"`
 	Tokens     int     `json:"tokens"`
-	Containers int     `json:"containers"` // of the whole server
+	Containers int     `json:"places"` // of the whole server
 	Load       float64 `json:"load"`
 	Seeds      int     `json:"seeds"`
 	// OverSticky is against mqfq-sticky, OverBest against the best of all

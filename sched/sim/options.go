@@ -48,7 +48,7 @@ type Options struct {
 	Locality      *bool          `negatable:"" group:"Policy" help:"Wait for the device of an idle container. sticky-plus: yes."`
 	Shortest      *bool          `negatable:"" aliases:"aged" group:"Policy" help:"Choose what is expected to take least, setup included. sticky-plus: yes."`
 	Slowdown      *float64       `group:"Policy" placeholder:"40" help:"A head of a flow served least goes first once it has waited so many times what it takes; 0 never."`
-	MinWait       *time.Duration `group:"Policy" name:"min-wait" placeholder:"0s" help:"The least that such a head waits."`
+	MinWait       *time.Duration `group:"Policy" name:"min-wait" aliases:"patience" placeholder:"0s" help:"The least that such a head waits."`
 	DeficitLimit  *float64       `group:"Policy" placeholder:"4" help:"paella: dispatches of deficit that go first."`
 	Namespaces    *bool          `negatable:"" group:"Policy" help:"Share between namespaces first."`
 

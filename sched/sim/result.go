@@ -88,7 +88,7 @@ type Result struct {
 	Starts      Starts  `json:"starts"`
 	ColdShare   float64 `json:"coldShare"`
 	Utilization float64 `json:"utilization"` // share of device time with a run
-	InFlight    float64 `json:"inFlight"`    // tokens in use on average, per device
+	InFlight    float64 `json:"held"`        // tokens in use on average, per device
 
 	GapBacklogged Gap     `json:"gapBacklogged"`
 	GapAll        Gap     `json:"gapAll"`
