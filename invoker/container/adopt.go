@@ -23,7 +23,7 @@ func (p *Pool) Adopt(now time.Duration, h Adopted) (SlotID, bool) {
 		return 0, false
 	}
 	s := p.add(h.MemoryMB)
-	p.adopt(s, now, Demand{Key: h.Key, Kind: h.Kind, Concurrency: h.Concurrency})
+	p.adopt(s, Demand{Key: h.Key, Kind: h.Kind, Concurrency: h.Concurrency})
 	s.active, s.since = 0, now-h.Idle
 	s.state = ready
 	list := &p.idle

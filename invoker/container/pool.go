@@ -159,7 +159,7 @@ func (p *Pool) Next(now time.Duration) (Placement, bool) {
 			w.blocked, w.blockedAt = true, now
 		}
 		if now-w.blockedAt < p.cfg.Overtake {
-			if pl, ok := p.overtake(now); ok {
+			if pl, ok := p.overtake(); ok {
 				return pl, true
 			}
 		}
@@ -171,7 +171,7 @@ func (p *Pool) Next(now time.Duration) (Placement, bool) {
 }
 
 // overtake serves a waiting invocation whose key has gained warm capacity.
-func (p *Pool) overtake(now time.Duration) (Placement, bool) {
+func (p *Pool) overtake() (Placement, bool) {
 	for len(p.ready) > 0 {
 		key := p.ready[0]
 		w := p.queue.firstOf(key)
@@ -179,7 +179,7 @@ func (p *Pool) overtake(now time.Duration) (Placement, bool) {
 			p.ready = p.ready[1:]
 			continue
 		}
-		pl, ok := p.reuse(now, w.Demand)
+		pl, ok := p.reuse(w.Demand)
 		if !ok {
 			p.ready = p.ready[1:]
 			continue
@@ -192,7 +192,7 @@ func (p *Pool) overtake(now time.Duration) (Placement, bool) {
 
 // tryStart tries a warm container, a prewarmed one and a new one, in this order.
 func (p *Pool) tryStart(now time.Duration, w *waiting) (Placement, bool) {
-	if pl, ok := p.reuse(now, w.Demand); ok {
+	if pl, ok := p.reuse(w.Demand); ok {
 		return pl, true
 	}
 	if p.opening(w.Demand) {
@@ -204,11 +204,11 @@ func (p *Pool) tryStart(now time.Duration, w *waiting) (Placement, bool) {
 	if p.used+w.MemoryMB > p.cfg.MemoryMB {
 		return Placement{}, false
 	}
-	return p.create(now, w.Demand), true
+	return p.create(w.Demand), true
 }
 
 // reuse picks the most recently used container that is warm for the key.
-func (p *Pool) reuse(now time.Duration, d Demand) (Placement, bool) {
+func (p *Pool) reuse(d Demand) (Placement, bool) {
 	b := p.warm[d.Key]
 	if b == nil {
 		return Placement{}, false
@@ -244,15 +244,15 @@ func (p *Pool) opening(d Demand) bool {
 	return false
 }
 
-func (p *Pool) create(now time.Duration, d Demand) Placement {
+func (p *Pool) create(d Demand) Placement {
 	s := p.add(d.MemoryMB)
-	p.adopt(s, now, d)
+	p.adopt(s, d)
 	p.countCold(d)
 	return Placement{Invocation: d.Invocation, Slot: s.id, Start: Cold, First: true}
 }
 
 // adopt gives a slot to a key; it stays with the key until it is removed.
-func (p *Pool) adopt(s *slot, now time.Duration, d Demand) {
+func (p *Pool) adopt(s *slot, d Demand) {
 	s.key, s.kind, s.concurrency = d.Key, d.Kind, d.Concurrency
 	s.state, s.active = warmingUp, 1
 	b := p.warm[d.Key]

@@ -103,7 +103,7 @@ func (p *Pool) takePrewarm(now time.Duration, d Demand) (Placement, bool) {
 		}
 		s := c.started.first()
 		p.unlist(s)
-		p.adopt(s, now, d)
+		p.adopt(s, d)
 		if p.queue.Len() <= 1 { // else memory goes to those that wait
 			p.fill(now, c, c.want())
 		} else if !c.missing {

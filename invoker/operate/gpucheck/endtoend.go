@@ -213,7 +213,8 @@ func (w *whisk) call(method, path string, body, out any) (status int) {
 	req.Header.Set("Content-Type", "application/json")
 	user, password, _ := strings.Cut(w.auth, ":")
 	req.SetBasicAuth(user, password)
-	resp := value(http.DefaultClient.Do(req))
+	resp, err := http.DefaultClient.Do(req)
+	check(err)
 	defer resp.Body.Close() // read to its end below
 	text := value(io.ReadAll(io.LimitReader(resp.Body, 4<<20)))
 	if err := json.Unmarshal(text, out); err != nil {

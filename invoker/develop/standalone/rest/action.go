@@ -38,7 +38,7 @@ func (h *Handler) getAction(r *request) error {
 func (h *Handler) actionAnswer(r *request, a *entity.Entity) ([]byte, error) {
 	if a.Exec.Code == nil {
 		err := h.cfg.Catalog.LoadCode(r.Context(), a)
-		if err != nil && !(r.Method == http.MethodDelete && errors.Is(err, couchdb.ErrNotFound)) {
+		if err != nil && (r.Method != http.MethodDelete || !errors.Is(err, couchdb.ErrNotFound)) {
 			return nil, err
 		}
 	}

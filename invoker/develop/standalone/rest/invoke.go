@@ -79,7 +79,7 @@ func (r *request) payload(arrays bool) json.RawMessage {
 	switch {
 	case err != nil:
 		r.fail(malformedContent(err.Error()))
-	case value[0] != '{' && !(arrays && value[0] == '['):
+	case value[0] != '{' && (!arrays || value[0] != '['):
 		r.fail(malformedContent("Object expected"))
 	}
 	return value
