@@ -48,8 +48,7 @@ type draft struct {
 	action     Action
 	exec       execFields
 	entityType string
-	attached   []string // names in _attachments
-	stubs      bool
+	attached   []string // names in _attachments; nil: it has none
 }
 
 // DecodeAction reads the document of an action and resolves it against the
@@ -73,7 +72,7 @@ func DecodeAction(doc []byte, m *Manifest) (*Action, error) {
 		required("annotations", func() { a.Annotations = p.annotations() }),
 		required("updated", func() { a.Updated = p.instant() }),
 		optional("entityType", func() { d.entityType = p.str() }),
-		optional("_attachments", func() { d.stubs, d.attached = true, p.attachments() }),
+		optional("_attachments", func() { d.attached = p.attachments() }),
 	)
 	// A wrong type is reported before anything that is missing for it.
 	if d.entityType != "" && d.entityType != "action" {
@@ -92,7 +91,7 @@ func (d *draft) resolve(m *Manifest) (*Action, error) {
 	}
 	if a := exec.Attachment; a != nil && a.Scheme == InName {
 		exec = exec.WithCode(a.inline)
-	} else if a != nil && d.stubs && (len(d.attached) != 1 || d.attached[0] != a.Name) {
+	} else if a != nil && d.attached != nil && (len(d.attached) != 1 || d.attached[0] != a.Name) {
 		return nil, fmt.Errorf("%w: the document's attachment is not the one it names", ErrUnfetchable)
 	}
 	d.action.Exec = exec
@@ -100,9 +99,9 @@ func (d *draft) resolve(m *Manifest) (*Action, error) {
 	return &a, nil
 }
 
-// attachments reads the names in _attachments.
+// attachments reads the names in _attachments; they are never nil.
 func (p *parser) attachments() []string {
-	var names []string
+	names := []string{}
 	p.object(func(name string) {
 		names = append(names, strings.TrimPrefix(name, "couch:"))
 		p.rawObject()

@@ -133,23 +133,6 @@ func unitOrder(r rune) rune {
 	return r
 }
 
-// Text writes a JSON value as text, the way OpenWhisk puts parameters into an
-// action's environment: strings as they are, null as nothing, everything else
-// as its JSON.
-func Text(value json.RawMessage) (string, error) {
-	p := newParser(value)
-	switch p.peek() {
-	case '"':
-		s := p.str()
-		return s, p.end()
-	case 'n':
-		p.null()
-		return "", p.end()
-	}
-	out, err := Canonical(value)
-	return string(out), err
-}
-
 // mayHaveExponent looks for the letter of one behind a digit.
 func mayHaveExponent(value []byte) bool {
 	for i, c := range value {

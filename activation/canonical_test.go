@@ -168,19 +168,6 @@ func TestDepth(t *testing.T) {
 	}
 }
 
-func TestText(t *testing.T) {
-	for in, want := range map[string]string{
-		`"a\nb"`: "a\nb", "null": "", "true": "true", "1e3": "1E+3", `{"b":1,"a":[1.0]}`: `{"a":[1.0],"b":1}`, "[ ]": "[]", `""`: "",
-	} {
-		if got, err := Text(json.RawMessage(in)); err != nil || got != want {
-			t.Errorf("%s: %q, %v", in, got, err)
-		}
-	}
-	if _, err := Text(json.RawMessage("{")); err == nil {
-		t.Error("took half an object")
-	}
-}
-
 func TestQuoteHuge(t *testing.T) {
 	for in, want := range map[string]string{
 		`{"a":1E+400,"b":[1E+3,-1E+309],"c":"1E+400"}`: `{"a":"1E+400","b":[1E+3,"-1E+309"],"c":"1E+400"}`,

@@ -70,14 +70,14 @@ func TestFootprintIsCharged(t *testing.T) {
 type resizing struct {
 	fakeDaemon
 	mu    sync.Mutex
-	tale  []string
+	calls []string
 	fails int
 }
 
 func (r *resizing) Resize(_ context.Context, id container.ID, bytes int64) error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	r.tale = append(r.tale, fmt.Sprint(id, " ", bytes>>20))
+	r.calls = append(r.calls, fmt.Sprint(id, " ", bytes>>20))
 	if r.fails--; r.fails >= 0 {
 		return errors.New("no cgroup")
 	}
@@ -98,7 +98,7 @@ func TestMemoryBeforeSwap(t *testing.T) {
 		_, stop := env.start(s)
 		env.gpu.will(func(ctx context.Context, o gpu.Order, footprint int64) (int64, error) {
 			r.mu.Lock()
-			r.tale = append(r.tale, o.Kind.String())
+			r.calls = append(r.calls, o.Kind.String())
 			r.mu.Unlock()
 			return env.gpu.carryOut(ctx, o, footprint)
 		})
@@ -112,8 +112,8 @@ func TestMemoryBeforeSwap(t *testing.T) {
 		r.mu.Lock()
 		defer r.mu.Unlock()
 		want := []string{"id1 10496", "id1 10496", "evict", "id2 10496", "evict", "prefetch", "evict", "prefetch"}
-		if !slices.Equal(r.tale, want) {
-			t.Errorf("it went %q, want %q", r.tale, want)
+		if !slices.Equal(r.calls, want) {
+			t.Errorf("it went %q, want %q", r.calls, want)
 		}
 	})
 }

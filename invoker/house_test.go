@@ -250,6 +250,27 @@ func TestOnlyTheCommandTouchesTheProcess(t *testing.T) {
 	}
 }
 
+// TestNothingSleeps: code waits for what it needs, and a test sleeps by the fake
+// clock of testing/synctest alone.
+func TestNothingSleeps(t *testing.T) {
+	for _, dir := range spoken {
+		names, err := filepath.Glob(filepath.Join("..", filepath.FromSlash(dir), "*.go"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, name := range names {
+			text, err := os.ReadFile(name)
+			if err != nil {
+				t.Fatal(err)
+			}
+			fake := strings.HasSuffix(name, "_test.go") && strings.Contains(string(text), `"testing/synctest"`)
+			if strings.Contains(string(text), "time.Sleep"+"(") && !fake {
+				t.Errorf("%s sleeps, and not by a fake clock", name)
+			}
+		}
+	}
+}
+
 // TestGPUSchedulerIsOneFile: of the GPU scheduler the invoker has one file, which turns orders
 // into work and news into events; whatever decides is in gpu/scheduler.
 func TestGPUSchedulerIsOneFile(t *testing.T) {

@@ -37,7 +37,7 @@ func TestEndIsNotDelayedByMemoryReport(t *testing.T) {
 			time.Sleep(time.Minute)
 			stop()
 			once := "begin run " + answers + " held"
-			if got := strings.ReplaceAll(strings.Join(env.gpu.tale, " "), " end", ""); got != once+" "+once {
+			if got := strings.ReplaceAll(strings.Join(env.gpu.calls, " "), " end", ""); got != once+" "+once {
 				t.Errorf("logs of %d MB: %s\nwant twice %s", logs, got, once)
 			}
 			if n := gpuAnnotation(t, env.record(first)); n.Memory != 3<<30 {
@@ -110,12 +110,12 @@ func TestContainerIsNotSharedWithLogs(t *testing.T) {
 			}
 			time.Sleep(time.Minute)
 			stop()
-			tale := strings.Join(env.gpu.tale, " ")
+			calls := strings.Join(env.gpu.calls, " ")
 			for _, word := range []string{"begin ", "end ", "result ", "completion "} {
-				tale = strings.ReplaceAll(tale+" ", word, "")
+				calls = strings.ReplaceAll(calls+" ", word, "")
 			}
-			if tale = strings.TrimSpace(tale); tale != "run logs run logs run logs" || len(env.created) != 1 {
-				t.Errorf("%s: %s, in %d containers", policy, tale, len(env.created))
+			if calls = strings.TrimSpace(calls); calls != "run logs run logs run logs" || len(env.created) != 1 {
+				t.Errorf("%s: %s, in %d containers", policy, calls, len(env.created))
 			}
 			for i, id := range ids {
 				if n := gpuAnnotation(t, env.record(id)); (n.Start == "gpu-warm") != (i > 0) {

@@ -17,7 +17,7 @@ func TestDocument(t *testing.T) {
 		if err := os.MkdirAll(filepath.Dir(page), 0o755); err != nil {
 			t.Fatal(err)
 		}
-		if err := os.WriteFile(page, []byte(Document()), 0o644); err != nil {
+		if err := os.WriteFile(page, []byte(document()), 0o644); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -25,7 +25,7 @@ func TestDocument(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if string(got) != Document() {
+	if string(got) != document() {
 		t.Error("docs/configuration.md is not generated from these keys; run go test ./invoker/config -run TestDocument -update")
 	}
 }

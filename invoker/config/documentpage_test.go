@@ -21,9 +21,9 @@ var operators = []string{
 	"whisk.gpu.state", "whisk.gpu.drain-deadline", "whisk.gpu.handover", "whisk.gpu.log.level",
 }
 
-// Document is the reference of all keys in Markdown: docs/configuration.md. The
+// document is the reference of all keys in Markdown: docs/configuration.md. The
 // keys that operators need come first, by their variables.
-func Document() string {
+func document() string {
 	var b strings.Builder
 	b.WriteString(documentHead)
 	b.WriteString("\n## What operators set\n\n| variable | default | effect |\n|---|---|---|\n")
