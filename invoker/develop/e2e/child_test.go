@@ -3,7 +3,6 @@ package e2e
 import (
 	"context"
 	"os"
-	"testing"
 
 	"github.com/gpuwhisk/gpuwhisk/invoker/develop/harness"
 	"github.com/gpuwhisk/gpuwhisk/invoker/develop/peertest"
@@ -41,9 +40,7 @@ func (c *child) start() (err error) {
 			return err
 		}
 	}
-	if testing.Verbose() {
-		cmd.Stderr = c.p.t.Output()
-	}
+	cmd.Stderr = c.p.output
 	if c.process, err = harness.Start(cmd); err != nil {
 		return err
 	}

@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"log/slog"
 	"net/http"
 	"net/url"
@@ -36,7 +37,8 @@ type platform struct {
 	db        *couchdb.Client
 	recording *recording
 	dir       string
-	unique    string // of the invoker's containers
+	unique    string    // of the invoker's containers
+	output    io.Writer // what the parts log
 	admin     harness.Admin
 
 	outOf map[string]string // further environment of the invoker
@@ -61,7 +63,7 @@ const memoryForAll = "32768m"
 func start(t *testing.T, w parts, with setup) *platform {
 	t.Helper()
 	n := serial.Add(1)
-	p := &platform{t: t, parts: w, dir: t.TempDir(), unique: fmt.Sprintf("e2e%d.%d", os.Getpid(), n), outOf: map[string]string{}}
+	p := &platform{t: t, parts: w, dir: t.TempDir(), unique: fmt.Sprintf("e2e%d.%d", os.Getpid(), n), output: peertest.Output(t), outOf: map[string]string{}}
 	for name, value := range with.env {
 		p.outOf[name] = value
 	}
@@ -69,7 +71,7 @@ func start(t *testing.T, w parts, with setup) *platform {
 		before := runtime.NumGoroutine()
 		t.Cleanup(func() { noGoroutines(t, before) })
 	}
-	log := peertest.Log(t)
+	log := slog.New(slog.NewTextHandler(p.output, nil))
 	o := standalone.Options{
 		Data: p.dir, Runtime: "process", Kafka: w.kafka, CouchDB: w.couch, Version: "e2e",
 		DBPrefix: fmt.Sprintf("e2e_%d_%d_", os.Getpid(), n), Memory: cmp.Or(with.memory, "2048m"), Log: log,

@@ -2,6 +2,7 @@ package peertest
 
 import (
 	"fmt"
+	"io"
 	"log/slog"
 	"math/rand/v2"
 	"os"
@@ -102,19 +103,22 @@ func OnFreePort(t testing.TB, first int, listen func(port int) error) {
 	t.Fatalf("no free port: %v", err)
 }
 
-// Log prints what the parts log when the test runs verbosely, and the last of it
-// when it fails.
-func Log(t *testing.T) *slog.Logger {
+// Log is a logger to Output.
+func Log(t *testing.T) *slog.Logger { return slog.New(slog.NewTextHandler(Output(t), nil)) }
+
+// Output prints what is written to it when the test runs verbosely, and the last of
+// it when it fails.
+func Output(t *testing.T) io.Writer {
 	if testing.Verbose() {
-		return slog.New(slog.NewTextHandler(t.Output(), nil))
+		return t.Output()
 	}
 	last := &Tail{}
 	t.Cleanup(func() {
 		if t.Failed() {
-			t.Logf("the invoker's log ended with\n%s", last)
+			t.Logf("the log ended with\n%s", last)
 		}
 	})
-	return slog.New(slog.NewTextHandler(last, nil))
+	return last
 }
 
 // Tail keeps the end of what is written to it.
