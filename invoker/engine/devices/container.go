@@ -148,7 +148,11 @@ func (e events) Usage(name string, pid int, u gpu.Usage) {
 		close(b.firstReport)
 	}
 	e.m.known(b)
-	delete(b.seen, pid)
+	delete(b.seen, pid) // the report below takes its place
+	if _, listed := b.seen[shimctl.Outside]; listed && pid > shimctl.Outside {
+		delete(b.seen, shimctl.Outside)
+		e.m.report(gpu.MemoryReport{Container: name, PID: shimctl.Outside, Exited: true})
+	}
 	b.reporting[pid] = false
 	b.usage[pid] = u
 	over := b.overByReport()
