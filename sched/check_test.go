@@ -69,12 +69,12 @@ func checkCounts(s *Scheduler) error {
 			last = it.seq
 		}
 		n := f.queue.Len()
-		if (n > 0) != (f.standing != out) {
+		if (n > 0 && !f.backoff.pausing()) != (f.standing != out) {
 			return fmt.Errorf("flow %s: %d queued, standing %d", f.id, n, f.standing)
 		}
 		queued += n
 		flying += len(f.flights)
-		if n > 0 {
+		if f.standing != out {
 			backlogged++
 		}
 	}

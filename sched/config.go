@@ -43,7 +43,9 @@ type Config struct {
 	// FixedCharge charges every dispatch the same instead of the function's
 	// estimate (the paper's ablation "1.0"); 0 is off.
 	FixedCharge time.Duration
-	// CountSetup makes container creation part of the service charged.
+	// CountSetup charges container creation when a run starts, and without the
+	// exception for a container that replaces one removed for others. Without it the
+	// creation is charged when the run ends.
 	CountSetup bool
 	// Correct settles the charge with what was used, at completion. Without
 	// it there is no bound on service: estimates may be wrong for ever.
@@ -152,8 +154,9 @@ func (c Config) MaxOverrun() time.Duration { return max(c.Overrun, c.Gap/2) }
 //
 //	2T + 2D(ci/wi + cj/wj)
 //
-// Service is device time really used, that of runs under way included; c is the
-// longest run of a flow, or the most that was charged for one before it was
+// Service is the time that tokens were really held, that of runs under way included,
+// less the set-ups that a flow was excused of, which are at most T; c is the
+// longest run of a flow, set-up included, or the most that was charged for one before it was
 // known, and D the tokens of all devices together, or the most there were if D
 // changed. T is Config.MaxOverrun. It takes the place of the paper's equation 1,
 // which gives 0 for D = 1. Namespaces keep it one level up, with the longest run

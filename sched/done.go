@@ -10,31 +10,48 @@ import (
 func (s *Scheduler) Done(now time.Duration, id uint64, used Usage) {
 	it, r := s.end(now, id)
 	service := clamped(used.Service)
-	s.learn(it.flow, service)
-	if s.cfg.Correct && s.cfg.FixedCharge == 0 {
-		if s.cfg.CountSetup {
-			service += clamped(used.Setup)
-		}
-		s.correct(it.flow, r, service)
+	if service > 0 || !used.Failed { // one that failed may not have begun
+		s.learn(it.flow, service)
 	}
+	if s.cfg.Correct && s.cfg.FixedCharge == 0 {
+		setup := clamped(used.Setup)
+		s.correct(it.flow, r, service+setup)
+		if used.Replaces && !used.Failed && !s.cfg.CountSetup {
+			s.excuse(it.flow, setup)
+		}
+	}
+	s.backOff(it.flow, used.Failed)
 	s.drop(it)
 }
 
-// Undo returns the token, takes the charge back and puts the invocation at the head
-// of its flow again.
+// excuse takes back what was charged for a set-up that the flow did not cause: at most
+// T until the flow has been inactive, and never from its namespace, which is charged for
+// all that its flows hold.
+func (s *Scheduler) excuse(f *flow, setup int64) {
+	if s.overrun == endless {
+		return
+	}
+	by := min(perWeight(setup, f.weight), max(0, s.overrun-f.excused))
+	f.excused += by
+	s.charge(f, -by, 0)
+}
+
+// Undo returns the token, charges for how long it was held and puts the invocation at
+// the head of its flow again.
 func (s *Scheduler) Undo(now time.Duration, id uint64) {
 	it, r := s.end(now, id)
 	f := it.flow
-	s.refund(f, r)
+	s.unrun(f, r)
 	f.putBack(it)
 	s.queued++
 	s.queueGrew(f)
 }
 
-// Abandon returns the token, takes the charge back and forgets the invocation.
+// Abandon returns the token, charges for how long it was held and forgets the
+// invocation.
 func (s *Scheduler) Abandon(now time.Duration, id uint64) {
 	it, r := s.end(now, id)
-	s.refund(it.flow, r)
+	s.unrun(it.flow, r)
 	s.drop(it)
 }
 
@@ -93,8 +110,8 @@ func scaled(charge int64, ratio float64) int64 {
 	return int64(math.Round(float64(charge) * ratio))
 }
 
-// refund takes the charge of a run back.
-func (s *Scheduler) refund(f *flow, r *run) {
-	s.charge(f, -r.charge, -r.above)
+// unrun charges a run that came to nothing for the time that it held its token.
+func (s *Scheduler) unrun(f *flow, r *run) {
+	s.correct(f, r, s.now-r.granted)
 	s.rules.hooks.undone(s, f)
 }

@@ -17,7 +17,10 @@ func (s *Scheduler) Explain(now time.Duration, id FlowID) Reason {
 	if s.rules.window {
 		r.Overrun = time.Duration(s.overrun)
 	}
+	r.Failed = f.backoff.failures
 	switch {
+	case f.queue.Len() > 0 && f.backoff.pausing():
+		r.Rule, r.Until = RuleBackoff, time.Duration(f.backoff.byEnd.key)
 	case f.standing == out:
 		r.Rule = RuleEmpty
 		if f.byIdle.at > 0 {

@@ -56,6 +56,8 @@ type flow struct {
 	lastSeen int64 // last arrival, never before the first
 	iat      int64 // smoothed inter-arrival time, below 0 before the second arrival
 	estimate int64 // mean service, 0 before the first completion
+	excused  int64 // virtual time of set-ups that were not charged since it was inactive
+	backoff  backoff
 	served   uint64
 	last     Rule // of its last grant
 	lastAt   int64
@@ -74,7 +76,7 @@ func (f *flow) head() *invocation { return f.queue.Front().Value.(*invocation) }
 // state is the flow's own standing, without its namespace's.
 func (f *flow) state() State {
 	switch {
-	case f.standing == throttled:
+	case f.standing == throttled, f.queue.Len() > 0 && f.backoff.pausing():
 		return Throttled
 	case !f.expired:
 		return Active
@@ -131,6 +133,7 @@ func (s *Scheduler) flowOf(id FlowID) *flow {
 	f := &flow{id: id, weight: 1, iat: -1, lastSeen: never}
 	f.serial = s.serial
 	f.byVT.of, f.byRank.of, f.byIdle.of, f.byDeficit.of = f, f, f, f
+	f.backoff.byEnd.of = f
 	f.group = s.groupOf(id.Namespace)
 	f.group.flows++
 	s.flows[id] = f
@@ -169,6 +172,7 @@ func (s *Scheduler) known() []*flow {
 // and one charge, and no flow waits for it.
 func (s *Scheduler) forget(f *flow) {
 	s.inactive.remove(&f.byIdle)
+	s.pausing.remove(&f.backoff.byEnd)
 	if f.dirty {
 		s.changed = slices.DeleteFunc(s.changed, func(other *flow) bool { return other == f })
 	}

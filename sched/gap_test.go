@@ -237,7 +237,9 @@ func (c contest) play(t *testing.T) result {
 		}
 		f := flying[first]
 		flying = append(flying[:first], flying[first+1:]...)
-		s.Done(now, f.Invocation, Usage{Service: f.to - f.from, Setup: time.Duration(id%20) * time.Second})
+		took := f.to - f.from
+		setup := min(took, time.Duration(id%20)*time.Second)
+		s.Done(now, f.Invocation, Usage{Service: took - setup, Setup: setup})
 		if c.spoil != nil {
 			c.spoil(s, s.flows[f.Flow])
 		}

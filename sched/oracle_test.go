@@ -354,12 +354,7 @@ func (w *oracle) Done(now time.Duration, id uint64, used Usage) {
 	f.est += int64(max(1/float64(f.served), w.cfg.Smoothing) * float64(service-f.est))
 	f.est = max(f.est, int64(time.Microsecond))
 	if w.cfg.Correct && w.cfg.FixedCharge == 0 {
-		if w.cfg.CountSetup {
-			service += int64(used.Setup)
-		}
-		ratio := float64(service) / float64(it.basis)
-		settled := func(charge int64) int64 { return int64(math.Round(float64(charge)*ratio)) - charge }
-		w.amend(f, settled(it.charged), settled(it.spaceCharge))
+		w.settleCharge(f, it, service+int64(used.Setup))
 	}
 	w.rest(f)
 	w.update()
@@ -371,8 +366,15 @@ func (w *oracle) amend(f *oracleFlow, own, above int64) {
 	f.space.charge(above, backlogged)
 }
 
-func (w *oracle) refund(f *oracleFlow, it *oracleInvocation) {
-	w.amend(f, -it.charged, -it.spaceCharge)
+// settleCharge charges for what was used instead of what was expected.
+func (w *oracle) settleCharge(f *oracleFlow, it *oracleInvocation, used int64) {
+	ratio := float64(used) / float64(it.basis)
+	settled := func(charge int64) int64 { return int64(math.Round(float64(charge)*ratio)) - charge }
+	w.amend(f, settled(it.charged), settled(it.spaceCharge))
+}
+
+func (w *oracle) unrun(f *oracleFlow, it *oracleInvocation) {
+	w.settleCharge(f, it, w.now-it.granted)
 	if w.policy == "paella" {
 		f.deficit += credit
 	}
@@ -383,13 +385,13 @@ func (w *oracle) refund(f *oracleFlow, it *oracleInvocation) {
 
 func (w *oracle) Undo(now time.Duration, id uint64) {
 	f, it := w.end(now, id)
-	w.refund(f, it)
+	w.unrun(f, it)
 	w.queue(f, it)
 }
 
 func (w *oracle) Abandon(now time.Duration, id uint64) {
 	f, it := w.end(now, id)
-	w.refund(f, it)
+	w.unrun(f, it)
 	w.rest(f)
 	w.update()
 }

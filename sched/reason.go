@@ -23,6 +23,7 @@ const (
 	RuleNoToken  // every device is full
 	RuleNoFit    // free tokens, but container or memory cannot be had
 	RuleWait     // waits for a container of its own instead of a cold start
+	RuleBackoff  // failed again and again, and pauses
 	RuleBehind   // others come first in the policy's order
 
 	Rules // how many there are
@@ -30,7 +31,7 @@ const (
 
 var ruleNames = [Rules]string{
 	"none", "order", "spare", "deficit", "batch", "overdue", "empty", "throttled",
-	"no device", "no token", "does not fit", "waits for its container", "behind",
+	"no device", "no token", "does not fit", "waits for its container", "backs off", "behind",
 }
 
 // String gives the rule's name.
@@ -52,7 +53,8 @@ type Reason struct {
 	Overrun time.Duration // how far it may be
 	Level   string        // "function" or "namespace": which level throttles
 	Behind  FlowID        // the flow that runs first, or sets global virtual time
-	Until   time.Duration // when a wait or an empty flow's TTL ends
+	Until   time.Duration // when a wait, a back-off or an empty flow's TTL ends
+	Failed  int           // runs in a row that failed
 	Missing string        // what is missing where it does not fit, filled in by the owner of the View; may be empty
 
 	// Of a flow that may run: the devices, how many of them have a free token, and runs
@@ -78,6 +80,8 @@ func (r Reason) String() string {
 		detail = fmt.Sprintf(" %s", r.Behind)
 	case RuleWait:
 		detail = fmt.Sprintf(" until %s", r.Until)
+	case RuleBackoff:
+		detail = fmt.Sprintf(" until %s after %d failed runs in a row", r.Until, r.Failed)
 	case RuleNoToken:
 		detail = fmt.Sprintf(", %d of %d runs in flight on %s", r.InFlight, r.Tokens, deviceCount(r.Devices))
 	case RuleNoFit:
@@ -98,6 +102,8 @@ func (r Reason) Summary() string {
 		detail = fmt.Sprintf(" %s", r.Behind)
 	case RuleWait:
 		detail = fmt.Sprintf(" until %s", r.Until.Round(time.Millisecond))
+	case RuleBackoff:
+		detail = fmt.Sprintf(" until %s after %d failed runs in a row", r.Until.Round(time.Millisecond), r.Failed)
 	case RuleNoFit:
 		detail = r.noFit("a device")
 	}

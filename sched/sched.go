@@ -71,6 +71,11 @@ type Choice struct {
 type Usage struct {
 	Service time.Duration // from grant to return of the token, without container creation
 	Setup   time.Duration // container creation and init within the token
+	// Replaces means that the container replaced one that worked and that its owner
+	// removed for others: of Setup the flow is excused, within bounds.
+	Replaces bool
+	// Failed means that the container could not be used after the invocation.
+	Failed bool
 }
 
 // State is a flow's state, which memory management follows.

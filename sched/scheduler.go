@@ -39,7 +39,8 @@ type Scheduler struct {
 	inactive   heap[*flow]  // inactive flows by when they are forgotten
 	iat        int64        // smoothed over all flows, for TTLGlobal
 	iatSeen    bool
-	stale      []*flow // whose setup is to be computed again
+	pausing    heap[*flow] // those in back-off by its end
+	stale      []*flow     // whose setup is to be computed again
 
 	devices []*device // by index
 	tokens  int       // sum of D of the devices present
@@ -106,16 +107,33 @@ func (s *Scheduler) Enqueue(now time.Duration, in Invocation) {
 	s.queueGrew(f)
 }
 
+// admit makes a flow with queued invocations compete, unless it is in back-off.
+func (s *Scheduler) admit(f *flow) {
+	if f.standing != out || f.queue.Len() == 0 || f.backoff.pausing() {
+		return
+	}
+	s.enter(f)
+	s.rules.hooks.queued(s, f)
+	s.setStale(f)
+}
+
+// withhold ends that.
+func (s *Scheduler) withhold(f *flow) {
+	if f.standing == out {
+		return
+	}
+	s.rules.hooks.drained(s, f)
+	s.leave(f)
+}
+
 // clamped is a duration within what is accepted.
 func clamped(d time.Duration) int64 { return int64(min(max(d, 0), limit)) }
 
 // queueGrew brings a flow that has one more queued invocation to its position.
 func (s *Scheduler) queueGrew(f *flow) {
-	if f.standing == out {
+	if f.queue.Len() == 1 {
 		s.stopTTL(f)
-		s.enter(f)
-		s.rules.hooks.queued(s, f)
-		s.setStale(f)
+		s.admit(f)
 	}
 	s.settle(f)
 }
@@ -142,8 +160,7 @@ func (s *Scheduler) Cancel(now time.Duration, id uint64) bool {
 // queueShrank brings a flow that has one queued invocation less to its position.
 func (s *Scheduler) queueShrank(f *flow) {
 	if f.queue.Len() == 0 {
-		s.rules.hooks.drained(s, f)
-		s.leave(f)
+		s.withhold(f)
 		s.startTTL(f)
 	}
 	s.settle(f)

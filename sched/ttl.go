@@ -47,6 +47,7 @@ func (s *Scheduler) startTTL(f *flow) {
 // expire makes a flow inactive, as from a time.
 func (s *Scheduler) expire(f *flow, at int64) {
 	s.expiry.remove(&f.byIdle)
+	f.excused = 0
 	f.expired, f.until = true, at+int64(s.cfg.KeepInactive)
 	s.inactive.put(&f.byIdle, rank{key: f.until, tie: f.serial})
 }
@@ -64,7 +65,7 @@ func (s *Scheduler) stopTTL(f *flow) {
 // Deadline is when Tick would change something; false for never.
 func (s *Scheduler) Deadline() (time.Duration, bool) {
 	at := min(s.waitUntil, s.retryAt)
-	for _, h := range []heap[*flow]{s.expiry, s.inactive} {
+	for _, h := range []heap[*flow]{s.expiry, s.inactive, s.pausing} {
 		if len(h) > 0 {
 			at = min(at, h.top().key)
 		}
@@ -84,6 +85,9 @@ func (s *Scheduler) Tick(now time.Duration) {
 	}
 	for len(s.inactive) > 0 && s.inactive.top().key <= t {
 		s.forget(s.inactive.top().of)
+	}
+	for len(s.pausing) > 0 && s.pausing.top().key <= t {
+		s.resume(s.pausing.top().of)
 	}
 	if s.waitUntil <= t {
 		s.waitUntil = never

@@ -25,6 +25,7 @@ type container struct {
 
 	created     bool
 	initialized bool
+	served      bool // a run ended well in it
 	failed      bool // takes no more runs
 	removing    bool
 

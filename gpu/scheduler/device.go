@@ -109,6 +109,9 @@ func (s *Scheduler) lose(dev *device, why string) {
 	s.policy.RemoveDevice(s.now, dev.Index)
 	var queued []*run
 	for _, c := range dev.containers {
+		if c.served && !c.failed && !c.removing {
+			c.rev.flow.taken++
+		}
 		s.fail(c)
 		queued = append(queued, c.unlaunched()...)
 	}

@@ -26,8 +26,17 @@ func (s *Scheduler) evictForContainer(dev *device) (victim *container, ok bool) 
 	if victim == nil {
 		return nil, false
 	}
-	s.remove(victim)
+	s.takeAway(victim)
 	return victim, true
+}
+
+// takeAway removes an idle container for others. Its flow did not cause the set-up of
+// the one that replaces it, unless this one never worked.
+func (s *Scheduler) takeAway(c *container) {
+	if c.served {
+		c.rev.flow.taken++
+	}
+	s.remove(c)
 }
 
 // candidate is what the pool's rule must know of an idle container.

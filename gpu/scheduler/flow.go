@@ -31,6 +31,7 @@ type flow struct {
 	queue      list.List     // of *invocation, by age
 	backlogged *list.Element // in the backlog, nil while nothing is queued
 	containers int           // not gone
+	taken      int           // containers that worked and were removed for others, and not replaced
 }
 
 // head is the oldest queued invocation, nil for none.

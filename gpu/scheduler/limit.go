@@ -65,7 +65,7 @@ func (s *Scheduler) enforceLimit(r *run) {
 		if n := c.dev.ledger.Data(i.id); i.dev == c.dev && n > 0 && i.rev.flow.id.Namespace == c.rev.flow.id.Namespace {
 			excess -= n
 			if !c.dev.ledger.MoveOut(s.now, i.id) {
-				s.remove(i)
+				s.takeAway(i)
 			}
 		}
 		at = next

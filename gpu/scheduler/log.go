@@ -19,8 +19,9 @@ import (
 // they may be secret, and the scheduler only compares them.
 
 // logVersion stands in a log's first line. It changes when an old log cannot be
-// read, or does not give the same orders any more. Version 1 used other names.
-const logVersion = 2
+// read, or does not give the same orders any more. Version 1 used other names; version 2 did
+// not charge set-ups and unused runs, and had no back-off.
+const logVersion = 3
 
 type logHead struct {
 	Version int    `json:"scheduler"`

@@ -228,16 +228,26 @@ func (s *Scheduler) over(r *run, e Event) {
 	}
 }
 
-// serve charges a run for what it used, and learns from it. Its service is the time
-// from grant to return of the token, less the creation of its container.
+// serve charges a run for all the time that it kept its token, however it ended, and
+// learns from it. Its service is that time less the creation of its container.
 func (s *Scheduler) serve(r *run, e Event) {
 	granted := s.now - r.granted
 	setup := min(max(e.Setup, 0), granted)
 	f, c := r.rev.flow, r.container
-	if !r.kind.Warm() && setup > 0 {
+	replaces := false
+	if !r.kind.Warm() && f.taken > 0 {
+		f.taken--
+		replaces = true
+	}
+	if e.Keep {
+		c.served = true
+	}
+	if !r.kind.Warm() && setup > 0 && e.Keep {
 		f.demand.Started(setup)
 	}
-	s.policy.Done(s.now, r.in.id, sched.Usage{Service: granted - setup, Setup: setup})
+	s.policy.Done(s.now, r.in.id, sched.Usage{
+		Service: granted - setup, Setup: setup, Replaces: replaces, Failed: !e.Keep && c.dev.lost == "",
+	})
 	s.orderFor(c, Order{Do: Served, Invocation: r.in.id, Service: granted - setup, Setup: setup, Memory: r.memory()})
 	if r.peak >= 0 && r.rev == f.newest() {
 		r.rev.measured.Add(r.peak)

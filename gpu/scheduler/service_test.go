@@ -55,9 +55,9 @@ func TestServiceIsGrantToReturn(t *testing.T) {
 	}
 }
 
-// TestUnusedRunCostsNothing: one that never began is no service, and the virtual time
-// of its flow is as before.
-func TestUnusedRunCostsNothing(t *testing.T) {
+// TestUnusedRunIsCharged: one that never began is no service, and its flow pays for the
+// time of the token.
+func TestUnusedRunIsCharged(t *testing.T) {
 	s := newScript(t, config("mqfq-sticky", 1))
 	f := fn("f", gib)
 	one := s.submit("create 1, start 1 in 1 on 0 cold", f)
@@ -65,8 +65,8 @@ func TestUnusedRunCostsNothing(t *testing.T) {
 	if got := s.served(Event{Kind: Ended, Invocation: one, Unused: true}); len(got) != 0 {
 		t.Errorf("served %+v", got)
 	}
-	if got := s.flow(f); got.Served != 0 || got.VT != 0 {
-		t.Errorf("an unused run counts: %+v", got)
+	if got := s.flow(f); got.Served != 0 || got.VT != 5*time.Second {
+		t.Errorf("after an unused run of 5 s: %+v", got)
 	}
 }
 

@@ -135,7 +135,7 @@ func schedulingKeys(g *GPU) []*key {
 		{name: "whisk.gpu.charge.correct", byPolicy: true, value: boolean(&g.Sched.Correct),
 			doc: "settle a flow's charge with what was used, at completion; without it no bound on service holds"},
 		{name: "whisk.gpu.charge.setup", byPolicy: true, value: boolean(&g.Sched.CountSetup),
-			doc: "charge the creation of a container as GPU service"},
+			doc: "charge the creation of a container when its run starts, and without exception; false charges it when the run ends, but for containers that replace one removed for others"},
 		{name: "whisk.gpu.wait", byPolicy: true, value: boolean(&g.Sched.Wait),
 			doc: "wait for a busy container where that is sooner than a cold start"},
 		{name: "whisk.gpu.locality", byPolicy: true, value: boolean(&g.Sched.Locality),

@@ -97,6 +97,7 @@ const (
 	waitNoFit     = "does not fit"
 	waitNoDevice  = "no device"
 	waitContainer = "waits for its container"
+	waitBackoff   = "backs off"
 	waitBehind    = "behind"
 )
 
@@ -116,6 +117,8 @@ func (g *GPU) reason() string {
 		return ", because no device could be used"
 	case waitContainer:
 		return ", because its own container was busy, and waiting was sooner than a cold start"
+	case waitBackoff:
+		return ", because its function had failed again and again and paused"
 	case waitBehind:
 		return ", because others came first in the policy's order"
 	}

@@ -1,0 +1,228 @@
+package scheduler
+
+import (
+	"container/heap"
+	"testing"
+	"time"
+
+	"github.com/gpuwhisk/gpuwhisk/gpu"
+	"github.com/gpuwhisk/gpuwhisk/sched"
+)
+
+// caller is a function that always has so many invocations submitted.
+type caller struct {
+	Function
+	keep      int
+	init, run time.Duration
+	fails     bool          // its initialization fails
+	crashes   bool          // its runs end with the container
+	service   time.Duration // time of tokens
+	starts    int
+}
+
+// fixture runs callers on a scheduler whose orders are carried out at once and well.
+type fixture struct {
+	t       *testing.T
+	l       *Scheduler
+	now     time.Duration
+	coming  agenda
+	seq     int
+	id      uint64
+	callers []*caller
+	of      map[uint64]*caller
+	began   map[uint64]time.Duration
+	idle    []time.Duration // by device: no run, while invocations are queued
+}
+
+func newFixture(t *testing.T, c Config, callers ...*caller) *fixture {
+	l, err := New(c)
+	if err != nil {
+		t.Fatal(err)
+	}
+	w := &fixture{t: t, l: l, callers: callers, of: map[uint64]*caller{}, began: map[uint64]time.Duration{}, idle: make([]time.Duration, len(c.Devices))}
+	for _, x := range callers {
+		for range x.keep {
+			w.submit(x)
+		}
+	}
+	return w
+}
+
+func (w *fixture) submit(x *caller) {
+	w.id++
+	w.of[w.id] = x
+	w.take(Event{Kind: Submitted, Invocation: w.id, Function: &x.Function})
+}
+
+func (w *fixture) later(in time.Duration, e Event) {
+	w.seq++
+	heap.Push(&w.coming, pending{w.now + in, w.seq, e})
+}
+
+func (w *fixture) take(e Event) {
+	e.At = w.now
+	w.l.Take(e)
+	for _, o := range w.l.Ready() {
+		switch o.Do {
+		case Start:
+			w.start(o)
+		case Move:
+			resident := int64(0)
+			if o.Move == gpu.Prefetch {
+				resident = o.Footprint
+			}
+			w.later(0, Event{Kind: MemoryReported, Container: o.Container, PID: 1, Usage: gpu.Usage{Allocated: o.Footprint, Resident: resident}})
+			w.later(0, Event{Kind: Moved, Container: o.Container, Epoch: o.Epoch, Bytes: o.Bytes, OK: true})
+		case Remove:
+			w.later(0, Event{Kind: Removed, Container: o.Container})
+		}
+	}
+	if err := w.l.Check(); err != nil {
+		w.t.Fatalf("%s after %s: %v", w.now, e.Kind, err)
+	}
+}
+
+func (w *fixture) start(o Order) {
+	x := w.of[o.Invocation]
+	x.starts++
+	w.began[o.Invocation] = w.now
+	setup := time.Duration(0)
+	if !o.Start.Warm() {
+		setup = x.init
+	}
+	if x.fails {
+		w.later(setup, Event{Kind: Left, Invocation: o.Invocation, Setup: setup})
+		return
+	}
+	end := Event{Kind: Left, Invocation: o.Invocation, Keep: !x.crashes, Setup: setup, Ran: x.run}
+	used := gpu.Usage{Allocated: x.Memory, Resident: x.Memory}
+	w.later(setup, Event{Kind: Initialized, Container: o.Container})
+	w.later(setup+x.run, Event{Kind: MemoryReported, Container: o.Container, PID: 1, Usage: used})
+	w.later(setup+x.run, end)
+}
+
+// until lets time pass up to a time.
+func (w *fixture) until(end time.Duration) {
+	for {
+		at, due := w.l.Deadline()
+		tick := due && (len(w.coming) == 0 || at < w.coming[0].at)
+		if !tick {
+			if len(w.coming) == 0 {
+				return
+			}
+			at = w.coming[0].at
+		}
+		if at = max(at, w.now); at > end {
+			return
+		}
+		w.pass(at)
+		if tick {
+			w.take(Event{Kind: Tick})
+			continue
+		}
+		e := heap.Pop(&w.coming).(pending).e
+		x := w.of[e.Invocation]
+		if e.Kind == Left {
+			x.service += w.now - w.began[e.Invocation]
+			delete(w.of, e.Invocation)
+		}
+		w.take(e)
+		if e.Kind == Left {
+			w.submit(x)
+		}
+	}
+}
+
+// pass counts the time of idle devices.
+func (w *fixture) pass(at time.Duration) {
+	for i := range w.idle {
+		if w.l.devices[i].inFlight == 0 && w.l.backlog.Len() > 0 {
+			w.idle[i] += at - w.now
+		}
+	}
+	w.now = at
+}
+
+func function(namespace, name string, memory int64) Function {
+	return Function{Flow: sched.FlowID{Namespace: namespace, Function: name}, Key: name, HostMB: 256, Memory: memory}
+}
+
+// TestFailingFunctionPays: one that fails in its initialization, or loses its container
+// with each run, takes at most what the bound allows from one that works, of its own
+// namespace or of another.
+func TestFailingFunctionPays(t *testing.T) {
+	for _, policy := range []string{"sticky-plus", "mqfq-sticky", "mqfq"} {
+		for _, namespace := range []string{"n", "other"} {
+			for _, crashes := range []bool{false, true} {
+				bad := &caller{Function: function("n", "bad", gib), keep: 3, init: time.Minute, run: time.Second, fails: !crashes, crashes: crashes}
+				good := &caller{Function: function(namespace, "good", gib), keep: 3, run: time.Second}
+				c := config(policy, 1)
+				w := newFixture(t, c, bad, good)
+				w.until(4 * time.Hour)
+				bound := sched.GapBound(c.Sched.MaxOverrun(), 2, time.Minute+time.Second, 1, time.Second, 1)
+				if bad.service > good.service+bound {
+					t.Errorf("%s, namespace %s, crashes %t: %s of tokens against %s, bound %s", policy, namespace, crashes, bad.service, good.service, bound)
+				}
+				if why := w.l.Explain(bad.Flow); bad.starts > 100 || why.Failed < 10 {
+					t.Errorf("%s, namespace %s, crashes %t: %d starts; %s", policy, namespace, crashes, bad.starts, why)
+				}
+			}
+		}
+	}
+}
+
+// TestBackoffEndsWithSuccess: after a pause one run is tried, and when it ends well the
+// function runs as before.
+func TestBackoffEndsWithSuccess(t *testing.T) {
+	bad := &caller{Function: function("n", "bad", gib), keep: 3, init: time.Second, run: time.Second, fails: true}
+	w := newFixture(t, config("sticky-plus", 1), bad)
+	w.until(time.Hour)
+	if why := w.l.Explain(bad.Flow); bad.starts > 30 || why.Rule != sched.RuleBackoff {
+		t.Errorf("%d starts in an hour; %s", bad.starts, why)
+	}
+	bad.fails = false
+	w.until(w.now + 10*time.Minute)
+	if n := w.l.Explain(bad.Flow).Failed; n != 0 || bad.starts < 300 {
+		t.Errorf("%d failures and %d starts after it works again", n, bad.starts)
+	}
+}
+
+// TestSetupOfWhatWasTakenAway: the set-up of a container that replaces one removed for
+// others is not charged to its function, up to T; to its namespace it is.
+func TestSetupOfWhatWasTakenAway(t *testing.T) {
+	for _, own := range []bool{false, true} {
+		c := config("mqfq-sticky", 1)
+		c.Pool.Size, c.Tokens.Max = 1, 1
+		s := newScript(t, c)
+		f, g := fn("f", gib), fn("g", gib)
+		container, total := Container(0), time.Duration(0)
+		cold := func(f *Function, setup time.Duration) {
+			s.n++
+			s.take(Event{Kind: Submitted, Invocation: s.n, Function: f})
+			container++
+			s.take(Event{Kind: Initialized, Container: container})
+			s.now += setup
+			s.take(Event{Kind: Left, Invocation: s.n, Keep: true, Setup: setup})
+			if container > 1 {
+				s.take(Event{Kind: Removed, Container: container - 1})
+			}
+		}
+		for range 5 {
+			cold(f, 4*time.Second)
+			total += 4 * time.Second
+			if own { // nothing is taken from it: it fails
+				s.take(Event{Kind: Died, Container: container})
+				s.take(Event{Kind: Removed, Container: container})
+			} else {
+				cold(g, 0)
+			}
+		}
+		want := total
+		if !own {
+			want -= c.Sched.MaxOverrun()
+		}
+		if got := s.flow(f).VT; got != want {
+			t.Errorf("own fault %t: charged %s, want %s", own, got, want)
+		}
+	}
+}
