@@ -37,7 +37,7 @@ func (a *memory) check() error {
 		return fmt.Errorf("container %d: %d bytes promised to no run", a.id, a.forRuns)
 	case a.runs > 0 && a.move == evicting:
 		return fmt.Errorf("container %d: evicted while it runs", a.id)
-	case a.forPrefetch > 0 && a.move == settled && !a.interrupted:
+	case a.forPrefetch > 0 && a.move == settled && !a.interrupted && !a.removing:
 		return fmt.Errorf("container %d: %d bytes for a prefetch that was not ordered", a.id, a.forPrefetch)
 	case a.movable() < 0:
 		return fmt.Errorf("container %d: %d bytes movable", a.id, a.movable())

@@ -42,7 +42,7 @@ func (l *Ledger) evict(now time.Duration, lack int64, keep *memory, evictableOnl
 	for _, a := range l.containers {
 		switch {
 		case a.removing:
-			lack -= a.charge()
+			lack -= a.freed()
 		case a.move == evicting:
 			lack -= a.movable()
 		}

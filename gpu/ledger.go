@@ -22,7 +22,8 @@ type LedgerConfig struct {
 	// memory that is evictable. 0 evicts on demand only.
 	Headroom int64
 	// AckTimeout is how long a move may be unacknowledged before it is ordered
-	// again: an acknowledgement is never assumed. 0 is for ever.
+	// again: an acknowledgement is never assumed. A container that is not gone so
+	// long after its Leave counts as one that stays. 0 is for ever.
 	AckTimeout time.Duration
 }
 
@@ -175,7 +176,7 @@ func (l *Ledger) Shortfall() int64 {
 	for _, a := range l.containers {
 		switch {
 		case a.removing:
-			lack -= a.charge()
+			lack -= a.freed()
 		case a.idle():
 			lack -= a.movable()
 		}
@@ -217,7 +218,7 @@ func (l *Ledger) availableWith(own *memory) int64 {
 	}
 	for _, a := range l.containers {
 		if a != own && a.idle() {
-			n += a.charge()
+			n += a.freed()
 		}
 	}
 	return n
@@ -239,6 +240,12 @@ func (l *Ledger) Data(id Container) int64 {
 		return max(a.resident, a.forRuns, a.forPrefetch)
 	}
 	return 0
+}
+
+// Overdue reports whether a container should have been gone by now.
+func (l *Ledger) Overdue(id Container) bool {
+	a, ok := l.byID[id]
+	return ok && a.overdue
 }
 
 // Overhead returns the size of a container's contexts, 0 if it is unknown.

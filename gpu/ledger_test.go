@@ -418,6 +418,11 @@ func TestLeavingVoidsOrders(t *testing.T) {
 	if w.l.Moved(w.now, a, o.Epoch) || w.l.Awaits(a, o.Epoch) {
 		t.Error("the order is still awaited")
 	}
+	w.now++
+	w.l.Tick(w.now)
+	if moves, _ := w.l.Ready(); len(moves) > 0 || w.l.Shortfall() == 0 || !w.l.Overdue(a) {
+		t.Errorf("a removal without an answer: moves %v, %d short", moves, w.l.Shortfall())
+	}
 	if _, ok := w.l.Deadline(); ok {
 		t.Error("it would be asked again")
 	}

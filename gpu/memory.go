@@ -30,6 +30,7 @@ type memory struct {
 	reservations int       // standing or waiting
 	evictable    bool      // the first to be evicted
 	removing     bool      // its container is being removed
+	overdue      bool      // it should have been gone by now
 	lastUsed     time.Duration
 
 	move        moveState
@@ -54,6 +55,15 @@ func (a *memory) charge() int64 {
 
 // idle reports whether no run of the container has or awaits a reservation.
 func (a *memory) idle() bool { return a.reservations == 0 }
+
+// freed is what the removal of a container is about to free. One that gets no answer
+// frees nothing.
+func (a *memory) freed() int64 {
+	if a.overdue {
+		return 0
+	}
+	return a.charge()
+}
 
 // movable is what an eviction of an idle container frees.
 func (a *memory) movable() int64 {
@@ -122,6 +132,9 @@ func (l *Ledger) bringBack(now time.Duration, a *memory) {
 		return
 	}
 	a.interrupted = false
+	// What is promised now stays promised until the end of the move, however the run
+	// for which it is made ends.
+	a.forPrefetch = min(a.footprint, max(a.resident, a.forRuns, a.forPrefetch))
 	l.order(now, a, prefetching)
 }
 

@@ -179,7 +179,7 @@ func (l *Ledger) Leave(now time.Duration, id Container) {
 		a.move = settled
 		a.epoch++
 	}
-	l.recharge(a, func() { a.forPrefetch = 0 })
+	a.ordered = now
 	l.withdraw(id)
 	l.pump(now)
 }
@@ -254,21 +254,34 @@ func (l *Ledger) MoveOut(now time.Duration, id Container) bool {
 	return true
 }
 
-// Deadline returns when Tick would repeat an overdue move; ok is false when no
-// acknowledgement is awaited.
+// awaits is when an answer about a container's memory is overdue: about its move or
+// its removal; false when none is awaited.
+func (l *Ledger) awaits(a *memory) (due time.Duration, ok bool) {
+	return a.ordered + l.cfg.AckTimeout, l.cfg.AckTimeout > 0 && (a.move != settled || a.removing && !a.overdue)
+}
+
+// Deadline returns when Tick would repeat an overdue move or give up waiting for a
+// removal; ok is false when no answer is awaited.
 func (l *Ledger) Deadline() (at time.Duration, ok bool) {
 	for _, a := range l.containers {
-		if due := a.ordered + l.cfg.AckTimeout; l.cfg.AckTimeout > 0 && a.move != settled && (!ok || due < at) {
+		if due, some := l.awaits(a); some && (!ok || due < at) {
 			at, ok = due, true
 		}
 	}
 	return at, ok
 }
 
-// Tick repeats the moves whose acknowledgement is overdue.
+// Tick repeats the moves whose acknowledgement is overdue, and counts no more on the
+// memory of containers whose removal is.
 func (l *Ledger) Tick(now time.Duration) {
 	for _, a := range l.containers {
-		if l.cfg.AckTimeout > 0 && a.move != settled && now >= a.ordered+l.cfg.AckTimeout {
+		due, some := l.awaits(a)
+		switch {
+		case !some || now < due:
+		case a.removing:
+			a.overdue, l.counted = true, false
+			l.pump(now)
+		default:
 			l.give(now, a, true)
 		}
 	}

@@ -2,6 +2,7 @@ package scheduler
 
 import (
 	"container/heap"
+	"fmt"
 	"testing"
 	"time"
 
@@ -224,5 +225,52 @@ func TestSetupOfWhatWasTakenAway(t *testing.T) {
 		if got := s.flow(f).VT; got != want {
 			t.Errorf("own fault %t: charged %s, want %s", own, got, want)
 		}
+	}
+}
+
+// TestFailedIdleContainerIsRemoved: nothing else would ever remove it.
+func TestFailedIdleContainerIsRemoved(t *testing.T) {
+	s := newScript(t, config("fcfs", 1))
+	s.run("", s.submit("create 1, start 1 in 1 on 0 cold", fn("f", gib)), 1, gib)
+	s.expect("remove 1", Event{Kind: Failed, Container: 1})
+}
+
+// TestRemovalWithoutAnswer: a container that is never gone keeps its own memory and
+// nothing else. What waits for that memory goes back to its queue, and others run.
+func TestRemovalWithoutAnswer(t *testing.T) {
+	s := newScript(t, config("mqfq-sticky", 1))
+	s.run("", s.submit("create 1, start 1 in 1 on 0 cold", fn("f", 8*gib)), 1, 8*gib)
+	s.expect("remove 1", Event{Kind: Failed, Container: 1})
+	s.submit("create 2", fn("large", 12*gib))
+	small := s.submit("create 3", fn("small", 2*gib))
+	s.now += 10 * time.Second
+	s.expect(fmt.Sprintf("remove 3, remove 2, create 4, start %d in 4 on 0 cold", small), Event{Kind: Tick})
+	s.expect("", Event{Kind: Removed, Container: 2})
+	s.expect("", Event{Kind: Removed, Container: 3})
+	s.run("", small, 4, 2*gib)
+	s.expect("create 5, start 2 in 5 on 0 cold", Event{Kind: Removed, Container: 1})
+}
+
+// TestPrefetchOutlivesItsRun: what a prefetch brings stays promised until it is
+// acknowledged, although its run has ended.
+func TestPrefetchOutlivesItsRun(t *testing.T) {
+	c := config("mqfq-sticky", 1)
+	c.Faults = true
+	s := newScript(t, c)
+	f, g := fn("f", 10*gib), fn("g", 10*gib)
+	s.run("", s.submit("create 1, start 1 in 1 on 0 cold", f), 1, 10*gib)
+	two := s.submit("create 2, evict 1 epoch 1", g)
+	s.holds("start 2 in 2 on 0 cold", 1, 10*gib, 0)
+	s.take(Event{Kind: Moved, Container: 1, Epoch: 1, Bytes: 10 * gib, OK: true})
+	s.run("", two, 2, 10*gib)
+	three := s.submit("evict 2 epoch 1", f)
+	s.holds("prefetch 1 epoch 2, start 3 in 1 on 0 host-warm", 2, 10*gib, 0)
+	s.take(Event{Kind: Left, Invocation: three, Keep: true})
+	if got := s.l.Device(0).Used; got < 10*gib {
+		t.Errorf("%d bytes are charged while 10 GiB are on their way", got)
+	}
+	s.take(Event{Kind: Moved, Container: 1, Epoch: 2, OK: true})
+	if got := s.l.Device(0).Used; got > gib {
+		t.Errorf("%d bytes are charged after the end of the move", got)
 	}
 }

@@ -166,6 +166,9 @@ func (s *Scheduler) containerEvent(e Event) {
 		c.created = true
 	case Failed:
 		s.fail(c)
+		if c.isIdle() {
+			s.remove(c)
+		}
 	case Initialized:
 		s.initialized(c)
 	case Died:
