@@ -156,7 +156,7 @@ func (w *oracle) overdue() (late []*oracleFlow) {
 // that would idle, and raises global virtual time with it.
 func (w *oracle) spare() (Choice, bool) {
 	open := func(d *oracleDevice) bool { return d.free() > 0 && (len(d.flights) == 0 || w.now < d.openUntil) }
-	if w.overrun == endless || w.holdUntil != never || !slices.ContainsFunc(w.devices, open) {
+	if w.overrun == endless || !slices.ContainsFunc(w.devices, open) {
 		return Choice{}, false
 	}
 	list := w.leastServed(func(f *oracleFlow) bool {

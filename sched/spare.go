@@ -8,7 +8,8 @@ import (
 
 // A flow that fits on no free device holds global virtual time back: what runs beside
 // it is throttled at T, the device it waits for drains, and it fits. But a device
-// must not idle when nothing inside the window fits there. There the throttled flow
+// must not idle when nothing inside the window fits there, or what fits waits for a
+// container of its own elsewhere. There the throttled flow
 // of least virtual time runs, and global virtual time is raised until that flow leads
 // by T: what fits nowhere loses as much of its claim as it could not have used, and
 // keeps T of it.
@@ -24,7 +25,7 @@ const maxSpare = 16
 // fits on a free device.
 func (s *Scheduler) spare() (Choice, bool) {
 	open := func(d *device) bool { return d.free() > 0 && (len(d.flights) == 0 || s.now < d.openUntil) }
-	if !s.rules.window || s.waitUntil != never || !slices.ContainsFunc(s.devices, open) {
+	if !s.rules.window || !slices.ContainsFunc(s.devices, open) {
 		return Choice{}, false
 	}
 	groups := s.spareGroups()

@@ -274,3 +274,32 @@ func TestPrefetchOutlivesItsRun(t *testing.T) {
 		t.Errorf("%d bytes are charged after the end of the move", got)
 	}
 }
+
+// TestWaitIdlesNoDevice: a flow that waits for its own container leaves the other
+// devices to those beyond the window.
+func TestWaitIdlesNoDevice(t *testing.T) {
+	for _, policy := range []string{"sticky-plus", "mqfq-sticky"} {
+		for _, devices := range []int{2, 4, 8} {
+			c := config(policy, devices)
+			c.Tokens.Max = 1
+			x := &caller{Function: function("a", "x", gib), keep: 1, init: time.Minute, run: 50 * time.Second}
+			y := &caller{Function: function("b", "y", gib), keep: 20, init: time.Second, run: time.Second}
+			w := newFixture(t, c, x)
+			w.until(2 * time.Minute) // it has one container
+			w.submit(x)
+			for range y.keep {
+				w.submit(y)
+			}
+			clear(w.idle)
+			w.until(3 * time.Hour)
+			for i, idle := range w.idle {
+				if idle > 5*time.Minute {
+					t.Errorf("%s, %d devices: device %d idles for %s of 3 h beside waiting work", policy, devices, i, idle)
+				}
+			}
+			if x.service < 2*time.Hour {
+				t.Errorf("%s, %d devices: x had %s of tokens", policy, devices, x.service)
+			}
+		}
+	}
+}
