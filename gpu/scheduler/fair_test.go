@@ -303,3 +303,31 @@ func TestWaitIdlesNoDevice(t *testing.T) {
 		}
 	}
 }
+
+// TestFlappingDeviceTakesNoMemory: however often a device is lost, each invocation that
+// waits has one timeout, and is refused in the end.
+func TestFlappingDeviceTakesNoMemory(t *testing.T) {
+	c := config("fcfs", 1)
+	c.DeviceTimeout = time.Minute
+	c.Tokens.Max = 1
+	s := newScript(t, c)
+	for range 100 {
+		s.n++
+		s.take(Event{Kind: Submitted, Invocation: s.n, Function: fn("f", gib)})
+	}
+	for range 100 {
+		s.now += 10 * time.Second
+		s.take(Event{Kind: DeviceLost, Device: 0, Why: "a reset"})
+		s.take(Event{Kind: DeviceBack, Device: 0})
+		s.take(Event{Kind: Tick})
+		if n := len(s.l.timeouts); n > 100 {
+			t.Fatalf("%d timeouts of 100 invocations", n)
+		}
+	}
+	s.take(Event{Kind: DeviceLost, Device: 0, Why: "for good"})
+	s.now += time.Minute
+	s.take(Event{Kind: Tick})
+	if n := s.l.Stats().Queued; n != 0 {
+		t.Errorf("%d invocations wait for a device that is lost", n)
+	}
+}

@@ -18,6 +18,7 @@ type invocation struct {
 	run     *run          // nil while it is queued
 	queued  *list.Element // in its flow's queue, nil while it runs
 	spilled bool          // its body is not in memory
+	timed   bool          // it has a timeout for a lost device
 }
 
 // flow is one function as one namespace invokes it, with its queue and its revisions.

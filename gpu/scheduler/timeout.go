@@ -50,7 +50,8 @@ func (s *Scheduler) startTimeouts(in *invocation, at time.Duration) {
 
 // startDeviceTimeout does so for one that waits for a lost device.
 func (s *Scheduler) startDeviceTimeout(in *invocation) {
-	if s.lost > 0 && s.cfg.DeviceTimeout > 0 {
+	if s.lost > 0 && s.cfg.DeviceTimeout > 0 && !in.timed {
+		in.timed = true
 		heap.Push(&s.timeouts, timeout{s.deviceTimeout(in), in.id, true})
 	}
 }
@@ -76,16 +77,22 @@ func (s *Scheduler) expireTimeouts() {
 	for at, some := s.timeouts.next(); some && at <= s.now; at, some = s.timeouts.next() {
 		t := heap.Pop(&s.timeouts).(timeout)
 		in := s.invocations[t.invocation]
+		if in != nil && t.device {
+			in.timed = false
+		}
 		if in == nil || in.run != nil && in.run.begun {
 			continue
 		}
 		switch {
 		case !t.device:
 			s.refuseQueued(in.id, Overdue)
-		case s.lost == 0 || s.deviceTimeout(in) > s.now: // or there is a later one
+		case s.lost == 0:
+		case s.deviceTimeout(in) > s.now: // a device was lost since
+			s.startDeviceTimeout(in)
 		case s.stranded(in.rev):
 			s.refuseQueued(in.id, NoDevice)
 		default: // a device that could serve it is not lost
+			in.timed = true
 			heap.Push(&s.timeouts, timeout{s.now + s.cfg.DeviceTimeout, in.id, true})
 		}
 	}
