@@ -93,6 +93,9 @@ enum {
 	STREAM = 2,                     /* cuGetProcAddress: per-thread streams */
 };
 
+/* CU_STREAM_PER_THREAD */
+#define STREAM_PER_THREAD ((CUstream)2)
+
 /* fn_<export>: the type of each entry point. */
 #define HOOK(base, export, version, flags, class, what, params, args) \
 	typedef CUresult fn_##export params;

@@ -3,6 +3,8 @@
  * the driver takes it back: in between, another thread may get the same address.
  * If the driver refuses to take it, the record is restored.
  */
+#include "alloc.h"
+
 #include "agent.h"
 #include "backend.h"
 #include "context.h"
@@ -10,26 +12,29 @@
 #include "serve.h"
 #include "state.h"
 
-static void record(CUdeviceptr ptr, size_t bytes, enum gw_kind kind)
+CUresult gw_finish_alloc(CUresult r, uint64_t reserved, enum gw_space space,
+			 struct gw_block b)
 {
-	struct gw_current h = gw_current();
-	struct gw_block b = {
-		.base = ptr, .size = bytes, .kind = kind, .ctx = h.ctx, .device = h.device,
-	};
+	bool made = r == CUDA_SUCCESS;
 
-	if (!gw_add(GW_ADDRESS, &b))
+	if (made) {
+		struct gw_current h = gw_current();
+		b.ctx = h.ctx;
+		b.device = h.device;
+	}
+	if (!gw_settle(gw_account_of(b.kind), reserved, space, made ? &b : NULL))
 		gw_disable("no memory for the registry");
-	gw_agent_changed(bytes);
+	if (made)
+		gw_agent_changed(b.size);
+	return r;
 }
 
-/* The end of an allocation whose bytes are reserved: record it if it succeeded. */
-static CUresult finish_alloc(CUresult r, CUdeviceptr *out, size_t reserved, size_t bytes,
-			     enum gw_kind kind)
+/* The same of device memory of which no more was reserved than was taken. */
+static CUresult finish(CUresult r, const CUdeviceptr *out, size_t bytes, enum gw_kind kind)
 {
-	if (r == CUDA_SUCCESS)
-		record(*out, bytes, kind);
-	gw_unreserve(reserved);
-	return r;
+	return gw_finish_alloc(r, bytes, GW_ADDRESS, (struct gw_block){
+		.base = *out, .size = bytes, .kind = kind,
+	});
 }
 
 CUresult gw_on_alloc(fn_cuMemAlloc_v2 *real, CUdeviceptr *out, size_t bytes)
@@ -38,10 +43,20 @@ CUresult gw_on_alloc(fn_cuMemAlloc_v2 *real, CUdeviceptr *out, size_t bytes)
 
 	if (!out)
 		return real(out, bytes);
-	if (!gw_reserve(bytes))
+	if (!gw_reserve(GW_DEVICE_BYTES, bytes))
 		return CUDA_ERROR_OUT_OF_MEMORY;
 	CUresult r = gw_config.backend->alloc(real, out, bytes, &kind);
-	return finish_alloc(r, out, bytes, bytes, kind);
+	return finish(r, out, bytes, kind);
+}
+
+/* Take back rows that the driver made wider than was foreseen. */
+static CUresult too_wide(CUdeviceptr ptr)
+{
+	fn_cuMemFree_v2 *give_back = GW_REAL(cuMemFree_v2);
+
+	if (give_back)
+		give_back(ptr);
+	return CUDA_ERROR_OUT_OF_MEMORY;
 }
 
 CUresult gw_on_alloc_pitch(fn_cuMemAllocPitch_v2 *real, CUdeviceptr *out,
@@ -49,15 +64,23 @@ CUresult gw_on_alloc_pitch(fn_cuMemAllocPitch_v2 *real, CUdeviceptr *out,
 			   unsigned element)
 {
 	enum gw_kind kind;
-	size_t bytes;
+	size_t bytes, taken = 0, row = gw_row(width);
 
-	if (!out || !pitch || __builtin_mul_overflow(width, height, &bytes))
+	if (!out || !pitch || row < width || __builtin_mul_overflow(row, height, &bytes))
 		return real(out, pitch, width, height, element);
-	if (!gw_reserve(bytes))
+	if (!gw_reserve(GW_DEVICE_BYTES, bytes))
 		return CUDA_ERROR_OUT_OF_MEMORY;
 	CUresult r = gw_config.backend->alloc_pitch(real, out, pitch, width, height,
 						    element, &kind);
-	return finish_alloc(r, out, bytes, r == CUDA_SUCCESS ? *pitch * height : 0, kind);
+	if (r == CUDA_SUCCESS)
+		taken = *pitch * height;
+	if (taken > bytes && !gw_reserve(GW_DEVICE_BYTES, taken - bytes))
+		r = too_wide(*out);
+	else if (taken > bytes)
+		bytes = taken;
+	return gw_finish_alloc(r, bytes, GW_ADDRESS, (struct gw_block){
+		.base = *out, .size = taken, .kind = kind,
+	});
 }
 
 CUresult gw_on_alloc_managed(fn_cuMemAllocManaged *real, CUdeviceptr *out,
@@ -65,9 +88,9 @@ CUresult gw_on_alloc_managed(fn_cuMemAllocManaged *real, CUdeviceptr *out,
 {
 	if (!out)
 		return real(out, bytes, flags);
-	if (!gw_reserve(bytes))
+	if (!gw_reserve(GW_DEVICE_BYTES, bytes))
 		return CUDA_ERROR_OUT_OF_MEMORY;
-	return finish_alloc(real(out, bytes, flags), out, bytes, bytes, GW_NATIVE);
+	return finish(real(out, bytes, flags), out, bytes, GW_NATIVE);
 }
 
 static void finish_free(bool was_known, const struct gw_block *b, CUresult r)
@@ -100,15 +123,37 @@ CUresult gw_on_free_async(fn_cuMemFreeAsync *real, CUdeviceptr ptr, CUstream str
 	return r;
 }
 
+/* Is captured into a graph. In the place of NULL the only stream without a name that
+ * can be: the thread's own. */
+static bool captured(CUstream stream)
+{
+	fn_cuStreamIsCapturing *ask = GW_REAL(cuStreamIsCapturing);
+	int status = 0;
+
+	return ask && ask(stream ? stream : STREAM_PER_THREAD, &status) == CUDA_SUCCESS &&
+	       status;
+}
+
+/* What is captured is its graph's, of whose memory the driver keeps account. */
+static CUresult finish_ordered(CUresult r, const CUdeviceptr *out, size_t bytes,
+			       CUstream stream)
+{
+	if (r != CUDA_SUCCESS || !captured(stream))
+		return finish(r, out, bytes, GW_POOL);
+	gw_settle(GW_DEVICE_BYTES, bytes, GW_ADDRESS, NULL);
+	gw_agent_changed(bytes);
+	return r;
+}
+
 CUresult gw_on_alloc_async(fn_cuMemAllocAsync *real, CUdeviceptr *out, size_t bytes,
 			   CUstream stream)
 {
 	if (!out)
 		return real(out, bytes, stream);
-	if (!gw_reserve(bytes))
+	if (!gw_reserve(GW_DEVICE_BYTES, bytes))
 		return CUDA_ERROR_OUT_OF_MEMORY;
 	gw_pools_set_in_use();
-	return finish_alloc(real(out, bytes, stream), out, bytes, bytes, GW_POOL);
+	return finish_ordered(real(out, bytes, stream), out, bytes, stream);
 }
 
 CUresult gw_on_alloc_from_pool(fn_cuMemAllocFromPoolAsync *real, CUdeviceptr *out,
@@ -116,10 +161,10 @@ CUresult gw_on_alloc_from_pool(fn_cuMemAllocFromPoolAsync *real, CUdeviceptr *ou
 {
 	if (!out)
 		return real(out, bytes, pool, stream);
-	if (!gw_reserve(bytes))
+	if (!gw_reserve(GW_DEVICE_BYTES, bytes))
 		return CUDA_ERROR_OUT_OF_MEMORY;
 	gw_pools_set_in_use();
-	return finish_alloc(real(out, bytes, pool, stream), out, bytes, bytes, GW_POOL);
+	return finish_ordered(real(out, bytes, pool, stream), out, bytes, stream);
 }
 
 CUresult gw_on_external_map(fn_cuExternalMemoryGetMappedBuffer *real, CUdeviceptr *out,
@@ -127,7 +172,9 @@ CUresult gw_on_external_map(fn_cuExternalMemoryGetMappedBuffer *real, CUdevicept
 {
 	CUresult r = real(out, memory, desc);
 
-	if (r == CUDA_SUCCESS && out && desc)
-		record(*out, desc->size, GW_EXTERNAL);
-	return r;
+	if (!out || !desc)
+		return r;
+	return gw_finish_alloc(r, 0, GW_ADDRESS, (struct gw_block){
+		.base = *out, .size = desc->size, .kind = GW_EXTERNAL,
+	});
 }

@@ -6,9 +6,6 @@
 #include "refusal.h"
 #include "state.h"
 
-/* Rows of managed memory begin where those of device memory would. */
-enum { PITCH = 512 };
-
 static CUresult plain(fn_cuMemAlloc_v2 *real, CUdeviceptr *out, size_t bytes,
 		      enum gw_kind *kind)
 {
@@ -75,7 +72,7 @@ static CUresult managed_pitch(fn_cuMemAllocPitch_v2 *real, CUdeviceptr *out,
 			      unsigned element, enum gw_kind *kind)
 {
 	fn_cuMemAllocManaged *alloc = GW_REAL(cuMemAllocManaged);
-	size_t row = (width + PITCH - 1) / PITCH * PITCH;
+	size_t row = gw_row(width);
 	CUresult r = CUDA_ERROR_NOT_SUPPORTED;
 
 	if (gw_refused_before())

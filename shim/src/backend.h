@@ -7,6 +7,13 @@
 
 #include "registry.h"
 
+/* Rows of managed memory begin where those of device memory would. */
+enum { GW_PITCH = 512 };
+static inline size_t gw_row(size_t width)
+{
+	return (width + GW_PITCH - 1) / GW_PITCH * GW_PITCH;
+}
+
 struct gw_backend {
 	const char *name;
 	uint32_t code; /* in HELLO */

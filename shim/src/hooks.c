@@ -1,9 +1,12 @@
 /*
  * The wrappers and their table, made from abi.def. A wrapper finds the real
  * function, and either forwards (when the shim is disabled) or lets
- * gw_on_<what> do the work with the real function at hand.
+ * gw_on_<what> do the work with the real function at hand. The driver's calls are no
+ * cancellation points, so what a wrapper does is none.
  */
 #include "hooks.h"
+
+#include <pthread.h>
 
 #include "serve.h"
 #include "state.h"
@@ -16,9 +19,13 @@
 		fn_##export *real = GW_REAL(export);                       \
 		if (!real)                                                 \
 			return CUDA_ERROR_NOT_FOUND;                       \
-		if (gw_disabled())                                            \
+		if (gw_disabled())                                         \
 			return real args;                                  \
-		return gw_on_##what(real, ARGS args);                      \
+		int cancel;                                                \
+		pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, &cancel);   \
+		CUresult r = gw_on_##what(real, ARGS args);                \
+		pthread_setcancelstate(cancel, NULL);                      \
+		return r;                                                  \
 	}
 #include "../abi.def"
 

@@ -2,25 +2,11 @@
  * Arrays and pinned host memory: counted and limited, never moved.
  */
 #include "agent.h"
-#include "context.h"
+#include "alloc.h"
 #include "hooks.h"
 #include "registry.h"
 #include "serve.h"
 #include "state.h"
-
-static void record(enum gw_space space, const void *base, uint64_t bytes,
-		   enum gw_kind kind)
-{
-	struct gw_current h = gw_current();
-	struct gw_block b = {
-		.base = (uintptr_t)base, .size = bytes, .kind = kind, .ctx = h.ctx,
-		.device = h.device,
-	};
-
-	if (!gw_add(space, &b))
-		gw_disable("no memory for the registry");
-	gw_agent_changed(bytes);
-}
 
 /* CUarray_format: the low numbers are plain types. The rest are planar and
  * compressed ones, of at most 4 bytes an element. */
@@ -50,10 +36,9 @@ static uint64_t array_bytes(const struct gw_array3d *d)
 /* The end of an array whose bytes are reserved. */
 static CUresult finish_array(CUresult r, CUarray *array, uint64_t bytes)
 {
-	if (r == CUDA_SUCCESS)
-		record(GW_HANDLE, *array, bytes, GW_ARRAY);
-	gw_unreserve(bytes);
-	return r;
+	return gw_finish_alloc(r, bytes, GW_HANDLE, (struct gw_block){
+		.base = (uintptr_t)*array, .size = bytes, .kind = GW_ARRAY,
+	});
 }
 
 CUresult gw_on_array_create(fn_cuArrayCreate_v2 *real, CUarray *array,
@@ -62,7 +47,7 @@ CUresult gw_on_array_create(fn_cuArrayCreate_v2 *real, CUarray *array,
 	if (!array || !desc)
 		return real(array, desc);
 	struct gw_array3d d = {desc->width, desc->height, 0, desc->format, desc->channels, 0};
-	if (!gw_reserve(array_bytes(&d)))
+	if (!gw_reserve(GW_DEVICE_BYTES, array_bytes(&d)))
 		return CUDA_ERROR_OUT_OF_MEMORY;
 	return finish_array(real(array, desc), array, array_bytes(&d));
 }
@@ -72,7 +57,7 @@ CUresult gw_on_array3d_create(fn_cuArray3DCreate_v2 *real, CUarray *array,
 {
 	if (!array || !desc)
 		return real(array, desc);
-	if (!gw_reserve(array_bytes(desc)))
+	if (!gw_reserve(GW_DEVICE_BYTES, array_bytes(desc)))
 		return CUDA_ERROR_OUT_OF_MEMORY;
 	return finish_array(real(array, desc), array, array_bytes(desc));
 }
@@ -84,7 +69,7 @@ CUresult gw_on_mipmap_create(fn_cuMipmappedArrayCreate *real, CUarray *array,
 	if (!array || !desc)
 		return real(array, desc, levels);
 	uint64_t first = array_bytes(desc), all = levels > 1 ? first + first / 3 : first;
-	if (!gw_reserve(all))
+	if (!gw_reserve(GW_DEVICE_BYTES, all))
 		return CUDA_ERROR_OUT_OF_MEMORY;
 	return finish_array(real(array, desc, levels), array, all);
 }
@@ -105,10 +90,9 @@ CUresult gw_on_array_destroy(fn_cuArrayDestroy *real, CUarray array)
 /* The end of pinned memory whose bytes are reserved. */
 static CUresult finish_host(CUresult r, void *base, size_t bytes)
 {
-	if (r == CUDA_SUCCESS)
-		record(GW_ADDRESS, base, bytes, GW_HOST);
-	gw_unreserve_host(bytes);
-	return r;
+	return gw_finish_alloc(r, bytes, GW_ADDRESS, (struct gw_block){
+		.base = (uintptr_t)base, .size = bytes, .kind = GW_HOST,
+	});
 }
 
 CUresult gw_on_host_alloc(fn_cuMemHostAlloc *real, void **out, size_t bytes,
@@ -116,7 +100,7 @@ CUresult gw_on_host_alloc(fn_cuMemHostAlloc *real, void **out, size_t bytes,
 {
 	if (!out)
 		return real(out, bytes, flags);
-	if (!gw_reserve_host(bytes))
+	if (!gw_reserve(GW_HOST_BYTES, bytes))
 		return CUDA_ERROR_OUT_OF_MEMORY;
 	CUresult r = real(out, bytes, flags);
 	return finish_host(r, *out, bytes);
@@ -126,7 +110,7 @@ CUresult gw_on_host_alloc_plain(fn_cuMemAllocHost_v2 *real, void **out, size_t b
 {
 	if (!out)
 		return real(out, bytes);
-	if (!gw_reserve_host(bytes))
+	if (!gw_reserve(GW_HOST_BYTES, bytes))
 		return CUDA_ERROR_OUT_OF_MEMORY;
 	CUresult r = real(out, bytes);
 	return finish_host(r, *out, bytes);
@@ -135,7 +119,7 @@ CUresult gw_on_host_alloc_plain(fn_cuMemAllocHost_v2 *real, void **out, size_t b
 CUresult gw_on_host_register(fn_cuMemHostRegister *real, void *ptr, size_t bytes,
 			     unsigned flags)
 {
-	if (!gw_reserve_host(bytes))
+	if (!gw_reserve(GW_HOST_BYTES, bytes))
 		return CUDA_ERROR_OUT_OF_MEMORY;
 	return finish_host(real(ptr, bytes, flags), ptr, bytes);
 }

@@ -31,21 +31,19 @@ CUresult gw_on_physical_create(fn_cuMemCreate *real, CUmemHandle *handle, size_t
 
 	if (!handle || !on_device)
 		return real(handle, bytes, prop, flags);
-	if (!gw_reserve(bytes))
+	if (!gw_reserve(GW_DEVICE_BYTES, bytes))
 		return CUDA_ERROR_OUT_OF_MEMORY;
 	pthread_mutex_lock(&handles);
 	CUresult r = real(handle, bytes, prop, flags);
-	if (r == CUDA_SUCCESS) {
-		struct gw_block b = {
-			.base = *handle, .size = bytes, .kind = GW_PHYSICAL,
-			.device = prop->location.id, .refs = 1,
-		};
-		if (!gw_add(GW_HANDLE, &b))
-			gw_disable("no memory for the registry");
-	}
+	bool made = r == CUDA_SUCCESS;
+	struct gw_block b = {
+		.base = *handle, .size = bytes, .kind = GW_PHYSICAL,
+		.device = prop->location.id, .refs = 1,
+	};
+	if (!gw_settle(GW_DEVICE_BYTES, bytes, GW_HANDLE, made ? &b : NULL))
+		gw_disable("no memory for the registry");
 	pthread_mutex_unlock(&handles);
-	gw_unreserve(bytes);
-	gw_agent_changed(r == CUDA_SUCCESS ? bytes : 0);
+	gw_agent_changed(made ? bytes : 0);
 	return r;
 }
 

@@ -12,7 +12,8 @@
 
 enum { POOLS = 32 };
 
-static atomic_bool pools_used, graphs_used;
+/* Any of either: a stream's capture makes a graph's memory of a pool's allocation. */
+static atomic_bool used;
 static struct {
 	pthread_mutex_t mu; /* guards all below */
 	CUmemoryPool at[POOLS];
@@ -21,7 +22,7 @@ static struct {
 
 void gw_pools_set_in_use(void)
 {
-	atomic_store_explicit(&pools_used, true, memory_order_relaxed);
+	atomic_store_explicit(&used, true, memory_order_relaxed);
 }
 
 CUresult gw_on_pool_create(fn_cuMemPoolCreate *real, CUmemoryPool *pool,
@@ -55,7 +56,7 @@ CUresult gw_on_pool_destroy(fn_cuMemPoolDestroy *real, CUmemoryPool pool)
 static void graph_memory(CUresult r)
 {
 	if (r == CUDA_SUCCESS)
-		atomic_store_explicit(&graphs_used, true, memory_order_relaxed);
+		gw_pools_set_in_use();
 }
 
 CUresult gw_on_graph_alloc(fn_cuGraphAddMemAllocNode *real, void **node, void *graph,
@@ -138,15 +139,14 @@ static uint64_t in_graphs(void)
 
 bool gw_pools_in_use(void)
 {
-	return atomic_load(&pools_used) || atomic_load(&graphs_used);
+	return atomic_load(&used);
 }
 
 uint64_t gw_pools_slack(uint64_t live)
 {
-	uint64_t total = atomic_load(&pools_used) ? reserved() : 0;
-	uint64_t slack = total > live ? total - live : 0;
+	uint64_t total = reserved();
 
-	return slack + (atomic_load(&graphs_used) ? in_graphs() : 0);
+	return (total > live ? total - live : 0) + in_graphs();
 }
 
 void gw_pools_trim(void)
@@ -160,6 +160,6 @@ void gw_pools_trim(void)
 	n = pools(list, &dev);
 	for (unsigned i = 0; trim && i < n; i++)
 		trim(list[i], 0);
-	if (graphs && atomic_load(&graphs_used))
+	if (graphs)
 		graphs(dev);
 }

@@ -11,7 +11,7 @@ static struct {
 	struct gw_node *root[GW_SPACES];
 	uint64_t bytes[GW_KINDS];
 	uint64_t evicted; /* of movable blocks */
-	uint64_t reserved, host_reserved;
+	uint64_t reserved[GW_ACCOUNTS];
 	uint64_t blocks, movable;
 	uint32_t last_id;
 	bool dirty;
@@ -53,69 +53,59 @@ uint64_t gw_allocated(void)
 	return atomic_load_explicit(&allocated, memory_order_relaxed);
 }
 
-/* The caller holds the lock. */
-static bool reserve(uint64_t limit, uint64_t used, uint64_t *reserved, uint64_t bytes)
+bool gw_reserve(enum gw_account account, uint64_t bytes)
 {
-	bool ok = !limit || (bytes <= limit && used + *reserved <= limit - bytes);
+	bool host = account == GW_HOST_BYTES;
+	uint64_t limit = atomic_load(host ? &gw_host_limit : &gw_limit);
 
+	lock();
+	uint64_t used = host ? registry.bytes[GW_HOST] : device_bytes();
+	bool ok = !limit ||
+		  (bytes <= limit && used + registry.reserved[account] <= limit - bytes);
 	if (ok)
-		*reserved += bytes;
-	return ok;
-}
-
-bool gw_reserve(uint64_t bytes)
-{
-	lock();
-	bool ok = reserve(atomic_load(&gw_limit), device_bytes(), &registry.reserved, bytes);
+		registry.reserved[account] += bytes;
 	unlock();
 	return ok;
 }
 
-bool gw_reserve_host(uint64_t bytes)
+/* The caller holds the lock. */
+static bool add(enum gw_space space, const struct gw_block *b)
 {
-	lock();
-	bool ok = reserve(atomic_load(&gw_host_limit), registry.bytes[GW_HOST],
-			  &registry.host_reserved, bytes);
-	unlock();
-	return ok;
-}
-
-void gw_unreserve(uint64_t bytes)
-{
-	lock();
-	registry.reserved -= bytes;
-	unlock();
-}
-
-void gw_unreserve_host(uint64_t bytes)
-{
-	lock();
-	registry.host_reserved -= bytes;
-	unlock();
-}
-
-bool gw_add(enum gw_space space, const struct gw_block *b)
-{
-	struct gw_node *n;
-
-	lock();
 	/* A base that is known already was freed in a way that we did not see. */
-	struct gw_node *old = gw_tree_remove(&registry.root[space], b->base);
+	struct gw_node *n, *old = gw_tree_remove(&registry.root[space], b->base);
+
 	if (old) {
 		count(&old->b, false);
 		gw_node_free(old);
 	}
 	n = gw_node_new();
-	if (n) {
-		n->b = *b;
-		n->b.id = ++registry.last_id;
-		if (gw_movable(b))
-			n->b.evicted_from = n->b.evicted_to = 0;
-		gw_tree_insert(&registry.root[space], n);
-		count(&n->b, true);
-	}
+	if (!n)
+		return false;
+	n->b = *b;
+	n->b.id = ++registry.last_id;
+	if (gw_movable(b))
+		n->b.evicted_from = n->b.evicted_to = 0;
+	gw_tree_insert(&registry.root[space], n);
+	count(&n->b, true);
+	return true;
+}
+
+bool gw_add(enum gw_space space, const struct gw_block *b)
+{
+	lock();
+	bool ok = add(space, b);
 	unlock();
-	return n != NULL;
+	return ok;
+}
+
+bool gw_settle(enum gw_account account, uint64_t reserved, enum gw_space space,
+	       const struct gw_block *b)
+{
+	lock();
+	registry.reserved[account] -= reserved;
+	bool ok = !b || add(space, b);
+	unlock();
+	return ok;
 }
 
 /* Remove a node for good. The caller holds the lock. */
@@ -364,7 +354,9 @@ void gw_registry_reset(void)
 		registry.root[space] = NULL;
 	for (int kind = 0; kind < GW_KINDS; kind++)
 		registry.bytes[kind] = 0;
-	registry.evicted = registry.reserved = registry.host_reserved = 0;
+	registry.evicted = 0;
+	for (int account = 0; account < GW_ACCOUNTS; account++)
+		registry.reserved[account] = 0;
 	atomic_store(&allocated, 0);
 	registry.blocks = registry.movable = 0;
 	registry.dirty = false;

@@ -74,13 +74,21 @@ static inline bool gw_movable(const struct gw_block *b)
 	return b->kind == GW_MANAGED || b->kind == GW_NATIVE;
 }
 
+/* Each has a limit of its own. */
+enum gw_account { GW_DEVICE_BYTES, GW_HOST_BYTES, GW_ACCOUNTS };
+
+static inline enum gw_account gw_account_of(enum gw_kind kind)
+{
+	return kind == GW_HOST ? GW_HOST_BYTES : GW_DEVICE_BYTES;
+}
+
 /* Reserve bytes below the limit for an allocation about to be made. False: the
- * limit is reached. Each true needs one gw_unreserve. */
-bool gw_reserve(uint64_t bytes);
-void gw_unreserve(uint64_t bytes);
-/* The same of pinned host memory. */
-bool gw_reserve_host(uint64_t bytes);
-void gw_unreserve_host(uint64_t bytes);
+ * limit is reached. Each true needs one gw_settle. */
+bool gw_reserve(enum gw_account account, uint64_t bytes);
+/* What was reserved becomes the block, or nothing if that is NULL, in one step: at
+ * no time do both count. False as for gw_add. */
+bool gw_settle(enum gw_account account, uint64_t reserved, enum gw_space space,
+	       const struct gw_block *b);
 
 /* False: no memory for the registry; the block is not known then. */
 bool gw_add(enum gw_space space, const struct gw_block *b);

@@ -144,6 +144,92 @@ static void pitch(int argc, char **argv)
 	SAME(invoker_report(c).number[BLOCKS], 1);
 }
 
+/* Rows narrower than the pitch: what is below the limit is what they take, by the
+ * driver's pitch, FAKE_CUDA_PITCH. */
+static void pitch_limit(int argc, char **argv)
+{
+	size_t row;
+	CUdeviceptr p;
+	int c = begin();
+
+	invoker_send(c, GW_LIMIT, 0, 64 * MIB, 0);
+	invoker_report(c);
+	SAME(cu.cuMemAllocPitch_v2(&p, &row, 1, MIB, 4), CUDA_ERROR_OUT_OF_MEMORY);
+	SAME(cu.cuMemAllocPitch_v2(&p, &row, 1, 128 * 1024 + 1, 4), CUDA_ERROR_OUT_OF_MEMORY);
+	SAME(in_use(), 0);
+	SAME(invoker_report(c).number[ALLOCATED], 0);
+	OK(cu.cuMemAllocPitch_v2(&p, &row, 1, 64 * MIB / atol(argv[0]), 4));
+	SAME(invoker_report(c).number[ALLOCATED], 64 * MIB);
+	SAME(cu.cuMemAlloc_v2(&p, MIB), CUDA_ERROR_OUT_OF_MEMORY);
+}
+
+enum { BELOW = 4, TURNS = 10000 };
+static CUcontext shared;
+
+static void *take_turns(void *arg)
+{
+	CUdeviceptr p;
+
+	OK(cu.cuCtxSetCurrent(shared));
+	for (int i = 0; i < TURNS; i++) {
+		OK(cu.cuMemAlloc_v2(&p, 200 * MIB));
+		OK(cu.cuMemFree_v2(p));
+	}
+	return NULL;
+}
+
+/* Threads that in all never hold more than the limit, of blocks that the agent is
+ * woken for. */
+static void limit_threads(int argc, char **argv)
+{
+	pthread_t t[BELOW];
+	int c = begin();
+
+	invoker_send(c, GW_LIMIT, 0, 800 * MIB, 0);
+	invoker_report(c);
+	OK(cu.cuCtxGetCurrent(&shared));
+	invoker_close_listener(); /* no invoker would read what is sent meanwhile */
+	close(c);
+	for (int i = 0; i < BELOW; i++)
+		SAME(pthread_create(&t[i], NULL, take_turns, NULL), 0);
+	for (int i = 0; i < BELOW; i++)
+		pthread_join(t[i], NULL);
+}
+
+static bool all_returned;
+
+static void *cancelled(void *arg)
+{
+	CUdeviceptr p;
+
+	OK(cu.cuCtxSetCurrent(shared));
+	SAME(pthread_cancel(pthread_self()), 0);
+	for (int i = 0; i < 100; i++) {
+		OK(cu.cuMemAlloc_v2(&p, 48 * MIB));
+		OK(cu.cuMemFree_v2(p));
+	}
+	all_returned = true;
+	pthread_testcancel();
+	return NULL;
+}
+
+/* A thread ends between the driver's calls, which are no cancellation points. */
+static void cancels(int argc, char **argv)
+{
+	CUdeviceptr p;
+	pthread_t t;
+	void *how;
+	int c = begin();
+
+	invoker_send(c, GW_LIMIT, 0, 64 * MIB, 0);
+	invoker_report(c);
+	OK(cu.cuCtxGetCurrent(&shared));
+	SAME(pthread_create(&t, NULL, cancelled, NULL), 0);
+	pthread_join(t, &how);
+	CHECK(how == PTHREAD_CANCELED && all_returned);
+	OK(cu.cuMemAlloc_v2(&p, 64 * MIB));
+}
+
 /* The program gets the driver's answer to a wrong free. */
 static void wrong_free(int argc, char **argv)
 {
@@ -213,6 +299,26 @@ static void pools(int argc, char **argv)
 	OK(cu.cuMemFree_v2(p));
 	OK(cu.cuMemPoolDestroy(pool));
 	invoker_move(c, GW_EVICT, 2);
+	SAME(invoker_report(c).number[ALLOCATED], 0);
+}
+
+/* What a capture allocates is its graph's: it counts, and an eviction has it given
+ * back. */
+static void captured(int argc, char **argv)
+{
+	CUdeviceptr p, kept;
+	CUstream s;
+	void *graph;
+	int c = begin();
+
+	OK(cu.cuStreamCreate(&s, 1));
+	OK(cu.cuStreamBeginCapture_v2(s, 0));
+	OK(cu.cuMemAllocAsync(&p, 4 * MIB, s));
+	OK(cu.cuMemAllocFromPoolAsync(&kept, 2 * MIB, NULL, s));
+	OK(cu.cuMemFreeAsync(p, s));
+	OK(cu.cuStreamEndCapture(s, &graph));
+	SAME(invoker_report(c).number[FIXED], 6 * MIB);
+	invoker_move(c, GW_EVICT, 1);
 	SAME(invoker_report(c).number[ALLOCATED], 0);
 }
 
@@ -313,6 +419,8 @@ static void others(int argc, char **argv)
 const struct test_case cases_memory[] = {
 	{"disguise", disguise}, {"limit", limit}, {"limit_reported", limit_reported},
 	{"limit_host", limit_host}, {"limit_array", limit_array}, {"pitch", pitch},
+	{"pitch_limit", pitch_limit}, {"limit_threads", limit_threads}, {"cancels", cancels},
+	{"captured", captured},
 	{"wrong_free", wrong_free}, {"refused_free", refused_free},
 	{"alloc_fails", alloc_fails}, {"pools", pools}, {"physical", physical},
 	{"others", others}, {"handles", handles}, {NULL, NULL},

@@ -177,6 +177,11 @@ one limit_host
 one limit_array
 one limit_reported FAKE_CUDA_FAIL=cuMemGetInfo_v2:2:1,cuMemGetInfo_v2:3:1
 one pitch
+one pitch_limit 512
+one pitch_limit 512 GPUWHISK_SHIM=count
+one pitch_limit 1024 GPUWHISK_SHIM=count FAKE_CUDA_PITCH=1024
+one limit_threads
+one cancels
 one wrong_free
 one refused_free FAKE_CUDA_FAIL=cuMemFree_v2:1:719
 one alloc_fails 2 FAKE_CUDA_FAIL=cuMemAllocManaged:1:2
@@ -194,6 +199,7 @@ for code in 700 719 999; do
 	one refuses_exit $code FAKE_CUDA_MOVED=$code
 done
 one pools
+one captured
 one physical
 one handles
 one others

@@ -16,7 +16,8 @@ static CUresult alloc(CUdeviceptr *out, size_t bytes, enum fake_kind kind)
 	if (!c)
 		return r;
 	fake_lock();
-	r = fake_unsafe();
+	if (kind == FAKE_DEVICE || kind == FAKE_MANAGED)
+		r = fake_unsafe(); /* what is in a stream's order is safe in a capture */
 	if (r == CUDA_SUCCESS)
 		r = fake_new(c, bytes, kind, out ? &base : NULL);
 	if (r == CUDA_SUCCESS) {
@@ -47,11 +48,11 @@ CUresult fake_cuMemAllocPitch_v2(CUdeviceptr *out, size_t *pitch, size_t width,
 {
 	if (element != 4 && element != 8 && element != 16)
 		return CUDA_ERROR_INVALID_VALUE;
-	*pitch = (width + 511) / 512 * 512;
+	*pitch = (width + fake.pitch - 1) / fake.pitch * fake.pitch;
 	return alloc(out, *pitch * height, FAKE_DEVICE);
 }
 
-static CUresult release(CUdeviceptr ptr, bool any_place)
+static CUresult release(CUdeviceptr ptr, bool ordered)
 {
 	CUresult why;
 
@@ -60,7 +61,7 @@ static CUresult release(CUdeviceptr ptr, bool any_place)
 	if (!fake_current(&why))
 		return why;
 	fake_lock();
-	CUresult r = fake_unsafe();
+	CUresult r = ordered ? CUDA_SUCCESS : fake_unsafe();
 	struct fake_memory *m = fake_find(ptr);
 	if (r == CUDA_SUCCESS && (!m || m->base != ptr))
 		r = CUDA_ERROR_INVALID_VALUE;
@@ -72,23 +73,35 @@ static CUresult release(CUdeviceptr ptr, bool any_place)
 
 CUresult fake_cuMemFree_v2(CUdeviceptr ptr) { return release(ptr, false); }
 
+/* What is captured belongs to the graph, which takes its memory for itself: here at
+ * once. */
+static CUresult alloc_ordered(CUdeviceptr *out, size_t bytes, CUstream stream)
+{
+	fake_lock();
+	bool captured = fake_captured(stream);
+	if (captured)
+		fake.graph_bytes += bytes;
+	fake_unlock();
+	return alloc(out, bytes, captured ? FAKE_VIEW : FAKE_POOLED);
+}
+
 CUresult fake_cuMemAllocAsync(CUdeviceptr *out, size_t bytes, CUstream stream)
 {
-	return alloc(out, bytes, FAKE_POOLED);
+	return alloc_ordered(out, bytes, stream);
 }
 CUresult fake_cuMemAllocAsync_ptsz(CUdeviceptr *out, size_t bytes, CUstream stream)
 {
-	return alloc(out, bytes, FAKE_POOLED);
+	return alloc_ordered(out, bytes, stream);
 }
 CUresult fake_cuMemAllocFromPoolAsync(CUdeviceptr *out, size_t bytes, CUmemoryPool pool,
 				      CUstream stream)
 {
-	return alloc(out, bytes, FAKE_POOLED);
+	return alloc_ordered(out, bytes, stream);
 }
 CUresult fake_cuMemAllocFromPoolAsync_ptsz(CUdeviceptr *out, size_t bytes,
 					   CUmemoryPool pool, CUstream stream)
 {
-	return alloc(out, bytes, FAKE_POOLED);
+	return alloc_ordered(out, bytes, stream);
 }
 CUresult fake_cuMemFreeAsync(CUdeviceptr ptr, CUstream stream) { return release(ptr, true); }
 CUresult fake_cuMemFreeAsync_ptsz(CUdeviceptr ptr, CUstream stream)

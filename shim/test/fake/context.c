@@ -45,6 +45,7 @@ void fake_configure(void)
 	fake.bandwidth = number("FAKE_CUDA_BANDWIDTH", 0);
 	fake.fault_ns = number("FAKE_CUDA_FAULT_NS", 0);
 	fake.order_ns = number("FAKE_CUDA_ORDER_NS", 0);
+	fake.pitch = number("FAKE_CUDA_PITCH", 512);
 	fake.moved_fault = (CUresult)number("FAKE_CUDA_MOVED", 0);
 	fake_usage_open();
 }

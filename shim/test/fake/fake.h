@@ -18,6 +18,7 @@
  *                        follows in its context. A kernel's fault (700 to 719) shows
  *                        only there, any other code in the launch, too
  *   FAKE_CUDA_FAIL       name:n:code,... the nth call fails; n of 0 is every one
+ *   FAKE_CUDA_PITCH      bytes to whose multiple a row of a pitch is rounded, 512
  *   FAKE_CUDA_SPLIT      1: cuGetProcAddress gives other pointers than dlsym
  *   FAKE_CUDA_LOG        file for a JSON line per call
  */
@@ -88,10 +89,11 @@ extern struct fake {
 	pthread_mutex_t mu;
 	bool initialized;
 	int devices;
-	uint64_t capacity, bandwidth, order_ns, fault_ns;
+	uint64_t capacity, bandwidth, order_ns, fault_ns, pitch;
 	uint64_t used[DEVICES];   /* bytes that lie there, to the page */
 	uint64_t pooled[DEVICES]; /* live stream-ordered bytes */
 	uint64_t pool[DEVICES];   /* what the pool keeps, at least those */
+	uint64_t graph_bytes;     /* reserved for graphs */
 	int captures;           /* in global mode */
 	CUresult moved_fault;   /* FAKE_CUDA_MOVED */
 } fake;
@@ -115,6 +117,8 @@ void fake_occupy(CUstream stream, int64_t ns);
 void fake_transfer(CUstream stream, int device, bool to_device, int64_t ns, int64_t asked);
 /* The stream can be used in this context. */
 CUresult fake_stream_fits(CUstream stream, const struct fake_context *ctx);
+/* What is asked for in its order is recorded into a graph. */
+bool fake_captured(CUstream stream);
 /* When it will have done what it was given. */
 int64_t fake_stream_end(CUstream stream);
 void fake_sleep_until(int64_t at);

@@ -213,15 +213,13 @@ CUresult fake_cuArrayDestroy(CUarray a)
 }
 CUresult fake_cuMipmappedArrayDestroy(CUarray a) { return fake_cuArrayDestroy(a); }
 
-static uint64_t graph_bytes;
-
 CUresult fake_cuGraphAddMemAllocNode(void **node, void *graph, void *const *deps, size_t n,
 				     void *how)
 {
 	fake_lock();
-	graph_bytes += 1 << 20;
+	fake.graph_bytes += 1 << 20;
 	fake_unlock();
-	*node = &graph_bytes;
+	*node = &fake.graph_bytes;
 	return CUDA_SUCCESS;
 }
 CUresult fake_cuGraphAddNode(void **node, void *graph, void *const *deps, size_t n, int *how)
@@ -236,14 +234,14 @@ CUresult fake_cuGraphAddNode_v2(void **node, void *graph, void *const *deps,
 CUresult fake_cuDeviceGraphMemTrim(CUdevice dev)
 {
 	fake_lock();
-	graph_bytes = 0;
+	fake.graph_bytes = 0;
 	fake_unlock();
 	return CUDA_SUCCESS;
 }
 CUresult fake_cuDeviceGetGraphMemAttribute(CUdevice dev, int attribute, void *value)
 {
 	fake_lock();
-	*(uint64_t *)value = graph_bytes;
+	*(uint64_t *)value = fake.graph_bytes;
 	fake_unlock();
 	return CUDA_SUCCESS;
 }

@@ -97,6 +97,11 @@ CUresult fake_stream_fits(CUstream stream, const struct fake_context *ctx)
 	return stream_of(stream)->capturing ? ERROR_CAPTURE_UNSUPPORTED : CUDA_SUCCESS;
 }
 
+bool fake_captured(CUstream stream)
+{
+	return exists(stream) && stream_of(stream)->capturing;
+}
+
 int64_t fake_stream_end(CUstream stream)
 {
 	int64_t now = fake_now(), end = stream_of(stream)->busy_until;
@@ -242,7 +247,7 @@ CUresult fake_cuStreamEndCapture(CUstream stream, void **graph)
 CUresult fake_cuStreamIsCapturing(CUstream stream, int *status)
 {
 	fake_lock();
-	*status = exists(stream) && stream_of(stream)->capturing;
+	*status = fake_captured(stream);
 	fake_unlock();
 	return CUDA_SUCCESS;
 }
