@@ -15,6 +15,9 @@ type MemoryReport struct {
 	// Unfit is set when memory that is moved breaks the container's function, and is
 	// the reason. A report with it has nothing else. Mostly empty.
 	Unfit string
+	// Weak means that what is Unfit may be the function itself. From a container whose
+	// memory is only counted it means that it is.
+	Weak bool
 }
 
 // Reading is what a device's driver reported at a moment.

@@ -153,8 +153,14 @@ func (ctr *actionContainer) outgrows(o scheduler.Order) int64 {
 type Fallbacks interface {
 	// Reason gives the reason why an action fell back, if it did.
 	Reason(action string) (why string, fell bool)
-	// Add remembers an action. False: it is known already.
-	Add(action, why string) bool
+	// Add remembers an action, on probation where the sign was weak. False: it is
+	// known already, or failed on probation.
+	Add(action, why string, weak bool) bool
+	// Passed ends an action's probation. False: it is not on probation.
+	Passed(action string) bool
+	// Failed forgets an action that failed on probation, too. False: it is not on
+	// probation.
+	Failed(action string) bool
 	// Save writes down what was added, for the next process.
 	Save()
 }
@@ -181,10 +187,10 @@ func (p *pending) applyFallback(g GPUSettings) {
 func (d *dispatcher) fallBack(ctr *actionContainer, why string) bool {
 	g, action := d.settings.GPU, ctr.gpu.action
 	may := g.mayFallBack()
-	if g.Fallbacks == nil || !g.Fallbacks.Add(action, why) {
+	if g.Fallbacks == nil || !g.Fallbacks.Add(action, why, false) {
 		return may
 	}
-	d.goWork(func(context.Context) { g.Fallbacks.Save() })
+	d.saveFallbacks()
 	if may {
 		d.log.Warn("the libraries of an action do not bear GPU memory that is moved: it is only counted from now on",
 			"action", action, keyContainer, ctr.name, "reason", why, "undo", "gpuwhisk fallbacks --clear "+action)
@@ -193,6 +199,43 @@ func (d *dispatcher) fallBack(ctr *actionContainer, why string) bool {
 			"action", action, keyContainer, ctr.name, "reason", why)
 	}
 	return may
+}
+
+// suspect has a function's next container only count, after one failed before its
+// memory was moved; one that only counted and failed is followed by one that does not.
+// True: the container shall take no more runs, because new ones differ.
+func (d *dispatcher) suspect(ctr *actionContainer, why string) bool {
+	g, action := d.settings.GPU, ctr.gpu.action
+	switch {
+	case !g.mayFallBack():
+		return false
+	case ctr.gpu.wish.Shim != activation.ShimManaged:
+		if ctr.gpu.fallback == "" || !g.Fallbacks.Failed(action) {
+			return false
+		}
+		d.log.Info("an action failed the same way while its GPU memory was only counted: it is moved again",
+			"action", action, keyContainer, ctr.name, "reason", why)
+	case g.Fallbacks.Add(action, why, true):
+		d.log.Warn("a kernel of an action failed, maybe because its GPU memory can be moved: its next container only counts it",
+			"action", action, keyContainer, ctr.name, "reason", why, "undo", "gpuwhisk fallbacks --clear "+action)
+	default:
+		_, fell := g.Fallbacks.Reason(action)
+		return fell
+	}
+	d.saveFallbacks()
+	return true
+}
+
+// passed ends the probation of a run's action: its memory was only counted, and its
+// container stays.
+func (d *dispatcher) passed(r *run) {
+	if r.ctr.gpu.fallback != "" && d.settings.GPU.mayFallBack() && d.settings.GPU.Fallbacks.Passed(r.ctr.gpu.action) {
+		d.saveFallbacks()
+	}
+}
+
+func (d *dispatcher) saveFallbacks() {
+	d.goWork(func(context.Context) { d.settings.GPU.Fallbacks.Save() })
 }
 
 // unfit lists the containers of a function whose memory is moved, in the GPU

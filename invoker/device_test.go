@@ -120,9 +120,11 @@ func TestMemoryBeforeSwap(t *testing.T) {
 
 // fallen keeps actions that fell back.
 type fallen struct {
-	mu    sync.Mutex
-	all   map[string]string
-	saved int
+	mu          sync.Mutex
+	all         map[string]string
+	weak        map[string]bool
+	passed, own bool
+	saved       int
 }
 
 func (f *fallen) Reason(action string) (string, bool) {
@@ -132,18 +134,90 @@ func (f *fallen) Reason(action string) (string, bool) {
 	return why, fell
 }
 
-func (f *fallen) Add(action, why string) bool {
+func (f *fallen) Add(action, why string, weak bool) bool {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	_, known := f.all[action]
+	if known || weak && f.own {
+		return false
+	}
 	f.all[action] = why
-	return !known
+	f.weak = map[string]bool{action: weak}
+	return true
+}
+
+func (f *fallen) Passed(action string) bool {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	weak := f.weak[action]
+	f.passed = f.passed || weak
+	delete(f.weak, action)
+	return weak
+}
+
+func (f *fallen) Failed(action string) bool {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if !f.weak[action] {
+		return false
+	}
+	delete(f.weak, action)
+	delete(f.all, action)
+	f.own = true
+	return true
 }
 
 func (f *fallen) Save() {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.saved++
+}
+
+// TestProbation: a container that fails before its memory was moved is followed by one
+// that only counts. If that runs, it stays so; if it fails the same way, the next is
+// moved again, and no such failure counts any more.
+func TestProbation(t *testing.T) {
+	for _, c := range []struct {
+		fails []bool // the runs
+		shims []string
+	}{
+		{[]bool{true, false, false}, []string{"managed", "count"}},
+		{[]bool{true, true, true, false}, []string{"managed", "count", "managed"}},
+		{[]bool{true, false, true, false}, []string{"managed", "count"}},
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			env := newFixture(t)
+			env.action("f", annotate("true"))
+			s := env.gpuSettings(1)
+			f := &fallen{all: map[string]string{}}
+			s.GPU.Fallbacks = f
+			var fails atomic.Bool
+			var name atomic.Value
+			env.gpu.prepare = func(of, _ string) error {
+				name.Store(of)
+				return nil
+			}
+			env.run = func(int, []byte) proxy.Exchange {
+				if fails.Load() {
+					env.gpu.report(gpu.MemoryReport{Container: name.Load().(string), PID: 1, Unfit: "a kernel failed", Weak: true})
+				}
+				return answer(200, `{}`)
+			}
+			_, stop := env.start(s)
+			for _, fail := range c.fails {
+				fails.Store(fail)
+				env.invoke("f", nil)
+				time.Sleep(time.Second)
+			}
+			stop()
+			if got := env.gpu.shims; !slices.Equal(got, c.shims) {
+				t.Errorf("runs that fail %v: containers with the shim as %v, want %v", c.fails, got, c.shims)
+			}
+			if f.passed == f.own {
+				t.Errorf("runs that fail %v: passed %v, its own %v", c.fails, f.passed, f.own)
+			}
+		})
+	}
 }
 
 // TestFallsBack: an action whose libraries do not bear moved memory gets no new

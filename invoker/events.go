@@ -162,6 +162,9 @@ type over struct {
 }
 
 func (e over) apply(d *dispatcher, now time.Duration) {
+	if e.keep {
+		d.passed(e.run)
+	}
 	d.gpus.over(now, left{run: e.run, keep: e.keep})
 	close(e.seen)
 }

@@ -311,7 +311,11 @@ func (g *gpuScheduler) memoryReported(now time.Duration, h gpu.MemoryReport) {
 		return
 	}
 	if h.Unfit != "" {
-		if g.d.fallBack(ctr, h.Unfit) {
+		if h.Weak {
+			if g.d.suspect(ctr, h.Unfit) {
+				g.take(now, scheduler.Event{Kind: scheduler.Failed, Container: ctr.gpu.id})
+			}
+		} else if g.d.fallBack(ctr, h.Unfit) {
 			for _, id := range unfit(g.containers, ctr.gpu.action) {
 				g.take(now, scheduler.Event{Kind: scheduler.Failed, Container: id})
 			}

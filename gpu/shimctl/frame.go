@@ -168,6 +168,9 @@ const (
 	RefusedMove Sign = 2
 	// RefusedShare: managed memory cannot be given to another process or device.
 	RefusedShare Sign = 3
+	// RefusedUnmoved: a kernel failed with such an error and nothing was moved. It may
+	// be the program's own. Under a shim that only counts, it is.
+	RefusedUnmoved Sign = 4
 )
 
 // Refusal is a sign and the driver's code that went with it.
@@ -186,6 +189,8 @@ func (r Refusal) String() string {
 		what = "a kernel failed after its memory was moved"
 	case RefusedShare:
 		what = "it shares its memory with another process, which managed memory does not allow"
+	case RefusedUnmoved:
+		what = "a kernel failed before any of its memory was moved"
 	}
 	return fmt.Sprintf("%s (CUDA error %d)", what, r.Code)
 }

@@ -30,7 +30,8 @@
  *   PONG     the epoch of a PING; 0, once a second, while a part of the memory that is
  *            under way takes long
  *   REFUSED  u32 sign: 1 managed memory was refused where plain was given,
- *                2 a kernel's fault after a move, 3 memory cannot be shared
+ *                2 a kernel's fault after a move, 3 memory cannot be shared,
+ *                4 a kernel's fault although nothing was moved
  *            i32 driver's code
  */
 #ifndef GW_FRAME_H

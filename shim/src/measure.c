@@ -112,18 +112,12 @@ struct gw_totals gw_work_totals(bool at_rest)
 
 void gw_work_probe(void)
 {
-	fn_cuStreamQuery *query = GW_REAL(cuStreamQuery);
-	CUcontext ctx = gw_any_context();
-	CUstream stream;
+	fn_cuMemGetInfo_v2 *info = GW_REAL(cuMemGetInfo_v2);
+	size_t avail, total;
 
-	if (!query)
-		return;
 	gw_work_lock();
-	if (gw_moved_before() && !gw_work_stopped() && ctx == gw_any_context() &&
-	    gw_push_context(ctx) == CUDA_SUCCESS) {
-		/* The program's own streams may be captured: ours is not. */
-		if (gw_stream(ctx, 0, &stream) == CUDA_SUCCESS)
-			gw_check_fault(query(stream));
+	if (info && !gw_work_stopped() && gw_push_context(gw_any_context()) == CUDA_SUCCESS) {
+		gw_check_fault(info(&avail, &total));
 		gw_pop_context();
 	}
 	gw_work_unlock();

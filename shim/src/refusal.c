@@ -22,7 +22,6 @@ bool gw_refused_before(void)
 }
 
 void gw_record_move(void) { atomic_store(&moved, true); }
-bool gw_moved_before(void) { return atomic_load(&moved); }
 
 /* True: it is the first. */
 static bool record(enum gw_sign sign, CUresult code)
@@ -35,8 +34,11 @@ static bool record(enum gw_sign sign, CUresult code)
 		atomic_store(&recorded_code, code);
 	if (!atomic_compare_exchange_strong(&recorded, &none, sign))
 		return false;
-	gw_log("this function does not work with managed memory (sign %d, driver's code %d): "
-	       "it should run with the shim as count", sign, code);
+	if (sign == GW_SIGN_UNMOVED)
+		gw_log("a kernel failed and nothing was moved (driver's code %d)", code);
+	else
+		gw_log("this function does not work with managed memory (sign %d, driver's code "
+		       "%d): it should run with the shim as count", sign, code);
 	return true;
 }
 
@@ -66,7 +68,8 @@ static bool is_fault(CUresult r)
 
 bool gw_check_fault(CUresult r)
 {
-	return is_fault(r) && gw_moved_before() && record(GW_SIGN_FAULT, r);
+	return is_fault(r) &&
+	       record(atomic_load(&moved) ? GW_SIGN_FAULT : GW_SIGN_UNMOVED, r);
 }
 
 enum gw_sign gw_unreported(CUresult *code)
@@ -90,7 +93,7 @@ void gw_refusal_reset(void)
 /* A program that has an error explained has met it. */
 CUresult gw_on_error_text(fn_cuGetErrorString *real, int code, const char **text)
 {
-	if (is_fault(code) && gw_moved_before())
-		gw_refused(GW_SIGN_FAULT, code);
+	if (gw_check_fault(code))
+		gw_await_reported();
 	return real(code, text);
 }

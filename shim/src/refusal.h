@@ -1,7 +1,7 @@
 /*
  * Signs that a program's libraries do not work with managed memory. The invoker is
  * notified of the first one, and runs the function without managed memory from its
- * next process on. A launch is not on our path: its failure shows in the driver's
+ * next container on. A launch is not on our path: its failure shows in the driver's
  * next answers about the context, and in the errors that the program has the driver
  * explain.
  */
@@ -17,6 +17,9 @@ enum gw_sign {
 	GW_SIGN_ALLOC = 1, /* managed memory was refused, plain memory was given */
 	GW_SIGN_FAULT = 2, /* an illegal or unknown error after a move */
 	GW_SIGN_SHARE = 3, /* managed memory cannot be given to another process */
+	/* Such an error with nothing moved: of kernels that do not work with managed
+	 * memory at all, or of the program's own. Only counting shows which. */
+	GW_SIGN_UNMOVED = 4,
 };
 
 /* Record a sign, and wait a moment until the invoker has been notified: the program
@@ -29,7 +32,6 @@ bool gw_refused_before(void);
 
 /* An order has moved memory of this process. */
 void gw_record_move(void);
-bool gw_moved_before(void);
 /* Some call gave this. True: it is a sign, which is recorded. For the agent, which
  * does not wait for itself. */
 bool gw_check_fault(CUresult r);

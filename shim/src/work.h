@@ -44,8 +44,8 @@ void gw_estimate_untouched(void);
 /* What this process holds, with what its pools keep. at_rest: no more of it is
  * on the device than the device has in use. */
 struct gw_totals gw_work_totals(bool at_rest);
-/* Check a context in which memory was moved: after a kernel's fault the driver
- * gives that error for every call. */
+/* Check a context: after a kernel's fault the driver gives that error for every
+ * call. */
 void gw_work_probe(void);
 /* No call of the driver is made after this returns. */
 void gw_work_stop(void);

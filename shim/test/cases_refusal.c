@@ -8,7 +8,7 @@
 
 #include "prog.h"
 
-enum { MIB = 1 << 20, ALLOC = 1, FAULT = 2, SHARE = 3 };
+enum { MIB = 1 << 20, ALLOC = 1, FAULT = 2, SHARE = 3, UNMOVED = 4 };
 
 static int begin(void)
 {
@@ -110,8 +110,6 @@ static void after_move(int argc, char **argv)
 
 	OK(cu.cuMemAlloc_v2(&p, MIB));
 	OK(touch(f, p));
-	/* Before a move it is the program's own error, whatever it asks about. */
-	OK(cu.cuGetErrorString(code, &text));
 	invoker_send(c, GW_GATE, 3, 0, 0);
 	expect_no_refused(c);
 	SAME(invoker_move(c, GW_EVICT, 1).word[STATUS], GW_OK);
@@ -128,6 +126,27 @@ static void after_move(int argc, char **argv)
 	else if (strcmp(found_by, "move") == 0)
 		invoker_send(c, GW_PREFETCH, 2, 0, 0);
 	expect_refused(c, FAULT, code);
+}
+
+/* A kernel fails and nothing was moved, with the code of FAKE_CUDA_MANAGED or, where
+ * memory is not managed, as the program has it explained. */
+static void unmoved(int argc, char **argv)
+{
+	int code = atoi(argv[0]), c = begin();
+	const char *found_by = argv[1], *text;
+	void *f = kernel();
+	CUdeviceptr p;
+
+	OK(cu.cuMemAlloc_v2(&p, MIB));
+	OK(cu.cuGetErrorName(CUDA_ERROR_OUT_OF_MEMORY, &text));
+	invoker_send(c, GW_GATE, 3, 0, 0);
+	expect_no_refused(c);
+	touch(f, p);
+	if (strcmp(found_by, "text") == 0)
+		OK(cu.cuGetErrorString(code, &text));
+	else
+		invoker_send(c, GW_GATE, 4, 0, 0);
+	expect_refused(c, UNMOVED, code);
 }
 
 /* The program ends of it before its run has: the invoker gets the report all the
@@ -182,6 +201,6 @@ static void accepts_managed(int argc, char **argv)
 
 const struct test_case cases_refusal[] = {
 	{"refuses_alloc", alloc}, {"refuses_share", share}, {"refuses_moved", after_move},
-	{"refuses_exit", at_exit}, {"refuses_again", again}, {"refuses_nothing", accepts_managed},
+	{"refuses_exit", at_exit}, {"refuses_unmoved", unmoved}, {"refuses_again", again}, {"refuses_nothing", accepts_managed},
 	{NULL, NULL},
 };

@@ -197,6 +197,8 @@ one refuses_share range
 for code in 700 719 999; do
 	for way in name text end move; do one refuses_moved $code $way FAKE_CUDA_MOVED=$code; done
 	one refuses_exit $code FAKE_CUDA_MOVED=$code
+	for way in text end; do one refuses_unmoved $code $way FAKE_CUDA_MANAGED=$code; done
+	one refuses_unmoved $code text GPUWHISK_SHIM=count
 done
 one pools
 one captured

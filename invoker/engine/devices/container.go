@@ -177,10 +177,11 @@ func (e events) Exited(name string, pid int) {
 }
 
 // Refused passes on that a container's function does not bear memory that moves.
-// Where nothing of it is moved there is nothing to change.
+// Where nothing of it is moved only a failure is of interest.
 func (e events) Refused(name string, pid int, r shimctl.Refusal) {
-	if b := e.m.container(name); b != nil && b.managed {
-		e.m.report(gpu.MemoryReport{Container: name, PID: pid, Unfit: r.String()})
+	weak := r.Sign == shimctl.RefusedUnmoved
+	if b := e.m.container(name); b != nil && (b.managed || weak) {
+		e.m.report(gpu.MemoryReport{Container: name, PID: pid, Unfit: r.String(), Weak: weak})
 	}
 }
 

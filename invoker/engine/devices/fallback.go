@@ -20,6 +20,9 @@ type Fallback struct {
 	Action string    `json:"action"`
 	Reason string    `json:"reason"`
 	Since  time.Time `json:"since"`
+	// Probation: what it failed of may be its own. It ends with the first run while its
+	// memory is only counted.
+	Probation bool `json:"probation,omitempty"`
 }
 
 // maxFallbacks bounds how many are stored; the oldest is dropped.
@@ -33,6 +36,7 @@ type Fallbacks struct {
 
 	mu  sync.Mutex
 	all map[string]Fallback
+	own map[string]bool // actions that failed on probation, too: it was their own fault
 
 	disk sync.Mutex // held while the file is written; never with mu
 }
@@ -40,7 +44,7 @@ type Fallbacks struct {
 // OpenFallbacks reads what an earlier process stored. A file that cannot be
 // read is renamed: what is in it is found out again.
 func OpenFallbacks(path string, log *slog.Logger) *Fallbacks {
-	f := &Fallbacks{path: path, log: log, all: map[string]Fallback{}}
+	f := &Fallbacks{path: path, log: log, all: map[string]Fallback{}, own: map[string]bool{}}
 	if path == "" {
 		return f
 	}
@@ -79,17 +83,48 @@ func (f *Fallbacks) Reason(action string) (why string, fell bool) {
 	return one.Reason, fell
 }
 
-// Add adds an action. False: it is there already. Save writes the file.
-func (f *Fallbacks) Add(action, reason string) bool {
+// Add adds an action, on probation where the sign was weak. False: it is there
+// already, or failed on probation. Save writes the file.
+func (f *Fallbacks) Add(action, reason string, weak bool) bool {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	if _, known := f.all[action]; known {
+	one, known := f.all[action]
+	if known && (weak || !one.Probation) || weak && f.own[action] {
 		return false
 	}
-	if len(f.all) >= maxFallbacks {
+	if !known && len(f.all) >= maxFallbacks {
 		delete(f.all, f.sorted()[0].Action)
 	}
-	f.all[action] = Fallback{Action: action, Reason: reason, Since: time.Now().UTC().Truncate(time.Second)}
+	f.all[action] = Fallback{Action: action, Reason: reason, Since: time.Now().UTC().Truncate(time.Second), Probation: weak}
+	return true
+}
+
+// Passed ends an action's probation: counting helped. False: it is not on probation.
+func (f *Fallbacks) Passed(action string) bool {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	one := f.all[action]
+	if !one.Probation {
+		return false
+	}
+	one.Probation = false
+	f.all[action] = one
+	return true
+}
+
+// Failed removes an action that failed on probation, too. False: it is not on
+// probation.
+func (f *Fallbacks) Failed(action string) bool {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if !f.all[action].Probation {
+		return false
+	}
+	delete(f.all, action)
+	if len(f.own) >= maxFallbacks {
+		clear(f.own)
+	}
+	f.own[action] = true
 	return true
 }
 
@@ -100,8 +135,10 @@ func (f *Fallbacks) Clear(action string) int {
 	n := len(f.all)
 	if action == "" {
 		clear(f.all)
+		clear(f.own)
 	} else {
 		delete(f.all, action)
+		delete(f.own, action)
 	}
 	n -= len(f.all)
 	f.mu.Unlock()

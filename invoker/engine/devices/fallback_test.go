@@ -16,7 +16,7 @@ import (
 func TestFallbacksSurvive(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "invoker0", "fallbacks.json")
 	f := OpenFallbacks(path, slog.New(slog.DiscardHandler))
-	if !f.Add("guest/f", "why") || f.Add("guest/f", "another") || !f.Add("guest/g", "also") {
+	if !f.Add("guest/f", "why", false) || f.Add("guest/f", "another", false) || !f.Add("guest/g", "also", false) {
 		t.Fatal("the first reason of an action is not the one that is kept")
 	}
 	f.Save()
@@ -36,6 +36,33 @@ func TestFallbacksSurvive(t *testing.T) {
 	}
 }
 
+// TestProbation: an action on probation stays if it runs while its memory is only
+// counted, and is moved again if it fails then, too.
+func TestProbation(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "fallbacks.json")
+	f := OpenFallbacks(path, slog.New(slog.DiscardHandler))
+	if !f.Add("guest/f", "failed", true) || f.Add("guest/f", "failed", true) || !f.Add("guest/g", "failed", true) {
+		t.Fatal("a weak sign is not remembered once")
+	}
+	f.Save()
+	f = OpenFallbacks(path, slog.New(slog.DiscardHandler))
+	if !f.Passed("guest/f") || f.Passed("guest/f") || f.Failed("guest/f") {
+		t.Error("after a run: the probation did not end once")
+	}
+	if _, fell := f.Reason("guest/f"); !fell {
+		t.Error("after a run: forgotten")
+	}
+	if !f.Failed("guest/g") || f.Add("guest/g", "failed", true) || f.Passed("guest/g") {
+		t.Error("a weak sign counts after it failed on probation")
+	}
+	if _, fell := f.Reason("guest/g"); fell || !f.Add("guest/g", "moved", false) {
+		t.Error("after it failed on probation: not moved again, or a strong sign does not count")
+	}
+	if f.Clear("guest/g"); !f.Add("guest/g", "failed", true) || !f.Add("guest/g", "moved", false) || f.Failed("guest/g") {
+		t.Error("after clearing it a weak sign does not count, or a strong one does not end its probation")
+	}
+}
+
 // TestFallbacksAreBounded: the oldest gives way, and a file of another user's
 // is put aside.
 func TestFallbacksAreBounded(t *testing.T) {
@@ -49,7 +76,7 @@ func TestFallbacksAreBounded(t *testing.T) {
 		t.Errorf("a bad file: %v, %s", err, log.b.String())
 	}
 	for i := range maxFallbacks + 10 {
-		f.Add(fmt.Sprintf("guest/f%05d", i), strings.Repeat("x", 10))
+		f.Add(fmt.Sprintf("guest/f%05d", i), strings.Repeat("x", 10), i%2 == 0)
 	}
 	if n := len(f.List()); n != maxFallbacks {
 		t.Errorf("%d are kept", n)
@@ -77,6 +104,23 @@ func TestUnfitIsReported(t *testing.T) {
 	}
 	if reported.Usage.Resident != mib {
 		t.Errorf("its memory: %+v", reported.Usage)
+	}
+}
+
+// TestFailureIsReported: a kernel that failed with nothing moved is a weak sign, also
+// under the shim that counts.
+func TestFailureIsReported(t *testing.T) {
+	for _, word := range []string{"managed", "count"} {
+		b := open(t, nil)
+		g := b.guest(b.prepare(name, word), "FAKE_CUDA_FAIL=cuMemGetInfo_v2:0:999")
+		g.Do("alloc %d", mib)
+		b.awaitUsage(g.PID(), mib)
+		b.Begin(name, gpu.Need{})
+		b.End(b.limited(), name, gpu.Need{})
+		h := b.await("a failure", func(h gpu.MemoryReport) bool { return h.Unfit != "" })
+		if !h.Weak || h.Container != name || !strings.Contains(h.Unfit, "error 999") {
+			t.Errorf("%s: %+v", word, h)
+		}
 	}
 }
 

@@ -47,6 +47,7 @@ void fake_configure(void)
 	fake.order_ns = number("FAKE_CUDA_ORDER_NS", 0);
 	fake.pitch = number("FAKE_CUDA_PITCH", 512);
 	fake.moved_fault = (CUresult)number("FAKE_CUDA_MOVED", 0);
+	fake.managed_fault = (CUresult)number("FAKE_CUDA_MANAGED", 0);
 	fake_usage_open();
 }
 

@@ -28,6 +28,8 @@ CUresult fake_reach(CUdeviceptr ptr, size_t bytes, CUstream stream)
 	struct fake_memory *m = fake_find(ptr);
 	struct fake_context *c = fake_current(&r);
 
+	if (c && m && m->kind == FAKE_MANAGED && fake.managed_fault)
+		return c->fault = fake.managed_fault;
 	if (c && m && m->moved && fake.moved_fault)
 		return c->fault = fake.moved_fault;
 	return reach(ptr, bytes, stream);

@@ -17,6 +17,7 @@
  *                        prefetched to the host fails with it, and so does all that
  *                        follows in its context. A kernel's fault (700 to 719) shows
  *                        only there, any other code in the launch, too
+ *   FAKE_CUDA_MANAGED    code: the same of a kernel that meets any managed memory
  *   FAKE_CUDA_FAIL       name:n:code,... the nth call fails; n of 0 is every one
  *   FAKE_CUDA_PITCH      bytes to whose multiple a row of a pitch is rounded, 512
  *   FAKE_CUDA_SPLIT      1: cuGetProcAddress gives other pointers than dlsym
@@ -96,6 +97,7 @@ extern struct fake {
 	uint64_t graph_bytes;     /* reserved for graphs */
 	int captures;           /* in global mode */
 	CUresult moved_fault;   /* FAKE_CUDA_MOVED */
+	CUresult managed_fault; /* FAKE_CUDA_MANAGED */
 } fake;
 
 void fake_lock(void);
