@@ -37,13 +37,24 @@ static CUresult finish(CUresult r, const CUdeviceptr *out, size_t bytes, enum gw
 	});
 }
 
+/* What ended unseen is not what an allocation is refused for. */
+static bool reserve(size_t bytes)
+{
+	if (gw_reserve(GW_DEVICE_BYTES, bytes))
+		return true;
+	gw_work_lock();
+	gw_forget_ended();
+	gw_work_unlock();
+	return gw_reserve(GW_DEVICE_BYTES, bytes);
+}
+
 CUresult gw_on_alloc(fn_cuMemAlloc_v2 *real, CUdeviceptr *out, size_t bytes)
 {
 	enum gw_kind kind;
 
 	if (!out)
 		return real(out, bytes);
-	if (!gw_reserve(GW_DEVICE_BYTES, bytes))
+	if (!reserve(bytes))
 		return CUDA_ERROR_OUT_OF_MEMORY;
 	CUresult r = gw_config.backend->alloc(real, out, bytes, &kind);
 	return finish(r, out, bytes, kind);
@@ -68,13 +79,13 @@ CUresult gw_on_alloc_pitch(fn_cuMemAllocPitch_v2 *real, CUdeviceptr *out,
 
 	if (!out || !pitch || row < width || __builtin_mul_overflow(row, height, &bytes))
 		return real(out, pitch, width, height, element);
-	if (!gw_reserve(GW_DEVICE_BYTES, bytes))
+	if (!reserve(bytes))
 		return CUDA_ERROR_OUT_OF_MEMORY;
 	CUresult r = gw_config.backend->alloc_pitch(real, out, pitch, width, height,
 						    element, &kind);
 	if (r == CUDA_SUCCESS)
 		taken = *pitch * height;
-	if (taken > bytes && !gw_reserve(GW_DEVICE_BYTES, taken - bytes))
+	if (taken > bytes && !reserve(taken - bytes))
 		r = too_wide(*out);
 	else if (taken > bytes)
 		bytes = taken;
@@ -88,7 +99,7 @@ CUresult gw_on_alloc_managed(fn_cuMemAllocManaged *real, CUdeviceptr *out,
 {
 	if (!out)
 		return real(out, bytes, flags);
-	if (!gw_reserve(GW_DEVICE_BYTES, bytes))
+	if (!reserve(bytes))
 		return CUDA_ERROR_OUT_OF_MEMORY;
 	return finish(real(out, bytes, flags), out, bytes, GW_NATIVE);
 }
@@ -150,7 +161,7 @@ CUresult gw_on_alloc_async(fn_cuMemAllocAsync *real, CUdeviceptr *out, size_t by
 {
 	if (!out)
 		return real(out, bytes, stream);
-	if (!gw_reserve(GW_DEVICE_BYTES, bytes))
+	if (!reserve(bytes))
 		return CUDA_ERROR_OUT_OF_MEMORY;
 	gw_pools_set_in_use();
 	return finish_ordered(real(out, bytes, stream), out, bytes, stream);
@@ -161,7 +172,7 @@ CUresult gw_on_alloc_from_pool(fn_cuMemAllocFromPoolAsync *real, CUdeviceptr *ou
 {
 	if (!out)
 		return real(out, bytes, pool, stream);
-	if (!gw_reserve(GW_DEVICE_BYTES, bytes))
+	if (!reserve(bytes))
 		return CUDA_ERROR_OUT_OF_MEMORY;
 	gw_pools_set_in_use();
 	return finish_ordered(real(out, bytes, pool, stream), out, bytes, stream);

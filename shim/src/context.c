@@ -20,7 +20,7 @@ static struct {
 		CUcontext ctx;
 		CUdevice device;
 		CUstream stream[GW_STREAMS];
-		bool primary;
+		bool made; /* by cuCtxCreate. The rest are primary, or parts of one */
 	} at[CONTEXTS];
 	unsigned n;
 } contexts = {.mu = PTHREAD_MUTEX_INITIALIZER};
@@ -49,7 +49,7 @@ static int index_of(CUcontext ctx)
 	return -1;
 }
 
-static void add_context(CUcontext ctx, CUdevice device, bool primary)
+static void add_context(CUcontext ctx, CUdevice device, bool made)
 {
 	if (!ctx)
 		return;
@@ -61,10 +61,8 @@ static void add_context(CUcontext ctx, CUdevice device, bool primary)
 		contexts.at[i].device = device;
 		for (int k = 0; k < GW_STREAMS; k++)
 			contexts.at[i].stream[k] = NULL;
-		contexts.at[i].primary = false;
+		contexts.at[i].made = made;
 	}
-	if (i >= 0 && primary)
-		contexts.at[i].primary = true;
 	pthread_mutex_unlock(&contexts.mu);
 	atomic_store(&last_seen, ctx);
 }
@@ -134,11 +132,31 @@ CUcontext gw_single_device_context(void)
 	return ctx;
 }
 
+static bool is_end(CUresult r)
+{
+	return r == CUDA_ERROR_INVALID_CONTEXT || r == CUDA_ERROR_CONTEXT_IS_DESTROYED;
+}
+
+/* A runtime may end a context by a table of the driver's that is not hooked. Two calls
+ * must agree: what is forgotten is not counted. */
+static void forget_if_ended(CUcontext ctx, CUresult r)
+{
+	fn_cuCtxGetApiVersion *ask = GW_REAL(cuCtxGetApiVersion);
+	unsigned version;
+
+	if (is_end(r) && ask && is_end(ask(ctx, &version)))
+		remove_context(ctx);
+}
+
 CUresult gw_push_context(CUcontext ctx)
 {
 	fn_cuCtxPushCurrent_v2 *push = GW_REAL(cuCtxPushCurrent_v2);
 
-	return push && ctx ? push(ctx) : CUDA_ERROR_NOT_SUPPORTED;
+	if (!push || !ctx)
+		return CUDA_ERROR_NOT_SUPPORTED;
+	CUresult r = push(ctx);
+	forget_if_ended(ctx, r);
+	return r;
 }
 
 void gw_pop_context(void)
@@ -148,6 +166,17 @@ void gw_pop_context(void)
 
 	if (pop)
 		pop(&ctx);
+}
+
+void gw_forget_ended(void)
+{
+	for (unsigned i = gw_contexts(); i-- > 0;) {
+		pthread_mutex_lock(&contexts.mu);
+		CUcontext ctx = i < contexts.n ? contexts.at[i].ctx : NULL;
+		pthread_mutex_unlock(&contexts.mu);
+		if (gw_push_context(ctx) == CUDA_SUCCESS)
+			gw_pop_context();
+	}
 }
 
 static CUresult make_stream(CUstream *out)
@@ -210,17 +239,18 @@ CUresult gw_on_primary_retain(fn_cuDevicePrimaryCtxRetain *real, CUcontext *ctx,
 	CUresult r = real(ctx, dev);
 
 	if (r == CUDA_SUCCESS && ctx)
-		add_context(*ctx, dev, true);
+		add_context(*ctx, dev, false);
 	return r;
 }
 
+/* What goes with a device's primary context, one at a time. */
 static CUcontext primary_of(CUdevice dev)
 {
 	CUcontext ctx = NULL;
 
 	pthread_mutex_lock(&contexts.mu);
 	for (unsigned i = 0; i < contexts.n; i++)
-		if (contexts.at[i].primary && contexts.at[i].device == dev)
+		if (!contexts.at[i].made && contexts.at[i].device == dev)
 			ctx = contexts.at[i].ctx;
 	pthread_mutex_unlock(&contexts.mu);
 	return ctx;
@@ -237,8 +267,7 @@ CUresult gw_on_primary_end(fn_cuDevicePrimaryCtxRelease *real, CUdevice dev)
 	CUresult r = real(dev);
 	if (r == CUDA_SUCCESS && state)
 		state(dev, &flags, &active);
-	CUcontext gone = active ? NULL : primary_of(dev);
-	if (gone)
+	for (CUcontext gone; !active && (gone = primary_of(dev));)
 		remove_context(gone);
 	gw_work_unlock();
 	return r;
@@ -250,7 +279,7 @@ CUresult gw_on_ctx_create(fn_cuCtxCreate_v2 *real, CUcontext *ctx, unsigned flag
 	CUresult r = real(ctx, flags, dev);
 
 	if (r == CUDA_SUCCESS && ctx)
-		add_context(*ctx, dev, false);
+		add_context(*ctx, dev, true);
 	return r;
 }
 
@@ -260,7 +289,7 @@ CUresult gw_on_ctx_create_affinity(fn_cuCtxCreate_v3 *real, CUcontext *ctx,
 	CUresult r = real(ctx, affinity, n, flags, dev);
 
 	if (r == CUDA_SUCCESS && ctx)
-		add_context(*ctx, dev, false);
+		add_context(*ctx, dev, true);
 	return r;
 }
 
@@ -270,7 +299,7 @@ CUresult gw_on_ctx_create_params(fn_cuCtxCreate_v4 *real, CUcontext *ctx, void *
 	CUresult r = real(ctx, how, flags, dev);
 
 	if (r == CUDA_SUCCESS && ctx)
-		add_context(*ctx, dev, false);
+		add_context(*ctx, dev, true);
 	return r;
 }
 

@@ -24,9 +24,12 @@ CUcontext gw_any_context(void);
 /* The same, but NULL where contexts lie on several devices. */
 CUcontext gw_single_device_context(void);
 
-/* Make a context current, and what was before. */
+/* Make a context current, and what was before. One that has ended unseen is forgotten.
+ * The caller holds the work lock. */
 CUresult gw_push_context(CUcontext ctx);
 void gw_pop_context(void);
+/* Forget all contexts that have ended unseen. The caller holds the work lock. */
+void gw_forget_ended(void);
 
 /* Held by the agent while it calls the driver, and by the thread that ends a context:
  * a context dies between two of our moves, never during one. */

@@ -93,10 +93,12 @@ void gw_estimate_untouched(void)
 
 struct gw_totals gw_work_totals(bool at_rest)
 {
-	struct gw_totals t = gw_sum();
 	uint64_t slack = 0, used = UINT64_MAX;
 
 	gw_work_lock();
+	if (!gw_work_stopped())
+		gw_forget_ended();
+	struct gw_totals t = gw_sum();
 	if (push_context_for_pools()) {
 		slack = gw_pools_slack(t.pool);
 		gw_pop_context();

@@ -158,6 +158,14 @@ static void fail(struct gw_work *w, CUresult r)
 	w->next++;
 }
 
+/* False: the program has freed it meanwhile, or it went with its context. */
+static bool is_known(const struct gw_block *b)
+{
+	struct gw_block now;
+
+	return gw_find(GW_ADDRESS, b->base, &now) && now.id == b->id;
+}
+
 /* Make the block's context this chunk's. False: not in this one, or never. */
 static bool in_context(struct gw_work *w, struct chunk *s, const struct gw_block *b)
 {
@@ -167,7 +175,8 @@ static bool in_context(struct gw_work *w, struct chunk *s, const struct gw_block
 		return s->ctx == b->ctx;
 	r = gw_push_context(b->ctx);
 	if (r != CUDA_SUCCESS) {
-		fail(w, r);
+		if (is_known(b))
+			fail(w, r);
 		return false;
 	}
 	r = gw_stream(b->ctx, s->which, &s->stream);

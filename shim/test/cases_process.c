@@ -173,6 +173,47 @@ static void reset(int argc, char **argv)
 	SAME(invoker_report(c).number[ALLOCATED], 0);
 }
 
+/* The CUDA runtime gets the primary context by an export table and may end it by one:
+ * the shim finds what went by its own means. */
+static void reset_table(int argc, char **argv)
+{
+	static const unsigned char id[16] = {0x6b, 0xd5, 0xfb, 0x6c, 0x5b, 0xf4, 0xe7, 0x4a,
+					     0x89, 0x87, 0xd9, 0x39, 0x12, 0xfd, 0x9d, 0xf9};
+	bool unseen = argc > 0;
+	const void *table;
+	CUcontext ctx, own;
+	CUdeviceptr p, q;
+	int c = begin();
+
+	CUresult (*reset_unseen)(int) = (CUresult(*)(int))dlsym(
+		dlopen("libcuda.so.1", RTLD_NOW), "fake_reset_unseen");
+	OK(cu.cuDevicePrimaryCtxReset_v2(0)); /* what begin has made */
+	invoker_send(c, GW_LIMIT, 0, 64 * MIB, 0);
+	OK(cu.cuGetExportTable(&table, id));
+	CUresult (*primary)(CUcontext *, CUdevice) =
+		((CUresult(*const *)(CUcontext *, CUdevice))table)[2];
+	OK(cu.cuCtxCreate_v2(&own, 0, 0));
+	OK(cu.cuMemAlloc_v2(&q, MIB));
+	OK(primary(&ctx, 0));
+	OK(cu.cuCtxSetCurrent(ctx));
+	OK(cu.cuMemAlloc_v2(&p, 40 * MIB));
+	SAME(invoker_report(c).number[ALLOCATED], 41 * MIB);
+	if (unseen)
+		OK(reset_unseen(0));
+	else
+		OK(cu.cuDevicePrimaryCtxReset_v2(0));
+	if (argc > 1) { /* an order, a report or the limit finds it */
+		SAME(invoker_move(c, GW_EVICT, 1).word[STATUS], GW_OK);
+		SAME(invoker_report(c).number[ALLOCATED], MIB);
+		SAME(invoker_report(c).word[0], 1);
+	}
+	OK(primary(&ctx, 0));
+	OK(cu.cuCtxSetCurrent(ctx));
+	OK(cu.cuMemAlloc_v2(&p, 40 * MIB));
+	SAME(invoker_report(c).number[ALLOCATED], 41 * MIB);
+	SAME(invoker_move(c, GW_EVICT, 2).word[STATUS], GW_OK);
+}
+
 static void *order_moves(void *arg)
 {
 	int c = *(int *)arg;
@@ -277,6 +318,6 @@ const struct test_case cases_process[] = {
 	{"covered", covered}, {"launch_path", launch_path},
 	{"forks", forks}, {"fork_first", fork_first}, {"execs", execs},
 	{"allocates_and_waits", allocates_and_waits},
-	{"vforks", vforks}, {"closes", closes}, {"reset", reset},
+	{"vforks", vforks}, {"closes", closes}, {"reset", reset}, {"reset_table", reset_table},
 	{"reset_race", reset_race}, {"capture", capture}, {NULL, NULL},
 };

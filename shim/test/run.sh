@@ -213,6 +213,9 @@ one fork_first
 [ -n "$emulator" ] || one vforks
 one closes
 one reset
+one reset_table
+one reset_table unseen
+one reset_table unseen order
 one reset_race FAKE_CUDA_BANDWIDTH=4000000000 GPUWHISK_SHIM_CHUNK=65536
 one capture
 one loss

@@ -240,6 +240,19 @@ CUresult fake_cuCtxPopCurrent_v2(CUcontext *ctx)
 	return CUDA_SUCCESS;
 }
 
+CUresult fake_cuCtxGetApiVersion(CUcontext ctx, unsigned *version)
+{
+	fake_lock();
+	bool ok = exists(ctx);
+	fake_unlock();
+	*version = 3020;
+	return ok ? CUDA_SUCCESS : ERROR_INVALID_CONTEXT;
+}
+
+/* For tests, by dlsym: a runtime ends a primary context by a table of its own. */
+__attribute__((visibility("default"))) CUresult fake_reset_unseen(int dev);
+CUresult fake_reset_unseen(int dev) { return release(dev, true); }
+
 CUresult fake_cuCtxGetDevice(CUdevice *dev)
 {
 	CUresult why;
