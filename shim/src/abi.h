@@ -40,6 +40,12 @@ enum {
 	LOCATION_HOST_NUMA = 3,
 	LOCATION_HOST_NUMA_CURRENT = 4,
 };
+
+/* What is not on the host is taken to be on a device, whatever later drivers add. */
+static inline int gw_on_host(struct gw_location at)
+{
+	return at.type >= LOCATION_HOST && at.type <= LOCATION_HOST_NUMA_CURRENT;
+}
 _Static_assert(sizeof(struct gw_location) == 8, "CUmemLocation");
 
 /* CUlaunchConfig. */
@@ -50,7 +56,7 @@ struct gw_launch {
 	unsigned n;
 };
 
-/* CUmemAllocationProp, up to what is read. */
+/* CUmemAllocationProp and CUmemPoolProps, up to what is read. */
 struct gw_memprop {
 	int type;
 	int handle_types;
@@ -83,6 +89,7 @@ struct gw_external {
 
 enum {
 	ATTACH_GLOBAL = 1,              /* cuMemAllocManaged */
+	CONCURRENT_MANAGED_ACCESS = 89, /* cuDeviceGetAttribute */
 	CPU_DEVICE = -1,                /* cuMemPrefetchAsync, first ABI */
 	STREAM_NON_BLOCKING = 1,        /* cuStreamCreate */
 	CAPTURE_RELAXED = 2,            /* cuThreadExchangeStreamCaptureMode */

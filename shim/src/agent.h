@@ -7,6 +7,8 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+#include "abi.h"
+
 /* After a successful cuInit; once per process. */
 void gw_agent_start(void);
 /* Report to it that so many bytes came or went. Cheap; from any thread. */
@@ -21,6 +23,8 @@ void gw_physical_reset(void);
 
 /* pools.c: stream-ordered pools and memory owned by graphs. */
 void gw_pools_set_in_use(void);
+/* Its memory is the host's. */
+bool gw_pool_on_host(CUmemoryPool pool);
 /* The process has used any. */
 bool gw_pools_in_use(void);
 /* Bytes that pools and graphs of the current context's device hold beyond

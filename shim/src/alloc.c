@@ -167,11 +167,21 @@ CUresult gw_on_alloc_async(fn_cuMemAllocAsync *real, CUdeviceptr *out, size_t by
 	return finish_ordered(real(out, bytes, stream), out, bytes, stream);
 }
 
+static CUresult alloc_on_host(fn_cuMemAllocFromPoolAsync *real, CUdeviceptr *out,
+			      size_t bytes, CUmemoryPool pool, CUstream stream)
+{
+	if (!gw_reserve(GW_HOST_BYTES, bytes))
+		return CUDA_ERROR_OUT_OF_MEMORY;
+	return finish(real(out, bytes, pool, stream), out, bytes, GW_HOST);
+}
+
 CUresult gw_on_alloc_from_pool(fn_cuMemAllocFromPoolAsync *real, CUdeviceptr *out,
 			       size_t bytes, CUmemoryPool pool, CUstream stream)
 {
 	if (!out)
 		return real(out, bytes, pool, stream);
+	if (gw_pool_on_host(pool))
+		return alloc_on_host(real, out, bytes, pool, stream);
 	if (!reserve(bytes))
 		return CUDA_ERROR_OUT_OF_MEMORY;
 	gw_pools_set_in_use();

@@ -33,6 +33,26 @@ static bool unsupported(CUresult r)
 	return true;
 }
 
+/* Managed memory moves where the host may have it while the device works. Elsewhere,
+ * such as on a vGPU or in WSL, no order can move it, so memory is plain. Asked once, of
+ * the device of the first allocation: those of one host are alike. */
+static bool moves(void)
+{
+	enum { UNKNOWN, YES, NO };
+	static atomic_int known;
+	fn_cuDeviceGetAttribute *ask = GW_REAL(cuDeviceGetAttribute);
+	fn_cuCtxGetDevice *current = GW_REAL(cuCtxGetDevice);
+	CUdevice dev;
+	int concurrent;
+
+	if (!atomic_load_explicit(&known, memory_order_relaxed) && ask && current &&
+	    current(&dev) == CUDA_SUCCESS &&
+	    ask(&concurrent, CONCURRENT_MANAGED_ACCESS, dev) == CUDA_SUCCESS &&
+	    atomic_exchange(&known, concurrent ? YES : NO) == UNKNOWN && !concurrent)
+		gw_log("managed memory does not move on this device: memory stays on it");
+	return atomic_load_explicit(&known, memory_order_relaxed) != NO;
+}
+
 /* Some libraries' ways of asking for memory have managed memory refused. Where
  * plain memory is given then, that is what the function needs. Out of memory is
  * no refusal. */
@@ -55,7 +75,7 @@ static CUresult managed(fn_cuMemAlloc_v2 *real, CUdeviceptr *out, size_t bytes,
 	fn_cuMemAllocManaged *alloc = GW_REAL(cuMemAllocManaged);
 	CUresult r = CUDA_ERROR_NOT_SUPPORTED;
 
-	if (gw_refused_before())
+	if (gw_refused_before() || !moves())
 		return plain(real, out, bytes, kind);
 	*kind = GW_MANAGED;
 	if (alloc)
@@ -75,7 +95,7 @@ static CUresult managed_pitch(fn_cuMemAllocPitch_v2 *real, CUdeviceptr *out,
 	size_t row = gw_row(width);
 	CUresult r = CUDA_ERROR_NOT_SUPPORTED;
 
-	if (gw_refused_before())
+	if (gw_refused_before() || !moves())
 		return plain_pitch(real, out, pitch, width, height, element, kind);
 	*kind = GW_MANAGED;
 	/* What the driver would refuse, it shall refuse itself. */

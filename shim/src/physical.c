@@ -27,20 +27,18 @@ void gw_physical_reset(void)
 CUresult gw_on_physical_create(fn_cuMemCreate *real, CUmemHandle *handle, size_t bytes,
 			       const struct gw_memprop *prop, uint64_t flags)
 {
-	bool on_device = prop && prop->location.type == LOCATION_DEVICE;
-
-	if (!handle || !on_device)
+	if (!handle || !prop)
 		return real(handle, bytes, prop, flags);
-	if (!gw_reserve(GW_DEVICE_BYTES, bytes))
+	enum gw_kind kind = gw_on_host(prop->location) ? GW_PHYSICAL_HOST : GW_PHYSICAL;
+	if (!gw_reserve(gw_account_of(kind), bytes))
 		return CUDA_ERROR_OUT_OF_MEMORY;
 	pthread_mutex_lock(&handles);
 	CUresult r = real(handle, bytes, prop, flags);
 	bool made = r == CUDA_SUCCESS;
 	struct gw_block b = {
-		.base = *handle, .size = bytes, .kind = GW_PHYSICAL,
-		.device = prop->location.id, .refs = 1,
+		.base = *handle, .size = bytes, .kind = kind, .refs = 1,
 	};
-	if (!gw_settle(GW_DEVICE_BYTES, bytes, GW_HANDLE, made ? &b : NULL))
+	if (!gw_settle(gw_account_of(kind), bytes, GW_HANDLE, made ? &b : NULL))
 		gw_disable("no memory for the registry");
 	pthread_mutex_unlock(&handles);
 	gw_agent_changed(made ? bytes : 0);
@@ -84,20 +82,16 @@ CUresult gw_on_physical_map(fn_cuMemMap *real, CUdeviceptr ptr, size_t bytes,
 	return r;
 }
 
-/* One call may end several mappings that lie side by side. */
+/* One call may end several mappings, also such as are not known. */
 CUresult gw_on_physical_unmap(fn_cuMemUnmap *real, CUdeviceptr ptr, size_t bytes)
 {
 	struct gw_block b;
-	CUdeviceptr at = ptr;
 
 	pthread_mutex_lock(&handles);
 	CUresult r = real(ptr, bytes);
 
-	while (r == CUDA_SUCCESS && at < ptr + bytes && gw_find(GW_ADDRESS, at, &b) &&
-	       b.kind == GW_MAPPED && gw_remove(GW_ADDRESS, b.base, &b)) {
+	while (r == CUDA_SUCCESS && gw_remove_mapping(ptr, bytes, &b))
 		gw_change_refs(b.owner, -1);
-		at = b.base + b.size;
-	}
 	pthread_mutex_unlock(&handles);
 	if (r == CUDA_SUCCESS)
 		gw_agent_changed(0);

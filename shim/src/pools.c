@@ -16,7 +16,10 @@ enum { POOLS = 32 };
 static atomic_bool used;
 static struct {
 	pthread_mutex_t mu; /* guards all below */
-	CUmemoryPool at[POOLS];
+	struct {
+		CUmemoryPool pool;
+		bool on_host;
+	} at[POOLS];
 	unsigned n;
 } created = {.mu = PTHREAD_MUTEX_INITIALIZER};
 
@@ -26,14 +29,16 @@ void gw_pools_set_in_use(void)
 }
 
 CUresult gw_on_pool_create(fn_cuMemPoolCreate *real, CUmemoryPool *pool,
-			   const void *props)
+			   const struct gw_memprop *props)
 {
 	CUresult r = real(pool, props);
 
 	if (r == CUDA_SUCCESS && pool) {
 		pthread_mutex_lock(&created.mu);
-		if (created.n < POOLS)
-			created.at[created.n++] = *pool;
+		if (created.n < POOLS) {
+			created.at[created.n].pool = *pool;
+			created.at[created.n++].on_host = props && gw_on_host(props->location);
+		}
 		pthread_mutex_unlock(&created.mu);
 	}
 	return r;
@@ -46,11 +51,22 @@ CUresult gw_on_pool_destroy(fn_cuMemPoolDestroy *real, CUmemoryPool pool)
 	CUresult r = real(pool);
 	pthread_mutex_lock(&created.mu);
 	for (unsigned i = 0; r == CUDA_SUCCESS && i < created.n; i++)
-		if (created.at[i] == pool)
+		if (created.at[i].pool == pool)
 			created.at[i--] = created.at[--created.n];
 	pthread_mutex_unlock(&created.mu);
 	gw_work_unlock();
 	return r;
+}
+
+bool gw_pool_on_host(CUmemoryPool pool)
+{
+	bool on_host = false;
+
+	pthread_mutex_lock(&created.mu);
+	for (unsigned i = 0; i < created.n; i++)
+		on_host |= created.at[i].pool == pool && created.at[i].on_host;
+	pthread_mutex_unlock(&created.mu);
+	return on_host;
 }
 
 static void graph_memory(CUresult r)
@@ -89,7 +105,7 @@ CUresult gw_on_graph_node_edges(fn_cuGraphAddNode_v2 *real, void **node, void *g
 	return r;
 }
 
-/* The pools to look after: the current device's default and those made. */
+/* The pools to look after: the current device's default and those made on devices. */
 static unsigned pools(CUmemoryPool out[POOLS + 1], CUdevice *dev)
 {
 	fn_cuDeviceGetDefaultMemPool *get = GW_REAL(cuDeviceGetDefaultMemPool);
@@ -103,7 +119,8 @@ static unsigned pools(CUmemoryPool out[POOLS + 1], CUdevice *dev)
 		n = 1;
 	pthread_mutex_lock(&created.mu);
 	for (unsigned i = 0; i < created.n; i++)
-		out[n++] = created.at[i];
+		if (!created.at[i].on_host)
+			out[n++] = created.at[i].pool;
 	pthread_mutex_unlock(&created.mu);
 	return n;
 }

@@ -34,6 +34,11 @@ static uint64_t device_bytes(void)
 	return registry.bytes[GW_MANAGED] + registry.bytes[GW_NATIVE] + fixed_bytes();
 }
 
+static uint64_t host_bytes(void)
+{
+	return registry.bytes[GW_HOST] + registry.bytes[GW_PHYSICAL_HOST];
+}
+
 /* Carry a block into the sums, or out of them. */
 static void count(const struct gw_block *b, bool in)
 {
@@ -59,7 +64,7 @@ bool gw_reserve(enum gw_account account, uint64_t bytes)
 	uint64_t limit = atomic_load(host ? &gw_host_limit : &gw_limit);
 
 	lock();
-	uint64_t used = host ? registry.bytes[GW_HOST] : device_bytes();
+	uint64_t used = host ? host_bytes() : device_bytes();
 	bool ok = !limit ||
 		  (bytes <= limit && used + registry.reserved[account] <= limit - bytes);
 	if (ok)
@@ -125,6 +130,16 @@ bool gw_remove(enum gw_space space, uint64_t base, struct gw_block *out)
 {
 	lock();
 	bool ok = remove_node(space, base, out);
+	unlock();
+	return ok;
+}
+
+bool gw_remove_mapping(uint64_t from, uint64_t bytes, struct gw_block *out)
+{
+	lock();
+	struct gw_node *n = bytes ? gw_tree_below(registry.root[GW_ADDRESS], from + bytes - 1) : NULL;
+	bool ok = n && n->b.base >= from && n->b.kind == GW_MAPPED &&
+		  remove_node(GW_ADDRESS, n->b.base, out);
 	unlock();
 	return ok;
 }
@@ -269,7 +284,7 @@ struct gw_totals gw_sum(void)
 	t.allocated = device_bytes();
 	t.resident = t.allocated - (registry.dirty ? 0 : registry.evicted);
 	t.pool = registry.bytes[GW_POOL];
-	t.host = registry.bytes[GW_HOST];
+	t.host = host_bytes();
 	t.blocks = registry.blocks;
 	unlock();
 	return t;

@@ -26,6 +26,7 @@ enum gw_kind {
 	GW_ARRAY,
 	GW_EXTERNAL, /* imported from another API */
 	GW_HOST,     /* pinned host memory */
+	GW_PHYSICAL_HOST, /* cuMemCreate on the host */
 	GW_KINDS
 };
 
@@ -79,7 +80,9 @@ enum gw_account { GW_DEVICE_BYTES, GW_HOST_BYTES, GW_ACCOUNTS };
 
 static inline enum gw_account gw_account_of(enum gw_kind kind)
 {
-	return kind == GW_HOST ? GW_HOST_BYTES : GW_DEVICE_BYTES;
+	bool host = kind == GW_HOST || kind == GW_PHYSICAL_HOST;
+
+	return host ? GW_HOST_BYTES : GW_DEVICE_BYTES;
 }
 
 /* Reserve bytes below the limit for an allocation about to be made. False: the
@@ -94,6 +97,8 @@ bool gw_settle(enum gw_account account, uint64_t reserved, enum gw_space space,
 bool gw_add(enum gw_space space, const struct gw_block *b);
 /* Remove the block that begins there. False: unknown. */
 bool gw_remove(enum gw_space space, uint64_t base, struct gw_block *out);
+/* Remove a mapping that begins within the range. False: there is none. */
+bool gw_remove_mapping(uint64_t from, uint64_t bytes, struct gw_block *out);
 /* The block that holds the address. */
 bool gw_find(enum gw_space space, uint64_t address, struct gw_block *out);
 /* References of a handle; gone, with what it was, when none is left. */

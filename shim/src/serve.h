@@ -44,7 +44,7 @@ CUresult gw_on_free_async(fn_cuMemFreeAsync *real, CUdeviceptr ptr, CUstream str
 
 /* pools.c */
 CUresult gw_on_pool_create(fn_cuMemPoolCreate *real, CUmemoryPool *pool,
-			   const void *props);
+			   const struct gw_memprop *props);
 CUresult gw_on_pool_destroy(fn_cuMemPoolDestroy *real, CUmemoryPool pool);
 CUresult gw_on_graph_alloc(fn_cuGraphAddMemAllocNode *real, void **node, void *graph,
 			   void *const *deps, size_t n, void *how);

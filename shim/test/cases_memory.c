@@ -277,6 +277,21 @@ static void alloc_fails(int argc, char **argv)
 	SAME(invoker_move(c, GW_EVICT, 1).number[STILL_RESIDENT], MIB);
 }
 
+/* A device whose managed memory does not move, FAKE_CUDA_CONCURRENT: memory is plain,
+ * and orders find nothing to do. */
+static void stays(int argc, char **argv)
+{
+	CUdeviceptr p, q;
+	size_t row;
+	int c = begin();
+
+	OK(cu.cuMemAlloc_v2(&p, MIB));
+	OK(cu.cuMemAllocPitch_v2(&q, &row, 1024, 1024, 4));
+	SAME(invoker_report(c).number[FIXED], 2 * MIB);
+	SAME(invoker_move(c, GW_EVICT, 1).word[STATUS], GW_OK);
+	SAME(invoker_move(c, GW_PREFETCH, 2).word[STATUS], GW_OK);
+}
+
 static void pools(int argc, char **argv)
 {
 	CUdeviceptr p, q;
@@ -341,6 +356,59 @@ static void physical(int argc, char **argv)
 	OK(cu.cuMemRelease(again));
 	SAME(invoker_report(c).number[FIXED], 0);
 	SAME(invoker_report(c).number[BLOCKS], 0);
+}
+
+/* Physical memory and pools count where they lie; a location that is not known
+ * is a device's. */
+static void locations(int argc, char **argv)
+{
+	static const int host[] = {LOCATION_HOST, LOCATION_HOST_NUMA, LOCATION_HOST_NUMA_CURRENT};
+	struct gw_memprop prop = {1, 0, {5, 0}};
+	CUmemoryPool pool;
+	CUmemHandle h, other;
+	CUdeviceptr p, q;
+	int c = begin();
+
+	invoker_send(c, GW_LIMIT, 0, 4 * MIB, 2 * MIB);
+	invoker_report(c);
+	SAME(cu.cuMemCreate(&h, 5 * MIB, &prop, 0), CUDA_ERROR_OUT_OF_MEMORY);
+	OK(cu.cuMemCreate(&other, 4 * MIB, &prop, 0));
+	SAME(invoker_report(c).number[FIXED], 4 * MIB);
+	for (unsigned i = 0; i < sizeof host / sizeof *host; i++) {
+		prop.location.type = host[i];
+		OK(cu.cuMemCreate(&h, MIB, &prop, 0));
+		OK(cu.cuMemPoolCreate(&pool, &prop));
+		OK(cu.cuMemAllocFromPoolAsync(&p, MIB, pool, NULL));
+		SAME(cu.cuMemAllocFromPoolAsync(&q, 1, pool, NULL), CUDA_ERROR_OUT_OF_MEMORY);
+		SAME(cu.cuMemCreate(&other, 1, &prop, 0), CUDA_ERROR_OUT_OF_MEMORY);
+		SAME(invoker_report(c).number[HOST], 2 * MIB);
+		SAME(invoker_report(c).number[ALLOCATED], 4 * MIB);
+		OK(cu.cuMemFreeAsync(p, NULL));
+		OK(cu.cuMemPoolDestroy(pool));
+		OK(cu.cuMemRelease(h));
+		SAME(invoker_report(c).number[HOST], 0);
+	}
+}
+
+/* One call ends mappings on both sides of one of another process's memory. */
+static void unmap_mixed(int argc, char **argv)
+{
+	struct gw_memprop prop = {1, 0, {LOCATION_DEVICE, 0}};
+	CUmemHandle h[3];
+	CUdeviceptr at;
+	int c = begin();
+
+	OK(cu.cuMemAddressReserve(&at, 3 * MIB, 0, 0, 0));
+	OK(cu.cuMemCreate(&h[0], MIB, &prop, 0));
+	OK(cu.cuMemImportFromShareableHandle(&h[1], (void *)MIB, 1));
+	OK(cu.cuMemCreate(&h[2], MIB, &prop, 0));
+	for (unsigned i = 0; i < 3; i++) {
+		OK(cu.cuMemMap(at + i * MIB, MIB, 0, h[i], 0));
+		OK(cu.cuMemRelease(h[i]));
+	}
+	OK(cu.cuMemUnmap(at, 3 * MIB));
+	SAME(in_use(), 0);
+	SAME(invoker_report(c).number[ALLOCATED], 0);
 }
 
 enum { HANDLES = 32, ROUNDS = 2500 };
@@ -420,8 +488,8 @@ const struct test_case cases_memory[] = {
 	{"disguise", disguise}, {"limit", limit}, {"limit_reported", limit_reported},
 	{"limit_host", limit_host}, {"limit_array", limit_array}, {"pitch", pitch},
 	{"pitch_limit", pitch_limit}, {"limit_threads", limit_threads}, {"cancels", cancels},
-	{"captured", captured},
+	{"captured", captured}, {"locations", locations}, {"unmap_mixed", unmap_mixed},
 	{"wrong_free", wrong_free}, {"refused_free", refused_free},
-	{"alloc_fails", alloc_fails}, {"pools", pools}, {"physical", physical},
+	{"alloc_fails", alloc_fails}, {"pools", pools}, {"stays", stays}, {"physical", physical},
 	{"others", others}, {"handles", handles}, {NULL, NULL},
 };

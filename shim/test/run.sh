@@ -201,8 +201,11 @@ for code in 700 719 999; do
 	one refuses_unmoved $code text GPUWHISK_SHIM=count
 done
 one pools
+one stays FAKE_CUDA_CONCURRENT=0
 one captured
 one physical
+one locations
+one unmap_mixed
 one handles
 one others
 one own_prefetch

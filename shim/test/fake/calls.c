@@ -96,12 +96,14 @@ CUresult fake_cuMemAllocAsync_ptsz(CUdeviceptr *out, size_t bytes, CUstream stre
 CUresult fake_cuMemAllocFromPoolAsync(CUdeviceptr *out, size_t bytes, CUmemoryPool pool,
 				      CUstream stream)
 {
+	if (fake_pool_on_host(pool))
+		return alloc(out, bytes, FAKE_VIEW);
 	return alloc_ordered(out, bytes, stream);
 }
 CUresult fake_cuMemAllocFromPoolAsync_ptsz(CUdeviceptr *out, size_t bytes,
 					   CUmemoryPool pool, CUstream stream)
 {
-	return alloc_ordered(out, bytes, stream);
+	return fake_cuMemAllocFromPoolAsync(out, bytes, pool, stream);
 }
 CUresult fake_cuMemFreeAsync(CUdeviceptr ptr, CUstream stream) { return release(ptr, true); }
 CUresult fake_cuMemFreeAsync_ptsz(CUdeviceptr ptr, CUstream stream)
@@ -119,7 +121,7 @@ static CUresult prefetch(CUdeviceptr ptr, size_t bytes, CUdevice dev, CUstream s
 
 	if (!c)
 		return r;
-	if (dev != CPU_DEVICE && (dev < 0 || dev >= fake.devices))
+	if (!fake.concurrent || (dev != CPU_DEVICE && (dev < 0 || dev >= fake.devices)))
 		return ERROR_INVALID_DEVICE;
 	fake_lock();
 	struct fake_memory *m = fake_find(ptr);

@@ -46,6 +46,7 @@ void fake_configure(void)
 	fake.fault_ns = number("FAKE_CUDA_FAULT_NS", 0);
 	fake.order_ns = number("FAKE_CUDA_ORDER_NS", 0);
 	fake.pitch = number("FAKE_CUDA_PITCH", 512);
+	fake.concurrent = number("FAKE_CUDA_CONCURRENT", 1);
 	fake.moved_fault = (CUresult)number("FAKE_CUDA_MOVED", 0);
 	fake.managed_fault = (CUresult)number("FAKE_CUDA_MANAGED", 0);
 	fake_usage_open();
@@ -301,7 +302,8 @@ CUresult fake_cuDeviceGetName(char *name, int n, CUdevice dev)
 
 CUresult fake_cuDeviceGetAttribute(int *value, int attribute, CUdevice dev)
 {
-	*value = attribute == COMPUTE_MAJOR ? 8 : attribute == COMPUTE_MINOR ? 0 : 1;
+	*value = attribute == COMPUTE_MAJOR ? 8 : attribute == COMPUTE_MINOR ? 0 :
+		 attribute == CONCURRENT_MANAGED_ACCESS ? fake.concurrent : 1;
 	return device_ok(dev) ? CUDA_SUCCESS : ERROR_INVALID_DEVICE;
 }
 

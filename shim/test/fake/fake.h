@@ -18,6 +18,8 @@
  *                        follows in its context. A kernel's fault (700 to 719) shows
  *                        only there, any other code in the launch, too
  *   FAKE_CUDA_MANAGED    code: the same of a kernel that meets any managed memory
+ *   FAKE_CUDA_CONCURRENT 0: the host cannot have managed memory while the device works,
+ *                        and no prefetch moves it; 1
  *   FAKE_CUDA_FAIL       name:n:code,... the nth call fails; n of 0 is every one
  *   FAKE_CUDA_PITCH      bytes to whose multiple a row of a pitch is rounded, 512
  *   FAKE_CUDA_SPLIT      1: cuGetProcAddress gives other pointers than dlsym
@@ -88,7 +90,7 @@ struct fake_memory {
 /* One lock guards everything. */
 extern struct fake {
 	pthread_mutex_t mu;
-	bool initialized;
+	bool initialized, concurrent;
 	int devices;
 	uint64_t capacity, bandwidth, order_ns, fault_ns, pitch;
 	uint64_t used[DEVICES];   /* bytes that lie there, to the page */
@@ -157,6 +159,9 @@ void fake_delete_of(struct fake_context *ctx);
 /* Bring pages in or send them out; the bytes moved. */
 uint64_t fake_page_in(struct fake_memory *m, uint64_t from, uint64_t bytes, CUresult *why);
 uint64_t fake_page_out(struct fake_memory *m, uint64_t from, uint64_t bytes);
+
+/* others.c: its memory is the host's. */
+bool fake_pool_on_host(CUmemoryPool pool);
 
 /* fake_<export> is what the exports lead to. */
 #define HOOK(base, export, version, flags, class, what, params, args) \

@@ -10,10 +10,26 @@
 
 static int default_pool[DEVICES];
 
-CUresult fake_cuMemPoolCreate(CUmemoryPool *pool, const void *props)
+static int pool_device(CUmemoryPool pool)
 {
-	*pool = calloc(1, 16);
+	for (int i = 0; i < DEVICES; i++)
+		if (pool == &default_pool[i])
+			return i;
+	return -1;
+}
+
+CUresult fake_cuMemPoolCreate(CUmemoryPool *pool, const struct gw_memprop *props)
+{
+	struct gw_memprop *p = calloc(1, sizeof *p);
+
+	if (props)
+		*p = *props;
+	*pool = p;
 	return CUDA_SUCCESS;
+}
+bool fake_pool_on_host(CUmemoryPool pool)
+{
+	return pool && pool_device(pool) < 0 && gw_on_host(((struct gw_memprop *)pool)->location);
 }
 CUresult fake_cuMemPoolDestroy(CUmemoryPool pool)
 {
@@ -24,14 +40,6 @@ CUresult fake_cuDeviceGetDefaultMemPool(CUmemoryPool *pool, CUdevice dev)
 {
 	*pool = &default_pool[dev];
 	return CUDA_SUCCESS;
-}
-
-static int pool_device(CUmemoryPool pool)
-{
-	for (int i = 0; i < DEVICES; i++)
-		if (pool == &default_pool[i])
-			return i;
-	return -1;
 }
 
 CUresult fake_cuMemPoolTrimTo(CUmemoryPool pool, size_t keep)
@@ -59,7 +67,7 @@ CUresult fake_cuMemPoolGetAttribute(CUmemoryPool pool, int attribute, void *valu
 /* Physical memory: held by its handle's users and its mappings. */
 struct physical {
 	uint64_t size;
-	int device, users;
+	int device, users; /* device: CPU_DEVICE on the host */
 	struct physical *next; /* of those that ended: the last is given out first */
 };
 static struct physical *ended;
@@ -67,12 +75,13 @@ static struct physical *ended;
 CUresult fake_cuMemCreate(CUmemHandle *handle, size_t bytes, const struct gw_memprop *prop,
 			  uint64_t flags)
 {
-	int dev = prop->location.id;
+	bool host = gw_on_host(prop->location);
+	int dev = host ? CPU_DEVICE : prop->location.id;
 
-	if (dev < 0 || dev >= fake.devices)
+	if (!host && (dev < 0 || dev >= fake.devices))
 		return ERROR_INVALID_DEVICE;
 	fake_lock();
-	bool ok = fake_make_space(dev, bytes, false, NULL);
+	bool ok = host || fake_make_space(dev, bytes, false, NULL);
 	if (ok) {
 		struct physical *p = ended;
 		if (p)
@@ -80,19 +89,30 @@ CUresult fake_cuMemCreate(CUmemHandle *handle, size_t bytes, const struct gw_mem
 		else
 			p = calloc(1, sizeof *p);
 		*p = (struct physical){bytes, dev, 1, NULL};
-		fake.used[dev] += bytes;
+		if (!host)
+			fake.used[dev] += bytes;
 		*handle = (uintptr_t)p;
 	}
 	fake_unlock();
 	return ok ? CUDA_SUCCESS : CUDA_ERROR_OUT_OF_MEMORY;
 }
 
+/* Of another process, which keeps account of it: shared is its size. */
+CUresult fake_cuMemImportFromShareableHandle(CUmemHandle *handle, void *shared, int type)
+{
+	struct gw_memprop prop = {1, 0, {LOCATION_HOST, 0}};
+
+	return fake_cuMemCreate(handle, (size_t)(uintptr_t)shared, &prop, 0);
+}
+
 static void drop(struct physical *p)
 {
 	if (--p->users)
 		return;
-	fake.used[p->device] -= p->size;
-	fake_release(p->device, p->size, false);
+	if (p->device != CPU_DEVICE) {
+		fake.used[p->device] -= p->size;
+		fake_release(p->device, p->size, false);
+	}
 	p->next = ended;
 	ended = p;
 }
