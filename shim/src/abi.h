@@ -94,7 +94,9 @@ enum {
 	STREAM_NON_BLOCKING = 1,        /* cuStreamCreate */
 	CAPTURE_RELAXED = 2,            /* cuThreadExchangeStreamCaptureMode */
 	POINTER_MEMORY_TYPE = 2,        /* cuPointerGetAttribute */
+	POINTER_HOST = 4,
 	POINTER_IS_MANAGED = 8,
+	POINTER_IPC_CAPABLE = 10,
 	MEMORYTYPE_DEVICE = 2,
 	POOL_RESERVED_CURRENT = 5,      /* cuMemPoolGetAttribute */
 	GRAPH_RESERVED_CURRENT = 2,     /* cuDeviceGetGraphMemAttribute */

@@ -9,12 +9,10 @@
 bool gw_conn_open(struct gw_conn *conn, const char *path)
 {
 	struct sockaddr_un to = {.sun_family = AF_UNIX};
-	int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
-
 	conn->have = conn->waiting = 0;
-	conn->fd = gw_fd_own(fd);
+	conn->fd = gw_fd_own(socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
 	strncpy(to.sun_path, path, sizeof to.sun_path - 1);
-	if (fd >= 0 && connect(fd, (struct sockaddr *)&to, sizeof to) == 0)
+	if (connect(conn->fd.fd, (struct sockaddr *)&to, sizeof to) == 0)
 		return true;
 	gw_conn_close(conn);
 	return false;

@@ -10,43 +10,22 @@
 
 static size_t min(size_t a, size_t b) { return a < b ? a : b; }
 
-/* The sizes of the devices never change. */
-enum { DEVICES = 64 };
-static _Atomic uint64_t totals[DEVICES];
-
-static _Atomic uint64_t *device_total(void)
-{
-	fn_cuCtxGetDevice *device = GW_REAL(cuCtxGetDevice);
-	CUdevice dev;
-
-	if (!device || device(&dev) != CUDA_SUCCESS || dev < 0 || dev >= DEVICES)
-		return NULL;
-	return &totals[dev];
-}
-
 /*
- * Below a limit what is free comes from our own count: what is free on the
- * device now is not the bound, because others move out. So the driver, which
- * asks the kernel, is asked once for each device and never again.
+ * Below a limit what is free comes from our own count: what is free on the device now
+ * is not the bound, because others move out. The driver is asked all the same: it gives
+ * the fault that a kernel has left.
  */
 CUresult gw_on_mem_info(fn_cuMemGetInfo_v2 *real, size_t *avail, size_t *total)
 {
 	uint64_t limit = atomic_load(&gw_limit);
-	_Atomic uint64_t *cached = limit && avail && total ? device_total() : NULL;
-	uint64_t all = cached ? atomic_load(cached) : 0;
+	CUresult r = real(avail, total);
 
-	if (!all) {
-		CUresult r = real(avail, total);
-		if (r != CUDA_SUCCESS || !limit || !avail || !total)
-			return r;
-		all = *total;
-		if (cached)
-			atomic_store(cached, all);
-	}
+	if (r != CUDA_SUCCESS || !limit || !avail || !total)
+		return r;
 	uint64_t used = gw_allocated();
-	*total = min(all, limit);
+	*total = min(*total, limit);
 	*avail = used < *total ? *total - used : 0;
-	return CUDA_SUCCESS;
+	return r;
 }
 
 CUresult gw_on_total_mem(fn_cuDeviceTotalMem_v2 *real, size_t *bytes, CUdevice dev)
@@ -66,14 +45,23 @@ static bool substituted(CUdeviceptr ptr)
 	return gw_find(GW_ADDRESS, ptr, &b) && b.kind == GW_MANAGED;
 }
 
-/* Both attributes are unsigned ints or shorter in every CUDA so far:
- * CUmemorytype is an enum, IS_MANAGED a bool in a byte. */
+/* CUmemorytype is an unsigned int; the flags are bools in a byte, by their first. */
 static void report_as_device(int attribute, void *data)
 {
-	if (attribute == POINTER_MEMORY_TYPE)
+	switch (attribute) {
+	case POINTER_MEMORY_TYPE:
 		*(unsigned *)data = MEMORYTYPE_DEVICE;
-	else if (attribute == POINTER_IS_MANAGED)
+		break;
+	case POINTER_HOST:
+		*(void **)data = NULL;
+		break;
+	case POINTER_IS_MANAGED:
 		*(unsigned char *)data = 0;
+		break;
+	case POINTER_IPC_CAPABLE:
+		*(unsigned char *)data = 1;
+		break;
+	}
 }
 
 CUresult gw_on_pointer_attribute(fn_cuPointerGetAttribute *real, void *data,
@@ -81,9 +69,11 @@ CUresult gw_on_pointer_attribute(fn_cuPointerGetAttribute *real, void *data,
 {
 	CUresult r = real(data, attribute, ptr);
 
-	if (r == CUDA_SUCCESS && data && substituted(ptr))
-		report_as_device(attribute, data);
-	return r;
+	if (r != CUDA_SUCCESS || !data || !substituted(ptr))
+		return r;
+	report_as_device(attribute, data);
+	/* Of device memory, asked for alone, this is an error. */
+	return attribute == POINTER_HOST ? CUDA_ERROR_INVALID_VALUE : r;
 }
 
 CUresult gw_on_pointer_attributes(fn_cuPointerGetAttributes *real, unsigned n,

@@ -331,31 +331,28 @@ void gw_free_list(struct gw_block *list, size_t n)
 
 struct sweep {
 	CUcontext ctx;
-	uint64_t bases[64];
-	size_t n;
+	struct gw_node *left; /* what remains */
 };
 
-static void find_owned(struct gw_node *n, void *arg)
+static void keep_others(struct gw_node *n, void *arg)
 {
 	struct sweep *s = arg;
 
-	if (n->b.ctx == s->ctx && s->n < sizeof s->bases / sizeof *s->bases)
-		s->bases[s->n++] = n->b.base;
+	if (n->b.ctx == s->ctx) {
+		count(&n->b, false);
+		gw_node_free(n);
+	} else {
+		gw_tree_insert(&s->left, n);
+	}
 }
 
 void gw_remove_context(CUcontext ctx)
 {
-	struct sweep s = {.ctx = ctx};
-	struct gw_block gone;
-
 	lock();
 	for (int space = 0; space < GW_SPACES; space++) {
-		do {
-			s.n = 0;
-			each(registry.root[space], find_owned, &s);
-			for (size_t i = 0; i < s.n; i++)
-				remove_node(space, s.bases[i], &gone);
-		} while (s.n);
+		struct sweep s = {.ctx = ctx};
+		each(registry.root[space], keep_others, &s);
+		registry.root[space] = s.left;
 	}
 	unlock();
 }

@@ -128,9 +128,15 @@ void gw_log(const char *format, ...)
 
 struct gw_fd gw_fd_own(int fd)
 {
+	enum { STANDARD = 3 };
 	struct stat st;
-	struct gw_fd f = {.fd = fd};
 
+	if (fd >= 0 && fd < STANDARD) {
+		int low = fd;
+		fd = fcntl(low, F_DUPFD_CLOEXEC, STANDARD);
+		close(low);
+	}
+	struct gw_fd f = {.fd = fd};
 	if (fd < 0 || fstat(fd, &st) < 0)
 		return GW_NO_FD;
 	f.dev = st.st_dev;

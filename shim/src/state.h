@@ -47,6 +47,8 @@ struct gw_fd {
 	ino_t ino;
 };
 #define GW_NO_FD ((struct gw_fd){.fd = -1})
+/* A program that has closed its standard descriptors may open them again: ours take no
+ * number of theirs. */
 struct gw_fd gw_fd_own(int fd);
 bool gw_fd_is_ours(const struct gw_fd *f);
 /* Close it if it is still ours. */

@@ -158,12 +158,16 @@ static void fail(struct gw_work *w, CUresult r)
 	w->next++;
 }
 
-/* False: the program has freed it meanwhile, or it went with its context. */
-static bool is_known(const struct gw_block *b)
+/* The move of a block failed. That of one that the program has freed meanwhile, or that
+ * went with its context, is no failure. */
+static void fail_of(struct gw_work *w, const struct gw_block *b, CUresult r)
 {
 	struct gw_block now;
 
-	return gw_find(GW_ADDRESS, b->base, &now) && now.id == b->id;
+	if (gw_find(GW_ADDRESS, b->base, &now) && now.id == b->id)
+		fail(w, r);
+	else
+		w->next++;
 }
 
 /* Make the block's context this chunk's. False: not in this one, or never. */
@@ -175,8 +179,7 @@ static bool in_context(struct gw_work *w, struct chunk *s, const struct gw_block
 		return s->ctx == b->ctx;
 	r = gw_push_context(b->ctx);
 	if (r != CUDA_SUCCESS) {
-		if (is_known(b))
-			fail(w, r);
+		fail_of(w, b, r);
 		return false;
 	}
 	r = gw_stream(b->ctx, s->which, &s->stream);
@@ -246,7 +249,7 @@ static bool order(struct gw_work *w, struct chunk *s, const struct chunk *ahead)
 	gw_record_move(); /* a kernel may fail of it before it is done */
 	CUresult r = move(w, &b, p, s->stream);
 	if (r != CUDA_SUCCESS) {
-		fail(w, r);
+		fail_of(w, &b, r);
 		return true;
 	}
 	s->n++;

@@ -197,6 +197,21 @@ static void heartbeat(int argc, char **argv)
 	SAME(invoker_receive(c, GW_DONE).word[STATUS], GW_CANCELLED);
 }
 
+/* A program that has closed its standard descriptors, as daemons do: their numbers are
+ * none of the shim's. */
+static void standard_descriptors(int argc, char **argv)
+{
+	invoker_listen();
+	for (int fd = 0; fd < 3; fd++)
+		close(fd);
+	cuda_open("dlsym");
+	int low = invoker_accept(), c = fcntl(low, F_DUPFD_CLOEXEC, 3);
+	close(low);
+	invoker_report(c);
+	for (int fd = 0; fd < 3; fd++)
+		SAME(fcntl(fd, F_GETFD), -1);
+}
+
 /* A program that closes all descriptors and opens its own. */
 static void closes_all(int argc, char **argv)
 {
@@ -334,6 +349,7 @@ const struct test_case cases_conn[] = {
 	{"loss", loss}, {"torn", torn}, {"malformed", malformed}, {"noise", noise},
 	{"full", full}, {"backlog", backlog},
 	{"version", version}, {"heartbeat", heartbeat}, {"alive", alive}, {"closes_all", closes_all},
+	{"standard_descriptors", standard_descriptors},
 	{"absent", absent}, {"count", count}, {"untouched", untouched},
 	{"bench", bench}, {NULL, NULL},
 };

@@ -3,6 +3,7 @@
  * answered, and what is reported of the memory is true.
  */
 #include <pthread.h>
+#include <stdatomic.h>
 #include <string.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -169,6 +170,44 @@ static void failing(int argc, char **argv)
 	SAME(failed, 0);
 }
 
+static CUcontext shared;
+static atomic_bool moved_enough;
+
+static void *allocate_and_free(void *arg)
+{
+	CUdeviceptr at[32] = {0};
+	unsigned seed = 1;
+
+	OK(cu.cuCtxSetCurrent(shared));
+	while (!moved_enough) {
+		CUdeviceptr *p = &at[rand_r(&seed) % 32];
+		if (*p) {
+			OK(cu.cuMemFree_v2(*p));
+			*p = 0;
+		} else {
+			OK(cu.cuMemAlloc_v2(p, 2 * MIB));
+			OK(cu.cuMemsetD8_v2(*p, 1, 2 * MIB));
+		}
+	}
+	return NULL;
+}
+
+/* An order does not fail of what the program frees meanwhile. */
+static void frees_meanwhile(int argc, char **argv)
+{
+	pthread_t t;
+
+	invoker_listen();
+	cuda_open("dlsym");
+	int c = invoker_accept();
+	OK(cu.cuCtxGetCurrent(&shared));
+	SAME(pthread_create(&t, NULL, allocate_and_free, NULL), 0);
+	for (uint64_t i = 1; i <= 300; i++)
+		SAME(invoker_move(c, i % 2 ? GW_EVICT : GW_PREFETCH, i).word[CODE], 0);
+	moved_enough = true;
+	pthread_join(t, NULL);
+}
+
 /* Two evictions and a prefetch at once with a run: each order is answered
  * once, the run finds its memory. FAKE_CUDA_BANDWIDTH makes the moves last. */
 static void race(int argc, char **argv)
@@ -205,5 +244,5 @@ static void race(int argc, char **argv)
 }
 
 const struct test_case cases_fault[] = {
-	{"failing", failing}, {"race", race}, {NULL, NULL},
+	{"failing", failing}, {"frees_meanwhile", frees_meanwhile}, {"race", race}, {NULL, NULL},
 };

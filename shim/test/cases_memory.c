@@ -32,6 +32,12 @@ static void disguise(int argc, char **argv)
 	OK(cu.cuPointerGetAttributes(2, what, to, p + MIB - 1));
 	SAME(managed, 0);
 	SAME(type, MEMORYTYPE_DEVICE);
+	int more[2] = {POINTER_HOST, POINTER_IPC_CAPABLE};
+	bool capable = false;
+	void *host = &own, *into[2] = {&host, &capable};
+	OK(cu.cuPointerGetAttributes(2, more, into, p));
+	CHECK(host == NULL && capable);
+	SAME(cu.cuPointerGetAttribute(&host, POINTER_HOST, p), CUDA_ERROR_INVALID_VALUE);
 	OK(cu.cuMemAllocManaged(&own, MIB, ATTACH_GLOBAL));
 	OK(cu.cuPointerGetAttributes(2, what, to, own));
 	SAME(managed, 1);
@@ -62,8 +68,9 @@ static void limit(int argc, char **argv)
 	SAME(cu.cuMemAlloc_v2(&q, (size_t)-1), CUDA_ERROR_OUT_OF_MEMORY);
 }
 
-/* Below a limit the driver is asked for its size once; FAKE_CUDA_FAIL fails the
- * second question. Without a context there is no answer. */
+/* Below a limit the program gets what it has left, and the driver's error where there
+ * is one: FAKE_CUDA_FAIL fails the last question but one. Without a context there is no
+ * answer. */
 static void limit_reported(int argc, char **argv)
 {
 	size_t avail, total;
@@ -82,6 +89,7 @@ static void limit_reported(int argc, char **argv)
 	OK(cu.cuMemFree_v2(p));
 	OK(cu.cuMemGetInfo_v2(&avail, &total));
 	SAME(avail, 7 * MIB);
+	SAME(cu.cuMemGetInfo_v2(&avail, &total), 700);
 	OK(cu.cuCtxSetCurrent(NULL));
 	CHECK(cu.cuMemGetInfo_v2(&avail, &total) != CUDA_SUCCESS);
 }

@@ -168,6 +168,7 @@ if [ -z "$runtime$emulator" ]; then
 else
 	for call in 0 1 2 3 4 5 6 7 8 9 10 11 12; do one failing 1 1 $call; done
 fi
+one frees_meanwhile
 one race $slow GPUWHISK_SHIM_CHUNK=1048576
 one storm "${STORM:-200}" GPUWHISK_SHIM_CHUNK=65536
 one many
@@ -175,7 +176,7 @@ one disguise
 one limit
 one limit_host
 one limit_array
-one limit_reported FAKE_CUDA_FAIL=cuMemGetInfo_v2:2:1,cuMemGetInfo_v2:3:1
+one limit_reported FAKE_CUDA_FAIL=cuMemGetInfo_v2:4:700
 one pitch
 one pitch_limit 512
 one pitch_limit 512 GPUWHISK_SHIM=count
@@ -235,6 +236,7 @@ one backlog
 one absent GPUWHISK_SHIM_SOCKET=/
 one absent GPUWHISK_SHIM_SOCKET="$shim"
 one closes_all
+one standard_descriptors
 one absent
 one count GPUWHISK_SHIM=count
 one untouched GPUWHISK_SHIM=off

@@ -215,6 +215,12 @@ static CUresult attribute(void *data, int what, CUdeviceptr ptr)
 		return CUDA_ERROR_INVALID_VALUE;
 	if (what == POINTER_MEMORY_TYPE)
 		*(unsigned *)data = m->kind == FAKE_MANAGED ? 4 : MEMORYTYPE_DEVICE;
+	else if (what == POINTER_HOST && m->kind == FAKE_MANAGED)
+		*(void **)data = (void *)(uintptr_t)ptr;
+	else if (what == POINTER_IPC_CAPABLE)
+		*(unsigned char *)data = m->kind == FAKE_DEVICE;
+	else if (what == POINTER_HOST)
+		return CUDA_ERROR_INVALID_VALUE;
 	else if (what == POINTER_IS_MANAGED)
 		*(unsigned *)data = m->kind == FAKE_MANAGED;
 	else

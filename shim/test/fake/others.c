@@ -251,6 +251,11 @@ CUresult fake_cuGraphAddNode_v2(void **node, void *graph, void *const *deps,
 {
 	return fake_cuGraphAddMemAllocNode(node, graph, deps, n, how);
 }
+CUresult fake_cuGraphAddNode_v3(void **node, void *graph, void *const *deps,
+				const void *edges, size_t n, int *how)
+{
+	return fake_cuGraphAddMemAllocNode(node, graph, deps, n, how);
+}
 CUresult fake_cuDeviceGraphMemTrim(CUdevice dev)
 {
 	fake_lock();
