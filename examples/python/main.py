@@ -12,6 +12,8 @@ import math
 
 try:
     import cupy
+    # The pool over cudaMalloc: its memory moves. That of MemoryAsyncPool does not.
+    cupy.cuda.set_allocator(cupy.cuda.MemoryPool().malloc)
     cupy.zeros(1)  # the first use of the driver
     device = cupy.cuda.runtime.getDeviceProperties(0)["name"].decode()
 except Exception as error:  # no CuPy, no driver, no device
