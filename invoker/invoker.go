@@ -27,6 +27,8 @@ import (
 	"sync"
 	"time"
 
+	"golang.org/x/sync/semaphore"
+
 	"github.com/gpuwhisk/gpuwhisk/gpu"
 	"github.com/gpuwhisk/gpuwhisk/invoker/container"
 	"github.com/gpuwhisk/gpuwhisk/invoker/operate/explain"
@@ -132,6 +134,7 @@ func (iv *Invoker) newDispatcher(clock func() time.Duration) (*dispatcher, error
 	}
 	w := &worker{
 		executor: d.executor, post: d.post, completer: iv.completer, health: iv.health, userLogs: iv.ports.UserLogs,
+		large:  semaphore.NewWeighted(largeLogs),
 		bounds: iv.settings.Bounds, wall: time.Now, clock: clock,
 	}
 	d.run = func(r *run) { d.goWork(func(ctx context.Context) { w.do(ctx, r) }) }

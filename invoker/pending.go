@@ -178,10 +178,11 @@ func (p *pending) commit() {
 // ending states how a pending activation is completed.
 type ending struct {
 	record   *activation.Record
-	combined bool // one combined ack in any case, for what never reached a container
-	silent   bool // a blocked namespace: no record, no event, the shortest ack
-	earlier  bool // an earlier process failed it: no reason to avoid this one
-	repeated bool // an earlier process had it end so, and sent its event
+	combined bool   // one combined ack in any case, for what never reached a container
+	silent   bool   // a blocked namespace: no record, no event, the shortest ack
+	earlier  bool   // an earlier process failed it: no reason to avoid this one
+	repeated bool   // an earlier process had it end so, and sent its event
+	document []byte // the record as the store was given it, from isFiled on; nil: it was not
 }
 
 // completer completes pending activations: it writes acks, events and records.
@@ -261,7 +262,15 @@ func (c *completer) file(p *pending, e ending) {
 	}
 	defer c.release(p)
 	defer p.settle()
-	c.keep(p, e)
+	// From here on the store's queue has the log lines, and bounds their memory.
+	short := e.record
+	if len(short.Logs) > 0 {
+		short = withLogs(short, nil)
+	}
+	doc := c.keep(p, e)
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.ending = ending{record: short, document: doc}
 }
 
 // fileAsAnswered files a pending activation that its worker has answered and not
@@ -273,15 +282,17 @@ func (c *completer) fileAsAnswered(p *pending) {
 	c.file(p, e)
 }
 
-// keep stores the record unless the store policy has it otherwise.
-func (c *completer) keep(p *pending, e ending) {
+// keep stores the record unless the store policy has it otherwise. It returns what
+// it stored.
+func (c *completer) keep(p *pending, e ending) (document []byte) {
 	switch {
 	case e.silent:
 	case c.store.keeps(p.Message, e.record.Response):
-		c.put(p, e.record)
+		return c.put(p, e.record)
 	case c.unstored:
 		c.log.Info("record is not stored", keyTransID, p.TransID.ID(), keyActivation, p.ActivationID, "status", e.record.Response.StatusCode)
 	}
+	return nil
 }
 
 // shape picks the ack that frees the slot (contract of CommonLoadBalancer): a
@@ -343,12 +354,13 @@ func (c *completer) event(p *pending, r *activation.Record) {
 	}
 }
 
-func (c *completer) put(p *pending, r *activation.Record) {
+func (c *completer) put(p *pending, r *activation.Record) (document []byte) {
+	document = r.Document(c.wall().UnixMilli())
 	p.outstanding.Add(1)
 	if c.ctx.Err() != nil {
-		return
+		return document
 	}
-	err := c.records.Put(spans.With(c.ctx, p.TransID), r.DocumentID(), r.Document(c.wall().UnixMilli()), func(batch int, err error) {
+	err := c.records.Put(spans.With(c.ctx, p.TransID), r.DocumentID(), document, func(batch int, err error) {
 		c.observe.stored(p, batch, err)
 		if err != nil {
 			c.log.Error("record refused by the store", keyActivation, p.ActivationID, "error", err)
@@ -358,4 +370,5 @@ func (c *completer) put(p *pending, r *activation.Record) {
 	if err != nil {
 		c.log.Error("store record", keyActivation, p.ActivationID, "error", err)
 	}
+	return document
 }

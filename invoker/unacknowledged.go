@@ -86,10 +86,10 @@ func (u *unacknowledged) kept(p *pending, at stage, kept bool) (listed bool) {
 }
 
 // ended gives what a pending activation ended with, and how far it has come since.
-func (p *pending) ended() (stage, *activation.Record) {
+func (p *pending) ended() (stage, ending) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	return p.stage, p.ending.record
+	return p.stage, p.ending
 }
 
 // watchUnacknowledged has the journal keep what is unacknowledged for long, until
@@ -119,8 +119,11 @@ func (c *completer) keepUnacknowledged(all []*pending) {
 		all = all[len(some):]
 		stages, ids, docs := make([]stage, len(some)), make([]activation.ID, len(some)), make([][]byte, len(some))
 		for i, p := range some {
-			at, rec := p.ended()
-			stages[i], ids[i], docs[i] = at, p.ActivationID, rec.Document(c.wall().UnixMilli())
+			at, e := p.ended()
+			if e.document == nil {
+				e.document = e.record.Document(c.wall().UnixMilli())
+			}
+			stages[i], ids[i], docs[i] = at, p.ActivationID, e.document
 		}
 		for i, err := range c.journal.KeepUnacknowledged(ids, docs) {
 			if c.unacknowledged.kept(some[i], stages[i], err == nil) && err != nil {

@@ -7,6 +7,8 @@ import (
 	"runtime/debug"
 	"time"
 
+	"golang.org/x/sync/semaphore"
+
 	"github.com/gpuwhisk/gpuwhisk/activation"
 	"github.com/gpuwhisk/gpuwhisk/activation/spans"
 	"github.com/gpuwhisk/gpuwhisk/invoker/container"
@@ -16,13 +18,14 @@ import (
 // run is one activation in one container, from its start to its leaving.
 type run struct {
 	*pending
-	ctr    *actionContainer
-	start  container.Start
-	resume bool
-	first  bool          // the container was idle, or is new
-	lease  *lease        // nil in the CPU path
-	begun  bool          // begin was called, and end was not
-	over   chan struct{} // closed when the dispatcher has applied over; nil before finish
+	ctr      *actionContainer
+	start    container.Start
+	resume   bool
+	first    bool          // the container was idle, or is new
+	lease    *lease        // nil in the CPU path
+	begun    bool          // begin was called, and end was not
+	logBytes int64         // reserved for its log
+	over     chan struct{} // closed when the dispatcher has applied over; nil before finish
 	// answered is whether /run was answered, whatever the answer is.
 	answered bool
 	at       times
@@ -37,10 +40,16 @@ type worker struct {
 	// userLogs gets the lines beside the record; nil: not wanted.
 	userLogs UserLogs
 	health   *engineHealth
-	bounds   activation.Bounds // of the system: they hold for /init
+	large    *semaphore.Weighted // bytes of large logs between container and store
+	bounds   activation.Bounds   // of the system: they hold for /init
 	wall     func() time.Time
 	clock    func() time.Duration // the dispatcher's
 }
+
+// largeLogs bounds the bytes of large logs that are in memory at once, over all
+// activations. A line takes up to twice its bytes in the log: as text, and in the
+// document for the store. A log that waits stays in its container's file.
+const largeLogs = 32 << 20
 
 // errAgain is a container that was gone or unhealthy before the activation had
 // begun: the activation runs elsewhere, nothing is sent.
@@ -219,6 +228,7 @@ func (w *worker) outOfMemory(ctx context.Context, r *run, x proxy.Exchange) bool
 // the completion, for whatever it sends then. On a GPU the completion does not
 // wait until it is known what the container holds; only the record does.
 func (w *worker) conclude(ctx context.Context, r *run, response activation.Response, err error, leave func(left)) {
+	defer func() { w.large.Release(r.logBytes) }()
 	combined := err != nil // it never reached a container
 	if combined {
 		response = w.failure(r, err)
@@ -275,6 +285,14 @@ func (w *worker) logs(ctx context.Context, r *run, rec *activation.Record, faile
 		Answered:        r.action.Exec.Sentinels && failed && r.answered,
 		Alone:           r.concurrency() == 1,
 		Raw:             w.userLogs != nil,
+	}
+	request.Reserve = func() error {
+		n := min(request.LimitBytes, largeLogs)
+		err := w.large.Acquire(ctx, n)
+		if err == nil {
+			r.logBytes = n
+		}
+		return err
 	}
 	if !w.engine.LogsReady(r.ctr.handle.ID, request) {
 		w.completer.result(r.pending, rec)

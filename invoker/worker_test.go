@@ -7,6 +7,7 @@ import (
 	"maps"
 	"reflect"
 	"slices"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -47,6 +48,7 @@ func TestAnswerDecidesOnLogsAndContainer(t *testing.T) {
 				t.Fatalf("%s: %d logs read, %d containers removed, want 1 and %d", c.name, len(env.asked), removed, c.removed)
 			}
 			got := env.asked[0]
+			got.Reserve = nil
 			want := container.LogRequest{WaitForSentinel: c.wait, LimitBytes: 3 << 20, Failed: c.failed, Alone: true, Now: got.Now}
 			want.Answered = c.failed && c.answer.Failure == proxy.None
 			if !reflect.DeepEqual(got, want) {
@@ -274,6 +276,69 @@ func TestLogsThatAreThereAtOnce(t *testing.T) {
 			if rec := env.record(id); rec == nil || len(rec.Logs) != 1 {
 				t.Errorf("at once %t: record %+v", atOnce, rec)
 			}
+		}
+	})
+}
+
+// slowRecords is a store of which each record is taken when the test lets it.
+type slowRecords struct {
+	*fixture
+	take chan struct{}
+}
+
+func (s slowRecords) Put(ctx context.Context, id string, doc []byte, stored func(int, error)) error {
+	<-s.take
+	return s.fixture.Put(ctx, id, doc, stored)
+}
+
+// largeLogger is an engine of which every log needs memory reserved.
+type largeLogger struct {
+	*fixture
+	read atomic.Int32 // logs that were read
+}
+
+func (e *largeLogger) Logs(_ context.Context, _ container.ID, req container.LogRequest) container.LogResult {
+	if err := req.Reserve(); err != nil {
+		return container.LogResult{Incomplete: true}
+	}
+	e.read.Add(1)
+	return container.LogResult{Lines: []string{"a line"}}
+}
+
+// However many activations print much at once, the logs in memory are bounded
+// until the store has taken them; then nothing keeps the lines.
+func TestLargeLogsAreBounded(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		env := newFixture(t)
+		engine := &largeLogger{fixture: env}
+		env.engine = engine
+		store := slowRecords{env, make(chan struct{})}
+		for name, mb := range map[string]int{"large": 10, "huge": 100} {
+			env.action(name, func(a *activation.Action) { a.Limits.LogsMB = mb })
+		}
+		s := env.settings()
+		s.Bounds.LogsMB.Max, s.Pool.MemoryMB = 100, 30*256
+		_, stop := env.start(s, func(iv *Invoker) { iv.completer.records = store })
+		const all, atOnce = 30, 3 // of 10 MB each in 32 MB
+		for range all {
+			env.invoke("large", nil)
+		}
+		for n := atOnce; n <= all; n++ {
+			synctest.Wait()
+			if got := int(engine.read.Load()); got != n {
+				t.Fatalf("%d logs were read while %d were stored, want %d", got, n-atOnce, n)
+			}
+			store.take <- struct{}{}
+		}
+		for range atOnce - 1 {
+			store.take <- struct{}{}
+		}
+		env.invoke("huge", nil) // larger than all together may be
+		store.take <- struct{}{}
+		synctest.Wait()
+		stop()
+		if len(env.records) != all+1 || len(env.records[all].Logs) != 1 {
+			t.Errorf("%d records, want %d with their lines", len(env.records), all+1)
 		}
 	})
 }

@@ -126,6 +126,11 @@ type LogRequest struct {
 	Answered        bool      // of one that failed: by what it answered, so its end is marked if all ends are
 	Alone           bool      // nothing else runs in the container until Logs returns
 	Raw             bool      // the lines are wanted as the log has them, too
+	// Reserve, when not nil, is called at most once, before more of a log is read
+	// than each may have in memory. It waits until there is memory for LimitBytes;
+	// with an error no more is read. The log stays where it is meanwhile, and that
+	// time is not the container's.
+	Reserve func() error
 }
 
 // LogResult is what was read. Lines are ready for the activation record.

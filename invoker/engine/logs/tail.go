@@ -79,7 +79,8 @@ const (
 	maxLine = 1 << 20
 	// maxDrain bounds what is searched behind the last sentinel.
 	maxDrain = 1 << 20
-	// maxReady bounds what Ready reads: more takes a while to collect.
+	// maxReady bounds what Ready reads: more takes a while to collect. A collection
+	// that has more than that in memory reserves it.
 	maxReady = 64 << 10
 	// firstPoll and slowPoll bound the pause between two reads of the log. It
 	// grows by half each time: a short wait costs little delay, a long one
@@ -153,9 +154,12 @@ func (t *Tail) Collect(ctx context.Context, req container.LogRequest) container.
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	began := time.Now()
+	var limit *time.Timer
 	if t.remote() { // it may hang: then there is an end, too
-		limited, cancel := context.WithTimeout(ctx, 2*t.waits.total(req))
+		limited, cancel := context.WithCancel(ctx)
 		defer cancel()
+		limit = time.AfterFunc(2*t.waits.total(req), cancel)
+		defer limit.Stop()
 		ctx = limited
 	}
 	if err := t.source.Begin(ctx, req.WaitForSentinel || req.Answered); err != nil {
@@ -163,6 +167,7 @@ func (t *Tail) Collect(ctx context.Context, req container.LogRequest) container.
 	}
 	defer t.source.End()
 	r := newReading(t, req, began)
+	r.limit = limit
 	r.run(ctx)
 	t.buf = r.leave()
 	if req.Now.IsZero() {
@@ -185,6 +190,8 @@ type reading struct {
 	lastNews  time.Time
 	poll      time.Duration
 	chunk     int
+	reserved  bool        // memory for the whole log
+	limit     *time.Timer // ends a collection that hangs; nil: none
 }
 
 func newReading(t *Tail, req container.LogRequest, began time.Time) *reading {
@@ -264,8 +271,33 @@ func (r *reading) ended() bool {
 	return true
 }
 
+// reserve waits for memory before more is kept than a collection may without. What
+// bounds the time of the collection stands still meanwhile.
+func (r *reading) reserve() error {
+	if r.reserved || r.req.Reserve == nil || r.collector.size+int64(len(r.buf)-r.at) < maxReady {
+		return nil
+	}
+	if r.limit != nil {
+		r.limit.Stop()
+		defer func() { r.limit.Reset(2 * r.total()) }()
+	}
+	asked := time.Now()
+	if err := r.req.Reserve(); err != nil {
+		return err
+	}
+	r.reserved = true
+	waited := time.Since(asked)
+	r.began, r.lastNews = r.began.Add(waited), r.lastNews.Add(waited)
+	return nil
+}
+
 // fill reads what the source has. It reports whether there was anything.
 func (r *reading) fill() bool {
+	if r.reserve() != nil { // the work has ended
+		r.collector.Lose()
+		r.over = true
+		return false
+	}
 	if r.at > 0 {
 		r.buf = r.buf[:copy(r.buf, r.buf[r.at:])]
 		r.at = 0

@@ -246,3 +246,44 @@ func TestTailStamps(t *testing.T) {
 		}
 	})
 }
+
+// A log that takes much memory waits for it, and its time stands still meanwhile; a
+// small one asks for none.
+func TestTailReservesMemory(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		for lines, want := range map[int]int{10: 0, 20_000: 1} {
+			var raw []byte
+			for range lines {
+				raw = AppendLine(raw, "stdout", stamp, []byte("x\n"))
+			}
+			asked := 0
+			req := waiting
+			req.Reserve = func() error {
+				asked++
+				time.Sleep(time.Hour)
+				return nil
+			}
+			source := &script{began: time.Now(), parts: []part{{raw: string(raw)}, printLine(0, bothEnds...)}}
+			got := NewTail(source, DefaultWaits()).Collect(t.Context(), req)
+			if asked != want || len(got.Lines) != lines || got.Incomplete {
+				t.Errorf("%d lines: asked %d times for memory, got %d lines, incomplete %t", lines, asked, len(got.Lines), got.Incomplete)
+			}
+		}
+	})
+}
+
+// Where memory does not come, what was read so far is the result.
+func TestTailWithoutMemory(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var raw []byte
+		for range 20_000 {
+			raw = AppendLine(raw, "stdout", stamp, []byte("x\n"))
+		}
+		req := waiting
+		req.Reserve = func() error { return context.Canceled }
+		got := NewTail(&script{began: time.Now(), parts: []part{{raw: string(raw)}}}, DefaultWaits()).Collect(t.Context(), req)
+		if len(got.Lines) == 0 || len(got.Lines) >= 20_000 || !got.Incomplete {
+			t.Errorf("got %d lines, incomplete %t", len(got.Lines), got.Incomplete)
+		}
+	})
+}
