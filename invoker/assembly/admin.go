@@ -14,6 +14,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/collectors"
 	"github.com/prometheus/client_golang/prometheus/promhttp"
+	"golang.org/x/net/netutil"
 )
 
 // adminHandler makes the admin handler. Until the invoker accepts work /ping names
@@ -70,6 +71,15 @@ func (a *assembly) waiting() string {
 	return "stopping"
 }
 
+const (
+	// adminTimeout is how long a request may take to come: what the endpoints take is
+	// small.
+	adminTimeout = 10 * time.Second
+	// maxConnections to the admin port are served at once, so that some descriptors
+	// stay for the invoker's work. Others wait.
+	maxConnections = 256
+)
+
 // openListener serves the admin endpoints from the start on, so that /status names
 // what the start waits for.
 func (a *assembly) openListener(ctx context.Context) (func(), error) {
@@ -77,7 +87,15 @@ func (a *assembly) openListener(ctx context.Context) (func(), error) {
 	if err != nil {
 		return nil, fmt.Errorf("open the admin port: %w (PORT names another)", err)
 	}
-	server := &http.Server{Handler: a.adminHandler(), ReadHeaderTimeout: 10 * time.Second, IdleTimeout: time.Minute}
+	if addr, is := listener.Addr().(*net.TCPAddr); is && !addr.IP.IsLoopback() && a.c.Admin.WellKnown() {
+		a.login = "the login of the admin port is the one of OpenWhisk's sources, and the port is open to other hosts: set " +
+			"whisk.invoker.username and whisk.invoker.password"
+		a.Log.Warn(a.login, "address", listener.Addr().String())
+	}
+	listener = netutil.LimitListener(listener, maxConnections)
+	server := &http.Server{
+		Handler: a.adminHandler(), ReadHeaderTimeout: adminTimeout, ReadTimeout: adminTimeout, IdleTimeout: time.Minute,
+	}
 	server.RegisterOnShutdown(func() { close(a.closing) })
 	done := make(chan struct{})
 	serve := func() error { return server.Serve(listener) }

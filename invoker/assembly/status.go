@@ -16,6 +16,7 @@ type status struct {
 	Instance string         `json:"instance"`
 	Healthy  bool           `json:"healthy"`
 	Reasons  []string       `json:"reasons"`
+	Warnings []string       `json:"warnings,omitempty"`
 	Uptime   string         `json:"uptime"`
 	Kafka    kafkaStatus    `json:"kafka"`
 	CouchDB  couchdb.Health `json:"couchdb"`
@@ -51,6 +52,9 @@ func (s *status) because(what, reason string) {
 // first.
 func (a *assembly) status(ctx context.Context) (status, error) {
 	s := status{Instance: a.instance.String(), Uptime: time.Since(a.began).Round(time.Second).String(), Reasons: []string{}}
+	if a.login != "" {
+		s.Warnings = append(s.Warnings, a.login)
+	}
 	if !a.ready.Load() {
 		s.because("not ready", a.waiting())
 		return s, nil

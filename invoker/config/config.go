@@ -102,6 +102,9 @@ type Admin struct {
 	Status            bool   `key:"whisk.gpu.status.enabled" default:"true" doc:"serve /status (health with reasons, flows, containers, last errors)"`
 }
 
+// WellKnown reports whether the login is the one of OpenWhisk's sources.
+func (a Admin) WellKnown() bool { return a.Username == "invoker.user" && a.Password == "invoker.pass" }
+
 // AdminTLS names the store that is both the key and the trust store.
 type AdminTLS struct {
 	KeystorePath     string `key:"whisk.invoker.https.keystore-path" doc:"key store that holds the server's key and the certificates it trusts; needed with https"`

@@ -68,7 +68,13 @@ func New(o Options) http.Handler {
 	if o.Metrics != nil {
 		open.Handle("GET /metrics", o.Metrics)
 	}
-	open.Handle("/", d.guard(guarded))
+	// A browser sends what it has of the user's login with whatever a page of another
+	// origin asks it to send.
+	origin := http.NewCrossOriginProtection()
+	origin.SetDenyHandler(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		d.refuse(w, http.StatusForbidden, "The request comes from a web page of another origin.")
+	}))
+	open.Handle("/", origin.Handler(d.guard(guarded)))
 	return d.transaction(open)
 }
 

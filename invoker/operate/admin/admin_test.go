@@ -98,6 +98,35 @@ func TestHandler(t *testing.T) {
 	}
 }
 
+// TestForeignPagesChangeNothing: what a browser sends for a page of another origin is
+// refused, also with the right login.
+func TestForeignPagesChangeNothing(t *testing.T) {
+	on := &pings{on: true}
+	h := New(Options{Username: "invoker.user", Password: "invoker.pass", Header: "X-Request-ID", Pings: on})
+	for name, c := range map[string]struct {
+		header, value string
+		status        int
+	}{
+		"a form of another site":       {"Sec-Fetch-Site", "cross-site", 403},
+		"another port of this host":    {"Sec-Fetch-Site", "same-site", 403},
+		"an older browser":             {"Origin", "http://evil.example", 403},
+		"an opaque origin":             {"Origin", "null", 403},
+		"the console's own page":       {"Sec-Fetch-Site", "same-origin", 200},
+		"its page in an older browser": {"Origin", "http://example.com", 200},
+		"no browser":                   {"Accept", "*/*", 200},
+	} {
+		r := httptest.NewRequest("POST", "http://example.com/disable", nil)
+		r.SetBasicAuth("invoker.user", "invoker.pass")
+		r.Header.Set(c.header, c.value)
+		w := httptest.NewRecorder()
+		on.on = true
+		h.ServeHTTP(w, r)
+		if w.Code != c.status || on.on != (c.status == 403) {
+			t.Errorf("%s: %d %s, enabled %t", name, w.Code, w.Body, on.on)
+		}
+	}
+}
+
 func TestTransactionIDs(t *testing.T) {
 	h := New(Options{Header: "X-Request-ID", Pings: &pings{}})
 	if got := ask(t, h, "GET", "/ping", "", "mine").Header().Get("X-Request-ID"); got != "mine" {

@@ -123,6 +123,7 @@ func checks() []check {
 		{"Host", "state", (*Snapshot).configured, checkState},
 		{"Settings", "configuration", nil, checkConfiguration},
 		{"Settings", "classic mode", nil, checkClassicMode},
+		{"Settings", "admin login", (*Snapshot).configured, checkLogin},
 		{"Settings", "ignored", nil, checkIgnored},
 		{"Kafka", "brokers", nil, checkBrokers},
 		{"Kafka", "addresses", nil, checkAdvertised},

@@ -87,6 +87,7 @@ func healthy() *fake {
 		output: map[string]string{"nvidia-ctk": "NVIDIA Container Toolkit CLI version 1.17.8\ncommit: abc\n", "true": ""},
 	}
 	f.Machine = f.machine(c)
+	f.Config.Admin.Password = "of-this-cluster"
 	return f
 }
 

@@ -177,6 +177,9 @@ func TestSettingChecks(t *testing.T) {
 		{"problems", func(f *fake) { f.ConfigErr = errors.New("load configuration: 2 problems\nnot set: PORT\nbad X") }, "Settings/configuration", Fail, "bad X", "docs/configuration.md"},
 		{"one problem", func(f *fake) { f.ConfigErr = errors.New("load configuration: bad Y") }, "Settings/configuration", Fail, "bad Y", "docs/configuration.md"},
 
+		{"", func(f *fake) { f.Config.Admin.Username, f.Config.Admin.Password = "ops", "s3cret" }, "Settings/admin login", OK, "not the one", ""},
+		{"well known", func(f *fake) { f.Config.Admin.Username, f.Config.Admin.Password = "invoker.user", "invoker.pass" }, "Settings/admin login", Warn, "OpenWhisk's sources", "docs/operating.md"},
+
 		{"", nil, "Settings/classic mode", OK, "nothing here asks for the scheduler", ""},
 		{"classic", spi("LoadBalancerProvider", "loadBalancer.ShardingContainerPoolBalancer"), "Settings/classic mode", OK, "nothing here", ""},
 		{"scheduler", spi("LoadBalancerProvider", "loadBalancer.FPCPoolBalancer"), "Settings/classic mode", Fail, "FPCPoolBalancer", "scheduler_enable"},

@@ -44,6 +44,16 @@ func checkConfiguration(f *Snapshot) []Finding {
 	return all
 }
 
+// checkLogin examines the login of the admin port, which is open to all hosts that
+// reach it.
+func checkLogin(f *Snapshot) []Finding {
+	if f.Config.Admin.WellKnown() {
+		return warn("the admin port takes the login of OpenWhisk's sources, which everybody knows: with it anyone who reaches the port can disable the invoker",
+			"give it a login of its own: docs/operating.md, Security and isolation")
+	}
+	return ok("not the one of OpenWhisk's sources")
+}
+
 // checkClassicMode examines the four settings that together make the mode in
 // which controllers hand work to invokers themselves. Those of the controllers
 // can be seen here only if their environment is shared.
