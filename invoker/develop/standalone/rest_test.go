@@ -100,8 +100,7 @@ func TestAnswersHaveTheShapeOfTheController(t *testing.T) {
 		t.Errorf("response %s, logs %s", fields["response"], fields["logs"])
 	}
 	id := strings.Trim(string(fields["activationId"]), `"`)
-	if got.header.Get("x-openwhisk-activation-id") != id || got.header.Get("X-Request-ID") == "" ||
-		got.header.Get("Access-Control-Allow-Origin") != "*" || got.header.Get("Access-Control-Allow-Methods") != "GET, DELETE, POST, PUT, HEAD" {
+	if got.header.Get("x-openwhisk-activation-id") != id || got.header.Get("X-Request-ID") == "" || got.header.Get("Access-Control-Allow-Origin") != "" {
 		t.Errorf("headers %v", got.header)
 	}
 	if got := d.do("POST", actions+"hello?blocking=false", `{}`); got.status != 202 || len(got.body) != len(`{"activationId":"`)+32+len(`"}`) {

@@ -40,9 +40,10 @@ type StartInvoker func(ctx context.Context, environ, args []string) (wait func()
 // Options is what a standalone OpenWhisk is made of. The zero value of a field
 // means the default that its comment names.
 type Options struct {
-	Port    int    // of the REST API; 0: any free one
-	Data    string // directory of everything that survives; required
-	Runtime string // docker, process or auto; empty: auto
+	Port    int      // of the REST API; 0: any free one
+	Origins []string // of web pages that may use the API; none: no page may
+	Data    string   // directory of everything that survives; required
+	Runtime string   // docker, process or auto; empty: auto
 
 	GPUs int // simulated devices
 	// Devices are real GPUs in place of simulated ones: "auto", or a list of
@@ -208,7 +209,11 @@ func (s *Standalone) serveAPI(cat *catalog.Catalog, m *activation.Manifest) erro
 		Controller: s.controller, Catalog: cat, Manifest: m, Bounds: bounds,
 		Build: s.opts.Version, Log: s.log,
 	})
-	addr, server, err := s.serve("API", s.opts.Port, s.withConsole(handler))
+	guarded, err := rest.Guard(s.withConsole(handler), s.opts.Origins)
+	if err != nil {
+		return fmt.Errorf("--cors: %w", err)
+	}
+	addr, server, err := s.serve("API", s.opts.Port, guarded)
 	if err != nil {
 		return err
 	}

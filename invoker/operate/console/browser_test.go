@@ -88,6 +88,7 @@ type platform struct {
 	t     *testing.T
 	s     *standalone.Standalone
 	admin atomic.Value
+	login config.Admin
 }
 
 func begin(t *testing.T) *platform {
@@ -129,6 +130,7 @@ func (p *platform) invoker(ctx context.Context, environ, args []string) (func() 
 	if err != nil {
 		return nil, err
 	}
+	p.login = cfg.Admin
 	ended := make(chan error, 1)
 	go func() {
 		ended <- assembly.Run(ctx, assembly.Options{

@@ -134,7 +134,6 @@ type request struct {
 const (
 	allowedHeaders = "Authorization, Origin, X-Requested-With, Content-Type, Accept, User-Agent"
 	apiMethods     = "GET, DELETE, POST, PUT, HEAD"
-	adminMethods   = "OPTIONS, GET, POST"
 	webMethods     = "OPTIONS, GET, DELETE, POST, PUT, HEAD, PATCH"
 )
 
@@ -146,25 +145,18 @@ const maxBody = 72 << 20
 
 // ServeHTTP answers one request.
 func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
-	if r.URL.Path == webPath || strings.HasPrefix(r.URL.Path, webPath+"/") {
+	if isWeb(r) {
 		h.serve(h.web)(w, r)
 		return
 	}
-	allowed := adminMethods
-	if isAPI(r) {
-		allowed = apiMethods
-	}
-	allow(w, allowed)
 	h.mux.ServeHTTP(w, r)
 }
 
-func isAPI(r *http.Request) bool { return strings.HasPrefix(r.URL.Path, "/api/v1") }
-
-func allow(w http.ResponseWriter, methods string) {
-	w.Header().Set("Access-Control-Allow-Origin", "*")
-	w.Header().Set("Access-Control-Allow-Headers", allowedHeaders)
-	w.Header().Set("Access-Control-Allow-Methods", methods)
+func isWeb(r *http.Request) bool {
+	return r.URL.Path == webPath || strings.HasPrefix(r.URL.Path, webPath+"/")
 }
+
+func isAPI(r *http.Request) bool { return strings.HasPrefix(r.URL.Path, "/api/v1") }
 
 // serve makes an HTTP handler of a route.
 func (h *Handler) serve(route func(*request) error) http.HandlerFunc {

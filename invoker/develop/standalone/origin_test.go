@@ -1,0 +1,57 @@
+package standalone
+
+import (
+	"net/http"
+	"testing"
+)
+
+// TestForeignOrigins: the API serves no web page but those of the origins given, and
+// no host that is a name.
+func TestForeignOrigins(t *testing.T) {
+	const let = "http://localhost:5173"
+	d := at(t, begin(t, &fakeInvoker{run: echo}, func(o *Options) { o.Origins = []string{let} }))
+	const body = `{"exec":{"kind":"nodejs:20","code":"function main() {}"}}`
+	for _, c := range []struct {
+		what, header, value string
+		status              int
+		allowed             string
+	}{
+		{"no browser", "Accept", "*/*", 200, ""},
+		{"another site", "Sec-Fetch-Site", "cross-site", 403, ""},
+		{"another port", "Sec-Fetch-Site", "same-site", 403, ""},
+		{"an older browser", "Origin", "http://evil.example", 403, ""},
+		{"no origin", "Origin", "null", 403, ""},
+		{"its own page", "Sec-Fetch-Site", "same-origin", 200, ""},
+		{"one that is let in", "Origin", let, 200, let},
+	} {
+		got := d.do("PUT", actions+"a?overwrite=true", body, c.header, c.value)
+		if got.status != c.status || got.header.Get("Access-Control-Allow-Origin") != c.allowed {
+			t.Errorf("%s: %d %s %v", c.what, got.status, got.body, got.header)
+		}
+	}
+	if got := d.do("OPTIONS", actions+"a", "", "Origin", "http://evil.example"); got.header.Get("Access-Control-Allow-Origin") != "" {
+		t.Errorf("a question for permission: %d %v", got.status, got.header)
+	}
+	if got := d.anonymous().do("POST", "/api/v1/web/guest/default/none", "", "Origin", "http://evil.example"); got.status != 404 {
+		t.Errorf("a web action of a foreign page: %d, want as for everybody", got.status)
+	}
+	for host, status := range map[string]int{"evil.example:3233": 403, "localhost:3233": 200, "[::1]:3233": 200, "127.0.0.1": 200} {
+		req, err := http.NewRequest(http.MethodGet, d.host+actions+"a", nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		req.Host = host
+		req.SetBasicAuth(Guest().UUID, Guest().Key)
+		res, err := http.DefaultClient.Do(req)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if res.Body.Close(); res.StatusCode != status {
+			t.Errorf("host %s: %d, want %d", host, res.StatusCode, status)
+		}
+	}
+	o := Options{Data: t.TempDir(), Runtime: "process", Origins: []string{"localhost"}}
+	if _, err := Start(t.Context(), o); err == nil {
+		t.Error("an origin without a scheme is taken")
+	}
+}

@@ -1,0 +1,54 @@
+package console_test
+
+import (
+	"encoding/json"
+	"fmt"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"testing"
+
+	"github.com/chromedp/chromedp"
+
+	"github.com/gpuwhisk/gpuwhisk/invoker/develop/standalone"
+)
+
+// TestForeignPagesInABrowser: a page of another origin can neither deploy an action by
+// the key that everybody knows nor disable the invoker by its login.
+func TestForeignPagesInABrowser(t *testing.T) {
+	ctx, _ := browser(t, 800, 600)
+	p := begin(t)
+	page := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		_, _ = io.WriteString(w, "<!doctype html><title>elsewhere</title><body>elsewhere</body>")
+	}))
+	defer page.Close()
+
+	g := standalone.Guest()
+	put, _ := json.Marshal(map[string]any{"exec": map[string]string{"kind": "python:3", "code": "def main(args): return args"}})
+	do(ctx, t, chromedp.Navigate(page.URL), chromedp.Evaluate(fmt.Sprintf(`fetch(%q, {method: "PUT", body: %q, headers: {
+		"Content-Type": "application/json", Authorization: "Basic " + btoa(%q)}}).then(() => window.ended = "answered", () => window.ended = "refused"); 0`,
+		p.s.Info().APIHost+"/api/v1/namespaces/_/actions/evil", put, g.AuthKey()), nil), until(`window.ended !== undefined`))
+	var ended string
+	do(ctx, t, chromedp.Evaluate(`window.ended`, &ended))
+	if status, _ := p.ask("GET", "/api/v1/namespaces/_/actions/evil", nil); status != 404 || ended != "refused" {
+		t.Errorf("an action by a foreign page: its request was %s, then %d", ended, status)
+	}
+
+	admin := p.admin.Load().(string)
+	do(ctx, t, chromedp.Navigate(page.URL), chromedp.Evaluate(fmt.Sprintf(`(() => { const form = document.createElement("form");
+		form.method = "POST"; form.action = "http://%s:%s@%s/disable"; document.body.append(form); form.submit(); })()`,
+		p.login.Username, p.login.Password, admin), nil), until(`document.body.innerText.includes("of another origin")`))
+	req, err := http.NewRequestWithContext(t.Context(), http.MethodGet, "http://"+admin+"/isEnabled", nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	req.SetBasicAuth(p.login.Username, p.login.Password)
+	res, err := http.DefaultClient.Do(req)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer res.Body.Close()
+	if text, _ := io.ReadAll(res.Body); string(text) != `{"enabled":true}` {
+		t.Errorf("after the form of a foreign page: %d %s", res.StatusCode, text)
+	}
+}
