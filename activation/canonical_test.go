@@ -126,15 +126,10 @@ func TestDeepIsLinear(t *testing.T) {
 	}
 }
 
-// TestErrorOfADeepDocumentIsShort: an error has the keys above its value, but
-// not all of a thousand.
+// TestErrorOfADeepDocumentIsShort: an error has no names that a user chose.
 func TestErrorOfADeepDocumentIsShort(t *testing.T) {
-	key := strings.Repeat("k", 1000)
-	_, err := Canonical([]byte(strings.Repeat(`{"`+key+`":`, 900) + "?"))
-	if err == nil || len(err.Error()) > 2000 || !strings.Contains(err.Error(), "want a value") {
-		t.Errorf("error of %d bytes", len(fmt.Sprint(err)))
-	}
-	if _, err := Canonical([]byte(`{"a":{"b":?}}`)); err == nil || err.Error() != "parse json: a: b: offset 10: want a value" {
+	_, err := Canonical([]byte(strings.Repeat(`{"key":`, 900) + "?"))
+	if err == nil || err.Error() != "parse json: offset 6300: want a value" {
 		t.Errorf("error %v", err)
 	}
 }

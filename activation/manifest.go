@@ -56,7 +56,7 @@ func ParseManifest(data []byte, options ManifestOptions) (*Manifest, error) {
 	m := &Manifest{options: options}
 	p := newParser(data)
 	p.fields(
-		allowed("runtimes", func() { p.object(func(family string) { m.family(p, family) }) }),
+		allowed("runtimes", func() { p.object(func(name string) { m.family(p, name) }) }),
 		optional("blackboxes", func() { p.array(func() { m.blackboxes = append(m.blackboxes, p.image()) }) }),
 	)
 	if err := p.end(); err != nil {
@@ -66,6 +66,7 @@ func ParseManifest(data []byte, options ManifestOptions) (*Manifest, error) {
 }
 
 func (m *Manifest) family(p *parser, name string) {
+	defer p.in(name) // it is of the operator's own file
 	first := len(m.runtimes)
 	p.array(func() {
 		r := p.runtime()

@@ -121,6 +121,33 @@ func TestDamagedMessages(t *testing.T) {
 	}
 }
 
+// TestErrorsNameKnownMembersOnly: damage can make any text the name of a member, an
+// API key for one. The names that errors have are the message's own.
+func TestErrorsNameKnownMembersOnly(t *testing.T) {
+	whole := oneMessage(t)
+	const secret = "123zO3xZCLrMN6v2"
+	for name, damaged := range map[string]string{
+		"of the key":       strings.Replace(whole, `"authkey":{`, `"authkey":{"`+secret+`":?,`, 1),
+		"of an argument":   strings.Replace(whole, `"lockedArgs":{`, `"lockedArgs":{"`+secret+`":1,`, 1),
+		"of a limit":       strings.Replace(whole, `"limits":{`, `"limits":{"`+secret+`":?,`, 1),
+		"of a parameter":   strings.Replace(whole, `"content":{`, `"content":{"a":{"`+secret+`":?},`, 1),
+		"of the message":   strings.Replace(whole, `{`, `{"`+secret+`":?,`, 1),
+		"of what is known": strings.Replace(whole, `"blocking":`, `"blocking":"`+secret+`","x":`, 1),
+	} {
+		_, err := DecodeMessage([]byte(damaged))
+		if damaged == whole || err == nil {
+			t.Fatalf("%s: the message is not damaged", name)
+		}
+		if strings.Contains(err.Error(), secret) {
+			t.Errorf("%s: secret in %v", name, err)
+		}
+	}
+	_, err := DecodeMessage([]byte(strings.Replace(whole, `"subject":`, `"subject":?`, 1)))
+	if err == nil || !strings.Contains(err.Error(), "user: subject: offset") {
+		t.Errorf("error %v, want the way to the value", err)
+	}
+}
+
 func TestDecodedMessage(t *testing.T) {
 	m, err := DecodeMessage([]byte(oneMessage(t)))
 	if err != nil {

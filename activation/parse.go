@@ -105,26 +105,17 @@ func (p *parser) enter() bool {
 	return p.err == nil
 }
 
-// How much of the path to a value an error has: enough for any document of
-// ours, and little of one that is a thousand objects deep.
-const (
-	maxErrorKeys     = 16
-	maxErrorKeyBytes = 64
-)
-
-// object is members, with the key before the error of a value.
-func (p *parser) object(member func(key string)) {
-	p.members(func(key string) {
-		member(key)
-		if p.err != nil && p.depth <= maxErrorKeys {
-			p.err = fmt.Errorf("%s: %w", key[:min(len(key), maxErrorKeyBytes)], p.err)
-		}
-	})
+// in puts the key of a known member before the error of its value. Any other key
+// may be a part of a value that damage has cut up, and stays out of errors.
+func (p *parser) in(key string) {
+	if p.err != nil {
+		p.err = fmt.Errorf("%s: %w", key, p.err)
+	}
 }
 
-// members reads an object and calls member for each key, in the order of the
+// object reads an object and calls member for each key, in the order of the
 // text; member must consume exactly one value.
-func (p *parser) members(member func(key string)) {
+func (p *parser) object(member func(key string)) {
 	if p.peek() != '{' {
 		p.want("an object")
 		return
@@ -180,6 +171,7 @@ func (p *parser) fields(known ...field) {
 		case !known[i].null || !p.null():
 			seen |= 1 << i
 			known[i].read()
+			p.in(known[i].key)
 		}
 	})
 	for i, f := range known {
@@ -276,7 +268,7 @@ func (p *parser) raw() json.RawMessage {
 func (p *parser) skip() {
 	switch c := p.peek(); {
 	case c == '{':
-		p.members(func(string) { p.skip() })
+		p.object(func(string) { p.skip() })
 	case c == '[':
 		p.array(p.skip)
 	case c == '"':
