@@ -438,3 +438,38 @@ func TestFetcherHurries(t *testing.T) {
 		synctest.Wait()
 	})
 }
+
+// TestPausedFunctionIsReported: a function that fails in each run pauses, the status
+// says so and why, and the end of the pause is seen without an event.
+func TestPausedFunctionIsReported(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		env := newFixture(t)
+		env.action("gpu", annotate("true"))
+		s := env.aSecond()
+		env.setRun(func(int, []byte) proxy.Exchange {
+			return proxy.Exchange{Failure: proxy.NoResponse, Err: errors.New("connection reset"), Sent: true}
+		})
+		iv, stop := env.start(s)
+		const n = 5
+		for range n {
+			env.invoke("gpu", nil)
+		}
+		time.Sleep(8 * time.Second)
+		st, _ := iv.Status(t.Context())
+		if len(st.Flows) != 1 {
+			t.Fatalf("%d flows", len(st.Flows))
+		}
+		if f := st.Flows[0]; !f.Paused || !strings.Contains(f.Why, "backs off") {
+			t.Errorf("after failures in a row: %+v", f)
+		}
+		time.Sleep(time.Hour)
+		st, _ = iv.Status(t.Context())
+		for _, f := range st.Flows {
+			if f.Paused || f.Queued > 0 {
+				t.Errorf("an hour later: %+v", f)
+			}
+		}
+		stop()
+		env.judge(0, n)
+	})
+}

@@ -92,6 +92,8 @@ type FlowStatus struct {
 	OverrunMs int64  `json:"overrunMs,omitempty"`
 	VirtualMs int64  `json:"virtualMs"`
 	Why       string `json:"why"`
+	// Paused: it failed again and again, and its work waits for a while.
+	Paused bool `json:"paused,omitempty"`
 }
 
 // Status asks the dispatcher for a snapshot.
@@ -201,7 +203,7 @@ func flowStatuses(core *scheduler.Scheduler) []*FlowStatus {
 		all = append(all, &FlowStatus{
 			Flow: id.String(), State: f.State.String(), Queued: f.Queued, InFlight: f.InFlight,
 			Weight: f.Weight, LeadMs: f.Lead.Milliseconds(), OverrunMs: why.Overrun.Milliseconds(),
-			VirtualMs: f.VT.Milliseconds(), Why: why.Summary(),
+			VirtualMs: f.VT.Milliseconds(), Why: why.Summary(), Paused: why.Rule == sched.RuleBackoff,
 		})
 	}
 	return all

@@ -273,6 +273,13 @@ func (a *assembly) gpusGauges(s *status, m sink) {
 		m.gauge("gpu_info", "What a device is, by the names that dcgm-exporter has for it; always 1.", 1,
 			device(invoker.DeviceValues(d), label{"sharing", d.Sharing.String()}, label{"simulated", strconv.FormatBool(d.Simulated)})...)
 	}
+	paused := 0
+	for _, f := range s.Work.Flows {
+		if f.Paused {
+			paused++
+		}
+	}
+	m.gauge("gpu_functions_paused", "Functions whose work waits for a while because they failed again and again.", float64(paused))
 	for _, d := range s.Work.Devices {
 		m.gauge("gpu_tokens", "D: runs that a device may take at once.", float64(d.Tokens), device(d.Names)...)
 		m.gauge("gpu_runs_in_flight", "Runs that hold a token.", float64(d.InFlight), device(d.Names)...)
