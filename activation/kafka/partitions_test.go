@@ -126,6 +126,7 @@ func TestFeedFindsNewPartitions(t *testing.T) {
 		b.accepted("create partitions", err, func() int16 { return res.Topics[0].ErrorCode })
 		b.peer = b.client()
 		b.await("the new partition to take messages", func() bool {
+			b.peer.ForceMetadataRefresh() // what it has may be from before, and is kept for minutes
 			return b.peer.ProduceSync(b.ctx(), &kgo.Record{Topic: topic, Partition: 1, Value: []byte(message(1))}).FirstErr() == nil
 		})
 		if d := b.next(f, 1); d.Partition != 1 {
