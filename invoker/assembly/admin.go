@@ -72,13 +72,20 @@ func (a *assembly) waiting() string {
 }
 
 const (
-	// adminTimeout is how long a request may take to come: what the endpoints take is
-	// small.
-	adminTimeout = 10 * time.Second
+	// requestTime is how long a request may take to come, and answerTime how long its
+	// answer to be made and taken: both are small. The console's stream has a limit for
+	// each event instead.
+	requestTime = 10 * time.Second
+	answerTime  = 30 * time.Second
 	// maxConnections to the admin port are served at once, so that some descriptors
 	// stay for the invoker's work. Others wait.
 	maxConnections = 256
 )
+
+// adminServer bounds for how long a client that is not known yet can have a connection.
+func adminServer(h http.Handler) *http.Server {
+	return &http.Server{Handler: h, ReadTimeout: requestTime, WriteTimeout: answerTime, IdleTimeout: time.Minute}
+}
 
 // openListener serves the admin endpoints from the start on, so that /status names
 // what the start waits for.
@@ -93,9 +100,7 @@ func (a *assembly) openListener(ctx context.Context) (func(), error) {
 		a.Log.Warn(a.login, "address", listener.Addr().String())
 	}
 	listener = netutil.LimitListener(listener, maxConnections)
-	server := &http.Server{
-		Handler: a.adminHandler(), ReadHeaderTimeout: adminTimeout, ReadTimeout: adminTimeout, IdleTimeout: time.Minute,
-	}
+	server := adminServer(a.adminHandler())
 	server.RegisterOnShutdown(func() { close(a.closing) })
 	done := make(chan struct{})
 	serve := func() error { return server.Serve(listener) }
