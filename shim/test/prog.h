@@ -108,6 +108,6 @@ struct test_case {
 	void (*run)(int argc, char **argv);
 };
 extern const struct test_case cases_move[], cases_memory[], cases_process[], cases_conn[],
-	cases_fault[], cases_truth[], cases_refusal[], cases_way[];
+	cases_fault[], cases_truth[], cases_refusal[], cases_way[], cases_limit[];
 
 #endif

@@ -2,6 +2,7 @@ package standalone
 
 import (
 	"net/http"
+	"strings"
 	"testing"
 )
 
@@ -32,10 +33,15 @@ func TestForeignOrigins(t *testing.T) {
 	if got := d.do("OPTIONS", actions+"a", "", "Origin", "http://evil.example"); got.header.Get("Access-Control-Allow-Origin") != "" {
 		t.Errorf("a question for permission: %d %v", got.status, got.header)
 	}
+	got := d.anonymous().do("OPTIONS", actions+"a", "", "Origin", let, "Access-Control-Request-Method", "PUT")
+	if got.status != 200 || got.header.Get("Access-Control-Allow-Origin") != let || !strings.Contains(got.header.Get("Access-Control-Allow-Methods"), "PUT") ||
+		!strings.Contains(got.header.Get("Access-Control-Allow-Headers"), "Authorization") {
+		t.Errorf("permission for a page that is let in: %d %v", got.status, got.header)
+	}
 	if got := d.anonymous().do("POST", "/api/v1/web/guest/default/none", "", "Origin", "http://evil.example"); got.status != 404 {
 		t.Errorf("a web action of a foreign page: %d, want as for everybody", got.status)
 	}
-	for host, status := range map[string]int{"evil.example:3233": 403, "localhost:3233": 200, "[::1]:3233": 200, "127.0.0.1": 200} {
+	for host, status := range map[string]int{"evil.example:3233": 403, "localhost:3233": 200, "LOCALHOST": 200, "[::1]:3233": 200, "127.0.0.1": 200} {
 		req, err := http.NewRequest(http.MethodGet, d.host+actions+"a", nil)
 		if err != nil {
 			t.Fatal(err)

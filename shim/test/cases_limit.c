@@ -1,0 +1,200 @@
+/*
+ * Limits: what may be had, what is refused, and what is kept free for it.
+ */
+#include <pthread.h>
+#include <unistd.h>
+
+#include "prog.h"
+
+enum { MIB = 1 << 20 };
+
+static int begin(void)
+{
+	invoker_listen();
+	cuda_open("gpa2");
+	return invoker_accept();
+}
+
+static void limit(int argc, char **argv)
+{
+	size_t avail, total;
+	CUdeviceptr p, q;
+	int c = begin();
+
+	invoker_send(c, GW_LIMIT, 0, 64 * MIB, 0);
+	invoker_report(c);
+	OK(cu.cuMemGetInfo_v2(&avail, &total));
+	SAME(total, 64 * MIB);
+	SAME(avail, 64 * MIB);
+	OK(cu.cuDeviceTotalMem_v2(&total, 0));
+	SAME(total, 64 * MIB);
+	OK(cu.cuMemAlloc_v2(&p, 48 * MIB));
+	OK(cu.cuMemGetInfo_v2(&avail, &total));
+	SAME(avail, 16 * MIB);
+	SAME(cu.cuMemAlloc_v2(&q, 17 * MIB), CUDA_ERROR_OUT_OF_MEMORY);
+	OK(cu.cuMemAlloc_v2(&q, 16 * MIB));
+	OK(cu.cuMemFree_v2(p));
+	OK(cu.cuMemAlloc_v2(&p, 48 * MIB));
+	SAME(cu.cuMemAlloc_v2(&q, (size_t)-1), CUDA_ERROR_OUT_OF_MEMORY);
+}
+
+/* Below a limit the program gets what it has left, and the driver's error where there
+ * is one: FAKE_CUDA_FAIL fails the last question but one. Without a context there is no
+ * answer. */
+static void limit_reported(int argc, char **argv)
+{
+	size_t avail, total;
+	CUdeviceptr p, q;
+	int c = begin();
+
+	invoker_send(c, GW_LIMIT, 0, 8 * MIB, 0);
+	invoker_report(c);
+	OK(cu.cuMemGetInfo_v2(&avail, &total));
+	SAME(avail, 8 * MIB);
+	OK(cu.cuMemAlloc_v2(&p, 3 * MIB));
+	OK(cu.cuMemAllocAsync(&q, MIB, NULL));
+	OK(cu.cuMemGetInfo_v2(&avail, &total));
+	SAME(total, 8 * MIB);
+	SAME(avail, 4 * MIB);
+	OK(cu.cuMemFree_v2(p));
+	OK(cu.cuMemGetInfo_v2(&avail, &total));
+	SAME(avail, 7 * MIB);
+	SAME(cu.cuMemGetInfo_v2(&avail, &total), 700);
+	OK(cu.cuCtxSetCurrent(NULL));
+	CHECK(cu.cuMemGetInfo_v2(&avail, &total) != CUDA_SUCCESS);
+}
+
+/* Pinned host memory has a limit of its own, by whatever call it is asked for. */
+static void limit_host(int argc, char **argv)
+{
+	static char own[2 * MIB];
+	void *p, *q;
+	CUdeviceptr d;
+	int c = begin();
+
+	invoker_send(c, GW_LIMIT, 0, 64 * MIB, 4 * MIB);
+	invoker_report(c);
+	OK(cu.cuMemHostAlloc(&p, 3 * MIB, 0));
+	SAME(cu.cuMemAllocHost_v2(&q, 2 * MIB), CUDA_ERROR_OUT_OF_MEMORY);
+	SAME(cu.cuMemHostAlloc(&q, 2 * MIB, 0), CUDA_ERROR_OUT_OF_MEMORY);
+	SAME(cu.cuMemHostRegister_v2(own, sizeof own, 0), CUDA_ERROR_OUT_OF_MEMORY);
+	OK(cu.cuMemAllocHost_v2(&q, MIB));
+	SAME(invoker_report(c).number[HOST], 4 * MIB);
+	OK(cu.cuMemAlloc_v2(&d, 64 * MIB)); /* device memory is another matter */
+	OK(cu.cuMemFreeHost(p));
+	OK(cu.cuMemHostRegister_v2(own, sizeof own, 0));
+	SAME(cu.cuMemHostAlloc(&p, 2 * MIB, 0), CUDA_ERROR_OUT_OF_MEMORY);
+	OK(cu.cuMemHostUnregister(own));
+	OK(cu.cuMemHostAlloc(&p, 2 * MIB, 0));
+	SAME(invoker_report(c).number[HOST], 3 * MIB);
+	invoker_send(c, GW_LIMIT, 0, 64 * MIB, 0);
+	invoker_report(c);
+	OK(cu.cuMemHostAlloc(&q, 32 * MIB, 0));
+}
+
+/* Arrays, too, are below the limit. */
+static void limit_array(int argc, char **argv)
+{
+	struct gw_array2d flat = {1024, 1024, 0x01, 4}; /* 4 MiB */
+	CUarray a, b;
+	int c = begin();
+
+	invoker_send(c, GW_LIMIT, 0, 6 * MIB, 0);
+	invoker_report(c);
+	OK(cu.cuArrayCreate_v2(&a, &flat));
+	SAME(cu.cuArrayCreate_v2(&b, &flat), CUDA_ERROR_OUT_OF_MEMORY);
+	OK(cu.cuArrayDestroy(a));
+	OK(cu.cuArrayCreate_v2(&b, &flat));
+}
+
+/* Rows narrower than the pitch: what is below the limit is what they take, by the
+ * driver's pitch, FAKE_CUDA_PITCH. */
+static void pitch_limit(int argc, char **argv)
+{
+	size_t row;
+	CUdeviceptr p;
+	int c = begin();
+
+	invoker_send(c, GW_LIMIT, 0, 64 * MIB, 0);
+	invoker_report(c);
+	SAME(cu.cuMemAllocPitch_v2(&p, &row, 1, MIB, 4), CUDA_ERROR_OUT_OF_MEMORY);
+	SAME(cu.cuMemAllocPitch_v2(&p, &row, 1, 128 * 1024 + 1, 4), CUDA_ERROR_OUT_OF_MEMORY);
+	SAME(in_use(), 0);
+	SAME(invoker_report(c).number[ALLOCATED], 0);
+	OK(cu.cuMemAllocPitch_v2(&p, &row, 1, 64 * MIB / atol(argv[0]), 4));
+	SAME(invoker_report(c).number[ALLOCATED], 64 * MIB);
+	SAME(cu.cuMemAlloc_v2(&p, MIB), CUDA_ERROR_OUT_OF_MEMORY);
+}
+
+enum { BELOW = 4, TURNS = 10000 };
+static CUcontext shared;
+
+static void *take_turns(void *arg)
+{
+	CUdeviceptr p;
+
+	OK(cu.cuCtxSetCurrent(shared));
+	for (int i = 0; i < TURNS; i++) {
+		OK(cu.cuMemAlloc_v2(&p, 200 * MIB));
+		OK(cu.cuMemFree_v2(p));
+	}
+	return NULL;
+}
+
+/* Threads that in all never hold more than the limit, of blocks that the agent is
+ * woken for. */
+static void limit_threads(int argc, char **argv)
+{
+	pthread_t t[BELOW];
+	int c = begin();
+
+	invoker_send(c, GW_LIMIT, 0, 800 * MIB, 0);
+	invoker_report(c);
+	OK(cu.cuCtxGetCurrent(&shared));
+	invoker_close_listener(); /* no invoker would read what is sent meanwhile */
+	close(c);
+	for (int i = 0; i < BELOW; i++)
+		SAME(pthread_create(&t[i], NULL, take_turns, NULL), 0);
+	for (int i = 0; i < BELOW; i++)
+		pthread_join(t[i], NULL);
+}
+
+static bool all_returned;
+
+static void *cancelled(void *arg)
+{
+	CUdeviceptr p;
+
+	OK(cu.cuCtxSetCurrent(shared));
+	SAME(pthread_cancel(pthread_self()), 0);
+	for (int i = 0; i < 100; i++) {
+		OK(cu.cuMemAlloc_v2(&p, 48 * MIB));
+		OK(cu.cuMemFree_v2(p));
+	}
+	all_returned = true;
+	pthread_testcancel();
+	return NULL;
+}
+
+/* A thread ends between the driver's calls, which are no cancellation points. */
+static void cancels(int argc, char **argv)
+{
+	CUdeviceptr p;
+	pthread_t t;
+	void *how;
+	int c = begin();
+
+	invoker_send(c, GW_LIMIT, 0, 64 * MIB, 0);
+	invoker_report(c);
+	OK(cu.cuCtxGetCurrent(&shared));
+	SAME(pthread_create(&t, NULL, cancelled, NULL), 0);
+	pthread_join(t, &how);
+	CHECK(how == PTHREAD_CANCELED && all_returned);
+	OK(cu.cuMemAlloc_v2(&p, 64 * MIB));
+}
+
+const struct test_case cases_limit[] = {
+	{"limit", limit}, {"limit_reported", limit_reported}, {"limit_host", limit_host},
+	{"limit_array", limit_array}, {"pitch_limit", pitch_limit},
+	{"limit_threads", limit_threads}, {"cancels", cancels}, {NULL, NULL},
+};
