@@ -266,7 +266,8 @@ func TestFullSpillPressesBack(t *testing.T) {
 		s := env.aSecond()
 		s.InFlight, s.GPU.Backlog = 4, Backlog{Activations: 20, Bytes: 1 << 20}
 		s.GPU.Overdue = 0
-		env.setRun(func(int, []byte) proxy.Exchange { time.Sleep(50 * time.Second); return answer(200, `{}`) })
+		// The first run is not over when the status is read at 50 s.
+		env.setRun(func(int, []byte) proxy.Exchange { time.Sleep(55 * time.Second); return answer(200, `{}`) })
 		iv, stop := env.start(s)
 		const n = 100
 		for range n {
