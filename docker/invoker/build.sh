@@ -131,7 +131,7 @@ cat >"$work/config.json" <<END
 {
   "architecture": "$arch", "os": "linux", "created": "$created",
   "config": {
-    "Env": ["PATH=/usr/bin:/bin", "LD_LIBRARY_PATH=/usr/lib/$gnu:/usr/lib64:/usr/local/nvidia/lib64"],
+    "Env": ["PATH=/usr/bin:/bin", "$(sed -n 's/^Environment=\(GODEBUG=.*\)/\1/p' "$top/invoker/package/files/gpuwhisk@.service")", "LD_LIBRARY_PATH=/usr/lib/$gnu:/usr/lib64:/usr/local/nvidia/lib64"],
     "ExposedPorts": {"8080/tcp": {}}, "WorkingDir": "/",
     "Entrypoint": ["/usr/bin/entrypoint"], "Cmd": ["--help"],
     "Healthcheck": {"Test": ["CMD", "/usr/bin/gpuwhisk", "ping"], "Interval": $((10 * second)), "Timeout": $((5 * second)),

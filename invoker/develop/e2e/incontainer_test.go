@@ -149,5 +149,11 @@ func invokerImage(t *testing.T) string {
 	if out, err := cmd.CombinedOutput(); err != nil {
 		t.Fatalf("build the invoker's image: %v: %s", err, out)
 	}
+	environ, err := exec.Command("docker", "image", "inspect", "--format", "{{range .Config.Env}}{{println .}}{{end}}", image).CombinedOutput()
+	for _, want := range unitEnvironment(t) {
+		if !strings.Contains("\n"+string(environ), "\n"+want+"\n") {
+			t.Errorf("the image lacks %s of the unit: %s, %v", want, environ, err)
+		}
+	}
 	return image
 }

@@ -67,22 +67,26 @@ type Side struct {
 	Name   string          // before the names of what is reported
 	PID    int             // the process
 	Rounds []time.Duration // the processor time of each turn
+	Walls  []time.Duration // how long each turn took
 
 	switches, runs int
 }
 
 // Round has a process do so many runs of the work.
 func (s *Side) Round(b testing.TB, runs int, work func()) {
-	cpu, switches := CPU(b, s.PID), Switches(b, s.PID)
+	cpu, switches, began := CPU(b, s.PID), Switches(b, s.PID), time.Now()
 	work()
+	s.Walls = append(s.Walls, time.Since(began))
 	s.Rounds = append(s.Rounds, CPU(b, s.PID)-cpu)
 	s.switches += Switches(b, s.PID) - switches
 	s.runs += runs
 }
 
 // Each is the processor time of a run in us.
-func (s *Side) Each() (us float64) {
-	for _, t := range s.Rounds {
+func (s *Side) Each() float64 { return s.each(s.Rounds) }
+
+func (s *Side) each(rounds []time.Duration) (us float64) {
+	for _, t := range rounds {
 		us += float64(t.Nanoseconds()) / 1000
 	}
 	return us / float64(s.runs)
@@ -91,16 +95,22 @@ func (s *Side) Each() (us float64) {
 // Report reports what a run took.
 func (s *Side) Report(b *testing.B) {
 	b.ReportMetric(s.Each(), s.Name+"cpu-us/run")
+	b.ReportMetric(s.each(s.Walls), s.Name+"wall-us/run")
 	b.ReportMetric(float64(s.switches)/float64(s.runs), s.Name+"switches/run")
 }
 
-// ReportRatio reports what a run of ours took as against one of the other's, and
-// where that lies (Interval).
+// ReportRatio reports what a run of ours took as against one of the other's, in
+// processor time and by the clock, and where that lies (Interval).
 func ReportRatio(b *testing.B, ours, other *Side) {
-	b.ReportMetric(ours.Each()/other.Each(), "ratio")
-	low, high := Interval(ours.Rounds, other.Rounds)
-	b.ReportMetric(low, "ratio-low")
-	b.ReportMetric(high, "ratio-high")
+	for _, of := range []struct {
+		name        string
+		ours, other []time.Duration
+	}{{"ratio", ours.Rounds, other.Rounds}, {"wall-ratio", ours.Walls, other.Walls}} {
+		b.ReportMetric(ours.each(of.ours)/other.each(of.other), of.name)
+		low, high := Interval(of.ours, of.other)
+		b.ReportMetric(low, of.name+"-low")
+		b.ReportMetric(high, of.name+"-high")
+	}
 }
 
 // Interval is where the ratio of what the turns of one took to those of another
