@@ -11,6 +11,9 @@ PACKAGES := ./...
 PROFILE := invoker/cmd/gpuwhisk/invoker.pgo
 PGO     ?= $(CURDIR)/$(PROFILE)
 
+# NVML's header marks what it calls by an older name, and go-nvml calls all of it.
+export CGO_CFLAGS ?= -O2 -g -Wno-deprecated-declarations
+
 # Tools are Go modules at pinned versions, built on first use.
 GOLANGCI    := github.com/golangci/golangci-lint/v2/cmd/golangci-lint@v2.15.0
 STATICCHECK := honnef.co/go/tools/cmd/staticcheck@v0.8.2

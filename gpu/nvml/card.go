@@ -109,11 +109,14 @@ func number(a *asked, call func() (int, nvml.Return)) int {
 }
 
 func bus(a *asked, h nvml.Device) string {
-	p := answer(a, h.GetPciInfo)
-	if end := slices.Index(p.BusId[:], 0); end > 0 {
-		return string(p.BusId[:end])
+	var id []byte
+	for _, c := range answer(a, h.GetPciInfo).BusId {
+		if c == 0 {
+			break
+		}
+		id = append(id, byte(c))
 	}
-	return ""
+	return string(id)
 }
 
 func capability(a *asked, h nvml.Device) string {

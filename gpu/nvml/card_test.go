@@ -9,6 +9,10 @@ import (
 	"testing"
 
 	"github.com/NVIDIA/go-nvml/pkg/nvml"
+	"github.com/NVIDIA/go-nvml/pkg/nvml/mock/dgxb200"
+	"github.com/NVIDIA/go-nvml/pkg/nvml/mock/dgxh100"
+	"github.com/NVIDIA/go-nvml/pkg/nvml/mock/dgxh200"
+	"github.com/NVIDIA/go-nvml/pkg/nvml/mock/server"
 
 	"github.com/gpuwhisk/gpuwhisk/gpu"
 )
@@ -30,6 +34,28 @@ func TestCardsOfADGX(t *testing.T) {
 	}
 	if v := b.open(t).Versions(); v != (Versions{Driver: "550.54.15", CUDA: "12.4", NVML: "12.550.54.15"}) {
 		t.Errorf("versions %+v", v)
+	}
+}
+
+// TestCardsOfNewerMachines: the cards of NVIDIA's later machines are listed like
+// those of its first, with their own names and capabilities.
+func TestCardsOfNewerMachines(t *testing.T) {
+	for _, m := range []struct {
+		machine          *server.Server
+		name, capability string
+	}{
+		{dgxh100.New(), "H100", "9.0"}, {dgxh200.New(), "H200", "9.0"}, {dgxb200.New(), "B200", "10.0"},
+	} {
+		t.Run(m.name, func(t *testing.T) {
+			cards := newFixtureOf(m.machine).cards(t)
+			if len(cards) != 8 {
+				t.Fatalf("%d cards, want 8", len(cards))
+			}
+			c := cards[7]
+			if !strings.Contains(c.Name, m.name) || c.Capability != m.capability || c.Bus != "0000:07:00.0" || c.UUID != "GPU-7" || c.Memory.Total == 0 {
+				t.Errorf("card %+v", c)
+			}
+		})
 	}
 }
 

@@ -15,6 +15,7 @@ import (
 	"github.com/NVIDIA/go-nvml/pkg/nvml"
 	"github.com/NVIDIA/go-nvml/pkg/nvml/mock"
 	"github.com/NVIDIA/go-nvml/pkg/nvml/mock/dgxa100"
+	"github.com/NVIDIA/go-nvml/pkg/nvml/mock/server"
 )
 
 const (
@@ -24,7 +25,7 @@ const (
 
 // fixture is a mocked DGX A100 that answers every call that we make.
 type fixture struct {
-	*dgxa100.Server
+	*server.Server
 	mu      sync.Mutex
 	missing []string // symbols that the driver's library has not
 	broken  map[string]nvml.Return
@@ -36,9 +37,10 @@ type fixture struct {
 	later  atomic.Bool   // "GPU-new" is there instead of card 5
 }
 
-func newFixture(t *testing.T) *fixture {
-	t.Helper()
-	b := &fixture{Server: dgxa100.New(), broken: map[string]nvml.Return{}, events: make(chan nvml.EventData)}
+func newFixture(t *testing.T) *fixture { t.Helper(); return newFixtureOf(dgxa100.New()) }
+
+func newFixtureOf(machine *server.Server) *fixture {
+	b := &fixture{Server: machine, broken: map[string]nvml.Return{}, events: make(chan nvml.EventData)}
 	b.LookupSymbolFunc = func(symbol string) error {
 		for _, m := range b.missing {
 			if m == symbol {
@@ -57,8 +59,8 @@ func newFixture(t *testing.T) *fixture {
 	}
 	b.EventSetCreateFunc = func() (nvml.EventSet, nvml.Return) { return b.eventSet(), b.ret("EventSetCreate") }
 	for i, d := range b.Devices {
-		d.(*dgxa100.Device).UUID = fmt.Sprintf("GPU-%d", i)
-		b.complete(d.(*dgxa100.Device))
+		d.(*server.Device).UUID = fmt.Sprintf("GPU-%d", i)
+		b.complete(d.(*server.Device))
 	}
 	return b
 }
@@ -78,7 +80,7 @@ func (b *fixture) fail(call string, ret nvml.Return) {
 }
 
 // complete adds the answers that the mock lacks, and lets every one be broken.
-func (b *fixture) complete(d *dgxa100.Device) {
+func (b *fixture) complete(d *server.Device) {
 	m := &d.Device
 	m.GetMemoryInfo_v2Func = func() (nvml.Memory_v2, nvml.Return) {
 		return nvml.Memory_v2{Total: 40 * giB, Reserved: reserved, Free: 30 * giB, Used: 9 * giB}, nvml.SUCCESS
@@ -88,7 +90,9 @@ func (b *fixture) complete(d *dgxa100.Device) {
 	}
 	m.GetPciInfoFunc = func() (nvml.PciInfo, nvml.Return) {
 		var p nvml.PciInfo
-		copy(p.BusId[:], d.PciBusID)
+		for i, c := range []byte(d.PciBusID) {
+			p.BusId[i] = int8(c)
+		}
 		return p, nvml.SUCCESS
 	}
 	m.GetComputeModeFunc = func() (nvml.ComputeMode, nvml.Return) { return nvml.COMPUTEMODE_DEFAULT, nvml.SUCCESS }
@@ -148,7 +152,7 @@ func (b *fixture) breakable(m *mock.Device) {
 
 // slices divides a card into n slices.
 func (b *fixture) slices(card, n int) {
-	parent := b.Devices[card].(*dgxa100.Device)
+	parent := b.Devices[card].(*server.Device)
 	parent.MigMode = nvml.DEVICE_MIG_ENABLE
 	var all []*mock.Device
 	for i := range n {
@@ -171,7 +175,7 @@ func (b *fixture) slices(card, n int) {
 	}
 }
 
-func (b *fixture) slice(parent *dgxa100.Device, uuid string, gi int) *mock.Device {
+func (b *fixture) slice(parent *server.Device, uuid string, gi int) *mock.Device {
 	s := &mock.Device{
 		GetUUIDFunc: func() (string, nvml.Return) { return uuid, nvml.SUCCESS },
 		GetNameFunc: func() (string, nvml.Return) { return "A100 MIG 1g.5gb", nvml.SUCCESS },
@@ -214,4 +218,4 @@ func (b *fixture) cards(t *testing.T) []Card {
 	return cards
 }
 
-func mocked(b *fixture, card int) *mock.Device { return &b.Devices[card].(*dgxa100.Device).Device }
+func mocked(b *fixture, card int) *mock.Device { return &b.Devices[card].(*server.Device).Device }
