@@ -17,7 +17,6 @@ export CGO_CFLAGS ?= -O2 -g -Wno-deprecated-declarations
 # Tools are Go modules at pinned versions, built on first use.
 GOLANGCI    := github.com/golangci/golangci-lint/v2/cmd/golangci-lint@v2.15.0
 STATICCHECK := honnef.co/go/tools/cmd/staticcheck@v0.8.2
-GOVULNCHECK := golang.org/x/vuln/cmd/govulncheck@v1.9.0
 BENCHSTAT   := golang.org/x/perf/cmd/benchstat@v0.0.0-20260908200009-22c9c6c9d4da
 
 .DEFAULT_GOAL := help
@@ -100,6 +99,10 @@ packages: ## Build deb and rpm packages for amd64 and arm64 into dist (ARCHS=amd
 release: ## Build packages, tarballs, collection, bill of materials and checksums into dist
 	RELEASE=1 invoker/package/packages.sh $(ARCHS)
 
+.PHONY: sign
+sign: ## Sign what `make release` made, with cosign: COSIGN_KEY, or keyless (invoker/package/sign.sh says how)
+	invoker/package/sign.sh files dist
+
 .PHONY: packages-test
 packages-test: ## Test a deb and an rpm on a host with systemd: install, upgrade with running work, removal (needs Docker, debootstrap)
 	RUN=TestPackage .ci/ansible
@@ -152,8 +155,8 @@ lint: ## gofmt, vet, staticcheck, golangci-lint
 	$(GO) run $(GOLANGCI) run $(PACKAGES)
 
 .PHONY: vuln
-vuln: ## Check for known vulnerabilities (needs the vulnerability database)
-	$(GO) run $(GOVULNCHECK) $(PACKAGES)
+vuln: ## Look for known vulnerabilities in what is called; fails on one (needs the vulnerability database)
+	.ci/vuln strict
 
 .PHONY: clean
 clean: ## Remove what was built
