@@ -225,7 +225,7 @@ func (iv *Invoker) forward(p *pending) {
 			unsent(err)
 		case err != nil:
 			p.take(failForward)
-			refuse(fmt.Sprintf("the topic %s does not take it: %s", topic, err))
+			go iv.guard(p, func() { refuse(fmt.Sprintf("the topic %s does not take it: %s", topic, err)) })
 		default:
 			p.take(endForward)
 			iv.observe.forwarded(p)

@@ -62,7 +62,7 @@ type pending struct {
 
 	mu     sync.Mutex
 	stage  stage
-	ending ending // from isAnswered on
+	ending ending // from isResulted on
 }
 
 // stage is how far a pending activation has come.
@@ -122,6 +122,16 @@ func (p *pending) step(m move) (from stage, ok bool) {
 	}
 	p.stage = to
 	return from, true
+}
+
+// end is take for a move that reports how the activation ends.
+func (p *pending) end(m move, e ending) (from stage, ok bool) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if from, ok = p.step(m); ok {
+		p.ending = e
+	}
+	return from, ok
 }
 
 // at reports whether the pending activation is at a stage.
@@ -210,7 +220,9 @@ func (c *completer) result(p *pending, r *activation.Record) {
 	if !p.Blocking {
 		return
 	}
-	if p.take(sendResult) {
+	e := ending{record: r}
+	if _, ok := p.end(sendResult, e); ok {
+		c.keepReported(p, e)
 		c.ack(p, activation.NewResult(p.TransID, r))
 	}
 }
@@ -227,16 +239,15 @@ func (c *completer) complete(p *pending, e ending) {
 // get how it ended. The caller of answer files the pending activation afterwards,
 // when the record is whole.
 func (c *completer) answer(p *pending, e ending) bool {
-	p.mu.Lock()
-	from, ok := p.step(sendCompletion)
-	if ok {
-		p.ending = e
-	}
-	p.mu.Unlock()
+	from, ok := p.end(sendCompletion, e)
 	if !ok {
 		return false
 	}
-	c.unacknowledged.add(p, e)
+	if from == isResulted {
+		c.unacknowledged.add(p, e)
+	} else {
+		c.keepReported(p, e)
+	}
 	status := e.record.Response.StatusCode
 	c.observe.answered(p, status, !e.silent && c.store.keeps(p.Message, e.record.Response))
 	if c.events && !e.silent && !e.repeated {
@@ -251,13 +262,7 @@ func (c *completer) answer(p *pending, e ending) bool {
 
 // file stores an answered pending activation's record and releases its permit, once.
 func (c *completer) file(p *pending, e ending) {
-	p.mu.Lock()
-	_, ok := p.step(sendRecord)
-	if ok {
-		p.ending = e
-	}
-	p.mu.Unlock()
-	if !ok {
+	if _, ok := p.end(sendRecord, e); !ok {
 		return
 	}
 	defer c.release(p)
@@ -273,12 +278,14 @@ func (c *completer) file(p *pending, e ending) {
 	p.ending = ending{record: short, document: doc}
 }
 
-// fileAsAnswered files a pending activation that its worker has answered and not
-// filed.
-func (c *completer) fileAsAnswered(p *pending) {
-	p.mu.Lock()
-	e := p.ending
-	p.mu.Unlock()
+// abort completes a pending activation that its worker left: as its caller or its
+// controller has it where one of them was sent its end, else with a record.
+func (c *completer) abort(p *pending, r *activation.Record) {
+	_, e := p.ended()
+	if e.record == nil {
+		e.record = r
+	}
+	c.complete(p, e)
 	c.file(p, e)
 }
 

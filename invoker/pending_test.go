@@ -25,6 +25,7 @@ type clerk struct {
 	events         int
 	journal        int // activations that were reported complete
 	unacknowledged []string
+	order          []string // of the calls
 	done           int
 	released       int
 }
@@ -43,11 +44,14 @@ func (c *clerk) Ack(_ context.Context, _ string, ack activation.Ack, sent func(e
 	if c.noAcks != nil {
 		return c.noAcks
 	}
-	c.acks, c.sent = append(c.acks, ack), append(c.sent, sent)
+	c.acks, c.sent, c.order = append(c.acks, ack), append(c.sent, sent), append(c.order, ack.Kind.String())
 	return nil
 }
 
-func (c *clerk) Event(context.Context, activation.Event) error { c.events++; return nil }
+func (c *clerk) Event(context.Context, activation.Event) error {
+	c.events, c.order = c.events+1, append(c.order, "event")
+	return nil
+}
 
 func (c *clerk) Forward(context.Context, string, string, []byte, func(error)) error { return nil }
 
@@ -62,6 +66,7 @@ func (c *clerk) Put(_ context.Context, _ string, _ []byte, stored func(batch int
 func (c *clerk) Begin(context.Context, activation.ID) error { return nil }
 func (c *clerk) Completed(activation.ID)                    { c.journal++ }
 func (c *clerk) KeepUnacknowledged(ids []activation.ID, records [][]byte) []error {
+	c.order = append(c.order, "kept")
 	for _, record := range records {
 		c.unacknowledged = append(c.unacknowledged, string(record))
 	}
@@ -175,6 +180,7 @@ func TestAckThatWasNotSentIsKept(t *testing.T) {
 		if c.done != 0 || c.journal != 0 {
 			t.Errorf("without ack %d: done %d, journal %d; want neither", unsent, c.done, c.journal)
 		}
+		c.unacknowledged = nil
 		c.completer.keepAllUnacknowledged()
 		if want := string(rec.Document(epoch)); len(c.unacknowledged) != 1 || c.unacknowledged[0] != want {
 			t.Errorf("without ack %d: %q is kept for the next process, want the record", unsent, c.unacknowledged)

@@ -9,10 +9,11 @@ import (
 	"github.com/gpuwhisk/gpuwhisk/activation"
 )
 
-// unacknowledged lists the pending activations that are answered and whose acks
-// and record are not all safe. The journal is given the ends of those that stay on
-// it for long: should this process end, their messages are delivered again, and the
-// next process must not send another end than a record or an ack has already.
+// unacknowledged lists the pending activations of which an end is reported and whose
+// acks and record are not all safe. Should this process end, their messages are
+// delivered again, and the next process must not send another end than a caller, a
+// record or an event has already. The journal is given the ends that callers and
+// events get before they get them, and others that stay on the list for long.
 type unacknowledged struct {
 	mu      sync.Mutex
 	all     map[*pending]unackedState
@@ -22,11 +23,11 @@ type unacknowledged struct {
 // unackedState is what is known of a pending activation on the list.
 type unackedState struct {
 	polls uint8
-	kept  stage // at which the journal was given its end: nowhere, isAnswered or isFiled
+	kept  stage // at which the journal was given its end; nowhere: it was not
 }
 
 // An ack takes milliseconds and a record some hundred at most when all is well.
-// Nothing is written then. What is not safe after so many polls, the journal is
+// Nothing more is written then. What is not safe after so many polls, the journal is
 // given: were the process killed, the next one would answer that it was interrupted.
 const (
 	unackedPoll    = 100 * time.Millisecond
@@ -47,7 +48,7 @@ func (u *unacknowledged) add(p *pending, e ending) {
 	if u.all == nil {
 		u.all = map[*pending]unackedState{}
 	}
-	u.all[p] = unackedState{}
+	u.all[p] = unackedState{kept: u.all[p].kept}
 }
 
 func (u *unacknowledged) remove(p *pending) {
@@ -111,7 +112,19 @@ func (c *completer) watchUnacknowledged(ctx context.Context) {
 // nothing more is sent.
 func (c *completer) keepAllUnacknowledged() { c.keepUnacknowledged(c.unacknowledged.overdue(true)) }
 
+// keepReported lists a pending activation. It returns when the journal has the end,
+// if a caller or a reader of events is about to get it.
+func (c *completer) keepReported(p *pending, e ending) {
+	c.unacknowledged.add(p, e)
+	if (p.Blocking || c.events) && !p.unlisted && !e.silent && !e.repeated {
+		c.keepUnacknowledged([]*pending{p})
+	}
+}
+
 func (c *completer) keepUnacknowledged(all []*pending) {
+	if len(all) == 0 {
+		return
+	}
 	var failed int
 	var why error
 	for len(all) > 0 {

@@ -13,6 +13,61 @@ import (
 	"github.com/gpuwhisk/gpuwhisk/invoker/engine/proxy"
 )
 
+// TestReportedIsKeptBefore: the journal has an end before a caller that waits or a
+// reader of events gets it, once, and of no end else.
+func TestReportedIsKeptBefore(t *testing.T) {
+	for _, c := range []struct {
+		name                                 string
+		blocking, resulted, events, unlisted bool
+		ending                               ending
+		want                                 string
+	}{
+		{name: "a caller waits", blocking: true, want: "kept combined"},
+		{name: "the result goes first", blocking: true, resulted: true, want: "kept result completion"},
+		{name: "an event is sent", events: true, want: "kept event completion"},
+		{name: "both", blocking: true, resulted: true, events: true, want: "kept result event completion"},
+		{name: "only the slot is freed", want: "completion"},
+		{name: "a message that the journal does not list", blocking: true, unlisted: true, want: "combined"},
+		{name: "a blocked namespace", blocking: true, events: true, ending: ending{silent: true}, want: "combined"},
+		{name: "an end that the journal has", blocking: true, events: true, ending: ending{repeated: true}, want: "combined"},
+	} {
+		k := newClerk()
+		k.completer.events = c.events
+		p, rec := k.pending(c.blocking)
+		p.unlisted, c.ending.record = c.unlisted, rec
+		if c.resulted {
+			k.completer.result(p, rec)
+		}
+		k.completer.complete(p, c.ending)
+		if got := strings.Join(k.order, " "); got != c.want {
+			t.Errorf("%s: %s, want %s", c.name, got, c.want)
+		}
+		if len(k.unacknowledged) > 0 && k.unacknowledged[0] != string(rec.Document(epoch)) {
+			t.Errorf("%s: kept %s", c.name, k.unacknowledged[0])
+		}
+	}
+}
+
+// TestRecordIsWhatWasReported: when a worker panics between the result and the
+// completion, the record has the result.
+func TestRecordIsWhatWasReported(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		env := newFixture(t)
+		env.action("f", nil)
+		env.logging = func() { panic("no logs") }
+		_, stop := env.start(env.settings())
+		id := env.invoke("f", func(m *activation.Message) { m.Blocking = true })
+		synctest.Wait()
+		stop()
+		if len(env.acks) != 2 || env.acks[0].Kind != activation.Result || env.acks[1].Kind != activation.Completion {
+			t.Fatalf("acks %+v, want a result and a completion", env.acks)
+		}
+		if rec := env.record(id); rec.Response.StatusCode != activation.StatusSuccess || string(rec.Response.Result) != `{"ok":true}` {
+			t.Errorf("the caller had a success, the record has %+v", rec.Response)
+		}
+	})
+}
+
 // TestOwedIsWhatIsNotSafe: at the end the journal keeps how those ended whose
 // record or ack is not safe, and of no others.
 func TestUnacknowledgedIsWhatIsNotSafe(t *testing.T) {
@@ -30,7 +85,8 @@ func TestUnacknowledgedIsWhatIsNotSafe(t *testing.T) {
 		{name: "a blocked namespace, which the next process finds blocked", blocked: true},
 	} {
 		k := newClerk()
-		tick, rec := k.pending(true)
+		k.completer.events = false
+		tick, rec := k.pending(false)
 		tick.unlisted = c.unlisted
 		k.completer.complete(tick, ending{record: rec, silent: c.blocked})
 		for _, sent := range k.sent {
@@ -67,6 +123,7 @@ func TestUnacknowledgedIsKeptBeforeTheEnd(t *testing.T) {
 		{name: "all is safe", sent: true, stored: true, polls: 20, unacknowledged: 0},
 	} {
 		k := newClerk()
+		k.completer.events = false
 		tick, rec := k.pending(false)
 		k.completer.complete(tick, ending{record: rec})
 		if c.sent {
@@ -83,6 +140,7 @@ func TestUnacknowledgedIsKeptBeforeTheEnd(t *testing.T) {
 		}
 	}
 	k := newClerk()
+	k.completer.events = false
 	tick, rec := k.pending(false)
 	k.completer.answer(tick, ending{record: rec})
 	for range pollsForRecord {
@@ -100,6 +158,7 @@ func TestUnacknowledgedIsKeptBeforeTheEnd(t *testing.T) {
 // and a record that the store refuses is.
 func TestWhatIsRefusedIsNotKept(t *testing.T) {
 	k := newClerk()
+	k.completer.events = false
 	tick, rec := k.pending(false)
 	k.completer.complete(tick, ending{record: rec})
 	k.sent[0](errors.New("no such topic"))

@@ -90,15 +90,12 @@ func (w *worker) do(ctx context.Context, r *run) {
 	}
 }
 
-// abort completes a pending activation that is not completed yet, and files one
-// that was only answered.
+// abort completes a pending activation that is not completed yet.
 func (w *worker) abort(r *run) {
 	if r.pending.at(isFiled) {
 		return // as nearly always
 	}
-	w.completer.fileAsAnswered(r.pending)
-	rec := runRecord(r.Message, r.action, activation.ErrorResponse(activation.StatusWhiskError, textAborted), r.at, w.wall())
-	w.completer.complete(r.pending, ending{record: rec})
+	w.completer.abort(r.pending, runRecord(r.Message, r.action, activation.ErrorResponse(activation.StatusWhiskError, textAborted), r.at, w.wall()))
 }
 
 // steps gets the container ready and runs the action in it. A failed creation

@@ -98,6 +98,29 @@ func (c *load) killAgainAndAgain() {
 	c.check()
 }
 
+// TestKillBetweenAckAndRecord: what callers received before an invoker was killed is
+// what the next one records, and nothing runs again.
+func TestKillBetweenAckAndRecord(t *testing.T) {
+	t.Parallel()
+	w := newFixture(t)
+	w.once = true
+	w.extra = append(w.extra, "CONFIG_whisk_gpu_records_spool=none")
+	c := newLoad(w)
+	c.gate.open()
+	first := w.spawn()
+	c.settled(c.invoke(1)) // the action is cached now
+	w.awaitRecords(c.ids)
+	w.store.shut()
+	c.settled(c.invoke(inFlight))
+	first.Kill()
+	w.store.open()
+	second := w.spawn()
+	w.awaitRecords(c.ids)
+	second.terminate()
+	c.check()
+	c.ranOnce()
+}
+
 // TestEndsWithoutTheBroker: what succeeded while Kafka was away is acknowledged by
 // the next process as it ended, whether the invoker was asked to stop meanwhile or
 // was killed: an ack has what its record has, and nothing runs again.
