@@ -173,7 +173,15 @@ func (e *engine) Create(_ context.Context, s container.Spec) (container.Handle, 
 		_, port, _ := net.SplitHostPort(e.addr)
 		host := loopback(e.id, n)
 		h.Addr = net.JoinHostPort(host, port)
-		e.tails.Store(h.ID, logs.NewTail(logs.NewFile(filepath.Join(e.dir, host)), logs.DefaultWaits()))
+		path := filepath.Join(e.dir, host)
+		if err := os.WriteFile(path, nil, 0o600); err != nil {
+			return h, err
+		}
+		log, err := logs.OpenFile(path)
+		if err != nil {
+			return h, err
+		}
+		e.tails.Store(h.ID, logs.NewTail(log, logs.DefaultWaits()))
 	}
 	return h, nil
 }

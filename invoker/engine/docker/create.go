@@ -180,6 +180,7 @@ func (e *Engine) launchOnce(ctx, work context.Context, spec container.Spec) (*kn
 	}
 	var addr string
 	if err == nil {
+		e.tail(id) // its log is read from the beginning, rotated or not
 		addr, err = address(inspected, e.options.Network)
 	}
 	switch {

@@ -8,7 +8,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"os"
 	"path/filepath"
 	"strconv"
 	"sync"
@@ -294,10 +293,8 @@ const settleTime = 20 * time.Millisecond
 // runs, so if it cannot be opened it will not be later either.
 func (e *Engine) logSource(id container.ID) logs.Source {
 	for _, dir := range e.options.LogDirs {
-		path := filepath.Join(dir, string(id), string(id)+"-json.log")
-		if file, err := os.Open(path); err == nil {
-			_ = file.Close()
-			return logs.NewFile(path)
+		if file, err := logs.OpenFile(filepath.Join(dir, string(id), string(id)+"-json.log")); err == nil {
+			return file
 		}
 	}
 	return &stream{api: e.api, id: string(id), settle: settleTime}

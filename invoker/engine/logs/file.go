@@ -7,6 +7,8 @@ import (
 	"io"
 	"io/fs"
 	"os"
+
+	"golang.org/x/sys/unix"
 )
 
 // checkEvery is how many reads at the end of a log file pass between two checks
@@ -27,28 +29,45 @@ type File struct {
 	gone   int // checks that found no file at the path, one after the other
 }
 
-// NewFile names the log file. It is opened when it is first wanted.
-func NewFile(path string) *File { return &File{path: path} }
+// OpenFile opens a container's log file. What is printed later is read even if the
+// file is rotated before the first reading.
+func OpenFile(path string) (*File, error) {
+	file, err := openRegular(path)
+	if err != nil {
+		return nil, err
+	}
+	return &File{path: path, file: file}, nil
+}
 
-// Begin opens the file if it is not open yet.
+// openRegular opens a file and nothing else. An action that runs as a process can
+// put a pipe in place of its log, which would hold up the one that opens it.
+func openRegular(path string) (*os.File, error) {
+	file, err := os.OpenFile(path, os.O_RDONLY|unix.O_NONBLOCK|unix.O_NOFOLLOW, 0)
+	if err != nil {
+		return nil, fmt.Errorf("open log file: %w", err)
+	}
+	info, err := file.Stat()
+	if err == nil && !info.Mode().IsRegular() {
+		err = fmt.Errorf("%s is no regular file", path)
+	}
+	if err != nil {
+		_ = file.Close()
+		return nil, fmt.Errorf("open log file: %w", err)
+	}
+	return file, nil
+}
+
+// Begin begins a collection where the last one ended.
 func (f *File) Begin(context.Context, bool) error {
 	f.idle, f.gone = 0, 0
-	if f.file != nil {
-		return nil
+	if f.file == nil {
+		return fmt.Errorf("log file: %w", fs.ErrClosed)
 	}
-	file, err := os.Open(f.path)
-	if err != nil {
-		return fmt.Errorf("open log file: %w", err)
-	}
-	f.file = file
 	return nil
 }
 
 // Skip goes to the end of the file.
-func (f *File) Skip(ctx context.Context) error {
-	if err := f.Begin(ctx, false); err != nil {
-		return err
-	}
+func (f *File) Skip(context.Context) error {
 	info, err := f.file.Stat()
 	if err != nil {
 		return fmt.Errorf("inspect log file: %w", err)
@@ -120,9 +139,9 @@ func (f *File) follow(p []byte, own fs.FileInfo) (int, error) {
 	if n, err := f.readAt(p); n > 0 || err != nil {
 		return n, err
 	}
-	next, err := os.Open(f.path)
+	next, err := openRegular(f.path)
 	if err != nil {
-		return 0, nil // rotated once more just now: the next check sees it
+		return 0, nil // rotated once more just now, which the next check sees, or no log
 	}
 	_ = f.file.Close()
 	f.file = next

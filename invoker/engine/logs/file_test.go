@@ -8,6 +8,8 @@ import (
 	"testing"
 	"time"
 
+	"golang.org/x/sys/unix"
+
 	"github.com/gpuwhisk/gpuwhisk/invoker/container"
 )
 
@@ -31,6 +33,19 @@ func (d *daemon) write(outputs ...output) {
 	if _, err := file.WriteString(printLine(0, outputs...).raw); err != nil {
 		d.t.Fatal(err)
 	}
+}
+
+// tail reads the log as it is written.
+func (d *daemon) tail(waits Waits) *Tail {
+	d.t.Helper()
+	d.write()
+	file, err := OpenFile(d.path)
+	if err != nil {
+		d.t.Fatal(err)
+	}
+	tail := NewTail(file, waits)
+	d.t.Cleanup(func() { _ = tail.Close() })
+	return tail
 }
 
 func (d *daemon) rotate() {
@@ -82,8 +97,7 @@ func TestFile(t *testing.T) {
 		t.Run(c.name, func(t *testing.T) {
 			d := newDaemon(t)
 			d.write(run("a longer line than the others")...)
-			tail := NewTail(NewFile(d.path), quick())
-			defer tail.Close()
+			tail := d.tail(quick())
 			if got := tail.Collect(t.Context(), waiting); len(got.Lines) != 1 || got.Incomplete {
 				t.Fatalf("first: got %+v", got)
 			}
@@ -96,10 +110,51 @@ func TestFile(t *testing.T) {
 	}
 }
 
-func TestFileMissing(t *testing.T) {
-	tail := NewTail(NewFile(filepath.Join(t.TempDir(), "none")), quick())
-	defer tail.Close()
-	if got := tail.Collect(t.Context(), waiting); !slices.Equal(got.Lines, []string{failedText}) || !got.Incomplete {
+// TestOnlyRegularFiles: nothing else is opened, and nothing waits for it.
+func TestOnlyRegularFiles(t *testing.T) {
+	pipe := func(path string) error { return unix.Mkfifo(path, 0o600) }
+	link := func(path string) error { return os.Symlink("/dev/null", path) }
+	for name, put := range map[string]func(path string) error{
+		"nothing": nil, "a pipe": pipe, "a link": link, "a directory": func(path string) error { return os.Mkdir(path, 0o700) },
+	} {
+		path := filepath.Join(t.TempDir(), "log")
+		if put != nil {
+			if err := put(path); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if _, err := OpenFile(path); err == nil {
+			t.Errorf("%s is opened", name)
+		}
+		if put == nil {
+			continue
+		}
+		d := newDaemon(t)
+		tail := d.tail(quick())
+		d.write(out("a\n"))
+		d.rotate()
+		if err := put(d.path); err != nil {
+			t.Fatal(err)
+		}
+		got := tail.Collect(t.Context(), waiting)
+		if !slices.Equal(shortOf(got.Lines), []string{"a", failedText}) || !got.Incomplete {
+			t.Errorf("%s in place of the log: got %+v", name, got)
+		}
+	}
+}
+
+// TestRotatedBeforeTheFirstReading: the beginning is read, and what is missing after
+// it is stated.
+func TestRotatedBeforeTheFirstReading(t *testing.T) {
+	d := newDaemon(t)
+	tail := d.tail(quick())
+	d.write(out("a\n"))
+	d.rotate()
+	d.write(out("b\n"))
+	d.rotate()
+	d.write(append([]output{out("c\n")}, bothEnds...)...)
+	got := tail.Collect(t.Context(), waiting)
+	if !slices.Equal(shortOf(got.Lines), []string{"a", "c", failedText}) || !got.Incomplete {
 		t.Errorf("got %+v", got)
 	}
 }
@@ -114,8 +169,7 @@ func BenchmarkCollect(b *testing.B) {
 				outputs = append(outputs, out(fmt.Sprintf("line %d of an action\n", i)))
 			}
 			outputs = append(outputs, bothEnds...)
-			tail := NewTail(NewFile(d.path), DefaultWaits())
-			defer tail.Close()
+			tail := d.tail(DefaultWaits())
 			b.ReportAllocs()
 			for b.Loop() {
 				b.StopTimer()
@@ -134,9 +188,7 @@ func BenchmarkCollect(b *testing.B) {
 // already waiting.
 func BenchmarkLatency(b *testing.B) {
 	d := newDaemon(b)
-	d.write()
-	tail := NewTail(NewFile(d.path), DefaultWaits())
-	defer tail.Close()
+	tail := d.tail(DefaultWaits())
 	var total time.Duration
 	for b.Loop() {
 		wrote := make(chan time.Time, 1)
@@ -157,15 +209,14 @@ func BenchmarkLatency(b *testing.B) {
 func TestReady(t *testing.T) {
 	waiting := container.LogRequest{WaitForSentinel: true, LimitBytes: 1 << 20, Alone: true}
 	d := newDaemon(t)
-	tail := NewTail(NewFile(d.path), quick())
-	defer tail.Close()
+	tail := d.tail(quick())
 	ready := func(want bool, when string) {
 		t.Helper()
 		if got := tail.Ready(waiting); got != want {
 			t.Errorf("ready is %t %s", got, when)
 		}
 	}
-	ready(false, "without a file")
+	ready(false, "without a line")
 	d.write(out("a\n"))
 	ready(false, "before the ends")
 	d.write(bothEnds...)

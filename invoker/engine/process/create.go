@@ -165,14 +165,18 @@ func (e *Engine) start(c *child, cmd *exec.Cmd) error {
 	if err != nil {
 		return err
 	}
+	log, err := logs.OpenFile(c.logPath())
+	if err != nil {
+		return errors.Join(err, out.close())
+	}
 	c.streams = [2]*stream{{name: "stdout", out: out}, {name: "stderr", out: out}}
 	cmd.Stdout, cmd.Stderr, cmd.WaitDelay = c.streams[0], c.streams[1], printDelay
 	if err := e.starter.start(cmd); err != nil {
-		return errors.Join(err, out.close())
+		return errors.Join(err, out.close(), log.Close())
 	}
 	c.pid, c.cmd, c.out = cmd.Process.Pid, cmd, out
 	limitFiles(c.pid)
-	c.tail = logs.NewTail(logs.NewFile(c.logPath()), e.options.LogWaits)
+	c.tail = logs.NewTail(log, e.options.LogWaits)
 	c.wg.Go(func() { e.await(c) })
 	return nil
 }

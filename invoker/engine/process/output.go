@@ -24,11 +24,17 @@ type output struct {
 }
 
 func openOutput(path string, limit int64) (*output, error) {
-	file, err := os.OpenFile(path, os.O_CREATE|os.O_WRONLY|os.O_APPEND, 0o600)
+	file, err := makeLog(path)
 	if err != nil {
 		return nil, fmt.Errorf("make log file: %w", err)
 	}
 	return &output{path: path, limit: limit, file: file}, nil
+}
+
+// makeLog makes a file that is not there. What the process itself has put there may
+// be a pipe.
+func makeLog(path string) (*os.File, error) {
+	return os.OpenFile(path, os.O_CREATE|os.O_EXCL|os.O_WRONLY|os.O_APPEND, 0o600)
 }
 
 func (o *output) close() error {
@@ -105,7 +111,7 @@ func (o *output) rotate() error {
 	if err := os.Rename(o.path, o.path+".1"); err != nil {
 		return err
 	}
-	file, err := os.OpenFile(o.path, os.O_CREATE|os.O_WRONLY|os.O_APPEND, 0o600)
+	file, err := makeLog(o.path)
 	if err != nil {
 		return errors.Join(err, os.Rename(o.path+".1", o.path))
 	}

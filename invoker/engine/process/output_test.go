@@ -133,7 +133,11 @@ func TestOutputRotates(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer o.close()
-	tail := logs.NewTail(logs.NewFile(path), logs.DefaultWaits())
+	file, err := logs.OpenFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	tail := logs.NewTail(file, logs.DefaultWaits())
 	defer tail.Close()
 	for i := range 20 {
 		text := strings.Repeat(string(rune('a'+i)), 20)
@@ -146,6 +150,18 @@ func TestOutputRotates(t *testing.T) {
 	}
 	if _, err := os.Stat(path + ".1"); err != nil {
 		t.Error(err)
+	}
+}
+
+// TestOutputDoesNotWaitForAPipe: a pipe that the process puts in the place of its log
+// does not hold up the rotation, and is not written to.
+func TestOutputDoesNotWaitForAPipe(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "log")
+	if err := unix.Mkfifo(path, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := openOutput(path, 0); err == nil {
+		t.Error("a pipe is opened")
 	}
 }
 

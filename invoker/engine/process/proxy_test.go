@@ -44,6 +44,7 @@ type wish struct {
 	Keeper   bool   // start a child in a session of its own that keeps the output open
 	Orphan   bool   // start a child's child in a session of its own
 	Exit     bool   // end without an answer
+	Pipe     string // file in place of which a pipe is put
 	Fork     bool   // start a child and wait until it is another program, for ever
 }
 
@@ -70,6 +71,10 @@ func serve() {
 func grant(v wish) {
 	_, _ = io.WriteString(os.Stdout, v.Stdout)
 	_, _ = io.WriteString(os.Stderr, v.Stderr)
+	if v.Pipe != "" {
+		_ = os.Remove(v.Pipe)
+		_ = syscall.Mkfifo(v.Pipe, 0o600)
+	}
 	for range v.Sleepers {
 		startSleeper(false)
 	}
