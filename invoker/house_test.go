@@ -93,7 +93,7 @@ var plan = map[string][]string{
 	"invoker/develop/standalone/broker":  {},
 	"invoker/develop/standalone/catalog": {"activation", "invoker/develop/standalone/couchdb", "invoker/develop/standalone/entity"},
 	"invoker/develop/standalone/controller": {"activation", "invoker/develop/standalone/broker", "invoker/develop/standalone/catalog",
-		"invoker/develop/standalone/couchdb", "invoker/develop/standalone/entity"},
+		"invoker/develop/standalone/couchdb", "invoker/develop/standalone/entity", "invoker/lib/retry"},
 	"invoker/develop/standalone/couchdb": {},
 	"invoker/develop/standalone/entity":  {"activation"},
 	"invoker/develop/standalone/rest": {"activation", "invoker/develop/standalone/catalog", "invoker/develop/standalone/controller",

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/gpuwhisk/gpuwhisk/activation"
+	"github.com/gpuwhisk/gpuwhisk/invoker/lib/retry"
 )
 
 // FeedConfig is what a Feed reads. Only the topic has no default.
@@ -50,6 +51,8 @@ type Feed struct {
 	commits *committer
 	owned   sync.WaitGroup // a goroutine per partition
 	changed chan struct{}  // Next should look again; one signal is enough
+
+	undecodable retry.LogLimit
 
 	mu            sync.Mutex
 	partitions    []*partition

@@ -3,6 +3,7 @@ package kafka
 import (
 	"context"
 	"errors"
+	"log/slog"
 	"time"
 
 	wire "github.com/segmentio/kafka-go"
@@ -259,7 +260,7 @@ func (p *partition) deliver(r record) (Delivery, bool) {
 		return d, true
 	}
 	f.stats.Undecodable++
-	f.log.Error("activation message cannot be decoded, skipped",
+	f.undecodable.Log(f.log, slog.LevelError, "activation message cannot be decoded, skipped",
 		"partition", p.index, "offset", r.offset, "bytes", len(r.value), "error", err)
 	p.completed(d.run)
 	return Delivery{}, false

@@ -3,6 +3,7 @@ package shimctl
 import (
 	"errors"
 	"fmt"
+	"log/slog"
 	"net"
 	"os"
 	"path/filepath"
@@ -33,7 +34,7 @@ type Container struct {
 	closed       bool
 
 	accepts rateLimit // only accept uses it
-	refused refusals
+	refused retry.LogLimit
 }
 
 func (c *Control) listen(id, dir string) (*Container, error) {
@@ -106,24 +107,9 @@ const (
 	acceptBurst      = 2 * DefaultProcesses
 )
 
-// refusals are counted, and logged once in a while.
-type refusals struct {
-	since time.Time
-	n     int
-}
-
-// refusalPause is how often a container's refused connections are logged.
-const refusalPause = time.Minute
-
-// refuse logs a connection that was not taken, or counts it. The caller
-// holds mu.
-func (c *Container) refuse(err error, now time.Time) {
-	c.refused.n++
-	if !c.refused.since.IsZero() && now.Sub(c.refused.since) < refusalPause {
-		return
-	}
-	c.ctl.log.Warn("shim connection refused", "container", c.id, "error", err, "refused", c.refused.n)
-	c.refused = refusals{since: now}
+// refuse logs connections that were not taken.
+func (c *Container) refuse(err error) {
+	c.refused.Log(c.ctl.log, slog.LevelWarn, "shim connection refused", "container", c.id, "error", err)
 }
 
 // pause waits; false when the control ends meanwhile.
@@ -145,7 +131,7 @@ func (c *Container) admit(conn *net.UnixConn) {
 	defer c.mu.Unlock()
 	if err != nil || c.closed {
 		if err != nil && !c.closed {
-			c.refuse(err, time.Now())
+			c.refuse(err)
 		}
 		_ = conn.Close()
 		return

@@ -17,6 +17,7 @@ import (
 	"time"
 
 	"github.com/gpuwhisk/gpuwhisk/gpu"
+	"github.com/gpuwhisk/gpuwhisk/invoker/lib/retry"
 )
 
 func discard() *slog.Logger { return slog.New(slog.DiscardHandler) }
@@ -238,7 +239,7 @@ func TestListenerIsNotFlooded(t *testing.T) {
 	if err := ctl.Close(); err != nil {
 		t.Error(err)
 	}
-	if n := lines.n.Load(); n > 1+int32(time.Since(began)/refusalPause) {
+	if n := lines.n.Load(); n > 1+int32(time.Since(began)/retry.LogPause) {
 		t.Errorf("%d lines in the log, want one a minute", n)
 	}
 }

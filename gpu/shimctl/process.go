@@ -99,9 +99,7 @@ func (p *process) read() {
 	p.hangUp()
 	close(p.gone)
 	if err != nil && !ended(err) {
-		c.mu.Lock()
-		c.refuse(fmt.Errorf("process %d: %w", p.pid, err), time.Now())
-		c.mu.Unlock()
+		c.refuse(fmt.Errorf("process %d: %w", p.pid, err))
 	}
 	c.left(p, p.pidfd.ended(endGrace))
 }

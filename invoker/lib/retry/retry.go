@@ -3,8 +3,9 @@
 // when it works again. It starts no goroutine.
 //
 // Do is for a call that is repeated until it succeeds, Backoff for a loop that
-// needs only the pauses, Condition for the state of one kind of request, and
-// Retrier for a loop that reports its state while it retries.
+// needs only the pauses, Condition for the state of one kind of request, Retrier for
+// a loop that reports its state while it retries, and LogLimit for what a peer does
+// wrong again and again.
 package retry
 
 import (

@@ -28,6 +28,7 @@ import (
 	"github.com/gpuwhisk/gpuwhisk/activation"
 	"github.com/gpuwhisk/gpuwhisk/invoker/develop/standalone/broker"
 	"github.com/gpuwhisk/gpuwhisk/invoker/develop/standalone/catalog"
+	"github.com/gpuwhisk/gpuwhisk/invoker/lib/retry"
 )
 
 // Errors of Invoke that have HTTP statuses of their own.
@@ -71,6 +72,7 @@ type Controller struct {
 	health   activation.TransID // of every health test of this process
 	inFlight *inFlight
 	pool     *invokerPool
+	damaged  retry.LogLimit // pings and acks
 
 	ctx    context.Context // ends when Close gives up waiting
 	cancel context.CancelFunc

@@ -3,6 +3,7 @@ package controller
 import (
 	"context"
 	"fmt"
+	"log/slog"
 	"time"
 
 	"github.com/gpuwhisk/gpuwhisk/activation"
@@ -66,7 +67,7 @@ func (c *Controller) sendTest(ctx context.Context, invoker int) {
 func (c *Controller) onPing(value []byte) {
 	p, err := activation.DecodePing(value)
 	if err != nil {
-		c.log.Warn("ping cannot be decoded", "error", err)
+		c.damaged.Log(c.log, slog.LevelWarn, "ping cannot be decoded", "error", err)
 		return
 	}
 	if c.pool.ping(p, time.Now()) {
@@ -77,7 +78,7 @@ func (c *Controller) onPing(value []byte) {
 func (c *Controller) onAck(value []byte) {
 	ack, err := activation.DecodeAck(value)
 	if err != nil {
-		c.log.Warn("ack cannot be decoded", "error", err)
+		c.damaged.Log(c.log, slog.LevelWarn, "ack cannot be decoded", "error", err)
 		return
 	}
 	isTest := string(ack.TransID.JSON()) == string(c.health.JSON())
