@@ -317,6 +317,7 @@ func (c *Container) shut() error {
 	c.closed = true
 	for _, p := range c.processes {
 		p.hangUp()
+		p.pidfd.release() // its end is not waited for any more
 	}
 	for pid, p := range c.disconnected {
 		p.pidfd.release()

@@ -9,8 +9,10 @@ import (
 	"math"
 	"net"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"runtime"
+	"runtime/pprof"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -242,6 +244,65 @@ func TestListenerIsNotFlooded(t *testing.T) {
 	if n := lines.n.Load(); n > 1+int32(time.Since(began)/retry.LogPause) {
 		t.Errorf("%d lines in the log, want one a minute", n)
 	}
+}
+
+// TestHungUpConnectionsHoldNoThreads: the end of a process whose connection ended is
+// waited for without a thread.
+func TestHungUpConnectionsHoldNoThreads(t *testing.T) {
+	ctl, _ := openControl(t, Settings{})
+	c := openContainer(t, ctl, "a")
+	var conns []*hostile
+	for range DefaultProcesses {
+		conns = append(conns, dial(t, c))
+	}
+	connected := func(want int) {
+		t.Helper()
+		for deadline := time.Now().Add(time.Minute); ; <-time.After(time.Millisecond) {
+			c.mu.Lock()
+			n := c.conns
+			c.mu.Unlock()
+			if n == want {
+				return
+			}
+			if time.Now().After(deadline) {
+				t.Fatalf("%d connections, want %d", n, want)
+			}
+		}
+	}
+	connected(DefaultProcesses)
+	threads := pprof.Lookup("threadcreate")
+	before := threads.Count()
+	for _, l := range conns {
+		_ = l.conn.Close()
+	}
+	connected(0)
+	if n := threads.Count() - before; n > DefaultProcesses/2 {
+		t.Errorf("%d threads were made for %d connections that ended", n, DefaultProcesses)
+	}
+}
+
+// TestEndOfAProcessIsSeen: the wait for it ends with the process.
+func TestEndOfAProcessIsSeen(t *testing.T) {
+	cmd := exec.Command("cat")
+	in, err := cmd.StdinPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := cmd.Start(); err != nil {
+		t.Skip(err)
+	}
+	l := watch(nil, cmd.Process.Pid)
+	defer l.release()
+	if l.ended(0) {
+		t.Error("a process that runs has ended")
+	}
+	seen := make(chan bool)
+	go func() { seen <- l.ended(time.Minute) }()
+	_ = in.Close()
+	if !<-seen || !l.ended(0) {
+		t.Error("the end of a process is not seen")
+	}
+	_ = cmd.Wait()
 }
 
 // countLines counts what is written, a line at a time.

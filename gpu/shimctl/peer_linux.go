@@ -57,10 +57,10 @@ func ownedByUs(info os.FileInfo) bool {
 
 // pidfd watches whether a process still exists. Its number alone would not do:
 // another process may get it.
-type pidfd struct{ fd int }
+type pidfd struct{ file *os.File }
 
 // watch begins to watch the process on the other side.
-func watch(conn *net.UnixConn, pid int) *pidfd {
+func watch(conn *net.UnixConn, pid int) pidfd {
 	fd, err := -1, error(nil)
 	if pid > 0 {
 		fd, err = unix.PidfdOpen(pid, 0)
@@ -69,33 +69,38 @@ func watch(conn *net.UnixConn, pid int) *pidfd {
 		e = raw.Control(func(at uintptr) { fd, err = unix.GetsockoptInt(int(at), unix.SOL_SOCKET, unix.SO_PEERPIDFD) })
 		err = errors.Join(err, e)
 	}
-	if err != nil {
-		fd = -1 // it is gone, or the kernel cannot report it: a hang-up is its end
+	if err != nil || fd < 0 {
+		return pidfd{} // it is gone, or the kernel cannot report it: a hang-up is its end
 	}
-	return &pidfd{fd}
+	_ = unix.SetNonblock(fd, true) // the runtime waits for it then, not a thread
+	return pidfd{os.NewFile(uintptr(fd), "pidfd")}
 }
 
-// ended waits up to so long for the process to end.
-func (l *pidfd) ended(within time.Duration) bool {
-	if l.fd < 0 {
+// ended waits up to so long for the process to end, or for the release.
+func (l pidfd) ended(within time.Duration) bool {
+	if l.file == nil {
 		return true
 	}
-	until := time.Now().Add(within)
-	for {
-		p := []unix.PollFd{{Fd: int32(l.fd), Events: unix.POLLIN}}
-		n, err := unix.Poll(p, int(max(time.Until(until), 0).Milliseconds()))
-		if err == nil {
-			return n > 0
-		}
-		if err != unix.EINTR {
-			return true
-		}
+	raw, err := l.file.SyscallConn()
+	if err != nil {
+		return true
 	}
+	over := false
+	check := func(fd uintptr) bool {
+		n, _ := unix.Poll([]unix.PollFd{{Fd: int32(fd), Events: unix.POLLIN}}, 0)
+		over = n > 0
+		return over
+	}
+	_ = raw.Control(func(fd uintptr) { check(fd) })
+	if !over && within > 0 && l.file.SetReadDeadline(time.Now().Add(within)) == nil {
+		_ = raw.Read(check)
+	}
+	return over
 }
 
-func (l *pidfd) release() {
-	if l.fd >= 0 {
-		_ = unix.Close(l.fd)
+// release ends the watch.
+func (l pidfd) release() {
+	if l.file != nil {
+		_ = l.file.Close()
 	}
-	l.fd = -1
 }

@@ -41,7 +41,7 @@ type process struct {
 	pid       int // 0: outside, and not reported yet
 	conn      *net.UnixConn
 	container *Container
-	pidfd     *pidfd
+	pidfd     pidfd
 	out       chan []byte
 	queued    atomic.Int32  // frames in out or on their way from there
 	gone      chan struct{} // closed when reading has ended
