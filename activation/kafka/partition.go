@@ -31,6 +31,7 @@ type partition struct {
 	reader  *partitionReader
 	measure *time.Ticker
 	grown   time.Time // when it last asked whether the topic has more partitions
+	untried bool      // nothing was fetched yet from the committed offset on
 
 	// Guarded by the feed's mu.
 	progress
@@ -150,6 +151,7 @@ func (p *partition) fetch() ([]record, error) {
 		return nil, p.reposition(p.ctx)
 	}
 	if err == nil {
+		p.untried = false
 		p.setEnd(p.reader.end)
 	}
 	return records, err
@@ -205,6 +207,7 @@ func (p *partition) locate(ctx context.Context) error {
 	if err != nil {
 		f.log.Warn(unusableMetadata, "group", f.cfg.Group, "partition", p.index, "offset", offset, "bytes", len(text), "error", err)
 	}
+	p.untried = ok
 	p.startAt(offset, ok, m)
 	return nil
 }

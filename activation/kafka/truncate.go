@@ -24,9 +24,13 @@ func (p *partition) verify(ctx context.Context) error {
 }
 
 // diverge goes on at the first record that is not one of those that were read:
-// the first that is younger than all of them.
+// the first that is younger than all of them. Where only the committed offset is
+// known, which is above the log, all that is there was read.
 func (p *partition) diverge(ctx context.Context, newest int64) error {
-	cut, err := p.reader.find(ctx, newest+1)
+	cut, err := int64(-1), error(nil)
+	if newest > 0 {
+		cut, err = p.reader.find(ctx, newest+1)
+	}
 	if err == nil && cut < 0 { // none is
 		cut, err = p.reader.find(ctx, wire.LastOffset)
 	}
@@ -66,12 +70,12 @@ func (p *partition) reposition(ctx context.Context) error {
 	newest := p.last.newest
 	f.mu.Unlock()
 	switch {
-	case start <= p.reader.offset && newest > 0:
-		return p.diverge(ctx, newest)
-	case start <= p.reader.offset: // there is no sign of what was read of it
-		p.cutAt(start)
-	default:
+	case start > p.reader.offset:
 		p.skipExpired(start)
+	case newest > 0 || p.untried:
+		return p.diverge(ctx, newest)
+	default: // there is no sign of what was read of it
+		p.cutAt(start)
 	}
 	return nil
 }

@@ -73,6 +73,57 @@ func TestFeedResumesWhereTheLogWasTruncated(t *testing.T) {
 	}
 }
 
+// TestOffsetAboveTheLog: an offset that the original committed above the end of a
+// truncated log means that all of the log was read.
+func TestOffsetAboveTheLog(t *testing.T) {
+	onEachBroker(t, func(b *fixture) {
+		topic := b.topic()
+		b.put(topic, messages(0, 4)...)
+		b.commit(topic, topic, 10)
+		f := b.feed(topic)
+		first := make(chan Delivery, 1)
+		go func() {
+			d, err := f.Next(b.ctx())
+			if err != nil {
+				b.t.Error(err)
+			}
+			first <- d
+		}()
+		b.await("the end of the log", func() bool { return b.log.count("ERROR", "truncated or made anew", "read=10 offset=4") == 1 })
+		b.put(topic, message(4))
+		if d := <-first; d.Offset != 4 {
+			b.t.Errorf("offset %d is delivered, want 4", d.Offset)
+		} else {
+			d.Done()
+		}
+		b.await("the new position", func() bool { return b.committed(topic, topic) == 5 })
+	})
+}
+
+// TestLogMadeAnewUnderAFeedThatReadNothing: what is there then was not read.
+func TestLogMadeAnewUnderAFeedThatReadNothing(t *testing.T) {
+	b := newFakeFixture(t)
+	topic := b.topic()
+	b.put(topic, messages(0, 4)...)
+	b.commit(topic, topic, 4)
+	fetched := b.countRequests(kmsg.Fetch)
+	f := b.feed(topic)
+	first := make(chan Delivery, 1)
+	go func() {
+		d, err := f.Next(b.ctx())
+		if err != nil {
+			t.Error(err)
+		}
+		first <- d
+	}()
+	b.await("two fetches", func() bool { return fetched() >= 2 }) // the first was answered
+	b.recreate(topic, 0)
+	b.put(topic, message(7))
+	if d := <-first; d.Offset != 0 || number(d) != 7 {
+		t.Errorf("offset %d is delivered, want 0", d.Offset)
+	}
+}
+
 // later writes values that are younger than all before, as they are when a
 // broker that lost its power is back.
 func (b *fixture) later(topic string, values ...string) {
