@@ -44,6 +44,8 @@ type engineHealth struct {
 	tries int // trials so far: each has a name of its own
 	since time.Time
 	wake  chan struct{} // capacity 1: the engine was found away
+
+	left container.ID // of a trial that is not removed yet; only watch uses it
 }
 
 func newEngineHealth(e Engine, d Daemon, log *slog.Logger, notify func(string)) *engineHealth {
@@ -132,6 +134,7 @@ func (h *engineHealth) watch(ctx context.Context) {
 		case <-h.wake:
 			h.retry(ctx)
 		case <-tick:
+			h.removeTrial(ctx)
 			if err := h.ping(ctx); err != nil && ctx.Err() == nil {
 				h.lost(err, nil)
 			}
@@ -164,6 +167,9 @@ func (h *engineHealth) try(ctx context.Context) error {
 			return err
 		}
 	}
+	if !h.removeTrial(ctx) {
+		return nil // another one would be left as well
+	}
 	h.mu.Lock()
 	spec := h.trial
 	h.tries++
@@ -180,10 +186,22 @@ func (h *engineHealth) try(ctx context.Context) error {
 	case err != nil:
 		return ctx.Err()
 	}
-	if err := h.engine.Remove(ctx, made.ID); err != nil {
-		h.log.Warn("remove trial container", keyContainer, spec.Name, "error", err)
-	}
+	h.left = made.ID
+	h.removeTrial(ctx)
 	return nil
+}
+
+// removeTrial removes the container of the last trial, and reports whether it is gone.
+func (h *engineHealth) removeTrial(ctx context.Context) bool {
+	if h.left == "" {
+		return true
+	}
+	if err := h.engine.Remove(ctx, h.left); err != nil {
+		h.log.Warn("remove trial container, will try again", keyContainer, string(h.left), "error", err)
+		return false
+	}
+	h.left = ""
+	return true
 }
 
 // createWhenBack creates a run's container. While the engine is away it waits, for as

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"slices"
 	"strings"
 	"sync"
@@ -123,6 +124,44 @@ func TestEngineAwayNamesOnce(t *testing.T) {
 			t.Errorf("names: %q", v.made)
 		}
 	})
+}
+
+// There is one container of a trial at a time: none is made while the last one cannot
+// be removed.
+func TestTrialsDoNotPileUp(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		e := &clinging{fixture: newFixture(t), clings: true}
+		h := newEngineHealth(e, nil, slog.New(slog.DiscardHandler), nil)
+		h.lost(errors.New("no answer"), &container.Spec{Name: "f"})
+		for range 8 {
+			if err := h.try(t.Context()); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if e.made != 1 || e.removed != 0 {
+			t.Errorf("%d trials, want 1 that is not removed", e.made)
+		}
+		e.clings = false
+		for range 2 {
+			_ = h.try(t.Context())
+		}
+		if e.made != 3 || e.removed != 3 {
+			t.Errorf("%d trials, %d removed, want 3", e.made, e.removed)
+		}
+	})
+}
+
+// clinging is an engine whose containers cannot be removed.
+type clinging struct {
+	*fixture
+	clings bool
+}
+
+func (e *clinging) Remove(ctx context.Context, id container.ID) error {
+	if e.clings {
+		return errors.New("too many open files")
+	}
+	return e.fixture.Remove(ctx, id)
 }
 
 // An activation waits for its own time limit and a minute, and no longer.

@@ -91,6 +91,9 @@ func (c *Controller) onAck(value []byte) {
 	if _, taken := c.inFlight.free(ack.ActivationID); !taken && !isTest {
 		return // late, doubled, or of a controller before this one
 	}
+	if isTest {
+		c.pool.tested(ack.Instance.ID)
+	}
 	how := succeeded
 	if ack.SystemError {
 		how = systemError

@@ -44,6 +44,7 @@ type member struct {
 	state    State
 	seen     time.Time // last ping
 	tested   time.Time
+	testing  bool      // the last test is under way
 	recent   []outcome // the newest last, at most memory
 }
 
@@ -75,10 +76,21 @@ func (p *invokerPool) ping(ping activation.Ping, at time.Time) (test bool) {
 	case m.state == Offline:
 		m.recent = nil
 		p.become(m, Unhealthy)
-		m.tested = at
+		m.test(at)
 		return true
 	}
 	return false
+}
+
+func (m *member) test(at time.Time) { m.tested, m.testing = at, true }
+
+// tested records that the test of an invoker is over.
+func (p *invokerPool) tested(id int) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if m := p.members[id]; m != nil {
+		m.testing = false
+	}
 }
 
 func (p *invokerPool) become(m *member, s State) {
@@ -105,10 +117,11 @@ func (p *invokerPool) ended(id int, how outcome, at time.Time) (test bool) {
 	before := m.state
 	p.become(m, m.judge(how))
 	// An unhealthy invoker that succeeds is tried again at once, to be sure;
-	// one that has just become so is tried for the first time.
-	test = m.state != Healthy && (before == Healthy || how == succeeded)
+	// one that has just become so is tried for the first time. Of the activations
+	// that were under way many may succeed: one test at a time is enough.
+	test = m.state != Healthy && !m.testing && (before == Healthy || how == succeeded)
 	if test {
-		m.tested = at
+		m.test(at)
 	}
 	return test
 }
@@ -148,7 +161,7 @@ func (p *invokerPool) tick(at time.Time) (test []int) {
 		case at.Sub(m.seen) > silence:
 			p.become(m, Offline)
 		case m.state != Healthy && at.Sub(m.tested) >= retest:
-			m.tested = at
+			m.test(at) // the last may be lost
 			test = append(test, id)
 		}
 	}

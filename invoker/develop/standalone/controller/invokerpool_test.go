@@ -10,7 +10,7 @@ import (
 // step is one event in the life of an invoker and what must hold after it.
 type step struct {
 	after time.Duration // since the step before
-	event string        // ping, off, ok, error, timeout, tick
+	event string        // ping, off, tick; ok, error, timeout of a test; other: ok of another activation
 	state State
 	test  bool // the invoker is to be tested now
 }
@@ -42,6 +42,8 @@ func TestHealthOfAnInvoker(t *testing.T) {
 		{"four timeouts", join(up, repeat(3, step{0, "timeout", Healthy, false}), []step{{0, "timeout", Unresponsive, true}})},
 		{"successes heal, a test at a time", join(up, repeat(3, step{0, "error", Healthy, false}), []step{{0, "error", Unhealthy, true}},
 			repeat(6, step{0, "ok", Unhealthy, true}), []step{{0, "ok", Healthy, false}})},
+		{"one test at a time, however many activations succeed", join(up, repeat(3, step{0, "error", Healthy, false}), []step{{0, "error", Unhealthy, true}},
+			repeat(5, step{0, "other", Unhealthy, false}), []step{{0, "ok", Unhealthy, true}, {0, "other", Healthy, false}})},
 		{"ten seconds of silence", join(up, []step{{10 * time.Second, "tick", Healthy, false}, {time.Second, "tick", Offline, false}})},
 		{"back after silence", join(up, []step{{11 * time.Second, "tick", Offline, false}, {0, "ping", Unhealthy, true}, {0, "ok", Healthy, false}})},
 		{"it disables itself", join(up, []step{{0, "off", Offline, false}})},
@@ -71,12 +73,11 @@ func (f *invokerPool) play(event string, now time.Time) bool {
 	switch event {
 	case "ping", "off":
 		return f.ping(ping, now)
-	case "ok":
+	case "other":
 		return f.ended(3, succeeded, now)
-	case "error":
-		return f.ended(3, systemError, now)
-	case "timeout":
-		return f.ended(3, timedOut, now)
+	case "ok", "error", "timeout":
+		f.tested(3)
+		return f.ended(3, map[string]outcome{"ok": succeeded, "error": systemError, "timeout": timedOut}[event], now)
 	}
 	return len(f.tick(now)) > 0
 }
