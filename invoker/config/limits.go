@@ -54,3 +54,18 @@ func (c *Config) MaxPeek() int {
 	ahead := int(float64(containers*c.Limits.ConcurrencyMax) * c.Pool.ConcurrentPeekFactor)
 	return max(containers, ahead)
 }
+
+// OwnMemory is what the invoker's process should need at most: what it is at work,
+// what the settings let it buffer, and a message, a result and a record of the
+// largest size for each activation that user-memory lets controllers send.
+func (c *Config) OwnMemory() int64 {
+	const (
+		atWork  = 256 * MiB // 80 MB with 10,000 actions; logs of activations may add 32 MiB
+		waiting = 400       // bytes of a GPU activation that waits
+	)
+	buffered := c.Actions.CacheBytes + c.Records.BufferSize + c.GPU.BacklogSize + Size(c.GPU.Backlog)*waiting
+	if c.Logs.Files.Enabled {
+		buffered += c.Logs.Files.Size
+	}
+	return int64(atWork + buffered + 3*c.Limits.Payload*Size(c.MaxPeek()))
+}

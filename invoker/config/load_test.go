@@ -333,6 +333,23 @@ func TestMaxPeek(t *testing.T) {
 	}
 }
 
+func TestOwnMemory(t *testing.T) {
+	own := func(more ...string) int64 {
+		return loaded(t, append(more, "CONFIG_whisk_gpu_backlog=1000")...).OwnMemory()
+	}
+	small := own("CONFIG_whisk_containerPool_userMemory=2048m")
+	if small < 256<<20 || small > 1<<30 {
+		t.Errorf("%d bytes", small)
+	}
+	// 2,048 activations more, of 3 MiB each.
+	if more := own("CONFIG_whisk_containerPool_userMemory=258g") - small; more != 2048*3<<20 {
+		t.Errorf("256 GiB more of user memory add %d bytes", more)
+	}
+	if more := own("CONFIG_whisk_containerPool_userMemory=2048m", "CONFIG_whisk_gpu_cache_size=1064m") - small; more != 1000<<20 {
+		t.Errorf("a larger cache adds %d bytes", more)
+	}
+}
+
 func TestAPIHostURL(t *testing.T) {
 	for want, a := range map[string]APIHost{
 		"https://host":      {"https", "Host", 443},

@@ -7,6 +7,7 @@ import (
 	"os"
 	"os/signal"
 	"runtime"
+	"runtime/debug"
 	"slices"
 	"strings"
 	"syscall"
@@ -38,7 +39,9 @@ SIGTERM stops pulling, finishes what runs and leaves; warm containers stay for t
 process with this id (whisk.gpu.handover). Ctrl-C, or SIGTERM after POST /disable, removes
 them. A second signal, two seconds later or more, leaves at once. What an invoker has left
 that never comes back, gpuwhisk clean removes.
-It computes on half of the machine's processors, on four at most; GOMAXPROCS overrides that.`
+It computes on half of the machine's processors, on four at most, and collects
+garbage before it takes more memory than its settings let it need; GOMAXPROCS and GOMEMLIMIT
+override that.`
 }
 
 // Run loads the configuration and runs the invoker until a signal.
@@ -58,6 +61,7 @@ func (c invokerCmd) Run() error {
 		return err
 	}
 	limitProcessors(os.Environ())
+	limitMemory(os.Environ(), cfg.OwnMemory())
 	self, err := os.Executable()
 	if err != nil {
 		return fmt.Errorf("find this program: %w", err)
@@ -185,10 +189,21 @@ const maxProcessors = 4
 // another one for each event, to find more work; on two that was an eighth of the
 // invoker's CPU.
 func limitProcessors(environ []string) {
-	if slices.ContainsFunc(environ, func(v string) bool { return strings.HasPrefix(v, "GOMAXPROCS=") }) {
-		return
+	if !sets(environ, "GOMAXPROCS") {
+		runtime.GOMAXPROCS(processors(runtime.GOMAXPROCS(0)))
 	}
-	runtime.GOMAXPROCS(processors(runtime.GOMAXPROCS(0)))
+}
+
+// limitMemory has garbage collected before the invoker takes more than it should
+// need, unless the environment has a limit (GOMEMLIMIT).
+func limitMemory(environ []string, bytes int64) {
+	if !sets(environ, "GOMEMLIMIT") {
+		debug.SetMemoryLimit(bytes)
+	}
+}
+
+func sets(environ []string, name string) bool {
+	return slices.ContainsFunc(environ, func(v string) bool { return strings.HasPrefix(v, name+"=") })
 }
 
 // processors is the invoker's share of those of the machine, or of the cgroup.

@@ -2,8 +2,23 @@ package main
 
 import (
 	"runtime"
+	"runtime/debug"
 	"testing"
 )
+
+// GOMEMLIMIT of the environment holds, else what the settings ask for.
+func TestMemoryLimit(t *testing.T) {
+	before := debug.SetMemoryLimit(-1)
+	defer debug.SetMemoryLimit(before)
+	limitMemory([]string{"GOMEMLIMIT=1GiB"}, 5<<30)
+	if got := debug.SetMemoryLimit(-1); got != before {
+		t.Errorf("with GOMEMLIMIT in the environment the limit is %d, want %d", got, before)
+	}
+	limitMemory([]string{"PATH=/bin"}, 5<<30)
+	if got := debug.SetMemoryLimit(-1); got != 5<<30 {
+		t.Errorf("without it the limit is %d", got)
+	}
+}
 
 func TestProcessors(t *testing.T) {
 	for all, want := range map[int]int{1: 1, 2: 1, 3: 1, 4: 2, 8: 4, 64: 4} {
