@@ -72,6 +72,7 @@ func (w *fixture) packageLives(t *testing.T, kind, dir string) {
 	if page := on("zcat", "/usr/share/man/man1/gpuwhisk-invoker.1.gz"); !strings.Contains(page, ".SH SYNOPSIS") {
 		t.Errorf("no manual:\n%.200s", page)
 	}
+	on("grep", "-q", "openwhisk-client-go", "/usr/share/doc/gpuwhisk/third-party-licenses.txt")
 	if output := on("sh", "-c", "gpuwhisk doctor; true"); !strings.Contains(output, "skip  brokers") {
 		t.Errorf("doctor on a bare host:\n%s", output)
 	}

@@ -119,6 +119,18 @@ cp "$programs/libgpuwhisk.so" "$root/usr/lib/gpuwhisk/"
 cp "$here/init.sh" "$root/init.sh"
 cp "$here/entrypoint.sh" "$root/usr/bin/entrypoint"
 cp "$top/LICENSE" "$top/NOTICE" "$root/usr/lib/gpuwhisk/"
+"$top/invoker/package/licenses.sh" >"$root/usr/lib/gpuwhisk/third-party-licenses.txt"
+
+# What is Debian's comes with Debian's statement of its licence, and the texts that it
+# refers to.
+statement() {
+	install -D -m 644 "$1/usr/share/doc/$2/copyright" "$root/usr/share/doc/$2/copyright" ||
+		fail "no licence of $2; on Debian: apt-get install --reinstall $2"
+}
+for package in busybox-static libc6; do statement "$from" "$package"; done
+for package in ca-certificates tzdata; do statement / "$package"; done
+mkdir -p "$root/usr/share/common-licenses"
+cp /usr/share/common-licenses/{GPL-2,LGPL-2.1} "$root/usr/share/common-licenses/"
 chmod 755 "$root/init.sh" "$root/usr/bin/"{entrypoint,gpuwhisk}
 
 # The image is put together as an archive that any engine loads: `docker import`

@@ -57,6 +57,7 @@ words() {
 	for shell in bash zsh fish; do "$program" completion "$shell" >"$1/gpuwhisk.$shell"; done
 	cp README.md CHANGELOG.md NOTICE docs/*.md "$1/doc/"
 	cp LICENSE "$1/doc/copyright"
+	invoker/package/licenses.sh >"$1/doc/third-party-licenses.txt"
 }
 
 # tool MODULE builds a tool of the release, once. Its modules are downloaded, and
