@@ -55,3 +55,32 @@ func TestJournalAndKafkaTogether(t *testing.T) {
 		t.Errorf("a new activation is %v", got)
 	}
 }
+
+// TestEveryMessageOfAnActivationRuns: a second message with a known id is run, and
+// leaves what the journal has of the first as it is.
+func TestEveryMessageOfAnActivationRuns(t *testing.T) {
+	j, err := journal.Open(journal.Config{Dir: t.TempDir()})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = j.Close() }()
+	id := activation.ID(strings.Repeat("a", 32))
+	deliver := func(offset int64) (d invoker.Delivery, used bool) {
+		d = invoker.Delivery{Message: &activation.Message{ActivationID: id}, Offset: offset}
+		used = recall(j, 0, &d)
+		return d, used
+	}
+	if d, used := deliver(0); !used || d.Unlisted {
+		t.Errorf("the first: used %t, %+v", used, d)
+	}
+	_ = j.Begin(t.Context(), id)
+	j.Completed(id)
+	for offset := range int64(3) {
+		if d, used := deliver(offset + 1); !used || !d.Unlisted || d.Completed || d.Begun {
+			t.Errorf("another: used %t, %+v, want a run that the journal does not list", used, d)
+		}
+	}
+	if got := j.Past(id).State; got != journal.Completed {
+		t.Errorf("the first is %v", got)
+	}
+}
