@@ -48,7 +48,7 @@ func (w *fixture) call(method, path, body string) (int, []byte, error) {
 	if err != nil {
 		return 0, nil, err
 	}
-	user, password, _ := strings.Cut(standalone.Guest().AuthKey(), ":")
+	user, password, _ := strings.Cut(w.admin.Info().Guest().AuthKey(), ":")
 	req.SetBasicAuth(user, password)
 	req.Header.Set("Content-Type", "application/json")
 	res, err := http.DefaultClient.Do(req)

@@ -49,7 +49,7 @@ type standaloneCmd struct {
 	Kafka     string   `placeholder:"HOST:PORT" help:"Use these brokers instead of the embedded one."`
 	CouchDB   string   `name:"couchdb" placeholder:"URL" help:"Use this database, http://USER:PASSWORD@HOST:PORT, instead of the embedded one."`
 	DBPrefix  string   `name:"db-prefix" default:"whisk_local_" help:"Prefix of the databases' names."`
-	Namespace []string `placeholder:"NAME[:UUID:KEY]" help:"A further namespace beside guest; repeatable."`
+	Namespace []string `placeholder:"NAME[:UUID:KEY]" env:"GPUWHISK_NAMESPACE" help:"A further namespace beside guest, or guest with a key of your choice; repeatable."`
 	Runtimes  string   `placeholder:"FILE" type:"existingfile" help:"Runtimes manifest instead of the built-in one."`
 	Quiet     bool     `short:"q" help:"Print nothing but the wsk line and errors: no warnings."`
 	Verbose   bool     `short:"v" help:"Log what the invoker does."`
@@ -62,13 +62,17 @@ an embedded Kafka broker and database, and the invoker. For development: one
 machine, no throttling, GPUs simulated unless --devices names real ones.
 
   gpuwhisk standalone
-  wsk action create hello hello.js && wsk action invoke hello --result`
+  export WSK_CONFIG_FILE=~/.gpuwhisk/wskprops   # or the wsk line that it prints
+  wsk action create hello hello.js && wsk action invoke hello --result
+
+The key of guest is made for each data directory and stays. Scripts give one of their
+own: GPUWHISK_NAMESPACE=guest:UUID:KEY. In a database of --couchdb no key is changed.`
 }
 
 // Run serves until a signal.
 func (c standaloneCmd) Run() error {
 	log := slog.New(slog.NewTextHandler(os.Stderr, &slog.HandlerOptions{Level: c.level()}))
-	o, keys, err := c.options(log)
+	o, err := c.options(log)
 	if err != nil {
 		return err
 	}
@@ -90,7 +94,7 @@ func (c standaloneCmd) Run() error {
 		return orInterrupted(stopping, errors.Join(err, drain(s)))
 	}
 	slow.Stop()
-	c.greet(os.Stdout, s, keys)
+	c.greet(os.Stdout, s)
 	select {
 	case <-stopping.Done():
 		began := time.Now()
@@ -204,14 +208,14 @@ func (c standaloneCmd) report(text string) {
 }
 
 // greet prints where everything is, or in quiet mode only what to type, and the
-// keys that were made for further namespaces, which are shown nowhere else.
-func (c standaloneCmd) greet(w io.Writer, s *standalone.Standalone, made []standalone.Namespace) {
+// keys of further namespaces.
+func (c standaloneCmd) greet(w io.Writer, s *standalone.Standalone) {
 	if c.Quiet {
 		s.SetCommand(w)
 	} else {
 		s.Banner(w)
 	}
-	for _, n := range made {
+	for _, n := range s.Info().Namespaces[1:] {
 		fmt.Fprintf(w, "namespace %s: --auth %s\n", n.Name, n.AuthKey())
 	}
 }
@@ -221,7 +225,7 @@ func tracing(environ []string) []string {
 	return slices.DeleteFunc(slices.Clone(environ), func(v string) bool { return !strings.HasPrefix(v, "OTEL_") })
 }
 
-func (c standaloneCmd) options(log *slog.Logger) (standalone.Options, []standalone.Namespace, error) {
+func (c standaloneCmd) options(log *slog.Logger) (standalone.Options, error) {
 	o := standalone.Options{
 		Devices: c.Devices, FakeDriver: c.FakeGPU, Shim: c.Shim,
 		Port: c.Port, Origins: c.CORS, Data: c.Data, Runtime: c.Runtime, GPUs: c.GPUs, GPUMemory: activation.Size(c.GPUMemory), Policy: c.Policy, Tokens: c.Tokens,
@@ -231,27 +235,27 @@ func (c standaloneCmd) options(log *slog.Logger) (standalone.Options, []standalo
 	admin := &adminPort{}
 	o.Admin, o.Invoker = admin.addr, inProcess(log, admin.opened)
 	if c.Port != 0 && !standalone.Free(c.Port) {
-		return o, nil, fmt.Errorf("port %d is taken (--port 0 finds a free one)", c.Port)
+		return o, fmt.Errorf("port %d is taken (--port 0 finds a free one)", c.Port)
 	}
 	var err error
 	if o.Data == "" {
 		if o.Data, err = c.home(); err != nil {
-			return o, nil, err
+			return o, err
 		}
 	}
 	if c.Runtimes != "" {
 		if o.Manifest, err = os.ReadFile(c.Runtimes); err != nil {
-			return o, nil, fmt.Errorf("read runtimes manifest: %w", err)
+			return o, fmt.Errorf("read runtimes manifest: %w", err)
 		}
 	}
 	for _, text := range c.Namespace {
 		n, err := standalone.ParseNamespace(text)
 		if err != nil {
-			return o, nil, err
+			return o, err
 		}
 		o.Namespaces = append(o.Namespaces, n)
 	}
-	return o, o.Namespaces, nil
+	return o, nil
 }
 
 // home is the default directory of data: below the user's home, or, for

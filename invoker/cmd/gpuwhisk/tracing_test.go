@@ -12,7 +12,7 @@ func TestStandaloneTraces(t *testing.T) {
 	t.Setenv("OTEL_EXPORTER_OTLP_ENDPOINT", "http://collector:4318")
 	t.Setenv("CONFIG_whisk_gpu_policy", "fcfs")
 	c := standaloneCmd{Data: t.TempDir()}
-	o, _, err := c.options(slog.New(slog.DiscardHandler))
+	o, err := c.options(slog.New(slog.DiscardHandler))
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -73,7 +73,7 @@ func TestWrongUsageHasStatusTwoAndNamesTheFlag(t *testing.T) {
 		"standalone --kafka x --couchdb y":     "--kafka x: want HOST:PORT",
 		"standalone --kafka h:1,h --couchdb y": "--kafka h: want HOST:PORT",
 		"standalone --couchdb http://h:5984":   "--couchdb: want http://USER:PASSWORD@HOST:PORT",
-		"standalone --namespace guest":         "--namespace guest",
+		"standalone --namespace guest:u":       "--namespace guest: want NAME or NAME:UUID:KEY",
 		"sim run --tokens -3":                  "--tokens -3: must",
 		"sim run --policy fastest":             "--policy \"fastest\": not one of mqfq-sticky,",
 		"sim run --series":                     "--series: needs --json",

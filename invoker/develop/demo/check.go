@@ -89,7 +89,7 @@ func settle(ctx context.Context, info standalone.Info, acks *ackCounter, calls i
 	}
 	defer db.Close()
 	records := catalog.New(db, nil)
-	all := records.Activations(standalone.Guest().Name, "")
+	all := records.Activations(info.Guest().Name, "")
 	changed, seen := time.Now(), -1
 	err = poll(ctx, func() (bool, error) {
 		stored, err := records.Count(ctx, all)

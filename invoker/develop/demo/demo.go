@@ -159,7 +159,7 @@ func play(ctx context.Context, o Options, p printer, s *standalone.Standalone) (
 			return r, err
 		}
 	}
-	if r.calls, err = callAll(ctx, o, p, s.Info().APIHost); err != nil {
+	if r.calls, err = callAll(ctx, o, p, s.Info()); err != nil {
 		return r, err
 	}
 	if r.records, err = settle(ctx, s.Info(), acks, len(r.calls)); err != nil {
@@ -177,7 +177,7 @@ func play(ctx context.Context, o Options, p printer, s *standalone.Standalone) (
 func dial(s *standalone.Standalone) (*whisk.Client, func(), error) {
 	transport := &http.Transport{MaxIdleConnsPerHost: 256}
 	client, err := whisk.NewClient(&http.Client{Transport: transport, Timeout: 2 * time.Minute}, &whisk.Config{
-		Host: s.Info().APIHost, AuthToken: standalone.Guest().AuthKey(), Namespace: "_",
+		Host: s.Info().APIHost, AuthToken: s.Info().Guest().AuthKey(), Namespace: "_",
 	})
 	if err != nil {
 		return nil, nil, fmt.Errorf("make OpenWhisk client: %w", err)
@@ -219,9 +219,9 @@ const inFlight = 10_000
 
 // callAll makes the calls at their times, even while earlier ones are under way, and
 // returns when all are answered.
-func callAll(ctx context.Context, o Options, p printer, host string) ([]load.Call, error) {
+func callAll(ctx context.Context, o Options, p printer, info standalone.Info) ([]load.Call, error) {
 	client, err := load.NewClient(load.Access{
-		APIHost: host, Auth: standalone.Guest().AuthKey(), Parameters: []byte(`{"name":"Ada"}`), InFlight: 256,
+		APIHost: info.APIHost, Auth: info.Guest().AuthKey(), Parameters: []byte(`{"name":"Ada"}`), InFlight: 256,
 	})
 	if err != nil {
 		return nil, err

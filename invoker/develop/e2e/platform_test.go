@@ -151,7 +151,7 @@ func (p *platform) client() *whisk.Client {
 	transport := &http.Transport{MaxIdleConnsPerHost: 64}
 	p.t.Cleanup(transport.CloseIdleConnections)
 	c, err := whisk.NewClient(&http.Client{Transport: transport, Timeout: 2 * peertest.WaitLimit}, &whisk.Config{
-		Host: p.s.Info().APIHost, AuthToken: standalone.Guest().AuthKey(), Namespace: "_",
+		Host: p.s.Info().APIHost, AuthToken: p.s.Info().Guest().AuthKey(), Namespace: "_",
 	})
 	if err != nil {
 		p.t.Fatal(err)

@@ -35,9 +35,9 @@ func (past) Start(context.Context, string) (string, bool) { return "", false }
 // made for them is gone at the end.
 func TestPastControllers(t *testing.T) {
 	info := openWhisk(t)
-	create(t, info.APIHost, "cpu", "def main(p):\n    return {'n': p['n']}\n", false)
-	create(t, info.APIHost, "gpu", "def main(p):\n    return {'n': p['n']}\n", true)
-	create(t, info.APIHost, "bad", "def main(p):\n    return {'error': 'no'}\n", false)
+	create(t, info, "cpu", "def main(p):\n    return {'n': p['n']}\n", false)
+	create(t, info, "gpu", "def main(p):\n    return {'n': p['n']}\n", true)
+	create(t, info, "bad", "def main(p):\n    return {'error': 'no'}\n", false)
 	cluster, err := kafka.New(kafka.Options{Brokers: []string{info.Kafka}, ClientID: "test", Log: slog.New(slog.DiscardHandler)})
 	if err != nil {
 		t.Fatal(err)

@@ -60,7 +60,7 @@ func openWhisk(t *testing.T) standalone.Info {
 	return s.Info()
 }
 
-func create(t *testing.T, host, name, code string, gpu bool) {
+func create(t *testing.T, info standalone.Info, name, code string, gpu bool) {
 	t.Helper()
 	body, err := json.Marshal(map[string]any{
 		"exec":        map[string]any{"kind": "python:3", "code": code},
@@ -69,12 +69,11 @@ func create(t *testing.T, host, name, code string, gpu bool) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	req, err := http.NewRequestWithContext(t.Context(), "PUT", host+"/api/v1/namespaces/_/actions/"+name, strings.NewReader(string(body)))
+	req, err := http.NewRequestWithContext(t.Context(), "PUT", info.APIHost+"/api/v1/namespaces/_/actions/"+name, strings.NewReader(string(body)))
 	if err != nil {
 		t.Fatal(err)
 	}
-	user, key, _ := strings.Cut(standalone.Guest().AuthKey(), ":")
-	req.SetBasicAuth(user, key)
+	req.SetBasicAuth(info.Guest().UUID, info.Guest().Key)
 	req.Header.Set("Content-Type", "application/json")
 	res, err := http.DefaultClient.Do(req)
 	if err != nil {
@@ -89,11 +88,11 @@ func create(t *testing.T, host, name, code string, gpu bool) {
 // A load on a real installation: every call has one outcome, its record has
 // how it started, and what fails is counted by its kind.
 func TestAgainstStandalone(t *testing.T) {
-	host := openWhisk(t).APIHost
-	create(t, host, "cpu", "def main(p):\n    return {'n': p['n']}\n", false)
-	create(t, host, "gpu", "def main(p):\n    return {'n': p['n']}\n", true)
-	create(t, host, "bad", "def main(p):\n    return {'error': 'no'}\n", false)
-	c, err := load.NewClient(load.Access{APIHost: host, Auth: standalone.Guest().AuthKey(), InFlight: 4, Parameters: []byte(`{"n":1}`)})
+	info := openWhisk(t)
+	create(t, info, "cpu", "def main(p):\n    return {'n': p['n']}\n", false)
+	create(t, info, "gpu", "def main(p):\n    return {'n': p['n']}\n", true)
+	create(t, info, "bad", "def main(p):\n    return {'error': 'no'}\n", false)
+	c, err := load.NewClient(load.Access{APIHost: info.APIHost, Auth: info.Guest().AuthKey(), InFlight: 4, Parameters: []byte(`{"n":1}`)})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -148,7 +147,7 @@ func TestAgainstStandalone(t *testing.T) {
 			t.Errorf("%+v", call)
 		}
 	}
-	wrong, err := load.NewClient(load.Access{APIHost: host, Auth: "nobody:wrong", InFlight: 1})
+	wrong, err := load.NewClient(load.Access{APIHost: info.APIHost, Auth: "nobody:wrong", InFlight: 1})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -101,7 +101,7 @@ func (w *fixture) deploy() {
 		t.Fatal(err)
 	}
 	t.Cleanup(w.db.Close)
-	if err := w.db.Deploy(t.Context(), nil); err != nil {
+	if err := w.db.Deploy(t.Context()); err != nil {
 		t.Fatal(err)
 	}
 }

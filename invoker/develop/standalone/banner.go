@@ -2,8 +2,11 @@ package standalone
 
 import (
 	"cmp"
+	"errors"
 	"fmt"
 	"io"
+	"os"
+	"path/filepath"
 
 	"github.com/gpuwhisk/gpuwhisk/activation"
 	"github.com/gpuwhisk/gpuwhisk/invoker/develop/standalone/couchdb"
@@ -18,7 +21,12 @@ type Info struct {
 	Runtime  string         // docker or process
 	Why      string         // why that one
 	GPUs     int
+
+	Namespaces []Namespace // guest, and those that were asked for
 }
+
+// Guest is the namespace that is always there.
+func (i Info) Guest() Namespace { return i.Namespaces[0] }
 
 // Banner prints what is running and what to type next.
 func (s *Standalone) Banner(w io.Writer) {
@@ -42,8 +50,25 @@ func (s *Standalone) Banner(w io.Writer) {
 	fmt.Fprintf(w, "  data            %s\n", i.Data)
 	fmt.Fprintf(w, "  Kafka           %s%s\n", i.Kafka, embedded(s.opts.Kafka))
 	fmt.Fprintf(w, "  database        %s%s\n", i.Database.URL, embedded(s.opts.CouchDB))
+	fmt.Fprintf(w, "  wsk's settings  %s (for WSK_CONFIG_FILE)\n", s.settings())
 	fmt.Fprintln(w)
 	s.SetCommand(w)
+}
+
+// settings is the file with the address of the API and the key of guest, as wsk has
+// them in ~/.wskprops.
+func (s *Standalone) settings() string { return filepath.Join(s.info.Data, "wskprops") }
+
+// writeSettings makes that file anew, for its owner alone.
+func (s *Standalone) writeSettings() error {
+	if err := os.Remove(s.settings()); err != nil && !errors.Is(err, os.ErrNotExist) {
+		return fmt.Errorf("replace wsk's settings: %w", err)
+	}
+	text := fmt.Sprintf("APIHOST=%s\nAUTH=%s\n", s.info.APIHost, s.info.Guest().AuthKey())
+	if err := os.WriteFile(s.settings(), []byte(text), 0o600); err != nil {
+		return fmt.Errorf("write wsk's settings: %w", err)
+	}
+	return nil
 }
 
 // gpuMemory is the memory of a simulated device.
@@ -51,7 +76,7 @@ func (s *Standalone) gpuMemory() activation.Size { return cmp.Or(s.opts.GPUMemor
 
 // SetCommand prints the command that points wsk here.
 func (s *Standalone) SetCommand(w io.Writer) {
-	fmt.Fprintf(w, "wsk property set --apihost %s --auth %s\n", s.info.APIHost, Guest().AuthKey())
+	fmt.Fprintf(w, "wsk property set --apihost %s --auth %s\n", s.info.APIHost, s.info.Guest().AuthKey())
 }
 
 func embedded(elsewhere string) string {

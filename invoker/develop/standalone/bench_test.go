@@ -30,6 +30,7 @@ func BenchmarkBlockingCall(b *testing.B) {
 	if err := s.WaitReady(b.Context()); err != nil {
 		b.Fatal(err)
 	}
+	key := s.Info().Guest()
 	transport := &http.Transport{MaxIdleConnsPerHost: 64}
 	defer transport.CloseIdleConnections()
 	send := func(method, path, body string) int {
@@ -38,7 +39,7 @@ func BenchmarkBlockingCall(b *testing.B) {
 			b.Error(err)
 			return 0
 		}
-		req.SetBasicAuth(Guest().UUID, Guest().Key)
+		req.SetBasicAuth(key.UUID, key.Key)
 		res, err := transport.RoundTrip(req)
 		if err != nil {
 			b.Error(err)

@@ -17,7 +17,7 @@ import (
 func client(t *testing.T, s *Standalone) *whisk.Client {
 	t.Helper()
 	c, err := whisk.NewClient(http.DefaultClient, &whisk.Config{
-		Host: s.Info().APIHost, AuthToken: Guest().AuthKey(), Namespace: "_", Insecure: false,
+		Host: s.Info().APIHost, AuthToken: s.Info().Guest().AuthKey(), Namespace: "_", Insecure: false,
 	})
 	if err != nil {
 		t.Fatal(err)
@@ -133,7 +133,7 @@ func TestInvocationsThroughTheClient(t *testing.T) {
 	}
 	m := f.messages()[0]
 	if m.Action.Version != "0.0.1" || !strings.HasPrefix(m.Revision, "1-") || m.Controller != "0" || !m.Blocking ||
-		m.User.Subject != "guest" || len(m.User.Rights) != 4 || string(m.User.AuthKey.JSON()) != `{"api_key":"`+Guest().AuthKey()+`"}` {
+		m.User.Subject != "guest" || len(m.User.Rights) != 4 || string(m.User.AuthKey.JSON()) != `{"api_key":"`+s.Info().Guest().AuthKey()+`"}` {
 		t.Errorf("message %+v", m)
 	}
 }

@@ -13,7 +13,6 @@ import (
 	"strconv"
 	"strings"
 
-	"github.com/gpuwhisk/gpuwhisk/activation"
 	"github.com/gpuwhisk/gpuwhisk/invoker/develop/standalone/couchdb"
 )
 
@@ -150,25 +149,6 @@ func secret(path string) (string, error) {
 		return "", fmt.Errorf("write store password: %w", err)
 	}
 	return password, nil
-}
-
-// ParseNamespace reads NAME:UUID:KEY, as --namespace takes it. NAME alone gets
-// a new key.
-func ParseNamespace(s string) (Namespace, error) {
-	parts := strings.SplitN(s, ":", 3)
-	switch {
-	case parts[0] == "":
-		return Namespace{}, errors.New("--namespace: want NAME or NAME:UUID:KEY")
-	case !activation.ValidName(parts[0]):
-		return Namespace{}, fmt.Errorf("--namespace %q: a name has letters, digits, blanks and _@.&- only, 256 at most", parts[0])
-	case parts[0] == Guest().Name:
-		return Namespace{}, errors.New("--namespace guest: it is always there, with its well-known key")
-	case len(parts) == 1:
-		return Namespace{parts[0], randomText(16), randomText(32)}, nil
-	case len(parts) != 3 || parts[1] == "" || parts[2] == "":
-		return Namespace{}, fmt.Errorf("--namespace %s: want NAME or NAME:UUID:KEY", parts[0])
-	}
-	return Namespace{parts[0], parts[1], parts[2]}, nil
 }
 
 func randomText(bytes int) string {

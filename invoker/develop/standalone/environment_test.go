@@ -54,21 +54,6 @@ func TestCouchDBAddress(t *testing.T) {
 	}
 }
 
-func TestNamespaceFlag(t *testing.T) {
-	n, err := ParseNamespace("team:u:k:with:colons")
-	if err != nil || n != (Namespace{"team", "u", "k:with:colons"}) {
-		t.Errorf("%+v, %v", n, err)
-	}
-	if n, err := ParseNamespace("team"); err != nil || n.UUID == "" || n.Key == "" {
-		t.Errorf("%+v, %v", n, err)
-	}
-	for _, bad := range []string{"", ":u:k", "a:b", "a::k", "a/b", "guest", "guest:u:k"} {
-		if _, err := ParseNamespace(bad); err == nil {
-			t.Errorf("%q was taken", bad)
-		}
-	}
-}
-
 // The error of a wrong value names its flag.
 func TestStartNamesTheFlag(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "file")
@@ -186,7 +171,7 @@ func TestBanner(t *testing.T) {
 	s := begin(t, &fakeInvoker{}, func(o *Options) { o.GPUs, o.GPUMemory = 2, 8*activation.GB })
 	var b bytes.Buffer
 	s.Banner(&b)
-	for _, want := range []string{"2 simulated, 8 GB each", "wsk property set --apihost " + s.Info().APIHost + " --auth " + Guest().AuthKey(), s.Info().Data, "(embedded)"} {
+	for _, want := range []string{"2 simulated, 8 GB each", "wsk property set --apihost " + s.Info().APIHost + " --auth " + s.Info().Guest().AuthKey(), s.Info().Data, "(embedded)"} {
 		if !strings.Contains(b.String(), want) {
 			t.Errorf("the banner lacks %q:\n%s", want, &b)
 		}

@@ -23,13 +23,13 @@ func FuzzAPI(f *testing.F) {
 	f.Add("POST", "actions/a?blocking=true&result=true&timeout=1", []byte(`{"a":[1e400]}`))
 	f.Add("GET", "activations?limit=1&skip=2&since=3&upto=4&name=a/b&docs=true", []byte(``))
 	f.Add("DELETE", "actions/p/a", []byte(``))
-	guest := Guest()
+	key := s.Info().Guest()
 	f.Fuzz(func(t *testing.T, method, path string, body []byte) {
 		req, err := http.NewRequest(method, s.Info().APIHost+"/api/v1/namespaces/_/"+path, bytes.NewReader(body))
 		if err != nil {
 			return
 		}
-		req.SetBasicAuth(guest.UUID, guest.Key)
+		req.SetBasicAuth(key.UUID, key.Key)
 		res, err := http.DefaultTransport.RoundTrip(req)
 		if err != nil {
 			return // not HTTP at all

@@ -10,7 +10,8 @@ import (
 // no host that is a name.
 func TestForeignOrigins(t *testing.T) {
 	const let = "http://localhost:5173"
-	d := at(t, begin(t, &fakeInvoker{run: echo}, func(o *Options) { o.Origins = []string{let} }))
+	s := begin(t, &fakeInvoker{run: echo}, func(o *Options) { o.Origins = []string{let} })
+	d := at(t, s)
 	const body = `{"exec":{"kind":"nodejs:20","code":"function main() {}"}}`
 	for _, c := range []struct {
 		what, header, value string
@@ -47,7 +48,7 @@ func TestForeignOrigins(t *testing.T) {
 			t.Fatal(err)
 		}
 		req.Host = host
-		req.SetBasicAuth(Guest().UUID, Guest().Key)
+		req.SetBasicAuth(s.Info().Guest().UUID, s.Info().Guest().Key)
 		res, err := http.DefaultClient.Do(req)
 		if err != nil {
 			t.Fatal(err)

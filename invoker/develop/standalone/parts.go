@@ -37,16 +37,16 @@ func (s *Standalone) openDatabase(ctx context.Context) error {
 		return err
 	}
 	defer c.Close()
-	err = c.Deploy(ctx, subjects(append([]Namespace{Guest()}, s.opts.Namespaces...)))
-	return withFlag("--couchdb", s.opts.CouchDB, err)
-}
-
-func subjects(namespaces []Namespace) []couchdb.IdentityRow {
-	var all []couchdb.IdentityRow
-	for _, n := range namespaces {
-		all = append(all, couchdb.IdentityRow{Subject: n.Name, Namespace: n.Name, UUID: n.UUID, Key: n.Key})
+	if err := c.Deploy(ctx); err != nil {
+		return withFlag("--couchdb", s.opts.CouchDB, err)
 	}
-	return all
+	s.info.Namespaces = namespaces(s.opts.Namespaces)
+	for i := range s.info.Namespaces {
+		if err := s.openNamespace(ctx, c, &s.info.Namespaces[i]); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // openStore serves the embedded store on a free port of the loopback

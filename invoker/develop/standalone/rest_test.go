@@ -18,7 +18,7 @@ type apiClient struct {
 }
 
 func at(t *testing.T, s *Standalone) apiClient {
-	return apiClient{t, s.Info().APIHost, Guest().AuthKey()}
+	return apiClient{t, s.Info().APIHost, s.Info().Guest().AuthKey()}
 }
 
 func (d apiClient) anonymous() apiClient { d.auth = ""; return d }
@@ -135,7 +135,7 @@ func TestRefusals(t *testing.T) {
 	d.put("triggers/t", `{}`)
 	d.put("actions/final", `{"exec":{"kind":"nodejs:20","code":"x"},"annotations":[{"key":"final","value":true}],"parameters":[{"key":"set","value":1},{"key":"open","value":""}]}`)
 	wrong, anonymous, other := d, d.anonymous(), d
-	wrong.auth = Guest().UUID + ":wrong"
+	wrong.auth = s.Info().Guest().UUID + ":wrong"
 	other.auth = "u-other:k-other"
 	big := `{"a":"` + strings.Repeat("x", 1<<20) + `"}`
 	cases := []struct {
@@ -198,7 +198,7 @@ func TestRefusals(t *testing.T) {
 		if got.status == 401 && got.header.Get("WWW-Authenticate") != `Basic realm="OpenWhisk secure realm"` {
 			t.Errorf("401 without a challenge: %v", got.header)
 		}
-		for _, secret := range []string{Guest().Key, "k-other"} {
+		for _, secret := range []string{s.Info().Guest().Key, "k-other"} {
 			if strings.Contains(got.body, secret) {
 				t.Errorf("%s %s: a key is in the answer", c.method, c.path)
 			}

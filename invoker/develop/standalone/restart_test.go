@@ -34,7 +34,7 @@ func TestChild(t *testing.T) {
 	if err := s.WaitReady(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	fmt.Println("host", s.Info().APIHost)
+	fmt.Println("host", s.Info().APIHost, s.Info().Guest().AuthKey())
 	<-t.Context().Done() // until the kill, or the test's time is up
 }
 
@@ -66,7 +66,8 @@ func TestKilledAndStartedAgain(t *testing.T) {
 	if host == "" {
 		t.Fatal("the child did not come up")
 	}
-	d := apiClient{t, host, Guest().AuthKey()}
+	host, key, _ := strings.Cut(host, " ")
+	d := apiClient{t, host, key}
 	d.put("actions/kept", `{"exec":{"kind":"nodejs:20","code":"kept"}}`)
 	var queued struct{ ActivationID string }
 	if got := d.do("POST", actions+"kept?blocking=false", `{"n":1}`); json.Unmarshal([]byte(got.body), &queued) != nil || queued.ActivationID == "" {

@@ -64,7 +64,7 @@ type Options struct {
 	Docker   string // address of the Docker Engine; empty: its usual socket
 	DBPrefix string // of the databases' names; empty: whisk_local_
 
-	Namespaces []Namespace // besides guest
+	Namespaces []Namespace // besides guest, or guest with a key
 	Manifest   []byte      // runtimes manifest; nil: the one for our own proxies
 	Extra      []string    // further environment of the invoker, NAME=value
 
@@ -76,21 +76,6 @@ type Options struct {
 	Invoker StartInvoker
 	Log     *slog.Logger
 }
-
-// Namespace is a tenant of the installation.
-type Namespace struct{ Name, UUID, Key string }
-
-// Guest is the namespace that every development installation of OpenWhisk has,
-// with its well-known key.
-func Guest() Namespace {
-	return Namespace{
-		Name: "guest", UUID: "23bc46b1-71f6-4ed5-8c54-816aa4f8c502",
-		Key: "123zO3xZCLrMN6v2BKK1dXYFpXlPkccOFqm12CdAsMgRU4VrNZ9lyGVCGuMDGIwP",
-	}
-}
-
-// AuthKey is what wsk takes after --auth.
-func (n Namespace) AuthKey() string { return n.UUID + ":" + n.Key }
 
 // Standalone is a running installation.
 type Standalone struct {
@@ -220,7 +205,7 @@ func (s *Standalone) serveAPI(cat *catalog.Catalog, m *activation.Manifest) erro
 	server.RegisterOnShutdown(s.endConsole) // its streams never end by themselves
 	s.api = server
 	s.info.APIHost = "http://" + addr
-	return nil
+	return s.writeSettings()
 }
 
 func (s *Standalone) startInvoker(manifest string) error {

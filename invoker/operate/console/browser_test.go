@@ -149,7 +149,7 @@ func (p *platform) ask(method, path string, body any) (int, []byte) {
 	if err != nil {
 		p.t.Fatal(err)
 	}
-	g := standalone.Guest()
+	g := p.s.Info().Guest()
 	req.SetBasicAuth(g.UUID, g.Key)
 	req.Header.Set("Content-Type", "application/json")
 	res, err := http.DefaultClient.Do(req)

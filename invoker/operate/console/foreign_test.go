@@ -9,12 +9,10 @@ import (
 	"testing"
 
 	"github.com/chromedp/chromedp"
-
-	"github.com/gpuwhisk/gpuwhisk/invoker/develop/standalone"
 )
 
-// TestForeignPagesInABrowser: a page of another origin can neither deploy an action by
-// the key that everybody knows nor disable the invoker by its login.
+// TestForeignPagesInABrowser: a page of another origin can neither deploy an action,
+// even by the right key, nor disable the invoker by its login.
 func TestForeignPagesInABrowser(t *testing.T) {
 	ctx, _ := browser(t, 800, 600)
 	p := begin(t)
@@ -23,7 +21,7 @@ func TestForeignPagesInABrowser(t *testing.T) {
 	}))
 	defer page.Close()
 
-	g := standalone.Guest()
+	g := p.s.Info().Guest()
 	put, _ := json.Marshal(map[string]any{"exec": map[string]string{"kind": "python:3", "code": "def main(args): return args"}})
 	do(ctx, t, chromedp.Navigate(page.URL), chromedp.Evaluate(fmt.Sprintf(`fetch(%q, {method: "PUT", body: %q, headers: {
 		"Content-Type": "application/json", Authorization: "Basic " + btoa(%q)}}).then(() => window.ended = "answered", () => window.ended = "refused"); 0`,

@@ -10,10 +10,9 @@ import (
 	"github.com/go-kivik/kivik/v4"
 )
 
-// Deploy makes what is missing of an OpenWhisk deployment: the databases,
-// their design documents and the given subjects, each with one namespace. What
-// is there stays as it is.
-func (c *Client) Deploy(ctx context.Context, subjects []IdentityRow) error {
+// Deploy makes what is missing of an OpenWhisk deployment: the databases and their
+// design documents. What is there stays as it is.
+func (c *Client) Deploy(ctx context.Context) error {
 	n := c.names
 	for _, db := range []string{n.Whisks, n.Activations, n.Subjects} {
 		if err := c.client.CreateDB(ctx, db); err != nil && kivik.HTTPStatus(err) != http.StatusPreconditionFailed {
@@ -21,30 +20,51 @@ func (c *Client) Deploy(ctx context.Context, subjects []IdentityRow) error {
 		}
 	}
 	for _, d := range designs(n) {
-		if err := c.putMissing(ctx, d.db, "_design/"+d.name, d.doc()); err != nil {
-			return err
-		}
-	}
-	for _, s := range subjects {
-		if err := c.putMissing(ctx, n.Subjects, s.Subject, s.doc()); err != nil {
-			return err
+		if _, err := c.Put(ctx, d.db, "_design/"+d.name, d.doc()); err != nil && !errors.Is(err, ErrConflict) {
+			return fmt.Errorf("deploy view %s to %s: %w", d.name, d.db, err)
 		}
 	}
 	return nil
 }
 
-func (c *Client) putMissing(ctx context.Context, db, id string, doc []byte) error {
-	if _, err := c.Put(ctx, db, id, doc); err != nil && !errors.Is(err, ErrConflict) {
-		return fmt.Errorf("deploy %s to %s: %w", id, db, err)
-	}
-	return nil
+// Subject is a user with the namespaces that are its own.
+type Subject struct {
+	Name       string      `json:"subject"`
+	Namespaces []Namespace `json:"namespaces"`
 }
 
-func (r IdentityRow) doc() []byte {
-	doc, _ := json.Marshal(map[string]any{
-		"subject": r.Subject, "namespaces": []map[string]string{{"name": r.Namespace, "uuid": r.UUID, "key": r.Key}},
-	})
-	return doc
+// Namespace is a namespace with its key, as a subject's document has it.
+type Namespace struct {
+	Name string `json:"name"`
+	UUID string `json:"uuid"`
+	Key  string `json:"key"`
+}
+
+// Subject reads a subject.
+func (c *Client) Subject(ctx context.Context, name string) (s Subject, err error) {
+	doc, err := c.Get(ctx, c.names.Subjects, name)
+	if err == nil {
+		err = json.Unmarshal(doc, &s)
+	}
+	return s, err
+}
+
+// PutSubject makes a subject, or gives the one of that name other namespaces.
+func (c *Client) PutSubject(ctx context.Context, s Subject) error {
+	doc := map[string]any{} // whether it is blocked stays, and its revision
+	old, err := c.Get(ctx, c.names.Subjects, s.Name)
+	if err == nil {
+		err = json.Unmarshal(old, &doc)
+	}
+	if err == nil || errors.Is(err, ErrNotFound) {
+		doc["subject"], doc["namespaces"] = s.Name, s.Namespaces
+		body, _ := json.Marshal(doc)
+		_, err = c.Put(ctx, c.names.Subjects, s.Name, body)
+	}
+	if err != nil {
+		return fmt.Errorf("write subject %s: %w", s.Name, err)
+	}
+	return nil
 }
 
 // design is one design document: views by name, each a map function and a

@@ -9,10 +9,9 @@ import (
 )
 
 // Guard refuses what a browser sends for a web page of another origin, unless it is
-// one of the origins given: the API runs code as its user, on a port and with a key
-// that everybody knows. A request whose host is a name is refused, too: a page can
-// have a name of its own lead here (DNS rebinding). Web actions stay open, as they
-// are for everybody.
+// one of the origins given: the API runs code as its user, on a port that everybody
+// knows. A request whose host is a name is refused, too: a page can have a name of its
+// own lead here (DNS rebinding). Web actions stay open, as they are for everybody.
 func Guard(next http.Handler, origins []string) (http.Handler, error) {
 	foreign := http.NewCrossOriginProtection()
 	for _, origin := range origins {
