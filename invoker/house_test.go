@@ -33,10 +33,12 @@ var plan = map[string][]string{
 	"activation/journal":       {"activation", "invoker/lib/wal"},
 	"activation/kafka":         {"activation", "invoker/lib/retry"},
 	// Waiting for what is away: every client of a peer may.
-	"invoker/lib/retry":  {},
-	"activation/records": {"activation", "invoker/lib/retry", "invoker/lib/wal"},
-	"activation/s3":      {},
-	"invoker/lib/wal":    {"invoker/lib/retry"},
+	"invoker/lib/retry": {},
+	// Servers that clients cannot hold on to.
+	"invoker/lib/httpserver": {},
+	"activation/records":     {"activation", "invoker/lib/retry", "invoker/lib/wal"},
+	"activation/s3":          {},
+	"invoker/lib/wal":        {"invoker/lib/retry"},
 	// Reports of what is done for an activation: adapters may.
 	"activation/spans": {"activation"},
 
@@ -67,7 +69,7 @@ var plan = map[string][]string{
 	"invoker/container":     {},
 	"invoker/operate/doctor": {"activation", "activation/couchdb", "activation/kafka", "gpu/nvml", "gpu/shimctl", "invoker/config",
 		"activation/records", "invoker/container", "invoker/engine/devices", "invoker/engine/docker", "invoker/engine/proxy", "invoker/peer/stores", "invoker/peer/tlsstore", "invoker/peer/zookeeper"},
-	"invoker/operate/console":  {},
+	"invoker/operate/console":  {"invoker/lib/httpserver"},
 	"invoker/operate/explain":  {},
 	"invoker/operate/top":      {"invoker/operate/explain"},
 	"invoker/engine/devices":   {"activation", "gpu", "gpu/nvml", "gpu/shimctl", "invoker/container"},
@@ -89,7 +91,8 @@ var plan = map[string][]string{
 	"invoker/operate/userlogs": {"invoker/lib/retry"},
 
 	"invoker/develop/standalone": {"activation", "docker/runtimes", "invoker/develop/standalone/broker", "invoker/develop/standalone/catalog",
-		"invoker/develop/standalone/controller", "invoker/develop/standalone/couchdb", "invoker/develop/standalone/rest", "invoker/develop/standalone/store"},
+		"invoker/develop/standalone/controller", "invoker/develop/standalone/couchdb", "invoker/develop/standalone/rest", "invoker/develop/standalone/store",
+		"invoker/lib/httpserver"},
 	"invoker/develop/standalone/broker":  {},
 	"invoker/develop/standalone/catalog": {"activation", "invoker/develop/standalone/couchdb", "invoker/develop/standalone/entity"},
 	"invoker/develop/standalone/controller": {"activation", "invoker/develop/standalone/broker", "invoker/develop/standalone/catalog",

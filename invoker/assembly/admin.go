@@ -7,14 +7,13 @@ import (
 	"net"
 	"net/http"
 	"strconv"
-	"time"
 
+	"github.com/gpuwhisk/gpuwhisk/invoker/lib/httpserver"
 	"github.com/gpuwhisk/gpuwhisk/invoker/operate/admin"
 	"github.com/gpuwhisk/gpuwhisk/invoker/peer/tlsstore"
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/collectors"
 	"github.com/prometheus/client_golang/prometheus/promhttp"
-	"golang.org/x/net/netutil"
 )
 
 // adminHandler makes the admin handler. Until the invoker accepts work /ping names
@@ -71,26 +70,14 @@ func (a *assembly) waiting() string {
 	return "stopping"
 }
 
-const (
-	// requestTime is how long a request may take to come, and answerTime how long its
-	// answer to be made and taken: both are small. The console's stream has a limit for
-	// each event instead.
-	requestTime = 10 * time.Second
-	answerTime  = 30 * time.Second
-	// maxConnections to the admin port are served at once, so that some descriptors
-	// stay for the invoker's work. Others wait.
-	maxConnections = 256
-)
-
-// adminServer bounds for how long a client that is not known yet can have a connection.
-func adminServer(h http.Handler) *http.Server {
-	return &http.Server{Handler: h, ReadTimeout: requestTime, WriteTimeout: answerTime, IdleTimeout: time.Minute}
-}
+// maxConnections to the admin port are served at once, so that some descriptors stay for
+// the invoker's work.
+const maxConnections = 256
 
 // openListener serves the admin endpoints from the start on, so that /status names
 // what the start waits for.
 func (a *assembly) openListener(ctx context.Context) (func(), error) {
-	listener, err := net.Listen("tcp", net.JoinHostPort(a.Host, strconv.Itoa(a.c.Admin.Port)))
+	listener, err := httpserver.Listen(ctx, net.JoinHostPort(a.Host, strconv.Itoa(a.c.Admin.Port)), maxConnections)
 	if err != nil {
 		return nil, fmt.Errorf("open the admin port: %w (PORT names another)", err)
 	}
@@ -99,8 +86,7 @@ func (a *assembly) openListener(ctx context.Context) (func(), error) {
 			"whisk.invoker.username and whisk.invoker.password"
 		a.Log.Warn(a.login, "address", listener.Addr().String())
 	}
-	listener = netutil.LimitListener(listener, maxConnections)
-	server := adminServer(a.adminHandler())
+	server := httpserver.New(a.adminHandler(), 0)
 	server.RegisterOnShutdown(func() { close(a.closing) })
 	done := make(chan struct{})
 	serve := func() error { return server.Serve(listener) }

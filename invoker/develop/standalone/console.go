@@ -7,6 +7,8 @@ import (
 	"net/http/httputil"
 	"net/url"
 	"strings"
+
+	"github.com/gpuwhisk/gpuwhisk/invoker/lib/httpserver"
 )
 
 // adminUser is the user of the invoker's admin port. The password is made up at
@@ -52,7 +54,7 @@ func (s *Standalone) withConsole(api http.Handler) http.Handler {
 			ctx, end := context.WithCancel(r.Context())
 			defer end()
 			defer context.AfterFunc(s.closing, end)()
-			console.ServeHTTP(w, r.WithContext(ctx))
+			console.ServeHTTP(httpserver.Stream(w), r.WithContext(ctx))
 		}
 	})
 }

@@ -10,11 +10,12 @@ import (
 	"net/http"
 	"path/filepath"
 	"strconv"
-	"time"
 
 	"github.com/gpuwhisk/gpuwhisk/invoker/develop/standalone/broker"
+	"github.com/gpuwhisk/gpuwhisk/invoker/develop/standalone/controller"
 	"github.com/gpuwhisk/gpuwhisk/invoker/develop/standalone/couchdb"
 	"github.com/gpuwhisk/gpuwhisk/invoker/develop/standalone/store"
+	"github.com/gpuwhisk/gpuwhisk/invoker/lib/httpserver"
 )
 
 // openDatabase makes the embedded store unless there is a database elsewhere,
@@ -72,18 +73,18 @@ func (s *Standalone) openStore() (couchdb.Config, error) {
 	return couchdb.Config{URL: "http://" + addr, User: user, Password: password}, nil
 }
 
+// maxConnections to each server are served at once, as to OpenWhisk's controller: blocking
+// calls hold them.
+const maxConnections = 1024
+
 // serve answers HTTP on a port of the loopback interface until Stop.
 func (s *Standalone) serve(name string, port int, h http.Handler) (addr string, server *http.Server, err error) {
-	ln, err := net.Listen("tcp", net.JoinHostPort("127.0.0.1", strconv.Itoa(port)))
+	ln, err := httpserver.Listen(s.closing, net.JoinHostPort("127.0.0.1", strconv.Itoa(port)), maxConnections)
 	if err != nil {
 		return "", nil, fmt.Errorf("open %s: %w", name, err)
 	}
-	server = &http.Server{
-		Handler:           h,
-		ReadHeaderTimeout: 10 * time.Second,
-		IdleTimeout:       2 * time.Minute,
-		ErrorLog:          slog.NewLogLogger(s.log.Handler(), slog.LevelDebug),
-	}
+	server = httpserver.New(h, controller.MaxWait)
+	server.ErrorLog = slog.NewLogLogger(s.log.Handler(), slog.LevelDebug)
 	done := make(chan struct{})
 	go func() {
 		defer close(done)

@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"github.com/gpuwhisk/gpuwhisk/activation"
+	"github.com/gpuwhisk/gpuwhisk/invoker/lib/httpserver"
 )
 
 // web answers with the argument "answer", or with all of them.
@@ -25,6 +26,9 @@ func web(m *activation.Message) activation.Response {
 func TestWebActions(t *testing.T) {
 	s := begin(t, &fakeInvoker{run: web}, nil)
 	d := at(t, s)
+	if s.api.ReadTimeout != httpserver.RequestTime {
+		t.Errorf("anybody may hold a connection for %s", s.api.ReadTimeout)
+	}
 	d.put("packages/p", `{}`)
 	export := `,"annotations":[{"key":"web-export","value":true}`
 	exec := `{"exec":{"kind":"nodejs:20","code":"x"}`
@@ -106,13 +110,14 @@ func TestWebActions(t *testing.T) {
 		{"POST", "/api/v1/web/guest/default/web", "hi", []string{"Content-Type", "text/plain"}, 200, `"__ow_body":"hi"`},
 		{"POST", "/api/v1/web/guest/default/web", "hi", []string{"Content-Type", "application/octet-stream"}, 200, `"__ow_body":"aGk="`},
 		{"POST", "/api/v1/web/guest/default/web", `{"broken`, nil, 400, "malformed"},
+		{"POST", "/api/v1/web/guest/default/web", strings.Repeat("x", 1<<20+1), nil, 413, "more than 1048576 bytes"},
 		{"POST", "/api/v1/web/guest/default/raw?q=1", `{"k":1}`, nil, 200, `"__ow_query":"q=1"`},
 		{"POST", "/api/v1/web/guest/default/raw?q=1", `{"k":1}`, nil, 200, `"__ow_body":"eyJrIjoxfQ=="`},
 		{"OPTIONS", "/api/v1/web/guest/default/web", "", []string{"Access-Control-Request-Headers", "X-Mine"}, 200, ""},
 	} {
 		got := w.do(c.method, c.path, c.body, c.headers...)
 		if got.status != c.status || !strings.Contains(got.body, c.want) {
-			t.Errorf("%s %s %s: %d %s, want %d %s", c.method, c.path, c.body, got.status, got.body, c.status, c.want)
+			t.Errorf("%s %s %.100s: %d %s, want %d %s", c.method, c.path, c.body, got.status, got.body, c.status, c.want)
 		}
 	}
 }

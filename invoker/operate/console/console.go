@@ -20,6 +20,8 @@ import (
 	"strings"
 	"sync"
 	"time"
+
+	"github.com/gpuwhisk/gpuwhisk/invoker/lib/httpserver"
 )
 
 // Options is what the console shows.
@@ -157,16 +159,13 @@ func (c *console) events(w http.ResponseWriter, r *http.Request) {
 // that.
 type stream struct {
 	to      io.Writer
-	zip     *gzip.Writer             // nil: plain
-	control *http.ResponseController // of the deadlines of each event
+	zip     *gzip.Writer // nil: plain
+	control *http.ResponseController
 }
 
-// sendTime is how long a page may take for an event before it is given up.
-const sendTime = 10 * time.Second
-
 func newStream(w http.ResponseWriter, r *http.Request) *stream {
+	w = httpserver.Stream(w)
 	s := &stream{to: w, control: http.NewResponseController(w)}
-	_ = s.control.SetReadDeadline(time.Time{}) // the request is read; its deadline would end the stream
 	if strings.Contains(r.Header.Get("Accept-Encoding"), "gzip") {
 		w.Header().Set("Content-Encoding", "gzip")
 		s.zip, _ = gzip.NewWriterLevel(w, gzip.BestSpeed) // a level that exists
@@ -176,7 +175,6 @@ func newStream(w http.ResponseWriter, r *http.Request) *stream {
 }
 
 func (s *stream) send(name string, data []byte) error {
-	_ = s.control.SetWriteDeadline(time.Now().Add(sendTime)) // without deadlines the page waits for ever
 	if _, err := fmt.Fprintf(s.to, "event: %s\ndata: %s\n\n", name, data); err != nil {
 		return err
 	}

@@ -143,6 +143,10 @@ const transactionHeader = "X-Request-ID"
 // maxBody bounds any request: code of 48 MiB as base64, and what is around it.
 const maxBody = 72 << 20
 
+// transferTime is how long a user who is known may take for a request, or for an
+// answer, where the line is slow.
+const transferTime = 5 * time.Minute
+
 // ServeHTTP answers one request.
 func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	if isWeb(r) {
@@ -188,6 +192,9 @@ func (h *Handler) authorized(route func(*request) error) func(*request) error {
 		if err != nil {
 			return err
 		}
+		control, now := http.NewResponseController(r.w), time.Now()
+		_ = control.SetReadDeadline(now.Add(transferTime))
+		_ = control.SetWriteDeadline(now.Add(transferTime + controller.MaxWait + transferTime))
 		r.user, r.ns = user, r.PathValue("ns")
 		if r.ns == "_" || r.ns == "" {
 			r.ns = user.Namespace.Name

@@ -157,12 +157,10 @@ func (h *Handler) webAuthorized(r *request, a entity.Parameters) error {
 // webArguments turns the request into the arguments of the action: query, then
 // body, then what the request was, each over the one before.
 func (h *Handler) webArguments(r *request, call *webCall) (json.RawMessage, error) {
+	r.Body = http.MaxBytesReader(r.w, r.Body, maxPayload) // no more is kept of what anybody may send
 	body := r.body()
 	if r.err != nil {
 		return nil, r.err
-	}
-	if len(body) > maxPayload {
-		return nil, &refusal{http.StatusRequestEntityTooLarge, "Request larger than allowed."}
 	}
 	args := map[string]json.RawMessage{}
 	text := func(s string) json.RawMessage { return activation.AppendString(nil, s) }

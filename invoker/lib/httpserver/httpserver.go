@@ -1,0 +1,59 @@
+// Package httpserver makes HTTP servers of which clients that are not known yet can
+// hold little: each request has a time to come, each answer one to be taken, and only
+// so many connections are served at once. What a client may do is its user's matter.
+//
+// It has no goroutines but those of net/http.
+package httpserver
+
+import (
+	"context"
+	"net"
+	"net/http"
+	"time"
+
+	"golang.org/x/net/netutil"
+)
+
+const (
+	// RequestTime is how long a request may take to come, and AnswerTime how long its
+	// answer to be taken. A handler that has found out whose request it is may allow
+	// more, see http.ResponseController.
+	RequestTime = 10 * time.Second
+	AnswerTime  = 30 * time.Second
+	// eventTime is how long a client may take for a part of a stream.
+	eventTime = 10 * time.Second
+)
+
+// New makes a server; handling is what its handler may take beside until it answers.
+func New(h http.Handler, handling time.Duration) *http.Server {
+	return &http.Server{Handler: h, ReadTimeout: RequestTime, WriteTimeout: handling + AnswerTime, IdleTimeout: time.Minute}
+}
+
+// Listen opens a port at which so many connections are served at once; others wait.
+func Listen(ctx context.Context, address string, connections int) (net.Listener, error) {
+	l, err := new(net.ListenConfig).Listen(ctx, "tcp", address)
+	if err != nil {
+		return nil, err
+	}
+	return netutil.LimitListener(l, connections), nil
+}
+
+// Stream makes a writer for an answer without an end: each part has a time to be taken
+// instead of the whole.
+func Stream(w http.ResponseWriter) http.ResponseWriter {
+	return stream{w, http.NewResponseController(w)}
+}
+
+type stream struct {
+	http.ResponseWriter
+	control *http.ResponseController
+}
+
+// Write writes a part.
+func (s stream) Write(b []byte) (int, error) {
+	_ = s.control.SetWriteDeadline(time.Now().Add(eventTime)) // without deadlines the client waits for ever
+	return s.ResponseWriter.Write(b)
+}
+
+// Unwrap lets http.ResponseController reach what it needs.
+func (s stream) Unwrap() http.ResponseWriter { return s.ResponseWriter }

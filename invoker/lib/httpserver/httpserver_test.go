@@ -1,0 +1,152 @@
+package httpserver
+
+import (
+	"bytes"
+	"errors"
+	"io"
+	"net"
+	"net/http"
+	"runtime"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+)
+
+// pipes is a listener of connections in memory.
+type pipes chan net.Conn
+
+func (p pipes) Accept() (net.Conn, error) {
+	c, ok := <-p
+	if !ok {
+		return nil, net.ErrClosed
+	}
+	return c, nil
+}
+
+func (p pipes) Close() error   { close(p); return nil }
+func (p pipes) Addr() net.Addr { return &net.TCPAddr{} }
+
+// blocking is how long a call of the handler takes.
+const blocking = time.Minute
+
+func handler(w http.ResponseWriter, r *http.Request) {
+	_, _ = io.Copy(io.Discard, r.Body)
+	block := func() bool {
+		select {
+		case <-time.After(blocking):
+			return true
+		case <-r.Context().Done():
+			return false
+		}
+	}
+	switch r.URL.Path {
+	case "/blocking":
+		if block() {
+			_, _ = io.WriteString(w, "done")
+		}
+	case "/large":
+		_, _ = w.Write(bytes.Repeat([]byte("x"), 1<<20))
+	case "/stream":
+		for w = Stream(w); ; {
+			_, err := w.Write([]byte("data: x\n\n"))
+			if errors.Join(err, http.NewResponseController(w).Flush()) != nil || !block() {
+				return
+			}
+		}
+	}
+}
+
+// dial serves one connection, in a bubble of synctest.
+func dial(t *testing.T, request string) net.Conn {
+	t.Helper()
+	server, conns, ended := New(http.HandlerFunc(handler), blocking), make(pipes), make(chan error, 1)
+	go func() { ended <- server.Serve(conns) }()
+	client, at := net.Pipe()
+	conns <- at
+	if _, err := io.WriteString(client, strings.ReplaceAll(request, "\n", "\r\n")); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		_ = client.Close() // a pipe's end
+		if err := server.Close(); err != nil {
+			t.Error(err)
+		}
+		<-ended
+	})
+	return client
+}
+
+// TestLetsGo of clients whose request does not come, or who do not take their answers.
+func TestLetsGo(t *testing.T) {
+	for name, request := range map[string]string{
+		"half a head":    "POST /disable HTTP/1.1\nHost: x\n",
+		"a body missing": "POST /disable HTTP/1.1\nHost: x\nContent-Length: 10\n\n",
+		"an answer":      "GET /large HTTP/1.1\nHost: x\n\n",
+		"a stream":       "GET /stream HTTP/1.1\nHost: x\n\n",
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				client := dial(t, request)
+				time.Sleep(blocking + 2*AnswerTime)
+				synctest.Wait()
+				if _, err := client.Write([]byte("x")); !errors.Is(err, io.ErrClosedPipe) {
+					t.Errorf("then: %v, want a connection that is closed", err)
+				}
+			})
+		})
+	}
+}
+
+// TestWaits for handlers that take their time, and for ever with a stream that is read.
+func TestWaits(t *testing.T) {
+	for path, want := range map[string]string{"/blocking": "\r\ndone", "/stream": strings.Repeat("9\r\ndata: x\n\n\r\n", 10)} {
+		t.Run(path, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				client := dial(t, "GET "+path+" HTTP/1.1\nHost: x\n\n")
+				var all []byte
+				for part := make([]byte, 4096); !strings.HasSuffix(string(all), want); {
+					n, err := client.Read(part)
+					if all = append(all, part[:n]...); err != nil {
+						t.Fatalf("%s: %v", all, err)
+					}
+				}
+			})
+		})
+	}
+}
+
+// TestConnections: those beyond the limit wait until one ends.
+func TestConnections(t *testing.T) {
+	l, err := Listen(t.Context(), "127.0.0.1:0", 2)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close()
+	for range 3 {
+		c, err := net.Dial("tcp", l.Addr().String())
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer c.Close()
+	}
+	first, err := l.Accept()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := l.Accept(); err != nil {
+		t.Fatal(err)
+	}
+	var ended atomic.Bool
+	go func() {
+		for range 1000 { // time for an Accept that does not wait
+			runtime.Gosched()
+		}
+		ended.Store(true)
+		_ = first.Close()
+	}()
+	if _, err := l.Accept(); err != nil || !ended.Load() {
+		t.Errorf("a third beside two: %v", err)
+	}
+}
