@@ -1,11 +1,12 @@
 #!/bin/bash
-# One broker of Apache Kafka in KRaft mode, without ZooKeeper, from its Maven
-# artifacts, on free ports of the loopback: one in plain text, and with a login
-# by SASL one in plain text and one over TLS. Topics are not created by use, as
-# OpenWhisk's own deployment has it.
+# One broker of Apache Kafka from its Maven artifacts, in KRaft mode where it has that,
+# on free ports of the loopback: one in plain text, and with a login by SASL one in plain
+# text and one over TLS. Topics are not created by use, as OpenWhisk's own deployment has
+# it. GPUWHISK_KAFKA_VERSION is another version: 2.3.1, which OpenWhisk's chart has, to
+# 4.4.0.
 . "$(dirname "$0")/lib.sh"
 
-version=3.9.1
+version=${GPUWHISK_KAFKA_VERSION:-3.9.1}
 libs=$peers/kafka-$version
 # A test may run a broker of its own beside the shared one, to restart it.
 dir=${GPUWHISK_KAFKA_DIR:-$peers/kafka}
@@ -20,9 +21,32 @@ brief=${GPUWHISK_KAFKA_BRIEF:-}
 jvm=(-XX:+UseSerialGC)
 [[ ! $brief ]] || jvm+=(-XX:TieredStopAtLevel=1)
 
+# old is a broker that keeps what it knows in ZooKeeper, which runs beside it.
+old=
+[[ $version != 2.* ]] || old=1
+zookeeper=$dir/zookeeper
+
 # With the logging back end the broker prints why it stops.
 fetch() {
-	maven "$1" "org.apache.kafka:kafka_2.13:$version" org.slf4j:slf4j-reload4j:1.7.36
+	if [[ $old ]]; then
+		# Its own version of ZooKeeper finds no address with a Java of today.
+		maven "$1" "org.apache.kafka:kafka_2.12:$version" org.slf4j:slf4j-log4j12:1.7.26 org.apache.zookeeper:zookeeper:3.5.10
+	else
+		maven "$1" "org.apache.kafka:kafka_2.13:$version" org.slf4j:slf4j-reload4j:1.7.36
+	fi
+}
+
+# run CLASS ARGUMENT... is a command of Kafka's.
+run() {
+	java "${jvm[@]}" -cp "$libs/*" -Dlog4j.configuration="file:$dir/log4j.properties" "$@" >&2
+}
+
+# coordinate starts the ZooKeeper of an old broker.
+coordinate() {
+	mkdir -p "$zookeeper"
+	daemon "$zookeeper" java "${jvm[@]}" -Xmx128m -cp "$libs/*" -Dlog4j.configuration="file:$dir/log4j.properties" \
+		-Dzookeeper.admin.enableServer=false org.apache.zookeeper.server.ZooKeeperServerMain "$(cat "$dir/port.quorum")" "$zookeeper/data"
+	await "$zookeeper" "$limit" open_port "$(cat "$dir/port.quorum")" || fail "ZooKeeper does not start; its log is $zookeeper/log"
 }
 
 install() {
@@ -74,7 +98,15 @@ configure() {
 	login=$(other_port "$port" "$quorum")
 	secure=$(other_port "$port" "$quorum" "$login")
 	echo "$port" >"$dir/port"
-	local listeners=PLAINTEXT://$host:$port,CONTROLLER://127.0.0.1:$quorum logins=() secrets=()
+	echo "$quorum" >"$dir/port.quorum"
+	local listeners=PLAINTEXT://$host:$port logins=() secrets=() roles=()
+	if [[ $old ]]; then
+		roles=("zookeeper.connect=127.0.0.1:$quorum" broker.id=1)
+	else
+		listeners+=,CONTROLLER://127.0.0.1:$quorum
+		roles=(process.roles=broker,controller node.id=1 "controller.quorum.voters=1@127.0.0.1:$quorum"
+			controller.listener.names=CONTROLLER "initial.broker.registration.timeout.ms=$((limit * 1000))")
+	fi
 	if [[ ! $brief ]]; then
 		echo "$login" >"$dir/port.sasl"
 		echo "$secure" >"$dir/port.sasl-tls"
@@ -85,11 +117,7 @@ configure() {
 		secrets=(-S "SCRAM-SHA-256=[name=$user,password=$password]" -S "SCRAM-SHA-512=[name=$user,password=$password]")
 	fi
 	cat >"$dir/server.properties" <<-CONF
-		process.roles=broker,controller
-		node.id=1
-		controller.quorum.voters=1@127.0.0.1:$quorum
 		listeners=$listeners
-		controller.listener.names=CONTROLLER
 		listener.security.protocol.map=CONTROLLER:PLAINTEXT,PLAINTEXT:PLAINTEXT,LOGIN:SASL_PLAINTEXT,SECURE:SASL_SSL
 		log.dirs=$dir/data
 		offsets.topic.replication.factor=1
@@ -98,20 +126,25 @@ configure() {
 		transaction.state.log.min.isr=1
 		transaction.state.log.num.partitions=2
 		group.initial.rebalance.delay.ms=0
-		initial.broker.registration.timeout.ms=$((limit * 1000))
 		auto.create.topics.enable=false
 		${GPUWHISK_KAFKA_MORE:-}
 	CONF
-	printf '%s\n' "${logins[@]}" >>"$dir/server.properties"
+	printf '%s\n' "${roles[@]}" "${logins[@]}" >>"$dir/server.properties"
 	cat >"$dir/log4j.properties" <<-CONF
 		log4j.rootLogger=WARN, out
 		log4j.appender.out=org.apache.log4j.ConsoleAppender
 		log4j.appender.out.layout=org.apache.log4j.PatternLayout
 		log4j.appender.out.layout.ConversionPattern=%d %p %c: %m%n
 	CONF
-	java "${jvm[@]}" -cp "$libs/*" -Dlog4j.configuration="file:$dir/log4j.properties" \
-		kafka.tools.StorageTool format -t MkU3OEVBNTcwNTJENDM2Qg \
-		"${secrets[@]}" -c "$dir/server.properties" >&2 || fail "format the storage of Kafka"
+	if [[ ! $old ]]; then
+		run kafka.tools.StorageTool format -t MkU3OEVBNTcwNTJENDM2Qg \
+			"${secrets[@]}" -c "$dir/server.properties" || fail "format the storage of Kafka"
+	elif [[ ! $brief ]]; then
+		coordinate
+		run kafka.admin.ConfigCommand --zookeeper "127.0.0.1:$quorum" --alter --entity-type users --entity-name "$user" \
+			--add-config "SCRAM-SHA-256=[password=$password],SCRAM-SHA-512=[password=$password]" ||
+			{ end_all; fail "make the logins of Kafka"; }
+	fi
 }
 
 start() {
@@ -122,12 +155,13 @@ start() {
 	install
 	fresh "$dir"
 	configure
+	[[ ! $old ]] || alive "$zookeeper" || coordinate
 	daemon "$dir" java "${jvm[@]}" -Xmx512m -Xms128m -cp "$libs/*" \
 		-Dlog4j.configuration="file:$dir/log4j.properties" \
 		kafka.Kafka "$dir/server.properties"
 	if ! await "$dir" "$limit" open_port "$(cat "$dir/port")" "$host"; then
 		tail_of "$dir/log"
-		end "$dir"
+		end_all
 		fail "Kafka does not start; its log is $dir/log"
 	fi
 	env
@@ -143,9 +177,14 @@ env() {
 	echo "GPUWHISK_TEST_KAFKA_TRUST=$dir/trust.jks:$store"
 }
 
+end_all() {
+	end "$dir"
+	end "$zookeeper"
+}
+
 # stop also forgets the data, unless GPUWHISK_KEEP=1 asks for a restart.
 stop() {
-	end "$dir"
+	end_all
 	[[ ${GPUWHISK_KEEP:-} == 1 ]] || rm -rf "$dir"
 }
 

@@ -163,7 +163,12 @@ func (b *fixture) createWide(name string, partitions int32, config ...string) {
 		topic.Configs = append(topic.Configs, c)
 	}
 	req.Topics = append(req.Topics, topic)
-	res, err := req.RequestWith(b.ctx(), b.peer)
+	var res *kmsg.CreateTopicsResponse
+	var err error
+	b.await("an older topic "+name+" to be gone", func() bool { // brokers with ZooKeeper forget it before that
+		res, err = req.RequestWith(b.ctx(), b.peer)
+		return err != nil || res.Topics[0].ErrorCode != kerr.TopicAlreadyExists.Code
+	})
 	b.accepted("create topic "+name, err, func() int16 { return res.Topics[0].ErrorCode })
 	if b.fake == nil { // a real broker has a new topic after its controller has answered
 		b.await("the broker to know topic "+name, func() bool { return b.knows(name) })
