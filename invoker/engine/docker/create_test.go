@@ -28,7 +28,7 @@ func TestCreate(t *testing.T) {
 	if h != want {
 		t.Errorf("got %+v, want %+v", h, want)
 	}
-	if n := d.count("POST /v1.41/containers") + d.count("GET /v1.41/containers/id-"); n != 3 {
+	if n := d.count("POST /v1.40/containers") + d.count("GET /v1.40/containers/id-"); n != 3 {
 		t.Errorf("a create took %d requests, want 3", n)
 	}
 }

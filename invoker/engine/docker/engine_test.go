@@ -159,11 +159,11 @@ func TestOOMKilledThatIsReportedLate(t *testing.T) {
 		c := d.containers[string(h.ID)]
 		c.state, c.code = "exited", 137
 		d.mu.Unlock()
-		inspections := d.count("GET /v1.41/containers/id-")
+		inspections := d.count("GET /v1.40/containers/id-")
 		answer := make(chan bool)
 		go func() { answer <- e.OOMKilled(t.Context(), h.ID) }()
 		d.emit("die", string(h.ID))
-		until(t, "the state is read", func() bool { return d.count("GET /v1.41/containers/id-") > inspections })
+		until(t, "the state is read", func() bool { return d.count("GET /v1.40/containers/id-") > inspections })
 		if memory {
 			d.mu.Lock()
 			c.oom = true // read again when nothing is reported in time

@@ -103,25 +103,25 @@ func (d *daemon) routes() http.Handler {
 		if d.onPing != nil {
 			d.onPing(r)
 		}
-		w.Header().Set("Api-Version", "1.41")
+		w.Header().Set("Api-Version", "1.40")
 	})
-	mux.HandleFunc("GET /v1.41/info", func(w http.ResponseWriter, _ *http.Request) {
+	mux.HandleFunc("GET /v1.40/info", func(w http.ResponseWriter, _ *http.Request) {
 		_, _ = io.WriteString(w, cmp.Or(d.info, `{"ServerVersion":"20.10","DockerRootDir":"/nowhere"}`))
 	})
-	mux.HandleFunc("POST /v1.41/containers/create", d.create)
-	mux.HandleFunc("POST /v1.41/containers/{id}/start", d.start)
-	mux.HandleFunc("POST /v1.41/containers/{id}/pause", func(w http.ResponseWriter, r *http.Request) {
+	mux.HandleFunc("POST /v1.40/containers/create", d.create)
+	mux.HandleFunc("POST /v1.40/containers/{id}/start", d.start)
+	mux.HandleFunc("POST /v1.40/containers/{id}/pause", func(w http.ResponseWriter, r *http.Request) {
 		if d.onPause == nil || !d.onPause(w, r.PathValue("id")) {
 			w.WriteHeader(http.StatusNoContent)
 		}
 	})
-	mux.HandleFunc("GET /v1.41/containers/{id}/json", d.inspect)
-	mux.HandleFunc("DELETE /v1.41/containers/{id}", d.remove)
-	mux.HandleFunc("GET /v1.41/containers/json", d.list)
-	mux.HandleFunc("GET /v1.41/containers/{id}/logs", func(w http.ResponseWriter, r *http.Request) { d.onLogs(w, r) })
-	mux.HandleFunc("GET /v1.41/images/{name...}", d.inspectImage)
-	mux.HandleFunc("POST /v1.41/images/create", d.pull)
-	mux.HandleFunc("GET /v1.41/events", d.events)
+	mux.HandleFunc("GET /v1.40/containers/{id}/json", d.inspect)
+	mux.HandleFunc("DELETE /v1.40/containers/{id}", d.remove)
+	mux.HandleFunc("GET /v1.40/containers/json", d.list)
+	mux.HandleFunc("GET /v1.40/containers/{id}/logs", func(w http.ResponseWriter, r *http.Request) { d.onLogs(w, r) })
+	mux.HandleFunc("GET /v1.40/images/{name...}", d.inspectImage)
+	mux.HandleFunc("POST /v1.40/images/create", d.pull)
+	mux.HandleFunc("GET /v1.40/events", d.events)
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		d.mu.Lock()
 		d.calls = append(d.calls, r.Method+" "+r.URL.Path)

@@ -53,7 +53,7 @@ func TestEventsThatBreakOff(t *testing.T) {
 		}
 		w.WriteHeader(http.StatusOK)
 		w.(http.Flusher).Flush()
-		for d.count("GET /v1.41/containers/json") < int(n) && r.Context().Err() == nil { // it has begun
+		for d.count("GET /v1.40/containers/json") < int(n) && r.Context().Err() == nil { // it has begun
 			<-time.After(time.Millisecond)
 		}
 		return true

@@ -120,7 +120,7 @@ func (l *logged) print(stream string, ms int, text string) {
 func (l *logged) tail(t *testing.T) *logs.Tail {
 	server := httptest.NewServer(l)
 	t.Cleanup(server.Close)
-	api, err := client.New(client.WithHost(server.URL), client.WithAPIVersion("1.41"))
+	api, err := client.New(client.WithHost(server.URL), client.WithAPIVersion("1.40"))
 	if err != nil {
 		t.Fatal(err)
 	}

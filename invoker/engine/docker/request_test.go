@@ -173,7 +173,7 @@ func TestImageEnvironment(t *testing.T) {
 			t.Errorf("got  %v\nwant %v", got, want)
 		}
 	}
-	if n := d.count("GET /v1.41/images/"); n != 1 {
+	if n := d.count("GET /v1.40/images/"); n != 1 {
 		t.Errorf("the image was asked %d times", n)
 	}
 }
@@ -190,7 +190,7 @@ func TestPulledImageIsAskedAgain(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	if n := d.count("GET /v1.41/images/"); n != 2 {
+	if n := d.count("GET /v1.40/images/"); n != 2 {
 		t.Errorf("the image was asked %d times", n)
 	}
 }
