@@ -87,6 +87,48 @@ struct gw_external {
 	unsigned long long offset, size;
 };
 
+/* NVML: nvmlMemory_t and nvmlMemory_v2_t, nvmlProcessInfo_v1_t and _v2_t,
+ * nvmlProcessDetail_v1_t and its list. */
+struct gw_nvml_memory {
+	uint64_t total, avail, used;
+};
+struct gw_nvml_memory_v2 {
+	unsigned version;
+	uint64_t total, reserved, avail, used;
+};
+struct gw_nvml_process {
+	unsigned pid;
+	uint64_t bytes;
+};
+struct gw_nvml_process_v2 {
+	unsigned pid;
+	uint64_t bytes;
+	unsigned gpu_instance, compute_instance;
+};
+struct gw_nvml_detail {
+	unsigned pid;
+	uint64_t bytes;
+	unsigned gpu_instance, compute_instance;
+	uint64_t protected_bytes;
+};
+struct gw_nvml_details {
+	unsigned version, mode, n;
+	void *list;
+};
+_Static_assert(sizeof(struct gw_nvml_memory_v2) == 40, "nvmlMemory_v2_t");
+_Static_assert(sizeof(struct gw_nvml_process) == 16, "nvmlProcessInfo_v1_t");
+_Static_assert(sizeof(struct gw_nvml_process_v2) == 24, "nvmlProcessInfo_v2_t");
+_Static_assert(sizeof(struct gw_nvml_detail) == 32, "nvmlProcessDetail_v1_t");
+_Static_assert(sizeof(struct gw_nvml_details) == 24, "nvmlProcessDetailList_t");
+
+/* The codes of NVML that are given or distinguished. */
+enum {
+	NVML_SUCCESS = 0,
+	NVML_INSUFFICIENT_SIZE = 7,
+	NVML_FUNCTION_NOT_FOUND = 13,
+	NVML_MEMORY = 20,
+};
+
 enum {
 	ATTACH_GLOBAL = 1,              /* cuMemAllocManaged */
 	CONCURRENT_MANAGED_ACCESS = 89, /* cuDeviceGetAttribute */
@@ -112,6 +154,7 @@ enum {
 	typedef CUresult fn_##export params;
 #define CALL(base, export, version, params, args) typedef CUresult fn_##export params;
 #define SERVE(base, export, version, params, args) typedef CUresult fn_##export params;
+#define NVML(export, what, params, args) typedef int fn_##export params;
 #include "../abi.def"
 
 #endif

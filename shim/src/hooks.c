@@ -13,20 +13,25 @@
 
 #define ARGS(...) __VA_ARGS__
 
-#define HOOK(base, export, version, flags, class, what, params, args)      \
-	GW_EXPORT CUresult export params                                   \
+#define WRAPPER(export, what, params, args, missing)                       \
+	GW_EXPORT int export params                                        \
 	{                                                                  \
 		fn_##export *real = GW_REAL(export);                       \
 		if (!real)                                                 \
-			return CUDA_ERROR_NOT_FOUND;                       \
+			return missing;                                    \
 		if (gw_disabled())                                         \
 			return real args;                                  \
 		int cancel;                                                \
 		pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, &cancel);   \
-		CUresult r = gw_on_##what(real, ARGS args);                \
+		int r = gw_on_##what(real, ARGS args);                     \
 		pthread_setcancelstate(cancel, NULL);                      \
 		return r;                                                  \
 	}
+
+#define HOOK(base, export, version, flags, class, what, params, args) \
+	WRAPPER(export, what, params, args, CUDA_ERROR_NOT_FOUND)
+#define NVML(export, what, params, args) \
+	WRAPPER(export, what, params, args, NVML_FUNCTION_NOT_FOUND)
 #include "../abi.def"
 
 const struct gw_entry gw_entries[GW_ENTRIES] = {
@@ -35,5 +40,8 @@ const struct gw_entry gw_entries[GW_ENTRIES] = {
 #include "../abi.def"
 #define CALL(base, export, version, params, args) \
 	[ID_##export] = {#base, #export, version, 0, NULL},
+#include "../abi.def"
+#define NVML(export, what, params, args) \
+	[ID_##export] = {NULL, #export, 0, 0, (void *)export},
 #include "../abi.def"
 };

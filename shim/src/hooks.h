@@ -10,13 +10,17 @@
 
 #define GW_EXPORT __attribute__((visibility("default")))
 
-/* ID_<export>: the hooks first, then the calls. */
+/* ID_<export>: the hooks first, then the calls, then what is NVML's. */
 enum gw_id {
 #define HOOK(base, export, version, flags, class, what, params, args) ID_##export,
 #include "../abi.def"
 	GW_HOOKS,
 	GW_BEFORE_CALLS = GW_HOOKS - 1,
 #define CALL(base, export, version, params, args) ID_##export,
+#include "../abi.def"
+	GW_CUDA_ENTRIES,
+	GW_BEFORE_NVML = GW_CUDA_ENTRIES - 1,
+#define NVML(export, what, params, args) ID_##export,
 #include "../abi.def"
 	GW_ENTRIES
 };
@@ -28,7 +32,7 @@ struct gw_entry {
 };
 extern const struct gw_entry gw_entries[GW_ENTRIES];
 
-/* The driver's (or the next interposer's) function, NULL if it has none. */
+/* The library's (or the next interposer's) function, NULL if it has none. */
 void *gw_real(int id);
 #define GW_REAL(export) ((fn_##export *)gw_real(ID_##export))
 
@@ -44,6 +48,7 @@ void *gw_driver(void);
 
 #define HOOK(base, export, version, flags, class, what, params, args) \
 	GW_EXPORT CUresult export params;
+#define NVML(export, what, params, args) GW_EXPORT int export params;
 #include "../abi.def"
 
 #endif

@@ -8,8 +8,6 @@
 #include "serve.h"
 #include "state.h"
 
-static size_t min(size_t a, size_t b) { return a < b ? a : b; }
-
 /*
  * Below a limit what is free comes from our own count: what is free on the device now
  * is not the bound, because others move out. The driver is asked all the same: it gives
@@ -17,24 +15,20 @@ static size_t min(size_t a, size_t b) { return a < b ? a : b; }
  */
 CUresult gw_on_mem_info(fn_cuMemGetInfo_v2 *real, size_t *avail, size_t *total)
 {
-	uint64_t limit = atomic_load(&gw_limit);
 	CUresult r = real(avail, total);
 
-	if (r != CUDA_SUCCESS || !limit || !avail || !total)
-		return r;
-	uint64_t used = gw_allocated();
-	*total = min(*total, limit);
-	*avail = used < *total ? *total - used : 0;
+	if (r == CUDA_SUCCESS && avail && total)
+		gw_below_limit(total, avail);
 	return r;
 }
 
 CUresult gw_on_total_mem(fn_cuDeviceTotalMem_v2 *real, size_t *bytes, CUdevice dev)
 {
 	CUresult r = real(bytes, dev);
-	uint64_t limit = atomic_load(&gw_limit);
+	uint64_t avail;
 
-	if (r == CUDA_SUCCESS && bytes && limit)
-		*bytes = min(*bytes, limit);
+	if (r == CUDA_SUCCESS && bytes)
+		gw_below_limit(bytes, &avail);
 	return r;
 }
 

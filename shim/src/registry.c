@@ -53,9 +53,17 @@ static void count(const struct gw_block *b, bool in)
 	atomic_store_explicit(&allocated, device_bytes(), memory_order_relaxed);
 }
 
-uint64_t gw_allocated(void)
+bool gw_below_limit(uint64_t *total, uint64_t *avail)
 {
-	return atomic_load_explicit(&allocated, memory_order_relaxed);
+	uint64_t limit = atomic_load(&gw_limit);
+	uint64_t used = atomic_load_explicit(&allocated, memory_order_relaxed);
+
+	if (!limit)
+		return false;
+	if (*total > limit)
+		*total = limit;
+	*avail = used < *total ? *total - used : 0;
+	return true;
 }
 
 bool gw_reserve(enum gw_account account, uint64_t bytes)

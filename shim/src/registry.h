@@ -117,8 +117,9 @@ void gw_set_resident(uint64_t base, uint32_t id, uint64_t from, uint64_t to);
 void gw_set_untouched(uint64_t base, uint32_t id, uint64_t bytes);
 
 struct gw_totals gw_sum(void);
-/* The allocated bytes alone, without a lock. */
-uint64_t gw_allocated(void);
+/* Below a limit a device's memory is no larger, and what is left of the limit is free.
+ * False: there is none, and nothing changes. */
+bool gw_below_limit(uint64_t *total, uint64_t *avail);
 /* A copy of all movable blocks in pages of their own; free with gw_free_list. */
 struct gw_block *gw_list_movable(size_t *n);
 void gw_free_list(struct gw_block *list, size_t n);

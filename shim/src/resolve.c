@@ -27,7 +27,15 @@ SHARED_WITH_TAIL extern dlvsym_fn gw_own_dlvsym;
 
 static void *slots[GW_ENTRIES];
 static bool linked[GW_ENTRIES]; /* the slot came from RTLD_NEXT */
-static void *driver;
+
+/* The libraries that are hooked, and what we hold of them. */
+struct library {
+	const char *file;
+	void *handle;
+};
+static struct library cuda = {"libcuda.so.1", NULL}, nvml = {"libnvidia-ml.so.1", NULL};
+
+static struct library *library_of(int id) { return id < GW_CUDA_ENTRIES ? &cuda : &nvml; }
 
 static bool equal(const char *a, const char *b)
 {
@@ -187,20 +195,22 @@ void *gw_next_dlsym(void *handle, const char *name)
 }
 
 /*
- * The driver is never loaded by us, but once the program has loaded it we hold
+ * A library is never loaded by us, but once the program has loaded it we hold
  * it, so that our pointers stay good when the program closes it.
  */
-void *gw_driver(void)
+static void *held(struct library *l)
 {
-	void *d = __atomic_load_n(&driver, __ATOMIC_ACQUIRE);
+	void *h = __atomic_load_n(&l->handle, __ATOMIC_ACQUIRE);
 
-	if (!d) {
-		d = dlopen("libcuda.so.1", RTLD_NOLOAD | RTLD_LAZY);
-		if (d)
-			__atomic_store_n(&driver, d, __ATOMIC_RELEASE);
+	if (!h) {
+		h = dlopen(l->file, RTLD_NOLOAD | RTLD_LAZY);
+		if (h)
+			__atomic_store_n(&l->handle, h, __ATOMIC_RELEASE);
 	}
-	return d;
+	return h;
 }
+
+void *gw_driver(void) { return held(&cuda); }
 
 static void *cache_entry(int id, void *found)
 {
@@ -214,7 +224,7 @@ static void *cache_entry(int id, void *found)
 	return none; /* another thread was first */
 }
 
-/* A program linked with the driver: what comes after us in its search order. */
+/* A program linked with the library: what comes after us in its search order. */
 static void *resolve_linked(int id)
 {
 	const struct gw_entry *e = &gw_entries[id];
@@ -233,20 +243,21 @@ void *gw_real(int id)
 
 	if (p)
 		return p;
-	/* A program that loads the driver by hand goes to it directly, so must
+	/* A program that loads the library by hand goes to it directly, so must
 	 * we: another interposer's exports expect programs that are linked. */
-	if (!__atomic_load_n(&driver, __ATOMIC_ACQUIRE) && (p = resolve_linked(id)))
+	struct library *l = library_of(id);
+	if (!__atomic_load_n(&l->handle, __ATOMIC_ACQUIRE) && (p = resolve_linked(id)))
 		return p;
-	if (!gw_driver())
+	if (!held(l))
 		return NULL;
-	p = gw_next_dlsym(gw_driver(), e->export);
+	p = gw_next_dlsym(l->handle, e->export);
 	return p == e->wrapper ? NULL : cache_entry(id, p);
 }
 
 static int hook_named(const char *name)
 {
-	for (int id = 0; id < GW_HOOKS; id++)
-		if (equal(gw_entries[id].export, name))
+	for (int id = 0; id < GW_ENTRIES; id++)
+		if (gw_entries[id].wrapper && equal(gw_entries[id].export, name))
 			return id;
 	return -1;
 }
@@ -302,14 +313,14 @@ void *gw_pick(void *handle, const char *name, const void *caller, const char *ve
 	begin();
 	if (name && name[0] == 'd')
 		return next_lookup(handle, name, caller);
-	if (!name || name[0] != 'c' || name[1] != 'u' || handle == RTLD_NEXT ||
-	    handle == RTLD_DEFAULT)
+	if (!name || handle == RTLD_NEXT || handle == RTLD_DEFAULT ||
+	    !(has_prefix(name, "cu") || has_prefix(name, "nvml")))
 		return NULL;
 	id = hook_named(name);
 	if (id < 0)
 		return NULL;
 	p = version ? gw_dlvsym(handle, name, version) : gw_next_dlsym(handle, name);
-	if (!p || p == gw_entries[id].wrapper || !gw_driver())
+	if (!p || p == gw_entries[id].wrapper || !held(library_of(id)))
 		return NULL;
 	cache_entry(id, p);
 	return is_next(id, caller) ? NULL : gw_entries[id].wrapper;

@@ -101,6 +101,18 @@ CUresult gw_on_prefetch_batch(fn_cuMemPrefetchBatchAsync *real, CUdeviceptr *ptr
 			      size_t *bytes, size_t n, struct gw_location *to, size_t *first,
 			      size_t places, unsigned long long flags, CUstream stream);
 
+/* nvml.c */
+int gw_on_nvml_memory(fn_nvmlDeviceGetMemoryInfo *real, void *device,
+		      struct gw_nvml_memory *out);
+int gw_on_nvml_memory_v2(fn_nvmlDeviceGetMemoryInfo_v2 *real, void *device,
+			 struct gw_nvml_memory_v2 *out);
+int gw_on_nvml_processes(fn_nvmlDeviceGetComputeRunningProcesses *real, void *device,
+			 unsigned *n, void *list);
+int gw_on_nvml_processes_v2(fn_nvmlDeviceGetComputeRunningProcesses *real, void *device,
+			    unsigned *n, void *list);
+int gw_on_nvml_details(fn_nvmlDeviceGetRunningProcessDetailList *real, void *device,
+		       struct gw_nvml_details *list);
+
 /* refusal.c */
 CUresult gw_on_error_text(fn_cuGetErrorString *real, int code, const char **text);
 

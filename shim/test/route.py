@@ -1,4 +1,4 @@
-"""Python's way to the driver (ctypes), with an invoker written apart from the C
+"""Python's way to the driver and to the management library (ctypes), with an invoker written apart from the C
 one: it holds the protocol as src/frame.h describes it."""
 
 import ctypes
@@ -71,6 +71,16 @@ def main():
     back = ctypes.create_string_buffer(len(content))
     ok(cuda.cuMemcpyDtoH_v2(back, pointer, ctypes.c_size_t(len(content))))
     assert back.raw == content
+
+    nvml = ctypes.CDLL("libnvidia-ml.so.1")
+    device, memory = ctypes.c_void_p(), (ctypes.c_uint64 * 3)()
+    ok(nvml.nvmlInit_v2())
+    ok(nvml.nvmlDeviceGetHandleByIndex_v2(0, ctypes.byref(device)))
+    conn.sendall(frame(LIMIT, 0, struct.pack("<QQ", 16 * MIB, 0)) + frame(REPORT, 3))
+    while receive(conn, USAGE)[0] != 3:
+        pass
+    ok(nvml.nvmlDeviceGetMemoryInfo(device, memory))
+    assert list(memory) == [16 * MIB, 12 * MIB, 4 * MIB], list(memory)
 
 
 if __name__ == "__main__":

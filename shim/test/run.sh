@@ -41,7 +41,7 @@ under() {
 	while [ "$1" != -- ]; do vars+=("$1"); shift; done
 	shift
 	rm -f "$work/s"
-	local load=(LD_PRELOAD="${runtime:+$runtime:}$preload" LD_LIBRARY_PATH="$dir/${fake:-fake13}")
+	local load=(LD_PRELOAD="${runtime:+$runtime:}$preload" LD_LIBRARY_PATH="$dir/${fake:-fake13}:$dir/nvml")
 	local run=(env "${load[@]}" GPUWHISK_SHIM_SOCKET="$work/s" GPUWHISK_SHIM_LOG=2 "${vars[@]}")
 	if [ -n "$emulator" ]; then
 		local setting=()
@@ -181,6 +181,8 @@ one pitch
 one pitch_limit 512
 one pitch_limit 512 GPUWHISK_SHIM=count
 one pitch_limit 1024 GPUWHISK_SHIM=count FAKE_CUDA_PITCH=1024
+one nvml FAKE_NVML_SCRIPT="$top/nvml"
+side "nvml linked" under "$shim" FAKE_NVML_SCRIPT="$top/nvml-linked" -- "$dir/shimtest-linked" nvml linked
 one limit_threads
 one cancels
 one wrong_free

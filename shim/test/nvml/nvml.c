@@ -13,6 +13,7 @@
  *                                  beside what FAKE_CUDA_STATE has
  *     mig DEVICE SLICES            MIG is on, with so many equal slices
  *     mps DEVICE PID               a client of MPS
+ *     graphics DEVICE PID BYTES    one that draws
  *     recovery DEVICE ACTION       the driver's recovery action after a fault, 0
  *                                  for none; without it, it is not known
  *     xid DEVICE CODE              one event for each change of this line
@@ -312,34 +313,57 @@ struct process {
 	unsigned pid;
 	uint64_t bytes;
 	unsigned gpu_instance, compute_instance;
+	uint64_t protected_bytes;
 };
 
-static int processes(unit u, const char *word, unsigned *n, struct process *out)
+/* Entries of so many bytes: each age of a list has a shorter or longer one. */
+static int processes(unit u, const char *word, unsigned *n, char *out, size_t each)
 {
+	struct process p = {.gpu_instance = ~0u, .compute_instance = ~0u};
+	struct state_process real;
 	unsigned size = *n;
 	long long pid, bytes;
 
 	*n = 0;
-	for (int i = 0; line(word, u->device, i, &pid, &bytes); i++, ++*n)
+	for (int i = 0; line(word, u->device, i, &pid, &bytes); i++, ++*n) {
+		p.pid = (unsigned)pid;
+		p.bytes = (uint64_t)bytes;
 		if (*n < size && out)
-			out[i] = (struct process){(unsigned)pid, (uint64_t)bytes, ~0u, ~0u};
-	struct state_process real;
-	for (int i = 0; strcmp(word, "process") == 0 && state_nth(u->device, i, &real); i++, ++*n)
+			memcpy(out + *n * each, &p, each);
+	}
+	for (int i = 0; strcmp(word, "process") == 0 && state_nth(u->device, i, &real); i++, ++*n) {
+		p.pid = real.pid;
+		p.bytes = real.bytes;
 		if (*n < size && out)
-			out[*n] = (struct process){real.pid, real.bytes, ~0u, ~0u};
+			memcpy(out + *n * each, &p, each);
+	}
 	return *n > size ? INSUFFICIENT_SIZE : OK;
 }
 
-API int nvmlDeviceGetComputeRunningProcesses_v3(unit u, unsigned *n, struct process *out)
-{
-	BEGIN(u, "DeviceGetComputeRunningProcesses");
-	return processes(u, "process", n, out);
-}
+#define PROCESSES(kind, word, version, each)                                              \
+	API int nvmlDeviceGet##kind##RunningProcesses##version(unit u, unsigned *n, void *out) \
+	{                                                                                 \
+		BEGIN(u, "DeviceGet" #kind "RunningProcesses");                           \
+		return processes(u, word, n, out, each);                                  \
+	}
+#define AGES_OF_PROCESSES(kind, word)     \
+	PROCESSES(kind, word, , 16)       \
+	PROCESSES(kind, word, _v2, 24)    \
+	PROCESSES(kind, word, _v3, 24)
+AGES_OF_PROCESSES(Compute, "process")
+AGES_OF_PROCESSES(Graphics, "graphics")
+AGES_OF_PROCESSES(MPSCompute, "mps")
 
-API int nvmlDeviceGetMPSComputeRunningProcesses_v3(unit u, unsigned *n, struct process *out)
+/* nvmlProcessDetailList_t */
+struct details {
+	unsigned version, mode, n;
+	struct process *list;
+};
+
+API int nvmlDeviceGetRunningProcessDetailList(unit u, struct details *d)
 {
-	BEGIN(u, "DeviceGetMPSComputeRunningProcesses");
-	return processes(u, "mps", n, out);
+	BEGIN(u, "DeviceGetRunningProcessDetailList");
+	return processes(u, "process", &d->n, (char *)d->list, sizeof *d->list);
 }
 
 /* nvmlUtilization_t: of the cores, of the memory's bus. */
