@@ -30,7 +30,9 @@ type Container struct {
 	order        *round           // the order under way
 	reports      map[uint64]*round
 	token        uint64 // of the last report requested
-	limit        *limits
+	limited      bool   // limit was set
+	limit        limits // of all processes together
+	questions    []question
 	closed       bool
 
 	accepts rateLimit // only accept uses it
@@ -167,9 +169,9 @@ func (c *Container) joined(p *process) {
 		old = lost
 	}
 	c.processes[p.pid] = p
+	// The limit first: a program allocates as soon as there was a hello.
+	c.enters(p, old)
 	p.send(encode(typeHello, 0, version, uint64(c.ctl.cfg.Threshold)))
-	p.limit = limits{-1, -1}
-	c.share()
 	if old != nil {
 		c.resume(old, p)
 	}
@@ -182,7 +184,6 @@ func (c *Container) left(p *process, ended bool) {
 	current := c.processes[p.pid] == p
 	if current {
 		delete(c.processes, p.pid)
-		c.share()
 	}
 	closed := c.closed
 	keep := current && !ended && !closed
@@ -198,8 +199,16 @@ func (c *Container) left(p *process, ended bool) {
 		p.pidfd.release()
 	}
 	if current && ended && !closed {
-		c.ctl.events.Exited(c.id, p.pid)
+		c.exited(p.pid)
 	}
+}
+
+// exited reports that a process has ended, and then gives what it had to the others.
+func (c *Container) exited(pid int) {
+	c.ctl.events.Exited(c.id, pid)
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.share()
 }
 
 // leaveRounds takes a process out of every round that waits for it. The caller
@@ -259,7 +268,7 @@ func (c *Container) ping(now time.Time) {
 		c.ctl.events.Silent(c.id, p.pid, true)
 	}
 	for _, pid := range ended {
-		c.ctl.events.Exited(c.id, pid)
+		c.exited(pid)
 	}
 }
 

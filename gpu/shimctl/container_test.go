@@ -2,12 +2,16 @@ package shimctl
 
 import (
 	"encoding/binary"
+	"fmt"
 	"log/slog"
+	"maps"
 	"os"
 	"os/exec"
 	"runtime"
+	"slices"
 	"strconv"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"syscall"
 	"testing"
@@ -60,6 +64,66 @@ func TestLimitIsShared(t *testing.T) {
 	if got := second.Do("try %d", 6*mib); got != 0 {
 		t.Errorf("6 MiB after the other has ended: the driver answers %d", got)
 	}
+}
+
+// TestProcessesRaceForTheLimit: processes that allocate at the same time get what there
+// is, and never more together; what fits beside the others is not refused.
+func TestProcessesRaceForTheLimit(t *testing.T) {
+	ctl, rec := openControl(t, Settings{})
+	for _, race := range []struct {
+		what      string
+		each      int64
+		processes int
+		get       int
+	}{{"try", 6 * mib, 2, 1}, {"pin", 6 * mib, 2, 1}, {"try", 4 * mib, 2, 2}, {"pin", 4 * mib, 2, 2}, {"try", 3 * mib, 5, 3}} {
+		for i := range 4 {
+			c := openContainer(t, ctl, fmt.Sprint(race, i))
+			c.Limit(10*mib, 10*mib)
+			var guests []*shimtest.Guest
+			for range race.processes {
+				guests = append(guests, startGuest(t, c))
+			}
+			codes := make([]int64, len(guests))
+			var together sync.WaitGroup
+			for n, g := range guests {
+				together.Go(func() { codes[n] = g.Do("%s %d", race.what, race.each) })
+			}
+			together.Wait()
+			got := 0
+			for _, code := range codes {
+				if code == 0 {
+					got++
+				}
+			}
+			if got != race.get {
+				t.Errorf("%s %d bytes of 10 MiB by %d processes at once: the driver answers %v, want %d to get it", race.what, race.each, race.processes, codes, race.get)
+			}
+			for _, g := range guests {
+				g.Kill()
+			}
+		}
+	}
+	has := map[string]map[int]int64{}
+	for len(rec.ch) > 0 {
+		e := <-rec.ch
+		if has[e.container] == nil {
+			has[e.container] = map[int]int64{}
+		}
+		delete(has[e.container], e.pid)
+		if e.usage != nil {
+			has[e.container][e.pid] = max(e.usage.Allocated, e.usage.Pinned)
+		}
+		if all := slices.Collect(maps.Values(has[e.container])); sumOf(all) > 10*mib {
+			t.Errorf("by their reports the processes of %s hold %v of 10 MiB", e.container, all)
+		}
+	}
+}
+
+func sumOf(numbers []int64) (sum int64) {
+	for _, n := range numbers {
+		sum += n
+	}
+	return sum
 }
 
 // TestOrderOutlivesAConnection: a connection that breaks is no answer to an order,

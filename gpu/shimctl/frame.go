@@ -11,7 +11,7 @@ import (
 
 // The frames are described in shim/src/frame.h.
 const (
-	version    = 1
+	version    = 2
 	headerSize = 16
 	frameMax   = 256
 )
@@ -31,6 +31,7 @@ const (
 	typeUsage    frameType = 18
 	typePong     frameType = 19
 	typeRefused  frameType = 20
+	typeWant     frameType = 21
 )
 
 var errFrame = errors.New("malformed frame")

@@ -145,7 +145,7 @@ func TestMalformedFrameEndsTheConnection(t *testing.T) {
 		"no hello":      encode(typeUsage, 0, 0, 0, 0, 0, 0, 0),
 		"no length":     make([]byte, 32),
 		"endless":       {255, 255, 255, 255, 1, 0, 0, 0},
-		"other version": encode(typeHello, 0, pair(2, 0), 0),
+		"other version": encode(typeHello, 0, pair(version+1, 0), 0),
 		"short hello":   encode(typeHello, 0),
 	}
 	for name, b := range cases {

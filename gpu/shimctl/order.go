@@ -210,11 +210,7 @@ func (c *Container) query(ctx context.Context, kind frameType, payload ...uint64
 		c.mu.Unlock()
 		return nil, ErrClosed
 	}
-	// Orders count their epochs from 1 up, reports from the other end.
-	c.token++
-	token := c.token | 1<<63
-	r := newRound(token)
-	c.reports[token] = r
+	r, token := c.newReport()
 	c.broadcast(r, encode(kind, token, payload...))
 	c.mu.Unlock()
 	_, err := c.await(ctx, r)
@@ -226,6 +222,16 @@ func (c *Container) query(ctx context.Context, kind frameType, payload ...uint64
 		out[pid] = u
 	}
 	return out, err
+}
+
+// newReport is a round of reports and its number. The caller holds mu.
+func (c *Container) newReport() (*round, uint64) {
+	// Orders count their epochs from 1 up, reports from the other end.
+	c.token++
+	token := c.token | 1<<63
+	r := newRound(token)
+	c.reports[token] = r
+	return r, token
 }
 
 // reported takes a process's answer to Report; false if it was not awaited.
@@ -242,56 +248,6 @@ func (c *Container) reported(p *process, token uint64, u gpu.Usage) bool {
 	r.usage[p.pid] = u
 	r.done.Processes++
 	return r.leave(p)
-}
-
-// limits are limits in bytes: of device memory, and of pinned host memory.
-type limits struct{ device, host int64 }
-
-// Limit sets how many bytes of device memory the container's processes may hold
-// together, and how many of pinned host memory, also those that come later; 0 is
-// no limit. Each is sent what the others leave of it.
-func (c *Container) Limit(device, host int64) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	c.limit = &limits{max(device, 0), max(host, 0)}
-	c.share()
-}
-
-// share sends every process its part of the limit where it has changed. The caller
-// holds mu.
-func (c *Container) share() {
-	if c.limit == nil {
-		return
-	}
-	var sum limits
-	for _, p := range c.processes {
-		sum.device, sum.host = min(sum.device+p.allocated, maxBytes), min(sum.host+p.pinned, maxBytes)
-	}
-	for _, p := range c.processes {
-		part := limits{left(c.limit.device, sum.device-p.allocated), left(c.limit.host, sum.host-p.pinned)}
-		if part != p.limit {
-			p.limit = part
-			p.send(encode(typeLimit, 0, uint64(part.device), uint64(part.host)))
-		}
-	}
-}
-
-// left is what others leave of a limit, where there is one: 0 would be none.
-func left(limit, others int64) int64 {
-	if limit == 0 {
-		return 0
-	}
-	return max(limit-others, 1)
-}
-
-// holds stores what a process reports.
-func (c *Container) holds(p *process, u gpu.Usage) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	p.allocated, p.pinned = u.Allocated, u.Pinned
-	if len(c.processes) > 1 {
-		c.share()
-	}
 }
 
 // Running notifies the processes that a run begins or has ended. A begin ends an

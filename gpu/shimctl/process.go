@@ -50,9 +50,7 @@ type process struct {
 	lastFrame time.Time
 	silent    bool
 	gotHello  bool
-	allocated int64  // bytes, by its last usage
-	pinned    int64  // bytes of host memory, the same
-	limit     limits // as sent last, -1 never
+	account
 }
 
 // send sends a frame at once if the socket takes it, which spares the way over
@@ -163,6 +161,8 @@ func (p *process) handle(f frame) (awaited bool, err error) {
 		c.holds(p, u)
 		c.ctl.events.Usage(c.id, p.pid, u)
 		return c.reported(p, f.epoch, u), nil
+	case typeWant:
+		c.wants(p, f.epoch)
 	case typeRefused:
 		c.ctl.events.Refused(c.id, p.pid, f.refused)
 	case typeDone:

@@ -5,11 +5,15 @@
  */
 #include "agent.h"
 
+#include <limits.h>
+#include <linux/futex.h>
 #include <poll.h>
 #include <pthread.h>
 #include <signal.h>
 #include <stdlib.h>
 #include <sys/socket.h>
+#include <sys/syscall.h>
+#include <time.h>
 #include <unistd.h>
 
 #include "backend.h"
@@ -17,6 +21,7 @@
 #include "hooks.h"
 #include "conn.h"
 #include "refusal.h"
+#include "registry.h"
 #include "report.h"
 #include "work.h"
 
@@ -28,6 +33,10 @@ enum {
 	/* Small changes are reported after this, large ones not more often than that. */
 	QUIET_MS = 500,
 	USAGE_MS = 10,
+	/* An invoker that has not answered by then does not; it waits for other processes,
+	 * half a second each time. */
+	LIMIT_MS = 1000,
+	ANSWER_MS = 5000,
 };
 
 static atomic_bool started;
@@ -36,12 +45,18 @@ static _Atomic uint64_t changed;              /* bytes since the last USAGE */
 static _Atomic uint64_t threshold = 16 << 20; /* that are worth one at once */
 static atomic_bool wake_pending, connected;
 
+/* What allocating threads wait for. */
+static atomic_bool limit_known;          /* or there is no invoker to set one */
+static _Atomic uint64_t asked, answered; /* numbers of WANTs */
+static _Atomic uint32_t progress;        /* of any of these; a futex */
+
 /* Owned by the agent's thread. */
 static struct {
 	struct gw_conn conn;
 	bool connected, refused;
 	bool gated; /* this invoker reports runs */
 	uint64_t newest; /* epoch */
+	uint64_t want_sent;
 	struct gw_work work;
 	int64_t usage_sent; /* when the last USAGE went */
 } agent;
@@ -61,6 +76,77 @@ void gw_agent_wake(void)
 }
 
 bool gw_agent_connected(void) { return atomic_load(&connected); }
+
+static void made_progress(void)
+{
+	atomic_fetch_add(&progress, 1);
+	syscall(SYS_futex, &progress, FUTEX_WAKE_PRIVATE, INT_MAX, NULL, NULL, 0);
+}
+
+static bool limit_is_known(uint64_t unused) { return atomic_load(&limit_known); }
+
+static bool is_answered(uint64_t number)
+{
+	return atomic_load(&answered) >= number || !atomic_load(&connected);
+}
+
+static void await_progress(bool (*done)(uint64_t), uint64_t arg, int64_t ms)
+{
+	int64_t end = gw_clock() + ms * 1000000;
+
+	for (;;) {
+		uint32_t seen = atomic_load(&progress);
+		int64_t left = end - gw_clock();
+		if (done(arg) || left <= 0)
+			return;
+		struct timespec t = {left / 1000000000, left % 1000000000};
+		syscall(SYS_futex, &progress, FUTEX_WAIT_PRIVATE, seen, &t, NULL, 0);
+	}
+}
+
+void gw_agent_await_limit(void)
+{
+	if (atomic_load_explicit(&limit_known, memory_order_relaxed) || !atomic_load(&started))
+		return;
+	await_progress(limit_is_known, 0, LIMIT_MS);
+	atomic_store(&limit_known, true);
+}
+
+bool gw_agent_ask(void)
+{
+	uint64_t number = atomic_fetch_add(&asked, 1) + 1;
+
+	gw_agent_wake();
+	await_progress(is_answered, number, ANSWER_MS);
+	return atomic_load(&answered) >= number;
+}
+
+static void set_limit_known(void)
+{
+	atomic_store(&limit_known, true);
+	made_progress();
+}
+
+static bool send_want(void)
+{
+	uint64_t number = atomic_load(&asked);
+	struct gw_frame f;
+
+	if (number == agent.want_sent)
+		return true;
+	agent.want_sent = number;
+	gw_frame_begin(&f, GW_WANT, number);
+	return gw_conn_send(&agent.conn, &f);
+}
+
+static void command_limit(const struct gw_command *c)
+{
+	gw_set_limit(GW_DEVICE_BYTES, (struct gw_limit){c->limit[0], c->limit[2]});
+	gw_set_limit(GW_HOST_BYTES, (struct gw_limit){c->limit[1], c->limit[3]});
+	if (c->epoch > atomic_load(&answered))
+		atomic_store(&answered, c->epoch);
+	made_progress();
+}
 
 static bool send_usage(uint64_t epoch, bool at_rest)
 {
@@ -136,6 +222,7 @@ static bool command_hello(const struct gw_command *c)
 		return false;
 	}
 	atomic_store(&threshold, c->bytes ? c->bytes : 1);
+	set_limit_known();
 	return true;
 }
 
@@ -148,8 +235,7 @@ static bool command(const struct gw_command *c)
 	case GW_HELLO:
 		return command_hello(c);
 	case GW_LIMIT:
-		atomic_store(&gw_limit, c->bytes);
-		atomic_store(&gw_host_limit, c->host);
+		command_limit(c);
 		return true;
 	case GW_PREFETCH:
 	case GW_EVICT:
@@ -197,7 +283,9 @@ static void disconnect(void)
 	if (agent.work.type)
 		gw_work_end(&agent.work);
 	agent.connected = agent.gated = false;
+	agent.want_sent = 0;
 	atomic_store(&connected, false);
+	set_limit_known();
 	gw_reset_reported();
 	agent.newest = 0; /* another invoker counts its own epochs */
 }
@@ -264,7 +352,7 @@ static void serve_once(void)
 	if (ok && agent.work.type && !gw_work_step(&agent.work, interrupted, heartbeat))
 		ok = finish(false);
 	if (ok)
-		ok = gw_send_refused(&agent.conn);
+		ok = send_want() && gw_send_refused(&agent.conn);
 	if (ok && usage_due())
 		ok = send_usage(0, false);
 	if (!ok || !gw_conn_flush(&agent.conn))
@@ -301,7 +389,7 @@ static void *run(void *arg)
 	return NULL;
 }
 
-/* A after_fork child has no agent, and CUDA is of no use to it. It forgets without
+/* A forked child has no agent, and CUDA is of no use to it. It forgets without
  * touching the driver; a cuInit of its own may start anew. */
 static void after_fork(void)
 {
@@ -309,8 +397,11 @@ static void after_fork(void)
 	gw_fd_close(&wake_fd[1]);
 	gw_fd_close(&agent.conn.fd);
 	agent.connected = agent.refused = agent.gated = false;
-	agent.newest = 0;
+	agent.newest = agent.want_sent = 0;
 	agent.work = (struct gw_work){0};
+	atomic_store(&limit_known, false);
+	atomic_store(&asked, 0);
+	atomic_store(&answered, 0);
 	atomic_store(&changed, 0);
 	atomic_store(&wake_pending, false);
 	atomic_store(&connected, false);

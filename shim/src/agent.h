@@ -17,6 +17,10 @@ void gw_agent_changed(uint64_t bytes);
 void gw_agent_wake(void);
 /* An invoker is connected. */
 bool gw_agent_connected(void);
+/* Wait, once, until the invoker has set a limit or there proves to be none. */
+void gw_agent_await_limit(void);
+/* Ask it for more than was granted, and wait for its answer. False: there is none. */
+bool gw_agent_ask(void);
 
 /* physical.c: in a forked child, where its lock is free. */
 void gw_physical_reset(void);

@@ -24,8 +24,8 @@ CUresult gw_finish_alloc(CUresult r, uint64_t reserved, enum gw_space space,
 	}
 	if (!gw_settle(gw_account_of(b.kind), reserved, space, made ? &b : NULL))
 		gw_disable("no memory for the registry");
-	if (made)
-		gw_agent_changed(b.size);
+	/* What was reserved may have been reported. */
+	gw_agent_changed(made ? b.size : reserved);
 	return r;
 }
 
@@ -37,16 +37,26 @@ static CUresult finish(CUresult r, const CUdeviceptr *out, size_t bytes, enum gw
 	});
 }
 
-/* What ended unseen is not what an allocation is refused for. */
-static bool reserve(size_t bytes)
+bool gw_obtain(enum gw_account account, uint64_t bytes)
 {
-	if (gw_reserve(GW_DEVICE_BYTES, bytes))
+	/* Of what is granted another process may take a part before it is reserved. */
+	enum { ASKS = 8 };
+	enum gw_room room;
+
+	gw_agent_await_limit();
+	if (gw_reserve(account, bytes) == GW_ROOM)
 		return true;
+	/* What ended unseen is not what an allocation is refused for. */
 	gw_work_lock();
 	gw_forget_ended();
 	gw_work_unlock();
-	return gw_reserve(GW_DEVICE_BYTES, bytes);
+	for (int i = 0; (room = gw_reserve(account, bytes)) == GW_ROOM_IF_ASKED && i < ASKS; i++)
+		if (!gw_agent_ask())
+			break;
+	return room == GW_ROOM;
 }
+
+static bool reserve(size_t bytes) { return gw_obtain(GW_DEVICE_BYTES, bytes); }
 
 CUresult gw_on_alloc(fn_cuMemAlloc_v2 *real, CUdeviceptr *out, size_t bytes)
 {
@@ -170,7 +180,7 @@ CUresult gw_on_alloc_async(fn_cuMemAllocAsync *real, CUdeviceptr *out, size_t by
 static CUresult alloc_on_host(fn_cuMemAllocFromPoolAsync *real, CUdeviceptr *out,
 			      size_t bytes, CUmemoryPool pool, CUstream stream)
 {
-	if (!gw_reserve(GW_HOST_BYTES, bytes))
+	if (!gw_obtain(GW_HOST_BYTES, bytes))
 		return CUDA_ERROR_OUT_OF_MEMORY;
 	return finish(real(out, bytes, pool, stream), out, bytes, GW_HOST);
 }

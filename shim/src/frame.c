@@ -20,9 +20,9 @@ static int least_payload(unsigned type)
 {
 	switch (type) {
 	case GW_HELLO:
+	case GW_LIMIT:
 	case GW_PREFETCH:
 		return 16;
-	case GW_LIMIT:
 	case GW_EVICT:
 		return 8;
 	case GW_GATE:
@@ -49,8 +49,8 @@ static void read_payload(const uint8_t *p, size_t len, struct gw_command *out)
 		out->bytes = number(p, 8);
 		break;
 	case GW_LIMIT:
-		out->bytes = number(p, 8);
-		out->host = len < 16 ? 0 : number(p + 8, 8);
+		for (size_t i = 0; i < 4; i++)
+			out->limit[i] = number(p + 8 * (len < 32 ? i % 2 : i), 8);
 		break;
 	case GW_EVICT:
 		out->bytes = number(p, 8);

@@ -12,14 +12,16 @@
  *            u32 pid                         u32 reserved
  *            u32 backend                     u64 bytes of change worth a USAGE
  *            u32 hooks              LIMIT    u64 bytes, 0 is none
- *   ACCEPTED u32 command                     u64 pinned host bytes, 0 is none;
- *   DONE     u32 command                         may be left out
- *            i32 status             PREFETCH u64 budget, 0 is all
- *            i32 driver's code               u64 nanoseconds, 0 is no deadline
- *            u32 reserved           EVICT    u64 bytes, 0 is all
- *            u64 bytes moved        REPORT
- *            u64 nanoseconds        GATE     u32 1 a run begins, 0 it ended
- *            u64 bytes resident     PING
+ *   ACCEPTED u32 command                     u64 pinned host bytes, 0 is none
+ *   DONE     u32 command                     u64, u64 the same of what a WANT
+ *            i32 status                          could bring; as the first two where
+ *            i32 driver's code                   they are left out
+ *            u32 reserved           PREFETCH u64 budget, 0 is all
+ *            u64 bytes moved                 u64 nanoseconds, 0 is no deadline
+ *            u64 nanoseconds        EVICT    u64 bytes, 0 is all
+ *            u64 bytes resident     REPORT
+ *                                   GATE     u32 1 a run begins, 0 it ended
+ *                                   PING
  *   USAGE    u32 contexts
  *            u32 reserved
  *            u64 allocated
@@ -33,6 +35,10 @@
  *                2 a kernel's fault after a move, 3 memory cannot be shared,
  *                4 a kernel's fault although nothing was moved
  *            i32 driver's code
+ *   WANT     the process would hold more than it may; its epoch is that of the LIMIT
+ *            which answers
+ *
+ * The first LIMIT comes before the HELLO: after that the program allocates.
  */
 #ifndef GW_FRAME_H
 #define GW_FRAME_H
@@ -41,7 +47,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-enum { GW_VERSION = 1, GW_HEADER = 16, GW_FRAME_MAX = 256 };
+enum { GW_VERSION = 2, GW_HEADER = 16, GW_FRAME_MAX = 256 };
 
 enum gw_type {
 	GW_HELLO = 1,
@@ -56,6 +62,7 @@ enum gw_type {
 	GW_USAGE = 18,
 	GW_PONG = 19,
 	GW_REFUSED = 20,
+	GW_WANT = 21,
 };
 
 enum gw_status {
@@ -70,8 +77,8 @@ enum gw_status {
 struct gw_command {
 	enum gw_type type;
 	uint64_t epoch;
-	uint64_t bytes; /* LIMIT, PREFETCH, EVICT; threshold of HELLO */
-	uint64_t host;  /* LIMIT */
+	uint64_t bytes; /* PREFETCH, EVICT; threshold of HELLO */
+	uint64_t limit[4]; /* LIMIT, as listed */
 	uint64_t ns;    /* PREFETCH */
 	uint32_t word;  /* version of HELLO, GATE */
 };

@@ -47,7 +47,7 @@ CUresult gw_on_array_create(fn_cuArrayCreate_v2 *real, CUarray *array,
 	if (!array || !desc)
 		return real(array, desc);
 	struct gw_array3d d = {desc->width, desc->height, 0, desc->format, desc->channels, 0};
-	if (!gw_reserve(GW_DEVICE_BYTES, array_bytes(&d)))
+	if (!gw_obtain(GW_DEVICE_BYTES, array_bytes(&d)))
 		return CUDA_ERROR_OUT_OF_MEMORY;
 	return finish_array(real(array, desc), array, array_bytes(&d));
 }
@@ -57,7 +57,7 @@ CUresult gw_on_array3d_create(fn_cuArray3DCreate_v2 *real, CUarray *array,
 {
 	if (!array || !desc)
 		return real(array, desc);
-	if (!gw_reserve(GW_DEVICE_BYTES, array_bytes(desc)))
+	if (!gw_obtain(GW_DEVICE_BYTES, array_bytes(desc)))
 		return CUDA_ERROR_OUT_OF_MEMORY;
 	return finish_array(real(array, desc), array, array_bytes(desc));
 }
@@ -69,7 +69,7 @@ CUresult gw_on_mipmap_create(fn_cuMipmappedArrayCreate *real, CUarray *array,
 	if (!array || !desc)
 		return real(array, desc, levels);
 	uint64_t first = array_bytes(desc), all = levels > 1 ? first + first / 3 : first;
-	if (!gw_reserve(GW_DEVICE_BYTES, all))
+	if (!gw_obtain(GW_DEVICE_BYTES, all))
 		return CUDA_ERROR_OUT_OF_MEMORY;
 	return finish_array(real(array, desc, levels), array, all);
 }
@@ -100,7 +100,7 @@ CUresult gw_on_host_alloc(fn_cuMemHostAlloc *real, void **out, size_t bytes,
 {
 	if (!out)
 		return real(out, bytes, flags);
-	if (!gw_reserve(GW_HOST_BYTES, bytes))
+	if (!gw_obtain(GW_HOST_BYTES, bytes))
 		return CUDA_ERROR_OUT_OF_MEMORY;
 	CUresult r = real(out, bytes, flags);
 	return finish_host(r, *out, bytes);
@@ -110,7 +110,7 @@ CUresult gw_on_host_alloc_plain(fn_cuMemAllocHost_v2 *real, void **out, size_t b
 {
 	if (!out)
 		return real(out, bytes);
-	if (!gw_reserve(GW_HOST_BYTES, bytes))
+	if (!gw_obtain(GW_HOST_BYTES, bytes))
 		return CUDA_ERROR_OUT_OF_MEMORY;
 	CUresult r = real(out, bytes);
 	return finish_host(r, *out, bytes);
@@ -119,7 +119,7 @@ CUresult gw_on_host_alloc_plain(fn_cuMemAllocHost_v2 *real, void **out, size_t b
 CUresult gw_on_host_register(fn_cuMemHostRegister *real, void *ptr, size_t bytes,
 			     unsigned flags)
 {
-	if (!gw_reserve(GW_HOST_BYTES, bytes))
+	if (!gw_obtain(GW_HOST_BYTES, bytes))
 		return CUDA_ERROR_OUT_OF_MEMORY;
 	return finish_host(real(ptr, bytes, flags), ptr, bytes);
 }

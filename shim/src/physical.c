@@ -9,6 +9,7 @@
 #include <pthread.h>
 
 #include "agent.h"
+#include "alloc.h"
 #include "context.h"
 #include "hooks.h"
 #include "registry.h"
@@ -30,7 +31,7 @@ CUresult gw_on_physical_create(fn_cuMemCreate *real, CUmemHandle *handle, size_t
 	if (!handle || !prop)
 		return real(handle, bytes, prop, flags);
 	enum gw_kind kind = gw_on_host(prop->location) ? GW_PHYSICAL_HOST : GW_PHYSICAL;
-	if (!gw_reserve(gw_account_of(kind), bytes))
+	if (!gw_obtain(gw_account_of(kind), bytes))
 		return CUDA_ERROR_OUT_OF_MEMORY;
 	pthread_mutex_lock(&handles);
 	CUresult r = real(handle, bytes, prop, flags);

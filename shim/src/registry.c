@@ -12,12 +12,14 @@ static struct {
 	uint64_t bytes[GW_KINDS];
 	uint64_t evicted; /* of movable blocks */
 	uint64_t reserved[GW_ACCOUNTS];
+	struct gw_limit limit[GW_ACCOUNTS];
 	uint64_t blocks, movable;
 	uint32_t last_id;
 	bool dirty;
 } registry = {.mu = PTHREAD_MUTEX_INITIALIZER};
 
 static _Atomic uint64_t allocated; /* what device_bytes gives */
+static _Atomic uint64_t most;      /* of the limit of device memory */
 
 static void lock(void) { pthread_mutex_lock(&registry.mu); }
 static void unlock(void) { pthread_mutex_unlock(&registry.mu); }
@@ -55,7 +57,7 @@ static void count(const struct gw_block *b, bool in)
 
 bool gw_below_limit(uint64_t *total, uint64_t *avail)
 {
-	uint64_t limit = atomic_load(&gw_limit);
+	uint64_t limit = atomic_load_explicit(&most, memory_order_relaxed);
 	uint64_t used = atomic_load_explicit(&allocated, memory_order_relaxed);
 
 	if (!limit)
@@ -66,19 +68,36 @@ bool gw_below_limit(uint64_t *total, uint64_t *avail)
 	return true;
 }
 
-bool gw_reserve(enum gw_account account, uint64_t bytes)
+void gw_set_limit(enum gw_account account, struct gw_limit limit)
 {
-	bool host = account == GW_HOST_BYTES;
-	uint64_t limit = atomic_load(host ? &gw_host_limit : &gw_limit);
+	lock();
+	registry.limit[account] = limit;
+	if (account == GW_DEVICE_BYTES)
+		atomic_store(&most, limit.most);
+	unlock();
+}
+
+static bool fits(uint64_t used, uint64_t bytes, uint64_t limit)
+{
+	return !limit || (bytes <= limit && used <= limit - bytes);
+}
+
+enum gw_room gw_reserve(enum gw_account account, uint64_t bytes)
+{
+	enum gw_room room = GW_NO_ROOM;
 
 	lock();
-	uint64_t used = host ? host_bytes() : device_bytes();
-	bool ok = !limit ||
-		  (bytes <= limit && used + registry.reserved[account] <= limit - bytes);
-	if (ok)
+	const struct gw_limit *limit = &registry.limit[account];
+	uint64_t used = registry.reserved[account] +
+			(account == GW_HOST_BYTES ? host_bytes() : device_bytes());
+	if (fits(used, bytes, limit->granted)) {
 		registry.reserved[account] += bytes;
+		room = GW_ROOM;
+	} else if (fits(used, bytes, limit->most)) {
+		room = GW_ROOM_IF_ASKED;
+	}
 	unlock();
-	return ok;
+	return room;
 }
 
 /* The caller holds the lock. */
@@ -289,10 +308,11 @@ struct gw_totals gw_sum(void)
 
 	lock();
 	t.fixed = fixed_bytes();
-	t.allocated = device_bytes();
-	t.resident = t.allocated - (registry.dirty ? 0 : registry.evicted);
+	t.resident = device_bytes() - (registry.dirty ? 0 : registry.evicted);
 	t.pool = registry.bytes[GW_POOL];
-	t.host = host_bytes();
+	/* What is reserved may be held in a moment: nothing is granted to others of it. */
+	t.allocated = device_bytes() + registry.reserved[GW_DEVICE_BYTES];
+	t.host = host_bytes() + registry.reserved[GW_HOST_BYTES];
 	t.blocks = registry.blocks;
 	unlock();
 	return t;

@@ -85,9 +85,17 @@ static inline enum gw_account gw_account_of(enum gw_kind kind)
 	return host ? GW_HOST_BYTES : GW_DEVICE_BYTES;
 }
 
-/* Reserve bytes below the limit for an allocation about to be made. False: the
- * limit is reached. Each true needs one gw_settle. */
-bool gw_reserve(enum gw_account account, uint64_t bytes);
+/* Bytes that the process may hold, now and once the invoker was asked for more; 0 is
+ * no limit. */
+struct gw_limit {
+	uint64_t granted, most;
+};
+void gw_set_limit(enum gw_account account, struct gw_limit limit);
+
+/* Reserve bytes below the limit for an allocation about to be made. Each success needs
+ * one gw_settle. */
+enum gw_room { GW_ROOM, GW_ROOM_IF_ASKED, GW_NO_ROOM };
+enum gw_room gw_reserve(enum gw_account account, uint64_t bytes);
 /* What was reserved becomes the block, or nothing if that is NULL, in one step: at
  * no time do both count. False as for gw_add. */
 bool gw_settle(enum gw_account account, uint64_t reserved, enum gw_space space,

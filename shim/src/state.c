@@ -10,12 +10,11 @@
 
 #include "backend.h"
 #include "hooks.h"
+#include "registry.h"
 
 enum { UNREAD, READING, READ };
 
 struct gw_config gw_config;
-_Atomic uint64_t gw_limit;
-_Atomic uint64_t gw_host_limit;
 
 static atomic_int progress = UNREAD;
 static atomic_bool disabled;
@@ -53,6 +52,13 @@ static void open_log(void)
 		log_fd = gw_fd_own(fd);
 }
 
+static void read_limit(enum gw_account account, const char *name)
+{
+	uint64_t bytes = number(name, 0);
+
+	gw_set_limit(account, (struct gw_limit){bytes, bytes});
+}
+
 static void read_config(void)
 {
 	const char *word = getenv("GPUWHISK_SHIM");
@@ -62,8 +68,8 @@ static void read_config(void)
 	gw_config.chunk = number("GPUWHISK_SHIM_CHUNK", default_chunk);
 	if (gw_config.chunk < 1 << 16) /* a page of the driver's */
 		gw_config.chunk = default_chunk;
-	atomic_store(&gw_limit, number("GPUWHISK_SHIM_LIMIT", 0));
-	atomic_store(&gw_host_limit, number("GPUWHISK_SHIM_HOST_LIMIT", 0));
+	read_limit(GW_DEVICE_BYTES, "GPUWHISK_SHIM_LIMIT");
+	read_limit(GW_HOST_BYTES, "GPUWHISK_SHIM_HOST_LIMIT");
 	gw_config.backend = gw_backend_named(word ? word : "managed");
 	if (word && strcmp(word, "off") == 0) {
 		atomic_store(&disabled, true);

@@ -32,11 +32,6 @@ void gw_disable(const char *why);
 /* Write a line to the log descriptor, if there is one. */
 void gw_log(const char *format, ...) __attribute__((format(printf, 1, 2)));
 
-/* Bytes a process may hold; 0 is no limit. */
-extern _Atomic uint64_t gw_limit;
-/* The same of pinned host memory, which no cgroup may count. */
-extern _Atomic uint64_t gw_host_limit;
-
 /*
  * A program may close descriptors that are not its own and open others under
  * their numbers. Each of ours is known by its inode and checked before use.

@@ -59,8 +59,8 @@ def main():
     conn.settimeout(120)
     _, payload = receive(conn, HELLO)
     version, pid, backend, hooks = struct.unpack("<IIII", payload)
-    assert version == 1 and pid == os.getpid() and backend == 0 and hooks > 40
-    conn.sendall(frame(HELLO, 0, struct.pack("<IIQ", 1, 0, MIB)))
+    assert version == 2 and pid == os.getpid() and backend == 0 and hooks > 40
+    conn.sendall(frame(HELLO, 0, struct.pack("<IIQ", 2, 0, MIB)))
 
     pointer = ctypes.c_uint64()
     ok(cuda.cuMemAlloc_v2(ctypes.byref(pointer), ctypes.c_size_t(4 * MIB)))

@@ -161,7 +161,7 @@ import os, socket, struct, time
 def main(args):
     s = socket.socket(socket.AF_UNIX)
     s.connect(os.environ["GPUWHISK_SHIM_SOCKET"])
-    s.sendall(struct.pack("<IHHQIIII", 32, 1, 0, 0, 1, os.getpid(), 0, 0))
+    s.sendall(struct.pack("<IHHQIIII", 32, 1, 0, 0, 2, os.getpid(), 0, 0))
     s.sendall(struct.pack("<IHHQIIQQQQQ", 64, 18, 0, 0, 80, 0, 80 << 30, 80 << 30, 0, 0, 1))
     time.sleep(600)
 `
@@ -208,7 +208,7 @@ child = r"""
 import ctypes, os, socket, struct, time
 s = socket.socket(socket.AF_UNIX)
 s.connect(os.environ["GPUWHISK_SHIM_SOCKET"])
-s.sendall(struct.pack("<IHHQIIII", 32, 1, 0, 0, 1, os.getpid(), 0, 0))
+s.sendall(struct.pack("<IHHQIIII", 32, 1, 0, 0, 2, os.getpid(), 0, 0))
 s.sendall(struct.pack("<IHHQIIQQQQQ", 64, 18, 0, 0, 1, 0, 3 << 20, 3 << 20, 0, 0, 1))
 cuda, context, at = ctypes.CDLL("libcuda.so.1"), ctypes.c_void_p(), ctypes.c_uint64()
 assert cuda.cuInit(0) == 0

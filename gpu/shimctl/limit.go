@@ -1,0 +1,197 @@
+package shimctl
+
+import (
+	"time"
+
+	"github.com/gpuwhisk/gpuwhisk/gpu"
+)
+
+// A container's limit is divided among its processes: what they are granted is never
+// more than the limit together. A process alone is granted all of it. One that
+// wants more than it was granted asks; then the others are granted no more than what
+// they hold, confirm it by their usage, and all the rest is granted to it. So processes
+// that allocate at the same time are refused what is too much, and none is ended for it.
+
+// limits are sizes in bytes: of device memory, and of pinned host memory. As a limit
+// 0 is none.
+type limits struct{ device, host int64 }
+
+// with combines two, size by size.
+func (l limits) with(o limits, f func(a, b int64) int64) limits {
+	return limits{f(l.device, o.device), f(l.host, o.host)}
+}
+
+func sum(a, b int64) int64     { return min(a+b, maxBytes) }
+func greater(a, b int64) int64 { return max(a, b) }
+
+// left is what others leave of a limit, where there is one: 0 would be none.
+func left(limit, others int64) int64 {
+	if limit == 0 {
+		return 0
+	}
+	return max(limit-others, 1)
+}
+
+// granted is what a process keeps of a grant when so much of the limit is left beside
+// what others hold.
+func granted(grant, left int64) int64 {
+	if grant == 0 || left == 0 {
+		return left
+	}
+	return min(grant, left)
+}
+
+// account is what a process has of its container's limit.
+type account struct {
+	used  limits // by its last usage
+	grant limits // what it may hold without a question
+	most  limits // what it may hold by any grant that it has not confirmed to have lost
+	sent  [2]limits
+}
+
+// bound is the most that a process holds or may come to hold.
+func (a account) bound() limits { return a.most.with(a.used, greater) }
+
+// Limit sets how many bytes of device memory the container's processes may hold
+// together, and how many of pinned host memory, also those that come later; 0 is
+// no limit.
+func (c *Container) Limit(device, host int64) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.limited, c.limit = true, limits{max(device, 0), max(host, 0)}
+	c.share()
+}
+
+// others sums up what all processes but one have, also those that are not connected
+// and live. The caller holds mu.
+func (c *Container) others(p *process, of func(account) limits) (all limits) {
+	for _, in := range []map[int]*process{c.processes, c.disconnected} {
+		for _, o := range in {
+			if o != p {
+				all = all.with(of(o.account), sum)
+			}
+		}
+	}
+	return all
+}
+
+// share sends every process what it is granted and what the others leave, where that
+// has changed. The caller holds mu.
+func (c *Container) share() {
+	for _, p := range c.processes {
+		c.sendLimit(p, 0)
+	}
+}
+
+// sendLimit sends one process what it is granted and what the others leave, if that has
+// changed or answers its question. The caller holds mu.
+func (c *Container) sendLimit(p *process, question uint64) {
+	available := c.limit.with(c.others(p, func(a account) limits { return a.used }), left)
+	if len(c.processes)+len(c.disconnected) == 1 {
+		p.grant = available
+	}
+	p.grant = p.grant.with(available, granted)
+	p.most = p.most.with(p.grant, greater)
+	if now := [2]limits{p.grant, available}; c.limited && (now != p.sent || question != 0) {
+		p.sent = now
+		p.send(encode(typeLimit, question,
+			uint64(p.grant.device), uint64(p.grant.host), uint64(available.device), uint64(available.host)))
+	}
+}
+
+// enters grants a process that has connected what no other may come to hold. What it
+// had before it was disconnected it has still. The caller holds mu.
+func (c *Container) enters(p, before *process) {
+	if before != nil {
+		p.account = before.account
+	} else {
+		p.grant = c.limit.with(c.others(p, account.bound), left)
+	}
+	p.sent = [2]limits{{-1, -1}}
+	c.sendLimit(p, 0)
+}
+
+// holds stores what a process reports.
+func (c *Container) holds(p *process, u gpu.Usage) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	p.used = limits{u.Allocated, u.Pinned}
+	if len(c.processes) > 1 {
+		c.share()
+	}
+}
+
+// question is a process's wish to hold more than it was granted.
+type question struct {
+	p      *process
+	number uint64
+}
+
+// answerTime is how long an answer to it waits for the other processes, of which one
+// may be in the middle of a move.
+const answerTime = 500 * time.Millisecond
+
+// wants takes a process's question. One is answered after the other.
+func (c *Container) wants(p *process, number uint64) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for i := range c.questions {
+		if i > 0 && c.questions[i].p == p {
+			c.questions[i].number = number
+			return
+		}
+	}
+	if c.questions = append(c.questions, question{p, number}); len(c.questions) == 1 {
+		c.consider()
+	}
+}
+
+// consider has the other processes confirm what they hold, for the first question. The
+// caller holds mu.
+func (c *Container) consider() {
+	asker := c.questions[0].p
+	r, token := c.newReport()
+	for _, p := range c.processes {
+		if p != asker && !p.silent {
+			p.grant = p.used.with(limits{1, 1}, greater)
+			c.sendLimit(p, 0)
+			r.waiting[p] = struct{}{}
+			p.send(encode(typeReport, token))
+		}
+	}
+	if len(r.waiting) == 0 {
+		r.end(nil)
+	}
+	c.work.Add(1)
+	go c.answer(r, token)
+}
+
+// answer grants the first question's process what the others do not hold.
+func (c *Container) answer(r *round, token uint64) {
+	defer c.work.Done()
+	timer := time.NewTimer(answerTime)
+	defer timer.Stop()
+	select {
+	case <-r.ended:
+	case <-timer.C:
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	delete(c.reports, token)
+	for pid := range r.usage {
+		if p := c.processes[pid]; p != nil && p != c.questions[0].p {
+			p.most = p.grant
+		}
+	}
+	q := c.questions[0]
+	if c.questions = c.questions[1:]; c.closed {
+		return
+	}
+	if c.processes[q.p.pid] == q.p {
+		q.p.grant = c.limit.with(c.others(q.p, account.bound), left)
+		c.sendLimit(q.p, q.number)
+	}
+	if len(c.questions) > 0 {
+		c.consider()
+	}
+}
