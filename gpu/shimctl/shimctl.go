@@ -86,6 +86,11 @@ type Events interface {
 	Refused(container string, pid int, r Refusal)
 }
 
+// LibraryBytes is the most that the libraries of a process are taken to have on the device
+// beside what it allocates and its context: modules, and what cuBLAS, cuDNN and NCCL
+// keep. With PyTorch it is 0.5 to 1.5 GB.
+const LibraryBytes = 2 << 30
+
 // Control keeps the sockets of all containers. It is safe for concurrent use.
 type Control struct {
 	dir    string

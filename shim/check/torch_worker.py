@@ -56,6 +56,16 @@ class Torch(lines.Worker):
             self.data[name] = make()
         return self.data[name]
 
+    def order_libraries(self):
+        x = torch.ones(8, 64, 64, 64, device="cuda")
+        for dtype in (torch.float32, torch.float16):
+            y = x.to(dtype)
+            torch.nn.functional.conv2d(y, y[:, :, :3, :3], padding=1)  # cuDNN
+            torch.matmul(y, y)  # cuBLAS
+        torch.fft.fft(x)
+        torch.linalg.inv(torch.eye(64, device="cuda"))  # cuSOLVER
+        return {}
+
     def order_fft(self, size, times):
         x = self.kept(("fft", size), lambda: torch.ones(size // 8, dtype=torch.complex64, device="cuda"))
         for _ in range(times):

@@ -34,10 +34,12 @@ type gpuContainer struct {
 	usage       map[int]gpu.Usage // reported by processes
 	over        bool              // that it uses too much was reported
 	runs        int               // begun and not ended
+	ended       int               // of its runs
 	promised    int64             // the most that was reserved for one of them
 	allowed     int64             // what its processes were allowed by the last message
 	reporting   map[int]bool      // processes that report their usage; true: silent now
 	seen        map[int]int64     // bytes of processes that only NVML lists
+	beside      map[int]beside    // what reporting processes have beside their memory
 }
 
 // noShim reports whether no shim is loaded into the container's processes.
@@ -50,7 +52,7 @@ func (m *Mover) setMoved(b *gpuContainer, moved bool) {
 }
 
 func newContainer(name string, device gpu.Device) *gpuContainer {
-	return &gpuContainer{name: name, device: device, firstReport: make(chan struct{}), reporting: map[int]bool{}, usage: map[int]gpu.Usage{}, seen: map[int]int64{}}
+	return &gpuContainer{name: name, device: device, firstReport: make(chan struct{}), reporting: map[int]bool{}, usage: map[int]gpu.Usage{}, seen: map[int]int64{}, beside: map[int]beside{}}
 }
 
 // assumedPID stands for the processes of a container that cannot be asked.
@@ -172,6 +174,7 @@ func (e events) Exited(name string, pid int) {
 	}
 	delete(b.reporting, pid)
 	delete(b.usage, pid)
+	delete(b.beside, pid)
 	e.m.allot(b)
 	e.m.report(gpu.MemoryReport{Container: name, PID: pid, Exited: true})
 }

@@ -5,6 +5,7 @@ import (
 
 	"github.com/gpuwhisk/gpuwhisk/activation"
 	"github.com/gpuwhisk/gpuwhisk/gpu"
+	"github.com/gpuwhisk/gpuwhisk/gpu/shimctl"
 )
 
 // The shim refuses what goes beyond a limit. A container that uses more all the same, by
@@ -29,15 +30,63 @@ func (b *gpuContainer) overByReport() string {
 	return b.beyond(sum, sum > b.limit)
 }
 
-// overByNVML returns the same by what NVML lists of its processes, with their
-// contexts. The caller holds m.mu.
+// overByNVML returns the same by what NVML lists of its processes, with what they have
+// beside their memory. The caller holds m.mu.
 func (b *gpuContainer) overByNVML(found map[int]observed, context int64) string {
-	sum, allowed := int64(0), b.limit
-	for _, s := range found {
-		sum += s.bytes
-		allowed += int64(s.processes) * (context + unreportedBytes)
-	}
+	sum, before := b.listed(found, context)
+	b.learn(found, context, b.limit == 0 || sum <= before)
+	sum, allowed := b.listed(found, context)
 	return b.beyond(sum, sum > allowed)
+}
+
+// listed is what NVML lists of the container's processes, and what it may list at their
+// limit.
+func (b *gpuContainer) listed(found map[int]observed, context int64) (sum, allowed int64) {
+	allowed = b.limit
+	for key, s := range found {
+		sum += s.bytes
+		allowed += max(int64(s.processes)*(context+unreportedBytes), b.beside[key].bytes)
+	}
+	return sum, allowed
+}
+
+// beside is what a process that reports its memory has beside it, or all that are
+// counted together.
+type beside struct {
+	bytes     int64 // the most that was seen
+	processes int
+	until     int // it is learned until so many runs have ended
+}
+
+// learningRuns is how many runs a process has to load what its libraries need.
+const learningRuns = 3
+
+// learn stores the most that processes have beside what they report: modules and
+// libraries, which their limit does not count. After a process's first runs only what
+// is within the limit is learned, so that memory taken past the shim beyond it is
+// found. Simulated devices hold no libraries. The caller holds m.mu.
+func (b *gpuContainer) learn(found map[int]observed, context int64, within bool) {
+	if b.device.Simulated {
+		return
+	}
+	for key, s := range found {
+		usages := b.reportedBy(key)
+		if len(usages) == 0 {
+			continue
+		}
+		bytes := s.bytes
+		for _, u := range usages {
+			bytes -= u.Allocated
+		}
+		learned, known := b.beside[key]
+		if !known || s.processes > learned.processes {
+			learned.processes, learned.until = s.processes, b.ended+learningRuns
+		}
+		if within || b.ended < learned.until {
+			learned.bytes = max(learned.bytes, min(bytes, int64(s.processes)*(context+shimctl.LibraryBytes)))
+		}
+		b.beside[key] = learned
+	}
 }
 
 // reportOver has a container ended that uses too much.
@@ -91,6 +140,7 @@ func (m *Mover) runs(b *gpuContainer, change int, promised int64) {
 	if b.runs += change; b.runs == 0 {
 		b.promised = 0
 	}
+	b.ended += max(-change, 0)
 	b.promised = max(b.promised, promised)
 	if over := m.allot(b); over != "" {
 		m.reportOver(b, over)
@@ -116,7 +166,7 @@ func (m *Mover) allot(b *gpuContainer) (over string) {
 	for _, o := range running {
 		part := min(o.own, left+o.share(context))
 		if o.tenant != "" {
-			part = min(part, o.most-o.others(running, func(x *gpuContainer) int64 { return x.share(context) }))
+			part = min(part, o.most-o.others(running, func(x *gpuContainer) int64 { return max(x.counted(context), x.promised) }))
 		}
 		// 0 would be no limit.
 		if part = max(part, min(o.promised, o.own), 1); part != o.allowed && o.own > 0 && !o.noShim() {
@@ -127,7 +177,7 @@ func (m *Mover) allot(b *gpuContainer) (over string) {
 	if b.tenant == "" || b.over || b.runs == 0 {
 		return ""
 	}
-	reported := b.total(context) + b.others(running, func(o *gpuContainer) int64 { return o.total(context) })
+	reported := b.counted(context) + b.others(running, func(o *gpuContainer) int64 { return o.counted(context) })
 	if reported <= b.most {
 		return ""
 	}
@@ -146,6 +196,16 @@ func (b *gpuContainer) others(running []*gpuContainer, of func(*gpuContainer) in
 		if o != b && o.tenant == b.tenant {
 			sum += of(o)
 		}
+	}
+	return sum
+}
+
+// counted is what of that a limit counts: all but what libraries have. The caller holds
+// m.mu.
+func (b *gpuContainer) counted(context int64) int64 {
+	sum := b.total(context)
+	for key, learned := range b.beside {
+		sum -= min(b.seen[hiddenPID(key)], max(learned.bytes-context-unreportedBytes, 0))
 	}
 	return sum
 }

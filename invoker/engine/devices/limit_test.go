@@ -5,6 +5,8 @@ import (
 	"testing"
 
 	"github.com/gpuwhisk/gpuwhisk/gpu"
+	"github.com/gpuwhisk/gpuwhisk/gpu/nvml"
+	"github.com/gpuwhisk/gpuwhisk/gpu/shimctl"
 	"github.com/gpuwhisk/gpuwhisk/gpu/shimctl/shimtest"
 	"github.com/gpuwhisk/gpuwhisk/invoker/container"
 )
@@ -99,5 +101,79 @@ func TestReservationStands(t *testing.T) {
 	}
 	if code := guest.Do("try 1"); code != 2 {
 		t.Errorf("a byte beyond: the driver answers %d, want out of memory", code)
+	}
+}
+
+// realDevice is the device of the fake driver, taken for a real one.
+func realDevice() gpu.Device {
+	d := simulatedDevice()
+	d.Simulated = false
+	return d
+}
+
+// TestLibrariesBesideTheLimit: what a process's libraries have on the device beside its
+// memory is learned and not held against its limits; what it takes later past the shim is.
+func TestLibrariesBesideTheLimit(t *testing.T) {
+	for _, wish := range []container.DeviceRequest{
+		{Shim: "managed", Limit: 100 * mib},
+		{Shim: "managed", Namespace: "one", NamespaceLimit: 100 * mib},
+	} {
+		b := open(t, func(o *Options) { o.proc = t.TempDir() })
+		g, err := b.Prepare("a", realDevice(), wish)
+		if err != nil {
+			t.Fatal(err)
+		}
+		b.Begin("a", gpu.Need{})
+		guest := b.guest(g)
+		b.shows(guest.PID(), "environ", b.container("a").shim.Dir())
+		read := func(libraries int64) string {
+			t.Helper()
+			usage, err := b.container("a").shim.Report(b.limited())
+			if err != nil {
+				t.Fatal(err)
+			}
+			b.last(0)
+			b.observe([]nvml.Reading{{Listed: true, Processes: []nvml.Process{{PID: guest.PID(), Bytes: usage[guest.PID()].Allocated + libraries}}}})
+			return b.last(assumedPID).Over
+		}
+		guest.Do("try %d", 10*mib)
+		if over := read(1500 * mib); over != "" {
+			t.Errorf("libraries are loaded: %s", over)
+		}
+		if code := guest.Do("try %d", 90*mib); code != 0 {
+			t.Errorf("all of the limit beside the libraries: the driver answers %d", code)
+		}
+		for range learningRuns {
+			if over := read(1500 * mib); over != "" {
+				t.Errorf("at its limit: %s", over)
+			}
+			b.End(b.limited(), "a", gpu.Need{})
+			b.Begin("a", gpu.Need{})
+		}
+		if over := read(1500 * mib); over != "" {
+			t.Errorf("at its limit: %s", over)
+		}
+		if over := read(1500*mib + shimctl.LibraryBytes); !strings.Contains(over, "limit of 100 MB") {
+			t.Errorf("past the shim beyond its limit: %q", over)
+		}
+	}
+}
+
+// TestLittleBesideTheLimit: a process that had little beside its memory when it was at
+// its limit is not taken to need more.
+func TestLittleBesideTheLimit(t *testing.T) {
+	b := newContainer("a", realDevice())
+	b.limit = 100 * mib
+	b.reporting[7], b.usage[7] = false, gpu.Usage{Allocated: 100 * mib}
+	see := func(bytes int64) string {
+		return b.overByNVML(map[int]observed{7: {bytes, 1}}, mib)
+	}
+	for ; b.ended <= learningRuns; b.ended++ {
+		if over := see(150 * mib); over != "" {
+			t.Errorf("with 50 MiB of libraries: %s", over)
+		}
+	}
+	if over := see(300 * mib); over == "" {
+		t.Error("200 MiB past the shim beyond its limit are not found")
 	}
 }

@@ -151,6 +151,8 @@ func TestFrameworks(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	// The fake management library lists what the fake driver gave.
+	t.Setenv("FAKE_CUDA_STATE", filepath.Join(t.TempDir(), "state"))
 	s := small(t)
 	s.Python, s.frameworks, s.Steps = python, true, []string{"frameworks", "overhead", "symbols"}
 	r := runCheck(t, s)
@@ -164,6 +166,9 @@ func TestFrameworks(t *testing.T) {
 		t.Errorf("%d frameworks of %d: %v", len(rows), len(frameworks), rows)
 	}
 	for _, row := range rows {
+		if row[2] == "unknown" {
+			t.Errorf("%s: what it has beside its memory is not measured", row[0])
+		}
 		if graph := row[len(row)-1]; graph != "0 wrong" && row[0] != "JAX" {
 			t.Errorf("%s with a graph: %s", row[0], graph)
 		}

@@ -183,6 +183,9 @@ func pick[T any](f *fixture, card, fake T) T {
 func (f *fixture) env(more ...string) []string {
 	var path string
 	out := make([]string, 0, len(f.s.Environ)+len(more)+3)
+	if f.dir != "" && f.s.FakeDriver != "" { // one device for all programs, as a card is
+		out = append(out, "FAKE_CUDA_STATE="+filepath.Join(f.dir, "device"))
+	}
 	for _, v := range f.s.Environ {
 		name, value, _ := strings.Cut(v, "=")
 		switch {
@@ -203,9 +206,6 @@ func (f *fixture) env(more ...string) []string {
 	}
 	if f.dir != "" { // CuPy caches the kernels that it compiles, by default in the home directory
 		out = append(out, "CUPY_CACHE_DIR="+filepath.Join(f.dir, "cupy"))
-		if f.s.FakeDriver != "" { // one device for all programs, as a card is
-			out = append(out, "FAKE_CUDA_STATE="+filepath.Join(f.dir, "device"))
-		}
 	}
 	return append(out, more...)
 }

@@ -101,7 +101,7 @@ func checkFrameworks(t *trial) {
 		errs[i] = catch(func() { guests[i] = t.guest(here[i].name, t.python(here[i].script), here[i].env...) })
 	})
 	table := t.table(fmt.Sprintf("An array of %s in each", size(bytes)),
-		"framework", "counted", "out", "GB/s", "in", "GB/s", "left by NVML", "wrong", "with a graph")
+		"framework", "counted", "beside it", "out", "GB/s", "in", "GB/s", "left by NVML", "wrong", "with a graph")
 	for i, f := range here {
 		if errs[i] == nil {
 			errs[i] = catch(func() { t.swapFramework(table, f, guests[i], bytes) })
@@ -117,10 +117,7 @@ func checkFrameworks(t *trial) {
 func (t *trial) swapFramework(table *Table, f framework, g *guest, bytes int64) {
 	block := g.filled(bytes, 5)
 	g.ask("work %d 3", block)
-	var counted int64 // by the shim, of the program's memory
-	for _, u := range value(g.container.Report(t.ctx)) {
-		counted += u.Allocated
-	}
+	counted, beside := t.besideMemory(f, g)
 	var out, in shimctl.Done
 	left := "unknown"
 	for range 2 { // the first time for the host's pages
@@ -139,13 +136,31 @@ func (t *trial) swapFramework(table *Table, f framework, g *guest, bytes int64) 
 		graph = fmt.Sprintf("%d wrong", n)
 		wrong += n
 	}
-	table.row(f.name, size(counted), size(out.Moved), gbs(rate(out.Moved, out.Took)), size(in.Moved), gbs(rate(in.Moved, in.Took)),
+	table.row(f.name, size(counted), beside, size(out.Moved), gbs(rate(out.Moved, out.Took)), size(in.Moved), gbs(rate(in.Moved, in.Took)),
 		left, fmt.Sprint(wrong), graph)
 	t.none("wrong words with "+f.name, wrong)
 	t.whole("of the array counted by the shim with "+f.name, counted, bytes)
 	if f.movable {
 		t.whole("of the array swapped with "+f.name, min(out.Moved, in.Moved), bytes)
 	}
+}
+
+// besideMemory is what the shim counts of a program's memory, and what the program has
+// on the card beside that, once its libraries are loaded: the invoker must not hold it
+// against a limit.
+func (t *trial) besideMemory(f framework, g *guest) (counted int64, beside string) {
+	g.ask("libraries")
+	for _, u := range value(g.container.Report(t.ctx)) {
+		counted += u.Allocated
+	}
+	all, known := t.monitor.listed(t.ctx, g.cmd.Process.Pid)
+	if !known {
+		return counted, "unknown"
+	}
+	const most = cudaContext + shimctl.LibraryBytes
+	t.judge("MiB beside the memory of "+f.name+", by NVML", float64((all-counted)>>20), "",
+		fmt.Sprintf("at most %d, as limits allow for", most>>20), all-counted <= most)
+	return counted, size(all - counted)
 }
 
 // whole adds a finding of a part that must be all of the array, or more.

@@ -9,6 +9,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"runtime"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -123,7 +124,7 @@ type monitor struct {
 	cards  func(context.Context) ([]nvml.Card, error)
 	source string // for the report: what the card is observed by, or why it is not
 	bus    string
-	fake   bool // a fake library does not follow the fake driver
+	fake   bool // a fake library follows the fake driver only where the environment has it do so
 }
 
 // openMonitor never fails: without NVML the report has the reason.
@@ -145,7 +146,7 @@ func openMonitor(s Settings, fake bool, bus string) *monitor {
 		m.driver, m.source = driver, orUnknown(driver.Versions().NVML)
 		m.cards = func(context.Context) ([]nvml.Card, error) { return driver.Cards() }
 		if fake {
-			m.source = "a fake library, which does not follow the fake driver's memory"
+			m.source = "a fake library"
 		}
 	case !fake && noSMI == nil && errors.Is(err, nvml.ErrNotBuilt):
 		m.source = "by nvidia-smi: this build has no NVML"
@@ -187,6 +188,17 @@ func (m *monitor) used(ctx context.Context) (int64, bool) {
 		return 0, false
 	}
 	return c.Memory.Used, true
+}
+
+// listed is what a process has on the card, with its context and libraries; false where
+// that is not reported.
+func (m *monitor) listed(ctx context.Context, pid int) (int64, bool) {
+	c, err := m.card(ctx)
+	i := slices.IndexFunc(c.Processes, func(p nvml.Process) bool { return p.PID == pid && p.Bytes >= 0 })
+	if err != nil || i < 0 {
+		return 0, false
+	}
+	return c.Processes[i].Bytes, true
 }
 
 // sameBus compares PCI addresses whose domain is written with four digits or with
