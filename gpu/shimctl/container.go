@@ -33,6 +33,7 @@ type Container struct {
 	limited      bool   // limit was set
 	limit        limits // of all processes together
 	questions    []question
+	frames       rateLimit // of all processes together
 	closed       bool
 
 	accepts rateLimit // only accept uses it
@@ -62,6 +63,7 @@ func (c *Control) listen(id, dir string) (*Container, error) {
 	ct := &Container{
 		id: id, dir: dir, ctl: c, listener: listener, processes: map[int]*process{},
 		disconnected: map[int]*process{}, reports: map[uint64]*round{},
+		frames:  rateLimit{left: frameBurst, at: time.Now(), perSecond: framesPerSecond, burst: frameBurst},
 		accepts: rateLimit{left: acceptBurst, at: time.Now(), perSecond: acceptsPerSecond, burst: acceptBurst},
 	}
 	ct.work.Add(1)

@@ -1,6 +1,7 @@
 package shimctl
 
 import (
+	"bytes"
 	"context"
 	"encoding/binary"
 	"errors"
@@ -208,6 +209,29 @@ func TestRateIsBounded(t *testing.T) {
 	}
 	if wait := p.next(now.Add(time.Hour)); wait != 0 {
 		t.Errorf("after a rest a frame waits %v", wait)
+	}
+}
+
+// TestFloodIsBoundedByContainer: connections that replace each other get no new
+// allowance, whatever they send.
+func TestFloodIsBoundedByContainer(t *testing.T) {
+	ctl, rec := openControl(t, Settings{})
+	c := openContainer(t, ctl, "bad")
+	began := time.Now()
+	flood := bytes.Repeat(encode(typeUsage, 0, 0, 1, 1, 0, 0, 0), 1000)
+	const connections, each = 8, 500
+	for range connections {
+		l := dial(t, c)
+		l.hello(0)
+		l.receive(typeHello)
+		go func() { _, _ = l.conn.Write(flood) }() // ends with the connection
+		for range each {
+			rec.await(t, "a usage", func(e event) bool { return e.usage != nil })
+		}
+	}
+	least := time.Second * (connections*each - frameBurst) / framesPerSecond
+	if took := time.Since(began); took < least {
+		t.Errorf("%d frames were taken in %v, want %v at least", connections*each, took, least)
 	}
 }
 

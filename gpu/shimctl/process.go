@@ -17,10 +17,11 @@ const (
 	outQueue = 32
 	// writeTimeout: a process reads within this, or is not served any more.
 	writeTimeout = 5 * time.Second
-	// A shim reports at most a hundred usages a second by itself. What comes
-	// faster is left in the socket's buffer, which costs nothing.
-	framesPerSecond = 1000
-	frameBurst      = 2000
+	// A shim reports at most a hundred usages a second by itself. What comes faster from
+	// all processes of a container together is left in the sockets' buffers, which costs
+	// nothing.
+	framesPerSecond = 100 * DefaultProcesses
+	frameBurst      = framesPerSecond
 	// helloTimeout: a shim identifies itself as soon as it connects.
 	helloTimeout = 5 * time.Second
 	// endGrace: a process that dies closes its sockets a moment before it is
@@ -112,7 +113,6 @@ func ended(err error) bool {
 func (p *process) readFrames() error {
 	r := bufio.NewReaderSize(p.conn, 4096)
 	buf := make([]byte, frameMax)
-	limit := rateLimit{left: frameBurst, at: time.Now(), perSecond: framesPerSecond, burst: frameBurst}
 	_ = p.conn.SetReadDeadline(time.Now().Add(helloTimeout))
 	for {
 		f, err := readFrame(r, buf)
@@ -123,10 +123,7 @@ func (p *process) readFrames() error {
 		if err != nil {
 			return err
 		}
-		if awaited {
-			limit.refund()
-		}
-		if wait := limit.next(time.Now()); wait > 0 && !p.container.ctl.pause(wait) {
+		if wait := p.container.took(awaited, time.Now()); wait > 0 && !p.container.ctl.pause(wait) {
 			return nil
 		}
 	}
@@ -169,6 +166,17 @@ func (p *process) handle(f frame) (awaited bool, err error) {
 		return c.finished(p, f.epoch, f.done), nil
 	}
 	return false, nil
+}
+
+// took counts a frame of any of the container's processes, and reports how long the
+// process is not to be read.
+func (c *Container) took(awaited bool, now time.Time) time.Duration {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if awaited {
+		c.frames.refund()
+	}
+	return c.frames.next(now)
 }
 
 // rateLimit bounds how fast frames, or connections, are taken.
