@@ -65,7 +65,7 @@ func healthy() *fake {
 			"proc/1/comm":                text("systemd\n"),
 			"dev/nvidiactl":              node(), "dev/nvidia0": node(), "dev/nvidia-uvm": node(),
 			"etc/cdi/nvidia.yaml": text("cdiVersion: 0.5.0\nkind: nvidia.com/gpu\ncontainerEdits:\n  mounts:\n" +
-				"  - hostPath: /usr/lib/libcuda.so.580.95.05\ndevices:\n- name: GPU-0\n"),
+				"  - hostPath: /usr/lib/libcuda.so.580.95.05\ndevices:\n- name: GPU-0\n- name: \"0\"\n"),
 			"var/lib/docker/containers/.any": text(""),
 		},
 		cards: []nvml.Card{{

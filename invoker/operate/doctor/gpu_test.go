@@ -153,6 +153,10 @@ func TestToolkitChecks(t *testing.T) {
 		{"", nil, "GPU/daemon-reload", OK, "devices by CDI", ""},
 		{"cgroupfs", func(f *fake) { f.docker.CgroupDriver = "cgroupfs" }, "GPU/daemon-reload", OK, "cgroupfs", ""},
 		{"trap", noSpec, "GPU/daemon-reload", Warn, "systemctl daemon-reload", "create-dev-char-symlinks"},
+		{"requests chosen beside CDI", func(f *fake) { f.Config.Docker.Devices = "gpus" }, "GPU/daemon-reload", Warn, "systemctl daemon-reload", "whisk.gpu.docker.devices=auto"},
+		{"a slice beside CDI", func(f *fake) {
+			f.cards[0].MIG, f.cards[0].Slices = nvml.On, []nvml.Slice{{UUID: "MIG-1", Memory: nvml.Memory{Total: 1 << 30}}}
+		}, "GPU/daemon-reload", Warn, "systemctl daemon-reload", "nvidia-ctk cdi generate"},
 		{"links", func(f *fake) { noSpec(f); f.files["dev/char/195:0"] = node() }, "GPU/daemon-reload", OK, "links", ""},
 	})
 }

@@ -129,13 +129,23 @@ func checkReload(f *Snapshot) []Finding {
 	switch {
 	case d.CgroupDriver != "systemd":
 		return ok("cgroup driver " + d.CgroupDriver + ": systemctl daemon-reload leaves containers their GPU")
-	case len(d.CDIDirs) > 0 && len(f.cdiSpecs()) > 0:
+	case f.allByCDI():
 		return ok("cgroup driver systemd, but devices by CDI: containers keep their GPU")
 	case linked:
 		return ok("cgroup driver systemd, and /dev/char has links to the devices")
 	}
 	return warn("cgroup driver systemd: systemctl daemon-reload, or a package update that does it, takes the GPU from running containers",
-		"use CDI (nvidia-ctk cdi generate), or run nvidia-ctk system create-dev-char-symlinks --create-all at boot")
+		"use CDI (nvidia-ctk cdi generate, and whisk.gpu.docker.devices=auto), or run nvidia-ctk system create-dev-char-symlinks --create-all at boot")
+}
+
+// allByCDI reports whether containers get every device by CDI, as the invoker would
+// choose it.
+func (f *Snapshot) allByCDI() bool {
+	ways, err := f.docker.value.Devices(f.Config.Docker.Devices, f.extraRuntime(), f.Files)
+	return err == nil && !slices.ContainsFunc(f.deviceNames(), func(name string) bool {
+		grant, err := ways.Assign(name)
+		return err != nil || grant.Way != docker.DevicesCDI
+	})
 }
 
 // checkGPURuntime reports in which way each device gets into a container, as the
