@@ -28,7 +28,7 @@ def main():
     conn, _ = listener.accept()
     conn.settimeout(120)
     receive(conn, HELLO)
-    conn.sendall(frame(HELLO, 0, struct.pack("<IIQ", 1, 0, int(limit))))
+    conn.sendall(frame(HELLO, 0, struct.pack("<IIQ", 2, 0, int(limit))))
     assert move(conn, EVICT, 1) == SIZE, "out"
     assert move(conn, PREFETCH, 2) == SIZE, "in"
     assert move(conn, EVICT, 3) == SIZE, "out again"
