@@ -15,7 +15,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/gpuwhisk/gpuwhisk/invoker/develop/standalone"
 )
 
 // load calls actions through the door, blocking, and keeps account.
