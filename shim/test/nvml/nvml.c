@@ -27,6 +27,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "script.h"
 #include "state.h"
 
 #define API __attribute__((visibility("default")))
@@ -50,13 +51,6 @@ typedef struct unit {
 
 static struct unit whole[DEVICES], parts[DEVICES][SLICES];
 
-static long long number(const char *name, long long fallback)
-{
-	const char *text = getenv(name);
-
-	return text && *text ? atoll(text) : fallback;
-}
-
 static int devices(void)
 {
 	long long n = number("FAKE_NVML_DEVICES", 1);
@@ -67,44 +61,6 @@ static int devices(void)
 static uint64_t memory(void)
 {
 	return (uint64_t)number("FAKE_NVML_MEMORY", 16ll << 30);
-}
-
-/* Go through the script's lines that begin with this; the nth that is about the
- * device (-1 for any) gives its numbers. False: there is none. */
-static bool line(const char *word, int device, int nth, long long *a, long long *b)
-{
-	const char *path = getenv("FAKE_NVML_SCRIPT");
-	FILE *f = path ? fopen(path, "r") : NULL;
-	char text[256], first[64];
-	bool found = false;
-
-	while (f && !found && fgets(text, sizeof text, f)) {
-		long long d = 0, x = 0, y = 0;
-		if (sscanf(text, "%63s %lld %lld %lld", first, &d, &x, &y) < 2 ||
-		    strcmp(first, word) || d != device || nth--)
-			continue;
-		*a = x;
-		*b = y;
-		found = true;
-	}
-	if (f)
-		fclose(f);
-	return found;
-}
-
-static bool unsupported(const char *function)
-{
-	const char *path = getenv("FAKE_NVML_SCRIPT");
-	FILE *f = path ? fopen(path, "r") : NULL;
-	char text[256], word[64], name[128];
-	bool found = false;
-
-	while (f && !found && fgets(text, sizeof text, f))
-		found = sscanf(text, "%63s %127s", word, name) == 2 &&
-			strcmp(word, "unsupported") == 0 && strcmp(name, function) == 0;
-	if (f)
-		fclose(f);
-	return found;
 }
 
 /* What every call about a device begins with. */
