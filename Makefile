@@ -127,8 +127,8 @@ profile: ## Make the profile of the invoker anew, for the compiler's profile-gui
 
 .PHONY: claims
 claims: build ## Measure the paper's claims again and redraw docs/scheduling-results.md and docs/figures (minutes)
-	$(BIN)/gpuwhisk sim claims --seeds 20 --into docs/scheduling-results.md
-	$(BIN)/gpuwhisk sim grid --seeds 20 --into docs/scheduling-results.md
+	$(BIN)/gpuwhisk sim claims --seeds 20 --into docs/scheduling-results.md --csv docs/results/scheduling-claims.csv
+	$(BIN)/gpuwhisk sim grid --seeds 20 --into docs/scheduling-results.md --csv docs/results/scheduling-grid.csv
 	$(BIN)/gpuwhisk sim figures --seeds 20 --out docs/figures
 
 .PHONY: long

@@ -34,116 +34,116 @@ var sections = []section{
 	{"Fairness (four copies of a function; 24 functions, Zipf)", []claim{
 		{"copies-mqfq", "MQFQ serves four backlogged copies equally: most over least service", "1 (equal)", "x",
 			runs{"copies mqfq-sticky duration=10m drain=0s series"}, mostOverLeast, atMost(1.1, 1.5),
-			"each is charged the same; what differs is what is in flight at the edges of a window"},
+			"what differs is in flight at a window's edges"},
 		{"copies-fcfs", "under FCFS the popular copies get more: most over least service", "popular dominate", "x",
 			runs{"copies fcfs duration=10m drain=0s series"}, mostOverLeast, atLeast(1.5),
-			"FCFS serves in proportion to arrivals, and the popular ones arrive twice as often"},
+			"FCFS serves in proportion to arrivals"},
 		{"gap-mean", "mean gap between the most and the least served function, per 30 s", "< 50 s", " s",
 			runs{zipfMQFQ + " load=0.95"}, func(r []*Result) float64 { return r[0].GapAll.Mean }, atMost(50, 60),
-			"two runs at once cannot give one function more than 60 s in 30 s, so the figure is a weak test; functions without work count here as in the paper"},
+			"a weak test: two runs at once give one function 60 s in 30 s at most; functions without work count, as in the paper"},
 		{"gap-bound", "largest gap between backlogged functions over the derived bound, all loads", "within the bound", " of it",
 			runs{zipfMQFQ + " load=0.5", zipfMQFQ + " load=0.7", zipfMQFQ + " load=0.85", zipfMQFQ + " load=0.95"}, largestGap, inEveryRun(atMost(1, 1)),
-			"the bound 2T + 2D(ci/wi + cj/wj) holds in every run; the printed one is 0 at D=1"},
+			"2T + 2D(ci/wi + cj/wj) holds in every run; the printed bound is 0 at D=1"},
 	}},
 	{"Latency against load (Zipf)", append(loadClaims(), claim{
 		"load-large", "the same with large functions only, at load 0.95", "1.15x", "x",
 		runs{"zipf fcfs load=0.95 large", zipfMQFQ + " load=0.95 large"}, over, inRange(1.05, 1.35),
-		"long runs dwarf the cost of changing functions; Table 1 has none above 5 s warm, so 1.9 s is the limit here",
+		"long runs dwarf a change of function; large is 1.9 s warm or more, as Table 1 has none above 5 s",
 	})},
 	{"Policies on the medium trace", []claim{
 		{"mqfq-d1", "MQFQ, mean latency at D=1", "11.8 s", " s", runs{medium + " tokens=1"}, func(r []*Result) float64 { return mean(r[0]) }, inRange(6, 24),
-			"footprints and the warm share of the utilization are not published; ours were chosen with this figure and the next in view"},
+			"our footprints and warm share were chosen with this figure and the next in view"},
 		{"fcfs-d1", "FCFS over MQFQ at D=1", "4.4x", "x", runs{"azure fcfs tokens=1", medium + " tokens=1"}, over, inRange(2.2, 8.8),
-			"FCFS changes function at nearly every run and waits for each swap; seeds differ by far more than the ratio"},
+			"FCFS changes function, and swaps, at nearly every run"},
 		{"fcfs-d2", "FCFS over MQFQ at D=2", "2-5x", "x", runs{"azure fcfs", medium}, over, inRange(2, 10),
-			"as at D=1, and concurrent runs of one function start cold"},
+			"concurrent runs of one function start cold, too"},
 		{"paella-d1", "Paella over MQFQ at D=1", "8-20x", "x", runs{"azure paella tokens=1", medium + " tokens=1"}, over, inRange(4, 40),
-			"shortest first alternates between functions and evicts what it needs next; long ones wait for their deficit"},
-		{"paella-d2", "Paella over MQFQ at D=2", "8-20x", "x", runs{"azure paella", medium}, over, inRange(4, 40), "as at D=1"},
+			"shortest first alternates between functions and evicts what it needs next"},
+		{"paella-d2", "Paella over MQFQ at D=2", "8-20x", "x", runs{"azure paella", medium}, over, inRange(4, 40), "shortest first alternates between functions and evicts what it needs next"},
 		{"batch-d1", "Batch lies between MQFQ (0) and FCFS (1) at D=1, on a log scale", "between", "",
 			runs{medium + " tokens=1", "azure batch tokens=1", "azure fcfs tokens=1"}, onLogScale, between(),
-			"draining whole queues changes function least of all, which wins where swaps dominate and fairness is not asked for"},
+			"whole queues change function least, which wins where swaps dominate"},
 		{"batch-d2", "the same at D=2", "between", "", runs{medium, "azure batch", "azure fcfs"}, onLogScale, between(),
-			"with two tokens a batch runs beside itself and starts cold containers of its own function"},
+			"a batch runs beside itself and starts cold containers of its own function"},
 		{"naive", "no pool and no memory management over MQFQ", "300x", "x", runs{"azure naive", medium}, over, inRange(150, 600),
-			"every run is a cold start, the queue grows for ever; the ratio then grows with the length of the trace"},
+			"the queue grows without end, and the ratio with the length of the trace"},
 	}},
 	{"Concurrency D, under three models of interference", concurrencyClaims()},
 	{"Per function, medium trace", []claim{
 		{"between", "variance between functions' mean latencies, FCFS over MQFQ", "3x", "x", runs{"azure fcfs", medium},
 			func(r []*Result) float64 { return ratio(r[0].FunctionVariance, r[1].FunctionVariance) }, inRange(1.5, 6),
-			"a burst under FCFS raises the mean of every function that happens to arrive beside it; seeds differ by far more than the ratio"},
+			"under FCFS a burst slows all that arrive beside it"},
 		{"within-fcfs", "variance within a function, FCFS over MQFQ", "3-4x", "x", runs{"azure fcfs", medium}, withinVariance, atLeast(2),
-			"every function feels every other's burst under FCFS"},
+			"under FCFS a burst slows all that arrive beside it"},
 		{"within-batch", "variance within a function, Batch over MQFQ", "3-4x", "x", runs{"azure batch", medium}, withinVariance, atLeast(2),
-			"a batch occupies the device for as long as its queue is"},
+			"a batch holds the device for as long as its queue is"},
 	}},
 	{"Overrun T and service times, medium trace", []claim{
 		{"t0", "T=0 over T=10", "2.5x", "x", runs{medium + " overrun=0s", medium + " overrun=10s"}, over, inRange(1.25, 5),
-			"without a window the next run is nearly always another function's, and with our footprints each such change is a swap out and in; see the light footprints below"},
+			"without a window nearly every run changes function, and with our footprints swaps; see the light footprints below"},
 		{"t-flat", "largest over smallest for T of 5 to 50", "about 1x", "x",
 			runs{medium + " overrun=5s", medium + " overrun=10s", medium + " overrun=20s", medium + " overrun=50s"}, mostOverLeastMean, atMost(1.5, 2.5),
-			"larger windows go on helping a little, at the price of fairness"},
+			"larger windows help a little more, at the price of fairness"},
 		{"tau", "charging every run 1.0 over charging its function's mean", "up to 2.7x", "x", runs{medium + " fixed-charge=1s", medium + " overrun=10s"}, over, inRange(1.2, 4),
-			"a flat charge throttles the short and frequent, whose queues then grow, and lets the long run on"},
+			"a flat charge throttles the short and frequent and lets the long run on"},
 	}},
 	{"Keep-alive TTL, medium trace, swapped out as soon as inactive", []claim{
 		{"ttl-none", "alpha=0 over alpha=2", "1.5x", "x", runs{medium + evicting + noTTL, medium + evicting + alpha2}, over, inRange(1.25, 2.25),
-			"recency keeps what a TTL would; a TTL also keeps the memory of flows whose next call is far, and moving that out stands in the way of the next run"},
+			"recency keeps what a TTL would; a TTL also keeps memory whose next call is far"},
 		{"ttl-short", "one TTL of 0.1 s over none", "0.75x", "x", runs{medium + evicting + shortTTL, medium + evicting + noTTL}, over, inRange(0.6, 0.9),
 			"few gaps are that short, and backlogged flows need no TTL"},
 		{"ttl-global", "one global inter-arrival time over each function's own", "1.15x", "x", runs{medium + evicting + alpha2 + " ttl-global", medium + evicting + alpha2}, over, inRange(1.05, 1.35),
-			"it shortens the TTL of the rare flows, and those are the ones not worth keeping"},
+			"it shortens the TTL of rare flows, which are not worth keeping"},
 	}},
 	{"Cold starts against pool size, medium trace", append(poolClaims(),
 		claim{"pool-fcfs-4", "FCFS, cold starts with 4 containers", "50%", "%", runs{"azure fcfs pool=4"}, coldPercent,
 			rule{lo: 35, hi: 65, directionLo: 12, directionHi: 100},
-			"the next run is mostly of a function that is not among the last four"},
+			"the next run is mostly of none of the last four functions"},
 		claim{"pool-parity", "FCFS less MQFQ, points of cold starts with 32 containers", "parity", "", runs{"azure fcfs pool=32", medium + " pool=32"},
 			func(r []*Result) float64 { return coldPercent(r) - coldPercent(r[1:]) }, atMost(2, 5),
 			"every function keeps its container"})},
 	{"Choice inside the window", []claim{
 		{"preferential", "least virtual time over longest queue, medium trace", "1.01-1.30x", "x", runs{"azure mqfq", medium}, over, inRange(1.01, 1.4),
-			"least virtual time first changes function at every run, and with our footprints each change is a swap; see the light footprints below"},
-		{"preferential-zipf", "the same, Zipf", "1.01-1.30x", "x", runs{"zipf mqfq", zipfMQFQ}, over, inRange(1.01, 1.4), "as above"},
+			"it changes function at every run, and with our footprints swaps; see the light footprints below"},
+		{"preferential-zipf", "the same, Zipf", "1.01-1.30x", "x", runs{"zipf mqfq", zipfMQFQ}, over, inRange(1.01, 1.4), "it changes function at every run, and with our footprints swaps; see the light footprints below"},
 		{"eevdf", "EEVDF over MQFQ, medium trace", "1.67x", "x", runs{"azure eevdf", medium}, over, inRange(1.2, 2.5),
 			"it counts cold starts, but serves nearly in order of arrival"},
-		{"eevdf-zipf", "the same, Zipf", "1.67x", "x", runs{"zipf eevdf", zipfMQFQ}, over, inRange(1.2, 2.5), "as above"},
+		{"eevdf-zipf", "the same, Zipf", "1.67x", "x", runs{"zipf eevdf", zipfMQFQ}, over, inRange(1.2, 2.5), "it counts cold starts, but serves nearly in order of arrival"},
 	}},
 	{"Two GPUs, high-load trace (6)", []claim{
 		{"gpus-d1", "one GPU over two, D=1", "2.3x", "x", oneOverTwo(1), over, inRange(1.15, 4.6),
-			"one device at D=1 is past saturation here, where ratios have no limit; two are not; see the light footprints below"},
+			"one device at D=1 is past saturation, where ratios have no limit"},
 		{"gpus-d2", "one GPU over two, D=2", "4x", "x", oneOverTwo(2), over, inRange(2, 8),
-			"twice the tokens, and twice the memory: fewer swaps as well as shorter queues"},
-		{"gpus-d3", "one GPU over two, D=3", "4x", "x", oneOverTwo(3), over, inRange(2, 8), "as at D=2"},
+			"twice the memory, too: fewer swaps as well as shorter queues"},
+		{"gpus-d3", "one GPU over two, D=3", "4x", "x", oneOverTwo(3), over, inRange(2, 8), "twice the memory, too: fewer swaps as well as shorter queues"},
 	}},
 	// What depends on swapping, with one light footprint for every function: that
 	// shows what our larger ones do.
 	{"Sensitivity: 1.5 GB for every function, 0.75 of the utilization warm work", []claim{
 		{"light-fcfs-d1", "FCFS over MQFQ at D=1", "4.4x", "x", runs{"azure fcfs tokens=1" + light, medium + " tokens=1" + light}, over, inRange(2.2, 8.8),
-			"with little to swap, at D=1 FCFS loses only what bursts cost the others"},
+			"with little to swap FCFS loses only what bursts cost the others"},
 		{"light-fcfs-swap", "the same, FCFS swapping out after every run", "4.4x", "x",
 			runs{"azure fcfs tokens=1 swap-each-run" + light, medium + " tokens=1" + light}, over, inRange(2.2, 8.8),
-			"the paper's public code moves a baseline's memory out before every warm run; that alone makes such a gap"},
+			"the paper's public code swaps a baseline's memory so; that alone makes such a gap"},
 		{"light-fcfs-d2", "FCFS over MQFQ at D=2", "2-5x", "x", runs{"azure fcfs" + light, medium + light}, over, inRange(2, 10),
 			"concurrent runs of one function start cold under FCFS"},
 		{"light-batch-d1", "Batch over MQFQ at D=1", "> 1x", "x", runs{"azure batch tokens=1" + light, medium + " tokens=1" + light}, over, atLeast(1.02),
-			"with little to swap, changing function least wins less than it loses to bursts of long runs"},
+			"with little to swap, batches lose to bursts of long runs more than they save"},
 		{"light-batch-place", "Batch lies between MQFQ (0) and FCFS (1) at D=1, on a log scale", "between", "",
-			runs{medium + " tokens=1" + light, "azure batch tokens=1" + light, "azure fcfs tokens=1" + light}, onLogScale, between(), "as above"},
+			runs{medium + " tokens=1" + light, "azure batch tokens=1" + light, "azure fcfs tokens=1" + light}, onLogScale, between(), "with little to swap, batches lose to bursts of long runs more than they save"},
 		{"light-t0", "T=0 over T=10", "2.5x", "x", runs{medium + " overrun=0s" + light, medium + light}, over, inRange(1.25, 5),
-			"the size of the effect is the size of the footprints"},
-		{"light-preferential", "least virtual time over longest queue", "1.01-1.30x", "x", runs{"azure mqfq" + light, medium + light}, over, inRange(1.01, 1.4), "as above"},
-		{"light-gpus", "one GPU over two, D=1", "2.3x", "x", runs{medium + " tokens=1" + light, medium + " tokens=1 devices=2" + light}, over, inRange(1.15, 4.6), "as above"},
+			"the effect grows with the footprints"},
+		{"light-preferential", "least virtual time over longest queue", "1.01-1.30x", "x", runs{"azure mqfq" + light, medium + light}, over, inRange(1.01, 1.4), "the effect grows with the footprints"},
+		{"light-gpus", "one GPU over two, D=1", "2.3x", "x", runs{medium + " tokens=1" + light, medium + " tokens=1 devices=2" + light}, over, inRange(1.15, 4.6), "the effect grows with the footprints"},
 	}},
 	// The TTL's again where all memory fits on the device and coming back is slow,
 	// as when pages come by faults: there a TTL decides whether memory is there
 	// when its function is called.
 	{"Sensitivity: TTL with 500 MB for every function, 0.75 of the utilization warm work, a slow link", []claim{
 		{"light-ttl-none-2", "alpha=0 over alpha=2, 2 GB/s", "1.5x", "x", runs{slow + " swap-bandwidth=2" + noTTL, slow + " swap-bandwidth=2" + alpha2}, over, inRange(1.25, 2.25),
-			"everything fits, so what was moved out for nothing must come back; the slower that is, the more a TTL is worth"},
+			"everything fits: what was moved out for nothing comes back, slowly"},
 		{"light-ttl-none", "the same, 1.5 GB/s", "1.5x", "x", runs{slow + " swap-bandwidth=1.5" + noTTL, slow + " swap-bandwidth=1.5" + alpha2}, over, inRange(1.25, 2.25),
-			"the link saturates without a TTL"},
+			"without a TTL the link saturates"},
 		{"light-ttl-short", "one TTL of 0.1 s over none, 1.5 GB/s", "0.75x", "x", runs{slow + " swap-bandwidth=1.5" + shortTTL, slow + " swap-bandwidth=1.5" + noTTL}, over, inRange(0.6, 0.9),
 			"bursts come back within it"},
 		{"light-ttl-global", "one global inter-arrival time over each function's own, 1.5 GB/s", "1.15x", "x",
@@ -154,9 +154,9 @@ var sections = []section{
 	{"Beyond the paper: sticky-plus over MQFQ-Sticky with an LRU pool (Zipf)", plusClaims()},
 	{"Beyond the paper: dynamic D of at most 4, MQFQ-Sticky, medium trace", []claim{
 		{"dynamic-4", "over a fixed D=4", "goal <= 1x", "x", runs{medium + " tokens=4 dynamic-tokens", medium + " tokens=4"}, over, goal(1),
-			"the slowdown of four at once shows in every run, and D comes down"},
+			"four at once slow each run, and D comes down"},
 		{"dynamic-2", "over the best fixed D, 2", "goal <= 1.5x", "x", runs{medium + " tokens=4 dynamic-tokens", medium}, over, goal(1.5),
-			"a reading of utilization is full with one busy kernel and alone would keep D at 1; what was seen to add throughput outranks it, at the price of learning it first"},
+			"utilization is full with one busy kernel and would keep D at 1; measured throughput outranks it, but must be learned first"},
 	}},
 }
 
@@ -165,7 +165,7 @@ func loadClaims() (list []claim) {
 		list = append(list, claim{
 			fmt.Sprintf("load-%.0f", l*100), fmt.Sprintf("FCFS over MQFQ, mean latency at load %.2f", l), "> 2x", "x",
 			runs{fmt.Sprintf("zipf fcfs load=%v", l), fmt.Sprintf(zipfMQFQ+" load=%v", l)}, over, atLeast(2),
-			"below saturation queues are short in any order; at it FCFS pays for every change of function",
+			"below saturation queues are short in any order",
 		})
 	}
 	return list
@@ -174,22 +174,26 @@ func loadClaims() (list []claim) {
 // concurrencyClaims try interference factors from mild to harsh around the
 // default: the paper prints none, and D=3 stands or falls with them.
 func concurrencyClaims() (list []claim) {
-	for _, m := range []struct{ name, s string }{{"mild", "1,1.1,1.3,1.6"}, {"default", "1,1.3,2.1,3"}, {"harsh", "1,1.7,2.9,4.2"}} {
-		text := " s = [" + strings.ReplaceAll(m.s, ",", " ") + "]"
-		at := func(policy string, d int) string {
-			return fmt.Sprintf("azure %s interference=%s tokens=%d", policy, m.s, d)
-		}
+	models := []struct{ name, s string }{{"mild", "1,1.1,1.3,1.6"}, {"default", "1,1.3,2.1,3"}, {"harsh", "1,1.7,2.9,4.2"}}
+	at := func(policy, s string, d int) string {
+		return fmt.Sprintf("azure %s interference=%s tokens=%d", policy, s, d)
+	}
+	text := func(s string) string { return " s = [" + strings.ReplaceAll(s, ",", " ") + "]" }
+	for _, m := range models {
+		list = append(list, claim{"d2-" + m.name, "MQFQ, D=2 over D=1," + text(m.s), "0.75x", "x", runs{at(mqfq, m.s, 2), at(mqfq, m.s, 1)}, over, inRange(0.6, 0.9),
+			"a second token adds capacity by 2/s(2) and hides swaps and cold starts"})
+	}
+	for _, m := range models {
 		var pairs runs
 		for _, p := range []string{mqfq, "fcfs", "batch", "paella"} {
-			pairs = append(pairs, at(p, 3), at(p, 2))
+			pairs = append(pairs, at(p, m.s, 3), at(p, m.s, 2))
 		}
-		list = append(list,
-			claim{"d2-" + m.name, "MQFQ, D=2 over D=1," + text, "0.75x", "x", runs{at(mqfq, 2), at(mqfq, 1)}, over, inRange(0.6, 0.9),
-				"a second token adds capacity by 2/s(2), and hides swaps and cold starts besides"},
-			claim{"d3-" + m.name, "D=3 over D=2, the policy that suffers least," + text, "> 1x for all", "x", pairs, leastOver, atLeast(1.0001),
-				"in some seeds one policy gains much by a third token and in most none does; s(3) decides, which is the device's"},
-			claim{"d3-mqfq-" + m.name, "the same, MQFQ," + text, "> 1x", "x", runs{at(mqfq, 3), at(mqfq, 2)}, over, atLeast(1.0001),
-				"three runs at once do less per second than two as soon as s(3)/3 exceeds s(2)/2, and need memory for three footprints"})
+		list = append(list, claim{"d3-" + m.name, "D=3 over D=2, the policy that suffers least," + text(m.s), "> 1x for all", "x", pairs, leastOver, atLeast(1.0001),
+			"s(3), which is the device's, decides; in some seeds one policy gains much"})
+	}
+	for _, m := range models {
+		list = append(list, claim{"d3-mqfq-" + m.name, "D=3 over D=2, MQFQ," + text(m.s), "> 1x", "x", runs{at(mqfq, m.s, 3), at(mqfq, m.s, 2)}, over, atLeast(1.0001),
+			"three runs do less per second than two where s(3)/3 exceeds s(2)/2, and need three footprints"})
 	}
 	return list
 }
@@ -199,7 +203,7 @@ func poolClaims() (list []claim) {
 		list = append(list, claim{
 			fmt.Sprintf("pool-mqfq-%d", n), fmt.Sprintf("MQFQ, cold starts with %d containers", n), "2-8%", "%",
 			runs{fmt.Sprintf(medium+" pool=%d", n)}, coldPercent, atMost(8, 12),
-			"19 functions; a pool that takes them all leaves the first starts alone",
+			"of 19 functions; a pool for all has first starts alone",
 		})
 	}
 	return list
@@ -215,14 +219,14 @@ func oneOverTwo(d int) runs {
 // waiting, under each policy. The paper claims nothing about it.
 func rareClaims() (list []claim) {
 	why := map[string]string{
-		mqfq:     "longest queue first leaves it for last, and all inside the window may go before it; but its head is overdue after 40 times what it takes, and its flow is served least",
-		plus:     "the same; its first call waits longest, for a function never seen is expected to take a tenth of T",
-		"mqfq":   "its virtual time is among the least, so only flows as far behind go first",
-		"sfq":    "the same with one run at a time, which serves less than is asked for",
-		"fcfs":   "it waits for all that came before it, and that grows",
+		mqfq:     "all inside the window may go before it, until its head is overdue",
+		plus:     "the same; a function never seen is expected to take a tenth of T, so its first call waits longest",
+		"mqfq":   "only flows as far behind go first",
+		"sfq":    "the same with one run at a time, which serves less than arrives",
+		"fcfs":   "it waits for all that came before, which grows",
 		"batch":  "it is in line by its age, behind whole queues",
-		"paella": "all are expected to take alike, and the flow that has gone without for longest has the deficit that goes first",
-		"sjf":    "all are expected to take about the same, so what was measured of each decides, and seeds differ",
+		"paella": "the flow that has gone without for longest goes first",
+		"sjf":    "all are expected to take about the same, so chance decides",
 		"eevdf":  "nearly the order of arrival",
 	}
 	for _, policy := range PolicyNames() {
@@ -256,11 +260,11 @@ func plusClaims() []claim {
 	pair := runs{"zipf sticky-plus pool=16", zipfMQFQ + " pool=16"}
 	list := []claim{
 		{"plus-mean", "mean latency, load 0.7, 16 containers for 24 functions", "goal <= 0.35x", "x", pair, over, goal(0.35),
-			"the shortest goes first inside the window, demand decides which containers stay, none starts where one is about to be free"},
+			"shortest first inside the window, retention by demand, no start where a container is soon free"},
 		{"plus-p99", "p99 of the same", "goal <= 1x", "x", pair, func(r []*Result) float64 { return ratio(r[0].Latency.P99, r[1].Latency.P99) }, goal(1),
 			"fewer cold starts shorten the worst waits as well"},
 		{"plus-medium", "mean latency, medium trace, defaults", "goal <= 1x", "x", runs{"azure sticky-plus", medium}, over, goal(1),
-			"what remains where the pool takes every function: the order, and swaps hidden behind runs"},
+			"the pool takes every function: what remains is the order, and swaps hidden behind runs"},
 	}
 	var ours runs
 	for _, p := range gridPools {

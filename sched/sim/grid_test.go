@@ -2,6 +2,7 @@ package sim
 
 import (
 	"context"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -37,19 +38,30 @@ func TestGridComparesPolicies(t *testing.T) {
 	}
 	for _, c := range cells {
 		for _, policy := range gridRivals() {
-			if d := c.distance(policy); d.N != 2 || d.Q10 < 1 {
-				t.Errorf("%s of %s is %+v times the lower bound", policy, c.Workload, d)
+			d := quotients(c.Means[policy], c.Bounds)
+			if len(d) != 2 {
+				t.Errorf("%s of %s has %d seeds", policy, c.Workload, len(d))
+			}
+			for _, v := range d {
+				if v < 1 {
+					t.Errorf("%s of %s is %v times the lower bound", policy, c.Workload, v)
+				}
 			}
 		}
 	}
-	table := GridSummary(cells).Markdown() + GridTable(cells).Markdown()
-	for _, want := range []string{"| 2 | - | - | 2 |", "| zipf | 2 | 1 | 12 | 0.70 |", "| burst | 2 | 1 | 12 | 0.70 |"} {
-		if !strings.Contains(table, want) {
-			t.Errorf("no %q in\n%s", want, table)
+	if want := "| 2 | - | - | 2 |"; !strings.Contains(GridSummary(cells).Markdown(), want) {
+		t.Errorf("no %q in\n%s", want, GridSummary(cells).Markdown())
+	}
+	all := GridCells(cells)
+	for _, row := range all.Rows {
+		if len(row) != len(all.Head) {
+			t.Errorf("%d columns and a row of %d: %v", len(all.Head), len(row), row)
 		}
 	}
-	if d := GridDistances(cells); len(d.Rows) != 2 || len(d.Rows[0]) != len(d.Head) {
-		t.Errorf("distances:\n%s", d.Markdown())
+	for _, want := range []string{"| zipf | 2 | 1 | 12 | 0.70 |", "| burst | 2 | 1 | 12 | 0.70 |"} {
+		if !strings.Contains(all.Markdown(), want) {
+			t.Errorf("no %q in\n%s", want, all.Markdown())
+		}
 	}
 	for shard, want := range cells {
 		part, err := Grid(context.Background(), g, shard, 2, 2, 0, nil)
@@ -60,5 +72,44 @@ func TestGridComparesPolicies(t *testing.T) {
 	// With many devices a few containers each come to the same server: 5 of 48.
 	if n := len(FullGrid().Cells()); n != (4*3*4-5)*(5+6) {
 		t.Errorf("the full grid has %d cells", n)
+	}
+}
+
+// gridOf makes cells in which sticky-plus's mean latencies, over sjf's, are given
+// seed by seed.
+func gridOf(overs ...[]float64) (cells []GridCell) {
+	for i, over := range overs {
+		c := GridCell{Workload: "zipf", Devices: 1, Tokens: 1, Containers: 12 + i, Load: 0.7, Means: map[string][]float64{}}
+		for s := range over {
+			c.Bounds = append(c.Bounds, 0.5)
+			for _, policy := range gridRivals() {
+				c.Means[policy] = append(c.Means[policy], 1)
+			}
+			c.Means[plus][s] = over[s]
+		}
+		c.OverBest = Over{Policy: "sjf", Spread: SpreadOf(over), Worst: slices.Max(over)}
+		cells = append(cells, c)
+	}
+	return cells
+}
+
+// TestGridNamesItsWorstCells lists the cells that miss the goal, the worst first.
+func TestGridNamesItsWorstCells(t *testing.T) {
+	got := GridWorst(gridOf([]float64{1.06, 1.1, 1.2}, []float64{1, 1.05, 1.3}, []float64{1.2, 1.5, 1.6}))
+	if len(got.Rows) != 2 {
+		t.Fatalf("the rows are %v", got.Rows)
+	}
+	for i, containers := range []string{"14", "12"} {
+		if got.Rows[i][3] != containers {
+			t.Errorf("row %d has %s containers, want %s", i, got.Rows[i][3], containers)
+		}
+	}
+}
+
+// TestGridSumsUpEachPolicy compares the line of one policy over three cells.
+func TestGridSumsUpEachPolicy(t *testing.T) {
+	got := GridPolicies(gridOf([]float64{1.06, 1.1, 1.2}, []float64{0.5, 0.6, 1.3}, []float64{1.2, 1.5, 1.6})).Markdown()
+	if want := "| sjf | 0.60, 1.10, 1.50 | 1.60 | 3 | 2.00, 2.00, 2.00 |\n"; !strings.Contains(got, want) {
+		t.Errorf("no %q in\n%s", want, got)
 	}
 }

@@ -1,6 +1,7 @@
 package sim
 
 import (
+	"encoding/csv"
 	"fmt"
 	"io"
 	"strings"
@@ -41,6 +42,15 @@ func (t Table) Markdown() string {
 		line(row)
 	}
 	return b.String()
+}
+
+// CSV writes the table with commas between cells.
+func (t Table) CSV(to io.Writer) error {
+	w := csv.NewWriter(to)
+	if err := w.Write(t.Head); err != nil {
+		return err
+	}
+	return w.WriteAll(t.Rows)
 }
 
 // Insert returns a document with the text between two lines replaced.

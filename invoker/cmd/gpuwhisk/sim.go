@@ -1,6 +1,7 @@
 package main
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -116,6 +117,18 @@ func insert(file, begin, end, text string) error {
 		return fmt.Errorf("--into %s: %w", file, err)
 	}
 	return os.WriteFile(file, []byte(changed), 0o644)
+}
+
+// writeCSV writes a table into the file that a flag names.
+func writeCSV(file, flag string, t sim.Table) error {
+	var text bytes.Buffer
+	if err := t.CSV(&text); err != nil {
+		return fmt.Errorf("%s %s: %w", flag, file, err)
+	}
+	if err := os.WriteFile(file, text.Bytes(), 0o644); err != nil {
+		return fmt.Errorf("%s: %w", flag, err)
+	}
+	return nil
 }
 
 // mostParallel is more processors than a machine has.

@@ -15,6 +15,7 @@ import (
 type simClaimsCmd struct {
 	Only []string `help:"Only the claims whose names begin so."`
 	Into string   `type:"path" placeholder:"FILE" help:"Write the tables into a Markdown file, between the lines that docs/scheduling-results.md has."`
+	CSV  string   `name:"csv" type:"path" placeholder:"FILE" help:"Write all figures, with the 95% interval of each median, into a CSV file."`
 	manyFlags
 }
 
@@ -45,9 +46,15 @@ func (c simClaimsCmd) Run() error {
 		found, err = sim.Claims(ctx, c.Only, c.Seeds, c.Parallel, report)
 		return err
 	})
-	switch {
-	case err != nil:
+	if err != nil {
 		return err
+	}
+	if c.CSV != "" {
+		if err := writeCSV(c.CSV, "--csv", sim.ClaimsTable(found)); err != nil {
+			return err
+		}
+	}
+	switch {
 	case c.JSON:
 		return printJSON(os.Stdout, found)
 	case c.Into != "":

@@ -17,7 +17,8 @@ type simGridCmd struct {
 	Shard string   `placeholder:"K/N" help:"Only the K-th of N parts of the cells, to run parts one after another or on several machines. Needs --json."`
 	From  []string `type:"existingfile" sep:"none" placeholder:"FILE" help:"Run nothing: read what --json has written, each part by a flag of its own."`
 	Into  string   `type:"path" placeholder:"FILE" help:"Write the tables into a Markdown file, between its lines grid:begin and grid:end."`
-	Brief bool     `help:"Leave the table of all cells out."`
+	CSV   string   `name:"csv" type:"path" placeholder:"FILE" help:"Write every cell into a CSV file."`
+	Brief bool     `help:"Leave the table of all cells out of what is printed."`
 	manyFlags
 }
 
@@ -30,7 +31,8 @@ of the best other policy in that cell: the median over seeds, and its interval w
 
   gpuwhisk sim grid --seeds 20
   gpuwhisk sim grid --full --shard 1/8 --json > part1.json
-  gpuwhisk sim grid --from part1.json --from part2.json --into docs/scheduling-results.md`
+  gpuwhisk sim grid --from part1.json --from part2.json --into docs/scheduling-results.md \
+    --csv docs/results/scheduling-grid.csv`
 }
 
 // Validate names what is wrong with the flags.
@@ -86,18 +88,33 @@ func (c simGridCmd) Run() error {
 	if err != nil {
 		return err
 	}
-	text := fmt.Sprintf("Seeds 1 to %d.\n\n%s", cells[0].Seeds, sim.GridSummary(cells).Markdown())
-	if !c.Brief {
-		text += "\n" + sim.GridTable(cells).Markdown() + "\nMean latency over the lower bound, medians:\n\n" + sim.GridDistances(cells).Markdown()
+	if c.CSV != "" {
+		if err := writeCSV(c.CSV, "--csv", sim.GridCells(cells)); err != nil {
+			return err
+		}
 	}
+	text := gridText(cells)
 	switch {
 	case c.JSON:
 		return printJSON(os.Stdout, cells)
 	case c.Into != "":
 		return insert(c.Into, gridBegin, gridEnd, text)
+	case !c.Brief:
+		text += "\n" + sim.GridCells(cells).Markdown()
 	}
 	_, err = fmt.Print(text)
 	return err
+}
+
+// gridText is what a grid comes to: its goals, a line for each policy, and the
+// worst cells.
+func gridText(cells []sim.GridCell) string {
+	text := fmt.Sprintf("Seeds 1 to %d.\n\n%s\n%s\n", cells[0].Seeds, sim.GridSummary(cells).Markdown(), sim.GridPolicies(cells).Markdown())
+	worst := sim.GridWorst(cells)
+	if len(worst.Rows) == 0 {
+		return text + "No cell is above 1.05 x the best of all others.\n"
+	}
+	return text + "The cells above 1.05 x the best of all others, the worst first:\n\n" + worst.Markdown()
 }
 
 // cells gives the cells asked for, by running them or from files.

@@ -37,12 +37,25 @@ func TestGridPartsJoin(t *testing.T) {
 	}
 	document := filepath.Join(dir, "doc.md")
 	write(t, document, "top\n<!-- grid:begin -->\nold\n<!-- grid:end -->\nend\n")
-	if err := (simGridCmd{From: files, Into: document}).Run(); err != nil {
+	table := filepath.Join(dir, "cells.csv")
+	if err := (simGridCmd{From: files, Into: document, CSV: table}).Run(); err != nil {
 		t.Fatal(err)
 	}
+	brief := captured(t, simGridCmd{From: files, Brief: true}.Run)
 	text, err := os.ReadFile(document)
-	if want := "top\n<!-- grid:begin -->\n" + "\n" + string(joined) + "\n<!-- grid:end -->\nend\n"; err != nil || string(text) != want {
-		t.Errorf("%v in the document:\n%s", err, text)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if want := "top\n<!-- grid:begin -->\n" + "\n" + string(brief) + "\n<!-- grid:end -->\nend\n"; string(text) != want {
+		t.Errorf("the document is\n%s\nwant\n%s", text, want)
+	}
+	if cells, err := os.ReadFile(table); err != nil {
+		t.Error(err)
+	} else if got := string(cells); !strings.Contains(got, "\nhog,4,2,24,0.70,") {
+		t.Errorf("the cells are\n%s", got)
+	}
+	if err := (simGridCmd{From: files, CSV: filepath.Join(dir, "none", "x")}).Run(); err == nil || !strings.Contains(err.Error(), "--csv: ") {
+		t.Errorf("a file that cannot be made: %v", err)
 	}
 	if err := (simGridCmd{From: append(files, files[0])}).Run(); err == nil || !strings.Contains(err.Error(), "twice: zipf, 1 devices") {
 		t.Errorf("a part twice: %v", err)
@@ -85,7 +98,7 @@ func TestGridRunsItsParts(t *testing.T) {
 	}
 	whole := captured(t, simGridCmd{From: []string{cell("1/36")}}.Run)
 	parts := captured(t, simGridCmd{From: []string{cell("37/72"), cell("1/72")}}.Run)
-	if string(whole) != string(parts) || strings.Count(string(whole), "| zipf |") != 4 {
+	if string(whole) != string(parts) || strings.Count(string(whole), "| zipf |") != 2 {
 		t.Errorf("1/36 gives\n%s\n1/72 and 37/72 give\n%s", whole, parts)
 	}
 }

@@ -180,7 +180,8 @@ func TestSimErrorsNameFileAndLineOrFlag(t *testing.T) {
 func TestSimClaimsWritesIntoADocument(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "doc.md")
 	write(t, file, "top\n<!-- claims: written by gpuwhisk sim claims --into -->\n<!-- end of claims -->\nend\n")
-	c, err := parseSim(t, "claims", "--only", "copies", "--seeds", "6", "--into", file)
+	table := filepath.Join(t.TempDir(), "claims.csv")
+	c, err := parseSim(t, "claims", "--only", "copies", "--seeds", "6", "--into", file, "--csv", table)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -193,6 +194,13 @@ func TestSimClaimsWritesIntoADocument(t *testing.T) {
 	}
 	if !strings.Contains(string(text), "| reproduced |") || !strings.HasSuffix(string(text), "end\n") {
 		t.Errorf("%s", text)
+	}
+	figures, err := os.ReadFile(table)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if !strings.Contains(string(figures), ",copies-mqfq,") {
+		t.Errorf("%s", figures)
 	}
 }
 
