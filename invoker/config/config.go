@@ -32,30 +32,30 @@ const (
 // Config is every setting of the invoker, by the package that uses it. Load or
 // Default makes one; afterwards nothing changes it.
 type Config struct {
-	Identity      Identity      `section:"Identity"`
-	Admin         Admin         `section:"HTTP endpoints"`
+	Identity      Identity      `section:"Identity and HTTP endpoints"`
+	Admin         Admin         `section:"Identity and HTTP endpoints"`
 	Kafka         Kafka         `section:"Kafka"`
-	CouchDB       CouchDB       `section:"CouchDB"`
-	Couchbase     Couchbase     `section:"Couchbase"`
-	Elasticsearch Elasticsearch `section:"Elasticsearch"`
-	S3            S3            `section:"Code in S3"`
-	Records       Records       `section:"Activation records"`
-	Actions       Actions       `section:"Actions"`
-	Pool          Pool          `section:"Container pool"`
-	Proxy         Proxy         `section:"Container life"`
-	Containers    Containers    `section:"Action containers"`
+	CouchDB       CouchDB       `section:"CouchDB, Couchbase, Elasticsearch, S3"`
+	Couchbase     Couchbase     `section:"CouchDB, Couchbase, Elasticsearch, S3"`
+	Elasticsearch Elasticsearch `section:"CouchDB, Couchbase, Elasticsearch, S3"`
+	S3            S3            `section:"CouchDB, Couchbase, Elasticsearch, S3"`
+	Records       Records       `section:"Records and actions"`
+	Actions       Actions       `section:"Records and actions"`
+	Pool          Pool          `section:"Containers"`
+	Proxy         Proxy         `section:"Containers"`
+	Containers    Containers    `section:"Containers"`
 	Docker        Docker        `section:"Docker"`
-	Process       Process       `section:"Processes"`
+	Process       Process       `section:"Runtimes"`
 	Runtimes      Runtimes      `section:"Runtimes"`
 	Limits        Limits        `section:"Limits"`
-	Logs          Logs          `section:"Logs"`
-	Events        Events        `section:"User events"`
-	Blacklist     Blacklist     `section:"Blacklist"`
-	Metrics       Metrics       `section:"Metrics"`
-	Traces        Traces        `section:"Traces"`
+	Logs          Logs          `section:"Logs, user events, blacklist"`
+	Events        Events        `section:"Logs, user events, blacklist"`
+	Blacklist     Blacklist     `section:"Logs, user events, blacklist"`
+	Metrics       Metrics       `section:"Metrics and traces"`
+	Traces        Traces        `section:"Metrics and traces"`
 	GPU           GPU           `section:"GPU"`
-	State         State         `section:"State on disk"`
-	Drain         Drain         `section:"Shutdown"`
+	State         State         `section:"State on disk and the stop"`
+	Drain         Drain         `section:"State on disk and the stop"`
 
 	settings []Setting
 	ignored  []Setting
@@ -84,22 +84,22 @@ type Identity struct {
 	OverwriteID *int
 	// ZooKeeperHosts is the connect string of ZooKeeper, used only when ID is
 	// nil.
-	ZooKeeperHosts string `key:"zookeeper.hosts,plain" env:"ZOOKEEPER_HOSTS" doc:"ZooKeeper connect string host:port[,host:port...]; needed only when no --id is given"`
+	ZooKeeperHosts string `key:"zookeeper.hosts,plain" env:"ZOOKEEPER_HOSTS" doc:"ZooKeeper servers host:port[,host:port...]; needed only without --id"`
 	// Tags and DedicatedNamespaces are advertised in every ping.
-	Tags                []string `key:"whisk.invoker.resource.tags" format:"quoted" doc:"resource tags advertised in pings"`
-	DedicatedNamespaces []string `key:"whisk.invoker.dedicated.namespaces" format:"quoted" doc:"namespaces advertised as dedicated in pings"`
+	Tags                []string `key:"whisk.invoker.resource.tags" format:"quoted" doc:"what pings advertise"`
+	DedicatedNamespaces []string `key:"whisk.invoker.dedicated.namespaces" format:"quoted" doc:"what pings advertise"`
 }
 
 // Admin is the invoker's own HTTP endpoints.
 type Admin struct {
-	Port     int    `key:"port,plain" env:"PORT" default:"8080" range:"0..65535" doc:"port of the invoker's HTTP endpoints (ping, metrics, status, enable, disable)"`
-	Protocol string `key:"whisk.invoker.protocol" default:"http" enum:"http,https" doc:"whether the HTTP endpoints use TLS"`
+	Port     int    `key:"port,plain" env:"PORT" default:"8080" range:"0..65535" doc:"port of the invoker's HTTP endpoints"`
+	Protocol string `key:"whisk.invoker.protocol" default:"http" enum:"http,https" doc:"https serves the HTTP endpoints with TLS"`
 	Username string `key:"whisk.invoker.username" default:"invoker.user" doc:"user of the guarded endpoints"`
 	Password string `key:"whisk.invoker.password,secret" default:"invoker.pass" doc:"password of the guarded endpoints"`
 	// TLS names the key store; it matters only with https.
 	TLS               AdminTLS
-	TransactionHeader string `key:"whisk.transactions.header" default:"X-Request-ID" doc:"HTTP header that carries the transaction id"`
-	Status            bool   `key:"whisk.gpu.status.enabled" default:"true" doc:"serve /status (health with reasons, flows, containers, last errors)"`
+	TransactionHeader string `key:"whisk.transactions.header" default:"X-Request-ID" doc:"HTTP header of the transaction id"`
+	Status            bool   `key:"whisk.gpu.status.enabled" default:"true" doc:"serve /status"`
 }
 
 // WellKnown reports whether the login is the one of OpenWhisk's sources.
@@ -107,8 +107,8 @@ func (a Admin) WellKnown() bool { return a.Username == "invoker.user" && a.Passw
 
 // AdminTLS names the store that is both the key and the trust store.
 type AdminTLS struct {
-	KeystorePath     string `key:"whisk.invoker.https.keystore-path" doc:"key store that holds the server's key and the certificates it trusts; needed with https"`
+	KeystorePath     string `key:"whisk.invoker.https.keystore-path" doc:"store of the server's key and of trusted certificates; needed with https"`
 	KeystorePassword string `key:"whisk.invoker.https.keystore-password,secret" doc:"password of that key store"`
-	KeystoreFlavor   string `key:"whisk.invoker.https.keystore-flavor" default:"PKCS12" enum:"PKCS12,JKS" doc:"declared format of that key store; the real one is recognised from its first bytes"`
+	KeystoreFlavor   string `key:"whisk.invoker.https.keystore-flavor" default:"PKCS12" enum:"PKCS12,JKS" doc:"format of that key store; its first bytes go first"`
 	ClientAuth       bool   `key:"whisk.invoker.https.client-auth" default:"false" doc:"demand a client certificate that the key store trusts"`
 }

@@ -10,85 +10,85 @@ import (
 // Pool bounds the containers this invoker keeps.
 type Pool struct {
 	UserMemory           Size          `key:"whisk.container-pool.user-memory" default:"1024 m" min:"1 MiB" doc:"memory that all action containers may hold together"`
-	UserCPUs             float64       `key:"whisk.container-pool.user-cpus" range:"0.01..4096" doc:"CPUs shared out to containers in proportion to their memory; unset means no CPU limit"`
+	UserCPUs             float64       `key:"whisk.container-pool.user-cpus" range:"0.01..4096" doc:"CPUs shared out to containers in proportion to their memory; empty: no limit"`
 	ConcurrentPeekFactor float64       `key:"whisk.container-pool.concurrent-peek-factor" default:"0.5" range:"0.000001..1" doc:"share of the possible concurrency for which messages are fetched ahead"`
-	Overtake             time.Duration `key:"whisk.gpu.overtake" default:"500 ms" doc:"how long runs that find a warm container may pass one that waits for room"`
+	Overtake             time.Duration `key:"whisk.gpu.overtake" default:"500 ms" doc:"how long warm runs may pass an activation that waits for room"`
 	PrewarmExpiration    PrewarmExpiration
 }
 
 // PrewarmExpiration is when unused prewarmed containers are removed.
 type PrewarmExpiration struct {
-	InitDelay time.Duration `key:"whisk.container-pool.prewarm-expiration-check-init-delay" default:"10 minutes" doc:"first check for unused prewarmed containers after this"`
-	Interval  time.Duration `key:"whisk.container-pool.prewarm-expiration-check-interval" default:"10 minutes" doc:"time between such checks"`
-	Variance  time.Duration `key:"whisk.container-pool.prewarm-expiration-check-interval-variance" default:"10 seconds" doc:"random time up to this is added to that interval, once at the start, so that a fleet does not check at once"`
-	Limit     int           `key:"whisk.container-pool.prewarm-expiration-limit" default:"100" range:"1..1000000" doc:"most prewarmed containers removed in one check"`
+	InitDelay time.Duration `key:"whisk.container-pool.prewarm-expiration-check-init-delay" default:"10 minutes" doc:"first check for unused prewarmed containers, the time between checks, and random time added to that once, so that a fleet does not check at once"`
+	Interval  time.Duration `key:"whisk.container-pool.prewarm-expiration-check-interval" default:"10 minutes" doc:"first check for unused prewarmed containers, the time between checks, and random time added to that once, so that a fleet does not check at once"`
+	Variance  time.Duration `key:"whisk.container-pool.prewarm-expiration-check-interval-variance" default:"10 seconds" doc:"first check for unused prewarmed containers, the time between checks, and random time added to that once, so that a fleet does not check at once"`
+	Limit     int           `key:"whisk.container-pool.prewarm-expiration-limit" default:"100" range:"1..1000000" doc:"most of them removed in one check"`
 }
 
 // Proxy is the life of one container around its runs.
 type Proxy struct {
-	IdleContainer time.Duration `key:"whisk.container-proxy.timeouts.idle-container" default:"10 minutes" doc:"remove a container that was not used for this long"`
-	PauseGrace    time.Duration `key:"whisk.container-proxy.timeouts.pause-grace" default:"10 seconds" doc:"pause a container this long after its last run"`
+	IdleContainer time.Duration `key:"whisk.container-proxy.timeouts.idle-container" default:"10 minutes" doc:"remove, or pause, a container that was not used for this long"`
+	PauseGrace    time.Duration `key:"whisk.container-proxy.timeouts.pause-grace" default:"10 seconds" doc:"remove, or pause, a container that was not used for this long"`
 	LogErrors     LogErrors
 }
 
 // LogErrors is which failed activations the invoker logs.
 type LogErrors struct {
-	Application bool `key:"whisk.container-proxy.log-activation-errors.application-errors" default:"false" doc:"log activations that end in an application error"`
-	Developer   bool `key:"whisk.container-proxy.log-activation-errors.developer-errors" default:"false" doc:"log activations that end in a developer error"`
-	Whisk       bool `key:"whisk.container-proxy.log-activation-errors.whisk-errors" default:"true" doc:"log activations that end in a whisk error"`
+	Application bool `key:"whisk.container-proxy.log-activation-errors.application-errors" default:"false" doc:"log activations that end so"`
+	Developer   bool `key:"whisk.container-proxy.log-activation-errors.developer-errors" default:"false" doc:"log activations that end so"`
+	Whisk       bool `key:"whisk.container-proxy.log-activation-errors.whisk-errors" default:"true" doc:"log activations that end so"`
 }
 
 // Containers is what every action container is created with.
 type Containers struct {
 	Network    string              `key:"whisk.container-factory.container-args.network" default:"bridge" doc:"Docker network of action containers"`
-	DNSServers []string            `key:"whisk.container-factory.container-args.dns-servers" doc:"DNS servers of action containers"`
-	DNSSearch  []string            `key:"whisk.container-factory.container-args.dns-search" doc:"DNS search domains of action containers"`
-	DNSOptions []string            `key:"whisk.container-factory.container-args.dns-options" doc:"resolver options of action containers"`
+	DNSServers []string            `key:"whisk.container-factory.container-args.dns-servers" doc:"containers' resolver"`
+	DNSSearch  []string            `key:"whisk.container-factory.container-args.dns-search" doc:"containers' resolver"`
+	DNSOptions []string            `key:"whisk.container-factory.container-args.dns-options" doc:"containers' resolver"`
 	ExtraEnv   []string            `key:"whisk.container-factory.container-args.extra-env-vars" doc:"environment added to every action container, K=V or K each"`
-	ExtraArgs  map[string][]string `key:"whisk.container-factory.container-args.extra-args.*" doc:"further docker run options, one list of values each; they replace the invoker's own"`
+	ExtraArgs  map[string][]string `key:"whisk.container-factory.container-args.extra-args.*" doc:"further docker run options, a list of values each; they replace the invoker's own"`
 }
 
 // Docker is how the Docker Engine is used.
 type Docker struct {
 	Host         string   `key:"whisk.gpu.docker.host" env:"DOCKER_HOST" doc:"address of the Docker Engine; empty means its default socket"`
-	CertDir      string   `key:"whisk.gpu.docker.cert-dir" env:"DOCKER_CERT_PATH" doc:"directory with ca.pem, cert.pem and key.pem for an engine at a TCP address"`
+	CertDir      string   `key:"whisk.gpu.docker.cert-dir" env:"DOCKER_CERT_PATH" doc:"directory of ca.pem, cert.pem and key.pem for an engine at a TCP address"`
 	Registries   []string `key:"whisk.gpu.docker.registries" doc:"registries that images may be pulled from, such as docker.io,registry.example.org:5000; empty means any"`
-	Logins       string   `key:"whisk.gpu.docker.logins" env:"DOCKER_CONFIG" default:"/root/.docker" doc:"directory of docker login's config.json, for the registries that images are pulled from"`
-	Devices      string   `key:"whisk.gpu.docker.devices" default:"auto" enum:"auto,cdi,nvidia,gpus" doc:"how containers get their GPU: CDI, NVIDIA's container runtime, or as docker run --gpus; auto takes the first that the engine has"`
+	Logins       string   `key:"whisk.gpu.docker.logins" env:"DOCKER_CONFIG" default:"/root/.docker" doc:"directory of docker login's config.json"`
+	Devices      string   `key:"whisk.gpu.docker.devices" default:"auto" enum:"auto,cdi,nvidia,gpus" doc:"how containers get their GPU: by CDI, by NVIDIA's container runtime, or as by docker run --gpus; auto takes the first that the engine has"`
 	SELinux      string   `key:"whisk.gpu.docker.selinux" default:"auto" enum:"auto,relabel,disable,off" doc:"how GPU containers may read their mounts under SELinux: relabel as docker run -v PATH:z does, disable the confinement, off changes nothing; auto relabels where the engine uses SELinux"`
 	LogDirs      []string `key:"whisk.gpu.docker.log-dirs" default:"/containers" doc:"where the engine's containers directory may be mounted, to read log files; else below its own root, else over the API"`
-	ParallelRuns int      `key:"whisk.docker.client.parallel-runs" default:"10" range:"-1..1000" doc:"container creations at once, at most as many as Docker's host has processors, or two; 0 or less means no bound"`
-	CapDrop      []string `key:"whisk.gpu.docker.cap-drop" default:"NET_RAW,NET_ADMIN" doc:"capabilities that action containers lose; ALL takes every one"`
-	CapAdd       []string `key:"whisk.gpu.docker.cap-add" doc:"capabilities that action containers keep although ALL are dropped"`
+	ParallelRuns int      `key:"whisk.docker.client.parallel-runs" default:"10" range:"-1..1000" doc:"container creations at once, at most as many as Docker's host has processors, or two; 0 or less: no bound"`
+	CapDrop      []string `key:"whisk.gpu.docker.cap-drop" default:"NET_RAW,NET_ADMIN" doc:"capabilities that action containers lose (ALL: every one), and keep all the same"`
+	CapAdd       []string `key:"whisk.gpu.docker.cap-add" doc:"capabilities that action containers lose (ALL: every one), and keep all the same"`
 	PidsLimit    int      `key:"whisk.gpu.docker.pids-limit" default:"1024" range:"1..4194304" doc:"processes that an action container may have"`
 	Timeouts     DockerTimeouts
 }
 
 // DockerTimeouts bound single operations; Forever means no bound.
 type DockerTimeouts struct {
-	Run     time.Duration `key:"whisk.docker.client.timeouts.run" default:"1 minute" doc:"limit of a container creation"`
-	Remove  time.Duration `key:"whisk.docker.client.timeouts.rm" default:"1 minute" doc:"limit of a container removal"`
-	Pull    time.Duration `key:"whisk.docker.client.timeouts.pull" default:"10 minutes" doc:"limit of an image pull"`
-	List    time.Duration `key:"whisk.docker.client.timeouts.ps" default:"1 minute" doc:"limit of listing containers"`
-	Inspect time.Duration `key:"whisk.docker.client.timeouts.inspect" default:"1 minute" doc:"limit of asking for a container's address"`
-	Pause   time.Duration `key:"whisk.docker.client.timeouts.pause" also:"whisk.runc.timeouts.pause" default:"10 seconds" doc:"limit of a pause"`
-	Resume  time.Duration `key:"whisk.docker.client.timeouts.unpause" also:"whisk.runc.timeouts.resume" default:"10 seconds" doc:"limit of a resume"`
+	Run     time.Duration `key:"whisk.docker.client.timeouts.run" default:"1 minute" doc:"limit of creating, removing, pulling, listing, asking for an address, pausing, resuming"`
+	Remove  time.Duration `key:"whisk.docker.client.timeouts.rm" default:"1 minute" doc:"limit of creating, removing, pulling, listing, asking for an address, pausing, resuming"`
+	Pull    time.Duration `key:"whisk.docker.client.timeouts.pull" default:"10 minutes" doc:"limit of creating, removing, pulling, listing, asking for an address, pausing, resuming"`
+	List    time.Duration `key:"whisk.docker.client.timeouts.ps" default:"1 minute" doc:"limit of creating, removing, pulling, listing, asking for an address, pausing, resuming"`
+	Inspect time.Duration `key:"whisk.docker.client.timeouts.inspect" default:"1 minute" doc:"limit of creating, removing, pulling, listing, asking for an address, pausing, resuming"`
+	Pause   time.Duration `key:"whisk.docker.client.timeouts.pause" also:"whisk.runc.timeouts.pause" default:"10 seconds" doc:"limit of creating, removing, pulling, listing, asking for an address, pausing, resuming"`
+	Resume  time.Duration `key:"whisk.docker.client.timeouts.unpause" also:"whisk.runc.timeouts.resume" default:"10 seconds" doc:"limit of creating, removing, pulling, listing, asking for an address, pausing, resuming"`
 }
 
 // Process is the development runtime without Docker.
 type Process struct {
-	Dir     string `key:"whisk.gpu.process.dir" doc:"working directories of action processes (process runtime); empty means the temporary directory"`
-	Proxies string `key:"whisk.gpu.process.proxies" doc:"directory of the action proxies (process runtime); empty means those that come with the program"`
+	Dir     string `key:"whisk.gpu.process.dir" doc:"working directories of action processes; empty means the temporary directory"`
+	Proxies string `key:"whisk.gpu.process.proxies" doc:"directory of the action proxies of the process runtime; empty means those that come with the program"`
 }
 
 // Runtimes is what actions run in.
 type Runtimes struct {
-	Kind                     string `key:"whisk.gpu.runtime" default:"docker" enum:"docker,process" doc:"what actions run in; process has no isolation and is for development only"`
+	Kind                     string `key:"whisk.gpu.runtime" default:"docker" enum:"docker,process" doc:"process has no isolation and is for development only"`
 	Manifest                 string `key:"runtimes.manifest,required,plain" env:"RUNTIMES_MANIFEST" doc:"the runtimes manifest (JSON)"`
-	Registry                 string `key:"whisk.container-factory.runtimes-registry.url" doc:"registry of runtime images"`
-	UserRegistry             string `key:"whisk.container-factory.user-images-registry.url" doc:"registry of user images"`
-	BypassPullForLocalImages bool   `key:"whisk.runtimes.bypass-pull-for-local-images" default:"false" doc:"do not pull user images whose prefix is the local one"`
-	LocalImagePrefix         string `key:"whisk.runtimes.local-image-prefix" default:"whisk" doc:"prefix of local images"`
+	Registry                 string `key:"whisk.container-factory.runtimes-registry.url" doc:"registry of these images"`
+	UserRegistry             string `key:"whisk.container-factory.user-images-registry.url" doc:"registry of these images"`
+	BypassPullForLocalImages bool   `key:"whisk.runtimes.bypass-pull-for-local-images" default:"false" doc:"do not pull user images with the local prefix"`
+	LocalImagePrefix         string `key:"whisk.runtimes.local-image-prefix" default:"whisk" doc:"that prefix"`
 	API                      APIHost
 }
 

@@ -1,6 +1,7 @@
 package config
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 	"strings"
@@ -32,30 +33,94 @@ func document() string {
 		k := all[slices.IndexFunc(all, func(k *key) bool { return k.name == name })]
 		fmt.Fprintf(&b, "| %s | %s | %s |\n", code(k.variable()), code(k.defaultText()), cell(k.effect()))
 	}
+	rest := slices.DeleteFunc(slices.Clone(all), func(k *key) bool { return slices.Contains(operators, k.name) })
 	section := ""
-	for _, k := range all {
-		if slices.Contains(operators, k.name) {
-			continue
-		}
-		if k.section != section {
-			section = k.section
+	for len(rest) > 0 {
+		family := rest[:related(rest)]
+		rest = rest[len(family):]
+		if family[0].section != section {
+			section = family[0].section
 			fmt.Fprintf(&b, "\n## %s\n\n| key | default | effect |\n|---|---|---|\n", section)
 		}
-		name := code(k.name)
-		if k.env != "" {
-			name = code(k.env)
-		}
-		fmt.Fprintf(&b, "| %s | %s | %s |\n", name, code(k.defaultText()), cell(k.effect()))
+		fmt.Fprintf(&b, "| %s | %s | %s |\n", code(familyName(family)), code(familyDefaults(family)), cell(family[0].effect()))
 	}
 	b.WriteString("\n## Accepted without effect\n\n| key | why |\n|---|---|\n")
-	for _, w := range without {
-		name := w.name
-		if strings.HasSuffix(name, ".") {
-			name += "*"
+	for i := 0; i < len(without); {
+		var names []string
+		why := without[i].why
+		for ; i < len(without) && without[i].why == why; i++ {
+			name := without[i].name
+			if strings.HasSuffix(name, ".") {
+				name += "*"
+			}
+			names = append(names, code(name))
 		}
-		fmt.Fprintf(&b, "| %s | %s |\n", code(name), w.why)
+		fmt.Fprintf(&b, "| %s | %s |\n", strings.Join(names, ", "), why)
 	}
 	return b.String()
+}
+
+// related is how many of the first keys share a row: they have one description
+// and one list of values, and their names differ in one part.
+func related(keys []*key) int {
+	n := 1
+	for n < len(keys) && keys[n].section == keys[0].section && keys[n].effect() == keys[0].effect() {
+		n++
+	}
+	return n
+}
+
+// listedName is the name by which a key is listed.
+func (k *key) listedName() string { return cmp.Or(k.env, k.name) }
+
+// familyName writes several names as one, with what differs in braces.
+func familyName(family []*key) string {
+	first := family[0].listedName()
+	if len(family) == 1 {
+		return first
+	}
+	prefix := first
+	for _, k := range family[1:] {
+		for !strings.HasPrefix(k.listedName(), prefix) {
+			prefix = prefix[:len(prefix)-1]
+		}
+	}
+	prefix = prefix[:strings.LastIndexAny(prefix, ".-_")+1]
+	suffix := strings.TrimPrefix(first, prefix)
+	for _, k := range family[1:] {
+		for !strings.HasSuffix(strings.TrimPrefix(k.listedName(), prefix), suffix) {
+			suffix = suffix[1:]
+		}
+	}
+	if at := strings.IndexAny(suffix, ".-_"); at >= 0 {
+		suffix = suffix[at:]
+	} else {
+		suffix = ""
+	}
+	parts := make([]string, len(family))
+	for i, k := range family {
+		parts[i] = strings.TrimSuffix(strings.TrimPrefix(k.listedName(), prefix), suffix)
+	}
+	return prefix + "{" + strings.Join(parts, ",") + "}" + suffix
+}
+
+// familyDefaults lists the defaults in the order of the names: one where all are
+// the same, none where a namespace's limits are those of the system.
+func familyDefaults(family []*key) string {
+	texts := make([]string, len(family))
+	for i, k := range family {
+		texts[i] = k.defaultText()
+		if k.like != "" {
+			texts[i] = "(the system's)"
+		}
+	}
+	if len(slices.Compact(slices.Clone(texts))) == 1 {
+		return texts[0]
+	}
+	for i, text := range texts {
+		texts[i] = cmp.Or(text, "(none)")
+	}
+	return strings.Join(texts, ", ")
 }
 
 // effect is what the key does, with the values that it may have where those are
@@ -65,6 +130,9 @@ func (k *key) effect() string {
 		return k.doc
 	}
 	allowed := strings.TrimPrefix(k.allowed(), "class name ending in ")
+	if allowed == k.standard {
+		return k.doc + " (no other)"
+	}
 	return k.doc + " (" + strings.ReplaceAll(allowed, " | ", ", ") + ")"
 }
 
@@ -74,40 +142,42 @@ const documentHead = `# Configuration
 <!-- Generated from invoker/config; after a change of a key run
      go test ./invoker/config -run TestDocument -update -->
 
-The invoker reads what an OpenWhisk deployment hands to its own invoker; what
-it does not use it ignores, and ` + "`gpuwhisk invoker --print-config`" + ` lists every
-value with its source, secrets masked, and everything ignored with the reason.
+The invoker reads what an OpenWhisk deployment hands to its own invoker.
+` + "`gpuwhisk invoker --print-config`" + ` lists every value with its source, secrets masked, and
+everything ignored with the reason.
 
-A key has the variable ` + "`CONFIG_`" + ` and its name with ` + "`_` for `.`" + ` and a capital letter for a
-dash and the letter behind it: ` + "`whisk.gpu.pool-size` is `CONFIG_whisk_gpu_poolSize`" + `.
-Names in capital letters are variables themselves. Where a key is given several
-times, the last of these wins:
+The variable of a key is ` + "`CONFIG_`" + ` and its name, with ` + "`_`" + ` for ` + "`.`" + ` and a capital letter
+for a dash and the letter behind it: ` + "`whisk.gpu.pool-size`" + ` is
+` + "`CONFIG_whisk_gpu_poolSize`" + `. Names in capital letters are variables themselves. Braces
+stand for several names, whose defaults have the same order. Of several sources the
+last wins:
 
 1. the default;
-2. a plain variable of the key (` + "`METRICS_KAMON`, `DOCKER_HOST`" + `, ...);
+2. a plain variable of the key (` + "`METRICS_KAMON`" + `, ` + "`DOCKER_HOST`" + `, ...);
 3. HOCON in ` + "`OPENWHISK_CONFIG`" + `, or base64 of it in ` + "`OPENWHISK_ENCODED_CONFIG`" + `;
-4. ` + "`-Dkey=value` in `JAVA_OPTS`, then in `INVOKER_OPTS`" + `;
+4. ` + "`-Dkey=value`" + ` in ` + "`JAVA_OPTS`" + `, then in ` + "`INVOKER_OPTS`" + `;
 5. the variable ` + "`CONFIG_...`" + `. Empty variables are ignored; a value ` + "`$NAME`" + `
    stands for the variable of that name.
 
-Plain variables other than ` + "`METRICS_*` and `DOCKER_*`" + ` may also come, weaker, from
+Plain variables other than ` + "`METRICS_*`" + ` and ` + "`DOCKER_*`" + ` may also come, weaker, from
 ` + "`-Dwhisk-config.key=value`" + `, and, stronger, from a file ` + "`whisk.properties`" + ` in the
 working directory or one above it.
 
-Sizes: ` + "`512 m`, `2g`, `4 MiB`" + ` are powers of 1024; ` + "`kB`, `MB`, `GB`" + ` are powers of
-1000; a bare number is bytes. Durations: ` + "`100 ms`, `10 minutes`, `5m`, `1 d`, `Inf`" + `.
+Sizes: ` + "`512 m`" + `, ` + "`2g`" + `, ` + "`4 MiB`" + ` are powers of 1024; ` + "`kB`" + `, ` + "`MB`" + `, ` + "`GB`" + ` are powers of
+1000; a bare number is bytes. Durations: ` + "`100 ms`" + `, ` + "`10 minutes`" + `, ` + "`5m`" + `, ` + "`1 d`" + `, ` + "`Inf`" + `.
 Lists are separated by commas. An unknown key below ` + "`whisk.gpu`" + ` and a value that
 is not allowed stop the start.
 
 Arguments: ` + "`--id N`" + ` sets the invoker's number; without it ` + "`--uniqueName S`" + ` has
 ZooKeeper keep one for that name, and ` + "`--overwriteId N`" + ` takes over a number
 there. ` + "`--displayedName S`" + ` is shown to people. The last one of a kind wins.
+
+Each invoker has a directory of its own name below those of the journal, of records
+that wait and of dead letters, which are in ` + "`whisk.gpu.state`" + ` where they are not set.
 `
 
 func (k *key) defaultText() string {
 	switch {
-	case k.like != "":
-		return "as " + k.like
 	case k.byPolicy:
 		return "(by policy)"
 	case k.required:

@@ -13,10 +13,10 @@ import (
 // MQFQ-Sticky paper.
 type GPU struct {
 	Devices          string `key:"whisk.gpu.devices" default:"auto" doc:"auto: all GPUs of the driver, if any; none; or a list of UUIDs and of indexes as nvidia-smi counts them, CARD:SLICE for a MIG slice"`
-	SimulatedDevices int    `key:"whisk.gpu.simulated.devices" default:"0" range:"0..64" doc:"number of simulated GPUs, used in the place of real ones; everything shows them as simulated"`
-	SimulatedMemory  Size   `key:"whisk.gpu.simulated.memory" default:"16 GiB" min:"1 MiB" doc:"memory of each simulated GPU"`
-	FakeDriver       string `key:"whisk.gpu.fake-driver" doc:"directory of a fake libcuda.so.1, such as build/shim/fake12, under which functions of simulated GPUs run with the real shim; empty: they see no GPU"`
-	MPS              string `key:"whisk.gpu.mps" default:"off" enum:"off,shared" doc:"shared: an MPS daemon for each whole GPU runs functions of all namespaces at once; a fault of one ends the work of all, and none is shielded from another"`
+	SimulatedDevices int    `key:"whisk.gpu.simulated.devices" default:"0" range:"0..64" doc:"number of simulated GPUs, used instead of real ones, and memory of each"`
+	SimulatedMemory  Size   `key:"whisk.gpu.simulated.memory" default:"16 GiB" min:"1 MiB" doc:"number of simulated GPUs, used instead of real ones, and memory of each"`
+	FakeDriver       string `key:"whisk.gpu.fake-driver" doc:"directory of a fake libcuda.so.1, such as build/shim/fake12, for functions of simulated GPUs; empty: they see no GPU"`
+	MPS              string `key:"whisk.gpu.mps" default:"off" enum:"off,shared" doc:"shared: an MPS daemon for each whole GPU runs functions of all namespaces at once; a fault of one ends the work of all"`
 	Shim             GPUShim
 	// Policy orders the flows; Sched is what it does and what was set beside it.
 	// The keys of Sched, Tokens and Pool are those of schedulingKeys.
@@ -31,25 +31,25 @@ type GPU struct {
 	DefaultMemory     Size               `key:"whisk.gpu.default-memory" default:"1 GiB" min:"1 MiB" doc:"device memory of an action that states none and was never measured"`
 	ContextMemory     Size               `key:"whisk.gpu.context-memory" default:"400 MiB" doc:"device memory that a container's context takes beside its own"`
 	Weights           map[string]float64 `key:"whisk.gpu.weights" doc:"shares of device time, which go before annotations'; 1 where none is set"`
-	Limits            map[string]Size    `key:"whisk.gpu.limits" format:"actions" doc:"most device memory of a container's processes together, by the closest of namespace/path/action, namespace and *, or an annotation's own where that is less; beyond it CUDA reports out of memory, and a container that takes more all the same is ended. It counts against user-memory too, where the container lies while it is swapped out. Empty: the device is the limit"`
-	NamespaceLimits   map[string]Size    `key:"whisk.gpu.namespace-limits" format:"namespaces" doc:"most device memory of a namespace's containers on one device, idle ones included, contexts not; * is for namespaces that are not named. A run beyond it waits for the namespace's other runs. Empty sets none"`
-	DeviceTimeout     time.Duration      `key:"whisk.gpu.device-timeout" default:"5 minutes" doc:"an activation that waits so long without a GPU that could run it ends with an error; 0 waits for ever"`
-	Overdue           time.Duration      `key:"whisk.gpu.overdue" default:"0 seconds" doc:"a GPU activation that has not begun after this time ends with an error; 0 never"`
-	Backlog           int                `key:"whisk.gpu.backlog" default:"1000000" range:"1..10000000" doc:"GPU activations that may wait beside all CPU activations, about 400 bytes of memory each; when it is full they count as any other and the invoker pulls less"`
-	BacklogSize       Size               `key:"whisk.gpu.backlog-size" default:"256 MiB" min:"1 MiB" doc:"memory for messages of waiting GPU activations that cannot be spilled to the journal; beyond it the backlog counts as full. With a journal at most 2,000 messages or 16 MiB stay in memory"`
-	Record            string             `key:"whisk.gpu.record" doc:"file that records GPU scheduling for gpuwhisk sim replay; an older one is kept as FILE.old; empty records nothing"`
+	Limits            map[string]Size    `key:"whisk.gpu.limits" format:"actions" doc:"most device memory of a container, by the closest rule, or its annotation's where that is less; beyond it CUDA reports out of memory. It counts against user-memory too. Empty: the device is the limit"`
+	NamespaceLimits   map[string]Size    `key:"whisk.gpu.namespace-limits" format:"namespaces" doc:"most device memory of a namespace's containers on one device, contexts aside; a run beyond it waits for the namespace's other runs. Empty: no limit"`
+	DeviceTimeout     time.Duration      `key:"whisk.gpu.device-timeout" default:"5 minutes" doc:"an activation that waits so long without a GPU that could run it ends with an error; 0: never"`
+	Overdue           time.Duration      `key:"whisk.gpu.overdue" default:"0 seconds" doc:"a GPU activation that has not begun after this time ends with an error; 0: never"`
+	Backlog           int                `key:"whisk.gpu.backlog" default:"1000000" range:"1..10000000" doc:"GPU activations that may wait beside all CPU activations, some 400 bytes each; beyond it less is pulled"`
+	BacklogSize       Size               `key:"whisk.gpu.backlog-size" default:"256 MiB" min:"1 MiB" doc:"memory for their messages where those cannot be spilled to the journal; beyond it the backlog is full. With a journal at most 2,000 messages or 16 MiB stay in memory"`
+	Record            string             `key:"whisk.gpu.record" doc:"file that records GPU scheduling for gpuwhisk sim replay; an older one is kept as FILE.old"`
 	RecordSize        Size               `key:"whisk.gpu.record-size" default:"256 MiB" min:"1 MiB" doc:"the recording ends when its file has this size"`
-	Explain           int                `key:"whisk.gpu.explain" default:"10000" range:"0..1000000" doc:"how many of the last activations the console and gpuwhisk explain know; ten thousand take about two megabytes"`
-	ForwardTopic      string             `key:"whisk.gpu.forward-topic" format:"topic" doc:"topic for GPU activations of an invoker without a GPU; empty answers them with an error. Invokers with a GPU and the same setting share its partitions, each function staying with one; a topic such as invoker9 belongs to that invoker alone"`
+	Explain           int                `key:"whisk.gpu.explain" default:"10000" range:"0..1000000" doc:"how many of the last activations the console and gpuwhisk explain know; ten thousand take 8 MB"`
+	ForwardTopic      string             `key:"whisk.gpu.forward-topic" format:"topic" doc:"topic for GPU activations of an invoker without a GPU; empty answers them with an error. Invokers with a GPU and the same setting share its partitions; a topic such as invoker9 belongs to that invoker alone"`
 	ForwardPartitions int                `key:"whisk.gpu.forward-partitions" default:"12" range:"1..1000" doc:"partitions of the forward topic when it has to be created; no more invokers than that share it"`
 }
 
 // GPUShim is how containers get the shim.
 type GPUShim struct {
 	Library string   `key:"whisk.gpu.shim.library" doc:"path of libgpuwhisk.so, or none; empty looks beside the program, in ../lib/gpuwhisk and in build/shim"`
-	Dir     string   `key:"whisk.gpu.shim.dir" doc:"directory of the shim's sockets on the containers' host; empty means /var/run/gpuwhisk, or the process runtime's own"`
-	Modes   []string `key:"whisk.gpu.shim.modes" format:"modes" default:"managed,count,off" doc:"what annotations may ask of the shim; another is refused. Memory of count cannot be moved, that of off is seen by NVML alone"`
-	Log     bool     `key:"whisk.gpu.shim.log" default:"false" doc:"have the shim write to an action's logs why it disables itself"`
+	Dir     string   `key:"whisk.gpu.shim.dir" doc:"directory of the shim's sockets on the containers' host; empty: /var/run/gpuwhisk, or the process runtime's own"`
+	Modes   []string `key:"whisk.gpu.shim.modes" format:"modes" default:"managed,count,off" doc:"what annotations may ask of the shim; memory of count cannot be moved, that of off is seen by NVML alone"`
+	Log     bool     `key:"whisk.gpu.shim.log" default:"false" doc:"the shim writes to an action's logs why it disables itself"`
 }
 
 // DefaultPolicy is the scheduling policy where none is named.
@@ -125,9 +125,9 @@ func schedulingKeys(g *GPU) []*key {
 		{name: "whisk.gpu.utilization-threshold", standard: "0.9", value: real(&g.Tokens.Threshold, 0.01, 1),
 			doc: "share of time in which a kernel runs, averaged, above which a dynamic D falls"},
 		{name: "whisk.gpu.ttl.alpha", standard: "2", value: real(&g.Sched.TTLAlpha, 0, 1000),
-			doc: "an empty flow stays active for alpha times its mean time between arrivals"},
-		{name: "whisk.gpu.ttl.min", standard: "100 ms", value: duration(&g.Sched.TTLMin), doc: "least such time"},
-		{name: "whisk.gpu.ttl.max", standard: "10 minutes", value: duration(&g.Sched.TTLMax), doc: "longest such time"},
+			doc: "an empty flow stays active for alpha times its mean time between arrivals, within min and max"},
+		{name: "whisk.gpu.ttl.min", standard: "100 ms", value: duration(&g.Sched.TTLMin), doc: "an empty flow stays active for alpha times its mean time between arrivals, within min and max"},
+		{name: "whisk.gpu.ttl.max", standard: "10 minutes", value: duration(&g.Sched.TTLMax), doc: "an empty flow stays active for alpha times its mean time between arrivals, within min and max"},
 		{name: "whisk.gpu.namespaces", standard: "true", value: boolean(&g.Sched.Namespaces),
 			doc: "share among namespaces first, then among the functions of each, where annotations' weights count; false shares among all functions, and only whisk.gpu.weights sets weights"},
 		{name: "whisk.gpu.initial-charge", standard: "0 seconds", value: duration(&g.Sched.InitialCharge),

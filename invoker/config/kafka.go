@@ -8,17 +8,17 @@ import (
 
 // Kafka is how the message bus is reached and which topics are used.
 type Kafka struct {
-	Hosts []string `key:"kafka.hosts,required,plain" env:"KAFKA_HOSTS" doc:"Kafka bootstrap servers host:port[,host:port...]"`
+	Hosts []string `key:"kafka.hosts,required,plain" env:"KAFKA_HOSTS" doc:"Kafka brokers host:port[,host:port...]"`
 	// TopicPrefix leads the names of all topics but the user events one,
 	// which has UserEventPrefix.
 	TopicPrefix       string `key:"whisk.kafka.topics.prefix" doc:"prefix of all topic names"`
 	UserEventPrefix   string `key:"whisk.kafka.topics.user-event.prefix" doc:"prefix of the user events topic"`
-	ReplicationFactor int    `key:"whisk.kafka.replication-factor" default:"1" range:"1..32767" doc:"replication factor of the invoker's topic when it has to be created"`
-	Partitions        int    `key:"whisk.kafka.topics.invoker.partitions" default:"1" range:"1..1" doc:"partitions of the invoker's topic when it has to be created; exactly one"`
+	ReplicationFactor int    `key:"whisk.kafka.replication-factor" default:"1" range:"1..32767" doc:"of the invoker's topic when it has to be created; exactly one partition"`
+	Partitions        int    `key:"whisk.kafka.topics.invoker.partitions" default:"1" range:"1..1" doc:"of the invoker's topic when it has to be created; exactly one partition"`
 	// TopicConfig is the configuration of the invoker's own topic as Kafka
 	// names it (dots), max.message.bytes included. It is used at creation.
-	TopicConfig      map[string]string `key:"whisk.kafka.topics.invoker.*" default:"segment.bytes=536870912,retention.bytes=1073741824,retention.ms=172800000" doc:"configuration of the invoker's topic when it has to be created; dashes become dots"`
-	SecurityProtocol string            `key:"whisk.kafka.common.security-protocol" default:"PLAINTEXT" enum:"PLAINTEXT,SSL,SASL_PLAINTEXT,SASL_SSL" doc:"transport to the brokers, those with SASL after a login"`
+	TopicConfig      map[string]string `key:"whisk.kafka.topics.invoker.*" default:"segment.bytes=536870912,retention.bytes=1073741824,retention.ms=172800000" doc:"of the invoker's topic when it has to be created; dashes become dots"`
+	SecurityProtocol string            `key:"whisk.kafka.common.security-protocol" default:"PLAINTEXT" enum:"PLAINTEXT,SSL,SASL_PLAINTEXT,SASL_SSL" doc:"transport to the brokers, with or without TLS and a login"`
 	// TLS matters only with SSL and SASL_SSL.
 	TLS KafkaTLS
 	// SASL matters only with SASL_PLAINTEXT and SASL_SSL. Login reads it.
@@ -27,20 +27,20 @@ type Kafka struct {
 
 // KafkaSASL is the login at the brokers as the keys have it.
 type KafkaSASL struct {
-	Mechanism string `key:"whisk.kafka.common.sasl-mechanism" enum:",PLAIN,SCRAM-SHA-256,SCRAM-SHA-512" doc:"how the login is done; must be given with SASL_PLAINTEXT and SASL_SSL"`
-	JAAS      string `key:"whisk.kafka.common.sasl-jaas-config,secret" doc:"user and password of the login as Java clients write them: CLASS required username=\"...\" password=\"...\";"`
+	Mechanism string `key:"whisk.kafka.common.sasl-mechanism" enum:",PLAIN,SCRAM-SHA-256,SCRAM-SHA-512" doc:"how the login is done; needed with SASL_PLAINTEXT and SASL_SSL"`
+	JAAS      string `key:"whisk.kafka.common.sasl-jaas-config,secret" doc:"user and password as Java clients write them: CLASS required username=\"...\" password=\"...\";"`
 }
 
 // KafkaTLS names the stores of a TLS connection to the brokers.
 type KafkaTLS struct {
-	TruststoreLocation     string `key:"whisk.kafka.common.ssl-truststore-location" doc:"store of trusted certificates, with SSL and SASL_SSL; with https above it may be left out: then the system's authorities are trusted"`
+	TruststoreLocation     string `key:"whisk.kafka.common.ssl-truststore-location" doc:"trusted certificates, with SSL and SASL_SSL; with https above it may be empty: the system's authorities"`
 	TruststorePassword     string `key:"whisk.kafka.common.ssl-truststore-password,secret" doc:"password of the trust store"`
-	TruststoreType         string `key:"whisk.kafka.common.ssl-truststore-type" default:"JKS" enum:"JKS,PKCS12" doc:"declared format of the trust store; the real one is recognised from its first bytes"`
-	KeystoreLocation       string `key:"whisk.kafka.common.ssl-keystore-location" doc:"store of the client's key, used with SSL and SASL_SSL"`
+	TruststoreType         string `key:"whisk.kafka.common.ssl-truststore-type" default:"JKS" enum:"JKS,PKCS12" doc:"format; its first bytes go first"`
+	KeystoreLocation       string `key:"whisk.kafka.common.ssl-keystore-location" doc:"store of the client's key"`
 	KeystorePassword       string `key:"whisk.kafka.common.ssl-keystore-password,secret" doc:"password of the key store"`
-	KeystoreType           string `key:"whisk.kafka.common.ssl-keystore-type" default:"JKS" enum:"JKS,PKCS12" doc:"declared format of the key store; the real one is recognised from its first bytes"`
-	KeyPassword            string `key:"whisk.kafka.common.ssl-key-password,secret" doc:"password of the key inside the key store; empty means that of the store"`
-	EndpointIdentification string `key:"whisk.kafka.common.ssl-endpoint-identification-algorithm" enum:",https" doc:"empty: host names in broker certificates are not checked; https: they are"`
+	KeystoreType           string `key:"whisk.kafka.common.ssl-keystore-type" default:"JKS" enum:"JKS,PKCS12" doc:"format; its first bytes go first"`
+	KeyPassword            string `key:"whisk.kafka.common.ssl-key-password,secret" doc:"password of the key in the key store; empty means that of the store"`
+	EndpointIdentification string `key:"whisk.kafka.common.ssl-endpoint-identification-algorithm" enum:",https" doc:"https: host names in broker certificates are checked"`
 }
 
 // Login is the invoker's identity at the brokers.

@@ -5,25 +5,25 @@ import "time"
 // Limits are the system's bounds for actions, and what a namespace without
 // limits of its own gets.
 type Limits struct {
-	MemoryMin Size `key:"whisk.memory.min" default:"128 m" min:"1 MiB" doc:"smallest action memory"`
-	MemoryMax Size `key:"whisk.memory.max" default:"512 m" min:"1 MiB" doc:"largest action memory"`
-	MemoryStd Size `key:"whisk.memory.std" default:"256 m" min:"1 MiB" doc:"default action memory, between the two; documents of actions state theirs"`
+	MemoryMin Size `key:"whisk.memory.min" default:"128 m" min:"1 MiB" doc:"smallest, largest and default action memory"`
+	MemoryMax Size `key:"whisk.memory.max" default:"512 m" min:"1 MiB" doc:"smallest, largest and default action memory"`
+	MemoryStd Size `key:"whisk.memory.std" default:"256 m" min:"1 MiB" doc:"smallest, largest and default action memory"`
 
-	TimeMin time.Duration `key:"whisk.time-limit.min" default:"100 ms" doc:"shortest action time limit"`
-	TimeMax time.Duration `key:"whisk.time-limit.max" default:"5 m" doc:"longest action time limit"`
-	TimeStd time.Duration `key:"whisk.time-limit.std" default:"1 m" doc:"default time limit, between the two; documents of actions state theirs"`
+	TimeMin time.Duration `key:"whisk.time-limit.min" default:"100 ms" doc:"smallest, largest and default time limit of an action"`
+	TimeMax time.Duration `key:"whisk.time-limit.max" default:"5 m" doc:"smallest, largest and default time limit of an action"`
+	TimeStd time.Duration `key:"whisk.time-limit.std" default:"1 m" doc:"smallest, largest and default time limit of an action"`
 
-	LogMin Size `key:"whisk.log-limit.min" default:"0 m" doc:"smallest action log limit"`
-	LogMax Size `key:"whisk.log-limit.max" default:"10 m" doc:"largest action log limit"`
-	LogStd Size `key:"whisk.log-limit.std" default:"10 m" doc:"default log limit, between the two; documents of actions state theirs"`
+	LogMin Size `key:"whisk.log-limit.min" default:"0 m" doc:"smallest, largest and default log limit of an action"`
+	LogMax Size `key:"whisk.log-limit.max" default:"10 m" doc:"smallest, largest and default log limit of an action"`
+	LogStd Size `key:"whisk.log-limit.std" default:"10 m" doc:"smallest, largest and default log limit of an action"`
 
-	ConcurrencyMin int `key:"whisk.concurrency-limit.min" default:"1" range:"1..1000000" doc:"smallest concurrency of one container"`
-	ConcurrencyMax int `key:"whisk.concurrency-limit.max" default:"1" range:"1..1000000" doc:"largest concurrency of one container"`
-	ConcurrencyStd int `key:"whisk.concurrency-limit.std" default:"1" range:"1..1000000" doc:"default concurrency, between the two; documents of actions state theirs"`
+	ConcurrencyMin int `key:"whisk.concurrency-limit.min" default:"1" range:"1..1000000" doc:"smallest, largest and default concurrency of one container"`
+	ConcurrencyMax int `key:"whisk.concurrency-limit.max" default:"1" range:"1..1000000" doc:"smallest, largest and default concurrency of one container"`
+	ConcurrencyStd int `key:"whisk.concurrency-limit.std" default:"1" range:"1..1000000" doc:"smallest, largest and default concurrency of one container"`
 
-	Payload        Size `key:"whisk.activation.payload.max" default:"1 m" min:"1" doc:"largest result of an action"`
-	Truncation     Size `key:"whisk.activation.payload.truncation" default:"1 m" doc:"what is kept of a larger result"`
-	SerdesOverhead Size `key:"whisk.activation.payload.serdes-overhead" default:"6068" doc:"space for a message beside its payload"`
+	Payload        Size `key:"whisk.activation.payload.max" default:"1 m" min:"1" doc:"largest result of an action, what is kept of a larger one, and space for a message beside its payload"`
+	Truncation     Size `key:"whisk.activation.payload.truncation" default:"1 m" doc:"largest result of an action, what is kept of a larger one, and space for a message beside its payload"`
+	SerdesOverhead Size `key:"whisk.activation.payload.serdes-overhead" default:"6068" doc:"largest result of an action, what is kept of a larger one, and space for a message beside its payload"`
 
 	Namespace NamespaceLimits
 }
@@ -31,16 +31,16 @@ type Limits struct {
 // NamespaceLimits bound the actions of a namespace that has no limits of its own.
 // Keys that are not set take the system's values.
 type NamespaceLimits struct {
-	MemoryMin      Size          `key:"whisk.namespace-default-limit.memory.min" like:"whisk.memory.min" min:"1 MiB" doc:"smallest action memory of a namespace; unset takes the system's value"`
-	MemoryMax      Size          `key:"whisk.namespace-default-limit.memory.max" like:"whisk.memory.max" min:"1 MiB" doc:"largest action memory of a namespace; unset takes the system's value"`
-	TimeMin        time.Duration `key:"whisk.namespace-default-limit.time-limit.min" like:"whisk.time-limit.min" doc:"shortest time limit of a namespace; unset takes the system's value"`
-	TimeMax        time.Duration `key:"whisk.namespace-default-limit.time-limit.max" like:"whisk.time-limit.max" doc:"longest time limit of a namespace; unset takes the system's value"`
-	LogMin         Size          `key:"whisk.namespace-default-limit.log-limit.min" like:"whisk.log-limit.min" doc:"smallest log limit of a namespace; unset takes the system's value"`
-	LogMax         Size          `key:"whisk.namespace-default-limit.log-limit.max" like:"whisk.log-limit.max" doc:"largest log limit of a namespace; unset takes the system's value"`
-	ConcurrencyMin int           `key:"whisk.namespace-default-limit.concurrency-limit.min" like:"whisk.concurrency-limit.min" range:"1..1000000" doc:"smallest concurrency of a namespace; unset takes the system's value"`
-	ConcurrencyMax int           `key:"whisk.namespace-default-limit.concurrency-limit.max" like:"whisk.concurrency-limit.max" range:"1..1000000" doc:"largest concurrency of a namespace; unset takes the system's value"`
-	Payload        Size          `key:"whisk.namespace-default-limit.activation.payload.max" like:"whisk.activation.payload.max" min:"1" doc:"largest result of a namespace; unset takes the system's value"`
-	Truncation     Size          `key:"whisk.namespace-default-limit.activation.payload.truncation" like:"whisk.activation.payload.truncation" doc:"what is kept of a larger result; unset takes the system's value"`
+	MemoryMin      Size          `key:"whisk.namespace-default-limit.memory.min" like:"whisk.memory.min" min:"1 MiB" doc:"limits of a namespace without limits of its own"`
+	MemoryMax      Size          `key:"whisk.namespace-default-limit.memory.max" like:"whisk.memory.max" min:"1 MiB" doc:"limits of a namespace without limits of its own"`
+	TimeMin        time.Duration `key:"whisk.namespace-default-limit.time-limit.min" like:"whisk.time-limit.min" doc:"limits of a namespace without limits of its own"`
+	TimeMax        time.Duration `key:"whisk.namespace-default-limit.time-limit.max" like:"whisk.time-limit.max" doc:"limits of a namespace without limits of its own"`
+	LogMin         Size          `key:"whisk.namespace-default-limit.log-limit.min" like:"whisk.log-limit.min" doc:"limits of a namespace without limits of its own"`
+	LogMax         Size          `key:"whisk.namespace-default-limit.log-limit.max" like:"whisk.log-limit.max" doc:"limits of a namespace without limits of its own"`
+	ConcurrencyMin int           `key:"whisk.namespace-default-limit.concurrency-limit.min" like:"whisk.concurrency-limit.min" range:"1..1000000" doc:"limits of a namespace without limits of its own"`
+	ConcurrencyMax int           `key:"whisk.namespace-default-limit.concurrency-limit.max" like:"whisk.concurrency-limit.max" range:"1..1000000" doc:"limits of a namespace without limits of its own"`
+	Payload        Size          `key:"whisk.namespace-default-limit.activation.payload.max" like:"whisk.activation.payload.max" min:"1" doc:"limits of a namespace without limits of its own"`
+	Truncation     Size          `key:"whisk.namespace-default-limit.activation.payload.truncation" like:"whisk.activation.payload.truncation" doc:"limits of a namespace without limits of its own"`
 }
 
 // MaxMessage is the largest Kafka message, max.message.bytes of a topic.

@@ -24,8 +24,8 @@ type Logs struct {
 // LogFiles is where DockerToActivationFileLogStore writes.
 type LogFiles struct {
 	Enabled bool
-	Dir     string `key:"whisk.gpu.log.directory" default:"/logs" doc:"where DockerToActivationFileLogStoreProvider (whisk.spi.LogStoreProvider) writes userlogs-TIME.log"`
-	Size    Size   `key:"whisk.gpu.log.file-size" default:"100 MiB" min:"1 KiB" doc:"size at which the next of those files begins, and how much waits in memory for a slow disk; more is dropped from the files, never from a record"`
+	Dir     string `key:"whisk.gpu.log.directory" default:"/logs" doc:"directory of userlogs-TIME.log, which DockerToActivationFileLogStoreProvider writes"`
+	Size    Size   `key:"whisk.gpu.log.file-size" default:"100 MiB" min:"1 KiB" doc:"size at which the next of those files begins, and how much waits in memory for a slow disk; more is left out of the files, never of a record"`
 }
 
 func (f LogFiles) check(demand func(bool, string, ...any)) {
@@ -34,15 +34,15 @@ func (f LogFiles) check(demand func(bool, string, ...any)) {
 
 // Events is the stream of user events.
 type Events struct {
-	Enabled bool `key:"whisk.user-events.enabled" default:"false" doc:"send an event for each activation to the user events topic"`
+	Enabled bool `key:"whisk.user-events.enabled" default:"false" doc:"send an event for each activation"`
 }
 
 // Metrics is what is measured and where it goes.
 type Metrics struct {
 	Kamon      bool `key:"whisk.metrics.kamon-enabled" env:"METRICS_KAMON" default:"false" doc:"with prometheus-enabled, serve /metrics; name metrics as OpenWhisk's invoker does too"`
-	Prometheus bool `key:"whisk.metrics.prometheus-enabled" default:"false" doc:"with kamon-enabled, serve /metrics"`
-	Endpoint   bool `key:"whisk.gpu.metrics.enabled" default:"true" doc:"serve /metrics whatever the two keys above are"`
-	Tags       bool `key:"whisk.metrics.kamon-tags-enabled" env:"METRICS_KAMON_TAGS" default:"false" doc:"states and topics are labels of those names instead of parts, as OpenWhisk's Grafana boards expect"`
+	Prometheus bool `key:"whisk.metrics.prometheus-enabled" default:"false" doc:"with METRICS_KAMON, serve /metrics"`
+	Endpoint   bool `key:"whisk.gpu.metrics.enabled" default:"true" doc:"serve /metrics whatever the two above are"`
+	Tags       bool `key:"whisk.metrics.kamon-tags-enabled" env:"METRICS_KAMON_TAGS" default:"false" doc:"states and topics are labels instead of parts of names, as OpenWhisk's Grafana boards expect"`
 	Log        bool `key:"whisk.metrics.logs-enabled" env:"METRICS_LOG" default:"false" doc:"write OpenWhisk's line with a [marker:...] for each step of an activation, at level INFO"`
 	StatsD     StatsD
 }
@@ -56,17 +56,17 @@ func (m Metrics) Served() bool { return m.Endpoint || m.Kamon && m.Prometheus }
 // Drain is how the invoker stops.
 type Drain struct {
 	Deadline time.Duration `key:"whisk.gpu.drain-deadline" default:"30 seconds" doc:"how long running activations may take to finish after SIGTERM"`
-	Flush    time.Duration `key:"whisk.gpu.flush-deadline" default:"10 seconds" doc:"how long acks and records may take to leave after that"`
-	Handover bool          `key:"whisk.gpu.handover" default:"true" doc:"adopt warm containers of the previous process, and leave one's own to the next at SIGTERM (not after POST /disable or Ctrl-C); false removes all, as OpenWhisk does; gpuwhisk clean removes what was left; needs whisk.gpu.journal"`
-	Rerun    bool          `key:"whisk.invoker.rerun" default:"false" doc:"run an activation again that was running when the invoker ended, up to three times; false answers it with an error; an action's annotation rerun goes first"`
+	Flush    time.Duration `key:"whisk.gpu.flush-deadline" default:"10 seconds" doc:"how long acks and records may take to leave after the drain deadline"`
+	Handover bool          `key:"whisk.gpu.handover" default:"true" doc:"adopt warm containers of the previous process, and leave one's own to the next at SIGTERM; false removes all, as OpenWhisk does; needs whisk.gpu.journal"`
+	Rerun    bool          `key:"whisk.invoker.rerun" default:"false" doc:"run an activation again that was running when the invoker ended, up to three times; false answers it with an error; an annotation rerun goes first"`
 }
 
 // StatsD is the agent that gets metrics by UDP, as Kamon's reporter sends them.
 type StatsD struct {
-	Hostname string        `key:"kamon.statsd.hostname" doc:"with kamon-enabled, StatsD agent that gets the metrics of OpenWhisk's invoker by UDP; empty sends nothing"`
+	Hostname string        `key:"kamon.statsd.hostname" doc:"StatsD agent that gets the metrics of OpenWhisk's invoker by UDP, with METRICS_KAMON; empty: none"`
 	Port     int           `key:"kamon.statsd.port" default:"8125" range:"1..65535" doc:"port of the StatsD agent"`
 	Interval time.Duration `key:"kamon.metric.tick-interval" also:"kamon.statsd.flush-interval" default:"1 second" doc:"how often metrics are sent to StatsD, from 100 ms to 1 h"`
-	Packet   Size          `key:"kamon.statsd.max-packet-size" default:"1 KiB" min:"64" doc:"most bytes of one packet to StatsD, at most 65507"`
+	Packet   Size          `key:"kamon.statsd.max-packet-size" default:"1 KiB" min:"64" doc:"most bytes of a packet, at most 65507"`
 	Service  string        `key:"kamon.environment.service" default:"openwhisk-statsd" doc:"first part of the names in StatsD: service.invokerN.name, then each label and its value"`
 }
 
@@ -97,13 +97,13 @@ func (s StatsD) check(demand func(bool, string, ...any)) {
 // of batches, attributes of the resource) its library reads by itself.
 type Traces struct {
 	Disabled bool   `key:"otel.sdk.disabled,plain" env:"OTEL_SDK_DISABLED" default:"false" doc:"send no traces, whatever the other keys are"`
-	Exporter string `key:"otel.traces.exporter,plain" env:"OTEL_TRACES_EXPORTER" enum:",otlp,none" doc:"otlp sends a trace of each activation, none nothing; empty sends where an endpoint is named below"`
+	Exporter string `key:"otel.traces.exporter,plain" env:"OTEL_TRACES_EXPORTER" enum:",otlp,none" doc:"otlp sends traces, none does not; empty: where an endpoint is named"`
 	// Endpoint is the base of all signals' addresses, TracesEndpoint that of
 	// traces alone, which counts first. Protocol likewise.
 	Endpoint       string `key:"otel.exporter.otlp.endpoint,plain" env:"OTEL_EXPORTER_OTLP_ENDPOINT" doc:"where OTLP goes, such as http://collector:4318; http/protobuf adds /v1/traces"`
-	TracesEndpoint string `key:"otel.exporter.otlp.traces.endpoint,plain" env:"OTEL_EXPORTER_OTLP_TRACES_ENDPOINT" doc:"where traces go, before the key above; taken as it is"`
-	Protocol       string `key:"otel.exporter.otlp.protocol,plain" env:"OTEL_EXPORTER_OTLP_PROTOCOL" default:"http/protobuf" enum:"http/protobuf,grpc" doc:"protocol of OTLP: http/protobuf or grpc"`
-	TracesProtocol string `key:"otel.exporter.otlp.traces.protocol,plain" env:"OTEL_EXPORTER_OTLP_TRACES_PROTOCOL" enum:",http/protobuf,grpc" doc:"the same for traces, before the key above"`
+	TracesEndpoint string `key:"otel.exporter.otlp.traces.endpoint,plain" env:"OTEL_EXPORTER_OTLP_TRACES_ENDPOINT" doc:"the same for traces, taken as it is; goes first"`
+	Protocol       string `key:"otel.exporter.otlp.protocol,plain" env:"OTEL_EXPORTER_OTLP_PROTOCOL" default:"http/protobuf" enum:"http/protobuf,grpc" doc:"protocol of OTLP"`
+	TracesProtocol string `key:"otel.exporter.otlp.traces.protocol,plain" env:"OTEL_EXPORTER_OTLP_TRACES_PROTOCOL" enum:",http/protobuf,grpc" doc:"the same for traces; goes first"`
 }
 
 // On reports whether traces are sent.

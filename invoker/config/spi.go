@@ -35,7 +35,7 @@ func spiKeys(c *Config) []*key {
 func spis(c *Config) []spi {
 	ignore := func(string) {}
 	return []spi{
-		{name: "InvokerProvider", doc: "kind of invoker; only the classic one is served", served: []string{"InvokerReactive"},
+		{name: "InvokerProvider", doc: "kind of invoker: the classic one", served: []string{"InvokerReactive"},
 			refused: map[string]string{"FPCInvokerReactive": classicMode}, choose: ignore},
 		{name: "InvokerServerProvider", doc: "kind of HTTP endpoints", served: []string{"DefaultInvokerServer"},
 			refused: map[string]string{"FPCInvokerServer": classicMode}, choose: ignore},
@@ -46,13 +46,13 @@ func spis(c *Config) []spi {
 				"MongoDBArtifactStoreProvider":  "MongoDB is not served; use CouchDB",
 				"CosmosDBArtifactStoreProvider": "Cosmos DB is not served; use CouchDB",
 				"MemoryArtifactStoreProvider":   "for one process without a database use gpuwhisk standalone"}, choose: ignore},
-		{name: "AttachmentStoreProvider", doc: "store of actions' code: S3AttachmentStoreProvider reads it from whisk.s3; empty: it is in the database",
+		{name: "AttachmentStoreProvider", doc: "where actions' code is: in the database where empty, or in whisk.s3",
 			served: []string{"", "S3AttachmentStoreProvider"},
 			refused: map[string]string{
 				"AzureBlobAttachmentStoreProvider": "code in Azure cannot be read; keep attachments in CouchDB or S3",
 				"MemoryAttachmentStoreProvider":    "code in another process's memory cannot be read; keep attachments in CouchDB or S3"},
 			choose: func(class string) { c.S3.Enabled = class == "S3AttachmentStoreProvider" }},
-		{name: "ActivationStoreProvider", doc: "store of activation records: CouchDB, or Elasticsearch; the Noop one drops them",
+		{name: "ActivationStoreProvider", doc: "store of activation records; the Noop one drops them",
 			served: []string{"ArtifactActivationStoreProvider", "NoopActivationStoreProvider", "ElasticSearchActivationStoreProvider"},
 			refused: map[string]string{
 				"ArtifactWithFileStorageActivationStoreProvider": "records are not written to files; they go to CouchDB"},
@@ -63,7 +63,7 @@ func spis(c *Config) []spi {
 					c.Records.provided = StoreElasticsearch
 				}
 			}},
-		{name: "LogStoreProvider", doc: "where action logs go: into the record; DockerToActivationFileLogStoreProvider also into files (whisk.gpu.log.directory), LogDriverLogStoreProvider leaves them to the engine",
+		{name: "LogStoreProvider", doc: "where action logs go: into the record; also into files; or left to the engine",
 			served: []string{"DockerToActivationLogStoreProvider", "DockerToActivationFileLogStoreProvider", "LogDriverLogStoreProvider"},
 			refused: map[string]string{
 				"SplunkLogStoreProvider":        "Splunk is queried by the controller; give the invoker LogDriverLogStoreProvider and a log driver that feeds it",

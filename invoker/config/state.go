@@ -12,12 +12,12 @@ type State struct {
 	// Journal is the journal of activations, Spool has records that wait for
 	// their store, DeadLetters those that it does not take. Each is a
 	// directory, None, or empty: one in Dir.
-	Journal     string `key:"whisk.gpu.journal" doc:"directory of the journal of what began and ended, or none; empty means in whisk.gpu.state. Each invoker has a directory of its own name there"`
-	JournalSync string `key:"whisk.gpu.journal-fsync" default:"batch" enum:"batch,each,none" doc:"when the journal survives a power loss: batch within about 150 ms, each before an action runs, none when the system sees fit; a crash of the process it always survives"`
-	JournalSize Size   `key:"whisk.gpu.journal-size" default:"1 GiB" min:"16 MiB" doc:"disk for the journal; when half of it holds messages that wait for a GPU, no more are spilled there"`
-	Spool       string `key:"whisk.gpu.records.spool" doc:"directory of records that wait for their store, or none; empty means in whisk.gpu.state. Each invoker has a directory of its own name there"`
-	SpoolSize   Size   `key:"whisk.gpu.records.spool-size" default:"12 GiB" min:"16 MiB" doc:"disk for records that wait for their store; a day of a hundred a second takes some 10 GiB; beyond it nothing more is pulled"`
-	DeadLetters string `key:"whisk.gpu.records.dead-letters" doc:"directory of records that the store refuses, a file each with the reason; none drops them with a log line; empty means in whisk.gpu.state. Each invoker has a directory of its own name there"`
+	Journal     string `key:"whisk.gpu.journal" doc:"directory of the journal of what began and ended, or none"`
+	JournalSync string `key:"whisk.gpu.journal-fsync" default:"batch" enum:"batch,each,none" doc:"when the journal survives a power loss: batch within about 150 ms, each before an action runs, none when the system sees fit"`
+	JournalSize Size   `key:"whisk.gpu.journal-size" default:"1 GiB" min:"16 MiB" doc:"disk for the journal; when half of it holds spilled messages, no more are spilled"`
+	Spool       string `key:"whisk.gpu.records.spool" doc:"directory of records that wait for their store, or none"`
+	SpoolSize   Size   `key:"whisk.gpu.records.spool-size" default:"12 GiB" min:"16 MiB" doc:"disk for them; a day of a hundred a second takes some 10 GiB; beyond it nothing more is pulled"`
+	DeadLetters string `key:"whisk.gpu.records.dead-letters" doc:"directory of records that the store refuses, a file each with the reason; none drops them with a log line"`
 }
 
 // JournalDir is the journal's directory of one invoker, empty for none. SpoolDir

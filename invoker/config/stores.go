@@ -12,10 +12,10 @@ type CouchDB struct {
 	Port        int    `key:"whisk.couchdb.port,required" range:"1..65535" doc:"port of CouchDB"`
 	Username    string `key:"whisk.couchdb.username,required" doc:"user at CouchDB"`
 	Password    string `key:"whisk.couchdb.password,required,secret" doc:"password at CouchDB"`
-	Provider    string `key:"whisk.couchdb.provider" default:"CouchDB" enum:"CouchDB,Cloudant" doc:"declared kind of database server; both are used alike"`
+	Provider    string `key:"whisk.couchdb.provider" default:"CouchDB" enum:"CouchDB,Cloudant" doc:"kind of server; both are used alike"`
 	Subjects    string `key:"whisk.couchdb.databases.WhiskAuth,required" doc:"database of subjects, read for the blacklist"`
 	Entities    string `key:"whisk.couchdb.databases.WhiskEntity,required" doc:"database of actions, read only"`
-	Activations string `key:"whisk.couchdb.databases.WhiskActivation,required" doc:"database of activation records, written"`
+	Activations string `key:"whisk.couchdb.databases.WhiskActivation,required" doc:"database of activation records"`
 }
 
 // Records is which activation records are stored, and how.
@@ -24,26 +24,26 @@ type Records struct {
 	Discard bool
 	// Store is where records go: one of the stores. provided is the one that
 	// OpenWhisk's service provider names.
-	Store            string `key:"whisk.gpu.records.store" enum:"couchdb,couchbase,elasticsearch" doc:"where records go; actions are read from CouchDB in any case; empty means that of whisk.spi.ActivationStoreProvider"`
+	Store            string `key:"whisk.gpu.records.store" enum:"couchdb,couchbase,elasticsearch" doc:"where records go; empty means that of whisk.spi.ActivationStoreProvider"`
 	provided         string
-	BlockingLevel    string        `key:"whisk.activation.store-blocking-result-level" default:"STORE_ALWAYS" enum:"STORE_ALWAYS,STORE_FAILURES,STORE_FAILURES_NOT_APPLICATION_ERRORS" doc:"which blocking activations leave a record"`
-	NonBlockingLevel string        `key:"whisk.activation.store-non-blocking-result-level" default:"STORE_ALWAYS" enum:"STORE_ALWAYS,STORE_FAILURES,STORE_FAILURES_NOT_APPLICATION_ERRORS" doc:"which non-blocking activations leave a record"`
-	UnstoredLogs     bool          `key:"whisk.activation.unstored-logs-enabled" default:"false" doc:"write a log line for each record that is not stored"`
-	Requests         int           `key:"whisk.gpu.records.requests" default:"4" range:"1..128" doc:"record writes under way at once"`
-	Batch            int           `key:"whisk.gpu.records.batch" default:"500" range:"1..10000" doc:"most records in one write"`
-	BatchSize        Size          `key:"whisk.gpu.records.batch-size" default:"4 MiB" min:"1 KiB" doc:"most bytes in one write, a single larger record aside"`
-	Linger           time.Duration `key:"whisk.gpu.records.linger" default:"50 ms" doc:"longest wait for a batch to fill while others are under way; nothing waits when idle"`
-	Buffer           int           `key:"whisk.gpu.records.buffer" default:"20000" range:"1..10000000" doc:"records that may wait for the store"`
-	BufferSize       Size          `key:"whisk.gpu.records.buffer-size" default:"32 MiB" min:"1 KiB" doc:"bytes of records that may wait for the store"`
+	BlockingLevel    string        `key:"whisk.activation.store-blocking-result-level" default:"STORE_ALWAYS" enum:"STORE_ALWAYS,STORE_FAILURES,STORE_FAILURES_NOT_APPLICATION_ERRORS" doc:"which activations leave a record"`
+	NonBlockingLevel string        `key:"whisk.activation.store-non-blocking-result-level" default:"STORE_ALWAYS" enum:"STORE_ALWAYS,STORE_FAILURES,STORE_FAILURES_NOT_APPLICATION_ERRORS" doc:"which activations leave a record"`
+	UnstoredLogs     bool          `key:"whisk.activation.unstored-logs-enabled" default:"false" doc:"log a line for each record that is not stored"`
+	Requests         int           `key:"whisk.gpu.records.requests" default:"4" range:"1..128" doc:"writes under way at once"`
+	Batch            int           `key:"whisk.gpu.records.batch" default:"500" range:"1..10000" doc:"most records, and bytes, in one write; a single record may be larger"`
+	BatchSize        Size          `key:"whisk.gpu.records.batch-size" default:"4 MiB" min:"1 KiB" doc:"most records, and bytes, in one write; a single record may be larger"`
+	Linger           time.Duration `key:"whisk.gpu.records.linger" default:"50 ms" doc:"longest wait for a batch to fill while others are under way"`
+	Buffer           int           `key:"whisk.gpu.records.buffer" default:"20000" range:"1..10000000" doc:"records, and their bytes, that may wait for the store"`
+	BufferSize       Size          `key:"whisk.gpu.records.buffer-size" default:"32 MiB" min:"1 KiB" doc:"records, and their bytes, that may wait for the store"`
 }
 
 // Actions is how fetched actions are kept and their parameters unlocked.
 type Actions struct {
-	CacheBytes Size          `key:"whisk.gpu.cache.size" default:"64 m" doc:"memory for cached actions and their code"`
-	CacheTTL   time.Duration `key:"whisk.gpu.cache.ttl" default:"5 minutes" doc:"how long an action that is not used stays cached"`
+	CacheBytes Size          `key:"whisk.gpu.cache.size" default:"64 m" doc:"memory for cached actions and their code; how long one that is not used stays"`
+	CacheTTL   time.Duration `key:"whisk.gpu.cache.ttl" default:"5 minutes" doc:"memory for cached actions and their code; how long one that is not used stays"`
 	// AES128 and AES256 unlock encrypted parameters; nil when not configured.
-	AES128 []byte `key:"whisk.parameter-storage.aes-128,secret" also:"whisk.parameter-storage.aes128" bytes:"16" doc:"base64 of the 16-byte key that unlocks aes-128 parameters"`
-	AES256 []byte `key:"whisk.parameter-storage.aes-256,secret" also:"whisk.parameter-storage.aes256" bytes:"32" doc:"base64 of the 32-byte key that unlocks aes-256 parameters"`
+	AES128 []byte `key:"whisk.parameter-storage.aes-128,secret" also:"whisk.parameter-storage.aes128" bytes:"16" doc:"key that unlocks parameters encrypted so"`
+	AES256 []byte `key:"whisk.parameter-storage.aes-256,secret" also:"whisk.parameter-storage.aes256" bytes:"32" doc:"key that unlocks parameters encrypted so"`
 }
 
 // Blacklist is the list of blocked namespaces.
@@ -60,13 +60,13 @@ const (
 
 // Couchbase is where records go that do not go to CouchDB.
 type Couchbase struct {
-	Connection  string `key:"whisk.gpu.couchbase.connection" doc:"couchbase://host[,host...], or couchbases:// with TLS; needed with records.store couchbase, as are username, password and bucket"`
-	Username    string `key:"whisk.gpu.couchbase.username" doc:"user at Couchbase, who may write to the collection"`
-	Password    string `key:"whisk.gpu.couchbase.password,secret" doc:"password at Couchbase"`
-	Bucket      string `key:"whisk.gpu.couchbase.bucket" doc:"bucket of activation records"`
-	Scope       string `key:"whisk.gpu.couchbase.scope" default:"_default" doc:"scope in the bucket"`
-	Collection  string `key:"whisk.gpu.couchbase.collection" default:"_default" doc:"collection in the scope; it must exist"`
-	Certificate string `key:"whisk.gpu.couchbase.certificate" doc:"PEM file of the authorities that sign Couchbase's certificates; empty means the system's"`
+	Connection  string `key:"whisk.gpu.couchbase.connection" doc:"couchbase://host[,host...], or couchbases:// with TLS; with records.store couchbase needed, as are username, password and bucket"`
+	Username    string `key:"whisk.gpu.couchbase.username" doc:"login that may write to the collection"`
+	Password    string `key:"whisk.gpu.couchbase.password,secret" doc:"login that may write to the collection"`
+	Bucket      string `key:"whisk.gpu.couchbase.bucket" doc:"bucket of records"`
+	Scope       string `key:"whisk.gpu.couchbase.scope" default:"_default" doc:"where in the bucket; they must exist"`
+	Collection  string `key:"whisk.gpu.couchbase.collection" default:"_default" doc:"where in the bucket; they must exist"`
+	Certificate string `key:"whisk.gpu.couchbase.certificate" doc:"PEM file of the authorities that sign the server's certificate; empty means the system's"`
 }
 
 // RecordsOutsideCouchDB reports whether records go to another store than CouchDB.
@@ -78,12 +78,12 @@ func (c *Config) RecordsOutsideCouchDB() bool {
 // under the keys that OpenWhisk has for it.
 type Elasticsearch struct {
 	Protocol    string        `key:"whisk.activation-store.elasticsearch.protocol" default:"http" enum:"http,https" doc:"how Elasticsearch is reached"`
-	Hosts       []string      `key:"whisk.activation-store.elasticsearch.hosts" doc:"servers of Elasticsearch, each host:port; needed where records go there"`
-	Index       string        `key:"whisk.activation-store.elasticsearch.index-pattern" default:"openwhisk-%s" doc:"index of a namespace, which stands for %s in lower case; without %s all share one"`
-	Username    string        `key:"whisk.activation-store.elasticsearch.username" doc:"user at Elasticsearch; empty means without a login"`
-	Password    string        `key:"whisk.activation-store.elasticsearch.password,secret" doc:"password at Elasticsearch"`
+	Hosts       []string      `key:"whisk.activation-store.elasticsearch.hosts" doc:"servers host:port; needed where records go there"`
+	Index       string        `key:"whisk.activation-store.elasticsearch.index-pattern" default:"openwhisk-%s" doc:"index, %s for the namespace in lower case; without %s all share one"`
+	Username    string        `key:"whisk.activation-store.elasticsearch.username" doc:"login; empty means none"`
+	Password    string        `key:"whisk.activation-store.elasticsearch.password,secret" doc:"login; empty means none"`
 	KeepAlive   time.Duration `key:"whisk.activation-store.elasticsearch.keep-alive" default:"13 minutes" doc:"how long an idle connection stays open"`
-	Certificate string        `key:"whisk.gpu.elasticsearch.certificate" doc:"PEM file of the authorities that sign Elasticsearch's certificates; empty means the system's"`
+	Certificate string        `key:"whisk.gpu.elasticsearch.certificate" doc:"PEM file of the authorities that sign the server's certificate; empty means the system's"`
 }
 
 // check names what is wrong with an Elasticsearch that records shall go to.
@@ -101,17 +101,17 @@ func (d Elasticsearch) check(demand func(ok bool, format string, args ...any)) {
 // the keys that OpenWhisk has for it.
 type S3 struct {
 	Enabled     bool
-	Bucket      string `key:"whisk.s3.bucket" doc:"bucket that controllers keep code in; needed with whisk.spi.AttachmentStoreProvider S3AttachmentStoreProvider"`
+	Bucket      string `key:"whisk.s3.bucket" doc:"bucket that controllers keep code in; needed with S3AttachmentStoreProvider"`
 	Prefix      string `key:"whisk.s3.prefix" doc:"folder in the bucket"`
 	CloudFront  string `key:"whisk.s3.cloud-front-config.domain-name" doc:"must be empty: code is read from the bucket itself"`
 	Endpoint    string `key:"whisk.s3.pekko-connectors.endpoint-url" also:"whisk.s3.alpakka.endpoint-url" doc:"http(s)://host:port of an S3 that is not AWS"`
 	PathStyle   bool   `key:"whisk.s3.pekko-connectors.path-style-access" also:"whisk.s3.alpakka.path-style-access" default:"true" doc:"name the bucket in the path of a request; false: in its host"`
-	Credentials string `key:"whisk.s3.pekko-connectors.aws.credentials.provider" also:"whisk.s3.alpakka.aws.credentials.provider" default:"default" enum:"default,static,anon" doc:"static: the key below; anon: none; default: as AWS's programs do"`
-	AccessKey   string `key:"whisk.s3.pekko-connectors.aws.credentials.access-key-id,secret" also:"whisk.s3.alpakka.aws.credentials.access-key-id" format:"trimmed" doc:"access key, with provider static"`
-	SecretKey   string `key:"whisk.s3.pekko-connectors.aws.credentials.secret-access-key,secret" also:"whisk.s3.alpakka.aws.credentials.secret-access-key" doc:"secret of that key"`
-	Token       string `key:"whisk.s3.pekko-connectors.aws.credentials.token,secret" also:"whisk.s3.alpakka.aws.credentials.token" doc:"session token that goes with that key, if any"`
-	Region      string `key:"whisk.s3.pekko-connectors.aws.region.default-region" also:"whisk.s3.alpakka.aws.region.default-region" doc:"region of the bucket; empty: the server is asked"`
-	Certificate string `key:"whisk.gpu.s3.certificate" doc:"PEM file of the authorities that sign the certificate of S3; empty means the system's"`
+	Credentials string `key:"whisk.s3.pekko-connectors.aws.credentials.provider" also:"whisk.s3.alpakka.aws.credentials.provider" default:"default" enum:"default,static,anon" doc:"static: the login below; anon: none; default: as AWS's programs do"`
+	AccessKey   string `key:"whisk.s3.pekko-connectors.aws.credentials.access-key-id,secret" also:"whisk.s3.alpakka.aws.credentials.access-key-id" format:"trimmed" doc:"login of provider static; the token, if any"`
+	SecretKey   string `key:"whisk.s3.pekko-connectors.aws.credentials.secret-access-key,secret" also:"whisk.s3.alpakka.aws.credentials.secret-access-key" doc:"login of provider static; the token, if any"`
+	Token       string `key:"whisk.s3.pekko-connectors.aws.credentials.token,secret" also:"whisk.s3.alpakka.aws.credentials.token" doc:"login of provider static; the token, if any"`
+	Region      string `key:"whisk.s3.pekko-connectors.aws.region.default-region" also:"whisk.s3.alpakka.aws.region.default-region" doc:"region; empty: the server is asked"`
+	Certificate string `key:"whisk.gpu.s3.certificate" doc:"PEM file of the authorities that sign the server's certificate; empty means the system's"`
 }
 
 func (d S3) check(demand func(ok bool, format string, args ...any)) {

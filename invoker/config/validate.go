@@ -99,24 +99,24 @@ func leftOver(all []*key, s *sources) (problems []error, ignored []Setting) {
 // without is why settings that deployments give have no effect.
 // A name that ends in a dot stands for everything below.
 var without = []struct{ name, why string }{
-	{"whisk.docker.container-factory.use-runc", "containers are paused through the engine, which has the same effect"},
+	{"whisk.docker.container-factory.use-runc", "the engine pauses containers, with the same effect"},
 	{"whisk.docker.client.mask-docker-run-args", "arguments of containers are never logged"},
 	{"whisk.docker.client.timeouts.version", "no docker program is started"},
-	{"whisk.container-pool.pekko-client", "there is one HTTP client, which has the limits of both"},
-	{"whisk.container-pool.akka-client", "there is one HTTP client, which has the limits of both"},
-	{"whisk.activation.disable-store-result", "it only mattered where no store level was given, and one always is"},
-	{"whisk.activation-store.retry-config.max-tries", "a record that was not written is written again until it is"},
-	{"whisk.s3.pekko-connectors.", "there is one S3 client, which only reads, directly and in memory"},
-	{"whisk.s3.alpakka.", "there is one S3 client, which only reads, directly and in memory"},
+	{"whisk.container-pool.pekko-client", "one HTTP client has the limits of both"},
+	{"whisk.container-pool.akka-client", "one HTTP client has the limits of both"},
+	{"whisk.activation.disable-store-result", "a store level is always given"},
+	{"whisk.activation-store.retry-config.max-tries", "a record is written again until it is stored"},
+	{"whisk.s3.pekko-connectors.", "the one S3 client only reads, directly and in memory"},
+	{"whisk.s3.alpakka.", "the one S3 client only reads, directly and in memory"},
 	{"whisk.kafka.common.", "not a property of this Kafka client"},
 	{"whisk.kafka.producer.", "acks and timeouts are as OpenWhisk ships them"},
-	{"whisk.kafka.consumer.", "the invoker's partition is read by assignment, without a group session"},
+	{"whisk.kafka.consumer.", "partitions are read by assignment, without a group session"},
 	{"whisk.container-proxy.action-health-check.", "a container that fails is replaced when it is used"},
-	{"whisk.db.", "the invoker queries no views of those design documents"},
-	{"whisk.scheduler.", "belongs to the scheduler of OpenWhisk, which classic mode does not have"},
-	{"whisk.etcd.", "belongs to the scheduler of OpenWhisk, which classic mode does not have"},
-	{"whisk.controller.", "belongs to the controller"},
-	{"whisk.loadbalancer.", "belongs to the controller"},
+	{"whisk.db.", "those views are not queried"},
+	{"whisk.scheduler.", "of OpenWhisk's scheduler, which classic mode does not have"},
+	{"whisk.etcd.", "of OpenWhisk's scheduler, which classic mode does not have"},
+	{"whisk.controller.", "of the controller"},
+	{"whisk.loadbalancer.", "of the controller"},
 }
 
 // reason is why a path is ignored.
