@@ -94,8 +94,8 @@ type Identity struct {
 type Admin struct {
 	Port     int    `key:"port,plain" env:"PORT" default:"8080" range:"0..65535" doc:"port of the invoker's HTTP endpoints"`
 	Protocol string `key:"whisk.invoker.protocol" default:"http" enum:"http,https" doc:"https serves the HTTP endpoints with TLS"`
-	Username string `key:"whisk.invoker.username" default:"invoker.user" doc:"user of the guarded endpoints"`
-	Password string `key:"whisk.invoker.password,secret" default:"invoker.pass" doc:"password of the guarded endpoints"`
+	Username string `key:"whisk.invoker.username" default:"invoker.user" doc:"login of the guarded endpoints"`
+	Password string `key:"whisk.invoker.password,secret" default:"invoker.pass" doc:"login of the guarded endpoints"`
 	// TLS names the key store; it matters only with https.
 	TLS               AdminTLS
 	TransactionHeader string `key:"whisk.transactions.header" default:"X-Request-ID" doc:"HTTP header of the transaction id"`
@@ -107,8 +107,8 @@ func (a Admin) WellKnown() bool { return a.Username == "invoker.user" && a.Passw
 
 // AdminTLS names the store that is both the key and the trust store.
 type AdminTLS struct {
-	KeystorePath     string `key:"whisk.invoker.https.keystore-path" doc:"store of the server's key and of trusted certificates; needed with https"`
-	KeystorePassword string `key:"whisk.invoker.https.keystore-password,secret" doc:"password of that key store"`
-	KeystoreFlavor   string `key:"whisk.invoker.https.keystore-flavor" default:"PKCS12" enum:"PKCS12,JKS" doc:"format of that key store; its first bytes go first"`
+	KeystorePath     string `key:"whisk.invoker.https.keystore-path" doc:"store of the server's key and of trusted certificates, needed with https; its first bytes say the format before flavor does"`
+	KeystorePassword string `key:"whisk.invoker.https.keystore-password,secret" doc:"store of the server's key and of trusted certificates, needed with https; its first bytes say the format before flavor does"`
+	KeystoreFlavor   string `key:"whisk.invoker.https.keystore-flavor" default:"PKCS12" enum:"PKCS12,JKS" doc:"store of the server's key and of trusted certificates, needed with https; its first bytes say the format before flavor does"`
 	ClientAuth       bool   `key:"whisk.invoker.https.client-auth" default:"false" doc:"demand a client certificate that the key store trusts"`
 }

@@ -87,16 +87,16 @@ type Runtimes struct {
 	Manifest                 string `key:"runtimes.manifest,required,plain" env:"RUNTIMES_MANIFEST" doc:"the runtimes manifest (JSON)"`
 	Registry                 string `key:"whisk.container-factory.runtimes-registry.url" doc:"registry of these images"`
 	UserRegistry             string `key:"whisk.container-factory.user-images-registry.url" doc:"registry of these images"`
-	BypassPullForLocalImages bool   `key:"whisk.runtimes.bypass-pull-for-local-images" default:"false" doc:"do not pull user images with the local prefix"`
-	LocalImagePrefix         string `key:"whisk.runtimes.local-image-prefix" default:"whisk" doc:"that prefix"`
+	BypassPullForLocalImages bool   `key:"whisk.runtimes.bypass-pull-for-local-images" default:"false" doc:"do not pull user images with this prefix"`
+	LocalImagePrefix         string `key:"whisk.runtimes.local-image-prefix" default:"whisk" doc:"do not pull user images with this prefix"`
 	API                      APIHost
 }
 
 // APIHost is the OpenWhisk API as actions see it.
 type APIHost struct {
-	Proto string `key:"whisk.api.host.proto,plain" env:"WHISK_API_HOST_PROTO" default:"https" enum:"http,https" doc:"protocol of the OpenWhisk API"`
+	Proto string `key:"whisk.api.host.proto,plain" env:"WHISK_API_HOST_PROTO" default:"https" enum:"http,https" doc:"of the OpenWhisk API"`
 	Name  string `key:"whisk.api.host.name,required,plain" env:"WHISK_API_HOST_NAME" doc:"host name of the OpenWhisk API as actions see it"`
-	Port  int    `key:"whisk.api.host.port,plain" env:"WHISK_API_HOST_PORT" default:"443" range:"1..65535" doc:"port of the OpenWhisk API"`
+	Port  int    `key:"whisk.api.host.port,plain" env:"WHISK_API_HOST_PORT" default:"443" range:"1..65535" doc:"of the OpenWhisk API"`
 }
 
 // URL is the address in the form that __OW_API_HOST has: the host in lower

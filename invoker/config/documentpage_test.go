@@ -29,9 +29,14 @@ func document() string {
 	b.WriteString(documentHead)
 	b.WriteString("\n## What operators set\n\n| variable | default | effect |\n|---|---|---|\n")
 	all := keys(new(Config))
-	for _, name := range operators {
-		k := all[slices.IndexFunc(all, func(k *key) bool { return k.name == name })]
-		fmt.Fprintf(&b, "| %s | %s | %s |\n", code(k.variable()), code(k.defaultText()), cell(k.effect()))
+	first := make([]*key, len(operators))
+	for i, name := range operators {
+		first[i] = all[slices.IndexFunc(all, func(k *key) bool { return k.name == name })]
+	}
+	for len(first) > 0 {
+		family := first[:related(first)]
+		first = first[len(family):]
+		b.WriteString(row(family, (*key).variable))
 	}
 	rest := slices.DeleteFunc(slices.Clone(all), func(k *key) bool { return slices.Contains(operators, k.name) })
 	section := ""
@@ -42,7 +47,7 @@ func document() string {
 			section = family[0].section
 			fmt.Fprintf(&b, "\n## %s\n\n| key | default | effect |\n|---|---|---|\n", section)
 		}
-		fmt.Fprintf(&b, "| %s | %s | %s |\n", code(familyName(family)), code(familyDefaults(family)), cell(family[0].effect()))
+		b.WriteString(row(family, (*key).listedName))
 	}
 	b.WriteString("\n## Accepted without effect\n\n| key | why |\n|---|---|\n")
 	for i := 0; i < len(without); {
@@ -60,11 +65,16 @@ func document() string {
 	return b.String()
 }
 
-// related is how many of the first keys share a row: they have one description
-// and one list of values, and their names differ in one part.
+// row is what a table has of keys that belong together.
+func row(family []*key, name func(*key) string) string {
+	return fmt.Sprintf("| %s | %s | %s |\n", code(familyName(family, name)), code(familyDefaults(family)), cell(effect(family)))
+}
+
+// related is how many of the first keys share a row: they have one description,
+// and their names differ in one part.
 func related(keys []*key) int {
 	n := 1
-	for n < len(keys) && keys[n].section == keys[0].section && keys[n].effect() == keys[0].effect() {
+	for n < len(keys) && keys[n].section == keys[0].section && keys[n].doc == keys[0].doc {
 		n++
 	}
 	return n
@@ -74,21 +84,21 @@ func related(keys []*key) int {
 func (k *key) listedName() string { return cmp.Or(k.env, k.name) }
 
 // familyName writes several names as one, with what differs in braces.
-func familyName(family []*key) string {
-	first := family[0].listedName()
+func familyName(family []*key, name func(*key) string) string {
+	first := name(family[0])
 	if len(family) == 1 {
 		return first
 	}
 	prefix := first
 	for _, k := range family[1:] {
-		for !strings.HasPrefix(k.listedName(), prefix) {
+		for !strings.HasPrefix(name(k), prefix) {
 			prefix = prefix[:len(prefix)-1]
 		}
 	}
 	prefix = prefix[:strings.LastIndexAny(prefix, ".-_")+1]
 	suffix := strings.TrimPrefix(first, prefix)
 	for _, k := range family[1:] {
-		for !strings.HasSuffix(strings.TrimPrefix(k.listedName(), prefix), suffix) {
+		for !strings.HasSuffix(strings.TrimPrefix(name(k), prefix), suffix) {
 			suffix = suffix[1:]
 		}
 	}
@@ -99,7 +109,7 @@ func familyName(family []*key) string {
 	}
 	parts := make([]string, len(family))
 	for i, k := range family {
-		parts[i] = strings.TrimSuffix(strings.TrimPrefix(k.listedName(), prefix), suffix)
+		parts[i] = strings.TrimSuffix(strings.TrimPrefix(name(k), prefix), suffix)
 	}
 	return prefix + "{" + strings.Join(parts, ",") + "}" + suffix
 }
@@ -123,17 +133,26 @@ func familyDefaults(family []*key) string {
 	return strings.Join(texts, ", ")
 }
 
-// effect is what the key does, with the values that it may have where those are
-// its own.
-func (k *key) effect() string {
-	if !k.value.special {
-		return k.doc
+// effect is what the keys do, with the values that they may have where those are
+// their own.
+func effect(family []*key) string {
+	var allowed []string
+	for _, k := range family {
+		if !k.value.special {
+			continue
+		}
+		values := strings.TrimPrefix(k.allowed(), "class name ending in ")
+		if values == k.standard {
+			values = "no other"
+		}
+		if values = strings.ReplaceAll(values, " | ", ", "); !slices.Contains(allowed, values) {
+			allowed = append(allowed, values)
+		}
 	}
-	allowed := strings.TrimPrefix(k.allowed(), "class name ending in ")
-	if allowed == k.standard {
-		return k.doc + " (no other)"
+	if len(allowed) == 0 {
+		return family[0].doc
 	}
-	return k.doc + " (" + strings.ReplaceAll(allowed, " | ", ", ") + ")"
+	return family[0].doc + " (" + strings.Join(allowed, "; ") + ")"
 }
 
 // documentHead explains what the tables leave out.

@@ -33,12 +33,12 @@ type KafkaSASL struct {
 
 // KafkaTLS names the stores of a TLS connection to the brokers.
 type KafkaTLS struct {
-	TruststoreLocation     string `key:"whisk.kafka.common.ssl-truststore-location" doc:"trusted certificates, with SSL and SASL_SSL; with https above it may be empty: the system's authorities"`
-	TruststorePassword     string `key:"whisk.kafka.common.ssl-truststore-password,secret" doc:"password of the trust store"`
-	TruststoreType         string `key:"whisk.kafka.common.ssl-truststore-type" default:"JKS" enum:"JKS,PKCS12" doc:"format; its first bytes go first"`
-	KeystoreLocation       string `key:"whisk.kafka.common.ssl-keystore-location" doc:"store of the client's key"`
-	KeystorePassword       string `key:"whisk.kafka.common.ssl-keystore-password,secret" doc:"password of the key store"`
-	KeystoreType           string `key:"whisk.kafka.common.ssl-keystore-type" default:"JKS" enum:"JKS,PKCS12" doc:"format; its first bytes go first"`
+	TruststoreLocation     string `key:"whisk.kafka.common.ssl-truststore-location" doc:"store of trusted certificates, for SSL and SASL_SSL; may be empty where host names are checked: the system's authorities; its first bytes say the format before type does"`
+	TruststorePassword     string `key:"whisk.kafka.common.ssl-truststore-password,secret" doc:"store of trusted certificates, for SSL and SASL_SSL; may be empty where host names are checked: the system's authorities; its first bytes say the format before type does"`
+	TruststoreType         string `key:"whisk.kafka.common.ssl-truststore-type" default:"JKS" enum:"JKS,PKCS12" doc:"store of trusted certificates, for SSL and SASL_SSL; may be empty where host names are checked: the system's authorities; its first bytes say the format before type does"`
+	KeystoreLocation       string `key:"whisk.kafka.common.ssl-keystore-location" doc:"store of the client's key, in the same way"`
+	KeystorePassword       string `key:"whisk.kafka.common.ssl-keystore-password,secret" doc:"store of the client's key, in the same way"`
+	KeystoreType           string `key:"whisk.kafka.common.ssl-keystore-type" default:"JKS" enum:"JKS,PKCS12" doc:"store of the client's key, in the same way"`
 	KeyPassword            string `key:"whisk.kafka.common.ssl-key-password,secret" doc:"password of the key in the key store; empty means that of the store"`
 	EndpointIdentification string `key:"whisk.kafka.common.ssl-endpoint-identification-algorithm" enum:",https" doc:"https: host names in broker certificates are checked"`
 }

@@ -100,10 +100,10 @@ type Traces struct {
 	Exporter string `key:"otel.traces.exporter,plain" env:"OTEL_TRACES_EXPORTER" enum:",otlp,none" doc:"otlp sends traces, none does not; empty: where an endpoint is named"`
 	// Endpoint is the base of all signals' addresses, TracesEndpoint that of
 	// traces alone, which counts first. Protocol likewise.
-	Endpoint       string `key:"otel.exporter.otlp.endpoint,plain" env:"OTEL_EXPORTER_OTLP_ENDPOINT" doc:"where OTLP goes, such as http://collector:4318; http/protobuf adds /v1/traces"`
-	TracesEndpoint string `key:"otel.exporter.otlp.traces.endpoint,plain" env:"OTEL_EXPORTER_OTLP_TRACES_ENDPOINT" doc:"the same for traces, taken as it is; goes first"`
-	Protocol       string `key:"otel.exporter.otlp.protocol,plain" env:"OTEL_EXPORTER_OTLP_PROTOCOL" default:"http/protobuf" enum:"http/protobuf,grpc" doc:"protocol of OTLP"`
-	TracesProtocol string `key:"otel.exporter.otlp.traces.protocol,plain" env:"OTEL_EXPORTER_OTLP_TRACES_PROTOCOL" enum:",http/protobuf,grpc" doc:"the same for traces; goes first"`
+	Endpoint       string `key:"otel.exporter.otlp.endpoint,plain" env:"OTEL_EXPORTER_OTLP_ENDPOINT" doc:"where OTLP goes, such as http://collector:4318, to which http/protobuf adds /v1/traces; TRACES goes first and is taken as it is"`
+	TracesEndpoint string `key:"otel.exporter.otlp.traces.endpoint,plain" env:"OTEL_EXPORTER_OTLP_TRACES_ENDPOINT" doc:"where OTLP goes, such as http://collector:4318, to which http/protobuf adds /v1/traces; TRACES goes first and is taken as it is"`
+	Protocol       string `key:"otel.exporter.otlp.protocol,plain" env:"OTEL_EXPORTER_OTLP_PROTOCOL" default:"http/protobuf" enum:"http/protobuf,grpc" doc:"protocol of OTLP; TRACES goes first"`
+	TracesProtocol string `key:"otel.exporter.otlp.traces.protocol,plain" env:"OTEL_EXPORTER_OTLP_TRACES_PROTOCOL" enum:",http/protobuf,grpc" doc:"protocol of OTLP; TRACES goes first"`
 }
 
 // On reports whether traces are sent.

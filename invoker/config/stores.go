@@ -7,15 +7,15 @@ import (
 
 // CouchDB is where actions are read and records are written.
 type CouchDB struct {
-	Protocol    string `key:"whisk.couchdb.protocol,required" enum:"http,https" doc:"how CouchDB is reached"`
-	Host        string `key:"whisk.couchdb.host,required" doc:"host of CouchDB"`
-	Port        int    `key:"whisk.couchdb.port,required" range:"1..65535" doc:"port of CouchDB"`
-	Username    string `key:"whisk.couchdb.username,required" doc:"user at CouchDB"`
-	Password    string `key:"whisk.couchdb.password,required,secret" doc:"password at CouchDB"`
+	Protocol    string `key:"whisk.couchdb.protocol,required" enum:"http,https" doc:"how CouchDB is reached, and the login"`
+	Host        string `key:"whisk.couchdb.host,required" doc:"how CouchDB is reached, and the login"`
+	Port        int    `key:"whisk.couchdb.port,required" range:"1..65535" doc:"how CouchDB is reached, and the login"`
+	Username    string `key:"whisk.couchdb.username,required" doc:"how CouchDB is reached, and the login"`
+	Password    string `key:"whisk.couchdb.password,required,secret" doc:"how CouchDB is reached, and the login"`
 	Provider    string `key:"whisk.couchdb.provider" default:"CouchDB" enum:"CouchDB,Cloudant" doc:"kind of server; both are used alike"`
-	Subjects    string `key:"whisk.couchdb.databases.WhiskAuth,required" doc:"database of subjects, read for the blacklist"`
-	Entities    string `key:"whisk.couchdb.databases.WhiskEntity,required" doc:"database of actions, read only"`
-	Activations string `key:"whisk.couchdb.databases.WhiskActivation,required" doc:"database of activation records"`
+	Subjects    string `key:"whisk.couchdb.databases.WhiskAuth,required" doc:"databases of subjects (read for the blacklist), actions (read only) and activation records"`
+	Entities    string `key:"whisk.couchdb.databases.WhiskEntity,required" doc:"databases of subjects (read for the blacklist), actions (read only) and activation records"`
+	Activations string `key:"whisk.couchdb.databases.WhiskActivation,required" doc:"databases of subjects (read for the blacklist), actions (read only) and activation records"`
 }
 
 // Records is which activation records are stored, and how.
@@ -42,8 +42,8 @@ type Actions struct {
 	CacheBytes Size          `key:"whisk.gpu.cache.size" default:"64 m" doc:"memory for cached actions and their code; how long one that is not used stays"`
 	CacheTTL   time.Duration `key:"whisk.gpu.cache.ttl" default:"5 minutes" doc:"memory for cached actions and their code; how long one that is not used stays"`
 	// AES128 and AES256 unlock encrypted parameters; nil when not configured.
-	AES128 []byte `key:"whisk.parameter-storage.aes-128,secret" also:"whisk.parameter-storage.aes128" bytes:"16" doc:"key that unlocks parameters encrypted so"`
-	AES256 []byte `key:"whisk.parameter-storage.aes-256,secret" also:"whisk.parameter-storage.aes256" bytes:"32" doc:"key that unlocks parameters encrypted so"`
+	AES128 []byte `key:"whisk.parameter-storage.aes-128,secret" also:"whisk.parameter-storage.aes128" bytes:"16" doc:"keys that unlock parameters"`
+	AES256 []byte `key:"whisk.parameter-storage.aes-256,secret" also:"whisk.parameter-storage.aes256" bytes:"32" doc:"keys that unlock parameters"`
 }
 
 // Blacklist is the list of blocked namespaces.
@@ -60,10 +60,10 @@ const (
 
 // Couchbase is where records go that do not go to CouchDB.
 type Couchbase struct {
-	Connection  string `key:"whisk.gpu.couchbase.connection" doc:"couchbase://host[,host...], or couchbases:// with TLS; with records.store couchbase needed, as are username, password and bucket"`
-	Username    string `key:"whisk.gpu.couchbase.username" doc:"login that may write to the collection"`
-	Password    string `key:"whisk.gpu.couchbase.password,secret" doc:"login that may write to the collection"`
-	Bucket      string `key:"whisk.gpu.couchbase.bucket" doc:"bucket of records"`
+	Connection  string `key:"whisk.gpu.couchbase.connection" doc:"as couchbase://host[,host...], or couchbases:// with TLS; a login that may write to the collection, and the bucket; needed with records.store couchbase"`
+	Username    string `key:"whisk.gpu.couchbase.username" doc:"as couchbase://host[,host...], or couchbases:// with TLS; a login that may write to the collection, and the bucket; needed with records.store couchbase"`
+	Password    string `key:"whisk.gpu.couchbase.password,secret" doc:"as couchbase://host[,host...], or couchbases:// with TLS; a login that may write to the collection, and the bucket; needed with records.store couchbase"`
+	Bucket      string `key:"whisk.gpu.couchbase.bucket" doc:"as couchbase://host[,host...], or couchbases:// with TLS; a login that may write to the collection, and the bucket; needed with records.store couchbase"`
 	Scope       string `key:"whisk.gpu.couchbase.scope" default:"_default" doc:"where in the bucket; they must exist"`
 	Collection  string `key:"whisk.gpu.couchbase.collection" default:"_default" doc:"where in the bucket; they must exist"`
 	Certificate string `key:"whisk.gpu.couchbase.certificate" doc:"PEM file of the authorities that sign the server's certificate; empty means the system's"`
