@@ -134,7 +134,7 @@ func outcome(err error) string {
 var DeviceLabels = []string{"gpu", "UUID", "modelName"}
 
 // DeviceValues are the values of DeviceLabels. A simulated device has no UUID,
-// and its model is "simulated".
+// and its model ends with "(simulated)".
 func DeviceValues(d gpu.Device) []string {
 	return []string{strconv.Itoa(d.Card), d.UUID, d.Model()}
 }

@@ -271,7 +271,7 @@ func TestLogsThatAreThereAtOnce(t *testing.T) {
 				t.Errorf("at once %t: acks %v, want %v", atOnce, got, want)
 			}
 			if got := env.kinds(quiet); !slices.Equal(got, []string{"completion"}) {
-				t.Errorf("at once %t: acks %v for who does not wait", atOnce, got)
+				t.Errorf("at once %t: acks %v for a caller that does not wait", atOnce, got)
 			}
 			if rec := env.record(id); rec == nil || len(rec.Logs) != 1 {
 				t.Errorf("at once %t: record %+v", atOnce, rec)

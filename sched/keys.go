@@ -42,7 +42,7 @@ func byShortest(s *Scheduler, f *flow) (int64, int64) {
 	return s.flightClass(f, maxFlightClass), sizeRank(s.takes(f))
 }
 
-// maxFlightClass: more than 3 runs of one function at once are alike.
+// maxFlightClass is from how many runs of one function at once on all count alike.
 const maxFlightClass = 3
 
 func (s *Scheduler) flightClass(f *flow, most int) int64 {
@@ -57,8 +57,8 @@ const (
 	sizeOctaves = 28 // up to 2^48 ns, beyond two of the longest durations accepted
 )
 
-// sizeRank rounds down to 2^k or 1.5 * 2^k and numbers what comes out: expected
-// times are not so exact that a little more should put the older head behind.
+// sizeRank numbers the classes 2^k and 1.5 * 2^k of expected times. Within a class the
+// older head goes first: expected times are not exact enough for finer ones.
 func sizeRank(size int64) int64 {
 	if size < 1<<sizeShift {
 		return 0

@@ -171,7 +171,7 @@ func (j *Journal) dropPayloads(e *entry) {
 	j.dropPayload(e, result)
 }
 
-// release counts one thing less that a file is needed for.
+// release lowers the number of entries and payloads for which a file is kept.
 func (j *Journal) release(at wal.Segment, bytes int64) {
 	j.live -= bytes
 	if j.refs[at]--; j.refs[at] == 0 {

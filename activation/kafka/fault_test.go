@@ -303,9 +303,8 @@ func TestDeadMemberHoldsTheGroup(t *testing.T) {
 	})
 }
 
-// join makes a member of the group by the protocol of a real consumer. After
-// die it sends nothing again; until then its session goes on, however long what
-// the test looks at takes.
+// join makes a member of the group by the protocol of a real consumer. It sends
+// heartbeats until die is called, so that its session outlasts a slow test.
 func (b *fixture) join(group string) (die func()) {
 	b.t.Helper()
 	cl := b.client()
@@ -346,8 +345,7 @@ func (b *fixture) join(group string) (die func()) {
 	return b.every(100*time.Millisecond, func(ctx context.Context) { _, _ = beat.RequestWith(ctx, cl) })
 }
 
-// every does something again and again until its end is asked for, or the
-// test's.
+// every calls do after each pause until end is called or the test ends.
 func (b *fixture) every(pause time.Duration, do func(context.Context)) (end func()) {
 	ctx, cancel := context.WithCancel(b.t.Context())
 	var running sync.WaitGroup

@@ -61,9 +61,9 @@ func newPartition(f *Feed, index int32) *partition {
 	}
 }
 
-// run fetches once for each time that it is asked, until the partition is not
-// read any more. A member's partition is located before: what another member has
-// open of it ends meanwhile.
+// run fetches once for each signal on want, until the partition is not read any
+// more. In a group it first finds where to begin, while the member that had the
+// partition before finishes its open activations.
 func (p *partition) run() {
 	defer p.reader.close()
 	defer p.measure.Stop()
@@ -120,8 +120,9 @@ func (p *partition) try(request func() error) {
 	}
 }
 
-// ready connects where there is no connection. Over a new one the log may be
-// another one, which is looked at before anything is read.
+// ready connects where there is no connection. While there was none the topic may
+// have been truncated or made anew, so a new connection checks the log before
+// anything is read.
 func (p *partition) ready() error {
 	fresh, err := p.reader.connect(p.ctx, p.reader.partition)
 	if err != nil {
@@ -178,7 +179,7 @@ func (p *partition) measureLag() {
 	}
 }
 
-// setEnd notes the end of the partition.
+// setEnd records the end of the partition.
 func (p *partition) setEnd(end int64) {
 	p.feed.mu.Lock()
 	defer p.feed.mu.Unlock()
@@ -269,8 +270,8 @@ func (p *partition) deliver(r record) (Delivery, bool) {
 	return Delivery{}, false
 }
 
-// begin notes that an activation begins to run. One that had begun before may
-// be what ended the process: that it begins again is committed at once.
+// begin records that an activation begins to run. An activation that had begun
+// before may be what ended the process: its further attempt is committed at once.
 func (p *partition) begin(run *attempt) {
 	p.feed.mu.Lock()
 	defer p.feed.mu.Unlock()
@@ -282,7 +283,7 @@ func (p *partition) begin(run *attempt) {
 	}
 }
 
-// finish notes that an activation is completed.
+// finish records that an activation is completed.
 func (p *partition) finish(run *attempt) {
 	p.feed.mu.Lock()
 	defer p.feed.mu.Unlock()

@@ -46,8 +46,8 @@ func (r *Queue) deliver(ctx context.Context, batch []Document) (left []Document)
 	return nil
 }
 
-// leave hands a batch to the spool, where a flush waits for all documents to
-// be safe and the database is away.
+// leave hands a batch to the spool if a flush waits for its documents to be safe
+// while the database is away. It reports whether the spool has the batch.
 func (r *Queue) leave(batch []Document) bool {
 	r.mu.Lock()
 	leave := r.cfg.Spool != nil && r.flushing > 0 && !r.condition.OK()
@@ -112,7 +112,7 @@ func (r *Queue) split(ctx context.Context, batch []Document, err error) []Docume
 	return append(left, r.deliver(ctx, batch[half:])...)
 }
 
-// request sends a batch and records from the answer how the database is.
+// request sends a batch and records by the answer whether the database is there.
 func (r *Queue) request(ctx context.Context, batch []Document) ([]error, error) {
 	results, err := r.send(ctx, batch)
 	failed := cmp.Or(err, unavailable(results))

@@ -141,8 +141,9 @@ func (e *events) report(data nvml.EventData, now time.Time) {
 	}
 }
 
-// concerned: an event of a card that cannot be named, because it just died,
-// concerns all; one without an instance, every slice of its card.
+// concerned reports whether an event is about this device. An event without a card,
+// which has just died, is about all devices; one without an instance is about every
+// slice of its card.
 func (o origin) concerned(card string, instance uint32) bool {
 	return (card == "" || card == o.card) &&
 		(instance == everywhere || o.instance == everywhere || instance == o.instance)

@@ -43,22 +43,22 @@ type Scheduler struct {
 	largest int64 // bytes of the largest device, lost or not
 
 	invocations map[uint64]*invocation
-	seq         uint64 // of the last one
+	seq         uint64 // number of the last invocation
 	flows       map[sched.FlowID]*flow
 	namespaces  map[string]*namespace
 	backlog     list.List // of *flow: those with work queued, in the order in which that began
 
 	containers map[Container]*container
-	created    Container // the last one
+	created    Container // number of the last container
 	used       uint64    // counts the uses of containers, see container.used
 	idle       list.List // of *container, the longest idle first
 
 	host        HostMemory
 	limited     bool // the host's memory was reported
-	asked       bool // for host memory, since it was reported
+	asked       bool // host memory was asked for since the last report
 	largestHost int  // MiB that any function asked for
 
-	lost     int           // devices
+	lost     int           // number of lost devices
 	shrunk   time.Duration // when a device was lost last
 	timeouts timeouts
 

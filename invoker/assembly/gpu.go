@@ -240,7 +240,7 @@ func (g gpus) describe() string {
 	return fmt.Sprintf("%d (%s)", len(g.devices), how)
 }
 
-// close ends what openGPUs opened. The containers are gone.
+// close ends what findGPUs opened, after the containers are gone.
 func (g gpus) close() error {
 	var errs []error
 	if g.host != nil {

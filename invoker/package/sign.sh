@@ -40,7 +40,7 @@ if [[ ${COSIGN_KEY:-} ]]; then
 	by=(--key "$work/public" --insecure-ignore-tlog)
 else
 	[[ ${COSIGN_IDENTITY:-} && ${COSIGN_ISSUER:-} ]] ||
-		fail "set COSIGN_KEY, or COSIGN_IDENTITY and COSIGN_ISSUER of who signs without one"
+		fail "set COSIGN_KEY, or COSIGN_IDENTITY and COSIGN_ISSUER of the person who signs without one"
 	with=()
 	by=(--certificate-identity "$COSIGN_IDENTITY" --certificate-oidc-issuer "$COSIGN_ISSUER")
 fi

@@ -43,7 +43,7 @@ func (c demoCmd) Run() error {
 	}
 	runtime := c.Runtime
 	if machine.Driver && runtime == "auto" {
-		runtime = "process" // also an executable can be shown there
+		runtime = "process" // which can run an executable, too
 	}
 	admin := &adminPort{}
 	terminal := term.IsTerminal(int(os.Stdout.Fd()))
@@ -59,11 +59,10 @@ func (c demoCmd) Run() error {
 	})
 }
 
-// fcfs serves in the order of arrival, as a queue does that knows nothing.
+// fcfs serves in the order of arrival: the policy that others are compared with.
 const fcfs = "fcfs"
 
-// policies are those that are compared, or the one that there is nothing to
-// compare with.
+// policies are fcfs and the policy that is compared with it, or fcfs alone.
 func (c demoCmd) policies() []string {
 	if c.Policy == fcfs {
 		return []string{fcfs}
@@ -79,8 +78,8 @@ func (c demoCmd) Validate() error {
 	return checkPolicy(c.Policy)
 }
 
-// checkPolicy names the flag where a policy that was given is none; empty is the
-// default one.
+// checkPolicy returns an error that names the flag for an unknown policy; empty is
+// the default policy.
 func checkPolicy(name string) error {
 	if name != "" && !slices.Contains(config.Policies(), name) {
 		return fmt.Errorf("--policy %s: want one of %s", name, strings.Join(config.Policies(), ", "))

@@ -227,7 +227,7 @@ func (l *progressLine) print(text string) {
 	}
 }
 
-// apart is how far two lines lie apart where they do not replace each other.
+// apart is the least time between two lines that do not replace each other.
 const apart = 10 * time.Second
 
 func (l *progressLine) show(text string, at time.Duration) {

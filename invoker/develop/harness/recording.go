@@ -258,7 +258,7 @@ func (p *Recording) AwaitTopic(name string) {
 	})
 }
 
-// ask tries until the broker answers, which may have been away.
+// ask calls try until it succeeds: the broker may be away.
 func (p *Recording) ask(what string, try func() error) {
 	p.t.Helper()
 	peertest.Until(p.t, what, func() string {

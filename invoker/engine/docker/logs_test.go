@@ -162,7 +162,7 @@ func readBoth(t *testing.T, tail *logs.Tail) {
 func TestStreamsOutOfOrder(t *testing.T) {
 	bothDaemons(t, func(t *testing.T, l *logged) {
 		tail := l.tail(t)
-		shared := logRequest() // two sentinels end it, whosever they are
+		shared := logRequest() // two sentinels end it, of whichever run
 		shared.Alone = false
 		l.print(stdout, 10, "a")
 		l.print(stderr, 12, logs.Sentinel)

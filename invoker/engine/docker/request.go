@@ -188,8 +188,8 @@ func (e *Engine) forgetImage(image string) {
 	delete(e.images, image)
 }
 
-// intruder gives a variable that a container has of its image although it must
-// not: the name of the image means another one than it did when it was asked.
+// intruder returns a variable of the image that a container got although it must
+// not: the image's name has come to mean another image since its variables were read.
 func intruder(got, asked []string) string {
 	for _, entry := range got {
 		name, _, set := strings.Cut(entry, "=")

@@ -36,7 +36,7 @@ func start(t testing.TB, change func(*Options)) *fixture {
 	}
 	options := DefaultOptions()
 	options.StateDir = t.TempDir()
-	// What ends a reading is what was read: no machine is slow enough to use these up.
+	// These waits are never used up: a reading ends by what it has read.
 	options.LogWaits.Idle, options.LogWaits.OtherStream = time.Minute, time.Minute
 	options.Runtimes = map[string]Runtime{
 		"go:":  {Argv: []string{self}, Env: []string{actAs + "=proxy"}},

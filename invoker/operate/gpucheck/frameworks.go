@@ -163,7 +163,7 @@ func (t *trial) besideMemory(f framework, g *guest) (counted int64, beside strin
 	return counted, size(all - counted)
 }
 
-// whole adds a finding of a part that must be all of the array, or more.
+// whole adds a finding: part of an array must be all of it, or more.
 func (t *trial) whole(what string, part, all int64) {
 	t.add(what, share(float64(part), float64(all)), "share", "at least 100%", part >= all, Failed)
 }
