@@ -21,7 +21,7 @@ func (s *Store) settings(ctx context.Context, err error) string {
 	return " (whisk.gpu.couchbase.connection)"
 }
 
-// about names the keys of what the cluster itself finds wrong.
+// about names the keys behind an error that the cluster reports.
 func about(err error) string {
 	const under = " (whisk.gpu.couchbase."
 	switch {
@@ -35,8 +35,8 @@ func about(err error) string {
 	return ""
 }
 
-// distrust is why the certificate of a node is not trusted, which the library
-// keeps to itself; nil where it is, where no server answers, and without TLS.
+// distrust returns why the certificate of a node is not trusted, which the library's
+// errors leave out; nil where it is trusted, where no server answers, and without TLS.
 func (s *Store) distrust(ctx context.Context) error {
 	const port = "11207" // of data over TLS
 	hosts, secure := strings.CutPrefix(s.at, "couchbases://")

@@ -46,13 +46,13 @@ func newCommitter(f *Feed) *committer {
 	return c
 }
 
-// completed notes that a completion is to be committed.
+// completed records that a completion is to be committed.
 func (c *committer) completed() {
 	c.ends.Store(true)
 	c.changed(false)
 }
 
-// changed notes that there is something to commit, at once where it is urgent.
+// changed signals that there is something to commit, at once where it is urgent.
 func (c *committer) changed(urgent bool) {
 	signal(c.dirty)
 	if urgent {
@@ -67,8 +67,8 @@ func signal(ch chan struct{}) {
 	}
 }
 
-// run commits at once after a rest, so that a crash makes run again what had
-// just ended and no more, and from then on at intervals.
+// run commits at once after a rest, and from then on at intervals: after a crash
+// only activations that had just ended may run again.
 func (c *committer) run() {
 	defer close(c.ended)
 	interval := time.NewTimer(0)
@@ -116,7 +116,7 @@ func (c *committer) commitUntil(ctx context.Context) {
 
 // commit writes what is not committed yet, as it is when its turn comes.
 func (c *committer) commit(ctx context.Context) error {
-	if len(c.feed.uncommitted()) == 0 { // what another commit has under way is in that
+	if len(c.feed.uncommitted()) == 0 { // a commit that is under way counts as uncommitted
 		return nil
 	}
 	if err := c.single.Acquire(ctx, 1); err != nil {
@@ -188,7 +188,8 @@ func commitError(res *wirecommit.Response) error {
 }
 
 // watchGroup explains the error of a commit from outside a group that still has a
-// member, and notices one whose member does not go away: not one that died.
+// member. It logs an error when that member stays longer than the session of a dead
+// one would.
 func (c *committer) watchGroup(err error) error {
 	switch code(err) {
 	case wire.UnknownMemberId, wire.IllegalGeneration, wire.RebalanceInProgress:

@@ -295,7 +295,7 @@ func (f *Feed) uncommitted() map[*partition]offsetCommit {
 	return all
 }
 
-// setCommitted notes what is committed by now.
+// setCommitted records what is committed by now.
 func (f *Feed) setCommitted(all map[*partition]offsetCommit) {
 	f.mu.Lock()
 	defer f.mu.Unlock()

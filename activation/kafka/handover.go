@@ -118,7 +118,7 @@ func (p *partition) commit(chars int) offsetCommit {
 	return c
 }
 
-// handedOver notes that the broker has a commit of a partition, and reports
+// handedOver records that the broker has a commit of a partition, and reports
 // whether that was the last one of a partition that was released.
 func (p *partition) handedOver() bool {
 	p.renewed = time.Now()
@@ -153,7 +153,7 @@ func (p *partition) committedOffset(ctx context.Context) (offset int64, metadata
 	}
 }
 
-// follow notes that another member has something open of the partition.
+// follow records that another member has something open of the partition.
 func (p *partition) follow() {
 	p.feed.mu.Lock()
 	defer p.feed.mu.Unlock()

@@ -30,8 +30,8 @@ func (p *pings) locate(ctx context.Context) (end int64, err error) {
 	return end, err
 }
 
-// read waits a while for more. After an error about the topic itself it is to be
-// located anew.
+// read waits a while for more pings. After an error about the topic itself locate has
+// to be called again.
 func (p *pings) read(ctx context.Context) (all []receivedPing, err error) {
 	records, err := p.fetch(ctx)
 	if err != nil {

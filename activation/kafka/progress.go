@@ -31,7 +31,7 @@ func (p *progress) open(offset int64, m offsetMetadata) {
 	}
 }
 
-// read notes that a record was read, and reports whether it is to be handed out:
+// read records that a record was read, and reports whether it is to be handed out:
 // not if an earlier process completed it.
 func (p *progress) read(r record) bool {
 	p.last.see(r)
@@ -49,7 +49,7 @@ func (p *progress) deliver(r record) Delivery {
 	return Delivery{Offset: r.offset, Timestamp: r.time, Begun: run.begun, Attempts: run.attempts, run: run}
 }
 
-// start notes that an activation begins to run. It reports whether that is news,
+// start records that an activation begins to run. It reports whether that is news,
 // and whether it had begun in an earlier process.
 func (p *progress) start(run *attempt) (news, again bool) {
 	if run.here || p.runs[run.offset] != run {
@@ -61,7 +61,7 @@ func (p *progress) start(run *attempt) (news, again bool) {
 	return true, again
 }
 
-// end notes that an activation is completed, and reports whether that is news.
+// end records that an activation is completed, and reports whether that is news.
 func (p *progress) end(run *attempt) bool {
 	if p.runs[run.offset] != run {
 		return false
@@ -141,7 +141,7 @@ func (p *progress) metadata() *offsetMetadata {
 	return m
 }
 
-// see notes a record that was read. A start reads again what lies below the
+// see records a record that was read. A start reads again what lies below the
 // last record of the metadata, which stays the last one.
 func (l *lastRecord) see(r record) {
 	l.newest = max(l.newest, r.time.UnixMilli())

@@ -24,7 +24,7 @@ func newWatermark(offset int64, done []offsetRange) *watermark {
 	return &watermark{next: offset, ahead: slices.Clone(done)}
 }
 
-// begin notes that an offset was handed out. Offsets must rise; those left out
+// begin records that an offset was handed out. Offsets must rise; those left out
 // hold no message, as a log may have holes, or are finished: they count as
 // finished.
 func (w *watermark) begin(offset int64) {
@@ -45,7 +45,7 @@ func (w *watermark) skipTo(offset int64) {
 	}
 }
 
-// finish notes that an offset is finished and reports whether it was open.
+// finish records that an offset is finished and reports whether it was open.
 func (w *watermark) finish(offset int64) bool {
 	i, open := slices.BinarySearch(w.open, offset)
 	if open {

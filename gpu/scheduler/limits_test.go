@@ -32,7 +32,7 @@ func TestNamespaceLimit(t *testing.T) {
 	s.run("prefetch 1 epoch 2, evict 3 epoch 1", y, 3, 4*gib)
 	s.holds("", 1, 4*gib, 4*gib)
 	s.expect("start 4 in 1 on 0 host-warm", Event{Kind: Moved, Container: 1, Epoch: 2, OK: true, Bytes: gib})
-	// One that needs more than all of it gets all of it, alone.
+	// A run that needs more than the whole limit gets the whole limit, alone.
 	s.run("", again, 1, 4*gib)
 	s.submit("create 4, evict 1 epoch 3", fn("big", 9*gib))
 	s.holds("start 5 in 4 on 0 cold", 3, 4*gib, 0)

@@ -75,9 +75,9 @@ func (a *assembly) newEngine(ctx context.Context) (Engine, error) {
 	return e, nil
 }
 
-// findPrograms begins to find the interpreters that a process engine is to have: a
-// launcher that has to be run to find the interpreter behind it takes as long as
-// all else that the start waits for. The search ends with done at the latest.
+// findPrograms begins to find the interpreters of a process engine, beside the rest
+// of the start: where a launcher has to be run to find the interpreter behind it, that
+// takes as long as everything else. The search ends with done at the latest.
 func (a *assembly) findPrograms(ctx context.Context) (done func()) {
 	if a.c.Runtimes.Kind != processRuntime || a.Engine != nil {
 		return func() {}

@@ -76,10 +76,9 @@ func (e *Engine) Leftovers(ctx context.Context, prefix string) ([]container.Left
 	return all, nil
 }
 
-// Adopt adopts containers that another process has made. It returns, for each,
-// why that may not be: Create would not make it as it is, or it is not there any
-// more. The deaths of adopted containers are reported from now on, and of
-// their logs only what is printed from now on is read.
+// Adopt adopts containers that another process has made. It returns an error for each
+// that Create would make in another way now, or that is gone. From now on the deaths of
+// adopted containers are reported, and what they print is read.
 func (e *Engine) Adopt(ctx context.Context, lefts []container.Leftover, specs []container.Spec) []error {
 	images := map[string]string{}
 	errs := make([]error, len(lefts))
@@ -100,7 +99,7 @@ func (e *Engine) Adopt(ctx context.Context, lefts []container.Leftover, specs []
 	return errs
 }
 
-// fit is why a container is not as Create would make it.
+// fit returns why a container is not as Create would make it, or nil.
 func (e *Engine) fit(ctx context.Context, l container.Leftover, spec container.Spec, images map[string]string) error {
 	request, err := e.request(ctx, spec)
 	if err != nil {
@@ -124,8 +123,7 @@ func (e *Engine) fit(ctx context.Context, l container.Leftover, spec container.S
 	return nil
 }
 
-// skipLog sets a container's log to its end: what stands there was printed for
-// activations of before.
+// skipLog sets a container's log to its end, behind what earlier activations printed.
 func (e *Engine) skipLog(ctx context.Context, id container.ID) error {
 	_, tail := e.tail(id)
 	if tail == nil {

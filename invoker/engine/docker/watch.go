@@ -89,8 +89,8 @@ func (e *Engine) follow(up func()) error {
 	}
 }
 
-// listen asks for the event stream. It has no end, but its beginning must come: a
-// daemon that hangs takes the connection and leaves it at that.
+// listen asks for the event stream. The stream has no end, but its beginning has a
+// time limit: a daemon that hangs takes the connection and never answers.
 func (e *Engine) listen(ctx context.Context, cancel context.CancelFunc, filters client.Filters) (client.EventsResult, error) {
 	if limit := e.options.Timeouts.Answer; limit > 0 {
 		late := time.AfterFunc(limit, cancel)
@@ -123,9 +123,9 @@ func (e *Engine) catchUp(ctx context.Context) error {
 	return e.reconcile(ctx)
 }
 
-// reconcile buries the containers that ended unseen.
+// reconcile reports the deaths of the containers that ended unseen.
 func (e *Engine) reconcile(ctx context.Context) error {
-	before := e.handedOut() // taken first: what is created meanwhile is alive
+	before := e.handedOut() // before the list: containers that are created meanwhile are alive
 	found, err := e.search(ctx, e.options.Prefix)
 	if err != nil {
 		return err

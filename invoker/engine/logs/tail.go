@@ -201,8 +201,8 @@ func newReading(t *Tail, req container.LogRequest, began time.Time) *reading {
 	}
 }
 
-// leave gives what was read and not used. A buffer that a flood has grown is
-// not kept.
+// leave returns what was read and not used, in a small buffer where a flood has
+// grown the present one.
 func (r *reading) leave() []byte {
 	if cap(r.buf) > 2*firstChunk {
 		return bytes.Clone(r.buf[r.at:])
@@ -271,8 +271,8 @@ func (r *reading) ended() bool {
 	return true
 }
 
-// reserve waits for memory before more is kept than a collection may without. What
-// bounds the time of the collection stands still meanwhile.
+// reserve waits for memory before a collection keeps more than maxReady. The time
+// limits of the collection stand still meanwhile.
 func (r *reading) reserve() error {
 	if r.reserved || r.req.Reserve == nil || r.collector.size+int64(len(r.buf)-r.at) < maxReady {
 		return nil

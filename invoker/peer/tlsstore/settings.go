@@ -10,8 +10,8 @@ import (
 // Client makes the settings of a connection to a server that trust vouches
 // for. keys, which may name no file, authenticates us. verifyHost also
 // compares the host name with the certificate; OpenWhisk leaves that off for
-// Kafka. A trust that names no file is that of the system, which vouches for
-// too many to go without the name.
+// Kafka. Without a file of trust the system's authorities are trusted, which needs
+// verifyHost: they vouch for any host.
 func Client(trust, keys File, verifyHost bool) (*tls.Config, error) {
 	c := &tls.Config{MinVersion: tls.VersionTLS12}
 	switch t, err := Load(trust); {

@@ -1,16 +1,15 @@
 // Package controller is the part of an OpenWhisk controller that runs things:
 // it publishes activations to invokers over Kafka, reads their acks and pings,
-// tracks which of them are healthy, waits for results, and executes
-// by itself what no invoker can: sequences, compositions and the rules of a
-// trigger.
+// tracks which invokers are healthy, waits for results, and executes itself what no
+// invoker can: sequences, compositions and the rules of a trigger.
 //
 // It is for one machine and its developer. It does not throttle, it does not
 // share invokers with other controllers, and it has no HTTP: package rest serves
 // it.
 //
-// Start begins three goroutines (acks, pings, a clock for both), Invoke begins
-// one per running sequence or composition and Fire one per trigger; Close ends
-// and waits for them all.
+// Start begins three goroutines (acks, pings, a clock for both), Invoke one per
+// running sequence or composition, Fire one per trigger; Close ends all and waits for
+// them.
 package controller
 
 import (
