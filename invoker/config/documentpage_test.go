@@ -49,19 +49,14 @@ func document() string {
 		}
 		b.WriteString(row(family, (*key).listedName))
 	}
-	b.WriteString("\n## Accepted without effect\n\n| key | why |\n|---|---|\n")
-	for i := 0; i < len(without); {
-		var names []string
-		why := without[i].why
-		for ; i < len(without) && without[i].why == why; i++ {
-			name := without[i].name
-			if strings.HasSuffix(name, ".") {
-				name += "*"
-			}
-			names = append(names, code(name))
+	names := make([]string, len(without))
+	for i, w := range without {
+		names[i] = code(w.name)
+		if strings.HasSuffix(w.name, ".") {
+			names[i] = code(w.name + "*")
 		}
-		fmt.Fprintf(&b, "| %s | %s |\n", strings.Join(names, ", "), why)
 	}
+	fmt.Fprintf(&b, "\n## Accepted without effect\n\n%s. `--print-config` says why.\n", strings.Join(names, ", "))
 	return b.String()
 }
 
