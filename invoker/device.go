@@ -192,10 +192,10 @@ func (d *dispatcher) fallBack(ctr *actionContainer, why string) bool {
 	}
 	d.saveFallbacks()
 	if may {
-		d.log.Warn("the libraries of an action do not bear GPU memory that is moved: it is only counted from now on",
+		d.log.Warn("the libraries of an action do not work with managed GPU memory: it is only counted from now on",
 			"action", action, keyContainer, ctr.name, "reason", why, "undo", "gpuwhisk fallbacks --clear "+action)
 	} else {
-		d.log.Warn("the libraries of an action do not bear GPU memory that is moved, and whisk.gpu.shim.modes does not allow count",
+		d.log.Warn("the libraries of an action do not work with managed GPU memory, and whisk.gpu.shim.modes does not allow count",
 			"action", action, keyContainer, ctr.name, "reason", why)
 	}
 	return may

@@ -145,7 +145,7 @@ func (c *completer) keepUnacknowledged(all []*pending) {
 		}
 	}
 	if was := c.unacknowledged.failing.Swap(failed > 0); failed > 0 && !was {
-		c.log.Error("what activations ended with is not kept for the next process", "activations", failed, "error", why)
+		c.log.Error("results of activations are not kept for the next process", "activations", failed, "error", why)
 	}
 }
 

@@ -105,7 +105,7 @@ func (j *Journal) rewritePayload(k key, kind payloadKind, n wal.Segment) (r wal.
 	case e == nil || e.payloads[kind] != at:
 		return r
 	case err != nil:
-		j.cfg.Log.Error("a payload in the journal cannot be read and is forgotten", "activation", k.id(), "error", err)
+		j.cfg.Log.Error("a payload in the journal cannot be read and is dropped", "activation", k.id(), "error", err)
 		j.dropPayload(e, kind)
 		return r
 	}

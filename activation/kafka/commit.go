@@ -216,7 +216,7 @@ func (c *committer) reportPartly(all map[*partition]offsetCommit) {
 		partly = partly || !s.whole
 	}
 	if partly && !c.partly {
-		c.feed.log.Warn("too much is open for the commit to hold all that is completed above its offset: a crash now would run some of that again",
+		c.feed.log.Warn("the commit has no room for all that is completed above its offset: after a crash now some of it would run again",
 			"group", c.feed.cfg.Group, "open", c.feed.Stats().Open)
 	}
 	c.partly = partly

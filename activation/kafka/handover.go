@@ -91,12 +91,12 @@ func (m *Member) beat(now time.Time) {
 		case p.heartbeat == 0:
 			continue
 		case now.Sub(p.renewed) > lostAfter*m.cfg.Session:
-			m.log.Error("a partition that was released with runs open went to another member while no heartbeat could be committed: it takes them for interrupted",
+			m.log.Error("a partition that was released with open runs went to another member while no heartbeat could be committed: those runs count as interrupted",
 				"partition", p.index)
 			m.feed.remove(p)
 			continue
 		case now.Sub(p.since) > m.cfg.HandOver && !p.closing:
-			m.log.Warn("runs of a partition that was released are open for too long: another member takes them for interrupted", "partition", p.index)
+			m.log.Warn("runs of a partition that was released are open for too long: they count as interrupted", "partition", p.index)
 			p.close()
 		}
 		p.heartbeat++
@@ -143,7 +143,7 @@ func (p *partition) committedOffset(ctx context.Context) (offset int64, metadata
 		case same < deadAfter*pollsInSession:
 			same++
 		default:
-			f.log.Warn("the member that had runs open of a partition is gone: they are treated as after a crash", "partition", p.index)
+			f.log.Warn("the member that had open runs of a partition is gone: they count as interrupted", "partition", p.index)
 			return offset, text, ok, nil
 		}
 		p.follow()
@@ -158,7 +158,7 @@ func (p *partition) follow() {
 	p.feed.mu.Lock()
 	defer p.feed.mu.Unlock()
 	if !p.following {
-		p.feed.log.Info("partition waits for what another member has of it", "partition", p.index)
+		p.feed.log.Info("partition waits for another member's open activations", "partition", p.index)
 	}
 	p.following = true
 }

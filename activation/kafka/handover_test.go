@@ -82,7 +82,7 @@ func TestMemberCommitsWhatIsCompletedDuringAHeartbeat(t *testing.T) {
 	left := second.Stats().Partitions[0]
 	b.putTo(topic, left, message(2))
 	b.await("what came for the partition that was left", func() bool { return all.came(2) })
-	if n := b.log.count("treated as after a crash"); n > 0 || all.count() > 1 {
+	if n := b.log.count("is gone: they count as interrupted"); n > 0 || all.count() > 1 {
 		t.Errorf("taken for interrupted: %d; came: %v", n, all.times)
 	}
 }

@@ -73,7 +73,7 @@ func (p *previous) await(ctx context.Context) error {
 		case errors.Is(err, wire.UnknownTopicOrPartition) && !p.alive:
 			return nil // no process ever pinged
 		case err != nil && !p.alive && time.Since(began) > p.Silence:
-			p.log.Warn("whether another process has the id of this invoker cannot be found out", "topic", p.Topic, "error", err)
+			p.log.Warn("cannot find out whether another process has the id of this invoker", "topic", p.Topic, "error", err)
 			return nil
 		case err != nil:
 			searching.Wait(ctx, err)
@@ -169,7 +169,7 @@ func (p *previous) came(ping receivedPing) {
 	}
 	p.alive = true
 	name := ping.Instance.String()
-	p.log.Warn("another process with the id of this invoker is alive: waiting for its goodbye or its silence",
+	p.log.Warn("another process with the id of this invoker is alive: waiting for its last ping, or until it sends none",
 		"invoker", p.Instance.String(), "other", name, "silence", p.Silence)
 	if p.Seen != nil {
 		p.Seen(name)

@@ -214,7 +214,7 @@ func TestProducerGivesUpATopicThatIsNotThere(t *testing.T) {
 		if s := p.Stats(); s.Dropped != 4 || s.Sent != 1 || len(s.Interrupted) != 1 {
 			b.t.Errorf("stats %+v", s)
 		}
-		if n := b.log.count("ERROR", "dropping"); n != 1 {
+		if n := b.log.count("ERROR", "its messages are dropped"); n != 1 {
 			b.t.Errorf("%d lines about the missing topic, want 1:\n%s", n, b.log)
 		}
 		b.create(gone)

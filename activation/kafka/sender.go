@@ -236,7 +236,7 @@ func (s *topicSender) abandon(batch []outgoing, refusals int, err error) int {
 		case s.gone:
 			n = len(batch)
 		case refusals >= closingTries: // the next process has the time for it
-			s.producer.log.Error("topic takes no messages, and this process ends: what is for it is left to the next",
+			s.producer.log.Error("topic takes no messages, and this process ends: its messages are left to the next process",
 				"topic", s.topic, "messages", s.producer.cfg.Name, "left", len(batch), "error", err)
 			s.settle(batch, ErrClosed)
 			return len(batch)
@@ -246,7 +246,7 @@ func (s *topicSender) abandon(batch []outgoing, refusals int, err error) int {
 		return 0
 	}
 	if !s.gone {
-		s.producer.log.Error("topic takes no messages, dropping what is for it",
+		s.producer.log.Error("topic takes no messages, its messages are dropped",
 			"topic", s.topic, "messages", s.producer.cfg.Name, "tried", s.producer.cfg.RefusedFor, "error", err)
 	}
 	s.gone = true

@@ -48,7 +48,7 @@ func (p *partition) cutAt(offset int64) {
 	defer f.mu.Unlock()
 	read := max(p.position, p.watermark.offset(), p.last.offset+1)
 	offset = min(offset, read)
-	f.log.Error("log was truncated or made anew below what was read: going on at the first activation that was not",
+	f.log.Error("log was truncated below what was read, or made anew: going on at the first unread activation",
 		"partition", p.index, "read", read, "offset", offset)
 	p.cut(offset)
 	p.position = min(p.position, offset)
@@ -84,7 +84,7 @@ func (p *partition) reposition(ctx context.Context) error {
 func (p *partition) skipExpired(start int64) {
 	f := p.feed
 	lost := start - p.reader.offset
-	f.log.Error("activations expired before they were read: those that the journal has aside they are lost",
+	f.log.Error("activations expired in Kafka before they were read: lost but for those in the journal",
 		"partition", p.index, "position", p.reader.offset, "offset", start, "lost", lost)
 	p.reader.offset = start
 	f.mu.Lock()

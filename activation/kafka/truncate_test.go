@@ -65,7 +65,7 @@ func TestFeedResumesWhereTheLogWasTruncated(t *testing.T) {
 					b.next(f, n).Done()
 				}
 				b.await("the new position", func() bool { return b.committed(topic, topic) == int64(6+more) })
-				if n := b.log.count("ERROR", "truncated or made anew"); n != 1 {
+				if n := b.log.count("ERROR", "log was truncated below what was read"); n != 1 {
 					b.t.Errorf("%d lines about it, want 1:\n%s", n, b.log)
 				}
 			})
@@ -89,7 +89,9 @@ func TestOffsetAboveTheLog(t *testing.T) {
 			}
 			first <- d
 		}()
-		b.await("the end of the log", func() bool { return b.log.count("ERROR", "truncated or made anew", "read=10 offset=4") == 1 })
+		b.await("the end of the log", func() bool {
+			return b.log.count("ERROR", "log was truncated below what was read", "read=10 offset=4") == 1
+		})
 		b.put(topic, message(4))
 		if d := <-first; d.Offset != 4 {
 			b.t.Errorf("offset %d is delivered, want 4", d.Offset)

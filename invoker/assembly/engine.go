@@ -42,7 +42,7 @@ func (a *assembly) openEngine(ctx context.Context) (hooks, error) {
 func (a *assembly) awaitEngine(ctx context.Context) error {
 	a.stage.Store("waiting for the " + a.c.Runtimes.Kind + " engine")
 	if a.engine = a.Engine; a.engine != nil {
-		a.Log.Info("container engine is the caller's")
+		a.Log.Info("the caller has given the container engine")
 		return nil
 	}
 	away := retry.New(a.Log, "start, which needs the container engine,")

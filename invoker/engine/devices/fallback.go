@@ -56,7 +56,7 @@ func OpenFallbacks(path string, log *slog.Logger) *Fallbacks {
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
 	case err != nil:
-		log.Warn("actions that fell back to the shim as count are not known: they are found out again", "file", path, "error", err)
+		log.Warn("the list of actions whose memory is only counted cannot be read: it is made again", "file", path, "error", err)
 		_ = os.Rename(path, path+".bad")
 	}
 	for _, one := range list {

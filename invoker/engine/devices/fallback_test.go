@@ -72,7 +72,7 @@ func TestFallbacksAreBounded(t *testing.T) {
 	}
 	log := &safeBuffer{}
 	f := OpenFallbacks(path, slog.New(slog.NewTextHandler(log, nil)))
-	if _, err := os.Stat(path + ".bad"); err != nil || log.count("found out again") != 1 {
+	if _, err := os.Stat(path + ".bad"); err != nil || log.count("it is made again") != 1 {
 		t.Errorf("a bad file: %v, %s", err, log.b.String())
 	}
 	for i := range maxFallbacks + 10 {

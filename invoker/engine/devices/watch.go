@@ -66,7 +66,7 @@ func (h *Host) fault(o Observer, f nvml.Fault) {
 	case f.Severity == nvml.Degraded:
 		log.Warn("gpu is degraded")
 	default:
-		log.Info("a program brought an error on itself")
+		log.Info("a program made an error on the gpu")
 	}
 }
 

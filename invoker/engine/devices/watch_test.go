@@ -53,7 +53,7 @@ func TestNewsOfDevices(t *testing.T) {
 	if !slices.Equal(o.faults, want) {
 		t.Errorf("reported %q, want %q", o.faults, want)
 	}
-	for level, n := range map[string]int{"level=ERROR": 2, "level=WARN": 3, "brought an error on itself": 1} {
+	for level, n := range map[string]int{"level=ERROR": 2, "level=WARN": 3, "a program made an error on the gpu": 1} {
 		if got := log.count(level); got != n {
 			t.Errorf("%d lines of %s, want %d", got, level, n)
 		}
