@@ -31,9 +31,9 @@ type ProducerConfig struct {
 	// is dropped: its controller is gone, or the broker had forgotten it for a
 	// moment.
 	RefusedFor time.Duration
-	// IdleAfter is when the goroutine and the connections of a topic that nothing is
-	// sent to end, 3 minutes: controllers come and go, and brokers and what is
-	// between drop links that rest, which the next message would pay for.
+	// IdleAfter is how long the goroutine and the connections of a topic outlive its
+	// last message, 3 minutes: controllers come and go, and the network drops idle
+	// connections, which would delay the next message.
 	IdleAfter time.Duration
 }
 

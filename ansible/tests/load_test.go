@@ -16,7 +16,8 @@ import (
 	"time"
 )
 
-// load calls actions through the door, blocking, and keeps account.
+// load makes blocking calls of actions through the REST interface and keeps their
+// answers.
 type load struct {
 	w    *fixture
 	stop chan struct{}

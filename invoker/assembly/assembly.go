@@ -95,7 +95,7 @@ type assembly struct {
 	closing   chan struct{}  // closed when the admin listener closes
 	stopping  atomic.Bool    // the stop has begun
 	stage     atomic.Value   // string: what the start waits for
-	login     string         // why the login of the admin port is none, empty if it is one
+	login     string         // why the admin port's login protects nothing; empty if it does
 	unable    atomic.Value   // string: why the invoker cannot work
 	retired   atomic.Bool    // an operator disabled it
 	following sync.WaitGroup // the switching of the pings

@@ -92,7 +92,7 @@ func (a *assembly) findPrograms(ctx context.Context) (done func()) {
 	}
 }
 
-func openDocker(ctx context.Context, c *config.Config, prefix string, listener spans.Listener, log *slog.Logger, patient bool) (*docker.Engine, error) {
+func openDocker(ctx context.Context, c *config.Config, prefix string, listener spans.Listener, log *slog.Logger, longTimeouts bool) (*docker.Engine, error) {
 	o := docker.DefaultOptions()
 	o.Host = c.Docker.Host
 	o.Prefix = prefix
@@ -111,7 +111,7 @@ func openDocker(ctx context.Context, c *config.Config, prefix string, listener s
 	o.Timeouts.Pause, o.Timeouts.Unpause = finite(t.Pause), finite(t.Resume)
 	o.Timeouts.Remove, o.Timeouts.Pull = finite(t.Remove), finite(t.Pull)
 	o.Logger, o.Steps = log, listener
-	if patient {
+	if longTimeouts {
 		w := &o.LogWaits
 		w.Idle, w.Answered, w.OtherStream, w.QuietFailed = 12*time.Second, 10*time.Second, 6*time.Second, 6*time.Second
 		o.Timeouts.Settle = 20 * time.Second

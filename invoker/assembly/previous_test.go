@@ -24,14 +24,14 @@ func TestNextProcessWaitsForThePrevious(t *testing.T) {
 		t.Run(host.name, func(t *testing.T) {
 			bus, environ := deployment(t)
 			pings := subscribe(t, bus)
-			patient := func(o *Options) { o.silence = time.Minute }
-			previous := start(t, environ, patient)
+			longSilence := func(o *Options) { o.silence = time.Minute }
+			previous := start(t, environ, longSilence)
 			<-previous.ready
 			await(t, pings, `"isEnabled":true`)
 			if host.name == "other" {
 				environ = append(environ, "CONFIG_whisk_gpu_state="+t.TempDir())
 			}
-			next := start(t, environ, patient)
+			next := start(t, environ, longSilence)
 			awaitResponse(t, next.address+"/ping", http.StatusServiceUnavailable, host.want)
 			select {
 			case <-next.ready:

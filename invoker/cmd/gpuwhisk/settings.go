@@ -12,10 +12,10 @@ import (
 	"github.com/gpuwhisk/gpuwhisk/invoker/operate/doctor"
 )
 
-// settings are the environment of an invoker of this host: that of this process or,
-// where that has nothing of a deployment, the file that its service reads and that
-// of its number. A folder beside a file, FILE.credentials beside FILE.env, has the
-// passwords. The source is the file, if one was read.
+// settings returns the environment of an invoker of this host: that of this process
+// or, where it names no Kafka, the service's file and the one of the invoker's number.
+// The folder FILE.credentials beside FILE.env has the passwords. The source is the
+// file, if one was read.
 func settings(envFile, id string) (environ []string, source string, err error) {
 	environ = os.Environ()
 	if envFile == "" && lookup(environ, "KAFKA_HOSTS") != "" {

@@ -202,8 +202,8 @@ func rejected(err error) bool {
 		cerrdefs.IsUnauthorized(err) || cerrdefs.IsPermissionDenied(err)
 }
 
-// unchanged holds the environment of a GPU container against what was asked
-// for. The name of one that must be made again is free when it returns.
+// unchanged checks that a GPU container has no variable of the image that it must
+// not have. A container that has one is removed, so that its name is free.
 func (e *Engine) unchanged(ctx context.Context, spec container.Spec, c api.InspectResponse, asked []string) error {
 	if c.Config == nil {
 		return nil

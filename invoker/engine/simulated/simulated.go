@@ -75,7 +75,7 @@ func (m *Mover) End(_ context.Context, name string, need gpu.Need) {
 func (m *Mover) Faults() bool { return false }
 
 // Move waits for as long as the transfer takes and then reports the memory where
-// it belongs. It ends early, without telling, with ctx; the transfer goes on
+// it belongs. It ends early, without a report, with ctx; the transfer goes on
 // when the same order is given again, and is void when another one is.
 func (m *Mover) Move(ctx context.Context, o gpu.Order, footprint int64) (int64, error) {
 	timer := time.NewTimer(time.Until(m.begin(o)))

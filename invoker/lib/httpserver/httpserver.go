@@ -1,6 +1,6 @@
-// Package httpserver makes HTTP servers of which clients that are not known yet can
-// hold little: each request has a time to come, each answer one to be taken, and only
-// so many connections are served at once. What a client may do is its user's matter.
+// Package httpserver makes HTTP servers that bound what an unknown client can hold: how
+// long its request may take to come and its answer to be taken, and how many connections
+// are served at once. What a client may do, the caller decides.
 //
 // It has no goroutines but those of net/http.
 package httpserver
@@ -24,7 +24,7 @@ const (
 	eventTime = 10 * time.Second
 )
 
-// New makes a server; handling is what its handler may take beside until it answers.
+// New makes a server; handling is how long its handler may take to answer.
 func New(h http.Handler, handling time.Duration) *http.Server {
 	return &http.Server{Handler: h, ReadTimeout: RequestTime, WriteTimeout: handling + AnswerTime, IdleTimeout: time.Minute}
 }

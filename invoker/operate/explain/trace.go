@@ -4,7 +4,7 @@
 // running times have been of late.
 //
 // It decides nothing and starts no goroutine. The invoker adds a trace when
-// an activation has left it; the console and the admin door read.
+// an activation has left it; the console and the admin listener read.
 package explain
 
 import (

@@ -109,7 +109,7 @@ func (f *fixture) askDevice(ctx context.Context) error {
 	if err != nil {
 		return fmt.Errorf("no device to check: %w: %w", err, ErrCannotRun)
 	}
-	p.end(patient)
+	p.end(endTime)
 	f.device = p.hello
 	f.fake = strings.HasPrefix(f.device.Device, "Fake GPU")
 	if f.s.FakeDriver != "" && !f.fake {

@@ -105,7 +105,7 @@ func checkFrameworks(t *trial) {
 	for i, f := range here {
 		if errs[i] == nil {
 			errs[i] = catch(func() { t.swapFramework(table, f, guests[i], bytes) })
-			guests[i].end(patient)
+			guests[i].end(endTime)
 		}
 		if errs[i] != nil {
 			errs[i] = fmt.Errorf("%s: %w", f.name, errs[i])

@@ -56,8 +56,8 @@ type answer struct {
 	Location   int     `json:"place"`
 }
 
-// patient is how long a program may take to end by itself.
-const patient = 5 * time.Second
+// endTime is how long a program may take to end by itself.
+const endTime = 5 * time.Second
 
 // newProgram prepares a process that is killed when ctx ends, with the processes that
 // it started.

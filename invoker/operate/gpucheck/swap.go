@@ -31,7 +31,7 @@ type bandwidth struct{ in, out []float64 }
 // without the shim, and adds them to those before.
 func (t *trial) copies(bytes int64, b bandwidth) bandwidth {
 	p := t.plain()
-	defer p.end(patient)
+	defer p.end(endTime)
 	a := p.ask("copy %d 5", bytes)
 	for i := range a.In {
 		b.in = append(b.in, rate(bytes, time.Duration(a.In[i])))
@@ -59,7 +59,7 @@ type swapped struct {
 func (t *trial) swap(table *Table, bytes int64, rounds int, env ...string) swapped {
 	s := swapped{bytes: bytes, left: math.Inf(1), leftNVML: math.Inf(1)}
 	g := t.worker(env...)
-	defer g.end(patient)
+	defer g.end(endTime)
 	block := g.filled(bytes, 7)
 	t.swapRow(table, g, "", "filled", bytes, "")
 	for i := range rounds {
@@ -111,7 +111,7 @@ func (t *trial) verify(g *guest, block int, s *swapped) time.Duration {
 func (t *trial) reclaim(g *guest, s *swapped) {
 	t.evict(g)
 	p := t.plain()
-	defer p.end(patient)
+	defer p.end(endTime)
 	free := p.ask("info").Free
 	s.asked, s.given = true, p.ask("take %d", free+s.bytes-s.bytes/20).Took == 1
 	t.prefetch(g)

@@ -92,7 +92,7 @@ func (t *trial) traceSubject(i int, s subject, table []entry) *requested {
 	} else {
 		p := t.start(s.name, s.args, env)
 		p.filled(4<<20, 1)
-		p.end(patient)
+		p.end(endTime)
 	}
 	q := value(readTrace(log, table))
 	q.addLinked()
