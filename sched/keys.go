@@ -31,16 +31,21 @@ func byLongest(s *Scheduler, f *flow) (int64, int64) {
 }
 
 // byShortest takes, inside the window and among the flows with fewest in flight,
-// the one whose next invocation takes least: expected service plus the least setup
-// on any device. What is in flight comes first for the paper's reason: a second run
-// of one function costs a second container. Flows that take about the same go by
-// the age of their heads.
+// the one whose next invocation costs least: its expected service, and setupWeight
+// times the least set-up on any device. What is in flight comes first for the paper's
+// reason: a second run of one function costs a second container. Flows that cost about
+// the same go by the age of their heads.
 //
 // Shortest first alone starves what is long. Here the window ends that: a flow that
-// led by T gives way to those served least, and overdue heads go before all.
+// led by T gives way to those served least, and overdue heads go before.
 func byShortest(s *Scheduler, f *flow) (int64, int64) {
-	return s.flightClass(f, maxFlightClass), sizeRank(s.takes(f))
+	return s.flightClass(f, maxFlightClass), sizeRank(s.expected(f) + setupWeight*f.setup)
 }
+
+// setupWeight: a set-up serves none of those that wait, and mostly causes another one,
+// of the container that it displaces. So a device drains the queues whose memory it
+// has before it moves others in.
+const setupWeight = 8
 
 // maxFlightClass is from how many runs of one function at once on all count alike.
 const maxFlightClass = 3
@@ -52,18 +57,7 @@ func (s *Scheduler) flightClass(f *flow, most int) int64 {
 	return int64(min(len(f.flights), most))
 }
 
-const (
-	sizeShift   = 20 // below 2^20 ns, about a millisecond, all are alike
-	sizeOctaves = 28 // up to 2^48 ns, beyond two of the longest durations accepted
-)
-
-// sizeRank numbers the classes 2^k and 1.5 * 2^k of expected times. Within a class the
-// older head goes first: expected times are not exact enough for finer ones.
-func sizeRank(size int64) int64 {
-	if size < 1<<sizeShift {
-		return 0
-	}
-	k := bits.Len64(uint64(size)) - 1
-	half := size >> (k - 1) & 1
-	return min(int64(2*(k-sizeShift))+half+1, 2*sizeOctaves)
-}
+// sizeRank gives sizes within a factor of four the same rank: expected times are not so
+// exact that a little more should put the older head behind. Below 2^20 ns, about a
+// millisecond, all are alike.
+func sizeRank(size int64) int64 { return int64(bits.Len64(uint64(size)>>20)+1) / 2 }

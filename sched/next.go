@@ -63,6 +63,7 @@ func (s *Scheduler) search() (Choice, bool) {
 			rule := RuleNone
 			if overdue {
 				rule = RuleOverdue
+				s.overdueAt = s.now + overduePause*f.setup/int64(s.tokens)
 			}
 			return s.grant(f, d, p, rule), true
 		}

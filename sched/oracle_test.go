@@ -24,6 +24,7 @@ type oracle struct {
 	weights          map[string]float64 // of namespaces
 	iat              oracleMean         // of all flows together
 	askAt, holdUntil int64
+	overdueAt        int64
 }
 
 // oracleLevel is a level of fair queueing.

@@ -22,6 +22,7 @@ func (w *oracle) Next(now time.Duration) (Choice, bool) {
 	}
 	for _, f := range w.overdue() {
 		if d, p, ok := w.fit(f, hasFree); ok {
+			w.overdueAt = w.now + 4*w.setup(f)/int64(w.tokens())
 			return w.grant(f, d, p, RuleOverdue), true
 		}
 	}
@@ -44,18 +45,12 @@ func (w *oracle) Next(now time.Duration) (Choice, bool) {
 // rank is the policy's order, the least first.
 func (w *oracle) rank(f *oracleFlow) []int64 {
 	head, flying := f.queue[0], int64(len(f.flights))
-	tokens := 0
-	for _, d := range w.devices {
-		if !d.leaving {
-			tokens += d.tokens
-		}
-	}
-	if tokens == 1 {
+	if w.tokens() == 1 {
 		flying = 0
 	}
 	switch {
 	case w.cfg.Shortest:
-		return []int64{min(flying, 3), roundDown(w.takes(f)), head.seq}
+		return []int64{min(flying, 3), roundDown(8*w.setup(f) + w.expected(f)), head.seq}
 	case w.printed == "unstable second sort":
 		return []int64{flying, -head.seq}
 	}
@@ -82,14 +77,22 @@ func (w *oracle) rank(f *oracleFlow) []int64 {
 	return []int64{head.seq}
 }
 
-// roundDown rounds down to a power of two or one and a half times that, from 2^20 ns.
+// roundDown rounds down to a power of four, from 2^20 ns.
 func roundDown(takes int64) (low int64) {
-	for k := int64(1) << 20; k <= takes && k < 1<<48; k *= 2 {
-		if low = k; k+k/2 <= takes {
-			low = k + k/2
-		}
+	for k := int64(1) << 20; k <= takes; k *= 4 {
+		low = k
 	}
 	return low
+}
+
+// tokens is D of the devices present together.
+func (w *oracle) tokens() (n int) {
+	for _, d := range w.devices {
+		if !d.leaving {
+			n += d.tokens
+		}
+	}
+	return n
 }
 
 func (w *oracle) usual(f *oracleFlow) int64 {
@@ -104,16 +107,18 @@ func (w *oracle) usual(f *oracleFlow) int64 {
 
 func (w *oracle) expected(f *oracleFlow) int64 { return cmp.Or(f.queue[0].cost, w.usual(f)) }
 
-// takes is the expected service and the least setup on any device.
-func (w *oracle) takes(f *oracleFlow) int64 {
+// setup is the least on any device.
+func (w *oracle) setup(f *oracleFlow) int64 {
 	least := limit
 	for _, d := range w.devices {
 		if !d.leaving {
 			least = min(least, w.ask(f, d).Setup)
 		}
 	}
-	return int64(least) + w.expected(f)
+	return int64(least)
 }
+
+func (w *oracle) takes(f *oracleFlow) int64 { return w.setup(f) + w.expected(f) }
 
 func (w *oracle) ask(f *oracleFlow, d *oracleDevice) Placement {
 	if w.view == nil {
@@ -137,7 +142,7 @@ func (w *oracle) leastServed(are func(*oracleFlow) bool) []*oracleFlow {
 // namespaces served least, and of each the four flows served least, those with
 // nothing in flight whose head waited beyond its limit.
 func (w *oracle) overdue() (late []*oracleFlow) {
-	if w.cfg.Slowdown == 0 || w.policy != "mqfq-sticky" && w.policy != "sticky-plus" {
+	if w.cfg.Slowdown == 0 || w.now < w.overdueAt || w.policy != "mqfq-sticky" && w.policy != "sticky-plus" {
 		return nil
 	}
 	seen := map[*oracleSpace]int{}

@@ -16,10 +16,15 @@ package sched
 // with long runs must not hide the others.
 const maxLeast = 4
 
+// overduePause is for how many times its set-up an overdue head keeps the next one from
+// going first: set-ups of overdue heads get a fifth of the tokens' time. Where all heads
+// are overdue, going by turns with a set-up each would make all of them wait longer.
+const overduePause = 4
+
 // overdue finds the flow of least virtual time whose head is overdue, among the
 // few served least of the namespaces served least; nil for none.
 func (s *Scheduler) overdue() *flow {
-	if s.cfg.Slowdown == 0 {
+	if s.cfg.Slowdown == 0 || s.now < s.overdueAt {
 		return nil
 	}
 	var groups [maxLeast]*node[*group]

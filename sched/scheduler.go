@@ -51,6 +51,7 @@ type Scheduler struct {
 	retryAt   int64     // when Next goes on with those that it did not come to
 	waitUntil int64     // earliest end of a wait seen by Next
 	asked     int       // placements in this call of Next
+	overdueAt int64     // when the next overdue head may go first
 
 	changed       []*flow // dirty ones
 	changedGroups []*group

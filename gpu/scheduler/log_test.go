@@ -73,10 +73,10 @@ func TestLogErrors(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, c := range []struct{ log, want string }{
-		{"{}", "line 1: a log of version 0, this program reads version 3"},
-		{`{"lane":1,"config":{}}`, "line 1: a log of version 1, this program reads version 3"},
+		{"{}", "line 1: a log of version 0, this program reads version 4"},
+		{`{"lane":1,"config":{}}`, "line 1: a log of version 1, this program reads version 4"},
 		{`hello`, "line 1: the first line of a scheduler's log has its settings"},
-		{`{"scheduler":3,"config":{}}`, "line 1: "},
+		{`{"scheduler":4,"config":{}}`, "line 1: "},
 		{string(head) + `{"at":1,"event":"sneezed"}`, `line 2: event "sneezed": not one of [submitted`},
 		{string(head) + `{"at":1,"event":"tick","colour":1}`, `line 2: read`},
 		{string(head) + `{"at":9000000000000000000,"event":"tick"}`, `line 2: a time beyond`},
