@@ -125,19 +125,99 @@ func burst(s Spec) (*Workload, error) {
 	return w, nil
 }
 
-// diurnal thins a zipf workload of 1.8 times the load so that it swings around
-// the load in one full period.
+// diurnal swings around the load in one full period.
 func diurnal(s Spec) (*Workload, error) {
-	fns, rates := zipfMix(s, s.offered()*1.8)
+	return thinned(s, 1.8, func(at float64) float64 { return 1 - 0.8*math.Cos(at*2*math.Pi) }), nil
+}
+
+// ramp rises from no load to twice the load.
+func ramp(s Spec) (*Workload, error) {
+	return thinned(s, 2, func(at float64) float64 { return 2 * at }), nil
+}
+
+// thinned is a zipf workload of most times the load, thinned so that it follows a
+// share of the load over the workload's time from 0 to 1.
+func thinned(s Spec, most float64, share func(at float64) float64) *Workload {
+	fns, rates := zipfMix(s, s.offered()*most)
 	w := &Workload{Functions: fns}
 	for i, rate := range rates {
 		r := stream(s.Seed, uint64(i+1))
 		for _, a := range renew(nil, r, i, exponential, rate, 0, s.Duration) {
-			phase := a.At.Seconds() / s.Duration.Seconds() * 2 * math.Pi
-			if r.Float64() < (1-0.8*math.Cos(phase))/1.8 {
+			if r.Float64() < share(a.At.Seconds()/s.Duration.Seconds())/most {
 				w.Arrivals = append(w.Arrivals, a)
 			}
 		}
+	}
+	return w
+}
+
+// bimodal is ten functions with runs of 50 ms and ten with runs of a minute. Both
+// halves ask for the same time of the device.
+func bimodal(s Spec) (*Workload, error) {
+	w := &Workload{}
+	for i := range 10 {
+		short := Function{Name: fmt.Sprintf("short-%d", i), Warm: 50 * time.Millisecond, Cold: 3 * time.Second, Memory: gib}
+		long := Function{Name: fmt.Sprintf("long-%d", i), Warm: time.Minute, Cold: 70 * time.Second, Memory: 3 * gib}
+		s.call(w, short, uint64(2*i+1), s.offered()/20/short.Warm.Seconds(), 0)
+		s.call(w, long, uint64(2*i+2), s.offered()/20/long.Warm.Seconds(), 0)
+	}
+	return w, nil
+}
+
+// hot is five functions with 0.7 of the load, and three hundred of all lengths that
+// share the rest, so that most of their starts are cold.
+func hot(s Spec) (*Workload, error) {
+	w := &Workload{}
+	r := stream(s.Seed, 1<<36)
+	for i := range 305 {
+		f, share := catalogue[r.IntN(len(catalogue))], 0.7/5
+		f.Name = fmt.Sprintf("%s-%03d", f.Name, i)
+		if i >= 5 {
+			share = 0.3 / 300
+			init := f.Cold - f.Warm
+			f.Warm = seconds(f.Warm.Seconds() * math.Exp(r.NormFloat64()))
+			f.Cold = f.Warm + init
+		}
+		s.call(w, f, uint64(i+1), s.offered()*share/f.Warm.Seconds(), 0)
+	}
+	return w, nil
+}
+
+// thrice is eight functions with 0.7 of the load, and for the rest new functions that
+// are called three times within half a minute and never again.
+func thrice(s Spec) (*Workload, error) {
+	w := &Workload{}
+	for i, f := range catalogue {
+		s.call(w, f, uint64(i+1), 0.7*s.offered()/float64(len(catalogue))/f.Warm.Seconds(), 0)
+	}
+	r := stream(s.Seed, 1<<37)
+	for left := 0.3 * s.offered() * s.Duration.Seconds(); left > 0; {
+		f, i := catalogue[r.IntN(len(catalogue))], len(w.Functions)
+		f.Name = fmt.Sprintf("%s-new-%d", f.Name, i)
+		w.Functions = append(w.Functions, f)
+		at := r.Float64() * s.Duration.Seconds()
+		for range 3 {
+			t := min(seconds(at+r.Float64()*30), s.Duration-time.Microsecond)
+			w.Arrivals = append(w.Arrivals, Arrival{At: t, Function: int32(i)})
+			left -= f.Warm.Seconds()
+		}
+	}
+	return w, nil
+}
+
+// flash is twenty functions with equal parts of the load. After a third of the time
+// one of them is called 400 times, for each device's worth of capacity, within ten
+// seconds.
+func flash(s Spec) (*Workload, error) {
+	w := &Workload{}
+	for i, f := range copies(catalogue[:], 20) {
+		s.call(w, f, uint64(i+1), s.offered()/20/f.Warm.Seconds(), 0)
+	}
+	r := stream(s.Seed, 1<<38)
+	one := int32(r.IntN(20))
+	for range int(400 * max(s.Capacity, 1)) {
+		at := s.Duration/3 + seconds(r.Float64()*10)
+		w.Arrivals = append(w.Arrivals, Arrival{At: min(at, s.Duration-time.Microsecond), Function: one})
 	}
 	return w, nil
 }

@@ -8,18 +8,18 @@ import (
 	"time"
 )
 
-// TestGridComparesPolicies runs a grid of two cells and reads its table.
+// TestGridComparesPolicies runs a grid of three cells and reads its table.
 func TestGridComparesPolicies(t *testing.T) {
 	t.Parallel()
 	g := GridSize{
 		Devices: []int{2}, Tokens: []int{1}, Containers: []float64{0.5}, Loads: []float64{0.7},
-		Kinds: []string{"burst"}, Duration: 2 * time.Minute,
+		Kinds: []string{"burst"}, Footprints: []int64{9 * gib}, Duration: 2 * time.Minute, First: 3,
 	}
 	cells, err := Grid(context.Background(), g, 0, 1, 2, 0, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
-	if len(cells) != 2 || cells[0].Containers != 12 || cells[1].Workload != "burst" {
+	if len(cells) != 3 || cells[0].Containers != 12 || cells[1].Footprint != 9*gib || cells[2].Workload != "burst" {
 		t.Fatalf("cells %+v", cells)
 	}
 	for _, c := range cells {
@@ -30,6 +30,9 @@ func TestGridComparesPolicies(t *testing.T) {
 			"the best at least as close as the greedy ones": c.OverBest.Median >= c.OverGreedy.Median,
 			"a worst seed beyond the quantile":              c.OverBounded.Worst >= c.OverBounded.Q90,
 			"a gap within the bound":                        c.GapOfBound <= 1,
+			"a best other by its 99th percentile":           c.OverP99.Policy != "" && c.OverP99.N == 2,
+			"a best other by its mean over functions":       c.OverFunctions.Policy != "" && c.OverFunctions.N == 2,
+			"the first seed":                                c.First == 3,
 		} {
 			if !ok {
 				t.Errorf("%s: not %s in %+v", c.Workload, what, c)
@@ -49,7 +52,7 @@ func TestGridComparesPolicies(t *testing.T) {
 			}
 		}
 	}
-	if want := "| 2 | - | - | 2 |"; !strings.Contains(GridSummary(cells).Markdown(), want) {
+	if want := "| 3 | - | - | 3 |"; !strings.Contains(GridSummary(cells).Markdown(), want) {
 		t.Errorf("no %q in\n%s", want, GridSummary(cells).Markdown())
 	}
 	all := GridCells(cells)
@@ -58,19 +61,19 @@ func TestGridComparesPolicies(t *testing.T) {
 			t.Errorf("%d columns and a row of %d: %v", len(all.Head), len(row), row)
 		}
 	}
-	for _, want := range []string{"| zipf | 2 | 1 | 12 | 0.70 |", "| burst | 2 | 1 | 12 | 0.70 |"} {
+	for _, want := range []string{"| zipf | own | 2 | 1 | 12 | 0.70 |", "| burst | own | 2 | 1 | 12 | 0.70 |", "| zipf | 9GB | 2 | 1 | 12 | 0.70 |"} {
 		if !strings.Contains(all.Markdown(), want) {
 			t.Errorf("no %q in\n%s", want, all.Markdown())
 		}
 	}
 	for shard, want := range cells {
-		part, err := Grid(context.Background(), g, shard, 2, 2, 0, nil)
+		part, err := Grid(context.Background(), g, shard, 3, 2, 0, nil)
 		if err != nil || len(part) != 1 || part[0].Workload != want.Workload || part[0].OverBest.Median != want.OverBest.Median {
 			t.Errorf("shard %d: %+v, want %+v, %v", shard, part, want, err)
 		}
 	}
 	// With many devices a few containers each come to the same server: 5 of 48.
-	if n := len(FullGrid().Cells()); n != (4*3*4-5)*(5+6) {
+	if n := len(FullGrid().Cells()); n != (4*3*4-5)*(5+11+4) {
 		t.Errorf("the full grid has %d cells", n)
 	}
 }
@@ -95,13 +98,13 @@ func gridOf(overs ...[]float64) (cells []GridCell) {
 
 // TestGridNamesItsWorstCells lists the cells that miss the goal, the worst first.
 func TestGridNamesItsWorstCells(t *testing.T) {
-	got := GridWorst(gridOf([]float64{1.06, 1.1, 1.2}, []float64{1, 1.05, 1.3}, []float64{1.2, 1.5, 1.6}))
+	got := GridWorst(gridOf([]float64{1.06, 1.3, 1.4}, []float64{1, 1.25, 1.6}, []float64{1.2, 1.5, 1.6}))
 	if len(got.Rows) != 2 {
 		t.Fatalf("the rows are %v", got.Rows)
 	}
 	for i, containers := range []string{"14", "12"} {
-		if got.Rows[i][3] != containers {
-			t.Errorf("row %d has %s containers, want %s", i, got.Rows[i][3], containers)
+		if got.Rows[i][4] != containers {
+			t.Errorf("row %d has %s containers, want %s", i, got.Rows[i][4], containers)
 		}
 	}
 }

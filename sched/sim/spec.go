@@ -10,7 +10,7 @@ import (
 // their flags. The zero value of a field that must be positive is an error:
 // start from DefaultSpec.
 type Spec struct {
-	Kind      string        `name:"workload" default:"zipf" enum:"zipf,azure,copies,burst,diurnal,rare,hog,tiny,liar,onoff" group:"Workload" help:"Generated workload: ${enum}."`
+	Kind      string        `name:"workload" default:"zipf" enum:"zipf,azure,copies,burst,diurnal,ramp,rare,bimodal,hot,thrice,flash,hog,tiny,liar,onoff" group:"Workload" help:"Generated workload: ${enum}."`
 	Count     int           `default:"24" group:"Workload" help:"Functions of the zipf class and what builds on it."`
 	Load      float64       `default:"0.7" group:"Workload" help:"Share of the server's capacity that is asked for, everything warm. Above 1 it cannot be served."`
 	Zipf      float64       `default:"1.5" group:"Workload" help:"Exponent of the popularity."`
@@ -57,7 +57,12 @@ func kinds() []kind {
 		{"copies", "four copies of one function, two of them from the middle on", fourCopies},
 		{"burst", "the zipf class at half the load, and bursts of one function after another", burst},
 		{"diurnal", "the zipf class with the load swinging between 0.2x and 1.8x", diurnal},
+		{"ramp", "the zipf class with the load rising from none to twice the load", ramp},
 		{"rare", "a hundred functions of one rate, and one that is called once a minute", rare},
+		{"bimodal", "half of the work in runs of 50 ms, half in runs of 60 s", bimodal},
+		{"hot", "five busy functions, and three hundred that are called a few times an hour", hot},
+		{"thrice", "eight known functions, and new ones that are called three times", thrice},
+		{"flash", "twenty calm functions, of which one is called 400 times within ten seconds", flash},
 		{"hog", "adversary: one function asks for the whole device over the zipf class", hog},
 		{"tiny", "adversary: a thousand rare, short functions over eight common ones", tiny},
 		{"liar", "adversary: a function with short runs until its estimate is small, then long ones", liar},

@@ -32,7 +32,7 @@ func TestGridPartsJoin(t *testing.T) {
 	all := filepath.Join(dir, "all")
 	write(t, all, string(captured(t, simGridCmd{From: files, manyFlags: manyFlags{JSON: true}}.Run)))
 	joined := captured(t, simGridCmd{From: files}.Run)
-	if got := captured(t, simGridCmd{From: []string{all}}.Run); string(got) != string(joined) || !strings.Contains(string(got), "| hog | 4 | 2 | 24 | 0.70 |") {
+	if got := captured(t, simGridCmd{From: []string{all}}.Run); string(got) != string(joined) || !strings.Contains(string(got), "| hog | own | 4 | 2 | 24 | 0.70 |") {
 		t.Errorf("parts give\n%s\nand the whole\n%s", joined, got)
 	}
 	document := filepath.Join(dir, "doc.md")
@@ -51,7 +51,7 @@ func TestGridPartsJoin(t *testing.T) {
 	}
 	if cells, err := os.ReadFile(table); err != nil {
 		t.Error(err)
-	} else if got := string(cells); !strings.Contains(got, "\nhog,4,2,24,0.70,") {
+	} else if got := string(cells); !strings.Contains(got, "\nhog,own,4,2,24,0.70,") {
 		t.Errorf("the cells are\n%s", got)
 	}
 	if err := (simGridCmd{From: files, CSV: filepath.Join(dir, "none", "x")}).Run(); err == nil || !strings.Contains(err.Error(), "--csv: ") {
@@ -77,7 +77,7 @@ func someCells() []sim.GridCell {
 			Workload: []string{"zipf", "hog"}[i/2], Devices: 1 + 3*(i%2), Tokens: 2, Containers: 24, Load: 0.7, Seeds: 1,
 			Means: map[string][]float64{"sticky-plus": {float64(i + 1)}}, Bounds: []float64{0.5},
 		}
-		c.OverBest.Policy, c.OverBest.Median = "sjf", 0.1*float64(i)
+		c.OverBest.Policy, c.OverBest.Median = "sjf", 0.5*float64(i)
 		cells = append(cells, c)
 	}
 	return cells
@@ -96,9 +96,9 @@ func TestGridRunsItsParts(t *testing.T) {
 		write(t, file, string(captured(t, c.Grid.Run)))
 		return file
 	}
-	whole := captured(t, simGridCmd{From: []string{cell("1/36")}}.Run)
-	parts := captured(t, simGridCmd{From: []string{cell("37/72"), cell("1/72")}}.Run)
-	if string(whole) != string(parts) || strings.Count(string(whole), "| zipf |") != 2 {
-		t.Errorf("1/36 gives\n%s\n1/72 and 37/72 give\n%s", whole, parts)
+	whole := captured(t, simGridCmd{From: []string{cell("1/90")}}.Run)
+	parts := captured(t, simGridCmd{From: []string{cell("91/180"), cell("1/180")}}.Run)
+	if string(whole) != string(parts) || strings.Count(string(whole), "| zipf | own |") != 2 {
+		t.Errorf("1/90 gives\n%s\n1/180 and 91/180 give\n%s", whole, parts)
 	}
 }
