@@ -9,7 +9,7 @@ import (
 	"time"
 )
 
-// The frames are described in shim/src/frame.h.
+// The frames are described in shim/src/agent/frame.h.
 const (
 	version    = 2
 	headerSize = 16
@@ -160,7 +160,7 @@ func duration(ns uint64) time.Duration {
 // Sign is how a process showed that its libraries do not work with managed memory.
 type Sign uint32
 
-// The signs of shim/src/refusal.h.
+// The signs of shim/src/migration/refusal.h.
 const (
 	// RefusedAlloc: managed memory was refused where plain memory was given.
 	RefusedAlloc Sign = 1

@@ -11,7 +11,7 @@ import (
 // Status is what came of an order; of several processes' the worst counts.
 type Status int
 
-// The values of shim/src/frame.h, the better before the worse.
+// The values of shim/src/agent/frame.h, the better before the worse.
 const (
 	// OK: everything is where it was ordered to.
 	OK Status = iota

@@ -9,7 +9,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#include "../src/abi.h"
+#include "../src/driver/abi.h"
 
 /* What went wrong, with the driver's text; empty while all is well. */
 extern char trouble[512];

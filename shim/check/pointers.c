@@ -21,7 +21,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "../src/abi.h"
+#include "../src/driver/abi.h"
 
 static void *driver;
 static fn_cuGetProcAddress *v1;

@@ -26,7 +26,7 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "../src/abi.h"
+#include "../src/driver/abi.h"
 
 #define EXPORT __attribute__((visibility("default")))
 

@@ -10,8 +10,8 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-#include "../src/abi.h"
-#include "../src/frame.h"
+#include "../src/driver/abi.h"
+#include "../src/agent/frame.h"
 
 /* The driver's functions, by whatever route they were got. */
 struct cuda {

@@ -1,5 +1,5 @@
 """Python's way to the driver and to the management library (ctypes), with an invoker written apart from the C
-one: it holds the protocol as src/frame.h describes it."""
+one: it holds the protocol as src/agent/frame.h describes it."""
 
 import ctypes
 import os

@@ -32,7 +32,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-#include "../../src/abi.h"
+#include "../../src/driver/abi.h"
 
 /* Of the entry points that it has: of what CUDA's version begins with. */
 extern const int fake_generation;

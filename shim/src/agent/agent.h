@@ -1,0 +1,30 @@
+/*
+ * What the program's threads ask of the agent: the thread that is connected to the
+ * invoker and moves memory by its orders.
+ */
+#ifndef GW_AGENT_H
+#define GW_AGENT_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "migration/refusal.h"
+
+/* After a successful cuInit; once per process. */
+void gw_agent_start(void);
+/* Report to it that so many bytes came or went. Cheap. */
+void gw_agent_changed(uint64_t bytes);
+/* Wait, once, until the invoker has set a limit or there proves to be none. */
+void gw_agent_await_limit(void);
+/* Ask the invoker for more than was granted, and wait for its answer. False: there is
+ * none. */
+bool gw_agent_ask(void);
+/* Record a sign, and wait a moment until the invoker has been notified: the program
+ * may end of it. */
+void gw_agent_refused(enum gw_sign sign, CUresult code);
+/* Wait that moment, where a sign is recorded and not reported. */
+void gw_agent_await_reported(void);
+/* In a forked child: there is no agent. */
+void gw_agent_reset(void);
+
+#endif

@@ -1,0 +1,83 @@
+#include "agent/conn.h"
+
+#include <errno.h>
+#include <poll.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <sys/un.h>
+
+bool gw_conn_open(struct gw_conn *conn, const char *path)
+{
+	struct sockaddr_un to = {.sun_family = AF_UNIX};
+	conn->have = conn->waiting = 0;
+	conn->fd = gw_fd_own(socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
+	strncpy(to.sun_path, path, sizeof to.sun_path - 1);
+	if (connect(conn->fd.fd, (struct sockaddr *)&to, sizeof to) == 0)
+		return true;
+	gw_conn_close(conn);
+	return false;
+}
+
+void gw_conn_close(struct gw_conn *conn)
+{
+	gw_fd_close(&conn->fd);
+}
+
+/* An invoker that does not read for a second is none. */
+enum { SEND_TIMEOUT_MS = 1000 };
+
+bool gw_conn_flush(struct gw_conn *conn)
+{
+	size_t sent = 0, all = conn->waiting;
+
+	conn->waiting = 0;
+	while (sent < all) {
+		struct pollfd p = {.fd = conn->fd.fd, .events = POLLOUT};
+		if (!gw_fd_is_ours(&conn->fd))
+			return false;
+		ssize_t n = send(conn->fd.fd, conn->out + sent, all - sent,
+				 MSG_NOSIGNAL | MSG_DONTWAIT);
+		if (n > 0)
+			sent += (size_t)n;
+		else if (errno == EINTR)
+			continue;
+		else if (errno != EAGAIN || poll(&p, 1, SEND_TIMEOUT_MS) <= 0)
+			return false;
+	}
+	return true;
+}
+
+bool gw_conn_send(struct gw_conn *conn, struct gw_frame *f)
+{
+	gw_frame_end(f);
+	if (conn->waiting + f->len > sizeof conn->out && !gw_conn_flush(conn))
+		return false;
+	memcpy(conn->out + conn->waiting, f->buf, f->len);
+	conn->waiting += f->len;
+	return true;
+}
+
+bool gw_conn_receive(struct gw_conn *conn)
+{
+	if (!gw_fd_is_ours(&conn->fd))
+		return false;
+	if (conn->have == sizeof conn->in)
+		return true;
+	ssize_t n = recv(conn->fd.fd, conn->in + conn->have, sizeof conn->in - conn->have, MSG_DONTWAIT);
+	if (n > 0)
+		conn->have += (size_t)n;
+	return n > 0 || (n < 0 && (errno == EAGAIN || errno == EINTR));
+}
+
+int gw_conn_next(struct gw_conn *conn, struct gw_command *out)
+{
+	for (;;) {
+		int took = gw_frame_read(conn->in, conn->have, out);
+		if (took <= 0)
+			return took;
+		conn->have -= (size_t)took;
+		memmove(conn->in, conn->in + took, conn->have);
+		if (out->type)
+			return 1;
+	}
+}

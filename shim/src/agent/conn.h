@@ -1,0 +1,29 @@
+/*
+ * The connection to the invoker. Used by the session alone.
+ */
+#ifndef GW_CONN_H
+#define GW_CONN_H
+
+#include "agent/frame.h"
+#include "process/fd.h"
+
+struct gw_conn {
+	struct gw_fd fd;
+	uint8_t in[2 * GW_FRAME_MAX];
+	size_t have;
+	uint8_t out[4 * GW_FRAME_MAX]; /* queued, but not sent */
+	size_t waiting;
+};
+
+bool gw_conn_open(struct gw_conn *conn, const char *path);
+void gw_conn_close(struct gw_conn *conn);
+/* Queue a frame; it may wait for gw_conn_flush, so that what is queued at one time
+ * wakes the invoker once. False: the connection is gone. */
+bool gw_conn_send(struct gw_conn *conn, struct gw_frame *f);
+bool gw_conn_flush(struct gw_conn *conn);
+/* Take in what has come, without waiting. False: the connection is gone. */
+bool gw_conn_receive(struct gw_conn *conn);
+/* The next whole command: 1, none yet: 0, nonsense: -1. */
+int gw_conn_next(struct gw_conn *conn, struct gw_command *out);
+
+#endif

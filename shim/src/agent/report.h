@@ -1,0 +1,25 @@
+/*
+ * What is reported to the invoker, as frames. False: the connection is of no more
+ * use.
+ */
+#ifndef GW_REPORT_H
+#define GW_REPORT_H
+
+#include "agent/conn.h"
+#include "migration/work.h"
+
+bool gw_send_hello(struct gw_conn *conn);
+/* at_rest: as of gw_measure. */
+bool gw_send_usage(struct gw_conn *conn, uint64_t epoch, bool at_rest);
+/* A sign that managed memory does not work for this program; once to each invoker. */
+bool gw_send_refused(struct gw_conn *conn);
+bool gw_send_accepted(struct gw_conn *conn, const struct gw_command *c);
+/* What came of a command to move memory. */
+bool gw_send_done(struct gw_conn *conn, const struct gw_command *c, const struct gw_work *w,
+		  enum gw_status status);
+/* The answer to a PING, or a sign of life. */
+bool gw_send_pong(struct gw_conn *conn, uint64_t epoch);
+/* The process would hold more than it may. */
+bool gw_send_want(struct gw_conn *conn, uint64_t number);
+
+#endif

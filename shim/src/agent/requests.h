@@ -1,0 +1,33 @@
+/*
+ * What passes between the program's threads and the agent's: changes and requests one
+ * way, answers the other. This is the agent's side; agent.h is the program's.
+ */
+#ifndef GW_REQUESTS_H
+#define GW_REQUESTS_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+/* True: for the first time. */
+bool gw_requests_begin(void);
+/* Make what the agent is woken by. */
+bool gw_requests_open(void);
+void gw_requests_reset(void);
+
+/* The descriptor by which the agent is woken, -1 when it is no longer ours. */
+int gw_wake_fd(void);
+void gw_wake_drain(void);
+
+/* Bytes of change since they were last taken; large: worth a USAGE at once. */
+uint64_t gw_changed(bool *large);
+void gw_changed_take(void);
+void gw_set_large(uint64_t bytes);
+
+/* The number of the newest WANT, and the answer to all up to one. */
+uint64_t gw_asked(void);
+void gw_answer(uint64_t number);
+/* The invoker has set a limit, or there is none. */
+void gw_set_limit_known(void);
+void gw_set_connected(bool to_invoker);
+
+#endif

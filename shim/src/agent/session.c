@@ -1,0 +1,273 @@
+#include "agent/session.h"
+
+#include <poll.h>
+
+#include "agent/report.h"
+#include "agent/requests.h"
+#include "memory/contexts.h"
+#include "migration/measure.h"
+#include "migration/refusal.h"
+#include "process/state.h"
+
+enum {
+	/* Small changes are reported after this, large ones not more often than that. */
+	QUIET_MS = 500,
+	USAGE_MS = 10,
+};
+
+static struct {
+	struct gw_conn conn;
+	bool open, refused;
+	bool gated;               /* this invoker reports runs */
+	uint64_t newest;          /* epoch */
+	struct gw_command moving; /* the command under way; type 0: none */
+	struct gw_work work;      /* what it takes */
+	uint64_t want_sent;
+	int64_t usage_sent; /* when the last USAGE went */
+	unsigned ended;     /* contexts that it left out as they had ended */
+} session = {.conn.fd.fd = -1};
+
+static bool send_usage(uint64_t epoch, bool at_rest)
+{
+	gw_changed_take();
+	session.usage_sent = gw_clock();
+	bool ok = gw_send_usage(&session.conn, epoch, at_rest);
+	session.ended = gw_contexts_ended();
+	return ok;
+}
+
+static bool send_want(void)
+{
+	uint64_t number = gw_asked();
+
+	if (number == session.want_sent)
+		return true;
+	session.want_sent = number;
+	return gw_send_want(&session.conn, number);
+}
+
+static enum gw_status status_of(enum gw_outcome outcome, bool cancelled)
+{
+	if (outcome == GW_REFUSED_BY_DRIVER)
+		return GW_FAILED;
+	if (cancelled)
+		return GW_CANCELLED;
+	return outcome == GW_MOVED ? GW_OK : GW_PARTIAL;
+}
+
+/* The work is over: the usage first, then the answer, so that an invoker that gets
+ * the answer knows the usage. */
+static bool finish(bool cancelled)
+{
+	struct gw_command c = session.moving;
+
+	if (!c.type)
+		return true;
+	session.moving.type = 0;
+	enum gw_status status = status_of(gw_work_end(&session.work), cancelled);
+	return send_usage(c.epoch, true) && gw_send_done(&session.conn, &c, &session.work, status);
+}
+
+static bool command_move(const struct gw_command *c)
+{
+	struct gw_order order = {
+		.out = c->type == GW_EVICT, .bytes = c->bytes, .ns = c->ns, .gated = session.gated,
+	};
+	struct gw_work none = {.began = gw_clock()};
+
+	if (c->epoch < session.newest)
+		return gw_send_done(&session.conn, c, &none, GW_STALE);
+	if (session.moving.type == c->type && session.moving.epoch == c->epoch)
+		return gw_send_accepted(&session.conn, c); /* asked again */
+	session.newest = c->epoch;
+	if (!finish(true) || !gw_send_accepted(&session.conn, c))
+		return false;
+	gw_work_begin(&session.work, &order);
+	session.moving = *c;
+	return true;
+}
+
+/* A run begins: what is on its way out comes back with it. A run ended: it may
+ * have used everything. */
+static bool command_gate(const struct gw_command *c)
+{
+	bool ok = true;
+
+	if (c->word && session.moving.type == GW_EVICT)
+		ok = finish(true);
+	session.gated = true;
+	gw_set_dirty();
+	if (c->word)
+		return ok;
+	gw_check_context();
+	return ok && gw_send_refused(&session.conn) && send_usage(c->epoch, true);
+}
+
+static bool command_hello(const struct gw_command *c)
+{
+	if (c->word != GW_VERSION) {
+		gw_log("the invoker has version %u, the shim %d: memory stays unmanaged by it",
+		       c->word, GW_VERSION);
+		session.refused = true;
+		return false;
+	}
+	gw_set_large(c->bytes ? c->bytes : 1);
+	gw_set_limit_known();
+	return true;
+}
+
+static void command_limit(const struct gw_command *c)
+{
+	gw_set_limit(GW_DEVICE_BYTES, (struct gw_limit){c->limit[0], c->limit[2]});
+	gw_set_limit(GW_HOST_BYTES, (struct gw_limit){c->limit[1], c->limit[3]});
+	gw_answer(c->epoch);
+}
+
+/* False: the connection is of no more use. */
+static bool command(const struct gw_command *c)
+{
+	switch (c->type) {
+	case GW_HELLO:
+		return command_hello(c);
+	case GW_LIMIT:
+		command_limit(c);
+		return true;
+	case GW_PREFETCH:
+	case GW_EVICT:
+		return command_move(c);
+	case GW_REPORT:
+		return send_usage(c->epoch, true);
+	case GW_GATE:
+		return command_gate(c);
+	case GW_PING:
+		return gw_send_pong(&session.conn, c->epoch);
+	default:
+		return true;
+	}
+}
+
+static bool handle_commands(void)
+{
+	struct gw_command c;
+	int got;
+
+	if (!gw_conn_receive(&session.conn))
+		return false;
+	while ((got = gw_conn_next(&session.conn, &c)) > 0)
+		if (!command(&c))
+			return false;
+	if (got < 0)
+		gw_log("the invoker sent what is no frame");
+	return got == 0;
+}
+
+/* Wait for the invoker, for a wake-up, or for a while. False: the invoker sent
+ * nothing. After a while in which nothing came the connection is read anyway: our
+ * descriptor may be another's by now. */
+static bool wait_for(int ms)
+{
+	struct pollfd p[2] = {
+		{.fd = gw_wake_fd(), .events = POLLIN},
+		{.fd = session.open ? session.conn.fd.fd : -1, .events = POLLIN},
+	};
+
+	int n = poll(p, session.open ? 2 : 1, ms);
+	if (n > 0 && p[0].revents)
+		gw_wake_drain();
+	return session.open && (n <= 0 || p[1].revents);
+}
+
+void gw_session_wait(int ms) { wait_for(ms); }
+
+/* The time in ms to poll before something else is to be done. */
+static int poll_timeout(void)
+{
+	bool large;
+
+	if (session.moving.type)
+		return 0;
+	gw_changed(&large);
+	return large ? USAGE_MS : QUIET_MS;
+}
+
+static bool usage_due(void)
+{
+	int64_t since = gw_clock() - session.usage_sent;
+	bool large;
+	/* Of contexts that ended unseen no thread of the program reports. */
+	bool any = gw_changed(&large) || gw_contexts_ended() != session.ended;
+
+	return !session.moving.type && any && since >= (large ? USAGE_MS : QUIET_MS) * 1000000ll;
+}
+
+/* While memory moves: something came, or a caller waits for the move's end. */
+static bool interrupted(void)
+{
+	struct pollfd p = {.fd = session.conn.fd.fd, .events = POLLIN};
+
+	return gw_driver_lock_wanted() || poll(&p, 1, 0) > 0;
+}
+
+/* While a part of the memory takes long. */
+static void heartbeat(void)
+{
+	if (!gw_send_pong(&session.conn, 0) || !gw_conn_flush(&session.conn))
+		gw_conn_close(&session.conn);
+}
+
+void gw_session_serve(void)
+{
+	static const struct gw_watch watch = {interrupted, heartbeat};
+	bool ok = !wait_for(poll_timeout()) || handle_commands();
+
+	/* What takes a while is accepted before it is done. */
+	if (ok && session.moving.type && gw_work_remains(&session.work))
+		ok = gw_conn_flush(&session.conn);
+	if (ok && session.moving.type && !gw_work_step(&session.work, &watch))
+		ok = finish(false);
+	if (ok)
+		ok = send_want() && gw_send_refused(&session.conn);
+	/* The program may be using any of its memory now. */
+	if (ok && usage_due())
+		ok = send_usage(0, false);
+	if (!ok || !gw_conn_flush(&session.conn))
+		gw_session_close();
+}
+
+bool gw_session_open(const char *path)
+{
+	session.open = gw_conn_open(&session.conn, path);
+	if (session.open && gw_send_hello(&session.conn) && send_usage(0, false) &&
+	    gw_conn_flush(&session.conn)) {
+		gw_set_connected(true);
+		return true;
+	}
+	gw_session_close();
+	return false;
+}
+
+bool gw_session_is_open(void) { return session.open; }
+bool gw_session_is_refused(void) { return session.refused; }
+
+void gw_session_close(void)
+{
+	gw_conn_close(&session.conn);
+	if (session.moving.type)
+		gw_work_end(&session.work);
+	session.moving.type = 0;
+	session.open = session.gated = false;
+	session.want_sent = 0;
+	gw_set_connected(false);
+	gw_set_limit_known();
+	gw_reset_reported();
+	session.newest = 0; /* another invoker counts its own epochs */
+}
+
+void gw_session_reset(void)
+{
+	gw_fd_close(&session.conn.fd);
+	session.open = session.refused = session.gated = false;
+	session.newest = session.want_sent = 0;
+	session.moving.type = 0;
+	session.work = (struct gw_work){0};
+}

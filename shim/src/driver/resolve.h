@@ -1,0 +1,35 @@
+/*
+ * How the real functions are found, of the driver, of the management library, and
+ * of the C library's dlsym.
+ */
+#ifndef GW_RESOLVE_H
+#define GW_RESOLVE_H
+
+#include <link.h>
+#include <stdbool.h>
+
+#include "driver/entries.h"
+
+/* The library's (or the next interposer's) function, NULL if it has none. */
+void *gw_real(int id);
+#define GW_REAL(export) ((fn_##export *)gw_real(ID_##export))
+/* The same where it was found behind us in the order of linking, else NULL. */
+void *gw_real_linked(int id);
+/* A program has found this function in the library itself, which it has loaded. False:
+ * the library is not to be had. */
+bool gw_found(int id, void *function);
+
+/* dlsym and dlvsym as the next library in the search order has them. */
+void *gw_next_dlsym(void *handle, const char *name);
+void *gw_next_dlvsym(void *handle, const char *name, const char *version);
+/* Where the two of tail.S jump to: set after this. */
+void gw_resolve_begin(void);
+
+/* False: the C library is none that we know, such as musl. */
+bool gw_libc_supported(void);
+/* The driver, held loaded, or NULL while it is not loaded. */
+void *gw_driver(void);
+/* The libraries that are loaded, in the order of search. */
+const struct link_map *gw_libraries(void);
+
+#endif

@@ -1,0 +1,43 @@
+/*
+ * The wrappers and their table, made from abi.def. A wrapper finds the real
+ * function, and either forwards (when the shim takes no part) or lets
+ * gw_on_<what> do the work with the real function at hand. The driver's calls are no
+ * cancellation points, so what a wrapper does is none.
+ */
+#include "hooks/hooks.h"
+
+#include <pthread.h>
+
+#include "driver/resolve.h"
+#include "hooks/serve.h"
+#include "hooks/start.h"
+
+#define ARGS(...) __VA_ARGS__
+
+#define WRAPPER(export, what, params, args, missing)                       \
+	GW_EXPORT int export params                                        \
+	{                                                                  \
+		fn_##export *real = GW_REAL(export);                       \
+		if (!real)                                                 \
+			return missing;                                    \
+		if (!gw_takes_part())                                      \
+			return real args;                                  \
+		int cancel;                                                \
+		pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, &cancel);   \
+		int r = gw_on_##what(real, ARGS args);                     \
+		pthread_setcancelstate(cancel, NULL);                      \
+		return r;                                                  \
+	}
+
+#define HOOK(base, export, version, flags, class, what, params, args) \
+	WRAPPER(export, what, params, args, CUDA_ERROR_NOT_FOUND)
+#define NVML(export, what, params, args) \
+	WRAPPER(export, what, params, args, NVML_FUNCTION_NOT_FOUND)
+#include "../../abi.def"
+
+void *const gw_wrappers[GW_ENTRIES] = {
+#define HOOK(base, export, version, flags, class, what, params, args) \
+	[ID_##export] = (void *)export,
+#define NVML(export, what, params, args) [ID_##export] = (void *)export,
+#include "../../abi.def"
+};

@@ -1,0 +1,147 @@
+/*
+ * What the program learns about memory, so that managed memory looks like the
+ * device memory it asked for; and what its own prefetches show.
+ */
+#include "agent/agent.h"
+#include "hooks/serve.h"
+#include "memory/registry.h"
+
+/*
+ * Below a limit what is free comes from our own count: what is free on the device now
+ * is not the bound, because others move out. The driver is asked all the same: it gives
+ * the fault that a kernel has left.
+ */
+CUresult gw_on_mem_info(fn_cuMemGetInfo_v2 *real, size_t *avail, size_t *total)
+{
+	CUresult r = real(avail, total);
+
+	if (r == CUDA_SUCCESS && avail && total)
+		gw_below_limit(total, avail);
+	return r;
+}
+
+CUresult gw_on_total_mem(fn_cuDeviceTotalMem_v2 *real, size_t *bytes, CUdevice dev)
+{
+	CUresult r = real(bytes, dev);
+	uint64_t avail;
+
+	if (r == CUDA_SUCCESS && bytes)
+		gw_below_limit(bytes, &avail);
+	return r;
+}
+
+static bool substituted(CUdeviceptr ptr)
+{
+	struct gw_block b;
+
+	return gw_find(GW_ADDRESS, ptr, &b) && b.kind == GW_MANAGED;
+}
+
+/* CUmemorytype is an unsigned int; the flags are bools in a byte, by their first. */
+static void report_as_device(int attribute, void *data)
+{
+	switch (attribute) {
+	case POINTER_MEMORY_TYPE:
+		*(unsigned *)data = MEMORYTYPE_DEVICE;
+		break;
+	case POINTER_HOST:
+		*(void **)data = NULL;
+		break;
+	case POINTER_IS_MANAGED:
+		*(unsigned char *)data = 0;
+		break;
+	case POINTER_IPC_CAPABLE:
+		*(unsigned char *)data = 1;
+		break;
+	}
+}
+
+CUresult gw_on_pointer_attribute(fn_cuPointerGetAttribute *real, void *data,
+				 int attribute, CUdeviceptr ptr)
+{
+	CUresult r = real(data, attribute, ptr);
+
+	if (r != CUDA_SUCCESS || !data || !substituted(ptr))
+		return r;
+	report_as_device(attribute, data);
+	/* Of device memory, asked for alone, this is an error. */
+	return attribute == POINTER_HOST ? CUDA_ERROR_INVALID_VALUE : r;
+}
+
+CUresult gw_on_pointer_attributes(fn_cuPointerGetAttributes *real, unsigned n,
+				  int *attributes, void **data, CUdeviceptr ptr)
+{
+	CUresult r = real(n, attributes, data, ptr);
+
+	if (r != CUDA_SUCCESS || !attributes || !data || !substituted(ptr))
+		return r;
+	for (unsigned i = 0; i < n; i++)
+		if (data[i])
+			report_as_device(attributes[i], data[i]);
+	return r;
+}
+
+/* Another process, or another device, shall have the memory: a driver gives out
+ * no managed memory. What the program asks for after this is plain. */
+static CUresult shared(CUresult r, CUdeviceptr ptr)
+{
+	if (r != CUDA_SUCCESS && substituted(ptr))
+		gw_agent_refused(GW_SIGN_SHARE, r);
+	return r;
+}
+
+CUresult gw_on_ipc_handle(fn_cuIpcGetMemHandle *real, void *handle, CUdeviceptr ptr)
+{
+	return shared(real(handle, ptr), ptr);
+}
+
+CUresult gw_on_range_handle(fn_cuMemGetHandleForAddressRange *real, void *handle,
+			    CUdeviceptr ptr, size_t bytes, int type,
+			    unsigned long long flags)
+{
+	return shared(real(handle, ptr, bytes, type, flags), ptr);
+}
+
+/* What the program itself fetches counts as on the device from now on. What it
+ * sends away leaves in its own time, so it counts as there until
+ * an order of ours has moved it. */
+static void fetched(CUdeviceptr ptr, size_t bytes)
+{
+	struct gw_block b;
+
+	if (gw_find(GW_ADDRESS, ptr, &b) && gw_movable(&b))
+		gw_set_resident(b.base, b.id, ptr - b.base, ptr - b.base + bytes);
+}
+
+CUresult gw_on_prefetch(fn_cuMemPrefetchAsync *real, CUdeviceptr ptr, size_t bytes,
+			CUdevice dev, CUstream stream)
+{
+	CUresult r = real(ptr, bytes, dev, stream);
+
+	if (dev != CPU_DEVICE)
+		fetched(ptr, bytes);
+	return r;
+}
+
+CUresult gw_on_prefetch_location(fn_cuMemPrefetchAsync_v2 *real, CUdeviceptr ptr,
+				 size_t bytes, struct gw_location to, unsigned flags,
+				 CUstream stream)
+{
+	CUresult r = real(ptr, bytes, to, flags, stream);
+
+	if (to.type == LOCATION_DEVICE)
+		fetched(ptr, bytes);
+	return r;
+}
+
+/* Wherever its ranges go, some may be on the device now. */
+CUresult gw_on_prefetch_batch(fn_cuMemPrefetchBatchAsync *real, CUdeviceptr *ptr,
+			      size_t *bytes, size_t n, struct gw_location *to, size_t *first,
+			      size_t places, unsigned long long flags, CUstream stream)
+{
+	CUresult r = real(ptr, bytes, n, to, first, places, flags, stream);
+
+	for (size_t i = 0; ptr && bytes && i < n; i++)
+		fetched(ptr[i], bytes[i]);
+	return r;
+}

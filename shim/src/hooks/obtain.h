@@ -1,0 +1,28 @@
+/*
+ * How an allocation begins and ends, of whatever kind it is. A block is recorded after
+ * the driver gave it and removed before the driver takes it back: in between, another
+ * thread may get the same address. If the driver refuses to take it, the record is
+ * restored.
+ */
+#ifndef GW_OBTAIN_H
+#define GW_OBTAIN_H
+
+#include "memory/registry.h"
+
+/* Reserve bytes for an allocation about to be made; the invoker is asked for them where
+ * other processes of the container could have them. False: the limit is reached. Each
+ * true needs one gw_settle. */
+bool gw_obtain(enum gw_account account, uint64_t bytes);
+
+/* The driver gave r for an allocation for which bytes were reserved: they become the
+ * block, in the current context, or are free again. Returns r. */
+CUresult gw_finish_alloc(CUresult r, uint64_t reserved, enum gw_space space,
+			 struct gw_block b);
+/* The same of device memory of which no more was reserved than was taken. */
+CUresult gw_finish_device(CUresult r, const CUdeviceptr *out, size_t bytes,
+			  enum gw_kind kind);
+
+/* The driver gave r for the end of a block that was removed, if it was known. */
+void gw_finish_free(bool known, enum gw_space space, const struct gw_block *b, CUresult r);
+
+#endif

@@ -1,0 +1,117 @@
+/*
+ * How the shim begins in a process: by the environment at the first call, with its
+ * agent after the first successful cuInit; and what becomes of it in a forked child
+ * and at the program's end.
+ */
+#include "hooks/start.h"
+
+#include <stdatomic.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "agent/agent.h"
+#include "driver/resolve.h"
+#include "hooks/physical.h"
+#include "hooks/serve.h"
+#include "memory/backend.h"
+#include "memory/contexts.h"
+#include "memory/pools.h"
+#include "memory/registry.h"
+#include "migration/measure.h"
+#include "migration/refusal.h"
+#include "process/config.h"
+#include "process/state.h"
+
+static void set_limit(enum gw_account account, uint64_t bytes)
+{
+	gw_set_limit(account, (struct gw_limit){bytes, bytes});
+}
+
+static void configure(void)
+{
+	gw_config_read();
+	set_limit(GW_DEVICE_BYTES, gw_config.limit);
+	set_limit(GW_HOST_BYTES, gw_config.host_limit);
+	if (strcmp(gw_config.mode, "off") == 0)
+		gw_disable(NULL);
+	else if (!gw_libc_supported())
+		gw_disable("the C library is not glibc");
+	else if (!gw_choose_backend(gw_config.mode))
+		gw_disable("GPUWHISK_SHIM is none of managed, count, off");
+	else if (!*gw_config.socket)
+		gw_disable("GPUWHISK_SHIM_SOCKET names no usable path");
+}
+
+bool gw_takes_part(void)
+{
+	enum { UNREAD, READING, READ };
+	static atomic_int progress = UNREAD;
+	int seen = atomic_load_explicit(&progress, memory_order_acquire);
+
+	if (seen != READ) {
+		int expect = UNREAD;
+		/* A thread that comes while another reads forwards, once. */
+		if (!atomic_compare_exchange_strong(&progress, &expect, READING))
+			return false;
+		configure();
+		atomic_store_explicit(&progress, READ, memory_order_release);
+	}
+	return !gw_disabled();
+}
+
+/* Before the program has threads; a constructor before ours may have been
+ * here already. */
+__attribute__((constructor)) static void configure_early(void)
+{
+	gw_takes_part();
+}
+
+/* A forked child has no agent, and CUDA is of no use to it. It forgets without
+ * touching the driver; a cuInit of its own may start anew. */
+static void after_fork(void)
+{
+	gw_refusal_reset();
+	gw_contexts_reset();
+	gw_registry_reset();
+	gw_pools_reset();
+	gw_physical_reset();
+	gw_agent_reset();
+}
+
+/* A program may end of the very error that is to be reported. */
+static void at_exit(void)
+{
+	gw_check_context();
+	gw_agent_await_reported();
+	gw_driver_stop();
+}
+
+/* What pthread_atfork is since glibc 2.3. Newer ones link a part of it into us
+ * that would not load on musl; this reference is weak. */
+extern int __register_atfork(void (*)(void), void (*)(void), void (*)(void), void *);
+#pragma weak __register_atfork
+extern void *__dso_handle __attribute__((visibility("hidden")));
+
+/* Once per program, also across forks. */
+static void watch_process(void)
+{
+	static atomic_bool watched;
+
+	if (atomic_exchange(&watched, true))
+		return;
+	if (__register_atfork)
+		__register_atfork(NULL, NULL, after_fork, &__dso_handle);
+	/* Handlers run last come first: ours before the driver's own end. */
+	atexit(at_exit);
+}
+
+CUresult gw_on_init(fn_cuInit *real, unsigned flags)
+{
+	CUresult r = real(flags);
+
+	if (r == CUDA_SUCCESS) {
+		watch_process();
+		gw_agent_start();
+	}
+	return r;
+}

@@ -1,0 +1,250 @@
+#include "memory/contexts.h"
+
+#include <pthread.h>
+#include <stdatomic.h>
+
+#include "driver/resolve.h"
+#include "memory/registry.h"
+
+/* A process has one context per device, seldom a few more. Those beyond are
+ * served without a stream of ours: their memory stays where it is. */
+enum { CONTEXTS = 64 };
+
+static pthread_mutex_t driver = PTHREAD_MUTEX_INITIALIZER;
+
+static struct {
+	pthread_mutex_t mu; /* guards all below */
+	struct {
+		CUcontext ctx;
+		CUdevice device;
+		CUstream stream[GW_STREAMS];
+		bool made; /* by cuCtxCreate. The rest are primary, or parts of one */
+	} at[CONTEXTS];
+	unsigned n;
+} contexts = {.mu = PTHREAD_MUTEX_INITIALIZER};
+
+/* The context seen last: most threads of a program share one. */
+static _Atomic(CUcontext) last_seen;
+
+static atomic_uint waiting, ended;
+static atomic_bool stopped;
+
+void gw_driver_lock(void)
+{
+	atomic_fetch_add(&waiting, 1);
+	pthread_mutex_lock(&driver);
+	atomic_fetch_sub(&waiting, 1);
+}
+
+bool gw_driver_lock_wanted(void) { return atomic_load(&waiting) > 0; }
+void gw_driver_unlock(void) { pthread_mutex_unlock(&driver); }
+
+void gw_driver_stop(void)
+{
+	atomic_store(&stopped, true);
+	gw_driver_lock();
+	gw_driver_unlock();
+}
+
+bool gw_driver_stopped(void) { return atomic_load(&stopped); }
+
+/* The caller holds contexts.mu. */
+static int index_of(CUcontext ctx)
+{
+	for (unsigned i = 0; i < contexts.n; i++)
+		if (contexts.at[i].ctx == ctx)
+			return (int)i;
+	return -1;
+}
+
+void gw_add_context(CUcontext ctx, CUdevice device, bool made)
+{
+	if (!ctx)
+		return;
+	pthread_mutex_lock(&contexts.mu);
+	int i = index_of(ctx);
+	if (i < 0 && contexts.n < CONTEXTS) {
+		i = (int)contexts.n++;
+		contexts.at[i].ctx = ctx;
+		contexts.at[i].device = device;
+		for (int k = 0; k < GW_STREAMS; k++)
+			contexts.at[i].stream[k] = NULL;
+		contexts.at[i].made = made;
+	}
+	pthread_mutex_unlock(&contexts.mu);
+	atomic_store(&last_seen, ctx);
+}
+
+void gw_remove_context(CUcontext ctx)
+{
+	pthread_mutex_lock(&contexts.mu);
+	int i = index_of(ctx);
+	if (i >= 0)
+		contexts.at[i] = contexts.at[--contexts.n];
+	pthread_mutex_unlock(&contexts.mu);
+	atomic_store(&last_seen, NULL);
+	gw_remove_blocks_of(ctx);
+	atomic_fetch_add(&ended, 1);
+}
+
+unsigned gw_contexts_ended(void) { return atomic_load(&ended); }
+
+/* Where the driver does not report one: the only context that there is. */
+static struct gw_current only_one(void)
+{
+	struct gw_current h = {NULL, 0};
+
+	pthread_mutex_lock(&contexts.mu);
+	if (contexts.n == 1)
+		h = (struct gw_current){contexts.at[0].ctx, contexts.at[0].device};
+	pthread_mutex_unlock(&contexts.mu);
+	return h;
+}
+
+struct gw_current gw_current(void)
+{
+	struct gw_current h = {NULL, 0};
+	fn_cuCtxGetCurrent *current = GW_REAL(cuCtxGetCurrent);
+	fn_cuCtxGetDevice *device = GW_REAL(cuCtxGetDevice);
+
+	if (!current || !device || current(&h.ctx) != CUDA_SUCCESS || !h.ctx ||
+	    device(&h.device) != CUDA_SUCCESS)
+		return only_one();
+	if (h.ctx != atomic_load_explicit(&last_seen, memory_order_relaxed))
+		gw_add_context(h.ctx, h.device, false);
+	return h;
+}
+
+unsigned gw_contexts(void)
+{
+	pthread_mutex_lock(&contexts.mu);
+	unsigned n = contexts.n;
+	pthread_mutex_unlock(&contexts.mu);
+	return n;
+}
+
+CUcontext gw_any_context(void)
+{
+	pthread_mutex_lock(&contexts.mu);
+	CUcontext ctx = contexts.n ? contexts.at[0].ctx : NULL;
+	pthread_mutex_unlock(&contexts.mu);
+	return ctx;
+}
+
+CUcontext gw_single_device_context(void)
+{
+	pthread_mutex_lock(&contexts.mu);
+	CUcontext ctx = contexts.n ? contexts.at[0].ctx : NULL;
+	for (unsigned i = 1; i < contexts.n; i++)
+		if (contexts.at[i].device != contexts.at[0].device)
+			ctx = NULL;
+	pthread_mutex_unlock(&contexts.mu);
+	return ctx;
+}
+
+static bool is_end(CUresult r)
+{
+	return r == CUDA_ERROR_INVALID_CONTEXT || r == CUDA_ERROR_CONTEXT_IS_DESTROYED;
+}
+
+/* A runtime may end a context by a table of the driver's that is not hooked. Two calls
+ * must agree: what is forgotten is not counted. */
+static void forget_if_ended(CUcontext ctx, CUresult r)
+{
+	fn_cuCtxGetApiVersion *ask = GW_REAL(cuCtxGetApiVersion);
+	unsigned version;
+
+	if (is_end(r) && ask && is_end(ask(ctx, &version)))
+		gw_remove_context(ctx);
+}
+
+CUresult gw_push_context(CUcontext ctx)
+{
+	fn_cuCtxPushCurrent_v2 *push = GW_REAL(cuCtxPushCurrent_v2);
+
+	if (!push || !ctx)
+		return CUDA_ERROR_NOT_SUPPORTED;
+	CUresult r = push(ctx);
+	forget_if_ended(ctx, r);
+	return r;
+}
+
+void gw_pop_context(void)
+{
+	fn_cuCtxPopCurrent_v2 *pop = GW_REAL(cuCtxPopCurrent_v2);
+	CUcontext ctx;
+
+	if (pop)
+		pop(&ctx);
+}
+
+bool gw_forget_ended(void)
+{
+	unsigned before = gw_contexts_ended();
+
+	for (unsigned i = gw_contexts(); i-- > 0;) {
+		pthread_mutex_lock(&contexts.mu);
+		CUcontext ctx = i < contexts.n ? contexts.at[i].ctx : NULL;
+		pthread_mutex_unlock(&contexts.mu);
+		if (gw_push_context(ctx) == CUDA_SUCCESS)
+			gw_pop_context();
+	}
+	return gw_contexts_ended() != before;
+}
+
+static CUresult make_stream(CUstream *out)
+{
+	fn_cuCtxGetStreamPriorityRange *range = GW_REAL(cuCtxGetStreamPriorityRange);
+	fn_cuStreamCreateWithPriority *create = GW_REAL(cuStreamCreateWithPriority);
+	int least = 0, greatest = 0;
+
+	if (range)
+		range(&least, &greatest);
+	if (!create)
+		return CUDA_ERROR_NOT_SUPPORTED;
+	return create(out, STREAM_NON_BLOCKING, least);
+}
+
+CUresult gw_stream(CUcontext ctx, unsigned which, CUstream *out)
+{
+	pthread_mutex_lock(&contexts.mu);
+	int i = index_of(ctx);
+	*out = i >= 0 ? contexts.at[i].stream[which] : NULL;
+	pthread_mutex_unlock(&contexts.mu);
+	if (i < 0)
+		return CUDA_ERROR_NOT_SUPPORTED;
+	if (*out)
+		return CUDA_SUCCESS;
+	CUresult r = make_stream(out);
+	if (r != CUDA_SUCCESS)
+		return r;
+	pthread_mutex_lock(&contexts.mu);
+	i = index_of(ctx);
+	if (i >= 0)
+		contexts.at[i].stream[which] = *out;
+	pthread_mutex_unlock(&contexts.mu);
+	return CUDA_SUCCESS;
+}
+
+CUcontext gw_primary_of(CUdevice dev)
+{
+	CUcontext ctx = NULL;
+
+	pthread_mutex_lock(&contexts.mu);
+	for (unsigned i = 0; i < contexts.n; i++)
+		if (!contexts.at[i].made && contexts.at[i].device == dev)
+			ctx = contexts.at[i].ctx;
+	pthread_mutex_unlock(&contexts.mu);
+	return ctx;
+}
+
+void gw_contexts_reset(void)
+{
+	pthread_mutex_t fresh = PTHREAD_MUTEX_INITIALIZER;
+
+	driver = fresh;
+	atomic_store(&waiting, 0);
+	contexts.mu = fresh;
+	contexts.n = 0;
+	atomic_store(&last_seen, NULL);
+}

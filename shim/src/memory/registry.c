@@ -1,0 +1,416 @@
+#include "memory/registry.h"
+
+#include <pthread.h>
+#include <stdatomic.h>
+#include <stdlib.h>
+#include <sys/mman.h>
+
+#include "memory/tree.h"
+
+static struct {
+	pthread_mutex_t mu; /* guards all below, and the nodes of tree.c */
+	struct gw_node *root[GW_SPACES];
+	uint64_t bytes[GW_KINDS];
+	uint64_t evicted; /* of movable blocks */
+	uint64_t reserved[GW_ACCOUNTS];
+	struct gw_limit limit[GW_ACCOUNTS];
+	uint64_t blocks, movable;
+	uint32_t last_id;
+	bool dirty;
+} registry = {.mu = PTHREAD_MUTEX_INITIALIZER};
+
+static _Atomic uint64_t allocated; /* what device_bytes gives */
+static _Atomic uint64_t most;      /* of the limit of device memory */
+
+static void lock(void) { pthread_mutex_lock(&registry.mu); }
+static void unlock(void) { pthread_mutex_unlock(&registry.mu); }
+
+static uint64_t fixed_bytes(void)
+{
+	return registry.bytes[GW_PLAIN] + registry.bytes[GW_POOL] +
+	       registry.bytes[GW_PHYSICAL] + registry.bytes[GW_ARRAY] +
+	       registry.bytes[GW_EXTERNAL];
+}
+
+static uint64_t device_bytes(void)
+{
+	return registry.bytes[GW_MANAGED] + registry.bytes[GW_NATIVE] + fixed_bytes();
+}
+
+static uint64_t host_bytes(void)
+{
+	return registry.bytes[GW_HOST] + registry.bytes[GW_PHYSICAL_HOST];
+}
+
+/* Carry a block into the sums, or out of them. */
+static void count(const struct gw_block *b, bool in)
+{
+	uint64_t sign = in ? 1 : (uint64_t)-1;
+
+	registry.blocks += sign;
+	registry.bytes[b->kind] += sign * b->size;
+	if (gw_movable(b)) {
+		registry.movable += sign;
+		registry.evicted += sign * gw_evicted(b);
+	}
+	atomic_store_explicit(&allocated, device_bytes(), memory_order_relaxed);
+}
+
+bool gw_below_limit(uint64_t *total, uint64_t *avail)
+{
+	uint64_t limit = atomic_load_explicit(&most, memory_order_relaxed);
+	uint64_t used = atomic_load_explicit(&allocated, memory_order_relaxed);
+
+	if (!limit)
+		return false;
+	if (*total > limit)
+		*total = limit;
+	*avail = used < *total ? *total - used : 0;
+	return true;
+}
+
+void gw_set_limit(enum gw_account account, struct gw_limit limit)
+{
+	lock();
+	registry.limit[account] = limit;
+	if (account == GW_DEVICE_BYTES)
+		atomic_store(&most, limit.most);
+	unlock();
+}
+
+static bool fits(uint64_t used, uint64_t bytes, uint64_t limit)
+{
+	return !limit || (bytes <= limit && used <= limit - bytes);
+}
+
+enum gw_room gw_reserve(enum gw_account account, uint64_t bytes)
+{
+	enum gw_room room = GW_NO_ROOM;
+
+	lock();
+	const struct gw_limit *limit = &registry.limit[account];
+	uint64_t used = registry.reserved[account] +
+			(account == GW_HOST_BYTES ? host_bytes() : device_bytes());
+	if (fits(used, bytes, limit->granted)) {
+		registry.reserved[account] += bytes;
+		room = GW_ROOM;
+	} else if (fits(used, bytes, limit->most)) {
+		room = GW_ROOM_IF_ASKED;
+	}
+	unlock();
+	return room;
+}
+
+/* The caller holds the lock. */
+static bool add(enum gw_space space, const struct gw_block *b)
+{
+	/* A base that is known already was freed in a way that we did not see. */
+	struct gw_node *n, *old = gw_tree_remove(&registry.root[space], b->base);
+
+	if (old) {
+		count(&old->b, false);
+		gw_node_free(old);
+	}
+	n = gw_node_new();
+	if (!n)
+		return false;
+	n->b = *b;
+	n->b.id = ++registry.last_id;
+	if (gw_movable(b))
+		n->b.evicted_from = n->b.evicted_to = 0;
+	gw_tree_insert(&registry.root[space], n);
+	count(&n->b, true);
+	return true;
+}
+
+bool gw_add(enum gw_space space, const struct gw_block *b)
+{
+	lock();
+	bool ok = add(space, b);
+	unlock();
+	return ok;
+}
+
+bool gw_settle(enum gw_account account, uint64_t reserved, enum gw_space space,
+	       const struct gw_block *b)
+{
+	lock();
+	registry.reserved[account] -= reserved;
+	bool ok = !b || add(space, b);
+	unlock();
+	return ok;
+}
+
+/* Remove a node for good. The caller holds the lock. */
+static bool remove_node(enum gw_space space, uint64_t base, struct gw_block *out)
+{
+	struct gw_node *n = gw_tree_remove(&registry.root[space], base);
+
+	if (!n)
+		return false;
+	count(&n->b, false);
+	*out = n->b;
+	gw_node_free(n);
+	return true;
+}
+
+bool gw_remove(enum gw_space space, uint64_t base, struct gw_block *out)
+{
+	lock();
+	bool ok = remove_node(space, base, out);
+	unlock();
+	return ok;
+}
+
+bool gw_remove_mapping(uint64_t from, uint64_t bytes, struct gw_block *out)
+{
+	lock();
+	struct gw_node *n = bytes ? gw_tree_below(registry.root[GW_ADDRESS], from + bytes - 1) : NULL;
+	bool ok = n && n->b.base >= from && n->b.kind == GW_MAPPED &&
+		  remove_node(GW_ADDRESS, n->b.base, out);
+	unlock();
+	return ok;
+}
+
+bool gw_find(enum gw_space space, uint64_t address, struct gw_block *out)
+{
+	lock();
+	struct gw_node *n = gw_tree_below(registry.root[space], address);
+	bool ok = n && (address == n->b.base || address - n->b.base < n->b.size);
+	if (ok)
+		*out = n->b;
+	unlock();
+	return ok;
+}
+
+static struct gw_node *find_base(enum gw_space space, uint64_t base)
+{
+	struct gw_node *n = gw_tree_below(registry.root[space], base);
+
+	return n && n->b.base == base ? n : NULL;
+}
+
+bool gw_change_refs(uint64_t handle, int change)
+{
+	struct gw_block gone;
+
+	lock();
+	struct gw_node *n = find_base(GW_HANDLE, handle);
+	if (n) {
+		n->b.refs += (uint32_t)change;
+		if (n->b.refs == 0)
+			remove_node(GW_HANDLE, handle, &gone);
+	}
+	unlock();
+	return n != NULL;
+}
+
+void gw_set_dirty(void)
+{
+	lock();
+	registry.dirty = true;
+	unlock();
+}
+
+static void each(struct gw_node *n, void (*f)(struct gw_node *, void *), void *arg)
+{
+	while (n) {
+		each(n->left, f, arg);
+		struct gw_node *right = n->right;
+		f(n, arg);
+		n = right;
+	}
+}
+
+static void clear_evicted(struct gw_node *n, void *arg)
+{
+	(void)arg;
+	if (gw_movable(&n->b))
+		n->b.evicted_from = n->b.evicted_to = 0;
+}
+
+void gw_clear_dirty(bool all)
+{
+	lock();
+	if (registry.dirty || all) {
+		each(registry.root[GW_ADDRESS], clear_evicted, NULL);
+		registry.evicted = 0;
+	}
+	registry.dirty = false;
+	unlock();
+}
+
+/* A movable block that is still the one that was meant. The caller holds the
+ * lock. */
+static struct gw_block *find_movable(uint64_t base, uint32_t id)
+{
+	struct gw_node *n = find_base(GW_ADDRESS, base);
+
+	return n && n->b.id == id && gw_movable(&n->b) ? &n->b : NULL;
+}
+
+/* What is known to be evicted is now this. */
+static void set_evicted(struct gw_block *b, uint64_t from, uint64_t to)
+{
+	registry.evicted -= gw_evicted(b);
+	b->evicted_from = from < to ? from : 0;
+	b->evicted_to = from < to ? to : 0;
+	registry.evicted += gw_evicted(b);
+}
+
+static uint64_t min(uint64_t a, uint64_t b) { return a < b ? a : b; }
+static uint64_t max(uint64_t a, uint64_t b) { return a > b ? a : b; }
+
+void gw_set_evicted(uint64_t base, uint32_t id, uint64_t from, uint64_t to)
+{
+	lock();
+	struct gw_block *b = find_movable(base, id);
+	if (b) {
+		to = min(to, b->size);
+		if (gw_evicted(b) && from <= b->evicted_to && to >= b->evicted_from)
+			set_evicted(b, min(from, b->evicted_from), max(to, b->evicted_to));
+		else if (from < to && to - from > gw_evicted(b))
+			set_evicted(b, from, to);
+	}
+	unlock();
+}
+
+void gw_set_resident(uint64_t base, uint32_t id, uint64_t from, uint64_t to)
+{
+	lock();
+	struct gw_block *b = find_movable(base, id);
+	/* The driver moves whole pages. */
+	uint64_t lead = (base + from) % GW_PAGE;
+	from -= min(lead, from);
+	to += (GW_PAGE - (base + to) % GW_PAGE) % GW_PAGE;
+	if (b && from < b->evicted_to && to > b->evicted_from) {
+		uint64_t before = from > b->evicted_from ? from - b->evicted_from : 0;
+		uint64_t after = to < b->evicted_to ? b->evicted_to - to : 0;
+		if (before > after)
+			set_evicted(b, b->evicted_from, from);
+		else
+			set_evicted(b, b->evicted_to - after, b->evicted_to);
+	}
+	unlock();
+}
+
+void gw_set_untouched(uint64_t base, uint32_t id, uint64_t bytes)
+{
+	lock();
+	struct gw_block *b = find_movable(base, id);
+	if (b)
+		b->untouched = (uint32_t)(bytes >> 20);
+	unlock();
+}
+
+struct gw_totals gw_sum(void)
+{
+	struct gw_totals t;
+
+	lock();
+	t.fixed = fixed_bytes();
+	t.resident = device_bytes() - (registry.dirty ? 0 : registry.evicted);
+	t.pool = registry.bytes[GW_POOL];
+	/* What is reserved may be held in a moment: nothing is granted to others of it. */
+	t.allocated = device_bytes() + registry.reserved[GW_DEVICE_BYTES];
+	t.host = host_bytes() + registry.reserved[GW_HOST_BYTES];
+	t.blocks = registry.blocks;
+	unlock();
+	return t;
+}
+
+struct filling {
+	struct gw_block *list;
+	size_t n;
+};
+
+static void put_movable(struct gw_node *n, void *arg)
+{
+	struct filling *f = arg;
+
+	if (gw_movable(&n->b))
+		f->list[f->n++] = n->b;
+}
+
+static int compare_size(const void *a, const void *b)
+{
+	const struct gw_block *x = a, *y = b;
+
+	if (x->size != y->size)
+		return x->size < y->size ? 1 : -1;
+	return x->id < y->id ? 1 : -1;
+}
+
+struct gw_block *gw_list_movable(size_t *n)
+{
+	struct filling f = {0};
+
+	lock();
+	size_t bytes = registry.movable * sizeof *f.list;
+	*n = 0;
+	if (bytes) {
+		f.list = mmap(NULL, bytes, PROT_READ | PROT_WRITE,
+			      MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+		if (f.list == MAP_FAILED)
+			f.list = NULL;
+		else
+			each(registry.root[GW_ADDRESS], put_movable, &f);
+		*n = f.n;
+	}
+	unlock();
+	if (f.list)
+		qsort(f.list, f.n, sizeof *f.list, compare_size);
+	return f.list;
+}
+
+void gw_free_list(struct gw_block *list, size_t n)
+{
+	if (list)
+		munmap(list, n * sizeof *list);
+}
+
+struct sweep {
+	CUcontext ctx;
+	struct gw_node *left; /* what remains */
+};
+
+static void keep_others(struct gw_node *n, void *arg)
+{
+	struct sweep *s = arg;
+
+	if (n->b.ctx == s->ctx) {
+		count(&n->b, false);
+		gw_node_free(n);
+	} else {
+		gw_tree_insert(&s->left, n);
+	}
+}
+
+void gw_remove_blocks_of(CUcontext ctx)
+{
+	lock();
+	for (int space = 0; space < GW_SPACES; space++) {
+		struct sweep s = {.ctx = ctx};
+		each(registry.root[space], keep_others, &s);
+		registry.root[space] = s.left;
+	}
+	unlock();
+}
+
+void gw_registry_reset(void)
+{
+	pthread_mutex_t fresh = PTHREAD_MUTEX_INITIALIZER;
+
+	registry.mu = fresh;
+	for (int space = 0; space < GW_SPACES; space++)
+		registry.root[space] = NULL;
+	for (int kind = 0; kind < GW_KINDS; kind++)
+		registry.bytes[kind] = 0;
+	registry.evicted = 0;
+	for (int account = 0; account < GW_ACCOUNTS; account++)
+		registry.reserved[account] = 0;
+	atomic_store(&allocated, 0);
+	registry.blocks = registry.movable = 0;
+	registry.dirty = false;
+	gw_nodes_drop();
+}

@@ -1,0 +1,362 @@
+#include "migration/work.h"
+
+#include <time.h>
+
+#include "driver/resolve.h"
+#include "memory/backend.h"
+#include "memory/contexts.h"
+#include "migration/measure.h"
+#include "migration/refusal.h"
+#include "process/config.h"
+#include "process/state.h"
+
+/* Small blocks: so many calls between two interruptions. A call takes some 10 us. */
+enum { CALLS = 64 };
+
+/*
+ * A chunk is what the link moves within this time, as it was seen to, and at most
+ * what is configured: between two the invoker is read and answered, and a run that
+ * begins waits for no more than the two that are under way. The first is small.
+ */
+enum { CHUNK_NS = 250000000, FIRST_CHUNK = 4 << 20 };
+
+static uint64_t chunk_now; /* under the driver lock; 0: nothing was moved yet */
+
+/* So many chunks before the lock is given back, whichever thread waits for it. */
+enum { CHUNKS = 64 };
+
+static uint64_t min(uint64_t a, uint64_t b) { return a < b ? a : b; }
+
+/* A part that is on its way until the stream has drained. */
+struct part {
+	uint64_t base, from, to;
+	uint32_t id;
+};
+
+/* What is ordered at once, on one of the streams: all of one context. */
+struct chunk {
+	CUcontext ctx;
+	CUstream stream;
+	unsigned which; /* of the streams */
+	struct part parts[CALLS];
+	unsigned n;
+	uint64_t bytes;
+	int64_t ordered; /* when it was begun with */
+};
+
+static uint64_t chunk_most(void)
+{
+	return chunk_now ? chunk_now : min(gw_config.chunk, FIRST_CHUNK);
+}
+
+/* A chunk took so long on the link: one that took too long, or that was whole, sets
+ * how large the next may be. */
+static void learn_chunk(uint64_t bytes, int64_t took)
+{
+	if (took < 1)
+		took = 1;
+	if (took <= CHUNK_NS && bytes < chunk_most())
+		return;
+	uint64_t fits = (uint64_t)((double)bytes * CHUNK_NS / (double)took) / GW_PAGE * GW_PAGE;
+	fits = min(fits, 2 * bytes); /* what was there already took no time */
+	if (fits < GW_PAGE)
+		fits = GW_PAGE;
+	chunk_now = min(gw_config.chunk, fits);
+}
+
+void gw_work_begin(struct gw_work *w, const struct gw_order *order)
+{
+	*w = (struct gw_work){
+		.out = order->out, .budget = order->bytes, .began = gw_clock(),
+	};
+	if (order->ns && order->ns < INT64_MAX / 2)
+		w->deadline = w->began + (int64_t)order->ns;
+	if (order->out) {
+		gw_trim();
+		gw_clear_dirty(!order->gated);
+		gw_estimate_untouched();
+	}
+	if (gw_backend->move)
+		w->list = gw_list_movable(&w->n);
+}
+
+/* What of a block is likely worth bringing in: all but what was never used. */
+static uint64_t prefetch_bytes(const struct gw_block *b)
+{
+	uint64_t untouched = (uint64_t)b->untouched << 20;
+
+	return untouched < b->size ? b->size - untouched : 0;
+}
+
+/* The next part of a block that is to be moved: all that is not known to be
+ * out, or of what is out the part that is worth it. What is known to be out
+ * stays one part by it. False: there is none. */
+static bool next_part(const struct gw_work *w, const struct gw_block *b, uint64_t *from,
+		      uint64_t *to)
+{
+	if (!w->out) {
+		*from = b->evicted_from;
+		*to = min(b->evicted_to, prefetch_bytes(b));
+	} else if (b->evicted_to < b->size) {
+		*from = b->evicted_to;
+		*to = b->size;
+	} else {
+		*from = 0;
+		*to = b->evicted_from;
+	}
+	return *from < *to;
+}
+
+/* A part ends with a page of the driver's. */
+static uint64_t whole_pages(const struct gw_block *b, uint64_t from, uint64_t bytes)
+{
+	uint64_t over = (b->base + from + bytes) % GW_PAGE;
+
+	return over < bytes ? bytes - over : bytes;
+}
+
+/* Cut a part to so many bytes, at the side that is not next to what is out. */
+static void cut(const struct gw_work *w, const struct gw_block *b, uint64_t bytes,
+		uint64_t *from, uint64_t *to)
+{
+	if (bytes >= *to - *from)
+		return;
+	if (w->out && *to == b->evicted_from) {
+		uint64_t at = *to - bytes, over = (b->base + at) % GW_PAGE;
+		*from = over && at + GW_PAGE - over < *to ? at + GW_PAGE - over : at;
+		return;
+	}
+	*to = *from + whole_pages(b, *from, bytes);
+}
+
+static CUresult move(const struct gw_work *w, const struct gw_block *b, const struct part *p,
+		     CUstream stream)
+{
+	return gw_backend->move(b->base + p->from, p->to - p->from,
+				w->out ? CPU_DEVICE : b->device, stream);
+}
+
+/* A part that is under way to the device may be there, whatever comes of it. */
+static void record_resident(const struct part *p)
+{
+	gw_set_resident(p->base, p->id, p->from, p->to);
+}
+
+static void fail(struct gw_work *w, CUresult r)
+{
+	gw_check_fault(r);
+	if (w->code == CUDA_SUCCESS)
+		w->code = r;
+	w->next++;
+}
+
+/* The move of a block failed. That of one that the program has freed meanwhile, or that
+ * went with its context, is no failure. */
+static void fail_of(struct gw_work *w, const struct gw_block *b, CUresult r)
+{
+	struct gw_block now;
+
+	if (gw_find(GW_ADDRESS, b->base, &now) && now.id == b->id)
+		fail(w, r);
+	else
+		w->next++;
+}
+
+/* Make the block's context this chunk's. False: not in this one, or never. */
+static bool in_context(struct gw_work *w, struct chunk *s, const struct gw_block *b)
+{
+	CUresult r;
+
+	if (s->ctx)
+		return s->ctx == b->ctx;
+	r = gw_push_context(b->ctx);
+	if (r != CUDA_SUCCESS) {
+		fail_of(w, b, r);
+		return false;
+	}
+	r = gw_stream(b->ctx, s->which, &s->stream);
+	if (r == CUDA_SUCCESS) {
+		s->ctx = b->ctx;
+		return true;
+	}
+	gw_pop_context();
+	fail(w, r);
+	return false;
+}
+
+/* What is still on its way out counts as out for the choice of the next part:
+ * it lies next to what is out. */
+static void count_in_flight(const struct chunk *ahead, struct gw_block *b)
+{
+	for (unsigned i = 0; i < ahead->n; i++) {
+		const struct part *p = &ahead->parts[i];
+		if (p->id != b->id)
+			continue;
+		if (!gw_evicted(b)) {
+			b->evicted_from = p->from;
+			b->evicted_to = p->to;
+		} else if (p->from == b->evicted_to) {
+			b->evicted_to = p->to;
+		} else if (p->to == b->evicted_from) {
+			b->evicted_from = p->from;
+		}
+	}
+}
+
+/* The block as it is now. False: it is gone. */
+static bool find_again(const struct gw_work *w, const struct chunk *ahead, struct gw_block *b)
+{
+	const struct gw_block *old = &w->list[w->next];
+
+	if (!gw_find(GW_ADDRESS, old->base, b) || b->id != old->id)
+		return false;
+	if (w->out)
+		count_in_flight(ahead, b);
+	return true;
+}
+
+/* Order one part of the next block. False: the chunk is full. */
+static bool order(struct gw_work *w, struct chunk *s, const struct chunk *ahead)
+{
+	struct gw_block b;
+	struct part *p = &s->parts[s->n];
+	uint64_t space = chunk_most() - s->bytes, from, to;
+
+	if (!find_again(w, ahead, &b) || !next_part(w, &b, &from, &to)) {
+		w->next++; /* freed, or there already */
+		return true;
+	}
+	if (!in_context(w, s, &b))
+		return s->ctx == NULL;
+	/* The block whose next part is not its last comes again in the next chunk. */
+	bool last = !w->out || from == 0;
+	uint64_t all = to - from;
+	if (w->budget)
+		space = min(space, w->budget - w->moved - s->bytes - ahead->bytes);
+	cut(w, &b, space, &from, &to);
+	last = last && to - from == all;
+	*p = (struct part){b.base, from, to, b.id};
+	if (!w->out)
+		record_resident(p);
+	gw_record_move(); /* a kernel may fail of it before it is done */
+	CUresult r = move(w, &b, p, s->stream);
+	if (r != CUDA_SUCCESS) {
+		fail_of(w, &b, r);
+		return true;
+	}
+	s->n++;
+	s->bytes += to - from;
+	if (last)
+		w->next++;
+	return last;
+}
+
+static bool budget_spent(const struct gw_work *w, uint64_t under_way)
+{
+	return w->budget && w->moved + under_way >= w->budget;
+}
+
+/* Wait for the stream, and report once in a while that we live: a link may be slower
+ * than an invoker is patient. What is short is not slept through. */
+static CUresult wait_for_stream(CUstream stream, const struct gw_watch *watch)
+{
+	enum { SHORTEST_NS = 5000, LONGEST_NS = 20000000, REPORT_NS = 1000000000 };
+	fn_cuStreamSynchronize *sync = GW_REAL(cuStreamSynchronize);
+	fn_cuStreamQuery *query = GW_REAL(cuStreamQuery);
+	int64_t began = gw_clock(), reported = began, now = began;
+
+	while (query && query(stream) == CUDA_ERROR_NOT_READY) {
+		int64_t nap = (now - began) / 8;
+		nap = nap < SHORTEST_NS ? SHORTEST_NS : nap > LONGEST_NS ? LONGEST_NS : nap;
+		nanosleep(&(struct timespec){.tv_nsec = nap}, NULL);
+		now = gw_clock();
+		if (now - reported >= REPORT_NS) {
+			watch->heartbeat();
+			reported = now;
+		}
+	}
+	return sync ? sync(stream) : CUDA_ERROR_NOT_SUPPORTED;
+}
+
+/* Wait until the parts have arrived. What was on its way to the host when the
+ * wait failed may lie on either side: on the device, as far as is known. */
+static void drain(struct gw_work *w, const struct chunk *s, const struct gw_watch *watch)
+{
+	CUresult r = gw_push_context(s->ctx);
+
+	if (r == CUDA_SUCCESS) {
+		r = wait_for_stream(s->stream, watch);
+		gw_pop_context();
+	}
+	if (r != CUDA_SUCCESS) {
+		fail(w, r);
+		w->next = w->n;
+		return;
+	}
+	if (w->out)
+		for (unsigned i = 0; i < s->n; i++)
+			gw_set_evicted(s->parts[i].base, s->parts[i].id, s->parts[i].from,
+				       s->parts[i].to);
+	w->moved += s->bytes;
+}
+
+static bool late(const struct gw_work *w)
+{
+	return w->deadline && gw_clock() >= w->deadline;
+}
+
+bool gw_work_remains(const struct gw_work *w)
+{
+	return w->next < w->n && !budget_spent(w, 0) && !late(w);
+}
+
+/* Order a chunk behind the one that is under way. */
+static void fill(struct gw_work *w, struct chunk *s, const struct chunk *ahead)
+{
+	*s = (struct chunk){.which = !ahead->which, .ordered = gw_clock()};
+	while (gw_work_remains(w) && s->n < CALLS && s->bytes < chunk_most() &&
+	       !budget_spent(w, s->bytes + ahead->bytes) && order(w, s, ahead))
+		;
+	if (s->ctx)
+		gw_pop_context();
+}
+
+bool gw_work_step(struct gw_work *w, const struct gw_watch *watch)
+{
+	struct chunk s[2] = {{.which = 1}, {.which = 0}};
+	unsigned now = 1;
+	int64_t free = 0; /* when the link was done with the chunk before */
+
+	if (!gw_work_remains(w))
+		return false;
+	gw_driver_lock();
+	if (gw_driver_stopped()) {
+		gw_driver_unlock();
+		return false;
+	}
+	fill(w, &s[now], &s[!now]);
+	for (int i = 1; s[now].n; i++, now = !now) {
+		s[!now].n = 0;
+		s[!now].bytes = 0;
+		if (i < CHUNKS && !watch->interrupted())
+			fill(w, &s[!now], &s[now]);
+		drain(w, &s[now], watch);
+		int64_t began = s[now].ordered > free ? s[now].ordered : free;
+		free = gw_clock();
+		learn_chunk(s[now].bytes, free - began);
+	}
+	gw_driver_unlock();
+	return true;
+}
+
+enum gw_outcome gw_work_end(struct gw_work *w)
+{
+	bool whole = w->next >= w->n;
+
+	gw_free_list(w->list, w->n);
+	w->list = NULL;
+	w->n = w->next = 0;
+	if (w->code != CUDA_SUCCESS)
+		return GW_REFUSED_BY_DRIVER;
+	return whole ? GW_MOVED : GW_LIMITED;
+}
