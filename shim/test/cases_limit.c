@@ -1,12 +1,8 @@
 /*
  * Limits: what may be had, what is refused, and what is kept free for it.
  */
-#include <dlfcn.h>
-#include <fcntl.h>
 #include <pthread.h>
-#include <signal.h>
 #include <string.h>
-#include <sys/prctl.h>
 #include <unistd.h>
 
 #include "prog.h"
@@ -198,121 +194,8 @@ static void cancels(int argc, char **argv)
 	OK(cu.cuMemAlloc_v2(&p, 64 * MIB));
 }
 
-/* A process of this container, or, with a socket of its own, of another. */
-static pid_t process_of(const char *socket)
-{
-	char other[64], c;
-	int started[2];
-
-	snprintf(other, sizeof other, "GPUWHISK_SHIM_SOCKET=%s", socket ? socket : "");
-	SAME(pipe2(started, O_CLOEXEC), 0);
-	pid_t pid = fork();
-	if (pid == 0) {
-		prctl(PR_SET_PDEATHSIG, SIGKILL);
-		if (socket)
-			execle("/bin/sleep", "sleep", "1000", NULL, (char *[]){other, NULL});
-		close(started[1]);
-		for (;;)
-			pause();
-	}
-	close(started[1]);
-	SAME(read(started[0], &c, 1), 0); /* its environment is its own now */
-	close(started[0]);
-	return pid;
-}
-
-static void *nvml;
-#define NVML_CALL(name, out) \
-	((int (*)(void *, void *))dlsym(nvml, "nvmlDeviceGet" name))(device, out)
-
-/* All that name lists; each entry begins with a pid. */
-static void lists(void *device, const char *name, size_t each, int n, const pid_t *want)
-{
-	char list[1024], path[64];
-	unsigned count = 0;
-	pid_t pid;
-
-	snprintf(path, sizeof path, "nvmlDeviceGet%s", name);
-	int (*f)(void *, unsigned *, void *) = (int (*)(void *, unsigned *, void *))dlsym(nvml, path);
-	CHECK(f != NULL);
-	SAME(f(device, &count, NULL), n ? NVML_INSUFFICIENT_SIZE : NVML_SUCCESS);
-	SAME(count, n);
-	SAME(f(device, &count, list), NVML_SUCCESS);
-	SAME(count, n);
-	for (int i = 0; i < n; i++) {
-		memcpy(&pid, list + (size_t)i * each, sizeof pid);
-		SAME(pid, want[i]);
-	}
-}
-
-static void write_script(pid_t other, pid_t child)
-{
-	FILE *f = fopen(getenv("FAKE_NVML_SCRIPT"), "w");
-
-	CHECK(f != NULL);
-	for (int i = 0; i < 20; i++)
-		fprintf(f, "process 0 %d 1000000000\n", other);
-	fprintf(f, "process 0 %d 3000\nprocess 0 %d 2000\n", getpid(), child);
-	fprintf(f, "mps 0 %d\nmps 0 %d\ngraphics 0 1 5000\n", other, child);
-	SAME(fclose(f), 0);
-}
-
-/* The management library answers for the container: memory as cuMemGetInfo, which
- * others' use does not change, and the container's own processes. As a program
- * loads it, or "linked" with it. */
-static void by_nvml(int argc, char **argv)
-{
-	void *device;
-	struct gw_nvml_detail list[2];
-	struct gw_nvml_memory m;
-	struct gw_nvml_memory_v2 m2 = {.version = 2 << 24 | sizeof m2};
-	struct gw_nvml_details d = {.list = list};
-	size_t avail, total;
-	CUdeviceptr p;
-	int c = begin();
-	pid_t other = process_of("/run/other.sock"), child = process_of(NULL);
-	pid_t both[] = {getpid(), child};
-
-	write_script(other, child);
-	nvml = argc ? RTLD_DEFAULT : dlopen("libnvidia-ml.so.1", RTLD_LAZY);
-	CHECK(argc || nvml);
-	SAME(((int (*)(void))dlsym(nvml, "nvmlInit_v2"))(), 0);
-	SAME(((int (*)(unsigned, void **))dlsym(nvml, "nvmlDeviceGetHandleByIndex_v2"))(0, &device), 0);
-	invoker_send(c, GW_LIMIT, 0, 64 * MIB, 0);
-	invoker_report(c);
-	OK(cu.cuMemAlloc_v2(&p, 24 * MIB));
-	OK(cu.cuMemGetInfo_v2(&avail, &total));
-	SAME(NVML_CALL("MemoryInfo", &m), NVML_SUCCESS);
-	SAME(NVML_CALL("MemoryInfo_v2", &m2), NVML_SUCCESS);
-	SAME(total, 64 * MIB);
-	SAME(m.total, total);
-	SAME(m.avail, avail);
-	SAME(m.used, 24 * MIB);
-	SAME(m2.total, total);
-	SAME(m2.avail, avail);
-	SAME(m2.used + m2.reserved, 24 * MIB);
-
-	lists(device, "ComputeRunningProcesses", sizeof(struct gw_nvml_process), 2, both);
-	lists(device, "ComputeRunningProcesses_v2", sizeof(struct gw_nvml_process_v2), 2, both);
-	lists(device, "ComputeRunningProcesses_v3", sizeof(struct gw_nvml_process_v2), 2, both);
-	lists(device, "MPSComputeRunningProcesses_v3", sizeof(struct gw_nvml_process_v2), 1, &child);
-	lists(device, "GraphicsRunningProcesses_v3", sizeof(struct gw_nvml_process_v2), 0, NULL);
-	SAME(NVML_CALL("RunningProcessDetailList", &d), NVML_INSUFFICIENT_SIZE);
-	SAME(d.n, 2);
-	SAME(NVML_CALL("RunningProcessDetailList", &d), NVML_SUCCESS);
-	SAME(list[0].pid, getpid());
-	SAME(list[1].pid, child);
-
-	invoker_send(c, GW_LIMIT, 0, 0, 0); /* none: the device's own */
-	invoker_report(c);
-	SAME(NVML_CALL("MemoryInfo", &m), NVML_SUCCESS);
-	CHECK(m.used > 1000000000 && m.total > 64 * MIB);
-	kill(other, SIGKILL);
-	kill(child, SIGKILL);
-}
-
 const struct test_case cases_limit[] = {
 	{"limit", limit}, {"limit_reported", limit_reported}, {"limit_host", limit_host},
 	{"limit_array", limit_array}, {"pitch_limit", pitch_limit},
-	{"limit_threads", limit_threads}, {"cancels", cancels}, {"nvml", by_nvml}, {NULL, NULL},
+	{"limit_threads", limit_threads}, {"cancels", cancels}, {NULL, NULL},
 };

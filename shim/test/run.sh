@@ -182,7 +182,9 @@ one pitch_limit 512
 one pitch_limit 512 GPUWHISK_SHIM=count
 one pitch_limit 1024 GPUWHISK_SHIM=count FAKE_CUDA_PITCH=1024
 one nvml FAKE_NVML_SCRIPT="$top/nvml"
+one nvml_use FAKE_NVML_SCRIPT="$top/nvml-use"
 side "nvml linked" under "$shim" FAKE_NVML_SCRIPT="$top/nvml-linked" -- "$dir/shimtest-linked" nvml linked
+side "nvml_use linked" under "$shim" FAKE_NVML_SCRIPT="$top/nvml-use-linked" -- "$dir/shimtest-linked" nvml_use linked
 one limit_threads
 one cancels
 one wrong_free

@@ -88,7 +88,8 @@ struct gw_external {
 };
 
 /* NVML: nvmlMemory_t and nvmlMemory_v2_t, nvmlProcessInfo_v1_t and _v2_t,
- * nvmlProcessDetail_v1_t and its list. */
+ * nvmlProcessDetail_v1_t and its list, nvmlProcessUtilizationSample_t,
+ * nvmlProcessUtilizationInfo_v1_t and its list. */
 struct gw_nvml_memory {
 	uint64_t total, avail, used;
 };
@@ -115,15 +116,33 @@ struct gw_nvml_details {
 	unsigned version, mode, n;
 	void *list;
 };
+struct gw_nvml_sample {
+	unsigned pid;
+	uint64_t at;
+	unsigned percent[4];
+};
+struct gw_nvml_utilization {
+	uint64_t at;
+	unsigned pid, percent[6];
+};
+struct gw_nvml_utilizations {
+	unsigned version, n;
+	uint64_t since;
+	void *list;
+};
 _Static_assert(sizeof(struct gw_nvml_memory_v2) == 40, "nvmlMemory_v2_t");
 _Static_assert(sizeof(struct gw_nvml_process) == 16, "nvmlProcessInfo_v1_t");
 _Static_assert(sizeof(struct gw_nvml_process_v2) == 24, "nvmlProcessInfo_v2_t");
 _Static_assert(sizeof(struct gw_nvml_detail) == 32, "nvmlProcessDetail_v1_t");
 _Static_assert(sizeof(struct gw_nvml_details) == 24, "nvmlProcessDetailList_t");
+_Static_assert(sizeof(struct gw_nvml_sample) == 32, "nvmlProcessUtilizationSample_t");
+_Static_assert(sizeof(struct gw_nvml_utilization) == 40, "nvmlProcessUtilizationInfo_v1_t");
+_Static_assert(sizeof(struct gw_nvml_utilizations) == 24, "nvmlProcessesUtilizationInfo_v1_t");
 
 /* The codes of NVML that are given or distinguished. */
 enum {
 	NVML_SUCCESS = 0,
+	NVML_NOT_FOUND = 6,
 	NVML_INSUFFICIENT_SIZE = 7,
 	NVML_FUNCTION_NOT_FOUND = 13,
 	NVML_MEMORY = 20,

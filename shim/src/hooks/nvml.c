@@ -55,12 +55,16 @@ static bool of_container(unsigned pid)
 	return same;
 }
 
-/* A list of the library's, and how it is read. Every entry begins with a pid. */
+/* A list of the library's, and how it is read. */
 struct source {
 	int (*read)(const struct source *, unsigned *n, void *entries);
 	void *real, *device;
-	struct gw_nvml_details details; /* of a list of details: its head */
-	size_t each;                    /* bytes of an entry */
+	size_t each, pid_at; /* bytes of an entry, and before its pid */
+	union {              /* what else the caller gave */
+		struct gw_nvml_details details;
+		struct gw_nvml_utilizations utilizations;
+		unsigned long long since;
+	};
 };
 
 /* All that the library lists, of any container; to be freed. */
@@ -86,7 +90,7 @@ static int list_own(const struct source *s, unsigned *n, char *list)
 	int r = read_all(s, &count, &all);
 
 	for (unsigned i = 0; r == NVML_SUCCESS && i < count; i++) {
-		memcpy(&pid, all + i * s->each, sizeof pid);
+		memcpy(&pid, all + i * s->each + s->pid_at, sizeof pid);
 		if (!of_container(pid))
 			continue;
 		if (kept < room && list)
@@ -105,22 +109,43 @@ static int read_processes(const struct source *s, unsigned *n, void *entries)
 	return ((fn_nvmlDeviceGetComputeRunningProcesses *)s->real)(s->device, n, entries);
 }
 
+static int list_of(void *real, void *device, unsigned *n, void *list, size_t each)
+{
+	struct source s = {read_processes, real, device, .each = each};
+
+	return n ? list_own(&s, n, list) : read_processes(&s, n, list);
+}
+
 int gw_on_nvml_processes(fn_nvmlDeviceGetComputeRunningProcesses *real, void *device,
 			 unsigned *n, void *list)
 {
-	struct source s = {read_processes, (void *)real, device,
-			   .each = sizeof(struct gw_nvml_process)};
-
-	return n ? list_own(&s, n, list) : real(device, n, list);
+	return list_of((void *)real, device, n, list, sizeof(struct gw_nvml_process));
 }
 
 int gw_on_nvml_processes_v2(fn_nvmlDeviceGetComputeRunningProcesses *real, void *device,
 			    unsigned *n, void *list)
 {
-	struct source s = {read_processes, (void *)real, device,
-			   .each = sizeof(struct gw_nvml_process_v2)};
+	return list_of((void *)real, device, n, list, sizeof(struct gw_nvml_process_v2));
+}
 
-	return n ? list_own(&s, n, list) : real(device, n, list);
+/* Of processes that have ended none is the container's: their environment is gone. */
+int gw_on_nvml_accounted(fn_nvmlDeviceGetAccountingPids *real, void *device, unsigned *n,
+			 void *pids)
+{
+	return list_of((void *)real, device, n, pids, sizeof(unsigned));
+}
+
+int gw_on_nvml_account(fn_nvmlDeviceGetAccountingStats *real, void *device, unsigned pid,
+		       void *account)
+{
+	return of_container(pid) ? real(device, pid, account) : NVML_NOT_FOUND;
+}
+
+/* It begins with the pid. */
+int gw_on_nvml_account_v2(fn_nvmlDeviceGetAccountingStats_v2 *real, void *device,
+			  unsigned *account)
+{
+	return !account || of_container(*account) ? real(device, account) : NVML_NOT_FOUND;
 }
 
 static int read_details(const struct source *s, unsigned *n, void *entries)
@@ -144,4 +169,52 @@ int gw_on_nvml_details(fn_nvmlDeviceGetRunningProcessDetailList *real, void *dev
 		return real(device, list);
 	s.details = *list;
 	return list_own(&s, &list->n, list->list);
+}
+
+/* Where nothing ran since, the library has no entries to give. */
+static int none_is_not_found(int r, unsigned n)
+{
+	return r == NVML_SUCCESS && n == 0 ? NVML_NOT_FOUND : r;
+}
+
+static int read_samples(const struct source *s, unsigned *n, void *entries)
+{
+	return ((fn_nvmlDeviceGetProcessUtilization *)s->real)(s->device, entries, n, s->since);
+}
+
+int gw_on_nvml_samples(fn_nvmlDeviceGetProcessUtilization *real, void *device, void *list,
+		       unsigned *n, unsigned long long since)
+{
+	struct source s = {read_samples, (void *)real, device,
+			   .each = sizeof(struct gw_nvml_sample), .since = since};
+
+	if (!n)
+		return real(device, list, n, since);
+	int r = list_own(&s, n, list);
+	return none_is_not_found(r, *n);
+}
+
+static int read_utilizations(const struct source *s, unsigned *n, void *entries)
+{
+	struct gw_nvml_utilizations u = s->utilizations;
+
+	u.n = *n;
+	u.list = entries;
+	int r = ((fn_nvmlDeviceGetProcessesUtilizationInfo *)s->real)(s->device, &u);
+	*n = u.n;
+	return r;
+}
+
+int gw_on_nvml_utilizations(fn_nvmlDeviceGetProcessesUtilizationInfo *real, void *device,
+			    struct gw_nvml_utilizations *list)
+{
+	struct source s = {read_utilizations, (void *)real, device,
+			   .each = sizeof(struct gw_nvml_utilization),
+			   .pid_at = offsetof(struct gw_nvml_utilization, pid)};
+
+	if (!list)
+		return real(device, list);
+	s.utilizations = *list;
+	int r = list_own(&s, &list->n, list->list);
+	return none_is_not_found(r, list->n);
 }

@@ -113,6 +113,16 @@ int gw_on_nvml_processes(fn_nvmlDeviceGetComputeRunningProcesses *real, void *de
 			 unsigned *n, void *list);
 int gw_on_nvml_processes_v2(fn_nvmlDeviceGetComputeRunningProcesses *real, void *device,
 			    unsigned *n, void *list);
+int gw_on_nvml_accounted(fn_nvmlDeviceGetAccountingPids *real, void *device, unsigned *n,
+			 void *pids);
+int gw_on_nvml_account(fn_nvmlDeviceGetAccountingStats *real, void *device, unsigned pid,
+		       void *account);
+int gw_on_nvml_account_v2(fn_nvmlDeviceGetAccountingStats_v2 *real, void *device,
+			  unsigned *account);
+int gw_on_nvml_samples(fn_nvmlDeviceGetProcessUtilization *real, void *device, void *list,
+		       unsigned *n, unsigned long long since);
+int gw_on_nvml_utilizations(fn_nvmlDeviceGetProcessesUtilizationInfo *real, void *device,
+			    struct gw_nvml_utilizations *list);
 int gw_on_nvml_details(fn_nvmlDeviceGetRunningProcessDetailList *real, void *device,
 		       struct gw_nvml_details *list);
 

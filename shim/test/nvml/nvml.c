@@ -14,6 +14,8 @@
  *     mig DEVICE SLICES            MIG is on, with so many equal slices
  *     mps DEVICE PID               a client of MPS
  *     graphics DEVICE PID BYTES    one that draws
+ *     sample DEVICE PID PERCENT    what a process has of the device's time
+ *     account DEVICE PID PERCENT   the same of its whole life, kept beyond it
  *     recovery DEVICE ACTION       the driver's recovery action after a fault, 0
  *                                  for none; without it, it is not known
  *     xid DEVICE CODE              one event for each change of this line
@@ -29,25 +31,7 @@
 
 #include "script.h"
 #include "state.h"
-
-#define API __attribute__((visibility("default")))
-
-enum {
-	OK = 0,
-	INVALID_ARGUMENT = 2,
-	NOT_SUPPORTED = 3,
-	NOT_FOUND = 6,
-	INSUFFICIENT_SIZE = 7,
-	TIMEOUT = 10,
-	GPU_IS_LOST = 15,
-	DEVICES = 16,
-	SLICES = 8,
-	XID_EVENT = 8,
-};
-
-typedef struct unit {
-	int device, slice; /* slice -1: the whole device */
-} *unit;
+#include "unit.h"
 
 static struct unit whole[DEVICES], parts[DEVICES][SLICES];
 
@@ -63,8 +47,7 @@ static uint64_t memory(void)
 	return (uint64_t)number("FAKE_NVML_MEMORY", 16ll << 30);
 }
 
-/* What every call about a device begins with. */
-static int begin(unit u, const char *function)
+int begin(unit u, const char *function)
 {
 	long long a, b;
 
@@ -74,13 +57,6 @@ static int begin(unit u, const char *function)
 		return GPU_IS_LOST;
 	return unsupported(function) ? NOT_SUPPORTED : OK;
 }
-#define BEGIN(u, function)                         \
-	do {                                       \
-		int begun_ = begin(u, function);   \
-		if (begun_)                        \
-			return begun_;             \
-	} while (0)
-
 static int slices(int device)
 {
 	long long n = 0, unused;
@@ -263,63 +239,6 @@ API int nvmlDeviceGetMemoryInfo_v2(unit u, uint64_t m[5])
 	m[4] = used(u) < m[1] ? used(u) : m[1];
 	m[3] = m[1] - m[4];
 	return OK;
-}
-
-struct process {
-	unsigned pid;
-	uint64_t bytes;
-	unsigned gpu_instance, compute_instance;
-	uint64_t protected_bytes;
-};
-
-/* Entries of so many bytes: each age of a list has a shorter or longer one. */
-static int processes(unit u, const char *word, unsigned *n, char *out, size_t each)
-{
-	struct process p = {.gpu_instance = ~0u, .compute_instance = ~0u};
-	struct state_process real;
-	unsigned size = *n;
-	long long pid, bytes;
-
-	*n = 0;
-	for (int i = 0; line(word, u->device, i, &pid, &bytes); i++, ++*n) {
-		p.pid = (unsigned)pid;
-		p.bytes = (uint64_t)bytes;
-		if (*n < size && out)
-			memcpy(out + *n * each, &p, each);
-	}
-	for (int i = 0; strcmp(word, "process") == 0 && state_nth(u->device, i, &real); i++, ++*n) {
-		p.pid = real.pid;
-		p.bytes = real.bytes;
-		if (*n < size && out)
-			memcpy(out + *n * each, &p, each);
-	}
-	return *n > size ? INSUFFICIENT_SIZE : OK;
-}
-
-#define PROCESSES(kind, word, version, each)                                              \
-	API int nvmlDeviceGet##kind##RunningProcesses##version(unit u, unsigned *n, void *out) \
-	{                                                                                 \
-		BEGIN(u, "DeviceGet" #kind "RunningProcesses");                           \
-		return processes(u, word, n, out, each);                                  \
-	}
-#define AGES_OF_PROCESSES(kind, word)     \
-	PROCESSES(kind, word, , 16)       \
-	PROCESSES(kind, word, _v2, 24)    \
-	PROCESSES(kind, word, _v3, 24)
-AGES_OF_PROCESSES(Compute, "process")
-AGES_OF_PROCESSES(Graphics, "graphics")
-AGES_OF_PROCESSES(MPSCompute, "mps")
-
-/* nvmlProcessDetailList_t */
-struct details {
-	unsigned version, mode, n;
-	struct process *list;
-};
-
-API int nvmlDeviceGetRunningProcessDetailList(unit u, struct details *d)
-{
-	BEGIN(u, "DeviceGetRunningProcessDetailList");
-	return processes(u, "process", &d->n, (char *)d->list, sizeof *d->list);
 }
 
 /* nvmlUtilization_t: of the cores, of the memory's bus. */

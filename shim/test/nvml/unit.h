@@ -1,0 +1,35 @@
+/*
+ * The devices of the fake management library, and slices of them.
+ */
+#ifndef FAKE_NVML_UNIT_H
+#define FAKE_NVML_UNIT_H
+
+#define API __attribute__((visibility("default")))
+
+enum {
+	OK = 0,
+	INVALID_ARGUMENT = 2,
+	NOT_SUPPORTED = 3,
+	NOT_FOUND = 6,
+	INSUFFICIENT_SIZE = 7,
+	TIMEOUT = 10,
+	GPU_IS_LOST = 15,
+	DEVICES = 16,
+	SLICES = 8,
+	XID_EVENT = 8,
+};
+
+typedef struct unit {
+	int device, slice; /* slice -1: the whole device */
+} *unit;
+
+/* What every call about a device begins with: it returns what is not 0. */
+int begin(unit u, const char *function);
+#define BEGIN(u, function)                         \
+	do {                                       \
+		int begun_ = begin(u, function);   \
+		if (begun_)                        \
+			return begun_;             \
+	} while (0)
+
+#endif
