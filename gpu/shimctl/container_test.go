@@ -57,12 +57,22 @@ func TestLimitIsShared(t *testing.T) {
 		received()
 	}
 	first.Kill()
-	for c.Processes() != 1 {
-		received()
-	}
+	// It is none of the container's processes a moment before the others are sent what
+	// it leaves, and longer where its process ends later than its connection.
+	available(c, second.PID(), limits{10 * mib, 3 * mib})
 	received()
 	if got := second.Do("try %d", 6*mib); got != 0 {
 		t.Errorf("6 MiB after the other has ended: the driver answers %d", got)
+	}
+}
+
+// available returns when a process was sent that so much is left for it.
+func available(c *Container, pid int, want limits) {
+	for sent := false; !sent; runtime.Gosched() {
+		c.mu.Lock()
+		p := c.processes[pid]
+		sent = p != nil && p.sent[1] == want
+		c.mu.Unlock()
 	}
 }
 
