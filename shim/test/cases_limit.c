@@ -1,6 +1,7 @@
 /*
  * Limits: what may be had, what is refused, and what is kept free for it.
  */
+#include <poll.h>
 #include <pthread.h>
 #include <string.h>
 #include <unistd.h>
@@ -177,6 +178,34 @@ static void *cancelled(void *arg)
 	return NULL;
 }
 
+static void *tries_to_allocate(void *code)
+{
+	CUdeviceptr p;
+
+	OK(cu.cuCtxSetCurrent(shared));
+	*(CUresult *)code = cu.cuMemAlloc_v2(&p, 17 * MIB);
+	return NULL;
+}
+
+/* An invoker that takes more than a second to answer has its limit kept all the same. */
+static void limit_late(int argc, char **argv)
+{
+	CUresult code = CUDA_SUCCESS;
+	pthread_t t;
+
+	invoker_listen();
+	cuda_open("gpa2");
+	OK(cu.cuCtxGetCurrent(&shared));
+	int c = invoker_accept_within(HANG_MS);
+	CHECK(c >= 0);
+	SAME(pthread_create(&t, NULL, tries_to_allocate, &code), 0);
+	poll(NULL, 0, 1200);
+	invoker_send(c, GW_LIMIT, 0, 16 * MIB, 0);
+	invoker_hello(c, GW_VERSION);
+	pthread_join(t, NULL);
+	SAME(code, CUDA_ERROR_OUT_OF_MEMORY);
+}
+
 /* A thread ends between the driver's calls, which are no cancellation points. */
 static void cancels(int argc, char **argv)
 {
@@ -197,5 +226,6 @@ static void cancels(int argc, char **argv)
 const struct test_case cases_limit[] = {
 	{"limit", limit}, {"limit_reported", limit_reported}, {"limit_host", limit_host},
 	{"limit_array", limit_array}, {"pitch_limit", pitch_limit},
-	{"limit_threads", limit_threads}, {"cancels", cancels}, {NULL, NULL},
+	{"limit_threads", limit_threads}, {"limit_late", limit_late},
+	{"cancels", cancels}, {NULL, NULL},
 };

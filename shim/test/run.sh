@@ -186,6 +186,7 @@ one nvml_use FAKE_NVML_SCRIPT="$top/nvml-use"
 side "nvml linked" under "$shim" FAKE_NVML_SCRIPT="$top/nvml-linked" -- "$dir/shimtest-linked" nvml linked
 side "nvml_use linked" under "$shim" FAKE_NVML_SCRIPT="$top/nvml-use-linked" -- "$dir/shimtest-linked" nvml_use linked
 one limit_threads
+one limit_late
 one cancels
 one wrong_free
 one refused_free FAKE_CUDA_FAIL=cuMemFree_v2:1:719

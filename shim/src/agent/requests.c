@@ -14,12 +14,10 @@
 #include "process/fd.h"
 #include "process/state.h"
 
-enum {
-	/* An invoker that has not answered by then does not; it waits for other processes,
-	 * half a second each time. */
-	LIMIT_MS = 1000,
-	ANSWER_MS = 5000,
-};
+/* An invoker that is connected and has not answered by then does not. It may be busy
+ * with many connections, and with a WANT it waits for other processes, half a second
+ * each time. Where none is connected nothing is waited for. */
+enum { ANSWER_MS = 5000 };
 
 static atomic_bool started;
 static struct gw_fd wake_fd[2] = {{.fd = -1}, {.fd = -1}};
@@ -129,7 +127,7 @@ void gw_agent_await_limit(void)
 {
 	if (atomic_load_explicit(&limit_known, memory_order_relaxed) || !atomic_load(&started))
 		return;
-	await_progress(limit_is_known, 0, LIMIT_MS);
+	await_progress(limit_is_known, 0, ANSWER_MS);
 	atomic_store(&limit_known, true);
 }
 
