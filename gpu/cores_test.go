@@ -124,9 +124,23 @@ func TestDemandFollowsRates(t *testing.T) {
 	if got := c.Rate(now, &never); got != 0 {
 		t.Errorf("rate %v of a flow that was never asked for", got)
 	}
-	often.Started(3 * time.Second)
-	if got := often.Restart(); got != 3 {
-		t.Errorf("restart %v, want 3", got)
+}
+
+func TestColdStart(t *testing.T) {
+	var old ColdStart
+	if got := old.Expected(); got != 1 {
+		t.Errorf("%v s for a cold start that was never seen, want 1", got)
+	}
+	for range 100 {
+		old.Add(3 * time.Second)
+	}
+	newer := old.Prior()
+	if got := newer.Expected(); got != 3 {
+		t.Errorf("%v s expected of a newer revision, want 3", got)
+	}
+	newer.Add(9 * time.Second)
+	if got := newer.Expected(); got != 9 {
+		t.Errorf("%v s after the newer revision's first, want 9", got)
 	}
 }
 

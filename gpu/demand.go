@@ -13,12 +13,17 @@ type Clock struct {
 	start  time.Duration
 }
 
-// Demand learns how often a flow is invoked and what a cold start of it costs. The
-// zero value has seen none.
+// Demand learns how often a flow is invoked. The zero value has seen none.
 type Demand struct {
 	count float64
 	at    time.Duration // count is as of this time
-	setup mean          // seconds from token to running of its cold starts
+}
+
+// ColdStart learns how long the cold starts of a function take from the token to the
+// run: container creation and initialization. The zero value has seen none.
+type ColdStart struct {
+	took  mean // seconds
+	known bool
 }
 
 // DefaultDemandWindow is long enough that a function called every few minutes
@@ -40,9 +45,26 @@ func (c *Clock) Arrived(now time.Duration, d *Demand) {
 	d.at = now
 }
 
-// Started learns from a cold start how long it took from the token to the
-// run: container creation and initialization.
-func (d *Demand) Started(setup time.Duration) { d.setup.add(setup.Seconds()) }
+// Add takes one cold start.
+func (c *ColdStart) Add(took time.Duration) {
+	c.took.add(took.Seconds())
+	c.known = true
+}
+
+// Prior is what is expected of a newer revision of the function until it has had a
+// cold start of its own.
+func (c *ColdStart) Prior() ColdStart {
+	return ColdStart{took: mean{value: c.took.value}, known: c.known}
+}
+
+// Expected returns the seconds that a cold start is expected to take. One that was
+// never seen is taken to cost a second.
+func (c *ColdStart) Expected() float64 {
+	if c.known {
+		return c.took.value
+	}
+	return 1
+}
 
 // Rate returns arrivals per second of a flow.
 func (c *Clock) Rate(now time.Duration, d *Demand) float64 {
@@ -50,15 +72,6 @@ func (c *Clock) Rate(now time.Duration, d *Demand) float64 {
 	// second would have counted to by now.
 	seen := max(1, c.window.Seconds()*(1-c.fade(now-c.start)))
 	return d.count * c.fade(now-d.at) / seen
-}
-
-// Restart returns the seconds that a cold start is expected to take. A flow
-// that never had one is taken to cost a second.
-func (d *Demand) Restart() float64 {
-	if d.setup.n > 0 {
-		return d.setup.value
-	}
-	return 1
 }
 
 func (c *Clock) fade(elapsed time.Duration) float64 {

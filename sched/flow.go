@@ -176,9 +176,7 @@ func (s *Scheduler) forget(f *flow) {
 	if f.dirty {
 		s.changed = slices.DeleteFunc(s.changed, func(other *flow) bool { return other == f })
 	}
-	if f.reported != Inactive {
-		s.gone = append(s.gone, Change{f.id, f.reported, Inactive})
-	}
+	s.gone = append(s.gone, Change{Flow: f.id, From: f.reported, To: Inactive, Forgotten: true})
 	delete(s.flows, f.id)
 	if f.group.flows--; f.group.flows == 0 {
 		delete(s.groups, f.group.name)

@@ -1,6 +1,7 @@
 package sched
 
 import (
+	"slices"
 	"testing"
 	"time"
 )
@@ -43,7 +44,11 @@ func TestForgottenInTime(t *testing.T) {
 		if _, ok := s.Flow(f); !ok {
 			t.Errorf("%s: forgotten before its time", policy)
 		}
+		s.Changes()
 		s.Tick(gone)
+		if got, want := s.Changes(), []Change{{Flow: f, From: Inactive, To: Inactive, Forgotten: true}}; !slices.Equal(got, want) {
+			t.Errorf("%s: changes %+v, want %+v", policy, got, want)
+		}
 		if _, ok := s.Flow(f); ok || len(s.groups) > 0 {
 			t.Errorf("%s: known after its time: %t, with %d namespaces", policy, ok, len(s.groups))
 		}

@@ -257,7 +257,7 @@ func (h *history) follow() error {
 		if !ok && c.Flow.Function == "" {
 			was = Active // a namespace is active until a change is reported
 		}
-		if was != c.From || c.From == c.To {
+		if was != c.From || c.From == c.To && !c.Forgotten {
 			return fmt.Errorf("change %+v, but it was %s", c, was)
 		}
 		h.reported[c.Flow] = c.To

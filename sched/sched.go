@@ -100,4 +100,7 @@ type Change struct {
 	Flow FlowID
 	From State
 	To   State
+	// Forgotten means that nothing is known of the flow any more, its estimates
+	// included. Its state may have been Inactive before.
+	Forgotten bool
 }

@@ -55,7 +55,7 @@ type Scheduler struct {
 
 	changed       []*flow // dirty ones
 	changedGroups []*group
-	gone          []Change // of flows forgotten while they were dirty
+	gone          []Change // of forgotten flows
 }
 
 // endless is an overrun that no virtual time reaches.

@@ -69,7 +69,7 @@ func (s *Scheduler) Changes() []Change {
 	for _, g := range s.changedGroups {
 		g.dirty = false
 		if to := g.state(); to != g.reported {
-			changes = append(changes, Change{FlowID{Namespace: g.name}, g.reported, to})
+			changes = append(changes, Change{Flow: FlowID{Namespace: g.name}, From: g.reported, To: to})
 			g.reported = to
 		}
 	}
@@ -77,7 +77,7 @@ func (s *Scheduler) Changes() []Change {
 	for _, f := range s.changed {
 		f.dirty = false
 		if to := f.state(); to != f.reported {
-			changes = append(changes, Change{f.id, f.reported, to})
+			changes = append(changes, Change{Flow: f.id, From: f.reported, To: to})
 			f.reported = to
 		}
 	}

@@ -208,7 +208,7 @@ func (s *Scheduler) removed(c *container) {
 	c.dev.containers = without(c.dev.containers, c)
 	c.rev.dropContainer(c)
 	c.dev.ledger.Gone(s.now, c.id)
-	s.prune(c.rev)
+	c.rev.flow.prune()
 	s.forget(c.rev.flow)
 }
 

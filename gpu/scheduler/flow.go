@@ -32,6 +32,7 @@ type flow struct {
 	queue      list.List     // of *invocation, by age
 	backlogged *list.Element // in the backlog, nil while nothing is queued
 	containers int           // not gone
+	rests      bool          // it is inactive, without container, and a Forget order said so
 	taken      int           // containers that worked and were removed for others, and not replaced
 }
 
@@ -111,6 +112,7 @@ func (s *Scheduler) weigh(f *flow, w float64) {
 func (s *Scheduler) enqueue(f *flow, in *invocation) {
 	if f.queue.Len() == 0 {
 		f.backlogged = s.backlog.PushBack(f)
+		f.rests = false
 	}
 	if last := f.queue.Back(); last == nil || last.Value.(*invocation).seq < in.seq {
 		in.queued = f.queue.PushBack(in)
@@ -145,7 +147,7 @@ func (s *Scheduler) runOf(id uint64) *run {
 func (s *Scheduler) forgetInvocation(in *invocation) {
 	delete(s.invocations, in.id)
 	in.rev.invocations--
-	s.prune(in.rev)
+	in.rev.flow.prune()
 }
 
 // refuseQueued ends an invocation that has not started, for a reason.
@@ -191,20 +193,24 @@ func (s *Scheduler) Spillable(id sched.FlowID) bool {
 // touch follows a change of a flow's placement.
 func (s *Scheduler) touch(f *flow) { s.policy.Touch(s.now, f.id) }
 
-// forget drops a flow that has neither work nor containers and is inactive.
+// forget has the figures of a flow dropped that has neither work nor containers and is
+// inactive. What was measured of it stays until the policy forgets the flow.
 func (s *Scheduler) forget(f *flow) {
 	if f.queue.Len() > 0 || f.containers > 0 || s.flows[f.id] != f || s.policy.State(f.id) != sched.Inactive {
 		return
 	}
-	for _, dev := range s.devices {
-		dev.tokens.Forget(f.id.String())
+	if !f.rests {
+		f.rests = true
+		for _, dev := range s.devices {
+			dev.tokens.Forget(f.id.String())
+		}
+		s.order(Order{Do: Forget, Flow: f.id})
 	}
-	if f.weight != 1 {
-		_ = s.policy.SetWeight(s.now, f.id, 1) // 1 is a weight
+	if _, known := s.policy.Flow(f.id); known {
+		return
 	}
 	delete(s.flows, f.id)
 	if f.space.flows--; f.space.flows == 0 {
 		delete(s.namespaces, f.id.Namespace)
 	}
-	s.order(Order{Do: Forget, Flow: f.id})
 }

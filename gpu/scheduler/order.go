@@ -36,7 +36,7 @@ const (
 	ReclaimHost
 	// Served is what a run used of its device: Invocation, Service, Setup, Memory.
 	Served
-	// Forget: the scheduler has forgotten a flow. Figures about it may be dropped.
+	// Forget: a flow is inactive and has no container. Figures about it may be dropped.
 	Forget
 	// Unresponsive: a container does not acknowledge its moves and is removed: Move.
 	Unresponsive

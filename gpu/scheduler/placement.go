@@ -19,15 +19,15 @@ func (s *Scheduler) Placements(id sched.FlowID) func(device int) sched.Placement
 	return func(index int) sched.Placement {
 		dev := s.devices[index]
 		own, kind, _ := s.serving(dev, rev)
-		return sched.Placement{Start: kind, Setup: f.setup(dev, own, kind), Fits: s.fits(dev, rev, own)}
+		return sched.Placement{Start: kind, Setup: rev.setup(dev, own, kind), Fits: s.fits(dev, rev, own)}
 	}
 }
 
 // setup is how long a start takes until the run proper begins.
-func (f *flow) setup(dev *device, own *container, kind sched.StartKind) time.Duration {
+func (rev *revision) setup(dev *device, own *container, kind sched.StartKind) time.Duration {
 	switch kind {
 	case sched.Cold, sched.BusyCold:
-		return seconds(f.demand.Restart())
+		return seconds(rev.cold.Expected())
 	case sched.HostWarm:
 		resident, footprint := dev.ledger.Residency(own.id)
 		return dev.speed.time(footprint - resident)

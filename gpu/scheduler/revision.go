@@ -15,6 +15,7 @@ type revision struct {
 	noShim      bool
 	hint        int64 // the memory to reserve until a run was measured
 	measured    gpu.Footprint
+	cold        gpu.ColdStart
 	containers  []*container // not gone, in the order of their creation
 	invocations int          // queued and running
 }
@@ -23,6 +24,7 @@ type revision struct {
 func (rev *revision) addContainer(c *container) {
 	rev.containers = append(rev.containers, c)
 	f := rev.flow
+	f.rests = false
 	if f.containers++; f.containers == 1 {
 		f.space.withContainers = append(f.space.withContainers, f)
 	}
@@ -48,10 +50,11 @@ func (s *Scheduler) revision(f *flow, fn *Function) *revision {
 		if rev.hint <= 0 {
 			rev.hint = s.cfg.Memory
 		}
-		f.revs = append(f.revs, rev)
-		if n := len(f.revs); n > 1 {
-			s.prune(f.revs[n-2])
+		if len(f.revs) > 0 {
+			rev.cold = f.newest().cold.Prior()
 		}
+		f.revs = append(f.revs, rev)
+		f.prune()
 	}
 	rev.hostMB, rev.width = max(fn.HostMB, 0), max(fn.Width, 1)
 	s.largestHost = max(s.largestHost, rev.hostMB)
@@ -69,11 +72,20 @@ func (f *flow) next() *revision {
 	return f.newest()
 }
 
-// prune drops a revision of which nothing is left, if there is a newer one.
-func (s *Scheduler) prune(rev *revision) {
-	f := rev.flow
-	if rev.invocations > 0 || len(rev.containers) > 0 || rev == f.newest() {
-		return
+// keptRevisions is how many revisions without work and containers are kept for what
+// was measured of them, beside the newest: actions are rolled back, and invoked by old
+// and new messages for a while.
+const keptRevisions = 3
+
+// prune drops the oldest revisions of which nothing but measurements is left.
+func (f *flow) prune() {
+	unused := 0
+	for i := len(f.revs) - 2; i >= 0; i-- {
+		if rev := f.revs[i]; rev.invocations > 0 || len(rev.containers) > 0 {
+			continue
+		}
+		if unused++; unused > keptRevisions {
+			f.revs = slices.Delete(f.revs, i, i+1)
+		}
 	}
-	f.revs = without(f.revs, rev)
 }

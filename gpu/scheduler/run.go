@@ -243,13 +243,13 @@ func (s *Scheduler) serve(r *run, e Event) {
 		c.served = true
 	}
 	if !r.kind.Warm() && setup > 0 && e.Keep {
-		f.demand.Started(setup)
+		r.rev.cold.Add(setup)
 	}
 	s.policy.Done(s.now, r.in.id, sched.Usage{
 		Service: granted - setup, Setup: setup, Replaces: replaces, Failed: !e.Keep && c.dev.lost == "",
 	})
 	s.orderFor(c, Order{Do: Served, Invocation: r.in.id, Service: granted - setup, Setup: setup, Memory: r.memory()})
-	if r.peak >= 0 && r.rev == f.newest() {
+	if r.peak >= 0 {
 		r.rev.measured.Add(r.peak)
 	}
 	if e.Keep && r.kind == sched.GPUWarm && r.transfer == 0 && e.Ran > 0 {

@@ -1,0 +1,98 @@
+package scheduler
+
+import (
+	"fmt"
+	"testing"
+	"time"
+)
+
+// idleOut lets time pass until no container is left.
+func (s *script) idleOut() {
+	s.t.Helper()
+	for len(s.l.containers) > 0 {
+		at, ok := s.l.Deadline()
+		if !ok {
+			s.t.Fatal("containers stay for ever")
+		}
+		s.now = max(s.now, at)
+		s.take(Event{Kind: Tick})
+		for id, c := range s.l.containers {
+			if c.removing {
+				s.take(Event{Kind: Removed, Container: id})
+			}
+		}
+	}
+}
+
+// known is what is known of a function's memory and of its cold starts.
+func (s *script) known(f *Function) string {
+	setup := s.l.Placements(f.Flow)(0).Setup
+	return fmt.Sprintf("%d GiB, cold in %s", s.l.Footprint(f.Flow, f.Key)/gib, setup)
+}
+
+// TestMeasurementsOutliveContainers: what a function was measured to need counts until
+// the policy forgets the function, and no longer.
+func TestMeasurementsOutliveContainers(t *testing.T) {
+	c := config("sticky-plus", 1)
+	c.IdleTimeout = 10 * time.Minute
+	c.Sched.KeepInactive = time.Hour
+	s := newScript(t, c)
+	f, g := fn("f", 0), fn("g", 10*gib)
+	s.spend(s.submit("create 1, start 1 in 1 on 0 cold", f), 1, 10*gib, 15*time.Second, 0)
+	s.idleOut()
+	s.now += 20 * time.Minute
+	s.take(Event{Kind: Tick})
+	if got, want := s.known(f), "10 GiB, cold in 15s"; got != want {
+		t.Errorf("without its container: %s, want %s", got, want)
+	}
+	two := s.submit("create 2, start 2 in 2 on 0 cold", g)
+	three := s.submit("", f) // two of 10 GiB do not fit on 16
+	s.holds("", 2, 10*gib, 10*gib)
+	s.expect("create 3, evict 2 epoch 1", Event{Kind: Ended, Invocation: two, Keep: true})
+	s.expect("", Event{Kind: Left, Invocation: two, Keep: true})
+	s.holds(fmt.Sprintf("start %d in 3 on 0 cold", three), 2, 10*gib, 0)
+	s.spend(three, 3, 10*gib, 15*time.Second, 0)
+	s.idleOut()
+	for range 3 {
+		s.now += time.Hour
+		s.take(Event{Kind: Tick})
+	}
+	if n := len(s.l.flows); n != 0 {
+		t.Errorf("%d flows are known", n)
+	}
+}
+
+// TestMeasurementsAreOfARevision: a new revision is reserved what it asks for, and one
+// that returns what it was measured to need. Only a few are kept.
+func TestMeasurementsAreOfARevision(t *testing.T) {
+	c := config("sticky-plus", 1)
+	c.IdleTimeout = time.Minute
+	s := newScript(t, c)
+	f := fn("f", gib)
+	run := func(key string, memory int64, setup time.Duration) {
+		t.Helper()
+		f.Key = key
+		s.n++
+		s.take(Event{Kind: Submitted, Invocation: s.n, Function: f})
+		s.spend(s.n, s.l.created, memory, setup, 0)
+		s.idleOut()
+	}
+	run("1", 10*gib, 15*time.Second)
+	f.Key = "2"
+	two := s.submit("create 2, start 2 in 2 on 0 cold", f)
+	if got, want := s.known(f), "0 GiB, cold in 15s"; got != want {
+		t.Errorf("the second revision: %s, want %s", got, want)
+	}
+	s.spend(two, 2, 2*gib, 3*time.Second, 0)
+	s.idleOut()
+	run("1", 8*gib, 15*time.Second)
+	if got, want := s.known(f), "10 GiB, cold in 15s"; got != want {
+		t.Errorf("the first revision again: %s, want %s", got, want)
+	}
+	for i := range 20 {
+		run(fmt.Sprint("later", i), gib, time.Second)
+	}
+	if n := len(s.l.flows[f.Flow].revs); n != 1+keptRevisions {
+		t.Errorf("%d revisions are kept, want %d", n, 1+keptRevisions)
+	}
+}
