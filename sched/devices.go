@@ -30,7 +30,8 @@ func (d *device) hasFree() bool { return d.free() > 0 }
 func (s *Scheduler) anyFree() bool { return slices.ContainsFunc(s.devices, (*device).hasFree) }
 
 // AddDevice brings a device with its tokens D. A device that is leaving comes
-// back with what is still in flight on it.
+// back with what is still in flight on it. Touch must follow for the flows whose least
+// setup on any device changes, as with RemoveDevice.
 func (s *Scheduler) AddDevice(now time.Duration, index, tokens int) {
 	s.clock(now)
 	at, ok := s.find(index)
@@ -42,7 +43,7 @@ func (s *Scheduler) AddDevice(now time.Duration, index, tokens int) {
 		panic("sched: device added twice")
 	}
 	d.tokens, d.leaving = s.allowed(tokens), false
-	s.changedDevices()
+	s.changedTokens()
 }
 
 func (s *Scheduler) find(index int) (int, bool) {
@@ -70,7 +71,7 @@ func (s *Scheduler) RemoveDevice(now time.Duration, index int) {
 	if len(d.flights) == 0 {
 		s.dropDevice(d)
 	}
-	s.changedDevices()
+	s.changedTokens()
 }
 
 func (s *Scheduler) dropDevice(d *device) {
@@ -85,19 +86,8 @@ func (s *Scheduler) SetTokens(now time.Duration, index, tokens int) {
 	s.changedTokens()
 }
 
-// changedDevices follows a device that came or went: every flow may start
-// sooner or later than before.
-func (s *Scheduler) changedDevices() {
-	for _, f := range s.known() {
-		if f.standing != out {
-			s.setStale(f)
-		}
-	}
-	s.changedTokens()
-}
-
-// changedTokens follows a change of D. Only going to a single token or from
-// one changes the order of flows.
+// changedTokens follows a change of D. Only going to a single token or from one changes
+// the order, and only of flows in flight: with one token their number does not count.
 func (s *Scheduler) changedTokens() {
 	single := s.tokens == 1
 	s.tokens = 0
@@ -107,7 +97,14 @@ func (s *Scheduler) changedTokens() {
 		}
 	}
 	s.somethingFreed()
-	if single != (s.tokens == 1) {
-		s.rankAll()
+	if single == (s.tokens == 1) {
+		return
+	}
+	for _, d := range s.devices {
+		for _, it := range d.flights {
+			if it.flow.misfit == nil {
+				s.rank(it.flow)
+			}
+		}
 	}
 }

@@ -57,7 +57,7 @@ func (s *Scheduler) explainEligible(f *flow, r *Reason) {
 		r.Rule = RuleNoToken
 		return
 	}
-	s.refresh()
+	s.refreshAll()
 	fits, at := false, s.placements(f)
 	for _, d := range s.devices {
 		if d.leaving || d.free() == 0 {

@@ -18,6 +18,7 @@ func (s *Scheduler) enter(f *flow) {
 // when it was the last.
 func (s *Scheduler) leave(f *flow) {
 	s.unrank(f)
+	s.stale.remove(&f.byStale)
 	s.backlogged--
 	g := f.group
 	g.level.remove(&f.member)

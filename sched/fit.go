@@ -74,28 +74,50 @@ func (s *Scheduler) leastSetup(f *flow) int64 {
 	return int64(least)
 }
 
-// setStale has the setup of a flow computed again before the next choice.
+// setStale has the setup of a backlogged flow computed again before the next choice.
 func (s *Scheduler) setStale(f *flow) {
-	if !f.stale && s.rules.setup {
-		f.stale = true
-		s.stale = append(s.stale, f)
+	if f.byStale.at == 0 && s.rules.setup && f.standing != out {
+		s.staled++
+		s.stale.put(&f.byStale, rank{key: s.staled})
 	}
 }
 
-// refresh computes the least setup of each stale flow on any device.
+// maxRefreshed is of how many stale flows one choice computes the setup, and
+// maxRefreshAsked for how many placements it asks where devices are many. More are stale
+// when many came at once, or while there was no device.
+const (
+	maxRefreshed    = 64
+	maxRefreshAsked = 512
+)
+
+// refreshable is how many stale flows one choice follows.
+func (s *Scheduler) refreshable() int {
+	return min(len(s.stale), maxRefreshed, max(1, maxRefreshAsked/max(1, len(s.devices))))
+}
+
+// refresh computes the least setup on any device of those that have been stale for
+// longest.
 func (s *Scheduler) refresh() {
-	for _, f := range s.stale {
-		f.stale = false
-		if f.standing == out {
-			continue
-		}
-		if setup := s.leastSetup(f); setup != f.setup {
-			f.setup = setup
-			s.rank(f)
-		}
+	for range s.refreshable() {
+		s.refreshFlow(s.stale.top().of)
 	}
-	clear(s.stale)
-	s.stale = s.stale[:0]
+}
+
+// refreshAll does so with all, if they are few: when it was not for a choice, which of
+// many were computed must not depend on it.
+func (s *Scheduler) refreshAll() {
+	if s.refreshable() == len(s.stale) {
+		s.refresh()
+	}
+}
+
+// refreshFlow computes the least setup of a stale flow.
+func (s *Scheduler) refreshFlow(f *flow) {
+	s.stale.remove(&f.byStale)
+	if setup := s.leastSetup(f); setup != f.setup {
+		f.setup = setup
+		s.rank(f)
+	}
 }
 
 // Touch follows a change of a flow's placements. Memory that one flow no longer uses

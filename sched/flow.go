@@ -41,10 +41,10 @@ type flow struct {
 	flights []*invocation
 	weight  float64
 
-	byRank node[*flow]   // among those of its namespace that may run, by the policy's order
-	misfit *list.Element // in the list of those that fit nowhere, else nil
-	setup  int64         // least setup on any device, as last computed
-	stale  bool          // setup is to be computed again
+	byRank  node[*flow]   // among those of its namespace that may run, by the policy's order
+	misfit  *list.Element // in the list of those that fit nowhere, else nil
+	setup   int64         // least setup on any device, as last computed
+	byStale node[*flow]   // in Scheduler.stale while setup is to be computed again
 
 	waiting      bool  // its head waits for a container
 	waitingSince int64 // when that began
@@ -132,7 +132,7 @@ func (s *Scheduler) flowOf(id FlowID) *flow {
 	s.serial++
 	f := &flow{id: id, weight: 1, iat: -1, lastSeen: never}
 	f.serial = s.serial
-	f.byVT.of, f.byRank.of, f.byIdle.of, f.byDeficit.of = f, f, f, f
+	f.byVT.of, f.byRank.of, f.byStale.of, f.byIdle.of, f.byDeficit.of = f, f, f, f, f
 	f.backoff.byEnd.of = f
 	f.group = s.groupOf(id.Namespace)
 	f.group.flows++
@@ -173,10 +173,8 @@ func (s *Scheduler) known() []*flow {
 func (s *Scheduler) forget(f *flow) {
 	s.inactive.remove(&f.byIdle)
 	s.pausing.remove(&f.backoff.byEnd)
-	if f.dirty {
-		s.changed = slices.DeleteFunc(s.changed, func(other *flow) bool { return other == f })
-	}
 	s.gone = append(s.gone, Change{Flow: f.id, From: f.reported, To: Inactive, Forgotten: true})
+	f.reported = Inactive // where it is listed as dirty, that has no more to say
 	delete(s.flows, f.id)
 	if f.group.flows--; f.group.flows == 0 {
 		delete(s.groups, f.group.name)

@@ -183,16 +183,25 @@ func (h *history) weigh() {
 	h.count("weight")
 }
 
+// touchAll follows a device that came or went: setups differ from device to device.
+func (h *history) touchAll() {
+	for _, f := range h.fixture.flows {
+		h.s.Touch(h.now, f)
+	}
+}
+
 func (h *history) device() {
 	d := h.rng.IntN(h.fixture.devices)
 	tokens := h.rng.IntN(4)
 	switch {
 	case !h.present[d]:
 		h.both(func(s subject) { s.AddDevice(h.now, d, tokens) })
+		h.touchAll()
 		h.present[d] = true
 		h.count("add device")
 	case h.rng.IntN(3) == 0:
 		h.both(func(s subject) { s.RemoveDevice(h.now, d) })
+		h.touchAll()
 		h.present[d] = false
 		h.count("remove device")
 	default:

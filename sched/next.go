@@ -22,7 +22,7 @@ func (s *Scheduler) Likely(now time.Duration) (FlowID, int, bool) {
 	if s.backlogged == 0 || s.tokens == 0 {
 		return FlowID{}, 0, false
 	}
-	s.refresh()
+	s.refreshAll()
 	f, _ := s.first()
 	if f == nil {
 		return FlowID{}, 0, false
@@ -49,8 +49,12 @@ func (s *Scheduler) search() (Choice, bool) {
 	few := s.misfits.Len() == 0
 	s.asked = 0
 	s.retryMisfits()
-	for tried := 0; ; tried++ {
+	for tried, stale := 0, 0; ; tried++ {
 		f, overdue := s.first()
+		for ; f != nil && f.byStale.at > 0 && stale < maxTried; stale++ { // first by an old setup
+			s.refreshFlow(f)
+			f, overdue = s.first()
+		}
 		if f == nil {
 			break
 		}

@@ -40,7 +40,8 @@ type Scheduler struct {
 	iat        int64        // smoothed over all flows, for TTLGlobal
 	iatSeen    bool
 	pausing    heap[*flow] // those in back-off by its end
-	stale      []*flow     // whose setup is to be computed again
+	stale      heap[*flow] // whose setup is to be computed again, by when that began
+	staled     int64       // how often that began
 
 	devices []*device // by index
 	tokens  int       // sum of D of the devices present

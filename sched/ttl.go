@@ -73,26 +73,41 @@ func (s *Scheduler) Deadline() (time.Duration, bool) {
 	return time.Duration(at), at != never
 }
 
+// maxTicked is how many flows one Tick follows; for the others Deadline is due at once.
+const maxTicked = 64
+
 // Tick lets time pass: empty flows whose TTL is over become inactive, flows
 // inactive for long are forgotten, and a wait or a pause of Next ends, so that the
-// next call of Next may grant.
+// next call of Next may grant. Of very many flows it follows those that come first.
 func (s *Scheduler) Tick(now time.Duration) {
-	t := s.clock(now)
-	for len(s.expiry) > 0 && s.expiry.top().key <= t {
+	s.clock(now)
+	for range maxTicked {
+		if !s.tickOne() {
+			break
+		}
+	}
+	if s.waitUntil <= s.now {
+		s.waitUntil = never
+	}
+	if s.retryAt <= s.now {
+		s.retryAt = never
+	}
+}
+
+// tickOne follows one flow; false when none is due.
+func (s *Scheduler) tickOne() bool {
+	due := func(h heap[*flow]) bool { return len(h) > 0 && h.top().key <= s.now }
+	switch {
+	case due(s.pausing):
+		s.resume(s.pausing.top().of)
+	case due(s.expiry):
 		f := s.expiry.top().of
 		s.expire(f, f.until)
 		s.setDirty(f)
-	}
-	for len(s.inactive) > 0 && s.inactive.top().key <= t {
+	case due(s.inactive):
 		s.forget(s.inactive.top().of)
+	default:
+		return false
 	}
-	for len(s.pausing) > 0 && s.pausing.top().key <= t {
-		s.resume(s.pausing.top().of)
-	}
-	if s.waitUntil <= t {
-		s.waitUntil = never
-	}
-	if s.retryAt <= t {
-		s.retryAt = never
-	}
+	return true
 }
