@@ -21,7 +21,30 @@ func (s *Scheduler) Check() error {
 	case s.misjudged > 0:
 		return fmt.Errorf("%d grants had no slot", s.misjudged)
 	}
+	if err := s.checkWaits(); err != nil {
+		return err
+	}
 	return s.checkFlows()
+}
+
+// checkWaits compares those that wait for a device with those that have not begun.
+func (s *Scheduler) checkWaits() error {
+	waiting, listed := 0, 0
+	for _, in := range s.invocations {
+		if s.cfg.DeviceTimeout > 0 && (in.run == nil || !in.run.begun) {
+			waiting++
+		}
+	}
+	for in := s.waits.first; in != nil; in = in.after {
+		if in.after != nil && in.after.since < in.since {
+			return fmt.Errorf("invocation %d waits since %s, the one after it since %s", in.id, in.since, in.after.since)
+		}
+		listed++
+	}
+	if waiting != listed {
+		return fmt.Errorf("%d invocations have not begun, %d are listed", waiting, listed)
+	}
+	return nil
 }
 
 // counts is what was counted of a device's containers.

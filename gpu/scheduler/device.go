@@ -106,6 +106,7 @@ func (s *Scheduler) deviceBack(dev *device, e Event) {
 func (s *Scheduler) lose(dev *device, why string) {
 	dev.lost = why
 	s.lost++
+	s.shrunk = s.now
 	s.policy.RemoveDevice(s.now, dev.Index)
 	var queued []*run
 	for _, c := range dev.containers {
@@ -124,7 +125,6 @@ func (s *Scheduler) lose(dev *device, why string) {
 	}
 	dev.foreign, dev.used = gpu.Foreign{}, -1
 	dev.ledger.SetForeign(s.now, 0)
-	s.startDeviceTimeouts()
 }
 
 // enter takes a run among those that share the device.

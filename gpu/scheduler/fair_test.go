@@ -320,14 +320,53 @@ func TestFlappingDeviceTakesNoMemory(t *testing.T) {
 		s.take(Event{Kind: DeviceLost, Device: 0, Why: "a reset"})
 		s.take(Event{Kind: DeviceBack, Device: 0})
 		s.take(Event{Kind: Tick})
-		if n := len(s.l.timeouts); n > 100 {
-			t.Fatalf("%d timeouts of 100 invocations", n)
+		if n := len(s.l.timeouts); n > 0 { // and one in the list of waits, which Check counts
+			t.Fatalf("%d timeouts of 100 invocations without one of their own", n)
 		}
 	}
 	s.take(Event{Kind: DeviceLost, Device: 0, Why: "for good"})
 	s.now += time.Minute
-	s.take(Event{Kind: Tick})
+	for range 2 {
+		s.take(Event{Kind: Tick})
+	}
 	if n := s.l.Stats().Queued; n != 0 {
 		t.Errorf("%d invocations wait for a device that is lost", n)
+	}
+}
+
+// TestTickRefusesFew: of very many that have waited too long a Tick refuses some, in the
+// order of their submission, and the next one is due at once.
+func TestTickRefusesFew(t *testing.T) {
+	c := config("fcfs", 2)
+	c.DeviceTimeout = time.Minute
+	c.Devices[1].MemoryBytes = 4 * gib
+	s := newScript(t, c)
+	s.take(Event{Kind: DeviceLost, Device: 0, Why: "a test"})
+	const large = 1000 // which only the lost device could serve
+	for range large {
+		s.n++
+		s.take(Event{Kind: Submitted, Invocation: s.n, Function: fn("large", 8*gib)})
+	}
+	next := uint64(1)
+	for next <= large {
+		at, due := s.l.Deadline()
+		if !due {
+			t.Fatalf("nothing is due after %d refusals", next-1)
+		}
+		s.now = max(s.now, at)
+		s.l.Take(Event{At: s.now, Kind: Tick})
+		orders := s.l.Ready()
+		if n := len(orders); n > maxExpired {
+			t.Fatalf("one Tick gave %d orders", n)
+		}
+		for _, o := range orders {
+			if o.Invocation != next {
+				t.Fatalf("%s of %d, want %d", o.Do, o.Invocation, next)
+			}
+			next++
+		}
+	}
+	if s.now != time.Minute {
+		t.Errorf("the last was refused at %s", s.now)
 	}
 }

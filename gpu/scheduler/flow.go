@@ -18,7 +18,9 @@ type invocation struct {
 	run     *run          // nil while it is queued
 	queued  *list.Element // in its flow's queue, nil while it runs
 	spilled bool          // its body is not in memory
-	timed   bool          // it has a timeout for a lost device
+
+	since         time.Duration // it waits for a device that could serve it
+	before, after *invocation   // in Scheduler.waits
 }
 
 // flow is one function as one namespace invokes it, with its queue and its revisions.
@@ -146,6 +148,7 @@ func (s *Scheduler) runOf(id uint64) *run {
 // forgetInvocation drops one that has ended.
 func (s *Scheduler) forgetInvocation(in *invocation) {
 	delete(s.invocations, in.id)
+	s.waits.drop(in)
 	in.rev.invocations--
 	in.rev.flow.prune()
 }

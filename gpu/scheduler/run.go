@@ -154,6 +154,7 @@ func (s *Scheduler) launch(r *run) {
 		return
 	}
 	r.begun, r.launched, r.transfer = true, s.now, c.move.serves
+	s.waits.drop(r.in)
 	r.kind = r.actualStart()
 	c.evicted = false // the run brings back what was evicted
 	c.dev.enter(s.now, r)
@@ -184,7 +185,6 @@ func (s *Scheduler) requeue(r *run) {
 	s.policy.Undo(s.now, r.in.id)
 	r.in.run = nil
 	s.enqueue(f, r.in)
-	s.startDeviceTimeout(r.in)
 	c.dev.inFlight--
 	s.leave(r, r.kind.Warm())
 }

@@ -61,6 +61,7 @@ type Scheduler struct {
 	lost     int           // number of lost devices
 	shrunk   time.Duration // when a device was lost last
 	timeouts timeouts
+	waits    waits // for devices
 
 	starting []*run // reservations stand, to be launched
 	out      []Order
@@ -260,6 +261,7 @@ func (s *Scheduler) Deadline() (time.Duration, bool) {
 	_, idle, some := s.expiredIdle()
 	sooner(idle, some)
 	sooner(s.timeouts.next())
+	sooner(s.deviceTimeout())
 	return at, ok
 }
 

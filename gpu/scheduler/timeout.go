@@ -6,24 +6,20 @@ import (
 	"time"
 )
 
-// timeout is when an invocation is checked for having waited too long. Those of
-// invocations that have run meanwhile are dropped when their time comes. With all
-// devices lost there is one for each invocation that waits, so they are small.
+// timeout is when an invocation is refused that has not begun, whatever the devices do.
+// Those of invocations that have begun are dropped when their time comes.
 type timeout struct {
 	at         time.Duration
 	invocation uint64
-	device     bool // for a device that is lost; else the invocation's own, whatever the devices do
 }
 
-// timeouts is a heap, the earliest first. Of one invocation its own comes first.
+// timeouts is a heap, the earliest first.
 type timeouts []timeout
 
 func (t timeouts) Len() int      { return len(t) }
 func (t timeouts) Swap(i, j int) { t[i], t[j] = t[j], t[i] }
 func (t timeouts) Less(i, j int) bool {
-	a, b := t[i], t[j]
-	return cmp.Or(cmp.Compare(a.at, b.at), cmp.Compare(a.invocation, b.invocation)) < 0 ||
-		a.at == b.at && a.invocation == b.invocation && !a.device && b.device
+	return cmp.Or(cmp.Compare(t[i].at, t[j].at), cmp.Compare(t[i].invocation, t[j].invocation)) < 0
 }
 func (t *timeouts) Push(x any) { *t = append(*t, x.(timeout)) }
 func (t *timeouts) Pop() any {
@@ -39,63 +35,93 @@ func (t timeouts) next() (time.Duration, bool) {
 	return t[0].at, true
 }
 
+// waits lists the invocations that have not begun, by since when each waits for a device
+// that could serve it. The loss of a device moves that for all alike, so the list is in
+// the order of their deadlines at any time, and no event walks it. There may be very
+// many, so the links are in the invocations.
+//
+//	deadline == max(since, last loss of a device) + Config.DeviceTimeout
+type waits struct{ first, last *invocation }
+
+// push puts an invocation at the end; it waits since now.
+func (w *waits) push(in *invocation, now time.Duration) {
+	in.since, in.before, in.after = now, w.last, nil
+	if w.last == nil {
+		w.first = in
+	} else {
+		w.last.after = in
+	}
+	w.last = in
+}
+
+// drop takes an invocation out, if it is in.
+func (w *waits) drop(in *invocation) {
+	switch {
+	case w.first == in:
+		w.first = in.after
+	case in.before == nil:
+		return
+	default:
+		in.before.after = in.after
+	}
+	if in.after == nil {
+		w.last = in.before
+	} else {
+		in.after.before = in.before
+	}
+	in.before, in.after = nil, nil
+}
+
 // startTimeouts has an invocation that was queued refused when it has waited too
 // long; at 0 is never.
 func (s *Scheduler) startTimeouts(in *invocation, at time.Duration) {
 	if at > 0 {
-		heap.Push(&s.timeouts, timeout{at, in.id, false})
+		heap.Push(&s.timeouts, timeout{at, in.id})
 	}
-	s.startDeviceTimeout(in)
-}
-
-// startDeviceTimeout does so for one that waits for a lost device.
-func (s *Scheduler) startDeviceTimeout(in *invocation) {
-	if s.lost > 0 && s.cfg.DeviceTimeout > 0 && !in.timed {
-		in.timed = true
-		heap.Push(&s.timeouts, timeout{s.deviceTimeout(in), in.id, true})
+	if s.cfg.DeviceTimeout > 0 {
+		s.waits.push(in, s.now)
 	}
 }
 
-// deviceTimeout is when an invocation has waited long enough for a device that could
-// serve it.
-func (s *Scheduler) deviceTimeout(in *invocation) time.Duration {
-	return max(in.at, s.shrunk) + s.cfg.DeviceTimeout
+// deviceTimeout is when the first invocation has waited long enough for a device that
+// could serve it; false while no device is lost.
+func (s *Scheduler) deviceTimeout() (time.Duration, bool) {
+	if s.lost == 0 || s.waits.first == nil {
+		return 0, false
+	}
+	return max(s.waits.first.since, s.shrunk) + s.cfg.DeviceTimeout, true
 }
 
-// startDeviceTimeouts does so for all that are queued, now that a device is lost.
-func (s *Scheduler) startDeviceTimeouts() {
-	s.shrunk = s.now
-	for at := s.backlog.Front(); at != nil; at = at.Next() {
-		for in := at.Value.(*flow).queue.Front(); in != nil; in = in.Next() {
-			s.startDeviceTimeout(in.Value.(*invocation))
-		}
-	}
-}
+// maxExpired is how many timeouts one Tick follows; for the others Deadline is due at
+// once.
+const maxExpired = 64
 
 // expireTimeouts refuses those that have waited too long.
 func (s *Scheduler) expireTimeouts() {
-	for at, some := s.timeouts.next(); some && at <= s.now; at, some = s.timeouts.next() {
-		t := heap.Pop(&s.timeouts).(timeout)
-		in := s.invocations[t.invocation]
-		if in != nil && t.device {
-			in.timed = false
-		}
-		if in == nil || in.run != nil && in.run.begun {
-			continue
-		}
-		switch {
-		case !t.device:
-			s.refuseQueued(in.id, Overdue)
-		case s.lost == 0:
-		case s.deviceTimeout(in) > s.now: // a device was lost since
-			s.startDeviceTimeout(in)
-		case s.stranded(in.rev):
-			s.refuseQueued(in.id, NoDevice)
-		default: // a device that could serve it is not lost
-			in.timed = true
-			heap.Push(&s.timeouts, timeout{s.now + s.cfg.DeviceTimeout, in.id, true})
+	for range maxExpired {
+		if !s.expireOne() {
+			return
 		}
 	}
+}
+
+// expireOne follows one timeout; false when none is due.
+func (s *Scheduler) expireOne() bool {
+	if at, some := s.timeouts.next(); some && at <= s.now {
+		s.refuseQueued(heap.Pop(&s.timeouts).(timeout).invocation, Overdue)
+		return true
+	}
+	if at, some := s.deviceTimeout(); !some || at > s.now {
+		return false
+	}
+	in := s.waits.first
+	if s.stranded(in.rev) {
+		s.refuseQueued(in.id, NoDevice)
+		return true
+	}
+	s.waits.drop(in) // a device that could serve it is not lost
+	s.waits.push(in, s.now)
+	return true
 }
 
 // stranded reports whether every device that could serve a revision is lost. What
