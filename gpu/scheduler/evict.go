@@ -136,47 +136,5 @@ func (s *Scheduler) evictForHost() {
 	}
 }
 
-// shortSearch bounds how many flows are searched while others run: one that is
-// further behind is found when those before it have run.
-const shortSearch = 64
-
-// shortOfHost is the flow whose work has waited longest for host memory and nothing
-// else; nil for none.
-func (s *Scheduler) shortOfHost() *flow {
-	if s.backlog.Len() == 0 || s.host.Free >= s.largestHost {
-		return nil
-	}
-	free, busy := false, false
-	for _, dev := range s.devices {
-		free = free || dev.open()
-		busy = busy || dev.inFlight > 0
-	}
-	if !free {
-		return nil
-	}
-	n := 0
-	for at := s.backlog.Front(); at != nil; at = at.Next() {
-		if n++; n > shortSearch && busy {
-			return nil
-		}
-		f := at.Value.(*flow)
-		if rev := f.next(); !s.affords(rev) && s.policy.State(f.id) == sched.Active && s.lacksOnlyHost(rev) {
-			return f
-		}
-	}
-	return nil
-}
-
-// lacksOnlyHost reports whether a device has everything for a new container of a
-// revision but host memory, and no container that would do.
-func (s *Scheduler) lacksOnlyHost(rev *revision) bool {
-	for _, dev := range s.devices {
-		if own, _, _ := s.serving(dev, rev); dev.open() && own == nil && s.hasSlot(dev) && s.hasMemory(dev, rev, nil) {
-			return true
-		}
-	}
-	return false
-}
-
 // open reports whether a device can be used and has a free token.
 func (dev *device) open() bool { return dev.lost == "" && dev.inFlight < dev.d }

@@ -132,6 +132,7 @@ func (s *Scheduler) dequeue(f *flow, in *invocation) {
 	f.queue.Remove(in.queued)
 	in.queued = nil
 	if f.queue.Len() == 0 {
+		s.search.skip(f.backlogged)
 		s.backlog.Remove(f.backlogged)
 		f.backlogged = nil
 	}

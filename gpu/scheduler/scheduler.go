@@ -57,6 +57,7 @@ type Scheduler struct {
 	limited     bool // the host's memory was reported
 	asked       bool // host memory was asked for since the last report
 	largestHost int  // MiB that any function asked for
+	search      hostSearch
 
 	lost     int           // number of lost devices
 	shrunk   time.Duration // when a device was lost last
@@ -137,7 +138,9 @@ func (s *Scheduler) Take(e Event) {
 		s.adopted(e)
 	case Tick:
 		s.tick()
+		return
 	}
+	s.search.left = s.backlog.Len()
 }
 
 // runEvent receives an event about a run.
@@ -262,6 +265,7 @@ func (s *Scheduler) Deadline() (time.Duration, bool) {
 	sooner(idle, some)
 	sooner(s.timeouts.next())
 	sooner(s.deviceTimeout())
+	sooner(s.searchDue())
 	return at, ok
 }
 

@@ -1,0 +1,86 @@
+package scheduler
+
+import (
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/gpuwhisk/gpuwhisk/sched"
+)
+
+// counted counts how often the policy is asked for a state.
+type counted struct {
+	Policy
+	states int
+}
+
+func (c *counted) State(id sched.FlowID) sched.State {
+	c.states++
+	return c.Policy.State(id)
+}
+
+// TestShortOfHostBehindMany: a flow that waits for host memory alone is found behind very
+// many that wait for memory of the device as well, and no event looks at many of them.
+func TestShortOfHostBehindMany(t *testing.T) {
+	const flows = 1000
+	policy := &counted{}
+	c := config("fcfs", 1)
+	c.NewPolicy = func(name string, cfg sched.Config, view sched.View) (p Policy, err error) {
+		policy.Policy, err = sched.New(name, cfg, view)
+		return policy, err
+	}
+	s := newScript(t, c)
+	for range 4 { // others have most of the device
+		s.now += time.Second
+		s.take(Event{Kind: Sampled, Utilization: 1, Used: 12 * gib})
+	}
+	s.take(Event{Kind: HostReported, Host: HostMemory{Free: 1, Reclaimable: 1000}})
+	for i := range flows {
+		s.n++
+		s.take(Event{Kind: Submitted, Invocation: s.n, Function: fn(fmt.Sprint("large", i), 8*gib)})
+	}
+	found := s.take(Event{Kind: Submitted, Invocation: flows + 1, Function: fn("small", gib)})
+	for ticks := 0; found == ""; ticks++ {
+		if ticks > flows/shortSearch {
+			t.Fatalf("host memory is not reclaimed after %d ticks", ticks)
+		}
+		at, due := s.l.Deadline()
+		if !due {
+			t.Fatal("nothing is due")
+		}
+		s.now, policy.states = max(s.now, at), 0
+		found = s.take(Event{Kind: Tick})
+		if policy.states > 2*shortSearch {
+			t.Fatalf("one event asked for the states of %d flows", policy.states)
+		}
+	}
+	if want := "reclaim host memory 0"; found != want {
+		t.Errorf("found %q, want %q", found, want)
+	}
+	if s.now > 5*time.Second {
+		t.Errorf("found at %s", s.now)
+	}
+}
+
+// TestNoSearchWithoutEvents: where nothing is short of host memory alone, the search ends
+// until something happens.
+func TestNoSearchWithoutEvents(t *testing.T) {
+	s := newScript(t, config("fcfs", 1))
+	for range 4 {
+		s.now += time.Second
+		s.take(Event{Kind: Sampled, Utilization: 1, Used: 16 * gib})
+	}
+	s.take(Event{Kind: HostReported})
+	for i := range 500 {
+		s.n++
+		s.take(Event{Kind: Submitted, Invocation: s.n, Function: fn(fmt.Sprint("f", i), gib)})
+	}
+	ticks := 0
+	for at, due := s.l.searchDue(); due; at, due = s.l.searchDue() {
+		s.now = at
+		s.take(Event{Kind: Tick})
+		if ticks++; ticks > 500/shortSearch {
+			t.Fatalf("the search goes on after %d ticks", ticks)
+		}
+	}
+}
