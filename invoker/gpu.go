@@ -55,7 +55,7 @@ func newGPUScheduler(d *dispatcher, adopter DeviceAdopter) (*gpuScheduler, error
 		d: d, settings: s, adopter: adopter, core: core, record: record,
 		adopted: map[uint64]*adoptedDevice{}, runs: map[uint64]*run{}, containers: map[scheduler.Container]*actionContainer{}, named: map[string]*actionContainer{},
 		shares: hostMemory{d.settings.Pool.MemoryMB, d.mover.Faults()}, assumed: assumedMemory{},
-		past: history{core: core, flows: map[sched.FlowID]*flowHistory{}},
+		past: history{core: core, flows: map[sched.FlowID]*flowHistory{}, of: map[string]int{}},
 	}, nil
 }
 

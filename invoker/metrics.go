@@ -198,15 +198,24 @@ func (m *Metrics) lost(d gpu.Device, lost bool) {
 }
 
 // forget drops the series of a flow that is no more: there may be very many
-// flows in an invoker's life.
+// flows in an invoker's life, and at a time, so each series is named in full.
 func (m *Metrics) forget(f sched.FlowID) {
-	of := prometheus.Labels{"namespace": f.Namespace, "action": f.Function}
-	m.gpuSeconds.DeletePartialMatch(of)
-	m.gpuMoved.DeletePartialMatch(of)
-	m.gpuResident.DeletePartialMatch(of)
-	m.gpuWaits.DeletePartialMatch(of)
+	m.gpuSeconds.DeleteLabelValues(f.Namespace, f.Function)
+	for _, kind := range []gpu.OrderKind{gpu.Prefetch, gpu.Evict} {
+		m.gpuMoved.DeleteLabelValues(f.Namespace, f.Function, kind.String())
+	}
+	for _, source := range []string{assumedSource, measuredSource} {
+		m.gpuResident.DeleteLabelValues(f.Namespace, f.Function, source)
+	}
+	m.gpuWaits.DeleteLabelValues(f.Namespace, f.Function)
 	delete(m.waiters, f)
 }
+
+// The sources of what is known of a function's memory on devices.
+const (
+	assumedSource  = "assumed"
+	measuredSource = "measured"
+)
 
 // assumedMemory is how much of what containers hold on devices is not measured, where
 // there is any.
@@ -228,7 +237,7 @@ func (m *Metrics) resident(id sched.FlowID, r assumedMemory, all int64, known bo
 		return
 	}
 	assumed := min(r[id], all)
-	for source, n := range map[string]int64{"assumed": assumed, "measured": all - assumed} {
+	for source, n := range map[string]int64{assumedSource: assumed, measuredSource: all - assumed} {
 		m.gpuResident.WithLabelValues(id.Namespace, id.Function, source).Set(float64(n))
 	}
 }

@@ -33,6 +33,7 @@ type history struct {
 	fresh   []*pending     // submitted since the GPU scheduler decided
 	touched []sched.FlowID // had a run started or charged since
 	flows   map[sched.FlowID]*flowHistory
+	of      map[string]int // functions in flows, by namespace
 }
 
 // flowHistory is what was seen of a flow.
@@ -64,20 +65,25 @@ func (h *history) flow(id sched.FlowID) *flowHistory {
 	f := h.flows[id]
 	if f == nil {
 		f = &flowHistory{}
-		h.flows[sched.FlowID{Namespace: strings.Clone(id.Namespace), Function: strings.Clone(id.Function)}] = f
+		id = sched.FlowID{Namespace: strings.Clone(id.Namespace), Function: strings.Clone(id.Function)}
+		h.flows[id] = f
+		if id.Function != "" {
+			h.of[id.Namespace]++
+		}
 	}
 	return f
 }
 
 // forget drops what is known of a flow, and of its namespace with the last.
 func (h *history) forget(id sched.FlowID) {
-	delete(h.flows, id)
-	for other := range h.flows {
-		if other.Namespace == id.Namespace && other.Function != "" {
-			return
-		}
+	if h.flows[id] == nil {
+		return
 	}
-	delete(h.flows, sched.FlowID{Namespace: id.Namespace})
+	delete(h.flows, id)
+	if h.of[id.Namespace]--; h.of[id.Namespace] == 0 {
+		delete(h.of, id.Namespace)
+		delete(h.flows, sched.FlowID{Namespace: id.Namespace})
+	}
 }
 
 // nameOf names a function, or a namespace.
