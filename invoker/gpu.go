@@ -156,6 +156,8 @@ func (g *gpuScheduler) carryOut(now time.Duration, o scheduler.Order) {
 		g.past.forget(o.Flow)
 	case scheduler.Unresponsive:
 		g.d.log.Warn("container does not answer about its device memory, given up", keyContainer, ctr.name, "order", o.Move.String())
+	case scheduler.RemovalOverdue:
+		g.d.log.Warn("container is not removed in time, its device memory counts as in use until it is", keyContainer, ctr.name, keyDevice, ctr.gpu.device.String())
 	}
 }
 

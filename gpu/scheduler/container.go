@@ -28,6 +28,7 @@ type container struct {
 	served      bool // a run ended well in it
 	failed      bool // takes no more runs
 	removing    bool
+	overdue     bool // it should have been gone by now, and an order said so
 
 	// whole is what was resident when nothing had been evicted since the last run
 	// or since it was brought back; 0 is not known. evicted: something was.
@@ -185,6 +186,26 @@ func (s *Scheduler) remove(c *container) {
 	c.dev.ledger.Leave(s.now, c.id)
 	s.touch(c.rev.flow)
 	s.orderFor(c, Order{Do: Remove})
+}
+
+// reportOverdue reports the containers of a device that should have been gone by now.
+func (s *Scheduler) reportOverdue(dev *device) {
+	for _, c := range dev.containers {
+		if !c.overdue && dev.ledger.Overdue(c.id) {
+			c.overdue = true
+			s.orderFor(c, Order{Do: RemovalOverdue})
+		}
+	}
+}
+
+// overdueBytes is the memory of those.
+func (dev *device) overdueBytes() (sum int64) {
+	for _, c := range dev.containers {
+		if c.overdue {
+			sum += dev.ledger.Data(c.id) + dev.ledger.Overhead(c.id)
+		}
+	}
+	return sum
 }
 
 // died follows a container that has ended by itself.

@@ -121,7 +121,7 @@ func (s *Scheduler) evictForHost() {
 		return
 	}
 	for _, c := range s.containers {
-		if c.removing && !c.dev.ledger.Overdue(c.id) {
+		if c.removing && !c.overdue {
 			lack -= c.hostMB
 		}
 	}

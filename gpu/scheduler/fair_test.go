@@ -3,6 +3,7 @@ package scheduler
 import (
 	"container/heap"
 	"fmt"
+	"strings"
 	"testing"
 	"time"
 
@@ -244,7 +245,10 @@ func TestRemovalWithoutAnswer(t *testing.T) {
 	s.submit("create 2", fn("large", 12*gib))
 	small := s.submit("create 3", fn("small", 2*gib))
 	s.now += 10 * time.Second
-	s.expect(fmt.Sprintf("remove 3, remove 2, create 4, start %d in 4 on 0 cold", small), Event{Kind: Tick})
+	s.expect(fmt.Sprintf("removal overdue 1, remove 3, remove 2, create 4, start %d in 4 on 0 cold", small), Event{Kind: Tick})
+	if got, want := s.l.Explain(fn("large", 0).Flow).Missing, "8592 MiB of it containers that were removed and are not gone"; !strings.Contains(got, want) {
+		t.Errorf("large misses %q, want %q in it", got, want)
+	}
 	s.expect("", Event{Kind: Removed, Container: 2})
 	s.expect("", Event{Kind: Removed, Container: 3})
 	s.run("", small, 4, 2*gib)

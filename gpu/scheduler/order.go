@@ -40,13 +40,17 @@ const (
 	Forget
 	// Unresponsive: a container does not acknowledge its moves and is removed: Move.
 	Unresponsive
+	// RemovalOverdue: a container that was to be removed is not gone. It keeps its memory
+	// until it is, and nothing waits for that any more.
+	RemovalOverdue
 
 	// Orders is how many there are.
-	Orders = int(Unresponsive) + 1
+	Orders = int(RemovalOverdue) + 1
 )
 
 var orderWords = [Orders]string{
 	"create", "start", "move", "cancel move", "remove", "refuse", "load", "reclaim host memory", "served", "forget", "unresponsive",
+	"removal overdue",
 }
 
 // String returns the order's name in logs and records.

@@ -243,6 +243,7 @@ func (s *Scheduler) tick() {
 	s.policy.Tick(s.now)
 	for _, dev := range s.devices {
 		dev.ledger.Tick(s.now)
+		s.reportOverdue(dev)
 	}
 	for c, _, _ := s.expiredIdle(); c != nil; c, _, _ = s.expiredIdle() {
 		s.remove(c)

@@ -188,7 +188,11 @@ func (s *Scheduler) missingOn(dev *device, rev *revision, own *container) string
 		return fmt.Sprintf("namespace %s has reached its limit of %d MiB of device memory (whisk.gpu.namespace-limits)",
 			rev.flow.id.Namespace, s.namespaceLimit(rev.flow.id.Namespace)>>20)
 	case !s.hasMemory(dev, rev, own):
-		return fmt.Sprintf("it needs %d MiB of device memory, and others that run hold too much", (need.Bytes+need.Context)>>20)
+		text := fmt.Sprintf("it needs %d MiB of device memory, and others that run hold too much", (need.Bytes+need.Context)>>20)
+		if n := dev.overdueBytes(); n > 0 {
+			text += fmt.Sprintf(", %d MiB of it containers that were removed and are not gone", n>>20)
+		}
+		return text
 	case own == nil && !s.hasSlot(dev):
 		return fmt.Sprintf("all %d containers of the device are in use (whisk.gpu.pool-size)", s.cfg.Pool.Size)
 	case own == nil && !s.affords(rev):

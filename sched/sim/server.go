@@ -63,6 +63,8 @@ func (e *engine) execute(o scheduler.Order) {
 		e.fail(fmt.Errorf("activation %d is refused: %s", o.Invocation-1, o.Reason))
 	case scheduler.Unresponsive:
 		e.fail(fmt.Errorf("container %d counts as unresponsive", o.Container))
+	case scheduler.RemovalOverdue:
+		e.fail(fmt.Errorf("container %d is not gone in time", o.Container))
 	case scheduler.Load, scheduler.ReclaimHost, scheduler.Forget: // bodies and host memory are there
 	}
 }
