@@ -88,11 +88,21 @@ func without(list []*invocation, it *invocation) []*invocation {
 	return slices.Delete(list, i, i+1)
 }
 
-// learn moves the estimate of the flow's service: the mean of the first few,
-// then a moving average.
+// Revised follows a new revision of a flow's function. What was learned is expected of it
+// until its first run has ended, which counts in full.
+func (s *Scheduler) Revised(now time.Duration, id FlowID) {
+	s.clock(now)
+	if f := s.flows[id]; f != nil {
+		f.learned = 0
+	}
+}
+
+// learn moves the estimate of the flow's service: the mean of the first few of a
+// revision, then a moving average.
 func (s *Scheduler) learn(f *flow, service int64) {
 	f.served++
-	weight := max(1/float64(f.served), s.cfg.Smoothing)
+	f.learned++
+	weight := max(1/float64(f.learned), s.cfg.Smoothing)
 	f.estimate += int64(weight * float64(service-f.estimate))
 	f.estimate = max(f.estimate, leastEstimate)
 }

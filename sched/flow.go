@@ -59,7 +59,8 @@ type flow struct {
 	excused  int64 // virtual time of set-ups that were not charged since it was inactive
 	backoff  backoff
 	served   uint64
-	last     Rule // of its last grant
+	learned  uint64 // of them, since its function was revised
+	last     Rule   // of its last grant
 	lastAt   int64
 
 	dirty    bool // in Scheduler.changed

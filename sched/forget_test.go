@@ -54,3 +54,27 @@ func TestForgottenInTime(t *testing.T) {
 		}
 	}
 }
+
+// TestNewRevisionIsLearnedAtOnce: the first run after it counts in full.
+func TestNewRevisionIsLearnedAtOnce(t *testing.T) {
+	cfg, _ := Defaults("sticky-plus")
+	s, err := New("sticky-plus", cfg, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	s.AddDevice(0, 0, 1)
+	f, now := FlowID{"n", "f"}, time.Duration(0)
+	for id := range uint64(20) {
+		now = once(t, s, now, id, f)
+	}
+	s.Revised(now, f)
+	if got := time.Duration(s.usual(s.flows[f])); got != time.Second {
+		t.Errorf("%s is expected before the first run, want what was learned before, 1s", got)
+	}
+	s.Enqueue(now, Invocation{ID: 20, Flow: f})
+	s.Next(now)
+	s.Done(now+time.Minute, 20, Usage{Service: time.Minute})
+	if got := time.Duration(s.usual(s.flows[f])); got != time.Minute {
+		t.Errorf("%s is expected after a first run of a minute", got)
+	}
+}

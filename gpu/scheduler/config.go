@@ -78,6 +78,7 @@ type Policy interface {
 	AddDevice(now time.Duration, device, tokens int)
 	RemoveDevice(now time.Duration, device int)
 	SetTokens(now time.Duration, device, tokens int)
+	Revised(now time.Duration, flow sched.FlowID)
 	SetWeight(now time.Duration, flow sched.FlowID, weight float64) error
 	SetNamespaceWeight(now time.Duration, namespace string, weight float64) error
 	Deadline() (time.Duration, bool)

@@ -8,10 +8,23 @@ import (
 	"github.com/gpuwhisk/gpuwhisk/sched"
 )
 
-// counted counts how often the policy is asked for a state.
+// counted counts how often the policy is asked for a state, and told of a revision.
 type counted struct {
 	Policy
-	states int
+	states, revised int
+}
+
+// with has a scheduler use it.
+func (c *counted) with(to *Config) {
+	to.NewPolicy = func(name string, cfg sched.Config, view sched.View) (p Policy, err error) {
+		c.Policy, err = sched.New(name, cfg, view)
+		return c, err
+	}
+}
+
+func (c *counted) Revised(now time.Duration, id sched.FlowID) {
+	c.revised++
+	c.Policy.Revised(now, id)
 }
 
 func (c *counted) State(id sched.FlowID) sched.State {
@@ -25,10 +38,7 @@ func TestShortOfHostBehindMany(t *testing.T) {
 	const flows = 1000
 	policy := &counted{}
 	c := config("fcfs", 1)
-	c.NewPolicy = func(name string, cfg sched.Config, view sched.View) (p Policy, err error) {
-		policy.Policy, err = sched.New(name, cfg, view)
-		return policy, err
-	}
+	policy.with(&c)
 	s := newScript(t, c)
 	for range 4 { // others have most of the device
 		s.now += time.Second

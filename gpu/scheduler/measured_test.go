@@ -67,6 +67,8 @@ func TestMeasurementsOutliveContainers(t *testing.T) {
 func TestMeasurementsAreOfARevision(t *testing.T) {
 	c := config("sticky-plus", 1)
 	c.IdleTimeout = time.Minute
+	policy := &counted{}
+	policy.with(&c)
 	s := newScript(t, c)
 	f := fn("f", gib)
 	run := func(key string, memory int64, setup time.Duration) {
@@ -91,6 +93,9 @@ func TestMeasurementsAreOfARevision(t *testing.T) {
 	}
 	for i := range 20 {
 		run(fmt.Sprint("later", i), gib, time.Second)
+	}
+	if policy.revised != 21 {
+		t.Errorf("the policy was told of %d new revisions, want 21", policy.revised)
 	}
 	if n := len(s.l.flows[f.Flow].revs); n != 1+keptRevisions {
 		t.Errorf("%d revisions are kept, want %d", n, 1+keptRevisions)

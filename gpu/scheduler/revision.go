@@ -52,6 +52,7 @@ func (s *Scheduler) revision(f *flow, fn *Function) *revision {
 		}
 		if len(f.revs) > 0 {
 			rev.cold = f.newest().cold.Prior()
+			s.policy.Revised(s.now, f.id)
 		}
 		f.revs = append(f.revs, rev)
 		f.prune()
