@@ -150,8 +150,7 @@ func (e *endToEnd) count(name string, r record) {
 	if gpu.Start == "host-warm" {
 		e.hostWarm++
 	}
-	e.table.row(name, gpu.Device, gpu.Start, fmt.Sprint(gpu.QueueTime), fmt.Sprint(gpu.PrefetchTime), fmt.Sprint(gpu.GPUTime),
-		size(gpu.Memory), contents)
+	e.table.row(name, gpu.Device, gpu.Start, gpu.QueueTime, gpu.PrefetchTime, gpu.GPUTime, size(gpu.Memory), contents)
 }
 
 // whisk is a gpuwhisk standalone of our own, reached by its REST API.

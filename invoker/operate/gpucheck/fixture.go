@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -29,11 +30,11 @@ type fixture struct {
 	began   time.Time
 	epoch   atomic.Uint64 // of the last order
 
-	mu         sync.Mutex
-	programs   []*program
-	containers []*shimctl.Container
-	sequence   int // of the last container
-	taken      int64
+	containers atomic.Int64 // so far
+
+	mu       sync.Mutex // over what the step under way has
+	cleanups []func()
+	taken    int64 // bytes of device memory
 }
 
 // cudaContext is what one context takes of a card beside its data, as a generous
@@ -136,19 +137,21 @@ func (f *fixture) close() {
 	}
 }
 
-// release ends what a step left running.
+// cleanup has something done at the end of the step.
+func (f *fixture) cleanup(do func()) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.cleanups = append(f.cleanups, do)
+}
+
+// release cleans up after a step, in reverse order.
 func (f *fixture) release() {
 	f.mu.Lock()
-	programs, containers := f.programs, f.containers
-	f.programs, f.containers, f.taken = nil, nil, 0
+	cleanups := f.cleanups
+	f.cleanups, f.taken = nil, 0
 	f.mu.Unlock()
-	for _, p := range programs {
-		p.end(0)
-	}
-	for _, c := range containers {
-		if err := c.Close(); err != nil {
-			f.s.Log.Warn("close container", "error", err)
-		}
+	for _, do := range slices.Backward(cleanups) {
+		do()
 	}
 }
 
@@ -218,20 +221,19 @@ func (f *fixture) shimEnv(c *shimctl.Container, more ...string) []string {
 
 // container opens a container: a socket for programs under the shim.
 func (f *fixture) container() *shimctl.Container {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	f.sequence++
-	c := value(f.shims.Container(fmt.Sprintf("check-%d", f.sequence)))
-	f.containers = append(f.containers, c)
+	c := value(f.shims.Container(fmt.Sprintf("check-%d", f.containers.Add(1))))
+	f.cleanup(func() {
+		if err := c.Close(); err != nil {
+			f.s.Log.Warn("close container", "error", err)
+		}
+	})
 	return c
 }
 
 // start runs a program until the step ends.
 func (t *trial) start(name string, args, env []string) *program {
 	p := value(startProgram(t.ctx, name, args, env))
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	t.programs = append(t.programs, p)
+	t.cleanup(func() { p.end(0) })
 	return p
 }
 
@@ -245,10 +247,12 @@ func (t *trial) worker(env ...string) *guest {
 	return t.guest("worker", []string{t.program("worker")}, env...)
 }
 
-// guest is a program under the shim, in a container of its own.
+// guest is a program under the shim, in a container of its own, and the block of
+// device memory that it works on.
 type guest struct {
 	*program
 	container *shimctl.Container
+	block     int
 }
 
 // guest starts a program under the shim and waits until the shim has connected: it
@@ -267,7 +271,7 @@ func (t *trial) guest(name string, args []string, env ...string) *guest {
 			check(fmt.Errorf("%s: the shim has not connected: %w%s", name, ctx.Err(), &p.stderr))
 		}
 	}
-	return &guest{p, c}
+	return &guest{program: p, container: c}
 }
 
 // evict and prefetch carry out an order as the invoker would give it. Anything but

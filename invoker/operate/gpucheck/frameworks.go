@@ -98,25 +98,22 @@ func checkFrameworks(t *trial) {
 	t.take(int64(len(here)) * 2 * (bytes + t.contextBytes()))
 	guests, errs := make([]*guest, len(here)), make([]error, len(here))
 	parallel(len(here), max(1, runtime.NumCPU()/2), func(i int) {
-		errs[i] = catch(func() { guests[i] = t.guest(here[i].name, t.python(here[i].script), here[i].env...) })
+		errs[i] = attempt(here[i].name, func() { guests[i] = t.guest(here[i].name, t.python(here[i].script), here[i].env...) })
 	})
 	table := t.table(fmt.Sprintf("An array of %s in each", size(bytes)),
 		"framework", "counted", "beside it", "out", "GB/s", "in", "GB/s", "left by NVML", "wrong", "with a graph")
 	for i, f := range here {
 		if errs[i] == nil {
-			errs[i] = catch(func() { t.swapFramework(table, f, guests[i], bytes) })
+			errs[i] = attempt(f.name, func() { t.swapFramework(table, f, guests[i], bytes) })
 			guests[i].end(endTime)
-		}
-		if errs[i] != nil {
-			errs[i] = fmt.Errorf("%s: %w", f.name, errs[i])
 		}
 	}
 	check(errors.Join(errs...))
 }
 
 func (t *trial) swapFramework(table *Table, f framework, g *guest, bytes int64) {
-	block := g.filled(bytes, 5)
-	g.ask("work %d 3", block)
+	g.fill(bytes, 5)
+	g.ask("work %d 3", g.block)
 	counted, beside := t.besideMemory(f, g)
 	var out, in shimctl.Done
 	left := "unknown"
@@ -129,15 +126,15 @@ func (t *trial) swapFramework(table *Table, f framework, g *guest, bytes int64) 
 			left = size(full - empty)
 		}
 	}
-	wrong, _ := g.wrong(block)
+	wrong := wrongWords(g)
 	graph := "not tried"
 	if f.graphs {
-		n := t.swapGraph(g, block)
+		n := t.swapGraph(g)
 		graph = fmt.Sprintf("%d wrong", n)
 		wrong += n
 	}
 	table.row(f.name, size(counted), beside, size(out.Moved), gbs(rate(out.Moved, out.Took)), size(in.Moved), gbs(rate(in.Moved, in.Took)),
-		left, fmt.Sprint(wrong), graph)
+		left, wrong, graph)
 	t.none("wrong words with "+f.name, wrong)
 	t.whole("of the array counted by the shim with "+f.name, counted, bytes)
 	if f.movable {
@@ -170,16 +167,12 @@ func (t *trial) whole(what string, part, all int64) {
 
 // swapGraph records a pass, swaps, replays the graph on what was swapped, swaps
 // again and verifies: the graph holds addresses, which must stay good.
-func (t *trial) swapGraph(g *guest, block int) (wrong int64) {
-	g.ask("graph %d", block)
+func (t *trial) swapGraph(g *guest) (wrong int64) {
+	g.ask("graph %d", g.block)
 	t.evict(g)
-	g.container.Running(true)
-	_, err := g.order("replay %d 3", block) // faults in
-	g.container.Running(false)
-	check(err)
+	g.running("replay %d 3", g.block) // faults in
 	t.evict(g)
 	t.prefetch(g)
-	g.ask("replay %d 2", block)
-	wrong, _ = g.wrong(block)
-	return wrong
+	g.ask("replay %d 2", g.block)
+	return wrongWords(g)
 }

@@ -233,6 +233,14 @@ func catch(f func()) (err error) {
 	return nil
 }
 
+// attempt runs a part of a step, and returns the error with which it ended.
+func attempt(part string, f func()) error {
+	if err := catch(f); err != nil {
+		return fmt.Errorf("%s: %w", part, err)
+	}
+	return nil
+}
+
 // parallel runs n functions, at most so many at a time, and ends the step with the
 // first error when all have returned.
 func parallel(n, atOnce int, f func(i int)) {

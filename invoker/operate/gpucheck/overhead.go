@@ -34,9 +34,7 @@ func checkOverhead(t *trial) {
 			{"GEMM", fmt.Sprintf("gemm %d", pick(t.fixture, 2048, 64))},
 			{"loop of small kernels", "loop"},
 		} {
-			if err := catch(func() { t.compare(table, b, w) }); err != nil {
-				check(fmt.Errorf("%s, %s: %w", b.name, w.name, err))
-			}
+			check(attempt(b.name+", "+w.name, func() { t.compare(table, b, w) }))
 		}
 	}
 }

@@ -13,8 +13,7 @@ import (
 // pair is two processes on one device (D=2).
 type pair struct {
 	*trial
-	guests [2]*guest
-	block  [2]int
+	guests []*guest
 	bytes  int64 // of a block
 	passes int
 	rounds int
@@ -27,11 +26,11 @@ func checkPair(t *trial) *pair {
 	bytes := t.fit(2*min(t.s.Set, t.device.Free/8)) / 2
 	t.take(2 * (bytes + t.contextBytes()))
 	p := &pair{trial: t, bytes: bytes, rounds: max(min(t.s.Rounds, 5), 2)}
-	for i := range p.guests {
-		p.guests[i] = t.worker()
-		p.block[i] = p.guests[i].filled(bytes, 11+i)
+	for i := range 2 {
+		p.guests = append(p.guests, t.worker())
+		p.guests[i].fill(bytes, 11+i)
 	}
-	p.passes = p.guests[0].calibrate(p.block[0], t.s.RunTime)
+	p.passes = p.guests[0].calibrate(t.s.RunTime)
 	p.phases()
 	return p
 }
@@ -54,16 +53,13 @@ func (p *pair) phases() {
 			took = append(took, phase.run()...)
 		}
 		table.row(phase.of, phase.beside, fmt.Sprintf("%.2f", median(took)), fmt.Sprintf("%.2f", slices.Max(took)))
-		for i, g := range p.guests {
-			n, _ := g.wrong(p.block[i])
-			wrong += n
-		}
+		wrong += wrongWords(p.guests...)
 	}
 	p.none("wrong words in both, after all", wrong)
 	p.must("orders carried out beside a run", float64(p.orders), fmt.Sprint(4*p.rounds), p.orders == 4*p.rounds)
 }
 
-func (p *pair) run(i int) float64 { return ms(p.guests[i].run(p.block[i], p.passes)) }
+func (p *pair) run(i int) float64 { return ms(p.guests[i].run(p.passes)) }
 
 // beside runs one while the other is moved out and in.
 func (p *pair) beside(i int) []float64 {
@@ -119,11 +115,10 @@ func checkMPS(t *trial) {
 	first.container.Limit(p.bytes+p.bytes/2, 0)
 	value(first.container.Report(t.ctx)) // it has its limit by then
 	given := int64(0)
-	if catch(func() { first.filled(p.bytes, 21) }) == nil {
+	if catch(func() { first.fill(p.bytes, 21) }) == nil {
 		given = 1
 	}
 	check(t.ctx.Err())
 	t.none("blocks given beyond the limit of one and a half", given)
-	wrong, _ := second.wrong(p.block[1])
-	t.none("wrong words in the other, after that", wrong)
+	t.none("wrong words in the other, after that", wrongWords(second))
 }

@@ -15,17 +15,11 @@ const (
 	measuredRounds = 2
 )
 
-// tenant is one container of the figure.
-type tenant struct {
-	*guest
-	block int
-}
-
 // figure runs containers one after the other, over and over: the worst order for
 // memory of which the least recently used leaves first.
 type figure struct {
 	*trial
-	tenants  []tenant
+	tenants  []*guest
 	passes   int
 	resident []int // tenants on the device, the least recently used first
 }
@@ -45,12 +39,12 @@ type mode struct {
 // is brought in ahead of their run, and with those that fault it in.
 func checkPrefetch(t *trial) {
 	set := t.setSize()
-	f := &figure{trial: t, tenants: make([]tenant, t.s.Containers)}
+	f := &figure{trial: t, tenants: make([]*guest, t.s.Containers)}
 	parallel(len(f.tenants), 4, func(i int) {
-		g := t.worker()
-		f.tenants[i] = tenant{g, g.filled(set, 100+i)}
+		f.tenants[i] = t.worker()
+		f.tenants[i].fill(set, 100+i)
 	})
-	f.passes = f.tenants[0].calibrate(f.tenants[0].block, t.s.RunTime)
+	f.passes = f.tenants[0].calibrate(t.s.RunTime)
 	all := len(f.tenants)
 	some := max(int(capacityOfSets*float64(all)), 2)
 	never := &mode{name: "never swapped", fits: all}
@@ -86,10 +80,10 @@ func (f *figure) play(m *mode) {
 	f.resident = nil
 	for i, x := range f.tenants {
 		if m.fits >= len(f.tenants) {
-			f.prefetch(x.guest)
+			f.prefetch(x)
 			f.resident = append(f.resident, i)
 		} else {
-			f.evict(x.guest)
+			f.evict(x)
 		}
 	}
 	f.round(m)
@@ -112,7 +106,7 @@ func (f *figure) round(m *mode) {
 				f.bringIn(m, (i+1)%len(f.tenants), i)
 				return
 			}
-			took := x.run(x.block, f.passes)
+			took := x.run(f.passes)
 			m.whole, m.runs = append(m.whole, ms(time.Since(began))), append(m.runs, ms(took))
 		})
 	}
@@ -127,11 +121,11 @@ func (f *figure) bringIn(m *mode, i, running int) {
 	}
 	for len(f.resident) >= m.fits {
 		oldest := slices.IndexFunc(f.resident, func(n int) bool { return n != running })
-		m.out += f.evict(f.tenants[f.resident[oldest]].guest).Moved
+		m.out += f.evict(f.tenants[f.resident[oldest]]).Moved
 		f.resident = slices.Delete(f.resident, oldest, oldest+1)
 	}
 	if !m.faulting {
-		m.in += f.prefetch(f.tenants[i].guest).Moved
+		m.in += f.prefetch(f.tenants[i]).Moved
 	}
 	f.resident = append(f.resident, i)
 }
@@ -139,12 +133,7 @@ func (f *figure) bringIn(m *mode, i, running int) {
 func (m *mode) longer(never *mode) float64 { return share(median(m.whole), median(never.whole)) - 1 }
 
 func (f *figure) judgeModes(never, ahead, faults *mode) {
-	var wrong int64
-	for _, x := range f.tenants {
-		n, _ := x.wrong(x.block)
-		wrong += n
-	}
-	f.none("wrong words in all containers, after all", wrong)
+	f.none("wrong words in all containers, after all", wrongWords(f.tenants...))
 	swapped := ahead.out > 0 && faults.out > 0 && ahead.in > 0
 	f.must("MiB moved out for others while they ran one after the other", float64(ahead.out>>20), "more than 0", swapped)
 	f.none("MiB moved out while never swapped", never.out>>20)

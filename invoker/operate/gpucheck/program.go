@@ -150,39 +150,46 @@ func (p *program) end(after time.Duration) {
 // ask carries out an order that must not be refused.
 func (p *program) ask(format string, args ...any) answer { return value(p.order(format, args...)) }
 
-// filled makes a block of known contents.
-func (p *program) filled(bytes int64, seed int) (block int) {
-	block = p.ask("alloc %d", bytes).Block
-	p.ask("fill %d %d", block, seed)
-	return block
-}
-
 // timed carries out an order and returns how long it took on the device.
 func (p *program) timed(format string, args ...any) time.Duration {
 	return time.Duration(p.ask(format, args...).NS)
 }
 
-// run makes passes over a block, as a run of a function.
-func (g *guest) run(block, passes int) time.Duration {
-	g.container.Running(true)
-	defer g.container.Running(false)
-	return g.timed("work %d %d", block, passes)
+// fill gives the program a block of known contents.
+func (g *guest) fill(bytes int64, seed int) {
+	g.block = g.ask("alloc %d", bytes).Block
+	g.ask("fill %d %d", g.block, seed)
 }
 
-// wrong counts the words of a block that are not what they must be, by a kernel
-// that reads all of it.
-func (g *guest) wrong(block int) (mismatches int64, took time.Duration) {
+// running carries out an order as a run of a function.
+func (g *guest) running(format string, args ...any) answer {
 	g.container.Running(true)
 	defer g.container.Running(false)
-	a := g.ask("check %d", block)
-	return a.Mismatches, time.Duration(a.NS)
+	return g.ask(format, args...)
+}
+
+// run makes passes over the block.
+func (g *guest) run(passes int) time.Duration {
+	return time.Duration(g.running("work %d %d", g.block, passes).NS)
+}
+
+// verify reads all of the block by a kernel. The mismatches are the words that are
+// not what they must be.
+func (g *guest) verify() answer { return g.running("check %d", g.block) }
+
+// wrongWords are the mismatches of several programs.
+func wrongWords(guests ...*guest) (sum int64) {
+	for _, g := range guests {
+		sum += g.verify().Mismatches
+	}
+	return sum
 }
 
 // calibrate finds how many passes take about as long as wanted.
-func (g *guest) calibrate(block int, want time.Duration) int {
-	best := g.run(block, 4)
+func (g *guest) calibrate(want time.Duration) int {
+	best := g.run(4)
 	for range 2 {
-		best = min(best, g.run(block, 4))
+		best = min(best, g.run(4))
 	}
 	return int(min(max(4*want/max(best, 1), 1), 100_000))
 }

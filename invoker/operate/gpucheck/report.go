@@ -134,7 +134,13 @@ func (r *Result) table(title string, columns ...string) *Table {
 	return t
 }
 
-func (t *Table) row(cells ...string) { t.Rows = append(t.Rows, cells) }
+func (t *Table) row(values ...any) {
+	cells := make([]string, len(values))
+	for i, v := range values {
+		cells[i] = fmt.Sprint(v)
+	}
+	t.Rows = append(t.Rows, cells)
+}
 
 // conclude sums a step up: the worst of its findings, or its error.
 func (r *Result) conclude(err error) {

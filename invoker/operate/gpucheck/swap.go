@@ -6,7 +6,6 @@ import (
 	"time"
 )
 
-// swapRounds: the first round makes the host's pages; the others are judged.
 const swapRounds = 4
 
 // checkSwap moves one large block out and in, observes by two witnesses that it left,
@@ -42,16 +41,16 @@ func (t *trial) copies(bytes int64, b bandwidth) bandwidth {
 	return b
 }
 
-// swapped is what came of the rounds of one block.
+// swapped is what came of the rounds of one block. The first one makes the host's
+// pages and does not count.
 type swapped struct {
 	bandwidth
-	bytes             int64
-	wrong, rounds     int64
-	left, leftNVML    float64 // the least share that was free after an eviction
-	firstOut, firstIn float64
-	faulted           float64 // GB/s of a kernel that faults all of it in
-	onHost            bool    // by the driver: it last sent the block there
-	asked, given      bool    // by another process, beyond what counted as free
+	bytes          int64
+	wrong, rounds  int64
+	left, leftNVML float64 // the least share that was free after an eviction
+	faulted        float64 // GB/s of a kernel that faults all of it in
+	onHost         bool    // by the driver: it last sent the block there
+	asked, given   bool    // by another process, beyond what counted as free
 }
 
 // swap moves a block out and in, round after round, and at last has a kernel fault
@@ -60,21 +59,21 @@ func (t *trial) swap(table *Table, bytes int64, rounds int, env ...string) swapp
 	s := swapped{bytes: bytes, left: math.Inf(1), leftNVML: math.Inf(1)}
 	g := t.worker(env...)
 	defer g.end(endTime)
-	block := g.filled(bytes, 7)
+	g.fill(bytes, 7)
 	t.swapRow(table, g, "", "filled", bytes, "")
 	for i := range rounds {
-		t.swapRound(table, g, block, i, &s)
+		t.swapRound(table, g, i, &s)
 	}
 	if t.s.Reclaim && s.left < t.s.Goals.Left {
 		t.reclaim(g, &s)
 	}
 	t.evict(g)
-	s.faulted = rate(bytes, t.verify(g, block, &s))
+	s.faulted = rate(bytes, s.verify(g))
 	t.swapRow(table, g, "", "faults", bytes, gbs(s.faulted))
 	return s
 }
 
-func (t *trial) swapRound(table *Table, g *guest, block, i int, s *swapped) {
+func (t *trial) swapRound(table *Table, g *guest, i int, s *swapped) {
 	full := t.used(g.program)
 	out := t.evict(g)
 	moved := rate(out.Moved, out.Took)
@@ -83,27 +82,23 @@ func (t *trial) swapRound(table *Table, g *guest, block, i int, s *swapped) {
 	if full.nvml >= 0 && empty.nvml >= 0 {
 		s.leftNVML = min(s.leftNVML, float64(full.nvml-empty.nvml)/float64(s.bytes))
 	}
-	s.onHost = g.ask("where %d", block).Location == -1
+	s.onHost = g.ask("where %d", g.block).Location == -1
 	in := t.prefetch(g)
 	back := rate(in.Moved, in.Took)
 	t.swapRow(table, g, fmt.Sprint(i+1), "prefetch", in.Moved, gbs(back))
 	if out.Moved < s.bytes || in.Moved < s.bytes {
 		check(fmt.Errorf("round %d: %s went out and %s came in of a block of %s", i+1, size(out.Moved), size(in.Moved), size(s.bytes)))
 	}
-	if i == 0 {
-		s.firstOut, s.firstIn = moved, back
-	} else {
-		s.out, s.in = append(s.out, moved), append(s.in, back)
-	}
-	t.verify(g, block, s)
+	s.out, s.in = append(s.out, moved), append(s.in, back)
+	s.verify(g)
 }
 
 // verify counts the wrong words of the block, and returns how long that took.
-func (t *trial) verify(g *guest, block int, s *swapped) time.Duration {
-	wrong, took := g.wrong(block)
-	s.wrong += wrong
+func (s *swapped) verify(g *guest) time.Duration {
+	a := g.verify()
+	s.wrong += a.Mismatches
 	s.rounds++
-	return took
+	return time.Duration(a.NS)
 }
 
 // reclaim moves the block out and has another process ask for that memory beyond
@@ -150,13 +145,13 @@ func (t *trial) judgeSwap(s swapped, copies bandwidth) {
 	for _, way := range []struct {
 		name         string
 		moves, plain []float64
-	}{{"out", s.out, copies.out}, {"in", s.in, copies.in}} {
+	}{{"out", s.out[1:], copies.out}, {"in", s.in[1:], copies.in}} {
 		v := share(median(way.moves), median(way.plain))
 		t.judge(fmt.Sprintf("swap %s at %.1f GB/s, pinned copies at %.1f GB/s", way.name, median(way.moves), median(way.plain)),
 			v, "share", fmt.Sprintf("at least %s of pinned copies", percent(goal)), v >= goal)
 	}
 	t.remark("The first round, in which the host's pages are made, is not judged: %.1f GB/s out, %.1f GB/s in. A kernel that faulted everything in did so at %.1f GB/s.",
-		s.firstOut, s.firstIn, s.faulted)
+		s.out[0], s.in[0], s.faulted)
 }
 
 // judgeLeft finds out whether the block's memory was free for others. The driver
@@ -190,7 +185,7 @@ func (t *trial) chunks(bytes int64) {
 	for _, mib := range []int{16, 256} {
 		s := t.swap(&Table{}, bytes, 2, fmt.Sprintf("GPUWHISK_SHIM_CHUNK=%d", mib<<20))
 		t.none(fmt.Sprintf("wrong words with chunks of %d MiB", mib), s.wrong)
-		table.row(fmt.Sprintf("%d MiB", mib), gbs(median(s.out)), gbs(median(s.in)))
+		table.row(fmt.Sprintf("%d MiB", mib), gbs(median(s.out[1:])), gbs(median(s.in[1:])))
 	}
 }
 

@@ -49,15 +49,12 @@ func checkSymbols(t *trial) {
 	subjects := t.subjects()
 	traced, errs := make([]*requested, len(subjects)), make([]error, len(subjects))
 	parallel(len(subjects), 3, func(i int) {
-		if err := catch(func() { traced[i] = t.traceSubject(i, subjects[i], table) }); err != nil {
-			errs[i] = fmt.Errorf("%s: %w", subjects[i].name, err)
-		}
+		errs[i] = attempt(subjects[i].name, func() { traced[i] = t.traceSubject(i, subjects[i], table) })
 	})
 	rows := t.table("What each program got of the driver", "program", "linked", "dlsym", "cuGetProcAddress", "of them in abi.def")
 	for i, q := range traced {
 		if q != nil {
-			rows.row(subjects[i].name, fmt.Sprint(len(q.linked)), fmt.Sprint(len(q.dlsym)), fmt.Sprint(len(q.procAddress)),
-				fmt.Sprint(known(q.all(), table)))
+			rows.row(subjects[i].name, len(q.linked), len(q.dlsym), len(q.procAddress), known(q.all(), table))
 		}
 	}
 	judgeSymbols(t.Result, subjects, traced, table)
@@ -91,7 +88,7 @@ func (t *trial) traceSubject(i int, s subject, table []entry) *requested {
 		}
 	} else {
 		p := t.start(s.name, s.args, env)
-		p.filled(4<<20, 1)
+		p.ask("fill %d 1", p.ask("alloc %d", 4<<20).Block)
 		p.end(endTime)
 	}
 	q := value(readTrace(log, table))
