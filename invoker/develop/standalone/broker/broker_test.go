@@ -10,8 +10,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/twmb/franz-go/pkg/kadm"
 	"github.com/twmb/franz-go/pkg/kgo"
-	"github.com/twmb/franz-go/pkg/kmsg"
 )
 
 func start(t *testing.T, dir string) (*Broker, *Bus) {
@@ -64,12 +64,7 @@ func drop(t *testing.T, addr, topic string) {
 		return
 	}
 	defer client.Close()
-	req := kmsg.NewPtrDeleteTopicsRequest()
-	req.TopicNames = []string{topic}
-	name := kmsg.NewDeleteTopicsRequestTopic()
-	name.Topic = &topic
-	req.Topics = append(req.Topics, name)
-	if _, err := req.RequestWith(context.Background(), client); err != nil {
+	if _, err := kadm.NewClient(client).DeleteTopic(context.Background(), topic); err != nil {
 		t.Error(err)
 	}
 }

@@ -8,9 +8,9 @@ import (
 	"strconv"
 	"time"
 
+	"github.com/twmb/franz-go/pkg/kadm"
 	"github.com/twmb/franz-go/pkg/kerr"
 	"github.com/twmb/franz-go/pkg/kgo"
-	"github.com/twmb/franz-go/pkg/kmsg"
 )
 
 // ErrTooLarge is a message over the broker's limit.
@@ -23,6 +23,7 @@ const MaxMessageBytes = 1<<20 + 6068
 // Bus publishes to and reads from one Kafka cluster.
 type Bus struct {
 	client *kgo.Client
+	admin  *kadm.Client
 	seeds  []string
 	log    *slog.Logger
 }
@@ -45,7 +46,7 @@ func Dial(seeds []string, log *slog.Logger) (*Bus, error) {
 	if err != nil {
 		return nil, fmt.Errorf("configure Kafka client: %w", err)
 	}
-	return &Bus{client: client, seeds: seeds, log: log}, nil
+	return &Bus{client: client, admin: kadm.NewClient(client), seeds: seeds, log: log}, nil
 }
 
 // Close disconnects from the cluster. Publishes under way fail.
@@ -75,43 +76,26 @@ type Topic struct {
 
 // CreateTopics makes the topics that a controller makes at its start, where missing.
 func (b *Bus) CreateTopics(ctx context.Context, topics []Topic) error {
-	req := kmsg.NewPtrCreateTopicsRequest()
-	req.TimeoutMillis = 10_000
 	for _, t := range topics {
-		req.Topics = append(req.Topics, t.request())
-	}
-	res, err := req.RequestWith(ctx, b.client)
-	if err != nil {
-		return fmt.Errorf("create topics: %w", err)
-	}
-	for _, t := range res.Topics {
-		if err := kerr.ErrorForCode(t.ErrorCode); err != nil && !errors.Is(err, kerr.TopicAlreadyExists) {
-			return fmt.Errorf("create topic %s: %w", t.Topic, err)
+		_, err := b.admin.CreateTopic(ctx, 1, 1, t.settings(), t.Name)
+		if err != nil && !errors.Is(err, kerr.TopicAlreadyExists) {
+			return fmt.Errorf("create topic %s: %w", t.Name, err)
 		}
 	}
 	return nil
 }
 
-func (t Topic) request() kmsg.CreateTopicsRequestTopic {
-	r := kmsg.NewCreateTopicsRequestTopic()
-	r.Topic = t.Name
-	r.NumPartitions = 1
-	r.ReplicationFactor = 1
-	// The sizes that OpenWhisk gives its topics (KafkaMessagingProvider).
-	set := map[string]string{
-		"segment.bytes":   "536870912",
-		"retention.bytes": "1073741824",
-		"retention.ms":    strconv.FormatInt(t.Retention.Milliseconds(), 10),
+// settings are the sizes that OpenWhisk gives its topics (KafkaMessagingProvider).
+func (t Topic) settings() map[string]*string {
+	set := map[string]*string{
+		"segment.bytes":   kadm.StringPtr("536870912"),
+		"retention.bytes": kadm.StringPtr("1073741824"),
+		"retention.ms":    kadm.StringPtr(strconv.FormatInt(t.Retention.Milliseconds(), 10)),
 	}
 	if t.Large {
-		set["max.message.bytes"] = strconv.Itoa(MaxMessageBytes)
+		set["max.message.bytes"] = kadm.StringPtr(strconv.Itoa(MaxMessageBytes))
 	}
-	for name, value := range set {
-		c := kmsg.NewCreateTopicsRequestTopicConfig()
-		c.Name, c.Value = name, kmsg.StringPtr(value)
-		r.Configs = append(r.Configs, c)
-	}
-	return r
+	return set
 }
 
 // Consume calls handle with every message that comes to the topic's one
@@ -149,9 +133,18 @@ func (b *Bus) Consume(ctx context.Context, topic string, ready func(), handle fu
 // a topic that is being made.
 func (b *Bus) end(ctx context.Context, topic string) (int64, error) {
 	for {
-		offset, err := b.listEnd(ctx, topic)
-		if err == nil || !kerr.IsRetriable(err) {
-			return offset, err
+		ends, err := b.admin.ListEndOffsets(ctx, topic)
+		if err == nil {
+			err = ends.Error()
+		}
+		end, found := ends.Lookup(topic, 0)
+		switch {
+		case err == nil && found:
+			return end.Offset, nil
+		case err == nil:
+			err = kerr.UnknownTopicOrPartition
+		case !kerr.IsRetriable(err):
+			return 0, fmt.Errorf("find end of %s: %w", topic, err)
 		}
 		select {
 		case <-ctx.Done():
@@ -159,27 +152,4 @@ func (b *Bus) end(ctx context.Context, topic string) (int64, error) {
 		case <-time.After(50 * time.Millisecond):
 		}
 	}
-}
-
-func (b *Bus) listEnd(ctx context.Context, topic string) (int64, error) {
-	part := kmsg.NewListOffsetsRequestTopicPartition()
-	part.Timestamp = -1 // latest
-	of := kmsg.NewListOffsetsRequestTopic()
-	of.Topic = topic
-	of.Partitions = append(of.Partitions, part)
-	req := kmsg.NewPtrListOffsetsRequest()
-	req.ReplicaID = -1
-	req.Topics = append(req.Topics, of)
-	res, err := req.RequestWith(ctx, b.client)
-	if err == nil && (len(res.Topics) != 1 || len(res.Topics[0].Partitions) != 1) {
-		err = kerr.UnknownTopicOrPartition
-	}
-	if err != nil {
-		return 0, fmt.Errorf("find end of %s: %w", topic, err)
-	}
-	p := res.Topics[0].Partitions[0]
-	if err := kerr.ErrorForCode(p.ErrorCode); err != nil {
-		return 0, fmt.Errorf("find end of %s: %w", topic, err)
-	}
-	return p.Offset, nil
 }
