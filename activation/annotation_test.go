@@ -75,6 +75,27 @@ func TestGPURun(t *testing.T) {
 	if a.Key != "gpu" || string(a.Value) != want {
 		t.Errorf("%s: %s", a.Key, a.Value)
 	}
+	if back, ok := (Annotations{a}).GPURun(); !ok || back.Annotation().Key != "gpu" || string(back.Annotation().Value) != want {
+		t.Errorf("read back as %+v, %t", back, ok)
+	}
+}
+
+func TestStartOfARun(t *testing.T) {
+	set := func(key, value string) Annotation { return Annotation{key, json.RawMessage(value)} }
+	for _, c := range []struct {
+		of   Annotations
+		want string
+	}{
+		{nil, "warm"},
+		{Annotations{set("initTime", "3")}, "cold"},
+		{Annotations{set("initTime", "3"), set("gpu", `{"start":"host-warm"}`)}, "host-warm"},
+		{Annotations{set("gpu", "true")}, "warm"},
+		{Annotations{set("gpu", `{"device":0,"start":"busy-cold"}`)}, "busy-cold"},
+	} {
+		if got := c.of.Start(); got != c.want {
+			t.Errorf("%+v: %s, want %s", c.of, got, c.want)
+		}
+	}
 }
 
 func TestUserDefinedStatusCode(t *testing.T) {

@@ -203,6 +203,9 @@ func FuzzGPUAnnotation(f *testing.F) {
 		if err == nil && g != nil && (g.Weight <= 0 || g.Shim == "" || g.Memory < 0) {
 			t.Fatalf("%+v", g)
 		}
+		if run, ok := (Annotations{{GPUAnnotation, data}}).GPURun(); ok != (run.Start != "") {
+			t.Fatalf("%+v, %t", run, ok)
+		}
 	})
 }
 

@@ -149,10 +149,29 @@ type GPURun struct {
 	Memory       int64
 	// Measured is whether the memory was measured; else it is what was reserved for
 	// the run.
-	Measured bool
+	Measured bool `json:"memoryMeasured"`
 	// Fallback is why the memory is only counted though the action lets it be
 	// moved; mostly empty.
 	Fallback string
+}
+
+// GPURun reads that annotation; false where there is none that has a start.
+func (a Annotations) GPURun() (run GPURun, ok bool) {
+	value, _ := a.Get(GPUAnnotation)
+	_ = json.Unmarshal(value, &run) // a foreign annotation may have any form
+	return run, run.Start != ""
+}
+
+// Start is how the run of a record started: as a GPU run has it, else cold if it was
+// initialized, else warm.
+func (a Annotations) Start() string {
+	if run, ok := a.GPURun(); ok {
+		return run.Start
+	}
+	if _, cold := a.Get("initTime"); cold {
+		return "cold"
+	}
+	return "warm"
 }
 
 // Annotation writes the run as the annotation of its record.

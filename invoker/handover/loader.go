@@ -102,13 +102,6 @@ func ended(id string, ack activation.Ack) Ended {
 	if ack.Record == nil {
 		return e
 	}
-	e.Status, e.Start = ack.Record.Response.StatusCode, "warm"
-	if _, cold := ack.Record.Annotations.Get("initTime"); cold {
-		e.Start = "cold"
-	}
-	var gpu struct{ Start string }
-	if text, ok := ack.Record.Annotations.Get(activation.GPUAnnotation); ok && json.Unmarshal(text, &gpu) == nil && gpu.Start != "" {
-		e.Start = gpu.Start
-	}
+	e.Status, e.Start = ack.Record.Response.StatusCode, ack.Record.Annotations.Start()
 	return e
 }

@@ -2,7 +2,6 @@ package demo
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -152,12 +151,6 @@ func differences(calls []load.Call, acks map[string]int, records map[string]*act
 	return found
 }
 
-// gpuRun is the annotation that the record of a GPU run carries.
-type gpuRun struct {
-	Start     string `json:"start"`
-	QueueTime int64  `json:"queueTime"`
-}
-
 // traffic is how much of the functions' memory was moved to the device and off
 // it, in bytes.
 type traffic struct{ in, out float64 }
@@ -197,10 +190,4 @@ func metric(ctx context.Context, admin, name, label string) (sum float64, err er
 		return 0, fmt.Errorf("read metrics: %w", err)
 	}
 	return sum, nil
-}
-
-// gpuRunOf reads the annotation; false where the run was of no GPU function.
-func gpuRunOf(r *activation.Record) (run gpuRun, ok bool) {
-	raw, ok := r.Annotations.Get("gpu")
-	return run, ok && json.Unmarshal(raw, &run) == nil
 }

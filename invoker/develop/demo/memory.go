@@ -183,11 +183,8 @@ func (m *memoryTour) call(name string, ms int) memoryCall {
 	answer, _, err := m.client.Actions.Invoke(name, map[string]any{"ms": ms}, true, false) //nolint:bodyclose // the client has read it to its end
 	text, _ := json.Marshal(answer)                                                        // it was JSON
 	var record struct {
-		Annotations []struct {
-			Key   string          `json:"key"`
-			Value json.RawMessage `json:"value"`
-		} `json:"annotations"`
-		Response struct {
+		Annotations activation.Annotations `json:"annotations"`
+		Response    struct {
 			Result struct {
 				Runs   int  `json:"runs"`
 				Intact bool `json:"intact"`
@@ -200,12 +197,7 @@ func (m *memoryTour) call(name string, ms int) memoryCall {
 	if err == nil && record.Response.Result.Runs == 0 {
 		err = fmt.Errorf("%s answered %s", name, text)
 	}
-	var run gpuRun
-	for _, a := range record.Annotations {
-		if a.Key == "gpu" {
-			err = errors.Join(err, json.Unmarshal(a.Value, &run))
-		}
-	}
+	run, _ := record.Annotations.GPURun()
 	return memoryCall{name, run.Start, record.Response.Result.Runs, record.Response.Result.Intact, err}
 }
 

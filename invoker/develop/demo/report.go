@@ -201,7 +201,7 @@ func (p printer) starts(functions []Function, all []column) {
 func (p printer) record(records map[string]*activation.Record) error {
 	best, longest := "", int64(-1)
 	for id, r := range records {
-		run, ok := gpuRunOf(r)
+		run, ok := r.Annotations.GPURun()
 		if ok && (run.QueueTime > longest || run.QueueTime == longest && id < best) {
 			best, longest = id, run.QueueTime
 		}

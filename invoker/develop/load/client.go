@@ -16,6 +16,8 @@ import (
 	"time"
 
 	"golang.org/x/sync/errgroup"
+
+	"github.com/gpuwhisk/gpuwhisk/activation"
 )
 
 // Client is an OpenWhisk behind its REST interface.
@@ -112,41 +114,14 @@ func (c *Client) Check(ctx context.Context, actions []string) error {
 	return all.Wait()
 }
 
-// activation is what is read of one. What has an end has a response.
-type activation struct {
+// record is what is read of an activation. What has an end has a response.
+type record struct {
 	ID       string `json:"activationId"`
 	Response *struct {
 		Status  string `json:"status"`
 		Success bool   `json:"success"`
 	} `json:"response"`
-	Annotations []struct {
-		Key   string          `json:"key"`
-		Value json.RawMessage `json:"value"`
-	} `json:"annotations"`
-}
-
-// gpuStart is how a GPU run started, empty for others.
-func (a activation) gpuStart() string {
-	var gpu struct{ Start string }
-	for _, n := range a.Annotations {
-		if n.Key == "gpu" {
-			_ = json.Unmarshal(n.Value, &gpu) // a foreign annotation may have any form
-		}
-	}
-	return gpu.Start
-}
-
-// start is how a run started: one that was initialised was cold.
-func (a activation) start() string {
-	if s := a.gpuStart(); s != "" {
-		return s
-	}
-	for _, n := range a.Annotations {
-		if n.Key == "initTime" {
-			return "cold"
-		}
-	}
-	return "warm"
+	Annotations activation.Annotations `json:"annotations"`
 }
 
 // Invoke calls an action. When OpenWhisk stops waiting, which it does after 60
@@ -161,7 +136,7 @@ func (c *Client) Invoke(ctx context.Context, action string) Answer {
 		kind, detail := broken(err)
 		return Answer{Failure: kind, Detail: detail}
 	}
-	var a activation
+	var a record
 	if err := json.Unmarshal(body, &a); err != nil || a.ID == "" {
 		return Answer{Failure: fmt.Sprint(status, " ", http.StatusText(status)), Detail: errorText(body)}
 	}
@@ -175,7 +150,8 @@ func (c *Client) Invoke(ctx context.Context, action string) Answer {
 			a, status = later, http.StatusOK
 		}
 	}
-	answer := Answer{ID: a.ID, Start: a.gpuStart(), Ran: true}
+	run, _ := a.Annotations.GPURun() // only GPU runs have their start in the answer
+	answer := Answer{ID: a.ID, Start: run.Start, Ran: true}
 	if !a.Response.Success {
 		answer.Failure = a.Response.Status
 		if answer.Failure == "" {
@@ -189,11 +165,11 @@ func (c *Client) Invoke(ctx context.Context, action string) Answer {
 // Start returns how an activation started, from its record.
 func (c *Client) Start(ctx context.Context, id string) (string, bool) {
 	a, ok := c.record(ctx, id)
-	return a.start(), ok
+	return a.Annotations.Start(), ok
 }
 
-func (c *Client) record(ctx context.Context, id string) (activation, bool) {
-	var a activation
+func (c *Client) record(ctx context.Context, id string) (record, bool) {
+	var a record
 	status, body, err := c.do(ctx, http.MethodGet, "_/activations/"+url.PathEscape(id), nil)
 	if err != nil || status != http.StatusOK || json.Unmarshal(body, &a) != nil {
 		return a, false

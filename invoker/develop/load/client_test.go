@@ -129,8 +129,8 @@ func FuzzAnswer(f *testing.F) {
 	f.Add([]byte(`{"error":{"a":1}}`))
 	f.Add([]byte(`{"activationId":1}`))
 	f.Fuzz(func(t *testing.T, body []byte) {
-		var a activation
-		if json.Unmarshal(body, &a) == nil && a.start() == "" {
+		var a record
+		if json.Unmarshal(body, &a) == nil && a.Annotations.Start() == "" {
 			t.Error("a run without a start")
 		}
 		if text := errorText(body); len(text) > 204 || strings.Contains(text, "\n") {

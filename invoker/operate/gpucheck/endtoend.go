@@ -16,6 +16,8 @@ import (
 	"strings"
 	"syscall"
 	"time"
+
+	"github.com/gpuwhisk/gpuwhisk/activation"
 )
 
 // endToEndRuns is how often each of the two functions runs.
@@ -111,10 +113,7 @@ type record struct {
 			Error   string `json:"error"`
 		} `json:"result"`
 	} `json:"response"`
-	Annotations []struct {
-		Key   string          `json:"key"`
-		Value json.RawMessage `json:"value"`
-	} `json:"annotations"`
+	Annotations activation.Annotations `json:"annotations"`
 }
 
 // run invokes actions one after the other.
@@ -134,18 +133,9 @@ func (e *endToEnd) count(name string, r record) {
 	case result.Error != "":
 		e.message, contents = result.Error, result.Error
 	}
-	var gpu struct {
-		Device       string `json:"device"`
-		Start        string `json:"start"`
-		QueueTime    int64  `json:"queueTime"`
-		PrefetchTime int64  `json:"prefetchTime"`
-		GPUTime      int64  `json:"gpuTime"`
-		Memory       int64  `json:"memory"`
-	}
-	for _, a := range r.Annotations {
-		if a.Key == "gpu" && json.Unmarshal(a.Value, &gpu) == nil && gpu.Device != "" {
-			e.annotated++
-		}
+	gpu, annotated := r.Annotations.GPURun()
+	if annotated && gpu.Device != "" {
+		e.annotated++
 	}
 	if gpu.Start == "host-warm" {
 		e.hostWarm++
