@@ -49,7 +49,7 @@ var plan = map[string][]string{
 	"gpu/nvml":      {"gpu", "invoker/lib/retry"},
 	"gpu/shimctl":   {"gpu", "invoker/lib/retry"},
 	// Only tests import it.
-	"gpu/shimctl/shimtest": {},
+	"gpu/shimctl/shimtest": {"invoker/develop/peertest"},
 
 	// Only tests import them.
 	"invoker/develop/peertest": {},

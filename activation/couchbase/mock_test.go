@@ -17,6 +17,8 @@ import (
 	"time"
 
 	"github.com/couchbase/gocb/v2"
+
+	"github.com/gpuwhisk/gpuwhisk/invoker/develop/peertest"
 )
 
 const (
@@ -37,10 +39,7 @@ func startMock(t testing.TB) *mock {
 	jars := os.Getenv("GPUWHISK_TEST_COUCHBASE")
 	java, err := exec.LookPath("java")
 	if jars == "" || err != nil {
-		if os.Getenv("GPUWHISK_REQUIRE_PEERS") == "1" {
-			t.Fatal("no CouchbaseMock: .ci/peers/couchbase.sh start installs it")
-		}
-		t.Skip("no CouchbaseMock: .ci/peers/couchbase.sh start installs it, and needs java")
+		peertest.Missing(t, "no CouchbaseMock: .ci/peers/couchbase.sh start installs it, and needs java")
 	}
 	// the mock sends its port here, and ends when the connection does.
 	monitor, err := net.Listen("tcp", "127.0.0.1:0")

@@ -22,16 +22,8 @@ import (
 
 	"github.com/gpuwhisk/gpuwhisk/activation"
 	"github.com/gpuwhisk/gpuwhisk/activation/records"
+	"github.com/gpuwhisk/gpuwhisk/invoker/develop/peertest"
 )
-
-// missing skips a test for want of a peer, or fails it where peers must be.
-func missing(t testing.TB, reason string) {
-	t.Helper()
-	if os.Getenv("GPUWHISK_REQUIRE_PEERS") == "1" {
-		t.Fatal(reason)
-	}
-	t.Skip(reason)
-}
 
 // peers are the servers to test with. The first is one that
 // GPUWHISK_TEST_COUCHDB gives by its address; the second is pouchdb-server, an
@@ -74,7 +66,7 @@ func pouchBinary(t testing.TB) string {
 	if os.Getenv(givenVariable) != "" {
 		t.Skip("no pouchdb-server to start, but a server is given")
 	}
-	missing(t, "no pouchdb-server: npm install pouchdb-server@4.2.0 into a directory and name it in GPUWHISK_TEST_POUCHDB")
+	peertest.Missing(t, "no pouchdb-server: npm install pouchdb-server@4.2.0 into a directory and name it in GPUWHISK_TEST_POUCHDB")
 	return ""
 }
 
@@ -87,7 +79,7 @@ func startPouchDB(t testing.TB) Config {
 	cmd := exec.Command(binary, "--in-memory", "--host", "127.0.0.1", "-p", strconv.Itoa(port))
 	cmd.Dir, cmd.Stdout, cmd.Stderr = t.TempDir(), &out, &out
 	if err := cmd.Start(); err != nil {
-		missing(t, "pouchdb-server does not start: "+err.Error())
+		peertest.Missing(t, "pouchdb-server does not start: "+err.Error())
 	}
 	t.Cleanup(func() { _ = cmd.Process.Kill(); _ = cmd.Wait() })
 	cfg := Config{URL: fmt.Sprintf("http://127.0.0.1:%d", port), Username: fakeUser, Password: fakePass}

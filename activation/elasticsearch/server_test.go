@@ -18,6 +18,7 @@ import (
 	"time"
 
 	"github.com/gpuwhisk/gpuwhisk/activation/records"
+	"github.com/gpuwhisk/gpuwhisk/invoker/develop/peertest"
 )
 
 // node is Elasticsearch itself, one for all tests, each of which has indices of
@@ -98,10 +99,7 @@ func startServer(t testing.TB) *server {
 		t.Fatal(err)
 	}
 	if address == "" {
-		if os.Getenv("GPUWHISK_REQUIRE_PEERS") == "1" {
-			t.Fatal("no Elasticsearch: .ci/peers/elasticsearch.sh start installs it")
-		}
-		t.Skip("no Elasticsearch: .ci/peers/elasticsearch.sh start installs it, and needs java")
+		peertest.Missing(t, "no Elasticsearch: .ci/peers/elasticsearch.sh start installs it, and needs java")
 	}
 	s := &server{t: t, node: "http://" + address, name: strings.ToLower(strings.ReplaceAll(t.Name(), "/", "-"))}
 	to, _ := url.Parse(s.node)

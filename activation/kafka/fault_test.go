@@ -19,6 +19,7 @@ import (
 	"github.com/twmb/franz-go/pkg/kgo"
 	"github.com/twmb/franz-go/pkg/kmsg"
 
+	"github.com/gpuwhisk/gpuwhisk/invoker/develop/peertest"
 	"github.com/gpuwhisk/gpuwhisk/invoker/lib/retry"
 )
 
@@ -90,7 +91,7 @@ func realRestartable(t *testing.T) *restartable {
 	realBroker(t)
 	script, err := os.Stat("../../.ci/peers/kafka.sh")
 	if err != nil || script.Mode()&0o100 == 0 {
-		missing(t, "no .ci/peers/kafka.sh to start a Kafka of one's own")
+		peertest.Missing(t, "no .ci/peers/kafka.sh to start a Kafka of one's own")
 	}
 	dir := t.TempDir()
 	r := &restartable{}

@@ -17,6 +17,8 @@ import (
 	"github.com/twmb/franz-go/pkg/kgo"
 	"github.com/twmb/franz-go/pkg/kmsg"
 	"github.com/twmb/franz-go/pkg/kversion"
+
+	"github.com/gpuwhisk/gpuwhisk/invoker/develop/peertest"
 )
 
 // testTimeout is how long a test waits for what must come. It is never waited out
@@ -51,7 +53,7 @@ func realBroker(t *testing.T) string {
 	t.Helper()
 	addr := os.Getenv("GPUWHISK_TEST_KAFKA")
 	if addr == "" {
-		missing(t, "no Kafka broker: GPUWHISK_TEST_KAFKA=host:port is not set (.ci/peers/kafka.sh start)")
+		peertest.Missing(t, "no Kafka broker: GPUWHISK_TEST_KAFKA=host:port is not set (.ci/peers/kafka.sh start)")
 	}
 	coordinated(t, addr)
 	return addr
@@ -72,14 +74,6 @@ func coordinated(t *testing.T, addr string) {
 		}
 		return !slices.ContainsFunc(res.Coordinators, func(c kmsg.FindCoordinatorResponseCoordinator) bool { return c.ErrorCode != 0 })
 	})
-}
-
-func missing(t *testing.T, what string) {
-	t.Helper()
-	if os.Getenv("GPUWHISK_REQUIRE_PEERS") == "1" {
-		t.Fatal(what)
-	}
-	t.Skip(what)
 }
 
 func newFakeFixture(t *testing.T, opts ...kfake.Opt) *fixture {

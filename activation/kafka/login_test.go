@@ -14,6 +14,8 @@ import (
 	"github.com/twmb/franz-go/pkg/kmsg"
 
 	wire "github.com/segmentio/kafka-go"
+
+	"github.com/gpuwhisk/gpuwhisk/invoker/develop/peertest"
 )
 
 var mechanisms = []string{"PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512"}
@@ -25,7 +27,7 @@ func guarded(t *testing.T, mechanism string) (*fixture, Login) {
 	plain := realBroker(t)
 	addr, as := os.Getenv("GPUWHISK_TEST_KAFKA_SASL"), os.Getenv("GPUWHISK_TEST_KAFKA_LOGIN")
 	if addr == "" {
-		missing(t, "no Kafka that asks for a login: GPUWHISK_TEST_KAFKA_SASL=host:port is not set (.ci/peers/kafka.sh start)")
+		peertest.Missing(t, "no Kafka that asks for a login: GPUWHISK_TEST_KAFKA_SASL=host:port is not set (.ci/peers/kafka.sh start)")
 	}
 	user, password, _ := strings.Cut(as, ":")
 	b := newFixture(t, nil, plain) // the peer needs no login

@@ -12,6 +12,8 @@ import (
 	"time"
 
 	"github.com/minio/minio-go/v7"
+
+	"github.com/gpuwhisk/gpuwhisk/invoker/develop/peertest"
 )
 
 const (
@@ -27,10 +29,7 @@ func startServer(t testing.TB) Config {
 	tree := os.Getenv("GPUWHISK_TEST_S3")
 	node, err := exec.LookPath("node")
 	if tree == "" || err != nil {
-		if os.Getenv("GPUWHISK_REQUIRE_PEERS") == "1" {
-			t.Fatal("no s3rver: .ci/peers/s3.sh start installs it")
-		}
-		t.Skip("no s3rver: .ci/peers/s3.sh start installs it, and needs node")
+		peertest.Missing(t, "no s3rver: .ci/peers/s3.sh start installs it, and needs node")
 	}
 	cmd := exec.Command(node, filepath.Join(tree, "node_modules/s3rver/bin/s3rver.js"),
 		"-d", t.TempDir(), "-a", "127.0.0.1", "-p", "0", "--configure-bucket", bucket)

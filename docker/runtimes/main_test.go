@@ -22,6 +22,7 @@ import (
 
 	"github.com/gpuwhisk/gpuwhisk/docker/runtimes"
 	"github.com/gpuwhisk/gpuwhisk/docker/runtimes/native"
+	"github.com/gpuwhisk/gpuwhisk/invoker/develop/peertest"
 )
 
 // waitLimit is how long a test waits for what should happen soon, on a machine
@@ -113,10 +114,7 @@ func start(t testing.TB, family runtimes.Family, env ...string) *running {
 	}
 	argv, err := programs.Command(sources, string(family)+":any")
 	if errors.Is(err, runtimes.ErrNoProgram) {
-		if os.Getenv("GPUWHISK_REQUIRE_PEERS") == "1" {
-			t.Fatalf("no interpreter for %s on PATH", family)
-		}
-		t.Skipf("no interpreter for %s on PATH", family)
+		peertest.Missing(t, fmt.Sprintf("no interpreter for %s on PATH", family))
 	}
 	if err != nil {
 		t.Fatal(err)

@@ -10,19 +10,15 @@ import (
 	"reflect"
 	"strings"
 	"testing"
+
+	"github.com/gpuwhisk/gpuwhisk/invoker/develop/peertest"
 )
 
 // library builds the management library of testdata, and skips the test where
 // there is no C compiler.
 func library(t *testing.T, flags ...string) string {
 	t.Helper()
-	cc, err := exec.LookPath("cc")
-	if err != nil {
-		if os.Getenv("GPUWHISK_REQUIRE_PEERS") == "1" {
-			t.Fatal("no C compiler: cc is not in PATH")
-		}
-		t.Skip("no C compiler: cc is not in PATH")
-	}
+	cc := peertest.Tool(t, "cc")
 	out := filepath.Join(t.TempDir(), "libnvidia-ml.so.1")
 	args := append([]string{"-shared", "-fPIC", "-Wall", "-Werror", "-o", out, "testdata/nvml.c"}, flags...)
 	if text, err := exec.Command(cc, args...).CombinedOutput(); err != nil {

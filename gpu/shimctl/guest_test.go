@@ -24,7 +24,7 @@ const (
 
 func shimDir(t testing.TB) string {
 	t.Helper()
-	return shimtest.Dir(t, os.Getenv("GPUWHISK_REQUIRE_PEERS") == "1")
+	return shimtest.Dir(t)
 }
 
 // startGuest starts one in a container; env adds to its environment.

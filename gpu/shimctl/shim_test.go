@@ -4,8 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"os"
-	"os/exec"
 	"runtime"
 	"slices"
 	"sync"
@@ -14,6 +12,7 @@ import (
 
 	"github.com/gpuwhisk/gpuwhisk/gpu"
 	"github.com/gpuwhisk/gpuwhisk/gpu/shimctl/shimtest"
+	"github.com/gpuwhisk/gpuwhisk/invoker/develop/peertest"
 )
 
 // These tests run the real shim over the fake driver in a plain process.
@@ -278,13 +277,7 @@ func TestManyContainers(t *testing.T) {
 // TestPythonFunction: the example function finds its memory as it left it,
 // although it was moved out between two invocations.
 func TestPythonFunction(t *testing.T) {
-	python, err := exec.LookPath("python3")
-	if err != nil {
-		if os.Getenv("GPUWHISK_REQUIRE_PEERS") == "1" {
-			t.Fatal("python3 is needed to run the example function")
-		}
-		t.Skip("no python3 on this machine")
-	}
+	python := peertest.Tool(t, "python3")
 	ctl, rec := openControl(t, Settings{})
 	c := openContainer(t, ctl, "a")
 	g := startProgram(t, c, python, "-B", "-c", `

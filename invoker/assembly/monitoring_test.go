@@ -8,6 +8,8 @@ import (
 	"regexp"
 	"strings"
 	"testing"
+
+	"github.com/gpuwhisk/gpuwhisk/invoker/develop/peertest"
 )
 
 const monitoring = "../../docs/monitoring"
@@ -62,10 +64,7 @@ func TestAlerts(t *testing.T) {
 	}
 	if _, err := exec.LookPath(program); err != nil {
 		reason := "no promtool: on Debian, apt-get install prometheus"
-		if os.Getenv("GPUWHISK_REQUIRE_PEERS") == "1" {
-			t.Fatal(reason)
-		}
-		t.Skip(reason)
+		peertest.Missing(t, reason)
 	}
 	tool := exec.CommandContext(t.Context(), program, "test", "rules", "alerts_test.yml")
 	tool.Dir = monitoring

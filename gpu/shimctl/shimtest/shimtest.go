@@ -17,12 +17,14 @@ import (
 	"sync"
 	"syscall"
 	"testing"
+
+	"github.com/gpuwhisk/gpuwhisk/invoker/develop/peertest"
 )
 
 // Dir is where the shim, the fake driver and the guest lie, which "make
-// shim-fake" builds. A test that lacks them is skipped, or fails where they are
-// required. What is older than its source is not tested.
-func Dir(t testing.TB, required bool) string {
+// shim-fake" builds. A test that lacks them is skipped, or fails where peers must be
+// there. What is older than its source is not tested.
+func Dir(t testing.TB) string {
 	t.Helper()
 	dir, lack := filepath.Join(top(), "build", "shim"), ""
 	for _, file := range []string{"libgpuwhisk.so", "guest", "fake12/libcuda.so.1", "nvml/libnvidia-ml.so.1"} {
@@ -33,28 +35,19 @@ func Dir(t testing.TB, required bool) string {
 	if lack == "" && stale() {
 		lack = "build/shim is older than its source"
 	}
-	switch {
-	case lack == "":
-	case required:
-		t.Fatalf("%s: run make shim-fake", lack)
-	default:
-		t.Skipf("%s: run make shim-fake", lack)
+	if lack != "" {
+		peertest.Missing(t, lack+": run make shim-fake")
 	}
 	return dir
 }
 
 // Build makes the shim, the fake driver and management library and the programs of
 // the GPU check where they are not up to date, and returns their directory. A test
-// is skipped where they cannot be made, or fails where they are required.
-func Build(t testing.TB, required bool) string {
+// is skipped where they cannot be made, or fails where peers must be there.
+func Build(t testing.TB) string {
 	t.Helper()
 	for _, tool := range []string{"make", "cc", "python3"} {
-		if _, err := exec.LookPath(tool); err != nil {
-			if required {
-				t.Fatalf("%s is needed to build and run the shim's programs", tool)
-			}
-			t.Skipf("no %s on this machine: the shim's programs cannot be built and run", tool)
-		}
+		peertest.Tool(t, tool)
 	}
 	dir := filepath.Join(top(), "build", "shim")
 	if err := build(dir); err != nil {

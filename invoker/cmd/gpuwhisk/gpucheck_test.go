@@ -23,18 +23,12 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-// shimDir is where the shim, its fake driver and the check's programs lie.
-func shimDir(t *testing.T) string {
-	t.Helper()
-	return shimtest.Build(t, os.Getenv("GPUWHISK_REQUIRE_PEERS") == "1")
-}
-
 // gpuCheck runs the command and returns its exit status, what it output, and
 // what it wrote, by the files' names.
 func gpuCheck(t *testing.T, env []string, args ...string) (status int, output string, written map[string]string) {
 	t.Helper()
 	out := t.TempDir()
-	cmd := exec.CommandContext(t.Context(), os.Args[0], append([]string{"gpu-check", "--shim", shimDir(t), "--out", out}, args...)...)
+	cmd := exec.CommandContext(t.Context(), os.Args[0], append([]string{"gpu-check", "--shim", shimtest.Build(t), "--out", out}, args...)...)
 	cmd.Env = append(append(os.Environ(), asProgram+"=1"), env...)
 	text, err := cmd.CombinedOutput()
 	var exit *exec.ExitError
@@ -56,7 +50,7 @@ func gpuCheck(t *testing.T, env []string, args ...string) (status int, output st
 	return cmd.ProcessState.ExitCode(), string(text), written
 }
 
-func fakeDriver(t *testing.T) string { return filepath.Join(shimDir(t), "fake12") }
+func fakeDriver(t *testing.T) string { return filepath.Join(shimtest.Build(t), "fake12") }
 
 // Functions with kernels of their own go through a standalone, and their
 // memory is swapped: the whole way, without a GPU.

@@ -20,6 +20,7 @@ import (
 	"github.com/gpuwhisk/gpuwhisk/invoker/assembly"
 	"github.com/gpuwhisk/gpuwhisk/invoker/config"
 	"github.com/gpuwhisk/gpuwhisk/invoker/develop/load"
+	"github.com/gpuwhisk/gpuwhisk/invoker/develop/peertest"
 	"github.com/gpuwhisk/gpuwhisk/invoker/develop/standalone"
 	"github.com/gpuwhisk/gpuwhisk/invoker/engine/devices"
 )
@@ -108,7 +109,7 @@ func (p *pauser) Write(b []byte) (int, error) {
 func TestKept(t *testing.T) {
 	functions, err := Catalogue(Here())
 	if err != nil || len(functions) == 0 {
-		missing(t, "neither python3 nor node")
+		peertest.Missing(t, "neither python3 nor node")
 	}
 	temp := t.TempDir()
 	t.Setenv("TMPDIR", temp)
@@ -131,7 +132,7 @@ func TestKept(t *testing.T) {
 func TestInterrupted(t *testing.T) {
 	functions, err := Catalogue(Here())
 	if err != nil {
-		missing(t, err.Error())
+		peertest.Missing(t, err.Error())
 	}
 	temp := t.TempDir()
 	t.Setenv("TMPDIR", temp)
@@ -149,18 +150,10 @@ func TestInterrupted(t *testing.T) {
 	}
 }
 
-func missing(t *testing.T, what string) {
-	t.Helper()
-	if os.Getenv("GPUWHISK_REQUIRE_PEERS") == "1" {
-		t.Fatal(what)
-	}
-	t.Skip(what)
-}
-
 func TestTheWholeDemoInShort(t *testing.T) {
 	m := Here()
 	if !m.Python && !m.Node {
-		missing(t, "neither python3 nor node is on the PATH")
+		peertest.Missing(t, "neither python3 nor node is on the PATH")
 	}
 	out := played(t, m, m.DeviceMemory(), []string{"fcfs", config.DefaultPolicy}, []string{"hello", "roberta", "isoneural"})
 	for _, want := range []string{"simulated", "isoneural", `"gpuTime"`, "with sticky-plus instead of fcfs"} {
@@ -206,10 +199,10 @@ func shim(t *testing.T, m Machine) (library, driver string) {
 	}
 	driver = filepath.Join(filepath.Dir(library), "fake12")
 	if err := errors.Join(devices.CheckLibrary(library), devices.CheckDriver(driver)); err != nil {
-		missing(t, fmt.Sprintf("make shim-fake: %v", err))
+		peertest.Missing(t, fmt.Sprintf("make shim-fake: %v", err))
 	}
 	if !m.Python {
-		missing(t, "python3 is not on the PATH")
+		peertest.Missing(t, "python3 is not on the PATH")
 	}
 	return library, driver
 }

@@ -15,6 +15,7 @@ import (
 	"github.com/apache/openwhisk-client-go/whisk"
 
 	"github.com/gpuwhisk/gpuwhisk/examples"
+	"github.com/gpuwhisk/gpuwhisk/invoker/develop/peertest"
 	"github.com/gpuwhisk/gpuwhisk/invoker/develop/standalone"
 )
 
@@ -78,10 +79,7 @@ func compiled(name string) func(t *testing.T) string {
 	return func(t *testing.T) string {
 		t.Helper()
 		if _, err := exec.LookPath("c++"); err != nil {
-			if os.Getenv("GPUWHISK_REQUIRE_PEERS") == "1" {
-				t.Fatal("no C++ compiler: on Debian, apt-get install g++")
-			}
-			t.Skip("no C++ compiler")
+			peertest.Missing(t, "no C++ compiler: on Debian, apt-get install g++")
 		}
 		to := filepath.Join(t.TempDir(), "exec")
 		out, err := exec.CommandContext(t.Context(), "c++", "-O2", "-std=c++17", "-Wall", "-Wextra", "-Werror",

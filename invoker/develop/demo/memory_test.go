@@ -9,6 +9,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/gpuwhisk/gpuwhisk/invoker/develop/peertest"
 	"github.com/gpuwhisk/gpuwhisk/invoker/develop/standalone"
 )
 
@@ -23,7 +24,7 @@ func TestMemoryTour(t *testing.T) {
 	t.Run("docker", func(t *testing.T) {
 		tag := os.Getenv("GPUWHISK_TEST_IMAGES_TAG")
 		if tag == "" {
-			missing(t, "no action images: GPUWHISK_TEST_IMAGES_TAG is not set (.ci/peers/images.sh start)")
+			peertest.Missing(t, "no action images: GPUWHISK_TEST_IMAGES_TAG is not set (.ci/peers/images.sh start)")
 		}
 		attached := `"attached":{"attachmentName":"codefile","attachmentType":"text/plain"}`
 		tour(t, standalone.Options{Runtime: "docker", Docker: os.Getenv("DOCKER_HOST"), Manifest: fmt.Appendf(nil,

@@ -25,7 +25,7 @@ const mib = 1 << 20
 // builds.
 func shimParts(t testing.TB) string {
 	t.Helper()
-	return shimtest.Dir(t, os.Getenv("GPUWHISK_REQUIRE_PEERS") == "1")
+	return shimtest.Dir(t)
 }
 
 // startGPU brings an installation up with one simulated device of so many MiB,

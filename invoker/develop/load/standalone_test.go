@@ -7,7 +7,6 @@ import (
 	"log/slog"
 	"net/http"
 	"os"
-	"os/exec"
 	"strings"
 	"testing"
 	"time"
@@ -15,6 +14,7 @@ import (
 	"github.com/gpuwhisk/gpuwhisk/invoker/assembly"
 	"github.com/gpuwhisk/gpuwhisk/invoker/config"
 	"github.com/gpuwhisk/gpuwhisk/invoker/develop/load"
+	"github.com/gpuwhisk/gpuwhisk/invoker/develop/peertest"
 	"github.com/gpuwhisk/gpuwhisk/invoker/develop/standalone"
 )
 
@@ -35,12 +35,7 @@ func real(ctx context.Context, environ, args []string) (func() error, error) {
 // addresses.
 func openWhisk(t *testing.T) standalone.Info {
 	t.Helper()
-	if _, err := exec.LookPath("python3"); err != nil {
-		if os.Getenv("GPUWHISK_REQUIRE_PEERS") == "1" {
-			t.Fatal("no python3")
-		}
-		t.Skip("no python3")
-	}
+	peertest.Tool(t, "python3")
 	s, err := standalone.Start(t.Context(), standalone.Options{
 		Data: t.TempDir(), Runtime: "process", GPUs: 1, Version: "test", Invoker: real,
 	})

@@ -23,6 +23,16 @@ func Missing(t testing.TB, reason string) {
 	t.Skip(reason)
 }
 
+// Tool gives the path of a program, or skips a test for want of it as Missing does.
+func Tool(t testing.TB, name string) string {
+	t.Helper()
+	path, err := exec.LookPath(name)
+	if err != nil {
+		Missing(t, fmt.Sprintf("no %s on this machine", name))
+	}
+	return path
+}
+
 // ends are what outlives single tests.
 var ends struct {
 	sync.Mutex

@@ -32,7 +32,7 @@ def main(args):
 // fake driver.
 func simulatedGPU(t *testing.T, memory string) []string {
 	t.Helper()
-	dir := shimtest.Dir(t, os.Getenv("GPUWHISK_REQUIRE_PEERS") == "1")
+	dir := shimtest.Dir(t)
 	return []string{
 		"CONFIG_whisk_gpu_simulated_devices=1", "CONFIG_whisk_gpu_simulated_memory=" + memory,
 		"CONFIG_whisk_gpu_contextMemory=1 MiB", "CONFIG_whisk_gpu_defaultMemory=16 MiB",

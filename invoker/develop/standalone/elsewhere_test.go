@@ -15,6 +15,8 @@ import (
 	"testing"
 
 	"github.com/apache/openwhisk-client-go/whisk"
+
+	"github.com/gpuwhisk/gpuwhisk/invoker/develop/peertest"
 )
 
 // elsewhere is a database with a user: the given one, or a pouchdb-server that
@@ -27,10 +29,7 @@ func elsewhere(t *testing.T) *url.URL {
 	binary := filepath.Join(os.Getenv("GPUWHISK_TEST_POUCHDB"), "node_modules", ".bin", "pouchdb-server")
 	if _, err := os.Stat(binary); err != nil {
 		const text = "no database: neither GPUWHISK_TEST_COUCHDB=http://user:password@host:port nor GPUWHISK_TEST_POUCHDB=DIR is set (.ci/peers/pouchdb.sh start)"
-		if os.Getenv("GPUWHISK_REQUIRE_PEERS") == "1" {
-			t.Fatal(text)
-		}
-		t.Skip(text)
+		peertest.Missing(t, text)
 	}
 	port := freePort(t)
 	server := exec.Command(binary, "--in-memory", "--host", "127.0.0.1", "-p", strconv.Itoa(port))

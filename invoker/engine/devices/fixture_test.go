@@ -27,7 +27,7 @@ const testTimeout = 30 * time.Second
 
 func shimDir(t testing.TB) string {
 	t.Helper()
-	return shimtest.Dir(t, os.Getenv("GPUWHISK_REQUIRE_PEERS") == "1")
+	return shimtest.Dir(t)
 }
 
 // simulatedDevice is the one that movers of tests serve.

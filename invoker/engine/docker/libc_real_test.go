@@ -8,6 +8,8 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"github.com/gpuwhisk/gpuwhisk/invoker/develop/peertest"
 )
 
 // TestLibcOfAnImage looks into the image with Python, which has this machine's
@@ -33,7 +35,7 @@ func TestLibcOfAnImage(t *testing.T) {
 func TestLibcOfOtherImages(t *testing.T) {
 	old, musl := os.Getenv("GPUWHISK_TEST_OLD_GLIBC"), os.Getenv("GPUWHISK_TEST_MUSL")
 	if old == "" || musl == "" {
-		missing(t, "GPUWHISK_TEST_OLD_GLIBC and GPUWHISK_TEST_MUSL are not set (.ci/peers/oldlibc.sh)")
+		peertest.Missing(t, "GPUWHISK_TEST_OLD_GLIBC and GPUWHISK_TEST_MUSL are not set (.ci/peers/oldlibc.sh)")
 	}
 	o := DefaultOptions()
 	o.Host = realHost(t)

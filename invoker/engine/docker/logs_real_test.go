@@ -12,6 +12,7 @@ import (
 	"github.com/moby/moby/client"
 
 	"github.com/gpuwhisk/gpuwhisk/invoker/container"
+	"github.com/gpuwhisk/gpuwhisk/invoker/develop/peertest"
 	"github.com/gpuwhisk/gpuwhisk/invoker/engine/logs"
 )
 
@@ -41,7 +42,7 @@ func TestRealLogsFileAndAPIAgree(t *testing.T) {
 	r := startReal(t, func(o *Options) { o.LogDirs = []string{t.TempDir()} })
 	h := r.create()
 	if !r.readsFile(h.ID) {
-		missing(t, "the log files of the Docker daemon cannot be read")
+		peertest.Missing(t, "the log files of the Docker daemon cannot be read")
 	}
 	byFile := logs.NewTail(r.logSource(h.ID), ample())
 	byAPI := logs.NewTail(&stream{api: r.api, id: string(h.ID), settle: 20 * time.Millisecond}, ample())

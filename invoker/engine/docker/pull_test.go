@@ -23,6 +23,7 @@ import (
 	"github.com/gpuwhisk/gpuwhisk/activation"
 	"github.com/gpuwhisk/gpuwhisk/activation/spans"
 	"github.com/gpuwhisk/gpuwhisk/invoker/container"
+	"github.com/gpuwhisk/gpuwhisk/invoker/develop/peertest"
 )
 
 // A tagged user image whose pull fails is tried all the same, and a missing
@@ -251,7 +252,7 @@ func TestRegistryNotAllowed(t *testing.T) {
 func TestRegistryWithLogin(t *testing.T) {
 	host, login := os.Getenv("GPUWHISK_TEST_REGISTRY"), os.Getenv("GPUWHISK_TEST_REGISTRY_LOGIN")
 	if host == "" {
-		missing(t, "no registry to test with: GPUWHISK_TEST_REGISTRY is not set")
+		peertest.Missing(t, "no registry to test with: GPUWHISK_TEST_REGISTRY is not set")
 	}
 	reference := host + "/" + strings.ReplaceAll(imageName(), "gpuwhisk-test.invalid/", "")
 	for _, c := range []struct {

@@ -21,6 +21,7 @@ import (
 	"github.com/moby/moby/client"
 
 	"github.com/gpuwhisk/gpuwhisk/invoker/container"
+	"github.com/gpuwhisk/gpuwhisk/invoker/develop/peertest"
 )
 
 // realHost gives the address of a Docker daemon to test with, or skips.
@@ -35,18 +36,9 @@ func realHost(t testing.TB) string {
 		_ = api.Close()
 	}
 	if err != nil {
-		missing(t, "no Docker daemon answers (DOCKER_HOST or the default socket): "+err.Error())
+		peertest.Missing(t, "no Docker daemon answers (DOCKER_HOST or the default socket): "+err.Error())
 	}
 	return host
-}
-
-// missing skips a test for want of a peer, or fails it where peers must be.
-func missing(t testing.TB, reason string) {
-	t.Helper()
-	if os.Getenv("GPUWHISK_REQUIRE_PEERS") == "1" {
-		t.Fatal(reason)
-	}
-	t.Skip(reason)
 }
 
 // image is the tiny proxy as an image, made once for all tests of a process.

@@ -18,6 +18,7 @@ import (
 	"github.com/gpuwhisk/gpuwhisk/gpu"
 	"github.com/gpuwhisk/gpuwhisk/gpu/shimctl"
 	"github.com/gpuwhisk/gpuwhisk/invoker/container"
+	"github.com/gpuwhisk/gpuwhisk/invoker/develop/peertest"
 	"github.com/gpuwhisk/gpuwhisk/invoker/engine/proxy"
 )
 
@@ -41,9 +42,7 @@ var shimAt atomic.Pointer[string] // where it was made, to be removed
 func buildShim(t *testing.T) (library, driver string) {
 	t.Helper()
 	for _, tool := range []string{"make", "cc"} {
-		if _, err := exec.LookPath(tool); err != nil {
-			missing(t, "no "+tool+" on this machine: the shim cannot be built")
-		}
+		peertest.Tool(t, tool)
 	}
 	dir, err := shim()
 	if err != nil {
@@ -71,9 +70,7 @@ func pythonName() string { return pythonPrefix + "python3:" + strconv.Itoa(os.Ge
 func pythonImage(t *testing.T) string {
 	t.Helper()
 	for _, tool := range []string{"docker", "python3"} {
-		if _, err := exec.LookPath(tool); err != nil {
-			missing(t, "no "+tool+" on this machine: the image of the Python proxy cannot be built")
-		}
+		peertest.Tool(t, tool)
 	}
 	name, err := python()
 	if err != nil {

@@ -9,7 +9,6 @@ import (
 	"log/slog"
 	"net/http"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"strings"
 	"sync"
@@ -23,6 +22,7 @@ import (
 	"github.com/gpuwhisk/gpuwhisk/activation"
 	"github.com/gpuwhisk/gpuwhisk/invoker/assembly"
 	"github.com/gpuwhisk/gpuwhisk/invoker/config"
+	"github.com/gpuwhisk/gpuwhisk/invoker/develop/peertest"
 	"github.com/gpuwhisk/gpuwhisk/invoker/develop/standalone"
 )
 
@@ -93,12 +93,7 @@ type platform struct {
 
 func begin(t *testing.T) *platform {
 	t.Helper()
-	if _, err := exec.LookPath("python3"); err != nil {
-		if os.Getenv("GPUWHISK_REQUIRE_PEERS") == "1" {
-			t.Fatal("no python3")
-		}
-		t.Skip("no python3 to run functions with")
-	}
+	peertest.Tool(t, "python3")
 	p := &platform{t: t}
 	p.admin.Store("")
 	ctx, end := context.WithTimeout(t.Context(), timeout)

@@ -16,6 +16,7 @@ import (
 	"time"
 
 	"github.com/gpuwhisk/gpuwhisk/gpu/shimctl/shimtest"
+	"github.com/gpuwhisk/gpuwhisk/invoker/develop/peertest"
 	"github.com/gpuwhisk/gpuwhisk/invoker/engine/devices"
 	"github.com/gpuwhisk/gpuwhisk/invoker/engine/docker"
 )
@@ -23,13 +24,7 @@ import (
 // libraryOf builds a shared library that exports some functions.
 func libraryOf(t *testing.T, exports ...string) []byte {
 	t.Helper()
-	cc, err := exec.LookPath("cc")
-	if err != nil {
-		if os.Getenv("GPUWHISK_REQUIRE_PEERS") == "1" {
-			t.Fatal("no C compiler: cc is not in PATH")
-		}
-		t.Skip("no C compiler: cc is not in PATH")
-	}
+	cc := peertest.Tool(t, "cc")
 	dir := t.TempDir()
 	var code strings.Builder
 	for _, name := range exports {
@@ -107,7 +102,7 @@ func TestHooksAreTheShimsOwn(t *testing.T) {
 
 func built(t *testing.T) (library, driver string) {
 	t.Helper()
-	dir := shimtest.Build(t, os.Getenv("GPUWHISK_REQUIRE_PEERS") == "1")
+	dir := shimtest.Build(t)
 	return filepath.Join(dir, "libgpuwhisk.so"), filepath.Join(dir, "fake12")
 }
 

@@ -11,30 +11,13 @@ import (
 	"time"
 
 	"github.com/gpuwhisk/gpuwhisk/gpu/shimctl/shimtest"
+	"github.com/gpuwhisk/gpuwhisk/invoker/develop/peertest"
 )
-
-// need skips a test where a tool is missing, unless it must be there.
-func need(t testing.TB, tools ...string) {
-	t.Helper()
-	for _, tool := range tools {
-		if _, err := exec.LookPath(tool); err != nil {
-			if os.Getenv("GPUWHISK_REQUIRE_PEERS") == "1" {
-				t.Fatalf("%s is needed to build and run the shim's programs", tool)
-			}
-			t.Skipf("no %s on this machine: the shim's programs cannot be built or run", tool)
-		}
-	}
-}
-
-func shimDir(t testing.TB) string {
-	t.Helper()
-	return shimtest.Build(t, os.Getenv("GPUWHISK_REQUIRE_PEERS") == "1")
-}
 
 // small are settings of a check on the fake driver that is soon over.
 func small(t testing.TB, env ...string) Settings {
 	t.Helper()
-	dir := shimDir(t)
+	dir := shimtest.Build(t)
 	return Settings{
 		Shim: dir, FakeDriver: filepath.Join(dir, "fake12"), Version: "test",
 		Swap: 2 << 20, Set: 1 << 20, Containers: 5, Rounds: 2, RunTime: time.Millisecond,
@@ -76,7 +59,7 @@ func standing() []string {
 }
 
 func TestWholeOnTheFakeDriver(t *testing.T) {
-	need(t, "python3")
+	peertest.Tool(t, "python3")
 	s := small(t)
 	s.Steps = standing()
 	var progress strings.Builder
@@ -146,7 +129,8 @@ func TestDriverWithTwoPointersForOneFunction(t *testing.T) {
 // The step on frameworks, on workers that the fake driver serves: started at
 // once, swapped one after the other, with and without a graph.
 func TestFrameworks(t *testing.T) {
-	need(t, "python3", "sh")
+	peertest.Tool(t, "python3")
+	peertest.Tool(t, "sh")
 	python, err := filepath.Abs("testdata/python")
 	if err != nil {
 		t.Fatal(err)
@@ -237,7 +221,7 @@ func TestSlowDeviceIsBelow(t *testing.T) {
 
 // A driver that loses what it moved out is found out.
 func TestLostContentsAreFound(t *testing.T) {
-	dir := shimDir(t)
+	dir := shimtest.Build(t)
 	fake := patched(t, "memcpy((uint8_t *)m->base + i * PAGE, stage_of(m) + i * PAGE, n);", "(void)n;")
 	for _, name := range []string{"swap", "pair", "prefetch"} {
 		s := small(t)
@@ -309,7 +293,7 @@ func patched(t *testing.T, from, to string) string {
 }
 
 func TestWhatCannotRun(t *testing.T) {
-	dir := shimDir(t)
+	dir := shimtest.Build(t)
 	empty := t.TempDir()
 	for name, change := range map[string]func(*Settings){
 		"no shim":            func(s *Settings) { s.Shim = empty },

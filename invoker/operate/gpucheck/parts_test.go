@@ -11,12 +11,14 @@ import (
 	"testing"
 	"testing/fstest"
 	"time"
+
+	"github.com/gpuwhisk/gpuwhisk/invoker/develop/peertest"
 )
 
 // script starts a shell program that answers as a worker does.
 func script(ctx context.Context, t *testing.T, text string) (*program, error) {
 	t.Helper()
-	need(t, "sh")
+	peertest.Tool(t, "sh")
 	p, err := startProgram(ctx, "script", []string{"sh", "-c", text}, os.Environ())
 	if err == nil {
 		t.Cleanup(func() { p.end(0) })

@@ -1,24 +1,12 @@
 package tlsstore
 
 import (
-	"os"
 	"os/exec"
 	"path/filepath"
 	"testing"
-)
 
-// tool finds a program that makes stores, or skips.
-func tool(t *testing.T, name string) string {
-	t.Helper()
-	at, err := exec.LookPath(name)
-	if err != nil && os.Getenv("GPUWHISK_REQUIRE_PEERS") == "1" {
-		t.Fatalf("%s is not installed", name)
-	}
-	if err != nil {
-		t.Skipf("%s is not installed", name)
-	}
-	return at
-}
+	"github.com/gpuwhisk/gpuwhisk/invoker/develop/peertest"
+)
 
 func do(t *testing.T, dir, name string, args ...string) {
 	t.Helper()
@@ -32,7 +20,7 @@ func do(t *testing.T, dir, name string, args ...string) {
 // Stores as a Java deployment makes them: one of each format, each with a key
 // and the other side's certificate.
 func TestStoresOfKeytool(t *testing.T) {
-	keytool := tool(t, "keytool")
+	keytool := peertest.Tool(t, "keytool")
 	dir := t.TempDir()
 	run := func(format string, args ...string) {
 		t.Helper()
@@ -60,7 +48,7 @@ func TestStoresOfKeytool(t *testing.T) {
 
 // The invoker's HTTPS store as OpenWhisk's deployment makes it with openssl.
 func TestStoreOfOpenSSL(t *testing.T) {
-	openssl := tool(t, "openssl")
+	openssl := peertest.Tool(t, "openssl")
 	dir := t.TempDir()
 	run := func(args ...string) { t.Helper(); do(t, dir, openssl, args...) }
 	run("genrsa", "-out", "key.pem", "2048")

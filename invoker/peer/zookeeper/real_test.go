@@ -19,17 +19,9 @@ import (
 	"time"
 
 	"github.com/go-zookeeper/zk"
-)
 
-// absent skips a test for which a peer is missing, or fails it where peers
-// are demanded.
-func absent(t *testing.T, format string, args ...any) {
-	t.Helper()
-	if os.Getenv("GPUWHISK_REQUIRE_PEERS") == "1" {
-		t.Fatalf(format, args...)
-	}
-	t.Skipf(format, args...)
-}
+	"github.com/gpuwhisk/gpuwhisk/invoker/develop/peertest"
+)
 
 // realZooKeeper is the address of a server without invokers: the one that
 // GPUWHISK_TEST_ZOOKEEPER names, or one that the test starts.
@@ -68,7 +60,7 @@ func startServer(t *testing.T, at string) {
 		if os.Getenv("GPUWHISK_TEST_ZOOKEEPER") != "" {
 			t.Skip("this test starts a ZooKeeper of its own: name its jars' directory in GPUWHISK_ZOOKEEPER_JARS, or install the package zookeeper")
 		}
-		absent(t, "no ZooKeeper: set GPUWHISK_TEST_ZOOKEEPER=host:port, or install java and the package zookeeper")
+		peertest.Missing(t, "no ZooKeeper: set GPUWHISK_TEST_ZOOKEEPER=host:port, or install java and the package zookeeper")
 	}
 	host, port, _ := net.SplitHostPort(at)
 	dir := t.TempDir()
@@ -126,7 +118,7 @@ func clean(t *testing.T, at string, conn *zk.Conn) {
 	for {
 		found, _, err := conn.Exists("/invokers")
 		if err == nil && found {
-			absent(t, "ZooKeeper at %s is in use: it has /invokers", at)
+			peertest.Missing(t, fmt.Sprintf("ZooKeeper at %s is in use: it has /invokers", at))
 		}
 		if err == nil {
 			break
