@@ -1,19 +1,12 @@
 package couchdb
 
 import (
-	"bytes"
 	"context"
 	"encoding/json"
 	"fmt"
 	"io"
-	"math/rand/v2"
-	"net"
-	"net/http"
 	"net/url"
 	"os"
-	"os/exec"
-	"path/filepath"
-	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -52,98 +45,14 @@ func givenServer(t testing.TB) Config {
 	return databases(t, cfg)
 }
 
-// pouchBinary finds pouchdb-server below GPUWHISK_TEST_POUCHDB, the directory
-// it was installed into with npm, or on the path.
-func pouchBinary(t testing.TB) string {
-	t.Helper()
-	if dir := os.Getenv("GPUWHISK_TEST_POUCHDB"); dir != "" {
-		return filepath.Join(dir, "node_modules", ".bin", "pouchdb-server")
-	}
-	path, err := exec.LookPath("pouchdb-server")
-	if err == nil {
-		return path
-	}
-	if os.Getenv(givenVariable) != "" {
-		t.Skip("no pouchdb-server to start, but a server is given")
-	}
-	peertest.Missing(t, "no pouchdb-server: npm install pouchdb-server@4.2.0 into a directory and name it in GPUWHISK_TEST_POUCHDB")
-	return ""
-}
-
 // startPouchDB runs a server with its data in memory until the test ends.
 func startPouchDB(t testing.TB) Config {
 	t.Helper()
-	binary := pouchBinary(t)
-	port := freePort(t)
-	var out bytes.Buffer
-	cmd := exec.Command(binary, "--in-memory", "--host", "127.0.0.1", "-p", strconv.Itoa(port))
-	cmd.Dir, cmd.Stdout, cmd.Stderr = t.TempDir(), &out, &out
-	if err := cmd.Start(); err != nil {
-		peertest.Missing(t, "pouchdb-server does not start: "+err.Error())
+	if _, err := peertest.PouchDBProgram(); err != nil && os.Getenv(givenVariable) != "" {
+		t.Skip("no pouchdb-server to start, but a server is given")
 	}
-	t.Cleanup(func() { _ = cmd.Process.Kill(); _ = cmd.Wait() })
-	cfg := Config{URL: fmt.Sprintf("http://127.0.0.1:%d", port), Username: fakeUser, Password: fakePass}
-	waitFor(t, cfg.URL)
-	body := strings.NewReader(strconv.Quote(fakePass))
-	send(t, http.MethodPut, cfg.URL+"/_config/admins/"+fakeUser, body)
-	return databases(t, cfg)
-}
-
-// freePort is a port without a listener. It lies below those that Linux gives
-// to clients: any connection could have one of these before the server listens.
-// Packages are tested at once: each has a thousand ports of its own.
-func freePort(t testing.TB) int {
-	t.Helper()
-	for range 1000 {
-		port := 10000 + rand.IntN(1000)
-		if l, err := net.Listen("tcp", net.JoinHostPort("127.0.0.1", strconv.Itoa(port))); err == nil {
-			_ = l.Close()
-			return port
-		}
-	}
-	t.Fatal("no free port")
-	return 0
-}
-
-// waitFor polls an address until it answers.
-func waitFor(t testing.TB, address string) {
-	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
-	defer cancel()
-	tick := time.NewTicker(50 * time.Millisecond)
-	defer tick.Stop()
-	for {
-		request, err := http.NewRequestWithContext(ctx, http.MethodGet, address, nil)
-		if err != nil {
-			t.Fatal(err)
-		}
-		if answer, err := http.DefaultClient.Do(request); err == nil {
-			_ = answer.Body.Close()
-			return
-		}
-		select {
-		case <-tick.C:
-		case <-ctx.Done():
-			t.Fatalf("nothing answers at %s", address)
-		}
-	}
-}
-
-func send(t testing.TB, method, address string, body *strings.Reader) {
-	t.Helper()
-	request, err := http.NewRequestWithContext(t.Context(), method, address, body)
-	if err != nil {
-		t.Fatal(err)
-	}
-	request.Header.Set("Content-Type", "application/json")
-	answer, err := http.DefaultClient.Do(request)
-	if err != nil {
-		t.Fatal(err)
-	}
-	_ = answer.Body.Close()
-	if answer.StatusCode >= 300 {
-		t.Fatalf("%s: %s", method, answer.Status)
-	}
+	address := peertest.StartPouchDB(t, 10000, fakeUser, fakePass)
+	return databases(t, Config{URL: address, Username: fakeUser, Password: fakePass})
 }
 
 // databases makes the three databases of a test and removes them after it.

@@ -9,6 +9,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/gpuwhisk/gpuwhisk/invoker/develop/peertest"
 )
 
 func TestDescribe(t *testing.T) {
@@ -29,7 +31,7 @@ func TestDescribe(t *testing.T) {
 
 // TestDescribeGoesOn: a broker that is away does not hide the next one.
 func TestDescribeGoesOn(t *testing.T) {
-	away := net.JoinHostPort("127.0.0.1", strconv.Itoa(freePort(t)))
+	away := net.JoinHostPort("127.0.0.1", strconv.Itoa(peertest.FreePort(t, 11000)))
 	b := newFakeFixture(t)
 	c, err := New(Options{Brokers: append([]string{away}, b.addrs...)})
 	if err != nil {

@@ -3,7 +3,6 @@ package kafka
 import (
 	"context"
 	"errors"
-	"math/rand/v2"
 	"net"
 	"os"
 	"os/exec"
@@ -33,30 +32,6 @@ func (b *fixture) countRequests(key kmsg.Key) func() int64 {
 	return n.Load
 }
 
-// inUse are the ports that running tests were given.
-var inUse sync.Map
-
-// freePort is a port without a listener, and that no other test is given
-// before this one has ended. It lies below those that Linux gives to clients: any
-// connection could have one of these when the broker comes back to it. Packages
-// are tested at once: each has a thousand ports of its own.
-func freePort(t *testing.T) int {
-	t.Helper()
-	for range 1000 {
-		port := 11000 + rand.IntN(1000)
-		if _, taken := inUse.LoadOrStore(port, true); taken {
-			continue
-		}
-		t.Cleanup(func() { inUse.Delete(port) })
-		if l, err := net.Listen("tcp", net.JoinHostPort("127.0.0.1", strconv.Itoa(port))); err == nil {
-			_ = l.Close()
-			return port
-		}
-	}
-	t.Fatal("no free port")
-	return 0
-}
-
 // restartable is a broker that can go away and come back at the same address
 // with the same data.
 type restartable struct {
@@ -65,7 +40,7 @@ type restartable struct {
 }
 
 func fakeRestartable(t *testing.T) *restartable {
-	port, dir := freePort(t), t.TempDir()
+	port, dir := peertest.FreePort(t, 11000), t.TempDir()
 	var fake *kfake.Cluster
 	r := &restartable{addr: net.JoinHostPort("127.0.0.1", strconv.Itoa(port))}
 	r.start = func() {

@@ -83,7 +83,7 @@ func prometheus(t *testing.T, program, target string, more ...string) string {
 	if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	at := fmt.Sprint("127.0.0.1:", freePort(t))
+	at := fmt.Sprint("127.0.0.1:", peertest.FreePort(t, 4000))
 	out, err := os.Create(filepath.Join(dir, "log"))
 	if err != nil {
 		t.Fatal(err)

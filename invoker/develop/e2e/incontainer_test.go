@@ -2,7 +2,6 @@ package e2e
 
 import (
 	"fmt"
-	"net"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -79,7 +78,7 @@ func TestInvokerInAContainer(t *testing.T) {
 func invokerInAContainer(t *testing.T, b invokerContainer) {
 	w := dockerParts(t)
 	if b.image != "" {
-		port := freePort(t)
+		port := peertest.FreePort(t, 4000)
 		b.settings = []string{fmt.Sprint("PORT=", port)}
 		b.base = fmt.Sprint("http://127.0.0.1:", port)
 	}
@@ -121,20 +120,6 @@ func (p *platform) sneaks() {
 		p.t.Errorf("a report of 3 MB of 120: status %d: %s", o.record.Response.StatusCode, o.text())
 	}
 	p.gone("guest_sneak")
-}
-
-// freePort is a port without a listener, for a program that is given its number.
-func freePort(t *testing.T) (port int) {
-	t.Helper()
-	peertest.OnFreePort(t, 4000, func(p int) error {
-		l, err := net.Listen("tcp", fmt.Sprint("127.0.0.1:", p))
-		if err != nil {
-			return err
-		}
-		port = p
-		return l.Close()
-	})
-	return port
 }
 
 // invokerImage builds gpuwhisk/invoker as `make image` does.

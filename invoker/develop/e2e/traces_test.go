@@ -68,7 +68,7 @@ func collector(t *testing.T) (got *collected, overGRPC, overHTTP string) {
 	if program == "" {
 		peertest.Missing(t, "no OpenTelemetry collector to test with: GPUWHISK_TEST_COLLECTOR is not set")
 	}
-	overGRPC, overHTTP = fmt.Sprint("127.0.0.1:", freePort(t)), fmt.Sprint("127.0.0.1:", freePort(t))
+	overGRPC, overHTTP = fmt.Sprint("127.0.0.1:", peertest.FreePort(t, 4000)), fmt.Sprint("127.0.0.1:", peertest.FreePort(t, 4000))
 	cmd := exec.Command(program, "-grpc", overGRPC, "-http", overHTTP)
 	cmd.Stderr = os.Stderr
 	stop, err := cmd.StdinPipe()

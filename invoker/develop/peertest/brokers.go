@@ -6,10 +6,12 @@ import (
 	"net/http"
 	"net/url"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"strconv"
 	"strings"
 	"syscall"
+	"testing"
 	"time"
 )
 
@@ -106,6 +108,47 @@ func NewPouchDB(user, password string) (address string, stop func() error, err e
 	return address, stop, nil
 }
 
+// PouchDBProgram finds pouchdb-server below GPUWHISK_TEST_POUCHDB, the directory that
+// npm installed it into, or in PATH.
+func PouchDBProgram() (string, error) {
+	name := "pouchdb-server"
+	if dir := os.Getenv("GPUWHISK_TEST_POUCHDB"); dir != "" {
+		name = filepath.Join(dir, "node_modules", ".bin", name)
+	}
+	return exec.LookPath(name)
+}
+
+// StartPouchDB starts a server of the CouchDB API with one user, on one of the ports
+// that OnFreePort takes. It has its data in memory and ends with the test.
+func StartPouchDB(t testing.TB, first int, user, password string) (address string) {
+	t.Helper()
+	program, err := PouchDBProgram()
+	if err != nil {
+		Missing(t, "no pouchdb-server: GPUWHISK_TEST_POUCHDB=DIR is not set (.ci/peers/pouchdb.sh start)")
+	}
+	port := FreePort(t, first)
+	cmd := exec.Command(program, "--in-memory", "--host", "127.0.0.1", "-p", strconv.Itoa(port))
+	cmd.Dir = t.TempDir()
+	if err := Start(cmd); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = cmd.Process.Kill(); _ = cmd.Wait() })
+	address = fmt.Sprint("http://127.0.0.1:", port)
+	late, tick := time.After(time.Minute), time.NewTicker(50*time.Millisecond)
+	defer tick.Stop()
+	for {
+		err := addAdmin(address, user, password)
+		if err == nil {
+			return address
+		}
+		select {
+		case <-tick.C:
+		case <-late:
+			t.Fatalf("pouchdb-server does not answer: %v", err)
+		}
+	}
+}
+
 func addAdmin(address, user, password string) error {
 	put, err := http.NewRequest(http.MethodPut, address+"/_config/admins/"+url.PathEscape(user), strings.NewReader(strconv.Quote(password)))
 	if err != nil {
@@ -116,5 +159,9 @@ func addAdmin(address, user, password string) error {
 		return err
 	}
 	_, _ = io.Copy(io.Discard, res.Body)
-	return res.Body.Close()
+	_ = res.Body.Close()
+	if res.StatusCode != http.StatusOK {
+		return fmt.Errorf("make a user: %s", res.Status)
+	}
+	return nil
 }

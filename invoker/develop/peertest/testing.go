@@ -5,6 +5,7 @@ import (
 	"io"
 	"log/slog"
 	"math/rand/v2"
+	"net"
 	"os"
 	"os/exec"
 	"slices"
@@ -111,6 +112,21 @@ func OnFreePort(t testing.TB, first int, listen func(port int) error) {
 		}
 	}
 	t.Fatalf("no free port: %v", err)
+}
+
+// FreePort is a port without a listener, for a program that is given its number: see
+// OnFreePort.
+func FreePort(t testing.TB, first int) (free int) {
+	t.Helper()
+	OnFreePort(t, first, func(port int) error {
+		l, err := net.Listen("tcp", fmt.Sprint("127.0.0.1:", port))
+		if err != nil {
+			return err
+		}
+		free = port
+		return l.Close()
+	})
+	return free
 }
 
 // Log is a logger to Output.

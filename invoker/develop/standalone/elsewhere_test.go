@@ -3,14 +3,9 @@ package standalone
 import (
 	"encoding/json"
 	"fmt"
-	"math/rand/v2"
-	"net"
 	"net/http"
 	"net/url"
 	"os"
-	"os/exec"
-	"path/filepath"
-	"strconv"
 	"strings"
 	"testing"
 
@@ -26,48 +21,12 @@ func elsewhere(t *testing.T) *url.URL {
 	if u, err := url.Parse(os.Getenv("GPUWHISK_TEST_COUCHDB")); err == nil && u.User != nil {
 		return u
 	}
-	binary := filepath.Join(os.Getenv("GPUWHISK_TEST_POUCHDB"), "node_modules", ".bin", "pouchdb-server")
-	if _, err := os.Stat(binary); err != nil {
-		const text = "no database: neither GPUWHISK_TEST_COUCHDB=http://user:password@host:port nor GPUWHISK_TEST_POUCHDB=DIR is set (.ci/peers/pouchdb.sh start)"
-		peertest.Missing(t, text)
-	}
-	port := freePort(t)
-	server := exec.Command(binary, "--in-memory", "--host", "127.0.0.1", "-p", strconv.Itoa(port))
-	server.Dir = t.TempDir()
-	if err := server.Start(); err != nil {
+	u, err := url.Parse(peertest.StartPouchDB(t, 17000, "admin", "secret"))
+	if err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(func() { _ = server.Process.Kill(); _ = server.Wait() })
-	u := &url.URL{Scheme: "http", Host: fmt.Sprintf("127.0.0.1:%d", port), User: url.UserPassword("admin", "secret")}
-	eventually(t, func() (int, error) {
-		req, err := http.NewRequest(http.MethodPut, "http://"+u.Host+"/_config/admins/admin", strings.NewReader(`"secret"`))
-		if err != nil {
-			return 0, err
-		}
-		req.Header.Set("Content-Type", "application/json")
-		res, err := http.DefaultClient.Do(req)
-		if err != nil {
-			return 0, err
-		}
-		return res.StatusCode, res.Body.Close()
-	})
+	u.User = url.UserPassword("admin", "secret")
 	return u
-}
-
-// freePort is a port without a listener. It lies below those that Linux
-// gives to clients: another connection could take one of these before the server
-// listens. Packages are tested at once: each has a thousand ports of its own.
-func freePort(t *testing.T) int {
-	t.Helper()
-	for range 1000 {
-		port := 17000 + rand.IntN(1000)
-		if ln, err := net.Listen("tcp", net.JoinHostPort("127.0.0.1", strconv.Itoa(port))); err == nil {
-			_ = ln.Close()
-			return port
-		}
-	}
-	t.Fatal("no free port")
-	return 0
 }
 
 // TestDatabaseElsewhere runs on a database that is not ours: what we deploy

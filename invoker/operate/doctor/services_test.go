@@ -126,12 +126,6 @@ func couchFails(err error) func(*fake) {
 func TestCouchChecks(t *testing.T) {
 	runTrials(t, []trial{
 		{"", nil, "CouchDB/server", OK, "CouchDB 3.3.3 at http://db:5984 knows user whisk", ""},
-		{"login", func(f *fake) { logIn(f, "SASL_SSL") }, "Kafka/brokers", OK, "over TLS, as user whisk by SCRAM-SHA-512", ""},
-		{"login in plain text", func(f *fake) { logIn(f, "SASL_PLAINTEXT") }, "Kafka/brokers", OK, "in plain text, as user whisk by SCRAM-SHA-512", ""},
-		{"wrong login", func(f *fake) {
-			logIn(f, "SASL_SSL")
-			brokerFails("log in to broker kafka:9092 as \"whisk\": EOF")(f)
-		}, "Kafka/brokers", Fail, "log in to broker", "_saslJaasConfig"},
 		{"none given", func(f *fake) { f.Config.CouchDB.Host = "" }, "CouchDB/server", Skip, "not configured", "CONFIG_whisk_couchdb"},
 		{"away", couchFails(errors.New("refused")), "CouchDB/server", Fail, "refused", "_host"},
 		{"password", couchFails(couchdb.ErrUnauthorized), "CouchDB/server", Fail, "not accepted", "_password"},
@@ -210,12 +204,6 @@ func TestContainerChecks(t *testing.T) {
 		{"elsewhere", func(f *fake) { f.Config.Logs.OutOfBand = true }, "Containers/logs", OK, "left to Docker's driver", ""},
 
 		{"", nil, "Containers/runtimes", OK, "for GPUs python:3-gpu", ""},
-		{"login", func(f *fake) { logIn(f, "SASL_SSL") }, "Kafka/brokers", OK, "over TLS, as user whisk by SCRAM-SHA-512", ""},
-		{"login in plain text", func(f *fake) { logIn(f, "SASL_PLAINTEXT") }, "Kafka/brokers", OK, "in plain text, as user whisk by SCRAM-SHA-512", ""},
-		{"wrong login", func(f *fake) {
-			logIn(f, "SASL_SSL")
-			brokerFails("log in to broker kafka:9092 as \"whisk\": EOF")(f)
-		}, "Kafka/brokers", Fail, "log in to broker", "_saslJaasConfig"},
 		{"none given", func(f *fake) { f.Config.Runtimes.Manifest = "" }, "Containers/runtimes", Skip, "not configured", "RUNTIMES_MANIFEST"},
 		{"broken", func(f *fake) { f.Config.Runtimes.Manifest = "{" }, "Containers/runtimes", Fail, "parse runtimes manifest", "controllers"},
 		{"no GPU kinds", func(f *fake) { f.Config.Runtimes.Manifest = `{"runtimes":{"a":[{"kind":"a:1","image":{"name":"a"}}]}}` }, "Containers/runtimes", Warn, "none of them for GPUs", "python:3-gpu"},
