@@ -100,7 +100,7 @@ func TestWrongUsageHasStatusTwoAndNamesTheFlag(t *testing.T) {
 		"sim grid --shard 3/2 --json":          "--shard 3/2: must be like 2/8",
 		"sim grid --shard 1/2x --json":         "--shard 1/2x: must be like 2/8",
 		"sim grid --shard 0/0 --json":          "--shard 0/0: must be like 2/8",
-		"sim grid --shard 1/181 --json":         "the grid has 180 cells",
+		"sim grid --shard 1/181 --json":        "the grid has 180 cells",
 		"sim grid --shard 1/2":                 "--shard 1/2: a part of the grid is for --json",
 		"sim grid --from /absent":              "--from: stat /absent",
 		"sim grid --from usage.go --shard 1/2": "--json",
