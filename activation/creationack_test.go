@@ -1,0 +1,95 @@
+package activation
+
+import (
+	"strings"
+	"testing"
+)
+
+// The acks of oneCreation as the original's classes print them.
+const (
+	oneCreationAck = `{"action":{"name":"hello","path":"guest","version":"0.0.3"},"actionMetaData":{"annotations":[{"key":"provide-api-key","value":false},{"key":"exec","value":"nodejs:20"}],"exec":{"binary":false,"kind":"nodejs:20"},"limits":{"concurrency":1,"logs":10,"memory":256,"timeout":60000},"name":"hello","namespace":"guest","parameters":[],"publish":false,"updated":1717990000000,"version":"0.0.3"},"creationId":"2b1f0c9e8d7a4b6c9a0d1e2f3a4b5c6d","invocationNamespace":"guest","retryCount":0,"revision":"5-3f0d8b0f6a4c4b1f9a2e7d6c5b4a3928","rootInvokerIndex":{"dedicatedNamespaces":[],"instance":0,"instanceType":"invoker","tags":[],"uniqueName":"0","userMemory":"2147483648 B"},"rpcPort":13001,"schedulerHost":"10.0.0.5","transid":["sid_containerCreation",1718000000000]}`
+	creationReason = `creationId: 2b1f0c9e8d7a4b6c9a0d1e2f3a4b5c6d, invoker[invoker0/0] doesn't have enough resource for container: guest/hello@0.0.3`
+)
+
+func creationAck(t testing.TB) ContainerCreationAck {
+	t.Helper()
+	memory, err := ParseSize("2147483648 B")
+	if err != nil {
+		t.Fatal(err)
+	}
+	return ContainerCreationAck{Creation: creation(t, oneCreation), Instance: Instance{UniqueName: "0", UserMemory: memory}}
+}
+
+func TestContainerCreationAck(t *testing.T) {
+	ack := creationAck(t)
+	if got := string(ack.Encode()); got != oneCreationAck {
+		t.Errorf("success is\n%s, want\n%s", got, oneCreationAck)
+	}
+	ack.Error, ack.Reason = ResourceNotEnough, creationReason
+	want := strings.Replace(oneCreationAck, `,"invocationNamespace"`, `,"error":"ResourceNotEnoughError","invocationNamespace"`, 1)
+	want = strings.Replace(want, `,"retryCount"`, `,"reason":"`+creationReason+`","retryCount"`, 1)
+	if got := string(ack.Encode()); got != want {
+		t.Errorf("a failure is\n%s, want\n%s", got, want)
+	}
+}
+
+// TestCreationErrors: the texts are those on the wire, and two that the original
+// invoker writes are no errors to a scheduler.
+func TestCreationErrors(t *testing.T) {
+	for text, retried := range map[string]bool{
+		"ResourceNotEnoughError": true, "WhiskError": true, "UnknownError": true, "TimeoutError": true,
+		"NoAvailableInvokersError": true, "NoAvailableResourceInvokersError": true, "ZeroNamespaceLimit": true,
+		"BlackBoxError": false, "DBFetchError": false, "InvalidActionLimitError": false,
+		"NonExecutbleActionError": false, "TooManyConcurrentRequests": false,
+	} {
+		ack := creationAck(t)
+		ack.Error, ack.Reason = CreationError(text), "why"
+		got, err := DecodeContainerCreationAck(ack.Encode())
+		if err != nil {
+			t.Errorf("%s: %v", text, err)
+			continue
+		}
+		if got.Error != CreationError(text) || got.Reason != "why" {
+			t.Errorf("%s is read as %q, %q", text, got.Error, got.Reason)
+		}
+		if got.Error.Retried() != retried {
+			t.Errorf("%s: tried again %v, want %v", text, got.Error.Retried(), retried)
+		}
+	}
+	for _, text := range []CreationError{"ShuttingDownError", "NonExecutableActionError", "whatever"} {
+		ack := creationAck(t)
+		ack.Error = text
+		if _, err := DecodeContainerCreationAck(ack.Encode()); err == nil {
+			t.Errorf("%s is read", text)
+		}
+		if text.Parsable() {
+			t.Errorf("%s counts as known", text)
+		}
+	}
+	for _, e := range []CreationError{
+		ResourceNotEnough, CreationFailed, CreationUnknown, CreationTimeout, BlackboxFailed, ActionUnreadable, InvalidActionLimit, NonExecutable,
+	} {
+		if !e.Parsable() {
+			t.Errorf("schedulers do not know %s", e)
+		}
+	}
+}
+
+func TestContainerCreationAckNeedsEveryField(t *testing.T) {
+	for _, path := range []string{
+		"transid", "invocationNamespace", "action", "revision", "actionMetaData", "creationId",
+		"rootInvokerIndex", "schedulerHost", "rpcPort", "retryCount",
+	} {
+		if _, err := DecodeContainerCreationAck(without(t, oneCreationAck, path)); err == nil {
+			t.Errorf("an ack without %s is read", path)
+		}
+	}
+}
+
+func FuzzDecodeContainerCreationAck(f *testing.F) {
+	f.Add([]byte(oneCreationAck))
+	ack := creationAck(f)
+	ack.Error, ack.Reason = ResourceNotEnough, creationReason
+	f.Add(ack.Encode())
+	fuzzCodec(f, DecodeContainerCreationAck, ContainerCreationAck.Encode, func(a ContainerCreationAck) { a.Error.Retried() })
+}
