@@ -17,6 +17,7 @@ export CGO_CFLAGS ?= -O2 -g -Wno-deprecated-declarations
 # Tools are Go modules at pinned versions, built on first use.
 GOLANGCI    := github.com/golangci/golangci-lint/v2/cmd/golangci-lint@v2.15.0
 STATICCHECK := honnef.co/go/tools/cmd/staticcheck@v0.8.2
+GENGRPC     := google.golang.org/grpc/cmd/protoc-gen-go-grpc@v1.6.2
 BENCHSTAT   := golang.org/x/perf/cmd/benchstat@v0.0.0-20260908200009-22c9c6c9d4da
 
 .DEFAULT_GOAL := help
@@ -124,6 +125,12 @@ profile: ## Make the profile of the invoker anew, for the compiler's profile-gui
 	rm -rf build/profile && mkdir -p build/profile
 	GPUWHISK_BENCH_PROFILE=$(CURDIR)/build/profile $(GO) test -trimpath -run '^$$' -bench Hallway -benchtime 10x -timeout 30m ./invoker/develop/bench
 	$(GO) tool pprof -proto build/profile/*.cpu > $(PROFILE)
+
+.PHONY: proto
+proto: ## Compile the protocol of schedulers anew (needs protoc; Debian: apt-get install protobuf-compiler libprotobuf-dev)
+	GOBIN=$(CURDIR)/build/proto $(GO) install google.golang.org/protobuf/cmd/protoc-gen-go
+	GOBIN=$(CURDIR)/build/proto $(GO) install $(GENGRPC)
+	PATH=$(CURDIR)/build/proto:$$PATH protoc --go_out=. --go_opt=paths=source_relative --go-grpc_out=. --go-grpc_opt=paths=source_relative activation/fetch/activationpb/activation.proto
 
 .PHONY: claims
 claims: build ## Measure the paper's claims again and redraw docs/scheduling-results.md and docs/figures (minutes)

@@ -1,0 +1,256 @@
+package fetch
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"golang.org/x/net/http2"
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/encoding"
+	"google.golang.org/grpc/mem"
+	"google.golang.org/grpc/test/bufconn"
+	"google.golang.org/protobuf/encoding/protowire"
+
+	"github.com/gpuwhisk/gpuwhisk/activation"
+	"github.com/gpuwhisk/gpuwhisk/activation/fetch/activationpb"
+	"github.com/gpuwhisk/gpuwhisk/invoker/develop/peertest"
+)
+
+// plain gives messages as the bytes they are.
+type plain struct{}
+
+func (plain) Name() string { return "plain" }
+func (plain) Marshal(v any) (mem.BufferSlice, error) {
+	return mem.BufferSlice{mem.SliceBuffer(*v.(*[]byte))}, nil
+}
+func (plain) Unmarshal(data mem.BufferSlice, v any) error {
+	*v.(*[]byte) = data.Materialize()
+	return nil
+}
+
+var _ encoding.CodecV2 = plain{}
+
+// TestWireForm reads the bytes of a fetch by the numbers that schedulers know.
+func TestWireForm(t *testing.T) {
+	l, at := listen(t)
+	var path string
+	var sent []byte
+	s := grpc.NewServer(grpc.ForceServerCodecV2(plain{}), grpc.UnknownServiceHandler(func(_ any, stream grpc.ServerStream) error {
+		path, _ = grpc.MethodFromServerStream(stream)
+		if err := stream.RecvMsg(&sent); err != nil {
+			return err
+		}
+		text := activation.FetchAnswer{Kind: activation.NoActivation}.Encode()
+		answer := protowire.AppendBytes(protowire.AppendTag(nil, 1, protowire.BytesType), text)
+		return stream.SendMsg(&answer)
+	}))
+	go s.Serve(l)
+	defer s.Stop()
+	d := 1500 * time.Millisecond
+	if _, err := client(t, Config{}).Fetch(t.Context(), at, Request{hello, "9f0e", true, &d}); err != nil {
+		t.Fatal(err)
+	}
+	if path != "/activation.ActivationService/FetchActivation" {
+		t.Errorf("called %s", path)
+	}
+	got := map[protowire.Number]string{}
+	for len(sent) > 0 {
+		number, kind, n := protowire.ConsumeTag(sent)
+		sent = sent[n:]
+		if kind == protowire.VarintType {
+			v, n := protowire.ConsumeVarint(sent)
+			got[number], sent = fmt.Sprint(v), sent[n:]
+			continue
+		}
+		v, n := protowire.ConsumeBytes(sent)
+		got[number], sent = string(v), sent[n:]
+	}
+	if _, err := activation.ParseTransID([]byte(got[1])); err != nil || len(got[1]) < len(`["",1]`)+32 {
+		t.Errorf("the transaction is %s: %v", got[1], err)
+	}
+	delete(got, 1)
+	want := map[protowire.Number]string{
+		2: "guest", 3: `{"name":"hello","path":"guest","version":"0.0.3"}`, 4: `"5-3f"`, 5: "9f0e", 6: "1", 7: "\x08\xdc\x0b", 8: "1",
+	}
+	for number, text := range want {
+		if got[number] != text {
+			t.Errorf("field %d is %q, want %q", number, got[number], text)
+		}
+	}
+	if len(got) != len(want) {
+		t.Errorf("fields are %v, want %v", got, want)
+	}
+}
+
+// TestCallsSpreadOverChannels: a scheduler's server takes so many streams on one
+// connection, and each waiting call is one.
+func TestCallsSpreadOverChannels(t *testing.T) {
+	const calls = 2*callsPerChannel + 1
+	var open sync.WaitGroup
+	open.Add(calls)
+	end := make(chan bool)
+	f := &fake{fetch: func(ctx context.Context, r *activationpb.FetchRequest) (*activationpb.FetchResponse, error) {
+		open.Done()
+		<-end
+		return answers(activation.FetchAnswer{Kind: activation.NoActivation})(ctx, r)
+	}}
+	l, at := serve(t, f)
+	c := client(t, Config{})
+	done := make(chan error)
+	for range calls {
+		go func() {
+			_, err := c.Fetch(t.Context(), at, Request{Queue: hello, Container: "c"})
+			done <- err
+		}()
+	}
+	open.Wait()
+	if got := l.accepted(); got != 3 {
+		t.Errorf("%d calls on %d connections", calls, got)
+	}
+	if states := c.States(); len(states) != 1 || states[0].Calls != calls || states[0].Channels != 3 {
+		t.Errorf("the states are %+v", states)
+	}
+	c.Retain(nil) // the cluster has no such scheduler any more; its calls go on
+	close(end)
+	for range calls {
+		if err := <-done; err != nil {
+			t.Error(err)
+		}
+	}
+	if states := c.States(); len(states) != 0 {
+		t.Errorf("it is not forgotten: %+v", states)
+	}
+}
+
+// TestRetainKeepsWhatIsListed, those that were called since included.
+func TestRetainKeepsWhatIsListed(t *testing.T) {
+	_, at := serve(t, &fake{fetch: answers(activation.FetchAnswer{Kind: activation.NoActivation})})
+	_, other := serve(t, &fake{fetch: answers(activation.FetchAnswer{Kind: activation.NoActivation})})
+	c := client(t, Config{})
+	for _, e := range []activation.Endpoint{at, other} {
+		if _, err := c.Fetch(t.Context(), e, Request{Queue: hello}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	c.Retain([]activation.Endpoint{at})
+	if states := c.States(); len(states) != 1 || states[0].Scheduler != address(at) {
+		t.Errorf("the states are %+v", states)
+	}
+	if _, err := c.Fetch(t.Context(), other, Request{Queue: hello}); err != nil {
+		t.Errorf("called again: %v", err)
+	}
+}
+
+// TestCallsAreTriedOnce: a scheduler that says it did not begin a call is not asked
+// again by gRPC itself.
+func TestCallsAreTriedOnce(t *testing.T) {
+	l, at := listen(t)
+	calls := make(chan int, 1)
+	go func() {
+		n := 0
+		defer func() { calls <- n }()
+		conn, err := l.Accept()
+		if err != nil {
+			return
+		}
+		defer conn.Close()
+		if _, err := io.ReadFull(conn, make([]byte, len(http2.ClientPreface))); err != nil {
+			return
+		}
+		framer := http2.NewFramer(conn, conn)
+		framer.WriteSettings()
+		for {
+			frame, err := framer.ReadFrame()
+			if err != nil {
+				return
+			}
+			switch frame := frame.(type) {
+			case *http2.SettingsFrame:
+				if !frame.IsAck() {
+					framer.WriteSettingsAck()
+				}
+			case *http2.HeadersFrame:
+				n++
+				framer.WriteRSTStream(frame.StreamID, http2.ErrCodeRefusedStream)
+			}
+		}
+	}()
+	c := client(t, Config{})
+	if _, err := c.Fetch(t.Context(), at, Request{Queue: hello}); err == nil || errors.Is(err, ErrRejected) {
+		t.Errorf("got %v", err)
+	}
+	c.Close()
+	if n := <-calls; n != 1 {
+		t.Errorf("called %d times", n)
+	}
+}
+
+// TestSchedulerRestarts: calls fail while a scheduler is away, and work by the same
+// client once it is back.
+func TestSchedulerRestarts(t *testing.T) {
+	c := client(t, Config{})
+	f := &fake{fetch: answers(activation.FetchAnswer{Kind: activation.NoActivation})}
+	l, at := listen(t)
+	run := func(l net.Listener) *grpc.Server {
+		s := grpc.NewServer()
+		activationpb.RegisterActivationServiceServer(s, f)
+		go s.Serve(l)
+		return s
+	}
+	fetch := func() string {
+		if _, err := c.Fetch(t.Context(), at, Request{Queue: hello}); err != nil {
+			return err.Error()
+		}
+		return ""
+	}
+	s := run(l)
+	if err := fetch(); err != "" {
+		t.Fatal(err)
+	}
+	s.Stop()
+	if err := fetch(); err == "" {
+		t.Error("without a scheduler it answers")
+	}
+	again, err := net.Listen("tcp", address(at))
+	if err != nil {
+		t.Skip("another has the port: ", err)
+	}
+	s = run(again)
+	defer s.Stop()
+	peertest.Until(t, "calls of the scheduler that is back", fetch)
+}
+
+// TestDeadPeerEndsCalls: a machine that vanishes sends no word, and its calls end
+// by the keep-alive, before their limit.
+func TestDeadPeerEndsCalls(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l := bufconn.Listen(1 << 16)
+		c := client(t, Config{dial: func(ctx context.Context, _ string) (net.Conn, error) { return l.DialContext(ctx) }})
+		defer l.Close()
+		go func() {
+			conn, err := l.Accept()
+			if err != nil {
+				return
+			}
+			framer := http2.NewFramer(conn, conn)
+			framer.WriteSettings() // the last word
+			io.Copy(io.Discard, conn)
+		}()
+		begun := time.Now()
+		_, err := c.Fetch(t.Context(), activation.Endpoint{Host: "h", Port: 1}, Request{Queue: hello})
+		if err == nil {
+			t.Error("it answers")
+		}
+		if took := time.Since(begun); took < 10*time.Second || took >= fetchLimit {
+			t.Errorf("it took %s: %v", took, err)
+		}
+		c.Close()
+	})
+}
