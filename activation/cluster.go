@@ -39,6 +39,9 @@ func (c Cluster) Existing(q Queue, i Instance, container string) string {
 // ExistingOf begins the keys of all containers that fetch from a queue.
 func (c Cluster) ExistingOf(q Queue) string { return c.key("namespace", q.key(), "") }
 
+// ExistingAll begins the keys of all containers that fetch.
+func (c Cluster) ExistingAll() string { return c.key("namespace", "") }
+
 // ExistingIn begins the keys of all containers that fetch for a namespace.
 func (c Cluster) ExistingIn(namespace string) string { return c.key("namespace", namespace, "") }
 

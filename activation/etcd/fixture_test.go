@@ -1,0 +1,167 @@
+package etcd
+
+import (
+	"context"
+	"fmt"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	clientv3 "go.etcd.io/etcd/client/v3"
+	"go.uber.org/zap"
+
+	"github.com/gpuwhisk/gpuwhisk/activation"
+	"github.com/gpuwhisk/gpuwhisk/invoker/develop/peertest"
+)
+
+var (
+	hello = activation.NewQueue("guest", activation.ActionRef{Path: "guest", Name: "hello", Version: "0.0.3"}, "5-3f")
+	us    = activation.Instance{UniqueName: "0"}
+	up    = activation.Health{Status: activation.Up, FreeMB: 2048}
+)
+
+// fixture is a cluster of a test's own in an etcd, with a plain client of it.
+type fixture struct {
+	t       *testing.T
+	host    string
+	cluster activation.Cluster
+	etcd    *clientv3.Client
+}
+
+// shared uses the etcd that all tests share.
+func shared(t *testing.T) *fixture { return connect(t, peertest.NeedEtcd(t)) }
+
+func connect(t *testing.T, host string) *fixture {
+	t.Helper()
+	etcd, err := clientv3.New(clientv3.Config{Endpoints: []string{host}, DialTimeout: peertest.WaitLimit, Logger: zap.NewNop()})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { etcd.Close() })
+	name := strings.ReplaceAll(t.Name(), "/", "-")
+	f := &fixture{t, host, activation.Cluster(fmt.Sprintf("%s-%d", name, time.Now().UnixNano())), etcd}
+	return f
+}
+
+func (f *fixture) config() Config {
+	return Config{
+		Hosts: []string{f.host}, TTL: 2 * time.Second, Cluster: f.cluster, Instance: us,
+		RetryInterval: 100 * time.Millisecond, Log: peertest.Log(f.t),
+	}
+}
+
+// client makes a client that the test closes.
+func (f *fixture) client(cfg Config) *Client {
+	f.t.Helper()
+	c, err := New(cfg)
+	if err != nil {
+		f.t.Fatal(err)
+	}
+	f.t.Cleanup(func() {
+		if err := c.Close(); err != nil {
+			f.t.Errorf("close: %v", err)
+		}
+	})
+	return c
+}
+
+// run makes a client that reports to be up.
+func (f *fixture) run() *Client {
+	f.t.Helper()
+	c := f.client(f.config())
+	if err := c.Claim(f.context()); err != nil {
+		f.t.Fatal(err)
+	}
+	if err := c.Report(f.context(), up); err != nil {
+		f.t.Fatal(err)
+	}
+	return c
+}
+
+func (f *fixture) context() context.Context {
+	ctx, cancel := context.WithTimeout(f.t.Context(), peertest.WaitLimit)
+	f.t.Cleanup(cancel)
+	return ctx
+}
+
+// key is a container's.
+func (f *fixture) key(n int) string { return f.cluster.Existing(hello, us, fmt.Sprintf("c%04d", n)) }
+
+// all is what etcd has of the cluster.
+func (f *fixture) all() map[string]*kv {
+	f.t.Helper()
+	answer, err := f.etcd.Get(f.context(), string(f.cluster)+"/", clientv3.WithPrefix())
+	if err != nil {
+		f.t.Fatal(err)
+	}
+	keys := map[string]*kv{}
+	for _, k := range answer.Kvs {
+		keys[string(k.Key)] = &kv{string(k.Value), k.Lease, k.ModRevision}
+	}
+	return keys
+}
+
+type kv struct {
+	value    string
+	lease    int64
+	revision int64
+}
+
+// until waits until etcd has so many keys of the cluster.
+func (f *fixture) until(n int) {
+	f.t.Helper()
+	peertest.Until(f.t, "keys in etcd", func() string {
+		if got := len(f.all()); got != n {
+			return fmt.Sprintf("%d, want %d", got, n)
+		}
+		return ""
+	})
+}
+
+// put puts a key by hand.
+func (f *fixture) put(key, value string, options ...clientv3.OpOption) {
+	f.t.Helper()
+	if _, err := f.etcd.Put(f.context(), key, value, options...); err != nil {
+		f.t.Fatal(err)
+	}
+}
+
+func (f *fixture) delete(key string) {
+	f.t.Helper()
+	if _, err := f.etcd.Delete(f.context(), key); err != nil {
+		f.t.Fatal(err)
+	}
+}
+
+// lease gets a lease by hand.
+func (f *fixture) lease(ttl time.Duration) clientv3.LeaseID {
+	f.t.Helper()
+	answer, err := f.etcd.Grant(f.context(), int64(ttl/time.Second))
+	if err != nil {
+		f.t.Fatal(err)
+	}
+	return answer.ID
+}
+
+// revoke ends a client's lease as somebody else can.
+func (f *fixture) revoke(c *Client) {
+	f.t.Helper()
+	c.mu.Lock()
+	lease := c.current
+	c.mu.Unlock()
+	if _, err := f.etcd.Revoke(f.context(), lease); err != nil {
+		f.t.Fatal(err)
+	}
+}
+
+// abandon ends a client as a kill does: nothing is revoked.
+func abandon(c *Client) {
+	c.stop()
+	c.done.Wait()
+	c.mu.Lock()
+	c.current = 0
+	c.mu.Unlock()
+}
+
+func (f *fixture) leaseFile() string { return filepath.Join(f.t.TempDir(), "state", "lease") }

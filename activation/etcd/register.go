@@ -1,0 +1,218 @@
+package etcd
+
+import (
+	"cmp"
+	"context"
+	"slices"
+
+	clientv3 "go.etcd.io/etcd/client/v3"
+
+	"github.com/gpuwhisk/gpuwhisk/activation"
+)
+
+// entry is a key that is registered, or whose deletion is not confirmed yet.
+type entry struct {
+	put       bool // else it is to be deleted
+	value     string
+	gen, done uint64 // of the last change, and up to which all are confirmed
+	lost      bool   // etcd may not have it any more
+}
+
+// pending reports whether etcd has yet to be told.
+func (e *entry) pending() bool { return e.done < e.gen || e.lost }
+
+// Change registers keys, whose values are empty, and deletes others, in one
+// transaction where they are not too many. It returns when etcd has confirmed it;
+// when ctx ends before, it is done as soon as etcd can.
+func (c *Client) Change(ctx context.Context, put, deleted []string) error {
+	c.mu.Lock()
+	for _, key := range put {
+		c.set(key, "", true)
+	}
+	for _, key := range deleted {
+		c.set(key, "", false)
+	}
+	gen := c.gen
+	c.mu.Unlock()
+	c.signal()
+	return c.await(ctx, gen, slices.Concat(put, deleted))
+}
+
+// Put registers a key, as Change does.
+func (c *Client) Put(ctx context.Context, key string) error {
+	return c.Change(ctx, []string{key}, nil)
+}
+
+// Delete deletes a key, as Change does.
+func (c *Client) Delete(ctx context.Context, key string) error {
+	return c.Change(ctx, nil, []string{key})
+}
+
+// Report sets the invoker's health. Of all keys it is the last that is put after a lease was
+// lost. It returns as Change does.
+func (c *Client) Report(ctx context.Context, h activation.Health) error {
+	c.mu.Lock()
+	if e := c.keys[c.health]; e == nil || e.value != string(h.Encode()) {
+		c.set(c.health, string(h.Encode()), true)
+	}
+	gen := c.gen
+	c.mu.Unlock()
+	c.signal()
+	return c.await(ctx, gen, []string{c.health})
+}
+
+// set changes a key. c.mu is locked.
+func (c *Client) set(key, value string, put bool) {
+	c.gen++
+	e := c.keys[key]
+	if e == nil {
+		e = &entry{done: c.gen - 1}
+		c.keys[key] = e
+	}
+	e.put, e.value, e.gen = put, value, c.gen
+}
+
+func (c *Client) signal() {
+	select {
+	case c.wake <- struct{}{}:
+	default:
+	}
+}
+
+// await waits until the changes of keys up to gen are confirmed.
+func (c *Client) await(ctx context.Context, gen uint64, keys []string) error {
+	for {
+		c.mu.Lock()
+		changed := c.settled
+		open := slices.ContainsFunc(keys, func(key string) bool {
+			e := c.keys[key]
+			return e != nil && e.done < min(gen, e.gen)
+		})
+		c.mu.Unlock()
+		if !open {
+			return nil
+		}
+		select {
+		case <-changed:
+		case <-c.closing:
+			return ErrClosed
+		case <-ctx.Done():
+			return ctx.Err()
+		}
+	}
+}
+
+// changed wakes what waits for a confirmation. c.mu is locked.
+func (c *Client) changed() {
+	close(c.settled)
+	c.settled = make(chan struct{})
+}
+
+// batchSize is below the 128 operations that etcd takes in one transaction.
+const batchSize = 100
+
+// operation is what a transaction does to a key.
+type operation struct {
+	key string
+	entry
+}
+
+// next lists what is to be written, in the order of the changes; health comes
+// when nothing else is left.
+func (c *Client) next() []operation {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	var all []operation
+	for key, e := range c.keys {
+		if e.pending() && key != c.health {
+			all = append(all, operation{key, *e})
+		}
+	}
+	if e := c.keys[c.health]; len(all) == 0 && e != nil && e.pending() {
+		return []operation{{c.health, *e}}
+	}
+	slices.SortFunc(all, func(a, b operation) int { return cmp.Compare(a.gen, b.gen) })
+	return all[:min(len(all), batchSize)]
+}
+
+// write does one batch in one transaction.
+func (c *Client) write(ctx context.Context, lease clientv3.LeaseID, batch []operation) error {
+	ctx, cancel := context.WithTimeout(ctx, requestLimit)
+	defer cancel()
+	var ops []clientv3.Op
+	for _, o := range batch {
+		if o.key == c.health {
+			return c.writeHealth(ctx, lease, o)
+		}
+		if o.put {
+			ops = append(ops, clientv3.OpPut(o.key, o.value, clientv3.WithLease(lease)))
+		} else {
+			ops = append(ops, clientv3.OpDelete(o.key))
+		}
+	}
+	if _, err := c.etcd.Txn(ctx).Then(ops...).Commit(); err != nil {
+		return err
+	}
+	c.confirm(batch)
+	return nil
+}
+
+// confirm takes note that etcd has a batch.
+func (c *Client) confirm(batch []operation) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for _, o := range batch {
+		e := c.keys[o.key]
+		e.done = max(e.done, o.gen)
+		if e.gen != o.gen {
+			continue // changed since
+		}
+		if e.lost = false; !e.put {
+			delete(c.keys, o.key)
+		}
+	}
+	c.changed()
+}
+
+// writeHealth puts the health unless another process has it on its lease.
+func (c *Client) writeHealth(ctx context.Context, lease clientv3.LeaseID, o operation) error {
+	put := clientv3.OpPut(o.key, o.value, clientv3.WithLease(lease))
+	ours := clientv3.OpTxn(
+		[]clientv3.Cmp{clientv3.Compare(clientv3.LeaseValue(o.key), "=", lease)},
+		[]clientv3.Op{put}, []clientv3.Op{clientv3.OpGet(o.key)})
+	// A key that is not there, or that hangs on no lease, has lease 0.
+	answer, err := c.etcd.Txn(ctx).If(clientv3.Compare(clientv3.LeaseValue(o.key), "=", 0)).Then(put).Else(ours).Commit()
+	if err != nil {
+		return err
+	}
+	if !answer.Succeeded {
+		if inner := answer.Responses[0].GetResponseTxn(); !inner.Succeeded {
+			kvs := inner.Responses[0].GetResponseRange().Kvs
+			return c.contend(clientv3.LeaseID(kvs[0].Lease))
+		}
+	}
+	c.yielded()
+	c.confirm([]operation{o})
+	return nil
+}
+
+// lose has every key put again: those of an old lease are gone.
+func (c *Client) lose() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for _, e := range c.keys {
+		e.lost = true
+	}
+}
+
+// loseKeys has keys put again that somebody else deleted.
+func (c *Client) loseKeys(keys ...string) {
+	c.mu.Lock()
+	for _, key := range keys {
+		if e := c.keys[key]; e != nil && e.put {
+			e.lost = true
+		}
+	}
+	c.mu.Unlock()
+	c.signal()
+}
