@@ -65,6 +65,9 @@ func (c Cluster) InProgress(q Queue, scheduler string, creation ID) string {
 // InProgressOf begins the keys of a queue's creations.
 func (c Cluster) InProgressOf(q Queue) string { return c.key("in-progress", q.key(), "") }
 
+// InProgressAll begins the keys of all creations.
+func (c Cluster) InProgressAll() string { return c.key("in-progress", "") }
+
 // InProgressIn begins the keys of a namespace's creations.
 func (c Cluster) InProgressIn(namespace string) string { return c.key("in-progress", namespace, "") }
 

@@ -50,6 +50,23 @@ func NewQueue(namespace string, action ActionRef, revision string) Queue {
 	return Queue{Namespace: namespace, Action: action, Revision: revision}
 }
 
+// ParseQueue reads the name of a queue as a fetch has it: the JSON of the action and
+// of the revision.
+func ParseQueue(namespace string, action, revision []byte) (Queue, error) {
+	q := Queue{Namespace: namespace}
+	p := newParser(action)
+	p.queueAction(&q)
+	if err := p.end(); err != nil {
+		return Queue{}, fmt.Errorf("read the action of a fetch: %w", err)
+	}
+	p = newParser(revision)
+	q.Revision = p.revision()
+	if err := p.end(); err != nil {
+		return Queue{}, fmt.Errorf("read the revision of a fetch: %w", err)
+	}
+	return q, nil
+}
+
 // ActionJSON is the action as the creation has it. A fetch must repeat it
 // unchanged: the queue compares version and binding, too (MemoryQueue).
 func (q Queue) ActionJSON() json.RawMessage {

@@ -176,6 +176,25 @@ func TestQueueRepeatsTheAction(t *testing.T) {
 	}
 }
 
+// TestParseQueue reads what a fetch says of its queue, as schedulers do.
+func TestParseQueue(t *testing.T) {
+	want := creation(t, oneCreation).Queue
+	got, err := ParseQueue("guest", want.ActionJSON(), want.RevisionJSON())
+	if err != nil || !got.Same(want) {
+		t.Errorf("got %+v, %v", got, err)
+	}
+	if got, err = ParseQueue("guest", want.ActionJSON(), []byte("null")); err != nil || got.Revision != "" || got.Same(want) {
+		t.Errorf("without a revision: %+v, %v", got, err)
+	}
+	for action, revision := range map[string]string{
+		``: `null`, `{}`: `null`, `"hello"`: `null`, `{"name":"hello","path":"guest"}`: `5-3f`, `{"name":"hello","path":"other"}`: ``,
+	} {
+		if got, err := ParseQueue("guest", []byte(action), []byte(revision)); err == nil {
+			t.Errorf("%s, %s is read as %+v", action, revision, got)
+		}
+	}
+}
+
 // TestContainerMessagesPrintNoSecret: an action's parameters can be secret.
 func TestContainerMessagesPrintNoSecret(t *testing.T) {
 	const secret = "hush-hush"
@@ -230,5 +249,20 @@ func FuzzDecodeContainerMessage(f *testing.F) {
 			}
 			return write(c, d), nil
 		})
+	})
+}
+
+func FuzzParseQueue(f *testing.F) {
+	f.Add(`{"name":"hello","path":"guest","version":"0.0.3"}`, `"5-3f"`)
+	f.Add(`"guest/hello"`, `null`)
+	f.Fuzz(func(t *testing.T, action, revision string) {
+		q, err := ParseQueue("guest", []byte(action), []byte(revision))
+		if err != nil {
+			return
+		}
+		again, err := ParseQueue("guest", q.ActionJSON(), q.RevisionJSON())
+		if err != nil || !again.Same(q) {
+			t.Fatalf("%+v became %+v, %v", q, again, err)
+		}
 	})
 }

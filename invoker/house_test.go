@@ -57,7 +57,12 @@ var plan = map[string][]string{
 
 	// Only tests import them.
 	"invoker/develop/peertest": {},
-	"invoker/develop/gauge":    {},
+	"invoker/develop/fakescheduler": {"activation", "activation/fetch/activationpb", "invoker/develop/fakescheduler/memoryqueue",
+		"invoker/develop/standalone/broker"},
+	"invoker/develop/gauge": {},
+
+	// A scheduler's queue, also for simulations.
+	"invoker/develop/fakescheduler/memoryqueue": {"activation"},
 
 	// Functions to start from.
 	"examples": {},
@@ -124,10 +129,10 @@ var owners = map[string][]string{
 	"github.com/NVIDIA/go-nvml":               {"gpu/nvml"},
 	"github.com/go-zookeeper/zk":              {"invoker/peer/zookeeper"},
 	"github.com/twmb/franz-go":                {"activation/kafka", "invoker/develop/standalone/broker", "invoker/develop/harness", "ansible/tests/stock"},
-	"go.etcd.io/etcd":                         {"activation/etcd"},
-	"google.golang.org/grpc":                  {"activation/etcd", "activation/fetch", "activation/fetch/activationpb"},
+	"go.etcd.io/etcd":                         {"activation/etcd", "invoker/develop/fakescheduler"},
+	"google.golang.org/grpc":                  {"activation/etcd", "activation/fetch", "activation/fetch/activationpb", "invoker/develop/fakescheduler"},
 	"google.golang.org/protobuf":              {"activation/fetch", "activation/fetch/activationpb"},
-	"go.uber.org/zap":                         {"activation/etcd"},
+	"go.uber.org/zap":                         {"activation/etcd", "invoker/develop/fakescheduler"},
 	"go.etcd.io/bbolt":                        {"invoker/develop/standalone/store"},
 	"software.sslmate.com/src/go-pkcs12":      {"invoker/peer/tlsstore"},
 	"github.com/pavlo-v-chernykh/keystore-go": {"invoker/peer/tlsstore"},
@@ -141,7 +146,7 @@ var owners = map[string][]string{
 }
 
 // pure packages decide: no IO, no goroutines, no clock, no chance.
-var pure = []string{"activation", "sched", "gpu", "gpu/scheduler", "invoker/container"}
+var pure = []string{"activation", "sched", "gpu", "gpu/scheduler", "invoker/container", "invoker/develop/fakescheduler/memoryqueue"}
 
 // impure names what a pure package may not import.
 var impure = []string{"net", "os", "sync", "context", "log", "io", "math/rand", "crypto/rand", "syscall", "runtime", "unsafe"}
@@ -368,6 +373,8 @@ var spoken = []string{
 	"invoker/develop/bench",
 	"invoker/develop/demo",
 	"invoker/develop/e2e",
+	"invoker/develop/fakescheduler",
+	"invoker/develop/fakescheduler/memoryqueue",
 	"invoker/develop/gauge",
 	"invoker/develop/harness",
 	"invoker/develop/load",

@@ -1,0 +1,274 @@
+// Package fakescheduler is a scheduler of OpenWhisk for tests: it orders containers
+// by Kafka, hands activations out by gRPC and keeps its keys in etcd, as the
+// original does, its faults included. Only tests and simulations import it.
+//
+// It stands in for the controller, too, as far as that makes queues: a test calls
+// CreateQueue and Invoke. It reads no database.
+//
+// Its goroutines end with Stop or Kill.
+package fakescheduler
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"math/rand/v2"
+	"net"
+	"strconv"
+	"sync"
+	"time"
+
+	clientv3 "go.etcd.io/etcd/client/v3"
+	"go.uber.org/zap"
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/keepalive"
+
+	"github.com/gpuwhisk/gpuwhisk/activation"
+	"github.com/gpuwhisk/gpuwhisk/activation/fetch/activationpb"
+	"github.com/gpuwhisk/gpuwhisk/invoker/develop/fakescheduler/memoryqueue"
+	"github.com/gpuwhisk/gpuwhisk/invoker/develop/standalone/broker"
+)
+
+// Config of a Scheduler. Zero times are the original's.
+type Config struct {
+	ID       string // "0" when empty
+	Cluster  activation.Cluster
+	Etcd     string // host:port
+	Kafka    string // host:port
+	Prefix   string // of topics
+	Manifest *activation.Manifest
+	Log      *slog.Logger
+	Seed     uint64 // of the choice of invokers
+
+	// NamespaceLimit is how many containers a namespace may have; 0 means 30.
+	NamespaceLimit int
+	// Lease is the time of the scheduler's lease.
+	Lease time.Duration
+	// Job is how long a creation may take; one whose image is pulled has fifteen times as
+	// much.
+	Job time.Duration
+	// Check is how often containers are ordered.
+	Check time.Duration
+	// Queue sets the times of queues; each action brings its concurrency.
+	Queue memoryqueue.Settings
+}
+
+// withDefaults fills in what is not set.
+func (c Config) withDefaults() Config {
+	if c.ID == "" {
+		c.ID = "0"
+	}
+	if c.NamespaceLimit == 0 {
+		c.NamespaceLimit = 30
+	}
+	if c.Lease == 0 {
+		c.Lease = 10 * time.Second
+	}
+	if c.Job == 0 {
+		c.Job = 20 * time.Second
+	}
+	if c.Check == 0 {
+		c.Check = 100 * time.Millisecond
+	}
+	if c.Queue == (memoryqueue.Settings{}) {
+		c.Queue = memoryqueue.Defaults()
+	}
+	return c
+}
+
+// Scheduler is one scheduler. It is safe for use by many goroutines.
+type Scheduler struct {
+	activationpb.UnimplementedActivationServiceServer
+	cfg       Config
+	log       *slog.Logger
+	etcd      *clientv3.Client
+	bus       *broker.Bus
+	server    *grpc.Server
+	lease     clientv3.LeaseID
+	endpoints activation.SchedulerEndpoints
+	transID   activation.TransID // of all creations, as old as the process
+
+	ctx  context.Context
+	stop context.CancelFunc
+	done sync.WaitGroup
+
+	mu         sync.Mutex
+	random     *rand.Rand
+	limits     map[string]int      // of namespaces that have their own
+	queues     map[string]*queue   // by namespace and action
+	outdated   []*queue            // of older revisions, that are not empty
+	functions  map[string]Function // to make a removed queue anew
+	jobs       map[activation.ID]*job
+	claims     map[string]activation.ID // warmed keys that a creation is to use
+	existing   map[string]bool          // keys of containers
+	inProgress map[string]bool          // keys of creations
+	warmed     map[string]bool          // keys of paused containers that were put since the start
+	greeted    map[int]bool             // invokers that had a warm-up
+	seen       Seen
+	changed    chan struct{} // closed and made anew when something happens
+}
+
+// queue is a memory queue with the function that it is of.
+type queue struct {
+	*memoryqueue.Queue
+	Function
+	outdated bool
+	flag     bool // the throttling that controllers were told
+}
+
+// New starts a scheduler. It needs etcd and Kafka.
+func New(cfg Config) (*Scheduler, error) {
+	cfg = cfg.withDefaults()
+	s := &Scheduler{
+		cfg: cfg, log: cfg.Log.With("scheduler", cfg.ID), random: rand.New(rand.NewPCG(cfg.Seed, 0)),
+		limits: map[string]int{}, queues: map[string]*queue{}, functions: map[string]Function{},
+		jobs: map[activation.ID]*job{}, claims: map[string]activation.ID{},
+		existing: map[string]bool{}, inProgress: map[string]bool{}, warmed: map[string]bool{}, greeted: map[int]bool{},
+		changed: make(chan struct{}), transID: activation.NewTransID("sid_containerCreation", time.Now().UnixMilli(), false),
+	}
+	s.seen.Fetches = map[activation.FetchKind]int{}
+	s.ctx, s.stop = context.WithCancel(context.Background())
+	if err := s.start(); err != nil {
+		s.Kill()
+		return nil, fmt.Errorf("start scheduler: %w", err)
+	}
+	return s, nil
+}
+
+// requestLimit bounds one request to etcd or Kafka.
+const requestLimit = 30 * time.Second
+
+func (s *Scheduler) start() (err error) {
+	ctx, cancel := context.WithTimeout(s.ctx, requestLimit)
+	defer cancel()
+	if s.etcd, err = clientv3.New(clientv3.Config{Endpoints: []string{s.cfg.Etcd}, DialTimeout: requestLimit, Logger: zap.NewNop()}); err != nil {
+		return err
+	}
+	if s.bus, err = broker.Dial([]string{s.cfg.Kafka}, s.log); err != nil {
+		return err
+	}
+	acks := s.cfg.Prefix + activation.CreationAckTopic(s.cfg.ID)
+	topics := []broker.Topic{{Name: acks, Retention: time.Hour, Large: true}, {Name: s.cfg.Prefix + "scheduler" + s.cfg.ID, Retention: time.Hour, Large: true}}
+	if err = s.bus.CreateTopics(ctx, topics); err != nil {
+		return err
+	}
+	lease, err := s.etcd.Grant(ctx, int64(s.cfg.Lease/time.Second))
+	if err != nil {
+		return err
+	}
+	s.lease = lease.ID
+	renewals, err := s.etcd.KeepAlive(s.ctx, s.lease)
+	if err != nil {
+		return err
+	}
+	s.done.Go(func() {
+		for range renewals {
+		}
+	})
+	if err = s.listen(); err != nil {
+		return err
+	}
+	ready := make(chan struct{})
+	s.done.Go(func() {
+		if err := s.bus.Consume(s.ctx, acks, func() { close(ready) }, s.ack); err != nil {
+			s.log.Error("read acks of creations", "error", err)
+		}
+	})
+	select {
+	case <-ready:
+	case <-ctx.Done():
+		return errors.New("no position in the topic of acks")
+	}
+	if err = s.watch(ctx); err != nil {
+		return err
+	}
+	state := activation.SchedulerState{ID: s.cfg.ID, Endpoints: s.endpoints}
+	if err = s.put(ctx, s.cfg.Cluster.Scheduler(s.cfg.ID), state.Encode()); err != nil {
+		return err
+	}
+	s.done.Go(s.run)
+	return nil
+}
+
+// listen opens the gRPC server.
+func (s *Scheduler) listen() error {
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		return err
+	}
+	host, port, err := net.SplitHostPort(l.Addr().String())
+	if err != nil {
+		return err
+	}
+	n, err := strconv.Atoi(port)
+	if err != nil {
+		return err
+	}
+	s.endpoints = activation.SchedulerEndpoints{Endpoint: activation.Endpoint{Host: host, Port: n}, ActorPort: 17355}
+	// The original answers any number of pings.
+	s.server = grpc.NewServer(grpc.KeepaliveEnforcementPolicy(keepalive.EnforcementPolicy{MinTime: time.Second, PermitWithoutStream: true}))
+	activationpb.RegisterActivationServiceServer(s.server, s)
+	s.done.Go(func() {
+		if err := s.server.Serve(l); err != nil {
+			s.log.Error("serve gRPC", "error", err)
+		}
+	})
+	return nil
+}
+
+// Endpoint is where it answers.
+func (s *Scheduler) Endpoint() activation.Endpoint { return s.endpoints.Endpoint }
+
+// put puts a key on the scheduler's lease.
+func (s *Scheduler) put(ctx context.Context, key string, value []byte) error {
+	_, err := s.etcd.Put(ctx, key, string(value), clientv3.WithLease(s.lease))
+	return err
+}
+
+// run decides as often as the original, and answers calls in time.
+func (s *Scheduler) run() {
+	tick := time.NewTicker(s.cfg.Check)
+	defer tick.Stop()
+	for {
+		select {
+		case <-s.ctx.Done():
+			return
+		case now := <-tick.C:
+			s.tick(now)
+		}
+	}
+}
+
+// Stop ends the scheduler as an operator does: its keys go at once.
+func (s *Scheduler) Stop() error {
+	ctx, cancel := context.WithTimeout(context.Background(), requestLimit)
+	defer cancel()
+	_, err := s.etcd.Revoke(ctx, s.lease)
+	s.Kill()
+	return err
+}
+
+// Kill ends the scheduler as the loss of its machine does: what its queues hold is
+// gone, and its keys stay until the lease has run out.
+func (s *Scheduler) Kill() {
+	s.stop()
+	if s.server != nil {
+		s.server.Stop()
+	}
+	s.mu.Lock()
+	for _, q := range s.all() {
+		q.Remove() // so that calls end, whose answers reach nothing
+	}
+	for _, j := range s.jobs {
+		j.timer.Stop()
+	}
+	s.mu.Unlock()
+	s.done.Wait()
+	if s.bus != nil {
+		s.bus.Close()
+	}
+	if s.etcd != nil {
+		_ = s.etcd.Close()
+	}
+}

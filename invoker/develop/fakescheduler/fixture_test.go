@@ -1,0 +1,217 @@
+package fakescheduler
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"strings"
+	"testing"
+	"time"
+
+	clientv3 "go.etcd.io/etcd/client/v3"
+	"go.uber.org/zap"
+
+	"github.com/gpuwhisk/gpuwhisk/activation"
+	"github.com/gpuwhisk/gpuwhisk/activation/fetch"
+	"github.com/gpuwhisk/gpuwhisk/invoker/develop/peertest"
+	"github.com/gpuwhisk/gpuwhisk/invoker/develop/standalone/broker"
+)
+
+const manifest = `{"runtimes":{"nodejs":[{"kind":"nodejs:20","default":true,"image":{"name":"node"}}]}}`
+
+// onEachBroker runs a test with the broker in this process, and with a real one.
+func onEachBroker(t *testing.T, test func(t *testing.T, kafka string)) {
+	t.Run("embedded", func(t *testing.T) {
+		b, err := broker.Start(t.TempDir(), 0, peertest.Log(t))
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(b.Close)
+		test(t, b.Addr())
+	})
+	t.Run("kafka", func(t *testing.T) {
+		addr := os.Getenv("GPUWHISK_TEST_KAFKA")
+		if addr == "" {
+			peertest.Missing(t, "no Kafka to test with: GPUWHISK_TEST_KAFKA is not set")
+		}
+		test(t, addr)
+	})
+}
+
+// fixture is a cluster with one invoker, of which a test plays the part.
+type fixture struct {
+	t        *testing.T
+	cfg      Config
+	etcd     *clientv3.Client
+	bus      *broker.Bus
+	fetcher  *fetch.Client
+	instance activation.Instance
+	messages chan []byte // on the invoker's topic
+}
+
+func newFixture(t *testing.T, kafka string) *fixture {
+	t.Helper()
+	m, err := activation.ParseManifest([]byte(manifest), activation.ManifestOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	name := fmt.Sprintf("%s-%d", strings.ReplaceAll(t.Name(), "/", "-"), time.Now().UnixNano())
+	f := &fixture{t: t, messages: make(chan []byte, 1000), instance: activation.Instance{UniqueName: "0", UserMemory: activation.MB}, cfg: Config{
+		Cluster: activation.Cluster(name), Etcd: peertest.NeedEtcd(t), Kafka: kafka, Prefix: name, Manifest: m, Log: peertest.Log(t), Lease: 2 * time.Second,
+	}}
+	if f.etcd, err = clientv3.New(clientv3.Config{Endpoints: []string{f.cfg.Etcd}, Logger: zap.NewNop()}); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { f.etcd.Close() })
+	if f.bus, err = broker.Dial([]string{kafka}, f.cfg.Log); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(f.bus.Close)
+	f.fetcher = fetch.New(fetch.Config{Log: f.cfg.Log})
+	t.Cleanup(func() { f.fetcher.Close() })
+	topics := []broker.Topic{{Name: name + "invoker0", Retention: time.Hour, Large: true}, {Name: name + "completed0", Retention: time.Hour, Large: true}}
+	if err := f.bus.CreateTopics(f.context(), topics); err != nil {
+		t.Fatal(err)
+	}
+	f.consume(name+"invoker0", f.messages)
+	return f
+}
+
+func (f *fixture) consume(topic string, to chan []byte) {
+	f.t.Helper()
+	ctx, cancel := context.WithCancel(context.Background())
+	ready, done := make(chan struct{}), make(chan struct{})
+	go func() {
+		defer close(done)
+		if err := f.bus.Consume(ctx, topic, func() { close(ready) }, func(v []byte) { to <- v }); err != nil {
+			f.t.Error(err)
+		}
+	}()
+	f.t.Cleanup(func() { cancel(); <-done })
+	<-ready
+}
+
+func (f *fixture) context() context.Context {
+	ctx, cancel := context.WithTimeout(f.t.Context(), peertest.WaitLimit)
+	f.t.Cleanup(cancel)
+	return ctx
+}
+
+func (f *fixture) start() *Scheduler {
+	f.t.Helper()
+	s, err := New(f.cfg)
+	if err != nil {
+		f.t.Fatal(err)
+	}
+	f.t.Cleanup(func() {
+		if s.ctx.Err() == nil {
+			if err := s.Stop(); err != nil {
+				f.t.Error(err)
+			}
+		}
+	})
+	return s
+}
+
+// healthy puts the invoker's record, and takes the warm-up.
+func (f *fixture) healthy(freeMB int64) {
+	f.t.Helper()
+	f.put(f.cfg.Cluster.Invoker(f.instance), string(activation.Health{Status: activation.Up, FreeMB: freeMB}.Encode()))
+	if c := f.creation(); !c.WarmUp() {
+		f.t.Errorf("the first creation is of %s", c.Queue.Action.FQN())
+	}
+}
+
+func (f *fixture) put(key, value string) {
+	f.t.Helper()
+	if _, err := f.etcd.Put(f.context(), key, value); err != nil {
+		f.t.Fatal(err)
+	}
+}
+
+func (f *fixture) delete(key string) {
+	f.t.Helper()
+	if _, err := f.etcd.Delete(f.context(), key); err != nil {
+		f.t.Fatal(err)
+	}
+}
+
+// keys counts what etcd has below a prefix.
+func (f *fixture) keys(prefix string) int64 {
+	f.t.Helper()
+	answer, err := f.etcd.Get(f.context(), prefix, clientv3.WithPrefix(), clientv3.WithCountOnly())
+	if err != nil {
+		f.t.Fatal(err)
+	}
+	return answer.Count
+}
+
+// receive gives the next message to the invoker.
+func (f *fixture) receive() (*activation.ContainerCreation, *activation.ContainerDeletion) {
+	f.t.Helper()
+	select {
+	case v := <-f.messages:
+		c, d, err := activation.DecodeContainerMessage(v)
+		if err != nil {
+			f.t.Fatal(err)
+		}
+		return c, d
+	case <-time.After(peertest.WaitLimit):
+		f.t.Fatal("no message")
+	}
+	return nil, nil
+}
+
+func (f *fixture) creation() *activation.ContainerCreation {
+	f.t.Helper()
+	c, d := f.receive()
+	if c == nil {
+		f.t.Fatalf("a deletion of %s", d.Queue.Action.FQN())
+	}
+	return c
+}
+
+func (f *fixture) ack(c *activation.ContainerCreation, e activation.CreationError) {
+	f.t.Helper()
+	a := activation.ContainerCreationAck{Creation: c, Instance: f.instance, Error: e, Reason: "for a test"}
+	if err := f.bus.Publish(f.context(), f.cfg.Prefix+activation.CreationAckTopic(c.Scheduler), a.Encode()); err != nil {
+		f.t.Fatal(err)
+	}
+}
+
+// function is an action of the namespace guest.
+func function(revision, version, annotations string) Function {
+	meta := fmt.Sprintf(`{"annotations":[%s],"exec":{"binary":false,"kind":"nodejs:20"},"limits":{"concurrency":1,"logs":10,"memory":256,"timeout":60000},"name":"hello","namespace":"guest","parameters":[],"publish":false,"updated":1717990000000,"version":"%s"}`, annotations, version)
+	return Function{
+		Queue:    activation.NewQueue("guest", activation.ActionRef{Path: "guest", Name: "hello", Version: version}, revision),
+		MetaData: activation.NewActionMetaData([]byte(meta)),
+	}
+}
+
+var hello = function("1-aa", "0.0.1", "")
+
+// message is an activation of hello.
+func message(n int) *activation.Message {
+	return &activation.Message{
+		TransID: activation.NewTransID("t", time.Now().UnixMilli(), false), Action: hello.Queue.Action, Revision: hello.Queue.Revision,
+		User:         activation.Identity{Subject: "guest", Namespace: activation.Namespace{Name: "guest", UUID: "u"}},
+		ActivationID: activation.ID(fmt.Sprintf("%032x", n)), Controller: "0", Blocking: true,
+	}
+}
+
+// until waits until what was seen satisfies want.
+func (f *fixture) until(s *Scheduler, what string, want func(Seen) bool) Seen {
+	f.t.Helper()
+	late := time.After(peertest.WaitLimit)
+	for {
+		seen, changed := s.Seen()
+		if want(seen) {
+			return seen
+		}
+		select {
+		case <-changed:
+		case <-late:
+			f.t.Fatalf("%s: %+v", what, seen)
+		}
+	}
+}
