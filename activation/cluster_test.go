@@ -1,6 +1,9 @@
 package activation
 
-import "testing"
+import (
+	"strings"
+	"testing"
+)
 
 func TestClusterKeys(t *testing.T) {
 	const c = Cluster("whisk")
@@ -63,6 +66,8 @@ func FuzzKeys(f *testing.F) {
 		if id, ok := Cluster("whisk").InvokerOfHealth(key); ok && id < 0 {
 			t.Fatalf("invoker %d", id)
 		}
-		ContainerOf(key)
+		if id := ContainerOf(key); strings.Contains(id, "/") || !strings.HasSuffix(key, id) {
+			t.Fatalf("container %q", id)
+		}
 	})
 }

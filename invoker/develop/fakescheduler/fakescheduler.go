@@ -3,14 +3,14 @@
 // original does, its faults included. Only tests and simulations import it.
 //
 // It stands in for the controller, too, as far as that makes queues: a test calls
-// CreateQueue and Invoke. It reads no database.
+// CreateQueue, and then Invoke or sends to the scheduler's topic. It reads no
+// database.
 //
 // Its goroutines end with Stop or Kill.
 package fakescheduler
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"log/slog"
 	"math/rand/v2"
@@ -148,8 +148,8 @@ func (s *Scheduler) start() (err error) {
 	if s.bus, err = broker.Dial([]string{s.cfg.Kafka}, s.log); err != nil {
 		return err
 	}
-	acks := s.cfg.Prefix + activation.CreationAckTopic(s.cfg.ID)
-	topics := []broker.Topic{{Name: acks, Retention: time.Hour, Large: true}, {Name: s.cfg.Prefix + "scheduler" + s.cfg.ID, Retention: time.Hour, Large: true}}
+	acks, activations := s.cfg.Prefix+activation.CreationAckTopic(s.cfg.ID), s.cfg.Prefix+"scheduler"+s.cfg.ID
+	topics := []broker.Topic{{Name: acks, Retention: time.Hour, Large: true}, {Name: activations, Retention: time.Hour, Large: true}}
 	if err = s.bus.CreateTopics(ctx, topics); err != nil {
 		return err
 	}
@@ -169,16 +169,11 @@ func (s *Scheduler) start() (err error) {
 	if err = s.listen(); err != nil {
 		return err
 	}
-	ready := make(chan struct{})
-	s.done.Go(func() {
-		if err := s.bus.Consume(s.ctx, acks, func() { close(ready) }, s.ack); err != nil {
-			s.log.Error("read acks of creations", "error", err)
-		}
-	})
-	select {
-	case <-ready:
-	case <-ctx.Done():
-		return errors.New("no position in the topic of acks")
+	if err = s.consume(ctx, acks, s.ack); err != nil {
+		return err
+	}
+	if err = s.consume(ctx, activations, s.arrive); err != nil {
+		return err
 	}
 	if err = s.watch(ctx); err != nil {
 		return err
@@ -189,6 +184,22 @@ func (s *Scheduler) start() (err error) {
 	}
 	s.done.Go(s.run)
 	return nil
+}
+
+// consume reads a topic from now on.
+func (s *Scheduler) consume(ctx context.Context, topic string, handle func([]byte)) error {
+	ready := make(chan struct{})
+	s.done.Go(func() {
+		if err := s.bus.Consume(s.ctx, topic, func() { close(ready) }, handle); err != nil && s.ctx.Err() == nil {
+			s.log.Error("read a topic", "topic", topic, "error", err)
+		}
+	})
+	select {
+	case <-ready:
+		return nil
+	case <-ctx.Done():
+		return fmt.Errorf("no position in the topic %s", topic)
+	}
 }
 
 // listen opens the gRPC server.

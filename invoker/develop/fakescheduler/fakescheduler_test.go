@@ -145,6 +145,31 @@ func TestDevelopersErrorReachesTheCaller(t *testing.T) {
 	})
 }
 
+// TestActivationsByTopic come as a controller sends them; what is too old fails.
+func TestActivationsByTopic(t *testing.T) {
+	onEachBroker(t, func(t *testing.T, kafka string) {
+		f := newFixture(t, kafka)
+		s := f.start()
+		if err := s.CreateQueue(f.context(), hello); err != nil {
+			t.Fatal(err)
+		}
+		old := message(1)
+		old.TransID = activation.NewTransID("t", time.Now().Add(-time.Minute).UnixMilli(), false)
+		for _, m := range []*activation.Message{old, message(2)} {
+			if err := f.bus.Publish(f.context(), f.cfg.Prefix+"scheduler0", m.Encode()); err != nil {
+				t.Fatal(err)
+			}
+		}
+		seen := f.until(s, "the failure", func(seen Seen) bool { return len(seen.Failures) == 1 })
+		if got := seen.Failures[0]; got.Activation != old.ActivationID || got.Status != activation.StatusWhiskError {
+			t.Errorf("failed is %+v", got)
+		}
+		if a := f.fetch(s, hello, "c"); a.Kind != activation.Fetched || a.Message.ActivationID != message(2).ActivationID {
+			t.Errorf("got %s", a)
+		}
+	})
+}
+
 // TestUnreadableAckIsDropped: the job stays until its time is over.
 func TestUnreadableAckIsDropped(t *testing.T) {
 	onEachBroker(t, func(t *testing.T, kafka string) {

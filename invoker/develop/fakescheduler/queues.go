@@ -76,7 +76,7 @@ func (s *Scheduler) queue(f Function) *queue {
 	}
 	q := &queue{Function: f}
 	q.Queue = memoryqueue.New(time.Now(), settings, f.Queue.Action, func(a memoryqueue.Activation, status int, reason string) {
-		s.fail(q, a, status, reason)
+		s.fail(f, a, status, reason)
 	})
 	return q
 }
@@ -100,6 +100,31 @@ func (s *Scheduler) Update(f Function) error {
 	s.queues[f.id()] = s.queue(f)
 	s.happened()
 	return nil
+}
+
+// mostAge is how old an activation may be on its arrival.
+const mostAge = 20 * time.Second
+
+// arrive takes an activation off the scheduler's topic.
+func (s *Scheduler) arrive(value []byte) {
+	m, err := activation.DecodeMessage(value)
+	if err != nil {
+		s.log.Error("an activation of a test cannot be read", "error", err)
+		return
+	}
+	if age := time.Since(time.UnixMilli(m.TransID.StartMillis())); age > mostAge {
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		if f, ok := s.functions[m.User.Namespace.Name+"/"+m.Action.FQN()]; ok {
+			s.fail(f, memoryqueue.Activation{ID: m.ActivationID, JSON: value}, activation.StatusWhiskError, "too old activation is arrived.")
+		}
+		return
+	}
+	ctx, cancel := context.WithTimeout(s.ctx, requestLimit)
+	defer cancel()
+	if err := s.Invoke(ctx, m); err != nil {
+		s.log.Error("an activation has no queue", "error", err)
+	}
 }
 
 // Invoke is an activation that came by the scheduler's topic. The queue must have
@@ -240,7 +265,7 @@ func (s *Scheduler) background(do func(context.Context) error) {
 
 // fail ends an activation for its caller, as the original: with an ack in the
 // name of invoker 0. s.mu is locked.
-func (s *Scheduler) fail(q *queue, a memoryqueue.Activation, status int, reason string) {
+func (s *Scheduler) fail(f Function, a memoryqueue.Activation, status int, reason string) {
 	m, err := activation.DecodeMessage(a.JSON)
 	if err != nil {
 		s.log.Error("an activation of a test cannot be read", "error", err)
@@ -252,8 +277,8 @@ func (s *Scheduler) fail(q *queue, a memoryqueue.Activation, status int, reason 
 		Version: m.Version(), Cause: m.Cause, Start: now, End: now, Response: activation.ErrorResponse(status, reason),
 	}
 	record.Annotations.AddText("path", m.Action.FQN())
-	record.Annotations.AddText("kind", q.action.Exec.Kind)
-	record.Annotations = append(record.Annotations, activation.Annotation{Key: "limits", Value: q.action.Limits.JSON()})
+	record.Annotations.AddText("kind", f.action.Exec.Kind)
+	record.Annotations = append(record.Annotations, activation.Annotation{Key: "limits", Value: f.action.Limits.JSON()})
 	ack := activation.NewCombined(m.TransID, record, activation.Instance{UserMemory: activation.MB})
 	if !m.Blocking {
 		ack = ack.Shrink()
