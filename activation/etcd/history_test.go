@@ -40,8 +40,15 @@ func TestRandomHistory(t *testing.T) {
 						deleted = append(deleted, keys[i][k])
 					}
 				}
-				if err := c.Change(ctx, put, deleted); err != nil && ctx != given {
+				if err := c.Change(ctx, put, deleted); ctx == given {
+					continue
+				} else if err != nil {
 					t.Error(err)
+				}
+				for _, key := range deleted {
+					if n, err := c.Count(ctx, key); err != nil || n != 0 {
+						t.Errorf("%s is confirmed to be gone, and there are %d: %v", key, n, err)
+					}
 				}
 			}
 		})
