@@ -60,6 +60,7 @@ func (s *Scheduler) fetch(asked activation.Queue, call memoryqueue.Call, transac
 			return false
 		}
 		q.Fetch(time.Now(), call)
+		s.happened()
 	}
 	return true
 }
