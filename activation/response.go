@@ -37,6 +37,11 @@ func (r Response) WithSize(n int) Response {
 	return r
 }
 
+// Status is OpenWhisk's word for how the activation ended.
+func (r Response) Status() string {
+	return [...]string{"success", "application error", "action developer error", "whisk internal error"}[r.StatusCode]
+}
+
 // SystemError reports whether the invoker failed, and not the action.
 func (r Response) SystemError() bool { return r.StatusCode == StatusWhiskError }
 

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"os"
 
+	"github.com/gpuwhisk/gpuwhisk/activation"
 	"github.com/gpuwhisk/gpuwhisk/invoker/develop/load"
 	"github.com/gpuwhisk/gpuwhisk/invoker/handover"
 )
@@ -38,9 +39,6 @@ func (c *loadCmd) invoker(ctx context.Context, actions []string, parameters []by
 // direct is an invoker as a system to load.
 type direct struct{ loader *handover.Loader }
 
-// statuses are OpenWhisk's words for how an activation ended.
-var statuses = [...]string{"", "application error", "action developer error", "whisk internal error"}
-
 // Invoke calls an action and waits for its result.
 func (d direct) Invoke(ctx context.Context, action string) load.Answer {
 	e, err := d.loader.Call(ctx, action)
@@ -52,9 +50,9 @@ func (d direct) Invoke(ctx context.Context, action string) load.Answer {
 	case e.Start == "": // an ack without its record has no more
 		e.Start = load.Unknown
 	}
-	a := load.Answer{ID: e.ID, Start: e.Start, Ran: true, Failure: statuses[e.Status&3]}
-	if a.Failure != "" {
-		a.Detail = "activation " + e.ID
+	a := load.Answer{ID: e.ID, Start: e.Start, Ran: true}
+	if e.Status != activation.StatusSuccess {
+		a.Failure, a.Detail = activation.Response{StatusCode: e.Status}.Status(), "activation "+e.ID
 	}
 	return a
 }

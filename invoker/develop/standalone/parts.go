@@ -20,7 +20,7 @@ import (
 
 // openDatabase makes the embedded store unless there is a database elsewhere,
 // and what is missing of a deployment in either.
-func (s *Standalone) openDatabase(ctx context.Context) error {
+func (s *Standalone) openDatabase(ctx context.Context) (*couchdb.Client, error) {
 	prefix := cmp.Or(s.opts.DBPrefix, "whisk_local_")
 	names := couchdb.Names{Whisks: prefix + "whisks", Activations: prefix + "activations", Subjects: prefix + "subjects"}
 	var err error
@@ -30,24 +30,24 @@ func (s *Standalone) openDatabase(ctx context.Context) error {
 		s.info.Database, err = s.openStore()
 	}
 	if err != nil {
-		return err
+		return nil, err
 	}
 	s.info.Database.Names = names
 	c, err := couchdb.New(s.info.Database)
 	if err != nil {
-		return err
+		return nil, err
 	}
-	defer c.Close()
+	s.onStop("database client", func(context.Context) error { c.Close(); return nil })
 	if err := c.Deploy(ctx); err != nil {
-		return withFlag("--couchdb", s.opts.CouchDB, err)
+		return nil, withFlag("--couchdb", s.opts.CouchDB, err)
 	}
 	s.info.Namespaces = namespaces(s.opts.Namespaces)
 	for i := range s.info.Namespaces {
 		if err := s.openNamespace(ctx, c, &s.info.Namespaces[i]); err != nil {
-			return err
+			return nil, err
 		}
 	}
-	return nil
+	return c, nil
 }
 
 // openStore serves the embedded store on a free port of the loopback

@@ -28,7 +28,6 @@ import (
 	"github.com/gpuwhisk/gpuwhisk/activation"
 	"github.com/gpuwhisk/gpuwhisk/invoker/develop/standalone/catalog"
 	"github.com/gpuwhisk/gpuwhisk/invoker/develop/standalone/controller"
-	"github.com/gpuwhisk/gpuwhisk/invoker/develop/standalone/couchdb"
 	"github.com/gpuwhisk/gpuwhisk/invoker/develop/standalone/rest"
 )
 
@@ -140,18 +139,14 @@ func (s *Standalone) start(ctx context.Context) error {
 		}
 		s.info.Why += "; python:3-gpu with CuPy and the CUDA libraries"
 	}
-	if err := s.openDatabase(ctx); err != nil {
+	db, err := s.openDatabase(ctx)
+	if err != nil {
 		return err
 	}
 	bus, err := s.openBus()
 	if err != nil {
 		return err
 	}
-	db, err := couchdb.New(s.info.Database)
-	if err != nil {
-		return err
-	}
-	s.onStop("database client", func(context.Context) error { db.Close(); return nil })
 	cat := catalog.New(db, manifest)
 	kind, code, err := healthTest(s.info.Runtime, manifest)
 	if err != nil {

@@ -35,11 +35,10 @@ type responseJSON struct {
 }
 
 func extend(r *activation.Record) extended {
-	status := [...]string{"success", "application error", "action developer error", "whisk internal error"}[r.Response.StatusCode]
 	e := extended{
 		ActivationID: r.ActivationID, Annotations: r.Annotations, Cause: r.Cause, Duration: r.Duration, End: r.End, Logs: r.Logs,
 		Name: r.Name, Namespace: r.Namespace, Publish: r.Publish, Start: r.Start, Subject: r.Subject, Version: r.Version,
-		Response: responseJSON{r.Response.Result, r.Response.Size, status, r.Response.StatusCode == activation.StatusSuccess},
+		Response: responseJSON{r.Response.Result, r.Response.Size, r.Response.Status(), r.Response.StatusCode == activation.StatusSuccess},
 	}
 	if e.Logs == nil {
 		e.Logs = []string{}
