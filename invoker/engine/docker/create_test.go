@@ -20,10 +20,7 @@ const provisionText = "Failed to provision resources to run the action."
 func TestCreate(t *testing.T) {
 	d := startDaemon(t)
 	e := d.engine(t, nil)
-	h, err := e.Create(t.Context(), fakeSpec(1))
-	if err != nil {
-		t.Fatal(err)
-	}
+	h := created(t, e, 1)
 	want := container.Handle{ID: "id-wsk00_1_guest_hello", Name: "wsk00_1_guest_hello", Addr: "172.17.0.2:8080"}
 	if h != want {
 		t.Errorf("got %+v, want %+v", h, want)

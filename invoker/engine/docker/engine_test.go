@@ -17,9 +17,7 @@ func TestDeaths(t *testing.T) {
 	d := startDaemon(t)
 	e := d.engine(t, nil)
 	for i := range 3 {
-		if _, err := e.Create(t.Context(), fakeSpec(i)); err != nil {
-			t.Fatal(err)
-		}
+		created(t, e, i)
 	}
 	d.emit("die", "id-a-stranger")
 	d.emit("die", "id-wsk00_0_guest_hello")
@@ -54,10 +52,7 @@ func TestDeathDuringCreate(t *testing.T) {
 		})
 		return false
 	}
-	h, err := e.Create(t.Context(), fakeSpec(1))
-	if err != nil {
-		t.Fatal(err)
-	}
+	h := created(t, e, 1)
 	if id := <-e.Died(); id != h.ID {
 		t.Errorf("died %s, want %s", id, h.ID)
 	}
@@ -69,9 +64,7 @@ func TestDaemonRestart(t *testing.T) {
 	d := startDaemon(t)
 	e := d.engine(t, nil)
 	for i := range 3 {
-		if _, err := e.Create(t.Context(), fakeSpec(i)); err != nil {
-			t.Fatal(err)
-		}
+		created(t, e, i)
 	}
 	d.down()
 	if err := e.Remove(t.Context(), "id-wsk00_2_guest_hello"); err == nil {
@@ -101,10 +94,7 @@ func TestDaemonRestart(t *testing.T) {
 func TestOOMKilled(t *testing.T) {
 	d := startDaemon(t)
 	e := d.engine(t, nil)
-	h, err := e.Create(t.Context(), fakeSpec(1))
-	if err != nil {
-		t.Fatal(err)
-	}
+	h := created(t, e, 1)
 	if e.OOMKilled(t.Context(), h.ID) {
 		t.Error("a container that runs on was killed")
 	}
@@ -117,10 +107,7 @@ func TestOOMKilled(t *testing.T) {
 func TestOOMKilledByEvent(t *testing.T) {
 	d := startDaemon(t)
 	e := d.engine(t, func(o *Options) { o.Timeouts.Settle = time.Hour })
-	h, err := e.Create(t.Context(), fakeSpec(1))
-	if err != nil {
-		t.Fatal(err)
-	}
+	h := created(t, e, 1)
 	answer := make(chan bool)
 	go func() { answer <- e.OOMKilled(t.Context(), h.ID) }()
 	d.emit("oom", string(h.ID))
@@ -133,10 +120,7 @@ func TestOOMKilledByEvent(t *testing.T) {
 func TestOOMKilledByState(t *testing.T) {
 	d := startDaemon(t)
 	e := d.engine(t, func(o *Options) { o.Timeouts.Settle = time.Hour })
-	h, err := e.Create(t.Context(), fakeSpec(1))
-	if err != nil {
-		t.Fatal(err)
-	}
+	h := created(t, e, 1)
 	d.mu.Lock()
 	d.containers[string(h.ID)].oom = true
 	d.mu.Unlock()
@@ -151,10 +135,7 @@ func TestOOMKilledThatIsReportedLate(t *testing.T) {
 	for _, memory := range []bool{true, false} {
 		d := startDaemon(t)
 		e := d.engine(t, func(o *Options) { o.Timeouts.Settle = time.Hour })
-		h, err := e.Create(t.Context(), fakeSpec(1))
-		if err != nil {
-			t.Fatal(err)
-		}
+		h := created(t, e, 1)
 		d.mu.Lock()
 		c := d.containers[string(h.ID)]
 		c.state, c.code = "exited", 137
@@ -211,10 +192,7 @@ func TestPauseIsTriedAgain(t *testing.T) {
 func TestRemove(t *testing.T) {
 	d := startDaemon(t)
 	e := d.engine(t, nil)
-	h, err := e.Create(t.Context(), fakeSpec(1))
-	if err != nil {
-		t.Fatal(err)
-	}
+	h := created(t, e, 1)
 	var tries atomic.Int32
 	d.onRemove = func(w http.ResponseWriter, id string) bool {
 		if tries.Add(1) < 3 {
@@ -272,10 +250,7 @@ func TestNewNeedsADaemon(t *testing.T) {
 func TestClosed(t *testing.T) {
 	d := startDaemon(t)
 	e := d.engine(t, nil)
-	h, err := e.Create(t.Context(), fakeSpec(1))
-	if err != nil {
-		t.Fatal(err)
-	}
+	h := created(t, e, 1)
 	for range 2 {
 		if err := e.Close(); err != nil {
 			t.Error(err)

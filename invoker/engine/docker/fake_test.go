@@ -355,6 +355,16 @@ func until(t testing.TB, what string, holds func() bool) {
 	}
 }
 
+// created is a container of that specification.
+func created(t testing.TB, e *Engine, n int) container.Handle {
+	t.Helper()
+	h, err := e.Create(t.Context(), fakeSpec(n))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return h
+}
+
 func fakeSpec(n int) container.Spec {
 	return container.Spec{Name: fmt.Sprintf("wsk00_%d_guest_hello", n), Image: "openwhisk/action-nodejs-v20:nightly", MemoryMB: 256, CPUShares: 128}
 }

@@ -208,9 +208,7 @@ func TestHiddenGPUs(t *testing.T) {
 					o.ExtraArgs["runtime"] = []string{c.runtime}
 				}
 			})
-			if _, err := e.Create(t.Context(), fakeSpec(1)); err != nil {
-				t.Fatal(err)
-			}
+			created(t, e, 1)
 			want := "NVIDIA_VISIBLE_DEVICES=all"
 			if c.hidden {
 				want = "NVIDIA_VISIBLE_DEVICES=void"

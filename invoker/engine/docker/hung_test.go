@@ -31,10 +31,7 @@ func TestEventsThatNeverBegin(t *testing.T) {
 		return asked.Add(1) == 1 && hang(w, r)
 	}
 	e := d.engine(t, func(o *Options) { o.Timeouts.Answer = 200 * time.Millisecond })
-	h, err := e.Create(t.Context(), fakeSpec(1))
-	if err != nil {
-		t.Fatal(err)
-	}
+	h := created(t, e, 1)
 	until(t, "the engine receives events", func() bool { return !e.blind.Load() })
 	d.emit("die", string(h.ID))
 	if id := <-e.Died(); id != h.ID {
@@ -100,10 +97,7 @@ func TestDaemonThatHangsIsAway(t *testing.T) {
 func TestDeathsAreKnownBeforeAddressesAreGivenAnew(t *testing.T) {
 	d := startDaemon(t)
 	e := d.engine(t, nil)
-	old, err := e.Create(t.Context(), fakeSpec(0))
-	if err != nil {
-		t.Fatal(err)
-	}
+	old := created(t, e, 0)
 	d.down()
 	d.set(string(old.ID), "exited")
 	d.onEvents = hang
@@ -178,9 +172,7 @@ func TestRemovalIsTriedAgain(t *testing.T) {
 	d := startDaemon(t)
 	e := d.engine(t, nil)
 	for i := range 3 {
-		if _, err := e.Create(t.Context(), fakeSpec(i)); err != nil {
-			t.Fatal(err)
-		}
+		created(t, e, i)
 	}
 	var free, back atomic.Bool
 	d.onRemove = func(w http.ResponseWriter, id string) bool {
@@ -262,10 +254,7 @@ func TestLogsOfAHungDaemon(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			d := startDaemon(t)
 			e := d.engine(t, func(o *Options) { o.LogWaits.Idle = 10 * time.Millisecond })
-			h, err := e.Create(t.Context(), fakeSpec(1))
-			if err != nil {
-				t.Fatal(err)
-			}
+			h := created(t, e, 1)
 			d.onLogs = func(w http.ResponseWriter, r *http.Request) {
 				if begin {
 					w.WriteHeader(http.StatusOK)
