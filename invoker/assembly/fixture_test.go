@@ -9,7 +9,6 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"net/url"
-	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -169,17 +168,4 @@ func awaitResponse(t *testing.T, address string, status int, text string) {
 			t.Fatalf("%s: %d %q, want %d %q", address, got, message, status, text)
 		}
 	}
-}
-
-func port(t *testing.T, addr string) int {
-	t.Helper()
-	_, text, err := net.SplitHostPort(addr)
-	if err != nil {
-		t.Fatal(err)
-	}
-	n, err := strconv.Atoi(text)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return n
 }

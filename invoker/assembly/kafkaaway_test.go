@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/gpuwhisk/gpuwhisk/activation/kafka"
+	"github.com/gpuwhisk/gpuwhisk/invoker/develop/peertest"
 	"github.com/gpuwhisk/gpuwhisk/invoker/develop/standalone/broker"
 )
 
@@ -32,7 +33,7 @@ func TestPingFailsWhileKafkaIsAway(t *testing.T) {
 	awaitResponse(t, r.address+"/ping", http.StatusOK, "pong")
 	b.Close()
 	awaitResponse(t, r.address+"/ping", http.StatusServiceUnavailable, "cannot work: Kafka: ")
-	b, err = broker.Start(data, port(t, b.Addr()), slog.New(slog.DiscardHandler))
+	b, err = broker.Start(data, peertest.PortOf(t, b.Addr()), slog.New(slog.DiscardHandler))
 	if err != nil {
 		t.Fatal(err)
 	}

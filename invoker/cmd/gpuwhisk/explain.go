@@ -2,7 +2,6 @@ package main
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -74,9 +73,7 @@ func (c explainCmd) fromRecord(ctx context.Context) (explanation, error) {
 
 func (c explainCmd) print(w io.Writer, t explanation) error {
 	if c.JSON {
-		e := json.NewEncoder(w)
-		e.SetIndent("", "  ")
-		return e.Encode(t)
+		return printJSON(w, t)
 	}
 	from := ""
 	if t.Trace.FromRecord {

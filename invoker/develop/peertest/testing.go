@@ -9,6 +9,7 @@ import (
 	"os"
 	"os/exec"
 	"slices"
+	"strconv"
 	"strings"
 	"sync"
 	"testing"
@@ -127,6 +128,20 @@ func FreePort(t testing.TB, first int) (free int) {
 		return l.Close()
 	})
 	return free
+}
+
+// PortOf is the port of an address.
+func PortOf(t testing.TB, address string) int {
+	t.Helper()
+	_, port, err := net.SplitHostPort(address)
+	if err != nil {
+		t.Fatal(err)
+	}
+	n, err := strconv.Atoi(port)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return n
 }
 
 // Log is a logger to Output.

@@ -22,19 +22,6 @@ import (
 	"github.com/gpuwhisk/gpuwhisk/invoker/develop/peertest"
 )
 
-func portOf(t *testing.T, address string) int {
-	t.Helper()
-	_, port, err := net.SplitHostPort(address)
-	if err != nil {
-		t.Fatal(err)
-	}
-	n, err := strconv.Atoi(port)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return n
-}
-
 func TestListenAndReach(t *testing.T) {
 	// Below the ports that Linux gives to clients: one of theirs could have it,
 	// or the client that finds no listener would reach itself.
@@ -48,7 +35,7 @@ func TestListenAndReach(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	port := portOf(t, l.Addr().String())
+	port := peertest.PortOf(t, l.Addr().String())
 	at := net.JoinHostPort("localhost", strconv.Itoa(port))
 	if err := listen(t.Context(), port); err == nil {
 		t.Error("a port in use is taken for free")
@@ -78,7 +65,7 @@ func TestPing(t *testing.T) {
 			w.WriteHeader(tt.status)
 			_, _ = w.Write([]byte(tt.body))
 		}))
-		if err := ping(t.Context(), portOf(t, s.Listener.Addr().String())); (err == nil) != tt.ok {
+		if err := ping(t.Context(), peertest.PortOf(t, s.Listener.Addr().String())); (err == nil) != tt.ok {
 			t.Errorf("%d %q: %v", tt.status, tt.body, err)
 		}
 		s.Close()
