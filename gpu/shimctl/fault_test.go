@@ -49,7 +49,7 @@ func TestDriverRefusalIsReported(t *testing.T) {
 	}
 }
 
-// TestPrefetchWithoutRoom: the device is full of what cannot move. What came
+// TestPrefetchWithoutMemory: the device is full of what cannot move. What came
 // is reported as there, and so is the refusal.
 func TestPrefetchWithoutMemory(t *testing.T) {
 	ctl, rec := openControl(t, Settings{})
@@ -138,7 +138,7 @@ func TestTornFrame(t *testing.T) {
 	}
 }
 
-// TestOtherVersionIsToldOurs: a shim of another version learns why it is left
+// TestOtherVersionGetsOurs: a shim of another version learns why it is left
 // alone, nothing of it counts, and its neighbours are served.
 func TestOtherVersionGetsOurs(t *testing.T) {
 	ctl, rec := openControl(t, Settings{})

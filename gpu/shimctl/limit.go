@@ -24,21 +24,21 @@ func (l limits) with(o limits, f func(a, b int64) int64) limits {
 func sum(a, b int64) int64     { return min(a+b, maxBytes) }
 func greater(a, b int64) int64 { return max(a, b) }
 
-// left is what others leave of a limit, where there is one: 0 would be none.
-func left(limit, others int64) int64 {
+// remaining is what others leave of a limit, where there is one: 0 would be none.
+func remaining(limit, others int64) int64 {
 	if limit == 0 {
 		return 0
 	}
 	return max(limit-others, 1)
 }
 
-// granted is what a process keeps of a grant when so much of the limit is left beside
-// what others hold.
-func granted(grant, left int64) int64 {
-	if grant == 0 || left == 0 {
-		return left
+// granted is what a process keeps of a grant when so much of the limit is available
+// beside what others hold.
+func granted(grant, available int64) int64 {
+	if grant == 0 || available == 0 {
+		return available
 	}
-	return min(grant, left)
+	return min(grant, available)
 }
 
 // account is what a process has of its container's limit.
@@ -86,7 +86,7 @@ func (c *Container) share() {
 // sendLimit sends one process what it is granted and what the others leave, if that has
 // changed or answers its question. The caller holds mu.
 func (c *Container) sendLimit(p *process, question uint64) {
-	available := c.limit.with(c.others(p, func(a account) limits { return a.used }), left)
+	available := c.limit.with(c.others(p, func(a account) limits { return a.used }), remaining)
 	if len(c.processes)+len(c.disconnected) == 1 {
 		p.grant = available
 	}
@@ -105,7 +105,7 @@ func (c *Container) enters(p, before *process) {
 	if before != nil {
 		p.account = before.account
 	} else {
-		p.grant = c.limit.with(c.others(p, account.bound), left)
+		p.grant = c.limit.with(c.others(p, account.bound), remaining)
 	}
 	p.sent = [2]limits{{-1, -1}}
 	c.sendLimit(p, 0)
@@ -188,7 +188,7 @@ func (c *Container) answer(r *round, token uint64) {
 		return
 	}
 	if c.processes[q.p.pid] == q.p {
-		q.p.grant = c.limit.with(c.others(q.p, account.bound), left)
+		q.p.grant = c.limit.with(c.others(q.p, account.bound), remaining)
 		c.sendLimit(q.p, q.number)
 	}
 	if len(c.questions) > 0 {

@@ -77,11 +77,11 @@ func watch(conn *net.UnixConn, pid int) pidfd {
 }
 
 // ended waits up to so long for the process to end, or for the release.
-func (l pidfd) ended(within time.Duration) bool {
-	if l.file == nil {
+func (p pidfd) ended(within time.Duration) bool {
+	if p.file == nil {
 		return true
 	}
-	raw, err := l.file.SyscallConn()
+	raw, err := p.file.SyscallConn()
 	if err != nil {
 		return true
 	}
@@ -92,15 +92,15 @@ func (l pidfd) ended(within time.Duration) bool {
 		return over
 	}
 	_ = raw.Control(func(fd uintptr) { check(fd) })
-	if !over && within > 0 && l.file.SetReadDeadline(time.Now().Add(within)) == nil {
+	if !over && within > 0 && p.file.SetReadDeadline(time.Now().Add(within)) == nil {
 		_ = raw.Read(check)
 	}
 	return over
 }
 
 // release ends the watch.
-func (l pidfd) release() {
-	if l.file != nil {
-		_ = l.file.Close()
+func (p pidfd) release() {
+	if p.file != nil {
+		_ = p.file.Close()
 	}
 }

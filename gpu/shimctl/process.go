@@ -123,7 +123,7 @@ func (p *process) readFrames() error {
 		if err != nil {
 			return err
 		}
-		if wait := p.container.took(awaited, time.Now()); wait > 0 && !p.container.ctl.pause(wait) {
+		if wait := p.container.frameDelay(awaited, time.Now()); wait > 0 && !p.container.ctl.pause(wait) {
 			return nil
 		}
 	}
@@ -168,9 +168,9 @@ func (p *process) handle(f frame) (awaited bool, err error) {
 	return false, nil
 }
 
-// took counts a frame of any of the container's processes, and reports how long the
-// process is not to be read.
-func (c *Container) took(awaited bool, now time.Time) time.Duration {
+// frameDelay counts a frame of any of the container's processes, and reports how long
+// the process is not to be read.
+func (c *Container) frameDelay(awaited bool, now time.Time) time.Duration {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if awaited {
@@ -187,16 +187,16 @@ type rateLimit struct {
 }
 
 // next takes one from the allowance and reports how long to wait.
-func (p *rateLimit) next(now time.Time) time.Duration {
-	p.left = min(p.burst, p.left+now.Sub(p.at).Seconds()*p.perSecond)
-	p.at = now
-	p.left--
-	if p.left >= 0 {
+func (r *rateLimit) next(now time.Time) time.Duration {
+	r.left = min(r.burst, r.left+now.Sub(r.at).Seconds()*r.perSecond)
+	r.at = now
+	r.left--
+	if r.left >= 0 {
 		return 0
 	}
-	return time.Duration(-p.left / p.perSecond * float64(time.Second))
+	return time.Duration(-r.left / r.perSecond * float64(time.Second))
 }
 
 // refund gives back what an answer and the frames before it took: a process that
 // gets many questions may send many answers.
-func (p *rateLimit) refund() { p.left = min(p.burst, p.left+4) }
+func (r *rateLimit) refund() { r.left = min(r.burst, r.left+4) }

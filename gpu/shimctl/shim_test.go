@@ -175,7 +175,7 @@ func TestProcessKilledDuringSwap(t *testing.T) {
 	rec.awaitUsage(t, next.PID(), mib)
 }
 
-// TestInvokerStartsAgain: processes that outlive an invoker report to the next.
+// TestInvokerRestarts: processes that outlive an invoker report to the next.
 func TestInvokerRestarts(t *testing.T) {
 	dir := t.TempDir()
 	rec := newRecorder()

@@ -33,7 +33,7 @@ func TestContainersAreForgotten(t *testing.T) {
 	b.prepare(name, "managed") // the name may come again; Close forgets it
 }
 
-// TestInvokerRestarts: the next invoker finds the sockets of one that was
+// TestInvokerStartsAgain: the next invoker finds the sockets of one that was
 // killed, and a process that outlived it does not disturb.
 func TestInvokerStartsAgain(t *testing.T) {
 	b := open(t, nil)
