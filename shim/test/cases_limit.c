@@ -206,6 +206,51 @@ static void limit_late(int argc, char **argv)
 	SAME(code, CUDA_ERROR_OUT_OF_MEMORY);
 }
 
+/* A LIMIT of so many bytes granted, and so many that a WANT could bring. */
+static size_t put_limit(uint8_t *at, uint64_t answers, uint64_t granted, uint64_t most)
+{
+	struct {
+		uint32_t length;
+		uint16_t type, flags;
+		uint64_t epoch, granted, host, most, host_most;
+	} f = {sizeof f, GW_LIMIT, 0, answers, granted, 0, most, 0};
+
+	memcpy(at, &f, sizeof f);
+	return sizeof f;
+}
+
+/* What is granted to a process that asked is its own at once: it is not reported as
+ * free, whatever comes right behind, and however late the asking thread wakes. */
+static void limit_asked(int argc, char **argv)
+{
+	struct shim_frame s;
+	struct {
+		uint32_t length;
+		uint16_t type, flags;
+		uint64_t epoch;
+	} report = {sizeof report, GW_REPORT, 0, 9};
+	CUresult code = CUDA_SUCCESS;
+	uint8_t all[256];
+	pthread_t t;
+	int c = begin();
+
+	OK(cu.cuCtxGetCurrent(&shared));
+	invoker_send_raw(c, all, put_limit(all, 0, 1, 32 * MIB));
+	invoker_report(c);
+	SAME(pthread_create(&t, NULL, tries_to_allocate, &code), 0);
+	uint64_t asked = invoker_receive(c, GW_WANT).epoch;
+	size_t n = put_limit(all, asked, 32 * MIB, 32 * MIB);
+	n += put_limit(all + n, 0, 1, 32 * MIB);
+	memcpy(all + n, &report, sizeof report);
+	invoker_send_raw(c, all, n + sizeof report);
+	do
+		s = invoker_receive(c, GW_USAGE);
+	while (s.epoch != report.epoch);
+	SAME(s.number[ALLOCATED], 17 * MIB);
+	pthread_join(t, NULL);
+	SAME(code, CUDA_SUCCESS);
+}
+
 /* A thread ends between the driver's calls, which are no cancellation points. */
 static void cancels(int argc, char **argv)
 {
@@ -226,6 +271,6 @@ static void cancels(int argc, char **argv)
 const struct test_case cases_limit[] = {
 	{"limit", limit}, {"limit_reported", limit_reported}, {"limit_host", limit_host},
 	{"limit_array", limit_array}, {"pitch_limit", pitch_limit},
-	{"limit_threads", limit_threads}, {"limit_late", limit_late},
+	{"limit_threads", limit_threads}, {"limit_late", limit_late}, {"limit_asked", limit_asked},
 	{"cancels", cancels}, {NULL, NULL},
 };

@@ -187,6 +187,7 @@ side "nvml linked" under "$shim" FAKE_NVML_SCRIPT="$top/nvml-linked" -- "$dir/sh
 side "nvml_use linked" under "$shim" FAKE_NVML_SCRIPT="$top/nvml-use-linked" -- "$dir/shimtest-linked" nvml_use linked
 one limit_threads
 one limit_late
+one limit_asked
 one cancels
 one wrong_free
 one refused_free FAKE_CUDA_FAIL=cuMemFree_v2:1:719

@@ -6,9 +6,9 @@
 
 bool gw_obtain(enum gw_account account, uint64_t bytes)
 {
-	/* Of what is granted another process may take a part before it is reserved. */
+	/* Where the others did not answer in time what they could take is not granted. */
 	enum { ASKS = 8 };
-	enum gw_room room;
+	struct gw_waiter waiter = {.account = account, .bytes = bytes};
 
 	gw_agent_await_limit();
 	if (gw_reserve(account, bytes) == GW_ROOM)
@@ -19,10 +19,17 @@ bool gw_obtain(enum gw_account account, uint64_t bytes)
 	gw_driver_unlock();
 	if (ended)
 		gw_agent_changed(0);
-	for (int i = 0; (room = gw_reserve(account, bytes)) == GW_ROOM_IF_ASKED && i < ASKS; i++)
-		if (!gw_agent_ask())
-			break;
-	return room == GW_ROOM;
+	for (int i = 0;; i++) {
+		enum gw_room room = gw_reserve(account, bytes);
+		if (room != GW_ROOM_IF_ASKED || i == ASKS)
+			return room == GW_ROOM;
+		gw_await_room(&waiter);
+		bool answered = gw_agent_ask();
+		if (gw_end_await(&waiter))
+			return true;
+		if (!answered)
+			return false;
+	}
 }
 
 CUresult gw_finish_alloc(CUresult r, uint64_t reserved, enum gw_space space,

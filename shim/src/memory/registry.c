@@ -14,6 +14,7 @@ static struct {
 	uint64_t evicted; /* of movable blocks */
 	uint64_t reserved[GW_ACCOUNTS];
 	struct gw_limit limit[GW_ACCOUNTS];
+	struct gw_waiter *waiters; /* the first to wait first */
 	uint64_t blocks, movable;
 	uint32_t last_id;
 	bool dirty;
@@ -69,18 +70,25 @@ bool gw_below_limit(uint64_t *total, uint64_t *avail)
 	return true;
 }
 
-void gw_set_limit(enum gw_account account, struct gw_limit limit)
-{
-	lock();
-	registry.limit[account] = limit;
-	if (account == GW_DEVICE_BYTES)
-		atomic_store(&most, limit.most);
-	unlock();
-}
-
 static bool fits(uint64_t used, uint64_t bytes, uint64_t limit)
 {
 	return !limit || (bytes <= limit && used <= limit - bytes);
+}
+
+/* The caller holds the lock. */
+static uint64_t used_of(enum gw_account account)
+{
+	return registry.reserved[account] +
+	       (account == GW_HOST_BYTES ? host_bytes() : device_bytes());
+}
+
+/* Reserve below what is granted. The caller holds the lock. */
+static bool reserve(enum gw_account account, uint64_t bytes)
+{
+	if (!fits(used_of(account), bytes, registry.limit[account].granted))
+		return false;
+	registry.reserved[account] += bytes;
+	return true;
 }
 
 enum gw_room gw_reserve(enum gw_account account, uint64_t bytes)
@@ -88,17 +96,49 @@ enum gw_room gw_reserve(enum gw_account account, uint64_t bytes)
 	enum gw_room room = GW_NO_ROOM;
 
 	lock();
-	const struct gw_limit *limit = &registry.limit[account];
-	uint64_t used = registry.reserved[account] +
-			(account == GW_HOST_BYTES ? host_bytes() : device_bytes());
-	if (fits(used, bytes, limit->granted)) {
-		registry.reserved[account] += bytes;
+	if (reserve(account, bytes))
 		room = GW_ROOM;
-	} else if (fits(used, bytes, limit->most)) {
+	else if (fits(used_of(account), bytes, registry.limit[account].most))
 		room = GW_ROOM_IF_ASKED;
-	}
 	unlock();
 	return room;
+}
+
+void gw_set_limit(enum gw_account account, struct gw_limit limit)
+{
+	lock();
+	registry.limit[account] = limit;
+	if (account == GW_DEVICE_BYTES)
+		atomic_store(&most, limit.most);
+	for (struct gw_waiter *w = registry.waiters; w; w = w->next)
+		if (w->account == account && !w->reserved)
+			w->reserved = reserve(account, w->bytes);
+	unlock();
+}
+
+void gw_await_room(struct gw_waiter *w)
+{
+	struct gw_waiter **end = &registry.waiters;
+
+	w->reserved = false;
+	w->next = NULL;
+	lock();
+	while (*end)
+		end = &(*end)->next;
+	*end = w;
+	unlock();
+}
+
+bool gw_end_await(struct gw_waiter *w)
+{
+	struct gw_waiter **at = &registry.waiters;
+
+	lock();
+	while (*at != w)
+		at = &(*at)->next;
+	*at = w->next;
+	unlock();
+	return w->reserved;
 }
 
 /* The caller holds the lock. */
@@ -409,6 +449,7 @@ void gw_registry_reset(void)
 	registry.evicted = 0;
 	for (int account = 0; account < GW_ACCOUNTS; account++)
 		registry.reserved[account] = 0;
+	registry.waiters = NULL;
 	atomic_store(&allocated, 0);
 	registry.blocks = registry.movable = 0;
 	registry.dirty = false;

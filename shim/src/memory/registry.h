@@ -96,6 +96,17 @@ void gw_set_limit(enum gw_account account, struct gw_limit limit);
  * one gw_settle. */
 enum gw_room { GW_ROOM, GW_ROOM_IF_ASKED, GW_NO_ROOM };
 enum gw_room gw_reserve(enum gw_account account, uint64_t bytes);
+/* An allocation that waits for a limit to have room for it: from gw_await_room on the
+ * first limit that has reserves the bytes, so that no report in between takes them for
+ * free. gw_end_await ends the wait; true: they are reserved. */
+struct gw_waiter {
+	enum gw_account account;
+	uint64_t bytes;
+	bool reserved;
+	struct gw_waiter *next;
+};
+void gw_await_room(struct gw_waiter *w);
+bool gw_end_await(struct gw_waiter *w);
 /* What was reserved becomes the block, or nothing if that is NULL, in one step: at
  * no time do both count. False as for gw_add. */
 bool gw_settle(enum gw_account account, uint64_t reserved, enum gw_space space,
