@@ -73,6 +73,7 @@ var plan = map[string][]string{
 
 	"invoker":               {"activation", "invoker/lib/retry", "activation/spans", "gpu", "gpu/scheduler", "invoker/container", "invoker/operate/explain", "invoker/engine/proxy", "sched"},
 	"invoker/operate/admin": {},
+	"invoker/pull/slot":     {"activation"},
 	"invoker/config":        {"gpu", "sched"},
 	"invoker/operate/kamon": {},
 	"invoker/container":     {},
@@ -146,7 +147,7 @@ var owners = map[string][]string{
 }
 
 // pure packages decide: no IO, no goroutines, no clock, no chance.
-var pure = []string{"activation", "sched", "gpu", "gpu/scheduler", "invoker/container", "invoker/develop/fakescheduler/memoryqueue"}
+var pure = []string{"activation", "sched", "gpu", "gpu/scheduler", "invoker/container", "invoker/develop/fakescheduler/memoryqueue", "invoker/pull/slot"}
 
 // impure names what a pure package may not import.
 var impure = []string{"net", "os", "sync", "context", "log", "io", "math/rand", "crypto/rand", "syscall", "runtime", "unsafe"}
@@ -411,6 +412,7 @@ var spoken = []string{
 	"invoker/peer/stores",
 	"invoker/peer/tlsstore",
 	"invoker/peer/zookeeper",
+	"invoker/pull/slot",
 	"sched",
 	"sched/sim",
 }

@@ -1,0 +1,151 @@
+package slot
+
+import (
+	"fmt"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/gpuwhisk/gpuwhisk/activation"
+)
+
+const (
+	grace = 10 * time.Second
+	idle  = 10 * time.Minute
+)
+
+// fixture is a table with what came out of it.
+type fixture struct {
+	*testing.T
+	t    *Table
+	now  time.Duration
+	made int
+}
+
+func newFixture(t *testing.T) *fixture {
+	return &fixture{T: t, t: New(Config{
+		PauseGrace: grace, IdleTimeout: idle, Keeping: time.Hour, GPUSlots: 2,
+		Hold: 15 * time.Second, Probe: 10 * time.Second, Aged: 20 * time.Second,
+	})}
+}
+
+func creation(n int, name, revision string) Creation {
+	return Creation{
+		ContainerCreation: &activation.ContainerCreation{
+			ID:       activation.ID(fmt.Sprintf("%032x", n)),
+			Queue:    activation.NewQueue("guest", activation.ActionRef{Path: "guest", Name: name, Version: "0.0.1"}, revision),
+			Endpoint: activation.Endpoint{Host: "s", Port: 1},
+		},
+		MemoryMB: 256, Concurrency: 1,
+	}
+}
+
+// create gives the table a creation of an action.
+func (f *fixture) create(name string, change ...func(*Creation)) Creation {
+	f.made++
+	c := creation(f.made, name, "1-a")
+	for _, do := range change {
+		do(&c)
+	}
+	f.t.Create(f.now, c)
+	return c
+}
+
+// want compares the orders that came with those expected, as text.
+func (f *fixture) want(orders ...string) {
+	f.Helper()
+	var got []string
+	for _, o := range f.t.Orders() {
+		got = append(got, describe(o))
+	}
+	if !slices.Equal(got, orders) {
+		f.Fatalf("orders %q, want %q", got, orders)
+	}
+	if err := f.t.check(); err != nil {
+		f.Fatal(err)
+	}
+}
+
+func describe(o Order) string {
+	text := o.Do.String()
+	switch o.Do {
+	case Put, Delete:
+		text += " " + o.Key.String()
+	case Ack:
+		if o.Error != "" {
+			text += " " + string(o.Error)
+		}
+	case Fetch:
+		if o.Warmed {
+			text += " warmed"
+		}
+		if o.Ended {
+			text += " " + o.Last.String()
+		}
+	}
+	return text
+}
+
+// opened is a slot that has run once, and fetches.
+func (f *fixture) opened(change ...func(*Creation)) ID {
+	f.Helper()
+	f.create("a", change...)
+	id := f.t.slots[len(f.t.slots)-1].id
+	f.want("acquire")
+	f.t.Acquired(f.now, id, false)
+	f.want("put existing")
+	f.t.Stored(f.now, id, Existing)
+	f.want("fetch", "ack")
+	f.t.Pulled(f.now, id, 0, 0)
+	f.want()
+	f.t.Ended(f.now, id, time.Second, true, true)
+	return id
+}
+
+// paused is a slot that was paused after that.
+func (f *fixture) paused() ID {
+	f.Helper()
+	id := f.opened()
+	f.want("fetch warmed 1s")
+	f.now += grace
+	f.t.Empty(f.now, id)
+	f.want("leave", "pause")
+	f.t.Paused(f.now, id, true)
+	f.want("put warmed")
+	f.t.Stored(f.now, id, Warmed)
+	f.want("delete existing")
+	return id
+}
+
+// check asserts the invariants.
+func (t *Table) check() error {
+	var last ID
+	for _, s := range t.slots {
+		limit := 1
+		if s.warmed {
+			limit = s.Concurrency
+		}
+		switch {
+		case s.id <= last:
+			return fmt.Errorf("slot %d after %d", s.id, last)
+		case s.calls < 0 || s.runs < 0:
+			return fmt.Errorf("slot %d: %d calls, %d runs", s.id, s.calls, s.runs)
+		case s.calls > 0 && !s.existing:
+			return fmt.Errorf("slot %d fetches without a key", s.id)
+		case !s.GPU && s.state == open && s.calls+s.runs > limit:
+			return fmt.Errorf("slot %d: %d calls and %d runs, limit %d", s.id, s.calls, s.runs, limit)
+		case s.GPU && s.calls > 1:
+			return fmt.Errorf("slot %d: %d calls", s.id, s.calls)
+		case s.state >= pausing && s.calls+s.runs > 0:
+			return fmt.Errorf("slot %d rests with %d calls and %d runs", s.id, s.calls, s.runs)
+		case s.state == leaving && s.calls+s.runs == 0:
+			return fmt.Errorf("slot %d has left and waits for nothing", s.id)
+		case s.state == paused && (s.existing || !s.warm):
+			return fmt.Errorf("slot %d is paused with its keys %v, %v", s.id, s.existing, s.warm)
+		case (s.state == open || s.state == pausing) && s.aim != toRemove && !s.existing:
+			return fmt.Errorf("slot %d has no key", s.id)
+		}
+		last = s.id
+	}
+	return nil
+}

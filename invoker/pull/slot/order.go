@@ -1,0 +1,69 @@
+package slot
+
+import (
+	"time"
+
+	"github.com/gpuwhisk/gpuwhisk/activation"
+)
+
+// Do is what an Order asks for.
+type Do int
+
+// What a table asks its owner to do.
+const (
+	// Acquire has the slot's container made, or resumed; it stays the slot's. It is
+	// answered by Acquired or Refused.
+	Acquire Do = iota
+	// Pause pauses it; Paused answers. Remove removes it, and has no answer.
+	Pause
+	Remove
+	// Put puts a key, and Delete deletes it, however long that takes; Stored and
+	// Deleted answer.
+	Put
+	Delete
+	// Fetch asks the slot's scheduler for an activation. Pulled, Empty, Mismatched or
+	// Moved answers.
+	Fetch
+	// Leave reports to the scheduler that the slot is gone, so that it answers the
+	// fetches that are out. It has no answer.
+	Leave
+	// Find waits until the slot's queue has a scheduler again; Found answers.
+	Find
+	// Count counts the function's keys; Counted answers.
+	Count
+	// Ack answers a creation, with an Error unless the slot is open.
+	Ack
+)
+
+// String is the order's name.
+func (d Do) String() string {
+	return [...]string{"acquire", "pause", "remove", "put", "delete", "fetch", "leave", "find", "count", "ack"}[d]
+}
+
+// Key is which of a slot's two keys is meant.
+type Key int
+
+// Existing is the key of a slot that fetches, Warmed that of a paused one.
+const (
+	Existing Key = iota
+	Warmed
+)
+
+// String is the key's name.
+func (k Key) String() string { return [...]string{"existing", "warmed"}[k] }
+
+// Order is work that the table wants done outside. Creation is the slot's newest; an
+// Ack's is the one that it answers.
+type Order struct {
+	Do       Do
+	Slot     ID // 0 in the ack of a creation without a slot
+	Creation Creation
+	Key      Key // of Put and Delete
+
+	Warmed bool          // of Fetch: its container is initialised
+	Ended  bool          // of Fetch: a run has ended
+	Last   time.Duration // and took so long
+
+	Error  activation.CreationError // of Ack
+	Reason string
+}

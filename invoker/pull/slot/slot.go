@@ -1,0 +1,354 @@
+// Package slot decides about the slots of an invoker in OpenWhisk's scheduler mode. A
+// slot is what a scheduler knows as a container: one key in etcd, and up to as many
+// fetches at once as it may run activations. For a CPU action a container stands
+// behind it; for a GPU action it only bounds how much of a function's backlog is
+// pulled, and the GPU scheduler decides about containers.
+//
+// The package is pure: events come in with the time attached, orders go out, and
+// the caller carries them out and answers. Orders about one key, and about one
+// slot's container, are carried out in the order in which they were given.
+//
+// A slot's life, with the order that loses nothing (a fetch that a scheduler
+// receives after a key's deletion leaves it a container that does not exist):
+//
+//	acquiring     its container is made, or resumed
+//	registering   its existing key is put
+//	open          it fetches; only now the creation gets its ack
+//	leaving       it fetches no more, and waits for the fetches that are out
+//	pausing       its container is paused
+//	warming       its warmed key is put; then the existing one is deleted
+//	paused        a creation resumes it
+package slot
+
+import (
+	"cmp"
+	"slices"
+	"time"
+
+	"github.com/gpuwhisk/gpuwhisk/activation"
+)
+
+// ID names a slot. Ids are never used again in one process.
+type ID uint64
+
+// Creation is a scheduler's order with what its action's metadata asks for.
+type Creation struct {
+	*activation.ContainerCreation
+	MemoryMB    int
+	Concurrency int // runs in one container at once, at least 1
+	GPU         bool
+}
+
+// Config has the durations and bounds.
+type Config struct {
+	PauseGrace  time.Duration // a slot that ran nothing for so long is paused, or removed
+	IdleTimeout time.Duration // a paused one is removed
+	Keeping     time.Duration // how much longer one stays that its namespace keeps
+	// GPUSlots is how many slots a function on a GPU has: the GPU scheduler needs
+	// some of each function's backlog to compare functions.
+	GPUSlots int
+	// Hold is how long a creation waits for one of these to become free.
+	Hold time.Duration
+	// Probe is how often a GPU slot fetches although what it fetched has not run,
+	// and Aged how old an activation is after which it goes on fetching at once: a
+	// scheduler fails what has waited for a minute, the GPU backlog does not.
+	Probe, Aged time.Duration
+}
+
+// Never as a duration of Config switches its timer off.
+const Never = time.Duration(-1)
+
+type state int
+
+const (
+	acquiring state = iota
+	registering
+	open
+	leaving
+	pausing
+	warming
+	paused
+)
+
+// aim is where a slot goes when it has left.
+type aim int
+
+const (
+	toStay aim = iota
+	toPause
+	toRemove
+)
+
+// slot is one slot.
+type slot struct {
+	id ID
+	Creation
+	state    state
+	aim      aim
+	acquired bool // it has a container
+	warmed   bool // which is initialised
+	existing bool // its existing key is put, or being put
+	warm     bool // its warmed key is
+	calls    int  // fetches that are out
+	runs     int  // activations that it pulled and that have not ended
+	used     bool // it ever pulled one
+	lost     bool // the scheduler has no queue: another one is looked for
+	eager    bool // GPU: what it pulls is old
+	ack      *Creation
+	since    time.Duration // when it became idle, or was paused
+	pulledAt time.Duration
+	last     time.Duration // duration of the last run, to be reported
+	ended    bool          // there is one
+	counting bool
+	kept     bool // its idle time is over, and its namespace keeps it
+	keep     int  // how many paused ones the namespace keeps
+}
+
+// waiting is a GPU creation for which no slot is free.
+type waiting struct {
+	Creation
+	at time.Duration
+}
+
+// Table has all slots of an invoker. It is not safe for use by several goroutines.
+//
+// Invariants, asserted by check:
+//
+//	a fetch is out only while the existing key is there
+//	calls + runs <= concurrency of a CPU slot, <= 1 before its container is initialised
+//	a slot that is pausing, warming or paused has no call and no run
+//	a creation that has no ack is a slot's, or waits
+type Table struct {
+	cfg     Config
+	next    ID
+	slots   []*slot // by id
+	waiting []waiting
+	closed  bool
+	orders  []Order
+}
+
+// New makes an empty table.
+func New(cfg Config) *Table { return &Table{cfg: cfg} }
+
+// Reasons of acks. Where an error ends a job, users read them.
+const (
+	reasonClosed  = "The invoker accepts no containers now."
+	reasonEnded   = "The container ended before it could fetch."
+	reasonNoSpace = "The invoker has taken as much of the function's work as its GPUs need."
+)
+
+// Create takes a creation. Each that is taken has one ack.
+func (t *Table) Create(now time.Duration, c Creation) {
+	if t.inProgress(c.ID) {
+		return
+	}
+	if t.closed {
+		t.refuse(c, activation.CreationUnknown, reasonClosed)
+		return
+	}
+	if s := t.resumable(c.Queue); s != nil {
+		t.reuse(now, s, c)
+		return
+	}
+	if c.GPU && t.gpuSlots(c.Queue) >= t.cfg.GPUSlots {
+		t.waiting = append(t.waiting, waiting{c, now})
+		return
+	}
+	s := t.add(c)
+	s.ack = &c
+	if c.GPU {
+		t.register(now, s)
+		return
+	}
+	t.acquire(s)
+}
+
+// inProgress reports whether a creation has no ack yet: Kafka may deliver it twice.
+func (t *Table) inProgress(id activation.ID) bool {
+	return slices.ContainsFunc(t.slots, func(s *slot) bool { return s.ack != nil && s.ack.ID == id }) ||
+		slices.ContainsFunc(t.waiting, func(w waiting) bool { return w.ID == id })
+}
+
+func (t *Table) add(c Creation) *slot {
+	t.next++
+	s := &slot{id: t.next, Creation: c}
+	t.slots = append(t.slots, s)
+	return s
+}
+
+func (t *Table) get(id ID) *slot {
+	i, ok := slices.BinarySearchFunc(t.slots, id, func(s *slot, id ID) int { return cmp.Compare(s.id, id) })
+	if !ok {
+		return nil
+	}
+	return t.slots[i]
+}
+
+// sameFunction reports whether a container of one queue serves another: versions
+// and bindings may differ, revisions not.
+func sameFunction(a, b activation.Queue) bool {
+	return a.Namespace == b.Namespace && a.Revision == b.Revision && a.Action.FQN() == b.Action.FQN()
+}
+
+// resumable is the slot that was paused last, or is about to be, and is not asked
+// for yet.
+func (t *Table) resumable(q activation.Queue) (best *slot) {
+	for _, s := range t.slots {
+		resting := s.state >= pausing || s.state == leaving
+		if !resting || s.aim == toRemove || s.ack != nil || s.GPU || !sameFunction(s.Queue, q) {
+			continue
+		}
+		if best == nil || s.since > best.since {
+			best = s
+		}
+	}
+	return best
+}
+
+// reuse has a slot that is paused, or about to be, serve a creation.
+func (t *Table) reuse(now time.Duration, s *slot, c Creation) {
+	s.Creation, s.ack = c, &c
+	switch s.state {
+	case leaving: // its key is there, and nothing was done with its container
+		t.opened(now, s)
+	case paused:
+		t.acquire(s)
+	}
+}
+
+func (t *Table) gpuSlots(q activation.Queue) (n int) {
+	for _, s := range t.slots {
+		if s.GPU && s.aim != toRemove && sameFunction(s.Queue, q) {
+			n++
+		}
+	}
+	return n
+}
+
+func (t *Table) acquire(s *slot) {
+	s.state, s.aim, s.counting, s.kept = acquiring, toStay, false, false
+	t.order(Order{Do: Acquire, Slot: s.id, Creation: s.Creation})
+}
+
+// register puts the existing key, before anything is fetched.
+func (t *Table) register(now time.Duration, s *slot) {
+	if s.existing { // it was paused, and asked for before its key was deleted
+		t.opened(now, s)
+		return
+	}
+	s.state, s.existing = registering, true
+	t.order(Order{Do: Put, Slot: s.id, Key: Existing, Creation: s.Creation})
+}
+
+// opened begins to fetch. A resumed slot's creation gets its ack when the warmed
+// key is gone, or a scheduler would claim it once more.
+func (t *Table) opened(now time.Duration, s *slot) {
+	s.state, s.aim, s.since, s.lost = open, toStay, now, false
+	t.fetch(now, s)
+	if s.warm {
+		s.warm = false
+		t.order(Order{Do: Delete, Slot: s.id, Key: Warmed, Creation: s.Creation})
+		return
+	}
+	t.succeed(s)
+}
+
+func (t *Table) succeed(s *slot) {
+	if s.ack != nil {
+		t.order(Order{Do: Ack, Slot: s.id, Creation: *s.ack})
+		s.ack = nil
+	}
+}
+
+// fail acks the creation of a slot that will not fetch.
+func (t *Table) fail(s *slot, why activation.CreationError, reason string) {
+	if s.ack != nil {
+		t.refuse(*s.ack, why, reason)
+		s.ack = nil
+	}
+}
+
+func (t *Table) refuse(c Creation, why activation.CreationError, reason string) {
+	t.order(Order{Do: Ack, Creation: c, Error: why, Reason: reason})
+}
+
+// fetch orders as many fetches as may be out.
+func (t *Table) fetch(now time.Duration, s *slot) {
+	for s.state == open && !s.lost && t.wants(now, s) {
+		s.calls++
+		o := Order{Do: Fetch, Slot: s.id, Creation: s.Creation, Warmed: s.warmed, Ended: s.ended, Last: s.last}
+		s.ended = false
+		t.order(o)
+	}
+}
+
+// wants reports whether one more fetch may be out.
+func (t *Table) wants(now time.Duration, s *slot) bool {
+	switch {
+	case s.GPU:
+		return s.calls == 0 && (s.runs == 0 || s.eager || now-s.pulledAt >= t.cfg.Probe)
+	case s.warmed:
+		return s.calls+s.runs < s.Concurrency
+	}
+	return s.calls+s.runs < 1
+}
+
+func (t *Table) order(o Order) { t.orders = append(t.orders, o) }
+
+// Orders hands over what the outside has to do, in the order it was decided.
+func (t *Table) Orders() []Order {
+	out := t.orders
+	t.orders = nil
+	return out
+}
+
+// Adopt takes in the container of an earlier process, paused: its warmed key is put.
+func (t *Table) Adopt(now time.Duration, c Creation) ID {
+	s := t.add(c)
+	s.acquired, s.warmed, s.used, s.since = true, true, true, now
+	t.rest(s)
+	return s.id
+}
+
+// rest puts the warmed key of a paused slot.
+func (t *Table) rest(s *slot) {
+	s.state, s.warm = warming, true
+	t.order(Order{Do: Put, Slot: s.id, Key: Warmed, Creation: s.Creation})
+}
+
+// remove forgets a slot for which nothing is awaited any more.
+func (t *Table) remove(now time.Duration, s *slot) {
+	t.fail(s, activation.CreationUnknown, reasonEnded)
+	t.deleteKeys(s)
+	if s.acquired {
+		t.order(Order{Do: Remove, Slot: s.id, Creation: s.Creation})
+	}
+	t.slots = slices.DeleteFunc(t.slots, func(one *slot) bool { return one == s })
+	t.admit(now)
+}
+
+func (t *Table) deleteKeys(s *slot) {
+	if s.existing {
+		s.existing = false
+		t.order(Order{Do: Delete, Slot: s.id, Key: Existing, Creation: s.Creation})
+	}
+	if s.warm {
+		s.warm = false
+		t.order(Order{Do: Delete, Slot: s.id, Key: Warmed, Creation: s.Creation})
+	}
+}
+
+// admit opens slots for GPU creations that wait, in their order.
+func (t *Table) admit(now time.Duration) {
+	all := t.waiting
+	t.waiting = nil
+	for _, w := range all {
+		if t.gpuSlots(w.Queue) >= t.cfg.GPUSlots {
+			t.waiting = append(t.waiting, w)
+			continue
+		}
+		s := t.add(w.Creation)
+		s.ack = &w.Creation
+		t.register(now, s)
+	}
+}

@@ -1,0 +1,323 @@
+package slot
+
+import (
+	"testing"
+	"time"
+
+	"github.com/gpuwhisk/gpuwhisk/activation"
+)
+
+// The key is confirmed before the first fetch, and the fetch is sent before the ack:
+// a scheduler that sees an ack without a container orders another one.
+func TestColdStartRegistersFetchesAndAcks(t *testing.T) {
+	f := newFixture(t)
+	id := f.opened()
+	f.want("fetch warmed 1s")
+	f.t.Empty(f.now+time.Second, id)
+	f.want("fetch warmed") // a duration is reported once
+}
+
+func TestPauseAndResumeInTheOrderThatLosesNothing(t *testing.T) {
+	f := newFixture(t)
+	id := f.paused()
+	f.create("a")
+	f.want("acquire")
+	f.t.Acquired(f.now, id, true)
+	f.want("put existing")
+	f.t.Stored(f.now, id, Existing)
+	f.want("fetch warmed", "delete warmed")
+	f.t.Deleted(f.now, id, Warmed)
+	f.want("ack")
+}
+
+func TestSlotThatRanNothingIsRemovedAfterTheGrace(t *testing.T) {
+	f := newFixture(t)
+	f.create("a")
+	id := f.t.slots[0].id
+	f.t.Acquired(f.now, id, false)
+	f.t.Stored(f.now, id, Existing)
+	f.want("acquire", "put existing", "fetch", "ack")
+	f.now += grace
+	f.t.Empty(f.now, id)
+	f.want("leave", "delete existing", "remove")
+	if f.t.Len() != 0 {
+		t.Errorf("%d slots are left", f.t.Len())
+	}
+}
+
+// A message that the last fetch before a pause brings is run, and the slot stays.
+func TestMessageOfTheLastFetchKeepsTheSlotOpen(t *testing.T) {
+	f := newFixture(t)
+	id := f.opened(func(c *Creation) { c.Concurrency = 2 })
+	f.want("fetch warmed 1s", "fetch warmed")
+	f.now += grace
+	f.t.Empty(f.now, id)
+	f.want() // the other fetch is out
+	f.t.Pulled(f.now, id, 0, 0)
+	f.want("fetch warmed")
+	f.t.Ended(f.now, id, time.Second, true, true)
+	f.want("fetch warmed 1s")
+}
+
+func TestConcurrencyBeginsWithTheFirstInit(t *testing.T) {
+	f := newFixture(t)
+	f.create("a", func(c *Creation) { c.Concurrency = 3 })
+	id := f.t.slots[0].id
+	f.t.Acquired(f.now, id, false)
+	f.t.Stored(f.now, id, Existing)
+	f.want("acquire", "put existing", "fetch", "ack")
+	f.t.Pulled(f.now, id, 0, 0)
+	f.want()
+	f.t.Ended(f.now, id, time.Second, true, true)
+	f.want("fetch warmed 1s", "fetch warmed", "fetch warmed")
+	f.t.Pulled(f.now, id, 0, 0)
+	f.want() // one runs, two are out
+}
+
+func TestFailedRunEndsTheSlot(t *testing.T) {
+	f := newFixture(t)
+	f.create("a")
+	id := f.t.slots[0].id
+	f.t.Acquired(f.now, id, false)
+	f.t.Stored(f.now, id, Existing)
+	f.t.Pulled(f.now, id, 0, 0)
+	f.want("acquire", "put existing", "fetch", "ack")
+	f.t.Ended(f.now, id, time.Second, false, false)
+	f.want("leave", "delete existing", "remove")
+}
+
+func TestRefusalsAreAcked(t *testing.T) {
+	for _, why := range []activation.CreationError{activation.ResourceNotEnough, activation.BlackboxFailed, activation.CreationFailed} {
+		f := newFixture(t)
+		f.create("a")
+		f.t.Refused(f.now, f.t.slots[0].id, why, "reason")
+		f.want("acquire", "ack "+string(why))
+	}
+}
+
+// The same creation twice, as Kafka may deliver it, has one ack.
+func TestCreationThatComesTwiceHasOneAck(t *testing.T) {
+	f := newFixture(t)
+	c := f.create("a")
+	f.t.Create(f.now, c)
+	f.want("acquire")
+	f.t.Refused(f.now, f.t.slots[0].id, activation.CreationFailed, "")
+	f.want("ack WhiskError")
+	f.t.Create(f.now, c) // a retry is another message
+	f.want("acquire")
+}
+
+// A creation that comes while its container is being paused waits for that.
+func TestCreationDuringThePause(t *testing.T) {
+	f := newFixture(t)
+	id := f.opened()
+	f.now += grace
+	f.t.Empty(f.now, id)
+	f.want("fetch warmed 1s", "leave", "pause")
+	f.create("a")
+	f.want()
+	f.t.Paused(f.now, id, true)
+	f.want("acquire")
+	f.t.Acquired(f.now, id, true)
+	f.want("fetch warmed", "ack") // its key was never deleted
+}
+
+func TestPauseThatFailsMakesANewContainer(t *testing.T) {
+	f := newFixture(t)
+	id := f.opened()
+	f.now += grace
+	f.t.Empty(f.now, id)
+	f.create("a")
+	f.want("fetch warmed 1s", "leave", "pause")
+	f.t.Paused(f.now, id, false)
+	f.want("acquire")
+}
+
+func TestEvictedContainerLosesItsWarmedKey(t *testing.T) {
+	f := newFixture(t)
+	f.t.Lost(f.now, f.paused())
+	f.want("delete warmed")
+	if f.t.Len() != 0 {
+		t.Errorf("%d slots are left", f.t.Len())
+	}
+}
+
+func TestDeathOfAnOpenContainer(t *testing.T) {
+	f := newFixture(t)
+	id := f.opened()
+	f.want("fetch warmed 1s")
+	f.t.Lost(f.now, id)
+	f.want("leave")
+	f.t.Pulled(f.now, id, 0, 0) // it runs elsewhere
+	f.want("delete existing")
+	f.t.Ended(f.now, id, time.Second, true, true)
+	f.want()
+	if f.t.Len() != 0 {
+		t.Errorf("%d slots are left", f.t.Len())
+	}
+}
+
+func TestDeletionRetiresWhatItCovers(t *testing.T) {
+	f := newFixture(t)
+	id := f.opened()
+	f.want("fetch warmed 1s")
+	newer := func(c *Creation) {
+		c.Queue = activation.NewQueue("guest", c.Queue.Action, "2-b")
+	}
+	f.create("a", newer)
+	f.want("acquire")
+	f.t.Retire(f.now, &activation.ContainerDeletion{Queue: creation(9, "a", "1-z").Queue})
+	f.want("leave") // of the old one alone
+	f.t.Empty(f.now, id)
+	f.want("delete existing", "remove")
+}
+
+func TestRunOutlivesTheKeyOfARetiredSlot(t *testing.T) {
+	f := newFixture(t)
+	id := f.opened()
+	f.t.Pulled(f.now, id, 0, 0)
+	f.want("fetch warmed 1s")
+	f.t.Close(f.now)
+	f.want("leave", "delete existing")
+	f.create("a")
+	f.want("ack UnknownError")
+	f.t.Ended(f.now, id, time.Second, true, true)
+	f.want("remove")
+	f.t.Open()
+	f.create("a")
+	f.want("acquire")
+}
+
+func TestOtherVersionEndsTheSlot(t *testing.T) {
+	f := newFixture(t)
+	id := f.opened()
+	f.want("fetch warmed 1s")
+	f.t.Mismatched(f.now, id)
+	f.want("leave", "delete existing", "remove")
+}
+
+// A scheduler's death does not cost the container: it waits for the next leader.
+func TestQueueThatMoves(t *testing.T) {
+	f := newFixture(t)
+	id := f.opened()
+	f.want("fetch warmed 1s")
+	f.t.Moved(f.now, id)
+	f.want("find")
+	if !f.t.Seeks(id) {
+		t.Error("it does not seek")
+	}
+	f.t.Found(f.now, id, activation.Endpoint{Host: "other", Port: 2})
+	orders := f.t.Orders()
+	if len(orders) != 1 || orders[0].Do != Fetch || orders[0].Creation.Endpoint.Host != "other" {
+		t.Fatalf("orders %+v, want a fetch from the other one", orders)
+	}
+	f.t.Moved(f.now, id)
+	f.want("find")
+	f.now += grace
+	if at, ok := f.t.Deadline(); !ok || at != f.now {
+		t.Errorf("deadline %v, %t, want %v", at, ok, f.now)
+	}
+	f.t.Tick(f.now)
+	f.t.Found(f.now, id, activation.Endpoint{})
+}
+
+func TestPausedSlotIsKeptAsItsNamespaceWishes(t *testing.T) {
+	for _, c := range []struct {
+		keep, have int
+		ok         bool
+		want       []string
+	}{
+		{0, 1, true, []string{"delete warmed", "remove"}},
+		{1, 1, true, nil},
+		{1, 2, true, []string{"delete warmed", "remove"}},
+		{2, 0, false, []string{"delete warmed", "remove"}},
+	} {
+		f := newFixture(t)
+		id := f.paused()
+		f.t.slots[0].keep = c.keep
+		f.now += idle
+		f.t.Tick(f.now)
+		if c.keep > 0 {
+			f.want("count")
+			f.t.Counted(f.now, id, c.have, c.ok)
+		}
+		f.want(c.want...)
+		if c.want == nil {
+			f.now += time.Hour
+			f.t.Tick(f.now)
+			f.want("delete warmed", "remove")
+		}
+	}
+}
+
+func TestGPUSlotsAreBoundedAndCreationsWait(t *testing.T) {
+	f := newFixture(t)
+	gpu := func(c *Creation) { c.GPU = true }
+	f.create("a", gpu)
+	f.create("a", gpu)
+	f.want("put existing", "put existing")
+	f.create("a", gpu)
+	f.create("a", gpu)
+	f.create("b", gpu) // another function
+	f.want("put existing")
+	one := f.t.slots[0].id
+	f.t.Stored(f.now, one, Existing)
+	f.want("fetch", "ack")
+	f.now += grace
+	f.t.Empty(f.now, one)
+	f.want("leave", "delete existing", "put existing") // one of those that wait
+	f.now += 5 * time.Second
+	if at, ok := f.t.Deadline(); !ok || at != f.now {
+		t.Errorf("deadline %v, %t, want %v", at, ok, f.now)
+	}
+	f.t.Tick(f.now)
+	f.want("ack ResourceNotEnoughError")
+}
+
+// A GPU slot pulls one activation, another one after each probe, and what is old at
+// once: a scheduler fails what waits for a minute.
+func TestGPUSlotPullsAheadOfAScheduler(t *testing.T) {
+	f := newFixture(t)
+	f.create("a", func(c *Creation) { c.GPU = true })
+	id := f.t.slots[0].id
+	f.t.Stored(f.now, id, Existing)
+	f.t.Pulled(f.now, id, time.Second, 0)
+	f.want("put existing", "fetch", "ack")
+	f.now += 10 * time.Second
+	if at, ok := f.t.Deadline(); !ok || at != f.now {
+		t.Errorf("deadline %v, %t, want %v", at, ok, f.now)
+	}
+	f.t.Tick(f.now)
+	f.want("fetch")
+	f.t.Pulled(f.now, id, 21*time.Second, 0)
+	f.want("fetch")
+	f.t.Pulled(f.now, id, 19*time.Second, 0)
+	f.want()
+	f.t.Ended(f.now, id, time.Second, false, false)
+	f.want() // two wait
+}
+
+func TestAdoptedContainerCanBeResumed(t *testing.T) {
+	f := newFixture(t)
+	id := f.t.Adopt(f.now, creation(1, "a", "1-a"))
+	f.want("put warmed")
+	f.t.Stored(f.now, id, Warmed)
+	f.want()
+	f.made = 10
+	f.create("a")
+	f.want("acquire")
+}
+
+func TestStatsCountMemoryAsSchedulersDo(t *testing.T) {
+	f := newFixture(t)
+	f.opened()
+	f.create("b")
+	if got := f.t.Stats(); got.BusyMB != 256 || got.OpeningMB != 256 || got.Fetching != 1 {
+		t.Errorf("got %+v", got)
+	}
+	f = newFixture(t)
+	f.paused()
+	if got := f.t.Stats(); got.BusyMB != 0 || got.Paused != 1 {
+		t.Errorf("got %+v", got)
+	}
+}

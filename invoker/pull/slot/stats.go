@@ -1,0 +1,48 @@
+package slot
+
+// Stats is how many slots there are, and the memory of their containers in MiB.
+// Paused ones count as free memory.
+type Stats struct {
+	Opening  int `json:"opening"`
+	Fetching int `json:"fetching"`
+	Leaving  int `json:"leaving"`
+	Paused   int `json:"paused"`
+	Waiting  int `json:"waitingCreations"`
+	Runs     int `json:"pulled"` // activations that have not ended
+	Seeking  int `json:"seeking"`
+
+	BusyMB    int64 `json:"busyMB"`
+	OpeningMB int64 `json:"openingMB"`
+}
+
+// Stats counts.
+func (t *Table) Stats() Stats {
+	st := Stats{Waiting: len(t.waiting)}
+	for _, s := range t.slots {
+		st.Runs += s.runs
+		if s.lost && s.state == open {
+			st.Seeking++
+		}
+		mb := int64(s.MemoryMB)
+		if s.GPU { // its container's memory is the GPU scheduler's
+			mb = 0
+		}
+		switch s.state {
+		case acquiring, registering:
+			st.Opening++
+			st.OpeningMB += mb
+		case open:
+			st.Fetching++
+			st.BusyMB += mb
+		case leaving, pausing, warming:
+			st.Leaving++
+			st.BusyMB += mb
+		case paused:
+			st.Paused++
+		}
+	}
+	return st
+}
+
+// Len is how many slots there are.
+func (t *Table) Len() int { return len(t.slots) }
