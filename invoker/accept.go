@@ -180,6 +180,7 @@ func (iv *Invoker) interrupted(p *pending, a *activation.Action) *refusal {
 // its record are safe, only its offset was not committed yet.
 func (iv *Invoker) skip(p *pending) {
 	iv.observe.interrupted(p, "completed")
+	iv.completer.reportEnd(p, ending{})
 	p.settle()
 	iv.permits.release(p.permit)
 }
@@ -229,6 +230,7 @@ func (iv *Invoker) forward(p *pending) {
 		default:
 			p.take(endForward)
 			iv.observe.forwarded(p)
+			iv.completer.reportEnd(p, ending{})
 			iv.permits.release(p.permit)
 			p.settle()
 		}

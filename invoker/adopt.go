@@ -170,7 +170,8 @@ func (d *dispatcher) affordable(containers []adopted, unfit map[container.ID]err
 // adopt gives a container to the pool or to the GPU scheduler. The error is why it
 // cannot be.
 func (d *dispatcher) adopt(ctx context.Context, now time.Duration, ad adopted) error {
-	if ad.state.Activity == container.Pausing { // whether it is paused is not known: now it is
+	claimed := d.claims.owner != nil && ad.state.Claim != ""
+	if ad.state.Activity == container.Pausing || claimed && !ad.left.Paused { // of the former it is not known: now it is
 		if err := d.engine.Pause(ctx, ad.left.ID); err != nil {
 			d.abandon(ad)
 			return fmt.Errorf("pause it: %w", err)
@@ -185,11 +186,9 @@ func (d *dispatcher) adopt(ctx context.Context, now time.Duration, ad adopted) e
 			return errNoMemory
 		}
 	} else {
-		slot, ok := d.pool.Adopt(now, container.Adopted{
-			Key: ad.key, Kind: ad.state.Kind, MemoryMB: ad.state.MemoryMB, Concurrency: max(ad.state.Concurrency, 1),
-			Paused: ad.left.Paused, Idle: max(time.Since(ad.state.Since), 0),
-		})
+		slot, ok := d.pool.Adopt(now, d.claims.adopted(ad, ctr))
 		if !ok {
+			d.claims.lose(ctr)
 			return errNoMemory
 		}
 		ctr.slot = slot

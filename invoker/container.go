@@ -25,6 +25,8 @@ type actionContainer struct {
 	handle container.Handle
 	client ProxyClient
 	gpu    *deviceState    // nil in the CPU path
+	claim  *claim          // nil: it may serve any activation
+	memo   string          // of its claim, fixed before the first run
 	life   context.Context // ends when the container has ended by itself
 	die    context.CancelCauseFunc
 

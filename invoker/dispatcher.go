@@ -31,7 +31,8 @@ type dispatcher struct {
 	workers sync.WaitGroup  // goWork's
 
 	pool            *container.Pool
-	gpus            *gpuScheduler       // nil without devices
+	gpus            *gpuScheduler // nil without devices
+	claims          *claims
 	queued          map[uint64]*pending // of the CPU path
 	containers      map[container.SlotID]*actionContainer
 	alive           map[container.ID]*actionContainer
@@ -70,6 +71,9 @@ func (d *dispatcher) decide(now time.Duration) {
 
 // startRun starts the run of an activation in its container.
 func (d *dispatcher) startRun(now time.Duration, placement container.Placement) {
+	if d.claims.start(placement) {
+		return
+	}
 	p := d.queued[placement.Invocation]
 	delete(d.queued, placement.Invocation)
 	ctr := d.containers[placement.Slot]
@@ -80,7 +84,9 @@ func (d *dispatcher) startRun(now time.Duration, placement container.Placement) 
 		})
 	}
 	d.observe.placed(p, now, placement.Start.String(), ctr.name)
-	d.run(&run{pending: p, ctr: ctr, start: placement.Start, resume: placement.Resume, first: placement.First})
+	r := &run{pending: p, ctr: ctr, start: placement.Start, resume: placement.Resume, first: placement.First}
+	d.claims.placed(r)
+	d.run(r)
 }
 
 func (d *dispatcher) newContainer(slot container.SlotID, prefix, suffix string, spec func(name string) container.Spec) *actionContainer {
@@ -107,6 +113,7 @@ func (d *dispatcher) carryOut(o container.Order) {
 		ctr := d.containers[o.Slot]
 		d.goWork(func(ctx context.Context) { d.post(pausedEvent{o.Slot, d.pause(ctx, ctr)}) })
 	case container.Remove:
+		d.claims.lose(d.containers[o.Slot])
 		d.startRemoval(d.containers[o.Slot], goneEvent{o.Slot})
 	}
 }

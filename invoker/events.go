@@ -23,7 +23,7 @@ func (e arrived) apply(d *dispatcher, now time.Duration) {
 		return
 	}
 	d.queued[p.invocation] = p
-	d.pool.Enqueue(now, p.demand())
+	d.pool.Enqueue(now, d.claims.demand(p))
 }
 
 // opened reports that a container exists; deaths of it are known from here on.
@@ -55,6 +55,7 @@ func (e warmed) apply(d *dispatcher, now time.Duration) {
 		d.gpus.take(now, scheduler.Event{Kind: scheduler.Initialized, Container: e.ctr.gpu.id})
 		return
 	}
+	d.claims.warmed(e.ctr)
 	d.pool.Warmed(now, e.ctr.slot)
 }
 
@@ -72,6 +73,7 @@ func (e left) apply(d *dispatcher, now time.Duration) {
 		return
 	}
 	d.pool.Done(now, e.run.ctr.slot, e.keep)
+	d.claims.left(now, e.run.ctr, e.keep)
 }
 
 type prewarmedEvent struct{ ctr *actionContainer }
@@ -86,7 +88,10 @@ type pausedEvent struct {
 	ok   bool
 }
 
-func (e pausedEvent) apply(d *dispatcher, now time.Duration) { d.pool.Paused(now, e.slot, e.ok) }
+func (e pausedEvent) apply(d *dispatcher, now time.Duration) {
+	d.pool.Paused(now, e.slot, e.ok)
+	d.claims.paused(d.containers[e.slot], e.ok)
+}
 
 type goneEvent struct{ slot container.SlotID }
 
@@ -119,6 +124,7 @@ func (e died) apply(d *dispatcher, now time.Duration) {
 		return
 	}
 	d.pool.Failed(ctr.slot)
+	d.claims.lose(ctr)
 }
 
 // observed are readings of devices.

@@ -51,6 +51,10 @@ type Ports struct {
 	DeviceAdopter   DeviceAdopter // nil: containers with a device end with this process
 	Tracer          Tracer        // nil: not asked for
 	UserLogs        UserLogs      // nil: logs go into records alone
+	Claims          ClaimOwner    // nil: nothing is claimed
+	// Ended, when not nil, is called once for each activation when how it ended is
+	// reported, or when it is another invoker's. It must not block.
+	Ended func(End)
 	// Away, when not nil, is called with the reason why nothing can be done for
 	// now, and with "" when it can again. It must not block.
 	Away func(reason string)
@@ -100,7 +104,7 @@ func New(s Settings, p Ports, m *Metrics, log *slog.Logger) (*Invoker, error) {
 	iv.completer = &completer{
 		ctx: flushing, out: p.Outbox, records: p.Records, journal: p.Journal,
 		instance: s.Instance, store: s.Store, logErrors: s.LogErrors, unstored: s.LogUnstored, events: s.Events,
-		log: log, observe: iv.observe, wall: time.Now, release: func(p *pending) { iv.permits.release(p.permit) },
+		log: log, observe: iv.observe, wall: time.Now, ended: p.Ended, release: func(p *pending) { iv.permits.release(p.permit) },
 		aging: newAging(s, p.Spill, clock),
 	}
 	d, err := iv.newDispatcher(clock)
@@ -125,6 +129,7 @@ func (iv *Invoker) newDispatcher(clock func() time.Duration) (*dispatcher, error
 		return nil, err
 	}
 	d.pool = pool
+	d.claims = newClaims(d, iv.ports.Claims, iv.health)
 	if d.gpus, err = newGPUScheduler(d, iv.ports.DeviceAdopter); err != nil {
 		return nil, fmt.Errorf("start gpu scheduling: %w", err)
 	}
@@ -243,6 +248,7 @@ type shut struct{ done chan struct{} }
 
 func (e shut) apply(d *dispatcher, _ time.Duration) {
 	d.closed = true
+	d.claims.handOver(d.clock())
 	close(e.done)
 }
 

@@ -36,6 +36,7 @@ type pending struct {
 	attempts int    // processes that died while it ran
 	done     func()
 	unlisted bool // the journal keeps nothing of it
+	claim    Claim
 
 	// Known when it is routed, and fixed from then on.
 	action  *activation.Action // nil: it could not be fetched
@@ -144,7 +145,7 @@ func (p *pending) at(s stage) bool {
 func newPending(c *completer, del Delivery, now time.Duration) *pending {
 	p := &pending{
 		Message: del.Message, accepted: now, begin: del.Begin, done: del.Done,
-		begun: del.Begun, attempts: del.Attempts, unlisted: del.Unlisted, completer: c, stage: isAccepted, trace: &explain.Trace{},
+		begun: del.Begun, attempts: del.Attempts, unlisted: del.Unlisted, claim: del.Claim, completer: c, stage: isAccepted, trace: &explain.Trace{},
 	}
 	p.outstanding.Store(1)
 	return p
@@ -212,6 +213,7 @@ type completer struct {
 	aging          *aging // nil: nothing grows old
 	unacknowledged unacknowledged
 	release        func(*pending) // its permit
+	ended          func(End)      // nil: not asked for
 }
 
 // result sends an early result to a caller that waits while logs are still
@@ -254,6 +256,7 @@ func (c *completer) answer(p *pending, e ending) bool {
 		c.event(p, e.record)
 	}
 	c.ack(p, c.shape(p, e, from == isResulted))
+	c.reportEnd(p, e)
 	if c.logErrors[status] {
 		c.log.Warn("activation failed", keyTransID, p.TransID.ID(), keyActivation, p.ActivationID, keyAction, p.Action.FQN(), "status", status)
 	}

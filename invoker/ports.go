@@ -42,6 +42,8 @@ type Delivery struct {
 	Ended *activation.Record
 	// Unlisted is whether the journal keeps nothing of it: it cannot be spilled.
 	Unlisted bool
+	// Claim is whose container it runs in, where that is fit for it; 0: any.
+	Claim Claim
 }
 
 // Actions fetches actions with their code.

@@ -10,6 +10,7 @@ type Adopted struct {
 	Concurrency int
 	Paused      bool
 	Idle        time.Duration // for how long it has rested
+	Kept        bool          // as a Demand has it
 }
 
 // Adopt takes in an idle container that another process has created, as if this
@@ -23,7 +24,7 @@ func (p *Pool) Adopt(now time.Duration, h Adopted) (SlotID, bool) {
 		return 0, false
 	}
 	s := p.add(h.MemoryMB)
-	p.adopt(s, Demand{Key: h.Key, Kind: h.Kind, Concurrency: h.Concurrency})
+	p.adopt(s, Demand{Key: h.Key, Kind: h.Kind, Concurrency: h.Concurrency, Kept: h.Kept})
 	s.active, s.since = 0, now-h.Idle
 	s.state = ready
 	list := &p.idle

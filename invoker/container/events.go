@@ -142,19 +142,49 @@ func (p *Pool) pauseIdle(now time.Duration) {
 		return
 	}
 	for s := p.idle.first(); s != nil && now-s.since >= p.cfg.PauseGrace; s = p.idle.first() {
-		p.unlist(s)
-		s.state = pausing
-		p.orders = append(p.orders, Order{Do: Pause, Slot: s.id})
+		p.pause(s)
 	}
+}
+
+func (p *Pool) pause(s *slot) {
+	p.unlist(s)
+	s.state = pausing
+	p.orders = append(p.orders, Order{Do: Pause, Slot: s.id})
+}
+
+// PauseNow orders the pause of a container that is idle, before PauseGrace is over.
+// It reports whether it did.
+func (p *Pool) PauseNow(id SlotID) bool {
+	s, ok := p.slots[id]
+	if !ok || s.state != ready {
+		return false
+	}
+	p.pause(s)
+	return true
 }
 
 func (p *Pool) removeExpired(now time.Duration) {
 	if p.cfg.IdleTimeout == Never {
 		return
 	}
-	for s := p.paused.first(); s != nil && now-s.since >= p.cfg.IdleTimeout; s = p.paused.first() {
-		p.remove(s)
+	for s := range p.paused.all() {
+		if now-s.since < p.cfg.IdleTimeout {
+			return
+		}
+		if !s.kept {
+			p.remove(s)
+		}
 	}
+}
+
+// nextExpiry is the container that IdleTimeout removes next, or nil.
+func (p *Pool) nextExpiry() *slot {
+	for s := range p.paused.all() {
+		if !s.kept {
+			return s
+		}
+	}
+	return nil
 }
 
 // Deadline gives the next time at which Tick or Next would change something
@@ -170,7 +200,7 @@ func (p *Pool) Deadline() (time.Duration, bool) {
 	if s := p.idle.first(); s != nil && p.cfg.PauseGrace != Never {
 		sooner(s.since + p.cfg.PauseGrace)
 	}
-	if s := p.paused.first(); s != nil && p.cfg.IdleTimeout != Never {
+	if s := p.nextExpiry(); s != nil && p.cfg.IdleTimeout != Never {
 		sooner(s.since + p.cfg.IdleTimeout)
 	}
 	if t, ok := p.prewarm.deadline(); ok {

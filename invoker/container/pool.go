@@ -34,6 +34,7 @@ type Demand struct {
 	MemoryMB    int
 	Concurrency int  // activations that one container may run at once, at least 1
 	Prewarm     bool // may be served by a prewarmed container
+	Kept        bool // the container is its owner's: IdleTimeout does not remove it
 }
 
 // Placement is the pool's decision to run an invocation in a slot.
@@ -253,7 +254,7 @@ func (p *Pool) create(d Demand) Placement {
 
 // adopt gives a slot to a key; it stays with the key until it is removed.
 func (p *Pool) adopt(s *slot, d Demand) {
-	s.key, s.kind, s.concurrency = d.Key, d.Kind, d.Concurrency
+	s.key, s.kind, s.concurrency, s.kept = d.Key, d.Kind, d.Concurrency, d.Kept
 	s.state, s.active = warmingUp, 1
 	b := p.warm[d.Key]
 	if b == nil {

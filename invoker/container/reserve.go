@@ -29,6 +29,12 @@ func (p *Pool) Release(now time.Duration, memoryMB int) {
 	p.refill(now, nil)
 }
 
+// Fits reports whether one more container of that memory has its turn when all that
+// waits has containers, and the idle ones are gone.
+func (p *Pool) Fits(memoryMB int) bool {
+	return memoryMB > 0 && p.used-p.spare()+p.queue.memoryMB+memoryMB <= p.cfg.MemoryMB
+}
+
 // EvictIdle orders idle containers out so that a Reserve of that memory can succeed
 // later. While the first waiting activation waits for memory it does nothing.
 func (p *Pool) EvictIdle(memoryMB int) {

@@ -33,6 +33,7 @@ type slot struct {
 	active      int
 	state       state
 	doomed      bool          // remove as soon as no activation runs in it
+	kept        bool          // IdleTimeout does not remove it
 	since       time.Duration // when it entered ready, paused or started
 
 	in      *slotQueue // nil: none

@@ -36,6 +36,7 @@ type StateFile struct {
 	MemoryMB     int           `json:"memoryMB"`
 	Concurrency  int           `json:"concurrency"`
 	GPU          *GPUStateFile `json:"gpu,omitempty"`
+	Claim        string        `json:"claim,omitempty"` // by which its owner knows it again
 	Activity     Activity      `json:"-"`
 	Since        time.Time     `json:"-"` // it is idle
 	DeviceMemory DeviceMemory  `json:"-"`
