@@ -19,6 +19,7 @@ type UserLimits struct {
 	MaxParameter, MaxPayload, Truncation    *Size
 	InvocationsPerMinute, ConcurrentInvoked *int
 	FiresPerMinute, MaxInstances            *int
+	KeptContainers                          *int // paused ones of an action, in scheduler mode
 	AllowedKinds                            []string
 	raw                                     json.RawMessage
 }
@@ -41,6 +42,7 @@ var intLimits = []limit[int]{
 	{"invocationsPerMinute", func(l *UserLimits) **int { return &l.InvocationsPerMinute }},
 	{"concurrentInvocations", func(l *UserLimits) **int { return &l.ConcurrentInvoked }},
 	{"firesPerMinute", func(l *UserLimits) **int { return &l.FiresPerMinute }},
+	{"warmedContainerKeepingCount", func(l *UserLimits) **int { return &l.KeptContainers }},
 	{"maxActionInstances", func(l *UserLimits) **int { return &l.MaxInstances }},
 }
 

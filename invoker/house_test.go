@@ -73,6 +73,7 @@ var plan = map[string][]string{
 
 	"invoker":               {"activation", "invoker/lib/retry", "activation/spans", "gpu", "gpu/scheduler", "invoker/container", "invoker/operate/explain", "invoker/engine/proxy", "sched"},
 	"invoker/operate/admin": {},
+	"invoker/pull":          {"activation", "invoker", "invoker/container", "invoker/lib/retry", "invoker/pull/slot"},
 	"invoker/pull/slot":     {"activation"},
 	"invoker/config":        {"gpu", "sched"},
 	"invoker/operate/kamon": {},
@@ -412,6 +413,7 @@ var spoken = []string{
 	"invoker/peer/stores",
 	"invoker/peer/tlsstore",
 	"invoker/peer/zookeeper",
+	"invoker/pull",
 	"invoker/pull/slot",
 	"sched",
 	"sched/sim",

@@ -122,7 +122,7 @@ func (t *Table) Moved(now time.Duration, id ID) {
 		return
 	}
 	s.calls--
-	if s.state == open && !s.lost {
+	if s.state == open && !s.lost && !t.stopped {
 		s.lost = true
 		t.order(Order{Do: Find, Slot: s.id, Creation: s.Creation})
 	}
@@ -236,6 +236,21 @@ func (t *Table) Close(now time.Duration) {
 	t.retireAll(now, func(*slot) bool { return true })
 }
 
+// Stop ends the fetching for good. What is out is answered soon; slots stay as they
+// are, for their keys end with the invoker's lease.
+func (t *Table) Stop(now time.Duration) {
+	t.closed, t.stopped = true, true
+	for _, w := range t.waiting {
+		t.refuse(w.Creation, activation.CreationUnknown, reasonClosed)
+	}
+	t.waiting = nil
+	for _, s := range t.slots {
+		if s.calls > 0 {
+			t.order(Order{Do: Leave, Slot: s.id, Creation: s.Creation})
+		}
+	}
+}
+
 // Open has creations accepted again.
 func (t *Table) Open() { t.closed = false }
 
@@ -289,7 +304,7 @@ func (t *Table) proceed(now time.Duration, s *slot) {
 
 // expire has a slot leave that was idle for the pause grace.
 func (t *Table) expire(now time.Duration, s *slot) {
-	if s.state != open || s.runs > 0 || s.ack != nil || t.cfg.PauseGrace < 0 || now-s.since < t.cfg.PauseGrace {
+	if s.state != open || t.stopped || s.runs > 0 || s.ack != nil || t.cfg.PauseGrace < 0 || now-s.since < t.cfg.PauseGrace {
 		return
 	}
 	if !s.used || s.GPU || !s.warmed {
@@ -337,6 +352,7 @@ func (t *Table) expirePaused(now time.Duration, s *slot) {
 // due is when Tick changes something of a slot.
 func (t *Table) due(s *slot) (time.Duration, bool) {
 	switch {
+	case t.stopped:
 	case s.state == open && s.lost && s.calls == 0 && s.runs == 0 && s.ack == nil:
 		return s.since + t.cfg.PauseGrace, t.cfg.PauseGrace >= 0
 	case s.state == open && s.GPU && s.calls == 0 && s.runs > 0 && !s.lost:

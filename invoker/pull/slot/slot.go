@@ -124,6 +124,7 @@ type Table struct {
 	slots   []*slot // by id
 	waiting []waiting
 	closed  bool
+	stopped bool // nothing is fetched any more
 	orders  []Order
 }
 
@@ -244,6 +245,10 @@ func (t *Table) register(now time.Duration, s *slot) {
 // key is gone, or a scheduler would claim it once more.
 func (t *Table) opened(now time.Duration, s *slot) {
 	s.state, s.aim, s.since, s.lost = open, toStay, now, false
+	if t.stopped {
+		t.fail(s, activation.CreationUnknown, reasonClosed)
+		return
+	}
 	t.fetch(now, s)
 	if s.warm {
 		s.warm = false
@@ -274,7 +279,7 @@ func (t *Table) refuse(c Creation, why activation.CreationError, reason string) 
 
 // fetch orders as many fetches as may be out.
 func (t *Table) fetch(now time.Duration, s *slot) {
-	for s.state == open && !s.lost && t.wants(now, s) {
+	for s.state == open && !s.lost && !t.stopped && t.wants(now, s) {
 		s.calls++
 		o := Order{Do: Fetch, Slot: s.id, Creation: s.Creation, Warmed: s.warmed, Ended: s.ended, Last: s.last}
 		s.ended = false

@@ -44,5 +44,8 @@ func (t *Table) Stats() Stats {
 	return st
 }
 
+// Has reports whether a slot exists.
+func (t *Table) Has(id ID) bool { return t.get(id) != nil }
+
 // Len is how many slots there are.
 func (t *Table) Len() int { return len(t.slots) }

@@ -1,0 +1,264 @@
+package pull
+
+import (
+	"cmp"
+	"context"
+	"encoding/json"
+	"fmt"
+	"log/slog"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/gpuwhisk/gpuwhisk/activation"
+	"github.com/gpuwhisk/gpuwhisk/invoker"
+	"github.com/gpuwhisk/gpuwhisk/invoker/pull/slot"
+)
+
+// fixture is everything around a Puller: a topic, a scheduler, etcd, a journal, and
+// containers. It writes down what happens, in order.
+type fixture struct {
+	*testing.T
+	*Puller
+	orders chan Message
+	queue  chan string // activations that wait at the scheduler
+	left   chan struct{}
+
+	mu        sync.Mutex
+	log       []string
+	keys      map[string]bool
+	health    activation.Health
+	leader    activation.Endpoint
+	moved     chan struct{}
+	fetchErr  error
+	known     map[activation.ID]bool // by the journal, in progress
+	acquire   func(r invoker.AcquireRequest)
+	delivered []invoker.Delivery
+	made      int
+	changing  map[string]bool
+}
+
+func pulling(t *testing.T, change func(*Config), test func(f *fixture)) {
+	synctest.Test(t, func(t *testing.T) {
+		f := &fixture{
+			T: t, orders: make(chan Message, 100), queue: make(chan string, 100), left: make(chan struct{}, 100),
+			keys: map[string]bool{}, moved: make(chan struct{}), known: map[activation.ID]bool{}, changing: map[string]bool{},
+			leader: activation.Endpoint{Host: "s0", Port: 1},
+		}
+		f.acquire = func(r invoker.AcquireRequest) { go f.Acquired(r.ID, false) }
+		m, err := activation.ParseManifest([]byte(`{"runtimes":{"nodejs":[{"kind":"nodejs:20","default":true,"image":{"prefix":"p","name":"node","tag":"1"}}]},"blackboxes":[]}`), activation.ManifestOptions{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		cfg := Config{
+			Instance: activation.Instance{ID: 0, UniqueName: "0"}, Cluster: "whisk", Manifest: m, MemoryMB: 1024,
+			JobTime: 20 * time.Second, BlackboxMultiple: 15, ReportEvery: time.Second,
+			Slots: slot.Config{PauseGrace: 10 * time.Second, IdleTimeout: 10 * time.Minute, Keeping: time.Hour, GPUSlots: 2, Hold: 15 * time.Second, Probe: 10 * time.Second, Aged: 20 * time.Second},
+		}
+		if change != nil {
+			change(&cfg)
+		}
+		f.Puller = New(cfg, Ports{Orders: f, Acks: acks{f}, Schedulers: f, Registry: f, Journal: f, Deliver: f.deliver}, slog.New(slog.DiscardHandler))
+		f.Use(f)
+		ctx, stop := context.WithCancel(t.Context())
+		ended := make(chan struct{})
+		go func() { f.Puller.Run(ctx); close(ended) }()
+		test(f)
+		f.Stop(t.Context())
+		stop()
+		<-ended
+		f.Puller.Close()
+	})
+}
+
+func (f *fixture) add(format string, args ...any) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.log = append(f.log, fmt.Sprintf(format, args...))
+}
+
+// want compares what happened since the last time, when nothing more does.
+func (f *fixture) want(events ...string) {
+	f.Helper()
+	time.Sleep(50 * time.Millisecond)
+	synctest.Wait()
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if !slices.Equal(f.log, events) {
+		f.Fatalf("happened:\n%s\nwant:\n%s", strings.Join(f.log, "\n"), strings.Join(events, "\n"))
+	}
+	f.log = nil
+}
+
+// has reports whether something happened since the last time, and forgets the rest.
+func (f *fixture) has(event string) bool {
+	synctest.Wait()
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	defer func() { f.log = nil }()
+	return slices.Contains(f.log, event)
+}
+
+// creation sends one for an action with further fields of its metadata.
+func (f *fixture) creation(annotations, limits string) activation.ID {
+	return f.send(time.Now(), "", cmp.Or(annotations, "[]"), cmp.Or(limits, `{"concurrency":1,"logs":10,"memory":256,"timeout":60000}`))
+}
+
+func (f *fixture) send(at time.Time, exec, annotations, limits string) activation.ID {
+	f.made++
+	c := activation.ContainerCreation{
+		TransID: activation.NewTransID("sid_containerCreation", 1, false), ID: activation.ID(fmt.Sprintf("%032x", f.made)),
+		Queue:     activation.NewQueue("guest", activation.ActionRef{Path: "guest", Name: "hello", Version: "0.0.1"}, "1-a"),
+		Scheduler: "0", Endpoint: activation.Endpoint{Host: "s0", Port: 1},
+		MetaData: activation.NewActionMetaData(json.RawMessage(fmt.Sprintf(
+			`{"namespace":"guest","name":"hello","exec":%s,"parameters":[{"key":"k","value":"secret"}],"limits":%s,"version":"0.0.1","publish":false,"annotations":%s,"updated":1}`,
+			cmp.Or(exec, `{"kind":"nodejs:20","binary":false}`), limits, annotations))),
+	}
+	f.message(c.Encode(), at)
+	return c.ID
+}
+
+func (f *fixture) message(value []byte, at time.Time) {
+	f.orders <- Message{Value: value, Sent: at, Done: func() { f.add("done") }}
+}
+
+// activate has an activation wait at the scheduler.
+func (f *fixture) activate(n int) activation.ID {
+	m := activation.Message{
+		TransID: activation.NewTransID("tid", time.Now().UnixMilli(), false), Revision: "1-a",
+		Action:       activation.ActionRef{Path: "guest", Name: "hello", Version: "0.0.1"},
+		User:         activation.Identity{Subject: "guest", Namespace: activation.Namespace{Name: "guest", UUID: "u"}, AuthKey: activation.NewAuthKey("k:s")},
+		ActivationID: activation.ID(fmt.Sprintf("%032x", n)), Controller: "0",
+	}
+	f.queue <- string(m.Encode())
+	return m.ActivationID
+}
+
+func (f *fixture) Next(ctx context.Context) (Message, error) {
+	select {
+	case m := <-f.orders:
+		return m, nil
+	case <-ctx.Done():
+		return Message{}, ctx.Err()
+	}
+}
+
+// acks is the topic of acks.
+type acks struct{ f *fixture }
+
+func (a acks) Send(_ context.Context, ack activation.ContainerCreationAck, sent func()) error {
+	if _, err := activation.DecodeContainerCreationAck(ack.Encode()); err != nil {
+		a.f.Errorf("ack: %v", err)
+	}
+	time.Sleep(time.Millisecond) // fetches are sent meanwhile
+	a.f.add("ack %s", cmp.Or(string(ack.Error), "success"))
+	sent()
+	return nil
+}
+
+func (f *fixture) Fetch(_ context.Context, r Request) (activation.FetchAnswer, error) {
+	f.add("fetch %s warmed=%t", r.At.Host, r.Warmed)
+	f.mu.Lock()
+	err := f.fetchErr
+	f.mu.Unlock()
+	if err != nil {
+		return activation.FetchAnswer{}, err
+	}
+	poll := time.NewTimer(time.Second)
+	defer poll.Stop()
+	select {
+	case m := <-f.queue:
+		return activation.DecodeFetchAnswer(activation.NewFetchAnswer(json.RawMessage(m)).Encode())
+	case <-f.left:
+	case <-poll.C:
+	}
+	return activation.FetchAnswer{Kind: activation.NoActivation}, nil
+}
+
+func (f *fixture) Leave(context.Context, Request) error {
+	f.add("leave")
+	f.left <- struct{}{}
+	return nil
+}
+
+func (f *fixture) Put(_ context.Context, key string) error    { return f.set("put", key, true) }
+func (f *fixture) Delete(_ context.Context, key string) error { return f.set("delete", key, false) }
+
+func (f *fixture) set(what, key string, there bool) error {
+	f.mu.Lock()
+	if f.changing[key] {
+		f.Errorf("two changes at once of %s", key)
+	}
+	f.changing[key] = true
+	f.mu.Unlock()
+	time.Sleep(time.Millisecond)
+	f.add("%s %s", what, strings.Split(key, "/")[1])
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	delete(f.changing, key)
+	if f.keys[key] = there; !there {
+		delete(f.keys, key)
+	}
+	return nil
+}
+
+func (f *fixture) Count(context.Context, ...string) (int64, error) { return 1, nil }
+
+func (f *fixture) Leader(activation.Queue) (activation.Endpoint, bool, <-chan struct{}) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return f.leader, true, f.moved
+}
+
+func (f *fixture) Report(_ context.Context, h activation.Health) error {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.health = h
+	return nil
+}
+
+// forget forgets what happened so far.
+func (f *fixture) forget() { f.has("") }
+
+func (f *fixture) reported() activation.Health {
+	time.Sleep(2 * time.Second)
+	synctest.Wait()
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return f.health
+}
+
+func (f *fixture) Ready(context.Context) error { return nil }
+
+func (f *fixture) Keep(d *invoker.Delivery, message []byte) bool {
+	f.add("keep")
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if _, err := activation.DecodeMessage(message); err != nil {
+		f.Error(err)
+	}
+	return !f.known[d.Message.ActivationID]
+}
+
+func (f *fixture) deliver(_ context.Context, d invoker.Delivery) error {
+	f.add("deliver %d", d.Claim)
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.delivered = append(f.delivered, d)
+	return nil
+}
+
+func (f *fixture) Acquire(r invoker.AcquireRequest) {
+	f.add("acquire %s %d MB", r.Exec.Image, r.MemoryMB)
+	f.acquire(r)
+}
+
+func (f *fixture) PauseClaim(id invoker.Claim) {
+	f.add("pause")
+	go f.Paused(id, true)
+}
+
+func (f *fixture) Unclaim(invoker.Claim) { f.add("remove") }

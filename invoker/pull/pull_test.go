@@ -1,0 +1,251 @@
+package pull
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/gpuwhisk/gpuwhisk/activation"
+	"github.com/gpuwhisk/gpuwhisk/invoker"
+	"github.com/gpuwhisk/gpuwhisk/invoker/container"
+)
+
+const gpuAnnotation = `[{"key":"gpu","value":true}]`
+
+// What was pulled is in the journal before the invoker has it.
+func TestCreationBecomesAContainerThatFetches(t *testing.T) {
+	pulling(t, nil, func(f *fixture) {
+		f.creation("", "")
+		f.want("acquire p/node:1 256 MB", "put namespace", "fetch s0 warmed=false", "ack success", "done")
+		id := f.activate(1)
+		f.want("keep", "deliver 1")
+		f.Ended(invoker.End{ID: id, Claim: 1, Took: time.Second, Keeps: true, Warmed: true})
+		f.want("fetch s0 warmed=true")
+		if h := f.reported(); h.BusyMB != 256 || h.FreeMB != 768 || h.Status != activation.Up {
+			t.Errorf("health %+v", h)
+		}
+	})
+}
+
+func TestIdleContainerIsPausedAndResumed(t *testing.T) {
+	pulling(t, nil, func(f *fixture) {
+		id := f.activate(1)
+		f.creation("", "")
+		time.Sleep(100 * time.Millisecond)
+		f.Ended(invoker.End{ID: id, Keeps: true, Warmed: true})
+		time.Sleep(12 * time.Second)
+		synctest.Wait()
+		if len(f.keys) != 1 {
+			t.Fatalf("keys %v", f.keys)
+		}
+		for key := range f.keys {
+			if !strings.HasPrefix(key, "whisk/warmed/guest/guest/hello/1-a/invoker/0/container/") {
+				t.Errorf("key %s", key)
+			}
+		}
+		if h := f.reported(); h.FreeMB != 1024 {
+			t.Errorf("health %+v: a paused container is not free memory", h)
+		}
+		f.forget()
+		f.acquire = func(r invoker.AcquireRequest) { go f.Acquired(r.ID, true) }
+		f.creation("", "")
+		f.want("acquire p/node:1 256 MB", "put namespace", "fetch s0 warmed=true", "delete warmed", "ack success", "done")
+	})
+}
+
+func TestOrdersThatMakeNoContainer(t *testing.T) {
+	pulling(t, nil, func(f *fixture) {
+		f.message([]byte(`{"warm":1}`), time.Now())
+		f.want("done")
+		warm := activation.ContainerCreation{
+			TransID: activation.NewTransID("sid_x", 1, false), Queue: activation.WarmUpQueue(), ID: activation.ID(strings.Repeat("0", 32)), Scheduler: "0",
+		}
+		f.message(warm.Encode(), time.Now())
+		f.want("done")
+		f.send(time.Now().Add(-21*time.Second), "", "[]", `{"concurrency":1,"logs":10,"memory":256,"timeout":60000}`)
+		f.want("done")
+		f.send(time.Now(), `{"kind":"sequence","components":[]}`, "[]", `{"concurrency":1,"logs":10,"memory":256,"timeout":60000}`)
+		f.want("ack NonExecutbleActionError", "done")
+		f.send(time.Now(), `{"kind":"cobol:1","binary":false}`, "[]", `{"concurrency":1,"logs":10,"memory":256,"timeout":60000}`)
+		f.want("ack WhiskError", "done")
+		f.creation(gpuAnnotation, "")
+		f.want("ack ResourceNotEnoughError", "done")
+		// One of an image that is pulled may be older.
+		f.send(time.Now().Add(-100*time.Second), `{"kind":"blackbox","image":"own/x","binary":false}`, "[]", `{"concurrency":1,"logs":10,"memory":256,"timeout":60000}`)
+		time.Sleep(100 * time.Millisecond)
+		if !f.has("ack success") {
+			t.Error("a creation of a blackbox action was dropped")
+		}
+	})
+}
+
+func TestErrorsOfContainersInTheWordsOfSchedulers(t *testing.T) {
+	for _, c := range []struct {
+		err  error
+		want string
+	}{
+		{invoker.ErrNoMemory, "ack ResourceNotEnoughError"},
+		{&container.CreateError{Blame: container.BlameDeveloper, Message: "Failed to pull"}, "ack BlackBoxError"},
+		{&container.CreateError{Blame: container.BlameWhisk, Message: "x"}, "ack WhiskError"},
+		{errors.New("x"), "ack WhiskError"},
+	} {
+		pulling(t, nil, func(f *fixture) {
+			f.acquire = func(r invoker.AcquireRequest) { go f.Refused(r.ID, c.err) }
+			f.creation("", "")
+			f.want("acquire p/node:1 256 MB", c.want, "done")
+		})
+	}
+}
+
+func TestGPUFunctionIsPulledWithoutAContainer(t *testing.T) {
+	pulling(t, func(c *Config) { c.GPUs = 1 }, func(f *fixture) {
+		f.creation(gpuAnnotation, "")
+		f.want("put namespace", "fetch s0 warmed=false", "ack success", "done")
+		id := f.activate(1)
+		f.want("keep", "deliver 0")
+		f.Ended(invoker.End{ID: id, Keeps: false})
+		f.want("fetch s0 warmed=false")
+	})
+}
+
+// A scheduler that does not answer costs no container.
+func TestSchedulerThatMoved(t *testing.T) {
+	pulling(t, nil, func(f *fixture) {
+		id := f.activate(1)
+		f.creation("", "")
+		time.Sleep(100 * time.Millisecond)
+		f.mu.Lock()
+		f.fetchErr = errors.New("away")
+		f.mu.Unlock()
+		f.Ended(invoker.End{ID: id, Keeps: true, Warmed: true})
+		synctest.Wait()
+		f.mu.Lock()
+		f.log, f.fetchErr, f.leader = nil, nil, activation.Endpoint{Host: "s1", Port: 1}
+		close(f.moved)
+		f.moved = make(chan struct{})
+		f.mu.Unlock()
+		f.want("fetch s1 warmed=true")
+	})
+}
+
+func TestActivationThatIsInProgressIsNotDeliveredAgain(t *testing.T) {
+	pulling(t, nil, func(f *fixture) {
+		f.known[activation.ID(fmt.Sprintf("%032x", 1))] = true
+		f.creation("", "")
+		f.want("acquire p/node:1 256 MB", "put namespace", "fetch s0 warmed=false", "ack success", "done")
+		f.activate(1)
+		f.want("keep", "fetch s0 warmed=false")
+		f.activate(2)
+		f.want("keep", "deliver 1")
+	})
+}
+
+func TestDisableDrainsAndEnableResumes(t *testing.T) {
+	pulling(t, nil, func(f *fixture) {
+		f.creation("", "")
+		time.Sleep(100 * time.Millisecond)
+		f.forget()
+		if !f.Disable() {
+			t.Error("nothing changed")
+		}
+		if f.Disable() {
+			t.Error("it changed twice")
+		}
+		time.Sleep(emptyPause)
+		f.want("leave", "remove", "delete namespace")
+		if h := f.reported(); h.Status != activation.Down {
+			t.Errorf("status %s", h.Status)
+		}
+		if n := f.Puller.Count(); n != 0 {
+			t.Errorf("%d slots", n)
+		}
+		f.creation("", "")
+		f.want("ack UnknownError", "done")
+		f.Enable()
+		if h := f.reported(); h.Status != activation.Up {
+			t.Errorf("status %s", h.Status)
+		}
+	})
+}
+
+func TestUnhealthyWhileNothingCanBeDone(t *testing.T) {
+	pulling(t, nil, func(f *fixture) {
+		f.SetUnable("no Docker")
+		if h := f.reported(); h.Status != activation.Unhealthy {
+			t.Errorf("status %s", h.Status)
+		}
+		f.SetUnable("")
+		if h := f.reported(); h.Status != activation.Up {
+			t.Errorf("status %s", h.Status)
+		}
+	})
+}
+
+// A stop waits for what a fetch still brings, and leaves the keys to the lease's end.
+func TestStopWaitsForTheFetches(t *testing.T) {
+	pulling(t, nil, func(f *fixture) {
+		f.creation("", "")
+		time.Sleep(100 * time.Millisecond)
+		f.forget()
+		stopped := make(chan struct{})
+		go func() { f.Stop(f.Context()); close(stopped) }()
+		f.activate(1)
+		<-stopped
+		if !f.has("deliver 1") {
+			t.Error("what came is not delivered")
+		}
+		if len(f.keys) != 1 {
+			t.Errorf("keys %v", f.keys)
+		}
+	})
+}
+
+func TestAdoptedContainerIsKnownToSchedulers(t *testing.T) {
+	pulling(t, nil, func(f *fixture) {
+		c := activation.ContainerCreation{
+			TransID: activation.NewTransID("x", 1, false), ID: activation.ID(strings.Repeat("a", 32)), Scheduler: "0",
+			Queue: activation.NewQueue("guest", activation.ActionRef{Path: "guest", Name: "hello", Version: "0.0.1"}, "1-a"), Endpoint: activation.Endpoint{Host: "s0", Port: 1},
+			MetaData: activation.NewActionMetaData([]byte(`{"parameters":"secret"}`)),
+		}
+		text := memo(&c)
+		if strings.Contains(text, "secret") {
+			t.Errorf("the state file has parameters: %s", text)
+		}
+		id, ok := f.Adopted(text)
+		if !ok {
+			t.Fatal("not adopted")
+		}
+		f.want("put warmed")
+		f.acquire = func(r invoker.AcquireRequest) { go f.Acquired(r.ID, true) }
+		f.creation("", "")
+		f.want("acquire p/node:1 256 MB", "put namespace", "fetch s0 warmed=true", "delete warmed", "ack success", "done")
+		f.Lost(id)
+		if _, ok := f.Adopted("no memo"); ok {
+			t.Error("what is no memo is adopted")
+		}
+	})
+}
+
+func TestManyContainersHaveKeysOfTheirOwn(t *testing.T) {
+	pulling(t, nil, func(f *fixture) {
+		for range 50 {
+			f.creation("", "")
+		}
+		time.Sleep(time.Second)
+		synctest.Wait()
+		f.mu.Lock()
+		keys := len(f.keys)
+		first := slices.Index(f.log, "ack success")
+		f.mu.Unlock()
+		if keys != 50 {
+			t.Errorf("%d keys", keys)
+		}
+		if first < 0 {
+			t.Error("nothing was acked")
+		}
+	})
+}
