@@ -26,6 +26,8 @@ type FeedConfig struct {
 	LagEvery time.Duration
 	// Delay, when not nil, gets the time that each record spent in Kafka.
 	Delay func(time.Duration)
+	// Raw has messages delivered as they are, whatever they hold.
+	Raw bool
 }
 
 // fetchBytes bounds one answer of the broker (the original's 1 MiB saves nothing
@@ -97,7 +99,8 @@ func (s FeedStats) Lag() int64 { return s.lag }
 
 // Delivery is one activation that the feed handed out.
 type Delivery struct {
-	Message   *activation.Message
+	Message   *activation.Message // nil from a raw feed
+	Value     []byte              // of a raw feed: the message
 	Partition int32
 	Offset    int64
 	Timestamp time.Time // when the controller sent it

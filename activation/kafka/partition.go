@@ -245,7 +245,11 @@ func (p *partition) deliver(r record) (Delivery, bool) {
 	if f.cfg.Delay != nil {
 		f.cfg.Delay(max(0, time.Since(r.time)))
 	}
-	m, err := activation.DecodeMessage(r.value)
+	var m *activation.Message
+	var err error
+	if !f.cfg.Raw {
+		m, err = activation.DecodeMessage(r.value)
+	}
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	if p.ctx.Err() != nil { // revoked: another member reads it again
@@ -259,6 +263,9 @@ func (p *partition) deliver(r record) (Delivery, bool) {
 	}
 	d := p.progress.deliver(r)
 	d.Message, d.Partition, d.from = m, p.index, p
+	if f.cfg.Raw {
+		d.Value = r.value
+	}
 	if err == nil {
 		f.stats.Delivered++
 		return d, true

@@ -1,0 +1,35 @@
+package kafka
+
+import (
+	"context"
+	"testing"
+	"time"
+)
+
+// A raw feed delivers and commits messages that are no activations.
+func TestRawFeedDeliversAnyMessage(t *testing.T) {
+	onEachBroker(t, func(b *fixture) {
+		topic := b.topic()
+		b.put(topic, "no activation", message(1))
+		f := b.cluster().NewFeed(FeedConfig{Topic: topic, CommitEvery: 5 * time.Millisecond, Raw: true})
+		b.t.Cleanup(func() {
+			ctx, cancel := context.WithCancel(context.Background())
+			cancel()
+			f.Close(ctx)
+		})
+		for _, want := range []string{"no activation", message(1)} {
+			d, err := f.Next(b.ctx())
+			if err != nil {
+				b.t.Fatal(err)
+			}
+			if string(d.Value) != want {
+				b.t.Errorf("got %q, want %q", d.Value, want)
+			}
+			if time.Since(d.Timestamp).Abs() > time.Hour {
+				b.t.Errorf("sent at %v", d.Timestamp)
+			}
+			d.Done()
+		}
+		b.await("position 2", func() bool { return b.committed(topic, topic) == 2 })
+	})
+}
