@@ -111,6 +111,26 @@ func (j *Journal) spill(k key, text []byte) (r wal.Receipt, err error) {
 	return j.writePayload(k, e, message, text), nil
 }
 
+// Keep stores the message of an accepted activation of which there is no other copy.
+// It returns when it is written: it does not wait for more of the disk than a start
+// does.
+func (j *Journal) Keep(id activation.ID, text []byte) error {
+	k := keyOf(id)
+	r, err := j.spill(k, text)
+	if err == nil {
+		err = r.Wait()
+	}
+	if err != nil {
+		return fmt.Errorf("keep message of %s: %w", id, err)
+	}
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	if e := j.known[k]; e != nil {
+		e.taken = true
+	}
+	return nil
+}
+
 // KeepUnacknowledged stores the results of activations whose acks or records are
 // not safe. The next process delivers them, unless Completed is called. It returns
 // when they are written, or will be when a disk in trouble takes them again, with

@@ -236,3 +236,30 @@ func TestKeepUnacknowledgedReportsEach(t *testing.T) {
 		t.Errorf("%d are unacknowledged, want 1", h.Unacknowledged)
 	}
 }
+
+// What has no other copy is there for the next process, once, and goes with its end.
+func TestKeptMessageIsTheNextProcesses(t *testing.T) {
+	j := open(t, Config{Dir: t.TempDir()})
+	for i := range 2 {
+		j.Delivered(id(i), 7, int64(i))
+		if err := j.Keep(id(i), messageOf(i)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := j.Keep(id(9), messageOf(9)); !errors.Is(err, ErrNotOpen) {
+		t.Errorf("kept what was not accepted: %v", err)
+	}
+	j.Completed(id(0))
+	if p := j.Past(id(1)); !p.Taken {
+		t.Errorf("past %+v: another copy would count", p)
+	}
+	j = again(t, j)
+	left := j.Unfinished()
+	if len(left) != 1 || left[0].ID != id(1) || left[0].Partition != 7 {
+		t.Fatalf("left %+v", left)
+	}
+	text, _, err := j.Take(id(1))
+	if err != nil || string(text) != string(messageOf(1)) {
+		t.Errorf("message %q, %v", text, err)
+	}
+}
