@@ -21,7 +21,7 @@ import (
 func (a *assembly) adminHandler() http.Handler {
 	o := admin.Options{
 		Instance: a.instance.String(), Username: a.c.Admin.Username, Password: a.c.Admin.Password,
-		Header: a.c.Admin.TransactionHeader, Pings: pings{a}, Fallbacks: fallbackList{a}, Answered: a.steps.ObserveRequest,
+		Header: a.c.Admin.TransactionHeader, Pings: a.intake, Fallbacks: fallbackList{a}, Answered: a.steps.ObserveRequest,
 	}
 	if a.c.Metrics.Served() {
 		// Gauges are collected on demand and have a registry of their own: the
@@ -57,7 +57,7 @@ func (a *assembly) cannot() string {
 	if why, _ := a.unable.Load().(string); why != "" {
 		return "container engine: " + why
 	}
-	if why := a.kafkaAway(); why != "" {
+	if why := a.intake.away(); why != "" {
 		return "Kafka: " + why
 	}
 	return ""

@@ -14,6 +14,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -100,6 +101,7 @@ type assembly struct {
 	retired   atomic.Bool    // an operator disabled it
 	following sync.WaitGroup // the switching of the pings
 
+	intake       intake
 	parts        openParts
 	gpus         gpus
 	recording    *recording               // nil without whisk.gpu.record
@@ -130,6 +132,10 @@ type assembly struct {
 // when the start fails.
 func Run(ctx context.Context, o Options) (err error) {
 	a := &assembly{Options: o, c: o.Config, metrics: prometheus.NewRegistry(), functions: prometheus.NewRegistry(), closing: make(chan struct{}), began: time.Now()}
+	a.intake = classic{a}
+	if a.c.Scheduler.Enabled {
+		a.intake = &scheduled{assembly: a}
+	}
 	a.stage.Store("starting")
 	a.steps = invoker.NewSpanObserver(o.Config.Metrics.Log, a.metrics, o.Log)
 	manifest, err := a.manifest()
@@ -148,7 +154,7 @@ func Run(ctx context.Context, o Options) (err error) {
 	if err := a.parts.open(ctx, a.partsInOrder(manifest)); err != nil {
 		return errors.Join(err, a.close())
 	}
-	err = a.invoker.Load().Run(ctx, func() { a.announce(ctx) })
+	err = a.invoker.Load().Run(a.intake.working(ctx), func() { a.announce(ctx) })
 	return errors.Join(err, a.close())
 }
 
@@ -199,7 +205,7 @@ func (a *assembly) identify(ctx context.Context) error {
 // container engine, the database. Each may use those before it.
 func (a *assembly) partsInOrder(manifest *activation.Manifest) []part {
 	topic := a.c.Kafka.TopicPrefix + a.instance.Topic()
-	return []part{
+	return slices.Concat([]part{
 		{"Kafka", func(ctx context.Context) (hooks, error) { return hooks{}, a.openKafka(ctx, topic) }},
 		// Closed late, for the traces of the last activations.
 		{"traces", a.openTracer},
@@ -214,14 +220,10 @@ func (a *assembly) partsInOrder(manifest *activation.Manifest) []part {
 		{"bucket of code", a.openBucket},
 		{"store of records", a.openRecordStore},
 		{"database", func(ctx context.Context) (hooks, error) { return a.openStore(ctx, manifest) }},
-		// They begin when the invoker is ready, and end after the last commit,
-		// which the next process reads once they are silent.
-		{"pings", a.openPings},
-		// Closed after acks and records, which are safe then: it commits offsets.
-		{"activations", func(ctx context.Context) (hooks, error) { return a.openSources(ctx, topic) }},
+	}, a.intake.parts(topic, manifest), []part{
 		{"acks", a.openProducer},
 		{"invoker", func(context.Context) (hooks, error) { return a.newInvoker(manifest) }},
-	}
+	})
 }
 
 func (a *assembly) newInvoker(manifest *activation.Manifest) (hooks, error) {
@@ -242,6 +244,7 @@ func (a *assembly) newInvoker(manifest *activation.Manifest) (hooks, error) {
 		Blacklist: a.store, Journal: a.journal(), Spill: a.spill(), Engine: a.engine, Daemon: a.daemon, Dial: dial,
 		Mover: a.gpus.mover, Away: a.setUnable, ContainerStates: a.containerStates(), Successor: a.successor,
 	}
+	a.intake.fill(&ports)
 	if a.tracer != nil {
 		ports.Tracer = a.tracer
 	}
@@ -256,6 +259,7 @@ func (a *assembly) newInvoker(manifest *activation.Manifest) (hooks, error) {
 		return hooks{}, err
 	}
 	a.invoker.Store(iv)
+	a.intake.use(iv)
 	a.stage.Store("adopting or removing containers that a former process left")
 	return hooks{close: closer(func() error { iv.Close(); return nil }), status: workStatus, gauges: workGauges}, nil
 }

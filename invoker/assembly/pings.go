@@ -7,48 +7,31 @@ import (
 	"github.com/gpuwhisk/gpuwhisk/activation/kafka"
 )
 
-// announce starts the pings, and prepares the last one, which is sent when ctx
-// ends, before the drain begins.
-func (a *assembly) announce(ctx context.Context) {
+// begin starts the pings, and prepares the last one, which is sent when ctx ends,
+// before the drain begins.
+func (a classic) begin(ctx context.Context) {
 	p := a.cluster.NewPinger(kafka.PingerConfig{
 		Topic: a.c.Kafka.TopicPrefix + "health", Instance: a.instance, Acknowledged: a.state.pinged.taken, Disabled: !a.wanted(),
 	})
 	a.pinger.Store(p)
 	sent := make(chan struct{})
 	stop := context.AfterFunc(ctx, func() {
-		a.Log.Info("invoker stops: nothing more is pulled, what runs is finished", "version", a.Version, "instance", a.instance.String(),
-			"unfinished", a.invoker.Load().InFlight(), "deadline", a.c.Drain.Deadline)
-		a.stopping.Store(true)
-		a.follow(p)
+		a.stops()
+		a.switchPings(p)
 		close(sent)
 	})
 	a.announceStop = func() {
 		if stop() { // the invoker ended by itself
 			a.stopping.Store(true)
-			a.follow(p)
+			a.switchPings(p)
 			return
 		}
 		<-sent
 	}
-	a.gpus.watch(a.invoker.Load(), a.deviceEngine, a.Log)
-	a.stage.Store("")
-	a.ready.Store(true)
-	a.Log.Info("invoker is ready", "version", a.Version, "instance", a.instance.String(), "topic", a.c.Kafka.TopicPrefix+a.instance.Topic(),
-		"memory", a.instance.UserMemory.String(), "runtime", a.c.Runtimes.Kind, "gpus", a.gpus.describe(), "policy", a.c.GPU.Policy,
-		"admin", a.admin, "took", time.Since(a.began).Round(time.Millisecond))
-	if a.Ready != nil {
-		a.Ready()
-	}
-	if a.Beat != nil {
-		go a.Beat(ctx, func(ctx context.Context) error {
-			_, err := a.invoker.Load().Status(ctx)
-			return err
-		})
-	}
 }
 
 // openPings has the pings, which announce begins, end with the last one.
-func (a *assembly) openPings(context.Context) (hooks, error) {
+func (a classic) openPings(context.Context) (hooks, error) {
 	return hooks{close: func(context.Context) error {
 		if p := a.pinger.Load(); p != nil {
 			a.announceStop()
@@ -59,7 +42,7 @@ func (a *assembly) openPings(context.Context) (hooks, error) {
 	}, status: a.pingsStatus}, nil
 }
 
-func (a *assembly) pingsStatus(s *status) {
+func (a classic) pingsStatus(s *status) {
 	p := a.pinger.Load().Status()
 	s.Kafka.Pings = p
 	if !p.Enabled && !a.stopping.Load() {
@@ -101,7 +84,7 @@ func (a *assembly) wanted() bool {
 	return !a.retired.Load() && !a.stopping.Load() && why == ""
 }
 
-func (a *assembly) follow(p *kafka.Pinger) {
+func (a *assembly) switchPings(p *kafka.Pinger) {
 	if err := follow(p, a.wanted); err != nil {
 		a.Log.Warn("switch pings", "enabled", a.wanted(), "error", err)
 	}
@@ -111,35 +94,36 @@ func (a *assembly) follow(p *kafka.Pinger) {
 // choose another one meanwhile. It does not block.
 func (a *assembly) setUnable(why string) {
 	a.unable.Store(why)
+	a.intake.follow(why)
+}
+
+func (a classic) follow(string) {
 	if p := a.pinger.Load(); p != nil {
-		a.following.Go(func() { a.follow(p) })
+		a.following.Go(func() { a.switchPings(p) })
 	}
 }
 
-// pings lets the admin endpoints switch the pinger.
-type pings struct{ a *assembly }
-
-func (p pings) Enabled() bool {
-	k := p.a.pinger.Load()
+func (a classic) Enabled() bool {
+	k := a.pinger.Load()
 	return k != nil && k.Status().Enabled
 }
 
-func (p pings) Enable() bool { return p.set(true) }
+func (a classic) Enable() bool { return a.set(true) }
 
-func (p pings) Disable() bool { return p.set(false) }
+func (a classic) Disable() bool { return a.set(false) }
 
 // set reports whether it changed anything. While the invoker cannot work the pings
 // stay disabled, and are enabled when it can.
-func (p pings) set(on bool) bool {
-	k := p.a.pinger.Load()
+func (a classic) set(on bool) bool {
+	k := a.pinger.Load()
 	if k == nil {
 		return false
 	}
 	was := k.Status().Enabled
-	p.a.retired.Store(!on)
-	p.a.follow(k)
-	if on && !p.a.wanted() {
-		p.a.Log.Info("pings are enabled when the invoker can work")
+	a.retired.Store(!on)
+	a.switchPings(k)
+	if on && !a.wanted() {
+		a.Log.Info("pings are enabled when the invoker can work")
 	}
 	return was != on
 }
@@ -161,7 +145,7 @@ func kafkaAway(pings kafka.PingStatus, feed kafka.FeedStats, now time.Time, time
 	return ""
 }
 
-func (a *assembly) kafkaAway() string {
+func (a classic) away() string {
 	timeout := a.silence
 	if timeout == 0 {
 		timeout = kafkaTimeout

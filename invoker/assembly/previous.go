@@ -28,12 +28,16 @@ func (a *assembly) awaitPrevious(ctx context.Context) (hooks, error) {
 	if err := a.awaitState(ctx); err != nil {
 		return h, err
 	}
+	return h, a.intake.awaitPrevious(ctx)
+}
+
+func (a classic) awaitPrevious(ctx context.Context) error {
 	if err := a.openPinged(); err != nil {
-		return h, err
+		return err
 	}
 	topic := a.c.Kafka.TopicPrefix + "health"
 	a.stage.Store("looking at topic " + topic + " for another process with this id")
-	return h, a.cluster.AwaitPrevious(ctx, kafka.PreviousConfig{
+	return a.cluster.AwaitPrevious(ctx, kafka.PreviousConfig{
 		Topic: topic, Instance: a.instance, Past: a.state.pinged.past, Fresh: a.silence, Silence: a.silence,
 		Seen: func(name string) {
 			a.stage.Store("waiting for another process with the same id to end: " + name + " pings on topic " + topic + " (give one of them another id)")

@@ -132,6 +132,18 @@ func (s *sources) from(ctx context.Context, i int) (invoker.Delivery, error) {
 	}
 }
 
+// deliver gives the invoker what came of no source. It waits until that takes it.
+func (s *sources) deliver(ctx context.Context, d invoker.Delivery) error {
+	select {
+	case s.came <- pulled{d: d}:
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
+	case <-s.life.Done():
+		return s.life.Err()
+	}
+}
+
 // close ends the pulling and commits what is completed.
 func (s *sources) close(ctx context.Context) error {
 	s.end()

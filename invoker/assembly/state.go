@@ -142,7 +142,7 @@ func (a *assembly) journal() invoker.Journal {
 	if a.state.journal == nil {
 		return journal.None{}
 	}
-	return &forgetfulJournal{Journal: a.state.journal, feed: a.feed}
+	return &forgetfulJournal{Journal: a.state.journal, covered: a.intake.covered}
 }
 
 // spill is where messages wait that need not be in memory; nil without a
@@ -158,7 +158,7 @@ func (a *assembly) spill() invoker.SpillStore {
 // deliver again.
 type forgetfulJournal struct {
 	*journal.Journal
-	feed      *kafka.Feed
+	covered   func(*journal.Journal)
 	completed atomic.Int64
 }
 
@@ -170,10 +170,14 @@ const forgetEvery = 1000
 func (a *forgetfulJournal) Completed(id activation.ID) {
 	a.Journal.Completed(id)
 	if a.completed.Add(1)%forgetEvery == 0 {
-		stats := a.feed.Stats()
-		for _, p := range append(stats.Partitions, kafka.PartitionStats{Committed: stats.Committed}) {
-			a.Covered(int(p.Partition), func(offset int64) bool { return offset < p.Committed })
-		}
+		a.covered(a.Journal)
+	}
+}
+
+func (a classic) covered(j *journal.Journal) {
+	stats := a.feed.Stats()
+	for _, p := range append(stats.Partitions, kafka.PartitionStats{Committed: stats.Committed}) {
+		j.Covered(int(p.Partition), func(offset int64) bool { return offset < p.Committed })
 	}
 }
 

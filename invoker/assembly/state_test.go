@@ -18,10 +18,12 @@ func withState(s config.State) *assembly {
 	if s.JournalSync == "" {
 		s.JournalSync = "batch"
 	}
-	return &assembly{
+	a := &assembly{
 		Options: Options{Log: slog.New(slog.DiscardHandler)}, c: &config.Config{State: s},
 		instance: activation.Instance{ID: 7},
 	}
+	a.intake = classic{a}
+	return a
 }
 
 func TestStateOnDisk(t *testing.T) {

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/gpuwhisk/gpuwhisk/activation/couchdb"
+	"github.com/gpuwhisk/gpuwhisk/activation/etcd"
 	"github.com/gpuwhisk/gpuwhisk/activation/kafka"
 	"github.com/gpuwhisk/gpuwhisk/invoker"
 	"github.com/gpuwhisk/gpuwhisk/invoker/engine/devices"
@@ -20,6 +21,9 @@ type status struct {
 	Uptime   string         `json:"uptime"`
 	Kafka    kafkaStatus    `json:"kafka"`
 	CouchDB  couchdb.Health `json:"couchdb"`
+	// Etcd and Schedulers are of the scheduler mode.
+	Etcd       *etcd.State      `json:"etcd,omitempty"`
+	Schedulers *schedulerStatus `json:"scheduling,omitempty"`
 	// Records is nil where they go to CouchDB.
 	Records  *recordsStatus  `json:"records,omitempty"`
 	State    stateStatus     `json:"state"`
@@ -64,7 +68,7 @@ func (a *assembly) status(ctx context.Context) (status, error) {
 		return s, err
 	}
 	s.Work = &work
-	if why := a.kafkaAway(); why != "" {
+	if why := a.intake.away(); why != "" {
 		s.because("cannot work", "Kafka: "+why)
 	}
 	if a.stopping.Load() {

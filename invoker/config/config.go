@@ -33,6 +33,7 @@ const (
 // Default makes one; afterwards nothing changes it.
 type Config struct {
 	Identity      Identity      `section:"Identity and HTTP endpoints"`
+	Scheduler     Scheduler     `section:"Scheduler mode"`
 	Admin         Admin         `section:"Identity and HTTP endpoints"`
 	Kafka         Kafka         `section:"Kafka"`
 	CouchDB       CouchDB       `section:"CouchDB, Couchbase, Elasticsearch, S3"`

@@ -2,9 +2,11 @@ package config
 
 import (
 	"encoding/base64"
+	"reflect"
 	"slices"
 	"strings"
 	"testing"
+	"time"
 )
 
 // As the Ansible role starts its invoker, the oddities included.
@@ -86,8 +88,7 @@ func TestServiceProviders(t *testing.T) {
 		t.Errorf("logs %+v, records %+v", c.Logs, c.Records)
 	}
 	for setting, want := range map[string]string{
-		"InvokerProvider=org.apache.openwhisk.core.invoker.FPCInvokerReactive":                                           "ShardingContainerPoolBalancer",
-		"InvokerServerProvider=org.apache.openwhisk.core.invoker.FPCInvokerServer":                                       "LocalEntitlementProvider",
+		"InvokerProvider=org.apache.openwhisk.core.invoker.FPCInvokerReactive":                                           "whisk.etcd.hosts",
 		"ContainerFactoryProvider=org.apache.openwhisk.core.containerpool.kubernetes.KubernetesContainerFactoryProvider": "Kubernetes",
 		"ActivationStoreProvider=org.apache.openwhisk.core.database.elasticsearch.ElasticSearchActivationStoreProvider":  "needs whisk.activation-store.elasticsearch.hosts",
 		"AttachmentStoreProvider=org.apache.openwhisk.core.database.s3.S3AttachmentStoreProvider":                        "needs whisk.s3.bucket",
@@ -171,8 +172,59 @@ func TestS3AsTheOriginalHasIt(t *testing.T) {
 	}
 }
 
-func TestRefusalNamesTheFourSettings(t *testing.T) {
-	for _, want := range []string{"whisk.spi.LoadBalancerProvider", "whisk.spi.EntitlementSpiProvider", "whisk.spi.InvokerProvider", "whisk.spi.InvokerServerProvider"} {
-		refused(t, want, "INVOKER_OPTS=-Dwhisk.spi.InvokerProvider=org.apache.openwhisk.core.invoker.FPCInvokerReactive")
+// The mode is decided as the original does: by the service provider, or where none is
+// named by whether there is an etcd.
+func TestMode(t *testing.T) {
+	const (
+		provider = "CONFIG_whisk_spi_InvokerProvider=org.apache.openwhisk.core.invoker."
+		etcd     = "CONFIG_whisk_etcd_hosts=10.0.0.1:2379,10.0.0.2:2380"
+	)
+	for _, c := range []struct {
+		environ   []string
+		scheduled bool
+	}{
+		{nil, false},
+		{[]string{etcd}, true},
+		{[]string{etcd, "CONFIG_whisk_spi_InvokerProvider="}, true},
+		{[]string{etcd, provider + "InvokerReactive"}, false},
+		{[]string{etcd, provider + "FPCInvokerReactive"}, true},
+		{[]string{provider + "InvokerReactive"}, false},
+	} {
+		if got := loaded(t, c.environ...).Scheduler.Enabled; got != c.scheduled {
+			t.Errorf("%q: scheduler mode %t", c.environ, got)
+		}
+	}
+	refused(t, "not host:port", "CONFIG_whisk_etcd_hosts=10.0.0.1")
+}
+
+// The role's environment of the scheduler mode is taken as it is.
+func TestSchedulerModeAsTheRoleSetsIt(t *testing.T) {
+	c := loaded(t, "CONFIG_whisk_etcd_hosts=10.0.0.1:2379", "CONFIG_whisk_etcd_lease_timeout=10", "CONFIG_whisk_etcd_pool_threads=10",
+		"CONFIG_whisk_scheduler_dataManagementService_retryInterval=1 second", "CONFIG_whisk_invoker_containerCreation_maxPeek=500",
+		"CONFIG_whisk_spi_InvokerProvider=org.apache.openwhisk.core.invoker.FPCInvokerReactive",
+		"CONFIG_whisk_spi_InvokerServerProvider=org.apache.openwhisk.core.invoker.FPCInvokerServer",
+		"CONFIG_whisk_cluster_name=whisk", "CONFIG_whisk_containerPool_memorySyncInterval=1 second",
+		"CONFIG_whisk_containerProxy_timeouts_keepingDuration=10 minutes", "CONFIG_whisk_invoker_resource_tags= 'v1,gpu' ",
+		"CONFIG_whisk_invoker_dedicated_namespaces= '' ")
+	if !c.Scheduler.Enabled {
+		t.Error("it is not scheduler mode")
+	}
+	want := Scheduler{
+		Enabled: true, Cluster: "whisk", Keeping: 10 * time.Minute, MemorySync: time.Second, JobTime: 20 * time.Second, BlackboxMultiple: 15, GPUSlots: 3,
+		Etcd: Etcd{Hosts: []string{"10.0.0.1:2379"}, LeaseTimeout: 10, RetryInterval: time.Second},
+	}
+	if !reflect.DeepEqual(c.Scheduler, want) {
+		t.Errorf("%+v, want %+v", c.Scheduler, want)
+	}
+	if !slices.Equal(c.Identity.Tags, []string{"v1", "gpu"}) {
+		t.Errorf("tags %q", c.Identity.Tags)
+	}
+	if len(c.Identity.DedicatedNamespaces) != 0 {
+		t.Errorf("namespaces %q", c.Identity.DedicatedNamespaces)
+	}
+	for _, s := range c.Ignored() {
+		if strings.HasPrefix(s.Name, "whisk.etcd.") && s.Name != "whisk.etcd.pool.threads" {
+			t.Errorf("%s has no effect", s.Name)
+		}
 	}
 }

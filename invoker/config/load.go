@@ -110,6 +110,9 @@ func resolveDefaults(c *Config, all []*key) {
 		c.Records.Store = c.Records.provided
 		store.source = "as whisk.spi.ActivationStoreProvider"
 	}
+	if byName["whisk.spi.InvokerProvider"].value.text() == "" {
+		c.Scheduler.Enabled = len(c.Scheduler.Etcd.Hosts) > 0
+	}
 	const size = "max.message.bytes"
 	if _, given := c.Kafka.TopicConfig[size]; !given {
 		c.Kafka.TopicConfig[size] = fmt.Sprint(int64(c.Limits.MaxMessage()))

@@ -6,15 +6,6 @@ import (
 	"strings"
 )
 
-// classicMode is the advice where the deployment asks for the scheduler of
-// OpenWhisk, whose controllers use another protocol with their invokers.
-const classicMode = "this invoker serves the classic mode (sharding balancer over Kafka), which needs four settings: " +
-	"on the controller whisk.spi.LoadBalancerProvider=org.apache.openwhisk.core.loadBalancer.ShardingContainerPoolBalancer " +
-	"and whisk.spi.EntitlementSpiProvider=org.apache.openwhisk.core.entitlement.LocalEntitlementProvider, " +
-	"on the invoker whisk.spi.InvokerProvider=org.apache.openwhisk.core.invoker.InvokerReactive " +
-	"and whisk.spi.InvokerServerProvider=org.apache.openwhisk.core.invoker.DefaultInvokerServer " +
-	"(with Ansible: scheduler_enable=false and the four *_spi variables)"
-
 // spi is one service provider setting of OpenWhisk: which implementations this
 // invoker has, by simple class name.
 type spi struct {
@@ -35,10 +26,10 @@ func spiKeys(c *Config) []*key {
 func spis(c *Config) []spi {
 	ignore := func(string) {}
 	return []spi{
-		{name: "InvokerProvider", doc: "kind of invoker: the classic one", served: []string{"InvokerReactive"},
-			refused: map[string]string{"FPCInvokerReactive": classicMode}, choose: ignore},
-		{name: "InvokerServerProvider", doc: "kind of HTTP endpoints", served: []string{"DefaultInvokerServer"},
-			refused: map[string]string{"FPCInvokerServer": classicMode}, choose: ignore},
+		{name: "InvokerProvider", doc: "InvokerReactive: classic mode, FPCInvokerReactive: scheduler mode; empty: scheduler mode where whisk.etcd.hosts is set",
+			served: []string{"", "InvokerReactive", "FPCInvokerReactive"},
+			choose: func(class string) { c.Scheduler.Enabled = class == "FPCInvokerReactive" }},
+		{name: "InvokerServerProvider", doc: "kind of HTTP endpoints: those of the mode, whatever is named", served: []string{"", "DefaultInvokerServer", "FPCInvokerServer"}, choose: ignore},
 		{name: "MessagingProvider", doc: "message bus", served: []string{"KafkaMessagingProvider"},
 			refused: map[string]string{"LeanMessagingProvider": "for one process without Kafka use gpuwhisk standalone"}, choose: ignore},
 		{name: "ArtifactStoreProvider", doc: "store of actions and records", served: []string{"CouchDbStoreProvider"},

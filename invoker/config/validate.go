@@ -43,6 +43,9 @@ func validate(c *Config) []error {
 	if _, err := c.Kafka.Login(); err != nil {
 		problems = append(problems, err)
 	}
+	if c.Scheduler.Enabled {
+		c.Scheduler.check(demand)
+	}
 	c.Logs.Files.check(demand)
 	if c.S3.Enabled {
 		c.S3.check(demand)
@@ -113,8 +116,10 @@ var without = []struct{ name, why string }{
 	{"whisk.kafka.consumer.", "partitions are read by assignment, without a group session"},
 	{"whisk.container-proxy.action-health-check.", "a container that fails is replaced when it is used"},
 	{"whisk.db.", "those views are not queried"},
-	{"whisk.scheduler.", "of OpenWhisk's scheduler, which classic mode does not have"},
-	{"whisk.etcd.", "of OpenWhisk's scheduler, which classic mode does not have"},
+	{"whisk.scheduler.grpc.tls", "schedulers serve gRPC without TLS"},
+	{"whisk.scheduler.", "of the scheduler"},
+	{"whisk.etcd.pool.threads", "the client of etcd needs none"},
+	{"whisk.invoker.container-creation.max-peek", "orders are taken one by one"},
 	{"whisk.controller.", "of the controller"},
 	{"whisk.loadbalancer.", "of the controller"},
 }

@@ -122,7 +122,7 @@ func checks() []check {
 		{"Host", "disk", nil, checkDisk},
 		{"Host", "state", (*Snapshot).configured, checkState},
 		{"Settings", "configuration", nil, checkConfiguration},
-		{"Settings", "classic mode", nil, checkClassicMode},
+		{"Settings", "mode", nil, checkMode},
 		{"Settings", "admin login", (*Snapshot).configured, checkLogin},
 		{"Settings", "ignored", nil, checkIgnored},
 		{"Kafka", "brokers", nil, checkBrokers},

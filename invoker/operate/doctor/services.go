@@ -104,8 +104,8 @@ func checkTopics(f *Snapshot) []Finding {
 	} else {
 		all = append(all, ok("controllers were here: "+prefix+"health, "+strings.Join(completed, ", "))...)
 	}
-	if len(scheduler) > 0 {
-		all = append(all, warn("topics of the scheduler mode exist ("+strings.Join(scheduler, ", ")+"): a controller that runs in it sends this invoker nothing", classicFix)...)
+	if len(scheduler) > 0 && !f.Config.Scheduler.Enabled {
+		all = append(all, warn("topics of the scheduler mode exist ("+strings.Join(scheduler, ", ")+"): a controller that runs in it sends this invoker nothing", modeFix)...)
 	}
 	all = append(all, f.ownTopic(d)...)
 	return append(all, f.forwardTopic(topics)...)

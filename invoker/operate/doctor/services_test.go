@@ -74,6 +74,7 @@ func TestKafkaChecks(t *testing.T) {
 		}, "Kafka/topics", OK, "p-completed1", ""},
 		{"partitions", func(f *fake) { f.kafka.Topics["invoker0"] = 3 }, "Kafka/topics", Fail, "3 partitions", "delete"},
 		{"scheduler", func(f *fake) { f.kafka.Topics["creationAck0"] = 1 }, "Kafka/topics", Warn, "creationAck0", "scheduler_enable=false"},
+		{"scheduler mode", func(f *fake) { f.kafka.Topics["creationAck0"], f.Config.Scheduler.Enabled = 1, true }, "Kafka/topics", OK, "controllers were here", ""},
 	})
 }
 
@@ -174,11 +175,15 @@ func TestSettingChecks(t *testing.T) {
 		{"", func(f *fake) { f.Config.Admin.Username, f.Config.Admin.Password = "ops", "s3cret" }, "Settings/admin login", OK, "not the one", ""},
 		{"well known", func(f *fake) { f.Config.Admin.Username, f.Config.Admin.Password = "invoker.user", "invoker.pass" }, "Settings/admin login", Warn, "OpenWhisk's sources", "docs/operating.md"},
 
-		{"", nil, "Settings/classic mode", OK, "nothing here asks for the scheduler", ""},
-		{"classic", spi("LoadBalancerProvider", "loadBalancer.ShardingContainerPoolBalancer"), "Settings/classic mode", OK, "nothing here", ""},
-		{"scheduler", spi("LoadBalancerProvider", "loadBalancer.FPCPoolBalancer"), "Settings/classic mode", Fail, "FPCPoolBalancer", "scheduler_enable"},
-		{"invoker", spi("InvokerProvider", "invoker.FPCInvokerReactive"), "Settings/classic mode", Fail, "FPCInvokerReactive", "scheduler_enable"},
-		{"another", spi("EntitlementSpiProvider", "entitlement.Mine"), "Settings/classic mode", Warn, "Mine", "LocalEntitlementProvider"},
+		{"", nil, "Settings/mode", OK, "classic mode", ""},
+		{"classic", spi("LoadBalancerProvider", "loadBalancer.ShardingContainerPoolBalancer"), "Settings/mode", OK, "classic mode", ""},
+		{"scheduler", spi("LoadBalancerProvider", "loadBalancer.FPCPoolBalancer"), "Settings/mode", Fail, "FPCPoolBalancer", "scheduler_enable"},
+		{"scheduled", func(f *fake) { f.Config.Scheduler.Enabled = true }, "Settings/mode", OK, "scheduler mode", ""},
+		{"mixed", func(f *fake) {
+			f.Config.Scheduler.Enabled = true
+			spi("LoadBalancerProvider", "loadBalancer.ShardingContainerPoolBalancer")(f)
+		}, "Settings/mode", Fail, "of the classic mode", "FPCInvokerReactive"},
+		{"another", spi("EntitlementSpiProvider", "entitlement.Mine"), "Settings/mode", Warn, "Mine", "LocalEntitlementProvider"},
 	})
 }
 

@@ -12,9 +12,10 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// classicFix is where the mode of an OpenWhisk is set. Stock settings of
-// recent versions are the scheduler's (OpenWhisk: reference.conf, whisk.spi).
-const classicFix = "set scheduler_enable=false with Ansible, or on the controllers " +
+// modeFix is where the mode of an OpenWhisk is set. Stock settings of recent
+// versions are the scheduler's (OpenWhisk: reference.conf, whisk.spi).
+const modeFix = "for scheduler mode give the invoker CONFIG_whisk_etcd_hosts and CONFIG_whisk_spi_InvokerProvider=org.apache.openwhisk.core.invoker.FPCInvokerReactive, as OpenWhisk's role does; " +
+	"for classic mode set scheduler_enable=false with Ansible, or on the controllers " +
 	"CONFIG_whisk_spi_LoadBalancerProvider=org.apache.openwhisk.core.loadBalancer.ShardingContainerPoolBalancer and " +
 	"CONFIG_whisk_spi_EntitlementSpiProvider=org.apache.openwhisk.core.entitlement.LocalEntitlementProvider"
 
@@ -54,28 +55,31 @@ func checkLogin(f *Snapshot) []Finding {
 	return ok("not the one of OpenWhisk's sources")
 }
 
-// checkClassicMode examines the four settings that together make the mode in
-// which controllers hand work to invokers themselves. Those of the controllers
-// can be seen here only if their environment is shared.
-func checkClassicMode(f *Snapshot) []Finding {
+// checkMode examines the settings that together make the mode in which work comes to
+// the invoker: from controllers, or from schedulers. Those of the controllers can be
+// seen here only if their environment is shared.
+func checkMode(f *Snapshot) []Finding {
+	scheduled := f.Config.Scheduler.Enabled
+	mode := map[bool]string{false: "classic mode", true: "scheduler mode"}
 	var all []Finding
 	for _, s := range []struct{ key, classic, scheduler string }{
 		{"CONFIG_whisk_spi_LoadBalancerProvider", "ShardingContainerPoolBalancer", "FPCPoolBalancer"},
 		{"CONFIG_whisk_spi_EntitlementSpiProvider", "LocalEntitlementProvider", "FPCEntitlementProvider"},
-		{"CONFIG_whisk_spi_InvokerProvider", "InvokerReactive", "FPCInvokerReactive"},
-		{"CONFIG_whisk_spi_InvokerServerProvider", "DefaultInvokerServer", "FPCInvokerServer"},
 	} {
-		class := f.variable(s.key)
+		class, want, other := f.variable(s.key), s.classic, s.scheduler
+		if scheduled {
+			want, other = other, want
+		}
 		switch simple := class[strings.LastIndexByte(class, '.')+1:]; simple {
-		case "", s.classic:
-		case s.scheduler:
-			all = append(all, fail(s.key+" asks for the scheduler mode ("+simple+"), which this invoker does not serve", classicFix)...)
+		case "", want:
+		case other:
+			all = append(all, fail(s.key+" is "+simple+", of the "+mode[!scheduled]+", but the invoker's settings are those of the "+mode[scheduled], modeFix)...)
 		default:
-			all = append(all, warn(fmt.Sprintf("%s is %s, not %s", s.key, simple, s.classic), classicFix)...)
+			all = append(all, warn(fmt.Sprintf("%s is %s, not %s", s.key, simple, want), modeFix)...)
 		}
 	}
 	if len(all) == 0 && f.configured() {
-		return ok("nothing here asks for the scheduler mode; the controllers' own settings cannot be seen from here")
+		return ok(mode[scheduled] + "; the controllers' own settings cannot be seen from here")
 	}
 	return all
 }

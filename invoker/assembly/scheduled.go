@@ -1,0 +1,202 @@
+package assembly
+
+import (
+	"context"
+	"errors"
+	"path/filepath"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/gpuwhisk/gpuwhisk/activation"
+	"github.com/gpuwhisk/gpuwhisk/activation/etcd"
+	"github.com/gpuwhisk/gpuwhisk/activation/fetch"
+	"github.com/gpuwhisk/gpuwhisk/activation/kafka"
+	"github.com/gpuwhisk/gpuwhisk/invoker"
+	"github.com/gpuwhisk/gpuwhisk/invoker/pull"
+	"github.com/gpuwhisk/gpuwhisk/invoker/pull/slot"
+)
+
+// gpuTag is what an invoker with a GPU is found by (annotation invoker-resources).
+const gpuTag = "gpu"
+
+// Times of the scheduler mode for which there is no key.
+const (
+	// lastFetches bounds the wait for fetches that are out at the stop.
+	lastFetches = 30 * time.Second
+	// holdCreations is less than a scheduler waits for an ack.
+	holdCreations = 15 * time.Second
+	// gpuProbe and gpuAged keep what waits at a scheduler below the minute after which
+	// that fails it.
+	gpuProbe = 10 * time.Second
+	gpuAged  = 20 * time.Second
+)
+
+// scheduled is the scheduler mode: schedulers order containers on the invoker's
+// topic, and activations are fetched from them.
+type scheduled struct {
+	*assembly
+	registry   *etcd.Client
+	schedulers *fetch.Client
+	orders     *kafka.Feed
+	puller     *pull.Puller
+	topic      string
+	running    sync.WaitGroup
+	halt       context.CancelFunc // ends the reading of orders
+}
+
+// awaitPrevious has nothing to wait for here: the health key shows another process,
+// and etcd is not open yet.
+func (a *scheduled) awaitPrevious(context.Context) error { return nil }
+
+func (a *scheduled) parts(topic string, manifest *activation.Manifest) []part {
+	a.topic = topic
+	return []part{
+		{"etcd", a.openEtcd},
+		{"schedulers", func(context.Context) (hooks, error) { return a.openPuller(manifest) }},
+	}
+}
+
+// reported is the instance as schedulers have it: with its GPU among its tags.
+func (a *scheduled) reported() activation.Instance {
+	i := a.instance
+	if len(a.gpus.devices) > 0 && !slices.Contains(i.Tags, gpuTag) {
+		i.Tags = append(slices.Clone(i.Tags), gpuTag)
+	}
+	return i
+}
+
+func (a *scheduled) openEtcd(ctx context.Context) (hooks, error) {
+	c := a.c.Scheduler
+	cfg := etcd.Config{
+		Hosts: c.Etcd.Hosts, Username: c.Etcd.Username, Password: c.Etcd.Password, TTL: time.Duration(c.Etcd.LeaseTimeout) * time.Second,
+		Cluster: activation.Cluster(c.Cluster), Instance: a.instance, RetryInterval: c.Etcd.RetryInterval, Log: a.Log,
+	}
+	if dir := a.c.State.JournalDir(a.instance.Topic()); a.state.journal != nil {
+		cfg.LeaseFile = filepath.Join(dir, "lease")
+	}
+	var err error
+	if a.registry, err = etcd.New(cfg); err != nil {
+		return hooks{}, err
+	}
+	h := hooks{close: closer(a.registry.Close), status: func(s *status) {
+		state := a.registry.State()
+		s.Etcd = &state
+		s.because("etcd", state.LastError)
+	}}
+	a.stage.Store("waiting for etcd, or for another process with this id to end")
+	return h, a.registry.Claim(ctx)
+}
+
+func (a *scheduled) openPuller(manifest *activation.Manifest) (hooks, error) {
+	c := a.c.Scheduler
+	a.schedulers = fetch.New(fetch.Config{Log: a.Log, Payload: activation.Size(a.c.Limits.Payload)})
+	a.orders = a.cluster.NewFeed(kafka.FeedConfig{Topic: a.topic, Delay: a.observeDelay(), Raw: true})
+	a.from = newSources(a.state.journal, a.Log)
+	a.puller = pull.New(pull.Config{
+		Instance: a.reported(), Cluster: activation.Cluster(c.Cluster), Manifest: manifest, MemoryMB: int64(mib(a.c.Pool.UserMemory)),
+		GPUs: len(a.gpus.devices), JobTime: finite(c.JobTime), BlackboxMultiple: c.BlackboxMultiple, ReportEvery: max(finite(c.MemorySync), time.Millisecond),
+		Slots: slot.Config{
+			PauseGrace: orNever(a.c.Proxy.PauseGrace), IdleTimeout: orNever(a.c.Proxy.IdleContainer), Keeping: orNever(c.Keeping),
+			GPUSlots: c.GPUSlots, Hold: holdCreations, Probe: gpuProbe, Aged: gpuAged,
+		},
+	}, pull.Ports{
+		Orders: orders{a.orders}, Acks: creationAcks{a.assembly}, Schedulers: schedulers{a.schedulers}, Registry: registry{a.registry},
+		Journal: &pulledJournal{journal: a.state.journal, log: a.Log}, Deliver: a.from.deliver,
+	}, a.Log)
+	if a.state.journal == nil {
+		a.Log.Warn("there is no journal (whisk.gpu.journal): what was fetched and has not ended is lost with the process")
+	}
+	return hooks{close: a.closePuller, status: a.pullStatus, gauges: pullGauges}, nil
+}
+
+func (a *scheduled) closePuller(ctx context.Context) error {
+	if a.halt != nil {
+		a.halt()
+	}
+	a.running.Wait()
+	a.puller.Close()
+	return errors.Join(a.from.close(ctx), a.orders.Close(ctx), a.schedulers.Close())
+}
+
+func (a *scheduled) pullStatus(s *status) {
+	stats := a.puller.Stats()
+	s.Schedulers = &schedulerStatus{Stats: stats, Calls: a.schedulers.States()}
+	k := &s.Kafka
+	k.Feed = a.orders.Stats()
+	k.Lag = k.Feed.Lag()
+	s.because("reading orders of schedulers", k.Feed.Interrupted)
+	s.because("committing offsets", k.Feed.CommitFailing)
+	if !a.puller.Enabled() && !a.stopping.Load() {
+		s.because("disabled", "POST /enable makes schedulers send work again")
+	}
+}
+
+func pullGauges(s *status, m sink) {
+	sourcesGauges(s, m)
+	p := s.Schedulers
+	m.gauge("scheduler_slots", "Containers that schedulers may count on, and slots of GPU functions.", float64(p.Slots.Fetching+p.Slots.Leaving+p.Slots.Opening))
+	m.gauge("scheduler_paused", "Paused containers that schedulers can have resumed.", float64(p.Slots.Paused))
+	m.gauge("scheduler_fetching", "Fetches that schedulers have not answered.", float64(p.Out))
+	m.gauge("scheduler_pulled", "Activations that were fetched and have not ended.", float64(p.Slots.Runs))
+}
+
+// schedulerStatus is the health of what the scheduler mode needs.
+type schedulerStatus struct {
+	pull.Stats
+	Calls []fetch.State `json:"schedulers"`
+}
+
+func (a *scheduled) fill(p *invoker.Ports) { p.Claims, p.Ended = a.puller, a.puller.Ended }
+
+func (a *scheduled) use(iv *invoker.Invoker) { a.puller.Use(iv) }
+
+func (a *scheduled) begin(ctx context.Context) {
+	var running context.Context
+	running, a.halt = context.WithCancel(context.WithoutCancel(ctx))
+	a.running.Go(func() { a.puller.Run(running) })
+}
+
+// working ends when the fetches that are out have brought what they bring: that is
+// nowhere else.
+func (a *scheduled) working(ctx context.Context) context.Context {
+	working, end := context.WithCancel(context.WithoutCancel(ctx))
+	context.AfterFunc(ctx, func() {
+		defer end()
+		a.stops()
+		last, cancel := context.WithTimeout(context.WithoutCancel(ctx), lastFetches)
+		defer cancel()
+		a.puller.Stop(last)
+	})
+	return working
+}
+
+func (a *scheduled) follow(why string) { a.puller.SetUnable(why) }
+
+// Enabled, Enable and Disable are the admin endpoints'.
+func (a *scheduled) Enabled() bool { return a.puller != nil && a.puller.Enabled() }
+
+// Enable has schedulers send work.
+func (a *scheduled) Enable() bool {
+	a.retired.Store(false)
+	return a.puller != nil && a.puller.Enable()
+}
+
+// Disable has them send none, and containers end when they have nothing to do.
+func (a *scheduled) Disable() bool {
+	a.retired.Store(true)
+	return a.puller != nil && a.puller.Disable()
+}
+
+func (a *scheduled) away() string {
+	select {
+	case <-a.registry.Taken():
+		return "another process is this invoker: its health key in etcd is not ours"
+	default:
+	}
+	timeout := a.silence
+	if timeout == 0 {
+		timeout = kafkaTimeout
+	}
+	return kafkaAway(kafka.PingStatus{}, a.orders.Stats(), time.Now(), timeout)
+}

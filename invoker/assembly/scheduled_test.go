@@ -1,0 +1,208 @@
+package assembly
+
+import (
+	"net/http"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/gpuwhisk/gpuwhisk/activation"
+	"github.com/gpuwhisk/gpuwhisk/invoker/container"
+	"github.com/gpuwhisk/gpuwhisk/invoker/develop/fakescheduler"
+)
+
+// The whole life of a container: cold, warm, paused, resumed, with its keys.
+func TestSchedulerModeFromColdToResumed(t *testing.T) {
+	f := newScheduling(t)
+	r := f.start()
+	hello := f.function("hello", "1-aa", "0.0.1", "", 256)
+	first := f.invoke(hello)
+	if a := f.answered(first); a.SystemError {
+		t.Errorf("ack %+v", a)
+	}
+	if rec := f.recorded(first); rec.Response.StatusCode != activation.StatusSuccess {
+		t.Errorf("record %+v", rec)
+	}
+	existing := f.keys("namespace/guest/guest/hello/1-aa/invoker0/container/")
+	if len(existing) != 1 {
+		t.Fatalf("keys %v", existing)
+	}
+	f.answered(f.invoke(hello))
+	if got := f.engine.counts(); got[0] != 1 {
+		t.Errorf("a warm call made a container: %v", got)
+	}
+	f.until("a warmed key", func() bool {
+		return len(f.keys("warmed/guest/guest/hello/1-aa/invoker/0/container/")) == 1 && len(f.keys("namespace/")) == 0
+	})
+	f.answered(f.invoke(hello))
+	if got := f.engine.counts(); got[0] != 1 || got[2] != 1 {
+		t.Errorf("made, paused, resumed, removed: %v", got)
+	}
+	f.until("the warmed key is gone", func() bool { return len(f.keys("warmed/")) == 0 })
+	f.until("an ack of each creation", func() bool {
+		seen, _ := f.scheduler.Seen()
+		return len(seen.Acks) == len(seen.Creations)
+	})
+	seen, _ := f.scheduler.Seen()
+	if seen.Unparsed != 0 || seen.Lost != 0 || len(seen.Failures) != 0 {
+		t.Errorf("the scheduler saw %+v", seen)
+	}
+	r.end(t)
+	if keys := f.keys("invokers/"); len(keys) != 0 {
+		t.Errorf("after the end: %v", keys)
+	}
+}
+
+func TestSchedulerModeManyAtOnce(t *testing.T) {
+	f := newScheduling(t)
+	f.scheduler.SetLimit("guest", 5)
+	r := f.start()
+	f.engine.setRun(func() { <-time.After(20 * time.Millisecond) })
+	hello := f.function("hello", "1-aa", "0.0.1", "", 256)
+	var all []activation.ID
+	for range 60 {
+		all = append(all, f.invoke(hello))
+	}
+	for _, id := range all {
+		f.answered(id)
+	}
+	f.until("everything is paused", func() bool { return len(f.keys("namespace/")) == 0 })
+	again := f.invoke(hello) // no ghosts: a container is ordered for it
+	f.answered(again)
+	for _, id := range append(all, again) {
+		f.recorded(id)
+	}
+	seen, _ := f.scheduler.Seen()
+	if seen.MostContainers > 5 {
+		t.Errorf("%d containers at once", seen.MostContainers)
+	}
+	if seen.Lost != 0 || seen.Unparsed != 0 {
+		t.Errorf("lost %d, unparsed %d", seen.Lost, seen.Unparsed)
+	}
+	r.end(t)
+}
+
+func TestSchedulerModeRefusals(t *testing.T) {
+	f := newScheduling(t)
+	r := f.start()
+	f.engine.create = func(container.Spec) error {
+		return &container.CreateError{Blame: container.BlameDeveloper, Message: "Failed to pull container image 'x'."}
+	}
+	f.invoke(f.function("hello", "1-aa", "0.0.1", "", 256))
+	has := func(what activation.CreationError) func(fakescheduler.Ack) bool {
+		return func(a fakescheduler.Ack) bool { return a.Error == what }
+	}
+	f.until("the ack of an image that is not there", func() bool {
+		seen, _ := f.scheduler.Seen()
+		return slices.ContainsFunc(seen.Acks, has(activation.BlackboxFailed)) && len(seen.Failures) == 1
+	})
+	seen, _ := f.scheduler.Seen()
+	if !strings.Contains(seen.Failures[0].Reason, "Failed to pull container image") {
+		t.Errorf("failure %+v", seen.Failures[0])
+	}
+	f.engine.mu.Lock()
+	f.engine.create = nil
+	f.engine.mu.Unlock()
+	// All of the memory is in use: the next one is refused, and served when there is some.
+	hold := make(chan struct{})
+	f.engine.setRun(func() { <-hold })
+	big := f.invoke(f.function("big", "1-aa", "0.0.1", "", 1792))
+	f.until("big has its container", func() bool { return len(f.keys("namespace/guest/guest/big/")) == 1 })
+	other := f.function("other", "1-aa", "0.0.1", "", 256)
+	one := f.invoke(other)
+	f.until("the memory is all in use", func() bool { return len(f.keys("namespace/guest/guest/other/")) == 1 })
+	close(hold)
+	f.answered(big)
+	f.answered(one)
+	if seen, _ := f.scheduler.Seen(); seen.Unparsed != 0 {
+		t.Errorf("unparsed %d", seen.Unparsed)
+	}
+	r.end(t)
+}
+
+// What was fetched and has not ended is the next process's: it runs, or is answered
+// that it was interrupted.
+func TestSchedulerModeKeepsWhatWasFetched(t *testing.T) {
+	f := newScheduling(t, "CONFIG_whisk_gpu_drainDeadline=1 millisecond")
+	r := f.start()
+	began, hold := make(chan struct{}, 1), make(chan struct{})
+	f.engine.setRun(func() { began <- struct{}{}; <-hold })
+	id := f.invoke(f.function("hello", "1-aa", "0.0.1", `{"key":"rerun","value":true}`, 256))
+	<-began
+	r.end(t)
+	close(hold)
+	f.engine.setRun(nil)
+	r = f.start()
+	if a := f.answered(id); a.SystemError {
+		t.Errorf("ack %+v", a)
+	}
+	if rec := f.recorded(id); rec.Response.StatusCode != activation.StatusSuccess {
+		t.Errorf("record %+v", rec)
+	}
+	r.end(t)
+}
+
+func TestSchedulerModeDisableAndEnable(t *testing.T) {
+	f := newScheduling(t)
+	r := f.start()
+	hello := f.function("hello", "1-aa", "0.0.1", "", 256)
+	f.answered(f.invoke(hello))
+	f.post(r, "/disable", "invoker0 is now disabled.")
+	f.until("down, without a container", func() bool {
+		return f.health().Status == activation.Down && len(f.keys("namespace/"))+len(f.keys("warmed/")) == 0
+	})
+	f.post(r, "/enable", "invoker0 is now enabled.")
+	f.until("up", func() bool { return f.health().Status == activation.Up })
+	f.answered(f.invoke(hello))
+	r.end(t)
+}
+
+func (f *scheduling) post(r running, path, want string) {
+	f.Helper()
+	req, err := http.NewRequest(http.MethodPost, r.address+path, nil)
+	if err != nil {
+		f.Fatal(err)
+	}
+	req.SetBasicAuth("invoker.user", "invoker.pass")
+	res, err := http.DefaultClient.Do(req)
+	if err != nil {
+		f.Fatal(err)
+	}
+	defer res.Body.Close()
+	text := make([]byte, 200)
+	n, _ := res.Body.Read(text)
+	if string(text[:n]) != want {
+		f.Errorf("%s: %q, want %q", path, text[:n], want)
+	}
+}
+
+func TestSchedulerModeUpdateUnderLoad(t *testing.T) {
+	f := newScheduling(t)
+	f.scheduler.SetLimit("guest", 4)
+	r := f.start()
+	f.engine.setRun(func() { <-time.After(10 * time.Millisecond) })
+	var all []activation.ID
+	old := f.function("hello", "1-aa", "0.0.1", "", 256)
+	for range 10 {
+		all = append(all, f.invoke(old))
+	}
+	f.answered(all[0])
+	newer := f.function("hello", "2-bb", "0.0.2", "", 256)
+	if err := f.scheduler.Update(newer); err != nil {
+		t.Fatal(err)
+	}
+	for range 10 {
+		all = append(all, f.invoke(newer))
+	}
+	for _, id := range all[1:] {
+		f.answered(id)
+	}
+	f.until("the old containers are gone", func() bool {
+		return len(f.keys("namespace/guest/guest/hello/1-aa/"))+len(f.keys("warmed/guest/guest/hello/1-aa/")) == 0
+	})
+	if seen, _ := f.scheduler.Seen(); seen.Lost != 0 {
+		t.Errorf("lost %d", seen.Lost)
+	}
+	r.end(t)
+}

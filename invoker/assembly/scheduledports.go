@@ -1,0 +1,99 @@
+package assembly
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"math"
+	"time"
+
+	"github.com/gpuwhisk/gpuwhisk/activation"
+	"github.com/gpuwhisk/gpuwhisk/activation/etcd"
+	"github.com/gpuwhisk/gpuwhisk/activation/fetch"
+	"github.com/gpuwhisk/gpuwhisk/activation/journal"
+	"github.com/gpuwhisk/gpuwhisk/activation/kafka"
+	"github.com/gpuwhisk/gpuwhisk/invoker"
+	"github.com/gpuwhisk/gpuwhisk/invoker/pull"
+)
+
+// orders are the messages of schedulers.
+type orders struct{ feed *kafka.Feed }
+
+func (o orders) Next(ctx context.Context) (pull.Message, error) {
+	d, err := o.feed.Next(ctx)
+	if err != nil {
+		return pull.Message{}, err
+	}
+	return pull.Message{Value: d.Value, Sent: d.Timestamp, Done: d.Done}, nil
+}
+
+// creationAcks sends the answers to creations.
+type creationAcks struct{ a *assembly }
+
+func (c creationAcks) Send(ctx context.Context, ack activation.ContainerCreationAck, sent func()) error {
+	topic := c.a.c.Kafka.TopicPrefix + activation.CreationAckTopic(ack.Creation.Scheduler)
+	return c.a.producer.Send(ctx, topic, ack.Encode(), func(err error) {
+		if err != nil {
+			c.a.Log.Warn("creation ack not delivered", "creation", ack.Creation.ID, "topic", topic, "error", err)
+		}
+		sent()
+	})
+}
+
+// schedulers fetches from schedulers.
+type schedulers struct{ client *fetch.Client }
+
+func (s schedulers) Fetch(ctx context.Context, r pull.Request) (activation.FetchAnswer, error) {
+	answer, err := s.client.Fetch(ctx, r.At, fetch.Request{Queue: r.Queue, Container: r.Container, Warmed: r.Warmed, LastDuration: r.Last})
+	if errors.Is(err, fetch.ErrUnreadable) {
+		err = fmt.Errorf("%w: %w", pull.ErrUnreadable, err)
+	}
+	return answer, err
+}
+
+func (s schedulers) Leave(ctx context.Context, r pull.Request) error {
+	_, err := s.client.Leave(ctx, r.At, r.Queue, r.Container)
+	return err
+}
+
+// registry is etcd.
+type registry struct{ *etcd.Client }
+
+// pulledPartition is where the journal has what was pulled: Kafka's are smaller.
+const pulledPartition = math.MaxInt32
+
+// pulledJournal keeps what was pulled. Without a journal it keeps nothing.
+type pulledJournal struct {
+	journal *journal.Journal
+	log     *slog.Logger
+}
+
+func (p *pulledJournal) Ready(ctx context.Context) error {
+	if p.journal == nil {
+		return ctx.Err()
+	}
+	return p.journal.Ready(ctx)
+}
+
+func (p *pulledJournal) Keep(d *invoker.Delivery, message []byte) bool {
+	if p.journal == nil {
+		return true
+	}
+	d.Offset = time.Now().UnixNano() // the next process runs them in this order
+	if !recall(p.journal, pulledPartition, d) {
+		return false
+	}
+	if d.Completed || d.Unlisted {
+		return true
+	}
+	if err := p.journal.Keep(d.Message.ActivationID, message); err != nil {
+		p.log.Error("what was pulled is not in the journal: it is lost with this process", "activation", d.Message.ActivationID, "error", err)
+	}
+	return true
+}
+
+// covered: nothing that was pulled comes again.
+func (a *scheduled) covered(j *journal.Journal) {
+	j.Covered(pulledPartition, func(int64) bool { return true })
+}

@@ -1,0 +1,39 @@
+package config
+
+import (
+	"net"
+	"time"
+)
+
+// Scheduler is OpenWhisk's scheduler mode, where schedulers order containers and
+// hand out activations.
+type Scheduler struct {
+	// Enabled is derived: whisk.spi.InvokerProvider names it, or nothing and etcd is
+	// given, as the original decides.
+	Enabled bool
+	Cluster string `key:"whisk.cluster.name" default:"whisk" doc:"first part of all keys in etcd"`
+	Etcd    Etcd
+	// Keeping is how long a paused container stays that its namespace keeps.
+	Keeping          time.Duration `key:"whisk.container-proxy.timeouts.keeping-duration" default:"10 minutes" doc:"how much longer a paused container stays that its namespace keeps (warmedContainerKeepingCount)"`
+	MemorySync       time.Duration `key:"whisk.container-pool.memory-sync-interval" default:"1 second" doc:"how often the invoker's memory is reported where it has changed"`
+	JobTime          time.Duration `key:"whisk.scheduler.in-progress-job-retention" default:"20 seconds" doc:"how long a scheduler waits for a container; older orders are dropped"`
+	BlackboxMultiple int           `key:"whisk.scheduler.blackbox-multiple" default:"15" range:"1..1000" doc:"how many times as long it waits for one whose image is pulled"`
+	GPUSlots         int           `key:"whisk.gpu.scheduler.slots" default:"3" range:"1..1000" doc:"for how many containers of a GPU function schedulers take this invoker; each keeps one activation in the GPU queue, which needs some of each function"`
+}
+
+// Etcd is how etcd is reached.
+type Etcd struct {
+	Hosts         []string      `key:"whisk.etcd.hosts" doc:"etcd members host:port[,host:port...]"`
+	Username      string        `key:"whisk.etcd.username" doc:"user of etcd; empty: etcd asks for none"`
+	Password      string        `key:"whisk.etcd.password,secret" doc:"password of that user"`
+	LeaseTimeout  int           `key:"whisk.etcd.lease.timeout" default:"10" range:"1..3600" doc:"seconds after which schedulers forget an invoker that died"`
+	RetryInterval time.Duration `key:"whisk.scheduler.data-management-service.retry-interval" default:"1 second" doc:"longest pause between tries to reach etcd"`
+}
+
+func (s Scheduler) check(demand func(ok bool, format string, args ...any)) {
+	demand(len(s.Etcd.Hosts) > 0, "whisk.spi.InvokerProvider names the invoker of the scheduler mode, which needs whisk.etcd.hosts")
+	for _, host := range s.Etcd.Hosts {
+		_, port, err := net.SplitHostPort(host)
+		demand(err == nil && port != "", "whisk.etcd.hosts names %q, which is not host:port (several are separated by commas)", host)
+	}
+}
