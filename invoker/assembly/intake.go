@@ -30,8 +30,18 @@ type intake interface {
 	follow(why string)
 	// away is why no work comes, or empty.
 	away() string
+	// pool shows containers as the mode's original does; nil: it does not.
+	pool() func(ctx context.Context) (any, int, error)
 	// covered has the journal forget what is completed and does not come again.
 	covered(j *journal.Journal)
+}
+
+// pool is what /pool shows; nil: it is not served.
+func (a *assembly) pool() func(context.Context) (any, int, error) {
+	if a.intake == nil {
+		return nil
+	}
+	return a.intake.pool()
 }
 
 // announce has work come, and reports that the invoker is ready.
@@ -74,6 +84,8 @@ func (a classic) parts(topic string, _ *activation.Manifest) []part {
 		{"activations", func(ctx context.Context) (hooks, error) { return a.openSources(ctx, topic) }},
 	}
 }
+
+func (classic) pool() func(context.Context) (any, int, error) { return nil }
 
 func (classic) fill(*invoker.Ports) {}
 

@@ -188,6 +188,29 @@ func (a *scheduled) Disable() bool {
 	return a.puller != nil && a.puller.Disable()
 }
 
+// pool counts what has not ended, whether a container of a scheduler's runs it or not.
+func (a *scheduled) pool() func(context.Context) (any, int, error) {
+	return func(ctx context.Context) (any, int, error) {
+		iv := a.invoker.Load()
+		if iv == nil {
+			return nil, 0, errors.New("the invoker is not ready")
+		}
+		work, err := iv.Status(ctx)
+		if err != nil {
+			return nil, 0, err
+		}
+		pool := a.puller.Pool()
+		for _, c := range work.Containers {
+			if c.State == "prewarmed" {
+				pool.Prewarmed.Kinds[c.Kind]++
+				pool.Prewarmed.Total++
+			}
+		}
+		pool.Total += pool.Prewarmed.Total
+		return pool, max(a.puller.Count(), iv.InFlight()), nil
+	}
+}
+
 func (a *scheduled) away() string {
 	select {
 	case <-a.registry.Taken():

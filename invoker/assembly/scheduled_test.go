@@ -1,6 +1,7 @@
 package assembly
 
 import (
+	"io"
 	"net/http"
 	"slices"
 	"strings"
@@ -10,6 +11,7 @@ import (
 	"github.com/gpuwhisk/gpuwhisk/activation"
 	"github.com/gpuwhisk/gpuwhisk/invoker/container"
 	"github.com/gpuwhisk/gpuwhisk/invoker/develop/fakescheduler"
+	clientv3 "go.etcd.io/etcd/client/v3"
 )
 
 // The whole life of a container: cold, warm, paused, resumed, with its keys.
@@ -152,6 +154,9 @@ func TestSchedulerModeDisableAndEnable(t *testing.T) {
 	f.until("down, without a container", func() bool {
 		return f.health().Status == activation.Down && len(f.keys("namespace/"))+len(f.keys("warmed/")) == 0
 	})
+	if got := f.ask(r, http.MethodGet, "/pool/count"); got != "0" {
+		t.Errorf("/pool/count is %q", got)
+	}
 	f.post(r, "/enable", "invoker0 is now enabled.")
 	f.until("up", func() bool { return f.health().Status == activation.Up })
 	f.answered(f.invoke(hello))
@@ -160,7 +165,15 @@ func TestSchedulerModeDisableAndEnable(t *testing.T) {
 
 func (f *scheduling) post(r running, path, want string) {
 	f.Helper()
-	req, err := http.NewRequest(http.MethodPost, r.address+path, nil)
+	if got := f.ask(r, http.MethodPost, path); got != want {
+		f.Errorf("%s: %q, want %q", path, got, want)
+	}
+}
+
+// ask sends a request to the invoker's HTTP port.
+func (f *scheduling) ask(r running, method, path string) string {
+	f.Helper()
+	req, err := http.NewRequest(method, r.address+path, nil)
 	if err != nil {
 		f.Fatal(err)
 	}
@@ -170,11 +183,11 @@ func (f *scheduling) post(r running, path, want string) {
 		f.Fatal(err)
 	}
 	defer res.Body.Close()
-	text := make([]byte, 200)
-	n, _ := res.Body.Read(text)
-	if string(text[:n]) != want {
-		f.Errorf("%s: %q, want %q", path, text[:n], want)
+	text, err := io.ReadAll(res.Body)
+	if err != nil {
+		f.Fatal(err)
 	}
+	return string(text)
 }
 
 func TestSchedulerModeUpdateUnderLoad(t *testing.T) {
@@ -203,6 +216,67 @@ func TestSchedulerModeUpdateUnderLoad(t *testing.T) {
 	})
 	if seen, _ := f.scheduler.Seen(); seen.Lost != 0 {
 		t.Errorf("lost %d", seen.Lost)
+	}
+	r.end(t)
+}
+
+// A creation of a GPU function opens a slot to pull, not a container: what is pulled
+// waits in the GPU queue, and the scheduler's limit is not reached.
+func TestSchedulerModePullsForGPUs(t *testing.T) {
+	f := newScheduling(t, "CONFIG_whisk_gpu_simulated_devices=1")
+	r := f.start()
+	if h := f.health(); !slices.Equal(h.Tags, []string{"gpu"}) {
+		t.Errorf("tags %q", h.Tags)
+	}
+	f.engine.setRun(func() { <-time.After(5 * time.Millisecond) })
+	onGPU := f.function("gpu", "1-aa", "0.0.1", `{"key":"gpu","value":true},{"key":"invoker-resources","value":["gpu"]}`, 256)
+	var all []activation.ID
+	for range 40 {
+		all = append(all, f.invoke(onGPU))
+	}
+	for _, id := range all {
+		if a := f.answered(id); a.SystemError {
+			t.Errorf("ack %+v", a)
+		}
+	}
+	for _, id := range all {
+		if rec := f.recorded(id); rec.Response.StatusCode != activation.StatusSuccess {
+			t.Errorf("record %+v", rec.Response)
+		}
+	}
+	seen, _ := f.scheduler.Seen()
+	if seen.MostContainers > 3 {
+		t.Errorf("%d keys for a GPU function", seen.MostContainers)
+	}
+	if seen.Lost+seen.Unparsed+len(seen.Failures) != 0 {
+		t.Errorf("lost %d, unparsed %d, failures %v", seen.Lost, seen.Unparsed, seen.Failures)
+	}
+	f.until("its slots end", func() bool { return len(f.keys("namespace/")) == 0 })
+	r.end(t)
+}
+
+// Without a lease the keys are gone; they come back by themselves, and no call is lost.
+func TestSchedulerModeOutlivesItsLease(t *testing.T) {
+	f := newScheduling(t, "CONFIG_whisk_containerProxy_timeouts_pauseGrace=1 minute")
+	r := f.start()
+	hello := f.function("hello", "1-aa", "0.0.1", "", 256)
+	f.answered(f.invoke(hello))
+	before := f.keys("namespace/")
+	res, err := f.etcd.Get(t.Context(), string(f.cluster)+"/invokers/0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	old := clientv3.LeaseID(res.Kvs[0].Lease)
+	if _, err := f.etcd.Revoke(t.Context(), old); err != nil {
+		t.Fatal(err)
+	}
+	f.until("the keys are back on another lease", func() bool {
+		res, err := f.etcd.Get(t.Context(), string(f.cluster)+"/invokers/0")
+		return err == nil && len(res.Kvs) == 1 && clientv3.LeaseID(res.Kvs[0].Lease) != old && slices.Equal(f.keys("namespace/"), before)
+	})
+	f.answered(f.invoke(hello))
+	if got := f.engine.counts(); got[0] != 1 {
+		t.Errorf("made, paused, resumed, removed: %v", got)
 	}
 	r.end(t)
 }

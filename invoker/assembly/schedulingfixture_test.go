@@ -65,11 +65,14 @@ func newScheduling(t *testing.T, more ...string) *scheduling {
 		t.Fatal(err)
 	}
 	f.environ = append(slices.DeleteFunc(environ, func(v string) bool {
-		return strings.HasPrefix(v, "RUNTIMES") || strings.Contains(v, "couchdb_host") || strings.Contains(v, "couchdb_port")
+		return strings.HasPrefix(v, "RUNTIMES") || strings.Contains(v, "couchdb_host") || strings.Contains(v, "couchdb_port") || strings.Contains(v, "gpu_devices")
 	}), "RUNTIMES_MANIFEST="+schedulingManifest, "CONFIG_whisk_couchdb_host="+host, "CONFIG_whisk_couchdb_port="+port,
 		"CONFIG_whisk_etcd_hosts="+addr, "CONFIG_whisk_etcd_lease_timeout=10", "CONFIG_whisk_etcd_pool_threads=10",
 		"CONFIG_whisk_cluster_name="+string(f.cluster), "CONFIG_whisk_containerProxy_timeouts_pauseGrace=500 milliseconds",
 		"CONFIG_whisk_containerPool_userMemory=2048 m", "CONFIG_whisk_containerPool_memorySyncInterval=100 milliseconds")
+	if !slices.ContainsFunc(more, func(v string) bool { return strings.Contains(v, "gpu_simulated") }) {
+		f.environ = append(f.environ, "CONFIG_whisk_gpu_devices=none")
+	}
 	f.environ = append(f.environ, more...)
 	if err := bus.CreateTopics(t.Context(), []broker.Topic{{Name: "completed0", Retention: time.Hour}}); err != nil {
 		t.Fatal(err)

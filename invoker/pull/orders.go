@@ -76,7 +76,7 @@ func (p *Puller) create(m Message, c *activation.ContainerCreation) {
 		p.refuse(creation, why, "The action cannot be run by this invoker.")
 		return
 	}
-	creation.MemoryMB, creation.Concurrency = a.Limits.MemoryMB, max(a.Limits.Concurrency, 1)
+	creation.Kind, creation.MemoryMB, creation.Concurrency = a.Exec.Kind, a.Limits.MemoryMB, max(a.Limits.Concurrency, 1)
 	wish, err := a.Annotations.GPU()
 	creation.GPU = wish != nil || err != nil // what is wrong with it each activation is answered
 	if creation.GPU && p.cfg.GPUs == 0 {

@@ -25,6 +25,9 @@ func TestCreationBecomesAContainerThatFetches(t *testing.T) {
 		f.want("keep", "deliver 1")
 		f.Ended(invoker.End{ID: id, Claim: 1, Took: time.Second, Keeps: true, Warmed: true})
 		f.want("fetch s0 warmed=true")
+		if p := f.Pool(); p.Busy.Total != 1 || p.Busy.Containers[0].Action != "guest/hello" {
+			t.Errorf("pool %+v", p)
+		}
 		if h := f.reported(); h.BusyMB != 256 || h.FreeMB != 768 || h.Status != activation.Up {
 			t.Errorf("health %+v", h)
 		}
@@ -46,6 +49,9 @@ func TestIdleContainerIsPausedAndResumed(t *testing.T) {
 			if !strings.HasPrefix(key, "whisk/warmed/guest/guest/hello/1-a/invoker/0/container/") {
 				t.Errorf("key %s", key)
 			}
+		}
+		if p := f.Pool(); p.Paused.Total != 1 || p.Total != 1 || p.Paused.Containers[0].Kind != "nodejs:20" {
+			t.Errorf("pool %+v", p)
 		}
 		if h := f.reported(); h.FreeMB != 1024 {
 			t.Errorf("health %+v: a paused container is not free memory", h)

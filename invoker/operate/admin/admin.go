@@ -10,6 +10,7 @@ import (
 	"crypto/subtle"
 	"encoding/json"
 	"net/http"
+	"strconv"
 	"strings"
 	"time"
 )
@@ -24,6 +25,9 @@ type Options struct {
 	Status             func(ctx context.Context) (any, error) // nil: not served
 	Console            http.Handler                           // below /console/; nil: not served
 	Fallbacks          Fallbacks                              // nil: not served
+	// Pool shows the containers, and how many are not gone, as the original's scheduler
+	// mode does; nil: not served.
+	Pool func(ctx context.Context) (pool any, count int, err error)
 	// Answered is called for each request, unless it is nil.
 	Answered func(method, path string, status int, id string, took time.Duration)
 }
@@ -52,6 +56,10 @@ func New(o Options) http.Handler {
 	guarded.HandleFunc("POST /disable", d.disable)
 	if o.Status != nil {
 		guarded.HandleFunc("GET /status", d.status)
+	}
+	if o.Pool != nil {
+		guarded.HandleFunc("GET /pool", d.pool)
+		guarded.HandleFunc("GET /pool/count", d.poolCount)
 	}
 	if o.Fallbacks != nil {
 		guarded.HandleFunc("GET /fallbacks", d.fallbacks)
@@ -159,6 +167,25 @@ func (d *handler) status(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	document(w, s)
+}
+
+func (d *handler) pool(w http.ResponseWriter, r *http.Request) {
+	pool, _, err := d.Pool(r.Context())
+	if err != nil {
+		d.refuse(w, http.StatusServiceUnavailable, err.Error())
+		return
+	}
+	document(w, pool)
+}
+
+// poolCount answers with a bare number: an upgrade waits until it is 0.
+func (d *handler) poolCount(w http.ResponseWriter, r *http.Request) {
+	_, n, err := d.Pool(r.Context())
+	if err != nil {
+		d.refuse(w, http.StatusServiceUnavailable, err.Error())
+		return
+	}
+	text(w, strconv.Itoa(n))
 }
 
 func document(w http.ResponseWriter, v any) {

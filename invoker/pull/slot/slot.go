@@ -34,6 +34,7 @@ type ID uint64
 // Creation is a scheduler's order with what its action's metadata asks for.
 type Creation struct {
 	*activation.ContainerCreation
+	Kind        string
 	MemoryMB    int
 	Concurrency int // runs in one container at once, at least 1
 	GPU         bool

@@ -44,6 +44,23 @@ func (t *Table) Stats() Stats {
 	return st
 }
 
+// View is one slot as /pool shows it.
+type View struct {
+	ID       ID
+	Creation Creation
+	Opening  bool
+	Paused   bool
+}
+
+// Views lists the slots by their ids.
+func (t *Table) Views() []View {
+	all := make([]View, 0, len(t.slots))
+	for _, s := range t.slots {
+		all = append(all, View{s.id, s.Creation, s.state == acquiring || s.state == registering, s.state == paused})
+	}
+	return all
+}
+
 // Has reports whether a slot exists.
 func (t *Table) Has(id ID) bool { return t.get(id) != nil }
 

@@ -1,0 +1,40 @@
+package admin
+
+import (
+	"context"
+	"errors"
+	"strings"
+	"testing"
+)
+
+func TestPool(t *testing.T) {
+	var failed error
+	h := New(Options{
+		Username: "invoker.user", Password: "invoker.pass", Header: "X-Request-ID", Pings: &pings{},
+		Pool: func(context.Context) (any, int, error) { return map[string]int{"totalContainers": 2}, 2, failed },
+	})
+	for _, c := range []struct {
+		path, user string
+		err        error
+		status     int
+		want       string
+	}{
+		{"/pool", "invoker.user", nil, 200, `"totalContainers": 2`},
+		{"/pool/count", "invoker.user", nil, 200, "2"},
+		{"/pool", "invoker.user", errors.New("too slow"), 503, "too slow"},
+		{"/pool/count", "invoker.user", errors.New("too slow"), 503, "too slow"},
+		{"/pool/count", "", nil, 401, "Authentication"},
+	} {
+		failed = c.err
+		w := ask(t, h, "GET", c.path, c.user)
+		if w.Code != c.status {
+			t.Errorf("%s: status %d, want %d", c.path, w.Code, c.status)
+		}
+		if !strings.Contains(w.Body.String(), c.want) {
+			t.Errorf("%s: %q, want %q", c.path, w.Body, c.want)
+		}
+	}
+	if w := ask(t, New(Options{Username: "invoker.user", Password: "invoker.pass", Pings: &pings{}}), "GET", "/pool", "invoker.user"); w.Code != 404 {
+		t.Errorf("classic mode has /pool: %d", w.Code)
+	}
+}
