@@ -193,10 +193,11 @@ func sameFunction(a, b activation.Queue) bool {
 }
 
 // resumable is the slot that was paused last, or is about to be, and is not asked
-// for yet.
+// for yet. One that looks for a scheduler and has nothing to do will do as well: the
+// creation names one.
 func (t *Table) resumable(q activation.Queue) (best *slot) {
 	for _, s := range t.slots {
-		resting := s.state >= pausing || s.state == leaving
+		resting := s.state >= pausing || s.state == leaving || s.state == open && s.lost && s.runs == 0
 		if !resting || s.aim == toRemove || s.ack != nil || s.GPU || !sameFunction(s.Queue, q) {
 			continue
 		}
@@ -211,7 +212,7 @@ func (t *Table) resumable(q activation.Queue) (best *slot) {
 func (t *Table) reuse(now time.Duration, s *slot, c Creation) {
 	s.Creation, s.ack = c, &c
 	switch s.state {
-	case leaving: // its key is there, and nothing was done with its container
+	case open, leaving: // its key is there, and nothing was done with its container
 		t.opened(now, s)
 	case paused:
 		t.acquire(s)

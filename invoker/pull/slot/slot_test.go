@@ -221,6 +221,20 @@ func TestQueueThatMoves(t *testing.T) {
 	f.t.Found(f.now, id, activation.Endpoint{})
 }
 
+// The next scheduler may order a container before its leader's key is seen.
+func TestCreationFindsTheSlotThatLostItsScheduler(t *testing.T) {
+	f := newFixture(t)
+	id := f.opened()
+	f.t.Moved(f.now, id)
+	f.want("fetch warmed 1s", "find")
+	f.create("a", func(c *Creation) { c.Endpoint.Host = "other" })
+	f.want("fetch warmed", "ack")
+	f.t.Found(f.now, id, activation.Endpoint{Host: "third"})
+	if host := f.t.slots[0].Endpoint.Host; host != "other" {
+		t.Errorf("it fetches from %s", host)
+	}
+}
+
 func TestPausedSlotIsKeptAsItsNamespaceWishes(t *testing.T) {
 	for _, c := range []struct {
 		keep, have int
