@@ -1,0 +1,117 @@
+package assembly
+
+import (
+	"bufio"
+	"fmt"
+	"log/slog"
+	"os"
+	"os/exec"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/gpuwhisk/gpuwhisk/activation"
+	"github.com/gpuwhisk/gpuwhisk/invoker/config"
+	"github.com/gpuwhisk/gpuwhisk/invoker/container"
+	"github.com/gpuwhisk/gpuwhisk/invoker/develop/fakescheduler"
+)
+
+// victim is an invoker in a process of its own, of which each run prints a line and
+// never ends.
+const victim = "GPUWHISK_SCHEDULING_VICTIM"
+
+// TestSchedulerModeSurvivesAKill: of what was fetched nothing is lost, whether it ran
+// or not, and nothing has two records.
+func TestSchedulerModeSurvivesAKill(t *testing.T) {
+	if environ := os.Getenv(victim); environ != "" {
+		beKilled(t, strings.Split(environ, "\n"))
+	}
+	f := newScheduling(t)
+	f.scheduler.SetLimit("guest", 3)
+	cmd := exec.Command(os.Args[0], "-test.run=^TestSchedulerModeSurvivesAKill$")
+	cmd.Env = append(os.Environ(), victim+"="+strings.Join(f.environ, "\n"))
+	out, err := cmd.StdoutPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	f.until("the invoker is up", func() bool { return f.health().Status == activation.Up })
+	of := f.function("hello", "1-aa", "0.0.1", `{"key":"rerun","value":true}`, 256)
+	var all []activation.ID
+	for range 5 {
+		all = append(all, f.invoke(of))
+	}
+	for runs, lines := 0, bufio.NewScanner(out); runs < 3 && lines.Scan(); {
+		if strings.HasPrefix(lines.Text(), "runs") {
+			runs++
+		}
+	}
+	if err := cmd.Process.Kill(); err != nil {
+		t.Fatal(err)
+	}
+	_ = cmd.Wait()
+	r := f.start()
+	for _, id := range all {
+		if a := f.answered(id); a.SystemError {
+			t.Errorf("ack %+v", a)
+		}
+		if rec := f.recorded(id); rec.Response.StatusCode != activation.StatusSuccess {
+			t.Errorf("record %+v", rec.Response)
+		}
+	}
+	if keys := f.keys("invokers/"); len(keys) != 1 {
+		t.Errorf("keys %v", keys)
+	}
+	r.end(t)
+}
+
+// beKilled runs until the process is killed.
+func beKilled(t *testing.T, environ []string) {
+	cfg, err := config.Load(config.Input{Environ: environ, Args: []string{"--id", "0"}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	engine := &proxies{t: t, all: map[container.ID]*proxied{}, died: make(chan container.ID)}
+	engine.run = func() {
+		fmt.Println("runs")
+		select {}
+	}
+	t.Fatal(Run(t.Context(), Options{Config: cfg, Log: slog.New(slog.DiscardHandler), Host: "127.0.0.1", Engine: engine}))
+}
+
+// TestSchedulerModeFollowsTheLeader: a scheduler's death costs no container.
+func TestSchedulerModeFollowsTheLeader(t *testing.T) {
+	f := newScheduling(t, "CONFIG_whisk_containerProxy_timeouts_pauseGrace=1 minute")
+	r := f.start()
+	f.scheduler.Kill()
+	first := f.config
+	first.ID, first.Lease = "1", time.Second
+	var err error
+	if f.scheduler, err = fakescheduler.New(first); err != nil {
+		t.Fatal(err)
+	}
+	hello := f.function("hello", "1-aa", "0.0.1", "", 256)
+	f.answered(f.invoke(hello))
+	before := f.keys("namespace/")
+	f.scheduler.Kill()
+	f.until("the leader's key is gone", func() bool { return len(f.keys("queue/")) == 0 })
+	first.ID = "2"
+	if f.scheduler, err = fakescheduler.New(first); err != nil {
+		t.Fatal(err)
+	}
+	f.answered(f.invoke(hello))
+	// The new scheduler may order one more before it hears of the one that there is.
+	if got := f.engine.counts(); got[3] != 0 {
+		t.Errorf("made, paused, resumed, removed: %v", got)
+	}
+	after := f.keys("namespace/")
+	for _, key := range before {
+		if !slices.Contains(after, key) {
+			t.Errorf("%s is gone; there are %v", key, after)
+		}
+	}
+	r.end(t)
+}
