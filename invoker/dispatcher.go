@@ -83,9 +83,9 @@ func (d *dispatcher) startRun(now time.Duration, placement container.Placement) 
 			return d.settings.spec(name, e.Kind, e.Image, e.Pull, p.action.Limits.MemoryMB)
 		})
 	}
-	d.observe.placed(p, now, placement.Start.String(), ctr.name)
 	r := &run{pending: p, ctr: ctr, start: placement.Start, resume: placement.Resume, first: placement.First}
 	d.claims.placed(r)
+	d.observe.placed(p, now, r.start.String(), ctr.name)
 	d.run(r)
 }
 

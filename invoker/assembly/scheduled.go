@@ -155,6 +155,34 @@ func (a *scheduled) begin(ctx context.Context) {
 	var running context.Context
 	running, a.halt = context.WithCancel(context.WithoutCancel(ctx))
 	a.running.Go(func() { a.puller.Run(running) })
+	a.running.Go(func() { a.followSchedulers(running) })
+}
+
+// followSchedulers opens a channel to each scheduler before it is needed, since the
+// first call to one takes long, and closes those of schedulers that are gone.
+func (a *scheduled) followSchedulers(ctx context.Context) {
+	var before []activation.Endpoint
+	for ctx.Err() == nil {
+		all, changed := a.registry.Schedulers()
+		var live []activation.Endpoint
+		for _, s := range all {
+			at := s.Endpoints.Endpoint
+			live = append(live, at)
+			if !slices.Contains(before, at) {
+				a.running.Go(func() {
+					if err := a.schedulers.WarmUp(ctx, at); err != nil && ctx.Err() == nil {
+						a.Log.Warn("first call to a scheduler", "scheduler", at.Host, "port", at.Port, "error", err)
+					}
+				})
+			}
+		}
+		a.schedulers.Retain(live)
+		before = live
+		select {
+		case <-changed:
+		case <-ctx.Done():
+		}
+	}
 }
 
 // working ends when the fetches that are out have brought what they bring: that is

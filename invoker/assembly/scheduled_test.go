@@ -280,3 +280,46 @@ func TestSchedulerModeOutlivesItsLease(t *testing.T) {
 	}
 	r.end(t)
 }
+
+// Calls of several functions, while their containers are paused, evicted and drained
+// all the time: each has one record, and no scheduler is left a container that does
+// not exist.
+func TestSchedulerModeLosesNothing(t *testing.T) {
+	f := newScheduling(t, "CONFIG_whisk_containerProxy_timeouts_pauseGrace=20 milliseconds", "CONFIG_whisk_containerPool_userMemory=1024 m")
+	r := f.start()
+	f.engine.setRun(func() { <-time.After(time.Millisecond) })
+	var functions []fakescheduler.Function
+	for _, name := range []string{"a", "b", "c", "d", "e"} {
+		functions = append(functions, f.function(name, "1-aa", "0.0.1", "", 256))
+	}
+	var all []activation.ID
+	for i := range 300 {
+		all = append(all, f.invoke(functions[(i*i)%len(functions)]))
+		switch {
+		case i%100 == 60:
+			f.post(r, "/disable", "invoker0 is now disabled.")
+		case i%100 == 65:
+			f.post(r, "/enable", "invoker0 is now enabled.")
+		case i%5 == 0:
+			<-time.After(20 * time.Millisecond)
+		}
+	}
+	for _, id := range all {
+		f.answered(id)
+	}
+	for _, id := range all {
+		f.recorded(id)
+	}
+	for _, of := range functions {
+		f.answered(f.invoke(of))
+	}
+	seen, _ := f.scheduler.Seen()
+	if seen.Lost+seen.Unparsed != 0 {
+		t.Errorf("lost %d, unparsed %d", seen.Lost, seen.Unparsed)
+	}
+	f.until("an ack of each creation", func() bool {
+		seen, _ := f.scheduler.Seen()
+		return len(seen.Acks) == len(seen.Creations)
+	})
+	r.end(t)
+}
