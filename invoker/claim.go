@@ -66,6 +66,9 @@ func (iv *Invoker) PauseClaim(id Claim) { iv.dispatch.post(pauseClaim{id}) }
 // Unclaim removes a claim's container when nothing runs in it any more.
 func (iv *Invoker) Unclaim(id Claim) { iv.dispatch.post(unclaim{id}) }
 
+// ReservedMB is the memory of GPU containers, which no claim can have.
+func (iv *Invoker) ReservedMB() int64 { return iv.dispatch.reserved.Load() }
+
 // claim is one container that is kept for an owner. To the pool its owner is one
 // more activation that runs in it, so that it is not idle.
 type claim struct {

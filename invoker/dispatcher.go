@@ -3,6 +3,7 @@ package invoker
 import (
 	"context"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/gpuwhisk/gpuwhisk/invoker/container"
@@ -33,6 +34,7 @@ type dispatcher struct {
 	pool            *container.Pool
 	gpus            *gpuScheduler // nil without devices
 	claims          *claims
+	reserved        atomic.Int64        // memory of GPU containers, MiB
 	queued          map[uint64]*pending // of the CPU path
 	containers      map[container.SlotID]*actionContainer
 	alive           map[container.ID]*actionContainer
@@ -236,6 +238,7 @@ func (d *dispatcher) apply(events ...event) {
 		e.apply(d, now)
 	}
 	d.decide(now)
+	d.reserved.Store(int64(d.pool.Reserved()))
 	d.arm(now)
 	d.answerStatus()
 }

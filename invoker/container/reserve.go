@@ -19,6 +19,9 @@ func (p *Pool) Reserve(memoryMB int) bool {
 	return false
 }
 
+// Reserved is the memory that Reserve took and that was not given back.
+func (p *Pool) Reserved() int { return p.reserved }
+
 // Release gives memory back that Reserve took.
 func (p *Pool) Release(now time.Duration, memoryMB int) {
 	if memoryMB > p.reserved {

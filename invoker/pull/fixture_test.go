@@ -9,6 +9,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -39,6 +40,7 @@ type fixture struct {
 	delivered []invoker.Delivery
 	made      int
 	changing  map[string]bool
+	reserved  atomic.Int64
 }
 
 func pulling(t *testing.T, change func(*Config), test func(f *fixture)) {
@@ -260,5 +262,7 @@ func (f *fixture) PauseClaim(id invoker.Claim) {
 	f.add("pause")
 	go f.Paused(id, true)
 }
+
+func (f *fixture) ReservedMB() int64 { return f.reserved.Load() }
 
 func (f *fixture) Unclaim(invoker.Claim) { f.add("remove") }

@@ -11,9 +11,10 @@ import (
 // health is the invoker's record. The caller holds the lock.
 func (p *Puller) health() activation.Health {
 	s := p.table.Stats()
+	busy := s.BusyMB + p.containers.ReservedMB()
 	h := activation.Health{
-		Status: activation.Up, BusyMB: s.BusyMB, InProgressMB: s.OpeningMB,
-		FreeMB: max(p.cfg.MemoryMB-s.BusyMB-s.OpeningMB, 0),
+		Status: activation.Up, BusyMB: busy, InProgressMB: s.OpeningMB,
+		FreeMB: max(p.cfg.MemoryMB-busy-s.OpeningMB, 0),
 		Tags:   p.cfg.Instance.Tags, DedicatedNamespaces: p.cfg.Instance.DedicatedNamespaces,
 	}
 	switch {

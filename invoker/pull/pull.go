@@ -92,6 +92,8 @@ type Containers interface {
 	Acquire(r invoker.AcquireRequest)
 	PauseClaim(id invoker.Claim)
 	Unclaim(id invoker.Claim)
+	// ReservedMB is memory that no claim can have.
+	ReservedMB() int64
 }
 
 // Ports are what a Puller needs from outside.

@@ -115,6 +115,10 @@ func TestGPUFunctionIsPulledWithoutAContainer(t *testing.T) {
 		f.want("keep", "deliver 0")
 		f.Ended(invoker.End{ID: id, Keeps: false})
 		f.want("fetch s0 warmed=false")
+		f.reserved.Store(512) // by the GPU scheduler
+		if h := f.reported(); h.FreeMB != 512 {
+			t.Errorf("health %+v", h)
+		}
 	})
 }
 
