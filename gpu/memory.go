@@ -134,7 +134,7 @@ func (l *Ledger) bringBack(now time.Duration, a *memory) {
 	a.interrupted = false
 	// What is promised now stays promised until the end of the move, however the run
 	// for which it is made ends.
-	a.forPrefetch = min(a.footprint, max(a.resident, a.forRuns, a.forPrefetch))
+	l.recharge(a, func() { a.forPrefetch = min(a.footprint, max(a.resident, a.forRuns, a.forPrefetch)) })
 	l.order(now, a, prefetching)
 }
 
