@@ -209,6 +209,18 @@ func (l *Ledger) Available() int64 {
 	return l.available
 }
 
+// Usable returns how much a container could have if nothing else ran here: all but
+// foreign memory and what containers keep that should be gone.
+func (l *Ledger) Usable() int64 {
+	n := l.cfg.Capacity - l.foreign
+	for _, a := range l.containers {
+		if a.overdue {
+			n -= a.charge()
+		}
+	}
+	return n
+}
+
 // availableWith counts what is free, less what those that wait already will take,
 // and what idle containers other than own hold.
 func (l *Ledger) availableWith(own *memory) int64 {

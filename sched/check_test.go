@@ -13,7 +13,7 @@ func newChecker() *checker { return &checker{gvt: map[*group]int64{}} }
 
 func (c *checker) check(s *Scheduler) error {
 	for _, f := range []func(*Scheduler) error{
-		checkTokens, checkCounts, checkLevels, checkOrder, checkIdle, checkPaella, c.checkMonotone,
+		checkTokens, checkCounts, checkLevels, checkOrder, checkClasses, checkIdle, checkPaella, c.checkMonotone,
 	} {
 		if err := f(s); err != nil {
 			return err
@@ -69,8 +69,11 @@ func checkCounts(s *Scheduler) error {
 			last = it.seq
 		}
 		n := f.queue.Len()
-		if (n > 0 && !f.backoff.pausing()) != (f.standing != out) {
+		if competes := n > 0 && !f.backoff.pausing() && f.class.devices != ""; competes != (f.standing != out) {
 			return fmt.Errorf("flow %s: %d queued, standing %d", f.id, n, f.standing)
+		}
+		if f.aside && (n == 0 || f.standing != out) {
+			return fmt.Errorf("flow %s: aside with %d queued, standing %d", f.id, n, f.standing)
 		}
 		queued += n
 		flying += len(f.flights)
@@ -99,14 +102,14 @@ func checkHeap[T any](what string, h heap[T]) error {
 	return nil
 }
 
-// checkLevel: gvt is the least backlogged VT, or the floor; eligible <= T ahead, throttled
+// checkLevel: gvt is the least backlogged VT; eligible <= T ahead, throttled
 // more; something backlogged implies something eligible.
 func checkLevel[T any](what string, l *level[T], overrun int64, of func(T) *member[T]) error {
 	if len(l.throttled) > 0 && len(l.eligible) == 0 {
 		return fmt.Errorf("%s: backlogged, and nothing is eligible", what)
 	}
-	if l.len() > 0 && max(l.floor, l.eligible.top().key) != l.gvt {
-		return fmt.Errorf("%s: gvt %d, floor %d, least VT %d", what, l.gvt, l.floor, l.eligible.top().key)
+	if l.len() > 0 && l.eligible.top().key != l.gvt {
+		return fmt.Errorf("%s: gvt %d, least VT %d", what, l.gvt, l.eligible.top().key)
 	}
 	for want, h := range map[standing]heap[T]{eligible: l.eligible, throttled: l.throttled} {
 		if err := checkHeap(what, h); err != nil {
@@ -142,42 +145,107 @@ func checkLevels(s *Scheduler) error {
 	return nil
 }
 
-// checkOrder: every eligible flow is ranked by its present key or passed by, and the
-// eligible groups with such flows, no others, are ranked.
+// checkOrder: every flow that competes is in the heap of its standing by its present
+// key, or a misfit.
 func checkOrder(s *Scheduler) error {
 	for _, f := range s.flows {
-		ranked := f.byRank.at > 0
-		if (ranked || f.misfit != nil) != (f.standing == eligible) || ranked && f.misfit != nil {
-			return fmt.Errorf("flow %s: ranked %t, misfit %t, standing %d", f.id, ranked, f.misfit != nil, f.standing)
-		}
-		if f.credit < 0 || f.credit > 0 && f.standing == out {
+		if f.credit < 0 || f.credit > 0 && f.standing == out && !f.aside {
 			return fmt.Errorf("flow %s: credit %d, standing %d", f.id, f.credit, f.standing)
 		}
-		if !ranked {
+		if f.standing == out || f.misfit != nil {
+			if f.listed != nil || f.byRank.at > 0 {
+				return fmt.Errorf("flow %s: listed, misfit %t, standing %d", f.id, f.misfit != nil, f.standing)
+			}
 			continue
 		}
-		class, key := s.rules.key(s, f)
-		if want := (rank{class, key, f.head().seq}); f.byRank.rank != want {
-			return fmt.Errorf("flow %s: rank %v, want %v", f.id, f.byRank.rank, want)
+		want, in := rank{key: f.position}, &f.share.beyond
+		if f.standing == eligible {
+			class, key := s.rules.key(s, f)
+			want, in = rank{class, key, f.head().seq}, &f.share.ranked
 		}
+		if f.listed != in || f.byRank.at == 0 || f.byRank.rank != want {
+			return fmt.Errorf("flow %s: rank %v at %d, want %v", f.id, f.byRank.rank, f.byRank.at, want)
+		}
+	}
+	return nil
+}
+
+// checkClasses: flows that compete are counted by their reach, and the shares of each
+// are in its heaps by their present keys.
+func checkClasses(s *Scheduler) error {
+	waiting, flows, misfits := 0, map[*class]int{}, map[*class]int{}
+	for _, f := range s.flows {
+		if f.queue.Len() > 0 {
+			waiting++
+		}
+		if (f.share != nil) != (f.standing != out) {
+			return fmt.Errorf("flow %s: standing %d, share %v", f.id, f.standing, f.share)
+		}
+		if f.share != nil {
+			if f.share.class != f.class || f.share.group != f.group {
+				return fmt.Errorf("flow %s: in the share of another", f.id)
+			}
+			flows[f.class]++
+		}
+		if f.misfit != nil {
+			misfits[f.class]++
+		}
+	}
+	if waiting != s.waiting.Len() {
+		return fmt.Errorf("%d flows have something queued, %d listed", waiting, s.waiting.Len())
+	}
+	active := 0
+	for _, c := range s.classes {
+		if c.flows != flows[c] || c.misfits.Len() != misfits[c] || c.untried > misfits[c] {
+			return fmt.Errorf("class %x: %d flows, %d misfits, %d untried; want %d and %d", c.devices, c.flows, c.misfits.Len(), c.untried, flows[c], misfits[c])
+		}
+		if c.flows > 0 {
+			active++
+		}
+	}
+	if active != len(s.active) {
+		return fmt.Errorf("%d classes with flows, %d listed", active, len(s.active))
 	}
 	for _, g := range s.groups {
-		if err := checkHeap("flows of "+g.name, g.ranked); err != nil {
-			return err
-		}
-		want := g.standing == eligible && len(g.ranked) > 0
-		if want != (g.byRank.at > 0) {
-			return fmt.Errorf("group %s: ranked %t", g.name, !want)
-		}
-		r := rank{key: g.vt, tie: g.serial}
-		if want && !s.rules.nested {
-			r = g.ranked.top().rank
-		}
-		if want && g.byRank.rank != r {
-			return fmt.Errorf("group %s: rank %v, want %v", g.name, g.byRank.rank, r)
+		for _, sh := range g.shares {
+			if err := checkShare(s, sh); err != nil {
+				return fmt.Errorf("share of %s with reach %x: %w", g.name, sh.class.devices, err)
+			}
 		}
 	}
-	return checkHeap("groups", s.ranked)
+	for _, c := range s.active {
+		if err := checkHeap("ranked", c.ranked); err != nil {
+			return err
+		}
+		if err := checkHeap("beyond", c.beyond); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func checkShare(s *Scheduler, sh *share) error {
+	g := sh.group
+	ranked := g.standing == eligible && len(sh.ranked) > 0
+	want := rank{key: g.vt, tie: g.serial}
+	if ranked && !s.rules.nested {
+		want = sh.ranked.top().rank
+	}
+	if ranked != (sh.byRank.at > 0) || ranked && sh.byRank.rank != want {
+		return fmt.Errorf("ranked %v at %d, want %v", sh.byRank.rank, sh.byRank.at, want)
+	}
+	beyond := g.standing == eligible && len(sh.beyond) > 0 || g.standing == throttled && len(sh.beyond)+len(sh.ranked) > 0
+	want = rank{0, g.vt, g.serial}
+	if g.standing == throttled {
+		want = rank{1, g.position, g.serial}
+	}
+	if beyond != (sh.bySpare.at > 0) || beyond && sh.bySpare.rank != want {
+		return fmt.Errorf("beyond %v at %d, want %v", sh.bySpare.rank, sh.bySpare.at, want)
+	}
+	if err := checkHeap("ranked flows", sh.ranked); err != nil {
+		return err
+	}
+	return checkHeap("flows beyond", sh.beyond)
 }
 
 func checkIdle(s *Scheduler) error {

@@ -149,13 +149,14 @@ func (c Config) validate() error {
 func (c Config) MaxOverrun() time.Duration { return max(c.Overrun, c.Gap/2) }
 
 // GapBound is the most by which the service of two flows, each over its
-// weight, can differ in any span in which both stay backlogged and both could
-// run:
+// weight, can differ in any span in which both stay backlogged and fit on the same
+// devices at the same times:
 //
 //	2T + 2D(ci/wi + cj/wj)
 //
 // Service is the time that tokens were really held, that of runs under way included,
-// less the set-ups that a flow was excused of, which are at most T; c is the
+// less the set-ups that a flow was excused of, which are at most T. Time beyond the
+// window comes on top (docs/scheduling.md). c is the
 // longest run of a flow, set-up included, or the most that was charged for one before it was
 // known, and D the tokens of all devices together, or the most there were if D
 // changed. T is Config.MaxOverrun. It takes the place of the paper's equation 1,

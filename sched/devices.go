@@ -30,8 +30,7 @@ func (d *device) hasFree() bool { return d.free() > 0 }
 func (s *Scheduler) anyFree() bool { return slices.ContainsFunc(s.devices, (*device).hasFree) }
 
 // AddDevice brings a device with its tokens D. A device that is leaving comes
-// back with what is still in flight on it. Touch must follow for the flows whose least
-// setup on any device changes, as with RemoveDevice.
+// back with what is still in flight on it.
 func (s *Scheduler) AddDevice(now time.Duration, index, tokens int) {
 	s.clock(now)
 	at, ok := s.find(index)
@@ -43,7 +42,7 @@ func (s *Scheduler) AddDevice(now time.Duration, index, tokens int) {
 		panic("sched: device added twice")
 	}
 	d.tokens, d.leaving = s.allowed(tokens), false
-	s.changedTokens()
+	s.changedDevices()
 }
 
 func (s *Scheduler) find(index int) (int, bool) {
@@ -71,7 +70,7 @@ func (s *Scheduler) RemoveDevice(now time.Duration, index int) {
 	if len(d.flights) == 0 {
 		s.dropDevice(d)
 	}
-	s.changedTokens()
+	s.changedDevices()
 }
 
 func (s *Scheduler) dropDevice(d *device) {
@@ -83,6 +82,16 @@ func (s *Scheduler) dropDevice(d *device) {
 func (s *Scheduler) SetTokens(now time.Duration, index, tokens int) {
 	s.clock(now)
 	s.present(index).tokens = s.allowed(tokens)
+	s.changedTokens()
+}
+
+// changedDevices follows a device that came or went: every flow may start sooner or
+// later than before, or nowhere.
+func (s *Scheduler) changedDevices() {
+	if all := s.setOf(nil, func(d *device) bool { return !d.leaving }); len(all) > 0 {
+		s.all = s.classOf(all)
+	}
+	s.sweepAll()
 	s.changedTokens()
 }
 

@@ -83,7 +83,7 @@ func (s *Scheduler) end(now time.Duration, id uint64) (*invocation, *run) {
 	return it, r
 }
 
-func without(list []*invocation, it *invocation) []*invocation {
+func without[T comparable](list []T, it T) []T {
 	i := slices.Index(list, it)
 	return slices.Delete(list, i, i+1)
 }
@@ -113,7 +113,7 @@ const leastEstimate = int64(time.Microsecond)
 // correct charges what was used instead of what was expected.
 func (s *Scheduler) correct(f *flow, r *run, service int64) {
 	ratio := float64(service) / float64(r.basis)
-	s.charge(f, scaled(r.charge, ratio)-r.charge, scaled(r.above, ratio)-r.above)
+	s.chargeRun(f, r, scaled(r.charge, ratio)-r.charge, scaled(r.above, ratio)-r.above)
 }
 
 func scaled(charge int64, ratio float64) int64 {

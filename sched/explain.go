@@ -12,7 +12,7 @@ func (s *Scheduler) Explain(now time.Duration, id FlowID) Reason {
 	}
 	r := Reason{
 		Flow: id, State: s.State(id), Last: f.last, LastAt: time.Duration(f.lastAt),
-		Lead: time.Duration(max(0, f.vt-f.group.level.gvt)), Level: "function",
+		Lead: time.Duration(max(0, f.lead(f.group.level.gvt))), Level: "function",
 	}
 	if s.rules.window {
 		r.Overrun = time.Duration(s.overrun)
@@ -21,6 +21,8 @@ func (s *Scheduler) Explain(now time.Duration, id FlowID) Reason {
 	switch {
 	case f.queue.Len() > 0 && f.backoff.pausing():
 		r.Rule, r.Until = RuleBackoff, time.Duration(f.backoff.byEnd.key)
+	case f.queue.Len() > 0 && f.standing == out:
+		s.explainEligible(f, &r)
 	case f.standing == out:
 		r.Rule = RuleEmpty
 		if f.byIdle.at > 0 {
@@ -53,20 +55,19 @@ func (s *Scheduler) explainEligible(f *flow, r *Reason) {
 	case r.Devices == 0:
 		r.Rule = RuleNoDevice
 		return
-	case !s.anyFree(): // whether it would fit does not matter
+	case !s.anyFree() && f.standing != out: // whether it would fit does not matter
 		r.Rule = RuleNoToken
 		return
 	}
-	s.refreshAll()
 	fits, at := false, s.placements(f)
 	for _, d := range s.devices {
 		if d.leaving || d.free() == 0 {
 			continue
 		}
 		r.Free++
-		fits = fits || at(d).Fits
+		fits = fits || f.standing != out && at(d).Fits
 	}
-	first, _ := s.first()
+	first, _ := s.first(s.freeDevices())
 	switch {
 	case !fits:
 		r.Rule = RuleNoFit

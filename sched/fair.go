@@ -1,37 +1,38 @@
 package sched
 
-// enter makes a flow backlogged. It is lifted to global virtual time: it may not make
-// up for the time it was away. One that ran ahead keeps its debt.
+// enter makes a flow backlogged.
 func (s *Scheduler) enter(f *flow) {
 	g := f.group
 	s.backlogged++
 	if g.level.len() == 0 {
-		g.lift(s.root.gvt)
+		g.member.enter(&s.root)
 		s.root.position(&g.member, s.overrun)
-		s.regroup(g)
 	}
-	f.lift(g.level.gvt)
+	f.member.enter(&g.level)
 	g.level.position(&f.member, s.overrun)
+	s.join(f)
+	s.regroup(g)
 }
 
 // leave takes a flow without queued invocations out of the backlog, and its group
 // when it was the last.
 func (s *Scheduler) leave(f *flow) {
-	s.unrank(f)
-	s.stale.remove(&f.byStale)
+	s.part(f)
 	s.backlogged--
 	g := f.group
 	g.level.remove(&f.member)
-	f.member.leave()
+	f.member.leave(g.level.gvt)
 	if g.level.len() == 0 {
 		s.root.remove(&g.member)
 		s.regroup(g)
-		g.leave()
+		g.member.leave(s.root.gvt)
 	}
 }
 
 // charge adds to the virtual time of a flow and of its group, each over its weight,
 // or takes back with negative amounts; settle must follow.
+//
+// chargeRun does so with the accounts that the run was granted on.
 func (s *Scheduler) charge(f *flow, own, above int64) {
 	g := f.group
 	f.member.charge(own, g.level.gvt, f.standing != out)
@@ -42,6 +43,18 @@ func (s *Scheduler) charge(f *flow, own, above int64) {
 	if g.standing != out {
 		s.root.moved(&g.member)
 	}
+}
+
+func (s *Scheduler) chargeRun(f *flow, r *run, own, above int64) {
+	if r.spare {
+		f.used += own
+		own = 0
+	}
+	if r.spareAbove {
+		f.group.used += above
+		above = 0
+	}
+	s.charge(f, own, above)
 }
 
 // settle restores both levels and the order after f changed: global virtual

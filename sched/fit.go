@@ -12,7 +12,7 @@ func (s *Scheduler) fit(f *flow, allowed func(*device) bool) (best *device, p Pl
 	at := s.placements(f)
 	s.asked++
 	for _, d := range s.devices {
-		if !allowed(d) {
+		if !allowed(d) || !f.class.devices.has(d) {
 			continue
 		}
 		s.asked++
@@ -63,64 +63,8 @@ func sooner(a Placement, d *device, b Placement, than *device) bool {
 	) < 0
 }
 
-// leastSetup is the least setup of the flow on any device.
-func (s *Scheduler) leastSetup(f *flow) int64 {
-	least, at := limit, s.placements(f)
-	for _, d := range s.devices {
-		if !d.leaving {
-			least = min(least, at(d).Setup)
-		}
-	}
-	return int64(least)
-}
-
-// setStale has the setup of a backlogged flow computed again before the next choice.
-func (s *Scheduler) setStale(f *flow) {
-	if f.byStale.at == 0 && s.rules.setup && f.standing != out {
-		s.staled++
-		s.stale.put(&f.byStale, rank{key: s.staled})
-	}
-}
-
-// maxRefreshed is of how many stale flows one choice computes the setup, and
-// maxRefreshAsked for how many placements it asks where devices are many. More are stale
-// when many came at once, or while there was no device.
-const (
-	maxRefreshed    = 64
-	maxRefreshAsked = 512
-)
-
-// refreshable is how many stale flows one choice follows.
-func (s *Scheduler) refreshable() int {
-	return min(len(s.stale), maxRefreshed, max(1, maxRefreshAsked/max(1, len(s.devices))))
-}
-
-// refresh computes the least setup on any device of those that have been stale for
-// longest.
-func (s *Scheduler) refresh() {
-	for range s.refreshable() {
-		s.refreshFlow(s.stale.top().of)
-	}
-}
-
-// refreshAll does so with all, if they are few: when it was not for a choice, which of
-// many were computed must not depend on it.
-func (s *Scheduler) refreshAll() {
-	if s.refreshable() == len(s.stale) {
-		s.refresh()
-	}
-}
-
-// refreshFlow computes the least setup of a stale flow.
-func (s *Scheduler) refreshFlow(f *flow) {
-	s.stale.remove(&f.byStale)
-	if setup := s.leastSetup(f); setup != f.setup {
-		f.setup = setup
-		s.rank(f)
-	}
-}
-
-// Touch follows a change of a flow's placements. Memory that one flow no longer uses
+// Touch follows a change of a flow's placements, or with no flow of what is not known.
+// Memory that one flow no longer uses
 // may make another fit.
 func (s *Scheduler) Touch(now time.Duration, id FlowID) {
 	s.clock(now)

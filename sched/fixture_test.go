@@ -16,6 +16,7 @@ type fixture struct {
 	busy    [][]int
 	swapped [][]bool
 	full    [][]bool
+	unfit   [][]bool
 	cold    []time.Duration
 	swap    time.Duration
 }
@@ -30,6 +31,7 @@ func newFixture(rng *rand.Rand, flows, devices int) *fixture {
 		w.busy = append(w.busy, make([]int, devices))
 		w.swapped = append(w.swapped, make([]bool, devices))
 		w.full = append(w.full, make([]bool, devices))
+		w.unfit = append(w.unfit, make([]bool, devices))
 		w.cold = append(w.cold, time.Duration(rng.IntN(12_000))*time.Millisecond)
 	}
 	return w
@@ -40,7 +42,7 @@ func (w *fixture) Placements(id FlowID) func(int) Placement {
 }
 
 func (w *fixture) placement(i, d int) Placement {
-	f := Placement{Start: Cold, Setup: w.cold[i], Fits: !w.full[i][d]}
+	f := Placement{Start: Cold, Setup: w.cold[i], Fits: !w.full[i][d] && !w.unfit[i][d], Unfit: w.unfit[i][d]}
 	switch {
 	case w.idle[i][d] > 0 && w.swapped[i][d]:
 		f.Start, f.Setup = HostWarm, w.swap
@@ -70,7 +72,7 @@ func (w *fixture) ended(c Choice) {
 // meddle changes something behind the policy's back and names the flow.
 func (w *fixture) meddle(rng *rand.Rand) FlowID {
 	i, d := rng.IntN(len(w.flows)), rng.IntN(w.devices)
-	switch rng.IntN(4) {
+	switch rng.IntN(6) {
 	case 0:
 		w.idle[i][d] = 0
 	case 1:
@@ -79,7 +81,13 @@ func (w *fixture) meddle(rng *rand.Rand) FlowID {
 		w.full[i][d] = true
 	case 3:
 		for d := range w.devices {
-			w.full[i][d] = false
+			w.full[i][d], w.unfit[i][d] = false, false
+		}
+	case 4:
+		w.unfit[i][d] = true
+	case 5:
+		for d := range w.devices {
+			w.unfit[i][d] = true
 		}
 	}
 	return w.flows[i]

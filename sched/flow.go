@@ -22,13 +22,14 @@ type invocation struct {
 
 // run is what a grant adds to an invocation.
 type run struct {
-	device   *device
-	granted  int64
-	setup    int64 // as View expected it
-	estimate int64 // service expected
-	basis    int64 // service that the charge stands for
-	charge   int64 // to the flow
-	above    int64 // to its namespace
+	device            *device
+	granted           int64
+	setup             int64 // as View expected it
+	estimate          int64 // service expected
+	basis             int64 // service that the charge stands for
+	charge            int64 // to the flow
+	above             int64 // to its namespace
+	spare, spareAbove bool  // it was beyond the window: that is spare time
 }
 
 // flow is one flow with its queue and its estimates.
@@ -41,10 +42,15 @@ type flow struct {
 	flights []*invocation
 	weight  float64
 
-	byRank  node[*flow]   // among those of its namespace that may run, by the policy's order
-	misfit  *list.Element // in the list of those that fit nowhere, else nil
+	class   *class        // of its reach, nil until that is known
+	share   *share        // while it competes
+	byRank  node[*flow]   // in listed
+	listed  *heap[*flow]  // of its share
+	misfit  *list.Element // in its class, if it did not fit
 	setup   int64         // least setup on any device, as last computed
-	byStale node[*flow]   // in Scheduler.stale while setup is to be computed again
+	byStale node[*flow]   // in Scheduler.stale while reach and setup are to be computed again
+	waits   *list.Element // in Scheduler.waiting while something is queued
+	swept   uint64        // the sweep that looked at it
 
 	waiting      bool  // its head waits for a container
 	waitingSince int64 // when that began
@@ -77,7 +83,7 @@ func (f *flow) head() *invocation { return f.queue.Front().Value.(*invocation) }
 // state is the flow's own standing, without its namespace's.
 func (f *flow) state() State {
 	switch {
-	case f.standing == throttled, f.queue.Len() > 0 && f.backoff.pausing():
+	case f.standing == throttled, f.standing == out && f.queue.Len() > 0:
 		return Throttled
 	case !f.expired:
 		return Active
@@ -107,8 +113,7 @@ type group struct {
 	weight float64
 	flows  int // all, not only those that are backlogged
 	level  level[*flow]
-	ranked heap[*flow]  // those that may run, by the policy's order
-	byRank node[*group] // among the groups that may run, by the first of ranked
+	shares []*share // of those that are backlogged, by their reach
 
 	reported State
 	dirty    bool
@@ -151,7 +156,7 @@ func (s *Scheduler) groupOf(name string) *group {
 	s.serial++
 	g := &group{name: name, weight: 1, reported: Active}
 	g.serial = s.serial
-	g.byVT.of, g.byRank.of = g, g
+	g.byVT.of = g
 	if w, ok := s.nsWeights[name]; ok && s.cfg.Namespaces {
 		g.weight = w
 	}

@@ -61,7 +61,7 @@ func (h *heap[T]) remove(n *node[T]) {
 // Only a parent that is taken makes its children candidates, so the rest of the heap
 // is not visited.
 func (h heap[T]) least(buf []*node[T]) []*node[T] {
-	var open [maxSpare + 1]int // indices of candidates
+	var open [maxLeast + 1]int // indices of candidates
 	candidates := open[:0]
 	if len(h) > 0 {
 		candidates = append(candidates, 0)

@@ -241,7 +241,7 @@ func (h *history) compare() error {
 	}
 	for _, want := range h.oracle.flows {
 		f := h.s.flows[want.id]
-		if f == nil || f.vt != want.vt || f.credit != want.credit || f.group.credit != want.space.credit || f.group.vt != want.space.vt || f.group.level.gvt != want.level.gvt {
+		if f == nil || f.vt != want.vt || f.credit != want.credit || f.group.credit != want.space.credit || f.group.vt != want.space.vt || f.group.level.gvt != want.level.gvt || f.roundRobin != (roundRobin{want.position, want.used}) || f.group.roundRobin != (roundRobin{want.space.position, want.space.used}) {
 			return fmt.Errorf("flow %s: got %+v, want %+v", want.id, f, want)
 		}
 		if got, want := h.s.State(want.id), h.oracle.State(want.id); got != want {

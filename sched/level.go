@@ -18,15 +18,45 @@ import "math"
 type virtualTime struct {
 	vt     int64
 	credit int64 // 0 unless backlogged
+	// aside is a member with something queued that no device could serve. It left its
+	// level when global virtual time was leftAt.
+	aside  bool
+	leftAt int64
 }
 
-// lift counts from global virtual time at least: a flow that was away, or could
-// run nowhere, may not make up for that time.
-func (v *virtualTime) lift(gvt int64) { v.vt = max(v.vt, gvt) }
+// enter begins the backlog. A member is lifted to global virtual time: it may not make
+// up for the time that it was away. One that stood aside returns with the lead that it
+// had, and one that ran ahead keeps its debt.
+func (v *virtualTime) enter(gvt int64) {
+	v.stepBack(gvt)
+	v.vt = max(v.vt, gvt)
+}
+
+// stepAside keeps the lead of a member that leaves its level with something queued.
+func (v *virtualTime) stepAside(gvt int64) { v.aside, v.leftAt = true, gvt }
+
+func (v *virtualTime) stepBack(gvt int64) {
+	if v.aside {
+		v.vt += gvt - v.leftAt
+		v.aside = false
+	}
+}
+
+// lead is by how much a member is ahead of global virtual time, or was when it stepped
+// aside.
+func (v *virtualTime) lead(gvt int64) int64 {
+	if v.aside {
+		gvt = v.leftAt
+	}
+	return v.vt - gvt
+}
 
 // charge adds to what was charged, or takes a part of it back when by is negative.
 func (v *virtualTime) charge(by, gvt int64, backlogged bool) {
-	if !backlogged {
+	switch {
+	case v.aside:
+		gvt = v.leftAt
+	case !backlogged:
 		v.vt += by
 		return
 	}
@@ -37,16 +67,25 @@ func (v *virtualTime) charge(by, gvt int64, backlogged bool) {
 
 // leave ends the backlog, and with it the credit: that is owed by those that are
 // backlogged at the same time.
-func (v *virtualTime) leave() {
+func (v *virtualTime) leave(gvt int64) {
+	v.stepBack(gvt)
 	v.vt -= v.credit
 	v.credit = 0
+}
+
+// enter begins the backlog of a member, and what goes with it.
+func (m *member[T]) enter(l *level[T]) {
+	if !m.aside {
+		m.roundRobin.enter(&l.placed)
+	}
+	m.virtualTime.enter(l.gvt)
 }
 
 // standing is where a flow or a namespace is in its level of fair queueing.
 type standing uint8
 
 const (
-	out       standing = iota // nothing queued
+	out       standing = iota // nothing queued, or nothing that competes
 	eligible                  // backlogged, at most T ahead
 	throttled                 // backlogged, more than T ahead
 )
@@ -54,6 +93,7 @@ const (
 // member is a flow or a namespace in its level.
 type member[T any] struct {
 	virtualTime
+	roundRobin
 	byVT     node[T] // in the heap of its standing
 	serial   int64   // order of creation: breaks ties of virtual time
 	standing standing
@@ -62,14 +102,14 @@ type member[T any] struct {
 // level is one level of fair queueing: siblings that compete. All its members are
 // backlogged; virtual time decides which are eligible and which throttled.
 //
-//	gvt == max(floor, min VT of what is backlogged), its last value when nothing is
+//	gvt == min VT of what is backlogged, its last value when nothing is
 //	VT - gvt <= T for eligible, > T for throttled
 //
 // A member whose stored VT is below gvt counts as at gvt: it was lifted, which its
 // next charge stores.
 type level[T any] struct {
 	gvt       int64
-	floor     int64 // where gvt was last raised past those that fit nowhere
+	placed    int64 // the last place given beyond the window
 	eligible  heap[T]
 	throttled heap[T]
 }
@@ -132,24 +172,18 @@ func (l *level[T]) released(overrun int64) (of T, ok bool) {
 	return l.throttled.top().of, true
 }
 
-// raise moves global virtual time up past what fits nowhere.
-func (l *level[T]) raise(to int64) {
-	l.gvt = max(l.gvt, to)
-	l.floor = max(l.floor, l.gvt)
-}
-
 // lower moves a member down by what its level is moved down. One that has been idle
 // for long stays behind by so much that it is lifted when it returns, and no more.
 func (m *member[T]) lower(by int64) {
 	m.vt -= by
+	m.leftAt -= by
 	m.byVT.key = m.vt
-	if m.standing == out {
+	if m.standing == out && !m.aside {
 		m.vt = max(m.vt, -endless)
 	}
 }
 
 // lower moves a level down to 0; its members are lowered before.
 func (l *level[T]) lower() {
-	l.floor = max(l.floor-l.gvt, -endless)
 	l.gvt = 0
 }

@@ -1,6 +1,7 @@
 package sched
 
 import (
+	"cmp"
 	"math"
 	"slices"
 	"time"
@@ -25,16 +26,21 @@ type oracle struct {
 	iat              oracleMean         // of all flows together
 	askAt, holdUntil int64
 	overdueAt        int64
+	all              string // set of the devices that there are, or were last
+	sweptAt          int64
 }
 
 // oracleLevel is a level of fair queueing.
-type oracleLevel struct{ gvt, floor int64 }
+type oracleLevel struct{ gvt, placed int64 }
 
 // oracleAccount is what a flow or a namespace was charged, in its level.
 type oracleAccount struct {
-	level      *oracleLevel
-	vt, credit int64
-	weight     float64
+	level          *oracleLevel
+	vt, credit     int64
+	position, used int64 // beyond the window: its place, and what it used of its turn
+	aside          bool  // no device could serve it
+	leftAt         int64 // global virtual time then
+	weight         float64
 }
 
 type oracleSpace struct {
@@ -47,6 +53,9 @@ type oracleFlow struct {
 	id    FlowID
 	space *oracleSpace
 	oracleAccount
+	reach          string // devices that could serve it, "" for none
+	met            bool   // its reach was computed
+	competes       bool
 	queue, flights []*oracleInvocation
 	est, served    int64
 	seen           bool
@@ -66,6 +75,7 @@ type oracleInvocation struct {
 	device                      *oracleDevice
 	granted, setup, est         int64
 	basis, charged, spaceCharge int64
+	spare, spareAbove           bool
 }
 
 type oracleDevice struct {
@@ -89,7 +99,7 @@ func (m *oracleMean) add(sample int64, smoothing float64) {
 }
 
 func newOracle(policy string, cfg Config, view View) *oracle {
-	w := &oracle{policy: policy, cfg: cfg, view: view, overrun: endless, holdUntil: never, askAt: never, weights: map[string]float64{}}
+	w := &oracle{policy: policy, cfg: cfg, view: view, overrun: endless, holdUntil: never, askAt: never, weights: map[string]float64{}, all: "unknown"}
 	switch policy {
 	case "mqfq-sticky", "sticky-plus", "mqfq":
 		w.overrun = int64(max(cfg.Overrun, cfg.Gap/2))
@@ -102,16 +112,20 @@ func newOracle(policy string, cfg Config, view View) *oracle {
 // charge adds to what was charged, or takes back. Of what is backlogged, the part
 // that a refund would take below global virtual time is credit.
 func (a *oracleAccount) charge(by int64, backlogged bool) {
-	if !backlogged {
+	gvt := a.level.gvt
+	switch {
+	case a.aside:
+		gvt = a.leftAt
+	case !backlogged:
 		a.vt += by
 		return
 	}
-	balance := max(a.vt, a.level.gvt) - a.credit + by
-	a.vt = max(balance, a.level.gvt)
+	balance := max(a.vt, gvt) - a.credit + by
+	a.vt = max(balance, gvt)
 	a.credit = a.vt - balance
 }
 
-func (f *oracleFlow) backlogged() bool { return len(f.queue) > 0 }
+func (f *oracleFlow) backlogged() bool { return f.competes }
 
 func (w *oracle) which(are func(*oracleFlow) bool) (list []*oracleFlow) {
 	for _, f := range w.flows {
@@ -193,7 +207,7 @@ func (w *oracle) update() {
 		}
 	}
 	for level, vt := range least {
-		level.gvt = max(level.floor, vt)
+		level.gvt = vt
 	}
 }
 
@@ -220,7 +234,7 @@ func (w *oracle) State(id FlowID) State {
 	switch {
 	case f == nil:
 		return Inactive
-	case f.backlogged() && !w.eligible(f):
+	case len(f.queue) > 0 && !w.eligible(f):
 		return Throttled
 	case f.expired:
 		return Inactive
@@ -245,13 +259,11 @@ func (w *oracle) Enqueue(now time.Duration, it Invocation) {
 // queue puts an invocation where its age belongs, lifting a flow that was empty.
 func (w *oracle) queue(f *oracleFlow, it *oracleInvocation) {
 	f.expired = false
-	if w.printed != "no lift" && !f.backlogged() {
-		if !w.backlogged(f.space) {
-			f.space.vt = max(f.space.vt, w.root.gvt)
-		}
-		f.vt = max(f.vt, f.level.gvt)
-	}
 	f.queue = append(f.queue, it)
+	if !f.met {
+		f.reach = w.all
+	}
+	w.compete(f)
 	slices.SortFunc(f.queue, func(a, b *oracleInvocation) int { return int(a.seq - b.seq) })
 	w.update()
 }
@@ -274,14 +286,16 @@ func (w *oracle) Cancel(now time.Duration, id uint64) bool {
 	return false
 }
 
-// emptied drops the credit of what is backlogged no more.
+// emptied ends the backlog of a flow with nothing queued.
 func (w *oracle) emptied(f *oracleFlow) {
-	if f.backlogged() {
+	if len(f.queue) > 0 {
 		return
 	}
-	f.vt, f.credit = f.vt-f.credit, 0
-	if s := f.space; !w.backlogged(s) {
-		s.vt, s.credit = s.vt-s.credit, 0
+	was := f.competes
+	f.competes = false
+	f.leave()
+	if s := f.space; was && !w.backlogged(s) {
+		s.leave()
 	}
 }
 
@@ -313,6 +327,9 @@ func (w *oracle) Tick(now time.Duration) {
 	}
 	for w.forgetOne(w.now) {
 	}
+	if w.partial() && w.sweptAt+int64(5*time.Second) <= w.now {
+		w.sweptAt = w.now
+	}
 	for _, at := range []*int64{&w.holdUntil, &w.askAt} {
 		if *at <= w.now {
 			*at = never
@@ -322,6 +339,9 @@ func (w *oracle) Tick(now time.Duration) {
 
 func (w *oracle) Deadline() (time.Duration, bool) {
 	at := min(w.holdUntil, w.askAt)
+	if w.partial() {
+		at = min(at, w.sweptAt+int64(5*time.Second))
+	}
 	for _, f := range w.flows {
 		if f.idle() {
 			at = min(at, f.deadline)
@@ -361,17 +381,25 @@ func (w *oracle) Done(now time.Duration, id uint64, used Usage) {
 	w.update()
 }
 
-func (w *oracle) amend(f *oracleFlow, own, above int64) {
-	backlogged := w.backlogged(f.space)
+// amend charges the accounts on which a run was granted.
+func (w *oracle) amend(f *oracleFlow, it *oracleInvocation, own, above int64) {
+	if it.spare {
+		f.used += own
+		own = 0
+	}
+	if it.spareAbove {
+		f.space.used += above
+		above = 0
+	}
 	f.charge(own, f.backlogged())
-	f.space.charge(above, backlogged)
+	f.space.charge(above, w.backlogged(f.space))
 }
 
 // settleCharge charges for what was used instead of what was expected.
 func (w *oracle) settleCharge(f *oracleFlow, it *oracleInvocation, used int64) {
 	ratio := float64(used) / float64(it.basis)
 	settled := func(charge int64) int64 { return int64(math.Round(float64(charge)*ratio)) - charge }
-	w.amend(f, settled(it.charged), settled(it.spaceCharge))
+	w.amend(f, it, settled(it.charged), settled(it.spaceCharge))
 }
 
 func (w *oracle) unrun(f *oracleFlow, it *oracleInvocation) {
@@ -406,6 +434,7 @@ func (w *oracle) AddDevice(now time.Duration, index, tokens int) {
 		slices.SortFunc(w.devices, func(a, b *oracleDevice) int { return a.index - b.index })
 	}
 	w.device(index).leaving = false
+	w.all = w.present()
 	w.SetTokens(now, index, tokens)
 }
 
@@ -413,6 +442,7 @@ func (w *oracle) RemoveDevice(now time.Duration, index int) {
 	w.clock(now)
 	w.device(index).leaving = true
 	w.dropGone()
+	w.all = cmp.Or(w.present(), w.all)
 }
 
 // dropGone drops the devices that left and on which nothing is in flight.

@@ -2,7 +2,9 @@ package sched
 
 import (
 	"cmp"
+	"fmt"
 	"slices"
+	"strings"
 	"time"
 )
 
@@ -17,9 +19,10 @@ func (w *oracle) Next(now time.Duration) (Choice, bool) {
 	w.clock(now)
 	w.holdUntil, w.askAt = never, never
 	hasFree := func(d *oracleDevice) bool { return d.free() > 0 }
-	if !slices.ContainsFunc(w.devices, hasFree) || !slices.ContainsFunc(w.flows, (*oracleFlow).backlogged) {
+	if !slices.ContainsFunc(w.devices, hasFree) || !slices.ContainsFunc(w.flows, func(f *oracleFlow) bool { return len(f.queue) > 0 }) {
 		return Choice{}, false
 	}
+	w.measure()
 	for _, f := range w.overdue() {
 		if d, p, ok := w.fit(f, hasFree); ok {
 			w.overdueAt = w.now + 4*w.setup(f)/int64(w.tokens())
@@ -157,48 +160,73 @@ func (w *oracle) overdue() (late []*oracleFlow) {
 	return late
 }
 
-// spare grants to the throttled flow of least virtual time that fits on a device
-// that would idle, and raises global virtual time with it.
+// spare grants to a flow beyond the window on a device that nothing inside it can use.
 func (w *oracle) spare() (Choice, bool) {
-	open := func(d *oracleDevice) bool { return d.free() > 0 && (len(d.flights) == 0 || w.now < d.openUntil) }
-	if w.overrun == endless || !slices.ContainsFunc(w.devices, open) {
+	if w.overrun == endless {
 		return Choice{}, false
 	}
-	list := w.leastServed(func(f *oracleFlow) bool {
-		return f.backlogged() && w.within(&f.space.oracleAccount) && !w.within(&f.oracleAccount)
-	})
-	for _, f := range list {
-		if d, p, ok := w.fit(f, open); ok {
-			w.raise(&f.oracleAccount)
+	open := func(d *oracleDevice) bool {
+		wanted := slices.ContainsFunc(w.flows, func(f *oracleFlow) bool { return w.eligible(f) && f.reaches(d) })
+		return d.free() > 0 && (len(d.flights) == 0 || w.now < d.openUntil || !wanted)
+	}
+	tried := map[*oracleFlow]bool{}
+	for passed := 0; ; passed++ {
+		list := w.which(func(f *oracleFlow) bool {
+			return f.backlogged() && !tried[f] && !w.eligible(f) && slices.ContainsFunc(w.devices, func(d *oracleDevice) bool { return open(d) && f.reaches(d) })
+		})
+		if len(list) == 0 {
+			return Choice{}, false
+		}
+		if passed == 128 {
+			w.askAt = w.now + int64(time.Millisecond)
+			return Choice{}, false
+		}
+		f := w.firstBeyond(list)
+		d, p, ok := w.fit(f, open)
+		switch {
+		case !ok:
+			tried[f] = true
+		case !w.within(&f.space.oracleAccount) && f.space.pass():
+		case !w.within(&f.oracleAccount) && f.pass():
+		default:
 			if len(d.flights) == 0 {
 				d.openUntil = w.now + openFor
 			}
 			return w.grant(f, d, p, RuleSpare), true
 		}
 	}
-	if len(list) > 0 {
-		w.raise(&list[0].oracleAccount)
-		w.askAt = w.now
-		return Choice{}, false
-	}
-	list = w.leastServed(func(f *oracleFlow) bool { return f.backlogged() && !w.within(&f.space.oracleAccount) })
-	if len(list) > 0 {
-		w.raise(&list[0].space.oracleAccount)
-		w.askAt = w.now
-	}
-	return Choice{}, false
 }
 
-func (w *oracle) raise(a *oracleAccount) {
-	a.level.gvt = max(a.level.gvt, a.vt-w.overrun)
-	a.level.floor = a.level.gvt
+func (f *oracleFlow) reaches(d *oracleDevice) bool {
+	return slices.Contains(strings.Fields(f.reach), fmt.Sprint(d.index))
+}
+
+// firstBeyond is the flow that comes first of some that may not run inside the window:
+// that of a namespace inside it by virtual time, else by turns; there one inside the
+// window of its namespace by the policy's order, else by turns.
+func (w *oracle) firstBeyond(list []*oracleFlow) *oracleFlow {
+	least := func(list []*oracleFlow, key func(*oracleFlow) []int64) *oracleFlow {
+		return slices.MinFunc(list, func(a, b *oracleFlow) int { return slices.Compare(key(a), key(b)) })
+	}
+	g := least(list, func(f *oracleFlow) []int64 {
+		if g := f.space; w.within(&g.oracleAccount) {
+			return []int64{0, g.vt, int64(slices.Index(w.spaces, g))}
+		}
+		return []int64{1, f.space.position}
+	}).space
+	list = slices.DeleteFunc(list, func(f *oracleFlow) bool { return f.space != g })
+	inside := slices.DeleteFunc(slices.Clone(list), func(f *oracleFlow) bool { return !w.within(&f.oracleAccount) })
+	if len(inside) > 0 {
+		return least(inside, w.rank)
+	}
+	return least(list, func(f *oracleFlow) []int64 { return []int64{f.position} })
 }
 
 // fit is the device, of those allowed, where a flow starts soonest.
 func (w *oracle) fit(f *oracleFlow, allowed func(*oracleDevice) bool) (best *oracleDevice, p Placement, ok bool) {
 	for _, d := range w.devices {
 		a := w.ask(f, d)
-		if !allowed(d) || !a.Fits {
+		if !allowed(d) || !a.Fits || !f.reaches(d) {
 			continue
 		}
 		if best == nil || cmp.Or(cmp.Compare(a.Setup, p.Setup), cmp.Compare(a.Start, p.Start), cmp.Compare(best.free(), d.free())) < 0 {
@@ -267,8 +295,8 @@ func (w *oracle) grant(f *oracleFlow, d *oracleDevice, p Placement, rule Rule) C
 	}
 	f.flights, d.flights = append(f.flights, it), append(d.flights, it)
 	f.waiting = false
-	f.charge(it.charged, true)
-	f.space.charge(it.spaceCharge, true)
+	it.spare, it.spareAbove = !w.within(&f.oracleAccount), !w.within(&f.space.oracleAccount)
+	w.amend(f, it, it.charged, it.spaceCharge)
 	w.emptied(f)
 	w.update()
 	return Choice{

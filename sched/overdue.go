@@ -23,7 +23,8 @@ const overduePause = 4
 
 // overdue finds the flow of least virtual time whose head is overdue, among the
 // few served least of the namespaces served least; nil for none.
-func (s *Scheduler) overdue() *flow {
+// Those that no device of the set could serve do not count; nil is any device.
+func (s *Scheduler) overdue(free []byte) *flow {
 	if s.cfg.Slowdown == 0 || s.now < s.overdueAt {
 		return nil
 	}
@@ -31,7 +32,7 @@ func (s *Scheduler) overdue() *flow {
 	var flows [maxLeast]*node[*flow]
 	for _, g := range s.root.eligible.least(groups[:]) {
 		for _, f := range g.of.level.eligible.least(flows[:]) {
-			if s.isOverdue(f.of) {
+			if (free == nil || f.of.class.devices.meets(free)) && s.isOverdue(f.of) {
 				return f.of
 			}
 		}

@@ -12,7 +12,7 @@ type Rule uint8
 const (
 	RuleNone    Rule = iota
 	RuleOrder        // first in the policy's order among those that may run
-	RuleSpare        // beyond the window, on a device that nothing inside it fits
+	RuleSpare        // beyond the window, on a device that nothing inside it can use
 	RuleDeficit      // its deficit passed the limit (paella)
 	RuleBatch        // the rest of the queue being drained (batch)
 	RuleOverdue      // its head waited for many times what it takes (sticky policies)
@@ -111,6 +111,9 @@ func (r Reason) Summary() string {
 }
 
 func (r Reason) noFit(devices string) string {
+	if r.Rule == RuleNoFit && r.Free == 0 {
+		devices = "any device"
+	}
 	text := fmt.Sprintf(": no memory or no container for it on %s with a free token", devices)
 	if r.Missing != "" {
 		text += ": " + r.Missing

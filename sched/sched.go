@@ -12,7 +12,8 @@
 //
 // Each rule has its file: level and fair (virtual time, of flows and of namespaces),
 // order and keys (which flow is first), overdue (what goes before the order), fit (on
-// which device, and when to wait), misfits and spare (what fits nowhere), ttl (when a
+// which device, and when to wait), reach (which devices could serve a flow), spare (what
+// runs beyond the window), ttl (when a
 // flow is inactive). Next and done have the life of an invocation.
 package sched
 
@@ -41,6 +42,8 @@ type Placement struct {
 	Start StartKind
 	Setup time.Duration // expected time from token to running: create, init, swap in
 	Fits  bool          // the container and its memory can be had there now
+	// Unfit means that the device could not serve it even if nothing else ran there.
+	Unfit bool
 }
 
 // View is implemented by the owner of containers and memory. A Scheduler calls it from
@@ -49,7 +52,7 @@ type Placement struct {
 // Fits=false makes Next skip the flow for this call; the flow keeps its position. When
 // a placement of a flow changes for a reason other than the Next, Done, Undo and
 // Abandon of its own invocations (a container removed, adopted or swapped), the owner
-// calls Touch.
+// calls Touch; when it is not known of which flows, Resized.
 type View interface {
 	// Placements is what a start of the flow's next invocation would be, by device. The
 	// function is not called after anything has changed.

@@ -33,26 +33,34 @@ type Scheduler struct {
 	groups     map[string]*group
 	nsWeights  map[string]float64
 	root       level[*group]
-	ranked     heap[*group] // those with flows that may run, by the policy's order
-	backlogged int          // flows
-	expiry     heap[*flow]  // idle flows by the end of their TTL
-	inactive   heap[*flow]  // inactive flows by when they are forgotten
-	iat        int64        // smoothed over all flows, for TTLGlobal
+	backlogged int         // flows
+	expiry     heap[*flow] // idle flows by the end of their TTL
+	inactive   heap[*flow] // inactive flows by when they are forgotten
+	iat        int64       // smoothed over all flows, for TTLGlobal
 	iatSeen    bool
 	pausing    heap[*flow] // those in back-off by its end
-	stale      heap[*flow] // whose setup is to be computed again, by when that began
+	waiting    list.List   // of *flow: those with something queued, the one last swept at the end
+	stale      heap[*flow] // whose reach and setup are to be computed again, by when that began
 	staled     int64       // how often that began
+	moved      []move      // buffer
+	flowsOf    []*flow     // buffer
+	sweep      uint64      // counts the changes that concern all flows
+	sweptAt    int64       // when that was last without a reason
 
 	devices []*device // by index
 	tokens  int       // sum of D of the devices present
 
-	misfits   list.List // of *flow: those that fit nowhere, out of the order
-	untried   int       // of them, not tried since something changed for all
-	probed    int       // namespaces tried since then
-	retryAt   int64     // when Next goes on with those that it did not come to
-	waitUntil int64     // earliest end of a wait seen by Next
-	asked     int       // placements in this call of Next
-	overdueAt int64     // when the next overdue head may go first
+	classes         map[deviceSet]*class
+	active          []*class // those with flows that compete
+	all             *class   // of all devices there are, or were last
+	set, free, open []byte   // buffers for sets
+
+	retryAt   int64 // when Next goes on with those that it did not come to
+	waitUntil int64 // earliest end of a wait seen by Next
+	calls     int   // counts the calls of Next
+	tried     int   // flows in this call of Next
+	asked     int   // placements
+	overdueAt int64 // when the next overdue head may go first
 
 	changed       []*flow // dirty ones
 	changedGroups []*group
@@ -76,8 +84,9 @@ func New(name string, cfg Config, view View) (*Scheduler, error) {
 		cfg: cfg, view: view, rules: r,
 		overrun: endless, maxTokens: math.MaxInt32, rebaseAt: rebaseAt, waitUntil: never, retryAt: never,
 		invocations: map[uint64]*invocation{}, flows: map[FlowID]*flow{},
-		groups: map[string]*group{}, nsWeights: map[string]float64{},
+		groups: map[string]*group{}, nsWeights: map[string]float64{}, classes: map[deviceSet]*class{},
 	}
+	s.all = s.classOf(unknownDevices)
 	if r.window {
 		s.overrun = int64(cfg.MaxOverrun())
 	}
@@ -109,19 +118,27 @@ func (s *Scheduler) Enqueue(now time.Duration, in Invocation) {
 	s.queueGrew(f)
 }
 
-// admit makes a flow with queued invocations compete, unless it is in back-off.
+// admit makes a flow with queued invocations compete, unless it is in back-off or no
+// device could serve it.
 func (s *Scheduler) admit(f *flow) {
 	if f.standing != out || f.queue.Len() == 0 || f.backoff.pausing() {
 		return
 	}
+	s.setStale(f)
+	if f.class == nil {
+		f.class = s.all
+	}
+	if f.class.devices == "" {
+		return
+	}
 	s.enter(f)
 	s.rules.hooks.queued(s, f)
-	s.setStale(f)
 }
 
 // withhold ends that.
 func (s *Scheduler) withhold(f *flow) {
 	if f.standing == out {
+		f.member.leave(f.group.level.gvt)
 		return
 	}
 	s.rules.hooks.drained(s, f)
@@ -135,6 +152,8 @@ func clamped(d time.Duration) int64 { return int64(min(max(d, 0), limit)) }
 func (s *Scheduler) queueGrew(f *flow) {
 	if f.queue.Len() == 1 {
 		s.stopTTL(f)
+		f.swept = s.sweep
+		f.waits = s.waiting.PushBack(f)
 		s.admit(f)
 	}
 	s.settle(f)
@@ -155,6 +174,7 @@ func (s *Scheduler) Cancel(now time.Duration, id uint64) bool {
 	delete(s.invocations, id)
 	s.queued--
 	s.rules.hooks.dropped(s, f)
+	s.setStale(f)
 	s.queueShrank(f)
 	return true
 }
@@ -163,6 +183,8 @@ func (s *Scheduler) Cancel(now time.Duration, id uint64) bool {
 func (s *Scheduler) queueShrank(f *flow) {
 	if f.queue.Len() == 0 {
 		s.withhold(f)
+		s.waiting.Remove(f.waits)
+		s.stale.remove(&f.byStale)
 		s.startTTL(f)
 	}
 	s.settle(f)

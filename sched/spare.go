@@ -1,85 +1,167 @@
 package sched
 
-import (
-	"cmp"
-	"slices"
-	"time"
-)
+import "time"
 
-// A flow that fits on no free device holds global virtual time back: what runs beside
-// it is throttled at T, the device it waits for drains, and it fits. But a device
-// must not idle when nothing inside the window fits there, or what fits waits for a
-// container of its own elsewhere. There the throttled flow
-// of least virtual time runs, and global virtual time is raised until that flow leads
-// by T: what fits nowhere loses as much of its claim as it could not have used, and
-// keeps T of it.
+// A flow that does not fit holds global virtual time back: what runs beside it is
+// throttled at T, the device that it waits for drains, and it fits. But a device must
+// not idle when nothing inside the window can use it. There flows run that are beyond
+// the window.
+//
+// What they get so is spare: it takes nothing from those inside, and virtual time and
+// the window are as if it had not been. The same on both levels: a namespace inside the
+// window comes first and pays with its virtual time, one beyond it has spare time; so
+// with the flows of a namespace.
+//
+// Members beyond the window go by deficit round robin, with turns of a second over their
+// weights. The one whose turn is longest ago comes first, of those that fit. One that
+// used more than its turn passes as many turns: of two that fit at the same times, each
+// has one turn between two turns of the other, however others come, go and fit.
 
-// openFor is how long a device stays open to flows beyond the window once it idled.
-// Then it must drain again: what could not fit beside others may fit alone by then.
+// openFor is how long a device stays open to flows beyond the window once it idled,
+// where flows inside it wait for the device. Then it must drain again: what could not
+// fit beside others may fit alone by then.
 const openFor = int64(10 * time.Second)
 
-// maxSpare is how many namespaces, and how many flows of each, one call tries.
-const maxSpare = 16
+// quantum is the time over its weight that a member uses in one turn.
+const quantum = int64(time.Second)
 
-// spare grants to a flow beyond the window. It is called when no flow that may run
-// fits on a free device.
-func (s *Scheduler) spare() (Choice, bool) {
-	open := func(d *device) bool { return d.free() > 0 && (len(d.flights) == 0 || s.now < d.openUntil) }
-	if !s.rules.window || !slices.ContainsFunc(s.devices, open) {
-		return Choice{}, false
-	}
-	groups := s.spareGroups()
-	for _, g := range groups {
-		var first [maxSpare]*node[*flow]
-		for _, n := range g.level.throttled.least(first[:]) {
-			d, p, ok := s.fit(n.of, open)
-			if !ok {
-				continue
-			}
-			s.raise(g, n.of.vt)
-			if len(d.flights) == 0 {
-				d.openUntil = s.now + openFor
-			}
-			return s.grant(n.of, d, p, RuleSpare), true
-		}
-	}
-	n := len(s.root.eligible)
-	s.probed += min(n, maxSpare)
-	switch {
-	case s.probed < n:
-		s.retryAt = s.now + pause
-	case len(groups) > 0: // its first throttled flow fits nowhere either
-		s.raise(groups[0], groups[0].level.throttled.top().key)
-		s.retryAt = s.now
-	case len(s.root.throttled) > 0:
-		s.root.raise(s.root.throttled.top().key - s.overrun)
-		s.releaseGroups()
-		s.retryAt = s.now
-	}
-	return Choice{}, false
+// maxPassed is how many turns one call of Next has members pass. The next call goes on.
+const maxPassed = 128
+
+// roundRobin is the place of a member among those beyond the window.
+type roundRobin struct {
+	position int64 // counts in its level: the least is first
+	used     int64 // of its turn, more than quantum where it is to pass turns
 }
 
-// spareGroups lists namespaces that may run and have throttled flows, least virtual
-// time first; of very many the next ones with each call.
-func (s *Scheduler) spareGroups() (groups []*group) {
-	n, start := len(s.root.eligible), 0
-	if n > maxSpare {
-		start = s.probed
-	}
-	for i := range min(n, maxSpare) {
-		if g := s.root.eligible[(start+i)%n].of; len(g.level.throttled) > 0 {
-			groups = append(groups, g)
-		}
-	}
-	slices.SortFunc(groups, func(a, b *group) int {
-		return cmp.Or(cmp.Compare(a.vt, b.vt), cmp.Compare(a.serial, b.serial))
-	})
-	return groups
+// enter is behind all others. What was used beforehand stays.
+func (r *roundRobin) enter(last *int64) {
+	*last++
+	r.position, r.used = *last, max(r.used, 0)
 }
 
-// raise moves the global virtual time of a namespace up until a flow at vt leads
-// by no more than T.
-func (s *Scheduler) raise(g *group, vt int64) {
-	g.level.raise(vt - s.overrun)
-	s.releaseFlows(g)
+// pass ends a turn that is used up; false if there is something left of it.
+func (r *roundRobin) pass(last *int64) bool {
+	if r.used < quantum {
+		return false
+	}
+	r.used -= quantum
+	*last++
+	r.position = *last
+	return true
+}
+
+// searchSpare grants to a flow beyond the window. It is called when no flow inside it
+// fits on a free device. complete is false where it must be called again.
+func (s *Scheduler) searchSpare() (choice Choice, ok, complete bool) {
+	open := s.openDevices()
+	if !s.rules.window || len(open) == 0 {
+		return Choice{}, false, true
+	}
+	for passed := 0; ; passed++ {
+		g := s.spareGroup(open)
+		if g == nil {
+			return Choice{}, false, true
+		}
+		switch {
+		case s.exhausted():
+			return Choice{}, false, false
+		case passed >= maxPassed:
+			s.retryAt = s.now + pause
+			return Choice{}, false, true
+		}
+		f := s.spareFlow(g, open)
+		d, p, fits := s.fit(f, deviceSet(open).has)
+		switch {
+		case !fits:
+			s.setMisfit(f)
+			continue
+		case g.standing == throttled && g.pass(&s.root.placed):
+			s.rankGroup(g)
+			s.asked = 0
+			continue
+		case f.standing == throttled && f.pass(&g.level.placed):
+			s.rank(f)
+			s.asked = 0
+			continue
+		}
+		if len(d.flights) == 0 {
+			d.openUntil = s.now + openFor
+		}
+		return s.grant(f, d, p, RuleSpare), true, true
+	}
+}
+
+// openDevices is the set of devices with a free token for those beyond the window.
+func (s *Scheduler) openDevices() []byte {
+	s.open = s.open[:0]
+	for _, d := range s.devices {
+		if d.free() > 0 && (len(d.flights) == 0 || s.now < d.openUntil || !s.wanted(d)) {
+			s.open = addDevice(s.open, d)
+		}
+	}
+	for _, c := range s.active {
+		if c.untried > 0 && c.devices.meets(s.open) {
+			s.retryAt = s.now + pause
+			for i := range min(len(s.open), len(c.devices)) {
+				s.open[i] &^= c.devices[i]
+			}
+		}
+	}
+	if !deviceSet(s.open).meets(s.open) {
+		return nil
+	}
+	return s.open
+}
+
+// wanted reports whether a flow waits until it fits on a device.
+func (s *Scheduler) wanted(d *device) bool {
+	for _, c := range s.active {
+		if c.misfits.Len() > 0 && c.devices.has(d) {
+			return true
+		}
+	}
+	return false
+}
+
+// spareGroup is the namespace that comes first on open devices: one inside the window
+// by its virtual time, else one beyond it by its turn; nil for none.
+func (s *Scheduler) spareGroup(open []byte) *group {
+	var first *group
+	var least rank
+	for _, c := range s.active {
+		if len(c.beyond) == 0 || !c.devices.meets(open) {
+			continue
+		}
+		if n := c.beyond.top(); first == nil || n.before(least) {
+			first, least = n.of.group, n.rank
+		}
+	}
+	return first
+}
+
+// spareFlow is the flow of such a namespace that comes first: one inside the
+// namespace's window by the policy's order, else one beyond it by its turn.
+func (s *Scheduler) spareFlow(g *group, open []byte) *flow {
+	var first *flow
+	var least rank
+	for _, sh := range g.shares {
+		if g.standing == throttled && len(sh.ranked) > 0 && sh.class.devices.meets(open) {
+			if n := sh.ranked.top(); first == nil || n.before(least) {
+				first, least = n.of, n.rank
+			}
+		}
+	}
+	if first != nil {
+		return first
+	}
+	for _, sh := range g.shares {
+		if len(sh.beyond) == 0 || !sh.class.devices.meets(open) {
+			continue
+		}
+		if n := sh.beyond.top(); first == nil || n.before(least) {
+			first, least = n.of, n.rank
+		}
+	}
+	return first
 }

@@ -34,7 +34,7 @@ func (s *Scheduler) Flow(id FlowID) (FlowStats, bool) {
 	}
 	st := FlowStats{
 		Flow: f.id, State: s.State(f.id), Weight: f.weight, Queued: f.queue.Len(), InFlight: len(f.flights),
-		VT: time.Duration(f.vt), Lead: time.Duration(f.vt - f.group.level.gvt), Served: f.served,
+		VT: time.Duration(f.vt), Lead: time.Duration(f.lead(f.group.level.gvt)), Served: f.served,
 	}
 	if f.queue.Len() > 0 {
 		st.VT = time.Duration(max(f.vt, f.group.level.gvt))

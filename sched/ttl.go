@@ -65,6 +65,9 @@ func (s *Scheduler) stopTTL(f *flow) {
 // Deadline is when Tick would change something; false for never.
 func (s *Scheduler) Deadline() (time.Duration, bool) {
 	at := min(s.waitUntil, s.retryAt)
+	if s.partial() || s.unplaced() {
+		at = min(at, s.sweptAt+sweepEvery)
+	}
 	for _, h := range []heap[*flow]{s.expiry, s.inactive, s.pausing} {
 		if len(h) > 0 {
 			at = min(at, h.top().key)
@@ -85,6 +88,11 @@ func (s *Scheduler) Tick(now time.Duration) {
 		if !s.tickOne() {
 			break
 		}
+	}
+	if (s.partial() || s.unplaced()) && s.sweptAt+sweepEvery <= s.now {
+		s.sweptAt = s.now
+		s.somethingFreed()
+		s.sweepAll()
 	}
 	if s.waitUntil <= s.now {
 		s.waitUntil = never

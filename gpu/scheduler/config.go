@@ -74,6 +74,7 @@ type Policy interface {
 	Undo(now time.Duration, id uint64)
 	Abandon(now time.Duration, id uint64)
 	Touch(now time.Duration, flow sched.FlowID)
+	Resized(now time.Duration)
 	Likely(now time.Duration) (sched.FlowID, int, bool)
 	AddDevice(now time.Duration, device, tokens int)
 	RemoveDevice(now time.Duration, device int)

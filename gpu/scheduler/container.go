@@ -229,6 +229,8 @@ func (s *Scheduler) removed(c *container) {
 	c.dev.containers = without(c.dev.containers, c)
 	c.rev.dropContainer(c)
 	c.dev.ledger.Gone(s.now, c.id)
+	s.resized(c.dev)
+	s.touch(c.rev.flow)
 	c.rev.flow.prune()
 	s.forget(c.rev.flow)
 }

@@ -24,6 +24,7 @@ type device struct {
 	losses   [losses]string
 	sampled  bool       // its utilization is read
 	used     int64      // as last read, negative while it is not known
+	usable   int64      // of its memory, as the policy has it
 	moves    []gpu.Move // of the ledger, to be ordered
 
 	running []*run        // launched, and not over
@@ -45,7 +46,7 @@ func newDevice(d gpu.Device, cfg *Config) (dev *device, err error) {
 	if dev.tokens, err = gpu.NewTokens(tokens); err != nil {
 		return nil, err
 	}
-	dev.d = dev.tokens.D()
+	dev.d, dev.usable = dev.tokens.D(), d.MemoryBytes
 	return dev, nil
 }
 
@@ -63,6 +64,7 @@ func (s *Scheduler) sampled(dev *device, e Event) {
 	t := dev.ledger.Totals()
 	if n := dev.foreign.Read(e.Used, t.Allocated+t.Context, dev.ledger.Quiet()); n != t.Foreign {
 		dev.ledger.SetForeign(s.now, n)
+		s.resized(dev)
 	}
 }
 
@@ -125,6 +127,7 @@ func (s *Scheduler) lose(dev *device, why string) {
 	}
 	dev.foreign, dev.used = gpu.Foreign{}, -1
 	dev.ledger.SetForeign(s.now, 0)
+	s.resized(dev)
 }
 
 // enter takes a run among those that share the device.

@@ -19,7 +19,10 @@ func (s *Scheduler) Placements(id sched.FlowID) func(device int) sched.Placement
 	return func(index int) sched.Placement {
 		dev := s.devices[index]
 		own, kind, _ := s.serving(dev, rev)
-		return sched.Placement{Start: kind, Setup: rev.setup(dev, own, kind), Fits: s.fits(dev, rev, own)}
+		fits := s.fits(dev, rev, own)
+		return sched.Placement{
+			Start: kind, Setup: rev.setup(dev, own, kind), Fits: fits, Unfit: !fits && s.unfit(dev, rev, own),
+		}
 	}
 }
 
@@ -86,6 +89,23 @@ func (s *Scheduler) hasMemory(dev *device, rev *revision, own *container) bool {
 		return need.Bytes+need.Context <= dev.ledger.Available()
 	}
 	return dev.ledger.Possible(own.id, need)
+}
+
+// unfit reports whether a run would not fit if nothing else ran on the device: the
+// device is too small, or others than containers have its memory. What fits no device
+// at all is let through, as by hasMemory.
+func (s *Scheduler) unfit(dev *device, rev *revision, own *container) bool {
+	need := s.need(dev, rev, own)
+	all := need.Bytes + need.Context
+	return all <= s.largest && all > dev.ledger.Usable()
+}
+
+// resized follows a change of what a device has for containers.
+func (s *Scheduler) resized(dev *device) {
+	if n := dev.ledger.Usable(); n != dev.usable {
+		dev.usable = n
+		s.policy.Resized(s.now)
+	}
 }
 
 // hasSlot reports whether the device has a slot for a new container, or an idle one to

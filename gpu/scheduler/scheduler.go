@@ -134,6 +134,7 @@ func (s *Scheduler) Take(e Event) {
 		s.deviceEvent(e)
 	case HostReported:
 		s.host, s.limited, s.asked = e.Host, true, false
+		s.policy.Touch(s.now, sched.FlowID{}) // whatever waited for it may fit
 	case Adopted:
 		s.adopted(e)
 	case Tick:
@@ -244,6 +245,7 @@ func (s *Scheduler) tick() {
 	for _, dev := range s.devices {
 		dev.ledger.Tick(s.now)
 		s.reportOverdue(dev)
+		s.resized(dev)
 	}
 	for c, _, _ := s.expiredIdle(); c != nil; c, _, _ = s.expiredIdle() {
 		s.remove(c)

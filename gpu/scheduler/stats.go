@@ -189,6 +189,9 @@ func (s *Scheduler) missingOn(dev *device, rev *revision, own *container) string
 			rev.flow.id.Namespace, s.namespaceLimit(rev.flow.id.Namespace)>>20)
 	case !s.hasMemory(dev, rev, own):
 		text := fmt.Sprintf("it needs %d MiB of device memory, and others that run hold too much", (need.Bytes+need.Context)>>20)
+		if s.unfit(dev, rev, own) {
+			text = fmt.Sprintf("it needs %d MiB of device memory, and the device has %d for containers", (need.Bytes+need.Context)>>20, max(0, dev.ledger.Usable())>>20)
+		}
 		if n := dev.overdueBytes(); n > 0 {
 			text += fmt.Sprintf(", %d MiB of it containers that were removed and are not gone", n>>20)
 		}

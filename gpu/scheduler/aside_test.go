@@ -1,0 +1,137 @@
+package scheduler
+
+import (
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/gpuwhisk/gpuwhisk/gpu"
+	"github.com/gpuwhisk/gpuwhisk/sched"
+)
+
+// foreign has others take so much memory of a device.
+func (s *script) foreign(device int, bytes int64) string {
+	orders := ""
+	for range 3 { // as many readings must agree
+		s.now += time.Second
+		orders = s.take(Event{Kind: Sampled, Device: device, Utilization: -1, Used: bytes})
+	}
+	return orders
+}
+
+// foreignAtOnce has others have less of the only device by one reading.
+func (s *script) foreignAtOnce(bytes int64) string {
+	s.now += time.Second
+	return s.take(Event{Kind: Sampled, Utilization: -1, Used: bytes})
+}
+
+// aside fails unless a function's work waits and no device could serve it.
+func (s *script) aside(f *Function, why string) {
+	s.t.Helper()
+	r := s.l.Explain(f.Flow)
+	if r.Rule != sched.RuleNoFit || r.State != sched.Throttled {
+		s.t.Errorf("%s", r)
+	}
+	if !strings.Contains(r.Missing, why) {
+		s.t.Errorf("missing %q, want %q in it", r.Missing, why)
+	}
+}
+
+// TestForeignMemoryGoes: what waits for memory that others have runs when it is free.
+func TestForeignMemoryGoes(t *testing.T) {
+	for _, policy := range sched.Policies() {
+		s := newScript(t, config(policy.Name, 1))
+		s.foreign(0, 10*gib)
+		f := fn("f", 8*gib)
+		s.submit("", f)
+		s.aside(f, "and the device has 6144 for containers")
+		want := "create 1, start 1 in 1 on 0 cold"
+		if got := s.foreignAtOnce(gib); got != want {
+			t.Errorf("%s: %q, want %q", policy.Name, got, want)
+		}
+	}
+}
+
+// TestLargeDeviceComesBack: what only a lost device could serve runs when it is back.
+func TestLargeDeviceComesBack(t *testing.T) {
+	c := config("sticky-plus", 2)
+	c.Devices[0].MemoryBytes = 40 * gib
+	s := newScript(t, c)
+	s.take(Event{Kind: DeviceLost, Device: 0, Why: "a test"})
+	f := fn("f", 20*gib)
+	s.submit("", f)
+	s.aside(f, "")
+	s.submit("create 1, start 2 in 1 on 1 cold", fn("g", gib))
+	s.expect("create 2, start 1 in 2 on 0 cold", Event{Kind: DeviceBack, Device: 0})
+}
+
+// TestOverdueRemovalEnds: memory of a container that should have been gone serves when
+// it is.
+func TestOverdueRemovalEnds(t *testing.T) {
+	s := newScript(t, config("mqfq", 1))
+	s.run("", s.submit("create 1, start 1 in 1 on 0 cold", fn("g", 8*gib)), 1, 8*gib)
+	s.expect("remove 1", Event{Kind: Failed, Container: 1})
+	s.now += 10 * time.Second
+	s.take(Event{Kind: Tick})
+	f := fn("f", 12*gib)
+	s.submit("", f)
+	s.aside(f, "containers that were removed and are not gone")
+	s.expect("create 2, start 2 in 2 on 0 cold", Event{Kind: Removed, Container: 1})
+}
+
+// TestHeadIsWithdrawn: of a function whose next invocation needs less, that one runs.
+func TestHeadIsWithdrawn(t *testing.T) {
+	s := newScript(t, config("mqfq", 1))
+	s.foreign(0, 10*gib)
+	large, small := fn("f", 8*gib), fn("f", gib)
+	small.Key = "another revision"
+	s.submit("", large)
+	s.submit("", small)
+	s.aside(large, "")
+	s.expect("refuse 1 withdrawn, create 1, start 2 in 1 on 0 cold", Event{Kind: Withdrawn, Invocation: 1})
+}
+
+// TestContainerShrinks: the memory of a function's idle container counts no more when
+// its process gave it back.
+func TestContainerShrinks(t *testing.T) {
+	s := newScript(t, config("mqfq", 1))
+	s.foreign(0, 6*gib)
+	f := fn("f", gib)
+	s.run("", s.submit("create 1, start 1 in 1 on 0 cold", f), 1, gib)
+	s.holds("", 1, 12*gib, 0) // which is on the host
+	s.submit("", f)
+	s.aside(f, "and the device has")
+	s.expect("start 2 in 1 on 0 gpu-warm", Event{Kind: MemoryReported, Container: 1, PID: 1, Usage: gpu.Usage{Allocated: gib, Resident: gib, Context: 400 << 20}})
+}
+
+// TestNetFindsFreeMemory: memory that came free without an event is found in seconds.
+func TestNetFindsFreeMemory(t *testing.T) {
+	s := newScript(t, config("sticky-plus", 1))
+	s.foreign(0, 10*gib)
+	f := fn("f", 8*gib)
+	s.submit("", f)
+	s.aside(f, "")
+	s.l.devices[0].ledger.SetForeign(s.now, 0)
+	at, due := s.l.Deadline()
+	if !due || at > s.now+10*time.Second {
+		t.Fatalf("deadline %s %t at %s", at, due, s.now)
+	}
+	s.now = max(s.now, at)
+	s.expect("create 1, start 1 in 1 on 0 cold", Event{Kind: Tick})
+}
+
+// TestTooBigIsRefusedBehindAFullPool: what fits no device at all is refused as soon as
+// there is a slot, and is never set aside.
+func TestTooBigIsRefusedBehindAFullPool(t *testing.T) {
+	for _, policy := range sched.Policies() {
+		c := config(policy.Name, 1)
+		c.Pool.Size = 1
+		s := newScript(t, c)
+		s.submit("create 1, start 1 in 1 on 0 cold", fn("g", gib))
+		s.submit("", fn("huge", 100*gib))
+		s.foreign(0, 10*gib)
+		if got := s.take(Event{Kind: Left, Invocation: 1, Keep: true}); !strings.Contains(got, "refuse 2 too big") {
+			t.Errorf("%s: %q after the pool's container is idle", policy.Name, got)
+		}
+	}
+}
