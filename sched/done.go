@@ -17,7 +17,7 @@ func (s *Scheduler) Done(now time.Duration, id uint64, used Usage) {
 		setup := clamped(used.Setup)
 		s.correct(it.flow, r, service+setup)
 		if used.Replaces && !used.Failed && !s.cfg.CountSetup {
-			s.excuse(it.flow, setup)
+			s.excuse(it.flow, r, setup)
 		}
 	}
 	s.backOff(it.flow, used.Failed)
@@ -27,13 +27,13 @@ func (s *Scheduler) Done(now time.Duration, id uint64, used Usage) {
 // excuse takes back what was charged for a set-up that the flow did not cause: at most
 // T until the flow has been inactive, and never from its namespace, which is charged for
 // all that its flows hold.
-func (s *Scheduler) excuse(f *flow, setup int64) {
+func (s *Scheduler) excuse(f *flow, r *run, setup int64) {
 	if s.overrun == endless {
 		return
 	}
 	by := min(perWeight(setup, f.weight), max(0, s.overrun-f.excused))
 	f.excused += by
-	s.charge(f, -by, 0)
+	s.chargeRun(f, r, -by, 0)
 }
 
 // Undo returns the token, charges for how long it was held and puts the invocation at

@@ -24,6 +24,7 @@ type history struct {
 	order    []uint64 // keys of flying, in order
 	present  map[int]bool
 	reported map[FlowID]State
+	failing  map[FlowID]bool
 	counts   map[string]int
 }
 
@@ -36,7 +37,7 @@ func newHistory(rng *rand.Rand, policy string, cfg Config) (*history, error) {
 	h := &history{
 		rng: rng, s: s, oracle: newOracle(policy, cfg, fixture), fixture: fixture, check: newChecker(),
 		flying: map[uint64]Choice{}, present: map[int]bool{}, reported: map[FlowID]State{},
-		counts: map[string]int{},
+		counts: map[string]int{}, failing: map[FlowID]bool{},
 	}
 	h.both(func(s subject) { s.AddDevice(0, 0, 2) })
 	h.present[0] = true
@@ -160,8 +161,15 @@ func (h *history) finish() {
 		h.count("abandon")
 	default:
 		u := Usage{Service: time.Duration(h.rng.IntN(4000)) * time.Millisecond, Setup: c.Placement.Setup}
+		u.Failed, u.Replaces = h.failing[c.Flow], h.rng.IntN(3) == 0
+		if h.rng.IntN(8) == 0 {
+			h.failing[c.Flow] = !h.failing[c.Flow]
+		}
 		h.both(func(s subject) { s.Done(h.now, id, u) })
 		h.count("done")
+		if u.Failed {
+			h.count("failed")
+		}
 	}
 }
 
@@ -242,7 +250,10 @@ func (h *history) compare() error {
 	for _, want := range h.oracle.flows {
 		f := h.s.flows[want.id]
 		if f == nil || f.vt != want.vt || f.credit != want.credit || f.group.credit != want.space.credit || f.group.vt != want.space.vt || f.group.level.gvt != want.level.gvt || f.roundRobin != (roundRobin{want.position, want.used}) || f.group.roundRobin != (roundRobin{want.space.position, want.space.used}) {
-			return fmt.Errorf("flow %s: got %+v, want %+v", want.id, f, want)
+			if f == nil {
+				return fmt.Errorf("flow %s: not known", want.id)
+			}
+			return fmt.Errorf("flow %s: got %+v %+v gvt %d, want %+v of %+v", want.id, f.member, f.group.member, f.group.level.gvt, want.oracleAccount, want.space)
 		}
 		if got, want := h.s.State(want.id), h.oracle.State(want.id); got != want {
 			return fmt.Errorf("flow %s: state %s, want %s", f.id, got, want)

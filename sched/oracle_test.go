@@ -65,6 +65,9 @@ type oracleFlow struct {
 	expired        bool
 	waiting        bool
 	waitingSince   int64
+	failures       int   // in a row
+	pauseEnd       int64 // of the back-off, 0 for none
+	excused        int64
 	deficit        int64
 	batch          int
 }
@@ -322,9 +325,10 @@ func (w *oracle) Tick(now time.Duration) {
 	w.clock(now)
 	for _, f := range w.flows {
 		if f.idle() && !f.expired && f.deadline <= w.now {
-			f.expired, f.deadline = true, f.deadline+int64(w.cfg.KeepInactive)
+			f.expired, f.excused, f.deadline = true, 0, f.deadline+int64(w.cfg.KeepInactive)
 		}
 	}
+	w.resumePaused()
 	for w.forgetOne(w.now) {
 	}
 	if w.partial() && w.sweptAt+int64(5*time.Second) <= w.now {
@@ -339,6 +343,11 @@ func (w *oracle) Tick(now time.Duration) {
 
 func (w *oracle) Deadline() (time.Duration, bool) {
 	at := min(w.holdUntil, w.askAt)
+	for _, f := range w.flows {
+		if f.pauseEnd > 0 {
+			at = min(at, f.pauseEnd)
+		}
+	}
 	if w.partial() {
 		at = min(at, w.sweptAt+int64(5*time.Second))
 	}
@@ -371,12 +380,16 @@ func (w *oracle) end(now time.Duration, id uint64) (*oracleFlow, *oracleInvocati
 func (w *oracle) Done(now time.Duration, id uint64, used Usage) {
 	f, it := w.end(now, id)
 	service := int64(used.Service)
-	f.served++
-	f.est += int64(max(1/float64(f.served), w.cfg.Smoothing) * float64(service-f.est))
-	f.est = max(f.est, int64(time.Microsecond))
+	if service > 0 || !used.Failed {
+		f.served++
+		f.est += int64(max(1/float64(f.served), w.cfg.Smoothing) * float64(service-f.est))
+		f.est = max(f.est, int64(time.Microsecond))
+	}
 	if w.cfg.Correct && w.cfg.FixedCharge == 0 {
 		w.settleCharge(f, it, service+int64(used.Setup))
+		w.excuse(f, it, used)
 	}
+	w.backOff(f, used.Failed)
 	w.rest(f)
 	w.update()
 }
@@ -462,30 +475,6 @@ func (w *oracle) device(index int) *oracleDevice {
 	for _, d := range w.devices {
 		if d.index == index {
 			return d
-		}
-	}
-	return nil
-}
-
-func (w *oracle) SetWeight(now time.Duration, id FlowID, weight float64) error {
-	w.clock(now)
-	f := w.find(id)
-	if f == nil && weight != 1 {
-		f = w.flow(id)
-		f.expired, f.deadline = true, w.now+int64(w.cfg.KeepInactive)
-	}
-	if f != nil {
-		f.weight = weight
-	}
-	return nil
-}
-
-func (w *oracle) SetNamespaceWeight(now time.Duration, name string, weight float64) error {
-	w.clock(now)
-	w.weights[name] = weight
-	for _, s := range w.spaces {
-		if s.name == name {
-			s.weight = weight
 		}
 	}
 	return nil

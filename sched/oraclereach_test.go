@@ -40,7 +40,7 @@ func (a *oracleAccount) leave() {
 
 // compete enters a flow that may run from now on into its level.
 func (w *oracle) compete(f *oracleFlow) {
-	if f.competes || f.reach == "" || len(f.queue) == 0 {
+	if f.competes || f.reach == "" || f.pauseEnd > 0 || len(f.queue) == 0 {
 		return
 	}
 	if w.printed != "no lift" {
@@ -98,5 +98,5 @@ func (w *oracle) present() (set string) {
 
 // partial reports whether a flow that waits cannot use every device.
 func (w *oracle) partial() bool {
-	return len(w.which(func(f *oracleFlow) bool { return len(f.queue) > 0 && f.reach != w.all })) > 0
+	return len(w.which(func(f *oracleFlow) bool { return len(f.queue) > 0 && (f.reach != w.all || f.pauseEnd > 0) })) > 0
 }

@@ -154,6 +154,7 @@ func (s *Scheduler) queueGrew(f *flow) {
 		s.stopTTL(f)
 		f.swept = s.sweep
 		f.waits = s.waiting.PushBack(f)
+		s.setStale(f)
 		s.admit(f)
 	}
 	s.settle(f)
