@@ -80,10 +80,10 @@ func (p *Pool) Failed(id SlotID) {
 }
 
 // Paused reports how a Pause order ended. A container that cannot be paused is
-// removed.
+// removed. One that died meanwhile may be gone by now.
 func (p *Pool) Paused(now time.Duration, id SlotID, ok bool) {
-	s := p.slot(id)
-	if s.state != pausing {
+	s, known := p.slots[id]
+	if !known || s.state != pausing {
 		return
 	}
 	if !ok || s.doomed {

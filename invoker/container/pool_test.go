@@ -221,6 +221,26 @@ func TestPauseThatFailsRemoves(t *testing.T) {
 	b.orders(Remove)
 }
 
+// TestDeathBeforeThePauseEnds: a container that is being paused dies and is gone before
+// the engine answers about the pause.
+func TestDeathBeforeThePauseEnds(t *testing.T) {
+	b := newFixture(t, Config{MemoryMB: 256})
+	one := b.run("a", 256)
+	b.p.Done(b.now, one.Slot, true)
+	b.now = time.Minute
+	b.p.Tick(b.now)
+	b.orders(Pause)
+	b.p.Failed(one.Slot)
+	b.orders(Remove)
+	b.p.Gone(b.now, one.Slot)
+	b.p.Paused(b.now, one.Slot, false)
+	b.ask("a", 256, 1)
+	if got := b.placed(); got.Start != Cold {
+		t.Errorf("start %v after the death, want cold", got.Start)
+	}
+	b.ok()
+}
+
 func TestPrewarm(t *testing.T) {
 	b := newFixture(t, Config{MemoryMB: 1024, StemCells: []StemCell{{Kind: "k", MemoryMB: 256, Count: 1}}})
 	made := b.orders(CreatePrewarm)
