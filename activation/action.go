@@ -59,21 +59,12 @@ func DecodeAction(doc []byte, m *Manifest) (*Action, error) {
 	var d draft
 	a := &d.action
 	p := newParser(doc)
-	p.fields(
+	p.fields(append(p.actionFields(a, &d.exec),
 		optional("_id", func() { a.ID = p.str() }),
 		required("_rev", func() { a.Rev = p.str() }),
-		required("namespace", func() { a.Namespace = p.path() }),
-		required("name", func() { a.Name = p.name() }),
-		required("exec", func() { d.exec = p.exec() }),
-		required("parameters", func() { a.Parameters = p.parameters() }),
-		required("limits", func() { a.Limits = p.limits() }),
-		required("version", func() { a.Version = p.version() }),
-		required("publish", func() { a.Publish = p.bool() }),
-		required("annotations", func() { a.Annotations = p.annotations() }),
-		required("updated", func() { a.Updated = p.instant() }),
 		optional("entityType", func() { d.entityType = p.str() }),
 		optional("_attachments", func() { d.attached = p.attachments() }),
-	)
+	)...)
 	// A wrong type is reported before anything that is missing for it.
 	if d.entityType != "" && d.entityType != "action" {
 		return nil, fmt.Errorf("%w: entity type %q", ErrIncompatible, d.entityType)
@@ -82,6 +73,21 @@ func DecodeAction(doc []byte, m *Manifest) (*Action, error) {
 		return nil, fmt.Errorf("%w: %w", ErrIncompatible, err)
 	}
 	return d.resolve(m)
+}
+
+// actionFields are those that a document of an action and the metadata of one share.
+func (p *parser) actionFields(a *Action, e *execFields) []field {
+	return []field{
+		required("namespace", func() { a.Namespace = p.path() }),
+		required("name", func() { a.Name = p.name() }),
+		required("exec", func() { *e = p.exec() }),
+		required("parameters", func() { a.Parameters = p.parameters() }),
+		required("limits", func() { a.Limits = p.limits() }),
+		required("version", func() { a.Version = p.version() }),
+		required("publish", func() { a.Publish = p.bool() }),
+		required("annotations", func() { a.Annotations = p.annotations() }),
+		required("updated", func() { a.Updated = p.instant() }),
+	}
 }
 
 func (d *draft) resolve(m *Manifest) (*Action, error) {

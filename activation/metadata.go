@@ -16,17 +16,7 @@ func (m ActionMetaData) Decode(runtimes *Manifest) (*Action, error) {
 	a := &Action{}
 	var e execFields
 	p := newParser(m.JSON())
-	p.fields(
-		required("namespace", func() { a.Namespace = p.path() }),
-		required("name", func() { a.Name = p.name() }),
-		required("exec", func() { e = p.exec() }),
-		required("parameters", func() { a.Parameters = p.parameters() }),
-		required("limits", func() { a.Limits = p.limits() }),
-		required("version", func() { a.Version = p.version() }),
-		required("publish", func() { a.Publish = p.bool() }),
-		required("annotations", func() { a.Annotations = p.annotations() }),
-		required("updated", func() { a.Updated = p.instant() }),
-	)
+	p.fields(p.actionFields(a, &e)...)
 	if err := p.end(); err != nil {
 		return nil, fmt.Errorf("%w: %w", ErrIncompatible, err)
 	}

@@ -210,30 +210,31 @@ func TestIdlePauseResumeRemove(t *testing.T) {
 	b.ok()
 }
 
-func TestPauseThatFailsRemoves(t *testing.T) {
+// beingPaused is the slot of a container that is being paused, the only one of its pool.
+func beingPaused(t *testing.T) (*fixture, SlotID) {
 	b := newFixture(t, Config{MemoryMB: 256})
 	one := b.run("a", 256)
 	b.p.Done(b.now, one.Slot, true)
 	b.now = time.Minute
 	b.p.Tick(b.now)
 	b.orders(Pause)
-	b.p.Paused(b.now, one.Slot, false)
+	return b, one.Slot
+}
+
+func TestPauseThatFailsRemoves(t *testing.T) {
+	b, one := beingPaused(t)
+	b.p.Paused(b.now, one, false)
 	b.orders(Remove)
 }
 
 // TestDeathBeforeThePauseEnds: a container that is being paused dies and is gone before
 // the engine answers about the pause.
 func TestDeathBeforeThePauseEnds(t *testing.T) {
-	b := newFixture(t, Config{MemoryMB: 256})
-	one := b.run("a", 256)
-	b.p.Done(b.now, one.Slot, true)
-	b.now = time.Minute
-	b.p.Tick(b.now)
-	b.orders(Pause)
-	b.p.Failed(one.Slot)
+	b, one := beingPaused(t)
+	b.p.Failed(one)
 	b.orders(Remove)
-	b.p.Gone(b.now, one.Slot)
-	b.p.Paused(b.now, one.Slot, false)
+	b.p.Gone(b.now, one)
+	b.p.Paused(b.now, one, false)
 	b.ask("a", 256, 1)
 	if got := b.placed(); got.Start != Cold {
 		t.Errorf("start %v after the death, want cold", got.Start)

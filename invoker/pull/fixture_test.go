@@ -82,10 +82,14 @@ func (f *fixture) add(format string, args ...any) {
 	f.log = append(f.log, fmt.Sprintf(format, args...))
 }
 
+// pass lets time pass on the fake clock of testing/synctest, on which all tests of this
+// package run: nothing really waits, and what is due by then has happened.
+func pass(d time.Duration) { time.Sleep(d) }
+
 // want compares what happened since the last time, when nothing more does.
 func (f *fixture) want(events ...string) {
 	f.Helper()
-	time.Sleep(50 * time.Millisecond)
+	pass(50 * time.Millisecond)
 	synctest.Wait()
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -155,7 +159,7 @@ func (a acks) Send(_ context.Context, ack activation.ContainerCreationAck, sent 
 	if _, err := activation.DecodeContainerCreationAck(ack.Encode()); err != nil {
 		a.f.Errorf("ack: %v", err)
 	}
-	time.Sleep(time.Millisecond) // fetches are sent meanwhile
+	pass(time.Millisecond) // a fetch leaves at the same time: the ack is the later one here
 	a.f.add("ack %s", cmp.Or(string(ack.Error), "success"))
 	sent()
 	return nil
@@ -196,7 +200,7 @@ func (f *fixture) set(what, key string, there bool) error {
 	}
 	f.changing[key] = true
 	f.mu.Unlock()
-	time.Sleep(time.Millisecond)
+	pass(time.Millisecond)
 	f.add("%s %s", what, strings.Split(key, "/")[1])
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -226,7 +230,7 @@ func (f *fixture) Report(_ context.Context, h activation.Health) error {
 func (f *fixture) forget() { f.has("") }
 
 func (f *fixture) reported() activation.Health {
-	time.Sleep(2 * time.Second)
+	pass(2 * time.Second)
 	synctest.Wait()
 	f.mu.Lock()
 	defer f.mu.Unlock()

@@ -38,9 +38,9 @@ func TestIdleContainerIsPausedAndResumed(t *testing.T) {
 	pulling(t, nil, func(f *fixture) {
 		id := f.activate(1)
 		f.creation("", "")
-		time.Sleep(100 * time.Millisecond)
+		pass(100 * time.Millisecond)
 		f.Ended(invoker.End{ID: id, Keeps: true, Warmed: true})
-		time.Sleep(12 * time.Second)
+		pass(12 * time.Second)
 		synctest.Wait()
 		if len(f.keys) != 1 {
 			t.Fatalf("keys %v", f.keys)
@@ -82,7 +82,7 @@ func TestOrdersThatMakeNoContainer(t *testing.T) {
 		f.want("ack ResourceNotEnoughError", "done")
 		// One of an image that is pulled may be older.
 		f.send(time.Now().Add(-100*time.Second), `{"kind":"blackbox","image":"own/x","binary":false}`, "[]", `{"concurrency":1,"logs":10,"memory":256,"timeout":60000}`)
-		time.Sleep(100 * time.Millisecond)
+		pass(100 * time.Millisecond)
 		if !f.has("ack success") {
 			t.Error("a creation of a blackbox action was dropped")
 		}
@@ -127,7 +127,7 @@ func TestSchedulerThatMoved(t *testing.T) {
 	pulling(t, nil, func(f *fixture) {
 		id := f.activate(1)
 		f.creation("", "")
-		time.Sleep(100 * time.Millisecond)
+		pass(100 * time.Millisecond)
 		f.mu.Lock()
 		f.fetchErr = errors.New("away")
 		f.mu.Unlock()
@@ -157,7 +157,7 @@ func TestActivationThatIsInProgressIsNotDeliveredAgain(t *testing.T) {
 func TestDisableDrainsAndEnableResumes(t *testing.T) {
 	pulling(t, nil, func(f *fixture) {
 		f.creation("", "")
-		time.Sleep(100 * time.Millisecond)
+		pass(100 * time.Millisecond)
 		f.forget()
 		if !f.Disable() {
 			t.Error("nothing changed")
@@ -165,7 +165,7 @@ func TestDisableDrainsAndEnableResumes(t *testing.T) {
 		if f.Disable() {
 			t.Error("it changed twice")
 		}
-		time.Sleep(emptyPause)
+		pass(emptyPause)
 		f.want("leave", "remove", "delete namespace")
 		if h := f.reported(); h.Status != activation.Down {
 			t.Errorf("status %s", h.Status)
@@ -199,7 +199,7 @@ func TestUnhealthyWhileNothingCanBeDone(t *testing.T) {
 func TestStopWaitsForTheFetches(t *testing.T) {
 	pulling(t, nil, func(f *fixture) {
 		f.creation("", "")
-		time.Sleep(100 * time.Millisecond)
+		pass(100 * time.Millisecond)
 		f.forget()
 		stopped := make(chan struct{})
 		go func() { f.Stop(f.Context()); close(stopped) }()
@@ -245,7 +245,7 @@ func TestManyContainersHaveKeysOfTheirOwn(t *testing.T) {
 		for range 50 {
 			f.creation("", "")
 		}
-		time.Sleep(time.Second)
+		pass(time.Second)
 		synctest.Wait()
 		f.mu.Lock()
 		keys := len(f.keys)

@@ -93,40 +93,37 @@ func (t *Table) Pulled(now time.Duration, id ID, age time.Duration, keep int) {
 // Empty reports that a fetch brought nothing. A slot that has had nothing to do for
 // the pause grace ends with such an answer.
 func (t *Table) Empty(now time.Duration, id ID) {
+	t.answered(now, id, func(s *slot) {
+		s.eager, s.pulledAt = false, now
+		t.expire(now, s)
+	})
+}
+
+// answered follows a fetch that brought no activation.
+func (t *Table) answered(now time.Duration, id ID, then func(*slot)) {
 	s := t.get(id)
 	if s == nil {
 		return
 	}
 	s.calls--
-	s.eager, s.pulledAt = false, now
-	t.expire(now, s)
+	then(s)
 	t.proceed(now, s)
 }
 
 // Mismatched reports that the scheduler has a queue of another version.
 func (t *Table) Mismatched(now time.Duration, id ID) {
-	s := t.get(id)
-	if s == nil {
-		return
-	}
-	s.calls--
-	t.retire(now, s)
-	t.proceed(now, s)
+	t.answered(now, id, func(s *slot) { t.retire(now, s) })
 }
 
 // Moved reports that the scheduler has no queue, or does not answer. The container
 // stays, and waits for another scheduler.
 func (t *Table) Moved(now time.Duration, id ID) {
-	s := t.get(id)
-	if s == nil {
-		return
-	}
-	s.calls--
-	if s.state == open && !s.lost && !t.stopped {
-		s.lost = true
-		t.order(Order{Do: Find, Slot: s.id, Creation: s.Creation})
-	}
-	t.proceed(now, s)
+	t.answered(now, id, func(s *slot) {
+		if s.state == open && !s.lost && !t.stopped {
+			s.lost = true
+			t.order(Order{Do: Find, Slot: s.id, Creation: s.Creation})
+		}
+	})
 }
 
 // Seeks reports whether a slot waits for a scheduler.
