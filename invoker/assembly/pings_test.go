@@ -126,6 +126,7 @@ func TestOperatorSwitchesPings(t *testing.T) {
 	pings := subscribe(t, bus)
 	r := start(t, environ)
 	await(t, pings, `"isEnabled":true`)
+	awaitResponse(t, r.address+"/ping", http.StatusOK, "pong") // the first ping may leave a moment before
 	for _, s := range []struct{ path, want, ping string }{
 		{"/disable", " is now disabled.", `"isEnabled":false`},
 		{"/disable", " is already disabled.", ""},
