@@ -242,6 +242,7 @@ one backlog
 one absent GPUWHISK_SHIM_SOCKET=/
 one absent GPUWHISK_SHIM_SOCKET="$shim"
 one closes_all
+one wakes_once
 one standard_descriptors
 one absent
 one count GPUWHISK_SHIM=count

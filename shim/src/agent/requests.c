@@ -81,7 +81,10 @@ void gw_agent_changed(uint64_t bytes)
 {
 	if (!atomic_load_explicit(&started, memory_order_relaxed))
 		return;
-	if (atomic_fetch_add(&changed, bytes + 1) + bytes >= atomic_load(&threshold))
+	uint64_t before = atomic_fetch_add(&changed, bytes + 1), large = atomic_load(&threshold);
+	/* The agent is woken by what makes it large alone: until it has reported, each
+	 * further allocation would pay for a wake-up in vain. */
+	if (before < large && before + bytes + 1 >= large)
 		wake();
 }
 

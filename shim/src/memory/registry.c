@@ -145,20 +145,19 @@ bool gw_end_await(struct gw_waiter *w)
 static bool add(enum gw_space space, const struct gw_block *b)
 {
 	/* A base that is known already was freed in a way that we did not see. */
-	struct gw_node *n, *old = gw_tree_remove(&registry.root[space], b->base);
+	struct gw_node *old, *n = gw_node_new();
 
-	if (old) {
-		count(&old->b, false);
-		gw_node_free(old);
-	}
-	n = gw_node_new();
 	if (!n)
 		return false;
 	n->b = *b;
 	n->b.id = ++registry.last_id;
 	if (gw_movable(b))
 		n->b.evicted_from = n->b.evicted_to = 0;
-	gw_tree_insert(&registry.root[space], n);
+	old = gw_tree_insert(&registry.root[space], n);
+	if (old) {
+		count(&old->b, false);
+		gw_node_free(old);
+	}
 	count(&n->b, true);
 	return true;
 }

@@ -12,7 +12,8 @@ struct slab {
 static struct slab *slabs;
 static struct gw_node *free_nodes;
 
-/* A node's rank is made of its base, so that it need not be kept. */
+/* A node's rank is made of its base, so that it need not be kept: no two bases have
+ * the same. */
 static uint64_t rank(const struct gw_node *n)
 {
 	uint64_t x = n->b.base * 0x9e3779b97f4a7c15ull;
@@ -107,13 +108,19 @@ static struct gw_node *join(struct gw_node *low, struct gw_node *high)
 	return root;
 }
 
-void gw_tree_insert(struct gw_node **at, struct gw_node *n)
+struct gw_node *gw_tree_insert(struct gw_node **at, struct gw_node *n)
 {
-	while (*at && rank(*at) >= rank(n))
+	while (*at && rank(*at) > rank(n))
 		at = n->b.base < (*at)->b.base ? &(*at)->left : &(*at)->right;
 	struct gw_node *rest = *at;
 	*at = n;
+	if (rest && rest->b.base == n->b.base) { /* of equal rank, so it stands here */
+		n->left = rest->left;
+		n->right = rest->right;
+		return rest;
+	}
 	split(rest, n->b.base, &n->left, &n->right);
+	return NULL;
 }
 
 struct gw_node *gw_tree_remove(struct gw_node **at, uint64_t base)

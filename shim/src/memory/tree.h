@@ -18,7 +18,8 @@ void gw_node_free(struct gw_node *n);
 /* Give all pages back. No node may be used afterwards. */
 void gw_nodes_drop(void);
 
-void gw_tree_insert(struct gw_node **root, struct gw_node *n);
+/* The node of the same base whose place it takes, unhooked, or NULL. */
+struct gw_node *gw_tree_insert(struct gw_node **root, struct gw_node *n);
 /* Unhook and return the node with this base, or NULL. */
 struct gw_node *gw_tree_remove(struct gw_node **root, uint64_t base);
 /* The node with the greatest base that is not above the address, or NULL. */
