@@ -32,6 +32,7 @@ type Container struct {
 	token        uint64 // of the last report requested
 	limited      bool   // limit was set
 	limit        limits // of all processes together
+	grant        limits // what they may hold of it without a call of Events.Wants
 	questions    []question
 	frames       rateLimit // of all processes together
 	closed       bool
@@ -238,7 +239,7 @@ func (c *Container) resume(old, p *process) {
 	if r := c.order; r != nil && !r.over {
 		if _, ok := r.waiting[old]; ok {
 			delete(r.waiting, old)
-			r.waiting[p] = struct{}{}
+			r.wait(p)
 			p.send(r.frame)
 		}
 	}

@@ -261,3 +261,19 @@ func (c *countBytes) Write(p []byte) (int, error) {
 	c.bytes.Add(int64(len(p)))
 	return len(p), nil
 }
+
+// TestLoweredGrant: a process has the time to read that its grant was lowered, and what
+// it took until then it was granted; no more afterwards.
+func TestLoweredGrant(t *testing.T) {
+	now := time.Now()
+	a := account{used: limits{4, 0}, grant: limits{2, 0}, most: limits{10, 0}}
+	for _, step := range []struct {
+		after      time.Duration
+		used, want int64
+	}{{0, 4, 10}, {readTime, 6, 10}, {readTime + 1, 6, 6}, {2 * readTime, 9, 6}, {4 * readTime, 3, 3}} {
+		a.used.device = step.used
+		if a.lower(now.Add(step.after)); a.most.device != step.want {
+			t.Errorf("after %v with %d held: %d at most, want %d", step.after, step.used, a.most.device, step.want)
+		}
+	}
+}

@@ -84,6 +84,8 @@ func (r recorder) Silent(c string, pid int, s bool) {
 	r.put(event{container: c, pid: pid, silent: &s})
 }
 
+func (r recorder) Wants(string) {}
+
 // await returns the first event that is wanted.
 func (r recorder) await(t testing.TB, what string, want func(event) bool) event {
 	t.Helper()

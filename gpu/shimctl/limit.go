@@ -23,6 +23,7 @@ func (l limits) with(o limits, f func(a, b int64) int64) limits {
 
 func sum(a, b int64) int64     { return min(a+b, maxBytes) }
 func greater(a, b int64) int64 { return max(a, b) }
+func lesser(a, b int64) int64  { return min(a, b) }
 
 // remaining is what others leave of a limit, where there is one: 0 would be none.
 func remaining(limit, others int64) int64 {
@@ -47,19 +48,67 @@ type account struct {
 	grant limits // what it may hold without a question
 	most  limits // what it may hold by any grant that it has not confirmed to have lost
 	sent  [2]limits
+	// since when most is more than grant; zero: it is not
+	lowered time.Time
 }
+
+// readTime is how long a process is given to read a lower limit: what it takes before
+// then it was granted.
+const readTime = 5 * time.Second
 
 // bound is the most that a process holds or may come to hold.
 func (a account) bound() limits { return a.most.with(a.used, greater) }
 
+// lower ends a grant that was taken back and that the process has had the time to give
+// up.
+func (a *account) lower(now time.Time) {
+	switch {
+	case a.most == a.grant:
+		a.lowered = time.Time{}
+	case a.lowered.IsZero():
+		a.lowered = now
+	case now.Sub(a.lowered) > readTime:
+		a.most = a.grant.with(a.most.with(a.used, lesser), greater)
+		a.lowered = time.Time{}
+	}
+}
+
 // Limit sets how many bytes of device memory the container's processes may hold
 // together, and how many of pinned host memory, also those that come later; 0 is
 // no limit.
-func (c *Container) Limit(device, host int64) {
+func (c *Container) Limit(device, host int64) { c.Grant(device, device, host) }
+
+// Grant sets the same where others may come to hold a part of the device's memory: the
+// processes hold no more than what is granted until Events.Wants was called for them.
+func (c *Container) Grant(granted, device, host int64) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.limited, c.limit = true, limits{max(device, 0), max(host, 0)}
+	before := c.grant
+	c.grant = limits{min(max(granted, 1), c.limit.device), c.limit.host} // 0 would be no limit
+	if len(c.processes) > 1 && (c.grant.device < before.device || c.grant.host < before.host) {
+		for _, p := range c.processes {
+			p.cut()
+		}
+	}
 	c.share()
+}
+
+// cut leaves a process what it holds. The caller holds mu.
+func (p *process) cut() {
+	p.grant = p.grant.with(p.used.with(limits{1, 1}, greater), granted)
+}
+
+// Bound is the most device memory that the container's processes hold or may come to
+// hold by what they were granted, but for what they were given the time to give up.
+func (c *Container) Bound() int64 {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	now := time.Now()
+	for _, p := range c.processes {
+		p.lower(now)
+	}
+	return max(c.grant.device, c.others(nil, account.bound).device)
 }
 
 // others sums up what all processes but one have, also those that are not connected
@@ -86,12 +135,14 @@ func (c *Container) share() {
 // sendLimit sends one process what it is granted and what the others leave, if that has
 // changed or answers its question. The caller holds mu.
 func (c *Container) sendLimit(p *process, question uint64) {
-	available := c.limit.with(c.others(p, func(a account) limits { return a.used }), remaining)
+	used := c.others(p, func(a account) limits { return a.used })
+	grant, available := c.grant.with(used, remaining), c.limit.with(used, remaining)
 	if len(c.processes)+len(c.disconnected) == 1 {
-		p.grant = available
+		p.grant = grant
 	}
-	p.grant = p.grant.with(available, granted)
+	p.grant = p.grant.with(grant, granted)
 	p.most = p.most.with(p.grant, greater)
+	p.lower(time.Now())
 	if now := [2]limits{p.grant, available}; c.limited && (now != p.sent || question != 0) {
 		p.sent = now
 		p.send(encode(typeLimit, question,
@@ -105,7 +156,7 @@ func (c *Container) enters(p, before *process) {
 	if before != nil {
 		p.account = before.account
 	} else {
-		p.grant = c.limit.with(c.others(p, account.bound), remaining)
+		p.grant = c.grant.with(c.others(p, account.bound), remaining)
 	}
 	p.sent = [2]limits{{-1, -1}}
 	c.sendLimit(p, 0)
@@ -115,6 +166,7 @@ func (c *Container) enters(p, before *process) {
 func (c *Container) holds(p *process, u gpu.Usage) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
+	p.lower(time.Now())
 	p.used = limits{u.Allocated, u.Pinned}
 	if len(c.processes) > 1 {
 		c.share()
@@ -153,9 +205,9 @@ func (c *Container) consider() {
 	r, token := c.newReport()
 	for _, p := range c.processes {
 		if p != asker && !p.silent {
-			p.grant = p.used.with(limits{1, 1}, greater)
+			p.cut()
 			c.sendLimit(p, 0)
-			r.waiting[p] = struct{}{}
+			r.wait(p)
 			p.send(encode(typeReport, token))
 		}
 	}
@@ -176,19 +228,20 @@ func (c *Container) answer(r *round, token uint64) {
 	case <-timer.C:
 	}
 	c.mu.Lock()
-	defer c.mu.Unlock()
 	delete(c.reports, token)
-	for pid := range r.usage {
-		if p := c.processes[pid]; p != nil && p != c.questions[0].p {
-			p.most = p.grant
-		}
+	part := c.grant.device < c.limit.device && !c.closed
+	c.mu.Unlock()
+	if part {
+		c.ctl.events.Wants(c.id)
 	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
 	q := c.questions[0]
 	if c.questions = c.questions[1:]; c.closed {
 		return
 	}
 	if c.processes[q.p.pid] == q.p {
-		q.p.grant = c.limit.with(c.others(q.p, account.bound), remaining)
+		q.p.grant = c.grant.with(c.others(q.p, account.bound), remaining)
 		c.sendLimit(q.p, q.number)
 	}
 	if len(c.questions) > 0 {

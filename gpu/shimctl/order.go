@@ -49,8 +49,8 @@ type Done struct {
 // container's mu guards it; ended is closed when no process is waited for.
 type round struct {
 	epoch   uint64
-	frame   []byte // of an order, for a process that comes back
-	waiting map[*process]struct{}
+	frame   []byte              // of an order, for a process that comes back
+	waiting map[*process]limits // what it was granted when it was asked
 	ended   chan struct{}
 	over    bool
 	err     error
@@ -60,10 +60,13 @@ type round struct {
 
 func newRound(epoch uint64) *round {
 	return &round{
-		epoch: epoch, waiting: map[*process]struct{}{}, ended: make(chan struct{}),
+		epoch: epoch, waiting: map[*process]limits{}, ended: make(chan struct{}),
 		done: Done{Epoch: epoch}, usage: map[int]gpu.Usage{},
 	}
 }
+
+// wait has the round wait for a process.
+func (r *round) wait(p *process) { r.waiting[p] = p.grant }
 
 // end lets the caller go on.
 func (r *round) end(err error) {
@@ -109,7 +112,7 @@ func (d *Done) add(f doneFrame) {
 // The caller holds mu.
 func (c *Container) broadcast(r *round, b []byte) {
 	for _, p := range c.processes {
-		r.waiting[p] = struct{}{}
+		r.wait(p)
 		p.send(b)
 	}
 	if len(r.waiting) == 0 {
@@ -153,7 +156,7 @@ func (c *Container) move(ctx context.Context, epoch uint64, b []byte) (Done, err
 	c.order, r.frame = r, b
 	// A disconnected process still has its memory, and connects again.
 	for _, p := range c.disconnected {
-		r.waiting[p] = struct{}{}
+		r.wait(p)
 	}
 	c.broadcast(r, b)
 	c.mu.Unlock()
@@ -242,9 +245,11 @@ func (c *Container) reported(p *process, token uint64, u gpu.Usage) bool {
 	if r == nil || r.over {
 		return false
 	}
-	if _, ok := r.waiting[p]; !ok {
+	then, ok := r.waiting[p]
+	if !ok {
 		return false
 	}
+	p.most = then.with(p.grant, greater) // it has read what was sent before the question
 	r.usage[p.pid] = u
 	r.done.Processes++
 	return r.leave(p)

@@ -84,6 +84,10 @@ type Events interface {
 	// Refused reports that a process's libraries do not work with managed memory. It may
 	// be called again for the same process.
 	Refused(container string, pid int, r Refusal)
+	// Wants asks for more than a container was granted below its limit. A Grant that is
+	// made before it returns counts for the process that asked; unlike the others it may
+	// take as long as other containers take to answer.
+	Wants(container string)
 }
 
 // LibraryBytes is the most that the libraries of a process are taken to have on the device
@@ -112,6 +116,7 @@ func (noEvents) Usage(string, int, gpu.Usage) {}
 func (noEvents) Exited(string, int)           {}
 func (noEvents) Silent(string, int, bool)     {}
 func (noEvents) Refused(string, int, Refusal) {}
+func (noEvents) Wants(string)                 {}
 
 // Open makes the directory, for this user alone, and starts the heartbeat. Without
 // events processes report only what they are asked.

@@ -3,6 +3,7 @@ package devices
 import (
 	"context"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/gpuwhisk/gpuwhisk/gpu"
@@ -22,6 +23,7 @@ type gpuContainer struct {
 	tenant  string             // the namespace whose limit counts for it, empty for none
 	most    int64              // bytes that its namespace may use on the device
 	own     int64              // bytes that it may use by its limit, or as its device has them
+	asking  *sync.Mutex        // of its namespace: held while a wish for more memory is answered; before Mover.mu
 
 	// Mover.mu guards the rest.
 	firstReport chan struct{}     // closed when the first process reports
@@ -37,6 +39,7 @@ type gpuContainer struct {
 	ended       int               // of its runs
 	promised    int64             // the most that was reserved for one of them
 	allowed     int64             // what its processes were allowed by the last message
+	granted     int64             // of it, what they may take without a question
 	reporting   map[int]bool      // processes that report their usage; true: silent now
 	seen        map[int]int64     // bytes of processes that only NVML lists
 	beside      map[int]beside    // what reporting processes have beside their memory

@@ -55,7 +55,7 @@ func open(t testing.TB, change func(*Options)) *fixture {
 	o := Options{
 		Dir: filepath.Join(short, "shim"), Library: filepath.Join(dir, LibraryName), Driver: filepath.Join(dir, "fake12"),
 		Devices: []gpu.Device{simulatedDevice()}, Context: mib, Log: slog.New(slog.NewTextHandler(b.log, nil)),
-		answerTime: testTimeout, helloTime: testTimeout, // this machine may be busy
+		answerTime: testTimeout, helloTime: testTimeout, confirmTime: testTimeout, // this machine may be busy
 	}
 	if change != nil {
 		change(&o)

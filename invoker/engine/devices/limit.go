@@ -1,7 +1,10 @@
 package devices
 
 import (
+	"context"
 	"fmt"
+	"slices"
+	"sync"
 
 	"github.com/gpuwhisk/gpuwhisk/activation"
 	"github.com/gpuwhisk/gpuwhisk/gpu"
@@ -131,6 +134,13 @@ func (m *Mover) charged(b *gpuContainer, pid int, bytes int64) {
 // ones leave of the device and of its namespace's limit, and at least what was
 // reserved for its runs, whatever others report. The memory of idle ones is moved out
 // for them by the scheduler.
+//
+// A namespace's limit is granted in parts that together are no more than it: a container
+// that runs alone has all of it, one that joins others what they cannot come to hold, and
+// one that wants more has the others confirm what they hold and is granted the rest. So
+// containers that allocate at the same time are refused what is too much. Beyond the
+// limit there may be what was reserved for a run, where another container took it before
+// it read that the run had begun; none that holds what it was granted is ended for it.
 
 // runs counts a run that begins in a container, for which so much was reserved, or
 // has ended.
@@ -139,6 +149,8 @@ func (m *Mover) runs(b *gpuContainer, change int, promised int64) {
 	defer m.mu.Unlock()
 	if b.runs += change; b.runs == 0 {
 		b.promised = 0
+	} else if b.runs == change { // its first
+		b.granted = m.left(b, m.running(b))
 	}
 	b.ended += max(-change, 0)
 	b.promised = max(b.promised, promised)
@@ -147,44 +159,123 @@ func (m *Mover) runs(b *gpuContainer, change int, promised int64) {
 	}
 }
 
-// allot sends the containers on a container's device what each may use, and
-// returns, once, that those of its namespace use too much together, if they do. The
-// caller holds m.mu.
+// running are the containers that run on a container's device. The caller holds m.mu.
+func (m *Mover) running(b *gpuContainer) (all []*gpuContainer) {
+	for _, o := range m.containers {
+		if o.device.Index == b.device.Index && o.runs > 0 {
+			all = append(all, o)
+		}
+	}
+	return all
+}
+
+// allot sends the containers that run on a container's device what each may use, and
+// returns, once, that the container uses too much of its namespace's limit, if it does.
+// The caller holds m.mu.
 func (m *Mover) allot(b *gpuContainer) (over string) {
 	context, left := m.options.Context, b.device.MemoryBytes
-	var running []*gpuContainer
 	for _, o := range m.containers {
-		if o.device.Index != b.device.Index {
-			continue
+		if o.device.Index == b.device.Index {
+			left -= context
 		}
-		left -= context
-		if o.runs > 0 {
-			running = append(running, o)
-			left -= o.share(context)
-		}
+	}
+	running := m.running(b)
+	for _, o := range running {
+		left -= o.share(context)
 	}
 	for _, o := range running {
 		part := min(o.own, left+o.share(context))
 		if o.tenant != "" {
-			part = min(part, o.most-o.others(running, func(x *gpuContainer) int64 { return max(x.counted(context), x.promised) }))
+			part = min(part, o.most-o.others(running, func(x *gpuContainer) int64 { return x.holds(context) }))
 		}
 		// 0 would be no limit.
-		if part = max(part, min(o.promised, o.own), 1); part != o.allowed && o.own > 0 && !o.noShim() {
-			o.allowed = part
-			o.shim.Limit(part, o.host)
+		least := max(min(o.promised, o.own), 1)
+		o.grant(running, max(part, least), least)
+	}
+	return b.overTenant(running, context)
+}
+
+// grant sends a running container that it may use so much, and how much of it without a
+// question: all where no other of its namespace runs. The caller holds m.mu.
+func (b *gpuContainer) grant(running []*gpuContainer, part, least int64) {
+	granted := part
+	if b.tenant != "" && slices.ContainsFunc(running, func(o *gpuContainer) bool { return o != b && o.tenant == b.tenant }) {
+		granted = max(min(b.granted, part), least)
+	}
+	if b.own > 0 && !b.noShim() {
+		b.allowed, b.granted = part, granted
+		b.shim.Grant(granted, part, b.host)
+	}
+}
+
+// left is what the other running containers of a container's namespace cannot come to
+// hold of its limit by what they were granted. The caller holds m.mu.
+func (m *Mover) left(b *gpuContainer, running []*gpuContainer) int64 {
+	return b.most - b.others(running, func(o *gpuContainer) int64 {
+		bytes := o.holds(m.options.Context)
+		if !o.noShim() {
+			bytes = max(bytes, o.shim.Bound())
+		}
+		return bytes
+	})
+}
+
+// Wants has the other running containers of a namespace confirm what they hold, and
+// grants the one that asks what they leave of the limit. One is answered after the other.
+func (e events) Wants(name string) {
+	m := e.m
+	b := m.container(name)
+	if b == nil || b.tenant == "" {
+		return
+	}
+	b.asking.Lock()
+	defer b.asking.Unlock()
+	m.mu.Lock()
+	var confirm sync.WaitGroup
+	for _, o := range m.running(b) {
+		if o != b && o.tenant == b.tenant && !o.noShim() {
+			o.granted = min(o.granted, o.holds(m.options.Context))
+			o.shim.Grant(o.granted, o.allowed, o.host)
+			confirm.Go(func() {
+				ctx, cancel := context.WithTimeout(context.Background(), m.options.confirmTime)
+				defer cancel()
+				_, _ = o.shim.Report(ctx) // without its answer it counts as holding its old grant
+			})
 		}
 	}
+	m.mu.Unlock()
+	confirm.Wait()
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	running := m.running(b)
+	b.granted = m.left(b, running)
+	if b.runs == 0 {
+		b.grant(running, b.allowed, 1)
+	}
+	if over := m.allot(b); over != "" {
+		m.reportOver(b, over)
+	}
+}
+
+// overTenant returns, once, that the running containers of a namespace use more than its
+// limit and this one more than it was granted of it, if they do. The caller holds m.mu.
+func (b *gpuContainer) overTenant(running []*gpuContainer, context int64) string {
 	if b.tenant == "" || b.over || b.runs == 0 {
 		return ""
 	}
-	reported := b.counted(context) + b.others(running, func(o *gpuContainer) int64 { return o.counted(context) })
-	if reported <= b.most {
+	own := b.counted(context)
+	all := own + b.others(running, func(o *gpuContainer) int64 { return o.counted(context) })
+	if all <= b.most || !b.noShim() && own <= b.shim.Bound() {
 		return ""
 	}
 	b.over = true
 	return fmt.Sprintf("The running actions of the namespace %s held %s of GPU memory together, more than its limit of %s (whisk.gpu.namespace-limits).",
-		b.tenant, activation.Size(reported), activation.Size(b.most))
+		b.tenant, activation.Size(all), activation.Size(b.most))
 }
+
+// holds is what a running container has of its namespace's limit, or what is reserved for
+// it. The caller holds m.mu.
+func (b *gpuContainer) holds(context int64) int64 { return max(b.counted(context), b.promised) }
 
 // share is what a running container uses of its device, or what is reserved for it.
 // The caller holds Mover.mu.

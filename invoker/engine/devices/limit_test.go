@@ -2,7 +2,10 @@ package devices
 
 import (
 	"strings"
+	"sync"
+	"sync/atomic"
 	"testing"
+	"time"
 
 	"github.com/gpuwhisk/gpuwhisk/gpu"
 	"github.com/gpuwhisk/gpuwhisk/gpu/nvml"
@@ -53,10 +56,95 @@ func TestNamespaceShares(t *testing.T) {
 	}
 }
 
+// inNamespace starts a guest in a running container of a namespace with 10 MiB.
+func (b *fixture) inNamespace(name string, promised int64) *shimtest.Guest {
+	b.t.Helper()
+	g, err := b.Prepare(name, simulatedDevice(), container.DeviceRequest{Shim: "managed", Namespace: "one", NamespaceLimit: 10 * mib})
+	if err != nil {
+		b.t.Fatal(err)
+	}
+	b.Begin(name, gpu.Need{Bytes: promised})
+	guest := b.guest(g)
+	b.awaitUsage(guest.PID(), 0)
+	return guest
+}
+
+// TestNamespaceIsGranted: of two containers of a namespace one is refused what the other
+// has taken and not reported yet.
+func TestNamespaceIsGranted(t *testing.T) {
+	b := open(t, nil)
+	guests := []*shimtest.Guest{b.inNamespace("a", 0), b.inNamespace("b", 0), b.inNamespace("c", 2*mib)}
+	for _, try := range []struct {
+		guest    int
+		mb, want int64
+	}{
+		{0, 6, 0}, {1, 6, 2}, {1, 2, 0}, {0, 1, 2}, // two are reserved
+		{2, 2, 0}, {2, 1, 2}, {1, 1, 2},
+	} {
+		if code := guests[try.guest].Do("try %d", try.mb*mib); code != try.want {
+			t.Errorf("%d MiB in container %c: the driver answers %d, want %d", try.mb, 'a'+try.guest, code, try.want)
+		}
+	}
+}
+
+// TestNamespaceRace: containers of a namespace that allocate at the same time get its
+// limit together, and none is ended for it.
+func TestNamespaceRace(t *testing.T) {
+	b := open(t, nil)
+	var taken atomic.Int64
+	var all sync.WaitGroup
+	for _, guest := range []*shimtest.Guest{b.inNamespace("a", 0), b.inNamespace("b", 0), b.inNamespace("c", 0)} {
+		all.Go(func() {
+			for guest.Do("try %d", mib/4) == 0 {
+				taken.Add(1)
+			}
+		})
+	}
+	all.Wait()
+	if n := taken.Load(); n != 40 {
+		t.Errorf("%d blocks of a quarter MiB below a limit of 40", n)
+	}
+	for name := range b.containers {
+		if _, err := b.container(name).shim.Report(b.limited()); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for len(b.reports) > 0 {
+		if h := <-b.reports; h.Over != "" {
+			t.Errorf("reported %+v", h)
+		}
+	}
+}
+
+// TestNamespaceBeyondGrant: a container that takes more than it was granted is ended for
+// it, and not the one that holds what it was granted.
+func TestNamespaceBeyondGrant(t *testing.T) {
+	b := open(t, nil)
+	honest := b.inNamespace("a", 0)
+	b.inNamespace("b", 0)
+	if code := honest.Do("try %d", 7*mib); code != 0 {
+		t.Fatalf("the driver answers %d", code)
+	}
+	if _, err := b.container("a").shim.Report(b.limited()); err != nil {
+		t.Fatal(err)
+	}
+	events{b.Mover}.Usage("b", 1, gpu.Usage{Allocated: 5 * mib})
+	events{b.Mover}.Usage("a", 1, gpu.Usage{})
+	over := b.await("the report on the limit", func(h gpu.MemoryReport) bool { return h.Over != "" })
+	if over.Container != "b" || !strings.Contains(over.Over, "held 12 MB") {
+		t.Errorf("reported %+v", over)
+	}
+	for len(b.reports) > 0 {
+		if h := <-b.reports; h.Over != "" {
+			t.Errorf("reported %+v", h)
+		}
+	}
+}
+
 // TestDeviceIsShared: without any limit a container may have what others that run
 // leave of the device, and what was reserved for it whatever they report.
 func TestDeviceIsShared(t *testing.T) {
-	b := open(t, nil)
+	b := open(t, func(o *Options) { o.helloTime = time.Millisecond }) // b has no process
 	g := b.prepare("a", "managed")
 	b.prepare("b", "managed")
 	b.Begin("a", gpu.Need{Bytes: 20 * mib})

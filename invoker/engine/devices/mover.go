@@ -44,6 +44,9 @@ const (
 	// may need to find the socket: they try it every two seconds, and between two
 	// parts of a move that was under way.
 	rejoinTime = 15 * time.Second
+	// confirmTime is how long a container that wants more memory waits for the others of
+	// its namespace, of which one may be in the middle of a move.
+	confirmTime = 500 * time.Millisecond
 )
 
 // ErrUndone is the error of an order that ended before it was carried out,
@@ -77,7 +80,7 @@ type Options struct {
 
 	proc string // where processes are; empty: /proc
 	// 0: the constants
-	moveTime, answerTime, helloTime, rejoinTime time.Duration
+	moveTime, answerTime, helloTime, rejoinTime, confirmTime time.Duration
 }
 
 // Mover keeps the device memory of containers by the shim in their processes.
@@ -110,6 +113,7 @@ func OpenMover(o Options) (*Mover, error) {
 	m.options.answerTime = cmp.Or(o.answerTime, answerTime)
 	m.options.helloTime = cmp.Or(o.helloTime, helloTime)
 	m.options.rejoinTime = cmp.Or(o.rejoinTime, rejoinTime)
+	m.options.confirmTime = cmp.Or(o.confirmTime, confirmTime)
 	if m.log == nil {
 		m.log = slog.New(slog.DiscardHandler)
 	}
@@ -171,6 +175,12 @@ func (m *Mover) Prepare(name string, device gpu.Device, wish container.DeviceReq
 	}
 	m.mu.Lock()
 	defer m.mu.Unlock()
+	b.asking = new(sync.Mutex)
+	for _, o := range m.containers {
+		if o.tenant == b.tenant {
+			b.asking = o.asking
+		}
+	}
 	m.containers[name] = b
 	return g, nil
 }
