@@ -16,11 +16,10 @@ import (
 type gpuCheckCmd struct {
 	Out        string        `default:"docs/results" type:"path" placeholder:"DIR" help:"Where the results are written, as Markdown and JSON."`
 	Shim       string        `default:"build/shim" type:"path" placeholder:"DIR" help:"Directory of libgpuwhisk.so and, in check/, of the programs (${default})."`
-	Source     string        `default:"shim" type:"path" placeholder:"DIR" help:"Source of the shim, to build the programs from where they are missing (${default})."`
 	FakeDriver string        `type:"path" placeholder:"DIR" help:"Directory of a fake libcuda.so.1: results are labelled as such."`
 	NVML       string        `name:"nvml" placeholder:"PATH" help:"The driver's libnvidia-ml.so.1, where the loader does not find it."`
 	Python     string        `default:"python3" placeholder:"PROGRAM" help:"Python with PyTorch, CuPy or JAX, if any (${default})."`
-	Step       []string      `placeholder:"NAME" help:"Only this step; may be given more than once: pointers, swap, pair, prefetch, overhead, frameworks, symbols, end-to-end."`
+	Step       []string      `placeholder:"NAME" help:"Only this step; may be given more than once."`
 	Size       size          `placeholder:"SIZE" help:"Largest block that is swapped (8GB, never more than 40% of what is free)."`
 	Set        size          `placeholder:"SIZE" help:"Working set of one container (1536MB)."`
 	HostMemory size          `placeholder:"SIZE" help:"Free memory of the host, where the kernel reports it wrong, as in a virtual machine whose memory grows with use."`
@@ -39,6 +38,9 @@ MPS, MIG, clocks and the compute mode stay as they are. On a machine without a G
 
   make shim-fake && gpuwhisk gpu-check --fake-driver build/shim/fake12 --out /tmp/results
 
+Steps:
+
+` + gpucheck.Help() + `
 Exit status: 0 all well, 1 something missed its goal or failed, 2 it could not run.
 docs/results/README.md explains the results.`
 }
@@ -67,7 +69,7 @@ func (c gpuCheckCmd) Run() error {
 
 func (c gpuCheckCmd) settings() gpucheck.Settings {
 	s := gpucheck.Settings{
-		Shim: c.Shim, Source: c.Source, Compiler: os.Getenv("CC"), FakeDriver: c.FakeDriver, NVML: c.NVML, Python: c.Python,
+		Shim: c.Shim, FakeDriver: c.FakeDriver, NVML: c.NVML, Python: c.Python,
 		Version: version, Steps: c.Step, Containers: c.Containers, Rounds: c.Rounds, Limit: c.Limit, Reclaim: c.Reclaim,
 		Swap: int64(c.Size), Set: int64(c.Set), HostMemory: int64(c.HostMemory),
 		Environ: os.Environ(), Progress: os.Stderr,

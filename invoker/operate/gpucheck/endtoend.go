@@ -57,36 +57,6 @@ func checkEndToEnd(t *trial) {
 	if e.message != "" {
 		t.remark("A function failed: %s", e.message)
 	}
-	if !t.fake {
-		t.crowdOut(w, bytes)
-	}
-}
-
-// crowdOut has a function reserve so much of the card, of which it uses little, that
-// another must leave it, and observes how that one comes back. It is not judged: the
-// reservation must fit what others, too, leave of the card.
-func (t *trial) crowdOut(w *whisk, bytes int64) {
-	card, err := t.monitor.card(t.ctx)
-	if err != nil {
-		t.remark("Nothing was crowded out: %v.", err)
-		return
-	}
-	ctx, cancel := context.WithTimeout(t.ctx, 20*time.Second)
-	defer cancel()
-	w.ctx = ctx
-	e := t.endToEnd(w, "A function that reserves nearly all of the card, and the one that left for it")
-	err = catch(func() {
-		w.create("check-large", card.Memory.Total-3*invokerContext-bytes*3/2)
-		e.run(bytes, "check-large", "check-first")
-	})
-	switch {
-	case err != nil:
-		t.remark("Crowding out: %v.", err)
-	case e.message != "":
-		t.remark("Crowding out: a function failed: %s", e.message)
-	default:
-		t.remark("Crowding out: %d of 2 right, %d came back from the host.", e.correct, e.hostWarm)
-	}
 }
 
 // endToEnd counts what came of a table of runs.

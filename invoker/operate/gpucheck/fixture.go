@@ -22,7 +22,6 @@ type fixture struct {
 	dir     string // of sockets, traces and the like; removed at the end
 	shim    string // libgpuwhisk.so
 	scripts string // directory of the check's programs
-	built   string // whether they were there
 	shims   *shimctl.Control
 	monitor *monitor
 	device  hello
@@ -53,7 +52,7 @@ func openFixture(ctx context.Context, s Settings) (_ *fixture, err error) {
 			f.close()
 		}
 	}()
-	if err := f.findPrograms(ctx); err != nil {
+	if err := f.findPrograms(); err != nil {
 		return nil, err
 	}
 	if err := f.askDevice(ctx); err != nil {
@@ -69,27 +68,18 @@ func openFixture(ctx context.Context, s Settings) (_ *fixture, err error) {
 	return f, nil
 }
 
-// findPrograms takes the programs that lie beside the shim, or has the shim's
-// Makefile build them into the working directory.
-func (f *fixture) findPrograms(ctx context.Context) error {
+// findPrograms takes the programs that lie beside the shim.
+func (f *fixture) findPrograms() error {
 	shim, err := filepath.Abs(f.s.Shim)
 	if err != nil {
 		return fmt.Errorf("find shim: %w", err)
 	}
-	f.shim, f.scripts, f.built = filepath.Join(shim, "libgpuwhisk.so"), filepath.Join(shim, "check"), "built beforehand"
-	switch {
-	case !exists(f.shim):
-		return fmt.Errorf("%s is not there; build it with make shim: %w", f.shim, ErrCannotRun)
-	case exists(f.program("worker")):
-		return nil
-	case f.s.Source == "":
-		return fmt.Errorf("%s lacks the programs of the check; build them with make -C shim/check: %w", f.scripts, ErrCannotRun)
+	f.shim, f.scripts = filepath.Join(shim, "libgpuwhisk.so"), filepath.Join(shim, "check")
+	for path, how := range map[string]string{f.shim: "make shim", f.program("worker"): "make -C shim/check"} {
+		if !exists(path) {
+			return fmt.Errorf("%s is not there; build it with %s: %w", path, how, ErrCannotRun)
+		}
 	}
-	build := command(ctx, []string{"make", "-s", "-C", filepath.Join(f.s.Source, "check"), "OUT=" + f.dir, "CC=" + f.s.Compiler}, f.s.Environ)
-	if text, err := build.CombinedOutput(); err != nil {
-		return fmt.Errorf("build the programs of the check: %w: %s: %w", err, strings.TrimSpace(string(text)), ErrCannotRun)
-	}
-	f.scripts, f.built = filepath.Join(f.dir, "check"), "built now"
 	return nil
 }
 

@@ -118,9 +118,9 @@ func (t *trial) swapFramework(table *Table, f framework, g *guest, bytes int64) 
 	var out, in shimctl.Done
 	left := "unknown"
 	for range 2 { // the first time for the host's pages
-		full, known := t.monitor.used(t.ctx)
+		full, known := t.monitor.used()
 		out = t.evict(g)
-		empty, _ := t.monitor.used(t.ctx)
+		empty, _ := t.monitor.used()
 		in = t.prefetch(g)
 		if known {
 			left = size(full - empty)
@@ -150,7 +150,7 @@ func (t *trial) besideMemory(f framework, g *guest) (counted int64, beside strin
 	for _, u := range value(g.container.Report(t.ctx)) {
 		counted += u.Allocated
 	}
-	all, known := t.monitor.listed(t.ctx, g.cmd.Process.Pid)
+	all, known := t.monitor.listed(g.cmd.Process.Pid)
 	if !known {
 		return counted, "unknown"
 	}

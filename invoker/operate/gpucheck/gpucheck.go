@@ -19,6 +19,7 @@ import (
 	"io"
 	"log/slog"
 	"slices"
+	"strings"
 	"time"
 
 	"golang.org/x/sync/errgroup"
@@ -26,12 +27,9 @@ import (
 
 // Settings are what is checked and how large.
 type Settings struct {
-	// Shim is the directory with libgpuwhisk.so and check/, as the shim's
-	// Makefile leaves it. Source is the shim's source, from which the programs
-	// are built where Shim lacks them; empty never builds.
-	Shim, Source string
-	// Compiler is the C compiler to build with, cc if empty.
-	Compiler string
+	// Shim is the directory with libgpuwhisk.so and check/, as make shim and
+	// make -C shim/check leave it.
+	Shim string
 	// FakeDriver is the directory of a fake libcuda.so.1; empty takes the
 	// machine's driver.
 	FakeDriver string
@@ -102,26 +100,42 @@ func fakeGoals() Goals { return Goals{Swap: 0.0001, Overhead: 1000, Prefetch: 10
 // it with.
 var ErrCannotRun = errors.New("cannot run")
 
-// step is one part of the check. needs skips it where there is nothing to try it
+// step is one part of the check. shows is what it looks at and by what numbers, limit
+// the longest time that it may take. needs skips it where there is nothing to try it
 // with; nil needs nothing. run tries, measures and judges.
 type step struct {
-	name, title string
-	limit       time.Duration
-	needs       func(*trial)
-	run         func(*trial)
+	name, title, shows string
+	limit              time.Duration
+	needs              func(*trial)
+	run                func(*trial)
 }
 
 // steps in the order of running: what is short and finds most comes first.
 var steps = []step{
-	{"pointers", "Both ways of looking a function up", 30 * time.Second, nil, checkPointers},
-	{"swap", "A block swapped out and in", 75 * time.Second, nil, checkSwap},
-	{"pair", "Two processes on one device", 45 * time.Second, nil, func(t *trial) { checkPair(t) }},
-	{"mps", "Two processes on one device by MPS", 60 * time.Second, needMPS, checkMPS},
-	{"prefetch", "Prefetch against plain faulting", 150 * time.Second, nil, checkPrefetch},
-	{"overhead", "What the shim costs a workload", 120 * time.Second, nil, checkOverhead},
-	{"frameworks", "Swapping under frameworks", 150 * time.Second, needFrameworks, checkFrameworks},
-	{"symbols", "What programs ask of the driver", 90 * time.Second, nil, checkSymbols},
-	{"end-to-end", "Functions through gpuwhisk standalone", 60 * time.Second, needPython, checkEndToEnd},
+	{"pointers", "Both ways of looking a function up",
+		"the pointer of each line of shim/abi.def by dlsym and by cuGetProcAddress, without and under the shim; functions past the shim, and ABIs of hooked functions that are newer than the table",
+		30 * time.Second, nil, checkPointers},
+	{"swap", "A block swapped out and in",
+		"a block of up to 8 GB: wrong words, GB/s each way against copies of pinned memory, the share that is free afterwards by cuMemGetInfo and NVML",
+		75 * time.Second, nil, checkSwap},
+	{"pair", "Two processes on one device",
+		"ms of a run of each while the other's memory goes and comes, then of both at once; wrong words",
+		45 * time.Second, nil, func(t *trial) { checkPair(t) }},
+	{"mps", "Two processes on one device by MPS",
+		"the same as clients of an MPS daemon that runs already, and a limit of memory",
+		60 * time.Second, needMPS, checkMPS},
+	{"prefetch", "Prefetch against plain faulting",
+		"ms of containers in turns with two thirds of the memory that they need (the paper's figure): never swapped, prefetched ahead, faulted in",
+		150 * time.Second, nil, checkPrefetch},
+	{"overhead", "What the shim costs a workload",
+		"ms of FFT, GEMM and a loop of small kernels without and under the shim in turns, by kernels of the check and of the first framework that is there",
+		120 * time.Second, nil, checkOverhead},
+	{"frameworks", "Swapping under frameworks",
+		"an array in PyTorch (three allocators), CuPy (two pools) and JAX: wrong words, also below a recorded graph, GB/s, and the MiB that each has beside its memory by NVML",
+		150 * time.Second, needFrameworks, checkFrameworks},
+	{"end-to-end", "Functions through gpuwhisk standalone",
+		"two Python functions with kernels of their own in process mode: right results, and ms of each phase by their records",
+		60 * time.Second, needPython, checkEndToEnd},
 }
 
 // Names are the steps' names, in order.
@@ -131,6 +145,15 @@ func Names() []string {
 		out = append(out, s.name)
 	}
 	return out
+}
+
+// Help is a line for each step.
+func Help() string {
+	var b strings.Builder
+	for _, s := range steps {
+		fmt.Fprintf(&b, "  %-11s %s (at most %v)\n", s.name, s.shows, s.limit)
+	}
+	return b.String()
 }
 
 // Run carries out the check. The error wraps ErrCannotRun, or ctx's end; what
@@ -152,7 +175,7 @@ func Run(ctx context.Context, s Settings) (*Report, error) {
 	if f.hasFrameworks() {
 		defer f.preload(ctx)()
 	}
-	r := f.report(ctx)
+	r := f.report()
 	for _, st := range steps {
 		if len(s.Steps) == 0 || slices.Contains(s.Steps, st.name) {
 			r.Steps = append(r.Steps, f.step(ctx, st))
@@ -172,7 +195,7 @@ type trial struct {
 
 // step runs one step within its bound and what is left of the whole time.
 func (f *fixture) step(ctx context.Context, st step) Result {
-	r := Result{Name: st.name, Title: st.title}
+	r := Result{Name: st.name, Title: st.title, Shows: st.shows}
 	f.progress("%-10s %s ...", st.name, st.title)
 	began := time.Now()
 	ctx, cancel := context.WithTimeout(ctx, st.limit)
@@ -264,7 +287,7 @@ func (s Settings) withDefaults() Settings {
 	s.Containers, s.Rounds = positive(s.Containers, 16), positive(s.Rounds, d.Rounds)
 	s.RunTime, s.Limit = positive(s.RunTime, d.RunTime), positive(s.Limit, 8*time.Minute)
 	s.Goals = cmp.Or(s.Goals, &goals)
-	s.Compiler, s.Python = cmp.Or(s.Compiler, "cc"), cmp.Or(s.Python, "python3")
+	s.Python = cmp.Or(s.Python, "python3")
 	s.Log = cmp.Or(s.Log, slog.New(slog.DiscardHandler))
 	return s
 }

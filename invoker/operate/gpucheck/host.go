@@ -2,17 +2,12 @@ package gpucheck
 
 import (
 	"cmp"
-	"context"
-	"errors"
 	"fmt"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"runtime"
-	"slices"
 	"strconv"
 	"strings"
-	"time"
 
 	"golang.org/x/sys/unix"
 
@@ -42,15 +37,10 @@ func (t *trial) fit(want int64) int64 {
 // the kernel does not report it.
 func hostFree() (int64, bool) {
 	free, ok := kibibytes("/proc/meminfo", "MemAvailable")
-	for _, group := range [][2]string{
-		{"/sys/fs/cgroup/memory.max", "/sys/fs/cgroup/memory.current"},
-		{"/sys/fs/cgroup/memory/memory.limit_in_bytes", "/sys/fs/cgroup/memory/memory.usage_in_bytes"},
-	} {
-		limit, limited := number(group[0])
-		used, known := number(group[1])
-		if limited && known && (!ok || limit-used < free) {
-			free, ok = max(limit-used, 0), true
-		}
+	limit, limited := number("/sys/fs/cgroup/memory.max")
+	used, known := number("/sys/fs/cgroup/memory.current")
+	if limited && known && (!ok || limit-used < free) {
+		return max(limit-used, 0), true
 	}
 	return free, ok
 }
@@ -79,10 +69,10 @@ func field(path, name, separator string) string {
 }
 
 // report begins the report with what is known before the first step.
-func (f *fixture) report(ctx context.Context) *Report {
+func (f *fixture) report() *Report {
 	return &Report{
 		Fake: f.fake, Driver: pick(f, "NVIDIA's driver", "fake driver"), Version: f.s.Version, Started: f.began.UTC(),
-		Machine: thisMachine(), Card: f.card(ctx), Goals: *f.s.Goals, Programs: f.built,
+		Machine: thisMachine(), Card: f.card(), Goals: *f.s.Goals,
 	}
 }
 
@@ -100,7 +90,7 @@ func thisMachine() Machine {
 	return m
 }
 
-func (f *fixture) card(ctx context.Context) Card {
+func (f *fixture) card() Card {
 	d := f.device
 	c := Card{
 		Name: d.Device, Capability: d.Capability, Processors: d.Processors, Memory: d.Total, Free: d.Free,
@@ -111,18 +101,17 @@ func (f *fixture) card(ctx context.Context) Card {
 	if f.monitor.driver != nil {
 		c.Driver = f.monitor.driver.Versions().Driver
 	}
-	if n, err := f.monitor.card(ctx); err == nil {
+	if n, ok := f.monitor.card(); ok {
 		c.MIG, c.MPS, c.Mode = n.MIG.String(), n.MPS, n.Mode.String()
 	}
 	return c
 }
 
-// monitor reads how full the card is from its driver's management library, or from
-// nvidia-smi in a build without it: a second witness beside cuMemGetInfo.
+// monitor reads how full the card is from its driver's management library: a second
+// witness beside cuMemGetInfo.
 type monitor struct {
 	driver *nvml.Driver // nil: none
-	cards  func(context.Context) ([]nvml.Card, error)
-	source string // for the report: what the card is observed by, or why it is not
+	source string       // for the report: what the card is observed by, or why it is not
 	bus    string
 	fake   bool // a fake library follows the fake driver only where the environment has it do so
 }
@@ -130,7 +119,6 @@ type monitor struct {
 // openMonitor never fails: without NVML the report has the reason.
 func openMonitor(s Settings, fake bool, bus string) *monitor {
 	m := &monitor{bus: bus, fake: fake}
-	m.cards = func(context.Context) ([]nvml.Card, error) { return nil, fmt.Errorf("NVML is needed: %s", m.source) }
 	library := s.NVML
 	if fake && library == "" {
 		library = filepath.Join(s.Shim, "nvml", "libnvidia-ml.so.1")
@@ -140,65 +128,47 @@ func openMonitor(s Settings, fake bool, bus string) *monitor {
 		}
 	}
 	driver, err := nvml.Open(nvml.Options{Library: library})
-	_, noSMI := exec.LookPath("nvidia-smi")
-	switch {
-	case err == nil:
-		m.driver, m.source = driver, orUnknown(driver.Versions().NVML)
-		m.cards = func(context.Context) ([]nvml.Card, error) { return driver.Cards() }
-		if fake {
-			m.source = "a fake library"
-		}
-	case !fake && noSMI == nil && errors.Is(err, nvml.ErrNotBuilt):
-		m.source = "by nvidia-smi: this build has no NVML"
-		m.cards = askSMI
-	default:
+	if err != nil {
 		m.source = "not asked: " + err.Error()
+		return m
+	}
+	m.driver, m.source = driver, orUnknown(driver.Versions().NVML)
+	if fake {
+		m.source = "a fake library"
 	}
 	return m
 }
 
-func askSMI(ctx context.Context) ([]nvml.Card, error) {
-	ctx, cancel := context.WithTimeout(ctx, 5*time.Second)
-	defer cancel()
-	cards, _, err := nvml.AskSMI(ctx, func(ctx context.Context, name string, args ...string) (string, error) {
-		text, err := exec.CommandContext(ctx, name, args...).Output()
-		return string(text), err
-	})
-	return cards, err
-}
-
 // card is the card that the programs use: the one at their device's address.
-func (m *monitor) card(ctx context.Context) (nvml.Card, error) {
-	cards, err := m.cards(ctx)
+func (m *monitor) card() (nvml.Card, bool) {
+	if m.driver == nil {
+		return nvml.Card{}, false
+	}
+	cards, _ := m.driver.Cards() // what it does not list is unknown
 	for _, c := range cards {
 		if len(cards) == 1 || sameBus(c.Bus, m.bus) {
-			return c, nil
+			return c, true
 		}
 	}
-	if err == nil {
-		err = fmt.Errorf("none of %d cards is at %q", len(cards), m.bus)
-	}
-	return nvml.Card{}, err
+	return nvml.Card{}, false
 }
 
 // used is how much of the card is in use; false where that is not reported.
-func (m *monitor) used(ctx context.Context) (int64, bool) {
-	c, err := m.card(ctx)
-	if err != nil || m.fake || c.Memory.Used < 0 {
-		return 0, false
-	}
-	return c.Memory.Used, true
+func (m *monitor) used() (int64, bool) {
+	c, ok := m.card()
+	return c.Memory.Used, ok && !m.fake && c.Memory.Used >= 0
 }
 
 // listed is what a process has on the card, with its context and libraries; false where
 // that is not reported.
-func (m *monitor) listed(ctx context.Context, pid int) (int64, bool) {
-	c, err := m.card(ctx)
-	i := slices.IndexFunc(c.Processes, func(p nvml.Process) bool { return p.PID == pid && p.Bytes >= 0 })
-	if err != nil || i < 0 {
-		return 0, false
+func (m *monitor) listed(pid int) (int64, bool) {
+	c, _ := m.card()
+	for _, p := range c.Processes {
+		if p.PID == pid && p.Bytes >= 0 {
+			return p.Bytes, true
+		}
 	}
-	return c.Processes[i].Bytes, true
+	return 0, false
 }
 
 // sameBus compares PCI addresses whose domain is written with four digits or with

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"math"
 	"os"
-	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
@@ -157,19 +156,6 @@ func TestNewerABIIsReported(t *testing.T) {
 	}
 }
 
-func TestSymbolsThatTakeMemory(t *testing.T) {
-	for name, want := range map[string]bool{
-		"cuMemAlloc_v2": true, "cuMemAllocFromPoolAsync_ptsz": true, "cuMulticastCreate": true, "cuMemCreate": true,
-		"cuIpcOpenMemHandle_v2": true, "cuMemPoolImportPointer": true, "cuGraphAddMemAllocNode": true,
-		"cuCtxCreate_v4": false, "cuMemcpyHtoD_v2": false, "cuMemGetAllocationGranularity": false,
-		"cuMemAddressReserve": false, "cuStreamCreate": false, "cuMemFree_v2": false,
-	} {
-		if got := allocates(name); got != want {
-			t.Errorf("%s: %v, want %v", name, got, want)
-		}
-	}
-}
-
 // Pages that the driver keeps until they are asked for are no fault once another
 // process got them.
 func TestKeptPagesThatAreGivenAreWell(t *testing.T) {
@@ -194,59 +180,6 @@ func TestKeptPagesThatAreGivenAreWell(t *testing.T) {
 	}
 }
 
-const trace = `object /usr/bin/python3
-dlsym cuInit
-linked cuMemAlloc_v2
-asked cuMemAlloc 12000 0 cuMemAlloc_alias 160
-asked cuMemAlloc 14000 0 cuMemAlloc_v3 320
-asked cuNoSuch 12000 0 - 0
-asked cuHidden 12000 2 ? 480
-asked cuTorn 12000 0 cuTorn x
-`
-
-func TestTraceIsRead(t *testing.T) {
-	path := filepath.Join(t.TempDir(), "trace")
-	if err := os.WriteFile(path, []byte(trace), 0o600); err != nil {
-		t.Fatal(err)
-	}
-	table := []entry{
-		{Base: "cuMemAlloc", Export: "cuMemAlloc_v2", Hook: true, Plain: "0x1", PlainAt: 160},
-		{Base: "cuInit", Export: "cuInit", Hook: true, Plain: "0x2", PlainAt: 16},
-	}
-	w, err := readTrace(path, table)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if got := w.all(); !slices.Equal(got, []string{"cuHidden", "cuInit", "cuMemAlloc_v2", "cuMemAlloc_v3"}) {
-		t.Errorf("traced %v", got)
-	}
-	if got := w.newer.sorted(); len(got) != 1 || !strings.Contains(got[0], "cuMemAlloc_v3") {
-		t.Errorf("newer: %v", got)
-	}
-	if !w.unexported["cuHidden"] || known(w.all(), table) != 2 {
-		t.Errorf("unexported %v, known %d", w.unexported, known(w.all(), table))
-	}
-	var r Result
-	judgeSymbols(&r, []subject{{name: "P"}}, []*requested{w}, table)
-	r.conclude(nil)
-	if r.Verdict != Below {
-		t.Errorf("a program that takes a newer ABI: %s", r.Verdict)
-	}
-}
-
-func TestTraceOfNothing(t *testing.T) {
-	path := filepath.Join(t.TempDir(), "trace")
-	if _, err := readTrace(path, nil); err == nil {
-		t.Error("a trace that is not there was read")
-	}
-	if err := os.WriteFile(path, []byte("object /bin/true\n"), 0o600); err != nil {
-		t.Fatal(err)
-	}
-	if _, err := readTrace(path, nil); err == nil {
-		t.Error("a trace of nothing passed as one")
-	}
-}
-
 func FuzzAnswer(f *testing.F) {
 	f.Add([]byte(`{"block": 1}`))
 	f.Add([]byte(`{"error": "x"}`))
@@ -256,21 +189,6 @@ func FuzzAnswer(f *testing.F) {
 		_ = decode(line, &answer{})
 		_ = decode(line, &hello{})
 		_ = decode(line, &entry{})
-	})
-}
-
-func FuzzTrace(f *testing.F) {
-	f.Add(trace)
-	f.Add("asked a b c d 1\nasked cuMemAlloc x 0 y -1\n")
-	f.Fuzz(func(t *testing.T, text string) {
-		path := filepath.Join(t.TempDir(), "trace")
-		if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
-			t.Fatal(err)
-		}
-		w, err := readTrace(path, []entry{{Base: "cuMemAlloc", Export: "cuMemAlloc_v2", Hook: true}})
-		if err == nil && len(w.dlsym)+len(w.linked) == 0 {
-			t.Error("an empty trace is well")
-		}
 	})
 }
 

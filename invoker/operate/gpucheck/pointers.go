@@ -138,14 +138,9 @@ func judgeNewest(r *Result, plain []entry) {
 			unexported = append(unexported, e.Export)
 		}
 	}
-	r.lacking(newer, "")
+	n := len(newer.Rows)
+	r.judge("ABIs of hooked functions that the table lacks", float64(n), "", "0", n == 0)
 	if len(unexported) > 0 {
 		r.remark("cuGetProcAddress gives pointers that are no exports for: %s.", strings.Join(unexported, ", "))
 	}
-}
-
-// lacking judges a table of ABIs of hooked functions that are not in abi.def.
-func (r *Result) lacking(newer *Table, taken string) {
-	n := len(newer.Rows)
-	r.judge("ABIs of hooked functions that the table lacks"+taken, float64(n), "", "0", n == 0)
 }

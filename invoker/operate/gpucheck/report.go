@@ -45,6 +45,7 @@ type Table struct {
 type Result struct {
 	Name     string    `json:"name"`
 	Title    string    `json:"title"`
+	Shows    string    `json:"shows"`
 	Verdict  Verdict   `json:"verdict"`
 	Reason   string    `json:"reason,omitempty"`
 	Seconds  float64   `json:"seconds"`
@@ -84,16 +85,15 @@ type Report struct {
 	// Fake is true when no hardware stood behind it.
 	Fake bool `json:"fakeDriver"`
 	// Driver names the driver.
-	Driver   string    `json:"driver"`
-	Verdict  Verdict   `json:"verdict"`
-	Version  string    `json:"version"`
-	Started  time.Time `json:"started"`
-	Seconds  float64   `json:"seconds"`
-	Machine  Machine   `json:"machine"`
-	Card     Card      `json:"card"`
-	Goals    Goals     `json:"goals"`
-	Steps    []Result  `json:"steps"`
-	Programs string    `json:"programs"`
+	Driver  string    `json:"driver"`
+	Verdict Verdict   `json:"verdict"`
+	Version string    `json:"version"`
+	Started time.Time `json:"started"`
+	Seconds float64   `json:"seconds"`
+	Machine Machine   `json:"machine"`
+	Card    Card      `json:"card"`
+	Goals   Goals     `json:"goals"`
+	Steps   []Result  `json:"steps"`
 }
 
 // errSkip means that a step had nothing to work with.

@@ -18,9 +18,8 @@ func checkSwap(t *trial) {
 	copies := t.copies(pinned, bandwidth{})
 	table := t.table(fmt.Sprintf("%s, chunks of 64 MiB", size(bytes)),
 		"round", "order", "moved", "GB/s", "in use by cuMemGetInfo", "by NVML")
-	s := t.swap(table, bytes, swapRounds)
+	s := t.swap(table, bytes)
 	t.judgeSwap(s, t.copies(pinned, copies))
-	t.chunks(bytes)
 }
 
 // bandwidth is the speed of copies or moves each way, in GB/s.
@@ -55,13 +54,13 @@ type swapped struct {
 
 // swap moves a block out and in, round after round, and at last has a kernel fault
 // it in.
-func (t *trial) swap(table *Table, bytes int64, rounds int, env ...string) swapped {
+func (t *trial) swap(table *Table, bytes int64) swapped {
 	s := swapped{bytes: bytes, left: math.Inf(1), leftNVML: math.Inf(1)}
-	g := t.worker(env...)
+	g := t.worker()
 	defer g.end(endTime)
 	g.fill(bytes, 7)
 	t.swapRow(table, g, "", "filled", bytes, "")
-	for i := range rounds {
+	for i := range swapRounds {
 		t.swapRound(table, g, i, &s)
 	}
 	if t.s.Reclaim && s.left < t.s.Goals.Left {
@@ -121,7 +120,7 @@ type used struct {
 func (t *trial) used(p *program) used {
 	a := p.ask("info")
 	u := used{driver: a.Total - a.Free, nvml: -1}
-	if bytes, ok := t.monitor.used(t.ctx); ok {
+	if bytes, ok := t.monitor.used(); ok {
 		u.nvml = bytes
 	}
 	return u
@@ -176,16 +175,6 @@ func (t *trial) judgeLeft(s swapped) {
 		t.remark("Another process did not get plain memory in the place of the block that had left.")
 	case s.left < least && s.onHost:
 		t.remark("By the driver, the block was last sent to the host. The driver may have kept the emptied pages until they are asked for; --reclaim asks.")
-	}
-}
-
-// chunks looks for a better size of the shim's chunks. Speed is not judged.
-func (t *trial) chunks(bytes int64) {
-	table := t.table("Other sizes of chunks (GPUWHISK_SHIM_CHUNK)", "chunk", "out GB/s", "in GB/s")
-	for _, mib := range []int{16, 256} {
-		s := t.swap(&Table{}, bytes, 2, fmt.Sprintf("GPUWHISK_SHIM_CHUNK=%d", mib<<20))
-		t.none(fmt.Sprintf("wrong words with chunks of %d MiB", mib), s.wrong)
-		table.row(fmt.Sprintf("%d MiB", mib), gbs(median(s.out[1:])), gbs(median(s.in[1:])))
 	}
 }
 
