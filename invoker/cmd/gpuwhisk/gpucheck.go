@@ -36,7 +36,7 @@ func (gpuCheckCmd) Help() string {
 	return `It needs a GPU with its driver and nothing else, and never takes more of the card than is free.
 MPS, MIG, clocks and the compute mode stay as they are. On a machine without a GPU:
 
-  make shim-fake && gpuwhisk gpu-check --fake-driver build/shim/fake12 --out /tmp/results
+  make shim-fake && make -C shim/check && gpuwhisk gpu-check --fake-driver build/shim/fake12 --out /tmp/results
 
 Steps:
 
