@@ -15,7 +15,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/gpuwhisk/gpuwhisk/gpu"
 	"github.com/gpuwhisk/gpuwhisk/gpu/shimctl"
 	"github.com/gpuwhisk/gpuwhisk/invoker/container"
 	"github.com/gpuwhisk/gpuwhisk/invoker/develop/peertest"
@@ -79,15 +78,6 @@ func pythonImage(t *testing.T) string {
 	return name
 }
 
-// unresponsive ignores what shims report.
-type unresponsive struct{}
-
-func (unresponsive) Usage(string, int, gpu.Usage) {}
-func (unresponsive) Exited(string, int)           {}
-func (unresponsive) Silent(string, int, bool)     {}
-
-func (unresponsive) Refused(string, int, shimctl.Refusal) {}
-
 // shimmed is a container on a simulated device, under the shim and the fake
 // driver.
 type shimmed struct {
@@ -109,7 +99,7 @@ func startShimmed(t *testing.T, r *real, image, instead string) *shimmed {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { os.RemoveAll(dir) })
-	control, err := shimctl.Open(filepath.Join(dir, "s"), shimctl.Settings{MaxResident: 16 << 30}, unresponsive{}, slog.New(slog.DiscardHandler))
+	control, err := shimctl.Open(filepath.Join(dir, "s"), shimctl.Settings{MaxResident: 16 << 30}, nil, slog.New(slog.DiscardHandler))
 	if err != nil {
 		t.Fatal(err)
 	}
