@@ -53,8 +53,9 @@ type account struct {
 }
 
 // readTime is how long a process is given to read a lower limit: what it takes before
-// then it was granted.
-const readTime = 5 * time.Second
+// then it was granted. Another that waits for what one holds that does not answer asks
+// eight times, half a second each: then it gets it.
+const readTime = 3 * time.Second
 
 // bound is the most that a process holds or may come to hold.
 func (a account) bound() limits { return a.most.with(a.used, greater) }

@@ -4,6 +4,7 @@ import (
 	"strings"
 	"sync"
 	"sync/atomic"
+	"syscall"
 	"testing"
 	"time"
 
@@ -112,6 +113,27 @@ func TestNamespaceRace(t *testing.T) {
 	for len(b.reports) > 0 {
 		if h := <-b.reports; h.Over != "" {
 			t.Errorf("reported %+v", h)
+		}
+	}
+}
+
+// TestNamespaceBesideFrozen: a container that does not answer keeps what it was granted
+// for a while, and then what it holds.
+func TestNamespaceBesideFrozen(t *testing.T) {
+	b := open(t, func(o *Options) { o.confirmTime = confirmTime })
+	frozen, other := b.inNamespace("a", 0), b.inNamespace("b", 0)
+	if code := frozen.Do("try %d", 2*mib); code != 0 {
+		t.Fatalf("the driver answers %d", code)
+	}
+	if _, err := b.container("a").shim.Report(b.limited()); err != nil {
+		t.Fatal(err)
+	}
+	if err := frozen.Process().Signal(syscall.SIGSTOP); err != nil {
+		t.Fatal(err)
+	}
+	for _, try := range []struct{ mb, want int64 }{{9, 2}, {8, 0}} {
+		if code := other.Do("try %d", try.mb*mib); code != try.want {
+			t.Errorf("%d MiB beside 2 of 10: the driver answers %d, want %d", try.mb, code, try.want)
 		}
 	}
 }
