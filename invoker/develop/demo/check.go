@@ -38,24 +38,20 @@ func countAcks(ctx context.Context, kafka string) (c *ackCounter, stop func(), e
 		return nil, nil, err
 	}
 	c = &ackCounter{acks: map[string]int{}}
-	ctx, cancel := context.WithCancel(context.WithoutCancel(ctx))
-	ready, ended := make(chan struct{}), make(chan error, 1)
-	go func() {
-		ended <- bus.Consume(ctx, "completed0", func() { close(ready) }, c.add)
-		close(ended)
-	}()
+	ctx, cancel := context.WithCancel(ctx)
+	ready := make(chan error, 2) // nil when it reads, and how it ended
+	var reading sync.WaitGroup
+	reading.Go(func() { ready <- bus.Consume(ctx, "completed0", func() { ready <- nil }, c.add) })
 	stop = func() {
 		cancel()
-		<-ended //nolint:errcheck // ended by stop: its error is no news
+		reading.Wait()
 		bus.Close()
 	}
-	select {
-	case <-ready:
-		return c, stop, nil
-	case err := <-ended:
+	if err := <-ready; err != nil {
 		stop()
 		return nil, nil, fmt.Errorf("read acks: %w", err)
 	}
+	return c, stop, nil
 }
 
 func (c *ackCounter) add(value []byte) {
@@ -123,71 +119,75 @@ func poll(ctx context.Context, done func() (bool, error)) error {
 	}
 }
 
-// differences lists what does not have exactly one ack and one record.
-func differences(calls []load.Call, acks map[string]int, records map[string]*activation.Record) []string {
-	var found []string
-	asked := map[string]bool{}
+// check prints whether there is exactly one ack and one record for each call.
+func (p printer) check(calls []load.Call, acks map[string]int, records map[string]*activation.Record) error {
+	var wrong []string
+	add := func(format string, args ...any) { wrong = append(wrong, fmt.Sprintf(format, args...)) }
+	called := map[string]bool{}
 	for _, c := range calls {
-		asked[c.ID] = true
+		called[c.ID] = true
 		switch {
 		case c.ID == "":
-			found = append(found, fmt.Sprintf("a call was refused: %s %s", c.Failure, c.Detail))
+			add("a call was refused: %s %s", c.Failure, c.Detail)
 		case acks[c.ID] != 1:
-			found = append(found, fmt.Sprintf("activation %s has %d acks", c.ID, acks[c.ID]))
+			add("activation %s has %d acks", c.ID, acks[c.ID])
 		case records[c.ID] == nil:
-			found = append(found, fmt.Sprintf("activation %s has no record", c.ID))
+			add("activation %s has no record", c.ID)
 		}
 	}
+	sum := 0
 	for _, id := range slices.Sorted(maps.Keys(acks)) {
-		if !asked[id] {
-			found = append(found, "an ack of no call: "+id)
+		sum += acks[id]
+		if !called[id] {
+			add("an ack of no call: %s", id)
 		}
 	}
 	for _, id := range slices.Sorted(maps.Keys(records)) {
-		if !asked[id] {
-			found = append(found, "a record of no call: "+id)
+		if !called[id] {
+			add("a record of no call: %s", id)
 		}
 	}
-	return found
-}
-
-// traffic is how much of the functions' memory was moved to the device and off
-// it, in bytes.
-type traffic struct{ in, out float64 }
-
-// moved reads the invoker's count of it.
-func moved(ctx context.Context, admin string) (t traffic, err error) {
-	const name = "gpuwhisk_gpu_moved_bytes_total"
-	t.in, err = metric(ctx, admin, name, `direction="prefetch"`)
-	if err == nil {
-		t.out, err = metric(ctx, admin, name, `direction="evict"`)
+	counts := fmt.Sprintf("%d calls, %d acks in Kafka, %d records in the database", len(calls), sum, len(records))
+	if len(wrong) == 0 {
+		p.line("  %s %s: each once\n", p.paint(green, "ok"), counts)
+		return nil
 	}
-	return t, err
+	p.line("%s %s\n  %s", p.paint(red, "MISMATCH"), counts, strings.Join(wrong[:min(len(wrong), 10)], "\n  "))
+	return ErrMismatch
 }
 
-// metric is the sum of a metric of the invoker, over the series that have a label.
-func metric(ctx context.Context, admin, name, label string) (sum float64, err error) {
+// deviceUse is what the invoker's metrics have of its device: runs that hold a
+// token, and bytes of functions' memory that were moved to the device and off it.
+type deviceUse struct{ running, in, out float64 }
+
+func readDeviceUse(ctx context.Context, admin string) (u deviceUse, err error) {
 	ctx, cancel := context.WithTimeout(ctx, 5*time.Second)
 	defer cancel()
 	req, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://"+admin+"/metrics", nil)
 	if err != nil {
-		return 0, fmt.Errorf("request metrics: %w", err)
+		return u, fmt.Errorf("request metrics: %w", err)
 	}
 	res, err := http.DefaultClient.Do(req)
 	if err != nil {
-		return 0, fmt.Errorf("request metrics: %w", err)
+		return u, fmt.Errorf("request metrics: %w", err)
 	}
 	defer res.Body.Close()
 	text, err := io.ReadAll(res.Body)
+	if err != nil {
+		return u, fmt.Errorf("read metrics: %w", err)
+	}
 	for line := range strings.Lines(string(text)) {
 		series, value, _ := strings.Cut(strings.TrimSpace(line), "} ")
-		if strings.HasPrefix(series, name+"{") && strings.Contains(series, label) {
-			n, bad := strconv.ParseFloat(value, 64)
-			sum, err = sum+n, errors.Join(err, bad)
+		name, labels, _ := strings.Cut(series, "{")
+		n, _ := strconv.ParseFloat(value, 64) // a comment has none
+		switch moved := name == "gpuwhisk_gpu_moved_bytes_total"; {
+		case name == "gpuwhisk_gpu_runs_in_flight":
+			u.running += n
+		case moved && strings.Contains(labels, `direction="prefetch"`):
+			u.in += n
+		case moved && strings.Contains(labels, `direction="evict"`):
+			u.out += n
 		}
 	}
-	if err != nil {
-		return 0, fmt.Errorf("read metrics: %w", err)
-	}
-	return sum, nil
+	return u, nil
 }

@@ -138,7 +138,7 @@ type round struct {
 	policy  string
 	calls   []load.Call
 	records map[string]*activation.Record
-	moved   traffic
+	use     deviceUse // of the driver
 }
 
 // play deploys, calls and checks.
@@ -166,7 +166,7 @@ func play(ctx context.Context, o Options, p printer, s *standalone.Standalone) (
 		return r, err
 	}
 	if o.Machine.Driver {
-		if r.moved, err = moved(ctx, o.Standalone.Admin()); err != nil {
+		if r.use, err = readDeviceUse(ctx, o.Standalone.Admin()); err != nil {
 			return r, err
 		}
 	}
@@ -234,9 +234,9 @@ func callAll(ctx context.Context, o Options, p printer, info standalone.Info) ([
 	result := load.Run(ctx, load.Options{
 		Actions: names, Arrivals: slices.Values(arrivals(o.Functions, o.Load, o.Seed)), Duration: o.Load,
 		InFlight: inFlight, Wait: 2 * time.Minute,
-		Progress: func(g load.Progress) { p.progress(o.Standalone.Policy, o.Load, g) },
+		Progress: p.progress,
 	}, client)
-	p.progressEnd(o.Standalone.Policy, o.Load, result)
+	p.answered(result)
 	if result.Interrupted {
 		return nil, ErrInterrupted
 	}

@@ -122,6 +122,9 @@ func TestKept(t *testing.T) {
 	if err != nil || ctx.Err() == nil {
 		t.Errorf("%v; ended by its context: %t\n%s", err, ctx.Err() != nil, &out.out)
 	}
+	if strings.Contains(out.out.String(), "instead of") {
+		t.Errorf("one policy is compared with another:\n%s", &out.out)
+	}
 	if left, _ := filepath.Glob(filepath.Join(temp, "*")); len(left) > 0 {
 		t.Errorf("left behind: %v", left)
 	}

@@ -120,7 +120,7 @@ func Catalogue(m Machine) ([]Function, error) {
 	if !m.Python && !m.Node {
 		return nil, nil
 	}
-	all := []Function{m.cpuAction("hello", 10, m.Node), m.cpuAction("primes", 5, !m.Python)}
+	all := []Function{cpuAction("hello", 10, m.Node), cpuAction("primes", 5, !m.Python)}
 	for _, f := range table1 {
 		made, err := f.on(m)
 		if err != nil {
@@ -143,7 +143,7 @@ func source(name string) string {
 	return string(text)
 }
 
-func (m Machine) cpuAction(name string, rate float64, node bool) Function {
+func cpuAction(name string, rate float64, node bool) Function {
 	if node {
 		return Function{Name: name, Kind: nodeKind, Code: source(name + ".js"), Rate: rate}
 	}
@@ -158,6 +158,7 @@ func (f measured) on(m Machine) (Function, error) {
 	load := time.Duration(f.cold-f.warm) * time.Millisecond / timeScale
 	size := (f.memoryMB << 20) / m.memoryScale()
 	made := Function{Name: f.name, Kind: gpuKind, Rate: f.rate, Warm: warm, GPU: map[string]any{"memory": fmt.Sprintf("%d KB", size>>10)}}
+	made.Code = fmt.Sprintf("WARM, LOAD, NAME = %g, %g, %q\n", warm.Seconds(), load.Seconds(), f.name)
 	switch {
 	case m.Driver && m.Program != "" && f.name == "ffmpeg":
 		// An executable is started for each run and keeps nothing on the device, as
@@ -169,10 +170,9 @@ func (f measured) on(m Machine) (Function, error) {
 		made.Kind, made.Code = nativeKind, base64.StdEncoding.EncodeToString(program)
 		made.Parameters = map[string]any{"bytes": size, "ms": f.warm / timeScale}
 	case m.Driver && m.Python:
-		made.Code = fmt.Sprintf("SIZE, WARM, LOAD, NAME = %d, %g, %g, %q\n", size, warm.Seconds(), load.Seconds(), f.name) +
-			source("driver.py") + source("touch.py")
+		made.Code += fmt.Sprintf("SIZE = %d\n", size) + source("driver.py") + source("touch.py")
 	case m.Python:
-		made.Code = fmt.Sprintf("WARM, LOAD, NAME = %g, %g, %q\n", warm.Seconds(), load.Seconds(), f.name) + source("sleep.py")
+		made.Code += source("sleep.py")
 	default:
 		made.Kind = nodeKind
 		made.Code = fmt.Sprintf("const WARM = %g, LOAD = %g, NAME = %q;\n", warm.Seconds(), load.Seconds(), f.name) + source("sleep.js")

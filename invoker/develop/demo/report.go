@@ -6,89 +6,73 @@ import (
 	"fmt"
 	"slices"
 	"strings"
-	"time"
 	"unicode/utf8"
 
 	"github.com/gpuwhisk/gpuwhisk/activation"
 	"github.com/gpuwhisk/gpuwhisk/invoker/develop/load"
 )
 
-// row is what became of one function, or of all GPU functions, under one policy.
-type row struct {
-	runs      int
-	errors    int
-	starts    map[string]int
-	latencies []time.Duration // as callers saw them, sorted
-	mean      time.Duration
-	// slowdown is the mean latency over what a run alone takes; 0: unknown.
+// figures are what became of one function, or of all GPU functions, under one policy.
+type figures struct {
+	load.Report
+	// slowdown is the mean latency over what a run alone takes, of all functions the
+	// worst's; 0: unknown.
 	slowdown float64
 }
 
+// started counts the runs that began so. One is cold whether a container was made for
+// it because there was none or because all were busy.
+func (f figures) started(kind string) (n int) {
+	for _, g := range f.Starts {
+		if strings.TrimPrefix(g.Name, "busy-") == kind {
+			n += g.Calls
+		}
+	}
+	return n
+}
+
+// reloads are the runs that had to load or move memory first.
+func (f figures) reloads() int { return f.All.Calls - f.started("gpu-warm") }
+
 // column is one policy in the tables.
 type column struct {
-	policy string
-	rows   []row // one for each function
-	gpus   row   // all GPU functions
-	moved  traffic
+	policy    string
+	functions []figures
+	gpus      figures // all GPU functions
+	use       deviceUse
 }
 
 func summarise(functions []Function, r round) column {
-	c := column{policy: r.policy, rows: make([]row, len(functions)), moved: r.moved}
-	for _, one := range r.calls {
-		c.rows[one.Action].add(one)
-		if functions[one.Action].GPU != nil {
-			c.gpus.add(one)
-		}
+	var names []string
+	for _, f := range functions {
+		names = append(names, f.Name)
 	}
+	of := func(chosen func(action int) bool) figures {
+		calls := slices.DeleteFunc(slices.Clone(r.calls), func(c load.Call) bool { return !chosen(c.Action) })
+		return figures{Report: load.Summarise(&load.Result{Calls: calls}, names)}
+	}
+	c := column{policy: r.policy, use: r.use, gpus: of(func(action int) bool { return functions[action].GPU != nil })}
 	for i, f := range functions {
-		c.rows[i].settle()
+		one := of(func(action int) bool { return action == i })
 		if f.Warm > 0 {
-			c.rows[i].slowdown = float64(c.rows[i].mean) / float64(f.Warm)
-			c.gpus.slowdown = max(c.gpus.slowdown, c.rows[i].slowdown)
+			one.slowdown = one.All.Mean / (1000 * f.Warm.Seconds())
+			c.gpus.slowdown = max(c.gpus.slowdown, one.slowdown)
 		}
+		c.functions = append(c.functions, one)
 	}
-	c.gpus.settle()
 	return c
 }
-
-// add counts a call. A start counts as cold whether a container was made for it
-// because there was none or because all were busy.
-func (r *row) add(c load.Call) {
-	r.runs++
-	r.latencies = append(r.latencies, c.Latency)
-	if c.Failure != "" {
-		r.errors++
-	}
-	if c.Start != "" {
-		if r.starts == nil {
-			r.starts = map[string]int{}
-		}
-		r.starts[strings.TrimPrefix(c.Start, "busy-")]++
-	}
-}
-
-func (r *row) settle() {
-	slices.Sort(r.latencies)
-	var sum time.Duration
-	for _, t := range r.latencies {
-		sum += t
-	}
-	r.mean = sum / time.Duration(max(len(r.latencies), 1))
-}
-
-// reloads are the starts that had to load or move memory first.
-func (r row) reloads() int { return r.runs - r.starts["gpu-warm"] }
 
 // fairness is Jain's index of the GPU functions' slowdowns, whether each waits
 // in proportion to its own work: 1 when all are alike, 1/n when one waits for
 // all, 0 without values. Functions that were not called do not count.
-func fairness(rows []row) float64 {
+func fairness(functions []figures) float64 {
 	n, sum, squares := 0.0, 0.0, 0.0
-	for _, r := range rows {
-		if r.slowdown > 0 {
+	for _, f := range functions {
+		if f.slowdown > 0 {
 			n++
-			sum += r.slowdown
-			squares += r.slowdown * r.slowdown
+			sum += f.slowdown
+			squares += f.slowdown * f.slowdown
 		}
 	}
 	if n == 0 {
@@ -108,21 +92,21 @@ func (p printer) report(functions []Function, rounds []round) error {
 	if err := p.record(rounds[len(rounds)-1].records); err != nil {
 		return err
 	}
-	if text := closing(all); text != "" {
-		p.line("%s\n", p.paint(bold, text))
+	if len(all) > 1 {
+		p.line("%s\n", p.paint(bold, closing(all[0], all[len(all)-1])))
 	}
 	return nil
 }
 
-// line is one of a table: its name, and its text for each policy.
-type line struct {
+// row is one of a table: its name, and its text for each policy.
+type row struct {
 	name string
 	text func(column) string
 }
 
-// table prints lines with a column of some width for each policy. Two of them and the
+// table prints rows with a column of some width for each policy. Two of them and the
 // names fit a terminal.
-func (p printer) table(name, head string, width int, all []column, lines []line) {
+func (p printer) table(name, head string, width int, all []column, rows []row) {
 	policies, heads := strings.Repeat(" ", utf8.RuneCountInString(name)), name
 	for _, c := range all {
 		policies += " ── " + c.policy + " " + strings.Repeat("─", width-4-len(c.policy))
@@ -130,10 +114,10 @@ func (p printer) table(name, head string, width int, all []column, lines []line)
 	}
 	p.line("%s", p.paint(cyan, policies))
 	p.line("%s", p.paint(bold, strings.TrimRight(heads, " ")))
-	for _, l := range lines {
-		text := fmt.Sprintf("%-*s", len(name), l.name)
+	for _, r := range rows {
+		text := fmt.Sprintf("%-*s", len(name), r.name)
 		for _, c := range all {
-			text += fmt.Sprintf(" %*s", width, l.text(c))
+			text += fmt.Sprintf(" %*s", width, r.text(c))
 		}
 		p.line("%s", strings.TrimRight(text, " "))
 	}
@@ -141,56 +125,50 @@ func (p printer) table(name, head string, width int, all []column, lines []line)
 
 // latencies shows how long callers waited, with bars on one scale.
 func (p printer) latencies(functions []Function, all []column) {
-	longest := time.Duration(1)
+	longest := 0.001
 	for _, c := range all {
-		for _, r := range c.rows {
-			longest = max(longest, r.mean)
+		for _, f := range c.functions {
+			longest = max(longest, f.All.Mean)
 		}
 	}
-	var lines []line
-	add := func(name string, of func(column) row) {
-		lines = append(lines, line{fmt.Sprintf("%-10s %5d", name, of(all[0]).runs), func(c column) string {
-			r := of(c)
-			return fmt.Sprintf("%7s %7s %s", ms(r.mean), ms(load.Percentile(r.latencies, 95)),
-				p.paint(green, bar(float64(r.mean)/float64(longest), 15, '█', ' ')))
-		}})
+	cell := func(g load.Group) string {
+		bar := strings.Repeat("█", int(g.Mean/longest*15+0.5))
+		return fmt.Sprintf("%7s %7s %s", ms(g.Mean), ms(g.P95), p.paint(green, fmt.Sprintf("%-15s", bar)))
 	}
+	var rows []row
 	for i, f := range functions {
-		add(f.Name, func(c column) row { return c.rows[i] })
+		rows = append(rows, row{fmt.Sprintf("%-10s %5d", f.Name, all[0].functions[i].All.Calls), func(c column) string { return cell(c.functions[i].All) }})
 	}
-	add("GPU, all", func(c column) row { return c.gpus })
-	p.table("latency    calls", "mean ms  p95 ms mean", 31, all, lines)
+	rows = append(rows, row{fmt.Sprintf("%-10s %5d", "GPU, all", all[0].gpus.All.Calls), func(c column) string { return cell(c.gpus.All) }})
+	p.table("latency    calls", "mean ms  p95 ms mean", 31, all, rows)
 	p.line("")
 }
 
 // starts shows how the runs of GPU functions began, and how fair it was.
 func (p printer) starts(functions []Function, all []column) {
-	counts := func(of func(column) row) func(column) string {
-		return func(c column) string {
-			r := of(c)
-			return fmt.Sprintf("%8d %9d %4d %7.0fx", r.starts["gpu-warm"], r.starts["host-warm"], r.starts["cold"], r.slowdown)
-		}
+	cell := func(f figures) string {
+		return fmt.Sprintf("%8d %9d %4d %7.0fx", f.started("gpu-warm"), f.started("host-warm"), f.started("cold"), f.slowdown)
 	}
-	var lines []line
+	var rows []row
 	for i, f := range functions {
 		if f.GPU != nil {
-			lines = append(lines, line{f.Name, counts(func(c column) row { return c.rows[i] })})
+			rows = append(rows, row{f.Name, func(c column) string { return cell(c.functions[i]) }})
 		}
 	}
-	lines = append(lines,
-		line{"GPU, all", counts(func(c column) row { return c.gpus })},
-		line{"fairness", func(c column) string { return fmt.Sprintf("%.2f", fairness(c.rows)) }})
-	if slices.ContainsFunc(all, func(c column) bool { return c.moved != (traffic{}) }) {
-		lines = append(lines, line{"moved out/in", func(c column) string { return fmt.Sprintf("%.0f / %.0f MB", c.moved.out/1e6, c.moved.in/1e6) }})
+	rows = append(rows,
+		row{"GPU, all", func(c column) string { return cell(c.gpus) }},
+		row{"fairness", func(c column) string { return fmt.Sprintf("%.2f", fairness(c.functions)) }})
+	if slices.ContainsFunc(all, func(c column) bool { return c.use.in+c.use.out > 0 }) {
+		rows = append(rows, row{"moved out/in", func(c column) string { return fmt.Sprintf("%.0f / %.0f MB", c.use.out/1e6, c.use.in/1e6) }})
 	}
-	lines = append(lines, line{"errors", func(c column) string {
+	rows = append(rows, row{"errors", func(c column) string {
 		n := 0
-		for _, r := range c.rows {
-			n += r.errors
+		for _, f := range c.functions {
+			n += f.Failed
 		}
 		return fmt.Sprint(n)
 	}})
-	p.table("starts      ", "gpu-warm host-warm cold slowdown", 32, all, lines)
+	p.table("starts      ", "gpu-warm host-warm cold slowdown", 32, all, rows)
 	p.line("%s\n", p.paint(dim, "gpu-warm: memory on the device; host-warm: moved in first; cold: loaded anew\n"+
 		"slowdown: mean latency over a run's own time; for all: the worst function's\n"+
 		"fairness: Jain's index of the slowdowns, 1 when all wait alike for their work"))
@@ -218,23 +196,18 @@ func (p printer) record(records map[string]*activation.Record) error {
 	return nil
 }
 
-// closing is the whole comparison in one sentence, empty where there is
-// nothing to compare. Its numbers are those of the tables, whichever way they
-// go.
-func closing(all []column) string {
-	if len(all) < 2 {
-		return ""
-	}
-	first, last := all[0], all[len(all)-1]
+// closing is the whole comparison in one sentence. Its numbers are those of the
+// tables, whichever way they go.
+func closing(first, last column) string {
 	from, to := first.gpus, last.gpus
-	return wrap("", fmt.Sprintf("%d GPU calls on the simulated GPU, the same under both: with %s instead of %s, "+
-		"the mean latency is %s (%s ms, was %s ms), "+
-		"the slowdown of the worst-served function is %s (%.0fx, was %.0fx), and "+
-		"starts that have to load or move memory first are %s (%d, were %d).",
-		to.runs, last.policy, first.policy,
-		change(float64(from.mean), float64(to.mean), "lower", "higher"), ms(to.mean), ms(from.mean),
+	return fmt.Sprintf("%d GPU calls on the simulated GPU, the same under both:\n"+
+		"with %s instead of %s, the mean latency is\n%s (%s ms, was %s ms),\n"+
+		"the slowdown of the worst-served function is %s (%.0fx, was %.0fx),\n"+
+		"and starts that have to load or move memory first\nare %s (%d, were %d).",
+		to.All.Calls, last.policy, first.policy,
+		change(from.All.Mean, to.All.Mean, "lower", "higher"), ms(to.All.Mean), ms(from.All.Mean),
 		change(from.slowdown, to.slowdown, "lower", "higher"), to.slowdown, from.slowdown,
-		change(float64(from.reloads()), float64(to.reloads()), "fewer", "more"), to.reloads(), from.reloads()))
+		change(float64(from.reloads()), float64(to.reloads()), "fewer", "more"), to.reloads(), from.reloads())
 }
 
 // change describes how a value went, and by how much.
@@ -254,10 +227,10 @@ func change(from, to float64, less, more string) string {
 	return "about the same"
 }
 
-// ms is a time in milliseconds, with a digit behind the point where it is short.
-func ms(d time.Duration) string {
-	if d < 100*time.Millisecond {
-		return fmt.Sprintf("%.1f", float64(d.Microseconds())/1000)
+// ms writes milliseconds, with a digit behind the point where they are few.
+func ms(v float64) string {
+	if v < 100 {
+		return fmt.Sprintf("%.1f", v)
 	}
-	return fmt.Sprintf("%d", d.Milliseconds())
+	return fmt.Sprintf("%.0f", v)
 }

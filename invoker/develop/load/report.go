@@ -39,6 +39,7 @@ type Group struct {
 	Name   string  `json:"name"`
 	Calls  int     `json:"calls"`
 	Failed int     `json:"failed"`
+	Mean   float64 `json:"meanMs"`
 	P50    float64 `json:"p50Ms"`
 	P95    float64 `json:"p95Ms"`
 	P99    float64 `json:"p99Ms"`
@@ -119,10 +120,15 @@ func (g *Group) add(c Call) {
 	}
 }
 
-// settled is the group with its percentiles, which are exact.
+// settled is the group with its mean and its percentiles, which are exact.
 func (g Group) settled() Group {
 	slices.Sort(g.latencies)
 	if n := len(g.latencies); n > 0 {
+		sum := time.Duration(0)
+		for _, l := range g.latencies {
+			sum += l
+		}
+		g.Mean = ms(sum / time.Duration(n))
 		g.P50, g.P95, g.P99 = ms(Percentile(g.latencies, 50)), ms(Percentile(g.latencies, 95)), ms(Percentile(g.latencies, 99))
 		g.Max = ms(g.latencies[n-1])
 	}
