@@ -58,4 +58,4 @@ func (d direct) Invoke(ctx context.Context, action string) load.Answer {
 }
 
 // Start has nothing to add: the ack has it.
-func (direct) Start(context.Context, string) (string, bool) { return "", false }
+func (direct) Start(context.Context, string) string { return "" }

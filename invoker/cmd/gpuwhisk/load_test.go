@@ -84,7 +84,7 @@ type instant struct{}
 
 func (instant) Invoke(context.Context, string) load.Answer { return load.Answer{ID: "x", Ran: true} }
 
-func (instant) Start(context.Context, string) (string, bool) { return "warm", true }
+func (instant) Start(context.Context, string) string { return "warm" }
 
 // A load that is interrupted prints what there is and how it ended; beside
 // the report there is a line every ten seconds where no terminal is.

@@ -163,9 +163,12 @@ func (c *Client) Invoke(ctx context.Context, action string) Answer {
 }
 
 // Start returns how an activation started, from its record.
-func (c *Client) Start(ctx context.Context, id string) (string, bool) {
+func (c *Client) Start(ctx context.Context, id string) string {
 	a, ok := c.record(ctx, id)
-	return a.Annotations.Start(), ok
+	if !ok {
+		return ""
+	}
+	return a.Annotations.Start()
 }
 
 func (c *Client) record(ctx context.Context, id string) (record, bool) {
@@ -205,11 +208,7 @@ func errorText(body []byte) string {
 	if json.Unmarshal(body, &e) == nil && e.Error != nil {
 		text = fmt.Sprint(e.Error)
 	}
-	text = strings.Join(strings.Fields(text), " ")
-	if len(text) > 200 {
-		text = strings.ToValidUTF8(text[:200], "") + " ..."
-	}
-	return text
+	return fit(strings.Join(strings.Fields(text), " "), 200)
 }
 
 // failureSlow is that of a call whose end was not seen.

@@ -133,7 +133,7 @@ func FuzzAnswer(f *testing.F) {
 		if json.Unmarshal(body, &a) == nil && a.Annotations.Start() == "" {
 			t.Error("a run without a start")
 		}
-		if text := errorText(body); len(text) > 204 || strings.Contains(text, "\n") {
+		if text := errorText(body); len([]rune(text)) > 200 || strings.Contains(text, "\n") {
 			t.Errorf("%q", text)
 		}
 	})

@@ -28,7 +28,7 @@ func (p past) Invoke(ctx context.Context, action string) load.Answer {
 	return a
 }
 
-func (past) Start(context.Context, string) (string, bool) { return "", false }
+func (past) Start(context.Context, string) string { return "" }
 
 // TestPastControllers: activations that are written straight to an invoker's
 // topic run, their acks have how they started and ended, and the topic that was

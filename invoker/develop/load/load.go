@@ -15,6 +15,7 @@ import (
 	"iter"
 	"math"
 	"math/rand/v2"
+	"slices"
 	"sort"
 	"sync"
 	"time"
@@ -44,9 +45,9 @@ type Answer struct {
 type System interface {
 	// Invoke calls an action and waits for its end.
 	Invoke(ctx context.Context, action string) Answer
-	// Start asks an activation's record how it started; false when there is no
+	// Start asks an activation's record how it started; empty when there is no
 	// such record (yet).
-	Start(ctx context.Context, id string) (string, bool)
+	Start(ctx context.Context, id string) string
 }
 
 // Options are what is called, and when.
@@ -265,47 +266,30 @@ func Starts(ctx context.Context, r *Result, system System, timeout time.Duration
 		if progress != nil {
 			progress(len(missing))
 		}
-		left := round(ctx, missing, system)
-		if len(left) < len(missing) {
+		var all errgroup.Group
+		all.SetLimit(fetchers)
+		for _, c := range missing {
+			all.Go(func() error {
+				bounded, cancel := context.WithTimeout(ctx, 10*time.Second)
+				defer cancel()
+				c.Start = system.Start(bounded, c.ID)
+				return nil
+			})
+		}
+		_ = all.Wait() // without errors: what was not found is asked for again
+		asked := len(missing)
+		if missing = slices.DeleteFunc(missing, func(c *Call) bool { return c.Start != "" }); len(missing) == 0 {
+			return
+		}
+		if len(missing) < asked {
 			last = time.Now()
 		}
-		if missing = left; len(missing) == 0 {
-			break
+		select {
+		case <-time.After(500 * time.Millisecond):
+		case <-ctx.Done():
 		}
-		pause(ctx, 500*time.Millisecond)
 	}
 	for _, c := range missing {
 		c.Start = Unknown
-	}
-}
-
-// round asks once for each and returns those that are still missing.
-func round(ctx context.Context, calls []*Call, system System) []*Call {
-	var all errgroup.Group
-	all.SetLimit(fetchers)
-	for _, c := range calls {
-		all.Go(func() error {
-			bounded, cancel := context.WithTimeout(ctx, 10*time.Second)
-			defer cancel()
-			if start, ok := system.Start(bounded, c.ID); ok {
-				c.Start = start
-			}
-			return nil
-		})
-	}
-	_ = all.Wait() // without errors: what was not found is asked for again
-	var left []*Call
-	for _, c := range calls {
-		if c.Start == "" {
-			left = append(left, c)
-		}
-	}
-	return left
-}
-
-func pause(ctx context.Context, d time.Duration) {
-	select {
-	case <-time.After(d):
-	case <-ctx.Done():
 	}
 }

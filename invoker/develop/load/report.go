@@ -178,7 +178,7 @@ const width = 80
 func (s Report) Print(w io.Writer) error {
 	var b strings.Builder
 	line := func(format string, args ...any) {
-		b.WriteString(cut(fmt.Sprintf(format, args...), width) + "\n")
+		b.WriteString(fit(fmt.Sprintf(format, args...), width) + "\n")
 	}
 	line("%s", s.APIHost)
 	line("%s", s.Load)
@@ -197,7 +197,7 @@ func (s Report) Print(w io.Writer) error {
 		line("%-68s %11s", "FAILURE", "CALLS")
 	}
 	for _, f := range s.Failures {
-		line("%-68s %11d", cut(f.Kind, 68), f.Count)
+		line("%-68s %11d", fit(f.Kind, 68), f.Count)
 		if f.Example != "" {
 			line("  first: %s", f.Example)
 		}
@@ -226,10 +226,10 @@ func row(line func(string, ...any), g Group) {
 	if len(g.latencies) > 0 {
 		p50, p95, p99, most = short(g.P50), short(g.P95), short(g.P99), short(g.Max)
 	}
-	line("%-28s %7d %7d %8s %8s %8s %8s", middle(g.Name, 28), g.Calls, g.Failed, p50, p95, p99, most)
+	line("%-28s %7d %7d %8s %8s %8s %8s", fit(g.Name, 28), g.Calls, g.Failed, p50, p95, p99, most)
 }
 
-// short writes milliseconds with three digits and a unit.
+// short writes milliseconds with three digits and a unit, for a narrow column.
 func short(ms float64) string {
 	v, unit := ms, "ms"
 	if ms >= 999.5 {
@@ -244,19 +244,11 @@ func short(ms float64) string {
 	return fmt.Sprintf("%.0f %s", v, unit)
 }
 
-// cut shortens a line at its end.
-func cut(text string, to int) string {
-	if runes := []rune(text); len(runes) > to {
-		return strings.TrimRight(string(runes[:to-3]), " ") + "..."
-	}
-	return text
-}
-
-// middle shortens a name in its middle, which identifies it least.
-func middle(name string, to int) string {
-	runes := []rune(name)
+// fit shortens a text in its middle, which identifies it least.
+func fit(text string, to int) string {
+	runes := []rune(text)
 	if len(runes) <= to {
-		return name
+		return text
 	}
 	head := (to - 2) / 2
 	return string(runes[:head]) + ".." + string(runes[len(runes)-(to-2-head):])
