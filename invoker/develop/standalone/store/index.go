@@ -8,88 +8,49 @@ import (
 	bolt "go.etcd.io/bbolt"
 )
 
-// indexed are the fields that the views of an OpenWhisk deployment use.
-type indexed struct {
-	Namespace    string           `json:"namespace"`
-	Name         string           `json:"name"`
-	Version      json.RawMessage  `json:"version"`
-	Publish      json.RawMessage  `json:"publish"`
-	Annotations  json.RawMessage  `json:"annotations"`
-	Limits       json.RawMessage  `json:"limits"`
-	Updated      json.Number      `json:"updated"`
-	Exec         json.RawMessage  `json:"exec"`
-	Binding      json.RawMessage  `json:"binding"`
-	Parameters   json.RawMessage  `json:"parameters"`
-	Trigger      json.RawMessage  `json:"trigger"`
-	ActivationID string           `json:"activationId"`
-	Start        json.Number      `json:"start"`
-	End          json.Number      `json:"end"`
-	Cause        json.RawMessage  `json:"cause"`
-	Response     *indexedResponse `json:"response"`
-
-	// Of the subjects database.
-	Subject               string             `json:"subject"`
-	Namespaces            []indexedNamespace `json:"namespaces"`
-	Blocked               bool               `json:"blocked"`
-	ConcurrentInvocations *json.Number       `json:"concurrentInvocations"`
-	InvocationsPerMinute  *json.Number       `json:"invocationsPerMinute"`
-}
-
-type indexedResponse struct {
-	StatusCode json.RawMessage `json:"statusCode"`
-}
-
-type indexedNamespace struct {
-	Name string `json:"name"`
-	UUID string `json:"uuid"`
-	Key  string `json:"key"`
-}
-
 // entry is one row a document has in a view: its key and, where it does not
 // follow from the document, its value.
 type entry struct {
-	key   any
+	key   any // of texts, json.RawMessage and slices of them
 	value json.RawMessage
 }
 
 // index adds the document's rows to every view.
 func (db *database) index(id string, body []byte) error {
-	return db.eachEntry(id, body, func(b *bolt.Bucket, e entry) error {
-		key := appendKey(nil, e.key)
-		text, err := json.Marshal(e.key)
-		if err != nil {
-			return err
-		}
-		return b.Put(append(key, id...), encodeRow(len(key), text, e.value))
+	return db.eachEntry(id, body, func(b *bolt.Bucket, key, text, value []byte) error {
+		return b.Put(append(key, id...), encodeRow(len(key), text, value))
 	})
 }
 
 // unindex removes the document's rows.
 func (db *database) unindex(id string, body []byte) error {
-	return db.eachEntry(id, body, func(b *bolt.Bucket, e entry) error {
-		return b.Delete(append(appendKey(nil, e.key), id...))
+	return db.eachEntry(id, body, func(b *bolt.Bucket, key, _, _ []byte) error {
+		return b.Delete(append(key, id...))
 	})
 }
 
-func (db *database) eachEntry(id string, body []byte, fn func(*bolt.Bucket, entry) error) error {
-	var doc indexed
-	if json.Unmarshal(body, &doc) != nil {
-		// A field is of another type than the views expect. A map function
-		// that throws emits nothing, so neither do we.
-		return nil
+// eachEntry calls fn with each row of the document: the index that it is in, its key
+// as the index has it and as JSON, and its value.
+func (db *database) eachEntry(id string, body []byte, fn func(b *bolt.Bucket, key, text, value []byte) error) error {
+	var doc members
+	if err := json.Unmarshal(body, &doc); err != nil {
+		return fmt.Errorf("read document %s: %w", id, err)
 	}
-	indexes := db.root.Bucket(bucketViews)
 	for _, v := range views {
-		entries := v.emit(id, &doc)
-		if len(entries) == 0 {
-			continue
-		}
-		b, err := indexes.CreateBucketIfNotExists([]byte(v.name))
-		if err != nil {
-			return fmt.Errorf("create index %s: %w", v.name, err)
-		}
-		for _, e := range entries {
-			if err := fn(b, e); err != nil {
+		for _, e := range v.emit(id, doc) {
+			b, err := db.root.Bucket(bucketViews).CreateBucketIfNotExists([]byte(v.name))
+			if err != nil {
+				return fmt.Errorf("create index %s: %w", v.name, err)
+			}
+			text, err := json.Marshal(e.key)
+			if err != nil {
+				return fmt.Errorf("write key of %s in %s: %w", id, v.name, err)
+			}
+			key, err := collate(text)
+			if err == nil {
+				err = fn(b, key, text, e.value)
+			}
+			if err != nil {
 				return fmt.Errorf("index document %s in %s: %w", id, v.name, err)
 			}
 		}

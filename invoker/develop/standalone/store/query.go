@@ -189,9 +189,9 @@ func (db *database) viewRow(v view, r row, withDoc bool) (viewRow, error) {
 		return out, fmt.Errorf("read document %s of index %s: %w", r.id, v.name, err)
 	}
 	if v.summary != nil {
-		var doc indexed
+		var doc members
 		if err = json.Unmarshal(rec.body, &doc); err == nil {
-			out.Value, err = json.Marshal(v.summary(&doc))
+			out.Value, err = json.Marshal(v.summary(doc))
 		}
 		if err != nil {
 			return out, fmt.Errorf("summarise document %s: %w", r.id, err)

@@ -6,26 +6,50 @@ import (
 	"strings"
 )
 
+// members are those of a JSON object, as they stand.
+type members map[string]json.RawMessage
+
+func (m members) has(name string) bool { _, ok := m[name]; return ok }
+
+// text is the value of a member that is text, empty for another one.
+func (m members) text(name string) string { return textOf(m[name]) }
+
+func textOf(v json.RawMessage) (text string) {
+	_ = json.Unmarshal(v, &text) // what is no text counts as none
+	return text
+}
+
+// pick gives some of the members. Absent ones stay absent.
+func (m members) pick(names ...string) members {
+	some := members{}
+	for _, name := range names {
+		if v, ok := m[name]; ok {
+			some[name] = v
+		}
+	}
+	return some
+}
+
 // view is one of the views that an OpenWhisk deployment has in its design
 // documents. Rows of most views carry a summary of their document, which is
 // made when they are read: writing an activation record then costs an index
 // key and no copy.
 type view struct {
 	name    string // design document, slash, view
-	emit    func(id string, doc *indexed) []entry
-	summary func(doc *indexed) map[string]any // nil: the entry's own value
-	counts  bool                              // it is reduced to the number of rows
+	emit    func(id string, doc members) []entry
+	summary func(doc members) members // nil: the entry's own value
+	counts  bool                      // it is reduced to the number of rows
 }
 
 // views are those that are answered.
 var views = []view{
-	{"whisks.v2.1.0/actions", emitActions, actionSummary, true},
-	{"whisks.v2.1.0/packages", emitPackages, packageSummary, true},
-	{"whisks.v2.1.0/packages-public", emitPublicPackages, packageSummary, true},
-	{"whisks.v2.1.0/triggers", emitTriggers, triggerSummary, true},
-	{"whisks.v2.1.0/rules", emitRules, nil, true},
-	{"whisks.v2.1.0/activations", emitActivations, activationSummary, true},
-	{"whisks-filters.v2.1.1/activations", emitByPath, activationSummary, true},
+	{"whisks.v2.1.0/actions", func(_ string, d members) []entry { return when(d.has("exec"), d.byUpdated()) }, actionSummary, true},
+	{"whisks.v2.1.0/packages", func(_ string, d members) []entry { return when(d.has("binding"), d.under("updated")) }, packageSummary, true},
+	{"whisks.v2.1.0/packages-public", func(_ string, d members) []entry { return when(d.isPublic(), d.under("updated")) }, packageSummary, true},
+	{"whisks.v2.1.0/triggers", func(_ string, d members) []entry { return when(d.isTrigger(), d.byUpdated()) }, triggerSummary, true},
+	{"whisks.v2.1.0/rules", func(_ string, d members) []entry { return when(d.has("trigger"), d.byUpdated()) }, nil, true},
+	{"whisks.v2.1.0/activations", func(_ string, d members) []entry { return when(d.has("activationId"), d.under("start")) }, activationSummary, true},
+	{"whisks-filters.v2.1.1/activations", func(_ string, d members) []entry { return when(d.has("activationId"), d.byPath()) }, activationSummary, true},
 	{"subjects.v2.0.0/identities", emitIdentities, nil, false},
 	{"namespaceThrottlings/blockedNamespaces", emitBlocked, nil, true},
 }
@@ -38,182 +62,137 @@ func findView(name string) (view, bool) {
 	return views[i], true
 }
 
-// byUpdated emits the key [namespace, updated], and once more under the first
-// segment for what lies in a package.
-func byUpdated(doc *indexed) []entry {
-	entries := []entry{{key: []any{doc.Namespace, doc.Updated}}}
-	if root, _, inPackage := strings.Cut(doc.Namespace, "/"); inPackage {
-		entries = append(entries, entry{key: []any{root, doc.Updated}})
+func when(in bool, entries []entry) []entry {
+	if !in {
+		return nil
 	}
 	return entries
 }
 
-func emitActions(_ string, doc *indexed) []entry {
-	if doc.Exec == nil {
-		return nil
-	}
-	return byUpdated(doc)
+func (m members) isTrigger() bool { return !m.has("exec") && !m.has("binding") && m.has("parameters") }
+
+func (m members) isPublic() bool {
+	return m.has("binding") && !m.isBinding() && string(m["publish"]) == "true"
 }
 
-func emitPackages(_ string, doc *indexed) []entry {
-	if doc.Binding == nil {
-		return nil
-	}
-	return []entry{{key: []any{doc.Namespace, doc.Updated}}}
+// isBinding distinguishes a binding from a package, whose binding is an empty object.
+func (m members) isBinding() bool {
+	var to members
+	return json.Unmarshal(m["binding"], &to) == nil && len(to) > 0
 }
 
-func emitPublicPackages(id string, doc *indexed) []entry {
-	if bound(doc) || string(doc.Publish) != "true" {
-		return nil
-	}
-	return emitPackages(id, doc)
+// under is the key [namespace, a time].
+func (m members) under(time string) []entry {
+	return []entry{{key: []any{m.text("namespace"), m[time]}}}
 }
 
-func emitTriggers(_ string, doc *indexed) []entry {
-	if doc.Exec != nil || doc.Binding != nil || doc.Parameters == nil {
-		return nil
+// byUpdated is the key [namespace, updated], and once more under the first
+// segment for what lies in a package.
+func (m members) byUpdated() []entry {
+	entries := m.under("updated")
+	if root, _, inPackage := strings.Cut(m.text("namespace"), "/"); inPackage {
+		entries = append(entries, entry{key: []any{root, m["updated"]}})
 	}
-	return byUpdated(doc)
+	return entries
 }
 
-func emitRules(_ string, doc *indexed) []entry {
-	if doc.Trigger == nil {
-		return nil
-	}
-	return byUpdated(doc)
-}
-
-func emitActivations(_ string, doc *indexed) []entry {
-	if doc.ActivationID == "" {
-		return nil
-	}
-	return []entry{{key: []any{doc.Namespace, doc.Start}}}
-}
-
-func emitByPath(_ string, doc *indexed) []entry {
-	if doc.ActivationID == "" {
-		return nil
-	}
-	return []entry{{key: []any{doc.Namespace + "/" + pathOf(doc), doc.Start}}}
-}
-
-// pathOf is the action's name, behind its package's where it has one: that of
-// the binding through which it was called, else that of its path.
-func pathOf(doc *indexed) string {
+// byPath is the key [namespace and the action's name, start]. The name stands behind
+// its package's where it has one: that of the binding through which it was called,
+// else that of its path.
+func (m members) byPath() []entry {
 	var annotations []struct {
-		Key   string          `json:"key"`
-		Value json.RawMessage `json:"value"`
+		Key   string
+		Value json.RawMessage
 	}
-	_ = json.Unmarshal(doc.Annotations, &annotations) // none: the bare name
+	_ = json.Unmarshal(m["annotations"], &annotations) // none: the bare name
 	text := map[string]string{}
 	for _, a := range annotations {
-		var s string
-		if json.Unmarshal(a.Value, &s) == nil {
-			text[a.Key] = s
-		}
+		text[a.Key] = textOf(a.Value)
 	}
-	if _, name, ok := strings.Cut(text["binding"], "/"); ok {
-		return name + "/" + doc.Name
+	name := m.text("name")
+	if _, pkg, ok := strings.Cut(text["binding"], "/"); ok {
+		name = pkg + "/" + name
+	} else if parts := strings.Split(text["path"], "/"); len(parts) == 3 {
+		name = parts[1] + "/" + name
 	}
-	if parts := strings.Split(text["path"], "/"); len(parts) == 3 {
-		return parts[1] + "/" + doc.Name
-	}
-	return doc.Name
+	return []entry{{key: []any{m.text("namespace") + "/" + name, m["start"]}}}
 }
 
-func emitIdentities(_ string, doc *indexed) []entry {
-	if doc.Subject == "" || doc.Blocked {
+// namespaces are those of a subject, with their keys.
+func (m members) namespaces() (all []members) {
+	_ = json.Unmarshal(m["namespaces"], &all) // what is no list counts as none
+	return all
+}
+
+func (m members) isBlocked() bool { return string(m["blocked"]) == "true" }
+
+func emitIdentities(_ string, doc members) []entry {
+	if doc.text("subject") == "" || doc.isBlocked() {
 		return nil
 	}
 	var entries []entry
-	for _, ns := range doc.Namespaces {
-		value, _ := json.Marshal(map[string]string{
-			"_id": ns.Name + "/limits", "namespace": ns.Name, "uuid": ns.UUID, "key": ns.Key,
-		})
-		entries = append(entries,
-			entry{key: []any{ns.Name}, value: value},
-			entry{key: []any{ns.UUID, ns.Key}, value: value})
+	for _, ns := range doc.namespaces() {
+		name, uuid, key := ns.text("name"), ns.text("uuid"), ns.text("key")
+		value, _ := json.Marshal(map[string]string{"_id": name + "/limits", "namespace": name, "uuid": uuid, "key": key})
+		entries = append(entries, entry{[]any{name}, value}, entry{[]any{uuid, key}, value})
 	}
 	return entries
 }
 
 // emitBlocked lists the namespaces that may not run anything: those of a
 // blocked subject and those whose limits are zero.
-func emitBlocked(id string, doc *indexed) []entry {
-	if ns, ok := strings.CutSuffix(id, "/limits"); ok && (zero(doc.ConcurrentInvocations) || zero(doc.InvocationsPerMinute)) {
+func emitBlocked(id string, doc members) []entry {
+	if ns, ok := strings.CutSuffix(id, "/limits"); ok && (string(doc["concurrentInvocations"]) == "0" || string(doc["invocationsPerMinute"]) == "0") {
 		return []entry{{key: ns}}
 	}
-	if doc.Subject == "" || !doc.Blocked {
+	if doc.text("subject") == "" || !doc.isBlocked() {
 		return nil
 	}
 	var entries []entry
-	for _, ns := range doc.Namespaces {
-		entries = append(entries, entry{key: ns.Name})
+	for _, ns := range doc.namespaces() {
+		entries = append(entries, entry{key: ns.text("name")})
 	}
 	return entries
 }
 
-func zero(n *json.Number) bool { return n != nil && *n == "0" }
-
-// bound distinguishes a binding from a package, whose binding is an empty object.
-func bound(doc *indexed) bool {
-	var fields map[string]json.RawMessage
-	return json.Unmarshal(doc.Binding, &fields) == nil && len(fields) > 0
+func triggerSummary(doc members) members {
+	return doc.pick("namespace", "name", "version", "publish", "annotations", "updated")
 }
 
-// summary holds what all summaries share. Absent fields stay absent.
-func summary(doc *indexed) map[string]any {
-	m := map[string]any{"namespace": doc.Namespace, "name": doc.Name}
-	for name, value := range map[string]json.RawMessage{
-		"version": doc.Version, "publish": doc.Publish, "annotations": doc.Annotations, "cause": doc.Cause,
-	} {
-		if value != nil {
-			m[name] = value
-		}
-	}
-	return m
-}
-
-func triggerSummary(doc *indexed) map[string]any {
-	m := summary(doc)
-	m["updated"] = doc.Updated
-	return m
-}
-
-func actionSummary(doc *indexed) map[string]any {
+func actionSummary(doc members) members {
 	m := triggerSummary(doc)
-	if doc.Limits != nil {
-		m["limits"] = doc.Limits
+	if doc.has("limits") {
+		m["limits"] = doc["limits"]
 	}
 	var exec struct {
 		Binary bool `json:"binary"`
 	}
-	_ = json.Unmarshal(doc.Exec, &exec)
-	m["exec"] = exec
+	_ = json.Unmarshal(doc["exec"], &exec)
+	m["exec"], _ = json.Marshal(exec)
 	return m
 }
 
-func packageSummary(doc *indexed) map[string]any {
+func packageSummary(doc members) members {
 	m := triggerSummary(doc)
-	m["binding"] = false
-	if bound(doc) {
-		m["binding"] = doc.Binding
+	m["binding"] = json.RawMessage("false")
+	if doc.isBinding() {
+		m["binding"] = doc["binding"]
 	}
 	return m
 }
 
-func activationSummary(doc *indexed) map[string]any {
-	m := summary(doc)
-	m["activationId"] = doc.ActivationID
-	m["start"] = doc.Start
-	start, _ := doc.Start.Int64()
-	end, err := doc.End.Int64()
-	if err != nil || end == 0 { // an end of 0 is none, as in the record of a trigger
+func activationSummary(doc members) members {
+	m := doc.pick("namespace", "name", "version", "publish", "annotations", "activationId", "start", "cause")
+	var start, end int64
+	_ = json.Unmarshal(doc["start"], &start)
+	if json.Unmarshal(doc["end"], &end) != nil || end == 0 { // an end of 0 is none, as in the record of a trigger
 		return m
 	}
-	m["end"], m["duration"] = end, end-start
-	if doc.Response != nil && doc.Response.StatusCode != nil {
-		m["statusCode"] = doc.Response.StatusCode
+	m["end"] = doc["end"]
+	m["duration"], _ = json.Marshal(end - start)
+	var response members
+	if json.Unmarshal(doc["response"], &response) == nil && response.has("statusCode") {
+		m["statusCode"] = response["statusCode"]
 	}
 	return m
 }
