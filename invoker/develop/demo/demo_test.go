@@ -5,49 +5,23 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"log/slog"
 	"os"
 	"path/filepath"
 	"regexp"
 	"slices"
 	"strings"
-	"sync/atomic"
 	"testing"
 	"time"
 	"unicode/utf8"
 
 	"github.com/gpuwhisk/gpuwhisk/activation"
-	"github.com/gpuwhisk/gpuwhisk/invoker/assembly"
 	"github.com/gpuwhisk/gpuwhisk/invoker/config"
+	"github.com/gpuwhisk/gpuwhisk/invoker/develop/harness"
 	"github.com/gpuwhisk/gpuwhisk/invoker/develop/load"
 	"github.com/gpuwhisk/gpuwhisk/invoker/develop/peertest"
 	"github.com/gpuwhisk/gpuwhisk/invoker/develop/standalone"
 	"github.com/gpuwhisk/gpuwhisk/invoker/engine/devices"
 )
-
-// real starts the invoker of this project as the command does, and keeps the
-// address of its admin port.
-type real struct{ admin atomic.Value }
-
-func (r *real) start(ctx context.Context, environ, args []string) (func() error, error) {
-	cfg, err := config.Load(config.Input{Environ: environ, Args: args})
-	if err != nil {
-		return nil, err
-	}
-	ended := make(chan error, 1)
-	go func() {
-		ended <- assembly.Run(ctx, assembly.Options{
-			Config: cfg, Log: slog.New(slog.DiscardHandler), Self: os.Args[0], Host: "127.0.0.1",
-			Listening: func(addr string) { r.admin.Store(addr) },
-		})
-	}()
-	return func() error { return <-ended }, nil
-}
-
-func (r *real) addr() string {
-	addr, _ := r.admin.Load().(string)
-	return addr
-}
 
 // played runs a short demo on a machine and returns what it printed.
 func played(t *testing.T, m Machine, memory activation.Size, policies, pick []string, extra ...string) string {
@@ -65,10 +39,10 @@ func played(t *testing.T, m Machine, memory activation.Size, policies, pick []st
 	t.Cleanup(func() { _ = os.RemoveAll(temp) })
 	t.Setenv("TMPDIR", temp)
 	var out bytes.Buffer
-	r := &real{}
+	r := &harness.Local{}
 	err = Run(t.Context(), Options{
 		Standalone: standalone.Options{
-			Runtime: "process", GPUs: 1, GPUMemory: memory, Extra: append(m.Settings(), extra...), Invoker: r.start, Admin: r.addr, Version: "test",
+			Runtime: "process", GPUs: 1, GPUMemory: memory, Extra: append(m.Settings(), extra...), Invoker: r.Start, Admin: r.Addr, Version: "test",
 		},
 		Machine: m, Functions: functions, Policies: policies,
 		Load: time.Second, Seed: 7, Out: &out,
@@ -114,9 +88,9 @@ func TestKept(t *testing.T) {
 	temp := t.TempDir()
 	t.Setenv("TMPDIR", temp)
 	ctx, end := context.WithCancel(t.Context())
-	r, out := &real{}, &pauser{text: "Kept. The console is at http://127.0.0.1:", end: end}
+	r, out := &harness.Local{}, &pauser{text: "Kept. The console is at http://127.0.0.1:", end: end}
 	err = Run(ctx, Options{
-		Standalone: standalone.Options{Runtime: "process", GPUs: 1, GPUMemory: activation.GB, Invoker: r.start, Admin: r.addr, Version: "test"},
+		Standalone: standalone.Options{Runtime: "process", GPUs: 1, GPUMemory: activation.GB, Invoker: r.Start, Admin: r.Addr, Version: "test"},
 		Functions:  functions[:1], Policies: []string{"fcfs"}, Keep: true, Load: time.Second, Seed: 7, Out: out,
 	})
 	if err != nil || ctx.Err() == nil {
@@ -140,9 +114,9 @@ func TestInterrupted(t *testing.T) {
 	temp := t.TempDir()
 	t.Setenv("TMPDIR", temp)
 	ctx, end := context.WithCancel(t.Context())
-	r, out := &real{}, &pauser{text: "ready in", end: end}
+	r, out := &harness.Local{}, &pauser{text: "ready in", end: end}
 	err = Run(ctx, Options{
-		Standalone: standalone.Options{Runtime: "process", GPUs: 1, GPUMemory: activation.GB, Invoker: r.start, Version: "test"},
+		Standalone: standalone.Options{Runtime: "process", GPUs: 1, GPUMemory: activation.GB, Invoker: r.Start, Version: "test"},
 		Functions:  functions[:1], Policies: []string{"fcfs", "mqfq"}, Load: time.Hour, Seed: 7, Out: out,
 	})
 	if !errors.Is(err, ErrInterrupted) || err.Error() != ErrInterrupted.Error() {

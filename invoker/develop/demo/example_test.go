@@ -1,7 +1,6 @@
 package demo
 
 import (
-	"context"
 	"encoding/base64"
 	"encoding/json"
 	"fmt"
@@ -10,11 +9,11 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/apache/openwhisk-client-go/whisk"
 
 	"github.com/gpuwhisk/gpuwhisk/examples"
+	"github.com/gpuwhisk/gpuwhisk/invoker/develop/harness"
 	"github.com/gpuwhisk/gpuwhisk/invoker/develop/peertest"
 	"github.com/gpuwhisk/gpuwhisk/invoker/develop/standalone"
 )
@@ -123,23 +122,7 @@ func TestReadmeShowsWhatInferAnswers(t *testing.T) {
 // same work on the CPU.
 func TestExamples(t *testing.T) {
 	library, driver := shim(t, Here())
-	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Minute)
-	defer cancel()
-	s, err := standalone.Start(ctx, standalone.Options{
-		Data: t.TempDir(), Runtime: "process", GPUs: 1, FakeDriver: driver, Shim: library, Invoker: (&real{}).start, Version: "test",
-		Memory: "8192m", MemoryMax: 1 << 30,
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer func() {
-		if err := s.Stop(context.WithoutCancel(ctx)); err != nil {
-			t.Error(err)
-		}
-	}()
-	if err := s.WaitReady(ctx); err != nil {
-		t.Fatal(err)
-	}
+	s, _ := harness.Standalone(t, standalone.Options{GPUs: 1, FakeDriver: driver, Shim: library, Memory: "8192m", MemoryMax: 1 << 30})
 	client, done, err := dial(s)
 	if err != nil {
 		t.Fatal(err)
@@ -148,7 +131,7 @@ func TestExamples(t *testing.T) {
 	for _, e := range all {
 		t.Run(e.name, func(t *testing.T) {
 			if e.needs != "" {
-				if out, err := exec.CommandContext(ctx, "python3", "-c", "import "+e.needs).CombinedOutput(); err != nil {
+				if out, err := exec.CommandContext(t.Context(), "python3", "-c", "import "+e.needs).CombinedOutput(); err != nil {
 					t.Skipf("python3 has no %s: %s", e.needs, out[max(0, len(out)-100):])
 				}
 			}

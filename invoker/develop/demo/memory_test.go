@@ -9,6 +9,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/gpuwhisk/gpuwhisk/invoker/develop/harness"
 	"github.com/gpuwhisk/gpuwhisk/invoker/develop/peertest"
 	"github.com/gpuwhisk/gpuwhisk/invoker/develop/standalone"
 )
@@ -39,8 +40,8 @@ func showsMemory(t *testing.T, s standalone.Options) {
 	temp := t.TempDir()
 	t.Setenv("TMPDIR", temp)
 	var out bytes.Buffer
-	r := &real{}
-	s.GPUs, s.Invoker, s.Admin, s.Version, s.Memory = 1, r.start, r.addr, "test", "8192m"
+	r := &harness.Local{}
+	s.GPUs, s.Invoker, s.Admin, s.Version, s.Memory = 1, r.Start, r.Addr, "test", "8192m"
 	s.Extra = append(m.Settings(), "CONFIG_whisk_gpu_shim_library="+library, "CONFIG_whisk_gpu_fakeDriver="+driver)
 	o := Options{
 		Standalone: s, Machine: m, Memory: true, Out: &out,

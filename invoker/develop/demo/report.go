@@ -202,7 +202,7 @@ func closing(first, last column) string {
 	from, to := first.gpus, last.gpus
 	return fmt.Sprintf("%d GPU calls on the simulated GPU, the same under both:\n"+
 		"with %s instead of %s, the mean latency is\n%s (%s ms, was %s ms),\n"+
-		"the slowdown of the worst-served function is %s (%.0fx, was %.0fx),\n"+
+		"the slowdown of the worst-served function is\n%s (%.0fx, was %.0fx),\n"+
 		"and starts that have to load or move memory first\nare %s (%d, were %d).",
 		to.All.Calls, last.policy, first.policy,
 		change(from.All.Mean, to.All.Mean, "lower", "higher"), ms(to.All.Mean), ms(from.All.Mean),

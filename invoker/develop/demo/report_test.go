@@ -120,3 +120,16 @@ func TestClosingSentence(t *testing.T) {
 		}
 	}
 }
+
+// The closing sentence fits a terminal, however large its numbers are.
+func TestClosingSentenceFitsATerminal(t *testing.T) {
+	functions, rounds := compared()
+	all := columns(functions, rounds)
+	all[0].gpus.All.Mean, all[1].gpus.All.Mean = 1234567, 12345678
+	all[0].gpus.slowdown, all[1].gpus.slowdown = 1234567, 12345678
+	for line := range strings.Lines(closing(all[0], all[1])) {
+		if n := len(line); n > 80 {
+			t.Errorf("%d columns: %s", n, line)
+		}
+	}
+}

@@ -1,57 +1,25 @@
 package load_test
 
 import (
-	"context"
 	"encoding/json"
 	"fmt"
-	"log/slog"
 	"net/http"
-	"os"
 	"strings"
 	"testing"
 	"time"
 
-	"github.com/gpuwhisk/gpuwhisk/invoker/assembly"
-	"github.com/gpuwhisk/gpuwhisk/invoker/config"
+	"github.com/gpuwhisk/gpuwhisk/invoker/develop/harness"
 	"github.com/gpuwhisk/gpuwhisk/invoker/develop/load"
 	"github.com/gpuwhisk/gpuwhisk/invoker/develop/peertest"
 	"github.com/gpuwhisk/gpuwhisk/invoker/develop/standalone"
 )
-
-// real starts the invoker of this project as the command does.
-func real(ctx context.Context, environ, args []string) (func() error, error) {
-	cfg, err := config.Load(config.Input{Environ: environ, Args: args})
-	if err != nil {
-		return nil, err
-	}
-	ended := make(chan error, 1)
-	go func() {
-		ended <- assembly.Run(ctx, assembly.Options{Config: cfg, Log: slog.New(slog.DiscardHandler), Self: os.Args[0], Host: "127.0.0.1"})
-	}()
-	return func() error { return <-ended }, nil
-}
 
 // openWhisk is a whole one on this machine with a simulated GPU; it gives its
 // addresses.
 func openWhisk(t *testing.T) standalone.Info {
 	t.Helper()
 	peertest.Tool(t, "python3")
-	s, err := standalone.Start(t.Context(), standalone.Options{
-		Data: t.TempDir(), Runtime: "process", GPUs: 1, Version: "test", Invoker: real,
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
-		defer cancel()
-		if err := s.Stop(ctx); err != nil {
-			t.Error(err)
-		}
-	})
-	if err := s.WaitReady(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	s, _ := harness.Standalone(t, standalone.Options{GPUs: 1})
 	return s.Info()
 }
 

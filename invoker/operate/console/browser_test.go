@@ -6,7 +6,6 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
-	"log/slog"
 	"net/http"
 	"os"
 	"path/filepath"
@@ -20,8 +19,7 @@ import (
 	"github.com/chromedp/chromedp/kb"
 
 	"github.com/gpuwhisk/gpuwhisk/activation"
-	"github.com/gpuwhisk/gpuwhisk/invoker/assembly"
-	"github.com/gpuwhisk/gpuwhisk/invoker/config"
+	"github.com/gpuwhisk/gpuwhisk/invoker/develop/harness"
 	"github.com/gpuwhisk/gpuwhisk/invoker/develop/peertest"
 	"github.com/gpuwhisk/gpuwhisk/invoker/develop/standalone"
 )
@@ -85,55 +83,18 @@ func picture(ctx context.Context, name string) error {
 
 // platform is a whole OpenWhisk with two simulated GPUs.
 type platform struct {
-	t     *testing.T
-	s     *standalone.Standalone
-	admin atomic.Value
-	login config.Admin
+	t       *testing.T
+	s       *standalone.Standalone
+	invoker *harness.Local
 }
 
 func begin(t *testing.T) *platform {
 	t.Helper()
 	peertest.Tool(t, "python3")
-	p := &platform{t: t}
-	p.admin.Store("")
-	ctx, end := context.WithTimeout(t.Context(), timeout)
-	defer end()
-	var err error
-	p.s, err = standalone.Start(ctx, standalone.Options{
-		Data: t.TempDir(), Runtime: "process", GPUs: 2, GPUMemory: 4 * activation.GB, Memory: "4096m", Version: "test",
-		Extra: []string{"CONFIG_whisk_gpu_overrun=2 s"},
-		Admin: func() string { return p.admin.Load().(string) }, Invoker: p.invoker,
+	s, invoker := harness.Standalone(t, standalone.Options{
+		GPUs: 2, GPUMemory: 4 * activation.GB, Memory: "4096m", Extra: []string{"CONFIG_whisk_gpu_overrun=2 s"},
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		ctx, end := context.WithTimeout(context.Background(), timeout)
-		defer end()
-		if err := p.s.Stop(ctx); err != nil {
-			t.Errorf("stop: %v", err)
-		}
-	})
-	if err := p.s.WaitReady(ctx); err != nil {
-		t.Fatal(err)
-	}
-	return p
-}
-
-func (p *platform) invoker(ctx context.Context, environ, args []string) (func() error, error) {
-	cfg, err := config.Load(config.Input{Environ: environ, Args: args})
-	if err != nil {
-		return nil, err
-	}
-	p.login = cfg.Admin
-	ended := make(chan error, 1)
-	go func() {
-		ended <- assembly.Run(ctx, assembly.Options{
-			Config: cfg, Log: slog.New(slog.DiscardHandler), Self: os.Args[0], Host: "127.0.0.1", Version: "test", Path: os.Getenv("PATH"),
-			Listening: func(addr string) { p.admin.Store(addr) },
-		})
-	}()
-	return func() error { return <-ended }, nil
+	return &platform{t, s, invoker}
 }
 
 // ask does a request of the REST API.

@@ -32,15 +32,15 @@ func TestForeignPagesInABrowser(t *testing.T) {
 		t.Errorf("an action by a foreign page: its request was %s, then %d", ended, status)
 	}
 
-	admin := p.admin.Load().(string)
+	admin := p.invoker.Admin()
 	do(ctx, t, chromedp.Navigate(page.URL), chromedp.Evaluate(fmt.Sprintf(`(() => { const form = document.createElement("form");
 		form.method = "POST"; form.action = "http://%s:%s@%s/disable"; document.body.append(form); form.submit(); })()`,
-		p.login.Username, p.login.Password, admin), nil), until(`document.body.innerText.includes("of another origin")`))
-	req, err := http.NewRequestWithContext(t.Context(), http.MethodGet, "http://"+admin+"/isEnabled", nil)
+		admin.User, admin.Password, p.invoker.Addr()), nil), until(`document.body.innerText.includes("of another origin")`))
+	req, err := http.NewRequestWithContext(t.Context(), http.MethodGet, admin.URL+"/isEnabled", nil)
 	if err != nil {
 		t.Fatal(err)
 	}
-	req.SetBasicAuth(p.login.Username, p.login.Password)
+	req.SetBasicAuth(admin.User, admin.Password)
 	res, err := http.DefaultClient.Do(req)
 	if err != nil {
 		t.Fatal(err)
