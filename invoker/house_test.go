@@ -143,6 +143,7 @@ var owners = map[string][]string{
 	"github.com/rivo/tview":                   {"invoker/operate/top"},
 	"github.com/gdamore/tcell":                {"invoker/operate/top"},
 	"github.com/alecthomas/kong":              {"invoker/cmd/gpuwhisk", "sched/sim"},
+	"github.com/coreos/go-systemd":            {"invoker/cmd/gpuwhisk"},
 	"github.com/prometheus/client_golang":     {"invoker", "invoker/assembly", "invoker/operate/kamon"},
 	"go.opentelemetry.io":                     {"invoker/operate/trace"},
 }

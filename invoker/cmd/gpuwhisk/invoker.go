@@ -13,6 +13,8 @@ import (
 	"syscall"
 	"time"
 
+	"github.com/coreos/go-systemd/v22/daemon"
+
 	"github.com/gpuwhisk/gpuwhisk/docker/runtimes/native"
 	"github.com/gpuwhisk/gpuwhisk/invoker/assembly"
 	"github.com/gpuwhisk/gpuwhisk/invoker/config"
@@ -66,17 +68,16 @@ func (c invokerCmd) Run() error {
 	if err != nil {
 		return fmt.Errorf("find this program: %w", err)
 	}
-	manager := serviceOf(environ)
 	ctx := interrupted()
-	context.AfterFunc(ctx, func() { manager.notify("STOPPING=1") })
+	context.AfterFunc(ctx, func() { notify(daemon.SdNotifyStopping) })
 	o := assembly.Options{
 		Terminated: func() bool { return errors.Is(context.Cause(ctx), errTerminated) },
 		Config:     cfg, Log: newLogger(os.Stdout, cfg.Logs), Version: version,
 		Self: self, Path: os.Getenv("PATH"), LibraryPath: os.Getenv("LD_LIBRARY_PATH"),
-		Ready: func() { manager.notify("READY=1") },
+		Ready: func() { notify(daemon.SdNotifyReady) },
 	}
-	if every := watchdog(environ, os.Getpid()); every > 0 {
-		o.Beat = func(ctx context.Context, alive func(context.Context) error) { manager.beat(ctx, every, alive) }
+	if every := watchdogInterval(); every > 0 {
+		o.Beat = func(ctx context.Context, alive func(context.Context) error) { beat(ctx, every, alive) }
 	}
 	return assembly.Run(ctx, o)
 }

@@ -3,45 +3,31 @@ package main
 import (
 	"context"
 	"fmt"
-	"net"
 	"os"
 	"path/filepath"
 	"slices"
-	"strconv"
 	"strings"
 	"time"
+
+	"github.com/coreos/go-systemd/v22/daemon"
 )
 
 // What systemd gives to a service of Type=notify with credentials, and how the
 // service notifies it: sd_notify(3) and systemd.exec(5).
 
-// service is the manager that this process runs under; the zero value is none.
-type service struct{ socket string }
+// notify sends a state to the service manager. Without one, and where it does not
+// listen, nothing happens.
+func notify(state string) { _, _ = daemon.SdNotify(false, state) }
 
-func serviceOf(environ []string) service {
-	return service{lookup(environ, "NOTIFY_SOCKET")}
-}
-
-// notify sends a state to the manager. Without one, and where it does not listen,
-// nothing happens.
-func (s service) notify(state string) {
-	if s.socket == "" {
-		return
-	}
-	name := s.socket
-	if strings.HasPrefix(name, "@") { // the abstract name space
-		name = "\x00" + name[1:]
-	}
-	conn, err := net.DialUnix("unixgram", nil, &net.UnixAddr{Name: name, Net: "unixgram"})
-	if err != nil {
-		return
-	}
-	defer conn.Close()
-	_, _ = conn.Write([]byte(state))
+// watchdogInterval is how often the manager is notified that all is well: half of
+// the time after which it takes the service for dead. Zero means never.
+func watchdogInterval() time.Duration {
+	timeout, _ := daemon.SdWatchdogEnabled(false) // zero for what cannot be read
+	return timeout / 2
 }
 
 // beat notifies the manager that all is well as long as it is.
-func (s service) beat(ctx context.Context, every time.Duration, alive func(context.Context) error) {
+func beat(ctx context.Context, every time.Duration, alive func(context.Context) error) {
 	tick := time.NewTicker(every)
 	defer tick.Stop()
 	for {
@@ -49,7 +35,7 @@ func (s service) beat(ctx context.Context, every time.Duration, alive func(conte
 		err := alive(asking)
 		cancel()
 		if err == nil {
-			s.notify("WATCHDOG=1")
+			notify(daemon.SdNotifyWatchdog)
 		}
 		select {
 		case <-tick.C:
@@ -57,19 +43,6 @@ func (s service) beat(ctx context.Context, every time.Duration, alive func(conte
 			return
 		}
 	}
-}
-
-// watchdog is how often the manager is notified that all is well: half of
-// the time after which it takes the service for dead. Zero means never.
-func watchdog(environ []string, pid int) time.Duration {
-	if p := lookup(environ, "WATCHDOG_PID"); p != "" && p != strconv.Itoa(pid) {
-		return 0
-	}
-	us, err := strconv.ParseInt(lookup(environ, "WATCHDOG_USEC"), 10, 64)
-	if err != nil || us <= 0 {
-		return 0
-	}
-	return time.Duration(us) * time.Microsecond / 2
 }
 
 func lookup(environ []string, name string) string {

@@ -3,37 +3,24 @@ package main
 import (
 	"context"
 	"errors"
+	"fmt"
 	"net"
 	"os"
 	"path/filepath"
 	"slices"
+	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
 )
 
-func TestManagerIsNotified(t *testing.T) {
-	at := filepath.Join(t.TempDir(), "notify")
-	l, err := net.ListenUnixgram("unixgram", &net.UnixAddr{Name: at, Net: "unixgram"})
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer l.Close()
-	s := serviceOf([]string{"NOTIFY_SOCKET=" + at})
-	s.notify("READY=1")
-	buf := make([]byte, 100)
-	n, err := l.Read(buf)
-	if err != nil || string(buf[:n]) != "READY=1" {
-		t.Errorf("received %q, %v", buf[:n], err)
-	}
-	serviceOf(nil).notify("READY=1")                              // no manager
-	service{filepath.Join(t.TempDir(), "gone")}.notify("READY=1") // no listener
-}
-
-// TestBeatTellsOnlyOfTheLiving: a dispatcher that does not answer is not
-// reported as alive.
+// TestWatchdogNeedsALiveDispatcher: a dispatcher that does not answer is not
+// reported as alive. Without a manager, or one that listens, a state is dropped.
 func TestWatchdogNeedsALiveDispatcher(t *testing.T) {
 	at := filepath.Join(t.TempDir(), "notify")
+	notify("READY=1")
+	t.Setenv("NOTIFY_SOCKET", at)
+	notify("READY=1")
 	l, err := net.ListenUnixgram("unixgram", &net.UnixAddr{Name: at, Net: "unixgram"})
 	if err != nil {
 		t.Fatal(err)
@@ -42,7 +29,7 @@ func TestWatchdogNeedsALiveDispatcher(t *testing.T) {
 	asked := 0
 	synctest.Test(t, func(t *testing.T) {
 		ctx, cancel := context.WithCancel(t.Context())
-		go serviceOf([]string{"NOTIFY_SOCKET=" + at}).beat(ctx, time.Second, func(context.Context) error {
+		go beat(ctx, time.Second, func(context.Context) error {
 			asked++
 			if asked%2 == 0 {
 				return errors.New("no answer")
@@ -53,37 +40,33 @@ func TestWatchdogNeedsALiveDispatcher(t *testing.T) {
 		cancel()
 		synctest.Wait()
 	})
-	service{at}.notify("the end") // after all other states
-	received := 0
+	notify("STOPPING=1") // after all other states
 	_ = l.SetReadDeadline(time.Now().Add(time.Minute))
-	for buf := make([]byte, 100); ; received++ {
+	received := ""
+	for buf := make([]byte, 100); !strings.HasSuffix(received, "STOPPING=1"); {
 		n, err := l.Read(buf)
 		if err != nil {
 			t.Fatal(err)
 		}
-		if string(buf[:n]) == "the end" {
-			break
-		}
+		received += " " + string(buf[:n])
 	}
-	if asked != 4 || received != 2 {
-		t.Errorf("asked %d times, received %d beats, want 4 and 2", asked, received)
+	if want := " WATCHDOG=1 WATCHDOG=1 STOPPING=1"; asked != 4 || received != want {
+		t.Errorf("asked %d times, received %q, want 4 and %q", asked, received, want)
 	}
 }
 
-func TestWatchdog(t *testing.T) {
+func TestWatchdogInterval(t *testing.T) {
 	for _, c := range []struct {
-		environ []string
-		want    time.Duration
+		timeout, pid string
+		want         time.Duration
 	}{
-		{nil, 0},
-		{[]string{"WATCHDOG_USEC=60000000"}, 30 * time.Second},
-		{[]string{"WATCHDOG_USEC=60000000", "WATCHDOG_PID=7"}, 30 * time.Second},
-		{[]string{"WATCHDOG_USEC=60000000", "WATCHDOG_PID=8"}, 0},
-		{[]string{"WATCHDOG_USEC=soon"}, 0},
-		{[]string{"WATCHDOG_USEC=-1"}, 0},
+		{"", "", 0}, {"60000000", "", 30 * time.Second}, {"60000000", fmt.Sprint(os.Getpid()), 30 * time.Second}, {"60000000", "1", 0},
+		{"soon", "", 0}, {"-1", "", 0},
 	} {
-		if got := watchdog(c.environ, 7); got != c.want {
-			t.Errorf("%v: %v, want %v", c.environ, got, c.want)
+		t.Setenv("WATCHDOG_USEC", c.timeout)
+		t.Setenv("WATCHDOG_PID", c.pid)
+		if got := watchdogInterval(); got != c.want {
+			t.Errorf("%+v: %v", c, got)
 		}
 	}
 }
