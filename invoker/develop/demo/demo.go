@@ -75,14 +75,13 @@ func Run(ctx context.Context, o Options) error {
 	var rounds []round
 	for i, policy := range o.Policies {
 		o.Standalone.Policy = policy
-		last := i == len(o.Policies)-1
-		err := install(ctx, o, p, last, func(s *standalone.Standalone) error {
+		err := install(ctx, o, p, func(s *standalone.Standalone) error {
 			r, err := play(ctx, o, p, s)
 			rounds = append(rounds, r)
-			if err != nil || !last {
+			if err != nil || i < len(o.Policies)-1 {
 				return err
 			}
-			return p.report(o.Functions, rounds)
+			return conclude(ctx, o, p, s, rounds)
 		})
 		if err != nil {
 			return err
@@ -91,9 +90,23 @@ func Run(ctx context.Context, o Options) error {
 	return nil
 }
 
-// install runs a whole OpenWhisk for as long as use takes, and longer where
-// that is the last and is to be kept.
-func install(ctx context.Context, o Options, p printer, last bool, use func(*standalone.Standalone) error) (err error) {
+// conclude prints the report and, where the installation is to be kept, stays until
+// ctx ends.
+func conclude(ctx context.Context, o Options, p printer, s *standalone.Standalone, rounds []round) error {
+	if err := p.report(o.Functions, rounds); err != nil {
+		return err
+	}
+	if !o.Keep {
+		p.line("gpuwhisk demo --keep stays at this point, with a console in the browser.")
+		return nil
+	}
+	p.line("Kept. The console is at %s\nwsk goes to %s; Ctrl-C ends it and removes everything.", s.Console(), s.Info().APIHost)
+	<-ctx.Done()
+	return nil
+}
+
+// install runs a whole OpenWhisk for as long as use takes.
+func install(ctx context.Context, o Options, p printer, use func(*standalone.Standalone) error) (err error) {
 	data, err := os.MkdirTemp("", "gpuwhisk-demo-")
 	if err != nil {
 		return fmt.Errorf("create data directory: %w", err)
@@ -121,16 +134,7 @@ func install(ctx context.Context, o Options, p printer, last bool, use func(*sta
 		return err
 	}
 	p.started(s, o.Standalone.Policy, time.Since(began))
-	if err := use(s); err != nil || !last {
-		return err
-	}
-	if !o.Keep {
-		p.line("gpuwhisk demo --keep stays at this point, with a console in the browser.")
-		return nil
-	}
-	p.line("Kept. The console is at %s\nwsk goes to %s; Ctrl-C ends it and removes everything.", s.Console(), s.Info().APIHost)
-	<-ctx.Done()
-	return nil
+	return use(s)
 }
 
 // round is what happened under one policy.

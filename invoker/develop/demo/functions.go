@@ -42,7 +42,7 @@ const (
 // Machine is what there is to run functions with.
 type Machine struct {
 	Python, Node bool
-	// Driver is true where GPU functions run under the shim on the fake
+	// Driver is true where GPU functions run in Python under the shim on the fake
 	// driver. Program is then an executable that uses the GPU, or empty.
 	Driver  bool
 	Program string
@@ -160,7 +160,7 @@ func (f measured) on(m Machine) (Function, error) {
 	made := Function{Name: f.name, Kind: gpuKind, Rate: f.rate, Warm: warm, GPU: map[string]any{"memory": fmt.Sprintf("%d KB", size>>10)}}
 	made.Code = fmt.Sprintf("WARM, LOAD, NAME = %g, %g, %q\n", warm.Seconds(), load.Seconds(), f.name)
 	switch {
-	case m.Driver && m.Program != "" && f.name == "ffmpeg":
+	case m.Program != "" && f.name == "ffmpeg":
 		// An executable is started for each run and keeps nothing on the device, as
 		// ffmpeg does.
 		program, err := os.ReadFile(m.Program)
@@ -169,7 +169,7 @@ func (f measured) on(m Machine) (Function, error) {
 		}
 		made.Kind, made.Code = nativeKind, base64.StdEncoding.EncodeToString(program)
 		made.Parameters = map[string]any{"bytes": size, "ms": f.warm / timeScale}
-	case m.Driver && m.Python:
+	case m.Driver:
 		made.Code += fmt.Sprintf("SIZE = %d\n", size) + source("driver.py") + source("touch.py")
 	case m.Python:
 		made.Code += source("sleep.py")

@@ -60,7 +60,7 @@ type memoryCall struct {
 func showMemory(ctx context.Context, o Options, p printer) error {
 	o.Standalone.Policy = memoryPolicy
 	o.Standalone.GPUMemory = memoryMB * activation.MB
-	return install(ctx, o, p, false, func(s *standalone.Standalone) error {
+	return install(ctx, o, p, func(s *standalone.Standalone) error {
 		client, done, err := dial(s)
 		if err != nil {
 			return err
