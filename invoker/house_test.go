@@ -103,7 +103,7 @@ var plan = map[string][]string{
 
 	"invoker/develop/standalone": {"activation", "docker/runtimes", "invoker/develop/standalone/broker", "invoker/develop/standalone/catalog",
 		"invoker/develop/standalone/controller", "invoker/develop/standalone/couchdb", "invoker/develop/standalone/rest", "invoker/develop/standalone/store",
-		"invoker/lib/httpserver"},
+		"invoker/engine/docker", "invoker/lib/httpserver"},
 	"invoker/develop/standalone/broker":  {},
 	"invoker/develop/standalone/catalog": {"activation", "invoker/develop/standalone/couchdb", "invoker/develop/standalone/entity"},
 	"invoker/develop/standalone/controller": {"activation", "invoker/develop/standalone/broker", "invoker/develop/standalone/catalog",

@@ -9,6 +9,7 @@ import (
 	"net/http/httptest"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
@@ -105,12 +106,14 @@ func engineWith(t *testing.T, images ...string) string {
 		t.Fatal(err)
 	}
 	srv := &httptest.Server{Listener: ln, Config: &http.Server{Handler: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		for _, image := range images {
-			if r.URL.Path == "/images/"+image+"/json" {
-				return
-			}
+		found := r.URL.Path == "/_ping" || slices.ContainsFunc(images, func(image string) bool {
+			return strings.HasSuffix(r.URL.Path, "/images/"+image+"/json")
+		})
+		w.Header().Set("Content-Type", "application/json")
+		if !found {
+			w.WriteHeader(http.StatusNotFound)
 		}
-		http.NotFound(w, r)
+		_, _ = w.Write([]byte("{}"))
 	})}}
 	srv.Start()
 	t.Cleanup(srv.Close)

@@ -1,18 +1,15 @@
 package standalone
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
-	"net"
-	"net/http"
-	"net/url"
 	"os/exec"
 	"strings"
 	"time"
 
 	"github.com/gpuwhisk/gpuwhisk/activation"
+	"github.com/gpuwhisk/gpuwhisk/invoker/engine/docker"
 )
 
 // Where actions run.
@@ -128,35 +125,22 @@ func defaultImages(m *activation.Manifest) []string {
 }
 
 // lackingImages are those that the Docker Engine, by default at its usual
-// socket, does not have. Actions are run by the invoker's own client.
+// socket, does not have.
 func lackingImages(ctx context.Context, host string, images ...string) ([]string, error) {
 	ctx, cancel := context.WithTimeout(ctx, time.Second)
 	defer cancel()
-	u, err := url.Parse(cmp.Or(host, "unix:///var/run/docker.sock"))
+	d, err := docker.Connect(docker.Options{Host: host})
 	if err != nil {
-		return nil, fmt.Errorf("read address of Docker: %w", err)
+		return nil, err
 	}
-	transport := &http.Transport{}
-	defer transport.CloseIdleConnections()
-	if u.Scheme == "unix" {
-		transport.DialContext = func(ctx context.Context, _, _ string) (net.Conn, error) {
-			var d net.Dialer
-			return d.DialContext(ctx, "unix", u.Path)
-		}
-		u.Host = "docker"
-	}
+	defer func() { _ = d.Close() }()
 	var lacking []string
 	for _, image := range images {
-		req, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://"+u.Host+"/images/"+url.PathEscape(image)+"/json", nil)
+		_, there, err := d.Image(ctx, image)
 		if err != nil {
-			return nil, fmt.Errorf("ask Docker: %w", err)
+			return nil, err
 		}
-		res, err := transport.RoundTrip(req)
-		if err != nil {
-			return nil, fmt.Errorf("ask Docker: %w", err)
-		}
-		_ = res.Body.Close()
-		if res.StatusCode != http.StatusOK {
+		if !there {
 			lacking = append(lacking, image)
 		}
 	}
