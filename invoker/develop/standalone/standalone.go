@@ -8,9 +8,8 @@
 // addresses. It is not meant for users who do not trust each other: there is
 // one machine, no throttling and, with the process runtime, no isolation.
 //
-// Its own goroutines are two HTTP servers, one that waits for the invoker's end
-// and one for its first healthy state; Stop ends them and, in reverse
-// order of starting, everything else.
+// Its own goroutines are two HTTP servers and one that waits for the invoker's
+// end; Stop ends them and, in reverse order of starting, everything else.
 package standalone
 
 import (
@@ -90,8 +89,7 @@ type Standalone struct {
 	endConsole    context.CancelFunc
 
 	endInvoker context.CancelFunc
-	ended      chan error    // gets the invoker's end
-	ready      chan struct{} // closed when our invoker was healthy for the first time
+	ended      chan error // gets the invoker's end
 }
 
 // closer is something that is open, and its name in errors.
@@ -106,7 +104,7 @@ func Start(ctx context.Context, o Options) (*Standalone, error) {
 	if o.Log == nil {
 		o.Log = slog.New(slog.DiscardHandler)
 	}
-	s := &Standalone{adminPassword: randomText(32), opts: o, log: o.Log, ended: make(chan error, 1), ready: make(chan struct{})}
+	s := &Standalone{adminPassword: randomText(32), opts: o, log: o.Log, ended: make(chan error, 1)}
 	s.closing, s.endConsole = context.WithCancel(context.Background())
 	s.info = Info{Data: o.Data, GPUs: o.GPUs}
 	if err := s.start(ctx); err != nil {
@@ -152,11 +150,9 @@ func (s *Standalone) start(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	c := controller.Config{ID: "0", Bus: bus, Catalog: cat, HealthKind: kind, HealthCode: code, Log: s.log}
-	if s.opts.Invoker != nil {
-		c.Ready = s.ready
-	}
-	s.controller = controller.New(c)
+	s.controller = controller.New(controller.Config{
+		ID: "0", Bus: bus, Catalog: cat, HealthKind: kind, HealthCode: code, OwnInvoker: s.opts.Invoker != nil, Log: s.log,
+	})
 	s.onStop("controller", func(ctx context.Context) error { s.controller.Close(ctx); return nil })
 	if err := s.controller.Start(ctx); err != nil {
 		return withFlag("--kafka", s.opts.Kafka, err)
@@ -219,11 +215,6 @@ func (s *Standalone) startInvoker(manifest string) error {
 		return fmt.Errorf("start invoker: %w", err)
 	}
 	go func() { s.ended <- wait() }()
-	go func() {
-		if s.controller.WaitHealthy(ctx) == nil {
-			close(s.ready)
-		}
-	}()
 	// It stops before the controller, which would miss its acks,
 	// but after the API, whose callers still wait for results: see Stop.
 	s.endInvoker = cancel

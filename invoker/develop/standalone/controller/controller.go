@@ -58,10 +58,10 @@ type Config struct {
 	Catalog    *catalog.Catalog
 	HealthKind string // action kind of the health test
 	HealthCode string // its code: returns its parameters
-	// Ready, when not nil, is closed when the invoker of this process is healthy
-	// for the first time; until then calls wait instead of being refused.
-	Ready <-chan struct{}
-	Log   *slog.Logger
+	// OwnInvoker is true where this process has an invoker: until it is healthy for
+	// the first time, calls wait instead of being refused.
+	OwnInvoker bool
+	Log        *slog.Logger
 }
 
 // Controller is one running controller.

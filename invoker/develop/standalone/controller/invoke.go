@@ -39,30 +39,14 @@ func (c *Controller) Invoke(ctx context.Context, call Call) (Outcome, error) {
 
 // Starting reports whether the invoker of this process has yet to become
 // healthy.
-func (c *Controller) Starting() bool {
-	if c.cfg.Ready == nil {
-		return false
-	}
-	select {
-	case <-c.cfg.Ready:
-		return false
-	default:
-		return true
-	}
-}
+func (c *Controller) Starting() bool { return c.cfg.OwnInvoker && !c.pool.wasHealthy() }
 
 // awaitInvoker waits while the invoker starts.
 func (c *Controller) awaitInvoker(ctx context.Context) {
-	if !c.Starting() {
-		return
-	}
-	late := time.NewTimer(startTime)
-	defer late.Stop()
-	select {
-	case <-c.cfg.Ready:
-	case <-late.C:
-	case <-ctx.Done():
-	case <-c.ctx.Done():
+	if c.Starting() {
+		ctx, cancel := context.WithTimeout(ctx, startTime)
+		defer cancel()
+		_ = c.WaitHealthy(ctx) // without one the call is refused
 	}
 }
 

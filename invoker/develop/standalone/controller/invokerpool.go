@@ -52,6 +52,7 @@ type member struct {
 type invokerPool struct {
 	mu      sync.Mutex
 	members map[int]*member
+	healthy bool          // one was up at some time
 	changed chan struct{} // closed and replaced whenever a state changes
 }
 
@@ -95,7 +96,7 @@ func (p *invokerPool) tested(id int) {
 
 func (p *invokerPool) become(m *member, s State) {
 	if m.state != s {
-		m.state = s
+		m.state, p.healthy = s, p.healthy || s == Healthy
 		close(p.changed)
 		p.changed = make(chan struct{})
 	}
@@ -205,4 +206,10 @@ func (p *invokerPool) changes() <-chan struct{} {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return p.changed
+}
+
+func (p *invokerPool) wasHealthy() bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.healthy
 }
