@@ -83,6 +83,9 @@ func (s *Scheduler) newContainer(dev *device, rev *revision, invocation uint64) 
 	if s.limited {
 		s.host.Free -= c.hostMB
 	}
+	if rev.flow == s.claim {
+		s.claim, s.kept = nil, 0
+	}
 	s.orderFor(c, Order{Do: Create, Invocation: invocation, HostMB: c.hostMB})
 	return c
 }

@@ -8,7 +8,7 @@ import (
 )
 
 // Idle containers are removed for a new container (evictForContainer), for a
-// reservation (evictForReservation) and for host memory (evictForHost). Moving their
+// reservation (evictForReservation) and for host memory (freeHost). Moving their
 // memory to the host is decided by gpu.Ledger and by enforceLimit.
 
 // evictForContainer removes the idle container of a device that the pool's rule
@@ -30,13 +30,16 @@ func (s *Scheduler) evictForContainer(dev *device) (victim *container, ok bool) 
 	return victim, true
 }
 
-// takeAway removes an idle container for others. Its flow did not cause the set-up of
-// the one that replaces it, unless this one never worked.
+// takeAway removes a container for others, when its runs have left. Its flow did not cause
+// the set-up of the one that replaces it, unless this one never worked.
 func (s *Scheduler) takeAway(c *container) {
 	if c.served {
 		c.rev.flow.taken++
 	}
-	s.remove(c)
+	s.fail(c)
+	if c.isIdle() {
+		s.remove(c)
+	}
 }
 
 // candidate is what the pool's rule must know of an idle container.
@@ -98,42 +101,6 @@ func (s *Scheduler) evictForReservation(dev *device) (requeued bool) {
 // its token back leaves when its logs are read.
 func (dev *device) emptying() bool {
 	return slices.ContainsFunc(dev.containers, func(c *container) bool { return c.inside() > 0 })
-}
-
-// evictForHost removes idle containers where host memory is short: for other
-// containers of the host, or for a new container of another flow. What the host has
-// reserved and does not use is reclaimed before.
-func (s *Scheduler) evictForHost() {
-	if !s.limited {
-		return
-	}
-	lack := s.host.Needed
-	if f := s.shortOfHost(); f != nil {
-		switch mb := f.next().hostMB; {
-		case mb > s.host.Free+s.host.Reclaimable:
-			lack = max(lack, mb-s.host.Free)
-		case !s.asked:
-			s.asked = true
-			s.order(Order{Do: ReclaimHost, Flow: f.id, HostMB: mb})
-		}
-	}
-	if lack <= 0 {
-		return
-	}
-	for _, c := range s.containers {
-		if c.removing && !c.overdue {
-			lack -= c.hostMB
-		}
-	}
-	for _, dev := range s.devices {
-		for lack > 0 {
-			c, ok := s.evictForContainer(dev)
-			if !ok {
-				break
-			}
-			lack -= c.hostMB
-		}
-	}
 }
 
 // open reports whether a device can be used and has a free token.

@@ -18,11 +18,14 @@ type caller struct {
 	init, run time.Duration
 	fails     bool          // its initialization fails
 	crashes   bool          // its runs end with the container
+	pause     time.Duration // before it calls again
+	wait      time.Duration // the longest from a call to its start
 	service   time.Duration // time of tokens
 	starts    int
 }
 
-// fixture runs callers on a scheduler whose orders are carried out at once and well.
+// fixture runs callers on a scheduler whose orders are carried out at once and well, but
+// for removals, which may take time.
 type fixture struct {
 	t       *testing.T
 	l       *Scheduler
@@ -34,6 +37,10 @@ type fixture struct {
 	of      map[uint64]*caller
 	began   map[uint64]time.Duration
 	idle    []time.Duration // by device: no run, while invocations are queued
+
+	hostMB   int // of the host, 0 without limit
+	taken    map[Container]int
+	removing time.Duration
 }
 
 func newFixture(t *testing.T, c Config, callers ...*caller) *fixture {
@@ -41,19 +48,46 @@ func newFixture(t *testing.T, c Config, callers ...*caller) *fixture {
 	if err != nil {
 		t.Fatal(err)
 	}
-	w := &fixture{t: t, l: l, callers: callers, of: map[uint64]*caller{}, began: map[uint64]time.Duration{}, idle: make([]time.Duration, len(c.Devices))}
+	w := &fixture{t: t, l: l, callers: callers, of: map[uint64]*caller{}, began: map[uint64]time.Duration{}, idle: make([]time.Duration, len(c.Devices)), taken: map[Container]int{}}
 	for _, x := range callers {
-		for range x.keep {
-			w.submit(x)
-		}
+		w.call(x)
 	}
 	return w
 }
 
+// call submits the invocations of a caller.
+func (w *fixture) call(x *caller) {
+	for range x.keep {
+		w.submit(x)
+	}
+}
+
+// limitHost limits the host's memory from now on.
+func (w *fixture) limitHost(mb int) {
+	w.hostMB = mb
+	w.take(w.hostReport())
+}
+
+// hostReport is what of it is free.
+func (w *fixture) hostReport() Event {
+	free := w.hostMB
+	for _, mb := range w.taken {
+		free -= mb
+	}
+	if free < 0 {
+		w.t.Fatalf("%s: %d MiB of host memory too many", w.now, -free)
+	}
+	return Event{Kind: HostReported, Host: HostMemory{Free: free}}
+}
+
 func (w *fixture) submit(x *caller) {
+	w.take(w.submission(x))
+}
+
+func (w *fixture) submission(x *caller) Event {
 	w.id++
 	w.of[w.id] = x
-	w.take(Event{Kind: Submitted, Invocation: w.id, Function: &x.Function})
+	return Event{Kind: Submitted, Invocation: w.id, Function: &x.Function}
 }
 
 func (w *fixture) later(in time.Duration, e Event) {
@@ -64,8 +98,14 @@ func (w *fixture) later(in time.Duration, e Event) {
 func (w *fixture) take(e Event) {
 	e.At = w.now
 	w.l.Take(e)
+	if e.Kind == Removed && w.hostMB > 0 {
+		delete(w.taken, e.Container)
+		w.l.Take(w.hostReport())
+	}
 	for _, o := range w.l.Ready() {
 		switch o.Do {
+		case Create:
+			w.taken[o.Container] = o.HostMB
 		case Start:
 			w.start(o)
 		case Move:
@@ -76,7 +116,7 @@ func (w *fixture) take(e Event) {
 			w.later(0, Event{Kind: MemoryReported, Container: o.Container, PID: 1, Usage: gpu.Usage{Allocated: o.Footprint, Resident: resident}})
 			w.later(0, Event{Kind: Moved, Container: o.Container, Epoch: o.Epoch, Bytes: o.Bytes, OK: true})
 		case Remove:
-			w.later(0, Event{Kind: Removed, Container: o.Container})
+			w.later(w.removing, Event{Kind: Removed, Container: o.Container})
 		}
 	}
 	if err := w.l.Check(); err != nil {
@@ -88,6 +128,7 @@ func (w *fixture) start(o Order) {
 	x := w.of[o.Invocation]
 	x.starts++
 	w.began[o.Invocation] = w.now
+	x.wait = max(x.wait, o.Waited)
 	setup := time.Duration(0)
 	if !o.Start.Warm() {
 		setup = x.init
@@ -130,7 +171,7 @@ func (w *fixture) until(end time.Duration) {
 		}
 		w.take(e)
 		if e.Kind == Left {
-			w.submit(x)
+			w.later(x.pause, w.submission(x))
 		}
 	}
 }

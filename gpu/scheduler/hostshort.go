@@ -1,14 +1,23 @@
 package scheduler
 
 import (
+	"cmp"
 	"container/list"
+	"slices"
 	"time"
 
+	"github.com/gpuwhisk/gpuwhisk/gpu"
 	"github.com/gpuwhisk/gpuwhisk/sched"
 )
 
-// Which flow is short of host memory, and of nothing else, is looked for among those with
-// work queued: a few with each event, since there may be very many.
+// A flow that is short of host memory, and of nothing else, has a claim: what it lacks is
+// taken from idle containers, and from those of flows beyond the window when their runs
+// have ended; and no other flow gets a new container out of what was freed before it has
+// its own. One flow has it at a time, by turns, and only while all that it lacks can be had
+// so: what runs inside the window is not disturbed, as with the memory of a device.
+//
+// The flow is looked for among those with work queued: a few with each event, since there
+// may be very many.
 
 const (
 	// shortSearch is how many flows one event looks at.
@@ -32,40 +41,130 @@ func (h *hostSearch) skip(at *list.Element) {
 	}
 }
 
-// shortOfHost is a flow whose work waits for host memory and nothing else; nil where none
-// was found so far. It is found again until it has what it waits for.
-func (s *Scheduler) shortOfHost() *flow {
+// freeHost frees host memory where it is short: before grants for the claim, but not the
+// containers of flows that may run next; after them for other pools of the host as well,
+// and whatever is idle then. What the host has reserved and does not use is reclaimed
+// before.
+func (s *Scheduler) freeHost(granted bool) {
+	if !s.limited {
+		return
+	}
+	lack, before := 0, s.kept
+	if granted {
+		s.findClaim()
+		lack = s.host.Needed
+	} else {
+		s.checkClaim()
+	}
+	missing := s.keep()
+	if missing > 0 || lack > 0 {
+		victims, leaving, obtainable := s.hostVictims(granted)
+		switch {
+		case missing > leaving+obtainable:
+			s.claim = nil // another may have its turn
+		case missing > 0:
+			s.kept, lack = s.host.Free+missing, max(lack, missing)
+		}
+		for lack -= leaving; lack > 0 && len(victims) > 0; victims = victims[1:] {
+			lack -= victims[0].hostMB
+			s.takeAway(victims[0])
+		}
+	}
+	if s.kept < before && !granted {
+		s.policy.Touch(s.now, sched.FlowID{}) // whatever waited for it may fit
+	}
+}
+
+// keep keeps what the host can give to the claim, and is otherwise what it lacks.
+func (s *Scheduler) keep() (missing int) {
+	s.kept = 0
+	if s.claim == nil {
+		return 0
+	}
+	mb := s.claim.next().hostMB
+	if mb > s.host.Free+s.host.Reclaimable {
+		return mb - s.host.Free
+	}
+	s.kept = mb
+	if mb > s.host.Free && !s.asked {
+		s.asked = true
+		s.order(Order{Do: ReclaimHost, Flow: s.claim.id, HostMB: mb})
+	}
+	return 0
+}
+
+// hostVictims lists the containers that may be removed for host memory, in the order of
+// the pool's rule, those with runs last; and counts what they would free, and what is
+// being freed.
+func (s *Scheduler) hostVictims(granted bool) (victims []*container, leaving, obtainable int) {
+	as := map[*container]gpu.Candidate{}
+	for _, dev := range s.devices {
+		for _, c := range dev.containers {
+			switch {
+			case c.removing || c.failed:
+				if !c.overdue {
+					leaving += c.hostMB
+				}
+			case c.isIdle() && (granted || s.flowState(c.rev.flow) != gpu.Backlogged), s.claim != nil && s.leads(c.rev.flow):
+				victims, obtainable, as[c] = append(victims, c), obtainable+c.hostMB, s.candidate(c)
+			}
+		}
+	}
+	slices.SortFunc(victims, func(a, b *container) int {
+		if a.isIdle() != b.isIdle() {
+			return cmp.Compare(len(a.runs), len(b.runs))
+		}
+		ca, cb := as[a], as[b]
+		if s.cfg.Pool.Rule.Before(&ca, &cb) {
+			return -1
+		}
+		return 1
+	})
+	return victims, leaving, obtainable
+}
+
+// checkClaim ends the claim of a flow that does not wait for host memory any more.
+func (s *Scheduler) checkClaim() {
+	f := s.claim
+	if f == nil || f.queue.Len() > 0 && s.policy.State(f.id) == sched.Active && s.lacksOnlyHost(s.devices, f.next()) {
+		return
+	}
+	s.claim = nil
+}
+
+// findClaim finds the next flow that waits for host memory and for nothing else.
+func (s *Scheduler) findClaim() {
 	h := &s.search
 	h.at = 0
-	if s.backlog.Len() == 0 || s.host.Free >= s.largestHost {
-		return nil
+	if s.claim != nil || s.backlog.Len() == 0 || s.host.Free >= s.largestHost {
+		return
 	}
 	devices, busy := s.couldTakeMore()
 	if len(devices) == 0 {
-		return nil
+		return
 	}
 	for n := 0; n < shortSearch && h.left > 0; n++ {
 		if h.next == nil {
 			h.next = s.backlog.Front()
 		}
 		f := h.next.Value.(*flow)
-		if rev := f.next(); !s.affords(rev) && s.policy.State(f.id) == sched.Active && s.lacksOnlyHost(devices, rev) {
-			return f
-		}
 		h.next = h.next.Next()
 		h.left--
+		if rev := f.next(); !s.affords(rev) && s.policy.State(f.id) == sched.Active && s.lacksOnlyHost(devices, rev) {
+			s.claim = f
+			return
+		}
 	}
 	if h.left > 0 && !busy {
 		h.at = s.now + shortPause
 	}
-	return nil
 }
 
-// couldTakeMore lists the devices that have a token and a slot for a container, and
-// reports whether anything runs.
+// couldTakeMore lists the devices that have a token, or one with a flow beyond the window,
+// and reports whether anything runs.
 func (s *Scheduler) couldTakeMore() (devices []*device, busy bool) {
 	for _, dev := range s.devices {
-		if dev.open() && s.hasSlot(dev) {
+		if dev.open() || dev.lost == "" && slices.ContainsFunc(dev.running, func(r *run) bool { return s.leads(r.rev.flow) }) {
 			devices = append(devices, dev)
 		}
 		busy = busy || dev.inFlight > 0
@@ -73,10 +172,16 @@ func (s *Scheduler) couldTakeMore() (devices []*device, busy bool) {
 	return devices, busy
 }
 
+// leads reports whether a flow is beyond the window.
+func (s *Scheduler) leads(f *flow) bool { return s.policy.State(f.id) == sched.Throttled }
+
 // lacksOnlyHost reports whether one of some devices has everything for a new container of
-// a revision but host memory, and no container that would do.
+// a revision but host memory and a token, and no container that would do.
 func (s *Scheduler) lacksOnlyHost(devices []*device, rev *revision) bool {
 	for _, dev := range devices {
+		if dev.lost != "" || !s.hasSlot(dev) {
+			continue
+		}
 		if own, _, _ := s.serving(dev, rev); own == nil && s.hasMemory(dev, rev, nil) {
 			return true
 		}

@@ -114,8 +114,15 @@ func (s *Scheduler) hasSlot(dev *device) bool {
 	return s.cfg.Pool.Size == 0 || dev.kept < s.cfg.Pool.Size || slices.ContainsFunc(dev.containers, (*container).isIdle)
 }
 
-// affords reports whether there is host memory for a new container of a revision.
-func (s *Scheduler) affords(rev *revision) bool { return !s.limited || rev.hostMB <= s.host.Free }
+// affords reports whether there is host memory for a new container of a revision, beside
+// what is kept for another flow.
+func (s *Scheduler) affords(rev *revision) bool {
+	free := s.host.Free
+	if rev.flow != s.claim {
+		free -= s.kept
+	}
+	return !s.limited || rev.hostMB <= free
+}
 
 // need is what a run asks of a device, in the container own or, when that is nil, in a
 // new one. The hint counts until a run was measured. Memory without a shim stays as

@@ -58,6 +58,8 @@ type Scheduler struct {
 	asked       bool // host memory was asked for since the last report
 	largestHost int  // MiB that any function asked for
 	search      hostSearch
+	claim       *flow // which waits for host memory, nil for none
+	kept        int   // MiB that only it may take
 
 	lost     int           // number of lost devices
 	shrunk   time.Duration // when a device was lost last
@@ -218,6 +220,7 @@ func (s *Scheduler) Ready() []Order {
 // settle grants tokens until none can be granted, moves memory as the flows' states
 // changed, and launches the runs whose reservations stand.
 func (s *Scheduler) settle() {
+	s.freeHost(false)
 	for s.grantNext() {
 	}
 	requeued := false
@@ -235,7 +238,7 @@ func (s *Scheduler) settle() {
 		s.launch(r)
 	}
 	s.starting = s.starting[:0]
-	s.evictForHost()
+	s.freeHost(true)
 }
 
 // tick lets time pass: flows expire, moves are ordered again, containers that were

@@ -199,7 +199,11 @@ func (s *Scheduler) missingOn(dev *device, rev *revision, own *container) string
 	case own == nil && !s.hasSlot(dev):
 		return fmt.Sprintf("all %d containers of the device are in use (whisk.gpu.pool-size)", s.cfg.Pool.Size)
 	case own == nil && !s.affords(rev):
-		return fmt.Sprintf("a container of it takes %d MB of host memory and %d are free (whisk.container-pool.user-memory)", rev.hostMB, s.host.Free)
+		text := fmt.Sprintf("a container of it takes %d MB of host memory and %d are free (whisk.container-pool.user-memory)", rev.hostMB, s.host.Free)
+		if s.kept > 0 && rev.flow != s.claim {
+			text += fmt.Sprintf(", %d kept for %s", s.kept, s.claim.id)
+		}
+		return text
 	}
 	return ""
 }
