@@ -3,15 +3,18 @@ package sched
 import (
 	"fmt"
 	"math/rand/v2"
+	"slices"
 	"testing"
 	"time"
 )
 
-// memories is a View of devices with memory: a flow fits where what it needs is free,
-// and is unfit where somebody else leaves too little.
+// memories is a View of devices with memory: a flow fits where what it needs is free and
+// its namespace's limit leaves so much, and is unfit where somebody else leaves too little.
 type memories struct {
 	capacity, foreign, used []int
 	needs                   map[FlowID]int
+	limits                  map[string]int   // of a namespace on a device
+	of                      []map[string]int // used, by device and namespace
 	asked                   int
 }
 
@@ -20,7 +23,21 @@ func (m *memories) Placements(f FlowID) func(int) Placement {
 	return func(d int) Placement {
 		m.asked++
 		left := m.capacity[d] - m.foreign[d]
-		return Placement{Fits: need <= left-m.used[d], Unfit: need > left}
+		limit, limited := m.limits[f.Namespace]
+		within := !limited || m.of[d][f.Namespace]+need <= limit
+		return Placement{Fits: need <= left-m.used[d] && within, Unfit: need > left}
+	}
+}
+
+// use takes memory for a run of a flow, or gives it back.
+func (m *memories) use(t *testing.T, f FlowID, d, by int) {
+	m.used[d] += by
+	if m.of[d] == nil {
+		m.of[d] = map[string]int{}
+	}
+	m.of[d][f.Namespace] += by
+	if limit, ok := m.limits[f.Namespace]; m.used[d] > m.capacity[d] || ok && m.of[d][f.Namespace] > limit {
+		t.Fatalf("%s does not fit on device %d", f, d)
 	}
 }
 
@@ -33,6 +50,7 @@ type memoryContest struct {
 	sizes    []int // of each pattern
 	patterns []pattern
 	spaces   []int
+	limits   map[string]int
 	span     time.Duration
 	// shake changes what others have of the devices, now and then.
 	shake func(m *memories) (changed bool)
@@ -41,7 +59,7 @@ type memoryContest struct {
 
 func (c memoryContest) play(t *testing.T) result {
 	cfg, _ := Defaults(c.policy)
-	m := &memories{capacity: c.capacity, foreign: make([]int, len(c.capacity)), used: make([]int, len(c.capacity)), needs: map[FlowID]int{}}
+	m := &memories{capacity: c.capacity, foreign: make([]int, len(c.capacity)), used: make([]int, len(c.capacity)), needs: map[FlowID]int{}, limits: c.limits, of: make([]map[string]int, len(c.capacity))}
 	s, err := New(c.policy, cfg, m)
 	if err != nil {
 		t.Fatal(err)
@@ -59,14 +77,25 @@ func (c memoryContest) play(t *testing.T) result {
 	}
 	g := newGaps(weights)
 	g.apart = func(i, j int) bool { return c.sizes[i] != c.sizes[j] || c.spaces[i] != c.spaces[j] }
+	between := newGaps(make([]float64, slices.Max(c.spaces)+1))
+	between.apart = c.apart
+	for _, n := range between.members {
+		n.weight = 1
+	}
 	check, now, id := newChecker(), time.Duration(0), uint64(0)
 	queued, started := make([]int, len(ids)), make([]int, len(ids))
 	var flying []flightOf
 	sample := func() {
+		for _, n := range between.members {
+			n.backlogged = false
+		}
 		for i := range ids {
 			g.members[i].backlogged = queued[i] > 0
+			n := between.members[c.spaces[i]]
+			n.backlogged = n.backlogged || queued[i] > 0
 		}
 		g.sample(cfg.MaxOverrun(), tokens)
+		between.sample(cfg.MaxOverrun(), tokens)
 	}
 	for now < c.span {
 		for i, p := range c.patterns {
@@ -81,13 +110,13 @@ func (c memoryContest) play(t *testing.T) result {
 		}
 		for choice, ok := s.Next(now); ok; choice, ok = s.Next(now) {
 			i := index[choice.Flow]
-			if m.used[choice.Device] += c.sizes[i]; m.used[choice.Device] > c.capacity[choice.Device] {
-				t.Fatalf("%s does not fit on device %d", choice.Flow, choice.Device)
-			}
+			m.use(t, choice.Flow, choice.Device, c.sizes[i])
 			run := c.patterns[i].run(started[i])
 			started[i]++
 			queued[i]--
-			g.members[i].largest = max(g.members[i].largest, run, choice.Charged)
+			for _, member := range []*contestant{g.members[i], between.members[c.spaces[i]]} {
+				member.largest = max(member.largest, run, choice.Charged)
+			}
 			flying = append(flying, flightOf{choice, now, now + run, i})
 		}
 		sample()
@@ -99,6 +128,7 @@ func (c memoryContest) play(t *testing.T) result {
 		}
 		for _, f := range flying {
 			g.members[f.pattern].service += float64(next - now)
+			between.members[c.spaces[f.pattern]].service += float64(next - now)
 		}
 		now = next
 		if at, due := s.Deadline(); due && at <= now {
@@ -107,7 +137,7 @@ func (c memoryContest) play(t *testing.T) result {
 		if first >= 0 {
 			f := flying[first]
 			flying = append(flying[:first], flying[first+1:]...)
-			m.used[f.Device] -= c.sizes[f.pattern]
+			m.use(t, f.Flow, f.Device, -c.sizes[f.pattern])
 			s.Done(now, f.Invocation, Usage{Service: f.to - f.from})
 			if c.spoil != nil {
 				c.spoil(s, s.flows[f.Flow])
@@ -118,11 +148,27 @@ func (c memoryContest) play(t *testing.T) result {
 			t.Fatal(err)
 		}
 	}
-	r := result{flows: g.worst}
+	r := result{flows: g.worst, spaces: between.worst}
 	for _, member := range g.members {
 		r.service = append(r.service, member.service/1e9)
 	}
 	return r
+}
+
+// apart reports whether nothing bounds the gap between two namespaces: they want different
+// sizes at times, or a limit holds one back.
+func (c memoryContest) apart(a, b int) bool {
+	size := 0
+	for i, n := range c.spaces {
+		if n != a && n != b {
+			continue
+		}
+		if _, limited := c.limits[fmt.Sprint("ns", n)]; limited || size > 0 && size != c.sizes[i] {
+			return true
+		}
+		size = c.sizes[i]
+	}
+	return false
 }
 
 // randomMemory draws devices of several sizes, functions of some sizes, at least two of
@@ -159,18 +205,54 @@ func randomMemory(seed uint64) memoryContest {
 	return c
 }
 
+// withLimit spreads the functions over namespaces, two of each size, and adds one whose
+// limit is less than its functions need at once.
+func (c memoryContest) withLimit(seed uint64) memoryContest {
+	rng := rand.New(rand.NewPCG(seed, 29))
+	for i, size := range c.sizes {
+		c.spaces[i] = 2*slices.Index(c.sizes, size) + rng.IntN(2)
+	}
+	limited, size := slices.Max(c.spaces)+1, 1+rng.IntN(slices.Max(c.capacity))
+	for range 2 + rng.IntN(3) {
+		c.patterns = append(c.patterns, steady(ms(1+rng.IntN(20_000))))
+		c.sizes, c.spaces = append(c.sizes, size), append(c.spaces, limited)
+	}
+	c.limits = map[string]int{fmt.Sprint("ns", limited): size + rng.IntN(size)}
+	return c
+}
+
+// TestServiceBoundBesideALimit: the functions of a namespace whose memory is limited, and
+// those that no limit holds back, keep the bound among each other, and so do namespaces.
+func TestServiceBoundBesideALimit(t *testing.T) {
+	worst := result{}
+	for seed := range contests() / 5 {
+		c := randomMemory(seed).withLimit(seed)
+		r := c.play(t)
+		worst.flows, worst.spaces = max(worst.flows, r.flows), max(worst.spaces, r.spaces)
+		if r.flows > 1 || r.spaces > 1 {
+			t.Errorf("seed %d, %s: the gap is %.3f of the bound, %.3f between namespaces; service %.0f s", seed, c.policy, r.flows, r.spaces, r.service)
+		}
+	}
+	t.Logf("largest gap: %.3f of the bound, %.3f between namespaces", worst.flows, worst.spaces)
+}
+
+// contests is how many are drawn.
+func contests() uint64 {
+	switch {
+	case raced || testing.Short():
+		return 10
+	case events() > 100_000:
+		return 3000
+	}
+	return 200
+}
+
 // TestServiceBoundWithMemory: two functions of one size keep the bound, whatever others
 // of other sizes do, on devices of several sizes and beside others that take memory and
 // give it back.
 func TestServiceBoundWithMemory(t *testing.T) {
-	seeds, worst := uint64(200), 0.0
-	switch {
-	case raced || testing.Short():
-		seeds = 12
-	case events() > 100_000:
-		seeds = 3000
-	}
-	for seed := range seeds {
+	worst := 0.0
+	for seed := range contests() {
 		c := randomMemory(seed)
 		r := c.play(t)
 		if worst = max(worst, r.flows); r.flows > 1 {
