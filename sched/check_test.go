@@ -26,7 +26,21 @@ func (c *checker) check(s *Scheduler) error {
 // lowered D drains.
 func checkTokens(s *Scheduler) error {
 	tokens, flying := 0, 0
+	wanted := map[*device]int{}
+	for _, f := range s.flows {
+		for _, d := range s.devices {
+			if f.wants.has(d) {
+				wanted[d]++
+			}
+		}
+		if f.wants != "" && (f.misfit == nil || f.standing != eligible) {
+			return fmt.Errorf("devices drain for flow %s, which does not wait for them", f.id)
+		}
+	}
 	for i, d := range s.devices {
+		if d.wanted != wanted[d] {
+			return fmt.Errorf("device %d: %d flows want it, counted %d", d.index, wanted[d], d.wanted)
+		}
 		if i > 0 && s.devices[i-1].index >= d.index {
 			return fmt.Errorf("devices out of order")
 		}
@@ -40,7 +54,7 @@ func checkTokens(s *Scheduler) error {
 		if !d.leaving && sum != d.tokens && (d.free() != 0 || sum < d.tokens) {
 			return fmt.Errorf("device %d: %d free + %d in flight, D %d", d.index, d.free(), n, d.tokens)
 		}
-		if d.leaving && (d.free() != 0 || n == 0) {
+		if d.leaving && d.free() != 0 {
 			return fmt.Errorf("device %d leaving: free %d, in flight %d", d.index, d.free(), n)
 		}
 		flying += n

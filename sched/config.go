@@ -35,7 +35,7 @@ type Config struct {
 	TTLGlobal bool
 
 	// Smoothing is the weight of a new sample in the estimates of service
-	// and inter-arrival times, once there are enough of them.
+	// and inter-arrival times, after the first.
 	Smoothing float64
 	// InitialCharge is the estimate of a function never seen to finish; 0
 	// means a tenth of T. It is never below 1 ms.

@@ -13,8 +13,7 @@ type device struct {
 	tokens  int
 	leaving bool
 	flights []*invocation
-	// openUntil is until when work beyond the window may run here.
-	openUntil int64
+	wanted  int // flows inside the window that wait until it has drained
 }
 
 func (d *device) free() int {
@@ -65,17 +64,8 @@ func (s *Scheduler) allowed(tokens int) int { return min(max(tokens, 0), s.maxTo
 // Done, Undo or Abandon; queued work stays queued.
 func (s *Scheduler) RemoveDevice(now time.Duration, index int) {
 	s.clock(now)
-	d := s.present(index)
-	d.leaving = true
-	if len(d.flights) == 0 {
-		s.dropDevice(d)
-	}
+	s.present(index).leaving = true
 	s.changedDevices()
-}
-
-func (s *Scheduler) dropDevice(d *device) {
-	at, _ := s.find(d.index)
-	s.devices = slices.Delete(s.devices, at, at+1)
 }
 
 // SetTokens changes a device's D. More in flight than D drains by itself.
@@ -95,10 +85,8 @@ func (s *Scheduler) changedDevices() {
 	s.changedTokens()
 }
 
-// changedTokens follows a change of D. Only going to a single token or from one changes
-// the order, and only of flows in flight: with one token their number does not count.
+// changedTokens follows a change of D.
 func (s *Scheduler) changedTokens() {
-	single := s.tokens == 1
 	s.tokens = 0
 	for _, d := range s.devices {
 		if !d.leaving {
@@ -106,14 +94,4 @@ func (s *Scheduler) changedTokens() {
 		}
 	}
 	s.somethingFreed()
-	if single == (s.tokens == 1) {
-		return
-	}
-	for _, d := range s.devices {
-		for _, it := range d.flights {
-			if it.flow.misfit == nil {
-				s.rank(it.flow)
-			}
-		}
-	}
 }

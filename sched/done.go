@@ -72,12 +72,8 @@ func (s *Scheduler) end(now time.Duration, id uint64) (*invocation, *run) {
 	f, r := it.flow, it.run
 	it.run = nil
 	f.flights = without(f.flights, it)
-	d := r.device
-	d.flights = without(d.flights, it)
+	r.device.flights = without(r.device.flights, it)
 	s.inFlight--
-	if d.leaving && len(d.flights) == 0 {
-		s.dropDevice(d)
-	}
 	s.somethingFreed()
 	s.setStale(f)
 	return it, r
@@ -93,18 +89,15 @@ func without[T comparable](list []T, it T) []T {
 func (s *Scheduler) Revised(now time.Duration, id FlowID) {
 	s.clock(now)
 	if f := s.flows[id]; f != nil {
-		f.learned = 0
+		f.known = false
 	}
 }
 
-// learn moves the estimate of the flow's service: the mean of the first few of a
-// revision, then a moving average.
+// learn moves the estimate of the flow's service.
 func (s *Scheduler) learn(f *flow, service int64) {
 	f.served++
-	f.learned++
-	weight := max(1/float64(f.learned), s.cfg.Smoothing)
-	f.estimate += int64(weight * float64(service-f.estimate))
-	f.estimate = max(f.estimate, leastEstimate)
+	f.estimate = max(s.smooth(f.estimate, service, !f.known), leastEstimate)
+	f.known = true
 }
 
 // leastEstimate keeps a function of no measurable service from being free.

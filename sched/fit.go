@@ -7,16 +7,20 @@ import (
 
 // fit chooses the device of those allowed where the flow fits and starts soonest;
 // among equals the one with most tokens free, then the first. Flow, token and
-// container are thus always of one device.
+// container are thus always of one device. s.crowded is where it would fit if less ran.
 func (s *Scheduler) fit(f *flow, allowed func(*device) bool) (best *device, p Placement, ok bool) {
 	at := s.placements(f)
 	s.asked++
+	s.crowded = s.crowded[:0]
 	for _, d := range s.devices {
 		if !allowed(d) || !f.class.devices.has(d) {
 			continue
 		}
 		s.asked++
-		if a := at(d); a.Fits && (best == nil || sooner(a, d, p, best)) {
+		switch a := at(d); {
+		case !a.Fits && !a.Held:
+			s.crowded = addDevice(s.crowded, d)
+		case a.Fits && (best == nil || sooner(a, d, p, best)):
 			best, p = d, a
 		}
 	}

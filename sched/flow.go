@@ -47,6 +47,7 @@ type flow struct {
 	byRank  node[*flow]   // in listed
 	listed  *heap[*flow]  // of its share
 	misfit  *list.Element // in its class, if it did not fit
+	wants   deviceSet     // then, the devices that drain for it
 	setup   int64         // least setup on any device, as last computed
 	byStale node[*flow]   // in Scheduler.stale while reach and setup are to be computed again
 	waits   *list.Element // in Scheduler.waiting while something is queued
@@ -65,8 +66,8 @@ type flow struct {
 	excused  int64 // virtual time of set-ups that were not charged since it was inactive
 	backoff  backoff
 	served   uint64
-	learned  uint64 // of them, since its function was revised
-	last     Rule   // of its last grant
+	known    bool // a run has ended since its function was revised
+	last     Rule // of its last grant
 	lastAt   int64
 
 	dirty    bool // in Scheduler.changed

@@ -1,9 +1,6 @@
 package sched
 
-import (
-	"math"
-	"math/bits"
-)
+import "math/bits"
 
 // byAge is arrival order: the heads of all flows hold the oldest invocation.
 func byAge(*Scheduler, *flow) (int64, int64) { return 0, 0 }
@@ -24,10 +21,9 @@ func byDeadline(s *Scheduler, f *flow) (int64, int64) {
 }
 
 // byLongest is MQFQ-Sticky's order inside the window (paper, Algorithm 1): fewest
-// in flight, then longest queue, then older head. With a single token nothing is
-// in flight whenever a choice is made.
-func byLongest(s *Scheduler, f *flow) (int64, int64) {
-	return s.flightClass(f, math.MaxInt), -int64(f.queue.Len())
+// in flight, then longest queue, then older head.
+func byLongest(_ *Scheduler, f *flow) (int64, int64) {
+	return int64(len(f.flights)), -int64(f.queue.Len())
 }
 
 // byShortest takes, inside the window and among the flows with fewest in flight,
@@ -39,7 +35,7 @@ func byLongest(s *Scheduler, f *flow) (int64, int64) {
 // Shortest first alone starves what is long. Here the window ends that: a flow that
 // led by T gives way to those served least, and overdue heads go before.
 func byShortest(s *Scheduler, f *flow) (int64, int64) {
-	return s.flightClass(f, maxFlightClass), sizeRank(s.expected(f) + setupWeight*f.setup)
+	return int64(min(len(f.flights), maxFlights)), sizeRank(s.expected(f) + setupWeight*f.setup)
 }
 
 // setupWeight: a set-up serves none of those that wait, and mostly causes another one,
@@ -47,15 +43,10 @@ func byShortest(s *Scheduler, f *flow) (int64, int64) {
 // has before it moves others in.
 const setupWeight = 8
 
-// maxFlightClass is from how many runs of one function at once on all count alike.
-const maxFlightClass = 3
-
-func (s *Scheduler) flightClass(f *flow, most int) int64 {
-	if s.tokens == 1 {
-		return 0
-	}
-	return int64(min(len(f.flights), most))
-}
+// maxFlights is from how many runs of one function at once on all count alike. It makes a
+// difference with many tokens: with 32, a burst of one function is up to 1.5 times slower
+// where each further run is set behind.
+const maxFlights = 3
 
 // sizeRank gives sizes within a factor of four the same rank: expected times are not so
 // exact that a little more should put the older head behind. Below 2^20 ns, about a

@@ -126,11 +126,32 @@ func (s *Scheduler) search() (choice Choice, ok, complete bool) {
 // exhausted reports whether a call of Next has done enough.
 func (s *Scheduler) exhausted() bool { return s.tried >= maxTried || s.asked >= maxAsked }
 
-// setMisfit puts a flow at the end of its list.
+// setMisfit puts a flow that was tried at the end of its list.
 func (s *Scheduler) setMisfit(f *flow) {
 	s.tried++
 	s.unrank(f)
 	f.misfit = f.class.misfits.PushBack(f)
+	s.want(f, s.crowded)
+}
+
+// want keeps the devices of a set for a flow inside the window: they drain until it fits.
+func (s *Scheduler) want(f *flow, set []byte) {
+	if f.standing == throttled || f.group.standing == throttled {
+		set = nil
+	}
+	if f.wants == "" && len(set) == 0 {
+		return
+	}
+	now := deviceSet(set)
+	for _, d := range s.devices {
+		if f.wants.has(d) {
+			d.wanted--
+		}
+		if now.has(d) {
+			d.wanted++
+		}
+	}
+	f.wants = now
 }
 
 // unsetMisfit takes a flow out of its list.
@@ -141,6 +162,7 @@ func (s *Scheduler) unsetMisfit(f *flow) {
 	c := f.class
 	c.misfits.Remove(f.misfit)
 	f.misfit = nil
+	s.want(f, nil)
 	c.untried = min(c.untried, c.misfits.Len())
 }
 
@@ -164,6 +186,7 @@ func (s *Scheduler) retryMisfits(free []byte) {
 				s.rank(f)
 			} else {
 				c.misfits.MoveToBack(f.misfit)
+				s.want(f, s.crowded)
 			}
 			c.untried = max(0, c.untried-1)
 		}

@@ -85,7 +85,6 @@ type oracleDevice struct {
 	index, tokens int
 	flights       []*oracleInvocation
 	leaving       bool
-	openUntil     int64
 }
 
 // oracleMean is a moving average.
@@ -382,7 +381,11 @@ func (w *oracle) Done(now time.Duration, id uint64, used Usage) {
 	service := int64(used.Service)
 	if service > 0 || !used.Failed {
 		f.served++
-		f.est += int64(max(1/float64(f.served), w.cfg.Smoothing) * float64(service-f.est))
+		weight := w.cfg.Smoothing
+		if f.served == 1 {
+			weight = 1
+		}
+		f.est += int64(weight * float64(service-f.est))
 		f.est = max(f.est, int64(time.Microsecond))
 	}
 	if w.cfg.Correct && w.cfg.FixedCharge == 0 {

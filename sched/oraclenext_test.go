@@ -48,9 +48,6 @@ func (w *oracle) Next(now time.Duration) (Choice, bool) {
 // rank is the policy's order, the least first.
 func (w *oracle) rank(f *oracleFlow) []int64 {
 	head, flying := f.queue[0], int64(len(f.flights))
-	if w.tokens() == 1 {
-		flying = 0
-	}
 	switch {
 	case w.cfg.Shortest:
 		return []int64{min(flying, 3), roundDown(8*w.setup(f) + w.expected(f)), head.seq}
@@ -166,8 +163,11 @@ func (w *oracle) spare() (Choice, bool) {
 		return Choice{}, false
 	}
 	open := func(d *oracleDevice) bool {
-		wanted := slices.ContainsFunc(w.flows, func(f *oracleFlow) bool { return w.eligible(f) && f.reaches(d) })
-		return d.free() > 0 && (len(d.flights) == 0 || w.now < d.openUntil || !wanted)
+		wanted := slices.ContainsFunc(w.flows, func(f *oracleFlow) bool {
+			a := w.ask(f, d)
+			return w.eligible(f) && f.reaches(d) && !a.Fits && !a.Held
+		})
+		return d.free() > 0 && (len(d.flights) == 0 || !wanted)
 	}
 	tried := map[*oracleFlow]bool{}
 	for passed := 0; ; passed++ {
@@ -189,9 +189,6 @@ func (w *oracle) spare() (Choice, bool) {
 		case !w.within(&f.space.oracleAccount) && f.space.pass():
 		case !w.within(&f.oracleAccount) && f.pass():
 		default:
-			if len(d.flights) == 0 {
-				d.openUntil = w.now + openFor
-			}
 			return w.grant(f, d, p, RuleSpare), true
 		}
 	}

@@ -54,6 +54,7 @@ type Scheduler struct {
 	active          []*class // those with flows that compete
 	all             *class   // of all devices there are, or were last
 	set, free, open []byte   // buffers for sets
+	crowded         []byte   // where the flow tried last did not fit beside what runs
 
 	retryAt   int64 // when Next goes on with those that it did not come to
 	waitUntil int64 // earliest end of a wait seen by Next

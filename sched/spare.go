@@ -3,9 +3,9 @@ package sched
 import "time"
 
 // A flow that does not fit holds global virtual time back: what runs beside it is
-// throttled at T, the device that it waits for drains, and it fits. But a device must
-// not idle when nothing inside the window can use it. There flows run that are beyond
-// the window.
+// throttled at T, the device where it would fit if less ran drains, and it fits. But a
+// device must not idle when nothing inside the window can use it. There flows run that
+// are beyond the window.
 //
 // What they get so is spare: it takes nothing from those inside, and virtual time and
 // the window are as if it had not been. The same on both levels: a namespace inside the
@@ -16,11 +16,6 @@ import "time"
 // weights. The one whose turn is longest ago comes first, of those that fit. One that
 // used more than its turn passes as many turns: of two that fit at the same times, each
 // has one turn between two turns of the other, however others come, go and fit.
-
-// openFor is how long a device stays open to flows beyond the window once it idled,
-// where flows inside it wait for the device. Then it must drain again: what could not
-// fit beside others may fit alone by then.
-const openFor = int64(10 * time.Second)
 
 // quantum is the time over its weight that a member uses in one turn.
 const quantum = int64(time.Second)
@@ -85,9 +80,6 @@ func (s *Scheduler) searchSpare() (choice Choice, ok, complete bool) {
 			s.asked = 0
 			continue
 		}
-		if len(d.flights) == 0 {
-			d.openUntil = s.now + openFor
-		}
 		return s.grant(f, d, p, RuleSpare), true, true
 	}
 }
@@ -96,7 +88,7 @@ func (s *Scheduler) searchSpare() (choice Choice, ok, complete bool) {
 func (s *Scheduler) openDevices() []byte {
 	s.open = s.open[:0]
 	for _, d := range s.devices {
-		if d.free() > 0 && (len(d.flights) == 0 || s.now < d.openUntil || !s.wanted(d)) {
+		if d.free() > 0 && (len(d.flights) == 0 || d.wanted == 0) {
 			s.open = addDevice(s.open, d)
 		}
 	}
@@ -112,16 +104,6 @@ func (s *Scheduler) openDevices() []byte {
 		return nil
 	}
 	return s.open
-}
-
-// wanted reports whether a flow waits until it fits on a device.
-func (s *Scheduler) wanted(d *device) bool {
-	for _, c := range s.active {
-		if c.misfits.Len() > 0 && c.devices.has(d) {
-			return true
-		}
-	}
-	return false
 }
 
 // spareGroup is the namespace that comes first on open devices: one inside the window

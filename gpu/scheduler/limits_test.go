@@ -3,6 +3,7 @@ package scheduler
 import (
 	"strings"
 	"testing"
+	"time"
 )
 
 // TestNamespaceLimit: the runs of a namespace wait for each other where together they
@@ -53,4 +54,20 @@ func TestNamespaceLimitRemoves(t *testing.T) {
 	s.expect("", Event{Kind: Moved, Container: 1, Epoch: 1, OK: true}) // nothing has moved
 	s.run("", y, 2, 1*gib)
 	s.submit("create 3, remove 1, start 3 in 3 on 0 cold", fn("z", 4*gib))
+}
+
+// TestLimitIdlesNoToken: a flow that waits for its namespace's limit leaves the other
+// tokens to flows beyond the window.
+func TestLimitIdlesNoToken(t *testing.T) {
+	for _, policy := range []string{"sticky-plus", "mqfq-sticky", "mqfq"} {
+		c := config(policy, 1)
+		c.Tokens.Max = 4
+		c.NamespaceLimits = map[string]int64{"a": gib}
+		limited := &caller{Function: function("a", "x", gib), keep: 3, run: 7 * time.Second}
+		other := &caller{Function: function("b", "y", gib), keep: 8, run: 5 * time.Second}
+		newFixture(t, c, limited, other).until(time.Hour)
+		if limited.service < 58*time.Minute || other.service < 170*time.Minute {
+			t.Errorf("%s: %s and %s of tokens in an hour with four", policy, limited.service, other.service)
+		}
+	}
 }

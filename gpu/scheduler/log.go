@@ -22,7 +22,8 @@ import (
 // read, or does not give the same orders any more. Version 1 used other names; version 2 did
 // not charge set-ups and unused runs, and had no back-off; version 3 weighed set-ups less,
 // and forgot what was measured of a function with its last container; version 4 raised
-// global virtual time for what fits nowhere; version 5 kept no host memory for a flow.
+// global virtual time for what fits nowhere; version 5 kept no host memory for a flow, and
+// devices for one that waited for its namespace's limit.
 const logVersion = 6
 
 type logHead struct {
