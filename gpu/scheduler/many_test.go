@@ -10,6 +10,13 @@ import (
 	"github.com/gpuwhisk/gpuwhisk/sched"
 )
 
+func scenarios() map[string]func(*many) func(i int) {
+	return map[string]func(*many) func(i int){
+		"host": (*many).host, "tokens": (*many).tokens, "device": (*many).device, "all": (*many).all,
+		"refuse": (*many).refuse, "expire": (*many).expire,
+	}
+}
+
 // BenchmarkManyFlows is what one event costs, orders included, while 100,000 functions
 // have work queued or had. The dearest, max-ns, is mostly the machine's.
 //
@@ -22,12 +29,9 @@ import (
 //
 // Goal: below 1 ms.
 func BenchmarkManyFlows(b *testing.B) {
-	for name, f := range map[string]func(*many) func(i int){
-		"host": (*many).host, "tokens": (*many).tokens, "device": (*many).device, "all": (*many).all,
-		"refuse": (*many).refuse, "expire": (*many).expire,
-	} {
+	for name, f := range scenarios() {
 		b.Run(name, func(b *testing.B) {
-			m := &many{b: b}
+			m := &many{b: b, flows: 100_000}
 			event := f(m)
 			m.took = m.took[:0]
 			for i := 0; b.Loop(); i++ {
@@ -41,25 +45,68 @@ func BenchmarkManyFlows(b *testing.B) {
 	}
 }
 
-// many is a scheduler with very many flows.
-type many struct {
-	b    *testing.B
-	s    *Scheduler
-	now  time.Duration
-	id   uint64
-	took []time.Duration
-	out  []Order
+// TestManyFlowsAreNotWalked: whatever happens, one event looks at few of all flows that
+// have work queued or had.
+func TestManyFlowsAreNotWalked(t *testing.T) {
+	for name, f := range scenarios() {
+		t.Run(name, func(t *testing.T) {
+			m := &many{b: t, flows: 4000}
+			event := f(m)
+			event(0)
+			event(1)
+			if n := m.most; n.placements > 1000 || n.states > 500 || n.orders > 150 {
+				t.Errorf("one event asked for %d placements and %d states, and gave %d orders", n.placements, n.states, n.orders)
+			}
+		})
+	}
 }
 
-const manyFlows = 100_000
+// looks counts what one event of a scheduler looked at.
+type looks struct {
+	Policy
+	view                       sched.View
+	placements, states, orders int
+}
+
+func (l *looks) Placements(id sched.FlowID) func(int) sched.Placement {
+	l.placements++
+	at := l.view.Placements(id)
+	return func(d int) sched.Placement {
+		l.placements++
+		return at(d)
+	}
+}
+
+func (l *looks) State(id sched.FlowID) sched.State {
+	l.states++
+	return l.Policy.State(id)
+}
+
+// many is a scheduler with very many flows.
+type many struct {
+	b     testing.TB
+	flows int
+	look  looks // of this event
+	most  looks // of any
+	s     *Scheduler
+	now   time.Duration
+	id    uint64
+	took  []time.Duration
+	out   []Order
+}
 
 // begin makes the scheduler.
 func (m *many) begin(devices int, adjust func(*Config)) {
 	c := config("sticky-plus", devices)
 	c.DeviceTimeout = 5 * time.Minute
-	c.Sched.MaxFlows = 4 * manyFlows
+	c.Sched.MaxFlows = 4 * m.flows
 	if adjust != nil {
 		adjust(&c)
+	}
+	c.NewPolicy = func(name string, cfg sched.Config, view sched.View) (p Policy, err error) {
+		m.look.view = view
+		m.look.Policy, err = sched.New(name, cfg, &m.look)
+		return &m.look, err
 	}
 	var err error
 	if m.s, err = New(c); err != nil {
@@ -74,18 +121,33 @@ func (m *many) take(e Event) {
 	m.s.Take(e)
 	m.out = m.s.Ready()
 	m.took = append(m.took, time.Since(began))
+	m.most.placements = max(m.most.placements, m.look.placements)
+	m.most.states = max(m.most.states, m.look.states)
+	m.most.orders = max(m.most.orders, len(m.out))
+	m.look.placements, m.look.states = 0, 0
+}
+
+// untimed does what is not of the events that are timed.
+func (m *many) untimed(f func()) {
+	took := m.took
+	if b, ok := m.b.(*testing.B); ok {
+		b.StopTimer()
+		defer b.StartTimer()
+	}
+	f()
+	m.took = took
 }
 
 func (m *many) submit(i int) {
 	m.id++
-	name := fmt.Sprint("f", i%manyFlows)
+	name := fmt.Sprint("f", i%m.flows)
 	m.take(Event{Kind: Submitted, Invocation: m.id, Function: &Function{
 		Flow: sched.FlowID{Namespace: "n", Function: name}, Key: name, HostMB: 256, Memory: gib,
 	}})
 }
 
 func (m *many) submitAll() {
-	for i := range manyFlows {
+	for i := range m.flows {
 		m.submit(i)
 	}
 }
@@ -148,13 +210,11 @@ func (m *many) tick() {
 
 func (m *many) refuse() func(int) {
 	return func(int) {
-		m.b.StopTimer()
-		took := m.took
-		m.begin(1, nil)
-		m.take(Event{Kind: DeviceLost})
-		m.submitAll()
-		m.took = took
-		m.b.StartTimer()
+		m.untimed(func() {
+			m.begin(1, nil)
+			m.take(Event{Kind: DeviceLost})
+			m.submitAll()
+		})
 		for m.s.Stats().Queued > 0 {
 			m.tick()
 		}
@@ -163,17 +223,15 @@ func (m *many) refuse() func(int) {
 
 func (m *many) expire() func(int) {
 	return func(int) {
-		m.b.StopTimer()
-		took := m.took
-		m.begin(1, nil)
-		m.take(Event{Kind: DeviceLost})
-		m.submitAll()
-		for id := range m.id {
-			m.take(Event{Kind: Withdrawn, Invocation: id + 1})
-		}
-		m.now += 24 * time.Hour
-		m.took = took
-		m.b.StartTimer()
+		m.untimed(func() {
+			m.begin(1, nil)
+			m.take(Event{Kind: DeviceLost})
+			m.submitAll()
+			for id := range m.id {
+				m.take(Event{Kind: Withdrawn, Invocation: id + 1})
+			}
+			m.now += 24 * time.Hour
+		})
 		for len(m.s.flows) > 0 {
 			m.tick()
 		}
