@@ -72,42 +72,37 @@ func deviceCount(n int) string {
 
 // String writes the reason as one line for a person.
 func (r Reason) String() string {
-	detail := ""
-	switch r.Rule {
-	case RuleThrottle:
-		detail = fmt.Sprintf(", %s leads by %s where %s is allowed, behind %s", r.Level, r.Lead, r.Overrun, r.Behind)
-	case RuleBehind:
-		detail = fmt.Sprintf(" %s", r.Behind)
-	case RuleWait:
-		detail = fmt.Sprintf(" until %s", r.Until)
-	case RuleBackoff:
-		detail = fmt.Sprintf(" until %s after %d failed runs in a row", r.Until, r.Failed)
-	case RuleNoToken:
-		detail = fmt.Sprintf(", %d of %d runs in flight on %s", r.InFlight, r.Tokens, deviceCount(r.Devices))
-	case RuleNoFit:
-		detail = r.noFit(deviceCount(r.Free))
-	}
-	return fmt.Sprintf("%s %s: %s%s%s", r.Flow, r.State, r.Rule, detail, r.lastChosen(r.LastAt))
+	return fmt.Sprintf("%s %s: %s%s%s", r.Flow, r.State, r.Rule, r.detail(false), r.lastChosen(r.LastAt))
 }
 
 // Summary writes the reason for a table that has the flow's name, its state and its
 // lead in columns of their own. It leaves out what changes while nothing happens to
 // the flow.
 func (r Reason) Summary() string {
-	detail := ""
-	switch r.Rule {
-	case RuleThrottle:
-		detail = fmt.Sprintf(": its %s leads by more than %s", r.Level, r.Overrun)
-	case RuleBehind:
-		detail = fmt.Sprintf(" %s", r.Behind)
-	case RuleWait:
-		detail = fmt.Sprintf(" until %s", r.Until.Round(time.Millisecond))
-	case RuleBackoff:
-		detail = fmt.Sprintf(" until %s after %d failed runs in a row", r.Until.Round(time.Millisecond), r.Failed)
-	case RuleNoFit:
-		detail = r.noFit("a device")
+	r.Until = r.Until.Round(time.Millisecond)
+	return r.Rule.String() + r.detail(true) + r.lastChosen(r.LastAt.Round(time.Millisecond))
+}
+
+func (r Reason) detail(brief bool) string {
+	switch {
+	case r.Rule == RuleThrottle && brief:
+		return fmt.Sprintf(": its %s leads by more than %s", r.Level, r.Overrun)
+	case r.Rule == RuleThrottle:
+		return fmt.Sprintf(", %s leads by %s where %s is allowed, behind %s", r.Level, r.Lead, r.Overrun, r.Behind)
+	case r.Rule == RuleBehind:
+		return fmt.Sprintf(" %s", r.Behind)
+	case r.Rule == RuleWait:
+		return fmt.Sprintf(" until %s", r.Until)
+	case r.Rule == RuleBackoff:
+		return fmt.Sprintf(" until %s after %d failed runs in a row", r.Until, r.Failed)
+	case r.Rule == RuleNoToken && !brief:
+		return fmt.Sprintf(", %d of %d runs in flight on %s", r.InFlight, r.Tokens, deviceCount(r.Devices))
+	case r.Rule == RuleNoFit && brief:
+		return r.noFit("a device")
+	case r.Rule == RuleNoFit:
+		return r.noFit(deviceCount(r.Free))
 	}
-	return r.Rule.String() + detail + r.lastChosen(r.LastAt.Round(time.Millisecond))
+	return ""
 }
 
 func (r Reason) noFit(devices string) string {

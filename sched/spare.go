@@ -125,25 +125,19 @@ func (s *Scheduler) spareGroup(open []byte) *group {
 // spareFlow is the flow of such a namespace that comes first: one inside the
 // namespace's window by the policy's order, else one beyond it by its turn.
 func (s *Scheduler) spareFlow(g *group, open []byte) *flow {
-	var first *flow
-	var least rank
-	for _, sh := range g.shares {
-		if g.standing == throttled && len(sh.ranked) > 0 && sh.class.devices.meets(open) {
-			if n := sh.ranked.top(); first == nil || n.before(least) {
-				first, least = n.of, n.rank
+	top := func(of func(*share) heap[*flow]) (first *flow) {
+		var least rank
+		for _, sh := range g.shares {
+			if h := of(sh); len(h) > 0 && sh.class.devices.meets(open) && (first == nil || h.top().before(least)) {
+				first, least = h.top().of, h.top().rank
 			}
 		}
-	}
-	if first != nil {
 		return first
 	}
-	for _, sh := range g.shares {
-		if len(sh.beyond) == 0 || !sh.class.devices.meets(open) {
-			continue
-		}
-		if n := sh.beyond.top(); first == nil || n.before(least) {
-			first, least = n.of, n.rank
+	if g.standing == throttled {
+		if f := top(func(sh *share) heap[*flow] { return sh.ranked }); f != nil {
+			return f
 		}
 	}
-	return first
+	return top(func(sh *share) heap[*flow] { return sh.beyond })
 }
