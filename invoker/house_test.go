@@ -86,7 +86,7 @@ var plan = map[string][]string{
 	"invoker/engine/devices":   {"activation", "gpu", "gpu/nvml", "gpu/shimctl", "invoker/container"},
 	"invoker/engine/docker":    {"invoker/lib/retry", "activation/spans", "invoker/container", "invoker/engine/logs"},
 	"invoker/operate/gpucheck": {"activation", "gpu/nvml", "gpu/shimctl"},
-	"invoker/handover":         {"activation", "activation/kafka"},
+	"invoker/handover":         {"activation", "activation/etcd", "activation/fetch", "activation/kafka"},
 	"invoker/develop/load":     {"activation"},
 	"invoker/engine/logs":      {"invoker/container"},
 	"invoker/engine/mps":       {"invoker/lib/retry"},

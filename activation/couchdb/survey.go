@@ -76,6 +76,15 @@ func Inspect(ctx context.Context, cfg Config) (Survey, error) {
 	return s, nil
 }
 
+// Document reads the document of an action, without its attachments.
+func Document(ctx context.Context, cfg Config, id string) (doc json.RawMessage, err error) {
+	transport := newTransport()
+	defer transport.CloseIdleConnections()
+	v := rawClient{cfg: cfg, client: &http.Client{Transport: transport}}
+	err = v.call(ctx, http.MethodGet, url.PathEscape(cfg.Whisks)+"/"+url.PathEscape(id), "", &doc)
+	return doc, err
+}
+
 type rawClient struct {
 	cfg    Config
 	client *http.Client
@@ -172,7 +181,7 @@ func (v rawClient) call(ctx context.Context, method, path, body string, into any
 	if err := refusal(res.StatusCode); err != nil {
 		return fmt.Errorf("%s: %w", what, err)
 	}
-	const most = 1 << 20 // of an answer that is a few hundred bytes long
+	const most = 64 << 20 // most answers are a few hundred bytes long, an action's has its code
 	limited := io.LimitReader(res.Body, most)
 	if into == nil {
 		_, err = io.Copy(io.Discard, limited)

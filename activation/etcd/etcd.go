@@ -10,6 +10,7 @@
 package etcd
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -104,18 +105,18 @@ func New(cfg Config) (*Client, error) {
 }
 
 // dial makes etcd's own client. With a login it asks etcd, and can fail.
-func (c *Client) dial() (*clientv3.Client, error) {
+func (cfg Config) dial() (*clientv3.Client, error) {
 	return clientv3.New(clientv3.Config{
-		Endpoints:            c.cfg.Hosts,
-		Username:             c.cfg.Username,
-		Password:             c.cfg.Password,
+		Endpoints:            cfg.Hosts,
+		Username:             cfg.Username,
+		Password:             cfg.Password,
 		DialTimeout:          requestLimit,
 		DialKeepAliveTime:    10 * time.Second,
 		DialKeepAliveTimeout: requestLimit,
 		Logger:               zap.NewNop(), // what it would write is in our errors
 		DialOptions: []grpc.DialOption{grpc.WithConnectParams(grpc.ConnectParams{
 			// gRPC's own pauses grow to two minutes: an etcd that is back would wait.
-			Backoff:           backoff.Config{BaseDelay: 100 * time.Millisecond, Multiplier: 1.6, Jitter: 0.2, MaxDelay: c.cfg.RetryInterval},
+			Backoff:           backoff.Config{BaseDelay: 100 * time.Millisecond, Multiplier: 1.6, Jitter: 0.2, MaxDelay: cmp.Or(cfg.RetryInterval, time.Second)},
 			MinConnectTimeout: requestLimit,
 		})},
 	})
@@ -266,7 +267,7 @@ func (c *Client) Close() error {
 	if lease != 0 {
 		ctx, cancel := context.WithTimeout(context.Background(), requestLimit)
 		defer cancel()
-		if err = c.revoke(ctx, etcd, lease); err == nil {
+		if err = revoke(ctx, etcd, lease); err == nil {
 			c.forgetLease()
 		}
 	}

@@ -57,7 +57,7 @@ func (c *Client) succeeded() {
 // grant gets a lease: the present one, if etcd still has it, or a new one.
 func (c *Client) grant(ctx context.Context) error {
 	if c.etcd == nil {
-		etcd, err := c.dial()
+		etcd, err := c.cfg.dial()
 		if err != nil {
 			return fmt.Errorf("connect to etcd: %w", err)
 		}
@@ -105,7 +105,7 @@ func (c *Client) hold(lease clientv3.LeaseID) {
 }
 
 // revoke ends a lease, or finds it ended.
-func (c *Client) revoke(ctx context.Context, etcd *clientv3.Client, lease clientv3.LeaseID) error {
+func revoke(ctx context.Context, etcd *clientv3.Client, lease clientv3.LeaseID) error {
 	if _, err := etcd.Revoke(ctx, lease); err != nil && !errors.Is(err, rpctypes.ErrLeaseNotFound) {
 		return fmt.Errorf("revoke the lease: %w", err)
 	}
@@ -293,7 +293,7 @@ func (c *Client) endPrevious(ctx context.Context) error {
 	}
 	if len(answer.Kvs) == 1 && string(answer.Kvs[0].Value) == number {
 		c.log.Info("end the lease of the last process", "lease", id)
-		return c.revoke(ctx, c.etcd, clientv3.LeaseID(id))
+		return revoke(ctx, c.etcd, clientv3.LeaseID(id))
 	}
 	return nil
 }

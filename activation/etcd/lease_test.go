@@ -154,7 +154,16 @@ func TestLogin(t *testing.T) {
 	if text := wrong.State().LastError; strings.Contains(text, cfg.Password) {
 		t.Errorf("it tells the password: %s", text)
 	}
+	if _, err := Inspect(f.context(), cfg); !errors.Is(err, ErrLogin) {
+		t.Errorf("a wrong password: %v", err)
+	}
 	cfg.Password = "of a test"
+	if s, err := Inspect(f.context(), cfg); err != nil || s.Lease != nil {
+		t.Errorf("the right one: %v, %v", err, s.Lease)
+	}
+	if _, err := Inspect(f.context(), f.config()); !errors.Is(err, ErrLogin) {
+		t.Errorf("no user: %v", err)
+	}
 	c := f.client(cfg)
 	if err := c.Claim(f.context()); err != nil {
 		t.Fatal(err)

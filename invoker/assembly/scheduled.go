@@ -67,11 +67,8 @@ func (a *scheduled) reported() activation.Instance {
 }
 
 func (a *scheduled) openEtcd(ctx context.Context) (hooks, error) {
-	c := a.c.Scheduler
-	cfg := etcd.Config{
-		Hosts: c.Etcd.Hosts, Username: c.Etcd.Username, Password: c.Etcd.Password, TTL: time.Duration(c.Etcd.LeaseTimeout) * time.Second,
-		Cluster: activation.Cluster(c.Cluster), Instance: a.instance, RetryInterval: c.Etcd.RetryInterval, Log: a.Log,
-	}
+	cfg := etcdConfig(a.c.Scheduler, a.Log)
+	cfg.Instance = a.instance
 	if dir := a.c.State.JournalDir(a.instance.Topic()); a.state.journal != nil {
 		cfg.LeaseFile = filepath.Join(dir, "lease")
 	}

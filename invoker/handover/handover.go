@@ -1,8 +1,8 @@
-// Package handover is what replacing one invoker by another asks of Kafka: has
+// Package handover is what replacing one invoker by another asks: has
 // everything that was sent to the old one been answered, and does the new one
 // answer? It works with any invoker that speaks OpenWhisk's protocol, since it
-// reads topics only. It changes nothing but, for a probe and for load, a topic
-// that it deletes again. It has no goroutine of its own.
+// uses only what controllers and schedulers use. It changes nothing but, for a probe
+// and for load, topics that it deletes again. It has no goroutine of its own.
 package handover
 
 import (
@@ -28,6 +28,8 @@ type Invoker struct {
 	// Hold, when not nil, is called by a probe that is ready to send, which waits
 	// for it: so preparing takes none of the time in which no invoker serves.
 	Hold func(context.Context) error
+	// Scheduled is nil in classic mode.
+	Scheduled *Scheduled
 }
 
 // ErrNoController is a deployment where no controller ever ran.
@@ -61,6 +63,9 @@ func (i Invoker) completed(ctx context.Context) (topics []string, controller str
 // Progress is called with each count. Longest is how long an activation may take: what the
 // invoker took before that and never answered is lost, and not waited for.
 func (i Invoker) Drained(ctx context.Context, longest time.Duration, progress func(waiting, running int)) error {
+	if i.Scheduled != nil {
+		return fmt.Errorf("%w; after POST /disable, GET /pool/count shows 0 when all has ended", ErrScheduled)
+	}
 	p := i.Cluster.NewPending(i.Prefix, activation.Instance{ID: i.ID}.Topic(), longest)
 	defer p.Close()
 	const every = 250 * time.Millisecond
@@ -87,8 +92,12 @@ func (i Invoker) Drained(ctx context.Context, longest time.Duration, progress fu
 
 // Probe sends an activation to the invoker, as a controller would, and returns
 // when the ack that frees its slot has come. Without an action's name it is the
-// one by which controllers test invokers.
+// one by which controllers test invokers. In scheduler mode it is a scheduler that
+// sends.
 func (i Invoker) Probe(ctx context.Context, action string) (took time.Duration, err error) {
+	if i.Scheduled != nil {
+		return i.probeScheduled(ctx, action)
+	}
 	if action == "" {
 		_, controller, err := i.completed(ctx)
 		if err != nil {
@@ -103,10 +112,7 @@ func (i Invoker) Probe(ctx context.Context, action string) (took time.Duration, 
 	acks := make(chan activation.Ack, 1)
 	requester, err := i.requester(ctx, m.Controller, func(ack activation.Ack) {
 		if ack.ActivationID == m.ActivationID && ack.FreesSlot() {
-			select {
-			case acks <- ack:
-			default: // a second one
-			}
+			offer(acks, ack)
 		}
 	})
 	if err != nil {
@@ -128,13 +134,18 @@ func (i Invoker) Probe(ctx context.Context, action string) (took time.Duration, 
 	}
 	select {
 	case ack := <-acks:
-		if ack.SystemError {
-			err = fmt.Errorf("%s ended in a system error (activation %s in namespace %s has the reason)", action, m.ActivationID, m.User.Namespace.Name)
-		}
-		return time.Since(began), err
+		return time.Since(began), judge(action, m, ack)
 	case <-ctx.Done():
 		return 0, context.Cause(ctx)
 	}
+}
+
+// judge is what is wrong with the end of a probe.
+func judge(action string, m activation.Message, ack activation.Ack) error {
+	if !ack.SystemError {
+		return nil
+	}
+	return fmt.Errorf("%s ended in a system error (activation %s in namespace %s has the reason)", action, m.ActivationID, m.User.Namespace.Name)
 }
 
 // topic is the one from which the invoker takes activations.
@@ -143,14 +154,17 @@ func (i Invoker) topic() string { return i.Prefix + activation.Instance{ID: i.ID
 // requester makes a topic of acks for a controller of this name, and passes on
 // what comes there.
 func (i Invoker) requester(ctx context.Context, controller string, receive func(activation.Ack)) (*kafka.Requester, error) {
-	reply := kafka.TopicSpec{Name: i.Prefix + "completed" + controller, Config: map[string]string{
-		"retention.ms": "300000", "max.message.bytes": strconv.Itoa(kafka.MaxMessageBytes),
-	}}
+	reply := kafka.TopicSpec{Name: i.Prefix + "completed" + controller, Config: replyConfig()}
 	return i.Cluster.NewRequester(ctx, reply, func(value []byte) {
 		if ack, err := activation.DecodeAck(value); err == nil {
 			receive(ack)
 		}
 	})
+}
+
+// replyConfig is that of topics on which answers come.
+func replyConfig() map[string]string {
+	return map[string]string{"retention.ms": "300000", "max.message.bytes": strconv.Itoa(kafka.MaxMessageBytes)}
 }
 
 // message is an activation of an action, as a controller of this name sends it.

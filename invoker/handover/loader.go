@@ -32,6 +32,9 @@ type Ended struct {
 
 // Load opens a loader; parameters are those of each call, an object or nothing.
 func (i Invoker) Load(ctx context.Context, parameters []byte) (*Loader, error) {
+	if i.Scheduled != nil {
+		return nil, fmt.Errorf("%w; call actions through the API host", ErrScheduled)
+	}
 	d, err := i.Cluster.Describe(ctx)
 	if err != nil {
 		return nil, err

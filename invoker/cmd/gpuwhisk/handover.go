@@ -26,7 +26,7 @@ type drainedCmd struct {
 // Help is the longer text of gpuwhisk drained --help.
 func (drainedCmd) Help() string {
 	return `Compares what controllers sent to the invoker with the acks that came back; works with
-any OpenWhisk invoker. Disable the invoker first (POST /disable), or new work keeps coming.
+any OpenWhisk invoker in classic mode. Disable the invoker first (POST /disable), or new work keeps coming.
 Reads Kafka's settings from the invoker's environment, or as doctor does. Exit status 1 when time is up.`
 }
 
@@ -65,6 +65,7 @@ type probeCmd struct {
 func (probeCmd) Help() string {
 	return `Sends an activation to the invoker as a controller would and waits for its ack; works with
 any OpenWhisk invoker, also a disabled one. For a GPU name an action that is annotated with gpu.
+In scheduler mode it is the scheduler of one activation, which an invoker that is up fetches from it.
 Reads Kafka's settings from the invoker's environment, or as doctor does. The record stays in the database.`
 }
 
@@ -116,6 +117,7 @@ func kafkaOf(envFile string, id int) (handover.Invoker, error) {
 	if len(cfg.Kafka.Hosts) == 0 {
 		return handover.Invoker{}, errors.New("KAFKA_HOSTS is not set: it names the brokers, host:port; gpuwhisk standalone prints its own as Kafka")
 	}
-	cluster, err := assembly.OpenKafka(cfg.Kafka, "gpuwhisk-handover", slog.New(slog.DiscardHandler))
-	return handover.Invoker{Cluster: cluster, Prefix: cfg.Kafka.TopicPrefix, ID: id}, err
+	i, err := assembly.Handover(cfg, slog.New(slog.DiscardHandler))
+	i.ID = id
+	return i, err
 }

@@ -1,0 +1,224 @@
+package handover
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net"
+	"sync"
+	"time"
+
+	"github.com/gpuwhisk/gpuwhisk/activation"
+	"github.com/gpuwhisk/gpuwhisk/activation/etcd"
+	"github.com/gpuwhisk/gpuwhisk/activation/fetch"
+	"github.com/gpuwhisk/gpuwhisk/activation/kafka"
+)
+
+// Scheduled is what a probe needs of a deployment in OpenWhisk's scheduler mode,
+// where it is the scheduler of one activation.
+type Scheduled struct {
+	Etcd etcd.Config
+	// Document is an action's, by its name.
+	Document func(ctx context.Context, id string) (json.RawMessage, error)
+	// Host is this machine's address for the invoker.
+	Host string
+}
+
+// ErrScheduled is what reads only topics, asked in scheduler mode: there activations
+// come by other ways.
+var ErrScheduled = errors.New("this works in classic mode only: in OpenWhisk's scheduler mode the invoker's topic holds no activations")
+
+const (
+	// creationTime is how long an invoker may take for an ack; schedulers wait as long.
+	creationTime = 20 * time.Second
+	// creationPause is between a refused creation and the next.
+	creationPause = time.Second
+	// leaveTime bounds the wait until the invoker asks once more, and is told to end the
+	// container.
+	leaveTime = 5 * time.Second
+)
+
+// exchange is the one activation of a probe.
+type exchange struct {
+	message json.RawMessage
+	gone    chan struct{} // closed when a container was told to end
+
+	leaves  sync.Once
+	mu      sync.Mutex
+	fetched bool
+}
+
+// answer gives the activation to the first call. What asks later ends, as after an
+// update of its action.
+func (x *exchange) answer(_ activation.Queue, alive bool) activation.FetchAnswer {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	switch {
+	case !alive:
+		return activation.FetchAnswer{Kind: activation.NoActivation}
+	case !x.fetched:
+		x.fetched = true
+		return activation.NewFetchAnswer(x.message)
+	}
+	x.leaves.Do(func() { close(x.gone) })
+	return activation.FetchAnswer{Kind: activation.ActionMismatch}
+}
+
+// probeScheduled orders a container as a scheduler does, hands out one activation, and
+// waits for the ack that frees its slot. Without an action's name it is the one by
+// which the original invoker tests itself.
+func (i Invoker) probeScheduled(ctx context.Context, action string) (took time.Duration, err error) {
+	if action == "" {
+		action = fmt.Sprintf("whisk.system/invokerHealthTestAction%d", i.ID)
+	}
+	m, err := message(action, "probe-"+random()[:8])
+	if err != nil {
+		return 0, err
+	}
+	doc, err := i.Scheduled.Document(ctx, m.Action.FQN())
+	if err != nil {
+		return 0, fmt.Errorf("read action %s (another can be named): %w", action, err)
+	}
+	meta, err := describe(doc, &m)
+	if err != nil {
+		return 0, fmt.Errorf("action %s: %w", action, err)
+	}
+	x := &exchange{message: m.Encode(), gone: make(chan struct{})}
+	l, err := net.Listen("tcp", ":0")
+	if err != nil {
+		return 0, err
+	}
+	server := fetch.Serve(l, x.answer)
+	defer server.Close()
+	order := &activation.ContainerCreation{
+		TransID: m.TransID, Queue: activation.NewQueue(m.User.Namespace.Name, m.Action, m.Revision), MetaData: meta,
+		Scheduler: m.Controller, Endpoint: activation.Endpoint{Host: i.Scheduled.Host, Port: l.Addr().(*net.TCPAddr).Port},
+	}
+	return i.order(ctx, action, m, order, x)
+}
+
+// order sends creations until one is accepted, and waits for the activation's end.
+func (i Invoker) order(ctx context.Context, action string, m activation.Message, c *activation.ContainerCreation, x *exchange) (took time.Duration, err error) {
+	ended := make(chan activation.Ack, 1)
+	completed, err := i.requester(ctx, m.Controller, func(ack activation.Ack) {
+		if ack.ActivationID == m.ActivationID && ack.FreesSlot() {
+			offer(ended, ack)
+		}
+	})
+	if err != nil {
+		return 0, err
+	}
+	acks := make(chan activation.ContainerCreationAck, 1)
+	reply := kafka.TopicSpec{Name: i.Prefix + activation.CreationAckTopic(c.Scheduler), Config: replyConfig()}
+	created, err := i.Cluster.NewRequester(ctx, reply, func(value []byte) {
+		if ack, err := activation.DecodeContainerCreationAck(value); err == nil {
+			offer(acks, ack)
+		}
+	})
+	if err != nil {
+		return 0, errors.Join(err, completed.Close(context.WithoutCancel(ctx)))
+	}
+	defer func() {
+		last := context.WithoutCancel(ctx)
+		if closed := errors.Join(completed.Close(last), created.Close(last)); err == nil {
+			err = closed
+		}
+	}()
+	if err := i.awaitUp(ctx); err != nil {
+		return 0, err
+	}
+	began := time.Now()
+	for {
+		c.ID = activation.ID(random())
+		if err := created.Send(ctx, i.topic(), c.Encode()); err != nil {
+			return 0, err
+		}
+		again := time.NewTimer(creationTime)
+		for waiting := true; waiting; {
+			select {
+			case ack := <-ended:
+				again.Stop()
+				x.leave(ctx)
+				return time.Since(began), judge(action, m, ack)
+			case ack := <-acks:
+				switch {
+				case ack.Error == activation.NoCreationError:
+					again.Stop() // from here on it is the invoker's
+				case !ack.Error.Retried():
+					return 0, fmt.Errorf("the invoker refuses a container of %s: %s: %s", action, ack.Error, ack.Reason)
+				default:
+					again.Reset(creationPause)
+				}
+			case <-again.C:
+				waiting = false
+			case <-ctx.Done():
+				return 0, context.Cause(ctx)
+			}
+		}
+	}
+}
+
+// awaitUp waits until the invoker takes creations. A probe that is held lets the
+// invoker's lease end that was there before it was released: its process is stopped.
+func (i Invoker) awaitUp(ctx context.Context) error {
+	if i.Hold == nil {
+		return etcd.AwaitUp(ctx, i.Scheduled.Etcd, i.ID, 0)
+	}
+	before, err := etcd.Lease(ctx, i.Scheduled.Etcd, i.ID)
+	if err != nil {
+		return err
+	}
+	if err := i.Hold(ctx); err != nil {
+		return err
+	}
+	return etcd.AwaitUp(ctx, i.Scheduled.Etcd, i.ID, before)
+}
+
+// leave waits until the container asks once more.
+func (x *exchange) leave(ctx context.Context) {
+	select {
+	case <-x.gone:
+	case <-time.After(leaveTime):
+	case <-ctx.Done():
+	}
+}
+
+// offer keeps the first of what comes.
+func offer[T any](to chan T, v T) {
+	select {
+	case to <- v:
+	default:
+	}
+}
+
+// describe completes a message by the action's document, and gives the document's part
+// that a scheduler sends: all but the code.
+func describe(doc json.RawMessage, m *activation.Message) (activation.ActionMetaData, error) {
+	var fields, exec map[string]json.RawMessage
+	var known struct {
+		Revision string `json:"_rev"`
+		Version  string
+		Exec     json.RawMessage
+	}
+	if err := errors.Join(json.Unmarshal(doc, &fields), json.Unmarshal(doc, &known)); err != nil {
+		return activation.ActionMetaData{}, fmt.Errorf("its document cannot be read: %w", err)
+	}
+	if err := json.Unmarshal(known.Exec, &exec); err != nil {
+		return activation.ActionMetaData{}, fmt.Errorf("its document has no exec: %w", err)
+	}
+	m.Revision, m.Action.Version = known.Revision, known.Version
+	delete(exec, "code")
+	if exec["binary"] == nil {
+		exec["binary"] = json.RawMessage("false")
+	}
+	for _, own := range []string{"_id", "_rev", "_attachments", "entityType"} {
+		delete(fields, own)
+	}
+	var err error
+	if fields["exec"], err = json.Marshal(exec); err != nil {
+		return activation.ActionMetaData{}, err
+	}
+	meta, err := json.Marshal(fields)
+	return activation.NewActionMetaData(meta), err
+}
