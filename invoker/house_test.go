@@ -24,7 +24,7 @@ const module = "github.com/gpuwhisk/gpuwhisk"
 var plan = map[string][]string{
 	// Tests of the collection, and the stand-in for the original invoker.
 	"ansible/tests":       {},
-	"ansible/tests/stock": {"activation", "invoker/peer/tlsstore"},
+	"ansible/tests/stock": {"activation", "activation/etcd", "activation/fetch", "invoker/peer/tlsstore"},
 
 	"activation":               {},
 	"activation/couchbase":     {"activation/records"},
@@ -78,7 +78,7 @@ var plan = map[string][]string{
 	"invoker/config":        {"gpu", "sched"},
 	"invoker/operate/kamon": {},
 	"invoker/container":     {},
-	"invoker/operate/doctor": {"activation", "activation/couchdb", "activation/kafka", "gpu/nvml", "gpu/shimctl", "invoker/config",
+	"invoker/operate/doctor": {"activation", "activation/couchdb", "activation/etcd", "activation/kafka", "gpu/nvml", "gpu/shimctl", "invoker/config",
 		"activation/records", "invoker/container", "invoker/engine/devices", "invoker/engine/docker", "invoker/engine/proxy", "invoker/peer/stores", "invoker/peer/tlsstore", "invoker/peer/zookeeper"},
 	"invoker/operate/console":  {"invoker/lib/httpserver"},
 	"invoker/operate/explain":  {},

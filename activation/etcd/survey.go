@@ -34,8 +34,14 @@ type Member struct {
 // once, and for the schedulers. The error is why etcd cannot be used at all.
 func Inspect(ctx context.Context, cfg Config) (Survey, error) {
 	var s Survey
+	var away error
+	answers := false
 	for _, host := range cfg.Hosts {
-		s.Members = append(s.Members, ask(ctx, host, len(cfg.Hosts)))
+		m := ask(ctx, host, len(cfg.Hosts))
+		s.Members, away, answers = append(s.Members, m), errors.Join(away, m.Err), answers || m.Err == nil
+	}
+	if !answers {
+		return s, fmt.Errorf("no member of etcd answers: %w", away)
 	}
 	etcd, err := cfg.dial()
 	if err != nil {

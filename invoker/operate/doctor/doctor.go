@@ -2,9 +2,10 @@
 // to, and reports in one line each what is well, what is not, and how to fix it.
 //
 // It asks by a Machine: files, commands and calls to the outside, each bounded in
-// time. The answers are a Snapshot, and the checks functions from it to findings. It changes nothing, on the host or
-// elsewhere, except that for a moment a probe of an image runs a container of
-// it, and the try of the shim a program that takes a few MiB of the first GPU.
+// time. The answers are a Snapshot, and the checks functions from it to findings. It
+// changes nothing, on the host or elsewhere, except that for a moment a probe of an
+// image runs a container of it, the try of the shim a program that takes a few MiB
+// of the first GPU, and that etcd grants a lease, which is returned.
 // It examines once and does not watch.
 //
 // Goroutines: one for each question while Examine runs. A question that gets
@@ -128,6 +129,10 @@ func checks() []check {
 		{"Kafka", "brokers", nil, checkBrokers},
 		{"Kafka", "addresses", nil, checkAdvertised},
 		{"Kafka", "topics", nil, checkTopics},
+		{"etcd", "members", (*Snapshot).scheduled, checkEtcd},
+		{"etcd", "lease", (*Snapshot).etcdAnswers, checkLease},
+		{"etcd", "schedulers", (*Snapshot).etcdAnswers, checkSchedulers},
+		{"etcd", "tags", (*Snapshot).scheduled, checkTags},
 		{"CouchDB", "server", nil, checkCouch},
 		{"CouchDB", "databases", (*Snapshot).couchAnswers, checkDatabases},
 		{"CouchDB", "views", (*Snapshot).couchAnswers, checkViews},

@@ -63,7 +63,7 @@ func (m *Machine) Here(self, shim, management string) *Machine {
 		return askDocker(m.Config, func(d *docker.Daemon) (docker.Libc, error) { return d.Libc(ctx, reference) })
 	}
 	m.Probe, m.Broker, m.Reach, m.Couch = m.probe, m.askBroker, reach, m.askCouch
-	m.Records, m.Bucket = m.askRecords, m.askBucket
+	m.Records, m.Bucket, m.Etcd = m.askRecords, m.askBucket, m.askEtcd
 	m.ZooKeeper = func(ctx context.Context) (map[string]int, error) {
 		return zookeeper.Mapping(ctx, m.Config.Identity.ZooKeeperHosts)
 	}

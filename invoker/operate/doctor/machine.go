@@ -10,6 +10,7 @@ import (
 
 	"github.com/gpuwhisk/gpuwhisk/activation"
 	"github.com/gpuwhisk/gpuwhisk/activation/couchdb"
+	"github.com/gpuwhisk/gpuwhisk/activation/etcd"
 	"github.com/gpuwhisk/gpuwhisk/activation/kafka"
 	"github.com/gpuwhisk/gpuwhisk/gpu/nvml"
 	"github.com/gpuwhisk/gpuwhisk/invoker/config"
@@ -62,6 +63,8 @@ type Machine struct {
 	Reach  func(ctx context.Context, address string) error
 	// Couch asks the database server, ZooKeeper for the invokers' numbers.
 	Couch func(ctx context.Context) (couchdb.Survey, error)
+	// Etcd asks etcd, in scheduler mode.
+	Etcd func(ctx context.Context) (etcd.Survey, error)
 	// Bucket asks the bucket of code, where there is one.
 	Bucket func(ctx context.Context) error
 	// Records asks the store of records, where that is not CouchDB.
@@ -113,6 +116,8 @@ type Snapshot struct {
 	brokers    map[string]answer[kafka.Description]
 	advertised map[string]error // brokers' addresses as the cluster advertises them
 	couch      answer[couchdb.Survey]
+	etcd       answer[etcd.Survey]
+	schedulers map[string]answer[struct{}] // by their address
 	records    error
 	bucket     error
 	zoo        answer[map[string]int]
@@ -167,6 +172,9 @@ func gather(ctx context.Context, m *Machine, limit time.Duration) *Snapshot {
 	wg.Go(func() { f.askKafka(ctx, limit) })
 	if m.Config.CouchDB.Host != "" {
 		wg.Go(func() { f.couch = ask(ctx, limit, m.Couch) })
+	}
+	if f.scheduled() {
+		wg.Go(func() { f.askSchedulers(ctx, limit) })
 	}
 	if m.Config.S3.Enabled {
 		wg.Go(func() { f.bucket = askError(ctx, limit, m.Bucket) })
