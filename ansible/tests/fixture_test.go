@@ -55,6 +55,8 @@ type fixture struct {
 
 	machines map[int]string // containers that are hosts with a systemd of their own
 	port     int            // of invoker 0
+
+	scheduling *scheduling // nil in classic mode
 }
 
 func run(t *testing.T, env []string, name string, args ...string) string {
@@ -352,7 +354,7 @@ func (w *fixture) healthy() {
 	late := time.After(waitLimit)
 	for {
 		var standing map[string]string
-		if res, err := http.Get(w.admin.Info().APIHost + "/invokers"); err == nil {
+		if res, err := http.Get(w.vars["gpuwhisk_controller_url"].(string) + "/invokers"); err == nil {
 			_ = json.NewDecoder(res.Body).Decode(&standing)
 			res.Body.Close()
 		}

@@ -19,9 +19,10 @@ import (
 // load makes blocking calls of actions through the REST interface and keeps their
 // answers.
 type load struct {
-	w    *fixture
-	stop chan struct{}
-	done sync.WaitGroup
+	w      *fixture
+	invoke func(action string) (id, by string, err error)
+	stop   chan struct{}
+	done   sync.WaitGroup
 
 	mu       sync.Mutex
 	sent     int
@@ -59,21 +60,43 @@ func (w *fixture) call(method, path, body string) (int, []byte, error) {
 	return res.StatusCode, text, err
 }
 
+// startLoad calls actions until the load's end.
 func (w *fixture) startLoad() *load {
 	w.t.Helper()
-	l := &load{w: w, stop: make(chan struct{}), answered: map[string]answer{}}
+	l := &load{w: w, invoke: w.invoke, stop: make(chan struct{}), answered: map[string]answer{}}
+	if w.scheduling != nil {
+		l.invoke = w.scheduling.invoke
+	}
 	const code = `function main() { return new Promise(r => setTimeout(() => r({by: 'gpuwhisk'}), 300)) }`
 	body, _ := json.Marshal(map[string]any{"exec": map[string]any{"kind": "nodejs:20", "code": code}, "limits": map[string]any{"memory": 128}})
 	for n := range actions {
 		if status, text, err := w.call("PUT", fmt.Sprintf("actions/a%d?overwrite=true", n), string(body)); err != nil || status != 200 {
 			w.t.Fatalf("create action: %v %d %s", err, status, text)
 		}
-		l.done.Go(func() { l.run(fmt.Sprintf("actions/a%d?blocking=true", n)) })
+		l.done.Go(func() { l.run(fmt.Sprintf("a%d", n)) })
 	}
 	return l
 }
 
-func (l *load) run(path string) {
+// invoke calls an action through the REST interface.
+func (w *fixture) invoke(action string) (id, by string, err error) {
+	status, text, err := w.call("POST", "actions/"+action+"?blocking=true", "{}")
+	var got struct {
+		ID       string `json:"activationId"`
+		Response struct {
+			Result struct{ By string }
+		}
+	}
+	if err == nil {
+		err = json.NewDecoder(bytes.NewReader(text)).Decode(&got)
+	}
+	if by = got.Response.Result.By; err != nil || status != 200 || by == "" {
+		return "", "", fmt.Errorf("%w %d %s", err, status, text)
+	}
+	return got.ID, by, nil
+}
+
+func (l *load) run(action string) {
 	for {
 		select {
 		case <-l.stop:
@@ -83,21 +106,12 @@ func (l *load) run(path string) {
 		l.mu.Lock()
 		l.sent++
 		l.mu.Unlock()
-		status, text, err := l.w.call("POST", path, "{}")
-		var got struct {
-			ID       string `json:"activationId"`
-			Response struct {
-				Result struct{ By string }
-			}
-		}
-		if err == nil {
-			err = json.NewDecoder(bytes.NewReader(text)).Decode(&got)
-		}
+		id, by, err := l.invoke(action)
 		l.mu.Lock()
-		if err != nil || status != 200 || got.Response.Result.By == "" {
-			l.wrong = append(l.wrong, fmt.Sprintf("%v %d %s", err, status, text))
+		if err != nil {
+			l.wrong = append(l.wrong, err.Error())
 		} else {
-			l.answered[got.ID] = answer{got.Response.Result.By, time.Now()}
+			l.answered[id] = answer{by, time.Now()}
 		}
 		l.mu.Unlock()
 	}

@@ -80,10 +80,11 @@ func (i Invoker) probeScheduled(ctx context.Context, action string) (took time.D
 	if err != nil {
 		return 0, fmt.Errorf("read action %s (another can be named): %w", action, err)
 	}
-	meta, err := describe(doc, &m)
+	q, meta, err := Describe(doc, m.User.Namespace.Name)
 	if err != nil {
 		return 0, fmt.Errorf("action %s: %w", action, err)
 	}
+	m.Action, m.Revision = q.Action, q.Revision
 	x := &exchange{message: m.Encode(), gone: make(chan struct{})}
 	l, err := net.Listen("tcp", ":0")
 	if err != nil {
@@ -92,7 +93,7 @@ func (i Invoker) probeScheduled(ctx context.Context, action string) (took time.D
 	server := fetch.Serve(l, x.answer)
 	defer server.Close()
 	order := &activation.ContainerCreation{
-		TransID: m.TransID, Queue: activation.NewQueue(m.User.Namespace.Name, m.Action, m.Revision), MetaData: meta,
+		TransID: m.TransID, Queue: q, MetaData: meta,
 		Scheduler: m.Controller, Endpoint: activation.Endpoint{Host: i.Scheduled.Host, Port: l.Addr().(*net.TCPAddr).Port},
 	}
 	return i.order(ctx, action, m, order, x)
@@ -192,22 +193,23 @@ func offer[T any](to chan T, v T) {
 	}
 }
 
-// describe completes a message by the action's document, and gives the document's part
-// that a scheduler sends: all but the code.
-func describe(doc json.RawMessage, m *activation.Message) (activation.ActionMetaData, error) {
+// Describe is what a scheduler has of an action, by its document, for a namespace that
+// invokes it: the name of its queue, and all of the document but the code.
+func Describe(doc json.RawMessage, namespace string) (activation.Queue, activation.ActionMetaData, error) {
 	var fields, exec map[string]json.RawMessage
 	var known struct {
 		Revision string `json:"_rev"`
 		Version  string
+		Name     string
+		Path     string `json:"namespace"`
 		Exec     json.RawMessage
 	}
 	if err := errors.Join(json.Unmarshal(doc, &fields), json.Unmarshal(doc, &known)); err != nil {
-		return activation.ActionMetaData{}, fmt.Errorf("its document cannot be read: %w", err)
+		return activation.Queue{}, activation.ActionMetaData{}, fmt.Errorf("its document cannot be read: %w", err)
 	}
 	if err := json.Unmarshal(known.Exec, &exec); err != nil {
-		return activation.ActionMetaData{}, fmt.Errorf("its document has no exec: %w", err)
+		return activation.Queue{}, activation.ActionMetaData{}, fmt.Errorf("its document has no exec: %w", err)
 	}
-	m.Revision, m.Action.Version = known.Revision, known.Version
 	delete(exec, "code")
 	if exec["binary"] == nil {
 		exec["binary"] = json.RawMessage("false")
@@ -217,8 +219,9 @@ func describe(doc json.RawMessage, m *activation.Message) (activation.ActionMeta
 	}
 	var err error
 	if fields["exec"], err = json.Marshal(exec); err != nil {
-		return activation.ActionMetaData{}, err
+		return activation.Queue{}, activation.ActionMetaData{}, err
 	}
 	meta, err := json.Marshal(fields)
-	return activation.NewActionMetaData(meta), err
+	q := activation.NewQueue(namespace, activation.ActionRef{Path: known.Path, Name: known.Name, Version: known.Version}, known.Revision)
+	return q, activation.NewActionMetaData(meta), err
 }

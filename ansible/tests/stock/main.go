@@ -38,6 +38,9 @@ type stock struct {
 	self    activation.Instance
 	client  *kgo.Client
 	enabled atomic.Bool
+
+	switched   func()       // has the change of enabled reported
+	containers atomic.Int64 // that schedulers count on
 }
 
 func main() {
@@ -45,6 +48,11 @@ func main() {
 	name := flag.String("uniqueName", "", "")
 	flag.Parse()
 	s := &stock{self: activation.Instance{ID: *id, UniqueName: *name, UserMemory: 2 << 30}}
+	s.switched = func() {
+		if !s.enabled.Load() {
+			s.send("health", activation.Ping{Instance: s.self}.Encode())
+		}
+	}
 	s.enabled.Store(true)
 	if os.Getenv("STOCK_BROKEN") != "" {
 		log.Fatal("this stand-in must not start (STOCK_BROKEN)")
@@ -58,8 +66,13 @@ func main() {
 		log.Fatal(err)
 	}
 	s.makeTopic()
-	go s.ping()
 	go s.serve()
+	take := func(value []byte) { s.run(value) }
+	if os.Getenv("CONFIG_whisk_etcd_hosts") != "" {
+		take = s.schedule()
+	} else {
+		go s.ping()
+	}
 	for {
 		fetches := s.client.PollFetches(context.Background())
 		fetches.EachError(func(topic string, _ int32, err error) { log.Print(topic, ": ", err) })
@@ -68,7 +81,7 @@ func main() {
 			log.Print("commit: ", err)
 		}
 		for _, r := range records {
-			go s.run(r.Value)
+			go take(r.Value)
 		}
 	}
 }
@@ -162,14 +175,20 @@ func (s *stock) serve() {
 	http.HandleFunc("POST /enable", func(w http.ResponseWriter, r *http.Request) {
 		if guarded(w, r) {
 			s.enabled.Store(true)
+			s.switched()
 			fmt.Fprintf(w, "%s is now enabled.", s.self)
 		}
 	})
 	http.HandleFunc("POST /disable", func(w http.ResponseWriter, r *http.Request) {
 		if guarded(w, r) {
 			s.enabled.Store(false)
-			s.send("health", activation.Ping{Instance: s.self}.Encode())
+			s.switched()
 			fmt.Fprintf(w, "%s is now disabled.", s.self)
+		}
+	})
+	http.HandleFunc("GET /pool/count", func(w http.ResponseWriter, r *http.Request) {
+		if guarded(w, r) {
+			fmt.Fprint(w, s.containers.Load())
 		}
 	})
 	if os.Getenv("CONFIG_whisk_invoker_protocol") != "https" {

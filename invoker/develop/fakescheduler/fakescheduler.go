@@ -33,6 +33,7 @@ import (
 // Config of a Scheduler. Zero times are the original's.
 type Config struct {
 	ID       string // "0" when empty
+	Host     string // where it listens, 127.0.0.1 when empty
 	Cluster  activation.Cluster
 	Etcd     string // host:port
 	Kafka    string // host:port
@@ -58,6 +59,9 @@ type Config struct {
 func (c Config) withDefaults() Config {
 	if c.ID == "" {
 		c.ID = "0"
+	}
+	if c.Host == "" {
+		c.Host = "127.0.0.1"
 	}
 	if c.NamespaceLimit == 0 {
 		c.NamespaceLimit = 30
@@ -204,7 +208,7 @@ func (s *Scheduler) consume(ctx context.Context, topic string, handle func([]byt
 
 // listen opens the gRPC server.
 func (s *Scheduler) listen() error {
-	l, err := net.Listen("tcp", "127.0.0.1:0")
+	l, err := net.Listen("tcp", net.JoinHostPort(s.cfg.Host, "0"))
 	if err != nil {
 		return err
 	}

@@ -1,0 +1,131 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"log"
+	"log/slog"
+	"net/http"
+	"net/url"
+	"os"
+	"strings"
+	"time"
+
+	"github.com/gpuwhisk/gpuwhisk/activation"
+	"github.com/gpuwhisk/gpuwhisk/activation/etcd"
+	"github.com/gpuwhisk/gpuwhisk/activation/fetch"
+)
+
+// idle is how long a container stays that gets no activation.
+const idle = 10 * time.Second
+
+// scheduled is the stand-in in OpenWhisk's scheduler mode: it reports its health in
+// etcd, and keeps a container for each creation, which fetches and has a key. What it
+// was doing when it is stopped is lost, and its keys stay until its lease has run out.
+type scheduled struct {
+	*stock
+	cluster  activation.Cluster
+	registry *etcd.Client
+	fetcher  *fetch.Client
+}
+
+// schedule begins that mode, and gives what takes the messages of the topic.
+func (s *stock) schedule() func(value []byte) {
+	x := &scheduled{stock: s, cluster: activation.Cluster(os.Getenv("CONFIG_whisk_cluster_name")), fetcher: fetch.New(fetch.Config{Log: slog.Default()})}
+	var err error
+	x.registry, err = etcd.New(etcd.Config{
+		Hosts: strings.Split(os.Getenv("CONFIG_whisk_etcd_hosts"), ","), TTL: 10 * time.Second, Cluster: x.cluster, Instance: s.self, Log: slog.Default(),
+	})
+	if err != nil {
+		log.Fatal(err)
+	}
+	for err := x.writeHealthAction(); err != nil; err = x.writeHealthAction() {
+		log.Print("the action by which it tests itself: ", err)
+		time.Sleep(100 * time.Millisecond)
+	}
+	s.switched = x.report
+	x.report()
+	return x.take
+}
+
+func (x *scheduled) report() {
+	h := activation.Health{Status: activation.Up, FreeMB: 2048, Tags: []string{}, DedicatedNamespaces: []string{}}
+	if !x.enabled.Load() {
+		h.Status = activation.Down
+	}
+	if err := x.registry.Report(context.Background(), h); err != nil {
+		log.Print("report the health: ", err)
+	}
+}
+
+// writeHealthAction puts the action into the database by which an invoker tests
+// itself, as the original does.
+func (x *scheduled) writeHealthAction() error {
+	get := func(key string) string { return os.Getenv("CONFIG_whisk_couchdb_" + key) }
+	name := fmt.Sprintf("invokerHealthTestAction%d", x.self.ID)
+	doc := fmt.Sprintf(`{"_id":"whisk.system/%s","entityType":"action","name":%q,"namespace":"whisk.system","version":"0.0.1","publish":false,
+		"parameters":[],"annotations":[],"limits":{"timeout":60000,"memory":128,"logs":0,"concurrency":1},"updated":1717990000000,
+		"exec":{"kind":"nodejs:20","binary":false,"code":"function main() { return {by: 'probe'} }"}}`, name, name)
+	at := fmt.Sprintf("%s://%s:%s/%s/%s", get("protocol"), get("host"), get("port"), get("databases_WhiskEntity"), url.PathEscape("whisk.system/"+name))
+	req, err := http.NewRequest(http.MethodPut, at, bytes.NewReader([]byte(doc)))
+	if err != nil {
+		return err
+	}
+	req.Header.Set("Content-Type", "application/json")
+	req.SetBasicAuth(get("username"), get("password"))
+	res, err := http.DefaultClient.Do(req)
+	if err != nil {
+		return err
+	}
+	defer res.Body.Close()
+	if res.StatusCode/100 != 2 && res.StatusCode != http.StatusConflict { // it is there
+		return fmt.Errorf("the database answers %s", res.Status)
+	}
+	return nil
+}
+
+// take carries out an order.
+func (x *scheduled) take(value []byte) {
+	c, _, err := activation.DecodeContainerMessage(value)
+	if err != nil || c == nil || c.WarmUp() {
+		return
+	}
+	ack := activation.ContainerCreationAck{Creation: c, Instance: x.self}
+	topic := activation.CreationAckTopic(c.Scheduler)
+	if !x.enabled.Load() {
+		ack.Error, ack.Reason = activation.CreationUnknown, "disabled"
+		x.send(topic, ack.Encode())
+		return
+	}
+	x.containers.Add(1)
+	defer x.containers.Add(-1)
+	ctx := context.Background()
+	key := x.cluster.Existing(c.Queue, x.self, string(c.ID))
+	if err := x.registry.Put(ctx, key); err != nil {
+		log.Print(key, ": ", err)
+	}
+	x.send(topic, ack.Encode())
+	x.serve(ctx, c)
+	if err := x.registry.Delete(ctx, key); err != nil {
+		log.Print(key, ": ", err)
+	}
+	_, _ = x.fetcher.Leave(ctx, c.Endpoint, c.Queue, string(c.ID))
+}
+
+// serve runs what a container fetches, until it has been idle, or is to end.
+func (x *scheduled) serve(ctx context.Context, c *activation.ContainerCreation) {
+	for last := time.Now(); x.enabled.Load() && time.Since(last) < idle; {
+		a, err := x.fetcher.Fetch(ctx, c.Endpoint, fetch.Request{Queue: c.Queue, Container: string(c.ID)})
+		switch {
+		case err != nil:
+			log.Print("fetch: ", err)
+			return
+		case a.Kind == activation.Fetched:
+			x.run(a.JSON())
+			last = time.Now()
+		case a.Kind != activation.NoActivation:
+			return
+		}
+	}
+}
