@@ -182,16 +182,21 @@ func TestMode(t *testing.T) {
 	for _, c := range []struct {
 		environ   []string
 		scheduled bool
+		source    string
 	}{
-		{nil, false},
-		{[]string{etcd}, true},
-		{[]string{etcd, "CONFIG_whisk_spi_InvokerProvider="}, true},
-		{[]string{etcd, provider + "InvokerReactive"}, false},
-		{[]string{etcd, provider + "FPCInvokerReactive"}, true},
-		{[]string{provider + "InvokerReactive"}, false},
+		{nil, false, "default"},
+		{[]string{etcd}, true, "as whisk.etcd.hosts"},
+		{[]string{etcd, "CONFIG_whisk_spi_InvokerProvider="}, true, "as whisk.etcd.hosts"},
+		{[]string{etcd, provider + "InvokerReactive"}, false, "as whisk.spi.InvokerProvider"},
+		{[]string{etcd, provider + "FPCInvokerReactive"}, true, "as whisk.spi.InvokerProvider"},
+		{[]string{provider + "InvokerReactive"}, false, "as whisk.spi.InvokerProvider"},
 	} {
-		if got := loaded(t, c.environ...).Scheduler.Enabled; got != c.scheduled {
-			t.Errorf("%q: scheduler mode %t", c.environ, got)
+		got := loaded(t, c.environ...)
+		if got.Scheduler.Enabled != c.scheduled {
+			t.Errorf("%q: scheduler mode %t", c.environ, got.Scheduler.Enabled)
+		}
+		if printed, want := got.mode(), (Setting{Name: "mode", Value: map[bool]string{false: "classic", true: "scheduler"}[c.scheduled], Source: c.source}); printed != want {
+			t.Errorf("%q: printed as %+v, want %+v", c.environ, printed, want)
 		}
 	}
 	refused(t, "not host:port", "CONFIG_whisk_etcd_hosts=10.0.0.1")

@@ -42,9 +42,24 @@ func (c *Config) Secrets() []string {
 	return values
 }
 
-// all is what is printed: the arguments, every key in the order of the
+// all is what is printed: the arguments, the mode, every key in the order of the
 // documentation, and what was ignored.
-func (c *Config) all() []Setting { return slices.Concat(c.Identity.settings(), c.settings, c.ignored) }
+func (c *Config) all() []Setting {
+	return slices.Concat(c.Identity.settings(), []Setting{c.mode()}, c.settings, c.ignored)
+}
+
+// mode is how work comes to the invoker, and which key decides it.
+func (c *Config) mode() Setting {
+	s := Setting{Name: "mode", Value: "classic", Source: "default"}
+	if c.Scheduler.Enabled {
+		s.Value, s.Source = "scheduler", "as whisk.etcd.hosts"
+	}
+	const provider = "whisk.spi.InvokerProvider"
+	if slices.ContainsFunc(c.settings, func(k Setting) bool { return k.Name == provider && k.Value != "" }) {
+		s.Source = "as " + provider
+	}
+	return s
+}
 
 // Print writes every setting with its source, then what was ignored.
 func (c *Config) Print(w io.Writer) error {
