@@ -75,7 +75,8 @@ type Client struct {
 	settled   chan struct{} // closed and made anew when changes are confirmed
 	check     bool          // what is on the lease is to be compared
 	current   clientv3.LeaseID
-	leases    int // granted so far
+	leases    int   // granted so far
+	renewals  int64 // of the present one
 	condition retry.Condition
 	foreign   clientv3.LeaseID // of the process that has our health key, 0 for none
 	since     time.Time        // that was seen
@@ -217,10 +218,11 @@ func (c *Client) connected() (*clientv3.Client, error) {
 
 // State is what the client has to report of itself.
 type State struct {
-	Lease   string `json:"lease,omitempty"` // decimal, empty while there is none
-	Leases  int    `json:"leases"`          // granted since the start
-	Keys    int    `json:"keys"`            // registered
-	Pending int    `json:"pending"`         // of those and of deletions, not confirmed
+	Lease    string `json:"lease,omitempty"` // decimal, empty while there is none
+	Leases   int    `json:"leases"`          // granted since the start
+	Renewals int64  `json:"renewals"`        // of this lease
+	Keys     int    `json:"keys"`            // registered
+	Pending  int    `json:"pending"`         // of those and of deletions, not confirmed
 	retry.Condition
 }
 
@@ -228,7 +230,7 @@ type State struct {
 func (c *Client) State() State {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	s := State{Leases: c.leases, Condition: c.condition}
+	s := State{Leases: c.leases, Renewals: c.renewals, Condition: c.condition}
 	if c.current != 0 {
 		s.Lease = strconv.FormatInt(int64(c.current), 10)
 	}

@@ -99,6 +99,7 @@ func (c *Client) hold(lease clientv3.LeaseID) {
 	c.current = lease
 	if lease != 0 {
 		c.leases++
+		c.renewals = 0
 		c.set(c.lease, strconv.FormatInt(int64(lease), 10), true)
 	}
 	c.changed()
@@ -127,6 +128,9 @@ func (c *Client) serve(ctx context.Context) error {
 	watches.Go(func() {
 		defer close(lost)
 		for range renewals { // ends with the lease
+			c.mu.Lock()
+			c.renewals++
+			c.mu.Unlock()
 		}
 	})
 	c.watchAll(ctx, &watches)

@@ -129,15 +129,6 @@ func (a *scheduled) pullStatus(s *status) {
 	}
 }
 
-func pullGauges(s *status, m sink) {
-	sourcesGauges(s, m)
-	p := s.Schedulers
-	m.gauge("scheduler_slots", "Containers that schedulers may count on, and slots of GPU functions.", float64(p.Slots.Fetching+p.Slots.Leaving+p.Slots.Opening))
-	m.gauge("scheduler_paused", "Paused containers that schedulers can have resumed.", float64(p.Slots.Paused))
-	m.gauge("scheduler_fetching", "Fetches that schedulers have not answered.", float64(p.Out))
-	m.gauge("scheduler_pulled", "Activations that were fetched and have not ended.", float64(p.Slots.Runs))
-}
-
 // schedulerStatus is the health of what the scheduler mode needs.
 type schedulerStatus struct {
 	pull.Stats
@@ -153,6 +144,7 @@ func (a *scheduled) begin(ctx context.Context) {
 	running, a.halt = context.WithCancel(context.WithoutCancel(ctx))
 	a.running.Go(func() { a.puller.Run(running) })
 	a.running.Go(func() { a.followSchedulers(running) })
+	a.running.Go(func() { a.samplePool(running) })
 }
 
 // followSchedulers opens a channel to each scheduler before it is needed, since the

@@ -86,7 +86,7 @@ func TestSchedulerModeManyAtOnce(t *testing.T) {
 }
 
 func TestSchedulerModeRefusals(t *testing.T) {
-	f := newScheduling(t)
+	f := newScheduling(t, "METRICS_KAMON=true")
 	r := f.start()
 	f.engine.create = func(container.Spec) error {
 		return &container.CreateError{Blame: container.BlameDeveloper, Message: "Failed to pull container image 'x'."}
@@ -120,7 +120,24 @@ func TestSchedulerModeRefusals(t *testing.T) {
 	if seen, _ := f.scheduler.Seen(); seen.Unparsed != 0 {
 		t.Errorf("unparsed %d", seen.Unparsed)
 	}
+	f.wantMetrics(r, `gpuwhisk_scheduler_creations_total{class="failed",outcome="BlackBoxError"} `,
+		`counter_invoker_creation_counter_total{error="BlackBoxError",state="failed"} `, "gpuwhisk_scheduler_pulled_total 2",
+		"histogram_invoker_containerPoolMemory_max_counter_count ", "counter_scheduler_keepAlive_counter_total{leaseId=")
 	r.end(t)
+}
+
+// wantMetrics holds that metrics are there, the original's too.
+func (f *scheduling) wantMetrics(r running, want ...string) {
+	f.Helper()
+	got := f.ask(r, http.MethodGet, "/metrics")
+	for _, w := range want {
+		if !strings.Contains(got, "\n"+w) {
+			f.Errorf("/metrics has no %s", w)
+		}
+	}
+	if f.Failed() {
+		f.Log(got)
+	}
 }
 
 // What was fetched and has not ended is the next process's: it runs, or is answered
@@ -278,6 +295,7 @@ func TestSchedulerModeOutlivesItsLease(t *testing.T) {
 	if got := f.engine.counts(); got[0] != 1 {
 		t.Errorf("made, paused, resumed, removed: %v", got)
 	}
+	f.wantMetrics(r, "gpuwhisk_etcd_leases_regained_total 1", "gpuwhisk_scheduler_waiting_creations 0")
 	r.end(t)
 }
 

@@ -154,7 +154,7 @@ func memo(c *activation.ContainerCreation) string {
 
 // ack answers a creation.
 func (p *Puller) ack(o slot.Order) {
-	what := "opened"
+	what := Opened
 	if o.Error != activation.NoCreationError {
 		what = string(o.Error)
 		p.log.Info("creation is refused", "creation", o.Creation.ID, "action", o.Creation.Queue.Action.FQN(), "error", o.Error, "reason", o.Reason)

@@ -152,6 +152,10 @@ type Puller struct {
 	stats    Stats
 }
 
+// Opened is the outcome of a creation that has a container or a slot. The others are
+// the errors of acks, and what has no ack: stale and undecodable.
+const Opened = "opened"
+
 // Stats is a Puller's part of /status.
 type Stats struct {
 	Slots     slot.Stats     `json:"slots"`

@@ -54,6 +54,12 @@ func measured(t *testing.T) *prometheus.Registry {
 	times("gpuwhisk_http_seconds", prometheus.Labels{"method": "post", "status": "401"}, 0.01)
 	times("gpuwhisk_kafka_delay_seconds", nil, 0.01)
 	times("gpuwhisk_batch_documents", nil, 5)
+	counter("gpuwhisk_scheduler_creations_total", 7, prometheus.Labels{"class": "opened", "outcome": "opened"})
+	counter("gpuwhisk_scheduler_creations_total", 2, prometheus.Labels{"class": "reschedule", "outcome": "ResourceNotEnoughError"})
+	counter("gpuwhisk_scheduler_creations_total", 1, prometheus.Labels{"class": "failed", "outcome": "BlackBoxError"})
+	counter("gpuwhisk_etcd_renewals_total", 9, prometheus.Labels{"lease": "77"})
+	times("gpuwhisk_scheduler_pool_mebibytes", prometheus.Labels{"state": "busy"}, 256)
+	times("gpuwhisk_scheduler_pool_containers", prometheus.Labels{"state": "warmed"}, 3)
 	return reg
 }
 
@@ -109,6 +115,11 @@ func TestNamesWithoutTags(t *testing.T) {
 		"histogram_invoker_docker_pull_finish_seconds_count 2",
 		"counter_http_get_200_counter_total 1",
 		"histogram_http_post_401_counter_seconds_count 1",
+		`counter_invoker_creation_counter_total{error="ResourceNotEnoughError",state="reschedule"} 2`,
+		`counter_invoker_creation_counter_total{error="BlackBoxError",state="failed"} 1`,
+		`counter_scheduler_keepAlive_counter_total{leaseId="77"} 9`,
+		"histogram_invoker_containerPoolMemory_busy_counter_sum 256",
+		"histogram_invoker_containerPoolContainer_warmed_counter_sum 3",
 		"gpuwhisk_activations_accepted_total 87", // our own stay
 	} {
 		if !strings.Contains(got, "\n"+want+"\n") && !strings.HasPrefix(got, want+"\n") {
@@ -129,6 +140,7 @@ func TestNamesWithTags(t *testing.T) {
 		`counter_containerPool_prewarmExpired_counter_total{kind="nodejs:20",memory="256 MB"} 1`,
 		`gauge_kafka_topic_counter{topic="invoker0"} 4`,
 		`counter_http_get_counter_total{statusCode="200"} 1`,
+		`histogram_invoker_containerPoolMemory_counter_sum{state="busy"} 256`,
 		`histogram_http_post_counter_seconds_count{statusCode="401"} 1`,
 		`histogram_kafka_topic_start_seconds_count{topic="invoker0"} 1`,
 	} {

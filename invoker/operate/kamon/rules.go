@@ -63,6 +63,16 @@ var rules = map[string][]rule{
 	"gpuwhisk_step_failed_seconds": each(stepNames, func(s string) []rule {
 		return []rule{{token: s + "_error", only: s}, {token: s + "_error", only: s, shape: times}}
 	}),
+	// Of OpenWhisk's scheduler mode.
+	"gpuwhisk_scheduler_creations_total": each([]string{"reschedule", "failed"}, func(s string) []rule {
+		return []rule{{token: "invoker_creation_counter", only: s, labels: map[string]string{"class": "state", "outcome": "error"}}}
+	}),
+	"gpuwhisk_etcd_renewals_total": {
+		{token: "scheduler_keepAlive_counter", labels: map[string]string{"lease": "leaseId"}}},
+	"gpuwhisk_scheduler_pool_mebibytes": {
+		{token: "invoker_containerPoolMemory.$_counter", part: "state", tag: "state", shape: amounts}},
+	"gpuwhisk_scheduler_pool_containers": {
+		{token: "invoker_containerPoolContainer.$_counter", part: "state", tag: "state", shape: amounts}},
 	"gpuwhisk_batch_documents": {{token: "database_batchSize_counter", shape: amounts}},
 	"gpuwhisk_http_seconds": each([]string{"get", "post", "delete"}, func(m string) []rule {
 		r := rule{token: "http_" + m + ".$_counter", part: "status", tag: "statusCode", only: m}

@@ -12,6 +12,7 @@ type Stats struct {
 	Seeking  int `json:"seeking"`
 
 	BusyMB    int64 `json:"busyMB"`
+	PausedMB  int64 `json:"pausedMB"`
 	OpeningMB int64 `json:"openingMB"`
 }
 
@@ -39,6 +40,7 @@ func (t *Table) Stats() Stats {
 			st.BusyMB += mb
 		case paused:
 			st.Paused++
+			st.PausedMB += mb
 		}
 	}
 	return st
