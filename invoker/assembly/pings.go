@@ -14,6 +14,9 @@ func (a classic) begin(ctx context.Context) {
 		Topic: a.c.Kafka.TopicPrefix + "health", Instance: a.instance, Acknowledged: a.state.pinged.taken, Disabled: !a.wanted(),
 	})
 	a.pinger.Store(p)
+	if p.Status().Enabled != a.wanted() { // that has changed since it was made
+		a.following.Go(func() { a.switchPings(p) })
+	}
 	sent := make(chan struct{})
 	stop := context.AfterFunc(ctx, func() {
 		a.stops()
@@ -113,14 +116,15 @@ func (a classic) Enable() bool { return a.set(true) }
 func (a classic) Disable() bool { return a.set(false) }
 
 // set reports whether it changed anything. While the invoker cannot work the pings
-// stay disabled, and are enabled when it can.
+// stay disabled, and are enabled when it can. Before there are pings it is what
+// they begin with.
 func (a classic) set(on bool) bool {
+	was := !a.retired.Swap(!on)
 	k := a.pinger.Load()
 	if k == nil {
-		return false
+		return was != on
 	}
-	was := k.Status().Enabled
-	a.retired.Store(!on)
+	was = k.Status().Enabled
 	a.switchPings(k)
 	if on && !a.wanted() {
 		a.Log.Info("pings are enabled when the invoker can work")

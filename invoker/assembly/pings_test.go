@@ -1,9 +1,12 @@
 package assembly
 
 import (
+	"bytes"
 	"context"
 	"io"
+	"net"
 	"net/http"
+	"net/http/httptest"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -133,19 +136,8 @@ func TestOperatorSwitchesPings(t *testing.T) {
 		{"/enable", " is now enabled.", `"isEnabled":true`},
 		{"/enable", " is already enabled.", `"isEnabled":true`},
 	} {
-		req, err := http.NewRequestWithContext(t.Context(), http.MethodPost, r.address+s.path, nil)
-		if err != nil {
-			t.Fatal(err)
-		}
-		req.SetBasicAuth("invoker.user", "invoker.pass")
-		res, err := http.DefaultClient.Do(req)
-		if err != nil {
-			t.Fatal(err)
-		}
-		body, err := io.ReadAll(res.Body)
-		_ = res.Body.Close()
-		if err != nil || !strings.HasSuffix(string(body), s.want) {
-			t.Errorf("%s: %q, %v; want %q", s.path, body, err, s.want)
+		if body := post(t, r.address+s.path); !strings.HasSuffix(body, s.want) {
+			t.Errorf("%s: %q; want %q", s.path, body, s.want)
 		}
 		if s.ping != "" {
 			await(t, pings, s.ping)
@@ -153,4 +145,59 @@ func TestOperatorSwitchesPings(t *testing.T) {
 	}
 	r.end(t)
 	await(t, pings, `"isEnabled":false`)
+}
+
+// TestDisabledBeforeItIsReady: an invoker that is disabled while it starts stays
+// disabled, and begins when it is enabled.
+func TestDisabledBeforeItIsReady(t *testing.T) {
+	bus, environ := deployment(t)
+	var open atomic.Bool
+	couch := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		w.Header().Set("Content-Type", "application/json")
+		if !open.Load() {
+			http.Error(w, `{"error":"away","reason":"x"}`, http.StatusServiceUnavailable)
+			return
+		}
+		_, _ = w.Write([]byte(`{"total_rows":0,"offset":0,"rows":[]}`))
+	}))
+	t.Cleanup(couch.Close)
+	host, port, _ := net.SplitHostPort(couch.Listener.Addr().String())
+	environ = append(environ, "CONFIG_whisk_couchdb_host="+host, "CONFIG_whisk_couchdb_port="+port)
+	pings := subscribe(t, bus)
+	r := start(t, environ)
+	for _, want := range []string{"invoker0 is now disabled.", "invoker0 is already disabled."} {
+		if got := post(t, r.address+"/disable"); got != want {
+			t.Errorf("%q, want %q", got, want)
+		}
+	}
+	open.Store(true)
+	<-r.ready
+	if ping := <-pings; !bytes.Contains(ping, []byte(`"isEnabled":false`)) {
+		t.Errorf("the first ping is %s", ping)
+	}
+	if got := post(t, r.address+"/enable"); got != "invoker0 is now enabled." {
+		t.Error(got)
+	}
+	await(t, pings, `"isEnabled":true`)
+	r.end(t)
+}
+
+// post sends a request with the login of an operator, and returns the answer.
+func post(t *testing.T, address string) string {
+	t.Helper()
+	req, err := http.NewRequestWithContext(t.Context(), http.MethodPost, address, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	req.SetBasicAuth("invoker.user", "invoker.pass")
+	res, err := http.DefaultClient.Do(req)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer res.Body.Close()
+	body, err := io.ReadAll(res.Body)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(body)
 }

@@ -6,6 +6,7 @@ import (
 	"path/filepath"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/gpuwhisk/gpuwhisk/activation"
@@ -39,7 +40,7 @@ type scheduled struct {
 	registry   *etcd.Client
 	schedulers *fetch.Client
 	orders     *kafka.Feed
-	puller     *pull.Puller
+	puller     atomic.Pointer[pull.Puller]
 	topic      string
 	running    sync.WaitGroup
 	halt       context.CancelFunc // ends the reading of orders
@@ -90,7 +91,7 @@ func (a *scheduled) openPuller(manifest *activation.Manifest) (hooks, error) {
 	a.schedulers = fetch.New(fetch.Config{Log: a.Log, Payload: activation.Size(a.c.Limits.Payload)})
 	a.orders = a.cluster.NewFeed(kafka.FeedConfig{Topic: a.topic, Delay: a.observeDelay(), Raw: true})
 	a.from = newSources(a.state.journal, a.Log)
-	a.puller = pull.New(pull.Config{
+	puller := pull.New(pull.Config{
 		Instance: a.reported(), Cluster: activation.Cluster(c.Cluster), Manifest: manifest, MemoryMB: int64(mib(a.c.Pool.UserMemory)),
 		GPUs: len(a.gpus.devices), JobTime: finite(c.JobTime), BlackboxMultiple: c.BlackboxMultiple, ReportEvery: max(finite(c.MemorySync), time.Millisecond),
 		Slots: slot.Config{
@@ -101,6 +102,10 @@ func (a *scheduled) openPuller(manifest *activation.Manifest) (hooks, error) {
 		Orders: orders{a.orders}, Acks: creationAcks{a.assembly}, Schedulers: schedulers{a.schedulers}, Registry: registry{a.registry},
 		Journal: &pulledJournal{journal: a.state.journal, log: a.Log}, Deliver: a.from.deliver,
 	}, a.Log)
+	a.puller.Store(puller)
+	if a.retired.Load() {
+		puller.Disable()
+	}
 	if a.state.journal == nil {
 		a.Log.Warn("there is no journal (whisk.gpu.journal): what was fetched and has not ended is lost with the process")
 	}
@@ -112,19 +117,19 @@ func (a *scheduled) closePuller(ctx context.Context) error {
 		a.halt()
 	}
 	a.running.Wait()
-	a.puller.Close()
+	a.puller.Load().Close()
 	return errors.Join(a.from.close(ctx), a.orders.Close(ctx), a.schedulers.Close())
 }
 
 func (a *scheduled) pullStatus(s *status) {
-	stats := a.puller.Stats()
+	stats := a.puller.Load().Stats()
 	s.Schedulers = &schedulerStatus{Stats: stats, Calls: a.schedulers.States()}
 	k := &s.Kafka
 	k.Feed = a.orders.Stats()
 	k.Lag = k.Feed.Lag()
 	s.because("reading orders of schedulers", k.Feed.Interrupted)
 	s.because("committing offsets", k.Feed.CommitFailing)
-	if !a.puller.Enabled() && !a.stopping.Load() {
+	if !a.puller.Load().Enabled() && !a.stopping.Load() {
 		s.because("disabled", "POST /enable makes schedulers send work again")
 	}
 }
@@ -135,14 +140,14 @@ type schedulerStatus struct {
 	Calls []fetch.State `json:"schedulers"`
 }
 
-func (a *scheduled) fill(p *invoker.Ports) { p.Claims, p.Ended = a.puller, a.puller.Ended }
+func (a *scheduled) fill(p *invoker.Ports) { p.Claims, p.Ended = a.puller.Load(), a.puller.Load().Ended }
 
-func (a *scheduled) use(iv *invoker.Invoker) { a.puller.Use(iv) }
+func (a *scheduled) use(iv *invoker.Invoker) { a.puller.Load().Use(iv) }
 
 func (a *scheduled) begin(ctx context.Context) {
 	var running context.Context
 	running, a.halt = context.WithCancel(context.WithoutCancel(ctx))
-	a.running.Go(func() { a.puller.Run(running) })
+	a.running.Go(func() { a.puller.Load().Run(running) })
 	a.running.Go(func() { a.followSchedulers(running) })
 	a.running.Go(func() { a.samplePool(running) })
 }
@@ -183,26 +188,35 @@ func (a *scheduled) working(ctx context.Context) context.Context {
 		a.stops()
 		last, cancel := context.WithTimeout(context.WithoutCancel(ctx), lastFetches)
 		defer cancel()
-		a.puller.Stop(last)
+		a.puller.Load().Stop(last)
 	})
 	return working
 }
 
-func (a *scheduled) follow(why string) { a.puller.SetUnable(why) }
+func (a *scheduled) follow(why string) { a.puller.Load().SetUnable(why) }
 
 // Enabled, Enable and Disable are the admin endpoints'.
-func (a *scheduled) Enabled() bool { return a.puller != nil && a.puller.Enabled() }
+func (a *scheduled) Enabled() bool {
+	p := a.puller.Load()
+	return p != nil && p.Enabled()
+}
 
 // Enable has schedulers send work.
 func (a *scheduled) Enable() bool {
-	a.retired.Store(false)
-	return a.puller != nil && a.puller.Enable()
+	changed := a.retired.Swap(false)
+	if p := a.puller.Load(); p != nil {
+		p.Enable()
+	}
+	return changed
 }
 
 // Disable has them send none, and containers end when they have nothing to do.
 func (a *scheduled) Disable() bool {
-	a.retired.Store(true)
-	return a.puller != nil && a.puller.Disable()
+	changed := !a.retired.Swap(true)
+	if p := a.puller.Load(); p != nil {
+		p.Disable()
+	}
+	return changed
 }
 
 // pool counts what has not ended, whether a container of a scheduler's runs it or not.
@@ -216,7 +230,7 @@ func (a *scheduled) pool() func(context.Context) (any, int, error) {
 		if err != nil {
 			return nil, 0, err
 		}
-		pool := a.puller.Pool()
+		pool := a.puller.Load().Pool()
 		for _, c := range work.Containers {
 			if c.State == "prewarmed" {
 				pool.Prewarmed.Kinds[c.Kind]++
@@ -224,7 +238,7 @@ func (a *scheduled) pool() func(context.Context) (any, int, error) {
 			}
 		}
 		pool.Total += pool.Prewarmed.Total
-		return pool, max(a.puller.Count(), iv.InFlight()), nil
+		return pool, max(a.puller.Load().Count(), iv.InFlight()), nil
 	}
 }
 
