@@ -103,7 +103,10 @@ type Delivery struct {
 	Value     []byte              // of a raw feed: the message
 	Partition int32
 	Offset    int64
-	Timestamp time.Time // when the controller sent it
+	Timestamp time.Time // when it was sent, by the sender's clock or the broker's
+	// After is when the broker had nothing that was not read, so that the message was
+	// sent later, by this process's clock; zero: that was never so.
+	After time.Time
 	// Begun is that an earlier process had begun to run the activation and
 	// did not end it, Attempts how often it was running when a process ended
 	// without closing its feed. Both are known as far as Begin was called and

@@ -32,16 +32,18 @@ type partition struct {
 	measure *time.Ticker
 	grown   time.Time // when it last asked whether the topic has more partitions
 	untried bool      // nothing was fetched yet from the committed offset on
+	drained time.Time // when all was read that there was; zero: never
 
 	// Guarded by the feed's mu.
 	progress
 	release
-	records   []record // fetched and not yet handed out
-	asked     bool     // a fetch is under way
-	removed   bool     // nothing of it is committed any more
-	position  int64    // the offset that is read next
-	confirmed int64    // the committed offset, -1 before the first commit
-	end       int64    // of the partition, when last known
+	records   []record  // fetched and not yet handed out
+	after     time.Time // when these were not there yet
+	asked     bool      // a fetch is under way
+	removed   bool      // nothing of it is committed any more
+	position  int64     // the offset that is read next
+	confirmed int64     // the committed offset, -1 before the first commit
+	end       int64     // of the partition, when last known
 	endKnown  time.Time
 	anyRead   bool
 }
@@ -85,8 +87,10 @@ func (p *partition) run() {
 // fetchSome fetches until there is something.
 func (p *partition) fetchSome() {
 	var records []record
+	after := p.drained
 	for len(records) == 0 && p.ctx.Err() == nil {
 		p.try(func() (err error) {
+			after = p.drained
 			records, err = p.fetch()
 			return err
 		})
@@ -97,7 +101,7 @@ func (p *partition) fetchSome() {
 		}
 	}
 	p.feed.mu.Lock()
-	p.records, p.asked = records, false
+	p.records, p.after, p.asked = records, after, false
 	p.feed.mu.Unlock()
 	signal(p.feed.changed)
 }
@@ -147,13 +151,18 @@ func (p *partition) fetch() ([]record, error) {
 	if err := p.ready(); err != nil {
 		return nil, err
 	}
+	began := time.Now()
 	records, err := p.reader.fetchOnce(p.ctx)
 	if errors.Is(err, wire.OffsetOutOfRange) {
+		p.drained = time.Time{}
 		return nil, p.reposition(p.ctx)
 	}
 	if err == nil {
 		p.untried = false
 		p.setEnd(p.reader.end)
+		if p.reader.end == p.reader.offset {
+			p.drained = began
+		}
 	}
 	return records, err
 }
@@ -262,7 +271,7 @@ func (p *partition) deliver(r record) (Delivery, bool) {
 		return Delivery{}, false
 	}
 	d := p.progress.deliver(r)
-	d.Message, d.Partition, d.from = m, p.index, p
+	d.Message, d.Partition, d.After, d.from = m, p.index, p.after, p
 	if f.cfg.Raw {
 		d.Value = r.value
 	}

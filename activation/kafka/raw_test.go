@@ -25,10 +25,23 @@ func TestRawFeedDeliversAnyMessage(t *testing.T) {
 			if string(d.Value) != want {
 				b.t.Errorf("got %q, want %q", d.Value, want)
 			}
+			if !d.After.IsZero() {
+				b.t.Error("what was there before the feed has a time when it was not")
+			}
 			if time.Since(d.Timestamp).Abs() > time.Hour {
 				b.t.Errorf("sent at %v", d.Timestamp)
 			}
 			d.Done()
+		}
+		next := make(chan Delivery)
+		go func() {
+			d, _ := f.Next(b.ctx())
+			next <- d
+		}()
+		b.await("all is read", func() bool { s := f.Stats(); return s.HighWatermark == 2 && s.Lag() == 0 })
+		b.put(topic, "later")
+		if d := <-next; d.After.IsZero() || time.Since(d.After) > time.Hour {
+			b.t.Errorf("what came later was not there at %v", d.After)
 		}
 		b.await("position 2", func() bool { return b.committed(topic, topic) == 2 })
 	})
