@@ -174,6 +174,10 @@ func (j *Journal) dropPayloads(e *entry) {
 // release lowers the number of entries and payloads for which a file is kept.
 func (j *Journal) release(at wal.Segment, bytes int64) {
 	j.live -= bytes
+	if j.space != nil && !j.full() {
+		close(j.space)
+		j.space = nil
+	}
 	if j.refs[at]--; j.refs[at] == 0 {
 		delete(j.refs, at)
 		j.nudge()

@@ -2,6 +2,7 @@ package journal
 
 import (
 	"cmp"
+	"context"
 	"fmt"
 	"slices"
 
@@ -68,7 +69,7 @@ func (j *Journal) Spill(ids []activation.ID, messages [][]byte) []error {
 	errs := make([]error, len(ids))
 	var last wal.Receipt
 	for i, id := range ids {
-		r, err := j.spill(keyOf(id), messages[i])
+		r, err := j.spill(keyOf(id), messages[i], slackFactor)
 		if err != nil {
 			errs[i] = fmt.Errorf("spill message of %s: %w", id, err)
 		}
@@ -93,7 +94,10 @@ func (j *Journal) Spill(ids []activation.ID, messages [][]byte) []error {
 }
 
 // spill appends one message. The receipt is zero where it is stored already.
-func (j *Journal) spill(k key, text []byte) (r wal.Receipt, err error) {
+//
+// What has no other copy may take all of the files, where what could stay elsewhere
+// leaves half of them.
+func (j *Journal) spill(k key, text []byte, factor int64) (r wal.Receipt, err error) {
 	if _, err := j.log.Trouble(); err != nil {
 		return r, err
 	}
@@ -105,7 +109,7 @@ func (j *Journal) spill(k key, text []byte) (r wal.Receipt, err error) {
 		return r, ErrNotOpen
 	case e.has(message):
 		return r, nil
-	case (j.live+int64(len(text)))*slackFactor > j.cfg.Bytes:
+	case (j.live+int64(len(text)))*factor > j.cfg.Bytes:
 		return r, fmt.Errorf("%w: it may take %d bytes", ErrFull, j.cfg.Bytes)
 	}
 	return j.writePayload(k, e, message, text), nil
@@ -116,7 +120,7 @@ func (j *Journal) spill(k key, text []byte) (r wal.Receipt, err error) {
 // does.
 func (j *Journal) Keep(id activation.ID, text []byte) error {
 	k := keyOf(id)
-	r, err := j.spill(k, text)
+	r, err := j.spill(k, text, 1)
 	if err == nil {
 		err = r.Wait()
 	}
@@ -129,6 +133,37 @@ func (j *Journal) Keep(id activation.ID, text []byte) error {
 		e.taken = true
 	}
 	return nil
+}
+
+// Full reports whether no more is to be taken on that only the journal would have:
+// half of the files is needed. The other half is for what is under way.
+func (j *Journal) Full() bool {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	return j.full()
+}
+
+func (j *Journal) full() bool { return j.live*slackFactor >= j.cfg.Bytes }
+
+// Space waits while the journal is full.
+func (j *Journal) Space(ctx context.Context) error {
+	for {
+		j.mu.Lock()
+		if !j.full() {
+			j.mu.Unlock()
+			return nil
+		}
+		if j.space == nil {
+			j.space = make(chan struct{})
+		}
+		space := j.space
+		j.mu.Unlock()
+		select {
+		case <-space:
+		case <-ctx.Done():
+			return ctx.Err()
+		}
+	}
 }
 
 // KeepUnacknowledged stores the results of activations whose acks or records are

@@ -1,10 +1,13 @@
 package journal
 
 import (
+	"bytes"
+	"context"
 	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
+	"strings"
 	"syscall"
 	"testing"
 
@@ -261,5 +264,46 @@ func TestKeptMessageIsTheNextProcesses(t *testing.T) {
 	text, _, err := j.Take(id(1))
 	if err != nil || string(text) != string(messageOf(1)) {
 		t.Errorf("message %q, %v", text, err)
+	}
+}
+
+// What has no other copy is kept beyond the half at which the journal is full, and
+// Space returns when it is not any more.
+func TestSpace(t *testing.T) {
+	j, err := Open(Config{Dir: t.TempDir(), Bytes: 1 << 20, SegmentBytes: 1 << 16})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer j.Close()
+	one, two := activation.ID(strings.Repeat("1", 32)), activation.ID(strings.Repeat("2", 32))
+	text := bytes.Repeat([]byte("x"), 1<<18)
+	for _, id := range []activation.ID{one, two} {
+		if err := j.Space(t.Context()); err != nil || j.Full() {
+			t.Fatalf("full before %s: %v", id, err)
+		}
+		j.Delivered(id, 0, 1)
+		if err := j.Keep(id, text); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if !j.Full() {
+		t.Fatal("not full")
+	}
+	late := activation.ID(strings.Repeat("3", 32))
+	j.Delivered(late, 0, 2)
+	if err := j.Keep(late, text); err != nil { // a fetch had been out
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	if err := j.Space(ctx); err == nil {
+		t.Error("space in a full journal")
+	}
+	space := make(chan error)
+	go func() { space <- j.Space(t.Context()) }()
+	j.Completed(one)
+	j.Completed(two)
+	if err := <-space; err != nil {
+		t.Error(err)
 	}
 }
