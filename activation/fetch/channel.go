@@ -18,6 +18,7 @@ import (
 	"google.golang.org/grpc/credentials"
 	"google.golang.org/grpc/credentials/insecure"
 	"google.golang.org/grpc/keepalive"
+	"google.golang.org/grpc/stats"
 	"google.golang.org/grpc/status"
 
 	"github.com/gpuwhisk/gpuwhisk/activation"
@@ -73,6 +74,7 @@ func New(cfg Config) *Client {
 		grpc.WithTransportCredentials(insecure.NewCredentials()),
 		grpc.WithNoProxy(),
 		grpc.WithDisableRetry(),
+		grpc.WithStatsHandler(departures{}),
 		grpc.WithDefaultCallOptions(grpc.MaxCallRecvMsgSize(max(leastReceived, int(cfg.Payload)+overhead))),
 		// The way back to a scheduler that restarts is short.
 		grpc.WithConnectParams(grpc.ConnectParams{
@@ -230,3 +232,29 @@ func (o *once) GetRequestMetadata(context.Context, ...string) (map[string]string
 func (o *once) RequireTransportSecurity() bool { return false }
 
 var _ credentials.PerRPCCredentials = (*once)(nil)
+
+// departures calls what waits for a request to be written: what is sent elsewhere
+// after that follows the request.
+type departures struct{}
+
+// sentKey is the key of that call in a request's context.
+type sentKey struct{}
+
+// HandleRPC takes the event that a request is written.
+func (departures) HandleRPC(ctx context.Context, s stats.RPCStats) {
+	if _, is := s.(*stats.OutPayload); !is {
+		return
+	}
+	if sent, ok := ctx.Value(sentKey{}).(func()); ok {
+		sent()
+	}
+}
+
+// TagRPC, TagConn and HandleConn are the rest of a stats.Handler.
+func (departures) TagRPC(ctx context.Context, _ *stats.RPCTagInfo) context.Context { return ctx }
+
+// TagConn adds nothing.
+func (departures) TagConn(ctx context.Context, _ *stats.ConnTagInfo) context.Context { return ctx }
+
+// HandleConn does nothing.
+func (departures) HandleConn(context.Context, stats.ConnStats) {}

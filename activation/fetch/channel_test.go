@@ -54,7 +54,7 @@ func TestWireForm(t *testing.T) {
 	go s.Serve(l)
 	defer s.Stop()
 	d := 1500 * time.Millisecond
-	if _, err := client(t, Config{}).Fetch(t.Context(), at, Request{hello, "9f0e", true, &d}); err != nil {
+	if _, err := client(t, Config{}).Fetch(t.Context(), at, Request{Queue: hello, Container: "9f0e", Warmed: true, LastDuration: &d}); err != nil {
 		t.Fatal(err)
 	}
 	if path != "/activation.ActivationService/FetchActivation" {

@@ -15,6 +15,7 @@ import (
 	"fmt"
 	"log/slog"
 	"net"
+	"sync"
 	"time"
 
 	"google.golang.org/grpc"
@@ -68,6 +69,8 @@ type Request struct {
 	// LastDuration is how long the run took that has just ended, nil when none
 	// has. The scheduler orders containers by the mean of the last ten.
 	LastDuration *time.Duration
+	// Sent, when not nil, is called once: when the request has left, or cannot.
+	Sent func()
 }
 
 // Fetch asks the scheduler at an endpoint for an activation, and waits for as long as it
@@ -79,14 +82,14 @@ func (c *Client) Fetch(ctx context.Context, at activation.Endpoint, r Request) (
 	if r.LastDuration != nil {
 		m.LastDuration = wrapperspb.Int64(r.LastDuration.Milliseconds())
 	}
-	return c.fetch(ctx, at, m)
+	return c.fetch(ctx, at, m, r.Sent)
 }
 
 // Leave says that a container fetches no more. The scheduler answers the calls
 // that it has open, which are to be waited for, and this one with NoActivation. A
 // later Fetch of the container would let the scheduler believe in it for ever.
 func (c *Client) Leave(ctx context.Context, at activation.Endpoint, q activation.Queue, container string) (activation.FetchAnswer, error) {
-	return c.fetch(ctx, at, message(q, container))
+	return c.fetch(ctx, at, message(q, container), nil)
 }
 
 // WarmUp opens a channel to a scheduler: the first call to one takes long.
@@ -124,10 +127,15 @@ func message(q activation.Queue, container string) *activationpb.FetchRequest {
 	}
 }
 
-func (c *Client) fetch(ctx context.Context, at activation.Endpoint, m *activationpb.FetchRequest) (activation.FetchAnswer, error) {
+func (c *Client) fetch(ctx context.Context, at activation.Endpoint, m *activationpb.FetchRequest, sent func()) (activation.FetchAnswer, error) {
+	if sent == nil {
+		sent = func() {}
+	}
+	sent = sync.OnceFunc(sent)
+	defer sent()
 	var r *activationpb.FetchResponse
 	err := c.call(ctx, at, fetchLimit, func(ctx context.Context, client activationpb.ActivationServiceClient) (err error) {
-		r, err = client.FetchActivation(ctx, m, grpc.PerRPCCredentials(&once{}))
+		r, err = client.FetchActivation(context.WithValue(ctx, sentKey{}, sent), m, grpc.PerRPCCredentials(&once{}))
 		return err
 	})
 	if err != nil {

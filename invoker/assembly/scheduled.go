@@ -129,6 +129,9 @@ func (a *scheduled) pullStatus(s *status) {
 	k.Lag = k.Feed.Lag()
 	s.because("reading orders of schedulers", k.Feed.Interrupted)
 	s.because("committing offsets", k.Feed.CommitFailing)
+	if stats.Full {
+		s.because("fetching", "the journal is full (whisk.gpu.journal-size): nothing is fetched until activations have ended")
+	}
 	if !a.puller.Load().Enabled() && !a.stopping.Load() {
 		s.because("disabled", "POST /enable makes schedulers send work again")
 	}

@@ -25,7 +25,7 @@ func (o orders) Next(ctx context.Context) (pull.Message, error) {
 	if err != nil {
 		return pull.Message{}, err
 	}
-	return pull.Message{Value: d.Value, Sent: d.Timestamp, Done: d.Done}, nil
+	return pull.Message{Value: d.Value, Sent: d.Timestamp, After: d.After, Done: d.Done}, nil
 }
 
 // creationAcks sends the answers to creations.
@@ -45,7 +45,7 @@ func (c creationAcks) Send(ctx context.Context, ack activation.ContainerCreation
 type schedulers struct{ client *fetch.Client }
 
 func (s schedulers) Fetch(ctx context.Context, r pull.Request) (activation.FetchAnswer, error) {
-	answer, err := s.client.Fetch(ctx, r.At, fetch.Request{Queue: r.Queue, Container: r.Container, Warmed: r.Warmed, LastDuration: r.Last})
+	answer, err := s.client.Fetch(ctx, r.At, fetch.Request{Queue: r.Queue, Container: r.Container, Warmed: r.Warmed, LastDuration: r.Last, Sent: r.Sent})
 	if errors.Is(err, fetch.ErrUnreadable) {
 		err = fmt.Errorf("%w: %w", pull.ErrUnreadable, err)
 	}
@@ -73,8 +73,13 @@ func (p *pulledJournal) Ready(ctx context.Context) error {
 	if p.journal == nil {
 		return ctx.Err()
 	}
-	return p.journal.Ready(ctx)
+	if err := p.journal.Ready(ctx); err != nil {
+		return err
+	}
+	return p.journal.Space(ctx)
 }
+
+func (p *pulledJournal) Full() bool { return p.journal != nil && p.journal.Full() }
 
 func (p *pulledJournal) Keep(d *invoker.Delivery, message []byte) bool {
 	if p.journal == nil {

@@ -27,7 +27,8 @@ const (
 func (p *Puller) fetch(o slot.Order, r Request) {
 	event := p.table.Empty
 	began := time.Now()
-	if p.ports.Journal.Ready(p.life) == nil { // else this process ends
+	defer r.Sent() // it will not be sent any more
+	if p.ready(o.Slot) {
 		answer, err := p.ports.Schedulers.Fetch(p.life, r)
 		switch {
 		case err != nil:
@@ -52,6 +53,38 @@ func (p *Puller) fetch(o slot.Order, r Request) {
 		p.out--
 		event(now, o.Slot)
 	})
+}
+
+// ready waits until the journal can keep what comes. It reports whether the slot is
+// to fetch then: it may have been ended meanwhile, or all fetching.
+func (p *Puller) ready(id slot.ID) bool {
+	if p.ports.Journal.Full() {
+		p.setFull(true)
+	}
+	if p.ports.Journal.Ready(p.fetching) != nil {
+		return false
+	}
+	p.setFull(false)
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.table.Fetches(id)
+}
+
+// setFull is called with whether the journal keeps nothing more.
+func (p *Puller) setFull(full bool) {
+	p.mu.Lock()
+	changed := p.full != full
+	p.full = full
+	p.mu.Unlock()
+	switch {
+	case !changed:
+		return
+	case full:
+		p.log.Warn("nothing is fetched: the journal is full (whisk.gpu.journal-size)")
+	default:
+		p.log.Info("the journal has room again: activations are fetched")
+	}
+	p.poke()
 }
 
 // pull keeps an activation in the journal, and delivers it.

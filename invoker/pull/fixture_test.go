@@ -41,6 +41,7 @@ type fixture struct {
 	made      int
 	changing  map[string]bool
 	reserved  atomic.Int64
+	full      chan struct{} // of the journal, closed when it has room; nil: it has
 }
 
 func pulling(t *testing.T, change func(*Config), test func(f *fixture)) {
@@ -114,6 +115,11 @@ func (f *fixture) creation(annotations, limits string) activation.ID {
 }
 
 func (f *fixture) send(at time.Time, exec, annotations, limits string) activation.ID {
+	return f.sent(at, time.Now(), exec, annotations, limits)
+}
+
+// sent is a creation that the topic did not have yet at a time.
+func (f *fixture) sent(at, after time.Time, exec, annotations, limits string) activation.ID {
 	f.made++
 	c := activation.ContainerCreation{
 		TransID: activation.NewTransID("sid_containerCreation", 1, false), ID: activation.ID(fmt.Sprintf("%032x", f.made)),
@@ -123,7 +129,7 @@ func (f *fixture) send(at time.Time, exec, annotations, limits string) activatio
 			`{"namespace":"guest","name":"hello","exec":%s,"parameters":[{"key":"k","value":"secret"}],"limits":%s,"version":"0.0.1","publish":false,"annotations":%s,"updated":1}`,
 			cmp.Or(exec, `{"kind":"nodejs:20","binary":false}`), limits, annotations))),
 	}
-	f.message(c.Encode(), at)
+	f.orders <- Message{Value: c.Encode(), Sent: at, After: after, Done: func() { f.add("done") }}
 	return c.ID
 }
 
@@ -159,14 +165,15 @@ func (a acks) Send(_ context.Context, ack activation.ContainerCreationAck, sent 
 	if _, err := activation.DecodeContainerCreationAck(ack.Encode()); err != nil {
 		a.f.Errorf("ack: %v", err)
 	}
-	pass(time.Millisecond) // a fetch leaves at the same time: the ack is the later one here
 	a.f.add("ack %s", cmp.Or(string(ack.Error), "success"))
 	sent()
 	return nil
 }
 
 func (f *fixture) Fetch(_ context.Context, r Request) (activation.FetchAnswer, error) {
+	pass(5 * time.Millisecond) // to connect
 	f.add("fetch %s warmed=%t", r.At.Host, r.Warmed)
+	r.Sent()
 	f.mu.Lock()
 	err := f.fetchErr
 	f.mu.Unlock()
@@ -237,7 +244,26 @@ func (f *fixture) reported() activation.Health {
 	return f.health
 }
 
-func (f *fixture) Ready(context.Context) error { return nil }
+func (f *fixture) Ready(ctx context.Context) error {
+	f.mu.Lock()
+	full := f.full
+	f.mu.Unlock()
+	if full == nil {
+		return nil
+	}
+	select {
+	case <-full:
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}
+
+func (f *fixture) Full() bool {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return f.full != nil
+}
 
 func (f *fixture) Keep(d *invoker.Delivery, message []byte) bool {
 	f.add("keep")

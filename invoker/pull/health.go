@@ -20,7 +20,7 @@ func (p *Puller) health() activation.Health {
 	switch {
 	case p.disabled || p.stopping:
 		h.Status = activation.Down
-	case p.unable != "":
+	case p.unable != "" || p.full:
 		h.Status = activation.Unhealthy
 	}
 	return h

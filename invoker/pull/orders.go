@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"sync"
 	"time"
 
 	"github.com/gpuwhisk/gpuwhisk/activation"
@@ -43,6 +44,16 @@ func (p *Puller) take(m Message) {
 	m.Done()
 }
 
+// age is how long ago a message was sent. Clocks of two machines may differ by more
+// than a job takes: what was not there a moment ago is not older than that.
+func (m Message) age() time.Duration {
+	age := time.Since(m.Sent)
+	if !m.After.IsZero() {
+		age = min(age, time.Since(m.After))
+	}
+	return age
+}
+
 func (p *Puller) count(what string) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -58,7 +69,7 @@ func (p *Puller) create(m Message, c *activation.ContainerCreation) {
 	if err == nil && a.Exec.Pull {
 		limit *= time.Duration(max(p.cfg.BlackboxMultiple, 1))
 	}
-	if age := time.Since(m.Sent); age > limit {
+	if age := m.age(); age > limit {
 		p.count("stale")
 		p.log.Warn("creation is dropped: its scheduler has given it up", "creation", c.ID, "action", c.Queue.Action.FQN(), "age", age)
 		m.Done()
@@ -83,8 +94,17 @@ func (p *Puller) create(m Message, c *activation.ContainerCreation) {
 		p.refuse(creation, activation.ResourceNotEnough, "The action asks for a GPU (annotation gpu), but this invoker has none.")
 		return
 	}
-	p.do(func(now time.Duration) { p.table.Create(now, creation) })
+	p.do(func(now time.Duration) {
+		if p.full {
+			p.carryOut(slot.Order{Do: slot.Ack, Creation: creation, Error: activation.ResourceNotEnough, Reason: reasonFull})
+			return
+		}
+		p.table.Create(now, creation)
+	})
 }
+
+// reasonFull is why no container is made while nothing can be fetched.
+const reasonFull = "The invoker has as many activations as its journal can keep (whisk.gpu.journal-size)."
 
 func (p *Puller) refuse(c slot.Creation, why activation.CreationError, reason string) {
 	p.do(func(time.Duration) {
@@ -106,7 +126,9 @@ func (p *Puller) carryOut(o slot.Order) {
 		p.change(o)
 	case slot.Fetch:
 		p.out++
-		r := p.request(o)
+		r, left := p.request(o), make(chan struct{})
+		r.Sent = sync.OnceFunc(func() { close(left) })
+		p.leaving[o.Slot] = left
 		p.calls.Go(func() { p.fetch(o, r) })
 	case slot.Leave:
 		r := p.request(o)
@@ -170,12 +192,21 @@ func (p *Puller) ack(o slot.Order) {
 			f()
 		}
 	}
+	left := p.leaving[o.Slot]
 	ack := activation.ContainerCreationAck{Creation: o.Creation.ContainerCreation, Instance: p.cfg.Instance, Error: o.Error, Reason: o.Reason}
 	p.calls.Go(func() {
+		await(left) // or the scheduler might order one more
 		if err := p.ports.Acks.Send(p.life, ack, sent); err != nil {
 			p.log.Warn("creation ack not sent", "creation", ack.Creation.ID, "error", err)
 		}
 	})
+}
+
+// await waits until a slot's last fetch has left, if there is one.
+func await(left chan struct{}) {
+	if left != nil {
+		<-left
+	}
 }
 
 // What the invoker answers about containers (invoker.ClaimOwner).
@@ -252,7 +283,11 @@ func (p *Puller) changeKeys(key string) {
 	for {
 		p.mu.Lock()
 		o := p.keys[key][0].o
+		left := p.leaving[o.Slot]
 		p.mu.Unlock()
+		if o.Key == slot.Warmed { // of a container that was resumed, and fetches
+			await(left)
+		}
 		do := p.ports.Registry.Put
 		if o.Do == slot.Delete {
 			do = p.ports.Registry.Delete

@@ -35,7 +35,8 @@ type Orders interface {
 // need not bring it again.
 type Message struct {
 	Value []byte
-	Sent  time.Time // by the broker's clock
+	Sent  time.Time // by the scheduler's clock, or the broker's
+	After time.Time // by our own: it was not there yet; zero: not known
 	Done  func()
 }
 
@@ -60,6 +61,8 @@ type Request struct {
 	Container string
 	Warmed    bool
 	Last      *time.Duration // of the run that has just ended; nil: none has
+	// Sent is called when the request has left, or cannot.
+	Sent func()
 }
 
 // Registry is etcd, as far as invokers use it. What is put stays, also when a lease
@@ -79,8 +82,10 @@ type Registry interface {
 
 // Journal keeps what was pulled.
 type Journal interface {
-	// Ready waits until what is pulled can be kept.
+	// Ready waits until what is pulled can be kept, and Full reports whether it
+	// would wait for room.
 	Ready(ctx context.Context) error
+	Full() bool
 	// Keep stores a message, and adds to the delivery what an earlier process left of
 	// it. It reports whether the delivery is to be used: not if the activation is in
 	// progress already.
@@ -135,6 +140,8 @@ type Puller struct {
 	calls      sync.WaitGroup
 	life       context.Context // ends when nothing is awaited any more
 	end        context.CancelFunc
+	fetching   context.Context // ends when nothing more is fetched
+	endFetches context.CancelFunc
 
 	mu       sync.Mutex
 	table    *slot.Table
@@ -143,12 +150,14 @@ type Puller struct {
 	pulled   map[activation.ID][]slot.ID
 	done     map[activation.ID][]func() // of the messages of creations without an ack
 	keys     map[string][]change
-	out      int // fetches that are out, or whose activations are not delivered
+	leaving  map[slot.ID]chan struct{} // closed when a slot's last fetch has left
+	out      int                       // fetches that are out, or whose activations are not delivered
 	quiet    chan struct{}
 	disabled bool
 	stopping bool
 	closed   bool   // nothing is begun any more
 	unable   string // why nothing can be done now
+	full     bool   // the journal keeps nothing more
 	stats    Stats
 }
 
@@ -162,6 +171,7 @@ type Stats struct {
 	Creations map[string]int `json:"creations"` // by what became of them
 	Pulled    int64          `json:"pulled"`
 	Out       int            `json:"fetching"`
+	Full      bool           `json:"journalFull,omitzero"` // nothing is fetched
 	Status    string         `json:"status"`
 }
 
@@ -170,9 +180,10 @@ func New(cfg Config, ports Ports, log *slog.Logger) *Puller {
 	p := &Puller{
 		cfg: cfg, ports: ports, log: log, began: time.Now(), changed: make(chan struct{}, 1),
 		table: slot.New(cfg.Slots), names: map[slot.ID]string{}, pulled: map[activation.ID][]slot.ID{},
-		done: map[activation.ID][]func(){}, keys: map[string][]change{}, stats: Stats{Creations: map[string]int{}},
+		done: map[activation.ID][]func(){}, keys: map[string][]change{}, leaving: map[slot.ID]chan struct{}{}, stats: Stats{Creations: map[string]int{}},
 	}
 	p.life, p.end = context.WithCancel(context.Background())
+	p.fetching, p.endFetches = context.WithCancel(p.life)
 	p.timer = time.AfterFunc(time.Hour, func() { p.do(p.table.Tick) })
 	return p
 }
@@ -197,6 +208,7 @@ func (p *Puller) Stop(ctx context.Context) {
 	p.stopping, p.quiet = true, quiet
 	p.mu.Unlock()
 	p.do(p.table.Stop)
+	p.endFetches()
 	p.poke()
 	select {
 	case <-quiet:
@@ -228,6 +240,7 @@ func (p *Puller) do(event func(now time.Duration)) {
 	}
 	if len(p.names) > 2*p.table.Len()+spareNames {
 		maps.DeleteFunc(p.names, func(id slot.ID, _ string) bool { return !p.table.Has(id) })
+		maps.DeleteFunc(p.leaving, func(id slot.ID, _ chan struct{}) bool { return !p.table.Has(id) })
 	}
 	if p.quiet != nil && p.out == 0 {
 		close(p.quiet)
@@ -305,7 +318,7 @@ func (p *Puller) Stats() Stats {
 	for what, n := range p.stats.Creations {
 		s.Creations[what] = n
 	}
-	s.Slots, s.Out, s.Status = p.table.Stats(), p.out, string(p.health().Status)
+	s.Slots, s.Out, s.Full, s.Status = p.table.Stats(), p.out, p.full, string(p.health().Status)
 	return s
 }
 

@@ -72,7 +72,7 @@ func TestOrdersThatMakeNoContainer(t *testing.T) {
 		}
 		f.message(warm.Encode(), time.Now())
 		f.want("done")
-		f.send(time.Now().Add(-21*time.Second), "", "[]", `{"concurrency":1,"logs":10,"memory":256,"timeout":60000}`)
+		f.sent(time.Now().Add(-21*time.Second), time.Time{}, "", "[]", `{"concurrency":1,"logs":10,"memory":256,"timeout":60000}`)
 		f.want("done")
 		f.send(time.Now(), `{"kind":"sequence","components":[]}`, "[]", `{"concurrency":1,"logs":10,"memory":256,"timeout":60000}`)
 		f.want("ack NonExecutbleActionError", "done")
@@ -86,6 +86,76 @@ func TestOrdersThatMakeNoContainer(t *testing.T) {
 		if !f.has("ack success") {
 			t.Error("a creation of a blackbox action was dropped")
 		}
+	})
+}
+
+// The clock of a scheduler may differ from ours by more than a creation's time:
+// one that was not in the topic a moment ago is new.
+func TestCreationIsNotOlderThanTheLastReading(t *testing.T) {
+	limits := `{"concurrency":1,"logs":10,"memory":256,"timeout":60000}`
+	for _, c := range []struct {
+		sent, after time.Duration // ago; 0: not known
+		want        []string
+	}{
+		{time.Hour, time.Second, []string{"acquire p/node:1 256 MB", "put namespace", "fetch s0 warmed=false", "ack success", "done"}},
+		{time.Hour, time.Minute, []string{"done"}},
+		{time.Hour, 0, []string{"done"}},
+		{-time.Hour, time.Minute, []string{"acquire p/node:1 256 MB", "put namespace", "fetch s0 warmed=false", "ack success", "done"}},
+	} {
+		pulling(t, nil, func(f *fixture) {
+			after := time.Time{}
+			if c.after > 0 {
+				after = time.Now().Add(-c.after)
+			}
+			f.sent(time.Now().Add(-c.sent), after, "", "[]", limits)
+			f.want(c.want...)
+		})
+	}
+}
+
+// With the journal full nothing is fetched, and containers are refused, until it has
+// space: what would come could be lost.
+func TestNothingIsFetchedWhileTheJournalIsFull(t *testing.T) {
+	pulling(t, nil, func(f *fixture) {
+		id := f.activate(1)
+		f.creation("", "")
+		f.want("acquire p/node:1 256 MB", "put namespace", "fetch s0 warmed=false", "keep", "deliver 1", "ack success", "done")
+		space := make(chan struct{})
+		f.mu.Lock()
+		f.full = space
+		f.mu.Unlock()
+		f.Ended(invoker.End{ID: id, Keeps: true, Warmed: true})
+		f.activate(2)
+		f.want()
+		f.creation("", "")
+		f.want("ack ResourceNotEnoughError", "done")
+		if h := f.reported(); h.Status != activation.Unhealthy || !f.Puller.Stats().Full {
+			t.Errorf("health %+v", h)
+		}
+		f.mu.Lock()
+		f.full = nil
+		f.mu.Unlock()
+		close(space)
+		f.want("fetch s0 warmed=true", "keep", "deliver 1")
+		if h := f.reported(); h.Status != activation.Up {
+			t.Errorf("health %+v", h)
+		}
+	})
+}
+
+// A stop does not wait for space in the journal.
+func TestStopWhileTheJournalIsFull(t *testing.T) {
+	pulling(t, nil, func(f *fixture) {
+		f.mu.Lock()
+		f.full = make(chan struct{})
+		f.mu.Unlock()
+		f.Adopted(memo(&activation.ContainerCreation{
+			TransID: activation.NewTransID("x", 1, false), ID: activation.ID(strings.Repeat("a", 32)), Scheduler: "0", Endpoint: f.leader,
+			Queue: activation.NewQueue("guest", activation.ActionRef{Path: "guest", Name: "hello", Version: "0.0.1"}, "1-a"),
+		}))
+		f.creation("", "")
+		pass(100 * time.Millisecond)
+		f.forget()
 	})
 }
 
@@ -132,7 +202,7 @@ func TestSchedulerThatMoved(t *testing.T) {
 		f.fetchErr = errors.New("away")
 		f.mu.Unlock()
 		f.Ended(invoker.End{ID: id, Keeps: true, Warmed: true})
-		synctest.Wait()
+		pass(100 * time.Millisecond)
 		f.mu.Lock()
 		f.log, f.fetchErr, f.leader = nil, nil, activation.Endpoint{Host: "s1", Port: 1}
 		close(f.moved)

@@ -132,6 +132,12 @@ func (t *Table) Seeks(id ID) bool {
 	return s != nil && s.lost && s.state == open
 }
 
+// Fetches reports whether a slot is to fetch, if it is allowed to now.
+func (t *Table) Fetches(id ID) bool {
+	s := t.get(id)
+	return s != nil && s.state == open && !t.stopped
+}
+
 // Found reports which scheduler has the queue now.
 func (t *Table) Found(now time.Duration, id ID, at activation.Endpoint) {
 	if s := t.get(id); s != nil && s.lost {
