@@ -62,7 +62,7 @@ func (a *scheduled) samplePool(ctx context.Context) {
 	defer tick.Stop()
 	for {
 		if work, err := a.invoker.Load().Status(ctx); err == nil {
-			s, p := a.puller.Stats().Slots, work.Pool
+			s, p := a.puller.Load().Stats().Slots, work.Pool
 			for state, mb := range map[string]int64{"inprogress": s.OpeningMB, "busy": s.BusyMB, "warmed": s.PausedMB, "prewarmed": int64(p.PrewarmMB), "max": int64(p.MemoryMB)} {
 				memory.WithLabelValues(state).Observe(float64(mb))
 			}
