@@ -18,7 +18,7 @@ func (s *Scheduler) fit(f *flow, allowed func(*device) bool) (best *device, p Pl
 		}
 		s.asked++
 		switch a := at(d); {
-		case !a.Fits && !a.Held:
+		case !a.Fits && !a.Elsewhere:
 			s.crowded = addDevice(s.crowded, d)
 		case a.Fits && (best == nil || sooner(a, d, p, best)):
 			best, p = d, a

@@ -42,7 +42,7 @@ func (w *fixture) Placements(id FlowID) func(int) Placement {
 }
 
 func (w *fixture) placement(i, d int) Placement {
-	f := Placement{Start: Cold, Setup: w.cold[i], Fits: !w.full[i][d] && !w.unfit[i][d], Unfit: w.unfit[i][d], Held: w.full[i][d] && i%3 == 0}
+	f := Placement{Start: Cold, Setup: w.cold[i], Fits: !w.full[i][d] && !w.unfit[i][d], Unfit: w.unfit[i][d], Elsewhere: w.full[i][d] && i%3 == 0}
 	switch {
 	case w.idle[i][d] > 0 && w.swapped[i][d]:
 		f.Start, f.Setup = HostWarm, w.swap

@@ -25,7 +25,7 @@ func (m *memories) Placements(f FlowID) func(int) Placement {
 		left := m.capacity[d] - m.foreign[d]
 		limit, limited := m.limits[f.Namespace]
 		within := !limited || m.of[d][f.Namespace]+need <= limit
-		return Placement{Fits: need <= left-m.used[d] && within, Unfit: need > left, Held: !within}
+		return Placement{Fits: need <= left-m.used[d] && within, Unfit: need > left, Elsewhere: !within}
 	}
 }
 

@@ -165,7 +165,7 @@ func (w *oracle) spare() (Choice, bool) {
 	open := func(d *oracleDevice) bool {
 		wanted := slices.ContainsFunc(w.flows, func(f *oracleFlow) bool {
 			a := w.ask(f, d)
-			return w.eligible(f) && f.reaches(d) && !a.Fits && !a.Held
+			return w.eligible(f) && f.reaches(d) && !a.Fits && !a.Elsewhere
 		})
 		return d.free() > 0 && (len(d.flights) == 0 || !wanted)
 	}

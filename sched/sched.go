@@ -44,9 +44,9 @@ type Placement struct {
 	Fits  bool          // the container and its memory can be had there now
 	// Unfit means that the device could not serve it even if nothing else ran there.
 	Unfit bool
-	// Held means that it does not fit, and that the end of other flows' runs there would
+	// Elsewhere means that it does not fit, and that the end of other flows' runs there would
 	// not make it fit: the device is not kept for it.
-	Held bool
+	Elsewhere bool
 }
 
 // View is implemented by the owner of containers and memory. A Scheduler calls it from

@@ -120,7 +120,7 @@ type Journal struct {
 	done   map[int][]key       // completed, by partition, and not yet covered by Kafka's offset
 	counts [payloadKinds]int   // of stored payloads
 	bytes  [payloadKinds]int64
-	space   chan struct{}       // closed when the journal is not full any more; nil: nothing waits for that
+	space  chan struct{} // closed when the journal is not full any more; nil: nothing waits for that
 	closed bool
 }
 

@@ -61,14 +61,14 @@ func TestManyFlowsAreNotWalked(t *testing.T) {
 	}
 }
 
-// looks counts what one event of a scheduler looked at.
-type looks struct {
+// visits counts what one event of a scheduler looked at.
+type visits struct {
 	Policy
 	view                       sched.View
 	placements, states, orders int
 }
 
-func (l *looks) Placements(id sched.FlowID) func(int) sched.Placement {
+func (l *visits) Placements(id sched.FlowID) func(int) sched.Placement {
 	l.placements++
 	at := l.view.Placements(id)
 	return func(d int) sched.Placement {
@@ -77,7 +77,7 @@ func (l *looks) Placements(id sched.FlowID) func(int) sched.Placement {
 	}
 }
 
-func (l *looks) State(id sched.FlowID) sched.State {
+func (l *visits) State(id sched.FlowID) sched.State {
 	l.states++
 	return l.Policy.State(id)
 }
@@ -86,8 +86,8 @@ func (l *looks) State(id sched.FlowID) sched.State {
 type many struct {
 	b     testing.TB
 	flows int
-	look  looks // of this event
-	most  looks // of any
+	event visits // of this event
+	most  visits // of any
 	s     *Scheduler
 	now   time.Duration
 	id    uint64
@@ -104,9 +104,9 @@ func (m *many) begin(devices int, adjust func(*Config)) {
 		adjust(&c)
 	}
 	c.NewPolicy = func(name string, cfg sched.Config, view sched.View) (p Policy, err error) {
-		m.look.view = view
-		m.look.Policy, err = sched.New(name, cfg, &m.look)
-		return &m.look, err
+		m.event.view = view
+		m.event.Policy, err = sched.New(name, cfg, &m.event)
+		return &m.event, err
 	}
 	var err error
 	if m.s, err = New(c); err != nil {
@@ -121,10 +121,10 @@ func (m *many) take(e Event) {
 	m.s.Take(e)
 	m.out = m.s.Ready()
 	m.took = append(m.took, time.Since(began))
-	m.most.placements = max(m.most.placements, m.look.placements)
-	m.most.states = max(m.most.states, m.look.states)
+	m.most.placements = max(m.most.placements, m.event.placements)
+	m.most.states = max(m.most.states, m.event.states)
 	m.most.orders = max(m.most.orders, len(m.out))
-	m.look.placements, m.look.states = 0, 0
+	m.event.placements, m.event.states = 0, 0
 }
 
 // untimed does what is not of the events that are timed.

@@ -22,7 +22,7 @@ func (s *Scheduler) Placements(id sched.FlowID) func(device int) sched.Placement
 		fits := s.fits(dev, rev, own)
 		return sched.Placement{
 			Start: kind, Setup: rev.setup(dev, own, kind), Fits: fits,
-			Unfit: !fits && s.unfit(dev, rev, own), Held: !fits && s.held(dev, rev, own),
+			Unfit: !fits && s.unfit(dev, rev, own), Elsewhere: !fits && s.waitsElsewhere(dev, rev, own),
 		}
 	}
 }
@@ -101,9 +101,9 @@ func (s *Scheduler) unfit(dev *device, rev *revision, own *container) bool {
 	return all <= s.largest && all > dev.ledger.Usable()
 }
 
-// held reports whether a run that does not fit waits for something else than the end of
+// waitsElsewhere reports whether a run that does not fit waits for something else than the end of
 // others' runs on the device: for its namespace's limit, or for host memory.
-func (s *Scheduler) held(dev *device, rev *revision, own *container) bool {
+func (s *Scheduler) waitsElsewhere(dev *device, rev *revision, own *container) bool {
 	return !s.permits(dev, rev, own, s.need(dev, rev, own).Bytes) || own == nil && s.hasMemory(dev, rev, nil) && s.hasSlot(dev)
 }
 

@@ -143,7 +143,9 @@ type schedulerStatus struct {
 	Calls []fetch.State `json:"schedulers"`
 }
 
-func (a *scheduled) fill(p *invoker.Ports) { p.Claims, p.Ended = a.puller.Load(), a.puller.Load().Ended }
+func (a *scheduled) fill(p *invoker.Ports) {
+	p.Claims, p.Ended = a.puller.Load(), a.puller.Load().Ended
+}
 
 func (a *scheduled) use(iv *invoker.Invoker) { a.puller.Load().Use(iv) }
 
