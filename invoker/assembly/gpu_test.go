@@ -3,7 +3,6 @@ package assembly
 import (
 	"bytes"
 	"errors"
-	"fmt"
 	"log/slog"
 	"os"
 	"os/exec"
@@ -13,32 +12,17 @@ import (
 	"time"
 
 	"github.com/gpuwhisk/gpuwhisk/activation"
+	"github.com/gpuwhisk/gpuwhisk/gpu/shimctl/shimtest"
 	"github.com/gpuwhisk/gpuwhisk/invoker/config"
-	"github.com/gpuwhisk/gpuwhisk/invoker/develop/peertest"
 	"github.com/gpuwhisk/gpuwhisk/invoker/engine/devices"
 	"github.com/gpuwhisk/gpuwhisk/invoker/engine/simulated"
 )
-
-// shimParts is where "make shim-fake" builds the shim and the fake driver.
-func shimParts(t *testing.T) string {
-	t.Helper()
-	dir, err := filepath.Abs(filepath.Join("..", "..", "build", "shim"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	for _, name := range []string{devices.LibraryName, filepath.Join("fake12", "libcuda.so.1")} {
-		if _, err := os.Stat(filepath.Join(dir, name)); err != nil {
-			peertest.Missing(t, fmt.Sprintf("%v: run make shim-fake", err))
-		}
-	}
-	return dir
-}
 
 // simulatedGPUs is a configuration of the process runtime with two simulated
 // devices and the fake driver.
 func simulatedGPUs(t *testing.T) *config.Config {
 	t.Helper()
-	dir := shimParts(t)
+	dir := shimtest.Dir(t)
 	c := config.Default()
 	c.Runtimes.Kind, c.Process.Dir = "process", t.TempDir()
 	c.GPU.SimulatedDevices, c.GPU.FakeDriver = 2, filepath.Join(dir, "fake12")

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/gpuwhisk/gpuwhisk/activation"
+	"github.com/gpuwhisk/gpuwhisk/gpu/shimctl/shimtest"
 	"github.com/gpuwhisk/gpuwhisk/invoker/develop/gauge"
 	"github.com/gpuwhisk/gpuwhisk/invoker/develop/peertest"
 	"github.com/twmb/franz-go/pkg/kgo"
@@ -46,13 +47,7 @@ func BenchmarkBacklog(b *testing.B) {
 		}
 	})
 	b.Run("lost", func(b *testing.B) {
-		library, err := filepath.Abs(filepath.Join("..", "..", "..", "build", "shim", "nvml"))
-		if err == nil {
-			_, err = os.Stat(library)
-		}
-		if err != nil {
-			b.Skipf("%v: run make shim-fake", err)
-		}
+		library := filepath.Join(shimtest.Dir(b), "nvml")
 		for b.Loop() {
 			r, script := newController(b), filepath.Join(b.TempDir(), "nvml")
 			busy := r.gpuProcess(0, "CONFIG_whisk_gpu_simulated_devices=0", "LD_LIBRARY_PATH="+library, "FAKE_NVML_SCRIPT="+script, "FAKE_NVML_DEVICES=1", "CONFIG_whisk_gpu_deviceTimeout=1h")

@@ -16,6 +16,7 @@ import (
 	"time"
 
 	"github.com/gpuwhisk/gpuwhisk/activation"
+	"github.com/gpuwhisk/gpuwhisk/gpu/shimctl/shimtest"
 	"github.com/gpuwhisk/gpuwhisk/invoker/assembly"
 	"github.com/gpuwhisk/gpuwhisk/invoker/config"
 	"github.com/gpuwhisk/gpuwhisk/invoker/container"
@@ -102,14 +103,8 @@ func (r *controller) gpuInvoker(id, guest string, more ...string) {
 // container reports beside both what it holds. Goal: the shim adds at most 200 us
 // to a warm run.
 func BenchmarkGPUWarm(b *testing.B) {
-	dir, err := filepath.Abs(filepath.Join("..", "..", "..", "build", "shim"))
-	if err != nil {
-		b.Fatal(err)
-	}
+	dir := shimtest.Dir(b)
 	guest := filepath.Join(dir, "guest")
-	if _, err := os.Stat(guest); err != nil {
-		b.Skipf("%v: run make shim-fake", err)
-	}
 	r := newController(b)
 	r.results = map[activation.ID]time.Time{}
 	r.gpuInvoker("0", guest)

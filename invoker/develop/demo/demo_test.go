@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"context"
 	"errors"
-	"fmt"
 	"os"
 	"path/filepath"
 	"regexp"
@@ -15,12 +14,12 @@ import (
 	"unicode/utf8"
 
 	"github.com/gpuwhisk/gpuwhisk/activation"
+	"github.com/gpuwhisk/gpuwhisk/gpu/shimctl/shimtest"
 	"github.com/gpuwhisk/gpuwhisk/invoker/config"
 	"github.com/gpuwhisk/gpuwhisk/invoker/develop/harness"
 	"github.com/gpuwhisk/gpuwhisk/invoker/develop/load"
 	"github.com/gpuwhisk/gpuwhisk/invoker/develop/peertest"
 	"github.com/gpuwhisk/gpuwhisk/invoker/develop/standalone"
-	"github.com/gpuwhisk/gpuwhisk/invoker/engine/devices"
 )
 
 // played runs a short demo on a machine and returns what it printed.
@@ -170,18 +169,11 @@ func TestTheWholeDemoUnderTheShim(t *testing.T) {
 // shim gives the shim's library and the fake driver's directory.
 func shim(t *testing.T, m Machine) (library, driver string) {
 	t.Helper()
-	library, err := filepath.Abs("../../../build/shim/libgpuwhisk.so")
-	if err != nil {
-		t.Fatal(err)
-	}
-	driver = filepath.Join(filepath.Dir(library), "fake12")
-	if err := errors.Join(devices.CheckLibrary(library), devices.CheckDriver(driver)); err != nil {
-		peertest.Missing(t, fmt.Sprintf("make shim-fake: %v", err))
-	}
+	dir := shimtest.Dir(t)
 	if !m.Python {
 		peertest.Missing(t, "python3 is not on the PATH")
 	}
-	return library, driver
+	return filepath.Join(dir, "libgpuwhisk.so"), filepath.Join(dir, "fake12")
 }
 
 func TestWithoutInterpreters(t *testing.T) {
