@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"log/slog"
-	"os"
 	"slices"
 	"strings"
 	"sync"
@@ -51,10 +50,7 @@ func onEachBroker(t *testing.T, test func(*fixture)) {
 // or fails where peers are required.
 func realBroker(t *testing.T) string {
 	t.Helper()
-	addr := os.Getenv("GPUWHISK_TEST_KAFKA")
-	if addr == "" {
-		peertest.Missing(t, "no Kafka broker: GPUWHISK_TEST_KAFKA=host:port is not set (.ci/peers/kafka.sh start)")
-	}
+	addr := peertest.Variable(t, "GPUWHISK_TEST_KAFKA", "kafka.sh")
 	coordinated(t, addr)
 	return addr
 }

@@ -25,11 +25,8 @@ var mechanisms = []string{"PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512"}
 func guarded(t *testing.T, mechanism string) (*fixture, Login) {
 	t.Helper()
 	plain := realBroker(t)
-	addr, as := os.Getenv("GPUWHISK_TEST_KAFKA_SASL"), os.Getenv("GPUWHISK_TEST_KAFKA_LOGIN")
-	if addr == "" {
-		peertest.Missing(t, "no Kafka that asks for a login: GPUWHISK_TEST_KAFKA_SASL=host:port is not set (.ci/peers/kafka.sh start)")
-	}
-	user, password, _ := strings.Cut(as, ":")
+	addr := peertest.Variable(t, "GPUWHISK_TEST_KAFKA_SASL", "kafka.sh")
+	user, password, _ := strings.Cut(os.Getenv("GPUWHISK_TEST_KAFKA_LOGIN"), ":")
 	b := newFixture(t, nil, plain) // the peer needs no login
 	b.addrs = []string{addr}
 	return b, Login{mechanism, user, password}

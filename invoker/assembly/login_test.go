@@ -18,11 +18,7 @@ import (
 // The variables of a deployment whose Kafka asks for a login over TLS, as its
 // Java clients have them, open that Kafka; both of its clients use them.
 func TestKafkaWithLoginOverTLS(t *testing.T) {
-	addr := os.Getenv("GPUWHISK_TEST_KAFKA_SASL_TLS")
-	if addr == "" {
-		const text = "no Kafka that asks for a login over TLS: GPUWHISK_TEST_KAFKA_SASL_TLS=host:port is not set (.ci/peers/kafka.sh start)"
-		peertest.Missing(t, text)
-	}
+	addr := peertest.Variable(t, "GPUWHISK_TEST_KAFKA_SASL_TLS", "kafka.sh")
 	user, password, _ := strings.Cut(os.Getenv("GPUWHISK_TEST_KAFKA_LOGIN"), ":")
 	trust, store, _ := strings.Cut(os.Getenv("GPUWHISK_TEST_KAFKA_TRUST"), ":")
 	for mechanism, module := range map[string]string{

@@ -23,10 +23,7 @@ func TestMemoryTour(t *testing.T) {
 		return
 	}
 	t.Run("docker", func(t *testing.T) {
-		tag := os.Getenv("GPUWHISK_TEST_IMAGES_TAG")
-		if tag == "" {
-			peertest.Missing(t, "no action images: GPUWHISK_TEST_IMAGES_TAG is not set (.ci/peers/images.sh start)")
-		}
+		tag := peertest.Variable(t, "GPUWHISK_TEST_IMAGES_TAG", "images.sh")
 		attached := `"attached":{"attachmentName":"codefile","attachmentType":"text/plain"}`
 		showsMemory(t, standalone.Options{Runtime: "docker", Docker: os.Getenv("DOCKER_HOST"), Manifest: fmt.Appendf(nil,
 			`{"runtimes":{"python":[{"kind":"python:3-gpu","default":true,"image":{"prefix":"gpuwhisk","name":"action-python3","tag":%q},%s}]},"blackboxes":[]}`, tag, attached)})

@@ -38,10 +38,7 @@ const prewarming = `{"runtimes":{"nodejs":[{"kind":"nodejs:20","default":true,"i
 // Each panel of the boards that an OpenWhisk deployment has finds data of this
 // invoker in a real Prometheus.
 func TestBoardsFindTheirData(t *testing.T) {
-	program := os.Getenv("GPUWHISK_TEST_PROMETHEUS")
-	if program == "" {
-		peertest.Missing(t, "no Prometheus to test with: GPUWHISK_TEST_PROMETHEUS is not set")
-	}
+	program := peertest.Variable(t, "GPUWHISK_TEST_PROMETHEUS", "prometheus.sh")
 	p := start(t, ownParts(t), setup{env: map[string]string{
 		"METRICS_KAMON": "true", "METRICS_KAMON_TAGS": "true", "RUNTIMES_MANIFEST": prewarming,
 	}})
@@ -108,10 +105,7 @@ func prometheus(t *testing.T, program, target string, more ...string) string {
 // Each panel of our own boards finds data, too: of an invoker with a GPU, which
 // is simulated, and whose functions move each other's memory out.
 func TestOurBoardsFindTheirData(t *testing.T) {
-	program := os.Getenv("GPUWHISK_TEST_PROMETHEUS")
-	if program == "" {
-		peertest.Missing(t, "no Prometheus to test with: GPUWHISK_TEST_PROMETHEUS is not set")
-	}
+	program := peertest.Variable(t, "GPUWHISK_TEST_PROMETHEUS", "prometheus.sh")
 	// How busy a simulated device is has no meter.
 	measured := slices.DeleteFunc(queries(t), func(q query) bool { return strings.HasPrefix(q.text, "gpuwhisk_gpu_utilization{") })
 	p := startGPU(t, 64, nil)

@@ -1,11 +1,7 @@
 package e2e
 
 import (
-	"bufio"
 	"fmt"
-	"os"
-	"os/exec"
-	"path/filepath"
 	"strings"
 	"testing"
 
@@ -19,7 +15,7 @@ import (
 // TestCodeInS3: an action whose code a controller keeps in S3 runs, and one whose
 // code is gone from there is answered.
 func TestCodeInS3(t *testing.T) {
-	address := s3Server(t)
+	address := peertest.StartS3(t, "whisk-code")
 	p := start(t, ownParts(t), setup{env: map[string]string{
 		"CONFIG_whisk_spi_AttachmentStoreProvider":                        "org.apache.openwhisk.core.database.s3.S3AttachmentStoreProvider",
 		"CONFIG_whisk_s3_bucket":                                          "whisk-code",
@@ -49,30 +45,4 @@ func TestCodeInS3(t *testing.T) {
 	}
 	p.call("far", map[string]any{"name": "Ada"}).want(t, activation.StatusSuccess, "hi Ada")
 	p.call("gone", nil).want(t, activation.StatusApplicationError, "may have been deleted")
-}
-
-// s3Server runs s3rver with a bucket, as long as the test runs.
-func s3Server(t *testing.T) (address string) {
-	t.Helper()
-	tree := os.Getenv("GPUWHISK_TEST_S3")
-	if tree == "" {
-		peertest.Missing(t, "no s3rver: .ci/peers/s3.sh start installs it")
-	}
-	cmd := exec.Command("node", filepath.Join(tree, "node_modules/s3rver/bin/s3rver.js"),
-		"-d", t.TempDir(), "-a", "127.0.0.1", "-p", "0", "-s", "--configure-bucket", "whisk-code")
-	out, err := cmd.StdoutPipe()
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { _ = cmd.Process.Kill(); _ = cmd.Wait() })
-	for lines := bufio.NewScanner(out); lines.Scan(); {
-		if _, address, _ = strings.Cut(lines.Text(), "listening on "); address != "" {
-			return address
-		}
-	}
-	t.Fatal("s3rver does not start")
-	return ""
 }

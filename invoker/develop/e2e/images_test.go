@@ -1,7 +1,6 @@
 package e2e
 
 import (
-	"os"
 	"path/filepath"
 	"testing"
 
@@ -14,11 +13,8 @@ import (
 // where the shim and its fake driver for old ones lie.
 func otherLibc(t *testing.T) (old, musl string, env map[string]string) {
 	t.Helper()
-	old, musl = os.Getenv("GPUWHISK_TEST_OLD_GLIBC"), os.Getenv("GPUWHISK_TEST_MUSL")
-	dir := os.Getenv("GPUWHISK_TEST_OLD_SHIM")
-	if old == "" || musl == "" || dir == "" {
-		peertest.Missing(t, "no images with other C libraries: GPUWHISK_TEST_OLD_GLIBC and others are not set (.ci/peers/oldlibc.sh)")
-	}
+	old, musl = peertest.Variable(t, "GPUWHISK_TEST_OLD_GLIBC", "oldlibc.sh"), peertest.Variable(t, "GPUWHISK_TEST_MUSL", "oldlibc.sh")
+	dir := peertest.Variable(t, "GPUWHISK_TEST_OLD_SHIM", "oldlibc.sh")
 	return old, musl, map[string]string{
 		"CONFIG_whisk_gpu_shim_library": filepath.Join(dir, "libgpuwhisk.so"),
 		"CONFIG_whisk_gpu_fakeDriver":   filepath.Join(dir, "fake12"),

@@ -2,7 +2,6 @@ package e2e
 
 import (
 	"net/url"
-	"os"
 	"os/exec"
 	"runtime"
 	"strings"
@@ -74,9 +73,7 @@ var kafkaOnce = sync.OnceValues(func() (*peertest.Kafka, error) {
 
 func realKafka(t testing.TB) *peertest.Kafka {
 	t.Helper()
-	if os.Getenv("GPUWHISK_TEST_KAFKA") == "" {
-		peertest.Missing(t, "no Apache Kafka: GPUWHISK_TEST_KAFKA is not set (.ci/peers/kafka.sh start)")
-	}
+	peertest.Variable(t, "GPUWHISK_TEST_KAFKA", "kafka.sh")
 	k, err := kafkaOnce()
 	if err != nil {
 		t.Fatalf("start a Kafka of our own: %v", err)
@@ -88,10 +85,7 @@ func realKafka(t testing.TB) *peertest.Kafka {
 // of the same API that these tests start.
 func realCouch(t testing.TB) string {
 	t.Helper()
-	address := os.Getenv("GPUWHISK_TEST_COUCHDB")
-	if address == "" {
-		peertest.Missing(t, "no CouchDB API: GPUWHISK_TEST_COUCHDB is not set (.ci/peers/pouchdb.sh start)")
-	}
+	address := peertest.Variable(t, "GPUWHISK_TEST_COUCHDB", "pouchdb.sh")
 	if u, err := url.Parse(address); err == nil && u.User != nil {
 		return address
 	}

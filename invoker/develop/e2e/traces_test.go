@@ -64,10 +64,7 @@ func (s span) ns(t *testing.T) int64 {
 // collector starts the receiver, and gives its addresses for gRPC and HTTP.
 func collector(t *testing.T) (got *collected, overGRPC, overHTTP string) {
 	t.Helper()
-	program := os.Getenv("GPUWHISK_TEST_COLLECTOR")
-	if program == "" {
-		peertest.Missing(t, "no OpenTelemetry collector to test with: GPUWHISK_TEST_COLLECTOR is not set")
-	}
+	program := peertest.Variable(t, "GPUWHISK_TEST_COLLECTOR", "collector.sh")
 	overGRPC, overHTTP = fmt.Sprint("127.0.0.1:", peertest.FreePort(t, 4000)), fmt.Sprint("127.0.0.1:", peertest.FreePort(t, 4000))
 	cmd := exec.Command(program, "-grpc", overGRPC, "-http", overHTTP)
 	cmd.Stderr = os.Stderr

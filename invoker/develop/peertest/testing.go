@@ -25,6 +25,17 @@ func Missing(t testing.TB, reason string) {
 	t.Skip(reason)
 }
 
+// Variable gives what a script of .ci/peers has found or started, by the variable that
+// it prints, or skips a test for want of it as Missing does.
+func Variable(t testing.TB, name, script string) string {
+	t.Helper()
+	value := os.Getenv(name)
+	if value == "" {
+		Missing(t, fmt.Sprintf("%s is not set (.ci/peers/%s start)", name, script))
+	}
+	return value
+}
+
 // Tool gives the path of a program, or skips a test for want of it as Missing does.
 func Tool(t testing.TB, name string) string {
 	t.Helper()

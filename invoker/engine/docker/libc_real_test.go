@@ -33,10 +33,7 @@ func TestLibcOfAnImage(t *testing.T) {
 
 // TestLibcOfOtherImages looks into images with an older glibc and with musl.
 func TestLibcOfOtherImages(t *testing.T) {
-	old, musl := os.Getenv("GPUWHISK_TEST_OLD_GLIBC"), os.Getenv("GPUWHISK_TEST_MUSL")
-	if old == "" || musl == "" {
-		peertest.Missing(t, "GPUWHISK_TEST_OLD_GLIBC and GPUWHISK_TEST_MUSL are not set (.ci/peers/oldlibc.sh)")
-	}
+	old, musl := peertest.Variable(t, "GPUWHISK_TEST_OLD_GLIBC", "oldlibc.sh"), peertest.Variable(t, "GPUWHISK_TEST_MUSL", "oldlibc.sh")
 	o := DefaultOptions()
 	o.Host = realHost(t)
 	d, err := Connect(o)

@@ -250,10 +250,7 @@ func TestRegistryNotAllowed(t *testing.T) {
 
 // A real registry that asks for a login gives the image to a client that has one.
 func TestRegistryWithLogin(t *testing.T) {
-	host, login := os.Getenv("GPUWHISK_TEST_REGISTRY"), os.Getenv("GPUWHISK_TEST_REGISTRY_LOGIN")
-	if host == "" {
-		peertest.Missing(t, "no registry to test with: GPUWHISK_TEST_REGISTRY is not set")
-	}
+	host, login := peertest.Variable(t, "GPUWHISK_TEST_REGISTRY", "registry.sh"), os.Getenv("GPUWHISK_TEST_REGISTRY_LOGIN")
 	reference := host + "/" + strings.ReplaceAll(imageName(), "gpuwhisk-test.invalid/", "")
 	for _, c := range []struct {
 		name, login string

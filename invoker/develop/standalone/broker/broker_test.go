@@ -38,11 +38,7 @@ func TestMessagesArriveInOrderFromNowOn(t *testing.T) {
 
 // TestTheSameOnKafka is the test above with a broker that is not ours.
 func TestTheSameOnKafka(t *testing.T) {
-	addr := os.Getenv("GPUWHISK_TEST_KAFKA")
-	if addr == "" {
-		const text = "no Kafka broker: GPUWHISK_TEST_KAFKA=host:port is not set (.ci/peers/kafka.sh start)"
-		peertest.Missing(t, text)
-	}
+	addr := peertest.Variable(t, "GPUWHISK_TEST_KAFKA", "kafka.sh")
 	bus, err := Dial([]string{addr}, slog.New(slog.DiscardHandler))
 	if err != nil {
 		t.Fatal(err)
