@@ -112,31 +112,42 @@ func Claims(ctx context.Context, only []string, seeds, parallel int, progress Pr
 	return found, nil
 }
 
-// ClaimsMarkdown writes findings as tables, one for each section, and counts the
-// verdicts on those of the grid. A reason that is that of the line above is not
-// repeated.
+// ClaimsMarkdown counts the verdicts of each section, and writes the findings that do not
+// bear out what was claimed.
 func ClaimsMarkdown(found []Finding) string {
-	var b strings.Builder
-	isGrid := func(f Finding) bool { return strings.HasPrefix(f.Name, gridPrefix) }
-	rest := slices.DeleteFunc(slices.Clone(found), isGrid)
-	for len(rest) > 0 {
-		t := Table{Head: []string{"claim", "paper", "here, median [q10, q90]", "verdict", "why"}}
-		section, above := rest[0].Section, ""
-		for len(rest) > 0 && rest[0].Section == section {
-			f := rest[0]
-			why := f.Why
-			if why == above {
-				why = ""
+	order := []Verdict{Reproduced, SameDirection, Unclear, Not, Met, Missed, Measured}
+	counts := Table{Head: []string{"claims"}}
+	for _, v := range order {
+		counts.Head = append(counts.Head, string(v))
+	}
+	open := Table{Head: []string{"claim", "paper", "here, median [q10, q90]", "verdict", "why"}}
+	var grid []Finding
+	for i := 0; i < len(found); {
+		section, of := found[i].Section, make(map[Verdict]int)
+		for ; i < len(found) && found[i].Section == section; i++ {
+			f := found[i]
+			of[f.Verdict]++
+			switch {
+			case strings.HasPrefix(f.Name, gridPrefix):
+				grid = append(grid, f)
+			case f.Verdict == Not || f.Verdict == Unclear || f.Verdict == Missed:
+				open.Add(f.Claim, f.Paper, f.Ours(), f.Verdict, f.Why)
 			}
-			t.Add(f.Claim, f.Paper, f.Ours(), f.Verdict, why)
-			rest, above = rest[1:], f.Why
 		}
-		fmt.Fprintf(&b, "\n### %s\n\n%s", section, t.Markdown())
+		row := []any{section}
+		for _, v := range order {
+			row = append(row, of[v])
+		}
+		counts.Add(row...)
 	}
-	if grid := slices.DeleteFunc(slices.Clone(found), func(f Finding) bool { return !isGrid(f) }); len(grid) > 0 {
-		b.WriteString(gridVerdicts(grid))
+	text := counts.Markdown()
+	if len(open.Rows) > 0 {
+		text += "\nThose that are not borne out:\n\n" + open.Markdown()
 	}
-	return strings.TrimPrefix(b.String(), "\n")
+	if len(grid) > 0 {
+		text += gridVerdicts(grid)
+	}
+	return text
 }
 
 // gridVerdicts counts the verdicts on the claims of the grid.
@@ -153,14 +164,14 @@ func gridVerdicts(grid []Finding) string {
 
 // ClaimsTable is all findings with all their figures.
 func ClaimsTable(found []Finding) Table {
-	t := Table{Head: []string{"section", "name", "claim", "paper", "unit", "median", "q10", "q90", "low", "high", "largest", "verdict"}}
+	t := Table{Head: []string{"section", "name", "claim", "paper", "unit", "median", "q10", "q90", "low", "high", "largest", "verdict", "why"}}
 	for _, f := range found {
 		low, high := "", "" // of the median's 95% interval
 		if f.Interval != nil {
 			low, high = number(f.Interval.Low), number(f.Interval.High)
 		}
 		t.Add(f.Section, f.Name, f.Claim, f.Paper, strings.TrimSpace(f.Unit), number(f.Value.Median), number(f.Value.Q10), number(f.Value.Q90),
-			low, high, number(f.Largest), f.Verdict)
+			low, high, number(f.Largest), f.Verdict, f.Why)
 	}
 	return t
 }

@@ -3,6 +3,7 @@ package sim
 import (
 	"cmp"
 	"fmt"
+	"maps"
 	"slices"
 )
 
@@ -97,18 +98,34 @@ func span(v []float64) string {
 	return fmt.Sprintf("%.2f, %.2f, %.2f", v[0], s.Median, v[len(v)-1])
 }
 
-// GridWorst is the cells in which another policy is better by more than what is to be
-// kept, the worst first.
+// GridWorst is the worst cell of each workload among those in which another policy is
+// better by more than what is to be kept, the worst first, and how many such cells there
+// are of the workload.
 func GridWorst(cells []GridCell) Table {
-	t := Table{Head: append(slices.Clone(serverHead), "best other", "sticky-plus over it", "best p99", "over it", "best over functions", "over it", "over mqfq-sticky")}
+	t := Table{Head: append(slices.Clone(serverHead), "best other", "sticky-plus over it", "best p99", "over it", "best over functions", "over it", "over mqfq-sticky", "such cells")}
 	excess := func(c GridCell) float64 {
 		return max(c.OverBest.Median/bestRatio, c.OverP99.Median/p99Ratio, c.OverFunctions.Median/bestRatio, c.OverBounded.Median/boundedRatio)
 	}
-	worst := slices.DeleteFunc(slices.Clone(cells), func(c GridCell) bool { return excess(c) <= 1 })
-	slices.SortStableFunc(worst, func(a, b GridCell) int { return cmp.Compare(excess(b), excess(a)) })
-	for _, c := range worst {
+	type world struct {
+		kind string
+		each int64
+	}
+	worst, missed := map[world]GridCell{}, map[world]int{}
+	for _, c := range cells {
+		w := world{c.Workload, c.Footprint}
+		if excess(c) <= 1 {
+			continue
+		}
+		if missed[w]++; missed[w] == 1 || excess(c) > excess(worst[w]) {
+			worst[w] = c
+		}
+	}
+	list := slices.SortedFunc(maps.Values(worst), func(a, b GridCell) int {
+		return cmp.Or(cmp.Compare(excess(b), excess(a)), cmp.Compare(a.String(), b.String()))
+	})
+	for _, c := range list {
 		t.Add(append(c.server(), c.OverBest.Policy, c.OverBest, c.OverP99.Policy, c.OverP99, c.OverFunctions.Policy, c.OverFunctions,
-			fmt.Sprintf("%.2f", c.OverSticky.Median))...)
+			fmt.Sprintf("%.2f", c.OverSticky.Median), missed[world{c.Workload, c.Footprint}])...)
 	}
 	return t
 }

@@ -96,15 +96,20 @@ func gridOf(overs ...[]float64) (cells []GridCell) {
 	return cells
 }
 
-// TestGridNamesItsWorstCells lists the cells that miss the goal, the worst first.
+// TestGridNamesItsWorstCells lists the worst cell of each workload that misses the goal.
 func TestGridNamesItsWorstCells(t *testing.T) {
-	got := GridWorst(gridOf([]float64{1.06, 1.3, 1.4}, []float64{1, 1.25, 1.6}, []float64{1.2, 1.5, 1.6}))
+	cells := gridOf([]float64{1.06, 1.3, 1.4}, []float64{1, 1.25, 1.6}, []float64{1.2, 1.5, 1.6}, []float64{1.06, 1.3, 1.4})
+	cells[0].Workload = "burst"
+	got := GridWorst(cells)
 	if len(got.Rows) != 2 {
 		t.Fatalf("the rows are %v", got.Rows)
 	}
 	for i, containers := range []string{"14", "12"} {
 		if got.Rows[i][4] != containers {
 			t.Errorf("row %d has %s containers, want %s", i, got.Rows[i][4], containers)
+		}
+		if n := got.Rows[i][len(got.Head)-1]; n != []string{"2", "1"}[i] {
+			t.Errorf("row %d stands for %s cells", i, n)
 		}
 	}
 }

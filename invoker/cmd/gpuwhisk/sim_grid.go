@@ -119,7 +119,7 @@ func gridText(cells []sim.GridCell) string {
 	if len(worst.Rows) == 0 {
 		return text + "No cell misses one of the first four.\n"
 	}
-	return text + "The cells that miss one of the first four, the worst first:\n\n" + worst.Markdown()
+	return text + "The worst cell of each workload of those that miss one of the first four:\n\n" + worst.Markdown()
 }
 
 // cells gives the cells asked for, by running them or from files.
