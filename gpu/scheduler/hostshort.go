@@ -182,7 +182,7 @@ func (s *Scheduler) lacksOnlyHost(devices []*device, rev *revision) bool {
 		if dev.lost != "" || !s.hasSlot(dev) {
 			continue
 		}
-		if own, _, _ := s.serving(dev, rev); own == nil && s.hasMemory(dev, rev, nil) {
+		if own, _, _ := s.serving(dev, rev); own == nil && s.hasMemory(dev, rev, nil, s.need(dev, rev, nil)) {
 			return true
 		}
 	}

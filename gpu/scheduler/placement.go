@@ -19,11 +19,17 @@ func (s *Scheduler) Placements(id sched.FlowID) func(device int) sched.Placement
 	return func(index int) sched.Placement {
 		dev := s.devices[index]
 		own, kind, _ := s.serving(dev, rev)
-		fits := s.fits(dev, rev, own)
-		return sched.Placement{
-			Start: kind, Setup: rev.setup(dev, own, kind), Fits: fits,
-			Unfit: !fits && s.unfit(dev, rev, own), Elsewhere: !fits && s.waitsElsewhere(dev, rev, own),
+		need := s.need(dev, rev, own)
+		// The memory of idle containers can be freed.
+		memory, slot := s.hasMemory(dev, rev, own, need), own != nil || s.hasSlot(dev)
+		p := sched.Placement{
+			Start: kind, Setup: rev.setup(dev, own, kind), Fits: memory && slot && (own != nil || s.affords(rev)),
 		}
+		if !p.Fits {
+			p.Unfit = s.unfit(dev, need)
+			p.Elsewhere = memory && slot || !s.permits(dev, rev, own, need.Bytes) // by host memory, or its namespace's limit
+		}
+		return p
 	}
 }
 
@@ -66,18 +72,9 @@ func (r *run) actualStart() sched.StartKind {
 	return sched.GPUWarm
 }
 
-// fits reports whether container, host memory and device memory can be had now. The
-// memory of idle containers can be freed. own is nil for a new container.
-func (s *Scheduler) fits(dev *device, rev *revision, own *container) bool {
-	if !s.hasMemory(dev, rev, own) {
-		return false
-	}
-	return own != nil || s.hasSlot(dev) && s.affords(rev)
-}
-
-// hasMemory reports whether the device has the memory for a run.
-func (s *Scheduler) hasMemory(dev *device, rev *revision, own *container) bool {
-	need := s.need(dev, rev, own)
+// hasMemory reports whether the device has the memory that a run needs in the container
+// own, or when that is nil in a new one.
+func (s *Scheduler) hasMemory(dev *device, rev *revision, own *container, need gpu.Need) bool {
 	if all := need.Bytes + need.Context; all > dev.MemoryBytes {
 		// What fits no device at all is let through, to be refused with a
 		// reason.
@@ -95,16 +92,9 @@ func (s *Scheduler) hasMemory(dev *device, rev *revision, own *container) bool {
 // unfit reports whether a run would not fit if nothing else ran on the device: the
 // device is too small, or others than containers have its memory. What fits no device
 // at all is let through, as by hasMemory.
-func (s *Scheduler) unfit(dev *device, rev *revision, own *container) bool {
-	need := s.need(dev, rev, own)
+func (s *Scheduler) unfit(dev *device, need gpu.Need) bool {
 	all := need.Bytes + need.Context
 	return all <= s.largest && all > dev.ledger.Usable()
-}
-
-// waitsElsewhere reports whether a run that does not fit waits for something else than the end of
-// others' runs on the device: for its namespace's limit, or for host memory.
-func (s *Scheduler) waitsElsewhere(dev *device, rev *revision, own *container) bool {
-	return !s.permits(dev, rev, own, s.need(dev, rev, own).Bytes) || own == nil && s.hasMemory(dev, rev, nil) && s.hasSlot(dev)
 }
 
 // resized follows a change of what a device has for containers.
