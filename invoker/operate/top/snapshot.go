@@ -23,7 +23,14 @@ type Snapshot struct {
 		Reasons  []string
 		Uptime   string
 		Kafka    struct{ Lag int64 }
-		Work     *struct {
+		// Scheduling is nil in classic mode.
+		Scheduling *struct {
+			Pulled    int64
+			Fetching  int
+			Slots     struct{ Pulled, WaitingCreations int }
+			Creations map[string]int // by what became of them
+		}
+		Work *struct {
 			InFlight, Capacity int
 			Policy             string
 			Devices            []Device
@@ -129,7 +136,11 @@ func head(s *Snapshot) []string {
 	if !s.Status.Healthy {
 		health = "NOT HEALTHY"
 	}
-	lines := []string{fmt.Sprintf("%s  %s  up %s  gpuwhisk %s", s.Status.Instance, health, s.Status.Uptime, s.Version)}
+	mode := "classic"
+	if s.Status.Scheduling != nil {
+		mode = "scheduler"
+	}
+	lines := []string{fmt.Sprintf("%s  %s  up %s  %s mode  gpuwhisk %s", s.Status.Instance, health, s.Status.Uptime, mode, s.Version)}
 	for _, r := range s.Status.Reasons {
 		lines = append(lines, "  ! "+r)
 	}
@@ -143,6 +154,16 @@ func head(s *Snapshot) []string {
 	}
 	lines = append(lines, fmt.Sprintf("%d in flight, %d queued for a GPU, %d flows, %d containers, %d behind in Kafka, policy %s",
 		w.InFlight, queued, len(w.Flows), len(w.Containers), s.Status.Kafka.Lag, cmp.Or(w.Policy, "none")))
+	if p := s.Status.Scheduling; p != nil {
+		refused := 0
+		for what, n := range p.Creations {
+			if what != "opened" {
+				refused += n
+			}
+		}
+		lines = append(lines, fmt.Sprintf("%d pulled, %d of them in flight, %d fetches out, %d creations waiting, %d refused",
+			p.Pulled, p.Slots.Pulled, p.Fetching, p.Slots.WaitingCreations, refused))
+	}
 	for _, d := range w.Devices {
 		lines = append(lines, d.line())
 	}

@@ -32,10 +32,28 @@ func TestPrint(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, want := range []string{
-		"NOT HEALTHY", "! pings: no broker", "3 in flight, 8 queued for a GPU, 2 flows, 2 containers, 7 behind in Kafka, policy mqfq-sticky",
+		"NOT HEALTHY", "classic mode", "! pings: no broker", "3 in flight, 8 queued for a GPU, 2 flows, 2 containers, 7 behind in Kafka, policy mqfq-sticky",
 		"1/2 tokens  [##########..........] 8.0 GB of 16 GB   25% busy", "LOST: Xid 79",
 		"ns/ns/b    throttled  4       1        1.50 s  9      2       10 ms     2.00 s    2.50 s",
 	} {
+		if !strings.Contains(out.String(), want) {
+			t.Errorf("no %q in\n%s", want, &out)
+		}
+	}
+}
+
+// What schedulers order and hand out is a line in their mode.
+func TestPrintSchedulerMode(t *testing.T) {
+	var s Snapshot
+	scheduled := strings.Replace(text, `"work":`, `"scheduling":{"pulled":9,"fetching":2,"slots":{"pulled":3,"waitingCreations":4},"creations":{"opened":8,"WhiskError":1,"stale":2}},"work":`, 1)
+	if err := json.Unmarshal([]byte(scheduled), &s); err != nil {
+		t.Fatal(err)
+	}
+	var out bytes.Buffer
+	if err := Print(&out, &s, "queued", ""); err != nil {
+		t.Fatal(err)
+	}
+	for _, want := range []string{"scheduler mode", "9 pulled, 3 of them in flight, 2 fetches out, 4 creations waiting, 3 refused"} {
 		if !strings.Contains(out.String(), want) {
 			t.Errorf("no %q in\n%s", want, &out)
 		}

@@ -20,7 +20,8 @@ function show(v) {
   put($("instance"), s.instance || "");
   put($("health"), s.healthy ? "healthy" : "not healthy");
   cls($("health"), "badge " + (s.healthy ? "good" : "bad"));
-  put($("facts"), "up " + s.uptime + (gpus.some((d) => d.simulated) ? ", devices are simulated" : ""));
+  const pulls = s.scheduling; // in OpenWhisk's scheduler mode
+  put($("facts"), "up " + s.uptime + ", " + (pulls ? "scheduler" : "classic") + " mode" + (gpus.some((d) => d.simulated) ? ", devices are simulated" : ""));
   keyed($("reasons"), s.reasons || [], (r) => r, (r) => el("li", {}, r), () => {});
   put($("version"), "gpuwhisk " + v.version);
   const queued = list.reduce((n, f) => n + f.queued, 0) + ((w.pool || {}).queued || 0);
@@ -40,6 +41,7 @@ function show(v) {
     ["failed", failed, failed ? "warn" : ""],
     ["slowest function, p95", worst ? ms(worst) : "none"],
     ["behind in Kafka", (s.kafka || {}).lag || 0, (s.kafka || {}).lag > 100 ? "warn" : ""],
+    ...(pulls ? pulling(pulls) : []),
   ]);
   stepwise([
     () => flows(list, v.at, w.policy),
@@ -49,6 +51,17 @@ function show(v) {
     () => showContainers(containers, counters),
     () => { safe(s, counters); put($("clock"), new Date(v.at).toLocaleTimeString()); },
   ]);
+}
+
+// pulling is what schedulers order and hand out.
+function pulling(p) {
+  const refused = Object.entries(p.creations).reduce((n, [what, x]) => n + (what === "opened" ? 0 : x), 0);
+  return [
+    ["pulled, in flight", p.slots.pulled],
+    ["pulled", p.pulled],
+    ["creations waiting", p.slots.waitingCreations],
+    ["creations refused", refused, refused ? "warn" : ""],
+  ];
 }
 
 // stepwise does the parts of an update one after the other and lets the browser see
