@@ -40,7 +40,7 @@ type GPU struct {
 	Record            string             `key:"whisk.gpu.record" doc:"file that records GPU scheduling for gpuwhisk sim replay; an older one is kept as FILE.old"`
 	RecordSize        Size               `key:"whisk.gpu.record-size" default:"256 MiB" min:"1 MiB" doc:"the recording ends when its file has this size"`
 	Explain           int                `key:"whisk.gpu.explain" default:"10000" range:"0..1000000" doc:"how many of the last activations the console and gpuwhisk explain know; ten thousand take 8 MB"`
-	ForwardTopic      string             `key:"whisk.gpu.forward-topic" format:"topic" doc:"topic for GPU activations of an invoker without a GPU; empty answers them with an error. Invokers with a GPU and the same setting share its partitions; a topic such as invoker9 belongs to that invoker alone"`
+	ForwardTopic      string             `key:"whisk.gpu.forward-topic" format:"topic" doc:"topic for GPU activations of an invoker without a GPU, in classic mode; empty answers them with an error. Invokers with a GPU and the same setting share its partitions; a topic such as invoker9 belongs to that invoker alone"`
 	ForwardPartitions int                `key:"whisk.gpu.forward-partitions" default:"12" range:"1..1000" doc:"partitions of the forward topic when it has to be created; no more invokers than that share it"`
 }
 

@@ -118,6 +118,10 @@ func (f *Snapshot) forwardTopic(topics map[string]int) []Finding {
 	if name == "" {
 		return nil
 	}
+	if f.Config.Scheduler.Enabled {
+		return warn("CONFIG_whisk_gpu_forwardTopic is "+name+", which has no effect in scheduler mode: a host without a GPU refuses GPU functions, and their scheduler tries another",
+			"unset it, and annotate GPU functions with invoker-resources [\"gpu\"]")
+	}
 	name = f.Config.Kafka.TopicPrefix + name
 	if _, there := topics[name]; !there {
 		return fail(name+", to which GPU activations are forwarded, does not exist",

@@ -74,6 +74,7 @@ func TestKafkaChecks(t *testing.T) {
 		}, "Kafka/topics", OK, "p-completed1", ""},
 		{"partitions", func(f *fake) { f.kafka.Topics["invoker0"] = 3 }, "Kafka/topics", Fail, "3 partitions", "delete"},
 		{"scheduler", func(f *fake) { f.kafka.Topics["creationAck0"] = 1 }, "Kafka/topics", Warn, "creationAck0", "scheduler_enable=false"},
+		{"forwarded", func(f *fake) { f.Config.GPU.ForwardTopic, f.Config.Scheduler.Enabled = "gpus", true }, "Kafka/topics", Warn, "no effect in scheduler mode", "invoker-resources"},
 		{"scheduler mode", func(f *fake) { f.kafka.Topics["creationAck0"], f.Config.Scheduler.Enabled = 1, true }, "Kafka/topics", OK, "controllers were here", ""},
 	})
 }
