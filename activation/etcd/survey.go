@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net"
 	"strings"
 	"time"
 
@@ -76,6 +77,13 @@ func ask(ctx context.Context, host string, of int) Member {
 		ctx, cancel = context.WithTimeout(ctx, time.Until(until)/time.Duration(of+1))
 		defer cancel()
 	}
+	// etcd's client keeps to itself why it reaches no member.
+	conn, err := new(net.Dialer).DialContext(ctx, "tcp", host)
+	if err != nil {
+		m.Err = err
+		return m
+	}
+	_ = conn.Close()
 	etcd, err := Config{Hosts: []string{host}}.dial()
 	if err != nil {
 		m.Err = err

@@ -27,7 +27,7 @@ func TestInspect(t *testing.T) {
 	if err != nil || s.Lease != nil {
 		t.Fatalf("%v, %v", err, s.Lease)
 	}
-	if len(s.Members) != 2 || s.Members[0].Err != nil || !strings.HasPrefix(s.Members[0].Version, "3.") || s.Members[1].Err == nil {
+	if len(s.Members) != 2 || s.Members[0].Err != nil || !strings.HasPrefix(s.Members[0].Version, "3.") || s.Members[1].Err == nil || !strings.Contains(s.Members[1].Err.Error(), "refused") {
 		t.Errorf("members %+v", s.Members)
 	}
 	if len(s.Schedulers) != 1 || s.Schedulers[0] != state {
