@@ -5,6 +5,7 @@ import (
 	"maps"
 	"slices"
 	"strconv"
+	"time"
 )
 
 // UserLimits are the limits of one namespace. A nil field is not set, and the
@@ -19,7 +20,8 @@ type UserLimits struct {
 	MaxParameter, MaxPayload, Truncation    *Size
 	InvocationsPerMinute, ConcurrentInvoked *int
 	FiresPerMinute, MaxInstances            *int
-	KeptContainers                          *int // paused ones of an action, in scheduler mode
+	KeptContainers                          *int           // paused ones of an action, in scheduler mode
+	KeptTime                                *time.Duration // and how much longer they stay
 	AllowedKinds                            []string
 	raw                                     json.RawMessage
 }
@@ -52,6 +54,8 @@ var sizeLimits = []limit[Size]{
 	{"truncationSize", func(l *UserLimits) **Size { return &l.Truncation }},
 }
 
+const keyKeptTime = "warmedContainerKeepingTimeout"
+
 // find returns the field of a key, nil when it is not among the limits.
 func find[T any](limits []limit[T], l *UserLimits, key string) **T {
 	for _, one := range limits {
@@ -75,6 +79,11 @@ func (p *parser) userLimits() UserLimits {
 			*size = pointer(p.size())
 		case key == "storeActivations":
 			l.StoreActivations = pointer(p.bool())
+		case key == keyKeptTime:
+			// What is no duration is as if it were not there (FPCInvokerReactive.scala).
+			if d, err := ParseDuration(p.str()); err == nil {
+				l.KeptTime = &d
+			}
 		case key == "allowedKinds":
 			l.AllowedKinds = p.strings()
 		default:
@@ -114,6 +123,9 @@ func (l UserLimits) append(dst []byte) []byte {
 	}
 	if l.StoreActivations != nil {
 		set["storeActivations"] = strconv.AppendBool(nil, *l.StoreActivations)
+	}
+	if l.KeptTime != nil {
+		set[keyKeptTime] = AppendString(nil, strconv.FormatInt(l.KeptTime.Milliseconds(), 10)+" milliseconds")
 	}
 	for _, one := range intLimits {
 		if v := *one.of(&l); v != nil {

@@ -92,6 +92,7 @@ func (a *scheduled) openPuller(manifest *activation.Manifest) (hooks, error) {
 	a.orders = a.cluster.NewFeed(kafka.FeedConfig{Topic: a.topic, Delay: a.observeDelay(), Raw: true})
 	a.from = newSources(a.state.journal, a.Log)
 	puller := pull.New(pull.Config{
+		Bounds: bounds(a.c.Limits), Defaults: namespaceDefaults(a.c.Limits.Namespace),
 		Instance: a.reported(), Cluster: activation.Cluster(c.Cluster), Manifest: manifest, MemoryMB: int64(mib(a.c.Pool.UserMemory)),
 		GPUs: len(a.gpus.devices), JobTime: finite(c.JobTime), BlackboxMultiple: c.BlackboxMultiple, ReportEvery: max(finite(c.MemorySync), time.Millisecond),
 		Slots: slot.Config{
@@ -100,7 +101,7 @@ func (a *scheduled) openPuller(manifest *activation.Manifest) (hooks, error) {
 		},
 	}, pull.Ports{
 		Orders: orders{a.orders}, Acks: creationAcks{a.assembly}, Schedulers: schedulers{a.schedulers}, Registry: registry{a.registry},
-		Journal: &pulledJournal{journal: a.state.journal, log: a.Log}, Deliver: a.from.deliver,
+		Journal: &pulledJournal{journal: a.state.journal, log: a.Log}, Deliver: a.from.deliver, Limits: a.store,
 	}, a.Log)
 	a.puller.Store(puller)
 	if a.retired.Load() {

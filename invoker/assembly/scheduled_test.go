@@ -343,3 +343,22 @@ func TestSchedulerModeLosesNothing(t *testing.T) {
 	})
 	r.end(t)
 }
+
+// The limits of a namespace are read once, and an action that exceeds them is answered
+// in their words.
+func TestSchedulerModeLimitsOfTheNamespace(t *testing.T) {
+	f := newScheduling(t)
+	f.limits = `{"_id":"guest/limits","maxActionMemory":256}`
+	r := f.start()
+	id := f.invoke(f.function("large", "1-aa", "0.0.1", "", 384))
+	if a := f.answered(id); a.Record == nil || a.Record.Response.StatusCode != activation.StatusDeveloperError ||
+		!strings.Contains(string(a.Record.Response.Result), "memory size 384 MB exceeds allowed threshold of 256 MB") {
+		t.Errorf("ack %+v", a)
+	}
+	f.answered(f.invoke(f.function("small", "1-aa", "0.0.1", "", 256)))
+	seen, _ := f.scheduler.Seen()
+	if seen.Unparsed != 0 {
+		t.Errorf("unparsed %d", seen.Unparsed)
+	}
+	r.end(t)
+}

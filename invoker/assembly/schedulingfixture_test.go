@@ -41,6 +41,7 @@ type scheduling struct {
 	mu      sync.Mutex
 	records map[activation.ID]*activation.Record
 	actions map[string]string // documents
+	limits  string            // of the namespace; empty: none
 }
 
 const schedulingManifest = `{"runtimes":{"nodejs":[{"kind":"nodejs:20","default":true,"image":{"prefix":"p","name":"node","tag":"1"}}]},"blackboxes":[{"prefix":"p","name":"dockerskeleton"}]}`
@@ -125,6 +126,8 @@ func (f *scheduling) database(w http.ResponseWriter, r *http.Request) {
 		_, _ = w.Write([]byte(f.actions[strings.TrimPrefix(path, "/whisks/")]))
 	case r.Method == http.MethodGet && strings.HasPrefix(path, "/whisks/") && !strings.Contains(path, "_design"):
 		http.Error(w, `{"error":"not_found","reason":"missing"}`, http.StatusNotFound)
+	case strings.HasSuffix(path, "/guest/limits") && f.limits != "":
+		_, _ = w.Write([]byte(f.limits))
 	case strings.HasSuffix(path, "/_bulk_docs"):
 		var in struct{ Docs []json.RawMessage }
 		_ = json.NewDecoder(r.Body).Decode(&in)

@@ -95,12 +95,15 @@ func (p *Puller) pull(o slot.Order, answer activation.FetchAnswer) {
 		d.Claim = invoker.Claim(o.Slot)
 	}
 	use := p.ports.Journal.Keep(&d, answer.JSON())
-	age, keep := time.Duration(0), 0
+	age, keep := time.Duration(0), slot.Keep{}
 	if at := m.TransID.StartMillis(); at > 0 {
 		age = time.Since(time.UnixMilli(at))
 	}
 	if n := m.User.Limits.KeptContainers; n != nil {
-		keep = *n
+		keep.Containers = *n
+	}
+	if d := m.User.Limits.KeptTime; d != nil {
+		keep.Time = *d
 	}
 	p.do(func(now time.Duration) {
 		p.stats.Pulled++

@@ -41,6 +41,9 @@ type fixture struct {
 	made      int
 	changing  map[string]bool
 	reserved  atomic.Int64
+	limits    activation.UserLimits // of the namespace
+	limitsErr error
+	read      int           // how often
 	full      chan struct{} // of the journal, closed when it has room; nil: it has
 }
 
@@ -58,13 +61,13 @@ func pulling(t *testing.T, change func(*Config), test func(f *fixture)) {
 		}
 		cfg := Config{
 			Instance: activation.Instance{ID: 0, UniqueName: "0"}, Cluster: "whisk", Manifest: m, MemoryMB: 1024,
-			JobTime: 20 * time.Second, BlackboxMultiple: 15, ReportEvery: time.Second,
+			Bounds: activation.DefaultBounds(), JobTime: 20 * time.Second, BlackboxMultiple: 15, ReportEvery: time.Second,
 			Slots: slot.Config{PauseGrace: 10 * time.Second, IdleTimeout: 10 * time.Minute, Keeping: time.Hour, GPUSlots: 2, Hold: 15 * time.Second, Probe: 10 * time.Second, Aged: 20 * time.Second},
 		}
 		if change != nil {
 			change(&cfg)
 		}
-		f.Puller = New(cfg, Ports{Orders: f, Acks: acks{f}, Schedulers: f, Registry: f, Journal: f, Deliver: f.deliver}, slog.New(slog.DiscardHandler))
+		f.Puller = New(cfg, Ports{Orders: f, Acks: acks{f}, Schedulers: f, Registry: f, Journal: f, Limits: f, Deliver: f.deliver}, slog.New(slog.DiscardHandler))
 		f.Use(f)
 		ctx, stop := context.WithCancel(t.Context())
 		ended := make(chan struct{})
@@ -231,6 +234,13 @@ func (f *fixture) Report(_ context.Context, h activation.Health) error {
 	defer f.mu.Unlock()
 	f.health = h
 	return nil
+}
+
+func (f *fixture) Limits(context.Context, string) (activation.UserLimits, error) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.read++
+	return f.limits, f.limitsErr
 }
 
 // forget forgets what happened so far.

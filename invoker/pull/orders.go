@@ -60,8 +60,7 @@ func (p *Puller) count(what string) {
 	p.stats.Creations[what]++
 }
 
-// create judges a creation by its metadata, without a question to the database: what
-// is refused there as the developer's fault fails all that waits.
+// create judges a creation by its metadata and its namespace's limits.
 func (p *Puller) create(m Message, c *activation.ContainerCreation) {
 	creation := slot.Creation{ContainerCreation: c}
 	a, err := c.MetaData.Decode(p.cfg.Manifest)
@@ -94,6 +93,17 @@ func (p *Puller) create(m Message, c *activation.ContainerCreation) {
 		p.refuse(creation, activation.ResourceNotEnough, "The action asks for a GPU (annotation gpu), but this invoker has none.")
 		return
 	}
+	p.withLimits(c.Queue.Namespace, func(user activation.UserLimits) {
+		if err := p.cfg.Bounds.For(p.cfg.Defaults, user).Check(a.Limits); err != nil {
+			p.refuse(creation, activation.InvalidActionLimit, err.Error())
+			return
+		}
+		p.open(creation)
+	})
+}
+
+// open gives the table a creation that was judged.
+func (p *Puller) open(creation slot.Creation) {
 	p.do(func(now time.Duration) {
 		if p.full {
 			p.carryOut(slot.Order{Do: slot.Ack, Creation: creation, Error: activation.ResourceNotEnough, Reason: reasonFull})

@@ -108,6 +108,7 @@ type Ports struct {
 	Schedulers Schedulers
 	Registry   Registry
 	Journal    Journal
+	Limits     Limits
 	// Deliver gives an activation to the invoker. It waits until that takes it, or
 	// until ctx ends: then the journal has it, for the next process.
 	Deliver func(ctx context.Context, d invoker.Delivery) error
@@ -118,6 +119,10 @@ type Config struct {
 	Instance activation.Instance
 	Cluster  activation.Cluster
 	Manifest *activation.Manifest
+	// Bounds are those of the system for actions, Defaults what a namespace may have
+	// without limits of its own.
+	Bounds   activation.Bounds
+	Defaults activation.UserLimits
 	Slots    slot.Config
 	MemoryMB int64
 	GPUs     int // devices
@@ -140,6 +145,7 @@ type Puller struct {
 	calls      sync.WaitGroup
 	life       context.Context // ends when nothing is awaited any more
 	end        context.CancelFunc
+	limits     knownLimits
 	fetching   context.Context // ends when nothing more is fetched
 	endFetches context.CancelFunc
 

@@ -119,7 +119,8 @@ func TestNothingIsFetchedWhileTheJournalIsFull(t *testing.T) {
 	pulling(t, nil, func(f *fixture) {
 		id := f.activate(1)
 		f.creation("", "")
-		f.want("acquire p/node:1 256 MB", "put namespace", "fetch s0 warmed=false", "keep", "deliver 1", "ack success", "done")
+		pass(100 * time.Millisecond)
+		f.forget()
 		space := make(chan struct{})
 		f.mu.Lock()
 		f.full = space
@@ -328,4 +329,38 @@ func TestManyContainersHaveKeysOfTheirOwn(t *testing.T) {
 			t.Error("nothing was acked")
 		}
 	})
+}
+
+// An action that asks for more than its namespace may have is refused in words that
+// schedulers know; what cannot be read refuses none.
+func TestLimitsOfTheNamespaceAreCheckedAtTheCreation(t *testing.T) {
+	small := 128
+	for name, c := range map[string]struct {
+		limits activation.UserLimits
+		err    error
+		asks   string
+		want   string
+	}{
+		"memory":           {activation.UserLimits{MaxMemoryMB: &small}, nil, `{"concurrency":1,"logs":10,"memory":256,"timeout":60000}`, "ack InvalidActionLimitError"},
+		"the system's own": {activation.UserLimits{}, nil, `{"concurrency":1,"logs":10,"memory":256,"timeout":600000}`, "ack InvalidActionLimitError"},
+		"concurrency":      {activation.UserLimits{}, nil, `{"concurrency":5,"logs":10,"memory":256,"timeout":60000}`, "ack InvalidActionLimitError"},
+		"within":           {activation.UserLimits{}, nil, `{"concurrency":1,"logs":10,"memory":256,"timeout":60000}`, "ack success"},
+		"database away":    {activation.UserLimits{}, errors.New("away"), `{"concurrency":1,"logs":10,"memory":256,"timeout":60000}`, "ack success"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			pulling(t, nil, func(f *fixture) {
+				f.limits, f.limitsErr = c.limits, c.err
+				for range 2 {
+					f.creation("", c.asks)
+					pass(100 * time.Millisecond)
+					if !f.has(c.want) {
+						t.Errorf("no %s", c.want)
+					}
+				}
+				if want := 1; c.err == nil && f.read != want {
+					t.Errorf("limits were read %d times", f.read)
+				}
+			})
+		})
+	}
 }

@@ -1,6 +1,7 @@
 package slot
 
 import (
+	"cmp"
 	"slices"
 	"time"
 
@@ -74,8 +75,8 @@ func (t *Table) Deleted(_ time.Duration, id ID, k Key) {
 }
 
 // Pulled reports that a fetch brought an activation, which age ago began to wait.
-// keep is how many paused containers its namespace keeps.
-func (t *Table) Pulled(now time.Duration, id ID, age time.Duration, keep int) {
+// keep is what its namespace keeps of paused containers.
+func (t *Table) Pulled(now time.Duration, id ID, age time.Duration, keep Keep) {
 	s := t.get(id)
 	if s == nil {
 		return
@@ -217,7 +218,7 @@ func (t *Table) Counted(now time.Duration, id ID, n int, ok bool) {
 		return
 	}
 	s.counting = false
-	if !ok || n > s.keep {
+	if !ok || n > s.keep.Containers {
 		t.remove(now, s)
 		return
 	}
@@ -344,7 +345,7 @@ func (t *Table) expirePaused(now time.Duration, s *slot) {
 	at, ok := t.due(s)
 	switch {
 	case !ok || now < at || s.counting:
-	case s.keep > 0 && !s.kept:
+	case s.keep.Containers > 0 && !s.kept:
 		s.counting = true
 		t.order(Order{Do: Count, Slot: s.id, Creation: s.Creation})
 	default:
@@ -362,7 +363,8 @@ func (t *Table) due(s *slot) (time.Duration, bool) {
 		return s.pulledAt + t.cfg.Probe, true
 	case s.state == paused && s.ack == nil && !s.counting:
 		if s.kept {
-			return s.since + t.cfg.Keeping, t.cfg.Keeping >= 0
+			keeping := cmp.Or(s.keep.Time, t.cfg.Keeping)
+			return s.since + keeping, keeping >= 0
 		}
 		return s.since + t.cfg.IdleTimeout, t.cfg.IdleTimeout >= 0
 	}

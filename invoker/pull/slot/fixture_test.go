@@ -96,7 +96,7 @@ func (f *fixture) opened(change ...func(*Creation)) ID {
 	f.want("put existing")
 	f.t.Stored(f.now, id, Existing)
 	f.want("fetch", "ack")
-	f.t.Pulled(f.now, id, 0, 0)
+	f.t.Pulled(f.now, id, 0, Keep{})
 	f.want()
 	f.t.Ended(f.now, id, time.Second, true, true)
 	return id

@@ -203,7 +203,7 @@ func (w *outside) fetched(id ID) {
 	case 0, 1, 2:
 		w.runs[id]++
 		w.later(func() { w.run(id) })
-		w.t.Pulled(w.now, id, time.Duration(w.r.IntN(30))*time.Second, w.r.IntN(2))
+		w.t.Pulled(w.now, id, time.Duration(w.r.IntN(30))*time.Second, Keep{Containers: w.r.IntN(2)})
 	case 3:
 		w.t.Moved(w.now, id)
 	case 4:

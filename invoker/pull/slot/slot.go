@@ -102,7 +102,13 @@ type slot struct {
 	ended    bool          // there is one
 	counting bool
 	kept     bool // its idle time is over, and its namespace keeps it
-	keep     int  // how many paused ones the namespace keeps
+	keep     Keep
+}
+
+// Keep is what a namespace keeps of paused containers.
+type Keep struct {
+	Containers int           // of a function
+	Time       time.Duration // how much longer; 0: Config.Keeping
 }
 
 // waiting is a GPU creation for which no slot is free.

@@ -1,6 +1,7 @@
 package slot
 
 import (
+	"cmp"
 	"testing"
 	"time"
 
@@ -53,7 +54,7 @@ func TestMessageOfTheLastFetchKeepsTheSlotOpen(t *testing.T) {
 	f.now += grace
 	f.t.Empty(f.now, id)
 	f.want() // the other fetch is out
-	f.t.Pulled(f.now, id, 0, 0)
+	f.t.Pulled(f.now, id, 0, Keep{})
 	f.want("fetch warmed")
 	f.t.Ended(f.now, id, time.Second, true, true)
 	f.want("fetch warmed 1s")
@@ -66,11 +67,11 @@ func TestConcurrencyBeginsWithTheFirstInit(t *testing.T) {
 	f.t.Acquired(f.now, id, false)
 	f.t.Stored(f.now, id, Existing)
 	f.want("acquire", "put existing", "fetch", "ack")
-	f.t.Pulled(f.now, id, 0, 0)
+	f.t.Pulled(f.now, id, 0, Keep{})
 	f.want()
 	f.t.Ended(f.now, id, time.Second, true, true)
 	f.want("fetch warmed 1s", "fetch warmed", "fetch warmed")
-	f.t.Pulled(f.now, id, 0, 0)
+	f.t.Pulled(f.now, id, 0, Keep{})
 	f.want() // one runs, two are out
 }
 
@@ -80,7 +81,7 @@ func TestFailedRunEndsTheSlot(t *testing.T) {
 	id := f.t.slots[0].id
 	f.t.Acquired(f.now, id, false)
 	f.t.Stored(f.now, id, Existing)
-	f.t.Pulled(f.now, id, 0, 0)
+	f.t.Pulled(f.now, id, 0, Keep{})
 	f.want("acquire", "put existing", "fetch", "ack")
 	f.t.Ended(f.now, id, time.Second, false, false)
 	f.want("leave", "delete existing", "remove")
@@ -148,7 +149,7 @@ func TestDeathOfAnOpenContainer(t *testing.T) {
 	f.want("fetch warmed 1s")
 	f.t.Lost(f.now, id)
 	f.want("leave")
-	f.t.Pulled(f.now, id, 0, 0) // it runs elsewhere
+	f.t.Pulled(f.now, id, 0, Keep{}) // it runs elsewhere
 	f.want("delete existing")
 	f.t.Ended(f.now, id, time.Second, true, true)
 	f.want()
@@ -175,7 +176,7 @@ func TestDeletionRetiresWhatItCovers(t *testing.T) {
 func TestRunOutlivesTheKeyOfARetiredSlot(t *testing.T) {
 	f := newFixture(t)
 	id := f.opened()
-	f.t.Pulled(f.now, id, 0, 0)
+	f.t.Pulled(f.now, id, 0, Keep{})
 	f.want("fetch warmed 1s")
 	f.t.Close(f.now)
 	f.want("leave", "delete existing")
@@ -237,27 +238,33 @@ func TestCreationFindsTheSlotThatLostItsScheduler(t *testing.T) {
 
 func TestPausedSlotIsKeptAsItsNamespaceWishes(t *testing.T) {
 	for _, c := range []struct {
-		keep, have int
-		ok         bool
-		want       []string
+		keep Keep
+		have int
+		ok   bool
+		want []string
 	}{
-		{0, 1, true, []string{"delete warmed", "remove"}},
-		{1, 1, true, nil},
-		{1, 2, true, []string{"delete warmed", "remove"}},
-		{2, 0, false, []string{"delete warmed", "remove"}},
+		{Keep{}, 1, true, []string{"delete warmed", "remove"}},
+		{Keep{Containers: 1}, 1, true, nil},
+		{Keep{Containers: 1, Time: time.Minute}, 1, true, nil},
+		{Keep{Containers: 1}, 2, true, []string{"delete warmed", "remove"}},
+		{Keep{Containers: 2}, 0, false, []string{"delete warmed", "remove"}},
 	} {
 		f := newFixture(t)
 		id := f.paused()
 		f.t.slots[0].keep = c.keep
 		f.now += idle
 		f.t.Tick(f.now)
-		if c.keep > 0 {
+		if c.keep.Containers > 0 {
 			f.want("count")
 			f.t.Counted(f.now, id, c.have, c.ok)
 		}
 		f.want(c.want...)
 		if c.want == nil {
-			f.now += time.Hour
+			keeping := cmp.Or(c.keep.Time, time.Hour)
+			if at, ok := f.t.Deadline(); !ok || at != f.now+keeping {
+				t.Errorf("%+v: due at %v, %t, now is %v", c.keep, at, ok, f.now)
+			}
+			f.now += keeping
 			f.t.Tick(f.now)
 			f.want("delete warmed", "remove")
 		}
@@ -295,7 +302,7 @@ func TestGPUSlotPullsAheadOfAScheduler(t *testing.T) {
 	f.create("a", func(c *Creation) { c.GPU = true })
 	id := f.t.slots[0].id
 	f.t.Stored(f.now, id, Existing)
-	f.t.Pulled(f.now, id, time.Second, 0)
+	f.t.Pulled(f.now, id, time.Second, Keep{})
 	f.want("put existing", "fetch", "ack")
 	f.now += 10 * time.Second
 	if at, ok := f.t.Deadline(); !ok || at != f.now {
@@ -303,9 +310,9 @@ func TestGPUSlotPullsAheadOfAScheduler(t *testing.T) {
 	}
 	f.t.Tick(f.now)
 	f.want("fetch")
-	f.t.Pulled(f.now, id, 21*time.Second, 0)
+	f.t.Pulled(f.now, id, 21*time.Second, Keep{})
 	f.want("fetch")
-	f.t.Pulled(f.now, id, 19*time.Second, 0)
+	f.t.Pulled(f.now, id, 19*time.Second, Keep{})
 	f.want()
 	f.t.Ended(f.now, id, time.Second, false, false)
 	f.want() // two wait
