@@ -66,7 +66,7 @@ func (iv *Invoker) PauseClaim(id Claim) { iv.dispatch.post(pauseClaim{id}) }
 // Unclaim removes a claim's container when nothing runs in it any more.
 func (iv *Invoker) Unclaim(id Claim) { iv.dispatch.post(unclaim{id}) }
 
-// ReservedMB is the memory of GPU containers, which no claim can have.
+// ReservedMB is the memory of GPU containers that do not give way: no claim can have it.
 func (iv *Invoker) ReservedMB() int64 { return iv.dispatch.reserved.Load() }
 
 // claim is one container that is kept for an owner. To the pool its owner is one
@@ -108,7 +108,7 @@ type (
 func (e acquireClaim) apply(d *dispatcher, now time.Duration) {
 	c := d.claims.all[e.ID]
 	if c == nil {
-		if !d.pool.Fits(e.MemoryMB) {
+		if !d.pool.Fits(e.MemoryMB, d.gpus.spare()) {
 			d.claims.owner.Refused(e.ID, ErrNoMemory)
 			return
 		}
@@ -218,7 +218,7 @@ func (cs *claims) again(now time.Duration, c *claim) {
 		return
 	}
 	c.acquiring = true
-	if !cs.d.pool.Fits(c.MemoryMB) {
+	if !cs.d.pool.Fits(c.MemoryMB, cs.d.gpus.spare()) {
 		delete(cs.all, c.ID)
 		cs.owner.Refused(c.ID, ErrNoMemory)
 		return

@@ -61,6 +61,28 @@ type claiming struct {
 	stop  func()
 }
 
+// TestIdleGPUContainersGiveWayToClaims: an invoker whose memory they have is not full.
+func TestIdleGPUContainersGiveWayToClaims(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := &claiming{fixture: newFixture(t), owner: &fakeOwner{}}
+		s := c.gpuSettings(1)
+		c.Invoker, c.stop = c.start(s, func(iv *Invoker) { iv.dispatch.claims.owner = c.owner })
+		defer c.stop()
+		for i := range s.Pool.MemoryMB / 256 {
+			name := fmt.Sprint("f", i)
+			c.action(name, annotate("true"))
+			c.invoke(name, nil)
+			synctest.Wait()
+		}
+		if mb := c.ReservedMB(); mb != 0 {
+			t.Errorf("%d MB of idle containers are taken", mb)
+		}
+		c.Acquire(request(1))
+		c.want("acquired 1 false")
+		c.containers(s.Pool.MemoryMB/256+1, 1)
+	})
+}
+
 func withClaims(t *testing.T, f func(c *claiming)) {
 	synctest.Test(t, func(t *testing.T) {
 		c := &claiming{fixture: newFixture(t), owner: &fakeOwner{}}

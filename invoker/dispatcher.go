@@ -238,7 +238,7 @@ func (d *dispatcher) apply(events ...event) {
 		e.apply(d, now)
 	}
 	d.decide(now)
-	d.reserved.Store(int64(d.pool.Reserved()))
+	d.reserved.Store(int64(max(d.pool.Reserved()-d.gpus.spare(), 0)))
 	d.arm(now)
 	d.answerStatus()
 }

@@ -91,6 +91,14 @@ func (g *gpuScheduler) reportHost(now time.Duration) {
 	g.take(now, scheduler.Event{Kind: scheduler.HostReported, Host: h})
 }
 
+// spare is the host memory that GPU containers give back when CPU actions need it, in MiB.
+func (g *gpuScheduler) spare() int {
+	if g == nil {
+		return 0
+	}
+	return g.core.Spare()
+}
+
 func (g *gpuScheduler) tick(now time.Duration) {
 	if g != nil {
 		g.take(now, scheduler.Event{Kind: scheduler.Tick})

@@ -123,6 +123,17 @@ func (s *Scheduler) hostVictims(granted bool) (victims []*container, leaving, ob
 	return victims, leaving, obtainable
 }
 
+// Spare is the host memory, in MiB, that containers give back when others need it:
+// that of idle ones, and of those that are being removed.
+func (s *Scheduler) Spare() (mb int) {
+	for _, c := range s.containers {
+		if c.isIdle() || c.removing && !c.overdue {
+			mb += c.hostMB
+		}
+	}
+	return mb
+}
+
 // checkClaim ends the claim of a flow that does not wait for host memory any more.
 func (s *Scheduler) checkClaim() {
 	f := s.claim

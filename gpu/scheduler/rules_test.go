@@ -71,6 +71,10 @@ func TestEvictForHost(t *testing.T) {
 		s.run("", uint64(i+1), Container(i+1), gib)
 		s.now += time.Second
 	}
+	s.take(Event{Kind: Submitted, Invocation: 5, Function: fn("i", gib)}) // whose container is in use now
+	if spare := s.l.Spare(); spare != 3*256 {
+		t.Errorf("%d MB are spare", spare)
+	}
 	s.expect("remove 1, remove 2", Event{Kind: HostReported, Host: HostMemory{Needed: 300}})
 	s.expect("", Event{Kind: HostReported, Host: HostMemory{Needed: 512}})
 	s.expect("remove 3", Event{Kind: HostReported, Host: HostMemory{Needed: 513}})

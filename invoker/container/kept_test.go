@@ -15,7 +15,7 @@ func TestKeptContainerStaysUntilItsMemoryIsNeeded(t *testing.T) {
 	if b.p.PauseNow(kept.Slot) {
 		t.Fatal("paused while it is in use")
 	}
-	if b.p.Fits(1) {
+	if b.p.Fits(1, 0) {
 		t.Error("memory that is in use counts as free")
 	}
 	b.p.Done(b.now, kept.Slot, true)
@@ -25,7 +25,7 @@ func TestKeptContainerStaysUntilItsMemoryIsNeeded(t *testing.T) {
 	b.orders(Pause)
 	b.p.Paused(b.now, kept.Slot, true)
 	for mb, want := range map[int]bool{0: false, 256: true, 257: false} {
-		if b.p.Fits(mb) != want {
+		if b.p.Fits(mb, 0) != want {
 			t.Errorf("%d MB fit: %t, want %t", mb, !want, want)
 		}
 	}

@@ -33,9 +33,10 @@ func (p *Pool) Release(now time.Duration, memoryMB int) {
 }
 
 // Fits reports whether one more container of that memory has its turn when all that
-// waits has containers, and the idle ones are gone.
-func (p *Pool) Fits(memoryMB int) bool {
-	return memoryMB > 0 && p.used-p.spare()+p.queue.memoryMB+memoryMB <= p.cfg.MemoryMB
+// waits has containers, and the idle ones are gone, with those outside of the pool
+// whose memory is returned when it is Needed.
+func (p *Pool) Fits(memoryMB, returned int) bool {
+	return memoryMB > 0 && p.used-p.spare()-returned+p.queue.memoryMB+memoryMB <= p.cfg.MemoryMB
 }
 
 // EvictIdle orders idle containers out so that a Reserve of that memory can succeed
