@@ -14,6 +14,7 @@ import (
 	"github.com/gpuwhisk/gpuwhisk/activation/fetch"
 	"github.com/gpuwhisk/gpuwhisk/activation/kafka"
 	"github.com/gpuwhisk/gpuwhisk/invoker"
+	"github.com/gpuwhisk/gpuwhisk/invoker/lib/retry"
 	"github.com/gpuwhisk/gpuwhisk/invoker/pull"
 	"github.com/gpuwhisk/gpuwhisk/invoker/pull/slot"
 )
@@ -169,11 +170,7 @@ func (a *scheduled) followSchedulers(ctx context.Context) {
 			at := s.Endpoints.Endpoint
 			live = append(live, at)
 			if !slices.Contains(before, at) {
-				a.running.Go(func() {
-					if err := a.schedulers.WarmUp(ctx, at); err != nil && ctx.Err() == nil {
-						a.Log.Warn("first call to a scheduler", "scheduler", at.Host, "port", at.Port, "error", err)
-					}
-				})
+				a.running.Go(func() { a.warmUp(ctx, at) })
 			}
 		}
 		a.schedulers.Retain(live)
@@ -181,6 +178,22 @@ func (a *scheduled) followSchedulers(ctx context.Context) {
 		select {
 		case <-changed:
 		case <-ctx.Done():
+		}
+	}
+}
+
+// warmUp makes the first call to a scheduler. One that starts puts its key into etcd
+// before it listens.
+func (a *scheduled) warmUp(ctx context.Context, at activation.Endpoint) {
+	listed := func() bool {
+		all, _ := a.registry.Schedulers()
+		return slices.ContainsFunc(all, func(s activation.SchedulerState) bool { return s.Endpoints.Endpoint == at })
+	}
+	pause := retry.Default()
+	for {
+		err := a.schedulers.WarmUp(ctx, at)
+		if err == nil || errors.Is(err, fetch.ErrRejected) || !pause.Wait(ctx) || !listed() {
+			return
 		}
 	}
 }
