@@ -51,7 +51,7 @@ var ErrNoMemory = errors.New("not enough memory")
 type End struct {
 	ID    activation.ID
 	Claim Claim
-	Took  time.Duration // by its record
+	Took  time.Duration // by its record; on a GPU without /init
 	// Keeps is whether its container can be used again, Warmed that it is initialised.
 	Keeps, Warmed bool
 }
@@ -392,6 +392,9 @@ func (c *completer) reportEnd(p *pending, e ending) {
 		end.Warmed = end.Keeps && !e.combined
 		if e.record.Duration != nil {
 			end.Took = time.Duration(*e.record.Duration) * time.Millisecond
+			if init, ok := e.record.Annotations.Number("initTime"); ok && p.gpu != nil {
+				end.Took -= time.Duration(init) * time.Millisecond
+			}
 		}
 	}
 	c.ended(end)

@@ -21,6 +21,8 @@ type deviceState struct {
 	device     gpu.Device
 	wish       container.DeviceRequest
 	action     string
+	key        string // by which its function's activations share containers
+	revision   string // of the function
 	measured   bool   // what its processes hold is measured
 	fallback   string // why its memory is only counted, where the action did not ask for that
 	specified  bool   // spec and wish are known
@@ -43,6 +45,7 @@ func (ctr *actionContainer) specify(s Settings, p *pending) {
 	e := p.action.Exec
 	p.applyFallback(s.GPU) // it may have fallen back while the activation waited
 	ctr.gpu.specified, ctr.gpu.action, ctr.gpu.fallback = true, p.action.FQN(), p.fallback
+	ctr.gpu.key, ctr.gpu.revision = p.key, p.action.Rev
 	ctr.spec = s.spec(ctr.name, e.Kind, e.Image, e.Pull, p.action.Limits.MemoryMB)
 	ctr.gpu.wish = container.DeviceRequest{
 		Shim: p.gpu.Shim, Limit: int64(p.gpu.Limit), Host: int64(ctr.spec.MemoryMB) << 20, Memory: int64(p.gpu.Memory),

@@ -31,6 +31,7 @@ type gpuScheduler struct {
 	host       scheduler.HostMemory // as reported last, less what was taken since
 	hostKnown  bool
 	past       history
+	warmth     *warmth // nil: it is not reported
 	backlog    *backlog
 }
 
@@ -64,6 +65,10 @@ func (g *gpuScheduler) take(now time.Duration, e scheduler.Event) {
 	e.At = now
 	g.record.event(e)
 	g.core.Take(e)
+	g.warmth.changed(g.containers[e.Container])
+	if r := g.runs[e.Invocation]; r != nil {
+		g.warmth.changed(r.ctr)
+	}
 }
 
 // decide has the GPU scheduler decide and carries out what it orders.
@@ -78,6 +83,7 @@ func (g *gpuScheduler) decide(now time.Duration) {
 		g.carryOut(now, o)
 	}
 	g.past.observe(now, g.backlog.inMemory)
+	g.warmth.observe(g.core, g.containers)
 }
 
 // reportHost reports to the GPU scheduler what host memory is left, where that has changed.
@@ -150,6 +156,7 @@ func (g *gpuScheduler) carryOut(now time.Duration, o scheduler.Order) {
 		if ctr.gpu.cancelMove != nil {
 			ctr.gpu.cancelMove()
 		}
+		g.warmth.changed(ctr)
 		g.d.startRemoval(ctr, gpuGone{ctr})
 	case scheduler.Refuse:
 		g.refuse(o)
@@ -193,6 +200,7 @@ func (g *gpuScheduler) make(o scheduler.Order) {
 }
 
 func (g *gpuScheduler) enter(ctr *actionContainer) {
+	g.warmth.changed(ctr)
 	g.containers[ctr.gpu.id], g.named[ctr.name] = ctr, ctr
 }
 

@@ -152,7 +152,7 @@ func (d *dispatcher) adoptDevice(now time.Duration, ad adopted, ctr *actionConta
 	ad.gpu.ctr = ctr
 	ctr.gpu = &deviceState{
 		device: ad.gpu.device, wish: d.settings.GPU.wishOf(ad.state), specified: true, action: n.Action, fallback: n.Fallback, reserved: n.HostMB,
-		flow: sched.FlowID{Namespace: n.Namespace, Function: n.Function},
+		flow: sched.FlowID{Namespace: n.Namespace, Function: n.Function}, key: ad.key, revision: n.Revision,
 	}
 	d.gpus.adopted[d.next] = ad.gpu
 	d.gpus.take(now, scheduler.Event{

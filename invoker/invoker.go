@@ -55,6 +55,9 @@ type Ports struct {
 	// Ended, when not nil, is called once for each activation when how it ended is
 	// reported, or when it is another invoker's. It must not block.
 	Ended func(End)
+	// Warmth, when not nil, is called when the containers of a GPU function have
+	// changed. It must not block.
+	Warmth func(Warmth)
 	// Away, when not nil, is called with the reason why nothing can be done for
 	// now, and with "" when it can again. It must not block.
 	Away func(reason string)
@@ -135,6 +138,7 @@ func (iv *Invoker) newDispatcher(clock func() time.Duration) (*dispatcher, error
 	}
 	if d.gpus != nil {
 		d.gpus.backlog = iv.newBacklog(d)
+		d.gpus.warmth = newWarmth(iv.ports.Warmth)
 		iv.ports.Mover.Listen(func(h gpu.MemoryReport) { iv.dispatch.post(memoryReport{h}) })
 	}
 	w := &worker{

@@ -125,6 +125,25 @@ func (s *Scheduler) Resident(id sched.FlowID) (int64, bool) {
 	return all, true
 }
 
+// Warm reports whether a revision of a flow has a container that has served and can
+// serve again, and whether all of its memory is on its device.
+func (s *Scheduler) Warm(id sched.FlowID, key string) (warm, resident bool) {
+	f := s.flows[id]
+	if f == nil {
+		return false, false
+	}
+	for _, rev := range f.revs {
+		for _, c := range rev.containers {
+			if rev.key != key || c.failed || c.removing || !c.served && !c.initialized {
+				continue
+			}
+			there, footprint := c.dev.ledger.Residency(c.id)
+			warm, resident = true, resident || there >= footprint
+		}
+	}
+	return warm, resident
+}
+
 // Memory is the most memory of an invocation's container since the invocation was
 // granted, or what was reserved if that was never reported; false if it does not run.
 func (s *Scheduler) Memory(invocation uint64) (int64, bool) {

@@ -26,12 +26,6 @@ const gpuTag = "gpu"
 const (
 	// lastFetches bounds the wait for fetches that are out at the stop.
 	lastFetches = 30 * time.Second
-	// holdCreations is less than a scheduler waits for an ack.
-	holdCreations = 15 * time.Second
-	// gpuProbe and gpuAged keep what waits at a scheduler below the minute after which
-	// that fails it.
-	gpuProbe = 10 * time.Second
-	gpuAged  = 20 * time.Second
 )
 
 // scheduled is the scheduler mode: schedulers order containers on the invoker's
@@ -98,7 +92,7 @@ func (a *scheduled) openPuller(manifest *activation.Manifest) (hooks, error) {
 		GPUs: len(a.gpus.devices), JobTime: finite(c.JobTime), BlackboxMultiple: c.BlackboxMultiple, ReportEvery: max(finite(c.MemorySync), time.Millisecond),
 		Slots: slot.Config{
 			PauseGrace: orNever(a.c.Proxy.PauseGrace), IdleTimeout: orNever(a.c.Proxy.IdleContainer), Keeping: orNever(c.Keeping),
-			GPUSlots: c.GPUSlots, Hold: holdCreations, Probe: gpuProbe, Aged: gpuAged,
+			GPU: slot.DefaultGPU(len(a.gpus.devices), a.c.GPU.Tokens.Max),
 		},
 	}, pull.Ports{
 		Orders: orders{a.orders}, Acks: creationAcks{a.assembly}, Schedulers: schedulers{a.schedulers}, Registry: registry{a.registry},
@@ -146,7 +140,7 @@ type schedulerStatus struct {
 }
 
 func (a *scheduled) fill(p *invoker.Ports) {
-	p.Claims, p.Ended = a.puller.Load(), a.puller.Load().Ended
+	p.Claims, p.Ended, p.Warmth = a.puller.Load(), a.puller.Load().Ended, a.puller.Load().Warmth
 }
 
 func (a *scheduled) use(iv *invoker.Invoker) { a.puller.Load().Use(iv) }

@@ -215,7 +215,7 @@ func TestSchedulerModeAsTheRoleSetsIt(t *testing.T) {
 		t.Error("it is not scheduler mode")
 	}
 	want := Scheduler{
-		Enabled: true, Cluster: "whisk", Keeping: 10 * time.Minute, MemorySync: time.Second, JobTime: 20 * time.Second, BlackboxMultiple: 15, GPUSlots: 3,
+		Enabled: true, Cluster: "whisk", Keeping: 10 * time.Minute, MemorySync: time.Second, JobTime: 20 * time.Second, BlackboxMultiple: 15,
 		Etcd: Etcd{Hosts: []string{"10.0.0.1:2379"}, LeaseTimeout: 10, RetryInterval: time.Second},
 	}
 	if !reflect.DeepEqual(c.Scheduler, want) {

@@ -18,7 +18,6 @@ type Scheduler struct {
 	MemorySync       time.Duration `key:"whisk.container-pool.memory-sync-interval" default:"1 second" doc:"how often the invoker's memory is reported where it has changed"`
 	JobTime          time.Duration `key:"whisk.scheduler.in-progress-job-retention" default:"20 seconds" doc:"how long a scheduler waits for a container; older orders are dropped"`
 	BlackboxMultiple int           `key:"whisk.scheduler.blackbox-multiple" default:"15" range:"1..1000" doc:"how many times as long it waits for one whose image is pulled"`
-	GPUSlots         int           `key:"whisk.gpu.scheduler.slots" default:"3" range:"1..1000" doc:"for how many containers of a GPU function schedulers take this invoker; each keeps one activation in the GPU queue, which needs some of each function"`
 }
 
 // Etcd is how etcd is reached.

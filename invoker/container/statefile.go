@@ -52,6 +52,7 @@ type GPUStateFile struct {
 	HostMB    int     `json:"hostMB"`
 	Weight    float64 `json:"weight,omitempty"`
 	Action    string  `json:"action"` // its full name
+	Revision  string  `json:"revision,omitempty"`
 	Shim      string  `json:"shim,omitempty"`
 	Fallback  string  `json:"fallback,omitempty"` // why its memory is only counted
 	Limit     int64   `json:"limit,omitempty"`

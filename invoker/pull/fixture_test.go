@@ -27,6 +27,7 @@ type fixture struct {
 	orders chan Message
 	queue  chan string // activations that wait at the scheduler
 	left   chan struct{}
+	busy   bool // the scheduler is about to hand out an activation to one that leaves, too
 
 	mu        sync.Mutex
 	log       []string
@@ -62,7 +63,7 @@ func pulling(t *testing.T, change func(*Config), test func(f *fixture)) {
 		cfg := Config{
 			Instance: activation.Instance{ID: 0, UniqueName: "0"}, Cluster: "whisk", Manifest: m, MemoryMB: 1024,
 			Bounds: activation.DefaultBounds(), JobTime: 20 * time.Second, BlackboxMultiple: 15, ReportEvery: time.Second,
-			Slots: slot.Config{PauseGrace: 10 * time.Second, IdleTimeout: 10 * time.Minute, Keeping: time.Hour, GPUSlots: 2, Hold: 15 * time.Second, Probe: 10 * time.Second, Aged: 20 * time.Second},
+			Slots: slot.Config{PauseGrace: 10 * time.Second, IdleTimeout: 10 * time.Minute, Keeping: time.Hour, GPU: slot.DefaultGPU(1, 2)},
 		}
 		if change != nil {
 			change(&cfg)
@@ -196,7 +197,9 @@ func (f *fixture) Fetch(_ context.Context, r Request) (activation.FetchAnswer, e
 
 func (f *fixture) Leave(context.Context, Request) error {
 	f.add("leave")
-	f.left <- struct{}{}
+	if !f.busy {
+		f.left <- struct{}{}
+	}
 	return nil
 }
 

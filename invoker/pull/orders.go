@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
+	"strings"
 	"sync"
 	"time"
 
@@ -189,7 +191,11 @@ func (p *Puller) ack(o slot.Order) {
 	what := Opened
 	if o.Error != activation.NoCreationError {
 		what = string(o.Error)
-		p.log.Info("creation is refused", "creation", o.Creation.ID, "action", o.Creation.Queue.Action.FQN(), "error", o.Error, "reason", o.Reason)
+		level := slog.LevelInfo
+		if o.Error == activation.ResourceNotEnough { // by which work is shared among hosts
+			level = slog.LevelDebug
+		}
+		p.log.Log(p.life, level, "creation is refused", "creation", o.Creation.ID, "action", o.Creation.Queue.Action.FQN(), "error", o.Error, "reason", o.Reason)
 	}
 	if o.Error == activation.ResourceNotEnough {
 		p.poke()
@@ -240,6 +246,13 @@ func (p *Puller) Paused(id invoker.Claim, ok bool) {
 // Lost reports that a container is gone.
 func (p *Puller) Lost(id invoker.Claim) {
 	p.do(func(now time.Duration) { p.table.Lost(now, slot.ID(id)) })
+}
+
+// Warmth takes what became of a GPU function's containers.
+func (p *Puller) Warmth(w invoker.Warmth) {
+	i := strings.LastIndexByte(w.Function, '/')
+	q := activation.NewQueue(w.Namespace, activation.ActionRef{Path: w.Function[:max(i, 0)], Name: w.Function[i+1:]}, w.Revision)
+	p.do(func(now time.Duration) { p.table.Warmth(now, q, w.Warm, w.Resident) })
 }
 
 // Adopted makes a slot of a container that an earlier process left.
@@ -327,11 +340,16 @@ func (p *Puller) changeKeys(key string) {
 	}
 }
 
-// countKeys counts what a paused slot's function has.
+// countKeys counts what a paused slot's function has, or that of a creation that waits.
 func (p *Puller) countKeys(o slot.Order) {
 	q, k := o.Creation.Queue, p.cfg.Cluster
 	ctx, cancel := context.WithTimeout(p.life, countTime)
 	defer cancel()
+	if o.Slot == 0 {
+		n, err := p.ports.Registry.Count(ctx, k.ExistingOf(q))
+		p.do(func(now time.Duration) { p.table.CountedOpen(now, o.Creation.ID, int(n), err == nil) })
+		return
+	}
 	n, err := p.ports.Registry.Count(ctx, k.ExistingOf(q), k.InProgressOf(q), k.WarmedOf(q))
 	p.do(func(now time.Duration) { p.table.Counted(now, o.Slot, int(n), err == nil) })
 }

@@ -183,9 +183,22 @@ func TestGPUFunctionIsPulledWithoutAContainer(t *testing.T) {
 		f.creation(gpuAnnotation, "")
 		f.want("put namespace", "fetch s0 warmed=false", "ack success", "done")
 		id := f.activate(1)
-		f.want("keep", "deliver 0")
+		if !f.has("deliver 0") {
+			t.Error("it is not delivered")
+		}
 		f.Ended(invoker.End{ID: id, Keeps: false})
-		f.want("fetch s0 warmed=false")
+		f.want("fetch s0 warmed=false") // that went out with the delivery, and is out
+		f.Warmth(invoker.Warmth{Namespace: "guest", Function: "guest/hello", Revision: "1-a", Warm: true, Resident: true})
+		pass(2 * time.Second)
+		if !f.has("fetch s0 warmed=true") {
+			t.Error("it is not reported as warm")
+		}
+		pass(10 * time.Second)
+		if !f.has("put warmed") || len(f.keys) != 1 {
+			t.Errorf("after the grace there are %v", f.keys)
+		}
+		f.creation(gpuAnnotation, "")
+		f.want("put namespace", "fetch s0 warmed=true", "delete warmed", "ack success", "done")
 		f.reserved.Store(512) // by the GPU scheduler
 		if h := f.reported(); h.FreeMB != 512 {
 			t.Errorf("health %+v", h)
@@ -272,6 +285,7 @@ func TestStopWaitsForTheFetches(t *testing.T) {
 		f.creation("", "")
 		pass(100 * time.Millisecond)
 		f.forget()
+		f.busy = true
 		stopped := make(chan struct{})
 		go func() { f.Stop(f.Context()); close(stopped) }()
 		f.activate(1)

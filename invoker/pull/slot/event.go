@@ -63,7 +63,7 @@ func (t *Table) rested(now time.Duration, s *slot) {
 		t.order(Order{Do: Delete, Slot: s.id, Key: Existing, Creation: s.Creation})
 	}
 	if s.state = paused; s.ack != nil {
-		t.acquire(s)
+		t.acquire(now, s)
 	}
 }
 
@@ -84,7 +84,10 @@ func (t *Table) Pulled(now time.Duration, id ID, age time.Duration, keep Keep) {
 	s.calls--
 	s.runs++
 	s.used, s.keep, s.pulledAt = true, keep, now
-	s.eager = age >= t.cfg.Aged
+	s.eager = age >= t.cfg.GPU.Aged
+	if s.GPU {
+		t.load.add(s, 1)
+	}
 	if s.state == leaving && s.aim == toPause {
 		s.state, s.aim = open, toStay
 	}
@@ -159,11 +162,16 @@ func (t *Table) Ended(now time.Duration, id ID, took time.Duration, keeps, warme
 		return
 	}
 	s.runs--
-	s.last, s.ended, s.warmed = took, true, s.warmed || warmed
+	s.last, s.ended = took, true
 	if s.runs == 0 {
 		s.since = now
 	}
-	if !keeps && !s.GPU {
+	if s.GPU {
+		t.endedGPU(now, s, took)
+		return
+	}
+	s.warmed = s.warmed || warmed
+	if !keeps {
 		t.retire(now, s)
 	}
 	t.proceed(now, s)
@@ -182,7 +190,7 @@ func (t *Table) Lost(now time.Duration, id ID) {
 		s.aim = toRemove
 	case warming, paused:
 		if s.ack != nil && s.aim != toRemove {
-			t.acquire(s)
+			t.acquire(now, s)
 			return
 		}
 		t.remove(now, s)
@@ -203,7 +211,7 @@ func (t *Table) Paused(now time.Duration, id ID, ok bool) {
 	case s.aim == toRemove || !ok && s.ack == nil:
 		t.remove(now, s)
 	case s.ack != nil: // it was asked for meanwhile
-		t.acquire(s)
+		t.acquire(now, s)
 	default:
 		s.since = now
 		t.rest(s)
@@ -227,6 +235,7 @@ func (t *Table) Counted(now time.Duration, id ID, n int, ok bool) {
 
 // Retire ends the slots that a deletion covers. What runs is finished.
 func (t *Table) Retire(now time.Duration, d *activation.ContainerDeletion) {
+	t.warm = slices.DeleteFunc(t.warm, func(f function) bool { return d.Covers(f.Queue) })
 	t.retireAll(now, func(s *slot) bool { return d.Covers(s.Queue) })
 }
 
@@ -256,7 +265,12 @@ func (t *Table) Stop(now time.Duration) {
 }
 
 // Open has creations accepted again.
-func (t *Table) Open() { t.closed = false }
+func (t *Table) Open() {
+	t.closed = false
+	for _, f := range t.warm {
+		t.restWarm(f)
+	}
+}
 
 func (t *Table) retireAll(now time.Duration, covers func(*slot) bool) {
 	for _, s := range slices.Clone(t.slots) {
@@ -291,6 +305,9 @@ func (t *Table) proceed(now time.Duration, s *slot) {
 	if s.calls > 0 {
 		return
 	}
+	if s.GPU && !s.acquired { // its containers are gone meanwhile
+		s.aim = toRemove
+	}
 	if s.aim == toRemove && s.existing { // it fetches no more, whatever still runs
 		s.existing = false
 		t.order(Order{Do: Delete, Slot: s.id, Key: Existing, Creation: s.Creation})
@@ -302,6 +319,10 @@ func (t *Table) proceed(now time.Duration, s *slot) {
 	default:
 		s.state = pausing
 		t.order(Order{Do: Leave, Slot: s.id, Creation: s.Creation})
+		if s.GPU {
+			t.rest(s)
+			return
+		}
 		t.order(Order{Do: Pause, Slot: s.id, Creation: s.Creation})
 	}
 }
@@ -311,7 +332,7 @@ func (t *Table) expire(now time.Duration, s *slot) {
 	if s.state != open || t.stopped || s.runs > 0 || s.ack != nil || t.cfg.PauseGrace < 0 || now-s.since < t.cfg.PauseGrace {
 		return
 	}
-	if !s.used || s.GPU || !s.warmed {
+	if ready := s.used && s.warmed; !ready && !s.GPU || !s.acquired {
 		t.retire(now, s)
 		return
 	}
@@ -321,8 +342,8 @@ func (t *Table) expire(now time.Duration, s *slot) {
 // Tick carries out what is due.
 func (t *Table) Tick(now time.Duration) {
 	for _, w := range slices.Clone(t.waiting) {
-		if now-w.at >= t.cfg.Hold {
-			t.refuse(w.Creation, activation.ResourceNotEnough, reasonNoSpace)
+		if now-w.at >= t.cfg.GPU.Hold {
+			t.refuse(w.Creation, activation.ResourceNotEnough, reasonDeep)
 			t.waiting = slices.DeleteFunc(t.waiting, func(one waiting) bool { return one == w })
 		}
 	}
@@ -359,9 +380,9 @@ func (t *Table) due(s *slot) (time.Duration, bool) {
 	case t.stopped:
 	case s.state == open && s.lost && s.calls == 0 && s.runs == 0 && s.ack == nil:
 		return s.since + t.cfg.PauseGrace, t.cfg.PauseGrace >= 0
-	case s.state == open && s.GPU && s.calls == 0 && s.runs > 0 && !s.lost:
-		return s.pulledAt + t.cfg.Probe, true
-	case s.state == paused && s.ack == nil && !s.counting:
+	case s.state == open && s.GPU && s.calls == 0 && !s.lost:
+		return s.pulledAt + t.cfg.GPU.Probe, true
+	case s.state == paused && s.ack == nil && !s.counting && !s.GPU:
 		if s.kept {
 			keeping := cmp.Or(s.keep.Time, t.cfg.Keeping)
 			return s.since + keeping, keeping >= 0
@@ -380,7 +401,7 @@ func (t *Table) Deadline() (at time.Duration, any bool) {
 		}
 	}
 	for _, w := range t.waiting {
-		sooner(w.at + t.cfg.Hold)
+		sooner(w.at + t.cfg.GPU.Hold)
 	}
 	for _, s := range t.slots {
 		if d, ok := t.due(s); ok {

@@ -24,8 +24,7 @@ type fixture struct {
 
 func newFixture(t *testing.T) *fixture {
 	return &fixture{T: t, t: New(Config{
-		PauseGrace: grace, IdleTimeout: idle, Keeping: time.Hour, GPUSlots: 2,
-		Hold: 15 * time.Second, Probe: 10 * time.Second, Aged: 20 * time.Second,
+		PauseGrace: grace, IdleTimeout: idle, Keeping: time.Hour, GPU: DefaultGPU(1, 2),
 	})}
 }
 
@@ -120,6 +119,15 @@ func (f *fixture) paused() ID {
 // check asserts the invariants.
 func (t *Table) check() error {
 	var last ID
+	var sum load
+	for _, s := range t.slots {
+		if s.GPU {
+			sum.add(s, s.runs)
+		}
+	}
+	if sum != t.load {
+		return fmt.Errorf("load %+v, of the slots %+v", t.load, sum)
+	}
 	for _, s := range t.slots {
 		limit := 1
 		if s.warmed {

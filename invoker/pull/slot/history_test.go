@@ -82,11 +82,11 @@ func (w *outside) ended(seed uint64) {
 }
 
 func (w *outside) step() {
-	switch w.r.IntN(12) {
+	switch w.r.IntN(13) {
 	case 0, 1:
 		w.create(fmt.Sprint("a", w.r.IntN(3)), func(c *Creation) {
 			c.Concurrency = map[string]int{"a1": 3}[c.Queue.Action.Name] + 1
-			c.GPU = c.Queue.Action.Name == "a2"
+			c.GPU, c.Retry = c.Queue.Action.Name == "a2", w.r.IntN(6)
 			c.Queue = activation.NewQueue("guest", c.Queue.Action, fmt.Sprintf("%d-x", 1+w.r.IntN(2)))
 		})
 	case 2:
@@ -102,6 +102,8 @@ func (w *outside) step() {
 		w.t.Tick(w.now)
 	case 5:
 		w.lose()
+	case 6:
+		w.t.Warmth(w.now, creation(0, "a2", fmt.Sprintf("%d-x", 1+w.r.IntN(2))).Queue, w.r.IntN(2) == 0, w.r.IntN(2) == 0)
 	default:
 		w.answer()
 	}
@@ -176,6 +178,10 @@ func (w *outside) carryOut() {
 		case Find:
 			w.later(func() { w.t.Found(w.now, id, activation.Endpoint{Host: "s", Port: 2}) })
 		case Count:
+			if o.Slot == 0 {
+				w.later(func() { w.t.CountedOpen(w.now, o.Creation.ID, w.r.IntN(2), w.r.IntN(4) > 0) })
+				continue
+			}
 			w.later(func() { w.t.Counted(w.now, id, w.r.IntN(3), w.r.IntN(4) > 0) })
 		case Ack:
 			w.acked[o.Creation.ID]++

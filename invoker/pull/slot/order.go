@@ -29,7 +29,8 @@ const (
 	Leave
 	// Find waits until the slot's queue has a scheduler again; Found answers.
 	Find
-	// Count counts the function's keys; Counted answers.
+	// Count counts the function's keys; Counted answers. Without a slot it counts its
+	// existing ones for a creation that waits; CountedOpen answers.
 	Count
 	// Ack answers a creation, with an Error unless the slot is open.
 	Ack
@@ -60,7 +61,7 @@ type Order struct {
 	Creation Creation
 	Key      Key // of Put and Delete
 
-	Warmed bool          // of Fetch: its container is initialised
+	Warmed bool          // of Fetch: its container is initialised, or its memory is on a GPU
 	Ended  bool          // of Fetch: a run has ended
 	Last   time.Duration // and took so long
 

@@ -1,8 +1,8 @@
 // Package slot decides about the slots of an invoker in OpenWhisk's scheduler mode. A
 // slot is what a scheduler knows as a container: one key in etcd, and up to as many
 // fetches at once as it may run activations. For a CPU action a container stands
-// behind it; for a GPU action it only bounds how much of a function's backlog is
-// pulled, and the GPU scheduler decides about containers.
+// behind it; a GPU function has one slot, by which its activations are pulled into the
+// queue of the GPU scheduler, which decides about containers (gpu.go).
 //
 // The package is pure: events come in with the time attached, orders go out, and
 // the caller carries them out and answers. Orders about one key, and about one
@@ -45,15 +45,7 @@ type Config struct {
 	PauseGrace  time.Duration // a slot that ran nothing for so long is paused, or removed
 	IdleTimeout time.Duration // a paused one is removed
 	Keeping     time.Duration // how much longer one stays that its namespace keeps
-	// GPUSlots is how many slots a function on a GPU has: the GPU scheduler needs
-	// some of each function's backlog to compare functions.
-	GPUSlots int
-	// Hold is how long a creation waits for one of these to become free.
-	Hold time.Duration
-	// Probe is how often a GPU slot fetches although what it fetched has not run,
-	// and Aged how old an activation is after which it goes on fetching at once: a
-	// scheduler fails what has waited for a minute, the GPU backlog does not.
-	Probe, Aged time.Duration
+	GPU         GPU
 }
 
 // Never as a duration of Config switches its timer off.
@@ -94,10 +86,9 @@ type slot struct {
 	runs     int  // activations that it pulled and that have not ended
 	used     bool // it ever pulled one
 	lost     bool // the scheduler has no queue: another one is looked for
-	eager    bool // GPU: what it pulls is old
+	gpuPart
 	ack      *Creation
 	since    time.Duration // when it became idle, or was paused
-	pulledAt time.Duration
 	last     time.Duration // duration of the last run, to be reported
 	ended    bool          // there is one
 	counting bool
@@ -109,12 +100,6 @@ type slot struct {
 type Keep struct {
 	Containers int           // of a function
 	Time       time.Duration // how much longer; 0: Config.Keeping
-}
-
-// waiting is a GPU creation for which no slot is free.
-type waiting struct {
-	Creation
-	at time.Duration
 }
 
 // Table has all slots of an invoker. It is not safe for use by several goroutines.
@@ -130,6 +115,8 @@ type Table struct {
 	next    ID
 	slots   []*slot // by id
 	waiting []waiting
+	warm    []function
+	load    load
 	closed  bool
 	stopped bool // nothing is fetched any more
 	orders  []Order
@@ -140,9 +127,9 @@ func New(cfg Config) *Table { return &Table{cfg: cfg} }
 
 // Reasons of acks. Where an error ends a job, users read them.
 const (
-	reasonClosed  = "The invoker accepts no containers now."
-	reasonEnded   = "The container ended before it could fetch."
-	reasonNoSpace = "The invoker has taken as much of the function's work as its GPUs need."
+	reasonClosed = "The invoker accepts no containers now."
+	reasonEnded  = "The container ended before it could fetch."
+	reasonDeep   = "The GPUs of this invoker have more to do than those of another may have."
 )
 
 // Create takes a creation. Each that is taken has one ack.
@@ -154,21 +141,22 @@ func (t *Table) Create(now time.Duration, c Creation) {
 		t.refuse(c, activation.CreationUnknown, reasonClosed)
 		return
 	}
+	if c.GPU {
+		t.createGPU(now, c)
+		return
+	}
 	if s := t.resumable(c.Queue); s != nil {
 		t.reuse(now, s, c)
 		return
 	}
-	if c.GPU && t.gpuSlots(c.Queue) >= t.cfg.GPUSlots {
-		t.waiting = append(t.waiting, waiting{c, now})
-		return
-	}
+	t.begin(now, c)
+}
+
+// begin makes a slot for a creation.
+func (t *Table) begin(now time.Duration, c Creation) {
 	s := t.add(c)
 	s.ack = &c
-	if c.GPU {
-		t.register(now, s)
-		return
-	}
-	t.acquire(s)
+	t.acquire(now, s)
 }
 
 // inProgress reports whether a creation has no ack yet: Kafka may deliver it twice.
@@ -180,6 +168,7 @@ func (t *Table) inProgress(id activation.ID) bool {
 func (t *Table) add(c Creation) *slot {
 	t.next++
 	s := &slot{id: t.next, Creation: c}
+	t.setWarm(s)
 	t.slots = append(t.slots, s)
 	return s
 }
@@ -195,7 +184,7 @@ func (t *Table) get(id ID) *slot {
 // sameFunction reports whether a container of one queue serves another: versions
 // and bindings may differ, revisions not.
 func sameFunction(a, b activation.Queue) bool {
-	return a.Namespace == b.Namespace && a.Revision == b.Revision && a.Action.FQN() == b.Action.FQN()
+	return a.Namespace == b.Namespace && a.Revision == b.Revision && a.Action.Path == b.Action.Path && a.Action.Name == b.Action.Name
 }
 
 // resumable is the slot that was paused last, or is about to be, and is not asked
@@ -203,8 +192,7 @@ func sameFunction(a, b activation.Queue) bool {
 // creation names one.
 func (t *Table) resumable(q activation.Queue) (best *slot) {
 	for _, s := range t.slots {
-		resting := s.state >= pausing || s.state == leaving || s.state == open && s.lost && s.runs == 0
-		if !resting || s.aim == toRemove || s.ack != nil || s.GPU || !sameFunction(s.Queue, q) {
+		if !s.resting() || s.GPU || !sameFunction(s.Queue, q) {
 			continue
 		}
 		if best == nil || s.since > best.since {
@@ -214,6 +202,11 @@ func (t *Table) resumable(q activation.Queue) (best *slot) {
 	return best
 }
 
+func (s *slot) resting() bool {
+	rests := s.state >= leaving || s.state == open && s.lost && (s.runs == 0 || s.GPU)
+	return rests && s.aim != toRemove && s.ack == nil
+}
+
 // reuse has a slot that is paused, or about to be, serve a creation.
 func (t *Table) reuse(now time.Duration, s *slot, c Creation) {
 	s.Creation, s.ack = c, &c
@@ -221,21 +214,16 @@ func (t *Table) reuse(now time.Duration, s *slot, c Creation) {
 	case open, leaving: // its key is there, and nothing was done with its container
 		t.opened(now, s)
 	case paused:
-		t.acquire(s)
+		t.acquire(now, s)
 	}
 }
 
-func (t *Table) gpuSlots(q activation.Queue) (n int) {
-	for _, s := range t.slots {
-		if s.GPU && s.aim != toRemove && sameFunction(s.Queue, q) {
-			n++
-		}
-	}
-	return n
-}
-
-func (t *Table) acquire(s *slot) {
+func (t *Table) acquire(now time.Duration, s *slot) {
 	s.state, s.aim, s.counting, s.kept = acquiring, toStay, false, false
+	if s.GPU { // the GPU scheduler makes its containers
+		t.register(now, s)
+		return
+	}
 	t.order(Order{Do: Acquire, Slot: s.id, Creation: s.Creation})
 }
 
@@ -252,12 +240,13 @@ func (t *Table) register(now time.Duration, s *slot) {
 // opened begins to fetch. A resumed slot's creation gets its ack when the warmed
 // key is gone, or a scheduler would claim it once more.
 func (t *Table) opened(now time.Duration, s *slot) {
-	s.state, s.aim, s.since, s.lost = open, toStay, now, false
+	s.state, s.aim, s.since, s.pulledAt, s.lost = open, toStay, now, now, false
 	if t.stopped {
 		t.fail(s, activation.CreationUnknown, reasonClosed)
 		return
 	}
 	t.fetch(now, s)
+	t.admit(now)
 	if s.warm {
 		s.warm = false
 		t.order(Order{Do: Delete, Slot: s.id, Key: Warmed, Creation: s.Creation})
@@ -299,7 +288,7 @@ func (t *Table) fetch(now time.Duration, s *slot) {
 func (t *Table) wants(now time.Duration, s *slot) bool {
 	switch {
 	case s.GPU:
-		return s.calls == 0 && (s.runs == 0 || s.eager || now-s.pulledAt >= t.cfg.Probe)
+		return s.calls == 0 && t.pulls(now, s)
 	case s.warmed:
 		return s.calls+s.runs < s.Concurrency
 	}
@@ -333,7 +322,7 @@ func (t *Table) rest(s *slot) {
 func (t *Table) remove(now time.Duration, s *slot) {
 	t.fail(s, activation.CreationUnknown, reasonEnded)
 	t.deleteKeys(s)
-	if s.acquired {
+	if s.acquired && !s.GPU {
 		t.order(Order{Do: Remove, Slot: s.id, Creation: s.Creation})
 	}
 	t.slots = slices.DeleteFunc(t.slots, func(one *slot) bool { return one == s })
@@ -348,20 +337,5 @@ func (t *Table) deleteKeys(s *slot) {
 	if s.warm {
 		s.warm = false
 		t.order(Order{Do: Delete, Slot: s.id, Key: Warmed, Creation: s.Creation})
-	}
-}
-
-// admit opens slots for GPU creations that wait, in their order.
-func (t *Table) admit(now time.Duration) {
-	all := t.waiting
-	t.waiting = nil
-	for _, w := range all {
-		if t.gpuSlots(w.Queue) >= t.cfg.GPUSlots {
-			t.waiting = append(t.waiting, w)
-			continue
-		}
-		s := t.add(w.Creation)
-		s.ack = &w.Creation
-		t.register(now, s)
 	}
 }

@@ -271,53 +271,6 @@ func TestPausedSlotIsKeptAsItsNamespaceWishes(t *testing.T) {
 	}
 }
 
-func TestGPUSlotsAreBoundedAndCreationsWait(t *testing.T) {
-	f := newFixture(t)
-	gpu := func(c *Creation) { c.GPU = true }
-	f.create("a", gpu)
-	f.create("a", gpu)
-	f.want("put existing", "put existing")
-	f.create("a", gpu)
-	f.create("a", gpu)
-	f.create("b", gpu) // another function
-	f.want("put existing")
-	one := f.t.slots[0].id
-	f.t.Stored(f.now, one, Existing)
-	f.want("fetch", "ack")
-	f.now += grace
-	f.t.Empty(f.now, one)
-	f.want("leave", "delete existing", "put existing") // one of those that wait
-	f.now += 5 * time.Second
-	if at, ok := f.t.Deadline(); !ok || at != f.now {
-		t.Errorf("deadline %v, %t, want %v", at, ok, f.now)
-	}
-	f.t.Tick(f.now)
-	f.want("ack ResourceNotEnoughError")
-}
-
-// A GPU slot pulls one activation, another one after each probe, and what is old at
-// once: a scheduler fails what waits for a minute.
-func TestGPUSlotPullsAheadOfAScheduler(t *testing.T) {
-	f := newFixture(t)
-	f.create("a", func(c *Creation) { c.GPU = true })
-	id := f.t.slots[0].id
-	f.t.Stored(f.now, id, Existing)
-	f.t.Pulled(f.now, id, time.Second, Keep{})
-	f.want("put existing", "fetch", "ack")
-	f.now += 10 * time.Second
-	if at, ok := f.t.Deadline(); !ok || at != f.now {
-		t.Errorf("deadline %v, %t, want %v", at, ok, f.now)
-	}
-	f.t.Tick(f.now)
-	f.want("fetch")
-	f.t.Pulled(f.now, id, 21*time.Second, Keep{})
-	f.want("fetch")
-	f.t.Pulled(f.now, id, 19*time.Second, Keep{})
-	f.want()
-	f.t.Ended(f.now, id, time.Second, false, false)
-	f.want() // two wait
-}
-
 func TestAdoptedContainerCanBeResumed(t *testing.T) {
 	f := newFixture(t)
 	id := f.t.Adopt(f.now, creation(1, "a", "1-a"))

@@ -14,11 +14,15 @@ type Stats struct {
 	BusyMB    int64 `json:"busyMB"`
 	PausedMB  int64 `json:"pausedMB"`
 	OpeningMB int64 `json:"openingMB"`
+
+	// GPUBacklogMS is for how long what was pulled keeps the GPUs busy that cannot run
+	// yet.
+	GPUBacklogMS int64 `json:"gpuBacklogMs"`
 }
 
 // Stats counts.
 func (t *Table) Stats() Stats {
-	st := Stats{Waiting: len(t.waiting)}
+	st := Stats{Waiting: len(t.waiting), GPUBacklogMS: t.backlog().Milliseconds()}
 	for _, s := range t.slots {
 		st.Runs += s.runs
 		if s.lost && s.state == open {

@@ -1,0 +1,257 @@
+package slot
+
+import (
+	"cmp"
+	"slices"
+	"time"
+
+	"github.com/gpuwhisk/gpuwhisk/activation"
+)
+
+// A GPU function has one slot here, by which its activations are pulled into the queue
+// of the GPU scheduler. Three things are decided about it, by the backlog: for how long
+// what was pulled and cannot run yet keeps the devices busy.
+//
+// How much is pulled. A scheduler hands out in the order of arrival and fails what it
+// has had for a minute; the GPU scheduler is fair, and the journal keeps. But what is
+// pulled, no other host can do.
+//
+//	backlog below Near  whatever comes
+//	below Deep          until Few activations of the function are here, or Near of work
+//	beyond that         one, or Idle of work
+//	always              one each Probe, and all that is older than Aged
+//
+// So each function that has work keeps some in the queue, which is all that fairness
+// needs, and short runs follow each other without a pause.
+//
+// Which creations are accepted. A scheduler sends one for each activation that waits,
+// to the host with the function's warmed key, or else to any, and repeats one that was
+// refused, to any host. A function whose warmed key is here is accepted, and any where
+// the backlog is below Idle. One that has no slot on any host is accepted also below
+// Near, twice as much at each retry, and anyhow at the last one: so new functions go to
+// hosts with less to do. What has a slot elsewhere is refused, so that another host is
+// asked; the last time the answer waits for up to Hold.
+//
+// When the warmed key is there: while a container of the function is here, and its
+// slot does not fetch.
+
+// GPU has the durations and bounds of GPU functions.
+type GPU struct {
+	Devices int
+	Runs    int // at once, on all devices
+	// Few is how many activations of each function the GPU scheduler compares at best:
+	// one more than a device runs at once.
+	Few int
+	// Near is about what a start elsewhere costs: a new container, and its /init.
+	Near time.Duration
+	// Deep is several times as long, and longer than most runs.
+	Deep time.Duration
+	// Idle is a backlog that is gone before a start elsewhere would be done.
+	Idle time.Duration
+	// Probe and Aged together are well below the minute after which schedulers fail
+	// activations.
+	Probe, Aged time.Duration
+	// Hold keeps a scheduler from ordering one more, and ends before the time of a
+	// creation with all its retries does, 20 s.
+	Hold time.Duration
+}
+
+// DefaultGPU is for devices that take so many runs at once each.
+func DefaultGPU(devices, tokens int) GPU {
+	return GPU{
+		Devices: devices, Runs: devices * tokens, Few: tokens + 1,
+		Near: 5 * time.Second, Deep: 20 * time.Second, Idle: time.Second,
+		Probe: 10 * time.Second, Aged: 20 * time.Second, Hold: 15 * time.Second,
+	}
+}
+
+// lastRetry is the number of the last try of a creation (CreationJobManager.scala).
+const lastRetry = 5
+
+// gpuPart is what a slot of a GPU function has in addition. That it is acquired means
+// that a container of it is here, and that it is warmed that its memory is on a device.
+type gpuPart struct {
+	eager    bool          // what it pulls is old
+	pulledAt time.Duration // when a fetch was answered last
+	mean     time.Duration // of its runs
+}
+
+// waiting is a creation that is not answered yet: it waits for less backlog.
+type waiting struct {
+	Creation
+	at time.Duration
+}
+
+// function is one that has containers here.
+type function struct {
+	activation.Queue
+	resident bool
+}
+
+// gpuSlot is the slot of a function.
+func (t *Table) gpuSlot(q activation.Queue) *slot {
+	for _, s := range t.slots {
+		if s.GPU && s.aim != toRemove && sameFunction(s.Queue, q) {
+			return s
+		}
+	}
+	return nil
+}
+
+// firstRun is what a run counts until one has ended: its set-up, most of all.
+const firstRun = 5 * time.Second
+
+// load is what was pulled and has not ended.
+type load struct {
+	runs int
+	work time.Duration
+}
+
+// add counts more or fewer runs of a slot.
+func (l *load) add(s *slot, runs int) {
+	l.runs += runs
+	l.work += time.Duration(runs) * cmp.Or(s.mean, firstRun)
+}
+
+// backlog is for how long what was pulled and cannot run yet keeps the devices busy.
+func (t *Table) backlog() time.Duration {
+	waiting := t.load.runs - t.cfg.GPU.Runs
+	if waiting <= 0 {
+		return 0
+	}
+	return t.load.work / time.Duration(t.load.runs) * time.Duration(waiting) / time.Duration(max(t.cfg.GPU.Devices, 1))
+}
+
+// pulls reports whether a slot with no fetch out asks for another activation.
+func (t *Table) pulls(now time.Duration, s *slot) bool {
+	few, own := 1, t.cfg.GPU.Idle
+	switch backlog := t.backlog(); {
+	case s.eager || backlog < t.cfg.GPU.Near:
+		return true
+	case backlog < t.cfg.GPU.Deep:
+		few, own = t.cfg.GPU.Few, t.cfg.GPU.Near
+	}
+	return s.runs < few || time.Duration(s.runs)*s.mean < own || now-s.pulledAt >= t.cfg.GPU.Probe
+}
+
+// createGPU takes a creation of a GPU function.
+func (t *Table) createGPU(now time.Duration, c Creation) {
+	s := t.gpuSlot(c.Queue)
+	last := c.Retry >= lastRetry
+	switch {
+	case s != nil && s.resting():
+		t.reuse(now, s, c)
+	case t.accept(now, c):
+	case s == nil && (last || t.backlog() < t.cfg.GPU.Near<<c.Retry):
+		t.waiting = append(t.waiting, waiting{c, now})
+		t.order(Order{Do: Count, Creation: c})
+	case s == nil || s.state == open && !last:
+		t.refuse(c, activation.ResourceNotEnough, reasonDeep)
+	default:
+		t.waiting = append(t.waiting, waiting{c, now})
+	}
+}
+
+// accept answers a creation where it can be accepted now. Where the function has a
+// slot already, that will fetch what the creation is for.
+func (t *Table) accept(now time.Duration, c Creation) bool {
+	s, backlog := t.gpuSlot(c.Queue), t.backlog()
+	switch {
+	case s == nil && backlog < t.cfg.GPU.Idle:
+		t.begin(now, c)
+	case s != nil && s.state == open && backlog < t.cfg.GPU.Near:
+		t.order(Order{Do: Ack, Slot: s.id, Creation: c})
+	default:
+		return false
+	}
+	return true
+}
+
+// admit accepts the creations that wait, as far as that can be, in their order.
+func (t *Table) admit(now time.Duration) {
+	all := t.waiting
+	t.waiting = nil
+	for _, w := range all {
+		if t.closed || !t.accept(now, w.Creation) {
+			t.waiting = append(t.waiting, w)
+		}
+	}
+}
+
+// CountedOpen reports how many slots the function of a creation that waits has on all
+// hosts. ok is false where they could not be counted.
+func (t *Table) CountedOpen(now time.Duration, id activation.ID, n int, ok bool) {
+	i := slices.IndexFunc(t.waiting, func(w waiting) bool { return w.ID == id })
+	if i < 0 {
+		return
+	}
+	c := t.waiting[i].Creation
+	none := ok && n == 0 && t.gpuSlot(c.Queue) == nil
+	if !none && c.Retry >= lastRetry {
+		return
+	}
+	t.waiting = slices.Delete(t.waiting, i, i+1)
+	if none {
+		t.begin(now, c)
+		return
+	}
+	t.refuse(c, activation.ResourceNotEnough, reasonDeep)
+}
+
+// endedGPU takes the end of a run, after which more may be pulled of all functions.
+func (t *Table) endedGPU(now time.Duration, s *slot, took time.Duration) {
+	t.load.add(s, -s.runs-1)
+	s.mean = (3*cmp.Or(s.mean, took) + took) / 4 // older runs count less and less
+	t.load.add(s, s.runs)
+	t.proceed(now, s)
+	for _, s := range t.slots {
+		if s.GPU && s.state == open {
+			t.fetch(now, s)
+		}
+	}
+	t.admit(now)
+}
+
+// Warmth reports of a GPU function whether it has a container here that could serve
+// it, and whether its memory is on a device. What is reported stays so until the next
+// report.
+func (t *Table) Warmth(now time.Duration, q activation.Queue, warm, resident bool) {
+	i := slices.IndexFunc(t.warm, func(f function) bool { return sameFunction(f.Queue, q) })
+	known := i >= 0
+	switch {
+	case warm && !known:
+		t.warm = append(t.warm, function{q, resident})
+	case warm:
+		t.warm[i].resident = resident
+	case known:
+		t.warm = slices.Delete(t.warm, i, i+1)
+	}
+	s := t.gpuSlot(q)
+	if s == nil {
+		if warm && !known {
+			t.restWarm(function{q, resident})
+		}
+		return
+	}
+	s.acquired, s.warmed = warm, warm && resident
+	if !warm && s.ack == nil && (s.state == warming || s.state == paused) {
+		t.remove(now, s)
+	}
+}
+
+// restWarm puts the warmed key of a function that has containers here and no slot.
+func (t *Table) restWarm(f function) {
+	if t.closed || t.gpuSlot(f.Queue) != nil {
+		return
+	}
+	t.rest(t.add(Creation{ContainerCreation: &activation.ContainerCreation{Queue: f.Queue}, GPU: true, Concurrency: 1}))
+}
+
+// setWarm gives a new slot what was reported of its function.
+func (t *Table) setWarm(s *slot) {
+	for _, f := range t.warm {
+		if s.GPU && sameFunction(f.Queue, s.Queue) {
+			s.acquired, s.warmed = true, f.resident
+		}
+	}
+}

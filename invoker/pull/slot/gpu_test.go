@@ -1,0 +1,191 @@
+package slot
+
+import (
+	"testing"
+	"time"
+
+	"github.com/gpuwhisk/gpuwhisk/activation"
+)
+
+func onGPU(c *Creation) { c.GPU = true }
+
+func retry(n int) func(*Creation) {
+	return func(c *Creation) { c.ContainerCreation.Retry = n }
+}
+
+// openGPU is a slot of a GPU function, which fetches.
+func (f *fixture) openGPU(name string) ID {
+	f.Helper()
+	f.create(name, onGPU)
+	id := f.t.slots[len(f.t.slots)-1].id
+	f.t.Stored(f.now, id, Existing)
+	f.want("put existing", "fetch", "ack")
+	return id
+}
+
+// pull has a slot pull as many as it asks for, up to a number. Each takes as long.
+func (f *fixture) pull(id ID, most int, takes time.Duration) (n int) {
+	f.Helper()
+	s := f.t.get(id)
+	f.t.load.add(s, -s.runs)
+	s.mean = takes
+	f.t.load.add(s, s.runs)
+	for n < most && s.calls > 0 {
+		f.t.Pulled(f.now, id, 0, Keep{})
+		f.t.Orders()
+		n++
+	}
+	return n
+}
+
+// begun opens a slot of a function that is new on all hosts, whatever the backlog.
+func (f *fixture) begun(name string) ID {
+	f.Helper()
+	c := f.create(name, onGPU, retry(5))
+	f.t.CountedOpen(f.now, c.ID, 0, true)
+	id := f.t.slots[len(f.t.slots)-1].id
+	f.t.Stored(f.now, id, Existing)
+	f.want("count", "put existing", "fetch", "ack")
+	return id
+}
+
+func TestGPUSlotPullsByTheBacklog(t *testing.T) {
+	f := newFixture(t)
+	// Two run at once, the rest is backlog, of which there is less than 5 s before each.
+	if n := f.pull(f.openGPU("a"), 100, time.Second); n != 2+5 {
+		t.Errorf("%d of 1 s are pulled", n)
+	}
+	for _, next := range []struct {
+		takes time.Duration
+		want  int
+	}{
+		{time.Second, 5},             // 5 s of its own work
+		{4 * time.Second, 3},         // or three
+		{4 * time.Second, 1},         // it is deep now
+		{10 * time.Millisecond, 100}, // a second of work
+		{time.Minute, 1},
+	} {
+		if n := f.pull(f.begun(next.takes.String()+string(rune('a'+f.made))), 1000, next.takes); n != next.want {
+			t.Errorf("%d of %v are pulled, want %d", n, next.takes, next.want)
+		}
+	}
+}
+
+// A scheduler fails what it has had for a minute: whatever the backlog, one is pulled
+// each Probe, and what is old at once.
+func TestGPUSlotPullsAheadOfAScheduler(t *testing.T) {
+	f := newFixture(t)
+	id := f.openGPU("a")
+	f.pull(id, 4, time.Minute)
+	if f.t.get(id).calls != 0 {
+		t.Fatal("it pulls without end")
+	}
+	f.now += 10 * time.Second
+	if at, ok := f.t.Deadline(); !ok || at != f.now {
+		t.Errorf("deadline %v, %t, want %v", at, ok, f.now)
+	}
+	f.t.Tick(f.now)
+	f.want("fetch")
+	f.t.Pulled(f.now, id, 21*time.Second, Keep{})
+	f.want("fetch")
+	f.t.Pulled(f.now, id, 19*time.Second, Keep{})
+	f.want()
+	// The end of a run lets other functions pull, too.
+	for range 5 {
+		f.t.Ended(f.now, id, time.Second, true, true)
+	}
+	f.want("fetch 1s")
+}
+
+func TestGPUCreations(t *testing.T) {
+	f := newFixture(t)
+	id := f.openGPU("a")
+	f.create("a", onGPU)
+	f.want("ack")                // it will be fetched
+	f.pull(id, 5, 3*time.Second) // four: 6 s of backlog
+	f.create("a", onGPU)
+	f.want("ack ResourceNotEnoughError")
+	f.create("b", onGPU)
+	f.want("ack ResourceNotEnoughError") // 5 s
+	b := f.create("b", onGPU, retry(1))  // 10 s
+	f.want("count")
+	f.t.CountedOpen(f.now, b.ID, 1, true) // it has a slot elsewhere
+	f.want("ack ResourceNotEnoughError")
+	b = f.create("b", onGPU, retry(1))
+	f.want("count")
+	f.t.CountedOpen(f.now, b.ID, 0, true)
+	f.want("put existing")
+	f.t.Stored(f.now, f.t.slots[1].id, Existing)
+	f.want("fetch", "ack")
+	// After its last try a creation waits until there is less to do, and not for ever.
+	c := f.create("c", onGPU, retry(5))
+	f.create("a", onGPU, retry(5))
+	f.want("count")
+	f.t.CountedOpen(f.now, c.ID, 2, true)
+	f.want()
+	f.now += 15*time.Second - time.Millisecond
+	f.t.Tick(f.now)
+	f.t.Ended(f.now, id, 3*time.Second, true, true)
+	f.want("fetch", "ack")
+	f.now += time.Millisecond
+	if at, ok := f.t.Deadline(); !ok || at != f.now {
+		t.Errorf("deadline %v, %t, want %v", at, ok, f.now)
+	}
+	f.t.Tick(f.now)
+	f.want("ack ResourceNotEnoughError")
+}
+
+// A function that is warm here attracts its next creation by the warmed key, in the
+// order that loses nothing.
+func TestWarmGPUFunctionHasItsWarmedKey(t *testing.T) {
+	f := newFixture(t)
+	id := f.openGPU("a")
+	q := creation(0, "a", "1-a").Queue
+	f.t.Warmth(f.now, q, true, true)
+	f.now += grace
+	f.t.Empty(f.now, id)
+	f.want("leave", "put warmed")
+	f.t.Stored(f.now, id, Warmed)
+	f.want("delete existing")
+	f.t.Warmth(f.now, q, true, false) // its memory is evicted
+	f.now += 2 * idle                 // its containers end by the GPU scheduler's rules
+	f.t.Tick(f.now)
+	f.want()
+	f.create("a", onGPU, retry(1))
+	f.want("put existing")
+	f.t.Stored(f.now, id, Existing)
+	f.want("fetch", "delete warmed")
+	f.t.Warmth(f.now, q, true, true)
+	f.t.Empty(f.now, id)
+	f.want("fetch warmed")
+	f.t.Deleted(f.now, id, Warmed)
+	f.want("ack")
+	f.t.Warmth(f.now, q, false, false)
+	f.now += grace
+	f.t.Empty(f.now, id)
+	f.want("leave", "delete existing")
+	if f.t.Len() != 0 {
+		t.Errorf("%d slots are left", f.t.Len())
+	}
+}
+
+func TestWarmedKeyGoesWithTheLastContainer(t *testing.T) {
+	f := newFixture(t)
+	q := creation(0, "a", "1-a").Queue
+	f.t.Warmth(f.now, q, true, true) // adopted from an earlier process
+	f.want("put warmed")
+	f.t.Warmth(f.now, q, false, false) // before the key is there
+	f.want("delete warmed")
+	f.t.Warmth(f.now, q, true, false)
+	f.want("put warmed")
+	f.t.Stored(f.now, f.t.slots[0].id, Warmed)
+	f.t.Close(f.now)
+	f.want("delete warmed")
+	f.t.Warmth(f.now, creation(0, "b", "1-a").Queue, true, true)
+	f.want()
+	f.t.Open()
+	f.want("put warmed", "put warmed")
+	f.t.Retire(f.now, &activation.ContainerDeletion{Queue: creation(0, "a", "1-z").Queue})
+	f.t.Warmth(f.now, creation(0, "b", "1-a").Queue, false, false)
+	f.want("delete warmed")
+}
