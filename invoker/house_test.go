@@ -63,6 +63,7 @@ var plan = map[string][]string{
 
 	// A scheduler's queue, also for simulations.
 	"invoker/develop/fakescheduler/memoryqueue": {"activation"},
+	"invoker/develop/hostsim":                   {"activation", "invoker/develop/fakescheduler/memoryqueue", "invoker/pull/slot", "sched", "sched/sim"},
 
 	// Functions to start from.
 	"examples": {},
@@ -380,6 +381,7 @@ var spoken = []string{
 	"invoker/develop/fakescheduler/memoryqueue",
 	"invoker/develop/gauge",
 	"invoker/develop/harness",
+	"invoker/develop/hostsim",
 	"invoker/develop/load",
 	"invoker/develop/peertest",
 	"invoker/develop/replay",

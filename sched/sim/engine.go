@@ -32,6 +32,7 @@ type engine struct {
 	cost    cost
 	checks  int
 	fault   error
+	server  *Server // that receives what happens; nil in a run of its own
 }
 
 // function is what the engine keeps of one function.
@@ -65,6 +66,7 @@ type execution struct {
 	phase     phase
 	kind      sched.StartKind
 	container scheduler.Container
+	submitted time.Duration
 	granted   time.Duration
 	ran       time.Duration // when its run proper began
 	ended     time.Duration
@@ -178,6 +180,9 @@ func (e *engine) next() (at time.Duration, ok bool) {
 func (e *engine) notify(v scheduler.Event) {
 	v.At = e.now
 	e.scheduler.Take(v)
+	if e.server != nil && v.Container > 0 {
+		e.server.touched = append(e.server.touched, int(e.containers[v.Container].fn))
+	}
 }
 
 // take handles every event of the present time, runs that end before those
@@ -206,7 +211,7 @@ func (e *engine) arrive(j int32) {
 		f.backlog = e.now
 	}
 	f.queued++
-	e.executions[j].fn = fn
+	e.executions[j].fn, e.executions[j].submitted = fn, e.now
 	e.notify(scheduler.Event{Kind: scheduler.Submitted, Invocation: uint64(j) + 1, Function: &f.submitted})
 }
 

@@ -79,6 +79,15 @@ func zipfAt(s Spec, load float64) *Workload {
 	return w
 }
 
+// equal is functions with equal parts of the load, whatever their runs take.
+func equal(s Spec) (*Workload, error) {
+	w := &Workload{}
+	for i, f := range copies(catalogue[:], s.Count) {
+		s.call(w, f, uint64(i+1), s.offered()/float64(s.Count)/f.Warm.Seconds(), 0)
+	}
+	return w, nil
+}
+
 // zipfMix returns functions and their rates at an offered load.
 func zipfMix(s Spec, load float64) ([]Function, []float64) {
 	fns := copies(catalogue[:], s.Count)
@@ -209,17 +218,16 @@ func thrice(s Spec) (*Workload, error) {
 // one of them is called 400 times, for each device's worth of capacity, within ten
 // seconds.
 func flash(s Spec) (*Workload, error) {
-	w := &Workload{}
-	for i, f := range copies(catalogue[:], 20) {
-		s.call(w, f, uint64(i+1), s.offered()/20/f.Warm.Seconds(), 0)
-	}
+	few := s
+	few.Count = 20
+	w, err := equal(few)
 	r := stream(s.Seed, 1<<38)
 	one := int32(r.IntN(20))
 	for range int(400 * max(s.Capacity, 1)) {
 		at := s.Duration/3 + seconds(r.Float64()*10)
 		w.Arrivals = append(w.Arrivals, Arrival{At: min(at, s.Duration-time.Microsecond), Function: one})
 	}
-	return w, nil
+	return w, err
 }
 
 // crowd is how many functions share the load of the rare class.

@@ -106,13 +106,13 @@ func GridWorst(cells []GridCell) Table {
 	excess := func(c GridCell) float64 {
 		return max(c.OverBest.Median/bestRatio, c.OverP99.Median/p99Ratio, c.OverFunctions.Median/bestRatio, c.OverBounded.Median/boundedRatio)
 	}
-	type world struct {
+	type workload struct {
 		kind string
 		each int64
 	}
-	worst, missed := map[world]GridCell{}, map[world]int{}
+	worst, missed := map[workload]GridCell{}, map[workload]int{}
 	for _, c := range cells {
-		w := world{c.Workload, c.Footprint}
+		w := workload{c.Workload, c.Footprint}
 		if excess(c) <= 1 {
 			continue
 		}
@@ -125,7 +125,7 @@ func GridWorst(cells []GridCell) Table {
 	})
 	for _, c := range list {
 		t.Add(append(c.server(), c.OverBest.Policy, c.OverBest, c.OverP99.Policy, c.OverP99, c.OverFunctions.Policy, c.OverFunctions,
-			fmt.Sprintf("%.2f", c.OverSticky.Median), missed[world{c.Workload, c.Footprint}])...)
+			fmt.Sprintf("%.2f", c.OverSticky.Median), missed[workload{c.Workload, c.Footprint}])...)
 	}
 	return t
 }

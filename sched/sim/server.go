@@ -53,6 +53,9 @@ func (e *engine) execute(o scheduler.Order) {
 	case scheduler.CancelMove:
 		e.containers[o.Container].moving = false
 	case scheduler.Remove:
+		if e.server != nil {
+			e.server.touched = append(e.server.touched, int(e.containers[o.Container].fn))
+		}
 		e.containers[o.Container].moving = false
 		e.devices[o.Device].live--
 		e.after(0, timer{kind: removed, container: o.Container})
@@ -78,7 +81,10 @@ func (e *engine) start(o scheduler.Order) {
 	f.queued--
 	f.largest = max(f.largest, o.Charged)
 	e.cost.decisions++
-	x.granted, x.dev = e.w.Arrivals[j].At+o.Waited, int32(o.Device)
+	if e.server != nil {
+		e.server.started = append(e.server.started, int(j))
+	}
+	x.granted, x.dev = x.submitted+o.Waited, int32(o.Device)
 	x.kind, x.container = o.Start, o.Container
 	switch {
 	case !x.kind.Warm():
@@ -248,6 +254,10 @@ func (e *engine) complete(j int32) {
 	x := &e.executions[j]
 	x.phase, x.ended = finished, e.now
 	e.done++
+	if e.server != nil {
+		e.server.ended = append(e.server.ended, int(j))
+		e.server.touched = append(e.server.touched, int(x.fn))
+	}
 	v := scheduler.Event{Invocation: uint64(j) + 1, Keep: true, Ran: e.now - x.ran}
 	if !x.kind.Warm() {
 		v.Setup = x.ran - x.granted

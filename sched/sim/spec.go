@@ -10,7 +10,7 @@ import (
 // their flags. The zero value of a field that must be positive is an error:
 // start from DefaultSpec.
 type Spec struct {
-	Kind      string        `name:"workload" default:"zipf" enum:"zipf,azure,copies,burst,diurnal,ramp,rare,bimodal,hot,thrice,flash,hog,tiny,liar,onoff" group:"Workload" help:"Generated workload: ${enum}."`
+	Kind      string        `name:"workload" default:"zipf" enum:"zipf,equal,azure,copies,burst,diurnal,ramp,rare,bimodal,hot,thrice,flash,hog,tiny,liar,onoff" group:"Workload" help:"Generated workload: ${enum}."`
 	Count     int           `default:"24" group:"Workload" help:"Functions of the zipf class and what builds on it."`
 	Load      float64       `default:"0.7" group:"Workload" help:"Share of the server's capacity that is asked for, everything warm. Above 1 it cannot be served."`
 	Zipf      float64       `default:"1.5" group:"Workload" help:"Exponent of the popularity."`
@@ -53,6 +53,7 @@ type kind struct {
 func kinds() []kind {
 	return []kind{
 		{"zipf", "copies of the paper's functions, exponential gaps, Zipf rates", zipf},
+		{"equal", "copies of the paper's functions with equal parts of the load", equal},
 		{"azure", "heavy-tailed gaps, one of nine rates and utilizations (--trace-id)", azure},
 		{"copies", "four copies of one function, two of them from the middle on", fourCopies},
 		{"burst", "the zipf class at half the load, and bursts of one function after another", burst},

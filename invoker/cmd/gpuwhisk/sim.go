@@ -18,6 +18,7 @@ import (
 type simCmd struct {
 	Run     simRunCmd     `cmd:"" help:"Simulate one workload under one policy."`
 	Compare simCompareCmd `cmd:"" help:"Simulate one workload under every policy, over several seeds."`
+	Hosts   simHostsCmd   `cmd:"" help:"Simulate several hosts under OpenWhisk's scheduler."`
 	Grid    simGridCmd    `cmd:"" help:"Compare sticky-plus with every policy over a grid of servers and workloads."`
 	Sweep   simSweepCmd   `cmd:"" help:"Vary one parameter: T, D, TTL, pool, load, weight and others."`
 	Claims  simClaimsCmd  `cmd:"" help:"Reproduce the paper's results, claim by claim, with a verdict on each."`

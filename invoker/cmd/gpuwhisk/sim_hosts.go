@@ -1,0 +1,102 @@
+package main
+
+import (
+	"fmt"
+	"os"
+	"time"
+
+	"github.com/alecthomas/kong"
+
+	"github.com/gpuwhisk/gpuwhisk/invoker/develop/hostsim"
+	"github.com/gpuwhisk/gpuwhisk/invoker/pull/slot"
+	"github.com/gpuwhisk/gpuwhisk/sched/sim"
+)
+
+// simHostsCmd simulates several hosts in scheduler mode.
+type simHostsCmd struct {
+	Policy     string        `default:"sticky-plus" help:"Policy of the hosts."`
+	Hosts      int           `default:"4" group:"Hosts" help:"How many."`
+	PauseGrace time.Duration `default:"10s" group:"Hosts" help:"For how long a function's slot fetches without work."`
+	Containers int           `default:"1000" group:"Hosts" help:"Containers that the namespace may have; OpenWhisk's default is 30."`
+	Seeds      int           `default:"1" group:"Seeds" help:"How many seeds are run."`
+	workloadFlags
+	sim.Options
+}
+
+// Help is the longer text of gpuwhisk sim hosts --help.
+func (simHostsCmd) Help() string {
+	return `Each host runs the code by which an invoker decides in OpenWhisk's scheduler mode; the
+scheduler hands out activations and orders containers as the original does. Compared with
+them are hosts of which each serves its part of the functions alone, as in classic mode
+(alone), and hosts that put no warmed keys, so that functions are placed at random
+(random). Load is a share of what all hosts can serve. Jain's index is that of the device
+time of functions, as shares of what they asked for. Idle is the longest that an
+activation was at the scheduler while the host that took it could have started it.
+
+  gpuwhisk sim hosts --workload equal --count 100 --load 0.4`
+}
+
+// Validate names what is wrong with the flags.
+func (c *simHostsCmd) Validate(k *kong.Context) error {
+	if c.Hosts < 1 || c.Hosts > 64 {
+		return fmt.Errorf("--hosts %d: must lie within 1 and 64", c.Hosts)
+	}
+	if c.Count < c.Hosts {
+		return fmt.Errorf("--count %d: must be at least --hosts", c.Count)
+	}
+	entries, err := sim.Entries([]string{c.Policy}, c.Options, c.Spec, c.unread())
+	return c.check(k, entries, err)
+}
+
+// Run simulates and prints.
+func (c simHostsCmd) Run() error {
+	p, err := c.Apply(c.Policy)
+	if err != nil {
+		return err
+	}
+	trace, err := c.trace()
+	if err != nil {
+		return err
+	}
+	t := sim.Table{Head: []string{"seed", "hosts", "mean", "p99", "over alone", "warm", "at scheduler", "longest", "idle", "Jain", "hosts per function", "creations", "failed"}}
+	for range c.Seeds {
+		cfg := hostsim.Config{
+			Hosts: c.Hosts, Server: p, Rule: slot.DefaultGPU(p.Devices, p.Tokens.Max), Limit: c.Containers, PauseGrace: c.PauseGrace,
+			Seed: c.Seed, Warmup: p.Warmup, Workload: trace,
+		}
+		if trace == nil {
+			spec := c.Spec
+			spec.Capacity = float64(c.Hosts) * sim.Capacity(p)
+			if cfg.Workload, err = spec.Build(); err != nil {
+				return err
+			}
+		}
+		if err := compareHosts(&t, cfg); err != nil {
+			return err
+		}
+		c.Seed++
+	}
+	return t.Text(os.Stdout)
+}
+
+// compareHosts adds the lines of one workload.
+func compareHosts(t *sim.Table, cfg hostsim.Config) error {
+	alone, err := hostsim.Alone(cfg)
+	if err != nil {
+		return err
+	}
+	mean, warm := hostsim.MeanOf(alone)
+	t.Add(cfg.Seed, "alone", seconds(mean), "", "1.00", fmt.Sprintf("%.3f", warm), "", "", "", "", "1.00", "", "")
+	for _, name := range []string{"shared", "random"} {
+		cfg.Random = name == "random"
+		r, err := hostsim.Run(cfg)
+		if err != nil {
+			return fmt.Errorf("%s, seed %d: %w", name, cfg.Seed, err)
+		}
+		t.Add(cfg.Seed, name, seconds(r.Mean), seconds(r.P99), fmt.Sprintf("%.2f", float64(r.Mean)/float64(mean)), fmt.Sprintf("%.3f", r.Warm),
+			seconds(r.AtScheduler), seconds(r.MostAtScheduler), seconds(r.Idle), fmt.Sprintf("%.3f", r.Fairness()), fmt.Sprintf("%.2f", r.HostsPerFunction), r.Creations, r.Failed)
+	}
+	return nil
+}
+
+func seconds(d time.Duration) string { return fmt.Sprintf("%.2f s", d.Seconds()) }

@@ -1,0 +1,202 @@
+// Package hostsim simulates several GPU hosts under one scheduler of OpenWhisk, in
+// virtual time. Each host is what an invoker decides by in scheduler mode: its slots
+// (invoker/pull/slot) and its GPU scheduler, around the server of sched/sim. The
+// scheduler is the queues that tests have (memoryqueue), and the choice of hosts that
+// the original makes. A run depends on its configuration alone.
+//
+// Hosts have memory for whatever they are asked for, and nothing fails.
+package hostsim
+
+import (
+	"container/heap"
+	"fmt"
+	"math/rand/v2"
+	"time"
+
+	"github.com/gpuwhisk/gpuwhisk/invoker/pull/slot"
+	"github.com/gpuwhisk/gpuwhisk/sched"
+	"github.com/gpuwhisk/gpuwhisk/sched/sim"
+)
+
+// How long messages take, one way each.
+const (
+	etcdTime  = 2 * time.Millisecond
+	kafkaTime = 5 * time.Millisecond
+	callTime  = time.Millisecond / 2
+)
+
+// Config is what is simulated.
+type Config struct {
+	Hosts    int
+	Server   sim.Params // of each host
+	Workload *sim.Workload
+	Rule     slot.GPU
+	// Limit is how many containers a namespace may have: by OpenWhisk's default 30.
+	Limit int
+	// PauseGrace is whisk.container-proxy.timeouts.pause-grace.
+	PauseGrace time.Duration
+	// Random has warmed keys ignored.
+	Random bool
+	Seed   uint64
+	// Warmup: what arrives before it is served and not measured.
+	Warmup time.Duration
+}
+
+// Call is what became of an activation.
+type Call struct {
+	Function   int
+	Host       int
+	At         time.Duration // of its arrival at the scheduler
+	Pulled     time.Duration
+	Granted    time.Duration // its token
+	Ran        time.Duration // and began, after set-up
+	Ended      time.Duration // 0: never
+	Found      sched.StartKind
+	Idle       time.Duration // it was at the scheduler while its host could have started it
+	Elsewhere  time.Duration // it waited while another host could have
+	idleBefore []time.Duration
+	someBefore time.Duration
+}
+
+// simulation is one run.
+type simulation struct {
+	cfg    Config
+	now    time.Duration
+	events events
+	seq    int
+	random *rand.Rand
+	hosts  []*host
+	queues []*queue
+	calls  []Call
+	result Result
+
+	jobs   map[string]*job
+	claims map[key]bool
+	warmed []key // in the order of their text
+	made   int
+	some   time.Duration // time with a host that could start a run
+}
+
+// Run simulates a workload to its end.
+func Run(cfg Config) (*Result, error) {
+	s := &simulation{
+		cfg: cfg, random: rand.New(rand.NewPCG(cfg.Seed, 1)), calls: make([]Call, len(cfg.Workload.Arrivals)),
+		jobs: map[string]*job{}, claims: map[key]bool{},
+	}
+	for n := range cfg.Hosts {
+		h, err := newHost(s, n)
+		if err != nil {
+			return nil, err
+		}
+		s.hosts = append(s.hosts, h)
+	}
+	for n := range cfg.Workload.Functions {
+		s.queues = append(s.queues, s.newQueue(n))
+	}
+	for i, a := range cfg.Workload.Arrivals {
+		s.calls[i] = Call{Function: int(a.Function), At: a.At}
+	}
+	s.after(0, s.tick)
+	if err := s.loop(); err != nil {
+		return nil, fmt.Errorf("at %v: %w", s.now, err)
+	}
+	return s.finish(), nil
+}
+
+// loop takes one time after another until all activations have ended.
+func (s *simulation) loop() error {
+	arrived, served, warm := 0, false, false
+	var before []float64
+	for s.result.Ended+s.result.Failed < len(s.calls) {
+		at := s.events[0].at // there is always a tick
+		if arrived < len(s.calls) {
+			at = min(at, s.calls[arrived].At)
+		}
+		for _, h := range s.hosts {
+			at = min(at, h.next())
+		}
+		if at > s.cfg.Workload.Horizon+s.cfg.Server.Drain {
+			return fmt.Errorf("%d of %d activations are left", len(s.calls)-s.result.Ended-s.result.Failed, len(s.calls))
+		}
+		if !warm && at >= s.cfg.Warmup {
+			warm = true
+			before, _ = s.service()
+		}
+		if !served && at >= s.cfg.Workload.Horizon {
+			served = true
+			s.result.Service, s.result.HostService = s.service()
+			for i := range before {
+				s.result.Service[i] -= before[i]
+			}
+		}
+		s.pass(max(at, s.now))
+		for ; arrived < len(s.calls) && s.calls[arrived].At <= s.now; arrived++ {
+			s.arrive(arrived)
+		}
+		for len(s.events) > 0 && s.events[0].at <= s.now {
+			heap.Pop(&s.events).(event).do()
+		}
+		for _, h := range s.hosts {
+			if err := h.step(); err != nil {
+				return fmt.Errorf("host %d: %w", h.n, err)
+			}
+		}
+	}
+	return nil
+}
+
+// pass lets time pass.
+func (s *simulation) pass(to time.Duration) {
+	some := false
+	for _, h := range s.hosts {
+		if h.server.Idle() {
+			h.idle += to - s.now
+			some = true
+		}
+	}
+	if some {
+		s.some += to - s.now
+	}
+	s.now = to
+}
+
+// service is the device time that functions have had, and that hosts have given.
+func (s *simulation) service() (functions, hosts []float64) {
+	functions, hosts = make([]float64, len(s.queues)), make([]float64, len(s.hosts))
+	for i, h := range s.hosts {
+		for n := range functions {
+			t := h.server.Service(n).Seconds()
+			functions[n] += t
+			hosts[i] += t
+		}
+	}
+	return functions, hosts
+}
+
+// after has something done later.
+func (s *simulation) after(d time.Duration, do func()) {
+	s.seq++
+	heap.Push(&s.events, event{s.now + d, s.seq, do})
+}
+
+type event struct {
+	at  time.Duration
+	seq int
+	do  func()
+}
+
+// events is a heap by (at, seq).
+type events []event
+
+func (e events) Len() int { return len(e) }
+func (e events) Less(i, j int) bool {
+	return e[i].at < e[j].at || e[i].at == e[j].at && e[i].seq < e[j].seq
+}
+func (e events) Swap(i, j int) { e[i], e[j] = e[j], e[i] }
+func (e *events) Push(x any)   { *e = append(*e, x.(event)) }
+
+func (e *events) Pop() any {
+	last := (*e)[len(*e)-1]
+	*e = (*e)[:len(*e)-1]
+	return last
+}

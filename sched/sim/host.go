@@ -1,0 +1,82 @@
+package sim
+
+import (
+	"time"
+
+	"github.com/gpuwhisk/gpuwhisk/sched"
+)
+
+// Server is a simulated server that gets its activations from outside, one by one, as
+// a host of several does. Activations and functions go by their numbers in the
+// workload, whose times of arrival it does not use.
+type Server struct {
+	e              *engine
+	queued         int // submitted and not started
+	running        int
+	started, ended []int
+	touched        []int
+}
+
+// Happened is what a server did: activations that started and that ended, and
+// functions whose containers or memory may have changed.
+type Happened struct{ Started, Ended, Touched []int }
+
+// NewServer makes a server.
+func NewServer(w *Workload, p Params) (*Server, error) {
+	e, err := newEngine(w, p)
+	if err != nil {
+		return nil, err
+	}
+	s := &Server{e: e}
+	e.server, e.arrived = s, len(w.Arrivals)
+	return s, nil
+}
+
+// Next is when something is due; false for never.
+func (s *Server) Next() (time.Duration, bool) { return s.e.next() }
+
+// Submit gives it activations now, and has it do all that is due.
+func (s *Server) Submit(now time.Duration, activations ...int) (Happened, error) {
+	s.e.now = max(s.e.now, now)
+	s.e.take()
+	for _, j := range activations {
+		s.queued++
+		s.e.arrive(int32(j))
+	}
+	for _, o := range s.e.scheduler.Ready() {
+		s.e.execute(o)
+	}
+	s.e.check()
+	h := Happened{s.started, s.ended, s.touched}
+	s.started, s.ended, s.touched = nil, nil, nil
+	s.queued -= len(h.Started)
+	s.running += len(h.Started) - len(h.Ended)
+	return h, s.e.fault
+}
+
+// Idle reports whether it could start a run at once.
+func (s *Server) Idle() bool {
+	return s.queued == 0 && s.running < s.e.p.Tokens.Max*s.e.p.Devices
+}
+
+// Warm reports whether a function has a container that can serve, and whether that
+// has its memory on the device.
+func (s *Server) Warm(function int) (warm, resident bool) {
+	f := s.e.fns[function].submitted
+	return s.e.scheduler.Warm(f.Flow, f.Key)
+}
+
+// Outcome is how an activation that ended was run: what it found, when it had its token,
+// and when the run proper began and ended.
+func (s *Server) Outcome(activation int) (found sched.StartKind, granted, ran, ended time.Duration) {
+	x := &s.e.executions[activation]
+	return x.kind, x.granted, x.ran, x.ended
+}
+
+// Service is the device time that a function has had.
+func (s *Server) Service(function int) time.Duration {
+	for _, d := range s.e.devices {
+		s.e.advance(d)
+	}
+	return s.e.fns[function].service
+}
