@@ -87,7 +87,7 @@ func (iv *Invoker) block(p *pending) {
 	iv.log.Warn(fmt.Sprintf("namespace %s was blocked in invoker.", p.User.Namespace.Name), // the original's text
 		keyTransID, p.TransID.Root(), keyClass, ofReactive, keyActivation, p.ActivationID)
 	iv.observe.refused(p, r)
-	iv.completer.complete(p, ending{record: fallbackRecord(p.Message, r, time.Now()), combined: true, silent: true})
+	iv.completer.complete(p, ending{record: fallbackRecord(p.Message, p.kind, r, time.Now()), combined: true, silent: true})
 }
 
 func (iv *Invoker) fetch(p *pending) {
@@ -127,7 +127,7 @@ func (iv *Invoker) resolved(p *pending, a *activation.Action) {
 // reject completes a pending activation that never reaches a container.
 func (iv *Invoker) reject(p *pending, r refusal) {
 	iv.observe.refused(p, r.response)
-	rec := fallbackRecord(p.Message, r.response, time.Now())
+	rec := fallbackRecord(p.Message, p.kind, r.response, time.Now())
 	if r.known && p.action != nil {
 		rec = runRecord(p.Message, p.action, r.response, times{}, time.Now())
 	}

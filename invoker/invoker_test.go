@@ -63,6 +63,10 @@ func TestWhatNeverReachesAContainer(t *testing.T) {
 		kind    string
 	}{
 		{"missing", func(env *fixture) activation.ID { return env.invoke("nope", nil) }, 1, textGone, "unknown"},
+		{"missing, of a known kind", func(env *fixture) activation.ID {
+			env.history = func(d *Delivery) { d.Kind = "nodejs:20" }
+			return env.invoke("nope", nil)
+		}, 1, textGone, "nodejs:20"},
 		{"too large for the namespace", func(env *fixture) activation.ID {
 			env.action("a", func(a *activation.Action) { a.Limits.MemoryMB = 1024 })
 			return env.invoke("a", nil)

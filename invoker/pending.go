@@ -37,6 +37,7 @@ type pending struct {
 	done     func()
 	unlisted bool // the journal keeps nothing of it
 	claim    Claim
+	kind     string // of the action, "": not known yet
 
 	// Known when it is routed, and fixed from then on.
 	action  *activation.Action // nil: it could not be fetched
@@ -145,7 +146,7 @@ func (p *pending) at(s stage) bool {
 func newPending(c *completer, del Delivery, now time.Duration) *pending {
 	p := &pending{
 		Message: del.Message, accepted: now, begin: del.Begin, done: del.Done,
-		begun: del.Begun, attempts: del.Attempts, unlisted: del.Unlisted, claim: del.Claim, completer: c, stage: isAccepted, trace: &explain.Trace{},
+		begun: del.Begun, attempts: del.Attempts, unlisted: del.Unlisted, claim: del.Claim, kind: del.Kind, completer: c, stage: isAccepted, trace: &explain.Trace{},
 	}
 	p.outstanding.Store(1)
 	return p

@@ -44,6 +44,8 @@ type Delivery struct {
 	Unlisted bool
 	// Claim is whose container it runs in, where that is fit for it; 0: any.
 	Claim Claim
+	// Kind is the action's, where that is known before the action is; "": it is not.
+	Kind string
 }
 
 // Actions fetches actions with their code.

@@ -1,6 +1,7 @@
 package invoker
 
 import (
+	"cmp"
 	"time"
 
 	"github.com/gpuwhisk/gpuwhisk/activation"
@@ -23,15 +24,16 @@ const (
 )
 
 // fallbackRecord is the trace of an activation of whose action nothing is
-// known: no limits, no wait time, kind "unknown", no duration.
-func fallbackRecord(m *activation.Message, r activation.Response, now time.Time) *activation.Record {
+// known but its kind, or not even that: no limits, no wait time, no duration.
+func fallbackRecord(m *activation.Message, kind string, r activation.Response, now time.Time) *activation.Record {
+	kind = cmp.Or(kind, unknownKind)
 	rec := newRecord(m, m.Version(), r, now, now)
 	if m.CausedBySequence() {
 		rec.Annotations.AddText("causedBy", causeSequence)
 	}
 	rec.Annotations.AddText("path", m.Action.FQN())
-	rec.Annotations.AddText("kind", unknownKind)
-	rec.Details.Path, rec.Details.Kind = m.Action.FQN(), unknownKind
+	rec.Annotations.AddText("kind", kind)
+	rec.Details.Path, rec.Details.Kind = m.Action.FQN(), kind
 	return rec
 }
 

@@ -73,14 +73,14 @@ func TestRecordDocument(t *testing.T) {
 				`"response":{"result":{"a":1},"size":7,"statusCode":0},"start":1700000000050,"subject":"someone","updated":5,"version":"0.0.9"}`,
 		},
 		"fallback": {
-			fallbackRecord(caused, appError("no"), at(70)),
+			fallbackRecord(caused, "", appError("no"), at(70)),
 			head + `{"key":"causedBy","value":"sequence"},{"key":"path","value":"provider/pkg/act"},{"key":"kind","value":"unknown"}],` +
 				`"cause":"fedcba9876543210fedcba9876543210","duration":0,"end":1700000000070,"entityType":"activation","logs":[],"name":"act",` +
 				`"namespace":"caller","publish":false,"response":{"result":{"error":"no"},"statusCode":1},"start":1700000000070,` +
 				`"subject":"someone","updated":5,"version":"0.0.7"}`,
 		},
 		"fallback without a version": {
-			fallbackRecord(unversioned, appError("no"), at(70)),
+			fallbackRecord(unversioned, "", appError("no"), at(70)),
 			head + `{"key":"path","value":"provider/pkg/act"},{"key":"kind","value":"unknown"}],"duration":0,"end":1700000000070,` +
 				`"entityType":"activation","logs":[],"name":"act","namespace":"caller","publish":false,"response":{"result":{"error":"no"},"statusCode":1},` +
 				`"start":1700000000070,"subject":"someone","updated":5,"version":"0.0.1"}`,

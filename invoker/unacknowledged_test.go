@@ -183,7 +183,7 @@ func TestUnacknowledgedEndingIsSentAgain(t *testing.T) {
 			env := newFixture(t)
 			env.history = func(d *Delivery) {
 				d.Begun, d.Attempts = true, 3
-				d.Ended = fallbackRecord(d.Message, c.response, time.Now())
+				d.Ended = fallbackRecord(d.Message, "", c.response, time.Now())
 				d.Ended.Logs = []string{"a line"}
 			}
 			env.action("f", nil)

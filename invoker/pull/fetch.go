@@ -90,7 +90,7 @@ func (p *Puller) setFull(full bool) {
 // pull keeps an activation in the journal, and delivers it.
 func (p *Puller) pull(o slot.Order, answer activation.FetchAnswer) {
 	m := answer.Message
-	d := invoker.Delivery{Message: m, Done: func() {}}
+	d := invoker.Delivery{Message: m, Done: func() {}, Kind: o.Creation.Kind}
 	if !o.Creation.GPU {
 		d.Claim = invoker.Claim(o.Slot)
 	}

@@ -290,8 +290,8 @@ func TestStopWaitsForTheFetches(t *testing.T) {
 		go func() { f.Stop(f.Context()); close(stopped) }()
 		f.activate(1)
 		<-stopped
-		if !f.has("deliver 1") {
-			t.Error("what came is not delivered")
+		if !f.has("deliver 1") || f.delivered[0].Kind != "nodejs:20" {
+			t.Error("what came is not delivered with its kind")
 		}
 		if len(f.keys) != 1 {
 			t.Errorf("keys %v", f.keys)
