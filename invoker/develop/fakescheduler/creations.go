@@ -56,7 +56,7 @@ func (s *Scheduler) schedule(ctx context.Context, f Function, jobs []*job) error
 		to, failure := s.choose(reduced, n, j)
 		s.mu.Unlock()
 		if failure != activation.NoCreationError {
-			s.finish(j, failure, "No available invokers.")
+			s.unplaced(j, failure)
 			continue
 		}
 		// The original forgets at each choice what the one before took.
@@ -71,6 +71,20 @@ func (s *Scheduler) schedule(ctx context.Context, f Function, jobs []*job) error
 		}
 	}
 	return nil
+}
+
+// unplaced ends a job for which there is no invoker. That of a retry stays, as in the
+// original: its queue forgets it, and its key counts until the job's time is over.
+func (s *Scheduler) unplaced(j *job, failure activation.CreationError) {
+	const reason = "No available invokers."
+	if j.timer == nil {
+		s.finish(j, failure, reason)
+		return
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	j.queue.CreationFailed(j.creation.ID, failure, reason)
+	s.happened()
 }
 
 // choose gives an invoker with a paused container of the queue, or any. s.mu is

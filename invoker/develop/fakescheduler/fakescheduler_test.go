@@ -119,6 +119,33 @@ func TestRefusalsAreRetried(t *testing.T) {
 	})
 }
 
+// TestRefusedWithoutAnotherInvoker: a creation that is to be tried again where there is
+// no invoker counts for its namespace until its time is over.
+func TestRefusedWithoutAnotherInvoker(t *testing.T) {
+	onEachBroker(t, func(t *testing.T, kafka string) {
+		f := newFixture(t, kafka)
+		s := f.start()
+		f.healthy(2048)
+		if err := s.CreateQueue(f.context(), hello); err != nil {
+			t.Fatal(err)
+		}
+		if err := s.Invoke(f.context(), message(1)); err != nil {
+			t.Fatal(err)
+		}
+		c := f.creation()
+		f.put(f.cfg.Cluster.Invoker(f.instance), string(activation.Health{Status: activation.Up}.Encode()))
+		f.ack(c, activation.ResourceNotEnough)
+		f.until(s, "the queue flushes", func(Seen) bool {
+			s.mu.Lock()
+			defer s.mu.Unlock()
+			return s.queues[hello.id()].State() == memoryqueue.Flushing
+		})
+		if n := f.keys(f.cfg.Cluster.InProgressIn("guest")); n != 1 {
+			t.Errorf("%d creations count, want 1", n)
+		}
+	})
+}
+
 // TestDevelopersErrorReachesTheCaller by an ack of the scheduler's own.
 func TestDevelopersErrorReachesTheCaller(t *testing.T) {
 	onEachBroker(t, func(t *testing.T, kafka string) {
