@@ -19,19 +19,29 @@ import (
 // it (GPUWHISK_OPENWHISK), deploy our image when its name is all that is
 // changed, and remove it again; and what they deploy is swapped by the
 // collection with the inventory and the variables that lie beside them.
-func TestOpenWhisksOwnRole(t *testing.T) {
+func TestOpenWhisksOwnRole(t *testing.T) { ownRole(t, func(*fixture) {}) }
+
+// TestOpenWhisksOwnRoleScheduled: the same with OpenWhisk's scheduler enabled, as it
+// is by default.
+func TestOpenWhisksOwnRoleScheduled(t *testing.T) { ownRole(t, (*fixture).schedule) }
+
+func ownRole(t *testing.T, mode func(*fixture)) {
+	t.Helper()
 	checkout := os.Getenv("GPUWHISK_OPENWHISK")
 	if checkout == "" {
 		t.Skip("GPUWHISK_OPENWHISK is not set: the folder of a checkout of OpenWhisk")
 	}
 	w := newFixture(t)
+	mode(w)
 	o := w.openwhisk(checkout)
 	o.must("setup.yml")
 
 	ours := []string{"-e", "docker_image_prefix=gpuwhisk", "-e", "docker_image_tag=" + os.Getenv(ownTag)}
 	o.show(o.must("invoker.yml", ours...))
 	w.usable()
-	w.stopDrains()
+	if w.scheduling == nil {
+		w.stopDrains()
+	}
 	o.show(o.must("invoker.yml", append(ours, "-e", "mode=clean")...))
 	o.wantClean()
 
@@ -90,9 +100,9 @@ func (w *fixture) openwhisk(checkout string) *openwhisk {
 	}
 	var manifest any
 	_ = json.Unmarshal([]byte(env["RUNTIMES_MANIFEST"]), &manifest)
-	vars, _ := json.Marshal(map[string]any{
+	operator := map[string]any{
 		"ansible_host": "127.0.0.1", "whisk_api_host_proto": "http", "whisk_api_host_name": env["WHISK_API_HOST_NAME"], "whisk_api_host_port": env["WHISK_API_HOST_PORT"],
-		"scheduler_enable": false, "skip_pull_runtimes": true, "runtimes_manifest": manifest,
+		"skip_pull_runtimes": true, "runtimes_manifest": manifest,
 		"kafka_connect_string": env["KAFKA_HOSTS"], "zookeeper_connect_string": zookeeper,
 		"db_provider": "CouchDB", "db_prefix": prefix, "db_protocol": env["CONFIG_whisk_couchdb_protocol"],
 		"db_host": env["CONFIG_whisk_couchdb_host"], "db_port": env["CONFIG_whisk_couchdb_port"],
@@ -100,10 +110,15 @@ func (w *fixture) openwhisk(checkout string) *openwhisk {
 		"db_invoker_user": env["CONFIG_whisk_couchdb_username"], "db_invoker_pass": env["CONFIG_whisk_couchdb_password"],
 		"whisk_logs_dir": filepath.Join(w.dir, "logs"), "config_root_dir": filepath.Join(w.dir, "conf"),
 		"invoker":                    map[string]any{"port": w.port},
-		"invokerReactive_spi":        "org.apache.openwhisk.core.invoker.InvokerReactive",
 		"docker_sock":                strings.TrimPrefix(os.Getenv("DOCKER_HOST"), "unix://"),
 		"ansible_python_interpreter": filepath.Join(o.old, "bin/python3"),
-	})
+	}
+	if w.scheduling == nil {
+		operator["scheduler_enable"], operator["invokerReactive_spi"] = false, "org.apache.openwhisk.core.invoker.InvokerReactive"
+	} else {
+		operator["etcd_connect_string"] = env["CONFIG_whisk_etcd_hosts"]
+	}
+	vars, _ := json.Marshal(operator)
 	if err := os.WriteFile(filepath.Join(w.dir, "operator.json"), vars, 0o600); err != nil {
 		w.t.Fatal(err)
 	}
@@ -164,7 +179,7 @@ func (o *openwhisk) swap(book string) string {
 	o.t.Helper()
 	operator, _ := json.Marshal(map[string]any{
 		"gpuwhisk_version": os.Getenv(ownTag), "gpuwhisk_image_pull": "never", "gpuwhisk_state": filepath.Join(o.dir, "state"),
-		"gpuwhisk_controller_url":    o.admin.Info().APIHost, // not OpenWhisk's own
+		"gpuwhisk_controller_url":    o.vars["gpuwhisk_controller_url"], // not OpenWhisk's own
 		"ansible_python_interpreter": filepath.Join(o.ansible, "venv/bin/python3"),
 	})
 	return o.playbook(filepath.Join(o.ansible, "venv"), os.Getenv("DOCKER_HOST"), "gpuwhisk.openwhisk."+book, "-e", string(operator))

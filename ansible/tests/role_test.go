@@ -79,8 +79,10 @@ func (w *fixture) usable() {
 	w.t.Helper()
 	ctx, cancel := context.WithTimeout(context.Background(), waitLimit)
 	defer cancel()
-	if err := w.admin.WaitReady(ctx); err != nil {
-		w.t.Fatalf("no invoker becomes healthy: %v\n%s", err, w.logs())
+	if w.scheduling == nil { // else what is invoked waits at the scheduler
+		if err := w.admin.WaitReady(ctx); err != nil {
+			w.t.Fatalf("no invoker becomes healthy: %v\n%s", err, w.logs())
+		}
 	}
 	w.create("hello", `function main(p) { console.log('said'); return {by: 'gpuwhisk', greeting: 'hello ' + p.name} }`)
 	late := time.After(waitLimit)
@@ -90,6 +92,12 @@ func (w *fixture) usable() {
 			w.t.Fatalf("the image's health check: %s", docker(w.t, "inspect", "--format", "{{json .State.Health}}", "invoker0"))
 		case <-time.After(200 * time.Millisecond):
 		}
+	}
+	if w.scheduling != nil {
+		if _, by, err := w.scheduling.invoke("hello"); err != nil || by != "gpuwhisk" {
+			w.t.Fatalf("invoke: %v, by %q\n%s", err, by, w.logs())
+		}
+		return
 	}
 	status, text, err := w.call("POST", "actions/hello?blocking=true", `{"name":"role"}`)
 	if err != nil || status != 200 || !strings.Contains(string(text), "hello role") {
