@@ -110,7 +110,12 @@ type load struct {
 // add counts more or fewer runs of a slot.
 func (l *load) add(s *slot, runs int) {
 	l.runs += runs
-	l.work += time.Duration(runs) * cmp.Or(s.mean, firstRun)
+	l.work += s.work(runs)
+}
+
+// work is how long so many runs of a slot take.
+func (s *slot) work(runs int) time.Duration {
+	return time.Duration(runs) * cmp.Or(s.mean, firstRun)
 }
 
 // backlog is for how long what was pulled and cannot run yet keeps the devices busy.
@@ -131,7 +136,7 @@ func (t *Table) pulls(now time.Duration, s *slot) bool {
 	case backlog < t.cfg.GPU.Deep:
 		few, own = t.cfg.GPU.Few, t.cfg.GPU.Near
 	}
-	return s.runs < few || time.Duration(s.runs)*s.mean < own || now-s.pulledAt >= t.cfg.GPU.Probe
+	return s.runs < few || s.work(s.runs) < own || now-s.pulledAt >= t.cfg.GPU.Probe
 }
 
 // createGPU takes a creation of a GPU function.

@@ -28,7 +28,7 @@ func (f *fixture) pull(id ID, most int, takes time.Duration) (n int) {
 	f.Helper()
 	s := f.t.get(id)
 	f.t.load.add(s, -s.runs)
-	s.mean = takes
+	s.mean = takes // 0: none has ended
 	f.t.load.add(s, s.runs)
 	for n < most && s.calls > 0 {
 		f.t.Pulled(f.now, id, 0, Keep{})
@@ -54,6 +54,10 @@ func TestGPUSlotPullsByTheBacklog(t *testing.T) {
 	// Two run at once, the rest is backlog, of which there is less than 5 s before each.
 	if n := f.pull(f.openGPU("a"), 100, time.Second); n != 2+5 {
 		t.Errorf("%d of 1 s are pulled", n)
+	}
+	g := newFixture(t)
+	if n := g.pull(g.openGPU("new"), 100, 0); n != 3 {
+		t.Errorf("%d are pulled before one has run", n)
 	}
 	for _, next := range []struct {
 		takes time.Duration
