@@ -3,7 +3,7 @@
 //
 //   g++ -O2 -std=c++17 -static-libstdc++ -static-libgcc -o exec bytes.cpp -ldl
 //   zip exec.zip exec
-//   wsk action create bytes exec.zip --docker gpuwhisk/action-native -a gpu true
+//   wsk action create bytes exec.zip --docker gpuwhisk/action-native -a gpu true -a invoker-resources '["gpu"]'
 //   wsk action invoke bytes -r -p text hello
 //
 // Its argument is the JSON of its parameters, and its last line of output the

@@ -1,6 +1,6 @@
 """Names the strongest tones of a signal, by a Fourier transform on the GPU.
 
-    wsk action create spectrum spectrum.py --kind python:3-gpu -a gpu true
+    wsk action create spectrum spectrum.py --kind python:3-gpu -a gpu true -a invoker-resources '["gpu"]'
     wsk action invoke spectrum -r -p tones '[440, 1000]'
 
 The signal is given as "samples" (base64 of 32-bit floats) with its "rate" in Hz,

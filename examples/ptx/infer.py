@@ -6,7 +6,7 @@ stays from run to run; a run has a kernel add up the bytes of each of its words.
 Python and the CUDA driver are all it needs, so it also runs on the fake driver,
 on a machine without a GPU.
 
-    wsk action create infer infer.py --kind python:3 -a gpu true
+    wsk action create infer infer.py --kind python:3 -a gpu true -a invoker-resources '["gpu"]'
     wsk action invoke infer -r -p text "what a lovely warm day"
 """
 

@@ -1,6 +1,6 @@
 """A function on the GPU.
 
-    wsk action create NAME main.py --kind python:3-gpu -a gpu true
+    wsk action create NAME main.py --kind python:3-gpu -a gpu true -a invoker-resources '["gpu"]'
     wsk action invoke NAME -r -p numbers '[3, 4]'
 
 What is made outside of main stays between runs: load a model here, once for each

@@ -1,6 +1,6 @@
 """Says what an image shows, with a small convolutional network on the GPU.
 
-    wsk action create classify classify.py --docker USER/classify:1 -a gpu '{"memory": "2 GB"}' -m 2048 -t 300000
+    wsk action create classify classify.py --docker USER/classify:1 -a gpu '{"memory": "2 GB"}' -a invoker-resources '["gpu"]' -m 2048 -t 300000
     wsk action invoke classify -r -p draw circle
 
 The image is 32 by 32 points of grey: "pixels" (base64, 1024 bytes), or one that

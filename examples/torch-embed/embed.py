@@ -1,6 +1,6 @@
 """Turns texts into vectors on the GPU, and tells how alike they are.
 
-    wsk action create embed embed.py --docker USER/embed:1 -a gpu '{"memory": "1 GB"}' -m 2048
+    wsk action create embed embed.py --docker USER/embed:1 -a gpu '{"memory": "1 GB"}' -a invoker-resources '["gpu"]' -m 2048
     wsk action invoke embed -r -p texts '["a warm day", "warm days", "the queue is full"]'
 
 Each text becomes the sum of the vectors of its letter triples. Those vectors are

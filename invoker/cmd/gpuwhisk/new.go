@@ -69,7 +69,7 @@ func (c *newCmd) write(out io.Writer) error {
 Next, with a gpuwhisk standalone or any OpenWhisk that wsk is set to:
 
   python3 -m unittest discover -s %s
-  wsk action create %s %s --kind python:3-gpu -a gpu true
+  wsk action create %s %s --kind python:3-gpu -a gpu true -a invoker-resources '["gpu"]'
   wsk action invoke %s --result -p numbers '[3, 4]'
 `, dir, c.Name, filepath.Join(dir, "main.py"), c.Name)
 	return err

@@ -19,7 +19,7 @@ func TestNew(t *testing.T) {
 	}
 	at := filepath.Join(c.Dir, "infer")
 	for _, want := range []string{
-		"python3 -m unittest discover -s " + at + "\n", "wsk action create infer " + filepath.Join(at, "main.py") + " --kind python:3-gpu -a gpu true\n",
+		"python3 -m unittest discover -s " + at + "\n", "wsk action create infer " + filepath.Join(at, "main.py") + " --kind python:3-gpu -a gpu true -a invoker-resources '[\"gpu\"]'\n",
 		"wsk action invoke infer --result",
 	} {
 		if !strings.Contains(printed.String(), want) {

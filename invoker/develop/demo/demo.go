@@ -192,7 +192,7 @@ func dial(s *standalone.Standalone) (*whisk.Client, func(), error) {
 func deploy(client *whisk.Client, f Function) error {
 	a := &whisk.Action{Name: f.Name, Exec: &whisk.Exec{Kind: f.Kind, Code: &f.Code}}
 	if f.GPU != nil {
-		a.Annotations = whisk.KeyValueArr{{Key: "gpu", Value: f.GPU}}
+		a.Annotations = whisk.KeyValueArr{{Key: "gpu", Value: f.GPU}, {Key: "invoker-resources", Value: []string{"gpu"}}}
 	}
 	for _, key := range slices.Sorted(maps.Keys(f.Parameters)) {
 		a.Parameters = append(a.Parameters, whisk.KeyValue{Key: key, Value: f.Parameters[key]})
