@@ -195,13 +195,17 @@ func (l *loading) withdrawal(invocation uint64) scheduler.Event {
 	return scheduler.Event{Kind: scheduler.Left, Invocation: invocation, Unused: true, Keep: l.order.Start.Warm()}
 }
 
-// draining has what is spilled stay there: the next process runs it.
+// draining has what has not started given back, where that is possible, and what is
+// spilled stay there: the next process runs it.
 type draining struct{}
 
 func (draining) apply(d *dispatcher, now time.Duration) {
+	d.draining = true
+	d.handBackQueued()
 	if d.gpus == nil {
 		return
 	}
+	d.handBackGPU(now)
 	d.gpus.backlog.closing = true
 	for _, invocation := range slices.Sorted(maps.Keys(d.gpus.backlog.spilled)) {
 		d.gpus.take(now, scheduler.Event{Kind: scheduler.Withdrawn, Invocation: invocation})

@@ -34,6 +34,8 @@ type dispatcher struct {
 	pool            *container.Pool
 	gpus            *gpuScheduler // nil without devices
 	claims          *claims
+	returner        Returner // nil: nothing is given back
+	draining        bool
 	reserved        atomic.Int64        // memory of GPU containers, MiB
 	queued          map[uint64]*pending // of the CPU path
 	containers      map[container.SlotID]*actionContainer

@@ -15,6 +15,10 @@ type arrived struct{ p *pending }
 
 func (e arrived) apply(d *dispatcher, now time.Duration) {
 	p := e.p
+	if d.returns(p) {
+		d.handBack(p)
+		return
+	}
 	d.next++
 	p.invocation, p.queued = d.next, now
 	d.observe.queued(p, now)

@@ -299,6 +299,11 @@ func (g *gpuScheduler) refuse(o scheduler.Order) {
 		return
 	}
 	delete(g.backlog.inMemory, o.Invocation)
+	if o.Reason == scheduler.WasWithdrawn && p.withdrawn {
+		p.withdrawn = false
+		g.d.handBack(p)
+		return
+	}
 	g.d.reject(p, refusal{response: appError(text), known: true})
 }
 
@@ -396,6 +401,9 @@ func (g *gpuScheduler) deviceChanged(now time.Duration, e scheduler.Event) {
 		return
 	}
 	g.d.metrics.lost(d.Device, d.Lost != "")
+	if g.d.returner != nil {
+		g.d.returner.Devices(g.usable())
+	}
 	if d.Lost == "" {
 		g.d.log.Info("device is back", keyDevice, d.Device.String(), "was", before)
 		return
@@ -406,4 +414,18 @@ func (g *gpuScheduler) deviceChanged(now time.Duration, e scheduler.Event) {
 			ctr.die(errDeviceLost)
 		}
 	}
+	g.d.handBackGPU(now)
+}
+
+// usable reports whether any device can be used.
+func (g *gpuScheduler) usable() bool {
+	if g == nil {
+		return false
+	}
+	for i := range g.settings.Devices {
+		if g.core.Device(i).Lost == "" {
+			return true
+		}
+	}
+	return false
 }

@@ -52,6 +52,7 @@ type Ports struct {
 	Tracer          Tracer        // nil: not asked for
 	UserLogs        UserLogs      // nil: logs go into records alone
 	Claims          ClaimOwner    // nil: nothing is claimed
+	Returner        Returner      // nil: nothing is given back
 	// Ended, when not nil, is called once for each activation when how it ended is
 	// reported, or when it is another invoker's. It must not block.
 	Ended func(End)
@@ -124,7 +125,7 @@ func (iv *Invoker) newDispatcher(clock func() time.Duration) (*dispatcher, error
 			engine: iv.ports.Engine, daemon: iv.ports.Daemon, dial: iv.ports.Dial, mover: iv.ports.Mover,
 			stateFiles: newStateFiles(iv.ports.ContainerStates), observe: iv.observe, log: iv.log, began: time.Now(),
 		},
-		settings: iv.settings, metrics: iv.metrics, clock: clock, loop: newEventLoop(),
+		settings: iv.settings, metrics: iv.metrics, clock: clock, returner: iv.ports.Returner, loop: newEventLoop(),
 		queued: map[uint64]*pending{}, containers: map[container.SlotID]*actionContainer{}, alive: map[container.ID]*actionContainer{}, early: map[container.ID]bool{},
 	}
 	pool, err := container.New(iv.settings.Pool, clock())

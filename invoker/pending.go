@@ -51,6 +51,8 @@ type pending struct {
 	invocation uint64 // its number in the cores
 	queued     time.Duration
 	near       bool          // the GPU scheduler wants its message in memory
+	withdrawn  bool          // it is to be given back
+	keep       bool          // and was not taken
 	hostMB     int           // host memory that its container takes, as it was submitted
 	fallback   string        // why its memory is only counted, where the action lets it be moved
 	came       arrivalCounts // for its trace
@@ -79,6 +81,8 @@ const (
 	isForwarding              // its message is being sent to another invoker
 	isForwarded               // another invoker has it and answers: the end
 	isSpilled                 // its message is on disk, and another pending follows: the end
+	isReturning               // it is being given back to the queue that it came from
+	isReturned                // that has it: the end
 )
 
 // move is what may happen to a pending activation.
@@ -92,19 +96,24 @@ const (
 	endForward                 // the broker has the message
 	failForward                // the broker does not take the message
 	setSpilled                 // the message is on disk
+	startReturn                // to the queue that it came from
+	endReturn                  // that has it
+	failReturn                 // it does not take it
 	nMoves
 )
 
 // moves is where each move leads from each stage. What is not here does
 // nothing: that is how an activation is completed once, however often it is tried.
 var moves = [...][nMoves]stage{
-	isAccepted:   {sendResult: isResulted, sendCompletion: isAnswered, startForward: isForwarding, setSpilled: isSpilled},
+	isAccepted:   {sendResult: isResulted, sendCompletion: isAnswered, startForward: isForwarding, setSpilled: isSpilled, startReturn: isReturning},
 	isResulted:   {sendCompletion: isAnswered},
 	isAnswered:   {sendRecord: isFiled},
 	isFiled:      {},
 	isForwarding: {endForward: isForwarded, failForward: isAccepted},
 	isForwarded:  {},
 	isSpilled:    {},
+	isReturning:  {endReturn: isReturned, failReturn: isAccepted},
+	isReturned:   {},
 }
 
 // take makes a move, and reports whether it was allowed.

@@ -200,8 +200,10 @@ type fetcher struct {
 // fetchTogether keeps an action store busy, and few messages in memory.
 const fetchTogether = 16
 
-// fetch is one activation to be read back, and answered if there is a why.
+// fetch is one activation to be read back, and answered if there is a why. back is to
+// give it back.
 type fetch struct {
+	back       bool
 	invocation uint64
 	spilled    *spilled
 	why        string
@@ -257,6 +259,10 @@ func (f *fetcher) do(ctx context.Context, x fetch) {
 		f.iv.permits.release(p.permit)
 	case x.why != "":
 		f.iv.reject(p, refusal{response: appError(x.why), known: true})
+	case x.back && no != nil:
+		f.iv.reject(p, *no)
+	case x.back:
+		f.iv.dispatch.post(arrived{p})
 	default:
 		f.iv.dispatch.post(broughtBack{x.invocation, p, no})
 	}

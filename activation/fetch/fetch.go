@@ -16,6 +16,7 @@ import (
 	"log/slog"
 	"net"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"google.golang.org/grpc"
@@ -99,12 +100,14 @@ func (c *Client) WarmUp(ctx context.Context, at activation.Endpoint) error {
 }
 
 // Reschedule gives an activation back, as it came, to the end of its queue. When
-// it reports false the scheduler has no such queue, and the activation is still
-// the caller's. With an error nobody knows.
+// it reports false the scheduler has no such queue, or was not reached, and the
+// activation is still the caller's. With an error nobody knows.
 func (c *Client) Reschedule(ctx context.Context, at activation.Endpoint, q activation.Queue, message json.RawMessage) (bool, error) {
 	var r *activationpb.RescheduleResponse
+	var left atomic.Bool
+	sent := func() { left.Store(true) }
 	err := c.call(ctx, at, rescheduleLimit, func(ctx context.Context, client activationpb.ActivationServiceClient) (err error) {
-		r, err = client.RescheduleActivation(ctx, &activationpb.RescheduleRequest{
+		r, err = client.RescheduleActivation(context.WithValue(ctx, sentKey{}, sent), &activationpb.RescheduleRequest{
 			InvocationNamespace: q.Namespace,
 			Fqn:                 string(q.ActionJSON()),
 			Rev:                 string(q.RevisionJSON()),
@@ -112,6 +115,10 @@ func (c *Client) Reschedule(ctx context.Context, at activation.Endpoint, q activ
 		}, grpc.PerRPCCredentials(&once{}))
 		return err
 	})
+	if err != nil && !left.Load() {
+		c.cfg.Log.Debug("activation is not given back", "scheduler", address(at), "error", err)
+		return false, nil
+	}
 	return r.GetIsRescheduled(), err
 }
 

@@ -20,7 +20,8 @@ const (
 // An entry of the log has the whole state of its activation, so that the newest
 // is enough:
 //
-//	state                1 byte, with messageBit or resultBit where a payload follows
+//	state                1 byte, with messageBit or resultBit where a payload follows,
+//	                     and offeredBit where another may have it
 //	activation id        16 bytes
 //	starts               1 byte: processes that it runs in, or ran in when they crashed
 //	partition, offset    varints
@@ -28,6 +29,7 @@ const (
 const (
 	messageBit = 0x80
 	resultBit  = 0x40
+	offeredBit = 0x20
 	// stateBytes is about what an entry without a payload takes on disk.
 	stateBytes = 40
 )
@@ -35,6 +37,9 @@ const (
 var payloadBits = [payloadKinds]byte{message: messageBit, result: resultBit}
 
 func encode(dst []byte, k key, e *entry, bit byte) []byte {
+	if e.offered {
+		bit |= offeredBit
+	}
 	dst = append(append(append(dst, byte(e.state)|bit), k[:]...), e.starts)
 	dst = binary.AppendUvarint(dst, uint64(e.partition))
 	return binary.AppendVarint(dst, e.offset)
@@ -46,8 +51,9 @@ func decode(data []byte) (k key, e entry, kind payloadKind, payload []byte, ok b
 		return k, e, 0, nil, false
 	}
 	bits := data[0] & (messageBit | resultBit)
-	e.state = State(data[0] &^ (messageBit | resultBit))
-	if e.state < Accepted || e.state > Completed || bits == messageBit|resultBit {
+	e.offered = data[0]&offeredBit != 0
+	e.state = State(data[0] &^ (messageBit | resultBit | offeredBit))
+	if e.state < Accepted || e.state > returned || bits == messageBit|resultBit {
 		return k, e, 0, nil, false
 	}
 	copy(k[:], data[1:])
@@ -96,6 +102,12 @@ func (j *Journal) replay(at wal.Position, data []byte) {
 		return
 	}
 	e := j.known[k]
+	if read.state == returned {
+		if e != nil {
+			j.forget(k, e)
+		}
+		return
+	}
 	if e == nil {
 		e = &entry{former: true}
 		j.known[k] = e
@@ -103,7 +115,7 @@ func (j *Journal) replay(at wal.Position, data []byte) {
 	// An entry may come twice, when a file was rewritten and not deleted; a state
 	// only ever goes up.
 	e.offset, e.partition, e.starts = read.offset, read.partition, read.starts
-	e.state = max(e.state, read.state)
+	e.state, e.offered = max(e.state, read.state), read.offered
 	j.setSegment(e, at.Segment)
 	switch {
 	case e.state == Completed:
@@ -182,4 +194,13 @@ func (j *Journal) release(at wal.Segment, bytes int64) {
 		delete(j.refs, at)
 		j.nudge()
 	}
+}
+
+// forget ends an entry. The caller holds mu, or replays.
+func (j *Journal) forget(k key, e *entry) {
+	j.dropPayloads(e)
+	if e.at != 0 {
+		j.release(e.at, stateBytes)
+	}
+	delete(j.known, k)
 }

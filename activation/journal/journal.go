@@ -64,6 +64,7 @@ const (
 	Accepted
 	Started
 	Completed
+	returned // another has it: on disk only, where it ends the entry
 )
 
 // String is the word that logs use.
@@ -136,6 +137,7 @@ type entry struct {
 	state     State
 	starts    uint8
 	running   bool // started by this process
+	offered   bool // another may have it, and run it
 	former    bool // of a former process, and not delivered to this one
 	taken     bool // the message is the journal's alone: see Past.Taken
 }
@@ -206,6 +208,9 @@ func (e *entry) past() Past {
 	p := Past{State: e.state, Crashes: int(e.starts), Spilled: e.has(message), Taken: e.taken, Unacknowledged: e.has(result)}
 	if e.running {
 		p.Crashes-- // it may yet end well
+	}
+	if e.offered && e.state == Accepted {
+		p.State = Started // for all that is known here
 	}
 	return p
 }

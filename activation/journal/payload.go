@@ -254,3 +254,57 @@ func (j *Journal) read(at wal.Position, kind payloadKind) ([]byte, error) {
 	}
 	return text, nil
 }
+
+// Offer is to be called before an activation is given to another who may run it. It
+// returns when that is written: for the next process the activation counts as
+// started, until Withdraw or Forget.
+func (j *Journal) Offer(id activation.ID) error {
+	k := keyOf(id)
+	j.mu.Lock()
+	e := j.known[k]
+	if e == nil || e.state != Accepted {
+		j.mu.Unlock()
+		return fmt.Errorf("offer activation %s: %w", id, ErrNotOpen)
+	}
+	e.offered = true
+	r := j.writeState(k, e)
+	j.mu.Unlock()
+	if err := r.Wait(); err != nil {
+		j.Withdraw(id)
+		return fmt.Errorf("offer activation %s: %w", id, err)
+	}
+	return nil
+}
+
+// Withdraw is the end of an Offer that nobody took.
+func (j *Journal) Withdraw(id activation.ID) {
+	k := keyOf(id)
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	if e := j.known[k]; e != nil && e.offered {
+		e.offered = false
+		j.writeState(k, e)
+	}
+}
+
+// Forget is the end of an Offer that was taken: the journal knows nothing of the
+// activation any more, which may come again. It returns when that is written.
+func (j *Journal) Forget(id activation.ID) error {
+	k := keyOf(id)
+	j.mu.Lock()
+	e := j.known[k]
+	if e == nil {
+		j.mu.Unlock()
+		return nil
+	}
+	gone := *e
+	gone.state, gone.offered = returned, false
+	// Nothing keeps its file: those with what it ends are deleted before.
+	r := j.log.Append(encode(nil, k, &gone, 0), nil)
+	j.forget(k, e)
+	j.mu.Unlock()
+	if err := r.Wait(); err != nil {
+		return fmt.Errorf("forget activation %s: %w", id, err)
+	}
+	return nil
+}

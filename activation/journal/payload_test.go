@@ -307,3 +307,67 @@ func TestSpace(t *testing.T) {
 		t.Error(err)
 	}
 }
+
+// A process that ends while an activation is given to another leaves one that counts as
+// started while that may have it, and none when it has.
+func TestOfferedAcrossProcesses(t *testing.T) {
+	dir := t.TempDir()
+	for _, c := range []struct {
+		name  string
+		do    func(*Journal, activation.ID) error
+		state State // of the next process; Unknown: it has none
+	}{
+		{"kept", func(*Journal, activation.ID) error { return nil }, Accepted},
+		{"offered", (*Journal).Offer, Started},
+		{"withdrawn", func(j *Journal, id activation.ID) error {
+			err := j.Offer(id)
+			j.Withdraw(id)
+			return err
+		}, Accepted},
+		{"forgotten", func(j *Journal, id activation.ID) error {
+			return errors.Join(j.Offer(id), j.Forget(id))
+		}, Unknown},
+		{"forgotten, and come again", func(j *Journal, id activation.ID) error {
+			err := errors.Join(j.Offer(id), j.Forget(id))
+			j.Delivered(id, 0, 9)
+			return errors.Join(err, j.Keep(id, []byte("again")))
+		}, Accepted},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			j := open(t, Config{Dir: dir})
+			j.Delivered(id(1), 0, 1)
+			if err := j.Keep(id(1), []byte("text")); err != nil {
+				t.Fatal(err)
+			}
+			if err := c.do(j, id(1)); err != nil {
+				t.Fatal(err)
+			}
+			if err := j.Close(); err != nil {
+				t.Fatal(err)
+			}
+			j = open(t, Config{Dir: dir})
+			left := j.Unfinished()
+			if c.state == Unknown && len(left) != 0 || c.state != Unknown && (len(left) != 1 || left[0].Past.State != c.state) {
+				t.Errorf("left %+v, want it %s", left, c.state)
+			}
+			if err := j.Forget(id(1)); err != nil {
+				t.Fatal(err)
+			}
+			if len(j.refs) != 0 || j.live != 0 {
+				t.Errorf("%d files are needed, %d bytes", len(j.refs), j.live)
+			}
+			if err := j.Close(); err != nil {
+				t.Fatal(err)
+			}
+		})
+	}
+}
+
+func TestOfferWhatHasStarted(t *testing.T) {
+	j := open(t, Config{Dir: t.TempDir()})
+	j.Delivered(id(1), 0, 1)
+	begin(j, id(1))
+	if err := j.Offer(id(1)); !errors.Is(err, ErrNotOpen) {
+		t.Errorf("offered: %v", err)
+	}
+}

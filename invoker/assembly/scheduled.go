@@ -140,7 +140,8 @@ type schedulerStatus struct {
 }
 
 func (a *scheduled) fill(p *invoker.Ports) {
-	p.Claims, p.Ended, p.Warmth = a.puller.Load(), a.puller.Load().Ended, a.puller.Load().Warmth
+	puller := a.puller.Load()
+	p.Claims, p.Ended, p.Warmth, p.Returner = puller, puller.Ended, puller.Warmth, puller
 }
 
 func (a *scheduled) use(iv *invoker.Invoker) { a.puller.Load().Use(iv) }

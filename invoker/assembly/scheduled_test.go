@@ -88,7 +88,7 @@ func TestSchedulerModeManyAtOnce(t *testing.T) {
 }
 
 func TestSchedulerModeRefusals(t *testing.T) {
-	f := newScheduling(t, "METRICS_KAMON=true")
+	f := newScheduling(t, "METRICS_KAMON=true", "CONFIG_whisk_memory_max=2048 m")
 	r := f.start()
 	f.engine.create = func(container.Spec) error {
 		return &container.CreateError{Blame: container.BlameDeveloper, Message: "Failed to pull container image 'x'."}

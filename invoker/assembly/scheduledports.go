@@ -57,6 +57,10 @@ func (s schedulers) Leave(ctx context.Context, r pull.Request) error {
 	return err
 }
 
+func (s schedulers) Return(ctx context.Context, at activation.Endpoint, q activation.Queue, message []byte) (bool, error) {
+	return s.client.Reschedule(ctx, at, q, message)
+}
+
 // registry is etcd.
 type registry struct{ *etcd.Client }
 
@@ -96,6 +100,26 @@ func (p *pulledJournal) Keep(d *invoker.Delivery, message []byte) bool {
 		p.log.Error("what was pulled is not in the journal: it is lost with this process", "activation", d.Message.ActivationID, "error", err)
 	}
 	return true
+}
+
+func (p *pulledJournal) Offer(ctx context.Context, id activation.ID) error {
+	if p.journal == nil {
+		return ctx.Err()
+	}
+	return p.journal.Offer(id)
+}
+
+func (p *pulledJournal) Withdraw(id activation.ID) {
+	if p.journal != nil {
+		p.journal.Withdraw(id)
+	}
+}
+
+func (p *pulledJournal) Forget(id activation.ID) error {
+	if p.journal == nil {
+		return nil
+	}
+	return p.journal.Forget(id)
 }
 
 // covered: nothing that was pulled comes again.

@@ -140,6 +140,17 @@ func (p *Pool) Enqueue(now time.Duration, d Demand) {
 	}
 }
 
+// Cancel takes back an Enqueue. It reports whether the activation still waited.
+func (p *Pool) Cancel(invocation uint64) bool {
+	for w := range p.queue.all() {
+		if w.Invocation == invocation {
+			p.queue.remove(w)
+			return true
+		}
+	}
+	return false
+}
+
 // Next starts one waiting activation, or reports false when none can be started
 // now. They go in order of arrival. An invocation for which a container of its own
 // action is about to open waits aside. The first that must wait for memory is

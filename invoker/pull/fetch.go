@@ -112,7 +112,7 @@ func (p *Puller) pull(o slot.Order, answer activation.FetchAnswer) {
 			p.table.Ended(now, o.Slot, 0, true, false)
 			return
 		}
-		p.pulled[m.ActivationID] = append(p.pulled[m.ActivationID], o.Slot)
+		p.pulled[m.ActivationID] = append(p.pulled[m.ActivationID], origin{o.Slot, o.Creation.Queue, o.Creation.Endpoint})
 	})
 	if use {
 		if err := p.ports.Deliver(p.life, d); err != nil {

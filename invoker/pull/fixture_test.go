@@ -42,6 +42,9 @@ type fixture struct {
 	made      int
 	changing  map[string]bool
 	reserved  atomic.Int64
+	takes     map[string]bool // which schedulers take activations back
+	returnErr error
+	offerErr  error
 	limits    activation.UserLimits // of the namespace
 	limitsErr error
 	read      int           // how often
@@ -68,7 +71,7 @@ func pulling(t *testing.T, change func(*Config), test func(f *fixture)) {
 		if change != nil {
 			change(&cfg)
 		}
-		f.Puller = New(cfg, Ports{Orders: f, Acks: acks{f}, Schedulers: f, Registry: f, Journal: f, Limits: f, Deliver: f.deliver}, slog.New(slog.DiscardHandler))
+		f.Puller = New(cfg, Ports{Orders: f, Acks: acks{f}, Schedulers: fakeSchedulers{f}, Registry: f, Journal: f, Limits: f, Deliver: f.deliver}, slog.New(slog.DiscardHandler))
 		f.Use(f)
 		ctx, stop := context.WithCancel(t.Context())
 		ended := make(chan struct{})
@@ -200,6 +203,33 @@ func (f *fixture) Leave(context.Context, Request) error {
 	if !f.busy {
 		f.left <- struct{}{}
 	}
+	return nil
+}
+
+// fakeSchedulers are the fixture as schedulers.
+type fakeSchedulers struct{ *fixture }
+
+func (f fakeSchedulers) Return(_ context.Context, at activation.Endpoint, q activation.Queue, message []byte) (bool, error) {
+	if _, err := activation.DecodeMessage(message); err != nil || q.Namespace != "guest" || q.Action.FQN() != "guest/hello" || q.Revision != "1-a" {
+		f.Errorf("returned to %+v: %v", q, err)
+	}
+	f.add("return %s", at.Host)
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return f.takes[at.Host], f.returnErr
+}
+
+func (f *fixture) Offer(context.Context, activation.ID) error {
+	f.add("offer")
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return f.offerErr
+}
+
+func (f *fixture) Withdraw(activation.ID) { f.add("withdraw") }
+
+func (f *fixture) Forget(activation.ID) error {
+	f.add("forget")
 	return nil
 }
 

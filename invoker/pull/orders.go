@@ -91,8 +91,8 @@ func (p *Puller) create(m Message, c *activation.ContainerCreation) {
 	creation.Kind, creation.MemoryMB, creation.Concurrency = a.Exec.Kind, a.Limits.MemoryMB, max(a.Limits.Concurrency, 1)
 	wish, err := a.Annotations.GPU()
 	creation.GPU = wish != nil || err != nil // what is wrong with it each activation is answered
-	if creation.GPU && p.cfg.GPUs == 0 {
-		p.refuse(creation, activation.ResourceNotEnough, "The action asks for a GPU (annotation gpu), but this invoker has none.")
+	if creation.GPU && !p.hasGPU() {
+		p.refuse(creation, activation.ResourceNotEnough, "The action asks for a GPU (annotation gpu), but this invoker has none that can be used.")
 		return
 	}
 	p.withLimits(c.Queue.Namespace, func(user activation.UserLimits) {
@@ -117,6 +117,12 @@ func (p *Puller) open(creation slot.Creation) {
 
 // reasonFull is why no container is made while nothing can be fetched.
 const reasonFull = "The invoker has as many activations as its journal can keep (whisk.gpu.journal-size)."
+
+func (p *Puller) hasGPU() bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.cfg.GPUs > 0 && !p.noDevice
+}
 
 func (p *Puller) refuse(c slot.Creation, why activation.CreationError, reason string) {
 	p.do(func(time.Duration) {
@@ -277,7 +283,7 @@ func (p *Puller) Ended(e invoker.End) {
 		if p.pulled[e.ID] = of[1:]; len(of) == 1 {
 			delete(p.pulled, e.ID)
 		}
-		p.table.Ended(now, of[0], e.Took, e.Keeps, e.Warmed)
+		p.table.Ended(now, of[0].slot, e.Took, e.Keeps, e.Warmed)
 	})
 }
 

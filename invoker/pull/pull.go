@@ -52,6 +52,10 @@ type Schedulers interface {
 	Fetch(ctx context.Context, r Request) (activation.FetchAnswer, error)
 	// Leave reports that a container fetches no more: what it has out is answered.
 	Leave(ctx context.Context, r Request) error
+	// Return gives an activation back to the end of a queue. It reports false where
+	// the scheduler does not have the queue, or was not reached. With an error nobody
+	// knows.
+	Return(ctx context.Context, at activation.Endpoint, q activation.Queue, message []byte) (bool, error)
 }
 
 // Request is what a container asks for.
@@ -90,6 +94,11 @@ type Journal interface {
 	// it. It reports whether the delivery is to be used: not if the activation is in
 	// progress already.
 	Keep(d *invoker.Delivery, message []byte) bool
+	// Offer marks an activation as begun elsewhere, perhaps; Withdraw takes that
+	// back, and Forget ends it. Offer and Forget return when that is written.
+	Offer(ctx context.Context, id activation.ID) error
+	Withdraw(id activation.ID)
+	Forget(id activation.ID) error
 }
 
 // Containers are the invoker's claims: an *invoker.Invoker.
@@ -153,7 +162,7 @@ type Puller struct {
 	table    *slot.Table
 	timer    *time.Timer
 	names    map[slot.ID]string // of the containers, as schedulers know them
-	pulled   map[activation.ID][]slot.ID
+	pulled   map[activation.ID][]origin
 	done     map[activation.ID][]func() // of the messages of creations without an ack
 	keys     map[string][]change
 	leaving  map[slot.ID]chan struct{} // closed when a slot's last fetch has left
@@ -163,6 +172,7 @@ type Puller struct {
 	stopping bool
 	closed   bool   // nothing is begun any more
 	unable   string // why nothing can be done now
+	noDevice bool   // no GPU can be used
 	full     bool   // the journal keeps nothing more
 	stats    Stats
 }
@@ -176,6 +186,7 @@ type Stats struct {
 	Slots     slot.Stats     `json:"slots"`
 	Creations map[string]int `json:"creations"` // by what became of them
 	Pulled    int64          `json:"pulled"`
+	Returned  int64          `json:"returned"` // to their schedulers
 	Out       int            `json:"fetching"`
 	Full      bool           `json:"journalFull,omitzero"` // nothing is fetched
 	Status    string         `json:"status"`
@@ -185,7 +196,7 @@ type Stats struct {
 func New(cfg Config, ports Ports, log *slog.Logger) *Puller {
 	p := &Puller{
 		cfg: cfg, ports: ports, log: log, began: time.Now(), changed: make(chan struct{}, 1),
-		table: slot.New(cfg.Slots), names: map[slot.ID]string{}, pulled: map[activation.ID][]slot.ID{},
+		table: slot.New(cfg.Slots), names: map[slot.ID]string{}, pulled: map[activation.ID][]origin{},
 		done: map[activation.ID][]func(){}, keys: map[string][]change{}, leaving: map[slot.ID]chan struct{}{}, stats: Stats{Creations: map[string]int{}},
 	}
 	p.life, p.end = context.WithCancel(context.Background())

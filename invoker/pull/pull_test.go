@@ -378,3 +378,71 @@ func TestLimitsOfTheNamespaceAreCheckedAtTheCreation(t *testing.T) {
 		})
 	}
 }
+
+// An activation goes back to the scheduler that it came from, else to the queue's
+// leader. While one may have it, it counts as begun in the journal.
+func TestActivationGoesBackToItsQueue(t *testing.T) {
+	for name, c := range map[string]struct {
+		takes            map[string]bool
+		leader           string
+		err, offer       error
+		want             []string
+		returned, failed bool
+	}{
+		"its scheduler":      {map[string]bool{"s0": true}, "s1", nil, nil, []string{"offer", "return s0", "forget"}, true, false},
+		"the leader":         {map[string]bool{"s1": true}, "s1", nil, nil, []string{"offer", "return s0", "return s1", "forget"}, true, false},
+		"none":               {nil, "s1", nil, nil, []string{"offer", "return s0", "return s1", "withdraw"}, false, false},
+		"none, one leader":   {nil, "s0", nil, nil, []string{"offer", "return s0", "withdraw"}, false, false},
+		"nobody knows":       {nil, "s1", errors.New("no answer"), nil, []string{"offer", "return s0"}, false, true},
+		"the disk is unwell": {map[string]bool{"s0": true}, "s0", nil, errors.New("disk"), []string{"offer"}, false, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			pulling(t, nil, func(f *fixture) {
+				f.activate(1)
+				f.creation("", "")
+				pass(100 * time.Millisecond)
+				f.forget()
+				f.mu.Lock()
+				f.takes, f.returnErr, f.offerErr, f.leader = c.takes, c.err, c.offer, activation.Endpoint{Host: c.leader, Port: 1}
+				m := f.delivered[0].Message
+				f.mu.Unlock()
+				returned, err := f.Puller.Return(t.Context(), m)
+				if returned != c.returned || (err != nil) != c.failed {
+					t.Errorf("returned %t, %v", returned, err)
+				}
+				f.want(c.want...)
+			})
+		})
+	}
+}
+
+// One of an earlier process goes to the leader, if there is one.
+func TestActivationOfAnEarlierProcessGoesBackToTheLeader(t *testing.T) {
+	pulling(t, nil, func(f *fixture) {
+		f.takes = map[string]bool{"s0": true}
+		f.activate(1)
+		m, err := activation.DecodeMessage([]byte(<-f.queue))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if returned, err := f.Puller.Return(t.Context(), m); !returned || err != nil {
+			t.Errorf("%t, %v", returned, err)
+		}
+		f.want("offer", "return s0", "forget")
+	})
+}
+
+func TestWithoutADeviceNothingIsPulledForGPUs(t *testing.T) {
+	pulling(t, func(c *Config) { c.GPUs = 1 }, func(f *fixture) {
+		f.creation(gpuAnnotation, "")
+		f.want("put namespace", "fetch s0 warmed=false", "ack success", "done")
+		f.Devices(false)
+		pass(2 * emptyPause)
+		f.want("leave", "delete namespace")
+		f.creation(gpuAnnotation, "")
+		f.want("ack ResourceNotEnoughError", "done")
+		f.Devices(true)
+		f.creation(gpuAnnotation, "")
+		f.want("put namespace", "fetch s0 warmed=false", "ack success", "done")
+	})
+}

@@ -264,6 +264,15 @@ func (t *Table) Stop(now time.Duration) {
 	}
 }
 
+// RetireGPU ends the slots of GPU functions, and refuses creations that wait.
+func (t *Table) RetireGPU(now time.Duration) {
+	for _, w := range t.waiting { // which are of GPU functions
+		t.refuse(w.Creation, activation.ResourceNotEnough, reasonNoDevice)
+	}
+	t.waiting = nil
+	t.retireAll(now, func(s *slot) bool { return s.GPU })
+}
+
 // Open has creations accepted again.
 func (t *Table) Open() {
 	t.closed = false

@@ -127,9 +127,10 @@ func New(cfg Config) *Table { return &Table{cfg: cfg} }
 
 // Reasons of acks. Where an error ends a job, users read them.
 const (
-	reasonClosed = "The invoker accepts no containers now."
-	reasonEnded  = "The container ended before it could fetch."
-	reasonDeep   = "The GPUs of this invoker have more to do than those of another may have."
+	reasonClosed   = "The invoker accepts no containers now."
+	reasonEnded    = "The container ended before it could fetch."
+	reasonNoDevice = "The invoker has no GPU that can be used now."
+	reasonDeep     = "The GPUs of this invoker have more to do than those of another may have."
 )
 
 // Create takes a creation. Each that is taken has one ack.

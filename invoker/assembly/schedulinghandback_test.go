@@ -1,0 +1,55 @@
+package assembly
+
+import (
+	"testing"
+
+	"github.com/gpuwhisk/gpuwhisk/activation"
+	"github.com/gpuwhisk/gpuwhisk/invoker/develop/fakescheduler"
+)
+
+// TestSchedulerModeGivesBackAtTheStop: what was fetched and waits for a GPU goes back
+// to its queue when the invoker stops, and the next invoker runs it, once.
+func TestSchedulerModeGivesBackAtTheStop(t *testing.T) {
+	f := newScheduling(t, "CONFIG_whisk_gpu_simulated_devices=1")
+	r := f.start()
+	began, hold := make(chan struct{}, 10), make(chan struct{})
+	f.engine.setRun(func() { began <- struct{}{}; <-hold })
+	const gpu = `{"key":"gpu","value":true},{"key":"invoker-resources","value":["gpu"]}`
+	var all []activation.ID
+	functions := []fakescheduler.Function{f.function("a", "1-aa", "0.0.1", gpu, 256), f.function("b", "1-aa", "0.0.1", gpu, 256)}
+	for range 2 {
+		for _, of := range functions {
+			all = append(all, f.invoke(of))
+		}
+	}
+	<-began
+	f.until("all are fetched", func() bool {
+		for _, of := range functions {
+			if q, ok := f.scheduler.Queue(of.Queue); !ok || q.Waiting > 0 {
+				return false
+			}
+		}
+		return true
+	})
+	r.stop()
+	f.until("what waits is given back", func() bool {
+		seen, _ := f.scheduler.Seen()
+		return seen.Rescheduled > 0
+	})
+	close(hold)
+	r.end(t)
+	f.engine.setRun(nil)
+	r = f.start()
+	for _, id := range all {
+		if a := f.answered(id); a.SystemError {
+			t.Errorf("ack %+v", a)
+		}
+		if rec := f.recorded(id); rec.Response.StatusCode != activation.StatusSuccess {
+			t.Errorf("record %+v", rec.Response)
+		}
+	}
+	if seen, _ := f.scheduler.Seen(); seen.Lost != 0 || len(seen.Failures) != 0 {
+		t.Errorf("lost %d, failures %v", seen.Lost, seen.Failures)
+	}
+	r.end(t)
+}

@@ -1,0 +1,101 @@
+package invoker
+
+import (
+	"context"
+	"maps"
+	"slices"
+	"time"
+
+	"github.com/gpuwhisk/gpuwhisk/activation"
+	"github.com/gpuwhisk/gpuwhisk/gpu/scheduler"
+)
+
+// Returner gives activations that have not started back to the queue that they came
+// from, so that another invoker runs them.
+type Returner interface {
+	// Return reports whether the queue has the activation: then it is not the
+	// invoker's any more, else it still is. With an error nobody knows. It waits.
+	Return(ctx context.Context, m *activation.Message) (bool, error)
+	// Devices reports whether any GPU can be used: without one no activation that asks
+	// for one is to come. It must not block.
+	Devices(usable bool)
+}
+
+// textNotReturned answers an activation of which nobody knows who has it.
+const textNotReturned = "The invoker gave the activation back to its scheduler, which did not answer."
+
+// returns reports whether an activation is given back instead of being queued: the
+// invoker drains, or it asks for a GPU and none can be used. One that was not
+// taken back, or that an earlier process had begun, is run here.
+func (d *dispatcher) returns(p *pending) bool {
+	return d.returner != nil && !p.unlisted && !p.keep && !p.begun && (d.draining || p.gpu != nil && !d.gpus.usable())
+}
+
+// handBack gives back an activation that no core has.
+func (d *dispatcher) handBack(p *pending) {
+	if d.closed || !p.take(startReturn) {
+		return // it is delivered to the next process
+	}
+	d.goWork(func(ctx context.Context) {
+		returned, err := d.returner.Return(ctx, p.Message)
+		if !returned {
+			p.take(failReturn)
+			if ctx.Err() == nil {
+				d.post(notReturned{p, err})
+			}
+			return
+		}
+		p.take(endReturn)
+		d.log.Info("activation that had not started is given back", keyActivation, p.ActivationID, keyAction, p.Action.FQN())
+		p.completer.reportEnd(p, ending{})
+		p.settle()
+		p.completer.release(p)
+	})
+}
+
+// notReturned reports that an activation is not given back: it runs here, or with an
+// error nobody knows whether it runs elsewhere.
+type notReturned struct {
+	p   *pending
+	err error
+}
+
+func (e notReturned) apply(d *dispatcher, now time.Duration) {
+	p := e.p
+	if e.err != nil {
+		d.log.Error("whether a scheduler has an activation back is not known", keyActivation, p.ActivationID, keyAction, p.Action.FQN(), "error", e.err)
+		d.reject(p, refusal{known: true, response: activation.ErrorResponse(activation.StatusWhiskError, textNotReturned)})
+		return
+	}
+	p.keep = true
+	arrived{p}.apply(d, now)
+}
+
+// handBackQueued gives back what waits for a container.
+func (d *dispatcher) handBackQueued() {
+	for _, invocation := range slices.Sorted(maps.Keys(d.queued)) {
+		if p := d.queued[invocation]; d.returns(p) && d.pool.Cancel(invocation) {
+			delete(d.queued, invocation)
+			d.handBack(p)
+		}
+	}
+}
+
+// handBackGPU gives back what waits for a device.
+func (d *dispatcher) handBackGPU(now time.Duration) {
+	g := d.gpus
+	for _, invocation := range slices.Sorted(maps.Keys(g.backlog.inMemory)) {
+		if p := g.backlog.inMemory[invocation]; d.returns(p) {
+			p.withdrawn = true
+			g.take(now, scheduler.Event{Kind: scheduler.Withdrawn, Invocation: invocation})
+		}
+	}
+	if d.returner == nil || !d.draining && g.usable() {
+		return
+	}
+	for _, invocation := range slices.Sorted(maps.Keys(g.backlog.spilled)) {
+		sp := g.backlog.unspill(invocation)
+		g.take(now, scheduler.Event{Kind: scheduler.Withdrawn, Invocation: invocation})
+		g.backlog.fetcher.add(fetch{back: true, invocation: invocation, spilled: sp})
+	}
+}

@@ -1,0 +1,163 @@
+package invoker
+
+import (
+	"context"
+	"errors"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/gpuwhisk/gpuwhisk/activation"
+	"github.com/gpuwhisk/gpuwhisk/invoker/engine/proxy"
+)
+
+// fakeReturner is the schedulers, as far as they take activations back.
+type fakeReturner struct {
+	takes bool
+	err   error
+
+	mu     sync.Mutex
+	back   map[activation.ID]int
+	usable []bool
+}
+
+func (r *fakeReturner) Return(_ context.Context, m *activation.Message) (bool, error) {
+	time.Sleep(10 * time.Millisecond)
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.back[m.ActivationID]++
+	return r.takes, r.err
+}
+
+func (r *fakeReturner) Devices(usable bool) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.usable = append(r.usable, usable)
+}
+
+// givesBack runs six activations of which some wait when stop is called, and compares
+// how many run here, are given back, and are answered as nobody's.
+func givesBack(t *testing.T, env *fixture, s Settings, r *fakeReturner, end func(iv *Invoker, stop func()), run, back, unknown int) {
+	t.Helper()
+	r.back = map[activation.ID]int{}
+	owner := &fakeOwner{}
+	env.run = func(int, []byte) proxy.Exchange {
+		time.Sleep(10 * time.Second)
+		return answer(200, `{"ok":true}`)
+	}
+	iv, stop := env.start(s, func(iv *Invoker) { iv.dispatch.returner, iv.completer.ended = r, owner.ended })
+	var ids []activation.ID
+	for range 6 {
+		ids = append(ids, env.invoke("f", nil))
+	}
+	time.Sleep(time.Second)
+	end(iv, stop)
+	var got [3]int
+	for _, id := range ids {
+		rec := env.record(id)
+		switch {
+		case rec == nil && r.back[id] == 1:
+			got[1]++
+		case rec != nil && rec.Response.StatusCode == activation.StatusSuccess && r.back[id] <= 1:
+			got[0]++
+		case rec != nil && strings.Contains(string(rec.Response.Result), textNotReturned):
+			got[2]++
+		default:
+			t.Errorf("%s: record %+v, given back %d times", id, rec, r.back[id])
+		}
+	}
+	if got != [3]int{run, back, unknown} {
+		t.Errorf("%v ran, were given back, or are unknown; want %d, %d, %d", got, run, back, unknown)
+	}
+	if len(owner.ends) != 6 || len(env.done) != 6 || iv.InFlight() != 0 {
+		t.Errorf("%d ends, %d done, %d in flight", len(owner.ends), len(env.done), iv.InFlight())
+	}
+}
+
+func TestStopGivesBackWhatHasNotStarted(t *testing.T) {
+	for name, c := range map[string]struct {
+		r                  *fakeReturner
+		run, back, unknown int
+	}{
+		"taken":        {&fakeReturner{takes: true}, 2, 4, 0},
+		"not taken":    {&fakeReturner{}, 6, 0, 0},
+		"nobody knows": {&fakeReturner{err: errors.New("no answer")}, 2, 0, 4},
+	} {
+		t.Run(name+", on a GPU", func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				env := newFixture(t)
+				env.action("f", annotate("true"))
+				givesBack(t, env, env.gpuSettings(1), c.r, func(_ *Invoker, stop func()) { stop() }, c.run, c.back, c.unknown)
+			})
+		})
+		t.Run(name+", without", func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				env := newFixture(t)
+				env.action("f", func(a *activation.Action) { a.Limits.MemoryMB = 512 })
+				s := env.settings()
+				s.Pool.MemoryMB = 1024
+				givesBack(t, env, s, c.r, func(_ *Invoker, stop func()) { stop() }, c.run, c.back, c.unknown)
+			})
+		})
+	}
+}
+
+// Without its last device an invoker gives back what waits and what still comes, and
+// runs what nobody takes when a device is back.
+func TestLossOfTheLastDeviceGivesBackWhatWaits(t *testing.T) {
+	lose := func(iv *Invoker, stop func()) {
+		iv.DeviceLost(0, "Xid 79")
+		time.Sleep(time.Second)
+		iv.DeviceBack(0)
+		time.Sleep(time.Minute)
+		stop()
+	}
+	for name, c := range map[string]struct {
+		r         *fakeReturner
+		run, back int
+	}{
+		"taken":     {&fakeReturner{takes: true}, 0, 4},
+		"not taken": {&fakeReturner{}, 4, 0},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				env := newFixture(t)
+				env.action("f", annotate("true"))
+				c.r.back = map[activation.ID]int{}
+				var ids []activation.ID
+				env.run = func(int, []byte) proxy.Exchange {
+					time.Sleep(10 * time.Second)
+					return answer(200, `{"ok":true}`)
+				}
+				env.stall = func(int) (bool, bool) { return true, true } // those that run end with the device
+				iv, stop := env.start(env.gpuSettings(1), func(iv *Invoker) { iv.dispatch.returner = c.r })
+				for range 2 {
+					ids = append(ids, env.invoke("f", nil))
+				}
+				time.Sleep(time.Second)
+				env.setStall(nil)
+				for range 4 {
+					ids = append(ids, env.invoke("f", nil))
+				}
+				time.Sleep(time.Second)
+				lose(iv, stop)
+				ran, back := 0, 0
+				for _, id := range ids[2:] {
+					if rec := env.record(id); rec == nil && c.r.back[id] == 1 {
+						back++
+					} else if rec != nil && rec.Response.StatusCode == activation.StatusSuccess {
+						ran++
+					}
+				}
+				if ran != c.run || back != c.back {
+					t.Errorf("%d ran, %d were given back", ran, back)
+				}
+				if len(c.r.usable) != 2 || c.r.usable[0] || !c.r.usable[1] {
+					t.Errorf("devices %v", c.r.usable)
+				}
+			})
+		})
+	}
+}
