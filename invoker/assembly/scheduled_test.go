@@ -313,7 +313,7 @@ func TestSchedulerModeLosesNothing(t *testing.T) {
 		functions = append(functions, f.function(name, "1-aa", "0.0.1", "", 256))
 	}
 	var all []activation.ID
-	for i := range 300 {
+	for i := range 1000 {
 		all = append(all, f.invoke(functions[(i*i)%len(functions)]))
 		switch {
 		case i%100 == 60:

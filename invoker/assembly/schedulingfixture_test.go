@@ -42,6 +42,7 @@ type scheduling struct {
 	records map[activation.ID]*activation.Record
 	actions map[string]string // documents
 	limits  string            // of the namespace; empty: none
+	width   int               // concurrency of actions; 0: 1
 }
 
 const schedulingManifest = `{"runtimes":{"nodejs":[{"kind":"nodejs:20","default":true,"image":{"prefix":"p","name":"node","tag":"1"}}]},"blackboxes":[{"prefix":"p","name":"dockerskeleton"}]}`
@@ -154,7 +155,7 @@ func (f *scheduling) database(w http.ResponseWriter, r *http.Request) {
 
 // function puts an action into the database. exec is its exec without its code.
 func (f *scheduling) function(name, revision, version, annotations string, memory int) fakescheduler.Function {
-	limits := fmt.Sprintf(`{"concurrency":1,"logs":0,"memory":%d,"timeout":60000}`, memory)
+	limits := fmt.Sprintf(`{"concurrency":%d,"logs":0,"memory":%d,"timeout":60000}`, max(f.width, 1), memory)
 	head := fmt.Sprintf(`"annotations":[%s],"limits":%s,"name":%q,"namespace":"guest","parameters":[],"publish":false,"updated":1717990000000,"version":%q`, annotations, limits, name, version)
 	f.mu.Lock()
 	f.actions["guest/"+name] = fmt.Sprintf(`{"_id":"guest/%s","_rev":%q,"entityType":"action","exec":{"binary":false,"kind":"nodejs:20","code":"x"},%s}`, name, revision, head)

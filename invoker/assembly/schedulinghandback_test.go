@@ -2,6 +2,7 @@ package assembly
 
 import (
 	"testing"
+	"time"
 
 	"github.com/gpuwhisk/gpuwhisk/activation"
 	"github.com/gpuwhisk/gpuwhisk/invoker/develop/fakescheduler"
@@ -51,5 +52,42 @@ func TestSchedulerModeGivesBackAtTheStop(t *testing.T) {
 	if seen, _ := f.scheduler.Seen(); seen.Lost != 0 || len(seen.Failures) != 0 {
 		t.Errorf("lost %d, failures %v", seen.Lost, seen.Failures)
 	}
+	r.end(t)
+}
+
+// TestSchedulerModeRunsSeveralInAContainer: one container runs as many at once as its
+// action allows, and is not paused while one of them runs.
+func TestSchedulerModeRunsSeveralInAContainer(t *testing.T) {
+	f := newScheduling(t, "CONFIG_whisk_concurrencyLimit_max=5")
+	f.width = 5
+	f.scheduler.SetLimit("guest", 1)
+	r := f.start()
+	of := f.function("wide", "1-aa", "0.0.1", "", 256)
+	f.answered(f.invoke(of))
+	began, hold, long := make(chan struct{}, 10), make(chan struct{}), make(chan struct{})
+	f.engine.setRun(func() { began <- struct{}{}; <-hold })
+	var all []activation.ID
+	for range 5 {
+		all = append(all, f.invoke(of))
+	}
+	for range all {
+		<-began // all five overlap
+	}
+	close(hold)
+	for _, id := range all {
+		f.answered(id)
+	}
+	f.engine.setRun(func() { began <- struct{}{}; <-long })
+	last := f.invoke(of)
+	<-began
+	f.engine.setRun(nil)
+	before := f.engine.counts()
+	f.answered(f.invoke(of))
+	<-time.After(1500 * time.Millisecond) // thrice the pause grace
+	if after := f.engine.counts(); after[1] != before[1] || after[0] != 1 {
+		t.Errorf("made, paused, resumed, removed: %v, before %v", after, before)
+	}
+	close(long)
+	f.answered(last)
 	r.end(t)
 }
