@@ -98,11 +98,11 @@ func (g *gpuScheduler) reportHost(now time.Duration) {
 }
 
 // spare is the host memory that GPU containers give back when CPU actions need it, in MiB.
-func (g *gpuScheduler) spare() int {
-	if g == nil {
-		return 0
+func (g *gpuScheduler) spare() (mb int) {
+	if g != nil {
+		mb = g.core.Spare()
 	}
-	return g.core.Spare()
+	return mb
 }
 
 func (g *gpuScheduler) tick(now time.Duration) {
@@ -418,14 +418,4 @@ func (g *gpuScheduler) deviceChanged(now time.Duration, e scheduler.Event) {
 }
 
 // usable reports whether any device can be used.
-func (g *gpuScheduler) usable() bool {
-	if g == nil {
-		return false
-	}
-	for i := range g.settings.Devices {
-		if g.core.Device(i).Lost == "" {
-			return true
-		}
-	}
-	return false
-}
+func (g *gpuScheduler) usable() bool { return g != nil && g.core.Usable() }

@@ -169,6 +169,9 @@ func (s *Scheduler) Footprint(id sched.FlowID, key string) int64 {
 	return n
 }
 
+// Usable reports whether any device can be used.
+func (s *Scheduler) Usable() bool { return s.lost < len(s.devices) }
+
 // Now is the time of the latest event.
 func (s *Scheduler) Now() time.Duration { return s.now }
 

@@ -206,7 +206,9 @@ func (t *Table) CountedOpen(now time.Duration, id activation.ID, n int, ok bool)
 // endedGPU takes the end of a run, after which more may be pulled of all functions.
 func (t *Table) endedGPU(now time.Duration, s *slot, took time.Duration) {
 	t.load.add(s, -s.runs-1)
-	s.mean = (3*cmp.Or(s.mean, took) + took) / 4 // older runs count less and less
+	if took > 0 { // else it never ran
+		s.mean = (3*cmp.Or(s.mean, took) + took) / 4 // older runs count less and less
+	}
 	t.load.add(s, s.runs)
 	t.proceed(now, s)
 	for _, s := range t.slots {
