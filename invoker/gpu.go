@@ -401,9 +401,7 @@ func (g *gpuScheduler) deviceChanged(now time.Duration, e scheduler.Event) {
 		return
 	}
 	g.d.metrics.lost(d.Device, d.Lost != "")
-	if g.d.returner != nil {
-		g.d.returner.Devices(g.usable())
-	}
+	defer g.d.handBackGPU(now)
 	if d.Lost == "" {
 		g.d.log.Info("device is back", keyDevice, d.Device.String(), "was", before)
 		return
@@ -414,7 +412,6 @@ func (g *gpuScheduler) deviceChanged(now time.Duration, e scheduler.Event) {
 			ctr.die(errDeviceLost)
 		}
 	}
-	g.d.handBackGPU(now)
 }
 
 // usable reports whether any device can be used.

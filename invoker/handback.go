@@ -81,9 +81,12 @@ func (d *dispatcher) handBackQueued() {
 	}
 }
 
-// handBackGPU gives back what waits for a device.
+// handBackGPU reports whether there is a device, and gives back what waits for one.
 func (d *dispatcher) handBackGPU(now time.Duration) {
 	g := d.gpus
+	if d.returner != nil {
+		d.returner.Devices(g.usable())
+	}
 	for _, invocation := range slices.Sorted(maps.Keys(g.backlog.inMemory)) {
 		if p := g.backlog.inMemory[invocation]; d.returns(p) {
 			p.withdrawn = true
