@@ -47,8 +47,8 @@ func (d *dispatcher) handBack(p *pending) {
 		}
 		p.take(endReturn)
 		d.log.Info("activation that had not started is given back", keyActivation, p.ActivationID, keyAction, p.Action.FQN())
+		p.settle() // before it can be fetched again
 		p.completer.reportEnd(p, ending{})
-		p.settle()
 		p.completer.release(p)
 	})
 }

@@ -94,6 +94,7 @@ func (p *Puller) pull(o slot.Order, answer activation.FetchAnswer) {
 	if !o.Creation.GPU {
 		d.Claim = invoker.Claim(o.Slot)
 	}
+	p.awaitReturn(m.ActivationID)
 	use := p.ports.Journal.Keep(&d, answer.JSON())
 	age, keep := time.Duration(0), slot.Keep{}
 	if at := m.TransID.StartMillis(); at > 0 {

@@ -24,10 +24,11 @@ import (
 type fixture struct {
 	*testing.T
 	*Puller
-	orders chan Message
-	queue  chan string // activations that wait at the scheduler
-	left   chan struct{}
-	busy   bool // the scheduler is about to hand out an activation to one that leaves, too
+	orders   chan Message
+	queue    chan string // activations that wait at the scheduler
+	left     chan struct{}
+	handsOut bool // what is given back goes to the next fetch at once
+	busy     bool // the scheduler is about to hand out an activation to one that leaves, too
 
 	mu        sync.Mutex
 	log       []string
@@ -216,6 +217,10 @@ func (f fakeSchedulers) Return(_ context.Context, at activation.Endpoint, q acti
 	f.add("return %s", at.Host)
 	f.mu.Lock()
 	defer f.mu.Unlock()
+	if f.takes[at.Host] && f.handsOut {
+		f.queue <- string(message)
+		pass(time.Second) // the answer is slow
+	}
 	return f.takes[at.Host], f.returnErr
 }
 
@@ -228,8 +233,11 @@ func (f *fixture) Offer(context.Context, activation.ID) error {
 
 func (f *fixture) Withdraw(activation.ID) { f.add("withdraw") }
 
-func (f *fixture) Forget(activation.ID) error {
+func (f *fixture) Forget(id activation.ID) error {
 	f.add("forget")
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	delete(f.known, id)
 	return nil
 }
 

@@ -276,6 +276,7 @@ func (p *Puller) Adopted(memo string) (id invoker.Claim, ok bool) {
 // Ended takes the end of an activation.
 func (p *Puller) Ended(e invoker.End) {
 	p.do(func(now time.Duration) {
+		p.endReturn(e.ID)
 		of := p.pulled[e.ID]
 		if len(of) == 0 {
 			return

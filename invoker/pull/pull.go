@@ -158,23 +158,24 @@ type Puller struct {
 	fetching   context.Context // ends when nothing more is fetched
 	endFetches context.CancelFunc
 
-	mu       sync.Mutex
-	table    *slot.Table
-	timer    *time.Timer
-	names    map[slot.ID]string // of the containers, as schedulers know them
-	pulled   map[activation.ID][]origin
-	done     map[activation.ID][]func() // of the messages of creations without an ack
-	keys     map[string][]change
-	leaving  map[slot.ID]chan struct{} // closed when a slot's last fetch has left
-	out      int                       // fetches that are out, or whose activations are not delivered
-	quiet    chan struct{}
-	disabled bool
-	stopping bool
-	closed   bool   // nothing is begun any more
-	unable   string // why nothing can be done now
-	noDevice bool   // no GPU can be used
-	full     bool   // the journal keeps nothing more
-	stats    Stats
+	mu        sync.Mutex
+	table     *slot.Table
+	timer     *time.Timer
+	names     map[slot.ID]string // of the containers, as schedulers know them
+	pulled    map[activation.ID][]origin
+	returning map[activation.ID]chan struct{} // closed when what is given back has ended here
+	done      map[activation.ID][]func()      // of the messages of creations without an ack
+	keys      map[string][]change
+	leaving   map[slot.ID]chan struct{} // closed when a slot's last fetch has left
+	out       int                       // fetches that are out, or whose activations are not delivered
+	quiet     chan struct{}
+	disabled  bool
+	stopping  bool
+	closed    bool   // nothing is begun any more
+	unable    string // why nothing can be done now
+	noDevice  bool   // no GPU can be used
+	full      bool   // the journal keeps nothing more
+	stats     Stats
 }
 
 // Opened is the outcome of a creation that has a container or a slot. The others are
@@ -196,7 +197,7 @@ type Stats struct {
 func New(cfg Config, ports Ports, log *slog.Logger) *Puller {
 	p := &Puller{
 		cfg: cfg, ports: ports, log: log, began: time.Now(), changed: make(chan struct{}, 1),
-		table: slot.New(cfg.Slots), names: map[slot.ID]string{}, pulled: map[activation.ID][]origin{},
+		table: slot.New(cfg.Slots), names: map[slot.ID]string{}, pulled: map[activation.ID][]origin{}, returning: map[activation.ID]chan struct{}{},
 		done: map[activation.ID][]func(){}, keys: map[string][]change{}, leaving: map[slot.ID]chan struct{}{}, stats: Stats{Creations: map[string]int{}},
 	}
 	p.life, p.end = context.WithCancel(context.Background())

@@ -416,6 +416,28 @@ func TestActivationGoesBackToItsQueue(t *testing.T) {
 	}
 }
 
+// What is given back may come again at once, by a fetch that is out: it is neither lost nor
+// mistaken for the one that has not quite ended.
+func TestActivationThatComesBackAtOnce(t *testing.T) {
+	pulling(t, func(c *Config) { c.GPUs = 1 }, func(f *fixture) {
+		f.takes, f.handsOut = map[string]bool{"s0": true}, true
+		id := f.activate(1)
+		f.creation(gpuAnnotation, "")
+		pass(100 * time.Millisecond)
+		f.mu.Lock()
+		m := f.delivered[0].Message
+		f.known[id] = true
+		f.mu.Unlock()
+		f.forget() // another fetch is out
+		if returned, err := f.Puller.Return(t.Context(), m); !returned || err != nil {
+			t.Fatalf("%t, %v", returned, err)
+		}
+		f.want("offer", "return s0", "forget")
+		f.Ended(invoker.End{ID: id})
+		f.want("keep", "deliver 0", "fetch s0 warmed=false")
+	})
+}
+
 // One of an earlier process goes to the leader, if there is one.
 func TestActivationOfAnEarlierProcessGoesBackToTheLeader(t *testing.T) {
 	pulling(t, nil, func(f *fixture) {

@@ -22,13 +22,24 @@ type origin struct {
 // when one has. So a process that ends at any point leaves an activation that is run
 // once, by the next process or by the scheduler's next invoker, or that is answered
 // with an error: never one that nobody has, and none that runs twice.
-func (p *Puller) Return(ctx context.Context, m *activation.Message) (bool, error) {
+//
+// A fetch that is still out may bring the same activation again: it waits until Ended
+// was called for the one that was given back, whose end would be taken for its own.
+func (p *Puller) Return(ctx context.Context, m *activation.Message) (taken bool, err error) {
 	from := origin{queue: activation.NewQueue(m.User.Namespace.Name, m.Action, m.Revision)}
 	p.mu.Lock()
 	if known := p.pulled[m.ActivationID]; len(known) > 0 {
 		from = known[0]
 	}
+	p.returning[m.ActivationID] = make(chan struct{})
 	p.mu.Unlock()
+	defer func() {
+		if !taken {
+			p.mu.Lock()
+			defer p.mu.Unlock()
+			p.endReturn(m.ActivationID)
+		}
+	}()
 	if err := p.ports.Journal.Offer(ctx, m.ActivationID); err != nil {
 		p.log.Warn("activation is not given back", "activation", m.ActivationID, "error", err)
 		return false, nil
@@ -52,6 +63,29 @@ func (p *Puller) Return(ctx context.Context, m *activation.Message) (bool, error
 	}
 	p.ports.Journal.Withdraw(m.ActivationID)
 	return false, nil
+}
+
+// endReturn has a fetch go on that brought what was being given back. The caller holds
+// the lock.
+func (p *Puller) endReturn(id activation.ID) {
+	if ended := p.returning[id]; ended != nil {
+		close(ended)
+		delete(p.returning, id)
+	}
+}
+
+// awaitReturn waits while an activation is being given back.
+func (p *Puller) awaitReturn(id activation.ID) {
+	p.mu.Lock()
+	ended := p.returning[id]
+	p.mu.Unlock()
+	if ended == nil {
+		return
+	}
+	select {
+	case <-ended:
+	case <-p.life.Done(): // the journal has it as begun elsewhere
+	}
 }
 
 func (p *Puller) returned(id activation.ID) {
