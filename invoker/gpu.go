@@ -401,7 +401,7 @@ func (g *gpuScheduler) deviceChanged(now time.Duration, e scheduler.Event) {
 		return
 	}
 	g.d.metrics.lost(d.Device, d.Lost != "")
-	defer g.d.handBackGPU(now)
+	defer g.d.devicesChanged(now)
 	if d.Lost == "" {
 		g.d.log.Info("device is back", keyDevice, d.Device.String(), "was", before)
 		return

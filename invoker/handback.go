@@ -81,12 +81,17 @@ func (d *dispatcher) handBackQueued() {
 	}
 }
 
-// handBackGPU reports whether there is a device, and gives back what waits for one.
+// devicesChanged reports whether there is a device, and gives back what waits for one.
+func (d *dispatcher) devicesChanged(now time.Duration) {
+	if d.returner != nil {
+		d.returner.Devices(d.gpus.usable())
+	}
+	d.handBackGPU(now)
+}
+
+// handBackGPU gives back what waits for a device.
 func (d *dispatcher) handBackGPU(now time.Duration) {
 	g := d.gpus
-	if d.returner != nil {
-		d.returner.Devices(g.usable())
-	}
 	for _, invocation := range slices.Sorted(maps.Keys(g.backlog.inMemory)) {
 		if p := g.backlog.inMemory[invocation]; d.returns(p) {
 			p.withdrawn = true

@@ -24,11 +24,11 @@ import (
 type fixture struct {
 	*testing.T
 	*Puller
-	orders   chan Message
-	queue    chan string // activations that wait at the scheduler
-	left     chan struct{}
-	handsOut bool // what is given back goes to the next fetch at once
-	busy     bool // the scheduler is about to hand out an activation to one that leaves, too
+	orders     chan Message
+	queue      chan string // activations that wait at the scheduler
+	left       chan struct{}
+	redelivers bool // what is given back goes to the next fetch at once
+	busy       bool // the scheduler is about to hand out an activation to one that leaves, too
 
 	mu        sync.Mutex
 	log       []string
@@ -217,7 +217,7 @@ func (f fakeSchedulers) Return(_ context.Context, at activation.Endpoint, q acti
 	f.add("return %s", at.Host)
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	if f.takes[at.Host] && f.handsOut {
+	if f.takes[at.Host] && f.redelivers {
 		f.queue <- string(message)
 		pass(time.Second) // the answer is slow
 	}

@@ -420,7 +420,7 @@ func TestActivationGoesBackToItsQueue(t *testing.T) {
 // mistaken for the one that has not quite ended.
 func TestActivationThatComesBackAtOnce(t *testing.T) {
 	pulling(t, func(c *Config) { c.GPUs = 1 }, func(f *fixture) {
-		f.takes, f.handsOut = map[string]bool{"s0": true}, true
+		f.takes, f.redelivers = map[string]bool{"s0": true}, true
 		id := f.activate(1)
 		f.creation(gpuAnnotation, "")
 		pass(100 * time.Millisecond)
