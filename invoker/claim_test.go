@@ -159,7 +159,7 @@ func TestClaimedContainerRunsItsActivations(t *testing.T) {
 		c.fixture.action("other", func(a *activation.Action) { a.Limits.MemoryMB = 2048 })
 		c.history = nil
 		c.invoke("other", nil)
-		time.Sleep(time.Hour) // of the fake clock: it is neither paused nor evicted
+		pass(time.Hour) // it is neither paused nor evicted
 		c.want()
 		c.Unclaim(1)
 		synctest.Wait()
@@ -199,7 +199,7 @@ func TestClaimIsPausedAndAcquiredAgain(t *testing.T) {
 		c.runs(1, nil)
 		c.PauseClaim(1)
 		c.want("paused 1 true")
-		time.Sleep(time.Hour) // of the fake clock: its owner removes it, not a timeout
+		pass(time.Hour) // its owner removes it, not a timeout
 		c.want()
 		c.Acquire(request(1))
 		c.want("acquired 1 true")

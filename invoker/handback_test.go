@@ -13,6 +13,9 @@ import (
 	"github.com/gpuwhisk/gpuwhisk/invoker/engine/proxy"
 )
 
+// pass lets time pass on the fake clock of testing/synctest: nothing really waits.
+func pass(d time.Duration) { time.Sleep(d) }
+
 // fakeReturner is the schedulers, as far as they take activations back.
 type fakeReturner struct {
 	takes bool
@@ -24,7 +27,7 @@ type fakeReturner struct {
 }
 
 func (r *fakeReturner) Return(_ context.Context, m *activation.Message) (bool, error) {
-	time.Sleep(10 * time.Millisecond)
+	pass(10 * time.Millisecond)
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.back[m.ActivationID]++
@@ -44,7 +47,7 @@ func givesBack(t *testing.T, env *fixture, s Settings, r *fakeReturner, end func
 	r.back = map[activation.ID]int{}
 	owner := &fakeOwner{}
 	env.run = func(int, []byte) proxy.Exchange {
-		time.Sleep(10 * time.Second)
+		pass(10 * time.Second)
 		return answer(200, `{"ok":true}`)
 	}
 	iv, stop := env.start(s, func(iv *Invoker) { iv.dispatch.returner, iv.completer.ended = r, owner.ended })
@@ -52,7 +55,7 @@ func givesBack(t *testing.T, env *fixture, s Settings, r *fakeReturner, end func
 	for range 6 {
 		ids = append(ids, env.invoke("f", nil))
 	}
-	time.Sleep(time.Second)
+	pass(time.Second)
 	end(iv, stop)
 	var got [3]int
 	for _, id := range ids {
@@ -109,9 +112,9 @@ func TestStopGivesBackWhatHasNotStarted(t *testing.T) {
 func TestLossOfTheLastDeviceGivesBackWhatWaits(t *testing.T) {
 	lose := func(iv *Invoker, stop func()) {
 		iv.DeviceLost(0, "Xid 79")
-		time.Sleep(time.Second)
+		pass(time.Second)
 		iv.DeviceBack(0)
-		time.Sleep(time.Minute)
+		pass(time.Minute)
 		stop()
 	}
 	for name, c := range map[string]struct {
@@ -128,7 +131,7 @@ func TestLossOfTheLastDeviceGivesBackWhatWaits(t *testing.T) {
 				c.r.back = map[activation.ID]int{}
 				var ids []activation.ID
 				env.run = func(int, []byte) proxy.Exchange {
-					time.Sleep(10 * time.Second)
+					pass(10 * time.Second)
 					return answer(200, `{"ok":true}`)
 				}
 				env.stall = func(int) (bool, bool) { return true, true } // those that run end with the device
@@ -136,12 +139,12 @@ func TestLossOfTheLastDeviceGivesBackWhatWaits(t *testing.T) {
 				for range 2 {
 					ids = append(ids, env.invoke("f", nil))
 				}
-				time.Sleep(time.Second)
+				pass(time.Second)
 				env.setStall(nil)
 				for range 4 {
 					ids = append(ids, env.invoke("f", nil))
 				}
-				time.Sleep(time.Second)
+				pass(time.Second)
 				lose(iv, stop)
 				ran, back := 0, 0
 				for _, id := range ids[2:] {

@@ -24,7 +24,7 @@ const module = "github.com/gpuwhisk/gpuwhisk"
 var plan = map[string][]string{
 	// Tests of the collection, and the stand-in for the original invoker.
 	"ansible/tests":       {},
-	"ansible/tests/stock": {"activation", "activation/etcd", "activation/fetch", "invoker/peer/tlsstore"},
+	"ansible/tests/stock": {"activation", "activation/etcd", "activation/fetch", "invoker/lib/retry", "invoker/peer/tlsstore"},
 
 	"activation":               {},
 	"activation/couchbase":     {"activation/records"},

@@ -3,8 +3,6 @@ package assembly
 import (
 	"bufio"
 	"fmt"
-	"os"
-	"os/exec"
 	"strings"
 	"testing"
 	"time"
@@ -105,16 +103,7 @@ func TestSchedulerModeSharesGPUHosts(t *testing.T) {
 // again when it is killed and starts anew.
 func TestSchedulerModeKillsAGPUHost(t *testing.T) {
 	f := newScheduling(t, "CONFIG_whisk_gpu_simulated_devices=1")
-	cmd := exec.Command(os.Args[0], "-test.run=^TestSchedulerModeSurvivesAKill$")
-	cmd.Env = append(os.Environ(), victim+"="+strings.Join(f.environ, "\n"))
-	out, err := cmd.StdoutPipe()
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
-	f.until("the invoker is up", func() bool { return f.health().Status == activation.Up })
+	cmd, out := f.startVictim()
 	of := f.function("slow", "1-aa", "0.0.1", gpuFunction, 256)
 	var all []activation.ID
 	for range 6 {

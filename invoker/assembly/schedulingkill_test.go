@@ -3,6 +3,7 @@ package assembly
 import (
 	"bufio"
 	"fmt"
+	"io"
 	"log/slog"
 	"os"
 	"os/exec"
@@ -21,6 +22,22 @@ import (
 // never ends.
 const victim = "GPUWHISK_SCHEDULING_VICTIM"
 
+// startVictim starts one, and returns when it is up.
+func (f *scheduling) startVictim() (*exec.Cmd, io.Reader) {
+	f.Helper()
+	cmd := exec.Command(os.Args[0], "-test.run=^TestSchedulerModeSurvivesAKill$")
+	cmd.Env = append(os.Environ(), victim+"="+strings.Join(f.environ, "\n"))
+	out, err := cmd.StdoutPipe()
+	if err != nil {
+		f.Fatal(err)
+	}
+	if err := cmd.Start(); err != nil {
+		f.Fatal(err)
+	}
+	f.until("the invoker is up", func() bool { return f.health().Status == activation.Up })
+	return cmd, out
+}
+
 // TestSchedulerModeSurvivesAKill: of what was fetched nothing is lost, whether it ran
 // or not, and nothing has two records.
 func TestSchedulerModeSurvivesAKill(t *testing.T) {
@@ -29,16 +46,7 @@ func TestSchedulerModeSurvivesAKill(t *testing.T) {
 	}
 	f := newScheduling(t)
 	f.scheduler.SetLimit("guest", 3)
-	cmd := exec.Command(os.Args[0], "-test.run=^TestSchedulerModeSurvivesAKill$")
-	cmd.Env = append(os.Environ(), victim+"="+strings.Join(f.environ, "\n"))
-	out, err := cmd.StdoutPipe()
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
-	f.until("the invoker is up", func() bool { return f.health().Status == activation.Up })
+	cmd, out := f.startVictim()
 	of := f.function("hello", "1-aa", "0.0.1", `{"key":"rerun","value":true}`, 256)
 	var all []activation.ID
 	for range 5 {

@@ -143,20 +143,27 @@ func (s *stock) run(value []byte) {
 
 // store writes a record as one document.
 func store(r *activation.Record) error {
-	get := func(key string) string { return os.Getenv("CONFIG_whisk_couchdb_" + key) }
-	url := fmt.Sprintf("%s://%s:%s/%s", get("protocol"), get("host"), get("port"), get("databases_WhiskActivation"))
-	req, err := http.NewRequest(http.MethodPost, url, bytes.NewReader(r.Document(time.Now().UnixMilli())))
+	return write(http.MethodPost, databaseKey("databases_WhiskActivation"), r.Document(time.Now().UnixMilli()))
+}
+
+func databaseKey(key string) string { return os.Getenv("CONFIG_whisk_couchdb_" + key) }
+
+// write sends a document to a path of the database. One that is there already is well: an
+// earlier try made it.
+func write(method, path string, document []byte) error {
+	at := fmt.Sprintf("%s://%s:%s/%s", databaseKey("protocol"), databaseKey("host"), databaseKey("port"), path)
+	req, err := http.NewRequest(method, at, bytes.NewReader(document))
 	if err != nil {
 		return err
 	}
 	req.Header.Set("Content-Type", "application/json")
-	req.SetBasicAuth(get("username"), get("password"))
+	req.SetBasicAuth(databaseKey("username"), databaseKey("password"))
 	res, err := http.DefaultClient.Do(req)
 	if err != nil {
 		return err
 	}
 	defer res.Body.Close()
-	if res.StatusCode/100 != 2 && res.StatusCode != http.StatusConflict { // an earlier try made it
+	if res.StatusCode/100 != 2 && res.StatusCode != http.StatusConflict {
 		return fmt.Errorf("the database answers %s", res.Status)
 	}
 	return nil

@@ -1,7 +1,6 @@
 package main
 
 import (
-	"bytes"
 	"context"
 	"fmt"
 	"log"
@@ -15,6 +14,7 @@ import (
 	"github.com/gpuwhisk/gpuwhisk/activation"
 	"github.com/gpuwhisk/gpuwhisk/activation/etcd"
 	"github.com/gpuwhisk/gpuwhisk/activation/fetch"
+	"github.com/gpuwhisk/gpuwhisk/invoker/lib/retry"
 )
 
 // idle is how long a container stays that gets no activation.
@@ -40,9 +40,15 @@ func (s *stock) schedule() func(value []byte) {
 	if err != nil {
 		log.Fatal(err)
 	}
-	for err := x.writeHealthAction(); err != nil; err = x.writeHealthAction() {
-		log.Print("the action by which it tests itself: ", err)
-		time.Sleep(100 * time.Millisecond)
+	err = retry.Do(context.Background(), retry.Default(), func() error {
+		err := x.writeHealthAction()
+		if err != nil {
+			log.Print("the action by which it tests itself: ", err)
+		}
+		return err
+	})
+	if err != nil {
+		log.Fatal(err)
 	}
 	s.switched = x.report
 	x.report()
@@ -62,27 +68,11 @@ func (x *scheduled) report() {
 // writeHealthAction puts the action into the database by which an invoker tests
 // itself, as the original does.
 func (x *scheduled) writeHealthAction() error {
-	get := func(key string) string { return os.Getenv("CONFIG_whisk_couchdb_" + key) }
 	name := fmt.Sprintf("invokerHealthTestAction%d", x.self.ID)
 	doc := fmt.Sprintf(`{"_id":"whisk.system/%s","entityType":"action","name":%q,"namespace":"whisk.system","version":"0.0.1","publish":false,
 		"parameters":[],"annotations":[],"limits":{"timeout":60000,"memory":128,"logs":0,"concurrency":1},"updated":1717990000000,
 		"exec":{"kind":"nodejs:20","binary":false,"code":"function main() { return {by: 'probe'} }"}}`, name, name)
-	at := fmt.Sprintf("%s://%s:%s/%s/%s", get("protocol"), get("host"), get("port"), get("databases_WhiskEntity"), url.PathEscape("whisk.system/"+name))
-	req, err := http.NewRequest(http.MethodPut, at, bytes.NewReader([]byte(doc)))
-	if err != nil {
-		return err
-	}
-	req.Header.Set("Content-Type", "application/json")
-	req.SetBasicAuth(get("username"), get("password"))
-	res, err := http.DefaultClient.Do(req)
-	if err != nil {
-		return err
-	}
-	defer res.Body.Close()
-	if res.StatusCode/100 != 2 && res.StatusCode != http.StatusConflict { // it is there
-		return fmt.Errorf("the database answers %s", res.Status)
-	}
-	return nil
+	return write(http.MethodPut, databaseKey("databases_WhiskEntity")+"/"+url.PathEscape("whisk.system/"+name), []byte(doc))
 }
 
 // take carries out an order.

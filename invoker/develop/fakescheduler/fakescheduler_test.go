@@ -89,12 +89,7 @@ func TestRefusalsAreRetried(t *testing.T) {
 		f := newFixture(t, kafka)
 		s := f.start()
 		f.healthy(2048)
-		if err := s.CreateQueue(f.context(), hello); err != nil {
-			t.Fatal(err)
-		}
-		if err := s.Invoke(f.context(), message(1)); err != nil {
-			t.Fatal(err)
-		}
+		f.invoke(s)
 		first := f.creation()
 		f.ack(first, activation.ResourceNotEnough)
 		for retry := 1; retry <= 5; retry++ {
@@ -126,12 +121,7 @@ func TestRefusedWithoutAnotherInvoker(t *testing.T) {
 		f := newFixture(t, kafka)
 		s := f.start()
 		f.healthy(2048)
-		if err := s.CreateQueue(f.context(), hello); err != nil {
-			t.Fatal(err)
-		}
-		if err := s.Invoke(f.context(), message(1)); err != nil {
-			t.Fatal(err)
-		}
+		f.invoke(s)
 		c := f.creation()
 		f.put(f.cfg.Cluster.Invoker(f.instance), string(activation.Health{Status: activation.Up}.Encode()))
 		f.ack(c, activation.ResourceNotEnough)
@@ -154,12 +144,7 @@ func TestDevelopersErrorReachesTheCaller(t *testing.T) {
 		f.consume(f.cfg.Prefix+"completed0", acks)
 		s := f.start()
 		f.healthy(2048)
-		if err := s.CreateQueue(f.context(), hello); err != nil {
-			t.Fatal(err)
-		}
-		if err := s.Invoke(f.context(), message(1)); err != nil {
-			t.Fatal(err)
-		}
+		f.invoke(s)
 		f.ack(f.creation(), activation.ActionUnreadable)
 		seen := f.until(s, "the failure", func(seen Seen) bool { return len(seen.Failures) == 1 })
 		if got, want := seen.Failures[0], (Failure{message(1).ActivationID, activation.StatusDeveloperError, "for a test"}); got != want {
@@ -224,12 +209,7 @@ func TestWithoutInvokers(t *testing.T) {
 	onEachBroker(t, func(t *testing.T, kafka string) {
 		f := newFixture(t, kafka)
 		s := f.start()
-		if err := s.CreateQueue(f.context(), hello); err != nil {
-			t.Fatal(err)
-		}
-		if err := s.Invoke(f.context(), message(1)); err != nil {
-			t.Fatal(err)
-		}
+		f.invoke(s)
 		f.until(s, "the queue flushes", func(Seen) bool {
 			s.mu.Lock()
 			defer s.mu.Unlock()

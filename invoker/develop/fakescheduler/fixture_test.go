@@ -162,6 +162,17 @@ func (f *fixture) receive() (*activation.ContainerCreation, *activation.Containe
 	return nil, nil
 }
 
+// invoke makes the queue of hello, with one activation.
+func (f *fixture) invoke(s *Scheduler) {
+	f.t.Helper()
+	if err := s.CreateQueue(f.context(), hello); err != nil {
+		f.t.Fatal(err)
+	}
+	if err := s.Invoke(f.context(), message(1)); err != nil {
+		f.t.Fatal(err)
+	}
+}
+
 func (f *fixture) creation() *activation.ContainerCreation {
 	f.t.Helper()
 	c, d := f.receive()
