@@ -129,6 +129,8 @@ var owners = map[string][]string{
 	"github.com/minio/minio-go":               {"activation/s3"},
 	"github.com/moby/moby":                    {"invoker/engine/docker"},
 	"oras.land/oras-go":                       {"invoker/engine/docker"},
+	"github.com/docker/go-units":              {"invoker/engine/docker"},
+	"go.yaml.in/yaml":                         {"invoker/engine/docker"},
 	"github.com/NVIDIA/go-nvml":               {"gpu/nvml"},
 	"github.com/go-zookeeper/zk":              {"invoker/peer/zookeeper"},
 	"github.com/twmb/franz-go":                {"activation/kafka", "invoker/develop/standalone/broker", "invoker/develop/harness", "ansible/tests/stock"},

@@ -7,6 +7,7 @@ import (
 	"strconv"
 	"strings"
 
+	"github.com/docker/go-units"
 	api "github.com/moby/moby/api/types/container"
 )
 
@@ -134,14 +135,11 @@ func bytesOf(put func(*hostPart, int64)) setting {
 		if err != nil {
 			return err
 		}
-		digits := strings.TrimRight(strings.ToLower(v), "bkmgi")
-		n, err := strconv.ParseInt(digits, 10, 64)
-		shift, ok := map[string]int{"": 0, "b": 0, "k": 10, "kb": 10, "kib": 10, "m": 20,
-			"mb": 20, "mib": 20, "g": 30, "gb": 30, "gib": 30}[strings.ToLower(v[len(digits):])]
-		if err != nil || !ok || n < 0 || n > (1<<62)>>shift {
+		n, err := units.RAMInBytes(v)
+		if err != nil || n < 0 {
 			return fmt.Errorf("%q is not a size such as 64m", v)
 		}
-		put(p, n<<shift)
+		put(p, n)
 		return nil
 	}
 }
@@ -192,17 +190,11 @@ func deviceMappings(p *hostPart, values []string) error {
 func ulimits(p *hostPart, values []string) error {
 	p.host.Ulimits = nil
 	for _, v := range values {
-		name, limits, ok := strings.Cut(v, "=")
-		softText, hardText, two := strings.Cut(limits, ":")
-		if !two {
-			hardText = softText
+		limit, err := units.ParseUlimit(v)
+		if err != nil {
+			return fmt.Errorf("%q is not of the form name=soft[:hard]: %w", v, err)
 		}
-		soft, err1 := strconv.ParseInt(softText, 10, 64)
-		hard, err2 := strconv.ParseInt(hardText, 10, 64)
-		if !ok || name == "" || err1 != nil || err2 != nil {
-			return fmt.Errorf("%q is not of the form name=soft[:hard]", v)
-		}
-		p.host.Ulimits = append(p.host.Ulimits, &api.Ulimit{Name: name, Soft: soft, Hard: hard})
+		p.host.Ulimits = append(p.host.Ulimits, limit)
 	}
 	return nil
 }

@@ -1,14 +1,13 @@
 package docker
 
 import (
-	"bufio"
-	"bytes"
-	"encoding/json"
 	"io/fs"
 	"maps"
 	"path"
 	"slices"
 	"strings"
+
+	"go.yaml.in/yaml/v3"
 )
 
 // specs are the GPUs that CDI specifications name. A specification that
@@ -102,31 +101,19 @@ func driverNodes(files fs.FS) map[string]string {
 	return nodes
 }
 
-// parseSpec reads kind and devices of a specification in JSON or in the part
-// of YAML that nvidia-ctk writes: block style, one key a line.
-func parseSpec(data []byte) (kind string, devices []cdiDevice) {
-	if trimmed := bytes.TrimSpace(data); len(trimmed) > 0 && trimmed[0] == '{' {
-		return parseJSONSpec(trimmed)
-	}
-	var p yamlSpec
-	lines := bufio.NewScanner(bytes.NewReader(data))
-	for lines.Scan() {
-		p.line(lines.Text())
-	}
-	return p.kind, p.devices
-}
-
-func parseJSONSpec(data []byte) (string, []cdiDevice) {
+// parseSpec reads kind and devices of a specification, in YAML or JSON, which is
+// YAML, too.
+func parseSpec(data []byte) (string, []cdiDevice) {
 	var spec struct {
 		Kind    string
 		Devices []struct {
 			Name           string
 			ContainerEdits struct {
-				DeviceNodes []struct{ Path string }
-			}
+				DeviceNodes []struct{ Path string } `yaml:"deviceNodes"`
+			} `yaml:"containerEdits"`
 		}
 	}
-	if json.Unmarshal(data, &spec) != nil {
+	if yaml.Unmarshal(data, &spec) != nil {
 		return "", nil
 	}
 	var devices []cdiDevice
@@ -150,60 +137,4 @@ func (d *cdiDevice) node(at string) {
 // slice recognizes a MIG slice: named MIG-UUID, or CARD:SLICE.
 func (d cdiDevice) slice() bool {
 	return strings.HasPrefix(d.name, "MIG-") || strings.Contains(d.name, ":")
-}
-
-// yamlSpec follows the lines of a specification.
-type yamlSpec struct {
-	kind    string
-	devices []cdiDevice
-	section string // the key at the left margin
-	indent  int    // how far the list of devices is indented
-	inside  bool   // the first device was seen
-}
-
-func (p *yamlSpec) line(text string) {
-	content := strings.TrimLeft(text, " ")
-	indent := len(text) - len(content)
-	if content == "" || content[0] == '#' {
-		return
-	}
-	entry, isEntry := strings.CutPrefix(content, "- ")
-	key, value := yamlPair(entry)
-	switch {
-	case indent == 0 && !isEntry:
-		p.section, p.inside = key, false
-		if key == "kind" {
-			p.kind = value
-		}
-		return
-	case p.section != "devices":
-		return
-	case isEntry && !p.inside:
-		p.inside, p.indent = true, indent
-	}
-	if isEntry && indent == p.indent {
-		p.devices = append(p.devices, cdiDevice{})
-		indent += len("- ")
-	}
-	if len(p.devices) == 0 {
-		return
-	}
-	last := &p.devices[len(p.devices)-1]
-	switch {
-	case key == "name" && indent == p.indent+len("- "):
-		last.name = value
-	case key == "path":
-		last.node(value)
-	}
-}
-
-// yamlPair takes a line apart, without comment and quotes.
-func yamlPair(entry string) (key, value string) {
-	key, value, _ = strings.Cut(entry, ":")
-	value, _, _ = strings.Cut(value, " #")
-	value = strings.TrimSpace(value)
-	if n := len(value); n >= 2 && (value[0] == '"' || value[0] == '\'') && value[n-1] == value[0] {
-		value = value[1 : n-1]
-	}
-	return strings.TrimSpace(key), value
 }
