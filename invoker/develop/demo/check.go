@@ -18,7 +18,6 @@ import (
 	"github.com/gpuwhisk/gpuwhisk/invoker/develop/load"
 	"github.com/gpuwhisk/gpuwhisk/invoker/develop/standalone"
 	"github.com/gpuwhisk/gpuwhisk/invoker/develop/standalone/broker"
-	"github.com/gpuwhisk/gpuwhisk/invoker/develop/standalone/catalog"
 	"github.com/gpuwhisk/gpuwhisk/invoker/develop/standalone/couchdb"
 )
 
@@ -83,11 +82,10 @@ func settle(ctx context.Context, info standalone.Info, acks *ackCounter, calls i
 		return nil, err
 	}
 	defer db.Close()
-	records := catalog.New(db, nil)
-	all := records.Activations(info.Guest().Name, "")
+	all := db.Activations(info.Guest().Name, "")
 	changed, seen := time.Now(), -1
 	err = poll(ctx, func() (bool, error) {
-		stored, err := records.Count(ctx, all)
+		stored, err := db.Count(ctx, all)
 		acked := len(acks.counted())
 		if stored+acked > seen {
 			changed, seen = time.Now(), stored+acked
@@ -97,7 +95,7 @@ func settle(ctx context.Context, info standalone.Info, acks *ackCounter, calls i
 	if err != nil {
 		return nil, fmt.Errorf("count records: %w", err)
 	}
-	list, err := records.Records(ctx, all)
+	list, err := db.Records(ctx, all)
 	byID := map[string]*activation.Record{}
 	for _, r := range list {
 		byID[string(r.ActivationID)] = r

@@ -3,8 +3,8 @@
 // embedded Kafka broker, an embedded database, and the invoker itself, started
 // with the very environment that an operator would give it in production.
 //
-// The packages below it do the work: rest, controller, catalog with entity and
-// couchdb, broker and store. This package only wires them and decides
+// The packages below it do the work: rest, controller, couchdb with entity,
+// broker and store. This package only wires them and decides
 // addresses. It is not meant for users who do not trust each other: there is
 // one machine, no throttling and, with the process runtime, no isolation.
 //
@@ -25,8 +25,8 @@ import (
 	"time"
 
 	"github.com/gpuwhisk/gpuwhisk/activation"
-	"github.com/gpuwhisk/gpuwhisk/invoker/develop/standalone/catalog"
 	"github.com/gpuwhisk/gpuwhisk/invoker/develop/standalone/controller"
+	"github.com/gpuwhisk/gpuwhisk/invoker/develop/standalone/couchdb"
 	"github.com/gpuwhisk/gpuwhisk/invoker/develop/standalone/rest"
 )
 
@@ -145,19 +145,18 @@ func (s *Standalone) start(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	cat := catalog.New(db, manifest)
 	kind, code, err := healthTest(s.info.Runtime, manifest)
 	if err != nil {
 		return err
 	}
 	s.controller = controller.New(controller.Config{
-		ID: "0", Bus: bus, Catalog: cat, HealthKind: kind, HealthCode: code, OwnInvoker: s.opts.Invoker != nil, Log: s.log,
+		ID: "0", Bus: bus, DB: db, HealthKind: kind, HealthCode: code, OwnInvoker: s.opts.Invoker != nil, Log: s.log,
 	})
 	s.onStop("controller", func(ctx context.Context) error { s.controller.Close(ctx); return nil })
 	if err := s.controller.Start(ctx); err != nil {
 		return withFlag("--kafka", s.opts.Kafka, err)
 	}
-	if err := s.serveAPI(cat, manifest); err != nil {
+	if err := s.serveAPI(db, manifest); err != nil {
 		return err
 	}
 	return s.startInvoker(string(manifestText))
@@ -176,13 +175,13 @@ func (s *Standalone) onStop(name string, close func(context.Context) error) {
 	s.closers = append(s.closers, closer{name, close})
 }
 
-func (s *Standalone) serveAPI(cat *catalog.Catalog, m *activation.Manifest) error {
+func (s *Standalone) serveAPI(db *couchdb.Client, m *activation.Manifest) error {
 	bounds := activation.DefaultBounds()
 	if most := s.opts.MemoryMax; most > 0 {
 		bounds.MemoryMB.Max = max(bounds.MemoryMB.Min, int(most/activation.MB))
 	}
 	handler := rest.New(rest.Config{
-		Controller: s.controller, Catalog: cat, Manifest: m, Bounds: bounds,
+		Controller: s.controller, DB: db, Manifest: m, Bounds: bounds,
 		Build: s.opts.Version, Log: s.log,
 	})
 	guarded, err := rest.Guard(s.withConsole(handler), s.opts.Origins)

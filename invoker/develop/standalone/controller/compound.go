@@ -3,12 +3,10 @@ package controller
 import (
 	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"time"
 
 	"github.com/gpuwhisk/gpuwhisk/activation"
-	"github.com/gpuwhisk/gpuwhisk/invoker/develop/standalone/catalog"
 	"github.com/gpuwhisk/gpuwhisk/invoker/develop/standalone/couchdb"
 	"github.com/gpuwhisk/gpuwhisk/invoker/develop/standalone/entity"
 )
@@ -52,7 +50,7 @@ func (c *Controller) runCompound(ctx context.Context, call Call, id, cause activ
 }
 
 // isCompound reports whether the controller runs an action, and not an invoker.
-func isCompound(a *catalog.Resolved) bool {
+func isCompound(a *couchdb.Resolved) bool {
 	return a.Exec.IsSequence() || a.Annotations.Truthy("conductor")
 }
 
@@ -63,7 +61,7 @@ func (s *compound) runPart(ctx context.Context, call Call, failed, late string) 
 	call.Wait = time.Duration(call.Action.Limits.TimeoutMillis)*time.Millisecond + componentGrace
 	out, err := s.invokePart(ctx, call)
 	if err != nil {
-		s.c.log.Warn("part of a sequence or composition was not run", "action", call.Action.ID(), "error", err)
+		s.c.log.Warn("part of a sequence or composition was not run", "action", call.Action.ID, "error", err)
 		return nil, failure(activation.StatusWhiskError, failed)
 	}
 	s.logs = append(s.logs, string(out.ID))
@@ -102,7 +100,7 @@ func failure(status int, text string) *activation.Response {
 
 // memoryOf is the memory in an activation's record: for a nested sequence the
 // most of its components.
-func memoryOf(r *activation.Record, a *catalog.Resolved) int {
+func memoryOf(r *activation.Record, a *couchdb.Resolved) int {
 	limits, ok := r.Annotations.Get("limits")
 	var l struct{ Memory int }
 	if !ok || json.Unmarshal(limits, &l) != nil {
@@ -119,7 +117,7 @@ func (s *compound) record(response activation.Response) *activation.Record {
 		Namespace:    s.call.User.Namespace.Name,
 		Name:         a.Name,
 		Subject:      s.call.User.Subject,
-		Version:      a.Version.String(),
+		Version:      a.Version,
 		Start:        s.start,
 		End:          now(),
 		Duration:     &s.duration,
@@ -127,7 +125,7 @@ func (s *compound) record(response activation.Response) *activation.Record {
 		Logs:         s.logs,
 	}
 	r.Annotations.AddBool("topmost", s.cause == "")
-	r.Annotations.AddText("path", a.ID())
+	r.Annotations.AddText("path", a.ID)
 	r.Annotations.AddNumber("waitTime", s.start-s.call.TransID.StartMillis())
 	if !a.Exec.IsSequence() {
 		r.Annotations.AddBool("conductor", true)
@@ -152,7 +150,7 @@ func (c *Controller) store(ctx context.Context, user activation.Identity, r *act
 	if !user.Limits.StoresActivations() {
 		return
 	}
-	if err := c.cfg.Catalog.SaveRecord(ctx, r, now()); err != nil {
+	if err := c.cfg.DB.SaveRecord(ctx, r, now()); err != nil {
 		c.log.Error("record was not stored", "activation", string(r.ActivationID), "error", err)
 	}
 }
@@ -185,8 +183,8 @@ func (s *compound) runComponent(ctx context.Context, name string, payload json.R
 	if err != nil {
 		return nil, failure(activation.StatusApplicationError, missing)
 	}
-	a, err := s.c.cfg.Catalog.Resolve(ctx, ref)
-	if errors.Is(err, couchdb.ErrNotFound) || errors.Is(err, entity.ErrOtherKind) {
+	a, err := s.c.cfg.DB.Resolve(ctx, ref)
+	if couchdb.Absent(err) {
 		return nil, failure(activation.StatusApplicationError, missing)
 	}
 	if err != nil {
@@ -209,7 +207,7 @@ func (s *compound) runComposition(ctx context.Context) activation.Response {
 		if state != nil { // an object, laid over what the conductor gets
 			before, _ := parametersOf(payload) // what is no object has none
 			over, _ := parametersOf(state)
-			payload = objectOf(over.Over(before))
+			payload = over.Over(before).Object()
 		}
 		r, failed := s.runCompositionPart(ctx, s.call.Action, payload)
 		if failed != nil {
@@ -239,7 +237,7 @@ func (s *compound) runNext(ctx context.Context, answer conductorAnswer) (json.Ra
 	if s.count.components >= MaxSequence {
 		return refuse("Too many actions in the composition.")
 	}
-	a, err := s.c.cfg.Catalog.Resolve(ctx, ref)
+	a, err := s.c.cfg.DB.Resolve(ctx, ref)
 	if err != nil {
 		return refuse("Failed to resolve action with name '%s' during composition.", ref)
 	}
@@ -251,7 +249,7 @@ func (s *compound) runNext(ctx context.Context, answer conductorAnswer) (json.Ra
 	return r.Response.Result, nil
 }
 
-func (s *compound) runCompositionPart(ctx context.Context, a *catalog.Resolved, payload json.RawMessage) (*activation.Record, *activation.Response) {
+func (s *compound) runCompositionPart(ctx context.Context, a *couchdb.Resolved, payload json.RawMessage) (*activation.Record, *activation.Response) {
 	s.trans = s.trans.Child(NewTransID(), now())
 	return s.runPart(ctx, Call{TransID: s.trans, Action: a, Payload: payload},
 		"Activation failure during composition.", "Timeout reached when retrieving activation %s during composition.")
@@ -294,5 +292,5 @@ func wrapped(name string, v json.RawMessage) json.RawMessage {
 	if v == nil || v[0] == '{' {
 		return v
 	}
-	return objectOf(entity.Parameters{{Key: name, Value: v}})
+	return entity.Parameters{{Key: name, Value: v}}.Object()
 }

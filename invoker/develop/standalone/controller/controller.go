@@ -16,9 +16,9 @@ import (
 	"context"
 	"crypto/rand"
 	"encoding/hex"
-	"errors"
 	"fmt"
 	"log/slog"
+	"net/http"
 	"sync"
 	"time"
 
@@ -26,15 +26,16 @@ import (
 
 	"github.com/gpuwhisk/gpuwhisk/activation"
 	"github.com/gpuwhisk/gpuwhisk/invoker/develop/standalone/broker"
-	"github.com/gpuwhisk/gpuwhisk/invoker/develop/standalone/catalog"
+	"github.com/gpuwhisk/gpuwhisk/invoker/develop/standalone/couchdb"
+	"github.com/gpuwhisk/gpuwhisk/invoker/develop/standalone/entity"
 	"github.com/gpuwhisk/gpuwhisk/invoker/lib/retry"
 )
 
-// Errors of Invoke that have HTTP statuses of their own.
+// Refusals of Invoke.
 var (
-	ErrNoInvoker = errors.New("no invoker is healthy")
-	ErrTooLarge  = broker.ErrTooLarge
-	ErrClosed    = errors.New("controller is shutting down")
+	errNoInvoker = entity.Refuse(http.StatusServiceUnavailable, "No invokers available: no invoker is healthy.")
+	errClosed    = entity.Refuse(http.StatusServiceUnavailable, "No invokers available: controller is shutting down.")
+	errTooLarge  = entity.Refuse(http.StatusRequestEntityTooLarge, "The request entity is larger than the server is willing or able to process.")
 )
 
 // Times of OpenWhisk's controller.
@@ -55,7 +56,7 @@ const (
 type Config struct {
 	ID         string // its name in topics, such as "0"
 	Bus        *broker.Bus
-	Catalog    *catalog.Catalog
+	DB         *couchdb.Client
 	HealthKind string // action kind of the health test
 	HealthCode string // its code: returns its parameters
 	// OwnInvoker is true where this process has an invoker: until it is healthy for
@@ -165,7 +166,7 @@ func (c *Controller) begin() error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.closed {
-		return ErrClosed
+		return errClosed
 	}
 	c.tasks.Add(1)
 	return nil

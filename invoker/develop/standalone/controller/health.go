@@ -21,19 +21,14 @@ func (c *Controller) healthRef() entity.Ref {
 // memory, its code in the document.
 func (c *Controller) putHealthAction(ctx context.Context) error {
 	ref := c.healthRef()
-	code := c.cfg.HealthCode
-	a := &entity.Entity{
-		Kind: entity.Action, Namespace: ref.Path, Name: ref.Name, Version: activation.SemVer{Patch: 1}, Updated: now(),
-		Exec: entity.Exec{Kind: c.cfg.HealthKind, Code: &code},
-		Limits: activation.Limits{
-			TimeoutMillis: 60_000, MemoryMB: activation.DefaultBounds().MemoryMB.Min, LogsMB: 10, Concurrency: 1,
-		},
-	}
-	old, err := c.cfg.Catalog.Get(ctx, entity.Action, ref)
+	a := entity.New(entity.Action, ref)
+	a.Version, a.Updated, a.Exec = activation.DefaultVersion, now(), &entity.Exec{Kind: c.cfg.HealthKind, Code: &c.cfg.HealthCode}
+	a.Limits.MemoryMB = activation.DefaultBounds().MemoryMB.Min
+	old, err := c.cfg.DB.Entity(ctx, entity.Action, ref)
 	if err == nil {
 		a.Rev = old.Rev
 	}
-	if err := c.cfg.Catalog.PutDocument(ctx, a); err != nil {
+	if err := c.cfg.DB.PutEntity(ctx, a); err != nil {
 		return fmt.Errorf("write health test action: %w", err)
 	}
 	return nil

@@ -3,11 +3,13 @@ package controller
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"time"
 
 	"github.com/gpuwhisk/gpuwhisk/activation"
-	"github.com/gpuwhisk/gpuwhisk/invoker/develop/standalone/catalog"
+	"github.com/gpuwhisk/gpuwhisk/invoker/develop/standalone/broker"
+	"github.com/gpuwhisk/gpuwhisk/invoker/develop/standalone/couchdb"
 	"github.com/gpuwhisk/gpuwhisk/invoker/develop/standalone/entity"
 )
 
@@ -15,7 +17,7 @@ import (
 type Call struct {
 	User    activation.Identity
 	TransID activation.TransID
-	Action  *catalog.Resolved
+	Action  *couchdb.Resolved
 	Payload json.RawMessage // an object or an array; nil for none
 	Wait    time.Duration   // 0: do not wait for the result
 	Trace   json.RawMessage // the caller's trace context; nil for none
@@ -54,7 +56,7 @@ func (c *Controller) awaitInvoker(ctx context.Context) {
 // has left.
 func (c *Controller) invokeCompound(ctx context.Context, call Call) (Outcome, error) {
 	if _, ok := c.pool.pick(""); !ok {
-		return Outcome{}, ErrNoInvoker
+		return Outcome{}, errNoInvoker
 	}
 	if err := c.begin(); err != nil {
 		return Outcome{}, err
@@ -89,16 +91,16 @@ func (c *Controller) invoke(ctx context.Context, call Call, cause activation.ID)
 	}
 	content := call.Payload
 	if !isArray(content) { // which has no names under which it is laid over others
-		content = objectOf(given.Over(a.Parameters))
+		content = given.Over(a.Parameters).Object()
 	}
-	invoker, ok := c.pool.pick(call.User.Namespace.Name + "/" + a.ID())
+	invoker, ok := c.pool.pick(call.User.Namespace.Name + "/" + a.ID)
 	if !ok {
-		return Outcome{}, ErrNoInvoker
+		return Outcome{}, errNoInvoker
 	}
 	id, waits := NewID(), call.Wait > 0
 	m := activation.Message{
 		TransID:      call.TransID,
-		Action:       activation.ActionRef{Path: a.Namespace, Name: a.Name, Version: a.Version.String(), Binding: a.Binding},
+		Action:       activation.ActionRef{Path: a.Namespace, Name: a.Name, Version: a.Version, Binding: a.Binding},
 		Revision:     a.Rev,
 		User:         call.User,
 		ActivationID: id,
@@ -114,7 +116,10 @@ func (c *Controller) invoke(ctx context.Context, call Call, cause activation.ID)
 	defer c.inFlight.forget(id)
 	if err := c.cfg.Bus.Publish(ctx, activation.Instance{ID: invoker}.Topic(), m.Encode()); err != nil {
 		c.inFlight.free(id)
-		return Outcome{}, fmt.Errorf("send activation of %s: %w", a.ID(), err)
+		if errors.Is(err, broker.ErrTooLarge) {
+			return Outcome{}, errTooLarge
+		}
+		return Outcome{}, fmt.Errorf("send activation of %s: %w", a.ID, err)
 	}
 	if !waits {
 		return Outcome{ID: id}, nil
@@ -124,7 +129,7 @@ func (c *Controller) invoke(ctx context.Context, call Call, cause activation.ID)
 
 // forcedAfter is when an activation counts as lost: twice its time limit, of
 // which a minute is the least, and a minute (ShardingContainerPoolBalancer).
-func forcedAfter(a *catalog.Resolved) time.Duration {
+func forcedAfter(a *couchdb.Resolved) time.Duration {
 	limit := max(time.Duration(a.Limits.TimeoutMillis)*time.Millisecond, time.Minute)
 	return 2*limit + time.Minute
 }
@@ -159,7 +164,7 @@ func (c *Controller) waitFor(ctx context.Context, answers <-chan *activation.Rec
 			}
 			every = firstPoll
 		case <-poll.C:
-			if r, err := c.cfg.Catalog.Record(ctx, namespace, id); err == nil {
+			if r, err := c.cfg.DB.Record(ctx, namespace, id); err == nil {
 				return r
 			}
 			if every < rarePoll {
@@ -190,19 +195,6 @@ func parametersOf(payload json.RawMessage) (entity.Parameters, error) {
 		p = append(p, activation.Parameter{Key: m.Key, Value: m.Value})
 	}
 	return p, nil
-}
-
-// objectOf writes parameters as one object.
-func objectOf(p entity.Parameters) json.RawMessage {
-	out := []byte{'{'}
-	for i, one := range p {
-		if i > 0 {
-			out = append(out, ',')
-		}
-		out = append(activation.AppendString(out, one.Key), ':')
-		out = append(out, one.Value...)
-	}
-	return append(out, '}')
 }
 
 func initArgs(p entity.Parameters) []string {

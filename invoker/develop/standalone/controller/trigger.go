@@ -59,7 +59,7 @@ func (c *Controller) fire(ctx context.Context, e Event, id activation.ID, start 
 		Namespace:    e.User.Namespace.Name,
 		Name:         e.Trigger.Name,
 		Subject:      e.User.Subject,
-		Version:      e.Trigger.Version.String(),
+		Version:      e.Trigger.Version,
 		Start:        start, // and no end: OpenWhisk's records of triggers have 0
 		Response:     activation.Response{Result: result},
 		Logs:         logs,
@@ -89,7 +89,7 @@ func (c *Controller) applyRule(ctx context.Context, e Event, rule string, link e
 }
 
 func (c *Controller) runRule(ctx context.Context, e Event, action entity.Ref, result *ruleResult) {
-	a, err := c.cfg.Catalog.Resolve(ctx, action)
+	a, err := c.cfg.DB.Resolve(ctx, action)
 	if errors.Is(err, couchdb.ErrNotFound) {
 		result.StatusCode = activation.StatusApplicationError
 		result.Error = "The requested resource does not exist."
@@ -102,7 +102,7 @@ func (c *Controller) runRule(ctx context.Context, e Event, action entity.Ref, re
 		if e.Headers != nil {
 			args = args.Set(activation.Parameter{Key: "__ow_headers", Value: e.Headers})
 		}
-		out, err = c.Invoke(ctx, Call{User: e.User, TransID: e.TransID, Action: a, Payload: objectOf(args)})
+		out, err = c.Invoke(ctx, Call{User: e.User, TransID: e.TransID, Action: a, Payload: args.Object()})
 	}
 	if err != nil {
 		c.log.Warn("rule was not applied", "rule", result.Rule, "error", err)

@@ -1,11 +1,12 @@
-// Package couchdb is what the standalone controller needs of a CouchDB, embedded
-// or not, on top of kivik: documents, attachments, the views of an OpenWhisk
-// deployment, and that deployment itself (databases, design documents, the guest
-// identity).
+// Package couchdb is the database of the standalone controller, embedded or not,
+// on top of kivik: it keeps what users created and what their activations came to,
+// the code of actions as attachments included, and makes what is missing of an
+// OpenWhisk deployment (databases, design documents, subjects).
 //
 // The invoker's package for the same database, activation/couchdb, reads actions
-// and writes records; this one writes actions and reads records. It starts no
-// goroutine; a Client may be used by many at once.
+// and writes records; this one writes actions and reads records. Requests are
+// decided by package rest and package controller. It starts no goroutine; a Client
+// may be used by many at once.
 package couchdb
 
 import (
@@ -144,31 +145,28 @@ type Query struct {
 	Docs             bool  // whole documents instead of summaries
 }
 
-func (q Query) params() map[string]any {
+// rows asks a view for the rows in range, and calls fn with each.
+func (c *Client) rows(ctx context.Context, q Query, params map[string]any, fn func(*kivik.ResultSet) error) error {
 	var top any = map[string]any{} // an object sorts above every number
 	if q.To > 0 {
 		top = q.To
 	}
-	return map[string]any{"startkey": []any{q.Prefix, top}, "endkey": []any{q.Prefix, q.From}, "descending": true}
+	params["startkey"], params["endkey"], params["descending"] = []any{q.Prefix, top}, []any{q.Prefix, q.From}, true
+	return c.each(ctx, q.DB, q.Design, q.View, params, fn)
 }
 
 // Rows returns the summaries, or the documents, of the rows in range.
 func (c *Client) Rows(ctx context.Context, q Query) ([]json.RawMessage, error) {
-	params := q.params()
-	params["reduce"] = false
-	if q.Skip > 0 {
-		params["skip"] = q.Skip
-	}
+	params := map[string]any{"reduce": false, "include_docs": q.Docs, "skip": q.Skip}
 	if q.Limit > 0 {
 		params["limit"] = q.Limit
 	}
-	all := []json.RawMessage{}
 	scan := (*kivik.ResultSet).ScanValue
 	if q.Docs {
-		params["include_docs"] = true
 		scan = (*kivik.ResultSet).ScanDoc
 	}
-	err := c.each(ctx, q.DB, q.Design, q.View, params, func(row *kivik.ResultSet) error {
+	all := []json.RawMessage{}
+	err := c.rows(ctx, q, params, func(row *kivik.ResultSet) error {
 		var one json.RawMessage
 		err := scan(row, &one)
 		all = append(all, one)
@@ -177,9 +175,10 @@ func (c *Client) Rows(ctx context.Context, q Query) ([]json.RawMessage, error) {
 	return all, err
 }
 
-// Count returns how many rows are in range.
+// Count returns how many rows are in range, skipped ones and those past the limit
+// included.
 func (c *Client) Count(ctx context.Context, q Query) (n int, err error) {
-	err = c.each(ctx, q.DB, q.Design, q.View, q.params(), func(row *kivik.ResultSet) error { return row.ScanValue(&n) })
+	err = c.rows(ctx, q, map[string]any{}, func(row *kivik.ResultSet) error { return row.ScanValue(&n) })
 	return n, err
 }
 
@@ -196,34 +195,4 @@ func (c *Client) each(ctx context.Context, db, design, view string, params map[s
 		return fmt.Errorf("query view %s: %w", view, translate(err))
 	}
 	return nil
-}
-
-// IdentityRow is a namespace with its key, as the subjects database lists it.
-type IdentityRow struct {
-	Subject   string `json:"-"`
-	Namespace string `json:"namespace"`
-	UUID      string `json:"uuid"`
-	Key       string `json:"key"`
-}
-
-// Identity finds the namespace of a key: [uuid, secret], or [namespace].
-func (c *Client) Identity(ctx context.Context, key ...string) (*IdentityRow, error) {
-	var found []IdentityRow
-	params := map[string]any{"key": key, "limit": 2}
-	err := c.each(ctx, c.names.Subjects, "subjects.v2.0.0", "identities", params, func(row *kivik.ResultSet) error {
-		var one IdentityRow
-		err := row.ScanValue(&one)
-		if err == nil {
-			one.Subject, err = row.ID()
-		}
-		found = append(found, one)
-		return err
-	})
-	switch {
-	case err != nil:
-		return nil, err
-	case len(found) != 1:
-		return nil, ErrNotFound // none, or a key that two share and neither may use
-	}
-	return &found[0], nil
 }

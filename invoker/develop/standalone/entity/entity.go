@@ -1,7 +1,7 @@
 // Package entity holds the things that users create through OpenWhisk's REST
-// API: actions, packages, triggers and rules. It reads them from a database
-// document or from the body of a PUT, merges the two as OpenWhisk's controller
-// does, and writes them for the database or for the answer.
+// API: actions, packages, triggers and rules. An Entity is its own database
+// document; the body of a PUT is laid over it as OpenWhisk's controller does,
+// and its answer is the document without what only the database needs.
 //
 // It is not where activations are described (package activation is), and it
 // opens nothing: documents come and go as bytes. It is pure and starts no
@@ -10,46 +10,18 @@
 package entity
 
 import (
+	"bytes"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"maps"
-	"strings"
 
 	"github.com/gpuwhisk/gpuwhisk/activation"
 )
 
-// BadRequest is a PUT with wrong content. Its text is for the user.
-type BadRequest struct{ Text string }
-
-// Error is the text.
-func (e *BadRequest) Error() string { return e.Text }
-
-// malformed puts OpenWhisk's text before an error in the content.
-func malformed(format string, args ...any) error {
-	return &BadRequest{"The request content was malformed:\n" + fmt.Sprintf(format, args...)}
-}
-
-// TooLarge is a PUT with a field of more bytes than allowed.
-type TooLarge struct {
-	Field       string
-	Is, Allowed int
-}
-
-// Error is the text OpenWhisk answers with.
-func (e *TooLarge) Error() string {
-	return fmt.Sprintf("%s larger than allowed: %d > %d bytes.", e.Field, e.Is, e.Allowed)
-}
-
 // ErrOtherKind is a document that is not of the kind asked for: a package
 // where an action was named.
 var ErrOtherKind = errors.New("document is of another kind")
-
-// Sizes that OpenWhisk's controller allows.
-const (
-	maxExecBytes      = 48 << 20
-	maxParameterBytes = 1 << 20
-)
 
 // Kind is a kind of entity, as documents name it.
 type Kind string
@@ -62,33 +34,27 @@ const (
 	Rule    Kind = "rule"
 )
 
-// Entity is an action, package, trigger or rule. Fields that its kind lacks are
-// zero.
+// Entity is an action, package, trigger or rule. Members come in the order of
+// their names, as in OpenWhisk's answers; those that its kind lacks are zero.
 type Entity struct {
-	Kind        Kind
-	Rev         string // of the document; empty when it is new
-	Namespace   string // namespace, or namespace/package
-	Name        string
-	Version     activation.SemVer
-	Publish     bool
-	Annotations Parameters
-	Updated     int64 // epoch milliseconds
-	Parameters  Parameters
-
-	// Of an action.
-	Exec   Exec
-	Limits activation.Limits
-	Stubs  json.RawMessage // of its attachments, which the database keeps if they are written again
-
-	// Binding is the package that a package stands for, nil for none.
-	Binding *Ref
-
-	// Rules are those of a trigger by full name; nil: it never had one.
-	Rules map[string]Link
-
-	// TriggerRef and ActionRef are what a rule connects. Its state lies in the
-	// trigger.
-	TriggerRef, ActionRef Ref
+	ID          string          `json:"_id,omitempty"`    // the full name
+	Rev         string          `json:"_rev,omitempty"`   // empty when it is new
+	Action      *Ref            `json:"action,omitempty"` // of a rule
+	Annotations Parameters      `json:"annotations"`
+	Binding     *Binding        `json:"binding,omitempty"` // of a package
+	Kind        Kind            `json:"entityType,omitempty"`
+	Exec        *Exec           `json:"exec,omitempty"` // of an action
+	Limits      *Limits         `json:"limits,omitempty"`
+	Name        string          `json:"name"`
+	Namespace   string          `json:"namespace"`           // namespace, or namespace/package
+	Parameters  Parameters      `json:"parameters,omitzero"` // nil for a rule
+	Publish     bool            `json:"publish"`
+	Rules       map[string]Link `json:"rules,omitzero"`    // of a trigger by full name; nil: it never had one
+	Status      string          `json:"status,omitempty"`  // of a rule, in answers: it lies in the trigger
+	Trigger     *Ref            `json:"trigger,omitempty"` // of a rule
+	Updated     int64           `json:"updated"`           // epoch milliseconds
+	Version     string          `json:"version"`
+	Attachments json.RawMessage `json:"_attachments,omitempty"` // stubs, by which the database keeps the contents
 }
 
 // Link is a rule as its trigger holds it.
@@ -103,18 +69,153 @@ const (
 	Inactive = "inactive"
 )
 
-// ID is the id of the entity's document, which is also its full name.
-func (e *Entity) ID() string { return e.Namespace + "/" + e.Name }
+// Binding is the package that a package stands for, empty for none.
+type Binding struct {
+	Name      string `json:"name,omitempty"`
+	Namespace string `json:"namespace,omitempty"`
+}
+
+// Limits are those of an action; a trigger has none, but a place for them.
+type Limits struct{ activation.Limits }
+
+// DefaultLimits are those of an action that names none.
+func DefaultLimits() *Limits {
+	return &Limits{activation.Limits{TimeoutMillis: 60_000, MemoryMB: 256, LogsMB: 10, Concurrency: 1}}
+}
+
+// UnmarshalJSON lays the limits that are given over those that are there.
+func (l *Limits) UnmarshalJSON(b []byte) error {
+	return json.Unmarshal(b, &struct {
+		Timeout     *int `json:"timeout"`
+		Memory      *int `json:"memory"`
+		Logs        *int `json:"logs"`
+		Concurrency *int `json:"concurrency"`
+		Instances   *int `json:"instances"`
+	}{&l.TimeoutMillis, &l.MemoryMB, &l.LogsMB, &l.Concurrency, &l.Instances})
+}
+
+// MarshalJSON writes all limits, or none.
+func (l Limits) MarshalJSON() ([]byte, error) {
+	if l == (Limits{}) {
+		return []byte("{}"), nil
+	}
+	return l.JSON(), nil
+}
+
+// New makes an entity that has nothing yet but what its kind brings.
+func New(kind Kind, ref Ref) *Entity {
+	e := &Entity{ID: ref.String(), Kind: kind, Namespace: ref.Path, Name: ref.Name, Parameters: Parameters{}}
+	switch kind {
+	case Action:
+		e.Limits = DefaultLimits()
+	case Package:
+		e.Binding = &Binding{}
+	case Trigger:
+		e.Limits = &Limits{}
+	case Rule:
+		e.Parameters = nil
+	}
+	return e
+}
+
+// Decode reads the document of an entity. The error is ErrOtherKind if it is
+// not of that kind.
+func Decode(kind Kind, doc []byte) (*Entity, error) {
+	e := New(kind, Ref{})
+	e.Kind, e.Binding = "", nil // as the document has them
+	if err := json.Unmarshal(doc, e); err != nil {
+		return nil, fmt.Errorf("decode %s: %w", kind, err)
+	}
+	e.ID = e.Namespace + "/" + e.Name
+	if e.Kind != "" && e.Kind != kind || !e.hasMembersOf(kind) {
+		return nil, fmt.Errorf("%w: %s is no %s", ErrOtherKind, e.ID, kind)
+	}
+	e.Kind = kind
+	if kind != Action {
+		e.Attachments = nil
+	}
+	return e, nil
+}
+
+// hasMembersOf tells the kinds of old documents, which do not name theirs.
+func (e *Entity) hasMembersOf(kind Kind) bool {
+	switch kind {
+	case Action:
+		return e.Exec != nil
+	case Package:
+		return e.Binding != nil
+	case Rule:
+		return e.Trigger != nil && e.Action != nil
+	}
+	return e.Exec == nil && e.Binding == nil
+}
+
+// Document writes the entity for the database.
+func (e *Entity) Document() []byte { return mustMarshal(e) }
+
+// Answer writes the entity for a user, without the attachment of code that is
+// stored apart.
+func (e Entity) Answer() []byte {
+	e.ID, e.Rev, e.Kind, e.Attachments = "", "", "", nil
+	if e.Exec != nil {
+		exec := *e.Exec
+		exec.Attachment = nil
+		e.Exec = &exec
+	}
+	return mustMarshal(e)
+}
+
+// AnswerBare leaves the code out.
+func (e Entity) AnswerBare() []byte {
+	exec := *e.Exec
+	exec.Code = nil
+	e.Exec = &exec
+	return e.Answer()
+}
+
+// AnswerPackage writes a package with its actions, by their summaries from the
+// database's view. An action annotated as a feed is listed among the feeds.
+func (e *Entity) AnswerPackage(summaries []json.RawMessage) ([]byte, error) {
+	type member struct {
+		Annotations Parameters `json:"annotations"`
+		Name        string     `json:"name"`
+		Version     string     `json:"version"`
+	}
+	actions, feeds := []member{}, []member{}
+	for _, summary := range summaries {
+		var m member
+		if err := json.Unmarshal(summary, &m); err != nil {
+			return nil, fmt.Errorf("decode action summary: %w", err)
+		}
+		if m.Annotations.Truthy("feed") {
+			feeds = append(feeds, m)
+		} else {
+			actions = append(actions, m)
+		}
+	}
+	var fields map[string]json.RawMessage
+	if err := json.Unmarshal(e.Answer(), &fields); err != nil {
+		return nil, err
+	}
+	fields["actions"], fields["feeds"] = mustMarshal(actions), mustMarshal(feeds)
+	return Marshal(fields)
+}
 
 // Ref is the entity's name.
 func (e *Entity) Ref() Ref { return Ref{e.Namespace, e.Name} }
 
+// Bound is the package that a package stands for, nil for none.
+func (e *Entity) Bound() *Ref {
+	if e.Binding == nil || e.Binding.Name == "" {
+		return nil
+	}
+	return &Ref{e.Binding.Namespace, e.Binding.Name}
+}
+
 // SetRule adds a rule to a trigger, or its new action or state.
 func (e *Entity) SetRule(rule string, link Link) {
-	rules := maps.Clone(e.Rules)
-	if rules == nil {
-		rules = map[string]Link{}
-	}
+	rules := map[string]Link{}
+	maps.Copy(rules, e.Rules)
 	rules[rule] = link
 	e.Rules = rules
 }
@@ -136,82 +237,22 @@ func (e *Entity) RuleStatus(rule string) string {
 	return Inactive
 }
 
-// Ref names an entity.
-type Ref struct {
-	Path string // namespace, or namespace/package
-	Name string
+// Marshal writes JSON as OpenWhisk does: nothing escaped that need not be.
+func Marshal(v any) ([]byte, error) {
+	var b bytes.Buffer
+	e := json.NewEncoder(&b)
+	e.SetEscapeHTML(false)
+	if err := e.Encode(v); err != nil {
+		return nil, fmt.Errorf("encode as JSON: %w", err)
+	}
+	return bytes.TrimSuffix(b.Bytes(), []byte("\n")), nil
 }
 
-// String is path and name with a slash between, as ids are.
-func (r Ref) String() string { return r.Path + "/" + r.Name }
-
-// Namespace is the first segment of the path.
-func (r Ref) Namespace() string {
-	ns, _, _ := strings.Cut(r.Path, "/")
-	return ns
-}
-
-// Package is the second segment of the path, empty for the default package.
-func (r Ref) Package() string {
-	_, pkg, _ := strings.Cut(r.Path, "/")
-	return pkg
-}
-
-// PackageRef is the package that the entity is in; its name is empty for the
-// default package.
-func (r Ref) PackageRef() Ref { return Ref{r.Namespace(), r.Package()} }
-
-// ParseRef reads a full name, with or without a slash before it, and puts home
-// in place of "_".
-func ParseRef(s, home string) (Ref, error) {
-	parts := strings.Split(strings.TrimPrefix(strings.TrimSpace(s), "/"), "/")
-	if len(parts) < 2 || len(parts) > 3 {
-		return Ref{}, malformed("The fully qualified name of the entity must contain at least the namespace and the name of the entity.")
-	}
-	if parts[0] == "_" {
-		parts[0] = home
-	}
-	for _, p := range parts {
-		if !activation.ValidName(p) {
-			return Ref{}, malformed("The name of the entity contains illegal characters.")
-		}
-	}
-	last := len(parts) - 1
-	return Ref{strings.Join(parts[:last], "/"), parts[last]}, nil
-}
-
-// UnmarshalJSON reads a name as text or as an object of path and name.
-func (r *Ref) UnmarshalJSON(b []byte) error {
-	var o struct{ Path, Name string }
-	if err := json.Unmarshal(b, &o); err == nil {
-		*r = Ref{o.Path, o.Name}
-		return nil
-	}
-	var s string
-	if err := json.Unmarshal(b, &s); err != nil {
-		return malformed("the name of an entity is text, or an object of path and name")
-	}
-	// The home namespace is not known here: "_" stays until Resolve.
-	ref, err := ParseRef(s, "_")
+// mustMarshal writes what is made of values that were checked when they were read.
+func mustMarshal(v any) []byte {
+	b, err := Marshal(v)
 	if err != nil {
-		return err
+		panic(err)
 	}
-	*r = ref
-	return nil
-}
-
-// Resolve puts home in place of "_" in the path.
-func (r Ref) Resolve(home string) Ref {
-	if r.Namespace() == "_" {
-		r.Path = home + r.Path[1:]
-	}
-	return r
-}
-
-// MarshalJSON writes an object of name and path.
-func (r Ref) MarshalJSON() ([]byte, error) {
-	return Marshal(struct {
-		Name string `json:"name"`
-		Path string `json:"path"`
-	}{r.Name, r.Path})
+	return b
 }

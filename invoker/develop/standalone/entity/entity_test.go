@@ -9,13 +9,14 @@ import (
 	"github.com/gpuwhisk/gpuwhisk/activation"
 )
 
+func terms(t testing.TB, now int64) Terms {
+	t.Helper()
+	return Terms{"guest", testManifest(t), activation.DefaultBounds(), now}
+}
+
 func create(t *testing.T, body string) (*Entity, error) {
 	t.Helper()
-	put, err := DecodePut([]byte(body), "guest", testManifest(t))
-	if err != nil {
-		return nil, err
-	}
-	return put.Create(Action, Ref{"guest", "a"}, activation.DefaultBounds(), 1)
+	return New(Action, Ref{"guest", "a"}).Put([]byte(body), terms(t, 1))
 }
 
 func TestRefusedPuts(t *testing.T) {
@@ -50,14 +51,14 @@ func TestRefusedPuts(t *testing.T) {
 		`{"exec":{"kind":"nodejs:20","code":"x"},"parameters":[{"key":"","value":1}]}`: "parameters malformed",
 	} {
 		_, err := create(t, body)
-		var bad *BadRequest
-		if !errors.As(err, &bad) || !strings.Contains(err.Error(), want) {
+		var bad *Refusal
+		if !errors.As(err, &bad) || bad.Status != 400 || !strings.Contains(err.Error(), want) {
 			t.Errorf("%s: %v, want %q", body, err, want)
 		}
 	}
 	_, err := create(t, `{"exec":{"kind":"nodejs:20","code":"x"},"parameters":[{"key":"a","value":"`+strings.Repeat("x", maxParameterBytes)+`"}]}`)
-	var large *TooLarge
-	if !errors.As(err, &large) || large.Field != "parameters" {
+	var large *Refusal
+	if !errors.As(err, &large) || large.Status != 413 || !strings.HasPrefix(large.Text, "parameters larger") {
 		t.Errorf("huge parameters: %v", err)
 	}
 }
@@ -83,8 +84,8 @@ func TestUpdates(t *testing.T) {
 		old        *Entity
 		check      func(*Entity) bool
 	}{
-		{"patch version", `{}`, old, func(a *Entity) bool { return a.Version.String() == "0.0.2" && a.Updated == 9 }},
-		{"given version", `{"version":"1.0.0"}`, old, func(a *Entity) bool { return a.Version.String() == "1.0.0" }},
+		{"patch version", `{}`, old, func(a *Entity) bool { return a.Version == "0.0.2" && a.Updated == 9 }},
+		{"given version", `{"version":"1.0.0"}`, old, func(a *Entity) bool { return a.Version == "1.0.0" }},
 		{"parameters stay", `{"publish":true}`, old, func(a *Entity) bool { return len(a.Parameters) == 1 && a.Publish }},
 		{"parameters are replaced", `{"parameters":[]}`, old, func(a *Entity) bool { return len(a.Parameters) == 0 }},
 		{"annotations are merged", `{"annotations":[{"key":"a","value":3}]}`, old, func(a *Entity) bool {
@@ -98,11 +99,7 @@ func TestUpdates(t *testing.T) {
 	}
 	for _, c := range cases {
 		t.Run(c.name, func(t *testing.T) {
-			put, err := DecodePut([]byte(c.body), "guest", testManifest(t))
-			if err != nil {
-				t.Fatal(err)
-			}
-			a, err := put.Update(c.old, activation.DefaultBounds(), 9)
+			a, err := c.old.Put([]byte(c.body), terms(t, 9))
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -167,15 +164,10 @@ func FuzzPuts(f *testing.F) {
 	f.Add([]byte(`{"trigger":"/_/t","action":{"path":"guest","name":"a"}}`))
 	f.Add([]byte(`{"binding":{"namespace":"_","name":"p"},"parameters":[{"key":"a"}]}`))
 	f.Add([]byte(`{"status":"active"}`))
-	m := testManifest(f)
-	ref := Ref{"guest", "x"}
+	terms := terms(f, 1)
 	f.Fuzz(func(t *testing.T, body []byte) {
-		put, err := DecodePut(body, "guest", m)
-		if err != nil {
-			put = &Put{}
-		}
 		for _, kind := range []Kind{Action, Package, Trigger, Rule} {
-			e, err := put.Create(kind, ref, activation.DefaultBounds(), 1)
+			e, err := New(kind, Ref{"guest", "x"}).Put(body, terms)
 			if err != nil {
 				continue
 			}

@@ -2,7 +2,6 @@ package entity
 
 import (
 	"encoding/json"
-	"fmt"
 	"strings"
 
 	"github.com/gpuwhisk/gpuwhisk/activation"
@@ -20,6 +19,7 @@ type Exec struct {
 	Components []string        // of a sequence, full names with a slash before
 	Code       *string         // as text, or base64 if binary; nil when it has none or it is stored apart
 	Attachment json.RawMessage // where the code is stored apart
+	Attaches   bool            // new code is to be stored apart
 }
 
 type execJSON struct {
@@ -35,14 +35,14 @@ type execJSON struct {
 func (e *Exec) UnmarshalJSON(b []byte) error {
 	var j execJSON
 	if err := json.Unmarshal(b, &j); err != nil {
-		return malformed("exec malformed: %s", inWords(err))
+		return Malformed("exec malformed: %s", inWords(err))
 	}
 	if j.Kind == nil {
-		return malformed("'kind' must be a string defined in 'exec'")
+		return Malformed("'kind' must be a string defined in 'exec'")
 	}
 	*e = Exec{Kind: strings.ToLower(strings.TrimSpace(*j.Kind)), Image: strings.TrimSpace(j.Image), Binary: j.Binary, Components: j.Components}
 	if j.Main != nil && string(j.Main) != "null" && json.Unmarshal(j.Main, &e.Main) != nil {
-		return malformed("if defined, 'main' be a string in 'exec' for '%s' actions", e.Kind)
+		return Malformed("if defined, 'main' be a string in 'exec' for '%s' actions", e.Kind)
 	}
 	var code string
 	switch {
@@ -53,7 +53,7 @@ func (e *Exec) UnmarshalJSON(b []byte) error {
 	case j.Code[0] == '{':
 		e.Attachment = compact(j.Code)
 	default:
-		return malformed("'code' must be a string or attachment object defined in 'exec' for '%s' actions", e.Kind)
+		return Malformed("'code' must be a string or attachment object defined in 'exec' for '%s' actions", e.Kind)
 	}
 	return nil
 }
@@ -68,11 +68,12 @@ func (e *Exec) check(home string, m *activation.Manifest) error {
 		return e.checkSequence(home)
 	case activation.Blackbox:
 		if e.Image == "" {
-			return malformed("'image' must be a string defined in 'exec' for 'blackbox' actions")
+			return Malformed("'image' must be a string defined in 'exec' for 'blackbox' actions")
 		}
 		if _, err := activation.ParseImage(e.Image); err != nil {
-			return malformed("%v", err)
+			return Malformed("%v", err)
 		}
+		e.Attaches = true
 		if e.Code != nil && strings.TrimSpace(*e.Code) == "" {
 			e.Code, e.Binary = nil, false
 		}
@@ -81,12 +82,15 @@ func (e *Exec) check(home string, m *activation.Manifest) error {
 			return err
 		}
 	}
-	return e.checkSize()
+	if e.Code == nil {
+		return nil
+	}
+	return tooLarge("code", len(*e.Code), maxExecBytes)
 }
 
 func (e *Exec) checkSequence(home string) error {
 	if len(e.Components) == 0 {
-		return &BadRequest{"No component specified for the sequence."}
+		return Bad("No component specified for the sequence.")
 	}
 	for i, c := range e.Components {
 		ref, err := ParseRef(c, home)
@@ -102,17 +106,17 @@ func (e *Exec) checkSequence(home string) error {
 func (e *Exec) checkRuntime(m *activation.Manifest) error {
 	r, ok := m.Runtime(e.Kind)
 	if !ok {
-		return malformed("kind '%s' not in Set(%s)", e.Kind, kinds(m))
+		return Malformed("kind '%s' not in Set(%s)", e.Kind, kinds(m))
 	}
 	if r.Deprecated {
-		return &BadRequest{fmt.Sprintf("The '%s' runtime is no longer supported. You may read and delete but not update or invoke this action.", r.Kind)}
+		return Bad("The '%s' runtime is no longer supported. You may read and delete but not update or invoke this action.", r.Kind)
 	}
-	e.Kind = r.Kind
+	e.Kind, e.Attaches = r.Kind, r.Attached
 	if e.Code == nil {
-		return malformed("'code' must be a string or attachment object defined in 'exec' for '%s' actions", e.Kind)
+		return Malformed("'code' must be a string or attachment object defined in 'exec' for '%s' actions", e.Kind)
 	}
 	if r.RequireMain && e.Main == "" {
-		return malformed("'main' must be a string defined in 'exec' for '%s' actions", e.Kind)
+		return Malformed("'main' must be a string defined in 'exec' for '%s' actions", e.Kind)
 	}
 	e.Image = ""
 	return nil
@@ -124,13 +128,6 @@ func kinds(m *activation.Manifest) string {
 		all = append(all, r.Kind)
 	}
 	return strings.Join(all, ", ")
-}
-
-func (e *Exec) checkSize() error {
-	if e.Code != nil && len(*e.Code) > maxExecBytes {
-		return &TooLarge{"code", len(*e.Code), maxExecBytes}
-	}
-	return nil
 }
 
 // MarshalJSON writes the members in the order that OpenWhisk's answers have

@@ -95,17 +95,11 @@ func TestAnswersToPutsAreThoseOfTheController(t *testing.T) {
 			if err := json.Unmarshal(s.Put.Body, &want); err != nil {
 				t.Fatal(err)
 			}
-			put, err := DecodePut(s.Put.Request, "guest", testManifest(t))
+			a, err := New(Action, Ref{want.Namespace, want.Name}).Put(s.Put.Request, Terms{"guest", testManifest(t), bounds(), want.Updated})
 			if err != nil {
 				t.Fatal(err)
 			}
-			a, err := put.Create(Action, Ref{want.Namespace, want.Name}, bounds(), want.Updated)
-			if err != nil {
-				t.Fatal(err)
-			}
-			if a.Version, err = activation.ParseSemVer(want.Version); err != nil { // some had been there before
-				t.Fatal(err)
-			}
+			a.Version = want.Version // some had been there before
 			if got := string(a.Answer()); got != squeezed(t, s.Put.Body) {
 				t.Errorf("got  %s\nwant %s", got, squeezed(t, s.Put.Body))
 			}

@@ -14,7 +14,7 @@ type Parameters []activation.Parameter
 
 // parameterJSON is a parameter as documents have it.
 type parameterJSON struct {
-	Key        *string         `json:"key"`
+	Key        string          `json:"key"`
 	Value      json.RawMessage `json:"value"`
 	Init       bool            `json:"init,omitempty"`
 	Encryption string          `json:"encryption,omitempty"`
@@ -24,17 +24,18 @@ type parameterJSON struct {
 func (p *Parameters) UnmarshalJSON(b []byte) error {
 	var list []parameterJSON
 	if err := json.Unmarshal(b, &list); err != nil {
-		return malformed("parameters malformed!")
+		return Malformed("parameters malformed!")
 	}
 	*p = Parameters{}
 	for _, one := range list {
-		if one.Key == nil || *one.Key == "" {
-			return malformed("parameters malformed!")
+		if one.Key == "" {
+			return Malformed("parameters malformed!")
 		}
 		if one.Value == nil {
 			one.Value = json.RawMessage("null")
 		}
-		*p = p.Set(activation.Parameter{Key: *one.Key, Value: compact(one.Value), Init: one.Init, Encryption: one.Encryption})
+		one.Value = compact(one.Value)
+		*p = p.Set(activation.Parameter(one))
 	}
 	return nil
 }
@@ -72,9 +73,22 @@ func (p Parameters) Defines(key string) bool {
 func (p Parameters) MarshalJSON() ([]byte, error) {
 	list := make([]parameterJSON, len(p))
 	for i, one := range p {
-		list[i] = parameterJSON{&one.Key, one.Value, one.Init, one.Encryption}
+		list[i] = parameterJSON(one)
 	}
 	return Marshal(list)
+}
+
+// Object writes keys and values as one object.
+func (p Parameters) Object() json.RawMessage {
+	out := []byte{'{'}
+	for i, one := range p {
+		if i > 0 {
+			out = append(out, ',')
+		}
+		out = append(activation.AppendString(out, one.Key), ':')
+		out = append(out, one.Value...)
+	}
+	return append(out, '}')
 }
 
 // size is how many bytes keys and values have.
@@ -126,7 +140,7 @@ type annotationList Parameters
 // UnmarshalJSON reads an array of keys with values.
 func (a *annotationList) UnmarshalJSON(b []byte) error {
 	if (*Parameters)(a).UnmarshalJSON(b) != nil {
-		return malformed("annotations malformed!")
+		return Malformed("annotations malformed!")
 	}
 	return nil
 }

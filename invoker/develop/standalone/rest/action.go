@@ -1,43 +1,41 @@
 package rest
 
 import (
+	"encoding/json"
 	"errors"
 	"net/http"
 
+	"github.com/gpuwhisk/gpuwhisk/activation"
 	"github.com/gpuwhisk/gpuwhisk/invoker/develop/standalone/controller"
 	"github.com/gpuwhisk/gpuwhisk/invoker/develop/standalone/couchdb"
 	"github.com/gpuwhisk/gpuwhisk/invoker/develop/standalone/entity"
 )
 
-func (h *Handler) actions() collection {
-	return collection{kind: entity.Action, permit: h.inPackage, check: h.checkSequence, answer: h.actionAnswer}
-}
-
 // getAction answers with the action as it would run: the parameters of its
 // package and of a binding laid under its own.
-func (h *Handler) getAction(r *request) error {
-	if err := h.mayUse(r, r.ref); err != nil {
+func (r *request) getAction() error {
+	if err := r.mayUse(r.ref); err != nil {
 		return err
 	}
 	withCode := r.flag("code", true)
 	if r.err != nil {
 		return r.err
 	}
-	a, err := h.cfg.Catalog.Resolve(r.Context(), r.ref)
+	a, err := r.DB.Resolve(r.Context(), r.ref)
 	if err != nil {
 		return err
 	}
 	if !withCode {
-		return r.raw(http.StatusOK, a.AnswerBare())
+		return r.send(http.StatusOK, "application/json", a.AnswerBare())
 	}
-	return r.show(h.actions(), http.StatusOK, a.Entity)
+	return collection{answer: (*request).actionAnswer}.show(r, a.Entity)
 }
 
 // actionAnswer is the action with its code. An action whose code is lost can
 // still be deleted.
-func (h *Handler) actionAnswer(r *request, a *entity.Entity) ([]byte, error) {
+func (r *request) actionAnswer(a *entity.Entity) ([]byte, error) {
 	if a.Exec.Code == nil {
-		err := h.cfg.Catalog.LoadCode(r.Context(), a)
+		err := r.DB.LoadCode(r.Context(), a)
 		if err != nil && (r.Method != http.MethodDelete || !errors.Is(err, couchdb.ErrNotFound)) {
 			return nil, err
 		}
@@ -47,32 +45,29 @@ func (h *Handler) actionAnswer(r *request, a *entity.Entity) ([]byte, error) {
 
 // inPackage refuses a change to an action in a binding, or in a package that is
 // not there.
-func (h *Handler) inPackage(r *request) error {
+func (r *request) inPackage() error {
 	if r.ref.Package() == "" {
 		return nil
 	}
-	pkg, err := h.cfg.Catalog.Get(r.Context(), entity.Package, r.ref.PackageRef())
-	if err != nil {
-		return err
+	pkg, err := r.DB.Entity(r.Context(), entity.Package, r.ref.PackageRef())
+	if err == nil && pkg.Bound() != nil {
+		return entity.Bad("Operation not permitted on package binding.")
 	}
-	if pkg.Binding != nil {
-		return bad("Operation not permitted on package binding.")
-	}
-	return nil
+	return err
 }
 
-func (h *Handler) checkSequence(r *request, put *entity.Put, _ *entity.Entity) error {
-	if put.Exec == nil || !put.Exec.IsSequence() {
+func (r *request) checkSequence(made, old *entity.Entity) error {
+	if made.Exec == old.Exec || !made.Exec.IsSequence() {
 		return nil
 	}
-	_, err := h.countActions(r, put.Exec.Components, 0)
+	_, err := r.countActions(made.Exec.Components, 0)
 	return err
 }
 
 // countActions is how many actions a sequence runs. It refuses one that is too
 // long, contains itself or names what is not there.
-func (h *Handler) countActions(r *request, components []string, depth int) (int, error) {
-	tooMany := bad("Too many actions in the sequence.")
+func (r *request) countActions(components []string, depth int) (int, error) {
+	tooMany := entity.Bad("Too many actions in the sequence.")
 	if len(components) > controller.MaxSequence || depth > controller.MaxSequence {
 		return 0, tooMany
 	}
@@ -82,21 +77,21 @@ func (h *Handler) countActions(r *request, components []string, depth int) (int,
 		if err != nil {
 			return 0, err
 		}
-		if err := h.mayUse(r, ref); err != nil {
+		if err := r.mayUse(ref); err != nil {
 			return 0, err
 		}
-		a, err := h.cfg.Catalog.Resolve(r.Context(), ref)
+		a, err := r.DB.Resolve(r.Context(), ref)
 		switch {
 		case ref == r.ref || err == nil && a.Ref() == r.ref:
-			return 0, bad("Sequence may not refer to itself.")
-		case absent(err):
-			return 0, bad("Sequence component does not exist.")
+			return 0, entity.Bad("Sequence may not refer to itself.")
+		case couchdb.Absent(err):
+			return 0, entity.Bad("Sequence component does not exist.")
 		case err != nil:
 			return 0, err
 		}
 		n := 1
 		if a.Exec.IsSequence() {
-			if n, err = h.countActions(r, a.Exec.Components, depth+1); err != nil {
+			if n, err = r.countActions(a.Exec.Components, depth+1); err != nil {
 				return 0, err
 			}
 		}
@@ -105,4 +100,118 @@ func (h *Handler) countActions(r *request, components []string, depth int) (int,
 		}
 	}
 	return total, nil
+}
+
+// maxPayload is the most a call's arguments may have.
+const maxPayload = 1 << 20
+
+// activationHeader names the activation that a request led to.
+const activationHeader = "x-openwhisk-activation-id"
+
+func (r *request) invokeAction() error {
+	blocking, resultOnly, wait := r.flag("blocking", false), r.flag("result", false), r.timeout(controller.MaxWait)
+	payload := r.payload(true)
+	if r.err != nil {
+		return r.err
+	}
+	if !blocking {
+		wait = 0
+	}
+	if err := r.mayUse(r.ref); err != nil {
+		return err
+	}
+	a, err := r.DB.Resolve(r.Context(), r.ref)
+	if err != nil {
+		return err
+	}
+	if protects(a, payload) {
+		return protected()
+	}
+	out, err := r.Controller.Invoke(r.Context(), controller.Call{
+		User: *r.user, TransID: r.transID, Action: a, Payload: payload, Wait: wait, Trace: traceContext(r.Header),
+	})
+	if err != nil {
+		return err
+	}
+	return r.outcome(out, resultOnly)
+}
+
+// traceContext is a caller's trace as a message has it, by the names that W3C and
+// Zipkin give it; nil without one.
+func traceContext(h http.Header) json.RawMessage {
+	all := map[string]string{}
+	for _, name := range []string{"traceparent", "tracestate", "X-B3-TraceId", "X-B3-SpanId", "X-B3-Sampled"} {
+		if v := h.Get(name); v != "" {
+			all[name] = v
+		}
+	}
+	if len(all) == 0 {
+		return nil
+	}
+	text, _ := json.Marshal(all) // texts alone
+	return text
+}
+
+// payload reads the arguments of a call: an object, where arrays are allowed
+// an array, or nothing.
+func (r *request) payload(arrays bool) json.RawMessage {
+	body := r.body()
+	switch {
+	case r.err != nil || len(body) == 0:
+		return nil
+	case len(body) > maxPayload:
+		r.fail(entity.Refuse(http.StatusRequestEntityTooLarge, "Request larger than allowed: %d > %d bytes.", len(body), maxPayload))
+		return nil
+	}
+	value, err := activation.Canonical(body)
+	switch {
+	case err != nil:
+		r.fail(entity.Malformed("%v", err))
+	case value[0] != '{' && (!arrays || value[0] != '['):
+		r.fail(entity.Malformed("Object expected"))
+	}
+	return value
+}
+
+// protects reports whether the payload names a parameter that a final action
+// does not let callers replace.
+func protects(a *couchdb.Resolved, payload json.RawMessage) bool {
+	if !a.Annotations.IsTrue("final") || len(payload) == 0 || payload[0] != '{' {
+		return false
+	}
+	members, _ := activation.Members(payload) // checked when it was read
+	for _, m := range members {
+		if a.Parameters.Defines(m.Key) {
+			return true
+		}
+	}
+	return false
+}
+
+// outcome answers with what an activation came to, or with its id.
+func (r *request) outcome(out controller.Outcome, resultOnly bool) error {
+	if out.Record == nil {
+		return r.accepted(out.ID)
+	}
+	r.w.Header().Set(activationHeader, string(out.ID))
+	status := http.StatusOK
+	switch out.Record.Response.StatusCode {
+	case activation.StatusApplicationError, activation.StatusDeveloperError:
+		status = http.StatusBadGateway
+	case activation.StatusWhiskError:
+		status = http.StatusInternalServerError
+	}
+	result := out.Record.Response.Result
+	if resultOnly || len(result) > 0 && result[0] == '[' {
+		if result == nil {
+			result = json.RawMessage("{}")
+		}
+		return r.send(status, "application/json", result)
+	}
+	return r.json(status, extend(out.Record))
+}
+
+func (r *request) accepted(id activation.ID) error {
+	r.w.Header().Set(activationHeader, string(id))
+	return r.json(http.StatusAccepted, map[string]activation.ID{"activationId": id})
 }

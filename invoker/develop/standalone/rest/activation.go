@@ -7,6 +7,7 @@ import (
 
 	"github.com/gpuwhisk/gpuwhisk/activation"
 	"github.com/gpuwhisk/gpuwhisk/invoker/develop/standalone/couchdb"
+	"github.com/gpuwhisk/gpuwhisk/invoker/develop/standalone/entity"
 )
 
 // extended is a record as users get it. The fields are in the order of their
@@ -50,67 +51,43 @@ func extend(r *activation.Record) extended {
 	return e
 }
 
-// record reads the record that the path names.
-func (h *Handler) record(r *request) (*activation.Record, error) {
-	if err := r.own(r.ns); err != nil {
-		return nil, err
-	}
-	id, err := activation.ParseID(r.PathValue("id"))
-	if err != nil {
-		return nil, bad("The activation id is not valid.")
-	}
-	return h.cfg.Catalog.Record(r.Context(), r.ns, id)
-}
-
-// getRecord answers with what part picks from a record.
-func (h *Handler) getRecord(part func(extended) any) func(*request) error {
+// part answers with what show picks from the record that the path names.
+func part(show func(extended) any) func(*request) error {
 	return func(r *request) error {
-		record, err := h.record(r)
+		if err := r.own(r.ns); err != nil {
+			return err
+		}
+		id, err := activation.ParseID(r.PathValue("id"))
+		if err != nil {
+			return entity.Bad("The activation id is not valid.")
+		}
+		record, err := r.DB.Record(r.Context(), r.ns, id)
 		if err != nil {
 			return err
 		}
-		return r.json(http.StatusOK, part(extend(record)))
+		return r.json(http.StatusOK, show(extend(record)))
 	}
 }
 
-func wholeRecord(e extended) any { return e }
-func resultOf(e extended) any    { return e.Response }
-func logsOf(e extended) any      { return map[string][]string{"logs": e.Logs} }
-
-func (h *Handler) listActivations(r *request) error {
+// listActivations answers with summaries of records, or with whole ones.
+func (r *request) listActivations() error {
 	if err := r.own(r.ns); err != nil {
 		return err
 	}
-	q, docs, counting := h.recordQuery(r), r.flag("docs", false), r.flag("count", false)
-	switch {
-	case r.err != nil:
-		return r.err
-	case counting && docs:
-		return bad("The parameter 'docs' is not permitted with 'count'.")
-	case counting:
-		return h.count(r, activations, q)
-	case !docs:
-		summaries, err := h.cfg.Catalog.Rows(r.Context(), q)
-		if err != nil {
-			return err
+	q, show := r.recordQuery(), asItIs
+	if q.Docs {
+		show = func(doc json.RawMessage) (json.RawMessage, error) {
+			record, err := activation.DecodeRecord(doc)
+			if err != nil {
+				return nil, err
+			}
+			return entity.Marshal(extend(record))
 		}
-		return r.json(http.StatusOK, summaries)
 	}
-	records, err := h.cfg.Catalog.Records(r.Context(), q)
-	if err != nil {
-		return err
-	}
-	all := make([]extended, 0, len(records))
-	for _, record := range records {
-		all = append(all, extend(record))
-	}
-	return r.json(http.StatusOK, all)
+	return r.list("activations", q, show)
 }
 
-// activations is the name of the collection.
-const activations = "activations"
-
-func (h *Handler) recordQuery(r *request) couchdb.Query {
+func (r *request) recordQuery() couchdb.Query {
 	name := strings.Trim(r.query.Get("name"), "/")
 	parts := strings.Split(name, "/")
 	for _, part := range parts {
@@ -118,8 +95,10 @@ func (h *Handler) recordQuery(r *request) couchdb.Query {
 			r.malformed("name", "Parameter may be a 'simple' name or 'package-name/simple' name: %s", name)
 		}
 	}
-	q := h.cfg.Catalog.Activations(r.ns, name)
-	q.From, q.To = r.millis("since"), r.millis("upto")
-	q.Skip, q.Limit = r.skip(activations), r.limit(activations)
+	q := r.DB.Activations(r.ns, name)
+	q.From, q.To, q.Docs = r.millis("since"), r.millis("upto"), r.flag("docs", false)
+	if q.Docs && r.flag("count", false) {
+		r.fail(entity.Bad("The parameter 'docs' is not permitted with 'count'."))
+	}
 	return q
 }

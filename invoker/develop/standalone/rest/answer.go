@@ -2,92 +2,65 @@ package rest
 
 import (
 	"errors"
-	"fmt"
 	"net/http"
 	"strconv"
 
-	"github.com/gpuwhisk/gpuwhisk/invoker/develop/standalone/catalog"
 	"github.com/gpuwhisk/gpuwhisk/invoker/develop/standalone/controller"
 	"github.com/gpuwhisk/gpuwhisk/invoker/develop/standalone/couchdb"
 	"github.com/gpuwhisk/gpuwhisk/invoker/develop/standalone/entity"
 )
 
-// textParameters refuses arguments that the caller may not set.
-const textParameters = "Request defines parameters that are not allowed (e.g., reserved properties)."
-
-// refusal is an error with its HTTP status.
-type refusal struct {
-	status int
-	text   string
+func missing() error {
+	return entity.Refuse(http.StatusNotFound, "The requested resource does not exist.")
 }
 
-// Error is the text.
-func (e *refusal) Error() string { return e.text }
-
-func bad(text string) *refusal { return &refusal{http.StatusBadRequest, text} }
-func missing() *refusal {
-	return &refusal{http.StatusNotFound, "The requested resource does not exist."}
+func conflict(format string, args ...any) error {
+	return entity.Refuse(http.StatusConflict, format, args...)
 }
-func conflict(text string) *refusal { return &refusal{http.StatusConflict, text} }
 
-// gatewayPackage is that of an API gateway, which this process lacks.
-const gatewayPackage = "apimgmt"
-
-// noGateway answers wsk api.
-func noGateway() *refusal {
-	return &refusal{http.StatusNotImplemented, "API gateway routes (wsk api) are not supported here, by gpuwhisk standalone; " +
-		"a web action has an address of its own (wsk action update NAME --web true, wsk action get NAME --url)."}
+// protected refuses arguments that the caller may not set.
+func protected() error {
+	return entity.Bad("Request defines parameters that are not allowed (e.g., reserved properties).")
 }
 
 // noSystemPackage answers for a package that comes with OpenWhisk, such as a feed
 // of alarms.
-func noSystemPackage(name string) *refusal {
-	return &refusal{http.StatusNotImplemented, fmt.Sprintf("The package '/%s/%s' is not supported here: gpuwhisk standalone has no catalogue of "+
-		"packages and no providers of feeds. A trigger without a feed can be fired by hand (wsk trigger fire) or by a cron job.", controller.SystemNamespace, name)}
+func noSystemPackage(name string) error {
+	return entity.Refuse(http.StatusNotImplemented, "The package '/%s/%s' is not supported here: gpuwhisk standalone has no catalogue of "+
+		"packages and no providers of feeds. A trigger without a feed can be fired by hand (wsk trigger fire) or by a cron job.", controller.SystemNamespace, name)
 }
 
 // translate finds the answer to an error of any package behind the API.
-func (h *Handler) translate(err error) *refusal {
-	var r *refusal
-	var badPut *entity.BadRequest
-	var large *entity.TooLarge
+func translate(err error) *entity.Refusal {
+	var refused *entity.Refusal
 	var tooMuch *http.MaxBytesError
 	switch {
-	case errors.As(err, &r):
-		return r
-	case errors.As(err, &badPut):
-		return bad(badPut.Text)
-	case errors.As(err, &large):
-		return &refusal{http.StatusRequestEntityTooLarge, large.Error()}
+	case errors.As(err, &refused):
 	case errors.As(err, &tooMuch):
-		return &refusal{http.StatusRequestEntityTooLarge, fmt.Sprintf("Request larger than allowed: more than %d bytes.", tooMuch.Limit)}
+		refused = entity.Refuse(http.StatusRequestEntityTooLarge, "Request larger than allowed: more than %d bytes.", tooMuch.Limit)
 	case errors.Is(err, couchdb.ErrNotFound):
-		return missing()
+		return translate(missing())
 	case errors.Is(err, entity.ErrOtherKind):
-		return conflict("Resource by this name exists but is not in this collection.")
+		return translate(conflict("Resource by this name exists but is not in this collection."))
 	case errors.Is(err, couchdb.ErrConflict):
-		return conflict("Concurrent modification to resource detected.")
-	case errors.Is(err, catalog.ErrCircular):
-		return bad("Cannot bind to another package binding.")
-	case errors.Is(err, controller.ErrTooLarge):
-		return &refusal{http.StatusRequestEntityTooLarge, "The request entity is larger than the server is willing or able to process."}
-	case errors.Is(err, controller.ErrNoInvoker), errors.Is(err, controller.ErrClosed):
-		return &refusal{http.StatusServiceUnavailable, "No invokers available: " + err.Error() + "."}
+		return translate(conflict("Concurrent modification to resource detected."))
+	default:
+		refused = entity.Refuse(http.StatusInternalServerError, "There was an internal server error.")
 	}
-	return &refusal{http.StatusInternalServerError, "There was an internal server error."}
+	return refused
 }
 
 // refuse answers with an error: the text that OpenWhisk has for it, and the
 // transaction by which it is found in the logs.
-func (h *Handler) refuse(r *request, err error) {
-	e := h.translate(err)
-	if e.status >= 500 && e.status != http.StatusNotImplemented {
-		h.log.Error("request failed", "transid", r.transID.ID(), "method", r.Method, "path", r.URL.Path, "error", err)
+func (r *request) refuse(err error) {
+	e := translate(err)
+	if e.Status >= 500 && e.Status != http.StatusNotImplemented {
+		r.Log.Error("request failed", "transid", r.transID.ID(), "method", r.Method, "path", r.URL.Path, "error", err)
 	}
-	if e.status == http.StatusUnauthorized {
+	if e.Status == http.StatusUnauthorized {
 		r.w.Header().Set("WWW-Authenticate", `Basic realm="OpenWhisk secure realm"`)
 	}
-	_ = r.json(e.status, map[string]string{"code": r.transID.ID(), "error": e.text})
+	_ = r.json(e.Status, map[string]string{"code": r.transID.ID(), "error": e.Text})
 }
 
 func (r *request) json(status int, v any) error {
@@ -95,18 +68,11 @@ func (r *request) json(status int, v any) error {
 	if err != nil {
 		return err
 	}
-	return r.raw(status, b)
-}
-
-// raw answers with JSON that is ready.
-func (r *request) raw(status int, b []byte) error {
-	r.w.Header().Set("Content-Type", "application/json")
-	return r.send(status, b)
+	return r.send(status, "application/json", b)
 }
 
 func (r *request) text(status int, s string) error {
-	r.w.Header().Set("Content-Type", "text/plain; charset=UTF-8")
-	return r.send(status, []byte(s))
+	return r.send(status, "text/plain; charset=UTF-8", []byte(s))
 }
 
 func (r *request) empty(status int) error {
@@ -117,7 +83,8 @@ func (r *request) empty(status int) error {
 	return nil
 }
 
-func (r *request) send(status int, b []byte) error {
+func (r *request) send(status int, contentType string, b []byte) error {
+	r.w.Header().Set("Content-Type", contentType)
 	r.w.Header().Set("Content-Length", strconv.Itoa(len(b)))
 	r.w.WriteHeader(status)
 	if r.Method != http.MethodHead {

@@ -25,9 +25,9 @@ func (d *deadlines) SetWriteDeadline(at time.Time) error { d.write = at; return 
 // others have the server's deadlines.
 func TestDeadlines(t *testing.T) {
 	h := New(Config{Log: slog.New(slog.DiscardHandler)})
-	h.users.known["u:k"] = knownUser{&activation.Identity{Namespace: activation.Namespace{Name: "guest"}}, time.Now()}
+	h.known.Store("u:k", knownUser{&activation.Identity{Namespace: activation.Namespace{Name: "guest"}}, time.Now()})
 	for _, known := range []bool{true, false} {
-		r := httptest.NewRequest("PUT", "/api/v1/namespaces/_/rules/r", strings.NewReader("{"))
+		r := httptest.NewRequest("PUT", "/api/v1/namespaces/_/rules/r?overwrite=x", strings.NewReader("{"))
 		status := http.StatusUnauthorized
 		if known {
 			r.SetBasicAuth("u", "k")

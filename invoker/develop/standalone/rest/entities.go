@@ -1,25 +1,29 @@
 package rest
 
 import (
+	"encoding/json"
 	"errors"
 	"net/http"
 	"time"
 
 	"github.com/gpuwhisk/gpuwhisk/activation"
-	"github.com/gpuwhisk/gpuwhisk/invoker/develop/standalone/catalog"
 	"github.com/gpuwhisk/gpuwhisk/invoker/develop/standalone/couchdb"
 	"github.com/gpuwhisk/gpuwhisk/invoker/develop/standalone/entity"
 )
 
-// collection is what the API does with the entities of one kind. A hook that is
-// nil does nothing.
+// collection is what the API does with the entities of one kind. Of its hooks,
+// permit, link and unlink may be nil; a nil read or answer is the usual one.
 type collection struct {
+	name string // in paths, also that of the database's view
 	kind entity.Kind
+	// read answers a GET.
+	read func(*request) error
+	// post answers a POST.
+	post func(*request) error
 	// permit refuses a PUT or DELETE by the name alone.
 	permit func(*request) error
-	// check refuses a PUT; old is the entity as it is, nil for a new one.
-	check func(r *request, put *entity.Put, old *entity.Entity) error
-	// link changes what else depends on a PUT, before the entity is written.
+	// link refuses a PUT, or changes what else depends on it, before the entity is
+	// written; old is the entity as it was, without a version for a new one.
 	link func(r *request, made, old *entity.Entity) error
 	// unlink changes what else depends on a DELETE, or refuses it.
 	unlink func(*request, *entity.Entity) error
@@ -27,178 +31,167 @@ type collection struct {
 	answer func(*request, *entity.Entity) ([]byte, error)
 }
 
-func plainAnswer(_ *request, e *entity.Entity) ([]byte, error) { return e.Answer(), nil }
+// collections are the kinds of entities. POST to a package is refresh, an operation
+// of old clients.
+func collections() []collection {
+	return []collection{
+		{name: "actions", kind: entity.Action, read: (*request).getAction, post: (*request).invokeAction,
+			permit: (*request).inPackage, link: (*request).checkSequence, answer: (*request).actionAnswer},
+		{name: "packages", kind: entity.Package, read: (*request).getPackage, post: (*request).unserved,
+			link: (*request).checkPackage, unlink: (*request).checkEmpty},
+		{name: "triggers", kind: entity.Trigger, post: (*request).fireTrigger},
+		{name: "rules", kind: entity.Rule, post: (*request).switchRule,
+			link: (*request).linkRule, unlink: (*request).unlinkRule, answer: (*request).ruleAnswer},
+	}
+}
 
 // get answers with an entity of the caller's own.
-func (h *Handler) get(c collection) func(*request) error {
-	return func(r *request) error {
-		e, err := h.read(r, c.kind)
-		if err != nil {
-			return err
-		}
-		return r.show(c, http.StatusOK, e)
+func (c collection) get(r *request) error {
+	if c.read != nil {
+		return c.read(r)
 	}
+	e, err := r.ownEntity(c.kind)
+	if err != nil {
+		return err
+	}
+	return c.show(r, e)
 }
 
 // put makes or updates the entity that the path names.
-func (h *Handler) put(c collection) func(*request) error {
-	return func(r *request) error {
-		if err := r.permitted(c); err != nil {
-			return err
-		}
-		made, old, err := h.merge(r, c)
-		if err != nil {
-			return err
-		}
-		if c.link != nil {
-			if err := c.link(r, made, old); err != nil {
-				return err
-			}
-		}
-		if err := h.cfg.Catalog.Put(r.Context(), made); err != nil {
-			return err
-		}
-		return r.show(c, http.StatusOK, made)
+func (c collection) put(r *request) error {
+	if err := c.permitted(r); err != nil {
+		return err
 	}
+	overwrite, body := r.flag("overwrite", false), r.body()
+	if r.err != nil {
+		return r.err
+	}
+	old, err := r.DB.Entity(r.Context(), c.kind, r.ref)
+	switch {
+	case errors.Is(err, couchdb.ErrNotFound):
+		old = entity.New(c.kind, r.ref)
+	case err != nil:
+		return err
+	case !overwrite:
+		return conflict("resource already exists")
+	}
+	made, err := old.Put(body, entity.Terms{
+		Home: r.user.Namespace.Name, Manifest: r.Manifest, Bounds: r.bounds(), Now: time.Now().UnixMilli(),
+	})
+	if err == nil && c.link != nil {
+		err = c.link(r, made, old)
+	}
+	if err == nil {
+		err = r.DB.PutEntity(r.Context(), made)
+	}
+	if err != nil {
+		return err
+	}
+	return c.show(r, made)
 }
 
 // delete removes an entity and answers with what it was.
-func (h *Handler) delete(c collection) func(*request) error {
-	return func(r *request) error {
-		if err := r.permitted(c); err != nil {
-			return err
-		}
-		e, err := h.read(r, c.kind)
-		if err != nil {
-			return err
-		}
-		if c.unlink != nil {
-			if err := c.unlink(r, e); err != nil {
-				return err
-			}
-		}
-		answer, err := c.answer(r, e)
-		if err != nil {
-			return err
-		}
-		if err := h.cfg.Catalog.Delete(r.Context(), e); err != nil {
-			return err
-		}
-		return r.raw(http.StatusOK, answer)
+func (c collection) delete(r *request) error {
+	if err := c.permitted(r); err != nil {
+		return err
 	}
+	e, err := r.DB.Entity(r.Context(), c.kind, r.ref)
+	if err == nil && c.unlink != nil {
+		err = c.unlink(r, e)
+	}
+	if err != nil {
+		return err
+	}
+	answer, err := c.text(r, e)
+	if err == nil {
+		err = r.DB.DeleteEntity(r.Context(), e)
+	}
+	if err != nil {
+		return err
+	}
+	return r.send(http.StatusOK, "application/json", answer)
 }
 
-func (r *request) permitted(c collection) error {
+func (c collection) permitted(r *request) error {
 	if err := r.own(r.ns); err != nil || c.permit == nil {
 		return err
 	}
 	return c.permit(r)
 }
 
-func (r *request) show(c collection, status int, e *entity.Entity) error {
-	answer, err := c.answer(r, e)
+func (c collection) text(r *request, e *entity.Entity) ([]byte, error) {
+	if c.answer == nil {
+		return e.Answer(), nil
+	}
+	return c.answer(r, e)
+}
+
+func (c collection) show(r *request, e *entity.Entity) error {
+	answer, err := c.text(r, e)
 	if err != nil {
 		return err
 	}
-	return r.raw(status, answer)
+	return r.send(http.StatusOK, "application/json", answer)
 }
 
-// read reads the caller's own entity that the path names.
-func (h *Handler) read(r *request, kind entity.Kind) (*entity.Entity, error) {
-	if err := r.own(r.ns); err != nil {
-		return nil, err
+// list answers with summaries of the caller's entities; to others with those of
+// packages that are shared.
+func (c collection) list(r *request) error {
+	view := c.name
+	if err := r.own(r.ns); err != nil && c.kind != entity.Package {
+		return err
+	} else if err != nil {
+		view = "packages-public"
 	}
-	return h.cfg.Catalog.Get(r.Context(), kind, r.ref)
-}
-
-// merge makes the entity that a PUT describes, of the one that is there, which
-// is nil if there is none.
-func (h *Handler) merge(r *request, c collection) (made, old *entity.Entity, err error) {
-	overwrite, body := r.flag("overwrite", false), r.body()
-	if r.err != nil {
-		return nil, nil, r.err
-	}
-	put, err := entity.DecodePut(body, r.user.Namespace.Name, h.cfg.Manifest)
-	if err != nil {
-		return nil, nil, err
-	}
-	old, err = h.cfg.Catalog.Get(r.Context(), c.kind, r.ref)
-	switch {
-	case err != nil && !errors.Is(err, couchdb.ErrNotFound):
-		return nil, nil, err
-	case err == nil && !overwrite:
-		return nil, nil, conflict("resource already exists")
-	}
-	if c.check != nil {
-		if err := c.check(r, put, old); err != nil {
-			return nil, nil, err
+	return r.list(c.name, r.DB.Entities(view, r.ns), func(doc json.RawMessage) (json.RawMessage, error) {
+		if c.kind != entity.Rule {
+			return doc, nil
 		}
-	}
-	bounds, now := h.cfg.Bounds.For(activation.UserLimits{}, r.user.Limits), time.Now().UnixMilli()
-	if old == nil {
-		made, err = put.Create(c.kind, r.ref, bounds, now)
-	} else {
-		made, err = put.Update(old, bounds, now)
-	}
-	return made, old, err
-}
-
-// absent reports whether an error means that there is no entity of that kind.
-func absent(err error) bool {
-	return errors.Is(err, couchdb.ErrNotFound) || errors.Is(err, entity.ErrOtherKind)
-}
-
-// listOwn answers with a list of the caller's entities.
-func (h *Handler) listOwn(v catalog.View) func(*request) error {
-	return func(r *request) error {
-		if err := r.own(r.ns); err != nil {
-			return err
+		rule, err := entity.Decode(entity.Rule, doc) // whose view has documents
+		if err != nil {
+			return nil, err
 		}
-		return h.list(r, v, r.ns)
-	}
+		return rule.Answer(), nil
+	})
 }
 
-// list answers with summaries, or with how many there are.
-func (h *Handler) list(r *request, v catalog.View, path string) error {
-	name := string(v)
-	if v == catalog.PublicPackages {
-		name = string(catalog.Packages)
-	}
-	q := h.cfg.Catalog.Entities(v, path)
+// list answers with what show makes of the rows of a query, or with how many there are.
+func (r *request) list(name string, q couchdb.Query, show func(json.RawMessage) (json.RawMessage, error)) error {
 	q.Skip, q.Limit = r.skip(name), r.limit(name)
 	counting := r.flag("count", false)
 	if r.err != nil {
 		return r.err
 	}
 	if counting {
-		return h.count(r, name, q)
+		n, err := r.DB.Count(r.Context(), q)
+		if err != nil {
+			return err
+		}
+		return r.json(http.StatusOK, map[string]int{name: max(n-q.Skip, 0)})
 	}
-	summaries, err := h.cfg.Catalog.Rows(r.Context(), q)
+	rows, err := r.DB.Rows(r.Context(), q)
 	if err != nil {
 		return err
 	}
-	if v == catalog.Rules { // whose view has documents
-		for i, doc := range summaries {
-			rule, err := entity.Decode(entity.Rule, doc)
-			if err != nil {
-				return err
-			}
-			summaries[i] = rule.Answer()
+	for i, row := range rows {
+		if rows[i], err = show(row); err != nil {
+			return err
 		}
 	}
-	return r.json(http.StatusOK, summaries)
+	return r.json(http.StatusOK, rows)
 }
 
-// count answers with the length of a list.
-func (h *Handler) count(r *request, name string, q couchdb.Query) error {
-	n, err := h.cfg.Catalog.Count(r.Context(), q)
-	if err != nil {
-		return err
+func asItIs(row json.RawMessage) (json.RawMessage, error) { return row, nil }
+
+// ownEntity reads the caller's own entity that the path names.
+func (r *request) ownEntity(kind entity.Kind) (*entity.Entity, error) {
+	if err := r.own(r.ns); err != nil {
+		return nil, err
 	}
-	return r.json(http.StatusOK, map[string]int{name: max(n-q.Skip, 0)})
+	return r.DB.Entity(r.Context(), kind, r.ref)
 }
 
-// listNamespaces answers with the caller's own.
-func (h *Handler) listNamespaces(r *request) error {
-	return r.json(http.StatusOK, []string{r.user.Namespace.Name})
+// bounds are those of the caller's limits.
+func (r *request) bounds() activation.Bounds {
+	return r.Bounds.For(activation.UserLimits{}, r.user.Limits)
 }

@@ -16,24 +16,24 @@ const (
 )
 
 // root answers with limits and runtimes, which client tools read before they deploy.
-func (h *Handler) root(r *request) error {
-	b := h.cfg.Bounds
-	bytesOf := func(mb int) int64 { return int64(mb) << 20 }
+func (r *request) root() error {
 	limits := map[string]int64{
 		"actions_per_minute": perMinute, "triggers_per_minute": perMinute, "concurrent_actions": concurrent,
-		"sequence_length":     controller.MaxSequence,
-		"min_action_duration": int64(b.TimeoutMillis.Min), "max_action_duration": int64(b.TimeoutMillis.Max),
-		"min_action_memory": bytesOf(b.MemoryMB.Min), "max_action_memory": bytesOf(b.MemoryMB.Max),
-		"min_action_logs": bytesOf(b.LogsMB.Min), "max_action_logs": bytesOf(b.LogsMB.Max),
-		"default_min_action_duration": int64(b.TimeoutMillis.Min), "default_max_action_duration": int64(b.TimeoutMillis.Max),
-		"default_min_action_memory": bytesOf(b.MemoryMB.Min), "default_max_action_memory": bytesOf(b.MemoryMB.Max),
-		"default_min_action_logs": bytesOf(b.LogsMB.Min), "default_max_action_logs": bytesOf(b.LogsMB.Max),
+		"sequence_length": controller.MaxSequence,
+	}
+	for name, of := range map[string]struct {
+		activation.Range
+		unit int64
+	}{"duration": {r.Bounds.TimeoutMillis, 1}, "memory": {r.Bounds.MemoryMB, 1 << 20}, "logs": {r.Bounds.LogsMB, 1 << 20}} {
+		for _, prefix := range []string{"", "default_"} {
+			limits[prefix+"min_action_"+name], limits[prefix+"max_action_"+name] = int64(of.Min)*of.unit, int64(of.Max)*of.unit
+		}
 	}
 	return r.json(http.StatusOK, map[string]any{
 		"description": "OpenWhisk",
 		"api_paths":   []string{"/api/v1"},
 		"limits":      limits,
-		"runtimes":    h.runtimes(),
+		"runtimes":    r.runtimes(),
 		"support": map[string]string{
 			"github": "https://github.com/apache/openwhisk/issues",
 			"slack":  "http://slack.openwhisk.org",
@@ -51,9 +51,9 @@ type runtimeJSON struct {
 	RequireMain bool   `json:"requireMain"`
 }
 
-func (h *Handler) runtimes() map[string][]runtimeJSON {
+func (r *request) runtimes() map[string][]runtimeJSON {
 	families := map[string][]runtimeJSON{}
-	for _, r := range h.cfg.Manifest.Runtimes() {
+	for _, r := range r.Manifest.Runtimes() {
 		families[r.Family] = append(families[r.Family], runtimeJSON{
 			r.Attached, r.Default, r.Deprecated, r.Image.String(), r.Kind, r.RequireMain,
 		})
@@ -62,23 +62,23 @@ func (h *Handler) runtimes() map[string][]runtimeJSON {
 }
 
 // apiInfo answers wsk property get.
-func (h *Handler) apiInfo(r *request) error {
+func (r *request) apiInfo() error {
 	return r.json(http.StatusOK, map[string]any{
 		"description":      "OpenWhisk API",
 		"api_version":      "1.0.0",
 		"api_version_path": "v1",
 		"build":            "gpuwhisk",
-		"buildno":          h.cfg.Build,
+		"buildno":          r.Build,
 		"swagger_paths":    map[string]string{"ui": "/docs", "api-docs": "/api-docs"},
 	})
 }
 
 // limits are those that hold for the caller's namespace.
-func (h *Handler) limits(r *request) error {
+func (r *request) limits() error {
 	if err := r.own(r.ns); err != nil {
 		return err
 	}
-	b := h.cfg.Bounds.For(activation.UserLimits{}, r.user.Limits)
+	b := r.bounds()
 	return r.json(http.StatusOK, map[string]any{
 		"concurrentInvocations": or(r.user.Limits.ConcurrentInvoked, concurrent),
 		"firesPerMinute":        or(r.user.Limits.FiresPerMinute, perMinute),
@@ -92,6 +92,11 @@ func (h *Handler) limits(r *request) error {
 	})
 }
 
+// listNamespaces answers with the caller's own.
+func (r *request) listNamespaces() error {
+	return r.json(http.StatusOK, []string{r.user.Namespace.Name})
+}
+
 func or(set *int, otherwise int) int {
 	if set != nil {
 		return *set
@@ -100,21 +105,21 @@ func or(set *int, otherwise int) int {
 }
 
 // ping answers whether an action can run.
-func (h *Handler) ping(r *request) error {
-	if h.cfg.Controller.Starting() {
+func (r *request) ping() error {
+	if r.Controller.Starting() {
 		r.w.Header().Set("Retry-After", "1")
 		return r.text(http.StatusServiceUnavailable, "not ready: the invoker is starting")
 	}
 	return r.text(http.StatusOK, "pong")
 }
 
-func (h *Handler) invokers(r *request) error {
-	return r.json(http.StatusOK, h.cfg.Controller.Invokers())
+func (r *request) invokers() error {
+	return r.json(http.StatusOK, r.Controller.Invokers())
 }
 
 // healthy counts the invokers that are up, and all.
-func (h *Handler) healthy() (up, all int) {
-	invokers := h.cfg.Controller.Invokers()
+func (r *request) healthy() (up, all int) {
+	invokers := r.Controller.Invokers()
 	for _, state := range invokers {
 		if state == controller.Healthy {
 			up++
@@ -123,13 +128,13 @@ func (h *Handler) healthy() (up, all int) {
 	return up, len(invokers)
 }
 
-func (h *Handler) healthyCount(r *request) error {
-	up, _ := h.healthy()
+func (r *request) healthyCount() error {
+	up, _ := r.healthy()
 	return r.json(http.StatusOK, up)
 }
 
-func (h *Handler) invokersReady(r *request) error {
-	up, all := h.healthy()
+func (r *request) invokersReady() error {
+	up, all := r.healthy()
 	status := http.StatusOK
 	if up == 0 {
 		status = http.StatusInternalServerError
@@ -137,6 +142,6 @@ func (h *Handler) invokersReady(r *request) error {
 	return r.json(status, map[string]string{"healthy": fmt.Sprintf("%d/%d", up, all)})
 }
 
-func (h *Handler) inFlight(r *request) error {
-	return r.json(http.StatusOK, h.cfg.Controller.InFlight())
+func (r *request) inFlight() error {
+	return r.json(http.StatusOK, r.Controller.InFlight())
 }

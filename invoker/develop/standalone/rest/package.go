@@ -2,10 +2,8 @@ package rest
 
 import (
 	"errors"
-	"fmt"
 	"net/http"
 
-	"github.com/gpuwhisk/gpuwhisk/invoker/develop/standalone/catalog"
 	"github.com/gpuwhisk/gpuwhisk/invoker/develop/standalone/couchdb"
 	"github.com/gpuwhisk/gpuwhisk/invoker/develop/standalone/entity"
 )
@@ -13,34 +11,21 @@ import (
 // reservedPackage stands for no package in the names of web actions.
 const reservedPackage = "default"
 
-func (h *Handler) packages() collection {
-	return collection{kind: entity.Package, check: h.checkPackage, unlink: h.checkEmpty, answer: plainAnswer}
-}
-
-// listPackages lists all packages to their user, and to others those that are
-// shared.
-func (h *Handler) listPackages(r *request) error {
-	if r.own(r.ns) != nil {
-		return h.list(r, catalog.PublicPackages, r.ns)
-	}
-	return h.list(r, catalog.Packages, r.ns)
-}
-
 // getPackage answers with the package, or with what a binding makes of one,
 // and with the actions in it.
-func (h *Handler) getPackage(r *request) error {
-	if err := h.mayUsePackage(r, r.ref); err != nil {
+func (r *request) getPackage() error {
+	if err := r.mayUsePackage(r.ref); err != nil {
 		return err
 	}
-	asked, err := h.cfg.Catalog.Get(r.Context(), entity.Package, r.ref)
+	asked, err := r.DB.Entity(r.Context(), entity.Package, r.ref)
 	if err != nil {
 		return err
 	}
-	pkg, _, err := h.cfg.Catalog.ResolvePackage(r.Context(), r.ref)
+	pkg, _, err := r.DB.ResolvePackage(r.Context(), r.ref)
 	if err != nil {
 		return err
 	}
-	summaries, err := h.cfg.Catalog.Rows(r.Context(), h.cfg.Catalog.Entities(catalog.Actions, pkg.ID()))
+	summaries, err := r.DB.Rows(r.Context(), r.DB.Entities("actions", pkg.ID))
 	if err != nil {
 		return err
 	}
@@ -49,57 +34,58 @@ func (h *Handler) getPackage(r *request) error {
 	if err != nil {
 		return err
 	}
-	return r.raw(http.StatusOK, text)
+	return r.send(http.StatusOK, "application/json", text)
 }
 
-func (h *Handler) checkPackage(r *request, put *entity.Put, old *entity.Entity) error {
-	bound := put.Bound(r.ref.Path)
+// checkPackage refuses a binding to what is no package, or not the caller's to bind.
+func (r *request) checkPackage(made, old *entity.Entity) error {
+	bound := made.Bound()
 	switch {
 	case r.ref.Name == reservedPackage:
-		return bad(fmt.Sprintf("Package name '%s' is reserved.", r.ref.Name))
-	case bound == nil:
+		return entity.Bad("Package name '%s' is reserved.", r.ref.Name)
+	case made.Binding == old.Binding:
 		return nil
-	case old != nil && old.Binding == nil:
+	case old.Rev != "" && old.Bound() == nil:
 		return conflict("Resource is a package and cannot be converted into a binding.")
 	}
-	target, err := h.cfg.Catalog.Get(r.Context(), entity.Package, *bound)
+	target, err := r.DB.Entity(r.Context(), entity.Package, *bound)
 	switch {
 	case errors.Is(err, couchdb.ErrNotFound):
-		return bad("Binding references a package that does not exist.")
+		return entity.Bad("Binding references a package that does not exist.")
 	case errors.Is(err, entity.ErrOtherKind):
 		return conflict("Cannot bind to a resource that is not a package.")
 	case err != nil:
 		return err
-	case target.Binding != nil:
-		return bad("Cannot bind to another package binding.")
+	case target.Bound() != nil:
+		return entity.Bad("Cannot bind to another package binding.")
 	}
-	return h.mayUsePackage(r, *bound)
+	return r.mayUsePackage(*bound)
 }
 
 // checkEmpty refuses to delete a package with actions in it.
-func (h *Handler) checkEmpty(r *request, p *entity.Entity) error {
-	if p.Binding != nil {
+func (r *request) checkEmpty(p *entity.Entity) error {
+	if p.Bound() != nil {
 		return nil
 	}
-	n, err := h.cfg.Catalog.Count(r.Context(), h.cfg.Catalog.Entities(catalog.Actions, p.ID()))
+	n, err := r.DB.Count(r.Context(), r.DB.Entities("actions", p.ID))
 	switch {
 	case err != nil:
 		return err
 	case n == 1:
 		return conflict("Package not empty (contains 1 entity)")
 	case n > 1:
-		return conflict(fmt.Sprintf("Package not empty (contains %d entities)", n))
+		return conflict("Package not empty (contains %d entities)", n)
 	}
 	return nil
 }
 
-func (h *Handler) listPackageActions(r *request) error {
-	if err := h.mayUse(r, r.ref); err != nil {
+func (r *request) listPackageActions() error {
+	if err := r.mayUse(r.ref); err != nil {
 		return err
 	}
-	pkg, _, err := h.cfg.Catalog.ResolvePackage(r.Context(), r.ref.PackageRef())
+	pkg, _, err := r.DB.ResolvePackage(r.Context(), r.ref.PackageRef())
 	if err != nil {
 		return err
 	}
-	return h.list(r, catalog.Actions, pkg.ID())
+	return r.list("actions", r.DB.Entities("actions", pkg.ID), asItIs)
 }

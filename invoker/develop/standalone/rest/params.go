@@ -6,6 +6,8 @@ import (
 	"strconv"
 	"strings"
 	"time"
+
+	"github.com/gpuwhisk/gpuwhisk/invoker/develop/standalone/entity"
 )
 
 // What follows reads parts of a request. The first error stays in r.err, so that
@@ -18,7 +20,7 @@ func (r *request) fail(err error) {
 }
 
 func (r *request) malformed(name, format string, args ...any) {
-	r.fail(bad(fmt.Sprintf("The query parameter '%s' was malformed:\n%s", name, fmt.Sprintf(format, args...))))
+	r.fail(entity.Bad("The query parameter '%s' was malformed:\n%s", name, fmt.Sprintf(format, args...)))
 }
 
 // body reads the whole body.
@@ -38,7 +40,7 @@ const (
 
 // limit is the most that a list may have; 0 asks for as much as there may be.
 func (r *request) limit(collection string) int {
-	limit := r.whole("limit", defaultLimit, collection)
+	limit := r.whole("limit", defaultLimit, "The value '%s' is not an integer for "+collection+".")
 	if limit < 0 || limit > maxLimit {
 		r.malformed("limit", "The value '%d' is not in the range of 0 to %d for %s.", limit, maxLimit, collection)
 	}
@@ -50,21 +52,22 @@ func (r *request) limit(collection string) int {
 
 // skip is how much of a list is left out at its beginning.
 func (r *request) skip(collection string) int {
-	skip := r.whole("skip", 0, collection)
+	skip := r.whole("skip", 0, "The value '%s' is not an integer for "+collection+".")
 	if skip < 0 {
 		r.malformed("skip", "The value '%d' is not greater than or equal to 0 for %s.", skip, collection)
 	}
 	return skip
 }
 
-func (r *request) whole(name string, otherwise int, collection string) int {
+// whole reads a whole number; format words what is none.
+func (r *request) whole(name string, otherwise int, format string) int {
 	v := r.query.Get(name)
 	if v == "" {
 		return otherwise
 	}
 	n, err := strconv.Atoi(v)
 	if err != nil {
-		r.malformed(name, "The value '%s' is not an integer for %s.", v, collection)
+		r.malformed(name, format, v)
 	}
 	return n
 }
@@ -86,26 +89,20 @@ func (r *request) flag(name string, otherwise bool) bool {
 
 // millis reads a moment, 0 when it is not given.
 func (r *request) millis(name string) int64 {
-	v := r.query.Get(name)
-	if v == "" {
-		return 0
+	const wrong = "Parameter is not a valid value for epoch seconds: %s"
+	n := r.whole(name, 0, wrong)
+	if n < 0 {
+		r.malformed(name, wrong, r.query.Get(name))
 	}
-	n, err := strconv.ParseInt(v, 10, 64)
-	if err != nil || n < 0 {
-		r.malformed(name, "Parameter is not a valid value for epoch seconds: %s", v)
-	}
-	return n
+	return int64(n)
 }
 
 // timeout reads how long a blocking call waits.
 func (r *request) timeout(most time.Duration) time.Duration {
-	v := r.query.Get("timeout")
-	if v == "" {
-		return most
-	}
-	n, err := strconv.Atoi(v)
-	if err != nil || n <= 0 || time.Duration(n)*time.Millisecond > most {
-		r.malformed("timeout", "Timeout must be number of milliseconds up to %d.", most.Milliseconds())
+	wrong := fmt.Sprintf("Timeout must be number of milliseconds up to %d.", most.Milliseconds())
+	n := r.whole("timeout", int(most.Milliseconds()), wrong+"%.0s")
+	if n <= 0 || n > int(most.Milliseconds()) {
+		r.malformed("timeout", "%s", wrong)
 	}
 	return time.Duration(n) * time.Millisecond
 }

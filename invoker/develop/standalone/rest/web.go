@@ -1,16 +1,15 @@
 package rest
 
 import (
+	"cmp"
 	"encoding/base64"
 	"encoding/json"
-	"errors"
 	"mime"
 	"net/http"
 	"net/url"
 	"strings"
 
 	"github.com/gpuwhisk/gpuwhisk/activation"
-	"github.com/gpuwhisk/gpuwhisk/invoker/develop/standalone/catalog"
 	"github.com/gpuwhisk/gpuwhisk/invoker/develop/standalone/controller"
 	"github.com/gpuwhisk/gpuwhisk/invoker/develop/standalone/couchdb"
 	"github.com/gpuwhisk/gpuwhisk/invoker/develop/standalone/entity"
@@ -19,16 +18,19 @@ import (
 // webCall is a request to a web action.
 type webCall struct {
 	owner  *activation.Identity
-	action *catalog.Resolved
+	action *couchdb.Resolved
 	shape  string // what the answer is made of: http, json, html, svg, text
 	rest   string // the path behind the action's name
 }
 
 // web serves .../web/NAMESPACE/PACKAGE/ACTION[.EXTENSION][/REST]: an action
 // that all may call, on its owner's behalf, if it is exported.
-func (h *Handler) web(r *request) error {
-	call, err := h.webAction(r)
-	if err != nil {
+func (r *request) web() error {
+	call, err := r.webAction()
+	switch {
+	case couchdb.Absent(err):
+		return missing() // whatever is wrong with the name
+	case err != nil:
 		return err
 	}
 	options := call.action.Annotations.IsTrue("web-custom-options")
@@ -39,15 +41,15 @@ func (h *Handler) web(r *request) error {
 		}
 	}
 	if !options || r.Method != http.MethodOptions {
-		if err := h.webAuthorized(r, call.action.Annotations); err != nil {
+		if err := r.webAuthorized(call.action.Annotations); err != nil {
 			return err
 		}
 	}
-	args, err := h.webArguments(r, call)
+	args, err := r.webArguments(call)
 	if err != nil {
 		return err
 	}
-	out, err := h.cfg.Controller.Invoke(r.Context(), controller.Call{
+	out, err := r.Controller.Invoke(r.Context(), controller.Call{
 		User: *call.owner, TransID: r.transID, Action: call.action, Payload: args, Wait: controller.MaxWait,
 		Trace: traceContext(r.Header),
 	})
@@ -59,23 +61,21 @@ func (h *Handler) web(r *request) error {
 }
 
 func (r *request) allowWeb() {
-	r.w.Header().Set("Access-Control-Allow-Origin", "*")
-	r.w.Header().Set("Access-Control-Allow-Headers", allowedHeaders)
-	r.w.Header().Set("Access-Control-Allow-Methods", webMethods)
-	if asked := r.Header.Get("Access-Control-Request-Headers"); asked != "" {
-		r.w.Header().Set("Access-Control-Allow-Headers", asked)
-	}
+	h := r.w.Header()
+	h.Set("Access-Control-Allow-Origin", "*")
+	h.Set("Access-Control-Allow-Headers", cmp.Or(r.Header.Get("Access-Control-Request-Headers"), allowedHeaders))
+	h.Set("Access-Control-Allow-Methods", webMethods)
 }
 
-// webAction finds the action. Whatever is wrong with the name, the caller only
-// gets the answer that there is nothing.
-func (h *Handler) webAction(r *request) (*webCall, error) {
+// webAction finds the action that the path names.
+func (r *request) webAction() (*webCall, error) {
 	path, rest := segments(r.URL)
 	if len(path) < 3 {
 		return nil, missing()
 	}
-	if path[0] == controller.SystemNamespace && path[1] == gatewayPackage {
-		return nil, noGateway()
+	if path[0] == controller.SystemNamespace && path[1] == "apimgmt" { // of an API gateway, asked by wsk api
+		return nil, entity.Refuse(http.StatusNotImplemented, "API gateway routes (wsk api) are not supported here, by gpuwhisk standalone; "+
+			"a web action has an address of its own (wsk action update NAME --web true, wsk action get NAME --url).")
 	}
 	name, shape := cutShape(path[2])
 	for _, part := range []string{path[0], path[1], name} {
@@ -87,17 +87,11 @@ func (h *Handler) webAction(r *request) (*webCall, error) {
 	if path[1] != reservedPackage {
 		ref.Path += "/" + path[1]
 	}
-	owner, err := h.users.find(r.Context(), path[0])
-	if errors.Is(err, couchdb.ErrNotFound) {
-		return nil, missing()
-	}
+	owner, err := r.identity(r.Context(), path[0])
 	if err != nil {
 		return nil, err
 	}
-	a, err := h.cfg.Catalog.Resolve(r.Context(), ref)
-	if absent(err) {
-		return nil, missing()
-	}
+	a, err := r.DB.Resolve(r.Context(), ref)
 	if err != nil {
 		return nil, err
 	}
@@ -134,29 +128,27 @@ func cutShape(name string) (base, shape string) {
 
 // webAuthorized checks what the annotation require-whisk-auth asks for: a
 // secret in a header, or, if it is just true, a user of the installation.
-func (h *Handler) webAuthorized(r *request, a entity.Parameters) error {
+func (r *request) webAuthorized(a entity.Parameters) error {
 	required, ok := a.Get("require-whisk-auth")
 	if !ok || string(required) == "false" || string(required) == "null" {
 		return nil
 	}
 	if string(required) == "true" {
-		user, err := h.authenticate(r)
-		r.user = user
-		return err
+		return r.authenticate()
 	}
 	secret := string(required)
 	if text, isText := a.Text("require-whisk-auth"); isText {
 		secret = text
 	}
 	if r.Header.Get("X-Require-Whisk-Auth") != secret {
-		return &refusal{http.StatusUnauthorized, "Authentication is possible but has failed or not yet been provided."}
+		return entity.Refuse(http.StatusUnauthorized, "Authentication is possible but has failed or not yet been provided.")
 	}
 	return nil
 }
 
 // webArguments turns the request into the arguments of the action: query, then
 // body, then what the request was, each over the one before.
-func (h *Handler) webArguments(r *request, call *webCall) (json.RawMessage, error) {
+func (r *request) webArguments(call *webCall) (json.RawMessage, error) {
 	r.Body = http.MaxBytesReader(r.w, r.Body, maxPayload) // no more is kept of what anybody may send
 	body := r.body()
 	if r.err != nil {
@@ -171,7 +163,7 @@ func (h *Handler) webArguments(r *request, call *webCall) (json.RawMessage, erro
 	} else if err := r.plainArguments(args, body); err != nil {
 		return nil, err
 	} else if overrides(args, call.action) {
-		return nil, bad(textParameters)
+		return nil, protected()
 	}
 	args["__ow_method"] = text(strings.ToLower(r.Method))
 	args["__ow_headers"] = r.headerObject()
@@ -199,7 +191,7 @@ func (r *request) plainArguments(args map[string]json.RawMessage, body []byte) e
 	case media == "application/x-www-form-urlencoded":
 		form, err := url.ParseQuery(string(body))
 		if err != nil {
-			return malformedContent(err.Error())
+			return entity.Malformed("%v", err)
 		}
 		for name, values := range form {
 			args[name] = activation.AppendString(nil, values[len(values)-1])
@@ -212,21 +204,14 @@ func (r *request) plainArguments(args map[string]json.RawMessage, body []byte) e
 
 func jsonArguments(args map[string]json.RawMessage, body []byte) error {
 	value, err := activation.Canonical(body)
-	if err != nil {
-		return malformedContent(err.Error())
-	}
-	if value[0] != '{' {
+	switch {
+	case err != nil:
+		return entity.Malformed("%v", err)
+	case value[0] != '{':
 		args["__ow_body"] = value
 		return nil
 	}
-	members, err := activation.Members(value)
-	if err != nil {
-		return malformedContent(err.Error())
-	}
-	for _, m := range members {
-		args[m.Key] = m.Value
-	}
-	return nil
+	return json.Unmarshal(value, &args)
 }
 
 func isJSON(media string) bool {
@@ -259,7 +244,7 @@ func binary(media string) bool {
 
 // overrides reports whether the caller sets what callers may not: the
 // description of the request, or a final parameter.
-func overrides(args map[string]json.RawMessage, a *catalog.Resolved) bool {
+func overrides(args map[string]json.RawMessage, a *couchdb.Resolved) bool {
 	final := a.Annotations.IsTrue("final")
 	for name := range args {
 		switch name {

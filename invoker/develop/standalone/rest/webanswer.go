@@ -5,19 +5,21 @@ import (
 	"cmp"
 	"encoding/base64"
 	"encoding/json"
+	"maps"
 	"mime"
 	"net/http"
 	"strconv"
 	"strings"
 
 	"github.com/gpuwhisk/gpuwhisk/activation"
+	"github.com/gpuwhisk/gpuwhisk/invoker/develop/standalone/entity"
 )
 
 // webAnswer makes the HTTP answer out of a web action's result, in the shape
 // that the name's extension asked for.
 func (r *request) webAnswer(shape string, record *activation.Record) error {
 	if record == nil {
-		return &refusal{http.StatusAccepted, "Response not yet ready."}
+		return entity.Refuse(http.StatusAccepted, "Response not yet ready.")
 	}
 	result := record.Response.Result
 	switch record.Response.StatusCode {
@@ -26,19 +28,19 @@ func (r *request) webAnswer(shape string, record *activation.Record) error {
 		// The answer is made of what is under "error".
 		var fields map[string]json.RawMessage
 		if json.Unmarshal(result, &fields) != nil || fields["error"] == nil {
-			return &refusal{http.StatusNotFound, "Response does not include requested property."}
+			return entity.Refuse(http.StatusNotFound, "Response does not include requested property.")
 		}
 		result = fields["error"]
 	default:
-		return bad("There was an error processing your request.")
+		return entity.Bad("There was an error processing your request.")
 	}
 	switch shape {
 	case "json":
 		return r.webJSON(result)
 	case "html":
-		return r.webText(result, "html", "text/html; charset=UTF-8")
+		return r.webText(result, "html", "text/html", "text/html; charset=UTF-8")
 	case "svg":
-		return r.webText(result, "svg", "image/svg+xml")
+		return r.webText(result, "svg", "image/svg+xml", "image/svg+xml")
 	case "text":
 		return r.webPlain(result)
 	}
@@ -47,14 +49,14 @@ func (r *request) webAnswer(shape string, record *activation.Record) error {
 
 func (r *request) webJSON(result json.RawMessage) error {
 	if len(result) == 0 || result[0] != '{' && result[0] != '[' {
-		return bad("Response is not valid 'application/json'.")
+		return entity.Bad("Response is not valid 'application/json'.")
 	}
-	return r.raw(http.StatusOK, result)
+	return r.send(http.StatusOK, "application/json", result)
 }
 
-// part picks the body out of a result: what is under "body", else under the
+// bodyOf picks the body out of a result: what is under "body", else under the
 // name of the shape; a result that is no object is the body itself.
-func part(result json.RawMessage, name string) json.RawMessage {
+func bodyOf(result json.RawMessage, name string) json.RawMessage {
 	var fields map[string]json.RawMessage
 	if json.Unmarshal(result, &fields) != nil {
 		return result
@@ -65,21 +67,19 @@ func part(result json.RawMessage, name string) json.RawMessage {
 	return fields[name]
 }
 
-func (r *request) webText(result json.RawMessage, name, contentType string) error {
+func (r *request) webText(result json.RawMessage, name, media, contentType string) error {
 	var text string
-	body := part(result, name)
+	body := bodyOf(result, name)
 	if body == nil || json.Unmarshal(body, &text) != nil {
-		media, _, _ := strings.Cut(contentType, ";")
-		return bad("Response is not valid '" + media + "'.")
+		return entity.Bad("Response is not valid '%s'.", media)
 	}
-	r.w.Header().Set("Content-Type", contentType)
-	return r.send(http.StatusOK, []byte(text))
+	return r.send(http.StatusOK, contentType, []byte(text))
 }
 
 func (r *request) webPlain(result json.RawMessage) error {
-	body := part(result, "text")
+	body := bodyOf(result, "text")
 	if body == nil {
-		return &refusal{http.StatusNotFound, "Response does not include requested property."}
+		return entity.Refuse(http.StatusNotFound, "Response does not include requested property.")
 	}
 	var text string
 	if json.Unmarshal(body, &text) == nil && body[0] == '"' {
@@ -96,7 +96,7 @@ func (r *request) webPlain(result json.RawMessage) error {
 
 // webHTTP lets the action set everything: status, headers and body.
 func (r *request) webHTTP(result json.RawMessage) error {
-	invalid := bad("Response is not valid 'message/http'.")
+	invalid := entity.Bad("Response is not valid 'message/http'.")
 	var answer struct {
 		StatusCode json.RawMessage            `json:"statusCode"`
 		Headers    map[string]json.RawMessage `json:"headers"`
@@ -153,66 +153,43 @@ func headerValues(v json.RawMessage) ([]string, bool) {
 	return []string{string(v)}, true
 }
 
+// webBody answers with a body whose type is that of the header, else that of its form.
 func (r *request) webBody(status int, headers http.Header, body json.RawMessage) error {
+	mismatch := entity.Bad("Response type in header did not match generated content type.")
 	contentType := headers.Get("Content-Type")
-	media := ""
-	if contentType != "" {
-		var err error
-		if media, _, err = mime.ParseMediaType(contentType); err != nil {
-			return bad("Response did not specify a known content-type.")
-		}
+	media, _, err := mime.ParseMediaType(cmp.Or(contentType, "x/none"))
+	if err != nil {
+		return entity.Bad("Response did not specify a known content-type.")
 	}
-	headers.Del("Content-Type")
-	headers.Del("Content-Length") // set by send
+	headers.Del("Content-Type") // it and the length are set by send
+	headers.Del("Content-Length")
 	var text string
 	isText := len(body) > 0 && body[0] == '"' && json.Unmarshal(body, &text) == nil
-	switch {
-	case body == nil, string(body) == "null", isText && text == "":
-		return r.webEmpty(status, headers)
-	case !isText:
-		if media != "" && !isJSON(media) {
-			return bad("Response type in header did not match generated content type.")
-		}
-		return r.webSend(status, headers, cmp.Or(contentType, "application/json"), body)
-	}
 	content := []byte(text)
-	if binary(media) || isJSON(media) && isBase64(text) {
+	switch {
+	case len(body) == 0, string(body) == "null", isText && text == "":
+		maps.Copy(r.w.Header(), headers)
+		return r.empty(cmp.Or(status, http.StatusNoContent))
+	case !isText && contentType != "" && !isJSON(media):
+		return mismatch
+	case !isText:
+		content, contentType = body, cmp.Or(contentType, "application/json")
+	case binary(media) || isJSON(media) && len(text)%4 == 0: // else it is no base64
 		decoded, err := base64.StdEncoding.DecodeString(text)
-		if err != nil {
-			return bad("Response type in header did not match generated content type.")
+		switch {
+		case err == nil:
+			content = decoded
+		case !isJSON(media):
+			return mismatch
 		}
-		content = decoded
-	}
-	if media == "" {
+	case contentType == "":
 		contentType = "text/html; charset=UTF-8"
-	} else if strings.HasPrefix(media, "text/") && !strings.Contains(contentType, "charset") {
+	case strings.HasPrefix(media, "text/") && !strings.Contains(contentType, "charset"):
 		contentType += "; charset=UTF-8"
 	}
-	return r.webSend(status, headers, contentType, content)
-}
-
-// isBase64 distinguishes base64 from JSON text.
-func isBase64(text string) bool {
-	_, err := base64.StdEncoding.DecodeString(text)
-	return err == nil && len(text)%4 == 0
-}
-
-func (r *request) webEmpty(status int, headers http.Header) error {
-	r.copyHeaders(headers)
-	return r.empty(cmp.Or(status, http.StatusNoContent))
-}
-
-func (r *request) webSend(status int, headers http.Header, contentType string, body []byte) error {
-	r.copyHeaders(headers)
+	maps.Copy(r.w.Header(), headers)
 	if status == http.StatusNoContent || status == http.StatusNotModified {
 		return r.empty(http.StatusNoContent)
 	}
-	r.w.Header().Set("Content-Type", contentType)
-	return r.send(cmp.Or(status, http.StatusOK), body)
-}
-
-func (r *request) copyHeaders(headers http.Header) {
-	for name, values := range headers {
-		r.w.Header()[http.CanonicalHeaderKey(name)] = values
-	}
+	return r.send(cmp.Or(status, http.StatusOK), contentType, content)
 }
