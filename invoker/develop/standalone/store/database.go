@@ -32,50 +32,33 @@ func open(tx *bolt.Tx, name string) *database {
 	return &database{root: root, docs: root.Bucket(bucketDocs), blobs: root.Bucket(bucketBlobs)}
 }
 
-func (s *Store) serveDatabase(r *request) error {
-	switch r.Method {
-	case http.MethodPut:
-		return s.createDatabase(r)
-	case http.MethodGet, http.MethodHead:
-		var docs uint64
-		err := s.view(r, func(db *database) error {
-			docs = db.docs.Sequence()
-			return nil
-		})
-		if err != nil {
-			return err
-		}
-		return r.reply(http.StatusOK, map[string]any{"db_name": r.path[0], "doc_count": docs})
-	}
-	return notAllowed()
+func (db *database) info(r *request) (answer, error) {
+	return map[string]any{"db_name": r.PathValue("db"), "doc_count": db.docs.Sequence()}, nil
 }
 
 var databaseName = regexp.MustCompile(`^[a-z][a-z0-9_$()+/-]*$`)
 
-func (s *Store) createDatabase(r *request) error {
-	name := r.path[0]
+func (s *Store) createDatabase(r *request) (answer, error) {
+	name := r.PathValue("db")
 	if !databaseName.MatchString(name) {
-		return &refusal{http.StatusBadRequest, "illegal_database_name", "Name: '" + name + "'. Only lower case letters, digits and _$()+-/ are allowed."}
+		return nil, &refusal{http.StatusBadRequest, "illegal_database_name", "Name: '" + name + "'. Only lower case letters, digits and _$()+-/ are allowed."}
 	}
 	err := s.db.Update(func(tx *bolt.Tx) error {
 		if tx.Bucket([]byte(name)) != nil {
 			return &refusal{http.StatusPreconditionFailed, "file_exists", "The database could not be created, the file already exists."}
 		}
 		root, err := tx.CreateBucket([]byte(name))
+		for _, b := range [][]byte{bucketDocs, bucketBlobs, bucketViews} {
+			if err == nil {
+				_, err = root.CreateBucket(b)
+			}
+		}
 		if err != nil {
 			return fmt.Errorf("create database %s: %w", name, err)
 		}
-		for _, b := range [][]byte{bucketDocs, bucketBlobs, bucketViews} {
-			if _, err := root.CreateBucket(b); err != nil {
-				return fmt.Errorf("create database %s: %w", name, err)
-			}
-		}
 		return nil
 	})
-	if err != nil {
-		return err
-	}
-	return r.reply(http.StatusCreated, map[string]bool{"ok": true})
+	return map[string]bool{"ok": true}, err
 }
 
 // record reads a document or tombstone, a record of nothing when there never was
@@ -112,9 +95,10 @@ func (db *database) existing(id string) (*record, error) {
 func (db *database) replace(id string, old, next *record) (string, error) {
 	next.rev = next.nextRev(old.rev)
 	docs := db.docs.Sequence()
+	unindex := func(b *bolt.Bucket, key, _ []byte) error { return b.Delete(key) }
 	if !old.deleted() {
 		docs--
-		if err := db.unindex(id, old.body); err != nil {
+		if err := db.eachRow(id, old.body, unindex); err != nil {
 			return "", err
 		}
 	}
@@ -132,7 +116,7 @@ func (db *database) replace(id string, old, next *record) (string, error) {
 	}
 	if !next.deleted() {
 		docs++
-		if err := db.index(id, next.body); err != nil {
+		if err := db.eachRow(id, next.body, (*bolt.Bucket).Put); err != nil {
 			return "", err
 		}
 	}

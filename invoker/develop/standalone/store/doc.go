@@ -195,7 +195,7 @@ func validID(id string) error {
 func checkRev(old *record, rev string, deletes bool) error {
 	switch {
 	case rev != old.rev && (rev != "" || !old.deleted()):
-		return conflict()
+		return &refusal{http.StatusConflict, "conflict", "Document update conflict."}
 	case old.deleted() && deletes:
 		return notFound("missing")
 	}

@@ -3,6 +3,7 @@ package store
 import (
 	"encoding/binary"
 	"encoding/json"
+	"errors"
 	"fmt"
 
 	bolt "go.etcd.io/bbolt"
@@ -15,23 +16,16 @@ type entry struct {
 	value json.RawMessage
 }
 
-// index adds the document's rows to every view.
-func (db *database) index(id string, body []byte) error {
-	return db.eachEntry(id, body, func(b *bolt.Bucket, key, text, value []byte) error {
-		return b.Put(append(key, id...), encodeRow(len(key), text, value))
-	})
+// row is an entry as it is read: whose it is, with its key as JSON.
+type row struct {
+	id         string
+	key, value json.RawMessage
 }
 
-// unindex removes the document's rows.
-func (db *database) unindex(id string, body []byte) error {
-	return db.eachEntry(id, body, func(b *bolt.Bucket, key, _, _ []byte) error {
-		return b.Delete(append(key, id...))
-	})
-}
-
-// eachEntry calls fn with each row of the document: the index that it is in, its key
-// as the index has it and as JSON, and its value.
-func (db *database) eachEntry(id string, body []byte, fn func(b *bolt.Bucket, key, text, value []byte) error) error {
+// eachRow calls fn with each row of a document: the index that it is in, its key
+// there, which is the collated one with the document's id behind it, and what lies
+// under that: how long the collated key and the key as JSON are, that JSON, the value.
+func (db *database) eachRow(id string, body []byte, fn func(b *bolt.Bucket, key, row []byte) error) error {
 	var doc members
 	if err := json.Unmarshal(body, &doc); err != nil {
 		return fmt.Errorf("read document %s: %w", id, err)
@@ -42,15 +36,14 @@ func (db *database) eachEntry(id string, body []byte, fn func(b *bolt.Bucket, ke
 			if err != nil {
 				return fmt.Errorf("create index %s: %w", v.name, err)
 			}
-			text, err := json.Marshal(e.key)
-			if err != nil {
-				return fmt.Errorf("write key of %s in %s: %w", id, v.name, err)
-			}
+			text, _ := json.Marshal(e.key) // read from JSON
 			key, err := collate(text)
-			if err == nil {
-				err = fn(b, key, text, e.value)
-			}
 			if err != nil {
+				return fmt.Errorf("index document %s in %s: %w", id, v.name, err)
+			}
+			row := binary.BigEndian.AppendUint32(nil, uint32(len(key)))
+			row = binary.BigEndian.AppendUint32(row, uint32(len(text)))
+			if err := fn(b, append(key, id...), append(append(row, text...), e.value...)); err != nil {
 				return fmt.Errorf("index document %s in %s: %w", id, v.name, err)
 			}
 		}
@@ -58,28 +51,13 @@ func (db *database) eachEntry(id string, body []byte, fn func(b *bolt.Bucket, ke
 	return nil
 }
 
-// A row on disk: how long the collated key in the index key is (the rest is
-// the document's id), how long the key is as JSON, that JSON, the value.
-func encodeRow(keyLen int, text, value []byte) []byte {
-	b := binary.BigEndian.AppendUint32(nil, uint32(keyLen))
-	b = binary.BigEndian.AppendUint32(b, uint32(len(text)))
-	return append(append(b, text...), value...)
-}
-
-// row is an index entry as read back.
-type row struct {
-	id    string
-	key   json.RawMessage
-	value json.RawMessage
-}
-
 func decodeRow(k, v []byte) (row, error) {
 	if len(v) < 8 {
-		return row{}, fmt.Errorf("index row is cut off")
+		return row{}, errors.New("index row is cut off")
 	}
 	keyLen, textLen := int(binary.BigEndian.Uint32(v)), int(binary.BigEndian.Uint32(v[4:]))
 	if keyLen > len(k) || 8+textLen > len(v) {
-		return row{}, fmt.Errorf("index row is cut off")
+		return row{}, errors.New("index row is cut off")
 	}
 	return row{string(k[keyLen:]), v[8 : 8+textLen], v[8+textLen:]}, nil
 }

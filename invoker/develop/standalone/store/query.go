@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"net/http"
 	"net/url"
+	"slices"
 
 	bolt "go.etcd.io/bbolt"
 )
@@ -103,30 +104,41 @@ func (q *query) next(c *bolt.Cursor) (k, v []byte) {
 	return c.Next()
 }
 
-func (s *Store) queryView(r *request, name string) error {
-	v, ok := findView(name)
-	if !ok {
-		return notFound("missing_named_view")
+func (db *database) queryView(r *request) (answer, error) {
+	name := r.PathValue("design") + "/" + r.PathValue("view")
+	i := slices.IndexFunc(views, func(v view) bool { return v.name == name })
+	if i < 0 {
+		return nil, notFound("missing_named_view")
 	}
 	q, err := parseQuery(r.URL.Query())
 	if err != nil {
-		return err
+		return nil, err
 	}
-	return s.view(r, func(db *database) error {
-		index := db.root.Bucket(bucketViews).Bucket([]byte(name))
-		if v.counts && q.reduce {
-			n, err := q.count(index)
-			if err != nil {
-				return err
-			}
-			return r.reply(http.StatusOK, map[string]any{"rows": n})
+	rows, index := []any{}, db.root.Bucket(bucketViews).Bucket([]byte(name))
+	if views[i].counts && q.reduce {
+		n := 0
+		err = q.scan(index, func(row) (bool, error) {
+			n++
+			return true, nil
+		})
+		if n > 0 { // no row if there are none, as CouchDB has it
+			rows = append(rows, countRow{Value: n})
 		}
-		rows, err := db.rows(v, q, index)
-		if err != nil {
-			return err
+		return map[string]any{"rows": rows}, err
+	}
+	err = q.scan(index, func(r row) (bool, error) {
+		switch {
+		case q.limit >= 0 && len(rows) >= q.limit:
+			return false, nil
+		case q.skip > 0:
+			q.skip--
+			return true, nil
 		}
-		return r.reply(http.StatusOK, map[string]any{"rows": rows})
+		made, err := db.viewRow(views[i], r, q.includeDocs)
+		rows = append(rows, made)
+		return true, err
 	})
+	return map[string]any{"rows": rows}, err
 }
 
 // countRow is the one row of a view that is reduced to a number.
@@ -135,45 +147,12 @@ type countRow struct {
 	Value int `json:"value"`
 }
 
-// count reduces a view to the number of its rows, which is no row if there are
-// none, as CouchDB has it.
-func (q *query) count(index *bolt.Bucket) ([]countRow, error) {
-	n := 0
-	err := q.scan(index, func(row) (bool, error) {
-		n++
-		return true, nil
-	})
-	if n == 0 {
-		return []countRow{}, err
-	}
-	return []countRow{{Value: n}}, err
-}
-
 // viewRow is one row of an answer.
 type viewRow struct {
 	ID    string          `json:"id"`
 	Key   json.RawMessage `json:"key"`
 	Value json.RawMessage `json:"value"`
 	Doc   json.RawMessage `json:"doc,omitempty"`
-}
-
-// rows answers a view without reducing.
-func (db *database) rows(v view, q *query, index *bolt.Bucket) ([]viewRow, error) {
-	out := []viewRow{}
-	skip := q.skip
-	err := q.scan(index, func(r row) (bool, error) {
-		if q.limit >= 0 && len(out) >= q.limit {
-			return false, nil
-		}
-		if skip > 0 {
-			skip--
-			return true, nil
-		}
-		made, err := db.viewRow(v, r, q.includeDocs)
-		out = append(out, made)
-		return true, err
-	})
-	return out, err
 }
 
 func (db *database) viewRow(v view, r row, withDoc bool) (viewRow, error) {

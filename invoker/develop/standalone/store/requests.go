@@ -1,10 +1,11 @@
 package store
 
 import (
+	"bytes"
+	"cmp"
 	"crypto/rand"
 	"encoding/json"
 	"errors"
-	"net/http"
 	"strconv"
 	"strings"
 )
@@ -18,137 +19,118 @@ type docResult struct {
 	Reason string `json:"reason,omitempty"`
 }
 
-func (s *Store) serveDocument(r *request, id string) error {
-	if err := validID(id); err != nil {
-		return err
+// id is the document that the path names.
+func (r *request) id() (string, error) {
+	id := r.PathValue("id")
+	if design := r.PathValue("design"); design != "" {
+		id = "_design/" + design
+	} else if strings.HasPrefix(id, "_") {
+		return "", notServed()
 	}
-	switch r.Method {
-	case http.MethodGet, http.MethodHead:
-		return s.getDocument(r, id)
-	case http.MethodPut:
-		raw, err := r.body()
-		if err != nil {
-			return err
-		}
-		in, err := parseDoc(raw)
-		if err != nil {
-			return err
-		}
-		if in.id != "" && in.id != id {
-			return badRequest("Document ID must match the URL")
-		}
-		in.id = id
-		if rev := r.URL.Query().Get("rev"); rev != "" {
-			in.rev = rev
-		}
-		return s.write(r, id, http.StatusCreated, func(db *database) (string, error) { return db.put(in) })
-	case http.MethodDelete:
-		in := &incoming{id: id, rev: r.URL.Query().Get("rev"), deleted: true}
-		return s.write(r, id, http.StatusOK, func(db *database) (string, error) { return db.put(in) })
-	}
-	return notAllowed()
+	return id, validID(id)
 }
 
-// write commits a change of one document and answers with its new revision.
-func (s *Store) write(r *request, id string, status int, fn func(*database) (string, error)) error {
-	var rev string
-	err := s.change(r, func(db *database) (err error) {
-		rev, err = fn(db)
-		return err
-	})
+func (db *database) getDocument(r *request) (answer, error) {
+	id, err := r.id()
 	if err != nil {
-		return err
+		return nil, err
 	}
+	rec, err := db.existing(id)
+	if err != nil {
+		return nil, err
+	}
+	r.w.Header().Set("ETag", strconv.Quote(rec.rev))
+	return rec.render(id), nil
+}
+
+func (db *database) putDocument(r *request) (answer, error) {
+	id, err := r.id()
+	if err != nil {
+		return nil, err
+	}
+	in, err := parseDoc(r.body)
+	if err != nil {
+		return nil, err
+	}
+	if in.id != "" && in.id != id {
+		return nil, badRequest("Document ID must match the URL")
+	}
+	in.id, in.rev = id, cmp.Or(r.rev(), in.rev)
+	rev, err := db.put(in)
+	return r.written(id, rev), err
+}
+
+func (db *database) deleteDocument(r *request) (answer, error) {
+	id, err := r.id()
+	if err != nil {
+		return nil, err
+	}
+	rev, err := db.put(&incoming{id: id, rev: r.rev(), deleted: true})
+	return r.written(id, rev), err
+}
+
+// rev is the revision that the query names.
+func (r *request) rev() string { return r.URL.Query().Get("rev") }
+
+// written answers with the new revision of a document.
+func (r *request) written(id, rev string) docResult {
 	r.w.Header().Set("ETag", strconv.Quote(rev))
-	return r.reply(status, docResult{OK: true, ID: id, Rev: rev})
+	return docResult{OK: true, ID: id, Rev: rev}
 }
 
-func (s *Store) getDocument(r *request, id string) error {
-	return s.view(r, func(db *database) error {
-		rec, err := db.existing(id)
-		if err != nil {
-			return err
-		}
-		r.w.Header().Set("ETag", strconv.Quote(rec.rev))
-		return r.replyRaw(http.StatusOK, rec.render(id))
-	})
-}
-
-func (s *Store) serveAttachment(r *request, id, name string) error {
-	if err := validID(id); err != nil {
-		return err
+func (db *database) putAttachment(r *request) (answer, error) {
+	id, err := r.id()
+	if err != nil {
+		return nil, err
 	}
-	switch r.Method {
-	case http.MethodGet:
-		return s.getAttachment(r, id, name)
-	case http.MethodPut:
-		if strings.ContainsRune(name, 0) {
-			return badRequest("Attachment name must not contain a zero byte")
-		}
-		data, err := r.body()
-		if err != nil {
-			return err
-		}
-		return s.write(r, id, http.StatusCreated, func(db *database) (string, error) {
-			return db.attach(id, r.URL.Query().Get("rev"), name, r.Header.Get("Content-Type"), data)
-		})
+	name := r.PathValue("name")
+	if strings.ContainsRune(name, 0) {
+		return nil, badRequest("Attachment name must not contain a zero byte")
 	}
-	return notAllowed()
+	rev, err := db.attach(id, r.rev(), name, r.Header.Get("Content-Type"), r.body)
+	return r.written(id, rev), err
 }
 
-func (s *Store) getAttachment(r *request, id, name string) error {
-	return s.view(r, func(db *database) error {
-		rec, err := db.existing(id)
-		if err != nil {
-			return err
-		}
-		what, ok := rec.atts[name]
-		if !ok {
-			return notFound("Document is missing attachment")
-		}
-		h := r.w.Header()
-		h.Set("Content-Type", what.ContentType)
-		h.Set("Content-Length", strconv.Itoa(what.Length))
-		h.Set("ETag", strconv.Quote(strings.TrimPrefix(what.Digest, "md5-")))
-		_, _ = r.w.Write(db.blobs.Get(blobKey(id, name))) // an error here is of a client that went away
-		return nil
-	})
+func (db *database) getAttachment(r *request) (answer, error) {
+	id, err := r.id()
+	if err != nil {
+		return nil, err
+	}
+	rec, err := db.existing(id)
+	if err != nil {
+		return nil, err
+	}
+	what, ok := rec.atts[r.PathValue("name")]
+	if !ok {
+		return nil, notFound("Document is missing attachment")
+	}
+	h := r.w.Header()
+	h["Content-Type"] = []string{what.ContentType}
+	h.Set("ETag", strconv.Quote(strings.TrimPrefix(what.Digest, "md5-")))
+	return bytes.Clone(db.blobs.Get(blobKey(id, r.PathValue("name")))), nil
 }
 
 // bulkDocs writes many documents in one commit, each accepted or refused by
 // itself.
-func (s *Store) bulkDocs(r *request) error {
-	if r.Method != http.MethodPost {
-		return notAllowed()
-	}
-	raw, err := r.body()
+func (db *database) bulkDocs(r *request) (answer, error) {
+	docs, err := parseBulk(r.body)
 	if err != nil {
-		return err
-	}
-	docs, err := parseBulk(raw)
-	if err != nil {
-		return err
+		return nil, err
 	}
 	results := make([]docResult, len(docs))
-	err = s.change(r, func(db *database) error {
-		for i, in := range docs {
-			rev, err := db.put(in)
-			var refused *refusal
-			switch {
-			case errors.As(err, &refused):
-				results[i] = docResult{ID: in.id, Error: refused.word, Reason: refused.reason}
-			case err != nil:
-				return err
-			default:
-				results[i] = docResult{OK: true, ID: in.id, Rev: rev}
-			}
+	for i, in := range docs {
+		rev, err := db.put(in)
+		var refused *refusal
+		switch {
+		case errors.As(err, &refused):
+			results[i] = docResult{ID: in.id, Error: refused.word, Reason: refused.reason}
+		case err != nil:
+			return nil, err
+		default:
+			results[i] = docResult{OK: true, ID: in.id, Rev: rev}
 		}
-		return nil
-	})
-	if err != nil {
-		return err
 	}
-	return r.reply(http.StatusCreated, results)
+	return results, nil
 }
 
 func parseBulk(raw []byte) ([]*incoming, error) {
@@ -156,13 +138,12 @@ func parseBulk(raw []byte) ([]*incoming, error) {
 		Docs     []json.RawMessage `json:"docs"`
 		NewEdits *bool             `json:"new_edits"`
 	}
-	if err := json.Unmarshal(raw, &request); err != nil {
+	switch err := json.Unmarshal(raw, &request); {
+	case err != nil:
 		return nil, badRequest("invalid UTF-8 JSON")
-	}
-	if request.Docs == nil {
+	case request.Docs == nil:
 		return nil, badRequest("POST body must include `docs` parameter.")
-	}
-	if request.NewEdits != nil && !*request.NewEdits {
+	case request.NewEdits != nil && !*request.NewEdits:
 		return nil, notServed() // replication
 	}
 	docs := make([]*incoming, len(request.Docs))

@@ -2,7 +2,6 @@ package store
 
 import (
 	"encoding/json"
-	"slices"
 	"strings"
 )
 
@@ -52,14 +51,6 @@ var views = []view{
 	{"whisks-filters.v2.1.1/activations", func(_ string, d members) []entry { return when(d.has("activationId"), d.byPath()) }, activationSummary, true},
 	{"subjects.v2.0.0/identities", emitIdentities, nil, false},
 	{"namespaceThrottlings/blockedNamespaces", emitBlocked, nil, true},
-}
-
-func findView(name string) (view, bool) {
-	i := slices.IndexFunc(views, func(v view) bool { return v.name == name })
-	if i < 0 {
-		return view{}, false
-	}
-	return views[i], true
 }
 
 func when(in bool, entries []entry) []entry {
