@@ -3,7 +3,9 @@ package controller
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
+	"strings"
 	"time"
 
 	"github.com/gpuwhisk/gpuwhisk/activation"
@@ -34,6 +36,11 @@ type counts struct {
 	conductors int // runs of conductors
 }
 
+// isCompound reports whether the controller runs an action, and not an invoker.
+func isCompound(a *couchdb.Resolved) bool {
+	return a.Exec.IsSequence() || a.Annotations.Truthy("conductor")
+}
+
 // runCompound runs a sequence or composition and stores its record.
 func (c *Controller) runCompound(ctx context.Context, call Call, id, cause activation.ID, count *counts) *activation.Record {
 	s := &compound{c: c, call: call, id: id, cause: cause, start: now(), logs: []string{}, trans: call.TransID, count: count}
@@ -49,30 +56,26 @@ func (c *Controller) runCompound(ctx context.Context, call Call, id, cause activ
 	return r
 }
 
-// isCompound reports whether the controller runs an action, and not an invoker.
-func isCompound(a *couchdb.Resolved) bool {
-	return a.Exec.IsSequence() || a.Annotations.Truthy("conductor")
-}
-
-// runPart runs one action for the compound and waits as long as it may take.
-// The response is failed if it does not run, and late if no result comes.
-func (s *compound) runPart(ctx context.Context, call Call, failed, late string) (*activation.Record, *activation.Response) {
+// runPart runs one action for the compound and waits as long as it may take. It
+// did not run well if there is no result: the response is failed if it did not
+// start, and late if none came.
+func (s *compound) runPart(ctx context.Context, call Call, failed, late string) (r activation.Response, ran bool) {
 	call.User, call.Trace = s.call.User, s.call.Trace
 	call.Wait = time.Duration(call.Action.Limits.TimeoutMillis)*time.Millisecond + componentGrace
 	out, err := s.invokePart(ctx, call)
 	if err != nil {
 		s.c.log.Warn("part of a sequence or composition was not run", "action", call.Action.ID, "error", err)
-		return nil, failure(activation.StatusWhiskError, failed)
+		return activation.ErrorResponse(activation.StatusWhiskError, failed), false
 	}
 	s.logs = append(s.logs, string(out.ID))
 	if out.Record == nil {
-		return nil, failure(activation.StatusWhiskError, fmt.Sprintf(late, out.ID))
+		return activation.ErrorResponse(activation.StatusWhiskError, fmt.Sprintf(late, out.ID)), false
 	}
 	if out.Record.Duration != nil {
 		s.duration += *out.Record.Duration
 	}
 	s.memory = max(s.memory, memoryOf(out.Record, call.Action))
-	return out.Record, nil
+	return out.Record.Response, true
 }
 
 // invokePart runs a part that is a compound itself, or an action, as which a
@@ -93,36 +96,20 @@ func (s *compound) invokePart(ctx context.Context, call Call) (Outcome, error) {
 	return Outcome{id, s.c.runCompound(ctx, call, id, s.id, count)}, nil
 }
 
-func failure(status int, text string) *activation.Response {
-	r := activation.ErrorResponse(status, text)
-	return &r
-}
-
 // memoryOf is the memory in an activation's record: for a nested sequence the
 // most of its components.
 func memoryOf(r *activation.Record, a *couchdb.Resolved) int {
-	limits, ok := r.Annotations.Get("limits")
-	var l struct{ Memory int }
-	if !ok || json.Unmarshal(limits, &l) != nil {
-		return a.Limits.MemoryMB
-	}
+	limits, _ := r.Annotations.Get("limits")
+	l := struct{ Memory int }{a.Limits.MemoryMB}
+	_ = json.Unmarshal(limits, &l) // none: the action's
 	return l.Memory
 }
 
 func (s *compound) record(response activation.Response) *activation.Record {
 	a := s.call.Action
 	r := &activation.Record{
-		ActivationID: s.id,
-		Cause:        s.cause,
-		Namespace:    s.call.User.Namespace.Name,
-		Name:         a.Name,
-		Subject:      s.call.User.Subject,
-		Version:      a.Version,
-		Start:        s.start,
-		End:          now(),
-		Duration:     &s.duration,
-		Response:     response,
-		Logs:         s.logs,
+		ActivationID: s.id, Cause: s.cause, Namespace: s.call.User.Namespace.Name, Name: a.Name, Subject: s.call.User.Subject,
+		Version: a.Version, Start: s.start, End: now(), Duration: &s.duration, Response: response, Logs: s.logs,
 	}
 	r.Annotations.AddBool("topmost", s.cause == "")
 	r.Annotations.AddText("path", a.ID)
@@ -138,7 +125,7 @@ func (s *compound) record(response activation.Response) *activation.Record {
 		r.Annotations.AddText("binding", a.Binding)
 	}
 	if s.memory > 0 {
-		limits := a.Limits
+		limits := a.Limits.Limits
 		limits.MemoryMB = s.memory
 		r.Annotations = append(r.Annotations, activation.Annotation{Key: "limits", Value: limits.JSON()})
 	}
@@ -163,13 +150,9 @@ func (s *compound) runSequence(ctx context.Context) activation.Response {
 	response := activation.Response{Result: s.call.Payload}
 	for _, name := range s.call.Action.Exec.Components {
 		if s.count.actions >= MaxSequence {
-			return *failure(activation.StatusApplicationError, "Too many actions in the sequence.")
+			return activation.ErrorResponse(activation.StatusApplicationError, "Too many actions in the sequence.")
 		}
-		r, failed := s.runComponent(ctx, name, response.Result)
-		if failed != nil {
-			return *failed
-		}
-		response = r.Response
+		response = s.runComponent(ctx, name, response.Result)
 		if response.StatusCode != activation.StatusSuccess {
 			break
 		}
@@ -177,58 +160,56 @@ func (s *compound) runSequence(ctx context.Context) activation.Response {
 	return response
 }
 
-func (s *compound) runComponent(ctx context.Context, name string, payload json.RawMessage) (*activation.Record, *activation.Response) {
-	const missing, failed = "Sequence component does not exist.", "Sequence failed."
+func (s *compound) runComponent(ctx context.Context, name string, payload json.RawMessage) activation.Response {
+	const failed = "Sequence failed."
 	ref, err := entity.ParseRef(name, s.call.User.Namespace.Name)
-	if err != nil {
-		return nil, failure(activation.StatusApplicationError, missing)
+	var a *couchdb.Resolved
+	if err == nil {
+		a, err = s.c.cfg.DB.Resolve(ctx, ref)
 	}
-	a, err := s.c.cfg.DB.Resolve(ctx, ref)
-	if couchdb.Absent(err) {
-		return nil, failure(activation.StatusApplicationError, missing)
-	}
-	if err != nil {
+	var refused *entity.Refusal
+	switch {
+	case couchdb.Absent(err), errors.As(err, &refused):
+		return activation.ErrorResponse(activation.StatusApplicationError, "Sequence component does not exist.")
+	case err != nil:
 		s.c.log.Error("sequence component was not read", "component", name, "error", err)
-		return nil, failure(activation.StatusWhiskError, failed)
+		return activation.ErrorResponse(activation.StatusWhiskError, failed)
 	}
 	call := Call{TransID: s.call.TransID.Child(NewTransID(), now()), Action: a, Payload: payload}
-	return s.runPart(ctx, call, failed, "Timeout reached when retrieving activation %s for sequence component.")
+	r, _ := s.runPart(ctx, call, failed, "Timeout reached when retrieving activation %s for sequence component.")
+	return r
 }
 
 // runComposition alternates between the conductor, which names the action that
 // comes next, and that action, until the conductor names none.
 func (s *compound) runComposition(ctx context.Context) activation.Response {
 	payload, state := s.call.Payload, json.RawMessage(nil)
-	for {
-		if s.count.conductors > 2*MaxSequence {
-			return *failure(activation.StatusApplicationError, "Too many actions in the composition.")
-		}
+	for s.count.conductors <= 2*MaxSequence {
 		s.count.conductors++
 		if state != nil { // an object, laid over what the conductor gets
 			before, _ := parametersOf(payload) // what is no object has none
 			over, _ := parametersOf(state)
 			payload = over.Over(before).Object()
 		}
-		r, failed := s.runCompositionPart(ctx, s.call.Action, payload)
-		if failed != nil {
-			return *failed
+		r, _ := s.runCompositionPart(ctx, s.call.Action, payload)
+		answer := readConductorAnswer(r)
+		if answer.action == nil || r.StatusCode != activation.StatusSuccess {
+			return activation.Response{StatusCode: r.StatusCode, Result: answer.result}
 		}
-		answer := readConductorAnswer(r.Response)
-		state = answer.state
-		if answer.action == nil || r.Response.StatusCode != activation.StatusSuccess {
-			return activation.Response{StatusCode: r.Response.StatusCode, Result: answer.result}
+		next, ran := s.runNext(ctx, answer)
+		if !ran {
+			return next
 		}
-		if payload, failed = s.runNext(ctx, answer); failed != nil {
-			return *failed
-		}
+		payload, state = next.Result, answer.state
 	}
+	return activation.ErrorResponse(activation.StatusApplicationError, "Too many actions in the composition.")
 }
 
-// runNext runs the action that the conductor named and gives what the conductor
-// gets next: its result, or why there is none.
-func (s *compound) runNext(ctx context.Context, answer conductorAnswer) (json.RawMessage, *activation.Response) {
-	refuse := func(format string, args ...any) (json.RawMessage, *activation.Response) {
-		return activation.ErrorResponse(0, fmt.Sprintf(format, args...)).Result, nil
+// runNext runs the action that the conductor named. The conductor gets its result
+// next, or why there is none.
+func (s *compound) runNext(ctx context.Context, answer conductorAnswer) (r activation.Response, ran bool) {
+	refuse := func(format string, args ...any) (activation.Response, bool) {
+		return activation.ErrorResponse(0, fmt.Sprintf(format, args...)), true
 	}
 	ref, err := s.named(answer.action)
 	if err != nil {
@@ -242,14 +223,10 @@ func (s *compound) runNext(ctx context.Context, answer conductorAnswer) (json.Ra
 		return refuse("Failed to resolve action with name '%s' during composition.", ref)
 	}
 	s.count.components++
-	r, failed := s.runCompositionPart(ctx, a, answer.params)
-	if failed != nil {
-		return nil, failed
-	}
-	return r.Response.Result, nil
+	return s.runCompositionPart(ctx, a, answer.params)
 }
 
-func (s *compound) runCompositionPart(ctx context.Context, a *couchdb.Resolved, payload json.RawMessage) (*activation.Record, *activation.Response) {
+func (s *compound) runCompositionPart(ctx context.Context, a *couchdb.Resolved, payload json.RawMessage) (activation.Response, bool) {
 	s.trans = s.trans.Child(NewTransID(), now())
 	return s.runPart(ctx, Call{TransID: s.trans, Action: a, Payload: payload},
 		"Activation failure during composition.", "Timeout reached when retrieving activation %s during composition.")
@@ -262,11 +239,10 @@ func (s *compound) named(text json.RawMessage) (entity.Ref, error) {
 	if err := json.Unmarshal(text, &name); err != nil {
 		return entity.Ref{}, err
 	}
-	home := s.call.User.Namespace.Name
-	if name == "" || name[0] != '/' {
-		name = "/" + home + "/" + name
+	if !strings.HasPrefix(name, "/") {
+		name = "/_/" + name
 	}
-	return entity.ParseRef(name, home)
+	return entity.ParseRef(name, s.call.User.Namespace.Name)
 }
 
 // conductorAnswer is what a conductor answered.

@@ -74,10 +74,9 @@ type Controller struct {
 	pool     *invokerPool
 	damaged  retry.LogLimit // pings and acks
 
-	ctx    context.Context // ends when Close gives up waiting
+	ctx    context.Context // ends when nothing is under way any more, or Close gives up waiting
 	cancel context.CancelFunc
 	loops  *errgroup.Group
-	stop   context.CancelFunc // ends the loops
 
 	mu     sync.Mutex
 	closed bool
@@ -107,11 +106,10 @@ func (c *Controller) Start(ctx context.Context) error {
 	if err := c.putHealthAction(ctx); err != nil {
 		return err
 	}
-	loops, stop := context.WithCancel(c.ctx)
-	c.stop = stop
 	positioned := make(chan struct{}, 2) // one of each consumer
 	ready := func() { positioned <- struct{}{} }
-	c.loops, loops = errgroup.WithContext(loops)
+	var loops context.Context
+	c.loops, loops = errgroup.WithContext(c.ctx)
 	c.loops.Go(func() error { return c.cfg.Bus.Consume(loops, c.ackTopic(), ready, c.onAck) })
 	c.loops.Go(func() error { return c.cfg.Bus.Consume(loops, "health", ready, c.onPing) })
 	c.loops.Go(func() error { return c.watch(loops) })
@@ -155,20 +153,19 @@ func (c *Controller) Close(ctx context.Context) {
 	c.cancel()
 	<-idle // they end with their context
 	if c.loops != nil {
-		c.stop()
 		_ = c.loops.Wait() // ended on purpose
 	}
 	c.inFlight.clear()
 }
 
-// begin counts a goroutine that Close waits for.
-func (c *Controller) begin() error {
+// begin starts a goroutine that Close waits for.
+func (c *Controller) begin(task func()) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.closed {
 		return errClosed
 	}
-	c.tasks.Add(1)
+	c.tasks.Go(task)
 	return nil
 }
 

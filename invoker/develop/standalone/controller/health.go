@@ -105,13 +105,7 @@ func (c *Controller) outcome(invoker int, how outcome) {
 
 // testSoon sends a test from a goroutine: the loops read on meanwhile.
 func (c *Controller) testSoon(invoker int) {
-	if c.begin() != nil {
-		return
-	}
-	go func() {
-		defer c.tasks.Done()
-		c.sendTest(c.ctx, invoker)
-	}()
+	_ = c.begin(func() { c.sendTest(c.ctx, invoker) }) // at the end none is needed
 }
 
 // Invokers are the states of the invokers that ever pinged, by name.

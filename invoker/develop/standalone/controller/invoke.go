@@ -11,6 +11,7 @@ import (
 	"github.com/gpuwhisk/gpuwhisk/invoker/develop/standalone/broker"
 	"github.com/gpuwhisk/gpuwhisk/invoker/develop/standalone/couchdb"
 	"github.com/gpuwhisk/gpuwhisk/invoker/develop/standalone/entity"
+	"github.com/gpuwhisk/gpuwhisk/invoker/lib/retry"
 )
 
 // Call is a request for one activation.
@@ -58,27 +59,19 @@ func (c *Controller) invokeCompound(ctx context.Context, call Call) (Outcome, er
 	if _, ok := c.pool.pick(""); !ok {
 		return Outcome{}, errNoInvoker
 	}
-	if err := c.begin(); err != nil {
-		return Outcome{}, err
-	}
 	id := NewID()
 	finished := make(chan *activation.Record, 1)
-	go func() {
-		defer c.tasks.Done()
-		finished <- c.runCompound(c.ctx, call, id, "", &counts{})
-	}()
-	if call.Wait <= 0 {
-		return Outcome{ID: id}, nil
+	if err := c.begin(func() { finished <- c.runCompound(c.ctx, call, id, "", &counts{}) }); err != nil {
+		return Outcome{}, err
 	}
-	timer := time.NewTimer(call.Wait)
-	defer timer.Stop()
+	ctx, cancel := context.WithTimeout(ctx, call.Wait)
+	defer cancel()
 	select {
 	case r := <-finished:
 		return Outcome{ID: id, Record: r}, nil
-	case <-timer.C:
 	case <-ctx.Done():
+		return Outcome{ID: id}, nil
 	}
-	return Outcome{ID: id}, nil
 }
 
 // invoke runs one action on an invoker. cause is the sequence or composition
@@ -124,7 +117,9 @@ func (c *Controller) invoke(ctx context.Context, call Call, cause activation.ID)
 	if !waits {
 		return Outcome{ID: id}, nil
 	}
-	return Outcome{id, c.waitFor(ctx, answers, call.User.Namespace.Name, id, call.Wait)}, nil
+	ctx, cancel := context.WithTimeout(ctx, call.Wait)
+	defer cancel()
+	return Outcome{id, c.waitFor(ctx, answers, call.User.Namespace.Name, id)}, nil
 }
 
 // forcedAfter is when an activation counts as lost: twice its time limit, of
@@ -141,41 +136,27 @@ func (c *Controller) giveUp(id activation.ID) {
 	}
 }
 
-// Intervals of polls of the database for a result: long while an ack may still
-// come, short once an ack means that only the database has it.
-const (
-	rarePoll  = 15 * time.Second
-	firstPoll = 50 * time.Millisecond
-	lastPoll  = 2 * time.Second
-)
+// poll is how often the database is asked for a result that an ack names and does
+// not have.
+const poll = 100 * time.Millisecond
 
 // waitFor returns the record of an activation, nil when there is none in time.
-func (c *Controller) waitFor(ctx context.Context, answers <-chan *activation.Record, namespace string, id activation.ID, wait time.Duration) *activation.Record {
-	timeout := time.NewTimer(wait)
-	defer timeout.Stop()
-	every := rarePoll
-	poll := time.NewTimer(every)
-	defer poll.Stop()
+func (c *Controller) waitFor(ctx context.Context, answers <-chan *activation.Record, namespace string, id activation.ID) *activation.Record {
+	select {
+	case r := <-answers:
+		if r != nil {
+			return r
+		}
+	case <-ctx.Done():
+		return nil
+	}
 	for {
-		select {
-		case r := <-answers:
-			if r != nil {
-				return r
-			}
-			every = firstPoll
-		case <-poll.C:
-			if r, err := c.cfg.DB.Record(ctx, namespace, id); err == nil {
-				return r
-			}
-			if every < rarePoll {
-				every = min(2*every, lastPoll)
-			}
-		case <-timeout.C:
-			return nil
-		case <-ctx.Done():
+		if r, err := c.cfg.DB.Record(ctx, namespace, id); err == nil {
+			return r
+		}
+		if !retry.Sleep(ctx, poll) {
 			return nil
 		}
-		poll.Reset(every)
 	}
 }
 

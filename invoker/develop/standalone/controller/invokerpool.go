@@ -128,19 +128,14 @@ func (p *invokerPool) ended(id int, how outcome, at time.Time) (test bool) {
 }
 
 func (m *member) judge(last outcome) State {
-	errors, timeouts := 0, 0
+	count := map[outcome]int{}
 	for _, o := range m.recent {
-		switch o {
-		case systemError:
-			errors++
-		case timedOut:
-			timeouts++
-		}
+		count[o]++
 	}
 	switch {
-	case errors > tolerance:
+	case count[systemError] > tolerance:
 		return Unhealthy
-	case timeouts > tolerance:
+	case count[timedOut] > tolerance:
 		return Unresponsive
 	case last == succeeded:
 		return Healthy

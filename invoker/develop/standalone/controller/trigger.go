@@ -26,43 +26,30 @@ type Event struct {
 // the event. It returns at once. ok is false when no rule is active: nothing
 // happens then, and there is no record.
 func (c *Controller) Fire(e Event) (id activation.ID, ok bool, err error) {
-	active := false
-	for _, link := range e.Trigger.Rules {
-		active = active || link.Status == entity.Active
-	}
-	if !active {
+	rules := slices.Collect(maps.Values(e.Trigger.Rules))
+	if !slices.ContainsFunc(rules, func(l entity.Link) bool { return l.Status == entity.Active }) {
 		return "", false, nil
-	}
-	if err := c.begin(); err != nil {
-		return "", false, err
 	}
 	id = NewID()
 	start := now()
-	go func() {
-		defer c.tasks.Done()
-		c.fire(c.ctx, e, id, start)
-	}()
-	return id, true, nil
+	err = c.begin(func() { c.fire(c.ctx, e, id, start) })
+	return id, err == nil, err
 }
 
 func (c *Controller) fire(ctx context.Context, e Event, id activation.ID, start int64) {
 	logs := []string{}
 	for _, rule := range slices.Sorted(maps.Keys(e.Trigger.Rules)) {
-		logs = append(logs, c.applyRule(ctx, e, rule, e.Trigger.Rules[rule]))
+		line, _ := json.Marshal(c.applyRule(ctx, e, rule, e.Trigger.Rules[rule])) // of plain fields
+		logs = append(logs, string(line))
 	}
 	result := e.Payload
 	if result == nil {
 		result = json.RawMessage("{}")
 	}
 	c.store(ctx, e.User, &activation.Record{
-		ActivationID: id,
-		Namespace:    e.User.Namespace.Name,
-		Name:         e.Trigger.Name,
-		Subject:      e.User.Subject,
-		Version:      e.Trigger.Version,
-		Start:        start, // and no end: OpenWhisk's records of triggers have 0
-		Response:     activation.Response{Result: result},
-		Logs:         logs,
+		ActivationID: id, Namespace: e.User.Namespace.Name, Name: e.Trigger.Name, Subject: e.User.Subject, Version: e.Trigger.Version,
+		Start:    start, // and no end: OpenWhisk's records of triggers have 0
+		Response: activation.Response{Result: result}, Logs: logs,
 	})
 }
 
@@ -76,39 +63,34 @@ type ruleResult struct {
 	Action       string        `json:"action"`
 }
 
-func (c *Controller) applyRule(ctx context.Context, e Event, rule string, link entity.Link) string {
-	result := ruleResult{Rule: rule, Action: link.Action.String()}
+func (c *Controller) applyRule(ctx context.Context, e Event, rule string, link entity.Link) ruleResult {
+	result := ruleResult{StatusCode: activation.StatusApplicationError, Rule: rule, Action: link.Action.String()}
 	if link.Status != entity.Active {
-		result.StatusCode = activation.StatusApplicationError
-		result.Error = "Rule '" + rule + "' is inactive, action '" + link.Action.String() + "' was not activated."
-	} else {
-		c.runRule(ctx, e, link.Action, &result)
+		result.Error = "Rule '" + rule + "' is inactive, action '" + result.Action + "' was not activated."
+		return result
 	}
-	line, _ := json.Marshal(result) // of plain fields
-	return string(line)
+	out, err := c.runRule(ctx, e, link.Action)
+	switch {
+	case err == nil:
+		result.StatusCode, result.Success, result.ActivationID = activation.StatusSuccess, true, out.ID
+	case errors.Is(err, couchdb.ErrNotFound):
+		result.Error = "The requested resource does not exist."
+	default:
+		c.log.Warn("rule was not applied", "rule", rule, "error", err)
+		result.StatusCode, result.Error = activation.StatusWhiskError, "There was an internal server error."
+	}
+	return result
 }
 
-func (c *Controller) runRule(ctx context.Context, e Event, action entity.Ref, result *ruleResult) {
+func (c *Controller) runRule(ctx context.Context, e Event, action entity.Ref) (Outcome, error) {
 	a, err := c.cfg.DB.Resolve(ctx, action)
-	if errors.Is(err, couchdb.ErrNotFound) {
-		result.StatusCode = activation.StatusApplicationError
-		result.Error = "The requested resource does not exist."
-		return
-	}
-	var out Outcome
-	if err == nil {
-		given, _ := parametersOf(e.Payload) // the API has checked that it is an object
-		args := given.Over(e.Trigger.Parameters)
-		if e.Headers != nil {
-			args = args.Set(activation.Parameter{Key: "__ow_headers", Value: e.Headers})
-		}
-		out, err = c.Invoke(ctx, Call{User: e.User, TransID: e.TransID, Action: a, Payload: args.Object()})
-	}
 	if err != nil {
-		c.log.Warn("rule was not applied", "rule", result.Rule, "error", err)
-		result.StatusCode = activation.StatusWhiskError
-		result.Error = "There was an internal server error."
-		return
+		return Outcome{}, err
 	}
-	result.Success, result.ActivationID = true, out.ID
+	given, _ := parametersOf(e.Payload) // the API has checked that it is an object
+	args := given.Over(e.Trigger.Parameters)
+	if e.Headers != nil {
+		args = args.Set(activation.Parameter{Key: "__ow_headers", Value: e.Headers})
+	}
+	return c.Invoke(ctx, Call{User: e.User, TransID: e.TransID, Action: a, Payload: args.Object()})
 }
