@@ -1,21 +1,22 @@
 // Package doctor examines a host and what its invoker is configured to connect
 // to, and reports in one line each what is well, what is not, and how to fix it.
 //
-// It asks by a Machine: files, commands and calls to the outside, each bounded in
-// time. The answers are a Snapshot, and the checks functions from it to findings. It
-// changes nothing, on the host or elsewhere, except that for a moment a probe of an
-// image runs a container of it, the try of the shim a program that takes a few MiB
-// of the first GPU, and that etcd grants a lease, which is returned.
-// It examines once and does not watch.
+// A check is a function from a snapshot to findings. It asks by a Machine: files,
+// commands and calls to the outside, each bounded in time; what several checks need
+// is asked before them. It changes nothing, on the host or elsewhere, except that
+// for a moment a probe of an image runs a container of it, the try of the shim a
+// program that takes a few MiB of the first GPU, and that etcd grants a lease, which
+// is returned. It examines once and does not watch.
 //
-// Goroutines: one for each question while Examine runs. A question that gets
-// no answer in time is left behind and its goroutine with it; the process is
-// expected to end soon.
+// Goroutines: one for each check and question while Examine runs. One that gets
+// no answer in time is left behind; the process is expected to end soon.
 package doctor
 
 import (
 	"context"
-	"sync"
+	"fmt"
+	"slices"
+	"strings"
 	"time"
 )
 
@@ -23,29 +24,18 @@ import (
 type Status uint8
 
 const (
+	// Skip means that nothing was examined, since it is not configured.
+	Skip Status = iota
 	// OK means that nothing needs to be done.
-	OK Status = iota
+	OK
 	// Warn means that it works, but worse than it could or not for long.
 	Warn
 	// Fail means that something will not work.
 	Fail
-	// Skip means that nothing was examined, since it is not configured. It is
-	// no worse than OK.
-	Skip
 )
 
 // String returns the name of a status.
-func (s Status) String() string {
-	switch s {
-	case Warn:
-		return "warn"
-	case Fail:
-		return "fail"
-	case Skip:
-		return "skipped"
-	}
-	return "ok"
-}
+func (s Status) String() string { return [...]string{"skipped", "ok", "warn", "fail"}[s] }
 
 // MarshalText returns the name for JSON.
 func (s Status) MarshalText() ([]byte, error) { return []byte(s.String()), nil }
@@ -72,126 +62,143 @@ type Report []Result
 func (r Report) Worst() Status {
 	worst := OK
 	for _, x := range r {
-		if x.Status != Skip {
-			worst = max(worst, x.Status)
-		}
+		worst = max(worst, x.Status)
 	}
 	return worst
 }
 
 // ExitCode is what the process ends with: 0 all well, 1 warnings, 2 something
 // will fail.
-func (r Report) ExitCode() int { return int(r.Worst()) }
+func (r Report) ExitCode() int { return int(r.Worst() - OK) }
 
 // check is one question about the snapshot. It may have several findings, or none
 // where it does not apply. docs/doctor.md explains each.
 type check struct {
 	group, name string
-	when        func(*Snapshot) bool // nil: always
-	find        func(*Snapshot) []Finding
+	when        func(*snapshot) bool // nil: always
+	find        func(*snapshot) []Finding
 }
 
 // checks lists all, in the order of the report.
 func checks() []check {
 	return []check{
 		{"GPU", "driver", nil, checkDriver},
-		{"GPU", "device nodes", (*Snapshot).hasDriver, checkNodes},
-		{"GPU", "UVM module", (*Snapshot).hasDriver, checkUVM},
-		{"GPU", "NVML", nil, checkNVML},
+		{"GPU", "device nodes", (*snapshot).hasDriver, checkNodes},
+		{"GPU", "UVM module", (*snapshot).hasDriver, checkUVM},
+		{"GPU", "NVML", (*snapshot).hasDriver, checkNVML},
 		{"GPU", "device", nil, checkCards},
 		{"GPU", "persistence", nil, checkPersistence},
 		{"GPU", "compute mode", nil, checkComputeMode},
 		{"GPU", "MIG", nil, checkMIG},
 		{"GPU", "free memory", nil, checkFreeMemory},
-		{"GPU", "MPS", (*Snapshot).hasDriver, checkMPS},
+		{"GPU", "MPS", (*snapshot).hasDriver, checkMPS},
 		{"GPU", "toolkit", nil, checkToolkit},
-		{"GPU", "CDI", (*Snapshot).gpuWithDocker, checkCDI},
-		{"GPU", "Docker runtime", (*Snapshot).gpuByDocker, checkGPURuntime},
-		{"GPU", "daemon-reload", (*Snapshot).gpuByDocker, checkReload},
+		{"GPU", "CDI", (*snapshot).gpuWithDocker, checkCDI},
+		{"GPU", "Docker runtime", (*snapshot).gpuByDocker, checkGPURuntime},
+		{"GPU", "daemon-reload", (*snapshot).gpuByDocker, checkReload},
 		{"GPU", "shim", nil, checkShim},
-		{"GPU", "shim sockets", nil, checkSockets},
+		{"GPU", "shim sockets", (*snapshot).gpuWithDocker, checkSockets},
 		{"GPU", "shim in image", nil, checkImageLibc},
 		{"GPU", "fallbacks", nil, checkFallbacks},
 		{"Containers", "engine", nil, checkEngine},
-		{"Containers", "storage", (*Snapshot).dockerAnswers, checkStorage},
-		{"Containers", "logs", (*Snapshot).dockerAnswers, checkLogs},
+		{"Containers", "storage", (*snapshot).dockerAnswers, checkStorage},
+		{"Containers", "logs", (*snapshot).dockerAnswers, checkLogs},
 		{"Containers", "runtimes", nil, checkManifest},
-		{"Containers", "images", (*Snapshot).dockerAnswers, checkImages},
-		{"Containers", "probe", nil, checkProbes},
+		{"Containers", "images", (*snapshot).dockerAnswers, checkImages},
+		{"Containers", "probe", (*snapshot).usesDocker, checkProbes},
 		{"Host", "port", nil, checkPort},
 		{"Host", "memory", nil, checkMemory},
 		{"Host", "disk", nil, checkDisk},
-		{"Host", "state", (*Snapshot).configured, checkState},
+		{"Host", "state", (*snapshot).configured, checkState},
 		{"Settings", "configuration", nil, checkConfiguration},
 		{"Settings", "mode", nil, checkMode},
-		{"Settings", "admin login", (*Snapshot).configured, checkLogin},
-		{"Settings", "ignored", nil, checkIgnored},
+		{"Settings", "admin login", (*snapshot).configured, checkLogin},
+		{"Settings", "ignored", (*snapshot).configured, checkIgnored},
 		{"Kafka", "brokers", nil, checkBrokers},
-		{"Kafka", "addresses", nil, checkAdvertised},
-		{"Kafka", "topics", nil, checkTopics},
-		{"etcd", "members", (*Snapshot).scheduled, checkEtcd},
-		{"etcd", "lease", (*Snapshot).etcdAnswers, checkLease},
-		{"etcd", "schedulers", (*Snapshot).etcdAnswers, checkSchedulers},
-		{"etcd", "tags", (*Snapshot).scheduled, checkTags},
+		{"Kafka", "addresses", (*snapshot).kafkaAnswers, checkAdvertised},
+		{"Kafka", "topics", (*snapshot).kafkaAnswers, checkTopics},
+		{"etcd", "members", (*snapshot).scheduled, checkEtcd},
+		{"etcd", "lease", (*snapshot).etcdAnswers, checkLease},
+		{"etcd", "schedulers", (*snapshot).etcdAnswers, checkSchedulers},
+		{"etcd", "tags", (*snapshot).scheduled, checkTags},
 		{"CouchDB", "server", nil, checkCouch},
-		{"CouchDB", "databases", (*Snapshot).couchAnswers, checkDatabases},
-		{"CouchDB", "views", (*Snapshot).couchAnswers, checkViews},
-		{"Stores", "records", nil, checkRecords},
-		{"Stores", "code", nil, checkBucket},
+		{"CouchDB", "databases", (*snapshot).couchAnswers, checkDatabases},
+		{"CouchDB", "views", (*snapshot).couchAnswers, checkViews},
+		{"Stores", "records", (*snapshot).recordsElsewhere, checkRecords},
+		{"Stores", "code", (*snapshot).codeInS3, checkBucket},
 		{"ZooKeeper", "numbers", nil, checkZooKeeper},
 	}
 }
 
-// dockerAnswers is the condition of checks of a running engine.
-func (f *Snapshot) dockerAnswers() bool { return f.usesDocker() && f.docker.err == nil }
-
-// gpuWithDocker is the condition of checks of what gives containers a GPU.
-func (f *Snapshot) gpuWithDocker() bool { return f.hasDriver() && f.usesDocker() }
-
-func (f *Snapshot) gpuByDocker() bool { return f.hasDriver() && f.dockerAnswers() }
-
-func (f *Snapshot) couchAnswers() bool { return f.Config.CouchDB.Host != "" && f.couch.err == nil }
+// slow are the checks that run something, for which ProbeLimit counts.
+var slow = []string{"shim", "shim in image", "probe"}
 
 // Examine asks the machine everything at the same time, no question for longer
 // than the limit, and reports what the answers mean.
 func Examine(ctx context.Context, m *Machine, limit time.Duration) Report {
-	snapshot := gather(ctx, m, limit)
-	all := checks()
-	found := make([][]Finding, len(all))
-	var wg sync.WaitGroup
-	for i, c := range all {
-		wg.Go(func() { found[i] = judge(ctx, c, snapshot, limit) })
-	}
-	wg.Wait()
-	var report Report
-	for i, c := range all {
-		for _, f := range found[i] {
-			report = append(report, Result{c.group, c.name, f})
+	s := gather(ctx, m, limit)
+	reports := each(checks(), func(c check) Report {
+		if slices.Contains(slow, c.name) {
+			return s.judge(ctx, c, max(limit, m.ProbeLimit))
 		}
-	}
-	return m.masked(report)
+		return s.judge(ctx, c, limit)
+	})
+	return m.masked(slices.Concat(reports...))
 }
 
-// judge runs one check. Checks read files, and a file may lie on a file system
-// that does not answer.
-func judge(ctx context.Context, c check, f *Snapshot, limit time.Duration) []Finding {
-	a := ask(ctx, limit, func(context.Context) ([]Finding, error) {
-		if c.when != nil && !c.when(f) {
+// judge runs one check. Whatever it calls should end with the limit, and a file may
+// lie on a file system that does not answer.
+func (s snapshot) judge(ctx context.Context, c check, limit time.Duration) (r Report) {
+	const grace = time.Second // to report what did not answer
+	found, err := bounded(ctx, limit+grace, func(ctx context.Context) ([]Finding, error) {
+		if c.when != nil && !c.when(&s) {
 			return nil, nil
 		}
-		return c.find(f), nil
+		ctx, cancel := context.WithTimeout(ctx, limit)
+		defer cancel()
+		s.ctx = ctx
+		return c.find(&s), nil
 	})
-	if a.err != nil {
-		return fail("the check got no answer: "+a.err.Error(), "find the file system or device that hangs")
+	if err != nil {
+		found = fail("find the file system or device that hangs", "the check got no answer: %v", err)
 	}
-	return a.value
+	for _, f := range found {
+		r = append(r, Result{c.group, c.name, f})
+	}
+	return r
 }
 
 // ok, warn, fail and skip are a finding each, as checks return them.
-func ok(found string) []Finding { return []Finding{{OK, found, ""}} }
+func ok(format string, args ...any) []Finding {
+	return []Finding{{OK, fmt.Sprintf(format, args...), ""}}
+}
 
-func warn(found, fix string) []Finding { return []Finding{{Warn, found, fix}} }
+func warn(fix, format string, args ...any) []Finding {
+	return []Finding{{Warn, fmt.Sprintf(format, args...), fix}}
+}
 
-func fail(found, fix string) []Finding { return []Finding{{Fail, found, fix}} }
+func fail(fix, format string, args ...any) []Finding {
+	return []Finding{{Fail, fmt.Sprintf(format, args...), fix}}
+}
 
-func skip(found, fix string) []Finding { return []Finding{{Skip, found, fix}} }
+func skip(fix, found string) []Finding { return []Finding{{Skip, found, fix}} }
+
+// ofEach judges several things at once.
+func ofEach[T any](things []T, judge func(T) []Finding) []Finding {
+	return slices.Concat(each(things, judge)...)
+}
+
+// merged makes one finding of those that are well, in a format.
+func merged(all []Finding, separator, format string) []Finding {
+	var good []string
+	bad := slices.DeleteFunc(all, func(x Finding) bool {
+		if x.Status == OK {
+			good = append(good, x.Found)
+		}
+		return x.Status == OK
+	})
+	if len(good) == 0 {
+		return bad
+	}
+	return append(bad, ok(format, strings.Join(good, separator))...)
+}

@@ -3,7 +3,6 @@ package doctor
 import (
 	"context"
 	"errors"
-	"fmt"
 	"net"
 	"slices"
 	"strconv"
@@ -14,14 +13,6 @@ import (
 	"github.com/gpuwhisk/gpuwhisk/activation/etcd"
 )
 
-// scheduled is the condition of checks of OpenWhisk's scheduler mode.
-func (f *Snapshot) scheduled() bool {
-	return f.Config.Scheduler.Enabled && len(f.Config.Scheduler.Etcd.Hosts) > 0
-}
-
-// etcdAnswers is the condition of checks of what etcd has.
-func (f *Snapshot) etcdAnswers() bool { return f.scheduled() && f.etcd.err == nil }
-
 func (m *Machine) askEtcd(ctx context.Context) (etcd.Survey, error) {
 	c := m.Config.Scheduler
 	return etcd.Inspect(ctx, etcd.Config{
@@ -30,99 +21,72 @@ func (m *Machine) askEtcd(ctx context.Context) (etcd.Survey, error) {
 	})
 }
 
-// askSchedulers asks etcd, and then whether the schedulers that it names can be reached.
-func (f *Snapshot) askSchedulers(ctx context.Context, limit time.Duration) {
-	f.etcd = ask(ctx, limit, f.Etcd)
-	var at []string
-	for _, s := range f.etcd.value.Schedulers {
-		at = append(at, address(s))
-	}
-	f.schedulers = askEach(ctx, limit, at, func(ctx context.Context, at string) (struct{}, error) {
-		return struct{}{}, f.Reach(ctx, at)
-	})
-}
-
-func address(s activation.SchedulerState) string {
-	return net.JoinHostPort(s.Endpoints.Endpoint.Host, strconv.Itoa(s.Endpoints.Endpoint.Port))
-}
-
-func checkEtcd(f *Snapshot) []Finding {
-	const members = "check CONFIG_whisk_etcd_hosts (host:port, no scheme), the members, and the firewall between"
-	c := f.Config.Scheduler.Etcd
-	var all []Finding
-	var good []string
-	for _, m := range f.etcd.value.Members {
-		if m.Err != nil {
-			all = append(all, warn(fmt.Sprintf("%s does not answer: %v", m.Host, m.Err), members)...)
-		} else {
-			good = append(good, m.Host+" (etcd "+m.Version+")")
-		}
-	}
-	switch err := f.etcd.err; {
-	case errors.Is(err, etcd.ErrLogin):
-		return append(all, fail(strings.Join(c.Hosts, ", ")+": "+err.Error(),
-			"check CONFIG_whisk_etcd_username and CONFIG_whisk_etcd_password against etcd's users and their roles")...)
-	case err != nil:
-		return fail(strings.Join(c.Hosts, ", ")+": "+err.Error(), members)
-	}
-	text := strings.Join(good, ", ") + " answers, without a login"
+func checkEtcd(s *snapshot) []Finding {
+	const fix = "check CONFIG_whisk_etcd_hosts (host:port, no scheme), the members, and the firewall between"
+	c := s.Config.Scheduler.Etcd
+	hosts := strings.Join(c.Hosts, ", ")
+	login := "%s answers, without a login"
 	if c.Username != "" {
-		text = strings.Join(good, ", ") + " answers and knows user " + c.Username
+		login = "%s answers and knows user " + c.Username
 	}
-	return append(all, ok(text)...)
-}
-
-func checkLease(f *Snapshot) []Finding {
-	ttl := f.Config.Scheduler.Etcd.LeaseTimeout
-	if err := f.etcd.value.Lease; err != nil {
-		return fail(fmt.Sprintf("etcd grants no lease of %d s: %v", ttl, err),
-			"give the user of CONFIG_whisk_etcd_username the right to write, look at etcd's alarms (etcdctl alarm list: no space?), and check CONFIG_whisk_etcd_lease_timeout")
-	}
-	return ok(fmt.Sprintf("etcd grants a lease of %d s (whisk.etcd.lease.timeout)", ttl))
-}
-
-func checkSchedulers(f *Snapshot) []Finding {
-	prefix := activation.Cluster(f.Config.Scheduler.Cluster).Schedulers()
-	var all []Finding
-	for _, s := range f.etcd.value.Schedulers {
-		at := address(s)
-		if err := f.schedulers[at].err; err != nil {
-			all = append(all, fail(fmt.Sprintf("scheduler %s advertises %s, which cannot be reached from here: %v", s.ID, at, err),
-				"open that port for invokers, or correct WHISK_SCHEDULER_ENDPOINTS_HOST and _RPCPORT of the scheduler; activations are fetched there")...)
-			continue
+	all := merged(ofEach(s.etcd.Members, func(m etcd.Member) []Finding {
+		if m.Err != nil {
+			return warn(fix, "%s does not answer: %v", m.Host, m.Err)
 		}
-		all = append(all, ok(fmt.Sprintf("scheduler %s at %s can be reached", s.ID, at))...)
-	}
-	if len(all) == 0 {
-		return warn("etcd has no scheduler under "+prefix, "start a scheduler first; check CONFIG_whisk_cluster_name if one runs")
+		return ok("%s (etcd %s)", m.Host, m.Version)
+	}), ", ", login)
+	switch {
+	case errors.Is(s.etcdErr, etcd.ErrLogin):
+		bad := slices.DeleteFunc(all, func(x Finding) bool { return x.Status == OK })
+		return append(bad, fail("check CONFIG_whisk_etcd_username and CONFIG_whisk_etcd_password against etcd's users and their roles",
+			"%s: %v", hosts, s.etcdErr)...)
+	case s.etcdErr != nil:
+		return fail(fix, "%s: %v", hosts, s.etcdErr)
 	}
 	return all
 }
 
-// checkTags: schedulers know GPU hosts by their tag alone.
-func checkTags(f *Snapshot) []Finding {
-	const tag = "gpu"
-	tags := f.Config.Identity.Tags
-	devices := max(f.Config.GPU.SimulatedDevices, len(f.gpu.value.Cards))
-	if strings.TrimSpace(f.Config.GPU.Devices) == noShim {
-		devices = 0
+func checkLease(s *snapshot) []Finding {
+	ttl := s.Config.Scheduler.Etcd.LeaseTimeout
+	if err := s.etcd.Lease; err != nil {
+		return fail("give the user of CONFIG_whisk_etcd_username the right to write, look at etcd's alarms (etcdctl alarm list: no space?), and check CONFIG_whisk_etcd_lease_timeout",
+			"etcd grants no lease of %d s: %v", ttl, err)
 	}
-	if devices == 0 {
-		if slices.Contains(tags, tag) {
-			return fail("CONFIG_whisk_invoker_resource_tags has "+tag+", but no GPU is found here: schedulers send GPU functions, and each is refused",
-				"take "+tag+" out of CONFIG_whisk_invoker_resource_tags (Ansible: tags of the host), or correct the GPU's findings above")
-		}
-		return ok("none for GPU functions, which this host refuses; others: " + list(tags))
-	}
-	if !slices.Contains(tags, tag) {
-		tags = append(slices.Clone(tags), tag)
-	}
-	return ok(list(tags) + `: GPU functions come here by the annotation invoker-resources ["` + tag + `"] beside gpu; one without it may be sent to any invoker`)
+	return ok("etcd grants a lease of %d s (whisk.etcd.lease.timeout)", ttl)
 }
 
-func list(tags []string) string {
-	if len(tags) == 0 {
-		return "none"
+func checkSchedulers(s *snapshot) []Finding {
+	if len(s.etcd.Schedulers) == 0 {
+		return warn("start a scheduler first; check CONFIG_whisk_cluster_name if one runs",
+			"etcd has no scheduler under %s", activation.Cluster(s.Config.Scheduler.Cluster).Schedulers())
 	}
-	return strings.Join(tags, ", ")
+	return ofEach(s.etcd.Schedulers, func(x activation.SchedulerState) []Finding {
+		at := net.JoinHostPort(x.Endpoints.Endpoint.Host, strconv.Itoa(x.Endpoints.Endpoint.Port))
+		if err := s.Reach(s.ctx, at); err != nil {
+			return fail("open that port for invokers, or correct WHISK_SCHEDULER_ENDPOINTS_HOST and _RPCPORT of the scheduler; activations are fetched there",
+				"scheduler %s advertises %s, which cannot be reached from here: %v", x.ID, at, err)
+		}
+		return ok("scheduler %s at %s can be reached", x.ID, at)
+	})
+}
+
+// checkTags: schedulers know GPU hosts by their tag alone.
+func checkTags(s *snapshot) []Finding {
+	const tag = "gpu"
+	tags := s.Config.Identity.Tags
+	without := len(s.gpu.Cards)+s.Config.GPU.SimulatedDevices == 0 || strings.TrimSpace(s.Config.GPU.Devices) == "none"
+	tagged := slices.Contains(tags, tag)
+	switch {
+	case without && tagged:
+		return fail("take "+tag+" out of CONFIG_whisk_invoker_resource_tags (Ansible: tags of the host), or correct the GPU's findings above",
+			"CONFIG_whisk_invoker_resource_tags has %s, but no GPU is found here: schedulers send GPU functions, and each is refused", tag)
+	case without && len(tags) == 0:
+		return ok("none for GPU functions, which this host refuses; others: none")
+	case without:
+		return ok("none for GPU functions, which this host refuses; others: %s", strings.Join(tags, ", "))
+	case !tagged:
+		tags = append(slices.Clone(tags), tag)
+	}
+	return ok(`%s: GPU functions come here by the annotation invoker-resources ["%s"] beside gpu; one without it may be sent to any invoker`,
+		strings.Join(tags, ", "), tag)
 }

@@ -5,296 +5,244 @@ import (
 	"errors"
 	"fmt"
 	"path"
+	"regexp"
 	"slices"
 	"strings"
 
 	"github.com/gpuwhisk/gpuwhisk/gpu/nvml"
-	"github.com/gpuwhisk/gpuwhisk/invoker/config"
 )
 
+var driverLine = regexp.MustCompile(`(?m)^NVRM version:.*?\s([0-9]+\.[0-9.]*)(?:\s|$)`)
+
 // driverVersion is that of the loaded kernel module, empty without one.
-func (f *Snapshot) driverVersion() string {
-	for line := range strings.Lines(f.read("proc/driver/nvidia/version")) {
-		if !strings.HasPrefix(line, "NVRM version:") {
-			continue
+func (s *snapshot) driverVersion() string {
+	found := driverLine.FindStringSubmatch(s.read("proc/driver/nvidia/version"))
+	if found == nil {
+		return ""
+	}
+	return found[1]
+}
+
+func checkDriver(s *snapshot) []Finding {
+	if s.hasDriver() {
+		// A container may see the devices and not /proc/driver.
+		text := "NVIDIA driver " + cmp.Or(s.driverVersion(), s.gpu.Versions.Driver, "of unknown version")
+		if cuda := s.gpu.Versions.CUDA; cuda != "" {
+			text += ", CUDA up to " + cuda
 		}
-		for _, word := range strings.Fields(line) {
-			if strings.Count(word, ".") > 0 && strings.Trim(word, "0123456789.") == "" {
-				return word
-			}
+		return ok("%s", text)
+	}
+	hardware := s.nvidiaHardware()
+	switch {
+	case hardware != "" && strings.Contains(s.read("proc/modules"), "nouveau "):
+		return fail("blacklist nouveau, install NVIDIA's driver and restart the host",
+			"NVIDIA hardware at %s is held by the nouveau driver", hardware)
+	case hardware != "":
+		return fail("install the driver, or run modprobe nvidia if it is installed",
+			"NVIDIA hardware at %s, but NVIDIA's driver is not loaded", hardware)
+	case s.Config.GPU.SimulatedDevices > 0:
+		return ok("no NVIDIA driver; %d simulated GPU(s) are configured", s.Config.GPU.SimulatedDevices)
+	}
+	return warn("use a host with a GPU, or set CONFIG_whisk_gpu_simulated_devices=1 to try the scheduling without one",
+		"no NVIDIA GPU and no driver: actions with the gpu annotation are answered with an error")
+}
+
+// nvidiaHardware is the PCI address of NVIDIA's first display or compute device
+// (class 03).
+func (s *snapshot) nvidiaHardware() string {
+	for _, vendor := range s.glob("sys/bus/pci/devices/*/vendor") {
+		dir := path.Dir(vendor)
+		if strings.TrimSpace(s.read(vendor)) == "0x10de" && strings.HasPrefix(s.read(dir+"/class"), "0x03") {
+			return path.Base(dir)
 		}
 	}
 	return ""
 }
 
-// hasDriver reports whether there is a driver to examine further.
-func (f *Snapshot) hasDriver() bool {
-	return f.driverVersion() != "" || f.exists("dev/nvidiactl") || f.gpu.err == nil
-}
-
-func checkDriver(f *Snapshot) []Finding {
-	if f.hasDriver() {
-		// A container may see the devices and not /proc/driver.
-		text := "NVIDIA driver " + cmp.Or(f.driverVersion(), f.gpu.value.Versions.Driver, "of unknown version")
-		if cuda := f.gpu.value.Versions.CUDA; cuda != "" {
-			text += ", CUDA up to " + cuda
-		}
-		return ok(text)
-	}
-	hardware := f.nvidiaHardware()
-	switch {
-	case len(hardware) > 0 && strings.Contains(f.read("proc/modules"), "nouveau "):
-		return fail("NVIDIA hardware at "+hardware[0]+" is held by the nouveau driver",
-			"blacklist nouveau, install NVIDIA's driver and restart the host")
-	case len(hardware) > 0:
-		return fail("NVIDIA hardware at "+hardware[0]+", but NVIDIA's driver is not loaded",
-			"install the driver, or run modprobe nvidia if it is installed")
-	case f.Config.GPU.SimulatedDevices > 0:
-		return ok(fmt.Sprintf("no NVIDIA driver; %d simulated GPU(s) are configured", f.Config.GPU.SimulatedDevices))
-	}
-	return warn("no NVIDIA GPU and no driver: actions with the gpu annotation are answered with an error",
-		"use a host with a GPU, or set CONFIG_whisk_gpu_simulated_devices=1 to try the scheduling without one")
-}
-
-// nvidiaHardware lists the PCI addresses of NVIDIA's display and compute
-// devices (class 03).
-func (f *Snapshot) nvidiaHardware() []string {
-	var at []string
-	for _, vendor := range f.glob("sys/bus/pci/devices/*/vendor") {
-		dir := path.Dir(vendor)
-		if strings.TrimSpace(f.read(vendor)) == "0x10de" && strings.HasPrefix(f.read(dir+"/class"), "0x03") {
-			at = append(at, path.Base(dir))
-		}
-	}
-	return at
-}
-
-func checkNodes(f *Snapshot) []Finding {
+func checkNodes(s *snapshot) []Finding {
 	const fix = "run nvidia-smi or nvidia-modprobe -c 0 as root once, and start nvidia-persistenced at boot"
-	if !f.exists("dev/nvidiactl") {
-		return fail("/dev/nvidiactl is missing", fix)
+	if !s.exists("/dev/nvidiactl") {
+		return fail(fix, "/dev/nvidiactl is missing")
 	}
 	var there, missing []string
-	for _, c := range f.gpu.value.Cards {
-		if c.Minor < 0 {
-			continue
-		}
-		node := fmt.Sprintf("dev/nvidia%d", c.Minor)
-		if f.exists(node) {
-			there = append(there, "/"+node)
-		} else {
-			missing = append(missing, "/"+node)
+	for _, c := range s.gpu.Cards {
+		node := fmt.Sprintf("/dev/nvidia%d", c.Minor)
+		switch {
+		case c.Minor < 0:
+		case s.exists(node):
+			there = append(there, node)
+		default:
+			missing = append(missing, node)
 		}
 	}
 	switch {
 	case len(missing) > 0:
-		return fail("missing: "+strings.Join(missing, ", "), fix)
+		return fail(fix, "missing: %s", strings.Join(missing, ", "))
 	case len(there) > 0:
-		return ok("/dev/nvidiactl, " + strings.Join(there, ", "))
+		return ok("/dev/nvidiactl, %s", strings.Join(there, ", "))
 	}
-	there = slices.DeleteFunc(f.glob("dev/nvidia[0-9]*"), func(n string) bool { return strings.Contains(n, "-") })
+	there = slices.DeleteFunc(s.glob("dev/nvidia[0-9]*"), func(n string) bool { return strings.Contains(n, "-") })
 	if len(there) == 0 {
-		return fail("no /dev/nvidia0: the driver has no device", fix)
+		return fail(fix, "no /dev/nvidia0: the driver has no device")
 	}
-	return ok(fmt.Sprintf("/dev/nvidiactl and %d device(s)", len(there)))
+	return ok("/dev/nvidiactl and %d device(s)", len(there))
 }
 
-func checkUVM(f *Snapshot) []Finding {
+func checkUVM(s *snapshot) []Finding {
 	const fix = "run nvidia-modprobe -u -c 0 as root, and load nvidia-uvm at boot (/etc/modules-load.d)"
-	switch {
-	case !f.exists("dev/nvidia-uvm"):
-		return fail("/dev/nvidia-uvm is missing: managed memory, and with it swapping, cannot work", fix)
-	case f.exists("proc/modules") && !strings.Contains(f.read("proc/modules"), "nvidia_uvm "):
-		return fail("the module nvidia_uvm is not loaded", fix)
+	switch modules := s.read("proc/modules"); {
+	case !s.exists("dev/nvidia-uvm"):
+		return fail(fix, "/dev/nvidia-uvm is missing: managed memory, and with it swapping, cannot work")
+	case s.exists("proc/modules") && !strings.Contains(modules, "nvidia_uvm "):
+		return fail(fix, "the module nvidia_uvm is not loaded")
 	}
 	return ok("managed memory is available")
 }
 
-func checkNVML(f *Snapshot) []Finding {
-	err := f.gpu.err
-	switch {
-	case err == nil:
-		return ok(fmt.Sprintf("%d device(s) answer through %s", len(f.gpu.value.Cards), f.gpu.value.By))
-	case !f.hasDriver():
-		return nil
-	case errors.Is(err, nvml.ErrNotBuilt):
-		return warn("this build has no NVML, and nvidia-smi does not answer either: real devices cannot be used",
-			"build with CGO_ENABLED=1 and -ldflags '-extldflags=-Wl,-z,lazy'")
-	case errors.Is(err, nvml.ErrMismatch):
-		return fail(err.Error(), "restart the host, or unload and load the driver's modules, after its update")
-	case errors.Is(err, nvml.ErrNoPermission):
-		return fail(err.Error(), "run as root, or as a user who may open /dev/nvidia*")
-	case errors.Is(err, nvml.ErrNoDriver):
-		return fail(err.Error(), "install the package with libnvidia-ml.so.1 of the driver's version (libnvidia-compute), and mount it where this runs in a container")
+// nvmlFixes are what to do about NVML's errors.
+var nvmlFixes = []struct {
+	err error
+	fix string
+}{
+	{nvml.ErrMismatch, "restart the host, or unload and load the driver's modules, after its update"},
+	{nvml.ErrNoPermission, "run as root, or as a user who may open /dev/nvidia*"},
+	{nvml.ErrNoDriver, "install the package with libnvidia-ml.so.1 of the driver's version (libnvidia-compute), and mount it where this runs in a container"},
+}
+
+func checkNVML(s *snapshot) []Finding {
+	err := s.gpuErr
+	if err == nil {
+		return ok("%d device(s) answer through %s", len(s.gpu.Cards), s.gpu.By)
 	}
-	return fail("NVML: "+err.Error(), "see the kernel's log (dmesg) for lines with NVRM and Xid")
+	if errors.Is(err, nvml.ErrNotBuilt) {
+		return warn("build with CGO_ENABLED=1 and -ldflags '-extldflags=-Wl,-z,lazy'",
+			"this build has no NVML, and nvidia-smi does not answer either: real devices cannot be used")
+	}
+	for _, known := range nvmlFixes {
+		if errors.Is(err, known.err) {
+			return fail(known.fix, "%v", err)
+		}
+	}
+	return fail("see the kernel's log (dmesg) for lines with NVRM and Xid", "NVML: %v", err)
 }
 
 // perCard judges each card that answers, and reports once what holds for all.
-func (f *Snapshot) perCard(judge func(nvml.Card) []Finding) []Finding {
-	var bad []Finding
-	var good []string
-	for _, c := range f.gpu.value.Cards {
+func (s *snapshot) perCard(judge func(c nvml.Card, label string) []Finding) []Finding {
+	return merged(ofEach(s.gpu.Cards, func(c nvml.Card) []Finding {
 		if c.Lost != "" {
-			continue
+			return nil
 		}
-		for _, x := range judge(c) {
-			if x.Status == OK {
-				good = append(good, x.Found)
-			} else {
-				bad = append(bad, x)
-			}
-		}
-	}
-	if len(good) > 0 {
-		return append(ok(strings.Join(good, "; ")), bad...)
-	}
-	return bad
+		return judge(c, label(c))
+	}), "; ", "%s")
 }
 
 func label(c nvml.Card) string { return fmt.Sprintf("GPU %d", c.Index) }
 
-func checkCards(f *Snapshot) []Finding {
-	var all []Finding
-	for _, c := range f.gpu.value.Cards {
+func checkCards(s *snapshot) []Finding {
+	return ofEach(s.gpu.Cards, func(c nvml.Card) []Finding {
 		if c.Lost != "" {
-			all = append(all, fail(label(c)+": "+c.Lost, "see dmesg for Xid lines, reset it with nvidia-smi -r or restart the host")...)
-			continue
+			return fail("see dmesg for Xid lines, reset it with nvidia-smi -r or restart the host", "%s: %s", label(c), c.Lost)
 		}
-		all = append(all, ok(fmt.Sprintf("%s: %s, %s, %s", label(c), c.Name, amount(c.Memory.Total), c.UUID))...)
-	}
-	return all
+		return ok("%s: %s, %s, %s", label(c), c.Name, amount(c.Memory.Total), c.UUID)
+	})
 }
 
-func checkPersistence(f *Snapshot) []Finding {
-	return f.perCard(func(c nvml.Card) []Finding {
+func checkPersistence(s *snapshot) []Finding {
+	return s.perCard(func(c nvml.Card, gpu string) []Finding {
 		switch c.Persistence {
 		case nvml.On:
-			return ok(label(c) + " on")
+			return ok("%s on", gpu)
 		case nvml.Off:
-			return warn(label(c)+": off, so the first use after a rest waits a second or more for the driver",
-				"start nvidia-persistenced, or run nvidia-smi -pm 1")
+			return warn("start nvidia-persistenced, or run nvidia-smi -pm 1",
+				"%s: off, so the first use after a rest waits a second or more for the driver", gpu)
 		}
 		return nil
 	})
 }
 
-func checkComputeMode(f *Snapshot) []Finding {
-	return f.perCard(func(c nvml.Card) []Finding {
+func checkComputeMode(s *snapshot) []Finding {
+	return s.perCard(func(c nvml.Card, gpu string) []Finding {
+		fix := fmt.Sprintf("nvidia-smi -i %d -c DEFAULT", c.Index)
 		switch {
 		case c.Mode == nvml.ModeProhibited:
-			return fail(label(c)+": Prohibited, no process may use it", fmt.Sprintf("nvidia-smi -i %d -c DEFAULT", c.Index))
-		case c.Mode == nvml.ModeExclusive && !c.MPS && !f.sharesMPS():
-			return fail(label(c)+": Exclusive_Process, so a second container on it gets no context",
-				fmt.Sprintf("nvidia-smi -i %d -c DEFAULT, or run an MPS daemon on it", c.Index))
+			return fail(fix, "%s: Prohibited, no process may use it", gpu)
+		case c.Mode == nvml.ModeExclusive && !c.MPS && !s.sharesMPS():
+			return fail(fix+", or run an MPS daemon on it", "%s: Exclusive_Process, so a second container on it gets no context", gpu)
 		case c.Mode == nvml.ModeUnknown:
 			return nil
 		}
-		return ok(label(c) + " " + c.Mode.String())
+		return ok("%s %v", gpu, c.Mode)
 	})
 }
 
-func checkMIG(f *Snapshot) []Finding {
-	return f.perCard(func(c nvml.Card) []Finding {
+func checkMIG(s *snapshot) []Finding {
+	return s.perCard(func(c nvml.Card, gpu string) []Finding {
 		switch {
 		case c.MIGPending != c.MIG && c.MIG != nvml.Unknown && c.MIGPending != nvml.Unknown:
-			return warn(fmt.Sprintf("%s: MIG is %v and will be %v after the next reset", label(c), c.MIG, c.MIGPending),
-				fmt.Sprintf("nvidia-smi -i %d -r when nothing runs on it", c.Index))
+			return warn(fmt.Sprintf("nvidia-smi -i %d -r when nothing runs on it", c.Index),
+				"%s: MIG is %v and will be %v after the next reset", gpu, c.MIG, c.MIGPending)
 		case c.MIG == nvml.On && len(c.Slices) == 0:
-			return fail(label(c)+": MIG is on but there is no slice, so nothing can run on it",
-				fmt.Sprintf("nvidia-smi mig -i %d -cgi PROFILE -C, or nvidia-smi -i %d -mig 0", c.Index, c.Index))
+			return fail(fmt.Sprintf("nvidia-smi mig -i %d -cgi PROFILE -C, or nvidia-smi -i %[1]d -mig 0", c.Index),
+				"%s: MIG is on but there is no slice, so nothing can run on it", gpu)
 		case c.MIG == nvml.On:
-			return ok(fmt.Sprintf("%s: %d slice(s), one run at a time on each", label(c), len(c.Slices)))
+			return ok("%s: %d slice(s), one run at a time on each", gpu, len(c.Slices))
 		case c.MIG == nvml.Off:
-			return ok(label(c) + " off")
+			return ok("%s off", gpu)
 		}
 		return nil
 	})
 }
 
 // checkFreeMemory: what other processes hold is not the invoker's to give out.
-func checkFreeMemory(f *Snapshot) []Finding {
-	least := int64(f.Config.GPU.DefaultMemory + f.Config.GPU.ContextMemory)
-	return f.perCard(func(c nvml.Card) []Finding {
+func checkFreeMemory(s *snapshot) []Finding {
+	least := int64(s.Config.GPU.DefaultMemory + s.Config.GPU.ContextMemory)
+	return s.perCard(func(c nvml.Card, gpu string) []Finding {
 		m := c.Memory
 		if m.Total <= 0 || m.Free < 0 || c.MIG == nvml.On {
 			return nil
 		}
-		text := fmt.Sprintf("%s: %s of %s free", label(c), amount(m.Free), amount(m.Total))
+		text := fmt.Sprintf("%s: %s of %s free", gpu, amount(m.Free), amount(m.Total))
 		if n := len(c.Processes); n > 0 {
 			text += fmt.Sprintf(", %d process(es) hold contexts", n)
 		}
 		const fix = "see nvidia-smi for the processes that hold it; only this invoker should use the device"
 		switch {
 		case m.Free < least:
-			return fail(fmt.Sprintf("%s, less than one function and its context take (%s)", text, amount(least)), fix)
+			return fail(fix, "%s, less than one function and its context take (%s)", text, amount(least))
 		case m.Free < m.Total/10*9:
-			return warn(text, fix)
+			return warn(fix, "%s", text)
 		}
-		return ok(text)
+		return ok("%s", text)
 	})
 }
 
-// amount writes a number of bytes for people.
-func amount(n int64) string {
-	for _, u := range []struct {
-		size config.Size
-		name string
-	}{{config.GiB, "GiB"}, {config.MiB, "MiB"}, {config.KiB, "KiB"}} {
-		if n >= int64(u.size) {
-			return strings.TrimSuffix(fmt.Sprintf("%.1f", float64(n)/float64(u.size)), ".0") + " " + u.name
-		}
-	}
-	return fmt.Sprintf("%d B", n)
-}
+func (s *snapshot) sharesMPS() bool { return s.Config.GPU.MPS == "shared" }
 
-func checkMPS(f *Snapshot) []Finding {
-	if f.sharesMPS() {
-		return f.judgeMPS()
-	}
-	daemon := f.process("nvidia-cuda-mps")
-	clients := false
-	for _, c := range f.gpu.value.Cards {
-		clients = clients || c.MPS
-	}
+func checkMPS(s *snapshot) []Finding {
+	const program, control = "nvidia-cuda-mps-control", "/tmp/nvidia-mps/control"
+	runs := slices.ContainsFunc(s.glob("proc/[0-9]*/comm"), func(comm string) bool { return strings.HasPrefix(s.read(comm), "nvidia-cuda-mps") }) ||
+		slices.ContainsFunc(s.gpu.Cards, func(c nvml.Card) bool { return c.MPS })
 	switch {
-	case daemon || clients:
-		return warn("an MPS daemon runs: a fault of one client ends all of them, and functions of different namespaces would share it",
-			"stop it (echo quit | nvidia-cuda-mps-control) unless all functions on this host trust each other")
-	case f.exists("tmp/nvidia-mps/control"):
-		return warn("/tmp/nvidia-mps is left of an MPS daemon that is gone: clients that see it wait for it",
-			"remove /tmp/nvidia-mps")
+	case s.sharesMPS() && !s.inPath(program):
+		return fail("install the driver's package with it (nvidia-compute-utils), or set CONFIG_whisk_gpu_mps=off",
+			"whisk.gpu.mps is shared, but %s is not in PATH", program)
+	case s.sharesMPS() && s.exists(control):
+		return warn("echo quit | "+program, "another MPS daemon than the invoker's has /tmp/nvidia-mps: a device can have one only")
+	case s.sharesMPS():
+		return ok("whisk.gpu.mps is shared: the invoker keeps a daemon per GPU; a fault of one function ends the work of all on it")
+	case runs:
+		return warn("stop it (echo quit | "+program+") unless all functions on this host trust each other",
+			"an MPS daemon runs: a fault of one client ends all of them, and functions of different namespaces would share it")
+	case s.exists(control):
+		return warn("remove /tmp/nvidia-mps", "/tmp/nvidia-mps is left of an MPS daemon that is gone: clients that see it wait for it")
 	}
 	return ok("no MPS daemon; containers take turns")
 }
 
-func (f *Snapshot) sharesMPS() bool { return f.Config.GPU.MPS == "shared" }
-
-// judgeMPS checks what the invoker needs to keep daemons of its own.
-func (f *Snapshot) judgeMPS() []Finding {
-	const program = "nvidia-cuda-mps-control"
-	path := f.variable("PATH")
-	if path == "" {
-		path = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
-	}
-	there := slices.ContainsFunc(strings.Split(path, ":"), func(dir string) bool {
-		return strings.HasPrefix(dir, "/") && f.exists(strings.TrimPrefix(dir+"/"+program, "/"))
+// inPath reports whether the invoker would find a program.
+func (s *snapshot) inPath(program string) bool {
+	dirs := cmp.Or(s.variable("PATH"), "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin")
+	return slices.ContainsFunc(strings.Split(dirs, ":"), func(dir string) bool {
+		return strings.HasPrefix(dir, "/") && s.exists(path.Join(dir, program))
 	})
-	switch {
-	case !there:
-		return fail("whisk.gpu.mps is shared, but "+program+" is not in PATH", "install the driver's package with it (nvidia-compute-utils), or set CONFIG_whisk_gpu_mps=off")
-	case f.exists("tmp/nvidia-mps/control"):
-		return warn("another MPS daemon than the invoker's has /tmp/nvidia-mps: a device can have one only", "echo quit | "+program)
-	}
-	return ok("whisk.gpu.mps is shared: the invoker keeps a daemon per GPU; a fault of one function ends the work of all on it")
-}
-
-// process reports whether a program runs whose name begins so.
-func (f *Snapshot) process(name string) bool {
-	for _, comm := range f.glob("proc/[0-9]*/comm") {
-		if strings.HasPrefix(f.read(comm), name) {
-			return true
-		}
-	}
-	return false
 }

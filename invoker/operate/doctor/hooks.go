@@ -80,41 +80,47 @@ func tryHooksFor(ctx context.Context, timeout time.Duration, library, driver str
 	if driver != "" {
 		cmd.Env = append(cmd.Env, "LD_LIBRARY_PATH="+driver)
 	}
-	return tryProcess(ctx, timeout, cmd, container)
-}
-
-// tryProcess starts the program, follows it to its end and returns what the shim
-// reported.
-func tryProcess(ctx context.Context, timeout time.Duration, cmd *exec.Cmd, container *shimctl.Container) (t Tried, err error) {
 	var output capped
 	cmd.Stderr, cmd.WaitDelay = &output, time.Second
 	in, inErr := cmd.StdinPipe()
 	out, outErr := cmd.StdoutPipe()
-	if err := errors.Join(inErr, outErr); err != nil {
-		return t, err
+	err = errors.Join(inErr, outErr)
+	if err == nil {
+		err = cmd.Start()
 	}
-	if err := cmd.Start(); err != nil {
+	if err != nil {
 		return t, fmt.Errorf("start python3: %w", err)
 	}
-	ready := bufio.NewScanner(out).Scan() // ends with the program or its context
-	if ready {
+	if bufio.NewScanner(out).Scan() { // it is ready, or ends with its context
 		t, err = moveMemory(ctx, timeout, container)
 	}
 	_ = in.Close() // it goes on, if it still can
 	_, _ = io.Copy(io.Discard, out)
-	if waited := cmd.Wait(); waited != nil && err == nil {
-		err = fmt.Errorf("%w: %s", waited, lastLine(string(output)))
-	}
-	if !ready && strings.Contains(string(output), "libcuda.so.1: cannot open") {
-		err = fmt.Errorf("%w: no CUDA driver here", errNothingToTry)
+	ended, printed := cmd.Wait(), strings.TrimSpace(string(output))
+	switch {
+	case err == nil && strings.Contains(printed, "libcuda.so.1: cannot open"):
+		return t, fmt.Errorf("%w: no CUDA driver here", errNothingToTry)
+	case err == nil && ended != nil:
+		return t, fmt.Errorf("%w: %s", ended, printed[strings.LastIndexByte(printed, '\n')+1:])
 	}
 	return t, err
 }
 
 // moveMemory waits until the shim reports the allocation, and moves it.
 func moveMemory(ctx context.Context, timeout time.Duration, container *shimctl.Container) (t Tried, err error) {
-	if t.Seen, err = allocated(ctx, timeout, container); err != nil {
-		return t, err
+	late := time.After(timeout)
+	for t.Seen < tryBytes {
+		select {
+		case <-ctx.Done():
+			return t, ctx.Err()
+		case <-late:
+			return t, errors.New("the shim does not report its memory")
+		case <-time.After(5 * time.Millisecond): // it connects on a thread of its own
+		}
+		processes, _ := container.Report(ctx) // what is missing is asked for again
+		for _, u := range processes {
+			t.Seen = max(t.Seen, u.Allocated)
+		}
 	}
 	out, err := container.Evict(ctx, 1)
 	if t.Out, err = out.Moved, refused(out, err); err != nil {
@@ -127,33 +133,9 @@ func moveMemory(ctx context.Context, timeout time.Duration, container *shimctl.C
 	return t, nil
 }
 
-// allocated asks the shim until it reports all of the program's memory.
-func allocated(ctx context.Context, timeout time.Duration, container *shimctl.Container) (int64, error) {
-	ctx, cancel := context.WithTimeoutCause(ctx, timeout, errors.New("the shim does not report its memory"))
-	defer cancel()
-	for ctx.Err() == nil {
-		processes, _ := container.Report(ctx) // what is missing is asked for again
-		for _, u := range processes {
-			if u.Allocated >= tryBytes {
-				return u.Allocated, nil
-			}
-		}
-		select {
-		case <-time.After(5 * time.Millisecond): // it connects on a thread of its own
-		case <-ctx.Done():
-		}
-	}
-	return 0, context.Cause(ctx)
-}
-
 func refused(d shimctl.Done, err error) error {
 	if err == nil && d.Status != shimctl.OK {
 		return fmt.Errorf("%v, the driver answers %d", d.Status, d.Code)
 	}
 	return err
-}
-
-func lastLine(text string) string {
-	text = strings.TrimSpace(text)
-	return text[strings.LastIndexByte(text, '\n')+1:]
 }

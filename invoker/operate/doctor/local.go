@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"context"
 	"crypto/rand"
-	"encoding/hex"
 	"errors"
 	"fmt"
 	"io"
@@ -62,14 +61,31 @@ func (m *Machine) Here(self, shim, management string) *Machine {
 	m.Libc = func(ctx context.Context, reference string) (docker.Libc, error) {
 		return askDocker(m.Config, func(d *docker.Daemon) (docker.Libc, error) { return d.Libc(ctx, reference) })
 	}
-	m.Probe, m.Broker, m.Reach, m.Couch = m.probe, m.askBroker, reach, m.askCouch
-	m.Records, m.Bucket, m.Etcd = m.askRecords, m.askBucket, m.askEtcd
 	m.ZooKeeper = func(ctx context.Context) (map[string]int, error) {
 		return zookeeper.Mapping(ctx, m.Config.Identity.ZooKeeperHosts)
 	}
-	m.Listen, m.Ping, m.Disk, m.Writable = listen, ping, disk, writable
+	m.Probe, m.Broker, m.Couch, m.Etcd = m.probe, m.askBroker, m.askCouch, m.askEtcd
+	m.Records, m.Bucket = m.askRecords, m.askBucket
+	m.Listen, m.Reach, m.Ping, m.Disk, m.Writable = listen, reach, ping, disk, writable
 	return m
 }
+
+// noShim is the setting by which the shim is done without.
+const noShim = "none"
+
+// shimPaths are where the invoker searches for the shim.
+func shimPaths(c *config.Config, self, named string) []string {
+	if named = cmp.Or(named, c.GPU.Shim.Library); named == "" || named == noShim {
+		return devices.LibraryPaths(self)
+	}
+	if absolute, err := filepath.Abs(named); err == nil {
+		named = absolute
+	}
+	return []string{named}
+}
+
+// silent is for parts whose log repeats the report.
+func silent() *slog.Logger { return slog.New(slog.DiscardHandler) }
 
 // askSMI asks where this build has no NVML.
 func (m *Machine) askSMI(ctx context.Context) (GPU, error) {
@@ -84,9 +100,8 @@ func askNVML(library string) (g GPU, err error) {
 	if err != nil {
 		return GPU{}, err
 	}
-	defer func() { err = errors.Join(err, d.Close()) }()
 	cards, err := d.Cards()
-	return GPU{Versions: d.Versions(), Cards: cards, By: "NVML"}, err
+	return GPU{d.Versions(), cards, "NVML"}, errors.Join(err, d.Close())
 }
 
 // command runs a program with a bound on what it may print.
@@ -128,7 +143,7 @@ func listen(ctx context.Context, port int) error {
 // ping asks whether an invoker listens on a port of this host. Its answer may
 // be that it is not ready.
 func ping(ctx context.Context, port int) error {
-	req, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://"+net.JoinHostPort("localhost", strconv.Itoa(port))+"/ping", nil)
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, fmt.Sprintf("http://localhost:%d/ping", port), nil)
 	if err != nil {
 		return err
 	}
@@ -138,64 +153,62 @@ func ping(ctx context.Context, port int) error {
 	}
 	defer res.Body.Close()
 	text, err := io.ReadAll(io.LimitReader(res.Body, 100))
-	if err != nil {
-		return err
-	}
-	if s := string(text); s != "pong" && !strings.HasPrefix(s, "not ready") {
+	if s := string(text); err == nil && s != "pong" && !strings.HasPrefix(s, "not ready") {
 		return fmt.Errorf("what answers /ping with status %d is no invoker", res.StatusCode)
 	}
-	return nil
+	return err
 }
 
 func disk(_ context.Context, path string) (Space, error) {
 	var s unix.Statfs_t
-	if err := unix.Statfs(path, &s); err != nil {
-		return Space{}, err
-	}
-	return Space{Free: int64(s.Bavail) * s.Bsize, Total: int64(s.Blocks) * s.Bsize}, nil
+	err := unix.Statfs(path, &s)
+	return Space{Free: int64(s.Bavail) * s.Bsize, Total: int64(s.Blocks) * s.Bsize}, err
 }
 
-// noShim is the setting by which the shim is done without.
-const noShim = "none"
-
-// shimPaths are where the invoker searches for the shim.
-func shimPaths(c *config.Config, self, named string) []string {
-	if named = cmp.Or(named, c.GPU.Shim.Library); named == "" || named == noShim {
-		return devices.LibraryPaths(self)
+// writable reports whether this user may make a directory, or write in it where it
+// is there. It makes nothing.
+func writable(_ context.Context, dir string) (at string, err error) {
+	for at = filepath.Clean(dir); ; at = filepath.Dir(at) {
+		var s unix.Stat_t
+		switch err := unix.Stat(at, &s); {
+		case errors.Is(err, unix.ENOENT) && at != "/" && at != ".":
+			continue
+		case err != nil:
+			return at, err
+		case s.Mode&unix.S_IFMT != unix.S_IFDIR:
+			return at, unix.ENOTDIR
+		}
+		return at, unix.Access(at, unix.W_OK|unix.X_OK)
 	}
-	if absolute, err := filepath.Abs(named); err == nil {
-		named = absolute
-	}
-	return []string{named}
 }
 
-// silent is for parts whose log repeats the report.
-func silent() *slog.Logger { return slog.New(slog.DiscardHandler) }
+// ownTopicName is the name of this invoker's topic.
+func (m *Machine) ownTopicName() string {
+	return fmt.Sprintf("%sinvoker%d", m.Config.Kafka.TopicPrefix, m.number())
+}
 
-func (m *Machine) askBroker(ctx context.Context, address string) (kafka.Description, error) {
+func (m *Machine) askBroker(ctx context.Context, address string) (d kafka.Description, err error) {
 	t, err := tlsstore.Kafka(m.Config.Kafka)
 	if err != nil {
-		return kafka.Description{}, err
+		return d, err
 	}
 	login, err := m.Config.Kafka.Login()
 	if err != nil {
-		return kafka.Description{}, err
+		return d, err
 	}
 	c, err := kafka.New(kafka.Options{Brokers: []string{address}, TLS: t, Login: (*kafka.Login)(login), ClientID: "gpuwhisk-doctor", Log: silent()})
 	if err != nil {
-		return kafka.Description{}, err
+		return d, err
 	}
-	s, err := c.Describe(ctx)
-	if id := m.Config.Identity.ID; err == nil && id != nil {
-		own := fmt.Sprintf("%sinvoker%d", m.Config.Kafka.TopicPrefix, *id)
-		if _, there := s.Topics[own]; there {
-			// Without the right to read a topic's settings the rest counts.
-			if retention, err := c.Retention(ctx, own); err == nil {
-				s.Retention = map[string]time.Duration{own: retention.Time}
-			}
+	d, err = c.Describe(ctx)
+	own := m.ownTopicName()
+	if _, there := d.Topics[own]; err == nil && there {
+		// Without the right to read a topic's settings the rest counts.
+		if retention, err := c.Retention(ctx, own); err == nil {
+			d.Retention = map[string]time.Duration{own: retention.Time}
 		}
 	}
-	return s, err
+	return d, err
 }
 
 func (m *Machine) askCouch(ctx context.Context) (couchdb.Survey, error) {
@@ -245,14 +258,17 @@ func askDocker[T any](c *config.Config, question func(*docker.Daemon) (T, error)
 	return answer, errors.Join(err, d.Close())
 }
 
-// probeMemory is what a probed image may use, in MiB: OpenWhisk's default for
-// an action.
-const probeMemory = 256
+// errEnded is a container that did not wait for /init.
+var errEnded = errors.New("its program ended by itself")
 
 // probe runs an image as the invoker would and sends /init without code. A
 // proxy answers that something is missing; anything else answers 404, or not
 // at all.
 func (m *Machine) probe(ctx context.Context, reference string) (output string, err error) {
+	const (
+		memory     = 256 // MiB: OpenWhisk's default for an action
+		removeTime = 10 * time.Second
+	)
 	o := dockerOptions(m.Config)
 	o.Prefix = "gpuwhisk-doctor"
 	e, err := docker.New(ctx, o)
@@ -260,16 +276,14 @@ func (m *Machine) probe(ctx context.Context, reference string) (output string, e
 		return "", err
 	}
 	defer func() { err = errors.Join(err, e.Close()) }()
-	tag := make([]byte, 4)
-	_, _ = rand.Read(tag) // never fails
-	name := o.Prefix + "_" + hex.EncodeToString(tag)
+	name := o.Prefix + "_" + strings.ToLower(rand.Text())
 	// By name: a container that ended before it had an address is there, too.
 	defer func() {
 		bye, cancel := context.WithTimeout(context.WithoutCancel(ctx), removeTime)
 		defer cancel()
 		err = errors.Join(err, e.CleanUp(bye, name))
 	}()
-	h, err := e.Create(ctx, container.Spec{Name: name, Image: reference, MemoryMB: probeMemory, CPUShares: 256})
+	h, err := e.Create(ctx, container.Spec{Name: name, Image: reference, MemoryMB: memory, CPUShares: 256})
 	if err != nil {
 		return "", err
 	}
@@ -285,12 +299,6 @@ func (m *Machine) probe(ctx context.Context, reference string) (output string, e
 	return initProxy(ctx, h.Addr)
 }
 
-// errEnded is a container that did not wait for /init.
-var errEnded = errors.New("its program ended by itself")
-
-// removeTime bounds the removal of a probed container.
-const removeTime = 10 * time.Second
-
 // initProxy waits for the proxy and returns its answer.
 func initProxy(ctx context.Context, address string) (string, error) {
 	const most = 64 << 10 // of an answer that is a line long
@@ -301,13 +309,14 @@ func initProxy(ctx context.Context, address string) (string, error) {
 		left = time.Until(end) / 10 * 9
 	}
 	x := c.Init(ctx, []byte(`{"value":{}}`), left, proxy.Limit{Max: most, Truncation: most})
+	took := time.Since(x.Start).Round(time.Millisecond)
 	switch {
 	case errors.Is(context.Cause(ctx), errEnded):
 		return "", errEnded
 	case x.Err != nil:
-		return "", fmt.Errorf("nothing answers on port 8080 after %v: %w", time.Since(x.Start).Round(time.Millisecond), x.Err)
+		return "", fmt.Errorf("nothing answers on port 8080 after %v: %w", took, x.Err)
 	case x.Status == 404 || x.Status == 405:
 		return "", fmt.Errorf("it answers /init with status %d", x.Status)
 	}
-	return fmt.Sprintf("answers /init after %v", cmp.Or(time.Since(x.Start).Round(time.Millisecond), time.Millisecond)), nil
+	return fmt.Sprintf("answers /init after %v", max(took, time.Millisecond)), nil
 }

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"io/fs"
 	"slices"
+	"strings"
 	"sync"
 	"time"
 
@@ -91,180 +92,165 @@ type GPU struct {
 // Space is the capacity of a file system, in bytes.
 type Space struct{ Free, Total int64 }
 
-// answer is what a question got.
-type answer[T any] struct {
-	value T
-	err   error
-}
-
 // Image is what the engine reports of an image.
 type Image struct {
 	docker.Image
 	There bool
 }
 
-// Snapshot are a machine and its answers.
-type Snapshot struct {
-	*Machine
-	gpu        answer[GPU]
-	hooks      answer[Tried]
-	manifest   answer[*activation.Manifest]
-	docker     answer[docker.Survey]
-	images     map[string]answer[Image]
-	probes     map[string]answer[string]
-	libcs      map[string]answer[docker.Libc]
-	brokers    map[string]answer[kafka.Description]
-	advertised map[string]error // brokers' addresses as the cluster advertises them
-	couch      answer[couchdb.Survey]
-	etcd       answer[etcd.Survey]
-	schedulers map[string]answer[struct{}] // by their address
-	records    error
-	bucket     error
-	zoo        answer[map[string]int]
-	port       error
-	pinged     error
+// broker is what one Kafka broker reports.
+type broker struct {
+	address string
+	kafka.Description
+	err error
 }
 
-// ask puts one question, and gives up on it after the limit.
-func ask[T any](ctx context.Context, limit time.Duration, question func(context.Context) (T, error)) answer[T] {
-	ctx, cancel := context.WithTimeout(ctx, limit)
+// snapshot is a machine, and the answers that several checks need.
+type snapshot struct {
+	*Machine
+	ctx context.Context // of the check that has this copy
+
+	gpu         GPU
+	gpuErr      error
+	docker      docker.Survey
+	dockerErr   error
+	brokers     []broker
+	couch       couchdb.Survey
+	couchErr    error
+	etcd        etcd.Survey
+	etcdErr     error
+	manifest    *activation.Manifest
+	manifestErr error
+}
+
+// gather puts all questions at once, of what is configured.
+func gather(ctx context.Context, m *Machine, limit time.Duration) snapshot {
+	s := snapshot{Machine: m}
+	s.manifest, s.manifestErr = readManifest(m.Config.Runtimes)
+	var wg sync.WaitGroup
+	wg.Go(func() { s.gpu, s.gpuErr = bounded(ctx, limit, m.GPU) })
+	if s.usesDocker() {
+		wg.Go(func() { s.docker, s.dockerErr = bounded(ctx, limit, m.Docker) })
+	}
+	wg.Go(func() {
+		s.brokers = each(m.Config.Kafka.Hosts, func(at string) broker {
+			d, err := bounded(ctx, limit, func(ctx context.Context) (kafka.Description, error) { return m.Broker(ctx, at) })
+			return broker{at, d, err}
+		})
+	})
+	if m.Config.CouchDB.Host != "" {
+		wg.Go(func() { s.couch, s.couchErr = bounded(ctx, limit, m.Couch) })
+	}
+	if s.scheduled() {
+		wg.Go(func() { s.etcd, s.etcdErr = bounded(ctx, limit, m.Etcd) })
+	}
+	wg.Wait()
+	return s
+}
+
+// bounded puts one question, and gives up on it after the limit.
+func bounded[T any](ctx context.Context, limit time.Duration, question func(context.Context) (T, error)) (T, error) {
+	ctx, cancel := context.WithTimeoutCause(ctx, limit, fmt.Errorf("no answer within %v", limit))
 	defer cancel()
-	done := make(chan answer[T], 1) // so that a late answer does not block
+	type answer struct {
+		value T
+		err   error
+	}
+	done := make(chan answer, 1) // so that a late answer does not block
 	go func() {
 		v, err := question(ctx)
-		done <- answer[T]{v, err}
+		done <- answer{v, err}
 	}()
 	select {
 	case a := <-done:
 		if a.err != nil && ctx.Err() != nil {
-			a.err = fmt.Errorf("no answer within %v: %w", limit, a.err)
+			a.err = fmt.Errorf("%w: %w", context.Cause(ctx), a.err)
 		}
-		return a
+		return a.value, a.err
 	case <-ctx.Done():
-		// The context ends a little before most calls notice.
-		select {
-		case a := <-done:
-			return a
-		default:
-			return answer[T]{err: fmt.Errorf("no answer within %v", limit)}
-		}
+		return answer{}.value, context.Cause(ctx)
 	}
 }
 
-// askError puts a question that is answered by an error or none.
-func askError(ctx context.Context, limit time.Duration, question func(context.Context) error) error {
-	return ask(ctx, limit, func(ctx context.Context) (struct{}, error) { return struct{}{}, question(ctx) }).err
-}
-
-// gather puts all questions at once.
-func gather(ctx context.Context, m *Machine, limit time.Duration) *Snapshot {
-	f := &Snapshot{Machine: m}
-	f.manifest = readManifest(m.Config)
-	var wg sync.WaitGroup
-	wg.Go(func() { f.gpu = ask(ctx, limit, m.GPU) })
-	wg.Go(func() { f.hooks = ask(ctx, max(limit, m.ProbeLimit), f.tryShim) })
-	if f.usesDocker() {
-		wg.Go(func() { f.docker = ask(ctx, limit, m.Docker) })
-		wg.Go(func() { f.images = askEach(ctx, limit, f.references(), f.Image) })
-		wg.Go(func() { f.libcs = askEach(ctx, m.ProbeLimit, m.LibcImages, m.Libc) })
-		wg.Go(func() { f.probes = askEach(ctx, m.ProbeLimit, m.ProbeImages, m.Probe) })
-	}
-	wg.Go(func() { f.askKafka(ctx, limit) })
-	if m.Config.CouchDB.Host != "" {
-		wg.Go(func() { f.couch = ask(ctx, limit, m.Couch) })
-	}
-	if f.scheduled() {
-		wg.Go(func() { f.askSchedulers(ctx, limit) })
-	}
-	if m.Config.S3.Enabled {
-		wg.Go(func() { f.bucket = askError(ctx, limit, m.Bucket) })
-	}
-	if m.Config.RecordsOutsideCouchDB() {
-		wg.Go(func() { f.records = askError(ctx, limit, m.Records) })
-	}
-	if f.usesZooKeeper() {
-		wg.Go(func() { f.zoo = ask(ctx, limit, m.ZooKeeper) })
-	}
-	wg.Go(func() { f.askPort(ctx, limit) })
-	wg.Wait()
-	return f
-}
-
-// askEach puts one question about each of several things at once.
-func askEach[T any](ctx context.Context, limit time.Duration, things []string, question func(context.Context, string) (T, error)) map[string]answer[T] {
-	answers := make([]answer[T], len(things))
+// each does something with several things at once.
+func each[A, B any](things []A, do func(A) B) []B {
+	results := make([]B, len(things))
 	var wg sync.WaitGroup
 	for i, thing := range things {
-		wg.Go(func() {
-			answers[i] = ask(ctx, limit, func(ctx context.Context) (T, error) { return question(ctx, thing) })
-		})
+		wg.Go(func() { results[i] = do(thing) })
 	}
 	wg.Wait()
-	all := make(map[string]answer[T], len(things))
-	for i, thing := range things {
-		all[thing] = answers[i]
-	}
-	return all
-}
-
-// askKafka asks every broker, and then whether the addresses that they advertise
-// can be reached from here: clients use those.
-func (f *Snapshot) askKafka(ctx context.Context, limit time.Duration) {
-	f.brokers = askEach(ctx, limit, f.Config.Kafka.Hosts, f.Broker)
-	var configured []string
-	for _, b := range f.brokers {
-		configured = append(configured, b.value.Brokers...)
-	}
-	slices.Sort(configured)
-	configured = slices.Compact(configured)
-	reached := askEach(ctx, limit, configured, func(ctx context.Context, at string) (struct{}, error) {
-		return struct{}{}, f.Reach(ctx, at)
-	})
-	f.advertised = make(map[string]error, len(reached))
-	for at, a := range reached {
-		f.advertised[at] = a.err
-	}
-}
-
-// askPort asks whether the admin port is free, and if not, whether that is
-// because an invoker runs already.
-func (f *Snapshot) askPort(ctx context.Context, limit time.Duration) {
-	on := f.Config.Admin.Port
-	f.port = askError(ctx, limit, func(ctx context.Context) error { return f.Listen(ctx, on) })
-	if f.port != nil {
-		f.pinged = askError(ctx, limit, func(ctx context.Context) error { return f.Ping(ctx, on) })
-	}
+	return results
 }
 
 // usesDocker: plain processes need no engine.
-func (f *Snapshot) usesDocker() bool { return f.Config.Runtimes.Kind != "process" }
+func (s *snapshot) usesDocker() bool    { return s.Config.Runtimes.Kind != "process" }
+func (s *snapshot) dockerAnswers() bool { return s.usesDocker() && s.dockerErr == nil }
 
-func (f *Snapshot) usesZooKeeper() bool {
-	id := f.Config.Identity
-	return id.ID == nil && id.UniqueName != "" && id.ZooKeeperHosts != ""
+// hasDriver reports whether there is a driver to examine further.
+func (s *snapshot) hasDriver() bool {
+	return s.driverVersion() != "" || s.exists("dev/nvidiactl") || s.gpuErr == nil
 }
 
+func (s *snapshot) gpuWithDocker() bool { return s.hasDriver() && s.usesDocker() }
+func (s *snapshot) gpuByDocker() bool   { return s.hasDriver() && s.dockerAnswers() }
+
+func (s *snapshot) kafkaAnswers() bool {
+	return slices.ContainsFunc(s.brokers, func(b broker) bool { return b.err == nil })
+}
+
+func (s *snapshot) couchAnswers() bool { return s.Config.CouchDB.Host != "" && s.couchErr == nil }
+
+// scheduled reports OpenWhisk's scheduler mode.
+func (s *snapshot) scheduled() bool {
+	return s.Config.Scheduler.Enabled && len(s.Config.Scheduler.Etcd.Hosts) > 0
+}
+
+func (s *snapshot) etcdAnswers() bool      { return s.scheduled() && s.etcdErr == nil }
+func (s *snapshot) recordsElsewhere() bool { return s.Config.RecordsOutsideCouchDB() }
+func (s *snapshot) codeInS3() bool         { return s.Config.S3.Enabled }
+
 // configured reports whether anything of a deployment was given at all.
-func (m *Machine) configured() bool {
-	c := m.Config
+func (s *snapshot) configured() bool {
+	c := s.Config
 	return len(c.Kafka.Hosts) > 0 || c.CouchDB.Host != "" || c.Runtimes.Manifest != "" || c.Identity.ID != nil || c.Identity.UniqueName != ""
 }
 
+// inRoot is a path as Files has it.
+func inRoot(name string) string { return strings.TrimPrefix(name, "/") }
+
 func (m *Machine) exists(name string) bool {
-	_, err := fs.Stat(m.Files, name)
+	_, err := fs.Stat(m.Files, inRoot(name))
 	return err == nil
 }
 
 // read is the text of a file, empty where there is none.
 func (m *Machine) read(name string) string {
-	text, err := fs.ReadFile(m.Files, name)
-	if err != nil {
-		return ""
-	}
+	text, _ := fs.ReadFile(m.Files, inRoot(name))
 	return string(text)
 }
 
 func (m *Machine) glob(pattern string) []string {
-	names, _ := fs.Glob(m.Files, pattern) // only a malformed pattern is an error
+	names, _ := fs.Glob(m.Files, inRoot(pattern)) // only a malformed pattern is an error
 	return names
+}
+
+// commandTime is less than the limit of a check, so that a command which hangs
+// is distinguished from a check that does.
+const commandTime = 2 * time.Second
+
+// run runs a command of a check within that time.
+func (s *snapshot) run(env []string, name string, args ...string) (string, error) {
+	ctx, cancel := context.WithTimeout(s.ctx, commandTime)
+	defer cancel()
+	return s.Command(ctx, env, name, args...)
+}
+
+// amount writes a number of bytes for people.
+func amount[T ~int64](n T) string {
+	x, unit := float64(n), 0
+	for ; x >= 1024 && unit < 3; unit++ {
+		x /= 1024
+	}
+	return strings.Replace(fmt.Sprintf("%.1f %s", x, []string{"B", "KiB", "MiB", "GiB"}[unit]), ".0 ", " ", 1)
 }

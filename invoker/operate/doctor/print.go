@@ -4,14 +4,16 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
+	"regexp"
 	"strings"
-	"unicode/utf8"
+	"unicode"
 )
 
 // colours of the signs on a terminal.
 var colours = map[Status]string{OK: "\x1b[32m", Warn: "\x1b[33m", Fail: "\x1b[31m", Skip: "\x1b[2m"}
 
-const plain = "\x1b[0m"
+// margin is the column at which the text of a line begins.
+const margin = 2 + 4 + 2 + 16 + 1
 
 // Print writes a line for each result, and a last one that counts them. Lines
 // are broken at the width, if there is one.
@@ -19,79 +21,49 @@ func (r Report) Print(w io.Writer, colour bool, width int) error {
 	var out strings.Builder
 	group := ""
 	for _, x := range r {
+		if group != "" && x.Group != group {
+			out.WriteByte('\n')
+		}
 		if x.Group != group {
-			if group != "" {
-				out.WriteByte('\n')
-			}
-			group = x.Group
-			fmt.Fprintln(&out, group)
+			fmt.Fprintln(&out, x.Group)
+		}
+		group = x.Group
+		sign := fmt.Sprintf("%-4.4s", x.Status)
+		if colour {
+			sign = colours[x.Status] + sign + "\x1b[0m"
 		}
 		text := oneLine(x.Found)
 		if x.Fix != "" {
 			text += ". Fix: " + oneLine(x.Fix)
 		}
-		fmt.Fprintf(&out, "  %s  %-16s %s\n", sign(x.Status, colour), x.Check, wrap(text, width))
+		fmt.Fprintf(&out, "  %s  %-16s %s\n", sign, x.Check, wrap(text, width-margin))
 	}
 	fmt.Fprintf(&out, "\n%s\n", r.summary())
 	_, err := io.WriteString(w, out.String())
 	return err
 }
 
-// margin is the column at which the text of a line begins.
-const margin = 2 + 4 + 2 + 16 + 1
-
-// wrap breaks a text between words so that it ends at a width and begins at
-// the margin.
+// wrap breaks a text between words at a width, and begins at the margin.
 func wrap(text string, width int) string {
-	width -= margin
-	const least = 30 // less is worse to read than what the terminal makes of it
+	const least, most = 30, 1000 // less is worse to read than a terminal's own breaks
 	if width < least {
 		return text
 	}
-	var out strings.Builder
-	at := 0
-	for word := range strings.FieldsSeq(text) {
-		n := utf8.RuneCountInString(word)
-		switch {
-		case at == 0:
-		case at+1+n > width:
-			out.WriteString("\n" + strings.Repeat(" ", margin))
-			at = 0
-		default:
-			out.WriteByte(' ')
-			at++
-		}
-		out.WriteString(word)
-		at += n
+	lines := regexp.MustCompile(fmt.Sprintf(`(\S{%d,}|.{1,%[1]d})(?:\s+|$)`, min(width, most))).FindAllStringSubmatch(text, -1)
+	var out []string
+	for _, line := range lines {
+		out = append(out, line[1])
 	}
-	return out.String()
-}
-
-func sign(s Status, colour bool) string {
-	word := s.String()
-	if s == Skip {
-		word = "skip"
-	}
-	text := fmt.Sprintf("%-4s", word)
-	if !colour {
-		return text
-	}
-	return colours[s] + text + plain
+	return strings.Join(out, "\n"+strings.Repeat(" ", margin))
 }
 
 func (r Report) summary() string {
-	var n [4]int
+	n := map[Status]int{}
 	for _, x := range r {
 		n[x.Status]++
 	}
-	verdict := "All is well"
-	switch {
-	case n[Fail] > 0:
-		verdict = "Something will fail"
-	case n[Warn] > 0:
-		verdict = "It works, with warnings"
-	}
-	text := fmt.Sprintf("%s: %d ok, %d to look at, %d that fail", verdict, n[OK], n[Warn], n[Fail])
+	verdict := map[Status]string{OK: "All is well", Warn: "It works, with warnings", Fail: "Something will fail"}
+	text := fmt.Sprintf("%s: %d ok, %d to look at, %d that fail", verdict[r.Worst()], n[OK], n[Warn], n[Fail])
 	if n[Skip] > 0 {
 		text += fmt.Sprintf(", %d skipped since nothing is configured for them", n[Skip])
 	}
@@ -112,13 +84,8 @@ func (r Report) PrintJSON(w io.Writer) error {
 // oneLine keeps other programs' text on its line, and within reason. Control
 // characters of others' texts do not reach the terminal.
 func oneLine(s string) string {
-	s = strings.Map(func(c rune) rune {
-		if c < ' ' || c == 0x7f {
-			return ' '
-		}
-		return c
-	}, s)
-	s = strings.Join(strings.Fields(s), " ")
+	separates := func(c rune) bool { return unicode.IsSpace(c) || unicode.IsControl(c) }
+	s = strings.Join(strings.FieldsFunc(s, separates), " ")
 	const most = 600
 	if r := []rune(s); len(r) > most {
 		return string(r[:most]) + "..."
@@ -129,8 +96,12 @@ func oneLine(s string) string {
 // masked takes every secret of the configuration out of a report, wherever a
 // peer's error may have put it.
 func (m *Machine) masked(r Report) Report {
+	secrets := m.Config.Secrets()
+	if login, err := m.Config.Kafka.Login(); err == nil && login != nil {
+		secrets = append(secrets, login.Password)
+	}
 	var pairs []string
-	for _, secret := range append(m.Config.Secrets(), m.kafkaPassword()) {
+	for _, secret := range secrets {
 		const least = 4 // a shorter one would be found in ordinary words
 		if len(secret) >= least {
 			pairs = append(pairs, secret, "********")
@@ -141,11 +112,4 @@ func (m *Machine) masked(r Report) Report {
 		r[i].Found, r[i].Fix = mask.Replace(r[i].Found), mask.Replace(r[i].Fix)
 	}
 	return r
-}
-
-func (m *Machine) kafkaPassword() string {
-	if login, err := m.Config.Kafka.Login(); err == nil && login != nil {
-		return login.Password
-	}
-	return ""
 }

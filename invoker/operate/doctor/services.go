@@ -3,7 +3,6 @@ package doctor
 import (
 	"errors"
 	"fmt"
-	"maps"
 	"slices"
 	"strings"
 
@@ -12,80 +11,85 @@ import (
 	"github.com/gpuwhisk/gpuwhisk/invoker/config"
 )
 
-func checkBrokers(f *Snapshot) []Finding {
-	hosts := f.Config.Kafka.Hosts
-	if len(hosts) == 0 {
-		return skip("not configured", "set KAFKA_HOSTS to host:port of the brokers")
+func checkBrokers(s *snapshot) []Finding {
+	if len(s.brokers) == 0 {
+		return skip("set KAFKA_HOSTS to host:port of the brokers", "not configured")
 	}
 	with := "in plain text"
-	if f.Config.Kafka.Encrypted() {
+	if s.Config.Kafka.Encrypted() {
 		with = "over TLS"
 	}
-	if login, err := f.Config.Kafka.Login(); err == nil && login != nil {
+	if login, err := s.Config.Kafka.Login(); err == nil && login != nil {
 		with += fmt.Sprintf(", as user %s by %s", login.Username, login.Mechanism)
 	}
-	var good []string
-	var bad []Finding
-	for _, h := range hosts {
-		if err := f.brokers[h].err; err != nil {
-			bad = append(bad, fail(fmt.Sprintf("%s does not answer %s: %v", h, with, err), brokerFix(f, err))...)
-		} else {
-			good = append(good, h)
+	judge := fail
+	if s.kafkaAnswers() {
+		judge = warn // the others serve
+	}
+	return merged(ofEach(s.brokers, func(b broker) []Finding {
+		if b.err != nil {
+			return judge(s.brokerFix(b.err.Error()), "%s does not answer %s: %v", b.address, with, b.err)
 		}
-	}
-	if len(good) == 0 {
-		return bad
-	}
-	for i := range bad {
-		bad[i].Status = Warn // the others serve
-	}
-	return append(bad, ok(strings.Join(good, ", ")+" answers "+with)...)
+		return ok("%s", b.address)
+	}), ", ", "%s answers "+with)
 }
 
-func brokerFix(f *Snapshot, err error) string {
-	text := err.Error()
-	switch {
-	case strings.Contains(text, "x509"), strings.Contains(text, "certificate"), strings.Contains(text, "key store"):
-		return "check the trust and key store (CONFIG_whisk_kafka_common_ssl*) against the broker's certificate"
-	case strings.Contains(text, "first record does not look like a TLS handshake"):
-		return "this port speaks plain text: use the broker's TLS port, or CONFIG_whisk_kafka_common_securityProtocol=PLAINTEXT"
-	case strings.Contains(text, "log in to broker"), strings.Contains(text, "sasl-"):
-		return "check CONFIG_whisk_kafka_common_saslJaasConfig and _saslMechanism against the broker's users, and _securityProtocol against its listener"
-	case !f.Config.Kafka.Encrypted() && (strings.Contains(text, "EOF") || strings.Contains(text, "reset")):
+// brokerFixes are what to do by what is in an error.
+var brokerFixes = []struct {
+	signs []string
+	fix   string
+}{
+	{[]string{"x509", "certificate", "key store"}, "check the trust and key store (CONFIG_whisk_kafka_common_ssl*) against the broker's certificate"},
+	{[]string{"first record does not look like a TLS handshake"}, "this port speaks plain text: use the broker's TLS port, or CONFIG_whisk_kafka_common_securityProtocol=PLAINTEXT"},
+	{[]string{"log in to broker", "sasl-"}, "check CONFIG_whisk_kafka_common_saslJaasConfig and _saslMechanism against the broker's users, and _securityProtocol against its listener"},
+}
+
+func (s *snapshot) brokerFix(text string) string {
+	has := func(sign string) bool { return strings.Contains(text, sign) }
+	for _, known := range brokerFixes {
+		if slices.ContainsFunc(known.signs, has) {
+			return known.fix
+		}
+	}
+	if !s.Config.Kafka.Encrypted() && (has("EOF") || has("reset")) {
 		return "the port may speak TLS, or require a login: set CONFIG_whisk_kafka_common_securityProtocol=SSL and the stores, or SASL_PLAINTEXT or SASL_SSL and the login"
 	}
 	return "check KAFKA_HOSTS, the broker, and the firewall between"
 }
 
-func checkAdvertised(f *Snapshot) []Finding {
-	var bad []string
-	for _, at := range slices.Sorted(maps.Keys(f.advertised)) {
-		if err := f.advertised[at]; err != nil {
-			bad = append(bad, fmt.Sprintf("%s (%v)", at, err))
-		}
+// checkAdvertised: clients use the addresses that brokers advertise.
+func checkAdvertised(s *snapshot) []Finding {
+	var addresses []string
+	for _, b := range s.brokers {
+		addresses = append(addresses, b.Brokers...)
 	}
+	slices.Sort(addresses)
+	addresses = slices.Compact(addresses)
+	errs := each(addresses, func(at string) string {
+		if err := s.Reach(s.ctx, at); err != nil {
+			return fmt.Sprintf("%s (%v)", at, err)
+		}
+		return ""
+	})
+	bad := slices.DeleteFunc(errs, func(text string) bool { return text == "" })
 	switch {
-	case len(f.advertised) == 0:
+	case len(addresses) == 0:
 		return nil
 	case len(bad) > 0:
-		return fail("the brokers advertise addresses that cannot be reached from here: "+strings.Join(bad, ", "),
-			"set advertised.listeners of the brokers to addresses that this host can reach")
+		return fail("set advertised.listeners of the brokers to addresses that this host can reach",
+			"the brokers advertise addresses that cannot be reached from here: %s", strings.Join(bad, ", "))
 	}
-	return ok("the brokers' own addresses can be reached: " + strings.Join(slices.Sorted(maps.Keys(f.advertised)), ", "))
+	return ok("the brokers' own addresses can be reached: %s", strings.Join(addresses, ", "))
 }
 
 // checkTopics: the controllers make all topics but the invoker's own. Those of
 // the scheduler exist only where controllers ran that an invoker of the
 // classic mode cannot serve.
-func checkTopics(f *Snapshot) []Finding {
-	d, answered := f.description()
-	if !answered {
-		return nil
-	}
-	topics := d.Topics
-	prefix := f.Config.Kafka.TopicPrefix
+func checkTopics(s *snapshot) []Finding {
+	answers := slices.IndexFunc(s.brokers, func(b broker) bool { return b.err == nil })
+	d, prefix := s.brokers[answers].Description, s.Config.Kafka.TopicPrefix
 	var completed, scheduler []string
-	for name := range topics {
+	for name := range d.Topics {
 		own, ours := strings.CutPrefix(name, prefix)
 		switch {
 		case !ours:
@@ -97,133 +101,104 @@ func checkTopics(f *Snapshot) []Finding {
 	}
 	slices.Sort(completed)
 	slices.Sort(scheduler)
-	var all []Finding
-	if _, there := topics[prefix+"health"]; !there || len(completed) == 0 {
-		all = append(all, warn(fmt.Sprintf("no topic %shealth or %scompleted*: no controller of this deployment ever ran here", prefix, prefix),
-			"start a controller first; check CONFIG_whisk_kafka_topics_prefix if one runs")...)
-	} else {
-		all = append(all, ok("controllers were here: "+prefix+"health, "+strings.Join(completed, ", "))...)
+	all := ok("controllers were here: %shealth, %s", prefix, strings.Join(completed, ", "))
+	if _, there := d.Topics[prefix+"health"]; !there || len(completed) == 0 {
+		all = warn("start a controller first; check CONFIG_whisk_kafka_topics_prefix if one runs",
+			"no topic %shealth or %[1]scompleted*: no controller of this deployment ever ran here", prefix)
 	}
-	if len(scheduler) > 0 && !f.Config.Scheduler.Enabled {
-		all = append(all, warn("topics of the scheduler mode exist ("+strings.Join(scheduler, ", ")+"): a controller that runs in it sends this invoker nothing", modeFix)...)
+	if len(scheduler) > 0 && !s.Config.Scheduler.Enabled {
+		all = append(all, warn(modeFix, "topics of the scheduler mode exist (%s): a controller that runs in it sends this invoker nothing", strings.Join(scheduler, ", "))...)
 	}
-	all = append(all, f.ownTopic(d)...)
-	return append(all, f.forwardTopic(topics)...)
+	return slices.Concat(all, s.ownTopic(d), s.forwardTopic(d))
 }
 
 // forwardTopic: GPU activations of a host without a GPU go there, and an invoker
 // must take them from it.
-func (f *Snapshot) forwardTopic(topics map[string]int) []Finding {
-	name := f.Config.GPU.ForwardTopic
-	if name == "" {
-		return nil
-	}
-	if f.Config.Scheduler.Enabled {
-		return warn("CONFIG_whisk_gpu_forwardTopic is "+name+", which has no effect in scheduler mode: a host without a GPU refuses GPU functions, and their scheduler tries another",
-			"unset it, and annotate GPU functions with invoker-resources [\"gpu\"]")
-	}
-	name = f.Config.Kafka.TopicPrefix + name
-	if _, there := topics[name]; !there {
-		return fail(name+", to which GPU activations are forwarded, does not exist",
-			"start the invoker whose topic it is, or correct CONFIG_whisk_gpu_forwardTopic")
-	}
-	return ok(name + " takes GPU activations that are forwarded")
-}
-
-// description is that of the first broker that answers.
-func (f *Snapshot) description() (kafka.Description, bool) {
-	for _, host := range f.Config.Kafka.Hosts {
-		if a := f.brokers[host]; a.err == nil {
-			return a.value, true
-		}
-	}
-	return kafka.Description{}, false
-}
-
-func (f *Snapshot) ownTopic(d kafka.Description) []Finding {
-	id := f.Config.Identity.ID
-	if id == nil {
-		return nil
-	}
-	name := fmt.Sprintf("%sinvoker%d", f.Config.Kafka.TopicPrefix, *id)
-	switch n, there := d.Topics[name]; {
-	case !there:
-		return ok(name + " does not exist yet; the invoker makes it")
-	case n > 1:
-		return fail(fmt.Sprintf("%s has %d partitions, only the first is read", name, n), "delete the topic while nothing runs; the invoker makes it with one")
-	}
-	retention, known := d.Retention[name]
-	longest := f.Config.Limits.TimeMax
+func (s *snapshot) forwardTopic(d kafka.Description) []Finding {
+	name := s.Config.GPU.ForwardTopic
+	_, there := d.Topics[s.Config.Kafka.TopicPrefix+name]
 	switch {
+	case name == "":
+		return nil
+	case s.Config.Scheduler.Enabled:
+		return warn("unset it, and annotate GPU functions with invoker-resources [\"gpu\"]",
+			"CONFIG_whisk_gpu_forwardTopic is %s, which has no effect in scheduler mode: a host without a GPU refuses GPU functions, and their scheduler tries another", name)
+	case !there:
+		return fail("start the invoker whose topic it is, or correct CONFIG_whisk_gpu_forwardTopic",
+			"%s%s, to which GPU activations are forwarded, does not exist", s.Config.Kafka.TopicPrefix, name)
+	}
+	return ok("%s%s takes GPU activations that are forwarded", s.Config.Kafka.TopicPrefix, name)
+}
+
+func (s *snapshot) ownTopic(d kafka.Description) []Finding {
+	if s.Config.Identity.ID == nil {
+		return nil
+	}
+	name, longest := s.ownTopicName(), s.Config.Limits.TimeMax
+	n, there := d.Topics[name]
+	retention, known := d.Retention[name]
+	switch {
+	case !there:
+		return ok("%s does not exist yet; the invoker makes it", name)
+	case n > 1:
+		return fail("delete the topic while nothing runs; the invoker makes it with one", "%s has %d partitions, only the first is read", name, n)
 	case !known:
-		return ok(name + " exists")
+		return ok("%s exists", name)
 	case retention < longest:
-		return warn(fmt.Sprintf("%s keeps messages for %v, less than the longest action may run (%v): one that waits for so long is lost", name, retention, longest),
-			"raise the topic's retention.ms (kafka-configs.sh --alter --entity-type topics --entity-name "+name+
-				"), and CONFIG_whisk_kafka_topics_invoker_retentionMs for the next time that it is made")
+		return warn("raise the topic's retention.ms (kafka-configs.sh --alter --entity-type topics --entity-name "+name+
+			"), and CONFIG_whisk_kafka_topics_invoker_retentionMs for the next time that it is made",
+			"%s keeps messages for %v, less than the longest action may run (%v): one that waits for so long is lost", name, retention, longest)
 	}
-	return ok(fmt.Sprintf("%s exists and keeps messages for %v", name, retention))
+	return ok("%s exists and keeps messages for %v", name, retention)
 }
 
-func (f *Snapshot) couchAddress() string {
-	c := f.Config.CouchDB
-	return fmt.Sprintf("%s://%s:%d", c.Protocol, c.Host, c.Port)
+func checkCouch(s *snapshot) []Finding {
+	c := s.Config.CouchDB
+	if c.Host == "" {
+		return skip("set the CONFIG_whisk_couchdb_* variables of the deployment", "not configured")
+	}
+	address := fmt.Sprintf("%s://%s:%d", c.Protocol, c.Host, c.Port)
+	switch err := s.couchErr; {
+	case errors.Is(err, couchdb.ErrUnauthorized) || errors.Is(err, couchdb.ErrForbidden):
+		return fail("check CONFIG_whisk_couchdb_username and _password", "%s: %v", address, err)
+	case err != nil:
+		return fail("check CONFIG_whisk_couchdb_protocol, _host and _port, the server, and the firewall between", "%s: %v", address, err)
+	}
+	return ok("%s at %s knows user %s", s.couch.Server, address, c.Username)
 }
 
-func checkCouch(f *Snapshot) []Finding {
-	if f.Config.CouchDB.Host == "" {
-		return skip("not configured", "set the CONFIG_whisk_couchdb_* variables of the deployment")
-	}
-	if err := f.couch.err; err != nil {
-		fix := "check CONFIG_whisk_couchdb_protocol, _host and _port, the server, and the firewall between"
-		if errors.Is(err, couchdb.ErrUnauthorized) || errors.Is(err, couchdb.ErrForbidden) {
-			fix = "check CONFIG_whisk_couchdb_username and _password"
-		}
-		return fail(f.couchAddress()+": "+err.Error(), fix)
-	}
-	return ok(f.couch.value.Server + " at " + f.couchAddress() + " knows user " + f.Config.CouchDB.Username)
-}
-
-func checkDatabases(f *Snapshot) []Finding {
-	s := f.couch.value
-	var all []Finding
-	for _, d := range []struct {
-		couchdb.Database
-		key string
-	}{{s.Whisks, "WhiskEntity"}, {s.Subjects, "WhiskAuth"}, {s.Activations, "WhiskActivation"}} {
-		if d.Name == "" {
-			continue // records go elsewhere
-		}
-		all = append(all, judgeDatabase(d.Database, "CONFIG_whisk_couchdb_databases_"+d.key)...)
-	}
-	if f.Config.RecordsOutsideCouchDB() {
-		return all
-	}
-	if w := s.Activations.Write; w != nil && !f.Config.Records.Discard {
-		all = append(all, fail("records cannot be written to "+s.Activations.Name+": "+w.Error(),
-			"make the user a member with the right to write there (Ansible: initdb.yml and wipe.yml grant it)")...)
-	} else if w == nil && s.Activations.Read == nil {
-		all = append(all, ok("records may be written to "+s.Activations.Name)...)
+func checkDatabases(s *snapshot) []Finding {
+	c := s.couch
+	all := slices.Concat(judgeDatabase(c.Whisks, "WhiskEntity"), judgeDatabase(c.Subjects, "WhiskAuth"), judgeDatabase(c.Activations, "WhiskActivation"))
+	switch err := c.Activations.Write; {
+	case s.recordsElsewhere():
+	case err != nil && !s.Config.Records.Discard:
+		return append(all, fail("make the user a member with the right to write there (Ansible: initdb.yml and wipe.yml grant it)",
+			"records cannot be written to %s: %v", c.Activations.Name, err)...)
+	case err == nil && c.Activations.Read == nil:
+		return append(all, ok("records may be written to %s", c.Activations.Name)...)
 	}
 	return all
 }
 
 func judgeDatabase(d couchdb.Database, key string) []Finding {
 	switch {
+	case d.Name == "":
+		return nil // records go elsewhere
 	case d.Read == nil:
-		return ok(fmt.Sprintf("%s, %d documents", d.Name, d.Documents))
+		return ok("%s, %d documents", d.Name, d.Documents)
 	case errors.Is(d.Read, couchdb.ErrNotFound):
-		return fail("database "+d.Name+" does not exist", "check "+key+", or create it (Ansible: initdb.yml)")
+		return fail("check CONFIG_whisk_couchdb_databases_"+key+", or create it (Ansible: initdb.yml)", "database %s does not exist", d.Name)
 	case errors.Is(d.Read, couchdb.ErrForbidden), errors.Is(d.Read, couchdb.ErrUnauthorized):
-		return fail("database "+d.Name+" may not be read: "+d.Read.Error(), "make the user a member of the database")
+		return fail("make the user a member of the database", "database %s may not be read: %v", d.Name, d.Read)
 	}
-	return fail("database "+d.Name+": "+d.Read.Error(), "see the server's log")
+	return fail("see the server's log", "database %s: %v", d.Name, d.Read)
 }
 
-func checkViews(f *Snapshot) []Finding {
+func checkViews(s *snapshot) []Finding {
 	var lacking []string
 	readable := false
-	for _, d := range []couchdb.Database{f.couch.value.Whisks, f.couch.value.Subjects, f.couch.value.Activations} {
+	for _, d := range []couchdb.Database{s.couch.Whisks, s.couch.Subjects, s.couch.Activations} {
 		readable = readable || d.Read == nil
 		for _, design := range d.Lacking {
 			lacking = append(lacking, d.Name+"/"+design)
@@ -231,8 +206,8 @@ func checkViews(f *Snapshot) []Finding {
 	}
 	switch {
 	case len(lacking) > 0:
-		return warn("design documents are missing: "+strings.Join(lacking, ", ")+"; lists and the blocking of namespaces need them",
-			"create them (Ansible: initdb.yml, recreateViews.yml)")
+		return warn("create them (Ansible: initdb.yml, recreateViews.yml)",
+			"design documents are missing: %s; lists and the blocking of namespaces need them", strings.Join(lacking, ", "))
 	case !readable:
 		return nil
 	}
@@ -240,28 +215,12 @@ func checkViews(f *Snapshot) []Finding {
 }
 
 // checkBucket examines the bucket where code is kept in S3.
-func checkBucket(f *Snapshot) []Finding {
-	d := f.Config.S3
-	if !d.Enabled {
-		return nil
+func checkBucket(s *snapshot) []Finding {
+	if err := s.Bucket(s.ctx); err != nil {
+		return fail("check CONFIG_whisk_s3_bucket and CONFIG_whisk_s3_pekkoConnectors_*, and that the user may read and list the bucket",
+			"no code can be read from S3: %v", err)
 	}
-	if f.bucket != nil {
-		return fail("no code can be read from S3: "+f.bucket.Error(),
-			"check CONFIG_whisk_s3_bucket and CONFIG_whisk_s3_pekkoConnectors_*, and that the user may read and list the bucket")
-	}
-	return ok("bucket " + d.Bucket + " can be read")
-}
-
-// checkRecords examines the store of records where that is not CouchDB.
-func checkRecords(f *Snapshot) []Finding {
-	if !f.Config.RecordsOutsideCouchDB() {
-		return nil
-	}
-	store := f.Config.Records.Store
-	if f.records != nil {
-		return fail("no records can be written to "+store+": "+f.records.Error(), recordFixes[store])
-	}
-	return ok(store + " takes records")
+	return ok("bucket %s can be read", s.Config.S3.Bucket)
 }
 
 // recordFixes names for each store where its settings are.
@@ -270,20 +229,31 @@ var recordFixes = map[string]string{
 	config.StoreCouchbase:     "check CONFIG_whisk_gpu_couchbase_connection, _username, _password, _bucket, _scope and _collection, and that the user may write there",
 }
 
-func checkZooKeeper(f *Snapshot) []Finding {
-	id := f.Config.Identity
+// checkRecords examines the store of records where that is not CouchDB.
+func checkRecords(s *snapshot) []Finding {
+	store := s.Config.Records.Store
+	if err := s.Records(s.ctx); err != nil {
+		return fail(recordFixes[store], "no records can be written to %s: %v", store, err)
+	}
+	return ok("%s takes records", store)
+}
+
+func checkZooKeeper(s *snapshot) []Finding {
+	id := s.Config.Identity
 	switch {
 	case id.ID != nil:
-		return ok(fmt.Sprintf("not needed: --id %d is given", *id.ID))
+		return ok("not needed: --id %d is given", *id.ID)
 	case id.UniqueName == "":
-		return skip("not configured: neither --id nor --uniqueName is given", "give this command the invoker's own arguments")
+		return skip("give this command the invoker's own arguments", "not configured: neither --id nor --uniqueName is given")
 	case id.ZooKeeperHosts == "":
-		return fail("--uniqueName without --id needs ZooKeeper", "set ZOOKEEPER_HOSTS, or give --id")
-	case f.zoo.err != nil:
-		return fail(id.ZooKeeperHosts+": "+f.zoo.err.Error(), "check ZOOKEEPER_HOSTS and the server, or give --id")
+		return fail("set ZOOKEEPER_HOSTS, or give --id", "--uniqueName without --id needs ZooKeeper")
 	}
-	if n, known := f.zoo.value[id.UniqueName]; known {
-		return ok(fmt.Sprintf("%s has the number %d", id.UniqueName, n))
+	ids, err := s.ZooKeeper(s.ctx)
+	if err != nil {
+		return fail("check ZOOKEEPER_HOSTS and the server, or give --id", "%s: %v", id.ZooKeeperHosts, err)
 	}
-	return ok(fmt.Sprintf("%s will get the next number; %d invoker(s) have one", id.UniqueName, len(f.zoo.value)))
+	if n, known := ids[id.UniqueName]; known {
+		return ok("%s has the number %d", id.UniqueName, n)
+	}
+	return ok("%s will get the next number; %d invoker(s) have one", id.UniqueName, len(ids))
 }

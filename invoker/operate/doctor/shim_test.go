@@ -241,8 +241,7 @@ func FuzzShim(f *testing.F) {
 	f.Fuzz(func(t *testing.T, data []byte) {
 		h := healthy()
 		h.files["lib/libgpuwhisk.so"] = text(string(data))
-		snapshot := &Snapshot{Machine: h.Machine}
-		if found := checkShim(snapshot); len(found) != 1 {
+		if found := checkShim(&snapshot{Machine: h.Machine, ctx: t.Context()}); len(found) != 1 {
 			t.Errorf("%d findings", len(found))
 		}
 	})
