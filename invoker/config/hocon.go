@@ -13,29 +13,28 @@ import (
 // come from the environment that was passed in, errors must not repeat the text,
 // which may be secret, and no document may take all memory.
 
-type hoconKind int
-
-const (
-	hoconNothing hoconKind = iota // an optional substitution without a value, or null
-	hoconText
-	hoconObject
-	hoconList
-	hoconReference // ${path} or ${?path}
-	hoconSequence  // values written side by side
-	hoconOver      // a later value of a key that also had an earlier one
+// A value of a document is a string, a list, an object, or nil: null, or an
+// optional substitution without a value. Until it is resolved it may be pending.
+type (
+	hoconList   []any
+	hoconObject map[string]any
 )
 
-// hoconValue is a node of a parsed document. After resolve only nothing, text,
-// object and list remain.
-type hoconValue struct {
-	kind     hoconKind
-	text     string // text, or the path of a reference
-	fields   map[string]*hoconValue
-	elements []*hoconValue // of a list or sequence; base and top of an over
-	optional bool          // reference
-	line     int
-	gap      string // the blanks before it, in a sequence
-	busy     bool   // it is being resolved
+// hoconPending is a value that others decide: a substitution, which has a path,
+// values written side by side, or top, which was given to a key that had base.
+type hoconPending struct {
+	line      int
+	busy      bool // it is being resolved
+	path      string
+	optional  bool // ${?path}
+	parts     []hoconPart
+	base, top any
+}
+
+// hoconPart is a value in a row of them, and the blanks before it.
+type hoconPart struct {
+	gap   string
+	value any
 }
 
 const (
@@ -51,212 +50,205 @@ var (
 
 // parseHOCON reads a document and resolves its substitutions, first in the
 // document, then by env.
-func parseHOCON(doc string, env func(string) (string, bool)) (*hoconValue, error) {
+func parseHOCON(doc string, env func(string) (string, bool)) (hoconObject, error) {
 	root, err := parseHOCONText(doc)
 	if err != nil {
 		return nil, err
 	}
 	r := &hoconResolver{root: root, env: env}
-	return r.resolve(root, 0)
+	_, err = r.resolve(root, 0)
+	return root, err
 }
 
-// flatten calls visit for each text and each list, in order of their paths.
-func (v *hoconValue) flatten(path string, visit func(path string, v *hoconValue)) {
-	switch v.kind {
-	case hoconText, hoconList:
-		if path != "" {
-			visit(path, v)
-		}
-	case hoconObject:
-		for _, name := range slices.Sorted(maps.Keys(v.fields)) {
-			v.fields[name].flatten(strings.TrimPrefix(path+"."+name, "."), visit)
-		}
-	}
-}
-
-// texts are the text elements of a list.
-func (v *hoconValue) texts() (out []string) {
-	for _, element := range v.elements {
-		if element.kind == hoconText {
-			out = append(out, element.text)
+// flatten calls visit for each text and each list of texts, in order of their paths.
+func (o hoconObject) flatten(path string, visit func(path string, v any)) {
+	for _, name := range slices.Sorted(maps.Keys(o)) {
+		at := strings.TrimPrefix(path+"."+name, ".")
+		switch v := o[name].(type) {
+		case hoconObject:
+			v.flatten(at, visit)
+		case hoconList:
+			texts := []string{}
+			for _, element := range v {
+				if text, ok := element.(string); ok {
+					texts = append(texts, text)
+				}
+			}
+			visit(at, texts)
+		case string:
+			visit(at, v)
 		}
 	}
-	return out
 }
 
 // insert sets the value at a path of keys, merging objects on the way.
-func (v *hoconValue) insert(keys []string, value *hoconValue) {
-	name := keys[0]
+func (o hoconObject) insert(keys []string, v any) {
 	if len(keys) > 1 {
-		branch := &hoconValue{kind: hoconObject, fields: map[string]*hoconValue{}, line: value.line}
-		branch.insert(keys[1:], value)
-		value = branch
+		below := hoconObject{}
+		below.insert(keys[1:], v)
+		v = below
 	}
-	v.fields[name] = over(v.fields[name], value)
+	o[keys[0]] = over(o[keys[0]], v)
 }
 
 // over is what a key holds after a further value was given to it: objects
-// merge, anything else replaces, and references are decided by resolve.
-func over(base, top *hoconValue) *hoconValue {
+// merge, anything else replaces, and what is pending is decided by resolve.
+func over(base, top any) any {
+	lower, object := base.(hoconObject)
+	upper, merges := top.(hoconObject)
+	_, pending := top.(*hoconPending)
+	_, undecided := base.(*hoconPending)
 	switch {
-	case base == nil || top.kind == hoconText || top.kind == hoconList || top.kind == hoconNothing:
-		return top
-	case base.kind == hoconObject && top.kind == hoconObject:
-		merged := &hoconValue{kind: hoconObject, fields: maps.Clone(base.fields), line: top.line}
-		for name, field := range top.fields {
-			merged.fields[name] = over(merged.fields[name], field)
+	case object && merges:
+		merged := maps.Clone(lower)
+		for name, v := range upper {
+			merged[name] = over(merged[name], v)
 		}
 		return merged
-	case top.kind == hoconObject && (base.kind == hoconText || base.kind == hoconList || base.kind == hoconNothing):
-		return top
+	case base != nil && pending, undecided && merges:
+		return &hoconPending{base: base, top: top}
 	}
-	return &hoconValue{kind: hoconOver, elements: []*hoconValue{base, top}, line: top.line}
+	return top
 }
 
 // hoconResolver replaces references by what they stand for.
 type hoconResolver struct {
-	root  *hoconValue
+	root  hoconObject
 	env   func(string) (string, bool)
 	leafs int
 	bytes int
 }
 
-// resolve turns v, in place, into nothing, text, an object or a list.
-func (r *hoconResolver) resolve(v *hoconValue, depth int) (*hoconValue, error) {
+// resolve decides all that is pending in v, in place.
+func (r *hoconResolver) resolve(v any, depth int) (any, error) {
 	if r.leafs++; r.leafs > hoconLeafs || depth > 4*hoconDepth {
 		return nil, errHOCONSize
 	}
-	if v.busy { // it refers to itself: to the earlier value of its key
-		if v.kind == hoconOver && !v.elements[0].busy {
-			return r.resolve(v.elements[0], depth+1)
-		}
-		return nil, fmt.Errorf("line %d: %w", v.line, errHOCONSelf)
-	}
-	v.busy = true
-	defer func() { v.busy = false }()
-	switch v.kind {
+	switch v := v.(type) {
 	case hoconObject:
-		for _, name := range slices.Sorted(maps.Keys(v.fields)) {
-			field, err := r.resolve(v.fields[name], depth+1)
+		for _, name := range slices.Sorted(maps.Keys(v)) {
+			field, err := r.resolve(v[name], depth+1)
 			if err != nil {
 				return nil, err
 			}
-			v.fields[name] = field
+			v[name] = field
 		}
 	case hoconList:
-		for i := range v.elements {
-			element, err := r.resolve(v.elements[i], depth+1)
+		for i := range v {
+			element, err := r.resolve(v[i], depth+1)
 			if err != nil {
 				return nil, err
 			}
-			v.elements[i] = element
+			v[i] = element
 		}
-	case hoconReference:
-		return r.reference(v, depth)
-	case hoconSequence:
-		return r.sequence(v, depth)
-	case hoconOver:
-		return r.over(v, depth)
+	case *hoconPending:
+		return r.decide(v, depth)
 	}
 	return v, nil
 }
 
-func (r *hoconResolver) over(v *hoconValue, depth int) (*hoconValue, error) {
-	top, err := r.resolve(v.elements[1], depth+1)
-	if err != nil {
-		return nil, err
+func (r *hoconResolver) decide(p *hoconPending, depth int) (any, error) {
+	switch {
+	case p.busy && p.top != nil: // it refers to the earlier value of its key
+		return r.resolve(p.base, depth+1)
+	case p.busy:
+		return nil, fmt.Errorf("line %d: %w", p.line, errHOCONSelf)
 	}
-	if top.kind == hoconText || top.kind == hoconList {
-		return top, nil
+	p.busy = true
+	defer func() { p.busy = false }()
+	switch {
+	case p.path != "":
+		return r.reference(p, depth)
+	case p.parts != nil:
+		return r.sequence(p, depth)
 	}
-	base, err := r.resolve(v.elements[0], depth+1)
-	if err != nil || top.kind == hoconNothing {
+	top, err := r.resolve(p.top, depth+1)
+	if _, merges := top.(hoconObject); err != nil || top != nil && !merges {
+		return top, err
+	}
+	base, err := r.resolve(p.base, depth+1)
+	if err != nil || top == nil {
 		return base, err
 	}
 	return r.resolve(over(base, top), depth+1)
 }
 
-func (r *hoconResolver) reference(v *hoconValue, depth int) (*hoconValue, error) {
-	found, err := r.lookup(v, depth)
-	if v.optional && errors.Is(err, errHOCONSelf) {
+func (r *hoconResolver) reference(p *hoconPending, depth int) (any, error) {
+	found, err := r.lookup(p.path, depth)
+	if p.optional && errors.Is(err, errHOCONSelf) {
 		err = nil // there is no earlier value to refer to
 	}
-	if err != nil {
-		return nil, err
+	if err != nil || found != nil {
+		return found, err
 	}
-	if found != nil {
-		return found, nil
+	if text, ok := r.env(p.path); ok {
+		return text, nil
 	}
-	if text, ok := r.env(v.text); ok {
-		return &hoconValue{kind: hoconText, text: text, line: v.line}, nil
+	if !p.optional {
+		return nil, fmt.Errorf("line %d: ${%s} stands for nothing", p.line, p.path)
 	}
-	if !v.optional {
-		return nil, fmt.Errorf("line %d: ${%s} stands for nothing", v.line, v.text)
-	}
-	return &hoconValue{kind: hoconNothing, line: v.line}, nil
+	return nil, nil
 }
 
 // lookup walks from the root to what a reference names; nil when absent.
-func (r *hoconResolver) lookup(v *hoconValue, depth int) (*hoconValue, error) {
-	at := r.root
-	for _, name := range strings.Split(v.text, ".") {
-		next, ok := at.fields[name]
-		if at.kind != hoconObject || !ok {
-			return nil, nil
+func (r *hoconResolver) lookup(path string, depth int) (at any, err error) {
+	at = r.root
+	for name := range strings.SplitSeq(path, ".") {
+		object, _ := at.(hoconObject)
+		at = object[name]
+		if p, pending := at.(*hoconPending); pending { // the rest is resolved on demand
+			if at, err = r.resolve(p, depth+1); err != nil {
+				return nil, err
+			}
 		}
-		if next.kind == hoconObject {
-			at = next // its fields are resolved one by one, on demand
-			continue
-		}
-		resolved, err := r.resolve(next, depth+1)
-		if err != nil {
-			return nil, err
-		}
-		at = resolved
-	}
-	if at.kind == hoconNothing {
-		return nil, nil
 	}
 	return r.resolve(at, depth+1)
 }
 
 // sequence joins values written side by side: texts to a text, lists to a
 // list, objects to an object.
-func (r *hoconResolver) sequence(v *hoconValue, depth int) (*hoconValue, error) {
-	sum := &hoconValue{kind: hoconNothing, line: v.line}
+func (r *hoconResolver) sequence(p *hoconPending, depth int) (sum any, err error) {
 	gap := ""
-	for _, element := range v.elements {
-		part, err := r.resolve(element, depth+1)
+	for _, part := range p.parts {
+		v, err := r.resolve(part.value, depth+1)
 		if err != nil {
 			return nil, err
 		}
-		if gap += element.gap; part.kind == hoconNothing {
+		if gap += part.gap; v == nil {
 			continue
 		}
-		if sum, err = r.join(sum, part, gap); err != nil {
-			return nil, err
+		if sum, err = r.join(sum, v, gap); err != nil {
+			return nil, fmt.Errorf("line %d: %w", p.line, err)
 		}
 		gap = ""
 	}
 	return sum, nil
 }
 
-func (r *hoconResolver) join(sum, part *hoconValue, gap string) (*hoconValue, error) {
-	switch {
-	case sum.kind == hoconNothing:
+func (r *hoconResolver) join(sum, part any, gap string) (any, error) {
+	switch a := sum.(type) {
+	case nil:
 		return part, nil
-	case sum.kind != part.kind:
-		return nil, fmt.Errorf("line %d: a text, a list and an object cannot be joined", part.line)
-	case sum.kind == hoconText:
-		if r.bytes += len(sum.text) + len(gap) + len(part.text); r.bytes > hoconBytes {
-			return nil, errHOCONSize
+	case string:
+		if b, ok := part.(string); ok {
+			sum, r.bytes = a+gap+b, r.bytes+len(a)+len(gap)+len(b)
+			part = nil
 		}
-		return &hoconValue{kind: hoconText, text: sum.text + gap + part.text, line: part.line}, nil
-	case sum.kind == hoconList:
-		if r.leafs += len(sum.elements) + len(part.elements); r.leafs > hoconLeafs {
-			return nil, errHOCONSize
+	case hoconList:
+		if b, ok := part.(hoconList); ok {
+			sum, r.leafs = slices.Concat(a, b), r.leafs+len(a)+len(b)
+			part = nil
 		}
-		return &hoconValue{kind: hoconList, elements: slices.Concat(sum.elements, part.elements), line: part.line}, nil
+	case hoconObject:
+		if _, ok := part.(hoconObject); ok {
+			sum, part = over(a, part), nil
+		}
 	}
-	return over(sum, part), nil
+	switch {
+	case part != nil:
+		return nil, errors.New("a text, a list and an object cannot be joined")
+	case r.bytes > hoconBytes, r.leafs > hoconLeafs:
+		return nil, errHOCONSize
+	}
+	return sum, nil
 }

@@ -7,14 +7,14 @@ import (
 )
 
 // render shows a document as its paths.
-func render(root *hoconValue) string {
+func render(root hoconObject) string {
 	var out []string
-	root.flatten("", func(path string, v *hoconValue) {
-		if v.kind == hoconList {
-			out = append(out, fmt.Sprintf("%s=%q", path, v.texts()))
-			return
+	root.flatten("", func(path string, v any) {
+		form := "%s=%s"
+		if _, list := v.([]string); list {
+			form = "%s=%q"
 		}
-		out = append(out, fmt.Sprintf("%s=%s", path, v.text))
+		out = append(out, fmt.Sprintf(form, path, v))
 	})
 	return strings.Join(out, ";")
 }
@@ -31,36 +31,38 @@ func TestHOCON(t *testing.T) {
 		"a = 1024 m":                         "a=1024 m",
 		"a: 10 minutes # time\nb = 2 // two": "a=10 minutes;b=2",
 		"a { b { c = x } }\na.b.d = y":       "a.b.c=x;a.b.d=y",
-		"{ \"a\": { \"b\": [1, \"two\", 3.50] }, }":      `a.b=["1" "two" "3.50"]`,
-		"a = [\n 1\n 2 # two\n\n 3\n]":                   `a=["1" "2" "3"]`,
-		"a = []":                                         "a=[]",
-		"a = 1\na = 2":                                   "a=2",
-		"a = 1\na { b = 2 }":                             "a.b=2",
-		"a { b = 2 }\na = 1":                             "a=1",
-		"a { b = 1 }\na = null":                          "",
-		`a = "null"`:                                     "a=null",
-		`a = "x \"y\" \u00e9\n/ \/"`:                     "a=x \"y\" é\n/ /",
-		`a = """x "y" \n"""" b`:                          `a=x "y" \n" b`,
-		`a = """x "y" \n""" `:                            `a=x "y" \n`,
-		`"a.b" = 1`:                                      "a.b=1",
-		`a."b c".d = 1`:                                  "a.b c.d=1",
-		"a b = 1":                                        "a b=1",
-		"a = x   y  z":                                   "a=x   y  z",
-		`a = "x" y`:                                      "a=x y",
-		"0 = x\n1.2 = y":                                 "0=x;1.2=y",
-		"a += 1\na += 2":                                 `a=["1" "2"]`,
-		"a = [1]\na = ${a} [2]":                          `a=["1" "2"]`,
-		"a = x\nb = ${a}y\nc = ${b} ${a}":                "a=x;b=xy;c=xy x",
-		"a = ${b.c}\nb { c = 1 }":                        "a=1;b.c=1",
-		"a = ${?nothing}":                                "",
-		"a = 1\na = ${?nothing}":                         "a=1",
-		"a = 1\na = ${?HOST}":                            "a=db",
-		`a = ${HOST}":5984"`:                             "a=db:5984",
-		"a = x${?EMPTY}y":                                "a=xy",
-		"a { x = 1 }\nb = ${a} { y = 2 }":                "a.x=1;b.x=1;b.y=2",
-		"a = ${b}\na { y = 2 }\nb { x = 1 }":             "a.x=1;a.y=2;b.x=1",
-		"a { x = 1 }\na = ${?b}":                         "a.x=1",
-		"include classpath(\"application.conf\")\na = 1": "a=1",
+		"{ \"a\": { \"b\": [1, \"two\", 3.50] }, }": `a.b=["1" "two" "3.50"]`,
+		"a = [\n 1\n 2 # two\n\n 3\n]":              `a=["1" "2" "3"]`,
+		"a = []":                                    "a=[]",
+		"a = 1\na = 2":                              "a=2",
+		"a = 1\na { b = 2 }":                        "a.b=2",
+		"a { b = 2 }\na = 1":                        "a=1",
+		"a { b = 1 }\na = null":                     "",
+		`a = "null"`:                                "a=null",
+		`a = "x \"y\" \u00e9\n/ \/"`:                "a=x \"y\" é\n/ /",
+		`a = """x "y" \n"""" b`:                     `a=x "y" \n" b`,
+		`a = """x "y" \n""" `:                       `a=x "y" \n`,
+		`"a.b" = 1`:                                 "a.b=1",
+		`a."b c".d = 1`:                             "a.b c.d=1",
+		"a b = 1":                                   "a b=1",
+		"a = x   y  z":                              "a=x   y  z",
+		`a = "x" y`:                                 "a=x y",
+		"0 = x\n1.2 = y":                            "0=x;1.2=y",
+		"a += 1\na += 2":                            `a=["1" "2"]`,
+		"a += 1\na += 2\na += 3":                    `a=["1" "2" "3"]`,
+		"a = x null":                                "a=x null",
+		"a = [1]\na = ${a} [2]":                     `a=["1" "2"]`,
+		"a = x\nb = ${a}y\nc = ${b} ${a}":           "a=x;b=xy;c=xy x",
+		"a = ${b.c}\nb { c = 1 }":                   "a=1;b.c=1",
+		"a = ${?nothing}":                           "",
+		"a = 1\na = ${?nothing}":                    "a=1",
+		"a = 1\na = ${?HOST}":                       "a=db",
+		`a = ${HOST}":5984"`:                        "a=db:5984",
+		"a = x${?EMPTY}y":                           "a=xy",
+		"a { x = 1 }\nb = ${a} { y = 2 }":           "a.x=1;b.x=1;b.y=2",
+		"a = ${b}\na { y = 2 }\nb { x = 1 }":        "a.x=1;a.y=2;b.x=1",
+		"a { x = 1 }\na = ${?b}":                    "a.x=1",
+		"include classpath(\"application.conf\")\na = 1":          "a=1",
 		"include \"logging\"\ninclude required(classpath(\"x\"))": "",
 		"a { include \"x\" }\nb = 1":                              "b=1",
 		"include = 1\nincludes = 2\ninclude.x = 3":                "include.x=3;includes=2",

@@ -34,10 +34,17 @@ type hoconParser struct {
 	err   error
 }
 
-func parseHOCONText(doc string) (*hoconValue, error) {
+func parseHOCONText(doc string) (hoconObject, error) {
 	doc = strings.TrimPrefix(doc, "\ufeff")
 	p := &hoconParser{doc: doc, rest: doc}
-	root := p.document()
+	end := ""
+	if p.take(hoconLines); p.next("{") {
+		end = "}"
+	}
+	root := p.object(end)
+	if p.take(hoconLines); p.rest != "" {
+		p.fail("unexpected %c behind the document")
+	}
 	return root, p.err
 }
 
@@ -83,18 +90,6 @@ func (p *hoconParser) until(ends func(rune) bool) string {
 	return s
 }
 
-func (p *hoconParser) document() *hoconValue {
-	end := ""
-	if p.take(hoconLines); p.next("{") {
-		end = "}"
-	}
-	root := p.object(end)
-	if p.take(hoconLines); p.rest != "" {
-		p.fail("unexpected %c behind the document")
-	}
-	return root
-}
-
 // block reads elements, each behind a comma or on a line of its own, up to and
 // including end, which is empty at the end of the document.
 func (p *hoconParser) block(end, unseparated string, element func()) {
@@ -120,28 +115,22 @@ func (p *hoconParser) block(end, unseparated string, element func()) {
 	}
 }
 
-// value is a new value of this line.
-func (p *hoconParser) value(kind hoconKind) *hoconValue {
-	return &hoconValue{kind: kind, line: p.line()}
-}
-
-func (p *hoconParser) object(end string) *hoconValue {
-	v := p.value(hoconObject)
-	v.fields = map[string]*hoconValue{}
+func (p *hoconParser) object(end string) hoconObject {
+	v := hoconObject{}
 	p.block(end, "unexpected %c; text with such characters needs quotes", func() { p.field(v) })
 	return v
 }
 
-func (p *hoconParser) list() *hoconValue {
-	v := p.value(hoconList)
-	p.block("]", "expected , or ] in a list, found %c", func() { v.elements = append(v.elements, p.sequence()) })
+func (p *hoconParser) list() hoconList {
+	v := hoconList{}
+	p.block("]", "expected , or ] in a list, found %c", func() { v = append(v, p.sequence()) })
 	return v
 }
 
 // field reads a field, or an include. What an invoker's configuration includes are
 // resources that come with OpenWhisk, whose values are our defaults. A file would
 // be lost silently, so it is refused.
-func (p *hoconParser) field(object *hoconValue) {
+func (p *hoconParser) field(object hoconObject) {
 	if resource := p.take(includeForm); resource != "" {
 		if strings.Contains(resource, "file(") || strings.Contains(resource, "url(") {
 			p.fail("include of a file or URL is not served; put its text here")
@@ -155,11 +144,9 @@ func (p *hoconParser) field(object *hoconValue) {
 	}
 	p.take(hoconLines)
 	v := p.sequence()
-	if appending {
-		earlier, added, both := p.value(hoconReference), p.value(hoconList), p.value(hoconSequence)
-		earlier.text, earlier.optional = strings.Join(keys, "."), true
-		added.elements = []*hoconValue{v}
-		both.elements, v = []*hoconValue{earlier, added}, both
+	if appending { // key = ${?key} [v]
+		earlier := &hoconPending{line: p.line(), path: strings.Join(keys, "."), optional: true}
+		v = &hoconPending{line: p.line(), parts: []hoconPart{{value: earlier}, {value: hoconList{v}}}}
 	}
 	if p.err == nil {
 		object.insert(keys, v)
@@ -191,55 +178,52 @@ func (p *hoconParser) key() (keys []string) {
 }
 
 // sequence reads the values that stand side by side on one line.
-func (p *hoconParser) sequence() *hoconValue {
-	all := p.value(hoconSequence)
+func (p *hoconParser) sequence() any {
+	all, quoted := &hoconPending{line: p.line()}, false
 	for {
 		gap := p.take(hoconBlanks)
 		p.take(hoconComment)
 		if p.rest == "" || strings.ContainsRune("\n,}]", rune(p.rest[0])) {
 			break
 		}
-		part := p.part()
-		part.gap = gap
-		all.elements = append(all.elements, part)
+		quoted = p.rest[0] == '"'
+		all.parts = append(all.parts, hoconPart{gap, p.part()})
 	}
-	switch len(all.elements) {
+	switch len(all.parts) {
 	case 0:
 		p.fail("expected a value, found %c")
 	case 1:
-		if one := all.elements[0]; one.kind != hoconText || one.text != "null" || !one.optional {
+		if one := all.parts[0].value; one != "null" || quoted {
 			return one
 		}
-		return p.value(hoconNothing)
+		return nil
 	}
 	return all
 }
 
 func endsText(r rune) bool { return unicode.IsSpace(r) || strings.ContainsRune(hoconSpecial, r) }
 
-func (p *hoconParser) part() *hoconValue {
+func (p *hoconParser) part() any {
 	switch {
 	case p.next("{"):
 		return p.object("}")
 	case p.next("["):
 		return p.list()
-	}
-	v := p.value(hoconText)
-	switch {
 	case p.next("${"):
-		v.kind, v.optional = hoconReference, p.next("?")
-		v.text = strings.Join(p.key(), ".")
+		v := &hoconPending{line: p.line(), optional: p.next("?")}
+		v.path = strings.Join(p.key(), ".")
 		if !p.next("}") {
 			p.fail("expected } at the end of a substitution, found %c")
 		}
+		return v
 	case strings.HasPrefix(p.rest, `"`):
-		v.text = p.quoted()
-	default: // optional marks text that was not quoted: only that can be null
-		if v.text, v.optional = p.until(endsText), true; v.text == "" {
-			p.fail("unexpected %c; text with such characters needs quotes")
-		}
+		return p.quoted()
 	}
-	return v
+	text := p.until(endsText)
+	if text == "" {
+		p.fail("unexpected %c; text with such characters needs quotes")
+	}
+	return text
 }
 
 // quoted reads "..." with JSON's escapes, or """...""" without any.

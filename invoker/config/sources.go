@@ -71,12 +71,13 @@ func (s *sources) addHOCON(env map[string]string) error {
 	if err != nil {
 		return fmt.Errorf("read %s: %w", name, err)
 	}
-	root.flatten("", func(path string, v *hoconValue) {
-		if v.kind == hoconList {
-			s.tree.putList(path, v.texts(), name)
-			return
+	root.flatten("", func(path string, v any) {
+		switch v := v.(type) {
+		case []string:
+			s.tree.putList(path, v, name)
+		case string:
+			s.tree.put(path, leaf{v, name})
 		}
-		s.tree.put(path, leaf{v.text, name})
 	})
 	return nil
 }
