@@ -68,8 +68,8 @@ func Policies() []string {
 func (g *GPU) policy() value {
 	v := choice(&g.Policy, Policies()...)
 	name := v.set
-	v.set = func(s string) error {
-		if err := name(s); err != nil {
+	v.set = func(given []entry) error {
+		if err := name(given); err != nil {
 			return err
 		}
 		g.Sched, _ = sched.Defaults(g.Policy) // it is one of them
@@ -112,42 +112,25 @@ func retention(at *gpu.Rule) value {
 // tags. The policy comes first: it sets what the others may change.
 func schedulingKeys(g *GPU) []*key {
 	all := []*key{
-		{name: "whisk.gpu.policy", standard: DefaultPolicy, value: g.policy(),
-			doc: "which queued GPU invocation goes next"},
-		{name: "whisk.gpu.overrun", byPolicy: true, value: duration(&g.Sched.Overrun),
-			doc: "T: how far a flow may run ahead of the others; larger is faster and less fair; half of the gap is T where that is more"},
-		{name: "whisk.gpu.gap", byPolicy: true, value: duration(&g.Sched.Gap),
-			doc: "how much more device time one waiting function may get than another: T is half of it where that is more than the overrun; more is faster on the mean and less fair; 0 leaves T at the overrun, as does an overrun that is set"},
-		{name: "whisk.gpu.tokens", standard: "2", value: integer(&g.Tokens.Max, 1, 64),
-			doc: "D: invocations in flight per device; its upper bound when it is dynamic"},
-		{name: "whisk.gpu.dynamic-tokens", standard: "false", value: boolean(&g.Tokens.Dynamic),
-			doc: "let D move between 1 and its bound by utilization and by how much runs slow each other down"},
-		{name: "whisk.gpu.utilization-threshold", standard: "0.9", value: real(&g.Tokens.Threshold, 0.01, 1),
-			doc: "share of time in which a kernel runs, averaged, above which a dynamic D falls"},
-		{name: "whisk.gpu.ttl.alpha", standard: "2", value: real(&g.Sched.TTLAlpha, 0, 1000),
-			doc: "an empty flow stays active for alpha times its mean time between arrivals, within min and max"},
+		{name: "whisk.gpu.policy", standard: DefaultPolicy, value: g.policy(), doc: "which queued GPU invocation goes next"},
+		{name: "whisk.gpu.overrun", byPolicy: true, value: duration(&g.Sched.Overrun), doc: "T: how far a flow may run ahead of the others; larger is faster and less fair; half of the gap is T where that is more"},
+		{name: "whisk.gpu.gap", byPolicy: true, value: duration(&g.Sched.Gap), doc: "how much more device time one waiting function may get than another: T is half of it where that is more than the overrun; more is faster on the mean and less fair; 0 leaves T at the overrun, as does an overrun that is set"},
+		{name: "whisk.gpu.tokens", standard: "2", value: integer(&g.Tokens.Max, 1, 64), doc: "D: invocations in flight per device; its upper bound when it is dynamic"},
+		{name: "whisk.gpu.dynamic-tokens", standard: "false", value: boolean(&g.Tokens.Dynamic), doc: "let D move between 1 and its bound by utilization and by how much runs slow each other down"},
+		{name: "whisk.gpu.utilization-threshold", standard: "0.9", value: real(&g.Tokens.Threshold, 0.01, 1), doc: "share of time in which a kernel runs, averaged, above which a dynamic D falls"},
+		{name: "whisk.gpu.ttl.alpha", standard: "2", value: real(&g.Sched.TTLAlpha, 0, 1000), doc: "an empty flow stays active for alpha times its mean time between arrivals, within min and max"},
 		{name: "whisk.gpu.ttl.min", standard: "100 ms", value: duration(&g.Sched.TTLMin), doc: "an empty flow stays active for alpha times its mean time between arrivals, within min and max"},
 		{name: "whisk.gpu.ttl.max", standard: "10 minutes", value: duration(&g.Sched.TTLMax), doc: "an empty flow stays active for alpha times its mean time between arrivals, within min and max"},
-		{name: "whisk.gpu.namespaces", standard: "true", value: boolean(&g.Sched.Namespaces),
-			doc: "share among namespaces first, then among the functions of each, where annotations' weights count; false shares among all functions, and only whisk.gpu.weights sets weights"},
-		{name: "whisk.gpu.initial-charge", standard: "0 seconds", value: duration(&g.Sched.InitialCharge),
-			doc: "estimated service of a function that never finished; 0 means a tenth of the overrun"},
-		{name: "whisk.gpu.charge.correct", byPolicy: true, value: boolean(&g.Sched.Correct),
-			doc: "settle a flow's charge with what was used, at completion; without it no bound on service holds"},
-		{name: "whisk.gpu.charge.setup", byPolicy: true, value: boolean(&g.Sched.CountSetup),
-			doc: "charge the creation of a container when its run starts, and without exception; false charges it when the run ends, but for containers that replace one removed for others"},
-		{name: "whisk.gpu.wait", byPolicy: true, value: boolean(&g.Sched.Wait),
-			doc: "wait for a busy container where that is sooner than a cold start"},
-		{name: "whisk.gpu.locality", byPolicy: true, value: boolean(&g.Sched.Locality),
-			doc: "wait for the device that has the container where that is sooner than starting elsewhere"},
-		{name: "whisk.gpu.shortest", byPolicy: true, value: boolean(&g.Sched.Shortest),
-			doc: "take what is expected to end soonest among flows that may go; for the sticky policies"},
-		{name: "whisk.gpu.slowdown", standard: "40", value: real(&g.Sched.Slowdown, 0, 1_000_000),
-			doc: "under the sticky policies an activation that has waited so many times its expected time, set-up included, goes first if its function is among those served least; 0 never"},
-		{name: "whisk.gpu.pool-size", standard: "32", value: integer(&g.Pool.Size, 0, 100_000),
-			doc: "GPU containers per device, busy ones included; 0 makes every run a cold start"},
-		{name: "whisk.gpu.retention", byPolicy: true, value: retention(&g.Pool.Rule),
-			doc: "which container is removed when the pool is full"},
+		{name: "whisk.gpu.namespaces", standard: "true", value: boolean(&g.Sched.Namespaces), doc: "share among namespaces first, then among the functions of each, where annotations' weights count; false shares among all functions, and only whisk.gpu.weights sets weights"},
+		{name: "whisk.gpu.initial-charge", standard: "0 seconds", value: duration(&g.Sched.InitialCharge), doc: "estimated service of a function that never finished; 0 means a tenth of the overrun"},
+		{name: "whisk.gpu.charge.correct", byPolicy: true, value: boolean(&g.Sched.Correct), doc: "settle a flow's charge with what was used, at completion; without it no bound on service holds"},
+		{name: "whisk.gpu.charge.setup", byPolicy: true, value: boolean(&g.Sched.CountSetup), doc: "charge the creation of a container when its run starts, and without exception; false charges it when the run ends, but for containers that replace one removed for others"},
+		{name: "whisk.gpu.wait", byPolicy: true, value: boolean(&g.Sched.Wait), doc: "wait for a busy container where that is sooner than a cold start"},
+		{name: "whisk.gpu.locality", byPolicy: true, value: boolean(&g.Sched.Locality), doc: "wait for the device that has the container where that is sooner than starting elsewhere"},
+		{name: "whisk.gpu.shortest", byPolicy: true, value: boolean(&g.Sched.Shortest), doc: "take what is expected to end soonest among flows that may go; for the sticky policies"},
+		{name: "whisk.gpu.slowdown", standard: "40", value: real(&g.Sched.Slowdown, 0, 1_000_000), doc: "under the sticky policies an activation that has waited so many times its expected time, set-up included, goes first if its function is among those served least; 0 never"},
+		{name: "whisk.gpu.pool-size", standard: "32", value: integer(&g.Pool.Size, 0, 100_000), doc: "GPU containers per device, busy ones included; 0 makes every run a cold start"},
+		{name: "whisk.gpu.retention", byPolicy: true, value: retention(&g.Pool.Rule), doc: "which container is removed when the pool is full"},
 	}
 	for _, k := range all {
 		k.section = "GPU"

@@ -63,22 +63,17 @@ func fill(s *sources) (*Config, []*key, []error) {
 // assign sets all keys: first those that stand for one path, then, from what
 // they left, those that stand for any path below theirs.
 func assign(all []*key, s *sources) (problems []error) {
-	for _, k := range all {
-		if k.open() {
-			continue
-		}
-		if k.standard != "" {
-			if err := k.value.set(k.standard); err != nil {
-				panic(fmt.Sprintf("default %q of %s: %v", k.standard, k.name, err))
+	for _, open := range []bool{false, true} {
+		for _, k := range all {
+			if k.open() != open {
+				continue
 			}
-		}
-		if err := s.apply(k); err != nil {
-			problems = append(problems, err)
-		}
-	}
-	for _, k := range all {
-		if k.open() {
-			if err := s.applyOpen(k); err != nil {
+			if k.standard != "" {
+				if err := k.value.setText(k.standard); err != nil {
+					panic(fmt.Sprintf("default %q of %s: %v", k.standard, k.name, err))
+				}
+			}
+			if err := s.apply(k); err != nil {
 				problems = append(problems, err)
 			}
 		}
@@ -96,7 +91,7 @@ func resolveDefaults(c *Config, all []*key) {
 	for _, k := range all {
 		if k.like != "" && k.source == "" {
 			// The same kind of value: what one renders the other reads.
-			_ = k.value.set(byName[k.like].value.text())
+			_ = k.value.setText(byName[k.like].value.text())
 			k.source = "as " + k.like
 		}
 	}

@@ -2,7 +2,9 @@ package config
 
 import (
 	"errors"
+	"flag"
 	"fmt"
+	"io"
 	"io/fs"
 	"path"
 	"strconv"
@@ -30,17 +32,9 @@ func systemProperties(line string) ([]entry, error) {
 
 // ShellWords splits a line at the blanks and takes quotes away as a shell does:
 // single quotes, double quotes and backslashes. Nothing is expanded.
-func ShellWords(line, blanks string) ([]string, error) {
-	var words []string
+func ShellWords(line, blanks string) (words []string, err error) {
 	var word strings.Builder
 	inWord, escaped, quote := false, false, byte(0)
-	end := func() {
-		if inWord {
-			words = append(words, word.String())
-			word.Reset()
-		}
-		inWord = false
-	}
 	for i := range len(line) {
 		switch c := line[i]; {
 		case escaped:
@@ -48,37 +42,39 @@ func ShellWords(line, blanks string) ([]string, error) {
 			word.WriteByte(c)
 		case c == '\\' && quote != '\'':
 			escaped, inWord = true, true
-		case quote != 0 && c == quote:
+		case c == quote:
 			quote = 0
 		case quote == 0 && (c == '\'' || c == '"'):
 			quote, inWord = c, true
 		case quote == 0 && strings.IndexByte(blanks, c) >= 0:
-			end()
+			if inWord {
+				words = append(words, word.String())
+			}
+			word.Reset()
+			inWord = false
 		default:
 			word.WriteByte(c)
 			inWord = true
 		}
 	}
-	if quote != 0 {
+	switch {
+	case quote != 0:
 		return nil, errQuote
-	}
-	if escaped { // nothing is behind it
+	case escaped: // nothing is behind it
 		word.WriteByte('\\')
 	}
-	end()
+	if inWord {
+		words = append(words, word.String())
+	}
 	return words, nil
 }
 
-// propertiesName is the file that deployments of one machine leave in their
-// source tree.
-const propertiesName = "whisk.properties"
-
-// FindProperties searches for whisk.properties in dir and its parents, as the
-// original does, and returns its path and text; both are empty when there is
-// none. dir is a path of root, such as "home/me/openwhisk" in os.DirFS("/").
+// FindProperties searches for whisk.properties, which deployments of one machine
+// leave in their source tree, in dir and its parents, as the original does, and
+// returns its path and text; both are empty when there is none. dir is a path of root, such as "home/me/openwhisk" in os.DirFS("/").
 func FindProperties(root fs.FS, dir string) (at, text string, err error) {
 	for {
-		at = path.Join(dir, propertiesName)
+		at = path.Join(dir, "whisk.properties")
 		data, err := fs.ReadFile(root, at)
 		if err == nil {
 			return at, string(data), nil
@@ -107,52 +103,31 @@ func propertiesFile(doc string) map[string]string {
 }
 
 // parseArgs reads the identity arguments in any order, as "--name value" or
-// "--name=value". The last one of a kind wins; blank means unset.
+// "--name=value". The last one of a kind wins; blank means unset. The error begins as
+// it does in the original.
 func parseArgs(args []string, id *Identity) error {
-	given := map[string]string{}
-	for i := 0; i < len(args); i++ {
-		name, v, joined := strings.Cut(args[i], "=")
-		switch name {
-		case "--id", "--uniqueName", "--displayedName", "--overwriteId":
-		default:
-			return argsError(args)
-		}
-		if !joined {
-			if i++; i == len(args) {
-				return argsError(args)
+	flags := flag.NewFlagSet("", flag.ContinueOnError)
+	flags.SetOutput(io.Discard)
+	text := func(name string, at *string) {
+		flags.Func(name, "", func(s string) error { *at = strings.TrimSpace(s); return nil })
+	}
+	number := func(name string, at **int) {
+		flags.Func(name, "", func(s string) error {
+			if *at = nil; strings.TrimSpace(s) == "" {
+				return nil
 			}
-			v = args[i]
-		}
-		given[name] = strings.TrimSpace(v)
+			n, err := strconv.ParseUint(strings.TrimSpace(s), 10, 31)
+			*at = new(int(n))
+			return err
+		})
 	}
-	id.UniqueName, id.DisplayedName = given["--uniqueName"], given["--displayedName"]
-	var err error
-	if id.ID, err = number(given["--id"]); err != nil {
-		return argsError(args)
-	}
-	if id.OverwriteID, err = number(given["--overwriteId"]); err != nil {
-		return argsError(args)
+	text("uniqueName", &id.UniqueName)
+	text("displayedName", &id.DisplayedName)
+	number("id", &id.ID)
+	number("overwriteId", &id.OverwriteID)
+	if err := flags.Parse(args); err != nil || flags.NArg() > 0 {
+		return fmt.Errorf("Error processing command line arguments List(%s); "+ //nolint:staticcheck // the original's words
+			"expected [--uniqueName S] [--displayedName S] [--id N] [--overwriteId N], N an integer from 0", strings.Join(args, ", "))
 	}
 	return nil
-}
-
-func number(s string) (*int, error) {
-	if s == "" {
-		return nil, nil
-	}
-	n, err := strconv.ParseInt(s, 10, 32)
-	if err != nil || n < 0 {
-		return nil, errBad
-	}
-	i := int(n)
-	return &i, nil
-}
-
-// badArgs begins the error as it does in the original.
-const badArgs = "Error processing command line arguments"
-
-func argsError(args []string) error {
-	return fmt.Errorf("%s List(%s); "+
-		"expected [--uniqueName S] [--displayedName S] [--id N] [--overwriteId N], N an integer from 0",
-		badArgs, strings.Join(args, ", "))
 }

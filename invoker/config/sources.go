@@ -18,7 +18,9 @@ type sources struct {
 // leaf is one property value and where it came from.
 type leaf struct{ text, source string }
 
-func newSources() *sources { return &sources{tree: new(node), plain: map[string]leaf{}} }
+func newSources() *sources {
+	return &sources{tree: &node{below: map[string]*node{}}, plain: map[string]leaf{}}
+}
 
 // gather reads all inputs from the weakest to the strongest:
 // plain variables of single keys, HOCON, -D options of JAVA_OPTS and
@@ -132,77 +134,50 @@ func (s *sources) addPlain(env map[string]string, in Input) {
 // apply sets k from the strongest source that names it.
 func (s *sources) apply(k *key) error {
 	if k.plain {
-		l, ok := s.plain[k.name]
-		if !ok {
-			return nil
+		if l, ok := s.plain[k.name]; ok {
+			return k.set(k.name, []entry{{"", l.text}}, l.source)
 		}
-		return set(k, k.name, l)
+		return nil
 	}
 	// Weaker names first, so that the best one has the last word.
 	for _, name := range slices.Backward(k.names()) {
-		if err := s.applyName(k, name); err != nil {
-			return err
+		n := s.tree.find(strings.TrimSuffix(name, ".*"))
+		switch {
+		case n == nil, n.below == nil && k.open(), n.below != nil && !k.value.below:
+			continue
+		}
+		if given, source := n.take(); len(given) > 0 {
+			if err := k.set(name, given, source); err != nil {
+				return err
+			}
 		}
 	}
 	return nil
 }
 
-func (s *sources) applyName(k *key, name string) error {
-	n := s.tree.find(name)
-	switch {
-	case n == nil || n.below != nil && k.value.setBelow == nil:
-		return nil
-	case n.below == nil:
-		n.used = true
-		return set(k, name, n.leaf)
-	}
-	entries, source := n.take()
+// set gives k what a source has under a name. Its error is without secrets.
+func (k *key) set(name string, given []entry, source string) error {
 	k.source = source
-	return refuse(k, name, leaf{asText(entries), source}, k.value.setBelow(entries))
-}
-
-// applyOpen sets a key that stands for all paths below its own, its default's
-// first.
-func (s *sources) applyOpen(k *key) error {
-	var entries []entry
-	for _, one := range splitCommas(k.standard) {
-		name, text, _ := strings.Cut(one, "=")
-		entries = append(entries, entry{name, text})
-	}
-	given, source := s.tree.find(strings.TrimSuffix(k.name, ".*")).take()
-	if len(given) > 0 {
-		k.source = source
-	}
-	entries = append(entries, given...)
-	return refuse(k, k.name, leaf{asText(entries), source}, k.value.setBelow(entries))
-}
-
-// set gives k its text and remembers the source.
-func set(k *key, name string, l leaf) error {
-	k.source = l.source
-	return refuse(k, name, l, k.value.set(l.text))
-}
-
-// refuse makes the error of a value, without secrets.
-func refuse(k *key, name string, l leaf, err error) error {
+	err := k.value.set(given)
 	if err == nil {
 		return nil
 	}
 	k.refused = true
+	text := asText(given)
 	if k.secret {
-		l.text = mask
+		text = mask
 	}
 	if errors.Is(err, errBad) {
-		return fmt.Errorf("%s: %q (from %s) is not allowed; allowed: %s", name, l.text, l.source, k.allowed())
+		return fmt.Errorf("%s: %q (from %s) is not allowed; allowed: %s", name, text, source, k.allowed())
 	}
-	return fmt.Errorf("%s: %q (from %s): %w", name, l.text, l.source, err)
+	return fmt.Errorf("%s: %q (from %s): %w", name, text, source, err)
 }
 
-// asText shows the paths below a key in one text.
+// asText shows what a source gives to a key in one text.
 func asText(entries []entry) string {
 	parts := make([]string, len(entries))
 	for i, e := range entries {
-		parts[i] = e.path + "=" + e.text
+		parts[i] = strings.TrimPrefix(e.path+"="+e.text, "=")
 	}
 	return joinCommas(parts)
 }

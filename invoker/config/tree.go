@@ -65,24 +65,19 @@ func (n *node) insert(path string, v *node) {
 	n.below[name].insert(rest, v)
 }
 
-// walk calls visit for each value below, in the order of the paths.
+// walk calls visit for each value from here, in the order of the paths.
 func (n *node) walk(path string, visit func(path string, v *node)) {
+	if n.below == nil {
+		visit(path, n)
+	}
 	for _, name := range slices.Sorted(maps.Keys(n.below)) {
-		v := n.below[name]
-		if v.below == nil {
-			visit(path+name, v)
-		} else {
-			v.walk(path+name+".", visit)
-		}
+		n.below[name].walk(strings.TrimPrefix(path+"."+name, "."), visit)
 	}
 }
 
-// take lists the values below that no key has used, and marks them as used. The
+// take lists the values from here that no key has used, and marks them as used. The
 // source is the last one's.
 func (n *node) take() (entries []entry, source string) {
-	if n == nil {
-		return nil, ""
-	}
 	n.walk("", func(path string, v *node) {
 		if !v.used {
 			v.used = true

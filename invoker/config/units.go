@@ -2,11 +2,12 @@ package config
 
 import (
 	"errors"
+	"fmt"
 	"math"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
-	"unicode"
 )
 
 // errBad is the inner error of every value that its key does not allow; the
@@ -30,39 +31,26 @@ var sizeUnits = map[string]float64{
 // parseSize reads a size as HOCON writes it: "1024 m", "2GB", "1.5 GiB", or a
 // bare number of bytes.
 func parseSize(s string) (Size, error) {
-	number, unit := splitUnit(s)
-	factor, ok := sizeUnits[unit]
-	n, err := strconv.ParseFloat(number, 64)
-	// 1<<53 bytes is where a float stops counting single bytes.
-	if bytes := n * factor; ok && err == nil && bytes >= 0 && bytes <= 1<<53 {
-		return Size(math.Floor(bytes)), nil
+	bytes, err := quantity(s, sizeUnits)
+	if err != nil || bytes > 1<<53 { // where a float stops counting single bytes
+		return 0, errBad
 	}
-	return 0, errBad
+	return Size(bytes), nil
 }
 
 // String renders the size in the largest binary unit that divides it.
 func (s Size) String() string {
-	for _, u := range []struct {
-		name string
-		size Size
-	}{{" GiB", GiB}, {" MiB", MiB}, {" KiB", KiB}} {
-		if s != 0 && s%u.size == 0 {
-			return strconv.FormatInt(int64(s/u.size), 10) + u.name
-		}
-	}
-	return strconv.FormatInt(int64(s), 10) + " B"
+	return rendered(int64(s), []unit{{"GiB", int64(GiB)}, {"MiB", int64(MiB)}, {"KiB", int64(KiB)}, {"B", 1}})
 }
 
-// durationUnits are the units that Scala's Duration reads.
-var durationUnits = map[string]time.Duration{
-	"d": 24 * time.Hour, "day": 24 * time.Hour, "days": 24 * time.Hour,
-	"h": time.Hour, "hr": time.Hour, "hrs": time.Hour, "hour": time.Hour, "hours": time.Hour,
-	"m": time.Minute, "min": time.Minute, "mins": time.Minute, "minute": time.Minute, "minutes": time.Minute,
-	"s": time.Second, "sec": time.Second, "secs": time.Second, "second": time.Second, "seconds": time.Second,
-	"ms": time.Millisecond, "milli": time.Millisecond, "millis": time.Millisecond,
-	"millisecond": time.Millisecond, "milliseconds": time.Millisecond,
-	"us": time.Microsecond, "µs": time.Microsecond, "micro": time.Microsecond, "micros": time.Microsecond,
-	"microsecond": time.Microsecond, "microseconds": time.Microsecond,
+// durationUnits are the units that Scala's Duration reads, in nanoseconds.
+var durationUnits = map[string]float64{
+	"d": 86400e9, "day": 86400e9, "days": 86400e9,
+	"h": 3600e9, "hr": 3600e9, "hrs": 3600e9, "hour": 3600e9, "hours": 3600e9,
+	"m": 60e9, "min": 60e9, "mins": 60e9, "minute": 60e9, "minutes": 60e9,
+	"s": 1e9, "sec": 1e9, "secs": 1e9, "second": 1e9, "seconds": 1e9,
+	"ms": 1e6, "milli": 1e6, "millis": 1e6, "millisecond": 1e6, "milliseconds": 1e6,
+	"us": 1e3, "µs": 1e3, "micro": 1e3, "micros": 1e3, "microsecond": 1e3, "microseconds": 1e3,
 	"ns": 1, "nano": 1, "nanos": 1, "nanosecond": 1, "nanoseconds": 1,
 }
 
@@ -70,50 +58,51 @@ var durationUnits = map[string]time.Duration{
 // "10 minutes", "100 ms", "5m", "1 d", "Inf". A number other than 0 needs a
 // unit, and none is negative.
 func parseDuration(s string) (time.Duration, error) {
-	number, unit := splitUnit(s)
-	if strings.EqualFold(unit, "Inf") && number == "" {
+	switch s = strings.TrimSpace(s); {
+	case strings.EqualFold(s, "Inf"):
 		return Forever, nil
-	}
-	n, err := strconv.ParseFloat(number, 64)
-	if err != nil || !(n >= 0) {
-		return 0, errBad
-	}
-	if n == 0 && unit == "" {
+	case s == "0":
 		return 0, nil
 	}
-	factor, ok := durationUnits[unit]
-	if d := n * float64(factor); ok && d < float64(Forever) {
-		return time.Duration(math.Round(d)), nil
+	d, err := quantity(s, durationUnits)
+	if err != nil || d >= float64(Forever) {
+		return 0, errBad
 	}
-	return 0, errBad
+	return time.Duration(math.Round(d)), nil
 }
 
 // formatDuration renders d in the largest unit that divides it.
 func formatDuration(d time.Duration) string {
-	if d == Forever {
+	switch d {
+	case Forever:
 		return "Inf"
-	}
-	for _, u := range []struct {
-		name string
-		unit time.Duration
-	}{{" d", 24 * time.Hour}, {" h", time.Hour}, {" minutes", time.Minute}, {" seconds", time.Second},
-		{" ms", time.Millisecond}, {" us", time.Microsecond}} {
-		if d != 0 && d%u.unit == 0 {
-			return strconv.FormatInt(int64(d/u.unit), 10) + u.name
-		}
-	}
-	if d == 0 {
+	case 0:
 		return "0 seconds"
 	}
-	return strconv.FormatInt(int64(d), 10) + " ns"
+	return rendered(int64(d), []unit{{"d", int64(24 * time.Hour)}, {"h", int64(time.Hour)}, {"minutes", int64(time.Minute)},
+		{"seconds", int64(time.Second)}, {"ms", int64(time.Millisecond)}, {"us", int64(time.Microsecond)}, {"ns", 1}})
 }
 
-// splitUnit cuts text into a plain decimal number and the unit behind it.
-func splitUnit(s string) (number, unit string) {
+// quantity reads a plain decimal number and the unit behind it.
+func quantity(s string, units map[string]float64) (float64, error) {
 	s = strings.TrimSpace(s)
-	i := strings.IndexFunc(s, func(r rune) bool { return r != '.' && (r < '0' || r > '9') })
-	if i < 0 {
-		return s, ""
+	unit := strings.TrimLeft(s, "0123456789.")
+	n, err := strconv.ParseFloat(strings.TrimSuffix(s, unit), 64)
+	factor, known := units[strings.TrimSpace(unit)]
+	if err != nil || !known {
+		return 0, errBad
 	}
-	return s[:i], strings.TrimLeftFunc(s[i:], unicode.IsSpace)
+	return n * factor, nil
+}
+
+// unit is a number's unit and how many of the least one it is.
+type unit struct {
+	name string
+	size int64
+}
+
+// rendered writes a number in the first unit that divides it.
+func rendered(n int64, units []unit) string {
+	i := slices.IndexFunc(units, func(u unit) bool { return n != 0 && n%u.size == 0 || u.size == 1 })
+	return fmt.Sprintf("%d %s", n/units[i].size, units[i].name)
 }

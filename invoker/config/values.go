@@ -1,8 +1,11 @@
 package config
 
 import (
+	"cmp"
 	"encoding/base64"
 	"fmt"
+	"maps"
+	"math"
 	"reflect"
 	"regexp"
 	"slices"
@@ -11,20 +14,25 @@ import (
 	"time"
 )
 
+// entry is one path, relative to a key, and its text.
+type entry struct{ path, text string }
+
 // value is a field of the Config together with its text form.
 type value struct {
-	// set sets the field from text, and text renders it so that set would accept
-	// it again.
-	set  func(text string) error
-	text func() string
+	// set sets the field from what a source gives: one text, with an empty path, or
+	// where below is true from paths below the key, sorted. What text renders,
+	// set accepts again.
+	set   func(given []entry) error
+	text  func() string
+	below bool
 	// allowed describes what set accepts. It is special where that does not hold
 	// for all values of the type.
 	allowed string
 	special bool
-	// setBelow, when not nil, sets the field from paths below the key, sorted:
-	// list elements by number, map entries by name.
-	setBelow func(below []entry) error
 }
+
+// setText sets the field from one text.
+func (v value) setText(text string) error { return v.set([]entry{{"", text}}) }
 
 // valueOf makes the value of a field. These tags are what is allowed:
 //
@@ -54,10 +62,8 @@ func valueOf(at any, tag reflect.StructTag, secret bool) value {
 		}
 		return v
 	case *Size:
-		var lo Size
-		if text := tag.Get("min"); text != "" {
-			must(size(&lo, 0).set(text), tag)
-		}
+		lo, err := parseSize(cmp.Or(tag.Get("min"), "0"))
+		must(err, tag)
 		return size(at, lo)
 	case *time.Duration:
 		return duration(at)
@@ -98,10 +104,7 @@ func valueOf(at any, tag reflect.StructTag, secret bool) value {
 
 // bounds reads a range tag.
 func bounds(tag reflect.StructTag) (lo, hi float64) {
-	from, to, _ := strings.Cut(tag.Get("range"), "..")
-	lo, err := strconv.ParseFloat(from, 64)
-	must(err, tag)
-	hi, err = strconv.ParseFloat(to, 64)
+	_, err := fmt.Sscanf(strings.Replace(tag.Get("range"), "..", " ", 1), "%g %g", &lo, &hi)
 	must(err, tag)
 	return lo, hi
 }
@@ -113,19 +116,27 @@ func must(err error, tag reflect.StructTag) {
 	}
 }
 
-// field makes the value of a field that parse reads and format writes.
-func field[T any](at *T, allowed string, parse func(string) (T, error), format func(T) string) value {
+// compound makes the value of a field that parse reads from one text or from
+// paths below the key, and that format writes.
+func compound[T any](at *T, allowed string, parse func([]entry) (T, error), format func(T) string) value {
 	return value{
-		allowed: allowed,
-		text:    func() string { return format(*at) },
-		set: func(s string) error {
-			v, err := parse(s)
+		allowed: allowed, below: true,
+		text: func() string { return format(*at) },
+		set: func(given []entry) error {
+			v, err := parse(given)
 			if err == nil {
 				*at = v
 			}
 			return err
 		},
 	}
+}
+
+// field makes the value of a field that parse reads from one text.
+func field[T any](at *T, allowed string, parse func(string) (T, error), format func(T) string) value {
+	v := compound(at, allowed, func(given []entry) (T, error) { return parse(given[0].text) }, format)
+	v.below = false
+	return v
 }
 
 // own marks what a value allows as special.
@@ -147,13 +158,11 @@ func exact(at *string) value {
 
 // choice is one of several words, in any case.
 func choice(at *string, from ...string) value {
-	names := slices.Clone(from)
-	for i, name := range names {
-		if name == "" {
-			names[i] = "(empty)"
-		}
+	allowed := strings.Join(from, " | ")
+	if from[0] == "" {
+		allowed = "(empty)" + allowed
 	}
-	return own(field(at, strings.Join(names, " | "), func(s string) (string, error) {
+	return own(field(at, allowed, func(s string) (string, error) {
 		i := slices.IndexFunc(from, func(one string) bool { return strings.EqualFold(one, strings.TrimSpace(s)) })
 		if i < 0 {
 			return "", errBad
@@ -190,14 +199,16 @@ func integer(at *int, lo, hi int) value {
 
 func formatReal(f float64) string { return strconv.FormatFloat(f, 'g', -1, 64) }
 
+func parseReal(s string, lo, hi float64) (float64, error) {
+	f, err := strconv.ParseFloat(strings.TrimSpace(s), 64)
+	if err != nil || !(f >= lo && f <= hi) { // NaN is in no range
+		return 0, errBad
+	}
+	return f, nil
+}
+
 func real(at *float64, lo, hi float64) value {
-	return field(at, fmt.Sprintf("number from %g to %g", lo, hi), func(s string) (float64, error) {
-		f, err := strconv.ParseFloat(strings.TrimSpace(s), 64)
-		if err != nil || !(f >= lo && f <= hi) { // NaN is in no range
-			return 0, errBad
-		}
-		return f, nil
-	}, formatReal)
+	return field(at, fmt.Sprintf("number from %g to %g", lo, hi), func(s string) (float64, error) { return parseReal(s, lo, hi) }, formatReal)
 }
 
 func size(at *Size, lo Size) value {
@@ -235,4 +246,169 @@ func topic(at *string) value {
 		}
 		return s, nil
 	}, unchanged)
+}
+
+// elements are those of a list: of a comma-separated text, or numbered. Gaps between
+// numbers close up, as they do in the original's configuration library.
+func elements(given []entry) ([]string, error) {
+	if len(given) == 1 && given[0].path == "" {
+		return splitCommas(given[0].text), nil
+	}
+	texts := map[int]string{}
+	for _, e := range given {
+		n, err := strconv.Atoi(e.path)
+		if err != nil || n < 0 {
+			return nil, errBad
+		}
+		texts[n] = e.text
+	}
+	var out []string
+	for _, n := range slices.Sorted(maps.Keys(texts)) {
+		out = append(out, texts[n])
+	}
+	return out, nil
+}
+
+func splitCommas(s string) []string {
+	var out []string
+	for part := range strings.SplitSeq(s, ",") {
+		if part = strings.TrimSpace(part); part != "" {
+			out = append(out, part)
+		}
+	}
+	return out
+}
+
+func joinCommas(all []string) string { return strings.Join(all, ",") }
+
+func list(at *[]string) value {
+	return compound(at, "list: one value per numbered key, or comma-separated", elements, joinCommas)
+}
+
+// quoted is a list that may stand between blanks and single quotes: Ansible
+// renders it as " 'a,b' ".
+func quoted(at *[]string) value {
+	v := list(at)
+	set := v.set
+	v.set = func(given []entry) error {
+		if given[0].path == "" {
+			given = []entry{{"", strings.Trim(given[0].text, " \t'\"")}}
+		}
+		return set(given)
+	}
+	return v
+}
+
+// shimModes is a set of the modes of the shim.
+func shimModes(at *[]string) value {
+	return own(compound(at, "comma-separated, of managed, count and off; managed is among them", func(given []entry) ([]string, error) {
+		all, err := elements(given)
+		unknown := func(mode string) bool { return !slices.Contains([]string{"managed", "count", "off"}, mode) }
+		if err != nil || !slices.Contains(all, "managed") || slices.ContainsFunc(all, unknown) {
+			return nil, errBad
+		}
+		return all, nil
+	}, joinCommas))
+}
+
+// properties is a map of client properties as Kafka names them, to which a source
+// adds. It renders without their secrets.
+func properties(at *map[string]string) value {
+	return compound(at, "text for each name below", func(given []entry) (map[string]string, error) {
+		m := maps.Clone(*at)
+		if given[0].path == "" {
+			return parsePairs(given, func(_, text string) (string, error) { return text, nil })
+		}
+		for _, e := range given {
+			m[strings.ReplaceAll(e.path, "-", ".")] = e.text
+		}
+		return m, nil
+	}, func(m map[string]string) string {
+		return joinPairs(m, func(name, v string) string {
+			if secretName(name) {
+				return mask
+			}
+			return v
+		})
+	})
+}
+
+// lists is a map of lists.
+func lists(at *map[string][]string) value {
+	return compound(at, "for each name below a list: numbered keys, or one text", func(given []entry) (map[string][]string, error) {
+		parts := map[string][]entry{}
+		m := map[string][]string{}
+		for _, e := range given {
+			name, index, isList := strings.Cut(e.path, ".")
+			if isList {
+				parts[name] = append(parts[name], entry{index, e.text})
+			} else if e.text != "" {
+				m[name] = []string{e.text}
+			}
+		}
+		for name, part := range parts {
+			all, err := elements(part)
+			if err != nil {
+				return nil, err
+			}
+			m[name] = all
+		}
+		return m, nil
+	}, func(m map[string][]string) string {
+		return joinPairs(m, func(_ string, all []string) string { return strings.Join(all, "|") })
+	})
+}
+
+// parsePairs reads a list of name=value.
+func parsePairs[T any](given []entry, parse func(name, text string) (T, error)) (map[string]T, error) {
+	all, err := elements(given)
+	m := map[string]T{}
+	for _, one := range all {
+		name, text, ok := strings.Cut(one, "=")
+		if name = strings.TrimSpace(name); !ok || name == "" {
+			return nil, errBad
+		}
+		if m[name], err = parse(name, strings.TrimSpace(text)); err != nil {
+			return nil, errBad
+		}
+	}
+	return m, err
+}
+
+// joinPairs renders a map in the order of its names.
+func joinPairs[T any](m map[string]T, format func(name string, v T) string) string {
+	var parts []string
+	for _, name := range slices.Sorted(maps.Keys(m)) {
+		parts = append(parts, name+"="+format(name, m[name]))
+	}
+	return joinCommas(parts)
+}
+
+// weights maps flows and namespaces to weights.
+func weights(at *map[string]float64) value {
+	return own(compound(at, "comma-separated namespace/action=weight or namespace=weight, weights above 0 and at most 1000",
+		func(given []entry) (map[string]float64, error) {
+			return parsePairs(given, func(_, text string) (float64, error) { return parseReal(text, math.SmallestNonzeroFloat64, 1000) })
+		}, func(m map[string]float64) string {
+			return joinPairs(m, func(_ string, w float64) string { return formatReal(w) })
+		}))
+}
+
+// limits maps functions and namespaces, or namespaces alone, to sizes.
+func limits(at *map[string]Size, namespaces bool) value {
+	allowed := "comma-separated namespace/path/action=size, namespace=size or *=size, such as guest=4 GB"
+	if namespaces {
+		allowed = "comma-separated namespace=size or *=size, such as guest=16 GB"
+	}
+	return own(compound(at, allowed, func(given []entry) (map[string]Size, error) {
+		return parsePairs(given, func(name, text string) (Size, error) {
+			n, err := parseSize(text)
+			if n < MiB || namespaces && strings.Contains(name, "/") {
+				err = errBad
+			}
+			return n, err
+		})
+	}, func(m map[string]Size) string {
+		return joinPairs(m, func(_ string, n Size) string { return n.String() })
+	}))
 }
