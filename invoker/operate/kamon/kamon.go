@@ -54,20 +54,17 @@ func (g Gatherer) translate(ours []*dto.MetricFamily) []*dto.MetricFamily {
 // add translates one metric. What a name holds for several states is a family
 // of its own where there are no tags.
 func (g Gatherer) add(made map[string]*dto.MetricFamily, from *dto.MetricFamily, m *dto.Metric, r rule) {
-	name, labels := r.name(label(m, r.part), g.Topic, g.Tags)
+	token, labels := r.name(label(m, r.part), g.Topic, g.Tags)
 	for our, theirs := range r.labels {
 		labels = append(labels, pair(theirs, label(m, our)))
 	}
 	slices.SortFunc(labels, func(a, b *dto.LabelPair) int { return cmp.Compare(a.GetName(), b.GetName()) })
-	for _, into := range r.outcomes(name) {
-		f := made[into.name]
-		if f == nil {
-			kind := into.kind
-			help := "Kamon's name for " + from.GetName() + "."
-			f = &dto.MetricFamily{Name: &into.name, Help: &help, Type: &kind}
-			made[into.name] = f
+	for _, f := range r.forms {
+		name := f.before + token + f.after
+		if made[name] == nil {
+			made[name] = &dto.MetricFamily{Name: &name, Type: &f.kind, Help: new("Kamon's name for " + from.GetName() + ".")}
 		}
-		f.Metric = append(f.Metric, into.of(m, labels))
+		made[name].Metric = append(made[name].Metric, f.metric(m, labels))
 	}
 }
 
