@@ -13,8 +13,9 @@ import (
 // (leastOnOneServer). Memory, tokens and containers of the pool do not matter.
 //
 // Arrivals within the warm-up are left out: the containers that they leave are
-// free, and the time that they take is not counted. The bound holds for runs that serve everything, and for
-// schedulers that serve a function's calls in order of arrival, as all of ours.
+// free, and the time that they take is not counted. The bound holds for runs that serve
+// everything, and for schedulers that serve a function's calls in order of arrival, as
+// all of ours.
 func LowerBound(w *Workload, p Params) float64 {
 	calls, alone := measuredCalls(w, p)
 	return 1000 * share(max(alone, leastOnOneServer(calls, Capacity(p))), len(calls))
@@ -26,14 +27,16 @@ type call struct {
 	left float64 // work of the devices' cores that is left, a first start's included
 }
 
+func (c call) before(d call) bool { return c.left < d.left }
+
 // measuredCalls returns the calls after the warm-up, by arrival, and the sum of
 // what they take alone.
 func measuredCalls(w *Workload, p Params) (calls []call, alone float64) {
-	paid := make([]bool, len(w.Functions)) // the first start, or the warm-up left a container
+	started := make([]bool, len(w.Functions)) // the first start, or the warm-up left a container
 	uniform := uniformFunctions(w, p)
 	for _, a := range w.Arrivals {
-		f, first := &w.Functions[a.Function], !paid[a.Function]
-		paid[a.Function] = p.Pool.Size > 0
+		f, first := &w.Functions[a.Function], !started[a.Function]
+		started[a.Function] = p.Pool.Size > 0
 		if a.At < p.Warmup {
 			continue
 		}
@@ -72,96 +75,24 @@ func uniformFunctions(w *Workload, p Params) []bool {
 // leastOnOneServer returns the least sum of latencies on one preemptive server:
 // the call with the least work left is served first (Schrage 1968).
 func leastOnOneServer(calls []call, speed float64) (sum float64) {
-	var queue shortest
+	var waiting queue[call]
 	now := 0.0
 	serve := func(until float64) {
-		for len(queue) > 0 && now < until {
-			end := now + queue[0].left/speed
+		for len(waiting) > 0 && now < until {
+			end := now + waiting[0].left/speed
 			if end > until {
-				queue[0].left -= (until - now) * speed
+				waiting[0].left -= (until - now) * speed
 				break
 			}
 			now = end
-			sum += now - heap.Pop(&queue).(call).at
+			sum += now - heap.Pop(&waiting).(call).at
 		}
 		now = until
 	}
 	for _, c := range calls {
 		serve(c.at)
-		heap.Push(&queue, c)
+		heap.Push(&waiting, c)
 	}
 	serve(math.Inf(1))
 	return sum
-}
-
-// shortest is a heap by work left.
-type shortest []call
-
-func (s shortest) Len() int           { return len(s) }
-func (s shortest) Less(i, j int) bool { return s[i].left < s[j].left }
-func (s shortest) Swap(i, j int)      { s[i], s[j] = s[j], s[i] }
-func (s *shortest) Push(x any)        { *s = append(*s, x.(call)) }
-
-func (s *shortest) Pop() any {
-	last := (*s)[len(*s)-1]
-	*s = (*s)[:len(*s)-1]
-	return last
-}
-
-// LeastCold returns the least number of cold starts that the server's pool
-// allows when activations are granted in order of arrival, though the scheduler
-// knew the future: the container that goes is that of the function whose next
-// call is farthest, or never (Belady 1966). A scheduler that puts calls off may
-// start fewer. Activations within the warm-up are left out; they may leave as
-// many containers as the pool takes.
-func LeastCold(w *Workload, p Params) (cold int) {
-	size := p.Pool.Size * p.Devices
-	next := nextCalls(w)
-	resident := make(map[int32]int, min(size, len(w.Functions))) // the next call of each function with a container
-	measured := 0
-	for i, a := range w.Arrivals {
-		if a.At < p.Warmup {
-			continue
-		}
-		measured++
-		if _, ok := resident[a.Function]; !ok {
-			cold++
-			if size > 0 && len(resident) == size {
-				delete(resident, farthest(resident))
-			}
-		}
-		if size > 0 {
-			resident[a.Function] = next[i]
-		}
-	}
-	if measured < len(w.Arrivals) {
-		cold = max(0, cold-size)
-	}
-	return cold
-}
-
-// nextCalls returns for each arrival the index of its function's next one, or a
-// distinct number beyond them all.
-func nextCalls(w *Workload) []int {
-	n := len(w.Arrivals)
-	next, again := make([]int, n), make([]int, len(w.Functions))
-	for f := range again {
-		again[f] = n + f
-	}
-	for i := n - 1; i >= 0; i-- {
-		f := w.Arrivals[i].Function
-		next[i], again[f] = again[f], i
-	}
-	return next
-}
-
-// farthest returns the function whose next call is farthest. No two are equal.
-func farthest(resident map[int32]int) (fn int32) {
-	most := -1
-	for f, at := range resident {
-		if at > most {
-			fn, most = f, at
-		}
-	}
-	return fn
 }

@@ -3,7 +3,6 @@ package sim
 import (
 	"context"
 	"fmt"
-	"iter"
 	"slices"
 	"strings"
 )
@@ -70,26 +69,23 @@ func (k claim) finding(section string, results map[string][]*Result, seeds int) 
 	return f
 }
 
-// chosen goes over the claims whose names begin with one of only, or all, with
-// the titles of their sections.
-func chosen(only []string) iter.Seq2[string, claim] {
-	return func(yield func(string, claim) bool) {
-		for _, s := range sections {
-			for _, k := range s.claims {
-				if begins(k.name, only) && !yield(s.title, k) {
-					return
-				}
-			}
+// chosen are the claims whose names begin with one of only, or all, by sections.
+func chosen(only []string) (out []section) {
+	for _, s := range sections {
+		s.claims = slices.DeleteFunc(slices.Clone(s.claims), func(k claim) bool { return !begins(k.name, only) })
+		if len(s.claims) > 0 {
+			out = append(out, s)
 		}
 	}
+	return out
 }
 
 // CheckClaims names the flag where no claim's name begins with one of only.
 func CheckClaims(only []string) error {
-	for range chosen(only) {
-		return nil
+	if len(chosen(only)) == 0 {
+		return fmt.Errorf("--only %s: no claim begins so", strings.Join(only, ","))
 	}
-	return fmt.Errorf("--only %s: no claim begins so", strings.Join(only, ","))
+	return nil
 }
 
 // Claims makes the runs of every claim whose name begins with one of only, or
@@ -99,15 +95,19 @@ func Claims(ctx context.Context, only []string, seeds, parallel int, progress Pr
 		return nil, err
 	}
 	var needed runs
-	for _, k := range chosen(only) {
-		needed = append(needed, k.runs...)
+	for _, s := range chosen(only) {
+		for _, k := range s.claims {
+			needed = append(needed, k.runs...)
+		}
 	}
 	results, err := runTexts(ctx, needed, seeds, parallel, progress)
 	if err != nil {
 		return nil, err
 	}
-	for title, k := range chosen(only) {
-		found = append(found, k.finding(title, results, seeds))
+	for _, s := range chosen(only) {
+		for _, k := range s.claims {
+			found = append(found, k.finding(s.title, results, seeds))
+		}
 	}
 	return found, nil
 }
@@ -145,21 +145,15 @@ func ClaimsMarkdown(found []Finding) string {
 		text += "\nThose that are not borne out:\n\n" + open.Markdown()
 	}
 	if len(grid) > 0 {
-		text += gridVerdicts(grid)
+		medians, of := []float64{}, make(map[Verdict]int)
+		for _, f := range grid {
+			medians = append(medians, f.Value.Median)
+			of[f.Verdict]++
+		}
+		text += fmt.Sprintf("\nMean latency with 8 to 32 containers, D of 1 to 3 and loads of 0.3 to 0.95, goal <= %s: met in %d cells, missed in %d, unclear in %d; medians %s to %s.\n",
+			number(claimedRatio), of[Met], of[Missed], of[Unclear], number(slices.Min(medians)), number(slices.Max(medians)))
 	}
 	return text
-}
-
-// gridVerdicts counts the verdicts on the claims of the grid.
-func gridVerdicts(grid []Finding) string {
-	var medians []float64
-	counts := make(map[Verdict]int)
-	for _, f := range grid {
-		medians = append(medians, f.Value.Median)
-		counts[f.Verdict]++
-	}
-	return fmt.Sprintf("\nMean latency with 8 to 32 containers, D of 1 to 3 and loads of 0.3 to 0.95, goal <= %s: met in %d cells, missed in %d, unclear in %d; medians %s to %s.\n",
-		number(claimedRatio), counts[Met], counts[Missed], counts[Unclear], number(slices.Min(medians)), number(slices.Max(medians)))
 }
 
 // ClaimsTable is all findings with all their figures.

@@ -97,7 +97,7 @@ var sections = []section{
 	}},
 	{"Cold starts against pool size, medium trace", append(poolClaims(),
 		claim{"pool-fcfs-4", "FCFS, cold starts with 4 containers", "50%", "%", runs{"azure fcfs pool=4"}, coldPercent,
-			rule{lo: 35, hi: 65, directionLo: 12, directionHi: 100},
+			band(35, 65, 12, 100),
 			"the next run is mostly of none of the last four functions"},
 		claim{"pool-parity", "FCFS less MQFQ, points of cold starts with 32 containers", "parity", "", runs{"azure fcfs pool=32", medium + " pool=32"},
 			func(r []*Result) float64 { return coldPercent(r) - coldPercent(r[1:]) }, atMost(2, 5),

@@ -1,11 +1,9 @@
 package sim
 
 import (
-	"cmp"
 	"context"
 	"fmt"
 	"math"
-	"slices"
 	"strconv"
 	"strings"
 )
@@ -25,7 +23,6 @@ type Summary struct {
 	GapOfBound  float64 `json:"largestGapOfBound"`
 	LowerBound  Spread  `json:"lowerBound"`
 	OverBound   Spread  `json:"overLowerBound"` // mean latency over it, seed by seed
-	LeastCold   Spread  `json:"leastColdShareInOrder"`
 	Unfinished  int     `json:"unfinished"`
 	Warning     string  `json:"note,omitempty"`
 }
@@ -56,36 +53,30 @@ func Compare(ctx context.Context, entries []Entry, first uint64, seeds, parallel
 	}
 	summaries := make([]Summary, len(entries))
 	for i, e := range entries {
-		summaries[i] = summarized(e, results[i], results[0])
+		over := func(f func(*Result) float64) Spread { return spread(results[i], f) }
+		s := Summary{
+			Policy: e.Params.Policy, Setting: e.Setting,
+			Mean:        over(mean),
+			P50:         over(func(r *Result) float64 { return r.Latency.P50 / 1000 }),
+			P99:         over(func(r *Result) float64 { return r.Latency.P99 / 1000 }),
+			Ratio:       ratios(results[i], results[0], mean),
+			ColdShare:   over(func(r *Result) float64 { return r.ColdShare }),
+			HostShare:   over(func(r *Result) float64 { return share(float64(r.Starts.HostWarm), r.Starts.Total()) }),
+			Utilization: over(func(r *Result) float64 { return r.Utilization }),
+			Gap:         over(func(r *Result) float64 { return r.GapBacklogged.Mean }),
+			LowerBound:  over(bound),
+			OverBound:   over(func(r *Result) float64 { return r.OverBound }),
+			GapOfBound:  largestGap(results[i]),
+		}
+		for _, r := range results[i] {
+			s.Unfinished += r.Unfinished
+			if r.Warning != "" {
+				s.Warning = r.Warning
+			}
+		}
+		summaries[i] = s
 	}
 	return summaries, nil
-}
-
-// summarized is one entry's results over seeds.
-func summarized(e Entry, mine, base []*Result) Summary {
-	over := func(f func(*Result) float64) Spread { return spread(mine, f) }
-	s := Summary{
-		Policy: e.Params.Policy, Setting: e.Setting,
-		Mean:        over(mean),
-		P50:         over(func(r *Result) float64 { return r.Latency.P50 / 1000 }),
-		P99:         over(func(r *Result) float64 { return r.Latency.P99 / 1000 }),
-		Ratio:       ratios(mine, base, mean),
-		ColdShare:   over(func(r *Result) float64 { return r.ColdShare }),
-		HostShare:   over(func(r *Result) float64 { return share(float64(r.Starts.HostWarm), r.Starts.Total()) }),
-		Utilization: over(func(r *Result) float64 { return r.Utilization }),
-		Gap:         over(func(r *Result) float64 { return r.GapBacklogged.Mean }),
-		LowerBound:  over(bound),
-		OverBound:   over(func(r *Result) float64 { return r.OverBound }),
-		LeastCold:   over(func(r *Result) float64 { return share(float64(r.LeastCold), r.Latency.Count) }),
-		GapOfBound:  largestGap(mine),
-	}
-	for _, r := range mine {
-		s.Unfinished += r.Unfinished
-		if r.Warning != "" {
-			s.Warning = r.Warning
-		}
-	}
-	return s
 }
 
 // mean and bound are the figures that most comparisons are about, in seconds.
@@ -100,22 +91,30 @@ func largestGap(rs []*Result) (worst float64) {
 	return worst
 }
 
-// spread summarizes a figure of each result.
-func spread(rs []*Result, f func(*Result) float64) Spread {
+// values are a figure of each result.
+func values(rs []*Result, f func(*Result) float64) []float64 {
 	v := make([]float64, len(rs))
 	for i, r := range rs {
 		v[i] = f(r)
 	}
-	return SpreadOf(v)
+	return v
 }
+
+// spread summarizes a figure of each result.
+func spread(rs []*Result, f func(*Result) float64) Spread { return SpreadOf(values(rs, f)) }
 
 // ratios summarizes a figure over the mean latency of other results, seed by seed.
 func ratios(mine, base []*Result, f func(*Result) float64) Spread {
-	v := make([]float64, len(mine))
-	for i, r := range mine {
-		v[i] = ratio(f(r), mean(base[i]))
+	return SpreadOf(quotients(values(mine, f), values(base, mean)))
+}
+
+// quotients divides the figures of each seed.
+func quotients(over, under []float64) []float64 {
+	v := make([]float64, min(len(over), len(under)))
+	for i := range v {
+		v[i] = ratio(over[i], under[i])
 	}
-	return SpreadOf(v)
+	return v
 }
 
 func ratio(a, b float64) float64 {
@@ -141,63 +140,4 @@ func SummaryTable(summaries []Summary) Table {
 			fmt.Sprintf("%.1f", s.Gap.Median), fmt.Sprintf("%.2f", s.GapOfBound), left)
 	}
 	return t
-}
-
-// Swept is a parameter that a sweep can vary: its flag, or "ttl" for two of them,
-// a line about it and its usual values.
-type Swept struct{ Name, Text, Values string }
-
-// SweptParameters lists the parameters that Sweep varies.
-func SweptParameters() []Swept {
-	return []Swept{
-		{"overrun", "T: how far a flow may run ahead", "0s,1s,2s,5s,10s,20s,50s"},
-		{"tokens", "D: runs in flight per device", "1,2,3,4"},
-		{"ttl-alpha", "TTL over the inter-arrival time", "0,0.5,1,2,3,4"},
-		{"ttl", "one TTL for every flow", "0s,100ms,1s,2s,4s,10s"},
-		{"pool", "containers per device", "4,8,12,16,24,32"},
-		{"devices", "GPUs", "1,2,3,4"},
-		{"retention", "which idle container is evicted", "lru,flow-lru,protect-lru,demand"},
-		{"load", "share of the capacity asked for", "0.3,0.5,0.7,0.85,0.95"},
-		{"weight", "weight of the first function", "0.5,1,2,4"},
-	}
-}
-
-// Sweep lists the entries that vary one parameter over values, for each of the
-// policies. values empty takes the usual ones. trace, when given, is the
-// workload instead of spec's.
-func Sweep(name, values string, policies []string, base Options, spec Spec, trace *Workload) ([]Entry, error) {
-	var names []string
-	for _, s := range SweptParameters() {
-		names = append(names, s.Name)
-		if s.Name == name {
-			values = cmp.Or(values, s.Values)
-		}
-	}
-	switch {
-	case !slices.Contains(names, name):
-		return nil, fmt.Errorf("--over %q: not one of %s", name, strings.Join(names, ", "))
-	case trace != nil && (name == "load" || name == "weight"):
-		return nil, fmt.Errorf("--over %s: a trace has its own", name)
-	}
-	var entries []Entry
-	for v := range strings.SplitSeq(values, ",") {
-		v = strings.TrimSpace(v)
-		flags := []string{name + "=" + v}
-		if name == "ttl" {
-			flags = []string{"ttl-min=" + v, "ttl-max=" + v}
-		}
-		o, s := base, spec
-		if err := setFlags(&o, &s, flags...); err != nil {
-			return nil, fmt.Errorf("--values %q: not a value of %s", v, name)
-		}
-		rows, err := Entries(policies, o, s, trace)
-		if err != nil {
-			return nil, err
-		}
-		for _, row := range rows {
-			row.Setting = name + "=" + v
-			entries = append(entries, row)
-		}
-	}
-	return entries, nil
 }

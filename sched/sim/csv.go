@@ -19,7 +19,6 @@ import (
 type table struct {
 	name   string
 	rows   *csv.Reader
-	line   int
 	header []string
 	fields []string
 	err    error
@@ -35,8 +34,8 @@ func newTable(name string, r io.Reader) *table {
 		_, _ = text.Discard(len(bom))
 	}
 	t := &table{name: name, rows: csv.NewReader(text)}
-	t.rows.FieldsPerRecord, t.rows.TrimLeadingSpace = -1, true
-	if !t.read() {
+	t.rows.TrimLeadingSpace = true
+	if !t.next() {
 		t.err = cmp.Or(t.err, fmt.Errorf("%s: empty", name))
 	}
 	t.header = t.fields
@@ -45,14 +44,12 @@ func newTable(name string, r io.Reader) *table {
 
 // optional returns where a column is that may be spelled in several ways, or -1.
 func (t *table) optional(spellings ...string) int {
-	at := -1
-	for i, h := range t.header {
-		if slices.ContainsFunc(spellings, func(s string) bool { return strings.EqualFold(h, s) }) {
-			if at >= 0 {
-				t.fail("column %s twice", spellings[0])
-			}
-			at = i
-		}
+	is := func(h string) bool {
+		return slices.ContainsFunc(spellings, func(s string) bool { return strings.EqualFold(strings.TrimSpace(h), s) })
+	}
+	at := slices.IndexFunc(t.header, is)
+	if at >= 0 && slices.ContainsFunc(t.header[at+1:], is) {
+		t.fail("column %s twice", spellings[0])
 	}
 	return at
 }
@@ -68,47 +65,31 @@ func (t *table) column(spellings ...string) int {
 
 // next reads the next row; false at the end of the file and after an error.
 func (t *table) next() bool {
-	if t.err != nil || !t.read() {
+	if t.err != nil {
 		return false
 	}
-	if len(t.fields) != len(t.header) {
-		t.fail("%d fields, the header has %d", len(t.fields), len(t.header))
+	fields, err := t.rows.Read()
+	var bad *csv.ParseError
+	switch {
+	case errors.Is(err, io.EOF):
+		return false
+	case errors.As(err, &bad):
+		t.err = fmt.Errorf("%s:%d: %w", t.name, bad.StartLine, bad.Err)
+	case err != nil:
+		t.err = fmt.Errorf("%s: read: %w", t.name, err)
 	}
+	t.fields = fields
 	return t.err == nil
 }
 
-// read takes the next line that is not blank.
-func (t *table) read() bool {
-	for {
-		fields, err := t.rows.Read()
-		var bad *csv.ParseError
-		switch {
-		case errors.Is(err, io.EOF):
-			return false
-		case errors.As(err, &bad):
-			t.line = bad.StartLine
-			t.fail("field %d: %w", len(fields)+1, bad.Err)
-			return false
-		case err != nil:
-			t.line++
-			t.fail("read: %w", err)
-			return false
-		}
-		t.line, _ = t.rows.FieldPos(0)
-		for i, f := range fields {
-			fields[i] = strings.TrimSpace(f)
-		}
-		if len(fields) > 1 || fields[0] != "" {
-			t.fields = fields
-			return true
-		}
-	}
-}
-
-// fail keeps an error at the present line, if it is the first.
+// fail keeps an error of the present row, if it is the first.
 func (t *table) fail(format string, args ...any) {
 	if t.err == nil {
-		t.err = fmt.Errorf("%s:%d: %w", t.name, t.line, fmt.Errorf(format, args...))
+		line := 1
+		if len(t.fields) > 0 {
+			line, _ = t.rows.FieldPos(0)
+		}
+		t.err = fmt.Errorf("%s:%d: %w", t.name, line, fmt.Errorf(format, args...))
 	}
 }
 
@@ -121,15 +102,16 @@ func (t *table) add(err error) {
 
 // text returns a field that must not be empty.
 func (t *table) text(column int) string {
-	if t.fields[column] == "" {
+	s := strings.TrimSpace(t.fields[column])
+	if s == "" {
 		t.fail("%s is empty", t.header[column])
 	}
-	return t.fields[column]
+	return s
 }
 
-// number returns a finite number within bounds, or 0 after an error.
+// number returns a number within bounds, or 0 after an error.
 func (t *table) number(column int, least, most float64) float64 {
-	s := t.fields[column]
+	s := strings.TrimSpace(t.fields[column])
 	v, err := strconv.ParseFloat(s, 64)
 	switch {
 	case err != nil && !errors.Is(err, strconv.ErrRange), math.IsNaN(v), math.IsInf(v, 0) && err == nil:

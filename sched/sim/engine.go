@@ -23,16 +23,17 @@ type engine struct {
 	executions []execution // by arrival; an invocation's number is one more
 	containers []container // by the scheduler's number, which counts from 1
 
-	now     time.Duration
-	timers  timers
-	set     int // timers that were set
-	arrived int // arrivals taken
-	done    int
-	gaps    gaps
-	cost    cost
-	checks  int
-	fault   error
-	server  *Server // that receives what happens; nil in a run of its own
+	now       time.Duration
+	timers    queue[timer]
+	set       int // timers that were set
+	arrived   int // arrivals taken
+	done      int
+	decisions int
+	deciding  time.Duration // time in the scheduler, by the clock of the parameters
+	gaps      gaps
+	checks    int
+	fault     error
+	server    *Server // that receives what happens; nil in a run of its own
 }
 
 // function is what the engine keeps of one function.
@@ -90,14 +91,8 @@ func newEngine(w *Workload, p Params) (*engine, error) {
 	if err := w.Validate(); err != nil {
 		return nil, err
 	}
-	if err := p.Validate(); err != nil {
+	if err := p.validateFor(w); err != nil {
 		return nil, err
-	}
-	if err := p.fits(w); err != nil {
-		return nil, err
-	}
-	if n := len(w.Arrivals); n > 0 && w.Arrivals[n-1].At < p.Warmup {
-		return nil, fmt.Errorf("--warmup %v: nothing is left to measure, the last arrival is at %v", p.Warmup, w.Arrivals[n-1].At)
 	}
 	e := &engine{
 		p: p, w: w,
@@ -108,13 +103,14 @@ func newEngine(w *Workload, p Params) (*engine, error) {
 		gaps:       gaps{end: p.Window},
 	}
 	var err error
-	if e.scheduler, err = newScheduler(p, &e.cost); err != nil {
+	if e.scheduler, err = newScheduler(p); err != nil {
 		return nil, err
 	}
-	for i := range p.Devices {
-		e.devices = append(e.devices, &device{})
+	for range p.Devices {
+		d := &device{}
+		e.devices = append(e.devices, d)
 		if p.Tokens.Dynamic {
-			e.after(sampleEvery, timer{kind: sampled, dev: int32(i)})
+			e.sampleLater(d, len(e.devices)-1)
 		}
 	}
 	for i, f := range w.Functions {
@@ -142,11 +138,7 @@ func (e *engine) loop() error {
 		e.windows(at)
 		e.now = at
 		e.take()
-		for _, o := range e.scheduler.Ready() {
-			e.execute(o)
-		}
-		e.check()
-		if e.fault != nil {
+		if e.decide(); e.fault != nil {
 			return e.fault
 		}
 	}
@@ -169,20 +161,11 @@ func (e *engine) next() (at time.Duration, ok bool) {
 	// Readings and deadlines alone would keep an idle run alive.
 	busy := e.arrived < len(e.w.Arrivals) || e.done < e.arrived
 	if len(e.timers) > 0 {
-		earlier(e.timers[0].at, busy || e.timers[0].kind != sampled)
+		earlier(e.timers[0].at, busy || !e.timers[0].reading)
 	}
 	deadline, set := e.scheduler.Deadline()
 	earlier(deadline, set && busy)
 	return max(at, e.now), ok
-}
-
-// notify sends the scheduler an event of the present time.
-func (e *engine) notify(v scheduler.Event) {
-	v.At = e.now
-	e.scheduler.Take(v)
-	if e.server != nil && v.Container > 0 {
-		e.server.touched = append(e.server.touched, int(e.containers[v.Container].fn))
-	}
 }
 
 // take handles every event of the present time, runs that end before those
@@ -193,7 +176,7 @@ func (e *engine) take() {
 		e.completions(d)
 	}
 	for len(e.timers) > 0 && e.timers[0].at <= e.now {
-		e.fire(heap.Pop(&e.timers).(timer))
+		heap.Pop(&e.timers).(timer).do()
 	}
 	for e.arrived < len(e.w.Arrivals) && e.w.Arrivals[e.arrived].At <= e.now {
 		e.arrive(int32(e.arrived))
@@ -213,6 +196,28 @@ func (e *engine) arrive(j int32) {
 	f.queued++
 	e.executions[j].fn, e.executions[j].submitted = fn, e.now
 	e.notify(scheduler.Event{Kind: scheduler.Submitted, Invocation: uint64(j) + 1, Function: &f.submitted})
+}
+
+// notify sends the scheduler an event of the present time.
+func (e *engine) notify(v scheduler.Event) {
+	v.At = e.now
+	start := e.p.Clock.read()
+	e.scheduler.Take(v)
+	e.deciding += e.p.Clock.read() - start
+	if v.Container > 0 {
+		e.touch(e.containers[v.Container].fn)
+	}
+}
+
+// decide carries out what the scheduler orders after the events of the present time.
+func (e *engine) decide() {
+	start := e.p.Clock.read()
+	orders := e.scheduler.Ready()
+	e.deciding += e.p.Clock.read() - start
+	for _, o := range orders {
+		e.execute(o)
+	}
+	e.check()
 }
 
 func (e *engine) fail(err error) {
@@ -246,51 +251,22 @@ func (e *engine) check() {
 	}
 }
 
-// timerKind is what a timer ends.
-type timerKind uint8
-
-const (
-	containerStarted timerKind = iota // of an execution's new container
-	initialized                       // of an execution's new container
-	transferred                       // a container's memory has moved
-	removed                           // a container is gone
-	overlapped                        // an execution need not wait longer for its transfer
-	sampled                           // utilization is read
-)
-
-// timer is one event at a known time. seq makes the order of equal times that
-// of their creation.
+// timer is something to do at a known time. Equal times go by the order in which
+// timers were set.
 type timer struct {
-	at        time.Duration
-	seq       int
-	kind      timerKind
-	execution int32
-	dev       int32
-	container scheduler.Container
-	epoch     uint64
-	bytes     int64
-	evict     bool
+	at      time.Duration
+	seq     int
+	do      func()
+	reading bool // of utilization: it keeps no run alive
 }
 
-// after sets a timer.
-func (e *engine) after(d time.Duration, t timer) {
+func (t timer) before(u timer) bool { return t.at < u.at || t.at == u.at && t.seq < u.seq }
+
+// after does something after a time.
+func (e *engine) after(d time.Duration, do func()) { e.setTimer(timer{at: e.now + d, do: do}) }
+
+func (e *engine) setTimer(t timer) {
 	e.set++
-	t.at, t.seq = e.now+d, e.set
+	t.seq = e.set
 	heap.Push(&e.timers, t)
-}
-
-// timers is a heap by (at, seq).
-type timers []timer
-
-func (t timers) Len() int { return len(t) }
-func (t timers) Less(i, j int) bool {
-	return t[i].at < t[j].at || t[i].at == t[j].at && t[i].seq < t[j].seq
-}
-func (t timers) Swap(i, j int) { t[i], t[j] = t[j], t[i] }
-func (t *timers) Push(x any)   { *t = append(*t, x.(timer)) }
-
-func (t *timers) Pop() any {
-	last := (*t)[len(*t)-1]
-	*t = (*t)[:len(*t)-1]
-	return last
 }

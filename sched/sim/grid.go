@@ -3,7 +3,6 @@ package sim
 import (
 	"cmp"
 	"context"
-	"errors"
 	"fmt"
 	"math"
 	"slices"
@@ -16,8 +15,8 @@ type GridSize struct {
 	Tokens     []int
 	Containers []float64 // of the whole server, over functions
 	Loads      []float64
-	Kinds      []string // beside zipf, at load 0.7
 	Footprints []int64  // of each function, zipf at load 0.7
+	Kinds      []string // beside zipf, at load 0.7
 	Duration   time.Duration
 	First      uint64 // seed
 	Retention  string // for all policies; empty for each one's own
@@ -27,18 +26,19 @@ type GridSize struct {
 func QuickGrid() GridSize {
 	return GridSize{
 		Devices: []int{1, 4}, Tokens: []int{1, 2}, Containers: []float64{0.5, 1, 2}, Loads: []float64{0.3, 0.7, 0.95},
-		Kinds:      []string{"burst", "diurnal", "ramp", "bimodal", "hot", "thrice", "flash", "hog"},
-		Footprints: []int64{4 * gib, 8 * gib, 9 * gib, 15 * gib}, Duration: 10 * time.Minute, First: 1,
+		Footprints: []int64{4 * gib, 8 * gib, 9 * gib, 15 * gib},
+		Kinds:      []string{"thrice", "ramp", "hot", "hog", "flash", "diurnal", "burst", "bimodal"},
+		Duration:   10 * time.Minute, First: 1,
 	}
 }
 
-// FullGrid is the grid that the project's goals are stated for.
+// FullGrid has servers of more sizes and all adversaries.
 func FullGrid() GridSize {
-	return GridSize{
-		Devices: []int{1, 2, 4, 8}, Tokens: []int{1, 2, 4}, Containers: []float64{0.5, 2.0 / 3, 1, 2}, Loads: []float64{0.3, 0.5, 0.7, 0.85, 0.95},
-		Kinds:      []string{"burst", "diurnal", "ramp", "bimodal", "hot", "thrice", "flash", "hog", "tiny", "liar", "onoff"},
-		Footprints: []int64{4 * gib, 8 * gib, 9 * gib, 15 * gib}, Duration: 10 * time.Minute, First: 1,
-	}
+	g := QuickGrid()
+	g.Devices, g.Tokens = []int{1, 2, 4, 8}, []int{1, 2, 4}
+	g.Containers, g.Loads = []float64{0.5, 2.0 / 3, 1, 2}, []float64{0.3, 0.5, 0.7, 0.85, 0.95}
+	g.Kinds = append(g.Kinds, "tiny", "liar", "onoff")
+	return g
 }
 
 // Over is a ratio of latencies, sticky-plus's to another's, over seeds.
@@ -102,7 +102,7 @@ func (g GridSize) Cells() (list []GridCell) {
 					continue // fewer come to the same server
 				}
 				last = each
-				c := GridCell{Workload: "zipf", Devices: devices, Tokens: tokens, Containers: each * devices}
+				c := GridCell{Workload: "zipf", Devices: devices, Tokens: tokens, Containers: each * devices, First: g.First}
 				for _, c.Load = range g.Loads {
 					list = append(list, c)
 				}
@@ -120,15 +120,9 @@ func (g GridSize) Cells() (list []GridCell) {
 	return list
 }
 
-// Grid runs every policy in every cell of a grid over seeds. Of several shards it
-// does the cells of one, counted from 0: every so many of them.
-func Grid(ctx context.Context, g GridSize, shard, shards, seeds, parallel int, progress Progress) ([]GridCell, error) {
-	var cells []GridCell
-	for i, c := range g.Cells() {
-		if i%max(shards, 1) == shard {
-			cells = append(cells, c)
-		}
-	}
+// Grid runs every policy in every cell of a grid over seeds.
+func Grid(ctx context.Context, g GridSize, seeds, parallel int, progress Progress) ([]GridCell, error) {
+	cells := g.Cells()
 	var entries []Entry
 	for _, c := range cells {
 		mine, err := c.entries(g)
@@ -141,12 +135,11 @@ func Grid(ctx context.Context, g GridSize, shard, shards, seeds, parallel int, p
 	if err != nil {
 		return nil, err
 	}
-	rivals := len(gridRivals())
 	for i := range cells {
-		cells[i].First = g.First
+		rivals := len(gridRivals())
 		cells[i].judge(results[i*rivals:(i+1)*rivals], seeds)
 	}
-	return cells, JoinGrid(cells)
+	return cells, nil
 }
 
 // entries are a cell's policies, which are all offered the same load.
@@ -164,43 +157,195 @@ func (c GridCell) entries(g GridSize) ([]Entry, error) {
 // judge compares the policies of a cell.
 func (c *GridCell) judge(results [][]*Result, seeds int) {
 	c.Seeds, c.Means = seeds, make(map[string][]float64)
-	ours := results[0] // those of sticky-plus
+	ours := results[0]
 	for i, name := range gridRivals() {
-		for _, r := range results[i] {
-			c.Means[name] = append(c.Means[name], mean(r))
-		}
-		if name == plus {
-			continue
-		}
-		over := func(of func(*Result) float64) Over {
-			v := make([]float64, seeds)
-			for s, r := range results[i] {
-				v[s] = ratio(of(ours[s]), of(r))
+		c.Means[name] = values(results[i], mean)
+	}
+	// Of the rivals, or of all, the one that sticky-plus is closest to, or furthest behind.
+	over := func(f func(*Result) float64, rivals ...string) (closest Over) {
+		for i, name := range gridRivals() {
+			if name == plus || len(rivals) > 0 && !slices.Contains(rivals, name) {
+				continue
 			}
-			o := Over{Policy: name, Spread: SpreadOf(v), Worst: slices.Max(v)}
+			v := quotients(values(ours, f), values(results[i], f))
+			o := Over{Policy: name, Worst: slices.Max(v), Spread: SpreadOf(v)}
 			o.Interval = IntervalOf(v) // SpreadOf has sorted them
-			return o
+			if closest.Policy == "" || o.Median > closest.Median {
+				closest = o
+			}
 		}
-		byMean := over(func(r *Result) float64 { return r.Latency.Mean })
-		c.OverSticky.closest(byMean, name == mqfq)
-		c.OverBest.closest(byMean, true)
-		c.OverGreedy.closest(byMean, name == "batch" || name == "sjf" || name == "eevdf")
-		c.OverBounded.closest(byMean, name == mqfq || name == "mqfq")
-		c.OverP99.closest(over(func(r *Result) float64 { return r.Latency.P99 }), true)
-		c.OverFunctions.closest(over(func(r *Result) float64 { return r.FunctionMean }), true)
+		return closest
 	}
-	for _, r := range ours { // the server is the same for all policies
-		c.Bounds = append(c.Bounds, bound(r))
-		c.GapOfBound = max(c.GapOfBound, ratio(r.GapBacklogged.Max, r.GapBound))
-	}
+	latency := func(r *Result) float64 { return r.Latency.Mean }
+	c.OverSticky, c.OverBest = over(latency, mqfq), over(latency)
+	c.OverGreedy, c.OverBounded = over(latency, "batch", "sjf", "eevdf"), over(latency, mqfq, "mqfq")
+	c.OverP99 = over(func(r *Result) float64 { return r.Latency.P99 })
+	c.OverFunctions = over(func(r *Result) float64 { return r.FunctionMean })
+	c.Bounds = values(ours, bound) // the server is the same for all policies
+	c.GapOfBound = largestGap(ours)
 }
 
-// closest keeps of those policies that count the one that sticky-plus is closest to, or
-// furthest behind.
-func (o *Over) closest(other Over, counts bool) {
-	if counts && (o.Policy == "" || other.Median > o.Median) {
-		*o = other
+// A gridGoal is what sticky-plus is to keep in the cells of a grid.
+type gridGoal struct {
+	text string
+	most float64
+	over func(GridCell) Over
+	few  bool // only with fewer containers than functions
+}
+
+var gridGoals = []gridGoal{
+	{"mean latency at most %v x the best of those with a bound on fairness", 1.1, func(c GridCell) Over { return c.OverBounded }, false},
+	{"mean latency at most %v x the best of all others", 1.25, func(c GridCell) Over { return c.OverBest }, false},
+	{"99th percentile at most %v x the best of all others", 1.2, func(c GridCell) Over { return c.OverP99 }, false},
+	{"mean over functions at most %v x the best of all others", 1.25, func(c GridCell) Over { return c.OverFunctions }, false},
+	{"with fewer containers than functions: at most %v x the best of batch, sjf and eevdf", 0.9, func(c GridCell) Over { return c.OverGreedy }, true},
+}
+
+// seedRatio is how far over mqfq-sticky the mean may be in any seed.
+const seedRatio = 1.1
+
+// GridSummary is how many cells of a grid meet what is asked for: by the median,
+// and by its whole interval.
+func GridSummary(cells []GridCell) Table {
+	t := Table{Head: []string{"sticky-plus", "median meets it", "whole 95% interval meets it", "whole interval misses it", "cells"}}
+	for _, g := range gridGoals {
+		var met, surely, missed, of int
+		for _, c := range cells {
+			if g.few && c.Containers >= gridFunctions {
+				continue
+			}
+			of++
+			v := g.over(c)
+			met += count(v.Median <= g.most)
+			surely += count(v.Interval != nil && v.Interval.High <= g.most)
+			missed += count(v.Interval != nil && v.Interval.Low > g.most)
+		}
+		t.Add(fmt.Sprintf(g.text, g.most), met, surely, missed, of)
 	}
+	seed, bound := 0, 0
+	for _, c := range cells {
+		seed += count(c.OverSticky.Worst <= seedRatio)
+		bound += count(c.GapOfBound <= 1)
+	}
+	t.Add(fmt.Sprintf("never above %v x mqfq-sticky, in any seed", seedRatio), seed, "-", "-", len(cells))
+	t.Add("gap in service within the bound, in every seed", bound, "-", "-", len(cells))
+	return t
+}
+
+func count(ok bool) int {
+	if ok {
+		return 1
+	}
+	return 0
+}
+
+// excess is by which factor a cell misses the goal that it misses most, of those about
+// all cells: above 1 it misses one.
+func (c GridCell) excess() (most float64) {
+	for _, g := range gridGoals {
+		if !g.few {
+			most = max(most, g.over(c).Median/g.most)
+		}
+	}
+	return most
+}
+
+// GridWorst is the worst cell of each workload among those that miss a goal, the worst
+// first, and how many such cells there are of the workload.
+func GridWorst(cells []GridCell) Table {
+	type workload struct {
+		kind string
+		each int64
+	}
+	missed := map[workload]int{}
+	var list []GridCell // the worst of each workload
+	bad := slices.DeleteFunc(slices.Clone(cells), func(c GridCell) bool { return c.excess() <= 1 })
+	slices.SortStableFunc(bad, func(a, b GridCell) int { return cmp.Compare(b.excess(), a.excess()) })
+	for _, c := range bad {
+		w := workload{c.Workload, c.Footprint}
+		if missed[w]++; missed[w] == 1 {
+			list = append(list, c)
+		}
+	}
+	t := Table{Head: append(slices.Clone(serverHead), "best other", "sticky-plus over it", "best p99", "over it", "best over functions", "over it", "over mqfq-sticky", "such cells")}
+	for _, c := range list {
+		t.Add(append(c.server(), c.OverBest.Policy, c.OverBest, c.OverP99.Policy, c.OverP99, c.OverFunctions.Policy, c.OverFunctions,
+			fmt.Sprintf("%.2f", c.OverSticky.Median), missed[workload{c.Workload, c.Footprint}])...)
+	}
+	return t
+}
+
+// GridPolicies is a line for each policy: how sticky-plus's mean latency relates
+// to its own, and how far its own is from the lower bound. Both are medians over
+// seeds, of which the least, the middle and the largest of all cells are shown.
+func GridPolicies(cells []GridCell) Table {
+	t := Table{Head: []string{"policy", "sticky-plus over it: least, median, largest", "in the worst seed", "best other in", "over the lower bound: least, median, largest"}}
+	for _, name := range gridRivals() {
+		var overs, distances []float64
+		worst, best := 0.0, 0
+		for _, c := range cells {
+			over := quotients(c.Means[plus], c.Means[name])
+			worst = max(worst, slices.Max(over))
+			overs = append(overs, SpreadOf(over).Median)
+			best += count(c.OverBest.Policy == name)
+			distances = append(distances, SpreadOf(quotients(c.Means[name], c.Bounds)).Median)
+		}
+		if name == plus {
+			t.Add(name, "-", "-", "-", span(distances))
+			continue
+		}
+		t.Add(name, span(overs), fmt.Sprintf("%.2f", worst), best, span(distances))
+	}
+	return t
+}
+
+// span writes the least, the middle and the largest of some figures.
+func span(v []float64) string {
+	s := SpreadOf(v) // sorts them
+	return fmt.Sprintf("%.2f, %.2f, %.2f", v[0], s.Median, v[len(v)-1])
+}
+
+// GridCells is every cell of a grid: sticky-plus's mean latency over that of
+// mqfq-sticky and of the best other policy, medians with their 95% intervals,
+// then each policy's mean latency over the lower bound.
+func GridCells(cells []GridCell) Table {
+	t := Table{Head: append(slices.Clone(serverHead), "over mqfq-sticky", "its low", "its high", "worst seed",
+		"best other", "over the best", "its low", "its high", "best p99", "over it", "its low", "its high",
+		"best over functions", "over it", "its low", "its high", "lower bound in s")}
+	for _, name := range gridRivals() {
+		t.Head = append(t.Head, name+" over the bound")
+	}
+	for _, c := range cells {
+		row := append(append(c.server(), c.OverSticky.figures()...), fmt.Sprintf("%.2f", c.OverSticky.Worst))
+		for _, o := range []Over{c.OverBest, c.OverP99, c.OverFunctions} {
+			row = append(append(row, o.Policy), o.figures()...)
+		}
+		row = append(row, fmt.Sprintf("%.1f", SpreadOf(slices.Clone(c.Bounds)).Median))
+		for _, name := range gridRivals() {
+			row = append(row, fmt.Sprintf("%.1f", SpreadOf(quotients(c.Means[name], c.Bounds)).Median))
+		}
+		t.Add(row...)
+	}
+	return t
+}
+
+// server is what the tables of a grid begin their rows with.
+func (c GridCell) server() []any {
+	each := "own"
+	if c.Footprint > 0 {
+		each = Bytes(c.Footprint).String()
+	}
+	return []any{c.Workload, each, c.Devices, c.Tokens, c.Containers, fmt.Sprintf("%.2f", c.Load)}
+}
+
+var serverHead = []string{"workload", "memory", "devices", "D", "containers", "load"}
+
+// figures are the median and the ends of its interval.
+func (o Over) figures() []any {
+	if o.Interval == nil {
+		return []any{fmt.Sprintf("%.2f", o.Median), "", ""}
+	}
+	return []any{fmt.Sprintf("%.2f", o.Median), fmt.Sprintf("%.2f", o.Interval.Low), fmt.Sprintf("%.2f", o.Interval.High)}
 }
 
 // String writes the median and its interval.
@@ -209,40 +354,4 @@ func (o Over) String() string {
 		return fmt.Sprintf("%.2f", o.Median)
 	}
 	return fmt.Sprintf("%.2f (%.2f to %.2f)", o.Median, o.Interval.Low, o.Interval.High)
-}
-
-// JoinGrid puts cells that came in parts into one order, and names the reason
-// where they are not of one grid.
-func JoinGrid(cells []GridCell) error {
-	if len(cells) == 0 {
-		return errors.New("no cells")
-	}
-	slices.SortFunc(cells, func(a, b GridCell) int {
-		return cmp.Or(
-			cmp.Compare(a.Devices, b.Devices), cmp.Compare(a.Tokens, b.Tokens), cmp.Compare(a.Containers, b.Containers),
-			-cmp.Compare(a.Workload, b.Workload), cmp.Compare(a.Footprint, b.Footprint), cmp.Compare(a.Load, b.Load),
-		)
-	})
-	for i, c := range cells {
-		switch {
-		case c.Workload == "" || c.Devices < 1 || c.Seeds < 1:
-			return errors.New("not what gpuwhisk sim grid --json prints")
-		case c.Seeds != cells[0].Seeds:
-			return fmt.Errorf("some cells have %d seeds, others %d", cells[0].Seeds, c.Seeds)
-		case c.First != cells[0].First:
-			return fmt.Errorf("the first seed of some cells is %d, of others %d", cells[0].First, c.First)
-		case i > 0 && slices.Equal(cells[i-1].server(), c.server()):
-			return fmt.Errorf("a cell is there twice: %s", c)
-		}
-	}
-	return nil
-}
-
-// String names a cell.
-func (c GridCell) String() string {
-	text := fmt.Sprintf("%s, %d devices, D %d, %d containers, load %.2f", c.Workload, c.Devices, c.Tokens, c.Containers, c.Load)
-	if c.Footprint > 0 {
-		text += fmt.Sprintf(", %s each", Bytes(c.Footprint))
-	}
-	return text
 }

@@ -10,11 +10,10 @@ import (
 // a host of several does. Activations and functions go by their numbers in the
 // workload, whose times of arrival it does not use.
 type Server struct {
-	e              *engine
-	queued         int // submitted and not started
-	running        int
-	started, ended []int
-	touched        []int
+	e        *engine
+	queued   int // submitted and not started
+	running  int
+	Happened // since it was last returned
 }
 
 // Happened is what a server did: activations that started and that ended, and
@@ -27,9 +26,15 @@ func NewServer(w *Workload, p Params) (*Server, error) {
 	if err != nil {
 		return nil, err
 	}
-	s := &Server{e: e}
-	e.server, e.arrived = s, len(w.Arrivals)
-	return s, nil
+	e.server, e.arrived = &Server{e: e}, len(w.Arrivals)
+	return e.server, nil
+}
+
+// touch notes a function whose containers or memory may have changed.
+func (e *engine) touch(fn int32) {
+	if e.server != nil {
+		e.server.Touched = append(e.server.Touched, int(fn))
+	}
 }
 
 // Next is when something is due; false for never.
@@ -40,16 +45,12 @@ func (s *Server) Submit(now time.Duration, activations ...int) (Happened, error)
 	s.e.now = max(s.e.now, now)
 	s.e.take()
 	for _, j := range activations {
-		s.queued++
 		s.e.arrive(int32(j))
 	}
-	for _, o := range s.e.scheduler.Ready() {
-		s.e.execute(o)
-	}
-	s.e.check()
-	h := Happened{s.started, s.ended, s.touched}
-	s.started, s.ended, s.touched = nil, nil, nil
-	s.queued -= len(h.Started)
+	s.e.decide()
+	h := s.Happened
+	s.Happened = Happened{}
+	s.queued += len(activations) - len(h.Started)
 	s.running += len(h.Started) - len(h.Ended)
 	return h, s.e.fault
 }

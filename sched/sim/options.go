@@ -1,7 +1,6 @@
 package sim
 
 import (
-	"encoding"
 	"fmt"
 	"math"
 	"strconv"
@@ -74,28 +73,21 @@ func (o Options) Apply(policy string) (Params, error) {
 	if o.Pool != nil && *o.Pool < 1 {
 		return p, fmt.Errorf("--pool %d: must be at least 1", *o.Pool)
 	}
-	if err := o.server(&p); err != nil {
-		return p, err
-	}
-	o.policy(&p)
-	set(&p.Window, o.Window)
-	set(&p.Warmup, o.Warmup)
-	set(&p.Drain, o.Drain)
-	return p, p.Validate()
-}
-
-// server sets what belongs to the server.
-func (o Options) server(p *Params) error {
-	set(&p.Devices, o.Devices)
-	set((*Bytes)(&p.Memory), o.Memory)
-	set(&p.Tokens.Max, o.Tokens)
-	set(&p.Tokens.Dynamic, o.DynamicTokens)
-	set(&p.Tokens.Threshold, o.Threshold)
-	if !policyInfo(p.Policy).NoPool {
+	if !policyInfo(policy).NoPool {
 		set(&p.Pool.Size, o.Pool)
 	}
-	set((*Bytes)(&p.Context), o.Context)
-	set(&p.ContainerStart, o.Start)
+	if o.Retention != nil {
+		if p.Pool.Rule, err = gpu.ParseRule(*o.Retention); err != nil {
+			return p, fmt.Errorf("--retention: %w", err)
+		}
+	}
+	if o.Prefetch != nil {
+		ahead, ok := map[string][2]bool{"none": {}, "active": {true, false}, "next": {false, true}, "both": {true, true}}[*o.Prefetch]
+		if !ok {
+			return p, fmt.Errorf("--prefetch %q: not one of none, active, next, both", *o.Prefetch)
+		}
+		p.PrefetchActive, p.PrefetchNext = ahead[0], ahead[1]
+	}
 	if len(o.Interference) > 0 {
 		p.Interference = o.Interference
 	}
@@ -105,34 +97,31 @@ func (o Options) server(p *Params) error {
 	if o.SwapBandwidth != nil {
 		p.Link.BytesPerSecond = *o.SwapBandwidth * 1e9
 	}
+	if o.Overrun != nil {
+		p.Sched.Gap = 0 // a T that is asked for is T, unless a gap is asked for too
+	}
+	o.copyTo(&p)
+	return p, p.Validate()
+}
+
+// copyTo sets what is taken as it is given.
+func (o Options) copyTo(p *Params) {
+	set(&p.Devices, o.Devices)
+	set((*Bytes)(&p.Memory), o.Memory)
+	set(&p.Tokens.Max, o.Tokens)
+	set(&p.Tokens.Dynamic, o.DynamicTokens)
+	set(&p.Tokens.Threshold, o.Threshold)
+	set((*Bytes)(&p.Context), o.Context)
+	set(&p.ContainerStart, o.Start)
 	set(&p.Link.Overlap, o.SwapOverlap)
 	set((*Bytes)(&p.Headroom), o.Headroom)
 	set(&p.SwapEachRun, o.SwapEachRun)
 	set(&p.KernelShare, o.KernelShare)
-	if o.Prefetch != nil {
-		ahead, ok := map[string][2]bool{"none": {}, "active": {true, false}, "next": {false, true}, "both": {true, true}}[*o.Prefetch]
-		if !ok {
-			return fmt.Errorf("--prefetch %q: not one of none, active, next, both", *o.Prefetch)
-		}
-		p.PrefetchActive, p.PrefetchNext = ahead[0], ahead[1]
-	}
-	if o.Retention != nil {
-		rule, err := gpu.ParseRule(*o.Retention)
-		if err != nil {
-			return fmt.Errorf("--retention: %w", err)
-		}
-		p.Pool.Rule = rule
-	}
-	return nil
-}
-
-// policy sets what belongs to the policy.
-func (o Options) policy(p *Params) {
+	set(&p.Window, o.Window)
+	set(&p.Warmup, o.Warmup)
+	set(&p.Drain, o.Drain)
 	c := &p.Sched
 	set(&c.Overrun, o.Overrun)
-	if o.Overrun != nil {
-		c.Gap = 0 // a T that is asked for is T, unless a gap is asked for too
-	}
 	set(&c.Gap, o.Gap)
 	set(&c.TTLAlpha, o.TTLAlpha)
 	set(&c.TTLMin, o.TTLMin)
@@ -155,8 +144,6 @@ func (o Options) policy(p *Params) {
 // Bytes is a size as people write it: 16GB, 400MB, 1.5 GiB. Units are powers
 // of 1024, as OpenWhisk's are.
 type Bytes int64
-
-var _ encoding.TextUnmarshaler = (*Bytes)(nil)
 
 // maxBytes is more device memory than any server has.
 const maxBytes = 1 << 44

@@ -48,9 +48,18 @@ type Params struct {
 	Drain  time.Duration // the run goes on that long after the last arrival
 	Series bool          // keep each function's service per window
 	Verify bool          // check the scheduler's invariants
-	// Clock, when set, is read around the policy's calls to measure their
-	// cost. It influences nothing else.
-	Clock func() time.Duration
+	Clock  Clock
+}
+
+// Clock measures what the scheduler's decisions cost, if it is set. It influences
+// nothing else.
+type Clock func() time.Duration
+
+func (c Clock) read() time.Duration {
+	if c == nil {
+		return 0
+	}
+	return c()
 }
 
 // DefaultParams returns the published defaults for a policy: a 16 GB device,
@@ -119,7 +128,7 @@ type constraint struct {
 }
 
 // within is the first broken rule as an error.
-func within(rules []constraint) error {
+func within(rules ...constraint) error {
 	for _, c := range rules {
 		if !c.ok {
 			return fmt.Errorf("%s %v: must %s", c.flag, c.value, c.rule)
@@ -128,49 +137,60 @@ func within(rules []constraint) error {
 	return nil
 }
 
+// inside has a value lie within bounds.
+func inside[T int | int64 | float64 | time.Duration | Bytes](flag string, v, least, most T) constraint {
+	return constraint{flag, v, v >= least && v <= most, fmt.Sprintf("lie within %v and %v", least, most)}
+}
+
+// above is the same without the lower one.
+func above[T float64 | time.Duration | Bytes](flag string, v, least, most T) constraint {
+	return constraint{flag, v, v > least && v <= most, fmt.Sprintf("be above %v and at most %v", least, most)}
+}
+
 // Validate names the flag and the value that is out of range. The policy's own
-// parameters are validated by sched.NewPolicy.
+// parameters are validated by sched.New.
 func (p Params) Validate() error {
 	belowMemory := fmt.Sprintf("be at least 0 and below the device's %s", Bytes(p.Memory))
-	upTo := func(d time.Duration) string { return fmt.Sprintf("lie within 0 and %v", d) }
-	if err := within([]constraint{
-		{"--devices", p.Devices, p.Devices >= 1 && p.Devices <= 64, "lie within 1 and 64"},
-		{"--gpu-memory", Bytes(p.Memory), p.Memory > 0 && p.Memory <= maxBytes, fmt.Sprintf("be above 0 and at most %s", Bytes(maxBytes))},
-		{"--context", Bytes(p.Context), p.Context >= 0 && p.Context < p.Memory, belowMemory},
-		{"--headroom", Bytes(p.Headroom), p.Headroom >= 0 && p.Headroom < p.Memory, belowMemory},
-		{"--pool", p.Pool.Size, p.Pool.Size <= 100_000, "be at most 100000"},
-		{"--container-start", p.ContainerStart, p.ContainerStart >= 0 && p.ContainerStart <= maxCost, upTo(maxCost)},
-		{"--kernel-share", p.KernelShare, p.KernelShare > 0 && p.KernelShare <= 1, "be above 0 and at most 1"},
-		{"--window", p.Window, p.Window > 0 && p.Window <= maxTime, fmt.Sprintf("be above 0 and at most %v", maxTime)},
-		{"--warmup", p.Warmup, p.Warmup >= 0 && p.Warmup <= maxTime, upTo(maxTime)},
-		{"--drain", p.Drain, p.Drain >= 0 && p.Drain <= maxTime, upTo(maxTime)},
-		{"--threshold", p.Tokens.Threshold, p.Tokens.Threshold > 0 && p.Tokens.Threshold <= 1, "be above 0 and at most 1"},
-		{"--tokens", p.Tokens.Max, p.Tokens.Max >= 1 && p.Tokens.Max <= 64, "lie within 1 and 64"},
-		{"--swap-overlap", p.Link.Overlap, p.Link.Overlap >= 0 && p.Link.Overlap <= 1, "lie within 0 and 1"},
-	}); err != nil {
+	if err := within(
+		inside("--devices", p.Devices, 1, 64),
+		above("--gpu-memory", Bytes(p.Memory), 0, maxBytes),
+		constraint{"--context", Bytes(p.Context), p.Context >= 0 && p.Context < p.Memory, belowMemory},
+		constraint{"--headroom", Bytes(p.Headroom), p.Headroom >= 0 && p.Headroom < p.Memory, belowMemory},
+		inside("--pool", p.Pool.Size, 0, 100_000),
+		inside("--container-start", p.ContainerStart, 0, maxCost),
+		above("--kernel-share", p.KernelShare, 0, 1),
+		above("--window", p.Window, 0, maxTime),
+		inside("--warmup", p.Warmup, 0, maxTime),
+		inside("--drain", p.Drain, 0, maxTime),
+		above("--threshold", p.Tokens.Threshold, 0, 1),
+		inside("--tokens", p.Tokens.Max, 1, 64),
+		inside("--swap-overlap", p.Link.Overlap, 0, 1),
+	); err != nil {
 		return err
 	}
-	for _, part := range []struct {
-		flag string
-		err  error
-	}{
-		{"--tokens", p.Tokens.Validate()}, {"--pool", p.Pool.Validate()},
-		{"--interference", p.Interference.Validate()}, {"--swap-bandwidth", p.Link.Validate()},
-	} {
-		if part.err != nil {
-			return fmt.Errorf("%s: %w", part.flag, part.err)
-		}
+	if err := p.Interference.Validate(); err != nil {
+		return fmt.Errorf("--interference: %w", err)
+	}
+	if err := p.Link.Validate(); err != nil {
+		return fmt.Errorf("--swap-bandwidth: %w", err)
 	}
 	return nil
 }
 
-// fits refuses functions that are larger than a device of the server.
-func (p Params) fits(w *Workload) error {
+// validateFor refuses a workload, too, of which nothing would be measured, or with
+// functions that are larger than a device.
+func (p Params) validateFor(w *Workload) error {
+	if err := p.Validate(); err != nil {
+		return err
+	}
 	for _, f := range w.Functions {
 		if f.Memory+p.Context > p.Memory {
 			return fmt.Errorf("function %s: its %s and a --context of %s do not fit --gpu-memory %s",
 				f.Name, Bytes(f.Memory), Bytes(p.Context), Bytes(p.Memory))
 		}
+	}
+	if last := w.Arrivals[len(w.Arrivals)-1].At; last < p.Warmup {
+		return fmt.Errorf("--warmup %v: nothing is left to measure, the last arrival is at %v", p.Warmup, last)
 	}
 	return nil
 }

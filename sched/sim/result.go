@@ -2,10 +2,11 @@ package sim
 
 import (
 	"fmt"
-	"github.com/gpuwhisk/gpuwhisk/sched"
 	"math"
 	"slices"
 	"time"
+
+	"github.com/gpuwhisk/gpuwhisk/sched"
 )
 
 // Latency summarizes times from arrival to completion, in milliseconds.
@@ -32,7 +33,7 @@ func (s Starts) Total() int { return s.GPUWarm + s.HostWarm + s.Cold + s.BusyCol
 func (s Starts) ColdShare() float64 { return share(float64(s.Cold+s.BusyCold), s.Total()) }
 
 func (s *Starts) add(k sched.StartKind) {
-	*map[sched.StartKind]*int{
+	*[sched.StartKinds]*int{
 		sched.GPUWarm: &s.GPUWarm, sched.HostWarm: &s.HostWarm, sched.Cold: &s.Cold, sched.BusyCold: &s.BusyCold,
 	}[k]++
 }
@@ -94,16 +95,11 @@ type Result struct {
 	GapAll        Gap     `json:"gapAll"`
 	GapBound      float64 `json:"gapBound"` // seconds
 
-	// LowerBound is a mean latency that no scheduler of the server can beat,
-	// its first starts included. See the function.
-	LowerBound float64 `json:"lowerBound"`
-	// OverBound is the mean latency over it.
-	OverBound float64 `json:"overLowerBound"`
-	// LeastCold is the least number of cold starts in order of arrival.
-	LeastCold int `json:"leastColdInOrder"`
+	LowerBound float64 `json:"lowerBound"`     // see the function
+	OverBound  float64 `json:"overLowerBound"` // the mean latency over it
 
 	Decisions    int     `json:"decisions"`
-	DecisionNano float64 `json:"decisionNs,omitempty"` // enqueue, next and done of one activation
+	DecisionNano float64 `json:"decisionNs,omitempty"` // of the scheduler for one activation
 
 	End       float64          `json:"end"` // seconds simulated
 	Functions []FunctionResult `json:"functions"`
@@ -119,7 +115,6 @@ type tally struct {
 	latency []float64
 	wait    float64
 	exec    float64
-	granted int
 	starts  Starts
 }
 
@@ -138,63 +133,62 @@ func (t *tally) add(e *engine, j int) {
 		t.wait += millis(e.now - a.At)
 		return
 	}
-	t.granted++
 	t.wait += millis(x.granted - a.At)
 	t.starts.add(x.kind)
 	t.exec += millis(end - x.granted)
+}
+
+// result sums a group up, of a function or of all.
+func (t *tally) result() FunctionResult {
+	return FunctionResult{
+		Latency: summarize(t.latency), WaitMean: share(t.wait, len(t.latency)),
+		Execution: share(t.exec, t.starts.Total()), Starts: t.starts,
+	}
 }
 
 func (e *engine) result() *Result {
 	for _, d := range e.devices {
 		e.advance(d)
 	}
-	var all tally
+	var total tally
 	per := make([]tally, len(e.fns))
 	for j := range e.executions {
-		all.add(e, j)
+		total.add(e, j)
 		per[e.executions[j].fn].add(e, j)
 	}
+	all := total.result()
 	r := &Result{
 		Workload: e.w.Name, Policy: e.p.Policy,
 		Offered: e.w.Load(), Capacity: Capacity(e.p),
 		Arrivals: len(e.executions), Completed: e.done, Unfinished: len(e.executions) - e.done,
-		Latency: summarize(all.latency), Starts: all.starts, ColdShare: all.starts.ColdShare(),
-		WaitMean: share(all.wait, len(all.latency)), Execution: share(all.exec, all.granted),
+		Latency: all.Latency, Starts: all.Starts, ColdShare: all.Starts.ColdShare(),
+		WaitMean: all.WaitMean, Execution: all.Execution,
 		GapBacklogged: e.gaps.backlog.mean(), GapAll: e.gaps.all.mean(), GapBound: e.gapBound(),
-		LowerBound: LowerBound(e.w, e.p), LeastCold: LeastCold(e.w, e.p),
-		Decisions: e.cost.decisions, End: e.now.Seconds(), Series: e.gaps.series, Busy: e.gaps.busy,
+		LowerBound: LowerBound(e.w, e.p),
+		Decisions:  e.decisions, DecisionNano: share(float64(e.deciding), e.done),
+		End: e.now.Seconds(), Series: e.gaps.series, Busy: e.gaps.busy,
 	}
 	r.OverBound = ratio(r.Latency.Mean, r.LowerBound)
 	if span := e.now.Seconds() * float64(len(e.devices)); span > 0 {
 		r.Utilization = e.active().Seconds() / span
 		r.InFlight = r.Execution / 1000 * float64(r.Starts.Total()) / span
 	}
-	if e.p.Clock != nil && e.done > 0 {
-		r.DecisionNano = float64(e.cost.total) / float64(e.done)
-	}
-	e.perFunction(r, per)
-	r.Warning = warning(r)
-	return r
-}
-
-func (e *engine) perFunction(r *Result, per []tally) {
 	var means []float64
 	for i := range e.fns {
-		f, t := &e.fns[i], &per[i]
-		fr := FunctionResult{
-			Name: f.submitted.Flow.Function, Namespace: f.submitted.Flow.Namespace, Weight: f.weight(),
-			Latency: summarize(t.latency), WaitMean: share(t.wait, len(t.latency)),
-			Execution: share(t.exec, t.granted), Starts: t.starts, Service: f.service.Seconds(),
-		}
-		r.Functions = append(r.Functions, fr)
-		if fr.Latency.Count > 0 {
-			means = append(means, fr.Latency.Mean)
-			r.WithinVariance += fr.Latency.Std * fr.Latency.Std / 1e6
+		f, of := &e.fns[i], per[i].result()
+		of.Name, of.Namespace = f.submitted.Flow.Function, f.submitted.Flow.Namespace
+		of.Weight, of.Service = f.weight(), f.service.Seconds()
+		r.Functions = append(r.Functions, of)
+		if of.Latency.Count > 0 {
+			means = append(means, of.Latency.Mean)
+			r.WithinVariance += of.Latency.Std * of.Latency.Std / 1e6
 		}
 	}
-	s := summarize(means)
-	r.FunctionMean, r.FunctionVariance = s.Mean, s.Std*s.Std/1e6
+	between := summarize(means)
+	r.FunctionMean, r.FunctionVariance = between.Mean, between.Std*between.Std/1e6
 	r.WithinVariance = share(r.WithinVariance, len(means))
+	r.Warning = warning(r)
+	return r
 }
 
 // warning is a sentence for when the workload could not be served, or not in time.

@@ -84,7 +84,7 @@ const maxSeeds = 10_000
 
 // CheckSeeds names the flag where a number of seeds is out of range.
 func CheckSeeds(seeds int) error {
-	return within([]constraint{{"--seeds", seeds, seeds >= 1 && seeds <= maxSeeds, fmt.Sprintf("lie within 1 and %d", maxSeeds)}})
+	return within(inside("--seeds", seeds, 1, maxSeeds))
 }
 
 // runAll runs every entry on every seed from first on, several at a time, and
@@ -105,12 +105,17 @@ func runAll(ctx context.Context, entries []Entry, first uint64, seeds, parallel 
 	for i, e := range entries {
 		results[i] = make([]*Result, seeds)
 		for s := range seeds {
-			group.Go(func() (err error) {
+			group.Go(func() error {
 				if err := ctx.Err(); err != nil {
 					return err
 				}
-				if results[i][s], err = e.run(first + uint64(s)); err != nil {
-					return fmt.Errorf("%s, seed %d: %w", e.Params.Policy, first+uint64(s), err)
+				seed := first + uint64(s)
+				w, err := e.Workload(seed)
+				if err == nil {
+					results[i][s], err = Run(w, e.Params)
+				}
+				if err != nil {
+					return fmt.Errorf("%s, seed %d: %w", e.Params.Policy, seed, err)
 				}
 				mu.Lock()
 				defer mu.Unlock()
@@ -122,14 +127,6 @@ func runAll(ctx context.Context, entries []Entry, first uint64, seeds, parallel 
 		}
 	}
 	return results, group.Wait()
-}
-
-func (e Entry) run(seed uint64) (*Result, error) {
-	w, err := e.Workload(seed)
-	if err != nil {
-		return nil, err
-	}
-	return Run(w, e.Params)
 }
 
 // setFlags gives flags of gpuwhisk sim run their values in options and workload.

@@ -4,12 +4,12 @@ import (
 	"errors"
 	"fmt"
 	"math/bits"
+	"regexp"
 	"strings"
 	"time"
 
 	"github.com/gpuwhisk/gpuwhisk/gpu"
 	"github.com/gpuwhisk/gpuwhisk/gpu/scheduler"
-	"github.com/gpuwhisk/gpuwhisk/sched"
 )
 
 // sampleEvery is the paper's interval of utilization readings (section 4.1).
@@ -53,12 +53,10 @@ func (e *engine) execute(o scheduler.Order) {
 	case scheduler.CancelMove:
 		e.containers[o.Container].moving = false
 	case scheduler.Remove:
-		if e.server != nil {
-			e.server.touched = append(e.server.touched, int(e.containers[o.Container].fn))
-		}
+		e.touch(e.containers[o.Container].fn)
 		e.containers[o.Container].moving = false
 		e.devices[o.Device].live--
-		e.after(0, timer{kind: removed, container: o.Container})
+		e.after(0, func() { e.notify(scheduler.Event{Kind: scheduler.Removed, Container: o.Container}) })
 	case scheduler.Served:
 		f := &e.fns[e.byFlow[o.Flow]]
 		f.largest = max(f.largest, o.Service)
@@ -80,19 +78,19 @@ func (e *engine) start(o scheduler.Order) {
 	f := &e.fns[x.fn]
 	f.queued--
 	f.largest = max(f.largest, o.Charged)
-	e.cost.decisions++
+	e.decisions++
 	if e.server != nil {
-		e.server.started = append(e.server.started, int(j))
+		e.server.Started = append(e.server.Started, int(j))
 	}
 	x.granted, x.dev = x.submitted+o.Waited, int32(o.Device)
 	x.kind, x.container = o.Start, o.Container
 	switch {
 	case !x.kind.Warm():
 		x.phase = waiting
-		e.after(e.p.ContainerStart, timer{kind: containerStarted, execution: j})
+		e.after(e.p.ContainerStart, func() { e.initialize(j) })
 	case c.moving && c.arrives > e.now:
 		x.phase = waiting
-		e.after(e.p.Link.Exposed(c.arrives-e.now), timer{kind: overlapped, execution: j})
+		e.after(e.p.Link.Exposed(c.arrives-e.now), func() { e.run(j) })
 	default:
 		e.run(j)
 	}
@@ -110,37 +108,19 @@ func (e *engine) move(o scheduler.Order) {
 		c.arrives = *way
 	}
 	c.moving, c.epoch = true, o.Epoch
-	e.after(*way-e.now, timer{kind: transferred, container: o.Container, epoch: o.Epoch, bytes: o.Bytes, evict: o.Move == gpu.Evict})
-}
-
-// fire handles one timer.
-func (e *engine) fire(t timer) {
-	switch t.kind {
-	case containerStarted:
-		e.initialize(t.execution)
-	case initialized:
-		e.initialized(t.execution)
-	case overlapped:
-		e.run(t.execution)
-	case transferred:
-		e.moved(t)
-	case removed:
-		e.notify(scheduler.Event{Kind: scheduler.Removed, Container: t.container})
-	case sampled:
-		e.sample(t.dev)
-	}
+	e.after(*way-e.now, func() { e.moved(o) })
 }
 
 // moved reports a finished transfer, as the shim would. One whose order was
 // replaced, or whose container is gone, is void.
-func (e *engine) moved(t timer) {
-	c := &e.containers[t.container]
-	if !c.moving || c.epoch != t.epoch {
+func (e *engine) moved(o scheduler.Order) {
+	c := &e.containers[o.Container]
+	if !c.moving || c.epoch != o.Epoch {
 		return
 	}
 	c.moving = false
-	e.reportMemory(t.container, !t.evict)
-	e.notify(scheduler.Event{Kind: scheduler.Moved, Container: t.container, Epoch: t.epoch, Bytes: t.bytes, OK: true})
+	e.reportMemory(o.Container, o.Move != gpu.Evict)
+	e.notify(scheduler.Event{Kind: scheduler.Moved, Container: o.Container, Epoch: o.Epoch, Bytes: o.Bytes, OK: true})
 }
 
 // reportMemory reports what a container has allocated, and where.
@@ -164,7 +144,7 @@ func (e *engine) initialize(j int32) {
 		e.enter(j, initing, init)
 	default:
 		x.phase = initing
-		e.after(init, timer{kind: initialized, execution: j})
+		e.after(init, func() { e.initialized(j) })
 	}
 }
 
@@ -254,9 +234,9 @@ func (e *engine) complete(j int32) {
 	x := &e.executions[j]
 	x.phase, x.ended = finished, e.now
 	e.done++
+	e.touch(x.fn)
 	if e.server != nil {
-		e.server.ended = append(e.server.ended, int(j))
-		e.server.touched = append(e.server.touched, int(x.fn))
+		e.server.Ended = append(e.server.Ended, int(j))
 	}
 	v := scheduler.Event{Invocation: uint64(j) + 1, Keep: true, Ran: e.now - x.ran}
 	if !x.kind.Warm() {
@@ -267,21 +247,22 @@ func (e *engine) complete(j int32) {
 	}
 }
 
-// sample reads a device's utilization as NVML would.
-func (e *engine) sample(dev int32) {
-	d := e.devices[dev]
-	e.advance(d)
-	if span := (e.now - d.sampledAt).Seconds(); span > 0 {
-		e.notify(scheduler.Event{Kind: scheduler.Sampled, Device: int(dev), Utilization: min(1, d.kernel/span), Used: -1})
-		d.kernel, d.sampledAt = 0, e.now
-	}
-	e.after(sampleEvery, timer{kind: sampled, dev: dev})
+// sampleLater has a device's utilization read, as NVML would, again and again.
+func (e *engine) sampleLater(d *device, index int) {
+	e.setTimer(timer{at: e.now + sampleEvery, reading: true, do: func() {
+		e.advance(d)
+		if span := (e.now - d.sampledAt).Seconds(); span > 0 {
+			e.notify(scheduler.Event{Kind: scheduler.Sampled, Device: index, Utilization: min(1, d.kernel/span), Used: -1})
+			d.kernel, d.sampledAt = 0, e.now
+		}
+		e.sampleLater(d, index)
+	}})
 }
 
 // newScheduler builds the scheduler that the invoker would build on such a
 // server, and names a bad parameter by its flag. Memory faults in by itself, as
 // on a real device; how much of a transfer a run waits for is the link's rule.
-func newScheduler(p Params, c *cost) (*scheduler.Scheduler, error) {
+func newScheduler(p Params) (*scheduler.Scheduler, error) {
 	cfg := scheduler.Config{
 		Policy: p.Policy, Sched: p.Sched, Tokens: p.Tokens, Pool: p.Pool, Link: p.Link,
 		Context: p.Context, Memory: gib, Headroom: p.Headroom,
@@ -291,61 +272,22 @@ func newScheduler(p Params, c *cost) (*scheduler.Scheduler, error) {
 	for i := range p.Devices {
 		cfg.Devices = append(cfg.Devices, gpu.Device{Index: i, MemoryBytes: p.Memory, Simulated: true})
 	}
-	if p.Clock != nil {
-		cfg.NewPolicy = func(name string, cfg sched.Config, view sched.View) (scheduler.Policy, error) {
-			policy, err := sched.New(name, cfg, view)
-			return &timed{policy, p.Clock, c}, err
-		}
-	}
 	s, err := scheduler.New(cfg)
 	if err != nil {
-		return nil, errors.New(byFlag.Replace(err.Error()))
+		return nil, errors.New(byFlag(err.Error()))
 	}
 	return s, nil
 }
 
-// byFlag turns the names of sched's parameters into those of the flags.
-var byFlag = strings.NewReplacer(
-	"sched config Overrun=", "--overrun ",
-	"sched config Gap=", "--gap ",
-	"sched config TTLAlpha=", "--ttl-alpha ",
-	"sched config TTLMin=", "--ttl-min ",
-	"sched config TTLMax=", "--ttl-max ",
-	"sched config Smoothing=", "--smoothing ",
-	"sched config InitialCharge=", "--initial-charge ",
-	"sched config FixedCharge=", "--fixed-charge ",
-	"sched config DeficitLimit=", "--deficit-limit ",
-	"sched config Slowdown=", "--slowdown ",
-	"sched config MinWait=", "--min-wait ",
-	"sched config Shortest=", "--shortest=",
+var (
+	parameter = regexp.MustCompile(`sched config (\w+)=`)
+	wordStart = regexp.MustCompile(`(\w)([A-Z][a-z])`)
 )
 
-// cost is what the policy's decisions take, when a clock is given.
-type cost struct {
-	total     time.Duration
-	decisions int
+// byFlag names sched's parameters by their flags: TTLAlpha is --ttl-alpha.
+func byFlag(text string) string {
+	return parameter.ReplaceAllStringFunc(text, func(found string) string {
+		name := parameter.FindStringSubmatch(found)[1]
+		return "--" + strings.ToLower(wordStart.ReplaceAllString(name, "$1-$2")) + " "
+	})
 }
-
-// timed is a policy that is measured while the scheduler calls it.
-type timed struct {
-	scheduler.Policy
-	clock func() time.Duration
-	cost  *cost
-}
-
-func (t *timed) Enqueue(now time.Duration, i sched.Invocation) {
-	defer t.add(t.clock())
-	t.Policy.Enqueue(now, i)
-}
-
-func (t *timed) Next(now time.Duration) (sched.Choice, bool) {
-	defer t.add(t.clock())
-	return t.Policy.Next(now)
-}
-
-func (t *timed) Done(now time.Duration, id uint64, used sched.Usage) {
-	defer t.add(t.clock())
-	t.Policy.Done(now, id, used)
-}
-
-func (t *timed) add(since time.Duration) { t.cost.total += t.clock() - since }

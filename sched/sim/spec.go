@@ -2,6 +2,7 @@ package sim
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 )
@@ -84,21 +85,16 @@ func (s Spec) Build() (*Workload, error) {
 	if err := s.validate(); err != nil {
 		return nil, err
 	}
-	for _, k := range kinds() {
-		if k.name == s.Kind {
-			return s.build(k)
-		}
+	at := slices.IndexFunc(kinds(), func(k kind) bool { return k.name == s.Kind })
+	if at < 0 {
+		names, _ := Kinds()
+		return nil, fmt.Errorf("--workload %q: not one of %s", s.Kind, strings.Join(names, ", "))
 	}
-	names, _ := Kinds()
-	return nil, fmt.Errorf("--workload %q: not one of %s", s.Kind, strings.Join(names, ", "))
-}
-
-func (s Spec) build(k kind) (*Workload, error) {
-	w, err := k.build(s)
+	w, err := kinds()[at].build(s)
 	if err != nil {
 		return nil, err
 	}
-	w.Name, w.Horizon = k.name, s.Duration
+	w.Name, w.Horizon = s.Kind, s.Duration
 	if s.Kind == "azure" {
 		w.Name = fmt.Sprintf("azure-%d", s.TraceID)
 	}
@@ -116,15 +112,15 @@ func (s Spec) build(k kind) (*Workload, error) {
 }
 
 func (s Spec) validate() error {
-	return within([]constraint{
-		{"--count", s.Count, s.Count >= 1 && s.Count <= MaxFunctions, fmt.Sprintf("lie within 1 and %d", MaxFunctions)},
-		{"--load", s.Load, s.Load > 0 && s.Load <= 100, "be above 0 and at most 100"},
-		{"capacity", s.Capacity, s.Capacity >= 0 && s.Capacity <= 1e6, "lie within 0 and 1e6"},
-		{"--zipf", s.Zipf, s.Zipf >= 0 && s.Zipf <= 10, "lie within 0 and 10"},
-		{"--footprint", s.Footprint, s.Footprint >= 0 && s.Footprint <= maxBytes, fmt.Sprintf("lie within 0 and %s", Bytes(maxBytes))},
-		{"--weight", s.Weight, s.Weight >= 0.001 && s.Weight <= 1000, "lie within 0.001 and 1000"},
-		{"--warm-share", s.WarmShare, s.WarmShare > 0 && s.WarmShare <= 1, "be above 0 and at most 1"},
-		{"--trace-id", s.TraceID, s.TraceID >= 0 && s.TraceID < len(azureSamples), fmt.Sprintf("lie within 0 and %d", len(azureSamples)-1)},
-		{"--duration", s.Duration, s.Duration > 0 && s.Duration <= maxTime, fmt.Sprintf("be above 0 and at most %v", maxTime)},
-	})
+	return within(
+		inside("--count", s.Count, 1, MaxFunctions),
+		above("--load", s.Load, 0, 100),
+		inside("capacity", s.Capacity, 0, 1e6),
+		inside("--zipf", s.Zipf, 0, 10),
+		inside("--footprint", s.Footprint, 0, maxBytes),
+		inside("--weight", s.Weight, 0.001, 1000),
+		above("--warm-share", s.WarmShare, 0, 1),
+		inside("--trace-id", s.TraceID, 0, len(azureSamples)-1),
+		above("--duration", s.Duration, 0, maxTime),
+	)
 }

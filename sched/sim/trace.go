@@ -1,12 +1,14 @@
 package sim
 
 import (
+	"cmp"
 	"fmt"
 	"io"
 	"math"
 	"os"
 	"path/filepath"
 	"slices"
+	"strconv"
 	"time"
 )
 
@@ -26,10 +28,7 @@ type Trace struct {
 // Read reads the workload. seed spreads the calls within a minute of Azure 2019.
 // Every error names file and line, or the flag.
 func (t Trace) Read(seed uint64) (*Workload, error) {
-	if err := within([]constraint{
-		{"--cold-extra", t.ColdExtra, t.ColdExtra >= 0 && t.ColdExtra <= maxCost, fmt.Sprintf("lie within 0 and %v", maxCost)},
-		{"--memory-each", t.MemoryEach, t.MemoryEach >= 0 && t.MemoryEach <= maxBytes, fmt.Sprintf("lie within 0 and %s", Bytes(maxBytes))},
-	}); err != nil {
+	if err := within(inside("--cold-extra", t.ColdExtra, 0, maxCost), inside("--memory-each", t.MemoryEach, 0, maxBytes)); err != nil {
 		return nil, err
 	}
 	r := &traceReader{Trace: t, seed: seed, index: make(map[string]int32)}
@@ -44,11 +43,9 @@ func (t Trace) Read(seed uint64) (*Workload, error) {
 			return nil, err
 		}
 	}
-	known := len(r.functions)
 	if err := open("--trace", t.File, read); err != nil {
 		return nil, err
 	}
-	r.learn(known)
 	return r.workload()
 }
 
@@ -72,19 +69,20 @@ type traceReader struct {
 	costs     []costs // of each function, as far as the trace has them
 }
 
-// costs are sums over the activations of a function, in seconds.
+// costs are sums over the activations of a function that no table has, in seconds.
 type costs struct {
+	unknown      bool // without costs in a table
 	work, init   float64
 	works, inits int
 }
 
 // function adds a function, refusing more than a simulation can take.
-func (r *traceReader) function(f Function) error {
+func (r *traceReader) function(f Function, unknown bool) error {
 	if len(r.functions) >= MaxFunctions {
 		return fmt.Errorf("more than %d functions", MaxFunctions)
 	}
 	r.index[f.Name] = int32(len(r.functions))
-	r.functions, r.costs = append(r.functions, f), append(r.costs, costs{})
+	r.functions, r.costs = append(r.functions, f), append(r.costs, costs{unknown: unknown})
 	return nil
 }
 
@@ -99,7 +97,7 @@ func (r *traceReader) activation(f Function, learn bool, a Arrival, init float64
 	case !ok && !learn:
 		return fmt.Errorf("function %s is not in %s", f.Name, r.Functions)
 	case !ok:
-		if err := r.function(f); err != nil {
+		if err := r.function(f, true); err != nil {
 			return err
 		}
 		fn = int32(len(r.functions) - 1)
@@ -114,22 +112,19 @@ func (r *traceReader) activation(f Function, learn bool, a Arrival, init float64
 	return nil
 }
 
-// learn gives functions beyond the first known their costs from the trace.
-func (r *traceReader) learn(known int) {
-	for i := known; i < len(r.functions); i++ {
-		f, c := &r.functions[i], r.costs[i]
-		f.Warm = max(seconds(share(c.work, c.works)), time.Microsecond)
-		f.Cold = f.Warm + r.ColdExtra
-		if c.inits > 0 {
-			f.Cold = f.Warm + seconds(share(c.init, c.inits))
-		}
-		f.Cold = min(f.Cold, maxCost)
-	}
-}
-
 func (r *traceReader) workload() (*Workload, error) {
 	if len(r.arrivals) == 0 {
 		return nil, fmt.Errorf("%s: no arrivals", r.File)
+	}
+	for i, c := range r.costs {
+		if f := &r.functions[i]; c.unknown {
+			f.Warm = max(seconds(share(c.work, c.works)), time.Microsecond)
+			f.Cold = f.Warm + r.ColdExtra
+			if c.inits > 0 {
+				f.Cold = f.Warm + seconds(share(c.init, c.inits))
+			}
+			f.Cold = min(f.Cold, maxCost)
+		}
 	}
 	inOrder(r.arrivals)
 	last := r.arrivals[len(r.arrivals)-1].At
@@ -162,4 +157,117 @@ func (r *traceReader) since(starts []float64) error {
 		r.arrivals[i].At = ms(starts[i] - first)
 	}
 	return nil
+}
+
+// readFunctions reads the table of functions, in our form or as the Azure 2019
+// data set gives its execution times.
+func (r *traceReader) readFunctions(file io.Reader) error {
+	t := newTable(r.Functions, file)
+	name, warm := t.column("function", "func_name", "HashFunction"), t.column("warm_ms", "warm_dur_ms", "Average")
+	cold, memory, weight := t.optional("cold_ms", "cold_dur_ms"), t.optional("memory_mb", "mem_mb"), t.optional("weight")
+	for t.next() {
+		f := Function{Name: t.text(name), Memory: int64(r.MemoryEach)}
+		least := t.number(warm, 0.001, maxCostMs)
+		f.Warm = max(ms(least), time.Microsecond)
+		f.Cold = f.Warm + r.ColdExtra
+		if cold >= 0 {
+			f.Cold = max(ms(t.number(cold, least, maxCostMs)), f.Warm)
+		}
+		if memory >= 0 {
+			f.Memory = int64(t.number(memory, 0, 1<<24) * mib)
+		}
+		if weight >= 0 {
+			f.Weight = t.number(weight, 0.001, 1000)
+		}
+		if _, twice := r.index[f.Name]; twice {
+			t.fail("function %s twice", f.Name)
+		}
+		t.add(r.function(f, false))
+	}
+	return t.err
+}
+
+// readPlain reads `arrival_ms,function`, in order of time, against the table
+// of functions.
+func (r *traceReader) readPlain(file io.Reader) error {
+	if r.Functions == "" && !r.NamesOnly {
+		return fmt.Errorf("--functions: a plain trace needs the table function,warm_ms,cold_ms,memory_mb[,weight]")
+	}
+	t := newTable(r.File, file)
+	arrival, name := t.column("arrival_ms", "invoke_time_ms"), t.column("function", "func_name")
+	last := 0.0
+	for t.next() {
+		at := t.number(arrival, 0, maxTimeMs)
+		if at < last {
+			t.fail("arrival_ms %v is before the line above's %v", at, last)
+		}
+		last = at
+		t.add(r.activation(Function{Name: t.text(name), Memory: int64(r.MemoryEach)}, r.NamesOnly, Arrival{At: ms(at)}, 0))
+	}
+	return t.err
+}
+
+// readAzure2019 reads the Azure Functions 2019 invocation counts: one row a
+// function, one column a minute. The calls of a minute are spread at random
+// within it. Costs come from the functions table, which may be the data set's
+// own file of execution times.
+func (r *traceReader) readAzure2019(file io.Reader) error {
+	if r.Functions == "" {
+		return fmt.Errorf("--functions: Azure 2019 counts have no costs: give a table of functions or the data set's function durations")
+	}
+	t := newTable(r.File, file)
+	name, minutes := t.column("HashFunction"), minuteColumns(t)
+	for t.next() {
+		line, _ := t.rows.FieldPos(0)
+		f, random := Function{Name: t.text(name)}, stream(r.seed, uint64(line))
+		for m, column := range minutes {
+			count := t.number(column, 0, MaxArrivals)
+			if count != math.Trunc(count) {
+				t.fail("%s: %v calls", t.header[column], count)
+			}
+			for i := 0; i < int(count) && t.err == nil; i++ {
+				at := time.Duration(m)*time.Minute + seconds(random.Float64()*60)
+				t.add(r.activation(f, false, Arrival{At: at}, 0))
+			}
+		}
+	}
+	return t.err
+}
+
+// minuteColumns finds the columns named 1, 2, 3 and so on; a minute is
+// sixty thousand milliseconds.
+func minuteColumns(t *table) (columns []int) {
+	for i, h := range t.header {
+		n, err := strconv.Atoi(h)
+		if err != nil {
+			continue
+		}
+		if n != len(columns)+1 {
+			t.fail("minute column %d where %d should follow", n, len(columns)+1)
+		}
+		columns = append(columns, i)
+		t.header[i] = "minute " + h
+	}
+	if len(columns) == 0 {
+		t.fail("no minute columns 1, 2, 3, ...")
+	}
+	return columns
+}
+
+// readAzure2021 reads the Azure Functions 2021 rows: app, func, end_timestamp
+// and duration in seconds. An arrival is end less duration; each keeps its own
+// duration. Without a row in the functions table a function is given the mean of
+// its durations as warm time.
+func (r *traceReader) readAzure2021(file io.Reader) error {
+	t := newTable(r.File, file)
+	app, function, end, duration := t.column("app"), t.column("func"), t.column("end_timestamp"), t.column("duration")
+	var starts []float64
+	for t.next() {
+		// The data set rounds the shortest runs to nothing.
+		took := max(t.number(duration, 0, maxCost.Seconds()), 0.001)
+		starts = append(starts, 1000*(t.number(end, 0, maxTime.Seconds())-took))
+		f := Function{Name: t.text(app) + "/" + t.text(function), Memory: int64(r.MemoryEach)}
+		t.add(r.activation(f, true, Arrival{Work: seconds(took)}, 0))
+	}
+	return cmp.Or(t.err, r.since(starts))
 }

@@ -37,7 +37,7 @@ func written(t testing.TB, name, text string) string {
 }
 
 func TestPlainTrace(t *testing.T) {
-	w, err := trace(t, "plain", "\ufeff\"arrival_ms\",function\n0, a\n10.25,b\r\n \n10.25,a\n", someFunctions)
+	w, err := trace(t, "plain", "\ufeff\"arrival_ms\",function\n0, a\n10.25,b\r\n\n10.25,a\n", someFunctions)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -77,13 +77,13 @@ func TestPlainTraceOfNamesOnly(t *testing.T) {
 	}
 }
 
-// TestBadTraces: every complaint names file and line, or the flag.
+// TestBadTraces: every complaint names file and line or record, or the flag.
 func TestBadTraces(t *testing.T) {
 	for name, c := range map[string]struct{ format, data, functions, want string }{
 		"empty":            {"plain", "", someFunctions, "t.csv: empty"},
 		"only a header":    {"plain", "arrival_ms,function\n", someFunctions, "t.csv: no arrivals"},
 		"no functions":     {"plain", "arrival_ms,function\n0,a\n", "", "--functions"},
-		"cut line":         {"plain", "arrival_ms,function\n0,a\n1\n", someFunctions, "t.csv:3: 1 fields, the header has 2"},
+		"cut line":         {"plain", "arrival_ms,function\n0,a\n1\n", someFunctions, "t.csv:3: wrong number of fields"},
 		"negative":         {"plain", "arrival_ms,function\n-1,a\n", someFunctions, "t.csv:2: arrival_ms -1 is below 0"},
 		"not a number":     {"plain", "arrival_ms,function\nNaN,a\n", someFunctions, "t.csv:2: arrival_ms \"NaN\" is not a number"},
 		"infinite":         {"plain", "arrival_ms,function\n0,a\n+Inf,a\n", someFunctions, "t.csv:3: arrival_ms \"+Inf\" is not a number"},
@@ -98,7 +98,7 @@ func TestBadTraces(t *testing.T) {
 		"function twice":   {"plain", "arrival_ms,function\n5,a\n", someFunctions + "a,1,2,3,1\n", "f.csv:4: function a twice"},
 		"zero weight":      {"plain", "arrival_ms,function\n5,a\n", "function,warm_ms,cold_ms,memory_mb,weight\na,1,5,1,0\n", "f.csv:2: weight 0 is below"},
 		"negative memory":  {"plain", "arrival_ms,function\n5,a\n", "function,warm_ms,cold_ms,memory_mb\na,1,5,-1\n", "f.csv:2: memory_mb -1 is below 0"},
-		"quote":            {"plain", "arrival_ms,function\n5,\"a\n", someFunctions, "t.csv:2: field 2: extraneous or missing"},
+		"quote":            {"plain", "arrival_ms,function\n5,\"a\n", someFunctions, "t.csv:2: extraneous or missing"},
 		"quoted comma":     {"plain", "arrival_ms,function\n5,\"a,b\"\n", someFunctions, "t.csv:2: function a,b is not in f.csv"},
 		"unknown form":     {"oracle", "x\n", someFunctions, "--trace-format"},
 
@@ -110,17 +110,17 @@ func TestBadTraces(t *testing.T) {
 		"2019 no calls":     {"azure2019", "HashFunction,1\na,0\n", someFunctions, "t.csv: no arrivals"},
 		"2019 unknown":      {"azure2019", "HashFunction,1\nq,1\n", someFunctions, "t.csv:2: function q is not in f.csv"},
 
-		"2021 cut":      {"azure2021", "app,func,end_timestamp,duration\nx,y,5\n", "", "t.csv:2: 3 fields"},
+		"2021 cut":      {"azure2021", "app,func,end_timestamp,duration\nx,y,5\n", "", "t.csv:2: wrong number of fields"},
 		"2021 negative": {"azure2021", "app,func,end_timestamp,duration\nx,y,5,-1\n", "", "t.csv:2: duration -1 is below 0"},
 		"2021 column":   {"azure2021", "app,func,end_timestamp\nx,y,5\n", "", "t.csv:1: no column duration"},
 
-		"records cut":       {"activations", `{"name":"a","start":1`, "", "t.csv:1: not an activation record"},
-		"records cut later": {"activations", "{\"name\":\"a\",\"start\":5}\n\n{\"name\":\"b\"", "", "t.csv:3: not an activation record"},
-		"records too many":  {"activations", "[{\"name\":\"a\",\"start\":5}]\n{}", "", "t.csv:2: more after the end"},
-		"records unnamed":   {"activations", "{\"name\":\"a\",\"start\":5,\"duration\":1}\n{\"start\":5}", "", "t.csv:2: a record without a name"},
-		"records no start":  {"activations", `{"name":"a"}`, "", "t.csv:1: start 0 of a"},
-		"records array":     {"activations", `[{"name":"a","start":5,"duration":1}`, "", "t.csv:1: "},
-		"records wait":      {"activations", `{"name":"a","start":5,"annotations":[{"key":"waitTime","value":"x"}]}`, "", "t.csv:1: annotation waitTime"},
+		"records cut":       {"activations", `{"name":"a","start":1`, "", "t.csv: record 1: not an activation record"},
+		"records cut later": {"activations", "{\"name\":\"a\",\"start\":5}\n\n{\"name\":\"b\"", "", "t.csv: record 2: not an activation record"},
+		"records too many":  {"activations", "[{\"name\":\"a\",\"start\":5}]\n{}", "", "t.csv: more after the end"},
+		"records unnamed":   {"activations", "{\"name\":\"a\",\"start\":5,\"duration\":1}\n{\"start\":5}", "", "t.csv: record 2: without a name"},
+		"records no start":  {"activations", `{"name":"a"}`, "", "t.csv: record 1: start 0 of a"},
+		"records array":     {"activations", `[{"name":"a","start":5,"duration":1}`, "", "t.csv: the array of records is cut off"},
+		"records wait":      {"activations", `{"name":"a","start":5,"annotations":[{"key":"waitTime","value":"x"}]}`, "", "t.csv: record 1: not an activation record: annotation waitTime"},
 		"records none":      {"activations", "", "", "t.csv: no arrivals"},
 	} {
 		_, err := trace(t, c.format, c.data, c.functions)

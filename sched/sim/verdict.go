@@ -52,13 +52,10 @@ func IntervalOf(v []float64) *Interval {
 	return &Interval{Low: v[k], High: v[n-1-k]}
 }
 
-// rule judges one figure.
+// rule judges a figure.
 type rule struct {
-	lo, hi                   float64 // a result of the paper is reproduced within these
-	directionLo, directionHi float64 // and its direction is the same within these
-	goal                     bool    // of ours, met up to hi
-	noClaim                  bool    // only measured
-	everyRun                 bool    // about the largest of all seeds
+	judge    func(v float64) Verdict
+	everyRun bool // about the largest of all seeds, not their median
 }
 
 // of judges the median of all seeds: its whole interval must lie on one side.
@@ -66,10 +63,10 @@ func (r rule) of(median float64, in *Interval, largest float64) Verdict {
 	switch {
 	case r.everyRun:
 		return r.judge(largest)
-	case r.noClaim:
-		return Measured
-	case in == nil:
+	case in == nil && r.judge(median) != Measured:
 		return Unclear
+	case in == nil:
+		return Measured
 	}
 	low, mid, high := r.judge(in.Low), r.judge(median), r.judge(in.High)
 	favours := func(v Verdict) bool { return v == Reproduced || v == SameDirection }
@@ -82,44 +79,49 @@ func (r rule) of(median float64, in *Interval, largest float64) Verdict {
 	return Unclear
 }
 
-func (r rule) judge(v float64) Verdict {
-	switch {
-	case r.goal && v <= r.hi:
-		return Met
-	case r.goal:
-		return Missed
-	case v >= r.lo && v <= r.hi:
-		return Reproduced
-	case v >= r.directionLo && v <= r.directionHi:
-		return SameDirection
-	}
-	return Not
+var inf = math.Inf(1)
+
+// band judges a result of the paper: reproduced from lo to hi, same direction in the
+// wider band.
+func band(lo, hi, widerLo, widerHi float64) rule {
+	return rule{judge: func(v float64) Verdict {
+		switch {
+		case v >= lo && v <= hi:
+			return Reproduced
+		case v >= widerLo && v <= widerHi:
+			return SameDirection
+		}
+		return Not
+	}}
 }
 
 // inRange judges a ratio against the paper's: reproduced when it lies between
 // lo and hi, same direction when it is at least on the paper's side of 1.
 func inRange(lo, hi float64) rule {
 	if (lo+hi)/2 > 1 {
-		return rule{lo: lo, hi: hi, directionLo: 1.02, directionHi: math.Inf(1)}
+		return band(lo, hi, 1.02, inf)
 	}
-	return rule{lo: lo, hi: hi, directionLo: math.Inf(-1), directionHi: 0.98}
+	return band(lo, hi, -inf, 0.98)
 }
 
 // atLeast is reproduced from lo on, same direction above 1.
-func atLeast(lo float64) rule {
-	return rule{lo: lo, hi: math.Inf(1), directionLo: 1.02, directionHi: math.Inf(1)}
-}
+func atLeast(lo float64) rule { return band(lo, inf, 1.02, inf) }
 
 // atMost is reproduced up to hi, same direction up to soft.
-func atMost(hi, soft float64) rule {
-	return rule{lo: math.Inf(-1), hi: hi, directionLo: math.Inf(-1), directionHi: soft}
-}
+func atMost(hi, soft float64) rule { return band(-inf, hi, -inf, soft) }
 
 // between judges a value between two others, the one at 0 and the other at 1.
-func between() rule { return rule{lo: 0, hi: 1, directionLo: 0, directionHi: math.Inf(1)} }
+func between() rule { return band(0, 1, 0, inf) }
 
-// goal is met up to hi.
-func goal(hi float64) rule { return rule{goal: true, hi: hi} }
+// goal is one of ours, met up to hi.
+func goal(hi float64) rule {
+	return rule{judge: func(v float64) Verdict {
+		if v <= hi {
+			return Met
+		}
+		return Missed
+	}}
+}
 
 // inEveryRun is a rule about the largest of all seeds.
 func inEveryRun(r rule) rule {
@@ -128,4 +130,4 @@ func inEveryRun(r rule) rule {
 }
 
 // measured judges nothing.
-func measured() rule { return rule{noClaim: true} }
+func measured() rule { return rule{judge: func(float64) Verdict { return Measured }} }

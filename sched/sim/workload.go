@@ -12,6 +12,7 @@
 package sim
 
 import (
+	"cmp"
 	"fmt"
 	"time"
 
@@ -34,11 +35,7 @@ const DefaultNamespace = "sim"
 
 // Flow returns the function's flow.
 func (f Function) Flow() sched.FlowID {
-	ns := f.Namespace
-	if ns == "" {
-		ns = DefaultNamespace
-	}
-	return sched.FlowID{Namespace: ns, Function: f.Name}
+	return sched.FlowID{Namespace: cmp.Or(f.Namespace, DefaultNamespace), Function: f.Name}
 }
 
 // Arrival is one activation.
@@ -100,15 +97,11 @@ func (w *Workload) Validate() error {
 	case w.Horizon <= 0 || w.Horizon > maxTime:
 		return fmt.Errorf("workload %s: horizon %v: must be above 0 and at most %v", w.Name, w.Horizon, maxTime)
 	}
-	for i := range w.Functions {
-		if err := w.Functions[i].validate(); err != nil {
+	for _, f := range w.Functions {
+		if err := f.validate(); err != nil {
 			return fmt.Errorf("workload %s: %w", w.Name, err)
 		}
 	}
-	return w.checkArrivals()
-}
-
-func (w *Workload) checkArrivals() error {
 	last := time.Duration(0)
 	for i, a := range w.Arrivals {
 		switch {
@@ -128,12 +121,12 @@ func (f Function) validate() error {
 	if f.Name == "" {
 		return fmt.Errorf("function without a name")
 	}
-	if err := within([]constraint{
-		{"warm time", f.Warm, f.Warm > 0 && f.Warm <= maxCost, fmt.Sprintf("be above 0 and at most %v", maxCost)},
-		{"cold time", f.Cold, f.Cold >= f.Warm && f.Cold <= maxCost, fmt.Sprintf("be at least the warm time %v and at most %v", f.Warm, maxCost)},
-		{"memory", Bytes(f.Memory), f.Memory >= 0 && f.Memory <= maxBytes, fmt.Sprintf("lie within 0 and %s", Bytes(maxBytes))},
-		{"weight", f.Weight, f.Weight >= 0 && f.Weight <= 1000, "lie within 0 and 1000"},
-	}); err != nil {
+	if err := within(
+		above("warm time", f.Warm, 0, maxCost),
+		inside("cold time", f.Cold, f.Warm, maxCost),
+		inside("memory", Bytes(f.Memory), 0, maxBytes),
+		inside("weight", f.Weight, 0, 1000),
+	); err != nil {
 		return fmt.Errorf("function %s: %w", f.Name, err)
 	}
 	return nil

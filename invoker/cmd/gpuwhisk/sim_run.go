@@ -96,8 +96,7 @@ func printResult(to io.Writer, r *sim.Result, took time.Duration) error {
 		sec(r.Latency.Mean), sec(r.Latency.P50), sec(r.Latency.P99), sec(r.LowerBound), r.OverBound)
 	fmt.Fprintf(b, "mean of functions %s, variance between them %.1f s², within one %.1f s²\n",
 		sec(r.FunctionMean), r.FunctionVariance, r.WithinVariance)
-	fmt.Fprintf(b, "starts %s  utilization %.0f%%  (in order of arrival its pool forces %d cold ones)\n",
-		starts(r.Starts), 100*r.Utilization, r.LeastCold)
+	fmt.Fprintf(b, "starts %s  utilization %.0f%%\n", starts(r.Starts), 100*r.Utilization)
 	fmt.Fprintf(b, "service gap per window %.1f s mean, %.1f s largest, bound %.1f s; %.0f ns of decisions per activation\n\n",
 		r.GapBacklogged.Mean, r.GapBacklogged.Max, r.GapBound, r.DecisionNano)
 	t := sim.Table{Head: strings.Split("function,runs,mean,p50,p99,wait,gpu-warm,host-warm,cold,busy-cold,service", ",")}
