@@ -4,8 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"runtime/debug"
-	"time"
 
 	"github.com/gpuwhisk/gpuwhisk/activation"
 	"github.com/gpuwhisk/gpuwhisk/activation/spans"
@@ -30,34 +28,51 @@ func (iv *Invoker) accept(ctx context.Context) {
 		}
 		iv.permits.taken.Add(1)
 		p := newPending(iv.completer, del, iv.dispatch.clock())
-		iv.observe.accepted(p, del.Completed)
-		if del.Completed {
-			iv.skip(p)
-			continue
-		}
+		iv.observe.accepted(p)
 		iv.completer.aging.add(p)
-		if del.Ended != nil {
-			go iv.guard(p, func() { iv.repeatEnding(p, del.Ended) })
-			continue
-		}
 		iv.admit(p)
 	}
 }
 
-// admit resolves a pending activation's action: at once when it is cached, in a
-// goroutine of its own when it must be fetched.
+// admit decides what becomes of a pending activation: it is completed, or its action
+// is resolved, at once when that is cached. What may wait has a goroutine of its own.
 func (iv *Invoker) admit(p *pending) {
-	if iv.ports.Blacklist.Blocked(p.User.Namespace.Name) {
-		go iv.guard(p, func() { iv.block(p) })
-		return
+	defer iv.completer.rescue(p)
+	switch {
+	case p.Completed: // by an earlier process: all is safe, only its offset was not committed yet
+		iv.observe.interrupted(p, "completed")
+		iv.completer.endedElsewhere(p)
+	case p.Ended != nil:
+		go iv.completer.refuse(p, iv.repeated(p))
+	case iv.ports.Blacklist.Blocked(p.User.Namespace.Name):
+		go iv.completer.refuse(p, iv.blocked(p))
+	default:
+		a, cached := iv.cached(p)
+		iv.observe.fetched(p, cached)
+		if cached {
+			iv.route(p, a)
+			return
+		}
+		go iv.fetch(p)
 	}
-	a, cached := iv.cached(p)
-	iv.observe.fetched(p, cached)
-	if cached {
-		iv.guard(p, func() { iv.resolved(p, a) })
-		return
-	}
-	go iv.guard(p, func() { iv.fetch(p) })
+}
+
+// repeated is how an activation ended in an earlier process. Its receivers may know
+// it, and a record that is stored already stays as it is.
+func (iv *Invoker) repeated(p *pending) *ending {
+	iv.log.Info("the end of an activation in an earlier process is sent again", keyActivation, p.ActivationID, keyAction, p.Action.FQN(), "status", p.Ended.Response.StatusCode)
+	iv.observe.interrupted(p, "reported")
+	return &ending{record: p.Ended, earlier: true, repeated: true}
+}
+
+// blocked is the end of an activation of a blocked namespace: the shortest ack, no
+// record and no event (InvokerReactive.handleActivationMessage).
+func (iv *Invoker) blocked(p *pending) *ending {
+	iv.log.Warn(fmt.Sprintf("namespace %s was blocked in invoker.", p.User.Namespace.Name), // the original's text
+		keyTransID, p.TransID.Root(), keyClass, ofReactive, keyActivation, p.ActivationID)
+	e := appError(textBlocked)
+	e.silent = true
+	return e
 }
 
 // cached is the action of a pending activation if it is in memory.
@@ -68,76 +83,45 @@ func (iv *Invoker) cached(p *pending) (*activation.Action, bool) {
 	return iv.ports.Actions.Cached(p.Action.FQN(), p.Revision)
 }
 
-// guard runs f, which passes the pending activation on or completes it. If f
-// panics, it is completed here: a pending activation is never lost.
-func (iv *Invoker) guard(p *pending, f func()) {
-	defer func() {
-		if cause := recover(); cause != nil {
-			iv.log.Error("admission panicked", keyActivation, p.ActivationID, "panic", fmt.Sprint(cause), "stack", string(debug.Stack()))
-			iv.reject(p, refusal{response: activation.ErrorResponse(activation.StatusWhiskError, textAborted)})
-		}
-	}()
-	f()
-}
-
-// block answers an activation of a blocked namespace: the shortest ack, no
-// record and no event (InvokerReactive.handleActivationMessage).
-func (iv *Invoker) block(p *pending) {
-	r := appError(textBlocked)
-	iv.log.Warn(fmt.Sprintf("namespace %s was blocked in invoker.", p.User.Namespace.Name), // the original's text
-		keyTransID, p.TransID.Root(), keyClass, ofReactive, keyActivation, p.ActivationID)
-	iv.observe.refused(p, r)
-	iv.completer.complete(p, ending{record: fallbackRecord(p.Message, p.kind, r, time.Now()), combined: true, silent: true})
-}
-
-func (iv *Invoker) fetch(p *pending) {
-	ctx, cancel := context.WithTimeout(iv.completer.ctx, iv.settings.fetchTime())
+// fetched is the action of a pending activation, for which it waits.
+func (iv *Invoker) fetched(ctx context.Context, p *pending) (*activation.Action, error) {
+	ctx, cancel := context.WithTimeout(spans.With(ctx, p.TransID), iv.settings.fetchTime())
 	defer cancel()
-	a, err := iv.ports.Actions.Action(spans.With(ctx, p.TransID), p.Action.FQN(), p.Revision)
-	if err != nil && iv.completer.ctx.Err() != nil {
-		return // this process ends: the message is delivered to the next one
-	}
-	if err != nil {
-		iv.log.Warn("fetch action", keyActivation, p.ActivationID, keyAction, p.Action.FQN(), "error", err)
-		iv.reject(p, refuse(err))
-		return
-	}
-	iv.resolved(p, a)
+	return iv.ports.Actions.Action(ctx, p.Action.FQN(), p.Revision)
 }
 
-// resolved routes a pending activation whose action is known.
-func (iv *Invoker) resolved(p *pending, a *activation.Action) {
+// fetch resolves a pending activation's action and routes it.
+func (iv *Invoker) fetch(p *pending) {
+	defer iv.completer.rescue(p)
+	a, err := iv.fetched(iv.completer.ctx, p)
+	switch {
+	case err == nil:
+		iv.route(p, a)
+	case iv.completer.ctx.Err() != nil: // this process ends: the message is delivered to the next one
+	default:
+		iv.log.Warn("fetch action", keyActivation, p.ActivationID, keyAction, p.Action.FQN(), "error", err)
+		iv.completer.refuse(p, unfetched(err))
+	}
+}
+
+// route sends a pending activation whose action is known on its way: to its end, to
+// another invoker, or to the dispatcher.
+func (iv *Invoker) route(p *pending, a *activation.Action) {
 	no := iv.router.route(p, a)
 	if no == nil {
-		no = iv.interrupted(p, a)
+		no = iv.interrupted(p)
 	}
 	switch {
 	case no != nil:
-		go iv.guard(p, func() { iv.reject(p, *no) })
+		go iv.completer.refuse(p, no)
 	case p.gpu != nil && iv.router.devices == 0:
-		go iv.guard(p, func() { iv.forward(p) })
+		go iv.forward(p)
 	default:
 		if p.gpu != nil {
-			iv.permits.setApart(&p.permit, size(p.Message))
+			iv.permits.setApart(p)
 		}
 		iv.dispatch.post(arrived{p})
 	}
-}
-
-// reject completes a pending activation that never reaches a container.
-func (iv *Invoker) reject(p *pending, r refusal) {
-	iv.observe.refused(p, r.response)
-	rec := fallbackRecord(p.Message, p.kind, r.response, time.Now())
-	if r.known && p.action != nil {
-		rec = runRecord(p.Message, p.action, r.response, times{}, time.Now())
-	}
-	iv.completer.complete(p, ending{record: rec, combined: true, earlier: r.earlier})
-}
-
-// size is about how much memory a message takes.
-func size(m *activation.Message) int64 {
-	const rest = 1 << 10
-	return rest + int64(len(m.Content))
 }
 
 // maxAttempts is after how many processes that ended while an activation ran
@@ -157,32 +141,25 @@ const (
 // The record shows a whisk error. The ack does not: after a crash there are as
 // many of these as ran, and a controller that receives three system errors among
 // ten takes the invoker for unhealthy, which this process is not.
-func (iv *Invoker) interrupted(p *pending, a *activation.Action) *refusal {
+func (iv *Invoker) interrupted(p *pending) *ending {
 	var text string
 	switch {
-	case !p.begun:
+	case !p.Begun:
 		return nil
-	case p.attempts >= maxAttempts:
-		text = fmt.Sprintf(textAttempts, p.attempts)
-	case a.Annotations.Rerun(iv.settings.Rerun):
-		iv.log.Info("activation that an earlier process had begun runs again", keyActivation, p.ActivationID, keyAction, p.Action.FQN(), "attempts", p.attempts)
+	case p.Attempts >= maxAttempts:
+		text = fmt.Sprintf(textAttempts, p.Attempts)
+	case p.action.Annotations.Rerun(iv.settings.Rerun):
+		iv.log.Info("activation that an earlier process had begun runs again", keyActivation, p.ActivationID, keyAction, p.Action.FQN(), "attempts", p.Attempts)
 		iv.observe.interrupted(p, "rerun")
 		return nil
 	default:
 		text = textInterrupted
 	}
-	iv.log.Warn("activation that an earlier process had begun is answered with an error", keyActivation, p.ActivationID, keyAction, p.Action.FQN(), "attempts", p.attempts)
+	iv.log.Warn("activation that an earlier process had begun is answered with an error", keyActivation, p.ActivationID, keyAction, p.Action.FQN(), "attempts", p.Attempts)
 	iv.observe.interrupted(p, "answered")
-	return &refusal{known: true, earlier: true, response: activation.ErrorResponse(activation.StatusWhiskError, text)}
-}
-
-// skip settles an activation that an earlier process has completed: its acks and
-// its record are safe, only its offset was not committed yet.
-func (iv *Invoker) skip(p *pending) {
-	iv.observe.interrupted(p, "completed")
-	iv.completer.reportEnd(p, ending{})
-	p.settle()
-	iv.permits.release(p.permit)
+	e := refused(activation.StatusWhiskError, text)
+	e.earlier = true
+	return e
 }
 
 // maxHops is how often an activation is forwarded before it must be answered:
@@ -194,48 +171,49 @@ const maxHops = 2
 // from the moment that the broker has it nothing is acked here and no record
 // is written. What cannot be forwarded is answered here.
 func (iv *Invoker) forward(p *pending) {
-	topic := iv.settings.GPU.ForwardTo
-	refuse := func(why string) {
-		iv.log.Error("forward activation", keyActivation, p.ActivationID, "topic", topic, "error", why)
-		iv.reject(p, refusal{known: true, response: activation.ErrorResponse(activation.StatusWhiskError,
-			fmt.Sprintf("The action asks for a GPU, and its activation could not be passed on to the invokers that have one (whisk.gpu.forward-topic): %s.", why))})
-	}
+	defer iv.completer.rescue(p)
 	way := activation.Forwarded{Instance: iv.completer.instance}
 	if p.Forwarded != nil {
 		way = *p.Forwarded
 	}
 	if way.Hops++; way.Hops > maxHops {
-		refuse(fmt.Sprintf("it was passed on %d times already and came back to %s, which has no GPU", maxHops, iv.completer.instance.Topic()))
+		iv.notForwarded(p, fmt.Sprintf("it was passed on %d times already and came back to %s, which has no GPU", maxHops, iv.completer.instance.Topic()))
 		return
 	}
-	if !p.take(startForward) {
+	if !p.take(startPass) {
 		return
 	}
 	m := *p.Message
 	m.Forwarded = &way
+	topic := iv.settings.GPU.ForwardTo
+	unsent := func(err error) { // the message is delivered again after a restart
+		iv.log.Warn("forward activation", keyActivation, p.ActivationID, "topic", topic, "error", err)
+		iv.permits.release(p)
+	}
 	// A function stays with one of the invokers that share the topic: where it
 	// is warm.
 	key := p.User.Namespace.Name + " " + p.action.FQN()
-	unsent := func(err error) { // the message is delivered again after a restart
-		iv.log.Warn("forward activation", keyActivation, p.ActivationID, "topic", topic, "error", err)
-		iv.permits.release(p.permit)
-	}
 	err := iv.ports.Outbox.Forward(iv.completer.ctx, topic, key, m.Encode(), func(err error) {
 		switch {
 		case errors.Is(err, ErrUnsent):
 			unsent(err)
 		case err != nil:
-			p.take(failForward)
-			go iv.guard(p, func() { refuse(fmt.Sprintf("the topic %s does not take it: %s", topic, err)) })
+			p.take(failPass)
+			go iv.notForwarded(p, fmt.Sprintf("the topic %s does not take it: %s", topic, err))
 		default:
-			p.take(endForward)
-			iv.observe.forwarded(p)
-			iv.completer.reportEnd(p, ending{})
-			iv.permits.release(p.permit)
-			p.settle()
+			p.take(endPass)
+			iv.observe.forwarded()
+			iv.completer.endedElsewhere(p)
 		}
 	})
 	if err != nil { // flushing is over
 		unsent(err)
 	}
+}
+
+// notForwarded answers a pending activation that cannot be forwarded.
+func (iv *Invoker) notForwarded(p *pending, why string) {
+	iv.log.Error("forward activation", keyActivation, p.ActivationID, "topic", iv.settings.GPU.ForwardTo, "error", why)
+	iv.completer.refuse(p, refused(activation.StatusWhiskError,
+		fmt.Sprintf("The action asks for a GPU, and its activation could not be passed on to the invokers that have one (whisk.gpu.forward-topic): %s.", why)))
 }

@@ -44,13 +44,13 @@ func newAging(s Settings, store SpillStore, clock func() time.Duration) *aging {
 
 // add lists a pending activation.
 func (ag *aging) add(p *pending) {
-	if ag == nil || p.unlisted {
+	if ag == nil || p.Unlisted {
 		return
 	}
 	ag.mu.Lock()
 	defer ag.mu.Unlock()
 	p.age = ag.all.PushBack(aged{p, ag.read})
-	ag.read += size(p.Message)
+	ag.read += p.size()
 }
 
 // remove takes a pending activation off the list, if it is there.

@@ -25,12 +25,15 @@ type backlog struct {
 	closing  bool
 }
 
-// loading is a spilled activation whose message is being read back.
+// loading is a spilled activation whose message is being read back, and what has come
+// of it meanwhile, which the dispatcher owns.
 type loading struct {
-	key   string
-	order *scheduler.Order // the run that waits for it; nil: none yet
-	ctr   *actionContainer
-	why   string // it is refused, with this text
+	invocation uint64
+	spilled    *spilled
+	order      *scheduler.Order // the run that waits for it; nil: none yet
+	ctr        *actionContainer
+	why        string // it is refused, with this text
+	back       bool   // it is to be given back
 }
 
 func (iv *Invoker) newBacklog(d *dispatcher) *backlog {
@@ -56,7 +59,7 @@ func (b *backlog) status() *BacklogStatus {
 // reported to the GPU scheduler: it would order the message back at once, which may
 // run soon.
 func (b *backlog) spills(p *pending, core *scheduler.Scheduler) (spill, far bool) {
-	if b.spiller == nil || p.unlisted {
+	if b.spiller == nil || p.Unlisted {
 		return false, false
 	}
 	far = core.Spillable(flowOf(p))
@@ -82,7 +85,7 @@ func (e spilledEvent) apply(d *dispatcher, now time.Duration) {
 		}
 		delete(b.inMemory, p.invocation)
 		b.spilled[p.invocation] = newSpilled(p)
-		b.permits.spill(p.permit)
+		b.permits.spill(p)
 		p.completer.aging.remove(p)
 		p.commit()
 		if b.closing {
@@ -100,19 +103,18 @@ func (b *backlog) load(invocation uint64) {
 	if b.closing || b.spilled[invocation] == nil || !b.permits.near() {
 		return
 	}
-	if sp := b.startLoading(invocation, &loading{}); sp != nil {
-		b.fetcher.add(fetch{invocation: invocation, spilled: sp})
-	}
+	b.fetcher.add(b.startLoading(invocation))
 }
 
 // startLoading records that a message is being read back; nil: it is not spilled.
-func (b *backlog) startLoading(invocation uint64, l *loading) *spilled {
+func (b *backlog) startLoading(invocation uint64) *loading {
 	sp := b.unspill(invocation)
-	if sp != nil {
-		l.key = sp.caller.Value().key
-		b.loading[invocation] = l
+	if sp == nil {
+		return nil
 	}
-	return sp
+	l := &loading{invocation: invocation, spilled: sp}
+	b.loading[invocation] = l
+	return l
 }
 
 // unspill takes an activation out of the spilled ones; nil: it is not there.
@@ -130,69 +132,76 @@ func (b *backlog) await(o scheduler.Order, ctr *actionContainer) bool {
 	if b.inMemory[o.Invocation] != nil {
 		return false
 	}
-	if l := b.loading[o.Invocation]; l != nil {
+	read := b.fetcher.hurry
+	l := b.loading[o.Invocation]
+	if l == nil {
+		read, l = b.fetcher.now, b.startLoading(o.Invocation)
+	}
+	if l != nil {
 		l.order, l.ctr = &o, ctr
-		b.fetcher.hurry(o.Invocation)
-	} else if sp := b.startLoading(o.Invocation, &loading{order: &o, ctr: ctr}); sp != nil {
-		b.fetcher.now(fetch{invocation: o.Invocation, spilled: sp})
+		read(l)
 	}
 	return true
 }
 
 // refuse answers an activation whose message is not in memory.
 func (b *backlog) refuse(invocation uint64, reason scheduler.Reason, text string) {
-	if l := b.loading[invocation]; l != nil {
-		l.why = text
-		return
-	}
-	sp := b.unspill(invocation)
+	l := b.loading[invocation]
 	switch {
-	case sp == nil:
+	case l != nil:
+		l.why = text
+	case b.spilled[invocation] == nil:
 	case reason == scheduler.WasWithdrawn: // by draining: it stays on disk for the next process
+		b.unspill(invocation)
 		b.permits.spilled.Add(-1)
 	default:
-		b.fetcher.add(fetch{invocation: invocation, spilled: sp, why: text})
+		l = b.startLoading(invocation)
+		l.why = text
+		b.fetcher.add(l)
 	}
 }
 
-// broughtBack reports a spilled activation that was read back; no is the reason why
-// it cannot run.
+// broughtBack reports a spilled activation that was read back; no is why it cannot
+// run.
 type broughtBack struct {
-	invocation uint64
-	p          *pending
-	no         *refusal
+	*loading
+	p  *pending
+	no *ending
 }
 
 func (e broughtBack) apply(d *dispatcher, now time.Duration) {
 	g, p := d.gpus, e.p
 	b := g.backlog
-	l := b.loading[e.invocation]
 	delete(b.loading, e.invocation)
 	switch {
-	case l.why != "":
-		d.reject(p, refusal{response: appError(l.why), known: true})
+	case e.back && e.no == nil:
+		arrived{p}.apply(d, now)
+	case e.back:
+		d.refuse(p, e.no)
+	case e.why != "":
+		d.refuse(p, appError(e.why))
 	case e.no != nil:
-		g.take(now, l.withdrawal(e.invocation))
-		d.reject(p, *e.no)
-	case p.key != l.key: // another revision runs by now, in containers of its own
-		g.take(now, l.withdrawal(e.invocation))
+		g.take(now, e.withdrawal())
+		d.refuse(p, e.no)
+	case p.key != e.spilled.caller.Value().key: // another revision runs by now, in containers of its own
+		g.take(now, e.withdrawal())
 		arrived{p}.apply(d, now)
 	default:
 		p.invocation = e.invocation
 		b.inMemory[e.invocation] = p
-		if p.near = l.order == nil; !p.near {
-			g.start(now, *l.order, l.ctr)
+		if p.near = e.order == nil; !p.near {
+			g.start(now, *e.order, e.ctr)
 		}
 	}
 }
 
 // withdrawal is the event of an invocation that does not run, whether it waits or
 // has its token.
-func (l *loading) withdrawal(invocation uint64) scheduler.Event {
+func (l *loading) withdrawal() scheduler.Event {
 	if l.order == nil {
-		return scheduler.Event{Kind: scheduler.Withdrawn, Invocation: invocation}
+		return scheduler.Event{Kind: scheduler.Withdrawn, Invocation: l.invocation}
 	}
-	return scheduler.Event{Kind: scheduler.Left, Invocation: invocation, Unused: true, Keep: l.order.Start.Warm()}
+	return scheduler.Event{Kind: scheduler.Left, Invocation: l.invocation, Unused: true, Keep: l.order.Start.Warm()}
 }
 
 // draining has what has not started given back, where that is possible, and what is

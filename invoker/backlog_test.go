@@ -384,7 +384,7 @@ func TestSpilledKeepsWhatAnAnswerNeeds(t *testing.T) {
 				m.User.Limits.StoreActivations = &no
 			})
 			want := (<-env.feed).Message
-			got := newSpilled(&pending{Message: want, key: "k"}).message()
+			got := newSpilled(&pending{Delivery: Delivery{Message: want}, key: "k"}).message()
 			if got.ActivationID != id || string(got.TransID.JSON()) != string(tid.JSON()) || got.TransID.StartMillis() != tid.StartMillis() ||
 				got.Cause != cause || got.Controller != "0" || got.Blocking != want.Blocking || got.Action != want.Action ||
 				got.User.Subject != "guest" || got.User.Namespace != want.User.Namespace || *got.User.Limits.StoreActivations {
@@ -412,10 +412,11 @@ func TestFetcherHurries(t *testing.T) {
 			iv:     &Invoker{ports: Ports{Spill: store}},
 			goWork: func(work func(context.Context)) { go work(t.Context()) },
 		}
-		of := func(invocation uint64) *spilled { return &spilled{id: activation.ID(fmt.Sprint(invocation))} }
 		const last = fetchTogether + 2
-		for invocation := uint64(1); invocation <= last; invocation++ {
-			f.add(fetch{invocation: invocation, spilled: of(invocation)})
+		all := map[int]*loading{}
+		for i := 1; i <= last; i++ {
+			all[i] = &loading{spilled: &spilled{id: activation.ID(fmt.Sprint(i))}}
+			f.add(all[i])
 		}
 		want := func(n int) {
 			t.Helper()
@@ -427,13 +428,13 @@ func TestFetcherHurries(t *testing.T) {
 			}
 		}
 		want(fetchTogether)
-		f.hurry(last)
+		f.hurry(all[last])
 		want(fetchTogether + 1)
-		if !slices.Contains(begun, of(last).id) {
+		if !slices.Contains(begun, all[last].spilled.id) {
 			t.Error("another than the one that is waited for is being read")
 		}
-		f.hurry(last)
-		f.hurry(1)
+		f.hurry(all[last])
+		f.hurry(all[1])
 		want(fetchTogether + 1)
 		close(release)
 		synctest.Wait()

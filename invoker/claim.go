@@ -47,15 +47,6 @@ type AcquireRequest struct {
 // containers that are idle.
 var ErrNoMemory = errors.New("not enough memory")
 
-// End is how an activation ended.
-type End struct {
-	ID    activation.ID
-	Claim Claim
-	Took  time.Duration // by its record; on a GPU without /init
-	// Keeps is whether its container can be used again, Warmed that it is initialised.
-	Keeps, Warmed bool
-}
-
 // Acquire has a claim's container made, or resumed where it is paused.
 func (iv *Invoker) Acquire(r AcquireRequest) { iv.dispatch.post(acquireClaim{r}) }
 
@@ -306,7 +297,7 @@ func (cs *claims) lose(ctr *actionContainer) {
 // fit for it, or any of its own. What /init got of another caller must not serve it.
 func (cs *claims) demand(p *pending) container.Demand {
 	demand := p.demand()
-	c := cs.all[p.claim]
+	c := cs.all[p.Claim]
 	if c == nil || c.ctr == nil || !c.holds || c.acquiring {
 		return demand
 	}
@@ -378,24 +369,4 @@ func (cs *claims) handOver(now time.Duration) {
 			cs.d.pool.Done(now, c.ctr.slot, true)
 		}
 	}
-}
-
-// reportEnd reports how an activation ended to what waits for that. Without a record
-// it ended elsewhere.
-func (c *completer) reportEnd(p *pending, e ending) {
-	if c.ended == nil {
-		return
-	}
-	end := End{ID: p.ActivationID, Claim: p.claim, Keeps: true}
-	if e.record != nil {
-		end.Keeps = e.record.Response.StatusCode < activation.StatusDeveloperError
-		end.Warmed = end.Keeps && !e.combined
-		if e.record.Duration != nil {
-			end.Took = time.Duration(*e.record.Duration) * time.Millisecond
-			if init, ok := e.record.Annotations.Number("initTime"); ok && p.gpu != nil {
-				end.Took -= time.Duration(init) * time.Millisecond
-			}
-		}
-	}
-	c.ended(end)
 }

@@ -21,11 +21,11 @@ type event interface {
 // reports with an event.
 type dispatcher struct {
 	*executor
-	settings Settings
-	metrics  *Metrics
-	clock    func() time.Duration
-	run      func(r *run)                // starts a worker
-	reject   func(p *pending, r refusal) // answers in a goroutine of its own
+	settings  Settings
+	metrics   *Metrics
+	clock     func() time.Duration
+	worker    *worker
+	completer *completer
 
 	loop    eventLoop
 	work    context.Context // ends when running work must stop
@@ -90,7 +90,15 @@ func (d *dispatcher) startRun(now time.Duration, placement container.Placement) 
 	r := &run{pending: p, ctr: ctr, start: placement.Start, resume: placement.Resume, first: placement.First}
 	d.claims.placed(r)
 	d.observe.placed(p, now, r.start.String(), ctr.name)
-	d.run(r)
+	d.begin(r)
+}
+
+// begin has a worker carry a run out.
+func (d *dispatcher) begin(r *run) { d.goWork(func(ctx context.Context) { d.worker.do(ctx, r) }) }
+
+// refuse has a pending activation answered that will not run here.
+func (d *dispatcher) refuse(p *pending, e *ending) {
+	d.goWork(func(context.Context) { d.completer.refuse(p, e) })
 }
 
 func (d *dispatcher) newContainer(slot container.SlotID, prefix, suffix string, spec func(name string) container.Spec) *actionContainer {

@@ -227,7 +227,7 @@ func (g *gpuScheduler) start(now time.Duration, o scheduler.Order, ctr *actionCo
 	ctr.gpu.runs = append(ctr.gpu.runs, r)
 	g.d.metrics.gpuStarts.WithLabelValues(o.Start.String()).Inc()
 	g.d.metrics.queued(o.Flow, o.Waited)
-	g.d.run(r)
+	g.d.begin(r)
 }
 
 // move has the mover carry out an order, until the next one comes.
@@ -304,7 +304,7 @@ func (g *gpuScheduler) refuse(o scheduler.Order) {
 		g.d.handBack(p)
 		return
 	}
-	g.d.reject(p, refusal{response: appError(text), known: true})
+	g.d.refuse(p, appError(text))
 }
 
 // moved takes the end of the mover's work on an order.

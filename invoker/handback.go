@@ -28,28 +28,26 @@ const textNotReturned = "The invoker gave the activation back to its scheduler, 
 // invoker drains, or it asks for a GPU and none can be used. One that was not
 // taken back, or that an earlier process had begun, is run here.
 func (d *dispatcher) returns(p *pending) bool {
-	return d.returner != nil && !p.unlisted && !p.keep && !p.begun && (d.draining || p.gpu != nil && !d.gpus.usable())
+	return d.returner != nil && !p.Unlisted && !p.keep && !p.Begun && (d.draining || p.gpu != nil && !d.gpus.usable())
 }
 
 // handBack gives back an activation that no core has.
 func (d *dispatcher) handBack(p *pending) {
-	if d.closed || !p.take(startReturn) {
+	if d.closed || !p.take(startPass) {
 		return // it is delivered to the next process
 	}
 	d.goWork(func(ctx context.Context) {
 		returned, err := d.returner.Return(ctx, p.Message)
 		if !returned {
-			p.take(failReturn)
+			p.take(failPass)
 			if ctx.Err() == nil {
 				d.post(notReturned{p, err})
 			}
 			return
 		}
-		p.take(endReturn)
+		p.take(endPass)
 		d.log.Info("activation that had not started is given back", keyActivation, p.ActivationID, keyAction, p.Action.FQN())
-		p.settle() // before it can be fetched again
-		p.completer.reportEnd(p, ending{})
-		p.completer.release(p)
+		d.completer.endedElsewhere(p)
 	})
 }
 
@@ -64,7 +62,7 @@ func (e notReturned) apply(d *dispatcher, now time.Duration) {
 	p := e.p
 	if e.err != nil {
 		d.log.Error("whether a scheduler has an activation back is not known", keyActivation, p.ActivationID, keyAction, p.Action.FQN(), "error", e.err)
-		d.reject(p, refusal{known: true, response: activation.ErrorResponse(activation.StatusWhiskError, textNotReturned)})
+		d.refuse(p, refused(activation.StatusWhiskError, textNotReturned))
 		return
 	}
 	p.keep = true
@@ -102,8 +100,9 @@ func (d *dispatcher) handBackGPU(now time.Duration) {
 		return
 	}
 	for _, invocation := range slices.Sorted(maps.Keys(g.backlog.spilled)) {
-		sp := g.backlog.unspill(invocation)
+		l := g.backlog.startLoading(invocation)
+		l.back = true
 		g.take(now, scheduler.Event{Kind: scheduler.Withdrawn, Invocation: invocation})
-		g.backlog.fetcher.add(fetch{back: true, invocation: invocation, spilled: sp})
+		g.backlog.fetcher.add(l)
 	}
 }

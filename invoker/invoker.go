@@ -108,7 +108,7 @@ func New(s Settings, p Ports, m *Metrics, log *slog.Logger) (*Invoker, error) {
 	iv.completer = &completer{
 		ctx: flushing, out: p.Outbox, records: p.Records, journal: p.Journal,
 		instance: s.Instance, store: s.Store, logErrors: s.LogErrors, unstored: s.LogUnstored, events: s.Events,
-		log: log, observe: iv.observe, wall: time.Now, ended: p.Ended, release: func(p *pending) { iv.permits.release(p.permit) },
+		log: log, observe: iv.observe, wall: time.Now, ended: p.Ended, permits: iv.permits,
 		aging: newAging(s, p.Spill, clock),
 	}
 	d, err := iv.newDispatcher(clock)
@@ -142,14 +142,10 @@ func (iv *Invoker) newDispatcher(clock func() time.Duration) (*dispatcher, error
 		d.gpus.warmth = newWarmth(iv.ports.Warmth)
 		iv.ports.Mover.Listen(func(h gpu.MemoryReport) { iv.dispatch.post(memoryReport{h}) })
 	}
-	w := &worker{
+	d.completer, d.worker = iv.completer, &worker{
 		executor: d.executor, post: d.post, completer: iv.completer, health: iv.health, userLogs: iv.ports.UserLogs,
 		large:  semaphore.NewWeighted(largeLogs),
 		bounds: iv.settings.Bounds, wall: time.Now, clock: clock,
-	}
-	d.run = func(r *run) { d.goWork(func(ctx context.Context) { w.do(ctx, r) }) }
-	d.reject = func(p *pending, r refusal) {
-		d.goWork(func(context.Context) { iv.reject(p, r) })
 	}
 	return d, nil
 }

@@ -317,13 +317,13 @@ func TestStoreLevels(t *testing.T) {
 	} {
 		for status, want := range c.want {
 			p := StorePolicy{Blocking: c.level}
-			if got := p.keeps(m, activation.Response{StatusCode: status}); got != want {
+			if got := p.keeps(ofPending(m, nil), activation.Response{StatusCode: status}); got != want {
 				t.Errorf("level %d, status %d: kept %t", c.level, status, got)
 			}
 		}
 	}
 	m.TransID = activation.NewTransID("t", 1, true)
-	if !(StorePolicy{Blocking: StoreFailures}).keeps(m, activation.Response{}) {
+	if !(StorePolicy{Blocking: StoreFailures}).keeps(ofPending(m, nil), activation.Response{}) {
 		t.Error("extra logging did not keep the record")
 	}
 }

@@ -24,10 +24,10 @@ type observer struct {
 	at       func(time.Duration) time.Time // an instant of the dispatcher's clock
 }
 
-// accepted is the begin; completed: an earlier process had completed it.
-func (o *observer) accepted(p *pending, completed bool) {
+// accepted is the begin.
+func (o *observer) accepted(p *pending) {
 	o.metrics.accepted.Inc()
-	if !completed {
+	if !p.Completed {
 		o.markers.info(p.TransID, ofReactive, "", "invoker_activation_start", noStep)
 	}
 	o.loaded(p)
@@ -62,7 +62,7 @@ func (o *observer) fetched(p *pending, cached bool) {
 // refused is an activation that will not reach a container.
 func (o *observer) refused(p *pending, r activation.Response) { p.trace.Refused = refusalText(r) }
 
-func (o *observer) forwarded(*pending) { o.metrics.forwarded.Inc() }
+func (o *observer) forwarded() { o.metrics.forwarded.Inc() }
 
 // answered is the completion's sending; recorded: its record is to be stored.
 func (o *observer) answered(p *pending, status int, recorded bool) {

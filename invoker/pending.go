@@ -5,7 +5,9 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"log/slog"
+	"runtime/debug"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -18,29 +20,20 @@ import (
 // pending is one accepted activation until its end. Exactly one completion is
 // sent for it, whatever fails: its stage allows each thing once (see moves), and
 // the code that has a pending activation either passes it on or completes it (see
-// Invoker.guard). An early result may be sent before.
+// completer.rescue). An early result may be sent before.
 //
 // The feed may forget the message when everything that was sent for it is safe:
 // each ack at the broker, the record in the store.
 type pending struct {
-	*activation.Message
+	Delivery
 	completer *completer
 	trace     *explain.Trace
+	accepted  time.Duration
 	permit    permit
 	age       *list.Element // in completer.aging, which guards it; nil: not there
 
-	// As the feed delivered it.
-	accepted time.Duration
-	begin    func() // nil: not asked for
-	begun    bool   // in an earlier process, which did not end it
-	attempts int    // processes that died while it ran
-	done     func()
-	unlisted bool // the journal keeps nothing of it
-	claim    Claim
-	kind     string // of the action, "": not known yet
-
 	// Known when it is routed, and fixed from then on.
-	action  *activation.Action // nil: it could not be fetched
+	action  *activation.Action // nil: it could not be fetched, or the caller's limits exclude it
 	key     string             // containers are shared among equal keys
 	bounds  activation.Bounds
 	content json.RawMessage
@@ -73,16 +66,14 @@ type pending struct {
 type stage uint8
 
 const (
-	nowhere      stage = iota // where a move that is not allowed leads
-	isAccepted                // nothing was sent for it
-	isResulted                // a waiting caller has the result
-	isAnswered                // controllers know how it ended and that its slot is free
-	isFiled                   // the record is handed on and the permit released: the end
-	isForwarding              // its message is being sent to another invoker
-	isForwarded               // another invoker has it and answers: the end
-	isSpilled                 // its message is on disk, and another pending follows: the end
-	isReturning               // it is being given back to the queue that it came from
-	isReturned                // that has it: the end
+	nowhere    stage = iota // where a move that is not allowed leads
+	isAccepted              // nothing was sent for it
+	isResulted              // a waiting caller has the result
+	isAnswered              // controllers know how it ended and that its slot is free
+	isFiled                 // the record is handed on and the permit released: the end
+	isPassing               // it is being forwarded, or given back to the queue that it came from
+	isPassed                // another invoker or that queue has it: the end
+	isSpilled               // its message is on disk, and another pending follows: the end
 )
 
 // move is what may happen to a pending activation.
@@ -92,28 +83,23 @@ const (
 	sendResult     move = iota // to a caller that waits
 	sendCompletion             // to the controller
 	sendRecord                 // hand the record on, release the permit
-	startForward               // to another invoker
-	endForward                 // the broker has the message
-	failForward                // the broker does not take the message
+	startPass                  // to another invoker, or back to its queue
+	endPass                    // that has it
+	failPass                   // it does not take it
 	setSpilled                 // the message is on disk
-	startReturn                // to the queue that it came from
-	endReturn                  // that has it
-	failReturn                 // it does not take it
 	nMoves
 )
 
 // moves is where each move leads from each stage. What is not here does
 // nothing: that is how an activation is completed once, however often it is tried.
 var moves = [...][nMoves]stage{
-	isAccepted:   {sendResult: isResulted, sendCompletion: isAnswered, startForward: isForwarding, setSpilled: isSpilled, startReturn: isReturning},
-	isResulted:   {sendCompletion: isAnswered},
-	isAnswered:   {sendRecord: isFiled},
-	isFiled:      {},
-	isForwarding: {endForward: isForwarded, failForward: isAccepted},
-	isForwarded:  {},
-	isSpilled:    {},
-	isReturning:  {endReturn: isReturned, failReturn: isAccepted},
-	isReturned:   {},
+	isAccepted: {sendResult: isResulted, sendCompletion: isAnswered, startPass: isPassing, setSpilled: isSpilled},
+	isResulted: {sendCompletion: isAnswered},
+	isAnswered: {sendRecord: isFiled},
+	isFiled:    {},
+	isPassing:  {endPass: isPassed, failPass: isAccepted},
+	isPassed:   {},
+	isSpilled:  {},
 }
 
 // take makes a move, and reports whether it was allowed.
@@ -152,25 +138,28 @@ func (p *pending) at(s stage) bool {
 	return p.stage == s
 }
 
-func newPending(c *completer, del Delivery, now time.Duration) *pending {
-	p := &pending{
-		Message: del.Message, accepted: now, begin: del.Begin, done: del.Done,
-		begun: del.Begun, attempts: del.Attempts, unlisted: del.Unlisted, claim: del.Claim, kind: del.Kind, completer: c, stage: isAccepted, trace: &explain.Trace{},
-	}
+func newPending(c *completer, d Delivery, now time.Duration) *pending {
+	p := &pending{Delivery: d, completer: c, trace: &explain.Trace{}, accepted: now, stage: isAccepted}
 	p.outstanding.Store(1)
 	return p
+}
+
+// size is about how much memory its message takes.
+func (p *pending) size() int64 {
+	const rest = 1 << 10
+	return rest + int64(len(p.Content))
 }
 
 // started reports to the feed and the journal that the activation begins to run.
 // With an error it must not run: ctx has ended.
 func (p *pending) started(ctx context.Context) error {
-	if !p.unlisted {
+	if !p.Unlisted {
 		if err := p.completer.journal.Begin(ctx, p.ActivationID); err != nil {
 			return err
 		}
 	}
-	if p.begin != nil {
-		p.begin()
+	if p.Begin != nil {
+		p.Begin()
 	}
 	return nil
 }
@@ -181,7 +170,7 @@ func (p *pending) settle() {
 	if p.outstanding.Add(-1) == 0 {
 		p.completer.unacknowledged.remove(p)
 		p.completer.observe.settled(p)
-		if !p.unlisted {
+		if !p.Unlisted {
 			p.completer.journal.Completed(p.ActivationID)
 		}
 		p.completer.aging.remove(p)
@@ -192,19 +181,28 @@ func (p *pending) settle() {
 // commit lets the feed forget the message, once.
 func (p *pending) commit() {
 	if !p.committed.Swap(true) {
-		p.done()
+		p.Done()
 	}
 }
 
-// ending states how a pending activation is completed.
+// ending states how a pending activation ends.
 type ending struct {
-	record   *activation.Record
-	combined bool   // one combined ack in any case, for what never reached a container
-	silent   bool   // a blocked namespace: no record, no event, the shortest ack
-	earlier  bool   // an earlier process failed it: no reason to avoid this one
-	repeated bool   // an earlier process had it end so, and sent its event
-	document []byte // the record as the store was given it, from isFiled on; nil: it was not
+	response activation.Response // of what never reached a container
+	record   *activation.Record  // nil: it is made of the response
+	combined bool                // one combined ack in any case, for what never reached a container
+	silent   bool                // a blocked namespace: no record, no event, the shortest ack
+	earlier  bool                // an earlier process failed it: no reason to avoid this one
+	repeated bool                // an earlier process had it end so, and sent its event
+	document []byte              // the record as the store was given it, from isFiled on; nil: it was not
 }
+
+// refused is the end of an activation that never reaches a container.
+func refused(status int, text string) *ending {
+	return &ending{response: activation.ErrorResponse(status, text)}
+}
+
+// appError is one for which the action or its caller is to blame.
+func appError(text string) *ending { return refused(activation.StatusApplicationError, text) }
 
 // completer completes pending activations: it writes acks, events and records.
 type completer struct {
@@ -222,8 +220,8 @@ type completer struct {
 	wall           func() time.Time
 	aging          *aging // nil: nothing grows old
 	unacknowledged unacknowledged
-	release        func(*pending) // its permit
-	ended          func(End)      // nil: not asked for
+	permits        *permits
+	ended          func(End) // nil: not asked for
 }
 
 // result sends an early result to a caller that waits while logs are still
@@ -261,12 +259,12 @@ func (c *completer) answer(p *pending, e ending) bool {
 		c.keepReported(p, e)
 	}
 	status := e.record.Response.StatusCode
-	c.observe.answered(p, status, !e.silent && c.store.keeps(p.Message, e.record.Response))
+	c.observe.answered(p, status, !e.silent && c.store.keeps(p, e.record.Response))
 	if c.events && !e.silent && !e.repeated {
 		c.event(p, e.record)
 	}
 	c.ack(p, c.shape(p, e, from == isResulted))
-	c.reportEnd(p, e)
+	c.report(p, e)
 	if c.logErrors[status] {
 		c.log.Warn("activation failed", keyTransID, p.TransID.ID(), keyActivation, p.ActivationID, keyAction, p.Action.FQN(), "status", status)
 	}
@@ -278,7 +276,7 @@ func (c *completer) file(p *pending, e ending) {
 	if _, ok := p.end(sendRecord, e); !ok {
 		return
 	}
-	defer c.release(p)
+	defer c.permits.release(p)
 	defer p.settle()
 	// From here on the store's queue has the log lines, and bounds their memory.
 	short := e.record
@@ -291,15 +289,49 @@ func (c *completer) file(p *pending, e ending) {
 	p.ending = ending{record: short, document: doc}
 }
 
-// abort completes a pending activation that its worker left: as its caller or its
-// controller has it where one of them was sent its end, else with a record.
-func (c *completer) abort(p *pending, r *activation.Record) {
-	_, e := p.ended()
+// refuse completes a pending activation that never reaches a container.
+func (c *completer) refuse(p *pending, e *ending) {
+	defer c.rescue(p)
 	if e.record == nil {
-		e.record = r
+		c.observe.refused(p, e.response)
+		e.record = p.record(e.response, times{}, c.wall())
+	}
+	e.combined = true
+	c.complete(p, *e)
+}
+
+// rescue completes a pending activation whose admission panicked: none is lost. It is
+// deferred by what admits one.
+func (c *completer) rescue(p *pending) {
+	cause := recover()
+	if cause == nil {
+		return
+	}
+	c.log.Error("admission panicked", keyActivation, p.ActivationID, "panic", fmt.Sprint(cause), "stack", string(debug.Stack()))
+	e := refused(activation.StatusWhiskError, textAborted)
+	c.observe.refused(p, e.response)
+	unknown := pending{Delivery: p.Delivery} // its action may be what is wrong
+	e.record, e.combined = unknown.record(e.response, times{}, c.wall()), true
+	c.abort(p, *e)
+}
+
+// abort completes a pending activation that the code which had it left: as its caller
+// or its controller has it where one of them was sent its end, else by e.
+func (c *completer) abort(p *pending, e ending) {
+	if _, was := p.ended(); was.record != nil {
+		e = was
 	}
 	c.complete(p, e)
 	c.file(p, e)
+}
+
+// endedElsewhere lets go of a pending activation that another invoker, the queue that
+// it came from or an earlier process has, or completed: nothing is sent of it. It is
+// settled before anything hears of that, since it may come again.
+func (c *completer) endedElsewhere(p *pending) {
+	p.settle()
+	c.report(p, ending{})
+	c.permits.release(p)
 }
 
 // keep stores the record unless the store policy has it otherwise. It returns what
@@ -307,7 +339,7 @@ func (c *completer) abort(p *pending, r *activation.Record) {
 func (c *completer) keep(p *pending, e ending) (document []byte) {
 	switch {
 	case e.silent:
-	case c.store.keeps(p.Message, e.record.Response):
+	case c.store.keeps(p, e.record.Response):
 		return c.put(p, e.record)
 	case c.unstored:
 		c.log.Info("record is not stored", keyTransID, p.TransID.ID(), keyActivation, p.ActivationID, "status", e.record.Response.StatusCode)
@@ -391,4 +423,33 @@ func (c *completer) put(p *pending, r *activation.Record) (document []byte) {
 		c.log.Error("store record", keyActivation, p.ActivationID, "error", err)
 	}
 	return document
+}
+
+// End is how an activation ended.
+type End struct {
+	ID    activation.ID
+	Claim Claim
+	Took  time.Duration // by its record; on a GPU without /init
+	// Keeps is whether its container can be used again, Warmed that it is initialised.
+	Keeps, Warmed bool
+}
+
+// report reports how an activation ended to what waits for that. Without a record it
+// ended elsewhere.
+func (c *completer) report(p *pending, e ending) {
+	if c.ended == nil {
+		return
+	}
+	end := End{ID: p.ActivationID, Claim: p.Claim, Keeps: true}
+	if r := e.record; r != nil {
+		end.Keeps = r.Response.StatusCode < activation.StatusDeveloperError
+		end.Warmed = end.Keeps && !e.combined
+		if r.Duration != nil {
+			end.Took = time.Duration(*r.Duration) * time.Millisecond
+			if init, ok := r.Annotations.Number("initTime"); ok && p.gpu != nil {
+				end.Took -= time.Duration(init) * time.Millisecond
+			}
+		}
+	}
+	c.ended(end)
 }

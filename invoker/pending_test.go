@@ -27,15 +27,23 @@ type clerk struct {
 	unacknowledged []string
 	order          []string // of the calls
 	done           int
-	released       int
 }
+
+// taken are the permits of a clerk's pending activations.
+const taken = 8
+
+// released is how many of them were given back.
+func (c *clerk) released() int { return -int(c.completer.permits.taken.Load()) }
 
 func newClerk() *clerk {
 	c := &clerk{}
 	c.completer = &completer{
 		ctx: context.Background(), events: true, out: c, records: c, journal: c,
 		log: slog.New(slog.DiscardHandler), observe: newTestObserver(),
-		wall: func() time.Time { return time.UnixMilli(epoch) }, release: func(*pending) { c.released++ },
+		wall: func() time.Time { return time.UnixMilli(epoch) }, permits: newPermits(taken, Backlog{}),
+	}
+	for range taken {
+		c.completer.permits.common <- struct{}{}
 	}
 	return c
 }
@@ -78,7 +86,7 @@ func (c *clerk) pending(blocking bool) (*pending, *activation.Record) {
 	m := message()
 	m.Blocking = blocking
 	p := newPending(c.completer, Delivery{Message: m, Done: func() { c.done++ }}, 0)
-	return p, runRecord(m, acted(), activation.Response{}, times{}, at(1))
+	return p, ofPending(m, acted()).record(activation.Response{}, times{}, at(1))
 }
 
 // Completing a pending activation a second time does nothing.
@@ -93,8 +101,8 @@ func TestPendingIsCompletedOnce(t *testing.T) {
 	if free := slices.DeleteFunc(slices.Clone(c.acks), func(a activation.Ack) bool { return !a.FreesSlot() }); len(free) != 1 {
 		t.Errorf("%d acks free the slot: %+v", len(free), free)
 	}
-	if c.docs != 1 || c.events != 1 || c.released != 1 {
-		t.Errorf("%d records, %d events, %d places given back; want one of each", c.docs, c.events, c.released)
+	if c.docs != 1 || c.events != 1 || c.released() != 1 {
+		t.Errorf("%d records, %d events, %d places given back; want one of each", c.docs, c.events, c.released())
 	}
 }
 
@@ -138,8 +146,8 @@ func TestMessageIsNotDoneAfterTheEnd(t *testing.T) {
 		for _, settle := range append(slices.Clone(c.sent), c.stored...) {
 			settle(nil)
 		}
-		if c.done != 0 || c.journal != 0 || c.released != 1 {
-			t.Errorf("%v: done %d, journal %d, released %d; want only the place back", no, c.done, c.journal, c.released)
+		if c.done != 0 || c.journal != 0 || c.released() != 1 {
+			t.Errorf("%v: done %d, journal %d, released %d; want only the place back", no, c.done, c.journal, c.released())
 		}
 	}
 }
@@ -154,8 +162,8 @@ func TestNothingLeavesAfterTheEnd(t *testing.T) {
 	p, rec := c.pending(true)
 	c.completer.result(p, rec)
 	c.completer.complete(p, ending{record: rec})
-	if len(c.acks) > 0 || c.docs > 0 || c.done > 0 || c.journal > 0 || c.released != 1 {
-		t.Errorf("%d acks, %d records, done %d, journal %d, released %d; want only the place back", len(c.acks), c.docs, c.done, c.journal, c.released)
+	if len(c.acks) > 0 || c.docs > 0 || c.done > 0 || c.journal > 0 || c.released() != 1 {
+		t.Errorf("%d acks, %d records, done %d, journal %d, released %d; want only the place back", len(c.acks), c.docs, c.done, c.journal, c.released())
 	}
 }
 

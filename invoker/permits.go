@@ -48,23 +48,25 @@ type permit struct {
 }
 
 // setApart moves a pending activation to a GPU permit, where one is left.
-func (ps *permits) setApart(c *permit, bytes int64) {
-	if c.gpu {
+func (ps *permits) setApart(p *pending) {
+	if p.permit.gpu {
 		return
 	}
+	bytes := p.size()
 	ps.mu.Lock()
 	defer ps.mu.Unlock()
 	if int64(ps.gpu)+ps.spilled.Load() >= int64(ps.most.Activations) || ps.bytes+bytes > ps.most.Bytes {
 		return
 	}
-	ps.take(c, bytes)
+	ps.take(p)
 	<-ps.common
 }
 
-func (ps *permits) take(c *permit, bytes int64) {
+// take gives a pending activation a GPU permit. The caller holds the lock.
+func (ps *permits) take(p *pending) {
+	p.permit = permit{gpu: true, bytes: p.size()}
 	ps.gpu++
-	ps.bytes += bytes
-	*c = permit{gpu: true, bytes: bytes}
+	ps.bytes += p.permit.bytes
 }
 
 // near reports whether another message may be in memory that could be spilled.
@@ -75,31 +77,31 @@ func (ps *permits) near() bool {
 }
 
 // spill releases the permit of a pending activation whose message is spilled.
-func (ps *permits) spill(c permit) {
+func (ps *permits) spill(p *pending) {
 	ps.spilled.Add(1)
-	ps.release(c)
+	ps.release(p)
 }
 
 // unspill gives a permit to a pending activation whose message is read back. There
 // is always one: the GPU scheduler orders few messages at a time.
-func (ps *permits) unspill(c *permit, bytes int64) {
+func (ps *permits) unspill(p *pending) {
 	ps.taken.Add(1)
 	ps.spilled.Add(-1)
 	ps.mu.Lock()
 	defer ps.mu.Unlock()
-	ps.take(c, bytes)
+	ps.take(p)
 }
 
-// release gives a permit back.
-func (ps *permits) release(c permit) {
+// release gives a pending activation's permit back.
+func (ps *permits) release(p *pending) {
 	ps.taken.Add(-1)
-	if !c.gpu {
+	if !p.permit.gpu {
 		<-ps.common
 		return
 	}
 	ps.mu.Lock()
 	ps.gpu--
-	ps.bytes -= c.bytes
+	ps.bytes -= p.permit.bytes
 	ps.mu.Unlock()
 	select {
 	case ps.freed <- struct{}{}:

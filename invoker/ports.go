@@ -25,10 +25,10 @@ type Feed interface {
 // Until then a crash delivers the message again. Begin, when not nil, is called
 // when the activation begins to run, each time if it does so more than once.
 type Delivery struct {
-	Message *activation.Message
-	Offset  int64
-	Begin   func()
-	Done    func()
+	*activation.Message
+	Offset int64
+	Begin  func()
+	Done   func()
 	// Begun is whether an earlier process had begun to run it and did not end
 	// it, Attempts how often it was running when a process died: one that
 	// stopped in order does not count.

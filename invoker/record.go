@@ -23,20 +23,6 @@ const (
 	causeSequence = "sequence"
 )
 
-// fallbackRecord is the trace of an activation of whose action nothing is
-// known but its kind, or not even that: no limits, no wait time, no duration.
-func fallbackRecord(m *activation.Message, kind string, r activation.Response, now time.Time) *activation.Record {
-	kind = cmp.Or(kind, unknownKind)
-	rec := newRecord(m, m.Version(), r, now, now)
-	if m.CausedBySequence() {
-		rec.Annotations.AddText("causedBy", causeSequence)
-	}
-	rec.Annotations.AddText("path", m.Action.FQN())
-	rec.Annotations.AddText("kind", kind)
-	rec.Details.Path, rec.Details.Kind = m.Action.FQN(), kind
-	return rec
-}
-
 // times are the instants of a run. The zero time stands for what did not
 // happen.
 type times struct {
@@ -65,31 +51,45 @@ func (t times) initTime() time.Duration { return millis(t.initEnd).Sub(millis(t.
 
 func millis(t time.Time) time.Time { return t.Truncate(time.Millisecond) }
 
-// runRecord is the trace of an activation whose action was known, in the
-// original's order of annotations.
-func runRecord(m *activation.Message, a *activation.Action, r activation.Response, at times, now time.Time) *activation.Record {
+// record is the trace of a pending activation that ends so, in the original's order
+// of annotations. One of whose action nothing is known but its kind, or not even
+// that, has no limits, no wait time and no duration.
+func (p *pending) record(r activation.Response, at times, now time.Time) *activation.Record {
 	start, end := at.span(now)
-	rec := newRecord(m, a.Version, r, start, end)
+	duration := end.UnixMilli() - start.UnixMilli()
+	rec := &activation.Record{
+		ActivationID: p.ActivationID, Namespace: p.User.Namespace.Name, Name: p.Action.Name, Subject: p.User.Subject,
+		Version: p.Version(), Cause: p.Cause, Start: start.UnixMilli(), End: end.UnixMilli(), Duration: &duration, Response: r,
+	}
 	annotations, details := &rec.Annotations, &rec.Details
-	details.Path, details.Kind, details.MemoryMB = a.FQN(), a.Exec.Kind, int64(a.Limits.MemoryMB)
-	if m.CausedBySequence() {
+	details.Path, details.Kind = p.Action.FQN(), cmp.Or(p.Kind, unknownKind)
+	if a := p.action; a != nil {
+		rec.Version = a.Version
+		details.Path, details.Kind, details.MemoryMB = a.FQN(), a.Exec.Kind, int64(a.Limits.MemoryMB)
+		waited := start
+		if !at.initStart.IsZero() {
+			waited, details.InitTime = at.initStart, at.initTime().Milliseconds()
+		}
+		details.WaitTime = waited.UnixMilli() - p.TransID.StartMillis()
+	}
+	if p.CausedBySequence() {
+		details.CausedBy = causeSequence
 		annotations.AddText("causedBy", causeSequence)
 	}
-	if m.Action.Binding != "" {
-		annotations.AddText("binding", m.Action.Binding)
+	if p.action == nil {
+		annotations.AddText("path", details.Path)
+		annotations.AddText("kind", details.Kind)
+		return rec
+	}
+	if p.Action.Binding != "" {
+		annotations.AddText("binding", p.Action.Binding)
 	}
 	annotations.AddText("path", details.Path)
-	waited := start
-	if !at.initStart.IsZero() {
-		waited = at.initStart
-	}
-	details.WaitTime = waited.UnixMilli() - m.TransID.StartMillis()
 	annotations.AddNumber("waitTime", details.WaitTime)
-	annotations.AddText("kind", a.Exec.Kind)
-	annotations.AddBool("timeout", timedOut(a, at))
-	*annotations = append(*annotations, activation.Annotation{Key: "limits", Value: a.Limits.JSON()})
+	annotations.AddText("kind", details.Kind)
+	annotations.AddBool("timeout", timedOut(p.action, at))
+	*annotations = append(*annotations, activation.Annotation{Key: "limits", Value: p.action.Limits.JSON()})
 	if !at.initStart.IsZero() {
-		details.InitTime = at.initTime().Milliseconds()
 		annotations.AddNumber("initTime", details.InitTime)
 	}
 	return rec
@@ -104,25 +104,40 @@ func timedOut(a *activation.Action, at times) bool {
 	return took >= time.Duration(a.Limits.TimeoutMillis)*time.Millisecond
 }
 
-func newRecord(m *activation.Message, version string, r activation.Response, start, end time.Time) *activation.Record {
-	duration := end.UnixMilli() - start.UnixMilli()
-	var details activation.RunDetails
-	if m.CausedBySequence() {
-		details.CausedBy = causeSequence
+// StoreLevel states which responses are worth a record.
+type StoreLevel int
+
+// The levels of whisk.activation.store-*-result-level.
+const (
+	StoreAlways StoreLevel = iota
+	StoreFailures
+	StoreFailuresNotApplication
+)
+
+// StorePolicy is the level for each way of invoking.
+type StorePolicy struct{ Blocking, NonBlocking StoreLevel }
+
+// keeps reports whether a response gets a record (ActivationStoreLevel). A
+// namespace may switch its records off altogether; a transaction with extra
+// logging gets one whatever the level.
+func (s StorePolicy) keeps(p *pending, r activation.Response) bool {
+	if stores := p.User.Limits.StoreActivations; stores != nil && !*stores {
+		return false
 	}
-	return &activation.Record{
-		Details:      details,
-		ActivationID: m.ActivationID,
-		Namespace:    m.User.Namespace.Name,
-		Name:         m.Action.Name,
-		Subject:      m.User.Subject,
-		Version:      version,
-		Cause:        m.Cause,
-		Start:        start.UnixMilli(),
-		End:          end.UnixMilli(),
-		Duration:     &duration,
-		Response:     r,
+	if p.TransID.ExtraLogging() {
+		return true
 	}
+	level := s.NonBlocking
+	if p.Blocking {
+		level = s.Blocking
+	}
+	switch level {
+	case StoreFailures:
+		return r.StatusCode != activation.StatusSuccess
+	case StoreFailuresNotApplication:
+		return r.StatusCode >= activation.StatusDeveloperError
+	}
+	return true
 }
 
 // UserLogs gets the log lines of each activation whose logs are collected, and
@@ -136,11 +151,11 @@ type UserLogs interface {
 // userLog makes the lines of one activation: each that its container printed is
 // the JSON object of the container's log with four members more, the last is the
 // activation without its logs.
-func userLog(m *activation.Message, a *activation.Action, rec *activation.Record, raw [][]byte) []byte {
-	space := member(nil, "namespaceId", m.User.Namespace.UUID)
-	about := member(nil, "activationId", string(m.ActivationID))
-	about = member(about, "action", a.FQN())
-	about = append(member(about, "namespace", m.User.Namespace.Name), space...)
+func (p *pending) userLog(rec *activation.Record, raw [][]byte) []byte {
+	space := member(nil, "namespaceId", p.User.Namespace.UUID)
+	about := member(nil, "activationId", string(p.ActivationID))
+	about = member(about, "action", p.action.FQN())
+	about = append(member(about, "namespace", p.User.Namespace.Name), space...)
 	size := 1024 + len(rec.Response.Result)
 	for _, line := range raw {
 		size += len(line) + len(about) + 1

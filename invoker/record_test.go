@@ -42,6 +42,11 @@ func acted() *activation.Action {
 	return a
 }
 
+// ofPending is a pending activation as far as its record needs it.
+func ofPending(m *activation.Message, a *activation.Action) *pending {
+	return &pending{Delivery: Delivery{Message: m}, action: a}
+}
+
 const acceptedLimits = `{"concurrency":1,"logs":10,"memory":256,"timeout":1000}`
 
 // The whole document of a record, as the database gets it. Whose the record
@@ -58,14 +63,14 @@ func TestRecordDocument(t *testing.T) {
 		want string
 	}{
 		"plain": {
-			runRecord(message(), acted(), success, times{runStart: at(50), runEnd: at(60)}, at(99)),
+			ofPending(message(), acted()).record(success, times{runStart: at(50), runEnd: at(60)}, at(99)),
 			head + `{"key":"path","value":"provider/pkg/act"},{"key":"waitTime","value":50},{"key":"kind","value":"python:3"},` +
 				`{"key":"timeout","value":false},{"key":"limits","value":` + acceptedLimits + `}],` +
 				`"duration":10,"end":1700000000060,"entityType":"activation","logs":[],"name":"act","namespace":"caller","publish":false,` +
 				`"response":{"result":{"a":1},"size":7,"statusCode":0},"start":1700000000050,"subject":"someone","updated":5,"version":"0.0.9"}`,
 		},
 		"in a sequence, by a binding": {
-			runRecord(caused, acted(), success, times{runStart: at(50), runEnd: at(60)}, at(99)),
+			ofPending(caused, acted()).record(success, times{runStart: at(50), runEnd: at(60)}, at(99)),
 			head + `{"key":"causedBy","value":"sequence"},{"key":"binding","value":"caller/bound"},` +
 				`{"key":"path","value":"provider/pkg/act"},{"key":"waitTime","value":50},{"key":"kind","value":"python:3"},` +
 				`{"key":"timeout","value":false},{"key":"limits","value":` + acceptedLimits + `}],"cause":"fedcba9876543210fedcba9876543210",` +
@@ -73,14 +78,14 @@ func TestRecordDocument(t *testing.T) {
 				`"response":{"result":{"a":1},"size":7,"statusCode":0},"start":1700000000050,"subject":"someone","updated":5,"version":"0.0.9"}`,
 		},
 		"fallback": {
-			fallbackRecord(caused, "", appError("no"), at(70)),
+			ofPending(caused, nil).record(appError("no").response, times{}, at(70)),
 			head + `{"key":"causedBy","value":"sequence"},{"key":"path","value":"provider/pkg/act"},{"key":"kind","value":"unknown"}],` +
 				`"cause":"fedcba9876543210fedcba9876543210","duration":0,"end":1700000000070,"entityType":"activation","logs":[],"name":"act",` +
 				`"namespace":"caller","publish":false,"response":{"result":{"error":"no"},"statusCode":1},"start":1700000000070,` +
 				`"subject":"someone","updated":5,"version":"0.0.7"}`,
 		},
 		"fallback without a version": {
-			fallbackRecord(unversioned, "", appError("no"), at(70)),
+			ofPending(unversioned, nil).record(appError("no").response, times{}, at(70)),
 			head + `{"key":"path","value":"provider/pkg/act"},{"key":"kind","value":"unknown"}],"duration":0,"end":1700000000070,` +
 				`"entityType":"activation","logs":[],"name":"act","namespace":"caller","publish":false,"response":{"result":{"error":"no"},"statusCode":1},` +
 				`"start":1700000000070,"subject":"someone","updated":5,"version":"0.0.1"}`,
@@ -115,7 +120,7 @@ func TestRecordTimes(t *testing.T) {
 		"only both over it":      {times{initStart: at(20), initEnd: at(720), runStart: at(730), runEnd: at(1430)}, want{30, 1430, 20, 700, false}},
 		"run over it, init none": {times{initStart: at(20), initEnd: at(21), runStart: at(30), runEnd: at(1040)}, want{29, 1040, 20, 1, true}},
 	} {
-		rec := runRecord(message(), acted(), activation.Response{}, c.at, at(90))
+		rec := ofPending(message(), acted()).record(activation.Response{}, c.at, at(90))
 		got := want{start: rec.Start - epoch, end: rec.End - epoch, init: -1}
 		got.wait, _ = rec.Annotations.Number("waitTime")
 		if ms, ok := rec.Annotations.Number("initTime"); ok {

@@ -15,24 +15,16 @@ import (
 // ErrNotFound is an action, or its code, that is not in the store.
 var ErrNotFound = errors.New("action not found")
 
-// refusal is an activation that ends without a container.
-type refusal struct {
-	response activation.Response
-	known    bool // the record shows the action's kind and limits
-	earlier  bool // an earlier process caused it
-}
-
-// refuse maps a failed fetch to the original's answer (contract table of the
+// unfetched maps a failed fetch to the original's answer (contract table of the
 // paths that never reach a container).
-func refuse(err error) refusal {
-	status, text := activation.StatusWhiskError, textUnfetchable
+func unfetched(err error) *ending {
 	switch {
 	case errors.Is(err, ErrNotFound):
-		status, text = activation.StatusApplicationError, textGone
+		return refused(activation.StatusApplicationError, textGone)
 	case errors.Is(err, activation.ErrIncompatible):
-		text = textIncompatible
+		return refused(activation.StatusWhiskError, textIncompatible)
 	}
-	return refusal{response: activation.ErrorResponse(status, text)}
+	return refused(activation.StatusWhiskError, textUnfetchable)
 }
 
 // router decides what activations need. It is pure.
@@ -43,40 +35,47 @@ type router struct {
 
 // route decides what a pending activation needs, now that its action is known. The
 // result is not nil when it cannot run at all.
-func (r router) route(p *pending, a *activation.Action) *refusal {
-	p.action = a
+func (r router) route(p *pending, a *activation.Action) *ending {
 	p.bounds = r.settings.Bounds.For(r.settings.Defaults, p.User.Limits)
 	if err := p.bounds.Check(a.Limits); err != nil {
-		return &refusal{response: appError(err.Error())}
+		return appError(err.Error())
 	}
-	if a.Limits.MemoryMB > r.settings.Pool.MemoryMB {
-		return &refusal{known: true, response: appError(fmt.Sprintf(
-			"The action needs %d MB of memory, but this invoker has %d MB for all of its containers (CONFIG_whisk_containerPool_userMemory).",
-			a.Limits.MemoryMB, r.settings.Pool.MemoryMB))}
+	p.action = a
+	if text := r.unfit(p); text != "" {
+		return appError(text)
 	}
 	var err error
-	if p.gpu, err = a.Annotations.GPU(); err != nil {
-		return &refusal{known: true, response: appError(err.Error())}
-	}
-	if p.gpu != nil {
-		if text := r.settings.GPU.judge(p.gpu, p.User.Namespace.Name, a); text != "" {
-			return &refusal{known: true, response: appError(text)}
-		}
-		if r.devices == 0 && r.settings.GPU.ForwardTo == "" {
-			return &refusal{known: true, response: appError(
-				"The action asks for a GPU (annotation gpu), but this invoker has none.")}
-		}
-	}
 	if p.content, err = activation.Unlock(p.Content, p.LockedArgs, r.settings.Keys); err != nil {
-		return &refusal{known: true, response: activation.ErrorResponse(activation.StatusWhiskError, textAborted)}
+		return refused(activation.StatusWhiskError, textAborted)
 	}
-	p.key = containerKey(p.Message, a, p.gpu)
+	p.key = containerKey(p)
 	p.collect = a.Limits.LogsMB != 0 && !r.settings.LogsOutOfBand
 	return nil
 }
 
-func appError(text string) activation.Response {
-	return activation.ErrorResponse(activation.StatusApplicationError, text)
+// unfit is why this invoker cannot run a pending activation's action, or empty. It
+// reads what the action asks of a GPU.
+func (r router) unfit(p *pending) string {
+	a := p.action
+	if a.Limits.MemoryMB > r.settings.Pool.MemoryMB {
+		return fmt.Sprintf(
+			"The action needs %d MB of memory, but this invoker has %d MB for all of its containers (CONFIG_whisk_containerPool_userMemory).",
+			a.Limits.MemoryMB, r.settings.Pool.MemoryMB)
+	}
+	var err error
+	if p.gpu, err = a.Annotations.GPU(); err != nil {
+		return err.Error()
+	}
+	if p.gpu == nil {
+		return ""
+	}
+	if text := r.settings.GPU.judge(p.gpu, p.User.Namespace.Name, a); text != "" {
+		return text
+	}
+	if r.devices == 0 && r.settings.GPU.ForwardTo == "" {
+		return "The action asks for a GPU (annotation gpu), but this invoker has none."
+	}
+	return ""
 }
 
 // containerKey joins everything that must be equal for two activations to
@@ -86,21 +85,21 @@ func appError(text string) activation.Response {
 // by namespaces. What this host's settings make of the action is in it, too,
 // since containers outlive a process. It is a digest, because it covers a key of
 // the user's and is stored on disk.
-func containerKey(m *activation.Message, a *activation.Action, wish *activation.GPURequest) string {
-	var binding, key string
-	if len(m.InitArgs) > 0 {
-		binding = m.Action.Binding
+func containerKey(p *pending) string {
+	a := p.action
+	var binding, key, device string
+	if len(p.InitArgs) > 0 {
+		binding = p.Action.Binding
 	}
 	if a.Annotations.ProvidesAPIKey() {
-		key = string(m.User.AuthKey.JSON())
+		key = string(p.User.AuthKey.JSON())
 	}
-	device := ""
-	if wish != nil {
-		device = fmt.Sprint(wish.Shim, wish.Limit)
+	if p.gpu != nil {
+		device = fmt.Sprint(p.gpu.Shim, p.gpu.Limit)
 	}
 	text := make([]byte, 0, 512) // which stays on the stack
 	for i, part := range [...]string{
-		m.User.Namespace.Name, a.FQN(), a.Rev, a.Version, binding, key, a.Exec.Kind, a.Exec.Image, device,
+		p.User.Namespace.Name, a.FQN(), a.Rev, a.Version, binding, key, a.Exec.Kind, a.Exec.Image, device,
 	} {
 		if i > 0 {
 			text = append(text, 0)

@@ -36,7 +36,7 @@ func TestContainersAreSharedByWhatInitSaw(t *testing.T) {
 			m.User.AuthKey = activation.NewAuthKey(i.key)
 			a := &activation.Action{Namespace: "guest", Name: "a", Rev: i.rev, Version: "0.0.1",
 				Annotations: activation.Annotations{{Key: "provide-api-key", Value: json.RawMessage(c.apiKey)}}}
-			return containerKey(m, a, nil)
+			return containerKey(ofPending(m, a))
 		}
 		if got := key(c.a) == key(c.b); got != c.sharing {
 			t.Errorf("%s: shared is %t", c.name, got)

@@ -163,39 +163,3 @@ func (g GPUSettings) schedulerConfig(pool container.Config, faults bool) schedul
 	}
 	return c
 }
-
-// StoreLevel states which responses are worth a record.
-type StoreLevel int
-
-// The levels of whisk.activation.store-*-result-level.
-const (
-	StoreAlways StoreLevel = iota
-	StoreFailures
-	StoreFailuresNotApplication
-)
-
-// StorePolicy is the level for each way of invoking.
-type StorePolicy struct{ Blocking, NonBlocking StoreLevel }
-
-// keeps reports whether a response gets a record (ActivationStoreLevel). A
-// namespace may switch its records off altogether; a transaction with extra
-// logging gets one whatever the level.
-func (p StorePolicy) keeps(m *activation.Message, r activation.Response) bool {
-	if s := m.User.Limits.StoreActivations; s != nil && !*s {
-		return false
-	}
-	if m.TransID.ExtraLogging() {
-		return true
-	}
-	level := p.NonBlocking
-	if m.Blocking {
-		level = p.Blocking
-	}
-	switch level {
-	case StoreFailures:
-		return r.StatusCode != activation.StatusSuccess
-	case StoreFailuresNotApplication:
-		return r.StatusCode >= activation.StatusDeveloperError
-	}
-	return true
-}

@@ -50,12 +50,11 @@ const (
 )
 
 func newSpilled(p *pending) *spilled {
-	m := p.Message
 	c := caller{
-		key: p.key, action: m.Action, revision: m.Revision, subject: m.User.Subject,
-		namespace: m.User.Namespace, controller: m.Controller, blocking: m.Blocking,
+		key: p.key, action: p.Action, revision: p.Revision, subject: p.User.Subject,
+		namespace: p.User.Namespace, controller: p.Controller, blocking: p.Blocking,
 	}
-	if s := m.User.Limits.StoreActivations; s != nil {
+	if s := p.User.Limits.StoreActivations; s != nil {
 		c.stores = storeNone
 		if *s {
 			c.stores = storeAll
@@ -63,8 +62,8 @@ func newSpilled(p *pending) *spilled {
 	}
 	// The texts are parts of the message, which must be freed: unique copies them, too.
 	return &spilled{
-		id: activation.ID(strings.Clone(string(m.ActivationID))), transID: string(m.TransID.JSON()),
-		cause:  activation.ID(strings.Clone(string(m.Cause))),
+		id: activation.ID(strings.Clone(string(p.ActivationID))), transID: string(p.TransID.JSON()),
+		cause:  activation.ID(strings.Clone(string(p.Cause))),
 		caller: unique.Make(c), queued: p.queued, came: p.came, obstacle: p.obstacle,
 	}
 }
@@ -150,7 +149,7 @@ func (s *spiller) next() []*pending {
 	defer s.mu.Unlock()
 	n, bytes := 0, int64(0)
 	for n < min(len(s.waiting), spillBatch) && bytes < spillBatchBytes {
-		bytes += size(s.waiting[n].Message)
+		bytes += s.waiting[n].size()
 		n++
 	}
 	batch := s.waiting[:n:n]
@@ -177,7 +176,7 @@ func (s *spiller) write(batch []*pending) (done, failed []*pending, err error) {
 func writeMessages(store SpillStore, all []*pending) []error {
 	ids, texts := make([]activation.ID, len(all)), make([][]byte, len(all))
 	for i, p := range all {
-		ids[i], texts[i] = p.ActivationID, p.Message.Encode()
+		ids[i], texts[i] = p.ActivationID, p.Encode()
 	}
 	return store.Spill(ids, texts)
 }
@@ -193,42 +192,32 @@ type fetcher struct {
 	goWork func(func(ctx context.Context))
 
 	mu      sync.Mutex
-	waiting []fetch
+	waiting []*loading
 	workers int
 }
 
 // fetchTogether keeps an action store busy, and few messages in memory.
 const fetchTogether = 16
 
-// fetch is one activation to be read back, and answered if there is a why. back is to
-// give it back.
-type fetch struct {
-	back       bool
-	invocation uint64
-	spilled    *spilled
-	why        string
-}
-
 // now reads one back at once.
-func (f *fetcher) now(x fetch) { f.goWork(func(ctx context.Context) { f.do(ctx, x) }) }
+func (f *fetcher) now(l *loading) { f.goWork(func(ctx context.Context) { f.do(ctx, l) }) }
 
 // hurry reads one back at once that waits for its turn: a run has come to wait for
 // it. What is before it may wait for an action that cannot be read for minutes.
-func (f *fetcher) hurry(invocation uint64) {
+func (f *fetcher) hurry(l *loading) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	at := slices.IndexFunc(f.waiting, func(x fetch) bool { return x.invocation == invocation })
-	if at >= 0 {
-		f.now(f.waiting[at])
+	if at := slices.Index(f.waiting, l); at >= 0 {
 		f.waiting = slices.Delete(f.waiting, at, at+1)
+		f.now(l)
 	}
 }
 
 // add reads one back in its turn.
-func (f *fetcher) add(x fetch) {
+func (f *fetcher) add(l *loading) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	f.waiting = append(f.waiting, x)
+	f.waiting = append(f.waiting, l)
 	if f.workers < fetchTogether {
 		f.workers++
 		f.goWork(f.work)
@@ -243,56 +232,46 @@ func (f *fetcher) work(ctx context.Context) {
 			f.mu.Unlock()
 			return
 		}
-		x := f.waiting[0]
+		l := f.waiting[0]
 		f.waiting = f.waiting[1:]
 		f.mu.Unlock()
-		f.do(ctx, x)
+		f.do(ctx, l)
 	}
 }
 
-// do reads one back. What is to be refused is answered here, the rest goes to the
-// dispatcher.
-func (f *fetcher) do(ctx context.Context, x fetch) {
-	p, no := f.read(ctx, x.spilled)
-	switch {
-	case ctx.Err() != nil: // it stays spilled, for the next process
-		f.iv.permits.release(p.permit)
-	case x.why != "":
-		f.iv.reject(p, refusal{response: appError(x.why), known: true})
-	case x.back && no != nil:
-		f.iv.reject(p, *no)
-	case x.back:
-		f.iv.dispatch.post(arrived{p})
-	default:
-		f.iv.dispatch.post(broughtBack{x.invocation, p, no})
+// do reads one back, for the dispatcher.
+func (f *fetcher) do(ctx context.Context, l *loading) {
+	p, no := f.read(ctx, l.spilled)
+	if ctx.Err() != nil { // it stays spilled, for the next process
+		f.iv.permits.release(p)
+		return
 	}
+	f.iv.dispatch.post(broughtBack{l, p, no})
 }
 
-// read makes a pending activation of a spilled one again, and routes it. A refusal
-// is the reason why it cannot run.
-func (f *fetcher) read(ctx context.Context, sp *spilled) (p *pending, no *refusal) {
+// read makes a pending activation of a spilled one again, and routes it. An ending
+// is why it cannot run.
+func (f *fetcher) read(ctx context.Context, sp *spilled) (p *pending, no *ending) {
 	iv := f.iv
 	m, err := f.message(sp)
 	p = newPending(iv.completer, Delivery{Message: m, Done: func() {}}, sp.queued)
 	iv.observe.loaded(p)
-	iv.permits.unspill(&p.permit, size(m))
-	aborted := func(text string) *refusal {
-		return &refusal{response: activation.ErrorResponse(activation.StatusWhiskError, text)}
-	}
+	iv.permits.unspill(p)
 	if err != nil {
 		iv.log.Error("spilled activation cannot be read back", keyActivation, m.ActivationID, keyAction, m.Action.FQN(), "error", err)
-		return p, aborted(textUnreadable)
+		return p, refused(activation.StatusWhiskError, textUnreadable)
 	}
 	defer func() {
 		if cause := recover(); cause != nil {
 			iv.log.Error("reading a spilled activation panicked", keyActivation, m.ActivationID, "panic", fmt.Sprint(cause), "stack", string(debug.Stack()))
-			no = aborted(textAborted)
+			no = refused(activation.StatusWhiskError, textAborted)
 		}
 	}()
-	a, err := f.action(ctx, p)
-	if err != nil {
-		r := refuse(err)
-		return p, &r
+	a, cached := iv.cached(p)
+	if !cached {
+		if a, err = iv.fetched(ctx, p); err != nil {
+			return p, unfetched(err)
+		}
 	}
 	if no = iv.router.route(p, a); no == nil {
 		p.resume(sp)
@@ -311,13 +290,4 @@ func (f *fetcher) message(sp *spilled) (*activation.Message, error) {
 		return sp.message(), err
 	}
 	return m, nil
-}
-
-func (f *fetcher) action(ctx context.Context, p *pending) (*activation.Action, error) {
-	if a, ok := f.iv.cached(p); ok {
-		return a, nil
-	}
-	ctx, cancel := context.WithTimeout(ctx, f.iv.settings.fetchTime())
-	defer cancel()
-	return f.iv.ports.Actions.Action(ctx, p.Action.FQN(), p.Revision)
 }

@@ -40,7 +40,7 @@ const (
 // add lists a pending activation, unless the next process does not get it or comes
 // to the same end by itself.
 func (u *unacknowledged) add(p *pending, e ending) {
-	if p.unlisted || e.silent {
+	if p.Unlisted || e.silent {
 		return
 	}
 	u.mu.Lock()
@@ -116,7 +116,7 @@ func (c *completer) keepAllUnacknowledged() { c.keepUnacknowledged(c.unacknowled
 // if a caller or a reader of events is about to get it.
 func (c *completer) keepReported(p *pending, e ending) {
 	c.unacknowledged.add(p, e)
-	if (p.Blocking || c.events) && !p.unlisted && !e.silent && !e.repeated {
+	if (p.Blocking || c.events) && !p.Unlisted && !e.silent && !e.repeated {
 		c.keepUnacknowledged([]*pending{p})
 	}
 }
@@ -147,12 +147,4 @@ func (c *completer) keepUnacknowledged(all []*pending) {
 	if was := c.unacknowledged.failing.Swap(failed > 0); failed > 0 && !was {
 		c.log.Error("results of activations are not kept for the next process", "activations", failed, "error", why)
 	}
-}
-
-// repeatEnding sends again how an activation ended in an earlier process. Its
-// receivers may know it, and a record that is stored already stays as it is.
-func (iv *Invoker) repeatEnding(p *pending, r *activation.Record) {
-	iv.log.Info("the end of an activation in an earlier process is sent again", keyActivation, p.ActivationID, keyAction, p.Action.FQN(), "status", r.Response.StatusCode)
-	iv.observe.interrupted(p, "reported")
-	iv.completer.complete(p, ending{record: r, combined: true, earlier: true, repeated: true})
 }

@@ -34,7 +34,7 @@ func TestReportedIsKeptBefore(t *testing.T) {
 		k := newClerk()
 		k.completer.events = c.events
 		p, rec := k.pending(c.blocking)
-		p.unlisted, c.ending.record = c.unlisted, rec
+		p.Unlisted, c.ending.record = c.unlisted, rec
 		if c.resulted {
 			k.completer.result(p, rec)
 		}
@@ -87,7 +87,7 @@ func TestUnacknowledgedIsWhatIsNotSafe(t *testing.T) {
 		k := newClerk()
 		k.completer.events = false
 		tick, rec := k.pending(false)
-		tick.unlisted = c.unlisted
+		tick.Unlisted = c.unlisted
 		k.completer.complete(tick, ending{record: rec, silent: c.blocked})
 		for _, sent := range k.sent {
 			if c.sent {
@@ -183,7 +183,7 @@ func TestUnacknowledgedEndingIsSentAgain(t *testing.T) {
 			env := newFixture(t)
 			env.history = func(d *Delivery) {
 				d.Begun, d.Attempts = true, 3
-				d.Ended = fallbackRecord(d.Message, "", c.response, time.Now())
+				d.Ended = ofPending(d.Message, nil).record(c.response, times{}, time.Now())
 				d.Ended.Logs = []string{"a line"}
 			}
 			env.action("f", nil)

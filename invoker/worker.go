@@ -95,7 +95,7 @@ func (w *worker) abort(r *run) {
 	if r.pending.at(isFiled) {
 		return // as nearly always
 	}
-	w.completer.abort(r.pending, runRecord(r.Message, r.action, activation.ErrorResponse(activation.StatusWhiskError, textAborted), r.at, w.wall()))
+	w.completer.abort(r.pending, ending{record: r.record(activation.ErrorResponse(activation.StatusWhiskError, textAborted), r.at, w.wall())})
 }
 
 // steps gets the container ready and runs the action in it. A failed creation
@@ -230,7 +230,7 @@ func (w *worker) conclude(ctx context.Context, r *run, response activation.Respo
 	if combined {
 		response = w.failure(r, err)
 	}
-	rec := runRecord(r.Message, r.action, response, r.at, w.wall())
+	rec := r.record(response, r.at, w.wall())
 	keep := response.StatusCode < activation.StatusDeveloperError
 	if r.lease != nil && !combined {
 		w.finish(ctx, r, keep)
@@ -299,7 +299,7 @@ func (w *worker) logs(ctx context.Context, r *run, rec *activation.Record, faile
 	got := w.engine.Logs(ctx, r.ctr.handle.ID, request)
 	w.observe.logsRead(r, began, w.wall().Sub(began), got)
 	if w.userLogs != nil {
-		w.userLogs.Write(userLog(r.Message, r.action, rec, got.Raw))
+		w.userLogs.Write(r.userLog(rec, got.Raw))
 	}
 	return got.Lines
 }

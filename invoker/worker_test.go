@@ -192,8 +192,8 @@ func TestRefusals(t *testing.T) {
 		{fmt.Errorf("decode action: %w", activation.ErrIncompatible), activation.StatusWhiskError, "Action version is not compatible and cannot be invoked."},
 		{errors.New("connection refused"), activation.StatusWhiskError, "Action could not be fetched."},
 	} {
-		got := refuse(c.err)
-		if got.known || got.response.StatusCode != c.status || string(got.response.Result) != `{"error":"`+c.text+`"}` {
+		got := unfetched(c.err)
+		if got.record != nil || got.response.StatusCode != c.status || string(got.response.Result) != `{"error":"`+c.text+`"}` {
 			t.Errorf("%v: got %+v %s, want status %d and %q", c.err, got, got.response.Result, c.status, c.text)
 		}
 	}
