@@ -34,26 +34,89 @@ func (iv *Invoker) accept(ctx context.Context) {
 	}
 }
 
-// admit decides what becomes of a pending activation: it is completed, or its action
-// is resolved, at once when that is cached. What may wait has a goroutine of its own.
+// way is what becomes of a pending activation.
+type way uint8
+
+const (
+	toFetch   way = iota // its action is not in memory
+	toRun                // in a container of the CPU path's or the GPU scheduler's
+	toForward            // to an invoker that has a GPU
+	toEnd                // it never runs
+	toForget             // an earlier process completed it
+)
+
+// admit sends a pending activation on its way. All but a run may wait, and has a
+// goroutine of its own.
 func (iv *Invoker) admit(p *pending) {
 	defer iv.completer.rescue(p)
+	way, no := iv.decide(p)
+	if way == toRun {
+		iv.dispatch.post(arrived{p})
+		return
+	}
+	go iv.carry(p, way, no)
+}
+
+// decide finds the way of a pending activation, and how it ends if it never runs.
+func (iv *Invoker) decide(p *pending) (way, *ending) {
 	switch {
-	case p.Completed: // by an earlier process: all is safe, only its offset was not committed yet
+	case p.Completed: // all is safe, only its offset was not committed yet
 		iv.observe.interrupted(p, "completed")
-		iv.completer.endedElsewhere(p)
+		return toForget, nil
 	case p.Ended != nil:
-		go iv.completer.refuse(p, iv.repeated(p))
+		return toEnd, iv.repeated(p)
 	case iv.ports.Blacklist.Blocked(p.User.Namespace.Name):
-		go iv.completer.refuse(p, iv.blocked(p))
-	default:
-		a, cached := iv.cached(p)
-		iv.observe.fetched(p, cached)
-		if cached {
-			iv.route(p, a)
-			return
+		return toEnd, iv.blocked(p)
+	}
+	a, cached := iv.cached(p)
+	iv.observe.fetched(p, cached)
+	if !cached {
+		return toFetch, nil
+	}
+	return iv.route(p, a)
+}
+
+// route finds the way of a pending activation whose action is known.
+func (iv *Invoker) route(p *pending, a *activation.Action) (way, *ending) {
+	no := iv.router.route(p, a)
+	if no == nil {
+		no = iv.interrupted(p)
+	}
+	switch {
+	case no != nil:
+		return toEnd, no
+	case p.gpu == nil || iv.router.devices > 0:
+		return toRun, nil
+	case p.Forwarded != nil && p.Forwarded.Hops >= maxHops:
+		return toEnd, iv.notForwarded(p, fmt.Sprintf("it was passed on %d times already and came back to %s, which has no GPU", maxHops, iv.completer.instance.Topic()))
+	}
+	return toForward, nil
+}
+
+// carry takes a pending activation along a way that may wait.
+func (iv *Invoker) carry(p *pending, way way, no *ending) {
+	defer iv.completer.rescue(p)
+	if way == toFetch {
+		a, err := iv.fetched(iv.completer.ctx, p)
+		switch {
+		case err == nil:
+			way, no = iv.route(p, a)
+		case iv.completer.ctx.Err() != nil:
+			return // this process ends: the message is delivered to the next one
+		default:
+			iv.log.Warn("fetch action", keyActivation, p.ActivationID, keyAction, p.Action.FQN(), "error", err)
+			way, no = toEnd, unfetched(err)
 		}
-		go iv.fetch(p)
+	}
+	switch way {
+	case toRun:
+		iv.dispatch.post(arrived{p})
+	case toForward:
+		iv.forward(p)
+	case toEnd:
+		iv.completer.refuse(p, no)
+	case toForget:
+		iv.completer.endedElsewhere(p)
 	}
 }
 
@@ -88,40 +151,6 @@ func (iv *Invoker) fetched(ctx context.Context, p *pending) (*activation.Action,
 	ctx, cancel := context.WithTimeout(spans.With(ctx, p.TransID), iv.settings.fetchTime())
 	defer cancel()
 	return iv.ports.Actions.Action(ctx, p.Action.FQN(), p.Revision)
-}
-
-// fetch resolves a pending activation's action and routes it.
-func (iv *Invoker) fetch(p *pending) {
-	defer iv.completer.rescue(p)
-	a, err := iv.fetched(iv.completer.ctx, p)
-	switch {
-	case err == nil:
-		iv.route(p, a)
-	case iv.completer.ctx.Err() != nil: // this process ends: the message is delivered to the next one
-	default:
-		iv.log.Warn("fetch action", keyActivation, p.ActivationID, keyAction, p.Action.FQN(), "error", err)
-		iv.completer.refuse(p, unfetched(err))
-	}
-}
-
-// route sends a pending activation whose action is known on its way: to its end, to
-// another invoker, or to the dispatcher.
-func (iv *Invoker) route(p *pending, a *activation.Action) {
-	no := iv.router.route(p, a)
-	if no == nil {
-		no = iv.interrupted(p)
-	}
-	switch {
-	case no != nil:
-		go iv.completer.refuse(p, no)
-	case p.gpu != nil && iv.router.devices == 0:
-		go iv.forward(p)
-	default:
-		if p.gpu != nil {
-			iv.permits.setApart(p)
-		}
-		iv.dispatch.post(arrived{p})
-	}
 }
 
 // maxAttempts is after how many processes that ended while an activation ran
@@ -171,49 +200,40 @@ const maxHops = 2
 // from the moment that the broker has it nothing is acked here and no record
 // is written. What cannot be forwarded is answered here.
 func (iv *Invoker) forward(p *pending) {
-	defer iv.completer.rescue(p)
-	way := activation.Forwarded{Instance: iv.completer.instance}
-	if p.Forwarded != nil {
-		way = *p.Forwarded
-	}
-	if way.Hops++; way.Hops > maxHops {
-		iv.notForwarded(p, fmt.Sprintf("it was passed on %d times already and came back to %s, which has no GPU", maxHops, iv.completer.instance.Topic()))
-		return
-	}
 	if !p.take(startPass) {
 		return
 	}
 	m := *p.Message
-	m.Forwarded = &way
-	topic := iv.settings.GPU.ForwardTo
-	unsent := func(err error) { // the message is delivered again after a restart
-		iv.log.Warn("forward activation", keyActivation, p.ActivationID, "topic", topic, "error", err)
-		iv.permits.release(p)
+	m.Forwarded = &activation.Forwarded{Instance: iv.completer.sentTo(p), Hops: 1}
+	if p.Forwarded != nil {
+		m.Forwarded.Hops += p.Forwarded.Hops
 	}
+	topic := iv.settings.GPU.ForwardTo
 	// A function stays with one of the invokers that share the topic: where it
 	// is warm.
 	key := p.User.Namespace.Name + " " + p.action.FQN()
-	err := iv.ports.Outbox.Forward(iv.completer.ctx, topic, key, m.Encode(), func(err error) {
+	sent := func(err error) {
 		switch {
-		case errors.Is(err, ErrUnsent):
-			unsent(err)
-		case err != nil:
-			p.take(failPass)
-			go iv.notForwarded(p, fmt.Sprintf("the topic %s does not take it: %s", topic, err))
-		default:
+		case err == nil:
 			p.take(endPass)
 			iv.observe.forwarded()
 			iv.completer.endedElsewhere(p)
+		case errors.Is(err, ErrUnsent): // the message is delivered again after a restart
+			iv.log.Warn("forward activation", keyActivation, p.ActivationID, "topic", topic, "error", err)
+			iv.permits.release(p)
+		default:
+			p.take(failPass)
+			go iv.carry(p, toEnd, iv.notForwarded(p, fmt.Sprintf("the topic %s does not take it: %s", topic, err)))
 		}
-	})
-	if err != nil { // flushing is over
-		unsent(err)
+	}
+	if err := iv.ports.Outbox.Forward(iv.completer.ctx, topic, key, m.Encode(), sent); err != nil {
+		sent(fmt.Errorf("%w: %w", ErrUnsent, err)) // flushing is over
 	}
 }
 
-// notForwarded answers a pending activation that cannot be forwarded.
-func (iv *Invoker) notForwarded(p *pending, why string) {
+// notForwarded is the end of an activation that cannot be forwarded.
+func (iv *Invoker) notForwarded(p *pending, why string) *ending {
 	iv.log.Error("forward activation", keyActivation, p.ActivationID, "topic", iv.settings.GPU.ForwardTo, "error", why)
-	iv.completer.refuse(p, refused(activation.StatusWhiskError,
-		fmt.Sprintf("The action asks for a GPU, and its activation could not be passed on to the invokers that have one (whisk.gpu.forward-topic): %s.", why)))
+	return refused(activation.StatusWhiskError,
+		fmt.Sprintf("The action asks for a GPU, and its activation could not be passed on to the invokers that have one (whisk.gpu.forward-topic): %s.", why))
 }

@@ -98,7 +98,10 @@ func (d *dispatcher) begin(r *run) { d.goWork(func(ctx context.Context) { d.work
 
 // refuse has a pending activation answered that will not run here.
 func (d *dispatcher) refuse(p *pending, e *ending) {
-	d.goWork(func(context.Context) { d.completer.refuse(p, e) })
+	d.goWork(func(context.Context) {
+		defer d.completer.rescue(p)
+		d.completer.refuse(p, e)
+	})
 }
 
 func (d *dispatcher) newContainer(slot container.SlotID, prefix, suffix string, spec func(name string) container.Spec) *actionContainer {

@@ -122,6 +122,7 @@ func (g *gpuScheduler) deadline() (time.Duration, bool) {
 // sees it.
 func (g *gpuScheduler) submit(now time.Duration, p *pending) {
 	g.backlog.inMemory[p.invocation] = p
+	g.backlog.permits.setApart(p)
 	spill, far := g.backlog.spills(p, g.core)
 	p.applyFallback(g.settings)
 	due := time.Duration(0)

@@ -64,10 +64,10 @@ func (o *observer) refused(p *pending, r activation.Response) { p.trace.Refused 
 
 func (o *observer) forwarded() { o.metrics.forwarded.Inc() }
 
-// answered is the completion's sending; recorded: its record is to be stored.
-func (o *observer) answered(p *pending, status int, recorded bool) {
+// answered is the completion's sending.
+func (o *observer) answered(p *pending, status int) {
 	o.metrics.completions.WithLabelValues([...]string{"success", "application_error", "developer_error", "whisk_error"}[status&3]).Inc()
-	p.trace.Answered, p.trace.Status, p.trace.Recorded = time.Now(), status, recorded
+	p.trace.Answered, p.trace.Status, p.trace.Recorded = time.Now(), status, p.stored
 }
 
 func (o *observer) acked(p *pending, kind activation.AckKind, err error) {

@@ -56,6 +56,7 @@ type pending struct {
 	outstanding atomic.Int32
 	unsent      atomic.Int32 // acks among them
 	committed   atomic.Bool  // the feed may forget the message
+	stored      bool         // its record is to be stored; known when it is answered
 
 	mu     sync.Mutex
 	stage  stage
@@ -253,13 +254,14 @@ func (c *completer) answer(p *pending, e ending) bool {
 	if !ok {
 		return false
 	}
+	p.stored = !e.silent && c.store.keeps(p, e.record.Response)
 	if from == isResulted {
 		c.unacknowledged.add(p, e)
 	} else {
 		c.keepReported(p, e)
 	}
 	status := e.record.Response.StatusCode
-	c.observe.answered(p, status, !e.silent && c.store.keeps(p, e.record.Response))
+	c.observe.answered(p, status)
 	if c.events && !e.silent && !e.repeated {
 		c.event(p, e.record)
 	}
@@ -291,7 +293,6 @@ func (c *completer) file(p *pending, e ending) {
 
 // refuse completes a pending activation that never reaches a container.
 func (c *completer) refuse(p *pending, e *ending) {
-	defer c.rescue(p)
 	if e.record == nil {
 		c.observe.refused(p, e.response)
 		e.record = p.record(e.response, times{}, c.wall())
@@ -338,10 +339,9 @@ func (c *completer) endedElsewhere(p *pending) {
 // it stored.
 func (c *completer) keep(p *pending, e ending) (document []byte) {
 	switch {
-	case e.silent:
-	case c.store.keeps(p, e.record.Response):
+	case p.stored:
 		return c.put(p, e.record)
-	case c.unstored:
+	case c.unstored && !e.silent:
 		c.log.Info("record is not stored", keyTransID, p.TransID.ID(), keyActivation, p.ActivationID, "status", e.record.Response.StatusCode)
 	}
 	return nil
