@@ -12,6 +12,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/gpuwhisk/gpuwhisk/activation"
 	"github.com/gpuwhisk/gpuwhisk/gpu"
 	"github.com/gpuwhisk/gpuwhisk/invoker/container"
 )
@@ -26,7 +27,11 @@ type adopted struct {
 	state container.StateFile
 	key   string
 	spec  container.Spec
-	gpu   *adoptedDevice // nil in the CPU path
+	ctr   *actionContainer // once it is adopted
+
+	// Of one with a device, as its state file shows.
+	device  gpu.Device
+	assumed *gpu.MemoryReport // nil: it reports itself
 }
 
 // adoptLeftovers adopts the containers of an earlier process that can be used as
@@ -110,7 +115,8 @@ func (d *dispatcher) judge(left []container.Leftover, states []container.StateFi
 		case managed && !state.Pull && state.Image != image:
 			unfit[l.ID] = errNewImage
 		default:
-			ad.spec = d.settings.spec(state.Name, state.Kind, state.Image, state.Pull, state.MemoryMB)
+			ad.spec = d.settings.spec(activation.Exec{Kind: state.Kind, Image: state.Image, Pull: state.Pull}, state.MemoryMB)
+			ad.spec.Name = state.Name
 			if err := d.prepareAdopted(&ad); err != nil {
 				unfit[l.ID] = err
 				continue
@@ -181,12 +187,13 @@ func (d *dispatcher) adopt(ctx context.Context, now time.Duration, ad adopted) e
 	ctr := d.makeContainer(ad.spec)
 	ctr.handle = container.Handle{ID: ad.left.ID, Name: ad.left.Name, Addr: ad.left.Addr}
 	ctr.key, ctr.state.kept, ctr.state.since = ad.key, true, ad.state.Since
-	if ad.gpu != nil {
-		if !d.adoptDevice(now, ad, ctr) {
+	ad.ctr = ctr
+	if ad.state.GPU != nil {
+		if !d.adoptDevice(now, &ad) {
 			return errNoMemory
 		}
 	} else {
-		slot, ok := d.pool.Adopt(now, d.claims.adopted(ad, ctr))
+		slot, ok := d.pool.Adopt(now, d.claims.adopted(ad))
 		if !ok {
 			d.claims.lose(ctr)
 			return errNoMemory

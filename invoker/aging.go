@@ -24,14 +24,8 @@ type aging struct {
 	clock func() time.Duration
 
 	mu   sync.Mutex
-	all  list.List // of aged, the oldest first
+	all  list.List // of *pending, the oldest first
 	read int64     // bytes of messages so far
-}
-
-// aged is a pending activation on the list.
-type aged struct {
-	p    *pending
-	read int64 // bytes that came before it
 }
 
 // newAging is nil where nothing grows old.
@@ -49,7 +43,7 @@ func (ag *aging) add(p *pending) {
 	}
 	ag.mu.Lock()
 	defer ag.mu.Unlock()
-	p.age = ag.all.PushBack(aged{p, ag.read})
+	p.age, p.before = ag.all.PushBack(p), ag.read
 	ag.read += p.size()
 }
 
@@ -96,13 +90,13 @@ func (ag *aging) due(every time.Duration) (all []*pending) {
 	ag.mu.Lock()
 	defer ag.mu.Unlock()
 	for e := ag.all.Front(); e != nil && len(all) < spillBatch; e = e.Next() {
-		a := e.Value.(aged)
-		late := ag.keeps.Time > 0 && 2*(ag.clock()+every-a.p.accepted) >= ag.keeps.Time
-		behind := ag.keeps.Bytes > 0 && 2*(ag.read-a.read) >= ag.keeps.Bytes
+		p := e.Value.(*pending)
+		late := ag.keeps.Time > 0 && 2*(ag.clock()+every-p.accepted) >= ag.keeps.Time
+		behind := ag.keeps.Bytes > 0 && 2*(ag.read-p.before) >= ag.keeps.Bytes
 		if !late && !behind {
 			break
 		}
-		all = append(all, a.p)
+		all = append(all, p)
 	}
 	return all
 }

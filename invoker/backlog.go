@@ -39,8 +39,8 @@ type loading struct {
 func (iv *Invoker) newBacklog(d *dispatcher) *backlog {
 	b := &backlog{inMemory: map[uint64]*pending{}, spilled: map[uint64]*spilled{}, loading: map[uint64]*loading{}, permits: iv.permits}
 	if iv.ports.Spill != nil {
-		b.spiller = &spiller{store: iv.ports.Spill, post: d.post, goWork: d.goWork}
-		b.fetcher = &fetcher{iv: iv, goWork: d.goWork}
+		b.spiller = &spiller{store: iv.ports.Spill, d: d}
+		b.fetcher = &fetcher{iv: iv}
 	}
 	return b
 }

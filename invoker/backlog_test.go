@@ -1,7 +1,6 @@
 package invoker
 
 import (
-	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -409,8 +408,7 @@ func TestFetcherHurries(t *testing.T) {
 			runtime.Goexit()
 		}
 		f := &fetcher{
-			iv:     &Invoker{ports: Ports{Spill: store}},
-			goWork: func(work func(context.Context)) { go work(t.Context()) },
+			iv: &Invoker{ports: Ports{Spill: store}, dispatch: &dispatcher{work: t.Context()}},
 		}
 		const last = fetchTogether + 2
 		all := map[int]*loading{}

@@ -131,9 +131,7 @@ func (cs *claims) start(placement container.Placement) bool {
 	d := cs.d
 	ctr := d.containers[placement.Slot]
 	if ctr == nil {
-		ctr = d.newContainer(placement.Slot, c.Namespace, c.Action, func(name string) container.Spec {
-			return d.settings.spec(name, c.Exec.Kind, c.Exec.Image, c.Exec.Pull, c.MemoryMB)
-		})
+		ctr = d.newContainer(placement.Slot, c.Namespace, c.Action, d.settings.spec(c.Exec, c.MemoryMB))
 	}
 	if c.ctr != ctr { // not the one that was paused
 		c.runKey, c.warm, ctr.memo = "", false, c.Memo
@@ -341,7 +339,7 @@ func (cs *claims) left(_ time.Duration, ctr *actionContainer, keep bool) {
 }
 
 // adopted is what the pool is to adopt of a container that an earlier process left.
-func (cs *claims) adopted(ad adopted, ctr *actionContainer) container.Adopted {
+func (cs *claims) adopted(ad adopted) container.Adopted {
 	a := container.Adopted{
 		Key: ad.key, Kind: ad.state.Kind, MemoryMB: ad.state.MemoryMB, Concurrency: max(ad.state.Concurrency, 1),
 		Paused: ad.left.Paused, Idle: max(time.Since(ad.state.Since), 0),
@@ -353,9 +351,9 @@ func (cs *claims) adopted(ad adopted, ctr *actionContainer) container.Adopted {
 	if !ok {
 		return a
 	}
-	c := &claim{ctr: ctr, runKey: ad.key, warm: true}
+	c := &claim{ctr: ad.ctr, runKey: ad.key, warm: true}
 	c.ID, c.Memo, c.MemoryMB = id, ad.state.Claim, ad.state.MemoryMB
-	ctr.claim, ctr.memo, cs.all[id] = c, c.Memo, c
+	ad.ctr.claim, ad.ctr.memo, cs.all[id] = c, c.Memo, c
 	a.Key, a.Kept, a.Concurrency = id.key(), true, a.Concurrency+1
 	return a
 }

@@ -42,11 +42,11 @@ func (ctr *actionContainer) specify(s Settings, p *pending) {
 	if ctr.gpu.specified {
 		return
 	}
-	e := p.action.Exec
 	p.applyFallback(s.GPU) // it may have fallen back while the activation waited
 	ctr.gpu.specified, ctr.gpu.action, ctr.gpu.fallback = true, p.action.FQN(), p.fallback
 	ctr.gpu.key, ctr.gpu.revision = p.key, p.action.Rev
-	ctr.spec = s.spec(ctr.name, e.Kind, e.Image, e.Pull, p.action.Limits.MemoryMB)
+	ctr.spec = s.spec(p.action.Exec, p.action.Limits.MemoryMB)
+	ctr.spec.Name = ctr.name
 	ctr.gpu.wish = container.DeviceRequest{
 		Shim: p.gpu.Shim, Limit: int64(p.gpu.Limit), Host: int64(ctr.spec.MemoryMB) << 20, Memory: int64(p.gpu.Memory),
 		Namespace: ctr.gpu.flow.Namespace, NamespaceLimit: s.GPU.tenant(ctr.gpu.flow.Namespace),

@@ -6,6 +6,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/gpuwhisk/gpuwhisk/activation"
 	"github.com/gpuwhisk/gpuwhisk/invoker/container"
 )
 
@@ -82,10 +83,7 @@ func (d *dispatcher) startRun(now time.Duration, placement container.Placement) 
 	delete(d.queued, placement.Invocation)
 	ctr := d.containers[placement.Slot]
 	if ctr == nil {
-		ctr = d.newContainer(placement.Slot, p.User.Namespace.Name, p.action.Name, func(name string) container.Spec {
-			e := p.action.Exec
-			return d.settings.spec(name, e.Kind, e.Image, e.Pull, p.action.Limits.MemoryMB)
-		})
+		ctr = d.newContainer(placement.Slot, p.User.Namespace.Name, p.action.Name, d.settings.spec(p.action.Exec, p.action.Limits.MemoryMB))
 	}
 	r := &run{pending: p, ctr: ctr, start: placement.Start, resume: placement.Resume, first: placement.First}
 	d.claims.placed(r)
@@ -104,9 +102,11 @@ func (d *dispatcher) refuse(p *pending, e *ending) {
 	})
 }
 
-func (d *dispatcher) newContainer(slot container.SlotID, prefix, suffix string, spec func(name string) container.Spec) *actionContainer {
+// newContainer names a container, and gives it a slot of the pool, if not 0.
+func (d *dispatcher) newContainer(slot container.SlotID, prefix, suffix string, spec container.Spec) *actionContainer {
 	d.named++
-	ctr := d.makeContainer(spec(containerName(d.settings.Prefix, d.named, prefix, suffix)))
+	spec.Name = containerName(d.settings.Prefix, d.named, prefix, suffix)
+	ctr := d.makeContainer(spec)
 	if ctr.slot = slot; slot != 0 {
 		d.containers[slot] = ctr
 	}
@@ -139,9 +139,7 @@ func (d *dispatcher) createPrewarm(o container.Order) {
 		d.pool.Gone(d.clock(), o.Slot)
 		return
 	}
-	ctr := d.newContainer(o.Slot, "prewarm", o.Kind, func(name string) container.Spec {
-		return d.settings.spec(name, o.Kind, image, false, o.MemoryMB)
-	})
+	ctr := d.newContainer(o.Slot, "prewarm", o.Kind, d.settings.spec(activation.Exec{Kind: o.Kind, Image: image}, o.MemoryMB))
 	d.goWork(func(ctx context.Context) {
 		if err := d.command("run", ctr.name, func() error { return d.open(ctx, ctr, 1) }); err != nil {
 			d.log.Warn("create prewarmed container", keyContainer, ctr.name, "kind", o.Kind, "error", err)

@@ -22,8 +22,8 @@ type gpuScheduler struct {
 	adopter    DeviceAdopter // nil: containers with a device end with the process
 	core       *scheduler.Scheduler
 	record     *recorder
-	runs       map[uint64]*run           // started, and not left
-	adopted    map[uint64]*adoptedDevice // to be given their containers
+	runs       map[uint64]*run     // started, and not left
+	adopted    map[uint64]*adopted // to be given their containers
 	containers map[scheduler.Container]*actionContainer
 	named      map[string]*actionContainer // the same by the containers' names
 	shares     hostMemory
@@ -54,7 +54,7 @@ func newGPUScheduler(d *dispatcher, adopter DeviceAdopter) (*gpuScheduler, error
 	}
 	return &gpuScheduler{
 		d: d, settings: s, adopter: adopter, core: core, record: record,
-		adopted: map[uint64]*adoptedDevice{}, runs: map[uint64]*run{}, containers: map[scheduler.Container]*actionContainer{}, named: map[string]*actionContainer{},
+		adopted: map[uint64]*adopted{}, runs: map[uint64]*run{}, containers: map[scheduler.Container]*actionContainer{}, named: map[string]*actionContainer{},
 		shares: hostMemory{d.settings.Pool.MemoryMB, d.mover.Faults()}, assumed: assumedMemory{},
 		past: history{core: core, flows: map[sched.FlowID]*flowHistory{}, of: map[string]int{}},
 	}, nil
@@ -184,9 +184,7 @@ func (g *gpuScheduler) make(o scheduler.Order) {
 		g.enter(ad.ctr)
 		return
 	}
-	ctr := g.d.newContainer(0, o.Flow.Namespace, path.Base(o.Flow.Function), func(name string) container.Spec {
-		return container.Spec{Name: name, MemoryMB: o.HostMB}
-	})
+	ctr := g.d.newContainer(0, o.Flow.Namespace, path.Base(o.Flow.Function), container.Spec{MemoryMB: o.HostMB})
 	ctr.gpu = &deviceState{id: o.Container, device: g.settings.Devices[o.Device], flow: o.Flow}
 	if p := g.backlog.inMemory[o.Invocation]; p != nil {
 		ctr.specify(g.d.settings, p)

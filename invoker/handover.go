@@ -88,37 +88,30 @@ func (d *dispatcher) all() []*actionContainer {
 	return all
 }
 
-// adoptedDevice is what a container with a device needs to be adopted.
-type adoptedDevice struct {
-	device  gpu.Device
-	assumed *gpu.MemoryReport
-	ctr     *actionContainer
-}
-
 // prepareAdopted prepares a container's device memory. One without a device needs
 // nothing.
-func (d *dispatcher) prepareAdopted(h *adopted) error {
-	n := h.state.GPU
+func (d *dispatcher) prepareAdopted(ad *adopted) error {
+	n := ad.state.GPU
 	if n == nil {
 		return nil
 	}
 	g := d.gpus
-	if g == nil || g.adopter == nil || h.left.Paused || h.state.Activity != container.Idle {
+	if g == nil || g.adopter == nil || ad.left.Paused || ad.state.Activity != container.Idle {
 		return errNoDevice
 	}
 	for _, device := range g.settings.Devices {
 		if identity(device) != n.Device || device.Sharing == gpu.MPSShared { // MPS ends with its process
 			continue
 		}
-		needs, err := d.mover.Prepare(h.state.Name, device, g.settings.wishOf(h.state))
+		needs, err := d.mover.Prepare(ad.state.Name, device, g.settings.wishOf(ad.state))
 		if err != nil {
 			return err
 		}
-		h.spec.GPU = &needs
-		h.gpu = &adoptedDevice{device: device}
-		u := gpu.Usage{Allocated: h.state.DeviceMemory.Allocated, Resident: h.state.DeviceMemory.Resident, Context: h.state.DeviceMemory.Context}
-		if report, assumed := g.adopter.Assume(h.state.Name, u); assumed {
-			h.gpu.assumed = &report
+		ad.spec.GPU = &needs
+		ad.device = device
+		u := gpu.Usage{Allocated: ad.state.DeviceMemory.Allocated, Resident: ad.state.DeviceMemory.Resident, Context: ad.state.DeviceMemory.Context}
+		if report, assumed := g.adopter.Assume(ad.state.Name, u); assumed {
+			ad.assumed = &report
 		}
 		return nil
 	}
@@ -135,30 +128,29 @@ func (g GPUSettings) wishOf(state container.StateFile) container.DeviceRequest {
 
 // abandon undoes prepareAdopted.
 func (d *dispatcher) abandon(ad adopted) {
-	if ad.gpu != nil {
+	if ad.state.GPU != nil {
 		d.mover.Forget(ad.state.Name)
 	}
 }
 
 // adoptDevice reports a container to the GPU scheduler. False means that there is no host
 // memory for it.
-func (d *dispatcher) adoptDevice(now time.Duration, ad adopted, ctr *actionContainer) bool {
+func (d *dispatcher) adoptDevice(now time.Duration, ad *adopted) bool {
 	n := ad.state.GPU
 	if !d.pool.Reserve(n.HostMB) {
-		d.abandon(ad)
+		d.abandon(*ad)
 		return false
 	}
 	d.next++
-	ad.gpu.ctr = ctr
-	ctr.gpu = &deviceState{
-		device: ad.gpu.device, wish: d.settings.GPU.wishOf(ad.state), specified: true, action: n.Action, fallback: n.Fallback, reserved: n.HostMB,
+	ad.ctr.gpu = &deviceState{
+		device: ad.device, wish: d.settings.GPU.wishOf(ad.state), specified: true, action: n.Action, fallback: n.Fallback, reserved: n.HostMB,
 		flow: sched.FlowID{Namespace: n.Namespace, Function: n.Function}, key: ad.key, revision: n.Revision,
 	}
-	d.gpus.adopted[d.next] = ad.gpu
+	d.gpus.adopted[d.next] = ad
 	d.gpus.take(now, scheduler.Event{
-		Kind: scheduler.Adopted, Invocation: d.next, Device: ad.gpu.device.Index, Idle: max(time.Since(ad.state.Since), 0),
+		Kind: scheduler.Adopted, Invocation: d.next, Device: ad.device.Index, Idle: max(time.Since(ad.state.Since), 0),
 		Function: &scheduler.Function{
-			Flow: ctr.gpu.flow, Key: ad.key, HostMB: n.HostMB, Memory: n.Memory, NoShim: n.Unseen,
+			Flow: ad.ctr.gpu.flow, Key: ad.key, HostMB: n.HostMB, Memory: n.Memory, NoShim: n.Unseen,
 			Width: max(ad.state.Concurrency, 1), Weight: n.Weight,
 		},
 	})
@@ -179,7 +171,7 @@ func (d *dispatcher) finishAdoption(now time.Duration) {
 			g.memoryReported(now, *ad.assumed)
 		}
 	}
-	g.adopted = map[uint64]*adoptedDevice{}
+	g.adopted = map[uint64]*adopted{}
 	if g.adopter == nil {
 		return
 	}

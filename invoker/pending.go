@@ -30,7 +30,12 @@ type pending struct {
 	trace     *explain.Trace
 	accepted  time.Duration
 	permit    permit
-	age       *list.Element // in completer.aging, which guards it; nil: not there
+
+	// The lists' that guard what a crash could lose.
+	age    *list.Element // in completer.aging; nil: not there
+	before int64         // bytes of messages that came before it
+	polls  uint8         // by completer.unacknowledged
+	kept   stage         // at which the journal was given its end; nowhere: it was not
 
 	// Known when it is routed, and fixed from then on.
 	action  *activation.Action // nil: it could not be fetched, or the caller's limits exclude it

@@ -134,11 +134,11 @@ func (p *pending) timeout() time.Duration {
 	return time.Duration(p.action.Limits.TimeoutMillis) * time.Millisecond
 }
 
-// spec describes the container of an action.
-func (s Settings) spec(name, kind, image string, pull bool, memoryMB int) container.Spec {
+// spec describes the container of an action. Its name is given later.
+func (s Settings) spec(e activation.Exec, memoryMB int) container.Spec {
 	parts := max(s.Pool.MemoryMB/max(memoryMB, 1), 1)
 	spec := container.Spec{
-		Name: name, Kind: kind, Image: image, Pull: pull, MemoryMB: memoryMB,
+		Kind: e.Kind, Image: e.Image, Pull: e.Pull, MemoryMB: memoryMB,
 		CPUShares: max(2, 1024/parts), Env: s.Env,
 	}
 	if s.UserCPUs > 0 {

@@ -88,9 +88,8 @@ func (sp *spilled) message() *activation.Message {
 // tries again for as long as that fails. A goroutine of its own works while
 // there is something to do.
 type spiller struct {
-	store  SpillStore
-	post   func(event)
-	goWork func(func(ctx context.Context))
+	store SpillStore
+	d     *dispatcher
 
 	mu      sync.Mutex
 	waiting []*pending
@@ -117,7 +116,7 @@ func (s *spiller) add(p *pending) {
 	s.busy = true
 	s.mu.Unlock()
 	if start {
-		s.goWork(s.work)
+		s.d.goWork(s.work)
 	}
 }
 
@@ -129,7 +128,7 @@ func (s *spiller) work(ctx context.Context) {
 			return
 		}
 		done, failed, err := s.write(batch)
-		s.post(spilledEvent{done, err})
+		s.d.post(spilledEvent{done, err})
 		if err == nil {
 			backoff.Reset()
 			continue
@@ -188,8 +187,7 @@ const textUnreadable = "The activation waited for a GPU, and the invoker cannot 
 // activations of them. What a run waits for is read at once; the rest in their
 // order, at most fetchTogether at a time.
 type fetcher struct {
-	iv     *Invoker
-	goWork func(func(ctx context.Context))
+	iv *Invoker
 
 	mu      sync.Mutex
 	waiting []*loading
@@ -200,7 +198,7 @@ type fetcher struct {
 const fetchTogether = 16
 
 // now reads one back at once.
-func (f *fetcher) now(l *loading) { f.goWork(func(ctx context.Context) { f.do(ctx, l) }) }
+func (f *fetcher) now(l *loading) { f.iv.dispatch.goWork(func(ctx context.Context) { f.do(ctx, l) }) }
 
 // hurry reads one back at once that waits for its turn: a run has come to wait for
 // it. What is before it may wait for an action that cannot be read for minutes.
@@ -220,7 +218,7 @@ func (f *fetcher) add(l *loading) {
 	f.waiting = append(f.waiting, l)
 	if f.workers < fetchTogether {
 		f.workers++
-		f.goWork(f.work)
+		f.iv.dispatch.goWork(f.work)
 	}
 }
 

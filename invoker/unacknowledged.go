@@ -16,14 +16,8 @@ import (
 // events get before they get them, and others that stay on the list for long.
 type unacknowledged struct {
 	mu      sync.Mutex
-	all     map[*pending]unackedState
+	all     map[*pending]bool
 	failing atomic.Bool // the journal did not take the last ones
-}
-
-// unackedState is what is known of a pending activation on the list.
-type unackedState struct {
-	polls uint8
-	kept  stage // at which the journal was given its end; nowhere: it was not
 }
 
 // An ack takes milliseconds and a record some hundred at most when all is well.
@@ -46,9 +40,9 @@ func (u *unacknowledged) add(p *pending, e ending) {
 	u.mu.Lock()
 	defer u.mu.Unlock()
 	if u.all == nil {
-		u.all = map[*pending]unackedState{}
+		u.all = map[*pending]bool{}
 	}
-	u.all[p] = unackedState{kept: u.all[p].kept}
+	u.all[p], p.polls = true, 0
 }
 
 func (u *unacknowledged) remove(p *pending) {
@@ -62,11 +56,10 @@ func (u *unacknowledged) remove(p *pending) {
 func (u *unacknowledged) overdue(all bool) (late []*pending) {
 	u.mu.Lock()
 	defer u.mu.Unlock()
-	for p, d := range u.all {
-		d.polls = min(d.polls+1, pollsForRecord)
-		u.all[p] = d
-		due := d.polls >= pollsForRecord || d.polls >= pollsForAck && p.unsent.Load() > 0
-		if at, _ := p.ended(); (due || all) && d.kept != at {
+	for p := range u.all {
+		p.polls = min(p.polls+1, pollsForRecord)
+		due := p.polls >= pollsForRecord || p.polls >= pollsForAck && p.unsent.Load() > 0
+		if at, _ := p.ended(); (due || all) && p.kept != at {
 			late = append(late, p)
 		}
 	}
@@ -78,12 +71,10 @@ func (u *unacknowledged) overdue(all bool) (late []*pending) {
 func (u *unacknowledged) kept(p *pending, at stage, kept bool) (listed bool) {
 	u.mu.Lock()
 	defer u.mu.Unlock()
-	d, listed := u.all[p]
-	if listed && kept {
-		d.kept = at
-		u.all[p] = d
+	if kept {
+		p.kept = at
 	}
-	return listed
+	return u.all[p]
 }
 
 // ended gives what a pending activation ended with, and how far it has come since.

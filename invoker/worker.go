@@ -24,6 +24,7 @@ type run struct {
 	first    bool          // the container was idle, or is new
 	lease    *lease        // nil in the CPU path
 	begun    bool          // begin was called, and end was not
+	gone     bool          // it has left its container
 	logBytes int64         // reserved for its log
 	over     chan struct{} // closed when the dispatcher has applied over; nil before finish
 	// answered is whether /run was answered, whatever the answer is.
@@ -59,18 +60,13 @@ var errAgain = errors.New("container is not usable, run elsewhere")
 // pending activation is completed or queued again, or ctx has ended and the message
 // is delivered again after a restart.
 func (w *worker) do(ctx context.Context, r *run) {
-	gone, again := false, false
-	leave := func(e left) {
-		gone = true
-		w.observe.runLeft(r)
-		w.leave(ctx, e)
-	}
+	again := false
 	defer func() {
 		if cause := recover(); cause != nil {
 			w.log.Error("worker panicked", keyActivation, r.ActivationID, "panic", fmt.Sprint(cause), "stack", string(debug.Stack()))
 		}
-		if !gone {
-			leave(left{run: r})
+		if !r.gone {
+			w.leave(ctx, left{run: r})
 		}
 		if ctx.Err() == nil && !again {
 			w.abort(r)
@@ -83,10 +79,10 @@ func (w *worker) do(ctx context.Context, r *run) {
 		w.log.Info("activation goes to another container", keyActivation, r.ActivationID, keyContainer, r.ctr.name, "reason", err)
 		w.observe.rescheduled(r)
 		again = true
-		leave(left{run: r, unused: true})
+		w.leave(ctx, left{run: r, unused: true})
 		w.post(arrived{r.pending})
 	default:
-		w.conclude(ctx, r, response, err, leave)
+		w.conclude(ctx, r, response, err)
 	}
 }
 
@@ -224,7 +220,7 @@ func (w *worker) outOfMemory(ctx context.Context, r *run, x proxy.Exchange) bool
 // activation. In the CPU path the container is free before the controller gets
 // the completion, for whatever it sends then. On a GPU the completion does not
 // wait until it is known what the container holds; only the record does.
-func (w *worker) conclude(ctx context.Context, r *run, response activation.Response, err error, leave func(left)) {
+func (w *worker) conclude(ctx context.Context, r *run, response activation.Response, err error) {
 	defer func() { w.large.Release(r.logBytes) }()
 	combined := err != nil // it never reached a container
 	if combined {
@@ -239,11 +235,11 @@ func (w *worker) conclude(ctx context.Context, r *run, response activation.Respo
 		rec = withLogs(rec, w.logs(ctx, r, w.annotated(r, rec), !keep))
 	}
 	if r.lease == nil {
-		leave(left{run: r, keep: keep})
+		w.leave(ctx, left{run: r, keep: keep})
 	}
 	w.completer.answer(r.pending, ending{record: w.annotated(r, rec), combined: combined})
 	if r.lease != nil {
-		leave(left{run: r, keep: keep})
+		w.leave(ctx, left{run: r, keep: keep})
 	}
 	w.observe.runEnded(r, w.clock())
 	w.completer.file(r.pending, ending{record: w.annotated(r, rec), combined: combined})

@@ -238,13 +238,13 @@ func TestLogsOutOfBand(t *testing.T) {
 func TestContainerShares(t *testing.T) {
 	s := Settings{Pool: container.Config{MemoryMB: 2048}}
 	for memory, want := range map[int]int{128: 64, 256: 128, 512: 256, 2048: 1024, 4096: 1024, 1: 2} {
-		if got := s.spec("n", "k", "i", false, memory).CPUShares; got != want {
+		if got := s.spec(activation.Exec{Kind: "k", Image: "i"}, memory).CPUShares; got != want {
 			t.Errorf("%d MB: %d shares, want %d", memory, got, want)
 		}
 	}
 	s.UserCPUs = 2
 	for memory, want := range map[int]float64{256: 0.25, 100: 0.1, 1: 0.01} {
-		if got := s.spec("n", "k", "i", false, memory).CPUs; got != want {
+		if got := s.spec(activation.Exec{Kind: "k", Image: "i"}, memory).CPUs; got != want {
 			t.Errorf("%d MB: %v processors, want %v", memory, got, want)
 		}
 	}
