@@ -78,14 +78,14 @@ func (iv *Invoker) decide(p *pending) (way, *ending) {
 
 // route finds the way of a pending activation whose action is known.
 func (iv *Invoker) route(p *pending, a *activation.Action) (way, *ending) {
-	no := iv.router.route(p, a)
+	no := iv.settings.route(p, a)
 	if no == nil {
 		no = iv.interrupted(p)
 	}
 	switch {
 	case no != nil:
 		return toEnd, no
-	case p.gpu == nil || iv.router.devices > 0:
+	case p.gpu == nil || len(iv.settings.GPU.Devices) > 0:
 		return toRun, nil
 	case p.Forwarded != nil && p.Forwarded.Hops >= maxHops:
 		return toEnd, iv.notForwarded(p, fmt.Sprintf("it was passed on %d times already and came back to %s, which has no GPU", maxHops, iv.completer.instance.Topic()))
@@ -114,7 +114,7 @@ func (iv *Invoker) carry(p *pending, way way, no *ending) {
 	case toForward:
 		iv.forward(p)
 	case toEnd:
-		iv.completer.refuse(p, no)
+		iv.completer.complete(p, *no)
 	case toForget:
 		iv.completer.endedElsewhere(p)
 	}
@@ -125,7 +125,7 @@ func (iv *Invoker) carry(p *pending, way way, no *ending) {
 func (iv *Invoker) repeated(p *pending) *ending {
 	iv.log.Info("the end of an activation in an earlier process is sent again", keyActivation, p.ActivationID, keyAction, p.Action.FQN(), "status", p.Ended.Response.StatusCode)
 	iv.observe.interrupted(p, "reported")
-	return &ending{record: p.Ended, earlier: true, repeated: true}
+	return &ending{record: p.Ended, combined: true, earlier: true, repeated: true}
 }
 
 // blocked is the end of an activation of a blocked namespace: the shortest ack, no

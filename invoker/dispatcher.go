@@ -98,7 +98,7 @@ func (d *dispatcher) begin(r *run) { d.goWork(func(ctx context.Context) { d.work
 func (d *dispatcher) refuse(p *pending, e *ending) {
 	d.goWork(func(context.Context) {
 		defer d.completer.rescue(p)
-		d.completer.refuse(p, e)
+		d.completer.complete(p, *e)
 	})
 }
 

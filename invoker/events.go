@@ -136,23 +136,11 @@ type observed struct{ readings []gpu.Reading }
 
 func (e observed) apply(d *dispatcher, now time.Duration) { d.gpus.observe(now, e.readings) }
 
-type deviceLost struct {
-	index int
-	of    scheduler.Loss
-	why   string
-}
+// deviceChanged reports the loss or the return of a device.
+type deviceChanged scheduler.Event
 
-func (e deviceLost) apply(d *dispatcher, now time.Duration) {
-	d.gpus.deviceChanged(now, scheduler.Event{Kind: scheduler.DeviceLost, Device: e.index, Of: e.of, Why: cmp.Or(e.why, "no reason given")})
-}
-
-type deviceBack struct {
-	index int
-	of    scheduler.Loss
-}
-
-func (e deviceBack) apply(d *dispatcher, now time.Duration) {
-	d.gpus.deviceChanged(now, scheduler.Event{Kind: scheduler.DeviceBack, Device: e.index, Of: e.of})
+func (e deviceChanged) apply(d *dispatcher, now time.Duration) {
+	d.gpus.deviceChanged(now, scheduler.Event(e))
 }
 
 // answered reports that a run has its response and its container stays.
@@ -214,19 +202,23 @@ func (iv *Invoker) Observe(readings []gpu.Reading) {
 
 // DeviceLost reports that a device cannot be used any more and why. Its runs are
 // ended, what is queued goes to other devices or waits.
-func (iv *Invoker) DeviceLost(index int, why string) {
-	iv.dispatch.post(deviceLost{index, scheduler.OfDevice, why})
-}
+func (iv *Invoker) DeviceLost(index int, why string) { iv.lost(index, scheduler.OfDevice, why) }
 
 // DeviceBack reports that a lost device can be used again.
-func (iv *Invoker) DeviceBack(index int) { iv.dispatch.post(deviceBack{index, scheduler.OfDevice}) }
+func (iv *Invoker) DeviceBack(index int) { iv.back(index, scheduler.OfDevice) }
 
 // DaemonLost reports that the daemon by which containers share a device is away,
 // DaemonBack that it serves again. A device is used while both it and its daemon
 // are there.
-func (iv *Invoker) DaemonLost(index int, why string) {
-	iv.dispatch.post(deviceLost{index, scheduler.OfDaemon, why})
-}
+func (iv *Invoker) DaemonLost(index int, why string) { iv.lost(index, scheduler.OfDaemon, why) }
 
 // DaemonBack is the end of DaemonLost.
-func (iv *Invoker) DaemonBack(index int) { iv.dispatch.post(deviceBack{index, scheduler.OfDaemon}) }
+func (iv *Invoker) DaemonBack(index int) { iv.back(index, scheduler.OfDaemon) }
+
+func (iv *Invoker) lost(index int, of scheduler.Loss, why string) {
+	iv.dispatch.post(deviceChanged{Kind: scheduler.DeviceLost, Device: index, Of: of, Why: cmp.Or(why, "no reason given")})
+}
+
+func (iv *Invoker) back(index int, of scheduler.Loss) {
+	iv.dispatch.post(deviceChanged{Kind: scheduler.DeviceBack, Device: index, Of: of})
+}

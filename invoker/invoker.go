@@ -4,8 +4,8 @@
 //
 // An activation's way is the order in which to read the files:
 //
-//	accept.go      a message becomes a pending activation, whose action is resolved
-//	route.go       what it needs: a refusal, the CPU path, or a GPU
+//	accept.go      a message becomes a pending activation: decide finds its way, carry takes it there
+//	route.go       what its action needs: the CPU path, a GPU, or an end without a run
 //	dispatcher.go  the event loop that owns the cores (events.go); gpu.go is its part for GPUs
 //	worker.go      the run in its container (container.go), with its part for GPUs (lease.go)
 //	pending.go     its completion, exactly once: acks, event and record
@@ -78,7 +78,6 @@ type Invoker struct {
 	completer *completer
 	flush     context.CancelFunc
 	dispatch  *dispatcher
-	router    router
 	health    *engineHealth
 
 	permits *permits
@@ -100,7 +99,6 @@ func New(s Settings, p Ports, m *Metrics, log *slog.Logger) (*Invoker, error) {
 	flushing, flush := context.WithCancel(context.Background())
 	iv := &Invoker{
 		settings: s, ports: p, metrics: m, log: log, flush: flush,
-		router:  router{settings: s, devices: len(s.GPU.Devices)},
 		permits: newPermits(s.InFlight, s.GPU.Backlog), ended: make(chan struct{}),
 	}
 	iv.observe = &observer{metrics: m, markers: newLogMarkers(s.LogMarkers, log), traces: explain.NewLog(s.Explain), exporter: p.Tracer, at: epoch.Add}
@@ -145,7 +143,7 @@ func (iv *Invoker) newDispatcher(clock func() time.Duration) (*dispatcher, error
 	d.completer, d.worker = iv.completer, &worker{
 		executor: d.executor, post: d.post, completer: iv.completer, health: iv.health, userLogs: iv.ports.UserLogs,
 		large:  semaphore.NewWeighted(largeLogs),
-		bounds: iv.settings.Bounds, wall: time.Now, clock: clock,
+		bounds: iv.settings.Bounds, clock: clock,
 	}
 	return d, nil
 }

@@ -193,8 +193,8 @@ func (p *pending) commit() {
 
 // ending states how a pending activation ends.
 type ending struct {
-	response activation.Response // of what never reached a container
-	record   *activation.Record  // nil: it is made of the response
+	record   *activation.Record  // nil: it never reached a container, and is made of
+	response activation.Response // this
 	combined bool                // one combined ack in any case, for what never reached a container
 	silent   bool                // a blocked namespace: no record, no event, the shortest ack
 	earlier  bool                // an earlier process failed it: no reason to avoid this one
@@ -246,6 +246,10 @@ func (c *completer) result(p *pending, r *activation.Record) {
 // complete sends the one completion of a pending activation, its event and its
 // record. It does nothing when it was answered before.
 func (c *completer) complete(p *pending, e ending) {
+	if e.record == nil {
+		c.observe.refused(p, e.response)
+		e.record, e.combined = p.record(e.response, times{}, c.wall()), true
+	}
 	if c.answer(p, e) {
 		c.file(p, e)
 	}
@@ -296,29 +300,14 @@ func (c *completer) file(p *pending, e ending) {
 	p.ending = ending{record: short, document: doc}
 }
 
-// refuse completes a pending activation that never reaches a container.
-func (c *completer) refuse(p *pending, e *ending) {
-	if e.record == nil {
-		c.observe.refused(p, e.response)
-		e.record = p.record(e.response, times{}, c.wall())
-	}
-	e.combined = true
-	c.complete(p, *e)
-}
-
 // rescue completes a pending activation whose admission panicked: none is lost. It is
 // deferred by what admits one.
 func (c *completer) rescue(p *pending) {
-	cause := recover()
-	if cause == nil {
-		return
+	if cause := recover(); cause != nil {
+		c.log.Error("admission panicked", keyActivation, p.ActivationID, "panic", fmt.Sprint(cause), "stack", string(debug.Stack()))
+		p.action = nil // it may be what is wrong
+		c.abort(p, *refused(activation.StatusWhiskError, textAborted))
 	}
-	c.log.Error("admission panicked", keyActivation, p.ActivationID, "panic", fmt.Sprint(cause), "stack", string(debug.Stack()))
-	e := refused(activation.StatusWhiskError, textAborted)
-	c.observe.refused(p, e.response)
-	unknown := pending{Delivery: p.Delivery} // its action may be what is wrong
-	e.record, e.combined = unknown.record(e.response, times{}, c.wall()), true
-	c.abort(p, *e)
 }
 
 // abort completes a pending activation that the code which had it left: as its caller

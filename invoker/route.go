@@ -27,40 +27,34 @@ func unfetched(err error) *ending {
 	return refused(activation.StatusWhiskError, textUnfetchable)
 }
 
-// router decides what activations need. It is pure.
-type router struct {
-	settings Settings
-	devices  int
-}
-
 // route decides what a pending activation needs, now that its action is known. The
-// result is not nil when it cannot run at all.
-func (r router) route(p *pending, a *activation.Action) *ending {
-	p.bounds = r.settings.Bounds.For(r.settings.Defaults, p.User.Limits)
+// result is not nil when it cannot run at all. It is pure.
+func (s Settings) route(p *pending, a *activation.Action) *ending {
+	p.bounds = s.Bounds.For(s.Defaults, p.User.Limits)
 	if err := p.bounds.Check(a.Limits); err != nil {
 		return appError(err.Error())
 	}
 	p.action = a
-	if text := r.unfit(p); text != "" {
+	if text := s.unfit(p); text != "" {
 		return appError(text)
 	}
 	var err error
-	if p.content, err = activation.Unlock(p.Content, p.LockedArgs, r.settings.Keys); err != nil {
+	if p.content, err = activation.Unlock(p.Content, p.LockedArgs, s.Keys); err != nil {
 		return refused(activation.StatusWhiskError, textAborted)
 	}
 	p.key = containerKey(p)
-	p.collect = a.Limits.LogsMB != 0 && !r.settings.LogsOutOfBand
+	p.collect = a.Limits.LogsMB != 0 && !s.LogsOutOfBand
 	return nil
 }
 
 // unfit is why this invoker cannot run a pending activation's action, or empty. It
 // reads what the action asks of a GPU.
-func (r router) unfit(p *pending) string {
+func (s Settings) unfit(p *pending) string {
 	a := p.action
-	if a.Limits.MemoryMB > r.settings.Pool.MemoryMB {
+	if a.Limits.MemoryMB > s.Pool.MemoryMB {
 		return fmt.Sprintf(
 			"The action needs %d MB of memory, but this invoker has %d MB for all of its containers (CONFIG_whisk_containerPool_userMemory).",
-			a.Limits.MemoryMB, r.settings.Pool.MemoryMB)
+			a.Limits.MemoryMB, s.Pool.MemoryMB)
 	}
 	var err error
 	if p.gpu, err = a.Annotations.GPU(); err != nil {
@@ -69,10 +63,10 @@ func (r router) unfit(p *pending) string {
 	if p.gpu == nil {
 		return ""
 	}
-	if text := r.settings.GPU.judge(p.gpu, p.User.Namespace.Name, a); text != "" {
+	if text := s.GPU.judge(p.gpu, p.User.Namespace.Name, a); text != "" {
 		return text
 	}
-	if r.devices == 0 && r.settings.GPU.ForwardTo == "" {
+	if len(s.GPU.Devices) == 0 && s.GPU.ForwardTo == "" {
 		return "The action asks for a GPU (annotation gpu), but this invoker has none."
 	}
 	return ""

@@ -271,7 +271,7 @@ func (f *fetcher) read(ctx context.Context, sp *spilled) (p *pending, no *ending
 			return p, unfetched(err)
 		}
 	}
-	if no = iv.router.route(p, a); no == nil {
+	if no = iv.settings.route(p, a); no == nil {
 		p.resume(sp)
 	}
 	return p, no

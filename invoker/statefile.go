@@ -21,16 +21,13 @@ type stateFile struct {
 
 // stateFiles keeps the state files of all containers up to date. nil: nothing
 // outlives the process.
-type stateFiles struct {
-	disk ContainerStates
-	wall func() time.Time
-}
+type stateFiles struct{ disk ContainerStates }
 
 func newStateFiles(disk ContainerStates) *stateFiles {
 	if disk == nil {
 		return nil
 	}
-	return &stateFiles{disk: disk, wall: time.Now}
+	return &stateFiles{disk}
 }
 
 // runBegins records that a run begins in a container, before anything of it is sent.
@@ -57,7 +54,7 @@ func (sf *stateFiles) runLeft(r *run) {
 	if ctr.state.runs--; ctr.state.runs > 0 {
 		return
 	}
-	ctr.state.since = sf.wall()
+	ctr.state.since = time.Now()
 	// The state file of a prewarmed one is written anew after its first run.
 	if ctr.state.kept && ctr.key == r.key {
 		sf.set(ctr, container.Idle)
@@ -105,7 +102,7 @@ func (sf *stateFiles) prewarmed(ctr *actionContainer) {
 	}
 	ctr.state.mu.Lock()
 	defer ctr.state.mu.Unlock()
-	ctr.state.since = sf.wall()
+	ctr.state.since = time.Now()
 	ctr.state.write(sf.disk, ctr.stateFile(ctr.state.since))
 }
 

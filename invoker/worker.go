@@ -41,9 +41,8 @@ type worker struct {
 	// userLogs gets the lines beside the record; nil: not wanted.
 	userLogs UserLogs
 	health   *engineHealth
-	large    *semaphore.Weighted // bytes of large logs between container and store
-	bounds   activation.Bounds   // of the system: they hold for /init
-	wall     func() time.Time
+	large    *semaphore.Weighted  // bytes of large logs between container and store
+	bounds   activation.Bounds    // of the system: they hold for /init
 	clock    func() time.Duration // the dispatcher's
 }
 
@@ -91,13 +90,13 @@ func (w *worker) abort(r *run) {
 	if r.pending.at(isFiled) {
 		return // as nearly always
 	}
-	w.completer.abort(r.pending, ending{record: r.record(activation.ErrorResponse(activation.StatusWhiskError, textAborted), r.at, w.wall())})
+	w.completer.abort(r.pending, ending{record: r.record(activation.ErrorResponse(activation.StatusWhiskError, textAborted), r.at, time.Now())})
 }
 
 // steps gets the container ready and runs the action in it. A failed creation
 // comes back as a *container.CreateError.
 func (w *worker) steps(ctx context.Context, r *run) (activation.Response, error) {
-	r.at.begun = w.wall()
+	r.at.begun = time.Now()
 	w.observe.runBegun(r)
 	err := w.reach(ctx, r)
 	if r.ctr.lost() { // which is also why it could not be created
@@ -152,13 +151,13 @@ func (w *worker) reach(ctx context.Context, r *run) error {
 }
 
 func (w *worker) create(ctx context.Context, r *run) error {
-	began := w.wall()
+	began := time.Now()
 	ended := w.observe.command(r.TransID, "run", r.ctr.name)
 	err := w.createWhenBack(spans.With(ctx, r.TransID), r)
 	if ended(err); err != nil {
 		return err
 	}
-	w.observe.created(r, began, w.wall().Sub(began))
+	w.observe.created(r, began, time.Now().Sub(began))
 	w.post(opened{r.ctr})
 	return nil
 }
@@ -167,7 +166,7 @@ func (w *worker) init(ctx context.Context, r *run, call proxy.Invocation) (activ
 	if r.pending.started(ctx) != nil {
 		return activation.Response{}, false // ctx has ended, nothing is sent
 	}
-	body := call.InitBody(r.action, w.wall().Add(r.timeout()))
+	body := call.InitBody(r.action, time.Now().Add(r.timeout()))
 	limit := proxy.Limit{Max: int64(w.bounds.Payload), Truncation: int64(w.bounds.Truncation)}
 	w.observe.initBegun(r)
 	runCtx, end := r.ctr.alive(ctx, 0)
@@ -189,7 +188,7 @@ func (w *worker) run(ctx context.Context, r *run, call proxy.Invocation) (activa
 	if err := r.pending.started(ctx); err != nil {
 		return activation.Response{}, err
 	}
-	body := call.RunBody(w.wall().Add(r.timeout()))
+	body := call.RunBody(time.Now().Add(r.timeout()))
 	limit := proxy.Limit{Max: int64(r.bounds.Payload), Truncation: int64(r.bounds.Truncation)}
 	w.observe.runSent(r)
 	runCtx, end := r.ctr.alive(ctx, finalResponse)
@@ -226,7 +225,7 @@ func (w *worker) conclude(ctx context.Context, r *run, response activation.Respo
 	if combined {
 		response = w.failure(r, err)
 	}
-	rec := r.record(response, r.at, w.wall())
+	rec := r.record(response, r.at, time.Now())
 	keep := response.StatusCode < activation.StatusDeveloperError
 	if r.lease != nil && !combined {
 		w.finish(ctx, r, keep)
@@ -273,7 +272,7 @@ func (w *worker) logs(ctx context.Context, r *run, rec *activation.Record, faile
 	request := container.LogRequest{
 		WaitForSentinel: r.action.Exec.Sentinels && !failed,
 		LimitBytes:      int64(r.action.Limits.LogsMB) << 20,
-		Now:             w.wall(),
+		Now:             time.Now(),
 		Failed:          failed,
 		Answered:        r.action.Exec.Sentinels && failed && r.answered,
 		Alone:           r.concurrency() == 1,
@@ -290,10 +289,10 @@ func (w *worker) logs(ctx context.Context, r *run, rec *activation.Record, faile
 	if !w.engine.LogsReady(r.ctr.handle.ID, request) {
 		w.completer.result(r.pending, rec)
 	}
-	began := w.wall()
+	began := time.Now()
 	w.observe.logsBegun(r)
 	got := w.engine.Logs(ctx, r.ctr.handle.ID, request)
-	w.observe.logsRead(r, began, w.wall().Sub(began), got)
+	w.observe.logsRead(r, began, time.Now().Sub(began), got)
 	if w.userLogs != nil {
 		w.userLogs.Write(r.userLog(rec, got.Raw))
 	}
