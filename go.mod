@@ -23,6 +23,7 @@ require (
 	github.com/docker/go-units v0.5.0
 	github.com/elastic/go-elasticsearch/v7 v7.17.10
 	github.com/gdamore/tcell/v2 v2.7.4
+	github.com/go-json-experiment/json v0.0.0-20250725192818-e39067aee2d2
 	github.com/go-kivik/kivik/v4 v4.5.2
 	github.com/go-zookeeper/zk v1.0.4
 	github.com/minio/minio-go/v7 v7.0.90
@@ -87,7 +88,6 @@ require (
 	github.com/felixge/httpsnoop v1.1.0 // indirect
 	github.com/gdamore/encoding v1.0.0 // indirect
 	github.com/go-ini/ini v1.67.0 // indirect
-	github.com/go-json-experiment/json v0.0.0-20250725192818-e39067aee2d2 // indirect
 	github.com/go-logr/logr v1.4.4 // indirect
 	github.com/go-logr/stdr v1.2.2 // indirect
 	github.com/gobwas/httphead v0.1.0 // indirect

@@ -89,7 +89,7 @@ func truthy(v json.RawMessage) bool {
 		return true
 	case c == '"':
 		return p.str() != ""
-	case c == '-' || isDigit(c):
+	case c == '0':
 		d, ok := parseDecimal(p.number())
 		return ok && d.digits != "0"
 	}

@@ -1,6 +1,7 @@
 package activation
 
 import (
+	"bytes"
 	"cmp"
 	"encoding/json"
 	"fmt"
@@ -41,19 +42,18 @@ type keyed struct {
 func (p *parser) tree() node {
 	switch c := p.peek(); {
 	case c == '{':
-		return node{kind: c, members: p.sortedMembers()}
+		return node{kind: byte(c), members: p.sortedMembers()}
 	case c == '[':
 		var all []node
 		p.array(func() { all = append(all, p.tree()) })
-		return node{kind: c, elements: all}
+		return node{kind: byte(c), elements: all}
 	case c == '"':
-		from := p.at
-		start, end, escaped := p.span()
-		if escaped && p.err == nil {
-			return node{scalar: AppendString(nil, unescape(p.text[start:end]))}
+		quoted := p.token()
+		if p.err == nil && bytes.IndexByte(quoted, '\\') >= 0 {
+			return node{scalar: AppendString(nil, unquote(quoted))}
 		}
-		return node{scalar: p.data[from:p.at]}
-	case c == '-' || isDigit(c):
+		return node{scalar: quoted}
+	case c == '0':
 		return node{scalar: p.canonicalNumber()}
 	}
 	return node{scalar: p.raw()}
@@ -153,17 +153,18 @@ func quoteHuge(value json.RawMessage) json.RawMessage {
 	copied := 0
 	p := newParser(value)
 	p.numbers(func(from, to int) {
-		if fitsDouble(p.text[from:to]) {
+		text := string(value[from:to])
+		if fitsDouble(text) {
 			return
 		}
-		out = append(out, p.data[copied:from]...)
-		out = AppendString(out, p.text[from:to])
+		out = append(out, value[copied:from]...)
+		out = AppendString(out, text)
 		copied = to
 	})
 	if out == nil || p.err != nil {
 		return value
 	}
-	return append(out, p.data[copied:]...)
+	return append(out, value[copied:]...)
 }
 
 func fitsDouble(text string) bool {
@@ -171,18 +172,12 @@ func fitsDouble(text string) bool {
 	return err == nil && !math.IsInf(f, 0)
 }
 
-// numbers calls each with the offsets of every number in the value.
+// numbers calls each with the offsets of every number in what is left.
 func (p *parser) numbers(each func(from, to int)) {
-	switch c := p.peek(); {
-	case c == '{':
-		p.object(func(string) { p.numbers(each) })
-	case c == '[':
-		p.array(func() { p.numbers(each) })
-	case c == '-' || isDigit(c):
-		from := p.at
-		p.number()
-		each(from, p.at)
-	default:
-		p.skip()
+	for p.peek() != 0 {
+		from, number := p.start(), p.peek() == '0'
+		if p.token(); number && p.err == nil {
+			each(from, p.at())
+		}
 	}
 }

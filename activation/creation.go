@@ -179,9 +179,9 @@ func DecodeContainerMessage(data []byte) (*ContainerCreation, *ContainerDeletion
 
 // queueAction reads the action of a queue, and keeps its text.
 func (p *parser) queueAction(q *Queue) {
-	from := p.at
+	from := p.start()
 	q.Action = p.actionRef()
-	q.name = p.data[from:p.at:p.at]
+	q.name = p.since(from)
 }
 
 // revision reads a revision, empty for null. It becomes one part of keys.

@@ -117,7 +117,7 @@ func (g *GPURequest) set(m Member) error {
 const maxGPUWeight = 1000
 
 func (p *parser) weight() (float64, bool) {
-	if c := p.peek(); c != '-' && !isDigit(c) {
+	if p.peek() != '0' {
 		return 0, false
 	}
 	var w float64

@@ -1,12 +1,15 @@
 package activation
 
 import (
+	"bytes"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"slices"
 	"strings"
 	"unicode/utf8"
+
+	"github.com/go-json-experiment/json/jsontext"
 )
 
 // Limits of the JSON parser that every OpenWhisk component uses (spray-json,
@@ -21,18 +24,16 @@ var (
 	errTooDeep    = errors.New("nested too deeply")
 	errLongNumber = errors.New("number too long")
 	errEnd        = errors.New("unexpected end")
+	errSyntax     = errors.New("not JSON")
 )
 
 // parser reads one JSON document from front to back. The first error sticks:
 // every later call returns zero values and moves nothing, so that decoders
-// check once. text holds the same bytes as data, so that strings without
-// escapes are cut out without a copy and raw values alias the input.
+// check once. Raw values alias the input.
 type parser struct {
-	data  []byte
-	text  string
-	at    int
-	depth int
-	err   error
+	data []byte
+	in   *jsontext.Decoder
+	err  error
 }
 
 // newParser starts at the first value of data. Bytes that are no UTF-8 are
@@ -41,24 +42,36 @@ func newParser(data []byte) *parser {
 	if !utf8.Valid(data) {
 		data = []byte(strings.ToValidUTF8(string(data), "\uFFFD"))
 	}
-	p := &parser{data: data, text: string(data)}
-	p.space()
-	return p
+	// Halves of surrogate pairs count as invalid UTF-8.
+	options := []jsontext.Options{jsontext.AllowDuplicateNames(true), jsontext.AllowInvalidUTF8(true)}
+	return &parser{data: data, in: jsontext.NewDecoder(bytes.NewBuffer(data), options...)}
 }
 
 // end requires that nothing but white space is left and returns the first
 // error.
 func (p *parser) end() error {
-	p.space()
-	if p.err == nil && p.at != len(p.text) {
+	if len(bytes.TrimLeft(p.data[p.at():], " \t\r\n")) > 0 {
 		p.failf("unexpected text after the value")
 	}
 	return p.err
 }
 
-func (p *parser) fail(err error) {
+// at is where the last token ended, start where the next one begins.
+func (p *parser) at() int { return int(p.in.InputOffset()) }
+
+func (p *parser) start() int {
+	at := p.at()
+	for at < len(p.data) && strings.IndexByte(" \t\r\n:,", p.data[at]) >= 0 {
+		at++
+	}
+	return at
+}
+
+func (p *parser) fail(err error) { p.failAt(p.at(), err) }
+
+func (p *parser) failAt(offset int, err error) {
 	if p.err == nil {
-		p.err = fmt.Errorf("offset %d: %w", p.at, err)
+		p.err = fmt.Errorf("offset %d: %w", offset, err)
 	}
 }
 
@@ -66,48 +79,61 @@ func (p *parser) failf(format string, args ...any) {
 	p.fail(fmt.Errorf(format, args...))
 }
 
-func (p *parser) space() {
-	for p.at < len(p.text) {
-		switch p.text[p.at] {
-		case ' ', '\t', '\n', '\r':
-			p.at++
-		default:
-			return
-		}
+// want fails with what was expected. What was there stays out of the error: it
+// may be a user's secret.
+func (p *parser) want(what string) {
+	at, err := p.start(), fmt.Errorf("want %s", what)
+	if at == len(p.data) {
+		err = errEnd
 	}
+	p.failAt(at, err)
 }
 
-// peek returns the byte that starts the next value, 0 at the end or after an
-// error.
-func (p *parser) peek() byte {
-	if p.err != nil || p.at >= len(p.text) {
+// peek returns the kind of the next token: the byte that it starts with, '0' for any
+// number. It is 0 where there is none, and after an error.
+func (p *parser) peek() jsontext.Kind {
+	if p.err != nil {
 		return 0
 	}
-	return p.text[p.at]
-}
-
-// take consumes c and the white space before and after it.
-func (p *parser) take(c byte) bool {
-	p.space()
-	if p.peek() != c {
-		return false
+	kind := p.in.PeekKind()
+	if strings.IndexByte(`{}[]"0tfn`, byte(kind)) < 0 {
+		return 0
 	}
-	p.at++
-	p.space()
-	return true
+	return kind
 }
 
-func (p *parser) enter() bool {
-	p.depth++
-	if p.depth >= maxDepth {
+// token consumes the next token. Its text may hold a user's secret, and so may the
+// library's errors.
+func (p *parser) token() (token jsontext.Value) {
+	kind, start := p.peek(), p.start()
+	switch {
+	case p.err != nil:
+		return nil
+	case kind == 0:
+		p.want("a value")
+		return nil
+	case kind != '}' && kind != ']' && p.in.StackDepth() >= maxDepth:
 		p.fail(errTooDeep)
+		return nil
 	}
-	return p.err == nil
+	var err error
+	if strings.IndexByte("{}[]", byte(kind)) >= 0 {
+		_, err = p.in.ReadToken()
+	} else {
+		token, err = p.in.ReadValue()
+	}
+	switch {
+	case err != nil:
+		p.failAt(start, errSyntax)
+	case kind == '0' && len(token) > maxNumberLength:
+		p.fail(errLongNumber)
+	}
+	return token
 }
 
-// in puts the key of a known member before the error of its value. Any other key
+// of puts the key of a known member before the error of its value. Any other key
 // may be a part of a value that damage has cut up, and stays out of errors.
-func (p *parser) in(key string) {
+func (p *parser) of(key string) {
 	if p.err != nil {
 		p.err = fmt.Errorf("%s: %w", key, p.err)
 	}
@@ -120,30 +146,13 @@ func (p *parser) object(member func(key string)) {
 		p.want("an object")
 		return
 	}
-	p.at++
-	p.space()
-	if p.take('}') {
-		return
+	p.token()
+	for p.err == nil && p.peek() != '}' {
+		if key := p.str(); p.err == nil {
+			member(key)
+		}
 	}
-	for p.err == nil {
-		key := p.str()
-		if !p.take(':') {
-			p.want("a colon")
-			return
-		}
-		if !p.enter() {
-			return
-		}
-		member(key)
-		p.depth--
-		if p.take(',') {
-			continue
-		}
-		if !p.take('}') {
-			p.want("a comma or the end of the object")
-		}
-		return
-	}
+	p.token()
 }
 
 // field is a known member of an object. read consumes its value.
@@ -171,7 +180,7 @@ func (p *parser) fields(known ...field) {
 		case !known[i].null || !p.null():
 			seen |= 1 << i
 			known[i].read()
-			p.in(known[i].key)
+			p.of(known[i].key)
 		}
 	})
 	for i, f := range known {
@@ -193,32 +202,11 @@ func (p *parser) array(element func()) {
 		p.want("an array")
 		return
 	}
-	p.at++
-	p.space()
-	if p.take(']') {
-		return
-	}
-	for p.err == nil && p.enter() {
+	p.token()
+	for p.err == nil && p.peek() != ']' {
 		element()
-		p.depth--
-		if p.take(',') {
-			continue
-		}
-		if !p.take(']') {
-			p.want("a comma or the end of the array")
-		}
-		return
 	}
-}
-
-// want fails with what was expected. What was there stays out of the error: it
-// may be a user's secret.
-func (p *parser) want(what string) {
-	if p.err == nil && p.at >= len(p.text) {
-		p.fail(errEnd)
-		return
-	}
-	p.failf("want %s", what)
+	p.token()
 }
 
 // null consumes a null and reports whether there was one.
@@ -226,61 +214,38 @@ func (p *parser) null() bool {
 	if p.peek() != 'n' {
 		return false
 	}
-	p.word("null")
+	p.token()
 	return p.err == nil
 }
 
-func (p *parser) word(w string) {
-	if p.err != nil {
-		return
-	}
-	if !strings.HasPrefix(p.text[p.at:], w) {
-		p.want(w)
-		return
-	}
-	p.at += len(w)
-}
-
 func (p *parser) bool() bool {
-	switch p.peek() {
-	case 't':
-		p.word("true")
-		return p.err == nil
-	case 'f':
-		p.word("false")
-	default:
+	kind := p.peek()
+	if kind != 't' && kind != 'f' {
 		p.want("true or false")
+		return false
 	}
-	return false
+	p.token()
+	return kind == 't' && p.err == nil
 }
 
 // raw consumes any value and returns its bytes as they stand.
 func (p *parser) raw() json.RawMessage {
-	start := p.at
+	start := p.start()
 	p.skip()
 	if p.err != nil {
 		return nil
 	}
-	return json.RawMessage(p.data[start:p.at:p.at])
+	return p.since(start)
 }
+
+// since is the text from an offset on up to the last token.
+func (p *parser) since(start int) []byte { return p.data[start:p.at():p.at()] }
 
 // skip consumes any value and checks it.
 func (p *parser) skip() {
-	switch c := p.peek(); {
-	case c == '{':
-		p.object(func(string) { p.skip() })
-	case c == '[':
-		p.array(p.skip)
-	case c == '"':
-		p.span()
-	case c == '-' || isDigit(c):
-		p.number()
-	case c == 't' || c == 'f':
-		p.bool()
-	case c == 'n':
-		p.null()
-	default:
-		p.want("a value")
+	level := p.in.StackDepth()
+	for p.token(); p.err == nil && p.in.StackDepth() > level; {
+		p.token()
 	}
 }
 

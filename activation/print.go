@@ -2,58 +2,16 @@ package activation
 
 import (
 	"strconv"
-	"unicode/utf8"
-)
 
-const hexDigits = "0123456789abcdef"
+	"github.com/go-json-experiment/json/jsontext"
+)
 
 // AppendString appends s as a JSON string the way OpenWhisk prints one: only
 // quotes, backslashes and control characters are escaped, everything else
 // stands as it is. Bytes that are no UTF-8 become the replacement character.
 func AppendString(dst []byte, s string) []byte {
-	dst = append(dst, '"')
-	from := 0
-	for i := 0; i < len(s); {
-		c := s[i]
-		if c >= utf8.RuneSelf {
-			r, n := utf8.DecodeRuneInString(s[i:])
-			if r == utf8.RuneError && n == 1 {
-				dst = append(dst, s[from:i]...)
-				dst = append(dst, "\uFFFD"...)
-				from = i + 1
-			}
-			i += n
-			continue
-		}
-		if c >= 0x20 && c != '"' && c != '\\' {
-			i++
-			continue
-		}
-		dst = append(dst, s[from:i]...)
-		dst = appendEscape(dst, c)
-		i++
-		from = i
-	}
-	dst = append(dst, s[from:]...)
-	return append(dst, '"')
-}
-
-func appendEscape(dst []byte, c byte) []byte {
-	switch c {
-	case '"', '\\':
-		return append(dst, '\\', c)
-	case '\b':
-		return append(dst, '\\', 'b')
-	case '\f':
-		return append(dst, '\\', 'f')
-	case '\n':
-		return append(dst, '\\', 'n')
-	case '\r':
-		return append(dst, '\\', 'r')
-	case '\t':
-		return append(dst, '\\', 't')
-	}
-	return append(dst, '\\', 'u', '0', '0', hexDigits[c>>4], hexDigits[c&15])
+	dst, _ = jsontext.AppendQuote(dst, s) // the error is about those bytes
+	return dst
 }
 
 // object appends the members of one JSON object in the order they are added.

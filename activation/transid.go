@@ -91,7 +91,7 @@ func ParseTransID(json []byte) (TransID, error) {
 // transID reads [id, start], then optionally a flag, then optionally the
 // parent. Any other value is a transaction too, of which nothing is known.
 func (p *parser) transID() TransID {
-	from := p.at
+	from := p.start()
 	var t TransID
 	known := p.peek() == '['
 	if known {
@@ -105,7 +105,7 @@ func (p *parser) transID() TransID {
 	if !known {
 		t = TransID{id: UnknownTransID}
 	}
-	t.raw = p.data[from:p.at:p.at]
+	t.raw = p.since(from)
 	return t
 }
 
@@ -117,16 +117,16 @@ func (p *parser) transIDParts(t *TransID) bool {
 		switch {
 		case n == 0 && c == '"':
 			t.id = p.str()
-		case n == 1 && (c == '-' || isDigit(c)):
+		case n == 1 && (c == '0'):
 			var ok bool
 			t.start, _, ok = truncate(p.number())
 			known = known && ok
 		case n == 2 && (c == 't' || c == 'f'):
 			t.extra = p.bool()
 		case (n == 2 || n == 3) && c == '[' && !parent:
-			from := p.at
+			from := p.start()
 			p.skip()
-			t.above = p.data[from:p.at:p.at]
+			t.above = p.since(from)
 			parent = true
 		default:
 			p.skip()

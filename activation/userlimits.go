@@ -68,7 +68,7 @@ func find[T any](limits []limit[T], l *UserLimits, key string) **T {
 
 func (p *parser) userLimits() UserLimits {
 	var l UserLimits
-	start := p.at
+	start := p.start()
 	p.object(func(key string) {
 		whole, size := find(intLimits, &l, key), find(sizeLimits, &l, key)
 		switch {
@@ -91,7 +91,7 @@ func (p *parser) userLimits() UserLimits {
 		}
 	})
 	if p.err == nil {
-		l.raw = p.data[start:p.at:p.at]
+		l.raw = p.since(start)
 	}
 	return l
 }

@@ -123,6 +123,7 @@ var wiring = []string{"invoker/assembly", "invoker/cmd/gpuwhisk", "invoker/devel
 var owners = map[string][]string{
 	"github.com/segmentio/kafka-go":           {"activation/kafka", "invoker/develop/harness"},
 	"github.com/couchbase/gocb":               {"activation/couchbase"},
+	"github.com/go-json-experiment/json":      {"activation"},
 	"github.com/go-kivik/kivik":               {"activation/couchdb", "invoker/develop/standalone/couchdb"},
 	"github.com/elastic/go-elasticsearch":     {"activation/elasticsearch"},
 	"github.com/minio/minio-go":               {"activation/s3"},
