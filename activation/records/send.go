@@ -29,11 +29,11 @@ func (r *Queue) deliver(ctx context.Context, batch []Document) (left []Document)
 			answers++
 			batch = r.settle(batch, results, answers)
 		case refused(err):
-			return r.split(ctx, batch, err)
+			return r.halve(ctx, batch, err)
 		default:
 			failures++
 			if failures >= batchTries && r.alive(ctx) {
-				return r.isolate(ctx, batch, err)
+				return r.halve(ctx, batch, err)
 			}
 		}
 		if len(batch) > 0 && r.leave(batch) {
@@ -69,47 +69,34 @@ func (r *Queue) alive(ctx context.Context) bool {
 	return err == nil
 }
 
-// isolate deals with a batch that fails although the database is there: it is
-// halved until the documents that make it fail are alone. Those are set aside,
-// so that they delay no other.
-func (r *Queue) isolate(ctx context.Context, batch []Document, err error) []Document {
-	if len(batch) == 1 {
+// halve deals with a batch that fails though the database is there: one bad document
+// is enough for that, so it is halved until that one is alone. What makes a request
+// fail without being refused is set aside, so that it delays no other.
+func (r *Queue) halve(ctx context.Context, batch []Document, err error) (left []Document) {
+	switch {
+	case len(batch) == 1 && refused(err):
+		return r.deliver(ctx, r.fix(batch[0], err))
+	case len(batch) == 1:
 		r.suspect(batch[0], err)
 		return nil
 	}
 	half := len(batch) / 2
-	left := r.isolateHalf(ctx, batch[:half:half])
-	return append(left, r.isolateHalf(ctx, batch[half:])...)
-}
-
-// isolateHalf sends a part of a batch once before it is halved again.
-func (r *Queue) isolateHalf(ctx context.Context, batch []Document) []Document {
-	results, err := r.request(ctx, batch)
-	switch {
-	case err == nil:
-		if again := r.settle(batch, results, 1); len(again) > 0 {
-			return r.deliver(ctx, again)
+	for _, part := range [][]Document{batch[:half:half], batch[half:]} {
+		results, err := r.request(ctx, part)
+		switch {
+		case err == nil:
+			part = r.deliver(ctx, r.settle(part, results, 1))
+		case refused(err):
+			part = r.halve(ctx, part, err)
+		case !retry.Sleep(ctx, r.cfg.BackoffMin): // a sick database is not hammered
+		case !r.alive(ctx): // it is the database after all
+			part = r.deliver(ctx, part)
+		default:
+			part = r.halve(ctx, part, err)
 		}
-		return nil
-	case refused(err):
-		return r.split(ctx, batch, err)
-	case !retry.Sleep(ctx, r.cfg.BackoffMin): // a sick database is not hammered
-		return batch
-	case len(batch) > 1 && !r.alive(ctx):
-		return r.deliver(ctx, batch) // it is the database after all
+		left = append(left, part...)
 	}
-	return r.isolate(ctx, batch, err)
-}
-
-// split deals with a batch that was refused whole: one bad document is enough
-// for that, so it is halved until that one is alone.
-func (r *Queue) split(ctx context.Context, batch []Document, err error) []Document {
-	if len(batch) == 1 {
-		return r.deliver(ctx, r.fix(batch[0], err))
-	}
-	half := len(batch) / 2
-	left := r.deliver(ctx, batch[:half:half])
-	return append(left, r.deliver(ctx, batch[half:])...)
+	return left
 }
 
 // request sends a batch and records by the answer whether the database is there.
