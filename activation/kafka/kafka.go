@@ -3,13 +3,12 @@
 // nothing about activations, and keeps nothing over a restart but the committed
 // offset with its metadata.
 //
-// To be read in this order: a Feed (feed, partition, truncate, progress,
-// watermark) hands out the activations of the invoker's own topic, and its
-// committer (commit, offsetmetadata) commits which of them are completed. A Member (member,
+// To be read in this order: a Feed (feed, partition, truncate, progress) hands out
+// the activations of the invoker's own topic, and its committer (commit,
+// offsetmetadata) commits which of them are completed. A Member (member,
 // handover) has a Feed for the partitions of a topic that it shares with other
-// invokers. A Producer (producer, sender) sends. A Pinger (pinger, pings,
-// duplicate, previous) reports that the invoker lives, and that no other process
-// has its id. Below these are requests about one topic (client, login), the
+// invokers. A Producer (producer, sender) sends. A Pinger (pinger, health,
+// previous) reports that the invoker lives, and that no other process has its id. Below these are requests about one topic (client, login), the
 // reading of one partition (reader) and topics; Pending and Requester are for
 // operators' tools.
 //

@@ -2,9 +2,12 @@ package kafka
 
 import (
 	"context"
+	"crypto/rand"
 	"log/slog"
 	"sync"
 	"time"
+
+	wire "github.com/segmentio/kafka-go"
 
 	"github.com/gpuwhisk/gpuwhisk/activation"
 	"github.com/gpuwhisk/gpuwhisk/invoker/lib/retry"
@@ -20,7 +23,7 @@ type PingerConfig struct {
 	Every time.Duration
 	// Disabled starts the pinger silent: it sends that it is disabled, once.
 	Disabled bool
-	// Taken, when not nil, is reported the offset of each ping that the broker took.
+	// Acknowledged, when not nil, is reported the offset of each ping that the broker took.
 	Acknowledged func(offset int64)
 }
 
@@ -36,6 +39,7 @@ type Pinger struct {
 	owned   sync.WaitGroup
 	sending *retry.Retrier
 	watch   *duplicateWatch
+	process string        // of this pinger alone, in its pings' header
 	client  *client       // of the pinging goroutine
 	now     chan struct{} // ping at once; one signal is enough
 
@@ -69,10 +73,11 @@ func (c *Cluster) NewPinger(cfg PingerConfig) *Pinger {
 		cluster: c, cfg: cfg, log: c.log, enabled: !cfg.Disabled,
 		now: make(chan struct{}, 1), reported: make(chan struct{}),
 		sending: retry.New(c.log.With("topic", cfg.Topic), "sending of pings"),
+		process: rand.Text(),
 	}
 	p.ctx, p.cancel = context.WithCancel(context.Background())
 	p.client = c.client(p.ctx, cfg.Topic)
-	p.watch = newDuplicateWatch(p.ctx, c, cfg.Topic, cfg.Instance, cfg.Every)
+	p.watch = newDuplicateWatch(p.ctx, c, cfg.Topic, p.process, cfg.Instance, cfg.Every)
 	p.owned.Go(p.run)
 	p.owned.Go(func() { p.watch.run(p.ctx) })
 	return p
@@ -169,14 +174,12 @@ func (p *Pinger) send(value []byte) error {
 	if _, err := p.client.connect(p.ctx, 0); err != nil {
 		return err
 	}
-	now := time.Now()
-	p.watch.sending(now)
-	offset, err := p.client.send(p.ctx, 0, []outgoing{{value: value, time: now}}, pingTimeout)
+	headers := []wire.Header{{Key: processHeader, Value: []byte(p.process)}}
+	offset, err := p.client.send(p.ctx, 0, []outgoing{{value: value, headers: headers, time: time.Now()}}, pingTimeout)
 	if err != nil {
 		p.client.close()
 		return err
 	}
-	p.watch.sent(offset)
 	if p.cfg.Acknowledged != nil {
 		p.cfg.Acknowledged(offset)
 	}

@@ -4,9 +4,12 @@ import (
 	"context"
 	"errors"
 	"os"
+	"slices"
 	"strings"
 	"testing"
 	"time"
+
+	wire "github.com/segmentio/kafka-go"
 
 	"github.com/gpuwhisk/gpuwhisk/activation"
 )
@@ -172,77 +175,39 @@ func TestDuplicateIsNoticed(t *testing.T) {
 	})
 }
 
-// What the watch counts, step by step: without a broker and without a clock.
-func TestDuplicateWatchCountsOnlyStrangers(t *testing.T) {
+// What the watch counts: without a broker and without a clock.
+func TestDuplicateWatchCountsOnlyOthers(t *testing.T) {
 	const every = time.Second
 	start := time.Unix(1000, 0)
-	type step func(*duplicateWatch)
-	stranger := func(offset int64) receivedPing {
-		return receivedPing{activation.Ping{Instance: invoker0(), Enabled: true}, record{offset: offset}}
-	}
-	at := func(offsets ...int64) step {
-		return func(w *duplicateWatch) {
-			for _, o := range offsets {
-				w.see(stranger(o), start)
-				w.offset = max(w.offset, o+1)
-			}
+	from := func(process string, n int) (all []receivedPing) {
+		for range n {
+			all = append(all, receivedPing{activation.Ping{Instance: invoker0(), Enabled: true},
+				record{headers: []wire.Header{{Key: "other"}, {Key: processHeader, Value: []byte(process)}}}})
 		}
+		return all
 	}
-	sent := func(offsets ...int64) step {
-		return func(w *duplicateWatch) {
-			for _, o := range offsets {
-				w.sending(start)
-				w.sent(o)
-			}
-		}
-	}
-	pending := func(w *duplicateWatch) { w.sending(start) }
+	original := []receivedPing{{Ping: activation.Ping{Instance: invoker0()}}}
+	late := start.Add(duplicateWindow*every + 1)
 	for _, c := range []struct {
-		name      string
-		steps     []step
-		now       time.Time
-		duplicate bool
+		name          string
+		first, second []receivedPing
+		at            time.Time // of the second
+		duplicate     bool
 	}{
-		{"ours, acknowledged before they are read", []step{sent(1, 2, 3, 4), at(1, 2, 3, 4)}, start, false},
-		{"ours, read before they are acknowledged", []step{at(1, 2, 3, 4), sent(1, 2, 3, 4)}, start, false},
-		{"two of a predecessor", []step{at(1, 2), sent(3), at(3)}, start, false},
-		{"three strangers", []step{sent(1), at(1, 2, 3, 4)}, start, true},
-		{"three, one of which may be ours", []step{pending, sent(4), at(1, 2, 3)}, start, false},
-		{"three, one of which may be on its way", []step{pending, at(1, 2, 3)}, start, false},
-		{"four, one of which may be ours", []step{pending, at(1, 2, 3, 4)}, start, true},
-		{"three, and one of ours was lost long ago", []step{func(w *duplicateWatch) { w.sending(start.Add(-duplicateWindow*every - 1)) }, at(1, 2, 3)}, start, true},
-		{"three, long ago", []step{at(1, 2, 3)}, start.Add(duplicateWindow*every + 1), false},
-		{"three in all, too far apart", []step{at(1, 2), func(w *duplicateWatch) {
-			w.judge(start.Add(duplicateWindow*every + 1))
-			w.see(stranger(3), start.Add(duplicateWindow*every+1))
-		}}, start.Add(duplicateWindow*every + 1), false},
+		{"ours", from("us", 9), nil, start, false},
+		{"two of a predecessor", from("them", 2), from("us", 9), start, false},
+		{"three of another", from("us", 1), from("them", 3), start, true},
+		{"three in two answers", from("them", 2), from("them", 1), start, true},
+		{"three of the original", slices.Repeat(original, 2), original, start, true},
+		{"three in all, too far apart", from("them", 2), from("them", 1), late, false},
+		{"three, long ago", from("them", 3), nil, late, false},
 	} {
 		b := &fixture{t: t, addrs: []string{"127.0.0.1:1"}, log: &logbook{}}
-		w := newDuplicateWatch(t.Context(), b.cluster(), "health", invoker0(), every)
-		for _, step := range c.steps {
-			step(w)
-		}
-		w.judge(c.now)
+		w := newDuplicateWatch(t.Context(), b.cluster(), "health", "us", invoker0(), every)
+		w.judge(c.first, start)
+		w.judge(c.second, c.at)
 		if got := w.name() != ""; got != c.duplicate {
 			t.Errorf("%s: duplicate %v, want %v", c.name, got, c.duplicate)
 		}
-	}
-}
-
-// The watch keeps no more than it needs while the topic cannot be read.
-func TestDuplicateWatchForgets(t *testing.T) {
-	b := &fixture{t: t, addrs: []string{"127.0.0.1:1"}, log: &logbook{}}
-	w := newDuplicateWatch(t.Context(), b.cluster(), "health", invoker0(), time.Second)
-	for o := range int64(10_000) {
-		w.sending(time.Now())
-		w.sent(o)
-	}
-	if len(w.ours) > 1024 {
-		t.Errorf("%d offsets kept", len(w.ours))
-	}
-	w.offset = 10_000
-	w.judge(time.Now())
-	if len(w.ours) != 0 {
-		t.Errorf("%d offsets kept that were read past", len(w.ours))
 	}
 }

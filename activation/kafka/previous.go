@@ -46,7 +46,7 @@ func (c *Cluster) AwaitPrevious(ctx context.Context, cfg PreviousConfig) error {
 	cfg.Fresh = cmp.Or(cfg.Fresh, 2*time.Second)
 	cfg.Silence = cmp.Or(cfg.Silence, 5*time.Second)
 	reader := c.reader(ctx, cfg.Topic, 0, 1, 1<<20, previousPause)
-	p := &previous{PreviousConfig: cfg, log: c.log, pings: pings{partitionReader: reader, instance: cfg.Instance}}
+	p := &previous{PreviousConfig: cfg, log: c.log, pings: healthReader{partitionReader: reader, instance: cfg.Instance}}
 	defer reader.close()
 	return p.await(ctx)
 }
@@ -55,7 +55,7 @@ func (c *Cluster) AwaitPrevious(ctx context.Context, cfg PreviousConfig) error {
 type previous struct {
 	PreviousConfig
 	log   *slog.Logger
-	pings pings
+	pings healthReader
 	began int64     // the end of the topic when we came
 	last  time.Time // its last sign of life, by our clock; zero: none
 	alive bool      // it pinged while we listened

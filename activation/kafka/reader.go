@@ -15,12 +15,12 @@ import (
 // answers at once when it has (fetch.max.wait.ms of the original).
 const fetchWait = 500 * time.Millisecond
 
-// record is one record of a partition, its value copied out of the network
-// buffers.
+// record is one record of a partition, copied out of the network buffers.
 type record struct {
-	offset int64
-	time   time.Time
-	value  []byte
+	offset  int64
+	time    time.Time
+	headers []wire.Header
+	value   []byte
 }
 
 // partitionReader reads one partition of a topic from an offset on. One
@@ -102,7 +102,7 @@ func (r *partitionReader) take(from wire.RecordReader) (records []record, err er
 			return records, err
 		}
 		if next.Offset >= r.offset {
-			records = append(records, record{offset: next.Offset, time: next.Time, value: value})
+			records = append(records, record{offset: next.Offset, time: next.Time, headers: next.Headers, value: value})
 			r.offset = next.Offset + 1
 		}
 	}

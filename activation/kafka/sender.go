@@ -23,6 +23,7 @@ const batchLimit = 256 << 10
 type outgoing struct {
 	key     []byte // chooses the partition; nil: the first
 	value   []byte
+	headers []wire.Header
 	time    time.Time
 	shorter func() []byte // nil: it has no shorter form
 	sent    func(error)   // nil: not reported
@@ -181,7 +182,7 @@ func (c *client) send(ctx context.Context, partition int, batch []outgoing, limi
 	res, err := callAgain(ctx, c, limit, func(ctx context.Context) (*wire.ProduceResponse, error) {
 		records := make([]wire.Record, len(batch))
 		for i, m := range batch {
-			records[i] = wire.Record{Time: m.time, Key: wire.NewBytes(m.key), Value: wire.NewBytes(m.value)}
+			records[i] = wire.Record{Time: m.time, Key: wire.NewBytes(m.key), Value: wire.NewBytes(m.value), Headers: m.headers}
 		}
 		res, err := c.Produce(ctx, &wire.ProduceRequest{
 			Topic: c.topics[0], Partition: partition, RequiredAcks: wire.RequireOne, Records: wire.NewRecordReader(records...),
