@@ -4,52 +4,38 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"sync/atomic"
+	"sync"
 	"time"
 
 	wire "github.com/segmentio/kafka-go"
 	wirecommit "github.com/segmentio/kafka-go/protocol/offsetcommit"
-	"golang.org/x/sync/semaphore"
 
 	"github.com/gpuwhisk/gpuwhisk/invoker/lib/retry"
 )
-
-// A session of a dead member lasts 30 s in the original. A group that still has
-// a member after so long has one that lives.
-const sessionAtMost = time.Minute
 
 // committer commits how far a feed's activations are completed, in a
 // goroutine of its own, so that a slow coordinator delays no activation.
 type committer struct {
 	feed    *Feed
 	retrier *retry.Retrier
-	ends    atomic.Bool   // something was completed since the last commit
 	dirty   chan struct{} // there is something to commit; one signal is enough
 	urgent  chan struct{} // it should not wait
 	ended   chan struct{}
 	calls   context.Context // of the client: outlives the feed's until stop gives up
 	cut     context.CancelFunc
 
-	single   *semaphore.Weighted // one commit at a time, so that no older one overtakes; it guards what is below
-	client   *client
-	partly   bool      // the last commit could not hold all
-	occupied time.Time // since when the group has a member; zero: it has none
+	single sync.Mutex // one commit at a time, so that no older one overtakes
+	client *client
 }
 
 func newCommitter(f *Feed) *committer {
 	c := &committer{
-		feed: f, retrier: retry.New(f.log.With("group", f.cfg.Group), "committing of offsets"), single: semaphore.NewWeighted(1),
+		feed: f, retrier: retry.New(f.log.With("group", f.cfg.Group), "committing of offsets"),
 		dirty: make(chan struct{}, 1), urgent: make(chan struct{}, 1), ended: make(chan struct{}),
 	}
 	c.calls, c.cut = context.WithCancel(context.Background())
 	c.client = f.cluster.client(c.calls, f.cfg.Topic)
 	return c
-}
-
-// completed records that a completion is to be committed.
-func (c *committer) completed() {
-	c.ends.Store(true)
-	c.changed(false)
 }
 
 // changed signals that there is something to commit, at once where it is urgent.
@@ -86,11 +72,7 @@ func (c *committer) run() {
 		case <-interval.C:
 		case <-c.urgent:
 		}
-		pause := c.feed.cfg.CommitEvery
-		if !c.ends.Swap(false) {
-			pause /= 16 // what has only begun may end soon, and no end was committed yet
-		}
-		interval.Reset(pause)
+		interval.Reset(c.feed.cfg.CommitEvery)
 		c.commitUntil(ctx)
 	}
 }
@@ -116,13 +98,8 @@ func (c *committer) commitUntil(ctx context.Context) {
 
 // commit writes what is not committed yet, as it is when its turn comes.
 func (c *committer) commit(ctx context.Context) error {
-	if len(c.feed.uncommitted()) == 0 { // a commit that is under way counts as uncommitted
-		return nil
-	}
-	if err := c.single.Acquire(ctx, 1); err != nil {
-		return fmt.Errorf("wait for another commit: %w", err)
-	}
-	defer c.single.Release(1)
+	c.single.Lock()
+	defer c.single.Unlock()
 	for {
 		all := c.feed.uncommitted()
 		if len(all) == 0 {
@@ -136,7 +113,6 @@ func (c *committer) commit(ctx context.Context) error {
 			return err
 		}
 		c.feed.setCommitted(all)
-		c.reportPartly(all)
 		return nil
 	}
 }
@@ -167,11 +143,15 @@ func (c *committer) send(ctx context.Context, all map[*partition]offsetCommit) e
 		}
 		return res, err
 	})
-	if err != nil {
-		err = fmt.Errorf("commit the offsets of group %s: %w", group, err)
+	if err == nil {
+		return nil
 	}
-	if c.feed.member == nil {
-		err = c.watchGroup(err)
+	err = fmt.Errorf("commit the offsets of group %s: %w", group, err)
+	switch code(err) {
+	case wire.UnknownMemberId, wire.IllegalGeneration, wire.RebalanceInProgress:
+		if c.feed.member == nil {
+			err = fmt.Errorf("%w: the group still has a member until its session ends", err)
+		}
 	}
 	return err
 }
@@ -185,41 +165,6 @@ func commitError(res *wirecommit.Response) error {
 		}
 	}
 	return nil
-}
-
-// watchGroup explains the error of a commit from outside a group that still has a
-// member. It logs an error when that member stays longer than the session of a dead
-// one would.
-func (c *committer) watchGroup(err error) error {
-	switch code(err) {
-	case wire.UnknownMemberId, wire.IllegalGeneration, wire.RebalanceInProgress:
-	default:
-		c.occupied = time.Time{}
-		return err
-	}
-	if c.occupied.IsZero() {
-		c.occupied = time.Now()
-	}
-	if time.Since(c.occupied) > sessionAtMost {
-		c.feed.log.Error("group has a living member: another invoker with this id reads the same activations",
-			"group", c.feed.cfg.Group)
-		c.occupied = time.Now()
-	}
-	return fmt.Errorf("%w: the group still has a member until its session ends", err)
-}
-
-// reportPartly logs once when the metadata of a commit could not hold all that
-// is completed. It may be logged again after a commit that could.
-func (c *committer) reportPartly(all map[*partition]offsetCommit) {
-	partly := false
-	for _, s := range all {
-		partly = partly || !s.whole
-	}
-	if partly && !c.partly {
-		c.feed.log.Warn("the commit has no room for all that is completed above its offset: after a crash now some of it would run again",
-			"group", c.feed.cfg.Group, "open", c.feed.Stats().Open)
-	}
-	c.partly = partly
 }
 
 // stop waits for the goroutine and commits a last time, over the same

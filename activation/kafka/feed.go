@@ -293,7 +293,7 @@ func (f *Feed) uncommitted() map[*partition]offsetCommit {
 	defer f.mu.Unlock()
 	all := map[*partition]offsetCommit{}
 	for _, p := range f.partitions {
-		if p.watermark == nil || p.committed == p.changes {
+		if !p.located || p.committed == p.changes {
 			continue
 		}
 		all[p] = p.commit(f.metadataChars)

@@ -263,7 +263,7 @@ func TestFeedGoesToTheFirstMessageThatIsLeft(t *testing.T) {
 		if b.log.count("ERROR", "expired") != 1 {
 			b.t.Errorf("not one line about expired activations:\n%s", b.log)
 		}
-		if p := f.partitions[0].watermark.offset(); p != 0 {
+		if p := f.partitions[0].offset(); p != 0 {
 			b.t.Errorf("position %d with message 0 unfinished", p)
 		}
 		early.Done()
@@ -334,7 +334,7 @@ func TestFeedReadsATopicMadeAnew(t *testing.T) {
 	for _, d := range old {
 		d.Done()
 	}
-	if p := f.partitions[0].watermark.offset(); p != 0 {
+	if p := f.partitions[0].offset(); p != 0 {
 		t.Errorf("position %d: an old completion finished a new message", p)
 	}
 	first.Done()

@@ -57,7 +57,7 @@ func (m *Member) release(partitions []int32) (open int) {
 		}
 		p.stop()
 		p.records = nil
-		if p.openCount() > 0 {
+		if len(p.open) > 0 {
 			p.heartbeat, p.since, p.renewed = now.UnixNano(), now, now
 			p.changes++
 			open++
@@ -105,15 +105,22 @@ func (m *Member) beat(now time.Time) {
 	}
 }
 
+// offsetCommit is what a commit holds of one partition.
+type offsetCommit struct {
+	offset   int64
+	metadata string
+	changes  uint64 // of the partition that this commits
+}
+
 // commit is what is to be committed now. Behind the metadata of a partition
 // that was released with something open there is a heartbeat, until it is closed.
 func (p *partition) commit(chars int) offsetCommit {
 	heartbeat := ""
-	if p.heartbeat != 0 && p.openCount() > 0 && !p.closing && chars > 0 {
+	if p.heartbeat != 0 && len(p.open) > 0 && !p.closing && chars > 0 {
 		heartbeat = heartbeatSeparator + strconv.FormatInt(p.heartbeat, 36)
 	}
-	c := offsetCommit{offset: p.watermark.offset(), changes: p.changes}
-	c.metadata, c.whole = p.metadata().encode(c.offset, max(0, chars-len(heartbeat)))
+	c := offsetCommit{offset: p.offset(), changes: p.changes}
+	c.metadata, _ = p.metadata().encode(c.offset, max(0, chars-len(heartbeat)))
 	c.metadata += heartbeat
 	return c
 }
@@ -122,7 +129,7 @@ func (p *partition) commit(chars int) offsetCommit {
 // whether that was the last one of a partition that was released.
 func (p *partition) handedOver() bool {
 	p.renewed = time.Now()
-	return p.heartbeat != 0 && p.committed == p.changes && (p.openCount() == 0 || p.closing)
+	return p.heartbeat != 0 && p.committed == p.changes && (len(p.open) == 0 || p.closing)
 }
 
 // committedOffset reads the committed offset of the partition and its metadata.

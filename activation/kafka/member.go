@@ -205,7 +205,7 @@ func (m *Member) Stats() MemberStats {
 		Narrowed: f.stats.Narrowed, Interrupted: m.joining.LastError(), CommitFailing: f.commits.retrier.LastError(),
 	}
 	for _, p := range f.partitions {
-		all.Open += p.openCount()
+		all.Open += len(p.open)
 		if p.heartbeat != 0 {
 			all.Leaving = true
 			continue

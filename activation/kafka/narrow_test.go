@@ -51,7 +51,7 @@ func TestNarrowedMemberReadsOnWhenItsPartitionIsGone(t *testing.T) {
 					t.Fatal("reads on though a commit does not say it all")
 				}
 				gone(m)
-				p.finish(p.runs[0]) // which is no news
+				p.finish(p.open[0]) // which is no news
 				synctest.Wait()
 				if f.stats.Narrowed || len(f.partitions) > 0 {
 					t.Error("waits for what nothing completes")

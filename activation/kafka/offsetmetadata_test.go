@@ -77,17 +77,16 @@ func TestOffsetMetadataIsShort(t *testing.T) {
 		t.Errorf("%d characters for one open activation", len(text))
 	}
 	r := rand.New(rand.NewPCG(5, 5))
-	w := newWatermark(0, nil)
+	var p progress
 	for o := range int64(100_000) {
-		w.begin(o)
+		run := p.deliver(record{offset: o}).run
 		if r.IntN(500) > 0 {
-			w.finish(o)
+			p.end(run)
 		}
 	}
-	n = offsetMetadata{done: w.done()}
-	text, whole := n.encode(w.offset(), metadataChars)
+	text, whole := p.metadata().encode(p.offset(), metadataChars)
 	if !whole || len(text) > 1000 {
-		t.Errorf("%d characters for %d open among 100,000, whole %v", len(text), len(w.open), whole)
+		t.Errorf("%d characters for %d open among 100,000, whole %v", len(text), len(p.open), whole)
 	}
 }
 
@@ -99,14 +98,13 @@ func TestOffsetMetadataFitsWhatItPromises(t *testing.T) {
 		chars := 200 + r.IntN(metadataChars-200)
 		open := 1 + r.Int64N(2000)
 		window := open + r.Int64N(1<<(2+r.IntN(20)))
-		if !metadataFits(open, window, metadataBits(chars)) {
+		if !metadataFits(open, window, chars) {
 			continue
 		}
 		fitting++
 		// The worst cases: the open ones spread evenly, in pairs, at random.
 		for shape := range 3 {
-			n := offsetMetadata{last: lastRecord{offset: window, sum: 1 << 31, newest: 1 << 41, ok: true}}
-			w := newWatermark(0, nil)
+			p := progress{last: lastRecord{offset: window, sum: 1 << 31, newest: 1 << 41, ok: true}}
 			var left int64
 			for o := range window {
 				var stays bool
@@ -120,13 +118,11 @@ func TestOffsetMetadataFitsWhatItPromises(t *testing.T) {
 				}
 				if stays && left < open {
 					left++
-					n.tried = append(n.tried, attempt{offset: o, attempts: 3, begun: true})
-					w.begin(o)
+					*p.deliver(record{offset: o}).run = attempt{offset: o, attempts: 3, begun: true}
 				}
 			}
-			w.skipTo(window)
-			n.done = w.done()
-			if _, whole := n.encode(w.offset(), chars); !whole && w.offset() == n.first() {
+			p.skipTo(window)
+			if _, whole := p.metadata().encode(p.offset(), chars); !whole {
 				t.Fatalf("seed %d shape %d: %d open of %d do not fit into %d characters", seed, shape, left, window, chars)
 			}
 		}
@@ -134,16 +130,9 @@ func TestOffsetMetadataFitsWhatItPromises(t *testing.T) {
 	if fitting < 20 {
 		t.Errorf("only %d of 300 were tried", fitting)
 	}
-	if !metadataFits(1, 5000, metadataBits(metadataChars)) || !metadataFits(500, 50_000, metadataBits(metadataChars)) || metadataFits(20_000, 50_000, metadataBits(metadataChars)) {
+	if !metadataFits(1, 5000, metadataChars) || !metadataFits(500, 50_000, metadataChars) || metadataFits(20_000, 50_000, metadataChars) {
 		t.Error("the default limit takes other numbers than a deployment has")
 	}
-}
-
-func (n *offsetMetadata) first() int64 {
-	if len(n.tried) == 0 {
-		return -1
-	}
-	return n.tried[0].offset
 }
 
 // Metadata that is damaged anywhere, cut anywhere, of another position, of
@@ -181,7 +170,7 @@ func TestOffsetMetadataRefusesWhatIsNotItsOwn(t *testing.T) {
 		t.Errorf("nothing: %+v, %v", got, err)
 	}
 	newer := renumber(text, position, metadataVersion+1)
-	if _, err := decodeOffsetMetadata(newer, position); !errors.Is(err, errMetadataNewer) || !strings.Contains(fmt.Sprint(err), "format 2") {
+	if _, err := decodeOffsetMetadata(newer, position); !errors.Is(err, errMetadataVersion) || !strings.Contains(fmt.Sprint(err), "format 3") {
 		t.Errorf("of a newer version: %v", err)
 	}
 }
@@ -212,7 +201,7 @@ func FuzzOffsetMetadata(f *testing.F) {
 			}
 			at = s.end
 		}
-		newWatermark(position, n.done).begin(position)
+		(&progress{next: position, ahead: n.done}).deliver(record{offset: position})
 		again, whole := n.encode(position, 2*len(text)+200)
 		if got, err := decodeOffsetMetadata(again, position); whole && (err != nil || !reflect.DeepEqual(got, n)) {
 			t.Fatalf("read %+v, wrote, read %+v, %v", n, got, err)
@@ -234,21 +223,21 @@ func renumber(text string, position int64, version byte) string {
 // BenchmarkOffsetMetadata is what a commit adds: the state of 64 in flight, one of which
 // has been open for long. A commit is for many activations.
 func BenchmarkOffsetMetadata(b *testing.B) {
-	p := &progress{watermark: newWatermark(0, nil), runs: map[int64]*attempt{}, last: lastRecord{ok: true}}
+	p := &progress{last: lastRecord{ok: true}}
 	r := rand.New(rand.NewPCG(1, 1))
 	const window = 10_000
 	for o := range int64(window) {
-		p.watermark.begin(o)
+		run := p.deliver(record{offset: o}).run
 		if o > 0 && (o < window-64 || r.IntN(2) == 0) {
-			p.watermark.finish(o)
+			p.end(run)
 		} else {
-			p.runs[o] = &attempt{offset: o, here: true}
+			p.start(run)
 		}
 	}
 	b.ReportAllocs()
 	var text string
 	for b.Loop() {
-		text, _ = p.metadata().encode(p.watermark.offset(), metadataChars)
+		text, _ = p.metadata().encode(p.offset(), metadataChars)
 	}
 	b.ReportMetric(float64(len(text)), "chars")
 }
@@ -266,9 +255,9 @@ func TestOffsetMetadataIsWordsThatABrokerTakes(t *testing.T) {
 func TestOffsetMetadataWithoutWhatExpired(t *testing.T) {
 	var p progress
 	kept := attempt{offset: 12, begun: true}
-	p.open(5, offsetMetadata{tried: []attempt{{offset: 5, attempts: 1, begun: true}, kept}})
-	p.watermark.skipTo(10)
-	text, _ := p.metadata().encode(p.watermark.offset(), metadataChars)
+	p.resume(5, offsetMetadata{tried: []attempt{{offset: 5, attempts: 1, begun: true}, kept}})
+	p.skipTo(10)
+	text, _ := p.metadata().encode(p.offset(), metadataChars)
 	if m, err := decodeOffsetMetadata(text, 10); err != nil || !reflect.DeepEqual(m.tried, []attempt{kept}) {
 		t.Errorf("read %+v, %v, want %+v alone", m.tried, err, kept)
 	}

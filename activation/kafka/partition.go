@@ -132,7 +132,7 @@ func (p *partition) ready() error {
 	if err != nil {
 		return err
 	}
-	if p.watermark == nil { // only this goroutine sets it
+	if !p.located { // only this goroutine sets it
 		if err := p.locate(p.ctx); err != nil {
 			return err
 		}
@@ -173,7 +173,7 @@ func (p *partition) fetch() ([]record, error) {
 func (p *partition) measureLag() {
 	every := p.feed.cfg.LagEvery
 	grow := p.index == 0 && p.feed.member == nil && time.Since(p.grown) >= growEvery*every
-	if p.watermark == nil || !grow && time.Since(p.endKnown) < every {
+	if !p.located || !grow && time.Since(p.endKnown) < every {
 		return
 	}
 	if grow {
@@ -230,7 +230,7 @@ func (p *partition) startAt(offset int64, committed bool, m offsetMetadata) {
 	p.reader.offset = offset
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	p.open(offset, m)
+	p.resume(offset, m)
 	p.position = offset
 	if p.following {
 		p.following = false
@@ -242,7 +242,7 @@ func (p *partition) startAt(offset int64, committed bool, m offsetMetadata) {
 	}
 	if len(m.done)+len(m.tried) > 0 {
 		f.log.Info("resuming between activations that have ended",
-			"partition", p.index, "offset", offset, "upTo", m.last.offset, "begun", len(p.runs))
+			"partition", p.index, "offset", offset, "upTo", m.last.offset, "begun", len(p.earlier))
 	}
 }
 
@@ -309,7 +309,7 @@ func (p *partition) finish(run *attempt) {
 func (p *partition) completed(run *attempt) {
 	if !p.removed && p.progress.end(run) {
 		signal(p.feed.changed)
-		p.feed.commits.completed()
+		p.feed.commits.changed(false)
 	}
 }
 
@@ -324,6 +324,6 @@ func (p *partition) lag() int64 {
 func (p *partition) stats() PartitionStats {
 	return PartitionStats{
 		Partition: p.index, Position: p.position, Committed: p.confirmed, HighWatermark: p.end,
-		Open: p.openCount(), Interrupted: p.reading.LastError(),
+		Open: len(p.open), Interrupted: p.reading.LastError(),
 	}
 }

@@ -2,31 +2,63 @@ package kafka
 
 import (
 	"hash/crc32"
-	"maps"
 	"slices"
+	"sort"
 )
 
-// progress is what is known of the records of one partition: which are open and
-// which completed, which have begun to run, and which was read last. Its owner
+// progress is what is known of the records of one partition: which are open, which
+// completed and which have begun to run, and which was read last. Offsets are handed
+// out in order and completed in any order. A commit holds below which offset all are
+// completed and which above it are, so that a start repeats neither. Its owner
 // guards it.
+//
+// Invariant: open rises and is below next; ahead rises, begins above next and has
+// gaps between its ranges. Each offset below next that is not open is completed.
 type progress struct {
-	watermark *watermark // nil until it is known where to begin
-	// runs are those of what is open, and those that an earlier process began and
-	// this one has not come to again. A delivery that is not among them is
-	// completed, or its record is not there any more.
-	runs      map[int64]*attempt
+	located bool       // it is known where to begin
+	open    []*attempt // handed out and not completed
+	next    int64      // no offset from here on was handed out
+	// What an earlier process completed, and what it began, that was not come to again.
+	ahead   []offsetRange
+	earlier []*attempt // rising
+
 	last      lastRecord
 	closing   bool   // what runs has not ended the process: it is left to the next one
 	changes   uint64 // rises with whatever is to be committed
 	committed uint64 // changes that the broker has
 }
 
-// open takes over a committed offset and its metadata.
-func (p *progress) open(offset int64, m offsetMetadata) {
-	p.watermark, p.last, p.runs = newWatermark(offset, m.done), m.last, map[int64]*attempt{}
+// offsetRange is a run of offsets, from the first to the one before end.
+type offsetRange struct{ from, end int64 }
+
+// attempt is an offset whose activation has not ended, and how often it had begun
+// to run.
+type attempt struct {
+	offset   int64
+	attempts int  // runs that ended with the process
+	begun    bool // an earlier process had begun to run it
+	here     bool // this process has, which the metadata has as one attempt more
+}
+
+// tried reports whether the activation has begun to run, here or before.
+func (a *attempt) tried() bool { return a.begun || a.here || a.attempts > 0 }
+
+// lastRecord distinguishes one log from another: a log that has another record at the offset,
+// or none, is not the one that was read.
+type lastRecord struct {
+	offset int64
+	sum    uint32 // of the record's value
+	newest int64  // Unix ms: the latest time of all records up to the offset
+	ok     bool   // there is one
+}
+
+// resume takes over a committed offset and its metadata.
+func (p *progress) resume(offset int64, m offsetMetadata) {
+	p.located, p.next, p.ahead, p.last = true, offset, slices.Clone(m.done), m.last
+	p.open, p.earlier = nil, nil
 	for _, t := range m.tried {
-		if !p.watermark.finished(t.offset) {
-			p.runs[t.offset] = &t
+		if !p.finished(t.offset) {
+			p.earlier = append(p.earlier, &t)
 		}
 	}
 }
@@ -35,24 +67,53 @@ func (p *progress) open(offset int64, m offsetMetadata) {
 // not if an earlier process completed it.
 func (p *progress) read(r record) bool {
 	p.last.see(r)
-	return !p.watermark.finished(r.offset)
+	return !p.finished(r.offset)
 }
 
-// deliver hands a record out.
+// deliver hands a record out. Offsets must rise; those left out hold no message, as
+// a log may have holes, or are completed: they count as completed.
 func (p *progress) deliver(r record) Delivery {
-	p.watermark.begin(r.offset)
-	run := p.runs[r.offset]
-	if run == nil {
-		run = &attempt{offset: r.offset}
-		p.runs[r.offset] = run
+	if r.offset < p.next {
+		panic("kafka: offsets are handed out out of order")
 	}
+	run := &attempt{offset: r.offset}
+	if i, found := find(p.earlier, r.offset); found {
+		run = p.earlier[i]
+		p.earlier = slices.Delete(p.earlier, i, i+1)
+	}
+	p.open = append(p.open, run)
+	p.skipTo(r.offset + 1)
 	return Delivery{Offset: r.offset, Timestamp: r.time, Begun: run.begun, Attempts: run.attempts, run: run}
+}
+
+// find searches attempts, which rise, for an offset.
+func find(all []*attempt, offset int64) (i int, found bool) {
+	return sort.Find(len(all), func(i int) int { return int(offset - all[i].offset) })
+}
+
+// skipTo counts all offsets below one as handed out: those that were not are
+// completed.
+func (p *progress) skipTo(offset int64) {
+	p.next = max(p.next, offset)
+	for len(p.ahead) > 0 && p.ahead[0].from <= p.next {
+		p.next = max(p.next, p.ahead[0].end)
+		p.ahead = p.ahead[1:]
+	}
+	i, _ := find(p.earlier, p.next) // what had begun below has expired
+	p.earlier = p.earlier[i:]
+}
+
+// has reports whether an activation is open still. If not, it is completed, or its
+// record is not there any more.
+func (p *progress) has(run *attempt) bool {
+	i, found := find(p.open, run.offset)
+	return found && p.open[i] == run
 }
 
 // start records that an activation begins to run. It reports whether that is news,
 // and whether it had begun in an earlier process.
 func (p *progress) start(run *attempt) (news, again bool) {
-	if run.here || p.runs[run.offset] != run {
+	if run.here || !p.has(run) {
 		return false, false
 	}
 	again = run.tried()
@@ -63,11 +124,11 @@ func (p *progress) start(run *attempt) (news, again bool) {
 
 // end records that an activation is completed, and reports whether that is news.
 func (p *progress) end(run *attempt) bool {
-	if p.runs[run.offset] != run {
+	if !p.has(run) {
 		return false
 	}
-	p.watermark.finish(run.offset)
-	delete(p.runs, run.offset)
+	i, _ := find(p.open, run.offset)
+	p.open = slices.Delete(p.open, i, i+1)
 	p.changes++
 	return true
 }
@@ -75,59 +136,69 @@ func (p *progress) end(run *attempt) bool {
 // cut forgets everything from an offset on: the log has become another one
 // there.
 func (p *progress) cut(offset int64) {
-	p.watermark.cut(offset)
-	p.last = lastRecord{newest: p.last.newest}
-	maps.DeleteFunc(p.runs, func(o int64, _ *attempt) bool { return o >= offset })
-	p.changes++
-}
-
-// openCount is how many records are handed out and not completed.
-func (p *progress) openCount() int {
-	if p.watermark == nil {
-		return 0
+	above := func(a *attempt) bool { return a.offset >= offset }
+	p.open = slices.DeleteFunc(p.open, above)
+	p.earlier = slices.DeleteFunc(p.earlier, above)
+	p.next = min(p.next, offset)
+	p.ahead = slices.DeleteFunc(p.ahead, func(r offsetRange) bool { return r.from >= offset })
+	if n := len(p.ahead); n > 0 {
+		p.ahead[n-1].end = min(p.ahead[n-1].end, offset)
 	}
-	return len(p.watermark.open)
+	p.last = lastRecord{newest: p.last.newest}
+	p.changes++
 }
 
 // close has commits count no run as one that ended the process from now on.
 func (p *progress) close() {
 	p.closing = true
-	for _, run := range p.runs {
-		if run.here {
-			p.changes++
-			return
-		}
+	if slices.ContainsFunc(p.open, func(a *attempt) bool { return a.here }) {
+		p.changes++
 	}
 }
 
-// hasCapacity reports whether another record may be handed out: what is open then
-// fits into the metadata of a commit, however it ends, or what it is now takes
-// not even half of the space.
-func (p *progress) hasCapacity(chars int) bool {
-	if p.openCount() == 0 || chars == 0 {
-		return true
+// offset is the one to commit: the first that must be read again after a crash.
+func (p *progress) offset() int64 {
+	if len(p.open) > 0 {
+		return p.open[0].offset
 	}
-	if metadataFits(int64(p.openCount())+1, p.watermark.window()+1, metadataBits(chars)) {
-		return true
-	}
-	_, whole := p.metadata().encode(p.watermark.offset(), chars/2)
-	return whole && p.watermark.window() < maxWindow
+	return p.next
 }
 
-// offsetCommit is what a commit holds of one partition.
-type offsetCommit struct {
-	offset   int64
-	metadata string
-	whole    bool   // nothing was left out of the metadata
-	changes  uint64 // of the partition that this commits
+// window is how many offsets lie between the one to commit and the last one
+// that was handed out or is known to be completed.
+func (p *progress) window() int64 {
+	if n := len(p.ahead); n > 0 {
+		return p.ahead[n-1].end - p.offset()
+	}
+	return p.next - p.offset()
+}
+
+// finished reports whether an offset is completed.
+func (p *progress) finished(offset int64) bool {
+	if offset < p.next {
+		_, open := find(p.open, offset)
+		return !open
+	}
+	return slices.ContainsFunc(p.ahead, func(r offsetRange) bool { return r.from <= offset && offset < r.end })
 }
 
 // metadata is what is to be committed beside the offset.
 func (p *progress) metadata() *offsetMetadata {
-	m := &offsetMetadata{last: p.last, done: p.watermark.done()}
-	for _, offset := range slices.Sorted(maps.Keys(p.runs)) {
-		run := *p.runs[offset]
-		if !run.tried() || offset < p.watermark.offset() { // below it, what had begun has expired
+	m := &offsetMetadata{last: p.last}
+	at := p.offset()
+	for _, a := range p.open {
+		if at < a.offset {
+			m.done = append(m.done, offsetRange{at, a.offset})
+		}
+		at = a.offset + 1
+	}
+	if at < p.next {
+		m.done = append(m.done, offsetRange{at, p.next})
+	}
+	m.done = append(m.done, p.ahead...)
+	for _, a := range slices.Concat(p.open, p.earlier) {
+		run := *a
+		if !run.tried() {
 			continue
 		}
 		if run.here {
@@ -139,6 +210,20 @@ func (p *progress) metadata() *offsetMetadata {
 		m.tried = append(m.tried, run)
 	}
 	return m
+}
+
+// hasCapacity reports whether another record may be handed out: what is open then
+// fits into the metadata of a commit, however it ends, or what it is now takes
+// not even half of the space.
+func (p *progress) hasCapacity(chars int) bool {
+	if len(p.open) == 0 || chars == 0 {
+		return true
+	}
+	if metadataFits(int64(len(p.open))+1, p.window()+1, chars) {
+		return true
+	}
+	_, whole := p.metadata().encode(p.offset(), chars/2)
+	return whole && p.window() < maxWindow
 }
 
 // see records a record that was read. A start reads again what lies below the

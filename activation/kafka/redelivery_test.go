@@ -255,7 +255,7 @@ func TestFeedReadsAForeignPositionAsPlain(t *testing.T) {
 		"none":    {"", ""},
 		"foreign": {"host-1.example", "not written by this program"},
 		"damaged": {ours, "not written by this program"}, // of another position
-		"newer":   {renumber(ours, 2, metadataVersion+1), "newer version"},
+		"newer":   {renumber(ours, 2, metadataVersion+1), "another version"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			b := newFakeFixture(t)

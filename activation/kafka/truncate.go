@@ -46,7 +46,7 @@ func (p *partition) cutAt(offset int64) {
 	f := p.feed
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	read := max(p.position, p.watermark.offset(), p.last.offset+1)
+	read := max(p.position, p.offset(), p.last.offset+1)
 	offset = min(offset, read)
 	f.log.Error("log was truncated below what was read, or made anew: going on at the first unread activation",
 		"partition", p.index, "read", read, "offset", offset)
@@ -91,8 +91,8 @@ func (p *partition) skipExpired(start int64) {
 	defer f.mu.Unlock()
 	p.position = start
 	f.stats.Lost += lost
-	if p.openCount() == 0 && p.watermark.offset() < start { // else the offset follows what is open
-		p.watermark.skipTo(start)
+	if len(p.open) == 0 && p.offset() < start { // else the offset follows what is open
+		p.skipTo(start)
 		p.changes++
 		f.commits.changed(true)
 	}

@@ -1,0 +1,188 @@
+package kafka
+
+import (
+	"math/rand/v2"
+	"testing"
+)
+
+// history is the plain account that a progress is held against.
+type history struct {
+	first int64
+	begun []int64
+	done  map[int64]bool
+}
+
+func (h *history) offset() int64 {
+	for _, o := range h.begun {
+		if !h.done[o] {
+			return o
+		}
+	}
+	if len(h.begun) == 0 {
+		return h.first
+	}
+	return h.begun[len(h.begun)-1] + 1
+}
+
+func (h *history) open() (n int) {
+	for _, o := range h.begun {
+		if !h.done[o] {
+			n++
+		}
+	}
+	return n
+}
+
+// tracked is a progress with its history.
+type tracked struct {
+	progress
+	history
+	runs map[int64]*attempt
+}
+
+func track(start int64) *tracked {
+	return &tracked{progress: progress{next: start}, history: history{first: start, done: map[int64]bool{}}, runs: map[int64]*attempt{}}
+}
+
+func (h *tracked) begin(o int64) {
+	h.runs[o] = h.deliver(record{offset: o}).run
+	h.begun = append(h.begun, o)
+}
+
+// finish ends what was begun and reports whether that was news to both.
+func (h *tracked) finish(t *testing.T, o int64) {
+	t.Helper()
+	run := h.runs[o]
+	if run == nil {
+		run = &attempt{offset: o} // of another process
+	}
+	if got, want := h.end(run), h.runs[o] != nil && !h.done[o]; got != want {
+		t.Fatalf("the end of %d is news: %v, want %v", o, got, want)
+	}
+	if h.runs[o] != nil {
+		h.done[o] = true
+	}
+}
+
+func (h *tracked) check(t *testing.T) {
+	t.Helper()
+	if h.progress.offset() != h.history.offset() || len(h.progress.open) != h.history.open() {
+		t.Fatalf("offset %d open %d, want %d and %d", h.progress.offset(), len(h.progress.open), h.history.offset(), h.history.open())
+	}
+}
+
+// A commit is never past an open offset, and never behind the first:
+// whatever the order of completions, with holes, repeats and strangers.
+func TestProgressIsTheOffsetOfTheFirstOpen(t *testing.T) {
+	for seed := range uint64(300) {
+		r := rand.New(rand.NewPCG(seed, 1))
+		h := track(r.Int64N(1000))
+		next := h.first
+		for range 400 {
+			if r.IntN(2) == 0 {
+				next += hole(r)
+				h.begin(next)
+				next++
+			} else {
+				h.finish(t, h.first-5+r.Int64N(next-h.first+10))
+			}
+			h.check(t)
+		}
+	}
+}
+
+func hole(r *rand.Rand) int64 {
+	switch r.IntN(20) {
+	case 0:
+		return r.Int64N(300)
+	case 1:
+		return 1
+	}
+	return 0
+}
+
+func TestProgressForgetsWhatIsCompleted(t *testing.T) {
+	var p progress
+	var runs []*attempt
+	for o := range int64(1_000_000) {
+		if runs = append(runs, p.deliver(record{offset: o}).run); o >= 100 {
+			p.end(runs[0])
+			runs = runs[1:]
+		}
+	}
+	if len(p.open) > 100 || cap(p.open) > 256 {
+		t.Errorf("100 open offsets take %d words of %d", len(p.open), cap(p.open))
+	}
+}
+
+func TestProgressRefusesFallingOffsets(t *testing.T) {
+	defer func() {
+		if recover() == nil {
+			t.Error("an offset that was handed out already was taken")
+		}
+	}()
+	p := progress{next: 5}
+	p.deliver(record{offset: 6})
+	p.deliver(record{offset: 6})
+}
+
+func FuzzProgress(f *testing.F) {
+	f.Add([]byte{0, 0, 0, 129, 128, 130})
+	f.Add([]byte{0, 64, 0, 1, 128, 129, 192})
+	f.Fuzz(func(t *testing.T, steps []byte) {
+		h := track(0)
+		next := int64(0)
+		for _, s := range steps {
+			if s < 128 {
+				next += int64(s)
+				h.begin(next)
+				next++
+			} else if i := int(s - 128); i < len(h.begun) {
+				h.finish(t, h.begun[i])
+			}
+			h.check(t)
+		}
+	})
+}
+
+// What the metadata brings to the next start is what this one has.
+func TestProgressIsResumedFromItsMetadata(t *testing.T) {
+	for seed := range uint64(200) {
+		r := rand.New(rand.NewPCG(seed, 13))
+		h := track(10)
+		next := int64(10)
+		for range 300 {
+			if r.IntN(2) == 0 {
+				h.begin(next)
+				next++
+			} else if next > 10 {
+				h.finish(t, 10+r.Int64N(next-10))
+			}
+		}
+		if r.IntN(2) == 0 {
+			next = 10 + r.Int64N(next-9)
+			h.cut(next)
+		}
+		var resumed progress
+		resumed.resume(h.progress.offset(), *h.metadata())
+		for _, p := range []*progress{&h.progress, &resumed} {
+			open := 0
+			for o := int64(10); o < next; o++ {
+				if p.finished(o) != h.done[o] {
+					t.Fatalf("seed %d: offset %d finished %v", seed, o, p.finished(o))
+				}
+				if !h.done[o] {
+					open++
+				}
+			}
+			if p == &h.progress && len(p.open) != open {
+				t.Fatalf("seed %d: %d open, want %d", seed, len(p.open), open)
+			}
+			for o := next; o < next+200; o++ {
+				if p.finished(o) {
+					t.Fatalf("seed %d: offset %d beyond the end is finished", seed, o)
+				}
+			}
+		}
+	}
+}
