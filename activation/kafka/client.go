@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"net"
 	"strings"
 	"syscall"
 	"time"
@@ -39,69 +38,39 @@ type client struct {
 
 	cluster *Cluster
 	brokers []string
-	topics  []string // none: all
-	ctx     context.Context
-	cancel  context.CancelFunc // ends the connections; nil while there are none
+	topics  []string        // none: all
+	pool    *wire.Transport // nil while there are no connections
 
 	partitions int // of the topic, when connect made connections
 }
 
-// client makes a client for a topic, which connects when it is first used. The
-// connections end with ctx, also in the middle of a request.
-func (c *Cluster) client(ctx context.Context, topic string) *client {
-	return &client{cluster: c, brokers: c.brokers, topics: []string{topic}, ctx: ctx}
+// client makes a client for a topic, which connects when it is first used.
+func (c *Cluster) client(topic string) *client {
+	return &client{cluster: c, brokers: c.brokers, topics: []string{topic}}
 }
 
 // open prepares connections where there are none.
 func (c *client) open() {
-	if c.cancel != nil {
+	if c.pool != nil {
 		return
 	}
-	ctx, cancel := context.WithCancel(c.ctx)
-	t := &wire.Transport{
-		Dial: dialUntil(ctx), DialTimeout: dialTimeout, IdleTimeout: restLimit, Context: ctx,
-		MetadataTTL: metadataAge, MetadataTopics: c.topics,
+	c.pool = &wire.Transport{
+		DialTimeout: dialTimeout, IdleTimeout: restLimit, MetadataTTL: metadataAge, MetadataTopics: c.topics,
 		ClientID: c.cluster.clientID, TLS: c.cluster.tls,
 	}
 	if c.cluster.login != nil {
-		t.SASL = c.cluster.login
+		c.pool.SASL = c.cluster.login
 	}
-	c.Addr, c.Transport = wire.TCP(c.brokers...), t
-	c.cancel = func() {
-		cancel()
-		t.CloseIdleConnections()
-	}
+	c.Addr, c.Transport = wire.TCP(c.brokers...), c.pool
 }
 
-// close ends the connections. The next request makes others.
+// close ends the connections; one that waits for an answer ends with that, or with
+// the request's time. The next request makes others.
 func (c *client) close() {
-	if c.cancel != nil {
-		c.cancel()
-		c.cancel = nil
+	if c.pool != nil {
+		c.pool.CloseIdleConnections()
+		c.pool = nil
 	}
-}
-
-// dialUntil connects as a net.Dialer does, and closes the connections when ctx
-// ends.
-func dialUntil(ctx context.Context) func(context.Context, string, string) (net.Conn, error) {
-	return func(dialing context.Context, network, addr string) (net.Conn, error) {
-		conn, err := new(net.Dialer).DialContext(dialing, network, addr)
-		if err != nil {
-			return nil, err
-		}
-		return boundConn{conn, context.AfterFunc(ctx, func() { conn.Close() })}, nil
-	}
-}
-
-type boundConn struct {
-	net.Conn
-	stop func() bool
-}
-
-// Close closes the connection before its context ends.
-func (c boundConn) Close() error {
-	c.stop()
-	return c.Conn.Close()
 }
 
 // call sends a request and waits for its answer for so long. A failure other
@@ -122,7 +91,7 @@ func call[Answer any](ctx context.Context, c *client, limit time.Duration, reque
 // closed the connection, as it does after a rest and when a login expires, the
 // request is sent once more over a new one.
 func callAgain[Answer any](ctx context.Context, c *client, limit time.Duration, request func(context.Context) (Answer, error)) (Answer, error) {
-	connected := c.cancel != nil
+	connected := c.pool != nil
 	answer, err := call(ctx, c, limit, request)
 	if connected && closedByPeer(err) && ctx.Err() == nil {
 		return call(ctx, c, limit, request)
@@ -167,7 +136,7 @@ func (c *client) metadata(ctx context.Context) (*wire.MetadataResponse, error) {
 // connect makes sure that there are connections; before it makes any, that a
 // partition of the topic has a leader. It reports whether the connections are new.
 func (c *client) connect(ctx context.Context, partition int) (fresh bool, err error) {
-	if c.cancel != nil {
+	if c.pool != nil {
 		return false, nil
 	}
 	res, err := c.metadata(ctx)

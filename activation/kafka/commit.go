@@ -34,7 +34,7 @@ func newCommitter(f *Feed) *committer {
 		dirty: make(chan struct{}, 1), urgent: make(chan struct{}, 1), ended: make(chan struct{}),
 	}
 	c.calls, c.cut = context.WithCancel(context.Background())
-	c.client = f.cluster.client(c.calls, f.cfg.Topic)
+	c.client = f.cluster.client(f.cfg.Topic)
 	return c
 }
 

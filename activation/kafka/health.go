@@ -86,10 +86,10 @@ type duplicateWatch struct {
 	other  string      // the second process; empty: none
 }
 
-func newDuplicateWatch(ctx context.Context, c *Cluster, topic, process string, i activation.Instance, every time.Duration) *duplicateWatch {
+func newDuplicateWatch(c *Cluster, topic, process string, i activation.Instance, every time.Duration) *duplicateWatch {
 	return &duplicateWatch{
 		// Many invokers ping: rather than wake for each, let the broker gather.
-		healthReader: healthReader{partitionReader: c.reader(ctx, topic, 0, 64<<10, 1<<20, 2*every), instance: i},
+		healthReader: healthReader{partitionReader: c.reader(topic, 0, 64<<10, 1<<20, 2*every), instance: i},
 		log:          c.log,
 		process:      process,
 		window:       duplicateWindow * every,

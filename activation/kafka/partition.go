@@ -57,7 +57,7 @@ func newPartition(f *Feed, index int32) *partition {
 	return &partition{
 		feed: f, index: index, ctx: ctx, stop: stop, want: make(chan struct{}, 1), confirmed: -1,
 		reading: retry.New(log, "reading of activations"),
-		reader:  f.cluster.reader(ctx, f.cfg.Topic, index, 1, fetchBytes, fetchWait),
+		reader:  f.cluster.reader(f.cfg.Topic, index, 1, fetchBytes, fetchWait),
 		measure: time.NewTicker(f.cfg.LagEvery),
 		grown:   time.Now(),
 	}

@@ -46,7 +46,7 @@ func (c *Cluster) NewPending(prefix, topic string, longest time.Duration) *Pendi
 
 func pendingReader(c *Cluster, topic string) *partitionReader {
 	const most = 8 << 20
-	r := c.reader(context.Background(), topic, 0, 1, most, 0) // each call has a context of its own
+	r := c.reader(topic, 0, 1, most, 0)
 	r.offset = -1
 	return r
 }

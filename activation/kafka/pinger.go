@@ -76,8 +76,8 @@ func (c *Cluster) NewPinger(cfg PingerConfig) *Pinger {
 		process: rand.Text(),
 	}
 	p.ctx, p.cancel = context.WithCancel(context.Background())
-	p.client = c.client(p.ctx, cfg.Topic)
-	p.watch = newDuplicateWatch(p.ctx, c, cfg.Topic, p.process, cfg.Instance, cfg.Every)
+	p.client = c.client(cfg.Topic)
+	p.watch = newDuplicateWatch(c, cfg.Topic, p.process, cfg.Instance, cfg.Every)
 	p.owned.Go(p.run)
 	p.owned.Go(func() { p.watch.run(p.ctx) })
 	return p

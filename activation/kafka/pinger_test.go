@@ -203,7 +203,7 @@ func TestDuplicateWatchCountsOnlyOthers(t *testing.T) {
 		{"three, long ago", from("them", 3), nil, late, false},
 	} {
 		b := &fixture{t: t, addrs: []string{"127.0.0.1:1"}, log: &logbook{}}
-		w := newDuplicateWatch(t.Context(), b.cluster(), "health", "us", invoker0(), every)
+		w := newDuplicateWatch(b.cluster(), "health", "us", invoker0(), every)
 		w.judge(c.first, start)
 		w.judge(c.second, c.at)
 		if got := w.name() != ""; got != c.duplicate {

@@ -45,7 +45,7 @@ const previousPause = 100 * time.Millisecond
 func (c *Cluster) AwaitPrevious(ctx context.Context, cfg PreviousConfig) error {
 	cfg.Fresh = cmp.Or(cfg.Fresh, 2*time.Second)
 	cfg.Silence = cmp.Or(cfg.Silence, 5*time.Second)
-	reader := c.reader(ctx, cfg.Topic, 0, 1, 1<<20, previousPause)
+	reader := c.reader(cfg.Topic, 0, 1, 1<<20, previousPause)
 	p := &previous{PreviousConfig: cfg, log: c.log, pings: healthReader{partitionReader: reader, instance: cfg.Instance}}
 	defer reader.close()
 	return p.await(ctx)

@@ -36,10 +36,10 @@ type partitionReader struct {
 	maxBytes  int64
 }
 
-// reader makes a reader of a partition. Its connections end with ctx.
-func (c *Cluster) reader(ctx context.Context, topic string, partition int32, minBytes, maxBytes int, wait time.Duration) *partitionReader {
+// reader makes a reader of a partition.
+func (c *Cluster) reader(topic string, partition int32, minBytes, maxBytes int, wait time.Duration) *partitionReader {
 	return &partitionReader{
-		client: c.client(ctx, topic), topic: topic, partition: int(partition),
+		client: c.client(topic), topic: topic, partition: int(partition),
 		minBytes: int64(minBytes), maxBytes: int64(maxBytes), wait: wait,
 	}
 }

@@ -34,7 +34,7 @@ func (c *Cluster) NewRequester(ctx context.Context, reply TopicSpec, receive fun
 
 func (r *Requester) receive(ctx context.Context, each func(value []byte)) {
 	const pause = 200 * time.Millisecond // a topic that was made just now may have no leader yet
-	reader := r.cluster.reader(ctx, r.reply, 0, 1, 8<<20, fetchWait)
+	reader := r.cluster.reader(r.reply, 0, 1, 8<<20, fetchWait)
 	defer reader.close()
 	for ctx.Err() == nil {
 		_, err := reader.connect(ctx, 0)

@@ -49,7 +49,7 @@ type topicSender struct {
 
 func newTopicSender(p *Producer, topic string) *topicSender {
 	return &topicSender{
-		producer: p, topic: topic, client: p.cluster.client(p.ctx, topic),
+		producer: p, topic: topic, client: p.cluster.client(topic),
 		capacity: semaphore.NewWeighted(p.cfg.QueueBytes),
 		wake:     make(chan struct{}, 1),
 		retrier:  retry.New(p.log.With("topic", topic), "sending of "+p.cfg.Name),

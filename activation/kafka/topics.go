@@ -51,7 +51,7 @@ const replicaTries = 10
 // good (a bad setting, no permission) is an error.
 func (c *Cluster) EnsureTopic(ctx context.Context, spec TopicSpec) error {
 	creation := retry.New(c.log.With("topic", spec.Name), "creation of the topic")
-	client := c.client(ctx, spec.Name)
+	client := c.client(spec.Name)
 	defer client.close()
 	refused := 0
 	for {
@@ -109,7 +109,7 @@ func exists(res *wire.MetadataResponse, name string) bool {
 }
 
 func (c *Cluster) deleteTopic(ctx context.Context, topic string) error {
-	client := c.client(ctx, topic)
+	client := c.client(topic)
 	defer client.close()
 	_, err := call(ctx, client, 2*callTimeout, func(ctx context.Context) (*wire.DeleteTopicsResponse, error) {
 		res, err := client.DeleteTopics(ctx, &wire.DeleteTopicsRequest{Topics: client.topics})
@@ -153,7 +153,7 @@ func (c *Cluster) Describe(ctx context.Context) (Description, error) {
 }
 
 func (c *Cluster) describeBy(ctx context.Context, addr string) (Description, error) {
-	client := &client{cluster: c, brokers: []string{addr}, ctx: ctx}
+	client := &client{cluster: c, brokers: []string{addr}}
 	defer client.close()
 	res, err := client.metadata(ctx)
 	if err != nil {
@@ -183,7 +183,7 @@ type Retention struct {
 // Retention asks how long a topic keeps its messages.
 func (c *Cluster) Retention(ctx context.Context, topic string) (Retention, error) {
 	const byTime, byBytes = "retention.ms", "retention.bytes"
-	client := c.client(ctx, topic)
+	client := c.client(topic)
 	defer client.close()
 	var ms, bytes int64
 	settings, err := client.settings(ctx, byTime, byBytes)
