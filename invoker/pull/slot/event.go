@@ -32,6 +32,9 @@ func (t *Table) Refused(now time.Duration, id ID, why activation.CreationError, 
 		return
 	}
 	s.acquired = false
+	if why == activation.ResourceNotEnough && t.awaitMemory(now, s) {
+		return
+	}
 	t.fail(s, why, reason)
 	t.remove(now, s)
 }
@@ -257,9 +260,12 @@ func (t *Table) Stop(now time.Duration) {
 		t.refuse(w.Creation, activation.CreationUnknown, reasonClosed)
 	}
 	t.waiting = nil
-	for _, s := range t.slots {
-		if s.calls > 0 {
+	for _, s := range slices.Clone(t.slots) {
+		switch {
+		case s.calls > 0:
 			t.order(Order{Do: Leave, Slot: s.id, Creation: s.Creation})
+		case s.again > 0:
+			t.remove(now, s)
 		}
 	}
 }
@@ -296,11 +302,11 @@ func (t *Table) retire(now time.Duration, s *slot) {
 		return
 	}
 	s.aim = toRemove
-	switch s.state {
-	case open, leaving:
+	switch {
+	case s.state == open || s.state == leaving:
 		s.state = leaving
 		t.order(Order{Do: Leave, Slot: s.id, Creation: s.Creation})
-	case paused:
+	case s.state == paused || s.again > 0:
 		t.remove(now, s)
 	}
 }
@@ -358,6 +364,8 @@ func (t *Table) Tick(now time.Duration) {
 	}
 	for _, s := range slices.Clone(t.slots) {
 		switch s.state {
+		case acquiring:
+			t.askAgain(now, s)
 		case open:
 			if s.lost && s.calls == 0 {
 				t.expire(now, s)
@@ -387,6 +395,8 @@ func (t *Table) expirePaused(now time.Duration, s *slot) {
 func (t *Table) due(s *slot) (time.Duration, bool) {
 	switch {
 	case t.stopped:
+	case s.again > 0:
+		return s.again, true
 	case s.state == open && s.lost && s.calls == 0 && s.runs == 0 && s.ack == nil:
 		return s.since + t.cfg.PauseGrace, t.cfg.PauseGrace >= 0
 	case s.state == open && s.GPU && s.calls == 0 && !s.lost:

@@ -87,6 +87,7 @@ type slot struct {
 	used     bool // it ever pulled one
 	lost     bool // the scheduler has no queue: another one is looked for
 	gpuPart
+	shortage
 	ack      *Creation
 	since    time.Duration // when it became idle, or was paused
 	last     time.Duration // duration of the last run, to be reported
@@ -220,7 +221,7 @@ func (t *Table) reuse(now time.Duration, s *slot, c Creation) {
 }
 
 func (t *Table) acquire(now time.Duration, s *slot) {
-	s.state, s.aim, s.counting, s.kept = acquiring, toStay, false, false
+	s.state, s.aim, s.counting, s.kept, s.shortage = acquiring, toStay, false, false, shortage{}
 	if s.GPU { // the GPU scheduler makes its containers
 		t.register(now, s)
 		return

@@ -1,0 +1,125 @@
+package slot
+
+import (
+	"testing"
+	"time"
+
+	"github.com/gpuwhisk/gpuwhisk/activation"
+)
+
+// short is a slot of another function that was refused for want of memory.
+func (f *fixture) short() ID {
+	f.Helper()
+	f.t.Orders()
+	f.create("b")
+	f.want("acquire")
+	id := f.t.slots[len(f.t.slots)-1].id
+	f.t.Refused(f.now, id, activation.ResourceNotEnough, "full")
+	return id
+}
+
+// due lets time pass until the table wants to be told of it.
+func (f *fixture) due() {
+	f.Helper()
+	at, ok := f.t.Deadline()
+	if !ok {
+		f.Fatal("nothing is due")
+	}
+	f.now = at
+	f.t.Tick(f.now)
+}
+
+func TestCreationWaitsForMemory(t *testing.T) {
+	f := newFixture(t)
+	busy := f.opened()
+	f.t.Pulled(f.now, busy, 0, Keep{})
+	id := f.short()
+	f.want() // something runs, whose memory may come
+	for range 3 {
+		f.due()
+		f.want("acquire")
+		f.t.Refused(f.now, id, activation.ResourceNotEnough, "full")
+		f.want()
+	}
+	f.due()
+	f.want("acquire")
+	f.t.Acquired(f.now, id, false)
+	f.want("put existing")
+}
+
+func TestCreationWaitsForMemoryOnlySoLong(t *testing.T) {
+	f := newFixture(t)
+	f.t.Pulled(f.now, f.opened(), 0, Keep{})
+	began := f.now
+	id := f.short()
+	for f.t.Has(id) {
+		f.due()
+		f.want("acquire")
+		f.t.Refused(f.now, id, activation.ResourceNotEnough, "full")
+		if f.t.Has(id) {
+			f.want()
+		}
+	}
+	f.want("ack ResourceNotEnoughError")
+	if waited := f.now - began; waited != time.Second {
+		t.Errorf("it waited %s", waited)
+	}
+}
+
+// Of what has had nothing to do for a while as many end as are needed.
+func TestIdleSlotFreesMemory(t *testing.T) {
+	f := newFixture(t)
+	first := f.opened()
+	f.t.Orders()
+	f.now += time.Second
+	f.opened()
+	id := f.short() // the second has only just run
+	f.want("leave")
+	f.t.Empty(f.now, first)
+	f.want("delete existing", "remove")
+	f.due()
+	f.want("acquire")
+	f.t.Acquired(f.now, id, false)
+	f.want("put existing")
+}
+
+// Containers that together would not do stay.
+func TestIdleSlotsThatWouldNotDoStay(t *testing.T) {
+	f := newFixture(t)
+	f.opened()
+	f.now += time.Second
+	f.t.Orders()
+	f.create("b", func(c *Creation) { c.MemoryMB = 512 })
+	f.want("acquire")
+	f.t.Refused(f.now, f.t.slots[1].id, activation.ResourceNotEnough, "full")
+	f.want()
+}
+
+func TestWaitForMemoryEndsWithTheTable(t *testing.T) {
+	for name, end := range map[string]func(*Table, time.Duration){
+		"close": (*Table).Close, "stop": (*Table).Stop,
+		"deletion": func(t *Table, now time.Duration) {
+			t.Retire(now, &activation.ContainerDeletion{Queue: creation(0, "b", "1-a").Queue})
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			f := newFixture(t)
+			f.t.Pulled(f.now, f.opened(), 0, Keep{})
+			id := f.short()
+			f.t.Orders()
+			end(f.t, f.now)
+			if f.t.Has(id) {
+				t.Error("it is there")
+			}
+			acks := 0
+			for _, o := range f.t.Orders() {
+				if o.Do == Ack && o.Error == activation.CreationUnknown {
+					acks++
+				}
+			}
+			if acks != 1 {
+				t.Errorf("%d acks", acks)
+			}
+		})
+	}
+}
