@@ -95,6 +95,10 @@ func (p *Puller) create(m Message, c *activation.ContainerCreation) {
 		p.refuse(creation, activation.ResourceNotEnough, "The action asks for a GPU (annotation gpu), but this invoker has none that can be used.")
 		return
 	}
+	if reason := p.refusedImage(a.Exec); reason != "" {
+		p.refuse(creation, activation.InvalidActionLimit, reason)
+		return
+	}
 	p.withLimits(c.Queue.Namespace, func(user activation.UserLimits) {
 		if err := p.cfg.Bounds.For(p.cfg.Defaults, user).Check(a.Limits); err != nil {
 			p.refuse(creation, activation.InvalidActionLimit, err.Error())
@@ -203,8 +207,11 @@ func (p *Puller) ack(o slot.Order) {
 		}
 		p.log.Log(p.life, level, "creation is refused", "creation", o.Creation.ID, "action", o.Creation.Queue.Action.FQN(), "error", o.Error, "reason", o.Reason)
 	}
-	if o.Error == activation.ResourceNotEnough {
+	switch o.Error {
+	case activation.ResourceNotEnough:
 		p.poke()
+	case activation.BlackboxFailed:
+		p.imageFailed(o)
 	}
 	p.stats.Creations[what]++
 	done := p.done[o.Creation.ID]

@@ -166,6 +166,7 @@ type Puller struct {
 	returning map[activation.ID]chan struct{} // closed when what is given back has ended here
 	done      map[activation.ID][]func()      // of the messages of creations without an ack
 	keys      map[string][]change
+	images    map[string]failedImage
 	leaving   map[slot.ID]chan struct{} // closed when a slot's last fetch has left
 	out       int                       // fetches that are out, or whose activations are not delivered
 	quiet     chan struct{}
@@ -198,7 +199,7 @@ func New(cfg Config, ports Ports, log *slog.Logger) *Puller {
 	p := &Puller{
 		cfg: cfg, ports: ports, log: log, began: time.Now(), changed: make(chan struct{}, 1),
 		table: slot.New(cfg.Slots), names: map[slot.ID]string{}, pulled: map[activation.ID][]origin{}, returning: map[activation.ID]chan struct{}{},
-		done: map[activation.ID][]func(){}, keys: map[string][]change{}, leaving: map[slot.ID]chan struct{}{}, stats: Stats{Creations: map[string]int{}},
+		done: map[activation.ID][]func(){}, keys: map[string][]change{}, images: map[string]failedImage{}, leaving: map[slot.ID]chan struct{}{}, stats: Stats{Creations: map[string]int{}},
 	}
 	p.life, p.end = context.WithCancel(context.Background())
 	p.fetching, p.endFetches = context.WithCancel(p.life)

@@ -178,6 +178,28 @@ func TestErrorsOfContainersInTheWordsOfSchedulers(t *testing.T) {
 	}
 }
 
+// An image that cannot be pulled is not tried again at once, and the scheduler ends
+// the queue: it would order 10 containers a second.
+func TestImageThatCannotBePulled(t *testing.T) {
+	pulling(t, nil, func(f *fixture) {
+		f.acquire = func(r invoker.AcquireRequest) {
+			go f.Refused(r.ID, &container.CreateError{Blame: container.BlameDeveloper, Message: "Failed to pull"})
+		}
+		create := func(image string) {
+			f.send(time.Now(), `{"kind":"blackbox","image":"`+image+`","binary":false}`, "[]", `{"concurrency":1,"logs":10,"memory":256,"timeout":60000}`)
+		}
+		create("own/x:1")
+		f.want("acquire own/x:1 256 MB", "ack BlackBoxError", "done")
+		create("own/x:1")
+		f.want("ack InvalidActionLimitError", "done")
+		create("own/y:1")
+		f.want("acquire own/y:1 256 MB", "ack BlackBoxError", "done")
+		pass(imagePause)
+		create("own/x:1") // it may be there by now
+		f.want("acquire own/x:1 256 MB", "ack BlackBoxError", "done")
+	})
+}
+
 func TestGPUFunctionIsPulledWithoutAContainer(t *testing.T) {
 	pulling(t, func(c *Config) { c.GPUs = 1 }, func(f *fixture) {
 		f.creation(gpuAnnotation, "")
