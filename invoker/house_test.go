@@ -142,7 +142,6 @@ var owners = map[string][]string{
 	"software.sslmate.com/src/go-pkcs12":      {"invoker/peer/tlsstore"},
 	"github.com/pavlo-v-chernykh/keystore-go": {"invoker/peer/tlsstore"},
 	"github.com/apache/openwhisk-client-go":   {"invoker/develop/demo"},
-	"gonum.org/v1/plot":                       {"sched/sim"},
 	"github.com/rivo/tview":                   {"invoker/operate/top"},
 	"github.com/gdamore/tcell":                {"invoker/operate/top"},
 	"github.com/alecthomas/kong":              {"invoker/cmd/gpuwhisk", "sched/sim"},

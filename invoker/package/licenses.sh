@@ -28,7 +28,7 @@ texts() {
 section() { printf '\n%s\n%s\n\n' "$(printf '=%.0s' {1..80})" "$1"; }
 
 modules=$(for arch in amd64 arm64; do
-	GOARCH=$arch go list -tags nofigures -deps \
+	GOARCH=$arch go list -deps \
 		-f '{{with .Module}}{{if not .Main}}{{.Path}} {{.Version}} {{.Dir}}{{end}}{{end}} {{.Dir}}' ./invoker/cmd/gpuwhisk
 done | sort -u | awk 'NF == 4')
 echo 'Licences and notices of what GPU Whisk is linked with. Its own are LICENSE and NOTICE.'

@@ -23,7 +23,7 @@ func TestLicencesOfAllModules(t *testing.T) {
 		name, _, _ := strings.Cut(head, " ")
 		sections[name] = text
 	}
-	list := exec.Command("go", "list", "-tags", "nofigures", "-deps", "-f", "{{with .Module}}{{if not .Main}}{{.Path}}{{end}}{{end}}", "../cmd/gpuwhisk")
+	list := exec.Command("go", "list", "-deps", "-f", "{{with .Module}}{{if not .Main}}{{.Path}}{{end}}{{end}}", "../cmd/gpuwhisk")
 	list.Env = append(os.Environ(), "GOOS=linux", "CGO_ENABLED=1", "GOFLAGS=")
 	modules, err := list.Output()
 	if err != nil {

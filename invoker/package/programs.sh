@@ -53,10 +53,9 @@ compiler() {
 compiler || fail "no $compiler; on Debian: apt-get install gcc-${gnu//_/-} libc6-dev-$arch-cross"
 
 # Nothing of the place or the time of the build is left in what is built. NVML
-# is loaded when it is first used, not at the start: -z lazy. What draws the
-# documents' figures stays out, with its six megabytes of fonts. PGO=off builds
+# is loaded when it is first used, not at the start: -z lazy. PGO=off builds
 # without the profile, and sooner.
-(cd "$top" && CGO_ENABLED=1 GOOS=linux GOARCH=$arch CC=$compiler GOFLAGS='' go build -trimpath -buildvcs=false -tags nofigures \
+(cd "$top" && CGO_ENABLED=1 GOOS=linux GOARCH=$arch CC=$compiler GOFLAGS='' go build -trimpath -buildvcs=false \
 	-pgo="${PGO:-$top/invoker/cmd/gpuwhisk/invoker.pgo}" \
 	-ldflags "-s -w -buildid= -X main.version=$version -extldflags=-Wl,-z,lazy,--build-id=none" \
 	-o "$out/gpuwhisk" ./invoker/cmd/gpuwhisk)
