@@ -2,6 +2,7 @@ package main
 
 import (
 	"cmp"
+	"encoding/base64"
 	"fmt"
 	"log/slog"
 	"os"
@@ -37,25 +38,19 @@ func (c demoCmd) Run() error {
 	}
 	log := slog.New(slog.NewTextHandler(os.Stderr, &slog.HandlerOptions{Level: level}))
 	machine, extra := c.machine()
-	functions, err := demo.Catalogue(machine)
-	if err != nil {
-		return err
-	}
 	runtime := c.Runtime
 	if machine.Driver && runtime == "auto" {
 		runtime = "process" // which can run an executable, too
 	}
 	admin := &adminPort{}
-	terminal := term.IsTerminal(int(os.Stdout.Fd()))
-	_, plain := os.LookupEnv("NO_COLOR")
 	return demo.Run(interrupted(), demo.Options{
 		Standalone: standalone.Options{
 			Runtime: runtime, GPUs: 1, GPUMemory: machine.DeviceMemory(), Memory: "8192m",
 			Extra:  append(machine.Settings(), extra...),
 			Docker: os.Getenv("DOCKER_HOST"), Version: version, Invoker: inProcess(log, admin.opened), Admin: admin.addr, Log: log,
 		},
-		Machine: machine, Functions: functions, Policies: c.policies(), Load: c.Load, Seed: c.Seed, Keep: c.Keep, Memory: machine.Driver,
-		Out: os.Stdout, Terminal: terminal, Colour: terminal && !plain,
+		Machine: machine, Functions: demo.Catalogue(machine), Policies: c.policies(), Load: c.Load, Seed: c.Seed, Keep: c.Keep, Memory: machine.Driver,
+		Out: os.Stdout, Terminal: term.IsTerminal(int(os.Stdout.Fd())),
 	})
 }
 
@@ -101,8 +96,8 @@ func (c demoCmd) machine() (demo.Machine, []string) {
 		return m, nil
 	}
 	m.Driver = true
-	if _, err := os.Stat(program); err == nil && c.Runtime != "docker" {
-		m.Program = program
+	if code, err := os.ReadFile(program); err == nil && c.Runtime != "docker" {
+		m.Program = base64.StdEncoding.EncodeToString(code)
 	}
 	return m, []string{"CONFIG_whisk_gpu_shim_library=" + library, "CONFIG_whisk_gpu_fakeDriver=" + driver}
 }

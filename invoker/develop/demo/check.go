@@ -8,6 +8,7 @@ import (
 	"log/slog"
 	"maps"
 	"net/http"
+	"regexp"
 	"slices"
 	"strconv"
 	"strings"
@@ -24,23 +25,29 @@ import (
 // ErrMismatch means that invocations, acks and records do not agree.
 var ErrMismatch = errors.New("invocations, acks and records do not agree")
 
-// ackCounter counts the slot-freeing acks in Kafka, beside the controller.
-type ackCounter struct {
-	mu   sync.Mutex
-	acks map[string]int // by activation
-}
-
-// countAcks counts from now on until stop: none that comes later is missed.
-func countAcks(ctx context.Context, kafka string) (c *ackCounter, stop func(), err error) {
+// readAcks sends the id of each activation whose slot an ack in Kafka frees, beside the
+// controller, from now on until stop.
+func readAcks(ctx context.Context, kafka string) (ids <-chan string, stop func(), err error) {
 	bus, err := broker.Dial([]string{kafka}, slog.New(slog.DiscardHandler))
 	if err != nil {
 		return nil, nil, err
 	}
-	c = &ackCounter{acks: map[string]int{}}
 	ctx, cancel := context.WithCancel(ctx)
+	freed := make(chan string)
 	ready := make(chan error, 2) // nil when it reads, and how it ended
 	var reading sync.WaitGroup
-	reading.Go(func() { ready <- bus.Consume(ctx, "completed0", func() { ready <- nil }, c.add) })
+	reading.Go(func() {
+		ready <- bus.Consume(ctx, "completed0", func() { ready <- nil }, func(value []byte) {
+			ack, err := activation.DecodeAck(value)
+			if err != nil || !ack.FreesSlot() || ack.TransID.ID() == "sid_invokerHealth" {
+				return
+			}
+			select {
+			case freed <- string(ack.ActivationID):
+			case <-ctx.Done():
+			}
+		})
+	})
 	stop = func() {
 		cancel()
 		reading.Wait()
@@ -50,23 +57,7 @@ func countAcks(ctx context.Context, kafka string) (c *ackCounter, stop func(), e
 		stop()
 		return nil, nil, fmt.Errorf("read acks: %w", err)
 	}
-	return c, stop, nil
-}
-
-func (c *ackCounter) add(value []byte) {
-	ack, err := activation.DecodeAck(value)
-	if err != nil || !ack.FreesSlot() || ack.TransID.ID() == "sid_invokerHealth" {
-		return
-	}
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	c.acks[string(ack.ActivationID)]++
-}
-
-func (c *ackCounter) counted() map[string]int {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	return maps.Clone(c.acks)
+	return freed, stop, nil
 }
 
 // settleTime is how long nothing may happen before what is missing counts as
@@ -75,117 +66,103 @@ func (c *ackCounter) counted() map[string]int {
 const settleTime = 30 * time.Second
 
 // settle waits until there is an ack and a record for every call, or until no
-// more come, and returns the records.
-func settle(ctx context.Context, info standalone.Info, acks *ackCounter, calls int) (map[string]*activation.Record, error) {
+// more come, and returns both.
+func settle(ctx context.Context, info standalone.Info, ids <-chan string, calls int) (acks []string, records []*activation.Record, err error) {
 	db, err := couchdb.New(info.Database)
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
 	defer db.Close()
 	all := db.Activations(info.Guest().Name, "")
-	changed, seen := time.Now(), -1
-	err = poll(ctx, func() (bool, error) {
-		stored, err := db.Count(ctx, all)
-		acked := len(acks.counted())
-		if stored+acked > seen {
-			changed, seen = time.Now(), stored+acked
-		}
-		return stored >= calls && acked >= calls || time.Since(changed) > settleTime, err
-	})
-	if err != nil {
-		return nil, fmt.Errorf("count records: %w", err)
-	}
-	list, err := db.Records(ctx, all)
-	byID := map[string]*activation.Record{}
-	for _, r := range list {
-		byID[string(r.ActivationID)] = r
-	}
-	return byID, err
-}
-
-// poll calls done until it returns true or an error, with pauses.
-func poll(ctx context.Context, done func() (bool, error)) error {
-	for {
-		if yes, err := done(); yes || err != nil {
-			return err
-		}
+	poll := time.NewTicker(200 * time.Millisecond)
+	defer poll.Stop()
+	for changed := time.Now(); time.Since(changed) < settleTime; {
 		select {
-		case <-time.After(50 * time.Millisecond):
-		case <-ctx.Done():
-			return ctx.Err()
+		case id := <-ids:
+			acks, changed = append(acks, id), time.Now()
+			continue
+		case <-poll.C:
+		}
+		stored, err := db.Records(ctx, all)
+		if err != nil {
+			return nil, nil, fmt.Errorf("read records: %w", err)
+		}
+		if len(stored) > len(records) {
+			changed = time.Now()
+		}
+		if records = stored; len(records) >= calls && len(acks) >= calls {
+			break
 		}
 	}
+	return acks, records, nil
 }
 
 // check prints whether there is exactly one ack and one record for each call.
-func (p printer) check(calls []load.Call, acks map[string]int, records map[string]*activation.Record) error {
+func (p printer) check(calls []load.Call, acks []string, records []*activation.Record) error {
+	type counts struct{ calls, acks, records int }
+	all := map[string]counts{}
+	count := func(id string, c counts) {
+		n := all[id]
+		all[id] = counts{n.calls + c.calls, n.acks + c.acks, n.records + c.records}
+	}
 	var wrong []string
-	add := func(format string, args ...any) { wrong = append(wrong, fmt.Sprintf(format, args...)) }
-	called := map[string]bool{}
 	for _, c := range calls {
-		called[c.ID] = true
-		switch {
-		case c.ID == "":
-			add("a call was refused: %s %s", c.Failure, c.Detail)
-		case acks[c.ID] != 1:
-			add("activation %s has %d acks", c.ID, acks[c.ID])
-		case records[c.ID] == nil:
-			add("activation %s has no record", c.ID)
+		if c.ID == "" {
+			wrong = append(wrong, fmt.Sprintf("a call was refused: %s %s", c.Failure, c.Detail))
+			continue
+		}
+		count(c.ID, counts{calls: 1})
+	}
+	for _, id := range acks {
+		count(id, counts{acks: 1})
+	}
+	for _, r := range records {
+		count(string(r.ActivationID), counts{records: 1})
+	}
+	for _, id := range slices.Sorted(maps.Keys(all)) {
+		if n := all[id]; n != (counts{1, 1, 1}) {
+			wrong = append(wrong, fmt.Sprintf("activation %s: %d calls, %d acks, %d records", id, n.calls, n.acks, n.records))
 		}
 	}
-	sum := 0
-	for _, id := range slices.Sorted(maps.Keys(acks)) {
-		sum += acks[id]
-		if !called[id] {
-			add("an ack of no call: %s", id)
-		}
+	sums := fmt.Sprintf("%d calls, %d acks in Kafka, %d records in the database", len(calls), len(acks), len(records))
+	if len(wrong) > 0 {
+		p.line("%s %s\n  %s", p.bold("MISMATCH"), sums, strings.Join(wrong[:min(len(wrong), 10)], "\n  "))
+		return ErrMismatch
 	}
-	for _, id := range slices.Sorted(maps.Keys(records)) {
-		if !called[id] {
-			add("a record of no call: %s", id)
-		}
-	}
-	counts := fmt.Sprintf("%d calls, %d acks in Kafka, %d records in the database", len(calls), sum, len(records))
-	if len(wrong) == 0 {
-		p.line("  %s %s: each once\n", p.paint(green, "ok"), counts)
-		return nil
-	}
-	p.line("%s %s\n  %s", p.paint(red, "MISMATCH"), counts, strings.Join(wrong[:min(len(wrong), 10)], "\n  "))
-	return ErrMismatch
+	p.line("  ok %s: each once\n", sums)
+	return nil
 }
 
-// deviceUse is what the invoker's metrics have of its device: runs that hold a
-// token, and bytes of functions' memory that were moved to the device and off it.
-type deviceUse struct{ running, in, out float64 }
+// moved is how many bytes of functions' memory were moved off the device and to it.
+type moved struct{ out, in float64 }
 
-func readDeviceUse(ctx context.Context, admin string) (u deviceUse, err error) {
+var movedBytes = regexp.MustCompile(`gpuwhisk_gpu_moved_bytes_total\{.*direction="(\w+)".*\} (\S+)`)
+
+// readMoved reads the invoker's metrics.
+func readMoved(ctx context.Context, admin string) (m moved, err error) {
 	ctx, cancel := context.WithTimeout(ctx, 5*time.Second)
 	defer cancel()
 	req, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://"+admin+"/metrics", nil)
 	if err != nil {
-		return u, fmt.Errorf("request metrics: %w", err)
+		return m, fmt.Errorf("request metrics: %w", err)
 	}
 	res, err := http.DefaultClient.Do(req)
 	if err != nil {
-		return u, fmt.Errorf("request metrics: %w", err)
+		return m, fmt.Errorf("request metrics: %w", err)
 	}
 	defer res.Body.Close()
 	text, err := io.ReadAll(res.Body)
 	if err != nil {
-		return u, fmt.Errorf("read metrics: %w", err)
+		return m, fmt.Errorf("read metrics: %w", err)
 	}
-	for line := range strings.Lines(string(text)) {
-		series, value, _ := strings.Cut(strings.TrimSpace(line), "} ")
-		name, labels, _ := strings.Cut(series, "{")
-		n, _ := strconv.ParseFloat(value, 64) // a comment has none
-		switch moved := name == "gpuwhisk_gpu_moved_bytes_total"; {
-		case name == "gpuwhisk_gpu_runs_in_flight":
-			u.running += n
-		case moved && strings.Contains(labels, `direction="prefetch"`):
-			u.in += n
-		case moved && strings.Contains(labels, `direction="evict"`):
-			u.out += n
+	for _, series := range movedBytes.FindAllSubmatch(text, -1) {
+		bytes, _ := strconv.ParseFloat(string(series[2]), 64)
+		switch string(series[1]) {
+		case "evict":
+			m.out += bytes
+		case "prefetch":
+			m.in += bytes
 		}
 	}
-	return u, nil
+	return m, nil
 }

@@ -49,8 +49,7 @@ type Options struct {
 	Load     time.Duration // how long calls are made, under each policy
 	Seed     uint64        // of the arrivals
 	Out      io.Writer
-	Terminal bool // Out is one: progress may rewrite its line
-	Colour   bool
+	Terminal bool // Out is one: progress may rewrite its line, headings are bold
 }
 
 // readyTime bounds the start, drainTime the answers after the last call and
@@ -65,7 +64,7 @@ func Run(ctx context.Context, o Options) error {
 	if len(o.Functions) == 0 {
 		return errors.New("no functions to show: neither python3 nor node is on the PATH")
 	}
-	p := printer{o.Out, o.Terminal, o.Colour}
+	p := printer{o.Out, o.Terminal}
 	p.introduce(o)
 	if o.Memory {
 		if err := showMemory(ctx, o, p); err != nil {
@@ -81,27 +80,21 @@ func Run(ctx context.Context, o Options) error {
 			if err != nil || i < len(o.Policies)-1 {
 				return err
 			}
-			return conclude(ctx, o, p, s, rounds)
+			if err := p.report(o.Functions, rounds); err != nil {
+				return err
+			}
+			if !o.Keep {
+				p.line("gpuwhisk demo --keep stays at this point, with a console in the browser.")
+				return nil
+			}
+			p.line("Kept. The console is at %s\nwsk goes to %s; Ctrl-C ends it and removes everything.", s.Console(), s.Info().APIHost)
+			<-ctx.Done()
+			return nil
 		})
 		if err != nil {
 			return err
 		}
 	}
-	return nil
-}
-
-// conclude prints the report and, where the installation is to be kept, stays until
-// ctx ends.
-func conclude(ctx context.Context, o Options, p printer, s *standalone.Standalone, rounds []round) error {
-	if err := p.report(o.Functions, rounds); err != nil {
-		return err
-	}
-	if !o.Keep {
-		p.line("gpuwhisk demo --keep stays at this point, with a console in the browser.")
-		return nil
-	}
-	p.line("Kept. The console is at %s\nwsk goes to %s; Ctrl-C ends it and removes everything.", s.Console(), s.Info().APIHost)
-	<-ctx.Done()
 	return nil
 }
 
@@ -141,64 +134,66 @@ func install(ctx context.Context, o Options, p printer, use func(*standalone.Sta
 type round struct {
 	policy  string
 	calls   []load.Call
-	records map[string]*activation.Record
-	use     deviceUse // of the driver
+	records []*activation.Record
+	moved   moved // on the driver
 }
 
 // play deploys, calls and checks.
 func play(ctx context.Context, o Options, p printer, s *standalone.Standalone) (r round, err error) {
 	r.policy = o.Standalone.Policy
-	client, done, err := dial(s)
-	if err != nil {
+	if err := deploy(s, o.Functions); err != nil {
 		return r, err
 	}
-	defer done()
-	acks, stop, err := countAcks(ctx, s.Info().Kafka)
+	ids, stop, err := readAcks(ctx, s.Info().Kafka)
 	if err != nil {
 		return r, err
 	}
 	defer stop()
-	for _, f := range o.Functions {
-		if err := deploy(client, f); err != nil {
-			return r, err
-		}
-	}
-	if r.calls, err = callAll(ctx, o, p, s.Info()); err != nil {
+	result, err := callAll(ctx, o, s, arrivals(o.Functions, o.Load, o.Seed), p.progress)
+	if err != nil {
 		return r, err
 	}
-	if r.records, err = settle(ctx, s.Info(), acks, len(r.calls)); err != nil {
+	p.answered(result)
+	r.calls = result.Calls
+	var acks []string
+	if acks, r.records, err = settle(ctx, s.Info(), ids, len(r.calls)); err != nil {
 		return r, err
 	}
 	if o.Machine.Driver {
-		if r.use, err = readDeviceUse(ctx, o.Standalone.Admin()); err != nil {
+		if r.moved, err = readMoved(ctx, o.Standalone.Admin()); err != nil {
 			return r, err
 		}
 	}
-	return r, p.check(r.calls, acks.counted(), r.records)
+	return r, p.check(r.calls, acks, r.records)
 }
 
 // dial makes the client that any user of OpenWhisk would make.
-func dial(s *standalone.Standalone) (*whisk.Client, func(), error) {
-	transport := &http.Transport{MaxIdleConnsPerHost: 256}
-	client, err := whisk.NewClient(&http.Client{Transport: transport, Timeout: 2 * time.Minute}, &whisk.Config{
+func dial(s *standalone.Standalone) (*whisk.Client, error) {
+	client, err := whisk.NewClient(&http.Client{Timeout: 2 * time.Minute}, &whisk.Config{
 		Host: s.Info().APIHost, AuthToken: s.Info().Guest().AuthKey(), Namespace: "_",
 	})
 	if err != nil {
-		return nil, nil, fmt.Errorf("make OpenWhisk client: %w", err)
+		return nil, fmt.Errorf("make OpenWhisk client: %w", err)
 	}
-	return client, transport.CloseIdleConnections, nil
+	return client, nil
 }
 
-func deploy(client *whisk.Client, f Function) error {
-	a := &whisk.Action{Name: f.Name, Exec: &whisk.Exec{Kind: f.Kind, Code: &f.Code}}
-	if f.GPU != nil {
-		a.Annotations = whisk.KeyValueArr{{Key: "gpu", Value: f.GPU}, {Key: "invoker-resources", Value: []string{"gpu"}}}
+func deploy(s *standalone.Standalone, functions []Function) error {
+	client, err := dial(s)
+	if err != nil {
+		return err
 	}
-	for _, key := range slices.Sorted(maps.Keys(f.Parameters)) {
-		a.Parameters = append(a.Parameters, whisk.KeyValue{Key: key, Value: f.Parameters[key]})
-	}
-	if _, _, err := client.Actions.Insert(a, true); err != nil { //nolint:bodyclose // the client has read it to its end
-		return fmt.Errorf("deploy %s: %w", f.Name, err)
+	for _, f := range functions {
+		a := &whisk.Action{Name: f.Name, Exec: &whisk.Exec{Kind: f.Kind, Code: &f.Code}}
+		if f.GPU != nil {
+			a.Annotations = whisk.KeyValueArr{{Key: "gpu", Value: f.GPU}, {Key: "invoker-resources", Value: []string{"gpu"}}}
+		}
+		for _, key := range slices.Sorted(maps.Keys(f.Parameters)) {
+			a.Parameters = append(a.Parameters, whisk.KeyValue{Key: key, Value: f.Parameters[key]})
+		}
+		if _, _, err := client.Actions.Insert(a, true); err != nil { //nolint:bodyclose // the client has read it to its end
+			return fmt.Errorf("deploy %s: %w", f.Name, err)
+		}
 	}
 	return nil
 }
@@ -218,31 +213,22 @@ func arrivals(functions []Function, duration time.Duration, seed uint64) []load.
 	return all
 }
 
-// inFlight is more calls than there are: each is sent at its time.
-const inFlight = 10_000
-
 // callAll makes the calls at their times, even while earlier ones are under way, and
 // returns when all are answered.
-func callAll(ctx context.Context, o Options, p printer, info standalone.Info) ([]load.Call, error) {
+func callAll(ctx context.Context, o Options, s *standalone.Standalone, calls []load.Arrival, progress func(load.Progress)) (*load.Result, error) {
 	client, err := load.NewClient(load.Access{
-		APIHost: info.APIHost, Auth: info.Guest().AuthKey(), Parameters: []byte(`{"name":"Ada"}`), InFlight: 256,
+		APIHost: s.Info().APIHost, Auth: s.Info().Guest().AuthKey(), Parameters: []byte(`{"name":"Ada"}`), InFlight: 256,
 	})
 	if err != nil {
 		return nil, err
 	}
 	defer client.Close()
-	var names []string
-	for _, f := range o.Functions {
-		names = append(names, f.Name)
-	}
 	result := load.Run(ctx, load.Options{
-		Actions: names, Arrivals: slices.Values(arrivals(o.Functions, o.Load, o.Seed)), Duration: o.Load,
-		InFlight: inFlight, Wait: 2 * time.Minute,
-		Progress: p.progress,
+		Actions: names(o.Functions), Arrivals: slices.Values(calls), Duration: time.Hour, // they end by themselves
+		InFlight: max(len(calls), 1), Wait: 2 * time.Minute, Progress: progress,
 	}, client)
-	p.answered(result)
 	if result.Interrupted {
 		return nil, ErrInterrupted
 	}
-	return result.Calls, nil
+	return result, nil
 }

@@ -123,11 +123,10 @@ func TestReadmeShowsWhatInferAnswers(t *testing.T) {
 func TestExamples(t *testing.T) {
 	library, driver := shim(t, Here())
 	s, _ := harness.Standalone(t, standalone.Options{GPUs: 1, FakeDriver: driver, Shim: library, Memory: "8192m", MemoryMax: 1 << 30})
-	client, done, err := dial(s)
+	client, err := dial(s)
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer done()
 	for _, e := range all {
 		t.Run(e.name, func(t *testing.T) {
 			if e.needs != "" {

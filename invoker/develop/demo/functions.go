@@ -2,9 +2,7 @@ package demo
 
 import (
 	"embed"
-	"encoding/base64"
 	"fmt"
-	"os"
 	"os/exec"
 	"time"
 
@@ -13,13 +11,11 @@ import (
 
 // Function is an action of the demo.
 type Function struct {
-	Name       string
-	Kind       string
-	Code       string
-	Parameters map[string]any // of every call
-	GPU        any            // its gpu annotation, nil for a CPU action
-	Rate       float64        // mean calls per second
-	Warm       time.Duration  // of a run alone when nothing is to be loaded; 0: unknown
+	Name, Kind, Code string
+	Parameters       map[string]any // of every call
+	GPU              any            // its gpu annotation, nil for a CPU action
+	Rate             float64        // mean calls per second
+	Warm             time.Duration  // of a run alone when nothing is to be loaded; 0: unknown
 }
 
 // Kinds of the actions.
@@ -43,23 +39,19 @@ const (
 type Machine struct {
 	Python, Node bool
 	// Driver is true where GPU functions run in Python under the shim on the fake
-	// driver. Program is then an executable that uses the GPU, or empty.
+	// driver. Program is then an executable that uses the GPU, in Base64, or empty.
 	Driver  bool
 	Program string
 }
 
 // Here finds the languages of this machine.
 func Here() Machine {
-	return Machine{Python: onPath("python3"), Node: onPath("node", "nodejs")}
+	return Machine{Python: onPath("python3"), Node: onPath("node") || onPath("nodejs")}
 }
 
-func onPath(names ...string) bool {
-	for _, name := range names {
-		if _, err := exec.LookPath(name); err == nil {
-			return true
-		}
-	}
-	return false
+func onPath(name string) bool {
+	_, err := exec.LookPath(name)
+	return err == nil
 }
 
 // DeviceMemory is the paper's GPU of 16 GB, scaled.
@@ -81,16 +73,6 @@ func (m Machine) memoryScale() int {
 		return driverScale
 	}
 	return timeScale
-}
-
-// description is how real the device is.
-func (m Machine) description() string {
-	if m.Driver {
-		return fmt.Sprintf("The GPU is simulated: the real shim moves memory on a fake driver, and runs\n"+
-			"take the MQFQ-Sticky paper's times / %d with its memory / %d.", timeScale, driverScale)
-	}
-	return fmt.Sprintf("The GPU is simulated: functions only sleep, for the MQFQ-Sticky paper's\n"+
-		"times / %d, and no memory moves (the shim is not built here).", timeScale)
 }
 
 // measured is a function of the paper's Table 1: execution times on a V100,
@@ -116,25 +98,21 @@ var table1 = [...]measured{
 
 // Catalogue is what the demo deploys on a machine: two CPU actions and six GPU
 // functions, in the languages that are there; nothing if there is none.
-func Catalogue(m Machine) ([]Function, error) {
+func Catalogue(m Machine) []Function {
 	if !m.Python && !m.Node {
-		return nil, nil
+		return nil
 	}
 	all := []Function{cpuAction("hello", 10, m.Node), cpuAction("primes", 5, !m.Python)}
 	for _, f := range table1 {
-		made, err := f.on(m)
-		if err != nil {
-			return nil, err
-		}
-		all = append(all, made)
+		all = append(all, f.on(m))
 	}
-	return all, nil
+	return all
 }
 
 //go:embed functions
 var sources embed.FS
 
-// source is a file of functions/, which are compiled in.
+// source is a file of functions/.
 func source(name string) string {
 	text, err := sources.ReadFile("functions/" + name)
 	if err != nil {
@@ -153,7 +131,7 @@ func cpuAction(name string, rate float64, node bool) Function {
 // on makes the function for a machine: on the driver, as an executable, or asleep.
 // The time that a cold start takes longer is spent when it is loaded, as a real
 // one loads its model then.
-func (f measured) on(m Machine) (Function, error) {
+func (f measured) on(m Machine) Function {
 	warm := time.Duration(f.warm) * time.Millisecond / timeScale
 	load := time.Duration(f.cold-f.warm) * time.Millisecond / timeScale
 	size := (f.memoryMB << 20) / m.memoryScale()
@@ -163,11 +141,7 @@ func (f measured) on(m Machine) (Function, error) {
 	case m.Program != "" && f.name == "ffmpeg":
 		// An executable is started for each run and keeps nothing on the device, as
 		// ffmpeg does.
-		program, err := os.ReadFile(m.Program)
-		if err != nil {
-			return made, fmt.Errorf("read program of %s: %w", f.name, err)
-		}
-		made.Kind, made.Code = nativeKind, base64.StdEncoding.EncodeToString(program)
+		made.Kind, made.Code = nativeKind, m.Program
 		made.Parameters = map[string]any{"bytes": size, "ms": f.warm / timeScale}
 	case m.Driver:
 		made.Code += fmt.Sprintf("SIZE = %d\n", size) + source("driver.py") + source("touch.py")
@@ -177,13 +151,5 @@ func (f measured) on(m Machine) (Function, error) {
 		made.Kind = nodeKind
 		made.Code = fmt.Sprintf("const WARM = %g, LOAD = %g, NAME = %q;\n", warm.Seconds(), load.Seconds(), f.name) + source("sleep.js")
 	}
-	return made, nil
-}
-
-// keeper is a function that keeps so many MB on the device and checks them.
-func keeper(name string, mb int) Function {
-	return Function{
-		Name: name, Kind: gpuKind, GPU: map[string]any{"memory": fmt.Sprintf("%d MB", mb+1)},
-		Code: fmt.Sprintf("SIZE = %d\n", mb<<20) + source("driver.py") + source("keep.py"),
-	}
+	return made
 }

@@ -1,16 +1,82 @@
 package demo
 
 import (
-	"bytes"
 	"encoding/json"
 	"fmt"
+	"io"
 	"slices"
 	"strings"
+	"time"
 	"unicode/utf8"
 
 	"github.com/gpuwhisk/gpuwhisk/activation"
 	"github.com/gpuwhisk/gpuwhisk/invoker/develop/load"
+	"github.com/gpuwhisk/gpuwhisk/invoker/develop/standalone"
 )
+
+// printer writes for a person: bold headings and a line of progress on a terminal,
+// plain text elsewhere.
+type printer struct {
+	w        io.Writer
+	terminal bool
+}
+
+func (p printer) line(format string, args ...any) { fmt.Fprintf(p.w, format+"\n", args...) }
+
+func (p printer) bold(s string) string {
+	if !p.terminal {
+		return s
+	}
+	return "\x1b[1m" + s + "\x1b[0m"
+}
+
+// introduce describes what is going to be seen, before anything is started.
+func (p printer) introduce(o Options) {
+	p.line("%s", p.bold("GPU Whisk: the same calls under "+strings.Join(o.Policies, ", then under ")))
+	if o.Machine.Driver {
+		p.line("The GPU is simulated: the real shim moves memory on a fake driver, and runs\n"+
+			"take the MQFQ-Sticky paper's times / %d with its memory / %d.", timeScale, driverScale)
+	} else {
+		p.line("The GPU is simulated: functions only sleep, for the MQFQ-Sticky paper's\n"+
+			"times / %d, and no memory moves (the shim is not built here).", timeScale)
+	}
+	p.line("Actions: %s", strings.Join(names(o.Functions), ", "))
+	p.line("Takes about %s.\n", (time.Duration(len(o.Policies)) * (o.Load + o.Load/3 + 2*time.Second)).Round(5*time.Second))
+}
+
+func names(functions []Function) (all []string) {
+	for _, f := range functions {
+		all = append(all, f.Name)
+	}
+	return all
+}
+
+// started prints where an installation is, as soon as it is ready.
+func (p printer) started(s *standalone.Standalone, policy string, took time.Duration) {
+	i := s.Info()
+	p.line("%-11s OpenWhisk in one process at %s, ready in %.1f s", policy, i.APIHost, took.Seconds())
+	p.line("  actions run as: %s\n  (%s)", i.Runtime, i.Why)
+	if c := s.Console(); c != "" {
+		p.line("  console: %s", c)
+	}
+}
+
+const clearLine = "\r\x1b[K"
+
+// progress shows how the calls are going, on a terminal in one line.
+func (p printer) progress(g load.Progress) {
+	if p.terminal {
+		fmt.Fprintf(p.w, "%s  %s", clearLine, g)
+	}
+}
+
+// answered replaces the progress when all calls are.
+func (p printer) answered(r *load.Result) {
+	if p.terminal {
+		fmt.Fprint(p.w, clearLine)
+	}
+	p.line("  %d calls, the last was answered after %.1f s", len(r.Calls), r.Took.Seconds())
+}
 
 // figures are what became of one function, or of all GPU functions, under one policy.
 type figures struct {
@@ -39,19 +105,15 @@ type column struct {
 	policy    string
 	functions []figures
 	gpus      figures // all GPU functions
-	use       deviceUse
+	moved     moved
 }
 
 func summarise(functions []Function, r round) column {
-	var names []string
-	for _, f := range functions {
-		names = append(names, f.Name)
-	}
 	of := func(chosen func(action int) bool) figures {
 		calls := slices.DeleteFunc(slices.Clone(r.calls), func(c load.Call) bool { return !chosen(c.Action) })
-		return figures{Report: load.Summarise(&load.Result{Calls: calls}, names)}
+		return figures{Report: load.Summarise(&load.Result{Calls: calls}, names(functions))}
 	}
-	c := column{policy: r.policy, use: r.use, gpus: of(func(action int) bool { return functions[action].GPU != nil })}
+	c := column{policy: r.policy, moved: r.moved, gpus: of(func(action int) bool { return functions[action].GPU != nil })}
 	for i, f := range functions {
 		one := of(func(action int) bool { return action == i })
 		if f.Warm > 0 {
@@ -93,34 +155,25 @@ func (p printer) report(functions []Function, rounds []round) error {
 		return err
 	}
 	if len(all) > 1 {
-		p.line("%s\n", p.paint(bold, closing(all[0], all[len(all)-1])))
+		p.line("%s\n", p.bold(closing(all[0], all[len(all)-1])))
 	}
 	return nil
 }
 
-// row is one of a table: its name, and its text for each policy.
-type row struct {
-	name string
-	text func(column) string
-}
-
-// table prints rows with a column of some width for each policy. Two of them and the
-// names fit a terminal.
-func (p printer) table(name, head string, width int, all []column, rows []row) {
-	policies, heads := strings.Repeat(" ", utf8.RuneCountInString(name)), name
-	for _, c := range all {
-		policies += " ── " + c.policy + " " + strings.Repeat("─", width-4-len(c.policy))
-		heads += fmt.Sprintf(" %-*s", width, head)
-	}
-	p.line("%s", p.paint(cyan, policies))
-	p.line("%s", p.paint(bold, strings.TrimRight(heads, " ")))
-	for _, r := range rows {
-		text := fmt.Sprintf("%-*s", len(name), r.name)
+// table prints its heading, and returns what prints a row: a column of some width for
+// each policy. Two of them and the names fit a terminal.
+func (p printer) table(name, head string, width int, all []column) (row func(name string, text func(column) string)) {
+	row = func(name string, text func(column) string) {
 		for _, c := range all {
-			text += fmt.Sprintf(" %*s", width, r.text(c))
+			name += fmt.Sprintf(" %-*s", width, text(c))
 		}
-		p.line("%s", strings.TrimRight(text, " "))
+		p.line("%s", strings.TrimRight(name, " "))
 	}
+	row(strings.Repeat(" ", utf8.RuneCountInString(name)), func(c column) string {
+		return "── " + c.policy + " " + strings.Repeat("─", width-4-len(c.policy))
+	})
+	row(name, func(column) string { return p.bold(head) })
+	return row
 }
 
 // latencies shows how long callers waited, with bars on one scale.
@@ -131,68 +184,70 @@ func (p printer) latencies(functions []Function, all []column) {
 			longest = max(longest, f.All.Mean)
 		}
 	}
-	cell := func(g load.Group) string {
-		bar := strings.Repeat("█", int(g.Mean/longest*15+0.5))
-		return fmt.Sprintf("%7s %7s %s", ms(g.Mean), ms(g.P95), p.paint(green, fmt.Sprintf("%-15s", bar)))
+	row := p.table("latency    calls", "mean ms  p95 ms mean", 31, all)
+	show := func(name string, of func(column) figures) {
+		row(fmt.Sprintf("%-10s %5d", name, of(all[0]).All.Calls), func(c column) string {
+			g := of(c).All
+			return fmt.Sprintf("%7s %7s %s", ms(g.Mean), ms(g.P95), strings.Repeat("█", int(g.Mean/longest*15+0.5)))
+		})
 	}
-	var rows []row
 	for i, f := range functions {
-		rows = append(rows, row{fmt.Sprintf("%-10s %5d", f.Name, all[0].functions[i].All.Calls), func(c column) string { return cell(c.functions[i].All) }})
+		show(f.Name, func(c column) figures { return c.functions[i] })
 	}
-	rows = append(rows, row{fmt.Sprintf("%-10s %5d", "GPU, all", all[0].gpus.All.Calls), func(c column) string { return cell(c.gpus.All) }})
-	p.table("latency    calls", "mean ms  p95 ms mean", 31, all, rows)
+	show("GPU, all", func(c column) figures { return c.gpus })
 	p.line("")
 }
 
 // starts shows how the runs of GPU functions began, and how fair it was.
 func (p printer) starts(functions []Function, all []column) {
-	cell := func(f figures) string {
-		return fmt.Sprintf("%8d %9d %4d %7.0fx", f.started("gpu-warm"), f.started("host-warm"), f.started("cold"), f.slowdown)
+	row := p.table("starts      ", "gpu-warm host-warm cold slowdown", 32, all)
+	show := func(name, format string, values func(column) []any) {
+		row(fmt.Sprintf("%-12s", name), func(c column) string { return fmt.Sprintf("%32s", fmt.Sprintf(format, values(c)...)) })
 	}
-	var rows []row
+	of := func(f figures) []any {
+		return []any{f.started("gpu-warm"), f.started("host-warm"), f.started("cold"), f.slowdown}
+	}
+	const counts = "%8d %9d %4d %7.0fx"
 	for i, f := range functions {
 		if f.GPU != nil {
-			rows = append(rows, row{f.Name, func(c column) string { return cell(c.functions[i]) }})
+			show(f.Name, counts, func(c column) []any { return of(c.functions[i]) })
 		}
 	}
-	rows = append(rows,
-		row{"GPU, all", func(c column) string { return cell(c.gpus) }},
-		row{"fairness", func(c column) string { return fmt.Sprintf("%.2f", fairness(c.functions)) }})
-	if slices.ContainsFunc(all, func(c column) bool { return c.use.in+c.use.out > 0 }) {
-		rows = append(rows, row{"moved out/in", func(c column) string { return fmt.Sprintf("%.0f / %.0f MB", c.use.out/1e6, c.use.in/1e6) }})
+	show("GPU, all", counts, func(c column) []any { return of(c.gpus) })
+	show("fairness", "%.2f", func(c column) []any { return []any{fairness(c.functions)} })
+	if slices.ContainsFunc(all, func(c column) bool { return c.moved.in+c.moved.out > 0 }) {
+		show("moved out/in", "%.0f / %.0f MB", func(c column) []any { return []any{c.moved.out / 1e6, c.moved.in / 1e6} })
 	}
-	rows = append(rows, row{"errors", func(c column) string {
+	show("errors", "%d", func(c column) []any {
 		n := 0
 		for _, f := range c.functions {
 			n += f.Failed
 		}
-		return fmt.Sprint(n)
-	}})
-	p.table("starts      ", "gpu-warm host-warm cold slowdown", 32, all, rows)
-	p.line("%s\n", p.paint(dim, "gpu-warm: memory on the device; host-warm: moved in first; cold: loaded anew\n"+
-		"slowdown: mean latency over a run's own time; for all: the worst function's\n"+
-		"fairness: Jain's index of the slowdowns, 1 when all wait alike for their work"))
+		return []any{n}
+	})
+	p.line("gpu-warm: memory on the device; host-warm: moved in first; cold: loaded anew\n" +
+		"slowdown: mean latency over a run's own time; for all: the worst function's\n" +
+		"fairness: Jain's index of the slowdowns, 1 when all wait alike for their work\n")
 }
 
 // record shows the annotation of a GPU run in its activation's record: of the
 // run that waited longest for the device.
-func (p printer) record(records map[string]*activation.Record) error {
-	best, longest := "", int64(-1)
-	for id, r := range records {
-		run, ok := r.Annotations.GPURun()
-		if ok && (run.QueueTime > longest || run.QueueTime == longest && id < best) {
-			best, longest = id, run.QueueTime
+func (p printer) record(records []*activation.Record) error {
+	longest, waited := (*activation.Record)(nil), int64(-1)
+	for _, r := range records {
+		if run, ok := r.Annotations.GPURun(); ok && run.QueueTime > waited {
+			longest, waited = r, run.QueueTime
 		}
 	}
-	if best == "" {
+	if longest == nil {
 		return nil
 	}
-	raw, _ := records[best].Annotations.Get("gpu")
-	var pretty bytes.Buffer
-	if err := json.Indent(&pretty, raw, "", "  "); err != nil {
-		return fmt.Errorf("read gpu annotation of %s: %w", best, err)
+	gpu, _ := longest.Annotations.Get("gpu")
+	text, err := json.MarshalIndent(gpu, "", "  ")
+	if err != nil {
+		return fmt.Errorf("read gpu annotation of %s: %w", longest.ActivationID, err)
 	}
-	p.line("wsk activation get %s (%s), annotation gpu:\n%s\n", best, records[best].Name, pretty.String())
+	p.line("wsk activation get %s (%s), annotation gpu:\n%s\n", longest.ActivationID, longest.Name, text)
 	return nil
 }
 

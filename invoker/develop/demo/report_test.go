@@ -19,10 +19,10 @@ func compared() ([]Function, []round) {
 	return functions, []round{
 		{"fcfs", []load.Call{
 			answered(0, 1000, "", ""), answered(1, 400, "cold", ""), answered(1, 800, "host-warm", "x"), answered(2, 600, "busy-cold", ""),
-		}, nil, deviceUse{out: 4e6, in: 3e6}},
+		}, nil, moved{out: 4e6, in: 3e6}},
 		{"fair", []load.Call{
 			answered(0, 1000, "", ""), answered(1, 100, "cold", ""), answered(1, 200, "gpu-warm", "x"), answered(2, 300, "gpu-warm", ""),
-		}, nil, deviceUse{out: 2e6, in: 1e6}},
+		}, nil, moved{out: 2e6, in: 1e6}},
 	}
 }
 
