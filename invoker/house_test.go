@@ -88,7 +88,7 @@ var plan = map[string][]string{
 	"invoker/engine/docker":    {"invoker/lib/retry", "activation/spans", "invoker/container", "invoker/engine/logs"},
 	"invoker/operate/gpucheck": {"activation", "gpu/nvml", "gpu/shimctl"},
 	"invoker/handover":         {"activation", "activation/etcd", "activation/fetch", "activation/kafka"},
-	"invoker/develop/load":     {"activation"},
+	"invoker/develop/load":     {"activation", "invoker/lib/retry"},
 	"invoker/engine/logs":      {"invoker/container"},
 	"invoker/engine/mps":       {"invoker/lib/retry"},
 	"invoker/engine/process":   {"invoker/container", "invoker/engine/logs"},

@@ -2,6 +2,7 @@ package load
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"crypto/tls"
 	"encoding/json"
@@ -11,6 +12,7 @@ import (
 	"net"
 	"net/http"
 	"net/url"
+	"slices"
 	"strings"
 	"syscall"
 	"time"
@@ -18,6 +20,7 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"github.com/gpuwhisk/gpuwhisk/activation"
+	"github.com/gpuwhisk/gpuwhisk/invoker/lib/retry"
 )
 
 // Client is an OpenWhisk behind its REST interface.
@@ -68,18 +71,15 @@ func (c *Client) Close() { c.http.CloseIdleConnections() }
 
 // path is that of an action: NAME, PACKAGE/NAME, or either behind /NAMESPACE/.
 func path(action string) (string, error) {
-	rest, named := strings.CutPrefix(action, "/")
-	parts := strings.Split(rest, "/")
-	if !named {
-		parts = append([]string{"_"}, parts...)
+	parts := strings.Split("_/"+action, "/")
+	if strings.HasPrefix(action, "/") {
+		parts = parts[2:]
 	}
-	if len(parts) < 2 || len(parts) > 3 {
+	missing := func(part string) bool { return part == "" || part == "." || part == ".." }
+	if len(parts) < 2 || len(parts) > 3 || slices.ContainsFunc(parts, missing) {
 		return "", fmt.Errorf("action %q: want NAME, PACKAGE/NAME or /NAMESPACE/[PACKAGE/]NAME", action)
 	}
 	for i, p := range parts {
-		if p == "" || p == "." || p == ".." {
-			return "", fmt.Errorf("action %q: a part of its name is missing", action)
-		}
 		parts[i] = url.PathEscape(p)
 	}
 	return parts[0] + "/actions/" + strings.Join(parts[1:], "/"), nil
@@ -141,9 +141,7 @@ func (c *Client) Invoke(ctx context.Context, action string) Answer {
 		return Answer{Failure: fmt.Sprint(status, " ", http.StatusText(status)), Detail: errorText(body)}
 	}
 	for status == http.StatusAccepted || a.Response == nil {
-		select {
-		case <-time.After(time.Second):
-		case <-ctx.Done():
+		if !retry.Sleep(ctx, time.Second) {
 			return Answer{ID: a.ID, Failure: failureSlow}
 		}
 		if later, ok := c.record(ctx, a.ID); ok && later.Response != nil {
@@ -153,22 +151,17 @@ func (c *Client) Invoke(ctx context.Context, action string) Answer {
 	run, _ := a.Annotations.GPURun() // only GPU runs have their start in the answer
 	answer := Answer{ID: a.ID, Start: run.Start, Ran: true}
 	if !a.Response.Success {
-		answer.Failure = a.Response.Status
-		if answer.Failure == "" {
-			answer.Failure = "failed"
-		}
-		answer.Detail = "activation " + a.ID
+		answer.Failure, answer.Detail = cmp.Or(a.Response.Status, "failed"), "activation "+a.ID
 	}
 	return answer
 }
 
 // Start returns how an activation started, from its record.
 func (c *Client) Start(ctx context.Context, id string) string {
-	a, ok := c.record(ctx, id)
-	if !ok {
-		return ""
+	if a, ok := c.record(ctx, id); ok {
+		return a.Annotations.Start()
 	}
-	return a.Annotations.Start()
+	return ""
 }
 
 func (c *Client) record(ctx context.Context, id string) (record, bool) {

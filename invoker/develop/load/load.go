@@ -21,7 +21,8 @@ import (
 	"time"
 
 	"golang.org/x/sync/errgroup"
-	"golang.org/x/sync/semaphore"
+
+	"github.com/gpuwhisk/gpuwhisk/invoker/lib/retry"
 )
 
 // Arrival is one call that is to be made.
@@ -97,11 +98,15 @@ const (
 // Run makes the calls and returns when all are answered. The end of ctx ends it
 // at once, with what there is.
 func Run(ctx context.Context, o Options, system System) *Result {
-	r := &run{Options: o, system: system, slots: semaphore.NewWeighted(int64(o.InFlight))}
+	r := &run{Options: o, system: system, slots: make(chan struct{}, o.InFlight)}
 	r.result = Result{Begin: time.Now(), Unsent: make([]int, len(o.Actions))}
 	var reporting sync.WaitGroup
 	loading, loaded := context.WithCancel(context.WithoutCancel(ctx))
-	reporting.Go(func() { r.report(loading) })
+	reporting.Go(func() {
+		for o.Progress != nil && retry.Sleep(loading, time.Second) {
+			o.Progress(r.since())
+		}
+	})
 	r.send(ctx)
 	r.running.Wait()
 	loaded()
@@ -113,7 +118,7 @@ func Run(ctx context.Context, o Options, system System) *Result {
 type run struct {
 	Options
 	system  System
-	slots   *semaphore.Weighted
+	slots   chan struct{} // one in it for each call under way
 	running sync.WaitGroup
 
 	mu       sync.Mutex // over what follows
@@ -126,43 +131,44 @@ type run struct {
 func (r *run) send(ctx context.Context) {
 	sending, cancel := context.WithTimeout(ctx, r.Duration)
 	defer cancel()
-	next := time.NewTimer(0)
-	defer next.Stop()
 	over := false // the time is up, and slots were lacking then
 	for a := range r.Arrivals {
-		if a.At > r.Duration {
+		if a.At > r.Duration || !retry.Sleep(ctx, time.Until(r.result.Begin.Add(a.At))) {
 			return
 		}
-		next.Reset(time.Until(r.result.Begin.Add(a.At)))
-		select {
-		case <-next.C:
-		case <-ctx.Done():
-			return
-		}
-		if over = over || !r.slots.TryAcquire(1) && r.slots.Acquire(sending, 1) != nil; over {
-			if ctx.Err() != nil {
-				return
-			}
+		if over = over || !r.slot(sending); over {
 			r.result.Unsent[a.Action]++
 			continue
 		}
-		r.mu.Lock()
-		r.progress.Sent++
-		r.mu.Unlock()
-		r.running.Go(func() {
-			defer r.slots.Release(1)
-			r.call(ctx, a)
-		})
+		r.running.Go(func() { r.call(ctx, a) })
+	}
+}
+
+// slot waits for one until ctx ends.
+func (r *run) slot(ctx context.Context) bool {
+	select {
+	case r.slots <- struct{}{}: // also at the end of ctx, if one is free
+		return true
+	default:
+	}
+	select {
+	case r.slots <- struct{}{}:
+		return true
+	case <-ctx.Done():
+		return false
 	}
 }
 
 func (r *run) call(ctx context.Context, a Arrival) {
-	begin := r.result.Begin
-	c := Call{Action: a.Action, At: a.At, Late: time.Since(begin) - a.At}
+	defer func() { <-r.slots }()
+	r.mu.Lock()
+	r.progress.Sent++
+	r.mu.Unlock()
+	c := Call{Action: a.Action, At: a.At, Late: time.Since(r.result.Begin) - a.At}
 	bounded, cancel := context.WithTimeout(ctx, r.Wait)
 	defer cancel()
 	c.Answer = r.system.Invoke(bounded, r.Actions[a.Action])
-	now := time.Since(begin)
+	now := time.Since(r.result.Begin)
 	c.Latency = now - a.At
 	if !c.Ran && ctx.Err() != nil {
 		c.Failure, c.Detail = failureInterrupted, ""
@@ -178,26 +184,13 @@ func (r *run) call(ctx context.Context, a Arrival) {
 	r.progress.Slowest = max(r.progress.Slowest, c.Latency)
 }
 
-// report calls Progress each second until ctx ends.
-func (r *run) report(ctx context.Context) {
-	if r.Progress == nil {
-		return
-	}
-	tick := time.NewTicker(time.Second)
-	defer tick.Stop()
-	for {
-		select {
-		case <-tick.C:
-		case <-ctx.Done():
-			return
-		}
-		r.mu.Lock()
-		p := r.progress
-		r.progress.Slowest = 0
-		r.mu.Unlock()
-		p.At = time.Since(r.result.Begin)
-		r.Progress(p)
-	}
+// since is the progress since the last time.
+func (r *run) since() Progress {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	p := r.progress
+	p.At, r.progress.Slowest = time.Since(r.result.Begin), 0
+	return p
 }
 
 // Mix is a load that is drawn: Poisson arrivals, and the n-th action as popular
@@ -262,7 +255,7 @@ func Starts(ctx context.Context, r *Result, system System, timeout time.Duration
 			missing = append(missing, c)
 		}
 	}
-	for last := time.Now(); len(missing) > 0 && ctx.Err() == nil && time.Since(last) < timeout; {
+	for last := time.Now(); len(missing) > 0; {
 		if progress != nil {
 			progress(len(missing))
 		}
@@ -278,15 +271,12 @@ func Starts(ctx context.Context, r *Result, system System, timeout time.Duration
 		}
 		_ = all.Wait() // without errors: what was not found is asked for again
 		asked := len(missing)
-		if missing = slices.DeleteFunc(missing, func(c *Call) bool { return c.Start != "" }); len(missing) == 0 {
-			return
-		}
+		missing = slices.DeleteFunc(missing, func(c *Call) bool { return c.Start != "" })
 		if len(missing) < asked {
 			last = time.Now()
 		}
-		select {
-		case <-time.After(500 * time.Millisecond):
-		case <-ctx.Done():
+		if len(missing) > 0 && (time.Since(last) >= timeout || !retry.Sleep(ctx, 500*time.Millisecond)) {
+			break
 		}
 	}
 	for _, c := range missing {

@@ -193,12 +193,13 @@ func TestPercentilesAreExact(t *testing.T) {
 	for i := 200; i > 0; i-- {
 		g.add(Call{Latency: time.Duration(i) * time.Millisecond, Answer: Answer{Ran: true}})
 	}
-	g = g.settled()
-	if p := Percentile([]time.Duration{1, 2}, 99); p != 2 {
+	g.settle()
+	if p := percentile([]time.Duration{1, 2}, 99); p != 2 {
 		t.Errorf("p99 of two values is the %d., want the 2.", p)
 	}
-	if p := Percentile(nil, 50); p != 0 {
-		t.Errorf("p50 of no values is %d, want 0", p)
+	empty := Group{}
+	if empty.settle(); empty.P50 != 0 {
+		t.Errorf("p50 of no values is %v, want 0", empty.P50)
 	}
 	if g.P50 != 100 || g.P95 != 190 || g.P99 != 198 || g.Max != 200 {
 		t.Errorf("%v %v %v %v", g.P50, g.P95, g.P99, g.Max)

@@ -60,47 +60,42 @@ const lateness = 10 * time.Millisecond
 
 // Summarise counts.
 func Summarise(r *Result, actions []string) Report {
-	s := Report{Begin: r.Begin, Seconds: r.Took.Seconds(), Sent: len(r.Calls), Interrupted: r.Interrupted}
-	all, byStart, byAction := Group{Name: "all"}, groups{}, groups{}
+	s := Report{Begin: r.Begin, Seconds: r.Took.Seconds(), Sent: len(r.Calls), Interrupted: r.Interrupted, Failures: []Failure{}}
+	all, byStart, byAction := groups{}, groups{}, groups{}
+	all.of("all") // also without calls
 	failures := map[string]*Failure{}
-	failed := func(kind, example string, n int) {
-		f := failures[kind]
-		if f == nil {
-			f = &Failure{Kind: kind, Example: example}
-			failures[kind] = f
-		}
-		f.Count += n
-	}
-	for _, c := range r.Calls {
-		all.add(c)
+	count := func(c Call) {
+		all.of("all").add(c)
 		byAction.of(actions[c.Action]).add(c)
 		if c.Ran {
 			s.Ran++
 			byStart.of(cmp.Or(c.Start, Unknown)).add(c)
 		}
 		if c.Failure != "" {
-			failed(c.Failure, c.Detail, 1)
+			if failures[c.Failure] == nil {
+				failures[c.Failure] = &Failure{Kind: c.Failure, Example: c.Detail}
+			}
+			failures[c.Failure].Count++
 		}
 		if c.Late > lateness {
 			s.Late++
 		}
 		s.Latest = max(s.Latest, ms(c.Late))
 	}
-	for i, n := range r.Unsent {
-		if n > 0 {
-			s.Unsent += n
-			all.Calls, all.Failed = all.Calls+n, all.Failed+n
-			g := byAction.of(actions[i])
-			g.Calls, g.Failed = g.Calls+n, g.Failed+n
-			failed(failureUnsent, "", n)
+	for _, c := range r.Calls {
+		count(c)
+	}
+	for action, n := range r.Unsent {
+		s.Unsent += n
+		for range n {
+			count(Call{Action: action, Answer: Answer{Failure: failureUnsent}})
 		}
 	}
-	s.All, s.Starts, s.Actions = all.settled(), byStart.list(), byAction.list()
+	s.All, s.Starts, s.Actions = all.list()[0], byStart.list(), byAction.list()
 	s.Failed = s.All.Failed
 	if r.Took > 0 {
 		s.Throughput = float64(s.All.Calls-s.Failed) / r.Took.Seconds()
 	}
-	s.Failures = []Failure{}
 	for _, f := range failures {
 		s.Failures = append(s.Failures, *f)
 	}
@@ -120,27 +115,24 @@ func (g *Group) add(c Call) {
 	}
 }
 
-// settled is the group with its mean and its percentiles, which are exact.
-func (g Group) settled() Group {
-	slices.Sort(g.latencies)
-	if n := len(g.latencies); n > 0 {
-		sum := time.Duration(0)
-		for _, l := range g.latencies {
-			sum += l
-		}
-		g.Mean = ms(sum / time.Duration(n))
-		g.P50, g.P95, g.P99 = ms(Percentile(g.latencies, 50)), ms(Percentile(g.latencies, 95)), ms(Percentile(g.latencies, 99))
-		g.Max = ms(g.latencies[n-1])
+// settle makes the mean and the percentiles, which are exact.
+func (g *Group) settle() {
+	if len(g.latencies) == 0 {
+		return
 	}
-	return g
+	slices.Sort(g.latencies)
+	sum := time.Duration(0)
+	for _, l := range g.latencies {
+		sum += l
+	}
+	g.Mean = ms(sum / time.Duration(len(g.latencies)))
+	g.P50, g.P95, g.P99 = ms(percentile(g.latencies, 50)), ms(percentile(g.latencies, 95)), ms(percentile(g.latencies, 99))
+	g.Max = ms(percentile(g.latencies, 100))
 }
 
-// Percentile is the smallest of the sorted values that at least p percent of
-// them do not exceed, 0 without values.
-func Percentile(sorted []time.Duration, p int) time.Duration {
-	if len(sorted) == 0 {
-		return 0
-	}
+// percentile is the smallest of the sorted values that at least p percent of
+// them do not exceed.
+func percentile(sorted []time.Duration, p int) time.Duration {
 	return sorted[max((p*len(sorted)+99)/100, 1)-1]
 }
 
@@ -151,19 +143,18 @@ func ms(d time.Duration) float64 { return math.Round(float64(d)/1e3) / 1e3 }
 type groups map[string]*Group
 
 func (m groups) of(name string) *Group {
-	g := m[name]
-	if g == nil {
-		g = &Group{Name: name}
-		m[name] = g
+	if m[name] == nil {
+		m[name] = &Group{Name: name}
 	}
-	return g
+	return m[name]
 }
 
 // list has the largest first.
 func (m groups) list() []Group {
 	all := []Group{}
 	for _, g := range m {
-		all = append(all, g.settled())
+		g.settle()
+		all = append(all, *g)
 	}
 	slices.SortFunc(all, func(a, b Group) int {
 		return cmp.Or(cmp.Compare(b.Calls, a.Calls), cmp.Compare(a.Name, b.Name))
@@ -189,9 +180,16 @@ func (s Report) Print(w io.Writer) error {
 	line("%d calls in %.1f s: %d ran, %d failed; %.1f successes a second",
 		s.All.Calls, s.Seconds, s.Ran, s.Failed, s.Throughput)
 	line("latency from the time at which each call was to be sent:")
-	s.table(line, "START", s.Starts)
-	s.table(line, "ACTION", s.Actions)
-	row(line, s.All)
+	for _, t := range []struct {
+		title  string
+		groups []Group
+	}{{"START", s.Starts}, {"ACTION", append(s.Actions[:len(s.Actions):len(s.Actions)], s.All)}} {
+		line("")
+		line("%-28s %7s %7s %8s %8s %8s %8s", t.title, "CALLS", "FAILED", "P50", "P95", "P99", "MAX")
+		for _, g := range t.groups {
+			line("%-28s %7d %7d %8s %8s %8s %8s", fit(g.Name, 28), g.Calls, g.Failed, g.short(g.P50), g.short(g.P95), g.short(g.P99), g.short(g.Max))
+		}
+	}
 	if len(s.Failures) > 0 {
 		line("")
 		line("%-68s %11s", "FAILURE", "CALLS")
@@ -213,20 +211,12 @@ func (s Report) Print(w io.Writer) error {
 	return err
 }
 
-func (s Report) table(line func(string, ...any), title string, groups []Group) {
-	line("")
-	line("%-28s %7s %7s %8s %8s %8s %8s", title, "CALLS", "FAILED", "P50", "P95", "P99", "MAX")
-	for _, g := range groups {
-		row(line, g)
+// short is short of one of the group's latencies, if it has any.
+func (g Group) short(ms float64) string {
+	if len(g.latencies) == 0 {
+		return "-"
 	}
-}
-
-func row(line func(string, ...any), g Group) {
-	p50, p95, p99, most := "-", "-", "-", "-"
-	if len(g.latencies) > 0 {
-		p50, p95, p99, most = short(g.P50), short(g.P95), short(g.P99), short(g.Max)
-	}
-	line("%-28s %7d %7d %8s %8s %8s %8s", fit(g.Name, 28), g.Calls, g.Failed, p50, p95, p99, most)
+	return short(ms)
 }
 
 // short writes milliseconds with three digits and a unit, for a narrow column.
