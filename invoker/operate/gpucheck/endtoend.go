@@ -6,14 +6,11 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
 	"net/http"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"regexp"
-	"slices"
-	"strings"
 	"syscall"
 	"time"
 
@@ -26,103 +23,65 @@ const endToEndRuns = 4
 // invokerContext is a context as the invoker counts it.
 const invokerContext = 400 << 20
 
-func needPython(t *trial) {
-	if _, err := exec.LookPath(t.s.Python); err != nil {
-		skip("no %s here: the functions are Python", t.s.Python)
-	}
-}
-
 // checkEndToEnd runs two functions with kernels of their own through gpuwhisk
 // standalone in process mode, one after the other, and reads their records back.
 // On the fake driver only one of them fits the device at a time.
 func checkEndToEnd(t *trial) {
+	if _, err := exec.LookPath(t.s.Python); err != nil {
+		skip("no %s here: the functions are Python", t.s.Python)
+	}
 	bytes := pick(t.fixture, min(256<<20, t.device.Free/40), 32<<20)
 	t.take(2 * (bytes + t.contextBytes()))
 	w := t.startWhisk(bytes)
 	defer w.stop()
 	names := []string{"check-first", "check-second"}
-	for _, n := range names {
-		w.create(n, bytes+bytes/8)
-	}
-	e := t.endToEnd(w, fmt.Sprintf("gpuwhisk standalone, process mode, gpufunc.py on %s", size(bytes)))
-	e.run(bytes, slices.Repeat(names, endToEndRuns)...)
-	want := fmt.Sprint(e.runs)
-	t.must("runs whose kernels gave the right result and found their memory as it was", float64(e.correct), want, e.correct == e.runs)
-	t.must("records with the annotation gpu", float64(e.annotated), want, e.annotated == e.runs)
-	if t.fake {
-		t.must("runs whose memory came back from the host", float64(e.hostWarm), "more than 0", e.hostWarm > 0)
-	} else {
-		t.remark("Both functions fit the card: none of them had to leave it, and %d started from the host.", e.hostWarm)
-	}
-	if e.message != "" {
-		t.remark("A function failed: %s", e.message)
-	}
-}
-
-// endToEnd counts what came of a table of runs.
-type endToEnd struct {
-	w                                  *whisk
-	table                              *Table
-	runs, correct, annotated, hostWarm int
-	message                            string // of the last function that failed
-}
-
-func (t *trial) endToEnd(w *whisk, title string) *endToEnd {
-	return &endToEnd{w: w, table: t.table(title,
-		"action", "device", "start", "queue ms", "prefetch ms", "GPU ms", "memory", "contents")}
-}
-
-// record is what the check reads of an activation record.
-type record struct {
-	ID       string `json:"activationId"`
-	Response struct {
-		Success bool `json:"success"`
-		Result  struct {
-			Correct bool   `json:"correct"`
-			Intact  bool   `json:"intact"`
-			Error   string `json:"error"`
-		} `json:"result"`
-	} `json:"response"`
-	Annotations activation.Annotations `json:"annotations"`
-}
-
-// run invokes actions one after the other.
-func (e *endToEnd) run(bytes int64, names ...string) {
 	for _, name := range names {
-		e.count(name, e.w.invoke(name, map[string]int64{"bytes": bytes}))
+		w.create(name, string(value(os.ReadFile(t.fixture.program("gpufunc.py")))), bytes+bytes/8)
 	}
-}
-
-func (e *endToEnd) count(name string, r record) {
-	e.runs++
-	contents := "wrong"
-	switch result := r.Response.Result; {
-	case r.Response.Success && result.Correct && result.Intact:
-		e.correct++
-		contents = "right"
-	case result.Error != "":
-		e.message, contents = result.Error, result.Error
+	table := t.table(fmt.Sprintf("gpuwhisk standalone, process mode, gpufunc.py on %s", size(bytes)),
+		"action", "device", "start", "queue ms", "prefetch ms", "GPU ms", "memory", "contents")
+	correct, annotated, hostWarm := 0, 0, 0
+	for i := range 2 * endToEndRuns {
+		name := names[i%2]
+		r := w.invoke(name, map[string]int64{"bytes": bytes})
+		contents := "wrong"
+		switch result := r.Response.Result; {
+		case r.Response.Success && result.Correct && result.Intact:
+			correct++
+			contents = "right"
+		case result.Error != "":
+			contents = result.Error
+			t.remark("A function failed: %s", result.Error)
+		}
+		gpu, _ := r.Annotations.GPURun()
+		if gpu.Device != "" {
+			annotated++
+		}
+		if gpu.Start == "host-warm" {
+			hostWarm++
+		}
+		table.row(name, gpu.Device, gpu.Start, gpu.QueueTime, gpu.PrefetchTime, gpu.GPUTime, size(gpu.Memory), contents)
 	}
-	gpu, annotated := r.Annotations.GPURun()
-	if annotated && gpu.Device != "" {
-		e.annotated++
+	const runs = 2 * endToEndRuns
+	want := fmt.Sprint(runs)
+	t.must("runs whose kernels gave the right result and found their memory as it was", float64(correct), want, correct == runs)
+	t.must("records with the annotation gpu", float64(annotated), want, annotated == runs)
+	if t.fake {
+		t.must("runs whose memory came back from the host", float64(hostWarm), "more than 0", hostWarm > 0)
+	} else {
+		t.remark("Both functions fit the card: none of them had to leave it, and %d started from the host.", hostWarm)
 	}
-	if gpu.Start == "host-warm" {
-		e.hostWarm++
-	}
-	e.table.row(name, gpu.Device, gpu.Start, gpu.QueueTime, gpu.PrefetchTime, gpu.GPUTime, size(gpu.Memory), contents)
 }
 
 // whisk is a gpuwhisk standalone of our own, reached by its REST API.
 type whisk struct {
 	*program
-	ctx        context.Context
-	code       string // of gpufunc.py
-	host, auth string
+	ctx             context.Context
+	api, user, auth string
 }
 
 // greeting is the line that standalone --quiet prints when it is ready.
-var greeting = regexp.MustCompile(`--apihost (\S+) --auth (\S+)`)
+var greeting = regexp.MustCompile(`--apihost (?:http://)?(\S+) --auth ([^:\s]+):(\S+)`)
 
 // startWhisk starts one in process mode, on the GPU or on the fake driver. It ends by
 // SIGTERM, on which it ends the processes of its functions.
@@ -139,16 +98,16 @@ func (t *trial) startWhisk(bytes int64) *whisk {
 	}
 	p := value(newProgram(t.ctx, "standalone", args, t.env()))
 	p.cmd.Cancel, p.cmd.WaitDelay = p.terminate, 10*time.Second
-	w := &whisk{program: p, ctx: t.ctx, code: string(value(os.ReadFile(t.fixture.program("gpufunc.py"))))}
 	check(p.cmd.Start())
+	w := &whisk{program: p, ctx: t.ctx}
 	for p.lines.Scan() {
 		if found := greeting.FindStringSubmatch(p.lines.Text()); found != nil {
-			w.host, w.auth = found[1], found[2]
+			w.api, w.user, w.auth = "http://"+found[1]+"/api/v1/namespaces/_/", found[2], found[3]
 			return w
 		}
 	}
 	w.stop()
-	check(fmt.Errorf("standalone ended before it was ready%s", &p.stderr))
+	fail("standalone ended before it was ready%s", p.last())
 	return nil
 }
 
@@ -163,38 +122,46 @@ func (w *whisk) stop() {
 // call makes a request and decodes the answer, whatever its status: a failed
 // activation has a record as well.
 func (w *whisk) call(method, path string, body, out any) (status int) {
-	url := w.host
-	if !strings.Contains(url, "://") {
-		url = "http://" + url
-	}
 	content := bytes.NewReader(value(json.Marshal(body)))
-	req := value(http.NewRequestWithContext(w.ctx, method, url+"/api/v1/namespaces/_/"+path, content))
+	req := value(http.NewRequestWithContext(w.ctx, method, w.api+path, content))
 	req.Header.Set("Content-Type", "application/json")
-	user, password, _ := strings.Cut(w.auth, ":")
-	req.SetBasicAuth(user, password)
-	resp, err := http.DefaultClient.Do(req)
+	req.SetBasicAuth(w.user, w.auth)
+	res, err := http.DefaultClient.Do(req)
 	check(err)
-	defer resp.Body.Close() // read to its end below
-	text := value(io.ReadAll(io.LimitReader(resp.Body, 4<<20)))
-	if err := json.Unmarshal(text, out); err != nil {
-		check(fmt.Errorf("%s %s: status %d, %.200q: %w", method, path, resp.StatusCode, text, err))
+	defer res.Body.Close()
+	if err := json.NewDecoder(res.Body).Decode(out); err != nil {
+		fail("%s %s: status %d: %w", method, path, res.StatusCode, err)
 	}
-	return resp.StatusCode
+	return res.StatusCode
 }
 
-// create makes an action of gpufunc.py.
-func (w *whisk) create(name string, memory int64) {
+// create makes an action.
+func (w *whisk) create(name, code string, memory int64) {
 	var answer struct {
 		Error string `json:"error"`
 	}
 	status := w.call(http.MethodPut, "actions/"+name+"?overwrite=true", map[string]any{
-		"exec":        map[string]any{"kind": "python:3", "code": w.code},
+		"exec":        map[string]any{"kind": "python:3", "code": code},
 		"annotations": []any{map[string]any{"key": "gpu", "value": map[string]any{"memory": fmt.Sprintf("%d B", memory)}}},
 		"limits":      map[string]any{"memory": 512, "timeout": 60000},
 	}, &answer)
 	if status != http.StatusOK {
-		check(fmt.Errorf("create action %s: status %d: %s", name, status, answer.Error))
+		fail("create action %s: status %d: %s", name, status, answer.Error)
 	}
+}
+
+// record is what the check reads of an activation record.
+type record struct {
+	ID       string `json:"activationId"`
+	Response struct {
+		Success bool `json:"success"`
+		Result  struct {
+			Correct bool   `json:"correct"`
+			Intact  bool   `json:"intact"`
+			Error   string `json:"error"`
+		} `json:"result"`
+	} `json:"response"`
+	Annotations activation.Annotations `json:"annotations"`
 }
 
 // invoke runs an action, waits for it, and reads its record, which is stored a
@@ -203,7 +170,7 @@ func (w *whisk) invoke(name string, params any) (stored record) {
 	var done record
 	w.call(http.MethodPost, "actions/"+name+"?blocking=true", params, &done)
 	if done.ID == "" {
-		check(fmt.Errorf("invoke %s: no activation came of it", name))
+		fail("invoke %s: no activation came of it", name)
 	}
 	poll := time.NewTicker(50 * time.Millisecond)
 	defer poll.Stop()
@@ -211,7 +178,7 @@ func (w *whisk) invoke(name string, params any) (stored record) {
 		select {
 		case <-poll.C:
 		case <-w.ctx.Done():
-			check(fmt.Errorf("read record of %s: %w", name, w.ctx.Err()))
+			fail("read record of %s: %w", name, w.ctx.Err())
 		}
 	}
 	return stored

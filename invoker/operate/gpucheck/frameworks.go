@@ -37,20 +37,15 @@ var frameworks = []framework{
 // fake one has.
 func (f *fixture) hasFrameworks() bool { return !f.fake || f.s.frameworks }
 
-// importable reports whether Python finds a module, without loading it.
-func (t *trial) importable(module string) bool {
-	ctx, cancel := context.WithTimeout(t.ctx, 20*time.Second)
-	defer cancel()
-	const find = "import importlib.util, sys; sys.exit(importlib.util.find_spec(sys.argv[1]) is None)"
-	return command(ctx, []string{t.s.Python, "-c", find, module}, t.env()).Run() == nil
-}
-
-// installed are the frameworks that Python finds.
+// installed are the frameworks whose modules Python finds, without loading them.
 func (t *trial) installed() (out []framework) {
+	const find = "import importlib.util, sys; sys.exit(importlib.util.find_spec(sys.argv[1]) is None)"
+	ctx, cancel := context.WithTimeout(t.ctx, time.Minute)
+	defer cancel()
 	found := map[string]bool{}
 	for _, f := range frameworks {
 		if _, asked := found[f.module]; !asked {
-			found[f.module] = t.hasFrameworks() && t.importable(f.module)
+			found[f.module] = t.hasFrameworks() && command(ctx, []string{t.s.Python, "-c", find, f.module}, t.env()).Run() == nil
 		}
 		if found[f.module] {
 			out = append(out, f)
@@ -65,23 +60,10 @@ func (f *fixture) python(script string) []string {
 }
 
 // preload imports the frameworks once while other steps run, so that their files
-// are in the page cache when a step needs them. It does not touch the device. The
-// returned function ends it.
-func (f *fixture) preload(ctx context.Context) (stop func()) {
-	ctx, cancel := context.WithCancel(ctx)
-	ended := make(chan struct{})
-	go func() {
-		defer close(ended)
-		for _, module := range []string{"torch", "cupy", "jax"} {
-			_ = command(ctx, []string{f.s.Python, "-B", "-c", "import " + module}, f.env()).Run() // the steps report what is missing
-		}
-	}()
-	return func() { cancel(); <-ended }
-}
-
-func needFrameworks(t *trial) {
-	if !t.hasFrameworks() {
-		skip("frameworks need more of a driver than the fake one has")
+// are in the page cache when a step needs them. It does not touch the device.
+func (f *fixture) preload(ctx context.Context) {
+	for _, module := range []string{"torch", "cupy", "jax"} {
+		_ = command(ctx, []string{f.s.Python, "-B", "-c", "import " + module}, f.env()).Run() // the steps report what is missing
 	}
 }
 
@@ -89,6 +71,9 @@ func needFrameworks(t *trial) {
 // and without a graph recorded before, and verifies its words. All workers start at
 // once, since most of their time goes into loading libraries.
 func checkFrameworks(t *trial) {
+	if !t.hasFrameworks() {
+		skip("frameworks need more of a driver than the fake one has")
+	}
 	here := t.installed()
 	if len(here) == 0 {
 		skip("%s imports none of PyTorch, CuPy and JAX", t.s.Python)
@@ -118,9 +103,9 @@ func (t *trial) swapFramework(table *Table, f framework, g *guest, bytes int64) 
 	var out, in shimctl.Done
 	left := "unknown"
 	for range 2 { // the first time for the host's pages
-		full, known := t.monitor.used()
+		full, known := t.used()
 		out = t.evict(g)
-		empty, _ := t.monitor.used()
+		empty, _ := t.used()
 		in = t.prefetch(g)
 		if known {
 			left = size(full - empty)
@@ -150,7 +135,7 @@ func (t *trial) besideMemory(f framework, g *guest) (counted int64, beside strin
 	for _, u := range value(g.container.Report(t.ctx)) {
 		counted += u.Allocated
 	}
-	all, known := t.monitor.listed(g.cmd.Process.Pid)
+	all, known := t.listed(g.cmd.Process.Pid)
 	if !known {
 		return counted, "unknown"
 	}

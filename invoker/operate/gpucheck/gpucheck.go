@@ -20,37 +20,27 @@ import (
 	"log/slog"
 	"slices"
 	"strings"
+	"sync"
 	"time"
 
 	"golang.org/x/sync/errgroup"
 )
 
-// Settings are what is checked and how large.
+// Settings are what is checked and how large. A number that is 0 takes the default, and
+// sizes are cut to what the card and the host have free.
 type Settings struct {
-	// Shim is the directory with libgpuwhisk.so and check/, as make shim and
-	// make -C shim/check leave it.
-	Shim string
-	// FakeDriver is the directory of a fake libcuda.so.1; empty takes the
-	// machine's driver.
-	FakeDriver string
-	// NVML is the path of libnvidia-ml.so.1; empty lets the loader find it.
-	NVML string
-	// Python runs the workers on frameworks.
-	Python string
-	// Self is the path of this program, Version its version for the report.
-	Self, Version string
-	// Steps are the names of those to run; empty runs all.
-	Steps []string
-	// Swap is the size of the block that is swapped, Set that of one
-	// container's working set, Containers how many of those there are. 0 takes
-	// the default, and all are cut to what the card and the host have free.
-	Swap, Set  int64
-	Containers int
-	// Rounds is how often each measurement is repeated; 0 takes the default.
-	Rounds int
-	// RunTime is how long a run of one container's function takes when its
-	// memory is on the device; 0 takes the default.
-	RunTime time.Duration
+	Shim          string   // directory with libgpuwhisk.so and check/, as make shim and make -C shim/check leave it
+	FakeDriver    string   // directory of a fake libcuda.so.1; empty: the machine's driver
+	NVML          string   // path of libnvidia-ml.so.1; empty: the loader finds it
+	Python        string   // runs the workers on frameworks
+	Self, Version string   // path of this program, and its version for the report
+	Steps         []string // names of those to run; empty: all
+
+	Swap       int64         // of the block that is swapped
+	Set        int64         // of one container's working set
+	Containers int           // with such a set
+	Rounds     int           // of each measurement
+	RunTime    time.Duration // of one run of a container whose memory is on the device
 	// HostMemory is what the host has free for memory that leaves the card; 0
 	// asks the kernel, which does not count memory that a virtual machine
 	// gets only as it uses it.
@@ -58,55 +48,55 @@ type Settings struct {
 	// Reclaim lets a program ask for more plain memory than the card reports as
 	// free, where memory that was moved out still counts as used.
 	Reclaim bool
-	// Limit bounds the whole check.
-	Limit time.Duration
-	// Goals are what is judged against; nil takes those of the driver.
-	Goals *Goals
-	// Environ is what the programs inherit.
-	Environ []string
-	// Progress gets a line for each step; nil gets none.
+	Limit   time.Duration // of the whole check
+
+	Goals    *Goals   // nil: those of the driver
+	Environ  []string // of the programs
 	Progress io.Writer
-	// Log gets what goes wrong beside the results.
-	Log *slog.Logger
+	Log      *slog.Logger // gets what goes wrong beside the results
 
 	// frameworks are tried on the fake driver as well: tests have workers that
 	// it serves.
 	frameworks bool
 }
 
+func (s Settings) withDefaults() Settings {
+	d := Settings{Swap: 8 << 30, Set: 1536 << 20, Rounds: 15, RunTime: 400 * time.Millisecond}
+	goals := RealGoals()
+	if s.FakeDriver != "" {
+		d = Settings{Swap: 32 << 20, Set: 2 << 20, Rounds: 3, RunTime: 5 * time.Millisecond}
+		// The fake driver's speed is this machine's, and no measure of a card. Only
+		// what is slow beyond reason falls below.
+		goals = Goals{Swap: 0.0001, Overhead: 1000, Prefetch: 1000, Left: 0.95}
+		s.Reclaim = true // no other program uses that device
+	}
+	s.Swap, s.Set, s.Rounds, s.RunTime = cmp.Or(s.Swap, d.Swap), cmp.Or(s.Set, d.Set), cmp.Or(s.Rounds, d.Rounds), cmp.Or(s.RunTime, d.RunTime)
+	s.Containers, s.Limit = cmp.Or(s.Containers, 16), cmp.Or(s.Limit, 8*time.Minute)
+	s.Goals, s.Python = cmp.Or(s.Goals, &goals), cmp.Or(s.Python, "python3")
+	s.Progress, s.Log = cmp.Or(s.Progress, io.Discard), cmp.Or(s.Log, slog.New(slog.DiscardHandler))
+	return s
+}
+
 // Goals are the bounds between well and below.
 type Goals struct {
-	// Swap is the least share of the bandwidth of pinned copies.
-	Swap float64 `json:"swap"`
-	// Overhead is the most that the shim may add to a workload.
-	Overhead float64 `json:"overhead"`
-	// Prefetch is the most that a run after a prefetch may take longer than
-	// one that was never swapped.
-	Prefetch float64 `json:"prefetch"`
-	// Left is the least share of an evicted block that must be free
-	// afterwards.
-	Left float64 `json:"left"`
+	Swap     float64 `json:"swap"`     // the least share of the bandwidth of pinned copies
+	Overhead float64 `json:"overhead"` // the most that the shim may add to a workload
+	Prefetch float64 `json:"prefetch"` // the most that a run after a prefetch may take longer than one that was never swapped
+	Left     float64 `json:"left"`     // the least share of an evicted block that must be free afterwards
 }
 
 // RealGoals are what the design promises on a card.
 func RealGoals() Goals { return Goals{Swap: 0.9, Overhead: 0.01, Prefetch: 0.05, Left: 0.95} }
-
-// fakeGoals leave out speed as far as that goes: the fake driver's is this
-// machine's, and no measure of a card. Only what is slow beyond reason
-// falls below.
-func fakeGoals() Goals { return Goals{Swap: 0.0001, Overhead: 1000, Prefetch: 1000, Left: 0.95} }
 
 // ErrCannotRun means that there is nothing to check here, or nothing to check
 // it with.
 var ErrCannotRun = errors.New("cannot run")
 
 // step is one part of the check. shows is what it looks at and by what numbers, limit
-// the longest time that it may take. needs skips it where there is nothing to try it
-// with; nil needs nothing. run tries, measures and judges.
+// the longest time that it may take, run tries, measures and judges.
 type step struct {
 	name, title, shows string
 	limit              time.Duration
-	needs              func(*trial)
 	run                func(*trial)
 }
 
@@ -114,33 +104,32 @@ type step struct {
 var steps = []step{
 	{"pointers", "Both ways of looking a function up",
 		"the pointer of each line of shim/abi.def by dlsym and by cuGetProcAddress, without and under the shim; functions past the shim, and ABIs of hooked functions that are newer than the table",
-		30 * time.Second, nil, checkPointers},
+		30 * time.Second, checkPointers},
 	{"swap", "A block swapped out and in",
 		"a block of up to 8 GB: wrong words, GB/s each way against copies of pinned memory, the share that is free afterwards by cuMemGetInfo and NVML",
-		75 * time.Second, nil, checkSwap},
+		75 * time.Second, checkSwap},
 	{"pair", "Two processes on one device",
 		"ms of a run of each while the other's memory goes and comes, then of both at once; wrong words",
-		45 * time.Second, nil, func(t *trial) { checkPair(t) }},
+		45 * time.Second, func(t *trial) { checkPair(t) }},
 	{"mps", "Two processes on one device by MPS",
 		"the same as clients of an MPS daemon that runs already, and a limit of memory",
-		60 * time.Second, needMPS, checkMPS},
+		60 * time.Second, checkMPS},
 	{"prefetch", "Prefetch against plain faulting",
 		"ms of containers in turns with two thirds of the memory that they need (the paper's figure): never swapped, prefetched ahead, faulted in",
-		150 * time.Second, nil, checkPrefetch},
+		150 * time.Second, checkPrefetch},
 	{"overhead", "What the shim costs a workload",
 		"ms of FFT, GEMM and a loop of small kernels without and under the shim in turns, by kernels of the check and of the first framework that is there",
-		120 * time.Second, nil, checkOverhead},
+		120 * time.Second, checkOverhead},
 	{"frameworks", "Swapping under frameworks",
 		"an array in PyTorch (three allocators), CuPy (two pools) and JAX: wrong words, also below a recorded graph, GB/s, and the MiB that each has beside its memory by NVML",
-		150 * time.Second, needFrameworks, checkFrameworks},
+		150 * time.Second, checkFrameworks},
 	{"end-to-end", "Functions through gpuwhisk standalone",
 		"two Python functions with kernels of their own in process mode: right results, and ms of each phase by their records",
-		60 * time.Second, needPython, checkEndToEnd},
+		60 * time.Second, checkEndToEnd},
 }
 
 // Names are the steps' names, in order.
-func Names() []string {
-	var out []string
+func Names() (out []string) {
 	for _, s := range steps {
 		out = append(out, s.name)
 	}
@@ -170,10 +159,12 @@ func Run(ctx context.Context, s Settings) (*Report, error) {
 		return nil, err
 	}
 	defer f.close()
+	var loading sync.WaitGroup
+	defer loading.Wait()
 	ctx, cancel := context.WithTimeout(ctx, s.Limit)
 	defer cancel()
 	if f.hasFrameworks() {
-		defer f.preload(ctx)()
+		loading.Go(func() { f.preload(ctx) })
 	}
 	r := f.report()
 	for _, st := range steps {
@@ -196,17 +187,13 @@ type trial struct {
 // step runs one step within its bound and what is left of the whole time.
 func (f *fixture) step(ctx context.Context, st step) Result {
 	r := Result{Name: st.name, Title: st.title, Shows: st.shows}
-	f.progress("%-10s %s ...", st.name, st.title)
+	fmt.Fprintf(f.s.Progress, "%-10s %s ...\n", st.name, st.title)
 	began := time.Now()
 	ctx, cancel := context.WithTimeout(ctx, st.limit)
 	defer cancel()
 	err := catch(func() {
 		check(ctx.Err())
-		t := &trial{f, &r, ctx}
-		if st.needs != nil {
-			st.needs(t)
-		}
-		st.run(t)
+		st.run(&trial{f, &r, ctx})
 	})
 	// Programs are killed at the end of the time, and what they leave undone gives other errors.
 	if why := ctx.Err(); err != nil && why != nil && !errors.Is(err, why) {
@@ -215,14 +202,8 @@ func (f *fixture) step(ctx context.Context, st step) Result {
 	f.release()
 	r.Seconds = time.Since(began).Seconds()
 	r.conclude(err)
-	f.progress("%-10s %s in %.1f s%s", st.name, r.Verdict, r.Seconds, because(r.Reason))
+	fmt.Fprintf(f.s.Progress, "%-10s %s in %.1f s%s\n", st.name, r.Verdict, r.Seconds, because(r.Reason))
 	return r
-}
-
-func (f *fixture) progress(format string, args ...any) {
-	if f.s.Progress != nil {
-		fmt.Fprintf(f.s.Progress, format+"\n", args...)
-	}
 }
 
 // failure carries an error out of a step.
@@ -234,6 +215,9 @@ func check(err error) {
 		panic(failure{err})
 	}
 }
+
+// fail ends the step.
+func fail(format string, args ...any) { check(fmt.Errorf(format, args...)) }
 
 // value is the value of a call that must not fail.
 func value[T any](v T, err error) T {
@@ -273,29 +257,4 @@ func parallel(n, atOnce int, f func(i int)) {
 		g.Go(func() error { return catch(func() { f(i) }) })
 	}
 	check(g.Wait())
-}
-
-func (s Settings) withDefaults() Settings {
-	d := Settings{Swap: 8 << 30, Set: 1536 << 20, Rounds: 15, RunTime: 400 * time.Millisecond}
-	goals := RealGoals()
-	if s.FakeDriver != "" {
-		d = Settings{Swap: 32 << 20, Set: 2 << 20, Rounds: 3, RunTime: 5 * time.Millisecond}
-		goals = fakeGoals()
-		s.Reclaim = true // no other program uses that device
-	}
-	s.Swap, s.Set = positive(s.Swap, d.Swap), positive(s.Set, d.Set)
-	s.Containers, s.Rounds = positive(s.Containers, 16), positive(s.Rounds, d.Rounds)
-	s.RunTime, s.Limit = positive(s.RunTime, d.RunTime), positive(s.Limit, 8*time.Minute)
-	s.Goals = cmp.Or(s.Goals, &goals)
-	s.Python = cmp.Or(s.Python, "python3")
-	s.Log = cmp.Or(s.Log, slog.New(slog.DiscardHandler))
-	return s
-}
-
-// positive is a number that was given, or the default one.
-func positive[T ~int | ~int64](given, otherwise T) T {
-	if given > 0 {
-		return given
-	}
-	return otherwise
 }

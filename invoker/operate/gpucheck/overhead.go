@@ -24,7 +24,7 @@ func checkOverhead(t *trial) {
 	table := t.table(fmt.Sprintf("Medians of %d interleaved runs each", t.s.Rounds),
 		"program", "workload", "without ms", "under the shim ms", "overhead", "quartiles")
 	t.remark("The programs called driver have kernels of their own: FFT stands for passes over all of the data, as a stage of one makes.")
-	benches := []bench{{"driver", t.plain(), t.worker()}}
+	benches := []bench{{"driver", t.plain(), t.guest("worker", []string{t.program("worker")})}}
 	if err := catch(func() { benches = append(benches, t.frameworkBench()) }); err != nil {
 		t.remark("Not measured on a framework: %v.", err)
 	}

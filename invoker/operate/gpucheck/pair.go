@@ -7,118 +7,91 @@ import (
 	"path"
 	"slices"
 	"strings"
-	"time"
 )
 
-// pair is two processes on one device (D=2).
-type pair struct {
-	*trial
-	guests []*guest
-	bytes  int64 // of a block
-	passes int
-	rounds int
-	orders int
-}
-
-// checkPair runs two processes on one device: each runs while the other's memory
-// is moved out and in, then both run at once.
-func checkPair(t *trial) *pair {
-	bytes := t.fit(2*min(t.s.Set, t.device.Free/8)) / 2
+// checkPair runs two processes on one device (D=2): each runs while the other's memory
+// is moved out and in, then both run at once. It returns them, and the size of the
+// block of each.
+func checkPair(t *trial) (guests [2]*guest, bytes int64) {
+	bytes = t.fit(2*min(t.s.Set, t.device.Free/8)) / 2
 	t.take(2 * (bytes + t.contextBytes()))
-	p := &pair{trial: t, bytes: bytes, rounds: max(min(t.s.Rounds, 5), 2)}
-	for i := range 2 {
-		p.guests = append(p.guests, t.worker())
-		p.guests[i].fill(bytes, 11+i)
+	for i := range guests {
+		guests[i] = t.worker(bytes, 11+i)
 	}
-	p.passes = p.guests[0].calibrate(t.s.RunTime)
-	p.phases()
-	return p
-}
-
-func (p *pair) phases() {
-	table := p.table(fmt.Sprintf("Two processes of %s, %d passes a run", size(p.bytes), p.passes), "run of", "beside it", "median ms", "slowest ms")
+	passes := guests[0].calibrate(t.s.RunTime)
+	rounds, orders := max(min(t.s.Rounds, 5), 2), 0
+	run := func(i int) float64 { return ms(guests[i].run(passes)) }
+	alone := func(i int) []float64 { return []float64{run(i)} }
+	beside := func(i int) []float64 { // the other's memory goes and comes
+		took := make([]float64, 1)
+		parallel(2, 2, func(n int) {
+			if n == 0 {
+				took[0] = run(i)
+				return
+			}
+			t.evict(guests[1-i])
+			t.prefetch(guests[1-i])
+			orders += 2
+		})
+		return took
+	}
+	both := func(int) []float64 {
+		took := make([]float64, 2)
+		parallel(2, 2, func(i int) { took[i] = run(i) })
+		return took
+	}
+	table := t.table(fmt.Sprintf("Two processes of %s, %d passes a run", size(bytes), passes), "run of", "beside it", "median ms", "slowest ms")
 	var wrong int64
 	for _, phase := range []struct {
 		of, beside string
-		run        func() []float64
+		run        func(int) []float64
+		first      int
 	}{
-		{"first", "nothing", func() []float64 { return []float64{p.run(0)} }},
-		{"second", "nothing", func() []float64 { return []float64{p.run(1)} }},
-		{"first", "second goes and comes", func() []float64 { return p.beside(0) }},
-		{"second", "first goes and comes", func() []float64 { return p.beside(1) }},
-		{"both", "each other", p.both},
+		{"first", "nothing", alone, 0},
+		{"second", "nothing", alone, 1},
+		{"first", "second goes and comes", beside, 0},
+		{"second", "first goes and comes", beside, 1},
+		{"both", "each other", both, 0},
 	} {
 		var took []float64
-		for range p.rounds {
-			took = append(took, phase.run()...)
+		for range rounds {
+			took = append(took, phase.run(phase.first)...)
 		}
 		table.row(phase.of, phase.beside, fmt.Sprintf("%.2f", median(took)), fmt.Sprintf("%.2f", slices.Max(took)))
-		wrong += wrongWords(p.guests...)
+		wrong += wrongWords(guests[:]...)
 	}
-	p.none("wrong words in both, after all", wrong)
-	p.must("orders carried out beside a run", float64(p.orders), fmt.Sprint(4*p.rounds), p.orders == 4*p.rounds)
+	t.none("wrong words in both, after all", wrong)
+	t.must("orders carried out beside a run", float64(orders), fmt.Sprint(4*rounds), orders == 4*rounds)
+	return guests, bytes
 }
-
-func (p *pair) run(i int) float64 { return ms(p.guests[i].run(p.passes)) }
-
-// beside runs one while the other is moved out and in.
-func (p *pair) beside(i int) []float64 {
-	var took float64
-	parallel(2, 2, func(n int) {
-		if n == 0 {
-			took = p.run(i)
-			return
-		}
-		p.evict(p.guests[1-i])
-		p.prefetch(p.guests[1-i])
-		p.orders += 2
-	})
-	return []float64{took}
-}
-
-func (p *pair) both() []float64 {
-	took := make([]float64, 2)
-	parallel(2, 2, func(i int) { took[i] = p.run(i) })
-	return took
-}
-
-func ms(d time.Duration) float64 { return float64(d) / float64(time.Millisecond) }
-
-// mpsName is the name of MPS's programs, as far as the kernel keeps names.
-const mpsName = "nvidia-cuda-mps"
 
 // mpsRuns reports whether an MPS daemon runs; proc is /proc.
 func mpsRuns(proc fs.FS) bool {
 	names, _ := fs.Glob(proc, "[0-9]*")
 	return slices.ContainsFunc(names, func(name string) bool {
 		comm, err := fs.ReadFile(proc, path.Join(name, "comm"))
-		return err == nil && strings.HasPrefix(string(comm), mpsName)
+		return err == nil && strings.HasPrefix(string(comm), "nvidia-cuda-mps") // as far as the kernel keeps names
 	})
 }
 
-// needMPS needs a daemon that runs already: the check starts, stops and sets nothing
-// of MPS, and other programs may use it.
-func needMPS(t *trial) {
+// checkMPS has two processes share the device by MPS, as pair does without it, and
+// then ask for more than their limit. It needs a daemon that runs already: the check
+// starts, stops and sets nothing of MPS, and other programs may use it.
+func checkMPS(t *trial) {
 	switch {
 	case t.fake:
 		t.remark("simulated: the fake driver has no MPS, its two processes share it as they do without")
 	case !mpsRuns(os.DirFS("/proc")):
 		skip("no MPS daemon: start one (nvidia-cuda-mps-control -d) to have two of its clients checked")
 	}
-}
-
-// checkMPS has two processes share the device by MPS, as pair does without it, and
-// then ask for more than their limit.
-func checkMPS(t *trial) {
-	p := checkPair(t)
-	first, second := p.guests[0], p.guests[1]
-	first.container.Limit(p.bytes+p.bytes/2, 0)
-	value(first.container.Report(t.ctx)) // it has its limit by then
+	guests, bytes := checkPair(t)
+	guests[0].container.Limit(bytes+bytes/2, 0)
+	value(guests[0].container.Report(t.ctx)) // it has its limit by then
 	given := int64(0)
-	if catch(func() { first.fill(p.bytes, 21) }) == nil {
+	if catch(func() { guests[0].fill(bytes, 21) }) == nil {
 		given = 1
 	}
 	check(t.ctx.Err())
 	t.none("blocks given beyond the limit of one and a half", given)
-	t.none("wrong words in the other, after that", wrongWords(second))
+	t.none("wrong words in the other, after that", wrongWords(guests[1]))
 }

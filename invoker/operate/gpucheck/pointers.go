@@ -2,7 +2,6 @@ package gpucheck
 
 import (
 	"bytes"
-	"errors"
 	"fmt"
 	"strings"
 )
@@ -26,23 +25,6 @@ type entry struct {
 	NewestName string `json:"newest_name"`
 }
 
-// addresses are where the functions of the table lie in the driver's file. One
-// function may have several names, so that a name alone is not enough.
-func addresses(table []entry) map[uint64]string {
-	out := map[uint64]string{}
-	for _, e := range table {
-		if e.Asked != "" {
-			out[e.AskedAt] = e.Export
-		}
-	}
-	for _, e := range table { // the name by dlsym is the right one
-		if e.Plain != "" {
-			out[e.PlainAt] = e.Export
-		}
-	}
-	return out
-}
-
 // shimFile is the object that a hooked function must come from.
 const shimFile = "libgpuwhisk.so"
 
@@ -53,7 +35,7 @@ func checkPointers(t *trial) {
 	plain := t.pointers(t.env())
 	hooked := t.pointers(t.shimEnv(t.container()))
 	if len(plain) != len(hooked) {
-		check(fmt.Errorf("%d lines without the shim, %d under it", len(plain), len(hooked)))
+		fail("%d lines without the shim, %d under it", len(plain), len(hooked))
 	}
 	judgePlain(t.Result, plain)
 	judgeHooked(t.Result, plain, hooked)
@@ -62,19 +44,16 @@ func checkPointers(t *trial) {
 
 func (t *trial) pointers(env []string) (entries []entry) {
 	cmd := command(t.ctx, []string{t.program("pointers")}, env)
-	var stderr tail
+	var stderr bytes.Buffer
 	cmd.Stderr = &stderr
 	out, err := cmd.Output()
-	if err != nil {
-		check(fmt.Errorf("pointers: %w%s", err, &stderr))
+	if err != nil || len(out) == 0 {
+		fail("pointers: no answer: %w, %.400s", err, &stderr)
 	}
 	for line := range bytes.Lines(out) {
 		var e entry
 		check(decode(line, &e))
 		entries = append(entries, e)
-	}
-	if len(entries) == 0 {
-		check(errors.New("pointers: no answer"))
 	}
 	return entries
 }
@@ -123,14 +102,19 @@ func judgeHooked(r *Result, plain, hooked []entry) {
 }
 
 // judgeNewest finds ABIs of hooked functions that are newer than the table: a
-// program built for this driver's CUDA gets those past the shim.
+// program built for this driver's CUDA gets those past the shim. One function may have
+// several names, so that its place in the driver's file counts.
 func judgeNewest(r *Result, plain []entry) {
-	known := addresses(plain)
+	known := map[uint64]bool{}
+	for _, e := range plain {
+		known[e.PlainAt] = known[e.PlainAt] || e.Plain != ""
+		known[e.AskedAt] = known[e.AskedAt] || e.Asked != ""
+	}
 	newer := r.table("ABIs of hooked functions that the table lacks", "asked for", "the driver's newest")
 	seen := map[string]bool{}
 	var unexported []string
 	for _, e := range plain {
-		if _, in := known[e.NewestAt]; e.Hook && e.Newest != "" && !in && !seen[e.Newest] {
+		if e.Hook && e.Newest != "" && !known[e.NewestAt] && !seen[e.Newest] {
 			seen[e.Newest] = true
 			newer.row(e.Base, e.NewestName)
 		}

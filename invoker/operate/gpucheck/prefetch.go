@@ -6,17 +6,12 @@ import (
 	"time"
 )
 
+// figure runs containers one after the other, over and over: the worst order for
+// memory of which the least recently used leaves first.
+//
 // Paper, section 5.3: sixteen copies of FFT with 1.5 GB each on a card of 16 GB.
 // Here the device memory that may be used is cut to two thirds of what all need
 // together, so that the card is never filled.
-const (
-	capacityOfSets = 2.0 / 3
-	useOfFree      = 0.7
-	measuredRounds = 2
-)
-
-// figure runs containers one after the other, over and over: the worst order for
-// memory of which the least recently used leaves first.
 type figure struct {
 	*trial
 	tenants  []*guest
@@ -27,45 +22,48 @@ type figure struct {
 // mode is one way of having memory there, and what came of it.
 type mode struct {
 	name     string
-	fits     int  // how many sets fit the device
-	faulting bool // sets come in by faults
-	whole    []float64
+	fits     int       // how many sets fit the device
+	faulting bool      // sets come in by faults
+	whole    []float64 // ms from dispatch to the end
 	runs     []float64 // ms, without the wait for memory
 	out, in  int64
-	took     time.Duration
 }
 
 // checkPrefetch compares containers that are never swapped with those whose memory
 // is brought in ahead of their run, and with those that fault it in.
 func checkPrefetch(t *trial) {
-	set := t.setSize()
-	f := &figure{trial: t, tenants: make([]*guest, t.s.Containers)}
-	parallel(len(f.tenants), 4, func(i int) {
-		f.tenants[i] = t.worker()
-		f.tenants[i].fill(set, 100+i)
-	})
+	set, all := t.setSize(), t.s.Containers
+	f := &figure{trial: t, tenants: make([]*guest, all)}
+	parallel(all, 4, func(i int) { f.tenants[i] = t.worker(set, 100+i) })
 	f.passes = f.tenants[0].calibrate(t.s.RunTime)
-	all := len(f.tenants)
-	some := max(int(capacityOfSets*float64(all)), 2)
+	some := max(2*all/3, 2)
 	never := &mode{name: "never swapped", fits: all}
 	ahead := &mode{name: "evicted, prefetched ahead", fits: some}
 	faults := &mode{name: "evicted, faulted in", fits: some, faulting: true}
+	longer := func(m *mode) float64 { return share(median(m.whole), median(never.whole)) - 1 }
 	table := t.table(fmt.Sprintf("%d containers of %s one after the other, %d passes a run, %s of device memory",
 		all, size(set), f.passes, size(int64(some)*set)),
 		"memory", "median ms", "90% ms", "run alone ms", "against never swapped", "moved out", "moved in", "all runs s")
 	for _, m := range []*mode{never, ahead, faults} {
-		f.play(m)
+		took := f.play(m)
 		table.row(m.name, fmt.Sprintf("%.1f", median(m.whole)), fmt.Sprintf("%.1f", quantile(0.9, m.whole)),
-			fmt.Sprintf("%.1f", median(m.runs)), fmt.Sprintf("%+.1f%%", 100*m.longer(never)),
-			size(m.out), size(m.in), fmt.Sprintf("%.2f", m.took.Seconds()))
+			fmt.Sprintf("%.1f", median(m.runs)), fmt.Sprintf("%+.1f%%", 100*longer(m)),
+			size(m.out), size(m.in), fmt.Sprintf("%.2f", took.Seconds()))
 	}
-	f.judgeModes(never, ahead, faults)
+	t.none("wrong words in all containers, after all", wrongWords(f.tenants...))
+	t.must("MiB moved out for others while they ran one after the other", float64(ahead.out>>20), "more than 0",
+		ahead.out > 0 && faults.out > 0 && ahead.in > 0)
+	t.none("MiB moved out while never swapped", never.out>>20)
+	goal, v := t.s.Goals.Prefetch, longer(ahead)
+	t.judge("a run after its prefetch takes longer than one never swapped by", v, "share", "at most "+percent(goal), v <= goal)
+	t.remark("Plain faulting takes longer by %s; the paper has 40%% on a V100. A run is counted from dispatch to its end.", percent(longer(faults)))
 }
 
-// setSize cuts the paper's working set to what is free, and takes the memory.
+// setSize cuts the paper's working set to seven tenths of what is free, and takes the
+// memory.
 func (t *trial) setSize() int64 {
 	n := int64(t.s.Containers)
-	each := int64(useOfFree*float64(t.device.Free))/n - t.contextBytes()
+	each := t.device.Free/10*7/n - t.contextBytes()
 	set := t.fit(n*min(t.s.Set, each)) / n &^ (1<<16 - 1)
 	if set < 1<<20 {
 		skip("%d containers find only %s each on a card with %s free", n, size(max(set, 0)), size(t.device.Free))
@@ -76,7 +74,7 @@ func (t *trial) setSize() int64 {
 
 // play starts with all sets on the device if all fit, else with none. Its first round,
 // in which every container comes in for the first time, is not measured.
-func (f *figure) play(m *mode) {
+func (f *figure) play(m *mode) time.Duration {
 	f.resident = nil
 	for i, x := range f.tenants {
 		if m.fits >= len(f.tenants) {
@@ -89,10 +87,9 @@ func (f *figure) play(m *mode) {
 	f.round(m)
 	m.whole, m.runs, m.out, m.in = nil, nil, 0, 0
 	began := time.Now()
-	for range measuredRounds {
-		f.round(m)
-	}
-	m.took = time.Since(began)
+	f.round(m)
+	f.round(m)
+	return time.Since(began)
 }
 
 // round runs each container once, and brings in the next one's memory meanwhile, as
@@ -128,43 +125,4 @@ func (f *figure) bringIn(m *mode, i, running int) {
 		m.in += f.prefetch(f.tenants[i]).Moved
 	}
 	f.resident = append(f.resident, i)
-}
-
-func (m *mode) longer(never *mode) float64 { return share(median(m.whole), median(never.whole)) - 1 }
-
-func (f *figure) judgeModes(never, ahead, faults *mode) {
-	f.none("wrong words in all containers, after all", wrongWords(f.tenants...))
-	swapped := ahead.out > 0 && faults.out > 0 && ahead.in > 0
-	f.must("MiB moved out for others while they ran one after the other", float64(ahead.out>>20), "more than 0", swapped)
-	f.none("MiB moved out while never swapped", never.out>>20)
-	goal, v := f.s.Goals.Prefetch, ahead.longer(never)
-	f.judge("a run after its prefetch takes longer than one never swapped by", v, "share", "at most "+percent(goal), v <= goal)
-	f.remark("Plain faulting takes longer by %s; the paper has 40%% on a V100. A run is counted from dispatch to its end.",
-		percent(faults.longer(never)))
-}
-
-// quantile of numbers, by the nearest; 0 of none.
-func quantile(q float64, xs []float64) float64 {
-	if len(xs) == 0 {
-		return 0
-	}
-	s := slices.Sorted(slices.Values(xs))
-	return s[int(q*float64(len(s)-1)+0.5)]
-}
-
-func median(xs []float64) float64 {
-	if len(xs) == 0 {
-		return 0
-	}
-	s := slices.Sorted(slices.Values(xs))
-	n := len(s)
-	return (s[n/2] + s[(n-1)/2]) / 2
-}
-
-// share is a part of a whole, 0 of nothing.
-func share(part, whole float64) float64 {
-	if whole <= 0 {
-		return 0
-	}
-	return part / whole
 }

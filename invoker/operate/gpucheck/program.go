@@ -2,6 +2,7 @@ package gpucheck
 
 import (
 	"bufio"
+	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
@@ -12,6 +13,8 @@ import (
 	"sync"
 	"syscall"
 	"time"
+
+	"github.com/gpuwhisk/gpuwhisk/gpu/shimctl"
 )
 
 // program is a process that carries out orders, a line each, and answers each with
@@ -23,7 +26,7 @@ type program struct {
 	in     io.WriteCloser
 	out    io.Reader
 	lines  *bufio.Scanner
-	stderr tail
+	stderr bytes.Buffer // to be read when the program has ended
 	ended  sync.Once
 }
 
@@ -56,19 +59,21 @@ type answer struct {
 	Location   int     `json:"place"`
 }
 
-// endTime is how long a program may take to end by itself.
-const endTime = 5 * time.Second
+func command(ctx context.Context, args, env []string) *exec.Cmd {
+	cmd := exec.CommandContext(ctx, args[0], args[1:]...)
+	cmd.Env = env
+	return cmd
+}
 
 // newProgram prepares a process that is killed when ctx ends, with the processes that
 // it started.
 func newProgram(ctx context.Context, name string, args, env []string) (*program, error) {
-	cmd := command(ctx, args, env)
-	cmd.WaitDelay = 2 * time.Second
-	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
-	p := &program{name: name, cmd: cmd}
-	cmd.Cancel, cmd.Stderr = p.kill, &p.stderr
-	in, inErr := cmd.StdinPipe()
-	out, outErr := cmd.StdoutPipe()
+	p := &program{name: name, cmd: command(ctx, args, env)}
+	p.cmd.WaitDelay = 2 * time.Second
+	p.cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
+	p.cmd.Cancel, p.cmd.Stderr = p.kill, &p.stderr
+	in, inErr := p.cmd.StdinPipe()
+	out, outErr := p.cmd.StdoutPipe()
 	p.in, p.out, p.lines = in, out, bufio.NewScanner(out)
 	p.lines.Buffer(nil, 1<<20)
 	return p, errors.Join(inErr, outErr)
@@ -80,31 +85,22 @@ func startProgram(ctx context.Context, name string, args, env []string) (*progra
 	if err == nil {
 		err = p.cmd.Start()
 	}
-	if err != nil {
-		return nil, fmt.Errorf("start %s: %w", name, err)
+	if err == nil {
+		if err = p.read(&p.hello); err != nil {
+			p.end(0)
+		}
 	}
-	if err := p.read(&p.hello); err != nil {
-		p.end(0)
+	if err != nil {
 		return nil, fmt.Errorf("start %s: %w", name, err)
 	}
 	return p, nil
 }
 
-func command(ctx context.Context, args, env []string) *exec.Cmd {
-	cmd := exec.CommandContext(ctx, args[0], args[1:]...)
-	cmd.Env = env
-	return cmd
-}
-
 // order has an order carried out.
 func (p *program) order(format string, args ...any) (a answer, err error) {
 	line := fmt.Sprintf(format, args...)
-	if _, err = fmt.Fprintln(p.in, line); err != nil {
-		err = fmt.Errorf("%w%s", err, &p.stderr)
-	} else {
-		err = p.read(&a)
-	}
-	if err != nil {
+	_, _ = fmt.Fprintln(p.in, line) // a program that has ended does not answer either
+	if err = p.read(&a); err != nil {
 		err = fmt.Errorf("%s: %s: %w", p.name, line, err)
 	}
 	return a, err
@@ -112,7 +108,7 @@ func (p *program) order(format string, args ...any) (a answer, err error) {
 
 func (p *program) read(out any) error {
 	if !p.lines.Scan() {
-		return fmt.Errorf("the program ended%s", &p.stderr)
+		return fmt.Errorf("the program ended%s", p.last())
 	}
 	return decode(p.lines.Bytes(), out)
 }
@@ -133,6 +129,9 @@ func decode(line []byte, out any) error {
 
 func (p *program) kill() error { return syscall.Kill(-p.cmd.Process.Pid, syscall.SIGKILL) }
 
+// endTime is how long a program may take to end by itself.
+const endTime = 5 * time.Second
+
 // end closes the program's input, kills it if it has not ended after a while, and
 // waits for it.
 func (p *program) end(after time.Duration) {
@@ -145,6 +144,16 @@ func (p *program) end(after time.Duration) {
 	})
 }
 
+// last ends the program, and is what an error says of its standard error.
+func (p *program) last() string {
+	p.end(0)
+	text := strings.Join(strings.Fields(p.stderr.String()), " ")
+	if text == "" {
+		return ""
+	}
+	return fmt.Sprintf(" (it printed: %s)", strings.ToValidUTF8(text[max(0, len(text)-400):], ""))
+}
+
 // The orders of worker.c and its likes. Each ends the step if it is refused.
 
 // ask carries out an order that must not be refused.
@@ -155,7 +164,52 @@ func (p *program) timed(format string, args ...any) time.Duration {
 	return time.Duration(p.ask(format, args...).NS)
 }
 
-// fill gives the program a block of known contents.
+// start runs a program until the step ends.
+func (t *trial) start(name string, args, env []string) *program {
+	p := value(startProgram(t.ctx, name, args, env))
+	t.cleanup(func() { p.end(0) })
+	return p
+}
+
+// plain starts worker.c without the shim.
+func (t *trial) plain() *program {
+	return t.start("plain worker", []string{t.program("worker")}, t.env())
+}
+
+// guest is a program under the shim, in a container of its own, and the block of
+// device memory that it works on.
+type guest struct {
+	*program
+	container *shimctl.Container
+	block     int
+}
+
+// guest starts a program under the shim and waits until the shim has connected: it
+// does so after the driver's start, on a thread of its own.
+func (t *trial) guest(name string, args []string, env ...string) *guest {
+	c := t.container()
+	p := t.start(name, args, t.shimEnv(c, env...))
+	ctx, cancel := context.WithTimeout(t.ctx, 20*time.Second)
+	defer cancel()
+	tick := time.NewTicker(2 * time.Millisecond)
+	defer tick.Stop()
+	for c.Processes() == 0 {
+		select {
+		case <-tick.C:
+		case <-ctx.Done():
+			fail("%s: the shim has not connected: %w%s", name, ctx.Err(), p.last())
+		}
+	}
+	return &guest{program: p, container: c}
+}
+
+// worker starts worker.c under the shim, with a block of known contents.
+func (t *trial) worker(bytes int64, seed int) *guest {
+	g := t.guest("worker", []string{t.program("worker")})
+	g.fill(bytes, seed)
+	return g
+}
+
 func (g *guest) fill(bytes int64, seed int) {
 	g.block = g.ask("alloc %d", bytes).Block
 	g.ask("fill %d %d", g.block, seed)
@@ -187,37 +241,30 @@ func wrongWords(guests ...*guest) (sum int64) {
 
 // calibrate finds how many passes take about as long as wanted.
 func (g *guest) calibrate(want time.Duration) int {
-	best := g.run(4)
-	for range 2 {
-		best = min(best, g.run(4))
-	}
+	best := min(g.run(4), g.run(4), g.run(4))
 	return int(min(max(4*want/max(best, 1), 1), 100_000))
 }
 
-// tail keeps the end of what a program printed on its standard error.
-type tail struct {
-	mu   sync.Mutex
-	text []byte
+// evict and prefetch carry out an order as the invoker would give it. Anything but
+// a full success ends the step.
+func (t *trial) evict(g *guest) shimctl.Done {
+	d, err := g.container.Evict(t.ctx, t.epoch.Add(1))
+	return complete("evict", d, err)
 }
 
-const tailSize = 2000
-
-// Write keeps the end of the text.
-func (t *tail) Write(b []byte) (int, error) {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	t.text = append(t.text, b...)
-	t.text = t.text[max(0, len(t.text)-tailSize):]
-	return len(b), nil
+func (t *trial) prefetch(g *guest) shimctl.Done {
+	d, err := g.container.Prefetch(t.ctx, t.epoch.Add(1), 0)
+	return complete("prefetch", d, err)
 }
 
-// String is what is appended to an error's text.
-func (t *tail) String() string {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	s := []rune(strings.Join(strings.Fields(string(t.text)), " "))
-	if len(s) == 0 {
-		return ""
+func complete(order string, d shimctl.Done, err error) shimctl.Done {
+	switch {
+	case err != nil:
+		fail("%s: %w", order, err)
+	case d.Status != shimctl.OK:
+		fail("%s: %s after %s, driver's answer %d", order, d.Status, size(d.Moved), d.Code)
+	case d.Processes == 0:
+		fail("%s: no process answered", order)
 	}
-	return " (it printed: " + string(s[max(0, len(s)-400):]) + ")"
+	return d
 }
