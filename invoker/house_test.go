@@ -82,7 +82,7 @@ var plan = map[string][]string{
 	"invoker/operate/doctor": {"activation", "activation/couchdb", "activation/etcd", "activation/kafka", "gpu/nvml", "gpu/shimctl", "invoker/config",
 		"activation/records", "invoker/container", "invoker/engine/devices", "invoker/engine/docker", "invoker/engine/proxy", "invoker/peer/stores", "invoker/peer/tlsstore", "invoker/peer/zookeeper"},
 	"invoker/operate/console":  {"invoker/lib/httpserver"},
-	"invoker/operate/explain":  {},
+	"invoker/operate/explain":  {"activation"},
 	"invoker/operate/top":      {"invoker/operate/explain"},
 	"invoker/engine/devices":   {"activation", "gpu", "gpu/nvml", "gpu/shimctl", "invoker/container"},
 	"invoker/engine/docker":    {"invoker/lib/retry", "activation/spans", "invoker/container", "invoker/engine/logs"},

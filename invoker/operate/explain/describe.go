@@ -23,7 +23,6 @@ func Describe(a *Trace) []Sentence {
 	}
 	t.waiting(a)
 	t.start(a)
-	t.memory(a)
 	t.run(a)
 	t.ending(a)
 	return t.all
@@ -53,24 +52,19 @@ func (t *describer) arrival(a *Trace) {
 }
 
 func (t *describer) waiting(a *Trace) {
-	wait := a.Wait()
-	if a.Queued.IsZero() || a.Granted.IsZero() {
-		return
-	}
-	if wait < time.Millisecond {
+	switch wait := a.Wait(); {
+	case a.Queued.IsZero() || a.Granted.IsZero():
+	case wait < time.Millisecond:
 		t.add(a.Granted, "Did not wait in a queue.")
-		return
+	case a.GPU == nil:
+		t.add(a.Granted, "Waited %s for a container.", Short(wait))
+	default:
+		t.add(a.Granted, "Waited %s%s%s.", Short(wait), a.GPU.behind(), a.GPU.reason())
 	}
-	text := "Waited " + Short(wait)
-	if a.GPU == nil {
-		t.add(a.Granted, "%s for a container.", text)
-		return
-	}
-	t.add(a.Granted, "%s%s.", text, a.GPU.because())
 }
 
-// because is the reason why a function waited: the rest of a sentence.
-func (g *GPU) because() string {
+// behind states what went before a function that waited.
+func (g *GPU) behind() string {
 	var parts []string
 	if g.Own > 0 {
 		parts = append(parts, fmt.Sprintf("behind %s of its own function", many(g.Own, "call")))
@@ -83,46 +77,45 @@ func (g *GPU) because() string {
 	case g.Passed > 0:
 		parts = append(parts, fmt.Sprintf("behind %s of other functions", many(g.Passed, "call")))
 	}
-	text := ""
-	if len(parts) > 0 {
-		text = " " + strings.Join(parts, " and ")
+	if len(parts) == 0 {
+		return ""
 	}
-	return text + g.reason()
+	return " " + strings.Join(parts, " and ")
 }
 
-// The scheduler's names of why a flow waits.
-const (
-	waitThrottled = "throttled"
-	waitNoToken   = "no token"
-	waitNoFit     = "does not fit"
-	waitNoDevice  = "no device"
-	waitContainer = "waits for its container"
-	waitBackoff   = "backs off"
-	waitBehind    = "behind"
-)
+// reasons are what the scheduler's names of why a flow waits stand for.
+var reasons = map[string]string{
+	"no token":                "every device had as many runs as it may",
+	"does not fit":            "neither device memory nor a container could be had",
+	"no device":               "no device could be used",
+	"waits for its container": "its own container was busy, and waiting was sooner than a cold start",
+	"backs off":               "its function had failed again and again and paused",
+	"behind":                  "others came first in the policy's order",
+}
 
 func (g *GPU) reason() string {
-	switch g.WaitReason {
-	case waitThrottled:
+	reason := reasons[g.WaitReason]
+	if g.WaitReason == "throttled" {
 		whose := "its lead"
 		if g.Level == "namespace" {
 			whose = "its namespace's lead"
 		}
-		return fmt.Sprintf(", because %s over the others was %s where %s is allowed", whose, Short(g.Lead), Short(g.Overrun))
-	case waitNoToken:
-		return ", because every device had as many runs as it may"
-	case waitNoFit:
-		return ", because neither device memory nor a container could be had"
-	case waitNoDevice:
-		return ", because no device could be used"
-	case waitContainer:
-		return ", because its own container was busy, and waiting was sooner than a cold start"
-	case waitBackoff:
-		return ", because its function had failed again and again and paused"
-	case waitBehind:
-		return ", because others came first in the policy's order"
+		reason = fmt.Sprintf("%s over the others was %s where %s is allowed", whose, Short(g.Lead), Short(g.Overrun))
 	}
-	return ""
+	if reason == "" {
+		return ""
+	}
+	return ", because " + reason
+}
+
+// starts are the kinds of starts, and what is between and behind the device of each.
+var starts = map[string][2]string{
+	"gpu-warm":  {"GPU-warm", "the container was there and all of its memory on the device"},
+	"host-warm": {"host-warm", "the container was there, its memory not on the device, or not all of it"},
+	"busy-cold": {"cold", "the function has containers, but all of them were busy"},
+	"cold":      {"cold", "there was no container of the function"},
+	"warmed":    {"warm", "a container of the function was idle"},
+	"prewarmed": {"prewarmed", "a container of its kind was waiting for any function"},
 }
 
 func (t *describer) start(a *Trace) {
@@ -130,26 +123,18 @@ func (t *describer) start(a *Trace) {
 	if a.GPU != nil && a.GPU.Device != "" {
 		where = " on " + DeviceName(a.GPU.Device, a.GPU.Simulated)
 	}
-	for range min(a.Again, 1) {
-		t.add(a.Granted, "%s gone when it came; it went to another.", was(a.Again, "container was", "containers were"))
+	switch {
+	case a.Again == 1:
+		t.add(a.Granted, "A container was gone when it came; it went to another.")
+	case a.Again > 1:
+		t.add(a.Granted, "%d containers were gone when it came; it went to another.", a.Again)
 	}
-	at := a.Granted
-	if !a.Launched.IsZero() {
-		at = a.Launched
+	at := a.Launched
+	if at.IsZero() {
+		at = a.Granted
 	}
-	switch a.Start {
-	case "gpu-warm":
-		t.add(at, "Started GPU-warm%s: the container was there and all of its memory on the device.", where)
-	case "host-warm":
-		t.add(at, "Started host-warm%s: the container was there, its memory not on the device, or not all of it.", where)
-	case "busy-cold":
-		t.add(at, "Started cold%s: the function has containers, but all of them were busy.", where)
-	case "cold":
-		t.add(at, "Started cold%s: there was no container of the function.", where)
-	case "warmed":
-		t.add(at, "Started warm: a container of the function was idle.")
-	case "prewarmed":
-		t.add(at, "Started prewarmed: a container of its kind was waiting for any function.")
+	if s, known := starts[a.Start]; known {
+		t.add(at, "Started %s%s: %s.", s[0], where, s[1])
 	}
 	if a.Create > 0 {
 		t.add(a.InitStart, "Its container was created in %s.", Short(a.Create))
@@ -157,15 +142,8 @@ func (t *describer) start(a *Trace) {
 	if d := span(a.InitStart, a.InitEnd); d > 0 {
 		t.add(a.InitEnd, "The function was initialised in %s.", Short(d))
 	}
-}
-
-func (t *describer) memory(a *Trace) {
-	g := a.GPU
-	if g == nil {
-		return
-	}
-	if g.Moved >= 100*time.Microsecond { // less is the answer to an order that had nothing to move
-		t.add(a.RunStart, "Its memory was brought to the device in %s.", Short(g.Moved))
+	if a.GPU != nil && a.GPU.Moved >= 100*time.Microsecond { // less is the answer to an order that had nothing to move
+		t.add(a.RunStart, "Its memory was brought to the device in %s.", Short(a.GPU.Moved))
 	}
 }
 
@@ -173,22 +151,20 @@ func (t *describer) run(a *Trace) {
 	if a.RunStart.IsZero() {
 		return
 	}
-	beside := ""
-	if a.GPU != nil {
-		if !a.GPU.Alone {
-			beside = " alone on the device"
-		}
-		if a.GPU.Beside > 0 {
-			beside = " beside " + a.GPU.company()
-		}
-	}
-	limit := ""
+	beside, limit, memory := "", "", ""
 	if a.TimedOut {
 		limit = ", which is its time limit"
 	}
-	memory := ""
-	if a.GPU != nil && a.GPU.Memory > 0 {
-		memory = fmt.Sprintf("; its container held %s of device memory", Bytes(a.GPU.Memory))
+	if g := a.GPU; g != nil {
+		switch {
+		case g.Beside > 0:
+			beside = " beside " + g.company()
+		case !g.Alone:
+			beside = " alone on the device"
+		}
+		if g.Memory > 0 {
+			memory = fmt.Sprintf("; its container held %s of device memory", Bytes(g.Memory))
+		}
 	}
 	t.add(a.RunEnd, "Ran %s%s%s%s.", Short(span(a.RunStart, a.RunEnd)), beside, limit, memory)
 }
@@ -211,12 +187,11 @@ func (t *describer) ending(a *Trace) {
 	if a.Answered.IsZero() {
 		return
 	}
-	outcome := outcomes[a.Status&3]
-	all := ""
+	after := ""
 	if d := a.Latency(); d > 0 {
-		all = fmt.Sprintf(", %s after it was sent", Short(d))
+		after = fmt.Sprintf(", %s after it was sent", Short(d))
 	}
-	t.add(a.Answered, "Answered with %s%s.", outcome, all)
+	t.add(a.Answered, "Answered with %s%s.", a.Outcome(), after)
 	if a.Logs > 0 {
 		t.add(a.Answered, "Its log was read in %s.", Short(a.Logs))
 	}
@@ -227,22 +202,15 @@ func (t *describer) ending(a *Trace) {
 		t.add(time.Time{}, "Its record is not written yet.")
 	case a.Recorded && a.Batch == NoBatch:
 		t.add(a.Completed, "Its acks were safe %s later; the store refused its record.", Short(d))
+	case a.Recorded && a.Batch == 0:
+		t.add(a.Completed, "Its record and its acks were safe %s later.", Short(d))
+	case a.Recorded && a.Batch == 1:
+		t.add(a.Completed, "Its record, written alone, and its acks were safe %s later.", Short(d))
 	case a.Recorded:
-		t.add(a.Completed, "Its record%s and its acks were safe %s later.", a.batch(), Short(d))
+		t.add(a.Completed, "Its record, written in a batch of %d, and its acks were safe %s later.", a.Batch, Short(d))
 	default:
 		t.add(a.Completed, "Its acks were safe %s later; no record is kept of it.", Short(d))
 	}
-}
-
-// batch states how a record was written.
-func (a *Trace) batch() string {
-	switch a.Batch {
-	case 0:
-		return ""
-	case 1:
-		return ", written alone,"
-	}
-	return fmt.Sprintf(", written in a batch of %d,", a.Batch)
 }
 
 // DeviceName is a device's name, with whether it is simulated.
@@ -258,13 +226,6 @@ func many(n int, what string) string {
 		return "1 " + what
 	}
 	return fmt.Sprintf("%d %ss", n, what)
-}
-
-func was(n int, one, more string) string {
-	if n == 1 {
-		return "A " + one
-	}
-	return fmt.Sprintf("%d %s", n, more)
 }
 
 // Short writes a duration with about three digits.

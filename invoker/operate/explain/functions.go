@@ -1,6 +1,7 @@
 package explain
 
 import (
+	"maps"
 	"slices"
 	"strings"
 	"time"
@@ -30,35 +31,31 @@ func (l *Log) Functions(since time.Time) []*Function {
 		return nil
 	}
 	type times struct{ wait, latency []time.Duration }
-	all, of := []*Function{}, map[string]*times{}
-	byName := map[string]*Function{}
+	all, of := map[string]*Function{}, map[string]*times{}
 	for _, t := range l.newest(l.size) {
 		if t.Answered.Before(since) {
 			continue
 		}
 		name := t.Function()
-		f := byName[name]
+		f, d := all[name], of[name]
 		if f == nil {
-			f = &Function{Function: name, Starts: map[string]int{}}
-			byName[name], of[name] = f, &times{}
-			all = append(all, f)
+			f, d = &Function{Function: name, Starts: map[string]int{}}, &times{}
+			all[name], of[name] = f, d
 		}
 		f.Count++
 		if t.Status != 0 {
 			f.Failed++
 		}
-		d := of[name]
 		d.latency = append(d.latency, t.Latency())
 		if t.Start != "" {
 			f.Starts[t.Start]++
 			d.wait = append(d.wait, t.Wait())
 		}
 	}
-	for _, f := range all {
-		f.Wait, f.Latency = quantiles(of[f.Function].wait), quantiles(of[f.Function].latency)
+	for name, f := range all {
+		f.Wait, f.Latency = quantiles(of[name].wait), quantiles(of[name].latency)
 	}
-	slices.SortFunc(all, func(a, b *Function) int { return strings.Compare(a.Function, b.Function) })
-	return all
+	return slices.SortedFunc(maps.Values(all), func(a, b *Function) int { return strings.Compare(a.Function, b.Function) })
 }
 
 // quantiles sorts d.

@@ -5,23 +5,9 @@ import (
 	"errors"
 	"fmt"
 	"time"
-)
 
-// record is what of an activation record a trace can be made from.
-type record struct {
-	ID         string `json:"activationId"`
-	Namespace  string `json:"namespace"`
-	Name       string `json:"name"`
-	Start, End int64
-	Response   struct {
-		StatusCode *int   `json:"statusCode"`
-		Status     string `json:"status"`
-	}
-	Annotations []struct {
-		Key   string          `json:"key"`
-		Value json.RawMessage `json:"value"`
-	}
-}
+	"github.com/gpuwhisk/gpuwhisk/activation"
+)
 
 // statuses are the REST API's names of status codes.
 var statuses = map[string]int{"success": 0, "application error": 1, "action developer error": 2, "whisk internal error": 3}
@@ -30,53 +16,46 @@ var statuses = map[string]int{"success": 0, "application error": 1, "action deve
 // database have it, as far as that goes: what held a function that waited is in
 // no record.
 func FromRecord(text []byte) (*Trace, error) {
-	var r record
+	var r struct {
+		ID         string `json:"activationId"`
+		Namespace  string
+		Name       string
+		Start, End int64
+		Response   struct {
+			StatusCode *int
+			Status     string
+		}
+		Annotations activation.Annotations
+	}
 	if err := json.Unmarshal(text, &r); err != nil {
 		return nil, fmt.Errorf("read activation record: %w", err)
 	}
 	if r.ID == "" || r.Start <= 0 {
 		return nil, errors.New("read activation record: it has no activationId or no start")
 	}
-	a := &Trace{ID: r.ID, Namespace: r.Namespace, Action: r.Name, FromRecord: true, Recorded: true}
-	if a.Status = statuses[r.Response.Status]; r.Response.StatusCode != nil {
+	start, end := time.UnixMilli(r.Start), time.UnixMilli(max(r.Start, r.End))
+	a := &Trace{
+		ID: r.ID, Namespace: r.Namespace, Action: r.Name, Status: statuses[r.Response.Status], FromRecord: true, Recorded: true,
+		Start: "warmed", RunStart: start, RunEnd: end, Answered: end,
+	}
+	if r.Response.StatusCode != nil {
 		a.Status = *r.Response.StatusCode
 	}
-	var waited, initTime int64
-	var run struct {
-		Device, Start                    string
-		QueueTime, PrefetchTime, GPUTime int64
-		Memory                           int64
+	if path, ok := r.Annotations.Text("path"); ok {
+		a.Action = path
 	}
-	for _, n := range r.Annotations {
-		switch n.Key {
-		case "path":
-			_ = json.Unmarshal(n.Value, &a.Action) // what is of another type is left out
-		case "kind":
-			_ = json.Unmarshal(n.Value, &a.Kind)
-		case "waitTime":
-			_ = json.Unmarshal(n.Value, &waited)
-		case "initTime":
-			_ = json.Unmarshal(n.Value, &initTime)
-		case "timeout":
-			_ = json.Unmarshal(n.Value, &a.TimedOut)
-		case "gpu":
-			if json.Unmarshal(n.Value, &run) == nil {
-				a.GPU = &GPU{Device: run.Device, Memory: run.Memory, Moved: millis(run.PrefetchTime), Alone: true}
-			}
-		}
-	}
-	start, end := time.UnixMilli(r.Start), time.UnixMilli(max(r.Start, r.End))
-	if waited > 0 {
+	a.Kind, _ = r.Annotations.Text("kind")
+	timeout, _ := r.Annotations.Get("timeout")
+	a.TimedOut = string(timeout) == "true"
+	if waited, _ := r.Annotations.Number("waitTime"); waited > 0 {
 		a.Sent = start.Add(-millis(waited))
 	}
-	a.Answered, a.RunStart, a.RunEnd = end, start, end
-	if initTime > 0 {
-		a.InitStart, a.InitEnd, a.Start = start, start.Add(millis(initTime)), "cold"
+	if init, _ := r.Annotations.Number("initTime"); init > 0 {
+		a.Start, a.InitStart, a.InitEnd = "cold", start, start.Add(millis(init))
 		a.RunStart = a.InitEnd
-	} else {
-		a.Start = "warmed"
 	}
-	if a.GPU != nil {
+	if run, ok := r.Annotations.GPURun(); ok {
+		a.GPU = &GPU{Device: run.Device, Memory: run.Memory, Moved: millis(run.PrefetchTime), Alone: true}
 		a.Start, a.Queued, a.Granted = run.Start, start.Add(-millis(run.QueueTime)), start
 		a.RunStart = end.Add(-millis(run.GPUTime))
 	}
