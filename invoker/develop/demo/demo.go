@@ -49,7 +49,7 @@ type Options struct {
 	Load     time.Duration // how long calls are made, under each policy
 	Seed     uint64        // of the arrivals
 	Out      io.Writer
-	Terminal bool // Out is one: progress may rewrite its line, headings are bold
+	Terminal bool // Out is one: progress may rewrite its line, and what matters most is bold
 }
 
 // readyTime bounds the start, drainTime the answers after the last call and

@@ -14,7 +14,7 @@ import (
 	"github.com/gpuwhisk/gpuwhisk/invoker/develop/standalone"
 )
 
-// printer writes for a person: bold headings and a line of progress on a terminal,
+// printer writes for a person: what matters most in bold, and a line of progress on a terminal,
 // plain text elsewhere.
 type printer struct {
 	w        io.Writer
@@ -172,7 +172,7 @@ func (p printer) table(name, head string, width int, all []column) (row func(nam
 	row(strings.Repeat(" ", utf8.RuneCountInString(name)), func(c column) string {
 		return "── " + c.policy + " " + strings.Repeat("─", width-4-len(c.policy))
 	})
-	row(name, func(column) string { return p.bold(head) })
+	row(name, func(column) string { return head })
 	return row
 }
 

@@ -84,8 +84,7 @@ type Call struct {
 type Result struct {
 	Begin       time.Time
 	Took        time.Duration // until the last answer
-	Calls       []Call
-	Unsent      []int // for each action: calls whose time came while InFlight were under way, until the end
+	Calls       []Call        // also those whose time came while InFlight were under way, until the end
 	Interrupted bool
 }
 
@@ -99,7 +98,7 @@ const (
 // at once, with what there is.
 func Run(ctx context.Context, o Options, system System) *Result {
 	r := &run{Options: o, system: system, slots: make(chan struct{}, o.InFlight)}
-	r.result = Result{Begin: time.Now(), Unsent: make([]int, len(o.Actions))}
+	r.result.Begin = time.Now()
 	var reporting sync.WaitGroup
 	loading, loaded := context.WithCancel(context.WithoutCancel(ctx))
 	reporting.Go(func() {
@@ -137,7 +136,9 @@ func (r *run) send(ctx context.Context) {
 			return
 		}
 		if over = over || !r.slot(sending); over {
-			r.result.Unsent[a.Action]++
+			r.mu.Lock()
+			r.result.Calls = append(r.result.Calls, Call{Action: a.Action, At: a.At, Answer: Answer{Failure: failureUnsent}})
+			r.mu.Unlock()
 			continue
 		}
 		r.running.Go(func() { r.call(ctx, a) })

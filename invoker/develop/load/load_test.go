@@ -43,9 +43,14 @@ func every(d time.Duration, n int) func(func(Arrival) bool) {
 	}
 }
 
+// sent are the calls that were made.
+func sent(r *Result) []Call {
+	return slices.DeleteFunc(slices.Clone(r.Calls), func(c Call) bool { return c.Failure == failureUnsent })
+}
+
 func latencies(r *Result) []time.Duration {
 	var all []time.Duration
-	for _, c := range r.Calls {
+	for _, c := range sent(r) {
 		all = append(all, c.Latency)
 	}
 	slices.Sort(all)
@@ -76,8 +81,8 @@ func TestAWaitForASlotIsLatency(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		o := Options{Actions: []string{"a"}, Arrivals: every(time.Second, 8), Duration: 7500 * time.Millisecond, InFlight: 1, Wait: time.Minute}
 		r := Run(t.Context(), o, takes(2*time.Second))
-		if got := fmt.Sprint(latencies(r)); got != "[2s 3s 4s 5s]" || r.Unsent[0] != 4 {
-			t.Errorf("latencies %s, %d not sent", got, r.Unsent[0])
+		if got := fmt.Sprint(latencies(r)); got != "[2s 3s 4s 5s]" || len(r.Calls) != 8 {
+			t.Errorf("latencies %s of %d calls", got, len(r.Calls))
 		}
 		s := Summarise(r, o.Actions)
 		if s.Sent != 4 || s.Unsent != 4 || s.All.Calls != 8 || s.Failed != 4 || s.Late != 3 || s.Latest != 3000 ||
@@ -91,8 +96,8 @@ func TestNothingIsSentAfterTheDuration(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := Run(t.Context(), Options{Actions: []string{"a"}, Arrivals: every(time.Second, 100), Duration: 3 * time.Second,
 			InFlight: 10, Wait: time.Minute}, takes(time.Millisecond))
-		if len(r.Calls) != 4 || r.Unsent[0] != 0 {
-			t.Errorf("%d calls, %v not sent", len(r.Calls), r.Unsent)
+		if len(r.Calls) != 4 || len(sent(r)) != 4 {
+			t.Errorf("%d calls, %d of them sent", len(r.Calls), len(sent(r)))
 		}
 	})
 }
@@ -209,7 +214,9 @@ func TestPercentilesAreExact(t *testing.T) {
 // What a person reads fits into 80 columns, whatever the names.
 func TestPrintedWithin80Columns(t *testing.T) {
 	name := "/a-long-namespace/package/" + strings.Repeat("é", 70)
-	r := &Result{Took: 100 * time.Hour, Unsent: []int{3, 0}, Calls: []Call{
+	unsent := Call{Answer: Answer{Failure: failureUnsent}}
+	r := &Result{Took: 100 * time.Hour, Calls: []Call{
+		unsent, unsent, unsent,
 		{Latency: 99 * time.Hour, Late: time.Hour, Answer: Answer{Ran: true, Start: "gpu-warm"}},
 		{Action: 1, Answer: Answer{Failure: strings.Repeat("kind ", 40), Detail: strings.Repeat("detail ", 40)}},
 	}}

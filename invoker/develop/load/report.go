@@ -60,16 +60,21 @@ const lateness = 10 * time.Millisecond
 
 // Summarise counts.
 func Summarise(r *Result, actions []string) Report {
-	s := Report{Begin: r.Begin, Seconds: r.Took.Seconds(), Sent: len(r.Calls), Interrupted: r.Interrupted, Failures: []Failure{}}
+	s := Report{Begin: r.Begin, Seconds: r.Took.Seconds(), Interrupted: r.Interrupted, Failures: []Failure{}}
 	all, byStart, byAction := groups{}, groups{}, groups{}
 	all.of("all") // also without calls
 	failures := map[string]*Failure{}
-	count := func(c Call) {
+	for _, c := range r.Calls {
 		all.of("all").add(c)
 		byAction.of(actions[c.Action]).add(c)
 		if c.Ran {
 			s.Ran++
 			byStart.of(cmp.Or(c.Start, Unknown)).add(c)
+		}
+		if c.Failure == failureUnsent {
+			s.Unsent++
+		} else {
+			s.Sent++
 		}
 		if c.Failure != "" {
 			if failures[c.Failure] == nil {
@@ -81,15 +86,6 @@ func Summarise(r *Result, actions []string) Report {
 			s.Late++
 		}
 		s.Latest = max(s.Latest, ms(c.Late))
-	}
-	for _, c := range r.Calls {
-		count(c)
-	}
-	for action, n := range r.Unsent {
-		s.Unsent += n
-		for range n {
-			count(Call{Action: action, Answer: Answer{Failure: failureUnsent}})
-		}
 	}
 	s.All, s.Starts, s.Actions = all.list()[0], byStart.list(), byAction.list()
 	s.Failed = s.All.Failed
