@@ -5,6 +5,7 @@ import (
 	"html"
 	"math"
 	"os"
+	"slices"
 	"strings"
 )
 
@@ -97,8 +98,9 @@ func draw(f figure, results map[string][]*Result, file string) error {
 		if curve.style == dots { // beside each other, where they would hide each other
 			by := 0.08 * (float64(beside) - float64(f.count(dots)-1)/2)
 			beside++
-			for k, v := range p.x {
-				p.x[k] = v + by
+			p.x = slices.Clone(p.x) // curves share theirs
+			for k := range p.x {
+				p.x[k] += by
 			}
 		}
 		for k, v := range p.x {

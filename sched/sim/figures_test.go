@@ -10,6 +10,7 @@ import (
 	"math"
 	"os"
 	"path/filepath"
+	"regexp"
 	"testing"
 	"time"
 )
@@ -118,6 +119,32 @@ func TestEveryFigureCanBeDrawn(t *testing.T) {
 		if err := wellFormed(text); err != nil || bytes.Contains(text, []byte("NaN")) || bytes.Contains(text, []byte("Inf")) {
 			t.Errorf("%s: %v, or not a number in\n%s", f.name, err, text)
 		}
+	}
+}
+
+// TestDotsLieBesideEachOther: curves may share their values of x, and none hides another.
+func TestDotsLieBesideEachOther(t *testing.T) {
+	x := []float64{1, 2}
+	dotted := func(name string) curve {
+		return curve{name, dots, nil, func([][]*Result) ([]float64, []Spread) { return x, make([]Spread, len(x)) }}
+	}
+	file := filepath.Join(t.TempDir(), "dots.svg")
+	if err := draw(figure{curves: []curve{dotted("a"), dotted("b"), dotted("c")}, ticks: x}, nil, file); err != nil {
+		t.Fatal(err)
+	}
+	text, err := os.ReadFile(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	places := map[string]bool{}
+	for _, m := range regexp.MustCompile(`<circle cx="([0-9.]+)"`).FindAllStringSubmatch(string(text), -1) {
+		places[m[1]] = true
+	}
+	if len(places) != 3*len(x)+1 { // the legend's are one below the other
+		t.Errorf("dots at %v", places)
+	}
+	if x[0] != 1 {
+		t.Errorf("the curves' own values became %v", x)
 	}
 }
 
