@@ -57,6 +57,7 @@ type Config struct {
 	GPU           GPU           `section:"GPU"`
 	State         State         `section:"State on disk and the stop"`
 	Drain         Drain         `section:"State on disk and the stop"`
+	Providers     Providers     `section:"Service providers"`
 
 	settings []Setting
 	ignored  []Setting
@@ -67,7 +68,7 @@ type Config struct {
 func keys(c *Config) []*key {
 	all := tagged(reflect.ValueOf(c).Elem(), "")
 	gpu := slices.IndexFunc(all, func(k *key) bool { return k.section == "GPU" })
-	return slices.Concat(all[:gpu], schedulingKeys(&c.GPU), all[gpu:], spiKeys(c))
+	return slices.Concat(all[:gpu], schedulingKeys(&c.GPU), all[gpu:])
 }
 
 // Identity names this invoker among its peers.

@@ -81,8 +81,8 @@ func assign(all []*key, s *sources) (problems []error) {
 	return problems
 }
 
-// resolveDefaults resolves the keys whose default is another key's value, the store of
-// records that the service provider names, and the message size that follows from the payload limit.
+// resolveDefaults resolves the keys whose default is another key's value, what the
+// service providers decide, and the message size that follows from the payload limit.
 func resolveDefaults(c *Config, all []*key) {
 	byName := map[string]*key{}
 	for _, k := range all {
@@ -101,13 +101,10 @@ func resolveDefaults(c *Config, all []*key) {
 			k.source = "policy " + c.GPU.Policy
 		}
 	}
-	if store := byName["whisk.gpu.records.store"]; c.Records.Store == "" {
-		c.Records.Store = c.Records.provided
-		store.source = "as whisk.spi.ActivationStoreProvider"
+	if c.Records.Store == "" {
+		byName["whisk.gpu.records.store"].source = "as whisk.spi.ActivationStoreProvider"
 	}
-	if byName["whisk.spi.InvokerProvider"].value.text() == "" {
-		c.Scheduler.Enabled = len(c.Scheduler.Etcd.Hosts) > 0
-	}
+	c.provide()
 	const size = "max.message.bytes"
 	if _, given := c.Kafka.TopicConfig[size]; !given {
 		c.Kafka.TopicConfig[size] = fmt.Sprint(int64(c.Limits.MaxMessage()))

@@ -54,9 +54,8 @@ func (c *Config) mode() Setting {
 	if c.Scheduler.Enabled {
 		s.Value, s.Source = "scheduler", "as whisk.etcd.hosts"
 	}
-	const provider = "whisk.spi.InvokerProvider"
-	if slices.ContainsFunc(c.settings, func(k Setting) bool { return k.Name == provider && k.Value != "" }) {
-		s.Source = "as " + provider
+	if c.Providers.Invoker != "" {
+		s.Source = "as whisk.spi.InvokerProvider"
 	}
 	return s
 }

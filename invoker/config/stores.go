@@ -22,10 +22,8 @@ type CouchDB struct {
 type Records struct {
 	// Discard drops all records (the Noop activation store).
 	Discard bool
-	// Store is where records go: one of the stores. provided is the one that
-	// OpenWhisk's service provider names.
-	Store            string `key:"whisk.gpu.records.store" enum:"couchdb,couchbase,elasticsearch" doc:"where records go; empty means that of whisk.spi.ActivationStoreProvider"`
-	provided         string
+	// Store is where records go: one of the stores.
+	Store            string        `key:"whisk.gpu.records.store" enum:"couchdb,couchbase,elasticsearch" doc:"where records go; empty means that of whisk.spi.ActivationStoreProvider"`
 	BlockingLevel    string        `key:"whisk.activation.store-blocking-result-level" default:"STORE_ALWAYS" enum:"STORE_ALWAYS,STORE_FAILURES,STORE_FAILURES_NOT_APPLICATION_ERRORS" doc:"which activations leave a record"`
 	NonBlockingLevel string        `key:"whisk.activation.store-non-blocking-result-level" default:"STORE_ALWAYS" enum:"STORE_ALWAYS,STORE_FAILURES,STORE_FAILURES_NOT_APPLICATION_ERRORS" doc:"which activations leave a record"`
 	UnstoredLogs     bool          `key:"whisk.activation.unstored-logs-enabled" default:"false" doc:"log a line for each record that is not stored"`

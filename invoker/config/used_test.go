@@ -80,7 +80,7 @@ func field(s *types.Selection) string {
 // values: neither is a use of them.
 func makes(f *ast.FuncDecl, info *types.Info) bool {
 	results := info.Defs[f.Name].Type().(*types.Signature).Results()
-	return results.Len() == 1 && strings.HasSuffix(results.At(0).Type().String(), "config.key") || f.Name.Name == "spis"
+	return results.Len() == 1 && strings.HasSuffix(results.At(0).Type().String(), "config.key")
 }
 
 func judges(f *ast.FuncDecl) bool {
@@ -105,27 +105,6 @@ func tagged(pkg *types.Package) map[string]string {
 	return keys
 }
 
-// chosen gives the name of a service provider by each field that it sets.
-func chosen(f *ast.FuncDecl, info *types.Info, into map[string]string) {
-	name := ""
-	ast.Inspect(f, func(n ast.Node) bool {
-		switch n := n.(type) {
-		case *ast.KeyValueExpr:
-			key, ok := n.Key.(*ast.Ident)
-			if text, is := n.Value.(*ast.BasicLit); ok && is && key.Name == "name" {
-				name = strings.Trim(text.Value, `"`)
-			}
-		case *ast.AssignStmt:
-			for _, l := range n.Lhs {
-				if s, ok := l.(*ast.SelectorExpr); ok && field(info.Selections[s]) != "" {
-					into[field(info.Selections[s])] = "whisk.spi." + name
-				}
-			}
-		}
-		return true
-	})
-}
-
 // declared are keys that a deployment gives and that only their check needs, with
 // the reason.
 var declared = map[string]string{
@@ -134,6 +113,10 @@ var declared = map[string]string{
 	"whisk.invoker.https.keystore-flavor":     "the format is recognised",
 	"whisk.couchdb.provider":                  "both kinds are used alike",
 	"whisk.s3.cloud-front-config.domain-name": "must be empty",
+	"whisk.spi.InvokerServerProvider":         "the endpoints are those of the mode",
+	"whisk.spi.MessagingProvider":             "there is one",
+	"whisk.spi.ArtifactStoreProvider":         "there is one",
+	"whisk.spi.ContainerFactoryProvider":      "there is one",
 	"whisk.memory.std":                        "documents of actions have their limits",
 	"whisk.time-limit.std":                    "documents of actions have their limits",
 	"whisk.log-limit.std":                     "documents of actions have their limits",
@@ -152,9 +135,6 @@ func TestEveryKeyIsRead(t *testing.T) {
 		for _, f := range files {
 			for _, decl := range f.Decls {
 				if fn, ok := decl.(*ast.FuncDecl); ok && path == settings {
-					if fn.Name.Name == "spis" {
-						chosen(fn, p.info, keys)
-					}
 					if makes(fn, p.info) || judges(fn) {
 						continue
 					}

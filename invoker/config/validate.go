@@ -149,28 +149,21 @@ func unknown(all []*key, path string, l leaf) error {
 		path, l.source, l.text, near, variable(near))
 }
 
-// nearest is the name with the least edit distance, the first of equals.
+// nearest is the name that begins and ends most like another, the first of equals.
 func nearest(name string, names []string) string {
-	return slices.MinFunc(names, func(a, b string) int { return distance(name, a) - distance(name, b) })
+	return slices.MaxFunc(names, func(a, b string) int { return alike(name, a) - alike(name, b) })
 }
 
-// distance is Levenshtein's.
-func distance(a, b string) int {
-	row := make([]int, len(b)+1)
-	for j := range row {
-		row[j] = j
+// alike is how many bytes at the beginning and the end are the same, less those that
+// differ.
+func alike(a, b string) int {
+	n, short := 0, min(len(a), len(b))
+	for n < short && a[n] == b[n] {
+		n++
 	}
-	for i := range len(a) {
-		diagonal := row[0]
-		row[0] = i + 1
-		for j := range len(b) {
-			change := diagonal
-			if a[i] != b[j] {
-				change++
-			}
-			diagonal = row[j+1]
-			row[j+1] = min(change, row[j]+1, row[j+1]+1)
-		}
+	end := 0
+	for end < short-n && a[len(a)-1-end] == b[len(b)-1-end] {
+		end++
 	}
-	return row[len(b)]
+	return n + end - max(len(a), len(b))
 }

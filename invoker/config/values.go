@@ -37,6 +37,7 @@ func (v value) setText(text string) error { return v.set([]entry{{"", text}}) }
 // valueOf makes the value of a field. These tags are what is allowed:
 //
 //	enum:"a,b"      of a text: one of these words
+//	class:"a,b"     of a text: one of these classes
 //	range:"lo..hi"  of a number
 //	min:"1 MiB"     of a size
 //	bytes:"16"      of a key in base64
@@ -73,9 +74,12 @@ func valueOf(at any, tag reflect.StructTag, secret bool) value {
 		return secretBytes(at, n)
 	case *string:
 		words, limited := tag.Lookup("enum")
+		classes, provider := tag.Lookup("class")
 		switch {
 		case limited:
 			return choice(at, strings.Split(words, ",")...)
+		case provider:
+			return class(at, strings.Split(classes, ",")...)
 		case format == "topic":
 			return topic(at)
 		case secret && format != "trimmed":
