@@ -41,9 +41,9 @@ func (a *assembly) openTracer(ctx context.Context) (hooks, error) {
 	if !a.c.Traces.On() {
 		return hooks{}, nil
 	}
-	endpoint, protocol, tracesOnly := a.c.Traces.Target()
+	endpoint, protocol := a.c.Traces.Target()
 	t, err := trace.New(ctx, trace.Config{
-		Protocol: protocol, Endpoint: endpoint, Whole: tracesOnly, Instance: a.instance.Topic(), Version: a.Version,
+		Protocol: protocol, Endpoint: endpoint, Instance: a.instance.Topic(), Version: a.Version,
 	}, a.Log)
 	if err != nil {
 		return hooks{}, err

@@ -1,6 +1,7 @@
 package config
 
 import (
+	"cmp"
 	"fmt"
 	"net"
 	"net/url"
@@ -111,16 +112,14 @@ func (t Traces) On() bool {
 	return !t.Disabled && (t.Exporter == "otlp" || t.Exporter == "" && t.Endpoint+t.TracesEndpoint != "")
 }
 
-// Target is where traces go and how; tracesOnly: the address is that of
-// traces alone. An empty one is the library's default on this machine.
-func (t Traces) Target() (endpoint, protocol string, tracesOnly bool) {
-	if endpoint, tracesOnly = t.Endpoint, t.TracesEndpoint != ""; tracesOnly {
-		endpoint = t.TracesEndpoint
+// Target is where traces go, and how. An empty address is the library's default on
+// this machine.
+func (t Traces) Target() (endpoint, protocol string) {
+	endpoint, protocol = cmp.Or(t.TracesEndpoint, t.Endpoint), cmp.Or(t.TracesProtocol, t.Protocol)
+	if t.TracesEndpoint == "" && endpoint != "" && protocol == "http/protobuf" {
+		endpoint = strings.TrimSuffix(endpoint, "/") + "/v1/traces"
 	}
-	if protocol = t.Protocol; t.TracesProtocol != "" {
-		protocol = t.TracesProtocol
-	}
-	return endpoint, protocol, tracesOnly
+	return endpoint, protocol
 }
 
 // validate refuses an address that the library would silently replace by its own.
@@ -128,16 +127,13 @@ func (t Traces) validate() error {
 	if !t.On() {
 		return nil
 	}
-	endpoint, _, tracesOnly := t.Target()
-	if endpoint == "" {
-		return nil
-	}
+	endpoint, _ := t.Target()
 	u, err := url.Parse(endpoint)
-	if err == nil && (u.Scheme == "http" || u.Scheme == "https") && u.Host != "" {
+	if endpoint == "" || err == nil && (u.Scheme == "http" || u.Scheme == "https") && u.Host != "" {
 		return nil
 	}
 	name := "OTEL_EXPORTER_OTLP_ENDPOINT"
-	if tracesOnly {
+	if t.TracesEndpoint != "" {
 		name = "OTEL_EXPORTER_OTLP_TRACES_ENDPOINT"
 	}
 	return fmt.Errorf("%s: not an address such as http://collector:4318 (http without TLS, https with it)", name)

@@ -3,7 +3,6 @@ package trace
 import (
 	"context"
 	"log/slog"
-	"net/url"
 	"sync/atomic"
 
 	"go.opentelemetry.io/otel/exporters/otlp/otlptrace"
@@ -21,26 +20,16 @@ const (
 // connect makes the client of the protocol. It connects when there is something
 // to send.
 func connect(ctx context.Context, c Config) (sdk.SpanExporter, error) {
-	if c.Protocol == GRPC {
-		var o []otlptracegrpc.Option
-		if c.Endpoint != "" {
-			o = append(o, otlptracegrpc.WithEndpointURL(c.Endpoint))
-		}
-		return otlptrace.New(ctx, otlptracegrpc.NewClient(o...))
-	}
-	var o []otlptracehttp.Option
+	var grpc []otlptracegrpc.Option
+	var web []otlptracehttp.Option
 	if c.Endpoint != "" {
-		at := c.Endpoint
-		if !c.Whole {
-			joined, err := url.JoinPath(at, "v1", "traces")
-			if err != nil {
-				return nil, err
-			}
-			at = joined
-		}
-		o = append(o, otlptracehttp.WithEndpointURL(at))
+		grpc = append(grpc, otlptracegrpc.WithEndpointURL(c.Endpoint))
+		web = append(web, otlptracehttp.WithEndpointURL(c.Endpoint))
 	}
-	return otlptrace.New(ctx, otlptracehttp.NewClient(o...))
+	if c.Protocol == GRPC {
+		return otlptrace.New(ctx, otlptracegrpc.NewClient(grpc...))
+	}
+	return otlptrace.New(ctx, otlptracehttp.NewClient(web...))
 }
 
 // exporter counts what the receiver takes, logs once when it stops taking and

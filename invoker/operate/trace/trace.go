@@ -15,6 +15,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"log/slog"
+	"slices"
 	"sync/atomic"
 
 	"github.com/gpuwhisk/gpuwhisk/invoker/operate/explain"
@@ -27,11 +28,9 @@ import (
 // Config is what the library does not find in its own variables.
 type Config struct {
 	Protocol string // grpc, or http/protobuf
-	// Endpoint is where OTLP goes, empty for the library's default on this
-	// machine. Whole is whether it is the address of traces alone: HTTP then
-	// adds no path to it.
+	// Endpoint is where traces go, with its path, empty for the library's default
+	// on this machine.
 	Endpoint string
-	Whole    bool
 	Instance string // the invoker's name among its peers
 	Version  string
 }
@@ -93,13 +92,9 @@ func New(ctx context.Context, c Config, log *slog.Logger) (*Tracer, error) {
 
 // Ended exports an activation that is over. It copies what it keeps.
 func (t *Tracer) Ended(a *explain.Trace, context json.RawMessage) {
-	if len(t.queue) == cap(t.queue) {
-		t.dropped.Add(1)
-		return
-	}
 	e := ended{trace: a.Copy()}
 	if len(context) <= longestContext {
-		e.context = append([]byte(nil), context...)
+		e.context = slices.Clone(context)
 	}
 	select {
 	case t.queue <- e:
@@ -135,27 +130,12 @@ func (t *Tracer) Close(ctx context.Context) error {
 // work makes spans until Close, and then of what is left.
 func (t *Tracer) work() {
 	defer close(t.done)
-	for {
+	for stopped := false; !stopped || len(t.queue) > 0; {
 		select {
 		case e := <-t.queue:
-			t.export(&e)
+			spans(extract(context.Background(), e.context), t.tracer, &e.trace)
 		case <-t.stop:
-			for {
-				select {
-				case e := <-t.queue:
-					t.export(&e)
-				default:
-					return
-				}
-			}
+			stopped = true
 		}
 	}
-}
-
-func (t *Tracer) export(e *ended) {
-	parent := context.Background()
-	if len(e.context) > 0 {
-		parent = extract(parent, e.context)
-	}
-	spans(parent, t.tracer, &e.trace)
 }

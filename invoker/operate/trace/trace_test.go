@@ -141,8 +141,7 @@ func TestPhasesArrive(t *testing.T) {
 		c Config
 		r *receiver
 	}{
-		{Config{Protocol: HTTP, Endpoint: web.URL}, overHTTP},
-		{Config{Protocol: HTTP, Endpoint: web.URL + "/v1/traces", Whole: true}, overHTTP},
+		{Config{Protocol: HTTP, Endpoint: web.URL + "/v1/traces"}, overHTTP},
 		{Config{Protocol: GRPC, Endpoint: "http://" + l.Addr().String()}, overGRPC},
 	} {
 		try.r.spans = nil
@@ -218,7 +217,7 @@ func TestJoinsTheMessage(t *testing.T) {
 	} {
 		r := newReceiver()
 		web := httptest.NewServer(r)
-		tr := open(t, Config{Protocol: HTTP, Endpoint: web.URL})
+		tr := open(t, Config{Protocol: HTTP, Endpoint: web.URL + "/v1/traces"})
 		tr.Ended(sample(), json.RawMessage(c.context))
 		shut(t, tr)
 		web.Close()
@@ -262,7 +261,7 @@ func TestNeverBlocks(t *testing.T) {
 	defer web.Close()
 	defer close(stuck)
 	var logged bytes.Buffer
-	tr, err := New(t.Context(), Config{Protocol: HTTP, Endpoint: web.URL}, slog.New(slog.NewTextHandler(&logged, nil)))
+	tr, err := New(t.Context(), Config{Protocol: HTTP, Endpoint: web.URL + "/v1/traces"}, slog.New(slog.NewTextHandler(&logged, nil)))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -295,7 +294,7 @@ func BenchmarkEnded(b *testing.B) {
 		b.Run(kind, func(b *testing.B) {
 			web := httptest.NewServer(newReceiverFor(b))
 			defer web.Close()
-			tr, err := New(b.Context(), Config{Protocol: HTTP, Endpoint: web.URL}, quiet())
+			tr, err := New(b.Context(), Config{Protocol: HTTP, Endpoint: web.URL + "/v1/traces"}, quiet())
 			if err != nil {
 				b.Fatal(err)
 			}

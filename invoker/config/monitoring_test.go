@@ -34,3 +34,20 @@ func TestStatsD(t *testing.T) {
 		refused(t, want, "METRICS_KAMON=true", "CONFIG_kamon_statsd_hostname=statsd.example", setting)
 	}
 }
+
+// The address of traces alone is taken as it is; HTTP adds a path to that of all
+// signals.
+func TestTarget(t *testing.T) {
+	for want, env := range map[string][]string{
+		" by http/protobuf":                              {"OTEL_TRACES_EXPORTER=otlp"},
+		"http://c:4318/v1/traces by http/protobuf":       {"OTEL_EXPORTER_OTLP_ENDPOINT=http://c:4318"},
+		"http://c:4318/below/v1/traces by http/protobuf": {"OTEL_EXPORTER_OTLP_ENDPOINT=http://c:4318/below/"},
+		"http://c:4317 by grpc":                          {"OTEL_EXPORTER_OTLP_ENDPOINT=http://c:4317", "OTEL_EXPORTER_OTLP_TRACES_PROTOCOL=grpc"},
+		"http://c:4318/whole by http/protobuf":           {"OTEL_EXPORTER_OTLP_ENDPOINT=http://d", "OTEL_EXPORTER_OTLP_TRACES_ENDPOINT=http://c:4318/whole"},
+	} {
+		endpoint, protocol := loaded(t, env...).Traces.Target()
+		if got := endpoint + " by " + protocol; got != want {
+			t.Errorf("%q: %s, want %s", env, got, want)
+		}
+	}
+}
