@@ -101,7 +101,7 @@ func checkImages(s *snapshot) []Finding {
 		references = append(references, s.manifest.ManagedReference(r.Image))
 	}
 	slices.Sort(references)
-	return merged(ofEach(slices.Compact(references), s.judgeImage), ", ", "there and made for actions: %s")
+	return merged(ofEach(slices.Compact(references), s.judgeImage), ", ", "there and made for actions: ", "")
 }
 
 func (s *snapshot) judgeImage(ref string) []Finding {

@@ -188,8 +188,9 @@ func ofEach[T any](things []T, judge func(T) []Finding) []Finding {
 	return slices.Concat(each(things, judge)...)
 }
 
-// merged makes one finding of those that are well, in a format.
-func merged(all []Finding, separator, format string) []Finding {
+// merged makes one finding of those that are well, with a text before and behind
+// them.
+func merged(all []Finding, separator, before, behind string) []Finding {
 	var good []string
 	bad := slices.DeleteFunc(all, func(x Finding) bool {
 		if x.Status == OK {
@@ -200,5 +201,5 @@ func merged(all []Finding, separator, format string) []Finding {
 	if len(good) == 0 {
 		return bad
 	}
-	return append(bad, ok(format, strings.Join(good, separator))...)
+	return append(bad, ok("%s%s%s", before, strings.Join(good, separator), behind)...)
 }

@@ -25,16 +25,16 @@ func checkEtcd(s *snapshot) []Finding {
 	const fix = "check CONFIG_whisk_etcd_hosts (host:port, no scheme), the members, and the firewall between"
 	c := s.Config.Scheduler.Etcd
 	hosts := strings.Join(c.Hosts, ", ")
-	login := "%s answers, without a login"
+	login := " answers, without a login"
 	if c.Username != "" {
-		login = "%s answers and knows user " + c.Username
+		login = " answers and knows user " + c.Username
 	}
 	all := merged(ofEach(s.etcd.Members, func(m etcd.Member) []Finding {
 		if m.Err != nil {
 			return warn(fix, "%s does not answer: %v", m.Host, m.Err)
 		}
 		return ok("%s (etcd %s)", m.Host, m.Version)
-	}), ", ", login)
+	}), ", ", "", login)
 	switch {
 	case errors.Is(s.etcdErr, etcd.ErrLogin):
 		bad := slices.DeleteFunc(all, func(x Finding) bool { return x.Status == OK })

@@ -133,7 +133,7 @@ func (s *snapshot) perCard(judge func(c nvml.Card, label string) []Finding) []Fi
 			return nil
 		}
 		return judge(c, label(c))
-	}), "; ", "%s")
+	}), "; ", "", "")
 }
 
 func label(c nvml.Card) string { return fmt.Sprintf("GPU %d", c.Index) }

@@ -31,7 +31,7 @@ func checkBrokers(s *snapshot) []Finding {
 			return judge(s.brokerFix(b.err.Error()), "%s does not answer %s: %v", b.address, with, b.err)
 		}
 		return ok("%s", b.address)
-	}), ", ", "%s answers "+with)
+	}), ", ", "", " answers "+with)
 }
 
 // brokerFixes are what to do by what is in an error.

@@ -139,7 +139,7 @@ func checkGPURuntime(s *snapshot) []Finding {
 			return fail(fix, "Docker can give no GPU to a container, unless its device requests work, which it does not report: %s", ways.Found())
 		}
 		return ok("%s by %s as %s", name, by.Way, by.Name)
-	}), "; ", "%s")
+	}), "; ", "", "")
 	if s.docker.DefaultRuntime == "nvidia" {
 		all = append(all, warn("remove default-runtime from /etc/docker/daemon.json and restart Docker",
 			"nvidia is Docker's default runtime: every CUDA image asks for all devices; the invoker hides them, other containers see them")...)
