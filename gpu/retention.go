@@ -10,9 +10,9 @@ type PoolConfig struct {
 	// Size is how many containers may exist at once, busy ones included: each
 	// holds a context in device memory that cannot be moved (paper, 4.3).
 	// 0 keeps none: every run is a cold start.
-	Size int
+	Size int `key:"whisk.gpu.pool-size" default:"32" range:"0..100000" doc:"GPU containers per device, busy ones included; 0 makes every run a cold start"`
 	// Rule chooses which idle container is removed for a new one.
-	Rule Rule
+	Rule Rule `key:"whisk.gpu.retention,policy" doc:"which container is removed when the pool is full"`
 }
 
 // Validate names the field and the value that cannot be.

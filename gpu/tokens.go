@@ -10,12 +10,12 @@ import (
 // TokensConfig sets how many runs one device takes at once.
 type TokensConfig struct {
 	// Max is D, or its upper bound when Dynamic is set.
-	Max int
+	Max int `key:"whisk.gpu.tokens" default:"2" range:"1..64" doc:"D: invocations in flight per device; its upper bound when it is dynamic"`
 	// Dynamic lets D move between 1 and Max.
-	Dynamic bool
+	Dynamic bool `key:"whisk.gpu.dynamic-tokens" default:"false" doc:"let D move between 1 and its bound by utilization and by how much runs slow each other down"`
 	// Threshold is the moving average of utilization, in 0 to 1, above which D
 	// falls. The paper's example is 0.9.
-	Threshold float64
+	Threshold float64 `key:"whisk.gpu.utilization-threshold" default:"0.9" range:"0.01..1" doc:"share of time in which a kernel runs, averaged, above which a dynamic D falls"`
 	// Smoothing is the weight of a new sample in the moving average.
 	Smoothing float64
 	// Hold is the least time between two changes of D, so that the effect of

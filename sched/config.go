@@ -6,30 +6,31 @@ import (
 )
 
 // Config is every parameter of every policy. Start from Defaults: a zero
-// Config is not the default one (T = 0 means strict fair queueing).
+// Config is not the default one (T = 0 means strict fair queueing). The tags
+// are the invoker's settings, as invoker/config reads them.
 type Config struct {
 	// Overrun is T: how far a flow's virtual time may lead global virtual
 	// time. Ignored by the policies without a window.
-	Overrun time.Duration
+	Overrun time.Duration `key:"whisk.gpu.overrun,policy" doc:"T: how far a flow may run ahead of the others; larger is faster and less fair; half of the gap is T where that is more"`
 	// Gap is by how much two flows may get apart because of the window: T
 	// is half of it where that is more than Overrun. 0 keeps T at Overrun.
-	Gap time.Duration
+	Gap time.Duration `key:"whisk.gpu.gap,policy" doc:"how much more device time one waiting function may get than another: T is half of it where that is more than the overrun; more is faster on the mean and less fair; 0 leaves T at the overrun, as does an overrun that is set"`
 	// Slowdown bounds how long the order may leave a flow behind: a head that
 	// waited so many times what it takes, setup included, of a flow that is
 	// among those served least, goes first under the sticky policies, inside
 	// the window. 0 is off. MinWait is the least that it waits first.
-	Slowdown float64
+	Slowdown float64 `key:"whisk.gpu.slowdown" default:"40" range:"0..1000000" doc:"under the sticky policies an activation that has waited so many times its expected time, set-up included, goes first if its function is among those served least; 0 never"`
 	MinWait  time.Duration
 	// Namespaces adds a level of fair queueing above the flows: namespaces
 	// share by their weight first, then the flows of each. Without it a
 	// tenant's weight for a flow counts against all others.
-	Namespaces bool
+	Namespaces bool `key:"whisk.gpu.namespaces" default:"true" doc:"share among namespaces first, then among the functions of each, where annotations' weights count; false shares among all functions, and only whisk.gpu.weights sets weights"`
 
 	// TTLAlpha times the flow's inter-arrival time, clamped to TTLMin and
 	// TTLMax, is how long an empty flow stays active.
-	TTLAlpha float64
-	TTLMin   time.Duration
-	TTLMax   time.Duration
+	TTLAlpha float64       `key:"whisk.gpu.ttl.alpha" default:"2" range:"0..1000" doc:"an empty flow stays active for alpha times its mean time between arrivals, within min and max"`
+	TTLMin   time.Duration `key:"whisk.gpu.ttl.min" default:"100 ms" doc:"an empty flow stays active for alpha times its mean time between arrivals, within min and max"`
+	TTLMax   time.Duration `key:"whisk.gpu.ttl.max" default:"10 minutes" doc:"an empty flow stays active for alpha times its mean time between arrivals, within min and max"`
 	// TTLGlobal uses one inter-arrival time, that of all arrivals' flows
 	// together, for every flow (the paper's ablation).
 	TTLGlobal bool
@@ -39,27 +40,27 @@ type Config struct {
 	Smoothing float64
 	// InitialCharge is the estimate of a function never seen to finish; 0
 	// means a tenth of T. It is never below 1 ms.
-	InitialCharge time.Duration
+	InitialCharge time.Duration `key:"whisk.gpu.initial-charge" default:"0 seconds" doc:"estimated service of a function that never finished; 0 means a tenth of the overrun"`
 	// FixedCharge charges every dispatch the same instead of the function's
 	// estimate (the paper's ablation "1.0"); 0 is off.
 	FixedCharge time.Duration
 	// CountSetup charges container creation when a run starts, and without the
 	// exception for a container that replaces one removed for others. Without it the
 	// creation is charged when the run ends.
-	CountSetup bool
+	CountSetup bool `key:"whisk.gpu.charge.setup,policy" doc:"charge the creation of a container when its run starts, and without exception; false charges it when the run ends, but for containers that replace one removed for others"`
 	// Correct settles the charge with what was used, at completion. Without
 	// it there is no bound on service: estimates may be wrong for ever.
-	Correct bool
+	Correct bool `key:"whisk.gpu.charge.correct,policy" doc:"settle a flow's charge with what was used, at completion; without it no bound on service holds"`
 
 	// Wait lets a flow that is in flight wait for its own container when
 	// that is expected sooner than a cold start takes.
-	Wait bool
+	Wait bool `key:"whisk.gpu.wait,policy" doc:"wait for a busy container where that is sooner than a cold start"`
 	// Locality lets a flow with an idle container on a full device wait for
 	// that device when that is expected sooner than starting elsewhere.
-	Locality bool
+	Locality bool `key:"whisk.gpu.locality,policy" doc:"wait for the device that has the container where that is sooner than starting elsewhere"`
 	// Shortest takes the least expected time first inside the window, setup
 	// included, instead of the paper's order.
-	Shortest bool
+	Shortest bool `key:"whisk.gpu.shortest,policy" doc:"take what is expected to end soonest among flows that may go; for the sticky policies"`
 
 	// DeficitLimit is the deficit, in dispatches, past which paella prefers
 	// a function over shorter ones.

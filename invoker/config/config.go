@@ -67,8 +67,9 @@ type Config struct {
 // into c.
 func keys(c *Config) []*key {
 	all := tagged(reflect.ValueOf(c).Elem(), "")
-	gpu := slices.IndexFunc(all, func(k *key) bool { return k.section == "GPU" })
-	return slices.Concat(all[:gpu], schedulingKeys(&c.GPU), all[gpu:])
+	policy := slices.IndexFunc(all, func(k *key) bool { return k.name == "whisk.gpu.policy" })
+	all[policy].value = c.GPU.policy()
+	return all
 }
 
 // Identity names this invoker among its peers.

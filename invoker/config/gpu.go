@@ -12,20 +12,21 @@ import (
 // GPU is the scheduling of GPU functions. The terms are those of the
 // MQFQ-Sticky paper.
 type GPU struct {
-	Devices          string `key:"whisk.gpu.devices" default:"auto" doc:"auto: all GPUs of the driver, if any; none; or a list of UUIDs and of indexes as nvidia-smi counts them, CARD:SLICE for a MIG slice"`
-	SimulatedDevices int    `key:"whisk.gpu.simulated.devices" default:"0" range:"0..64" doc:"number of simulated GPUs, used instead of real ones, and memory of each"`
-	SimulatedMemory  Size   `key:"whisk.gpu.simulated.memory" default:"16 GiB" min:"1 MiB" doc:"number of simulated GPUs, used instead of real ones, and memory of each"`
-	FakeDriver       string `key:"whisk.gpu.fake-driver" doc:"directory of a fake libcuda.so.1, such as build/shim/fake12, for functions of simulated GPUs; empty: they see no GPU"`
-	MPS              string `key:"whisk.gpu.mps" default:"off" enum:"off,shared" doc:"shared: an MPS daemon for each whole GPU runs functions of all namespaces at once; a fault of one ends the work of all"`
-	Shim             GPUShim
-	// Policy orders the flows; Sched is what it does and what was set beside it.
-	// The keys of Sched, Tokens and Pool are those of schedulingKeys.
-	Policy string
+	// Policy orders the flows; Sched is what it does and what was set beside it, so
+	// that it comes first.
+	Policy string `key:"whisk.gpu.policy" default:"sticky-plus" format:"policy" doc:"which queued GPU invocation goes next"`
 	Sched  sched.Config
 	// Tokens is D, fixed or found by utilization.
 	Tokens gpu.TokensConfig
 	// Pool bounds the containers of a device.
-	Pool              gpu.PoolConfig
+	Pool gpu.PoolConfig
+
+	Devices           string `key:"whisk.gpu.devices" default:"auto" doc:"auto: all GPUs of the driver, if any; none; or a list of UUIDs and of indexes as nvidia-smi counts them, CARD:SLICE for a MIG slice"`
+	SimulatedDevices  int    `key:"whisk.gpu.simulated.devices" default:"0" range:"0..64" doc:"number of simulated GPUs, used instead of real ones, and memory of each"`
+	SimulatedMemory   Size   `key:"whisk.gpu.simulated.memory" default:"16 GiB" min:"1 MiB" doc:"number of simulated GPUs, used instead of real ones, and memory of each"`
+	FakeDriver        string `key:"whisk.gpu.fake-driver" doc:"directory of a fake libcuda.so.1, such as build/shim/fake12, for functions of simulated GPUs; empty: they see no GPU"`
+	MPS               string `key:"whisk.gpu.mps" default:"off" enum:"off,shared" doc:"shared: an MPS daemon for each whole GPU runs functions of all namespaces at once; a fault of one ends the work of all"`
+	Shim              GPUShim
 	Prefetch          bool               `key:"whisk.gpu.prefetch" default:"true" doc:"move a function's memory to the device before its turn"`
 	AckTimeout        time.Duration      `key:"whisk.gpu.ack-timeout" default:"10 seconds" doc:"a move of device memory that is unanswered for so long is ordered again; 0 means 10 seconds"`
 	DefaultMemory     Size               `key:"whisk.gpu.default-memory" default:"1 GiB" min:"1 MiB" doc:"device memory of an action that states none and was never measured"`
@@ -106,34 +107,4 @@ func retention(at *gpu.Rule) value {
 		}
 		return rule, nil
 	}, gpu.Rule.String))
-}
-
-// schedulingKeys are the keys whose fields belong to the scheduler, and have no
-// tags. The policy comes first: it sets what the others may change.
-func schedulingKeys(g *GPU) []*key {
-	all := []*key{
-		{name: "whisk.gpu.policy", standard: DefaultPolicy, value: g.policy(), doc: "which queued GPU invocation goes next"},
-		{name: "whisk.gpu.overrun", byPolicy: true, value: duration(&g.Sched.Overrun), doc: "T: how far a flow may run ahead of the others; larger is faster and less fair; half of the gap is T where that is more"},
-		{name: "whisk.gpu.gap", byPolicy: true, value: duration(&g.Sched.Gap), doc: "how much more device time one waiting function may get than another: T is half of it where that is more than the overrun; more is faster on the mean and less fair; 0 leaves T at the overrun, as does an overrun that is set"},
-		{name: "whisk.gpu.tokens", standard: "2", value: integer(&g.Tokens.Max, 1, 64), doc: "D: invocations in flight per device; its upper bound when it is dynamic"},
-		{name: "whisk.gpu.dynamic-tokens", standard: "false", value: boolean(&g.Tokens.Dynamic), doc: "let D move between 1 and its bound by utilization and by how much runs slow each other down"},
-		{name: "whisk.gpu.utilization-threshold", standard: "0.9", value: real(&g.Tokens.Threshold, 0.01, 1), doc: "share of time in which a kernel runs, averaged, above which a dynamic D falls"},
-		{name: "whisk.gpu.ttl.alpha", standard: "2", value: real(&g.Sched.TTLAlpha, 0, 1000), doc: "an empty flow stays active for alpha times its mean time between arrivals, within min and max"},
-		{name: "whisk.gpu.ttl.min", standard: "100 ms", value: duration(&g.Sched.TTLMin), doc: "an empty flow stays active for alpha times its mean time between arrivals, within min and max"},
-		{name: "whisk.gpu.ttl.max", standard: "10 minutes", value: duration(&g.Sched.TTLMax), doc: "an empty flow stays active for alpha times its mean time between arrivals, within min and max"},
-		{name: "whisk.gpu.namespaces", standard: "true", value: boolean(&g.Sched.Namespaces), doc: "share among namespaces first, then among the functions of each, where annotations' weights count; false shares among all functions, and only whisk.gpu.weights sets weights"},
-		{name: "whisk.gpu.initial-charge", standard: "0 seconds", value: duration(&g.Sched.InitialCharge), doc: "estimated service of a function that never finished; 0 means a tenth of the overrun"},
-		{name: "whisk.gpu.charge.correct", byPolicy: true, value: boolean(&g.Sched.Correct), doc: "settle a flow's charge with what was used, at completion; without it no bound on service holds"},
-		{name: "whisk.gpu.charge.setup", byPolicy: true, value: boolean(&g.Sched.CountSetup), doc: "charge the creation of a container when its run starts, and without exception; false charges it when the run ends, but for containers that replace one removed for others"},
-		{name: "whisk.gpu.wait", byPolicy: true, value: boolean(&g.Sched.Wait), doc: "wait for a busy container where that is sooner than a cold start"},
-		{name: "whisk.gpu.locality", byPolicy: true, value: boolean(&g.Sched.Locality), doc: "wait for the device that has the container where that is sooner than starting elsewhere"},
-		{name: "whisk.gpu.shortest", byPolicy: true, value: boolean(&g.Sched.Shortest), doc: "take what is expected to end soonest among flows that may go; for the sticky policies"},
-		{name: "whisk.gpu.slowdown", standard: "40", value: real(&g.Sched.Slowdown, 0, 1_000_000), doc: "under the sticky policies an activation that has waited so many times its expected time, set-up included, goes first if its function is among those served least; 0 never"},
-		{name: "whisk.gpu.pool-size", standard: "32", value: integer(&g.Pool.Size, 0, 100_000), doc: "GPU containers per device, busy ones included; 0 makes every run a cold start"},
-		{name: "whisk.gpu.retention", byPolicy: true, value: retention(&g.Pool.Rule), doc: "which container is removed when the pool is full"},
-	}
-	for _, k := range all {
-		k.section = "GPU"
-	}
-	return all
 }

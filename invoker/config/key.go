@@ -37,10 +37,10 @@ type key struct {
 
 // tagged lists the keys of a struct and of the structs in it. Their tags are
 //
-//	key:"name[,required][,plain][,secret]"   the name, and what key has of these
-//	env, default, like, doc:"text"           as key has them; default is standard
-//	also:"name[,name...]"                    as key has them
-//	section:"text"                           of a struct: the documentation's
+//	key:"name[,required][,plain][,secret][,policy]"  the name, and what key has of these
+//	env, default, like, doc:"text"                   as key has them; default is standard
+//	also:"name[,name...]"                            as key has them
+//	section:"text"                                   of a struct: the documentation's
 //
 // and those of the values that are allowed, see valueOf.
 func tagged(v reflect.Value, section string) []*key {
@@ -54,7 +54,7 @@ func tagged(v reflect.Value, section string) []*key {
 			all = append(all, &key{
 				name: name, env: f.Tag.Get("env"), also: splitCommas(f.Tag.Get("also")),
 				standard: f.Tag.Get("default"), like: f.Tag.Get("like"), doc: f.Tag.Get("doc"), section: section,
-				required: option("required"), plain: option("plain"), secret: option("secret"),
+				required: option("required"), plain: option("plain"), secret: option("secret"), byPolicy: option("policy"),
 				value: valueOf(v.Field(i).Addr().Interface(), f.Tag, option("secret")),
 			})
 		case f.IsExported() && f.Type.Kind() == reflect.Struct:

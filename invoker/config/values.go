@@ -12,6 +12,8 @@ import (
 	"strconv"
 	"strings"
 	"time"
+
+	"github.com/gpuwhisk/gpuwhisk/gpu"
 )
 
 // entry is one path, relative to a key, and its text.
@@ -94,6 +96,8 @@ func valueOf(at any, tag reflect.StructTag, secret bool) value {
 			return shimModes(at)
 		}
 		return list(at)
+	case *gpu.Rule:
+		return retention(at)
 	case *map[string]string:
 		return properties(at)
 	case *map[string][]string:
