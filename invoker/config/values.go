@@ -323,10 +323,11 @@ func shimModes(at *[]string) value {
 // adds. It renders without their secrets.
 func properties(at *map[string]string) value {
 	return compound(at, "text for each name below", func(given []entry) (map[string]string, error) {
-		m := maps.Clone(*at)
 		if given[0].path == "" {
 			return parsePairs(given, func(_, text string) (string, error) { return text, nil })
 		}
+		m := map[string]string{}
+		maps.Copy(m, *at)
 		for _, e := range given {
 			m[strings.ReplaceAll(e.path, "-", ".")] = e.text
 		}

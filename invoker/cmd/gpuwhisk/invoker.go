@@ -48,7 +48,7 @@ override that.`
 
 // Run loads the configuration and runs the invoker until a signal.
 func (c invokerCmd) Run() error {
-	environ, _, err := withOwnCredentials(os.Environ())
+	environ, err := withOwnCredentials(os.Environ())
 	if err != nil {
 		return err
 	}

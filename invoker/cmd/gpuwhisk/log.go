@@ -1,11 +1,13 @@
 package main
 
 import (
+	"bytes"
 	"cmp"
 	"context"
 	"fmt"
 	"io"
 	"log/slog"
+	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -15,15 +17,8 @@ import (
 
 // newLogger writes the invoker's own log lines in the configured form.
 func newLogger(w io.Writer, l config.Logs) *slog.Logger {
-	level := slog.LevelInfo
-	switch strings.ToUpper(l.Level) {
-	case "TRACE", "DEBUG":
-		level = slog.LevelDebug
-	case "WARN":
-		level = slog.LevelWarn
-	case "ERROR":
-		level = slog.LevelError
-	}
+	level := slog.LevelDebug // of TRACE, which slog has no name for
+	_ = level.UnmarshalText([]byte(l.Level))
 	o := &slog.HandlerOptions{Level: level}
 	switch l.Format {
 	case "json":
@@ -31,7 +26,9 @@ func newLogger(w io.Writer, l config.Logs) *slog.Logger {
 	case "text":
 		return slog.New(slog.NewTextHandler(w, o))
 	}
-	return slog.New(&whiskHandler{out: &lockedWriter{w: w}, level: level})
+	o.ReplaceAttr = behindText
+	line := &line{out: w}
+	return slog.New(&whiskHandler{Handler: slog.NewTextHandler(&line.attrs, o), line: line})
 }
 
 // whiskHandler writes lines as OpenWhisk does, so that log pipelines built for
@@ -42,91 +39,83 @@ func newLogger(w io.Writer, l config.Logs) *slog.Logger {
 // The id of a transaction within another follows that of the other, and a class of
 // OpenWhisk's replaces Invoker.
 type whiskHandler struct {
-	out   *lockedWriter
-	level slog.Level
-	attrs string // written already, with a blank before each
-	head  head
-	group string
+	slog.Handler // writes what is behind the text
+	line         *line
+	head         head
+	grouped      bool
+}
+
+// line is shared by the handlers of one logger.
+type line struct {
+	mu    sync.Mutex
+	attrs bytes.Buffer // of the line that is being written
+	out   io.Writer
 }
 
 // head is what stands before the text.
 type head struct{ tid, child, class string }
 
-type lockedWriter struct {
-	mu sync.Mutex
-	w  io.Writer
+// add takes an attribute that belongs into the head.
+func (h *head) add(a slog.Attr) bool {
+	switch a.Key {
+	case "transid":
+		h.tid = a.Value.String()
+	case "child":
+		h.child = a.Value.String()
+	case "class":
+		h.class = a.Value.String()
+	}
+	return true
 }
 
-// Attributes that go into the line's head.
-const (
-	keyTransID = "transid"
-	keyChild   = "child"
-	keyClass   = "class"
-)
-
-// Enabled reports whether a level is written.
-func (h *whiskHandler) Enabled(_ context.Context, l slog.Level) bool { return l >= h.level }
+// behindText leaves out what stands before the text.
+func behindText(groups []string, a slog.Attr) slog.Attr {
+	if len(groups) == 0 && slices.Contains([]string{slog.TimeKey, slog.LevelKey, slog.MessageKey, "transid", "child", "class"}, a.Key) {
+		return slog.Attr{}
+	}
+	if a.Value.Kind() == slog.KindDuration {
+		a.Value = slog.DurationValue(a.Value.Duration().Round(time.Microsecond))
+	}
+	return a
+}
 
 // Handle writes one line.
-func (h *whiskHandler) Handle(_ context.Context, r slog.Record) error {
-	top, attrs := h.head, h.attrs
-	r.Attrs(func(a slog.Attr) bool {
-		h.add(&top, &attrs, a)
-		return true
-	})
-	child := ""
+func (h *whiskHandler) Handle(ctx context.Context, r slog.Record) error {
+	top, child := h.head, ""
+	if !h.grouped {
+		r.Attrs(top.add)
+	}
 	if top.child != "" {
 		child = "[#tid_" + top.child + "] "
 	}
-	line := fmt.Sprintf("[%s] [%s] [#tid_%s] %s[%s] %s%s\n",
-		r.Time.UTC().Format("2006-01-02T15:04:05.000Z"), r.Level, cmp.Or(top.tid, "sid_invoker"), child,
-		cmp.Or(top.class, "Invoker"), oneLine(r.Message), attrs)
-	h.out.mu.Lock()
-	defer h.out.mu.Unlock()
-	_, err := io.WriteString(h.out.w, line)
+	message := strings.ReplaceAll(r.Message, "\n", "\\n") // which could forge another line
+	h.line.mu.Lock()
+	defer h.line.mu.Unlock()
+	h.line.attrs.Reset()
+	if err := h.Handler.Handle(ctx, r); err != nil {
+		return err
+	}
+	text := fmt.Sprintf("[%s] [%s] [#tid_%s] %s[%s] %s %s", r.Time.UTC().Format("2006-01-02T15:04:05.000Z"), r.Level,
+		cmp.Or(top.tid, "sid_invoker"), child, cmp.Or(top.class, "Invoker"), message, h.line.attrs.Bytes())
+	_, err := fmt.Fprintln(h.line.out, strings.TrimRight(text, " \n")) // without attributes there is a blank
 	return err
-}
-
-func (h *whiskHandler) add(top *head, attrs *string, a slog.Attr) {
-	v := a.Value.Resolve()
-	if h.group == "" {
-		switch a.Key {
-		case keyTransID:
-			top.tid = v.String()
-			return
-		case keyChild:
-			top.child = v.String()
-			return
-		case keyClass:
-			top.class = v.String()
-			return
-		}
-	}
-	text := v.String()
-	if v.Kind() == slog.KindDuration {
-		text = v.Duration().Round(time.Microsecond).String()
-	}
-	if strings.ContainsAny(text, " \t\n\"=") || text == "" {
-		text = fmt.Sprintf("%q", text)
-	}
-	*attrs += " " + h.group + a.Key + "=" + text
 }
 
 // WithAttrs gives a handler that adds attributes to every line.
 func (h *whiskHandler) WithAttrs(attrs []slog.Attr) slog.Handler {
 	c := *h
-	for _, a := range attrs {
-		c.add(&c.head, &c.attrs, a)
+	if !h.grouped {
+		for _, a := range attrs {
+			c.head.add(a)
+		}
 	}
+	c.Handler = h.Handler.WithAttrs(attrs)
 	return &c
 }
 
 // WithGroup puts a name before the keys that follow.
 func (h *whiskHandler) WithGroup(name string) slog.Handler {
 	c := *h
-	c.group += name + "."
+	c.Handler, c.grouped = h.Handler.WithGroup(name), true
 	return &c
 }
-
-// oneLine keeps a message on its line: a newline could forge another.
-func oneLine(s string) string { return strings.ReplaceAll(s, "\n", "\\n") }

@@ -19,7 +19,8 @@ import (
 func settings(envFile, id string) (environ []string, source string, err error) {
 	environ = os.Environ()
 	if envFile == "" && lookup(environ, "KAFKA_HOSTS") != "" {
-		return withOwnCredentials(environ)
+		environ, err = withOwnCredentials(environ)
+		return environ, "", err
 	}
 	path := cmp.Or(envFile, doctor.SettingsFile)
 	files := []string{path}
@@ -47,7 +48,7 @@ func settings(envFile, id string) (environ []string, source string, err error) {
 			return nil, "", err
 		}
 	}
-	environ, _, err = withOwnCredentials(environ)
+	environ, err = withOwnCredentials(environ)
 	return environ, source, err
 }
 
@@ -66,9 +67,8 @@ func hostConfig(envFile, id string) (*config.Config, error) {
 }
 
 // withOwnCredentials adds what a service manager keeps for this process.
-func withOwnCredentials(environ []string) ([]string, string, error) {
-	environ, err := withCredentials(environ, lookup(environ, "CREDENTIALS_DIRECTORY"))
-	return environ, "", err
+func withOwnCredentials(environ []string) ([]string, error) {
+	return withCredentials(environ, lookup(environ, "CREDENTIALS_DIRECTORY"))
 }
 
 // parseEnvFile reads a file of variables as systemd's EnvironmentFile= does:
