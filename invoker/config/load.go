@@ -24,7 +24,7 @@ type Input struct {
 // Default is the configuration without any source: what standalone and tests
 // start from. Required settings are empty in it.
 func Default() *Config {
-	c, _, problems := fill(newSources())
+	c, _, problems := fill(newTree())
 	if len(problems) > 0 {
 		panic(errors.Join(problems...)) // a default that its own key refuses
 	}
@@ -34,8 +34,8 @@ func Default() *Config {
 // Load makes the configuration. One error lists everything wrong with it; the
 // configuration that comes with an error is fit to be printed, not used.
 func Load(in Input) (*Config, error) {
-	s, problems := gather(in)
-	c, all, more := fill(s)
+	tree, problems := gather(in)
+	c, all, more := fill(tree)
 	problems = append(problems, more...)
 	if err := parseArgs(in.Args, &c.Identity); err != nil {
 		problems = append(problems, err)
@@ -49,20 +49,20 @@ func Load(in Input) (*Config, error) {
 }
 
 // fill sets every key of a new configuration from the sources.
-func fill(s *sources) (*Config, []*key, []error) {
+func fill(tree *node) (*Config, []*key, []error) {
 	c := &Config{GPU: GPU{Tokens: gpu.DefaultTokens()}}
 	all := keys(c)
-	problems := assign(all, s)
+	problems := assign(all, tree)
 	resolveDefaults(c, all)
 	c.settings = listSettings(all)
-	unknown, ignored := leftOver(all, s)
+	unknown, ignored := leftOver(all, tree)
 	c.ignored = ignored
 	return c, all, append(problems, unknown...)
 }
 
 // assign sets all keys: first those that stand for one path, then, from what
 // they left, those that stand for any path below theirs.
-func assign(all []*key, s *sources) (problems []error) {
+func assign(all []*key, tree *node) (problems []error) {
 	for _, open := range []bool{false, true} {
 		for _, k := range all {
 			if k.open() != open {
@@ -73,7 +73,7 @@ func assign(all []*key, s *sources) (problems []error) {
 					panic(fmt.Sprintf("default %q of %s: %v", k.standard, k.name, err))
 				}
 			}
-			if err := s.apply(k); err != nil {
+			if err := tree.apply(k); err != nil {
 				problems = append(problems, err)
 			}
 		}

@@ -9,43 +9,41 @@ import (
 	"strings"
 )
 
-// sources is what the inputs set, before any key interprets it.
-type sources struct {
-	tree  *node           // property paths
-	plain map[string]leaf // plain names such as kafka.hosts
-}
-
-// leaf is one property value and where it came from.
-type leaf struct{ text, source string }
-
-func newSources() *sources {
-	return &sources{tree: &node{below: map[string]*node{}}, plain: map[string]leaf{}}
-}
+// plainPrefix is where plain names such as kafka.hosts are in the tree of property
+// paths: there the JVM has them.
+const plainPrefix = "whisk-config."
 
 // gather reads all inputs from the weakest to the strongest:
 // plain variables of single keys, HOCON, -D options of JAVA_OPTS and
 // INVOKER_OPTS, CONFIG_ variables. Plain names have an order of their own:
 // -Dwhisk-config.name, the environment, whisk.properties.
-func gather(in Input) (*sources, []error) {
+func gather(in Input) (*node, []error) {
 	env := environment(in.Environ)
-	s := newSources()
-	for _, k := range keys(new(Config)) {
+	tree, all := newTree(), keys(new(Config))
+	for _, k := range all {
 		if v := env[k.env]; k.env != "" && !k.plain && strings.TrimSpace(v) != "" {
-			s.tree.put(k.name, leaf{v, k.env})
+			tree.put(k.name, leaf{v, k.env})
 		}
 	}
 	var problems []error
-	if err := s.addHOCON(env); err != nil {
+	if err := tree.addHOCON(env); err != nil {
 		problems = append(problems, err)
 	}
 	for _, name := range []string{"JAVA_OPTS", "INVOKER_OPTS"} {
-		if err := s.addOptions(env[name], name); err != nil {
+		if err := tree.addOptions(env[name], name); err != nil {
 			problems = append(problems, err)
 		}
 	}
-	s.addVariables(env)
-	s.addPlain(env, in)
-	return s, problems
+	tree.addVariables(env)
+	file := propertiesFile(in.Properties)
+	for _, k := range all {
+		for _, l := range []leaf{{env[k.env], k.env}, {file[k.name], in.PropertiesPath}} {
+			if k.plain && strings.TrimSpace(l.text) != "" {
+				tree.put(plainPrefix+k.name, l)
+			}
+		}
+	}
+	return tree, problems
 }
 
 func environment(environ []string) map[string]string {
@@ -59,7 +57,7 @@ func environment(environ []string) map[string]string {
 }
 
 // addHOCON reads OPENWHISK_CONFIG, or else OPENWHISK_ENCODED_CONFIG.
-func (s *sources) addHOCON(env map[string]string) error {
+func (n *node) addHOCON(env map[string]string) error {
 	name, doc := "OPENWHISK_CONFIG", env["OPENWHISK_CONFIG"]
 	if doc == "" {
 		name = "OPENWHISK_ENCODED_CONFIG"
@@ -76,22 +74,22 @@ func (s *sources) addHOCON(env map[string]string) error {
 	root.flatten("", func(path string, v any) {
 		switch v := v.(type) {
 		case []string:
-			s.tree.putList(path, v, name)
+			n.putList(path, v, name)
 		case string:
-			s.tree.put(path, leaf{v, name})
+			n.put(path, leaf{v, name})
 		}
 	})
 	return nil
 }
 
 // addOptions reads the -Dkey=value options of a JVM command line.
-func (s *sources) addOptions(line, name string) error {
+func (n *node) addOptions(line, name string) error {
 	options, err := systemProperties(line)
 	if err != nil {
 		return fmt.Errorf("read %s: %w", name, err)
 	}
 	for _, o := range options {
-		s.tree.put(o.path, leaf{o.text, "-D in " + name})
+		n.put(o.path, leaf{o.text, "-D in " + name})
 	}
 	return nil
 }
@@ -99,7 +97,7 @@ func (s *sources) addOptions(line, name string) error {
 // addVariables reads the CONFIG_ variables. Empty ones are ignored:
 // deployments set dozens of them. A value "$NAME" stands for that variable,
 // when it is not empty (transformEnvironment.sh).
-func (s *sources) addVariables(env map[string]string) {
+func (n *node) addVariables(env map[string]string) {
 	for _, name := range slices.Sorted(maps.Keys(env)) {
 		path := property(name)
 		if !strings.HasPrefix(name, variablePrefix) || path == "" {
@@ -110,46 +108,31 @@ func (s *sources) addVariables(env map[string]string) {
 			v = env[v[1:]]
 		}
 		if v != "" {
-			s.tree.put(path, leaf{v, name})
+			n.put(path, leaf{v, name})
 		}
 	}
 }
 
-// addPlain reads the plain names. Blank values leave what was there.
-func (s *sources) addPlain(env map[string]string, in Input) {
-	file := propertiesFile(in.Properties)
-	for _, k := range keys(new(Config)) {
-		if !k.plain {
-			continue
-		}
-		option := s.tree.find("whisk-config." + k.name).value()
-		for _, l := range []leaf{option, {env[k.env], k.env}, {file[k.name], in.PropertiesPath}} {
-			if text := strings.TrimSpace(l.text); text != "" {
-				s.plain[k.name] = leaf{text, l.source}
-			}
-		}
-	}
-}
-
-// apply sets k from the strongest source that names it.
-func (s *sources) apply(k *key) error {
-	if k.plain {
-		if l, ok := s.plain[k.name]; ok {
-			return k.set(k.name, []entry{{"", l.text}}, l.source)
-		}
-		return nil
-	}
+// apply sets k from the strongest source that names it. Blank values of plain keys
+// leave what was there.
+func (n *node) apply(k *key) error {
 	// Weaker names first, so that the best one has the last word.
 	for _, name := range slices.Backward(k.names()) {
-		n := s.tree.find(strings.TrimSuffix(name, ".*"))
+		path := strings.TrimSuffix(name, ".*")
+		if k.plain {
+			path = plainPrefix + path
+		}
+		at := n.find(path)
 		switch {
-		case n == nil, n.below == nil && k.open(), n.below != nil && !k.value.below:
+		case at == nil, at.below == nil && k.open(), at.below != nil && !k.value.below:
 			continue
 		}
-		if given, source := n.take(); len(given) > 0 {
-			if err := k.set(name, given, source); err != nil {
-				return err
-			}
+		given, source := at.take()
+		if len(given) == 0 || k.plain && strings.TrimSpace(given[0].text) == "" {
+			continue
+		}
+		if err := k.set(name, given, source); err != nil {
+			return err
 		}
 	}
 	return nil

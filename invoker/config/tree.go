@@ -18,13 +18,10 @@ type node struct {
 	used bool // a key has taken the value
 }
 
-// value is what the node holds; nothing where it is a branch, or nil.
-func (n *node) value() leaf {
-	if n == nil || n.below != nil {
-		return leaf{}
-	}
-	return n.leaf
-}
+// leaf is one property value and where it came from.
+type leaf struct{ text, source string }
+
+func newTree() *node { return &node{below: map[string]*node{}} }
 
 // find is the node at a path, or nil.
 func (n *node) find(path string) *node {

@@ -86,10 +86,10 @@ const ours = "whisk.gpu"
 
 // leftOver lists the paths that no key has used: those below whisk.gpu are
 // mistakes, others belong to parts of OpenWhisk that this invoker does not have.
-func leftOver(all []*key, s *sources) (problems []error, ignored []Setting) {
-	s.tree.walk("", func(path string, v *node) {
+func leftOver(all []*key, tree *node) (problems []error, ignored []Setting) {
+	tree.walk("", func(path string, v *node) {
 		switch {
-		case v.used || strings.HasPrefix(path, "whisk-config."):
+		case v.used || strings.HasPrefix(path, plainPrefix):
 		case strings.HasPrefix(path, ours):
 			problems = append(problems, unknown(all, path, v.leaf))
 		default:
