@@ -51,7 +51,7 @@ func Show(ctx context.Context, o Options) error {
 	s.foot.SetDoneFunc(func(tcell.Key) { s.app.SetFocus(s.table) })
 	rows := tview.NewFlex().SetDirection(tview.FlexRow).
 		AddItem(s.head, 4, 0, false).AddItem(s.table, 0, 1, true).AddItem(s.foot, 1, 0, false)
-	s.app.SetRoot(rows, true).SetInputCapture(s.key(rows))
+	s.app.SetRoot(rows, true).SetInputCapture(s.key)
 	asked := make(chan struct{})
 	go func() { defer close(asked); s.ask(ctx, rows) }()
 	stop := context.AfterFunc(ctx, s.app.Stop)
@@ -95,28 +95,26 @@ func (s *screen) label() string {
 	return fmt.Sprintf("sorted by %s | s sort  / filter  p pause  q quit | filter: ", s.o.Sort)
 }
 
-func (s *screen) key(_ *tview.Flex) func(*tcell.EventKey) *tcell.EventKey {
-	return func(e *tcell.EventKey) *tcell.EventKey {
-		if s.app.GetFocus() == s.foot {
-			return e
-		}
-		switch e.Rune() {
-		case 'q':
-			s.app.Stop()
-		case '/':
-			s.app.SetFocus(s.foot)
-		case 'p':
-			s.paused = !s.paused
-		case 's':
-			all := Sorts()
-			s.o.Sort = all[(slices.Index(all, s.o.Sort)+1)%len(all)]
-			s.foot.SetLabel(s.label())
-			s.draw()
-		default:
-			return e
-		}
-		return nil
+func (s *screen) key(e *tcell.EventKey) *tcell.EventKey {
+	if s.app.GetFocus() == s.foot {
+		return e
 	}
+	switch e.Rune() {
+	case 'q':
+		s.app.Stop()
+	case '/':
+		s.app.SetFocus(s.foot)
+	case 'p':
+		s.paused = !s.paused
+	case 's':
+		all := Sorts()
+		s.o.Sort = all[(slices.Index(all, s.o.Sort)+1)%len(all)]
+		s.foot.SetLabel(s.label())
+		s.draw()
+	default:
+		return e
+	}
+	return nil
 }
 
 func (s *screen) draw() {

@@ -6,8 +6,10 @@ package top
 import (
 	"cmp"
 	"fmt"
+	"io"
 	"slices"
 	"strings"
+	"text/tabwriter"
 	"time"
 
 	"github.com/gpuwhisk/gpuwhisk/invoker/operate/explain"
@@ -57,14 +59,14 @@ type Device struct {
 
 // Flow is one function's queue.
 type Flow struct {
-	Flow, State, Why string
+	Flow, State      string
 	Queued, InFlight int
 	LeadMs           int64
 }
 
 // Row is one function: its queue, and what its runs were like of late.
 type Row struct {
-	Name, State, Why         string
+	Name, State              string
 	Queued, Running          int
 	Lead                     time.Duration
 	Calls, Failed            int
@@ -72,7 +74,7 @@ type Row struct {
 }
 
 // rows joins flows and functions by name.
-func rows(s *Snapshot) []Row {
+func rows(s *Snapshot) map[string]*Row {
 	by := map[string]*Row{}
 	row := func(name string) *Row {
 		if by[name] == nil {
@@ -88,46 +90,44 @@ func rows(s *Snapshot) []Row {
 		for _, f := range s.Status.Work.Flows {
 			r := row(f.Flow)
 			r.State, r.Queued, r.Running, r.Lead = f.State, f.Queued, f.InFlight, time.Duration(f.LeadMs)*time.Millisecond
-			r.Why = strings.TrimPrefix(f.Why, f.Flow+" "+f.State+": ")
 		}
 	}
-	out := make([]Row, 0, len(by))
-	for _, r := range by {
-		out = append(out, *r)
-	}
-	return out
+	return by
 }
 
-// Sorts are what rows can be sorted by, the first by default.
-func Sorts() []string {
-	return []string{"queued", "running", "lead", "wait", "latency", "calls", "name"}
+// sorts compare rows by what they can be sorted by, the first by default.
+var sorts = []struct {
+	by      string
+	compare func(a, b *Row) int
+}{
+	{"queued", func(a, b *Row) int { return b.Queued - a.Queued }},
+	{"running", func(a, b *Row) int { return b.Running - a.Running }},
+	{"lead", func(a, b *Row) int { return cmp.Compare(b.Lead, a.Lead) }},
+	{"wait", func(a, b *Row) int { return cmp.Compare(b.WaitP95, a.WaitP95) }},
+	{"latency", func(a, b *Row) int { return cmp.Compare(b.AllP95, a.AllP95) }},
+	{"calls", func(a, b *Row) int { return b.Calls - a.Calls }},
+	{"name", func(*Row, *Row) int { return 0 }},
+}
+
+// Sorts are the names of what rows can be sorted by.
+func Sorts() (names []string) {
+	for _, s := range sorts {
+		names = append(names, s.by)
+	}
+	return names
 }
 
 // arrange filters and sorts rows. What is equal stands in the order of names.
-func arrange(all []Row, by, filter string) []Row {
+func arrange(all map[string]*Row, by, filter string) (out []*Row) {
 	filter = strings.ToLower(filter)
-	all = slices.DeleteFunc(all, func(r Row) bool {
-		return filter != "" && !strings.Contains(strings.ToLower(r.Name), filter) && r.State != filter
-	})
-	slices.SortFunc(all, func(a, b Row) int {
-		order := 0
-		switch by {
-		case "queued":
-			order = b.Queued - a.Queued
-		case "running":
-			order = b.Running - a.Running
-		case "lead":
-			order = cmp.Compare(b.Lead, a.Lead)
-		case "wait":
-			order = cmp.Compare(b.WaitP95, a.WaitP95)
-		case "latency":
-			order = cmp.Compare(b.AllP95, a.AllP95)
-		case "calls":
-			order = b.Calls - a.Calls
+	for name, r := range all {
+		if strings.Contains(strings.ToLower(name), filter) || r.State == filter {
+			out = append(out, r)
 		}
-		return cmp.Or(order, cmp.Compare(a.Name, b.Name))
-	})
-	return all
+	}
+	compare := sorts[max(0, slices.Index(Sorts(), by))].compare
+	slices.SortFunc(out, func(a, b *Row) int { return cmp.Or(compare(a, b), cmp.Compare(a.Name, b.Name)) })
+	return out
 }
 
 // head is what stands above the functions.
@@ -191,12 +191,23 @@ func bar(part float64, width int) string {
 	return strings.Repeat("#", n) + strings.Repeat(".", width-n)
 }
 
+// Print writes a snapshot as plain text.
+func Print(w io.Writer, s *Snapshot, by, filter string) error {
+	fmt.Fprintf(w, "%s\n\n", strings.Join(head(s), "\n"))
+	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
+	fmt.Fprintln(t, strings.ToUpper(strings.Join(columns(), "\t")))
+	for _, r := range arrange(rows(s), by, filter) {
+		fmt.Fprintln(t, strings.Join(cells(r), "\t"))
+	}
+	return t.Flush()
+}
+
 // columns are the table's, and cells a row's.
 func columns() []string {
 	return []string{"function", "state", "queued", "running", "lead", "calls", "failed", "wait p50", "wait p95", "all p95"}
 }
 
-func cells(r Row) []string {
+func cells(r *Row) []string {
 	ms := func(x float64) string {
 		if x == 0 {
 			return "-"
