@@ -100,41 +100,43 @@ func (f figures) started(kind string) (n int) {
 // reloads are the runs that had to load or move memory first.
 func (f figures) reloads() int { return f.All.Calls - f.started("gpu-warm") }
 
-// column is one policy in the tables.
+// column is one policy in the tables: the figures of each function, and behind them
+// those of all GPU functions.
 type column struct {
-	policy    string
-	functions []figures
-	gpus      figures // all GPU functions
-	moved     moved
+	policy  string
+	moved   moved
+	figures []figures
 }
 
+func (c column) gpus() figures { return c.figures[len(c.figures)-1] }
+
 func summarise(functions []Function, r round) column {
-	of := func(chosen func(action int) bool) figures {
-		calls := slices.DeleteFunc(slices.Clone(r.calls), func(c load.Call) bool { return !chosen(c.Action) })
-		return figures{Report: load.Summarise(&load.Result{Calls: calls}, names(functions))}
+	c, gpus := column{policy: r.policy, moved: r.moved}, figures{}
+	of := func(chosen func(load.Call) bool) load.Report {
+		calls := slices.DeleteFunc(slices.Clone(r.calls), func(c load.Call) bool { return !chosen(c) })
+		return load.Summarise(&load.Result{Calls: calls}, names(functions))
 	}
-	c := column{policy: r.policy, moved: r.moved, gpus: of(func(action int) bool { return functions[action].GPU != nil })}
 	for i, f := range functions {
-		one := of(func(action int) bool { return action == i })
+		one := figures{Report: of(func(c load.Call) bool { return c.Action == i })}
 		if f.Warm > 0 {
 			one.slowdown = one.All.Mean / (1000 * f.Warm.Seconds())
-			c.gpus.slowdown = max(c.gpus.slowdown, one.slowdown)
+			gpus.slowdown = max(gpus.slowdown, one.slowdown)
 		}
-		c.functions = append(c.functions, one)
+		c.figures = append(c.figures, one)
 	}
+	gpus.Report = of(func(c load.Call) bool { return functions[c.Action].GPU != nil })
+	c.figures = append(c.figures, gpus)
 	return c
 }
 
-// fairness is Jain's index of the GPU functions' slowdowns, whether each waits
+// fairness is Jain's index of the functions' slowdowns, whether each waits
 // in proportion to its own work: 1 when all are alike, 1/n when one waits for
 // all, 0 without values. Functions that were not called do not count.
 func fairness(functions []figures) float64 {
 	n, sum, squares := 0.0, 0.0, 0.0
 	for _, f := range functions {
 		if f.slowdown > 0 {
-			n++
-			sum += f.slowdown
-			squares += f.slowdown * f.slowdown
+			n, sum, squares = n+1, sum+f.slowdown, squares+f.slowdown*f.slowdown
 		}
 	}
 	if n == 0 {
@@ -180,50 +182,44 @@ func (p printer) table(name, head string, width int, all []column) (row func(nam
 func (p printer) latencies(functions []Function, all []column) {
 	longest := 0.001
 	for _, c := range all {
-		for _, f := range c.functions {
+		for _, f := range c.figures {
 			longest = max(longest, f.All.Mean)
 		}
 	}
 	row := p.table("latency    calls", "mean ms  p95 ms mean", 31, all)
-	show := func(name string, of func(column) figures) {
-		row(fmt.Sprintf("%-10s %5d", name, of(all[0]).All.Calls), func(c column) string {
-			g := of(c).All
+	for i, name := range append(names(functions), "GPU, all") {
+		row(fmt.Sprintf("%-10s %5d", name, all[0].figures[i].All.Calls), func(c column) string {
+			g := c.figures[i].All
 			return fmt.Sprintf("%7s %7s %s", ms(g.Mean), ms(g.P95), strings.Repeat("█", int(g.Mean/longest*15+0.5)))
 		})
 	}
-	for i, f := range functions {
-		show(f.Name, func(c column) figures { return c.functions[i] })
-	}
-	show("GPU, all", func(c column) figures { return c.gpus })
 	p.line("")
 }
 
 // starts shows how the runs of GPU functions began, and how fair it was.
 func (p printer) starts(functions []Function, all []column) {
 	row := p.table("starts      ", "gpu-warm host-warm cold slowdown", 32, all)
-	show := func(name, format string, values func(column) []any) {
-		row(fmt.Sprintf("%-12s", name), func(c column) string { return fmt.Sprintf("%32s", fmt.Sprintf(format, values(c)...)) })
+	show := func(name string, text func(column) string) {
+		row(fmt.Sprintf("%-12s", name), func(c column) string { return fmt.Sprintf("%32s", text(c)) })
 	}
-	of := func(f figures) []any {
-		return []any{f.started("gpu-warm"), f.started("host-warm"), f.started("cold"), f.slowdown}
-	}
-	const counts = "%8d %9d %4d %7.0fx"
-	for i, f := range functions {
-		if f.GPU != nil {
-			show(f.Name, counts, func(c column) []any { return of(c.functions[i]) })
+	for i, name := range append(names(functions), "GPU, all") {
+		if i == len(functions) || functions[i].GPU != nil {
+			show(name, func(c column) string {
+				f := c.figures[i]
+				return fmt.Sprintf("%8d %9d %4d %7.0fx", f.started("gpu-warm"), f.started("host-warm"), f.started("cold"), f.slowdown)
+			})
 		}
 	}
-	show("GPU, all", counts, func(c column) []any { return of(c.gpus) })
-	show("fairness", "%.2f", func(c column) []any { return []any{fairness(c.functions)} })
+	show("fairness", func(c column) string { return fmt.Sprintf("%.2f", fairness(c.figures[:len(functions)])) })
 	if slices.ContainsFunc(all, func(c column) bool { return c.moved.in+c.moved.out > 0 }) {
-		show("moved out/in", "%.0f / %.0f MB", func(c column) []any { return []any{c.moved.out / 1e6, c.moved.in / 1e6} })
+		show("moved out/in", func(c column) string { return fmt.Sprintf("%.0f / %.0f MB", c.moved.out/1e6, c.moved.in/1e6) })
 	}
-	show("errors", "%d", func(c column) []any {
+	show("errors", func(c column) string {
 		n := 0
-		for _, f := range c.functions {
+		for _, f := range c.figures[:len(functions)] {
 			n += f.Failed
 		}
-		return []any{n}
+		return fmt.Sprint(n)
 	})
 	p.line("gpu-warm: memory on the device; host-warm: moved in first; cold: loaded anew\n" +
 		"slowdown: mean latency over a run's own time; for all: the worst function's\n" +
@@ -254,7 +250,7 @@ func (p printer) record(records []*activation.Record) error {
 // closing is the whole comparison in one sentence. Its numbers are those of the
 // tables, whichever way they go.
 func closing(first, last column) string {
-	from, to := first.gpus, last.gpus
+	from, to := first.gpus(), last.gpus()
 	return fmt.Sprintf("%d GPU calls on the simulated GPU, the same under both:\n"+
 		"with %s instead of %s, the mean latency is\n%s (%s ms, was %s ms),\n"+
 		"the slowdown of the worst-served function is\n%s (%.0fx, was %.0fx),\n"+

@@ -32,9 +32,10 @@ type fixture struct {
 
 	containers atomic.Int64 // so far
 
-	mu       sync.Mutex // over what the step under way has
-	cleanups []func()
-	taken    int64 // bytes of device memory
+	taken int64 // bytes of device memory, by the step under way
+
+	mu       sync.Mutex
+	cleanups []func() // at the end of the step under way
 }
 
 // cudaContext is what one context takes of a card beside its data, as a generous
@@ -141,8 +142,6 @@ func (f *fixture) release() {
 // tenth of what is free is for everything else there: more managed memory than a card
 // has free can hang it.
 func (f *fixture) take(bytes int64) {
-	f.mu.Lock()
-	defer f.mu.Unlock()
 	most := f.device.Free / 10 * 9
 	if f.taken+bytes > most {
 		skip("not enough free device memory: %s wanted beside %s in use, %s free at the start of which %s may be used",
