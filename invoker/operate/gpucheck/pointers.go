@@ -47,8 +47,11 @@ func (t *trial) pointers(env []string) (entries []entry) {
 	var stderr bytes.Buffer
 	cmd.Stderr = &stderr
 	out, err := cmd.Output()
-	if err != nil || len(out) == 0 {
-		fail("pointers: no answer: %w, %.400s", err, &stderr)
+	if err != nil {
+		fail("pointers: %w: %.400s", err, &stderr)
+	}
+	if len(out) == 0 {
+		fail("pointers: no answer")
 	}
 	for line := range bytes.Lines(out) {
 		var e entry
