@@ -81,40 +81,40 @@ func checkFrameworks(t *trial) {
 	bytes := t.fit(min(1<<30, t.device.Free/20, t.s.Swap))
 	// A comparison needs as much again in the worst case, and libraries bring theirs.
 	t.take(int64(len(here)) * 2 * (bytes + t.contextBytes()))
-	guests, errs := make([]*guest, len(here)), make([]error, len(here))
+	programs, errs := make([]*program, len(here)), make([]error, len(here))
 	parallel(len(here), max(1, runtime.NumCPU()/2), func(i int) {
-		errs[i] = attempt(here[i].name, func() { guests[i] = t.guest(here[i].name, t.python(here[i].script), here[i].env...) })
+		errs[i] = attempt(here[i].name, func() { programs[i] = t.start(here[i].name, t.python(here[i].script), true, here[i].env...) })
 	})
 	table := t.table(fmt.Sprintf("An array of %s in each", size(bytes)),
 		"framework", "counted", "beside it", "out", "GB/s", "in", "GB/s", "left by NVML", "wrong", "with a graph")
 	for i, f := range here {
 		if errs[i] == nil {
-			errs[i] = attempt(f.name, func() { t.swapFramework(table, f, guests[i], bytes) })
-			guests[i].end(endTime)
+			errs[i] = attempt(f.name, func() { t.swapFramework(table, f, programs[i], bytes) })
+			programs[i].end(endTime)
 		}
 	}
 	check(errors.Join(errs...))
 }
 
-func (t *trial) swapFramework(table *Table, f framework, g *guest, bytes int64) {
-	g.fill(bytes, 5)
-	g.ask("work %d 3", g.block)
-	counted, beside := t.besideMemory(f, g)
+func (t *trial) swapFramework(table *Table, f framework, p *program, bytes int64) {
+	p.fill(bytes, 5)
+	p.ask("work %d 3", p.block)
+	counted, beside := t.besideMemory(f, p)
 	var out, in shimctl.Done
 	left := "unknown"
 	for range 2 { // the first time for the host's pages
 		full, known := t.used()
-		out = t.evict(g)
+		out = t.evict(p)
 		empty, _ := t.used()
-		in = t.prefetch(g)
+		in = t.prefetch(p)
 		if known {
 			left = size(full - empty)
 		}
 	}
-	wrong := wrongWords(g)
+	wrong := wrongWords(p)
 	graph := "not tried"
 	if f.graphs {
-		n := t.swapGraph(g)
+		n := t.swapGraph(p)
 		graph = fmt.Sprintf("%d wrong", n)
 		wrong += n
 	}
@@ -130,12 +130,12 @@ func (t *trial) swapFramework(table *Table, f framework, g *guest, bytes int64) 
 // besideMemory is what the shim counts of a program's memory, and what the program has
 // on the card beside that, once its libraries are loaded: the invoker must not hold it
 // against a limit.
-func (t *trial) besideMemory(f framework, g *guest) (counted int64, beside string) {
-	g.ask("libraries")
-	for _, u := range value(g.container.Report(t.ctx)) {
+func (t *trial) besideMemory(f framework, p *program) (counted int64, beside string) {
+	p.ask("libraries")
+	for _, u := range value(p.container.Report(t.ctx)) {
 		counted += u.Allocated
 	}
-	all, known := t.listed(g.cmd.Process.Pid)
+	all, known := t.listed(p.cmd.Process.Pid)
 	if !known {
 		return counted, "unknown"
 	}
@@ -152,12 +152,12 @@ func (t *trial) whole(what string, part, all int64) {
 
 // swapGraph records a pass, swaps, replays the graph on what was swapped, swaps
 // again and verifies: the graph holds addresses, which must stay good.
-func (t *trial) swapGraph(g *guest) (wrong int64) {
-	g.ask("graph %d", g.block)
-	t.evict(g)
-	g.running("replay %d 3", g.block) // faults in
-	t.evict(g)
-	t.prefetch(g)
-	g.ask("replay %d 2", g.block)
-	return wrongWords(g)
+func (t *trial) swapGraph(p *program) (wrong int64) {
+	p.ask("graph %d", p.block)
+	t.evict(p)
+	p.running("replay %d 3", p.block) // faults in
+	t.evict(p)
+	t.prefetch(p)
+	p.ask("replay %d 2", p.block)
+	return wrongWords(p)
 }

@@ -10,9 +10,8 @@ type workload struct{ name, order string }
 
 // bench is a pair of programs that do the same, without the shim and under it.
 type bench struct {
-	name  string
-	plain *program
-	shim  *guest
+	name     string
+	programs [2]*program
 }
 
 // checkOverhead runs each workload alternately without the shim and under it, and
@@ -24,7 +23,7 @@ func checkOverhead(t *trial) {
 	table := t.table(fmt.Sprintf("Medians of %d interleaved runs each", t.s.Rounds),
 		"program", "workload", "without ms", "under the shim ms", "overhead", "quartiles")
 	t.remark("The programs called driver have kernels of their own: FFT stands for passes over all of the data, as a stage of one makes.")
-	benches := []bench{{"driver", t.plain(), t.guest("worker", []string{t.program("worker")})}}
+	benches := []bench{{"driver", [2]*program{t.worker(false), t.worker(true)}}}
 	if err := catch(func() { benches = append(benches, t.frameworkBench()) }); err != nil {
 		t.remark("Not measured on a framework: %v.", err)
 	}
@@ -47,15 +46,9 @@ func (t *trial) frameworkBench() (b bench) {
 			continue
 		}
 		b.name = f.module
-		parallel(2, 2, func(i int) {
-			if i == 0 {
-				b.plain = t.start(f.name, t.python(f.script), t.env(f.env...))
-			} else {
-				b.shim = t.guest(f.name, t.python(f.script), f.env...)
-			}
-		})
+		parallel(2, 2, func(i int) { b.programs[i] = t.start(f.name, t.python(f.script), i == 1, f.env...) })
 		t.remark("%s is %s for CUDA %s: its FFT, its product of matrices of 32-bit floats, its addition to a small array.",
-			f.module, b.plain.hello.Version, b.plain.hello.CUDA)
+			f.module, b.programs[0].hello.Version, b.programs[0].hello.CUDA)
 		return b
 	}
 	skip("neither PyTorch nor CuPy is here, or the driver is fake")
@@ -65,14 +58,14 @@ func (t *trial) frameworkBench() (b bench) {
 // compare measures one workload, first the one and then the other program leading.
 func (t *trial) compare(table *Table, b bench, w workload) {
 	// Long against the clock's grain and a launch, short enough to interleave many.
-	n := scale(b.plain, w, pick(t.fixture, 100*time.Millisecond, time.Millisecond))
-	b.shim.timed("%s %d", w.order, n) // as warm as the other
+	n := scale(b.programs[0], w, pick(t.fixture, 100*time.Millisecond, time.Millisecond))
+	b.programs[1].timed("%s %d", w.order, n) // as warm as the other
 	var without, under, ratio []float64
 	for i := range t.s.Rounds {
 		var took [2]float64
 		for j := range took {
 			which := (i + j) % 2
-			took[which] = ms([]*program{b.plain, b.shim.program}[which].timed("%s %d", w.order, n))
+			took[which] = ms(b.programs[which].timed("%s %d", w.order, n))
 		}
 		without, under = append(without, took[0]), append(under, took[1])
 		ratio = append(ratio, share(took[1], took[0])-1)

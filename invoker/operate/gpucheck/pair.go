@@ -12,11 +12,11 @@ import (
 // checkPair runs two processes on one device (D=2): each runs while the other's memory
 // is moved out and in, then both run at once. It returns them, and the size of the
 // block of each.
-func checkPair(t *trial) (guests [2]*guest, bytes int64) {
+func checkPair(t *trial) (guests [2]*program, bytes int64) {
 	bytes = t.fit(2*min(t.s.Set, t.device.Free/8)) / 2
 	t.take(2 * (bytes + t.contextBytes()))
 	for i := range guests {
-		guests[i] = t.worker(bytes, 11+i)
+		guests[i] = t.filled(bytes, 11+i)
 	}
 	passes := guests[0].calibrate(t.s.RunTime)
 	rounds, orders := max(min(t.s.Rounds, 5), 2), 0

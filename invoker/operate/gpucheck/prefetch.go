@@ -24,8 +24,8 @@ type mode struct {
 // together, so that the card is never filled.
 func checkPrefetch(t *trial) {
 	set, all := t.setSize(), t.s.Containers
-	tenants := make([]*guest, all)
-	parallel(all, 4, func(i int) { tenants[i] = t.worker(set, 100+i) })
+	tenants := make([]*program, all)
+	parallel(all, 4, func(i int) { tenants[i] = t.filled(set, 100+i) })
 	passes := tenants[0].calibrate(t.s.RunTime)
 	some := max(2*all/3, 2)
 	never := &mode{name: "never swapped", fits: all}
@@ -67,7 +67,7 @@ func (t *trial) setSize() int64 {
 // one's memory meanwhile, as the invoker does. That is the worst order where the least
 // recently used leaves first: what leaves is always what is needed soonest. The first
 // time, in which every container comes in for the first time, is not measured.
-func (t *trial) play(m *mode, tenants []*guest, passes int) {
+func (t *trial) play(m *mode, tenants []*program, passes int) {
 	n := len(tenants)
 	for _, x := range tenants {
 		if m.fits < n {

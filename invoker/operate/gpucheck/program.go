@@ -20,6 +20,9 @@ import (
 // program is a process that carries out orders, a line each, and answers each with
 // a line of JSON. Its first line introduces it.
 type program struct {
+	container *shimctl.Container // under the shim, else nil
+	block     int                // of device memory, that it works on
+
 	name   string
 	hello  hello
 	cmd    *exec.Cmd
@@ -164,96 +167,89 @@ func (p *program) timed(format string, args ...any) time.Duration {
 	return time.Duration(p.ask(format, args...).NS)
 }
 
-// start runs a program until the step ends.
-func (t *trial) start(name string, args, env []string) *program {
-	p := value(startProgram(t.ctx, name, args, env))
+// start runs a program until the step ends. Under the shim it has a container of its
+// own, and is waited for until the shim has connected: it does so after the driver's
+// start, on a thread of its own.
+func (t *trial) start(name string, args []string, shim bool, env ...string) *program {
+	var c *shimctl.Container
+	environ := t.env(env...)
+	if shim {
+		c = t.container()
+		environ = t.shimEnv(c, env...)
+	}
+	p := value(startProgram(t.ctx, name, args, environ))
+	p.container = c
 	t.cleanup(func() { p.end(0) })
-	return p
-}
-
-// plain starts worker.c without the shim.
-func (t *trial) plain() *program {
-	return t.start("plain worker", []string{t.program("worker")}, t.env())
-}
-
-// guest is a program under the shim, in a container of its own, and the block of
-// device memory that it works on.
-type guest struct {
-	*program
-	container *shimctl.Container
-	block     int
-}
-
-// guest starts a program under the shim and waits until the shim has connected: it
-// does so after the driver's start, on a thread of its own.
-func (t *trial) guest(name string, args []string, env ...string) *guest {
-	c := t.container()
-	p := t.start(name, args, t.shimEnv(c, env...))
 	ctx, cancel := context.WithTimeout(t.ctx, 20*time.Second)
 	defer cancel()
 	tick := time.NewTicker(2 * time.Millisecond)
 	defer tick.Stop()
-	for c.Processes() == 0 {
+	for c != nil && c.Processes() == 0 {
 		select {
 		case <-tick.C:
 		case <-ctx.Done():
 			fail("%s: the shim has not connected: %w%s", name, ctx.Err(), p.last())
 		}
 	}
-	return &guest{program: p, container: c}
+	return p
 }
 
-// worker starts worker.c under the shim, with a block of known contents.
-func (t *trial) worker(bytes int64, seed int) *guest {
-	g := t.guest("worker", []string{t.program("worker")})
-	g.fill(bytes, seed)
-	return g
+// worker starts worker.c.
+func (t *trial) worker(shim bool) *program {
+	return t.start("worker", []string{t.program("worker")}, shim)
 }
 
-func (g *guest) fill(bytes int64, seed int) {
-	g.block = g.ask("alloc %d", bytes).Block
-	g.ask("fill %d %d", g.block, seed)
+// filled starts worker.c under the shim, with a block of known contents.
+func (t *trial) filled(bytes int64, seed int) *program {
+	p := t.worker(true)
+	p.fill(bytes, seed)
+	return p
+}
+
+func (p *program) fill(bytes int64, seed int) {
+	p.block = p.ask("alloc %d", bytes).Block
+	p.ask("fill %d %d", p.block, seed)
 }
 
 // running carries out an order as a run of a function.
-func (g *guest) running(format string, args ...any) answer {
-	g.container.Running(true)
-	defer g.container.Running(false)
-	return g.ask(format, args...)
+func (p *program) running(format string, args ...any) answer {
+	p.container.Running(true)
+	defer p.container.Running(false)
+	return p.ask(format, args...)
 }
 
 // run makes passes over the block.
-func (g *guest) run(passes int) time.Duration {
-	return time.Duration(g.running("work %d %d", g.block, passes).NS)
+func (p *program) run(passes int) time.Duration {
+	return time.Duration(p.running("work %d %d", p.block, passes).NS)
 }
 
 // verify reads all of the block by a kernel. The mismatches are the words that are
 // not what they must be.
-func (g *guest) verify() answer { return g.running("check %d", g.block) }
+func (p *program) verify() answer { return p.running("check %d", p.block) }
 
 // wrongWords are the mismatches of several programs.
-func wrongWords(guests ...*guest) (sum int64) {
-	for _, g := range guests {
-		sum += g.verify().Mismatches
+func wrongWords(programs ...*program) (sum int64) {
+	for _, p := range programs {
+		sum += p.verify().Mismatches
 	}
 	return sum
 }
 
 // calibrate finds how many passes take about as long as wanted.
-func (g *guest) calibrate(want time.Duration) int {
-	best := min(g.run(4), g.run(4), g.run(4))
+func (p *program) calibrate(want time.Duration) int {
+	best := min(p.run(4), p.run(4), p.run(4))
 	return int(min(max(4*want/max(best, 1), 1), 100_000))
 }
 
 // evict and prefetch carry out an order as the invoker would give it. Anything but
 // a full success ends the step.
-func (t *trial) evict(g *guest) shimctl.Done {
-	d, err := g.container.Evict(t.ctx, t.epoch.Add(1))
+func (t *trial) evict(p *program) shimctl.Done {
+	d, err := p.container.Evict(t.ctx, t.epoch.Add(1))
 	return complete("evict", d, err)
 }
 
-func (t *trial) prefetch(g *guest) shimctl.Done {
-	d, err := g.container.Prefetch(t.ctx, t.epoch.Add(1), 0)
+func (t *trial) prefetch(p *program) shimctl.Done {
+	d, err := p.container.Prefetch(t.ctx, t.epoch.Add(1), 0)
 	return complete("prefetch", d, err)
 }
 

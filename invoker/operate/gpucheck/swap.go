@@ -14,7 +14,7 @@ type bandwidth struct{ in, out []float64 }
 // copies measures plain copies between pinned memory and the device, in a process
 // without the shim, and adds them to those before.
 func (t *trial) copies(bytes int64, b *bandwidth) {
-	p := t.plain()
+	p := t.worker(false)
 	defer p.end(endTime)
 	a := p.ask("copy %d 5", bytes)
 	for _, ns := range a.In {
@@ -46,11 +46,11 @@ func checkSwap(t *trial) {
 	t.copies(pinned, &copies)
 	table := t.table(fmt.Sprintf("%s, chunks of 64 MiB", size(bytes)),
 		"round", "order", "moved", "GB/s", "in use by cuMemGetInfo", "by NVML")
-	g := t.worker(bytes, 7)
+	p := t.filled(bytes, 7)
 	// row adds an order that was carried out, and returns how full the device is by
 	// cuMemGetInfo and by NVML, which may not report it.
 	row := func(round, order string, moved int64, speed string) (driver, byNVML int64) {
-		a := g.ask("info")
+		a := p.ask("info")
 		driver, byNVML = a.Total-a.Free, -1
 		text := "unknown"
 		if used, ok := t.used(); ok {
@@ -62,31 +62,31 @@ func checkSwap(t *trial) {
 	s := swapped{left: math.Inf(1), leftNVML: math.Inf(1)}
 	full, fullNVML := row("", "filled", bytes, "")
 	for i := range swapRounds {
-		out := t.evict(g)
+		out := t.evict(p)
 		s.out = append(s.out, rate(out.Moved, out.Took))
 		empty, emptyNVML := row(fmt.Sprint(i+1), "evict", out.Moved, gbs(s.out[i]))
 		s.left = min(s.left, float64(full-empty)/float64(bytes))
 		if fullNVML >= 0 && emptyNVML >= 0 {
 			s.leftNVML = min(s.leftNVML, float64(fullNVML-emptyNVML)/float64(bytes))
 		}
-		s.onHost = g.ask("where %d", g.block).Location == -1
-		in := t.prefetch(g)
+		s.onHost = p.ask("where %d", p.block).Location == -1
+		in := t.prefetch(p)
 		s.in = append(s.in, rate(in.Moved, in.Took))
 		full, fullNVML = row(fmt.Sprint(i+1), "prefetch", in.Moved, gbs(s.in[i]))
 		if out.Moved < bytes || in.Moved < bytes {
 			fail("round %d: %s went out and %s came in of a block of %s", i+1, size(out.Moved), size(in.Moved), size(bytes))
 		}
-		s.wrong += wrongWords(g)
+		s.wrong += wrongWords(p)
 	}
 	if t.s.Reclaim && s.left < t.s.Goals.Left {
-		s.asked, s.given = true, t.reclaim(g, bytes)
+		s.asked, s.given = true, t.reclaim(p, bytes)
 	}
-	t.evict(g)
-	last := g.verify()
+	t.evict(p)
+	last := p.verify()
 	s.wrong += last.Mismatches
 	faulted := gbs(rate(bytes, time.Duration(last.NS)))
 	row("", "faults", bytes, faulted)
-	g.end(endTime) // its memory is for the copies
+	p.end(endTime) // its memory is for the copies
 	t.copies(pinned, &copies)
 	t.none(fmt.Sprintf("wrong words after %d swaps of %s", swapRounds+1, size(bytes)), s.wrong)
 	t.judgeLeft(s)
@@ -98,12 +98,12 @@ func checkSwap(t *trial) {
 
 // reclaim moves the block out and has another process ask for that memory beyond
 // what counts as free: it gets it only if nothing of the block is left there.
-func (t *trial) reclaim(g *guest, bytes int64) (given bool) {
-	t.evict(g)
-	p := t.plain()
-	defer p.end(endTime)
-	given = p.ask("take %d", p.ask("info").Free+bytes-bytes/20).Took == 1
-	t.prefetch(g)
+func (t *trial) reclaim(p *program, bytes int64) (given bool) {
+	t.evict(p)
+	other := t.worker(false)
+	defer other.end(endTime)
+	given = other.ask("take %d", other.ask("info").Free+bytes-bytes/20).Took == 1
+	t.prefetch(p)
 	return given
 }
 
