@@ -12,9 +12,7 @@ import (
 // MaxFlows, and after KeepInactive nothing is left.
 func TestOneShots(t *testing.T) {
 	for _, namespaces := range []bool{false, true} {
-		cfg, _ := Defaults("mqfq-sticky")
-		cfg.MaxFlows, cfg.Namespaces, cfg.TTLMax = 1000, namespaces, time.Second
-		s, _ := New("mqfq-sticky", cfg, nil)
+		s := newScheduler(t, "mqfq-sticky", nil, func(c *Config) { c.MaxFlows, c.Namespaces, c.TTLMax = 1000, namespaces, time.Second })
 		s.AddDevice(0, 0, 4)
 		s.Changes()
 		now := time.Duration(0)

@@ -72,20 +72,17 @@ func TestPoliciesByName(t *testing.T) {
 }
 
 func TestBadWeights(t *testing.T) {
-	cfg, _ := Defaults("mqfq-sticky")
-	s, _ := New("mqfq-sticky", cfg, nil)
+	s := newScheduler(t, "mqfq-sticky", nil, nil)
 	for _, w := range []float64{0, -1, math.NaN(), math.Inf(1), 1001} {
 		if err := s.SetWeight(0, FlowID{"ns", "fn"}, w); err == nil || !strings.Contains(err.Error(), "ns/fn") {
 			t.Errorf("weight %v: %v", w, err)
 		}
 	}
-	cfg.Namespaces = false
-	s, _ = New("mqfq-sticky", cfg, nil)
+	s = newScheduler(t, "mqfq-sticky", nil, func(c *Config) { c.Namespaces = false })
 	if err := s.SetNamespaceWeight(0, "ns", 2); err == nil || !strings.Contains(err.Error(), "Namespaces") {
 		t.Errorf("namespace weight without namespaces: %v", err)
 	}
-	cfg.Namespaces = true
-	s, _ = New("mqfq-sticky", cfg, nil)
+	s = newScheduler(t, "mqfq-sticky", nil, nil)
 	if err := s.SetNamespaceWeight(0, "ns", 0); err == nil || !strings.Contains(err.Error(), "ns") {
 		t.Errorf("namespace weight 0: %v", err)
 	}
@@ -102,8 +99,7 @@ func TestMisusePanics(t *testing.T) {
 		"unknown device":     func(s *Scheduler) { s.SetTokens(0, 5, 1) },
 	} {
 		t.Run(name, func(t *testing.T) {
-			cfg, _ := Defaults("mqfq-sticky")
-			s, _ := New("mqfq-sticky", cfg, nil)
+			s := newScheduler(t, "mqfq-sticky", nil, nil)
 			s.AddDevice(0, 0, 0)
 			s.Enqueue(0, Invocation{ID: 1})
 			defer func() {

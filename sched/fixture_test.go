@@ -3,6 +3,7 @@ package sched
 import (
 	"fmt"
 	"math/rand/v2"
+	"testing"
 	"time"
 )
 
@@ -91,4 +92,18 @@ func (w *fixture) meddle(rng *rand.Rand) FlowID {
 		}
 	}
 	return w.flows[i]
+}
+
+// newScheduler makes one with a policy's defaults, adjusted.
+func newScheduler(tb testing.TB, policy string, view View, adjust func(*Config)) *Scheduler {
+	tb.Helper()
+	cfg, _ := Defaults(policy)
+	if adjust != nil {
+		adjust(&cfg)
+	}
+	s, err := New(policy, cfg, view)
+	if err != nil {
+		tb.Fatal(err)
+	}
+	return s
 }

@@ -22,12 +22,7 @@ func once(t *testing.T, s *Scheduler, now time.Duration, id uint64, f FlowID) ti
 // TTL as is configured, and no longer.
 func TestForgottenInTime(t *testing.T) {
 	for _, policy := range []string{"mqfq-sticky", "sticky-plus", "mqfq"} {
-		cfg, _ := Defaults(policy)
-		cfg.KeepInactive = time.Minute
-		s, err := New(policy, cfg, nil)
-		if err != nil {
-			t.Fatal(err)
-		}
+		s := newScheduler(t, policy, nil, func(c *Config) { c.KeepInactive = time.Minute })
 		s.AddDevice(0, 0, 1)
 		f := FlowID{"n", "f"}
 		once(t, s, 0, 1, f)
@@ -37,7 +32,7 @@ func TestForgottenInTime(t *testing.T) {
 			t.Fatalf("%s: %+v, %t after the TTL; want it inactive", policy, st, ok)
 		}
 		gone, some := s.Deadline()
-		if want := inactive + cfg.KeepInactive; !some || gone != want {
+		if want := inactive + time.Minute; !some || gone != want {
 			t.Errorf("%s: forgotten at %s, %t; want %s", policy, gone, some, want)
 		}
 		s.Tick(gone - 1)
@@ -57,11 +52,7 @@ func TestForgottenInTime(t *testing.T) {
 
 // TestNewRevisionIsLearnedAtOnce: the first run after it counts in full.
 func TestNewRevisionIsLearnedAtOnce(t *testing.T) {
-	cfg, _ := Defaults("sticky-plus")
-	s, err := New("sticky-plus", cfg, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	s := newScheduler(t, "sticky-plus", nil, nil)
 	s.AddDevice(0, 0, 1)
 	f, now := FlowID{"n", "f"}, time.Duration(0)
 	for id := range uint64(20) {

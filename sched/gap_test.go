@@ -101,16 +101,22 @@ func weighing(p pattern, w float64) pattern {
 }
 
 // contest is one policy with the settings that ship, under functions that always have
-// invocations queued, on devices that really take the time.
+// invocations queued, on devices that really take the time and may lack memory for all.
+// Functions of one size want the same devices.
 type contest struct {
 	policy   string
 	patterns []pattern
-	spaces   []int // of each pattern
+	spaces   []int // of each pattern; nil for one of all
 	tokens   []int // of each device
 	slow     []int // a device takes so many times as long
+	capacity []int // memory of each device; nil for what suffices
+	sizes    []int // memory of each pattern
+	limits   map[string]int
 	adjust   func(*Config)
 	span     time.Duration
 	whole    bool // play the span to its end however many runs that takes
+	// shake changes what others have of the devices, now and then.
+	shake func(m *memories) (changed bool)
 	// spoil breaks the scheduler on purpose: at the start, and after a run of
 	// a flow has ended.
 	spoil func(s *Scheduler, ended *flow)
@@ -129,68 +135,84 @@ type flightOf struct {
 	pattern  int
 }
 
+// space and size are a pattern's.
+func (c contest) space(i int) int {
+	if c.spaces == nil {
+		return 0
+	}
+	return c.spaces[i]
+}
+
+func (c contest) size(i int) int {
+	if c.sizes == nil {
+		return 0
+	}
+	return c.sizes[i]
+}
+
+// apart reports whether nothing bounds the gap between two namespaces: they want different
+// sizes at times, or a limit holds one back.
+func (c contest) apart(a, b int) bool {
+	size := 0
+	for i := range c.patterns {
+		n := c.space(i)
+		if n != a && n != b {
+			continue
+		}
+		if _, limited := c.limits[fmt.Sprint("ns", n)]; limited || size > 0 && size != c.size(i) {
+			return true
+		}
+		size = c.size(i)
+	}
+	return false
+}
+
 func (c contest) play(t *testing.T) result {
 	t.Helper()
 	cfg, _ := Defaults(c.policy)
 	if c.adjust != nil {
 		c.adjust(&cfg)
 	}
-	s, err := New(c.policy, cfg, nil)
+	var view View
+	m := newMemories(c.capacity...)
+	m.limits = c.limits
+	if c.capacity != nil {
+		view = m
+	}
+	s, err := New(c.policy, cfg, view)
 	if err != nil {
 		t.Fatal(err)
 	}
 	if c.spoil != nil {
 		c.spoil(s, nil)
 	}
-	tokens, ids, index := 0, []FlowID{}, map[FlowID]int{}
+	tokens := 0
 	for d, n := range c.tokens {
 		s.AddDevice(0, d, n)
 		tokens += s.allowed(n)
 	}
-	var weights []float64
-	most := 0
+	ids, index, weights, ones := []FlowID{}, map[FlowID]int{}, []float64{}, []float64{}
 	for i, p := range c.patterns {
-		ns := 0
-		if c.spaces != nil {
-			ns = c.spaces[i]
+		id := FlowID{fmt.Sprint("ns", c.space(i)), fmt.Sprint("f", i)}
+		ids, weights, index[id], m.needs[id] = append(ids, id), append(weights, p.weight), i, c.size(i)
+		for len(ones) <= c.space(i) {
+			ones = append(ones, 1)
 		}
-		most = max(most, ns)
-		id := FlowID{fmt.Sprint("ns", ns), fmt.Sprint("f", i)}
-		ids, weights = append(ids, id), append(weights, p.weight)
-		index[id] = i
 		if err := s.SetWeight(0, id, p.weight); err != nil {
 			t.Fatal(err)
 		}
 	}
-	space := func(i int) int {
-		if c.spaces == nil || !cfg.Namespaces {
-			return 0
-		}
-		return c.spaces[i]
-	}
-	flows, spaces := newGaps(weights), newGaps(make([]float64, most+1))
-	flows.apart = func(i, j int) bool { return space(i) != space(j) }
-	for _, m := range spaces.members {
-		m.weight = 1
-	}
+	flows, spaces := newGaps(weights), newGaps(ones)
+	flows.apart = func(i, j int) bool { return c.space(i) != c.space(j) || c.size(i) != c.size(j) }
+	spaces.apart = c.apart
 	var (
 		flying  []flightOf
 		started = make([]int, len(ids))
 		queued  = make([]int, len(ids))
 		id      uint64
 		now     time.Duration
+		check   = newChecker()
 	)
-	sampleAll := func() {
-		for _, m := range spaces.members {
-			m.backlogged = false
-		}
-		for i := range ids {
-			flows.members[i].backlogged = queued[i] > 0
-			spaces.members[space(i)].backlogged = spaces.members[space(i)].backlogged || queued[i] > 0
-		}
-		flows.sample(cfg.MaxOverrun(), tokens)
-		spaces.sample(cfg.MaxOverrun(), tokens)
-	}
 	for now < c.span && (c.whole || id < runsOf()) {
 		for i, p := range c.patterns {
 			for queued[i] < tokens+1 && (p.on == nil || p.on(now)) {
@@ -199,12 +221,10 @@ func (c contest) play(t *testing.T) result {
 				s.Enqueue(now, Invocation{ID: id, Flow: ids[i]})
 			}
 		}
-		sampleAll()
-		for {
-			g, ok := s.Next(now)
-			if !ok {
-				break
-			}
+		if c.shake != nil && c.shake(m) {
+			s.Resized(now)
+		}
+		for g, ok := s.Next(now); ok; g, ok = s.Next(now) {
 			i := index[g.Flow]
 			run := c.patterns[i].run(started[i])
 			if c.slow != nil {
@@ -213,12 +233,23 @@ func (c contest) play(t *testing.T) result {
 			started[i]++
 			queued[i]--
 			flying = append(flying, flightOf{g, now, now + run, i})
-			largest := max(run, time.Duration(float64(g.Charged)*weights[i]))
-			flows.members[i].largest = max(flows.members[i].largest, largest)
-			m := spaces.members[space(i)]
-			m.largest = max(m.largest, largest)
-			sampleAll()
+			if c.capacity != nil {
+				m.use(t, g.Flow, g.Device, c.size(i))
+			}
+			for _, member := range []*contestant{flows.members[i], spaces.members[c.space(i)]} {
+				member.largest = max(member.largest, run, time.Duration(float64(g.Charged)*weights[i]))
+			}
 		}
+		for _, n := range spaces.members {
+			n.backlogged = false
+		}
+		for i := range ids {
+			flows.members[i].backlogged = queued[i] > 0
+			n := spaces.members[c.space(i)]
+			n.backlogged = n.backlogged || queued[i] > 0
+		}
+		flows.sample(cfg.MaxOverrun(), tokens)
+		spaces.sample(cfg.MaxOverrun(), tokens)
 		// Time passes to the next end, or on in steps where nothing runs.
 		next, first := now+time.Second, -1
 		for k := range flying {
@@ -229,24 +260,35 @@ func (c contest) play(t *testing.T) result {
 		for _, f := range flying {
 			used := float64(next - now)
 			flows.members[f.pattern].service += used / weights[f.pattern]
-			spaces.members[space(f.pattern)].service += used
+			spaces.members[c.space(f.pattern)].service += used
 		}
 		now = next
-		if first < 0 {
-			continue
+		if at, due := s.Deadline(); due && at <= now {
+			s.Tick(now)
 		}
-		f := flying[first]
-		flying = append(flying[:first], flying[first+1:]...)
-		took := f.to - f.from
-		setup := min(took, time.Duration(id%20)*time.Second)
-		s.Done(now, f.Invocation, Usage{Service: took - setup, Setup: setup})
-		if c.spoil != nil {
-			c.spoil(s, s.flows[f.Flow])
+		if first >= 0 {
+			f := flying[first]
+			flying = append(flying[:first], flying[first+1:]...)
+			if c.capacity != nil {
+				m.use(t, f.Flow, f.Device, -c.size(f.pattern))
+			}
+			took := f.to - f.from
+			setup := min(took, time.Duration(id%20)*time.Second)
+			s.Done(now, f.Invocation, Usage{Service: took - setup, Setup: setup})
+			if c.spoil != nil {
+				c.spoil(s, s.flows[f.Flow])
+				s.settle(s.flows[f.Flow])
+			}
+		}
+		if c.capacity != nil {
+			if err := check.check(s); err != nil {
+				t.Fatal(err)
+			}
 		}
 	}
 	r := result{flows: flows.worst, spaces: spaces.worst}
-	for _, m := range flows.members {
-		r.service = append(r.service, m.service/1e9)
+	for _, n := range flows.members {
+		r.service = append(r.service, n.service/1e9)
 	}
 	return r
 }

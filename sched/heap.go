@@ -1,6 +1,9 @@
 package sched
 
-import "slices"
+import (
+	std "container/heap"
+	"slices"
+)
 
 // rank is a key: the least goes first. The tie is unique in a heap, so that the
 // order is total.
@@ -23,8 +26,30 @@ type node[T any] struct {
 	at int // index+1 in its heap, 0 outside
 }
 
-// heap is an indexed binary min-heap.
+// heap is an indexed binary min-heap, as container/heap takes it.
 type heap[T any] []*node[T]
+
+func (h heap[T]) Len() int           { return len(h) }
+func (h heap[T]) Less(i, j int) bool { return h[i].before(h[j].rank) }
+
+func (h heap[T]) Swap(i, j int) {
+	h[i], h[j] = h[j], h[i]
+	h[i].at, h[j].at = i+1, j+1
+}
+
+func (h *heap[T]) Push(x any) {
+	n := x.(*node[T])
+	*h = append(*h, n)
+	n.at = len(*h)
+}
+
+func (h *heap[T]) Pop() any {
+	last := len(*h) - 1
+	n := (*h)[last]
+	(*h)[last] = nil
+	*h, n.at = (*h)[:last], 0
+	return n
+}
 
 // top is the least member; the heap must not be empty.
 func (h heap[T]) top() *node[T] { return h[0] }
@@ -33,27 +58,18 @@ func (h heap[T]) top() *node[T] { return h[0] }
 func (h *heap[T]) put(n *node[T], r rank) {
 	switch {
 	case n.at == 0:
-		*h = append(*h, n)
-		n.at = len(*h)
-	case n.rank == r:
-		return
+		n.rank = r
+		std.Push(h, n)
+	case n.rank != r:
+		n.rank = r
+		std.Fix(h, n.at-1)
 	}
-	n.rank = r
-	h.fix(n.at - 1)
 }
 
 // remove takes a node out, if it is in.
 func (h *heap[T]) remove(n *node[T]) {
-	if n.at == 0 {
-		return
-	}
-	i, last := n.at-1, len(*h)-1
-	h.swap(i, last)
-	(*h)[last] = nil
-	*h = (*h)[:last]
-	n.at = 0
-	if i < last {
-		h.fix(i)
+	if n.at > 0 {
+		std.Remove(h, n.at-1)
 	}
 }
 
@@ -82,30 +98,4 @@ func (h heap[T]) least(buf []*node[T]) []*node[T] {
 		buf[n] = h[i]
 	}
 	return buf[:n]
-}
-
-func (h heap[T]) swap(i, j int) {
-	h[i], h[j] = h[j], h[i]
-	h[i].at, h[j].at = i+1, j+1
-}
-
-// fix moves the node at i to where its rank belongs.
-func (h heap[T]) fix(i int) {
-	for i > 0 && h[i].before(h[(i-1)/2].rank) {
-		h.swap(i, (i-1)/2)
-		i = (i - 1) / 2
-	}
-	for {
-		least := i
-		for c := 2*i + 1; c <= 2*i+2 && c < len(h); c++ {
-			if h[c].before(h[least].rank) {
-				least = c
-			}
-		}
-		if least == i {
-			return
-		}
-		h.swap(i, least)
-		i = least
-	}
 }

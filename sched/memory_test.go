@@ -18,6 +18,11 @@ type memories struct {
 	asked                   int
 }
 
+func newMemories(capacity ...int) *memories {
+	n := len(capacity)
+	return &memories{capacity: capacity, foreign: make([]int, n), used: make([]int, n), of: make([]map[string]int, n), needs: map[FlowID]int{}}
+}
+
 func (m *memories) Placements(f FlowID) func(int) Placement {
 	need := m.needs[f]
 	return func(d int) Placement {
@@ -41,150 +46,21 @@ func (m *memories) use(t *testing.T, f FlowID, d, by int) {
 	}
 }
 
-// memoryContest has functions that always wait on devices whose memory does not
-// suffice for all. Those of one size want the same devices.
-type memoryContest struct {
-	policy   string
-	capacity []int
-	tokens   int
-	sizes    []int // of each pattern
-	patterns []pattern
-	spaces   []int
-	limits   map[string]int
-	span     time.Duration
-	// shake changes what others have of the devices, now and then.
-	shake func(m *memories) (changed bool)
-	spoil func(s *Scheduler, ended *flow)
-}
-
-func (c memoryContest) play(t *testing.T) result {
-	cfg, _ := Defaults(c.policy)
-	m := &memories{capacity: c.capacity, foreign: make([]int, len(c.capacity)), used: make([]int, len(c.capacity)), needs: map[FlowID]int{}, limits: c.limits, of: make([]map[string]int, len(c.capacity))}
-	s, err := New(c.policy, cfg, m)
-	if err != nil {
-		t.Fatal(err)
-	}
-	tokens := 0
-	for d := range c.capacity {
-		s.AddDevice(0, d, c.tokens)
-		tokens += s.allowed(c.tokens)
-	}
-	var ids []FlowID
-	index, weights := map[FlowID]int{}, []float64{}
-	for i := range c.patterns {
-		id := FlowID{fmt.Sprint("ns", c.spaces[i]), fmt.Sprint("f", i)}
-		ids, weights, m.needs[id], index[id] = append(ids, id), append(weights, 1), c.sizes[i], i
-	}
-	g := newGaps(weights)
-	g.apart = func(i, j int) bool { return c.sizes[i] != c.sizes[j] || c.spaces[i] != c.spaces[j] }
-	between := newGaps(make([]float64, slices.Max(c.spaces)+1))
-	between.apart = c.apart
-	for _, n := range between.members {
-		n.weight = 1
-	}
-	check, now, id := newChecker(), time.Duration(0), uint64(0)
-	queued, started := make([]int, len(ids)), make([]int, len(ids))
-	var flying []flightOf
-	sample := func() {
-		for _, n := range between.members {
-			n.backlogged = false
-		}
-		for i := range ids {
-			g.members[i].backlogged = queued[i] > 0
-			n := between.members[c.spaces[i]]
-			n.backlogged = n.backlogged || queued[i] > 0
-		}
-		g.sample(cfg.MaxOverrun(), tokens)
-		between.sample(cfg.MaxOverrun(), tokens)
-	}
-	for now < c.span {
-		for i, p := range c.patterns {
-			for queued[i] < tokens+1 && (p.on == nil || p.on(now)) {
-				id++
-				queued[i]++
-				s.Enqueue(now, Invocation{ID: id, Flow: ids[i]})
-			}
-		}
-		if c.shake != nil && c.shake(m) {
-			s.Resized(now)
-		}
-		for choice, ok := s.Next(now); ok; choice, ok = s.Next(now) {
-			i := index[choice.Flow]
-			m.use(t, choice.Flow, choice.Device, c.sizes[i])
-			run := c.patterns[i].run(started[i])
-			started[i]++
-			queued[i]--
-			for _, member := range []*contestant{g.members[i], between.members[c.spaces[i]]} {
-				member.largest = max(member.largest, run, choice.Charged)
-			}
-			flying = append(flying, flightOf{choice, now, now + run, i})
-		}
-		sample()
-		next, first := now+time.Second, -1
-		for k := range flying {
-			if flying[k].to <= next {
-				next, first = flying[k].to, k
-			}
-		}
-		for _, f := range flying {
-			g.members[f.pattern].service += float64(next - now)
-			between.members[c.spaces[f.pattern]].service += float64(next - now)
-		}
-		now = next
-		if at, due := s.Deadline(); due && at <= now {
-			s.Tick(now)
-		}
-		if first >= 0 {
-			f := flying[first]
-			flying = append(flying[:first], flying[first+1:]...)
-			m.use(t, f.Flow, f.Device, -c.sizes[f.pattern])
-			s.Done(now, f.Invocation, Usage{Service: f.to - f.from})
-			if c.spoil != nil {
-				c.spoil(s, s.flows[f.Flow])
-				s.settle(s.flows[f.Flow])
-			}
-		}
-		if err := check.check(s); err != nil {
-			t.Fatal(err)
-		}
-	}
-	r := result{flows: g.worst, spaces: between.worst}
-	for _, member := range g.members {
-		r.service = append(r.service, member.service/1e9)
-	}
-	return r
-}
-
-// apart reports whether nothing bounds the gap between two namespaces: they want different
-// sizes at times, or a limit holds one back.
-func (c memoryContest) apart(a, b int) bool {
-	size := 0
-	for i, n := range c.spaces {
-		if n != a && n != b {
-			continue
-		}
-		if _, limited := c.limits[fmt.Sprint("ns", n)]; limited || size > 0 && size != c.sizes[i] {
-			return true
-		}
-		size = c.sizes[i]
-	}
-	return false
-}
-
 // randomMemory draws devices of several sizes, functions of some sizes, at least two of
 // each, and whether others take memory and give it back.
-func randomMemory(seed uint64) memoryContest {
+func randomMemory(seed uint64) contest {
 	rng := rand.New(rand.NewPCG(seed, 23))
-	c := memoryContest{policy: bounded()[seed%4], tokens: 1 + rng.IntN(3), span: 2 * time.Hour}
+	c := contest{policy: bounded()[seed%4], span: 2 * time.Hour, whole: true}
+	tokens := 1 + rng.IntN(3)
 	for range 1 + rng.IntN(4) {
-		c.capacity = append(c.capacity, []int{10, 20, 40, 80}[rng.IntN(4)])
+		c.capacity, c.tokens = append(c.capacity, []int{10, 20, 40, 80}[rng.IntN(4)]), append(c.tokens, tokens)
 	}
 	for k := range 1 + rng.IntN(3) {
 		size := 1 + rng.IntN(c.capacity[rng.IntN(len(c.capacity))])
 		for range 2 + rng.IntN(3) {
 			draw := rand.New(rand.NewPCG(rng.Uint64(), 1))
 			least, most := 1+rng.IntN(500), 1+rng.IntN(20_000)
-			p := pattern{run: func(int) time.Duration { return ms(least + draw.IntN(most)*draw.IntN(2)) }}
+			p := pattern{weight: 1, run: func(int) time.Duration { return ms(least + draw.IntN(most)*draw.IntN(2)) }}
 			if rng.IntN(3) == 0 {
 				p = onOff(p, ms(1+rng.IntN(60_000)), ms(1+rng.IntN(20_000)))
 			}
@@ -207,7 +83,7 @@ func randomMemory(seed uint64) memoryContest {
 
 // withLimit spreads the functions over namespaces, two of each size, and adds one whose
 // limit is less than its functions need at once.
-func (c memoryContest) withLimit(seed uint64) memoryContest {
+func (c contest) withLimit(seed uint64) contest {
 	rng := rand.New(rand.NewPCG(seed, 29))
 	for i, size := range c.sizes {
 		c.spaces[i] = 2*slices.Index(c.sizes, size) + rng.IntN(2)
@@ -265,9 +141,9 @@ func TestServiceBoundWithMemory(t *testing.T) {
 // unequal is a large and a small device, and functions that fit both beside others that
 // can use the large one alone: those are many, so that the small ones are beyond the
 // window.
-func unequal() memoryContest {
-	return memoryContest{
-		policy: "mqfq-sticky", capacity: []int{40, 10}, tokens: 1, sizes: []int{30, 5, 5, 30, 30}, spaces: make([]int, 5), span: 12 * time.Hour,
+func unequal() contest {
+	return contest{
+		policy: "mqfq-sticky", capacity: []int{40, 10}, tokens: []int{1, 1}, sizes: []int{30, 5, 5, 30, 30}, span: 12 * time.Hour, whole: true,
 		patterns: []pattern{steady(10 * time.Second), steady(20 * time.Second), steady(time.Second), steady(time.Second), steady(3 * time.Second)},
 	}
 }
@@ -286,7 +162,11 @@ func TestServiceBoundBeyondTheWindow(t *testing.T) {
 // TestServiceBoundBeyondTheWindowCanBreak forgets what was used of a turn.
 func TestServiceBoundBeyondTheWindowCanBreak(t *testing.T) {
 	c := unequal()
-	c.spoil = func(_ *Scheduler, f *flow) { f.used = 0 }
+	c.spoil = func(_ *Scheduler, f *flow) {
+		if f != nil {
+			f.used = 0
+		}
+	}
 	r := c.play(t)
 	t.Logf("the gap is %.3f of the bound; service %.0f s", r.flows, r.service)
 	if r.flows <= 1 {

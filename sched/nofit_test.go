@@ -12,12 +12,7 @@ func BenchmarkNothingFits(b *testing.B) {
 		for _, flows := range []int{10_000, 100_000} {
 			for _, devices := range []int{8, 64} {
 				b.Run(fmt.Sprintf("%s/%d/%d", policy, flows, devices), func(b *testing.B) {
-					cfg, _ := Defaults(policy)
-					cfg.MaxFlows = 2 * flows
-					s, err := New(policy, cfg, picky{func(FlowID, int) bool { return false }})
-					if err != nil {
-						b.Fatal(err)
-					}
+					s := newScheduler(b, policy, picky{func(FlowID, int) bool { return false }}, func(c *Config) { c.MaxFlows = 2 * flows })
 					for d := range devices {
 						s.AddDevice(0, d, 2)
 					}

@@ -18,22 +18,43 @@ type Info struct {
 	Demand bool
 
 	adjust func(*Config)
+	rules  func(Config) rules
 }
 
 // Policies lists the policies in the order of the paper's comparison.
 func Policies() []Info {
+	by := func(r rules) func(Config) rules { return func(Config) rules { return r } }
 	return []Info{
-		{Name: "mqfq-sticky", Text: "fair queueing with an overrun window, longest queue first inside it"},
-		{Name: "sticky-plus", Text: "fair queueing with a wide window, shortest first inside it, which avoids cold starts", Demand: true, adjust: stickyPlus},
-		{Name: "mqfq", Text: "fair queueing with an overrun window, least virtual time first"},
-		{Name: "sfq", Text: "start-time fair queueing: no overrun, one token a device", adjust: func(c *Config) { c.Overrun = 0 }},
-		{Name: "fcfs", Text: "arrival order"},
-		{Name: "batch", Text: "drain the queue that holds the oldest invocation"},
-		{Name: "paella", Text: "shortest expected first, with a limit on each function's deficit"},
-		{Name: "sjf", Text: "shortest expected first"},
-		{Name: "eevdf", Text: "earliest deadline: arrival plus expected time, cold start included"},
-		{Name: "naive", Text: "arrival order without warm pool or memory management", NoPool: true},
+		{Name: "mqfq-sticky", Text: "fair queueing with an overrun window, longest queue first inside it", rules: sticky},
+		{Name: "sticky-plus", Text: "fair queueing with a wide window, shortest first inside it, which avoids cold starts", Demand: true, adjust: stickyPlus, rules: sticky},
+		{Name: "mqfq", Text: "fair queueing with an overrun window, least virtual time first", rules: by(rules{window: true, nested: true, key: byVirtualTime})},
+		{Name: "sfq", Text: "start-time fair queueing: no overrun, one token a device", adjust: func(c *Config) { c.Overrun = 0 },
+			rules: by(rules{window: true, strict: true, nested: true, key: byVirtualTime})},
+		{Name: "fcfs", Text: "arrival order", rules: by(rules{key: byAge})},
+		{Name: "batch", Text: "drain the queue that holds the oldest invocation", rules: by(rules{key: byBatch, hooks: batch{}})},
+		{Name: "paella", Text: "shortest expected first, with a limit on each function's deficit", rules: func(c Config) rules {
+			p := newPaella(c.DeficitLimit)
+			return rules{key: p.key, hooks: p}
+		}},
+		{Name: "sjf", Text: "shortest expected first", rules: by(rules{key: byService})},
+		{Name: "eevdf", Text: "earliest deadline: arrival plus expected time, cold start included", rules: by(rules{setup: true, key: byDeadline})},
+		{Name: "naive", Text: "arrival order without warm pool or memory management", NoPool: true, rules: by(rules{key: byAge})},
 	}
+}
+
+// stickyPlus turns on the choices and waits that are better than the paper's order.
+func stickyPlus(c *Config) {
+	c.Wait, c.Locality, c.Shortest = true, true, true
+	c.Gap = 2 * time.Minute
+}
+
+// sticky are the rules of MQFQ-Sticky, with the paper's order or ours.
+func sticky(c Config) rules {
+	r := rules{window: true, setup: true, overdue: true, key: byLongest}
+	if c.Shortest {
+		r.key = byShortest
+	}
+	return r
 }
 
 func find(name string) (Info, bool) {
@@ -53,16 +74,11 @@ func unknown(name string) error {
 	return fmt.Errorf("sched policy %q: must be one of %s", name, strings.Join(names, ", "))
 }
 
-// stickyPlus turns on the choices and waits that are better than the paper's order.
-func stickyPlus(c *Config) {
-	c.Wait, c.Locality, c.Shortest = true, true, true
-	c.Gap = 2 * time.Minute
-}
-
 // rules is what makes a policy: where a flow stands in the order of those that may
 // run. Everything else is common to all policies.
 type rules struct {
 	window  bool // the overrun T throttles
+	strict  bool // T is 0, and a device has one token
 	setup   bool // key uses flow.setup
 	nested  bool // namespaces are ordered by their virtual time, and key orders the flows of one
 	overdue bool // heads that are overdue go before the order
@@ -97,31 +113,16 @@ func (noHooks) undone(*Scheduler, *flow)       {}
 func (noHooks) dropped(*Scheduler, *flow)      {}
 
 func rulesOf(name string, cfg Config) (rules, error) {
-	r := rules{hooks: noHooks{}, key: byAge}
-	sticky := name == "mqfq-sticky" || name == "sticky-plus"
-	if cfg.Shortest && !sticky {
+	info, ok := find(name)
+	if !ok {
+		return rules{}, unknown(name)
+	}
+	r := info.rules(cfg)
+	if cfg.Shortest && !r.overdue {
 		return rules{}, fmt.Errorf("sched config Shortest=true: policy %s has an order of its own", name)
 	}
-	switch name {
-	case "mqfq-sticky", "sticky-plus":
-		r.window, r.setup, r.overdue, r.key = true, true, true, byLongest
-		if cfg.Shortest {
-			r.key = byShortest
-		}
-	case "mqfq", "sfq":
-		r.window, r.nested, r.key = true, true, byVirtualTime
-	case "fcfs", "naive":
-	case "batch":
-		r.key, r.hooks = byBatch, batch{}
-	case "paella":
-		p := newPaella(cfg.DeficitLimit)
-		r.key, r.hooks = p.key, p
-	case "sjf":
-		r.key = byService
-	case "eevdf":
-		r.setup, r.key = true, byDeadline
-	default:
-		return rules{}, unknown(name)
+	if r.hooks == nil {
+		r.hooks = noHooks{}
 	}
 	return r, nil
 }

@@ -13,12 +13,9 @@ func TestUselessDeviceChangesNothing(t *testing.T) {
 	for _, policy := range bounded() {
 		var histories [2][]string
 		for useless := range 2 {
-			m := &memories{capacity: []int{10, 10}, foreign: []int{0, 8}, used: []int{0, 0}, needs: map[FlowID]int{}}
-			cfg, _ := Defaults(policy)
-			s, err := New(policy, cfg, m)
-			if err != nil {
-				t.Fatal(err)
-			}
+			m := newMemories(10, 10)
+			m.foreign[1] = 8
+			s := newScheduler(t, policy, m, nil)
 			for d := range 1 + useless {
 				s.AddDevice(0, d, 1)
 			}
@@ -61,12 +58,8 @@ func TestUselessDeviceChangesNothing(t *testing.T) {
 func TestManyForAnotherDeviceCostNothing(t *testing.T) {
 	for _, policy := range []string{"sticky-plus", "mqfq-sticky", "mqfq"} {
 		for _, namespace := range []string{"n", "other"} {
-			m := &memories{capacity: []int{40, 10}, foreign: []int{0, 0}, used: []int{0, 0}, needs: map[FlowID]int{}}
-			cfg, _ := Defaults(policy)
-			s, err := New(policy, cfg, m)
-			if err != nil {
-				t.Fatal(err)
-			}
+			m := newMemories(40, 10)
+			s := newScheduler(t, policy, m, nil)
 			s.AddDevice(0, 0, 1)
 			s.AddDevice(0, 1, 1)
 			for i := range uint64(1000) {
@@ -105,12 +98,8 @@ func TestManyForAnotherDeviceCostNothing(t *testing.T) {
 // TestAsideKeepsItsLead: a flow that no device could serve holds nobody back, and
 // returns with the lead that it had, neither forgiven nor with a claim.
 func TestAsideKeepsItsLead(t *testing.T) {
-	m := &memories{capacity: []int{10}, foreign: []int{0}, used: []int{0}, needs: map[FlowID]int{}}
-	cfg, _ := Defaults("mqfq")
-	s, err := New("mqfq", cfg, m)
-	if err != nil {
-		t.Fatal(err)
-	}
+	m := newMemories(10)
+	s := newScheduler(t, "mqfq", m, nil)
 	s.AddDevice(0, 0, 1)
 	f, g := FlowID{"n", "f"}, FlowID{"n", "g"}
 	m.needs[f], m.needs[g] = 8, 2
@@ -158,12 +147,9 @@ func TestAsideKeepsItsLead(t *testing.T) {
 // TestNetFindsWhatWasNotReported: a flow that fits again is found without an event.
 func TestNetFindsWhatWasNotReported(t *testing.T) {
 	for _, policy := range Policies() {
-		m := &memories{capacity: []int{10}, foreign: []int{9}, used: []int{0}, needs: map[FlowID]int{{"n", "f"}: 5}}
-		cfg, _ := Defaults(policy.Name)
-		s, err := New(policy.Name, cfg, m)
-		if err != nil {
-			t.Fatal(err)
-		}
+		m := newMemories(10)
+		m.foreign[0], m.needs[FlowID{"n", "f"}] = 9, 5
+		s := newScheduler(t, policy.Name, m, nil)
 		s.AddDevice(0, 0, 1)
 		s.Enqueue(0, Invocation{ID: 1, Flow: FlowID{"n", "f"}})
 		if _, ok := s.Next(0); ok {

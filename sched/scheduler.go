@@ -91,7 +91,7 @@ func New(name string, cfg Config, view View) (*Scheduler, error) {
 	if r.window {
 		s.overrun = int64(cfg.MaxOverrun())
 	}
-	if name == "sfq" {
+	if r.strict {
 		s.overrun, s.maxTokens = 0, 1
 	}
 	return s, nil

@@ -21,12 +21,7 @@ func (p picky) Placements(f FlowID) func(int) Placement {
 func TestMisfitDelaysNoOther(t *testing.T) {
 	for _, policy := range bounded() {
 		for _, namespaces := range []bool{false, true} {
-			cfg, _ := Defaults(policy)
-			cfg.Namespaces = namespaces
-			s, err := New(policy, cfg, picky{func(f FlowID, _ int) bool { return f.Function != "big" }})
-			if err != nil {
-				t.Fatal(err)
-			}
+			s := newScheduler(t, policy, picky{func(f FlowID, _ int) bool { return f.Function != "big" }}, func(c *Config) { c.Namespaces = namespaces })
 			s.AddDevice(0, 0, 2)
 			id := uint64(0)
 			enqueue := func(n int, f FlowID) {
@@ -78,11 +73,7 @@ func TestMisfitDelaysNoOther(t *testing.T) {
 // device costs the first nothing.
 func TestMisfitKeepsItsClaim(t *testing.T) {
 	for _, policy := range []string{"mqfq-sticky", "sticky-plus", "mqfq"} {
-		cfg, _ := Defaults(policy)
-		s, err := New(policy, cfg, picky{func(f FlowID, d int) bool { return f.Function != "big" || d == 0 }})
-		if err != nil {
-			t.Fatal(err)
-		}
+		s := newScheduler(t, policy, picky{func(f FlowID, d int) bool { return f.Function != "big" || d == 0 }}, nil)
 		s.AddDevice(0, 0, 2)
 		s.AddDevice(0, 1, 2)
 		id, now, used := uint64(0), time.Duration(0), map[string]int{}

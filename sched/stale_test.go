@@ -22,12 +22,7 @@ func (v *setups) Placements(id FlowID) func(int) Placement {
 func TestSetupsOfMany(t *testing.T) {
 	const flows = 10_000
 	v := &setups{of: map[FlowID]time.Duration{}}
-	cfg, _ := Defaults("sticky-plus")
-	cfg.Wait, cfg.Locality, cfg.Slowdown = false, false, 0
-	s, err := New("sticky-plus", cfg, v)
-	if err != nil {
-		t.Fatal(err)
-	}
+	s := newScheduler(t, "sticky-plus", v, func(c *Config) { c.Wait, c.Locality, c.Slowdown = false, false, 0 })
 	for i := range flows {
 		f := FlowID{"n", fmt.Sprint(i)}
 		v.of[f] = time.Hour - time.Duration(i%100)*time.Second
@@ -58,45 +53,10 @@ func TestSetupsOfMany(t *testing.T) {
 	}
 }
 
-// TestTickOfMany: one Tick follows a few flows, and the next ones the others.
-func TestTickOfMany(t *testing.T) {
-	const flows = 1000
-	cfg, _ := Defaults("mqfq")
-	s, err := New("mqfq", cfg, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
-	for i := range flows {
-		s.Enqueue(0, Invocation{ID: uint64(i), Flow: FlowID{"n", fmt.Sprint(i)}})
-		s.Cancel(0, uint64(i))
-	}
-	s.Changes()
-	now, forgotten := 24*time.Hour, 0
-	for at, due := s.Deadline(); due && at <= now; at, due = s.Deadline() {
-		s.Tick(now)
-		changes := s.Changes()
-		if n := len(changes); n > maxTicked {
-			t.Fatalf("a Tick followed %d flows", n)
-		}
-		for _, c := range changes {
-			if c.Forgotten {
-				forgotten++
-			}
-		}
-	}
-	if forgotten != flows {
-		t.Errorf("%d of %d flows are told to be forgotten", forgotten, flows)
-	}
-}
-
 // TestDevicesRankFew: a device that comes or goes, or a change of D, moves in the order
 // at most the flows in flight.
 func TestDevicesRankFew(t *testing.T) {
-	cfg, _ := Defaults("sticky-plus")
-	s, err := New("sticky-plus", cfg, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	s := newScheduler(t, "sticky-plus", nil, nil)
 	s.AddDevice(0, 0, 1)
 	for i := range 1000 {
 		s.Enqueue(0, Invocation{ID: uint64(i), Flow: FlowID{"n", fmt.Sprint(i % 500)}})
