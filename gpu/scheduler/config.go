@@ -61,7 +61,7 @@ type Config struct {
 	// takes the default.
 	Ahead int
 
-	// NewPolicy replaces sched.New where the policy's calls are measured or checked.
+	// NewPolicy replaces sched.New where the policy's calls are checked.
 	NewPolicy func(name string, cfg sched.Config, view sched.View) (Policy, error) `json:"-"`
 }
 
