@@ -75,6 +75,39 @@ func (a axis) ticks() (list []float64) {
 	return list
 }
 
+// series is a curve with its points, as it is drawn.
+type series struct {
+	curve
+	x            []float64
+	y            []Spread
+	colour, dash string
+}
+
+// series computes what a figure draws from the results of its runs.
+func (f figure) series(results map[string][]*Result) (all []series) {
+	beside := 0
+	drawn := map[string]int{} // of several curves of one policy each has dashes of its own
+	for i, c := range f.curves {
+		s := series{curve: c, colour: tint(c.name, i)}
+		s.x, s.y = c.of(results)
+		if c.style == dots { // beside each other, where they would hide each other
+			by := 0.08 * (float64(beside) - float64(f.count(dots)-1)/2)
+			beside++
+			s.x = slices.Clone(s.x)
+			for k := range s.x {
+				s.x[k] += by
+			}
+		}
+		s.dash = dashes[drawn[s.colour]%len(dashes)]
+		if c.style == limit || c.style == limits {
+			s.dash = dashes[1]
+		}
+		drawn[s.colour]++
+		all = append(all, s)
+	}
+	return all
+}
+
 // chart is a figure that is being written as SVG.
 type chart struct {
 	strings.Builder
@@ -85,69 +118,34 @@ type chart struct {
 
 // draw writes a figure of results into an SVG file.
 func draw(f figure, results map[string][]*Result, file string) error {
-	c := &chart{x: axis{low: math.Inf(1), high: math.Inf(-1), log: f.logX}, y: axis{low: math.Inf(1), high: math.Inf(-1), log: f.logY}}
-	longest, beside := 0, 0
-	type points struct {
-		x []float64
-		y []Spread
-	}
-	all := make([]points, len(f.curves))
-	for i, curve := range f.curves {
-		p := points{}
-		p.x, p.y = curve.of(results)
-		if curve.style == dots { // beside each other, where they would hide each other
-			by := 0.08 * (float64(beside) - float64(f.count(dots)-1)/2)
-			beside++
-			p.x = slices.Clone(p.x) // curves share theirs
-			for k := range p.x {
-				p.x[k] += by
-			}
-		}
-		for k, v := range p.x {
-			c.x.include(v)
-			c.y.include(p.y[k].Median)
-			if curve.style.hasBars() {
-				c.y.include(p.y[k].Q10)
-				c.y.include(p.y[k].Q90)
-			}
-		}
-		all[i] = p
-		if curve.style != bars {
-			longest = max(longest, len(curve.name))
-		}
-	}
-	c.frame(f, longest)
-	drawn := map[string]int{} // of several curves of one policy each has dashes of its own
-	for i, curve := range f.curves {
-		colour := tint(curve.name, i)
-		c.curve(curve, all[i].x, all[i].y, colour, dashes[drawn[colour]%len(dashes)], 300/float64(max(1, len(f.labels))))
-		drawn[colour]++
+	all := f.series(results)
+	c := &chart{}
+	c.scale(f, all)
+	c.frame(f)
+	for _, s := range all {
+		c.series(s, 300/float64(max(1, len(f.labels))))
 	}
 	c.WriteString("</svg>\n")
 	return os.WriteFile(file, []byte(c.String()), 0o644)
 }
 
-func (f figure) count(s style) (n int) {
-	for _, c := range f.curves {
-		if c.style == s {
-			n++
+// scale sets the axes' ranges and where they are drawn.
+func (c *chart) scale(f figure, all []series) {
+	c.x, c.y = axis{low: math.Inf(1), high: math.Inf(-1), log: f.logX}, axis{low: math.Inf(1), high: math.Inf(-1), log: f.logY}
+	longest := 0
+	for _, s := range all {
+		for k, v := range s.x {
+			c.x.include(v)
+			c.y.include(s.y[k].Median)
+			if s.style.hasBars() {
+				c.y.include(s.y[k].Q10)
+				c.y.include(s.y[k].Q90)
+			}
+		}
+		if s.style != bars {
+			longest = max(longest, len(s.name))
 		}
 	}
-	return n
-}
-
-// frame sets the axes' ranges and writes title, axes and their ticks.
-func (c *chart) frame(f figure, longest int) {
-	bottom := chartHeight - marginBottom
-	slanted := f.count(bars) > 0
-	if slanted {
-		bottom -= slantedLabels
-	}
-	c.right = chartWidth - 8
-	if longest > 0 {
-		c.right -= legendLine + 8 + letter*float64(longest)
-	}
-	c.x.from, c.x.to, c.y.from, c.y.to = marginLeft, c.right-12, bottom, marginTop
 	switch {
 	case len(f.labels) > 0:
 		c.x.low, c.x.high = -0.5, float64(len(f.labels))-0.5
@@ -168,13 +166,34 @@ func (c *chart) frame(f figure, longest int) {
 			a.low, a.high = a.low*0.9, a.low*1.1+0.1
 		}
 	}
+	c.right = chartWidth - 8
+	if longest > 0 {
+		c.right -= legendLine + 8 + letter*float64(longest)
+	}
+	c.x.from, c.x.to, c.y.from, c.y.to = marginLeft, c.right-12, chartHeight-marginBottom, marginTop
+	if f.count(bars) > 0 {
+		c.y.from -= slantedLabels
+	}
+}
+
+func (f figure) count(s style) (n int) {
+	for _, c := range f.curves {
+		if c.style == s {
+			n++
+		}
+	}
+	return n
+}
+
+// frame writes title, axes and their ticks.
+func (c *chart) frame(f figure) {
 	fmt.Fprintf(c, `<svg xmlns="http://www.w3.org/2000/svg" width="%g" height="%g" viewBox="0 0 %[1]g %[2]g" font-family="sans-serif" font-size="12">`, chartWidth, chartHeight)
 	fmt.Fprintf(c, "\n<title>%s</title>\n"+`<rect width="100%%" height="100%%" fill="white"/>`+"\n", html.EscapeString(f.title))
 	for _, v := range c.y.ticks() {
 		c.line(c.x.from, c.y.at(v), c.x.to, c.y.at(v), "#dcdcdc", "none")
 		c.text(c.x.from-6, c.y.at(v)+4, "end", "", fmt.Sprintf("%.6g", v))
 	}
-	c.ticksX(f, bottom, slanted)
+	c.ticksX(f)
 	c.line(c.x.from, c.y.from, c.x.to, c.y.from, "black", "none")
 	c.line(c.x.from, c.y.from, c.x.from, c.y.to, "black", "none")
 	middle := (c.x.from + c.x.to) / 2
@@ -183,21 +202,21 @@ func (c *chart) frame(f figure, longest int) {
 	c.text(0, 0, "middle", fmt.Sprintf(` transform="translate(14 %.1f) rotate(-90)"`, (c.y.from+c.y.to)/2), f.y)
 }
 
-func (c *chart) ticksX(f figure, bottom float64, slanted bool) {
+func (c *chart) ticksX(f figure) {
 	ticks := f.ticks
 	if len(ticks) == 0 && len(f.labels) == 0 {
 		ticks = c.x.ticks()
 	}
 	for _, v := range ticks {
 		c.line(c.x.at(v), c.y.from, c.x.at(v), c.y.to, "#dcdcdc", "none")
-		c.text(c.x.at(v), bottom+16, "middle", "", fmt.Sprintf("%.6g", v))
+		c.text(c.x.at(v), c.y.from+16, "middle", "", fmt.Sprintf("%.6g", v))
 	}
 	for i, label := range f.labels {
 		at := c.x.at(float64(i))
-		if slanted {
-			c.text(0, 0, "end", fmt.Sprintf(` transform="translate(%.1f %.1f) rotate(-40)"`, at+4, bottom+14), label)
+		if f.count(bars) > 0 { // many: written aslant
+			c.text(0, 0, "end", fmt.Sprintf(` transform="translate(%.1f %.1f) rotate(-40)"`, at+4, c.y.from+14), label)
 		} else {
-			c.text(at, bottom+16, "middle", "", label)
+			c.text(at, c.y.from+16, "middle", "", label)
 		}
 	}
 }
@@ -205,49 +224,45 @@ func (c *chart) ticksX(f figure, bottom float64, slanted bool) {
 // hasBars reports whether quantiles are drawn as bars at the medians.
 func (s style) hasBars() bool { return s == lines || s == dots }
 
-// curve draws one by its style, and its name into the legend.
-func (c *chart) curve(k curve, x []float64, y []Spread, colour, dash string, barWidth float64) {
-	if k.style == limit || k.style == limits {
-		dash = dashes[1]
-	}
+// series draws one by its style, and its name into the legend.
+func (c *chart) series(s series, barWidth float64) {
 	path := "M"
-	for i, v := range x {
-		at, median := c.x.at(v), c.y.at(y[i].Median)
+	for i, v := range s.x {
+		at, median := c.x.at(v), c.y.at(s.y[i].Median)
 		path += fmt.Sprintf(" %.1f %.1f", at, median)
-		switch k.style {
+		switch s.style {
 		case bars:
-			fmt.Fprintf(c, `<rect x="%.1f" y="%.1f" width="%.1f" height="%.1f" fill="%s"/>`+"\n", at-barWidth/2, median, barWidth, c.y.from-median, colour)
+			fmt.Fprintf(c, `<rect x="%.1f" y="%.1f" width="%.1f" height="%.1f" fill="%s"/>`+"\n", at-barWidth/2, median, barWidth, c.y.from-median, s.colour)
 		case limits:
-			c.line(c.x.at(v-0.4), median, c.x.at(v+0.4), median, colour, dash)
+			c.line(c.x.at(v-0.4), median, c.x.at(v+0.4), median, s.colour, s.dash)
 		case lines, dots, dotted:
-			fmt.Fprintf(c, `<circle cx="%.1f" cy="%.1f" r="3" fill="%s"/>`+"\n", at, median, colour)
+			c.dot(at, median, s.colour)
 		}
-		if k.style.hasBars() {
-			low, high := c.y.at(y[i].Q10), c.y.at(y[i].Q90)
-			c.line(at, low, at, high, colour, "none")
-			c.line(at-3, low, at+3, low, colour, "none")
-			c.line(at-3, high, at+3, high, colour, "none")
+		if s.style.hasBars() {
+			low, high := c.y.at(s.y[i].Q10), c.y.at(s.y[i].Q90)
+			c.line(at, low, at, high, s.colour, "none")
+			c.line(at-3, low, at+3, low, s.colour, "none")
+			c.line(at-3, high, at+3, high, s.colour, "none")
 		}
 	}
-	if k.style != bars && k.style != limits && k.style != dots {
-		fmt.Fprintf(c, `<path d="%s" fill="none" stroke="%s" stroke-width="1.5" stroke-dasharray="%s"/>`+"\n", path, colour, dash)
-	}
-	c.name(k, colour, dash)
-}
-
-// name writes a curve's name into the legend.
-func (c *chart) name(k curve, colour, dash string) {
-	if k.style == bars {
+	if s.style == bars {
 		return
+	}
+	if s.style != limits && s.style != dots {
+		fmt.Fprintf(c, `<path d="%s" fill="none" stroke="%s" stroke-width="1.5" stroke-dasharray="%s"/>`+"\n", path, s.colour, s.dash)
 	}
 	at := marginTop + 8 + legendRow*float64(c.row)
 	c.row++
-	if k.style == dots {
-		fmt.Fprintf(c, `<circle cx="%.1f" cy="%.1f" r="3" fill="%s"/>`+"\n", c.right+legendLine/2, at, colour)
+	if s.style == dots {
+		c.dot(c.right+legendLine/2, at, s.colour)
 	} else {
-		c.line(c.right, at, c.right+legendLine, at, colour, dash)
+		c.line(c.right, at, c.right+legendLine, at, s.colour, s.dash)
 	}
-	c.text(c.right+legendLine+6, at+4, "start", "", k.name)
+	c.text(c.right+legendLine+6, at+4, "start", "", s.name)
+}
+
+func (c *chart) dot(x, y float64, colour string) {
+	fmt.Fprintf(c, `<circle cx="%.1f" cy="%.1f" r="3" fill="%s"/>`+"\n", x, y, colour)
 }
 
 func (c *chart) line(x1, y1, x2, y2 float64, colour, dash string) {
