@@ -2,7 +2,6 @@ package standalone
 
 import (
 	"context"
-	"net"
 	"net/http"
 	"net/http/httputil"
 	"net/url"
@@ -20,9 +19,8 @@ const adminUser = "standalone"
 const consolePath = "/console/"
 
 // withConsole serves the invoker's console beside the REST API, read-only and
-// without a password: the API listens on the loopback interface alone. A request
-// by another name of this machine is refused: it may come from a page of another
-// site whose name resolves to this address.
+// without a password: the API listens on the loopback interface alone, and rest.Guard
+// refuses pages of other sites.
 func (s *Standalone) withConsole(api http.Handler) http.Handler {
 	if s.opts.Admin == nil {
 		return api
@@ -46,8 +44,6 @@ func (s *Standalone) withConsole(api http.Handler) http.Handler {
 			api.ServeHTTP(w, r)
 		case r.Method != http.MethodGet && r.Method != http.MethodHead:
 			http.Error(w, "the console is read-only", http.StatusMethodNotAllowed)
-		case !local(r.Host):
-			http.Error(w, "the console is for this machine: http://127.0.0.1 or http://localhost", http.StatusForbidden)
 		case s.opts.Admin() == "":
 			http.Error(w, "the invoker is starting", http.StatusServiceUnavailable)
 		default:
@@ -61,19 +57,6 @@ func (s *Standalone) withConsole(api http.Handler) http.Handler {
 
 // wantsPage distinguishes a browser from the clients of the API.
 func wantsPage(r *http.Request) bool { return strings.Contains(r.Header.Get("Accept"), "text/html") }
-
-// local reports whether a host name is this machine's own for itself.
-func local(host string) bool {
-	name, _, err := net.SplitHostPort(host)
-	if err != nil {
-		name = host
-	}
-	if name == "localhost" {
-		return true
-	}
-	ip := net.ParseIP(strings.Trim(name, "[]"))
-	return ip != nil && ip.IsLoopback()
-}
 
 // Console is the address of the console, empty where there is none.
 func (s *Standalone) Console() string {

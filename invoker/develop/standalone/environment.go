@@ -2,13 +2,10 @@ package standalone
 
 import (
 	"cmp"
-	"crypto/rand"
-	"encoding/hex"
 	"errors"
 	"fmt"
 	"net"
 	"net/url"
-	"os"
 	"path/filepath"
 	"strconv"
 	"strings"
@@ -17,7 +14,7 @@ import (
 )
 
 // environment is what the invoker is started with: the variables that
-// OpenWhisk's deployment sets, and ours.
+// OpenWhisk's deployment sets, and ours. What is empty is left out.
 func (s *Standalone) environment(manifest string) ([]string, error) {
 	db, err := url.Parse(s.info.Database.URL)
 	if err != nil {
@@ -27,68 +24,54 @@ func (s *Standalone) environment(manifest string) ([]string, error) {
 	if err != nil {
 		return nil, fmt.Errorf("read API address: %w", err)
 	}
-	n := s.info.Database.Names
-	env := []string{
-		"KAFKA_HOSTS=" + s.info.Kafka,
-		"RUNTIMES_MANIFEST=" + manifest,
-		"WHISK_API_HOST_PROTO=http",
-		"WHISK_API_HOST_NAME=" + api.Hostname(),
-		"WHISK_API_HOST_PORT=" + api.Port(),
-		"PORT=0",
-		"CONFIG_whisk_couchdb_provider=CouchDB",
-		"CONFIG_whisk_couchdb_protocol=" + db.Scheme,
-		"CONFIG_whisk_couchdb_host=" + db.Hostname(),
-		"CONFIG_whisk_couchdb_port=" + portOf(db),
-		"CONFIG_whisk_couchdb_username=" + s.info.Database.User,
-		"CONFIG_whisk_couchdb_password=" + s.info.Database.Password,
-		"CONFIG_whisk_couchdb_databases_WhiskAuth=" + n.Subjects,
-		"CONFIG_whisk_couchdb_databases_WhiskEntity=" + n.Whisks,
-		"CONFIG_whisk_couchdb_databases_WhiskActivation=" + n.Activations,
-		"CONFIG_whisk_containerPool_userMemory=" + cmp.Or(s.opts.Memory, "2048m"),
-		"CONFIG_whisk_gpu_runtime=" + s.info.Runtime,
-		"CONFIG_whisk_gpu_process_dir=" + filepath.Join(s.opts.Data, "processes"),
-		"CONFIG_whisk_gpu_state=" + filepath.Join(s.opts.Data, "state"),
+	number := func(n int64) string { return strings.TrimPrefix(strconv.FormatInt(n, 10), "0") } // zero: empty
+	n, o := s.info.Database.Names, s.opts
+	devices, simulated, adminName, adminPassword := o.Devices, "", "", ""
+	if devices == "" {
+		devices, simulated = "none", strconv.Itoa(o.GPUs)
 	}
-	if s.opts.Admin != nil {
-		env = append(env, "CONFIG_whisk_invoker_username="+adminUser, "CONFIG_whisk_invoker_password="+s.adminPassword)
+	if o.Admin != nil {
+		adminName, adminPassword = adminUser, s.adminPassword
 	}
-	if s.opts.Devices != "" {
-		env = append(env, "CONFIG_whisk_gpu_devices="+s.opts.Devices)
-	} else {
-		env = append(env, "CONFIG_whisk_gpu_devices=none", "CONFIG_whisk_gpu_simulated_devices="+strconv.Itoa(s.opts.GPUs))
-	}
-	for name, value := range map[string]string{
-		"CONFIG_whisk_gpu_fakeDriver":       s.opts.FakeDriver,
-		"CONFIG_whisk_gpu_shim_library":     s.opts.Shim,
-		"CONFIG_whisk_gpu_simulated_memory": orEmpty(int64(s.opts.GPUMemory)),
-		"CONFIG_whisk_memory_max":           orEmpty(int64(s.opts.MemoryMax)),
-		"DOCKER_HOST":                       s.opts.Docker,
-		"CONFIG_whisk_gpu_tokens":           orEmpty(int64(s.opts.Tokens)),
-		"CONFIG_whisk_gpu_policy":           s.opts.Policy,
+	port := map[string]string{"http": "80", "https": "443"}[db.Scheme]
+	var env []string
+	for _, v := range [...]struct{ name, value string }{
+		{"KAFKA_HOSTS", s.info.Kafka},
+		{"RUNTIMES_MANIFEST", manifest},
+		{"WHISK_API_HOST_PROTO", "http"},
+		{"WHISK_API_HOST_NAME", api.Hostname()},
+		{"WHISK_API_HOST_PORT", api.Port()},
+		{"PORT", "0"},
+		{"DOCKER_HOST", o.Docker},
+		{"CONFIG_whisk_couchdb_provider", "CouchDB"},
+		{"CONFIG_whisk_couchdb_protocol", db.Scheme},
+		{"CONFIG_whisk_couchdb_host", db.Hostname()},
+		{"CONFIG_whisk_couchdb_port", cmp.Or(db.Port(), port)},
+		{"CONFIG_whisk_couchdb_username", s.info.Database.User},
+		{"CONFIG_whisk_couchdb_password", s.info.Database.Password},
+		{"CONFIG_whisk_couchdb_databases_WhiskAuth", n.Subjects},
+		{"CONFIG_whisk_couchdb_databases_WhiskEntity", n.Whisks},
+		{"CONFIG_whisk_couchdb_databases_WhiskActivation", n.Activations},
+		{"CONFIG_whisk_containerPool_userMemory", cmp.Or(o.Memory, "2048m")},
+		{"CONFIG_whisk_invoker_username", adminName},
+		{"CONFIG_whisk_invoker_password", adminPassword},
+		{"CONFIG_whisk_memory_max", number(int64(o.MemoryMax))},
+		{"CONFIG_whisk_gpu_runtime", s.info.Runtime},
+		{"CONFIG_whisk_gpu_process_dir", filepath.Join(o.Data, "processes")},
+		{"CONFIG_whisk_gpu_state", filepath.Join(o.Data, "state")},
+		{"CONFIG_whisk_gpu_devices", devices},
+		{"CONFIG_whisk_gpu_simulated_devices", simulated},
+		{"CONFIG_whisk_gpu_simulated_memory", number(int64(o.GPUMemory))},
+		{"CONFIG_whisk_gpu_fakeDriver", o.FakeDriver},
+		{"CONFIG_whisk_gpu_shim_library", o.Shim},
+		{"CONFIG_whisk_gpu_tokens", number(int64(o.Tokens))},
+		{"CONFIG_whisk_gpu_policy", o.Policy},
 	} {
-		if value != "" {
-			env = append(env, name+"="+value)
+		if v.value != "" {
+			env = append(env, v.name+"="+v.value)
 		}
 	}
-	return append(env, s.opts.Extra...), nil
-}
-
-// orEmpty writes a number, and zero as nothing.
-func orEmpty(n int64) string {
-	if n == 0 {
-		return ""
-	}
-	return strconv.FormatInt(n, 10)
-}
-
-func portOf(u *url.URL) string {
-	switch {
-	case u.Port() != "":
-		return u.Port()
-	case u.Scheme == "https":
-		return "443"
-	}
-	return "80"
+	return append(env, o.Extra...), nil
 }
 
 // CheckPeers checks the form of the addresses of brokers and of a database
@@ -106,62 +89,21 @@ func CheckPeers(kafka, couchDB string) error {
 	return err
 }
 
-// parseCouchDB reads an address such as http://user:password@host:5984.
+// parseCouchDB reads an address such as http://user:password@host:5984. The parser's
+// error is not passed on: it repeats the text, password included.
 func parseCouchDB(address string) (couchdb.Config, error) {
 	u, err := url.Parse(address)
-	if err != nil {
-		// The parser's error repeats the text, password included.
-		return couchdb.Config{}, errors.New("--couchdb: not a URL, want http://USER:PASSWORD@HOST:PORT")
-	}
-	password, hasPassword := u.User.Password()
-	if u.Scheme != "http" && u.Scheme != "https" || u.Host == "" || !hasPassword {
+	if err != nil || u.Scheme != "http" && u.Scheme != "https" || u.Host == "" {
 		return couchdb.Config{}, errors.New("--couchdb: want http://USER:PASSWORD@HOST:PORT")
 	}
-	user := u.User.Username()
-	return couchdb.Config{URL: u.Scheme + "://" + u.Host, User: user, Password: password}, nil
+	password, ok := u.User.Password()
+	if !ok {
+		return couchdb.Config{}, errors.New("--couchdb: want a user and a password, http://USER:PASSWORD@HOST:PORT")
+	}
+	return couchdb.Config{URL: u.Scheme + "://" + u.Host, User: u.User.Username(), Password: password}, nil
 }
 
+// splitList gives the parts of a list, blanks aside.
 func splitList(s string) []string {
-	var all []string
-	for _, part := range strings.Split(s, ",") {
-		if part = strings.TrimSpace(part); part != "" {
-			all = append(all, part)
-		}
-	}
-	return all
-}
-
-// secret reads a password from a file, which is made with a new one if it is
-// not there.
-func secret(path string) (string, error) {
-	b, err := os.ReadFile(path)
-	if err == nil && len(strings.TrimSpace(string(b))) > 0 {
-		return strings.TrimSpace(string(b)), nil
-	}
-	if err != nil && !errors.Is(err, os.ErrNotExist) {
-		return "", fmt.Errorf("read store password: %w", err)
-	}
-	if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
-		return "", fmt.Errorf("create data directory: %w", err)
-	}
-	password := randomText(16)
-	if err := os.WriteFile(path, []byte(password+"\n"), 0o600); err != nil {
-		return "", fmt.Errorf("write store password: %w", err)
-	}
-	return password, nil
-}
-
-func randomText(bytes int) string {
-	b := make([]byte, bytes)
-	_, _ = rand.Read(b) // never fails, see crypto/rand
-	return hex.EncodeToString(b)
-}
-
-// Free reports whether a port of the loopback interface has no listener.
-func Free(port int) bool {
-	ln, err := net.Listen("tcp", net.JoinHostPort("127.0.0.1", strconv.Itoa(port)))
-	if err != nil {
-		return false
-	}
-	return ln.Close() == nil
+	return strings.FieldsFunc(s, func(r rune) bool { return r == ',' || r == ' ' })
 }

@@ -81,22 +81,6 @@ func TestStartNamesTheFlag(t *testing.T) {
 	}
 }
 
-func TestStorePasswordIsPrivateAndStays(t *testing.T) {
-	path := filepath.Join(t.TempDir(), "new", "password")
-	first, err := secret(path)
-	if err != nil || len(first) < 32 {
-		t.Fatalf("%q, %v", first, err)
-	}
-	again, err := secret(path)
-	if err != nil || again != first {
-		t.Errorf("then %q, %v", again, err)
-	}
-	info, err := os.Stat(path)
-	if err != nil || info.Mode().Perm() != 0o600 {
-		t.Errorf("mode %v, %v", info.Mode(), err)
-	}
-}
-
 // engineWith answers like a Docker Engine that has these images.
 func engineWith(t *testing.T, images ...string) string {
 	t.Helper()
@@ -179,8 +163,8 @@ func TestBanner(t *testing.T) {
 			t.Errorf("the banner lacks %q:\n%s", want, &b)
 		}
 	}
-	if strings.Contains(b.String(), s.Info().Database.Password) {
-		t.Error("the store's password is in the banner")
+	if password := s.Info().Database.Password; len(password) < 32 || strings.Contains(b.String(), password) {
+		t.Error("the store's password is short, or in the banner")
 	}
 }
 

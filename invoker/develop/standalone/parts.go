@@ -3,6 +3,8 @@ package standalone
 import (
 	"cmp"
 	"context"
+	"crypto/rand"
+	"encoding/hex"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -11,9 +13,11 @@ import (
 	"path/filepath"
 	"strconv"
 
+	"github.com/gpuwhisk/gpuwhisk/activation"
 	"github.com/gpuwhisk/gpuwhisk/invoker/develop/standalone/broker"
 	"github.com/gpuwhisk/gpuwhisk/invoker/develop/standalone/controller"
 	"github.com/gpuwhisk/gpuwhisk/invoker/develop/standalone/couchdb"
+	"github.com/gpuwhisk/gpuwhisk/invoker/develop/standalone/rest"
 	"github.com/gpuwhisk/gpuwhisk/invoker/develop/standalone/store"
 	"github.com/gpuwhisk/gpuwhisk/invoker/lib/httpserver"
 )
@@ -21,18 +25,17 @@ import (
 // openDatabase makes the embedded store unless there is a database elsewhere,
 // and what is missing of a deployment in either.
 func (s *Standalone) openDatabase(ctx context.Context) (*couchdb.Client, error) {
-	prefix := cmp.Or(s.opts.DBPrefix, "whisk_local_")
-	names := couchdb.Names{Whisks: prefix + "whisks", Activations: prefix + "activations", Subjects: prefix + "subjects"}
 	var err error
 	if s.opts.CouchDB != "" {
 		s.info.Database, err = parseCouchDB(s.opts.CouchDB)
 	} else {
-		s.info.Database, err = s.openStore()
+		err = s.openStore()
 	}
 	if err != nil {
 		return nil, err
 	}
-	s.info.Database.Names = names
+	prefix := cmp.Or(s.opts.DBPrefix, "whisk_local_")
+	s.info.Database.Names = couchdb.Names{Whisks: prefix + "whisks", Activations: prefix + "activations", Subjects: prefix + "subjects"}
 	c, err := couchdb.New(s.info.Database)
 	if err != nil {
 		return nil, err
@@ -51,26 +54,19 @@ func (s *Standalone) openDatabase(ctx context.Context) (*couchdb.Client, error) 
 }
 
 // openStore serves the embedded store on a free port of the loopback
-// interface, guarded by a password that only the owner of the data directory
-// can read.
-func (s *Standalone) openStore() (couchdb.Config, error) {
-	password, err := secret(filepath.Join(s.opts.Data, "store.password"))
-	if err != nil {
-		return couchdb.Config{}, err
-	}
-	const user = "standalone"
+// interface, guarded by a password that is made up at each start.
+func (s *Standalone) openStore() error {
+	s.info.Database.User, s.info.Database.Password = "standalone", randomText(32)
 	st, err := store.Open(store.Config{
-		Path: filepath.Join(s.opts.Data, "store.db"), User: user, Password: password, Log: s.log,
+		Path: filepath.Join(s.opts.Data, "store.db"), User: s.info.Database.User, Password: s.info.Database.Password, Log: s.log,
 	})
 	if err != nil {
-		return couchdb.Config{}, err
+		return err
 	}
 	s.onStop("store", func(context.Context) error { return st.Close() })
 	addr, _, err := s.serve("store server", 0, st)
-	if err != nil {
-		return couchdb.Config{}, err
-	}
-	return couchdb.Config{URL: "http://" + addr, User: user, Password: password}, nil
+	s.info.Database.URL = "http://" + addr
+	return err
 }
 
 // maxConnections to each server are served at once, as to OpenWhisk's controller: blocking
@@ -103,12 +99,31 @@ func (s *Standalone) serve(name string, port int, h http.Handler) (addr string, 
 	return ln.Addr().String(), server, nil
 }
 
+func (s *Standalone) serveAPI(db *couchdb.Client, m *activation.Manifest) error {
+	bounds := activation.DefaultBounds()
+	if most := s.opts.MemoryMax; most > 0 {
+		bounds.MemoryMB.Max = max(bounds.MemoryMB.Min, int(most/activation.MB))
+	}
+	handler := rest.New(rest.Config{Controller: s.controller, DB: db, Manifest: m, Bounds: bounds, Build: s.opts.Version, Log: s.log})
+	guarded, err := rest.Guard(s.withConsole(handler), s.opts.Origins)
+	if err != nil {
+		return fmt.Errorf("--cors: %w", err)
+	}
+	addr, server, err := s.serve("API", s.opts.Port, guarded)
+	if err != nil {
+		return err
+	}
+	server.RegisterOnShutdown(s.endConsole) // its streams never end by themselves
+	s.api = server
+	s.info.APIHost = "http://" + addr
+	return s.writeSettings()
+}
+
 func (s *Standalone) openBus() (*broker.Bus, error) {
-	s.info.Kafka = s.opts.Kafka
 	if err := CheckPeers(s.opts.Kafka, ""); err != nil {
 		return nil, err
 	}
-	if s.info.Kafka == "" {
+	if s.info.Kafka = s.opts.Kafka; s.info.Kafka == "" {
 		b, err := broker.Start(filepath.Join(s.opts.Data, "kafka"), 0, s.log)
 		if err != nil {
 			return nil, err
@@ -122,4 +137,17 @@ func (s *Standalone) openBus() (*broker.Bus, error) {
 	}
 	s.onStop("bus", func(context.Context) error { bus.Close(); return nil })
 	return bus, nil
+}
+
+// randomText is that of so many random bytes.
+func randomText(bytes int) string {
+	b := make([]byte, bytes)
+	_, _ = rand.Read(b) // never fails, see crypto/rand
+	return hex.EncodeToString(b)
+}
+
+// Free reports whether a port of the loopback interface has no listener.
+func Free(port int) bool {
+	ln, err := net.Listen("tcp", net.JoinHostPort("127.0.0.1", strconv.Itoa(port)))
+	return err == nil && ln.Close() == nil
 }

@@ -44,6 +44,26 @@ func defaultManifest(python3GPU string) []byte {
 "blackboxes":[{"prefix":"gpuwhisk","name":"action-native"}]}`)
 }
 
+// chooseManifest decides which kinds of actions there are, and where they run.
+func (s *Standalone) chooseManifest(ctx context.Context) (text string, m *activation.Manifest, err error) {
+	given := s.opts.Manifest
+	if given == nil {
+		given = defaultManifest(plainImage)
+	}
+	if m, err = activation.ParseManifest(given, activation.ManifestOptions{}); err != nil {
+		return "", nil, fmt.Errorf("--runtimes: %w", err)
+	}
+	if s.info.Runtime, s.info.Why, err = chooseRuntime(ctx, s.opts.Runtime, s.opts.Docker, m); err != nil {
+		return "", nil, err
+	}
+	if s.opts.Manifest == nil && s.info.Runtime == runtimeDocker && hasImage(ctx, s.opts.Docker, gpuImage) {
+		s.info.Why += "; python:3-gpu with CuPy and the CUDA libraries"
+		given = defaultManifest(gpuImage)
+		m, err = activation.ParseManifest(given, activation.ManifestOptions{})
+	}
+	return string(given), m, err
+}
+
 // healthTest gives the kind and code of the action that invokers are tested
 // with: Node.js as in the original, else what can run here.
 func healthTest(runtime string, m *activation.Manifest) (kind, code string, err error) {

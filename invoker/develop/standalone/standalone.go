@@ -22,12 +22,12 @@ import (
 	"net/http"
 	"os"
 	"path/filepath"
+	"slices"
 	"time"
 
 	"github.com/gpuwhisk/gpuwhisk/activation"
 	"github.com/gpuwhisk/gpuwhisk/invoker/develop/standalone/controller"
 	"github.com/gpuwhisk/gpuwhisk/invoker/develop/standalone/couchdb"
-	"github.com/gpuwhisk/gpuwhisk/invoker/develop/standalone/rest"
 )
 
 // StartInvoker starts an invoker with an environment ("NAME=value" each) and
@@ -75,12 +75,28 @@ type Options struct {
 	Log     *slog.Logger
 }
 
+// Info is where everything is.
+type Info struct {
+	APIHost  string // http://127.0.0.1:PORT
+	Data     string
+	Kafka    string
+	Database couchdb.Config // secret: it holds the password
+	Runtime  string         // docker or process
+	Why      string         // why that one
+	GPUs     int
+
+	Namespaces []Namespace // guest, and those that were asked for
+}
+
+// Guest is the namespace that is always there.
+func (i Info) Guest() Namespace { return i.Namespaces[0] }
+
 // Standalone is a running installation.
 type Standalone struct {
 	opts    Options
 	log     *slog.Logger
 	info    Info
-	closers []closer // in the order of opening
+	closers []func(context.Context) error // in the order of opening
 
 	api           *http.Server
 	controller    *controller.Controller
@@ -90,12 +106,6 @@ type Standalone struct {
 
 	endInvoker context.CancelFunc
 	ended      chan error // gets the invoker's end
-}
-
-// closer is something that is open, and its name in errors.
-type closer struct {
-	name  string
-	close func(context.Context) error
 }
 
 // Start brings everything up. On an error nothing is left running. The context
@@ -116,36 +126,22 @@ func Start(ctx context.Context, o Options) (*Standalone, error) {
 }
 
 func (s *Standalone) start(ctx context.Context) error {
-	manifestText := s.opts.Manifest
-	if manifestText == nil {
-		manifestText = defaultManifest(plainImage)
-	}
-	manifest, err := activation.ParseManifest(manifestText, activation.ManifestOptions{})
+	manifestText, manifest, err := s.chooseManifest(ctx)
 	if err != nil {
-		return fmt.Errorf("--runtimes: %w", err)
+		return err
+	}
+	kind, code, err := healthTest(s.info.Runtime, manifest)
+	if err != nil {
+		return err
 	}
 	if err := os.MkdirAll(s.opts.Data, 0o700); err != nil {
 		return fmt.Errorf("--data: create data directory: %w", err)
-	}
-	if s.info.Runtime, s.info.Why, err = chooseRuntime(ctx, s.opts.Runtime, s.opts.Docker, manifest); err != nil {
-		return err
-	}
-	if s.opts.Manifest == nil && s.info.Runtime == runtimeDocker && hasImage(ctx, s.opts.Docker, gpuImage) {
-		manifestText = defaultManifest(gpuImage)
-		if manifest, err = activation.ParseManifest(manifestText, activation.ManifestOptions{}); err != nil {
-			return err
-		}
-		s.info.Why += "; python:3-gpu with CuPy and the CUDA libraries"
 	}
 	db, err := s.openDatabase(ctx)
 	if err != nil {
 		return err
 	}
 	bus, err := s.openBus()
-	if err != nil {
-		return err
-	}
-	kind, code, err := healthTest(s.info.Runtime, manifest)
 	if err != nil {
 		return err
 	}
@@ -159,7 +155,7 @@ func (s *Standalone) start(ctx context.Context) error {
 	if err := s.serveAPI(db, manifest); err != nil {
 		return err
 	}
-	return s.startInvoker(string(manifestText))
+	return s.startInvoker(manifestText)
 }
 
 // withFlag puts the flag of a part outside of this process before its error.
@@ -171,43 +167,24 @@ func withFlag(flag, address string, err error) error {
 	return fmt.Errorf("%s: %w", flag, err)
 }
 
-func (s *Standalone) onStop(name string, close func(context.Context) error) {
-	s.closers = append(s.closers, closer{name, close})
-}
-
-func (s *Standalone) serveAPI(db *couchdb.Client, m *activation.Manifest) error {
-	bounds := activation.DefaultBounds()
-	if most := s.opts.MemoryMax; most > 0 {
-		bounds.MemoryMB.Max = max(bounds.MemoryMB.Min, int(most/activation.MB))
-	}
-	handler := rest.New(rest.Config{
-		Controller: s.controller, DB: db, Manifest: m, Bounds: bounds,
-		Build: s.opts.Version, Log: s.log,
+func (s *Standalone) onStop(name string, end func(context.Context) error) {
+	s.closers = append(s.closers, func(ctx context.Context) error {
+		if err := end(ctx); err != nil {
+			return fmt.Errorf("stop %s: %w", name, err)
+		}
+		return nil
 	})
-	guarded, err := rest.Guard(s.withConsole(handler), s.opts.Origins)
-	if err != nil {
-		return fmt.Errorf("--cors: %w", err)
-	}
-	addr, server, err := s.serve("API", s.opts.Port, guarded)
-	if err != nil {
-		return err
-	}
-	server.RegisterOnShutdown(s.endConsole) // its streams never end by themselves
-	s.api = server
-	s.info.APIHost = "http://" + addr
-	return s.writeSettings()
 }
 
 func (s *Standalone) startInvoker(manifest string) error {
 	if s.opts.Invoker == nil {
 		return nil // an invoker elsewhere serves the topics
 	}
-	ctx, cancel := context.WithCancel(context.Background())
 	env, err := s.environment(manifest)
 	if err != nil {
-		cancel()
 		return err
 	}
+	ctx, cancel := context.WithCancel(context.Background())
 	wait, err := s.opts.Invoker(ctx, env, []string{"--id", "0", "--uniqueName", nameOf(s.opts.Data)})
 	if err != nil {
 		cancel()
@@ -247,13 +224,11 @@ func (s *Standalone) WaitReady(ctx context.Context) error {
 	case err := <-s.ended:
 		s.ended <- nil // for Stop: the reason is returned here
 		if err == nil {
-			err = errEnded
+			err = errors.New("it gave no reason")
 		}
 		return fmt.Errorf("the invoker ended before it was ready: %w", err)
 	}
 }
-
-var errEnded = errors.New("it gave no reason")
 
 // Ended delivers the invoker's end once, if it ends by itself.
 func (s *Standalone) Ended() <-chan error { return s.ended }
@@ -277,10 +252,8 @@ func (s *Standalone) Stop(ctx context.Context) error {
 			errs = append(errs, fmt.Errorf("drain invoker: %w", ctx.Err()))
 		}
 	}
-	for i := len(s.closers) - 1; i >= 0; i-- {
-		if err := s.closers[i].close(ctx); err != nil {
-			errs = append(errs, fmt.Errorf("stop %s: %w", s.closers[i].name, err))
-		}
+	for _, end := range slices.Backward(s.closers) {
+		errs = append(errs, end(ctx))
 	}
 	return errors.Join(errs...)
 }
