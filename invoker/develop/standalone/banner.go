@@ -15,7 +15,7 @@ import (
 func (s *Standalone) Banner(w io.Writer) {
 	i := s.info
 	fmt.Fprintf(w, "gpuwhisk %s: OpenWhisk is ready at %s\n", s.opts.Version, i.APIHost)
-	for _, line := range [...]struct{ name, value, note string }{
+	for _, line := range [...]struct{ name, value, remark string }{
 		{"console", s.Console(), ""},
 		{"actions run as", i.Runtime, " (" + i.Why + ")"},
 		{"GPUs", s.gpus(), ""},
@@ -26,7 +26,7 @@ func (s *Standalone) Banner(w io.Writer) {
 		{"wsk's settings", s.settings(), " (for WSK_CONFIG_FILE)"},
 	} {
 		if line.value != "" {
-			fmt.Fprintf(w, "  %-16s%s%s\n", line.name, line.value, line.note)
+			fmt.Fprintf(w, "  %-16s%s%s\n", line.name, line.value, line.remark)
 		}
 	}
 	fmt.Fprintln(w)

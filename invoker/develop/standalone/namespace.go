@@ -14,7 +14,7 @@ import (
 
 // Namespace is a tenant of the installation. Without a key it has the one that the
 // database has for it, or else a new one.
-type Namespace struct{ Name, UUID, Key string }
+type Namespace = couchdb.Namespace
 
 // The namespace of every development installation of OpenWhisk, and the key that all of
 // them share. Here the key is made for each database instead.
@@ -22,9 +22,6 @@ const (
 	guest     = "guest"
 	sharedKey = "123zO3xZCLrMN6v2BKK1dXYFpXlPkccOFqm12CdAsMgRU4VrNZ9lyGVCGuMDGIwP"
 )
-
-// AuthKey is what wsk takes after --auth.
-func (n Namespace) AuthKey() string { return n.UUID + ":" + n.Key }
 
 // ParseNamespace reads NAME:UUID:KEY or NAME, as --namespace takes it.
 func ParseNamespace(s string) (Namespace, error) {
@@ -39,20 +36,24 @@ func ParseNamespace(s string) (Namespace, error) {
 	case len(parts) != 3 || parts[1] == "" || parts[2] == "":
 		return Namespace{}, fmt.Errorf("--namespace %s: want NAME or NAME:UUID:KEY", parts[0])
 	}
-	return Namespace{parts[0], parts[1], parts[2]}, nil
+	return Namespace{Name: parts[0], UUID: parts[1], Key: parts[2]}, nil
 }
 
 // namespaces are guest and those that were asked for, each once.
 func namespaces(asked []Namespace) []Namespace {
 	all := []Namespace{{Name: guest}}
 	for _, n := range asked {
-		if i := slices.IndexFunc(all, func(o Namespace) bool { return o.Name == n.Name }); i >= 0 {
+		if i := indexOf(all, n.Name); i >= 0 {
 			all[i] = n
 		} else {
 			all = append(all, n)
 		}
 	}
 	return all
+}
+
+func indexOf(all []Namespace, name string) int {
+	return slices.IndexFunc(all, func(n Namespace) bool { return n.Name == name })
 }
 
 // openNamespace gives a namespace its key and makes what is missing of it. In a database
@@ -64,8 +65,8 @@ func (s *Standalone) openNamespace(ctx context.Context, c *couchdb.Client, n *Na
 		return fmt.Errorf("read subject %s: %w", n.Name, err)
 	}
 	var has Namespace
-	if i := slices.IndexFunc(subject.Namespaces, func(o couchdb.Namespace) bool { return o.Name == n.Name }); i >= 0 {
-		has = Namespace(subject.Namespaces[i])
+	if i := indexOf(subject.Namespaces, n.Name); i >= 0 {
+		has = subject.Namespaces[i]
 	}
 	elsewhere, given := s.opts.CouchDB != "", n.Key != ""
 	switch {
@@ -80,5 +81,5 @@ func (s *Standalone) openNamespace(ctx context.Context, c *couchdb.Client, n *Na
 	if !given {
 		n.UUID, n.Key = cmp.Or(has.UUID, randomText(16)), randomText(32)
 	}
-	return c.PutSubject(ctx, couchdb.Subject{Name: n.Name, Namespaces: []couchdb.Namespace{couchdb.Namespace(*n)}})
+	return c.PutSubject(ctx, couchdb.Subject{Name: n.Name, Namespaces: []Namespace{*n}})
 }

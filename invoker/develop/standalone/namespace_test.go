@@ -12,7 +12,7 @@ import (
 
 func TestNamespaceFlag(t *testing.T) {
 	for text, want := range map[string]Namespace{
-		"team:u:k:with:colons": {"team", "u", "k:with:colons"}, "team": {Name: "team"}, "guest:u:k": {"guest", "u", "k"},
+		"team:u:k:with:colons": {Name: "team", UUID: "u", Key: "k:with:colons"}, "team": {Name: "team"}, "guest:u:k": {Name: "guest", UUID: "u", Key: "k"},
 	} {
 		if n, err := ParseNamespace(text); err != nil || n != want {
 			t.Errorf("%s: %+v, %v", text, n, err)
@@ -66,7 +66,7 @@ func TestKeys(t *testing.T) {
 		t.Errorf("another data directory has %+v, %v", other, err)
 	}
 
-	o.Namespaces = []Namespace{{"team", "u-team", "k-team"}, {"guest", "u", sharedKey}}
+	o.Namespaces = []Namespace{{Name: "team", UUID: "u-team", Key: "k-team"}, {Name: "guest", UUID: "u", Key: sharedKey}}
 	if given, err := restart(t, o); err != nil || given[0] != o.Namespaces[1] || given[1] != o.Namespaces[0] {
 		t.Errorf("given: %+v, %v", given, err)
 	}
@@ -90,8 +90,8 @@ func TestKeysElsewhere(t *testing.T) {
 		t.Fatal(err)
 	}
 	t.Cleanup(db.Close)
-	theirs := Namespace{"guest", "u", sharedKey}
-	if err := db.PutSubject(t.Context(), couchdb.Subject{Name: guest, Namespaces: []couchdb.Namespace{couchdb.Namespace(theirs)}}); err != nil {
+	theirs := Namespace{Name: "guest", UUID: "u", Key: sharedKey}
+	if err := db.PutSubject(t.Context(), couchdb.Subject{Name: guest, Namespaces: []Namespace{theirs}}); err != nil {
 		t.Fatal(err)
 	}
 	at := strings.Replace(main.Info().Database.URL, "://", "://"+main.Info().Database.User+":"+main.Info().Database.Password+"@", 1)
@@ -104,7 +104,7 @@ func TestKeysElsewhere(t *testing.T) {
 	if err != nil || made[0] != theirs || made[1].Key == "" {
 		t.Errorf("%+v, %v", made, err)
 	}
-	o.Namespaces = []Namespace{{"guest", "u", "another"}}
+	o.Namespaces = []Namespace{{Name: "guest", UUID: "u", Key: "another"}}
 	if _, err := restart(t, o); err == nil || !strings.HasPrefix(err.Error(), "--namespace guest: ") || strings.Contains(err.Error(), "another:") {
 		t.Errorf("another key: %v", err)
 	}

@@ -127,7 +127,7 @@ func TestAnswersHaveTheShapeOfTheController(t *testing.T) {
 
 func TestRefusals(t *testing.T) {
 	s := begin(t, &fakeInvoker{run: echo}, func(o *Options) {
-		o.Namespaces = []Namespace{{"other", "u-other", "k-other"}}
+		o.Namespaces = []Namespace{{Name: "other", UUID: "u-other", Key: "k-other"}}
 	})
 	d := at(t, s)
 	d.put("actions/a", `{"exec":{"kind":"nodejs:20","code":"x"}}`)
@@ -210,7 +210,7 @@ func TestRefusals(t *testing.T) {
 
 func TestSharedPackages(t *testing.T) {
 	f := &fakeInvoker{run: echo}
-	s := begin(t, f, func(o *Options) { o.Namespaces = []Namespace{{"other", "u-other", "k-other"}} })
+	s := begin(t, f, func(o *Options) { o.Namespaces = []Namespace{{Name: "other", UUID: "u-other", Key: "k-other"}} })
 	d := at(t, s)
 	other := d
 	other.auth = "u-other:k-other"

@@ -11,6 +11,8 @@ import (
 	"github.com/twmb/franz-go/pkg/kadm"
 	"github.com/twmb/franz-go/pkg/kerr"
 	"github.com/twmb/franz-go/pkg/kgo"
+
+	"github.com/gpuwhisk/gpuwhisk/invoker/lib/retry"
 )
 
 // ErrTooLarge is a message over the broker's limit.
@@ -131,25 +133,24 @@ func (b *Bus) Consume(ctx context.Context, topic string, ready func(), handle fu
 
 // end is the offset that the next message of the topic will get. It waits for
 // a topic that is being made.
-func (b *Bus) end(ctx context.Context, topic string) (int64, error) {
-	for {
+func (b *Bus) end(ctx context.Context, topic string) (end int64, err error) {
+	err = retry.Do(ctx, retry.Default(), func() error {
 		ends, err := b.admin.ListEndOffsets(ctx, topic)
 		if err == nil {
 			err = ends.Error()
 		}
-		end, found := ends.Lookup(topic, 0)
+		at, found := ends.Lookup(topic, 0)
 		switch {
-		case err == nil && found:
-			return end.Offset, nil
-		case err == nil:
-			err = kerr.UnknownTopicOrPartition
-		case !kerr.IsRetriable(err):
-			return 0, fmt.Errorf("find end of %s: %w", topic, err)
+		case err != nil && !kerr.IsRetriable(err):
+			return retry.Permanent(err)
+		case err == nil && !found:
+			return kerr.UnknownTopicOrPartition
 		}
-		select {
-		case <-ctx.Done():
-			return 0, fmt.Errorf("find end of %s: %w", topic, err)
-		case <-time.After(50 * time.Millisecond):
-		}
+		end = at.Offset
+		return err
+	})
+	if err != nil {
+		return 0, fmt.Errorf("find end of %s: %w", topic, err)
 	}
+	return end, nil
 }

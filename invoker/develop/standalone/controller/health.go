@@ -111,9 +111,6 @@ func (c *Controller) testSoon(invoker int) {
 // Invokers are the states of the invokers that ever pinged, by name.
 func (c *Controller) Invokers() map[string]State { return c.pool.states() }
 
-// InFlight is how many activations invokers have.
-func (c *Controller) InFlight() int { return c.inFlight.count() }
-
 // WaitHealthy returns when an invoker is up, or with the context's error.
 func (c *Controller) WaitHealthy(ctx context.Context) error {
 	for {

@@ -70,13 +70,6 @@ func (f *inFlight) forget(id activation.ID) {
 	delete(f.callers, id)
 }
 
-// count is how many slots are taken.
-func (f *inFlight) count() int {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	return len(f.slots)
-}
-
 // clear stops all timers, at the end.
 func (f *inFlight) clear() {
 	f.mu.Lock()

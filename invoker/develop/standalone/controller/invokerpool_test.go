@@ -116,7 +116,7 @@ func TestFlightsEndWhenFreeAndNotWaitedFor(t *testing.T) {
 	f := newInFlight()
 	record := &activation.Record{ActivationID: "x"}
 	one := f.add("x", 2, true, time.Hour, func() {})
-	if f.count() != 1 {
+	if len(f.slots) != 1 {
 		t.Fatal("not counted")
 	}
 	if invoker, taken := f.free("x"); !taken || invoker != 2 {
@@ -125,7 +125,7 @@ func TestFlightsEndWhenFreeAndNotWaitedFor(t *testing.T) {
 	if _, taken := f.free("x"); taken {
 		t.Error("freed twice")
 	}
-	if f.count() != 0 {
+	if len(f.slots) != 0 {
 		t.Error("a free slot still counts")
 	}
 	f.answer("x", record) // the completion may overtake the result

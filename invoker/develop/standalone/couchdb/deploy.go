@@ -33,12 +33,16 @@ type Subject struct {
 	Namespaces []Namespace `json:"namespaces"`
 }
 
-// Namespace is a namespace with its key, as a subject's document has it.
+// Namespace is a tenant of the installation with its key, as a subject's document
+// has it.
 type Namespace struct {
 	Name string `json:"name"`
 	UUID string `json:"uuid"`
 	Key  string `json:"key"`
 }
+
+// AuthKey is what wsk takes after --auth.
+func (n Namespace) AuthKey() string { return n.UUID + ":" + n.Key }
 
 // Subject reads a subject.
 func (c *Client) Subject(ctx context.Context, name string) (s Subject, err error) {
@@ -49,9 +53,10 @@ func (c *Client) Subject(ctx context.Context, name string) (s Subject, err error
 	return s, err
 }
 
-// PutSubject makes a subject, or gives the one of that name other namespaces.
+// PutSubject makes a subject, or gives the one of that name other namespaces: whether
+// it is blocked stays.
 func (c *Client) PutSubject(ctx context.Context, s Subject) error {
-	doc := map[string]any{} // whether it is blocked stays, and its revision
+	doc := map[string]any{}
 	old, err := c.Get(ctx, c.names.Subjects, s.Name)
 	if err == nil {
 		err = json.Unmarshal(old, &doc)

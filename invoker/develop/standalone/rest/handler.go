@@ -82,15 +82,13 @@ type methods map[string]func(*request) error
 // routes are all but those of web actions, whose paths are free.
 func routes() map[string]methods {
 	all := map[string]methods{
-		"/{$}":                    {"": (*request).root},
-		"/ping":                   {"": (*request).ping},
-		"/invokers":               {"GET": (*request).invokers},
-		"/invokers/healthy/count": {"GET": (*request).healthyCount},
-		"/invokers/ready":         {"GET": (*request).invokersReady},
-		"/activation/count":       {"GET": (*request).inFlight},
-		"/api/v1":                 {"": (*request).apiInfo},
-		namespaces:                {"GET": (*request).listNamespaces},
-		namespace + "/limits":     {"GET": (*request).limits},
+		"/{$}":                {"": (*request).root},
+		"/ping":               {"": (*request).ping},
+		"/invokers":           {"GET": (*request).invokers},
+		"/invokers/ready":     {"GET": (*request).invokersReady},
+		"/api/v1":             {"": (*request).apiInfo},
+		namespaces:            {"GET": (*request).listNamespaces},
+		namespace + "/limits": {"GET": (*request).limits},
 
 		namespace + "/actions/{package}/{$}": {"GET": (*request).listPackageActions},
 

@@ -113,35 +113,18 @@ func (r *request) ping() error {
 	return r.text(http.StatusOK, "pong")
 }
 
-func (r *request) invokers() error {
-	return r.json(http.StatusOK, r.Controller.Invokers())
-}
+func (r *request) invokers() error { return r.json(http.StatusOK, r.Controller.Invokers()) }
 
-// healthy counts the invokers that are up, and all.
-func (r *request) healthy() (up, all int) {
-	invokers := r.Controller.Invokers()
-	for _, state := range invokers {
+func (r *request) invokersReady() error {
+	up, all := 0, r.Controller.Invokers()
+	for _, state := range all {
 		if state == controller.Healthy {
 			up++
 		}
 	}
-	return up, len(invokers)
-}
-
-func (r *request) healthyCount() error {
-	up, _ := r.healthy()
-	return r.json(http.StatusOK, up)
-}
-
-func (r *request) invokersReady() error {
-	up, all := r.healthy()
 	status := http.StatusOK
 	if up == 0 {
 		status = http.StatusInternalServerError
 	}
-	return r.json(status, map[string]string{"healthy": fmt.Sprintf("%d/%d", up, all)})
-}
-
-func (r *request) inFlight() error {
-	return r.json(http.StatusOK, r.Controller.InFlight())
+	return r.json(status, map[string]string{"healthy": fmt.Sprintf("%d/%d", up, len(all))})
 }
