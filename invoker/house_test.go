@@ -121,7 +121,7 @@ var wiring = []string{"invoker/assembly", "invoker/cmd/gpuwhisk", "invoker/devel
 // owners are the only packages that may import a library of the outside, tests
 // aside.
 var owners = map[string][]string{
-	"github.com/segmentio/kafka-go":           {"activation/kafka", "invoker/develop/harness"},
+	"github.com/segmentio/kafka-go":           {"activation/kafka"},
 	"github.com/couchbase/gocb":               {"activation/couchbase"},
 	"github.com/go-json-experiment/json":      {"activation"},
 	"github.com/go-kivik/kivik":               {"activation/couchdb", "invoker/develop/standalone/couchdb"},

@@ -10,10 +10,8 @@ import (
 	"testing"
 	"time"
 
-	"github.com/segmentio/kafka-go"
-	"github.com/twmb/franz-go/pkg/kerr"
+	"github.com/twmb/franz-go/pkg/kadm"
 	"github.com/twmb/franz-go/pkg/kgo"
-	"github.com/twmb/franz-go/pkg/kmsg"
 
 	"github.com/gpuwhisk/gpuwhisk/invoker/develop/peertest"
 	"github.com/gpuwhisk/gpuwhisk/invoker/develop/standalone/broker"
@@ -78,7 +76,7 @@ func (r Record) FreesSlot() bool { return r.IsAck() && r.Shape() != "result" }
 type Recording struct {
 	t      testing.TB
 	client *kgo.Client
-	admin  *kafka.Client
+	admin  *kadm.Client
 	topics []string
 
 	mu      sync.Mutex
@@ -103,19 +101,18 @@ func RecordFromNow(t testing.TB, addr string, topics ...string) *Recording {
 
 func newRecording(t testing.TB, addr string, topics []string, start func(*Recording, string) int64) *Recording {
 	t.Helper()
-	transport := &kafka.Transport{}
-	p := &Recording{t: t, topics: topics, next: map[string]int64{}, changed: make(chan struct{}),
-		admin: &kafka.Client{Addr: kafka.TCP(addr), Timeout: peertest.WaitLimit, Transport: transport}}
-	t.Cleanup(transport.CloseIdleConnections)
+	p := &Recording{t: t, topics: topics, next: map[string]int64{}, changed: make(chan struct{})}
+	var err error
+	if p.client, err = kgo.NewClient(kgo.SeedBrokers(addr), kgo.FetchMaxWait(100*time.Millisecond), kgo.MetadataMinAge(100*time.Millisecond),
+		kgo.ProducerLinger(0), kgo.RecordPartitioner(kgo.ManualPartitioner()), kgo.ProducerBatchMaxBytes(broker.MaxMessageBytes+1024)); err != nil {
+		t.Fatal(err)
+	}
+	p.admin = kadm.NewClient(p.client)
 	from := map[string]map[int32]kgo.Offset{}
 	for _, topic := range topics {
 		from[topic] = map[int32]kgo.Offset{0: kgo.NewOffset().At(start(p, topic))}
 	}
-	var err error
-	if p.client, err = kgo.NewClient(kgo.SeedBrokers(addr), kgo.ConsumePartitions(from), kgo.FetchMaxWait(100*time.Millisecond),
-		kgo.ProducerLinger(0), kgo.RecordPartitioner(kgo.ManualPartitioner()), kgo.ProducerBatchMaxBytes(broker.MaxMessageBytes+1024)); err != nil {
-		t.Fatal(err)
-	}
+	p.client.AddConsumePartitions(from)
 	ctx, cancel := context.WithCancel(context.Background())
 	done := make(chan struct{})
 	go func() {
@@ -249,77 +246,63 @@ func (p *Recording) ToTheEnd() []Record {
 // AwaitTopic waits until a topic is there: an invoker makes its own.
 func (p *Recording) AwaitTopic(name string) {
 	p.t.Helper()
-	p.ask("topic "+name, func() error {
-		res, err := p.admin.Metadata(context.Background(), &kafka.MetadataRequest{Topics: []string{name}})
-		if err != nil {
-			return err
-		}
-		return res.Topics[0].Error
+	ask(p, "topic "+name, func(ctx context.Context) (kadm.TopicDetails, error) {
+		topics, err := p.admin.ListTopics(ctx, name)
+		return topics, cmp.Or(err, topics.Error())
 	})
 }
 
 // ask calls try until it succeeds: the broker may be away.
-func (p *Recording) ask(what string, try func() error) {
+func ask[T any](p *Recording, what string, try func(context.Context) (T, error)) (answer T) {
 	p.t.Helper()
 	peertest.Until(p.t, what, func() string {
-		if err := try(); err != nil {
+		ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
+		defer cancel()
+		var err error
+		if answer, err = try(ctx); err != nil {
 			return err.Error()
 		}
 		return ""
 	})
+	return answer
 }
 
 // End is the offset behind a topic's last record.
 func (p *Recording) End(topic string) int64 {
 	p.t.Helper()
-	return p.edge(topic, kafka.LastOffsetOf(0)).LastOffset
+	return p.edge(topic, p.admin.ListEndOffsets)
 }
 
 // First is the offset of a topic's first record.
 func (p *Recording) First(topic string) int64 {
 	p.t.Helper()
-	return p.edge(topic, kafka.FirstOffsetOf(0)).FirstOffset
+	return p.edge(topic, p.admin.ListStartOffsets)
 }
 
-func (p *Recording) edge(topic string, which kafka.OffsetRequest) (at kafka.PartitionOffsets) {
+func (p *Recording) edge(topic string, list func(context.Context, ...string) (kadm.ListedOffsets, error)) int64 {
 	p.t.Helper()
-	p.ask("offsets of "+topic, func() error {
-		res, err := p.admin.ListOffsets(context.Background(), &kafka.ListOffsetsRequest{Topics: map[string][]kafka.OffsetRequest{topic: {which}}})
-		if err != nil {
-			return err
-		}
-		at = res.Topics[topic][0]
-		return at.Error
+	return ask(p, "offsets of "+topic, func(ctx context.Context) (int64, error) {
+		all, err := list(ctx, topic)
+		at, _ := all.Lookup(topic, 0)
+		return at.Offset, cmp.Or(err, all.Error())
 	})
-	return at
 }
 
 // Committed is the position of an invoker's topic from which the next invoker reads,
 // -1 without one.
-func (p *Recording) Committed(topic string) (at int64) {
+func (p *Recording) Committed(topic string) int64 {
 	p.t.Helper()
-	p.ask("committed offset of "+topic, func() error {
-		res, err := p.admin.OffsetFetch(context.Background(), &kafka.OffsetFetchRequest{GroupID: topic, Topics: map[string][]int{topic: {0}}})
-		if err != nil {
-			return err
-		}
-		at = res.Topics[topic][0].CommittedOffset
-		return cmp.Or(res.Error, res.Topics[topic][0].Error)
+	return ask(p, "committed offset of "+topic, func(ctx context.Context) (int64, error) {
+		all, err := p.admin.FetchOffsetsForTopics(ctx, topic, topic)
+		at, _ := all.Lookup(topic, 0)
+		return at.At, err
 	})
-	return at
 }
 
 // Delete deletes a topic's records below an offset, as its retention does.
 func (p *Recording) Delete(topic string, until int64) error {
-	part := kmsg.NewDeleteRecordsRequestTopicPartition()
-	part.Offset = max(0, until)
-	of := kmsg.NewDeleteRecordsRequestTopic()
-	of.Topic, of.Partitions = topic, append(of.Partitions, part)
-	req := kmsg.NewPtrDeleteRecordsRequest()
-	req.Topics, req.TimeoutMillis = append(req.Topics, of), 30_000
-	res, err := req.RequestWith(context.Background(), p.client)
-	if err != nil {
-		return err
-	}
-	return kerr.ErrorForCode(res.Topics[0].Partitions[0].ErrorCode)
+	var offsets kadm.Offsets
+	offsets.AddOffset(topic, 0, max(0, until), -1)
+	deleted, err := p.admin.DeleteRecords(context.Background(), offsets)
+	return cmp.Or(err, deleted.Error())
 }
