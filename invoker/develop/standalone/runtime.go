@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"os/exec"
+	"slices"
 	"strings"
 	"time"
 
@@ -30,18 +31,13 @@ const (
 // those that the build of this project makes; python3GPU is that of
 // python:3-gpu.
 func defaultManifest(python3GPU string) []byte {
-	return []byte(`{"runtimes":{
-"nodejs":[{"kind":"nodejs:20","default":true,"image":{"prefix":"gpuwhisk","name":"action-nodejs","tag":"latest"},
- "attached":{"attachmentName":"codefile","attachmentType":"text/plain"}}],
-"python":[{"kind":"python:3","default":true,"image":{"prefix":"gpuwhisk","name":"action-python3","tag":"latest"},
- "attached":{"attachmentName":"codefile","attachmentType":"text/plain"}},
- {"kind":"python:3.11","image":{"prefix":"gpuwhisk","name":"action-python3","tag":"latest"},
- "attached":{"attachmentName":"codefile","attachmentType":"text/plain"}},
- {"kind":"python:3-gpu","image":{"prefix":"gpuwhisk","name":"` + python3GPU + `","tag":"latest"},
- "attached":{"attachmentName":"codefile","attachmentType":"text/plain"}}],
-"native":[{"kind":"native:1","default":true,"image":{"prefix":"gpuwhisk","name":"action-native","tag":"latest"},
- "attached":{"attachmentName":"codefile","attachmentType":"text/plain"}}]},
-"blackboxes":[{"prefix":"gpuwhisk","name":"action-native"}]}`)
+	kind := func(kind, image string, standard bool) string {
+		return fmt.Sprintf(`{"kind":%q,"default":%t,"image":{"prefix":"gpuwhisk","name":%q,"tag":"latest"},`+
+			`"attached":{"attachmentName":"codefile","attachmentType":"text/plain"}}`, kind, standard, image)
+	}
+	return fmt.Appendf(nil, `{"runtimes":{"nodejs":[%s],"python":[%s,%s,%s],"native":[%s]},"blackboxes":[{"prefix":"gpuwhisk","name":"action-native"}]}`,
+		kind("nodejs:20", "action-nodejs", true), kind("python:3", plainImage, true), kind("python:3.11", plainImage, false),
+		kind("python:3-gpu", python3GPU, false), kind("native:1", "action-native", true))
 }
 
 // chooseManifest decides which kinds of actions there are, and where they run.
@@ -87,41 +83,33 @@ func onPath(names ...string) bool {
 }
 
 // chooseRuntime decides between Docker and plain processes. "auto" takes
-// Docker if it answers and has the images. why is the reason, for the banner.
+// Docker if it answers and has the images. why is the reason, for the banner. Where
+// Docker is asked for, what the first call would fail for is found at once: that no
+// engine answers, or that images of ours are missing, which no registry has.
 func chooseRuntime(ctx context.Context, wanted, host string, m *activation.Manifest) (runtime, why string, err error) {
+	const unguarded, without = "; no isolation, for development only", "(--runtime process does without)"
 	switch wanted {
-	case runtimeDocker:
-		return runtimeDocker, "as asked", dockerIsFit(ctx, host, m)
 	case runtimeProcess:
-		return runtimeProcess, "as asked; no isolation, for development only", nil
-	case "", runtimeAuto:
+		return runtimeProcess, "as asked" + unguarded, nil
+	case "", runtimeAuto, runtimeDocker:
 	default:
 		return "", "", fmt.Errorf("--runtime %s: want docker, process or auto", wanted)
 	}
 	lacking, err := lackingImages(ctx, host, defaultImages(m)...)
-	switch {
+	ours := slices.IndexFunc(lacking, func(image string) bool { return strings.HasPrefix(image, ownImages) })
+	switch asked := wanted == runtimeDocker; {
+	case asked && err != nil:
+		return "", "", fmt.Errorf("--runtime docker: Docker does not answer %s: %w", without, err)
+	case asked && ours >= 0:
+		return "", "", fmt.Errorf("--runtime docker: Docker has no image %s; make images builds it %s", lacking[ours], without)
+	case asked:
+		return runtimeDocker, "as asked", nil
 	case err != nil:
-		return runtimeProcess, "Docker does not answer; no isolation, for development only", nil
+		return runtimeProcess, "Docker does not answer" + unguarded, nil
 	case len(lacking) > 0:
-		return runtimeProcess, "Docker lacks " + strings.Join(lacking, ", ") + "; no isolation, for development only", nil
+		return runtimeProcess, "Docker lacks " + strings.Join(lacking, ", ") + unguarded, nil
 	}
 	return runtimeDocker, "Docker answers and has the images", nil
-}
-
-// dockerIsFit finds at once what the first call would fail for: that no engine
-// answers, or that images are missing which no registry has. Those of another
-// manifest may be pulled.
-func dockerIsFit(ctx context.Context, host string, m *activation.Manifest) error {
-	lacking, err := lackingImages(ctx, host, defaultImages(m)...)
-	if err != nil {
-		return fmt.Errorf("--runtime docker: Docker does not answer (--runtime process does without): %w", err)
-	}
-	for _, image := range lacking {
-		if strings.HasPrefix(image, ownImages) {
-			return fmt.Errorf("--runtime docker: Docker has no image %s; make images builds it (--runtime process does without)", image)
-		}
-	}
-	return nil
 }
 
 // ownImages begins the names of the images that this project builds.

@@ -93,7 +93,7 @@ func (db *database) existing(id string) (*record, error) {
 // documents, indexes and attachment contents in step. It returns the new
 // revision.
 func (db *database) replace(id string, old, next *record) (string, error) {
-	next.rev = next.nextRev(old.rev)
+	next.rev = nextRev(old.rev)
 	docs := db.docs.Sequence()
 	unindex := func(b *bolt.Bucket, key, _ []byte) error { return b.Delete(key) }
 	if !old.deleted() {

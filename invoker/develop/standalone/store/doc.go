@@ -3,8 +3,8 @@ package store
 import (
 	"bytes"
 	"crypto/md5"
+	"crypto/rand"
 	"encoding/base64"
-	"encoding/hex"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -89,22 +89,13 @@ func (r *record) render(id string) []byte {
 // generation is the number before the dash of a revision, 0 for none.
 func generation(rev string) int {
 	n, _, _ := strings.Cut(rev, "-")
-	g, err := strconv.Atoi(n)
-	if err != nil || g < 0 {
-		return 0
-	}
-	return g
+	g, _ := strconv.Atoi(n)
+	return max(g, 0)
 }
 
-// nextRev derives the revision that follows prev for what is now stored, as
-// CouchDB does: a counter and a digest of the content.
-func (r *record) nextRev(prev string) string {
-	h := md5.New()
-	h.Write([]byte(prev))
-	h.Write([]byte{0})
-	h.Write(r.body)
-	h.Write(r.stubs())
-	return strconv.Itoa(generation(prev)+1) + "-" + hex.EncodeToString(h.Sum(nil))
+// nextRev makes the revision that follows prev: a counter, and what no other has.
+func nextRev(prev string) string {
+	return strconv.Itoa(generation(prev)+1) + "-" + strings.ToLower(rand.Text())
 }
 
 // incoming is a document as a client sent it, taken apart.

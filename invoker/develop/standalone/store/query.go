@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"encoding/json"
 	"fmt"
+	"iter"
 	"net/http"
 	"net/url"
 	"slices"
@@ -66,23 +67,23 @@ func parseQuery(values url.Values) (*query, error) {
 	return q, nil
 }
 
-// scan walks an index in the order asked for and calls fn with the rows in
-// range, until it returns false.
-func (q *query) scan(b *bolt.Bucket, fn func(row) (more bool, err error)) error {
-	if b == nil {
-		return nil
-	}
-	c := b.Cursor()
-	for k, v := q.first(c); k != nil && bytes.Compare(k, q.from) >= 0 && (q.to == nil || bytes.Compare(k, q.to) < 0); k, v = q.next(c) {
-		r, err := decodeRow(k, v)
-		if err != nil {
-			return err
+// scan gives the rows of an index in range, in the order asked for.
+func (q *query) scan(b *bolt.Bucket) iter.Seq2[row, error] {
+	return func(yield func(row, error) bool) {
+		if b == nil {
+			return
 		}
-		if more, err := fn(r); err != nil || !more {
-			return err
+		c := b.Cursor()
+		next := c.Next
+		if q.descending {
+			next = c.Prev
+		}
+		for k, v := q.first(c); k != nil && bytes.Compare(k, q.from) >= 0 && (q.to == nil || bytes.Compare(k, q.to) < 0); k, v = next() {
+			if !yield(decodeRow(k, v)) {
+				return
+			}
 		}
 	}
-	return nil
 }
 
 func (q *query) first(c *bolt.Cursor) (k, v []byte) {
@@ -97,13 +98,7 @@ func (q *query) first(c *bolt.Cursor) (k, v []byte) {
 	return c.Last()
 }
 
-func (q *query) next(c *bolt.Cursor) (k, v []byte) {
-	if q.descending {
-		return c.Prev()
-	}
-	return c.Next()
-}
-
+// queryView answers with the rows of a view, or with their number.
 func (db *database) queryView(r *request) (answer, error) {
 	name := r.PathValue("design") + "/" + r.PathValue("view")
 	i := slices.IndexFunc(views, func(v view) bool { return v.name == name })
@@ -114,31 +109,27 @@ func (db *database) queryView(r *request) (answer, error) {
 	if err != nil {
 		return nil, err
 	}
-	rows, index := []any{}, db.root.Bucket(bucketViews).Bucket([]byte(name))
-	if views[i].counts && q.reduce {
-		n := 0
-		err = q.scan(index, func(row) (bool, error) {
-			n++
-			return true, nil
-		})
-		if n > 0 { // no row if there are none, as CouchDB has it
-			rows = append(rows, countRow{Value: n})
+	rows, found, counting := []any{}, 0, views[i].counts && q.reduce
+	for r, err := range q.scan(db.root.Bucket(bucketViews).Bucket([]byte(name))) {
+		if err != nil {
+			return nil, err
 		}
-		return map[string]any{"rows": rows}, err
-	}
-	err = q.scan(index, func(r row) (bool, error) {
-		switch {
-		case q.limit >= 0 && len(rows) >= q.limit:
-			return false, nil
-		case q.skip > 0:
-			q.skip--
-			return true, nil
+		if found++; counting || found <= q.skip {
+			continue
+		}
+		if q.limit >= 0 && len(rows) >= q.limit {
+			break
 		}
 		made, err := db.viewRow(views[i], r, q.includeDocs)
+		if err != nil {
+			return nil, err
+		}
 		rows = append(rows, made)
-		return true, err
-	})
-	return map[string]any{"rows": rows}, err
+	}
+	if counting && found > 0 { // no row if there are none, as CouchDB has it
+		rows = append(rows, countRow{Value: found})
+	}
+	return map[string]any{"rows": rows}, nil
 }
 
 // countRow is the one row of a view that is reduced to a number.
