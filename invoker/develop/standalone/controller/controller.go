@@ -7,7 +7,7 @@
 // share invokers with other controllers, and it has no HTTP: package rest serves
 // it.
 //
-// Start begins three goroutines (acks, pings, a clock for both), Invoke one per
+// Start begins two goroutines (acks, pings), Invoke one per
 // running sequence or composition, Fire one per trigger; Close ends all and waits for
 // them.
 package controller
@@ -67,12 +67,12 @@ type Config struct {
 
 // Controller is one running controller.
 type Controller struct {
-	cfg      Config
-	log      *slog.Logger
-	health   activation.TransID // of every health test of this process
-	inFlight *inFlight
-	pool     *invokerPool
-	damaged  retry.LogLimit // pings and acks
+	cfg     Config
+	log     *slog.Logger
+	health  activation.TransID // of every health test of this process
+	callers sync.Map           // the channels of those that wait, by activation
+	pool    *invokerPool
+	damaged retry.LogLimit // pings and acks
 
 	ctx    context.Context // ends when nothing is under way any more, or Close gives up waiting
 	cancel context.CancelFunc
@@ -87,9 +87,8 @@ type Controller struct {
 func New(cfg Config) *Controller {
 	c := &Controller{
 		cfg: cfg, log: cfg.Log,
-		health:   activation.NewTransID("sid_invokerHealth", now(), false),
-		inFlight: newInFlight(),
-		pool:     newInvokerPool(),
+		health: activation.NewTransID("sid_invokerHealth", now(), false),
+		pool:   newInvokerPool(),
 	}
 	c.ctx, c.cancel = context.WithCancel(context.Background())
 	return c
@@ -112,7 +111,6 @@ func (c *Controller) Start(ctx context.Context) error {
 	c.loops, loops = errgroup.WithContext(c.ctx)
 	c.loops.Go(func() error { return c.cfg.Bus.Consume(loops, c.ackTopic(), ready, c.onAck) })
 	c.loops.Go(func() error { return c.cfg.Bus.Consume(loops, "health", ready, c.onPing) })
-	c.loops.Go(func() error { return c.watch(loops) })
 	for range cap(positioned) {
 		select {
 		case <-positioned:
@@ -155,7 +153,6 @@ func (c *Controller) Close(ctx context.Context) {
 	if c.loops != nil {
 		_ = c.loops.Wait() // ended on purpose
 	}
-	c.inFlight.clear()
 }
 
 // begin starts a goroutine that Close waits for.
@@ -167,23 +164,6 @@ func (c *Controller) begin(task func()) error {
 	}
 	c.tasks.Go(task)
 	return nil
-}
-
-// watch passes the time to the pool: an invoker without pings becomes offline,
-// and an unhealthy one is tested again.
-func (c *Controller) watch(ctx context.Context) error {
-	tick := time.NewTicker(time.Second)
-	defer tick.Stop()
-	for {
-		select {
-		case <-ctx.Done():
-			return nil
-		case t := <-tick.C:
-			for _, id := range c.pool.tick(t) {
-				c.sendTest(ctx, id)
-			}
-		}
-	}
 }
 
 // NewID makes an activation id.

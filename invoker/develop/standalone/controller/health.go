@@ -65,63 +65,40 @@ func (c *Controller) onPing(value []byte) {
 		c.damaged.Log(c.log, slog.LevelWarn, "ping cannot be decoded", "error", err)
 		return
 	}
-	if c.pool.ping(p, time.Now()) {
-		c.testSoon(p.Instance.ID)
+	if c.pool.ping(p, time.Now()) { // from a goroutine: the loops read on meanwhile
+		_ = c.begin(func() { c.sendTest(c.ctx, p.Instance.ID) }) // at the end none is needed
 	}
 }
 
+// onAck gives a result to the caller that waits for it: a record, or nil when only
+// the database has it. The first answer counts, a second is dropped.
 func (c *Controller) onAck(value []byte) {
 	ack, err := activation.DecodeAck(value)
 	if err != nil {
 		c.damaged.Log(c.log, slog.LevelWarn, "ack cannot be decoded", "error", err)
 		return
 	}
+	if caller, waits := c.callers.Load(ack.ActivationID); waits && ack.Kind != activation.Completion {
+		select {
+		case caller.(chan *activation.Record) <- ack.Record:
+		default:
+		}
+	}
 	isTest := string(ack.TransID.JSON()) == string(c.health.JSON())
-	if ack.Kind != activation.Completion {
-		c.inFlight.answer(ack.ActivationID, ack.Record)
+	if isTest && ack.FreesSlot() && !ack.SystemError {
+		c.pool.passed(ack.Instance.ID, time.Now())
 	}
-	if !ack.FreesSlot() {
-		return
-	}
-	if _, taken := c.inFlight.free(ack.ActivationID); !taken && !isTest {
-		return // late, doubled, or of a controller before this one
-	}
-	if isTest {
-		c.pool.tested(ack.Instance.ID)
-	}
-	how := succeeded
-	if ack.SystemError {
-		how = systemError
-	}
-	c.outcome(ack.Instance.ID, how)
-}
-
-// outcome passes an outcome to the pool and sends the test it may ask for.
-func (c *Controller) outcome(invoker int, how outcome) {
-	if c.pool.ended(invoker, how, time.Now()) {
-		c.testSoon(invoker)
-	}
-}
-
-// testSoon sends a test from a goroutine: the loops read on meanwhile.
-func (c *Controller) testSoon(invoker int) {
-	_ = c.begin(func() { c.sendTest(c.ctx, invoker) }) // at the end none is needed
 }
 
 // Invokers are the states of the invokers that ever pinged, by name.
-func (c *Controller) Invokers() map[string]State { return c.pool.states() }
+func (c *Controller) Invokers() map[string]State { return c.pool.states(time.Now()) }
 
-// WaitHealthy returns when an invoker is up, or with the context's error.
+// WaitHealthy returns when an invoker was up, or with the context's error.
 func (c *Controller) WaitHealthy(ctx context.Context) error {
-	for {
-		changed := c.pool.changes()
-		if _, ok := c.pool.pick(""); ok {
-			return nil
-		}
-		select {
-		case <-changed:
-		case <-ctx.Done():
-			return fmt.Errorf("wait for a healthy invoker: %w", ctx.Err())
-		}
+	select {
+	case <-c.pool.ready:
+		return nil
+	case <-ctx.Done():
+		return fmt.Errorf("wait for a healthy invoker: %w", ctx.Err())
 	}
 }

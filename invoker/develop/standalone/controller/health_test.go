@@ -23,18 +23,45 @@ func TestDamagedMessagesAreOneLine(t *testing.T) {
 	}
 }
 
-// TestOneHealthTestAtATime: until the test of an invoker is answered, no other is sent.
-func TestOneHealthTestAtATime(t *testing.T) {
+// TestHealthTest: an invoker is up once it has carried out its test without an error
+// of the system.
+func TestHealthTest(t *testing.T) {
 	c := New(Config{Log: slog.New(slog.DiscardHandler)})
 	defer c.cancel()
 	c.closed = true // nothing is sent
 	invoker := activation.Instance{ID: 3}
 	c.onPing(activation.Ping{Instance: invoker, Enabled: true}.Encode())
-	if !c.pool.members[3].testing {
-		t.Fatal("the test is not under way")
-	}
+	other := activation.NewTransID("another", now(), false)
+	c.onAck(activation.NewCompletion(other, NewID(), false, invoker).Encode())
 	c.onAck(activation.NewCompletion(c.health, NewID(), true, invoker).Encode())
-	if c.pool.members[3].testing {
-		t.Error("the test is under way after its ack")
+	if state := c.pool.members[3].state; state != Unhealthy {
+		t.Errorf("%s after the ack of another activation, and of a test that failed", state)
+	}
+	c.onAck(activation.NewCompletion(c.health, NewID(), false, invoker).Encode())
+	if state := c.pool.members[3].state; state != Healthy {
+		t.Errorf("%s after its test", state)
+	}
+}
+
+// TestResultsReachTheirCallers: the first answer reaches the caller that waits, whatever
+// comes before and after.
+func TestResultsReachTheirCallers(t *testing.T) {
+	c := New(Config{Log: slog.New(slog.DiscardHandler)})
+	defer c.cancel()
+	id, trans, invoker := NewID(), activation.NewTransID("t", now(), false), activation.Instance{ID: 3}
+	record := &activation.Record{ActivationID: id, Namespace: "guest", Name: "a", Subject: "guest", Version: "0.0.1", Start: 1}
+	result := activation.NewResult(trans, record).Encode()
+	answers := make(chan *activation.Record, 1)
+	c.callers.Store(id, answers)
+	c.onAck(activation.NewCompletion(trans, id, false, invoker).Encode()) // the completion may overtake the result
+	c.onAck(result)
+	c.onAck(result) // the second has no reader and must not block
+	if got := <-answers; got == nil || got.ActivationID != id {
+		t.Errorf("got %v", got)
+	}
+	c.callers.Delete(id)
+	c.onAck(result)
+	if len(answers) != 0 {
+		t.Error("an answer came after the caller had left")
 	}
 }

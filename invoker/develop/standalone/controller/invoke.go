@@ -42,7 +42,14 @@ func (c *Controller) Invoke(ctx context.Context, call Call) (Outcome, error) {
 
 // Starting reports whether the invoker of this process has yet to become
 // healthy.
-func (c *Controller) Starting() bool { return c.cfg.OwnInvoker && !c.pool.wasHealthy() }
+func (c *Controller) Starting() bool {
+	select {
+	case <-c.pool.ready:
+		return false
+	default:
+		return c.cfg.OwnInvoker
+	}
+}
 
 // awaitInvoker waits while the invoker starts.
 func (c *Controller) awaitInvoker(ctx context.Context) {
@@ -56,7 +63,7 @@ func (c *Controller) awaitInvoker(ctx context.Context) {
 // invokeCompound runs a sequence or composition, which goes on when the caller
 // has left.
 func (c *Controller) invokeCompound(ctx context.Context, call Call) (Outcome, error) {
-	if _, ok := c.pool.pick(""); !ok {
+	if _, ok := c.pool.pick("", time.Now()); !ok {
 		return Outcome{}, errNoInvoker
 	}
 	id := NewID()
@@ -86,7 +93,7 @@ func (c *Controller) invoke(ctx context.Context, call Call, cause activation.ID)
 	if !isArray(content) { // which has no names under which it is laid over others
 		content = given.Over(a.Parameters).Object()
 	}
-	invoker, ok := c.pool.pick(call.User.Namespace.Name + "/" + a.ID)
+	invoker, ok := c.pool.pick(call.User.Namespace.Name+"/"+a.ID, time.Now())
 	if !ok {
 		return Outcome{}, errNoInvoker
 	}
@@ -101,14 +108,15 @@ func (c *Controller) invoke(ctx context.Context, call Call, cause activation.ID)
 		Blocking:     waits,
 		Content:      content,
 		InitArgs:     initArgs(a.Parameters),
-		LockedArgs:   lockedArgs(a.Parameters, given),
 		Cause:        cause,
 		TraceContext: call.Trace,
 	}
-	answers := c.inFlight.add(id, invoker, waits, forcedAfter(a), func() { c.giveUp(id) })
-	defer c.inFlight.forget(id)
+	answers := make(chan *activation.Record, 1)
+	if waits {
+		c.callers.Store(id, answers)
+		defer c.callers.Delete(id)
+	}
 	if err := c.cfg.Bus.Publish(ctx, activation.Instance{ID: invoker}.Topic(), m.Encode()); err != nil {
-		c.inFlight.free(id)
 		if errors.Is(err, broker.ErrTooLarge) {
 			return Outcome{}, errTooLarge
 		}
@@ -120,20 +128,6 @@ func (c *Controller) invoke(ctx context.Context, call Call, cause activation.ID)
 	ctx, cancel := context.WithTimeout(ctx, call.Wait)
 	defer cancel()
 	return Outcome{id, c.waitFor(ctx, answers, call.User.Namespace.Name, id)}, nil
-}
-
-// forcedAfter is when an activation counts as lost: twice its time limit, of
-// which a minute is the least, and a minute (ShardingContainerPoolBalancer).
-func forcedAfter(a *couchdb.Resolved) time.Duration {
-	limit := max(time.Duration(a.Limits.TimeoutMillis)*time.Millisecond, time.Minute)
-	return 2*limit + time.Minute
-}
-
-func (c *Controller) giveUp(id activation.ID) {
-	if invoker, taken := c.inFlight.free(id); taken {
-		c.log.Warn("an activation was never acknowledged", "activation", string(id), "invoker", invoker)
-		c.outcome(invoker, timedOut)
-	}
 }
 
 // poll is how often the database is asked for a result that an ack names and does
@@ -186,15 +180,4 @@ func initArgs(p entity.Parameters) []string {
 		}
 	}
 	return names
-}
-
-// lockedArgs names the encrypted parameters that the call does not replace.
-func lockedArgs(p, given entity.Parameters) []activation.LockedArg {
-	var locked []activation.LockedArg
-	for _, one := range p {
-		if _, replaced := given.Get(one.Key); one.Encryption != "" && !replaced {
-			locked = append(locked, activation.LockedArg{Name: one.Key, Algorithm: one.Encryption})
-		}
-	}
-	return locked
 }

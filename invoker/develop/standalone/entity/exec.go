@@ -25,7 +25,7 @@ type Exec struct {
 type execJSON struct {
 	Kind       *string         `json:"kind"`
 	Image      string          `json:"image"`
-	Main       json.RawMessage `json:"main"`
+	Main       string          `json:"main"`
 	Binary     bool            `json:"binary"`
 	Components []string        `json:"components"`
 	Code       json.RawMessage `json:"code"`
@@ -40,10 +40,7 @@ func (e *Exec) UnmarshalJSON(b []byte) error {
 	if j.Kind == nil {
 		return Malformed("'kind' must be a string defined in 'exec'")
 	}
-	*e = Exec{Kind: strings.ToLower(strings.TrimSpace(*j.Kind)), Image: strings.TrimSpace(j.Image), Binary: j.Binary, Components: j.Components}
-	if j.Main != nil && string(j.Main) != "null" && json.Unmarshal(j.Main, &e.Main) != nil {
-		return Malformed("if defined, 'main' be a string in 'exec' for '%s' actions", e.Kind)
-	}
+	*e = Exec{Kind: strings.ToLower(strings.TrimSpace(*j.Kind)), Image: strings.TrimSpace(j.Image), Main: j.Main, Binary: j.Binary, Components: j.Components}
 	var code string
 	switch {
 	case j.Code == nil || string(j.Code) == "null":
