@@ -29,7 +29,7 @@ func (iv *Invoker) accept(ctx context.Context) {
 		iv.permits.taken.Add(1)
 		p := newPending(iv.completer, del, iv.dispatch.clock())
 		iv.observe.accepted(p)
-		iv.completer.aging.add(p)
+		iv.completer.unsettled.accepted(p)
 		iv.admit(p)
 	}
 }
@@ -73,11 +73,11 @@ func (iv *Invoker) decide(p *pending) (way, *ending) {
 	if !cached {
 		return toFetch, nil
 	}
-	return iv.route(p, a)
+	return iv.wayOf(p, a)
 }
 
-// route finds the way of a pending activation whose action is known.
-func (iv *Invoker) route(p *pending, a *activation.Action) (way, *ending) {
+// wayOf finds the way of a pending activation whose action is known.
+func (iv *Invoker) wayOf(p *pending, a *activation.Action) (way, *ending) {
 	no := iv.settings.route(p, a)
 	if no == nil {
 		no = iv.interrupted(p)
@@ -97,10 +97,10 @@ func (iv *Invoker) route(p *pending, a *activation.Action) (way, *ending) {
 func (iv *Invoker) carry(p *pending, way way, no *ending) {
 	defer iv.completer.rescue(p)
 	if way == toFetch {
-		a, err := iv.fetched(iv.completer.ctx, p)
+		a, err := iv.awaitAction(iv.completer.ctx, p)
 		switch {
 		case err == nil:
-			way, no = iv.route(p, a)
+			way, no = iv.wayOf(p, a)
 		case iv.completer.ctx.Err() != nil:
 			return // this process ends: the message is delivered to the next one
 		default:
@@ -146,8 +146,8 @@ func (iv *Invoker) cached(p *pending) (*activation.Action, bool) {
 	return iv.ports.Actions.Cached(p.Action.FQN(), p.Revision)
 }
 
-// fetched is the action of a pending activation, for which it waits.
-func (iv *Invoker) fetched(ctx context.Context, p *pending) (*activation.Action, error) {
+// awaitAction is the action of a pending activation, for which it waits.
+func (iv *Invoker) awaitAction(ctx context.Context, p *pending) (*activation.Action, error) {
 	ctx, cancel := context.WithTimeout(spans.With(ctx, p.TransID), iv.settings.fetchTime())
 	defer cancel()
 	return iv.ports.Actions.Action(ctx, p.Action.FQN(), p.Revision)

@@ -86,7 +86,7 @@ func (e spilledEvent) apply(d *dispatcher, now time.Duration) {
 		delete(b.inMemory, p.invocation)
 		b.spilled[p.invocation] = newSpilled(p)
 		b.permits.spill(p)
-		p.completer.aging.remove(p)
+		p.completer.unsettled.spilled(p)
 		p.commit()
 		if b.closing {
 			g.take(now, scheduler.Event{Kind: scheduler.Withdrawn, Invocation: p.invocation})

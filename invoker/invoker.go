@@ -11,7 +11,7 @@
 //	pending.go     its completion, exactly once: acks, event and record
 //
 // Beside it: backlog.go and spill.go keep on disk what waits for a GPU
-// for long; unacknowledged.go and aging.go guard what a crash could lose; adopt.go,
+// for long; unsettled.go guards what a crash could lose; adopt.go,
 // statefile.go and handover.go keep containers over restarts; observer.go counts,
 // logs and traces; permits.go bounds all.
 //
@@ -107,7 +107,10 @@ func New(s Settings, p Ports, m *Metrics, log *slog.Logger) (*Invoker, error) {
 		ctx: flushing, out: p.Outbox, records: p.Records, journal: p.Journal,
 		instance: s.Instance, store: s.Store, logErrors: s.LogErrors, unstored: s.LogUnstored, events: s.Events,
 		log: log, observe: iv.observe, wall: time.Now, ended: p.Ended, permits: iv.permits,
-		aging: newAging(s, p.Spill, clock),
+		unsettled: &unsettled{
+			retention: s.Retention, spill: p.Spill, journal: p.Journal, events: s.Events, log: log, clock: clock, wall: time.Now,
+			ends: map[*pending]bool{},
+		},
 	}
 	d, err := iv.newDispatcher(clock)
 	if err != nil {
@@ -169,8 +172,7 @@ func (iv *Invoker) Run(ctx context.Context, ready func()) error {
 	var listeners sync.WaitGroup
 	listeners.Go(func() { iv.listen(work) })
 	listeners.Go(func() { iv.health.watch(work) })
-	listeners.Go(func() { iv.completer.aging.watch(work) })
-	iv.keeping.Go(func() { iv.completer.watchUnacknowledged(iv.completer.ctx) })
+	iv.keeping.Go(func() { iv.completer.unsettled.watch(iv.completer.ctx) })
 
 	iv.accept(ctx)
 	iv.dispatch.post(draining{})
@@ -205,7 +207,7 @@ func (iv *Invoker) begin() error {
 func (iv *Invoker) Close() {
 	iv.flush()
 	iv.keeping.Wait()
-	iv.completer.keepAllUnacknowledged()
+	iv.completer.unsettled.keepAll()
 }
 
 func (iv *Invoker) cleanUp(whose string) error {

@@ -31,11 +31,11 @@ type pending struct {
 	accepted  time.Duration
 	permit    permit
 
-	// The lists' that guard what a crash could lose.
-	age    *list.Element // in completer.aging; nil: not there
+	// completer.unsettled guards these.
+	age    *list.Element // in the list of messages; nil: not there
 	before int64         // bytes of messages that came before it
-	polls  uint8         // by completer.unacknowledged
-	kept   stage         // at which the journal was given its end; nowhere: it was not
+	polls  uint8         // of its end
+	kept   stage         // at which the journal was given that; nowhere: it was not
 
 	// Known when it is routed, and fixed from then on.
 	action  *activation.Action // nil: it could not be fetched, or the caller's limits exclude it
@@ -170,16 +170,22 @@ func (p *pending) started(ctx context.Context) error {
 	return nil
 }
 
+// ended gives what a pending activation ended with, and how far it has come since.
+func (p *pending) ended() (stage, ending) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.stage, p.ending
+}
+
 // settle takes one outstanding thing off; after the last one the feed may forget
 // the message.
 func (p *pending) settle() {
 	if p.outstanding.Add(-1) == 0 {
-		p.completer.unacknowledged.remove(p)
+		p.completer.unsettled.settled(p)
 		p.completer.observe.settled(p)
 		if !p.Unlisted {
 			p.completer.journal.Completed(p.ActivationID)
 		}
-		p.completer.aging.remove(p)
 		p.commit()
 	}
 }
@@ -212,22 +218,21 @@ func appError(text string) *ending { return refused(activation.StatusApplication
 
 // completer completes pending activations: it writes acks, events and records.
 type completer struct {
-	ctx            context.Context // ends when flushing is over
-	out            Outbox
-	records        Records
-	journal        Journal
-	instance       activation.Instance
-	store          StorePolicy
-	logErrors      [activation.StatusWhiskError + 1]bool
-	unstored       bool // a line for each record that is not kept
-	events         bool // user events have a reader
-	log            *slog.Logger
-	observe        *observer
-	wall           func() time.Time
-	aging          *aging // nil: nothing grows old
-	unacknowledged unacknowledged
-	permits        *permits
-	ended          func(End) // nil: not asked for
+	ctx       context.Context // ends when flushing is over
+	out       Outbox
+	records   Records
+	journal   Journal
+	instance  activation.Instance
+	store     StorePolicy
+	logErrors [activation.StatusWhiskError + 1]bool
+	unstored  bool // a line for each record that is not kept
+	events    bool // user events have a reader
+	log       *slog.Logger
+	observe   *observer
+	wall      func() time.Time
+	unsettled *unsettled
+	permits   *permits
+	ended     func(End) // nil: not asked for
 }
 
 // result sends an early result to a caller that waits while logs are still
@@ -238,7 +243,7 @@ func (c *completer) result(p *pending, r *activation.Record) {
 	}
 	e := ending{record: r}
 	if _, ok := p.end(sendResult, e); ok {
-		c.keepReported(p, e)
+		c.unsettled.reported(p, e)
 		c.ack(p, activation.NewResult(p.TransID, r))
 	}
 }
@@ -265,9 +270,9 @@ func (c *completer) answer(p *pending, e ending) bool {
 	}
 	p.stored = !e.silent && c.store.keeps(p, e.record.Response)
 	if from == isResulted {
-		c.unacknowledged.add(p, e)
+		c.unsettled.ended(p, e)
 	} else {
-		c.keepReported(p, e)
+		c.unsettled.reported(p, e)
 	}
 	status := e.record.Response.StatusCode
 	c.observe.answered(p, status)

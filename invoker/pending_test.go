@@ -42,6 +42,7 @@ func newClerk() *clerk {
 		log: slog.New(slog.DiscardHandler), observe: newTestObserver(),
 		wall: func() time.Time { return time.UnixMilli(epoch) }, permits: newPermits(taken, Backlog{}),
 	}
+	c.completer.unsettled = &unsettled{journal: c, events: true, log: c.completer.log, wall: c.completer.wall, ends: map[*pending]bool{}}
 	for range taken {
 		c.completer.permits.common <- struct{}{}
 	}
@@ -189,7 +190,7 @@ func TestAckThatWasNotSentIsKept(t *testing.T) {
 			t.Errorf("without ack %d: done %d, journal %d; want neither", unsent, c.done, c.journal)
 		}
 		c.unacknowledged = nil
-		c.completer.keepAllUnacknowledged()
+		c.completer.unsettled.keepAll()
 		if want := string(rec.Document(epoch)); len(c.unacknowledged) != 1 || c.unacknowledged[0] != want {
 			t.Errorf("without ack %d: %q is kept for the next process, want the record", unsent, c.unacknowledged)
 		}

@@ -267,7 +267,7 @@ func (f *fetcher) read(ctx context.Context, sp *spilled) (p *pending, no *ending
 	}()
 	a, cached := iv.cached(p)
 	if !cached {
-		if a, err = iv.fetched(ctx, p); err != nil {
+		if a, err = iv.awaitAction(ctx, p); err != nil {
 			return p, unfetched(err)
 		}
 	}

@@ -32,7 +32,7 @@ func TestReportedIsKeptBefore(t *testing.T) {
 		{name: "an end that the journal has", blocking: true, events: true, ending: ending{repeated: true}, want: "combined"},
 	} {
 		k := newClerk()
-		k.completer.events = c.events
+		k.completer.events, k.completer.unsettled.events = c.events, c.events
 		p, rec := k.pending(c.blocking)
 		p.Unlisted, c.ending.record = c.unlisted, rec
 		if c.resulted {
@@ -85,7 +85,7 @@ func TestUnacknowledgedIsWhatIsNotSafe(t *testing.T) {
 		{name: "a blocked namespace, which the next process finds blocked", blocked: true},
 	} {
 		k := newClerk()
-		k.completer.events = false
+		k.completer.events, k.completer.unsettled.events = false, false
 		tick, rec := k.pending(false)
 		tick.Unlisted = c.unlisted
 		k.completer.complete(tick, ending{record: rec, silent: c.blocked})
@@ -99,7 +99,7 @@ func TestUnacknowledgedIsWhatIsNotSafe(t *testing.T) {
 				stored(nil)
 			}
 		}
-		k.completer.keepAllUnacknowledged()
+		k.completer.unsettled.keepAll()
 		if len(k.unacknowledged) != c.unacknowledged {
 			t.Errorf("%s: %d are unacknowledged, want %d", c.name, len(k.unacknowledged), c.unacknowledged)
 		}
@@ -123,7 +123,7 @@ func TestUnacknowledgedIsKeptBeforeTheEnd(t *testing.T) {
 		{name: "all is safe", sent: true, stored: true, polls: 20, unacknowledged: 0},
 	} {
 		k := newClerk()
-		k.completer.events = false
+		k.completer.events, k.completer.unsettled.events = false, false
 		tick, rec := k.pending(false)
 		k.completer.complete(tick, ending{record: rec})
 		if c.sent {
@@ -133,22 +133,22 @@ func TestUnacknowledgedIsKeptBeforeTheEnd(t *testing.T) {
 			k.stored[0](nil)
 		}
 		for range c.polls {
-			k.completer.keepUnacknowledged(k.completer.unacknowledged.overdue(false))
+			k.completer.unsettled.keep(k.completer.unsettled.overdue(false))
 		}
 		if len(k.unacknowledged) != c.unacknowledged {
 			t.Errorf("%s: %d were kept, want %d", c.name, len(k.unacknowledged), c.unacknowledged)
 		}
 	}
 	k := newClerk()
-	k.completer.events = false
+	k.completer.events, k.completer.unsettled.events = false, false
 	tick, rec := k.pending(false)
 	k.completer.answer(tick, ending{record: rec})
 	for range pollsForRecord {
-		k.completer.keepUnacknowledged(k.completer.unacknowledged.overdue(false))
+		k.completer.unsettled.keep(k.completer.unsettled.overdue(false))
 	}
 	k.completer.file(tick, ending{record: withLogs(rec, []string{"its last words"})})
-	k.completer.keepUnacknowledged(k.completer.unacknowledged.overdue(false))
-	k.completer.keepAllUnacknowledged()
+	k.completer.unsettled.keep(k.completer.unsettled.overdue(false))
+	k.completer.unsettled.keepAll()
 	if len(k.unacknowledged) != 2 || strings.Contains(k.unacknowledged[0], "last words") || !strings.Contains(k.unacknowledged[1], "last words") {
 		t.Errorf("kept %q, want it twice, the second time whole", k.unacknowledged)
 	}
@@ -158,12 +158,12 @@ func TestUnacknowledgedIsKeptBeforeTheEnd(t *testing.T) {
 // and a record that the store refuses is.
 func TestWhatIsRefusedIsNotKept(t *testing.T) {
 	k := newClerk()
-	k.completer.events = false
+	k.completer.events, k.completer.unsettled.events = false, false
 	tick, rec := k.pending(false)
 	k.completer.complete(tick, ending{record: rec})
 	k.sent[0](errors.New("no such topic"))
 	k.stored[0](errors.New("refused"))
-	if k.completer.keepAllUnacknowledged(); len(k.unacknowledged) > 0 || k.done != 1 {
+	if k.completer.unsettled.keepAll(); len(k.unacknowledged) > 0 || k.done != 1 {
 		t.Errorf("unacknowledged %q, done %d", k.unacknowledged, k.done)
 	}
 }
@@ -250,7 +250,7 @@ func TestWhatGrowsOldIsSpilled(t *testing.T) {
 		time.Sleep(40 * time.Minute)
 		stop()
 		env.judge(0, 5)
-		if iv.completer.aging.all.Len() != 0 {
+		if iv.completer.unsettled.messages.Len() != 0 {
 			t.Error("the list is not empty at the end")
 		}
 	})
