@@ -225,7 +225,7 @@ func (d *dispatcher) discardLeft(left []container.Leftover, unfit map[container.
 			slots <- struct{}{}
 			defer func() { <-slots }()
 			d.removeUntilGone(ctx, ctr)
-			d.post(goneEvent{slot})
+			d.post(gone{slot: slot})
 		})
 	}
 	for _, state := range states {

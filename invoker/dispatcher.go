@@ -129,7 +129,7 @@ func (d *dispatcher) carryOut(o container.Order) {
 		d.goWork(func(ctx context.Context) { d.post(pausedEvent{o.Slot, d.pause(ctx, ctr)}) })
 	case container.Remove:
 		d.claims.lose(d.containers[o.Slot])
-		d.startRemoval(d.containers[o.Slot], goneEvent{o.Slot})
+		d.startRemoval(o.Slot, d.containers[o.Slot])
 	}
 }
 
@@ -143,17 +143,16 @@ func (d *dispatcher) createPrewarm(o container.Order) {
 	d.goWork(func(ctx context.Context) {
 		if err := d.command("run", ctr.name, func() error { return d.open(ctx, ctr, 1) }); err != nil {
 			d.log.Warn("create prewarmed container", keyContainer, ctr.name, "kind", o.Kind, "error", err)
-			d.post(goneEvent{o.Slot})
+			d.post(gone{slot: o.Slot})
 			return
 		}
 		d.stateFiles.prewarmed(ctr)
-		d.post(prewarmedEvent{ctr})
+		d.post(opened{ctr})
 	})
 }
 
-// startRemoval has a container removed, and then done posted. nil is one that was
-// never created.
-func (d *dispatcher) startRemoval(ctr *actionContainer, done event) {
+// startRemoval has a container removed. nil is one that was never created.
+func (d *dispatcher) startRemoval(slot container.SlotID, ctr *actionContainer) {
 	if ctr != nil {
 		delete(d.alive, ctr.handle.ID)
 	}
@@ -161,7 +160,7 @@ func (d *dispatcher) startRemoval(ctr *actionContainer, done event) {
 		if ctr != nil {
 			d.remove(ctx, ctr)
 		}
-		d.post(done)
+		d.post(gone{slot, ctr})
 	})
 }
 

@@ -36,6 +36,8 @@ type opened struct{ ctr *actionContainer }
 func (e opened) apply(d *dispatcher, now time.Duration) {
 	if e.ctr.gpu != nil {
 		d.gpus.take(now, scheduler.Event{Kind: scheduler.Created, Container: e.ctr.gpu.id})
+	} else {
+		d.pool.Started(now, e.ctr.slot) // of a prewarmed one; the others' runs report that
 	}
 	d.watch(now, e.ctr)
 }
@@ -80,13 +82,6 @@ func (e left) apply(d *dispatcher, now time.Duration) {
 	d.claims.left(now, e.run.ctr, e.keep)
 }
 
-type prewarmedEvent struct{ ctr *actionContainer }
-
-func (e prewarmedEvent) apply(d *dispatcher, now time.Duration) {
-	d.pool.Started(now, e.ctr.slot)
-	d.watch(now, e.ctr)
-}
-
 type pausedEvent struct {
 	slot container.SlotID
 	ok   bool
@@ -97,9 +92,18 @@ func (e pausedEvent) apply(d *dispatcher, now time.Duration) {
 	d.claims.paused(d.containers[e.slot], e.ok)
 }
 
-type goneEvent struct{ slot container.SlotID }
+// gone reports that a container is removed and its memory free; ctr is nil where it was
+// never used.
+type gone struct {
+	slot container.SlotID
+	ctr  *actionContainer
+}
 
-func (e goneEvent) apply(d *dispatcher, now time.Duration) {
+func (e gone) apply(d *dispatcher, now time.Duration) {
+	if e.ctr != nil && e.ctr.gpu != nil {
+		d.gpus.gone(now, e.ctr)
+		return
+	}
 	delete(d.containers, e.slot)
 	d.pool.Gone(now, e.slot)
 }
@@ -166,11 +170,6 @@ func (e over) apply(d *dispatcher, now time.Duration) {
 	d.gpus.over(now, left{run: e.run, keep: e.keep})
 	close(e.seen)
 }
-
-// gpuGone reports that a GPU container is removed and its memory free.
-type gpuGone struct{ ctr *actionContainer }
-
-func (e gpuGone) apply(d *dispatcher, now time.Duration) { d.gpus.gone(now, e.ctr) }
 
 // memoryReport is what a process of a GPU container holds.
 type memoryReport struct{ gpu.MemoryReport }

@@ -158,7 +158,7 @@ func (g *gpuScheduler) carryOut(now time.Duration, o scheduler.Order) {
 			ctr.gpu.cancelMove()
 		}
 		g.warmth.changed(ctr)
-		g.d.startRemoval(ctr, gpuGone{ctr})
+		g.d.startRemoval(0, ctr)
 	case scheduler.Refuse:
 		g.refuse(o)
 	case scheduler.Load:
