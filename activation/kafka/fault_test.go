@@ -8,18 +8,15 @@ import (
 	"os/exec"
 	"strconv"
 	"strings"
-	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
 
-	"github.com/twmb/franz-go/pkg/kerr"
 	"github.com/twmb/franz-go/pkg/kfake"
 	"github.com/twmb/franz-go/pkg/kgo"
 	"github.com/twmb/franz-go/pkg/kmsg"
 
 	"github.com/gpuwhisk/gpuwhisk/invoker/develop/peertest"
-	"github.com/gpuwhisk/gpuwhisk/invoker/lib/retry"
 )
 
 // countRequests counts the requests of one kind that reach the fake.
@@ -279,60 +276,21 @@ func TestDeadMemberHoldsTheGroup(t *testing.T) {
 	})
 }
 
-// join makes a member of the group by the protocol of a real consumer. It sends
-// heartbeats until die is called, so that its session outlasts a slow test.
+// join makes a member of the group that sends heartbeats until die is called. It
+// is a static one, which does not leave at its end: its session ends some time
+// after.
 func (b *fixture) join(group string) (die func()) {
 	b.t.Helper()
-	cl := b.client()
-	join := kmsg.NewPtrJoinGroupRequest()
-	join.Group, join.ProtocolType = group, "consumer"
-	join.SessionTimeoutMillis, join.RebalanceTimeoutMillis = 6000, 6000
+	session := 6 * time.Second
 	if b.fake != nil {
-		join.SessionTimeoutMillis = 3000
+		session /= 2
 	}
-	proto := kmsg.NewJoinGroupRequestProtocol()
-	proto.Name = "range"
-	meta := kmsg.NewConsumerMemberMetadata()
-	meta.Topics = []string{group}
-	proto.Metadata = meta.AppendTo(nil)
-	join.Protocols = append(join.Protocols, proto)
-	res, err := join.RequestWith(b.ctx(), cl)
-	if err == nil && res.ErrorCode == kerr.MemberIDRequired.Code {
-		join.MemberID = res.MemberID
-		res, err = join.RequestWith(b.ctx(), cl)
-	}
-	if err == nil {
-		err = kerr.ErrorForCode(res.ErrorCode)
-	}
-	if err != nil {
-		b.t.Fatalf("join group: %v", err)
-	}
-	syncing := kmsg.NewPtrSyncGroupRequest()
-	syncing.Group, syncing.Generation, syncing.MemberID = group, res.Generation, res.MemberID
-	syncing.ProtocolType, syncing.Protocol = kmsg.StringPtr("consumer"), kmsg.StringPtr("range")
-	assigned := kmsg.NewSyncGroupRequestGroupAssignment()
-	assigned.MemberID = res.MemberID
-	syncing.GroupAssignment = append(syncing.GroupAssignment, assigned)
-	if _, err := syncing.RequestWith(b.ctx(), cl); err != nil {
-		b.t.Fatalf("sync group: %v", err)
-	}
-	beat := kmsg.NewPtrHeartbeatRequest()
-	beat.Group, beat.Generation, beat.MemberID = group, res.Generation, res.MemberID
-	return b.every(100*time.Millisecond, func(ctx context.Context) { _, _ = beat.RequestWith(ctx, cl) })
-}
-
-// every calls do after each pause until end is called or the test ends.
-func (b *fixture) every(pause time.Duration, do func(context.Context)) (end func()) {
-	ctx, cancel := context.WithCancel(b.t.Context())
-	var running sync.WaitGroup
-	running.Go(func() {
-		for retry.Sleep(ctx, pause) {
-			do(ctx)
-		}
-	})
-	end = func() { cancel(); running.Wait() }
-	b.t.Cleanup(end)
-	return end
+	joined := make(chan struct{}, 1)
+	cl := b.client(kgo.ConsumerGroup(group), kgo.ConsumeTopics(group), kgo.DisableAutoCommit(), kgo.InstanceID("dead"),
+		kgo.SessionTimeout(session), kgo.HeartbeatInterval(100*time.Millisecond),
+		kgo.OnPartitionsAssigned(func(context.Context, *kgo.Client, map[string][]int32) { signal(joined) }))
+	<-joined
+	return cl.Close
 }
 
 // The position that we commit is one that a stock consumer resumes at.

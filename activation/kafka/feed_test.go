@@ -1,17 +1,16 @@
 package kafka
 
 import (
+	"cmp"
 	"context"
 	"errors"
-	"slices"
 	"strings"
 	"testing"
 	"time"
 
+	"github.com/twmb/franz-go/pkg/kadm"
 	"github.com/twmb/franz-go/pkg/kgo"
 	"github.com/twmb/franz-go/pkg/kmsg"
-
-	"github.com/gpuwhisk/gpuwhisk/invoker/lib/retry"
 )
 
 // feed opens a feed that the test closes at its end.
@@ -42,19 +41,11 @@ func (b *fixture) next(f *Feed, want int) Delivery {
 // commit writes a position as a member-less client does.
 func (b *fixture) commit(group, topic string, offset int64, metadata ...string) {
 	b.t.Helper()
-	req := kmsg.NewPtrOffsetCommitRequest()
-	req.Group, req.Generation = group, -1
-	t := kmsg.NewOffsetCommitRequestTopic()
-	t.Topic = topic
-	p := kmsg.NewOffsetCommitRequestTopicPartition()
-	p.Offset = offset
-	if len(metadata) > 0 {
-		p.Metadata = &metadata[0]
+	var at kadm.Offsets
+	at.Add(kadm.Offset{Topic: topic, At: offset, LeaderEpoch: -1, Metadata: strings.Join(metadata, "")})
+	if err := b.admin().CommitAllOffsets(b.ctx(), group, at); err != nil {
+		b.t.Fatalf("commit: %v", err)
 	}
-	t.Partitions = append(t.Partitions, p)
-	req.Topics = append(req.Topics, t)
-	res, err := req.RequestWith(b.ctx(), b.peer)
-	b.accepted("commit", err, func() int16 { return res.Topics[0].Partitions[0].ErrorCode })
 }
 
 func TestFeedDeliversInOrderFromTheBeginning(t *testing.T) {
@@ -149,41 +140,6 @@ func TestFeedSkipsWhatCannotBeDecoded(t *testing.T) {
 			b.t.Errorf("a secret is in the log:\n%s", b.log)
 		}
 	})
-}
-
-// Each byte of a captured message flipped, or the rest cut off: no panic, no
-// content in the log, and the good message behind them still comes.
-func TestFeedSurvivesDamagedMessages(t *testing.T) {
-	b := newFakeFixture(t)
-	topic := b.topic()
-	good := captured(t, "invoker0")[0]
-	var values []string
-	for i := range good {
-		flipped := slices.Clone(good)
-		flipped[i] ^= 0x15
-		values = append(values, string(flipped), string(good[:i]))
-	}
-	b.put(topic, append(values, message(7))...)
-	f := b.feed(topic)
-	ctx, began := b.ctx(), time.Now()
-	for {
-		d, err := f.Next(ctx)
-		if err != nil {
-			t.Fatal(err)
-		}
-		if d.Offset == int64(len(values)) {
-			break
-		}
-	}
-	if s := f.Stats(); s.Undecodable < uint64(len(good)) {
-		t.Errorf("%d of %d damaged messages passed for good ones", len(values)-int(s.Undecodable), len(values))
-	}
-	if n := b.log.count("cannot be decoded"); n > 1+int(time.Since(began)/retry.LogPause) {
-		t.Errorf("%d lines about %d damaged messages, want one a minute", n, len(values))
-	}
-	if b.log.count("LWM8") > 0 || b.log.count("123zO3xZ") > 0 {
-		t.Error("a secret is in the log")
-	}
 }
 
 // A caller without capacity does not call Next, and then nothing is asked of the
@@ -303,16 +259,12 @@ func TestFeedPositionFollowsWhatExpired(t *testing.T) {
 
 func (b *fixture) deleteBefore(topic string, offset int64) {
 	b.t.Helper()
-	req := kmsg.NewPtrDeleteRecordsRequest()
-	req.TimeoutMillis = 10000
-	t := kmsg.NewDeleteRecordsRequestTopic()
-	t.Topic = topic
-	p := kmsg.NewDeleteRecordsRequestTopicPartition()
-	p.Offset = offset
-	t.Partitions = append(t.Partitions, p)
-	req.Topics = append(req.Topics, t)
-	res, err := req.RequestWith(b.ctx(), b.peer)
-	b.accepted("delete records", err, func() int16 { return res.Topics[0].Partitions[0].ErrorCode })
+	var before kadm.Offsets
+	before.AddOffset(topic, 0, offset, -1)
+	deleted, err := b.admin().DeleteRecords(b.ctx(), before)
+	if err = cmp.Or(err, deleted[topic][0].Err); err != nil {
+		b.t.Fatalf("delete records: %v", err)
+	}
 }
 
 // A topic made anew begins below the position. What was delivered of the old

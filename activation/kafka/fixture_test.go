@@ -1,7 +1,9 @@
 package kafka
 
 import (
+	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"log/slog"
 	"slices"
@@ -11,6 +13,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/twmb/franz-go/pkg/kadm"
 	"github.com/twmb/franz-go/pkg/kerr"
 	"github.com/twmb/franz-go/pkg/kfake"
 	"github.com/twmb/franz-go/pkg/kgo"
@@ -61,15 +64,7 @@ func realBroker(t *testing.T) string {
 func coordinated(t *testing.T, addr string) {
 	t.Helper()
 	b := newFixture(t, nil, addr)
-	req := kmsg.NewPtrFindCoordinatorRequest()
-	req.CoordinatorKey, req.CoordinatorKeys = "tests", []string{"tests"}
-	b.await("a coordinator", func() bool {
-		res, err := req.RequestWith(b.ctx(), b.peer)
-		if err != nil || res.ErrorCode != 0 {
-			return false
-		}
-		return !slices.ContainsFunc(res.Coordinators, func(c kmsg.FindCoordinatorResponseCoordinator) bool { return c.ErrorCode != 0 })
-	})
+	b.await("a coordinator", func() bool { return b.admin().FindGroupCoordinators(b.ctx(), "tests").Ok() })
 }
 
 func newFakeFixture(t *testing.T, opts ...kfake.Opt) *fixture {
@@ -109,6 +104,9 @@ func (b *fixture) client(opts ...kgo.Opt) *kgo.Client {
 	return cl
 }
 
+// admin asks and tells the broker what no part under test does.
+func (b *fixture) admin() *kadm.Client { return kadm.NewClient(b.peer) }
+
 // cluster is what is under test.
 func (b *fixture) cluster() *Cluster {
 	b.t.Helper()
@@ -142,24 +140,19 @@ func (b *fixture) create(name string, config ...string) { b.createWide(name, 1, 
 // createWide makes a topic with so many partitions.
 func (b *fixture) createWide(name string, partitions int32, config ...string) {
 	b.t.Helper()
-	req := kmsg.NewPtrCreateTopicsRequest()
-	req.TimeoutMillis = 10000
-	topic := kmsg.NewCreateTopicsRequestTopic()
-	topic.Topic, topic.NumPartitions, topic.ReplicationFactor = name, partitions, 1
+	settings := map[string]*string{}
 	for _, kv := range config {
-		c := kmsg.NewCreateTopicsRequestTopicConfig()
 		key, value, _ := strings.Cut(kv, "=")
-		c.Name, c.Value = key, kmsg.StringPtr(value)
-		topic.Configs = append(topic.Configs, c)
+		settings[key] = &value
 	}
-	req.Topics = append(req.Topics, topic)
-	var res *kmsg.CreateTopicsResponse
 	var err error
 	b.await("an older topic "+name+" to be gone", func() bool { // brokers with ZooKeeper forget it before that
-		res, err = req.RequestWith(b.ctx(), b.peer)
-		return err != nil || res.Topics[0].ErrorCode != kerr.TopicAlreadyExists.Code
+		_, err = b.admin().CreateTopic(b.ctx(), partitions, 1, settings, name)
+		return !errors.Is(err, kerr.TopicAlreadyExists)
 	})
-	b.accepted("create topic "+name, err, func() int16 { return res.Topics[0].ErrorCode })
+	if err != nil {
+		b.t.Fatalf("create topic %s: %v", name, err)
+	}
 	if b.fake == nil { // a real broker has a new topic after its controller has answered
 		b.await("the broker to know topic "+name, func() bool { return b.knows(name) })
 	}
@@ -168,7 +161,7 @@ func (b *fixture) createWide(name string, partitions int32, config ...string) {
 // knows reports whether the broker has a leader for a topic.
 func (b *fixture) knows(name string) bool {
 	b.t.Helper()
-	req := kmsg.NewPtrMetadataRequest()
+	req := kmsg.NewPtrMetadataRequest() // the library's answer may be from before
 	topic := kmsg.NewMetadataRequestTopic()
 	topic.Topic = kmsg.StringPtr(name)
 	req.Topics = append(req.Topics, topic)
@@ -178,17 +171,6 @@ func (b *fixture) knows(name string) bool {
 	}
 	known := res.Topics[0]
 	return known.ErrorCode == 0 && len(known.Partitions) > 0 && known.Partitions[0].ErrorCode == 0
-}
-
-// accepted fails the test unless a request was answered, and well.
-func (b *fixture) accepted(what string, err error, code func() int16) {
-	b.t.Helper()
-	if err == nil {
-		err = kerr.ErrorForCode(code())
-	}
-	if err != nil {
-		b.t.Fatalf("%s: %v", what, err)
-	}
 }
 
 // put writes values to a topic as a controller does.
@@ -225,19 +207,11 @@ func (b *fixture) take(topic string, n int) []*kgo.Record {
 // end is the offset after the last record of a topic.
 func (b *fixture) end(topic string) int64 {
 	b.t.Helper()
-	req := kmsg.NewPtrListOffsetsRequest()
-	req.ReplicaID = -1
-	t := kmsg.NewListOffsetsRequestTopic()
-	t.Topic = topic
-	p := kmsg.NewListOffsetsRequestTopicPartition()
-	p.Timestamp = -1
-	t.Partitions = append(t.Partitions, p)
-	req.Topics = append(req.Topics, t)
-	res, err := req.RequestWith(b.ctx(), b.peer)
-	if err != nil {
+	all, err := b.admin().ListEndOffsets(b.ctx(), topic)
+	if err = cmp.Or(err, all.Error()); err != nil {
 		b.t.Fatal(err)
 	}
-	return res.Topics[0].Partitions[0].Offset
+	return all[topic][0].Offset
 }
 
 // committed is a group's position in a topic, -1 when it has none.
@@ -249,29 +223,15 @@ func (b *fixture) committed(group, topic string) int64 {
 // committedMetadata is a group's position in a topic and what is committed beside it.
 func (b *fixture) committedMetadata(group, topic string) (int64, string) {
 	b.t.Helper()
-	req := kmsg.NewPtrOffsetFetchRequest()
-	req.Group = group
-	t := kmsg.NewOffsetFetchRequestTopic()
-	t.Topic, t.Partitions = topic, []int32{0}
-	req.Topics = append(req.Topics, t)
-	g := kmsg.NewOffsetFetchRequestGroup()
-	g.Group = group
-	gt := kmsg.NewOffsetFetchRequestGroupTopic()
-	gt.Topic, gt.Partitions = topic, []int32{0}
-	g.Topics = append(g.Topics, gt)
-	req.Groups = append(req.Groups, g)
-	res, err := req.RequestWith(b.ctx(), b.peer)
-	if err != nil {
+	all, err := b.admin().FetchOffsets(b.ctx(), group)
+	p, ok := all.Lookup(topic, 0)
+	switch {
+	case errors.Is(err, kerr.GroupIDNotFound), err == nil && !ok:
+		return -1, ""
+	case err != nil:
 		b.t.Fatal(err)
 	}
-	if len(res.Groups) == 0 || len(res.Groups[0].Topics) == 0 {
-		return -1, ""
-	}
-	p := res.Groups[0].Topics[0].Partitions[0]
-	if p.Metadata == nil {
-		return p.Offset, ""
-	}
-	return p.Offset, *p.Metadata
+	return p.At, p.Metadata
 }
 
 // await polls until what is so. It is for what a peer reports only when asked;

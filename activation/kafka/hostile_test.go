@@ -5,8 +5,10 @@ import (
 	"os"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/gpuwhisk/gpuwhisk/activation"
+	"github.com/gpuwhisk/gpuwhisk/invoker/lib/retry"
 )
 
 // hostile makes a message that is meant to hurt: damaged, deep, repetitive or
@@ -68,7 +70,7 @@ func TestFeedPassesHostileMessages(t *testing.T) {
 		b.put(topic, string(hostile(r, good)))
 	}
 	b.put(topic, message(7))
-	f := b.feed(topic)
+	f, began := b.feed(topic), time.Now()
 	for {
 		d, err := f.Next(b.ctx())
 		if err != nil {
@@ -80,8 +82,12 @@ func TestFeedPassesHostileMessages(t *testing.T) {
 		}
 	}
 	b.await("the position to pass all", func() bool { return b.committed(topic, topic) == many+1 })
-	if s := f.Stats(); s.Undecodable == 0 || s.Open != 0 {
+	s := f.Stats()
+	if s.Undecodable == 0 || s.Open != 0 {
 		t.Errorf("stats %+v", s)
+	}
+	if n := b.log.count("cannot be decoded"); n > 1+int(time.Since(began)/retry.LogPause) {
+		t.Errorf("%d lines about %d messages that cannot be decoded, want one a minute", n, s.Undecodable)
 	}
 	if b.log.count(secret[:8]) > 0 {
 		t.Error("a secret is in the log")

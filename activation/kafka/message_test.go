@@ -1,12 +1,7 @@
 package kafka
 
 import (
-	"bufio"
-	"bytes"
-	"encoding/json"
 	"fmt"
-	"os"
-	"testing"
 )
 
 // secret stands for what must never reach a log.
@@ -34,37 +29,4 @@ func number(d Delivery) int {
 	var n int
 	fmt.Sscanf(string(d.Message.ActivationID), "%x", &n)
 	return n
-}
-
-// captured are the records of one kind that the original was seen to write.
-func captured(t testing.TB, topic string) [][]byte {
-	t.Helper()
-	const scenarios = "../testdata/golden/scenarios/"
-	dirs, err := os.ReadDir(scenarios)
-	if err != nil {
-		t.Fatal(err)
-	}
-	var values [][]byte
-	for _, dir := range dirs {
-		data, err := os.ReadFile(scenarios + dir.Name() + "/records.jsonl")
-		if err != nil {
-			continue
-		}
-		lines := bufio.NewScanner(bytes.NewReader(data))
-		lines.Buffer(nil, 64<<20)
-		for lines.Scan() {
-			var r struct {
-				Topic      string
-				Value      string
-				ValueBytes int
-			}
-			if json.Unmarshal(lines.Bytes(), &r) == nil && r.Topic == topic && len(r.Value) == r.ValueBytes {
-				values = append(values, []byte(r.Value))
-			}
-		}
-	}
-	if len(values) == 0 {
-		t.Fatalf("no captured records of topic %s", topic)
-	}
-	return values
 }

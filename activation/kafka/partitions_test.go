@@ -1,6 +1,7 @@
 package kafka
 
 import (
+	"cmp"
 	"context"
 	"slices"
 	"testing"
@@ -117,13 +118,10 @@ func TestFeedFindsNewPartitions(t *testing.T) {
 		defer f.Close(b.ctx())
 		b.put(topic, message(0))
 		b.next(f, 0).Done()
-		req := kmsg.NewPtrCreatePartitionsRequest()
-		req.TimeoutMillis = 10000
-		one := kmsg.NewCreatePartitionsRequestTopic()
-		one.Topic, one.Count = topic, 2
-		req.Topics = append(req.Topics, one)
-		res, err := req.RequestWith(b.ctx(), b.peer)
-		b.accepted("create partitions", err, func() int16 { return res.Topics[0].ErrorCode })
+		wider, err := b.admin().UpdatePartitions(b.ctx(), 2, topic)
+		if err = cmp.Or(err, wider[topic].Err); err != nil {
+			b.t.Fatalf("create partitions: %v", err)
+		}
 		b.peer = b.client()
 		b.await("the new partition to take messages", func() bool {
 			b.peer.ForceMetadataRefresh() // what it has may be from before, and is kept for minutes

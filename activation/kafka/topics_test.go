@@ -2,6 +2,7 @@ package kafka
 
 import (
 	"bufio"
+	"cmp"
 	"context"
 	"crypto/ecdsa"
 	"crypto/elliptic"
@@ -47,16 +48,14 @@ func capturedConfig(t *testing.T) map[string]string {
 // configured reads what was set on a topic.
 func (b *fixture) configured(topic string) map[string]string {
 	b.t.Helper()
-	req := kmsg.NewPtrDescribeConfigsRequest()
-	r := kmsg.NewDescribeConfigsRequestResource()
-	r.ResourceType, r.ResourceName = kmsg.ConfigResourceTypeTopic, topic
-	req.Resources = append(req.Resources, r)
-	res, err := req.RequestWith(b.ctx(), b.peer)
-	b.accepted("describe topic "+topic, err, func() int16 { return res.Resources[0].ErrorCode })
+	all, err := b.admin().DescribeTopicConfigs(b.ctx(), topic)
+	if err = cmp.Or(err, all[0].Err); err != nil {
+		b.t.Fatalf("describe topic %s: %v", topic, err)
+	}
 	config := map[string]string{}
-	for _, c := range res.Resources[0].Configs {
+	for _, c := range all[0].Configs {
 		if c.Source == kmsg.ConfigSourceDynamicTopicConfig && c.Value != nil {
-			config[c.Name] = *c.Value
+			config[c.Key] = *c.Value
 		}
 	}
 	return config

@@ -14,13 +14,7 @@ import (
 func (b *fixture) recreate(topic string, keep int) {
 	b.t.Helper()
 	var kept = b.take(topic, max(keep, 1))[:keep]
-	req := kmsg.NewPtrDeleteTopicsRequest()
-	req.TimeoutMillis = 10000
-	req.TopicNames = []string{topic}
-	one := kmsg.NewDeleteTopicsRequestTopic()
-	one.Topic = &topic
-	req.Topics = append(req.Topics, one)
-	if _, err := req.RequestWith(b.ctx(), b.peer); err != nil {
+	if _, err := b.admin().DeleteTopic(b.ctx(), topic); err != nil {
 		b.t.Fatal(err)
 	}
 	if b.fake == nil { // a real broker answers first and deletes afterwards
