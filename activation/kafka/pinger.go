@@ -1,6 +1,7 @@
 package kafka
 
 import (
+	"cmp"
 	"context"
 	"crypto/rand"
 	"log/slog"
@@ -23,8 +24,9 @@ type PingerConfig struct {
 	Every time.Duration
 	// Disabled starts the pinger silent: it sends that it is disabled, once.
 	Disabled bool
-	// Acknowledged, when not nil, is reported the offset of each ping that the broker took.
-	Acknowledged func(offset int64)
+	// Process is what this process calls itself in its pings, which no other does;
+	// any text when empty.
+	Process string
 }
 
 // Pinger reports to controllers that the invoker lives. It pings at once and then
@@ -39,7 +41,6 @@ type Pinger struct {
 	owned   sync.WaitGroup
 	sending *retry.Retrier
 	watch   *duplicateWatch
-	process string        // of this pinger alone, in its pings' header
 	client  *client       // of the pinging goroutine
 	now     chan struct{} // ping at once; one signal is enough
 
@@ -66,18 +67,16 @@ const pingTimeout = 3 * time.Second
 
 // NewPinger starts to ping.
 func (c *Cluster) NewPinger(cfg PingerConfig) *Pinger {
-	if cfg.Every == 0 {
-		cfg.Every = time.Second
-	}
+	cfg.Every = cmp.Or(cfg.Every, time.Second)
+	cfg.Process = cmp.Or(cfg.Process, rand.Text())
 	p := &Pinger{
 		cluster: c, cfg: cfg, log: c.log, enabled: !cfg.Disabled,
 		now: make(chan struct{}, 1), reported: make(chan struct{}),
 		sending: retry.New(c.log.With("topic", cfg.Topic), "sending of pings"),
-		process: rand.Text(),
 	}
 	p.ctx, p.cancel = context.WithCancel(context.Background())
 	p.client = c.client(cfg.Topic)
-	p.watch = newDuplicateWatch(c, cfg.Topic, p.process, cfg.Instance, cfg.Every)
+	p.watch = newDuplicateWatch(c, cfg.Topic, cfg.Process, cfg.Instance, cfg.Every)
 	p.owned.Go(p.run)
 	p.owned.Go(func() { p.watch.run(p.ctx) })
 	return p
@@ -174,16 +173,12 @@ func (p *Pinger) send(value []byte) error {
 	if _, err := p.client.connect(p.ctx, 0); err != nil {
 		return err
 	}
-	headers := []wire.Header{{Key: processHeader, Value: []byte(p.process)}}
-	offset, err := p.client.send(p.ctx, 0, []outgoing{{value: value, headers: headers, time: time.Now()}}, pingTimeout)
+	headers := []wire.Header{{Key: processHeader, Value: []byte(p.cfg.Process)}}
+	err := p.client.send(p.ctx, 0, []outgoing{{value: value, headers: headers, time: time.Now()}}, pingTimeout)
 	if err != nil {
 		p.client.close()
-		return err
 	}
-	if p.cfg.Acknowledged != nil {
-		p.cfg.Acknowledged(offset)
-	}
-	return nil
+	return err
 }
 
 // Status returns a snapshot.

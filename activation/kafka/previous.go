@@ -17,9 +17,9 @@ import (
 type PreviousConfig struct {
 	Topic    string // the health topic
 	Instance activation.Instance
-	// Past, when not zero, is the offset after the last ping of a process that
-	// is known to have ended: it and what came before are no sign of life.
-	Past int64
+	// Dead, when not empty, is what a process that is known to have ended calls
+	// itself in its pings: these and what came before are no sign of life.
+	Dead string
 	// Fresh is how young a ping must be to be one: 2 s, two intervals. Silence is
 	// how long a process that was seen alive may be silent before it counts as
 	// gone: 5 s, for a ping may take three to fail and then another one to come.
@@ -125,7 +125,8 @@ func (p *previous) poll(ctx context.Context) error {
 	p.began = min(p.began, p.pings.end) // the log may have been cut meanwhile
 	for _, r := range received {
 		switch {
-		case r.offset < p.Past:
+		case p.Dead != "" && r.process() == p.Dead:
+			p.last, p.over = time.Time{}, false // it had waited for any other itself
 		case r.offset < p.began:
 			p.found(r)
 		default:
@@ -139,9 +140,6 @@ func (p *previous) poll(ctx context.Context) error {
 func (p *previous) locate(ctx context.Context) (err error) {
 	if p.began, err = p.pings.locate(ctx); err != nil {
 		return err
-	}
-	if p.Past > p.began { // the topic was made anew
-		p.Past = 0
 	}
 	fresh, err := p.pings.find(ctx, time.Now().Add(-p.Fresh).UnixMilli())
 	p.pings.located = err == nil

@@ -34,6 +34,38 @@ func (b *fixture) previousOf(cfg PreviousConfig) (seen chan string, ended chan e
 	return seen, ended, cancel
 }
 
+// pingAs sends two pings of a process.
+func (b *fixture) pingAs(process, topic string) {
+	b.t.Helper()
+	r := &kgo.Record{Topic: topic, Value: []byte(ping(true, 0)), Headers: []kgo.RecordHeader{{Key: processHeader, Value: []byte(process)}}}
+	again := *r
+	if err := b.peer.ProduceSync(b.ctx(), r, &again).FirstErr(); err != nil {
+		b.t.Fatal(err)
+	}
+}
+
+// TestDamagedNameOfADeadProcess: what is not the whole name of the dead process is
+// nobody's, and its pings must grow old.
+func TestDamagedNameOfADeadProcess(t *testing.T) {
+	b := newFakeFixture(t)
+	topic := b.topic()
+	b.pingAs("THEM", topic)
+	b.put(topic, ping(true, 0)) // of the original, which has no name
+	for _, name := range []string{"", "THE", "THEN", "THEM\n", "THEMTHEM", "\xff"} {
+		p := previous{
+			PreviousConfig: PreviousConfig{Topic: topic, Dead: name, Fresh: never},
+			log:            b.log.logger(), pings: healthReader{partitionReader: b.cluster().reader(topic, 0, 1, 1<<20, previousPause)},
+		}
+		if err := p.poll(b.ctx()); err != nil {
+			t.Fatal(err)
+		}
+		if p.gone(time.Now()) {
+			t.Errorf("%q: takes a process that may live for dead", name)
+		}
+		p.pings.close()
+	}
+}
+
 // A process that is alone starts at once: also after a goodbye, after pings of others, and
 // where pings are known to be those of a process that ended.
 func TestNoPreviousNoWait(t *testing.T) {
@@ -41,18 +73,22 @@ func TestNoPreviousNoWait(t *testing.T) {
 		for _, c := range []struct {
 			name  string
 			pings []string
-			past  int64
+			dead  string // who sends two more
 		}{
-			{"empty topic", nil, 0},
-			{"goodbye", []string{ping(true, 0), ping(false, 0)}, 0},
-			{"others", []string{ping(true, 1), ping(true, 2), "noise"}, 0},
-			{"our dead", []string{ping(true, 0), ping(true, 0)}, 2},
+			{"empty topic", nil, ""},
+			{"goodbye", []string{ping(true, 0), ping(false, 0)}, ""},
+			{"others", []string{ping(true, 1), ping(true, 2), "noise"}, ""},
+			{"our dead", nil, "them"},
+			{"what our dead had waited for", []string{ping(true, 0)}, "them"},
 		} {
 			topic := b.topic()
 			if c.pings != nil {
 				b.put(topic, c.pings...)
 			}
-			seen, ended, _ := b.previousOf(PreviousConfig{Topic: topic, Past: c.past, Fresh: never, Silence: never})
+			if c.dead != "" {
+				b.pingAs(c.dead, topic)
+			}
+			seen, ended, _ := b.previousOf(PreviousConfig{Topic: topic, Dead: c.dead, Fresh: never, Silence: never})
 			select {
 			case err := <-ended:
 				if err != nil || len(seen) != 0 {

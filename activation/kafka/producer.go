@@ -12,7 +12,7 @@ import (
 	"github.com/gpuwhisk/gpuwhisk/activation"
 )
 
-// ErrTooLarge is the fate of a message that no topic would take and that has
+// ErrTooLarge is the fate of a message that its topic does not take and that has
 // no shorter form.
 var ErrTooLarge = errors.New("kafka: message is too large")
 
@@ -23,9 +23,6 @@ type ProducerConfig struct {
 	// QueueBytes is how much may wait for one topic, 32 MiB, before Send
 	// waits: while a broker is away memory must stay bounded.
 	QueueBytes int64
-	// MessageBytes is the largest message, counted as the broker does, with
-	// all that is around it; MaxMessageBytes.
-	MessageBytes int
 	// RefusedFor is how long a message for a topic that does not exist, or that
 	// refuses us, is tried, a minute (max.block.ms of the original), before it
 	// is dropped: its controller is gone, or the broker had forgotten it for a
@@ -73,7 +70,6 @@ type ProducerStats struct {
 func (c *Cluster) NewProducer(cfg ProducerConfig) *Producer {
 	cfg.Name = cmp.Or(cfg.Name, "messages")
 	cfg.QueueBytes = cmp.Or(cfg.QueueBytes, 32<<20)
-	cfg.MessageBytes = cmp.Or(cfg.MessageBytes, MaxMessageBytes)
 	cfg.RefusedFor = cmp.Or(cfg.RefusedFor, time.Minute)
 	cfg.IdleAfter = cmp.Or(cfg.IdleAfter, restLimit)
 	p := &Producer{cluster: c, cfg: cfg, log: c.log, byTopic: map[string]*topicSender{}}
@@ -136,9 +132,6 @@ func (p *Producer) send(ctx context.Context, topic string, m outgoing) error {
 
 // enqueue puts a message into the queue of a topic when acquire returns.
 func (p *Producer) enqueue(topic string, m outgoing, acquire func(*topicSender, int64) error) error {
-	if m.bytes() > p.cfg.MessageBytes && !p.shorten(topic, &m) {
-		return fmt.Errorf("send %d bytes to topic %s: %w", len(m.value), topic, ErrTooLarge)
-	}
 	s, err := p.sender(topic)
 	if err != nil {
 		return err
@@ -157,20 +150,6 @@ func (p *Producer) enqueue(topic string, m outgoing, acquire func(*topicSender, 
 	p.mu.Unlock()
 	signal(s.wake) // without its last user the sender of a closed producer ends
 	return err
-}
-
-// shorten replaces a message by its shorter form, once.
-func (p *Producer) shorten(topic string, m *outgoing) bool {
-	if m.shorter == nil {
-		return false
-	}
-	large := len(m.value)
-	m.value, m.shorter = m.shorter(), nil
-	p.mu.Lock()
-	p.stats.Shrunk++
-	p.mu.Unlock()
-	p.log.Warn("ack too large, sent without its result", "topic", topic, "bytes", large)
-	return true
 }
 
 // sender finds or makes the sender of a topic and keeps it from ending.

@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"context"
 	"fmt"
-	"math/bits"
 	"slices"
 	"time"
 
@@ -159,7 +158,7 @@ func (s *topicSender) attempt(batch []outgoing) (n int, err error) {
 	if _, err := s.client.connect(s.producer.ctx, partition); err != nil {
 		return n, err
 	}
-	_, err = s.client.send(s.producer.ctx, partition, batch[:n], callTimeout)
+	err = s.client.send(s.producer.ctx, partition, batch[:n], callTimeout)
 	return n, err
 }
 
@@ -176,10 +175,10 @@ func (s *topicSender) partitionOf(m outgoing) int {
 	return wire.Murmur2Balancer{Consistent: true}.Balance(wire.Message{Key: m.key}, all...)
 }
 
-// send writes messages to a partition and returns the offset of the first. It
-// waits for the leader's ack alone, as the original does.
-func (c *client) send(ctx context.Context, partition int, batch []outgoing, limit time.Duration) (offset int64, err error) {
-	res, err := callAgain(ctx, c, limit, func(ctx context.Context) (*wire.ProduceResponse, error) {
+// send writes messages to a partition. It waits for the leader's ack alone, as the
+// original does.
+func (c *client) send(ctx context.Context, partition int, batch []outgoing, limit time.Duration) error {
+	_, err := callAgain(ctx, c, limit, func(ctx context.Context) (*wire.ProduceResponse, error) {
 		records := make([]wire.Record, len(batch))
 		for i, m := range batch {
 			records[i] = wire.Record{Time: m.time, Key: wire.NewBytes(m.key), Value: wire.NewBytes(m.value), Headers: m.headers}
@@ -193,21 +192,26 @@ func (c *client) send(ctx context.Context, partition int, batch []outgoing, limi
 		return res, err
 	})
 	if err != nil {
-		return 0, fmt.Errorf("send to topic %s: %w", c.topics[0], err)
+		return fmt.Errorf("send to topic %s: %w", c.topics[0], err)
 	}
-	return res.BaseOffset, nil
+	return nil
 }
 
 // split sends the messages of a batch that is too large one by one, and one
 // that is too large by itself in its shorter form.
 func (s *topicSender) split(batch []outgoing, err error) {
 	if len(batch) == 1 {
-		if s.producer.shorten(s.topic, &batch[0]) {
+		large := len(batch[0].value)
+		if shorter := batch[0].shorter; shorter != nil {
+			batch[0].value, batch[0].shorter = shorter(), nil
+			s.producer.mu.Lock()
+			s.producer.stats.Shrunk++
+			s.producer.mu.Unlock()
+			s.producer.log.Warn("ack too large, sent without its result", "topic", s.topic, "bytes", large)
 			s.deliver(batch)
 			return
 		}
-		s.producer.log.Error("message too large for its topic, dropped",
-			"topic", s.topic, "bytes", len(batch[0].value))
+		s.producer.log.Error("message too large for its topic, dropped", "topic", s.topic, "bytes", large)
 		s.settle(batch, fmt.Errorf("%w: %w", ErrTooLarge, err))
 		return
 	}
@@ -287,23 +291,3 @@ func (s *topicSender) settle(batch []outgoing, err error) {
 		batch[i] = outgoing{}
 	}
 }
-
-// bytes is the size of a batch of the message alone.
-func (m *outgoing) bytes() int {
-	if m.key == nil {
-		return batchBytes(len(m.value))
-	}
-	return batchBytes(len(m.key) + len(m.value) + 5)
-}
-
-// batchBytes is the size of a batch of one record with a value of n bytes, no
-// key and no headers, which is what a broker compares with the limit of a
-// topic.
-func batchBytes(n int) int {
-	const header, fields = 61, 5 // attributes, time, offset, no key, no headers
-	record := fields + varintBytes(n) + n
-	return header + varintBytes(record) + record
-}
-
-// varintBytes is the length of n >= 0 as a zigzag varint.
-func varintBytes(n int) int { return (bits.Len64(uint64(n)<<1|1) + 6) / 7 }

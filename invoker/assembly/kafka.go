@@ -41,9 +41,7 @@ func (a *assembly) openKafka(ctx context.Context, topic string) (err error) {
 }
 
 func (a *assembly) openProducer(context.Context) (hooks, error) {
-	a.producer = a.cluster.NewProducer(kafka.ProducerConfig{
-		Name: "acks", MessageBytes: int(a.c.Limits.MaxMessage()),
-	})
+	a.producer = a.cluster.NewProducer(kafka.ProducerConfig{Name: "acks"})
 	return hooks{flush: a.producer.Close, status: func(s *status) {
 		s.Kafka.Sends = a.producer.Stats()
 		for _, topic := range s.Kafka.Sends.Interrupted {

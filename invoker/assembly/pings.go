@@ -11,7 +11,7 @@ import (
 // before the drain begins.
 func (a classic) begin(ctx context.Context) {
 	p := a.cluster.NewPinger(kafka.PingerConfig{
-		Topic: a.c.Kafka.TopicPrefix + "health", Instance: a.instance, Acknowledged: a.state.pinged.taken, Disabled: !a.wanted(),
+		Topic: a.c.Kafka.TopicPrefix + "health", Instance: a.instance, Process: a.namePinger(), Disabled: !a.wanted(),
 	})
 	a.pinger.Store(p)
 	if p.Status().Enabled != a.wanted() { // that has changed since it was made

@@ -2,11 +2,9 @@ package assembly
 
 import (
 	"context"
-	"encoding/binary"
+	"crypto/rand"
 	"errors"
 	"fmt"
-	"hash/crc32"
-	"io"
 	"os"
 	"path/filepath"
 	"time"
@@ -32,13 +30,10 @@ func (a *assembly) awaitPrevious(ctx context.Context) (hooks, error) {
 }
 
 func (a classic) awaitPrevious(ctx context.Context) error {
-	if err := a.openPinged(); err != nil {
-		return err
-	}
 	topic := a.c.Kafka.TopicPrefix + "health"
 	a.stage.Store("looking at topic " + topic + " for another process with this id")
 	return a.cluster.AwaitPrevious(ctx, kafka.PreviousConfig{
-		Topic: topic, Instance: a.instance, Past: a.state.pinged.past, Fresh: a.silence, Silence: a.silence,
+		Topic: topic, Instance: a.instance, Dead: a.deadPinger(), Fresh: a.silence, Silence: a.silence,
 		Seen: func(name string) {
 			a.stage.Store("waiting for another process with the same id to end: " + name + " pings on topic " + topic + " (give one of them another id)")
 		},
@@ -72,56 +67,30 @@ func (a *assembly) awaitState(ctx context.Context) error {
 	}
 }
 
-// pinged keeps on disk which ping of this host's was the last. A process that has
-// the journal's lock need not wait for pings up to that one to grow old: they
-// are those of a process that is dead.
-type pinged struct {
-	file *os.File // nil: there is no journal, whose lock it needs
-	past int64    // the offset after the last ping of the process before
-}
-
-func (a *assembly) openPinged() error {
+// pingerFile is where the last process on this host that pinged has what it calls
+// itself in its pings. One that has the journal's lock need not wait for those to
+// grow old: they are of a process that is dead. It is empty without a journal.
+func (a *assembly) pingerFile() string {
 	if a.state.journal == nil {
-		return nil
+		return ""
 	}
-	path := filepath.Join(a.c.State.JournalDir(a.instance.Topic()), "pinged")
-	f, err := os.OpenFile(path, os.O_CREATE|os.O_RDWR, 0o600)
-	if err != nil {
-		return stateError(err, "whisk.gpu.journal")
-	}
-	a.state.pinged.file = f
-	a.state.pinged.past = readPinged(f)
-	return nil
+	return filepath.Join(a.c.State.JournalDir(a.instance.Topic()), "pinged")
 }
 
-// pingedBytes is an offset and its check sum.
-const pingedBytes = 12
-
-var castagnoli = crc32.MakeTable(crc32.Castagnoli)
-
-// readPinged reads the offset that taken wrote. One that is damaged counts as none,
-// which costs a start two seconds; one that is too high would hide the pings of a
-// process on another host.
-func readPinged(from io.ReaderAt) int64 {
-	var b [pingedBytes + 1]byte
-	n, err := from.ReadAt(b[:], 0)
-	if n != pingedBytes || !errors.Is(err, io.EOF) || crc32.Checksum(b[:8], castagnoli) != binary.BigEndian.Uint32(b[8:]) {
-		return 0
-	}
-	return max(0, int64(binary.BigEndian.Uint64(b[:])))
+// deadPinger reads that name. One that is damaged or missing is nobody's, which
+// costs a start two seconds.
+func (a *assembly) deadPinger() string {
+	name, _ := os.ReadFile(a.pingerFile())
+	return string(name)
 }
 
-// taken stores a ping's offset.
-func (p pinged) taken(offset int64) {
-	if p.file != nil {
-		b := binary.BigEndian.AppendUint64(make([]byte, 0, pingedBytes), uint64(offset+1))
-		_, _ = p.file.WriteAt(binary.BigEndian.AppendUint32(b, crc32.Checksum(b, castagnoli)), 0)
+// namePinger makes the name of this process and keeps it.
+func (a *assembly) namePinger() string {
+	name := rand.Text()
+	if path := a.pingerFile(); path != "" {
+		if err := os.WriteFile(path, []byte(name), 0o600); err != nil {
+			a.Log.Warn("the next process will wait until the last ping of this one is old", "error", err)
+		}
 	}
-}
-
-func (p pinged) close() error {
-	if p.file == nil {
-		return nil
-	}
-	return p.file.Close()
+	return name
 }

@@ -1,13 +1,7 @@
 package assembly
 
 import (
-	"bytes"
-	"encoding/binary"
 	"net/http"
-	"os"
-	"path/filepath"
-	"slices"
-	"strings"
 	"testing"
 	"time"
 
@@ -47,79 +41,29 @@ func TestNextProcessWaitsForThePrevious(t *testing.T) {
 	}
 }
 
-// The next process reads which ping of a dead process on this host was the last,
-// and need not wait for those pings to grow old.
-func TestLastPingIsRemembered(t *testing.T) {
-	dir := t.TempDir()
-	for _, step := range []struct {
-		past, taken int64
-	}{{0, 41}, {42, 42}, {43, 43}} {
+// The next process on this host knows what the dead one called itself in its pings,
+// and need not wait for those to grow old.
+func TestLastPingerIsRemembered(t *testing.T) {
+	dir, last := t.TempDir(), ""
+	for range 3 {
 		a := withState(config.State{Dir: dir})
 		if err := a.awaitState(t.Context()); err != nil {
 			t.Fatal(err)
 		}
-		if err := a.openPinged(); err != nil {
-			t.Fatal(err)
+		if got := a.deadPinger(); got != last {
+			t.Errorf("remembers %q, want %q", got, last)
 		}
-		if got := a.state.pinged.past; got != step.past {
-			t.Errorf("remembers %d, want %d", got, step.past)
+		name := a.namePinger()
+		if name == "" || name == last {
+			t.Errorf("is called %q after %q", name, last)
 		}
-		a.state.pinged.taken(step.taken)
+		last = name
 		if err := a.state.close(); err != nil {
 			t.Error(err)
 		}
 	}
-	path := config.State{Dir: dir}.JournalDir("invoker7") + "/pinged"
-	if err := os.WriteFile(path, []byte(strings.Repeat("\xff", 8)), 0o600); err != nil {
-		t.Fatal(err)
-	}
-	a := withState(config.State{Dir: dir})
-	if err := a.awaitState(t.Context()); err != nil {
-		t.Fatal(err)
-	}
-	if err := a.openPinged(); err != nil || a.state.pinged.past != 0 {
-		t.Errorf("damaged: %d %v", a.state.pinged.past, err)
-	}
-	if err := a.state.close(); err != nil {
-		t.Error(err)
-	}
-}
-
-// TestPingedCutAndFlippedAnywhere: however the offset of the last ping is damaged,
-// what was written is read, or nothing.
-func TestPingedCutAndFlippedAnywhere(t *testing.T) {
-	path := filepath.Join(t.TempDir(), "pinged")
-	f, err := os.Create(path)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer f.Close()
-	const last = 0x123456
-	pinged{file: f}.taken(last)
-	tracesOnly, err := os.ReadFile(path)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if got := readPinged(bytes.NewReader(tracesOnly)); got != last+1 {
-		t.Fatalf("whole: %d", got)
-	}
-	bad := [][]byte{append(slices.Clone(tracesOnly), 0), binary.BigEndian.AppendUint64(nil, 1<<40)}
-	for at := range tracesOnly {
-		bad = append(bad, tracesOnly[:at])
-		for bit := range 8 {
-			flipped := slices.Clone(tracesOnly)
-			flipped[at] ^= 1 << bit
-			bad = append(bad, flipped)
-		}
-		torn := slices.Clone(tracesOnly) // a part of a later one
-		copy(torn[:at], bytes.Repeat([]byte{0x7f}, at))
-		if at > 0 {
-			bad = append(bad, torn)
-		}
-	}
-	for _, b := range bad {
-		if got := readPinged(bytes.NewReader(b)); got != 0 {
-			t.Errorf("%x is %d", b, got)
-		}
+	none := withState(config.State{})
+	if got := none.deadPinger(); got != "" || none.namePinger() == "" {
+		t.Errorf("without a journal %q is known to be dead", got)
 	}
 }

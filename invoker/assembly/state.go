@@ -19,7 +19,6 @@ type state struct {
 	journal *journal.Journal
 	spool   *records.DiskSpool
 	dead    *records.DeadLetterDir
-	pinged  pinged
 	warm    *statefile.Dir
 }
 
@@ -76,7 +75,7 @@ func (s state) into(r *records.Config) {
 }
 
 func (s state) close() error {
-	errs := []error{s.pinged.close()}
+	var errs []error
 	if s.warm != nil {
 		errs = append(errs, s.warm.Close())
 	}
