@@ -25,6 +25,9 @@ func (p *parser) str() string {
 // unquote returns the meaning of a string that was checked. Half a surrogate pair
 // becomes a question mark: that is what the original's encoder writes for it.
 func unquote(quoted []byte) string {
+	if bytes.IndexByte(quoted, '\\') < 0 {
+		return string(quoted[1 : len(quoted)-1])
+	}
 	text, err := jsontext.AppendUnquote(nil, quoted)
 	if err == nil {
 		return string(text)
