@@ -84,8 +84,8 @@ func (c *cache) drop(el *list.Element) {
 // entryOverhead is about what an entry costs beyond its texts.
 const entryOverhead = 1024
 
-// sizeOf estimates the memory of an action. The decoder keeps the document
-// twice, as bytes and as text; code that came otherwise comes on top.
+// sizeOf estimates the memory of an action. The decoder keeps the document, and
+// copies of its strings; code that came otherwise comes on top.
 func sizeOf(a *activation.Action, doc []byte) int64 {
 	return int64(2*len(doc)+len(a.Exec.Code)) + entryOverhead
 }

@@ -115,29 +115,33 @@ const closingTries = 5
 
 // deliver returns when every message of the batch is sent or given up.
 func (s *topicSender) deliver(batch []outgoing) {
-	refusals := 0
-	for len(batch) > 0 {
+	p := s.producer
+	for refusals := 0; len(batch) > 0; {
 		n, err := s.attempt(batch)
 		switch {
 		case err == nil:
-			s.acknowledged(batch[:n])
-			batch = batch[n:]
-			continue
-		case s.producer.ctx.Err() != nil:
-			s.leave(batch)
+			s.gone = false
+			s.retrier.Succeeded()
+			s.settle(batch[:n], nil)
+		case p.ctx.Err() != nil:
+			p.mu.Lock()
+			p.unsent += len(batch)
+			p.mu.Unlock()
+			s.settle(batch, ErrClosed)
 			return
 		case tooLarge(err):
 			s.split(batch[:n], err)
-			batch = batch[n:]
-			continue
 		case refused(err):
 			s.retrier.Failed(err)
 			refusals++
-			batch = batch[s.abandon(batch, refusals, err):]
+			if n = s.abandon(batch, refusals, err); n < len(batch) {
+				s.retrier.Wait(p.ctx, err)
+			}
+		default:
+			s.retrier.Wait(p.ctx, err)
+			n = 0
 		}
-		if len(batch) > 0 {
-			s.retrier.Wait(s.producer.ctx, err)
-		}
+		batch = batch[n:]
 	}
 }
 
@@ -224,9 +228,9 @@ func (s *topicSender) split(batch []outgoing, err error) {
 // has its own time, from when it was given: a topic that comes back takes what
 // was given since.
 func (s *topicSender) late(batch []outgoing) int {
-	n := 0
-	for n < len(batch) && time.Since(batch[n].time) >= s.producer.cfg.RefusedFor {
-		n++
+	n := slices.IndexFunc(batch, func(m outgoing) bool { return time.Since(m.time) < s.producer.cfg.RefusedFor })
+	if n < 0 {
+		return len(batch)
 	}
 	return n
 }
@@ -235,42 +239,21 @@ func (s *topicSender) late(batch []outgoing) int {
 // enough, and reports how many these are. It logs that once, until the topic takes
 // a message again.
 func (s *topicSender) abandon(batch []outgoing, refusals int, err error) int {
-	n := s.late(batch)
-	if s.producer.closing() {
-		switch {
-		case s.gone:
-			n = len(batch)
-		case refusals >= closingTries: // the next process has the time for it
-			s.producer.log.Error("topic takes no messages, and this process ends: its messages are left to the next process",
-				"topic", s.topic, "messages", s.producer.cfg.Name, "left", len(batch), "error", err)
-			s.settle(batch, ErrClosed)
-			return len(batch)
-		}
+	log := s.producer.log.With("topic", s.topic, "messages", s.producer.cfg.Name, "error", err)
+	n, closing := s.late(batch), s.producer.closing()
+	switch {
+	case closing && s.gone:
+		n = len(batch)
+	case closing && refusals >= closingTries: // the next process has the time for it
+		log.Error("topic takes no messages, and this process ends: its messages are left to the next process", "left", len(batch))
+		s.settle(batch, ErrClosed)
+		return len(batch)
+	case n > 0 && !s.gone:
+		log.Error("topic takes no messages, its messages are dropped", "tried", s.producer.cfg.RefusedFor)
 	}
-	if n == 0 {
-		return 0
-	}
-	if !s.gone {
-		s.producer.log.Error("topic takes no messages, its messages are dropped",
-			"topic", s.topic, "messages", s.producer.cfg.Name, "tried", s.producer.cfg.RefusedFor, "error", err)
-	}
-	s.gone = true
+	s.gone = s.gone || n > 0
 	s.settle(batch[:n], err)
 	return n
-}
-
-func (s *topicSender) acknowledged(batch []outgoing) {
-	s.gone = false
-	s.retrier.Succeeded()
-	s.settle(batch, nil)
-}
-
-// leave is for messages that were not sent when the producer ends.
-func (s *topicSender) leave(batch []outgoing) {
-	s.producer.mu.Lock()
-	s.producer.unsent += len(batch)
-	s.producer.mu.Unlock()
-	s.settle(batch, ErrClosed)
 }
 
 // settle counts what became of messages, gives their capacity back and reports it.

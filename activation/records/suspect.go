@@ -15,7 +15,6 @@ type suspect struct {
 	err     error
 	since   time.Time
 	written uint64 // of the store, when the suspicion began
-	tries   int
 }
 
 // suspect sets a document aside. It counts as unwritten.
@@ -110,7 +109,6 @@ func (r *Queue) try(ctx context.Context, s *suspect) {
 	if ctx.Err() != nil {
 		return
 	}
-	s.tries++
 	r.mu.Lock()
 	s.err = err
 	// Others were written meanwhile: it is the document, not the database.
