@@ -6,7 +6,6 @@ import (
 	"os"
 	"os/exec"
 	"slices"
-	"strings"
 	"sync"
 	"syscall"
 	"testing"
@@ -66,21 +65,6 @@ func measured(b *testing.B) string {
 	return program
 }
 
-// unitEnvironment is what the shipped systemd unit, and the image, set.
-func unitEnvironment(tb testing.TB) (environ []string) {
-	tb.Helper()
-	unit, err := os.ReadFile("../../package/files/gpuwhisk@.service")
-	for line := range strings.Lines(string(unit)) {
-		if value, ok := strings.CutPrefix(line, "Environment="); ok {
-			environ = append(environ, strings.TrimSpace(value))
-		}
-	}
-	if err != nil || len(environ) == 0 {
-		tb.Fatalf("no Environment= in the unit: %v", err)
-	}
-	return environ
-}
-
 func newController(b *testing.B, extra ...string) *controller {
 	b.Helper()
 	w := realParts(b)
@@ -91,7 +75,7 @@ func newController(b *testing.B, extra ...string) *controller {
 		Data: b.TempDir(), Runtime: "docker", Kafka: w.kafka, CouchDB: w.couch, Docker: w.docker, Manifest: manifest(w.images),
 		DBPrefix: fmt.Sprintf("bench_%d_%d_", os.Getpid(), serial.Add(1)), Memory: "2048m", Extra: extra,
 		Invoker: func(_ context.Context, environ, _ []string) (func() error, error) {
-			r.environ = append(environ, unitEnvironment(b)...)
+			r.environ = append(environ, harness.UnitEnvironment(b)...)
 			return func() error { return nil }, nil
 		},
 	})

@@ -135,7 +135,7 @@ func invokerImage(t *testing.T) string {
 		t.Fatalf("build the invoker's image: %v: %s", err, out)
 	}
 	environ, err := exec.Command("docker", "image", "inspect", "--format", "{{range .Config.Env}}{{println .}}{{end}}", image).CombinedOutput()
-	for _, want := range unitEnvironment(t) {
+	for _, want := range harness.UnitEnvironment(t) {
 		if !strings.Contains("\n"+string(environ), "\n"+want+"\n") {
 			t.Errorf("the image lacks %s of the unit: %s, %v", want, environ, err)
 		}

@@ -33,6 +33,7 @@ func (m Message) Text(t testing.TB) []byte {
 // Action is what a test sets of an action; the rest is as wsk has it.
 type Action struct {
 	Name, Kind, Code string
+	Image            string // of kind blackbox
 	Annotations      map[string]any
 	Timeout          time.Duration
 	Concurrency      int // otherwise 1
@@ -47,11 +48,15 @@ func (a Action) Document(t testing.TB) []byte {
 	for key, value := range a.Annotations {
 		annotations = append(annotations, map[string]any{"key": key, "value": value})
 	}
+	exec := map[string]any{"kind": a.Kind, "binary": false, "code": a.Code}
+	if a.Image != "" {
+		exec["image"] = a.Image
+	}
 	text, err := json.Marshal(map[string]any{
 		"entityType": "action", "namespace": "guest", "name": a.Name, "version": "0.0.1", "publish": false, "updated": 1,
 		"parameters": []any{}, "annotations": annotations,
 		"limits": map[string]any{"concurrency": max(a.Concurrency, 1), "logs": a.LogsMB, "memory": cmp.Or(a.MemoryMB, 256), "timeout": a.Timeout.Milliseconds()},
-		"exec":   map[string]any{"kind": a.Kind, "binary": false, "code": a.Code},
+		"exec":   exec,
 	})
 	if err != nil {
 		t.Fatal(err)

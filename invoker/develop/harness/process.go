@@ -58,11 +58,13 @@ func Start(cmd *exec.Cmd) (*Process, error) {
 	go func() {
 		defer close(p.Ended)
 		for lines := bufio.NewScanner(out); lines.Scan(); {
-			if addr, ok := strings.CutPrefix(lines.Text(), listening); ok {
+			switch addr, ok := strings.CutPrefix(lines.Text(), listening); {
+			case ok:
 				p.Admin.URL = "http://127.0.0.1" + addr[strings.LastIndex(addr, ":"):]
-			}
-			if lines.Text() == ready {
+			case lines.Text() == ready:
 				close(p.Ready)
+			default: // the program as it ships logs here
+				fmt.Fprintln(cmd.Stderr, lines.Text())
 			}
 		}
 		_, _ = io.Copy(io.Discard, out) // behind a line that is too long

@@ -39,6 +39,7 @@ type fixture struct {
 	kafka     string // where the broker is
 	couch     string // where the invoker finds the database
 	broker    *broker.Broker
+	apache    *peertest.Kafka // in the broker's place
 	recording *harness.Recording
 	db        *couchdb.Client
 	store     *storeServer
@@ -65,7 +66,8 @@ func newFixture(t *testing.T) *fixture {
 func apacheFixture(t *testing.T, settings ...string) *fixture {
 	t.Helper()
 	w := emptyFixture(t)
-	w.kafka = newKafka(t, settings...).Addr
+	w.apache = newKafka(t, settings...)
+	w.kafka = w.apache.Addr
 	w.startStore()
 	w.deploy()
 	return w

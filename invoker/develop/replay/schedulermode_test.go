@@ -1,0 +1,390 @@
+package replay
+
+import (
+	"fmt"
+	"net"
+	"net/http"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/gpuwhisk/gpuwhisk/activation"
+	"github.com/gpuwhisk/gpuwhisk/invoker/develop/fakescheduler"
+	"github.com/gpuwhisk/gpuwhisk/invoker/develop/fakescheduler/memoryqueue"
+	"github.com/gpuwhisk/gpuwhisk/invoker/develop/harness"
+	"github.com/gpuwhisk/gpuwhisk/invoker/develop/peertest"
+)
+
+// TestSchedulerMode is the list by which an invoker is accepted in OpenWhisk's
+// scheduler mode, with the program as it ships. What other tests hold:
+//
+//	paused containers that go, or are kept    slot.TestPausedSlotIsKeptAsItsNamespaceWishes
+//	several runs in a container               assembly.TestSchedulerModeRunsSeveralInAContainer
+//	an image that is not there                TestSchedulerModeKilledUnderLoad
+//	an update under load                      assembly.TestSchedulerModeUpdateUnderLoad
+//	another scheduler leads                   assembly.TestSchedulerModeFollowsTheLeader
+//	kill -9                                   TestSchedulerModeKilledUnderLoad
+//	the lease is lost                         assembly.TestSchedulerModeOutlivesItsLease
+//	1,000 calls, none lost                    assembly.TestSchedulerModeLosesNothing
+//	no invoker with the resource: the error   fakescheduler.TestWithoutInvokers
+//	beside the original                       ansible/tests/stock
+//	all acks can be parsed                    scheduled.check, at the end of each
+func TestSchedulerMode(t *testing.T) {
+	t.Parallel()
+	peertest.Variable(t, "GPUWHISK_TEST_KAFKA", "kafka.sh")
+	w := apacheFixture(t)
+	w.extra = append(w.extra, "CONFIG_whisk_containerProxy_timeouts_pauseGrace=5 seconds")
+	s := newScheduled(w)
+	if _, err := s.db.Put(t.Context(), names.Subjects, "guest/limits", []byte(`{"maxActionMemory":1024}`)); err != nil {
+		t.Fatal(err)
+	}
+	l := &accepted{first: s.ship(0), hello: s.function(counter("hello"))}
+	for _, c := range []struct {
+		name string
+		do   func(*scheduled)
+	}{
+		{"seen", l.seen}, {"cold and warm", l.coldAndWarm}, {"paused and resumed", l.pausedAndResumed}, {"many at once", l.manyAtOnce},
+		{"waits for memory", l.waitsForMemory}, {"limits of the namespace", l.limits}, {"action that is gone", l.gone},
+		{"disabled and enabled", l.disabled}, {"settings of the package", l.packaged},
+		{"Kafka stops under load", l.kafkaStops}, {"etcd stops under load", l.etcdStops}, {"tags", l.tags},
+	} {
+		if !t.Run(c.name, func(t *testing.T) { s.at(t, c.do) }) {
+			t.FailNow()
+		}
+	}
+	l.first.terminate()
+	s.check(1)
+}
+
+// accepted is what the cases share.
+type accepted struct {
+	first *process
+	hello fakescheduler.Function
+}
+
+func (l *accepted) seen(s *scheduled) {
+	_, lease := s.health(0)
+	left, err := s.client.TimeToLive(s.t.Context(), lease)
+	if err != nil || left.GrantedTTL != 10 {
+		s.t.Errorf("lease %+v, %v", left, err)
+	}
+	s.until("a warm-up", func() string {
+		if seen, _ := s.scheduler.Seen(); seen.WarmUps != 1 {
+			return fmt.Sprint(seen.WarmUps)
+		}
+		return ""
+	})
+	if n := s.poolCount(l.first); n != 0 {
+		s.t.Errorf("%d containers", n)
+	}
+}
+
+func (l *accepted) coldAndWarm(s *scheduled) {
+	s.want(s.once(l.hello), `{"n":1}`)
+	s.none("in-progress/")
+	if keys := s.keys("namespace/guest/guest/hello/"); len(keys) == 0 {
+		s.t.Error("the container has no key")
+	}
+	seen, _ := s.scheduler.Seen()
+	before := len(seen.Creations)
+	for _, a := range seen.Acks {
+		if a.Error != activation.NoCreationError {
+			s.t.Errorf("ack %+v", a)
+		}
+	}
+	s.want(s.once(l.hello), `{"n":2}`)
+	if seen, _ := s.scheduler.Seen(); len(seen.Creations) != before {
+		s.t.Errorf("%d creations for a warm call", len(seen.Creations)-before)
+	}
+}
+
+func (l *accepted) pausedAndResumed(s *scheduled) {
+	const warmed = "warmed/guest/guest/hello/"
+	s.none("namespace/")
+	before := s.keys(warmed)
+	if len(before) != 1 {
+		s.t.Errorf("paused: %v", before)
+	}
+	s.want(s.once(l.hello), `{"n":3}`)
+	s.until("its keys are swapped", func() string {
+		if paused, there := s.keys(warmed), s.keys("namespace/guest/guest/hello/"); len(paused) > 0 || len(there) == 0 {
+			return fmt.Sprint(paused, there)
+		}
+		return ""
+	})
+}
+
+func (l *accepted) manyAtOnce(s *scheduled) {
+	many := s.function(counter("many"))
+	s.settled(s.invoke(many, 20, map[string]any{"ms": 300}))
+	if seen, _ := s.scheduler.Seen(); seen.MostContainers > 30 {
+		s.t.Errorf("%d containers at once", seen.MostContainers)
+	}
+	s.none("namespace/")
+	s.once(many) // for which a container is ordered: no queue has one that is none
+}
+
+// waitsForMemory: what there is no memory for runs when there is.
+func (l *accepted) waitsForMemory(s *scheduled) {
+	g := newGate(s.t, "127.0.0.1")
+	ids := s.invoke(s.function(alone("large", 1024)), 2, map[string]any{"url": g.url})
+	g.await(2)
+	small := s.invoke(s.function(counter("small")), 1, nil)
+	s.until("the scheduler has found no memory", func() string {
+		if h, _ := s.health(0); h.FreeMB > 0 {
+			return fmt.Sprintf("%+v", h)
+		}
+		return ""
+	})
+	g.open()
+	s.settled(append(ids, small...))
+}
+
+// alone is caller, one run in a container.
+func alone(name string, memoryMB int) harness.Action {
+	a := caller
+	a.Name, a.Concurrency, a.MemoryMB, a.LogsMB = name, 1, memoryMB, 0
+	return a
+}
+
+func (l *accepted) limits(s *scheduled) {
+	huge := s.function(counter("huge", func(a *harness.Action) { a.MemoryMB = 1280 }))
+	id := s.attempt(huge, 1, nil)[0]
+	s.awaitSlot(id)
+	s.failed(id, activation.StatusDeveloperError, "memory size 1280 MB exceeds allowed threshold of 1024 MB")
+}
+
+// failed demands how a scheduler ended an activation.
+func (s *scheduled) failed(id string, status int, text string) {
+	s.t.Helper()
+	seen, _ := s.scheduler.Seen()
+	for _, f := range seen.Failures {
+		if string(f.Activation) == id {
+			if f.Status != status || !strings.Contains(f.Reason, text) {
+				s.t.Errorf("it failed with %+v, want %d %s", f, status, text)
+			}
+			return
+		}
+	}
+	s.t.Errorf("%s did not fail: %+v", id, seen.Failures)
+}
+
+func (l *accepted) gone(s *scheduled) {
+	s.want(s.once(s.unstored(counter("gone"), "1-0a")), "Action could not be found or may have been deleted.")
+}
+
+func (l *accepted) disabled(s *scheduled) {
+	l.first.Admin.Do(s.t, http.MethodPost, "/disable")
+	s.until("it is down, and empty", func() string {
+		h, _ := s.health(0)
+		if n := s.poolCount(l.first); h.Status != activation.Down || n > 0 {
+			return fmt.Sprintf("%+v, %d", h, n)
+		}
+		return ""
+	})
+	s.none("namespace/")
+	s.none("warmed/")
+	l.first.Admin.Do(s.t, http.MethodPost, "/enable")
+	s.up(0, l.first.Process)
+	s.once(l.hello)
+}
+
+// packaged: the commands of the package find the invoker by the unit's settings file,
+// and the program shows what holds.
+func (l *accepted) packaged(s *scheduled) {
+	_, port, _ := net.SplitHostPort(strings.TrimPrefix(l.first.Admin.URL, "http://"))
+	file := s.settingsFile("PORT=" + port)
+	for _, args := range [][]string{
+		{"ping", "--id", "0", "--env-file", file}, {"probe", "--id", "0", "--action", "guest/hello", "--env-file", file},
+	} {
+		cmd := s.shipped(nil, args...)
+		cmd.Env = []string{"PATH=" + os.Getenv("PATH")}
+		if out, err := cmd.CombinedOutput(); err != nil {
+			s.t.Errorf("%v: %v: %s", args, err, out)
+		}
+	}
+	out, err := s.shipped(nil, "invoker", "--id", "0", "--print-config").CombinedOutput()
+	if err != nil || !strings.Contains(string(out), s.etcd.Addr) || strings.Contains(string(out), storePassword) {
+		s.t.Errorf("--print-config: %v: %s", err, out)
+	}
+}
+
+// kafkaStops: what has begun ends, and is acknowledged when the broker is back.
+func (l *accepted) kafkaStops(s *scheduled) {
+	g := newGate(s.t, "127.0.0.1")
+	of, before := s.function(alone("gated", 256)), s.fetched()
+	ids := s.attempt(of, 20, map[string]any{"url": g.url})
+	g.await(4)
+	s.until("the scheduler has all", func() string { // too old ones are given up
+		q, _ := s.scheduler.Queue(of.Queue)
+		if n := q.Waiting + s.fetched() - before; n < len(ids) {
+			return fmt.Sprint(n)
+		}
+		return ""
+	})
+	if err := s.apache.Stop(); err != nil {
+		s.t.Fatal(err)
+	}
+	g.open()
+	g.await(1) // what is fetched meanwhile runs, too
+	if err := s.apache.Start(); err != nil {
+		s.t.Fatal(err)
+	}
+	s.settled(ids) // an ack may come twice, if the broker's answer was lost
+	s.once(l.hello)
+}
+
+// etcdStops: what is served goes on, and the keys are there again afterwards.
+func (l *accepted) etcdStops(s *scheduled) {
+	g := newGate(s.t, "127.0.0.1")
+	ids := s.invoke(s.function(alone("served", 256)), 6, map[string]any{"url": g.url})
+	g.await(2)
+	s.etcd.Stop(s.t)
+	g.open()
+	for _, id := range ids[:2] {
+		s.awaitSlot(id)
+	}
+	s.etcd.Start(s.t)
+	s.settled(ids)
+	s.up(0, l.first.Process)
+	s.once(l.hello)
+}
+
+// tags: an action that asks for a resource waits for an invoker that has it, and runs
+// there on its GPU. An invoker of another namespace gets no work of this one.
+func (l *accepted) tags(s *scheduled) {
+	gpu := s.function(counter("gpu", func(a *harness.Action) {
+		a.Annotations = map[string]any{"gpu": true, "invoker-resources": []string{"gpu"}}
+	}))
+	ids := s.invoke(gpu, 8, map[string]any{"ms": 20})
+	s.until("no invoker has a GPU", func() string {
+		if q, _ := s.scheduler.Queue(gpu.Queue); q.State != memoryqueue.Flushing {
+			return q.State.String()
+		}
+		return ""
+	})
+	state := func() string { return "CONFIG_whisk_gpu_state=" + s.t.TempDir() }
+	tagged := s.ship(1, state(), "CONFIG_whisk_gpu_simulated_devices=1")
+	dedicated := s.ship(2, state(), "CONFIG_whisk_invoker_dedicated_namespaces= 'other' ")
+	s.settled(ids)
+	for _, id := range ids {
+		if r, err := activation.DecodeRecord(s.record(id)); err != nil || r.Response.StatusCode != activation.StatusSuccess {
+			s.t.Errorf("record %s, %v", s.record(id), err)
+		} else if _, ok := r.Annotations.Get("gpu"); !ok {
+			s.t.Errorf("it ran on no GPU: %s", s.record(id))
+		}
+	}
+	for n := range 10 {
+		s.once(s.function(counter("plain" + strconv.Itoa(n))))
+	}
+	seen, _ := s.scheduler.Seen()
+	for _, c := range seen.Creations {
+		if isGPU := c.Queue.Action.Name == "gpu"; isGPU && c.Invoker != 1 || c.Invoker == 2 {
+			s.t.Errorf("%s was ordered from invoker %d", c.Queue.Action.Name, c.Invoker)
+		}
+	}
+	tagged.terminate()
+	dedicated.terminate()
+}
+
+// TestSchedulerModeKilledUnderLoad: idle containers are the next process's, with keys on
+// its lease, and each activation has one answer and one record. An image that cannot be
+// pulled is the developer's error, and is not tried all the time.
+func TestSchedulerModeKilledUnderLoad(t *testing.T) {
+	t.Parallel()
+	peertest.Variable(t, "GPUWHISK_TEST_KAFKA", "kafka.sh")
+	peertest.NeedDocker(t)
+	w := apacheFixture(t)
+	dockerEngine(t).fit(w, scenario{})
+	w.extra = append(w.extra, "CONFIG_whisk_containerProxy_timeouts_pauseGrace=1 second", "CONFIG_whisk_containerPool_userMemory=4096m")
+	s := newScheduled(w)
+	s.scheduler.SetLimit("guest", 6) // so that there is memory for the idle one
+	first := s.ship(0)
+	idle := s.function(counter("idle"))
+	s.want(s.once(idle), `{"n":1}`)
+	s.until("its container is paused", func() string {
+		if keys := s.keys("warmed/guest/guest/idle/"); len(keys) == 0 {
+			return "no key"
+		}
+		return ""
+	})
+	var ids []string
+	for _, name := range []string{"a", "b", "c"} {
+		ids = append(ids, s.invoke(s.function(counter(name)), 12, map[string]any{"ms": 100})...)
+	}
+	s.recording.Wait("some are answered", func(records []harness.Record) bool {
+		return len(slices.DeleteFunc(slices.Clone(records), func(r harness.Record) bool { return !r.FreesSlot() })) > 5
+	})
+	_, old := s.health(0)
+	first.Kill()
+	next := s.ship(0)
+	s.settled(ids)
+	_, lease := s.health(0)
+	if lease == old {
+		t.Error("the lease is that of the process that was killed")
+	}
+	s.until("all keys hang on the new lease", func() string {
+		for _, below := range []string{"namespace/", "warmed/"} {
+			for key, of := range s.keys(below) {
+				if of != lease {
+					return key
+				}
+			}
+		}
+		return ""
+	})
+	if n := next.Admin.Metric(t, "gpuwhisk_containers_adopted_total", ""); n < 1 {
+		t.Errorf("%v containers were adopted", n)
+	}
+	s.want(s.once(idle), `{"n":2}`)
+	s.imageMissing()
+	next.terminate()
+	s.check(2) // an ack may be sent, and not be known to be
+}
+
+func (s *scheduled) imageMissing() {
+	s.t.Helper()
+	missing := s.unstored(harness.Action{Name: "missing", Kind: activation.Blackbox, Image: "localhost:1/missing:1", Timeout: time.Minute}, "1-0a")
+	for range 2 {
+		id := s.attempt(missing, 1, nil)[0]
+		s.awaitSlot(id)
+		s.failed(id, activation.StatusDeveloperError, "Failed to pull container image 'localhost:1/missing:1'.")
+		s.until("the queue is removed", func() string {
+			if q, ok := s.scheduler.Queue(missing.Queue); ok {
+				return q.State.String()
+			}
+			return ""
+		})
+	}
+	if n := len(s.creations(missing)); n > 20 {
+		s.t.Errorf("%d creations of an image that cannot be pulled", n)
+	}
+}
+
+// TestUnitIsReadyWhenSchedulersSeeIt: the service manager is told what the health key
+// says.
+func TestUnitIsReadyWhenSchedulersSeeIt(t *testing.T) {
+	t.Parallel()
+	at := filepath.Join(t.TempDir(), "notify")
+	l, err := net.ListenUnixgram("unixgram", &net.UnixAddr{Name: at, Net: "unixgram"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close()
+	s := newScheduled(newFixture(t))
+	p := s.ship(0, "NOTIFY_SOCKET="+at)
+	buf := make([]byte, 100)
+	if err := l.SetReadDeadline(time.Now().Add(peertest.WaitLimit)); err != nil {
+		t.Fatal(err)
+	}
+	n, err := l.Read(buf)
+	if got := string(buf[:n]); err != nil || got != "READY=1" {
+		t.Errorf("it says %q, %v", got, err)
+	}
+	p.terminate()
+	s.check(1)
+}
