@@ -11,10 +11,11 @@ import (
 // scheduler keeps the creation as under way until its time is over, and with it one of
 // the places of its namespace (CreationJobManager.scala).
 const (
-	// memoryWait is how long it waits. With all its retries a creation ends before its
-	// time, 20 s.
-	memoryWait = time.Second
-	// memoryPause is how often its container is asked for meanwhile.
+	// memoryWait is how long it waits. With its five retries, and 3.1 s between them, a
+	// creation ends before its time, 20 s.
+	memoryWait = 2500 * time.Millisecond
+	// memoryPause is how often its container is asked for meanwhile, and after how long
+	// without work others end for it: then nothing has waited for them in the queue.
 	memoryPause = 100 * time.Millisecond
 )
 
@@ -29,15 +30,18 @@ type shortage struct {
 func (t *Table) awaitMemory(now time.Duration, s *slot) bool {
 	if s.until == 0 {
 		s.until = now + memoryWait
-		t.freeMemory(now, s)
 	}
-	others := slices.ContainsFunc(t.slots, func(o *slot) bool { return o != s && o.acquired && !o.GPU })
+	others := slices.ContainsFunc(t.slots, func(o *slot) bool { return o.claims() && o != s })
 	if !others || now >= s.until || t.closed || s.aim == toRemove {
 		return false
 	}
 	s.again = now + memoryPause
+	t.freeMemory(now)
 	return true
 }
+
+// claims reports whether a slot has a container in the memory of CPU functions.
+func (s *slot) claims() bool { return s.acquired && !s.GPU }
 
 // askAgain asks for the container of a slot that waited for memory.
 func (t *Table) askAgain(now time.Duration, s *slot) {
@@ -47,21 +51,29 @@ func (t *Table) askAgain(now time.Duration, s *slot) {
 	}
 }
 
-// freeMemory ends slots of other functions for which their schedulers had nothing when
-// they last asked, longest idle first, if that gives the memory.
-func (t *Table) freeMemory(now time.Duration, s *slot) {
-	idle := slices.DeleteFunc(slices.Clone(t.slots), func(o *slot) bool {
-		return o.GPU || o.state != open || o.runs > 0 || o.ack != nil || sameFunction(o.Queue, s.Queue) || now-o.since < memoryWait
-	})
+// freeMemory ends slots for which schedulers have nothing, longest idle first, until
+// there is memory for all that wait. A container of a function that waits stays: it
+// will do.
+func (t *Table) freeMemory(now time.Duration) {
+	lack := 0
+	var idle, short []*slot
+	for _, s := range t.slots {
+		switch {
+		case s.again > 0:
+			lack, short = lack+s.MemoryMB, append(short, s)
+		case s.claims() && s.aim == toRemove:
+			lack -= s.MemoryMB
+		case s.claims() && s.state == open && s.runs == 0 && s.ack == nil && now-s.since >= memoryPause:
+			idle = append(idle, s)
+		}
+	}
 	slices.SortStableFunc(idle, func(a, b *slot) int { return cmp.Compare(a.since, b.since) })
-	lack := s.MemoryMB
-	for i, o := range idle {
-		if lack -= o.MemoryMB; lack <= 0 {
-			for _, o := range idle[:i+1] {
-				t.retire(now, o)
-				t.proceed(now, o)
-			}
-			return
+	for _, s := range idle {
+		wanted := slices.ContainsFunc(short, func(o *slot) bool { return sameFunction(o.Queue, s.Queue) })
+		if lack > 0 && !wanted {
+			lack -= s.MemoryMB
+			t.retire(now, s)
+			t.proceed(now, s)
 		}
 	}
 }

@@ -61,7 +61,7 @@ func TestCreationWaitsForMemoryOnlySoLong(t *testing.T) {
 		}
 	}
 	f.want("ack ResourceNotEnoughError")
-	if waited := f.now - began; waited != time.Second {
+	if waited := f.now - began; waited != memoryWait {
 		t.Errorf("it waited %s", waited)
 	}
 }
@@ -71,7 +71,7 @@ func TestIdleSlotFreesMemory(t *testing.T) {
 	f := newFixture(t)
 	first := f.opened()
 	f.t.Orders()
-	f.now += time.Second
+	f.now += memoryPause
 	f.opened()
 	id := f.short() // the second has only just run
 	f.want("leave")
@@ -83,15 +83,18 @@ func TestIdleSlotFreesMemory(t *testing.T) {
 	f.want("put existing")
 }
 
-// Containers that together would not do stay.
-func TestIdleSlotsThatWouldNotDoStay(t *testing.T) {
+// What is ended for it counts until it is gone, and a container of its own function stays.
+func TestOnlyWhatIsNeededEndsForMemory(t *testing.T) {
 	f := newFixture(t)
 	f.opened()
-	f.now += time.Second
 	f.t.Orders()
-	f.create("b", func(c *Creation) { c.MemoryMB = 512 })
+	f.opened(func(c *Creation) { c.Queue = creation(0, "b", "1-a").Queue })
+	f.now += time.Second
+	id := f.short()
+	f.want("leave")
+	f.due()
 	f.want("acquire")
-	f.t.Refused(f.now, f.t.slots[1].id, activation.ResourceNotEnough, "full")
+	f.t.Refused(f.now, id, activation.ResourceNotEnough, "full")
 	f.want()
 }
 
