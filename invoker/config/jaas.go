@@ -62,9 +62,10 @@ type jaasToken struct {
 }
 
 var (
-	jaasBlank  = regexp.MustCompile(`^(?:[\x00-\x20]|//[^\n]*|/\*(?s:.*?)\*/)*`)
-	jaasQuoted = regexp.MustCompile(`^(?:"((?:[^"\\\n\r]|\\(?s:.))*)"|'((?:[^'\\\n\r]|\\(?s:.))*)')`)
-	jaasWord   = regexp.MustCompile(`^[A-Za-z_$[:^ascii:]][A-Za-z0-9_$.[:^ascii:]-]*`)
+	jaasBlank = regexp.MustCompile(`^(?:[\x00-\x20]|//[^\n]*|/\*(?s:.*?)\*/)*`)
+	// A sign, a word, or a text in quotes.
+	jaasPattern = regexp.MustCompile(`^(?:([=;])|([A-Za-z_$[:^ascii:]][A-Za-z0-9_$.[:^ascii:]-]*)|` +
+		`"((?:[^"\\\n\r]|\\(?s:.))*)"|'((?:[^'\\\n\r]|\\(?s:.))*)')`)
 	jaasEscape = regexp.MustCompile(`\\(?:[0-3][0-7]{0,2}|[4-7][0-7]?|(?s:.))`)
 )
 
@@ -73,29 +74,24 @@ var (
 func jaasTokens(s string) (all []jaasToken, err error) {
 	for at := 0; ; {
 		at += len(jaasBlank.FindString(s[at:]))
-		rest := s[at:]
-		t := jaasToken{kind: jaasText, at: at + 1}
-		if rest == "" {
-			return append(all, jaasToken{kind: jaasEnd, at: t.at}), nil
-		}
-		switch word, quoted := jaasWord.FindString(rest), jaasQuoted.FindStringSubmatch(rest); {
-		case rest[0] == '=' || rest[0] == ';':
-			t.kind = rest[0]
-			at++
-		case word != "":
-			t.text = word
-			at += len(word)
-		case quoted != nil:
-			t.text = jaasEscape.ReplaceAllStringFunc(quoted[1]+quoted[2], unescapeJava)
-			at += len(quoted[0])
-		case strings.HasPrefix(rest, "/*"):
-			return nil, fmt.Errorf("the comment at character %d is not closed", t.at)
-		case rest[0] == '"' || rest[0] == '\'':
-			return nil, fmt.Errorf("the quote at character %d is not closed on its line", t.at)
+		m := jaasPattern.FindStringSubmatch(s[at:])
+		switch {
+		case at == len(s):
+			return append(all, jaasToken{kind: jaasEnd, at: at + 1}), nil
+		case m != nil:
+		case strings.HasPrefix(s[at:], "/*"):
+			return nil, fmt.Errorf("the comment at character %d is not closed", at+1)
+		case s[at] == '"' || s[at] == '\'':
+			return nil, fmt.Errorf("the quote at character %d is not closed on its line", at+1)
 		default: // to Java a number is no text, and a sign is a token of its own
-			return nil, fmt.Errorf("character %d is not the beginning of a word: put the text in double quotes", t.at)
+			return nil, fmt.Errorf("character %d is not the beginning of a word: put the text in double quotes", at+1)
+		}
+		t := jaasToken{kind: jaasText, text: m[2] + jaasEscape.ReplaceAllStringFunc(m[3]+m[4], unescapeJava), at: at + 1}
+		if m[1] != "" {
+			t.kind = m[1][0]
 		}
 		all = append(all, t)
+		at += len(m[0])
 	}
 }
 

@@ -105,14 +105,14 @@ func checkImages(s *snapshot) []Finding {
 }
 
 func (s *snapshot) judgeImage(ref string) []Finding {
-	image, err := s.Image(s.ctx, ref)
+	image, there, err := s.Image(s.ctx, ref)
 	switch {
 	case err != nil:
 		return warn("docker image inspect "+ref, "%v", err)
-	case !image.There:
+	case !there:
 		return warn("docker pull "+ref, "%s is not on this host: the first action of its kind waits for the pull, or fails where no registry has it", ref)
 	}
-	switch certain, why := lacksProxy(image.Image); {
+	switch certain, why := lacksProxy(image); {
 	case certain:
 		return fail("build on an image that has an action proxy, or add one (docker build --build-arg BASE="+ref+" docker/runtimes/python3)",
 			"%s has no /init and /run: %s", ref, why)

@@ -72,7 +72,10 @@ func TestNothingHangs(t *testing.T) {
 		f.files["lib/libgpuwhisk.so"] = text("")
 		f.Hooks = func(context.Context, string, string) (Tried, error) { <-release; return Tried{}, nil }
 		f.Docker = func(context.Context) (docker.Survey, error) { <-release; return docker.Survey{}, nil }
-		f.Image = func(context.Context, string) (Image, error) { <-release; return Image{}, nil }
+		f.Image = func(context.Context, string) (docker.Image, bool, error) {
+			<-release
+			return docker.Image{}, false, nil
+		}
 		f.Broker = func(context.Context, string) (kafka.Description, error) { <-release; return kafka.Description{}, nil }
 		f.Couch = func(context.Context) (couchdb.Survey, error) { <-release; return couchdb.Survey{}, nil }
 		f.ZooKeeper = func(context.Context) (map[string]int, error) { <-release; return nil, nil }

@@ -106,9 +106,9 @@ func (f *fake) machine(c *config.Config) *Machine {
 		},
 		Hooks:  func(context.Context, string, string) (Tried, error) { return f.tried, f.triedErr },
 		Docker: func(context.Context) (docker.Survey, error) { return f.docker, nil },
-		Image: func(_ context.Context, ref string) (Image, error) {
+		Image: func(_ context.Context, ref string) (docker.Image, bool, error) {
 			i, ok := f.images[ref]
-			return Image{i, ok}, nil
+			return i, ok, nil
 		},
 		Probe:     func(context.Context, string) (string, error) { return "answers /init after 20ms", nil },
 		Broker:    func(context.Context, string) (kafka.Description, error) { return f.kafka, nil },

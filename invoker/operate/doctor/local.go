@@ -49,18 +49,14 @@ func (m *Machine) Here(self, shim, management string) *Machine {
 		}
 		return g, err
 	}
+	engine, err := docker.Connect(dockerOptions(m.Config)) // it connects when it is asked
 	m.Docker = func(ctx context.Context) (docker.Survey, error) {
-		return askDocker(m.Config, func(d *docker.Daemon) (docker.Survey, error) { return d.Survey(ctx) })
+		if err != nil {
+			return docker.Survey{}, err
+		}
+		return engine.Survey(ctx)
 	}
-	m.Image = func(ctx context.Context, reference string) (i Image, err error) {
-		return askDocker(m.Config, func(d *docker.Daemon) (Image, error) {
-			i.Image, i.There, err = d.Image(ctx, reference)
-			return i, err
-		})
-	}
-	m.Libc = func(ctx context.Context, reference string) (docker.Libc, error) {
-		return askDocker(m.Config, func(d *docker.Daemon) (docker.Libc, error) { return d.Libc(ctx, reference) })
-	}
+	m.Image, m.Libc = engine.Image, engine.Libc
 	m.ZooKeeper = func(ctx context.Context) (map[string]int, error) {
 		return zookeeper.Mapping(ctx, m.Config.Identity.ZooKeeperHosts)
 	}
@@ -246,16 +242,6 @@ func dockerOptions(c *config.Config) docker.Options {
 	o.Network = c.Containers.Network
 	o.Logger = silent()
 	return o
-}
-
-// askDocker puts a question to the container engine.
-func askDocker[T any](c *config.Config, question func(*docker.Daemon) (T, error)) (answer T, err error) {
-	d, err := docker.Connect(dockerOptions(c))
-	if err != nil {
-		return answer, err
-	}
-	answer, err = question(d)
-	return answer, errors.Join(err, d.Close())
 }
 
 // errEnded is a container that did not wait for /init.

@@ -51,13 +51,13 @@ type Machine struct {
 	// Hooks runs a program that uses CUDA under the shim library. driver is
 	// the directory of a libcuda.so.1 to take, empty for the host's own.
 	Hooks func(ctx context.Context, library, driver string) (Tried, error)
-	// Docker, Image and Probe ask the container engine. Probe runs an image
-	// and asks whether it speaks OpenWhisk's protocol of actions.
+	// Docker asks the container engine; only where it answers Image and Libc are
+	// asked about an image, and whether it is there, and about its C library.
 	Docker func(ctx context.Context) (docker.Survey, error)
-	Image  func(ctx context.Context, reference string) (Image, error)
-	Probe  func(ctx context.Context, reference string) (string, error)
-	// Libc inspects an image's C library.
-	Libc func(ctx context.Context, reference string) (docker.Libc, error)
+	Image  func(ctx context.Context, reference string) (docker.Image, bool, error)
+	Libc   func(ctx context.Context, reference string) (docker.Libc, error)
+	// Probe runs an image and asks whether it speaks OpenWhisk's protocol of actions.
+	Probe func(ctx context.Context, reference string) (string, error)
 	// Broker asks one Kafka broker, Reach whether an address takes
 	// connections.
 	Broker func(ctx context.Context, address string) (kafka.Description, error)
@@ -91,12 +91,6 @@ type GPU struct {
 
 // Space is the capacity of a file system, in bytes.
 type Space struct{ Free, Total int64 }
-
-// Image is what the engine reports of an image.
-type Image struct {
-	docker.Image
-	There bool
-}
 
 // broker is what one Kafka broker reports.
 type broker struct {

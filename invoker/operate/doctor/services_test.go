@@ -217,7 +217,9 @@ func TestContainerChecks(t *testing.T) {
 		{"", nil, "Containers/images", OK, pythonImage, ""},
 		{"absent", func(f *fake) { f.images = nil }, "Containers/images", Warn, "not on this host", "docker pull " + pythonImage},
 		{"refused", func(f *fake) {
-			f.Image = func(context.Context, string) (Image, error) { return Image{}, errors.New("broken") }
+			f.Image = func(context.Context, string) (docker.Image, bool, error) {
+				return docker.Image{}, false, errors.New("broken")
+			}
 		}, "Containers/images", Warn, "broken", "docker image inspect"},
 		{"stock CUDA", func(f *fake) {
 			f.images[pythonImage] = docker.Image{Entrypoint: []string{"/opt/nvidia/nvidia_entrypoint.sh"}, Cmd: []string{"/bin/bash"},

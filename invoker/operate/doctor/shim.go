@@ -204,7 +204,7 @@ func checkFallbacks(s *snapshot) []Finding {
 // images that were asked about.
 func checkImageLibc(s *snapshot) []Finding {
 	switch {
-	case len(s.LibcImages) == 0:
+	case len(s.LibcImages) == 0, s.dockerErr != nil:
 		return nil
 	case !s.usesDocker():
 		return skip("see the finding on the shim", "actions run as processes of this host, without images")
