@@ -10,6 +10,7 @@
 package fakescheduler
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"log/slog"
@@ -57,27 +58,13 @@ type Config struct {
 
 // withDefaults fills in what is not set.
 func (c Config) withDefaults() Config {
-	if c.ID == "" {
-		c.ID = "0"
-	}
-	if c.Host == "" {
-		c.Host = "127.0.0.1"
-	}
-	if c.NamespaceLimit == 0 {
-		c.NamespaceLimit = 30
-	}
-	if c.Lease == 0 {
-		c.Lease = 10 * time.Second
-	}
-	if c.Job == 0 {
-		c.Job = 20 * time.Second
-	}
-	if c.Check == 0 {
-		c.Check = 100 * time.Millisecond
-	}
-	if c.Queue == (memoryqueue.Settings{}) {
-		c.Queue = memoryqueue.Defaults()
-	}
+	c.ID = cmp.Or(c.ID, "0")
+	c.Host = cmp.Or(c.Host, "127.0.0.1")
+	c.NamespaceLimit = cmp.Or(c.NamespaceLimit, 30)
+	c.Lease = cmp.Or(c.Lease, 10*time.Second)
+	c.Job = cmp.Or(c.Job, 20*time.Second)
+	c.Check = cmp.Or(c.Check, 100*time.Millisecond)
+	c.Queue = cmp.Or(c.Queue, memoryqueue.Defaults())
 	return c
 }
 

@@ -225,9 +225,6 @@ func (q *Queue) release(match func(Call) bool, answer activation.FetchAnswer) {
 	})
 }
 
-// Reschedule puts an activation at the end, as if it were new.
-func (q *Queue) Reschedule(now time.Time, a Activation) { q.Add(now, a) }
-
 // Tick answers calls and ends activations whose time is over, and removes a queue
 // that nothing uses.
 func (q *Queue) Tick(now time.Time) {

@@ -154,7 +154,7 @@ func TestRescheduledIsNewAgain(t *testing.T) {
 	f.fetch("a")
 	f.add("2")
 	f.after(55 * time.Second)
-	f.Reschedule(f.now, Activation{ID: "1", JSON: []byte("1")})
+	f.Add(f.now, Activation{ID: "1", JSON: []byte("1")})
 	f.after(10 * time.Second)
 	f.expect(t, "a gets 1", "2 fails with 3")
 	f.fetch("a")

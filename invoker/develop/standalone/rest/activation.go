@@ -10,43 +10,30 @@ import (
 	"github.com/gpuwhisk/gpuwhisk/invoker/develop/standalone/entity"
 )
 
-// extended is a record as users get it. The fields are in the order of their
-// names, as the controller writes them.
-type extended struct {
-	ActivationID activation.ID          `json:"activationId"`
-	Annotations  activation.Annotations `json:"annotations"`
-	Cause        activation.ID          `json:"cause,omitempty"`
-	Duration     *int64                 `json:"duration,omitempty"`
-	End          int64                  `json:"end,omitempty"`
-	Logs         []string               `json:"logs"`
-	Name         string                 `json:"name"`
-	Namespace    string                 `json:"namespace"`
-	Publish      bool                   `json:"publish"`
-	Response     responseJSON           `json:"response"`
-	Start        int64                  `json:"start"`
-	Subject      string                 `json:"subject"`
-	Version      string                 `json:"version"`
-}
-
-type responseJSON struct {
-	Result  json.RawMessage `json:"result,omitempty"`
-	Size    *int            `json:"size,omitempty"`
-	Status  string          `json:"status"`
-	Success bool            `json:"success"`
-}
+// extended is a record as users get it, by the names of its members, in whose order
+// they are written, as the controller does.
+type extended map[string]any
 
 func extend(r *activation.Record) extended {
+	response := extended{"status": r.Response.Status(), "success": r.Response.StatusCode == activation.StatusSuccess}
+	if r.Response.Result != nil {
+		response["result"] = r.Response.Result
+	}
+	if r.Response.Size != nil {
+		response["size"] = r.Response.Size
+	}
 	e := extended{
-		ActivationID: r.ActivationID, Annotations: r.Annotations, Cause: r.Cause, Duration: r.Duration, End: r.End, Logs: r.Logs,
-		Name: r.Name, Namespace: r.Namespace, Publish: r.Publish, Start: r.Start, Subject: r.Subject, Version: r.Version,
-		Response: responseJSON{r.Response.Result, r.Response.Size, r.Response.Status(), r.Response.StatusCode == activation.StatusSuccess},
+		"activationId": r.ActivationID, "annotations": r.Annotations, "logs": append([]string{}, r.Logs...), "name": r.Name, "namespace": r.Namespace,
+		"publish": r.Publish, "response": response, "start": r.Start, "subject": r.Subject, "version": r.Version,
 	}
-	if e.Logs == nil {
-		e.Logs = []string{}
+	if r.Cause != "" {
+		e["cause"] = r.Cause
 	}
-	if e.Duration == nil && r.End != 0 {
-		lasted := r.End - r.Start
-		e.Duration = &lasted
+	if r.End != 0 {
+		e["end"], e["duration"] = r.End, r.End-r.Start
+	}
+	if r.Duration != nil {
+		e["duration"] = r.Duration
 	}
 	return e
 }

@@ -94,8 +94,8 @@ func routes() map[string]methods {
 
 		namespace + "/activations":             {"GET": (*request).listActivations},
 		namespace + "/activations/{id}":        {"GET": part(func(e extended) any { return e })},
-		namespace + "/activations/{id}/result": {"GET": part(func(e extended) any { return e.Response })},
-		namespace + "/activations/{id}/logs":   {"GET": part(func(e extended) any { return map[string][]string{"logs": e.Logs} })},
+		namespace + "/activations/{id}/result": {"GET": part(func(e extended) any { return e["response"] })},
+		namespace + "/activations/{id}/logs":   {"GET": part(func(e extended) any { return extended{"logs": e["logs"]} })},
 	}
 	for _, c := range collections() {
 		one := methods{"GET": c.get, "PUT": c.put, "POST": c.post, "DELETE": c.delete}
