@@ -100,11 +100,13 @@ func nextRev(prev string) string {
 
 // incoming is a document as a client sent it, taken apart.
 type incoming struct {
-	id      string
-	rev     string // the revision the client believes to replace
-	deleted bool
-	atts    map[string]struct{ Stub bool }
-	body    []byte
+	ID          string                    `json:"_id"`
+	Rev         string                    `json:"_rev"` // the revision the client believes to replace
+	Deleted     bool                      `json:"_deleted"`
+	Attachments map[string]map[string]any `json:"_attachments"`
+	Revisions   json.RawMessage           `json:"_revisions"` // of a replication; not kept
+
+	body []byte
 }
 
 // parseDoc takes a document apart. Its members keep their order and text.
@@ -116,53 +118,35 @@ func parseDoc(raw []byte) (*incoming, error) {
 	if t, err := dec.Token(); err != nil || t != json.Delim('{') {
 		return nil, badRequest("Document must be a JSON object")
 	}
-	in, body := &incoming{}, bytes.NewBufferString("{")
+	body, special := []byte{'{'}, []byte{'{'}
 	for dec.More() {
 		name, err := dec.Token()
+		var value json.RawMessage
+		if err == nil {
+			err = dec.Decode(&value)
+		}
 		if err != nil {
 			return nil, badRequest("invalid UTF-8 JSON")
 		}
-		var value json.RawMessage
-		if err := dec.Decode(&value); err != nil {
-			return nil, badRequest("invalid UTF-8 JSON")
-		}
-		if name := name.(string); strings.HasPrefix(name, "_") {
-			if err := in.special(name, value); err != nil {
-				return nil, err
-			}
-			continue
-		}
-		if body.Len() > 1 {
-			body.WriteByte(',')
-		}
 		quoted, _ := json.Marshal(name)
-		body.Write(append(append(quoted, ':'), value...))
+		member := append(append(append(quoted, ':'), value...), ',')
+		if strings.HasPrefix(name.(string), "_") {
+			special = append(special, member...)
+		} else {
+			body = append(body, member...)
+		}
 	}
-	body.WriteByte('}')
-	in.body = body.Bytes()
+	in := &incoming{body: closed(body)}
+	dec = json.NewDecoder(bytes.NewReader(closed(special)))
+	dec.DisallowUnknownFields()
+	if err := dec.Decode(in); err != nil {
+		return nil, &refusal{http.StatusBadRequest, "doc_validation", "Bad special document member: " + err.Error()}
+	}
 	return in, nil
 }
 
-func (in *incoming) special(name string, value json.RawMessage) error {
-	var err error
-	switch name {
-	case "_id":
-		err = json.Unmarshal(value, &in.id)
-	case "_rev":
-		err = json.Unmarshal(value, &in.rev)
-	case "_deleted":
-		err = json.Unmarshal(value, &in.deleted)
-	case "_attachments":
-		err = json.Unmarshal(value, &in.atts)
-	case "_revisions":
-	default:
-		return &refusal{http.StatusBadRequest, "doc_validation", "Bad special document member: " + name}
-	}
-	if err != nil {
-		return badRequest("Bad value of document member " + name)
-	}
-	return nil
-}
+// closed ends an object, whose members each have a comma behind them.
+func closed(object []byte) []byte { return append(bytes.TrimSuffix(object, []byte{','}), '}') }
 
 // validID refuses what CouchDB refuses, and the zero byte that separates
 // attachment keys.
@@ -196,27 +180,27 @@ func checkRev(old *record, rev string, deletes bool) error {
 // put stores the document if its revision allows it, with the attachments of
 // which it has stubs, and returns the new revision.
 func (db *database) put(in *incoming) (string, error) {
-	old, err := db.record(in.id)
+	old, err := db.record(in.ID)
 	if err != nil {
 		return "", err
 	}
-	if err := checkRev(old, in.rev, in.deleted); err != nil {
+	if err := checkRev(old, in.Rev, in.Deleted); err != nil {
 		return "", err
 	}
 	next := &record{body: in.body, atts: map[string]stub{}}
-	if in.deleted {
+	if in.Deleted {
 		next.body = nil
 	}
-	for name, att := range in.atts {
-		if !att.Stub {
+	for name, att := range in.Attachments {
+		if att["stub"] != true {
 			return "", notServed() // contents come by requests of their own
 		}
 		if old.atts[name] == (stub{}) {
-			return "", &refusal{http.StatusPreconditionFailed, "missing_stub", "Invalid attachment stub in " + in.id + " for " + name}
+			return "", &refusal{http.StatusPreconditionFailed, "missing_stub", "Invalid attachment stub in " + in.ID + " for " + name}
 		}
 		next.atts[name] = old.atts[name]
 	}
-	return db.replace(in.id, old, next)
+	return db.replace(in.ID, old, next)
 }
 
 // attach stores an attachment as a new revision of its document, which is

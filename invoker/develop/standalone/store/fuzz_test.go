@@ -28,7 +28,7 @@ func FuzzParseDoc(f *testing.F) {
 		if err != nil || string(back.body) != string(in.body) {
 			t.Fatalf("%q came back as %q, err %v", in.body, back.body, err)
 		}
-		if text := r.render(in.id); !json.Valid(text) {
+		if text := r.render(in.ID); !json.Valid(text) {
 			t.Fatalf("rendered %q", text)
 		}
 	})

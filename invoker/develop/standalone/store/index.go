@@ -30,8 +30,12 @@ func (db *database) eachRow(id string, body []byte, fn func(b *bolt.Bucket, key,
 	if err := json.Unmarshal(body, &doc); err != nil {
 		return fmt.Errorf("read document %s: %w", id, err)
 	}
+	doc["_id"], _ = json.Marshal(id)
 	for _, v := range views {
-		for _, e := range v.emit(id, doc) {
+		if !v.in(doc) {
+			continue
+		}
+		for _, e := range v.emit(doc) {
 			b, err := db.root.Bucket(bucketViews).CreateBucketIfNotExists([]byte(v.name))
 			if err != nil {
 				return fmt.Errorf("create index %s: %w", v.name, err)

@@ -52,10 +52,10 @@ func (db *database) putDocument(r *request) (answer, error) {
 	if err != nil {
 		return nil, err
 	}
-	if in.id != "" && in.id != id {
+	if in.ID != "" && in.ID != id {
 		return nil, badRequest("Document ID must match the URL")
 	}
-	in.id, in.rev = id, cmp.Or(r.rev(), in.rev)
+	in.ID, in.Rev = id, cmp.Or(r.rev(), in.Rev)
 	rev, err := db.put(in)
 	return r.written(id, rev), err
 }
@@ -65,7 +65,7 @@ func (db *database) deleteDocument(r *request) (answer, error) {
 	if err != nil {
 		return nil, err
 	}
-	rev, err := db.put(&incoming{id: id, rev: r.rev(), deleted: true})
+	rev, err := db.put(&incoming{ID: id, Rev: r.rev(), Deleted: true})
 	return r.written(id, rev), err
 }
 
@@ -123,11 +123,11 @@ func (db *database) bulkDocs(r *request) (answer, error) {
 		var refused *refusal
 		switch {
 		case errors.As(err, &refused):
-			results[i] = docResult{ID: in.id, Error: refused.word, Reason: refused.reason}
+			results[i] = docResult{ID: in.ID, Error: refused.word, Reason: refused.reason}
 		case err != nil:
 			return nil, err
 		default:
-			results[i] = docResult{OK: true, ID: in.id, Rev: rev}
+			results[i] = docResult{OK: true, ID: in.ID, Rev: rev}
 		}
 	}
 	return results, nil
@@ -152,10 +152,10 @@ func parseBulk(raw []byte) ([]*incoming, error) {
 		if err != nil {
 			return nil, err
 		}
-		if in.id == "" {
-			in.id = strings.ToLower(rand.Text())
+		if in.ID == "" {
+			in.ID = strings.ToLower(rand.Text())
 		}
-		if err := validID(in.id); err != nil {
+		if err := validID(in.ID); err != nil {
 			return nil, err
 		}
 		docs[i] = in

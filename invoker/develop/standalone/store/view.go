@@ -35,29 +35,30 @@ func (m members) pick(names ...string) members {
 // key and no copy.
 type view struct {
 	name    string // design document, slash, view
-	emit    func(id string, doc members) []entry
-	summary func(doc members) members // nil: the entry's own value
-	counts  bool                      // it is reduced to the number of rows
+	in      func(members) bool
+	emit    func(members) []entry
+	summary func(members) members // nil: the entry's own value
+	counts  bool                  // it is reduced to the number of rows
 }
 
 // views are those that are answered.
 var views = []view{
-	{"whisks.v2.1.0/actions", func(_ string, d members) []entry { return when(d.has("exec"), d.byUpdated()) }, actionSummary, true},
-	{"whisks.v2.1.0/packages", func(_ string, d members) []entry { return when(d.has("binding"), d.under("updated")) }, packageSummary, true},
-	{"whisks.v2.1.0/packages-public", func(_ string, d members) []entry { return when(d.isPublic(), d.under("updated")) }, packageSummary, true},
-	{"whisks.v2.1.0/triggers", func(_ string, d members) []entry { return when(d.isTrigger(), d.byUpdated()) }, triggerSummary, true},
-	{"whisks.v2.1.0/rules", func(_ string, d members) []entry { return when(d.has("trigger"), d.byUpdated()) }, nil, true},
-	{"whisks.v2.1.0/activations", func(_ string, d members) []entry { return when(d.has("activationId"), d.under("start")) }, activationSummary, true},
-	{"whisks-filters.v2.1.1/activations", func(_ string, d members) []entry { return when(d.has("activationId"), d.byPath()) }, activationSummary, true},
-	{"subjects.v2.0.0/identities", emitIdentities, nil, false},
-	{"namespaceThrottlings/blockedNamespaces", emitBlocked, nil, true},
+	{"whisks.v2.1.0/actions", has("exec"), members.byUpdated, actionSummary, true},
+	{"whisks.v2.1.0/packages", has("binding"), under("updated"), packageSummary, true},
+	{"whisks.v2.1.0/packages-public", members.isPublic, under("updated"), packageSummary, true},
+	{"whisks.v2.1.0/triggers", members.isTrigger, members.byUpdated, triggerSummary, true},
+	{"whisks.v2.1.0/rules", has("trigger"), members.byUpdated, nil, true},
+	{"whisks.v2.1.0/activations", has("activationId"), under("start"), activationSummary, true},
+	{"whisks-filters.v2.1.1/activations", has("activationId"), members.byPath, activationSummary, true},
+	{"subjects.v2.0.0/identities", has("subject"), members.identities, nil, false},
+	{"namespaceThrottlings/blockedNamespaces", has("_id"), members.blockedNamespaces, nil, true},
 }
 
-func when(in bool, entries []entry) []entry {
-	if !in {
-		return nil
-	}
-	return entries
+func has(name string) func(members) bool { return func(m members) bool { return m.has(name) } }
+
+// under is the key [namespace, a time].
+func under(time string) func(members) []entry {
+	return func(m members) []entry { return []entry{{key: []any{m.text("namespace"), m[time]}}} }
 }
 
 func (m members) isTrigger() bool { return !m.has("exec") && !m.has("binding") && m.has("parameters") }
@@ -72,15 +73,10 @@ func (m members) isBinding() bool {
 	return json.Unmarshal(m["binding"], &to) == nil && len(to) > 0
 }
 
-// under is the key [namespace, a time].
-func (m members) under(time string) []entry {
-	return []entry{{key: []any{m.text("namespace"), m[time]}}}
-}
-
 // byUpdated is the key [namespace, updated], and once more under the first
 // segment for what lies in a package.
 func (m members) byUpdated() []entry {
-	entries := m.under("updated")
+	entries := under("updated")(m)
 	if root, _, inPackage := strings.Cut(m.text("namespace"), "/"); inPackage {
 		entries = append(entries, entry{key: []any{root, m["updated"]}})
 	}
@@ -117,12 +113,12 @@ func (m members) namespaces() (all []members) {
 
 func (m members) isBlocked() bool { return string(m["blocked"]) == "true" }
 
-func emitIdentities(_ string, doc members) []entry {
-	if doc.text("subject") == "" || doc.isBlocked() {
+// identities are the namespaces of a subject by their names and by their keys.
+func (m members) identities() (entries []entry) {
+	if m.isBlocked() {
 		return nil
 	}
-	var entries []entry
-	for _, ns := range doc.namespaces() {
+	for _, ns := range m.namespaces() {
 		name, uuid, key := ns.text("name"), ns.text("uuid"), ns.text("key")
 		value, _ := json.Marshal(map[string]string{"_id": name + "/limits", "namespace": name, "uuid": uuid, "key": key})
 		entries = append(entries, entry{[]any{name}, value}, entry{[]any{uuid, key}, value})
@@ -130,18 +126,16 @@ func emitIdentities(_ string, doc members) []entry {
 	return entries
 }
 
-// emitBlocked lists the namespaces that may not run anything: those of a
-// blocked subject and those whose limits are zero.
-func emitBlocked(id string, doc members) []entry {
-	if ns, ok := strings.CutSuffix(id, "/limits"); ok && (string(doc["concurrentInvocations"]) == "0" || string(doc["invocationsPerMinute"]) == "0") {
+// blockedNamespaces are those that may not run anything: those of a blocked subject
+// and those whose limits are zero.
+func (m members) blockedNamespaces() (entries []entry) {
+	if ns, ok := strings.CutSuffix(m.text("_id"), "/limits"); ok && (string(m["concurrentInvocations"]) == "0" || string(m["invocationsPerMinute"]) == "0") {
 		return []entry{{key: ns}}
 	}
-	if doc.text("subject") == "" || !doc.isBlocked() {
-		return nil
-	}
-	var entries []entry
-	for _, ns := range doc.namespaces() {
-		entries = append(entries, entry{key: ns.text("name")})
+	if m.has("subject") && m.isBlocked() {
+		for _, ns := range m.namespaces() {
+			entries = append(entries, entry{key: ns.text("name")})
+		}
 	}
 	return entries
 }
