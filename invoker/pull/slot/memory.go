@@ -25,13 +25,21 @@ type shortage struct {
 	again time.Duration // when its container is asked for again; 0: it is asked for
 }
 
-// awaitMemory has a refused slot ask again, where containers of others may end
-// meanwhile. It reports whether the slot waits.
+// awaitMemory has a refused slot ask again, if it is its function's only one and
+// containers of others may end meanwhile. It reports whether the slot waits. One that a
+// scheduler orders beside others must not: while it waits, it has a place of the
+// namespace, too.
 func (t *Table) awaitMemory(now time.Duration, s *slot) bool {
 	if s.until == 0 {
 		s.until = now + memoryWait
 	}
-	others := slices.ContainsFunc(t.slots, func(o *slot) bool { return o.claims() && o != s })
+	others := false
+	for _, o := range t.slots {
+		if o != s && !o.GPU && sameFunction(o.Queue, s.Queue) {
+			return false
+		}
+		others = others || o.claims()
+	}
 	if !others || now >= s.until || t.closed || s.aim == toRemove {
 		return false
 	}
@@ -52,15 +60,14 @@ func (t *Table) askAgain(now time.Duration, s *slot) {
 }
 
 // freeMemory ends slots for which schedulers have nothing, longest idle first, until
-// there is memory for all that wait. A container of a function that waits stays: it
-// will do.
+// there is memory for all that wait.
 func (t *Table) freeMemory(now time.Duration) {
 	lack := 0
-	var idle, short []*slot
+	var idle []*slot
 	for _, s := range t.slots {
 		switch {
 		case s.again > 0:
-			lack, short = lack+s.MemoryMB, append(short, s)
+			lack += s.MemoryMB
 		case s.claims() && s.aim == toRemove:
 			lack -= s.MemoryMB
 		case s.claims() && s.state == open && s.runs == 0 && s.ack == nil && now-s.since >= memoryPause:
@@ -69,8 +76,7 @@ func (t *Table) freeMemory(now time.Duration) {
 	}
 	slices.SortStableFunc(idle, func(a, b *slot) int { return cmp.Compare(a.since, b.since) })
 	for _, s := range idle {
-		wanted := slices.ContainsFunc(short, func(o *slot) bool { return sameFunction(o.Queue, s.Queue) })
-		if lack > 0 && !wanted {
+		if lack > 0 {
 			lack -= s.MemoryMB
 			t.retire(now, s)
 			t.proceed(now, s)

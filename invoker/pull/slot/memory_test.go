@@ -83,12 +83,12 @@ func TestIdleSlotFreesMemory(t *testing.T) {
 	f.want("put existing")
 }
 
-// What is ended for it counts until it is gone, and a container of its own function stays.
+// What is ended for it counts until it is gone.
 func TestOnlyWhatIsNeededEndsForMemory(t *testing.T) {
 	f := newFixture(t)
 	f.opened()
 	f.t.Orders()
-	f.opened(func(c *Creation) { c.Queue = creation(0, "b", "1-a").Queue })
+	f.opened()
 	f.now += time.Second
 	id := f.short()
 	f.want("leave")
@@ -96,6 +96,16 @@ func TestOnlyWhatIsNeededEndsForMemory(t *testing.T) {
 	f.want("acquire")
 	f.t.Refused(f.now, id, activation.ResourceNotEnough, "full")
 	f.want()
+}
+
+// One of a function that has another is not needed as much as a place of the namespace.
+func TestSecondOfAFunctionDoesNotWaitForMemory(t *testing.T) {
+	f := newFixture(t)
+	f.t.Pulled(f.now, f.opened(), 0, Keep{})
+	f.short()
+	f.want()
+	f.short()
+	f.want("ack ResourceNotEnoughError")
 }
 
 func TestWaitForMemoryEndsWithTheTable(t *testing.T) {
