@@ -67,7 +67,7 @@ func (s *fakeSpill) will(f func(s *fakeSpill)) {
 func (env *fixture) aSecond() Settings {
 	env.setRun(func(int, []byte) proxy.Exchange { time.Sleep(time.Second); return answer(200, `{}`) })
 	s := env.gpuSettings(1)
-	s.GPU.Tokens = 1
+	s.GPU.Tokens.Max = 1
 	return s
 }
 

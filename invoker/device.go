@@ -268,7 +268,7 @@ func (g GPUSettings) refusal(o scheduler.Order, l *scheduler.Scheduler) string {
 	case scheduler.TooBig:
 		return fmt.Sprintf("The action asks for %s of GPU memory (annotation gpu, key memory); "+
 			"the device has %s, of which the context of a container takes %s.",
-			activation.Size(o.Memory), legible(o.LargestDevice), legible(g.ContextMem))
+			activation.Size(o.Memory), legible(o.LargestDevice), legible(g.Context))
 	case scheduler.NoDevice:
 		return fmt.Sprintf("The action waited %s for a GPU and there was none that could run it (%s); "+
 			"it waits no longer than %s (whisk.gpu.device-timeout).",

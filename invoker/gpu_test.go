@@ -12,6 +12,7 @@ import (
 
 	"github.com/gpuwhisk/gpuwhisk/activation"
 	"github.com/gpuwhisk/gpuwhisk/gpu"
+	"github.com/gpuwhisk/gpuwhisk/gpu/scheduler"
 	"github.com/gpuwhisk/gpuwhisk/invoker/engine/proxy"
 	"github.com/gpuwhisk/gpuwhisk/sched"
 )
@@ -20,8 +21,11 @@ func (env *fixture) gpuSettings(devices int) Settings {
 	s := env.settings()
 	cfg, _ := sched.Defaults("mqfq-sticky")
 	s.GPU = GPUSettings{
-		Policy: "mqfq-sticky", Sched: cfg, Tokens: 2, Pool: gpu.PoolConfig{Size: 32}, Prefetch: true,
-		DefaultMem: 1 << 30, ContextMem: 400 << 20, Backlog: Backlog{1000, 1 << 20},
+		Config: scheduler.Config{
+			Policy: "mqfq-sticky", Sched: cfg, Tokens: gpu.TokensConfig{Max: 2}, Pool: gpu.PoolConfig{Size: 32},
+			PrefetchActive: true, PrefetchNext: true, Memory: 1 << 30, Context: 400 << 20,
+		},
+		Backlog: Backlog{1000, 1 << 20},
 	}
 	for i := range devices {
 		s.GPU.Devices = append(s.GPU.Devices, gpu.Device{Index: i, Name: "test", MemoryBytes: 16 << 30, Simulated: true})

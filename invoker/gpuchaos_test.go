@@ -42,8 +42,8 @@ func tempest(t *testing.T, seed uint64) {
 	settings := h.gpuSettings(h.devices)
 	settings.GPU.Policy = []string{"mqfq-sticky", "sticky-plus", "fcfs"}[seed%3]
 	settings.GPU.AckTimeout = 2 * time.Second
-	settings.GPU.TokenConfig = gpu.DefaultTokens()
-	settings.GPU.TokenConfig.Max, settings.GPU.TokenConfig.Dynamic = 3, seed%2 == 0
+	settings.GPU.Tokens = gpu.DefaultTokens()
+	settings.GPU.Tokens.Max, settings.GPU.Tokens.Dynamic = 3, seed%2 == 0
 	settings.GPU.Devices[1].MemoryBytes += int64(seed%5) << 31
 	settings.GPU.Pool.Size = 2 + int(seed%7)
 	settings.Pool.MemoryMB = 1024 << (seed % 3)

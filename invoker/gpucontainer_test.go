@@ -32,7 +32,7 @@ func TestContainerTakesSeveralRuns(t *testing.T) {
 			})
 			s := env.gpuSettings(1)
 			s.Bounds.Concurrency.Max = 3
-			s.GPU.Tokens = 4
+			s.GPU.Tokens.Max = 4
 			var at, most atomic.Int32
 			env.run = func(int, []byte) proxy.Exchange {
 				most.Store(max(most.Load(), at.Add(1)))
@@ -84,7 +84,7 @@ func TestSharedContainerFails(t *testing.T) {
 		})
 		s := env.gpuSettings(1)
 		s.Bounds.Concurrency.Max = 3
-		s.GPU.Tokens = 4
+		s.GPU.Tokens.Max = 4
 		env.run = func(n int, _ []byte) proxy.Exchange {
 			time.Sleep(time.Duration(n) * time.Second)
 			if n == 2 {

@@ -206,8 +206,8 @@ func TestDynamicTokens(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		env := newFixture(t)
 		s := env.gpuSettings(2)
-		s.GPU.TokenConfig = gpu.DefaultTokens()
-		s.GPU.TokenConfig.Max, s.GPU.TokenConfig.Dynamic = 4, true
+		s.GPU.Tokens = gpu.DefaultTokens()
+		s.GPU.Tokens.Max, s.GPU.Tokens.Dynamic = 4, true
 		s.GPU.Devices[1].Sharing = gpu.MIGSlice
 		iv, stop := env.start(s)
 		see := func(u float64, want0, want1 int) {
@@ -253,8 +253,8 @@ func TestTokensLearnFromCompany(t *testing.T) {
 				return answer(200, `{}`)
 			}
 			s := env.gpuSettings(1)
-			s.GPU.TokenConfig = gpu.DefaultTokens()
-			s.GPU.TokenConfig.Dynamic, s.GPU.TokenConfig.MinSamples = true, 3
+			s.GPU.Tokens = gpu.DefaultTokens()
+			s.GPU.Tokens.Dynamic, s.GPU.Tokens.MinSamples = true, 3
 			iv, stop := env.start(s)
 			for range 3 {
 				env.invoke("f", nil)

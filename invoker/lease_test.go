@@ -29,7 +29,7 @@ func TestEndIsNotDelayedByMemoryReport(t *testing.T) {
 				env.gpu.holds(name, 3<<30, 3<<30, 0)
 			}
 			s := env.gpuSettings(1)
-			s.GPU.Tokens = 1
+			s.GPU.Tokens.Max = 1
 			_, stop := env.start(s)
 			first := env.invoke("f", nil)
 			time.Sleep(time.Millisecond)
@@ -70,7 +70,7 @@ func TestTokenIsFreeWhileLogsAreRead(t *testing.T) {
 		}
 		env.slowLogs()
 		s := env.gpuSettings(1)
-		s.GPU.Tokens = 1
+		s.GPU.Tokens.Max = 1
 		_, stop := env.start(s)
 		env.invoke("f", nil)
 		time.Sleep(time.Minute)
@@ -101,7 +101,7 @@ func TestContainerIsNotSharedWithLogs(t *testing.T) {
 			env.action("f", annotate(`{"memory":"1 GB"}`))
 			env.slowLogs()
 			s := env.gpuSettings(1)
-			s.GPU.Policy, s.GPU.Tokens = policy, 1
+			s.GPU.Policy, s.GPU.Tokens.Max = policy, 1
 			_, stop := env.start(s)
 			var ids []activation.ID
 			for range 3 {
@@ -158,7 +158,7 @@ func TestContainerDiesWhileItsLogsAreRead(t *testing.T) {
 		env.action("f", annotate(`{"memory":"1 GB"}`))
 		env.slowLogs()
 		s := env.gpuSettings(1)
-		s.GPU.Tokens = 1
+		s.GPU.Tokens.Max = 1
 		iv, stop := env.start(s)
 		env.invoke("f", nil)
 		time.Sleep(time.Millisecond)

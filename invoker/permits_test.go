@@ -105,7 +105,7 @@ func TestOverdueActivationsEnd(t *testing.T) {
 		env.action("gpu", annotate("true"))
 		env.run = func(int, []byte) proxy.Exchange { time.Sleep(50 * time.Second); return answer(200, `{}`) }
 		s := env.gpuSettings(1)
-		s.GPU.Tokens, s.GPU.Overdue = 1, 30*time.Second
+		s.GPU.Tokens.Max, s.GPU.Overdue = 1, 30*time.Second
 		_, stop := env.start(s)
 		first := env.invoke("gpu", nil)
 		time.Sleep(time.Second)

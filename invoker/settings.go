@@ -6,10 +6,8 @@ import (
 	"time"
 
 	"github.com/gpuwhisk/gpuwhisk/activation"
-	"github.com/gpuwhisk/gpuwhisk/gpu"
 	"github.com/gpuwhisk/gpuwhisk/gpu/scheduler"
 	"github.com/gpuwhisk/gpuwhisk/invoker/container"
-	"github.com/gpuwhisk/gpuwhisk/sched"
 )
 
 // Settings is what one invoker is given at its start. cmd fills it from the
@@ -61,36 +59,17 @@ type Settings struct {
 // GPUSettings is the GPU part of Settings. Without devices no scheduler is
 // made.
 type GPUSettings struct {
-	// Devices in the order of their indices, which count from 0.
-	Devices []gpu.Device
-	Policy  string
-	Sched   sched.Config
-	// Tokens is a fixed D. It counts where TokenConfig.Max is 0.
-	Tokens int
-	// TokenConfig states how D is found for each device.
-	TokenConfig gpu.TokensConfig
-	// AckTimeout is how long an order to move memory may go unanswered before
-	// it is given again; 0 takes the default.
-	AckTimeout time.Duration
-	Pool       gpu.PoolConfig
-	Weights    map[string]float64 // "namespace/path/action" or "namespace"
+	// Config is the GPU scheduler's. Whether memory faults is the mover's to say, and
+	// IdleTimeout is the pool's. An AckTimeout of 0 takes the default.
+	scheduler.Config
 	// Limits is the most device memory of a container, in bytes, by
 	// "namespace/path/action", "namespace" or "*". Modes are the values of the
 	// annotation's key shim that actions may use; none is all.
 	Limits map[string]int64
-	// NamespaceLimits is the most that a namespace's containers have on one
-	// device, by namespace or "*".
-	NamespaceLimits map[string]int64
-	Modes           []string
+	Modes  []string
 	// Fallbacks has the actions whose memory cannot be moved; nil: none falls back.
-	Fallbacks  Fallbacks
-	Prefetch   bool
-	ForwardTo  string // topic for gpu actions when there is no device
-	ContextMem int64  // device memory that a container's CUDA context takes
-	DefaultMem int64  // footprint of an action that names none
-	// DeviceTimeout is how long an activation waits while no device is there that
-	// could run it; 0 is for ever.
-	DeviceTimeout time.Duration
+	Fallbacks Fallbacks
+	ForwardTo string // topic for gpu actions when there is no device
 	// Overdue is after how long an activation that has not begun is refused, since
 	// its caller waits no longer; 0 is never.
 	Overdue time.Duration
@@ -141,22 +120,12 @@ func (g GPUSettings) validate() error {
 // defaultAckTimeout is several times what a whole device takes to be moved.
 const defaultAckTimeout = 10 * time.Second
 
-func (g GPUSettings) ackTimeout() time.Duration {
-	if g.AckTimeout == 0 {
-		return defaultAckTimeout
-	}
-	return g.AckTimeout
-}
-
 // schedulerConfig is the GPU scheduler's part of it.
 func (g GPUSettings) schedulerConfig(pool container.Config, faults bool) scheduler.Config {
-	c := scheduler.Config{
-		Policy: g.Policy, Sched: g.Sched, Weights: g.Weights, NamespaceLimits: g.NamespaceLimits, Devices: g.Devices, Tokens: g.TokenConfig, Pool: g.Pool,
-		Context: g.ContextMem, Memory: g.DefaultMem, AckTimeout: g.ackTimeout(), DeviceTimeout: g.DeviceTimeout,
-		PrefetchActive: g.Prefetch, PrefetchNext: g.Prefetch, Faults: faults,
-	}
-	if c.Tokens.Max == 0 {
-		c.Tokens = gpu.TokensConfig{Max: g.Tokens}
+	c := g.Config
+	c.Faults = faults
+	if c.AckTimeout == 0 {
+		c.AckTimeout = defaultAckTimeout
 	}
 	if pool.IdleTimeout >= 0 {
 		c.IdleTimeout = max(pool.IdleTimeout+max(pool.PauseGrace, 0), 1)

@@ -80,7 +80,7 @@ func TestTraceOfAThrottledRun(t *testing.T) {
 		}
 		env.takes(2 * time.Second)
 		s := env.gpuSettings(1)
-		s.Explain, s.GPU.Tokens = 100, 1
+		s.Explain, s.GPU.Tokens.Max = 100, 1
 		s.GPU.Sched.Overrun = time.Second
 		iv, stop := env.start(s)
 		for range 4 {
@@ -108,7 +108,7 @@ func TestTraceOfARunAlone(t *testing.T) {
 		}
 		env.takes(200 * time.Millisecond)
 		s := env.gpuSettings(1)
-		s.Explain, s.GPU.Tokens = 100, 1
+		s.Explain, s.GPU.Tokens.Max = 100, 1
 		iv, stop := env.start(s)
 		env.invoke("f", nil)
 		time.Sleep(time.Millisecond)

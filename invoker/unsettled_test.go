@@ -219,7 +219,7 @@ func TestWhatGrowsOldIsSpilled(t *testing.T) {
 		env.setRun(func(int, []byte) proxy.Exchange { time.Sleep(10 * time.Minute); return answer(200, `{}`) })
 		s := env.gpuSettings(1)
 		s.Retention = Retention{Time: 5 * time.Minute}
-		s.GPU.Tokens, s.Drain = 1, time.Hour
+		s.GPU.Tokens.Max, s.Drain = 1, time.Hour
 		iv, stop := env.start(s)
 		for _, name := range []string{"cpu", "gpu", "gpu", "cpu"} {
 			env.invoke(name, nil)

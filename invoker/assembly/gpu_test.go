@@ -163,10 +163,10 @@ func TestGPUSettings(t *testing.T) {
 	if len(s.GPU.Devices) != 2 || s.InFlight != without.InFlight || s.GPU.Backlog.Activations != c.GPU.Backlog {
 		t.Errorf("%d devices, %d in flight, %d without", len(s.GPU.Devices), s.InFlight, without.InFlight)
 	}
-	if d := s.GPU.TokenConfig; d.Max != 3 || !d.Dynamic || d.Threshold != 0.8 || s.GPU.AckTimeout != 7*time.Second {
+	if d := s.GPU.Tokens; d.Max != 3 || !d.Dynamic || d.Threshold != 0.8 || s.GPU.AckTimeout != 7*time.Second {
 		t.Errorf("tokens %+v, acknowledgements within %v", d, s.GPU.AckTimeout)
 	}
-	if err := s.GPU.TokenConfig.Validate(); err != nil {
+	if err := s.GPU.Tokens.Validate(); err != nil {
 		t.Error(err)
 	}
 }

@@ -8,6 +8,7 @@ import (
 
 	"github.com/gpuwhisk/gpuwhisk/activation"
 	"github.com/gpuwhisk/gpuwhisk/gpu"
+	"github.com/gpuwhisk/gpuwhisk/gpu/scheduler"
 	"github.com/gpuwhisk/gpuwhisk/invoker"
 	"github.com/gpuwhisk/gpuwhisk/invoker/config"
 	"github.com/gpuwhisk/gpuwhisk/invoker/container"
@@ -152,22 +153,15 @@ func limits(rules map[string]config.Size) map[string]int64 {
 
 func gpuSettings(g config.GPU, devices []gpu.Device) invoker.GPUSettings {
 	return invoker.GPUSettings{
-		Devices:         devices,
-		Policy:          g.Policy,
-		Sched:           g.Sched,
-		TokenConfig:     g.Tokens,
-		Pool:            g.Pool,
-		AckTimeout:      finite(g.AckTimeout),
-		Weights:         g.Weights,
-		Limits:          limits(g.Limits),
-		NamespaceLimits: limits(g.NamespaceLimits),
-		Modes:           g.Shim.Modes,
-		Prefetch:        g.Prefetch,
-		ForwardTo:       g.ForwardTopic,
-		ContextMem:      int64(g.ContextMemory),
-		DefaultMem:      int64(g.DefaultMemory),
-		DeviceTimeout:   finite(g.DeviceTimeout),
-		Overdue:         finite(g.Overdue),
-		Backlog:         invoker.Backlog{Activations: g.Backlog, Bytes: int64(g.BacklogSize)},
+		Config: scheduler.Config{
+			Policy: g.Policy, Sched: g.Sched, Weights: g.Weights, NamespaceLimits: limits(g.NamespaceLimits),
+			Devices: devices, Tokens: g.Tokens, Pool: g.Pool, Context: int64(g.ContextMemory), Memory: int64(g.DefaultMemory),
+			AckTimeout: finite(g.AckTimeout), PrefetchActive: g.Prefetch, PrefetchNext: g.Prefetch, DeviceTimeout: finite(g.DeviceTimeout),
+		},
+		Limits:    limits(g.Limits),
+		Modes:     g.Shim.Modes,
+		ForwardTo: g.ForwardTopic,
+		Overdue:   finite(g.Overdue),
+		Backlog:   invoker.Backlog{Activations: g.Backlog, Bytes: int64(g.BacklogSize)},
 	}
 }
