@@ -18,10 +18,9 @@ import (
 type committer struct {
 	feed    *Feed
 	retrier *retry.Retrier
-	dirty   chan struct{} // there is something to commit; one signal is enough
-	urgent  chan struct{} // it should not wait
-	ended   chan struct{}
-	calls   context.Context // of the client: outlives the feed's until stop gives up
+	dirty   chan struct{}   // there is something to commit; one signal is enough
+	urgent  chan struct{}   // it should not wait
+	calls   context.Context // outlives the feed's, until Close gives up
 	cut     context.CancelFunc
 
 	single sync.Mutex // one commit at a time, so that no older one overtakes
@@ -31,10 +30,10 @@ type committer struct {
 func newCommitter(f *Feed) *committer {
 	c := &committer{
 		feed: f, retrier: retry.New(f.log.With("group", f.cfg.Group), "committing of offsets"),
-		dirty: make(chan struct{}, 1), urgent: make(chan struct{}, 1), ended: make(chan struct{}),
+		dirty: make(chan struct{}, 1), urgent: make(chan struct{}, 1),
+		client: f.cluster.client(f.cfg.Topic),
 	}
 	c.calls, c.cut = context.WithCancel(context.Background())
-	c.client = f.cluster.client(f.cfg.Topic)
 	return c
 }
 
@@ -56,7 +55,6 @@ func signal(ch chan struct{}) {
 // run commits at once after a rest, and from then on at intervals: after a crash
 // only activations that had just ended may run again.
 func (c *committer) run() {
-	defer close(c.ended)
 	interval := time.NewTimer(0)
 	defer interval.Stop()
 	ctx := c.feed.ctx
@@ -167,13 +165,10 @@ func commitError(res *wirecommit.Response) error {
 	return nil
 }
 
-// stop waits for the goroutine and commits a last time, over the same
-// connection: a commit that is under way must not be overtaken, or its older
-// offset would be what the next process reads.
-func (c *committer) stop(ctx context.Context) error {
-	defer context.AfterFunc(ctx, c.cut)()
-	defer c.cut()
-	<-c.ended
+// last commits a last time when the goroutine has ended, over the same connection:
+// a commit that is under way must not be overtaken, or its older offset would be
+// what the next process reads.
+func (c *committer) last(ctx context.Context) error {
 	defer c.client.close()
 	c.feed.closing()
 	return retry.Do(ctx, retry.Default(), func() error { return c.commit(c.calls) })

@@ -51,7 +51,7 @@ type Feed struct {
 	ctx     context.Context // ends with the feed
 	cancel  context.CancelFunc
 	commits *committer
-	owned   sync.WaitGroup // a goroutine per partition
+	owned   sync.WaitGroup // the committer and a goroutine per partition
 	changed chan struct{}  // Next should look again; one signal is enough
 
 	undecodable retry.LogLimit
@@ -142,7 +142,7 @@ func (c *Cluster) newFeed(cfg FeedConfig, member *Member) *Feed {
 	}
 	f.ctx, f.cancel = context.WithCancel(context.Background())
 	f.commits = newCommitter(f)
-	go f.commits.run()
+	f.owned.Go(f.commits.run)
 	return f
 }
 
@@ -340,6 +340,8 @@ func (f *Feed) Close(ctx context.Context) error {
 	if !first {
 		return nil
 	}
+	defer f.commits.cut()
+	defer context.AfterFunc(ctx, f.commits.cut)()
 	f.owned.Wait()
-	return f.commits.stop(ctx)
+	return f.commits.last(ctx)
 }

@@ -19,7 +19,6 @@ func (b *fixture) kill(f *Feed) {
 	f.mu.Unlock()
 	f.cancel()
 	f.owned.Wait()
-	<-f.commits.ended
 	f.commits.cut()
 	f.commits.client.close()
 }
