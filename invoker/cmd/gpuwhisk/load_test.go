@@ -74,7 +74,7 @@ func TestLoadTakesATrace(t *testing.T) {
 		t.Errorf("%q, %v", actions, err)
 	}
 	c.TraceFormat = "plain"
-	if _, _, _, err := c.arrivals(); err == nil || !strings.Contains(err.Error(), "t.csv:1: field 1") {
+	if _, _, _, err := c.arrivals(); err == nil || !strings.Contains(err.Error(), "t.csv:1: bare") {
 		t.Errorf("a file that is no trace: %v", err)
 	}
 }
