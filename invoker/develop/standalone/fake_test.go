@@ -1,20 +1,20 @@
 package standalone
 
 import (
-	"bytes"
 	"context"
 	"encoding/json"
 	"fmt"
-	"net/http"
+	"log/slog"
 	"strings"
 	"sync"
 	"testing"
 	"time"
 
 	"github.com/twmb/franz-go/pkg/kgo"
-	"github.com/twmb/franz-go/pkg/kmsg"
 
 	"github.com/gpuwhisk/gpuwhisk/activation"
+	"github.com/gpuwhisk/gpuwhisk/invoker/develop/standalone/broker"
+	"github.com/gpuwhisk/gpuwhisk/invoker/develop/standalone/couchdb"
 )
 
 // fakeInvoker is the least that a controller takes for an invoker: it reads
@@ -61,17 +61,12 @@ func (f *fakeInvoker) start(ctx context.Context, environ, _ []string) (func() er
 // createTopic is done by a client of its own: one that already consumes the
 // topic would ask for it again only after a second.
 func createTopic(ctx context.Context, seed, name string) error {
-	client, err := kgo.NewClient(kgo.SeedBrokers(seed))
+	bus, err := broker.Dial([]string{seed}, slog.New(slog.DiscardHandler))
 	if err != nil {
 		return err
 	}
-	defer client.Close()
-	req := kmsg.NewPtrCreateTopicsRequest()
-	topic := kmsg.NewCreateTopicsRequestTopic()
-	topic.Topic, topic.NumPartitions, topic.ReplicationFactor = name, 1, 1
-	req.Topics = append(req.Topics, topic)
-	_, err = req.RequestWith(ctx, client)
-	return err
+	defer bus.Close()
+	return bus.CreateTopics(ctx, []broker.Topic{{Name: name, Retention: time.Hour, Large: true}})
 }
 
 func (f *fakeInvoker) instance() activation.Instance {
@@ -150,24 +145,18 @@ func (f *fakeInvoker) serve(client *kgo.Client, m *activation.Message) {
 }
 
 func (f *fakeInvoker) store(r *activation.Record) {
-	target := fmt.Sprintf("%s://%s:%s/%s/_bulk_docs", f.env["CONFIG_whisk_couchdb_protocol"], f.env["CONFIG_whisk_couchdb_host"],
-		f.env["CONFIG_whisk_couchdb_port"], f.env["CONFIG_whisk_couchdb_databases_WhiskActivation"])
-	body := `{"docs":[` + string(r.Document(time.Now().UnixMilli())) + `]}`
-	req, err := http.NewRequest(http.MethodPost, target, bytes.NewReader([]byte(body)))
+	db, err := couchdb.New(couchdb.Config{
+		URL:  fmt.Sprintf("%s://%s:%s", f.env["CONFIG_whisk_couchdb_protocol"], f.env["CONFIG_whisk_couchdb_host"], f.env["CONFIG_whisk_couchdb_port"]),
+		User: f.env["CONFIG_whisk_couchdb_username"], Password: f.env["CONFIG_whisk_couchdb_password"],
+		Names: couchdb.Names{Activations: f.env["CONFIG_whisk_couchdb_databases_WhiskActivation"]},
+	})
 	if err != nil {
 		f.t.Error(err)
 		return
 	}
-	req.Header.Set("Content-Type", "application/json")
-	req.SetBasicAuth(f.env["CONFIG_whisk_couchdb_username"], f.env["CONFIG_whisk_couchdb_password"])
-	res, err := http.DefaultClient.Do(req)
-	if err != nil {
+	defer db.Close()
+	if err := db.SaveRecord(context.Background(), r, time.Now().UnixMilli()); err != nil {
 		f.t.Error(err)
-		return
-	}
-	res.Body.Close()
-	if res.StatusCode != http.StatusCreated {
-		f.t.Errorf("storing a record: %d", res.StatusCode)
 	}
 }
 

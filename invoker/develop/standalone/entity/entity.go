@@ -131,9 +131,6 @@ func Decode(kind Kind, doc []byte) (*Entity, error) {
 		return nil, fmt.Errorf("%w: %s is no %s", ErrOtherKind, e.ID, kind)
 	}
 	e.Kind = kind
-	if kind != Action {
-		e.Attachments = nil
-	}
 	return e, nil
 }
 
@@ -150,8 +147,14 @@ func (e *Entity) hasMembersOf(kind Kind) bool {
 	return e.Exec == nil && e.Binding == nil
 }
 
-// Document writes the entity for the database.
-func (e *Entity) Document() []byte { return mustMarshal(e) }
+// Document writes the entity for the database, with the stubs of attachments where its
+// code is one.
+func (e Entity) Document() []byte {
+	if e.Exec == nil || e.Exec.Attachment == nil {
+		e.Attachments = nil
+	}
+	return mustMarshal(e)
+}
 
 // Answer writes the entity for a user, without the attachment of code that is
 // stored apart.
