@@ -30,11 +30,14 @@ func SweptParameters() []Swept {
 // policies. values empty takes the usual ones. trace, when given, is the
 // workload instead of spec's.
 func Sweep(name, values string, policies []string, base Options, spec Spec, trace *Workload) ([]Entry, error) {
-	all := SweptParameters()
-	at := slices.IndexFunc(all, func(s Swept) bool { return s.Name == name })
+	all, names := SweptParameters(), []string{}
+	for _, s := range all {
+		names = append(names, s.Name)
+	}
+	at := slices.Index(names, name)
 	switch {
 	case at < 0:
-		return nil, fmt.Errorf("--over %q: not one of those that --help lists", name)
+		return nil, fmt.Errorf("--over %q: not one of %s", name, strings.Join(names, ", "))
 	case trace != nil && (name == "load" || name == "weight"):
 		return nil, fmt.Errorf("--over %s: a trace has its own", name)
 	}
