@@ -93,14 +93,12 @@ func CheckPeers(kafka, couchDB string) error {
 // error is not passed on: it repeats the text, password included.
 func parseCouchDB(address string) (couchdb.Config, error) {
 	u, err := url.Parse(address)
-	if err != nil || u.Scheme != "http" && u.Scheme != "https" || u.Host == "" {
-		return couchdb.Config{}, errors.New("--couchdb: want http://USER:PASSWORD@HOST:PORT")
+	if err == nil && (u.Scheme == "http" || u.Scheme == "https") && u.Host != "" {
+		if password, ok := u.User.Password(); ok {
+			return couchdb.Config{URL: u.Scheme + "://" + u.Host, User: u.User.Username(), Password: password}, nil
+		}
 	}
-	password, ok := u.User.Password()
-	if !ok {
-		return couchdb.Config{}, errors.New("--couchdb: want a user and a password, http://USER:PASSWORD@HOST:PORT")
-	}
-	return couchdb.Config{URL: u.Scheme + "://" + u.Host, User: u.User.Username(), Password: password}, nil
+	return couchdb.Config{}, errors.New("--couchdb: want http://USER:PASSWORD@HOST:PORT")
 }
 
 // splitList gives the parts of a list, blanks aside.
