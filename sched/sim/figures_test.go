@@ -136,12 +136,12 @@ func TestDotsLieBesideEachOther(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	places := map[string]bool{}
+	seen := map[string]bool{}
 	for _, m := range regexp.MustCompile(`<circle cx="([0-9.]+)"`).FindAllStringSubmatch(string(text), -1) {
-		places[m[1]] = true
+		seen[m[1]] = true
 	}
-	if len(places) != 3*len(x)+1 { // the legend's are one below the other
-		t.Errorf("dots at %v", places)
+	if len(seen) != 3*len(x)+1 { // the legend's are one below the other
+		t.Errorf("dots at %v", seen)
 	}
 	if x[0] != 1 {
 		t.Errorf("the curves' own values became %v", x)
