@@ -58,7 +58,8 @@ func TestSchedulerModeGivesBackAtTheStop(t *testing.T) {
 // TestSchedulerModeRunsSeveralInAContainer: one container runs as many at once as its
 // action allows, and is not paused while one of them runs.
 func TestSchedulerModeRunsSeveralInAContainer(t *testing.T) {
-	f := newScheduling(t, "CONFIG_whisk_concurrencyLimit_max=5")
+	// A scheduler whose counts are late may order more: there is memory for one.
+	f := newScheduling(t, "CONFIG_whisk_concurrencyLimit_max=5", "CONFIG_whisk_containerPool_userMemory=256m")
 	f.width = 5
 	f.scheduler.SetLimit("guest", 1)
 	r := f.start()
