@@ -15,6 +15,9 @@ import (
 // emptyPause is the least time between two fetches that bring nothing.
 const emptyPause = 200 * time.Millisecond
 
+// idleTimeout is the default of whisk.container-proxy.timeouts.idle-container.
+const idleTimeout = 10 * time.Minute
+
 // host is one invoker.
 type host struct {
 	s      *simulation
@@ -31,7 +34,7 @@ func newHost(s *simulation, n int) (*host, error) {
 	server, err := sim.NewServer(s.cfg.Workload, s.cfg.Server)
 	return &host{
 		s: s, n: n, server: server, slots: map[int]slot.ID{}, warm: map[int][2]bool{},
-		table: slot.New(slot.Config{PauseGrace: s.cfg.PauseGrace, IdleTimeout: slot.Never, Keeping: slot.Never, GPU: s.cfg.Rule}),
+		table: slot.New(slot.Config{PauseGrace: s.cfg.PauseGrace, IdleTimeout: idleTimeout, Keeping: slot.Never, GPU: s.cfg.Rule}),
 	}, err
 }
 

@@ -320,9 +320,6 @@ func (t *Table) proceed(now time.Duration, s *slot) {
 	if s.calls > 0 {
 		return
 	}
-	if s.GPU && !s.acquired { // its containers are gone meanwhile
-		s.aim = toRemove
-	}
 	if s.aim == toRemove && s.existing { // it fetches no more, whatever still runs
 		s.existing = false
 		t.order(Order{Do: Delete, Slot: s.id, Key: Existing, Creation: s.Creation})
@@ -347,7 +344,7 @@ func (t *Table) expire(now time.Duration, s *slot) {
 	if s.state != open || t.stopped || s.runs > 0 || s.ack != nil || t.cfg.PauseGrace < 0 || now-s.since < t.cfg.PauseGrace {
 		return
 	}
-	if ready := s.used && s.warmed; !ready && !s.GPU || !s.acquired {
+	if ready := s.used && s.warmed && s.acquired; !ready && !s.GPU {
 		t.retire(now, s)
 		return
 	}
@@ -383,7 +380,7 @@ func (t *Table) expirePaused(now time.Duration, s *slot) {
 	at, ok := t.due(s)
 	switch {
 	case !ok || now < at || s.counting:
-	case s.keep.Containers > 0 && !s.kept:
+	case s.keep.Containers > 0 && !s.kept && !s.GPU:
 		s.counting = true
 		t.order(Order{Do: Count, Slot: s.id, Creation: s.Creation})
 	default:
@@ -401,7 +398,9 @@ func (t *Table) due(s *slot) (time.Duration, bool) {
 		return s.since + t.cfg.PauseGrace, t.cfg.PauseGrace >= 0
 	case s.state == open && s.GPU && s.calls == 0 && !s.lost:
 		return s.pulledAt + t.cfg.GPU.Probe, true
-	case s.state == paused && s.ack == nil && !s.counting && !s.GPU:
+	case s.state == paused && s.GPU: // its containers end by the GPU scheduler's rules
+		return s.since + t.cfg.IdleTimeout, !s.acquired && s.ack == nil && t.cfg.IdleTimeout >= 0
+	case s.state == paused && s.ack == nil && !s.counting:
 		if s.kept {
 			keeping := cmp.Or(s.keep.Time, t.cfg.Keeping)
 			return s.since + keeping, keeping >= 0

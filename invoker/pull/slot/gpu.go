@@ -17,23 +17,26 @@ import (
 // pulled, no other host can do.
 //
 //	backlog below Near  whatever comes
-//	below Deep          until Few activations of the function are here, or Near of work
-//	beyond that         one, or Idle of work
+//	beyond that         until Few activations of the function are here, or Near of work
 //	always              one each Probe, and all that is older than Aged
 //
 // So each function that has work keeps some in the queue, which is all that fairness
-// needs, and short runs follow each other without a pause.
+// needs, and enough of it to be served in one go while its memory is on a device.
 //
 // Which creations are accepted. A scheduler sends one for each activation that waits,
 // to the host with the function's warmed key, or else to any, and repeats one that was
 // refused, to any host. A function whose warmed key is here is accepted, and any where
-// the backlog is below Idle. One that has no slot on any host is accepted also below
-// Near, twice as much at each retry, and anyhow at the last one: so new functions go to
-// hosts with less to do. What has a slot elsewhere is refused, so that another host is
-// asked; the last time the answer waits for up to Hold.
+// the backlog is below Idle. One without a container here is let go beyond Deep: its
+// key is deleted, and its next start costs about the same elsewhere. One that has no
+// slot on any host is accepted also below Near, twice as much at each retry, and anyhow
+// at the last one: so new functions go to hosts with less to do. What has a slot
+// elsewhere is refused, so that another host is asked; the last time the answer waits
+// for up to Hold.
 //
-// When the warmed key is there: while a container of the function is here, and its
-// slot does not fetch.
+// When the warmed key is there: while the slot does not fetch, as long as a container
+// of the function is here, and for IdleTimeout after the last. A function that comes
+// back has its memory, its rate and its set-up known here, so that its container is
+// kept by them; at each other host it would start as a new one.
 
 // GPU has the durations and bounds of GPU functions.
 type GPU struct {
@@ -44,7 +47,7 @@ type GPU struct {
 	Few int
 	// Near is about what a start elsewhere costs: a new container, and its /init.
 	Near time.Duration
-	// Deep is several times as long, and longer than most runs.
+	// Deep is more than devices that keep up with their work have for long.
 	Deep time.Duration
 	// Idle is a backlog that is gone before a start elsewhere would be done.
 	Idle time.Duration
@@ -60,7 +63,7 @@ type GPU struct {
 func DefaultGPU(devices, tokens int) GPU {
 	return GPU{
 		Devices: devices, Runs: devices * tokens, Few: tokens + 1,
-		Near: 5 * time.Second, Deep: 20 * time.Second, Idle: time.Second,
+		Near: 5 * time.Second, Deep: 40 * time.Second, Idle: time.Second,
 		Probe: 10 * time.Second, Aged: 20 * time.Second, Hold: 15 * time.Second,
 	}
 }
@@ -129,14 +132,8 @@ func (t *Table) backlog() time.Duration {
 
 // pulls reports whether a slot with no fetch out asks for another activation.
 func (t *Table) pulls(now time.Duration, s *slot) bool {
-	few, own := 1, t.cfg.GPU.Idle
-	switch backlog := t.backlog(); {
-	case s.eager || backlog < t.cfg.GPU.Near:
-		return true
-	case backlog < t.cfg.GPU.Deep:
-		few, own = t.cfg.GPU.Few, t.cfg.GPU.Near
-	}
-	return s.runs < few || s.work(s.runs) < own || now-s.pulledAt >= t.cfg.GPU.Probe
+	cfg := &t.cfg.GPU
+	return s.eager || t.backlog() < cfg.Near || s.runs < cfg.Few || s.work(s.runs) < cfg.Near || now-s.pulledAt >= cfg.Probe
 }
 
 // createGPU takes a creation of a GPU function.
@@ -144,6 +141,9 @@ func (t *Table) createGPU(now time.Duration, c Creation) {
 	s := t.gpuSlot(c.Queue)
 	last := c.Retry >= lastRetry
 	switch {
+	case s != nil && s.state == paused && !s.acquired && !last && t.backlog() >= t.cfg.GPU.Deep:
+		t.remove(now, s)
+		t.refuse(c, activation.ResourceNotEnough, reasonDeep)
 	case s != nil && s.resting():
 		t.reuse(now, s, c)
 	case t.accept(now, c):
@@ -240,10 +240,10 @@ func (t *Table) Warmth(now time.Duration, q activation.Queue, warm, resident boo
 		}
 		return
 	}
-	s.acquired, s.warmed = warm, warm && resident
-	if !warm && s.ack == nil && (s.state == warming || s.state == paused) {
-		t.remove(now, s)
+	if s.state == paused && s.acquired && !warm {
+		s.since = now
 	}
+	s.acquired, s.warmed = warm, warm && resident
 }
 
 // restWarm puts the warmed key of a function that has containers here and no slot.

@@ -65,9 +65,8 @@ func TestGPUSlotPullsByTheBacklog(t *testing.T) {
 	}{
 		{time.Second, 5},             // 5 s of its own work
 		{4 * time.Second, 3},         // or three
-		{4 * time.Second, 1},         // it is deep now
-		{10 * time.Millisecond, 100}, // a second of work
-		{time.Minute, 1},
+		{10 * time.Millisecond, 500}, // however deep it is
+		{time.Minute, 3},
 	} {
 		if n := f.pull(f.begun(next.takes.String()+string(rune('a'+f.made))), 1000, next.takes); n != next.want {
 			t.Errorf("%d of %v are pulled, want %d", n, next.takes, next.want)
@@ -164,24 +163,81 @@ func TestWarmGPUFunctionHasItsWarmedKey(t *testing.T) {
 	f.want("fetch warmed")
 	f.t.Deleted(f.now, id, Warmed)
 	f.want("ack")
-	f.t.Warmth(f.now, q, false, false)
+}
+
+// A function that ran here is known here, also without a container: it has its warmed
+// key until the idle time is over.
+func TestWarmedKeyOutlivesTheContainers(t *testing.T) {
+	f := newFixture(t)
+	id := f.openGPU("a")
+	q := creation(0, "a", "1-a").Queue
+	f.t.Pulled(f.now, id, 0, Keep{})
+	f.t.Warmth(f.now, q, true, true)
+	f.t.Ended(f.now, id, time.Second, true, true)
+	f.t.Warmth(f.now, q, false, false) // others needed the room
+	f.want("fetch")
 	f.now += grace
 	f.t.Empty(f.now, id)
-	f.want("leave", "delete existing")
+	f.want("leave", "put warmed")
+	f.t.Stored(f.now, id, Warmed)
+	f.want("delete existing")
+	f.now += time.Minute
+	f.t.Warmth(f.now, q, true, true)
+	f.t.Warmth(f.now, q, false, false)
+	f.now += idle
+	if at, ok := f.t.Deadline(); !ok || at != f.now {
+		t.Errorf("deadline %v, %t, want %v", at, ok, f.now)
+	}
+	f.t.Tick(f.now - time.Millisecond)
+	f.want()
+	f.t.Tick(f.now)
+	f.want("delete warmed")
 	if f.t.Len() != 0 {
 		t.Errorf("%d slots are left", f.t.Len())
 	}
 }
 
-func TestWarmedKeyGoesWithTheLastContainer(t *testing.T) {
+// Beyond Deep a function without a container here is let go; one that has a container
+// stays.
+func TestColdFunctionLeavesADeepHost(t *testing.T) {
+	for _, warm := range []bool{false, true} {
+		f := newFixture(t)
+		q := creation(0, "a", "1-a").Queue
+		f.t.Warmth(f.now, q, true, true)
+		f.want("put warmed")
+		f.t.Stored(f.now, f.t.slots[0].id, Warmed)
+		f.t.Warmth(f.now, q, warm, false)
+		f.pull(f.openGPU("busy"), 3, 39*time.Second) // two run
+		f.create("a", onGPU)
+		f.want("put existing") // 39 s
+		f.t.Stored(f.now, f.t.slots[0].id, Existing)
+		f.want("fetch", "delete warmed")
+		f.t.Deleted(f.now, f.t.slots[0].id, Warmed)
+		f.want("ack")
+		f.t.slots[0].used = true
+		f.now += grace
+		f.t.Empty(f.now, f.t.slots[0].id)
+		f.want("leave", "put warmed")
+		f.t.Stored(f.now, f.t.slots[0].id, Warmed)
+		f.want("delete existing")
+		f.pull(f.begun("busier"), 1, 4*time.Second)
+		f.create("a", onGPU)
+		if warm {
+			f.want("put existing")
+			continue
+		}
+		f.want("delete warmed", "ack ResourceNotEnoughError")
+	}
+}
+
+func TestWarmedKeysOfADisabledInvoker(t *testing.T) {
 	f := newFixture(t)
 	q := creation(0, "a", "1-a").Queue
 	f.t.Warmth(f.now, q, true, true) // adopted from an earlier process
 	f.want("put warmed")
 	f.t.Warmth(f.now, q, false, false) // before the key is there
-	f.want("delete warmed")
 	f.t.Warmth(f.now, q, true, false)
-	f.want("put warmed")
+	f.want()
 	f.t.Stored(f.now, f.t.slots[0].id, Warmed)
 	f.t.Close(f.now)
 	f.want("delete warmed")
@@ -189,7 +245,9 @@ func TestWarmedKeyGoesWithTheLastContainer(t *testing.T) {
 	f.want()
 	f.t.Open()
 	f.want("put warmed", "put warmed")
+	for _, s := range f.t.slots {
+		f.t.Stored(f.now, s.id, Warmed)
+	}
 	f.t.Retire(f.now, &activation.ContainerDeletion{Queue: creation(0, "a", "1-z").Queue})
-	f.t.Warmth(f.now, creation(0, "b", "1-a").Queue, false, false)
 	f.want("delete warmed")
 }

@@ -89,7 +89,7 @@ type slot struct {
 	gpuPart
 	shortage
 	ack      *Creation
-	since    time.Duration // when it became idle, or was paused
+	since    time.Duration // when it became idle, or was paused, or has no container
 	last     time.Duration // duration of the last run, to be reported
 	ended    bool          // there is one
 	counting bool
