@@ -3,6 +3,7 @@ package main
 import (
 	"fmt"
 	"os"
+	"slices"
 	"time"
 
 	"github.com/alecthomas/kong"
@@ -18,6 +19,7 @@ type simHostsCmd struct {
 	Hosts      int           `default:"4" group:"Hosts" help:"How many."`
 	PauseGrace time.Duration `default:"10s" group:"Hosts" help:"For how long a function's slot fetches without work."`
 	Containers int           `default:"1000" group:"Hosts" help:"Containers that the namespace may have; OpenWhisk's default is 30."`
+	Random     bool          `group:"Hosts" help:"Also hosts that put no warmed keys."`
 	Seeds      int           `default:"1" group:"Seeds" help:"How many seeds are run."`
 	workloadFlags
 	sim.Options
@@ -28,8 +30,8 @@ func (simHostsCmd) Help() string {
 	return `Each host runs the code by which an invoker decides in OpenWhisk's scheduler mode; the
 scheduler hands out activations and orders containers as the original does. Compared with
 them are hosts of which each serves its part of the functions alone, as in classic mode
-(alone), and hosts that put no warmed keys, so that functions are placed at random
-(random). Load is a share of what all hosts can serve. Jain's index is that of the device
+(alone), and with --random hosts that put no warmed keys, so that functions are placed at
+random. Load is a share of what all hosts can serve. Jain's index is that of the device
 time of functions, as shares of what they asked for. Idle is the longest that an
 activation was at the scheduler while the host that took it could have started it.
 
@@ -59,6 +61,7 @@ func (c simHostsCmd) Run() error {
 		return err
 	}
 	t := sim.Table{Head: []string{"seed", "hosts", "mean", "p99", "over alone", "warm", "at scheduler", "longest", "idle", "Jain", "hosts per function", "creations", "failed"}}
+	var over []float64
 	for range c.Seeds {
 		cfg := hostsim.Config{
 			Hosts: c.Hosts, Server: p, Rule: slot.DefaultGPU(p.Devices, p.Tokens.Max), Limit: c.Containers, PauseGrace: c.PauseGrace,
@@ -71,32 +74,46 @@ func (c simHostsCmd) Run() error {
 				return err
 			}
 		}
-		if err := compareHosts(&t, cfg); err != nil {
+		ratio, err := compareHosts(&t, cfg, c.Random)
+		if err != nil {
 			return err
 		}
+		over = append(over, ratio)
 		c.Seed++
 	}
-	return t.Text(os.Stdout)
+	if err := t.Text(os.Stdout); err != nil {
+		return err
+	}
+	slices.Sort(over)
+	_, err = fmt.Printf("shared over alone: median %.2f, least %.2f, largest %.2f\n", over[len(over)/2], over[0], over[len(over)-1])
+	return err
 }
 
-// compareHosts adds the lines of one workload.
-func compareHosts(t *sim.Table, cfg hostsim.Config) error {
+// compareHosts adds the lines of one workload. It returns the mean latency of hosts that
+// share it, over that of such that do not.
+func compareHosts(t *sim.Table, cfg hostsim.Config, random bool) (over float64, err error) {
 	alone, err := hostsim.Alone(cfg)
 	if err != nil {
-		return err
+		return 0, err
 	}
 	mean, warm := hostsim.MeanOf(alone)
 	t.Add(cfg.Seed, "alone", seconds(mean), "", "1.00", fmt.Sprintf("%.3f", warm), "", "", "", "", "1.00", "", "")
-	for _, name := range []string{"shared", "random"} {
-		cfg.Random = name == "random"
+	line := func(name string) (float64, error) {
 		r, err := hostsim.Run(cfg)
 		if err != nil {
-			return fmt.Errorf("%s, seed %d: %w", name, cfg.Seed, err)
+			return 0, fmt.Errorf("%s, seed %d: %w", name, cfg.Seed, err)
 		}
-		t.Add(cfg.Seed, name, seconds(r.Mean), seconds(r.P99), fmt.Sprintf("%.2f", float64(r.Mean)/float64(mean)), fmt.Sprintf("%.3f", r.Warm),
+		over := float64(r.Mean) / float64(mean)
+		t.Add(cfg.Seed, name, seconds(r.Mean), seconds(r.P99), fmt.Sprintf("%.2f", over), fmt.Sprintf("%.3f", r.Warm),
 			seconds(r.AtScheduler), seconds(r.MostAtScheduler), seconds(r.Idle), fmt.Sprintf("%.3f", r.Fairness()), fmt.Sprintf("%.2f", r.HostsPerFunction), r.Creations, r.Failed)
+		return over, nil
 	}
-	return nil
+	if over, err = line("shared"); err != nil || !random {
+		return over, err
+	}
+	cfg.Random = true
+	_, err = line("random")
+	return over, err
 }
 
 func seconds(d time.Duration) string { return fmt.Sprintf("%.2f s", d.Seconds()) }
