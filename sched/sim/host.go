@@ -10,15 +10,11 @@ import (
 // a host of several does. Activations and functions go by their numbers in the
 // workload, whose times of arrival it does not use.
 type Server struct {
-	e        *engine
-	queued   int // submitted and not started
-	running  int
-	Happened // since it was last returned
+	e              *engine
+	queued         int // submitted and not started
+	running        int
+	ended, touched []int
 }
-
-// Happened is what a server did: activations that started and that ended, and
-// functions whose containers or memory may have changed.
-type Happened struct{ Started, Ended, Touched []int }
 
 // NewServer makes a server.
 func NewServer(w *Workload, p Params) (*Server, error) {
@@ -33,26 +29,26 @@ func NewServer(w *Workload, p Params) (*Server, error) {
 // touch notes a function whose containers or memory may have changed.
 func (e *engine) touch(fn int32) {
 	if e.server != nil {
-		e.server.Touched = append(e.server.Touched, int(fn))
+		e.server.touched = append(e.server.touched, int(fn))
 	}
 }
 
 // Next is when something is due; false for never.
 func (s *Server) Next() (time.Duration, bool) { return s.e.next() }
 
-// Submit gives it activations now, and has it do all that is due.
-func (s *Server) Submit(now time.Duration, activations ...int) (Happened, error) {
+// Submit gives it activations now, and has it do all that is due. It lists activations
+// that have ended, and functions whose containers or memory may have changed.
+func (s *Server) Submit(now time.Duration, activations ...int) (ended, touched []int, err error) {
 	s.e.now = max(s.e.now, now)
 	s.e.take()
+	s.queued += len(activations)
 	for _, j := range activations {
 		s.e.arrive(int32(j))
 	}
 	s.e.decide()
-	h := s.Happened
-	s.Happened = Happened{}
-	s.queued += len(activations) - len(h.Started)
-	s.running += len(h.Started) - len(h.Ended)
-	return h, s.e.fault
+	ended, touched = s.ended, s.touched
+	s.ended, s.touched = nil, nil
+	return ended, touched, s.e.fault
 }
 
 // Idle reports whether it could start a run at once.
@@ -67,11 +63,11 @@ func (s *Server) Warm(function int) (warm, resident bool) {
 	return s.e.scheduler.Warm(f.Flow, f.Key)
 }
 
-// Outcome is how an activation that ended was run: what it found, when it had its token,
-// and when the run proper began and ended.
-func (s *Server) Outcome(activation int) (found sched.StartKind, granted, ran, ended time.Duration) {
+// Outcome is how an activation that ended was run: what it found, and when the run proper
+// began and ended.
+func (s *Server) Outcome(activation int) (found sched.StartKind, ran, ended time.Duration) {
 	x := &s.e.executions[activation]
-	return x.kind, x.granted, x.ran, x.ended
+	return x.kind, x.ran, x.ended
 }
 
 // Service is the device time that a function has had.

@@ -80,7 +80,8 @@ func (e *engine) start(o scheduler.Order) {
 	f.largest = max(f.largest, o.Charged)
 	e.decisions++
 	if e.server != nil {
-		e.server.Started = append(e.server.Started, int(j))
+		e.server.queued--
+		e.server.running++
 	}
 	x.granted, x.dev = x.submitted+o.Waited, int32(o.Device)
 	x.kind, x.container = o.Start, o.Container
@@ -236,7 +237,8 @@ func (e *engine) complete(j int32) {
 	e.done++
 	e.touch(x.fn)
 	if e.server != nil {
-		e.server.Ended = append(e.server.Ended, int(j))
+		e.server.running--
+		e.server.ended = append(e.server.ended, int(j))
 	}
 	v := scheduler.Event{Invocation: uint64(j) + 1, Keep: true, Ran: e.now - x.ran}
 	if !x.kind.Warm() {

@@ -85,7 +85,12 @@ func (c simHostsCmd) Run() error {
 		return err
 	}
 	slices.Sort(over)
-	_, err = fmt.Printf("shared over alone: median %.2f, least %.2f, largest %.2f\n", over[len(over)/2], over[0], over[len(over)-1])
+	n := len(over)
+	text := fmt.Sprintf("shared over alone: median %.2f", (over[(n-1)/2]+over[n/2])/2)
+	if in := sim.IntervalOf(over); in != nil {
+		text += fmt.Sprintf(" (95%% interval %.2f to %.2f)", in.Low, in.High)
+	}
+	_, err = fmt.Printf("%s, least %.2f, largest %.2f\n", text, over[0], over[n-1])
 	return err
 }
 

@@ -57,12 +57,12 @@ func (h *host) step() error {
 		h.table.Tick(now)
 	}
 	if at, ok := h.server.Next(); len(h.pulled) > 0 || ok && at <= now {
-		happened, err := h.server.Submit(now, h.pulled...)
+		ended, touched, err := h.server.Submit(now, h.pulled...)
 		if err != nil {
 			return err
 		}
 		h.pulled = nil
-		h.report(happened)
+		h.report(ended, touched)
 	}
 	for _, o := range h.table.Orders() {
 		h.carryOut(o)
@@ -71,19 +71,17 @@ func (h *host) step() error {
 }
 
 // report has the table take what the server did.
-func (h *host) report(happened sim.Happened) {
+func (h *host) report(ended, touched []int) {
 	now := h.s.now
-	for _, i := range happened.Started {
-		h.s.calls[i].Elsewhere = h.s.some - h.s.calls[i].someBefore
-	}
-	for _, i := range happened.Ended {
+	for _, i := range ended {
 		c := &h.s.calls[i]
-		c.Found, c.Granted, c.Ran, c.Ended = h.server.Outcome(i)
+		var ran time.Duration
+		c.Found, ran, c.Ended = h.server.Outcome(i)
 		h.s.result.Ended++
-		h.table.Ended(now, h.slots[i], c.Ended-c.Ran, true, true)
+		h.table.Ended(now, h.slots[i], c.Ended-ran, true, true)
 		delete(h.slots, i)
 	}
-	for _, fn := range happened.Touched {
+	for _, fn := range touched {
 		warm, resident := h.server.Warm(fn)
 		if is := [2]bool{warm, resident}; is != h.warm[fn] {
 			h.warm[fn] = is

@@ -48,14 +48,10 @@ type Call struct {
 	Host       int
 	At         time.Duration // of its arrival at the scheduler
 	Pulled     time.Duration
-	Granted    time.Duration // its token
-	Ran        time.Duration // and began, after set-up
 	Ended      time.Duration // 0: never
 	Found      sched.StartKind
 	Idle       time.Duration // it was at the scheduler while its host could have started it
-	Elsewhere  time.Duration // it waited while another host could have
 	idleBefore []time.Duration
-	someBefore time.Duration
 }
 
 // simulation is one run.
@@ -74,7 +70,6 @@ type simulation struct {
 	claims map[key]bool
 	warmed []key // in the order of their text
 	made   int
-	some   time.Duration // time with a host that could start a run
 }
 
 // Run simulates a workload to its end.
@@ -120,11 +115,11 @@ func (s *simulation) loop() error {
 		}
 		if !warm && at >= s.cfg.Warmup {
 			warm = true
-			before, _ = s.service()
+			before = s.service()
 		}
 		if !served && at >= s.cfg.Workload.Horizon {
 			served = true
-			s.result.Service, s.result.HostService = s.service()
+			s.result.Service = s.service()
 			for i := range before {
 				s.result.Service[i] -= before[i]
 			}
@@ -147,30 +142,23 @@ func (s *simulation) loop() error {
 
 // pass lets time pass.
 func (s *simulation) pass(to time.Duration) {
-	some := false
 	for _, h := range s.hosts {
 		if h.server.Idle() {
 			h.idle += to - s.now
-			some = true
 		}
-	}
-	if some {
-		s.some += to - s.now
 	}
 	s.now = to
 }
 
-// service is the device time that functions have had, and that hosts have given.
-func (s *simulation) service() (functions, hosts []float64) {
-	functions, hosts = make([]float64, len(s.queues)), make([]float64, len(s.hosts))
-	for i, h := range s.hosts {
-		for n := range functions {
-			t := h.server.Service(n).Seconds()
-			functions[n] += t
-			hosts[i] += t
+// service is the device time that functions have had.
+func (s *simulation) service() []float64 {
+	all := make([]float64, len(s.queues))
+	for _, h := range s.hosts {
+		for n := range all {
+			all[n] += h.server.Service(n).Seconds()
 		}
 	}
-	return functions, hosts
+	return all
 }
 
 // after has something done later.

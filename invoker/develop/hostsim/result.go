@@ -5,7 +5,6 @@ import (
 	"slices"
 	"time"
 
-	"github.com/gpuwhisk/gpuwhisk/sched"
 	"github.com/gpuwhisk/gpuwhisk/sched/sim"
 )
 
@@ -19,13 +18,10 @@ type Result struct {
 	AtScheduler      time.Duration // mean time until an activation is pulled
 	MostAtScheduler  time.Duration
 	Idle             time.Duration // the longest of Call.Idle
-	Elsewhere        time.Duration // the mean of Call.Elsewhere
-	MostElsewhere    time.Duration
-	Warm, OnGPU      float64   // shares of starts
-	HostsPerFunction float64   // that ran it
-	Service          []float64 // seconds of device time by function, while activations arrived
-	Asked            []float64 // the same as they asked for it, warm
-	HostService      []float64 // the same by host
+	Warm             float64       // share of starts
+	HostsPerFunction float64       // that ran it
+	Service          []float64     // seconds of device time by function, while activations arrived
+	Asked            []float64     // the same as they asked for it, warm
 	Calls            []Call
 }
 
@@ -99,7 +95,7 @@ func (s *simulation) finish() *Result {
 		}
 	}
 	var all []time.Duration
-	var sum, before, elsewhere time.Duration
+	var sum, before time.Duration
 	ran := map[[2]int]bool{}
 	functions := map[int]bool{}
 	for _, c := range r.Calls {
@@ -109,23 +105,18 @@ func (s *simulation) finish() *Result {
 		all = append(all, c.Ended-c.At)
 		sum += c.Ended - c.At
 		before += c.Pulled - c.At
-		elsewhere += c.Elsewhere
 		r.MostAtScheduler = max(r.MostAtScheduler, c.Pulled-c.At)
 		r.Idle = max(r.Idle, c.Idle)
-		r.MostElsewhere = max(r.MostElsewhere, c.Elsewhere)
 		if c.Found.Warm() {
 			r.Warm++
-		}
-		if c.Found == sched.GPUWarm {
-			r.OnGPU++
 		}
 		ran[[2]int{c.Function, c.Host}], functions[c.Function] = true, true
 	}
 	if n := len(all); n > 0 {
 		slices.Sort(all)
-		r.Mean, r.AtScheduler, r.Elsewhere = sum/time.Duration(n), before/time.Duration(n), elsewhere/time.Duration(n)
+		r.Mean, r.AtScheduler = sum/time.Duration(n), before/time.Duration(n)
 		r.P99 = all[min(n*99/100, n-1)]
-		r.Warm, r.OnGPU = r.Warm/float64(n), r.OnGPU/float64(n)
+		r.Warm /= float64(n)
 		r.HostsPerFunction = float64(len(ran)) / float64(len(functions))
 	}
 	return r

@@ -53,7 +53,6 @@ func clock(d time.Duration) time.Time { return time.Unix(0, 0).Add(d) }
 // arrive puts an activation into its queue.
 func (s *simulation) arrive(i int) {
 	c := &s.calls[i]
-	c.someBefore = s.some
 	for _, h := range s.hosts {
 		c.idleBefore = append(c.idleBefore, h.idle)
 	}
