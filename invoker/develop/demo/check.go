@@ -20,6 +20,7 @@ import (
 	"github.com/gpuwhisk/gpuwhisk/invoker/develop/standalone"
 	"github.com/gpuwhisk/gpuwhisk/invoker/develop/standalone/broker"
 	"github.com/gpuwhisk/gpuwhisk/invoker/develop/standalone/couchdb"
+	"github.com/gpuwhisk/gpuwhisk/invoker/lib/retry"
 )
 
 // ErrMismatch means that invocations, acks and records do not agree.
@@ -137,6 +138,20 @@ func (p printer) check(calls []load.Call, acks []string, records []*activation.R
 type moved struct{ out, in float64 }
 
 var movedBytes = regexp.MustCompile(`gpuwhisk_gpu_moved_bytes_total\{.*direction="(\w+)".*\} (\S+)`)
+
+// settledMoved is what was moved when nothing moves any more: a run need not wait for the
+// move that serves it.
+func settledMoved(ctx context.Context, admin string) (moved, error) {
+	before, err := readMoved(ctx, admin)
+	for err == nil && retry.Sleep(ctx, 200*time.Millisecond) {
+		now, nowErr := readMoved(ctx, admin)
+		if now == before {
+			return now, nowErr
+		}
+		before, err = now, nowErr
+	}
+	return before, errors.Join(err, ctx.Err())
+}
 
 // readMoved reads the invoker's metrics.
 func readMoved(ctx context.Context, admin string) (m moved, err error) {

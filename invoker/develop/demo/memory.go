@@ -72,7 +72,7 @@ func showMemory(ctx context.Context, o Options, p printer) error {
 			if err != nil {
 				return err
 			}
-			now, err := readMoved(ctx, o.Standalone.Admin())
+			now, err := settledMoved(ctx, o.Standalone.Admin())
 			if err != nil {
 				return err
 			}

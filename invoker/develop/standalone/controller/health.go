@@ -93,12 +93,17 @@ func (c *Controller) onAck(value []byte) {
 // Invokers are the states of the invokers that ever pinged, by name.
 func (c *Controller) Invokers() map[string]State { return c.pool.states(time.Now()) }
 
-// WaitHealthy returns when an invoker was up, or with the context's error.
+// WaitHealthy returns when an invoker is up, or with the context's error.
 func (c *Controller) WaitHealthy(ctx context.Context) error {
-	select {
-	case <-c.pool.ready:
-		return nil
-	case <-ctx.Done():
-		return fmt.Errorf("wait for a healthy invoker: %w", ctx.Err())
+	for {
+		passes, _ := c.pool.next()
+		if _, ok := c.pool.pick("", time.Now()); ok {
+			return nil
+		}
+		select {
+		case <-passes:
+		case <-ctx.Done():
+			return fmt.Errorf("wait for a healthy invoker: %w", ctx.Err())
+		}
 	}
 }

@@ -43,12 +43,8 @@ func (c *Controller) Invoke(ctx context.Context, call Call) (Outcome, error) {
 // Starting reports whether the invoker of this process has yet to become
 // healthy.
 func (c *Controller) Starting() bool {
-	select {
-	case <-c.pool.ready:
-		return false
-	default:
-		return c.cfg.OwnInvoker
-	}
+	_, started := c.pool.next()
+	return c.cfg.OwnInvoker && !started
 }
 
 // awaitInvoker waits while the invoker starts.

@@ -47,11 +47,12 @@ func (m *member) stateAt(at time.Time) State {
 type invokerPool struct {
 	mu      sync.Mutex
 	members map[int]*member
-	ready   chan struct{} // closed when one was healthy for the first time
+	started bool          // one was healthy
+	passes  chan struct{} // closed and made anew when one becomes healthy
 }
 
 func newInvokerPool() *invokerPool {
-	return &invokerPool{members: map[int]*member{}, ready: make(chan struct{})}
+	return &invokerPool{members: map[int]*member{}, passes: make(chan struct{})}
 }
 
 // ping records a sign of life and reports whether the invoker is to be tested.
@@ -83,12 +84,17 @@ func (p *invokerPool) passed(id int, at time.Time) {
 	if m == nil || m.stateAt(at) == Offline {
 		return
 	}
-	m.state = Healthy
-	select {
-	case <-p.ready:
-	default:
-		close(p.ready)
-	}
+	m.state, p.started = Healthy, true
+	close(p.passes)
+	p.passes = make(chan struct{})
+}
+
+// next gives a channel that is closed when an invoker becomes healthy, and reports
+// whether one was before.
+func (p *invokerPool) next() (passes <-chan struct{}, started bool) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.passes, p.started
 }
 
 // pick chooses a healthy invoker for a key: the same one as long as the same
