@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	wire "github.com/segmentio/kafka-go"
@@ -20,6 +21,7 @@ type committer struct {
 	retrier *retry.Retrier
 	dirty   chan struct{}   // there is something to commit; one signal is enough
 	urgent  chan struct{}   // it should not wait
+	ends    atomic.Bool     // something was completed since the last commit
 	calls   context.Context // outlives the feed's, until Close gives up
 	cut     context.CancelFunc
 
@@ -35,6 +37,12 @@ func newCommitter(f *Feed) *committer {
 	}
 	c.calls, c.cut = context.WithCancel(context.Background())
 	return c
+}
+
+// completed records that a completion is to be committed.
+func (c *committer) completed() {
+	c.ends.Store(true)
+	c.changed(false)
 }
 
 // changed signals that there is something to commit, at once where it is urgent.
@@ -70,7 +78,11 @@ func (c *committer) run() {
 		case <-interval.C:
 		case <-c.urgent:
 		}
-		interval.Reset(c.feed.cfg.CommitEvery)
+		pause := c.feed.cfg.CommitEvery
+		if !c.ends.Swap(false) {
+			pause /= 16 // what has only begun would run again after a crash, unless the journal has it
+		}
+		interval.Reset(pause)
 		c.commitUntil(ctx)
 	}
 }

@@ -121,6 +121,12 @@ type Delivery struct {
 // Begin reports that the activation begins to run. It does not wait for anything.
 func (d Delivery) Begin() { d.from.begin(d.run) }
 
+// Keep returns when the broker has what Begin reported, or cannot have it before ctx
+// ends.
+func (d Delivery) Keep(ctx context.Context) {
+	_ = d.from.feed.commits.commit(ctx) // it is committed later
+}
+
 // Done reports that the activation is completed: its acks are with the broker, so
 // that a crash need not run it again. Calling it again does nothing.
 func (d Delivery) Done() { d.from.finish(d.run) }

@@ -309,7 +309,7 @@ func (p *partition) finish(run *attempt) {
 func (p *partition) completed(run *attempt) {
 	if !p.removed && p.progress.end(run) {
 		signal(p.feed.changed)
-		p.feed.commits.changed(false)
+		p.feed.commits.completed()
 	}
 }
 

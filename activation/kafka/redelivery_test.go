@@ -109,6 +109,23 @@ func TestFinishedIsKnownOverSeveralStarts(t *testing.T) {
 	b.nothing(f, topic, 200)
 }
 
+// What Keep returned for is known to the next process, however seldom a commit is due.
+func TestKeptStartIsKnownAfterAKill(t *testing.T) {
+	b := newFakeFixture(t)
+	topic := b.topic()
+	b.put(topic, messages(0, 2)...)
+	f := b.cluster().NewFeed(FeedConfig{Topic: topic, CommitEvery: time.Hour})
+	first, second := b.next(f, 0), b.next(f, 1)
+	first.Done()
+	b.saved(f) // by the one commit that is due at once
+	second.Begin()
+	second.Keep(t.Context())
+	b.kill(f)
+	if d := b.next(b.feed(topic), 1); !d.Begun || d.Attempts != 1 {
+		t.Errorf("begun %v, attempts %d", d.Begun, d.Attempts)
+	}
+}
+
 // Random histories over many starts: what was committed as finished before an end
 // never comes again, and what was not comes in the next life.
 func TestHistoriesOfStartsAndEnds(t *testing.T) {

@@ -122,13 +122,29 @@ func (s *sources) from(ctx context.Context, i int) (invoker.Delivery, error) {
 			return invoker.Delivery{}, err
 		}
 		d := invoker.Delivery{
-			Message: k.Message, Offset: k.Offset, Begin: k.Begin, Done: k.Done, Begun: k.Begun, Attempts: k.Attempts,
+			Message: k.Message, Offset: k.Offset, Begin: func() { s.begin(k) }, Done: k.Done, Begun: k.Begun, Attempts: k.Attempts,
 			Unlisted: i > 0,
 		}
 		if i > 0 || s.journal == nil || recall(s.journal, int(k.Partition), &d) {
 			return d, nil
 		}
 		k.Done()
+	}
+}
+
+// keepTime bounds how long a run waits for the broker where the journal cannot have
+// its start.
+const keepTime = time.Second
+
+// begin reports that an activation begins to run. The feed commits that within a few
+// milliseconds, and before the run where the journal is in trouble, or a process that
+// is killed then would leave no trace of it, and the next one run it again.
+func (s *sources) begin(d kafka.Delivery) {
+	d.Begin()
+	if s.journal != nil && !s.journal.Health().OK() {
+		ctx, cancel := context.WithTimeout(context.Background(), keepTime)
+		defer cancel()
+		d.Keep(ctx)
 	}
 }
 
