@@ -66,10 +66,17 @@ func TestSchedulerModeSharesGPUHosts(t *testing.T) {
 			f.answered(id)
 		}
 		f.until("a warmed key of each function", func() bool {
-			return len(f.keys("warmed/")) == 12 && len(f.keys("namespace/")) == 0
+			functions := map[string]bool{}
+			for _, key := range f.keys("warmed/") {
+				name, _, _ := strings.Cut(key, "/invoker/")
+				functions[name] = true
+			}
+			return len(functions) == 12 && len(f.keys("namespace/")) == 0
 		})
-		if all := made(); all[0]+all[1]+all[2] != 12 || max(all[0], all[1], all[2]) == 12 {
-			t.Fatalf("round %d: containers of the hosts %v, of 12 functions", round, all)
+		// A scheduler whose counts are late orders a function twice: it has two keys then.
+		keys := len(f.keys("warmed/"))
+		if all := made(); all[0]+all[1]+all[2] < 12 || all[0]+all[1]+all[2] > keys || max(all[0], all[1], all[2]) >= 12 {
+			t.Fatalf("round %d: containers of the hosts %v, of 12 functions with %d keys", round, all, keys)
 		}
 	}
 	hold, before := make(chan struct{}), made()

@@ -122,7 +122,7 @@ func (s *sources) from(ctx context.Context, i int) (invoker.Delivery, error) {
 			return invoker.Delivery{}, err
 		}
 		d := invoker.Delivery{
-			Message: k.Message, Offset: k.Offset, Begin: func() { s.begin(k) }, Done: k.Done, Begun: k.Begun, Attempts: k.Attempts,
+			Message: k.Message, Offset: k.Offset, Begin: func() { s.begin(k, i == 0) }, Done: k.Done, Begun: k.Begun, Attempts: k.Attempts,
 			Unlisted: i > 0,
 		}
 		if i > 0 || s.journal == nil || recall(s.journal, int(k.Partition), &d) {
@@ -139,9 +139,9 @@ const keepTime = time.Second
 // begin reports that an activation begins to run. The feed commits that within a few
 // milliseconds, and before the run where the journal is in trouble, or a process that
 // is killed then would leave no trace of it, and the next one run it again.
-func (s *sources) begin(d kafka.Delivery) {
+func (s *sources) begin(d kafka.Delivery, own bool) {
 	d.Begin()
-	if s.journal != nil && !s.journal.Health().OK() {
+	if s.journal != nil && own && !s.journal.Health().OK() {
 		ctx, cancel := context.WithTimeout(context.Background(), keepTime)
 		defer cancel()
 		d.Keep(ctx)
