@@ -16,7 +16,7 @@ import (
 
 // The whole life of a container: cold, warm, paused, resumed, with its keys.
 func TestSchedulerModeFromColdToResumed(t *testing.T) {
-	f := newScheduling(t)
+	f := newScheduling(t, "CONFIG_whisk_containerPool_userMemory=256m") // for one, whatever is ordered
 	r := f.start()
 	hello := f.function("hello", "1-aa", "0.0.1", "", 256)
 	first := f.invoke(hello)

@@ -33,6 +33,9 @@ import (
 //	beside the original                       ansible/tests/stock
 //	all acks can be parsed                    scheduled.check, at the end of each
 func TestSchedulerMode(t *testing.T) {
+	if os.Getenv("GPUWHISK_LONG") == "" {
+		t.Skip("a loaded machine delays the scheduler's counts, and with them what it orders: make long, or GPUWHISK_LONG=1")
+	}
 	t.Parallel()
 	peertest.Variable(t, "GPUWHISK_TEST_KAFKA", "kafka.sh")
 	w := apacheFixture(t)
@@ -294,6 +297,9 @@ func (l *accepted) tags(s *scheduled) {
 // its lease, and each activation has one answer and one record. An image that cannot be
 // pulled is the developer's error, and is not tried all the time.
 func TestSchedulerModeKilledUnderLoad(t *testing.T) {
+	if os.Getenv("GPUWHISK_LONG") == "" {
+		t.Skip("a loaded machine delays the scheduler's counts, and with them what it orders: make long, or GPUWHISK_LONG=1")
+	}
 	t.Parallel()
 	peertest.Variable(t, "GPUWHISK_TEST_KAFKA", "kafka.sh")
 	peertest.NeedDocker(t)
