@@ -269,23 +269,51 @@ bool gemm(unsigned n, unsigned times)
 	return finish();
 }
 
-bool copies(uint64_t bytes, unsigned rounds, int64_t *in, int64_t *out)
+bool copy(uint64_t bytes, int64_t *in, int64_t *out)
 {
-	struct block b;
-	void *pinned;
+	static struct block b;
+	static void *pinned;
 
-	if (!block_make(&b, bytes) || !block_fill(&b, 1))
-		return false;
-	CALL(cuMemHostAlloc, &pinned, bytes, 0);
-	memset(pinned, 1, bytes);
-	for (unsigned i = 0; i < rounds; i++) {
-		int64_t began = now();
-		CALL(cuMemcpyHtoD_v2, b.at, pinned, bytes);
-		in[i] = now() - began;
-		began = now();
-		CALL(cuMemcpyDtoH_v2, pinned, b.at, bytes);
-		out[i] = now() - began;
+	if (b.bytes != (bytes & ~(uint64_t)3)) {
+		if (!block_make(&b, bytes) || !block_fill(&b, 1))
+			return false;
+		CALL(cuMemHostAlloc, &pinned, bytes, 0);
+		memset(pinned, 1, bytes);
 	}
-	CALL(cuMemFreeHost, pinned);
-	return block_free(&b);
+	int64_t began = now();
+	CALL(cuMemcpyHtoD_v2, b.at, pinned, b.bytes);
+	*in = now() - began;
+	began = now();
+	CALL(cuMemcpyDtoH_v2, pinned, b.at, b.bytes);
+	*out = now() - began;
+	return true;
+}
+
+static bool prefetch(const struct block *b, CUdevice to, int64_t *took)
+{
+	int64_t began = now();
+
+	CALL(cuMemPrefetchAsync, b->at, b->bytes, to, NULL);
+	if (!finish())
+		return false;
+	*took = now() - began;
+	return true;
+}
+
+bool move(uint64_t bytes, int64_t *in, int64_t *out)
+{
+	static struct block b;
+	int64_t first;
+
+	if (b.bytes != bytes) {
+		if (!fits(bytes))
+			return false;
+		CALL(cuMemAllocManaged, &b.at, bytes, ATTACH_GLOBAL);
+		b.bytes = bytes;
+		b.words = bytes / 4;
+		/* The first time out makes the pages of the host. */
+		if (!block_fill(&b, 1) || !prefetch(&b, CPU_DEVICE, &first) || !prefetch(&b, 0, &first))
+			return false;
+	}
+	return prefetch(&b, CPU_DEVICE, out) && prefetch(&b, 0, in);
 }

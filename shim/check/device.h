@@ -49,8 +49,10 @@ int block_place(const struct block *b);
 
 /* A product of square matrices of n rows, so many times. */
 bool gemm(unsigned n, unsigned times);
-/* Times for a copy of pinned memory, in nanoseconds, each way. */
-bool copies(uint64_t bytes, unsigned rounds, int64_t *in, int64_t *out);
+/* Nanoseconds each way: of a copy of pinned memory, and of managed memory that the
+ * driver moves. Both keep their memory for the next call. */
+bool copy(uint64_t bytes, int64_t *in, int64_t *out);
+bool move(uint64_t bytes, int64_t *in, int64_t *out);
 
 int64_t now(void);
 

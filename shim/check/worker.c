@@ -14,7 +14,9 @@
  *   loop LAUNCHES          {"ns": time} of so many kernels of little work
  *   take BYTES             {"took": 1} if the driver gives so much plain memory
  *                          at once, which is given back; 0 if not
- *   copy BYTES ROUNDS      {"in": [ns], "out": [ns]} of copies of pinned memory
+ *   copy BYTES             {"in": ns, "out": ns} of a copy of pinned memory each way
+ *   move BYTES             {"in": ns, "out": ns} of managed memory that the driver moves by
+ *                          itself: what the shim's moves can be compared with
  *
  * Its first line, without a command, describes the device.
  */
@@ -25,7 +27,7 @@
 
 #include "device.h"
 
-enum { BLOCKS = 64, ROUNDS = 64 };
+enum { BLOCKS = 64 };
 
 static struct block blocks[BLOCKS];
 static unsigned used;
@@ -109,29 +111,14 @@ static void info(void)
 		refuse();
 }
 
-static void numbers(const char *name, const int64_t *ns, unsigned n)
+static void both_ways(bool (*each)(uint64_t, int64_t *, int64_t *), uint64_t bytes)
 {
-	printf("\"%s\": [", name);
-	for (unsigned i = 0; i < n; i++)
-		printf("%s%lld", i ? ", " : "", (long long)ns[i]);
-	putchar(']');
-}
+	int64_t in, out;
 
-static void copy(uint64_t bytes, unsigned rounds)
-{
-	int64_t in[ROUNDS], out[ROUNDS];
-
-	if (rounds > ROUNDS)
-		rounds = ROUNDS;
-	if (!copies(bytes, rounds, in, out)) {
+	if (each(bytes, &in, &out))
+		answer("{\"in\": %lld, \"out\": %lld}", (long long)in, (long long)out);
+	else
 		refuse();
-		return;
-	}
-	putchar('{');
-	numbers("in", in, rounds);
-	printf(", ");
-	numbers("out", out, rounds);
-	answer("}");
 }
 
 /* A block that is kept for a workload, of the size last asked for. */
@@ -186,7 +173,9 @@ static void execute(const char *verb, uint64_t a, uint64_t b)
 	else if (is(verb, "take"))
 		answer("{\"took\": %d}", block_taken(a));
 	else if (is(verb, "copy"))
-		copy(a, (unsigned)b);
+		both_ways(copy, a);
+	else if (is(verb, "move"))
+		both_ways(move, a);
 	else if (is(verb, "fft") || is(verb, "gemm") || is(verb, "loop"))
 		workload(verb, a, b);
 	else if (!is(verb, "fill") && !is(verb, "work") && !is(verb, "check") &&

@@ -96,7 +96,7 @@ func seen(t *testing.T, r *Report) {
 	t.Helper()
 	for name, words := range map[string][]string{
 		"pointers": {"past the shim", "the table lacks"},
-		"swap":     {"wrong words after 5 swaps", "by cuMemGetInfo", "swap out at", "swap in at"},
+		"swap":     {"wrong words after 7 swaps", "by cuMemGetInfo", "swap out at", "swap in at"},
 		"pair":     {"wrong words in both", "orders carried out"},
 		"prefetch": {"wrong words in all containers", "moved out for others", "after its prefetch"},
 		"overhead": {"FFT", "GEMM", "small kernels"},
@@ -198,10 +198,11 @@ func TestOneFailedStepDoesNotStopTheOthers(t *testing.T) {
 	}
 }
 
-// Against the goals of a card, a device that moves memory at 2 MB/s is below,
-// although all contents are right.
-func TestSlowDeviceIsBelow(t *testing.T) {
-	s := small(t, "FAKE_CUDA_BANDWIDTH=2000000")
+// Moves that take longer than the driver's own, which go by its older entry point, are
+// below, although all contents are right.
+func TestSlowMovesAreBelow(t *testing.T) {
+	s := small(t)
+	s.FakeDriver = patched(t, "if (flags || to.type < LOCATION_DEVICE ||", "extern int usleep(unsigned);\n\tusleep(100000);\n\tif (flags || to.type < LOCATION_DEVICE ||")
 	s.Steps, s.Swap = []string{"swap"}, 256<<10
 	goals := RealGoals()
 	s.Goals = &goals

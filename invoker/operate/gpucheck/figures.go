@@ -48,6 +48,8 @@ func percent(v float64) string {
 
 func size(n int64) string {
 	switch {
+	case n < 0:
+		return "-" + size(-n)
 	case n >= 1<<30:
 		return fmt.Sprintf("%.1f GiB", float64(n)/(1<<30))
 	case n >= 1<<20:

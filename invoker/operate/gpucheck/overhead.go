@@ -8,10 +8,24 @@ import (
 // workload is an order of a worker whose last argument scales it.
 type workload struct{ name, order string }
 
-// bench is a pair of programs that do the same, without the shim and under it.
+// pairs of processes are compared: where the memory of one lies makes a launch slower by
+// a tenth, which is not the shim's.
+const pairs = 3
+
+// bench is programs that do the same, one of each pair without the shim and one under it.
 type bench struct {
-	name     string
-	programs [2]*program
+	name  string
+	pairs [pairs][2]*program
+}
+
+// start runs both programs of all pairs, on one core.
+func (b *bench) start(run func(shim bool) *program) {
+	var all [2 * pairs]*program
+	parallel(len(all), len(all), func(i int) { all[i] = run(i%2 == 1) })
+	onOneCore(all[:]...)
+	for i, p := range all {
+		b.pairs[i/2][i%2] = p
+	}
 }
 
 // checkOverhead runs each workload alternately without the shim and under it, and
@@ -19,11 +33,13 @@ type bench struct {
 // weigh on both alike.
 func checkOverhead(t *trial) {
 	fft := pick(t.fixture, min(256<<20, t.device.Free/40), 1<<20)
-	t.take(4 * (t.contextBytes() + fft))
-	table := t.table(fmt.Sprintf("Medians of %d interleaved runs each", t.s.Rounds),
+	t.take(4 * pairs * (t.contextBytes() + fft))
+	table := t.table(fmt.Sprintf("Medians of %d interleaved runs each, of %d pairs of processes in turns on one core", t.s.Rounds, pairs),
 		"program", "workload", "without ms", "under the shim ms", "overhead", "quartiles")
 	t.remark("The programs called driver have kernels of their own: FFT stands for passes over all of the data, as a stage of one makes.")
-	benches := []bench{{"driver", [2]*program{t.worker(false), t.worker(true)}}}
+	driver := bench{name: "driver"}
+	driver.start(t.worker)
+	benches := []bench{driver}
 	if err := catch(func() { benches = append(benches, t.frameworkBench()) }); err != nil {
 		t.remark("Not measured on a framework: %v.", err)
 	}
@@ -38,17 +54,16 @@ func checkOverhead(t *trial) {
 	}
 }
 
-// frameworkBench has a real FFT and GEMM, of the first framework that is here. Both
-// programs start at once: most of their time goes into loading libraries.
+// frameworkBench has a real FFT and GEMM, of the first framework that is here.
 func (t *trial) frameworkBench() (b bench) {
 	for _, f := range t.installed() {
 		if f.module == "jax" {
 			continue
 		}
 		b.name = f.module
-		parallel(2, 2, func(i int) { b.programs[i] = t.start(f.name, t.python(f.script), i == 1, f.env...) })
+		b.start(func(shim bool) *program { return t.start(f.name, t.python(f.script), shim, f.env...) })
 		t.remark("%s is %s for CUDA %s: its FFT, its product of matrices of 32-bit floats, its addition to a small array.",
-			f.module, b.programs[0].hello.Version, b.programs[0].hello.CUDA)
+			f.module, b.pairs[0][0].hello.Version, b.pairs[0][0].hello.CUDA)
 		return b
 	}
 	skip("neither PyTorch nor CuPy is here, or the driver is fake")
@@ -58,14 +73,18 @@ func (t *trial) frameworkBench() (b bench) {
 // compare measures one workload, first the one and then the other program leading.
 func (t *trial) compare(table *Table, b bench, w workload) {
 	// Long against the clock's grain and a launch, short enough to interleave many.
-	n := scale(b.programs[0], w, pick(t.fixture, 100*time.Millisecond, time.Millisecond))
-	b.programs[1].timed("%s %d", w.order, n) // as warm as the other
+	n := scale(b.pairs[0][0], w, pick(t.fixture, 100*time.Millisecond, time.Millisecond))
+	for _, pair := range b.pairs {
+		for _, p := range pair {
+			p.timed("%s %d", w.order, n) // all are as warm
+		}
+	}
 	var without, under, ratio []float64
 	for i := range t.s.Rounds {
 		var took [2]float64
 		for j := range took {
-			which := (i + j) % 2
-			took[which] = ms(b.programs[which].timed("%s %d", w.order, n))
+			which := (i/pairs + j) % 2
+			took[which] = ms(b.pairs[i%pairs][which].timed("%s %d", w.order, n))
 		}
 		without, under = append(without, took[0]), append(under, took[1])
 		ratio = append(ratio, share(took[1], took[0])-1)

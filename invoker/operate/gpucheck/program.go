@@ -8,11 +8,15 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"os"
 	"os/exec"
+	"strconv"
 	"strings"
 	"sync"
 	"syscall"
 	"time"
+
+	"golang.org/x/sys/unix"
 
 	"github.com/gpuwhisk/gpuwhisk/gpu/shimctl"
 )
@@ -51,15 +55,15 @@ type hello struct {
 
 // answer is the answer to an order; each order fills some of its fields.
 type answer struct {
-	Block      int     `json:"block"`
-	NS         int64   `json:"ns"`
-	Mismatches int64   `json:"mismatches"`
-	Free       int64   `json:"free"`
-	Total      int64   `json:"total"`
-	In         []int64 `json:"in"`
-	Out        []int64 `json:"out"`
-	Took       int     `json:"took"`
-	Location   int     `json:"place"`
+	Block      int   `json:"block"`
+	NS         int64 `json:"ns"`
+	Mismatches int64 `json:"mismatches"`
+	Free       int64 `json:"free"`
+	Total      int64 `json:"total"`
+	In         int64 `json:"in"`
+	Out        int64 `json:"out"`
+	Took       int   `json:"took"`
+	Location   int   `json:"place"`
 }
 
 func command(ctx context.Context, args, env []string) *exec.Cmd {
@@ -192,6 +196,29 @@ func (t *trial) start(name string, args []string, shim bool, env ...string) *pro
 		}
 	}
 	return p
+}
+
+// onOneCore has all threads of the programs run on the last of this process's cores:
+// programs that run in turns are compared, and the cores of a virtual machine differ by
+// half, as their neighbours are busy or not.
+func onOneCore(programs ...*program) {
+	var own, last unix.CPUSet
+	check(unix.SchedGetaffinity(0, &own))
+	for cpu, left := 0, own.Count(); left > 0; cpu++ {
+		if own.IsSet(cpu) {
+			left--
+			last.Zero()
+			last.Set(cpu)
+		}
+	}
+	for _, p := range programs {
+		threads := value(os.ReadDir(fmt.Sprintf("/proc/%d/task", p.cmd.Process.Pid)))
+		for _, thread := range threads {
+			if id, err := strconv.Atoi(thread.Name()); err == nil {
+				_ = unix.SchedSetaffinity(id, &last) // a thread may have ended
+			}
+		}
+	}
 }
 
 // worker starts worker.c.

@@ -6,23 +6,14 @@ import (
 	"time"
 )
 
-const swapRounds = 4
+const swapRounds = 6
 
 // bandwidth is the speed of copies or moves each way, in GB/s.
 type bandwidth struct{ in, out []float64 }
 
-// copies measures plain copies between pinned memory and the device, in a process
-// without the shim, and adds them to those before.
-func (t *trial) copies(bytes int64, b *bandwidth) {
-	p := t.worker(false)
-	defer p.end(endTime)
-	a := p.ask("copy %d 5", bytes)
-	for _, ns := range a.In {
-		b.in = append(b.in, rate(bytes, time.Duration(ns)))
-	}
-	for _, ns := range a.Out {
-		b.out = append(b.out, rate(bytes, time.Duration(ns)))
-	}
+func (b *bandwidth) add(bytes int64, a answer) {
+	b.in = append(b.in, rate(bytes, time.Duration(a.In)))
+	b.out = append(b.out, rate(bytes, time.Duration(a.Out)))
 }
 
 // swapped is what came of the rounds of one block. The first one makes the host's
@@ -36,17 +27,17 @@ type swapped struct {
 }
 
 // checkSwap moves one large block out and in, observes by two witnesses that it left,
-// verifies every word, and compares its speed with copies of pinned memory in the
-// same minute.
+// verifies every word, and compares its speed in turns with what the driver reaches
+// without the shim: by moves of its own, and by copies of pinned memory.
 func checkSwap(t *trial) {
 	bytes := t.fit(min(t.s.Swap, t.device.Free*4/10))
-	pinned := min(bytes, 1<<30)
-	t.take(bytes + pinned)
-	var copies bandwidth
-	t.copies(pinned, &copies)
+	part := min(bytes, 1<<30)
+	t.take(bytes + 2*part + t.contextBytes())
+	var copied, moved bandwidth
 	table := t.table(fmt.Sprintf("%s, chunks of 64 MiB", size(bytes)),
 		"round", "order", "moved", "GB/s", "in use by cuMemGetInfo", "by NVML")
-	p := t.filled(bytes, 7)
+	p, bare := t.filled(bytes, 7), t.worker(false)
+	onOneCore(p, bare)
 	// row adds an order that was carried out, and returns how full the device is by
 	// cuMemGetInfo and by NVML, which may not report it.
 	row := func(round, order string, moved int64, speed string) (driver, byNVML int64) {
@@ -60,8 +51,13 @@ func checkSwap(t *trial) {
 		return driver, byNVML
 	}
 	s := swapped{left: math.Inf(1), leftNVML: math.Inf(1)}
+	without := func() (moves, copies answer) { return bare.ask("move %d", part), bare.ask("copy %d", part) }
+	without() // allocates, before it is measured what is in use
 	full, fullNVML := row("", "filled", bytes, "")
 	for i := range swapRounds {
+		moves, copies := without()
+		moved.add(part, moves)
+		copied.add(part, copies)
 		out := t.evict(p)
 		s.out = append(s.out, rate(out.Moved, out.Took))
 		empty, emptyNVML := row(fmt.Sprint(i+1), "evict", out.Moved, gbs(s.out[i]))
@@ -78,6 +74,7 @@ func checkSwap(t *trial) {
 		}
 		s.wrong += wrongWords(p)
 	}
+	bare.end(endTime) // what it has could be taken in the place of the block
 	if t.s.Reclaim && s.left < t.s.Goals.Left {
 		s.asked, s.given = true, t.reclaim(p, bytes)
 	}
@@ -86,12 +83,10 @@ func checkSwap(t *trial) {
 	s.wrong += last.Mismatches
 	faulted := gbs(rate(bytes, time.Duration(last.NS)))
 	row("", "faults", bytes, faulted)
-	p.end(endTime) // its memory is for the copies
-	t.copies(pinned, &copies)
 	t.none(fmt.Sprintf("wrong words after %d swaps of %s", swapRounds+1, size(bytes)), s.wrong)
 	t.judgeLeft(s)
-	t.judgeSpeed("out", s.out, copies.out)
-	t.judgeSpeed("in", s.in, copies.in)
+	t.judgeSpeed("out", s.out, moved.out, copied.out)
+	t.judgeSpeed("in", s.in, moved.in, copied.in)
 	t.remark("The first round, in which the host's pages are made, is not judged: %s GB/s out, %s GB/s in. A kernel that faulted everything in did so at %s GB/s.",
 		gbs(s.out[0]), gbs(s.in[0]), faulted)
 }
@@ -107,11 +102,16 @@ func (t *trial) reclaim(p *program, bytes int64) (given bool) {
 	return given
 }
 
-func (t *trial) judgeSpeed(way string, moves, copies []float64) {
-	moved, copied, goal := median(moves[1:]), median(copies), t.s.Goals.Swap
-	v := share(moved, copied)
-	t.judge(fmt.Sprintf("swap %s at %s GB/s, pinned copies at %s GB/s", way, gbs(moved), gbs(copied)),
-		v, "share", fmt.Sprintf("at least %s of pinned copies", percent(goal)), v >= goal)
+// judgeSpeed compares neighbours in time.
+func (t *trial) judgeSpeed(way string, shim, driver, copies []float64) {
+	var ratio []float64
+	for i, v := range shim {
+		ratio = append(ratio, share(v, driver[i]))
+	}
+	v, goal := median(ratio[1:]), t.s.Goals.Swap
+	t.judge(fmt.Sprintf("swap %s at %s GB/s, the driver's own moves at %s GB/s, pinned copies at %s GB/s",
+		way, gbs(median(shim[1:])), gbs(median(driver[1:])), gbs(median(copies[1:]))),
+		v, "share", fmt.Sprintf("at least %s of the driver's own moves", percent(goal)), v >= goal)
 }
 
 // judgeLeft finds out whether the block's memory was free for others. The driver
