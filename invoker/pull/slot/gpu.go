@@ -76,7 +76,9 @@ const lastRetry = 5
 type gpuPart struct {
 	eager    bool          // what it pulls is old
 	pulledAt time.Duration // when a fetch was answered last
-	mean     time.Duration // of its runs
+	// mean is of its runs by themselves. The GPU scheduler's estimate has the wait for
+	// memory in it, which comes once for all that is served in one go.
+	mean time.Duration
 }
 
 // waiting is a creation that is not answered yet: it waits for less backlog.
