@@ -1,7 +1,9 @@
 package harness
 
 import (
+	"cmp"
 	"context"
+	"errors"
 	"log/slog"
 	"strings"
 	"sync/atomic"
@@ -13,21 +15,26 @@ import (
 )
 
 // Local is an invoker in this process, as a standalone OpenWhisk starts it.
-type Local struct{ admin atomic.Pointer[Admin] }
+type Local struct {
+	Options assembly.Options // what a test sets of them; the default logs nothing
+	admin   atomic.Pointer[Admin]
+}
 
-// Start starts it.
+// Start starts it, and returns when its administration page is open.
 func (l *Local) Start(ctx context.Context, environ, args []string) (wait func() error, err error) {
-	admin, ended := AdminOf(environ), make(chan error, 1)
-	go func() {
-		ended <- Run(ctx, environ, args, assembly.Options{
-			Log: slog.New(slog.DiscardHandler), Host: "127.0.0.1", Version: "test",
-			Listening: func(addr string) {
-				admin.URL = "http://" + addr
-				l.admin.Store(&admin)
-			},
-		})
-	}()
-	return func() error { return <-ended }, nil
+	admin, listening, ended := AdminOf(environ), make(chan string, 1), make(chan error, 1)
+	o := l.Options
+	o.Log, o.Host, o.Version = cmp.Or(o.Log, slog.New(slog.DiscardHandler)), "127.0.0.1", "test"
+	o.Listening = func(addr string) { listening <- addr }
+	go func() { ended <- Run(ctx, environ, args, o) }()
+	select {
+	case addr := <-listening:
+		admin.URL = "http://" + addr
+		l.admin.Store(&admin)
+		return func() error { return <-ended }, nil
+	case err := <-ended:
+		return nil, errors.Join(errors.New("the invoker ended at its start"), err)
+	}
 }
 
 // Admin is its administration page, without an address before that is open.

@@ -75,13 +75,16 @@ func Start(cmd *exec.Cmd) (*Process, error) {
 
 // Await returns when the invoker takes activations, and an error where it ends
 // before, or takes too long.
-func (p *Process) Await() error {
+func (p *Process) Await() error { return p.AwaitWithin(peertest.WaitLimit) }
+
+// AwaitWithin is Await with another limit than peertest.WaitLimit.
+func (p *Process) AwaitWithin(limit time.Duration) error {
 	select {
 	case <-p.Ready:
 		return nil
 	case <-p.Ended:
 		return fmt.Errorf("the invoker ended before it was ready: %w\n%s", cmp.Or(p.Err, errors.New("without an error")), p.Output.String())
-	case <-time.After(peertest.WaitLimit):
+	case <-time.After(limit):
 		return fmt.Errorf("the invoker is not ready\n%s", p.Output.String())
 	}
 }

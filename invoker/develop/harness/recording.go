@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"encoding/json"
+	"fmt"
 	"slices"
 	"strings"
 	"sync"
@@ -83,7 +84,8 @@ type Recording struct {
 	records []Record
 	next    map[string]int64 // offsets by topic
 	counts  bool             // nothing is kept
-	freed   int64            // completions that came since it counts
+	count   int64            // completions that came
+	freed   map[string]int   // the same by activation, of those that are kept
 	changed chan struct{}    // closed and replaced when something comes
 }
 
@@ -101,7 +103,7 @@ func RecordFromNow(t testing.TB, addr string, topics ...string) *Recording {
 
 func newRecording(t testing.TB, addr string, topics []string, start func(*Recording, string) int64) *Recording {
 	t.Helper()
-	p := &Recording{t: t, topics: topics, next: map[string]int64{}, changed: make(chan struct{})}
+	p := &Recording{t: t, topics: topics, next: map[string]int64{}, freed: map[string]int{}, changed: make(chan struct{})}
 	var err error
 	if p.client, err = kgo.NewClient(kgo.SeedBrokers(addr), kgo.FetchMaxWait(100*time.Millisecond), kgo.MetadataMinAge(100*time.Millisecond),
 		kgo.ProducerLinger(0), kgo.RecordPartitioner(kgo.ManualPartitioner()), kgo.ProducerBatchMaxBytes(broker.MaxMessageBytes+1024)); err != nil {
@@ -134,11 +136,15 @@ func (p *Recording) add(fetches kgo.Fetches) {
 	defer p.mu.Unlock()
 	fetches.EachRecord(func(r *kgo.Record) {
 		one := Record{Topic: r.Topic, Value: string(r.Value)}
-		switch {
-		case !p.counts:
+		completes := one.FreesSlot()
+		if completes {
+			p.count++
+		}
+		if !p.counts {
 			p.records = append(p.records, one)
-		case one.FreesSlot():
-			p.freed++
+			if completes {
+				p.freed[one.ActivationID()]++
+			}
 		}
 		p.next[r.Topic] = r.Offset + 1
 	})
@@ -185,18 +191,39 @@ func (p *Recording) All() ([]Record, <-chan struct{}) {
 	return p.records[:len(p.records):len(p.records)], p.changed
 }
 
-// CountOnly has the recording count completions from now on and keep nothing.
+// CountOnly has the recording keep nothing of what comes, only count.
 func (p *Recording) CountOnly() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.counts = true
 }
 
-// Completions is how many came since then.
+// Completions is how many acks came that free a slot.
 func (p *Recording) Completions() int64 {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	return p.freed
+	return p.count
+}
+
+// Completed is how many of them came for an activation.
+func (p *Recording) Completed(id string) int {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.freed[id]
+}
+
+// AwaitCompleted waits until each activation has one.
+func (p *Recording) AwaitCompleted(ids ...string) {
+	p.t.Helper()
+	p.until(peertest.WaitLimit+time.Duration(len(ids))*100*time.Millisecond, "completions", func([]Record) string {
+		for len(ids) > 0 && p.Completed(ids[0]) > 0 {
+			ids = ids[1:]
+		}
+		if len(ids) == 0 {
+			return ""
+		}
+		return fmt.Sprintf("%d are missing, that of %s first", len(ids), ids[0])
+	})
 }
 
 // At is how far a topic was read.
@@ -209,22 +236,28 @@ func (p *Recording) At(topic string) int64 {
 // Wait returns when what came satisfies want, and fails the test otherwise.
 func (p *Recording) Wait(what string, want func([]Record) bool) {
 	p.t.Helper()
-	p.WaitWithin(peertest.WaitLimit, what, want)
+	p.until(peertest.WaitLimit, what, func(records []Record) string {
+		if want(records) {
+			return ""
+		}
+		return "did not come"
+	})
 }
 
-// WaitWithin is Wait with another limit.
-func (p *Recording) WaitWithin(limit time.Duration, what string, want func([]Record) bool) {
+// until asks why not whenever something came, until the answer is empty.
+func (p *Recording) until(limit time.Duration, what string, whyNot func([]Record) string) {
 	p.t.Helper()
 	late := time.After(limit)
 	for {
 		records, more := p.All()
-		if want(records) {
+		reason := whyNot(records)
+		if reason == "" {
 			return
 		}
 		select {
 		case <-more:
 		case <-late:
-			p.t.Fatalf("did not come: %s", what)
+			p.t.Fatalf("%s: %s", what, reason)
 		}
 	}
 }

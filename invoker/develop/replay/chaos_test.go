@@ -3,6 +3,7 @@ package replay
 import (
 	"bytes"
 	"fmt"
+	"math"
 	"math/rand/v2"
 	"os"
 	"os/exec"
@@ -36,35 +37,30 @@ func number(t *testing.T, variable string, otherwise int) int {
 
 // chaos is a fixture, what can fail in it, and what was seen.
 type chaos struct {
-	*mix
-	t       *testing.T
+	*fixture
 	r       *rand.Rand
-	broker  func() (over func()) // kills it
+	lose    func() (over func()) // kills the broker
 	front   *front
 	disk    *disk // nil: none can be filled here
 	clock   clock // nil: it cannot be stepped here
 	long    bool  // one of many fixtures that run for long
-	sum     *tallied
+	enough  int   // ends of invokers in all fixtures
 	p       *harness.Process
 	failing func() // ends the fault that lasts; nil: there is none
-	acked   map[string]bool
-	read    int // of the recording
-	table   map[string]int
-	ends    int
-	checks  int
-	verdict verdict
+	calls   []*call
+	kinds   []string
+	tally   tally
 }
 
-func newChaos(w *fixture, broker func() func(), gate *gate, gpu bool) *chaos {
+func newChaos(w *fixture, lose func() func(), gpu bool, all *tally) *chaos {
 	t := w.t
 	t.Helper()
 	w.once = true
 	w.deploy()
-	c := &chaos{
-		t: t, broker: broker, front: newFront(t, w.couch), acked: map[string]bool{}, table: map[string]int{},
-		mix: newMix(w, gate, gpu && shimIsThere(t)),
-	}
+	c := &chaos{fixture: w, lose: lose, enough: math.MaxInt, tally: tally{of: map[string]int{}, all: all}}
+	c.front = newFront(t, w.couch, &c.tally)
 	w.couch = c.front.url
+	c.deployMix(gpu && shimIsThere(t))
 	w.extra = append(w.extra, "CONFIG_whisk_gpu_flushDeadline=5 s")
 	var err error
 	if c.disk, err = newDisk(t, filepath.Join(w.dir, "state")); err != nil {
@@ -103,45 +99,42 @@ func (c *chaos) tryClock(path string) (output string, ok bool) {
 	return string(bytes.TrimSpace(out)), err == nil
 }
 
-// launch starts an invoker and does not wait for it.
-func (c *chaos) launch() {
+// begin starts an invoker and does not wait for it.
+func (c *chaos) begin() {
 	c.t.Helper()
-	cmd := harness.Command(c.w.environment(), c.w.args(0)...)
+	cmd := harness.Command(c.environment(), c.args(0)...)
 	if dir := os.Getenv("GPUWHISK_CHAOS_LOGS"); dir != "" {
 		f, err := os.OpenFile(filepath.Join(dir, strings.ReplaceAll(c.t.Name(), "/", "-")+".log"), os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
 		if err != nil {
 			c.t.Fatal(err)
 		}
 		c.t.Cleanup(func() { _ = f.Close() })
-		fmt.Fprintf(f, "== invoker %d\n", c.ends+1)
+		fmt.Fprintf(f, "== invoker %d\n", c.tally.count(ends)+1)
 		cmd.Stderr = f
 	}
-	var err error
-	if c.p, err = harness.Start(cmd); err != nil {
-		c.t.Fatal(err)
-	}
-	c.t.Cleanup(c.p.Kill)
+	c.p = c.launch(cmd)
 }
 
 // alive returns when the invoker takes activations. One that cannot start on a
 // full disk ends, as a service manager would have it, and is started anew.
 func (c *chaos) alive() {
 	c.t.Helper()
-	late := time.After(limit)
 	for {
-		select {
-		case <-c.p.Ready:
+		err := c.p.AwaitWithin(limit)
+		if err == nil {
 			return
-		case <-c.p.Ended:
-			if c.p.Err == nil || c.failing == nil {
-				c.t.Fatalf("the invoker ended at its start: %v\n%s", c.p.Err, &c.p.Output)
-			}
-			c.table["did not start, began again"]++
-			c.well()
-			c.launch()
-		case <-late:
-			c.t.Fatalf("the invoker is not ready\n%s", &c.p.Output)
 		}
+		select {
+		case <-c.p.Ended:
+		default:
+			c.t.Fatal(err)
+		}
+		if c.p.Err == nil || c.failing == nil {
+			c.t.Fatal(err)
+		}
+		c.tally.add("did not start, began again", 1)
+		c.well()
+		c.begin()
 	}
 }
 
@@ -157,9 +150,15 @@ func (c *chaos) well() {
 func (c *chaos) run(seed, rounds int) {
 	t := c.t
 	t.Logf("seed %d, %d rounds (GPUWHISK_CHAOS_SEED, GPUWHISK_CHAOS_ROUNDS)", seed, rounds)
-	defer c.print(seed)
+	defer func() {
+		if t.Failed() {
+			c.tally.add(fixturesThatFailed, 1)
+		}
+		t.Logf("seed %d: %s", seed, &c.tally)
+	}()
+	c.tally.add("fixtures", 1)
 	c.r = rand.New(rand.NewPCG(uint64(seed), 1))
-	c.launch()
+	c.begin()
 	c.alive()
 	const every = 5
 	first, deck := c.r.IntN(len(c.faults())), slices.Clone(ways)
@@ -169,7 +168,7 @@ func (c *chaos) run(seed, rounds int) {
 			t.Logf("the time is up after %d rounds", i)
 			break
 		}
-		if c.sum != nil && c.sum.full(c) {
+		if all := c.tally.all; all != nil && all.count(ends) >= c.enough {
 			t.Logf("enough invokers have ended, after %d rounds", i)
 			break
 		}
@@ -185,26 +184,16 @@ func (c *chaos) run(seed, rounds int) {
 		}
 	}
 	c.checkpoint()
-	c.judge(&c.verdict) // the one that was started last ran nothing again
-	if err := c.p.StopWithin(limit, os.Interrupt); err != nil {
-		t.Error(err)
-	}
+	c.judge() // the one that was started last ran nothing again
+	c.stop()
 }
 
-// report has the invoker end as an operator does.
-func (c *chaos) report() {
+// stop has the invoker end as an operator does.
+func (c *chaos) stop() {
 	c.t.Helper()
 	if err := c.p.StopWithin(limit, os.Interrupt); err != nil {
 		c.t.Error(err)
 	}
-}
-
-// print logs what happened.
-func (c *chaos) print(seed int) {
-	if c.sum != nil {
-		c.sum.add(c)
-	}
-	c.t.Logf("seed %d: %s", seed, c.seen())
 }
 
 // checkpoint has everything settle, ends the invoker as an operator does, and
@@ -215,79 +204,51 @@ func (c *chaos) checkpoint() {
 	c.well()
 	c.alive()
 	c.settled(c.calls)
-	for _, one := range c.calls {
-		if !one.sealed {
-			c.recorded(one)
+	c.until("records", func() string {
+		for _, one := range c.calls {
+			if !one.sealed && c.record(one.id) == nil {
+				return fmt.Sprintf("activation %d of %s has an ack and none", one.n, one.action)
+			}
 		}
-	}
-	c.covered()
-	c.report()
-	c.ends++
-	c.table["asked to stop at a checkpoint"]++
-	c.judge(&c.verdict)
-	if bytes, dead := c.w.spooled(); bytes > 0 || dead > 0 {
+		return ""
+	})
+	c.until("the committed position", c.behind)
+	c.stop()
+	c.tally.add(ends, 1)
+	c.tally.add("asked to stop at a checkpoint", 1)
+	c.judge()
+	if bytes, dead := c.spooled(); bytes > 0 || dead > 0 {
 		t.Errorf("%d bytes of records wait, %d records are dead letters", bytes, dead)
 	}
-	c.w.noStrays()
-	c.checks++
-	if c.sum != nil {
-		c.sum.add(c)
-		t.Logf("so far %s", c.sum.output())
+	c.noStrays()
+	c.tally.add("checkpoints", 1)
+	if c.tally.all != nil {
+		t.Logf("so far %s", c.tally.all)
 	}
-	c.launch()
+	c.begin()
 	c.alive()
 }
 
 // settled waits for the completions of activations.
 func (c *chaos) settled(calls []*call) {
 	c.t.Helper()
-	late := time.After(limit)
-	for _, one := range calls {
-		for !c.hasAck(one.id) {
-			_, more := c.w.recording.All()
-			if c.hasAck(one.id) {
-				break
+	c.until("completions", func() string {
+		for _, one := range calls {
+			if c.recording.Completed(one.id) == 0 {
+				return fmt.Sprintf("activation %d of %s has none; it ran %d times, its record is %q",
+					one.n, one.action, c.gate.of("/"+one.id), c.record(one.id))
 			}
-			select {
-			case <-more:
-			case <-late:
-				c.t.Fatalf("activation %d of %s has no ack; it ran %d times, its record is %q\n%s",
-					one.n, one.action, c.gate.of("/"+one.id), c.w.record(one.id), &c.p.Output)
-			}
-		}
-	}
-}
-
-func (c *chaos) hasAck(id string) bool {
-	records, _ := c.w.recording.All()
-	for ; c.read < len(records); c.read++ {
-		if r := records[c.read]; r.FreesSlot() {
-			c.acked[r.ActivationID()] = true
-		}
-	}
-	return c.acked[id]
-}
-
-// recorded waits for the record of an activation that has its ack.
-func (c *chaos) recorded(one *call) {
-	c.t.Helper()
-	peertest.UntilWithin(c.t, limit, fmt.Sprintf("activation %d of %s has an ack", one.n, one.action), func() string {
-		if c.w.record(one.id) == nil {
-			return "and no record\n" + c.p.Output.String()
 		}
 		return ""
 	})
 }
 
-// covered waits until the position is at the end of the topic. The invoker may
-// have begun a moment ago: what the one before it had ended, and not committed, is
-// passed over by this one.
-func (c *chaos) covered() {
+// until is peertest's, for as long as chaos takes, with the end of the invoker's log.
+func (c *chaos) until(what string, whyNot func() string) {
 	c.t.Helper()
-	end := c.w.recording.End("invoker0")
-	peertest.UntilWithin(c.t, limit, "the committed position", func() string {
-		if at := c.w.recording.Committed("invoker0"); at != end {
-			return fmt.Sprintf("%d of %d\n%s", at, end, &c.p.Output)
+	peertest.UntilWithin(c.t, limit, what, func() string {
+		if reason := whyNot(); reason != "" {
+			return reason + "\n" + c.p.Output.String()
 		}
 		return ""
 	})

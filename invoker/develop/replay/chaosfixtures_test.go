@@ -36,11 +36,11 @@ func TestChaos(t *testing.T) {
 	seed := number(t, "GPUWHISK_CHAOS_SEED", int(time.Now().UnixNano()%1e9))
 	real := os.Getenv("GPUWHISK_CHAOS_REAL") != ""
 	if !real && os.Getenv("GPUWHISK_CHAOS_FIXTURES") == "" {
-		newChaosIn(t, false, false).run(seed, number(t, "GPUWHISK_CHAOS_ROUNDS", shortChaos))
+		newChaosIn(t, false, false, nil).run(seed, number(t, "GPUWHISK_CHAOS_ROUNDS", shortChaos))
 		return
 	}
 	rounds := number(t, "GPUWHISK_CHAOS_ROUNDS", 50)
-	sum := &tallied{fixtures: map[*chaos]seen{}, enough: number(t, "GPUWHISK_CHAOS_ENDS", math.MaxInt)}
+	all := &tally{of: map[string]int{}}
 	t.Run("fixtures", func(t *testing.T) {
 		for i := range number(t, "GPUWHISK_CHAOS_FIXTURES", 1) + 1 {
 			name := "process"
@@ -52,17 +52,17 @@ func TestChaos(t *testing.T) {
 			}
 			t.Run(fmt.Sprintf("%s-%d", name, seed+i), func(t *testing.T) {
 				t.Parallel()
-				c := newChaosIn(t, real, name == "docker")
-				c.long, c.sum = true, sum
+				c := newChaosIn(t, real, name == "docker", all)
+				c.long, c.enough = true, number(t, "GPUWHISK_CHAOS_ENDS", math.MaxInt)
 				c.run(seed+i, rounds)
 			})
 		}
 	})
-	t.Logf("in all %s", sum.output())
+	t.Logf("in all %s", all)
 }
 
 // newChaosIn makes a fixture, of real parts or of our own.
-func newChaosIn(t *testing.T, real, inDocker bool) *chaos {
+func newChaosIn(t *testing.T, real, inDocker bool, all *tally) *chaos {
 	t.Helper()
 	w := emptyFixture(t)
 	host := "127.0.0.1"
@@ -71,14 +71,14 @@ func newChaosIn(t *testing.T, real, inDocker bool) *chaos {
 		dockerEngine(t).fit(w, scenario{})
 		host = bridge(t)
 	}
-	broker := func() func() {
+	lose := func() func() {
 		w.broker.Close()
 		return w.startBroker
 	}
 	if real {
 		k := newKafka(t)
 		w.kafka = k.Addr
-		broker = func() func() {
+		lose = func() func() {
 			if err := k.Kill(); err != nil {
 				t.Fatal(err)
 			}
@@ -88,105 +88,57 @@ func newChaosIn(t *testing.T, real, inDocker bool) *chaos {
 				}
 			}
 		}
-		w.couch = newPouch(t)
+		w.couch = peertest.StartPouchDB(t, 16000, storeUser, storePassword)
 	} else {
 		w.startBroker()
 		w.startStore()
 	}
-	g := newGate(t, host)
-	g.work = 800 * time.Millisecond
-	g.open()
-	return newChaos(w, broker, g, !inDocker)
+	w.gate = newGate(t, host)
+	w.gate.work = 800 * time.Millisecond
+	w.gate.open()
+	return newChaos(w, lose, !inDocker, all)
 }
 
-// seen is what happened in a fixture, or in several.
-type seen struct {
-	fixtures, failed, ends, checks, calls int
-	struck                                int64
-	verdict                               verdict
-	table                                 map[string]int
+// tally counts what happened in a fixture, by what it was; all counts it, too.
+type tally struct {
+	mu  sync.Mutex
+	of  map[string]int
+	all *tally // nil: there is one fixture, or this is of all
 }
 
-func (c *chaos) seen() seen {
-	s := seen{
-		fixtures: 1, ends: c.ends, checks: c.checks, calls: len(c.calls), struck: c.front.struck.Load(),
-		verdict: c.verdict, table: maps.Clone(c.table),
-	}
-	if c.t.Failed() {
-		s.failed = 1
-	}
-	return s
-}
+// What is read of a tally, too.
+const (
+	ends               = "ends of invokers"
+	fixturesThatFailed = "fixtures that failed"
+)
 
-func (s *seen) add(o seen) {
-	s.fixtures, s.failed = s.fixtures+o.fixtures, s.failed+o.failed
-	s.ends, s.checks, s.calls, s.struck = s.ends+o.ends, s.checks+o.checks, s.calls+o.calls, s.struck+o.struck
-	s.verdict.answered += o.verdict.answered
-	s.verdict.again += o.verdict.again
-	s.verdict.interrupted += o.verdict.interrupted
-	s.verdict.givenUp += o.verdict.givenUp
-	if s.table == nil {
-		s.table = map[string]int{}
-	}
-	for k, n := range o.table {
-		s.table[k] += n
+func (t *tally) add(what string, n int) {
+	t.mu.Lock()
+	t.of[what] += n
+	t.mu.Unlock()
+	if t.all != nil {
+		t.all.add(what, n)
 	}
 }
 
-func (s seen) String() string {
+func (t *tally) count(what string) int {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return t.of[what]
+}
+
+// String is a table of it.
+func (t *tally) String() string {
+	t.mu.Lock()
+	defer t.mu.Unlock()
 	var b strings.Builder
-	if s.fixtures != 1 {
-		fmt.Fprintf(&b, "%d fixtures, ", s.fixtures)
+	for _, what := range slices.Sorted(maps.Keys(t.of)) {
+		fmt.Fprintf(&b, "\n  %5d  %s", t.of[what], what)
 	}
-	fmt.Fprintf(&b, "%d ends of invokers, %d checkpoints\n", s.ends, s.checks)
-	for _, k := range slices.Sorted(maps.Keys(s.table)) {
-		fmt.Fprintf(&b, "  %5d  %s\n", s.table[k], k)
-	}
-	v := s.verdict
-	fmt.Fprintf(&b, "%d activations: %d answered, %d of them by a later run; %d interrupted, %d given up after three runs\n",
-		s.calls, v.answered, v.again, v.interrupted, v.givenUp)
 	lost := "0"
-	if s.failed > 0 {
+	if t.of[fixturesThatFailed] > 0 {
 		lost = "see above"
 	}
-	fmt.Fprintf(&b, "lost: %s, ran twice without leave: %s, requests that met a failing database: %d", lost, lost, s.struck)
+	fmt.Fprintf(&b, "\nlost: %s, ran twice without leave: %s", lost, lost)
 	return b.String()
-}
-
-// tallied sums up fixtures, as far as each has come.
-type tallied struct {
-	mu       sync.Mutex
-	fixtures map[*chaos]seen
-	enough   int // ends of invokers
-}
-
-// full reports, after it has taken what a fixture has seen, whether enough invokers
-// have ended.
-func (t *tallied) full(c *chaos) bool {
-	t.add(c)
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	ends := 0
-	for _, one := range t.fixtures {
-		ends += one.ends
-	}
-	return ends >= t.enough
-}
-
-// add takes what a fixture has seen until now.
-func (t *tallied) add(c *chaos) {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	t.fixtures[c] = c.seen()
-}
-
-// output is the table of all fixtures.
-func (t *tallied) output() string {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	var all seen
-	for _, one := range t.fixtures {
-		all.add(one)
-	}
-	return all.String()
 }

@@ -2,7 +2,6 @@ package replay
 
 import (
 	"encoding/json"
-	"fmt"
 	"os"
 	"path/filepath"
 	"strings"
@@ -10,17 +9,7 @@ import (
 	"github.com/gpuwhisk/gpuwhisk/invoker/develop/harness"
 )
 
-// mix sends activations of several kinds: of an action that works for a while
-// beside many others, of one that may run again, and of GPU functions.
-type mix struct {
-	w     *fixture
-	gate  *gate
-	revs  map[string]string
-	calls []*call
-	kinds []string
-}
-
-// call is one activation.
+// call is one activation of a mix.
 type call struct {
 	id, action string
 	n          int
@@ -28,83 +17,70 @@ type call struct {
 	runs       int  // until then
 }
 
-// Names of the actions: caller of the load, the same with the annotation
-// rerun, and two functions that keep memory of one simulated device.
-const (
-	plainAction = "caller"
-	rerunAction = "again"
-)
+// rerunAction is caller with the annotation rerun.
+const rerunAction = "again"
 
-var gpuActions = []string{"alpha", "beta"}
-
-func newMix(w *fixture, gate *gate, gpu bool) *mix {
-	w.t.Helper()
-	m := &mix{w: w, gate: gate, revs: map[string]string{}, kinds: []string{plainAction, plainAction, plainAction, rerunAction}}
+// deployMix puts actions of several kinds: one that works for a while beside many
+// others, one that may run again, and GPU functions, which keep memory of one
+// simulated device.
+func (c *chaos) deployMix(gpu bool) {
+	c.t.Helper()
 	rerun := caller
 	rerun.Name, rerun.Annotations = rerunAction, map[string]any{"provide-api-key": false, "rerun": true}
-	m.revs[plainAction], m.revs[rerunAction] = w.put(caller), w.put(rerun)
+	c.put(caller)
+	c.put(rerun)
+	c.kinds = []string{caller.Name, caller.Name, caller.Name, rerunAction}
 	if gpu {
-		for name, rev := range newGPUFunctions(w, gpuActions...).revs {
-			m.revs[name] = rev
-		}
-		m.kinds = append(m.kinds, gpuActions...)
+		c.putGPUFunctions("alpha", "beta")
+		c.kinds = append(c.kinds, "alpha", "beta")
 	}
-	return m
 }
 
-// invoke sends n activations. They are with the broker when it returns.
-func (m *mix) invoke(n int) []*call {
-	m.w.t.Helper()
-	first := len(m.calls)
+// send sends n activations of all kinds. They are with the broker when it returns.
+func (c *chaos) send(n int) []*call {
+	c.t.Helper()
+	first := len(c.calls)
 	var messages [][]byte
 	for range n {
-		c := &call{id: fmt.Sprintf("%032x", len(m.calls)+1), n: len(m.calls) + 1}
-		c.action = m.kinds[c.n%len(m.kinds)]
-		m.calls = append(m.calls, c)
-		message := harness.Message{
-			ID: c.id, Action: c.action, Revision: m.revs[c.action], NoAnswer: c.n%2 == 1,
-			Content: map[string]any{"n": c.n, "url": m.gate.url + "/" + c.id, "bytes": 1 << 20},
-		}
-		messages = append(messages, message.Text(m.w.t))
+		n := len(c.calls) + 1
+		m := harness.Message{Action: c.kinds[n%len(c.kinds)], NoAnswer: n%2 == 1, Content: map[string]any{"bytes": 1 << 20}}
+		messages = append(messages, c.message(m))
+		c.calls = append(c.calls, &call{id: c.ids[n-1], action: m.Action, n: n})
 	}
-	m.w.recording.Publish(m.w.t, "invoker0", messages...)
-	return m.calls[first:]
-}
-
-// verdict is what became of activations.
-type verdict struct {
-	answered, interrupted, givenUp, again int
+	c.publish(messages...)
+	return c.calls[first:]
 }
 
 // judge demands of an invoker that has ended, all of whose activations had
 // their ack and their record, that each has an account of what happened that
 // holds, and that none ran too often.
-func (m *mix) judge(v *verdict) {
-	m.w.t.Helper()
-	for _, c := range m.calls {
-		runs := m.gate.of("/" + c.id)
-		if c.sealed {
-			if runs != c.runs {
-				m.w.t.Errorf("activation %d of %s had ended after %d runs and ran again: %d now", c.n, c.action, c.runs, runs)
+func (c *chaos) judge() {
+	c.t.Helper()
+	for _, one := range c.calls {
+		runs := c.gate.of("/" + one.id)
+		if one.sealed {
+			if runs != one.runs {
+				c.t.Errorf("activation %d of %s had ended after %d runs and ran again: %d now", one.n, one.action, one.runs, runs)
 			}
 			continue
 		}
-		c.sealed, c.runs = true, runs
+		one.sealed, one.runs = true, runs
 		most := 1
-		if c.action == rerunAction {
+		if one.action == rerunAction {
 			most = maxRuns
 		}
 		if runs > most {
-			m.w.t.Errorf("activation %d of %s ran %d times", c.n, c.action, runs)
+			c.t.Errorf("activation %d of %s ran %d times", one.n, one.action, runs)
 		}
-		v.count(m, c, runs)
+		c.account(one)
 	}
 }
 
 // maxRuns is how often an action runs that may run again.
 const maxRuns = 3
 
-func (v *verdict) count(m *mix, c *call, runs int) {
+// account demands that the record of an activation holds, and counts it.
+func (c *chaos) account(one *call) {
 	var r struct {
 		Response struct {
 			StatusCode int
@@ -115,24 +91,25 @@ func (v *verdict) count(m *mix, c *call, runs int) {
 			}
 		}
 	}
-	doc := m.w.record(c.id)
+	doc := c.record(one.id)
 	if err := json.Unmarshal(doc, &r); err != nil {
-		m.w.t.Errorf("activation %d of %s: record %q: %v", c.n, c.action, doc, err)
+		c.t.Errorf("activation %d of %s: record %q: %v", one.n, one.action, doc, err)
 		return
 	}
+	c.tally.add("activations", 1)
 	result := r.Response.Result
 	switch {
-	case r.Response.StatusCode == 0 && runs > 0 && (result.N == c.n || result.Intact != nil && *result.Intact):
-		v.answered++
-		if runs > 1 {
-			v.again++
+	case r.Response.StatusCode == 0 && one.runs > 0 && (result.N == one.n || result.Intact != nil && *result.Intact):
+		c.tally.add("activations: answered", 1)
+		if one.runs > 1 {
+			c.tally.add("activations: answered, by a later run", 1)
 		}
-	case c.action != rerunAction && strings.HasPrefix(result.Error, "The invoker ended while the action ran."):
-		v.interrupted++
-	case c.action == rerunAction && strings.HasPrefix(result.Error, "The invoker ended 3 times while the action ran."):
-		v.givenUp++
+	case one.action != rerunAction && strings.HasPrefix(result.Error, "The invoker ended while the action ran."):
+		c.tally.add("activations: interrupted", 1)
+	case one.action == rerunAction && strings.HasPrefix(result.Error, "The invoker ended 3 times while the action ran."):
+		c.tally.add("activations: given up after three runs", 1)
 	default:
-		m.w.t.Errorf("activation %d of %s ran %d times and has the record %s", c.n, c.action, runs, doc)
+		c.t.Errorf("activation %d of %s ran %d times and has the record %s", one.n, one.action, one.runs, doc)
 	}
 }
 

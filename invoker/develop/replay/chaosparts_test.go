@@ -27,17 +27,6 @@ func newKafka(t *testing.T, settings ...string) *peertest.Kafka {
 	return k
 }
 
-// newPouch starts a server of the CouchDB API that is not ours.
-func newPouch(t *testing.T) (address string) {
-	t.Helper()
-	address, stop, err := peertest.NewPouchDB(storeUser, storePassword)
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { _ = stop() })
-	return address
-}
-
 // The faults of a database.
 const (
 	noFault int32 = iota
@@ -48,22 +37,21 @@ const (
 
 // front stands before the database, for invokers alone.
 type front struct {
-	url    string
-	fault  atomic.Int32
-	struck atomic.Int64 // requests that met a fault
+	url   string
+	fault atomic.Int32
 }
 
 // slowness is what each request takes of a database that is slow.
 const slowness = 3 * time.Second
 
-func newFront(t *testing.T, database string) *front {
+func newFront(t *testing.T, database string, seen *tally) *front {
 	t.Helper()
 	f := &front{}
 	f.url = harness.Proxy(t, database, func(next http.Handler) http.Handler {
 		return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 			fault := f.fault.Load()
 			if fault != noFault {
-				f.struck.Add(1)
+				seen.add("requests that met a failing database", 1)
 			}
 			switch fault {
 			case failing:

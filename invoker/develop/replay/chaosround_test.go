@@ -49,7 +49,7 @@ func (c *chaos) faults() []fault {
 	none := fault{"nothing else", func() func() { return func() {} }}
 	all := []fault{
 		none,
-		{"the broker is killed", c.broker},
+		{"the broker is killed", c.lose},
 		{"the database answers 500", database(failing)},
 		{"the database is slow", database(slow)},
 		{"the database is gone", database(gone)},
@@ -105,8 +105,8 @@ func (c *chaos) draw(round int, end string) plan {
 func (c *chaos) round(p plan) {
 	c.t.Helper()
 	c.gate.drop()
-	batch := c.invoke(p.batch)
-	c.table["fault: "+p.fault.name]++
+	batch := c.send(p.batch)
+	c.tally.add("fault: "+p.fault.name, 1)
 	c.gate.awaitUntil(p.begun, time.After(p.moment))
 	c.failing = p.fault.begin()
 	if p.fault.name == "nothing else" {
@@ -121,7 +121,7 @@ func (c *chaos) round(p plan) {
 // one.
 func (c *chaos) meet(p plan) {
 	c.t.Helper()
-	c.table[p.end]++
+	c.tally.add("end: "+p.end, 1)
 	switch p.end {
 	case lives:
 		c.well()
@@ -144,17 +144,17 @@ func (c *chaos) meet(p plan) {
 			c.t.Error(err)
 		}
 	}
-	c.ends++
+	c.tally.add(ends, 1)
 	if p.mended {
 		c.well()
 	}
-	c.launch()
+	c.begin()
 	if p.end == killedAtStart {
 		for range p.again {
 			<-time.After(p.overlap / 4)
 			c.p.Kill()
-			c.ends++
-			c.launch()
+			c.tally.add(ends, 1)
+			c.begin()
 		}
 	}
 	if !p.mended {

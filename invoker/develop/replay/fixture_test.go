@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"maps"
 	"net"
 	"net/http"
 	"net/url"
@@ -43,9 +44,12 @@ type fixture struct {
 	recording *harness.Recording
 	db        *couchdb.Client
 	store     *storeServer
-	extra     []string        // further environment
-	once      bool            // what was running when an invoker ended is not run again
-	left      func() []string // containers that are still there
+	extra     []string          // further environment
+	once      bool              // what was running when an invoker ended is not run again
+	left      func() []string   // containers that are still there
+	revs      map[string]string // of the actions that were put
+	ids       []string          // of the activations that were invoked
+	gate      *gate             // at which their runs wait; nil: at none
 
 	manifest string
 	images   *strings.Replacer // of the captured documents
@@ -77,7 +81,7 @@ func apacheFixture(t *testing.T, settings ...string) *fixture {
 func emptyFixture(t *testing.T) *fixture {
 	w := &fixture{
 		t: t, dir: t.TempDir(), unique: "0", log: peertest.Log(t),
-		manifest: manifest, images: strings.NewReplacer(),
+		manifest: manifest, images: strings.NewReplacer(), revs: map[string]string{},
 	}
 	w.left = w.processes
 	return w
@@ -252,12 +256,14 @@ type running struct {
 func (w *fixture) start() *running {
 	w.t.Helper()
 	ctx, cancel := context.WithCancel(context.Background())
-	r := &running{t: w.t, stop: cancel, ended: make(chan error, 1)}
-	ready := make(chan struct{})
-	go func() {
-		r.ended <- harness.Run(ctx, w.environment(), w.args(0), assembly.Options{Log: w.log, Self: w.self, Ready: func() { close(ready) }})
-	}()
 	w.t.Cleanup(cancel)
+	r, ready := &running{t: w.t, stop: cancel, ended: make(chan error, 1)}, make(chan struct{})
+	local := harness.Local{Options: assembly.Options{Log: w.log, Self: w.self, Ready: func() { close(ready) }}}
+	wait, err := local.Start(ctx, w.environment(), w.args(0))
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	go func() { r.ended <- wait() }()
 	select {
 	case <-ready:
 	case err := <-r.ended:
@@ -312,28 +318,56 @@ func (r *running) explain() {
 	r.t.Logf("the invoker has not ended for 20 s:\n%s\n%s", seen, stacks)
 }
 
-// send sends an activation to the invoker as a controller does.
-func (w *fixture) send(m harness.Message) {
-	w.t.Helper()
-	w.publish(string(m.Text(w.t)))
-}
-
 // publish sends messages to the invoker as a controller does.
-func (w *fixture) publish(messages ...string) {
+func (w *fixture) publish(messages ...[]byte) {
 	w.t.Helper()
-	for _, m := range messages {
-		w.recording.Publish(w.t, "invoker0", []byte(m))
-	}
+	w.recording.Publish(w.t, "invoker0", messages...)
 }
 
-// put stores an action, and gives its revision.
+// put stores an action.
 func (w *fixture) put(a harness.Action) (rev string) {
 	w.t.Helper()
 	rev, err := w.db.Put(w.t.Context(), names.Whisks, "guest/"+a.Name, a.Document(w.t))
 	if err != nil {
 		w.t.Fatal(err)
 	}
+	w.revs[a.Name] = rev
 	return rev
+}
+
+// message is the next activation of an action that was put. Its parameters are its
+// number, n, and the url of the gate, beside those that are given.
+func (w *fixture) message(m harness.Message) []byte {
+	w.t.Helper()
+	n := len(w.ids) + 1
+	m.ID, m.Revision = fmt.Sprintf("%032x", n), w.revs[m.Action]
+	w.ids = append(w.ids, m.ID)
+	content := map[string]any{"n": n}
+	if w.gate != nil {
+		content["url"] = w.gate.url + "/" + m.ID
+	}
+	maps.Copy(content, m.Content)
+	m.Content = content
+	return m.Text(w.t)
+}
+
+// invoke sends n activations of an action that was put.
+func (w *fixture) invoke(n int, m harness.Message) (ids []string) {
+	w.t.Helper()
+	first := len(w.ids)
+	var messages [][]byte
+	for range n {
+		messages = append(messages, w.message(m))
+	}
+	w.publish(messages...)
+	return w.ids[first:]
+}
+
+// awaitSlot waits for the acks by which a controller takes activations' slots as free
+// again.
+func (w *fixture) awaitSlot(ids ...string) {
+	w.t.Helper()
+	w.recording.AwaitCompleted(ids...)
 }
 
 // record reads an activation record, nil when there is none.

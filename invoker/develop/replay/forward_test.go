@@ -6,7 +6,6 @@ import (
 	"os"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/gpuwhisk/gpuwhisk/invoker/config"
 	"github.com/gpuwhisk/gpuwhisk/invoker/develop/harness"
@@ -45,14 +44,10 @@ func TestThreeShareTheForwardTopic(t *testing.T) {
 	})
 }
 
-// sharing is the functions and what was sent to them.
+// sharing is invokers that share functions.
 type sharing struct {
-	w     *fixture
-	gpu   []string // environment of members
-	revs  []string
-	gate  *gate
-	ids   []string
-	given []*process
+	w       *fixture
+	members []*process
 }
 
 // shared is how many functions there are: enough that each of three members has
@@ -61,30 +56,24 @@ const shared = 12
 
 func newSharing(w *fixture) *sharing {
 	w.t.Helper()
-	s := &sharing{w: w, gpu: append(simulatedGPU(w.t, "1 GiB"), "CONFIG_whisk_gpu_tokens=8"), gate: newGate(w.t, "127.0.0.1")}
-	w.once = true
+	s, gpu := &sharing{w: w}, append(harness.SimulatedGPU(w.t, "1 GiB"), "CONFIG_whisk_gpu_tokens=8")
+	w.gate, w.once = newGate(w.t, "127.0.0.1"), true
 	w.extra = append(w.extra, "CONFIG_whisk_gpu_forwardTopic=gpu", "CONFIG_whisk_containerPool_userMemory=8192m")
 	for i := range shared {
-		s.revs = append(s.revs, w.put(gpuFunction(fmt.Sprint("taken", i), reporter)))
+		w.put(gpuFunction(fmt.Sprint("taken", i), reporter))
+	}
+	for id := 1; id <= members; id++ {
+		s.members = append(s.members, w.spawnAs(id, gpu...))
 	}
 	return s
 }
 
-// member starts an invoker with a simulated GPU.
-func (s *sharing) member(id int) *process {
-	return s.w.spawnAs(id, s.gpu...)
-}
-
 // invoke sends one activation of each function to the invoker without a GPU.
-func (s *sharing) invoke() (ids []string) {
+func (s *sharing) invoke() {
 	s.w.t.Helper()
 	for i := range shared {
-		n := len(s.ids) + 1
-		id := fmt.Sprintf("%032x", n)
-		s.ids, ids = append(s.ids, id), append(ids, id)
-		s.w.send(harness.Message{ID: id, Action: fmt.Sprint("taken", i), Revision: s.revs[i], Content: map[string]any{"n": n, "url": s.gate.url + "/" + id}})
+		s.w.invoke(1, harness.Message{Action: fmt.Sprint("taken", i)})
 	}
-	return ids
 }
 
 // begun waits until so many runs wait at the gate, and reports by activation
@@ -92,24 +81,18 @@ func (s *sharing) invoke() (ids []string) {
 func (s *sharing) begun(n int) map[string]int {
 	s.w.t.Helper()
 	by := map[string]int{}
-	late := time.After(peertest.WaitLimit)
 	for len(by) < n {
-		select {
-		case path := <-s.gate.begun:
-			id, container, _ := strings.Cut(strings.TrimPrefix(path, "/"), "/")
-			for i := 1; i <= members; i++ {
-				if strings.HasPrefix(container, fmt.Sprintf("wsk0%d_", i)) {
-					if by[id] != 0 {
-						s.w.t.Errorf("activation %s runs twice", id)
-					}
-					by[id] = i
+		id, container, _ := strings.Cut(strings.TrimPrefix(s.w.gate.next(), "/"), "/")
+		for i := 1; i <= members; i++ {
+			if strings.HasPrefix(container, fmt.Sprintf("wsk0%d_", i)) {
+				if by[id] != 0 {
+					s.w.t.Errorf("activation %s runs twice", id)
 				}
+				by[id] = i
 			}
-			if by[id] == 0 {
-				s.w.t.Fatalf("a run in %q", container)
-			}
-		case <-late:
-			s.w.t.Fatalf("%d runs have begun, want %d: %v", len(by), n, by)
+		}
+		if by[id] == 0 {
+			s.w.t.Fatalf("a run in %q", container)
 		}
 	}
 	return by
@@ -123,12 +106,8 @@ func (s *sharing) awaitShares() {
 		s.w.t.Fatal(err)
 	}
 	peertest.Until(s.w.t, "the members do not share the partitions evenly", func() string {
-		for i, p := range s.given {
-			var status struct {
-				Kafka struct{ Forward struct{ Partitions []int32 } }
-			}
-			p.Admin.Get(s.w.t, "/status", &status)
-			if n := len(status.Kafka.Forward.Partitions); n != cfg.GPU.ForwardPartitions/members {
+		for i, p := range s.members {
+			if n := len(p.Admin.Status(s.w.t).Kafka.Forward.Partitions); n != cfg.GPU.ForwardPartitions/members {
 				return fmt.Sprintf("member %d has %d", i+1, n)
 			}
 		}
@@ -139,9 +118,6 @@ func (s *sharing) awaitShares() {
 func (s *sharing) oneIsKilled() {
 	w, t := s.w, s.w.t
 	t.Helper()
-	for id := 1; id <= members; id++ {
-		s.given = append(s.given, s.member(id))
-	}
 	front := w.spawnAs(0, "CONFIG_whisk_gpu_simulated_devices=0")
 	s.awaitShares()
 	s.invoke()
@@ -154,25 +130,23 @@ func (s *sharing) oneIsKilled() {
 	if len(had) < 2 {
 		t.Fatalf("all functions are with one member: %v", had)
 	}
-	victim := by[s.ids[0]]
-	s.given[victim-1].Kill()
+	victim := by[w.ids[0]]
+	s.members[victim-1].Kill()
 
 	// Those that ran there are answered by the next member that has the partition while the
 	// others are still at the gate. A second round reaches all functions.
 	dead := 0
-	for _, id := range s.ids {
+	for _, id := range w.ids {
 		if by[id] == victim {
 			dead++
 			w.awaitSlot(id)
 		}
 	}
-	s.gate.open()
+	s.w.gate.open()
 	s.invoke()
-	for _, id := range s.ids {
-		w.awaitSlot(id)
-	}
+	w.awaitSlot(w.ids...)
 	front.terminate()
-	for i, p := range s.given {
+	for i, p := range s.members {
 		if i != victim-1 {
 			p.terminate()
 		}
@@ -185,7 +159,7 @@ func (s *sharing) oneIsKilled() {
 func (s *sharing) check(by map[string]int, victim int) {
 	w, t := s.w, s.w.t
 	t.Helper()
-	for i, id := range s.ids {
+	for i, id := range w.ids {
 		doc := string(w.record(id))
 		want := fmt.Sprintf(`"result":{"n":%d}`, i+1)
 		if by[id] == victim {
@@ -195,8 +169,8 @@ func (s *sharing) check(by map[string]int, victim int) {
 			t.Errorf("activation %d, of member %d: record %.400s", i+1, by[id], doc)
 		}
 	}
-	if runs := s.gate.all(); runs != len(s.ids) {
-		t.Errorf("%d runs of %d activations", runs, len(s.ids))
+	if runs := s.w.gate.all(); runs != len(w.ids) {
+		t.Errorf("%d runs of %d activations", runs, len(w.ids))
 	}
 	acks := 0
 	for _, r := range w.recording.ToTheEnd() {
@@ -212,7 +186,7 @@ func (s *sharing) check(by map[string]int, victim int) {
 			t.Errorf("the ack of %s names invoker%d: the controller would free a slot that it did not take", r.ActivationID(), ack.Instance.Instance)
 		}
 	}
-	if acks < len(s.ids) {
-		t.Errorf("%d completions for %d activations", acks, len(s.ids))
+	if acks < len(w.ids) {
+		t.Errorf("%d completions for %d activations", acks, len(w.ids))
 	}
 }

@@ -1,7 +1,9 @@
 package replay
 
 import (
+	"fmt"
 	"os"
+	"os/exec"
 	"strings"
 	"testing"
 	"time"
@@ -26,15 +28,22 @@ func (w *fixture) spawnAs(id int, extra ...string) *process {
 	if testing.Verbose() {
 		cmd.Stderr = os.Stderr
 	}
+	p := w.launch(cmd)
+	if err := p.Await(); err != nil {
+		w.t.Fatal(err)
+	}
+	return &process{p, w.t}
+}
+
+// launch starts an invoker that ends with the test, and does not wait for it.
+func (w *fixture) launch(cmd *exec.Cmd) *harness.Process {
+	w.t.Helper()
 	p, err := harness.Start(cmd)
 	if err != nil {
 		w.t.Fatal(err)
 	}
 	w.t.Cleanup(p.Kill)
-	if err := p.Await(); err != nil {
-		w.t.Fatal(err)
-	}
-	return &process{p, w.t}
+	return p
 }
 
 // terminate asks the invoker to end for good and demands that it ends well.
@@ -45,26 +54,38 @@ func (p *process) terminate() {
 	}
 }
 
+// await requests an invoker's status until it is as wanted.
+func (p *process) await(what string, want func(harness.Status) bool) {
+	p.t.Helper()
+	limit := peertest.WaitLimit + time.Duration(number(p.t, "GPUWHISK_BACKLOG", shortBacklog))*10*time.Millisecond
+	peertest.UntilWithin(p.t, limit, what, func() string {
+		if s := p.Admin.Status(p.t); !want(s) {
+			return fmt.Sprintf("%+v, %+v", s.State, *s.Work)
+		}
+		return ""
+	})
+}
+
 // TestKillAgainAndAgain: killed with all runs in flight, and then in the middle of
 // any number of things, the invokers together lose nothing. What ran is delivered to
 // the next one, and the containers of the dead are gone.
 func TestKillAgainAndAgain(t *testing.T) {
 	t.Parallel()
-	c := newLoad(newFixture(t))
-	first := c.w.spawn()
-	ids := c.invoke(inFlight)
-	c.gate.await(inFlight)
+	w := newFixture(t).load(caller)
+	first := w.spawn()
+	ids := w.call(inFlight)
+	w.gate.await(inFlight)
 	first.Kill()
-	c.gate.open() // from here on runs end by themselves, and a kill meets them anywhere
+	w.gate.open() // from here on runs end by themselves, and a kill meets them anywhere
 	killed := time.Now()
-	second := c.w.spawn()
+	second := w.spawn()
 	ready := time.Since(killed)
-	c.settled(ids[:1])
+	w.awaitSlot(ids[0])
 	t.Logf("after the kill: ready again in %v, first ack in %v", ready, time.Since(killed))
-	c.settled(ids)
+	w.awaitSlot(ids...)
 	second.terminate()
-	c.check()
-	c.killAgainAndAgain()
+	w.check()
+	w.killAgainAndAgain()
 }
 
 // TestKillInDocker is the same with containers, which outlive their invoker and
@@ -74,51 +95,27 @@ func TestKillInDocker(t *testing.T) {
 	peertest.NeedDocker(t)
 	w := newFixture(t)
 	dockerEngine(t).fit(w, scenario{})
-	c := newLoad(w)
-	c.far = true
-	c.killAgainAndAgain()
+	w.put(caller) // from containers no gate is in reach
+	w.killAgainAndAgain()
 }
 
-func (c *load) killAgainAndAgain() {
-	w := c.w
+func (w *fixture) killAgainAndAgain() {
 	w.t.Helper()
 	var sent [][]string
 	for round := range 4 {
 		p := w.spawn()
-		ids := c.invoke(inFlight)
-		c.settled(ids[:1+round*inFlight/5])
+		ids := w.call(inFlight)
+		w.awaitSlot(ids[:1+round*inFlight/5]...)
 		if sent = append(sent, ids); round >= 2 {
-			c.settled(sent[round-2]) // a third end under it would be its last (maxAttempts)
+			w.awaitSlot(sent[round-2]...) // a third end under it would be its last (maxAttempts)
 		}
 		p.Kill()
 	}
 	last := w.spawn()
-	c.settled(c.ids)
+	w.awaitSlot(w.ids...)
+	peertest.Until(w.t, "the committed position", w.behind)
 	last.terminate()
-	c.check()
-}
-
-// TestKillBetweenAckAndRecord: what callers received before an invoker was killed is
-// what the next one records, and nothing runs again.
-func TestKillBetweenAckAndRecord(t *testing.T) {
-	t.Parallel()
-	w := newFixture(t)
-	w.once = true
-	w.extra = append(w.extra, "CONFIG_whisk_gpu_records_spool=none")
-	c := newLoad(w)
-	c.gate.open()
-	first := w.spawn()
-	c.settled(c.invoke(1)) // the action is cached now
-	w.awaitRecords(c.ids)
-	w.store.shut()
-	c.settled(c.invoke(inFlight))
-	first.Kill()
-	w.store.open()
-	second := w.spawn()
-	w.awaitRecords(c.ids)
-	second.terminate()
-	c.check()
-	c.ranOnce()
+	w.check()
 }
 
 // TestEndsWithoutTheBroker: what succeeded while Kafka was away is acknowledged by
@@ -129,19 +126,18 @@ func TestEndsWithoutTheBroker(t *testing.T) {
 	for name, killed := range map[string]bool{"stopped": false, "killed": true} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			w := newFixture(t)
+			w := newFixture(t).load(caller)
 			w.once = true
 			if !killed {
 				w.extra = append(w.extra, "CONFIG_whisk_gpu_flushDeadline=3 seconds")
 			}
-			c := newLoad(w)
 			first := w.spawn()
-			ids := c.invoke(inFlight)
-			c.gate.await(inFlight)
+			ids := w.call(inFlight)
+			w.gate.await(inFlight)
 			w.broker.Close()
-			c.gate.open()
+			w.gate.open()
 			if killed {
-				first.await("the journal has all ends", func(s spillStatus) bool { return s.State.Journal.Unacknowledged == inFlight })
+				first.await("the journal has all ends", func(s harness.Status) bool { return s.State.Journal.Unacknowledged == inFlight })
 				first.Kill()
 			} else {
 				w.awaitRecords(ids)
@@ -149,9 +145,9 @@ func TestEndsWithoutTheBroker(t *testing.T) {
 			}
 			w.startBroker()
 			second := w.spawn()
-			c.settled(ids)
+			w.awaitSlot(ids...)
 			second.terminate()
-			c.ranOnce()
+			w.ranOnce()
 			results := map[string]int{}
 			for _, r := range w.recording.ToTheEnd() {
 				if strings.Contains(r.Value, "The invoker ended") {
@@ -162,7 +158,7 @@ func TestEndsWithoutTheBroker(t *testing.T) {
 				}
 			}
 			for i, id := range ids {
-				c.hasRecord(i)
+				w.hasRecord(i)
 				if n := results[id]; n < 1 || killed && n > 1 {
 					t.Errorf("activation %d: %d acks have its result", i+1, results[id])
 				}

@@ -89,22 +89,31 @@ func (g *gate) of(path string) int {
 // await returns when so many runs have begun.
 func (g *gate) await(n int) {
 	g.t.Helper()
-	if begun := g.awaitUntil(n, time.After(peertest.WaitLimit)); begun < n {
-		g.t.Fatalf("%d runs have begun, want %d more", g.all(), n-begun)
+	for range n {
+		g.next()
 	}
 }
 
-// awaitUntil returns when so many runs have begun, or at a moment, and gives how
-// many have begun.
-func (g *gate) awaitUntil(n int, moment <-chan time.Time) int {
-	for i := range n {
+// next waits for the beginning of a run, and gives the path that it called.
+func (g *gate) next() (path string) {
+	g.t.Helper()
+	select {
+	case path = <-g.begun:
+	case <-time.After(peertest.WaitLimit):
+		g.t.Fatalf("%d runs have begun, want another", g.all())
+	}
+	return path
+}
+
+// awaitUntil returns when so many runs have begun, or at a moment.
+func (g *gate) awaitUntil(n int, moment <-chan time.Time) {
+	for range n {
 		select {
 		case <-g.begun:
 		case <-moment:
-			return i
+			return
 		}
 	}
-	return n
 }
 
 // drop forgets what has begun.
@@ -124,86 +133,78 @@ var caller = harness.Action{
 		"http.get(p.url,r=>{r.resume();r.on('end',()=>ok({n:p.n}))}).on('error',no)); }",
 }
 
-// load is a number of activations of caller, sent and followed by their ids.
-type load struct {
-	w    *fixture
-	gate *gate
-	rev  string
-	ids  []string
-	far  bool // the actions cannot reach the gate
-}
-
-func newLoad(w *fixture) *load { return newLoadOf(w, caller) }
-
-// newLoadOf is a load of a changed caller.
-func newLoadOf(w *fixture, a harness.Action) *load {
+// load puts caller, or a changed one, and has its runs wait at a gate.
+func (w *fixture) load(a harness.Action) *fixture {
 	w.t.Helper()
-	return &load{w: w, gate: newGate(w.t, "127.0.0.1"), rev: w.put(a)}
+	w.put(a)
+	w.gate = newGate(w.t, "127.0.0.1")
+	return w
 }
 
-// invoke sends n more activations.
-func (c *load) invoke(n int) (ids []string) {
-	c.w.t.Helper()
-	for range n {
-		id := fmt.Sprintf("%032x", len(c.ids)+1)
-		c.ids, ids = append(c.ids, id), append(ids, id)
-		url := c.gate.url + "/" + id
-		if c.far {
-			url = ""
-		}
-		c.w.send(harness.Message{ID: id, Action: "caller", Revision: c.rev, Content: map[string]any{"n": len(c.ids), "url": url}})
-	}
-	return ids
-}
-
-// settled waits for the completions of activations.
-func (c *load) settled(ids []string) {
-	c.w.t.Helper()
-	for _, id := range ids {
-		c.w.awaitSlot(id)
-	}
+// call sends n activations of caller.
+func (w *fixture) call(n int) (ids []string) {
+	w.t.Helper()
+	return w.invoke(n, harness.Message{Action: caller.Name})
 }
 
 // ranOnce demands that each activation ran once.
-func (c *load) ranOnce() {
-	c.w.t.Helper()
-	if runs := c.gate.all(); runs != len(c.ids) {
-		c.w.t.Errorf("%d runs of %d activations", runs, len(c.ids))
+func (w *fixture) ranOnce() {
+	w.t.Helper()
+	if runs := w.gate.all(); runs != len(w.ids) {
+		w.t.Errorf("%d runs of %d activations", runs, len(w.ids))
 	}
 }
 
 // hasRecord demands that an activation's record has its result.
-func (c *load) hasRecord(i int) {
-	c.w.t.Helper()
-	if doc, want := string(c.w.record(c.ids[i])), fmt.Sprintf(`"result":{"n":%d}`, i+1); !strings.Contains(doc, want) {
-		c.w.t.Errorf("activation %d: record %.300s", i+1, doc)
+func (w *fixture) hasRecord(i int) {
+	w.t.Helper()
+	if doc, want := string(w.record(w.ids[i])), fmt.Sprintf(`"result":{"n":%d}`, i+1); !strings.Contains(doc, want) {
+		w.t.Errorf("activation %d: record %.300s", i+1, doc)
 	}
 }
 
 // check demands, of an invoker that has ended, that nothing was lost: for every
 // activation a result and a completion in this order, or both in one, and a
 // record of the same, and no message left to be read.
-func (c *load) check() {
-	c.w.t.Helper()
+func (w *fixture) check() {
+	w.t.Helper()
 	acks := map[string][]string{}
-	for _, r := range unfolded(c.w.recording.ToTheEnd()) {
+	for _, r := range unfolded(w.recording.ToTheEnd()) {
 		if r.IsAck() {
 			id := r.ActivationID()
 			acks[id] = append(acks[id], r.Shape())
 		}
 	}
-	for i, id := range c.ids {
+	for i, id := range w.ids {
 		shapes := slices.Compact(acks[id]) // a lost answer of the broker may double one
 		if len(shapes) < 2 || shapes[0] != "result" || shapes[len(shapes)-1] != "completion" {
-			c.w.t.Errorf("activation %d: acks %v", i+1, acks[id])
+			w.t.Errorf("activation %d: acks %v", i+1, acks[id])
 		}
-		c.hasRecord(i)
+		w.hasRecord(i)
 	}
+	w.nothingLeft()
+}
+
+// nothingLeft demands, of an invoker that has ended, that no message is left to be
+// read, no action's process and nothing of it.
+func (w *fixture) nothingLeft() {
+	w.t.Helper()
+	if why := w.behind(); why != "" {
+		w.t.Errorf("the position is %s, for %d activations", why, len(w.ids))
+	}
+	w.noStrays()
+}
+
+// behind is where the committed position is, if it is not at the end of the topic. An
+// invoker that has begun a moment ago has yet to pass over what the one before it had
+// ended, and not committed.
+func (w *fixture) behind() string {
+	w.t.Helper()
 	// A message that the controller's own retry has doubled is read, too.
-	if got, end := c.w.recording.Committed("invoker0"), c.w.recording.End("invoker0"); got != end || end < int64(len(c.ids)) {
-		c.w.t.Errorf("the position is %d of %d, for %d activations", got, end, len(c.ids))
+	if at, end := w.recording.Committed("invoker0"), w.recording.End("invoker0"); at != end || end < int64(len(w.ids)) {
+		return fmt.Sprintf("%d of %d", at, end)
 	}
-	c.w.noStrays()
+	return ""
 }
 
 // noStrays demands that no action's process and nothing of it is left.
@@ -237,55 +238,64 @@ func TestStop(t *testing.T) {
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			t.Parallel()
-			w := newFixture(t)
+			w := newFixture(t).load(c.action)
 			w.extra = append(w.extra, c.extra...)
-			load := newLoadOf(w, c.action)
 			first := w.start()
-			load.invoke(inFlight)
-			load.gate.await(c.running)
+			w.call(inFlight)
+			w.gate.await(c.running)
 			first.stop()
-			load.gate.open()
+			w.gate.open()
 			first.end()
 			if c.running == inFlight {
-				load.check()
+				w.check()
 			}
 			second := w.start()
-			load.settled(load.ids)
-			load.settled(load.invoke(1))
+			w.awaitSlot(w.ids...)
+			w.awaitSlot(w.call(1)...)
 			second.end()
-			load.check()
-			load.ranOnce()
+			w.check()
+			w.ranOnce()
 		})
 	}
 }
 
 // TestRecordsOutliveTheDatabase: acks do not wait for a database that is away, and
-// the records are written when it is back: by the same invoker, or by the next one
-// where it has stopped meanwhile and left them on disk. Nothing runs twice.
+// the records of what callers received are written when it is back: by the same
+// invoker, by the next one from the disk where it has stopped meanwhile, or by the
+// journal where it was killed. Nothing runs twice.
 func TestRecordsOutliveTheDatabase(t *testing.T) {
 	t.Parallel()
-	for name, stops := range map[string]bool{"the same invoker": false, "the next invoker": true} {
-		t.Run(name, func(t *testing.T) {
+	for _, c := range []struct {
+		name  string
+		end   func(*process) // nil: the invoker lives on
+		extra []string
+	}{
+		{"the same invoker", nil, nil},
+		{"the next invoker", (*process).terminate, nil},
+		{"after a kill", func(p *process) { p.Kill() }, []string{"CONFIG_whisk_gpu_records_spool=none"}},
+	} {
+		t.Run(c.name, func(t *testing.T) {
 			t.Parallel()
-			w := newFixture(t)
-			c := newLoad(w)
-			c.gate.open()
-			invoker := w.start()
-			c.settled(c.invoke(1)) // the action is cached now
+			w := newFixture(t).load(caller)
+			w.once, w.extra = true, append(w.extra, c.extra...)
+			w.gate.open()
+			invoker := w.spawn()
+			w.awaitSlot(w.call(1)...) // the action is cached now
+			w.awaitRecords(w.ids)
 			w.store.shut()
-			c.settled(c.invoke(inFlight))
-			if stops {
-				invoker.end()
+			w.awaitSlot(w.call(inFlight)...)
+			if c.end != nil {
+				c.end(invoker)
 			}
 			w.store.open()
-			if stops {
-				invoker = w.start()
-				c.settled(c.invoke(1))
+			if c.end != nil {
+				invoker = w.spawn()
+				w.awaitSlot(w.call(1)...)
 			}
-			w.awaitRecords(c.ids)
-			invoker.end()
-			c.check()
-			c.ranOnce()
+			w.awaitRecords(w.ids)
+			invoker.terminate()
+			w.check()
+			w.ranOnce()
 		})
 	}
 }

@@ -19,12 +19,12 @@ func TestActionWithoutCode(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	w.revs["empty"] = rev
 	r := w.start()
-	const id = "0000000000000000000000000000e000"
-	w.send(harness.Message{ID: id, Action: "empty", Revision: rev})
-	w.awaitSlot(id)
+	ids := w.invoke(1, harness.Message{Action: "empty"})
+	w.awaitSlot(ids...)
 	r.end()
-	if rec := string(w.record(id)); !strings.Contains(rec, "no code to execute") || !strings.Contains(rec, `"statusCode":2`) {
+	if rec := string(w.record(ids[0])); !strings.Contains(rec, "no code to execute") || !strings.Contains(rec, `"statusCode":2`) {
 		t.Errorf("record %s", rec)
 	}
 }

@@ -4,7 +4,6 @@ import (
 	"encoding/json"
 	"fmt"
 	"net/http"
-	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -107,7 +106,7 @@ func play(t *testing.T, e engine, actions *library, s scenario) []difference {
 	}
 	invoker := w.start()
 	for _, m := range s.warmUps() {
-		w.publish(revs.replace(m))
+		w.publish([]byte(revs.replace(m)))
 		w.awaitSlot(idOf(m))
 	}
 	w.perform(s, revs)
@@ -115,7 +114,7 @@ func play(t *testing.T, e engine, actions *library, s scenario) []difference {
 	sent := len(s.warmUps()) + len(s.sent())
 	if s.next != nil {
 		w.awaitSlot(s.ids()[0])
-		w.publish(revs.replace(nextRun(s)))
+		w.publish([]byte(revs.replace(nextRun(s))))
 		w.awaitSlot(idOf(nextRun(s)))
 		sent++
 	}
@@ -318,7 +317,7 @@ func (w *fixture) perform(s scenario, revs revisions) {
 			for id, n := range acks {
 				w.await(n, id)
 			}
-			w.publish(revs.replace(r.Value))
+			w.publish([]byte(revs.replace(r.Value)))
 		}
 	}
 }
@@ -353,22 +352,11 @@ func (w *fixture) await(n int, id string) {
 	})
 }
 
-// awaitSlot waits for the ack by which a controller takes an activation's
-// slot as free again.
-func (w *fixture) awaitSlot(id string) {
-	w.t.Helper()
-	w.recording.Wait("the completion of "+id, func(records []harness.Record) bool {
-		return slices.ContainsFunc(records, func(r harness.Record) bool {
-			return r.IsAck() && r.ActivationID() == id && r.Shape() != "result"
-		})
-	})
-}
-
 // fence sends a message that is answered at once, and waits for the answer:
 // then the invoker has accepted everything before it.
 func (w *fixture) fence() {
 	w.t.Helper()
 	const id = "ffffffffffffffffffffffffffffffff"
-	w.send(harness.Message{ID: id, Action: "no-such-action", Revision: "1-a", NoAnswer: true})
+	w.publish(harness.Message{ID: id, Action: "no-such-action", Revision: "1-a", NoAnswer: true}.Text(w.t))
 	w.await(1, id)
 }

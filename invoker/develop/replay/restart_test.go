@@ -31,36 +31,31 @@ func TestRestartGap(t *testing.T) {
 }
 
 type restarts struct {
-	*load
-	t    *testing.T
+	*fixture
 	p    *harness.Process
 	done int // acks that were waited for
 }
 
 func newRestarts(w *fixture, host string) *restarts {
 	w.once = true // as it is by default
-	c := newLoad(w)
-	c.gate = newGate(w.t, host)
-	return &restarts{load: c, t: w.t}
+	w.put(caller)
+	w.gate = newGate(w.t, host)
+	return &restarts{fixture: w}
 }
 
 // start starts an invoker and does not wait for it.
 func (r *restarts) start() {
 	r.t.Helper()
-	cmd := harness.Command(r.w.environment(), r.w.args(0)...)
+	cmd := harness.Command(r.environment(), r.args(0)...)
 	if program := os.Getenv("GPUWHISK_PROGRAM"); program != "" {
 		cmd.Path, cmd.Args[1] = program, "invoker"
 	}
-	var err error
-	if r.p, err = harness.Start(cmd); err != nil {
-		r.t.Fatal(err)
-	}
-	r.t.Cleanup(r.p.Kill)
+	r.p = r.launch(cmd)
 }
 
 // first waits for the first completion of some activations.
 func (r *restarts) first(ids []string) {
-	r.w.recording.Wait("an ack of the next invoker", func(all []harness.Record) bool {
+	r.recording.Wait("an ack of the next invoker", func(all []harness.Record) bool {
 		for ; r.done < len(all); r.done++ {
 			if one := all[r.done]; one.FreesSlot() && slices.Contains(ids, one.ActivationID()) {
 				return true
@@ -72,27 +67,27 @@ func (r *restarts) first(ids []string) {
 
 func (r *restarts) measure(rounds int) {
 	r.start()
-	r.w.recording.AwaitTopic("invoker0")
+	r.recording.AwaitTopic("invoker0")
 	var kills, stops []time.Duration
 	for range rounds {
-		ids := r.invoke(inFlight)
+		ids := r.call(inFlight)
 		r.gate.await(inFlight)
 		began := time.Now()
 		r.p.Kill()
 		r.start()
 		r.first(ids)
 		kills = append(kills, time.Since(began))
-		r.settled(ids)
+		r.awaitSlot(ids...)
 	}
 	r.gate.open()
-	r.settled(r.invoke(1)) // from here on there is a warm container
+	r.awaitSlot(r.call(1)...) // from here on there is a warm container
 	for range rounds {
 		began := time.Now()
 		if err := r.p.Stop(syscall.SIGTERM); err != nil {
 			r.t.Error(err)
 		}
 		r.start()
-		r.first(r.invoke(1))
+		r.first(r.call(1))
 		stops = append(stops, time.Since(began))
 	}
 	for name, all := range map[string][]time.Duration{"kill -9": kills, "SIGTERM": stops} {

@@ -108,7 +108,6 @@ type levels [gauges]float64
 type soak struct {
 	w     *fixture
 	p     *process
-	rev   string
 	rate  int // in a second
 	sent  int64
 	began time.Time
@@ -119,7 +118,8 @@ func newSoak(w *fixture) *soak {
 	// One container: how many there are follows the bursts of a busy machine,
 	// and stays for minutes.
 	w.extra = append(w.extra, "CONFIG_whisk_containerPool_userMemory=256m")
-	s := &soak{w: w, rev: w.put(caller), rate: number(w.t, "GPUWHISK_SOAK_RATE", soakRate), p: w.spawnAs(0, profileVariable+"="+os.Getenv(profileVariable)), began: time.Now()}
+	w.put(caller)
+	s := &soak{w: w, rate: number(w.t, "GPUWHISK_SOAK_RATE", soakRate), p: w.spawnAs(0, profileVariable+"="+os.Getenv(profileVariable)), began: time.Now()}
 	return s
 }
 
@@ -227,7 +227,7 @@ func lowest(all []sample, last time.Duration) (l levels) {
 }
 
 func (s *soak) one(n int64) {
-	m := harness.Message{ID: fmt.Sprintf("%032x", n), Action: "caller", Revision: s.rev, NoAnswer: n%2 == 1, Content: map[string]any{"n": n}}
+	m := harness.Message{ID: fmt.Sprintf("%032x", n), Action: "caller", Revision: s.w.revs["caller"], NoAnswer: n%2 == 1, Content: map[string]any{"n": n}}
 	s.w.recording.Send("invoker0", m.Text(s.w.t))
 }
 

@@ -61,23 +61,23 @@ func (w *fixture) outlivesTheTopic(n int, keeps time.Duration, forget func(topic
 	waits := caller
 	waits.Annotations = map[string]any{"provide-api-key": false, "gpu": true}
 	waits.Timeout = time.Hour // spilling very many takes minutes
-	c := newLoadOf(w, waits)
+	w.load(waits)
 	first := w.spawn()
-	c.invoke(n)
-	c.gate.await(2) // the default D
-	running := 2
-	first.await("everything is spilled", func(s spillStatus) bool {
+	w.call(n)
+	const running = 2 // the default D
+	w.gate.await(running)
+	first.await("everything is spilled", func(s harness.Status) bool {
 		return s.State.Journal.Spilled == n && s.Work.Backlog.Spilled > n-20
 	})
 	first.Kill()
 	forget("invoker0")
-	c.gate.open()
+	w.gate.open()
 	second := w.spawn()
-	w.freed(c.ids)
-	second.await("nothing is spilled", func(s spillStatus) bool { return s.State.Journal.Spilled == 0 && s.Work.InFlight == 0 })
+	w.awaitSlot(w.ids...)
+	second.await("nothing is spilled", func(s harness.Status) bool { return s.State.Journal.Spilled == 0 && s.Work.InFlight == 0 })
 	second.terminate()
 	interrupted := 0
-	for i, id := range c.ids {
+	for i, id := range w.ids {
 		var rec struct {
 			Response struct {
 				Result struct {
@@ -97,39 +97,16 @@ func (w *fixture) outlivesTheTopic(n int, keeps time.Duration, forget func(topic
 			t.Errorf("activation %d: record %s", i+1, w.record(id))
 		}
 	}
-	if runs := c.gate.all(); interrupted != running || runs != n {
+	if runs := w.gate.all(); interrupted != running || runs != n {
 		t.Errorf("%d runs, %d interrupted; want %d and %d", runs, interrupted, n, running)
 	}
-	for id, times := range w.freed(c.ids) {
-		if times != 1 {
+	w.recording.ToTheEnd()
+	for _, id := range w.ids {
+		if times := w.recording.Completed(id); times != 1 {
 			t.Errorf("activation %s freed its slot %d times", id, times)
 		}
 	}
-	if got, end := w.recording.Committed("invoker0"), w.recording.End("invoker0"); got != end {
-		t.Errorf("the position is %d of %d", got, end)
-	}
-	w.noStrays()
-}
-
-// freed waits until all activations have freed their slots, and reports how often
-// each did. It reads each record once: there are many.
-func (w *fixture) freed(ids []string) map[string]int {
-	w.t.Helper()
-	times, seen := map[string]int{}, 0
-	w.recording.WaitWithin(peertest.WaitLimit+time.Duration(len(ids))*100*time.Millisecond, "the completions", func(records []harness.Record) bool {
-		for ; seen < len(records); seen++ {
-			if r := records[seen]; r.FreesSlot() {
-				times[r.ActivationID()]++
-			}
-		}
-		for _, id := range ids {
-			if times[id] == 0 {
-				return false
-			}
-		}
-		return true
-	})
-	return times
+	w.nothingLeft()
 }
 
 // expire deletes all records of a topic, as its retention does.
@@ -151,36 +128,6 @@ func (w *fixture) awaitExpired(topic string) {
 	peertest.Until(w.t, "the records of "+topic+" expire", func() string {
 		if first := w.recording.First(topic); first < end {
 			return fmt.Sprintf("it begins at %d and ends at %d", first, end)
-		}
-		return ""
-	})
-}
-
-// spillStatus is what tests read of /status.
-type spillStatus struct {
-	State struct {
-		Journal struct {
-			Spilled        int `json:"spilled"`
-			Unacknowledged int `json:"unacknowledged"`
-		}
-	}
-	Work struct {
-		InFlight int
-		Backlog  struct {
-			InMemory int
-			Spilled  int `json:"spilled"`
-		}
-	}
-}
-
-// await requests an invoker's status until it is as wanted.
-func (p *process) await(what string, want func(spillStatus) bool) {
-	p.t.Helper()
-	limit := peertest.WaitLimit + time.Duration(number(p.t, "GPUWHISK_BACKLOG", shortBacklog))*10*time.Millisecond
-	peertest.UntilWithin(p.t, limit, what, func() string {
-		var s spillStatus
-		if p.Admin.Get(p.t, "/status", &s); !want(s) {
-			return fmt.Sprintf("%+v", s)
 		}
 		return ""
 	})
