@@ -116,8 +116,8 @@ func TestOurBoardsFindTheirData(t *testing.T) {
 	both := []string{prometheus(t, program, target), prometheus(t, program, target, "--enable-feature=native-histograms")}
 	for range 2 {
 		p.call("beside", nil)
-		p.gpuCall("first", 40<<20)
-		p.gpuCall("second", 40<<20)
+		p.gpuRun("first", block)
+		p.gpuRun("second", block)
 	}
 	for _, at := range both {
 		asked := slices.Clone(measured)

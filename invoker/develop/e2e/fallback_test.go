@@ -3,6 +3,8 @@ package e2e
 import (
 	"net/http"
 	"testing"
+
+	"github.com/gpuwhisk/gpuwhisk/invoker/develop/harness"
 )
 
 // TestFallsBackToCount runs a function whose driver refuses it managed memory:
@@ -14,9 +16,9 @@ func TestFallsBackToCount(t *testing.T) {
 
 func fallsBackToCount(t *testing.T, w parts) {
 	p := startGPUIn(t, w, 200, setup{})
-	p.insertGPU("refuses", true, python(refusesManaged+gpufunc(t)))
+	p.insertGPU("refuses", true, python(refusesManaged+harness.GPUFunction(t)))
 	p.deployGPU(true, "bears")
-	p.gpuCall("bears", block)
+	p.gpuCall("bears", 1, "cold")
 	for i, want := range []struct {
 		cold   bool
 		start  string
@@ -41,13 +43,10 @@ func fallsBackToCount(t *testing.T, w parts) {
 	if all := listed(); len(all) != 1 || all[0].Action != "guest/refuses" || all[0].Reason == "" {
 		t.Errorf("/fallbacks lists %+v", all)
 	}
-	var status struct{ Fallbacks []struct{ Action string } }
-	if p.admin.Get(t, "/status", &status); len(status.Fallbacks) != 1 {
-		t.Errorf("/status lists %+v", status)
+	if all := p.status().Fallbacks; len(all) != 1 {
+		t.Errorf("/status lists %+v", all)
 	}
-	if n := p.metric("gpuwhisk_shim_fallbacks", ""); n != 1 {
-		t.Errorf("%.0f actions in the metrics", n)
-	}
+	p.wantMetric("gpuwhisk_shim_fallbacks", 1)
 	p.admin.Do(t, http.MethodDelete, "/fallbacks?action=guest/refuses")
 	if all := listed(); len(all) != 0 {
 		t.Errorf("%+v are left after they were cleared", all)

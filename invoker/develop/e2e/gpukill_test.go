@@ -7,6 +7,7 @@ import (
 	"syscall"
 	"testing"
 
+	"github.com/gpuwhisk/gpuwhisk/invoker/develop/harness"
 	"github.com/gpuwhisk/gpuwhisk/invoker/develop/peertest"
 )
 
@@ -28,9 +29,9 @@ func TestKilledAmidAMove(t *testing.T) {
 			t.Parallel()
 			log := filepath.Join(t.TempDir(), "scheduler.log")
 			p := startGPUIn(t, dockerParts(t), 60, setup{child: true, env: map[string]string{"CONFIG_whisk_gpu_record": log}})
-			p.insertGPU("moves", true, python(slowly+gpufunc(t)))
+			p.insertGPU("moves", true, python(slowly+harness.GPUFunction(t)))
 			p.deployGPU(map[string]any{"memory": "45 MB"}, "waits")
-			p.gpuCall("moves", block)
+			p.gpuCall("moves", 1, "cold")
 			p.atRest()
 			p.awaitIdleState("guest_moves")
 			name := p.container("guest_moves", "ready")
@@ -57,16 +58,9 @@ func TestKilledAmidAMove(t *testing.T) {
 			if whom == "container" {
 				runs, start = 1, "cold"
 			}
-			if a, kind := p.gpuCall("moves", block); a.Runs != runs || a.Cold != (runs == 1) || kind != start {
-				t.Errorf("afterwards: %+v, a %s start, want run %d, a %s start", a, kind, runs, start)
-			}
-			if a, _ := p.gpuCall("waits", block); a.Runs != 2 {
-				t.Errorf("the one that waited: run %d, want its second", a.Runs)
-			}
-			for _, of := range []string{"guest_moves", "guest_waits"} {
-				p.kill(p.container(of, "ready"))
-				p.gone(of)
-			}
+			p.gpuCall("moves", runs, start)
+			p.gpuCall("waits", 2, "")
+			p.endIdle("moves", "waits")
 			p.uses(0)
 		})
 	}
@@ -78,7 +72,7 @@ func TestKilledAmidAMove(t *testing.T) {
 func TestFallbackOutlivesTheInvoker(t *testing.T) {
 	t.Parallel()
 	p := startGPUIn(t, dockerParts(t), 200, setup{child: true})
-	p.insertGPU("refuses", true, python(refusesManaged+gpufunc(t)))
+	p.insertGPU("refuses", true, python(refusesManaged+harness.GPUFunction(t)))
 	if _, run := p.gpuRun("refuses", block); run.Fallback != "" {
 		t.Errorf("its first run: %+v", run)
 	}
@@ -93,7 +87,6 @@ func TestFallbackOutlivesTheInvoker(t *testing.T) {
 		if a, run := p.gpuRun("refuses", block); !a.Cold || run.Fallback == "" {
 			t.Errorf("after %v: %+v, %+v, want a new container that counts", how, a, run)
 		}
-		p.kill(p.container("guest_refuses", "ready"))
-		p.gone("guest_refuses")
+		p.endIdle("refuses")
 	}
 }

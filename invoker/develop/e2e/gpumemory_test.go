@@ -14,6 +14,8 @@ import (
 
 	"github.com/gpuwhisk/gpuwhisk/activation"
 	"github.com/gpuwhisk/gpuwhisk/gpu/scheduler"
+	"github.com/gpuwhisk/gpuwhisk/gpu/shimctl/shimtest"
+	"github.com/gpuwhisk/gpuwhisk/invoker/develop/harness"
 	"github.com/gpuwhisk/gpuwhisk/invoker/develop/peertest"
 )
 
@@ -51,8 +53,8 @@ func gpuMemorySwaps(t *testing.T, w parts) {
 	for round := range 4 {
 		for _, name := range names {
 			for again := range 2 {
-				a, kind := p.gpuCall(name, block)
-				starts[kind]++
+				a, run := p.gpuRun(name, block)
+				starts[run.Start]++
 				if want := int64(2*round + again + 1); a.Runs != want || a.Cold != (want == 1) {
 					t.Errorf("%s: run %d of its container, cold %t, want run %d", name, a.Runs, a.Cold, want)
 				}
@@ -68,18 +70,11 @@ func gpuMemorySwaps(t *testing.T, w parts) {
 			t.Errorf("%.0f bytes moved by %s in four rounds", moved, direction)
 		}
 	}
-	if n := p.metric("gpuwhisk_shim_processes", ""); n != 3 {
-		t.Errorf("%.0f processes are connected, want 3", n)
-	}
-	if n := p.metric("gpuwhisk_shim_unhooked_containers", ""); n != 0 {
-		t.Errorf("%.0f containers are un-hooked", n)
-	}
+	p.wantMetric("gpuwhisk_shim_processes", 3)
+	p.wantMetric("gpuwhisk_shim_unhooked_containers", 0)
 	// Two of the three fit, or one where memory was moved out ahead of need.
 	p.uses(2*holds+3*ctx, holds+3*ctx)
-	for _, name := range names {
-		p.kill(p.container("guest_"+name, "ready"))
-		p.gone("guest_" + name)
-	}
+	p.endIdle(names...)
 	p.uses(0)
 	p.noSockets()
 	replayed(t, log)
@@ -135,7 +130,7 @@ func TestKilledDuringSwap(t *testing.T) {
 func killedDuringSwap(t *testing.T, w parts) {
 	p := startGPUIn(t, w, 60, setup{})
 	p.deployGPU(true, "stuck", "waits")
-	p.gpuCall("stuck", block)
+	p.gpuCall("stuck", 1, "cold")
 	name := p.container("guest_stuck", "ready")
 	pid := p.leader(name)
 	if err := syscall.Kill(pid, syscall.SIGSTOP); err != nil {
@@ -150,9 +145,7 @@ func killedDuringSwap(t *testing.T, w parts) {
 	p.finish(id).want(t, 0, `"intact":true`)
 	p.gone("guest_stuck")
 	p.uses(holds + ctx)
-	if a, kind := p.gpuCall("stuck", block); kind != "cold" || a.Runs != 1 {
-		t.Errorf("after its end: a %s start, run %d", kind, a.Runs)
-	}
+	p.gpuCall("stuck", 1, "cold")
 }
 
 // liar is a function that reports the invoker of 80 GB and waits to be answered.
@@ -186,7 +179,7 @@ func aboveTheLimit(t *testing.T, w parts) {
 	if !strings.Contains(string(o.record.Response.Result), "whisk.gpu.shim.modes") {
 		t.Errorf("without the shim: %s", o.text())
 	}
-	p.gpuCall("honest", block)
+	p.gpuCall("honest", 1, "cold")
 	p.insertGPU("liar", true, python(liar))
 	o = p.call("liar", nil)
 	if text := string(o.record.Response.Result); o.record.Response.StatusCode != activation.StatusDeveloperError ||
@@ -194,9 +187,7 @@ func aboveTheLimit(t *testing.T, w parts) {
 		t.Errorf("a report of 80 GB: status %d: %s", o.record.Response.StatusCode, o.text())
 	}
 	p.gone("guest_liar")
-	if a, _ := p.gpuCall("honest", block); a.Runs != 2 {
-		t.Errorf("the neighbour's run %d, want its second", a.Runs)
-	}
+	p.gpuCall("honest", 2, "")
 	p.uses(holds+ctx, holds+2*ctx)
 }
 
@@ -237,21 +228,17 @@ func TestTakesMoreThanItReports(t *testing.T) {
 func takesMoreThanItReports(t *testing.T, w parts) {
 	p := startGPUIn(t, w, 500, setup{env: map[string]string{"CONFIG_whisk_gpu_limits": "*=48 MiB", "CONFIG_whisk_gpu_tokens": "2"}})
 	p.deployGPU(true, "honest")
-	p.gpuCall("honest", block)
+	p.gpuCall("honest", 1, "cold")
 	p.insertGPU("sneak", true, python(sneak))
 	id := p.started("sneak", nil, false)
-	if a, _ := p.gpuCall("honest", block); a.Runs != 2 {
-		t.Errorf("the neighbour's run %d beside it, want its second", a.Runs)
-	}
+	p.gpuCall("honest", 2, "")
 	o := p.finish(id)
 	if text := string(o.record.Response.Result); o.record.Response.StatusCode != activation.StatusDeveloperError ||
 		!strings.Contains(text, "held 300 MB") || !strings.Contains(text, "limit of 48 MB") {
 		t.Errorf("a report of 3 MB of 300: status %d: %s", o.record.Response.StatusCode, o.text())
 	}
 	p.gone("guest_sneak")
-	if a, _ := p.gpuCall("honest", block); a.Runs != 3 {
-		t.Errorf("the neighbour's run %d, want its third", a.Runs)
-	}
+	p.gpuCall("honest", 3, "")
 	p.atRest()
 	p.uses(holds+ctx, holds+2*ctx)
 }
@@ -261,7 +248,7 @@ func takesMoreThanItReports(t *testing.T, w parts) {
 func TestSocketRemoved(t *testing.T) {
 	t.Parallel()
 	p := startGPU(t, 100, nil)
-	text := gpufunc(t) + `
+	text := harness.GPUFunction(t) + `
 import os
 ready = main
 def main(args):
@@ -284,15 +271,13 @@ def main(args):
 		t.Fatal(err)
 	}
 	p.finish(id).want(t, 0, `"intact":true`)
-	p.gpuCall("unhooked", block)
+	p.gpuCall("unhooked", 2, "")
 	p.atRest()
 	p.uses(holds+ctx, block+ctx) // as the device shows it, with its sum or before
-	if n := p.metric("gpuwhisk_shim_unhooked_containers", ""); n != 1 {
-		t.Errorf("%.0f containers are un-hooked, want 1", n)
-	}
+	p.wantMetric("gpuwhisk_shim_unhooked_containers", 1)
 	// Another function needs the memory: a container that cannot be moved is removed.
 	p.deployGPU(map[string]any{"memory": "70 MB"}, "other")
-	p.gpuCall("other", block)
+	p.gpuCall("other", 1, "cold")
 	p.gone("guest_unhooked")
 }
 
@@ -313,22 +298,18 @@ func TestShimModes(t *testing.T) {
 			p := startGPU(t, 100, nil)
 			p.deployGPU(map[string]any{"shim": c.mode, "memory": "45 MB"}, "fixed")
 			p.deployGPU(true, "first", "second")
-			p.gpuCall("fixed", block)
+			p.gpuCall("fixed", 1, "cold")
 			p.atRest()
 			p.uses(c.used)
-			if n := p.metric("gpuwhisk_shim_processes", ""); n != c.processes {
-				t.Errorf("%.0f processes are connected, want %.0f", n, c.processes)
-			}
+			p.wantMetric("gpuwhisk_shim_processes", c.processes)
 			for range 2 {
-				p.gpuCall("first", block)
-				p.gpuCall("second", block)
+				p.gpuRun("first", block)
+				p.gpuRun("second", block)
 			}
-			if a, kind := p.gpuCall("fixed", block); a.Runs != 2 && kind != "cold" {
-				t.Errorf("fixed: run %d, a %s start", a.Runs, kind)
+			if a, run := p.gpuRun("fixed", block); a.Runs != 2 && run.Start != "cold" {
+				t.Errorf("fixed: run %d, a %s start", a.Runs, run.Start)
 			}
-			if n := p.metric("gpuwhisk_shim_unhooked_containers", ""); n != 0 {
-				t.Errorf("%.0f containers are un-hooked: none wanted to be hooked", n)
-			}
+			p.wantMetric("gpuwhisk_shim_unhooked_containers", 0) // none wanted to be hooked
 		})
 	}
 }
@@ -338,7 +319,7 @@ func TestShimModes(t *testing.T) {
 func TestGPUExecutable(t *testing.T) {
 	t.Parallel()
 	p := startGPU(t, 100, nil)
-	binary, err := os.ReadFile(filepath.Join(shimParts(t), "gpufunc"))
+	binary, err := os.ReadFile(filepath.Join(shimtest.Dir(t), "gpufunc"))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -362,5 +343,5 @@ func TestGPULimit(t *testing.T) {
 	if o.record.Response.StatusCode == activation.StatusSuccess || !strings.Contains(string(o.record.Response.Result), "error") {
 		t.Errorf("status %d: %s", o.record.Response.StatusCode, o.text())
 	}
-	p.gpuCall("greedy", block)
+	p.gpuRun("greedy", block)
 }

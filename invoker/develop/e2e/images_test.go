@@ -6,6 +6,7 @@ import (
 
 	"github.com/apache/openwhisk-client-go/whisk"
 
+	"github.com/gpuwhisk/gpuwhisk/invoker/develop/harness"
 	"github.com/gpuwhisk/gpuwhisk/invoker/develop/peertest"
 )
 
@@ -28,27 +29,16 @@ func TestImagesOfOldAndNew(t *testing.T) {
 	t.Parallel()
 	old, _, env := otherLibc(t)
 	p := startGPUIn(t, dockerParts(t), 60, setup{env: env})
-	code := gpufunc(t)
+	code := harness.GPUFunction(t)
 	p.insertGPU("old", true, &whisk.Exec{Kind: "blackbox", Image: old, Code: &code})
 	p.insertGPU("new", true, python(code))
 	for round := range int64(3) {
 		for _, name := range []string{"old", "new"} {
-			a, kind := p.gpuCall(name, block)
-			want := "host-warm"
-			if round == 0 {
-				want = "cold"
-			}
-			if kind != want || a.Runs != round+1 {
-				t.Errorf("%s, round %d: a %s start, run %d of its container; want %s", name, round, kind, a.Runs, want)
-			}
+			p.gpuCall(name, round+1, []string{"cold", "host-warm"}[min(round, 1)])
 		}
 	}
-	if n := p.metric("gpuwhisk_shim_unhooked_containers", ""); n != 0 {
-		t.Errorf("%.0f containers are un-hooked", n)
-	}
-	if n := p.metric("gpuwhisk_shim_processes", ""); n != 2 {
-		t.Errorf("%.0f processes are connected, want 2", n)
-	}
+	p.wantMetric("gpuwhisk_shim_unhooked_containers", 0)
+	p.wantMetric("gpuwhisk_shim_processes", 2)
 }
 
 // TestImageWithMusl runs a GPU action whose image has musl: the shim steps aside,
@@ -68,7 +58,5 @@ func TestImageWithMusl(t *testing.T) {
 		o.want(t, 0, `"preload":"/opt/gpuwhisk/libgpuwhisk.so"`)
 	}
 	p.atRest()
-	if n := p.metric("gpuwhisk_shim_unhooked_containers", ""); n != 1 {
-		t.Errorf("%.0f containers are un-hooked, want 1", n)
-	}
+	p.wantMetric("gpuwhisk_shim_unhooked_containers", 1)
 }

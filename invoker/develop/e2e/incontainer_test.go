@@ -90,21 +90,12 @@ func invokerInAContainer(t *testing.T, b invokerContainer) {
 	}{
 		{"alpha", "cold", 1}, {"alpha", "gpu-warm", 2}, {"beta", "cold", 1}, {"alpha", "host-warm", 3}, {"beta", "host-warm", 2},
 	} {
-		if a, start := p.gpuCall(want.name, 2*block); start != want.start || a.Runs != want.runs {
-			t.Errorf("%s: a %s start, run %d of its container; want %s, run %d", want.name, start, a.Runs, want.start, want.runs)
-		}
+		p.gpuCallOf(want.name, 2*block, want.runs, want.start)
 	}
-	if n := p.metric("gpuwhisk_shim_processes", ""); n != 2 {
-		t.Errorf("%.0f processes are connected, want 2", n)
-	}
-	if n := p.metric("gpuwhisk_shim_unhooked_containers", ""); n != 0 {
-		t.Errorf("%.0f containers are un-hooked", n)
-	}
+	p.wantMetric("gpuwhisk_shim_processes", 2)
+	p.wantMetric("gpuwhisk_shim_unhooked_containers", 0)
 	// Processes have ended when their container has, also where they are not seen.
-	p.kill(p.container("guest_alpha", "ready"))
-	p.gone("guest_alpha")
-	p.kill(p.container("guest_beta", "ready"))
-	p.gone("guest_beta")
+	p.endIdle("alpha", "beta")
 	p.uses(0)
 	p.sneaks()
 }

@@ -131,19 +131,10 @@ func (p *platform) startInvoker(ctx context.Context, environ []string, log *slog
 	if with.child {
 		return p.startChild(ctx, environ, with.inContainer)
 	}
-	listening := make(chan string, 1)
-	ended := make(chan error, 1)
-	go func() {
-		ended <- harness.Run(ctx, environ, []string{"--id", "0", "--uniqueName", p.unique},
-			assembly.Options{Log: log, Listening: func(addr string) { listening <- addr }})
-	}()
-	select {
-	case addr := <-listening:
-		p.admin.URL = "http://127.0.0.1" + addr[strings.LastIndex(addr, ":"):]
-	case err := <-ended:
-		return nil, errors.Join(errors.New("the invoker ended at once"), err)
-	}
-	return func() error { return <-ended }, nil
+	local := harness.Local{Options: assembly.Options{Log: log}}
+	wait, err := local.Start(ctx, environ, []string{"--id", "0", "--uniqueName", p.unique})
+	p.admin = local.Admin()
+	return wait, err
 }
 
 // client makes the client that any user of OpenWhisk would make.

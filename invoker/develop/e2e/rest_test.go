@@ -8,44 +8,13 @@ import (
 	"testing"
 	"time"
 
+	"github.com/gpuwhisk/gpuwhisk/invoker/develop/harness"
 	"github.com/gpuwhisk/gpuwhisk/invoker/develop/peertest"
 )
 
-// status is what tests read of the admin page.
-type status struct {
-	Healthy bool
-	Reasons []string
-	Kafka   struct {
-		Lag  int64
-		Feed struct {
-			Position, Committed, HighWatermark int64
-			Delivered, Undecodable             uint64
-			Open                               int
-		}
-		Sends struct{ Waiting, Dropped, Shrunk int64 }
-	}
-	CouchDB struct {
-		Writes struct{ LastError string }
-	}
-	Work *struct {
-		InFlight   int
-		Containers []struct {
-			Name, Kind, State, Device string
-			MemoryMB, Active          int
-		}
-		Pool struct {
-			Waiting, Active, Idle, Prewarm, Removing int
-			ReservedMB, UsedMB                       int
-		}
-	}
-}
-
-func (p *platform) status() (s status) {
+func (p *platform) status() harness.Status {
 	p.t.Helper()
-	if p.admin.Get(p.t, "/status", &s); s.Work == nil {
-		p.t.Fatal("the status has no work")
-	}
-	return s
+	return p.admin.Status(p.t)
 }
 
 // atRest waits until the invoker has nothing to do, and fails when that never

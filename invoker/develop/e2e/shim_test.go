@@ -3,8 +3,8 @@ package e2e
 import (
 	"encoding/json"
 	"fmt"
+	"maps"
 	"os"
-	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
@@ -12,7 +12,7 @@ import (
 	"github.com/apache/openwhisk-client-go/whisk"
 
 	"github.com/gpuwhisk/gpuwhisk/activation"
-	"github.com/gpuwhisk/gpuwhisk/gpu/shimctl/shimtest"
+	"github.com/gpuwhisk/gpuwhisk/invoker/develop/harness"
 	"github.com/gpuwhisk/gpuwhisk/invoker/develop/peertest"
 )
 
@@ -20,13 +20,6 @@ import (
 // driver: the whole way from scheduler to driver, with bytes that really move.
 
 const mib = 1 << 20
-
-// shimParts is where the shim and the fake driver lie, which "make shim-fake"
-// builds.
-func shimParts(t testing.TB) string {
-	t.Helper()
-	return shimtest.Dir(t)
-}
 
 // startGPU brings an installation up with one simulated device of so many MiB,
 // for functions that run as processes.
@@ -38,7 +31,6 @@ func startGPU(t *testing.T, memory int, env map[string]string) *platform {
 // startGPUIn is startGPU of other parts, with further changes of the installation.
 func startGPUIn(t *testing.T, w parts, memory int, with setup) *platform {
 	t.Helper()
-	dir := shimParts(t)
 	sockets, err := os.MkdirTemp("", "gw") // short: a socket's path has 107 bytes at most
 	if err != nil {
 		t.Fatal(err)
@@ -48,18 +40,12 @@ func startGPUIn(t *testing.T, w parts, memory int, with setup) *platform {
 			t.Error(err)
 		}
 	})
-	all := map[string]string{
-		"CONFIG_whisk_gpu_simulated_devices": "1",
-		"CONFIG_whisk_gpu_simulated_memory":  fmt.Sprint(memory, " MiB"),
-		"CONFIG_whisk_gpu_contextMemory":     "1 MiB",
-		"CONFIG_whisk_gpu_defaultMemory":     "16 MiB",
-		"CONFIG_whisk_gpu_shim_library":      filepath.Join(dir, "libgpuwhisk.so"),
-		"CONFIG_whisk_gpu_fakeDriver":        filepath.Join(dir, "fake12"),
-		"CONFIG_whisk_gpu_shim_dir":          sockets,
-	}
-	for name, value := range with.env {
+	all := map[string]string{"CONFIG_whisk_gpu_shim_dir": sockets}
+	for _, v := range harness.SimulatedGPU(t, fmt.Sprint(memory, " MiB")) {
+		name, value, _ := strings.Cut(v, "=")
 		all[name] = value
 	}
+	maps.Copy(all, with.env)
 	w.shared = true // with other tests of GPU functions
 	with.env, with.memory = all, memoryForAll
 	return start(t, w, with)
@@ -75,22 +61,12 @@ func (p *platform) insertGPU(name string, annotation any, exec *whisk.Exec) {
 func (p *platform) deployGPU(annotation any, names ...string) {
 	p.t.Helper()
 	for _, name := range names {
-		p.insertGPU(name, annotation, python(gpufunc(p.t)))
+		p.insertGPU(name, annotation, python(harness.GPUFunction(p.t)))
 	}
 }
 
 // python is code of the kind that GPU functions are of.
 func python(code string) *whisk.Exec { return &whisk.Exec{Kind: "python:3", Code: &code} }
-
-// gpufunc is the code of the example function.
-func gpufunc(t *testing.T) string {
-	t.Helper()
-	code, err := os.ReadFile(filepath.Join("..", "..", "..", "shim", "examples", "gpufunc.py"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	return string(code)
-}
 
 // gpuAnswer is what the example function returns.
 type gpuAnswer struct {
@@ -100,15 +76,25 @@ type gpuAnswer struct {
 	Intact, Correct bool
 }
 
-// gpuCall invokes the example function and checks that it found its memory as
-// it had left it. It gives its answer and the kind of its start.
-func (p *platform) gpuCall(name string, bytes int) (gpuAnswer, string) {
+// gpuCall invokes the example function, which keeps 40 MiB, and checks that it found
+// its memory as it had left it, which run of its container it was, and the kind of its
+// start, unless that is empty.
+func (p *platform) gpuCall(name string, run int64, start string) {
 	p.t.Helper()
-	a, run := p.gpuRun(name, bytes)
-	return a, run.Start
+	p.gpuCallOf(name, block, run, start)
 }
 
-// gpuRun is gpuCall with all that the record reports of the GPU.
+// gpuCallOf is gpuCall of another size.
+func (p *platform) gpuCallOf(name string, bytes int, run int64, start string) {
+	p.t.Helper()
+	a, got := p.gpuRun(name, bytes)
+	if a.Runs != run || a.Cold != (run == 1) || start != "" && got.Start != start {
+		p.t.Errorf("%s: %+v, %+v; want run %d of its container, a %s start", name, a, got, run, start)
+	}
+}
+
+// gpuRun invokes the example function and checks that it found its memory as it had
+// left it. It gives its answer, and all that the record reports of the GPU.
 func (p *platform) gpuRun(name string, bytes int) (a gpuAnswer, run gpuAnnotation) {
 	p.t.Helper()
 	o := p.call(name, map[string]any{"bytes": bytes})
@@ -137,22 +123,35 @@ func (p *platform) metric(name, part string) float64 {
 	return p.admin.Metric(p.t, name, part)
 }
 
+// wantMetric checks the sum of a metric over its labels.
+func (p *platform) wantMetric(name string, want float64) {
+	p.t.Helper()
+	if got := p.metric(name, ""); got != want {
+		p.t.Errorf("%s is %v, want %v", name, got, want)
+	}
+}
+
 // used is how much of its one device the invoker takes to be held or promised.
 func (p *platform) used() int64 {
 	p.t.Helper()
-	var s struct {
-		Work struct {
-			Devices []struct{ MemoryBytes, UsedBytes int64 }
-		}
+	all := p.status().Work.Devices
+	if len(all) != 1 {
+		p.t.Fatalf("%d devices", len(all))
 	}
-	if p.admin.Get(p.t, "/status", &s); len(s.Work.Devices) != 1 {
-		p.t.Fatalf("%d devices", len(s.Work.Devices))
-	}
-	d := s.Work.Devices[0]
-	if d.UsedBytes > d.MemoryBytes {
+	if d := all[0]; d.UsedBytes > d.MemoryBytes {
 		p.t.Errorf("%d bytes of %d are given out", d.UsedBytes, d.MemoryBytes)
 	}
-	return d.UsedBytes
+	return all[0].UsedBytes
+}
+
+// endIdle kills the idle container of each function, and waits until the invoker has
+// none of it.
+func (p *platform) endIdle(functions ...string) {
+	p.t.Helper()
+	for _, name := range functions {
+		p.kill(p.container("guest_"+name, "ready"))
+		p.gone("guest_" + name)
+	}
 }
 
 // uses waits until so much of the device is taken.

@@ -158,8 +158,8 @@ func TestTracesArriveAtACollector(t *testing.T) {
 			p.deployGPU(true, "first", "second")
 			code := "def main(p):\n    print('a line')\n    return {'got': p['secret']}\n"
 			p.insert(&whisk.Action{Name: "plain", Exec: &whisk.Exec{Kind: "python:3", Code: &code}, Limits: limits(minutes, 256, 1)})
-			p.gpuCall("first", 40<<20)
-			p.gpuCall("second", 40<<20)
+			p.gpuCall("first", 1, "cold")
+			p.gpuCall("second", 1, "cold")
 			id := p.traced(t, "first", `{"bytes":41943040}`)
 			phases := whole(t, got, id, "queue", "move memory to device", "run", "acknowledge", "store record")
 			root := phases[""]
