@@ -3,7 +3,6 @@ package assembly
 import (
 	"context"
 	"errors"
-	"log/slog"
 	"net/http"
 	"net/http/httptest"
 	"strings"
@@ -21,19 +20,25 @@ func storeWith(t *testing.T, serve http.HandlerFunc) actions {
 	t.Helper()
 	web := httptest.NewServer(serve)
 	t.Cleanup(web.Close)
-	m, err := activation.ParseManifest([]byte(`{"runtimes":{},"blackboxes":[]}`), activation.ManifestOptions{})
-	if err != nil {
-		t.Fatal(err)
-	}
 	s, err := couchdb.Open(couchdb.Config{
 		URL: web.URL, Username: "u", Password: "p", Whisks: "whisks", Subjects: "subjects", Activations: "activations",
-		BlacklistInterval: time.Hour, Log: slog.New(slog.DiscardHandler),
-	}, m)
+		BlacklistInterval: time.Hour, Log: quiet,
+	}, noKinds(t))
 	if err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = s.Close() })
 	return actions{s}
+}
+
+// noKinds is a manifest without a runtime.
+func noKinds(t *testing.T) *activation.Manifest {
+	t.Helper()
+	m, err := activation.ParseManifest([]byte(`{"runtimes":{},"blackboxes":[]}`), activation.ManifestOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return m
 }
 
 // An action is waited for while the database is away, and not where only this

@@ -3,7 +3,6 @@ package assembly
 import (
 	"context"
 	"io"
-	"log/slog"
 	"net/http"
 	"net/http/httptest"
 	"strings"
@@ -30,7 +29,7 @@ func TestBucketThatRefuses(t *testing.T) {
 	c := config.Default()
 	c.S3 = config.S3{Enabled: true, Bucket: "code", Endpoint: server.URL, PathStyle: true, Region: "us-east-1",
 		Credentials: "static", AccessKey: "a", SecretKey: "of a test"}
-	a := &assembly{c: c, Options: Options{Log: slog.New(slog.DiscardHandler)}}
+	a := &assembly{c: c, Options: Options{Log: quiet}}
 	h, err := a.openBucket(t.Context())
 	if err != nil {
 		t.Fatal(err)
@@ -70,7 +69,7 @@ func TestStoreThatRefusesIsNamed(t *testing.T) {
 	c := config.Default()
 	c.Records.Store = config.StoreElasticsearch
 	c.Elasticsearch = config.Elasticsearch{Protocol: "http", Hosts: []string{server.Listener.Addr().String()}, Index: "x-%s", Username: "u", Password: "of a test"}
-	a := &assembly{c: c, Options: Options{Log: slog.New(slog.DiscardHandler)}}
+	a := &assembly{c: c, Options: Options{Log: quiet}}
 	ctx, cancel := context.WithCancel(t.Context())
 	ended := make(chan error, 1)
 	var h hooks

@@ -3,18 +3,20 @@ package assembly
 import (
 	"bytes"
 	"context"
+	"fmt"
 	"io"
 	"log/slog"
 	"net"
 	"net/http"
 	"net/http/httptest"
-	"net/url"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
 	"github.com/gpuwhisk/gpuwhisk/invoker/config"
 	"github.com/gpuwhisk/gpuwhisk/invoker/container"
+	"github.com/gpuwhisk/gpuwhisk/invoker/develop/peertest"
 	"github.com/gpuwhisk/gpuwhisk/invoker/develop/standalone/broker"
 )
 
@@ -25,16 +27,24 @@ func (idleEngine) CleanUp(context.Context, string) error { return nil }
 func (idleEngine) Died() <-chan container.ID             { return nil }
 func (idleEngine) Close() error                          { return nil }
 
-// deployment is a broker with the topics that a controller makes, and a database
-// without blocked namespaces, with the environment of an invoker between them.
-func deployment(t *testing.T) (*broker.Bus, []string) {
+// quiet is a log that keeps nothing.
+var quiet = slog.New(slog.DiscardHandler)
+
+// newBroker starts a broker that ends with the test.
+func newBroker(t *testing.T) *broker.Broker {
 	t.Helper()
-	b, err := broker.Start(t.TempDir(), 0, slog.New(slog.DiscardHandler))
+	b, err := broker.Start(t.TempDir(), 0, quiet)
 	if err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(b.Close)
-	bus, err := broker.Dial([]string{b.Addr()}, slog.New(slog.DiscardHandler))
+	return b
+}
+
+// joined is a client of a broker that has made the topics that a controller makes.
+func joined(t *testing.T, b *broker.Broker) *broker.Bus {
+	t.Helper()
+	bus, err := broker.Dial([]string{b.Addr()}, quiet)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -42,28 +52,62 @@ func deployment(t *testing.T) (*broker.Bus, []string) {
 	if err := bus.CreateTopics(t.Context(), []broker.Topic{{Name: "health", Retention: time.Hour}}); err != nil {
 		t.Fatal(err)
 	}
-	couch := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+	return bus
+}
+
+// database serves the API of CouchDB, and gives the environment by which an invoker
+// finds it.
+func database(t *testing.T, serve func(w http.ResponseWriter, r *http.Request)) []string {
+	t.Helper()
+	couch := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		w.Header().Set("Content-Type", "application/json")
-		_, _ = w.Write([]byte(`{"total_rows":0,"offset":0,"rows":[]}`))
+		serve(w, r)
 	}))
 	t.Cleanup(couch.Close)
-	u, err := url.Parse(couch.URL)
+	host, port, err := net.SplitHostPort(couch.Listener.Addr().String())
 	if err != nil {
 		t.Fatal(err)
 	}
-	host, port, err := net.SplitHostPort(u.Host)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return bus, []string{
+	return []string{"CONFIG_whisk_couchdb_protocol=http", "CONFIG_whisk_couchdb_host=" + host, "CONFIG_whisk_couchdb_port=" + port}
+}
+
+// noRows answers that a view is empty: no namespace is blocked.
+func noRows(w http.ResponseWriter, _ *http.Request) {
+	_, _ = io.WriteString(w, `{"total_rows":0,"offset":0,"rows":[]}`)
+}
+
+// lockedDatabase refuses the login until it is opened. What it is asked comes by
+// asked.
+func lockedDatabase(t *testing.T) (environ []string, asked <-chan struct{}, open func()) {
+	var opened atomic.Bool
+	requests := make(chan struct{}, 100)
+	environ = database(t, func(w http.ResponseWriter, r *http.Request) {
+		select {
+		case requests <- struct{}{}:
+		default:
+		}
+		if opened.Load() {
+			noRows(w, r)
+			return
+		}
+		http.Error(w, `{"error":"unauthorized","reason":"Name or password is incorrect."}`, http.StatusUnauthorized)
+	})
+	return environ, requests, func() { opened.Store(true) }
+}
+
+// deployment is a broker with the topics that a controller makes, and a database
+// without blocked namespaces, with the environment of an invoker between them.
+func deployment(t *testing.T) (*broker.Bus, []string) {
+	t.Helper()
+	b := newBroker(t)
+	return joined(t, b), append([]string{
 		"KAFKA_HOSTS=" + b.Addr(), "WHISK_API_HOST_NAME=localhost", "PORT=0",
 		`RUNTIMES_MANIFEST={"runtimes":{},"blackboxes":[]}`,
-		"CONFIG_whisk_couchdb_protocol=http", "CONFIG_whisk_couchdb_host=" + host, "CONFIG_whisk_couchdb_port=" + port,
 		"CONFIG_whisk_couchdb_username=u", "CONFIG_whisk_couchdb_password=p",
 		"CONFIG_whisk_couchdb_databases_WhiskAuth=subjects", "CONFIG_whisk_couchdb_databases_WhiskEntity=whisks",
 		"CONFIG_whisk_couchdb_databases_WhiskActivation=activations", "CONFIG_whisk_gpu_devices=none",
 		"CONFIG_whisk_gpu_state=" + t.TempDir(),
-	}
+	}, database(t, noRows)...)
 }
 
 // running is an invoker that a test started.
@@ -87,7 +131,7 @@ func start(t *testing.T, environ []string, change ...func(*Options)) running {
 	t.Cleanup(r.stop)
 	addr := make(chan string, 1)
 	o := Options{
-		Config: cfg, Log: slog.New(slog.DiscardHandler), Host: "127.0.0.1", Engine: idleEngine{},
+		Config: cfg, Log: quiet, Host: "127.0.0.1", Engine: idleEngine{},
 		Listening: func(a string) { addr <- a }, Ready: func() { close(r.ready) },
 	}
 	for _, c := range change {
@@ -138,9 +182,21 @@ func await(t *testing.T, pings <-chan []byte, text string) {
 	}
 }
 
+// get requests a page.
 func get(t *testing.T, address string) (int, string) {
 	t.Helper()
-	res, err := http.Get(address)
+	return request(t, http.MethodGet, address)
+}
+
+// request has the login of an operator.
+func request(t *testing.T, method, address string) (int, string) {
+	t.Helper()
+	req, err := http.NewRequestWithContext(t.Context(), method, address, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	req.SetBasicAuth("invoker.user", "invoker.pass")
+	res, err := http.DefaultClient.Do(req)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -155,17 +211,10 @@ func get(t *testing.T, address string) (int, string) {
 // awaitResponse sends requests until the response is the expected one.
 func awaitResponse(t *testing.T, address string, status int, text string) {
 	t.Helper()
-	tick, late := time.NewTicker(2*time.Millisecond), time.After(time.Minute)
-	defer tick.Stop()
-	for {
-		got, message := get(t, address)
-		if got == status && strings.Contains(message, text) {
-			return
+	peertest.Until(t, address, func() string {
+		if got, message := get(t, address); got != status || !strings.Contains(message, text) {
+			return fmt.Sprintf("%d %q, want %d %q", got, message, status, text)
 		}
-		select {
-		case <-tick.C:
-		case <-late:
-			t.Fatalf("%s: %d %q, want %d %q", address, got, message, status, text)
-		}
-	}
+		return ""
+	})
 }

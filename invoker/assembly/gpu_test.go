@@ -154,10 +154,7 @@ func TestSocketDirs(t *testing.T) {
 func TestGPUSettings(t *testing.T) {
 	c := config.Default()
 	c.GPU.Tokens.Max, c.GPU.Tokens.Dynamic, c.GPU.Tokens.Threshold, c.GPU.AckTimeout = 3, true, 0.8, 7*time.Second
-	m, err := activation.ParseManifest([]byte(`{"runtimes":{},"blackboxes":[]}`), activation.ManifestOptions{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	m := noKinds(t)
 	without := settings(c, activation.Instance{}, m, nil)
 	s := settings(c, activation.Instance{}, m, simulated.Devices(2, 1<<30))
 	if len(s.GPU.Devices) != 2 || s.InFlight != without.InFlight || s.GPU.Backlog.Activations != c.GPU.Backlog {

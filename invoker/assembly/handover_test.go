@@ -3,7 +3,6 @@ package assembly
 import (
 	"context"
 	"errors"
-	"log/slog"
 	"strings"
 	"testing"
 
@@ -23,7 +22,7 @@ func TestSchedulerModeProbe(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	i, err := Handover(cfg, slog.New(slog.DiscardHandler))
+	i, err := Handover(cfg, quiet)
 	if err != nil {
 		t.Fatal(err)
 	}

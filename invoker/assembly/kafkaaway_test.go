@@ -1,7 +1,6 @@
 package assembly
 
 import (
-	"log/slog"
 	"net/http"
 	"strings"
 	"testing"
@@ -15,25 +14,18 @@ import (
 // While Kafka is away /ping fails; when Kafka is back it succeeds by itself.
 func TestPingFailsWhileKafkaIsAway(t *testing.T) {
 	data := t.TempDir()
-	b, err := broker.Start(data, 0, slog.New(slog.DiscardHandler))
+	b, err := broker.Start(data, 0, quiet)
 	if err != nil {
 		t.Fatal(err)
 	}
-	bus, err := broker.Dial([]string{b.Addr()}, slog.New(slog.DiscardHandler))
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer bus.Close()
-	if err := bus.CreateTopics(t.Context(), []broker.Topic{{Name: "health", Retention: time.Hour}}); err != nil {
-		t.Fatal(err)
-	}
+	joined(t, b)
 	_, environ := deployment(t)
 	r := start(t, append(environ, "KAFKA_HOSTS="+b.Addr()), func(o *Options) { o.silence = time.Millisecond })
 	<-r.ready
 	awaitResponse(t, r.address+"/ping", http.StatusOK, "pong")
 	b.Close()
 	awaitResponse(t, r.address+"/ping", http.StatusServiceUnavailable, "cannot work: Kafka: ")
-	b, err = broker.Start(data, peertest.PortOf(t, b.Addr()), slog.New(slog.DiscardHandler))
+	b, err = broker.Start(data, peertest.PortOf(t, b.Addr()), quiet)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -2,26 +2,18 @@ package assembly
 
 import (
 	"fmt"
-	"log/slog"
 	"testing"
 
 	"github.com/gpuwhisk/gpuwhisk/activation"
 	"github.com/gpuwhisk/gpuwhisk/activation/journal"
 	"github.com/gpuwhisk/gpuwhisk/activation/kafka"
 	"github.com/twmb/franz-go/pkg/kgo"
-
-	"github.com/gpuwhisk/gpuwhisk/invoker/develop/standalone/broker"
 )
 
 // TestLeftoversAndKafka: what a former process left in the journal is handed
 // out once, whether Kafka has it still or not, and both copies are committed.
 func TestLeftoversAndKafka(t *testing.T) {
-	quiet := slog.New(slog.DiscardHandler)
-	b, err := broker.Start(t.TempDir(), 0, quiet)
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(b.Close)
+	b := newBroker(t)
 	cluster, err := kafka.New(kafka.Options{Brokers: []string{b.Addr()}, Log: quiet})
 	if err != nil {
 		t.Fatal(err)

@@ -3,7 +3,6 @@ package assembly
 import (
 	"context"
 	"errors"
-	"log/slog"
 	"os"
 	"path/filepath"
 	"slices"
@@ -55,7 +54,7 @@ func TestMPSIsJoined(t *testing.T) {
 	c, g := mpsHost(t, processRuntime)
 	before := slices.Clone(g.devices)
 	found := g.devices
-	if err := g.startMPS(t.Context(), c, "wsk0_", slog.New(slog.DiscardHandler)); err != nil {
+	if err := g.startMPS(t.Context(), c, "wsk0_", quiet); err != nil {
 		t.Fatal(err)
 	}
 	if !slices.Equal(found, before) || g.devices[0].Sharing != gpu.MPSShared || g.devices[1] != before[1] || g.devices[2] != before[2] {
@@ -74,7 +73,7 @@ func TestMPSIsJoined(t *testing.T) {
 
 func TestMPSInContainers(t *testing.T) {
 	c, g := mpsHost(t, "docker")
-	err := g.startMPS(t.Context(), c, "wsk0_", slog.New(slog.DiscardHandler))
+	err := g.startMPS(t.Context(), c, "wsk0_", quiet)
 	if err != nil && strings.Contains(err.Error(), "CAP_SYS_ADMIN") {
 		if os.Getenv("GPUWHISK_REQUIRE_PEERS") == "1" && os.Getuid() == 0 {
 			t.Fatal(err)
@@ -96,7 +95,7 @@ func TestMPSIsOffUnlessAskedFor(t *testing.T) {
 	c, g := mpsHost(t, processRuntime)
 	c.GPU.MPS = config.Default().GPU.MPS
 	mover := g.mover
-	if err := g.startMPS(t.Context(), c, "wsk0_", slog.New(slog.DiscardHandler)); err != nil || g.mps != nil || g.mover != mover {
+	if err := g.startMPS(t.Context(), c, "wsk0_", quiet); err != nil || g.mps != nil || g.mover != mover {
 		t.Errorf("%+v, %v", g, err)
 	}
 	if g.devices[0].Sharing != gpu.Whole {
@@ -108,11 +107,11 @@ func TestMPSIsOffUnlessAskedFor(t *testing.T) {
 func TestMPSThatCannotBeHad(t *testing.T) {
 	c, g := mpsHost(t, processRuntime)
 	t.Setenv("PATH", t.TempDir())
-	if err := g.startMPS(context.Background(), c, "wsk0_", slog.New(slog.DiscardHandler)); err == nil || !strings.Contains(err.Error(), "whisk.gpu.mps: find the MPS control daemon") {
+	if err := g.startMPS(context.Background(), c, "wsk0_", quiet); err == nil || !strings.Contains(err.Error(), "whisk.gpu.mps: find the MPS control daemon") {
 		t.Errorf("got %v", err)
 	}
 	g.devices = g.devices[1:] // nothing to share: nothing is needed
-	if err := g.startMPS(context.Background(), c, "wsk0_", slog.New(slog.DiscardHandler)); err != nil {
+	if err := g.startMPS(context.Background(), c, "wsk0_", quiet); err != nil {
 		t.Error(err)
 	}
 }

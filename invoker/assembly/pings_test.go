@@ -3,10 +3,7 @@ package assembly
 import (
 	"bytes"
 	"context"
-	"io"
-	"net"
 	"net/http"
-	"net/http/httptest"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -151,26 +148,15 @@ func TestOperatorSwitchesPings(t *testing.T) {
 // disabled, and begins when it is enabled.
 func TestDisabledBeforeItIsReady(t *testing.T) {
 	bus, environ := deployment(t)
-	var open atomic.Bool
-	couch := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
-		w.Header().Set("Content-Type", "application/json")
-		if !open.Load() {
-			http.Error(w, `{"error":"away","reason":"x"}`, http.StatusServiceUnavailable)
-			return
-		}
-		_, _ = w.Write([]byte(`{"total_rows":0,"offset":0,"rows":[]}`))
-	}))
-	t.Cleanup(couch.Close)
-	host, port, _ := net.SplitHostPort(couch.Listener.Addr().String())
-	environ = append(environ, "CONFIG_whisk_couchdb_host="+host, "CONFIG_whisk_couchdb_port="+port)
+	couch, _, open := lockedDatabase(t)
 	pings := subscribe(t, bus)
-	r := start(t, environ)
+	r := start(t, append(environ, couch...))
 	for _, want := range []string{"invoker0 is now disabled.", "invoker0 is already disabled."} {
 		if got := post(t, r.address+"/disable"); got != want {
 			t.Errorf("%q, want %q", got, want)
 		}
 	}
-	open.Store(true)
+	open()
 	<-r.ready
 	if ping := <-pings; !bytes.Contains(ping, []byte(`"isEnabled":false`)) {
 		t.Errorf("the first ping is %s", ping)
@@ -182,22 +168,9 @@ func TestDisabledBeforeItIsReady(t *testing.T) {
 	r.end(t)
 }
 
-// post sends a request with the login of an operator, and returns the answer.
+// post sends a request, and returns the answer.
 func post(t *testing.T, address string) string {
 	t.Helper()
-	req, err := http.NewRequestWithContext(t.Context(), http.MethodPost, address, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
-	req.SetBasicAuth("invoker.user", "invoker.pass")
-	res, err := http.DefaultClient.Do(req)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer res.Body.Close()
-	body, err := io.ReadAll(res.Body)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return string(body)
+	_, body := request(t, http.MethodPost, address)
+	return body
 }

@@ -1,7 +1,6 @@
 package assembly
 
 import (
-	"log/slog"
 	"strings"
 	"testing"
 
@@ -29,7 +28,7 @@ func TestRecordsOutsideCouchDB(t *testing.T) {
 	a.c.Records.Store = config.StoreCouchbase
 	a.c.Couchbase = config.Couchbase{Connection: "couchbase://127.0.0.1:1", Username: "u", Password: "p", Bucket: "b"}
 	var err error
-	if a.records, err = stores.Records(a.c, a.recordsConfig(), slog.New(slog.DiscardHandler)); err != nil || a.records == nil {
+	if a.records, err = stores.Records(a.c, a.recordsConfig(), quiet); err != nil || a.records == nil {
 		t.Fatalf("with couchbase: %v, %v", a.records, err)
 	}
 	if cfg := a.databaseConfig(); cfg.Records.Spool != nil || cfg.Activations != "" {

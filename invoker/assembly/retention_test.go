@@ -1,24 +1,18 @@
 package assembly
 
 import (
-	"log/slog"
 	"testing"
 	"time"
 
 	"github.com/gpuwhisk/gpuwhisk/activation/kafka"
 	"github.com/gpuwhisk/gpuwhisk/invoker"
 	"github.com/gpuwhisk/gpuwhisk/invoker/config"
-	"github.com/gpuwhisk/gpuwhisk/invoker/develop/standalone/broker"
 )
 
 // TestRetentionIsTheBrokers: how long a topic keeps messages is what its broker
 // reports, and what the configuration has where no broker answers.
 func TestRetentionIsTheBrokers(t *testing.T) {
-	b, err := broker.Start(t.TempDir(), 0, slog.New(slog.DiscardHandler))
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer b.Close()
+	b := newBroker(t)
 	c := config.Default()
 	c.Kafka.TopicConfig = map[string]string{"retention.ms": "300000", "retention.bytes": "104857600"}
 	open := func(addr string) *assembly {
@@ -26,7 +20,7 @@ func TestRetentionIsTheBrokers(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		return &assembly{Options: Options{Log: slog.New(slog.DiscardHandler)}, c: c, cluster: cluster}
+		return &assembly{Options: Options{Log: quiet}, c: c, cluster: cluster}
 	}
 	here := open(b.Addr())
 	for name, is := range map[string]struct {

@@ -3,7 +3,6 @@ package assembly
 import (
 	"context"
 	"errors"
-	"log/slog"
 	"testing"
 
 	"github.com/gpuwhisk/gpuwhisk/activation/kafka"
@@ -35,7 +34,7 @@ func (s *spring) Close(context.Context) error {
 // each of them is closed.
 func TestSourcesPullFromBoth(t *testing.T) {
 	own, shared := &spring{has: make(chan int64)}, &spring{has: make(chan int64)}
-	s := newSources(nil, slog.New(slog.DiscardHandler), own, shared)
+	s := newSources(nil, quiet, own, shared)
 	go func() { own.has <- 1; shared.has <- 2; shared.has <- 3; own.has <- 4 }()
 	seen := map[int64]bool{}
 	for range 4 {

@@ -1,7 +1,6 @@
 package assembly
 
 import (
-	"log/slog"
 	"os"
 	"path/filepath"
 	"strings"
@@ -19,7 +18,7 @@ func withState(s config.State) *assembly {
 		s.JournalSync = "batch"
 	}
 	a := &assembly{
-		Options: Options{Log: slog.New(slog.DiscardHandler)}, c: &config.Config{State: s},
+		Options: Options{Log: quiet}, c: &config.Config{State: s},
 		instance: activation.Instance{ID: 7},
 	}
 	a.intake = classic{a}
