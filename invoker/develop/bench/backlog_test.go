@@ -4,7 +4,6 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
-	"slices"
 	"strconv"
 	"testing"
 	"time"
@@ -69,7 +68,7 @@ func benchmarkBacklog(b *testing.B, r *controller, busy *invokerProcess, happen 
 	before := gauge.Resident(b, busy.PID)
 	n := backlogSize(b)
 	began := time.Now()
-	r.send("invoker0", n)
+	r.hang("invoker0", n)
 	busy.spilled(n)
 	b.ReportMetric(float64(n)/time.Since(began).Seconds(), "pulled/s")
 	happen(busy)
@@ -107,12 +106,12 @@ func (r *controller) beside(busy, idle *invokerProcess) {
 	}
 }
 
-// send puts activations of a hundred functions on a topic, whose runs never end.
-func (r *controller) send(topic string, n int) {
+// hang puts activations of a hundred functions on a topic, whose runs never end.
+func (r *controller) hang(topic string, n int) {
 	sent := make(chan error, n)
 	for i := range n {
 		m := message(fmt.Sprint(hangs, i%100), activation.ID(fmt.Sprintf("%031xf", i)))
-		r.client.Produce(r.b.Context(), &kgo.Record{Topic: topic, Value: m.Encode()}, func(_ *kgo.Record, err error) { sent <- err })
+		r.Produce(r.b.Context(), &kgo.Record{Topic: topic, Value: m.Encode()}, func(_ *kgo.Record, err error) { sent <- err })
 	}
 	for range n {
 		if err := <-sent; err != nil {
@@ -129,16 +128,7 @@ const stay = 4*100 + 50
 // it spills.
 func (p *invokerProcess) spilled(n int) {
 	peertest.UntilWithin(p.b, time.Hour, "the backlog", func() string {
-		var s struct {
-			Work struct {
-				Backlog struct {
-					InMemory int
-					Spilled  int `json:"spilled"`
-				}
-			}
-		}
-		p.admin.Get(p.b, "/status", &s)
-		if at := s.Work.Backlog; at.Spilled+at.InMemory != n || at.InMemory >= stay {
+		if at := p.admin.Status(p.b).Work.Backlog; at.Spilled+at.InMemory != n || at.InMemory >= stay {
 			return fmt.Sprintf("%+v", at)
 		}
 		return ""
@@ -148,12 +138,10 @@ func (p *invokerProcess) spilled(n int) {
 // allLost waits until an invoker has no device left.
 func (p *invokerProcess) allLost() {
 	peertest.Until(p.b, "a device that is lost", func() string {
-		var s struct {
-			Work struct{ Devices []struct{ Lost string } }
-		}
-		p.admin.Get(p.b, "/status", &s)
-		if slices.ContainsFunc(s.Work.Devices, func(d struct{ Lost string }) bool { return d.Lost == "" }) {
-			return "one is there"
+		for _, d := range p.admin.Status(p.b).Work.Devices {
+			if d.Lost == "" {
+				return "one is there"
+			}
 		}
 		return ""
 	})

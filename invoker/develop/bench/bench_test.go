@@ -2,7 +2,6 @@ package bench
 
 import (
 	"context"
-	"fmt"
 	"io"
 	"log/slog"
 	"net/http"
@@ -11,7 +10,6 @@ import (
 	"runtime"
 	"slices"
 	"strings"
-	"sync"
 	"testing"
 	"time"
 
@@ -19,8 +17,8 @@ import (
 	"github.com/gpuwhisk/gpuwhisk/invoker/assembly"
 	"github.com/gpuwhisk/gpuwhisk/invoker/config"
 	"github.com/gpuwhisk/gpuwhisk/invoker/container"
+	"github.com/gpuwhisk/gpuwhisk/invoker/develop/harness"
 	"github.com/gpuwhisk/gpuwhisk/invoker/develop/standalone/broker"
-	"github.com/twmb/franz-go/pkg/kgo"
 )
 
 const manifest = `{"runtimes":{"nodejs":[{"kind":"nodejs:20","default":true,"image":{"name":"node"}}]},"blackboxes":[]}`
@@ -35,11 +33,7 @@ type controller struct {
 	actions *http.Server
 	action  string // host:port
 	logs    string // a directory
-	client  *kgo.Client
-	mu      sync.Mutex
-	waiting map[activation.ID]chan struct{}
-	results map[activation.ID]time.Time // of the first ack of each, where it is not nil
-	next    int
+	*harness.Caller
 }
 
 func newController(b *testing.B) *controller {
@@ -56,7 +50,7 @@ func newController(b *testing.B) *controller {
 		b.Fatal(err)
 	}
 	b.Cleanup(func() { _ = s.Close() })
-	r := &controller{b: b, broker: br, actions: s, action: ln.Addr().String(), logs: logs, waiting: map[activation.ID]chan struct{}{}}
+	r := &controller{b: b, broker: br, actions: s, action: ln.Addr().String(), logs: logs}
 	r.db = &database{}
 	web := httptest.NewServer(r.db)
 	b.Cleanup(web.Close)
@@ -78,61 +72,26 @@ func (r *controller) connect(log *slog.Logger) {
 		r.b.Fatal(err)
 	}
 	bus.Close()
-	r.client, err = kgo.NewClient(kgo.SeedBrokers(r.broker.Addr()), kgo.ConsumeTopics("completed0", "completedfloor"),
-		kgo.ProducerLinger(0), kgo.ProducerBatchCompression(kgo.NoCompression()), // as controllers do
-		kgo.RecordPartitioner(kgo.ManualPartitioner()), kgo.DisableIdempotentWrite(),
-		kgo.RequiredAcks(kgo.LeaderAck()), kgo.FetchMaxWait(500*time.Millisecond))
-	if err != nil {
-		r.b.Fatal(err)
-	}
-	ctx, cancel := context.WithCancel(context.Background())
-	done := make(chan struct{})
-	go func() { defer close(done); r.listen(ctx) }()
-	r.b.Cleanup(func() { cancel(); r.client.Close(); <-done })
-}
-
-// listen wakes the waiters for an ack.
-func (r *controller) listen(ctx context.Context) {
-	for ctx.Err() == nil {
-		for _, rec := range r.client.PollFetches(ctx).Records() {
-			a, err := activation.DecodeAck(rec.Value)
-			if err != nil {
-				r.b.Error(err)
-				continue
-			}
-			r.mu.Lock()
-			if _, known := r.results[a.ActivationID]; r.results != nil && !known {
-				r.results[a.ActivationID] = time.Now()
-			}
-			if c := r.waiting[a.ActivationID]; c != nil && a.FreesSlot() {
-				close(c)
-				delete(r.waiting, a.ActivationID)
-			}
-			r.mu.Unlock()
-		}
-	}
+	r.Caller = harness.NewCaller(r.b, r.broker.Addr(), "completed0", "completedfloor", "health")
 }
 
 // invoke sends one activation and waits for its ack.
 func (r *controller) invoke(topic, action string) time.Duration {
-	r.mu.Lock()
-	r.next++
-	id := activation.ID(fmt.Sprintf("%032x", r.next))
-	arrived := make(chan struct{})
-	r.waiting[id] = arrived
-	r.mu.Unlock()
-	m := message(action, id)
-	if topic == "invoker1" {
-		m.Controller = "floor"
-	}
-	began := time.Now()
-	r.client.Produce(r.b.Context(), &kgo.Record{Topic: topic, Value: m.Encode()}, func(_ *kgo.Record, err error) {
-		if err != nil {
-			r.b.Error(err)
+	f := r.flight(topic, action)
+	return time.Since(f.Sent)
+}
+
+// flight is invoke with all times.
+func (r *controller) flight(topic, action string) *harness.Flight {
+	f := r.Send(topic, func(id activation.ID) []byte {
+		m := message(action, id)
+		if topic == "invoker1" {
+			m.Controller = "floor"
 		}
+		return m.Encode()
 	})
-	<-arrived
-	return time.Since(began)
+	r.Await(f)
+	return f
 }
 
 func message(action string, id activation.ID) activation.Message {
@@ -234,22 +193,7 @@ func (r *controller) burst(topic string, n, count int) time.Duration {
 }
 
 func (r *controller) burstOf(action, topic string, n, count int) time.Duration {
-	began := time.Now()
-	work := make(chan struct{}, count)
-	for range count {
-		work <- struct{}{}
-	}
-	close(work)
-	var wg sync.WaitGroup
-	for range n {
-		wg.Go(func() {
-			for range work {
-				r.invoke(topic, action)
-			}
-		})
-	}
-	wg.Wait()
-	return time.Since(began)
+	return harness.Burst(n, count, func() { r.invoke(topic, action) })
 }
 
 func allocated() uint64 {

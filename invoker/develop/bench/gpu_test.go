@@ -15,7 +15,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/gpuwhisk/gpuwhisk/activation"
 	"github.com/gpuwhisk/gpuwhisk/gpu/shimctl/shimtest"
 	"github.com/gpuwhisk/gpuwhisk/invoker/assembly"
 	"github.com/gpuwhisk/gpuwhisk/invoker/config"
@@ -106,7 +105,6 @@ func BenchmarkGPUWarm(b *testing.B) {
 	dir := shimtest.Dir(b)
 	guest := filepath.Join(dir, "guest")
 	r := newController(b)
-	r.results = map[activation.ID]time.Time{}
 	r.gpuInvoker("0", guest)
 	r.gpuInvoker("1", guest, "CONFIG_whisk_gpu_process_dir="+b.TempDir(),
 		"CONFIG_whisk_gpu_shim_library="+filepath.Join(dir, "libgpuwhisk.so"),
@@ -134,10 +132,6 @@ func BenchmarkGPUWarm(b *testing.B) {
 
 // timed invokes the GPU action and reports when its first and its last ack came.
 func (r *controller) timed(topic string) (first, last time.Duration) {
-	began := time.Now()
-	last = r.invoke(topic, "gpu1")
-	id := activation.ID(fmt.Sprintf("%032x", r.next))
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	return r.results[id].Sub(began), last
+	f := r.flight(topic, "gpu1")
+	return f.First.Sub(f.Sent), time.Since(f.Sent)
 }

@@ -14,12 +14,10 @@ import (
 	"runtime/pprof"
 	"strconv"
 	"strings"
-	"sync"
+	"sync/atomic"
 	"syscall"
 	"testing"
 	"time"
-
-	"github.com/twmb/franz-go/pkg/kgo"
 
 	"github.com/gpuwhisk/gpuwhisk/invoker/develop/gauge"
 	"github.com/gpuwhisk/gpuwhisk/invoker/develop/harness"
@@ -177,31 +175,14 @@ func (p *invokerProcess) sweep() float64 {
 func BenchmarkProcess(b *testing.B) {
 	for b.Loop() {
 		r := newController(b)
-		health := r.pings()
 		began := time.Now()
 		p := r.process(os.Args[0], 0)
-		<-health
+		<-r.Pings
 		b.ReportMetric(float64(time.Since(began).Milliseconds()), "first-ping-ms")
 		r.atRest(p.PID)
 		r.loaded(p.PID)
 		p.stop()
 	}
-}
-
-// pings gives a channel that gets the time of each ping.
-func (r *controller) pings() <-chan time.Time {
-	out := make(chan time.Time, 1)
-	client, err := kgo.NewClient(kgo.SeedBrokers(r.broker.Addr()), kgo.ConsumeTopics("health"))
-	if err != nil {
-		r.b.Fatal(err)
-	}
-	r.b.Cleanup(client.Close)
-	go func() {
-		if len(client.PollFetches(context.Background()).Records()) > 0 {
-			out <- time.Now()
-		}
-	}()
-	return out
 }
 
 func (r *controller) atRest(pid int) {
@@ -217,20 +198,8 @@ func (r *controller) atRest(pid int) {
 // loaded runs 10,000 different actions, 64 at a time.
 func (r *controller) loaded(pid int) {
 	const actions = 10_000
-	names := make(chan string, actions)
-	for i := range actions {
-		names <- fmt.Sprint("a", i)
-	}
-	close(names)
-	var wg sync.WaitGroup
-	for range 64 {
-		wg.Go(func() {
-			for name := range names {
-				r.invoke("invoker0", name)
-			}
-		})
-	}
-	wg.Wait()
+	var n atomic.Int64
+	harness.Burst(64, actions, func() { r.invoke("invoker0", fmt.Sprint("a", n.Add(1)-1)) })
 	const warm = 5000
 	before := gauge.CPU(r.b, pid)
 	r.burst("invoker0", 64, warm)

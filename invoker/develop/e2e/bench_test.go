@@ -4,14 +4,12 @@ import (
 	"context"
 	"fmt"
 	"strings"
-	"sync"
 	"syscall"
 	"testing"
 	"time"
 
-	"github.com/twmb/franz-go/pkg/kgo"
-
 	"github.com/gpuwhisk/gpuwhisk/activation"
+	"github.com/gpuwhisk/gpuwhisk/invoker/develop/harness"
 	"github.com/gpuwhisk/gpuwhisk/invoker/develop/peertest"
 	"github.com/gpuwhisk/gpuwhisk/invoker/develop/standalone/couchdb"
 )
@@ -65,16 +63,11 @@ func (r *controller) series(action string, n int) (results, completions []time.D
 // hop: what Kafka alone takes of an activation.
 func (r *controller) hops(n int) (all []time.Duration) {
 	for range n {
-		id := activation.ID(fmt.Sprintf("%032x", time.Now().UnixNano()))
-		t := &times{done: make(chan struct{})}
-		r.mu.Lock()
-		r.acks[id] = t
-		r.mu.Unlock()
-		ack := activation.NewCompletion(activation.NewTransID("x", 0, false), id, false, activation.Instance{UniqueName: "x"})
-		began := time.Now()
-		r.client.Produce(context.Background(), &kgo.Record{Topic: "completed0", Value: ack.Encode()}, nil)
-		r.await(t)
-		all = append(all, 2*t.completion.Sub(began))
+		f := r.Send("completed0", func(id activation.ID) []byte {
+			return activation.NewCompletion(activation.NewTransID("x", 0, false), id, false, activation.Instance{UniqueName: "x"}).Encode()
+		})
+		r.Await(f)
+		all = append(all, 2*f.Completion.Sub(f.Sent))
 	}
 	return all
 }
@@ -96,7 +89,7 @@ func BenchmarkThroughput(b *testing.B) {
 			before, began := r.cpu(), time.Now()
 			r.burst(c.action, c.flight, calls)
 			acked := time.Since(began)
-			r.written(r.ids)
+			r.written(int(r.sent.Load()))
 			stored := time.Since(began)
 			b.ReportMetric(calls/acked.Seconds(), fmt.Sprintf("%s-%d-acks/s", c.action, c.flight))
 			b.ReportMetric(calls/stored.Seconds(), fmt.Sprintf("%s-%d-records/s", c.action, c.flight))
@@ -109,20 +102,7 @@ func BenchmarkThroughput(b *testing.B) {
 
 // burst runs calls with so many in flight.
 func (r *controller) burst(action string, flight, calls int) {
-	todo := make(chan struct{}, calls)
-	for range calls {
-		todo <- struct{}{}
-	}
-	close(todo)
-	var wg sync.WaitGroup
-	for range flight {
-		wg.Go(func() {
-			for range todo {
-				r.once(action)
-			}
-		})
-	}
-	wg.Wait()
+	harness.Burst(flight, calls, func() { r.once(action) })
 }
 
 // written waits until the database has so many records.
@@ -156,11 +136,12 @@ func (r *controller) restarts(name string, how syscall.Signal) {
 		r.run()
 		r.once("noop")
 		r.stop(how)
-		_, _, t := r.send("noop")
+		f := r.send("noop")
+		r.must(r.Flush(r.b.Context()))
 		began := time.Now()
 		pings = append(pings, r.run())
-		r.await(t)
-		acks = append(acks, t.completion.Sub(began))
+		r.Await(f)
+		acks = append(acks, f.Completion.Sub(began))
 		r.stop(how)
 	}
 	r.quantiles(name+"-first-ping", pings, 1)
@@ -198,11 +179,12 @@ func (r *controller) inherits(name string, how syscall.Signal) {
 	var acks []time.Duration
 	for n := range restarts {
 		r.stop(how)
-		_, _, t := r.send(fmt.Sprint("left", n%leftovers))
+		f := r.send(fmt.Sprint("left", n%leftovers))
+		r.must(r.Flush(r.b.Context()))
 		began := time.Now()
 		r.run()
-		r.await(t)
-		acks = append(acks, t.completion.Sub(began))
+		r.Await(f)
+		acks = append(acks, f.Completion.Sub(began))
 	}
 	r.quantiles(name+"-first-ack", acks, 0.95)
 }
@@ -221,17 +203,17 @@ func gone(before, after string) (n int) {
 func (r *controller) lost(how syscall.Signal) (n int) {
 	r.run()
 	r.once("slow")
-	var flights []*times
+	var flights []*harness.Flight
 	for range 50 {
-		_, _, t := r.send("slow")
-		flights = append(flights, t)
+		flights = append(flights, r.send("slow"))
 	}
+	r.must(r.Flush(r.b.Context()))
 	r.stop(how)
 	r.run()
 	late := time.After(time.Minute)
-	for _, t := range flights {
+	for _, f := range flights {
 		select {
-		case <-t.done:
+		case <-f.Done():
 		case <-late:
 			n++
 		}

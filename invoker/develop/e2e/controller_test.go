@@ -6,12 +6,10 @@ import (
 	"os"
 	"os/exec"
 	"slices"
-	"sync"
+	"sync/atomic"
 	"syscall"
 	"testing"
 	"time"
-
-	"github.com/twmb/franz-go/pkg/kgo"
 
 	"github.com/gpuwhisk/gpuwhisk/activation"
 	"github.com/gpuwhisk/gpuwhisk/invoker/develop/gauge"
@@ -32,20 +30,10 @@ type controller struct {
 	environ   []string
 	id        string // of the invoker, the number of its topic
 	unique    string
-	invoker   *harness.Process // that runs, or ran last
-	client    *kgo.Client
-	ids       int
+	invoker   *harness.Process  // that runs, or ran last
 	revisions map[string]string // of actions
-
-	mu    sync.Mutex
-	acks  map[activation.ID]*times
-	pings chan time.Time
-}
-
-// times are when an activation's acks came.
-type times struct {
-	result, completion time.Time
-	done               chan struct{} // closed by the slot-freeing ack
+	sent      atomic.Int64      // activations
+	*harness.Caller
 }
 
 // otherProgram, when set, is a gpuwhisk to be measured in place of this commit's.
@@ -68,7 +56,7 @@ func measured(b *testing.B) string {
 func newController(b *testing.B, extra ...string) *controller {
 	b.Helper()
 	w := realParts(b)
-	r := &controller{b: b, id: "0", unique: fmt.Sprintf("bench%d", os.Getpid()), acks: map[activation.ID]*times{}, revisions: map[string]string{}, pings: make(chan time.Time, 1)}
+	r := &controller{b: b, id: "0", unique: fmt.Sprintf("bench%d", os.Getpid()), revisions: map[string]string{}}
 	r.program = measured(b)
 	var err error
 	r.s, err = standalone.Start(b.Context(), standalone.Options{
@@ -87,7 +75,7 @@ func newController(b *testing.B, extra ...string) *controller {
 		b.Fatal(err)
 	}
 	b.Cleanup(r.db.Close)
-	r.listen(w.kafka)
+	r.Caller = harness.NewCaller(b, r.s.Info().Kafka, "completed0", "health")
 	b.Cleanup(func() { r.stop(syscall.SIGINT) })
 	return r
 }
@@ -96,69 +84,18 @@ func newController(b *testing.B, extra ...string) *controller {
 // the same parts.
 func (r *controller) beside(program string) *controller {
 	o := &controller{b: r.b, s: r.s, db: r.db, program: program, id: "1", unique: fmt.Sprintf("other%d", os.Getpid()),
-		environ: append(slices.Clone(r.environ), "CONFIG_whisk_gpu_state="+r.b.TempDir()),
-		acks:    map[activation.ID]*times{}, revisions: r.revisions, pings: make(chan time.Time, 1)}
-	o.listen(r.s.Info().Kafka)
+		environ:   append(slices.Clone(r.environ), "CONFIG_whisk_gpu_state="+r.b.TempDir()),
+		revisions: r.revisions}
+	o.Caller = harness.NewCaller(r.b, r.s.Info().Kafka, "completed0", "health")
 	r.b.Cleanup(func() { o.stop(syscall.SIGINT) })
 	return o
-}
-
-// listen takes the time of acks and pings.
-func (r *controller) listen(kafka string) {
-	var err error
-	from := kgo.NewOffset().AtEnd()
-	r.client, err = kgo.NewClient(kgo.SeedBrokers(kafka), kgo.FetchMaxWait(100*time.Millisecond), kgo.ProducerLinger(0),
-		kgo.ProducerBatchCompression(kgo.NoCompression()), // as controllers send
-		kgo.DisableIdempotentWrite(), kgo.RequiredAcks(kgo.LeaderAck()), kgo.RecordPartitioner(kgo.ManualPartitioner()),
-		kgo.ConsumePartitions(map[string]map[int32]kgo.Offset{"completed0": {0: from}, "health": {0: from}}))
-	if err != nil {
-		r.b.Fatal(err)
-	}
-	done := make(chan struct{})
-	ctx, cancel := context.WithCancel(context.Background())
-	go func() {
-		defer close(done)
-		for ctx.Err() == nil {
-			fetches := r.client.PollFetches(ctx)
-			now := time.Now()
-			fetches.EachRecord(func(m *kgo.Record) { r.receive(m, now) })
-		}
-	}()
-	r.b.Cleanup(func() { cancel(); <-done; r.client.Close() })
-}
-
-func (r *controller) receive(m *kgo.Record, now time.Time) {
-	if m.Topic == "health" {
-		select {
-		case r.pings <- now:
-		default:
-		}
-		return
-	}
-	ack, err := activation.DecodeAck(m.Value)
-	if err != nil {
-		return
-	}
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	t := r.acks[ack.ActivationID]
-	if t == nil {
-		return
-	}
-	if ack.Kind != activation.Completion {
-		t.result = now
-	}
-	if ack.FreesSlot() && t.completion.IsZero() {
-		t.completion = now
-		close(t.done)
-	}
 }
 
 // run starts the invoker and reports how long its first ping took.
 func (r *controller) run() time.Duration {
 	r.b.Helper()
 	select {
-	case <-r.pings:
+	case <-r.Pings:
 	default:
 	}
 	cmd := exec.Command(r.program, "invoker", "--id", r.id, "--uniqueName", r.unique)
@@ -169,7 +106,7 @@ func (r *controller) run() time.Duration {
 		r.b.Fatal(err)
 	}
 	select {
-	case first := <-r.pings:
+	case first := <-r.Pings:
 		return first.Sub(began)
 	case <-time.After(peertest.WaitLimit):
 	}
@@ -195,40 +132,27 @@ func (r *controller) action(name, kind, code string, timeout time.Duration, logs
 	}
 }
 
-// send publishes an activation and gives the time when it did.
-func (r *controller) send(action string) (time.Time, activation.ID, *times) {
+// send publishes an activation.
+func (r *controller) send(action string) *harness.Flight {
 	r.b.Helper()
-	r.mu.Lock()
-	r.ids++
-	id := activation.ID(fmt.Sprintf("%032x", int(time.Now().UnixNano())+r.ids))
-	t := &times{done: make(chan struct{})}
-	r.acks[id] = t
-	r.mu.Unlock()
-	m := harness.Message{ID: string(id), Action: action, Revision: r.revisions[action], Content: map[string]any{"name": "World"}}
-	value := m.Text(r.b)
-	began := time.Now()
-	if err := r.client.ProduceSync(context.Background(), &kgo.Record{Topic: "invoker" + r.id, Value: value}).FirstErr(); err != nil {
-		r.b.Fatal(err)
-	}
-	return began, id, t
+	r.sent.Add(1)
+	return r.Send("invoker"+r.id, func(id activation.ID) []byte {
+		return harness.Message{ID: string(id), Action: action, Revision: r.revisions[action], Content: map[string]any{"name": "World"}}.Text(r.b)
+	})
 }
 
 // once runs an activation and gives the times until its result and until its
 // completion.
 func (r *controller) once(action string) (result, completion time.Duration) {
-	began, _, t := r.send(action)
-	r.await(t)
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	return t.result.Sub(began), t.completion.Sub(began)
+	f := r.send(action)
+	r.Await(f)
+	return f.First.Sub(f.Sent), f.Completion.Sub(f.Sent)
 }
 
-// await waits for the ack that ends an activation.
-func (r *controller) await(t *times) {
-	select {
-	case <-t.done:
-	case <-time.After(2 * peertest.WaitLimit):
-		r.b.Error("an activation has no completion")
+func (r *controller) must(err error) {
+	r.b.Helper()
+	if err != nil {
+		r.b.Fatal(err)
 	}
 }
 

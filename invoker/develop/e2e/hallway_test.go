@@ -47,7 +47,7 @@ func hallway(b *testing.B, sides []*controller, action string, flight int) {
 		s.burst(action, flight, calls)
 		all := 0
 		for _, s := range sides {
-			all += s.ids
+			all += int(s.sent.Load())
 		}
 		s.written(all)
 	}

@@ -90,11 +90,11 @@ func (r *controller) failures() {
 // afterEnd runs an activation and reports how long after its end, which is when
 // its limit was reached or its container died, its result was received.
 func (r *controller) afterEnd(action string) time.Duration {
-	_, id, t := r.send(action)
-	r.await(t)
+	f := r.send(action)
+	r.Await(f)
 	var end int64
 	peertest.Until(r.b, "record", func() string {
-		doc, err := r.db.Get(context.Background(), r.db.Names().Activations, "guest/"+string(id))
+		doc, err := r.db.Get(context.Background(), r.db.Names().Activations, "guest/"+string(f.ID))
 		if err == nil {
 			var record *activation.Record
 			if record, err = activation.DecodeRecord(doc); err == nil {
@@ -104,9 +104,7 @@ func (r *controller) afterEnd(action string) time.Duration {
 		}
 		return err.Error()
 	})
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	return t.result.Sub(time.UnixMilli(end))
+	return f.First.Sub(time.UnixMilli(end))
 }
 
 // bare is the floor of what an invoker can do about containers: Docker and the
