@@ -63,15 +63,7 @@ func (k *Kafka) Stop() error {
 
 // Kill ends the broker as a loss of its machine does.
 func (k *Kafka) Kill() error {
-	text, err := os.ReadFile(filepath.Join(k.dir, "pid"))
-	if err != nil {
-		return err
-	}
-	pid, err := strconv.Atoi(strings.TrimSpace(string(text)))
-	if err != nil {
-		return err
-	}
-	if err := syscall.Kill(pid, syscall.SIGKILL); err != nil {
+	if err := signal(k.dir, syscall.SIGKILL); err != nil {
 		return fmt.Errorf("kill Kafka: %w", err)
 	}
 	return k.Stop() // waits for its end
@@ -134,19 +126,13 @@ func StartPouchDB(t testing.TB, first int, user, password string) (address strin
 	}
 	t.Cleanup(func() { _ = cmd.Process.Kill(); _ = cmd.Wait() })
 	address = fmt.Sprint("http://127.0.0.1:", port)
-	late, tick := time.After(time.Minute), time.NewTicker(50*time.Millisecond)
-	defer tick.Stop()
-	for {
-		err := addAdmin(address, user, password)
-		if err == nil {
-			return address
+	Until(t, "pouchdb-server answers", func() string {
+		if err := addAdmin(address, user, password); err != nil {
+			return err.Error()
 		}
-		select {
-		case <-tick.C:
-		case <-late:
-			t.Fatalf("pouchdb-server does not answer: %v", err)
-		}
-	}
+		return ""
+	})
+	return address
 }
 
 func addAdmin(address, user, password string) error {

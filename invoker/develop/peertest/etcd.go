@@ -1,10 +1,10 @@
 package peertest
 
 import (
+	"errors"
+	"io/fs"
 	"os"
 	"path/filepath"
-	"strconv"
-	"strings"
 	"syscall"
 	"testing"
 )
@@ -75,15 +75,7 @@ func (e *Etcd) Thaw(t testing.TB) { e.signal(t, syscall.SIGCONT) }
 
 func (e *Etcd) signal(t testing.TB, s syscall.Signal) {
 	t.Helper()
-	text, err := os.ReadFile(filepath.Join(e.dir, "pid"))
-	if err != nil {
-		return // it is stopped
-	}
-	pid, err := strconv.Atoi(strings.TrimSpace(string(text)))
-	if err == nil {
-		err = syscall.Kill(pid, s)
-	}
-	if err != nil {
+	if err := signal(e.dir, s); err != nil && !errors.Is(err, fs.ErrNotExist) { // where it is stopped
 		t.Errorf("signal etcd: %v", err)
 	}
 }

@@ -11,7 +11,9 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"strconv"
 	"strings"
+	"syscall"
 	"time"
 )
 
@@ -46,6 +48,19 @@ func ScriptWithin(limit time.Duration, env []string, name, command string) (map[
 		}
 	}
 	return output, nil
+}
+
+// signal signals a peer that has its files in dir.
+func signal(dir string, s syscall.Signal) error {
+	text, err := os.ReadFile(filepath.Join(dir, "pid"))
+	if err != nil {
+		return err
+	}
+	pid, err := strconv.Atoi(strings.TrimSpace(string(text)))
+	if err != nil {
+		return err
+	}
+	return syscall.Kill(pid, s)
 }
 
 // root is the folder of the module that the test is in.
