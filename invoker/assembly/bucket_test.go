@@ -53,7 +53,7 @@ func TestBucketThatRefuses(t *testing.T) {
 	}
 	none := &assembly{c: config.Default()}
 	if h, err := none.openBucket(t.Context()); err != nil || h.status != nil || none.bucket != nil {
-		t.Errorf("without a bucket: %v, or it has a status", err)
+		t.Errorf("without a bucket: %v, %v, a status %t", err, none.bucket, h.status != nil)
 	}
 }
 

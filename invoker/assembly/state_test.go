@@ -30,12 +30,11 @@ func TestStateOnDisk(t *testing.T) {
 	for _, c := range []struct {
 		state config.State
 		want  []string // directories that are made
-		close bool
 	}{
-		{config.State{Dir: dir}, []string{dir + "/invoker7/journal", dir + "/invoker7/records"}, true},
-		{config.State{Dir: "none"}, nil, true},
-		{config.State{Dir: "none", Journal: own}, []string{own + "/invoker7"}, true},
-		{config.State{Dir: dir, Journal: "none", Spool: "none", DeadLetters: "none"}, nil, true},
+		{config.State{Dir: dir}, []string{dir + "/invoker7/journal", dir + "/invoker7/records"}},
+		{config.State{Dir: "none"}, nil},
+		{config.State{Dir: "none", Journal: own}, []string{own + "/invoker7"}},
+		{config.State{Dir: dir, Journal: "none", Spool: "none", DeadLetters: "none"}, nil},
 	} {
 		a := withState(c.state)
 		if err := a.openState(); err != nil {
@@ -49,8 +48,9 @@ func TestStateOnDisk(t *testing.T) {
 		var r records.Config
 		a.state.into(&r)
 		st := a.state.status()
-		if (st.Journal != nil) != (a.state.journal != nil) || (r.Spool != nil) != (st.Spool != nil) || (r.DeadLetters != nil) != (st.DeadLetters != nil) {
-			t.Errorf("%+v: status %+v", c.state, st)
+		got, want := [3]bool{st.Journal != nil, st.Spool != nil, st.DeadLetters != nil}, [3]bool{a.state.journal != nil, r.Spool != nil, r.DeadLetters != nil}
+		if got != want {
+			t.Errorf("%+v: the status has journal, spool, dead letters %v, want %v", c.state, got, want)
 		}
 		if len(c.want) == 0 && (st.Journal != nil || st.Spool != nil || st.DeadLetters != nil) {
 			t.Errorf("%+v: status %+v of what is switched off", c.state, st)

@@ -27,7 +27,7 @@ func TestStatsDGetsWhatIsMeasured(t *testing.T) {
 		Options: Options{Log: slog.New(slog.NewTextHandler(io.Discard, nil))}}
 	invoker.NewMetrics(a.metrics, a.functions)
 	if h, err := a.openStatsD(t.Context()); err != nil || h.close != nil {
-		t.Fatalf("%v, or it is open without being asked for", err)
+		t.Fatalf("%v, open without being asked for %t", err, h.close != nil)
 	}
 	c.Metrics.Kamon = true
 	c.Metrics.StatsD.Hostname, c.Metrics.StatsD.Interval = "127.0.0.1", time.Hour

@@ -66,6 +66,13 @@ func (c *child) again() {
 	c.must(c.p.s.WaitReady(ctx))
 }
 
+// replace ends the invoker and starts another one.
+func (c *child) replace(how os.Signal) {
+	c.p.t.Helper()
+	c.must(c.end(how))
+	c.again()
+}
+
 func (c *child) must(err error) {
 	c.p.t.Helper()
 	if err != nil {

@@ -46,8 +46,7 @@ func TestKilledAmidAMove(t *testing.T) {
 				t.Errorf("%d bytes are taken amid the move: it is over, or was not awaited", resident)
 			}
 			if whom == "invoker" {
-				p.child.must(p.child.end(syscall.SIGKILL))
-				p.child.again()
+				p.child.replace(syscall.SIGKILL)
 			} else {
 				p.kill(name)
 			}
@@ -78,8 +77,7 @@ func TestFallbackOutlivesTheInvoker(t *testing.T) {
 	}
 	p.gone("guest_refuses")
 	for _, how := range []syscall.Signal{syscall.SIGKILL, syscall.SIGTERM} {
-		p.child.must(p.child.end(how))
-		p.child.again()
+		p.child.replace(how)
 		var all []struct{ Action, Reason string }
 		if p.admin.Get(t, "/fallbacks", &all); len(all) != 1 || all[0].Action != "guest/refuses" {
 			t.Fatalf("after %v: /fallbacks lists %+v", how, all)

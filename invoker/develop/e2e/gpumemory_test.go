@@ -171,21 +171,14 @@ func aboveTheLimit(t *testing.T, w parts) {
 	p.deployGPU(map[string]any{"limit": "20 MB"}, "small")
 	p.deployGPU(map[string]any{"limit": "90 MB"}, "honest")
 	p.deployGPU(map[string]any{"shim": "off"}, "loose")
-	o := p.call("small", map[string]any{"bytes": block})
-	if o.record.Response.StatusCode != activation.StatusApplicationError || !strings.Contains(string(o.record.Response.Result), "CUDA_ERROR") {
-		t.Errorf("beyond its limit: status %d: %s", o.record.Response.StatusCode, o.text())
-	}
-	o = p.call("loose", map[string]any{"bytes": block})
+	p.call("small", map[string]any{"bytes": block}).want(t, activation.StatusApplicationError, "CUDA_ERROR")
+	o := p.call("loose", map[string]any{"bytes": block})
 	if !strings.Contains(string(o.record.Response.Result), "whisk.gpu.shim.modes") {
 		t.Errorf("without the shim: %s", o.text())
 	}
 	p.gpuCall("honest", 1, "cold")
 	p.insertGPU("liar", true, python(liar))
-	o = p.call("liar", nil)
-	if text := string(o.record.Response.Result); o.record.Response.StatusCode != activation.StatusDeveloperError ||
-		!strings.Contains(text, "limit of 48 MB") || !strings.Contains(text, "whisk.gpu.limits") {
-		t.Errorf("a report of 80 GB: status %d: %s", o.record.Response.StatusCode, o.text())
-	}
+	p.call("liar", nil).want(t, activation.StatusDeveloperError, "limit of 48 MB", "whisk.gpu.limits")
 	p.gone("guest_liar")
 	p.gpuCall("honest", 2, "")
 	p.uses(holds+ctx, holds+2*ctx)
@@ -232,11 +225,7 @@ func takesMoreThanItReports(t *testing.T, w parts) {
 	p.insertGPU("sneak", true, python(sneak))
 	id := p.started("sneak", nil, false)
 	p.gpuCall("honest", 2, "")
-	o := p.finish(id)
-	if text := string(o.record.Response.Result); o.record.Response.StatusCode != activation.StatusDeveloperError ||
-		!strings.Contains(text, "held 300 MB") || !strings.Contains(text, "limit of 48 MB") {
-		t.Errorf("a report of 3 MB of 300: status %d: %s", o.record.Response.StatusCode, o.text())
-	}
+	p.finish(id).want(t, activation.StatusDeveloperError, "held 300 MB", "limit of 48 MB") // it reported 3
 	p.gone("guest_sneak")
 	p.gpuCall("honest", 3, "")
 	p.atRest()

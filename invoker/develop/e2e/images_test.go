@@ -53,9 +53,7 @@ func TestImageWithMusl(t *testing.T) {
 		Annotations: whisk.KeyValueArr{{Key: "gpu", Value: true}},
 	})
 	for range 2 {
-		o := p.call("alpine", nil)
-		o.want(t, 0, `"driver":false`)
-		o.want(t, 0, `"preload":"/opt/gpuwhisk/libgpuwhisk.so"`)
+		p.call("alpine", nil).want(t, 0, `"driver":false`, `"preload":"/opt/gpuwhisk/libgpuwhisk.so"`)
 	}
 	p.atRest()
 	p.wantMetric("gpuwhisk_shim_unhooked_containers", 1)

@@ -140,11 +140,13 @@ func (o outcome) logged() []string {
 	return all
 }
 
-// want checks an activation's end.
-func (o outcome) want(t *testing.T, code int, text string) {
+// want checks an activation's end, and that the text has each of texts.
+func (o outcome) want(t *testing.T, code int, texts ...string) {
 	t.Helper()
-	if o.record.Response.StatusCode != code || !strings.Contains(o.text(), text) {
-		t.Errorf("status %d, %.300q; want %d, %q", o.record.Response.StatusCode, o.text(), code, text)
+	for _, text := range texts {
+		if o.record.Response.StatusCode != code || !strings.Contains(o.text(), text) {
+			t.Errorf("status %d, %.300q; want %d, %q", o.record.Response.StatusCode, o.text(), code, text)
+		}
 	}
 }
 
