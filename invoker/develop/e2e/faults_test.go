@@ -3,81 +3,25 @@ package e2e
 import (
 	"fmt"
 	"net/http"
-	"strconv"
 	"strings"
-	"sync"
 	"testing"
 
 	"github.com/gpuwhisk/gpuwhisk/activation"
+	"github.com/gpuwhisk/gpuwhisk/invoker/develop/harness"
 	"github.com/gpuwhisk/gpuwhisk/invoker/develop/peertest"
 )
 
-// fault answers a request instead of the database.
-type fault func(w http.ResponseWriter)
-
-// faults is a switch before the database.
-type faults struct {
-	mu   sync.Mutex
-	part string // of the path of requests that are spoilt
-	do   fault
-	left int // how often it strikes
-}
-
-func (f *faults) wrap(next http.Handler) http.Handler {
-	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		if do := f.aimedAt(r); do != nil {
-			do(w)
-			return
-		}
-		next.ServeHTTP(w, r)
-	})
-}
-
-// strike spoils so many requests that have the part in their path.
-func (f *faults) strike(part string, times int, do fault) {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	f.part, f.left, f.do = part, times, do
-}
-
-func (f *faults) aimedAt(r *http.Request) fault {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	if f.left == 0 || !strings.Contains(r.URL.Path, f.part) {
-		return nil
-	}
-	f.left--
-	return f.do
-}
-
-// remaining reports how many strikes are left.
-func (f *faults) remaining() int {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	return f.left
-}
-
-func answerStatus(code int) fault {
-	return func(w http.ResponseWriter) {
-		w.Header().Set("Content-Type", "application/json")
-		w.WriteHeader(code)
-		_, _ = w.Write([]byte(`{"error":"spoilt","reason":"status ` + strconv.Itoa(code) + `"}`))
-	}
-}
-
-func answerText(text string) fault {
-	return func(w http.ResponseWriter) {
+// answerText answers with a document.
+func answerText(text string) harness.Fault {
+	return func(w http.ResponseWriter, _ *http.Request, _ http.Handler) {
 		w.Header().Set("Content-Type", "application/json")
 		w.Header().Set("ETag", `"1-abc"`)
 		_, _ = w.Write([]byte(text))
 	}
 }
 
-// hangUp breaks the connection without an answer.
-func hangUp(http.ResponseWriter) { panic(http.ErrAbortHandler) }
-
 // halfBody promises more than it sends.
-func halfBody(w http.ResponseWriter) {
+func halfBody(w http.ResponseWriter, _ *http.Request, _ http.Handler) {
 	w.Header().Set("Content-Type", "application/json")
 	w.Header().Set("ETag", `"1-abc"`)
 	w.Header().Set("Content-Length", "1000")
@@ -89,32 +33,31 @@ const (
 	textGone         = "Action could not be found or may have been deleted."
 	textIncompatible = "Action version is not compatible and cannot be invoked."
 	textUnfetchable  = "Action could not be fetched."
-	always           = 1 << 30
 )
 
 // TestUnreadableActions lets the database answer nonsense when actions are
 // read, their code included, and tries again when it is well.
 func TestUnreadableActions(t *testing.T) {
 	withEachParts(t, func(t *testing.T, w parts) {
-		f := &faults{}
-		p := start(t, w, setup{store: f.wrap})
+		f := &harness.Faults{}
+		p := start(t, w, setup{store: f.Wrap})
 		large := "//" + strings.Repeat("x", 100_000) + "\n" + nodeHello
 		for _, c := range []struct {
 			name, code, part string
-			do               fault
+			do               harness.Fault
 			status           int
 			text             string
 		}{
-			{"401", nodeHello, "guest/", answerStatus(401), 3, textUnfetchable},
-			{"404", nodeHello, "guest/", answerStatus(404), 1, textGone},
-			{"429", nodeHello, "guest/", answerStatus(429), 3, textUnfetchable},
-			{"500", nodeHello, "guest/", answerStatus(500), 3, textUnfetchable},
-			{"hangs up", nodeHello, "guest/", hangUp, 3, textUnfetchable},
+			{"401", nodeHello, "guest/", harness.AnswerStatus(401), 3, textUnfetchable},
+			{"404", nodeHello, "guest/", harness.AnswerStatus(404), 1, textGone},
+			{"429", nodeHello, "guest/", harness.AnswerStatus(429), 3, textUnfetchable},
+			{"500", nodeHello, "guest/", harness.AnswerStatus(500), 3, textUnfetchable},
+			{"hangs up", nodeHello, "guest/", harness.HangUp, 3, textUnfetchable},
 			{"half a body", nodeHello, "guest/", halfBody, 3, textUnfetchable},
 			{"no JSON", nodeHello, "guest/", answerText("<html>"), 3, textUnfetchable},
 			{"another document", nodeHello, "guest/", answerText(`{"_id":"guest/x","_rev":"1-abc"}`), 3, textIncompatible},
 			{"unknown kind", nodeHello, "guest/", answerText(unknownKind), 3, textIncompatible},
-			{"no code", large, "/codefile", answerStatus(404), 1, textGone},
+			{"no code", large, "/codefile", harness.AnswerStatus(404), 1, textGone},
 			{"half of the code", large, "/codefile", halfBody, 3, textUnfetchable},
 			{"code of another kind", large, "/codefile", answerText("PK\x03\x04 not a zip at all"), 2, ""},
 			{"no bytes of code", large, "/codefile", answerText(""), 2, ""},
@@ -128,10 +71,10 @@ func TestUnreadableActions(t *testing.T) {
 				} else {
 					part += "spoilt"
 				}
-				f.strike(part, always, c.do)
+				f.Strike(part, harness.Always, c.do)
 				o := p.call("spoilt", map[string]any{"name": "Ada"})
 				o.want(t, c.status, c.text)
-				f.strike("", 0, nil)
+				f.Clear()
 				if c.status == activation.StatusDeveloperError {
 					return // what could be read is kept by its revision
 				}
@@ -167,29 +110,29 @@ func (p *platform) attachment(name string) string {
 // record arrives in the end, none twice; until then the offset waits.
 func TestUnwritableRecords(t *testing.T) {
 	withEachParts(t, func(t *testing.T, w parts) {
-		f := &faults{}
-		p := start(t, w, setup{store: f.wrap, env: map[string]string{"CONFIG_whisk_gpu_records_linger": "5 ms"}})
+		f := &harness.Faults{}
+		p := start(t, w, setup{store: f.Wrap, env: map[string]string{"CONFIG_whisk_gpu_records_linger": "5 ms"}})
 		p.create("kept", "nodejs:20", nodeHello, nil)
 		p.call("kept", map[string]any{"name": "Ada"}).want(t, 0, "hi Ada")
 		for _, c := range []struct {
 			name  string
 			times int
-			do    fault
+			do    harness.Fault
 		}{
-			{"401", 3, answerStatus(401)},
-			{"404", 3, answerStatus(404)},
-			{"429", 3, answerStatus(429)},
-			{"500", 3, answerStatus(500)},
-			{"503", 3, answerStatus(503)},
-			{"hangs up", 3, hangUp},
+			{"401", 3, harness.AnswerStatus(401)},
+			{"404", 3, harness.AnswerStatus(404)},
+			{"429", 3, harness.AnswerStatus(429)},
+			{"500", 3, harness.AnswerStatus(500)},
+			{"503", 3, harness.AnswerStatus(503)},
+			{"hangs up", 3, harness.HangUp},
 			{"half a body", 3, halfBody},
 			{"no JSON", 3, answerText("<html>it works</html>")},
 			{"an answer for another number", 2, answerText("[]")},
-			{"too large while in company", 1, answerStatus(413)},
+			{"too large while in company", 1, harness.AnswerStatus(413)},
 		} {
 			t.Run(c.name, func(t *testing.T) {
 				p := p.at(t)
-				f.strike("_bulk_docs", c.times, c.do)
+				f.Strike("_bulk_docs", c.times, c.do)
 				ids := []activation.ID{
 					p.started("kept", map[string]any{"name": "Ada"}, true), // the caller need not wait for records
 					p.started("kept", map[string]any{"name": "Bob"}, false),
@@ -197,7 +140,7 @@ func TestUnwritableRecords(t *testing.T) {
 				for _, id := range ids {
 					p.finish(id).want(t, 0, "hi ")
 				}
-				if left := f.remaining(); left > 0 {
+				if left := f.Remaining(); left > 0 {
 					t.Errorf("the database was to fail %d more times", left)
 				}
 				p.atRest()
@@ -209,9 +152,9 @@ func TestUnwritableRecords(t *testing.T) {
 
 // offsetWaits: a message is not committed before its record is safe, and the
 // status gives the reason.
-func (p *platform) offsetWaits(f *faults) {
+func (p *platform) offsetWaits(f *harness.Faults) {
 	p.atRest()
-	f.strike("_bulk_docs", always, answerStatus(500))
+	f.Strike("_bulk_docs", harness.Always, harness.AnswerStatus(500))
 	before := p.status().Kafka.Feed.Committed
 	id := p.started("kept", map[string]any{"name": "Ada"}, true)
 	peertest.Until(p.t, "the status names the fault", func() string {
@@ -227,7 +170,7 @@ func (p *platform) offsetWaits(f *faults) {
 	if s := p.status(); s.Kafka.Feed.Committed != before || s.Kafka.Feed.Open != 1 {
 		p.t.Errorf("before the record is safe: %+v", s.Kafka.Feed)
 	}
-	f.strike("", 0, nil)
+	f.Clear()
 	p.finish(id).want(p.t, 0, "hi Ada")
 	p.atRest()
 }

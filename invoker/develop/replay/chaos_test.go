@@ -38,18 +38,18 @@ func number(t *testing.T, variable string, otherwise int) int {
 // chaos is a fixture, what can fail in it, and what was seen.
 type chaos struct {
 	*fixture
-	r       *rand.Rand
-	lose    func() (over func()) // kills the broker
-	front   *front
-	disk    *disk // nil: none can be filled here
-	clock   clock // nil: it cannot be stepped here
-	long    bool  // one of many fixtures that run for long
-	enough  int   // ends of invokers in all fixtures
-	p       *harness.Process
-	failing func() // ends the fault that lasts; nil: there is none
-	calls   []*call
-	kinds   []string
-	tally   tally
+	r        *rand.Rand
+	lose     func() (over func()) // kills the broker
+	database harness.Faults       // of it, for invokers alone
+	disk     *disk                // nil: none can be filled here
+	clock    clock                // nil: it cannot be stepped here
+	long     bool                 // one of many fixtures that run for long
+	enough   int                  // ends of invokers in all fixtures
+	p        *harness.Process
+	failing  func() // ends the fault that lasts; nil: there is none
+	calls    []*call
+	kinds    []string
+	tally    tally
 }
 
 func newChaos(w *fixture, lose func() func(), gpu bool, all *tally) *chaos {
@@ -58,8 +58,7 @@ func newChaos(w *fixture, lose func() func(), gpu bool, all *tally) *chaos {
 	w.once = true
 	w.deploy()
 	c := &chaos{fixture: w, lose: lose, enough: math.MaxInt, tally: tally{of: map[string]int{}, all: all}}
-	c.front = newFront(t, w.couch, &c.tally)
-	w.couch = c.front.url
+	w.couch = harness.Proxy(t, w.couch, c.database.Wrap)
 	c.deployMix(gpu && shimIsThere(t))
 	w.extra = append(w.extra, "CONFIG_whisk_gpu_flushDeadline=5 s")
 	var err error

@@ -3,16 +3,13 @@ package replay
 import (
 	"errors"
 	"fmt"
-	"io"
 	"net/http"
 	"os"
 	"path/filepath"
-	"sync/atomic"
 	"syscall"
 	"testing"
 	"time"
 
-	"github.com/gpuwhisk/gpuwhisk/invoker/develop/harness"
 	"github.com/gpuwhisk/gpuwhisk/invoker/develop/peertest"
 )
 
@@ -27,50 +24,13 @@ func newKafka(t *testing.T, settings ...string) *peertest.Kafka {
 	return k
 }
 
-// The faults of a database.
-const (
-	noFault int32 = iota
-	failing
-	slow
-	gone
-)
-
-// front stands before the database, for invokers alone.
-type front struct {
-	url   string
-	fault atomic.Int32
-}
-
-// slowness is what each request takes of a database that is slow.
-const slowness = 3 * time.Second
-
-func newFront(t *testing.T, database string, seen *tally) *front {
-	t.Helper()
-	f := &front{}
-	f.url = harness.Proxy(t, database, func(next http.Handler) http.Handler {
-		return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-			fault := f.fault.Load()
-			if fault != noFault {
-				seen.add("requests that met a failing database", 1)
-			}
-			switch fault {
-			case failing:
-				w.Header().Set("Content-Type", "application/json")
-				w.WriteHeader(http.StatusInternalServerError)
-				_, _ = io.WriteString(w, `{"error":"internal_server_error","reason":"chaos"}`)
-				return
-			case slow:
-				select {
-				case <-time.After(slowness):
-				case <-r.Context().Done():
-				}
-			case gone:
-				panic(http.ErrAbortHandler) // hangs up
-			}
-			next.ServeHTTP(w, r)
-		})
-	})
-	return f
+// slowly has each request take the time of a database that is slow.
+func slowly(w http.ResponseWriter, r *http.Request, next http.Handler) {
+	select {
+	case <-time.After(3 * time.Second):
+	case <-r.Context().Done():
+	}
+	next.ServeHTTP(w, r)
 }
 
 // disk is the state directory of a fixture, on a file system of a few MiB.

@@ -1,9 +1,12 @@
 package replay
 
 import (
+	"net/http"
 	"os"
 	"syscall"
 	"time"
+
+	"github.com/gpuwhisk/gpuwhisk/invoker/develop/harness"
 )
 
 // plan is what the seed picks for one round.
@@ -40,19 +43,22 @@ var ways = []string{killed, killed, killed, killed, killedAtStart, asked, asked,
 
 // faults are those that this fixture can have.
 func (c *chaos) faults() []fault {
-	database := func(f int32) func() func() {
+	database := func(do harness.Fault) func() func() {
 		return func() func() {
-			c.front.fault.Store(f)
-			return func() { c.front.fault.Store(noFault) }
+			c.database.Strike("", harness.Always, func(w http.ResponseWriter, r *http.Request, next http.Handler) {
+				c.tally.add("requests that met a failing database", 1)
+				do(w, r, next)
+			})
+			return c.database.Clear
 		}
 	}
 	none := fault{"nothing else", func() func() { return func() {} }}
 	all := []fault{
 		none,
 		{"the broker is killed", c.lose},
-		{"the database answers 500", database(failing)},
-		{"the database is slow", database(slow)},
-		{"the database is gone", database(gone)},
+		{"the database answers 500", database(harness.AnswerStatus(http.StatusInternalServerError))},
+		{"the database is slow", database(slowly)},
+		{"the database is gone", database(harness.HangUp)},
 	}
 	if c.disk != nil {
 		all = append(all, fault{"the disk is full", func() func() {
