@@ -59,10 +59,13 @@ bool fails(const char *what, CUresult r)
 	return true;
 }
 
-/* Call an entry point by its exported name; a missing one is an error, too. */
+/* Call an entry point by its exported name; a missing one is an error, too. Each is
+ * looked up once, as programs do: launches are timed. */
 #define CALL(export, ...)                                                     \
 	do {                                                                  \
-		fn_##export *f_ = (fn_##export *)entry(#export);              \
+		static fn_##export *f_;                                       \
+		if (!f_)                                                      \
+			f_ = (fn_##export *)entry(#export);                   \
 		if (fails(#export, f_ ? f_(__VA_ARGS__) : CUDA_ERROR_NOT_FOUND)) \
 			return false;                                         \
 	} while (0)
