@@ -8,8 +8,8 @@ import (
 // workload is an order of a worker whose last argument scales it.
 type workload struct{ name, order string }
 
-// pairs of processes are compared: where the memory of one lies makes a launch slower by
-// a tenth, which is not the shim's.
+// pairs of processes are compared: launches of two processes of one program were seen to
+// differ by a seventh without the shim.
 const pairs = 3
 
 // bench is programs that do the same, one of each pair without the shim and one under it.
@@ -89,7 +89,7 @@ func (t *trial) compare(table *Table, b bench, w workload) {
 		without, under = append(without, took[0]), append(under, took[1])
 		ratio = append(ratio, share(took[1], took[0])-1)
 	}
-	// Between the quartiles of 15 the true median lies with 96%: less is not shown.
+	// What the quartiles do not show is no miss.
 	over, least, goal := median(ratio), quantile(0.25, ratio), t.s.Goals.Overhead
 	table.row(b.name, w.name, fmt.Sprintf("%.3f", median(without)), fmt.Sprintf("%.3f", median(under)),
 		percent(over), fmt.Sprintf("%s to %s", percent(least), percent(quantile(0.75, ratio))))
