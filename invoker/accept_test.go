@@ -27,13 +27,11 @@ func (away) Action(ctx context.Context, id, _ string) (*activation.Action, error
 // answer: an error would blame a database that may work again by the time the next
 // process asks it.
 func TestStopWhileTheDatabaseIsAway(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		env := newFixture(t)
+	withFixture(t, func(t *testing.T, env *fixture) {
 		s := env.settings()
 		s.Drain = time.Second
 		_, stop := env.start(s, func(iv *Invoker) { iv.ports.Actions = away{} })
-		id := env.invoke("f", nil)
-		synctest.Wait()
+		id := env.invokeAndWait("f", 0)
 		stop()
 		synctest.Wait()
 		if kinds := env.kinds(id); len(kinds) > 0 || env.record(id) != nil || len(env.done) > 0 {
@@ -67,8 +65,7 @@ func TestWhatAnEarlierProcessLeft(t *testing.T) {
 		{name: "completed", past: Delivery{Completed: true}, setting: true},
 		{name: "completed, and had begun", past: Delivery{Begun: true, Completed: true, Attempts: 1}, setting: true},
 	} {
-		synctest.Test(t, func(t *testing.T) {
-			env := newFixture(t)
+		withFixture(t, func(t *testing.T, env *fixture) {
 			env.logsAtOnce = true
 			env.history = func(d *Delivery) {
 				d.Begun, d.Attempts, d.Completed = c.past.Begun, c.past.Attempts, c.past.Completed
@@ -81,8 +78,7 @@ func TestWhatAnEarlierProcessLeft(t *testing.T) {
 			s := env.settings()
 			s.Rerun = c.setting
 			_, stop := env.start(s)
-			id := env.invoke("f", nil)
-			synctest.Wait()
+			id := env.invokeAndWait("f", 0)
 			stop()
 			if env.made != c.runs {
 				t.Errorf("%s: ran %d times, want %d", c.name, env.made, c.runs)
@@ -123,8 +119,7 @@ func TestForwardWithoutDevice(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		env, s := forwarding(t)
 		_, stop := env.start(s)
-		id := env.invoke("f", nil)
-		synctest.Wait()
+		id := env.invokeAndWait("f", 0)
 		stop()
 		if len(env.forwarded) != 1 || env.forwarded[0].topic != "gpus" || len(env.acks) != 0 || len(env.records) != 0 || len(env.done) != 1 {
 			t.Fatalf("%d forwarded, %d acks, %d records, done %v", len(env.forwarded), len(env.acks), len(env.records), env.done)

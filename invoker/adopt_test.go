@@ -122,13 +122,6 @@ func (e *survivors) idle() (n int) {
 	return n
 }
 
-func (e *survivors) ok(id activation.ID) {
-	e.t.Helper()
-	if r := e.record(id); r == nil || r.Response.StatusCode != activation.StatusSuccess {
-		e.t.Errorf("record of %s: %+v", id, r)
-	}
-}
-
 // TestNextProcessAdopts: containers that are idle at an orderly stop serve the
 // next process, prewarmed ones too; names go on where they ended.
 func TestNextProcessAdopts(t *testing.T) {
@@ -139,19 +132,18 @@ func TestNextProcessAdopts(t *testing.T) {
 		s := e.settings()
 		s.Pool.StemCells = []container.StemCell{{Kind: "nodejs:20", MemoryMB: 128, Count: 1}}
 		_, stop := e.start(s)
-		e.invoke("f", nil)
-		synctest.Wait()
+		e.invokeAndWait("f", 0)
 		stop()
 		if e.made != 2 || len(e.lefts) != 2 || e.idle() != 2 {
 			t.Fatalf("%d made, left %v, %d rest", e.made, e.lefts, e.idle())
 		}
 		next := e.process()
 		iv, stop := next.start(s)
-		next.ok(next.warm(t, "f"))
+		next.ok(next.invokeAndWait("f", time.Second))
 		next.action("g", nil)
-		next.warm(t, "g")
-		if st, err := iv.Status(context.Background()); err != nil || st.Pool.UsedMB != 128+256+256 {
-			t.Errorf("pool %+v, %v", st.Pool, err)
+		next.invokeAndWait("g", time.Second)
+		if st := e.status(iv); st.Pool.UsedMB != 128+256+256 {
+			t.Errorf("pool %+v", st.Pool)
 		}
 		next.mu.Lock()
 		for _, spec := range next.created {
@@ -165,14 +157,6 @@ func TestNextProcessAdopts(t *testing.T) {
 			t.Errorf("left: %v, %v", next.lefts, next.saved)
 		}
 	})
-}
-
-// warm invokes an action and waits for its end.
-func (e *survivors) warm(t *testing.T, name string) activation.ID {
-	id := e.invoke(name, nil)
-	time.Sleep(time.Second)
-	synctest.Wait()
-	return id
 }
 
 // TestStateFilesNeverPromiseWhatRuns: whenever something runs in a container, however
@@ -259,7 +243,7 @@ func TestDoubtfulContainerIsRemoved(t *testing.T) {
 		_, stop := e.start(s)
 		for name := range cases {
 			e.action(name, nil)
-			e.warm(t, name)
+			e.invokeAndWait(name, time.Second)
 		}
 		stop()
 		next := e.process()
@@ -275,7 +259,7 @@ func TestDoubtfulContainerIsRemoved(t *testing.T) {
 		}
 		_, stop = next.start(s)
 		for name := range cases {
-			next.ok(next.warm(t, name))
+			next.ok(next.invokeAndWait(name, time.Second))
 		}
 		if want := len(cases) - 2; next.made != want || len(next.removals) != want {
 			t.Errorf("%d made anew and %d removed, want %d", next.made, len(next.removals), want)
@@ -302,9 +286,9 @@ func TestLeftoversCountUntilTheyAreGone(t *testing.T) {
 		s := e.settings()
 		s.Pool.MemoryMB = 4 * 256 // less than what was left
 		iv, stop := e.start(s)
-		e.ok(e.warm(t, "f"))
-		if st, err := iv.Status(context.Background()); err != nil || st.Pool.UsedMB != 256 || st.Pool.Removing != 0 || len(e.removals) != 8 {
-			t.Errorf("pool %+v, %v, %d removed", st.Pool, err, len(e.removals))
+		e.ok(e.invokeAndWait("f", time.Second))
+		if st := e.status(iv); st.Pool.UsedMB != 256 || st.Pool.Removing != 0 || len(e.removals) != 8 {
+			t.Errorf("pool %+v, %d removed", st.Pool, len(e.removals))
 		}
 		stop()
 	})
@@ -320,15 +304,15 @@ func TestLastUsedStayWhereMemoryIsShort(t *testing.T) {
 		_, stop := e.start(s)
 		for i := range 4 {
 			e.action(fmt.Sprint("f", i), nil)
-			e.warm(t, fmt.Sprint("f", i))
+			e.invokeAndWait(fmt.Sprint("f", i), time.Second)
 		}
 		stop()
 		next := e.process()
 		s.Pool.MemoryMB = 2 * 256
 		iv, stop := next.start(s)
 		synctest.Wait()
-		if st, err := iv.Status(context.Background()); err != nil || st.Pool.UsedMB != 2*256 || st.Pool.Idle != 2 {
-			t.Errorf("pool %+v, %v", st.Pool, err)
+		if st := e.status(iv); st.Pool.UsedMB != 2*256 || st.Pool.Idle != 2 {
+			t.Errorf("pool %+v", st.Pool)
 		}
 		for i := range next.removals {
 			if id := next.removals[i]; strings.HasSuffix(string(id), "_f2") || strings.HasSuffix(string(id), "_f3") {

@@ -65,7 +65,7 @@ func (s *fakeSpill) will(f func(s *fakeSpill)) {
 
 // aSecond has each run take a second, one at a time.
 func (env *fixture) aSecond() Settings {
-	env.setRun(func(int, []byte) proxy.Exchange { time.Sleep(time.Second); return answer(200, `{}`) })
+	env.lasting(time.Second)
 	s := env.gpuSettings(1)
 	s.GPU.Tokens.Max = 1
 	return s
@@ -75,8 +75,7 @@ func (env *fixture) aSecond() Settings {
 // memory, the feed has forgotten those that are spilled, and all end once, in
 // their order.
 func TestFarActivationsAreSpilled(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		env := newFixture(t)
+	withFixture(t, func(t *testing.T, env *fixture) {
 		store := newSpill()
 		env.spill = store
 		env.action("gpu", annotate("true"))
@@ -90,10 +89,7 @@ func TestFarActivationsAreSpilled(t *testing.T) {
 			synctest.Wait() // or actions that are fetched overtake each other
 		}
 		time.Sleep(500 * time.Millisecond)
-		st, err := iv.Status(t.Context())
-		if err != nil {
-			t.Fatal(err)
-		}
+		st := env.status(iv)
 		if b := *st.Backlog; b.Spilled+b.InMemory != n || b.InMemory > 10 || b.Off != "" || b.Trouble != "" {
 			t.Errorf("backlog %+v", b)
 		}
@@ -105,8 +101,7 @@ func TestFarActivationsAreSpilled(t *testing.T) {
 			t.Errorf("the feed forgot %d, want the %d that are spilled", len(env.done), st.Backlog.Spilled)
 		}
 		env.mu.Unlock()
-		env.invoke("cpu", nil)
-		time.Sleep(1100 * time.Millisecond)
+		env.invokeAndWait("cpu", 1100*time.Millisecond)
 		if env.record(activation.ID(fmt.Sprintf("%032x", n))) == nil {
 			t.Error("a CPU action waits for a GPU")
 		}
@@ -131,8 +126,7 @@ func TestFarActivationsAreSpilled(t *testing.T) {
 // TestManyFunctionsAreSpilled: where no function has many, but many have some,
 // messages are spilled as well, and read when their turn is there.
 func TestManyFunctionsAreSpilled(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		env := newFixture(t)
+	withFixture(t, func(t *testing.T, env *fixture) {
 		env.spill = newSpill()
 		s := env.aSecond()
 		s.GPU.Backlog = Backlog{Activations: 1000, Bytes: 20 << 10} // enough for some 20 messages
@@ -158,8 +152,7 @@ func TestManyFunctionsAreSpilled(t *testing.T) {
 // TestStartWaitsForItsMessage: a run whose message is slow to come holds up
 // no other.
 func TestStartWaitsForItsMessage(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		env := newFixture(t)
+	withFixture(t, func(t *testing.T, env *fixture) {
 		store := newSpill()
 		store.slow = func(activation.ID) { time.Sleep(time.Minute) }
 		env.spill = store
@@ -171,8 +164,7 @@ func TestStartWaitsForItsMessage(t *testing.T) {
 			env.invoke("gpu", nil)
 		}
 		time.Sleep(30 * time.Second)
-		cpu := env.invoke("cpu", nil)
-		time.Sleep(1100 * time.Millisecond)
+		cpu := env.invokeAndWait("cpu", 1100*time.Millisecond)
 		if env.record(cpu) == nil {
 			t.Error("a CPU action waits for a spilled message")
 		}
@@ -185,8 +177,7 @@ func TestStartWaitsForItsMessage(t *testing.T) {
 // TestUnreadableMessageIsAnswered: an activation whose message is lost is
 // answered once, to its controller, and a run of its function goes on after it.
 func TestUnreadableMessageIsAnswered(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		env := newFixture(t)
+	withFixture(t, func(t *testing.T, env *fixture) {
 		store := newSpill()
 		env.spill = store
 		env.action("gpu", annotate("true"))
@@ -196,12 +187,11 @@ func TestUnreadableMessageIsAnswered(t *testing.T) {
 			env.invoke("gpu", nil)
 		}
 		time.Sleep(500 * time.Millisecond)
-		st, _ := iv.Status(t.Context())
+		st := env.status(iv)
 		store.will(func(s *fakeSpill) { s.lose = errors.New("bad sector") })
 		time.Sleep(time.Minute)
 		store.will(func(s *fakeSpill) { s.lose = nil })
-		last := env.invoke("gpu", nil)
-		time.Sleep(time.Minute)
+		last := env.invokeAndWait("gpu", time.Minute)
 		stop()
 		env.judge(0, n+1)
 		lost := 0
@@ -216,9 +206,7 @@ func TestUnreadableMessageIsAnswered(t *testing.T) {
 		if lost == 0 || lost > st.Backlog.Spilled {
 			t.Errorf("%d answered as unreadable of %d that were spilled", lost, st.Backlog.Spilled)
 		}
-		if rec := env.record(last); rec == nil || rec.Response.StatusCode != 0 {
-			t.Errorf("the next one: %+v", rec)
-		}
+		env.ok(last)
 	})
 }
 
@@ -226,8 +214,7 @@ func TestUnreadableMessageIsAnswered(t *testing.T) {
 // answered with the reason, whether their messages can be read or not.
 func TestSpilledActivationsAreRefused(t *testing.T) {
 	for _, lose := range []error{nil, errors.New("bad sector")} {
-		synctest.Test(t, func(t *testing.T) {
-			env := newFixture(t)
+		withFixture(t, func(t *testing.T, env *fixture) {
 			store := newSpill()
 			env.spill = store
 			env.action("gpu", annotate("true"))
@@ -256,8 +243,7 @@ func TestSpilledActivationsAreRefused(t *testing.T) {
 // TestFullSpillPressesBack: what cannot be spilled stays in memory and takes
 // permits, so that less is pulled; the status shows it, and all end when there is space.
 func TestFullSpillPressesBack(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		env := newFixture(t)
+	withFixture(t, func(t *testing.T, env *fixture) {
 		store := newSpill()
 		store.refuse = errors.New("journal is full")
 		env.spill = store
@@ -266,21 +252,21 @@ func TestFullSpillPressesBack(t *testing.T) {
 		s.InFlight, s.GPU.Backlog = 4, Backlog{Activations: 20, Bytes: 1 << 20}
 		s.GPU.Overdue = 0
 		// The first run is not over when the status is read at 50 s.
-		env.setRun(func(int, []byte) proxy.Exchange { time.Sleep(55 * time.Second); return answer(200, `{}`) })
+		env.lasting(55 * time.Second)
 		iv, stop := env.start(s)
 		const n = 100
 		for range n {
 			env.invoke("gpu", nil)
 		}
 		time.Sleep(30 * time.Second)
-		st, _ := iv.Status(t.Context())
+		st := env.status(iv)
 		if st.InFlight != 24 || st.Backlog.Trouble != "journal is full" || st.Backlog.Spilled != 0 {
 			t.Errorf("%d in flight, want 20 of the backlog and 4: %+v", st.InFlight, st.Backlog)
 		}
 		iv.dispatch.gpus.backlog.permits.most.Activations = 1000 // as the operator would
 		store.will(func(s *fakeSpill) { s.refuse = nil })
 		time.Sleep(20 * time.Second)
-		st, _ = iv.Status(t.Context())
+		st = env.status(iv)
 		if st.InFlight != n || st.Backlog.Trouble != "" || st.Backlog.InMemory > 10 {
 			t.Errorf("%d in flight when there is space: %+v", st.InFlight, st.Backlog)
 		}
@@ -293,8 +279,7 @@ func TestFullSpillPressesBack(t *testing.T) {
 // TestStopLeavesWhatIsSpilled: a stop waits for what is in memory and not for
 // what is spilled; the next process is given that, and all end once.
 func TestStopLeavesWhatIsSpilled(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		env := newFixture(t)
+	withFixture(t, func(t *testing.T, env *fixture) {
 		store := newSpill()
 		env.spill = store
 		env.action("gpu", annotate("true"))
@@ -337,8 +322,7 @@ func TestStopLeavesWhatIsSpilled(t *testing.T) {
 // TestSpilledForAnotherRevision: an action that was updated while its activation
 // was spilled runs in a container of its own revision.
 func TestSpilledForAnotherRevision(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		env := newFixture(t)
+	withFixture(t, func(t *testing.T, env *fixture) {
 		env.spill = newSpill()
 		env.action("gpu", annotate("true"))
 		_, stop := env.start(env.aSecond())
@@ -442,8 +426,7 @@ func TestFetcherHurries(t *testing.T) {
 // TestPausedFunctionIsReported: a function that fails in each run pauses, the status
 // says so and why, and the end of the pause is seen without an event.
 func TestPausedFunctionIsReported(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		env := newFixture(t)
+	withFixture(t, func(t *testing.T, env *fixture) {
 		env.action("gpu", annotate("true"))
 		s := env.aSecond()
 		env.setRun(func(int, []byte) proxy.Exchange {
@@ -455,7 +438,7 @@ func TestPausedFunctionIsReported(t *testing.T) {
 			env.invoke("gpu", nil)
 		}
 		time.Sleep(8 * time.Second)
-		st, _ := iv.Status(t.Context())
+		st := env.status(iv)
 		if len(st.Flows) != 1 {
 			t.Fatalf("%d flows", len(st.Flows))
 		}
@@ -463,7 +446,7 @@ func TestPausedFunctionIsReported(t *testing.T) {
 			t.Errorf("after failures in a row: %+v", f)
 		}
 		time.Sleep(time.Hour)
-		st, _ = iv.Status(t.Context())
+		st = env.status(iv)
 		for _, f := range st.Flows {
 			if f.Paused || f.Queued > 0 {
 				t.Errorf("an hour later: %+v", f)

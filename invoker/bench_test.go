@@ -3,8 +3,6 @@ package invoker
 import (
 	"context"
 	"fmt"
-	"io"
-	"log/slog"
 	"slices"
 	"sync"
 	"syscall"
@@ -15,7 +13,6 @@ import (
 	"github.com/gpuwhisk/gpuwhisk/gpu"
 	"github.com/gpuwhisk/gpuwhisk/invoker/engine/proxy"
 	"github.com/gpuwhisk/gpuwhisk/sched"
-	"github.com/prometheus/client_golang/prometheus"
 )
 
 // BenchmarkFunctions is what a warm activation costs the whole invoker, with
@@ -66,48 +63,26 @@ func median(of []float64) float64 {
 // crowd is an invoker whose GPU functions are all warm.
 type crowd struct {
 	*fixture
-	iv    *Invoker
-	b     *testing.B
 	names []string
 	next  int
 	ended chan struct{}
 }
 
 func newCrowd(b *testing.B, policy string, functions int) *crowd {
-	return newCrowdOf(b, policy, functions, 8)
-}
-
-func newCrowdOf(b *testing.B, policy string, functions, devices int) *crowd {
-	c := &crowd{fixture: newFixture(b), b: b, ended: make(chan struct{}, chunkSize)}
+	c := &crowd{fixture: newFixture(b), ended: make(chan struct{}, chunkSize)}
 	for i := range functions {
 		c.names = append(c.names, fmt.Sprint("f", i))
 		c.action(c.names[i], annotate(`{"memory":"64 MB"}`))
 	}
-	s := c.gpuSettings(devices)
+	s := c.gpuSettings(8)
 	cfg, _ := sched.Defaults(policy)
 	s.GPU.Policy, s.GPU.Sched, s.GPU.Pool, s.GPU.Context = policy, cfg, gpu.PoolConfig{Size: 256}, 1<<20
 	s.GPU.Backlog, s.Pool.MemoryMB, s.Events = Backlog{10_000, 1 << 30}, 1<<20, false
 	for i := range s.GPU.Devices {
 		s.GPU.Devices[i].MemoryBytes = 80 << 30
 	}
-	iv, err := New(s, Ports{
-		Feed: c, Actions: c, Records: c, Outbox: c, Blacklist: c, Journal: c, Engine: c, Dial: c.dial, Mover: &c.gpu,
-		Successor: func() bool { return false },
-	}, NewMetrics(prometheus.NewRegistry(), prometheus.NewRegistry()), slog.New(slog.NewTextHandler(io.Discard, nil)))
-	if err != nil {
-		b.Fatal(err)
-	}
-	c.iv = iv
-	ctx, cancel := context.WithCancel(context.Background())
-	done := make(chan error, 1)
-	go func() { done <- iv.Run(ctx, func() {}) }()
-	b.Cleanup(func() {
-		cancel()
-		if err := <-done; err != nil {
-			b.Error(err)
-		}
-		iv.Close()
-	})
+	_, stop := c.start(s, func(iv *Invoker) { iv.completer.records, iv.completer.out = c, c })
+	b.Cleanup(stop)
 	c.fill()
 	for range 2 * functions / chunkSize {
 		c.chunk()
@@ -158,16 +133,7 @@ func (c *crowd) chunk() float64 {
 func (c *crowd) send() {
 	name := c.names[c.next%len(c.names)]
 	c.next++
-	c.feed <- Delivery{Message: c.message(name), Offset: int64(c.next), Done: func() { c.ended <- struct{}{} }}
-}
-
-func (c *crowd) message(name string) *activation.Message {
-	return &activation.Message{
-		TransID: activation.NewTransID("tid", time.Now().UnixMilli(), false), Revision: "1-a",
-		Action:       activation.ActionRef{Path: "guest", Name: name, Version: "0.0.1"},
-		User:         activation.Identity{Subject: "guest", Namespace: activation.Namespace{Name: "guest", UUID: "u"}, AuthKey: activation.NewAuthKey("k:s")},
-		ActivationID: activation.ID(fmt.Sprintf("%032x", c.next)), Controller: "0", Blocking: true, Content: []byte(`{}`),
-	}
+	c.feed <- Delivery{Message: newMessage(name, int64(c.next)), Offset: int64(c.next), Done: func() { c.ended <- struct{}{} }}
 }
 
 // What the invoker sends goes nowhere: what tests keep of it would grow.

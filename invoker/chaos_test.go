@@ -37,9 +37,8 @@ func chaos(t *testing.T, seed uint64) {
 		s.call()
 	}
 	time.Sleep(time.Hour)
-	status, err := iv.Status(t.Context())
-	if err != nil || status.InFlight != 0 || status.Pool.Waiting != 0 {
-		t.Fatalf("seed %d: status %+v, %v", seed, status, err)
+	if status := s.status(iv); status.InFlight != 0 || status.Pool.Waiting != 0 {
+		t.Fatalf("seed %d: status %+v", seed, status)
 	}
 	stop()
 	s.judge(seed, n)

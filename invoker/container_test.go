@@ -58,15 +58,12 @@ func TestDeathDuringRun(t *testing.T) {
 		{"no connection came about", false, 0, 2},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				env := newFixture(t)
+			withFixture(t, func(t *testing.T, env *fixture) {
 				env.action("a", nil)
 				env.stall = func(n int) (sent, stalls bool) { return c.sent, n == 2 }
 				_, stop := env.start(env.settings())
-				env.invoke("a", nil)
-				synctest.Wait()
-				id := env.invoke("a", nil)
-				synctest.Wait()
+				env.invokeAndWait("a", 0)
+				id := env.invokeAndWait("a", 0)
 				began := time.Now()
 				env.diedC <- "id1"
 				time.Sleep(2 * finalResponse)

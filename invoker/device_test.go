@@ -9,7 +9,6 @@ import (
 	"sync"
 	"sync/atomic"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"github.com/gpuwhisk/gpuwhisk/activation"
@@ -22,8 +21,7 @@ import (
 // against the host's, from the moment that it is known; of a container that
 // reports too much no more than is free.
 func TestFootprintIsCharged(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		env := newFixture(t)
+	withFixture(t, func(t *testing.T, env *fixture) {
 		for _, name := range []string{"f", "liar"} {
 			env.action(name, annotate(`{"memory":"1 GB"}`))
 		}
@@ -42,7 +40,7 @@ func TestFootprintIsCharged(t *testing.T) {
 		iv, stop := env.start(s)
 		charged := func(what string, mb int) {
 			t.Helper()
-			time.Sleep(10 * time.Second)
+			pass(10 * time.Second)
 			if st := env.status(iv); st.Pool.UsedMB != mb {
 				t.Errorf("%s: %d MiB of the host are taken, want %d", what, st.Pool.UsedMB, mb)
 			}
@@ -87,8 +85,7 @@ func (r *resizing) Resize(_ context.Context, id container.ID, bytes int64) error
 // TestMemoryBeforeSwap: a container may use as much of the host as its device
 // memory is large before that is moved there, and is not moved before it may.
 func TestMemoryBeforeSwap(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		env := newFixture(t)
+	withFixture(t, func(t *testing.T, env *fixture) {
 		env.large("f", "g")
 		env.gpu.faults = true
 		s := env.gpuSettings(1)
@@ -104,8 +101,7 @@ func TestMemoryBeforeSwap(t *testing.T) {
 		})
 		for range 2 {
 			for _, name := range []string{"f", "g"} {
-				env.invoke(name, nil)
-				time.Sleep(time.Minute)
+				env.invokeAndWait(name, time.Minute)
 			}
 		}
 		stop()
@@ -173,6 +169,18 @@ func (f *fallen) Save() {
 	f.saved++
 }
 
+// newest is the name of the container that was created last for an action.
+func (env *fixture) newest(action string) (name string) {
+	env.mu.Lock()
+	defer env.mu.Unlock()
+	for _, spec := range env.created {
+		if strings.HasSuffix(spec.Name, "_"+action) {
+			name = spec.Name
+		}
+	}
+	return name
+}
+
 // TestProbation: a container that fails before its memory was moved is followed by one
 // that only counts. If that runs, it stays so; if it fails the same way, the next is
 // moved again, and no such failure counts any more.
@@ -185,29 +193,22 @@ func TestProbation(t *testing.T) {
 		{[]bool{true, true, true, false}, []string{"managed", "count", "managed"}},
 		{[]bool{true, false, true, false}, []string{"managed", "count"}},
 	} {
-		synctest.Test(t, func(t *testing.T) {
-			env := newFixture(t)
+		withFixture(t, func(t *testing.T, env *fixture) {
 			env.action("f", annotate("true"))
 			s := env.gpuSettings(1)
 			f := &fallen{all: map[string]string{}}
 			s.GPU.Fallbacks = f
 			var fails atomic.Bool
-			var name atomic.Value
-			env.gpu.prepare = func(of, _ string) error {
-				name.Store(of)
-				return nil
-			}
 			env.run = func(int, []byte) proxy.Exchange {
 				if fails.Load() {
-					env.gpu.report(gpu.MemoryReport{Container: name.Load().(string), PID: 1, Unfit: "a kernel failed", Weak: true})
+					env.gpu.report(gpu.MemoryReport{Container: env.newest("f"), PID: 1, Unfit: "a kernel failed", Weak: true})
 				}
 				return answer(200, `{}`)
 			}
 			_, stop := env.start(s)
 			for _, fail := range c.fails {
 				fails.Store(fail)
-				env.invoke("f", nil)
-				time.Sleep(time.Second)
+				env.invokeAndWait("f", time.Second)
 			}
 			stop()
 			if got := env.gpu.shims; !slices.Equal(got, c.shims) {
@@ -233,8 +234,7 @@ func TestFallsBack(t *testing.T) {
 		{[]string{"managed", "count"}, []string{"managed", "managed", "count"}, true},
 		{[]string{"managed"}, []string{"managed", "managed"}, false},
 	} {
-		synctest.Test(t, func(t *testing.T) {
-			env := newFixture(t)
+		withFixture(t, func(t *testing.T, env *fixture) {
 			env.action("f", annotate("true"))
 			env.action("g", annotate("true"))
 			s := env.gpuSettings(1)
@@ -242,32 +242,21 @@ func TestFallsBack(t *testing.T) {
 			f := &fallen{all: map[string]string{}}
 			s.GPU.Fallbacks = f
 			var unfit atomic.Bool
-			var name atomic.Value
-			env.gpu.prepare = func(of, _ string) error {
-				if strings.HasSuffix(of, "_f") {
-					name.Store(of)
-				}
-				return nil
-			}
 			env.run = func(int, []byte) proxy.Exchange {
 				if unfit.CompareAndSwap(true, false) {
 					for range 3 {
-						env.gpu.report(gpu.MemoryReport{Container: name.Load().(string), PID: 1, Unfit: "it shares its memory"})
+						env.gpu.report(gpu.MemoryReport{Container: env.newest("f"), PID: 1, Unfit: "it shares its memory"})
 					}
 				}
 				return answer(200, `{}`)
 			}
 			_, stop := env.start(s)
-			env.invoke("f", nil)
-			time.Sleep(time.Second)
-			env.invoke("g", nil)
-			time.Sleep(time.Second)
+			env.invokeAndWait("f", time.Second)
+			env.invokeAndWait("g", time.Second)
 			unfit.Store(true)
-			sign := env.invoke("f", nil)
-			time.Sleep(time.Second)
+			sign := env.invokeAndWait("f", time.Second)
 			after := env.invoke("f", nil)
-			env.invoke("g", nil)
-			time.Sleep(time.Second)
+			env.invokeAndWait("g", time.Second)
 			stop()
 			if got := env.gpu.shims; len(got) != len(c.shims) || got[len(got)-1] != c.shims[len(c.shims)-1] {
 				t.Errorf("%v: containers with the shim as %v, want %v", c.modes, got, c.shims)

@@ -9,6 +9,7 @@ import (
 	"sync"
 	"sync/atomic"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/gpuwhisk/gpuwhisk/activation"
@@ -75,6 +76,12 @@ func newFixture(t testing.TB) *fixture {
 		run:   func(int, []byte) proxy.Exchange { return answer(200, `{"ok":true}`) },
 		init:  func([]byte) proxy.Exchange { return answer(200, `{}`) },
 	}
+}
+
+// withFixture runs a test with a fixture, on the fake clock of testing/synctest.
+func withFixture(t *testing.T, f func(t *testing.T, env *fixture)) {
+	t.Helper()
+	synctest.Test(t, func(t *testing.T) { f(t, newFixture(t)) })
 }
 
 func answer(status int, body string) proxy.Exchange {
@@ -321,20 +328,25 @@ func annotate(value string) func(*activation.Action) {
 	}
 }
 
+// newMessage is the message at an offset, by which it is known, for an action.
+func newMessage(action string, offset int64) *activation.Message {
+	return &activation.Message{
+		TransID:      activation.NewTransID("tid", time.Now().UnixMilli(), false),
+		Action:       activation.ActionRef{Path: "guest", Name: action, Version: "0.0.1"},
+		Revision:     "1-a",
+		User:         activation.Identity{Subject: "guest", Namespace: activation.Namespace{Name: "guest", UUID: "u"}, AuthKey: activation.NewAuthKey("k:s")},
+		ActivationID: activation.ID(fmt.Sprintf("%032x", offset)),
+		Controller:   "0", Blocking: true, Content: json.RawMessage(`{}`),
+	}
+}
+
 // invoke puts a message on the topic.
 func (env *fixture) invoke(name string, change func(m *activation.Message)) activation.ID {
 	env.mu.Lock()
 	defer env.mu.Unlock()
 	offset := env.offset
 	env.offset++
-	m := &activation.Message{
-		TransID:      activation.NewTransID("tid", time.Now().UnixMilli(), false),
-		Action:       activation.ActionRef{Path: "guest", Name: name, Version: "0.0.1"},
-		Revision:     "1-a",
-		User:         activation.Identity{Subject: "guest", Namespace: activation.Namespace{Name: "guest", UUID: "u"}, AuthKey: activation.NewAuthKey("k:s")},
-		ActivationID: activation.ID(fmt.Sprintf("%032x", offset)),
-		Controller:   "0", Blocking: true, Content: json.RawMessage(`{}`),
-	}
+	m := newMessage(name, offset)
 	if change != nil {
 		change(m)
 	}
@@ -385,6 +397,44 @@ func (env *fixture) start(s Settings, change ...func(*Invoker)) (iv *Invoker, st
 		}
 		iv.Close()
 	}
+}
+
+// pass lets time pass on the fake clock of testing/synctest: nothing really waits.
+func pass(d time.Duration) { time.Sleep(d) }
+
+// invokeAndWait invokes an action and lets d pass until all is quiet.
+func (env *fixture) invokeAndWait(name string, d time.Duration) activation.ID {
+	id := env.invoke(name, nil)
+	pass(d)
+	synctest.Wait()
+	return id
+}
+
+// answered waits until an activation has so many acks.
+func (env *fixture) answered(id activation.ID, acks int) {
+	for len(env.kinds(id)) < acks {
+		time.Sleep(time.Millisecond)
+	}
+}
+
+// ok fails the test unless these activations have ended with success.
+func (env *fixture) ok(ids ...activation.ID) {
+	env.t.Helper()
+	for _, id := range ids {
+		if r := env.record(id); r == nil || r.Response.StatusCode != activation.StatusSuccess {
+			env.t.Errorf("record of %s: %+v", id, r)
+		}
+	}
+}
+
+// status is that of a running invoker.
+func (env *fixture) status(iv *Invoker) Status {
+	env.t.Helper()
+	st, err := iv.Status(env.t.Context())
+	if err != nil {
+		env.t.Fatal(err)
+	}
+	return st
 }
 
 // acked counts the acks so far.

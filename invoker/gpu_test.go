@@ -57,19 +57,12 @@ func gpuAnnotation(t *testing.T, r *activation.Record) (n struct {
 }
 
 func TestGPURunsAreColdThenWarm(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		env := newFixture(t)
+	withFixture(t, func(t *testing.T, env *fixture) {
 		env.action("f", annotate(`{"memory":"2 GB"}`))
-		env.run = func(int, []byte) proxy.Exchange {
-			began := time.Now()
-			time.Sleep(100 * time.Millisecond)
-			return proxy.Exchange{Status: 200, Body: []byte(`{}`), ContentLength: 2, Start: began, End: time.Now()}
-		}
+		env.lasting(100 * time.Millisecond)
 		_, stop := env.start(env.gpuSettings(1))
-		one := env.invoke("f", nil)
-		time.Sleep(time.Second)
-		two := env.invoke("f", nil)
-		time.Sleep(time.Second)
+		one := env.invokeAndWait("f", time.Second)
+		two := env.invokeAndWait("f", time.Second)
 		stop()
 		if n := gpuAnnotation(t, env.record(one)); n.Start != "cold" || n.GPUTime != 100 || n.Memory != 2<<30 {
 			t.Errorf("first run: %+v", n)
@@ -83,32 +76,11 @@ func TestGPURunsAreColdThenWarm(t *testing.T) {
 	})
 }
 
-func TestGPUMemoryIsSwapped(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		env := newFixture(t)
-		for _, name := range []string{"f", "g"} {
-			env.action(name, annotate(`{"memory":"10 GB"}`))
-		}
-		_, stop := env.start(env.gpuSettings(1))
-		env.invoke("f", nil)
-		time.Sleep(time.Second)
-		env.invoke("g", nil)
-		time.Sleep(time.Second)
-		id := env.invoke("f", nil)
-		time.Sleep(time.Second)
-		stop()
-		if n := gpuAnnotation(t, env.record(id)); n.Start != "host-warm" {
-			t.Errorf("start %q, want host-warm after a swap; moves %v", n.Start, env.gpu.orders())
-		}
-	})
-}
-
 // TestContextsOfIdleContainersGiveWay: contexts stay on a device while their
 // containers live, so a device full of them takes nothing new until idle
 // containers are given up.
 func TestContextsOfIdleContainersGiveWay(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		env := newFixture(t)
+	withFixture(t, func(t *testing.T, env *fixture) {
 		s := env.gpuSettings(1)
 		s.GPU.Devices[0].MemoryBytes = 900 << 20
 		var ids []activation.ID
@@ -120,23 +92,17 @@ func TestContextsOfIdleContainersGiveWay(t *testing.T) {
 		}
 		synctest.Wait()
 		stop()
-		for i, id := range ids {
-			if rec := env.record(id); rec == nil || rec.Response.StatusCode != 0 {
-				t.Errorf("function %d: record %+v", i, rec)
-			}
-		}
+		env.ok(ids...)
 	})
 }
 
 func TestGPUActionTooLargeForTheDevice(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		env := newFixture(t)
+	withFixture(t, func(t *testing.T, env *fixture) {
 		env.action("f", annotate(`{"memory":"64 GB"}`))
 		s := env.gpuSettings(1)
 		s.GPU.Devices[0].MemoryBytes = 16e9
 		_, stop := env.start(s)
-		id := env.invoke("f", nil)
-		synctest.Wait()
+		id := env.invokeAndWait("f", 0)
 		stop()
 		rec := env.record(id)
 		if rec == nil || rec.Response.StatusCode != 1 {
@@ -153,8 +119,7 @@ func TestGPUActionTooLargeForTheDevice(t *testing.T) {
 // TestDevicesOfSeveralSizes: an action goes where it fits, by what it asks for
 // and by what it was seen to need, and waits for that device when it is away.
 func TestDevicesOfSeveralSizes(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		env := newFixture(t)
+	withFixture(t, func(t *testing.T, env *fixture) {
 		env.action("asks", annotate(`{"memory":"40 GB"}`))
 		env.action("takes", annotate(`{"memory":"1 GB"}`))
 		env.action("small", annotate(`{"memory":"1 GB"}`))
@@ -169,8 +134,7 @@ func TestDevicesOfSeveralSizes(t *testing.T) {
 		iv, stop := env.start(s)
 		on := func(name, device string) {
 			t.Helper()
-			id := env.invoke(name, nil)
-			time.Sleep(time.Minute)
+			id := env.invokeAndWait(name, time.Minute)
 			if n := gpuAnnotation(t, env.record(id)); n.Device[:1] != device {
 				t.Errorf("%s ran on %s", name, n.Device)
 			}
@@ -180,8 +144,7 @@ func TestDevicesOfSeveralSizes(t *testing.T) {
 		iv.DeviceLost(1, "for now")
 		on("takes", "0") // nothing better is known yet
 		on("small", "0")
-		id := env.invoke("takes", nil)
-		time.Sleep(time.Minute)
+		id := env.invokeAndWait("takes", time.Minute)
 		if env.record(id) != nil {
 			t.Error("40 GB ran on 8")
 		}
@@ -240,8 +203,7 @@ func TestGPUActionsDoNotSteerTheDriver(t *testing.T) {
 // measured.
 func TestRecordShowsWhetherMemoryIsMeasured(t *testing.T) {
 	for _, assumed := range []bool{false, true} {
-		synctest.Test(t, func(t *testing.T) {
-			env := newFixture(t)
+		withFixture(t, func(t *testing.T, env *fixture) {
 			env.action("f", annotate("true"))
 			env.gpu.hold = func(name string, need gpu.Need) {
 				env.gpu.report(gpu.MemoryReport{Container: name, Assumed: assumed, Usage: gpu.Usage{Allocated: need.Bytes, Resident: need.Bytes}})
@@ -249,8 +211,7 @@ func TestRecordShowsWhetherMemoryIsMeasured(t *testing.T) {
 			source := map[bool]string{true: "assumed", false: "measured"}
 			_, stop := env.start(env.gpuSettings(1))
 			for range 2 {
-				id := env.invoke("f", nil)
-				time.Sleep(time.Second)
+				id := env.invokeAndWait("f", time.Second)
 				if n := gpuAnnotation(t, env.record(id)); n.MemoryMeasured == assumed {
 					t.Errorf("assumed %t: %+v", assumed, n)
 				}

@@ -6,12 +6,12 @@ import (
 	"strings"
 	"sync/atomic"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"github.com/gpuwhisk/gpuwhisk/activation"
 	"github.com/gpuwhisk/gpuwhisk/gpu"
 	"github.com/gpuwhisk/gpuwhisk/invoker/engine/proxy"
+	"github.com/prometheus/client_golang/prometheus"
 )
 
 // TestContainerTakesSeveralRuns: as many at once as the annotation allows, and
@@ -24,8 +24,7 @@ func TestContainerTakesSeveralRuns(t *testing.T) {
 	}{
 		{"true", 1, 1}, {"true", 3, 3}, {`{"concurrency":2}`, 3, 2}, {`{"concurrency":1}`, 3, 1}, {`{"concurrency":2}`, 1, 1},
 	} {
-		synctest.Test(t, func(t *testing.T) {
-			env := newFixture(t)
+		withFixture(t, func(t *testing.T, env *fixture) {
 			env.action("f", func(a *activation.Action) {
 				annotate(c.annotation)(a)
 				a.Limits.Concurrency = c.limit
@@ -36,18 +35,18 @@ func TestContainerTakesSeveralRuns(t *testing.T) {
 			var at, most atomic.Int32
 			env.run = func(int, []byte) proxy.Exchange {
 				most.Store(max(most.Load(), at.Add(1)))
-				time.Sleep(time.Second)
+				pass(time.Second)
 				at.Add(-1)
 				return answer(200, `{}`)
 			}
 			iv, stop := env.start(s)
 			env.invoke("f", nil)
-			time.Sleep(time.Minute) // now it is warm
+			pass(time.Minute) // now it is warm
 			var ids []activation.ID
 			for range c.width + 1 {
 				ids = append(ids, env.invoke("f", nil))
 			}
-			time.Sleep(500 * time.Millisecond)
+			pass(500 * time.Millisecond)
 			st := env.status(iv)
 			if st.Devices[0].InFlight != c.width+1 || env.made != 2 || int(most.Load()) != c.width+1 {
 				t.Errorf("%+v: %d tokens, %d containers, %d runs at once", c, st.Devices[0].InFlight, env.made, most.Load())
@@ -56,7 +55,7 @@ func TestContainerTakesSeveralRuns(t *testing.T) {
 			if slices.Sort(active); !slices.Equal(active, []int{1, c.width}) {
 				t.Errorf("%+v: %v active", c, active)
 			}
-			time.Sleep(time.Minute)
+			pass(time.Minute)
 			stop()
 			var starts []string
 			for _, id := range ids {
@@ -76,8 +75,7 @@ func TestContainerTakesSeveralRuns(t *testing.T) {
 // TestSharedContainerFails: every run in it completes, no further activation comes, and
 // it goes once, when the last has left.
 func TestSharedContainerFails(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		env := newFixture(t)
+	withFixture(t, func(t *testing.T, env *fixture) {
 		env.action("f", func(a *activation.Action) {
 			annotate(`{"concurrency":3}`)(a)
 			a.Limits.Concurrency = 3
@@ -86,24 +84,22 @@ func TestSharedContainerFails(t *testing.T) {
 		s.Bounds.Concurrency.Max = 3
 		s.GPU.Tokens.Max = 4
 		env.run = func(n int, _ []byte) proxy.Exchange {
-			time.Sleep(time.Duration(n) * time.Second)
+			pass(time.Duration(n) * time.Second)
 			if n == 2 {
 				return proxy.Exchange{Failure: proxy.NoResponse}
 			}
 			return answer(200, `{}`)
 		}
 		_, stop := env.start(s)
-		env.invoke("f", nil)
-		time.Sleep(time.Minute)
+		env.invokeAndWait("f", time.Minute)
 		for range 3 { // the second run of the container, the third, the fourth
 			env.invoke("f", nil)
 		}
-		time.Sleep(2500 * time.Millisecond) // the second has failed
+		pass(2500 * time.Millisecond) // the second has failed
 		if env.removed != 0 {
 			t.Error("a container was removed while two runs were in it")
 		}
-		last := env.invoke("f", nil)
-		time.Sleep(time.Minute)
+		last := env.invokeAndWait("f", time.Minute)
 		if n := gpuAnnotation(t, env.record(last)); n.Start != "busy-cold" || env.made != 2 || env.removed != 1 {
 			t.Errorf("%+v in %d containers, %d removed", n, env.made, env.removed)
 		}
@@ -115,8 +111,7 @@ func TestSharedContainerFails(t *testing.T) {
 // TestShimOffIsChargedAsReserved: memory that is not seen cannot be moved, so
 // it is on the books as long as its container lives.
 func TestShimOffIsChargedAsReserved(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		env := newFixture(t)
+	withFixture(t, func(t *testing.T, env *fixture) {
 		env.action("f", annotate(`{"memory":"10 GB","shim":"off"}`))
 		env.large("g")
 		env.gpu.hold = func(name string, need gpu.Need) {
@@ -125,8 +120,7 @@ func TestShimOffIsChargedAsReserved(t *testing.T) {
 			}
 		}
 		iv, stop := env.start(env.gpuSettings(1))
-		one := env.invoke("f", nil)
-		time.Sleep(time.Minute)
+		one := env.invokeAndWait("f", time.Minute)
 		if d := env.status(iv).Devices[0]; d.Used != 10<<30+400<<20 || d.Resident != 0 {
 			t.Errorf("after the run: %+v", d)
 		}
@@ -136,16 +130,14 @@ func TestShimOffIsChargedAsReserved(t *testing.T) {
 		// A later report has more.
 		name := env.created[0].Name
 		env.gpu.report(gpu.MemoryReport{Container: name, PID: 5, Usage: gpu.Usage{Allocated: 12 << 30, Resident: 12 << 30, Context: 400 << 20}})
-		two := env.invoke("f", nil)
-		time.Sleep(time.Minute)
+		two := env.invokeAndWait("f", time.Minute)
 		if d := env.status(iv).Devices[0]; d.Used != 12<<30+400<<20 {
 			t.Errorf("after more was found: %+v", d)
 		}
 		if n := gpuAnnotation(t, env.record(two)); n.Memory != 12<<30 || n.Start != "gpu-warm" {
 			t.Errorf("%+v", n)
 		}
-		three := env.invoke("g", nil)
-		time.Sleep(time.Minute)
+		three := env.invokeAndWait("g", time.Minute)
 		stop()
 		if env.record(three) == nil || len(env.gpu.orders()) != 0 || env.removed != 1 {
 			t.Errorf("record %+v, orders %v, %d removed", env.record(three), env.gpu.orders(), env.removed)
@@ -159,20 +151,17 @@ func TestShimOffIsChargedAsReserved(t *testing.T) {
 // TestFootprintIsMeasured: the annotation's memory counts for the first run.
 // Then what was measured does, for new containers as well.
 func TestFootprintIsMeasured(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		env := newFixture(t)
+	withFixture(t, func(t *testing.T, env *fixture) {
 		env.action("f", annotate(`{"memory":"12 GB"}`))
 		env.gpu.hold = func(name string, _ gpu.Need) { env.gpu.holds(name, 2<<30, 2<<30, 0) }
 		iv, stop := env.start(env.gpuSettings(1))
-		env.invoke("f", nil)
-		time.Sleep(time.Minute)
-		env.setRun(func(int, []byte) proxy.Exchange { time.Sleep(time.Second); return answer(200, `{}`) })
-		one, two := env.invoke("f", nil), env.invoke("f", nil)
-		time.Sleep(500 * time.Millisecond)
+		env.invokeAndWait("f", time.Minute)
+		env.lasting(time.Second)
+		one, two := env.invoke("f", nil), env.invokeAndWait("f", 500*time.Millisecond)
 		if d := env.status(iv).Devices[0]; d.InFlight != 2 || d.Used != 2*(2<<30+400<<20) {
 			t.Errorf("two runs: %+v", d)
 		}
-		time.Sleep(time.Minute)
+		pass(time.Minute)
 		stop()
 		for _, id := range []activation.ID{one, two} {
 			if n := gpuAnnotation(t, env.record(id)); n.Memory != 2<<30 {
@@ -185,8 +174,7 @@ func TestFootprintIsMeasured(t *testing.T) {
 // TestGreedyContainerIsServedWithTheDevice: a container that claims to hold more than there
 // is gets all there is, and no more; others are served after it.
 func TestGreedyContainerIsServedWithTheDevice(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		env := newFixture(t)
+	withFixture(t, func(t *testing.T, env *fixture) {
 		env.action("liar", annotate("true"))
 		env.action("f", annotate("true"))
 		env.gpu.hold = func(name string, need gpu.Need) {
@@ -202,32 +190,25 @@ func TestGreedyContainerIsServedWithTheDevice(t *testing.T) {
 		var ids []activation.ID
 		for range 3 {
 			ids = append(ids, env.invoke("liar", nil), env.invoke("f", nil))
-			time.Sleep(10 * time.Minute)
+			pass(10 * time.Minute)
 		}
 		stop()
-		for _, id := range ids {
-			if rec := env.record(id); rec == nil || rec.Response.StatusCode != 0 {
-				t.Errorf("record %+v", rec)
-			}
-		}
+		env.ok(ids...)
 	})
 }
 
 // TestForgottenFlowsLeaveNoSeries: an invoker sees very many functions in its
 // life, and keeps the figures of those that it has something of.
 func TestForgottenFlowsLeaveNoSeries(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		env := newFixture(t)
+	withFixture(t, func(t *testing.T, env *fixture) {
 		env.large("f", "g")
 		iv, stop := env.start(env.gpuSettings(1))
 		for range 2 {
-			env.invoke("f", nil)
-			time.Sleep(time.Second)
-			env.invoke("g", nil)
-			time.Sleep(time.Second)
+			env.invokeAndWait("f", time.Second)
+			env.invokeAndWait("g", time.Second)
 		}
 		iv.Observe([]gpu.Reading{{Utilization: 0.5, Used: 1}})
-		time.Sleep(time.Second)
+		pass(time.Second)
 		for _, want := range []string{
 			`gpuwhisk_gpu_moved_bytes_total{action="guest/f",direction="evict",namespace="guest"} 2.147483648e+10`,
 			`gpuwhisk_gpu_moved_bytes_total{action="guest/f",direction="prefetch",namespace="guest"} 1.073741824e+10`,
@@ -240,9 +221,9 @@ func TestForgottenFlowsLeaveNoSeries(t *testing.T) {
 				t.Errorf("no %s in %v", want, got)
 			}
 		}
-		time.Sleep(10 * time.Hour)
+		pass(10 * time.Hour)
 		iv.DeviceLost(0, "x")
-		time.Sleep(time.Second)
+		pass(time.Second)
 		stop()
 		want := []string{`gpuwhisk_gpu_lost{UUID="",gpu="0",modelName="test (simulated)"} 1`, `gpuwhisk_gpu_utilization{UUID="",gpu="0",modelName="test (simulated)"} 0.5`}
 		if got := env.series(); !slices.Equal(got, want) {
@@ -252,10 +233,12 @@ func TestForgottenFlowsLeaveNoSeries(t *testing.T) {
 }
 
 // series lists the GPU figures that have labels of flows or devices.
-func (env *fixture) series() (out []string) {
-	families, err := env.registry.Gather()
+func (env *fixture) series() []string { return seriesOf(env.t, env.registry) }
+
+func seriesOf(t testing.TB, from prometheus.Gatherer) (out []string) {
+	families, err := from.Gather()
 	if err != nil {
-		env.t.Fatal(err)
+		t.Fatal(err)
 	}
 	for _, f := range families {
 		for _, m := range f.GetMetric() {
@@ -263,7 +246,8 @@ func (env *fixture) series() (out []string) {
 			for _, l := range m.GetLabel() {
 				labels = append(labels, fmt.Sprintf("%s=%q", l.GetName(), l.GetValue()))
 			}
-			text := fmt.Sprintf("%s{%s} %v", f.GetName(), strings.Join(labels, ","), m.GetCounter().GetValue()+m.GetGauge().GetValue())
+			value := m.GetCounter().GetValue() + m.GetGauge().GetValue() + float64(m.GetHistogram().GetSampleCount())
+			text := fmt.Sprintf("%s{%s} %v", f.GetName(), strings.Join(labels, ","), value)
 			if strings.Contains(text, "action=") || strings.Contains(text, "modelName=") {
 				out = append(out, text)
 			}

@@ -15,20 +15,10 @@ import (
 	"github.com/gpuwhisk/gpuwhisk/invoker/engine/proxy"
 )
 
-func (env *fixture) status(iv *Invoker) Status {
-	env.t.Helper()
-	st, err := iv.Status(env.t.Context())
-	if err != nil {
-		env.t.Fatal(err)
-	}
-	return st
-}
-
 // TestLostDeviceIsDrained: what runs there ends at once as the system's fault,
 // what waits runs on the other device, and nothing is left on the books.
 func TestLostDeviceIsDrained(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		env := newFixture(t)
+	withFixture(t, func(t *testing.T, env *fixture) {
 		for i := range 4 {
 			env.action(fmt.Sprint("f", i), annotate(`{"memory":"9 GB"}`))
 		}
@@ -90,8 +80,7 @@ func TestLostDeviceIsDrained(t *testing.T) {
 // TestContainerThatCannotBeMadeOnALostDevice: the device explains it, so the
 // activation goes to another one.
 func TestContainerThatCannotBeMadeOnALostDevice(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		env := newFixture(t)
+	withFixture(t, func(t *testing.T, env *fixture) {
 		env.action("f", annotate("true"))
 		env.create = func(s container.Spec) error {
 			time.Sleep(time.Second)
@@ -101,8 +90,7 @@ func TestContainerThatCannotBeMadeOnALostDevice(t *testing.T) {
 			return nil
 		}
 		iv, stop := env.start(env.gpuSettings(2))
-		id := env.invoke("f", nil)
-		time.Sleep(500 * time.Millisecond)
+		id := env.invokeAndWait("f", 500*time.Millisecond)
 		iv.DeviceLost(0, "x")
 		time.Sleep(time.Minute)
 		stop()
@@ -116,8 +104,7 @@ func TestContainerThatCannotBeMadeOnALostDevice(t *testing.T) {
 // TestDeviceAndDaemonAreLostApart: a device whose daemon is back stays out
 // while it is lost itself, and the other way round.
 func TestDeviceAndDaemonAreLostApart(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		env := newFixture(t)
+	withFixture(t, func(t *testing.T, env *fixture) {
 		iv, stop := env.start(env.gpuSettings(1))
 		defer stop()
 		lost := func(want string) {
@@ -143,20 +130,17 @@ func TestDeviceAndDaemonAreLostApart(t *testing.T) {
 // TestIdleDeviceIsLost: warm containers go with their device, and an
 // activation that was on its way into one runs elsewhere.
 func TestIdleDeviceIsLost(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		env := newFixture(t)
+	withFixture(t, func(t *testing.T, env *fixture) {
 		env.action("f", annotate("true"))
 		env.create = func(container.Spec) error { time.Sleep(time.Second); return nil }
 		iv, stop := env.start(env.gpuSettings(2))
-		env.invoke("f", nil)
-		time.Sleep(500 * time.Millisecond)
+		env.invokeAndWait("f", 500*time.Millisecond)
 		iv.DeviceLost(0, "gone while a container was made there")
 		time.Sleep(time.Minute)
 		iv.DeviceBack(0)
 		iv.DeviceLost(1, "gone with an idle container")
 		time.Sleep(time.Second)
-		id := env.invoke("f", nil)
-		time.Sleep(time.Minute)
+		id := env.invokeAndWait("f", time.Minute)
 		stop()
 		if n := gpuAnnotation(t, env.record(id)); n.Start != "cold" || !strings.HasPrefix(n.Device, "0 ") {
 			t.Errorf("%+v", n)
@@ -180,8 +164,7 @@ func TestAnswerOfALostDevice(t *testing.T) {
 		{200, `{"error":"CUDA error 999"}`, activation.StatusWhiskError},
 		{502, `{"error":"CUDA error 999"}`, activation.StatusWhiskError},
 	} {
-		synctest.Test(t, func(t *testing.T) {
-			env := newFixture(t)
+		withFixture(t, func(t *testing.T, env *fixture) {
 			env.action("f", annotate("true"))
 			var iv *Invoker
 			env.run = func(int, []byte) proxy.Exchange {
@@ -190,8 +173,7 @@ func TestAnswerOfALostDevice(t *testing.T) {
 				return answer(c.status, c.body)
 			}
 			_, stop := env.start(env.gpuSettings(1), func(i *Invoker) { iv = i })
-			id := env.invoke("f", nil)
-			time.Sleep(time.Minute)
+			id := env.invokeAndWait("f", time.Minute)
 			stop()
 			if rec := env.record(id); rec == nil || rec.Response.StatusCode != c.want {
 				t.Errorf("%+v: %+v", c, rec)
@@ -200,11 +182,18 @@ func TestAnswerOfALostDevice(t *testing.T) {
 	}
 }
 
+// show has devices show the same several times, every 200 ms.
+func show(iv *Invoker, times int, readings ...gpu.Reading) {
+	for range times {
+		iv.Observe(readings)
+		time.Sleep(200 * time.Millisecond)
+	}
+}
+
 // TestDynamicTokens: D follows what the device shows; a MIG slice has one
 // token whatever is configured, and a fixed D stays.
 func TestDynamicTokens(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		env := newFixture(t)
+	withFixture(t, func(t *testing.T, env *fixture) {
 		s := env.gpuSettings(2)
 		s.GPU.Tokens = gpu.DefaultTokens()
 		s.GPU.Tokens.Max, s.GPU.Tokens.Dynamic = 4, true
@@ -212,10 +201,7 @@ func TestDynamicTokens(t *testing.T) {
 		iv, stop := env.start(s)
 		see := func(u float64, want0, want1 int) {
 			t.Helper()
-			for range 60 {
-				iv.Observe([]gpu.Reading{{Device: 0, Utilization: u, Used: -1}, {Device: 1, Utilization: -1, Used: -1}, {Device: 9}})
-				time.Sleep(200 * time.Millisecond)
-			}
+			show(iv, 60, gpu.Reading{Device: 0, Utilization: u, Used: -1}, gpu.Reading{Device: 1, Utilization: -1, Used: -1}, gpu.Reading{Device: 9})
 			d := env.status(iv).Devices
 			if d[0].Tokens != want0 || d[1].Tokens != want1 || d[0].Utilization == nil || d[1].Utilization != nil || d[0].Measured != nil {
 				t.Errorf("utilization %v: %+v", u, d)
@@ -236,8 +222,7 @@ func TestDynamicTokens(t *testing.T) {
 // after the other, one at a time is what D becomes.
 func TestTokensLearnFromCompany(t *testing.T) {
 	for slowdown, want := range map[int]int{3: 1, 1: 2} {
-		synctest.Test(t, func(t *testing.T) {
-			env := newFixture(t)
+		withFixture(t, func(t *testing.T, env *fixture) {
 			env.action("f", annotate("true"))
 			env.action("g", annotate("true"))
 			var at atomic.Int32
@@ -257,15 +242,12 @@ func TestTokensLearnFromCompany(t *testing.T) {
 			s.GPU.Tokens.Dynamic, s.GPU.Tokens.MinSamples = true, 3
 			iv, stop := env.start(s)
 			for range 3 {
-				env.invoke("f", nil)
-				time.Sleep(time.Minute)
-				env.invoke("g", nil)
-				time.Sleep(time.Minute)
+				env.invokeAndWait("f", time.Minute)
+				env.invokeAndWait("g", time.Minute)
 			}
 			for range 3 {
 				env.invoke("f", nil)
-				env.invoke("g", nil)
-				time.Sleep(time.Minute)
+				env.invokeAndWait("g", time.Minute)
 			}
 			if d := env.status(iv).Devices[0]; d.Tokens != want {
 				t.Errorf("slowdown %d: D=%d, want %d", slowdown, d.Tokens, want)
@@ -276,13 +258,9 @@ func TestTokensLearnFromCompany(t *testing.T) {
 }
 
 func TestFixedTokensStay(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		env := newFixture(t)
+	withFixture(t, func(t *testing.T, env *fixture) {
 		iv, stop := env.start(env.gpuSettings(1))
-		for range 60 {
-			iv.Observe([]gpu.Reading{{Utilization: 1, Used: -1}})
-			time.Sleep(200 * time.Millisecond)
-		}
+		show(iv, 60, gpu.Reading{Utilization: 1, Used: -1})
 		if d := env.status(iv).Devices[0]; d.Tokens != 2 {
 			t.Errorf("%+v", d)
 		}
@@ -297,16 +275,12 @@ func TestFixedTokensStay(t *testing.T) {
 // answer for is set aside, never while something runs, and given back when it
 // is gone; what containers do hold is not counted twice.
 func TestUnhookedMemoryIsCharged(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		env := newFixture(t)
+	withFixture(t, func(t *testing.T, env *fixture) {
 		env.large("f")
 		iv, stop := env.start(env.gpuSettings(1))
 		see := func(used, want int64) {
 			t.Helper()
-			for range 5 {
-				iv.Observe([]gpu.Reading{{Utilization: -1, Used: used}})
-				time.Sleep(200 * time.Millisecond)
-			}
+			show(iv, 5, gpu.Reading{Utilization: -1, Used: used})
 			if d := env.status(iv).Devices[0]; d.Foreign != want || d.Measured == nil || *d.Measured != used {
 				t.Errorf("with %d MiB used: %+v", used>>20, d)
 			}
@@ -315,8 +289,7 @@ func TestUnhookedMemoryIsCharged(t *testing.T) {
 		see(63<<20, 0)
 		lasts := make(chan bool)
 		env.setRun(func(int, []byte) proxy.Exchange { <-lasts; return answer(200, `{}`) })
-		env.invoke("f", nil)
-		time.Sleep(time.Second)
+		env.invokeAndWait("f", time.Second)
 		see(11*gb, 0) // it runs: the container may have taken more than it reported
 		close(lasts)
 		time.Sleep(time.Second)
@@ -324,8 +297,7 @@ func TestUnhookedMemoryIsCharged(t *testing.T) {
 		see(resident, 0)
 		see(resident+3*gb, 3*gb)
 		env.large("g") // needs 10 GB of the 13 that are left, so f's memory goes
-		id := env.invoke("g", nil)
-		time.Sleep(time.Minute)
+		id := env.invokeAndWait("g", time.Minute)
 		if env.record(id) == nil || len(env.gpu.orders()) != 1 {
 			t.Errorf("record %+v, orders %v", env.record(id), env.gpu.orders())
 		}
@@ -338,27 +310,17 @@ func TestUnhookedMemoryIsCharged(t *testing.T) {
 // TestDeviceTakenByOthers: an activation waits, with a reason, while others
 // hold the memory that it needs, and runs when that is gone.
 func TestDeviceTakenByOthers(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		env := newFixture(t)
+	withFixture(t, func(t *testing.T, env *fixture) {
 		env.large("f")
 		iv, stop := env.start(env.gpuSettings(1))
-		see := func(used int64) {
-			for range 5 {
-				iv.Observe([]gpu.Reading{{Utilization: -1, Used: used}})
-				time.Sleep(200 * time.Millisecond)
-			}
-		}
-		see(12 << 30)
-		id := env.invoke("f", nil)
-		time.Sleep(time.Hour)
+		show(iv, 5, gpu.Reading{Utilization: -1, Used: 12 << 30})
+		id := env.invokeAndWait("f", time.Hour)
 		if f := env.status(iv).Flows; len(f) != 1 || !strings.Contains(f[0].Why, "does not fit") {
 			t.Errorf("%+v", f)
 		}
-		see(0)
+		show(iv, 5, gpu.Reading{Utilization: -1})
 		time.Sleep(time.Second)
 		stop()
-		if rec := env.record(id); rec == nil || rec.Response.StatusCode != 0 {
-			t.Errorf("record %+v", rec)
-		}
+		env.ok(id)
 	})
 }

@@ -6,7 +6,6 @@ import (
 	"slices"
 	"sync/atomic"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"github.com/gpuwhisk/gpuwhisk/activation"
@@ -14,15 +13,15 @@ import (
 	"github.com/gpuwhisk/gpuwhisk/invoker/engine/proxy"
 )
 
-// lasting makes every run take so long; it is called before the start.
+// lasting makes every run take so long, which may change later.
 func (env *fixture) lasting(d time.Duration) *atomic.Int64 {
 	var lasts atomic.Int64
 	lasts.Store(int64(d))
-	env.run = func(int, []byte) proxy.Exchange {
+	env.setRun(func(int, []byte) proxy.Exchange {
 		env.gpu.log("run")
-		time.Sleep(time.Duration(lasts.Load()))
+		pass(time.Duration(lasts.Load()))
 		return answer(200, `{}`)
-	}
+	})
 	return &lasts
 }
 
@@ -46,32 +45,28 @@ func TestRunStartsWhileItsMemoryComes(t *testing.T) {
 		{true, 3 * time.Second, 2000, 3000},
 		{false, 500 * time.Millisecond, 2000, 2500},
 	} {
-		synctest.Test(t, func(t *testing.T) {
-			env := newFixture(t)
+		withFixture(t, func(t *testing.T, env *fixture) {
 			env.large("f", "g")
 			env.gpu.faults = c.faults
 			lasts := env.lasting(0)
 			s := env.gpuSettings(1)
 			s.Pool.MemoryMB = 64 << 10 // what is moved out lies in the host's memory
 			_, stop := env.start(s)
-			env.invoke("f", nil)
-			time.Sleep(time.Minute)
+			env.invokeAndWait("f", time.Minute)
 			env.invoke("g", nil) // moves f out
-			time.Sleep(time.Minute)
+			pass(time.Minute)
 			lasts.Store(int64(c.runs))
 			env.gpu.will(func(ctx context.Context, o gpu.Order, footprint int64) (int64, error) {
 				if o.Kind == gpu.Prefetch {
-					time.Sleep(2 * time.Second)
+					pass(2 * time.Second)
 				}
 				return env.gpu.carryOut(ctx, o, footprint)
 			})
 			began := time.Now()
 			id := env.invoke("f", nil)
-			for len(env.kinds(id)) == 0 {
-				time.Sleep(time.Millisecond)
-			}
+			env.answered(id, 1)
 			took := time.Since(began).Milliseconds()
-			time.Sleep(time.Minute)
+			pass(time.Minute)
 			stop()
 			n := gpuAnnotation(t, env.record(id))
 			if n.Start != "host-warm" || n.PrefetchTime != c.prefetch || took < c.ms || took > c.ms+1 || n.GPUTime != c.runs.Milliseconds() {
@@ -84,8 +79,7 @@ func TestRunStartsWhileItsMemoryComes(t *testing.T) {
 // TestLostAcknowledgementIsAskedAgain: nothing is assumed about an order that
 // no answer came; it is given again, and the run that needs the memory waits.
 func TestLostAcknowledgementIsAskedAgain(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		env := newFixture(t)
+	withFixture(t, func(t *testing.T, env *fixture) {
 		env.large("f", "g")
 		s := env.gpuSettings(1)
 		s.GPU.AckTimeout = 5 * time.Second
@@ -98,13 +92,10 @@ func TestLostAcknowledgementIsAskedAgain(t *testing.T) {
 			return env.gpu.carryOut(ctx, o, footprint)
 		})
 		_, stop := env.start(s)
-		env.invoke("f", nil)
-		time.Sleep(time.Second)
+		env.invokeAndWait("f", time.Second)
 		began := time.Now()
 		id := env.invoke("g", nil)
-		for len(env.kinds(id)) == 0 {
-			time.Sleep(time.Millisecond)
-		}
+		env.answered(id, 1)
 		if took := time.Since(began); took < 10*time.Second || took > 11*time.Second {
 			t.Errorf("the run began %s after it was asked for", took)
 		}
@@ -125,16 +116,13 @@ const maxAsked = 4
 // TestUnresponsiveContainerIsGivenUp: a container that keeps the device and does not
 // answer does not keep it for ever.
 func TestUnresponsiveContainerIsGivenUp(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		env := newFixture(t)
+	withFixture(t, func(t *testing.T, env *fixture) {
 		env.large("f", "g")
 		env.gpu.will(func(context.Context, gpu.Order, int64) (int64, error) { return 0, errors.New("no process there") })
 		iv, stop := env.start(env.gpuSettings(1))
-		env.invoke("f", nil)
-		time.Sleep(time.Second)
-		id := env.invoke("g", nil)
-		time.Sleep(2 * maxAsked * defaultAckTimeout)
-		st, _ := iv.Status(t.Context())
+		env.invokeAndWait("f", time.Second)
+		id := env.invokeAndWait("g", 2*maxAsked*defaultAckTimeout)
+		st := env.status(iv)
 		stop()
 		if rec := env.record(id); rec == nil || rec.Response.StatusCode != 0 || len(env.gpu.orders()) != maxAsked {
 			t.Errorf("record %+v after orders %+v", rec, env.gpu.orders())
@@ -148,8 +136,7 @@ func TestUnresponsiveContainerIsGivenUp(t *testing.T) {
 // TestSlowMoveIsNoSilence: a transfer that takes longer than many
 // acknowledgements is waited for as long as it gets on.
 func TestSlowMoveIsNoSilence(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		env := newFixture(t)
+	withFixture(t, func(t *testing.T, env *fixture) {
 		env.large("f", "g")
 		var left atomic.Int64
 		left.Store(10 << 30)
@@ -167,10 +154,8 @@ func TestSlowMoveIsNoSilence(t *testing.T) {
 		s := env.gpuSettings(1)
 		s.GPU.AckTimeout = 21 * time.Second
 		_, stop := env.start(s)
-		env.invoke("f", nil)
-		time.Sleep(time.Second)
-		id := env.invoke("g", nil)
-		time.Sleep(5 * time.Minute)
+		env.invokeAndWait("f", time.Second)
+		id := env.invokeAndWait("g", 5*time.Minute)
 		env.mu.Lock()
 		removed := env.removed
 		env.mu.Unlock()
@@ -184,8 +169,7 @@ func TestSlowMoveIsNoSilence(t *testing.T) {
 // TestSilentPrefetchGoesElsewhere: a run that waits for memory which never
 // comes runs in another container.
 func TestSilentPrefetchGoesElsewhere(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		env := newFixture(t)
+	withFixture(t, func(t *testing.T, env *fixture) {
 		env.large("f", "g")
 		env.gpu.will(func(ctx context.Context, o gpu.Order, footprint int64) (int64, error) {
 			if o.Kind == gpu.Prefetch {
@@ -194,12 +178,9 @@ func TestSilentPrefetchGoesElsewhere(t *testing.T) {
 			return env.gpu.carryOut(ctx, o, footprint)
 		})
 		_, stop := env.start(env.gpuSettings(1))
-		env.invoke("f", nil)
-		time.Sleep(time.Second)
-		env.invoke("g", nil)
-		time.Sleep(time.Second)
-		id := env.invoke("f", nil)
-		time.Sleep(2 * maxAsked * defaultAckTimeout)
+		env.invokeAndWait("f", time.Second)
+		env.invokeAndWait("g", time.Second)
+		id := env.invokeAndWait("f", 2*maxAsked*defaultAckTimeout)
 		stop()
 		if n := gpuAnnotation(t, env.record(id)); n.Start != "cold" || env.made != 3 || len(env.kinds(id)) != 2 {
 			t.Errorf("%+v in %d containers, acks %v", n, env.made, env.kinds(id))
@@ -210,21 +191,13 @@ func TestSilentPrefetchGoesElsewhere(t *testing.T) {
 // TestRunCancelsAnEvictionOfItsContainer: the mover's work on it ends, its late
 // answer changes nothing, and the memory is ordered back.
 func TestRunCancelsAnEvictionOfItsContainer(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		env := newFixture(t)
+	withFixture(t, func(t *testing.T, env *fixture) {
 		env.action("f", annotate(`{"memory":"6 GB"}`))
 		env.large("g")
 		env.gpu.faults = true
 		cancelled := false
 		iv, stop := env.start(env.gpuSettings(1))
-		see := func(used int64) {
-			for range 4 {
-				iv.Observe([]gpu.Reading{{Utilization: -1, Used: used}})
-				time.Sleep(100 * time.Millisecond)
-			}
-		}
-		env.invoke("f", nil)
-		time.Sleep(time.Second)
+		env.invokeAndWait("f", time.Second)
 		env.gpu.will(func(ctx context.Context, o gpu.Order, footprint int64) (int64, error) {
 			if o.Kind == gpu.Evict {
 				<-ctx.Done() // half of it had left by then
@@ -232,15 +205,14 @@ func TestRunCancelsAnEvictionOfItsContainer(t *testing.T) {
 				env.gpu.holds(o.Container, footprint, footprint/2, 0)
 				return footprint / 2, nil
 			}
-			time.Sleep(100 * time.Millisecond) // a process sends its reports in order
+			pass(100 * time.Millisecond) // a process sends its reports in order
 			return env.gpu.carryOut(ctx, o, footprint)
 		})
 		// Another program takes memory of the device, so memory must leave, and then not.
-		see(6<<30 + 400<<20 + 12<<30)
-		see(6<<30 + 400<<20)
-		id := env.invoke("f", nil)
-		time.Sleep(time.Second)
-		st, _ := iv.Status(t.Context())
+		show(iv, 4, gpu.Reading{Utilization: -1, Used: 6<<30 + 400<<20 + 12<<30})
+		show(iv, 4, gpu.Reading{Utilization: -1, Used: 6<<30 + 400<<20})
+		id := env.invokeAndWait("f", time.Second)
+		st := env.status(iv)
 		stop()
 		var kinds []string
 		for _, o := range env.gpu.orders() {
@@ -260,23 +232,19 @@ func TestRunCancelsAnEvictionOfItsContainer(t *testing.T) {
 
 // TestProcessThatExitsFreesItsMemory.
 func TestProcessThatExitsFreesItsMemory(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		env := newFixture(t)
+	withFixture(t, func(t *testing.T, env *fixture) {
 		env.large("f", "g")
 		env.gpu.hold = func(name string, need gpu.Need) { // the work was done in a child
 			env.gpu.report(gpu.MemoryReport{Container: name, PID: 7, Usage: gpu.Usage{Allocated: 10 << 30, Resident: 10 << 30}})
 			env.gpu.report(gpu.MemoryReport{Container: name, PID: 7, Exited: true})
 		}
 		iv, stop := env.start(env.gpuSettings(1))
-		one := env.invoke("f", nil)
-		time.Sleep(time.Second)
-		if st, _ := iv.Status(t.Context()); st.Devices[0].Resident != 0 {
+		one := env.invokeAndWait("f", time.Second)
+		if st := env.status(iv); st.Devices[0].Resident != 0 {
 			t.Errorf("device %+v", st.Devices[0])
 		}
-		two := env.invoke("g", nil)
-		time.Sleep(time.Second)
-		three := env.invoke("f", nil)
-		time.Sleep(time.Second)
+		two := env.invokeAndWait("g", time.Second)
+		three := env.invokeAndWait("f", time.Second)
 		stop()
 		for _, id := range []activation.ID{one, two, three} {
 			if n := gpuAnnotation(t, env.record(id)); n.Memory != 10<<30 {

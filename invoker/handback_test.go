@@ -6,15 +6,11 @@ import (
 	"strings"
 	"sync"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"github.com/gpuwhisk/gpuwhisk/activation"
 	"github.com/gpuwhisk/gpuwhisk/invoker/engine/proxy"
 )
-
-// pass lets time pass on the fake clock of testing/synctest: nothing really waits.
-func pass(d time.Duration) { time.Sleep(d) }
 
 // fakeReturner is the schedulers, as far as they take activations back.
 type fakeReturner struct {
@@ -89,15 +85,13 @@ func TestStopGivesBackWhatHasNotStarted(t *testing.T) {
 		"nobody knows": {&fakeReturner{err: errors.New("no answer")}, 2, 0, 4},
 	} {
 		t.Run(name+", on a GPU", func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				env := newFixture(t)
+			withFixture(t, func(t *testing.T, env *fixture) {
 				env.action("f", annotate("true"))
 				givesBack(t, env, env.gpuSettings(1), c.r, func(_ *Invoker, stop func()) { stop() }, c.run, c.back, c.unknown)
 			})
 		})
 		t.Run(name+", without", func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				env := newFixture(t)
+			withFixture(t, func(t *testing.T, env *fixture) {
 				env.action("f", func(a *activation.Action) { a.Limits.MemoryMB = 512 })
 				s := env.settings()
 				s.Pool.MemoryMB = 1024
@@ -125,8 +119,7 @@ func TestLossOfTheLastDeviceGivesBackWhatWaits(t *testing.T) {
 		"not taken": {&fakeReturner{}, 4, 0},
 	} {
 		t.Run(name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				env := newFixture(t)
+			withFixture(t, func(t *testing.T, env *fixture) {
 				env.action("f", annotate("true"))
 				c.r.back = map[activation.ID]int{}
 				var ids []activation.ID

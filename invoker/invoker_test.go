@@ -27,30 +27,47 @@ func once(t *testing.T, prepare func(env *fixture) activation.ID) (*fixture, act
 	return env, id
 }
 
+// A caller that waits gets its result before the logs are read, unless that takes no
+// time: there are none, they are there at once, or they go elsewhere.
 func TestAcksFollowTheTable(t *testing.T) {
+	type logs struct {
+		mb                int
+		atOnce, elsewhere bool
+		lines             int // in the record
+	}
 	for _, c := range []struct {
-		blocking, logs bool
-		want           []string
+		blocking bool
+		logs     logs
+		want     string
 	}{
-		{true, true, []string{"result", "completion"}},
-		{true, false, []string{"combined"}},
-		{false, true, []string{"completion"}},
-		{false, false, []string{"completion"}},
+		{true, logs{mb: 10, lines: 1}, "result completion"},
+		{true, logs{mb: 0}, "combined"},
+		{true, logs{mb: 10, atOnce: true, lines: 1}, "combined"},
+		{true, logs{mb: 10, elsewhere: true}, "combined"},
+		{false, logs{mb: 10, lines: 1}, "completion"},
+		{false, logs{mb: 0}, "completion"},
+		{false, logs{mb: 10, atOnce: true, lines: 1}, "completion"},
+		{false, logs{mb: 10, elsewhere: true}, "completion"},
 	} {
-		env, id := once(t, func(env *fixture) activation.ID {
-			env.action("a", func(a *activation.Action) {
-				if !c.logs {
-					a.Limits.LogsMB = 0
-				}
-			})
-			return env.invoke("a", func(m *activation.Message) { m.Blocking = c.blocking })
+		withFixture(t, func(t *testing.T, env *fixture) {
+			env.logsAtOnce, env.logs = c.logs.atOnce, container.LogResult{Lines: []string{"a line"}}
+			env.action("a", func(a *activation.Action) { a.Limits.LogsMB = c.logs.mb })
+			s := env.settings()
+			s.LogsOutOfBand = c.logs.elsewhere
+			_, stop := env.start(s)
+			id := env.invoke("a", func(m *activation.Message) { m.Blocking = c.blocking })
+			synctest.Wait()
+			stop()
+			if got := strings.Join(env.kinds(id), " "); got != c.want {
+				t.Errorf("%+v: acks %s", c, got)
+			}
+			if rec := env.record(id); rec == nil || len(rec.Logs) != c.logs.lines || len(env.asked) != c.logs.lines {
+				t.Errorf("%+v: record %+v, %d logs read", c, rec, len(env.asked))
+			}
+			if len(env.done) != 1 || len(env.events) != 1 {
+				t.Errorf("%+v: done %v, %d events", c, env.done, len(env.events))
+			}
 		})
-		if got := env.kinds(id); !slices.Equal(got, c.want) {
-			t.Errorf("blocking %t, logs %t: acks %v, want %v", c.blocking, c.logs, got, c.want)
-		}
-		if env.record(id) == nil || len(env.done) != 1 || len(env.events) != 1 {
-			t.Errorf("blocking %t, logs %t: record %v, done %v, events %d", c.blocking, c.logs, env.record(id), env.done, len(env.events))
-		}
 	}
 }
 
@@ -67,10 +84,15 @@ func TestWhatNeverReachesAContainer(t *testing.T) {
 			env.history = func(d *Delivery) { d.Kind = "nodejs:20" }
 			return env.invoke("nope", nil)
 		}, 1, textGone, "nodejs:20"},
-		{"too large for the namespace", func(env *fixture) activation.ID {
+		{"too large", func(env *fixture) activation.ID {
 			env.action("a", func(a *activation.Action) { a.Limits.MemoryMB = 1024 })
 			return env.invoke("a", nil)
 		}, 1, "requirement failed: memory size 1024 MB exceeds allowed threshold of 512 MB", "unknown"},
+		{"too large for its namespace", func(env *fixture) activation.ID {
+			most := 128
+			env.action("a", nil)
+			return env.invoke("a", func(m *activation.Message) { m.User.Limits.MaxMemoryMB = &most })
+		}, 1, `{"error":"requirement failed: memory size 256 MB exceeds allowed threshold of 128 MB"}`, "unknown"},
 		{"gpu without a device", func(env *fixture) activation.ID {
 			env.action("a", annotate("true"))
 			return env.invoke("a", nil)
@@ -89,8 +111,8 @@ func TestWhatNeverReachesAContainer(t *testing.T) {
 		if kind, _ := rec.Annotations.Text("kind"); kind != c.kind {
 			t.Errorf("%s: kind %q, want %q", c.name, kind, c.kind)
 		}
-		if got := env.kinds(id); !slices.Equal(got, []string{"combined"}) {
-			t.Errorf("%s: acks %v, want combined", c.name, got)
+		if got := env.kinds(id); !slices.Equal(got, []string{"combined"}) || env.made != 0 {
+			t.Errorf("%s: acks %v, %d containers; want combined and none", c.name, got, env.made)
 		}
 	}
 }
@@ -156,39 +178,11 @@ func TestFailuresOfContainersAndActions(t *testing.T) {
 	}
 }
 
-// TestFirstRunAfterRest: a container that turns out to be gone before the
-// action could see anything does no harm.
-func TestFirstRunAfterRest(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		env := newFixture(t)
-		env.action("a", nil)
-		env.run = func(n int, _ []byte) proxy.Exchange {
-			if n == 2 {
-				return proxy.Exchange{Failure: proxy.Refused}
-			}
-			return answer(200, `{}`)
-		}
-		_, stop := env.start(env.settings())
-		env.invoke("a", nil)
-		synctest.Wait()
-		id := env.invoke("a", nil)
-		synctest.Wait()
-		stop()
-		if rec := env.record(id); rec == nil || rec.Response.StatusCode != 0 || env.made != 2 {
-			t.Fatalf("record %+v after %d containers, want success in a second one", rec, env.made)
-		}
-		if len(env.acks) != 4 || len(env.done) != 2 {
-			t.Fatalf("%d acks, done %v", len(env.acks), env.done)
-		}
-	})
-}
-
 // TestDeathDuringInit: no run waits for a proxy whose container has ended, even if
 // its death is reported before its creation.
 func TestDeathDuringInit(t *testing.T) {
 	for _, early := range []bool{true, false} {
-		synctest.Test(t, func(t *testing.T) {
-			env := newFixture(t)
+		withFixture(t, func(t *testing.T, env *fixture) {
 			env.action("a", nil)
 			env.create = func(container.Spec) error {
 				if early {
@@ -200,8 +194,7 @@ func TestDeathDuringInit(t *testing.T) {
 			env.hang = true
 			began := time.Now()
 			_, stop := env.start(env.settings())
-			id := env.invoke("a", nil)
-			time.Sleep(2 * time.Second)
+			id := env.invokeAndWait("a", 2*time.Second)
 			if !early {
 				env.diedC <- "id1"
 			}
@@ -214,27 +207,8 @@ func TestDeathDuringInit(t *testing.T) {
 	}
 }
 
-func TestResumeThatFailsGoesElsewhere(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		env := newFixture(t)
-		env.action("a", nil)
-		env.resume = func() error { return container.ErrGone }
-		_, stop := env.start(env.settings())
-		env.invoke("a", nil)
-		synctest.Wait()
-		time.Sleep(time.Minute) // the container is paused meanwhile
-		id := env.invoke("a", nil)
-		synctest.Wait()
-		stop()
-		if rec := env.record(id); rec == nil || rec.Response.StatusCode != 0 || env.made != 2 || env.removed != 1 {
-			t.Fatalf("record %+v, %d made, %d removed", rec, env.made, env.removed)
-		}
-	})
-}
-
 func TestNothingIsPulledWithoutPermit(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		env := newFixture(t)
+	withFixture(t, func(t *testing.T, env *fixture) {
 		env.action("a", nil)
 		block := make(chan struct{})
 		env.run = func(int, []byte) proxy.Exchange { <-block; return answer(200, `{}`) }
@@ -260,8 +234,7 @@ func TestNothingIsPulledWithoutPermit(t *testing.T) {
 // TestDrainDeadline: what is not finished in time is not done at the feed, so
 // that it comes again, and the process still ends.
 func TestDrainDeadline(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		env := newFixture(t)
+	withFixture(t, func(t *testing.T, env *fixture) {
 		env.action("a", nil)
 		hang := make(chan struct{})
 		env.run = func(int, []byte) proxy.Exchange {
@@ -269,8 +242,7 @@ func TestDrainDeadline(t *testing.T) {
 			return proxy.Exchange{Failure: proxy.Cancelled}
 		}
 		_, stop := env.start(env.settings())
-		env.invoke("a", nil)
-		synctest.Wait()
+		env.invokeAndWait("a", 0)
 		go func() {
 			time.Sleep(2 * time.Minute)
 			close(hang)

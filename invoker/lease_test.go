@@ -3,7 +3,6 @@ package invoker
 import (
 	"strings"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"github.com/gpuwhisk/gpuwhisk/activation"
@@ -16,25 +15,22 @@ import (
 // controller waits for that, only the record does.
 func TestEndIsNotDelayedByMemoryReport(t *testing.T) {
 	for logs, answers := range map[int]string{0: "combined", 10: "result completion"} {
-		synctest.Test(t, func(t *testing.T) {
-			env := newFixture(t)
+		withFixture(t, func(t *testing.T, env *fixture) {
 			env.action("f", func(a *activation.Action) {
 				annotate("true")(a)
 				a.Limits.LogsMB = logs
 			})
 			env.lasting(time.Second)
 			env.gpu.hold = func(name string, _ gpu.Need) {
-				time.Sleep(time.Second)
+				pass(time.Second)
 				env.gpu.log("held")
 				env.gpu.holds(name, 3<<30, 3<<30, 0)
 			}
 			s := env.gpuSettings(1)
 			s.GPU.Tokens.Max = 1
 			_, stop := env.start(s)
-			first := env.invoke("f", nil)
-			time.Sleep(time.Millisecond)
-			env.invoke("f", nil)
-			time.Sleep(time.Minute)
+			first := env.invokeAndWait("f", time.Millisecond)
+			env.invokeAndWait("f", time.Minute)
 			stop()
 			once := "begin run " + answers + " held"
 			if got := strings.ReplaceAll(strings.Join(env.gpu.calls, " "), " end", ""); got != once+" "+once {
@@ -49,13 +45,9 @@ func TestEndIsNotDelayedByMemoryReport(t *testing.T) {
 
 // slowLogs has every run take a second, and the reading of its logs ten.
 func (env *fixture) slowLogs() {
-	env.run = func(int, []byte) proxy.Exchange {
-		env.gpu.log("run")
-		time.Sleep(time.Second)
-		return answer(200, `{}`)
-	}
+	env.lasting(time.Second)
 	env.logging = func() {
-		time.Sleep(10 * time.Second)
+		pass(10 * time.Second)
 		env.gpu.log("logs")
 	}
 }
@@ -63,28 +55,23 @@ func (env *fixture) slowLogs() {
 // TestTokenIsFreeWhileLogsAreRead: whose logs are being read needs no device,
 // but its container; another function may have the token meanwhile.
 func TestTokenIsFreeWhileLogsAreRead(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		env := newFixture(t)
-		for _, name := range []string{"f", "g"} {
-			env.action(name, annotate(`{"memory":"10 GB"}`))
-		}
+	withFixture(t, func(t *testing.T, env *fixture) {
+		env.large("f", "g")
 		env.slowLogs()
 		s := env.gpuSettings(1)
 		s.GPU.Tokens.Max = 1
 		_, stop := env.start(s)
-		env.invoke("f", nil)
-		time.Sleep(time.Minute)
-		env.invoke("f", nil)
-		time.Sleep(time.Millisecond)
+		env.invokeAndWait("f", time.Minute)
+		env.invokeAndWait("f", time.Millisecond)
 		g := env.invoke("g", nil) // whose memory replaces f's
-		time.Sleep(3 * time.Second)
+		pass(3 * time.Second)
 		if got := env.kinds(g); len(got) != 1 || got[0] != "result" {
 			t.Errorf("the other function is answered %v while logs are read", got)
 		}
 		if n := len(env.gpu.orders()); n != 1 {
 			t.Errorf("%d moves, want the one off the device", n)
 		}
-		time.Sleep(time.Minute)
+		pass(time.Minute)
 		stop()
 		if got := env.kinds(g); len(got) != 2 || len(env.created) != 2 {
 			t.Errorf("answers %v, %d containers", got, len(env.created))
@@ -96,8 +83,7 @@ func TestTokenIsFreeWhileLogsAreRead(t *testing.T) {
 // new container: it has the one whose logs are being read, when they are.
 func TestContainerIsNotSharedWithLogs(t *testing.T) {
 	for _, policy := range []string{"mqfq-sticky", "sticky-plus", "fcfs"} {
-		synctest.Test(t, func(t *testing.T) {
-			env := newFixture(t)
+		withFixture(t, func(t *testing.T, env *fixture) {
 			env.action("f", annotate(`{"memory":"1 GB"}`))
 			env.slowLogs()
 			s := env.gpuSettings(1)
@@ -106,9 +92,9 @@ func TestContainerIsNotSharedWithLogs(t *testing.T) {
 			var ids []activation.ID
 			for range 3 {
 				ids = append(ids, env.invoke("f", nil))
-				time.Sleep(time.Millisecond)
+				pass(time.Millisecond)
 			}
-			time.Sleep(time.Minute)
+			pass(time.Minute)
 			stop()
 			calls := strings.Join(env.gpu.calls, " ")
 			for _, word := range []string{"begin ", "end ", "result ", "completion "} {
@@ -129,21 +115,18 @@ func TestContainerIsNotSharedWithLogs(t *testing.T) {
 // TestCallerComesBackAtOnce: a caller that has the answer may call again before it is
 // known what the container holds; that is no reason for another container.
 func TestCallerComesBackAtOnce(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		env := newFixture(t)
+	withFixture(t, func(t *testing.T, env *fixture) {
 		env.action("f", annotate("true"))
 		env.gpu.hold = func(name string, need gpu.Need) {
-			time.Sleep(time.Second)
+			pass(time.Second)
 			env.gpu.holds(name, need.Bytes, need.Bytes, need.Context)
 		}
 		_, stop := env.start(env.gpuSettings(1)) // of two tokens
 		for range 3 {
 			id := env.invoke("f", nil)
-			for len(env.kinds(id)) < 2 {
-				time.Sleep(time.Millisecond)
-			}
+			env.answered(id, 2)
 		}
-		time.Sleep(time.Minute)
+		pass(time.Minute)
 		stop()
 		if len(env.created) != 1 {
 			t.Errorf("%d containers", len(env.created))
@@ -153,20 +136,17 @@ func TestCallerComesBackAtOnce(t *testing.T) {
 
 // TestContainerDiesWhileItsLogsAreRead: the run that waited for it runs elsewhere.
 func TestContainerDiesWhileItsLogsAreRead(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		env := newFixture(t)
+	withFixture(t, func(t *testing.T, env *fixture) {
 		env.action("f", annotate(`{"memory":"1 GB"}`))
 		env.slowLogs()
 		s := env.gpuSettings(1)
 		s.GPU.Tokens.Max = 1
 		iv, stop := env.start(s)
-		env.invoke("f", nil)
-		time.Sleep(time.Millisecond)
+		env.invokeAndWait("f", time.Millisecond)
 		next := env.invoke("f", nil)
-		time.Sleep(3 * time.Second) // the logs of the first are being read
-		status, err := iv.Status(t.Context())
-		if err != nil || status.Devices[0].InFlight != 1 || status.Containers[0].Active != 2 {
-			t.Errorf("%+v %+v, %v", status.Devices, status.Containers, err)
+		pass(3 * time.Second) // the logs of the first are being read
+		if st := env.status(iv); st.Devices[0].InFlight != 1 || st.Containers[0].Active != 2 {
+			t.Errorf("%+v %+v", st.Devices, st.Containers)
 		}
 		env.setRun(func(n int, _ []byte) proxy.Exchange {
 			if n > 1 { // of the container that ended
@@ -175,7 +155,7 @@ func TestContainerDiesWhileItsLogsAreRead(t *testing.T) {
 			return answer(200, `{}`)
 		})
 		env.diedC <- "id1"
-		time.Sleep(time.Minute)
+		pass(time.Minute)
 		stop()
 		if rec := env.record(next); rec == nil || rec.Response.StatusCode != 0 || len(env.created) != 2 {
 			t.Errorf("%+v, in %d containers", rec, len(env.created))

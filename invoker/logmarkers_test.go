@@ -48,8 +48,7 @@ func (s *logged) lines() (lines []string) {
 // them.
 func markerLines(t *testing.T, on bool, change func(env *fixture), do func(env *fixture)) (lines []string) {
 	t.Helper()
-	synctest.Test(t, func(t *testing.T) {
-		env := newFixture(t)
+	withFixture(t, func(t *testing.T, env *fixture) {
 		env.action("hello", nil)
 		change(env)
 		s := env.settings()

@@ -2,6 +2,8 @@ package invoker
 
 import (
 	"fmt"
+	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -18,30 +20,17 @@ func TestFunctionsHaveBoundedSeries(t *testing.T) {
 	for i := range maxWaiters + 50 {
 		m.queued(id(i), time.Second)
 	}
-	series := func() (n int, other uint64) {
-		families, err := reg.Gather()
-		if err != nil {
-			t.Fatal(err)
+	bounded := func(when string) {
+		t.Helper()
+		series := seriesOf(t, reg)
+		if n := len(series); n != maxWaiters+1 || !slices.ContainsFunc(series, func(s string) bool {
+			return strings.HasPrefix(s, `gpuwhisk_gpu_function_queue_seconds{action="other",`) && strings.HasSuffix(s, " 50")
+		}) {
+			t.Errorf("%s: %d series, want %d and 50 runs of other functions:\n%s", when, n, maxWaiters+1, series[n-1])
 		}
-		for _, f := range families {
-			if f.GetName() != "gpuwhisk_gpu_function_queue_seconds" {
-				continue
-			}
-			for _, s := range f.GetMetric() {
-				n++
-				if s.GetLabel()[0].GetValue() == "other" {
-					other = s.GetHistogram().GetSampleCount()
-				}
-			}
-		}
-		return n, other
 	}
-	if n, other := series(); n != maxWaiters+1 || other != 50 {
-		t.Errorf("%d series, %d runs of other functions; want %d and 50", n, other, maxWaiters+1)
-	}
+	bounded("at first")
 	m.forget(id(0))
 	m.queued(id(maxWaiters), time.Second)
-	if n, other := series(); n != maxWaiters+1 || other != 50 {
-		t.Errorf("after one was forgotten: %d series, %d of others; want %d and 50", n, other, maxWaiters+1)
-	}
+	bounded("after one was forgotten")
 }

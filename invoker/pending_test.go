@@ -35,14 +35,15 @@ const taken = 8
 // released is how many of them were given back.
 func (c *clerk) released() int { return -int(c.completer.permits.taken.Load()) }
 
-func newClerk() *clerk {
+// newClerk is one that sends events, or not.
+func newClerk(events bool) *clerk {
 	c := &clerk{}
 	c.completer = &completer{
-		ctx: context.Background(), events: true, out: c, records: c, journal: c,
+		ctx: context.Background(), events: events, out: c, records: c, journal: c,
 		log: slog.New(slog.DiscardHandler), observe: newTestObserver(),
 		wall: func() time.Time { return time.UnixMilli(epoch) }, permits: newPermits(taken, Backlog{}),
 	}
-	c.completer.unsettled = &unsettled{journal: c, events: true, log: c.completer.log, wall: c.completer.wall, ends: map[*pending]bool{}}
+	c.completer.unsettled = &unsettled{journal: c, events: events, log: c.completer.log, wall: c.completer.wall, ends: map[*pending]bool{}}
 	for range taken {
 		c.completer.permits.common <- struct{}{}
 	}
@@ -92,7 +93,7 @@ func (c *clerk) pending(blocking bool) (*pending, *activation.Record) {
 
 // Completing a pending activation a second time does nothing.
 func TestPendingIsCompletedOnce(t *testing.T) {
-	c := newClerk()
+	c := newClerk(true)
 	p, rec := c.pending(true)
 	for range 3 {
 		c.completer.complete(p, ending{record: rec})
@@ -113,7 +114,7 @@ func TestMessageIsDoneLast(t *testing.T) {
 	broken := errors.New("refused for good")
 	for _, answer := range []error{nil, broken} {
 		for last := range 3 {
-			c := newClerk()
+			c := newClerk(true)
 			p, rec := c.pending(true)
 			c.completer.result(p, rec)
 			c.completer.complete(p, ending{record: rec})
@@ -140,7 +141,7 @@ func TestMessageIsDoneLast(t *testing.T) {
 func TestMessageIsNotDoneAfterTheEnd(t *testing.T) {
 	closed := errors.New("closed")
 	for _, no := range [][2]error{{closed, nil}, {nil, closed}, {closed, closed}} {
-		c := newClerk()
+		c := newClerk(true)
 		c.noAcks, c.noPuts = no[0], no[1]
 		p, rec := c.pending(true)
 		c.completer.complete(p, ending{record: rec})
@@ -156,7 +157,7 @@ func TestMessageIsNotDoneAfterTheEnd(t *testing.T) {
 // Nothing is sent after the end: what a cancelled piece of work reports of its
 // activation would contradict the process that runs it next.
 func TestNothingLeavesAfterTheEnd(t *testing.T) {
-	c := newClerk()
+	c := newClerk(true)
 	ended, end := context.WithCancel(context.Background())
 	end()
 	c.completer.ctx = ended
@@ -172,7 +173,7 @@ func TestNothingLeavesAfterTheEnd(t *testing.T) {
 // not done, whatever else became of it, and is delivered again.
 func TestAckThatWasNotSentIsKept(t *testing.T) {
 	for unsent := range 2 {
-		c := newClerk()
+		c := newClerk(true)
 		p, rec := c.pending(true)
 		c.completer.result(p, rec)
 		c.completer.complete(p, ending{record: rec})
@@ -213,7 +214,7 @@ func TestShapeOfAcks(t *testing.T) {
 		{combined: true, kind: activation.Combined},
 		{combined: true, silent: true, kind: activation.Combined},
 	} {
-		k := newClerk()
+		k := newClerk(true)
 		p, rec := k.pending(c.blocking)
 		got := k.completer.shape(p, ending{record: rec, combined: c.combined, silent: c.silent}, c.resulted)
 		if got.Kind != c.kind || (got.Record != nil) != c.record || got.ActivationID != p.ActivationID {

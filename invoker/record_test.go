@@ -151,8 +151,7 @@ func (k *kept) Write(entry []byte) {
 // then the activation without logs, with the id of the namespace. The record has
 // the lines, as without it. Neither parameters nor keys are in it.
 func TestUserLogs(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		env := newFixture(t)
+	withFixture(t, func(t *testing.T, env *fixture) {
 		env.action("shown", func(a *activation.Action) { a.Namespace = "guest/pack" })
 		env.setRun(func(int, []byte) proxy.Exchange { return answer(200, `{"shown":1}`) })
 		env.logs = container.LogResult{

@@ -3,11 +3,9 @@ package invoker
 import (
 	"strings"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"github.com/gpuwhisk/gpuwhisk/activation"
-	"github.com/gpuwhisk/gpuwhisk/invoker/engine/proxy"
 	"github.com/gpuwhisk/gpuwhisk/invoker/operate/explain"
 )
 
@@ -34,33 +32,17 @@ func holds(t *testing.T, text string, want ...string) {
 	}
 }
 
-// takes lets every run take a time.
-func (env *fixture) takes(d time.Duration) {
-	env.run = func(int, []byte) proxy.Exchange {
-		began := time.Now()
-		time.Sleep(d)
-		return proxy.Exchange{Status: 200, Body: []byte(`{}`), ContentLength: 2, Start: began, End: time.Now()}
-	}
-}
-
 func TestAccountsOfGPURuns(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		env := newFixture(t)
-		for _, name := range []string{"f", "g"} {
-			env.action(name, annotate(`{"memory":"10 GB"}`))
-		}
-		env.takes(200 * time.Millisecond)
+	withFixture(t, func(t *testing.T, env *fixture) {
+		env.large("f", "g")
+		env.lasting(200 * time.Millisecond)
 		s := env.gpuSettings(1)
 		s.Explain = 100
 		iv, stop := env.start(s)
-		cold := env.invoke("f", nil)
-		time.Sleep(time.Second)
-		env.invoke("g", nil)
-		time.Sleep(time.Second)
-		warm := env.invoke("f", nil)
-		time.Sleep(time.Millisecond)
-		behind := env.invoke("f", nil)
-		time.Sleep(5 * time.Second)
+		cold := env.invokeAndWait("f", time.Second)
+		env.invokeAndWait("g", time.Second)
+		warm := env.invokeAndWait("f", time.Millisecond)
+		behind := env.invokeAndWait("f", 5*time.Second)
 		stop()
 		holds(t, tracesOf(t, iv, cold), "Accepted", "Did not wait", "Started cold on 0 (test, simulated)",
 			"Ran 200 ms alone on the device", "held 10 GB", "Answered with success", "Its record, written in a batch of 12, and its acks were safe")
@@ -73,12 +55,11 @@ func TestAccountsOfGPURuns(t *testing.T) {
 // TestTraceOfAThrottledRun: a flow that leads by more than it may waits, and its
 // trace states behind whom and why.
 func TestTraceOfAThrottledRun(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		env := newFixture(t)
+	withFixture(t, func(t *testing.T, env *fixture) {
 		for _, name := range []string{"greedy", "modest"} {
 			env.action(name, annotate(`{"memory":"1 GB"}`))
 		}
-		env.takes(2 * time.Second)
+		env.lasting(2 * time.Second)
 		s := env.gpuSettings(1)
 		s.Explain, s.GPU.Tokens.Max = 100, 1
 		s.GPU.Sched.Overrun = time.Second
@@ -86,13 +67,12 @@ func TestTraceOfAThrottledRun(t *testing.T) {
 		for range 4 {
 			env.invoke("greedy", nil)
 		}
-		time.Sleep(3 * time.Second)
+		pass(3 * time.Second)
 		for range 3 {
 			env.invoke("modest", nil)
 		}
-		time.Sleep(time.Millisecond)
-		last := env.invoke("greedy", nil)
-		time.Sleep(time.Minute)
+		pass(time.Millisecond)
+		last := env.invokeAndWait("greedy", time.Minute)
 		stop()
 		holds(t, tracesOf(t, iv, last), "Waited", "calls of its own function", "of guest/guest/modest", "lead over the others was", "1.00 s is allowed")
 	})
@@ -100,20 +80,17 @@ func TestTraceOfAThrottledRun(t *testing.T) {
 
 // TestTraceOfARunAlone: a run that is answered and whose logs are read is no company.
 func TestTraceOfARunAlone(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		env := newFixture(t)
-		env.logging = func() { time.Sleep(time.Second) }
+	withFixture(t, func(t *testing.T, env *fixture) {
+		env.logging = func() { pass(time.Second) }
 		for _, name := range []string{"f", "g"} {
 			env.action(name, annotate(`{"memory":"1 GB"}`))
 		}
-		env.takes(200 * time.Millisecond)
+		env.lasting(200 * time.Millisecond)
 		s := env.gpuSettings(1)
 		s.Explain, s.GPU.Tokens.Max = 100, 1
 		iv, stop := env.start(s)
-		env.invoke("f", nil)
-		time.Sleep(time.Millisecond)
-		second := env.invoke("g", nil)
-		time.Sleep(time.Minute)
+		env.invokeAndWait("f", time.Millisecond)
+		second := env.invokeAndWait("g", time.Minute)
 		stop()
 		holds(t, tracesOf(t, iv, second), "Waited 199 ms", "Ran 200 ms alone on the device")
 	})
@@ -122,8 +99,7 @@ func TestTraceOfARunAlone(t *testing.T) {
 // TestTraceOfASpilledRun: why an activation waited when it came is shown although
 // its message went to the spill meanwhile.
 func TestTraceOfASpilledRun(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		env := newFixture(t)
+	withFixture(t, func(t *testing.T, env *fixture) {
 		env.spill = newSpill()
 		env.action("gpu", annotate("true"))
 		s := env.aSecond()
@@ -131,33 +107,28 @@ func TestTraceOfASpilledRun(t *testing.T) {
 		iv, stop := env.start(s)
 		var last activation.ID
 		for range 20 {
-			last = env.invoke("gpu", nil)
-			synctest.Wait()
+			last = env.invokeAndWait("gpu", 0)
 		}
-		time.Sleep(500 * time.Millisecond)
-		if st, err := iv.Status(t.Context()); err != nil || st.Backlog.Spilled == 0 {
-			t.Fatalf("nothing is spilled: %+v, %v", st.Backlog, err)
+		pass(500 * time.Millisecond)
+		if st := env.status(iv); st.Backlog.Spilled == 0 {
+			t.Fatalf("nothing is spilled: %+v", st.Backlog)
 		}
-		time.Sleep(time.Minute)
+		pass(time.Minute)
 		stop()
 		holds(t, tracesOf(t, iv, last), "Accepted", "Waited 19", "behind 18 calls of its own function", "because every device had as many runs as it may", "Ran 1.00 s")
 	})
 }
 
 func TestAccountsOfOthers(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		env := newFixture(t)
+	withFixture(t, func(t *testing.T, env *fixture) {
 		env.action("plain", nil)
 		s := env.settings()
 		s.Explain = 2
 		iv, stop := env.start(s)
-		none := env.invoke("absent", nil)
-		time.Sleep(time.Second)
+		none := env.invokeAndWait("absent", time.Second)
 		holds(t, tracesOf(t, iv, none), "Did not run: "+textGone)
-		cold := env.invoke("plain", nil)
-		time.Sleep(time.Second)
-		warm := env.invoke("plain", nil)
-		time.Sleep(time.Second)
+		cold := env.invokeAndWait("plain", time.Second)
+		warm := env.invokeAndWait("plain", time.Second)
 		stop()
 		holds(t, tracesOf(t, iv, cold), "Started cold: there was no container", "Ran")
 		holds(t, tracesOf(t, iv, warm), "Started warm")

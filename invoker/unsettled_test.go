@@ -31,8 +31,7 @@ func TestReportedIsKeptBefore(t *testing.T) {
 		{name: "a blocked namespace", blocking: true, events: true, ending: ending{silent: true}, want: "combined"},
 		{name: "an end that the journal has", blocking: true, events: true, ending: ending{repeated: true}, want: "combined"},
 	} {
-		k := newClerk()
-		k.completer.events, k.completer.unsettled.events = c.events, c.events
+		k := newClerk(c.events)
 		p, rec := k.pending(c.blocking)
 		p.Unlisted, c.ending.record = c.unlisted, rec
 		if c.resulted {
@@ -51,8 +50,7 @@ func TestReportedIsKeptBefore(t *testing.T) {
 // TestRecordIsWhatWasReported: when a worker panics between the result and the
 // completion, the record has the result.
 func TestRecordIsWhatWasReported(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		env := newFixture(t)
+	withFixture(t, func(t *testing.T, env *fixture) {
 		env.action("f", nil)
 		env.logging = func() { panic("no logs") }
 		_, stop := env.start(env.settings())
@@ -68,45 +66,46 @@ func TestRecordIsWhatWasReported(t *testing.T) {
 	})
 }
 
-// TestOwedIsWhatIsNotSafe: at the end the journal keeps how those ended whose
+// TestUnacknowledgedIsWhatIsNotSafe: at the end the journal keeps how those ended whose
 // record or ack is not safe, and of no others.
 func TestUnacknowledgedIsWhatIsNotSafe(t *testing.T) {
 	for _, c := range []struct {
 		name              string
 		sent, stored      bool
+		refusal           error // with which both end
 		unlisted, blocked bool
 		unacknowledged    int
 	}{
 		{name: "all is safe", sent: true, stored: true},
+		{name: "broker and store refuse them for good", sent: true, stored: true, refusal: errors.New("no such topic")},
 		{name: "no ack", stored: true, unacknowledged: 1},
 		{name: "no record", sent: true, unacknowledged: 1},
 		{name: "neither", unacknowledged: 1},
 		{name: "neither, of a shared topic", unlisted: true},
 		{name: "a blocked namespace, which the next process finds blocked", blocked: true},
 	} {
-		k := newClerk()
-		k.completer.events, k.completer.unsettled.events = false, false
+		k := newClerk(false)
 		tick, rec := k.pending(false)
 		tick.Unlisted = c.unlisted
 		k.completer.complete(tick, ending{record: rec, silent: c.blocked})
 		for _, sent := range k.sent {
 			if c.sent {
-				sent(nil)
+				sent(c.refusal)
 			}
 		}
 		for _, stored := range k.stored {
 			if c.stored {
-				stored(nil)
+				stored(c.refusal)
 			}
 		}
 		k.completer.unsettled.keepAll()
-		if len(k.unacknowledged) != c.unacknowledged {
-			t.Errorf("%s: %d are unacknowledged, want %d", c.name, len(k.unacknowledged), c.unacknowledged)
+		if done := c.sent && c.stored; len(k.unacknowledged) != c.unacknowledged || (k.done == 1) != done {
+			t.Errorf("%s: %d are unacknowledged, want %d; done %d", c.name, len(k.unacknowledged), c.unacknowledged, k.done)
 		}
 	}
 }
 
-// TestOwedIsKeptBeforeTheEnd: while the process works the journal is given the end
+// TestUnacknowledgedIsKeptBeforeTheEnd: while the process works the journal is given the end
 // of what waits for its acks for two polls, or for its record for ten, once; and
 // again when the record has become whole.
 func TestUnacknowledgedIsKeptBeforeTheEnd(t *testing.T) {
@@ -122,8 +121,7 @@ func TestUnacknowledgedIsKeptBeforeTheEnd(t *testing.T) {
 		{name: "no record", sent: true, polls: 20, unacknowledged: 1},
 		{name: "all is safe", sent: true, stored: true, polls: 20, unacknowledged: 0},
 	} {
-		k := newClerk()
-		k.completer.events, k.completer.unsettled.events = false, false
+		k := newClerk(false)
 		tick, rec := k.pending(false)
 		k.completer.complete(tick, ending{record: rec})
 		if c.sent {
@@ -139,8 +137,7 @@ func TestUnacknowledgedIsKeptBeforeTheEnd(t *testing.T) {
 			t.Errorf("%s: %d were kept, want %d", c.name, len(k.unacknowledged), c.unacknowledged)
 		}
 	}
-	k := newClerk()
-	k.completer.events, k.completer.unsettled.events = false, false
+	k := newClerk(false)
 	tick, rec := k.pending(false)
 	k.completer.answer(tick, ending{record: rec})
 	for range pollsForRecord {
@@ -154,21 +151,7 @@ func TestUnacknowledgedIsKeptBeforeTheEnd(t *testing.T) {
 	}
 }
 
-// TestNothingIsOwedOfWhatIsRefused: an ack that a broker refuses for good is safe,
-// and a record that the store refuses is.
-func TestWhatIsRefusedIsNotKept(t *testing.T) {
-	k := newClerk()
-	k.completer.events, k.completer.unsettled.events = false, false
-	tick, rec := k.pending(false)
-	k.completer.complete(tick, ending{record: rec})
-	k.sent[0](errors.New("no such topic"))
-	k.stored[0](errors.New("refused"))
-	if k.completer.unsettled.keepAll(); len(k.unacknowledged) > 0 || k.done != 1 {
-		t.Errorf("unacknowledged %q, done %d", k.unacknowledged, k.done)
-	}
-}
-
-// TestOwedIsTold: what an earlier process had an activation end with is what its
+// TestUnacknowledgedEndingIsSentAgain: what an earlier process had an activation end with is what its
 // controller and its record get it, success or not, and it does not run.
 func TestUnacknowledgedEndingIsSentAgain(t *testing.T) {
 	for _, c := range []struct {
@@ -179,8 +162,7 @@ func TestUnacknowledgedEndingIsSentAgain(t *testing.T) {
 		{"its own error", activation.ErrorResponse(activation.StatusApplicationError, "no")},
 		{"a whisk error", activation.ErrorResponse(activation.StatusWhiskError, "oh")},
 	} {
-		synctest.Test(t, func(t *testing.T) {
-			env := newFixture(t)
+		withFixture(t, func(t *testing.T, env *fixture) {
 			env.history = func(d *Delivery) {
 				d.Begun, d.Attempts = true, 3
 				d.Ended = ofPending(d.Message, nil).record(c.response, times{}, time.Now())
@@ -190,8 +172,7 @@ func TestUnacknowledgedEndingIsSentAgain(t *testing.T) {
 			s := env.settings()
 			s.Rerun = true
 			_, stop := env.start(s)
-			id := env.invoke("f", nil)
-			synctest.Wait()
+			id := env.invokeAndWait("f", 0)
 			stop()
 			rec := env.record(id)
 			if env.made != 0 || len(env.acks) != 1 || len(env.records) != 1 || len(env.done) != 1 || len(env.events) != 0 {
@@ -210,13 +191,12 @@ func TestUnacknowledgedEndingIsSentAgain(t *testing.T) {
 // TestWhatGrowsOldIsSpilled: what waits or runs for half as long as its topic
 // keeps messages is spilled, before that, and the feed lets go of it, once.
 func TestWhatGrowsOldIsSpilled(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		env := newFixture(t)
+	withFixture(t, func(t *testing.T, env *fixture) {
 		store := newSpill()
 		env.spill = store
 		env.action("cpu", nil)
 		env.action("gpu", annotate("true"))
-		env.setRun(func(int, []byte) proxy.Exchange { time.Sleep(10 * time.Minute); return answer(200, `{}`) })
+		env.lasting(10 * time.Minute)
 		s := env.gpuSettings(1)
 		s.Retention = Retention{Time: 5 * time.Minute}
 		s.GPU.Tokens.Max, s.Drain = 1, time.Hour
@@ -237,8 +217,7 @@ func TestWhatGrowsOldIsSpilled(t *testing.T) {
 			t.Errorf("%d spilled on a full disk, %d forgotten", m, d)
 		}
 		store.will(func(s *fakeSpill) { s.refuse = nil })
-		young := env.invoke("cpu", nil)
-		time.Sleep(15 * time.Second)
+		young := env.invokeAndWait("cpu", 15*time.Second)
 		if m, d := spilled(); m != 4 || d != 4 {
 			t.Errorf("%d spilled, %d forgotten, want the 4 old ones", m, d)
 		}
@@ -258,8 +237,7 @@ func TestWhatGrowsOldIsSpilled(t *testing.T) {
 
 // TestWhatIsFarBehindIsSpilled: so is what half of the topic's bytes came after.
 func TestWhatIsFarBehindIsSpilled(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		env := newFixture(t)
+	withFixture(t, func(t *testing.T, env *fixture) {
 		store := newSpill()
 		env.spill = store
 		env.action("slow", nil)

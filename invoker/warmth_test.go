@@ -4,7 +4,6 @@ import (
 	"fmt"
 	"slices"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"github.com/gpuwhisk/gpuwhisk/activation"
@@ -13,8 +12,7 @@ import (
 // A function is warm once it has run, also when its memory is evicted, until its
 // container is removed.
 func TestWarmthFollowsContainersAndTheirMemory(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		env := newFixture(t)
+	withFixture(t, func(t *testing.T, env *fixture) {
 		for _, name := range []string{"f", "g", "h"} {
 			env.action(name, func(a *activation.Action) {
 				annotate(`{"memory":"10 GB"}`)(a)
@@ -30,8 +28,7 @@ func TestWarmthFollowsContainersAndTheirMemory(t *testing.T) {
 			})
 		})
 		for _, name := range []string{"f", "g", "h"} {
-			env.invoke(name, nil)
-			time.Sleep(time.Minute)
+			env.invokeAndWait(name, time.Minute)
 		}
 		stop()
 		for name, want := range map[string][]string{

@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"maps"
 	"reflect"
-	"slices"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
@@ -35,13 +34,11 @@ func TestAnswerDecidesOnLogsAndContainer(t *testing.T) {
 		{"crash", proxy.Exchange{Failure: proxy.NoResponse}, true, false, true, 1},
 		{"a runtime without sentinels", answer(200, `{}`), false, false, false, 0},
 	} {
-		synctest.Test(t, func(t *testing.T) {
-			env := newFixture(t)
+		withFixture(t, func(t *testing.T, env *fixture) {
 			env.action("a", func(a *activation.Action) { a.Limits.LogsMB, a.Exec.Sentinels = 3, c.sentinels })
 			env.setRun(func(int, []byte) proxy.Exchange { return c.answer })
 			_, stop := env.start(env.settings())
-			env.invoke("a", nil)
-			synctest.Wait()
+			env.invokeAndWait("a", 0)
 			removed := env.removed
 			stop()
 			if len(env.asked) != 1 || removed != c.removed {
@@ -58,36 +55,47 @@ func TestAnswerDecidesOnLogsAndContainer(t *testing.T) {
 	}
 }
 
-// A container that is unhealthy when it is resumed does no harm, however that shows.
+// A container that turns out to be unhealthy after its rest, or gone, does no harm: the
+// action saw nothing, and runs elsewhere.
 func TestUnwellAfterRest(t *testing.T) {
-	for _, sick := range []proxy.Exchange{answer(503, ``), {Failure: proxy.Refused}} {
-		synctest.Test(t, func(t *testing.T) {
-			env := newFixture(t)
-			env.action("a", nil)
-			env.setRun(func(n int, _ []byte) proxy.Exchange {
+	second := func(x proxy.Exchange) func(*fixture) {
+		return func(env *fixture) {
+			env.run = func(n int, _ []byte) proxy.Exchange {
 				if n == 2 {
-					return sick
+					return x
 				}
 				return answer(200, `{}`)
-			})
-			_, stop := env.start(env.settings())
-			env.invoke("a", nil)
-			synctest.Wait()
-			id := env.invoke("a", nil)
-			synctest.Wait()
-			stop()
-			if rec := env.record(id); rec == nil || rec.Response.StatusCode != activation.StatusSuccess || env.made != 2 || len(env.acks) != 4 {
-				t.Errorf("status %d, failure %s: record %+v, %d containers, %d acks", sick.Status, sick.Failure, rec, env.made, len(env.acks))
 			}
-		})
+		}
+	}
+	for name, unwell := range map[string]func(*fixture){
+		"says 503":          second(answer(503, ``)),
+		"does not listen":   second(proxy.Exchange{Failure: proxy.Refused}),
+		"cannot be resumed": func(env *fixture) { env.resume = func() error { return container.ErrGone } },
+	} {
+		for _, rest := range []time.Duration{0, time.Minute} { // not paused yet, and paused
+			if rest == 0 && name == "cannot be resumed" {
+				continue
+			}
+			withFixture(t, func(t *testing.T, env *fixture) {
+				env.action("a", nil)
+				unwell(env)
+				_, stop := env.start(env.settings())
+				env.invokeAndWait("a", rest)
+				env.ok(env.invokeAndWait("a", 0))
+				stop()
+				if env.made != 2 || env.removed != 1 || len(env.acks) != 4 || len(env.done) != 2 {
+					t.Errorf("%s after %s: %d containers, %d removed, %d acks, done %v", name, rest, env.made, env.removed, len(env.acks), env.done)
+				}
+			})
+		}
 	}
 }
 
 // A container that has just run an action was not idle: what breaks then may
 // have begun, so it is answered and not run again.
 func TestUnwellBesideAnotherRun(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		env := newFixture(t)
+	withFixture(t, func(t *testing.T, env *fixture) {
 		env.action("a", func(a *activation.Action) { a.Limits.Concurrency = 2 })
 		resident := make(chan struct{})
 		env.setRun(func(n int, _ []byte) proxy.Exchange {
@@ -102,12 +110,9 @@ func TestUnwellBesideAnotherRun(t *testing.T) {
 		s := env.settings()
 		s.Bounds.Concurrency.Max = 2
 		_, stop := env.start(s)
-		env.invoke("a", nil)
-		synctest.Wait()
-		env.invoke("a", nil)
-		synctest.Wait()
-		id := env.invoke("a", nil)
-		synctest.Wait()
+		env.invokeAndWait("a", 0)
+		env.invokeAndWait("a", 0)
+		id := env.invokeAndWait("a", 0)
 		close(resident)
 		synctest.Wait()
 		stop()
@@ -120,16 +125,13 @@ func TestUnwellBesideAnotherRun(t *testing.T) {
 // A container whose log is being read is not offered to another run: their
 // lines would mix.
 func TestContainerIsBusyUntilItsLogsAreRead(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		env := newFixture(t)
+	withFixture(t, func(t *testing.T, env *fixture) {
 		env.action("a", nil)
 		read := make(chan struct{})
 		env.logging = func() { <-read }
 		_, stop := env.start(env.settings())
-		env.invoke("a", nil)
-		synctest.Wait()
-		env.invoke("a", nil)
-		synctest.Wait()
+		env.invokeAndWait("a", 0)
+		env.invokeAndWait("a", 0)
 		env.mu.Lock()
 		made := env.made
 		env.mu.Unlock()
@@ -163,8 +165,7 @@ func (h boundedClient) Run(ctx context.Context, body []byte, timeout time.Durati
 func TestAnswersAreBounded(t *testing.T) {
 	most, kept := activation.Size(2000), activation.Size(1000)
 	reported := map[string]proxy.Limit{}
-	synctest.Test(t, func(t *testing.T) {
-		env := newFixture(t)
+	withFixture(t, func(t *testing.T, env *fixture) {
 		env.action("a", nil)
 		_, stop := env.start(env.settings(), func(iv *Invoker) {
 			iv.dispatch.dial = func(addr string, concurrency int) ProxyClient {
@@ -199,40 +200,6 @@ func TestRefusals(t *testing.T) {
 	}
 }
 
-// The limits of the invoking namespace hold, not only those of the system.
-func TestLimitsOfTheNamespace(t *testing.T) {
-	most := 128
-	env, id := once(t, func(env *fixture) activation.ID {
-		env.action("a", nil)
-		return env.invoke("a", func(m *activation.Message) { m.User.Limits.MaxMemoryMB = &most })
-	})
-	rec := env.record(id)
-	const want = `{"error":"requirement failed: memory size 256 MB exceeds allowed threshold of 128 MB"}`
-	if rec == nil || rec.Response.StatusCode != activation.StatusApplicationError || string(rec.Response.Result) != want || env.made != 0 {
-		t.Errorf("record %+v, %d containers, want %s and none", rec, env.made, want)
-	}
-}
-
-// Where the logs go elsewhere they are not waited for, and a caller that waits gets
-// one ack.
-func TestLogsOutOfBand(t *testing.T) {
-	for blocking, want := range map[bool]string{true: "combined", false: "completion"} {
-		synctest.Test(t, func(t *testing.T) {
-			env := newFixture(t)
-			env.action("a", nil)
-			s := env.settings()
-			s.LogsOutOfBand = true
-			_, stop := env.start(s)
-			id := env.invoke("a", func(m *activation.Message) { m.Blocking = blocking })
-			synctest.Wait()
-			stop()
-			if got := env.kinds(id); len(got) != 1 || got[0] != want || len(env.asked) != 0 {
-				t.Errorf("blocking %t: acks %v, %d logs read, want %s and none", blocking, got, len(env.asked), want)
-			}
-		})
-	}
-}
-
 // What a container gets follows the original: a share of the processor in
 // proportion to memory with a floor, and a limit only where one is configured.
 func TestContainerShares(t *testing.T) {
@@ -251,33 +218,6 @@ func TestContainerShares(t *testing.T) {
 	if got := containerName("wsk00_", 7, "guest", "a b.c-d_é"); got != "wsk00_7_guest_abcd_" {
 		t.Errorf("name %q", got)
 	}
-}
-
-// Logs that can be read at once need no early result: it and the completion go in
-// one ack, and the record has the lines all the same.
-func TestLogsThatAreThereAtOnce(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		for atOnce, want := range map[bool][]string{true: {"combined"}, false: {"result", "completion"}} {
-			env := newFixture(t)
-			env.logsAtOnce = atOnce
-			env.logs = container.LogResult{Lines: []string{"a line"}}
-			env.action("f", nil)
-			_, stop := env.start(env.settings())
-			id := env.invoke("f", nil)
-			quiet := env.invoke("f", func(m *activation.Message) { m.Blocking = false })
-			synctest.Wait()
-			stop()
-			if got := env.kinds(id); !slices.Equal(got, want) {
-				t.Errorf("at once %t: acks %v, want %v", atOnce, got, want)
-			}
-			if got := env.kinds(quiet); !slices.Equal(got, []string{"completion"}) {
-				t.Errorf("at once %t: acks %v for a caller that does not wait", atOnce, got)
-			}
-			if rec := env.record(id); rec == nil || len(rec.Logs) != 1 {
-				t.Errorf("at once %t: record %+v", atOnce, rec)
-			}
-		}
-	})
 }
 
 // slowRecords is a store of which each record is taken when the test lets it.
@@ -308,8 +248,7 @@ func (e *largeLogger) Logs(_ context.Context, _ container.ID, req container.LogR
 // However many activations print much at once, the logs in memory are bounded
 // until the store has taken them; then nothing keeps the lines.
 func TestLargeLogsAreBounded(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		env := newFixture(t)
+	withFixture(t, func(t *testing.T, env *fixture) {
 		engine := &largeLogger{fixture: env}
 		env.engine = engine
 		store := slowRecords{env, make(chan struct{})}
