@@ -33,23 +33,15 @@ func TestFirstCommitGoesOutAtOnce(t *testing.T) {
 	topic := b.topic()
 	f := b.cluster().NewFeed(FeedConfig{Topic: topic, CommitEvery: time.Hour})
 	defer f.Close(b.ctx())
-	var commits atomic.Int32
-	b.fake.ControlKey(kmsg.OffsetCommit.Int16(), func(kmsg.Request) (kmsg.Response, error, bool) {
-		b.fake.KeepControl()
-		commits.Add(1)
-		return nil, nil, false
-	})
+	commits := b.countRequests(kmsg.OffsetCommit)
 	b.put(topic, messages(0, 5)...)
 	b.next(f, 0).Done()
 	b.await("position 1", func() bool { return b.committed(topic, topic) == 1 })
-	for i := 1; i < 5; i++ {
-		b.next(f, i).Done()
-	}
-	if err := f.Close(b.ctx()); err != nil {
-		t.Fatal(err)
-	}
-	if got := b.committed(topic, topic); got != 5 || commits.Load() != 2 {
-		t.Errorf("position %d after %d commits, want 5 after 2", got, commits.Load())
+	done(b.nexts(f, 1, 5))
+	b.must(f.Close(b.ctx()))
+	b.position(topic, 5)
+	if n := commits(); n != 2 {
+		t.Errorf("%d commits, want 2", n)
 	}
 }
 
@@ -88,12 +80,8 @@ func TestCloseWaitsForTheCommitUnderWay(t *testing.T) {
 	case <-time.After(100 * time.Millisecond):
 	}
 	close(release)
-	if err := <-closed; err != nil {
-		t.Fatal(err)
-	}
-	if got := b.committed(topic, topic); got != 2 {
-		t.Errorf("committed %d, want 2", got)
-	}
+	b.must(<-closed)
+	b.position(topic, 2)
 }
 
 func refuseCommit(req kmsg.Request, code int16) kmsg.Response {

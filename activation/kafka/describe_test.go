@@ -17,9 +17,7 @@ func TestDescribe(t *testing.T) {
 	onEachBroker(t, func(b *fixture) {
 		name := b.topic()
 		s, err := b.cluster().Describe(b.ctx())
-		if err != nil {
-			b.t.Fatal(err)
-		}
+		b.must(err)
 		if s.Topics[name] != 1 {
 			b.t.Errorf("topic %s has %d partitions in %v", name, s.Topics[name], s.Topics)
 		}

@@ -111,9 +111,7 @@ func TestBrokerRestart(t *testing.T) {
 		b := newFixture(t, nil, r.addr)
 		in, out := freshName(), freshName()
 		c := b.cluster()
-		if err := c.EnsureTopic(b.ctx(), InvokerTopic(in, 1, nil)); err != nil {
-			t.Fatal(err)
-		}
+		b.must(c.EnsureTopic(b.ctx(), InvokerTopic(in, 1, nil)))
 		b.create(out)
 		f, p := b.feed(in), b.producer()
 		b.put(in, messages(0, 3)...)
@@ -129,15 +127,7 @@ func TestBrokerRestart(t *testing.T) {
 		began := b.log.count("WARN", "interrupted")
 
 		r.stop()
-		waiting := make(chan int)
-		go func() {
-			d, err := f.Next(context.Background())
-			if err != nil {
-				close(waiting)
-				return
-			}
-			waiting <- number(d)
-		}()
+		waiting := b.nextLater(f)
 		b.give(p, out, message(3), message(4))
 		b.await("all to notice", func() bool {
 			return b.log.count("reading", "interrupted") == read+1 && b.log.count("sending", "interrupted") == sent+1
@@ -147,17 +137,11 @@ func TestBrokerRestart(t *testing.T) {
 		}
 		r.start()
 		b.put(in, message(3))
-		if n := <-waiting; n != 3 {
+		if n := number(<-waiting); n != 3 {
 			t.Fatalf("message %d came after the restart, want 3", n)
 		}
-		if err := p.Close(b.ctx()); err != nil {
-			t.Fatal(err)
-		}
-		for n, rec := range b.take(out, 5) {
-			if string(rec.Value) != message(n) {
-				t.Errorf("record %d out of order", n)
-			}
-		}
+		b.must(p.Close(b.ctx()))
+		b.has(out, messages(0, 5)...)
 		if b.log.count("reading", "resumed") != read+1 || b.log.count("sending", "resumed") != sent+1 || b.log.count("WARN", "interrupted") > began+3 {
 			t.Errorf("not one line per change of state:\n%s", b.log)
 		}
@@ -176,22 +160,12 @@ func TestBrokerAwayAtStart(t *testing.T) {
 	f, p := b.feed(topic), b.producer()
 	ensured := make(chan error)
 	go func() { ensured <- c.EnsureTopic(b.ctx(), InvokerTopic(topic, 1, nil)) }()
-	got := make(chan int)
-	go func() {
-		d, err := f.Next(b.ctx())
-		if err != nil {
-			close(got)
-			return
-		}
-		got <- number(d)
-	}()
+	got := b.nextLater(f)
 	b.give(p, topic, message(9))
 	b.await("three parts to notice", func() bool { return b.log.count("WARN", "interrupted") == 3 })
 	r.start()
-	if err := <-ensured; err != nil {
-		t.Fatal(err)
-	}
-	if n := <-got; n != 9 {
+	b.must(<-ensured)
+	if n := number(<-got); n != 9 {
 		t.Errorf("message %d came, want 9", n)
 	}
 	b.await("three parts to resume", func() bool { return b.log.count("resumed") == 3 })
@@ -233,39 +207,28 @@ func TestLeaderMoves(t *testing.T) {
 	f, p := b.feed(in), b.producer()
 	for n := range 9 {
 		for _, topic := range []string{in, out} {
-			if err := b.fake.MoveTopicPartition(topic, 0, int32(n%3)); err != nil {
-				t.Fatal(err)
-			}
+			b.must(b.fake.MoveTopicPartition(topic, 0, int32(n%3)))
 		}
 		b.put(in, message(n))
 		b.next(f, n).Done()
 		b.give(p, out, message(n))
 	}
-	if err := p.Close(b.ctx()); err != nil {
-		t.Fatal(err)
-	}
-	for n, rec := range b.take(out, 9) {
-		if string(rec.Value) != message(n) {
-			t.Errorf("record %d out of order", n)
-		}
-	}
+	b.must(p.Close(b.ctx()))
+	b.has(out, messages(0, 9)...)
 }
 
 // A stock invoker that was killed is a member of the group until its session
 // ends. Reading starts at once all the same; the position follows then.
 func TestDeadMemberHoldsTheGroup(t *testing.T) {
 	onEachBroker(t, func(b *fixture) {
-		topic := b.topic()
-		b.put(topic, messages(0, 3)...)
+		topic := b.topicOf(messages(0, 3)...)
 		b.commit(topic, topic, 1)
 		die := b.join(topic)
 		f := b.feed(topic)
 		b.next(f, 1).Done()
 		b.next(f, 2).Done()
 		b.await("the refused commit", func() bool { return f.Stats().CommitFailing != "" })
-		if got := b.committed(topic, topic); got != 1 {
-			b.t.Errorf("committed %d while the dead member holds the group", got)
-		}
+		b.position(topic, 1)
 		die()
 		b.put(topic, message(3))
 		b.next(f, 3).Done()
@@ -296,14 +259,11 @@ func (b *fixture) join(group string) (die func()) {
 // The position that we commit is one that a stock consumer resumes at.
 func TestStockConsumerResumesOurPosition(t *testing.T) {
 	onEachBroker(t, func(b *fixture) {
-		topic := b.topic()
-		b.put(topic, messages(0, 5)...)
+		topic := b.topicOf(messages(0, 5)...)
 		f := b.feed(topic)
 		b.next(f, 0).Done()
 		b.next(f, 1).Done()
-		if err := f.Close(b.ctx()); err != nil {
-			b.t.Fatal(err)
-		}
+		b.must(f.Close(b.ctx()))
 		stock := b.client(kgo.ConsumerGroup(topic), kgo.ConsumeTopics(topic), kgo.Balancers(kgo.RangeBalancer()))
 		defer stock.Close()
 		got := stock.PollRecords(b.ctx(), 1).Records()

@@ -11,6 +11,8 @@ import (
 	"github.com/twmb/franz-go/pkg/kadm"
 	"github.com/twmb/franz-go/pkg/kgo"
 	"github.com/twmb/franz-go/pkg/kmsg"
+
+	"github.com/gpuwhisk/gpuwhisk/activation"
 )
 
 // feed opens a feed that the test closes at its end.
@@ -38,6 +40,35 @@ func (b *fixture) next(f *Feed, want int) Delivery {
 	return d
 }
 
+// nexts takes the deliveries of messages [from, to), which must be the next ones.
+func (b *fixture) nexts(f *Feed, from, to int) (all []Delivery) {
+	b.t.Helper()
+	for n := from; n < to; n++ {
+		all = append(all, b.next(f, n))
+	}
+	return all
+}
+
+func done(all []Delivery) {
+	for _, d := range all {
+		d.Done()
+	}
+}
+
+// nextLater takes the next delivery while the test goes on; without a message where
+// there was none.
+func (b *fixture) nextLater(f *Feed) <-chan Delivery {
+	next := make(chan Delivery, 1)
+	go func() {
+		d, err := f.Next(b.ctx())
+		if err != nil {
+			d.Message = &activation.Message{}
+		}
+		next <- d
+	}()
+	return next
+}
+
 // commit writes a position as a member-less client does.
 func (b *fixture) commit(group, topic string, offset int64, metadata ...string) {
 	b.t.Helper()
@@ -50,8 +81,7 @@ func (b *fixture) commit(group, topic string, offset int64, metadata ...string) 
 
 func TestFeedDeliversInOrderFromTheBeginning(t *testing.T) {
 	onEachBroker(t, func(b *fixture) {
-		topic := b.topic()
-		b.put(topic, messages(0, 50)...)
+		topic := b.topicOf(messages(0, 50)...)
 		f := b.feed(topic)
 		for n := range 50 {
 			if d := b.next(f, n); d.Offset != int64(n) || time.Since(d.Timestamp).Abs() > time.Hour {
@@ -59,18 +89,7 @@ func TestFeedDeliversInOrderFromTheBeginning(t *testing.T) {
 			}
 		}
 		b.put(topic, messages(50, 53)...)
-		for n := 50; n < 53; n++ {
-			b.next(f, n)
-		}
-	})
-}
-
-func TestFeedResumesAtTheGroupsPosition(t *testing.T) {
-	onEachBroker(t, func(b *fixture) {
-		topic := b.topic()
-		b.put(topic, messages(0, 10)...)
-		b.commit(topic, topic, 7)
-		b.next(b.feed(topic), 7)
+		b.nexts(f, 50, 53)
 	})
 }
 
@@ -78,40 +97,26 @@ func TestFeedResumesAtTheGroupsPosition(t *testing.T) {
 // again after a crash, and none behind it that is finished.
 func TestFeedCommitsNoMoreThanIsCompleted(t *testing.T) {
 	onEachBroker(t, func(b *fixture) {
-		topic := b.topic()
-		b.put(topic, messages(0, 6)...)
+		topic := b.topicOf(messages(0, 6)...)
 		f := b.feed(topic)
-		var all []Delivery
-		for n := range 6 {
-			all = append(all, b.next(f, n))
-		}
+		all := b.nexts(f, 0, 6)
 		all[1].Done()
 		all[3].Done()
 		all[0].Done()
 		all[0].Done()
 		b.await("position 2", func() bool { return f.Stats().Committed == 2 })
-		if got := b.committed(topic, topic); got != 2 {
-			b.t.Errorf("committed is 2 by the feed, %d by the broker", got)
-		}
+		b.position(topic, 2)
 		if s := f.Stats(); s.Open != 3 {
 			b.t.Errorf("stats %+v, want 3 open", s)
 		}
 		all[4].Done()
 		all[5].Done()
-		if err := f.Close(b.ctx()); err != nil {
-			b.t.Fatal(err)
-		}
-		if got := b.committed(topic, topic); got != 2 {
-			b.t.Errorf("committed %d with message 2 unfinished", got)
-		}
+		b.must(f.Close(b.ctx()))
+		b.position(topic, 2)
 		f = b.feed(topic)
 		b.next(f, 2).Done()
-		if err := f.Close(b.ctx()); err != nil {
-			b.t.Fatal(err)
-		}
-		if got := b.committed(topic, topic); got != 6 {
-			b.t.Errorf("close committed %d, want 6", got)
-		}
+		b.must(f.Close(b.ctx()))
+		b.position(topic, 6)
 	})
 }
 
@@ -121,9 +126,7 @@ func TestFeedSkipsWhatCannotBeDecoded(t *testing.T) {
 		broken := message(1)
 		broken = broken[:len(broken)-1]
 		b.put(topic, message(0), broken, strings.Replace(message(2), "true", "7", 1), message(3))
-		if err := b.peer.ProduceSync(b.ctx(), &kgo.Record{Topic: topic}).FirstErr(); err != nil {
-			b.t.Fatal(err)
-		}
+		b.must(b.peer.ProduceSync(b.ctx(), &kgo.Record{Topic: topic}).FirstErr())
 		b.put(topic, message(5))
 		f := b.feed(topic)
 		for _, n := range []int{0, 3, 5} {
@@ -191,9 +194,7 @@ func TestFeedCloseEndsNext(t *testing.T) {
 			_, err := f.Next(context.Background())
 			ended <- err
 		}()
-		if err := f.Close(b.ctx()); err != nil {
-			b.t.Fatal(err)
-		}
+		b.must(f.Close(b.ctx()))
 		if err := <-ended; !errors.Is(err, ErrClosed) {
 			b.t.Errorf("Next of a closed feed: %v", err)
 		}
@@ -205,8 +206,7 @@ func TestFeedCloseEndsNext(t *testing.T) {
 
 func TestFeedGoesToTheFirstMessageThatIsLeft(t *testing.T) {
 	onEachBroker(t, func(b *fixture) {
-		topic := b.topic()
-		b.put(topic, messages(0, 10)...)
+		topic := b.topicOf(messages(0, 10)...)
 		f := b.feed(topic)
 		early := b.next(f, 0)
 		f.partitions[0].records = nil // the rest has not been fetched
@@ -232,14 +232,11 @@ func TestFeedGoesToTheFirstMessageThatIsLeft(t *testing.T) {
 // it as lost again.
 func TestFeedPositionFollowsWhatExpired(t *testing.T) {
 	onEachBroker(t, func(b *fixture) {
-		topic := b.topic()
-		b.put(topic, messages(0, 10)...)
+		topic := b.topicOf(messages(0, 10)...)
 		f := b.feed(topic)
 		b.next(f, 0).Done()
 		b.await("position 1", func() bool { return b.committed(topic, topic) == 1 })
-		if err := f.Close(b.ctx()); err != nil {
-			b.t.Fatal(err)
-		}
+		b.must(f.Close(b.ctx()))
 		b.deleteBefore(topic, 10)
 		again := b.feed(topic)
 		ctx, cancel := context.WithCancel(b.ctx())
@@ -271,21 +268,15 @@ func (b *fixture) deleteBefore(topic string, offset int64) {
 // one must not finish offsets of the new.
 func TestFeedReadsATopicMadeAnew(t *testing.T) {
 	b := newFakeFixture(t)
-	topic := b.topic()
-	b.put(topic, messages(0, 5)...)
+	topic := b.topicOf(messages(0, 5)...)
 	f := b.feed(topic)
-	var old []Delivery
-	for n := range 5 {
-		old = append(old, b.next(f, n))
-	}
+	old := b.nexts(f, 0, 5)
 	old[0].Done()
 	b.await("position 1", func() bool { return b.committed(topic, topic) == 1 })
 	b.recreate(topic, 0)
 	b.put(topic, messages(100, 102)...)
 	first := b.next(f, 100)
-	for _, d := range old {
-		d.Done()
-	}
+	done(old)
 	if p := f.partitions[0].offset(); p != 0 {
 		t.Errorf("position %d: an old completion finished a new message", p)
 	}
@@ -307,17 +298,13 @@ func TestFeedReportsLagAndDelay(t *testing.T) {
 		t.Errorf("lag %d before anything was read", lag)
 	}
 	old := &kgo.Record{Topic: topic, Value: []byte(message(0)), Timestamp: time.Now().Add(-time.Hour)}
-	if err := b.peer.ProduceSync(b.ctx(), old).FirstErr(); err != nil {
-		t.Fatal(err)
-	}
+	b.must(b.peer.ProduceSync(b.ctx(), old).FirstErr())
 	b.put(topic, messages(1, 4)...)
 	b.next(f, 0)
 	if lag := f.Stats().Lag(); lag < 0 || lag > 3 {
 		t.Errorf("lag %d with 3 messages behind", lag)
 	}
-	for n := 1; n < 4; n++ {
-		b.next(f, n)
-	}
+	b.nexts(f, 1, 4)
 	if lag := f.Stats().Lag(); lag != 0 {
 		t.Errorf("lag %d with all read", lag)
 	}

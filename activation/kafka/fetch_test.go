@@ -21,16 +21,12 @@ func TestFeedReadsCompressedBatches(t *testing.T) {
 				batch = append(batch, &kgo.Record{Topic: topic, Value: []byte(message(n))})
 				n++
 			}
-			if err := cl.ProduceSync(b.ctx(), batch...).FirstErr(); err != nil {
-				b.t.Fatal(err)
-			}
+			b.must(cl.ProduceSync(b.ctx(), batch...).FirstErr())
 		}
 		// A batch comes whole: the first that is wanted may be inside one.
 		b.commit(topic, topic, 2)
 		f := b.feed(topic)
-		for i := 2; i < n; i++ {
-			b.next(f, i)
-		}
+		b.nexts(f, 2, n)
 	})
 }
 
@@ -39,26 +35,16 @@ func TestFeedPassesTransactionMarkers(t *testing.T) {
 	onEachBroker(t, func(b *fixture) {
 		topic := b.topic()
 		cl, err := kgo.NewClient(kgo.SeedBrokers(b.addrs...), kgo.TransactionalID(freshName()))
-		if err != nil {
-			b.t.Fatal(err)
-		}
+		b.must(err)
 		defer cl.Close()
 		for n := range 3 {
-			if err := cl.BeginTransaction(); err != nil {
-				b.t.Fatal(err)
-			}
+			b.must(cl.BeginTransaction())
 			r := &kgo.Record{Topic: topic, Value: []byte(message(n))}
-			if err := cl.ProduceSync(b.ctx(), r).FirstErr(); err != nil {
-				b.t.Fatal(err)
-			}
-			if err := cl.EndTransaction(b.ctx(), kgo.TryCommit); err != nil {
-				b.t.Fatal(err)
-			}
+			b.must(cl.ProduceSync(b.ctx(), r).FirstErr())
+			b.must(cl.EndTransaction(b.ctx(), kgo.TryCommit))
 		}
 		f := b.feed(topic)
-		for n := range 3 {
-			b.next(f, n).Done()
-		}
+		done(b.nexts(f, 0, 3))
 		b.put(topic, message(3))
 		if d := b.next(f, 3); d.Offset != 6 {
 			b.t.Errorf("offset %d, want 6", d.Offset)
@@ -72,9 +58,7 @@ func TestFeedReadsAMessageLargerThanAFetch(t *testing.T) {
 		large := strings.Replace(message(1), `"content":{`, `"content":{"x":"`+strings.Repeat("x", 1<<20)+`",`, 1)
 		b.put(topic, message(0), message(2))
 		cl := b.client(kgo.ProducerBatchMaxBytes(2 << 20))
-		if err := cl.ProduceSync(b.ctx(), &kgo.Record{Topic: topic, Value: []byte(large)}).FirstErr(); err != nil {
-			b.t.Fatal(err)
-		}
+		b.must(cl.ProduceSync(b.ctx(), &kgo.Record{Topic: topic, Value: []byte(large)}).FirstErr())
 		b.put(topic, message(3))
 		f := b.feed(topic)
 		for _, n := range []int{0, 2, 1, 3} {

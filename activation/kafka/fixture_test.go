@@ -97,9 +97,7 @@ func (b *fixture) client(opts ...kgo.Opt) *kgo.Client {
 		kgo.ProducerLinger(0), kgo.RequiredAcks(kgo.LeaderAck()), kgo.DisableIdempotentWrite(),
 		kgo.ProducerBatchCompression(kgo.NoCompression())}, opts...)
 	cl, err := kgo.NewClient(opts...)
-	if err != nil {
-		b.t.Fatal(err)
-	}
+	b.must(err)
 	b.t.Cleanup(cl.Close)
 	return cl
 }
@@ -111,9 +109,7 @@ func (b *fixture) admin() *kadm.Client { return kadm.NewClient(b.peer) }
 func (b *fixture) cluster() *Cluster {
 	b.t.Helper()
 	c, err := New(Options{Brokers: b.addrs, Log: b.log.logger()})
-	if err != nil {
-		b.t.Fatal(err)
-	}
+	b.must(err)
 	return c
 }
 
@@ -136,6 +132,22 @@ func (b *fixture) topic(config ...string) string {
 func freshName() string { return fmt.Sprintf("t%d-%d", time.Now().UnixNano(), topics.Add(1)) }
 
 func (b *fixture) create(name string, config ...string) { b.createWide(name, 1, config...) }
+
+// topicOf makes a topic that no other test uses, with messages.
+func (b *fixture) topicOf(values ...string) string {
+	b.t.Helper()
+	name := b.topic()
+	b.put(name, values...)
+	return name
+}
+
+// wideTopic makes a topic of so many partitions that no other test uses.
+func (b *fixture) wideTopic(partitions int32) string {
+	b.t.Helper()
+	name := freshName()
+	b.createWide(name, partitions)
+	return name
+}
 
 // createWide makes a topic with so many partitions.
 func (b *fixture) createWide(name string, partitions int32, config ...string) {
@@ -204,13 +216,21 @@ func (b *fixture) take(topic string, n int) []*kgo.Record {
 	return got
 }
 
+// has fails the test unless these are the first values of a topic.
+func (b *fixture) has(topic string, values ...string) {
+	b.t.Helper()
+	for n, r := range b.take(topic, len(values)) {
+		if string(r.Value) != values[n] {
+			b.t.Fatalf("record %d of %s is %.100s, want %.100s", n, topic, r.Value, values[n])
+		}
+	}
+}
+
 // end is the offset after the last record of a topic.
 func (b *fixture) end(topic string) int64 {
 	b.t.Helper()
 	all, err := b.admin().ListEndOffsets(b.ctx(), topic)
-	if err = cmp.Or(err, all.Error()); err != nil {
-		b.t.Fatal(err)
-	}
+	b.must(cmp.Or(err, all.Error()))
 	return all[topic][0].Offset
 }
 
@@ -232,6 +252,23 @@ func (b *fixture) committedMetadata(group, topic string) (int64, string) {
 		b.t.Fatal(err)
 	}
 	return p.At, p.Metadata
+}
+
+// position fails the test unless the broker has this as the position of the group of
+// a topic's own.
+func (b *fixture) position(topic string, want int64) {
+	b.t.Helper()
+	if got := b.committed(topic, topic); got != want {
+		b.t.Errorf("committed %d, want %d", got, want)
+	}
+}
+
+// must ends the test where there is an error.
+func (b *fixture) must(err error) {
+	b.t.Helper()
+	if err != nil {
+		b.t.Fatal(err)
+	}
 }
 
 // await polls until what is so. It is for what a peer reports only when asked;

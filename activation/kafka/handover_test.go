@@ -18,13 +18,12 @@ import (
 // next one reads there: nothing runs at both.
 func TestMemberReleasesWhatItHasWhenThatIsCompleted(t *testing.T) {
 	onEachBroker(t, func(b *fixture) {
-		topic := freshName()
-		b.createWide(topic, 2)
+		topic := b.wideTopic(2)
 		first := b.member(topic)
 		b.putTo(topic, 0, message(0))
 		b.putTo(topic, 1, message(1))
 		open := b.takeOpen(first, 2)
-		all := &took{times: map[int]int{}, members: map[string]map[int]bool{}}
+		all := newTook()
 		second := b.member(topic)
 		b.consume(second, 2, all)
 		b.consume(first, 1, all)
@@ -35,9 +34,7 @@ func TestMemberReleasesWhatItHasWhenThatIsCompleted(t *testing.T) {
 		b.putTo(topic, 0, message(2))
 		b.putTo(topic, 1, message(3))
 		b.await("what came for the partition that the first still has", func() bool { return all.count() == 1 })
-		for _, d := range open {
-			d.Done()
-		}
+		done(open)
 		b.await("the other new message", func() bool { return all.count() == 2 })
 		b.await("nothing to be open, or left", func() bool {
 			f, s := first.Stats(), second.Stats()
@@ -58,8 +55,7 @@ func TestMemberReleasesWhatItHasWhenThatIsCompleted(t *testing.T) {
 // it: the next member neither waits for more signs nor runs it again.
 func TestMemberCommitsWhatIsCompletedDuringAHeartbeat(t *testing.T) {
 	b := newFakeFixture(t)
-	topic := freshName()
-	b.createWide(topic, 2)
+	topic := b.wideTopic(2)
 	first := b.member(topic)
 	b.putTo(topic, 0, message(0))
 	b.putTo(topic, 1, message(1))
@@ -77,7 +73,7 @@ func TestMemberCommitsWhatIsCompletedDuringAHeartbeat(t *testing.T) {
 		}
 		return nil, nil, false
 	})
-	all := &took{times: map[int]int{}, members: map[string]map[int]bool{}}
+	all := newTook()
 	b.consume(second, 2, all)
 	left := second.Stats().Partitions[0]
 	b.putTo(topic, left, message(2))
@@ -91,8 +87,7 @@ func TestMemberCommitsWhatIsCompletedDuringAHeartbeat(t *testing.T) {
 // is released by then, that something of it is open.
 func TestMemberCommitsWhatIsSoByThen(t *testing.T) {
 	b := newFakeFixture(t)
-	topic := freshName()
-	b.createWide(topic, 2)
+	topic := b.wideTopic(2)
 	s := b.memberThatCommits(topic, time.Hour) // but once
 	var open []Delivery
 	for n := range 2 {
@@ -131,9 +126,7 @@ func (b *fixture) takeOpen(s *Member, n int) (open []Delivery) {
 	b.t.Helper()
 	for range n {
 		d, err := s.Next(b.ctx())
-		if err != nil {
-			b.t.Fatal(err)
-		}
+		b.must(err)
 		d.Begin()
 		open = append(open, d)
 	}
@@ -146,8 +139,7 @@ func (b *fixture) takeOpen(s *Member, n int) (open []Delivery) {
 func TestOpenRunsDoNotDelayADeadMembersPartitions(t *testing.T) {
 	onEachBroker(t, func(b *fixture) {
 		const parts = 6
-		topic := freshName()
-		b.createWide(topic, parts)
+		topic := b.wideTopic(parts)
 		one := b.member(topic)
 		for n := range parts {
 			b.putTo(topic, int32(n), message(n))
@@ -173,10 +165,8 @@ func TestOpenRunsDoNotDelayADeadMembersPartitions(t *testing.T) {
 			d.Done()
 		}
 		b.await("one run to be open", func() bool { return one.Stats().Open == 1 })
-		if err := child.Process.Kill(); err != nil {
-			b.t.Fatal(err)
-		}
-		all := &took{times: map[int]int{}, members: map[string]map[int]bool{}}
+		b.must(child.Process.Kill())
+		all := newTook()
 		b.consume(one, 1, all)
 		for n := range parts {
 			b.putTo(topic, int32(n), message(parts+n))
@@ -207,8 +197,7 @@ func TestOpenRunsDoNotDelayADeadMembersPartitions(t *testing.T) {
 // begun.
 func TestLeavingMemberThatDies(t *testing.T) {
 	onEachBroker(t, func(b *fixture) {
-		topic := freshName()
-		b.createWide(topic, 2)
+		topic := b.wideTopic(2)
 		for n := range childTakes {
 			b.putTo(topic, int32(n%4/2), message(n))
 		}
@@ -216,14 +205,10 @@ func TestLeavingMemberThatDies(t *testing.T) {
 		done := childDone(b, out)
 		s := b.member(topic)
 		b.await("the second to wait for the child", func() bool { return s.Stats().Following == 1 })
-		if err := child.Process.Kill(); err != nil {
-			b.t.Fatal(err)
-		}
+		b.must(child.Process.Kill())
 		for range childTakes - len(done) {
 			d, err := s.Next(b.ctx())
-			if err != nil {
-				b.t.Fatal(err)
-			}
+			b.must(err)
 			if n := number(d); done[n] || !d.Begun {
 				b.t.Errorf("message %d came, completed before: %t, begun before: %t", n, done[n], d.Begun)
 			}
@@ -239,12 +224,8 @@ func (b *fixture) childMember(topic string) (*exec.Cmd, io.Reader) {
 	child.Env = append(os.Environ(), "GPUWHISK_TEST_SHARE="+topic, "GPUWHISK_TEST_SHARE_BROKER="+b.addrs[0])
 	child.Stderr = os.Stderr
 	out, err := child.StdoutPipe()
-	if err != nil {
-		b.t.Fatal(err)
-	}
-	if err := child.Start(); err != nil {
-		b.t.Fatal(err)
-	}
+	b.must(err)
+	b.must(child.Start())
 	b.t.Cleanup(func() { _ = child.Process.Kill(); _ = child.Wait() })
 	return child, out
 }

@@ -34,12 +34,8 @@ func TestAckTooLargeIsShrunk(t *testing.T) {
 			topic := b.topic("max.message.bytes=" + c.limit)
 			p := b.producer()
 			reported := make(chan error, 1)
-			if err := p.SendAck(b.ctx(), topic, ackOf(1, c.bytes), func(err error) { reported <- err }); err != nil {
-				b.t.Fatal(err)
-			}
-			if err := <-reported; err != nil {
-				b.t.Fatal(err)
-			}
+			b.must(p.SendAck(b.ctx(), topic, ackOf(1, c.bytes), func(err error) { reported <- err }))
+			b.must(<-reported)
 			got := b.take(topic, 1)[0].Value
 			if want := ackOf(1, 1).Shrink().Encode(); !bytes.Equal(got, want) {
 				b.t.Errorf("over %s limit: %d bytes came: %.200s", c.name, len(got), got)
@@ -59,13 +55,9 @@ func TestProducerSplitsABatchThatIsTooLarge(t *testing.T) {
 		reported := make(chan error, 41)
 		for i := range 40 {
 			value := []byte(fmt.Sprintf("%04d%s", i, strings.Repeat("x", 1000)))
-			if err := p.Send(b.ctx(), topic, value, func(err error) { reported <- err }); err != nil {
-				b.t.Fatal(err)
-			}
+			b.must(p.Send(b.ctx(), topic, value, func(err error) { reported <- err }))
 			if i == 20 {
-				if err := p.Send(b.ctx(), topic, make([]byte, 6000), func(err error) { reported <- err }); err != nil {
-					b.t.Fatal(err)
-				}
+				b.must(p.Send(b.ctx(), topic, make([]byte, 6000), func(err error) { reported <- err }))
 			}
 		}
 		if err := p.Close(b.ctx()); err != nil || p.Stats().Dropped != 1 {

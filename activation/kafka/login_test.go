@@ -49,9 +49,7 @@ func guardedFake(t *testing.T, mechanism string) (*fixture, Login) {
 func (b *fixture) clusterAs(l Login) *Cluster {
 	b.t.Helper()
 	c, err := New(Options{Brokers: b.addrs, Login: &l, Log: b.log.logger()})
-	if err != nil {
-		b.t.Fatal(err)
-	}
+	b.must(err)
 	return c
 }
 
@@ -74,9 +72,7 @@ func (b *fixture) useAll(c *Cluster) {
 	ctx := b.ctx()
 	topic, health := freshName(), freshName()
 	for _, name := range []string{topic, health} {
-		if err := c.EnsureTopic(ctx, TopicSpec{Name: name}); err != nil {
-			b.t.Fatal(err)
-		}
+		b.must(c.EnsureTopic(ctx, TopicSpec{Name: name}))
 		b.await("the broker to know topic "+name, func() bool { return b.knows(name) })
 	}
 	if s, err := c.Describe(ctx); err != nil || s.Topics[topic] != 1 {
@@ -89,27 +85,15 @@ func (b *fixture) useAll(c *Cluster) {
 
 	producer := c.NewProducer(ProducerConfig{})
 	defer producer.Close(ctx)
-	sent := make(chan error, 1)
-	if err := producer.Send(ctx, topic, []byte(message(0)), func(err error) { sent <- err }); err != nil {
-		b.t.Fatal(err)
-	}
-	if err := <-sent; err != nil {
-		b.t.Fatal(err)
-	}
+	b.must(b.fate(producer, topic, message(0)))
 
 	f := c.NewFeed(FeedConfig{Topic: topic, CommitEvery: 5 * time.Millisecond})
 	b.next(f, 0).Done()
-	if err := f.Close(ctx); err != nil {
-		b.t.Fatal(err)
-	}
-	if got := b.committed(topic, topic); got != 1 {
-		b.t.Errorf("committed %d, want 1", got)
-	}
+	b.must(f.Close(ctx))
+	b.position(topic, 1)
 
 	s, err := c.NewMember(MemberConfig{Topic: topic, Session: session, CommitEvery: 5 * time.Millisecond})
-	if err != nil {
-		b.t.Fatal(err)
-	}
+	b.must(err)
 	defer s.Close(ctx)
 	d, err := s.Next(ctx)
 	if err != nil || number(d) != 0 {

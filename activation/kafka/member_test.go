@@ -30,9 +30,7 @@ func (b *fixture) member(topic string) *Member {
 func (b *fixture) memberThatCommits(topic string, every time.Duration) *Member {
 	b.t.Helper()
 	s, err := b.cluster().NewMember(MemberConfig{Topic: topic, Session: session, CommitEvery: every})
-	if err != nil {
-		b.t.Fatal(err)
-	}
+	b.must(err)
 	b.t.Cleanup(func() {
 		ctx, cancel := context.WithTimeout(context.Background(), testTimeout)
 		defer cancel()
@@ -46,6 +44,10 @@ type took struct {
 	mu      sync.Mutex
 	times   map[int]int
 	members map[string]map[int]bool // by key, those that had it
+}
+
+func newTook() *took {
+	return &took{times: map[int]int{}, members: map[string]map[int]bool{}}
 }
 
 // consume has a member take and complete all that comes, until the test ends.
@@ -93,17 +95,12 @@ func flowOf(n int) string { return fmt.Sprintf("guest/function%d", n%17) }
 // order.
 func TestKeyChoosesThePartition(t *testing.T) {
 	onEachBroker(t, func(b *fixture) {
-		topic := freshName()
-		b.createWide(topic, 5)
+		topic := b.wideTopic(5)
 		p := b.producer()
 		for n := range 200 {
-			if err := p.SendKeyed(b.ctx(), topic, flowOf(n), []byte(message(n)), nil); err != nil {
-				b.t.Fatal(err)
-			}
+			b.must(p.SendKeyed(b.ctx(), topic, flowOf(n), []byte(message(n)), nil))
 		}
-		if err := p.Close(b.ctx()); err != nil {
-			b.t.Fatal(err)
-		}
+		b.must(p.Close(b.ctx()))
 		cl := b.client(kgo.ConsumeTopics(topic), kgo.ConsumeResetOffset(kgo.NewOffset().AtStart()))
 		defer cl.Close()
 		home := kgo.StickyKeyPartitioner(nil).ForTopic(topic)
@@ -129,9 +126,8 @@ func TestKeyChoosesThePartition(t *testing.T) {
 // key to the same.
 func TestMembersDivideTheTopic(t *testing.T) {
 	onEachBroker(t, func(b *fixture) {
-		topic := freshName()
-		b.createWide(topic, 6)
-		all := &took{times: map[int]int{}, members: map[string]map[int]bool{}}
+		topic := b.wideTopic(6)
+		all := newTook()
 		var members []*Member
 		for n := range 3 {
 			s := b.member(topic)
@@ -144,9 +140,7 @@ func TestMembersDivideTheTopic(t *testing.T) {
 		p := b.producer()
 		const many = 300
 		for n := range many {
-			if err := p.SendKeyed(b.ctx(), topic, flowOf(n), []byte(message(n)), nil); err != nil {
-				b.t.Fatal(err)
-			}
+			b.must(p.SendKeyed(b.ctx(), topic, flowOf(n), []byte(message(n)), nil))
 		}
 		b.await("all messages", func() bool { return all.count() == many })
 		all.mu.Lock()
@@ -171,9 +165,8 @@ func TestMembersDivideTheTopic(t *testing.T) {
 // what it had not goes to the others, and nothing is lost.
 func TestMemberOutlivesAnother(t *testing.T) {
 	onEachBroker(t, func(b *fixture) {
-		topic := freshName()
-		b.createWide(topic, 6)
-		all := &took{times: map[int]int{}, members: map[string]map[int]bool{}}
+		topic := b.wideTopic(6)
+		all := newTook()
 		one, two := b.member(topic), b.member(topic)
 		b.consume(one, 1, all)
 		b.consume(two, 2, all)
@@ -186,9 +179,7 @@ func TestMemberOutlivesAnother(t *testing.T) {
 			b.putTo(topic, int32(n%6), message(n))
 		}
 		done := childDone(b, out)
-		if err := child.Process.Kill(); err != nil {
-			b.t.Fatal(err)
-		}
+		b.must(child.Process.Kill())
 		b.await("everything that the killed one had not completed", func() bool { return all.count() >= many-len(done) })
 		all.mu.Lock()
 		defer all.mu.Unlock()
@@ -236,8 +227,7 @@ func beMembers(topic, broker string) {
 
 func TestMemberNamesWhatIsWrong(t *testing.T) {
 	b := newFakeFixture(t)
-	topic := freshName()
-	b.createWide(topic, 1)
+	topic := b.wideTopic(1)
 	s := b.member(topic)
 	b.putTo(topic, 0, "{", message(1))
 	d, err := s.Next(b.ctx())
@@ -265,10 +255,9 @@ func TestMemberNamesWhatIsWrong(t *testing.T) {
 // nothing is sent for hours.
 func TestMemberIsWellAgainWithoutAnotherMessage(t *testing.T) {
 	b := newFakeFixture(t)
-	topic := freshName()
-	b.createWide(topic, 1)
+	topic := b.wideTopic(1)
 	s := b.member(topic)
-	all := &took{times: map[int]int{}, members: map[string]map[int]bool{}}
+	all := newTook()
 	b.consume(s, 1, all)
 	b.putTo(topic, 0, messages(0, 1)...)
 	b.await("the first message", func() bool { return all.count() == 1 })

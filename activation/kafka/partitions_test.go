@@ -55,8 +55,7 @@ func upTo(from, to int) (ns []int) {
 // position of its own, and what waits in all of them is the lag.
 func TestFeedReadsAllPartitions(t *testing.T) {
 	onEachBroker(t, func(b *fixture) {
-		topic := freshName()
-		b.createWide(topic, 3)
+		topic := b.wideTopic(3)
 		for p := range int32(3) {
 			b.putTo(topic, p, messages(100*int(p), 100*int(p)+10)...)
 		}
@@ -72,9 +71,7 @@ func TestFeedReadsAllPartitions(t *testing.T) {
 				}
 			}
 		}
-		if err := f.Close(b.ctx()); err != nil {
-			b.t.Fatal(err)
-		}
+		b.must(f.Close(b.ctx()))
 		f = b.feed(topic)
 		all = b.takeAll(f, 3)
 		for p := range int32(3) {
@@ -97,8 +94,7 @@ func TestFeedReadsAllPartitions(t *testing.T) {
 // then the ends of all partitions are asked for alone.
 func TestFeedSumsTheLagWhileItDoesNotPull(t *testing.T) {
 	onEachBroker(t, func(b *fixture) {
-		topic := freshName()
-		b.createWide(topic, 2)
+		topic := b.wideTopic(2)
 		b.putTo(topic, 0, message(0))
 		b.putTo(topic, 1, message(1))
 		f := b.cluster().NewFeed(FeedConfig{Topic: topic, LagEvery: 5 * time.Millisecond})
@@ -136,14 +132,9 @@ func TestFeedFindsNewPartitions(t *testing.T) {
 // One partition whose leader is away does not hold up the others.
 func TestFeedReadsOnWhileAPartitionIsAway(t *testing.T) {
 	b := newFakeFixture(t, kfake.NumBrokers(2))
-	topic := freshName()
-	b.createWide(topic, 2)
-	if err := b.fake.MoveTopicPartition(topic, 0, 0); err != nil {
-		t.Fatal(err)
-	}
-	if err := b.fake.MoveTopicPartition(topic, 1, 1); err != nil {
-		t.Fatal(err)
-	}
+	topic := b.wideTopic(2)
+	b.must(b.fake.MoveTopicPartition(topic, 0, 0))
+	b.must(b.fake.MoveTopicPartition(topic, 1, 1))
 	b.fake.ControlKey(kmsg.Fetch.Int16(), func(req kmsg.Request) (kmsg.Response, error, bool) {
 		b.fake.KeepControl()
 		if req.(*kmsg.FetchRequest).Topics[0].Partitions[0].Partition == 0 {
@@ -153,9 +144,7 @@ func TestFeedReadsOnWhileAPartitionIsAway(t *testing.T) {
 	})
 	b.putTo(topic, 1, messages(0, 5)...)
 	f := b.feed(topic)
-	for n := range 5 {
-		b.next(f, n).Done()
-	}
+	done(b.nexts(f, 0, 5))
 	b.await("the feed to report it", func() bool { return f.Stats().Interrupted != "" })
 	if s := f.Stats(); !s.Since.IsZero() {
 		t.Errorf("one partition can be read, and reading counts as away since %s", s.Since)

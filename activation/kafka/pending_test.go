@@ -31,6 +31,14 @@ func ack(id activation.ID) string {
 	return string(activation.NewCompletion(activation.NewTransID("t", 1, false), id, false, activation.Instance{ID: 0}).Encode())
 }
 
+// polls fails the test unless so many wait and run, of which these topics get the answers.
+func (b *fixture) polls(p *Pending, when string, waiting, running int, topics ...string) {
+	b.t.Helper()
+	if w, r, err := p.Poll(b.ctx(), topics); err != nil || w != waiting || r != running {
+		b.t.Fatalf("%s: %d wait, %d run, %v; want %d and %d", when, w, r, err, waiting, running)
+	}
+}
+
 // TestPending: what was not taken waits, what was taken and not answered runs,
 // and a result alone is no answer.
 func TestPending(t *testing.T) {
@@ -41,10 +49,7 @@ func TestPending(t *testing.T) {
 		defer p.Close()
 		poll := func(waiting, running int) {
 			b.t.Helper()
-			w, r, err := p.Poll(b.ctx(), []string{completed})
-			if err != nil || w != waiting || r != running {
-				b.t.Fatalf("%d wait, %d run, %v; want %d and %d", w, r, err, waiting, running)
-			}
+			b.polls(p, "then", waiting, running, completed)
 		}
 		poll(0, 0)
 		id := func(n int) activation.ID { return activation.ID(fmt.Sprintf("%032x", n)) }
@@ -67,9 +72,7 @@ func TestPending(t *testing.T) {
 		// One that begins now comes to the same.
 		late := c.NewPending(prefix, "invoker", time.Hour)
 		defer late.Close()
-		if w, r, err := late.Poll(b.ctx(), []string{completed}); err != nil || w != 0 || r != 0 {
-			b.t.Errorf("a later look sees %d waiting, %d running, %v", w, r, err)
-		}
+		b.polls(late, "a later look", 0, 0, completed)
 	})
 }
 
@@ -85,18 +88,12 @@ func TestPendingWithoutATopicForTheAnswer(t *testing.T) {
 	b.put(topic, activationMessage(t, "00000000000000000000000000000001", "0"), activationMessage(t, "00000000000000000000000000000002", "probe-1"))
 	p := c.NewPending(prefix, "invoker", time.Hour)
 	defer p.Close()
-	poll := func(when string, waiting, running int, topics ...string) {
-		t.Helper()
-		if w, r, err := p.Poll(b.ctx(), topics); err != nil || w != waiting || r != running {
-			t.Errorf("%s: %d wait, %d run, %v; want %d and %d", when, w, r, err, waiting, running)
-		}
-	}
-	poll("not taken, the probe's topic is gone", 2, 0, completed)
+	b.polls(p, "not taken, the probe's topic is gone", 2, 0, completed)
 	b.commit(topic, topic, 2)
-	poll("taken, the probe waits", 0, 2, completed, probe)
-	poll("taken, the probe's topic is gone", 0, 1, completed)
+	b.polls(p, "taken, the probe waits", 0, 2, completed, probe)
+	b.polls(p, "taken, the probe's topic is gone", 0, 1, completed)
 	b.put(completed, ack("00000000000000000000000000000001"))
-	poll("what counts is answered", 0, 0, completed)
+	b.polls(p, "what counts is answered", 0, 0, completed)
 }
 
 // TestPendingGivesUpWhatIsLost: taken longer ago than anything may run.
@@ -107,13 +104,9 @@ func TestPendingGivesUpWhatIsLost(t *testing.T) {
 	b.put(topic, activationMessage(t, "00000000000000000000000000000001", "0"))
 	p := c.NewPending(prefix, "invoker", time.Nanosecond)
 	defer p.Close()
-	if w, r, err := p.Poll(b.ctx(), []string{completed}); err != nil || w != 1 || r != 0 {
-		t.Errorf("not taken, however old: %d wait, %d run, %v", w, r, err)
-	}
+	b.polls(p, "not taken, however old", 1, 0, completed)
 	b.commit(topic, topic, 1)
-	if w, r, err := p.Poll(b.ctx(), []string{completed}); err != nil || w != 0 || r != 0 {
-		t.Errorf("taken too long ago: %d wait, %d run, %v", w, r, err)
-	}
+	b.polls(p, "taken too long ago", 0, 0, completed)
 }
 
 // TestRequester: a request arrives, the replies are received in order, and the
@@ -123,12 +116,8 @@ func TestRequester(t *testing.T) {
 		topic, reply := b.topic(), freshName()
 		received := make(chan string, 2)
 		r, err := b.cluster().NewRequester(b.ctx(), TopicSpec{Name: reply}, func(v []byte) { received <- string(v) })
-		if err != nil {
-			b.t.Fatal(err)
-		}
-		if err := r.Send(b.ctx(), topic, []byte("request")); err != nil {
-			b.t.Fatal(err)
-		}
+		b.must(err)
+		b.must(r.Send(b.ctx(), topic, []byte("request")))
 		if got := b.take(topic, 1); string(got[0].Value) != "request" {
 			b.t.Errorf("sent %q", got[0].Value)
 		}

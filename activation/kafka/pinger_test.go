@@ -60,13 +60,9 @@ func TestFirstPingDoesNotWait(t *testing.T) {
 	topic := b.topic()
 	p := b.pinger(PingerConfig{Topic: topic, Instance: invoker0(), Every: time.Hour})
 	b.take(topic, 1)
-	if err := p.Enable(b.ctx()); err != nil {
-		t.Fatal(err)
-	}
+	b.must(p.Enable(b.ctx()))
 	for range 3 { // what the broker knows is not sent again
-		if err := p.Enable(b.ctx()); err != nil {
-			t.Fatal(err)
-		}
+		b.must(p.Enable(b.ctx()))
 	}
 	if s := p.Status(); !s.Enabled || s.Sent != 1 || time.Since(s.Last) > testTimeout {
 		t.Errorf("status %+v", s)
@@ -84,18 +80,14 @@ func TestDisabledIsSentOnce(t *testing.T) {
 		p := b.pinger(PingerConfig{Topic: topic, Instance: invoker0()})
 		b.take(topic, 2)
 		for range 2 {
-			if err := p.Disable(b.ctx()); err != nil {
-				b.t.Fatal(err)
-			}
+			b.must(p.Disable(b.ctx()))
 		}
 		sent := b.end(topic)
 		last := b.take(topic, int(sent))[sent-1].Value
 		if !strings.Contains(string(last), `"isEnabled":false`) {
 			b.t.Fatalf("the last ping is %s", last)
 		}
-		if err := p.Enable(b.ctx()); err != nil {
-			b.t.Fatal(err)
-		}
+		b.must(p.Enable(b.ctx()))
 		for i, r := range b.take(topic, int(sent)+2) {
 			enabled := strings.Contains(string(r.Value), `"isEnabled":true`)
 			if enabled == (int64(i) == sent-1) {
@@ -109,9 +101,7 @@ func TestPingerDisabledFromTheStart(t *testing.T) {
 	b := newFakeFixture(t)
 	topic := b.topic()
 	p := b.pinger(PingerConfig{Topic: topic, Instance: invoker0(), Disabled: true})
-	if err := p.Disable(b.ctx()); err != nil {
-		t.Fatal(err)
-	}
+	b.must(p.Disable(b.ctx()))
 	if got := b.take(topic, 1)[0].Value; !strings.Contains(string(got), `"isEnabled":false`) {
 		t.Errorf("ping %s", got)
 	}

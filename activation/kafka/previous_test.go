@@ -39,9 +39,7 @@ func (b *fixture) pingAs(process, topic string) {
 	b.t.Helper()
 	r := &kgo.Record{Topic: topic, Value: []byte(ping(true, 0)), Headers: []kgo.RecordHeader{{Key: processHeader, Value: []byte(process)}}}
 	again := *r
-	if err := b.peer.ProduceSync(b.ctx(), r, &again).FirstErr(); err != nil {
-		b.t.Fatal(err)
-	}
+	b.must(b.peer.ProduceSync(b.ctx(), r, &again).FirstErr())
 }
 
 // TestDamagedNameOfADeadProcess: what is not the whole name of the dead process is
@@ -56,9 +54,7 @@ func TestDamagedNameOfADeadProcess(t *testing.T) {
 			PreviousConfig: PreviousConfig{Topic: topic, Dead: name, Fresh: never},
 			log:            b.log.logger(), pings: healthReader{partitionReader: b.cluster().reader(topic, 0, 1, 1<<20, previousPause)},
 		}
-		if err := p.poll(b.ctx()); err != nil {
-			t.Fatal(err)
-		}
+		b.must(p.poll(b.ctx()))
 		if p.gone(time.Now()) {
 			t.Errorf("%q: takes a process that may live for dead", name)
 		}
@@ -111,9 +107,7 @@ func TestKilledPreviousIsNotWaitedFor(t *testing.T) {
 	onEachBroker(t, func(b *fixture) {
 		topic := b.topic()
 		old := &kgo.Record{Topic: topic, Value: []byte(ping(true, 0)), Timestamp: time.Now().Add(-time.Minute)}
-		if err := b.peer.ProduceSync(b.ctx(), old).FirstErr(); err != nil {
-			b.t.Fatal(err)
-		}
+		b.must(b.peer.ProduceSync(b.ctx(), old).FirstErr())
 		seen, ended, _ := b.previousOf(PreviousConfig{Topic: topic, Fresh: 30 * time.Second, Silence: never})
 		if err := <-ended; err != nil {
 			b.t.Error(err)
@@ -151,9 +145,7 @@ func TestPreviousIsWaitedFor(t *testing.T) {
 			b.t.Fatalf("started beside the previous process: %v", err)
 		default:
 		}
-		if err := first.Disable(b.ctx()); err != nil {
-			b.t.Fatal(err)
-		}
+		b.must(first.Disable(b.ctx()))
 		if err := <-ended; err != nil {
 			b.t.Error(err)
 		}
@@ -167,8 +159,7 @@ func TestPreviousIsWaitedFor(t *testing.T) {
 // that; one that is stopped meanwhile stops.
 func TestPreviousFallsSilent(t *testing.T) {
 	b := newFakeFixture(t)
-	topic := b.topic()
-	b.put(topic, ping(true, 0))
+	topic := b.topicOf(ping(true, 0))
 	first := b.pinger(PingerConfig{Topic: topic, Instance: invoker0()})
 	_, stopped, giveUp := b.previousOf(PreviousConfig{Topic: topic, Fresh: never, Silence: never})
 	seen, ended, _ := b.previousOf(PreviousConfig{Topic: topic, Fresh: never, Silence: 300 * time.Millisecond})
@@ -203,9 +194,7 @@ func TestPreviousBehindAnInterruption(t *testing.T) {
 	}
 	r.start()
 	b.await("pings", func() bool { return first.Status().Interrupted == "" })
-	if err := first.Disable(b.ctx()); err != nil {
-		t.Fatal(err)
-	}
+	b.must(first.Disable(b.ctx()))
 	if err := <-ended; err != nil {
 		t.Error(err)
 	}
@@ -239,8 +228,7 @@ func TestPreviousIsTimedByNoWallClock(t *testing.T) {
 // unclean election, holds no start up.
 func TestPreviousInALogThatWasCut(t *testing.T) {
 	b := newFakeFixture(t)
-	topic := b.topic()
-	b.put(topic, ping(true, 1), ping(true, 2))
+	topic := b.topicOf(ping(true, 1), ping(true, 2))
 	b.fake.ControlKey(kmsg.ListOffsets.Int16(), func(req kmsg.Request) (kmsg.Response, error, bool) {
 		b.fake.KeepControl()
 		asked := req.(*kmsg.ListOffsetsRequest)

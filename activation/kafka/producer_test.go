@@ -35,15 +35,21 @@ func (b *fixture) give(p *Producer, topic string, values ...string) {
 	}
 }
 
+// send sends values; what becomes of each comes from the channel.
+func (b *fixture) send(p *Producer, topic string, values ...string) <-chan error {
+	b.t.Helper()
+	reported := make(chan error, len(values))
+	for _, v := range values {
+		b.must(p.Send(b.ctx(), topic, []byte(v), func(err error) { reported <- err }))
+	}
+	return reported
+}
+
 // fate sends one value and waits for what becomes of it.
 func (b *fixture) fate(p *Producer, topic, value string) error {
 	b.t.Helper()
-	reported := make(chan error, 2)
-	if err := p.Send(b.ctx(), topic, []byte(value), func(err error) { reported <- err }); err != nil {
-		b.t.Fatalf("send to %s: %v", topic, err)
-	}
 	select {
-	case err := <-reported:
+	case err := <-b.send(p, topic, value):
 		return err
 	case <-b.ctx().Done():
 		b.t.Fatalf("nothing became of a message to %s\nlog:\n%s", topic, b.log)
@@ -56,9 +62,7 @@ func TestProducerSendsAsTheOriginalDoes(t *testing.T) {
 		topic := b.topic()
 		p := b.producer()
 		before := time.Now().Add(-time.Second)
-		if err := b.fate(p, topic, "hello"); err != nil {
-			b.t.Fatal(err)
-		}
+		b.must(b.fate(p, topic, "hello"))
 		r := b.take(topic, 1)[0]
 		if r.Key != nil || len(r.Headers) > 0 || string(r.Value) != "hello" || r.Partition != 0 {
 			b.t.Errorf("record %+v", r)
@@ -80,9 +84,7 @@ func TestProducerAsksForTheLeadersAckAlone(t *testing.T) {
 		acks.Store(int32(req.(*kmsg.ProduceRequest).Acks))
 		return nil, nil, false
 	})
-	if err := b.fate(b.producer(), topic, "x"); err != nil {
-		t.Fatal(err)
-	}
+	b.must(b.fate(b.producer(), topic, "x"))
 	if acks.Load() != 1 {
 		t.Errorf("acks=%d, want 1", acks.Load())
 	}
@@ -96,15 +98,13 @@ func TestProducerKeepsTheOrder(t *testing.T) {
 		for i := range n {
 			b.give(p, []string{one, two}[i%2], fmt.Sprint(i))
 		}
-		if err := p.Close(b.ctx()); err != nil {
-			b.t.Fatal(err)
-		}
+		b.must(p.Close(b.ctx()))
 		for at, topic := range []string{one, two} {
-			for i, r := range b.take(topic, n/2) {
-				if want := fmt.Sprint(2*i + at); string(r.Value) != want {
-					b.t.Fatalf("record %d is %s, want %s", i, r.Value, want)
-				}
+			var want []string
+			for i := range n / 2 {
+				want = append(want, fmt.Sprint(2*i+at))
 			}
+			b.has(topic, want...)
 		}
 		if s := p.Stats(); s.Sent != n || s.Waiting != 0 || s.Dropped != 0 {
 			b.t.Errorf("stats %+v", s)
@@ -132,9 +132,7 @@ func TestProducerGathersUnderLoad(t *testing.T) {
 		b.give(p, topic, fmt.Sprint(i))
 	}
 	close(release)
-	if err := p.Close(b.ctx()); err != nil {
-		t.Fatal(err)
-	}
+	b.must(p.Close(b.ctx()))
 	if n := requests.Load(); n != 2 {
 		t.Errorf("500 messages that waited for one answer left in %d requests, want 1", n-1)
 	}
@@ -154,17 +152,10 @@ func TestProducerKeepsTheOrderOverFailures(t *testing.T) {
 		})
 	}
 	p := b.producer()
-	for i := range 20 {
-		b.give(p, topic, fmt.Sprint(i))
-	}
-	if err := p.Close(b.ctx()); err != nil {
-		t.Fatal(err)
-	}
-	for i, r := range b.take(topic, 20) {
-		if string(r.Value) != fmt.Sprint(i) {
-			t.Fatalf("record %d is %s", i, r.Value)
-		}
-	}
+	values := messages(0, 20)
+	b.give(p, topic, values...)
+	b.must(p.Close(b.ctx()))
+	b.has(topic, values...)
 }
 
 func refuseProduce(req kmsg.Request, code int16) kmsg.Response {
@@ -187,15 +178,8 @@ func TestProducerGivesUpATopicThatIsNotThere(t *testing.T) {
 	onEachBroker(t, func(b *fixture) {
 		gone, here := freshName(), b.topic()
 		p := b.producer(ProducerConfig{RefusedFor: time.Nanosecond})
-		lost := make(chan error, 3)
-		for range 3 {
-			if err := p.Send(b.ctx(), gone, []byte("x"), func(err error) { lost <- err }); err != nil {
-				b.t.Fatal(err)
-			}
-		}
-		if err := b.fate(p, here, "y"); err != nil {
-			b.t.Fatal(err)
-		}
+		lost := b.send(p, gone, "x", "x", "x")
+		b.must(b.fate(p, here, "y"))
 		for range 3 {
 			if err := <-lost; err == nil {
 				b.t.Error("a message to a missing topic counts as sent")
@@ -247,25 +231,14 @@ func TestProducerOutlastsWhatAClusterForgets(t *testing.T) {
 				return res, nil, true
 			})
 			p := b.producer()
-			reported := make(chan error, 2)
-			for _, v := range []string{"0", "1"} {
-				if err := p.Send(b.ctx(), forgotten, []byte(v), func(err error) { reported <- err }); err != nil {
-					t.Fatal(err)
-				}
-			}
-			if err := b.fate(p, here, "y"); err != nil {
-				t.Fatal(err)
-			}
+			reported := b.send(p, forgotten, "0", "1")
+			b.must(b.fate(p, here, "y"))
 			for range 2 {
 				if err := <-reported; err != nil {
 					t.Errorf("dropped after %d refusals: %v", refusals.Load(), err)
 				}
 			}
-			for n, r := range b.take(forgotten, 2) {
-				if string(r.Value) != fmt.Sprint(n) {
-					t.Errorf("record %d is %s", n, r.Value)
-				}
-			}
+			b.has(forgotten, "0", "1")
 			if refusals.Load() <= 7 {
 				t.Errorf("refused %d times only", refusals.Load())
 			}
@@ -313,12 +286,8 @@ func TestProducerPressesBack(t *testing.T) {
 	r.start()
 	b.create("full")
 	b.create("other")
-	if err := <-blocked; err != nil {
-		t.Fatal(err)
-	}
-	if err := p.Close(b.ctx()); err != nil {
-		t.Fatal(err)
-	}
+	b.must(<-blocked)
+	b.must(p.Close(b.ctx()))
 	if got := b.take("full", 8); string(got[7].Value) != "last" {
 		t.Error("the blocked message did not come last")
 	}
@@ -331,9 +300,7 @@ func TestProducerForgetsIdleTopics(t *testing.T) {
 	topic := b.topic()
 	p := b.producer(ProducerConfig{IdleAfter: time.Millisecond})
 	for n := range 5 {
-		if err := b.fate(p, topic, fmt.Sprint(n)); err != nil {
-			t.Fatal(err)
-		}
+		b.must(b.fate(p, topic, fmt.Sprint(n)))
 		b.await("the topic to be forgotten", func() bool {
 			p.mu.Lock()
 			defer p.mu.Unlock()
@@ -347,12 +314,7 @@ func TestProducerCloseReportsWhatItCouldNotSend(t *testing.T) {
 	r := fakeRestartable(t)
 	b := newFixture(t, nil, r.addr)
 	p := b.producer()
-	reported := make(chan error, 3)
-	for range 3 {
-		if err := p.Send(b.ctx(), "a", []byte("x"), func(err error) { reported <- err }); err != nil {
-			t.Fatal(err)
-		}
-	}
+	reported := b.send(p, "a", "x", "x", "x")
 	ctx, cancel := context.WithTimeout(b.ctx(), 20*time.Millisecond)
 	defer cancel()
 	if err := p.Close(ctx); !errors.Is(err, context.DeadlineExceeded) || !strings.Contains(err.Error(), "3 not sent") {
@@ -375,14 +337,9 @@ func TestCloseWithATopicThatIsNotThere(t *testing.T) {
 	onEachBroker(t, func(b *fixture) {
 		gone, here := freshName(), b.topic()
 		p := b.cluster().NewProducer(ProducerConfig{})
-		reported := make(chan error, 1)
-		if err := p.Send(b.ctx(), gone, []byte("x"), func(err error) { reported <- err }); err != nil {
-			b.t.Fatal(err)
-		}
+		reported := b.send(p, gone, "x")
 		b.await("the missing topic to fail", func() bool { return len(p.Stats().Interrupted) == 1 })
-		if err := b.fate(p, here, "y"); err != nil {
-			b.t.Fatal(err)
-		}
+		b.must(b.fate(p, here, "y"))
 		if s := p.Stats(); s.Sent != 1 || s.Dropped != 0 {
 			b.t.Errorf("stats %+v", s)
 		}

@@ -1,7 +1,6 @@
 package kafka
 
 import (
-	"context"
 	"testing"
 	"time"
 )
@@ -9,19 +8,12 @@ import (
 // A raw feed delivers and commits messages that are no activations.
 func TestRawFeedDeliversAnyMessage(t *testing.T) {
 	onEachBroker(t, func(b *fixture) {
-		topic := b.topic()
-		b.put(topic, "no activation", message(1))
+		topic := b.topicOf("no activation", message(1))
 		f := b.cluster().NewFeed(FeedConfig{Topic: topic, CommitEvery: 5 * time.Millisecond, Raw: true})
-		b.t.Cleanup(func() {
-			ctx, cancel := context.WithCancel(context.Background())
-			cancel()
-			f.Close(ctx)
-		})
+		defer f.Close(b.ctx())
 		for _, want := range []string{"no activation", message(1)} {
 			d, err := f.Next(b.ctx())
-			if err != nil {
-				b.t.Fatal(err)
-			}
+			b.must(err)
 			if string(d.Value) != want {
 				b.t.Errorf("got %q, want %q", d.Value, want)
 			}
@@ -33,11 +25,7 @@ func TestRawFeedDeliversAnyMessage(t *testing.T) {
 			}
 			d.Done()
 		}
-		next := make(chan Delivery)
-		go func() {
-			d, _ := f.Next(b.ctx())
-			next <- d
-		}()
+		next := b.nextLater(f)
 		b.await("all is read", func() bool { s := f.Stats(); return s.HighWatermark == 2 && s.Lag() == 0 })
 		b.put(topic, "later")
 		if d := <-next; d.After.IsZero() || time.Since(d.After) > time.Hour {

@@ -43,8 +43,7 @@ func TestNothingThatEndedIsDeliveredAgain(t *testing.T) {
 		t.Run(end, func(t *testing.T) {
 			onEachBroker(t, func(b *fixture) {
 				const many = 3000
-				topic := b.topic()
-				b.put(topic, messages(0, many)...)
+				topic := b.topicOf(messages(0, many)...)
 				f := b.feed(topic)
 				for n := range many {
 					if d := b.next(f, n); n != 1 {
@@ -52,16 +51,12 @@ func TestNothingThatEndedIsDeliveredAgain(t *testing.T) {
 					}
 				}
 				if end == "close" {
-					if err := f.Close(b.ctx()); err != nil {
-						b.t.Fatal(err)
-					}
+					b.must(f.Close(b.ctx()))
 				} else {
 					b.saved(f)
 					b.kill(f)
 				}
-				if got := b.committed(topic, topic); got != 1 {
-					b.t.Fatalf("position %d, want 1", got)
-				}
+				b.position(topic, 1)
 				f = b.feed(topic)
 				open := b.next(f, 1)
 				b.nothing(f, topic, many).Done()
@@ -69,12 +64,8 @@ func TestNothingThatEndedIsDeliveredAgain(t *testing.T) {
 					b.t.Errorf("stats %+v", s)
 				}
 				open.Done()
-				if err := f.Close(b.ctx()); err != nil {
-					b.t.Fatal(err)
-				}
-				if got := b.committed(topic, topic); got != many+1 {
-					b.t.Errorf("position %d, want %d", got, many+1)
-				}
+				b.must(f.Close(b.ctx()))
+				b.position(topic, many+1)
 			})
 		})
 	}
@@ -84,8 +75,7 @@ func TestNothingThatEndedIsDeliveredAgain(t *testing.T) {
 // not come to it again.
 func TestFinishedIsKnownOverSeveralStarts(t *testing.T) {
 	b := newFakeFixture(t)
-	topic := b.topic()
-	b.put(topic, messages(0, 200)...)
+	topic := b.topicOf(messages(0, 200)...)
 	f := b.feed(topic)
 	for n := range 200 {
 		if d := b.next(f, n); n%50 > 0 {
@@ -93,9 +83,7 @@ func TestFinishedIsKnownOverSeveralStarts(t *testing.T) {
 		}
 	}
 	for range 3 {
-		if err := f.Close(b.ctx()); err != nil {
-			t.Fatal(err)
-		}
+		b.must(f.Close(b.ctx()))
 		f = b.feed(topic)
 		b.next(f, 0).Begin()
 	}
@@ -112,8 +100,7 @@ func TestFinishedIsKnownOverSeveralStarts(t *testing.T) {
 // What Keep returned for is known to the next process, however seldom a commit is due.
 func TestKeptStartIsKnownAfterAKill(t *testing.T) {
 	b := newFakeFixture(t)
-	topic := b.topic()
-	b.put(topic, messages(0, 2)...)
+	topic := b.topicOf(messages(0, 2)...)
 	f := b.cluster().NewFeed(FeedConfig{Topic: topic, CommitEvery: time.Hour})
 	first, second := b.next(f, 0), b.next(f, 1)
 	first.Done()
@@ -160,9 +147,7 @@ func TestHistoriesOfStartsAndEnds(t *testing.T) {
 				d.Done()
 			}
 			if r.IntN(2) == 0 {
-				if err := f.Close(b.ctx()); err != nil {
-					t.Fatal(err)
-				}
+				b.must(f.Close(b.ctx()))
 			} else {
 				b.saved(f)
 				b.kill(f)
@@ -178,8 +163,7 @@ func TestHistoriesOfStartsAndEnds(t *testing.T) {
 // does not count, and what only waited is not among them.
 func TestAttemptsAreCounted(t *testing.T) {
 	onEachBroker(t, func(b *fixture) {
-		topic := b.topic()
-		b.put(topic, messages(0, 3)...)
+		topic := b.topicOf(messages(0, 3)...)
 		want := func(d Delivery, attempts int, begun bool) {
 			b.t.Helper()
 			if d.Attempts != attempts || d.Begun != begun {
@@ -209,9 +193,7 @@ func TestAttemptsAreCounted(t *testing.T) {
 			d.Begin()
 			waiting := b.next(f, 2)
 			want(waiting, 0, false)
-			if err := f.Close(b.ctx()); err != nil {
-				b.t.Fatal(err)
-			}
+			b.must(f.Close(b.ctx()))
 			b.commit(topic, topic, 0, rewrite(b, topic))
 		}
 		f := b.feed(topic)
@@ -230,9 +212,7 @@ func rewrite(b *fixture, topic string) string {
 	b.t.Helper()
 	offset, text := b.committedMetadata(topic, topic)
 	n, err := decodeOffsetMetadata(text, offset)
-	if err != nil {
-		b.t.Fatal(err)
-	}
+	b.must(err)
 	text, _ = n.encode(0, metadataChars)
 	return text
 }
@@ -241,8 +221,7 @@ func rewrite(b *fixture, topic string) string {
 // without waiting for the interval between commits.
 func TestSecondAttemptIsCommittedAtOnce(t *testing.T) {
 	b := newFakeFixture(t)
-	topic := b.topic()
-	b.put(topic, messages(0, 3)...)
+	topic := b.topicOf(messages(0, 3)...)
 	n := offsetMetadata{tried: []attempt{{offset: 1, attempts: 1, begun: true}}}
 	text, _ := n.encode(0, metadataChars)
 	b.commit(topic, topic, 0, text)
@@ -275,13 +254,10 @@ func TestFeedReadsAForeignPositionAsPlain(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			b := newFakeFixture(t)
-			topic := b.topic()
-			b.put(topic, messages(0, 5)...)
+			topic := b.topicOf(messages(0, 5)...)
 			b.commit(topic, topic, 2, c.text)
 			f := b.feed(topic)
-			for n := 2; n < 5; n++ {
-				b.next(f, n).Done()
-			}
+			done(b.nexts(f, 2, 5))
 			want := 1
 			if c.word == "" {
 				want = 0
@@ -311,9 +287,7 @@ func onEachReader(t *testing.T, test func(*fixture, func(topic string) (f *Feed,
 		test(b, func(topic string) (*Feed, func()) {
 			m := b.member(topic)
 			return m.feed, func() {
-				if err := m.Close(b.ctx()); err != nil {
-					t.Fatal(err)
-				}
+				b.must(m.Close(b.ctx()))
 			}
 		})
 	})
@@ -324,8 +298,7 @@ func onEachReader(t *testing.T, test func(*fixture, func(topic string) (f *Feed,
 func TestFeedNarrowsToWhatTheBrokerTakes(t *testing.T) {
 	onEachReader(t, func(b *fixture, open func(string) (*Feed, func())) {
 		const limit, many = 128, 2000
-		topic := b.topic()
-		b.put(topic, messages(0, many)...)
+		topic := b.topicOf(messages(0, many)...)
 		f, end := open(topic)
 		var left []Delivery
 		finished := map[int]bool{}
@@ -399,12 +372,9 @@ func TestFeedGoesOnWithoutMetadata(t *testing.T) {
 			}
 			return nil, nil, false
 		})
-		topic := b.topic()
-		b.put(topic, messages(0, 3)...)
+		topic := b.topicOf(messages(0, 3)...)
 		f, _ := open(topic)
-		for n := range 3 {
-			b.next(f, n).Done()
-		}
+		done(b.nexts(f, 0, 3))
 		b.await("position 3", func() bool { return b.committed(f.cfg.Group, topic) == 3 })
 		if b.log.count("WARN", "offset.metadata.max.bytes") == 0 {
 			b.t.Errorf("no line about the limit:\n%s", b.log)

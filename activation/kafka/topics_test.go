@@ -3,7 +3,6 @@ package kafka
 import (
 	"bufio"
 	"cmp"
-	"context"
 	"crypto/ecdsa"
 	"crypto/elliptic"
 	"crypto/rand"
@@ -66,9 +65,7 @@ func TestInvokerTopicIsMadeAsTheOriginals(t *testing.T) {
 		name, c := freshName(), b.cluster()
 		spec := InvokerTopic(name, 1, map[string]string{"retention.ms": "1000000"})
 		for range 2 {
-			if err := c.EnsureTopic(b.ctx(), spec); err != nil {
-				b.t.Fatal(err)
-			}
+			b.must(c.EnsureTopic(b.ctx(), spec))
 		}
 		b.await("the topic to be known", func() bool { return b.knows(name) })
 		want := capturedConfig(b.t)
@@ -83,9 +80,7 @@ func TestInvokerTopicIsMadeAsTheOriginals(t *testing.T) {
 			}
 		}
 		// One that exists is left as it is.
-		if err := c.EnsureTopic(b.ctx(), InvokerTopic(name, 3, nil)); err != nil {
-			b.t.Fatal(err)
-		}
+		b.must(c.EnsureTopic(b.ctx(), InvokerTopic(name, 3, nil)))
 		if got := b.configured(name)["retention.ms"]; got != "1000000" {
 			b.t.Errorf("the topic that existed was changed: retention.ms=%s", got)
 		}
@@ -100,9 +95,7 @@ func TestTopicMadeMeanwhileIsFine(t *testing.T) {
 	b.fake.ControlKey(kmsg.CreateTopics.Int16(), func(req kmsg.Request) (kmsg.Response, error, bool) {
 		return refuseTopic(req, kerr.TopicAlreadyExists.Code), nil, true
 	})
-	if err := b.cluster().EnsureTopic(b.ctx(), InvokerTopic(name, 1, nil)); err != nil {
-		t.Fatal(err)
-	}
+	b.must(b.cluster().EnsureTopic(b.ctx(), InvokerTopic(name, 1, nil)))
 	if b.log.count("interrupted") > 0 {
 		t.Errorf("log:\n%s", b.log)
 	}
@@ -127,9 +120,7 @@ func TestTopicIsTriedAgainAfterPassingTrouble(t *testing.T) {
 			return refuseTopic(req, code), nil, true
 		})
 	}
-	if err := b.cluster().EnsureTopic(b.ctx(), InvokerTopic(freshName(), 1, nil)); err != nil {
-		t.Fatal(err)
-	}
+	b.must(b.cluster().EnsureTopic(b.ctx(), InvokerTopic(freshName(), 1, nil)))
 	if b.log.count("WARN", "interrupted") != 1 || b.log.count("resumed") != 1 {
 		t.Errorf("not one line per change of state:\n%s", b.log)
 	}
@@ -174,12 +165,8 @@ func TestDeadBrokersArePassedOver(t *testing.T) {
 	b.put(topic, message(0))
 	f, p := b.feed(topic), b.producer()
 	b.next(f, 0).Done()
-	if err := b.fate(p, topic, "x"); err != nil {
-		t.Fatal(err)
-	}
-	if err := f.Close(b.ctx()); err != nil {
-		t.Fatal(err)
-	}
+	b.must(b.fate(p, topic, "x"))
+	b.must(f.Close(b.ctx()))
 	if b.log.count("interrupted") > 0 {
 		t.Errorf("log:\n%s", b.log)
 	}
@@ -190,24 +177,17 @@ func TestTLS(t *testing.T) {
 	fake := startFake(t, kfake.TLS(&tls.Config{
 		Certificates: []tls.Certificate{certificate}, ClientAuth: tls.RequireAndVerifyClientCert, ClientCAs: roots,
 	}), kfake.SeedTopics(1, "in"))
-	log := &logbook{}
+	b := &fixture{t: t, addrs: fake.ListenAddrs(), fake: fake, log: &logbook{}}
+	ctx := b.ctx()
 	open := func(config *tls.Config) *Cluster {
-		c, err := New(Options{Brokers: fake.ListenAddrs(), TLS: config, Log: log.logger()})
-		if err != nil {
-			t.Fatal(err)
-		}
+		c, err := New(Options{Brokers: b.addrs, TLS: config, Log: b.log.logger()})
+		b.must(err)
 		return c
 	}
-	ctx, cancel := context.WithTimeout(t.Context(), testTimeout)
-	defer cancel()
 	good := open(&tls.Config{RootCAs: roots, Certificates: []tls.Certificate{certificate}})
-	if err := good.EnsureTopic(ctx, InvokerTopic("out", 1, nil)); err != nil {
-		t.Fatal(err)
-	}
+	b.must(good.EnsureTopic(ctx, InvokerTopic("out", 1, nil)))
 	p := good.NewProducer(ProducerConfig{})
-	if err := p.Send(ctx, "in", []byte(message(4)), nil); err != nil {
-		t.Fatal(err)
-	}
+	b.must(p.Send(ctx, "in", []byte(message(4)), nil))
 	f := good.NewFeed(FeedConfig{Topic: "in"})
 	if d, err := f.Next(ctx); err != nil || number(d) != 4 {
 		t.Errorf("message %v: %v", d, err)

@@ -25,9 +25,7 @@ func (b *fixture) recreate(topic string, keep int) {
 	for _, r := range slices.Clone(kept) {
 		again := *r
 		again.Offset = 0
-		if err := b.peer.ProduceSync(b.ctx(), &again).FirstErr(); err != nil {
-			b.t.Fatal(err)
-		}
+		b.must(b.peer.ProduceSync(b.ctx(), &again).FirstErr())
 	}
 }
 
@@ -38,26 +36,21 @@ func TestFeedResumesWhereTheLogWasTruncated(t *testing.T) {
 	for name, more := range map[string]int{"ends below": 1, "has grown past": 9} {
 		t.Run(name, func(t *testing.T) {
 			onEachBroker(t, func(b *fixture) {
-				topic := b.topic()
-				b.put(topic, messages(0, 10)...)
+				topic := b.topicOf(messages(0, 10)...)
 				f := b.feed(topic)
 				for n := range 10 {
 					if d := b.next(f, n); n != 3 {
 						d.Done()
 					}
 				}
-				if err := f.Close(b.ctx()); err != nil {
-					b.t.Fatal(err)
-				}
+				b.must(f.Close(b.ctx()))
 				offset, text := b.committedMetadata(topic, topic)
 				b.recreate(topic, 6)
 				b.commit(topic, topic, offset, text) // a broker forgets positions in topics that are deleted
 				b.later(topic, messages(100, 100+more)...)
 				f = b.feed(topic)
 				b.next(f, 3).Done()
-				for n := 100; n < 100+more; n++ {
-					b.next(f, n).Done()
-				}
+				done(b.nexts(f, 100, 100+more))
 				b.await("the new position", func() bool { return b.committed(topic, topic) == int64(6+more) })
 				if n := b.log.count("ERROR", "log was truncated below what was read"); n != 1 {
 					b.t.Errorf("%d lines about it, want 1:\n%s", n, b.log)
@@ -71,18 +64,10 @@ func TestFeedResumesWhereTheLogWasTruncated(t *testing.T) {
 // truncated log means that all of the log was read.
 func TestOffsetAboveTheLog(t *testing.T) {
 	onEachBroker(t, func(b *fixture) {
-		topic := b.topic()
-		b.put(topic, messages(0, 4)...)
+		topic := b.topicOf(messages(0, 4)...)
 		b.commit(topic, topic, 10)
 		f := b.feed(topic)
-		first := make(chan Delivery, 1)
-		go func() {
-			d, err := f.Next(b.ctx())
-			if err != nil {
-				b.t.Error(err)
-			}
-			first <- d
-		}()
+		first := b.nextLater(f)
 		b.await("the end of the log", func() bool {
 			return b.log.count("ERROR", "log was truncated below what was read", "read=10 offset=4") == 1
 		})
@@ -99,19 +84,11 @@ func TestOffsetAboveTheLog(t *testing.T) {
 // TestLogMadeAnewUnderAFeedThatReadNothing: what is there then was not read.
 func TestLogMadeAnewUnderAFeedThatReadNothing(t *testing.T) {
 	b := newFakeFixture(t)
-	topic := b.topic()
-	b.put(topic, messages(0, 4)...)
+	topic := b.topicOf(messages(0, 4)...)
 	b.commit(topic, topic, 4)
 	fetched := b.countRequests(kmsg.Fetch)
 	f := b.feed(topic)
-	first := make(chan Delivery, 1)
-	go func() {
-		d, err := f.Next(b.ctx())
-		if err != nil {
-			t.Error(err)
-		}
-		first <- d
-	}()
+	first := b.nextLater(f)
 	b.await("two fetches", func() bool { return fetched() >= 2 }) // the first was answered
 	b.recreate(topic, 0)
 	b.put(topic, message(7))
@@ -136,13 +113,9 @@ func (b *fixture) later(topic string, values ...string) {
 // finishes nothing of the new log.
 func TestFeedGoesOnWhenTheLogIsTruncatedUnderIt(t *testing.T) {
 	b := newFakeFixture(t)
-	topic := b.topic()
-	b.put(topic, messages(0, 10)...)
+	topic := b.topicOf(messages(0, 10)...)
 	f := b.feed(topic)
-	var all []Delivery
-	for n := range 10 {
-		all = append(all, b.next(f, n))
-	}
+	all := b.nexts(f, 0, 10)
 	for n, d := range all {
 		if n < 8 && n != 2 {
 			d.Done()
@@ -154,10 +127,7 @@ func TestFeedGoesOnWhenTheLogIsTruncatedUnderIt(t *testing.T) {
 	b.commit(topic, topic, offset, text)
 	f.partitions[0].reader.close() // the broker was away meanwhile
 	b.later(topic, messages(100, 104)...)
-	var fresh []Delivery
-	for n := 100; n < 104; n++ {
-		fresh = append(fresh, b.next(f, n))
-	}
+	fresh := b.nexts(f, 100, 104)
 	for _, d := range all { // 2 is there still, 8 and 9 are not
 		d.Done()
 	}
@@ -165,9 +135,7 @@ func TestFeedGoesOnWhenTheLogIsTruncatedUnderIt(t *testing.T) {
 	if s := f.Stats(); s.Open != 4 {
 		t.Errorf("%d open, want the four new ones", s.Open)
 	}
-	for _, d := range fresh {
-		d.Done()
-	}
+	done(fresh)
 	b.await("position 10", func() bool { return b.committed(topic, topic) == 10 })
 }
 
@@ -175,15 +143,10 @@ func TestFeedGoesOnWhenTheLogIsTruncatedUnderIt(t *testing.T) {
 // record may have expired.
 func TestExpiredRecordsAreNoTruncation(t *testing.T) {
 	onEachBroker(t, func(b *fixture) {
-		topic := b.topic()
-		b.put(topic, messages(0, 10)...)
+		topic := b.topicOf(messages(0, 10)...)
 		f := b.feed(topic)
-		for n := range 5 {
-			b.next(f, n).Done()
-		}
-		if err := f.Close(b.ctx()); err != nil {
-			b.t.Fatal(err)
-		}
+		done(b.nexts(f, 0, 5))
+		b.must(f.Close(b.ctx()))
 		b.deleteBefore(topic, 7)
 		f = b.feed(topic)
 		b.next(f, 7)
