@@ -399,8 +399,14 @@ func (env *fixture) start(s Settings, change ...func(*Invoker)) (iv *Invoker, st
 	}
 }
 
-// pass lets time pass on the fake clock of testing/synctest: nothing really waits.
-func pass(d time.Duration) { time.Sleep(d) }
+// pass lets time pass on the fake clock of testing/synctest, which begins in the year
+// 2000: nothing really waits. By a real clock it panics.
+func pass(d time.Duration) {
+	if now := time.Now(); now.Year() > 2001 {
+		panic("pass waits by a real clock: " + now.String())
+	}
+	time.Sleep(d)
+}
 
 // invokeAndWait invokes an action and lets d pass until all is quiet.
 func (env *fixture) invokeAndWait(name string, d time.Duration) activation.ID {
@@ -410,10 +416,14 @@ func (env *fixture) invokeAndWait(name string, d time.Duration) activation.ID {
 	return id
 }
 
-// answered waits until an activation has so many acks.
+// answered passes time, to a millisecond, until an activation has so many acks, and an
+// hour at most.
 func (env *fixture) answered(id activation.ID, acks int) {
-	for len(env.kinds(id)) < acks {
-		time.Sleep(time.Millisecond)
+	env.t.Helper()
+	for began := time.Now(); len(env.kinds(id)) < acks; pass(time.Millisecond) {
+		if time.Since(began) > time.Hour {
+			env.t.Fatalf("activation %s has the acks %v after an hour, want %d", id, env.kinds(id), acks)
+		}
 	}
 }
 
