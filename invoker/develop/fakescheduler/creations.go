@@ -34,6 +34,9 @@ func (s *Scheduler) order(q *queue, n int) {
 			Scheduler: s.cfg.ID, Endpoint: s.endpoints.Endpoint,
 		}}
 		jobs = append(jobs, j)
+		// The original counts it when its watch of etcd does, and may order once more until then.
+		q.CreationPut(j.creation.ID)
+		s.inProgress[s.key(j)] = true
 	}
 	s.background(func(ctx context.Context) error { return s.schedule(ctx, q.Function, jobs) })
 }
@@ -46,8 +49,8 @@ func (s *Scheduler) newID() activation.ID {
 // schedule chooses an invoker for each job, puts its key and sends it.
 func (s *Scheduler) schedule(ctx context.Context, f Function, jobs []*job) error {
 	invokers, err := s.invokers(ctx)
-	if err != nil {
-		return err
+	if err != nil && s.ctx.Err() == nil {
+		s.log.Error("list the invokers", "error", err) // and as in the original there are none
 	}
 	n := needOf(f)
 	reduced := slices.Clone(invokers)
@@ -144,9 +147,14 @@ func (s *Scheduler) topic(invoker int) string {
 	return s.cfg.Prefix + "invoker" + strconv.Itoa(invoker)
 }
 
-// ack takes an invoker's answer to a creation.
+// ack takes an invoker's answer to a creation. It waits for the container's key, as if
+// the ack had come later: the original may count the container after the ack, and
+// orders once more.
 func (s *Scheduler) ack(value []byte) {
 	a, err := activation.DecodeContainerCreationAck(value)
+	if err == nil && a.Error == activation.NoCreationError {
+		s.awaitContainers(a.Creation.Queue)
+	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.happened()
@@ -196,6 +204,7 @@ func (s *Scheduler) end(j *job, failure activation.CreationError, reason string)
 	}
 	delete(s.jobs, j.creation.ID)
 	key := s.key(j)
+	delete(s.inProgress, key)
 	s.background(func(ctx context.Context) error {
 		_, err := s.etcd.Delete(ctx, key)
 		return err

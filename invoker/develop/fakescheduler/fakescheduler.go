@@ -96,6 +96,7 @@ type Scheduler struct {
 	inProgress map[string]bool          // keys of creations
 	warmed     map[string]bool          // keys of paused containers that were put since the start
 	greeted    map[int]bool             // invokers that had a warm-up
+	revisions  map[string]int64         // of etcd, up to which a prefix is counted
 	seen       Seen
 	changed    chan struct{} // closed and made anew when something happens
 }
@@ -115,7 +116,7 @@ func New(cfg Config) (*Scheduler, error) {
 		cfg: cfg, log: cfg.Log.With("scheduler", cfg.ID), random: rand.New(rand.NewPCG(cfg.Seed, 0)),
 		limits: map[string]int{}, queues: map[string]*queue{}, functions: map[string]Function{},
 		jobs: map[activation.ID]*job{}, claims: map[string]activation.ID{},
-		existing: map[string]bool{}, inProgress: map[string]bool{}, warmed: map[string]bool{}, greeted: map[int]bool{},
+		existing: map[string]bool{}, inProgress: map[string]bool{}, warmed: map[string]bool{}, greeted: map[int]bool{}, revisions: map[string]int64{},
 		changed: make(chan struct{}), transID: activation.NewTransID("sid_containerCreation", time.Now().UnixMilli(), false),
 	}
 	s.seen.Fetches = map[activation.FetchKind]int{}

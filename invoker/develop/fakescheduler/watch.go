@@ -3,6 +3,7 @@ package fakescheduler
 import (
 	"context"
 	"strings"
+	"time"
 
 	clientv3 "go.etcd.io/etcd/client/v3"
 
@@ -38,17 +39,58 @@ func (s *Scheduler) watch(ctx context.Context) error {
 				apply(string(kv.Key), true)
 			}
 		}
+		s.mu.Lock()
+		s.revisions[w.prefix] = answer.Header.Revision
+		s.mu.Unlock()
 		changes := s.etcd.Watch(s.ctx, w.prefix, clientv3.WithPrefix(), clientv3.WithRev(answer.Header.Revision+1))
 		s.done.Go(func() {
 			for c := range changes {
 				for _, e := range c.Events {
+					if e.Kv.Lease == int64(s.lease) {
+						continue // its own creation, that was counted when it was ordered
+					}
 					apply(string(e.Kv.Key), e.Type == clientv3.EventTypePut)
 				}
+				s.mu.Lock()
+				s.revisions[w.prefix] = c.Header.Revision
+				s.happened()
+				s.mu.Unlock()
 			}
 		})
 	}
 	return nil
 }
+
+// awaitContainers waits until the containers of a queue that etcd has now are counted.
+// Where etcd does not answer, it does not wait.
+func (s *Scheduler) awaitContainers(q activation.Queue) {
+	ctx, cancel := context.WithTimeout(s.ctx, countLimit)
+	defer cancel()
+	answer, err := s.etcd.Get(ctx, s.cfg.Cluster.ExistingOf(q), clientv3.WithPrefix())
+	if err != nil {
+		return
+	}
+	var last int64
+	for _, kv := range answer.Kvs {
+		last = max(last, kv.ModRevision)
+	}
+	for {
+		s.mu.Lock()
+		counted, changed := s.revisions[s.cfg.Cluster.ExistingAll()] >= last, s.changed
+		s.mu.Unlock()
+		if counted {
+			return
+		}
+		select {
+		case <-changed:
+		case <-ctx.Done():
+			return
+		}
+	}
+}
+
+// countLimit bounds how long an ack waits for its container's key.
+const countLimit = time.Second
 
 func set(keys map[string]bool, key string, put bool) {
 	if put {
