@@ -153,7 +153,7 @@ func TestClaimedContainerRunsItsActivations(t *testing.T) {
 		if len(c.owner.ends) != 3 {
 			t.Fatalf("%d ends", len(c.owner.ends))
 		}
-		if e := c.owner.ends[0]; !e.Keeps || !e.Warmed || e.Claim != 1 {
+		if e := c.owner.ends[0]; !e.Keeps || !e.Ran || e.Claim != 1 {
 			t.Errorf("end %+v", e)
 		}
 		c.fixture.action("other", func(a *activation.Action) { a.Limits.MemoryMB = 2048 })
@@ -256,7 +256,7 @@ func TestClaimIsLostWithAFailedRun(t *testing.T) {
 		c.runs(1, nil)
 		c.want("acquired 1 false", "lost 1")
 		c.containers(1, 1)
-		if e := c.owner.ends[0]; e.Keeps || e.Warmed {
+		if e := c.owner.ends[0]; e.Keeps || !e.Ran {
 			t.Errorf("end %+v", e)
 		}
 		c.init = func([]byte) proxy.Exchange { return answer(200, `{}`) }

@@ -429,8 +429,8 @@ type End struct {
 	ID    activation.ID
 	Claim Claim
 	Took  time.Duration // by its record; on a GPU without /init
-	// Keeps is whether its container can be used again, Warmed that it is initialised.
-	Keeps, Warmed bool
+	Ran   bool          // else it reached no container here
+	Keeps bool          // its container can be used again
 }
 
 // report reports how an activation ended to what waits for that. Without a record it
@@ -442,7 +442,7 @@ func (c *completer) report(p *pending, e ending) {
 	end := End{ID: p.ActivationID, Claim: p.Claim, Keeps: true}
 	if r := e.record; r != nil {
 		end.Keeps = r.Response.StatusCode < activation.StatusDeveloperError
-		end.Warmed = end.Keeps && !e.combined
+		end.Ran = !e.combined
 		if r.Duration != nil {
 			end.Took = time.Duration(*r.Duration) * time.Millisecond
 			if init, ok := r.Annotations.Number("initTime"); ok && p.gpu != nil {

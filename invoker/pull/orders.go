@@ -291,7 +291,7 @@ func (p *Puller) Ended(e invoker.End) {
 		if p.pulled[e.ID] = of[1:]; len(of) == 1 {
 			delete(p.pulled, e.ID)
 		}
-		p.table.Ended(now, of[0].slot, e.Took, e.Keeps, e.Warmed)
+		p.table.Ended(now, of[0].slot, e.Took, e.Keeps, e.Ran)
 	})
 }
 

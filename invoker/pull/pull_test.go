@@ -23,7 +23,7 @@ func TestCreationBecomesAContainerThatFetches(t *testing.T) {
 		f.want("acquire p/node:1 256 MB", "put namespace", "fetch s0 warmed=false", "ack success", "done")
 		id := f.activate(1)
 		f.want("keep", "deliver 1")
-		f.Ended(invoker.End{ID: id, Claim: 1, Took: time.Second, Keeps: true, Warmed: true})
+		f.Ended(invoker.End{ID: id, Claim: 1, Took: time.Second, Keeps: true, Ran: true})
 		f.want("fetch s0 warmed=true")
 		if p := f.Pool(); p.Busy.Total != 1 || p.Busy.Containers[0].Action != "guest/hello" {
 			t.Errorf("pool %+v", p)
@@ -39,7 +39,7 @@ func TestIdleContainerIsPausedAndResumed(t *testing.T) {
 		id := f.activate(1)
 		f.creation("", "")
 		pass(100 * time.Millisecond)
-		f.Ended(invoker.End{ID: id, Keeps: true, Warmed: true})
+		f.Ended(invoker.End{ID: id, Keeps: true, Ran: true})
 		pass(12 * time.Second)
 		synctest.Wait()
 		if len(f.keys) != 1 {
@@ -125,7 +125,7 @@ func TestNothingIsFetchedWhileTheJournalIsFull(t *testing.T) {
 		f.mu.Lock()
 		f.full = space
 		f.mu.Unlock()
-		f.Ended(invoker.End{ID: id, Keeps: true, Warmed: true})
+		f.Ended(invoker.End{ID: id, Keeps: true, Ran: true})
 		f.activate(2)
 		f.want()
 		f.creation("", "")
@@ -237,7 +237,7 @@ func TestSchedulerThatMoved(t *testing.T) {
 		f.mu.Lock()
 		f.fetchErr = errors.New("away")
 		f.mu.Unlock()
-		f.Ended(invoker.End{ID: id, Keeps: true, Warmed: true})
+		f.Ended(invoker.End{ID: id, Keeps: true, Ran: true})
 		pass(100 * time.Millisecond)
 		f.mu.Lock()
 		f.log, f.fetchErr, f.leader = nil, nil, activation.Endpoint{Host: "s1", Port: 1}

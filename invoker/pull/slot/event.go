@@ -156,16 +156,17 @@ func (t *Table) Found(now time.Duration, id ID, at activation.Endpoint) {
 	}
 }
 
-// Ended reports that an activation that a slot pulled has ended, after so long a
-// run. keeps is whether its container can be used again, warmed that it is
-// initialised.
-func (t *Table) Ended(now time.Duration, id ID, took time.Duration, keeps, warmed bool) {
+// Ended reports that an activation that a slot pulled has ended. keeps is whether its
+// container can be used again. Unless it ran, took says nothing.
+func (t *Table) Ended(now time.Duration, id ID, took time.Duration, keeps, ran bool) {
 	s := t.get(id)
 	if s == nil {
 		return
 	}
 	s.runs--
-	s.last, s.ended = took, true
+	if ran {
+		s.last, s.ended = took, true
+	}
 	if s.runs == 0 {
 		s.since = now
 	}
@@ -173,7 +174,7 @@ func (t *Table) Ended(now time.Duration, id ID, took time.Duration, keeps, warme
 		t.endedGPU(now, s, took)
 		return
 	}
-	s.warmed = s.warmed || warmed
+	s.warmed = s.warmed || keeps && ran
 	if !keeps {
 		t.retire(now, s)
 	}

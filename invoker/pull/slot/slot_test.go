@@ -60,6 +60,16 @@ func TestMessageOfTheLastFetchKeepsTheSlotOpen(t *testing.T) {
 	f.want("fetch warmed 1s")
 }
 
+// What was given back, or came twice, tells the scheduler no duration.
+func TestWhatDidNotRunHasNoDuration(t *testing.T) {
+	f := newFixture(t)
+	id := f.opened()
+	f.want("fetch warmed 1s")
+	f.t.Pulled(f.now, id, 0, Keep{})
+	f.t.Ended(f.now, id, 0, true, false)
+	f.want("fetch warmed")
+}
+
 func TestConcurrencyBeginsWithTheFirstInit(t *testing.T) {
 	f := newFixture(t)
 	f.create("a", func(c *Creation) { c.Concurrency = 3 })
