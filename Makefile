@@ -139,13 +139,13 @@ claims: build ## Measure the paper's claims again and redraw docs/scheduling-res
 	$(BIN)/gpuwhisk sim figures --seeds 20 --out docs/figures
 
 .PHONY: long
-long: build ## Random histories of a million events each, bounds over a million seconds, a million hostile messages, a backlog of 100,000, the invoker's image with GPU functions, restarts, the acceptance list of scheduler mode, the oldest and the newest Kafka, and a soak of SOAK=1h (hours)
+long: build ## Random histories of a million events each, bounds over a million seconds, a million hostile messages, a backlog of 100,000, the invoker's image with GPU functions, restarts, the oldest and the newest Kafka, and a soak of SOAK=1h (hours)
 	GPUWHISK_LONG=1 $(GO) test -timeout 60m -run 'Histories|MillionSeconds' ./sched
 	$(GO) test -timeout 60m -run SchedulerUnderFaults ./gpu/scheduler -args -events 1000000
 	GPUWHISK_LONG=1 $(GO) test -timeout 30m -run HostileMessages ./activation/kafka
 	GPUWHISK_LONG=1 $(GO) test -timeout 30m -run 'TakesMoreThanItReports|InvokerInAContainer' ./invoker/develop/e2e
 	GPUWHISK_LONG=1 $(GO) test -timeout 30m -run MemoryTour ./invoker/develop/demo
-	GPUWHISK_LONG=1 $(GO) test -count=1 -timeout 30m -v -run 'ApacheKafkasRetention|SchedulerMode' ./invoker/develop/replay
+	GPUWHISK_LONG=1 $(GO) test -count=1 -timeout 30m -v -run ApacheKafkasRetention ./invoker/develop/replay
 	GPUWHISK_BACKLOG=100000 $(GO) test -count=1 -timeout 120m -v -run SpilledOutliveTheTopic ./invoker/develop/replay
 	GPUWHISK_RESTARTS=20 GPUWHISK_PROGRAM=$(CURDIR)/$(BIN)/gpuwhisk $(GO) test -count=1 -timeout 30m -v -run RestartGap ./invoker/develop/replay
 	for v in 2.3.1 4.4.0; do \
