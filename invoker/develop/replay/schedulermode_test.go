@@ -347,6 +347,13 @@ func TestSchedulerModeKilledUnderLoad(t *testing.T) {
 	}
 	s.none("namespace/")
 	s.scheduler.SetLimit("guest", 30) // what the scheduler had ordered of the dead one takes places for a while
+	s.until("the namespace has places again", func() string {
+		if q, _ := s.scheduler.Queue(idle.Queue); q.State != memoryqueue.Running {
+			return q.State.String()
+		}
+		return ""
+	})
+	s.none("namespace/")
 	s.want(s.once(idle), `{"n":2}`)
 	s.none("namespace/")
 	s.imageMissing()
