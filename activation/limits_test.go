@@ -90,8 +90,11 @@ func TestUserLimits(t *testing.T) {
 	if got := string(l.append(nil)); got != text {
 		t.Errorf("as made: %s", got)
 	}
-	if (UserLimits{}).StoresActivations() != true || string((UserLimits{}).append(nil)) != "{}" {
-		t.Error("zero value")
+	if !(UserLimits{}).StoresActivations() {
+		t.Error("without limits no activations are stored")
+	}
+	if got := string((UserLimits{}).append(nil)); got != "{}" {
+		t.Errorf("no limits are %s", got)
 	}
 	if _, err := ParseUserLimits([]byte(`{"maxActionMemory":null,"new":{}}`)); err != nil {
 		t.Errorf("null and unknown: %v", err)

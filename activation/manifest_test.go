@@ -94,8 +94,13 @@ func TestImageReference(t *testing.T) {
 			t.Errorf("%+v at %q: %q", c.image, c.registry, got)
 		}
 	}
-	if !(Image{Name: "n"}).Same(Image{Name: "n", Tag: "latest"}) || (Image{Name: "n"}).Same(Image{Name: "n", Tag: "1"}) || plain.Same(own) {
-		t.Error("equality")
+	for _, c := range []struct {
+		a, b Image
+		want bool
+	}{{Image{Name: "n"}, Image{Name: "n", Tag: "latest"}, true}, {Image{Name: "n"}, Image{Name: "n", Tag: "1"}, false}, {plain, own, false}} {
+		if got := c.a.Same(c.b); got != c.want {
+			t.Errorf("%+v is the same as %+v: %t", c.a, c.b, got)
+		}
 	}
 }
 
@@ -113,11 +118,17 @@ func TestNativeImages(t *testing.T) {
 	}
 	local, _ := ParseImage("whisk/mine")
 	bare, _ := ParseImage("mine")
-	if !m.Native(local) || m.Native(bare) {
-		t.Error("local prefix")
+	if !m.Native(local) {
+		t.Error("an image with the local prefix is pulled")
 	}
-	if m.UserReference(bare) != "u/mine" || m.ManagedReference(bare) != "r/mine" {
-		t.Error("registries")
+	if m.Native(bare) {
+		t.Error("an image without the local prefix is not pulled")
+	}
+	if got := m.UserReference(bare); got != "u/mine" {
+		t.Errorf("the user's registry: %s", got)
+	}
+	if got := m.ManagedReference(bare); got != "r/mine" {
+		t.Errorf("the runtimes' registry: %s", got)
 	}
 }
 

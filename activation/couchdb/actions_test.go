@@ -109,7 +109,7 @@ func TestActionErrors(t *testing.T) {
 	f.inject(401)
 	_, _ = s.Action(t.Context(), "guest/ok", "")
 	if h := s.Health(); h.Reads.OK() || h.OK() {
-		t.Error("healthy after 401")
+		t.Errorf("healthy after 401: %+v", h)
 	}
 	if _, err := s.Action(t.Context(), "guest/ok", ""); err != nil || !s.Health().Reads.OK() {
 		t.Errorf("%v, %+v", err, s.Health().Reads)
@@ -200,7 +200,7 @@ func TestRevision(t *testing.T) {
 	get("2-b", "2-b", 0) // and that is cached
 	get("1-a", "2-b", 0) // for a moment also under the name that it replaced
 	if a, ok := s.Cached("guest/a", "1-a"); !ok || a.Rev != "2-b" {
-		t.Error("what replaced a revision is not at hand")
+		t.Errorf("what replaced a revision is not at hand: %t, %+v", ok, a)
 	}
 	s.actions.mu.Lock()
 	s.actions.replaced[key{"guest/a", "1-a"}] = replacement{"2-b", time.Now()} // the moment is over
@@ -217,7 +217,7 @@ func TestRevision(t *testing.T) {
 	get("3-c", "3-c", 1)
 	get("", "3-c", 1)
 	if a, ok := s.Cached("guest/a", "3-c"); !ok || a.Exec.Code != "three" {
-		t.Error("a cached revision is not at hand")
+		t.Errorf("a cached revision is not at hand: %t, %+v", ok, a)
 	}
 	if _, ok := s.Cached("guest/a", "1-a"); ok {
 		t.Error("a revision that is gone is at hand")
@@ -257,8 +257,10 @@ func TestBlacklist(t *testing.T) {
 	if err := s.RefreshBlacklist(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	if !s.Blocked("evil") || !s.Blocked("worse") || s.Blocked("guest") {
-		t.Error("wrong set")
+	for name, want := range map[string]bool{"evil": true, "worse": true, "guest": false} {
+		if got := s.Blocked(name); got != want {
+			t.Errorf("%s is blocked: %t", name, got)
+		}
 	}
 	f.mu.Lock()
 	f.blocked = []string{"worse"}

@@ -133,7 +133,7 @@ func TestBrokerRestart(t *testing.T) {
 			return b.log.count("reading", "interrupted") == read+1 && b.log.count("sending", "interrupted") == sent+1
 		})
 		if s := f.Stats(); s.Interrupted == "" || s.Since.IsZero() {
-			t.Error("the feed does not say that it is interrupted")
+			t.Errorf("the feed does not say that it is interrupted: %+v", s)
 		}
 		r.start()
 		b.put(in, message(3))

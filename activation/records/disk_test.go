@@ -140,8 +140,11 @@ func TestSpoolOnBadDisk(t *testing.T) {
 		t.Fatal(err)
 	}
 	for range 3 {
-		if err := s.Append([]Document{doc(1)}); err == nil || s.Trouble() == nil {
+		if err := s.Append([]Document{doc(1)}); err == nil {
 			t.Fatal("spooled to a disk that is not there")
+		}
+		if s.Trouble() == nil {
+			t.Fatal("a disk that is not there is no trouble")
 		}
 	}
 	if err := os.Rename(dir+"x", dir); err != nil {

@@ -222,7 +222,7 @@ func TestSpoolTakesOverAndDrains(t *testing.T) {
 		put(t, r, doc(50))
 		flush(t, r)
 		if spool.Documents() != 0 || d.count() != 43 {
-			t.Error("still spooling")
+			t.Errorf("%d documents are spooled, %d stored", spool.Documents(), d.count())
 		}
 	})
 }

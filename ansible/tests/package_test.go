@@ -113,8 +113,11 @@ func (w *fixture) packageLives(t *testing.T, kind, dir string) {
 	if w.unit(0) == "active" || on("sh", "-c", "ls /usr/bin/gpuwhisk 2>/dev/null || true") != "" {
 		t.Error("removed, it still runs or is there")
 	}
-	if on("sh", "-c", "ls /etc/gpuwhisk/") == "" || on("ls", "/var/lib/gpuwhisk") == "" {
-		t.Error("removing took settings or state")
+	if on("sh", "-c", "ls /etc/gpuwhisk/") == "" {
+		t.Error("removing took the settings")
+	}
+	if on("ls", "/var/lib/gpuwhisk") == "" {
+		t.Error("removing took the state")
 	}
 	if p.purge == nil {
 		return

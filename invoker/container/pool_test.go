@@ -308,8 +308,11 @@ func TestReactivePrewarmFollowsColdStarts(t *testing.T) {
 
 func TestClaimSharesTheBudget(t *testing.T) {
 	b := newFixture(t, Config{MemoryMB: 512})
-	if !b.p.Reserve(512) || b.p.Reserve(1) {
-		t.Fatal("claims went wrong")
+	if !b.p.Reserve(512) {
+		t.Fatal("free memory is not reserved")
+	}
+	if b.p.Reserve(1) {
+		t.Fatal("more is reserved than there is")
 	}
 	b.ask("a", 256, 1)
 	b.none()

@@ -312,8 +312,11 @@ func TestStopWaitsForTheFetches(t *testing.T) {
 		go func() { f.Stop(f.Context()); close(stopped) }()
 		f.activate(1)
 		<-stopped
-		if !f.has("deliver 1") || f.delivered[0].Kind != "nodejs:20" {
-			t.Error("what came is not delivered with its kind")
+		if !f.has("deliver 1") {
+			t.Fatal("what came is not delivered")
+		}
+		if kind := f.delivered[0].Kind; kind != "nodejs:20" {
+			t.Errorf("what came is delivered with the kind %q", kind)
 		}
 		if len(f.keys) != 1 {
 			t.Errorf("keys %v", f.keys)

@@ -183,7 +183,10 @@ func TestMix(t *testing.T) {
 	for a := range m.Arrivals() {
 		other = append(other, a)
 	}
-	if len(one) != 50 || !slices.Equal(one, other) {
+	if len(one) != 50 {
+		t.Errorf("%d calls, want 50", len(one))
+	}
+	if !slices.Equal(one, other) {
 		t.Error("the same mix gave other calls")
 	}
 	for _, bad := range []Mix{{Rate: 0}, {Rate: -1}, {Rate: 1e9}, {Rate: 1, Zipf: -1}, {Rate: 1, Zipf: 99}} {

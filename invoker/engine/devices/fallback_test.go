@@ -16,23 +16,34 @@ import (
 func TestFallbacksSurvive(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "invoker0", "fallbacks.json")
 	f := OpenFallbacks(path, slog.New(slog.DiscardHandler))
-	if !f.Add("guest/f", "why", false) || f.Add("guest/f", "another", false) || !f.Add("guest/g", "also", false) {
-		t.Fatal("the first reason of an action is not the one that is kept")
+	for _, c := range []struct {
+		function, why string
+		want          bool
+	}{{"guest/f", "why", true}, {"guest/f", "another", false}, {"guest/g", "also", true}} {
+		if got := f.Add(c.function, c.why, false); got != c.want {
+			t.Fatalf("%s for %q is added: %t", c.function, c.why, got)
+		}
 	}
 	f.Save()
 	f = OpenFallbacks(path, slog.New(slog.DiscardHandler))
 	if why, fell := f.Reason("guest/f"); !fell || why != "why" {
 		t.Errorf("after a restart: %q, %t", why, fell)
 	}
-	if f.Clear("guest/h") != 0 || f.Clear("guest/f") != 1 {
-		t.Error("cleared another number than there was")
+	if n := f.Clear("guest/h"); n != 0 {
+		t.Errorf("cleared %d of what was not there", n)
+	}
+	if n := f.Clear("guest/f"); n != 1 {
+		t.Errorf("cleared %d, want 1", n)
 	}
 	f = OpenFallbacks(path, slog.New(slog.DiscardHandler))
 	if _, fell := f.Reason("guest/f"); fell || len(f.List()) != 1 {
 		t.Errorf("after clearing one: %+v", f.List())
 	}
-	if f.Clear("") != 1 || len(OpenFallbacks(path, slog.New(slog.DiscardHandler)).List()) != 0 {
-		t.Error("clearing all left some")
+	if n := f.Clear(""); n != 1 {
+		t.Errorf("cleared %d, want 1", n)
+	}
+	if left := OpenFallbacks(path, slog.New(slog.DiscardHandler)).List(); len(left) > 0 {
+		t.Errorf("clearing all left %v", left)
 	}
 }
 
@@ -41,19 +52,36 @@ func TestFallbacksSurvive(t *testing.T) {
 func TestProbation(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "fallbacks.json")
 	f := OpenFallbacks(path, slog.New(slog.DiscardHandler))
-	if !f.Add("guest/f", "failed", true) || f.Add("guest/f", "failed", true) || !f.Add("guest/g", "failed", true) {
-		t.Fatal("a weak sign is not remembered once")
+	for _, c := range []struct {
+		function, why string
+		want          bool
+	}{{"guest/f", "failed", true}, {"guest/f", "failed", false}, {"guest/g", "failed", true}} {
+		if got := f.Add(c.function, c.why, true); got != c.want {
+			t.Fatalf("%s for %q is added: %t", c.function, c.why, got)
+		}
 	}
 	f.Save()
 	f = OpenFallbacks(path, slog.New(slog.DiscardHandler))
-	if !f.Passed("guest/f") || f.Passed("guest/f") || f.Failed("guest/f") {
-		t.Error("after a run: the probation did not end once")
+	if !f.Passed("guest/f") {
+		t.Error("a run does not end the probation")
+	}
+	if f.Passed("guest/f") {
+		t.Error("a second run ends the probation again")
+	}
+	if f.Failed("guest/f") {
+		t.Error("a failure after the probation counts")
 	}
 	if _, fell := f.Reason("guest/f"); !fell {
 		t.Error("after a run: forgotten")
 	}
-	if !f.Failed("guest/g") || f.Add("guest/g", "failed", true) || f.Passed("guest/g") {
+	if !f.Failed("guest/g") {
+		t.Error("a failure on probation does not count")
+	}
+	if f.Add("guest/g", "failed", true) {
 		t.Error("a weak sign counts after it failed on probation")
+	}
+	if f.Passed("guest/g") {
+		t.Error("a run ends a probation that is over")
 	}
 	if _, fell := f.Reason("guest/g"); fell || !f.Add("guest/g", "moved", false) {
 		t.Error("after it failed on probation: not moved again, or a strong sign does not count")

@@ -153,8 +153,12 @@ func TestParallelCreates(t *testing.T) {
 	}
 	d := startDaemon(t)
 	d.info = `{"ServerVersion":"20.10","NCPU":3}`
-	if e := d.engine(t, nil); !e.creates.TryAcquire(3) || e.creates.TryAcquire(1) {
-		t.Error("a daemon with three processors has not got three places")
+	e := d.engine(t, nil)
+	if !e.creates.TryAcquire(3) {
+		t.Error("a daemon with three processors does not create three at once")
+	}
+	if e.creates.TryAcquire(1) {
+		t.Error("a daemon with three processors creates a fourth")
 	}
 }
 

@@ -134,13 +134,13 @@ func TestRunOutcome(t *testing.T) {
 
 func TestUnhealthyIsSeenBeforeAnOutcome(t *testing.T) {
 	if x := lines(503, ""); !x.Unhealthy() || x.Broken() || x.OK() {
-		t.Error("503 is not unhealthy")
+		t.Errorf("503: unhealthy %t, broken %t, ok %t", x.Unhealthy(), x.Broken(), x.OK())
 	}
 	if x := lines(500, ""); x.Unhealthy() {
 		t.Error("500 is unhealthy")
 	}
 	if x := (Exchange{Failure: NoResponse}); x.Unhealthy() || !x.Broken() || x.OK() {
-		t.Error("a broken exchange is not broken")
+		t.Errorf("no response: unhealthy %t, broken %t, ok %t", x.Unhealthy(), x.Broken(), x.OK())
 	}
 }
 
