@@ -4,17 +4,13 @@
  * abi.def:
  *
  *   base, export, version, flags, hook   as in abi.def; hook: the shim has it
- *   plain, plain_of, plain_at            by dlsym(export): pointer, its library,
- *                                        place in that
- *   asked, asked_of, asked_at, asked_name
- *                                        by cuGetProcAddress(base, version, flags);
- *                                        the name of its export, "?" where the
- *                                        pointer is none
- *   newest, newest_of, newest_at, newest_name
- *                                        the same for the driver's own version
+ *   plain                                by dlsym(export)
+ *   asked                                by cuGetProcAddress(base, version, flags)
+ *   newest                               the same for the driver's own version
  *
- * One function may have several names; its address distinguishes them. Where the
- * driver has none, the pointer is "" and so is the rest.
+ * The last three have the pointer (is), the file that it is in (of), its place there
+ * (at) and the name of its export (name), "?" where it is none. One function may have
+ * several names; its place distinguishes them. Where the driver has none, they are {}.
  */
 #include <dlfcn.h>
 #include <stdbool.h>
@@ -53,14 +49,12 @@ static void print(const char *what, void *p)
 	Dl_info i = {0};
 	bool known = p && dladdr(p, &i);
 
+	printf(", \"%s\": {", what);
 	if (p)
-		printf(", \"%s\": \"%p\", \"%s_of\": \"%s\", \"%s_name\": \"%s\", \"%s_at\": %llu",
-		       what, p, what, known ? file_of(&i) : "?", what,
-		       known && i.dli_saddr == p ? i.dli_sname : "?", what,
+		printf("\"is\": \"%p\", \"of\": \"%s\", \"name\": \"%s\", \"at\": %llu", p,
+		       known ? file_of(&i) : "?", known && i.dli_saddr == p ? i.dli_sname : "?",
 		       known ? (unsigned long long)((char *)p - (char *)i.dli_fbase) : 0ull);
-	else
-		printf(", \"%s\": \"\", \"%s_of\": \"\", \"%s_name\": \"\", \"%s_at\": 0", what, what,
-		       what, what);
+	printf("}");
 }
 
 static void line(const char *base, const char *export, int version, int flags, bool hook)

@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"net/http"
 	"os"
@@ -36,7 +35,7 @@ func checkEndToEnd(t *trial) {
 	defer w.stop()
 	names := []string{"check-first", "check-second"}
 	for _, name := range names {
-		w.create(name, string(value(os.ReadFile(t.fixture.program("gpufunc.py")))), bytes+bytes/8)
+		w.create(name, string(value(os.ReadFile(t.path("check/gpufunc.py")))), bytes+bytes/8)
 	}
 	table := t.table(fmt.Sprintf("gpuwhisk standalone, process mode, gpufunc.py on %s", size(bytes)),
 		"action", "device", "start", "queue ms", "prefetch ms", "GPU ms", "memory", "contents")
@@ -66,7 +65,7 @@ func checkEndToEnd(t *trial) {
 	want := fmt.Sprint(runs)
 	t.must("runs whose kernels gave the right result and found their memory as it was", float64(correct), want, correct == runs)
 	t.must("records with the annotation gpu", float64(annotated), want, annotated == runs)
-	if t.fake {
+	if t.fake() {
 		t.must("runs whose memory came back from the host", float64(hostWarm), "more than 0", hostWarm > 0)
 	} else {
 		t.remark("Both functions fit the card: none of them had to leave it, and %d started from the host.", hostWarm)
@@ -86,12 +85,9 @@ var greeting = regexp.MustCompile(`--apihost (?:http://)?(\S+) --auth ([^:\s]+):
 // startWhisk starts one in process mode, on the GPU or on the fake driver. It ends by
 // SIGTERM, on which it ends the processes of its functions.
 func (t *trial) startWhisk(bytes int64) *whisk {
-	if t.s.Self == "" {
-		check(errors.New("the path of this program is unknown"))
-	}
 	args := []string{t.s.Self, "standalone", "--quiet", "--port", "0", "--runtime", "process",
-		"--data", filepath.Join(t.dir, "whisk"), "--shim", t.shim}
-	if t.fake { // two contexts as the invoker counts them, and one and a half functions
+		"--data", filepath.Join(t.dir, "whisk"), "--shim", t.path(shimFile)}
+	if t.fake() { // two contexts as the invoker counts them, and one and a half functions
 		args = append(args, "--fake-driver", t.s.FakeDriver, "--gpus", "1", "--gpu-memory", fmt.Sprintf("%d B", 2*invokerContext+bytes*3/2))
 	} else {
 		args = append(args, "--devices", "auto")
@@ -99,14 +95,11 @@ func (t *trial) startWhisk(bytes int64) *whisk {
 	p := value(newProgram(t.ctx, "standalone", args, t.env()))
 	p.cmd.Cancel, p.cmd.WaitDelay = p.terminate, 10*time.Second
 	check(p.cmd.Start())
-	w := &whisk{program: p, ctx: t.ctx}
 	for p.lines.Scan() {
 		if found := greeting.FindStringSubmatch(p.lines.Text()); found != nil {
-			w.api, w.user, w.auth = "http://"+found[1]+"/api/v1/namespaces/_/", found[2], found[3]
-			return w
+			return &whisk{p, t.ctx, "http://" + found[1] + "/api/v1/namespaces/_/", found[2], found[3]}
 		}
 	}
-	w.stop()
 	fail("standalone ended before it was ready%s", p.last())
 	return nil
 }
@@ -119,67 +112,62 @@ func (w *whisk) stop() {
 	w.end(15 * time.Second)
 }
 
+// record is what the check reads of an activation record, or why there is none.
+type record struct {
+	ID       string `json:"activationId"`
+	Response struct {
+		Success bool
+		Result  struct {
+			Correct, Intact bool
+			Error           string
+		}
+	}
+	Annotations activation.Annotations
+	Error       string
+}
+
 // call makes a request and decodes the answer, whatever its status: a failed
 // activation has a record as well.
-func (w *whisk) call(method, path string, body, out any) (status int) {
-	content := bytes.NewReader(value(json.Marshal(body)))
-	req := value(http.NewRequestWithContext(w.ctx, method, w.api+path, content))
+func (w *whisk) call(method, path string, body any) (r record, ok bool) {
+	req := value(http.NewRequestWithContext(w.ctx, method, w.api+path, bytes.NewReader(value(json.Marshal(body)))))
 	req.Header.Set("Content-Type", "application/json")
 	req.SetBasicAuth(w.user, w.auth)
 	res, err := http.DefaultClient.Do(req)
 	check(err)
 	defer res.Body.Close()
-	if err := json.NewDecoder(res.Body).Decode(out); err != nil {
+	if err := json.NewDecoder(res.Body).Decode(&r); err != nil {
 		fail("%s %s: status %d: %w", method, path, res.StatusCode, err)
 	}
-	return res.StatusCode
+	return r, res.StatusCode == http.StatusOK
 }
 
 // create makes an action.
 func (w *whisk) create(name, code string, memory int64) {
-	var answer struct {
-		Error string `json:"error"`
-	}
-	status := w.call(http.MethodPut, "actions/"+name+"?overwrite=true", map[string]any{
+	r, ok := w.call(http.MethodPut, "actions/"+name+"?overwrite=true", map[string]any{
 		"exec":        map[string]any{"kind": "python:3", "code": code},
 		"annotations": []any{map[string]any{"key": "gpu", "value": map[string]any{"memory": fmt.Sprintf("%d B", memory)}}},
 		"limits":      map[string]any{"memory": 512, "timeout": 60000},
-	}, &answer)
-	if status != http.StatusOK {
-		fail("create action %s: status %d: %s", name, status, answer.Error)
+	})
+	if !ok {
+		fail("create action %s: %s", name, r.Error)
 	}
-}
-
-// record is what the check reads of an activation record.
-type record struct {
-	ID       string `json:"activationId"`
-	Response struct {
-		Success bool `json:"success"`
-		Result  struct {
-			Correct bool   `json:"correct"`
-			Intact  bool   `json:"intact"`
-			Error   string `json:"error"`
-		} `json:"result"`
-	} `json:"response"`
-	Annotations activation.Annotations `json:"annotations"`
 }
 
 // invoke runs an action, waits for it, and reads its record, which is stored a
 // moment after the answer.
-func (w *whisk) invoke(name string, params any) (stored record) {
-	var done record
-	w.call(http.MethodPost, "actions/"+name+"?blocking=true", params, &done)
+func (w *whisk) invoke(name string, params any) record {
+	done, _ := w.call(http.MethodPost, "actions/"+name+"?blocking=true", params)
 	if done.ID == "" {
-		fail("invoke %s: no activation came of it", name)
+		fail("invoke %s: no activation came of it: %s", name, done.Error)
 	}
-	poll := time.NewTicker(50 * time.Millisecond)
-	defer poll.Stop()
-	for w.call(http.MethodGet, "activations/"+done.ID, struct{}{}, &stored) != http.StatusOK {
+	for {
+		if stored, ok := w.call(http.MethodGet, "activations/"+done.ID, struct{}{}); ok {
+			return stored
+		}
 		select {
-		case <-poll.C:
+		case <-time.After(50 * time.Millisecond):
 		case <-w.ctx.Done():
 			fail("read record of %s: %w", name, w.ctx.Err())
 		}
 	}
-	return stored
 }

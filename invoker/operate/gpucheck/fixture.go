@@ -16,23 +16,17 @@ import (
 	"github.com/gpuwhisk/gpuwhisk/gpu/shimctl"
 )
 
-// fixture is what the steps share: the programs, the shim's control, the driver's
-// management library, and the device memory that is in use by the step under way.
+// fixture is what the steps share: the programs, the shim's control and the driver's
+// management library.
 type fixture struct {
 	s       Settings
 	dir     string // of sockets, traces and the like; removed at the end
-	shim    string // libgpuwhisk.so
 	shims   *shimctl.Control
 	nvml    *nvml.Driver // a second witness beside cuMemGetInfo; nil: none
 	witness string       // for the report: what the card is observed by, or why it is not
-	device  hello
-	fake    bool
+	device  answer       // a worker's first line
 	began   time.Time
-	epoch   atomic.Uint64 // of the last order
-
-	containers atomic.Int64 // so far
-
-	taken int64 // bytes of device memory, by the step under way
+	count   atomic.Uint64 // of containers and orders so far, for their names and epochs
 
 	mu       sync.Mutex
 	cleanups []func() // at the end of the step under way
@@ -43,42 +37,31 @@ type fixture struct {
 const cudaContext = 600 << 20
 
 // openFixture finds the device and everything to try it with.
-func openFixture(ctx context.Context, s Settings) (_ *fixture, err error) {
-	shim, err := filepath.Abs(s.Shim)
-	if err != nil {
-		return nil, fmt.Errorf("find shim: %w", err)
-	}
-	s.Shim = shim
-	dir, err := os.MkdirTemp("", "gwcheck") // a socket's path has at most 107 bytes
-	if err != nil {
-		return nil, fmt.Errorf("make working directory: %w", err)
-	}
-	f := &fixture{s: s, dir: dir, began: time.Now(), shim: filepath.Join(shim, "libgpuwhisk.so")}
-	defer func() {
-		if err != nil {
-			f.close()
-		}
-	}()
-	for path, how := range map[string]string{f.shim: "make shim", f.program("worker"): "make -C shim/check"} {
+func openFixture(ctx context.Context, s Settings) (*fixture, error) {
+	f := &fixture{s: s, began: time.Now()}
+	for path, how := range map[string]string{f.path(shimFile): "make shim", f.path("check/worker"): "make -C shim/check"} {
 		if !exists(path) {
 			return nil, fmt.Errorf("%s is not there; build it with %s: %w", path, how, ErrCannotRun)
 		}
 	}
-	if err := f.askDevice(ctx); err != nil {
-		return nil, err
+	var err error
+	if f.dir, err = os.MkdirTemp("", "gwcheck"); err != nil { // a socket's path has at most 107 bytes
+		return nil, fmt.Errorf("make working directory: %w", err)
 	}
-	f.openNVML()
-	f.shims, err = shimctl.Open(filepath.Join(dir, "s"), shimctl.Settings{
-		MaxResident: f.device.Total, Context: cudaContext,
-	}, nil, s.Log) // the steps ask
+	if err = f.askDevice(ctx); err == nil {
+		f.openNVML()
+		f.shims, err = shimctl.Open(filepath.Join(f.dir, "s"), shimctl.Settings{
+			MaxResident: f.device.Total, Context: cudaContext,
+		}, nil, s.Log) // the steps ask
+	}
 	if err != nil {
-		return nil, fmt.Errorf("open shim control: %w", err)
+		f.close()
 	}
-	return f, nil
+	return f, err
 }
 
-// program is the path of one of the check's programs.
-func (f *fixture) program(name string) string { return filepath.Join(f.s.Shim, "check", name) }
+// path is where the shim and the check's programs are.
+func (f *fixture) path(name string) string { return filepath.Join(f.s.Shim, name) }
 
 func exists(path string) bool {
 	_, err := os.Lstat(path)
@@ -90,21 +73,22 @@ func exists(path string) bool {
 func (f *fixture) askDevice(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, time.Minute)
 	defer cancel()
-	p, err := startProgram(ctx, "worker", []string{f.program("worker")}, f.env())
+	p, err := startProgram(ctx, "worker", []string{f.path("check/worker")}, f.env())
 	if err != nil {
 		return fmt.Errorf("no device to check: %w: %w", err, ErrCannotRun)
 	}
 	p.end(endTime)
 	f.device = p.hello
-	f.fake = strings.HasPrefix(f.device.Device, "Fake GPU")
-	if f.s.FakeDriver != "" && !f.fake {
+	switch fake := strings.HasPrefix(f.device.Device, "Fake GPU"); {
+	case f.fake() && !fake:
 		return fmt.Errorf("a fake driver was asked for, and %s answered: %w", f.device.Device, ErrCannotRun)
-	}
-	if f.fake && f.s.FakeDriver == "" {
+	case fake && !f.fake():
 		return fmt.Errorf("the loader finds a fake driver: name it as such, or take it out of LD_LIBRARY_PATH: %w", ErrCannotRun)
 	}
 	return nil
 }
+
+func (f *fixture) fake() bool { return f.s.FakeDriver != "" }
 
 func (f *fixture) close() {
 	f.release()
@@ -129,25 +113,20 @@ func (f *fixture) cleanup(do func()) {
 
 // release cleans up after a step, in reverse order.
 func (f *fixture) release() {
-	f.mu.Lock()
-	cleanups := f.cleanups
-	f.cleanups, f.taken = nil, 0
-	f.mu.Unlock()
-	for _, do := range slices.Backward(cleanups) {
+	for _, do := range slices.Backward(f.cleanups) {
 		do()
 	}
+	f.cleanups = nil
 }
 
-// take reserves device memory for a step, and skips the step if there is too little. A
-// tenth of what is free is for everything else there: more managed memory than a card
-// has free can hang it.
+// take is called once by a step, for all the device memory that it uses, and skips the
+// step if there is too little. A tenth of what is free is for everything else there: more
+// managed memory than a card has free can hang it.
 func (f *fixture) take(bytes int64) {
-	most := f.device.Free / 10 * 9
-	if f.taken+bytes > most {
-		skip("not enough free device memory: %s wanted beside %s in use, %s free at the start of which %s may be used",
-			size(bytes), size(f.taken), size(f.device.Free), size(most))
+	if most := f.device.Free / 10 * 9; bytes > most {
+		skip("not enough free device memory: %s wanted, %s free at the start of which %s may be used",
+			size(bytes), size(f.device.Free), size(most))
 	}
-	f.taken += bytes
 }
 
 // contextBytes is what a context takes; the fake driver's takes nothing.
@@ -155,7 +134,7 @@ func (f *fixture) contextBytes() int64 { return pick(f, cudaContext, int64(0)) }
 
 // pick is a value for a card, or for the fake driver.
 func pick[T any](f *fixture, card, fake T) T {
-	if f.fake {
+	if f.fake() {
 		return fake
 	}
 	return card
@@ -163,42 +142,29 @@ func pick[T any](f *fixture, card, fake T) T {
 
 // env is the environment of programs, with more put over it.
 func (f *fixture) env(more ...string) []string {
-	var out []string
-	var path string
-	if f.dir != "" && f.s.FakeDriver != "" { // one device for all programs, as a card is
-		out = append(out, "FAKE_CUDA_STATE="+filepath.Join(f.dir, "device"))
-	}
+	// One device for all programs, as a card is; the environment may name another file.
+	out, path := []string{"FAKE_CUDA_STATE=" + filepath.Join(f.dir, "device")}, f.s.FakeDriver
 	for _, v := range f.s.Environ {
-		name, value, _ := strings.Cut(v, "=")
-		switch {
+		switch name, value, _ := strings.Cut(v, "="); {
 		case name == "LD_LIBRARY_PATH":
-			path = value
+			path = strings.Trim(path+":"+value, ":")
 		case name != "LD_PRELOAD" && name != "LD_AUDIT" && !strings.HasPrefix(name, "GPUWHISK_SHIM"):
 			out = append(out, v)
 		}
 	}
-	if f.s.FakeDriver != "" {
-		absolute, _ := filepath.Abs(f.s.FakeDriver)
-		path = strings.TrimSuffix(absolute+":"+path, ":")
-	}
-	if path != "" {
-		out = append(out, "LD_LIBRARY_PATH="+path)
-	}
-	if f.dir != "" { // CuPy caches the kernels that it compiles, by default in the home directory
-		out = append(out, "CUPY_CACHE_DIR="+filepath.Join(f.dir, "cupy"))
-	}
-	return append(out, more...)
+	// CuPy caches the kernels that it compiles, by default in the home directory.
+	return append(append(out, "LD_LIBRARY_PATH="+path, "CUPY_CACHE_DIR="+filepath.Join(f.dir, "cupy")), more...)
 }
 
 // shimEnv is the environment of a program in a container.
 func (f *fixture) shimEnv(c *shimctl.Container, more ...string) []string {
 	return append(f.env(more...),
-		"LD_PRELOAD="+f.shim, "GPUWHISK_SHIM_SOCKET="+c.Socket(), "GPUWHISK_SHIM_LOG=2")
+		"LD_PRELOAD="+f.path(shimFile), "GPUWHISK_SHIM_SOCKET="+c.Socket(), "GPUWHISK_SHIM_LOG=2")
 }
 
 // container opens a container: a socket for programs under the shim.
 func (f *fixture) container() *shimctl.Container {
-	c := value(f.shims.Container(fmt.Sprintf("check-%d", f.containers.Add(1))))
+	c := value(f.shims.Container(fmt.Sprintf("check-%d", f.count.Add(1))))
 	f.cleanup(func() {
 		if err := c.Close(); err != nil {
 			f.s.Log.Warn("close container", "error", err)

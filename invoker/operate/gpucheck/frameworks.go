@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"runtime"
+	"slices"
 	"time"
 
 	"github.com/gpuwhisk/gpuwhisk/gpu/shimctl"
@@ -12,10 +13,10 @@ import (
 
 // framework is a way to the device that functions take, with its worker.
 type framework struct {
-	name, module, script string
-	env                  []string
-	movable              bool // its memory becomes managed and can be swapped, else it is only counted
-	graphs               bool
+	name, module string
+	env          []string
+	movable      bool // its memory becomes managed and can be swapped, else it is only counted
+	graphs       bool
 }
 
 // torch sets PyTorch's allocator, by its newer name and its older one.
@@ -23,46 +24,44 @@ func torch(conf string) []string {
 	return []string{"PYTORCH_ALLOC_CONF=" + conf, "PYTORCH_CUDA_ALLOC_CONF=" + conf}
 }
 
+// modules are theirs.
+var modules = []string{"torch", "cupy", "jax"}
+
 var frameworks = []framework{
-	{"PyTorch, default allocator", "torch", "torch_worker.py", nil, true, true},
-	{"PyTorch, expandable segments", "torch", "torch_worker.py", torch("expandable_segments:True"), false, true},
-	{"PyTorch, cudaMallocAsync", "torch", "torch_worker.py", torch("backend:cudaMallocAsync"), false, true},
-	{"CuPy, default pool", "cupy", "cupy_worker.py", nil, true, true},
-	{"CuPy, asynchronous pool", "cupy", "cupy_worker.py", []string{"GPUWHISK_CHECK_POOL=async"}, false, true},
+	{"PyTorch, default allocator", "torch", nil, true, true},
+	{"PyTorch, expandable segments", "torch", torch("expandable_segments:True"), false, true},
+	{"PyTorch, cudaMallocAsync", "torch", torch("backend:cudaMallocAsync"), false, true},
+	{"CuPy, default pool", "cupy", nil, true, true},
+	{"CuPy, asynchronous pool", "cupy", []string{"GPUWHISK_CHECK_POOL=async"}, false, true},
 	// Its arena may be managed or not, by version.
-	{"JAX", "jax", "jax_worker.py", []string{"XLA_PYTHON_CLIENT_PREALLOCATE=false"}, false, false},
+	{"JAX", "jax", []string{"XLA_PYTHON_CLIENT_PREALLOCATE=false"}, false, false},
 }
 
 // hasFrameworks reports whether the driver serves them: they need more than the
 // fake one has.
-func (f *fixture) hasFrameworks() bool { return !f.fake || f.s.frameworks }
+func (f *fixture) hasFrameworks() bool { return !f.fake() || f.s.frameworks }
 
 // installed are the frameworks whose modules Python finds, without loading them.
-func (t *trial) installed() (out []framework) {
+func (t *trial) installed() []framework {
 	const find = "import importlib.util, sys; sys.exit(importlib.util.find_spec(sys.argv[1]) is None)"
 	ctx, cancel := context.WithTimeout(t.ctx, time.Minute)
 	defer cancel()
 	found := map[string]bool{}
-	for _, f := range frameworks {
-		if _, asked := found[f.module]; !asked {
-			found[f.module] = t.hasFrameworks() && command(ctx, []string{t.s.Python, "-c", find, f.module}, t.env()).Run() == nil
-		}
-		if found[f.module] {
-			out = append(out, f)
-		}
+	for _, module := range modules {
+		found[module] = t.hasFrameworks() && command(ctx, []string{t.s.Python, "-c", find, module}, t.env()).Run() == nil
 	}
-	return out
+	return slices.DeleteFunc(slices.Clone(frameworks), func(f framework) bool { return !found[f.module] })
 }
 
-// python is the command line of a worker. It leaves no compiled files behind.
-func (f *fixture) python(script string) []string {
-	return []string{f.s.Python, "-B", f.program(script)}
+// framework starts the worker of a framework, which leaves no compiled files behind.
+func (t *trial) framework(f framework, shim bool) *program {
+	return t.start(f.name, []string{t.s.Python, "-B", t.path("check/" + f.module + "_worker.py")}, shim, f.env...)
 }
 
 // preload imports the frameworks once while other steps run, so that their files
 // are in the page cache when a step needs them. It does not touch the device.
 func (f *fixture) preload(ctx context.Context) {
-	for _, module := range []string{"torch", "cupy", "jax"} {
+	for _, module := range modules {
 		_ = command(ctx, []string{f.s.Python, "-B", "-c", "import " + module}, f.env()).Run() // the steps report what is missing
 	}
 }
@@ -83,7 +82,7 @@ func checkFrameworks(t *trial) {
 	t.take(int64(len(here)) * 2 * (bytes + t.contextBytes()))
 	programs, errs := make([]*program, len(here)), make([]error, len(here))
 	parallel(len(here), max(1, runtime.NumCPU()/2), func(i int) {
-		errs[i] = attempt(here[i].name, func() { programs[i] = t.start(here[i].name, t.python(here[i].script), true, here[i].env...) })
+		errs[i] = attempt(here[i].name, func() { programs[i] = t.framework(here[i], true) })
 	})
 	table := t.table(fmt.Sprintf("An array of %s in each", size(bytes)),
 		"framework", "counted", "beside it", "out", "GB/s", "in", "GB/s", "left by NVML", "wrong", "with a graph")

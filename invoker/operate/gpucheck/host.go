@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"fmt"
 	"os"
-	"path/filepath"
 	"runtime"
 	"strconv"
 	"strings"
@@ -16,7 +15,7 @@ import (
 // much again for everything else.
 func (t *trial) fit(want int64) int64 {
 	host, ok := t.s.HostMemory, true
-	if host <= 0 {
+	if host == 0 {
 		host, ok = hostFree()
 	}
 	if !ok || want <= host/2 {
@@ -76,7 +75,7 @@ func orUnknown(s string) string { return cmp.Or(s, "unknown") }
 func (f *fixture) report() *Report {
 	d := f.device
 	r := &Report{
-		Fake: f.fake, Driver: pick(f, "NVIDIA's driver", "fake driver"), Version: f.s.Version, Started: f.began.UTC(), Goals: *f.s.Goals,
+		Fake: f.fake(), Driver: pick(f, "NVIDIA's driver", "fake driver"), Version: f.s.Version, Started: f.began.UTC(), Goals: *f.s.Goals,
 		Machine: Machine{
 			OS:        orUnknown(field("/etc/os-release", "PRETTY_NAME", "=")),
 			Kernel:    content("/proc/sys/kernel/osrelease") + " " + runtime.GOARCH,
@@ -103,8 +102,8 @@ func (f *fixture) report() *Report {
 // openNVML never fails: without NVML the report has the reason.
 func (f *fixture) openNVML() {
 	library := f.s.NVML
-	if f.fake && library == "" {
-		library = filepath.Join(f.s.Shim, "nvml", "libnvidia-ml.so.1")
+	if f.fake() && library == "" {
+		library = f.path("nvml/libnvidia-ml.so.1")
 		if !exists(library) {
 			f.witness = "not asked: no fake management library lies beside the shim"
 			return
@@ -136,7 +135,7 @@ func (f *fixture) card() (nvml.Card, bool) {
 // library follows the fake driver only where the environment has it do so.
 func (f *fixture) used() (int64, bool) {
 	c, ok := f.card()
-	return c.Memory.Used, ok && !f.fake && c.Memory.Used >= 0
+	return c.Memory.Used, ok && !f.fake() && c.Memory.Used >= 0
 }
 
 // listed is what a process has on the card, with its context and libraries; false where

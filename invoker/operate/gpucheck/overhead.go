@@ -2,6 +2,7 @@ package gpucheck
 
 import (
 	"fmt"
+	"slices"
 	"time"
 )
 
@@ -18,14 +19,16 @@ type bench struct {
 	pairs [pairs][2]*program
 }
 
-// start runs both programs of all pairs, on one core.
-func (b *bench) start(run func(shim bool) *program) {
+// newBench starts both programs of all pairs, on one core.
+func newBench(name string, run func(shim bool) *program) *bench {
+	b := &bench{name: name}
 	var all [2 * pairs]*program
 	parallel(len(all), len(all), func(i int) { all[i] = run(i%2 == 1) })
 	onOneCore(all[:]...)
 	for i, p := range all {
 		b.pairs[i/2][i%2] = p
 	}
+	return b
 }
 
 // checkOverhead runs each workload alternately without the shim and under it, and
@@ -37,9 +40,7 @@ func checkOverhead(t *trial) {
 	table := t.table(fmt.Sprintf("Medians of %d interleaved runs each, of %d pairs of processes in turns on one core", t.s.Rounds, pairs),
 		"program", "workload", "without ms", "under the shim ms", "overhead", "quartiles")
 	t.remark("The programs called driver have kernels of their own: FFT stands for passes over all of the data, as a stage of one makes.")
-	driver := bench{name: "driver"}
-	driver.start(t.worker)
-	benches := []bench{driver}
+	benches := []*bench{newBench("driver", t.worker)}
 	if err := catch(func() { benches = append(benches, t.frameworkBench()) }); err != nil {
 		t.remark("Not measured on a framework: %v.", err)
 	}
@@ -55,28 +56,25 @@ func checkOverhead(t *trial) {
 }
 
 // frameworkBench has a real FFT and GEMM, of the first framework that is here.
-func (t *trial) frameworkBench() (b bench) {
-	for _, f := range t.installed() {
-		if f.module == "jax" {
-			continue
-		}
-		b.name = f.module
-		b.start(func(shim bool) *program { return t.start(f.name, t.python(f.script), shim, f.env...) })
-		t.remark("%s is %s for CUDA %s: its FFT, its product of matrices of 32-bit floats, its addition to a small array.",
-			f.module, b.pairs[0][0].hello.Version, b.pairs[0][0].hello.CUDA)
-		return b
+func (t *trial) frameworkBench() *bench {
+	here := slices.DeleteFunc(t.installed(), func(f framework) bool { return f.module == "jax" })
+	if len(here) == 0 {
+		fail("neither PyTorch nor CuPy is here, or the driver is fake")
 	}
-	skip("neither PyTorch nor CuPy is here, or the driver is fake")
+	b := newBench(here[0].module, func(shim bool) *program { return t.framework(here[0], shim) })
+	hello := b.pairs[0][0].hello
+	t.remark("%s is %s for CUDA %s: its FFT, its product of matrices of 32-bit floats, its addition to a small array.",
+		b.name, hello.Version, hello.CUDA)
 	return b
 }
 
 // compare measures one workload, first the one and then the other program leading.
-func (t *trial) compare(table *Table, b bench, w workload) {
+func (t *trial) compare(table *Table, b *bench, w workload) {
 	// Long against the clock's grain and a launch, short enough to interleave many.
 	n := scale(b.pairs[0][0], w, pick(t.fixture, 100*time.Millisecond, time.Millisecond))
 	for _, pair := range b.pairs {
 		for _, p := range pair {
-			p.timed("%s %d", w.order, n) // all are as warm
+			p.ask("%s %d", w.order, n) // all are as warm
 		}
 	}
 	var without, under, ratio []float64
@@ -84,7 +82,7 @@ func (t *trial) compare(table *Table, b bench, w workload) {
 		var took [2]float64
 		for j := range took {
 			which := (i/pairs + j) % 2
-			took[which] = ms(b.pairs[i%pairs][which].timed("%s %d", w.order, n))
+			took[which] = ms(b.pairs[i%pairs][which].ask("%s %d", w.order, n).NS)
 		}
 		without, under = append(without, took[0]), append(under, took[1])
 		ratio = append(ratio, share(took[1], took[0])-1)
@@ -98,9 +96,9 @@ func (t *trial) compare(table *Table, b bench, w workload) {
 
 // scale finds how often a workload fits into the time wanted.
 func scale(p *program, w workload, want time.Duration) int {
-	p.timed("%s 1", w.order) // loads what there is to load
+	p.ask("%s 1", w.order) // loads what there is to load
 	for n := 1; ; n *= 4 {
-		took := p.timed("%s %d", w.order, n)
+		took := p.ask("%s %d", w.order, n).NS
 		if took >= want/4 || n >= 1<<20 {
 			return max(int(float64(n)*float64(want)/float64(max(took, 1))), 1)
 		}

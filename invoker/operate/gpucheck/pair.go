@@ -79,7 +79,7 @@ func mpsRuns(proc fs.FS) bool {
 // starts, stops and sets nothing of MPS, and other programs may use it.
 func checkMPS(t *trial) {
 	switch {
-	case t.fake:
+	case t.fake():
 		t.remark("simulated: the fake driver has no MPS, its two processes share it as they do without")
 	case !mpsRuns(os.DirFS("/proc")):
 		skip("no MPS daemon: start one (nvidia-cuda-mps-control -d) to have two of its clients checked")

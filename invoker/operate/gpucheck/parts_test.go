@@ -33,13 +33,14 @@ func TestProgramAnswers(t *testing.T) {
 	if p.hello.Device != "D" {
 		t.Errorf("hello %+v", p.hello)
 	}
-	if a, err := p.order("alloc %d", 7); err != nil || a.Block != 7 {
+	var a answer
+	if err := catch(func() { a = p.ask("alloc %d", 7) }); err != nil || a.Block != 7 {
 		t.Errorf("answer %+v, %v", a, err)
 	}
-	if _, err := p.order("fill"); err == nil || !strings.Contains(err.Error(), "no memory") {
+	if err := catch(func() { p.ask("fill") }); err == nil || !strings.Contains(err.Error(), "no memory") {
 		t.Errorf("refusal came as %v", err)
 	}
-	if _, err := p.order("work"); err == nil || !strings.Contains(err.Error(), "ended (it printed: on stderr)") {
+	if err := catch(func() { p.ask("work") }); err == nil || !strings.Contains(err.Error(), "ended (it printed: on stderr)") {
 		t.Errorf("end came as %v", err)
 	}
 }
@@ -60,36 +61,29 @@ func TestProgramThatAnswersNonsense(t *testing.T) {
 	}
 }
 
-func TestMemoryIsTakenOnce(t *testing.T) {
-	f := &fixture{device: hello{Free: 1000 << 20}}
-	take := func(mib int64) error { return catch(func() { f.take(mib << 20) }) }
-	if err := take(800); err != nil {
-		t.Fatal(err)
-	}
+func TestSomeMemoryIsLeftFree(t *testing.T) {
+	f := &fixture{device: answer{Free: 1000 << 20}}
 	var s errSkip
-	if err := take(200); !errors.As(err, &s) {
+	if err := catch(func() { f.take(901 << 20) }); !errors.As(err, &s) {
 		t.Errorf("more than nine tenths of what is free: %v", err)
 	}
-	if err := take(100); err != nil {
+	if err := catch(func() { f.take(900 << 20) }); err != nil {
 		t.Errorf("up to nine tenths of what is free: %v", err)
-	}
-	f.release()
-	if err := take(900); err != nil {
-		t.Errorf("after release: %v", err)
 	}
 }
 
 func TestEnvironmentOfPrograms(t *testing.T) {
-	f := &fixture{s: Settings{FakeDriver: "/fake", Environ: []string{
+	f := &fixture{dir: "/d", s: Settings{FakeDriver: "/fake", Environ: []string{
 		"HOME=/h", "LD_PRELOAD=/other.so", "LD_AUDIT=/a.so", "GPUWHISK_SHIM_LIMIT=5", "LD_LIBRARY_PATH=/lib1:/lib2",
 	}}}
 	got := f.env("X=1")
-	want := []string{"HOME=/h", "LD_LIBRARY_PATH=/fake:/lib1:/lib2", "X=1"}
+	want := []string{"FAKE_CUDA_STATE=/d/device", "HOME=/h", "LD_LIBRARY_PATH=/fake:/lib1:/lib2", "CUPY_CACHE_DIR=/d/cupy", "X=1"}
 	if !slices.Equal(got, want) {
 		t.Errorf("environment %q, want %q", got, want)
 	}
 	f.s.FakeDriver = ""
-	if got := f.env(); !slices.Equal(got, []string{"HOME=/h", "LD_LIBRARY_PATH=/lib1:/lib2"}) {
+	want = []string{"FAKE_CUDA_STATE=/d/device", "HOME=/h", "LD_LIBRARY_PATH=/lib1:/lib2", "CUPY_CACHE_DIR=/d/cupy"}
+	if got := f.env(); !slices.Equal(got, want) {
 		t.Errorf("environment on a card: %q", got)
 	}
 }
@@ -112,7 +106,7 @@ func TestSameBus(t *testing.T) {
 }
 
 func TestHookedFunctionPastTheShim(t *testing.T) {
-	bare := []entry{{Base: "cuMemAlloc", Export: "cuMemAlloc_v2", Hook: true, Plain: "0x1", Asked: "0x1", NewestName: "cuMemAlloc_v2"}}
+	bare := []entry{{Base: "cuMemAlloc", Export: "cuMemAlloc_v2", Hook: true, Plain: pointer{Is: "0x1"}, Asked: pointer{Is: "0x1"}}}
 	for _, c := range []struct {
 		plainOf, askedOf string
 		want             Verdict
@@ -122,7 +116,7 @@ func TestHookedFunctionPastTheShim(t *testing.T) {
 		{"libcuda.so.1", shimFile, Failed},
 	} {
 		hooked := []entry{bare[0]}
-		hooked[0].PlainOf, hooked[0].AskedOf = c.plainOf, c.askedOf
+		hooked[0].Plain.Of, hooked[0].Asked.Of = c.plainOf, c.askedOf
 		var r Result
 		judgeHooked(&r, bare, hooked)
 		r.conclude(nil)
@@ -134,10 +128,10 @@ func TestHookedFunctionPastTheShim(t *testing.T) {
 
 func TestNewerABIIsReported(t *testing.T) {
 	bare := []entry{
-		{Base: "cuMemAlloc", Export: "cuMemAlloc_v2", Hook: true, Plain: "0x1", PlainAt: 1, Newest: "0x9", NewestAt: 9, NewestName: "cuMemAlloc_v3"},
-		{Base: "cuInit", Export: "cuInit", Hook: true, Plain: "0x2", PlainAt: 2, Newest: "0x2", NewestAt: 2, NewestName: "cuInit_alias"},
-		{Base: "cuMemFree", Export: "cuMemFree_v2", Hook: true, Plain: "0x3", PlainAt: 3},                            // the driver has no newer one
-		{Base: "cuCtxSynchronize", Export: "cuCtxSynchronize", Plain: "0x4", PlainAt: 4, Newest: "0x8", NewestAt: 8}, // not hooked
+		{Base: "cuMemAlloc", Export: "cuMemAlloc_v2", Hook: true, Plain: pointer{Is: "0x1", At: 1}, Newest: pointer{Is: "0x9", At: 9, Name: "cuMemAlloc_v3"}},
+		{Base: "cuInit", Export: "cuInit", Hook: true, Plain: pointer{Is: "0x2", At: 2}, Newest: pointer{Is: "0x2", At: 2, Name: "cuInit_alias"}},
+		{Base: "cuMemFree", Export: "cuMemFree_v2", Hook: true, Plain: pointer{Is: "0x3", At: 3}},                                   // the driver has no newer one
+		{Base: "cuCtxSynchronize", Export: "cuCtxSynchronize", Plain: pointer{Is: "0x4", At: 4}, Newest: pointer{Is: "0x8", At: 8}}, // not hooked
 	}
 	var r Result
 	judgeNewest(&r, bare)
@@ -153,14 +147,14 @@ func TestKeptPagesThatAreGivenAreWell(t *testing.T) {
 	goals := RealGoals()
 	f := &fixture{s: Settings{Goals: &goals}, witness: "no NVML"}
 	for _, c := range []struct {
-		s    swapped
+		s    left
 		want Verdict
 	}{
-		{swapped{left: 1, leftNVML: 1}, Well},
-		{swapped{left: 1, leftNVML: 0}, Below},
-		{swapped{left: 0, leftNVML: 0}, Below},
-		{swapped{left: 0, leftNVML: math.Inf(1), asked: true}, Below},
-		{swapped{left: 0, leftNVML: 0, asked: true, given: true}, Well},
+		{left{least: 1, leastNVML: 1}, Well},
+		{left{least: 1, leastNVML: 0}, Below},
+		{left{least: 0, leastNVML: 0}, Below},
+		{left{least: 0, leastNVML: math.Inf(1), asked: true}, Below},
+		{left{least: 0, leastNVML: 0, asked: true, given: true}, Well},
 	} {
 		var r Result
 		(&trial{fixture: f, Result: &r}).judgeLeft(c.s)
@@ -178,7 +172,6 @@ func FuzzAnswer(f *testing.F) {
 	f.Add([]byte(`nonsense`))
 	f.Fuzz(func(t *testing.T, line []byte) {
 		_ = decode(line, &answer{})
-		_ = decode(line, &hello{})
 		_ = decode(line, &entry{})
 	})
 }

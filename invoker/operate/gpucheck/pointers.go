@@ -3,26 +3,24 @@ package gpucheck
 import (
 	"bytes"
 	"fmt"
+	"slices"
 	"strings"
 )
 
-// entry is one line of pointers.c.
+// pointer is a function of the driver, or none.
+type pointer struct {
+	Is   string // its address
+	Of   string // the file that it is in
+	At   uint64 // its place there
+	Name string // its export, "?" where it is none
+}
+
+// entry is one line of pointers.c, which explains its fields.
 type entry struct {
-	Base       string `json:"base"`
-	Export     string `json:"export"`
-	Version    int    `json:"version"`
-	Flags      int    `json:"flags"`
-	Hook       bool   `json:"hook"`
-	Plain      string `json:"plain"`
-	PlainOf    string `json:"plain_of"`
-	PlainAt    uint64 `json:"plain_at"`
-	Asked      string `json:"asked"`
-	AskedOf    string `json:"asked_of"`
-	AskedAt    uint64 `json:"asked_at"`
-	AskedName  string `json:"asked_name"`
-	Newest     string `json:"newest"`
-	NewestAt   uint64 `json:"newest_at"`
-	NewestName string `json:"newest_name"`
+	Base, Export         string
+	Version, Flags       int
+	Hook                 bool
+	Plain, Asked, Newest pointer
 }
 
 // shimFile is the object that a hooked function must come from.
@@ -43,20 +41,17 @@ func checkPointers(t *trial) {
 }
 
 func (t *trial) pointers(env []string) (entries []entry) {
-	cmd := command(t.ctx, []string{t.program("pointers")}, env)
 	var stderr bytes.Buffer
+	cmd := command(t.ctx, []string{t.path("check/pointers")}, env)
 	cmd.Stderr = &stderr
 	out, err := cmd.Output()
-	if err != nil {
-		fail("pointers: %w: %.400s", err, &stderr)
-	}
-	if len(out) == 0 {
-		fail("pointers: no answer")
-	}
 	for line := range bytes.Lines(out) {
 		var e entry
 		check(decode(line, &e))
 		entries = append(entries, e)
+	}
+	if err != nil {
+		fail("pointers: %w: %.400s", err, &stderr)
 	}
 	return entries
 }
@@ -69,12 +64,12 @@ func judgePlain(r *Result, plain []entry) {
 	missing := r.table("What the driver lacks", "export", "dlsym", "cuGetProcAddress")
 	for _, e := range plain {
 		switch {
-		case e.Plain == "" || e.Asked == "":
-			missing.row(e.Export, word(e.Plain != "", "yes", "no"), word(e.Asked != "", "yes", "no"))
-		case e.Plain == e.Asked:
+		case e.Plain.Is == "" || e.Asked.Is == "":
+			missing.row(e.Export, word(e.Plain.Is != "", "yes", "no"), word(e.Asked.Is != "", "yes", "no"))
+		case e.Plain.Is == e.Asked.Is:
 			same++
 		default:
-			differ.row(e.Export, fmt.Sprintf("%s %d flags %d", e.Base, e.Version, e.Flags), e.Plain, e.Asked, e.AskedName)
+			differ.row(e.Export, fmt.Sprintf("%s %d flags %d", e.Base, e.Version, e.Flags), e.Plain.Is, e.Asked.Is, e.Asked.Name)
 		}
 	}
 	r.remark("Of %d lines of abi.def the driver gives the same pointer both ways for %d, another for %d, and lacks %d one way or both.",
@@ -86,19 +81,18 @@ func judgePlain(r *Result, plain []entry) {
 func judgeHooked(r *Result, plain, hooked []entry) {
 	all := 0
 	past := r.table("Hooked functions that come past the shim", "export", "way", "from")
-	for i, e := range hooked {
-		for _, way := range []struct{ name, plain, of string }{
-			{"dlsym", plain[i].Plain, e.PlainOf},
-			{"cuGetProcAddress", plain[i].Asked, e.AskedOf},
-		} {
-			if !e.Hook || way.plain == "" {
-				continue
-			}
-			all++
-			if way.of != shimFile {
-				past.row(e.Export, way.name, orUnknown(way.of))
-			}
+	judge := func(e entry, way string, driver, shim pointer) {
+		if !e.Hook || driver.Is == "" {
+			return
 		}
+		all++
+		if shim.Of != shimFile {
+			past.row(e.Export, way, orUnknown(shim.Of))
+		}
+	}
+	for i, e := range hooked {
+		judge(e, "dlsym", plain[i].Plain, e.Plain)
+		judge(e, "cuGetProcAddress", plain[i].Asked, e.Asked)
 	}
 	missed := len(past.Rows)
 	r.must(fmt.Sprintf("of %d lookups of hooked functions, past the shim", all), float64(missed), "0", all > 0 && missed == 0)
@@ -108,25 +102,27 @@ func judgeHooked(r *Result, plain, hooked []entry) {
 // program built for this driver's CUDA gets those past the shim. One function may have
 // several names, so that its place in the driver's file counts.
 func judgeNewest(r *Result, plain []entry) {
-	known := map[uint64]bool{}
+	var known []uint64
 	for _, e := range plain {
-		known[e.PlainAt] = known[e.PlainAt] || e.Plain != ""
-		known[e.AskedAt] = known[e.AskedAt] || e.Asked != ""
+		for _, p := range []pointer{e.Plain, e.Asked} {
+			if p.Is != "" {
+				known = append(known, p.At)
+			}
+		}
 	}
 	newer := r.table("ABIs of hooked functions that the table lacks", "asked for", "the driver's newest")
-	seen := map[string]bool{}
 	var unexported []string
 	for _, e := range plain {
-		if e.Hook && e.Newest != "" && !known[e.NewestAt] && !seen[e.Newest] {
-			seen[e.Newest] = true
-			newer.row(e.Base, e.NewestName)
+		if e.Hook && e.Newest.Is != "" && !slices.Contains(known, e.Newest.At) {
+			known = append(known, e.Newest.At)
+			newer.row(e.Base, e.Newest.Name)
 		}
-		if e.AskedName == "?" {
+		if e.Asked.Name == "?" {
 			unexported = append(unexported, e.Export)
 		}
 	}
 	n := len(newer.Rows)
-	r.judge("ABIs of hooked functions that the table lacks", float64(n), "", "0", n == 0)
+	r.judge(newer.Title, float64(n), "", "0", n == 0)
 	if len(unexported) > 0 {
 		r.remark("cuGetProcAddress gives pointers that are no exports for: %s.", strings.Join(unexported, ", "))
 	}

@@ -24,11 +24,11 @@ import (
 // program is a process that carries out orders, a line each, and answers each with
 // a line of JSON. Its first line introduces it.
 type program struct {
+	hello     answer
 	container *shimctl.Container // under the shim, else nil
 	block     int                // of device memory, that it works on
 
 	name   string
-	hello  hello
 	cmd    *exec.Cmd
 	in     io.WriteCloser
 	out    io.Reader
@@ -37,33 +37,17 @@ type program struct {
 	ended  sync.Once
 }
 
-// hello is the first line of a worker: the first fields are worker.c's, Version and
-// CUDA those of the workers on frameworks.
-type hello struct {
-	Device     string `json:"device"`
-	Bus        string `json:"bus"`
-	Driver     int    `json:"driver"`
-	Capability string `json:"capability"`
-	Processors int    `json:"processors"`
-	Managed    int    `json:"managed"`
-	Concurrent int    `json:"concurrent"`
-	Free       int64  `json:"free"`
-	Total      int64  `json:"total"`
-	Version    string `json:"version"`
-	CUDA       string `json:"cuda"`
-}
-
-// answer is the answer to an order; each order fills some of its fields.
+// answer is a line of a worker; worker.c has which order fills which fields. Its first
+// line fills those up to Total, Version and CUDA where it is one on a framework.
 type answer struct {
-	Block      int   `json:"block"`
-	NS         int64 `json:"ns"`
-	Mismatches int64 `json:"mismatches"`
-	Free       int64 `json:"free"`
-	Total      int64 `json:"total"`
-	In         int64 `json:"in"`
-	Out        int64 `json:"out"`
-	Took       int   `json:"took"`
-	Location   int   `json:"place"`
+	Device, Bus, Capability, Version, CUDA  string
+	Driver, Processors, Managed, Concurrent int
+	Free, Total                             int64
+
+	Block, Took int
+	Location    int `json:"place"`
+	Mismatches  int64
+	NS, In, Out time.Duration
 }
 
 func command(ctx context.Context, args, env []string) *exec.Cmd {
@@ -103,17 +87,17 @@ func startProgram(ctx context.Context, name string, args, env []string) (*progra
 	return p, nil
 }
 
-// order has an order carried out.
-func (p *program) order(format string, args ...any) (a answer, err error) {
+// ask has an order carried out, and ends the step if it is refused.
+func (p *program) ask(format string, args ...any) (a answer) {
 	line := fmt.Sprintf(format, args...)
 	_, _ = fmt.Fprintln(p.in, line) // a program that has ended does not answer either
-	if err = p.read(&a); err != nil {
-		err = fmt.Errorf("%s: %s: %w", p.name, line, err)
+	if err := p.read(&a); err != nil {
+		fail("%s: %s: %w", p.name, line, err)
 	}
-	return a, err
+	return a
 }
 
-func (p *program) read(out any) error {
+func (p *program) read(out *answer) error {
 	if !p.lines.Scan() {
 		return fmt.Errorf("the program ended%s", p.last())
 	}
@@ -122,9 +106,7 @@ func (p *program) read(out any) error {
 
 // decode reads an answer, which may be a refusal.
 func decode(line []byte, out any) error {
-	var refused struct {
-		Error string `json:"error"`
-	}
+	var refused struct{ Error string }
 	if err := errors.Join(json.Unmarshal(line, &refused), json.Unmarshal(line, out)); err != nil {
 		return fmt.Errorf("read answer %.100q: %w", line, err)
 	}
@@ -161,22 +143,12 @@ func (p *program) last() string {
 	return fmt.Sprintf(" (it printed: %s)", strings.ToValidUTF8(text[max(0, len(text)-400):], ""))
 }
 
-// The orders of worker.c and its likes. Each ends the step if it is refused.
-
-// ask carries out an order that must not be refused.
-func (p *program) ask(format string, args ...any) answer { return value(p.order(format, args...)) }
-
-// timed carries out an order and returns how long it took on the device.
-func (p *program) timed(format string, args ...any) time.Duration {
-	return time.Duration(p.ask(format, args...).NS)
-}
-
 // start runs a program until the step ends. Under the shim it has a container of its
 // own, and is waited for until the shim has connected: it does so after the driver's
 // start, on a thread of its own.
 func (t *trial) start(name string, args []string, shim bool, env ...string) *program {
-	var c *shimctl.Container
 	environ := t.env(env...)
+	var c *shimctl.Container
 	if shim {
 		c = t.container()
 		environ = t.shimEnv(c, env...)
@@ -186,11 +158,9 @@ func (t *trial) start(name string, args []string, shim bool, env ...string) *pro
 	t.cleanup(func() { p.end(0) })
 	ctx, cancel := context.WithTimeout(t.ctx, 20*time.Second)
 	defer cancel()
-	tick := time.NewTicker(2 * time.Millisecond)
-	defer tick.Stop()
-	for c != nil && c.Processes() == 0 {
+	for shim && c.Processes() == 0 {
 		select {
-		case <-tick.C:
+		case <-time.After(2 * time.Millisecond):
 		case <-ctx.Done():
 			fail("%s: the shim has not connected: %w%s", name, ctx.Err(), p.last())
 		}
@@ -212,18 +182,16 @@ func onOneCore(programs ...*program) {
 		}
 	}
 	for _, p := range programs {
-		threads := value(os.ReadDir(fmt.Sprintf("/proc/%d/task", p.cmd.Process.Pid)))
-		for _, thread := range threads {
-			if id, err := strconv.Atoi(thread.Name()); err == nil {
-				_ = unix.SchedSetaffinity(id, &last) // a thread may have ended
-			}
+		for _, thread := range value(os.ReadDir(fmt.Sprintf("/proc/%d/task", p.cmd.Process.Pid))) {
+			id, _ := strconv.Atoi(thread.Name())
+			_ = unix.SchedSetaffinity(id, &last) // a thread may have ended
 		}
 	}
 }
 
 // worker starts worker.c.
 func (t *trial) worker(shim bool) *program {
-	return t.start("worker", []string{t.program("worker")}, shim)
+	return t.start("worker", []string{t.path("check/worker")}, shim)
 }
 
 // filled starts worker.c under the shim, with a block of known contents.
@@ -246,9 +214,7 @@ func (p *program) running(format string, args ...any) answer {
 }
 
 // run makes passes over the block.
-func (p *program) run(passes int) time.Duration {
-	return time.Duration(p.running("work %d %d", p.block, passes).NS)
-}
+func (p *program) run(passes int) time.Duration { return p.running("work %d %d", p.block, passes).NS }
 
 // verify reads all of the block by a kernel. The mismatches are the words that are
 // not what they must be.
@@ -271,12 +237,12 @@ func (p *program) calibrate(want time.Duration) int {
 // evict and prefetch carry out an order as the invoker would give it. Anything but
 // a full success ends the step.
 func (t *trial) evict(p *program) shimctl.Done {
-	d, err := p.container.Evict(t.ctx, t.epoch.Add(1))
+	d, err := p.container.Evict(t.ctx, t.count.Add(1))
 	return complete("evict", d, err)
 }
 
 func (t *trial) prefetch(p *program) shimctl.Done {
-	d, err := p.container.Prefetch(t.ctx, t.epoch.Add(1), 0)
+	d, err := p.container.Prefetch(t.ctx, t.count.Add(1), 0)
 	return complete("prefetch", d, err)
 }
 

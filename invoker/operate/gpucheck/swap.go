@@ -3,7 +3,6 @@ package gpucheck
 import (
 	"fmt"
 	"math"
-	"time"
 )
 
 const swapRounds = 6
@@ -12,18 +11,14 @@ const swapRounds = 6
 type bandwidth struct{ in, out []float64 }
 
 func (b *bandwidth) add(bytes int64, a answer) {
-	b.in = append(b.in, rate(bytes, time.Duration(a.In)))
-	b.out = append(b.out, rate(bytes, time.Duration(a.Out)))
+	b.in, b.out = append(b.in, rate(bytes, a.In)), append(b.out, rate(bytes, a.Out))
 }
 
-// swapped is what came of the rounds of one block. The first one makes the host's
-// pages and does not count.
-type swapped struct {
-	bandwidth
-	wrong          int64
-	left, leftNVML float64 // the least share that was free after an eviction
-	onHost         bool    // by the driver: it last sent the block there
-	asked, given   bool    // by another process, beyond what counted as free
+// left is what was free after evictions of a block.
+type left struct {
+	least, leastNVML float64 // share of the block; leastNVML is infinite where NVML does not report it
+	onHost           bool    // by the driver: it last sent the block there
+	asked, given     bool    // by another process, beyond what counted as free
 }
 
 // checkSwap moves one large block out and in, observes by two witnesses that it left,
@@ -33,7 +28,6 @@ func checkSwap(t *trial) {
 	bytes := t.fit(min(t.s.Swap, t.device.Free*4/10))
 	part := min(bytes, 1<<30)
 	t.take(bytes + 2*part + t.contextBytes())
-	var copied, moved bandwidth
 	table := t.table(fmt.Sprintf("%s, chunks of 64 MiB", size(bytes)),
 		"round", "order", "moved", "GB/s", "in use by cuMemGetInfo", "by NVML")
 	p, bare := t.filled(bytes, 7), t.worker(false)
@@ -50,45 +44,46 @@ func checkSwap(t *trial) {
 		table.row(round, order, size(moved), speed, size(driver), text)
 		return driver, byNVML
 	}
-	s := swapped{left: math.Inf(1), leftNVML: math.Inf(1)}
+	l := left{least: math.Inf(1), leastNVML: math.Inf(1)}
 	without := func() (moves, copies answer) { return bare.ask("move %d", part), bare.ask("copy %d", part) }
 	without() // allocates, before it is measured what is in use
 	full, fullNVML := row("", "filled", bytes, "")
+	var copied, moved, shim bandwidth
+	wrong := int64(0)
 	for i := range swapRounds {
 		moves, copies := without()
 		moved.add(part, moves)
 		copied.add(part, copies)
 		out := t.evict(p)
-		s.out = append(s.out, rate(out.Moved, out.Took))
-		empty, emptyNVML := row(fmt.Sprint(i+1), "evict", out.Moved, gbs(s.out[i]))
-		s.left = min(s.left, float64(full-empty)/float64(bytes))
+		shim.out = append(shim.out, rate(out.Moved, out.Took))
+		empty, emptyNVML := row(fmt.Sprint(i+1), "evict", out.Moved, gbs(shim.out[i]))
+		l.least = min(l.least, float64(full-empty)/float64(bytes))
 		if fullNVML >= 0 && emptyNVML >= 0 {
-			s.leftNVML = min(s.leftNVML, float64(fullNVML-emptyNVML)/float64(bytes))
+			l.leastNVML = min(l.leastNVML, float64(fullNVML-emptyNVML)/float64(bytes))
 		}
-		s.onHost = p.ask("where %d", p.block).Location == -1
+		l.onHost = p.ask("where %d", p.block).Location == -1
 		in := t.prefetch(p)
-		s.in = append(s.in, rate(in.Moved, in.Took))
-		full, fullNVML = row(fmt.Sprint(i+1), "prefetch", in.Moved, gbs(s.in[i]))
+		shim.in = append(shim.in, rate(in.Moved, in.Took))
+		full, fullNVML = row(fmt.Sprint(i+1), "prefetch", in.Moved, gbs(shim.in[i]))
 		if out.Moved < bytes || in.Moved < bytes {
 			fail("round %d: %s went out and %s came in of a block of %s", i+1, size(out.Moved), size(in.Moved), size(bytes))
 		}
-		s.wrong += wrongWords(p)
+		wrong += wrongWords(p)
 	}
 	bare.end(endTime) // what it has could be taken in the place of the block
-	if t.s.Reclaim && s.left < t.s.Goals.Left {
-		s.asked, s.given = true, t.reclaim(p, bytes)
+	if t.s.Reclaim && l.least < t.s.Goals.Left {
+		l.asked, l.given = true, t.reclaim(p, bytes)
 	}
 	t.evict(p)
 	last := p.verify()
-	s.wrong += last.Mismatches
-	faulted := gbs(rate(bytes, time.Duration(last.NS)))
+	faulted := gbs(rate(bytes, last.NS))
 	row("", "faults", bytes, faulted)
-	t.none(fmt.Sprintf("wrong words after %d swaps of %s", swapRounds+1, size(bytes)), s.wrong)
-	t.judgeLeft(s)
-	t.judgeSpeed("out", s.out, moved.out, copied.out)
-	t.judgeSpeed("in", s.in, moved.in, copied.in)
+	t.none(fmt.Sprintf("wrong words after %d swaps of %s", swapRounds+1, size(bytes)), wrong+last.Mismatches)
+	t.judgeLeft(l)
+	t.judgeSpeed("out", shim.out, moved.out, copied.out)
+	t.judgeSpeed("in", shim.in, moved.in, copied.in)
 	t.remark("The first round, in which the host's pages are made, is not judged: %s GB/s out, %s GB/s in. A kernel that faulted everything in did so at %s GB/s.",
-		gbs(s.out[0]), gbs(s.in[0]), faulted)
+		gbs(shim.out[0]), gbs(shim.in[0]), faulted)
 }
 
 // reclaim moves the block out and has another process ask for that memory beyond
@@ -102,7 +97,7 @@ func (t *trial) reclaim(p *program, bytes int64) (given bool) {
 	return given
 }
 
-// judgeSpeed compares neighbours in time.
+// judgeSpeed compares neighbours in time, but for the first, which makes the host's pages.
 func (t *trial) judgeSpeed(way string, shim, driver, copies []float64) {
 	var ratio []float64
 	for i, v := range shim {
@@ -117,24 +112,24 @@ func (t *trial) judgeSpeed(way string, shim, driver, copies []float64) {
 // judgeLeft finds out whether the block's memory was free for others. The driver
 // may keep the emptied pages for managed memory until they are asked for, and count
 // them as used: then what counts is whether it gives them.
-func (t *trial) judgeLeft(s swapped) {
+func (t *trial) judgeLeft(l left) {
 	least := t.s.Goals.Left
 	goal := fmt.Sprintf("at least %s", percent(least))
-	if s.given {
+	if l.given {
 		goal += ", or given on demand"
 	}
-	t.judge("of the block free after an eviction, by cuMemGetInfo", s.left, "share", goal, s.given || s.left >= least)
-	if math.IsInf(s.leftNVML, 1) {
+	t.judge("of the block free after an eviction, by cuMemGetInfo", l.least, "share", goal, l.given || l.least >= least)
+	if math.IsInf(l.leastNVML, 1) {
 		t.remark("NVML does not report how full the card is (%s).", t.witness)
 	} else {
-		t.judge("of the block free after an eviction, by NVML", s.leftNVML, "share", goal, s.given || s.leftNVML >= least)
+		t.judge("of the block free after an eviction, by NVML", l.leastNVML, "share", goal, l.given || l.leastNVML >= least)
 	}
 	switch {
-	case s.asked && s.given:
+	case l.given:
 		t.remark("Another process got plain memory in the place of the block that had left, beyond what counted as free.")
-	case s.asked:
+	case l.asked:
 		t.remark("Another process did not get plain memory in the place of the block that had left.")
-	case s.left < least && s.onHost:
+	case l.least < least && l.onHost:
 		t.remark("By the driver, the block was last sent to the host. The driver may have kept the emptied pages until they are asked for; --reclaim asks.")
 	}
 }
