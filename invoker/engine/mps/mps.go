@@ -17,8 +17,11 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io/fs"
 	"log/slog"
 	"os/exec"
+	"slices"
+	"strings"
 	"sync"
 	"time"
 )
@@ -53,6 +56,16 @@ type Options struct {
 
 // Program is the name of NVIDIA's control daemon.
 const Program = "nvidia-cuda-mps-control"
+
+// Runs reports whether anybody's MPS daemon runs, by the names of processes as the
+// kernel cuts them; root is the host's file system.
+func Runs(root fs.FS) bool {
+	names, _ := fs.Glob(root, "proc/[0-9]*/comm")
+	return slices.ContainsFunc(names, func(name string) bool {
+		comm, err := fs.ReadFile(root, name)
+		return err == nil && strings.HasPrefix(string(comm), "nvidia-cuda-mps")
+	})
+}
 
 // Joint is where a container finds a daemon, as paths of the host. Processes
 // that join write to both.

@@ -11,6 +11,7 @@ import (
 	"strings"
 	"syscall"
 	"testing"
+	"testing/fstest"
 	"time"
 )
 
@@ -278,6 +279,16 @@ func TestApart(t *testing.T) {
 		}
 		if _, err := os.Stat(filepath.Join("/dev/shm", name)); !errors.Is(err, os.ErrNotExist) {
 			t.Errorf("%s has written to the host's /dev/shm: %v", device, err)
+		}
+	}
+}
+
+// TestWhereMPSRuns: its daemon is known by its name, as the kernel cuts it.
+func TestWhereMPSRuns(t *testing.T) {
+	for name, want := range map[string]bool{"nvidia-cuda-mps\n": true, "nvidia-smi\n": false} {
+		root := fstest.MapFS{"proc/1/comm": {Data: []byte("init\n")}, "proc/17/comm": {Data: []byte(name)}, "proc/self/comm": {Data: []byte("nvidia-cuda-mps\n")}}
+		if got := Runs(root); got != want {
+			t.Errorf("%q: %t", name, got)
 		}
 	}
 }

@@ -10,6 +10,7 @@ import (
 	"strings"
 
 	"github.com/gpuwhisk/gpuwhisk/gpu/nvml"
+	"github.com/gpuwhisk/gpuwhisk/invoker/engine/mps"
 )
 
 var driverLine = regexp.MustCompile(`(?m)^NVRM version:.*?\s([0-9]+\.[0-9.]*)(?:\s|$)`)
@@ -219,9 +220,8 @@ func checkFreeMemory(s *snapshot) []Finding {
 func (s *snapshot) sharesMPS() bool { return s.Config.GPU.MPS == "shared" }
 
 func checkMPS(s *snapshot) []Finding {
-	const program, control = "nvidia-cuda-mps-control", "/tmp/nvidia-mps/control"
-	runs := slices.ContainsFunc(s.glob("proc/[0-9]*/comm"), func(comm string) bool { return strings.HasPrefix(s.read(comm), "nvidia-cuda-mps") }) ||
-		slices.ContainsFunc(s.gpu.Cards, func(c nvml.Card) bool { return c.MPS })
+	const program, control = mps.Program, "/tmp/nvidia-mps/control"
+	runs := mps.Runs(s.Files) || slices.ContainsFunc(s.gpu.Cards, func(c nvml.Card) bool { return c.MPS })
 	switch {
 	case s.sharesMPS() && !s.inPath(program):
 		return fail("install the driver's package with it (nvidia-compute-utils), or set CONFIG_whisk_gpu_mps=off",

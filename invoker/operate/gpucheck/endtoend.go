@@ -29,7 +29,7 @@ func checkEndToEnd(t *trial) {
 	if _, err := exec.LookPath(t.s.Python); err != nil {
 		skip("no %s here: the functions are Python", t.s.Python)
 	}
-	bytes := pick(t.fixture, min(256<<20, t.device.Free/40), 32<<20)
+	bytes := pick(t.fake(), 32<<20, min(256<<20, t.device.Free/40))
 	t.take(2 * (bytes + t.contextBytes()))
 	w := t.startWhisk(bytes)
 	defer w.stop()

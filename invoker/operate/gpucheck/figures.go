@@ -57,3 +57,11 @@ func size(n int64) string {
 	}
 	return fmt.Sprintf("%d B", n)
 }
+
+// known is a text that stands on a figure, which is negative where nobody reports it.
+func known(figure int64, text string) string {
+	if figure < 0 {
+		return "unknown"
+	}
+	return text
+}

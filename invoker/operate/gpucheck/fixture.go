@@ -6,9 +6,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
-	"slices"
 	"strings"
-	"sync"
 	"sync/atomic"
 	"time"
 
@@ -19,17 +17,16 @@ import (
 // fixture is what the steps share: the programs, the shim's control and the driver's
 // management library.
 type fixture struct {
-	s       Settings
-	dir     string // of sockets, traces and the like; removed at the end
-	shims   *shimctl.Control
-	nvml    *nvml.Driver // a second witness beside cuMemGetInfo; nil: none
-	witness string       // for the report: what the card is observed by, or why it is not
-	device  answer       // a worker's first line
-	began   time.Time
-	count   atomic.Uint64 // of containers and orders so far, for their names and epochs
+	s      Settings
+	dir    string // of sockets, traces and the like; removed at the end
+	shims  *shimctl.Control
+	device answer // a worker's first line
+	began  time.Time
+	count  atomic.Uint64 // of containers and orders so far, for their names and epochs
 
-	mu       sync.Mutex
-	cleanups []func() // at the end of the step under way
+	nvml     *nvml.Driver // a second witness beside cuMemGetInfo; nil: none
+	versions nvml.Versions
+	witness  string // for the report: what the card is observed by, or why it is not
 }
 
 // cudaContext is what one context takes of a card beside its data, as a generous
@@ -91,7 +88,6 @@ func (f *fixture) askDevice(ctx context.Context) error {
 func (f *fixture) fake() bool { return f.s.FakeDriver != "" }
 
 func (f *fixture) close() {
-	f.release()
 	var errs []error
 	if f.shims != nil {
 		errs = append(errs, f.shims.Close())
@@ -102,21 +98,6 @@ func (f *fixture) close() {
 	if err := errors.Join(append(errs, os.RemoveAll(f.dir))...); err != nil {
 		f.s.Log.Warn("clean up after the check", "error", err)
 	}
-}
-
-// cleanup has something done at the end of the step.
-func (f *fixture) cleanup(do func()) {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	f.cleanups = append(f.cleanups, do)
-}
-
-// release cleans up after a step, in reverse order.
-func (f *fixture) release() {
-	for _, do := range slices.Backward(f.cleanups) {
-		do()
-	}
-	f.cleanups = nil
 }
 
 // take is called once by a step, for all the device memory that it uses, and skips the
@@ -130,15 +111,7 @@ func (f *fixture) take(bytes int64) {
 }
 
 // contextBytes is what a context takes; the fake driver's takes nothing.
-func (f *fixture) contextBytes() int64 { return pick(f, cudaContext, int64(0)) }
-
-// pick is a value for a card, or for the fake driver.
-func pick[T any](f *fixture, card, fake T) T {
-	if f.fake() {
-		return fake
-	}
-	return card
-}
+func (f *fixture) contextBytes() int64 { return pick(f.fake(), int64(0), cudaContext) }
 
 // env is the environment of programs, with more put over it.
 func (f *fixture) env(more ...string) []string {
@@ -162,13 +135,8 @@ func (f *fixture) shimEnv(c *shimctl.Container, more ...string) []string {
 		"LD_PRELOAD="+f.path(shimFile), "GPUWHISK_SHIM_SOCKET="+c.Socket(), "GPUWHISK_SHIM_LOG=2")
 }
 
-// container opens a container: a socket for programs under the shim.
+// container opens a container: a socket for programs under the shim. It is closed
+// with the control of all.
 func (f *fixture) container() *shimctl.Container {
-	c := value(f.shims.Container(fmt.Sprintf("check-%d", f.count.Add(1))))
-	f.cleanup(func() {
-		if err := c.Close(); err != nil {
-			f.s.Log.Warn("close container", "error", err)
-		}
-	})
-	return c
+	return value(f.shims.Container(fmt.Sprintf("check-%d", f.count.Add(1))))
 }

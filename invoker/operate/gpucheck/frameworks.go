@@ -100,15 +100,12 @@ func (t *trial) swapFramework(table *Table, f framework, p *program, bytes int64
 	p.ask("work %d 3", p.block)
 	counted, beside := t.besideMemory(f, p)
 	var out, in shimctl.Done
-	left := "unknown"
+	var left string
 	for range 2 { // the first time for the host's pages
-		full, known := t.used()
+		full := t.used()
 		out = t.evict(p)
-		empty, _ := t.used()
+		left = known(full, size(full-t.used()))
 		in = t.prefetch(p)
-		if known {
-			left = size(full - empty)
-		}
 	}
 	wrong := wrongWords(p)
 	graph := "not tried"
@@ -134,14 +131,13 @@ func (t *trial) besideMemory(f framework, p *program) (counted int64, beside str
 	for _, u := range value(p.container.Report(t.ctx)) {
 		counted += u.Allocated
 	}
-	all, known := t.listed(p.cmd.Process.Pid)
-	if !known {
-		return counted, "unknown"
+	all := t.listed(p.cmd.Process.Pid)
+	if all >= 0 {
+		const most = cudaContext + shimctl.LibraryBytes
+		t.judge("MiB beside the memory of "+f.name+", by NVML", float64((all-counted)>>20), "",
+			fmt.Sprintf("at most %d, as limits allow for", most>>20), all-counted <= most)
 	}
-	const most = cudaContext + shimctl.LibraryBytes
-	t.judge("MiB beside the memory of "+f.name+", by NVML", float64((all-counted)>>20), "",
-		fmt.Sprintf("at most %d, as limits allow for", most>>20), all-counted <= most)
-	return counted, size(all - counted)
+	return counted, known(all, size(all-counted))
 }
 
 // whole adds a finding: part of an array must be all of it, or more.

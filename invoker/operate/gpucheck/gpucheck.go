@@ -182,24 +182,31 @@ type trial struct {
 	*fixture
 	*Result
 	ctx context.Context
+
+	mu      sync.Mutex
+	started []*program
 }
 
-// step runs one step within its bound and what is left of the whole time.
+// step runs one step within its bound and what is left of the whole time, and ends the
+// programs that it started.
 func (f *fixture) step(ctx context.Context, st step) Result {
 	r := Result{Name: st.name, Title: st.title, Shows: st.shows}
 	fmt.Fprintf(f.s.Progress, "%-10s %s ...\n", st.name, st.title)
 	began := time.Now()
 	ctx, cancel := context.WithTimeout(ctx, st.limit)
 	defer cancel()
+	t := &trial{fixture: f, Result: &r, ctx: ctx}
 	err := catch(func() {
 		check(ctx.Err())
-		st.run(&trial{f, &r, ctx})
+		st.run(t)
 	})
 	// Programs are killed at the end of the time, and what they leave undone gives other errors.
 	if why := ctx.Err(); err != nil && why != nil && !errors.Is(err, why) {
 		err = fmt.Errorf("%w: %w", why, err)
 	}
-	f.release()
+	for _, p := range t.started {
+		p.end(0)
+	}
 	r.Seconds = time.Since(began).Seconds()
 	r.conclude(err)
 	fmt.Fprintf(f.s.Progress, "%-10s %s in %.1f s%s\n", st.name, r.Verdict, r.Seconds, because(r.Reason))
@@ -246,6 +253,11 @@ func attempt(part string, f func()) error {
 		return fmt.Errorf("%s: %w", part, err)
 	}
 	return nil
+}
+
+// together runs functions at the same time.
+func together(functions ...func()) {
+	parallel(len(functions), len(functions), func(i int) { functions[i]() })
 }
 
 // parallel runs n functions, at most so many at a time, and ends the step with the

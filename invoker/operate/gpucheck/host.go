@@ -14,15 +14,12 @@ import (
 // fit cuts a size to what the host can take in when it leaves the device, with as
 // much again for everything else.
 func (t *trial) fit(want int64) int64 {
-	host, ok := t.s.HostMemory, true
-	if host == 0 {
-		host, ok = hostFree()
-	}
-	if !ok || want <= host/2 {
-		return want
-	}
 	const least = 64 << 20
-	if host/2 < least {
+	host := cmp.Or(t.s.HostMemory, hostFree())
+	switch {
+	case want <= host/2:
+		return want
+	case host/2 < least:
 		skip("the host has %s free: too little to swap to", size(host))
 	}
 	cut := host / 2 &^ (1<<20 - 1)
@@ -30,26 +27,23 @@ func (t *trial) fit(want int64) int64 {
 	return cut
 }
 
-// hostFree is the memory of the host that this process may still use; false where
-// the kernel does not report it.
-func hostFree() (int64, bool) {
-	free, ok := number(field("/proc/meminfo", "MemAvailable", ":"))
-	limit, limited := number(content("/sys/fs/cgroup/memory.max"))
-	used, known := number(content("/sys/fs/cgroup/memory.current"))
-	if limited && known && (!ok || limit-used < free) {
-		return max(limit-used, 0), true
+// hostFree is the memory of the host that this process may still use.
+func hostFree() int64 {
+	free := number(field("/proc/meminfo", "MemAvailable", ":"))
+	if limit := number(content("/sys/fs/cgroup/memory.max")); limit > 0 {
+		free = min(free, max(limit-number(content("/sys/fs/cgroup/memory.current")), 0))
 	}
-	return free, ok
+	return free
 }
 
-// number reads bytes, or kB as /proc/meminfo has them.
-func number(text string) (int64, bool) {
+// number reads bytes, or kB as /proc/meminfo has them; 0 is none.
+func number(text string) int64 {
 	kb, inKB := strings.CutSuffix(text, " kB")
-	n, err := strconv.ParseInt(kb, 10, 64)
+	n, _ := strconv.ParseInt(kb, 10, 64)
 	if inKB {
 		n <<= 10
 	}
-	return n, err == nil
+	return n
 }
 
 // content is a file's text; what is not there is empty.
@@ -73,30 +67,23 @@ func orUnknown(s string) string { return cmp.Or(s, "unknown") }
 
 // report begins the report with what is known before the first step.
 func (f *fixture) report() *Report {
-	d := f.device
-	r := &Report{
-		Fake: f.fake(), Driver: pick(f, "NVIDIA's driver", "fake driver"), Version: f.s.Version, Started: f.began.UTC(), Goals: *f.s.Goals,
+	d, card := f.device, f.card()
+	return &Report{
+		Fake: f.fake(), Driver: pick(f.fake(), "fake driver", "NVIDIA's driver"), Version: f.s.Version, Started: f.began.UTC(), Goals: *f.s.Goals,
 		Machine: Machine{
 			OS:        orUnknown(field("/etc/os-release", "PRETTY_NAME", "=")),
 			Kernel:    content("/proc/sys/kernel/osrelease") + " " + runtime.GOARCH,
 			Processor: orUnknown(field("/proc/cpuinfo", "model name", ":")),
 			Cores:     runtime.NumCPU(),
+			Memory:    number(field("/proc/meminfo", "MemTotal", ":")),
 		},
 		Card: Card{
 			Name: d.Device, Capability: d.Capability, Processors: d.Processors, Memory: d.Total, Free: d.Free,
 			Managed: d.Managed == 1, Concurrent: d.Concurrent == 1,
 			CUDA: fmt.Sprintf("%d.%d", d.Driver/1000, d.Driver%1000/10),
-			MIG:  "unknown", Mode: "unknown", NVML: f.witness,
+			MIG:  card.MIG.String(), MPS: card.MPS, Mode: card.Mode.String(), Driver: f.versions.Driver, NVML: f.witness,
 		},
 	}
-	r.Machine.Memory, _ = number(field("/proc/meminfo", "MemTotal", ":"))
-	if f.nvml != nil {
-		r.Card.Driver = f.nvml.Versions().Driver
-	}
-	if n, ok := f.card(); ok {
-		r.Card.MIG, r.Card.MPS, r.Card.Mode = n.MIG.String(), n.MPS, n.Mode.String()
-	}
-	return r
 }
 
 // openNVML never fails: without NVML the report has the reason.
@@ -114,40 +101,38 @@ func (f *fixture) openNVML() {
 		f.witness = "not asked: " + err.Error()
 		return
 	}
-	f.nvml, f.witness = driver, pick(f, orUnknown(driver.Versions().NVML), "a fake library")
+	f.nvml, f.versions = driver, driver.Versions()
+	f.witness = pick(f.fake(), "a fake library", orUnknown(f.versions.NVML))
 }
 
-// card is the card that the programs use: the one at their device's address.
-func (f *fixture) card() (nvml.Card, bool) {
-	if f.nvml == nil {
-		return nvml.Card{}, false
+// card is the card that the programs use: the one at their device's address. What NVML
+// does not report is unknown.
+func (f *fixture) card() nvml.Card {
+	var cards []nvml.Card
+	if f.nvml != nil {
+		cards, _ = f.nvml.Cards()
 	}
-	cards, _ := f.nvml.Cards() // what it does not list is unknown
 	for _, c := range cards {
 		if len(cards) == 1 || sameBus(c.Bus, f.device.Bus) {
-			return c, true
+			return c
 		}
 	}
-	return nvml.Card{}, false
+	return nvml.Card{Memory: nvml.Memory{Used: -1}}
 }
 
-// used is how much of the card is in use; false where that is not reported. A fake
+// used is how much of the card is in use, -1 where that is not reported. A fake
 // library follows the fake driver only where the environment has it do so.
-func (f *fixture) used() (int64, bool) {
-	c, ok := f.card()
-	return c.Memory.Used, ok && !f.fake() && c.Memory.Used >= 0
-}
+func (f *fixture) used() int64 { return pick(f.fake(), -1, f.card().Memory.Used) }
 
-// listed is what a process has on the card, with its context and libraries; false where
+// listed is what a process has on the card, with its context and libraries; -1 where
 // that is not reported.
-func (f *fixture) listed(pid int) (int64, bool) {
-	c, _ := f.card()
-	for _, p := range c.Processes {
-		if p.PID == pid && p.Bytes >= 0 {
-			return p.Bytes, true
+func (f *fixture) listed(pid int) int64 {
+	for _, p := range f.card().Processes {
+		if p.PID == pid {
+			return p.Bytes
 		}
 	}
-	return 0, false
+	return -1
 }
 
 // sameBus compares PCI addresses whose domain is written with four digits or with

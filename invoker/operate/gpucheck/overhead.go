@@ -35,7 +35,7 @@ func newBench(name string, run func(shim bool) *program) *bench {
 // compares neighbours in time, so that the card's clocks and the machine's load
 // weigh on both alike.
 func checkOverhead(t *trial) {
-	fft := pick(t.fixture, min(256<<20, t.device.Free/40), 1<<20)
+	fft := pick(t.fake(), 1<<20, min(256<<20, t.device.Free/40))
 	t.take(4 * pairs * (t.contextBytes() + fft))
 	table := t.table(fmt.Sprintf("Medians of %d interleaved runs each, of %d pairs of processes in turns on one core", t.s.Rounds, pairs),
 		"program", "workload", "without ms", "under the shim ms", "overhead", "quartiles")
@@ -47,7 +47,7 @@ func checkOverhead(t *trial) {
 	for _, b := range benches {
 		for _, w := range []workload{
 			{"FFT", fmt.Sprintf("fft %d", fft)},
-			{"GEMM", fmt.Sprintf("gemm %d", pick(t.fixture, 2048, 64))},
+			{"GEMM", fmt.Sprintf("gemm %d", pick(t.fake(), 64, 2048))},
 			{"loop of small kernels", "loop"},
 		} {
 			check(attempt(b.name+", "+w.name, func() { t.compare(table, b, w) }))
@@ -71,7 +71,7 @@ func (t *trial) frameworkBench() *bench {
 // compare measures one workload, first the one and then the other program leading.
 func (t *trial) compare(table *Table, b *bench, w workload) {
 	// Long against the clock's grain and a launch, short enough to interleave many.
-	n := scale(b.pairs[0][0], w, pick(t.fixture, 100*time.Millisecond, time.Millisecond))
+	n := scale(b.pairs[0][0], w, pick(t.fake(), time.Millisecond, 100*time.Millisecond))
 	for _, pair := range b.pairs {
 		for _, p := range pair {
 			p.ask("%s %d", w.order, n) // all are as warm

@@ -2,11 +2,10 @@ package gpucheck
 
 import (
 	"fmt"
-	"io/fs"
 	"os"
-	"path"
 	"slices"
-	"strings"
+
+	"github.com/gpuwhisk/gpuwhisk/invoker/engine/mps"
 )
 
 // checkPair runs two processes on one device (D=2): each runs while the other's memory
@@ -23,21 +22,17 @@ func checkPair(t *trial) (guests [2]*program, bytes int64) {
 	run := func(i int) float64 { return ms(guests[i].run(passes)) }
 	alone := func(i int) []float64 { return []float64{run(i)} }
 	beside := func(i int) []float64 { // the other's memory goes and comes
-		took := make([]float64, 1)
-		parallel(2, 2, func(n int) {
-			if n == 0 {
-				took[0] = run(i)
-				return
-			}
+		var took float64
+		together(func() { took = run(i) }, func() {
 			t.evict(guests[1-i])
 			t.prefetch(guests[1-i])
 			orders += 2
 		})
-		return took
+		return []float64{took}
 	}
 	both := func(int) []float64 {
 		took := make([]float64, 2)
-		parallel(2, 2, func(i int) { took[i] = run(i) })
+		together(func() { took[0] = run(0) }, func() { took[1] = run(1) })
 		return took
 	}
 	table := t.table(fmt.Sprintf("Two processes of %s, %d passes a run", size(bytes), passes), "run of", "beside it", "median ms", "slowest ms")
@@ -65,15 +60,6 @@ func checkPair(t *trial) (guests [2]*program, bytes int64) {
 	return guests, bytes
 }
 
-// mpsRuns reports whether an MPS daemon runs; proc is /proc.
-func mpsRuns(proc fs.FS) bool {
-	names, _ := fs.Glob(proc, "[0-9]*")
-	return slices.ContainsFunc(names, func(name string) bool {
-		comm, err := fs.ReadFile(proc, path.Join(name, "comm"))
-		return err == nil && strings.HasPrefix(string(comm), "nvidia-cuda-mps") // as far as the kernel keeps names
-	})
-}
-
 // checkMPS has two processes share the device by MPS, as pair does without it, and
 // then ask for more than their limit. It needs a daemon that runs already: the check
 // starts, stops and sets nothing of MPS, and other programs may use it.
@@ -81,17 +67,14 @@ func checkMPS(t *trial) {
 	switch {
 	case t.fake():
 		t.remark("simulated: the fake driver has no MPS, its two processes share it as they do without")
-	case !mpsRuns(os.DirFS("/proc")):
+	case !mps.Runs(os.DirFS("/")):
 		skip("no MPS daemon: start one (nvidia-cuda-mps-control -d) to have two of its clients checked")
 	}
 	guests, bytes := checkPair(t)
 	guests[0].container.Limit(bytes+bytes/2, 0)
 	value(guests[0].container.Report(t.ctx)) // it has its limit by then
-	given := int64(0)
-	if catch(func() { guests[0].fill(bytes, 21) }) == nil {
-		given = 1
-	}
+	err := catch(func() { guests[0].fill(bytes, 21) })
 	check(t.ctx.Err())
-	t.none("blocks given beyond the limit of one and a half", given)
+	t.must("blocks given beyond the limit of one and a half", pick(err == nil, 1.0, 0), "0", err != nil)
 	t.none("wrong words in the other, after that", wrongWords(guests[1]))
 }

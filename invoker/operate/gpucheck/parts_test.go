@@ -8,7 +8,6 @@ import (
 	"slices"
 	"strings"
 	"testing"
-	"testing/fstest"
 	"time"
 
 	"github.com/gpuwhisk/gpuwhisk/invoker/develop/peertest"
@@ -174,14 +173,4 @@ func FuzzAnswer(f *testing.F) {
 		_ = decode(line, &answer{})
 		_ = decode(line, &entry{})
 	})
-}
-
-// TestWhereMPSRuns: its daemon is known by its name, as the kernel cuts it.
-func TestWhereMPSRuns(t *testing.T) {
-	for name, want := range map[string]bool{"nvidia-cuda-mps\n": true, "nvidia-smi\n": false} {
-		proc := fstest.MapFS{"1/comm": {Data: []byte("init\n")}, "17/comm": {Data: []byte(name)}, "self/comm": {Data: []byte("nvidia-cuda-mps\n")}}
-		if got := mpsRuns(proc); got != want {
-			t.Errorf("%q: %t", name, got)
-		}
-	}
 }

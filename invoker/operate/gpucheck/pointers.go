@@ -65,7 +65,7 @@ func judgePlain(r *Result, plain []entry) {
 	for _, e := range plain {
 		switch {
 		case e.Plain.Is == "" || e.Asked.Is == "":
-			missing.row(e.Export, word(e.Plain.Is != "", "yes", "no"), word(e.Asked.Is != "", "yes", "no"))
+			missing.row(e.Export, pick(e.Plain.Is != "", "yes", "no"), pick(e.Asked.Is != "", "yes", "no"))
 		case e.Plain.Is == e.Asked.Is:
 			same++
 		default:

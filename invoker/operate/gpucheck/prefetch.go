@@ -92,14 +92,10 @@ func (t *trial) play(m *mode, tenants []*program, passes int) {
 		if i == n {
 			m.whole, m.runs, m.out, m.in, began = nil, nil, 0, 0, dispatched
 		}
-		parallel(2, 2, func(part int) {
-			if part == 1 {
-				bringIn(i + 1)
-				return
-			}
+		together(func() {
 			took := tenants[i%n].run(passes)
 			m.whole, m.runs = append(m.whole, ms(time.Since(dispatched))), append(m.runs, ms(took))
-		})
+		}, func() { bringIn(i + 1) })
 	}
 	m.took = time.Since(began)
 }

@@ -155,7 +155,9 @@ func (t *trial) start(name string, args []string, shim bool, env ...string) *pro
 	}
 	p := value(startProgram(t.ctx, name, args, environ))
 	p.container = c
-	t.cleanup(func() { p.end(0) })
+	t.mu.Lock()
+	t.started = append(t.started, p)
+	t.mu.Unlock()
 	ctx, cancel := context.WithTimeout(t.ctx, 20*time.Second)
 	defer cancel()
 	for shim && c.Processes() == 0 {

@@ -207,7 +207,7 @@ var reportText string
 
 var reportTemplate = template.Must(template.New("report").Funcs(template.FuncMap{
 	"cell": cell, "size": size, "percent": percent, "known": orUnknown, "because": because, "join": strings.Join,
-	"onOff":  func(on bool) string { return word(on, "on", "off") },
+	"onOff":  func(on bool) string { return pick(on, "on", "off") },
 	"anchor": func(title string) string { return strings.ReplaceAll(strings.ToLower(title), " ", "-") },
 }).Parse(reportText))
 
@@ -281,8 +281,8 @@ func because(reason string) string {
 	return ": " + reason
 }
 
-// word is one of two words for a fact.
-func word(is bool, yes, no string) string {
+// pick is one of two values for a fact.
+func pick[T any](is bool, yes, no T) T {
 	if is {
 		return yes
 	}

@@ -33,15 +33,11 @@ func checkSwap(t *trial) {
 	p, bare := t.filled(bytes, 7), t.worker(false)
 	onOneCore(p, bare)
 	// row adds an order that was carried out, and returns how full the device is by
-	// cuMemGetInfo and by NVML, which may not report it.
+	// cuMemGetInfo and by NVML.
 	row := func(round, order string, moved int64, speed string) (driver, byNVML int64) {
 		a := p.ask("info")
-		driver, byNVML = a.Total-a.Free, -1
-		text := "unknown"
-		if used, ok := t.used(); ok {
-			byNVML, text = used, size(used)
-		}
-		table.row(round, order, size(moved), speed, size(driver), text)
+		driver, byNVML = a.Total-a.Free, t.used()
+		table.row(round, order, size(moved), speed, size(driver), known(byNVML, size(byNVML)))
 		return driver, byNVML
 	}
 	l := left{least: math.Inf(1), leastNVML: math.Inf(1)}
