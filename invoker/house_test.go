@@ -141,7 +141,7 @@ var owners = map[string][]string{
 	"go.etcd.io/bbolt":                        {"invoker/develop/standalone/store"},
 	"software.sslmate.com/src/go-pkcs12":      {"invoker/peer/tlsstore"},
 	"github.com/pavlo-v-chernykh/keystore-go": {"invoker/peer/tlsstore"},
-	"github.com/apache/openwhisk-client-go":   {"invoker/develop/demo"},
+	"github.com/apache/openwhisk-client-go":   {"invoker/develop/demo", "invoker/operate/gpucheck"},
 	"github.com/rivo/tview":                   {"invoker/operate/top"},
 	"github.com/gdamore/tcell":                {"invoker/operate/top"},
 	"github.com/alecthomas/kong":              {"invoker/cmd/gpuwhisk", "sched/sim"},

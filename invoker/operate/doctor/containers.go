@@ -1,7 +1,6 @@
 package doctor
 
 import (
-	"errors"
 	"fmt"
 	"io/fs"
 	"path"
@@ -53,13 +52,7 @@ func checkLogs(s *snapshot) []Finding {
 		"container logs cannot be read as files (%s), so they are read through Docker's API, which is slower", strings.Join(dirs, ", "))
 }
 
-// errNoManifest means that none was given.
-var errNoManifest = errors.New("no runtimes manifest is given")
-
 func readManifest(r config.Runtimes) (*activation.Manifest, error) {
-	if r.Manifest == "" {
-		return nil, errNoManifest
-	}
 	return activation.ParseManifest([]byte(r.Manifest), activation.ManifestOptions{
 		RuntimesRegistry: r.Registry, UserImagesRegistry: r.UserRegistry,
 		BypassPull: r.BypassPullForLocalImages, LocalPrefix: r.LocalImagePrefix,
@@ -68,7 +61,7 @@ func readManifest(r config.Runtimes) (*activation.Manifest, error) {
 
 func checkManifest(s *snapshot) []Finding {
 	switch err := s.manifestErr; {
-	case errors.Is(err, errNoManifest):
+	case s.Config.Runtimes.Manifest == "":
 		return skip("set RUNTIMES_MANIFEST to the deployment's runtimes manifest", "not configured")
 	case err != nil:
 		return fail("fix RUNTIMES_MANIFEST; it must be what the controllers have", "%v", err)

@@ -47,16 +47,10 @@ sys.stdin.read()
 call("cuMemFree_v2", memory)
 `
 
-// hookTime is how long the shim may take to report what its program did.
-const hookTime = 5 * time.Second
-
 // tryHooks runs a program under the shim and has its memory moved. driver is
-// the directory of another libcuda.so.1 than the host's, empty for that.
-func tryHooks(ctx context.Context, library, driver string) (Tried, error) {
-	return tryHooksFor(ctx, hookTime, library, driver)
-}
-
-func tryHooksFor(ctx context.Context, timeout time.Duration, library, driver string) (t Tried, err error) {
+// the directory of another libcuda.so.1 than the host's, empty for that. timeout is how
+// long the shim may take to report what its program did.
+func tryHooks(ctx context.Context, timeout time.Duration, library, driver string) (t Tried, err error) {
 	python, err := exec.LookPath("python3")
 	if err != nil {
 		return t, fmt.Errorf("%w: no python3 here", errNothingToTry)

@@ -39,7 +39,10 @@ import (
 // they are not in the usual places.
 func (m *Machine) Here(self, shim, management string) *Machine {
 	m.Shim, m.Arch, m.Now = shimPaths(m.Config, self, shim), runtime.GOARCH, time.Now()
-	m.Files, m.Command, m.Hooks = os.DirFS("/"), command, tryHooks
+	m.Files, m.Command = os.DirFS("/"), command
+	m.Hooks = func(ctx context.Context, library, driver string) (Tried, error) {
+		return tryHooks(ctx, 5*time.Second, library, driver)
+	}
 	m.GPU = func(ctx context.Context) (GPU, error) {
 		g, err := askNVML(management)
 		if errors.Is(err, nvml.ErrNotBuilt) {

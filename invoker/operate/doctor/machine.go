@@ -122,22 +122,21 @@ func gather(ctx context.Context, m *Machine, limit time.Duration) snapshot {
 	s := snapshot{Machine: m}
 	s.manifest, s.manifestErr = readManifest(m.Config.Runtimes)
 	var wg sync.WaitGroup
-	wg.Go(func() { s.gpu, s.gpuErr = bounded(ctx, limit, m.GPU) })
-	if s.usesDocker() {
-		wg.Go(func() { s.docker, s.dockerErr = bounded(ctx, limit, m.Docker) })
+	ask := func(configured bool, question func()) {
+		if configured {
+			wg.Go(question)
+		}
 	}
-	wg.Go(func() {
+	ask(true, func() { s.gpu, s.gpuErr = bounded(ctx, limit, m.GPU) })
+	ask(s.usesDocker(), func() { s.docker, s.dockerErr = bounded(ctx, limit, m.Docker) })
+	ask(true, func() {
 		s.brokers = each(m.Config.Kafka.Hosts, func(at string) broker {
 			d, err := bounded(ctx, limit, func(ctx context.Context) (kafka.Description, error) { return m.Broker(ctx, at) })
 			return broker{at, d, err}
 		})
 	})
-	if m.Config.CouchDB.Host != "" {
-		wg.Go(func() { s.couch, s.couchErr = bounded(ctx, limit, m.Couch) })
-	}
-	if s.scheduled() {
-		wg.Go(func() { s.etcd, s.etcdErr = bounded(ctx, limit, m.Etcd) })
-	}
+	ask(m.Config.CouchDB.Host != "", func() { s.couch, s.couchErr = bounded(ctx, limit, m.Couch) })
+	ask(s.scheduled(), func() { s.etcd, s.etcdErr = bounded(ctx, limit, m.Etcd) })
 	wg.Wait()
 	return s
 }

@@ -126,7 +126,7 @@ func TestRealShim(t *testing.T) {
 }
 
 func patientHooks(ctx context.Context, library, driver string) (Tried, error) {
-	return tryHooksFor(ctx, time.Minute, library, driver)
+	return tryHooks(ctx, time.Minute, library, driver)
 }
 
 // TestTryHooks: the error names what prevents the try.
@@ -138,19 +138,19 @@ func TestTryHooks(t *testing.T) {
 		if err := os.WriteFile(other, libraryOf(t, "nothing"), 0o700); err != nil {
 			t.Fatal(err)
 		}
-		if _, err := tryHooksFor(t.Context(), 300*time.Millisecond, other, driver); err == nil || !strings.Contains(err.Error(), "does not report") {
+		if _, err := tryHooks(t.Context(), 300*time.Millisecond, other, driver); err == nil || !strings.Contains(err.Error(), "does not report") {
 			t.Errorf("got %v", err)
 		}
 	})
 	t.Run("a driver that refuses", func(t *testing.T) {
 		t.Setenv("FAKE_CUDA_FAIL", "cuMemAllocManaged:0:2,cuMemAlloc_v2:0:2")
-		if _, err := tryHooksFor(t.Context(), time.Minute, library, driver); err == nil || !strings.Contains(err.Error(), "cuMemAlloc_v2 answers 2") {
+		if _, err := patientHooks(t.Context(), library, driver); err == nil || !strings.Contains(err.Error(), "cuMemAlloc_v2 answers 2") {
 			t.Errorf("got %v", err)
 		}
 	})
 	t.Run("an eviction that fails", func(t *testing.T) {
 		t.Setenv("FAKE_CUDA_FAIL", "cuMemPrefetchAsync_v2:0:1,cuMemPrefetchAsync:0:1")
-		if _, err := tryHooksFor(t.Context(), time.Minute, library, driver); err == nil || !strings.Contains(err.Error(), "move memory off the device") {
+		if _, err := patientHooks(t.Context(), library, driver); err == nil || !strings.Contains(err.Error(), "move memory off the device") {
 			t.Errorf("got %v", err)
 		}
 	})
@@ -158,20 +158,20 @@ func TestTryHooks(t *testing.T) {
 		if _, err := exec.Command("python3", "-c", `import ctypes; ctypes.CDLL("libcuda.so.1")`).CombinedOutput(); err == nil {
 			t.Skip("this machine has a CUDA driver")
 		}
-		if _, err := tryHooks(t.Context(), library, ""); !errors.Is(err, errNothingToTry) {
+		if _, err := patientHooks(t.Context(), library, ""); !errors.Is(err, errNothingToTry) {
 			t.Errorf("got %v", err)
 		}
 	})
 	t.Run("no Python", func(t *testing.T) {
 		t.Setenv("PATH", empty)
-		if _, err := tryHooksFor(t.Context(), time.Minute, library, driver); !errors.Is(err, errNothingToTry) {
+		if _, err := patientHooks(t.Context(), library, driver); !errors.Is(err, errNothingToTry) {
 			t.Errorf("got %v", err)
 		}
 	})
 	t.Run("given up", func(t *testing.T) {
 		ctx, cancel := context.WithCancel(t.Context())
 		cancel()
-		if _, err := tryHooks(ctx, library, driver); !errors.Is(err, context.Canceled) {
+		if _, err := patientHooks(ctx, library, driver); !errors.Is(err, context.Canceled) {
 			t.Errorf("got %v", err)
 		}
 	})

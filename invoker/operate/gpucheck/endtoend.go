@@ -1,7 +1,6 @@
 package gpucheck
 
 import (
-	"bytes"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -12,6 +11,8 @@ import (
 	"regexp"
 	"syscall"
 	"time"
+
+	"github.com/apache/openwhisk-client-go/whisk"
 
 	"github.com/gpuwhisk/gpuwhisk/activation"
 )
@@ -31,20 +32,28 @@ func checkEndToEnd(t *trial) {
 	}
 	bytes := pick(t.fake(), 32<<20, min(256<<20, t.device.Free/40))
 	t.take(2 * (bytes + t.contextBytes()))
-	w := t.startWhisk(bytes)
+	w := t.startStandalone(bytes)
 	defer w.stop()
 	names := []string{"check-first", "check-second"}
+	code := string(value(os.ReadFile(t.path("check/gpufunc.py"))))
 	for _, name := range names {
-		w.create(name, string(value(os.ReadFile(t.path("check/gpufunc.py")))), bytes+bytes/8)
+		_, _, err := w.client.Actions.Insert(&whisk.Action{ //nolint:bodyclose // the client has read it to its end
+			Name: name, Exec: &whisk.Exec{Kind: "python:3", Code: &code}, Limits: &whisk.Limits{Memory: new(512), Timeout: new(60000)},
+			Annotations: whisk.KeyValueArr{{Key: "gpu", Value: map[string]any{"memory": fmt.Sprintf("%d B", bytes+bytes/8)}}},
+		}, true)
+		check(err)
 	}
 	table := t.table(fmt.Sprintf("gpuwhisk standalone, process mode, gpufunc.py on %s", size(bytes)),
 		"action", "device", "start", "queue ms", "prefetch ms", "GPU ms", "memory", "contents")
 	correct, annotated, hostWarm := 0, 0, 0
 	for i := range 2 * endToEndRuns {
-		name := names[i%2]
-		r := w.invoke(name, map[string]int64{"bytes": bytes})
-		contents := "wrong"
-		switch result := r.Response.Result; {
+		name, contents := names[i%2], "wrong"
+		r := w.invoke(t.ctx, name, map[string]int64{"bytes": bytes})
+		result := as[struct {
+			Correct, Intact bool
+			Error           string
+		}](r.Response.Result)
+		switch {
 		case r.Response.Success && result.Correct && result.Intact:
 			correct++
 			contents = "right"
@@ -52,7 +61,7 @@ func checkEndToEnd(t *trial) {
 			contents = result.Error
 			t.remark("A function failed: %s", result.Error)
 		}
-		gpu, _ := r.Annotations.GPURun()
+		gpu := as[activation.GPURun](r.Annotations.GetValue(activation.GPUAnnotation))
 		if gpu.Device != "" {
 			annotated++
 		}
@@ -61,10 +70,8 @@ func checkEndToEnd(t *trial) {
 		}
 		table.row(name, gpu.Device, gpu.Start, gpu.QueueTime, gpu.PrefetchTime, gpu.GPUTime, size(gpu.Memory), contents)
 	}
-	const runs = 2 * endToEndRuns
-	want := fmt.Sprint(runs)
-	t.must("runs whose kernels gave the right result and found their memory as it was", float64(correct), want, correct == runs)
-	t.must("records with the annotation gpu", float64(annotated), want, annotated == runs)
+	t.all("runs whose kernels gave the right result and found their memory as it was", correct, 2*endToEndRuns)
+	t.all("records with the annotation gpu", annotated, 2*endToEndRuns)
 	if t.fake() {
 		t.must("runs whose memory came back from the host", float64(hostWarm), "more than 0", hostWarm > 0)
 	} else {
@@ -72,19 +79,25 @@ func checkEndToEnd(t *trial) {
 	}
 }
 
-// whisk is a gpuwhisk standalone of our own, reached by its REST API.
-type whisk struct {
+// as gives a type to what was decoded without one.
+func as[T any](decoded any) (out T) {
+	text, _ := json.Marshal(decoded)
+	_ = json.Unmarshal(text, &out) // a foreign value may have any form
+	return out
+}
+
+// standalone is a gpuwhisk standalone of our own, reached by OpenWhisk's client library.
+type standalone struct {
 	*program
-	ctx             context.Context
-	api, user, auth string
+	client *whisk.Client
 }
 
 // greeting is the line that standalone --quiet prints when it is ready.
-var greeting = regexp.MustCompile(`--apihost (?:http://)?(\S+) --auth ([^:\s]+):(\S+)`)
+var greeting = regexp.MustCompile(`--apihost (\S+) --auth (\S+)`)
 
-// startWhisk starts one in process mode, on the GPU or on the fake driver. It ends by
+// startStandalone starts one in process mode, on the GPU or on the fake driver. It ends by
 // SIGTERM, on which it ends the processes of its functions.
-func (t *trial) startWhisk(bytes int64) *whisk {
+func (t *trial) startStandalone(bytes int64) *standalone {
 	args := []string{t.s.Self, "standalone", "--quiet", "--port", "0", "--runtime", "process",
 		"--data", filepath.Join(t.dir, "whisk"), "--shim", t.path(shimFile)}
 	if t.fake() { // two contexts as the invoker counts them, and one and a half functions
@@ -97,7 +110,7 @@ func (t *trial) startWhisk(bytes int64) *whisk {
 	check(p.cmd.Start())
 	for p.lines.Scan() {
 		if found := greeting.FindStringSubmatch(p.lines.Text()); found != nil {
-			return &whisk{p, t.ctx, "http://" + found[1] + "/api/v1/namespaces/_/", found[2], found[3]}
+			return &standalone{p, value(whisk.NewClient(&http.Client{}, &whisk.Config{Host: found[1], AuthToken: found[2], Namespace: "_"}))}
 		}
 	}
 	fail("standalone ended before it was ready%s", p.last())
@@ -107,67 +120,28 @@ func (t *trial) startWhisk(bytes int64) *whisk {
 func (p *program) terminate() error { return p.cmd.Process.Signal(syscall.SIGTERM) }
 
 // stop has it end, and waits for that.
-func (w *whisk) stop() {
-	_ = w.terminate()
-	w.end(15 * time.Second)
-}
-
-// record is what the check reads of an activation record, or why there is none.
-type record struct {
-	ID       string `json:"activationId"`
-	Response struct {
-		Success bool
-		Result  struct {
-			Correct, Intact bool
-			Error           string
-		}
-	}
-	Annotations activation.Annotations
-	Error       string
-}
-
-// call makes a request and decodes the answer, whatever its status: a failed
-// activation has a record as well.
-func (w *whisk) call(method, path string, body any) (r record, ok bool) {
-	req := value(http.NewRequestWithContext(w.ctx, method, w.api+path, bytes.NewReader(value(json.Marshal(body)))))
-	req.Header.Set("Content-Type", "application/json")
-	req.SetBasicAuth(w.user, w.auth)
-	res, err := http.DefaultClient.Do(req)
-	check(err)
-	defer res.Body.Close()
-	if err := json.NewDecoder(res.Body).Decode(&r); err != nil {
-		fail("%s %s: status %d: %w", method, path, res.StatusCode, err)
-	}
-	return r, res.StatusCode == http.StatusOK
-}
-
-// create makes an action.
-func (w *whisk) create(name, code string, memory int64) {
-	r, ok := w.call(http.MethodPut, "actions/"+name+"?overwrite=true", map[string]any{
-		"exec":        map[string]any{"kind": "python:3", "code": code},
-		"annotations": []any{map[string]any{"key": "gpu", "value": map[string]any{"memory": fmt.Sprintf("%d B", memory)}}},
-		"limits":      map[string]any{"memory": 512, "timeout": 60000},
-	})
-	if !ok {
-		fail("create action %s: %s", name, r.Error)
-	}
+func (s *standalone) stop() {
+	_ = s.terminate()
+	s.end(15 * time.Second)
 }
 
 // invoke runs an action, waits for it, and reads its record, which is stored a
-// moment after the answer.
-func (w *whisk) invoke(name string, params any) record {
-	done, _ := w.call(http.MethodPost, "actions/"+name+"?blocking=true", params)
-	if done.ID == "" {
-		fail("invoke %s: no activation came of it: %s", name, done.Error)
+// moment after the answer. A failed one has a record as well.
+func (s *standalone) invoke(ctx context.Context, name string, params any) *whisk.Activation {
+	answer, _, err := s.client.Actions.Invoke(name, params, true, false) //nolint:bodyclose // the client has read it to its end
+	id := as[whisk.Activation](answer).ActivationID
+	if id == "" {
+		fail("invoke %s: no activation came of it: %w", name, err)
 	}
 	for {
-		if stored, ok := w.call(http.MethodGet, "activations/"+done.ID, struct{}{}); ok {
+		stored, _, err := s.client.Activations.Get(id) //nolint:bodyclose // as above
+		if err == nil {
 			return stored
 		}
 		select {
 		case <-time.After(50 * time.Millisecond):
-		case <-w.ctx.Done():
-			fail("read record of %s: %w", name, w.ctx.Err())
+		case <-ctx.Done():
+			fail("read record of %s: %w: %w", name, ctx.Err(), err)
 		}
 	}
 }

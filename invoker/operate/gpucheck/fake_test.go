@@ -6,6 +6,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -34,6 +35,13 @@ func runCheck(t *testing.T, s Settings) *Report {
 	return r
 }
 
+// runStep runs one step alone.
+func runStep(t *testing.T, s Settings, name string) Result {
+	t.Helper()
+	s.Steps = []string{name}
+	return runCheck(t, s).step(t, name)
+}
+
 // step is one step's result.
 func (r *Report) step(t *testing.T, name string) Result {
 	t.Helper()
@@ -46,33 +54,17 @@ func (r *Report) step(t *testing.T, name string) Result {
 	return Result{}
 }
 
-// standing are all steps but the functions, which need the whole program: its package
-// tests them.
-func standing() []string {
-	var out []string
-	for _, n := range Names() {
-		if n != "end-to-end" {
-			out = append(out, n)
-		}
-	}
-	return out
-}
-
 func TestWholeOnTheFakeDriver(t *testing.T) {
 	peertest.Tool(t, "python3")
 	s := small(t)
-	s.Steps = standing()
+	// The functions need the whole program: its package tests them.
+	s.Steps = slices.DeleteFunc(Names(), func(name string) bool { return name == "end-to-end" })
 	var progress strings.Builder
 	s.Progress = &progress
 	r := runCheck(t, s)
-	want := map[string]Verdict{"frameworks": Skipped}
 	for _, step := range r.Steps {
-		verdict := want[step.Name]
-		if verdict == "" {
-			verdict = Well
-		}
-		if step.Verdict != verdict {
-			t.Errorf("%s: %s (%s), want %s: %+v", step.Name, step.Verdict, step.Reason, verdict, step.Findings)
+		if want := pick(step.Name == "frameworks", Skipped, Well); step.Verdict != want {
+			t.Errorf("%s: %s (%s), want %s: %+v", step.Name, step.Verdict, step.Reason, want, step.Findings)
 		}
 		if !strings.Contains(progress.String(), step.Name) {
 			t.Errorf("no progress of %s", step.Name)
@@ -114,9 +106,7 @@ func seen(t *testing.T, r *Report) {
 }
 
 func TestDriverWithTwoPointersForOneFunction(t *testing.T) {
-	s := small(t, "FAKE_CUDA_SPLIT=1")
-	s.Steps = []string{"pointers"}
-	step := runCheck(t, s).step(t, "pointers")
+	step := runStep(t, small(t, "FAKE_CUDA_SPLIT=1"), "pointers")
 	if step.Verdict != Well {
 		t.Errorf("%s: %s, %+v", step.Verdict, step.Reason, step.Findings)
 	}
@@ -163,27 +153,21 @@ func TestFrameworks(t *testing.T) {
 
 // A deliberately broken driver is never reported as well.
 func TestBrokenDriverIsReported(t *testing.T) {
-	for _, c := range []struct {
-		name, env, step string
-		want            Verdict
-	}{
-		{"moves refused", "FAKE_CUDA_FAIL=cuMemPrefetchAsync_v2:0:2", "swap", Failed},
-		{"one move refused", "FAKE_CUDA_FAIL=cuMemPrefetchAsync_v2:3:1", "swap", Failed},
-		{"no memory", "FAKE_CUDA_FAIL=cuMemAllocManaged:2:2", "swap", Failed},
-		{"a launch refused", "FAKE_CUDA_FAIL=cuLaunchKernel:3:719", "pair", Failed},
-		{"moves refused in turns", "FAKE_CUDA_FAIL=cuMemPrefetchAsync_v2:0:2", "prefetch", Failed},
-		{"copies refused", "FAKE_CUDA_FAIL=cuMemcpyHtoD_v2:0:1", "swap", Failed},
-		{"launches refused", "FAKE_CUDA_FAIL=cuLaunchKernel:9:719", "overhead", Failed},
+	for _, c := range []struct{ name, fail, step string }{
+		{"moves refused", "cuMemPrefetchAsync_v2:0:2", "swap"},
+		{"one move refused", "cuMemPrefetchAsync_v2:3:1", "swap"},
+		{"no memory", "cuMemAllocManaged:2:2", "swap"},
+		{"a launch refused", "cuLaunchKernel:3:719", "pair"},
+		{"moves refused in turns", "cuMemPrefetchAsync_v2:0:2", "prefetch"},
+		{"copies refused", "cuMemcpyHtoD_v2:0:1", "swap"},
+		{"launches refused", "cuLaunchKernel:9:719", "overhead"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			s := small(t, c.env)
+			s := small(t, "FAKE_CUDA_FAIL="+c.fail)
 			s.Steps = []string{c.step}
 			r := runCheck(t, s)
-			if got := r.step(t, c.step); got.Verdict != c.want || got.Reason == "" {
-				t.Errorf("%s (%q), want %s with a reason", got.Verdict, got.Reason, c.want)
-			}
-			if r.ExitCode() != 1 {
-				t.Errorf("exit status %d, want 1", r.ExitCode())
+			if got := r.step(t, c.step); got.Verdict != Failed || got.Reason == "" || r.ExitCode() != 1 {
+				t.Errorf("%s (%q), exit status %d, want %s with a reason, and 1", got.Verdict, got.Reason, r.ExitCode(), Failed)
 			}
 		})
 	}
@@ -221,12 +205,10 @@ func TestSlowMovesAreBelow(t *testing.T) {
 
 // A driver that loses what it moved out is found out.
 func TestLostContentsAreFound(t *testing.T) {
-	dir := shimtest.Build(t)
-	fake := patched(t, "memcpy((uint8_t *)m->base + i * PAGE, stage_of(m) + i * PAGE, n);", "(void)n;")
+	s := small(t)
+	s.FakeDriver = patched(t, "memcpy((uint8_t *)m->base + i * PAGE, stage_of(m) + i * PAGE, n);", "(void)n;")
 	for _, name := range []string{"swap", "pair", "prefetch"} {
-		s := small(t)
-		s.Shim, s.FakeDriver, s.Steps = dir, fake, []string{name}
-		step := runCheck(t, s).step(t, name)
+		step := runStep(t, s, name)
 		if step.Verdict != Failed || !strings.Contains(step.Findings[0].What, "wrong words") || step.Findings[0].Value == 0 {
 			t.Errorf("%s: %s (%s), %+v", name, step.Verdict, step.Reason, step.Findings)
 		}
@@ -238,8 +220,7 @@ func TestLostContentsAreFound(t *testing.T) {
 func TestKeptPagesAreFound(t *testing.T) {
 	s := small(t)
 	s.FakeDriver = patched(t, "*kept -= some;\n\t\tlack -= some;", "(void)some;")
-	s.Steps = []string{"swap"}
-	step := runCheck(t, s).step(t, "swap")
+	step := runStep(t, s, "swap")
 	if step.Verdict != Below || !strings.Contains(step.Reason, "free after an eviction") {
 		t.Errorf("%s (%s), %+v", step.Verdict, step.Reason, step.Findings)
 	}
@@ -324,15 +305,11 @@ func shimAlone(t *testing.T, dir string) string {
 
 // A card that has too little free is left alone.
 func TestLittleFreeMemory(t *testing.T) {
-	s := small(t, "FAKE_CUDA_MEMORY=3000000")
-	s.Steps = []string{"prefetch"}
-	step := runCheck(t, s).step(t, "prefetch")
+	step := runStep(t, small(t, "FAKE_CUDA_MEMORY=3000000"), "prefetch")
 	if step.Verdict != Skipped || !strings.Contains(step.Reason, "free") {
 		t.Errorf("%s: %s", step.Verdict, step.Reason)
 	}
-	s = small(t, "FAKE_CUDA_MEMORY=200000000") // less than the margin that a worker keeps
-	s.Steps = []string{"swap"}
-	step = runCheck(t, s).step(t, "swap")
+	step = runStep(t, small(t, "FAKE_CUDA_MEMORY=200000000"), "swap") // less than the margin that a worker keeps
 	if step.Verdict != Failed || !strings.Contains(step.Reason, "not enough free device memory") {
 		t.Errorf("%s: %s", step.Verdict, step.Reason)
 	}

@@ -140,6 +140,11 @@ func (r *Result) must(what string, value float64, goal string, met bool) {
 // none adds a finding of what must not be there at all.
 func (r *Result) none(what string, count int64) { r.must(what, float64(count), "0", count == 0) }
 
+// all adds a finding of what must be so in every case.
+func (r *Result) all(what string, count, of int) {
+	r.must(what, float64(count), fmt.Sprint(of), count == of)
+}
+
 func (r *Result) add(what string, value float64, unit, goal string, met bool, otherwise Verdict) {
 	if met {
 		otherwise = Well
