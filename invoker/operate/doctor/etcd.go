@@ -1,6 +1,7 @@
 package doctor
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"net"
@@ -80,10 +81,8 @@ func checkTags(s *snapshot) []Finding {
 	case without && tagged:
 		return fail("take "+tag+" out of CONFIG_whisk_invoker_resource_tags (Ansible: tags of the host), or correct the GPU's findings above",
 			"CONFIG_whisk_invoker_resource_tags has %s, but no GPU is found here: schedulers send GPU functions, and each is refused", tag)
-	case without && len(tags) == 0:
-		return ok("none for GPU functions, which this host refuses; others: none")
 	case without:
-		return ok("none for GPU functions, which this host refuses; others: %s", strings.Join(tags, ", "))
+		return ok("none for GPU functions, which this host refuses; others: %s", cmp.Or(strings.Join(tags, ", "), "none"))
 	case !tagged:
 		tags = append(slices.Clone(tags), tag)
 	}

@@ -65,25 +65,19 @@ func checkNodes(s *snapshot) []Finding {
 	if !s.exists("/dev/nvidiactl") {
 		return fail(fix, "/dev/nvidiactl is missing")
 	}
-	var there, missing []string
+	var nodes []string // as NVML has them
 	for _, c := range s.gpu.Cards {
-		node := fmt.Sprintf("/dev/nvidia%d", c.Minor)
-		switch {
-		case c.Minor < 0:
-		case s.exists(node):
-			there = append(there, node)
-		default:
-			missing = append(missing, node)
+		if c.Minor >= 0 {
+			nodes = append(nodes, fmt.Sprintf("/dev/nvidia%d", c.Minor))
 		}
 	}
-	switch {
+	there := s.glob("dev/nvidia[0-9]*")
+	switch missing := slices.DeleteFunc(slices.Clone(nodes), s.exists); {
 	case len(missing) > 0:
 		return fail(fix, "missing: %s", strings.Join(missing, ", "))
-	case len(there) > 0:
-		return ok("/dev/nvidiactl, %s", strings.Join(there, ", "))
-	}
-	there = slices.DeleteFunc(s.glob("dev/nvidia[0-9]*"), func(n string) bool { return strings.Contains(n, "-") })
-	if len(there) == 0 {
+	case len(nodes) > 0:
+		return ok("/dev/nvidiactl, %s", strings.Join(nodes, ", "))
+	case len(there) == 0:
 		return fail(fix, "no /dev/nvidia0: the driver has no device")
 	}
 	return ok("/dev/nvidiactl and %d device(s)", len(there))

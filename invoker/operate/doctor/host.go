@@ -1,6 +1,7 @@
 package doctor
 
 import (
+	"cmp"
 	"fmt"
 	"io/fs"
 	"strings"
@@ -43,21 +44,15 @@ func (s *snapshot) hostMemory() int64 {
 		return n
 	}
 	var kib int64
-	for line := range strings.Lines(s.read("proc/meminfo")) {
-		if _, err := fmt.Sscanf(line, "MemTotal: %d kB", &kib); err == nil {
-			break
-		}
-	}
+	_, total, _ := strings.Cut(s.read("proc/meminfo"), "MemTotal:")
+	_, _ = fmt.Sscan(total, &kib) // 0: unknown
 	return kib * int64(config.KiB)
 }
 
 func checkDisk(s *snapshot) []Finding {
 	dir := s.docker.Root
 	if !s.usesDocker() {
-		dir = s.Config.Process.Dir
-		if dir == "" {
-			dir = "/tmp"
-		}
+		dir = cmp.Or(s.Config.Process.Dir, "/tmp")
 	}
 	if dir == "" { // the engine does not answer
 		return nil

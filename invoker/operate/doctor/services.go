@@ -3,6 +3,7 @@ package doctor
 import (
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 
@@ -65,13 +66,12 @@ func checkAdvertised(s *snapshot) []Finding {
 	}
 	slices.Sort(addresses)
 	addresses = slices.Compact(addresses)
-	errs := each(addresses, func(at string) string {
+	bad := slices.Concat(each(addresses, func(at string) []string {
 		if err := s.Reach(s.ctx, at); err != nil {
-			return fmt.Sprintf("%s (%v)", at, err)
+			return []string{fmt.Sprintf("%s (%v)", at, err)}
 		}
-		return ""
-	})
-	bad := slices.DeleteFunc(errs, func(text string) bool { return text == "" })
+		return nil
+	})...)
 	switch {
 	case len(addresses) == 0:
 		return nil
@@ -89,7 +89,7 @@ func checkTopics(s *snapshot) []Finding {
 	answers := slices.IndexFunc(s.brokers, func(b broker) bool { return b.err == nil })
 	d, prefix := s.brokers[answers].Description, s.Config.Kafka.TopicPrefix
 	var completed, scheduler []string
-	for name := range d.Topics {
+	for _, name := range slices.Sorted(maps.Keys(d.Topics)) {
 		own, ours := strings.CutPrefix(name, prefix)
 		switch {
 		case !ours:
@@ -99,8 +99,6 @@ func checkTopics(s *snapshot) []Finding {
 			scheduler = append(scheduler, name)
 		}
 	}
-	slices.Sort(completed)
-	slices.Sort(scheduler)
 	all := ok("controllers were here: %shealth, %s", prefix, strings.Join(completed, ", "))
 	if _, there := d.Topics[prefix+"health"]; !there || len(completed) == 0 {
 		all = warn("start a controller first; check CONFIG_whisk_kafka_topics_prefix if one runs",

@@ -2,6 +2,7 @@ package doctor
 
 import (
 	"bytes"
+	"cmp"
 	"debug/elf"
 	"errors"
 	"fmt"
@@ -133,10 +134,7 @@ func checkSockets(s *snapshot) []Finding {
 	if g.Shim.Library == noShim || s.shimAt() == "" {
 		return nil
 	}
-	dir := g.Shim.Dir
-	if dir == "" {
-		dir = "/var/run/gpuwhisk"
-	}
+	dir := cmp.Or(g.Shim.Dir, "/var/run/gpuwhisk")
 	name := fmt.Sprintf("wsk%s%d_", s.Config.Identity.UniqueName, s.number())
 	n := len(path.Join(dir, name, "0123456789abcdef", "shim.sock"))
 	inside := s.exists(".dockerenv") || s.exists("run/.containerenv")
