@@ -13,7 +13,7 @@ import cupy  # noqa: E402
 class CuPy(lines.Worker):
     def __init__(self):
         super().__init__()
-        self.graphs, self.data = {}, {}
+        self.graphs = {}
         self.stream = cupy.cuda.Stream(non_blocking=True)
 
     def memory(self):
@@ -32,13 +32,6 @@ class CuPy(lines.Worker):
         i += cupy.uint32(b.b)
         return i
 
-    def fill(self, b):
-        for start, end in b.slices():
-            b.array[start:end] = self.expected(b, start, end)
-
-    def compare(self, b):
-        return sum(int((b.array[s:e] != self.expected(b, s, e)).sum()) for s, e in b.slices())
-
     def a_pass(self, b):
         cupy.multiply(b.array, cupy.uint32(lines.A), out=b.array)
         cupy.add(b.array, cupy.uint32(lines.C), out=b.array)
@@ -54,11 +47,6 @@ class CuPy(lines.Worker):
 
     def replay(self, b):
         self.graphs[id(b)].launch(self.stream)
-
-    def kept(self, name, make):
-        if name not in self.data:
-            self.data[name] = make()
-        return self.data[name]
 
     def order_fft(self, size, times):
         x = self.kept(("fft", size), lambda: cupy.ones(size // 8, dtype=cupy.complex64))
@@ -85,10 +73,4 @@ class CuPy(lines.Worker):
 
 if os.environ.get("GPUWHISK_CHECK_POOL") == "async":
     cupy.cuda.set_allocator(cupy.cuda.MemoryAsyncPool().malloc)
-worker = CuPy()
-free, total = worker.memory()
-lines.serve(pipe, {
-    "device": cupy.cuda.runtime.getDeviceProperties(0)["name"].decode(),
-    "version": cupy.__version__, "cuda": str(cupy.cuda.runtime.runtimeGetVersion()),
-    "free": free, "total": total,
-}, worker)
+lines.serve(pipe, CuPy(), cupy.__version__, str(cupy.cuda.runtime.runtimeGetVersion()))

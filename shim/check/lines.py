@@ -55,16 +55,26 @@ def own_stdout():
 
 class Worker:
     """Carries out orders. A framework's worker gives memory(), make(bytes),
-    fill(block), compare(block), a_pass(block), sync() and its workloads."""
+    expected(block, start, end) or fill(block) and compare(block), a_pass(block),
+    sync() and its workloads."""
 
     def __init__(self):
-        self.blocks = []
+        self.blocks, self.data = [], {}
 
-    def info(self):
-        free, total = self.memory()
-        return {"free": free, "total": total}
+    def kept(self, name, make):
+        """What a workload needs, made once."""
+        if name not in self.data:
+            self.data[name] = make()
+        return self.data[name]
 
-    def alloc(self, size):
+    def fill(self, b):
+        for start, end in b.slices():
+            b.array[start:end] = self.expected(b, start, end)
+
+    def compare(self, b):
+        return sum(int((b.array[s:e] != self.expected(b, s, e)).sum()) for s, e in b.slices())
+
+    def order_alloc(self, size):
         fits(size, self.memory()[0])
         self.blocks.append(self.make(size))
         self.sync()
@@ -86,8 +96,7 @@ class Worker:
         return {}
 
     def order_check(self, block):
-        b = self.blocks[block]
-        return {"mismatches": int(self.compare(b)), "words": b.words}
+        return {"mismatches": int(self.compare(self.blocks[block]))}
 
     def order_graph(self, block):
         """Record a pass as a graph, once for each block."""
@@ -102,24 +111,24 @@ class Worker:
         return {}
 
     def execute(self, verb, numbers):
-        call = {"info": self.info, "alloc": self.alloc}.get(verb)
-        if call is None:
-            call = getattr(self, "order_" + verb, None)
+        call = getattr(self, "order_" + verb, None)
         if call is None:
             raise Refused("unknown: " + verb)
         began = time.monotonic_ns()
         answer = call(*numbers)
         self.sync()
-        answer.setdefault("ns", time.monotonic_ns() - began)
+        answer["ns"] = time.monotonic_ns() - began
         return answer
 
 
-def serve(pipe, hello, worker):
+def serve(pipe, worker, version, cuda):
+    """Carry out orders until there are none. The first line has the versions."""
     def reply(what):
         pipe.write(json.dumps(what) + "\n")
         pipe.flush()
 
-    reply(hello)
+    worker.memory()  # with this the shim connects, if nothing was asked of the driver before
+    reply({"version": version, "cuda": cuda})
     for line in sys.stdin:
         words = line.split()
         if not words:

@@ -10,7 +10,7 @@ import torch  # noqa: E402
 class Torch(lines.Worker):
     def __init__(self):
         super().__init__()
-        self.graphs, self.data = {}, {}
+        self.graphs = {}
 
     def memory(self):
         return torch.cuda.mem_get_info()
@@ -25,13 +25,6 @@ class Torch(lines.Worker):
     def expected(self, b, start, end):
         i = torch.arange(start, end, dtype=torch.int32, device="cuda")
         return i.mul_(lines.signed(b.m)).add_(lines.signed(b.b))
-
-    def fill(self, b):
-        for start, end in b.slices():
-            b.array[start:end] = self.expected(b, start, end)
-
-    def compare(self, b):
-        return sum((b.array[s:e] != self.expected(b, s, e)).sum().item() for s, e in b.slices())
 
     def a_pass(self, b):
         b.array.mul_(lines.A).add_(lines.C)
@@ -50,11 +43,6 @@ class Torch(lines.Worker):
 
     def replay(self, b):
         self.graphs[id(b)].replay()
-
-    def kept(self, name, make):
-        if name not in self.data:
-            self.data[name] = make()
-        return self.data[name]
 
     def order_libraries(self):
         x = torch.ones(8, 64, 64, 64, device="cuda")
@@ -90,10 +78,4 @@ class Torch(lines.Worker):
 
 
 torch.cuda.init()
-worker = Torch()
-free, total = worker.memory()
-lines.serve(pipe, {
-    "device": torch.cuda.get_device_name(0), "version": torch.__version__,
-    "cuda": torch.version.cuda, "allocator": torch.cuda.get_allocator_backend(),
-    "free": free, "total": total,
-}, worker)
+lines.serve(pipe, Torch(), torch.__version__, torch.version.cuda)
