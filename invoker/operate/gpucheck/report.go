@@ -162,25 +162,23 @@ func skip(format string, args ...any) { check(errSkip{fmt.Sprintf(format, args..
 
 // conclude sums a step up: the worst of its findings, or its error.
 func (r *Result) conclude(err error) {
+	if err == nil && len(r.Findings) == 0 {
+		err = errors.New("nothing was found out")
+	}
+	if errors.Is(err, context.DeadlineExceeded) {
+		err = fmt.Errorf("out of time: %w", err)
+	}
 	r.Verdict = Well
-	var s errSkip
-	switch {
-	case errors.As(err, &s):
-		r.Verdict, r.Reason = Skipped, s.reason
-	case errors.Is(err, context.DeadlineExceeded):
-		r.Verdict, r.Reason = Failed, "out of time: "+err.Error()
-	case err != nil:
-		r.Verdict, r.Reason = Failed, err.Error()
-	case len(r.Findings) == 0:
-		r.Verdict, r.Reason = Failed, "nothing was found out"
+	if err != nil {
+		r.Verdict = pick(errors.As(err, new(errSkip)), Skipped, Failed)
 	}
 	for _, f := range r.Findings {
 		if f.Verdict.worse(r.Verdict) {
-			r.Verdict = f.Verdict
-			if err == nil {
-				r.Reason = fmt.Sprintf("%s: %s, goal %s", f.What, f.Text(), f.Goal)
-			}
+			r.Verdict, r.Reason = f.Verdict, fmt.Sprintf("%s: %s, goal %s", f.What, f.Text(), f.Goal)
 		}
+	}
+	if err != nil {
+		r.Reason = err.Error()
 	}
 }
 
@@ -198,13 +196,7 @@ func (r *Report) judge() {
 // ExitCode is 0 when all is well, 1 when something missed its goal or failed,
 // 2 when nothing could be tried.
 func (r *Report) ExitCode() int {
-	switch r.Verdict {
-	case Well:
-		return 0
-	case Skipped:
-		return 2
-	}
-	return 1
+	return map[Verdict]int{Well: 0, Below: 1, Failed: 1, Skipped: 2}[r.Verdict]
 }
 
 //go:embed report.md.tmpl
