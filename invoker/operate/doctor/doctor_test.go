@@ -5,6 +5,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"reflect"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -12,7 +13,6 @@ import (
 
 	"github.com/gpuwhisk/gpuwhisk/activation/couchdb"
 	"github.com/gpuwhisk/gpuwhisk/activation/kafka"
-	"github.com/gpuwhisk/gpuwhisk/invoker/engine/docker"
 )
 
 func TestHealthyHost(t *testing.T) {
@@ -68,24 +68,20 @@ func TestNothingHangs(t *testing.T) {
 		release := make(chan struct{})
 		f := healthy()
 		byName(f)
-		f.GPU = func(context.Context) (GPU, error) { <-release; return GPU{}, nil }
-		f.files["lib/libgpuwhisk.so"] = text("")
-		f.Hooks = func(context.Context, string, string) (Tried, error) { <-release; return Tried{}, nil }
-		f.Docker = func(context.Context) (docker.Survey, error) { <-release; return docker.Survey{}, nil }
-		f.Image = func(context.Context, string) (docker.Image, bool, error) {
-			<-release
-			return docker.Image{}, false, nil
+		machine := reflect.ValueOf(f.Machine).Elem()
+		for i := range machine.NumField() {
+			if question := machine.Field(i); question.Kind() == reflect.Func {
+				question.Set(reflect.MakeFunc(question.Type(), func([]reflect.Value) (none []reflect.Value) {
+					<-release
+					for out := range question.Type().Outs() {
+						none = append(none, reflect.Zero(out))
+					}
+					return none
+				}))
+			}
 		}
-		f.Broker = func(context.Context, string) (kafka.Description, error) { <-release; return kafka.Description{}, nil }
-		f.Couch = func(context.Context) (couchdb.Survey, error) { <-release; return couchdb.Survey{}, nil }
-		f.ZooKeeper = func(context.Context) (map[string]int, error) { <-release; return nil, nil }
-		f.Listen = func(context.Context, int) error { <-release; return nil }
-		f.Ping = func(context.Context, int) error { <-release; return nil }
-		f.Command = func(context.Context, []string, string, ...string) (string, error) { <-release; return "", nil }
-		f.Disk = func(context.Context, string) (Space, error) { <-release; return Space{}, nil }
-		f.ProbeImages = []string{"i:1"}
-		f.ProbeLimit = 5 * time.Second
-		f.Probe = func(context.Context, string) (string, error) { <-release; return "", nil }
+		f.files["lib/libgpuwhisk.so"] = text("")
+		f.ProbeImages, f.ProbeLimit = []string{"i:1"}, 5*time.Second
 
 		began := time.Now()
 		r := Examine(t.Context(), f.Machine, 3*time.Second)
@@ -98,7 +94,7 @@ func TestNothingHangs(t *testing.T) {
 		} {
 			group, name, _ := strings.Cut(check, "/")
 			some := r.of(group, name)
-			if len(some) != 1 || some[0].Status != Fail || !strings.Contains(some[0].Found, "no answer within") && !strings.Contains(some[0].Found, "no answer") {
+			if len(some) != 1 || some[0].Status != Fail || !strings.Contains(some[0].Found, "no answer") {
 				t.Errorf("%s: %+v", check, some)
 			}
 		}
