@@ -1,6 +1,7 @@
 package assembly
 
 import (
+	"fmt"
 	"io"
 	"net/http"
 	"slices"
@@ -54,6 +55,20 @@ func TestSchedulerModeFromColdToResumed(t *testing.T) {
 	if keys := f.keys("invokers/"); len(keys) != 0 {
 		t.Errorf("after the end: %v", keys)
 	}
+}
+
+// A scheduler orders nothing from an invoker without free memory: what containers without
+// work take counts as free long before they are paused, and they make way.
+func TestSchedulerModeIdleContainersMakeWay(t *testing.T) {
+	f := newScheduling(t, "CONFIG_whisk_containerProxy_timeouts_pauseGrace=1 hour", "CONFIG_whisk_containerPool_userMemory=512 m")
+	r := f.start()
+	for n := range 5 {
+		f.answered(f.invoke(f.function(fmt.Sprint("f", n), "1-a", "0.0.1", "", 256)))
+	}
+	if got := f.engine.counts(); got != [4]int{5, 0, 0, 3} {
+		t.Errorf("made, paused, resumed, removed: %v", got)
+	}
+	r.end(t)
 }
 
 func TestSchedulerModeManyAtOnce(t *testing.T) {

@@ -10,8 +10,8 @@ import (
 
 // health is the invoker's record. The caller holds the lock.
 func (p *Puller) health() activation.Health {
-	s := p.table.Stats()
-	busy := s.BusyMB + p.containers.ReservedMB()
+	s := p.table.Stats(time.Since(p.began))
+	busy := s.BusyMB - s.IdleMB + p.containers.ReservedMB()
 	h := activation.Health{
 		Status: activation.Up, BusyMB: busy, InProgressMB: s.OpeningMB,
 		FreeMB: max(p.cfg.MemoryMB-busy-s.OpeningMB, 0),

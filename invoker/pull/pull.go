@@ -337,7 +337,7 @@ func (p *Puller) Stats() Stats {
 	for what, n := range p.stats.Creations {
 		s.Creations[what] = n
 	}
-	s.Slots, s.Out, s.Full, s.Status = p.table.Stats(), p.out, p.full, string(p.health().Status)
+	s.Slots, s.Out, s.Full, s.Status = p.table.Stats(time.Since(p.began)), p.out, p.full, string(p.health().Status)
 	return s
 }
 

@@ -23,13 +23,16 @@ func TestCreationBecomesAContainerThatFetches(t *testing.T) {
 		f.want("acquire p/node:1 256 MB", "put namespace", "fetch s0 warmed=false", "ack success", "done")
 		id := f.activate(1)
 		f.want("keep", "deliver 1")
+		if h := f.reported(); h.BusyMB != 256 || h.FreeMB != 768 || h.Status != activation.Up {
+			t.Errorf("health %+v", h)
+		}
 		f.Ended(invoker.End{ID: id, Claim: 1, Took: time.Second, Keeps: true, Ran: true})
 		f.want("fetch s0 warmed=true")
 		if p := f.Pool(); p.Busy.Total != 1 || p.Busy.Containers[0].Action != "guest/hello" {
 			t.Errorf("pool %+v", p)
 		}
-		if h := f.reported(); h.BusyMB != 256 || h.FreeMB != 768 || h.Status != activation.Up {
-			t.Errorf("health %+v", h)
+		if h := f.reported(); h.BusyMB != 0 || h.FreeMB != 1024 {
+			t.Errorf("health %+v: an idle container is not free memory", h)
 		}
 	})
 }

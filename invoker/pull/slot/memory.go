@@ -9,7 +9,9 @@ import (
 // A creation for which there is no memory waits for some, as an activation would in a
 // classic queue. A refusal costs more: where no other invoker has memory either, the
 // scheduler keeps the creation as under way until its time is over, and with it one of
-// the places of its namespace (CreationJobManager.scala).
+// the places of its namespace (CreationJobManager.scala). What is not free memory in the
+// invoker's health, schedulers order nothing for: idle slots count as free there, though
+// they are not paused yet.
 const (
 	// memoryWait is how long it waits. With its five retries, and 3.1 s between them, a
 	// creation ends before its time, 20 s.
@@ -33,19 +35,19 @@ func (t *Table) awaitMemory(now time.Duration, s *slot) bool {
 	if s.until == 0 {
 		s.until = now + memoryWait
 	}
-	others := false
+	others, only := false, true
 	for _, o := range t.slots {
-		if o != s && !o.GPU && sameFunction(o.Queue, s.Queue) {
-			return false
-		}
+		only = only && (o == s || o.GPU || !sameFunction(o.Queue, s.Queue))
 		others = others || o.claims()
 	}
 	if !others || now >= s.until || t.closed || s.aim == toRemove {
 		return false
 	}
-	s.again = now + memoryPause
-	t.freeMemory(now)
-	return true
+	if only {
+		s.again = now + memoryPause
+	}
+	t.freeMemory(now, s) // or for its scheduler's next try
+	return only
 }
 
 // claims reports whether a slot has a container in the memory of CPU functions.
@@ -59,18 +61,23 @@ func (t *Table) askAgain(now time.Duration, s *slot) {
 	}
 }
 
-// freeMemory ends slots for which schedulers have nothing, longest idle first, until
-// there is memory for all that wait.
-func (t *Table) freeMemory(now time.Duration) {
+// idle reports whether schedulers have had nothing for a slot's container for a while.
+func (s *slot) idle(now time.Duration) bool {
+	return s.claims() && s.state == open && s.runs == 0 && s.ack == nil && now-s.since >= memoryPause
+}
+
+// freeMemory ends idle slots of other functions than that of one that was refused, longest
+// idle first, until there is memory for it and for all that wait.
+func (t *Table) freeMemory(now time.Duration, refused *slot) {
 	lack := 0
 	var idle []*slot
 	for _, s := range t.slots {
 		switch {
-		case s.again > 0:
+		case s.again > 0 || s == refused:
 			lack += s.MemoryMB
 		case s.claims() && s.aim == toRemove:
 			lack -= s.MemoryMB
-		case s.claims() && s.state == open && s.runs == 0 && s.ack == nil && now-s.since >= memoryPause:
+		case s.idle(now) && !sameFunction(s.Queue, refused.Queue):
 			idle = append(idle, s)
 		}
 	}

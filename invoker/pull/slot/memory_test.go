@@ -108,6 +108,18 @@ func TestSecondOfAFunctionDoesNotWaitForMemory(t *testing.T) {
 	f.want("ack ResourceNotEnoughError")
 }
 
+// But idle slots of others end for its next try, its own function's do not.
+func TestIdleSlotFreesMemoryForASecond(t *testing.T) {
+	f := newFixture(t)
+	f.opened()
+	id := f.short()
+	f.t.Acquired(f.now, id, false)
+	f.t.Stored(f.now, id, Existing)
+	f.now += time.Second
+	f.short()
+	f.want("leave", "ack ResourceNotEnoughError")
+}
+
 func TestWaitForMemoryEndsWithTheTable(t *testing.T) {
 	for name, end := range map[string]func(*Table, time.Duration){
 		"close": (*Table).Close, "stop": (*Table).Stop,

@@ -296,12 +296,16 @@ func TestStatsCountMemoryAsSchedulersDo(t *testing.T) {
 	f := newFixture(t)
 	f.opened()
 	f.create("b")
-	if got := f.t.Stats(); got.BusyMB != 256 || got.OpeningMB != 256 || got.Fetching != 1 {
+	if got := f.t.Stats(f.now); got.BusyMB != 256 || got.OpeningMB != 256 || got.Fetching != 1 || got.IdleMB != 0 {
 		t.Errorf("got %+v", got)
+	}
+	f.now += memoryPause
+	if got := f.t.Stats(f.now).IdleMB; got != 256 {
+		t.Errorf("idle %d MB, want 256", got)
 	}
 	f = newFixture(t)
 	f.paused()
-	if got := f.t.Stats(); got.BusyMB != 0 || got.Paused != 1 {
+	if got := f.t.Stats(f.now); got.BusyMB != 0 || got.Paused != 1 {
 		t.Errorf("got %+v", got)
 	}
 }

@@ -1,7 +1,9 @@
 package slot
 
+import "time"
+
 // Stats is how many slots there are, and the memory of their containers in MiB.
-// Paused ones count as free memory.
+// Paused and idle ones count as free memory.
 type Stats struct {
 	Opening  int `json:"opening"`
 	Fetching int `json:"fetching"`
@@ -12,6 +14,7 @@ type Stats struct {
 	Seeking  int `json:"seeking"`
 
 	BusyMB    int64 `json:"busyMB"`
+	IdleMB    int64 `json:"idleMB"` // of BusyMB, that schedulers have nothing for
 	PausedMB  int64 `json:"pausedMB"`
 	OpeningMB int64 `json:"openingMB"`
 
@@ -21,7 +24,7 @@ type Stats struct {
 }
 
 // Stats counts.
-func (t *Table) Stats() Stats {
+func (t *Table) Stats(now time.Duration) Stats {
 	st := Stats{Waiting: len(t.waiting), GPUBacklogMS: t.backlog().Milliseconds()}
 	for _, s := range t.slots {
 		st.Runs += s.runs
@@ -39,6 +42,9 @@ func (t *Table) Stats() Stats {
 		case open:
 			st.Fetching++
 			st.BusyMB += mb
+			if s.idle(now) {
+				st.IdleMB += mb
+			}
 		case leaving, pausing, warming:
 			st.Leaving++
 			st.BusyMB += mb
