@@ -28,9 +28,9 @@ type shortage struct {
 }
 
 // awaitMemory has a refused slot ask again, if it is its function's only one and
-// containers of others may end meanwhile. It reports whether the slot waits. One that a
-// scheduler orders beside others must not: while it waits, it has a place of the
-// namespace, too.
+// containers of others may end meanwhile, or if enough of them are ending. It reports
+// whether the slot waits. One that a scheduler orders beside others must not wait for a
+// run: while it waits, it has a place of the namespace, too.
 func (t *Table) awaitMemory(now time.Duration, s *slot) bool {
 	if s.until == 0 {
 		s.until = now + memoryWait
@@ -43,11 +43,11 @@ func (t *Table) awaitMemory(now time.Duration, s *slot) bool {
 	if !others || now >= s.until || t.closed || s.aim == toRemove {
 		return false
 	}
-	if only {
-		s.again = now + memoryPause
+	if enough := t.freeMemory(now, s); !only && !enough {
+		return false
 	}
-	t.freeMemory(now, s) // or for its scheduler's next try
-	return only
+	s.again = now + memoryPause
+	return true
 }
 
 // claims reports whether a slot has a container in the memory of CPU functions.
@@ -66,16 +66,22 @@ func (s *slot) idle(now time.Duration) bool {
 	return s.claims() && s.state == open && s.runs == 0 && s.ack == nil && now-s.since >= memoryPause
 }
 
+// ends reports whether a slot's container is gone as soon as its fetches are answered.
+func (s *slot) ends() bool {
+	return s.claims() && s.state == leaving && s.aim == toRemove && s.runs == 0
+}
+
 // freeMemory ends idle slots of other functions than that of one that was refused, longest
-// idle first, until there is memory for it and for all that wait.
-func (t *Table) freeMemory(now time.Duration, refused *slot) {
+// idle first, until there is memory for it and for all that wait. It reports whether there
+// is enough then.
+func (t *Table) freeMemory(now time.Duration, refused *slot) (enough bool) {
 	lack := 0
 	var idle []*slot
 	for _, s := range t.slots {
 		switch {
-		case s.again > 0 || s == refused:
+		case s.state == acquiring && s.until > 0: // it was refused
 			lack += s.MemoryMB
-		case s.claims() && s.aim == toRemove:
+		case s.ends():
 			lack -= s.MemoryMB
 		case s.idle(now) && !sameFunction(s.Queue, refused.Queue):
 			idle = append(idle, s)
@@ -89,4 +95,5 @@ func (t *Table) freeMemory(now time.Duration, refused *slot) {
 			t.proceed(now, s)
 		}
 	}
+	return lack <= 0
 }

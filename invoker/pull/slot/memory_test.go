@@ -108,16 +108,27 @@ func TestSecondOfAFunctionDoesNotWaitForMemory(t *testing.T) {
 	f.want("ack ResourceNotEnoughError")
 }
 
-// But idle slots of others end for its next try, its own function's do not.
+// But idle slots of others end for it, and it waits for them. Its own function's do not.
 func TestIdleSlotFreesMemoryForASecond(t *testing.T) {
 	f := newFixture(t)
 	f.opened()
 	id := f.short()
+	f.due()
 	f.t.Acquired(f.now, id, false)
 	f.t.Stored(f.now, id, Existing)
 	f.now += time.Second
+	if got := f.t.Stats(f.now); got.IdleMB != 512 {
+		t.Errorf("two idle: %+v", got)
+	}
 	f.short()
-	f.want("leave", "ack ResourceNotEnoughError")
+	f.want("leave")
+	if got := f.t.Stats(f.now); got.IdleMB != 512 || got.BusyMB != 512 || got.OpeningMB != 256 {
+		t.Errorf("one idle, one ending, one opening: %+v", got)
+	}
+	f.due()
+	f.want("acquire")
+	f.short()
+	f.want("ack ResourceNotEnoughError") // the one that is left is of its function
 }
 
 func TestWaitForMemoryEndsWithTheTable(t *testing.T) {

@@ -31,6 +31,9 @@ func (t *Table) Stats(now time.Duration) Stats {
 		if s.lost && s.state == open {
 			st.Seeking++
 		}
+		if s.idle(now) || s.ends() {
+			st.IdleMB += int64(s.MemoryMB)
+		}
 		mb := int64(s.MemoryMB)
 		if s.GPU { // its container's memory is the GPU scheduler's
 			mb = 0
@@ -42,9 +45,6 @@ func (t *Table) Stats(now time.Duration) Stats {
 		case open:
 			st.Fetching++
 			st.BusyMB += mb
-			if s.idle(now) {
-				st.IdleMB += mb
-			}
 		case leaving, pausing, warming:
 			st.Leaving++
 			st.BusyMB += mb
