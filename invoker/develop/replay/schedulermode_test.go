@@ -214,6 +214,7 @@ func (l *accepted) packaged(s *scheduled) {
 
 // kafkaStops: what has begun ends, and is acknowledged when the broker is back.
 func (l *accepted) kafkaStops(s *scheduled) {
+	s.scheduler.SetLimit("guest", 100) // what is ordered while Kafka or etcd is away takes places until its time is over
 	g := newGate(s.t, "127.0.0.1")
 	of, before := s.function(alone("gated", 256)), s.fetched()
 	ids := s.attempt(of, 20, map[string]any{"url": g.url})
@@ -256,7 +257,6 @@ func (l *accepted) etcdStops(s *scheduled) {
 // tags: an action that asks for a resource waits for an invoker that has it, and runs
 // there on its GPU. An invoker of another namespace gets no work of this one.
 func (l *accepted) tags(s *scheduled) {
-	s.none("in-progress/") // what was ordered while Kafka and etcd were away takes places until its time is over
 	gpu := s.function(counter("gpu", func(a *harness.Action) {
 		a.Annotations = map[string]any{"gpu": true, "invoker-resources": []string{"gpu"}}
 	}))
