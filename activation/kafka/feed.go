@@ -194,8 +194,8 @@ func (f *Feed) Next(ctx context.Context) (Delivery, error) {
 		case ctx.Err() != nil:
 			return Delivery{}, ctx.Err()
 		}
-		p, r, ok := f.oldest()
-		if !ok {
+		p, r := f.oldest()
+		if p == nil {
 			select {
 			case <-ctx.Done():
 			case <-f.ctx.Done():
@@ -209,14 +209,14 @@ func (f *Feed) Next(ctx context.Context) (Delivery, error) {
 	}
 }
 
-// oldest takes the record that was sent first among those at hand, and has
-// records fetched where there are none. It does neither while the feed is
-// narrowed.
-func (f *Feed) oldest() (from *partition, r record, ok bool) {
+// oldest is the record that was sent first among those at hand, nil if there is
+// none. It has records fetched where there are none. It does neither while the
+// feed is narrowed.
+func (f *Feed) oldest() (from *partition, first *record) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	if f.stats.Narrowed = f.narrowed(); f.stats.Narrowed {
-		return nil, record{}, false
+		return nil, nil
 	}
 	for _, p := range f.partitions {
 		switch {
@@ -224,16 +224,11 @@ func (f *Feed) oldest() (from *partition, r record, ok bool) {
 		case len(p.records) == 0 && !p.asked:
 			p.asked = true
 			signal(p.want)
-		case len(p.records) > 0 && (from == nil || p.records[0].time.Before(from.records[0].time)):
-			from = p
+		case len(p.records) > 0 && (from == nil || p.records[0].time.Before(first.time)):
+			from, first = p, &p.records[0]
 		}
 	}
-	if from == nil {
-		return nil, record{}, false
-	}
-	r, from.records[0] = from.records[0], record{}
-	from.records = from.records[1:]
-	return from, r, true
+	return from, first
 }
 
 // narrowed reports whether nothing more may be handed out, since what is open

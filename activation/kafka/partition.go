@@ -89,16 +89,16 @@ func (p *partition) fetchSome() {
 	var records []record
 	after := p.drained
 	for len(records) == 0 && p.ctx.Err() == nil {
-		p.try(func() (err error) {
-			after = p.drained
-			records, err = p.fetch()
-			return err
-		})
 		select {
 		case <-p.measure.C:
 			p.measureLag()
 		default:
 		}
+		p.try(func() (err error) {
+			after = p.drained
+			records, err = p.fetch()
+			return err
+		})
 	}
 	p.feed.mu.Lock()
 	p.records, p.after, p.asked = records, after, false
@@ -246,10 +246,11 @@ func (p *partition) startAt(offset int64, committed bool, m offsetMetadata) {
 	}
 }
 
-// deliver makes a delivery of a record, unless an earlier process had completed
-// it. What cannot be decoded is finished with, or it would hold back the
-// committed offset for ever.
-func (p *partition) deliver(r record) (Delivery, bool) {
+// deliver makes a delivery of the first record at hand, unless an earlier process
+// had completed it, or its log is another one by now. What cannot be decoded is
+// finished with, or it would hold back the committed offset for ever.
+func (p *partition) deliver(first *record) (Delivery, bool) {
+	r := *first
 	f := p.feed
 	if f.cfg.Delay != nil {
 		f.cfg.Delay(max(0, time.Since(r.time)))
@@ -261,9 +262,11 @@ func (p *partition) deliver(r record) (Delivery, bool) {
 	}
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	if p.ctx.Err() != nil { // revoked: another member reads it again
+	if p.ctx.Err() != nil || len(p.records) == 0 || &p.records[0] != first { // revoked, or read again
 		return Delivery{}, false
 	}
+	p.records[0] = record{}
+	p.records = p.records[1:]
 	p.position = r.offset + 1
 	p.anyRead = true
 	if !p.read(r) {

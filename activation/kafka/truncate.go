@@ -7,11 +7,15 @@ import (
 )
 
 // verify makes sure that the log is still the one that was read: that its last
-// record of those is there. A broker that lost power, or a leader that knew
-// less, may have forgotten some, and given their offsets to others since.
+// record of those is there, be it handed out or not. A broker that lost power, or
+// a leader that knew less, may have forgotten some, and given their offsets to
+// others since.
 func (p *partition) verify(ctx context.Context) error {
 	p.feed.mu.Lock()
 	last := p.last
+	for _, r := range p.records {
+		last.see(r)
+	}
 	p.feed.mu.Unlock()
 	if !last.ok {
 		return nil
@@ -41,7 +45,8 @@ func (p *partition) diverge(ctx context.Context, newest int64) error {
 	return nil
 }
 
-// cutAt forgets all offsets from one on, and reads them as new.
+// cutAt forgets all offsets from one on, what was fetched of them included, and
+// reads them as new.
 func (p *partition) cutAt(offset int64) {
 	f := p.feed
 	f.mu.Lock()
@@ -51,6 +56,7 @@ func (p *partition) cutAt(offset int64) {
 	f.log.Error("log was truncated below what was read, or made anew: going on at the first unread activation",
 		"partition", p.index, "read", read, "offset", offset)
 	p.cut(offset)
+	p.records = nil
 	p.position = min(p.position, offset)
 	p.reader.offset = p.position
 	signal(f.changed) // of what is forgotten nothing will be completed

@@ -139,6 +139,48 @@ func TestFeedGoesOnWhenTheLogIsTruncatedUnderIt(t *testing.T) {
 	b.await("position 10", func() bool { return b.committed(topic, topic) == 10 })
 }
 
+// What was fetched and not handed out goes with the log that another one replaced,
+// be it from below what was handed out or from within what waits.
+func TestFetchedRecordsGoWithTheirLog(t *testing.T) {
+	for name, keep := range map[string]int{"below what was handed out": 3, "within what waits": 7} {
+		t.Run(name, func(t *testing.T) {
+			onEachBroker(t, func(b *fixture) {
+				topic := b.topicOf(messages(0, 10)...)
+				f := b.cluster().NewFeed(FeedConfig{Topic: topic, LagEvery: time.Hour})
+				defer f.Close(b.ctx())
+				old := b.nexts(f, 0, 5) // the other five wait, since there is no capacity
+				b.recreate(topic, keep)
+				b.later(topic, messages(100, 110)...)
+				p := f.partitions[0] // which rests for an hour
+				p.grown = time.Time{}
+				p.measureLag()
+				if n := b.log.count("ERROR", "log was truncated"); n != 1 {
+					b.t.Fatalf("%d lines about the other log, want 1:\n%s", n, b.log)
+				}
+				done(old)
+				if keep > 5 {
+					done(b.nexts(f, 5, keep))
+				}
+				done(b.nexts(f, 100, 110))
+				b.await("the end as position", func() bool { return b.committed(topic, topic) == int64(keep+10) })
+			})
+		})
+	}
+}
+
+// The log may become another one between the choice of a record and its delivery.
+func TestChosenRecordGoesWithItsLog(t *testing.T) {
+	b := newFakeFixture(t)
+	f := b.feed(b.topicOf(messages(0, 3)...))
+	b.next(f, 0)
+	p, first := f.oldest()
+	p.cutAt(1)
+	if d, ok := p.deliver(first); ok {
+		t.Errorf("offset %d is delivered, which is read again", d.Offset)
+	}
+	b.nexts(f, 1, 3)
+}
+
 // A log without the last record that was read is not always truncated: the
 // record may have expired.
 func TestExpiredRecordsAreNoTruncation(t *testing.T) {
