@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"fmt"
 	"os"
 	"slices"
@@ -29,9 +30,10 @@ type simHostsCmd struct {
 func (simHostsCmd) Help() string {
 	return `Each host runs the code by which an invoker decides in OpenWhisk's scheduler mode; the
 scheduler hands out activations and orders containers as the original does. Compared with
-them are hosts of which each serves its part of the functions alone, as in classic mode
-(alone), and with --random hosts that put no warmed keys, so that functions are placed at
-random. Load is a share of what all hosts can serve. Jain's index is that of the device
+them are hosts of which each serves its part of the functions by itself: every host as
+much as the next where functions have the same demand (alone), or those that have their
+home there, at random hosts, as in classic mode (classic); and with --random hosts that
+put no warmed keys, so that functions are placed at random. Load is a share of what all hosts can serve. Jain's index is that of the device
 time of functions, as shares of what they asked for. Idle is the longest that an
 activation was at the scheduler while the host that took it could have started it.
 
@@ -61,7 +63,7 @@ func (c simHostsCmd) Run() error {
 		return err
 	}
 	t := sim.Table{Head: []string{"seed", "hosts", "mean", "p99", "over alone", "warm", "at scheduler", "longest", "idle", "Jain", "hosts per function", "creations", "failed"}}
-	var over []float64
+	var over [2][]float64
 	for range c.Seeds {
 		cfg := hostsim.Config{
 			Hosts: c.Hosts, Server: p, Rule: slot.DefaultGPU(p.Devices, p.Tokens.Max), Limit: c.Containers, PauseGrace: c.PauseGrace,
@@ -74,51 +76,69 @@ func (c simHostsCmd) Run() error {
 				return err
 			}
 		}
-		ratio, err := compareHosts(&t, cfg, c.Random)
+		ratios, err := compareHosts(&t, cfg, c.Random)
 		if err != nil {
 			return err
 		}
-		over = append(over, ratio)
+		for i := range over {
+			over[i] = append(over[i], ratios[i])
+		}
 		c.Seed++
 	}
 	if err := t.Text(os.Stdout); err != nil {
 		return err
 	}
+	return cmp.Or(summary("alone", over[0]), summary("classic", over[1]))
+}
+
+// summary prints what the seeds say.
+func summary(than string, over []float64) error {
 	slices.Sort(over)
 	n := len(over)
-	text := fmt.Sprintf("shared over alone: median %.2f", (over[(n-1)/2]+over[n/2])/2)
+	text := fmt.Sprintf("shared over %s: median %.2f", than, (over[(n-1)/2]+over[n/2])/2)
 	if in := sim.IntervalOf(over); in != nil {
 		text += fmt.Sprintf(" (95%% interval %.2f to %.2f)", in.Low, in.High)
 	}
-	_, err = fmt.Printf("%s, least %.2f, largest %.2f\n", text, over[0], over[n-1])
+	_, err := fmt.Printf("%s, least %.2f, largest %.2f\n", text, over[0], over[n-1])
 	return err
 }
 
 // compareHosts adds the lines of one workload. It returns the mean latency of hosts that
-// share it, over that of such that do not.
-func compareHosts(t *sim.Table, cfg hostsim.Config, random bool) (over float64, err error) {
-	alone, err := hostsim.Alone(cfg)
-	if err != nil {
-		return 0, err
+// share it, over that of such that do not: alone, and in classic mode.
+func compareHosts(t *sim.Table, cfg hostsim.Config, random bool) (over [2]float64, err error) {
+	var mean [2]time.Duration
+	for i, simulate := range []func(hostsim.Config) ([]*sim.Result, error){hostsim.Alone, hostsim.Classic} {
+		all, err := simulate(cfg)
+		if err != nil {
+			return over, err
+		}
+		var warm float64
+		mean[i], warm = hostsim.MeanOf(all)
+		t.Add(cfg.Seed, [...]string{"alone", "classic"}[i], seconds(mean[i]), "", ratio(mean[i], mean[0]), fmt.Sprintf("%.3f", warm), "", "", "", "", "1.00", "", "")
 	}
-	mean, warm := hostsim.MeanOf(alone)
-	t.Add(cfg.Seed, "alone", seconds(mean), "", "1.00", fmt.Sprintf("%.3f", warm), "", "", "", "", "1.00", "", "")
-	line := func(name string) (float64, error) {
+	line := func(name string) (*hostsim.Result, error) {
 		r, err := hostsim.Run(cfg)
 		if err != nil {
-			return 0, fmt.Errorf("%s, seed %d: %w", name, cfg.Seed, err)
+			return nil, fmt.Errorf("%s, seed %d: %w", name, cfg.Seed, err)
 		}
-		over := float64(r.Mean) / float64(mean)
-		t.Add(cfg.Seed, name, seconds(r.Mean), seconds(r.P99), fmt.Sprintf("%.2f", over), fmt.Sprintf("%.3f", r.Warm),
+		t.Add(cfg.Seed, name, seconds(r.Mean), seconds(r.P99), ratio(r.Mean, mean[0]), fmt.Sprintf("%.3f", r.Warm),
 			seconds(r.AtScheduler), seconds(r.MostAtScheduler), seconds(r.Idle), fmt.Sprintf("%.3f", r.Fairness()), fmt.Sprintf("%.2f", r.HostsPerFunction), r.Creations, r.Failed)
-		return over, nil
+		return r, nil
 	}
-	if over, err = line("shared"); err != nil || !random {
+	shared, err := line("shared")
+	if err != nil {
 		return over, err
 	}
-	cfg.Random = true
-	_, err = line("random")
+	for i := range over {
+		over[i] = float64(shared.Mean) / float64(mean[i])
+	}
+	if random {
+		cfg.Random = true
+		_, err = line("random")
+	}
 	return over, err
 }
+
+func ratio(a, b time.Duration) string { return fmt.Sprintf("%.2f", float64(a)/float64(b)) }
 
 func seconds(d time.Duration) string { return fmt.Sprintf("%.2f s", d.Seconds()) }

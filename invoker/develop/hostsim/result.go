@@ -2,6 +2,7 @@ package hostsim
 
 import (
 	"fmt"
+	"math/rand/v2"
 	"slices"
 	"time"
 
@@ -25,25 +26,48 @@ type Result struct {
 	Calls            []Call
 }
 
-// Alone simulates each host by itself with its part of the functions, without a
-// scheduler: as classic mode would serve what the hosts are asked for all together.
+// Alone simulates each host by itself with its part of the functions, in their order:
+// where those have the same demand it is the same load on each host.
 func Alone(cfg Config) ([]*sim.Result, error) {
+	return byHomes(cfg, func(function int) int { return function * cfg.Hosts / len(cfg.Workload.Functions) })
+}
+
+// Classic is Alone with functions at random hosts, which is where classic mode's load
+// balancer has their homes, by a hash of their names. It would pass on what its home has
+// no memory for; here all stay at home.
+func Classic(cfg Config) ([]*sim.Result, error) {
+	random := rand.New(rand.NewPCG(cfg.Seed, 2))
+	return byHomes(cfg, func(int) int { return random.IntN(cfg.Hosts) })
+}
+
+// byHomes simulates each host by itself with the functions that have their home there,
+// without a scheduler.
+func byHomes(cfg Config, home func(function int) int) ([]*sim.Result, error) {
 	w := cfg.Workload
 	p := cfg.Server
 	p.Warmup = cfg.Warmup
+	parts := make([]sim.Workload, cfg.Hosts)
+	homes, at := make([]int, len(w.Functions)), make([]int32, len(w.Functions))
+	for i, f := range w.Functions {
+		homes[i] = home(i)
+		part := &parts[homes[i]]
+		at[i] = int32(len(part.Functions))
+		part.Functions = append(part.Functions, f)
+	}
+	for _, a := range w.Arrivals {
+		part := &parts[homes[a.Function]]
+		a.Function = at[a.Function]
+		part.Arrivals = append(part.Arrivals, a)
+	}
 	var all []*sim.Result
-	for n := range cfg.Hosts {
-		first, last := n*len(w.Functions)/cfg.Hosts, (n+1)*len(w.Functions)/cfg.Hosts
-		part := &sim.Workload{Name: w.Name, Horizon: w.Horizon, Functions: w.Functions[first:last]}
-		for _, a := range w.Arrivals {
-			if f := int(a.Function); first <= f && f < last {
-				a.Function -= int32(first)
-				part.Arrivals = append(part.Arrivals, a)
-			}
+	for n, part := range parts {
+		if len(part.Arrivals) == 0 {
+			continue
 		}
-		r, err := sim.Run(part, p)
+		part.Name, part.Horizon = w.Name, w.Horizon
+		r, err := sim.Run(&part, p)
 		if err != nil {
-			return nil, fmt.Errorf("host %d alone: %w", n, err)
+			return nil, fmt.Errorf("host %d by itself: %w", n, err)
 		}
 		all = append(all, r)
 	}
