@@ -2,7 +2,6 @@ package config
 
 import (
 	"cmp"
-	"fmt"
 	"net"
 	"net/url"
 	"path/filepath"
@@ -122,19 +121,13 @@ func (t Traces) Target() (endpoint, protocol string) {
 	return endpoint, protocol
 }
 
-// validate refuses an address that the library would silently replace by its own.
-func (t Traces) validate() error {
-	if !t.On() {
-		return nil
-	}
-	endpoint, _ := t.Target()
-	u, err := url.Parse(endpoint)
-	if endpoint == "" || err == nil && (u.Scheme == "http" || u.Scheme == "https") && u.Host != "" {
-		return nil
-	}
-	name := "OTEL_EXPORTER_OTLP_ENDPOINT"
+// check refuses an address that the library would silently replace by its own.
+func (t Traces) check(demand func(bool, string, ...any)) {
+	name, address := "OTEL_EXPORTER_OTLP_ENDPOINT", t.Endpoint
 	if t.TracesEndpoint != "" {
-		name = "OTEL_EXPORTER_OTLP_TRACES_ENDPOINT"
+		name, address = "OTEL_EXPORTER_OTLP_TRACES_ENDPOINT", t.TracesEndpoint
 	}
-	return fmt.Errorf("%s: not an address such as http://collector:4318 (http without TLS, https with it)", name)
+	u, err := url.Parse(address)
+	demand(address == "" || err == nil && (u.Scheme == "http" || u.Scheme == "https") && u.Host != "",
+		"%s: not an address such as http://collector:4318 (http without TLS, https with it)", name)
 }

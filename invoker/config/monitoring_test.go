@@ -51,3 +51,11 @@ func TestTarget(t *testing.T) {
 		}
 	}
 }
+
+// An address without a host would have its path taken for one.
+func TestTracesNeedAnAddress(t *testing.T) {
+	for _, address := range []string{"http://", "http:///", "https://", "ftp://c", "c:4318"} {
+		refused(t, "OTEL_EXPORTER_OTLP_ENDPOINT: not an address", "OTEL_EXPORTER_OTLP_ENDPOINT="+address)
+		refused(t, "OTEL_EXPORTER_OTLP_TRACES_ENDPOINT: not an address", "OTEL_EXPORTER_OTLP_TRACES_ENDPOINT="+address)
+	}
+}

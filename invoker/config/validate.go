@@ -64,8 +64,8 @@ func validate(c *Config) []error {
 	if c.Metrics.Sent() {
 		c.Metrics.StatsD.check(demand)
 	}
-	if err := c.Traces.validate(); err != nil {
-		problems = append(problems, err)
+	if c.Traces.On() {
+		c.Traces.check(demand)
 	}
 	return problems
 }
