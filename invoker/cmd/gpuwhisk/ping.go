@@ -2,17 +2,12 @@ package main
 
 import (
 	"context"
-	"crypto/tls"
 	"fmt"
-	"io"
-	"net"
 	"net/http"
-	"strconv"
-	"strings"
 	"time"
 
 	"github.com/gpuwhisk/gpuwhisk/invoker/config"
-	"github.com/gpuwhisk/gpuwhisk/invoker/peer/tlsstore"
+	"github.com/gpuwhisk/gpuwhisk/invoker/operate/doctor"
 )
 
 // pingCmd checks whether the invoker of this host takes work: the health
@@ -41,32 +36,13 @@ func (c pingCmd) Run() error {
 }
 
 func ping(ctx context.Context, a config.Admin) error {
-	client := &http.Client{}
-	if a.Protocol == "https" {
-		own, err := tlsstore.Server(tlsstore.File{Path: a.TLS.KeystorePath, Password: a.TLS.KeystorePassword}, false)
-		if err != nil {
-			return fmt.Errorf("open the key store: %w", err)
-		}
-		// It connects to itself on the loopback, whatever its names.
-		client.Transport = &http.Transport{TLSClientConfig: &tls.Config{Certificates: own.Certificates, InsecureSkipVerify: true}}
-	}
-	url := a.Protocol + "://" + net.JoinHostPort("127.0.0.1", strconv.Itoa(a.Port)) + "/ping"
-	req, err := http.NewRequestWithContext(ctx, http.MethodGet, url, nil)
-	if err != nil {
+	status, text, err := doctor.Ping(ctx, a)
+	switch {
+	case err != nil:
 		return err
+	case status != http.StatusOK:
+		return fmt.Errorf("the invoker takes no work: %s", text)
 	}
-	res, err := client.Do(req)
-	if err != nil {
-		return fmt.Errorf("ask the invoker: %w", err)
-	}
-	defer res.Body.Close()
-	text, err := io.ReadAll(io.LimitReader(res.Body, 1000))
-	if err != nil {
-		return fmt.Errorf("ask the invoker: %w", err)
-	}
-	if res.StatusCode != http.StatusOK {
-		return fmt.Errorf("the invoker takes no work: %s", strings.TrimSpace(string(text)))
-	}
-	fmt.Println(strings.TrimSpace(string(text)))
+	fmt.Println(text)
 	return nil
 }

@@ -116,7 +116,7 @@ func (f *fake) machine(c *config.Config) *Machine {
 		Couch:     func(context.Context) (couchdb.Survey, error) { return f.couch, nil },
 		ZooKeeper: func(context.Context) (map[string]int, error) { return f.zoo, nil },
 		Listen:    func(context.Context, int) error { return nil },
-		Ping:      func(context.Context, int) error { return errors.New("refused") },
+		Ping:      func(context.Context, config.Admin) (int, string, error) { return 0, "", errors.New("refused") },
 		Disk:      func(context.Context, string) (Space, error) { return f.space, nil },
 		Writable:  func(_ context.Context, path string) (string, error) { return path, nil },
 

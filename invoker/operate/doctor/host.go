@@ -16,7 +16,7 @@ func checkPort(s *snapshot) []Finding {
 	switch {
 	case err == nil:
 		return ok("%d is free", port)
-	case s.Ping(s.ctx, port) == nil:
+	case isInvoker(s.Ping(s.ctx, s.Config.Admin)):
 		return ok("an invoker answers on %d already", port)
 	}
 	return fail("end what listens there, or set PORT to another one", "%d: %v", port, err)

@@ -6,10 +6,8 @@ import (
 	"crypto/rand"
 	"errors"
 	"fmt"
-	"io"
 	"log/slog"
 	"net"
-	"net/http"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -65,7 +63,7 @@ func (m *Machine) Here(self, shim, management string) *Machine {
 	}
 	m.Probe, m.Broker, m.Couch, m.Etcd = m.probe, m.askBroker, m.askCouch, m.askEtcd
 	m.Records, m.Bucket = m.askRecords, m.askBucket
-	m.Listen, m.Reach, m.Ping, m.Disk, m.Writable = listen, reach, ping, disk, writable
+	m.Listen, m.Reach, m.Ping, m.Disk, m.Writable = listen, reach, Ping, disk, writable
 	return m
 }
 
@@ -137,25 +135,6 @@ func listen(ctx context.Context, port int) error {
 		return err
 	}
 	return l.Close()
-}
-
-// ping asks whether an invoker listens on a port of this host. Its answer may
-// be that it is not ready.
-func ping(ctx context.Context, port int) error {
-	req, err := http.NewRequestWithContext(ctx, http.MethodGet, fmt.Sprintf("http://localhost:%d/ping", port), nil)
-	if err != nil {
-		return err
-	}
-	res, err := http.DefaultClient.Do(req)
-	if err != nil {
-		return err
-	}
-	defer res.Body.Close()
-	text, err := io.ReadAll(io.LimitReader(res.Body, 100))
-	if s := string(text); err == nil && s != "pong" && !strings.HasPrefix(s, "not ready") {
-		return fmt.Errorf("what answers /ping with status %d is no invoker", res.StatusCode)
-	}
-	return err
 }
 
 func disk(_ context.Context, path string) (Space, error) {

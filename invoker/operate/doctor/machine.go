@@ -71,9 +71,9 @@ type Machine struct {
 	// Records asks the store of records, where that is not CouchDB.
 	Records   func(ctx context.Context) error
 	ZooKeeper func(ctx context.Context) (map[string]int, error)
-	// Listen reports whether a port is free; Ping what an invoker on it answers.
+	// Listen reports whether a port is free; Ping what answers on the admin port.
 	Listen func(ctx context.Context, port int) error
-	Ping   func(ctx context.Context, port int) error
+	Ping   func(ctx context.Context, a config.Admin) (status int, text string, err error)
 	// Disk returns the bytes free and in all of the file system of a path.
 	Disk func(ctx context.Context, path string) (Space, error)
 	// Writable reports whether this user may write in a directory, or make it:

@@ -4,6 +4,7 @@ import (
 	"archive/tar"
 	"bytes"
 	"context"
+	"crypto/tls"
 	"errors"
 	"fmt"
 	"math/rand/v2"
@@ -17,6 +18,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"software.sslmate.com/src/go-pkcs12"
 
 	"github.com/gpuwhisk/gpuwhisk/invoker/config"
 	"github.com/gpuwhisk/gpuwhisk/invoker/develop/peertest"
@@ -58,17 +61,46 @@ func TestPing(t *testing.T) {
 		body   string
 		ok     bool
 	}{{200, "pong", true}, {503, "not ready: waiting for Kafka\n", true}, {200, "<html>", false}, {404, "", false}} {
-		s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-			if r.URL.Path != "/ping" {
-				t.Errorf("asked for %s", r.URL.Path)
-			}
-			w.WriteHeader(tt.status)
-			_, _ = w.Write([]byte(tt.body))
-		}))
-		if err := ping(t.Context(), peertest.PortOf(t, s.Listener.Addr().String())); (err == nil) != tt.ok {
-			t.Errorf("%d %q: %v", tt.status, tt.body, err)
+		s := httptest.NewServer(pinged(t, tt.status, tt.body))
+		a := config.Admin{Protocol: "http", Port: peertest.PortOf(t, s.Listener.Addr().String())}
+		status, text, err := Ping(t.Context(), a)
+		if isInvoker(status, text, err) != tt.ok {
+			t.Errorf("%d %q: %d, %q, %v", tt.status, tt.body, status, text, err)
 		}
 		s.Close()
+	}
+}
+
+func pinged(t *testing.T, status int, body string) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.URL.Path != "/ping" {
+			t.Errorf("asked for %s", r.URL.Path)
+		}
+		w.WriteHeader(status)
+		_, _ = w.Write([]byte(body))
+	})
+}
+
+// TestPortOfAnInvokerWithTLS: it is known by its own key store.
+func TestPortOfAnInvokerWithTLS(t *testing.T) {
+	s := httptest.NewUnstartedServer(pinged(t, 200, "pong"))
+	s.TLS = &tls.Config{ClientAuth: tls.RequireAnyClientCert}
+	s.StartTLS()
+	defer s.Close()
+	own := s.TLS.Certificates[0]
+	store, err := pkcs12.Modern.Encode(own.PrivateKey, s.Certificate(), nil, "store-pass")
+	if err != nil {
+		t.Fatal(err)
+	}
+	c := config.Default()
+	c.Admin.Protocol, c.Admin.Port = "https", peertest.PortOf(t, s.Listener.Addr().String())
+	c.Admin.TLS = config.AdminTLS{KeystorePath: filepath.Join(t.TempDir(), "own.p12"), KeystorePassword: "store-pass"}
+	if err := os.WriteFile(c.Admin.TLS.KeystorePath, store, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	r := Examine(t.Context(), (&Machine{Config: c}).Here("", "", ""), time.Minute).of("Host", "port")
+	if len(r) != 1 || r[0].Status != OK || !strings.Contains(r[0].Found, "an invoker answers") {
+		t.Errorf("%+v", r)
 	}
 }
 

@@ -260,7 +260,10 @@ func TestHostChecks(t *testing.T) {
 	runTrials(t, []trial{
 		{"", nil, "Host/port", OK, "8080 is free", ""},
 		{"taken", busy, "Host/port", Fail, "8080: address already in use", "PORT"},
-		{"by an invoker", func(f *fake) { busy(f); f.Ping = func(context.Context, int) error { return nil } }, "Host/port", OK, "an invoker answers on 8080", ""},
+		{"by an invoker", func(f *fake) {
+			busy(f)
+			f.Ping = func(context.Context, config.Admin) (int, string, error) { return 200, "pong", nil }
+		}, "Host/port", OK, "an invoker answers on 8080", ""},
 
 		{"", nil, "Host/memory", OK, "1 GiB of 16 GiB", ""},
 		{"too much", func(f *fake) { f.Config.Pool.UserMemory = 32 << 30 }, "Host/memory", Fail, "32 GiB of 16 GiB", "lower"},
