@@ -1,6 +1,8 @@
 package assembly
 
 import (
+	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 
@@ -82,5 +84,60 @@ func TestEveryMessageOfAnActivationRuns(t *testing.T) {
 	}
 	if got := j.Past(id).State; got != journal.Completed {
 		t.Errorf("the first is %v", got)
+	}
+}
+
+// TestHandedOutAgainIsNotRunAgain: a scheduler's second copy of an activation is not
+// used, whether the disk took the first or not, while it is in progress and after its
+// end; one that went back may come again.
+func TestHandedOutAgainIsNotRunAgain(t *testing.T) {
+	for _, disk := range []string{"well", "away"} {
+		t.Run(disk, func(t *testing.T) {
+			dir := filepath.Join(t.TempDir(), "journal")
+			j, err := journal.Open(journal.Config{Dir: dir})
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer func() { _ = j.Close() }()
+			if disk == "away" {
+				if err := os.Rename(dir, dir+"x"); err != nil {
+					t.Fatal(err)
+				}
+			}
+			p := &pulledJournal{journal: j, log: quiet}
+			id := activation.ID(strings.Repeat("a", 32))
+			keep := func() bool {
+				return p.Keep(&invoker.Delivery{Message: &activation.Message{ActivationID: id}}, []byte("message"))
+			}
+			if !keep() {
+				t.Error("the first copy is not used")
+			}
+			if keep() {
+				t.Error("a second copy is used while the first waits")
+			}
+			if disk == "well" {
+				_ = j.Begin(t.Context(), id)
+				if keep() {
+					t.Error("a second copy is used while the first runs")
+				}
+			}
+			j.Completed(id)
+			if keep() {
+				t.Error("a second copy is used after the first ended")
+			}
+			other := activation.ID(strings.Repeat("b", 32))
+			id = other
+			if !keep() {
+				t.Error("another activation is not used")
+			}
+			if disk == "well" {
+				if err := p.Forget(other); err != nil {
+					t.Fatal(err)
+				}
+				if !keep() {
+					t.Error("what went back and comes again is not used")
+				}
+			}
+		})
 	}
 }

@@ -89,11 +89,11 @@ func (p *pulledJournal) Keep(d *invoker.Delivery, message []byte) bool {
 	if p.journal == nil {
 		return true
 	}
-	d.Offset = time.Now().UnixNano() // the next process runs them in this order
-	if !recall(p.journal, pulledPartition, d) {
+	d.Offset = time.Now().UnixNano()                          // the next process runs them in this order
+	if !recall(p.journal, pulledPartition, d) || d.Unlisted { // this process has it already
 		return false
 	}
-	if d.Completed || d.Unlisted {
+	if d.Completed {
 		return true
 	}
 	if err := p.journal.Keep(d.Message.ActivationID, message); err != nil {

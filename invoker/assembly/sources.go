@@ -23,9 +23,10 @@ type source interface {
 }
 
 // sources is the invoker's feed: of its own topic, of what a former process left in
-// the journal and, where it consumes that, of the forward topic. It delivers
-// nothing while the journal's disk does not keep up. With one source the caller
-// pulls itself; with more, a goroutine for each pulls one activation ahead.
+// the journal and, where it consumes that, of the forward topic. It pulls nothing
+// from them while the journal's disk does not keep up. With one source the caller
+// pulls itself; with more, a goroutine for each pulls one activation ahead. Without
+// one it has what is given to deliver.
 type sources struct {
 	journal *journal.Journal // of the first source, nil: there is none
 	log     *slog.Logger
@@ -57,7 +58,7 @@ func newSources(j *journal.Journal, log *slog.Logger, all ...source) *sources {
 
 // Next waits for the next activation of any source.
 func (s *sources) Next(ctx context.Context) (invoker.Delivery, error) {
-	if s.journal != nil {
+	if s.journal != nil && len(s.all) > 0 {
 		if err := s.journal.Ready(ctx); err != nil {
 			return invoker.Delivery{}, err
 		}

@@ -3,10 +3,17 @@ package assembly
 import (
 	"context"
 	"errors"
+	"os"
+	"path/filepath"
+	"strings"
 	"testing"
+	"time"
 
+	"github.com/gpuwhisk/gpuwhisk/activation"
+	"github.com/gpuwhisk/gpuwhisk/activation/journal"
 	"github.com/gpuwhisk/gpuwhisk/activation/kafka"
 	"github.com/gpuwhisk/gpuwhisk/gpu"
+	"github.com/gpuwhisk/gpuwhisk/invoker"
 	"github.com/gpuwhisk/gpuwhisk/invoker/config"
 )
 
@@ -54,6 +61,41 @@ func TestSourcesPullFromBoth(t *testing.T) {
 	}
 	if err := s.close(t.Context()); err != nil || !own.closed || !shared.closed {
 		t.Errorf("close: %v, own %v, shared %v", err, own.closed, shared.closed)
+	}
+}
+
+// TestFetchedRunsThoughTheDiskIsAway: what a scheduler has handed out is here alone, and
+// does not wait for a disk that takes nothing; what comes over Kafka does.
+func TestFetchedRunsThoughTheDiskIsAway(t *testing.T) {
+	dir := filepath.Join(t.TempDir(), "journal")
+	j, err := journal.Open(journal.Config{Dir: dir})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = j.Close() }()
+	if err := os.Rename(dir, dir+"x"); err != nil {
+		t.Fatal(err)
+	}
+	id := activation.ID(strings.Repeat("a", 32))
+	j.Delivered(id, 0, 0)
+	_ = j.Begin(t.Context(), id)
+	if j.Health().OK() {
+		t.Fatal("the disk takes what is written")
+	}
+	fetched := newSources(j, quiet)
+	go func() { _ = fetched.deliver(t.Context(), invoker.Delivery{Offset: 7}) }()
+	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
+	defer cancel()
+	if d, err := fetched.Next(ctx); err != nil || d.Offset != 7 {
+		t.Errorf("fetched: %+v, %v", d, err)
+	}
+	if err := fetched.close(t.Context()); err != nil {
+		t.Errorf("close: %v", err)
+	}
+	ended, cancel := context.WithCancel(t.Context())
+	cancel()
+	if _, err := newSources(j, quiet, &spring{}).Next(ended); !errors.Is(err, context.Canceled) {
+		t.Errorf("over Kafka: %v", err)
 	}
 }
 
