@@ -1,7 +1,7 @@
 package journal
 
 import (
-	"cmp"
+	"errors"
 
 	"github.com/gpuwhisk/gpuwhisk/invoker/lib/wal"
 )
@@ -57,26 +57,31 @@ func (j *Journal) dropOldest() bool {
 	case needed && !j.rewrite(n):
 		return false
 	}
+	// What supersedes the file is to be safe before it goes.
+	if j.log.Appended().Wait() != nil || j.log.Sync() != nil {
+		return false
+	}
 	if err := j.log.Drop(n); err != nil {
-		j.cfg.Log.Error("a file of the journal stays", "error", err)
+		j.cfg.Log.Error("a file of the journal stays for now", "error", err)
+		return false
 	}
 	return true
 }
 
-// rewrite appends what is needed of a file, and returns whether all of that is
-// safe.
+// rewrite appends what is needed of a file, and reports whether that is all.
 func (j *Journal) rewrite(n wal.Segment) bool {
 	if _, err := j.log.Trouble(); err != nil {
 		return false
 	}
-	var last wal.Receipt
 	for _, k := range j.neededOf(n) {
 		for _, kind := range []payloadKind{message, result} {
-			last = cmp.Or(j.rewritePayload(k, kind, n), last)
+			if !j.rewritePayload(k, kind, n) {
+				return false
+			}
 		}
-		last = cmp.Or(j.rewriteState(k, n), last)
+		j.rewriteState(k, n)
 	}
-	return last.Wait() == nil && j.log.Sync() == nil
+	return true
 }
 
 func (j *Journal) neededOf(n wal.Segment) []key {
@@ -91,11 +96,12 @@ func (j *Journal) neededOf(n wal.Segment) []key {
 	return keys
 }
 
-// rewritePayload appends a payload, with the state, if it lies in a file.
-func (j *Journal) rewritePayload(k key, kind payloadKind, n wal.Segment) (r wal.Receipt) {
+// rewritePayload appends a payload, with the state, if it lies in a file. It
+// reports whether the file is not needed for it any more.
+func (j *Journal) rewritePayload(k key, kind payloadKind, n wal.Segment) bool {
 	at := j.position(k, kind)
 	if at.Segment != n {
-		return r
+		return true
 	}
 	text, err := j.read(at, kind)
 	j.mu.Lock()
@@ -103,21 +109,22 @@ func (j *Journal) rewritePayload(k key, kind payloadKind, n wal.Segment) (r wal.
 	e := j.known[k]
 	switch {
 	case e == nil || e.payloads[kind] != at:
-		return r
-	case err != nil:
+	case errors.Is(err, wal.ErrDamaged):
 		j.cfg.Log.Error("a payload in the journal cannot be read and is dropped", "activation", k.id(), "error", err)
 		j.dropPayload(e, kind)
-		return r
+	case err != nil:
+		return false
+	default:
+		j.writePayload(k, e, kind, text)
 	}
-	return j.writePayload(k, e, kind, text)
+	return true
 }
 
 // rewriteState appends a state if it lies in a file.
-func (j *Journal) rewriteState(k key, n wal.Segment) (r wal.Receipt) {
+func (j *Journal) rewriteState(k key, n wal.Segment) {
 	j.mu.Lock()
 	defer j.mu.Unlock()
 	if e := j.known[k]; e != nil && e.at == n {
-		return j.writeState(k, e)
+		j.writeState(k, e)
 	}
-	return r
 }

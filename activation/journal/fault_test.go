@@ -205,6 +205,101 @@ func TestSpilledWaitsForTheDisk(t *testing.T) {
 	}
 }
 
+// away takes a journal's directory away; the function that it returns brings it back.
+func away(t *testing.T, j *Journal) (back func()) {
+	t.Helper()
+	dir := j.cfg.Dir
+	if err := os.Rename(dir, dir+"x"); err != nil {
+		t.Fatal(err)
+	}
+	return func() {
+		t.Helper()
+		if err := os.Rename(dir+"x", dir); err != nil {
+			t.Fatal(err)
+		}
+		if err := j.Ready(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+// TestDiskThatWasAwayResurrectsNothing: a file that cannot be deleted while the disk is
+// away is deleted later, and before those that supersede it, or the next process would
+// run what is completed.
+func TestDiskThatWasAwayResurrectsNothing(t *testing.T) {
+	j := open(t, Config{Dir: filepath.Join(t.TempDir(), "journal"), SegmentBytes: 1})
+	j.Delivered(id(0), 0, 0)
+	spill(t, j, 0)
+	back := away(t, j)
+	j.Completed(id(0))
+	j.Delivered(id(1), 0, 1)
+	begin(j, id(1)) // returns when the disk has refused
+	compactNow(j)
+	back()
+	j.Covered(0, func(offset int64) bool { return offset == 0 })
+	j.Delivered(id(2), 0, 2)
+	begin(j, id(2))
+	compactNow(j)
+	if p := again(t, j).Past(id(0)); p != (Past{}) {
+		t.Errorf("what was completed and covered: %+v", p)
+	}
+}
+
+// TestFileThatCannotBeDeletedIsKeptInOrder: no younger file goes before it.
+func TestFileThatCannotBeDeletedIsKeptInOrder(t *testing.T) {
+	j := open(t, Config{Dir: t.TempDir(), SegmentBytes: 1})
+	for i := range 3 {
+		j.Delivered(id(i), 0, int64(i))
+		spill(t, j, i)
+	}
+	oldest, err := filepath.Glob(filepath.Join(j.cfg.Dir, "00000001-*"))
+	if err != nil || len(oldest) != 1 {
+		t.Fatalf("oldest file %q, %v", oldest, err)
+	}
+	if err := errors.Join(os.Remove(oldest[0]), os.MkdirAll(filepath.Join(oldest[0], "x"), 0o700)); err != nil {
+		t.Fatal(err)
+	}
+	for i := range 3 {
+		j.Completed(id(i))
+	}
+	j.Covered(0, func(int64) bool { return true })
+	before := j.log.Segments()
+	compactNow(j)
+	if got := j.log.Segments(); got != before {
+		t.Errorf("%d files of %d", got, before)
+	}
+	if err := os.RemoveAll(oldest[0]); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(oldest[0], nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	compactNow(j)
+	if got := j.log.Segments(); got != 1 {
+		t.Errorf("%d files when it can be deleted", got)
+	}
+}
+
+// TestDiskThatIsAwayDamagesNoMessage: a message that cannot be read for a while is
+// there when the disk is back, whether it was to be taken or to be rewritten.
+func TestDiskThatIsAwayDamagesNoMessage(t *testing.T) {
+	j := open(t, Config{Dir: filepath.Join(t.TempDir(), "journal")})
+	j.Delivered(id(0), 0, 0)
+	spill(t, j, 0)
+	j = again(t, j)
+	back := away(t, j)
+	if _, _, err := j.Take(id(0)); err == nil || errors.Is(err, wal.ErrDamaged) {
+		t.Errorf("taken while the disk is away: %v", err)
+	}
+	if j.rewrite(j.log.Oldest()) {
+		t.Error("rewritten while the disk is away")
+	}
+	back()
+	if text, _, err := j.Take(id(0)); err != nil || string(text) != string(messageOf(0)) {
+		t.Errorf("taken when it is back: %q, %v", text, err)
+	}
+}
+
 func FuzzDecode(f *testing.F) {
 	f.Add(encode(nil, keyOf(id(7)), &entry{state: Started, partition: 3, offset: 1 << 40, starts: 2}, 0))
 	f.Add(append(encode(nil, keyOf(id(7)), &entry{state: Started, offset: 5}, resultBit), `{"ended":1}`...))

@@ -3,6 +3,7 @@ package journal
 import (
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 
@@ -38,8 +39,8 @@ func (j *Journal) Unfinished() []Unfinished {
 
 // Take returns the message of an activation that Unfinished listed, once. The
 // caller works on it: Kafka's copy, should it come, is of no use from then on. Its
-// error is ErrNotSpilled where Kafka's copy came first. A message that cannot be
-// read is forgotten, so that Kafka's copy counts, if there is one.
+// error is ErrNotSpilled where Kafka's copy came first. Where the message cannot be
+// read Kafka's copy counts, if there is one; a damaged message is forgotten.
 func (j *Journal) Take(id activation.ID) (text []byte, past Past, err error) {
 	j.mu.Lock()
 	e := j.known[keyOf(id)]
@@ -56,7 +57,9 @@ func (j *Journal) Take(id activation.ID) (text []byte, past Past, err error) {
 	j.mu.Lock()
 	defer j.mu.Unlock()
 	e.former, e.taken = true, false
-	j.dropPayload(e, message)
+	if errors.Is(err, wal.ErrDamaged) {
+		j.dropPayload(e, message)
+	}
 	return nil, past, err
 }
 
@@ -93,7 +96,7 @@ func (j *Journal) Spill(ids []activation.ID, messages [][]byte) []error {
 	return errs
 }
 
-// spill appends one message. The receipt is zero where it is stored already.
+// spill appends one message, unless that was done before.
 //
 // What has no other copy may take all of the files, where what could stay elsewhere
 // leaves half of them.
@@ -108,7 +111,7 @@ func (j *Journal) spill(k key, text []byte, factor int64) (r wal.Receipt, err er
 	case e == nil || e.state == Completed || len(text) == 0:
 		return r, ErrNotOpen
 	case e.has(message):
-		return r, nil
+		return j.log.Appended(), nil
 	case (j.live+int64(len(text)))*factor > j.cfg.Bytes:
 		return r, fmt.Errorf("%w: it may take %d bytes", ErrFull, j.cfg.Bytes)
 	}

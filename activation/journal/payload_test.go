@@ -12,6 +12,7 @@ import (
 	"testing"
 
 	"github.com/gpuwhisk/gpuwhisk/activation"
+	"github.com/gpuwhisk/gpuwhisk/invoker/lib/wal"
 )
 
 // TestWhicheverComesFirst: of the journal's copy of a message and Kafka's one is
@@ -92,6 +93,27 @@ func TestSpillReportsEach(t *testing.T) {
 	}
 	if h := j.Health(); h.Spilled != 1 || h.SpilledBytes < int64(len(messageOf(0))) {
 		t.Errorf("health %+v", h)
+	}
+}
+
+// TestSpilledAgainIsWritten: a message that is to be spilled a second time is safe when
+// the first time is, and not before.
+func TestSpilledAgainIsWritten(t *testing.T) {
+	j := open(t, Config{Dir: t.TempDir()})
+	j.Delivered(id(0), 0, 0)
+	first, err := j.spill(keyOf(id(0)), messageOf(0), slackFactor)
+	if err != nil {
+		t.Fatal(err)
+	}
+	second, err := j.spill(keyOf(id(0)), messageOf(0), slackFactor)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if second == (wal.Receipt{}) {
+		t.Error("spilled again, there is nothing to wait for")
+	}
+	if err := errors.Join(second.Wait(), first.Wait()); err != nil {
+		t.Error(err)
 	}
 }
 

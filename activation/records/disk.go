@@ -134,14 +134,16 @@ func (s *DiskSpool) Peek(n, bytes int) ([]Document, error) {
 	return docs, nil
 }
 
-// pass forgets all files before one.
+// pass forgets all files before one. What cannot be deleted is tried again with the
+// next ones.
 func (s *DiskSpool) pass(next wal.Segment) {
-	for ; s.at < next; s.at++ {
-		if err := s.log.Drop(s.at); err != nil {
-			s.cfg.Log.Error("a file of the spool stays", "error", err)
+	s.at, s.from = max(s.at, next), 0
+	for n := s.log.Oldest(); n < s.at; n++ {
+		if err := s.log.Drop(n); err != nil {
+			s.cfg.Log.Error("a file of the spool stays for now", "error", err)
+			return
 		}
 	}
-	s.from = 0
 }
 
 // Remove forgets the oldest documents, which Peek has just returned.

@@ -160,6 +160,36 @@ func TestSpoolOnBadDisk(t *testing.T) {
 	}
 }
 
+// TestSpoolDeletesWhenTheDiskIsBack: files that could not be deleted go with the next
+// ones, and their documents are not sent again by the next process.
+func TestSpoolDeletesWhenTheDiskIsBack(t *testing.T) {
+	dir := filepath.Join(t.TempDir(), "spool")
+	s := openSpool(t, SpoolConfig{Dir: dir, SegmentBytes: 1})
+	spoolDocs(t, s, 0, 3)
+	docs, err := s.Peek(2, 1000)
+	if err != nil || len(docs) != 2 {
+		t.Fatalf("peeked %d documents, %v", len(docs), err)
+	}
+	if err := os.Rename(dir, dir+"x"); err != nil {
+		t.Fatal(err)
+	}
+	if err := s.Remove(2); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Rename(dir+"x", dir); err != nil {
+		t.Fatal(err)
+	}
+	if got := drain(t, s); !slices.Equal(got, ids(2, 3)) {
+		t.Errorf("drained %v", got)
+	}
+	if err := s.Close(); err != nil {
+		t.Fatal(err)
+	}
+	if got := drain(t, openSpool(t, SpoolConfig{Dir: dir})); len(got) > 0 {
+		t.Errorf("the next process drained %v", got)
+	}
+}
+
 // TestSpoolDrainsBesideFreshOnes loses none and shows none twice.
 func TestSpoolDrainsBesideFreshOnes(t *testing.T) {
 	s := openSpool(t, SpoolConfig{Dir: t.TempDir(), SegmentBytes: 300, Sync: wal.None})

@@ -109,11 +109,8 @@ func (l *Log) Read(p Position) ([]byte, error) {
 	if err == nil {
 		return payload, nil
 	}
-	l.mu.Lock()
-	newest := Receipt{batch: l.newest, log: l}
-	l.mu.Unlock()
-	if trouble := newest.Wait(); trouble != nil {
-		return nil, errors.Join(err, trouble)
+	if trouble := l.Appended().Wait(); trouble != nil {
+		return nil, fmt.Errorf("read entry at %d of segment %d: %w", p.Offset, p.Segment, trouble)
 	}
 	return l.read(p)
 }

@@ -242,7 +242,7 @@ func (l *Log) Damaged() int64 { return l.damaged }
 
 // Drop deletes a file. Its entries must not be needed any more, and must not
 // supersede any in an older file. Files are to be dropped in order, by one
-// goroutine.
+// goroutine. A file that cannot be deleted, as of a disk that is away, stays.
 func (l *Log) Drop(n Segment) error {
 	l.mu.Lock()
 	s := l.files[n]
@@ -250,13 +250,17 @@ func (l *Log) Drop(n Segment) error {
 		l.mu.Unlock()
 		return nil
 	}
-	delete(l.files, n)
 	s.dropped = true
-	l.total -= s.size
 	l.mu.Unlock()
-	if err := os.Remove(filepath.Join(l.cfg.Dir, s.name)); err != nil && !errors.Is(err, os.ErrNotExist) {
+	err := os.Remove(filepath.Join(l.cfg.Dir, s.name))
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if err != nil {
+		s.dropped = false
 		return fmt.Errorf("drop segment of log: %w", err)
 	}
+	delete(l.files, n)
+	l.total -= s.size
 	return nil
 }
 

@@ -60,6 +60,13 @@ func (l *Log) Append(head, body []byte) Receipt {
 	return Receipt{p, b, l}
 }
 
+// Appended is the receipt for all that was appended up to now.
+func (l *Log) Appended() Receipt {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return Receipt{batch: l.newest, log: l}
+}
+
 func signal(ch chan struct{}) {
 	select {
 	case ch <- struct{}{}:
