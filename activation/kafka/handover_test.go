@@ -2,15 +2,18 @@ package kafka
 
 import (
 	"bufio"
+	"context"
 	"fmt"
 	"io"
 	"maps"
 	"os"
 	"os/exec"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
+	"github.com/twmb/franz-go/pkg/kerr"
 	"github.com/twmb/franz-go/pkg/kmsg"
 )
 
@@ -119,6 +122,46 @@ func TestMemberCommitsWhatIsSoByThen(t *testing.T) {
 		t.Errorf("committed partitions, and whether as released: %v, want %v", got, want)
 	}
 	open[1].Done()
+}
+
+// A stop that cuts a revocation short commits what that had not: what is completed of
+// the partitions does not run again at their next member.
+func TestStopDuringARevocationCommits(t *testing.T) {
+	b := newFakeFixture(t)
+	topic := b.wideTopic(1)
+	s := b.memberThatCommits(topic, time.Hour) // but once
+	b.putTo(topic, 0, messages(0, 2)...)
+	open := b.takeOpen(s, 2)
+	open[0].Done()
+	b.await("the first to be committed", func() bool { return len(s.feed.uncommitted()) == 0 })
+	var refuses atomic.Bool
+	refuses.Store(true)
+	refused := make(chan struct{}, 1000)
+	b.fake.ControlKey(kmsg.OffsetCommit.Int16(), func(req kmsg.Request) (kmsg.Response, error, bool) {
+		b.fake.KeepControl()
+		if !refuses.Load() {
+			return nil, nil, false
+		}
+		signal(refused)
+		return refuseCommit(req, kerr.CoordinatorLoadInProgress.Code), nil, true
+	})
+	open[1].Done()
+	revoked := make(chan struct{})
+	go func() {
+		defer close(revoked)
+		s.revoked(context.Background(), nil, map[string][]int32{topic: {0}})
+	}()
+	<-refused
+	ended := make(chan error, 1)
+	go func() { ended <- s.Close(b.ctx()) }()
+	<-revoked
+	refuses.Store(false)
+	if err := <-ended; err != nil {
+		t.Error(err)
+	}
+	if got := b.committed(s.cfg.Group, topic); got != 2 {
+		t.Errorf("committed %d, want 2", got)
+	}
 }
 
 // takeOpen has a member take messages, which stay open.

@@ -168,6 +168,9 @@ func (m *Member) revoked(ctx context.Context, _ *kgo.Client, all map[string][]in
 	defer context.AfterFunc(m.feed.ctx, cancel)()
 	open := m.release(partitions)
 	_ = retry.Do(ctx, retry.Default(), func() error { return m.feed.commits.commit(ctx) }) // what is not committed runs again
+	if m.feed.ctx.Err() != nil { // Close commits
+		return
+	}
 	m.forget(partitions)
 	m.log.Info("partitions released", "partitions", partitions, "withRunsOpen", open)
 }
