@@ -164,6 +164,38 @@ func TestStopDuringARevocationCommits(t *testing.T) {
 	}
 }
 
+// A member that could not commit that it released a partition gives up what is open of
+// it: the next one has no heartbeat to wait for, and reads there. A later commit would
+// overwrite that member's.
+func TestMemberThatCouldNotCommitItsRelease(t *testing.T) {
+	b := newFakeFixture(t)
+	topic := b.wideTopic(1)
+	s := b.memberThatCommits(topic, time.Hour) // but once
+	b.putTo(topic, 0, messages(0, 2)...)
+	open := b.takeOpen(s, 2)
+	open[0].Done()
+	b.await("the first to be committed", func() bool { return len(s.feed.uncommitted()) == 0 })
+	var commits atomic.Int32
+	b.fake.ControlKey(kmsg.OffsetCommit.Int16(), func(req kmsg.Request) (kmsg.Response, error, bool) {
+		b.fake.KeepControl()
+		commits.Add(1)
+		return refuseCommit(req, kerr.CoordinatorLoadInProgress.Code), nil, true
+	})
+	ctx, cancel := context.WithTimeout(b.ctx(), 20*time.Millisecond)
+	defer cancel()
+	s.revoked(ctx, nil, map[string][]int32{topic: {0}})
+	if got := s.Stats(); got.Leaving || len(got.Partitions) > 0 || b.log.count("ERROR", "interrupted") != 1 {
+		t.Errorf("stats %+v\n%s", got, b.log)
+	}
+	before := commits.Load()
+	open[1].Done()
+	s.beat(time.Now())
+	b.must(s.feed.commits.commit(b.ctx()))
+	if got := commits.Load(); got != before {
+		t.Errorf("%d commits of a partition that another has", got-before)
+	}
+}
+
 // takeOpen has a member take messages, which stay open.
 func (b *fixture) takeOpen(s *Member, n int) (open []Delivery) {
 	b.t.Helper()

@@ -167,11 +167,16 @@ func (m *Member) revoked(ctx context.Context, _ *kgo.Client, all map[string][]in
 	defer cancel()
 	defer context.AfterFunc(m.feed.ctx, cancel)()
 	open := m.release(partitions)
-	_ = retry.Do(ctx, retry.Default(), func() error { return m.feed.commits.commit(ctx) }) // what is not committed runs again
+	err := retry.Do(ctx, retry.Default(), func() error { return m.feed.commits.commit(ctx) })
 	if m.feed.ctx.Err() != nil { // Close commits
 		return
 	}
 	m.forget(partitions)
+	if err != nil {
+		m.log.Error("partitions released, and what is completed of them not committed: that runs again, and open runs count as interrupted",
+			"partitions", partitions, "withRunsOpen", open, "error", err)
+		return
+	}
 	m.log.Info("partitions released", "partitions", partitions, "withRunsOpen", open)
 }
 
@@ -186,13 +191,13 @@ func (m *Member) lost(_ context.Context, _ *kgo.Client, all map[string][]int32) 
 	}
 }
 
-// forget removes partitions, but not those that are released with something
-// open.
+// forget removes partitions, but not those that were released with something open
+// when the broker has that.
 func (m *Member) forget(partitions []int32) {
 	m.feed.mu.Lock()
 	defer m.feed.mu.Unlock()
 	for _, p := range slices.Clone(m.feed.partitions) {
-		if p.heartbeat == 0 && slices.Contains(partitions, p.index) {
+		if (p.heartbeat == 0 || p.renewed.Equal(p.since)) && slices.Contains(partitions, p.index) {
 			m.feed.remove(p)
 		}
 	}
