@@ -109,11 +109,12 @@ func (p *Puller) pull(o slot.Order, answer activation.FetchAnswer) {
 	p.do(func(now time.Duration) {
 		p.stats.Pulled++
 		p.table.Pulled(now, o.Slot, age, keep)
-		if !use {
+		if _, again := p.pulled[m.ActivationID]; again || !use {
+			use = false
 			p.table.Ended(now, o.Slot, 0, true, false)
 			return
 		}
-		p.pulled[m.ActivationID] = append(p.pulled[m.ActivationID], origin{o.Slot, o.Creation.Queue, o.Creation.Endpoint})
+		p.pulled[m.ActivationID] = origin{o.Slot, o.Creation.Queue, o.Creation.Endpoint}
 	})
 	if use {
 		if err := p.ports.Deliver(p.life, d); err != nil {

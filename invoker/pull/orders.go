@@ -284,14 +284,10 @@ func (p *Puller) Adopted(memo string) (id invoker.Claim, ok bool) {
 func (p *Puller) Ended(e invoker.End) {
 	p.do(func(now time.Duration) {
 		p.endReturn(e.ID)
-		of := p.pulled[e.ID]
-		if len(of) == 0 {
-			return
-		}
-		if p.pulled[e.ID] = of[1:]; len(of) == 1 {
+		if from, ok := p.pulled[e.ID]; ok {
 			delete(p.pulled, e.ID)
+			p.table.Ended(now, from.slot, e.Took, e.Keeps, e.Ran)
 		}
-		p.table.Ended(now, of[0].slot, e.Took, e.Keeps, e.Ran)
 	})
 }
 

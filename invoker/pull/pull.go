@@ -162,7 +162,7 @@ type Puller struct {
 	table     *slot.Table
 	timer     *time.Timer
 	names     map[slot.ID]string // of the containers, as schedulers know them
-	pulled    map[activation.ID][]origin
+	pulled    map[activation.ID]origin
 	returning map[activation.ID]chan struct{} // closed when what is given back has ended here
 	done      map[activation.ID][]func()      // of the messages of creations without an ack
 	keys      map[string][]change
@@ -198,7 +198,7 @@ type Stats struct {
 func New(cfg Config, ports Ports, log *slog.Logger) *Puller {
 	p := &Puller{
 		cfg: cfg, ports: ports, log: log, began: time.Now(), changed: make(chan struct{}, 1),
-		table: slot.New(cfg.Slots), names: map[slot.ID]string{}, pulled: map[activation.ID][]origin{}, returning: map[activation.ID]chan struct{}{},
+		table: slot.New(cfg.Slots), names: map[slot.ID]string{}, pulled: map[activation.ID]origin{}, returning: map[activation.ID]chan struct{}{},
 		done: map[activation.ID][]func(){}, keys: map[string][]change{}, images: map[string]failedImage{}, leaving: map[slot.ID]chan struct{}{}, stats: Stats{Creations: map[string]int{}},
 	}
 	p.life, p.end = context.WithCancel(context.Background())

@@ -263,6 +263,28 @@ func TestActivationThatIsInProgressIsNotDeliveredAgain(t *testing.T) {
 	})
 }
 
+// TestHandedOutTwiceWithoutAJournal: what is in progress is known without the journal.
+func TestHandedOutTwiceWithoutAJournal(t *testing.T) {
+	pulling(t, nil, func(f *fixture) {
+		f.creation("", "")
+		pass(100 * time.Millisecond)
+		f.forget()
+		id := f.activate(1)
+		f.want("keep", "deliver 1")
+		f.creation("", "")
+		pass(100 * time.Millisecond)
+		f.forget()
+		f.activate(1)
+		f.want("keep", "fetch s0 warmed=false")
+		f.activate(2)
+		f.want("keep", "deliver 2")
+		f.Ended(invoker.End{ID: id, Keeps: true, Ran: true})
+		f.want("fetch s0 warmed=true")
+		f.activate(3)
+		f.want("keep", "deliver 1")
+	})
+}
+
 func TestDisableDrainsAndEnableResumes(t *testing.T) {
 	pulling(t, nil, func(f *fixture) {
 		f.creation("", "")

@@ -28,8 +28,8 @@ type origin struct {
 func (p *Puller) Return(ctx context.Context, m *activation.Message) (taken bool, err error) {
 	from := origin{queue: activation.NewQueue(m.User.Namespace.Name, m.Action, m.Revision)}
 	p.mu.Lock()
-	if known := p.pulled[m.ActivationID]; len(known) > 0 {
-		from = known[0]
+	if known, ok := p.pulled[m.ActivationID]; ok {
+		from = known
 	}
 	p.returning[m.ActivationID] = make(chan struct{})
 	p.mu.Unlock()
