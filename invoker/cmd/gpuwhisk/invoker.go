@@ -37,9 +37,9 @@ docs/configuration.md lists every key; --print-config shows what holds here.
 
 Admin endpoints on PORT (8080): /ping, /metrics, and with the credentials of
 CONFIG_whisk_invoker_username and _password /status, /enable, /disable.
-SIGTERM stops pulling, finishes what runs and leaves; warm containers stay for the next
+SIGTERM stops pulling, finishes what runs and exits; warm containers stay for the next
 process with this id (whisk.gpu.handover). Ctrl-C, or SIGTERM after POST /disable, removes
-them. A second signal, two seconds later or more, leaves at once. What an invoker has left
+them. A second signal, two seconds later or more, ends it at once. What an invoker has left
 that never comes back, gpuwhisk clean removes.
 It computes on half of the machine's processors, on four at most, and collects
 garbage before it takes more memory than its settings let it need; GOMAXPROCS and GOMEMLIMIT
@@ -142,7 +142,7 @@ func interrupted() context.Context {
 // errTerminated is the cause of a context that SIGTERM has ended.
 var errTerminated = errors.New("terminated")
 
-func untilSignalled(signals <-chan os.Signal, leave func()) context.Context {
+func untilSignalled(signals <-chan os.Signal, exit func()) context.Context {
 	ctx, cancel := context.WithCancelCause(context.Background())
 	go func() {
 		if <-signals == syscall.SIGTERM {
@@ -152,7 +152,7 @@ func untilSignalled(signals <-chan os.Signal, leave func()) context.Context {
 		for first := time.Now(); ; {
 			<-signals
 			if time.Since(first) >= secondSignal {
-				leave()
+				exit()
 				return
 			}
 		}

@@ -46,7 +46,7 @@ type cli struct {
 	Version    versionCmd    `cmd:"" help:"Print the version."`
 
 	Man         manCmd           `cmd:"" hidden:"" help:"Write the manual's pages."`
-	ShowVersion kong.VersionFlag `name:"version" help:"Print the version and leave."`
+	ShowVersion kong.VersionFlag `name:"version" help:"Print the version and exit."`
 
 	NativeProxy nativeProxyCmd `cmd:"" hidden:"" help:"Be the action proxy of executables."`
 }

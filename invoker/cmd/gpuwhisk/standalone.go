@@ -98,7 +98,7 @@ func (c standaloneCmd) Run() error {
 	select {
 	case <-stopping.Done():
 		began := time.Now()
-		c.report("stopping: nothing new is taken, what runs is finished (a second signal after two seconds leaves at once)")
+		c.report("stopping: nothing new is taken, what runs is finished (a second signal after two seconds ends it at once)")
 		err := drain(s)
 		if err == nil {
 			c.report("stopped after " + time.Since(began).Round(time.Millisecond).String() + "; actions and records are kept in " + s.Info().Data)

@@ -22,7 +22,7 @@ type topCmd struct {
 
 // Help is the longer text of gpuwhisk top --help.
 func (topCmd) Help() string {
-	return `Keys: s sorts by the next column, / filters, p pauses the screen, q leaves.
+	return `Keys: s sorts by the next column, / filters, p pauses the screen, q quits.
 
   gpuwhisk top
   gpuwhisk top --host http://gpu7:8080
