@@ -135,3 +135,30 @@ func TestTooBigIsRefusedBehindAFullPool(t *testing.T) {
 		}
 	}
 }
+
+// TestWhatWaitsLeavesABrokenContainer: what waits for a slot of a container that has
+// ended, or in which another run has failed, gets another one.
+func TestWhatWaitsLeavesABrokenContainer(t *testing.T) {
+	for name, broken := range map[string]Event{
+		"it ended by itself":    {Kind: Died, Container: 1},
+		"it cannot be used":     {Kind: Failed, Container: 1},
+		"a run in it failed":    {Kind: Ended, Invocation: 1},
+		"a run has left it so":  {Kind: Left, Invocation: 1},
+		"it was gone for a run": {Kind: Left, Invocation: 1, Unused: true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			c := config("mqfq-sticky", 1)
+			c.Tokens.Max = 4
+			s := newScript(t, c)
+			f := fn("f", gib)
+			f.Width = 2
+			s.submit("create 1, start 1 in 1 on 0 cold", f)
+			s.take(Event{Kind: Created, Container: 1})
+			s.take(Event{Kind: Initialized, Container: 1})
+			s.submit("start 2 in 1 on 0 gpu-warm", f)
+			s.take(Event{Kind: Answered, Invocation: 2})
+			s.submit("", f) // it has the slot of 2, when that has left
+			s.expect("create 2, start 3 in 2 on 0 busy-cold", broken)
+		})
+	}
+}

@@ -211,12 +211,10 @@ func (dev *device) overdueBytes() (sum int64) {
 	return sum
 }
 
-// died follows a container that has ended by itself.
-func (s *Scheduler) died(c *container) {
-	s.fail(c) // a run inside it ends with an event of its own
-	if c.removing || c.inside() > 0 {
-		return
-	}
+// unusable follows the end of a container, or that it must not be used. What has not
+// begun in it goes back to its queue; what has ends with an event of its own.
+func (s *Scheduler) unusable(c *container) {
+	s.fail(c)
 	s.requeueAll(c.unlaunched())
 	if len(c.runs) == 0 && !c.removing {
 		s.remove(c)

@@ -109,11 +109,7 @@ func (s *Scheduler) giveUp(c *container) bool {
 		return false
 	}
 	s.orderFor(c, Order{Do: Unresponsive, Move: c.move.kind, Epoch: c.move.epoch})
-	s.fail(c)
-	s.requeueAll(c.unlaunched())
-	if !c.removing {
-		s.remove(c)
-	}
+	s.unusable(c)
 	return true
 }
 

@@ -224,7 +224,7 @@ func (s *Scheduler) over(r *run, e Event) {
 	}
 	c.dev.ledger.Release(s.now, c.id)
 	if !e.Keep {
-		s.fail(c)
+		s.unusable(c)
 	}
 }
 

@@ -171,15 +171,10 @@ func (s *Scheduler) containerEvent(e Event) {
 	switch e.Kind {
 	case Created:
 		c.created = true
-	case Failed:
-		s.fail(c)
-		if c.isIdle() {
-			s.remove(c)
-		}
+	case Failed, Died:
+		s.unusable(c)
 	case Initialized:
 		s.initialized(c)
-	case Died:
-		s.died(c)
 	case Removed:
 		s.removed(c)
 	case MemoryReported:
