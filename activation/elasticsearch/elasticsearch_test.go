@@ -199,6 +199,25 @@ func TestRecordsArrive(t *testing.T) {
 	}
 }
 
+// TestFirstRecordStays: a later one of the same activation, as of a process that knows
+// only that another began to run it, counts as written and changes nothing.
+func TestFirstRecordStays(t *testing.T) {
+	w := startServer(t)
+	s := open(t, w.config())
+	first := doc(1, `{"of":"the run"}`)
+	put(t, s, first)
+	if n := put(t, s, doc(1, `{"error":"The invoker ended while the action ran."}`), doc(2, `{}`)); n != 2 {
+		t.Errorf("%d of 2 count as written: %+v", n, s.Health())
+	}
+	want, _ := source(first.Body)
+	if got, ok := w.read(first.ID); !ok || string(got) != string(want) {
+		t.Errorf("kept %s\nwant %s", got, want)
+	}
+	if h := s.Health().Records; h.Conflicts != 1 || h.Written != 3 {
+		t.Errorf("health %+v", h)
+	}
+}
+
 // TestOneBadRecord: what the index cannot take is put aside with its reason, and
 // delays no other.
 func TestOneBadRecord(t *testing.T) {
@@ -233,15 +252,15 @@ func TestFullForAWhile(t *testing.T) {
 		status int
 		body   string
 	}{
-		"disk is full":  {200, `{"items":[{"index":{"status":403,"error":{"type":"cluster_block_exception","reason":"blocked by: [FORBIDDEN/12/index read-only]"}}}]}`},
-		"too many":      {200, `{"items":[{"index":{"status":429,"error":{"type":"es_rejected_execution_exception","reason":"queue"}}}]}`},
+		"disk is full":  {200, `{"items":[{"create":{"status":403,"error":{"type":"cluster_block_exception","reason":"blocked by: [FORBIDDEN/12/index read-only]"}}}]}`},
+		"too many":      {200, `{"items":[{"create":{"status":429,"error":{"type":"es_rejected_execution_exception","reason":"queue"}}}]}`},
 		"all too many":  {429, `{"error":{"type":"circuit_breaking_exception","reason":"Data too large"},"status":429}`},
 		"no rights":     {403, `{"error":{"type":"security_exception","reason":"action [indices:data/write/bulk] is unauthorized"},"status":403}`},
 		"proxy":         {502, `<html>bad gateway</html>`},
 		"other answer":  {200, `{"items":[]}`},
 		"no answer":     {200, `x`},
-		"endless":       {200, strings.Repeat(" ", mostAnswer+mostPerRecord+1) + `{"items":[{"index":{"status":200}}]}`},
-		"unknown shape": {200, `{"items":[{"create":{"status":201}}]}`},
+		"endless":       {200, strings.Repeat(" ", mostAnswer+mostPerRecord+1) + `{"items":[{"create":{"status":200}}]}`},
+		"unknown shape": {200, `{"items":[{"index":{"status":201}}]}`},
 	} {
 		s := open(t, w.config())
 		w.answer(c.status, c.body)

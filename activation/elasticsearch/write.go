@@ -19,9 +19,9 @@ import (
 // documentType is the type of a document, which servers before version 7 require.
 const documentType = "_doc"
 
-// action is the line before a document.
+// action is the line before a document: it is to be created, and not to replace one.
 type action struct {
-	Index target `json:"index"`
+	Create target `json:"create"`
 }
 
 type target struct {
@@ -30,8 +30,8 @@ type target struct {
 	ID    string `json:"_id"`
 }
 
-// write indexes documents in one request. One that was indexed before is
-// replaced by itself. Of no documents it reports whether a server takes any.
+// write indexes documents in one request. What an index has stays as it is. Of no
+// documents it reports whether a server takes any.
 func (s *Store) write(ctx context.Context, docs []records.Document) ([]error, error) {
 	if len(docs) == 0 {
 		return nil, s.nothing(ctx)
@@ -51,7 +51,7 @@ func (s *Store) write(ctx context.Context, docs []records.Document) ([]error, er
 		}
 		head := action{target{Index: s.index.Index(namespace(doc.ID)), ID: doc.ID}}
 		if typed {
-			head.Index.Type = documentType
+			head.Create.Type = documentType
 		}
 		body.Write(encode(head))
 		body.WriteByte('\n')
@@ -121,7 +121,7 @@ func (s *Store) bulk(ctx context.Context, body io.Reader, n int) ([]result, erro
 	}
 	answers := make([]result, n)
 	for i, it := range read.Answers {
-		answers[i] = it["index"]
+		answers[i] = it["create"]
 	}
 	return answers, nil
 }
@@ -143,6 +143,8 @@ func (r result) meaning() error {
 	}
 	err := errors.New(words(r.Status, r.Error))
 	switch r.Status {
+	case http.StatusConflict:
+		return records.Classify(err, records.ErrExists)
 	case http.StatusBadRequest:
 		return records.Classify(err, records.ErrRefused)
 	case http.StatusRequestEntityTooLarge:
