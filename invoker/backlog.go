@@ -183,7 +183,7 @@ func (e broughtBack) apply(d *dispatcher, now time.Duration) {
 	case e.no != nil:
 		g.take(now, e.withdrawal())
 		d.refuse(p, e.no)
-	case p.key != e.spilled.caller.Value().key: // another revision runs by now, in containers of its own
+	case d.returns(p), p.key != e.spilled.caller.Value().key: // another revision runs by now, in containers of its own
 		g.take(now, e.withdrawal())
 		arrived{p}.apply(d, now)
 	default:

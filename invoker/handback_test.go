@@ -157,3 +157,38 @@ func TestLossOfTheLastDeviceGivesBackWhatWaits(t *testing.T) {
 		})
 	}
 }
+
+// What is being read back from the disk when the last device is lost goes back, too.
+func TestLossOfTheLastDeviceGivesBackWhatIsBeingRead(t *testing.T) {
+	withFixture(t, func(t *testing.T, env *fixture) {
+		store := newSpill()
+		store.slow = func(activation.ID) { pass(time.Minute) }
+		env.spill = store
+		env.action("f", annotate("true"))
+		s := env.aSecond()
+		s.GPU.DeviceTimeout = 5 * time.Minute
+		r := &fakeReturner{takes: true, back: map[activation.ID]int{}}
+		iv, stop := env.start(s, func(iv *Invoker) { iv.dispatch.returner = r })
+		var ids []activation.ID
+		for range 12 {
+			ids = append(ids, env.invoke("f", nil))
+		}
+		pass(30 * time.Second)
+		reading := env.status(iv).Backlog.Spilled
+		iv.DeviceLost(0, "Xid 79")
+		pass(time.Hour)
+		stop()
+		back := 0
+		for _, id := range ids {
+			switch rec := env.record(id); {
+			case rec == nil && r.back[id] == 1:
+				back++
+			case rec == nil || rec.Response.StatusCode != activation.StatusSuccess || r.back[id] > 0:
+				t.Errorf("%s: record %+v, given back %d times", id, rec, r.back[id])
+			}
+		}
+		if reading == 0 || back != reading {
+			t.Errorf("%d were given back of %d that were on the disk", back, reading)
+		}
+	})
+}
