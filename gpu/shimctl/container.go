@@ -127,11 +127,16 @@ func (c *Container) admit(conn *net.UnixConn) {
 	pid, err := peer(conn)
 	// To examine a process costs more than to refuse it.
 	if err == nil && c.full() {
-		err = fmt.Errorf("more than %d processes", c.ctl.cfg.Processes)
+		err = c.tooMany()
 	}
 	if err == nil && pid > 0 && c.ctl.cfg.Owns != nil && !c.ctl.cfg.Owns(c.id, pid) {
 		err = fmt.Errorf("process %d is not of this container", pid)
 	}
+	c.serve(conn, pid, err)
+}
+
+// serve starts the goroutines of a process's connection, unless an error refuses it.
+func (c *Container) serve(conn *net.UnixConn, pid int, err error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if err != nil || c.closed {
@@ -158,15 +163,19 @@ func (c *Container) full() bool {
 }
 
 // joined makes a process that has sent hello one of the container's. A connection
-// of the same process id is closed: exec replaced it, or it was lost.
-func (c *Container) joined(p *process) {
+// of the same process id is closed: exec replaced it, or it was lost. One that only hung
+// up counts: until it has ended it is watched.
+func (c *Container) joined(p *process) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	old := c.processes[p.pid]
+	old, lost := c.processes[p.pid], c.disconnected[p.pid]
+	if old == nil && lost == nil && len(c.processes)+len(c.disconnected) >= c.ctl.cfg.Processes {
+		return c.tooMany()
+	}
 	if old != nil {
 		old.hangUp()
 	}
-	if lost := c.disconnected[p.pid]; lost != nil {
+	if lost != nil {
 		lost.pidfd.release()
 		delete(c.disconnected, p.pid)
 		old = lost
@@ -178,7 +187,10 @@ func (c *Container) joined(p *process) {
 	if old != nil {
 		c.resume(old, p)
 	}
+	return nil
 }
+
+func (c *Container) tooMany() error { return fmt.Errorf("more than %d processes", c.ctl.cfg.Processes) }
 
 // left handles a connection's end. ended: the process has ended, too.
 func (c *Container) left(p *process, ended bool) {

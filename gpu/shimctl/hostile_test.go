@@ -33,7 +33,12 @@ type hostile struct {
 
 func dial(t testing.TB, c *Container) *hostile {
 	t.Helper()
-	conn, err := net.DialUnix("unix", nil, &net.UnixAddr{Name: c.Socket(), Net: "unix"})
+	return dialAt(t, c.Socket())
+}
+
+func dialAt(t testing.TB, path string) *hostile {
+	t.Helper()
+	conn, err := net.DialUnix("unix", nil, &net.UnixAddr{Name: path, Net: "unix"})
 	if err != nil {
 		t.Fatal(err)
 	}

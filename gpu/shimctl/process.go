@@ -148,8 +148,7 @@ func (p *process) handle(f frame) (awaited bool, err error) {
 			p.pid = Outside + 1 + int(f.hello.pid%maxPID)
 		}
 		_ = p.conn.SetReadDeadline(time.Time{})
-		c.joined(p)
-		return false, nil
+		return false, c.joined(p)
 	}
 	c.alive(p)
 	switch f.kind {

@@ -44,7 +44,8 @@ type Settings struct {
 	MaxResident int64
 	// Context is the overhead taken for each CUDA context of a process.
 	Context int64
-	// Processes is the most that may be connected for one container. 0 takes
+	// Processes is the most that may be connected for one container, those included that
+	// have hung up and not ended. 0 takes
 	// DefaultProcesses.
 	Processes int
 	// Heartbeat is the time between two questions whether a process still
