@@ -322,3 +322,31 @@ func TestLastUsedStayWhereMemoryIsShort(t *testing.T) {
 		stop()
 	})
 }
+
+// TestMemoryOfASpilledRunsContainer: the next process counts as much of the host for a
+// container whose first run came back from the disk.
+func TestMemoryOfASpilledRunsContainer(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		e := newSurvivors(t)
+		e.follows, e.spill = true, newSpill()
+		e.action("gpu", annotate("true"))
+		iv, stop := e.start(e.aSecond())
+		for range 12 {
+			e.invoke("gpu", nil)
+		}
+		pass(6500 * time.Millisecond)
+		for id := range maps.Clone(e.lefts) {
+			e.diedC <- id
+		}
+		pass(20 * time.Second)
+		states, left := e.Read(), 0
+		stop()
+		taken := iv.dispatch.pool.Reserved()
+		for _, state := range states {
+			left += state.GPU.HostMB
+		}
+		if taken == 0 || left != taken {
+			t.Errorf("%d MiB were taken, the state files have %d", taken, left)
+		}
+	})
+}

@@ -129,10 +129,9 @@ func (g *gpuScheduler) submit(now time.Duration, p *pending) {
 	if g.settings.Overdue > 0 {
 		due = p.accepted + g.settings.Overdue
 	}
-	p.hostMB = g.shares.of(p, func() int64 { return g.core.Footprint(flowOf(p), p.key) })
 	g.take(now, scheduler.Event{Kind: scheduler.Submitted, Invocation: p.invocation, Due: due, Spilled: far, Function: &scheduler.Function{
 		Flow: flowOf(p),
-		Key:  p.key, HostMB: p.hostMB, Memory: int64(p.gpu.Memory),
+		Key:  p.key, HostMB: g.shares.of(p, func() int64 { return g.core.Footprint(flowOf(p), p.key) }), Memory: int64(p.gpu.Memory),
 		NoShim: p.gpu.Shim == activation.ShimOff, Width: p.concurrency(), Weight: p.gpu.Weight,
 	}})
 	g.past.submitted(p)
@@ -215,7 +214,7 @@ func (g *gpuScheduler) start(now time.Duration, o scheduler.Order, ctr *actionCo
 	if !o.Start.Warm() {
 		r.start = container.Cold
 	}
-	r.lease = &lease{device: ctr.gpu.device.String(), kind: o.Start, need: o.Need, waited: o.Waited, fallback: ctr.gpu.fallback}
+	r.lease = &lease{device: ctr.gpu.device.String(), kind: o.Start, need: o.Need, waited: o.Waited, hostMB: ctr.gpu.reserved, fallback: ctr.gpu.fallback}
 	r.lease.memory.Store(o.Memory)
 	r.lease.measured.Store(ctr.gpu.measured)
 	if t := ctr.gpu.transfer; t != nil && t.epoch == o.Transfer {

@@ -25,6 +25,7 @@ type lease struct {
 	memory   atomic.Int64  // that the run needs as far as is known, in bytes
 	measured atomic.Bool   // it was measured
 	transfer *transfer     // that served the run, nil for none
+	hostMB   int           // host memory that its container takes
 	fallback string        // why its memory is only counted, empty where that is what its action asks for
 	over     bool          // the token is given back; the dispatcher's
 }

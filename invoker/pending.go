@@ -51,7 +51,6 @@ type pending struct {
 	near       bool          // the GPU scheduler wants its message in memory
 	withdrawn  bool          // it is to be given back
 	keep       bool          // and was not taken
-	hostMB     int           // host memory that its container takes, as it was submitted
 	fallback   string        // why its memory is only counted, where the action lets it be moved
 	came       arrivalCounts // for its trace
 	obstacle   *obstacle     // what made it wait when it came; nil: nothing

@@ -79,7 +79,7 @@ func (r *run) stateFile(now time.Time) container.StateFile {
 	if g := r.ctr.gpu; g != nil {
 		state.GPU = &container.GPUStateFile{
 			Device: identity(g.device), Namespace: g.flow.Namespace, Function: g.flow.Function,
-			Memory: int64(r.gpu.Memory), Unseen: r.gpu.Shim == activation.ShimOff, HostMB: r.hostMB, Weight: r.gpu.Weight,
+			Memory: int64(r.gpu.Memory), Unseen: r.gpu.Shim == activation.ShimOff, HostMB: r.lease.hostMB, Weight: r.gpu.Weight,
 			Action: g.action, Revision: g.revision, Fallback: g.fallback, Shim: g.wish.Shim, Limit: g.wish.Limit,
 		}
 	}
