@@ -173,6 +173,9 @@ func (e broughtBack) apply(d *dispatcher, now time.Duration) {
 	g, p := d.gpus, e.p
 	b := g.backlog
 	delete(b.loading, e.invocation)
+	if e.back { // it has a permit by now
+		b.permits.leaving.Add(-1)
+	}
 	switch {
 	case e.back && e.no == nil:
 		arrived{p}.apply(d, now)
@@ -206,9 +209,10 @@ func (l *loading) withdrawal() scheduler.Event {
 
 // draining has what has not started given back, where that is possible, and what is
 // spilled stay there: the next process runs it.
-type draining struct{}
+type draining struct{ begun chan struct{} }
 
-func (draining) apply(d *dispatcher, now time.Duration) {
+func (e draining) apply(d *dispatcher, now time.Duration) {
+	defer close(e.begun)
 	d.draining = true
 	d.handBackQueued()
 	if d.gpus == nil {

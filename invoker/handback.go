@@ -102,6 +102,7 @@ func (d *dispatcher) handBackGPU(now time.Duration) {
 	for _, invocation := range slices.Sorted(maps.Keys(g.backlog.spilled)) {
 		l := g.backlog.startLoading(invocation)
 		l.back = true
+		g.backlog.permits.leaving.Add(1)
 		g.take(now, scheduler.Event{Kind: scheduler.Withdrawn, Invocation: invocation})
 		g.backlog.fetcher.add(l)
 	}

@@ -192,3 +192,24 @@ func TestLossOfTheLastDeviceGivesBackWhatIsBeingRead(t *testing.T) {
 		}
 	})
 }
+
+// What is on the disk at a stop goes back, too, however long reading takes.
+func TestStopGivesBackWhatIsOnTheDisk(t *testing.T) {
+	withFixture(t, func(t *testing.T, env *fixture) {
+		store := newSpill()
+		store.slow = func(activation.ID) { pass(time.Second) }
+		env.spill = store
+		env.action("f", annotate("true"))
+		r := &fakeReturner{takes: true, back: map[activation.ID]int{}}
+		iv, stop := env.start(env.aSecond(), func(iv *Invoker) { iv.dispatch.returner = r })
+		const n = 100
+		for range n {
+			env.invoke("f", nil)
+		}
+		pass(500 * time.Millisecond) // one runs
+		stop()
+		if len(r.back) != n-1 || iv.InFlight() != 0 {
+			t.Errorf("%d of %d were given back, %d are in flight", len(r.back), n-1, iv.InFlight())
+		}
+	})
+}

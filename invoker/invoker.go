@@ -175,7 +175,9 @@ func (iv *Invoker) Run(ctx context.Context, ready func()) error {
 	iv.keeping.Go(func() { iv.completer.unsettled.watch(iv.completer.ctx) })
 
 	iv.accept(ctx)
-	iv.dispatch.post(draining{})
+	drains := draining{make(chan struct{})}
+	iv.dispatch.post(drains)
+	<-drains.begun
 	iv.drain()
 	shutting := shut{make(chan struct{})}
 	iv.dispatch.post(shutting)

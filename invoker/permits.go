@@ -17,6 +17,7 @@ type permits struct {
 	most    Backlog
 	taken   atomic.Int64 // of both kinds, messages not yet pulled left out
 	spilled atomic.Int64 // activations that are spilled, without a permit
+	leaving atomic.Int64 // of them, that are to be given back
 
 	mu    sync.Mutex
 	gpu   int           // permits taken
@@ -117,7 +118,7 @@ func (ps *permits) used() (activations int, bytes int64) {
 }
 
 // drain waits until all permits are free, which is when every accepted activation
-// is completed or spilled, or until late. It returns how many are not.
+// is completed or stays spilled, or until late. It returns how many are not.
 func (ps *permits) drain(late <-chan time.Time) (unfinished int64) {
 	for range cap(ps.common) { // no activation changes to a common permit
 		select {
@@ -127,7 +128,7 @@ func (ps *permits) drain(late <-chan time.Time) (unfinished int64) {
 		}
 	}
 	for {
-		if n, _ := ps.used(); n == 0 {
+		if n, _ := ps.used(); n == 0 && ps.leaving.Load() == 0 {
 			return 0
 		}
 		select {
