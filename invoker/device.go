@@ -98,8 +98,9 @@ func mebibytes(n int64) int { return int((n + 1<<20 - 1) >> 20) }
 
 // hostMemory computes what GPU containers take of the host's memory.
 type hostMemory struct {
-	most   int  // MiB that there are at all
-	faults bool // device memory is really swapped out to the host
+	most   int   // MiB that there are at all
+	device int64 // bytes of the largest device
+	faults bool  // device memory is really swapped out to the host
 }
 
 // of is what a new container takes, in MiB. footprint is what is known of its device
@@ -109,7 +110,7 @@ func (h hostMemory) of(p *pending, footprint func() int64) int {
 	switch {
 	case p.gpu.Shim != activation.ShimManaged:
 	case p.gpu.Limit > 0:
-		swapped = int64(p.gpu.Limit)
+		swapped = min(int64(p.gpu.Limit), h.device)
 	case h.faults: // else nothing is really swapped
 		swapped = footprint()
 	}

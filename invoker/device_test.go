@@ -64,6 +64,27 @@ func TestFootprintIsCharged(t *testing.T) {
 	})
 }
 
+// TestLimitBeyondTheDeviceIsCharged: a limit that an action's author makes larger than
+// any device counts like one of all of the device.
+func TestLimitBeyondTheDeviceIsCharged(t *testing.T) {
+	for _, limit := range []string{"16 GB", "100 GB", "9223372036854775807 B"} {
+		t.Run(limit, func(t *testing.T) {
+			withFixture(t, func(t *testing.T, env *fixture) {
+				env.action("f", annotate(`{"limit":"`+limit+`"}`))
+				s := env.gpuSettings(1)
+				s.Pool.MemoryMB = 64 << 10
+				iv, stop := env.start(s)
+				env.invoke("f", nil)
+				pass(time.Second)
+				if st := env.status(iv); st.Pool.UsedMB != 256+16<<10 {
+					t.Errorf("%d MiB of the host are taken, want %d", st.Pool.UsedMB, 256+16<<10)
+				}
+				stop()
+			})
+		})
+	}
+}
+
 // resizing is a daemon whose containers can be given memory.
 type resizing struct {
 	fakeDaemon

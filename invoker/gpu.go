@@ -49,13 +49,15 @@ func newGPUScheduler(d *dispatcher, adopter DeviceAdopter) (*gpuScheduler, error
 	if err != nil {
 		return nil, err
 	}
+	shares := hostMemory{most: d.settings.Pool.MemoryMB, faults: d.mover.Faults()}
 	for _, device := range s.Devices {
 		d.metrics.lost(device, false)
+		shares.device = max(shares.device, device.MemoryBytes)
 	}
 	return &gpuScheduler{
 		d: d, settings: s, adopter: adopter, core: core, record: record,
 		adopted: map[uint64]*adopted{}, runs: map[uint64]*run{}, containers: map[scheduler.Container]*actionContainer{}, named: map[string]*actionContainer{},
-		shares: hostMemory{d.settings.Pool.MemoryMB, d.mover.Faults()}, assumed: assumedMemory{},
+		shares: shares, assumed: assumedMemory{},
 		past: history{core: core, flows: map[sched.FlowID]*flowHistory{}, of: map[string]int{}},
 	}, nil
 }
