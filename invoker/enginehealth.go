@@ -58,11 +58,12 @@ func newEngineHealth(e Engine, d Daemon, log *slog.Logger, notify func(string)) 
 }
 
 // lost records that the engine did not answer. spec, when not nil, is what it was to
-// create: a container like it is tried until it can be created.
+// create: a container like it is tried until it can be created. What is pulled is not
+// tried: that takes as long as a user's registry likes.
 func (h *engineHealth) lost(err error, spec *container.Spec) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	if spec != nil {
+	if spec != nil && !spec.Pull {
 		h.trial = *spec
 		h.trial.GPU = nil
 	}

@@ -239,3 +239,29 @@ func TestCreationThatFailsWhileTheEngineIsAway(t *testing.T) {
 		env.ok(id)
 	})
 }
+
+// TestImageOfAUserIsNoTrial: a daemon that answers again is there, however long the
+// registry of the image takes for which it was needed last.
+func TestImageOfAUserIsNoTrial(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		env, v := newFixture(t), &vanishing{}
+		env.create = func(spec container.Spec) error {
+			if spec.Pull {
+				time.Sleep(10 * time.Minute)
+			}
+			return v.create(spec)
+		}
+		h := newEngineHealth(env, v, slog.New(slog.DiscardHandler), v.report)
+		v.away.Store(true)
+		h.lost(errors.New("no answer"), &container.Spec{Name: "managed"})
+		h.lost(errors.New("no answer"), &container.Spec{Name: "of a user", Pull: true})
+		go h.watch(t.Context())
+		time.Sleep(time.Minute)
+		v.away.Store(false)
+		time.Sleep(2 * slowTrial)
+		v.wantReports(t, "no answer", "")
+		if len(v.made) == 0 || !strings.HasPrefix(v.made[0], "managed") {
+			t.Errorf("trials of %q", v.made)
+		}
+	})
+}
