@@ -149,7 +149,7 @@ func (t *Table) createGPU(now time.Duration, c Creation) {
 	case s != nil && s.resting():
 		t.reuse(now, s, c)
 	case t.accept(now, c):
-	case s == nil && (last || t.backlog() < t.cfg.GPU.Near<<c.Retry):
+	case s == nil && (last || t.backlog() < t.cfg.GPU.Near<<max(c.Retry, 0)):
 		t.waiting = append(t.waiting, waiting{c, now})
 		t.order(Order{Do: Count, Creation: c})
 	case s == nil || s.state == open && !last:

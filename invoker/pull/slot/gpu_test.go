@@ -100,6 +100,14 @@ func TestGPUSlotPullsAheadOfAScheduler(t *testing.T) {
 	f.want("fetch 1s")
 }
 
+// A message can have any number of retries.
+func TestRetriesBelowZero(t *testing.T) {
+	f := newFixture(t)
+	f.pull(f.openGPU("a"), 5, 3*time.Second)
+	f.create("b", onGPU, retry(-1))
+	f.want("ack ResourceNotEnoughError")
+}
+
 func TestGPUCreations(t *testing.T) {
 	f := newFixture(t)
 	id := f.openGPU("a")
