@@ -29,8 +29,8 @@ var ErrNotFound = errors.New("action not found")
 // the same may succeed.
 var ErrUnavailable = errors.New("the database is away")
 
-// errNoCode is code that is not in the bucket.
-var errNoCode = errors.New("its code is not in the bucket")
+// errNoCode is code that a document names and that is not there.
+var errNoCode = errors.New("its code is missing")
 
 // actions reads actions, keeps them by id and revision, and lets concurrent
 // readers of one share a request.
@@ -174,10 +174,20 @@ func (a *actions) fly(ctx context.Context, k key, f *flight) {
 	}
 }
 
-// fetch reads the document, whatever its revision, and its code.
-func (a *actions) fetch(ctx context.Context, k key) (*activation.Action, int64, error) {
+// fetch reads the document, whatever its revision, and its code. A controller replaces
+// the two one after the other: what is missing then is there a moment later.
+func (a *actions) fetch(ctx context.Context, k key) (action *activation.Action, size int64, err error) {
 	ctx, cancel := context.WithTimeout(ctx, a.timeout)
 	defer cancel()
+	for try := 1; ; try++ {
+		action, size, err = a.read(ctx, k)
+		if !errors.Is(err, errNoCode) || try == readTries || !pause(ctx, try) {
+			return action, size, err
+		}
+	}
+}
+
+func (a *actions) read(ctx context.Context, k key) (*activation.Action, int64, error) {
 	doc, err := retried(ctx, func() ([]byte, error) { return a.document(ctx, k.id) })
 	if err != nil {
 		return nil, 0, a.failed(k.id, err)
@@ -232,6 +242,9 @@ func (a *actions) attachment(ctx context.Context, id string, from *activation.At
 	}
 	escaped := strings.ReplaceAll(url.QueryEscape(from.Name), "+", "%20")
 	at, err := a.db.GetAttachment(ctx, id, escaped)
+	if kivik.HTTPStatus(err) == http.StatusNotFound {
+		err = errNoCode
+	}
 	if err != nil {
 		return nil, err
 	}
@@ -337,10 +350,15 @@ func retried(ctx context.Context, read func() ([]byte, error)) ([]byte, error) {
 		if err == nil || try == readTries || !passing(err) || ctx.Err() != nil {
 			return data, err
 		}
-		if !retry.Sleep(ctx, time.Duration(try*try)*50*time.Millisecond) {
+		if !pause(ctx, try) {
 			return data, err
 		}
 	}
+}
+
+// pause waits after a try. It returns false when ctx has ended.
+func pause(ctx context.Context, try int) bool {
+	return retry.Sleep(ctx, time.Duration(try*try)*50*time.Millisecond)
 }
 
 // passing reports whether an error may go away by itself. Connection errors come

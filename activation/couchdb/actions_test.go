@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"runtime"
 	"strings"
 	"sync"
 	"testing"
@@ -113,6 +114,35 @@ func TestActionErrors(t *testing.T) {
 	}
 	if _, err := s.Action(t.Context(), "guest/ok", ""); err != nil || !s.Health().Reads.OK() {
 		t.Errorf("%v, %+v", err, s.Health().Reads)
+	}
+}
+
+// TestCodeThatIsReplaced: while a controller updates an action, its document names code
+// that is not there yet, or that is there no more when it is read.
+func TestCodeThatIsReplaced(t *testing.T) {
+	f := newFake(t)
+	document := func(rev, name string) string {
+		return action("f", rev, fmt.Sprintf(`{"kind":"nodejs:20","code":{"attachmentName":"couch:%s","attachmentType":"t"}}`, name))
+	}
+	f.docs["whisks/guest%2Ff"] = document("1-a", "old")
+	s := open(t, f.config())
+	go func() {
+		for f.seen("GET /whisks/guest%2Ff/old") == 0 {
+			runtime.Gosched()
+		}
+		f.mu.Lock()
+		f.docs["whisks/guest%2Ff"] = document("2-b", "new")
+		f.mu.Unlock()
+		for f.seen("GET /whisks/guest%2Ff/new") == 0 {
+			runtime.Gosched()
+		}
+		f.mu.Lock()
+		f.files["whisks/guest%2Ff/new"] = "the new code"
+		f.mu.Unlock()
+	}()
+	a, err := s.Action(t.Context(), "guest/f", "1-a")
+	if err != nil || a.Rev != "2-b" || a.Exec.Code != "the new code" {
+		t.Errorf("%+v, %v", a, err)
 	}
 }
 
