@@ -196,6 +196,7 @@ func (c *Container) tooMany() error { return fmt.Errorf("more than %d processes"
 func (c *Container) left(p *process, ended bool) {
 	c.mu.Lock()
 	c.conns--
+	c.dropQuestions(p)
 	current := c.processes[p.pid] == p
 	if current {
 		delete(c.processes, p.pid)

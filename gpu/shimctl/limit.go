@@ -1,6 +1,7 @@
 package shimctl
 
 import (
+	"slices"
 	"time"
 
 	"github.com/gpuwhisk/gpuwhisk/gpu"
@@ -196,6 +197,15 @@ func (c *Container) wants(p *process, number uint64) {
 	}
 	if c.questions = append(c.questions, question{p, number}); len(c.questions) == 1 {
 		c.consider()
+	}
+}
+
+// dropQuestions drops those of a process that has hung up, but for the one that is being
+// answered. The caller holds mu.
+func (c *Container) dropQuestions(p *process) {
+	if len(c.questions) > 1 {
+		rest := slices.DeleteFunc(c.questions[1:], func(q question) bool { return q.p == p })
+		c.questions = c.questions[:1+len(rest)]
 	}
 }
 
