@@ -93,10 +93,11 @@ const minChange = 16 << 20
 // not report by a shim: a static program, or one that cleared its
 // environment. Only what is on the device is listed, and none of it can be moved.
 func (m *Mover) observe(readings []nvml.Reading) {
-	found := map[*gpuContainer]map[int]observed{}
+	found, unlisted := map[*gpuContainer]map[int]observed{}, map[int]bool{}
 	for _, r := range readings {
-		if !r.Listed {
-			return // a process is not missing because none was listed
+		if !r.Listed { // a process is not missing there because none was listed
+			unlisted[r.Device] = true
+			continue
 		}
 		for _, p := range r.Processes {
 			name, ok := m.ownerOnce(p.PID)
@@ -111,7 +112,9 @@ func (m *Mover) observe(readings []nvml.Reading) {
 	}
 	m.forgetOwners(readings)
 	for _, b := range m.all() {
-		m.charge(b, found[b])
+		if !unlisted[b.device.Index] {
+			m.charge(b, found[b])
+		}
 	}
 }
 

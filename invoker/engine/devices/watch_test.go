@@ -159,6 +159,8 @@ func TestUnheardProcesses(t *testing.T) {
 	expect("a large one, and one without a number", all(8, 80*mib))
 	b.observe([]nvml.Reading{{Listed: false}})
 	expect("a driver that lists no process")
+	b.observe([]nvml.Reading{{Listed: true, Processes: []nvml.Process{own, {PID: 8, Bytes: 120 * mib}}}, {Device: 1, Lost: true}})
+	expect("beside a device that is lost", all(8, 120*mib))
 	b.observe([]nvml.Reading{{Device: 1, Listed: true, Processes: []nvml.Process{{PID: 8, Bytes: 80 * mib}}}})
 	expect("on a device that is not the container's", gpu.MemoryReport{Container: "static", PID: 8, Exited: true})
 	read(own)
