@@ -27,7 +27,7 @@ import (
 	"github.com/gpuwhisk/gpuwhisk/invoker/config"
 	"github.com/gpuwhisk/gpuwhisk/invoker/operate/trace"
 	"github.com/gpuwhisk/gpuwhisk/invoker/operate/userlogs"
-	"github.com/gpuwhisk/gpuwhisk/invoker/peer/stores"
+	"github.com/gpuwhisk/gpuwhisk/invoker/peer/clients"
 	"github.com/gpuwhisk/gpuwhisk/invoker/peer/zookeeper"
 	"github.com/prometheus/client_golang/prometheus"
 )
@@ -121,7 +121,7 @@ type assembly struct {
 	announceStop func() // sends the last ping, or waits for it
 	store        *couchdb.Store
 	// records is the store of records; nil where that is CouchDB.
-	records stores.Store
+	records clients.Store
 	bucket  *bucket // nil: no code is in S3
 	state   state
 	invoker atomic.Pointer[invoker.Invoker]

@@ -11,6 +11,7 @@ import (
 	"github.com/gpuwhisk/gpuwhisk/invoker/config"
 	"github.com/gpuwhisk/gpuwhisk/invoker/engine/docker"
 	"github.com/gpuwhisk/gpuwhisk/invoker/lib/wal"
+	"github.com/gpuwhisk/gpuwhisk/invoker/peer/clients"
 )
 
 // Clean removes the containers of an invoker that does not run, or of all that
@@ -30,9 +31,7 @@ func Clean(ctx context.Context, c *config.Config, id activation.Instance, all bo
 			defer j.Close()
 		}
 	}
-	o := docker.DefaultOptions()
-	o.Host, o.CertDir = c.Docker.Host, c.Docker.CertDir
-	d, err := docker.Connect(o)
+	d, err := docker.Connect(clients.Docker(c, whose, log))
 	if err != nil {
 		return 0, err
 	}

@@ -4,9 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"log/slog"
-	"net"
-	"strconv"
 	"sync/atomic"
 	"time"
 
@@ -14,24 +11,13 @@ import (
 	"github.com/gpuwhisk/gpuwhisk/activation/couchdb"
 	"github.com/gpuwhisk/gpuwhisk/activation/s3"
 	"github.com/gpuwhisk/gpuwhisk/invoker"
-	"github.com/gpuwhisk/gpuwhisk/invoker/config"
 	"github.com/gpuwhisk/gpuwhisk/invoker/lib/retry"
-	"github.com/gpuwhisk/gpuwhisk/invoker/peer/stores"
+	"github.com/gpuwhisk/gpuwhisk/invoker/peer/clients"
 )
 
-func couchConfig(c *config.Config, log *slog.Logger) couchdb.Config {
-	d := c.CouchDB
-	return couchdb.Config{
-		URL:      d.Protocol + "://" + net.JoinHostPort(d.Host, strconv.Itoa(d.Port)),
-		Username: d.Username, Password: d.Password,
-		Whisks: d.Entities, Subjects: d.Subjects, Activations: d.Activations,
-		BlacklistInterval: c.Blacklist.PollInterval,
-		CacheBytes:        int64(c.Actions.CacheBytes), CacheIdle: c.Actions.CacheTTL,
-		Log: log,
-	}
-}
-
-// openStore opens the database, and reads the blocked namespaces.
+// openStore opens the database, waits until it accepts the credentials and records,
+// and has its databases, and reads the blocked namespaces: before that no activation
+// could be served, and controllers must not send any.
 func (a *assembly) openStore(ctx context.Context, manifest *activation.Manifest) (hooks, error) {
 	store, err := couchdb.Open(a.databaseConfig(), manifest)
 	if err != nil {
@@ -39,7 +25,7 @@ func (a *assembly) openStore(ctx context.Context, manifest *activation.Manifest)
 	}
 	a.store = store
 	h := hooks{flush: store.Flush, close: closer(store.Close), status: a.storeStatus, gauges: storeGauges}
-	if err := a.awaitDatabase(ctx); err != nil {
+	if err := a.await(ctx, "CouchDB", store.Probe); err != nil {
 		return h, err
 	}
 	a.refuseBlocked(ctx)
@@ -59,16 +45,6 @@ func storeGauges(s *status, m sink) {
 	const name, help = "couchdb_cache_total", "Actions that were looked up, by whether the cache had them."
 	m.counter(name, help, float64(s.CouchDB.Cache.Hits), label{"outcome", "hit"})
 	m.counter(name, help, float64(s.CouchDB.Cache.Misses), label{"outcome", "miss"})
-}
-
-// awaitDatabase waits until CouchDB accepts the credentials and records, and has
-// the three databases: before that no activation could be served, and controllers
-// must not send any.
-func (a *assembly) awaitDatabase(ctx context.Context) error {
-	if a.c.Records.Discard { // then there may be no database of records
-		return nil
-	}
-	return a.await(ctx, "CouchDB", a.store.Probe)
 }
 
 // await probes a store until it answers.
@@ -154,7 +130,7 @@ const probeTime = 5 * time.Second
 // openBucket opens the bucket where code is kept in S3, and probes it once. It does
 // not wait for it: actions whose code is in the database do not need it.
 func (a *assembly) openBucket(ctx context.Context) (hooks, error) {
-	store, err := stores.Bucket(a.c)
+	store, err := clients.Bucket(a.c)
 	if err != nil || store == nil {
 		return hooks{}, err
 	}

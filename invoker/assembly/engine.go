@@ -10,7 +10,6 @@ import (
 	"sync"
 	"time"
 
-	"github.com/gpuwhisk/gpuwhisk/activation/spans"
 	"github.com/gpuwhisk/gpuwhisk/docker/runtimes"
 	"github.com/gpuwhisk/gpuwhisk/invoker"
 	"github.com/gpuwhisk/gpuwhisk/invoker/config"
@@ -19,6 +18,7 @@ import (
 	"github.com/gpuwhisk/gpuwhisk/invoker/engine/process"
 	"github.com/gpuwhisk/gpuwhisk/invoker/engine/proxy"
 	"github.com/gpuwhisk/gpuwhisk/invoker/lib/retry"
+	"github.com/gpuwhisk/gpuwhisk/invoker/peer/clients"
 )
 
 // Engine is a container engine that can be closed.
@@ -67,9 +67,16 @@ func (a *assembly) newEngine(ctx context.Context) (Engine, error) {
 	if a.c.Runtimes.Kind == processRuntime {
 		return openProcesses(a.c, prefix(a.instance), a.Self, a.Path, a.programs(), a.Log)
 	}
-	e, err := openDocker(ctx, a.c, prefix(a.instance), a.steps, a.Log, a.LongTimeouts)
+	o := clients.Docker(a.c, prefix(a.instance), a.Log)
+	o.Steps = a.steps
+	if a.LongTimeouts {
+		w := &o.LogWaits
+		w.Idle, w.Answered, w.OtherStream, w.QuietFailed = 12*time.Second, 10*time.Second, 6*time.Second, 6*time.Second
+		o.Timeouts.Settle = 20 * time.Second
+	}
+	e, err := docker.New(ctx, o)
 	if err != nil {
-		return nil, err
+		return nil, fmt.Errorf("%w (is the Docker daemon up, and may this user reach it? CONFIG_whisk_gpu_docker_host or DOCKER_HOST names another)", err)
 	}
 	a.deviceEngine, a.daemon = e, e
 	return e, nil
@@ -90,37 +97,6 @@ func (a *assembly) findPrograms(ctx context.Context) (done func()) {
 		cancel()
 		a.programs()
 	}
-}
-
-func openDocker(ctx context.Context, c *config.Config, prefix string, listener spans.Listener, log *slog.Logger, longTimeouts bool) (*docker.Engine, error) {
-	o := docker.DefaultOptions()
-	o.Host = c.Docker.Host
-	o.Prefix = prefix
-	o.Network = c.Containers.Network
-	o.DNSServers, o.DNSSearch, o.DNSOptions = c.Containers.DNSServers, c.Containers.DNSSearch, c.Containers.DNSOptions
-	o.ExtraArgs = c.Containers.ExtraArgs
-	o.ParallelCreates = c.Docker.ParallelRuns
-	if c.Logs.OutOfBand {
-		o.LogDriver = "" // the daemon's own driver carries the logs away
-	}
-	o.Registries, o.Logins = c.Docker.Registries, c.Docker.Logins
-	o.CertDir, o.LogDirs, o.Devices, o.SELinux = c.Docker.CertDir, c.Docker.LogDirs, c.Docker.Devices, c.Docker.SELinux
-	o.CapDrop, o.CapAdd, o.PidsLimit = c.Docker.CapDrop, c.Docker.CapAdd, int64(c.Docker.PidsLimit)
-	t := c.Docker.Timeouts
-	o.Timeouts.Create, o.Timeouts.Inspect, o.Timeouts.List = finite(t.Run), finite(t.Inspect), finite(t.List)
-	o.Timeouts.Pause, o.Timeouts.Unpause = finite(t.Pause), finite(t.Resume)
-	o.Timeouts.Remove, o.Timeouts.Pull = finite(t.Remove), finite(t.Pull)
-	o.Logger, o.Steps = log, listener
-	if longTimeouts {
-		w := &o.LogWaits
-		w.Idle, w.Answered, w.OtherStream, w.QuietFailed = 12*time.Second, 10*time.Second, 6*time.Second, 6*time.Second
-		o.Timeouts.Settle = 20 * time.Second
-	}
-	e, err := docker.New(ctx, o)
-	if err != nil {
-		return nil, fmt.Errorf("%w (is the Docker daemon up, and may this user reach it? CONFIG_whisk_gpu_docker_host or DOCKER_HOST names another)", err)
-	}
-	return e, nil
 }
 
 // openProcesses serves the kinds for which there is an interpreter here. self

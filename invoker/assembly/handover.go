@@ -6,19 +6,17 @@ import (
 	"fmt"
 	"log/slog"
 	"net"
-	"time"
 
-	"github.com/gpuwhisk/gpuwhisk/activation"
 	"github.com/gpuwhisk/gpuwhisk/activation/couchdb"
-	"github.com/gpuwhisk/gpuwhisk/activation/etcd"
 	"github.com/gpuwhisk/gpuwhisk/invoker/config"
 	"github.com/gpuwhisk/gpuwhisk/invoker/handover"
+	"github.com/gpuwhisk/gpuwhisk/invoker/peer/clients"
 )
 
 // Handover is an invoker as a deployment's other parts have it, by its settings. The
 // caller sets its number.
 func Handover(c *config.Config, log *slog.Logger) (handover.Invoker, error) {
-	cluster, err := OpenKafka(c.Kafka, "gpuwhisk-handover", log)
+	cluster, err := clients.Kafka(c.Kafka, "gpuwhisk-handover", log)
 	if err != nil {
 		return handover.Invoker{}, err
 	}
@@ -30,17 +28,10 @@ func Handover(c *config.Config, log *slog.Logger) (handover.Invoker, error) {
 	if err != nil {
 		return i, err
 	}
-	i.Scheduled = &handover.Scheduled{Etcd: etcdConfig(c.Scheduler, log), Host: host, Document: func(ctx context.Context, id string) (json.RawMessage, error) {
-		return couchdb.Document(ctx, couchConfig(c, log), id)
+	i.Scheduled = &handover.Scheduled{Etcd: clients.Etcd(c.Scheduler, log), Host: host, Document: func(ctx context.Context, id string) (json.RawMessage, error) {
+		return couchdb.Document(ctx, clients.CouchDB(c, log), id)
 	}}
 	return i, nil
-}
-
-func etcdConfig(c config.Scheduler, log *slog.Logger) etcd.Config {
-	return etcd.Config{
-		Hosts: c.Etcd.Hosts, Username: c.Etcd.Username, Password: c.Etcd.Password, TTL: time.Duration(c.Etcd.LeaseTimeout) * time.Second,
-		Cluster: activation.Cluster(c.Cluster), RetryInterval: c.Etcd.RetryInterval, Log: log,
-	}
 }
 
 // ownAddress is the one by which this machine reaches a peer: others on it, and most

@@ -4,31 +4,16 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"log/slog"
 
 	"github.com/gpuwhisk/gpuwhisk/activation"
 	"github.com/gpuwhisk/gpuwhisk/activation/kafka"
 	"github.com/gpuwhisk/gpuwhisk/invoker"
-	"github.com/gpuwhisk/gpuwhisk/invoker/config"
-	"github.com/gpuwhisk/gpuwhisk/invoker/peer/tlsstore"
+	"github.com/gpuwhisk/gpuwhisk/invoker/peer/clients"
 )
-
-// OpenKafka is the cluster that a configuration names.
-func OpenKafka(k config.Kafka, clientID string, log *slog.Logger) (*kafka.Cluster, error) {
-	tls, err := tlsstore.Kafka(k)
-	if err != nil {
-		return nil, err
-	}
-	login, err := k.Login()
-	if err != nil {
-		return nil, err
-	}
-	return kafka.New(kafka.Options{Brokers: k.Hosts, TLS: tls, Login: (*kafka.Login)(login), ClientID: clientID, Log: log})
-}
 
 func (a *assembly) openKafka(ctx context.Context, topic string) (err error) {
 	k := a.c.Kafka
-	if a.cluster, err = OpenKafka(k, "consumer-"+topic, a.Log); err != nil {
+	if a.cluster, err = clients.Kafka(k, "consumer-"+topic, a.Log); err != nil {
 		return err
 	}
 	a.stage.Store("waiting for Kafka at " + fmt.Sprint(k.Hosts) + " to have the topic " + topic)

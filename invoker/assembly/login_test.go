@@ -13,6 +13,7 @@ import (
 	"github.com/gpuwhisk/gpuwhisk/activation/kafka"
 	"github.com/gpuwhisk/gpuwhisk/invoker/config"
 	"github.com/gpuwhisk/gpuwhisk/invoker/develop/peertest"
+	"github.com/gpuwhisk/gpuwhisk/invoker/peer/clients"
 )
 
 // The variables of a deployment whose Kafka asks for a login over TLS, as its
@@ -57,7 +58,7 @@ const sentMessage = `{"action":{"name":"hello","path":"guest","version":"0.0.1"}
 func useKafka(t *testing.T, k config.Kafka) {
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
-	cluster, err := OpenKafka(k, "test", slog.New(slog.NewTextHandler(io.Discard, nil)))
+	cluster, err := clients.Kafka(k, "test", slog.New(slog.NewTextHandler(io.Discard, nil)))
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -7,7 +7,7 @@ import (
 	"github.com/gpuwhisk/gpuwhisk/activation/records"
 	"github.com/gpuwhisk/gpuwhisk/activation/spans"
 	"github.com/gpuwhisk/gpuwhisk/invoker"
-	"github.com/gpuwhisk/gpuwhisk/invoker/peer/stores"
+	"github.com/gpuwhisk/gpuwhisk/invoker/peer/clients"
 )
 
 // recordsStatus is what /status shows of a store of records that is not CouchDB.
@@ -19,7 +19,7 @@ type recordsStatus struct {
 // openRecordStore opens the store of records where that is not CouchDB, and waits
 // for it.
 func (a *assembly) openRecordStore(ctx context.Context) (hooks, error) {
-	store, err := stores.Records(a.c, a.recordsConfig(), a.Log)
+	store, err := clients.Records(a.c, a.recordsConfig(), a.Log)
 	if err != nil || store == nil {
 		return hooks{}, err
 	}
@@ -48,19 +48,17 @@ func (a *assembly) recordsConfig() records.Config {
 	return cfg
 }
 
-// databaseConfig is CouchDB's. Where records go elsewhere it has no database of
-// them, and nothing of theirs on disk.
+// databaseConfig is CouchDB's. Where records go elsewhere it has nothing of theirs on
+// disk.
 func (a *assembly) databaseConfig() couchdb.Config {
-	cfg := couchConfig(a.c, a.Log)
+	cfg := clients.CouchDB(a.c, a.Log)
 	cfg.Spans = a.steps
 	if a.bucket != nil {
 		cfg.Bucket = a.bucket
 	}
-	if a.records != nil {
-		cfg.Activations = ""
-		return cfg
+	if cfg.Activations != "" {
+		cfg.Records = a.recordsConfig()
 	}
-	cfg.Records = a.recordsConfig()
 	return cfg
 }
 

@@ -6,7 +6,7 @@ import (
 
 	"github.com/gpuwhisk/gpuwhisk/activation/records"
 	"github.com/gpuwhisk/gpuwhisk/invoker/config"
-	"github.com/gpuwhisk/gpuwhisk/invoker/peer/stores"
+	"github.com/gpuwhisk/gpuwhisk/invoker/peer/clients"
 )
 
 // Records go to another store where that is chosen, with what is open on disk,
@@ -28,7 +28,7 @@ func TestRecordsOutsideCouchDB(t *testing.T) {
 	a.c.Records.Store = config.StoreCouchbase
 	a.c.Couchbase = config.Couchbase{Connection: "couchbase://127.0.0.1:1", Username: "u", Password: "p", Bucket: "b"}
 	var err error
-	if a.records, err = stores.Records(a.c, a.recordsConfig(), quiet); err != nil || a.records == nil {
+	if a.records, err = clients.Records(a.c, a.recordsConfig(), quiet); err != nil || a.records == nil {
 		t.Fatalf("with couchbase: %v, %v", a.records, err)
 	}
 	if cfg := a.databaseConfig(); cfg.Records.Spool != nil || cfg.Activations != "" {
@@ -50,13 +50,16 @@ func TestRecordsOutsideCouchDB(t *testing.T) {
 		t.Errorf("reasons %s", why)
 	}
 	a.c.Records.Discard = true
-	if s, err := stores.Records(a.c, a.recordsConfig(), nil); s != nil || err != nil {
+	if cfg := a.databaseConfig(); cfg.Activations != "" {
+		t.Errorf("where records are dropped: %+v", cfg)
+	}
+	if s, err := clients.Records(a.c, a.recordsConfig(), nil); s != nil || err != nil {
 		t.Errorf("where records are dropped: %v, %v", s, err)
 	}
 }
 
 // awayStore is a store that does not take records.
-type awayStore struct{ stores.Store }
+type awayStore struct{ clients.Store }
 
 func (s awayStore) Health() records.Health {
 	h := s.Store.Health()

@@ -15,6 +15,7 @@ import (
 	"github.com/gpuwhisk/gpuwhisk/activation/kafka"
 	"github.com/gpuwhisk/gpuwhisk/invoker"
 	"github.com/gpuwhisk/gpuwhisk/invoker/lib/retry"
+	"github.com/gpuwhisk/gpuwhisk/invoker/peer/clients"
 	"github.com/gpuwhisk/gpuwhisk/invoker/pull"
 	"github.com/gpuwhisk/gpuwhisk/invoker/pull/slot"
 )
@@ -63,7 +64,7 @@ func (a *scheduled) reported() activation.Instance {
 }
 
 func (a *scheduled) openEtcd(ctx context.Context) (hooks, error) {
-	cfg := etcdConfig(a.c.Scheduler, a.Log)
+	cfg := clients.Etcd(a.c.Scheduler, a.Log)
 	cfg.Instance = a.instance
 	if dir := a.c.State.JournalDir(a.instance.Topic()); a.state.journal != nil {
 		cfg.LeaseFile = filepath.Join(dir, "lease")

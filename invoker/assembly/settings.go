@@ -25,7 +25,7 @@ func settings(c *config.Config, id activation.Instance, m *activation.Manifest, 
 		Keys:          activation.Keys{AES128: c.Actions.AES128, AES256: c.Actions.AES256},
 		Store:         storePolicy(c.Records),
 		LogsOutOfBand: c.Logs.OutOfBand,
-		Env:           append([]string{"__OW_API_HOST=" + c.Runtimes.API.URL()}, c.Containers.ExtraEnv...),
+		Env:           c.ContainerEnv(),
 		UserCPUs:      c.Pool.UserCPUs,
 		Pool:          pool(c, m),
 		Images: func(kind string) (string, bool) {

@@ -99,6 +99,11 @@ type APIHost struct {
 	Port  int    `key:"whisk.api.host.port,plain" env:"WHISK_API_HOST_PORT" default:"443" range:"1..65535" doc:"of the OpenWhisk API"`
 }
 
+// ContainerEnv is the environment that every action container has.
+func (c *Config) ContainerEnv() []string {
+	return append([]string{"__OW_API_HOST=" + c.Runtimes.API.URL()}, c.Containers.ExtraEnv...)
+}
+
 // URL is the address in the form that __OW_API_HOST has: the host in lower
 // case, a port that the protocol implies left out.
 func (a APIHost) URL() string {

@@ -117,7 +117,6 @@ var declared = map[string]string{
 	"whisk.spi.MessagingProvider":             "there is one",
 	"whisk.spi.ArtifactStoreProvider":         "there is one",
 	"whisk.spi.ContainerFactoryProvider":      "there is one",
-	"whisk.memory.std":                        "documents of actions have their limits",
 	"whisk.time-limit.std":                    "documents of actions have their limits",
 	"whisk.log-limit.std":                     "documents of actions have their limits",
 	"whisk.concurrency-limit.std":             "documents of actions have their limits",

@@ -2,25 +2,15 @@ package doctor
 
 import (
 	"cmp"
-	"context"
 	"errors"
 	"net"
 	"slices"
 	"strconv"
 	"strings"
-	"time"
 
 	"github.com/gpuwhisk/gpuwhisk/activation"
 	"github.com/gpuwhisk/gpuwhisk/activation/etcd"
 )
-
-func (m *Machine) askEtcd(ctx context.Context) (etcd.Survey, error) {
-	c := m.Config.Scheduler
-	return etcd.Inspect(ctx, etcd.Config{
-		Hosts: c.Etcd.Hosts, Username: c.Etcd.Username, Password: c.Etcd.Password,
-		TTL: time.Duration(c.Etcd.LeaseTimeout) * time.Second, Cluster: activation.Cluster(c.Cluster), Log: silent(),
-	})
-}
 
 func checkEtcd(s *snapshot) []Finding {
 	const fix = "check CONFIG_whisk_etcd_hosts (host:port, no scheme), the members, and the firewall between"

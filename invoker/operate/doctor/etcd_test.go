@@ -81,7 +81,7 @@ func TestRealEtcd(t *testing.T) {
 	c.Scheduler.Etcd.Hosts = []string{peertest.NeedEtcd(t)}
 	f := bare()
 	f.Machine = f.machine(c)
-	f.Etcd = f.askEtcd
+	f.Etcd = (&Machine{Config: c}).Here("", "", "").Etcd
 	r := Examine(t.Context(), f.Machine, time.Minute)
 	for _, want := range []struct{ check, found string }{{"members", "(etcd 3."}, {"lease", "grants a lease"}, {"schedulers", "etcd has no scheduler under " + c.Scheduler.Cluster}} {
 		if x := r.of("etcd", want.check); len(x) != 1 || !strings.Contains(x[0].Found, want.found) {

@@ -17,6 +17,7 @@ import (
 	"time"
 
 	"github.com/gpuwhisk/gpuwhisk/activation/couchdb"
+	"github.com/gpuwhisk/gpuwhisk/activation/etcd"
 	"github.com/gpuwhisk/gpuwhisk/activation/kafka"
 	"github.com/gpuwhisk/gpuwhisk/activation/records"
 	"github.com/gpuwhisk/gpuwhisk/gpu/nvml"
@@ -25,8 +26,7 @@ import (
 	"github.com/gpuwhisk/gpuwhisk/invoker/engine/devices"
 	"github.com/gpuwhisk/gpuwhisk/invoker/engine/docker"
 	"github.com/gpuwhisk/gpuwhisk/invoker/engine/proxy"
-	"github.com/gpuwhisk/gpuwhisk/invoker/peer/stores"
-	"github.com/gpuwhisk/gpuwhisk/invoker/peer/tlsstore"
+	"github.com/gpuwhisk/gpuwhisk/invoker/peer/clients"
 	"github.com/gpuwhisk/gpuwhisk/invoker/peer/zookeeper"
 	"golang.org/x/sys/unix"
 )
@@ -50,7 +50,7 @@ func (m *Machine) Here(self, shim, management string) *Machine {
 		}
 		return g, err
 	}
-	engine, err := docker.Connect(dockerOptions(m.Config)) // it connects when it is asked
+	engine, err := docker.Connect(clients.Docker(m.Config, probePrefix, silent())) // it connects when it is asked
 	m.Docker = func(ctx context.Context) (docker.Survey, error) {
 		if err != nil {
 			return docker.Survey{}, err
@@ -61,7 +61,13 @@ func (m *Machine) Here(self, shim, management string) *Machine {
 	m.ZooKeeper = func(ctx context.Context) (map[string]int, error) {
 		return zookeeper.Mapping(ctx, m.Config.Identity.ZooKeeperHosts)
 	}
-	m.Probe, m.Broker, m.Couch, m.Etcd = m.probe, m.askBroker, m.askCouch, m.askEtcd
+	m.Couch = func(ctx context.Context) (couchdb.Survey, error) {
+		return couchdb.Inspect(ctx, clients.CouchDB(m.Config, silent()))
+	}
+	m.Etcd = func(ctx context.Context) (etcd.Survey, error) {
+		return etcd.Inspect(ctx, clients.Etcd(m.Config.Scheduler, silent()))
+	}
+	m.Probe, m.Broker = m.probe, m.askBroker
 	m.Records, m.Bucket = m.askRecords, m.askBucket
 	m.Listen, m.Reach, m.Ping, m.Disk, m.Writable = listen, reach, Ping, disk, writable
 	return m
@@ -166,15 +172,9 @@ func (m *Machine) ownTopicName() string {
 }
 
 func (m *Machine) askBroker(ctx context.Context, address string) (d kafka.Description, err error) {
-	t, err := tlsstore.Kafka(m.Config.Kafka)
-	if err != nil {
-		return d, err
-	}
-	login, err := m.Config.Kafka.Login()
-	if err != nil {
-		return d, err
-	}
-	c, err := kafka.New(kafka.Options{Brokers: []string{address}, TLS: t, Login: (*kafka.Login)(login), ClientID: "gpuwhisk-doctor", Log: silent()})
+	one := m.Config.Kafka
+	one.Hosts = []string{address}
+	c, err := clients.Kafka(one, "gpuwhisk-doctor", silent())
 	if err != nil {
 		return d, err
 	}
@@ -189,20 +189,8 @@ func (m *Machine) askBroker(ctx context.Context, address string) (d kafka.Descri
 	return d, err
 }
 
-func (m *Machine) askCouch(ctx context.Context) (couchdb.Survey, error) {
-	d := m.Config.CouchDB
-	if m.Config.RecordsOutsideCouchDB() {
-		d.Activations = ""
-	}
-	return couchdb.Inspect(ctx, couchdb.Config{
-		URL:      d.Protocol + "://" + net.JoinHostPort(d.Host, strconv.Itoa(d.Port)),
-		Username: d.Username, Password: d.Password,
-		Whisks: d.Entities, Subjects: d.Subjects, Activations: d.Activations,
-	})
-}
-
 func (m *Machine) askRecords(ctx context.Context) error {
-	s, err := stores.Records(m.Config, records.Config{}, silent())
+	s, err := clients.Records(m.Config, records.Config{}, silent())
 	if err != nil || s == nil {
 		return err
 	}
@@ -210,7 +198,7 @@ func (m *Machine) askRecords(ctx context.Context) error {
 }
 
 func (m *Machine) askBucket(ctx context.Context) error {
-	s, err := stores.Bucket(m.Config)
+	s, err := clients.Bucket(m.Config)
 	if err != nil || s == nil {
 		return err
 	}
@@ -218,13 +206,8 @@ func (m *Machine) askBucket(ctx context.Context) error {
 	return s.Probe(ctx)
 }
 
-func dockerOptions(c *config.Config) docker.Options {
-	o := docker.DefaultOptions()
-	o.Host, o.CertDir = c.Docker.Host, c.Docker.CertDir
-	o.Network = c.Containers.Network
-	o.Logger = silent()
-	return o
-}
+// probePrefix begins the names of probed containers.
+const probePrefix = "gpuwhisk-doctor_"
 
 // errEnded is a container that did not wait for /init.
 var errEnded = errors.New("its program ended by itself")
@@ -233,25 +216,22 @@ var errEnded = errors.New("its program ended by itself")
 // proxy answers that something is missing; anything else answers 404, or not
 // at all.
 func (m *Machine) probe(ctx context.Context, reference string) (output string, err error) {
-	const (
-		memory     = 256 // MiB: OpenWhisk's default for an action
-		removeTime = 10 * time.Second
-	)
-	o := dockerOptions(m.Config)
-	o.Prefix = "gpuwhisk-doctor"
-	e, err := docker.New(ctx, o)
+	const removeTime = 10 * time.Second
+	e, err := docker.New(ctx, clients.Docker(m.Config, probePrefix, silent()))
 	if err != nil {
 		return "", err
 	}
 	defer func() { err = errors.Join(err, e.Close()) }()
-	name := o.Prefix + "_" + strings.ToLower(rand.Text())
+	name := probePrefix + strings.ToLower(rand.Text())
 	// By name: a container that ended before it had an address is there, too.
 	defer func() {
 		bye, cancel := context.WithTimeout(context.WithoutCancel(ctx), removeTime)
 		defer cancel()
 		err = errors.Join(err, e.CleanUp(bye, name))
 	}()
-	h, err := e.Create(ctx, container.Spec{Name: name, Image: reference, MemoryMB: memory, CPUShares: 256})
+	h, err := e.Create(ctx, container.Spec{
+		Name: name, Image: reference, MemoryMB: int(m.Config.Limits.MemoryStd / config.MiB), CPUShares: 256, Env: m.Config.ContainerEnv(),
+	})
 	if err != nil {
 		return "", err
 	}

@@ -169,8 +169,8 @@ func checkDatabases(s *snapshot) []Finding {
 	c := s.couch
 	all := slices.Concat(judgeDatabase(c.Whisks, "WhiskEntity"), judgeDatabase(c.Subjects, "WhiskAuth"), judgeDatabase(c.Activations, "WhiskActivation"))
 	switch err := c.Activations.Write; {
-	case s.recordsElsewhere():
-	case err != nil && !s.Config.Records.Discard:
+	case c.Activations.Name == "": // records go elsewhere
+	case err != nil:
 		return append(all, fail("make the user a member with the right to write there (Ansible: initdb.yml and wipe.yml grant it)",
 			"records cannot be written to %s: %v", c.Activations.Name, err)...)
 	case err == nil && c.Activations.Read == nil:

@@ -1,7 +1,4 @@
-// Package stores opens the stores beside CouchDB that a configuration names: of
-// activation records, and of code. It decides nothing else: how records travel is
-// activation/records, the protocol of a store is its adapter.
-package stores
+package clients
 
 import (
 	"context"
@@ -14,7 +11,7 @@ import (
 	"github.com/gpuwhisk/gpuwhisk/invoker/config"
 )
 
-// Store takes records.
+// Store takes records that do not go to CouchDB.
 type Store interface {
 	// PutDocument queues the document of a record.
 	PutDocument(ctx context.Context, doc records.Document) error
