@@ -46,5 +46,5 @@ func Ping(ctx context.Context, a config.Admin) (status int, text string, err err
 
 // isInvoker reports whether this is an invoker's answer to /ping.
 func isInvoker(_ int, text string, err error) bool {
-	return err == nil && (text == "pong" || strings.HasPrefix(text, "not ready"))
+	return err == nil && (text == "pong" || strings.HasPrefix(text, "not ready: ") || strings.HasPrefix(text, "cannot work: "))
 }

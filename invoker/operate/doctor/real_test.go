@@ -60,7 +60,7 @@ func TestPing(t *testing.T) {
 		status int
 		body   string
 		ok     bool
-	}{{200, "pong", true}, {503, "not ready: waiting for Kafka\n", true}, {200, "<html>", false}, {404, "", false}} {
+	}{{200, "pong", true}, {503, "not ready: waiting for Kafka\n", true}, {503, "cannot work: container engine: away\n", true}, {200, "<html>", false}, {404, "", false}} {
 		s := httptest.NewServer(pinged(t, tt.status, tt.body))
 		a := config.Admin{Protocol: "http", Port: peertest.PortOf(t, s.Listener.Addr().String())}
 		status, text, err := Ping(t.Context(), a)
