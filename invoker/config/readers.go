@@ -16,7 +16,7 @@ var errQuote = errors.New("a quote is not closed")
 // systemProperties lists the -Dkey=value options of a JVM command line, in
 // order. Other options are none of ours.
 func systemProperties(line string) ([]entry, error) {
-	parts, err := ShellWords(line, " \t\n\r")
+	parts, err := shellWords(line)
 	if err != nil {
 		return nil, err
 	}
@@ -30,9 +30,9 @@ func systemProperties(line string) ([]entry, error) {
 	return out, nil
 }
 
-// ShellWords splits a line at the blanks and takes quotes away as a shell does:
-// single quotes, double quotes and backslashes. Nothing is expanded.
-func ShellWords(line, blanks string) (words []string, err error) {
+// shellWords splits a line at blanks and takes quotes away as a shell does: single
+// quotes, double quotes and backslashes. Nothing is expanded.
+func shellWords(line string) (words []string, err error) {
 	var word strings.Builder
 	inWord, escaped, quote := false, false, byte(0)
 	for i := range len(line) {
@@ -46,7 +46,7 @@ func ShellWords(line, blanks string) (words []string, err error) {
 			quote = 0
 		case quote == 0 && (c == '\'' || c == '"'):
 			quote, inWord = c, true
-		case quote == 0 && strings.IndexByte(blanks, c) >= 0:
+		case quote == 0 && strings.IndexByte(" \t\n\r", c) >= 0:
 			if inWord {
 				words = append(words, word.String())
 			}

@@ -8,13 +8,32 @@ import (
 	"testing"
 )
 
+// TestParseEnvFile: a file gives to a command what systemd gives from it to the
+// service (systemd.exec(5), EnvironmentFile=).
 func TestParseEnvFile(t *testing.T) {
-	got, err := parseEnvFile("# comment\n; another\n\nA=1\n B = two words \nC='{\"x\":\"\\n\"}'\nD=\"a \\\"b\\\"\"\nE=one\\\ntwo\nF=\nG=a#b\r\n")
-	want := []string{"A=1", "B=two words", `C={"x":"\n"}`, `D=a "b"`, "E=onetwo", "F=", "G=a#b"}
-	if err != nil || !slices.Equal(got, want) {
-		t.Errorf("got %q, %v; want %q", got, err, want)
+	for _, c := range []struct {
+		name, text string
+		want       []string
+	}{
+		{"bare values", "A=1\n B = two words \t\nF=\nG=a#b\r\nH=x=y", []string{"A=1", "B=two words", "F=", "G=a#b", "H=x=y"}},
+		{"comments", "# one\n; two\n\nno assignment\n  # A=1\nB=1\n", []string{"B=1"}},
+		{"a comment is not continued, as since systemd 254", "# off \\\nA=1\n", []string{"A=1"}},
+		{"single quotes keep all", "A='{\"x\":\"\\n\"}'\nB='a\\\nb'\n", []string{`A={"x":"\n"}`, "B=a\\\nb"}},
+		{"double quotes take escapes as a shell", `A="a \"b\" \\ \$ ` + "\\`" + ` \n"`, []string{`A=a "b" \ $ ` + "`" + ` \n`}},
+		{"quotes go over lines", "A=\"a\nb\\\nc\"\nB='x\n\ny'\n", []string{"A=a\nbc", "B=x\n\ny"}},
+		{"quotes beside each other", `A="a" 'b'c` + "\n", []string{"A=abc"}},
+		{"quotes inside of a bare value", `A=it's "so"` + "\n", []string{`A=it's "so"`}},
+		{"bare escapes", "A=a\\ b\\nc\\\\\\'\nB=end\\  \nC=x\\", []string{`A=a bnc\'`, "B=end ", "C=x"}},
+		{"continued lines", "A=one\\\ntwo \\\n  three  \nB=\\\n# no comment\n", []string{"A=onetwo   three", "B=# no comment"}},
+	} {
+		if got, err := parseEnvFile(c.text); err != nil || !slices.Equal(got, c.want) {
+			t.Errorf("%s: %q gives %q, %v; want %q", c.name, c.text, got, err, c.want)
+		}
 	}
-	for text, want := range map[string]string{"A=1\nnonsense\n": "line 2", "A='x\n": "not closed", "=x": "line 1", "export A=1": "line 1"} {
+	for text, want := range map[string]string{
+		"A=1\nB='x\n": "line 2, B: a quote is not closed", "A=\"x\n": "not closed", "=x": "line 1",
+		"export A=1": "line 1", "A='1\n2'\n3=x": "line 3", "A=\"\\\"": "not closed",
+	} {
 		if _, err := parseEnvFile(text); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%q: error %v, want %s", text, err, want)
 		}

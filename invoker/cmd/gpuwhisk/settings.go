@@ -70,31 +70,3 @@ func hostConfig(envFile, id string) (*config.Config, error) {
 func withOwnCredentials(environ []string) ([]string, error) {
 	return withCredentials(environ, lookup(environ, "CREDENTIALS_DIRECTORY"))
 }
-
-// parseEnvFile reads a file of variables as systemd's EnvironmentFile= does:
-// NAME=value lines, comments that begin with # or ;, values in single or double
-// quotes or bare, and backslashes that escape the next character. A backslash at
-// the end of a line joins the next one.
-func parseEnvFile(text string) ([]string, error) {
-	var environ []string
-	text = strings.ReplaceAll(strings.ReplaceAll(text, "\r\n", "\n"), "\\\n", "")
-	n := 0
-	for line := range strings.Lines(text) {
-		n++
-		line = strings.TrimSpace(line)
-		if line == "" || line[0] == '#' || line[0] == ';' {
-			continue
-		}
-		name, value, ok := strings.Cut(line, "=")
-		name = strings.TrimSpace(name)
-		if !ok || name == "" || strings.ContainsAny(name, " \t") {
-			return nil, fmt.Errorf("line %d is not NAME=value", n)
-		}
-		plain, err := config.ShellWords(strings.TrimSpace(value), "")
-		if err != nil {
-			return nil, fmt.Errorf("line %d, %s: %w", n, name, err)
-		}
-		environ = append(environ, name+"="+strings.Join(plain, ""))
-	}
-	return environ, nil
-}
