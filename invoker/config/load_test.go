@@ -246,6 +246,17 @@ func TestErrorsNameKeyValueAndWhatIsAllowed(t *testing.T) {
 	}
 }
 
+// TestUnusedStoreNeedsNothing: where records are dropped, no store of them needs its
+// settings, whichever is chosen.
+func TestUnusedStoreNeedsNothing(t *testing.T) {
+	for _, store := range []string{StoreCouchbase, StoreElasticsearch} {
+		c := loaded(t, "CONFIG_whisk_spi_ActivationStoreProvider=org.apache.openwhisk.core.database.NoopActivationStoreProvider", "CONFIG_whisk_gpu_records_store="+store)
+		if c.RecordsOutsideCouchDB() {
+			t.Errorf("records go to %s", store)
+		}
+	}
+}
+
 func TestEverythingMissingIsOneError(t *testing.T) {
 	_, err := Load(Input{})
 	if err == nil {

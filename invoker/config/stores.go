@@ -67,6 +67,15 @@ type Couchbase struct {
 	Certificate string `key:"whisk.gpu.couchbase.certificate" doc:"PEM file of the authorities that sign the server's certificate; empty means the system's"`
 }
 
+// check names what a Couchbase that records shall go to needs.
+func (d Couchbase) check(demand func(ok bool, format string, args ...any)) {
+	for _, k := range []struct{ name, value string }{
+		{"connection", d.Connection}, {"username", d.Username}, {"password", d.Password}, {"bucket", d.Bucket},
+	} {
+		demand(k.value != "", "whisk.gpu.records.store is couchbase, which needs whisk.gpu.couchbase.%s", k.name)
+	}
+}
+
 // RecordsOutsideCouchDB reports whether records go to another store than CouchDB.
 func (c *Config) RecordsOutsideCouchDB() bool {
 	return !c.Records.Discard && c.Records.Store != "" && c.Records.Store != StoreCouchDB

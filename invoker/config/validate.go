@@ -50,16 +50,12 @@ func validate(c *Config) []error {
 	if c.S3.Enabled {
 		c.S3.check(demand)
 	}
-	if c.Records.Store == StoreElasticsearch && !c.Records.Discard {
+	switch {
+	case !c.RecordsOutsideCouchDB():
+	case c.Records.Store == StoreElasticsearch:
 		c.Elasticsearch.check(demand)
-	}
-	if c.Records.Store == StoreCouchbase {
-		d := c.Couchbase
-		for _, k := range []struct{ name, value string }{
-			{"connection", d.Connection}, {"username", d.Username}, {"password", d.Password}, {"bucket", d.Bucket},
-		} {
-			demand(k.value != "", "whisk.gpu.records.store is couchbase, which needs whisk.gpu.couchbase.%s", k.name)
-		}
+	default:
+		c.Couchbase.check(demand)
 	}
 	if c.Metrics.Sent() {
 		c.Metrics.StatsD.check(demand)

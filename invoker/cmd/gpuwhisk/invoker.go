@@ -8,7 +8,6 @@ import (
 	"os/signal"
 	"runtime"
 	"runtime/debug"
-	"slices"
 	"strings"
 	"syscall"
 	"time"
@@ -190,7 +189,7 @@ const maxProcessors = 4
 // another one for each event, to find more work; on two that was an eighth of the
 // invoker's CPU.
 func limitProcessors(environ []string) {
-	if !sets(environ, "GOMAXPROCS") {
+	if lookup(environ, "GOMAXPROCS") == "" {
 		runtime.GOMAXPROCS(processors(runtime.GOMAXPROCS(0)))
 	}
 }
@@ -198,13 +197,9 @@ func limitProcessors(environ []string) {
 // limitMemory has garbage collected before the invoker takes more than it should
 // need, unless the environment has a limit (GOMEMLIMIT).
 func limitMemory(environ []string, bytes int64) {
-	if !sets(environ, "GOMEMLIMIT") {
+	if lookup(environ, "GOMEMLIMIT") == "" {
 		debug.SetMemoryLimit(bytes)
 	}
-}
-
-func sets(environ []string, name string) bool {
-	return slices.ContainsFunc(environ, func(v string) bool { return strings.HasPrefix(v, name+"=") })
 }
 
 // processors is the invoker's share of those of the machine, or of the cgroup.

@@ -6,7 +6,7 @@ import (
 	"testing"
 )
 
-// GOMEMLIMIT of the environment holds, else what the settings ask for.
+// GOMEMLIMIT of the environment holds unless it is empty, else what the settings ask for.
 func TestMemoryLimit(t *testing.T) {
 	before := debug.SetMemoryLimit(-1)
 	defer debug.SetMemoryLimit(before)
@@ -14,9 +14,9 @@ func TestMemoryLimit(t *testing.T) {
 	if got := debug.SetMemoryLimit(-1); got != before {
 		t.Errorf("with GOMEMLIMIT in the environment the limit is %d, want %d", got, before)
 	}
-	limitMemory([]string{"PATH=/bin"}, 5<<30)
+	limitMemory([]string{"GOMEMLIMIT="}, 5<<30)
 	if got := debug.SetMemoryLimit(-1); got != 5<<30 {
-		t.Errorf("without it the limit is %d", got)
+		t.Errorf("where it is empty the limit is %d", got)
 	}
 }
 
@@ -28,7 +28,7 @@ func TestProcessors(t *testing.T) {
 	}
 }
 
-// GOMAXPROCS of the environment holds.
+// GOMAXPROCS of the environment holds unless it is empty.
 func TestProcessorsOfTheEnvironment(t *testing.T) {
 	before := runtime.GOMAXPROCS(0)
 	defer runtime.GOMAXPROCS(before)
@@ -37,8 +37,8 @@ func TestProcessorsOfTheEnvironment(t *testing.T) {
 	if got := runtime.GOMAXPROCS(0); got != 3 {
 		t.Errorf("with GOMAXPROCS in the environment there are %d processors, want 3", got)
 	}
-	limitProcessors([]string{"PATH=/bin"})
+	limitProcessors([]string{"PATH=/bin", "GOMAXPROCS="})
 	if got := runtime.GOMAXPROCS(0); got != 1 {
-		t.Errorf("without it there are %d of 3 processors, want 1", got)
+		t.Errorf("where it is empty there are %d of 3 processors, want 1", got)
 	}
 }
