@@ -3,6 +3,7 @@ package activation
 import (
 	"fmt"
 	"strconv"
+	"strings"
 )
 
 // Instance is an invoker's identity in messages to controllers.
@@ -32,6 +33,18 @@ func (i Instance) String() string {
 // Topic is the name of the invoker's Kafka topic, without a prefix, and its
 // name as the source of user events.
 func (i Instance) Topic() string { return "invoker" + strconv.Itoa(i.ID) }
+
+// ContainerPrefix is the head of the names of its containers, as OpenWhisk's Docker
+// factory makes it: letters, digits and a few signs only.
+func (i Instance) ContainerPrefix() string {
+	name := strings.Map(func(r rune) rune {
+		if r >= '0' && r <= '9' || r >= 'a' && r <= 'z' || r >= 'A' && r <= 'Z' || r == '_' || r == '.' || r == '-' {
+			return r
+		}
+		return -1
+	}, i.UniqueName)
+	return "wsk" + name + strconv.Itoa(i.ID) + "_"
+}
 
 // Encode writes the instance as JSON.
 func (i Instance) Encode() []byte { return i.append(nil) }

@@ -19,7 +19,7 @@ import (
 func Clean(ctx context.Context, c *config.Config, id activation.Instance, all bool, log *slog.Logger) (int, error) {
 	whose := ""
 	if !all {
-		whose = prefix(id)
+		whose = id.ContainerPrefix()
 		if dir := c.State.JournalDir(id.Topic()); dir != "" {
 			j, err := journal.Open(journal.Config{Dir: dir, Bytes: int64(c.State.JournalSize), Log: log})
 			if errors.Is(err, wal.ErrInUse) {

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"os"
 	"path/filepath"
 	"slices"
 	"sync"
@@ -64,10 +65,10 @@ func (a *assembly) awaitEngine(ctx context.Context) error {
 }
 
 func (a *assembly) newEngine(ctx context.Context) (Engine, error) {
-	if a.c.Runtimes.Kind == processRuntime {
-		return openProcesses(a.c, prefix(a.instance), a.Self, a.Path, a.programs(), a.Log)
+	if a.c.Runtimes.Processes() {
+		return openProcesses(a.c, a.instance.ContainerPrefix(), a.Self, a.Path, a.programs(), a.Log)
 	}
-	o := clients.Docker(a.c, prefix(a.instance), a.Log)
+	o := clients.Docker(a.c, a.instance.ContainerPrefix(), a.Log)
 	o.Steps = a.steps
 	if a.LongTimeouts {
 		w := &o.LogWaits
@@ -86,7 +87,7 @@ func (a *assembly) newEngine(ctx context.Context) (Engine, error) {
 // of the start: where a launcher has to be run to find the interpreter behind it, that
 // takes as long as everything else. The search ends with done at the latest.
 func (a *assembly) findPrograms(ctx context.Context) (done func()) {
-	if a.c.Runtimes.Kind != processRuntime || a.Engine != nil {
+	if !a.c.Runtimes.Processes() || a.Engine != nil {
 		return func() {}
 	}
 	ctx, cancel := context.WithCancel(ctx)
@@ -102,10 +103,7 @@ func (a *assembly) findPrograms(ctx context.Context) (done func()) {
 // openProcesses serves the kinds for which there is an interpreter here. self
 // is this program, which is its own proxy for executables.
 func openProcesses(c *config.Config, prefix, self, path string, found runtimes.Programs, log *slog.Logger) (Engine, error) {
-	dir, err := processDir(c, prefix)
-	if err != nil {
-		return nil, err
-	}
+	dir := c.ProcessDir(prefix, os.TempDir())
 	proxies := c.Process.Proxies
 	if proxies == "" {
 		proxies = filepath.Join(dir, "proxies")

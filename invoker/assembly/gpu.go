@@ -56,7 +56,7 @@ func findGPUs(ctx context.Context, c *config.Config, prefix string, of Options) 
 		return g, nil
 	}
 	o := devices.Options{
-		Mounted: c.Runtimes.Kind != processRuntime, Driver: fake,
+		Mounted: !c.Runtimes.Processes(), Driver: fake,
 		Devices: g.devices, Context: int64(c.GPU.ContextMemory), Log: log,
 		LogToStderr: c.GPU.Shim.Log,
 	}
@@ -78,10 +78,6 @@ func findGPUs(ctx context.Context, c *config.Config, prefix string, of Options) 
 	}
 	return g, nil
 }
-
-// processRuntime is the value of whisk.gpu.runtime for actions that run as plain
-// processes.
-const processRuntime = "process"
 
 // fakeDriver is the directory of the driver that simulated devices have.
 func fakeDriver(c *config.Config, log *slog.Logger) (string, error) {
@@ -124,10 +120,10 @@ func shimLibrary(ctx context.Context, c *config.Config, self string, log *slog.L
 	if err == nil {
 		err = devices.CheckLibrary(path)
 	}
-	if err == nil && c.Runtimes.Kind == processRuntime {
+	if err == nil && c.Runtimes.Processes() {
 		err = devices.TryLibrary(ctx, path)
 	}
-	if needs, nerr := devices.Needs(path); err == nil && nerr == nil && c.Runtimes.Kind != processRuntime && devices.Newer(needs) {
+	if needs, nerr := devices.Needs(path); err == nil && nerr == nil && !c.Runtimes.Processes() && devices.Newer(needs) {
 		log.Info("the shim needs glibc of this version: containers of images with an older one run without it",
 			"version", needs, "library", path, "fix", "make shim with zig cc (pip install ziglang) gives one for "+devices.Everywhere)
 	}
@@ -141,43 +137,11 @@ func shimLibrary(ctx context.Context, c *config.Config, self string, log *slog.L
 	return "", nil
 }
 
-// socketDir is the directory of the shims' sockets. It belongs to this invoker
-// alone, so its name has the prefix of the containers. Those of processes are
-// beside their other files; containers need a directory that their host has under
-// the same name.
+// socketDir makes the directory of the shims' sockets.
 func socketDir(c *config.Config, prefix string) (string, error) {
-	if c.GPU.Shim.Dir != "" {
-		dir, err := devices.SocketDir(filepath.Join(c.GPU.Shim.Dir, prefix))
-		if err != nil {
-			return "", fmt.Errorf("whisk.gpu.shim.dir: %w", err)
-		}
-		return dir, nil
-	}
-	own, err := processDir(c, prefix)
+	dir, err := devices.SocketDir(c.SocketDirs(prefix, os.TempDir())...)
 	if err != nil {
-		return "", err
-	}
-	own = filepath.Join(own, "shim")
-	dirs := []string{own, devices.ShortDir(own)}
-	if c.Runtimes.Kind != processRuntime {
-		dirs = append([]string{filepath.Join("/var/run/gpuwhisk", prefix)}, dirs...)
-	}
-	dir, err := devices.SocketDir(dirs...)
-	if err != nil {
-		return "", fmt.Errorf("find a directory for shim sockets (whisk.gpu.shim.dir names one): %w", err)
-	}
-	return dir, nil
-}
-
-// processDir is where an invoker keeps what belongs to its processes.
-func processDir(c *config.Config, prefix string) (string, error) {
-	dir := c.Process.Dir
-	if dir == "" {
-		dir = filepath.Join(os.TempDir(), "gpuwhisk-processes")
-	}
-	dir, err := filepath.Abs(filepath.Join(dir, prefix))
-	if err != nil {
-		return "", fmt.Errorf("find process directory: %w", err)
+		return "", fmt.Errorf("whisk.gpu.shim.dir: find a directory for the sockets: %w", err)
 	}
 	return dir, nil
 }
@@ -258,7 +222,7 @@ func (g gpus) close() error {
 }
 
 func (a *assembly) openGPUs(ctx context.Context) (h hooks, err error) {
-	if a.gpus, err = findGPUs(ctx, a.c, prefix(a.instance), a.Options); err != nil {
+	if a.gpus, err = findGPUs(ctx, a.c, a.instance.ContainerPrefix(), a.Options); err != nil {
 		return hooks{}, err
 	}
 	if a.gpus.shim != nil {

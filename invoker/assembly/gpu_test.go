@@ -139,11 +139,7 @@ func TestSocketDirs(t *testing.T) {
 		}
 	}
 	c.GPU.Shim.Dir, c.Process.Dir = "", filepath.Join(t.TempDir(), strings.Repeat("x", 90))
-	long, err := processDir(c, "wsk00_")
-	if err != nil {
-		t.Fatal(err)
-	}
-	short := devices.ShortDir(filepath.Join(long, "shim"))
+	short := c.SocketDirs("wsk00_", os.TempDir())[1]
 	t.Cleanup(func() { _ = os.Remove(short) })
 	if got, err := socketDir(c, "wsk00_"); got != short || err != nil {
 		t.Errorf("where the path is too long: %s, %v; want %s", got, err, short)

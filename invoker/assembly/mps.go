@@ -36,7 +36,7 @@ func (g *gpus) startMPS(ctx context.Context, c *config.Config, prefix string, lo
 	if c.GPU.MPS == "off" {
 		return nil
 	}
-	s := &mpsMover{MemoryMover: g.mover, mounted: c.Runtimes.Kind != processRuntime, indexes: map[string]int{}}
+	s := &mpsMover{MemoryMover: g.mover, mounted: !c.Runtimes.Processes(), indexes: map[string]int{}}
 	o := mps.Options{Dir: mpsDir(c, prefix), Apart: s.mounted, Lost: s.lost, Back: s.back, Log: log}
 	g.devices = slices.Clone(g.devices)
 	for i, d := range g.devices {

@@ -51,7 +51,7 @@ func mpsHost(t *testing.T, runtime string) (*config.Config, *gpus) {
 // Containers join the daemon of their device, if it has one, and the device counts
 // as shared.
 func TestMPSIsJoined(t *testing.T) {
-	c, g := mpsHost(t, processRuntime)
+	c, g := mpsHost(t, "process")
 	before := slices.Clone(g.devices)
 	found := g.devices
 	if err := g.startMPS(t.Context(), c, "wsk0_", quiet); err != nil {
@@ -92,7 +92,7 @@ func TestMPSInContainers(t *testing.T) {
 }
 
 func TestMPSIsOffUnlessAskedFor(t *testing.T) {
-	c, g := mpsHost(t, processRuntime)
+	c, g := mpsHost(t, "process")
 	c.GPU.MPS = config.Default().GPU.MPS
 	mover := g.mover
 	if err := g.startMPS(t.Context(), c, "wsk0_", quiet); err != nil || g.mps != nil || g.mover != mover {
@@ -105,7 +105,7 @@ func TestMPSIsOffUnlessAskedFor(t *testing.T) {
 
 // A daemon that cannot be started ends the start.
 func TestMPSThatCannotBeHad(t *testing.T) {
-	c, g := mpsHost(t, processRuntime)
+	c, g := mpsHost(t, "process")
 	t.Setenv("PATH", t.TempDir())
 	if err := g.startMPS(context.Background(), c, "wsk0_", quiet); err == nil || !strings.Contains(err.Error(), "whisk.gpu.mps: find the MPS control daemon") {
 		t.Errorf("got %v", err)

@@ -1,7 +1,6 @@
 package assembly
 
 import (
-	"fmt"
 	"math"
 	"math/rand/v2"
 	"time"
@@ -18,7 +17,7 @@ import (
 func settings(c *config.Config, id activation.Instance, m *activation.Manifest, devices []gpu.Device) invoker.Settings {
 	return invoker.Settings{
 		Instance:      id,
-		Prefix:        prefix(id),
+		Prefix:        id.ContainerPrefix(),
 		InFlight:      c.MaxPeek(),
 		Bounds:        bounds(c.Limits),
 		Defaults:      namespaceDefaults(c.Limits.Namespace),
@@ -41,21 +40,6 @@ func settings(c *config.Config, id activation.Instance, m *activation.Manifest, 
 		Events:      c.Events.Enabled,
 		GPU:         gpuSettings(c.GPU, devices),
 	}
-}
-
-// prefix is the head of this invoker's container names, as the original makes
-// it: letters, digits and a few signs only.
-func prefix(id activation.Instance) string {
-	keep := func(r byte) bool {
-		return r >= '0' && r <= '9' || r >= 'a' && r <= 'z' || r >= 'A' && r <= 'Z' || r == '_' || r == '.' || r == '-'
-	}
-	var name []byte
-	for _, b := range []byte(id.UniqueName) {
-		if keep(b) {
-			name = append(name, b)
-		}
-	}
-	return fmt.Sprintf("wsk%s%d_", name, id.ID)
 }
 
 func bounds(l config.Limits) activation.Bounds {

@@ -92,6 +92,9 @@ type Runtimes struct {
 	API                      APIHost
 }
 
+// Processes reports whether actions run as plain processes.
+func (r Runtimes) Processes() bool { return r.Kind == "process" }
+
 // APIHost is the OpenWhisk API as actions see it.
 type APIHost struct {
 	Proto string `key:"whisk.api.host.proto,plain" env:"WHISK_API_HOST_PROTO" default:"https" enum:"http,https" doc:"of the OpenWhisk API"`

@@ -1,6 +1,10 @@
 package config
 
 import (
+	"cmp"
+	"crypto/sha256"
+	"encoding/hex"
+	"path/filepath"
 	"slices"
 	"strings"
 	"time"
@@ -51,6 +55,33 @@ type GPUShim struct {
 	Dir     string   `key:"whisk.gpu.shim.dir" doc:"directory of the shim's sockets on the containers' host; empty: /var/run/gpuwhisk, or the process runtime's own"`
 	Modes   []string `key:"whisk.gpu.shim.modes" format:"modes" default:"managed,count,off" doc:"what annotations may ask of the shim; memory of count cannot be moved, that of off is seen by NVML alone"`
 	Log     bool     `key:"whisk.gpu.shim.log" default:"false" doc:"the shim writes to an action's logs why it disables itself"`
+}
+
+// ProcessDir is where an invoker keeps what belongs to its processes. temp is the
+// directory for temporary files, and prefix that of the invoker's containers.
+func (c *Config) ProcessDir(prefix, temp string) string {
+	dir := filepath.Join(cmp.Or(c.Process.Dir, filepath.Join(temp, "gpuwhisk-processes")), prefix)
+	if absolute, err := filepath.Abs(dir); err == nil {
+		return absolute
+	}
+	return dir
+}
+
+// SocketDirs are the directories in which the shim's sockets of an invoker may be. It
+// takes the first that it can make and in which a socket's path is short enough; the
+// last one is short for every prefix. Sockets of processes are beside their other
+// files, and containers need a directory that their host has under the same name.
+func (c *Config) SocketDirs(prefix, temp string) []string {
+	if c.GPU.Shim.Dir != "" {
+		return []string{filepath.Join(c.GPU.Shim.Dir, prefix)}
+	}
+	own := filepath.Join(c.ProcessDir(prefix, temp), "shim")
+	sum := sha256.Sum256([]byte(own))
+	dirs := []string{own, filepath.Join(temp, "gpuwhisk-"+hex.EncodeToString(sum[:6]))}
+	if !c.Runtimes.Processes() {
+		dirs = append([]string{filepath.Join("/var/run/gpuwhisk", prefix)}, dirs...)
+	}
+	return dirs
 }
 
 // DefaultPolicy is the scheduling policy where none is named.

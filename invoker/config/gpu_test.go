@@ -1,6 +1,7 @@
 package config
 
 import (
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -88,5 +89,33 @@ func TestPolicy(t *testing.T) {
 		if g := loaded(t, env...).GPU; !c.want(&g) {
 			t.Errorf("%s: %+v, pool %+v", c.name, g.Sched, g.Pool)
 		}
+	}
+}
+
+// TestSocketDirs: one that is named is the only one, and the last of the others is short
+// whatever the prefix, and this prefix's own.
+func TestSocketDirs(t *testing.T) {
+	c := Default()
+	c.Process.Dir = "/p"
+	short := map[string]bool{}
+	for _, prefix := range []string{"wsk0_", "wsk" + strings.Repeat("x", 200) + "0_"} {
+		c.GPU.Shim.Dir, c.Runtimes.Kind = "/named", "docker"
+		if got, want := c.SocketDirs(prefix, "/tmp"), []string{"/named/" + prefix}; !slices.Equal(got, want) {
+			t.Errorf("named: %q, want %q", got, want)
+		}
+		c.GPU.Shim.Dir = ""
+		got := c.SocketDirs(prefix, "/tmp")
+		last := got[len(got)-1]
+		if want := []string{"/var/run/gpuwhisk/" + prefix, "/p/" + prefix + "/shim", last}; !slices.Equal(got, want) || len(last) > 40 {
+			t.Errorf("containers: %q, want %q", got, want)
+		}
+		c.Runtimes.Kind = "process"
+		if processes := c.SocketDirs(prefix, "/tmp"); !slices.Equal(processes, got[1:]) {
+			t.Errorf("processes: %q, want %q", processes, got[1:])
+		}
+		short[last] = true
+	}
+	if len(short) != 2 {
+		t.Errorf("two prefixes share a directory: %v", short)
 	}
 }

@@ -19,9 +19,14 @@ import (
 // containerDir is the name of a container's directory, as shimctl makes it.
 var containerDir = regexp.MustCompile(`^[0-9a-f]{16}$`)
 
-// longestDir is the path of a directory below which a container's socket still
-// has a path that the kernel accepts: 107 bytes.
-const longestDir = 107 - len("/0123456789abcdef/"+shimctl.SocketName)
+// LongestSocket is what the path of a socket may have (unix(7), less the closing
+// zero).
+const LongestSocket = 107
+
+// SocketLength is the length of the path of a container's socket below a directory.
+func SocketLength(dir string) int {
+	return len(filepath.Join(dir, "0123456789abcdef", shimctl.SocketName))
+}
 
 // SocketDir chooses the directory of the sockets: the first of the directories that
 // can be made and whose path is short enough.
@@ -29,8 +34,8 @@ func SocketDir(dirs ...string) (string, error) {
 	var errs []error
 	for _, dir := range dirs {
 		dir, err := filepath.Abs(dir)
-		if err == nil && len(dir) > longestDir {
-			err = fmt.Errorf("socket directory %s: longer than %d bytes", dir, longestDir)
+		if n := SocketLength(dir); err == nil && n > LongestSocket {
+			err = fmt.Errorf("a socket below %s has a path of %d bytes, the kernel takes %d", dir, n, LongestSocket)
 		}
 		if err == nil {
 			err = os.MkdirAll(dir, 0o700)
@@ -41,13 +46,6 @@ func SocketDir(dirs ...string) (string, error) {
 		errs = append(errs, err)
 	}
 	return "", errors.Join(errs...)
-}
-
-// ShortDir stands in for a directory whose path is too long: one in the directory
-// for temporary files, always the same for the same path.
-func ShortDir(key string) string {
-	sum := sha256.Sum256([]byte(key))
-	return filepath.Join(os.TempDir(), "gpuwhisk-"+hex.EncodeToString(sum[:6]))
 }
 
 // Sweep removes the sockets that an earlier process left, but for those of

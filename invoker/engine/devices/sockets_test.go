@@ -134,15 +134,10 @@ func TestSocketDir(t *testing.T) {
 	if err := os.WriteFile(file, nil, 0o600); err != nil {
 		t.Fatal(err)
 	}
-	long := filepath.Join(base, strings.Repeat("x", longestDir))
+	long := filepath.Join(base, strings.Repeat("x", LongestSocket))
 	blocked := filepath.Join(file, "below")
-	if _, err := SocketDir(long, blocked); err == nil || !strings.Contains(err.Error(), "longer than") {
+	if _, err := SocketDir(long, blocked); err == nil || !strings.Contains(err.Error(), "the kernel takes 107") {
 		t.Errorf("neither can be: %v", err)
-	}
-	short := ShortDir(long)
-	t.Cleanup(func() { _ = os.RemoveAll(short) })
-	if short != ShortDir(long) || short == ShortDir(blocked) || len(short) > longestDir {
-		t.Errorf("the short directory is %s", short)
 	}
 	for _, c := range []struct {
 		want string
@@ -150,7 +145,7 @@ func TestSocketDir(t *testing.T) {
 	}{
 		{filepath.Join(base, "a"), []string{filepath.Join(base, "a"), filepath.Join(base, "b")}},
 		{filepath.Join(base, "b"), []string{blocked, filepath.Join(base, "b")}},
-		{short, []string{long, short}},
+		{filepath.Join(base, "c"), []string{long, filepath.Join(base, "c")}},
 	} {
 		if got, err := SocketDir(c.dirs...); got != c.want || err != nil {
 			t.Errorf("%s, %v: want %s", got, err, c.want)

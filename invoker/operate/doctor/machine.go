@@ -177,7 +177,7 @@ func each[A, B any](things []A, do func(A) B) []B {
 }
 
 // usesDocker: plain processes need no engine.
-func (s *snapshot) usesDocker() bool    { return s.Config.Runtimes.Kind != "process" }
+func (s *snapshot) usesDocker() bool    { return !s.Config.Runtimes.Processes() }
 func (s *snapshot) dockerAnswers() bool { return s.usesDocker() && s.dockerErr == nil }
 
 // hasDriver reports whether there is a driver to examine further.

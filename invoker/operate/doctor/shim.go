@@ -11,6 +11,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/gpuwhisk/gpuwhisk/activation"
 	"github.com/gpuwhisk/gpuwhisk/invoker/config"
 	"github.com/gpuwhisk/gpuwhisk/invoker/engine/devices"
 	"github.com/gpuwhisk/gpuwhisk/invoker/engine/docker"
@@ -122,31 +123,31 @@ func (s *snapshot) tryShim(at string) (text string, bad []Finding) {
 		at, amount(t.Seen), amount(t.Out), amount(t.Back)), nil
 }
 
-// longestSocket is what a unix socket's path may have (unix(7), less the
-// closing zero).
-const longestSocket = 107
-
 // checkSockets examines the directory of the shims' sockets and of the library's
 // copy for containers. They are given it by its path on the host: where the
 // invoker runs in a container itself, it must come from there.
 func checkSockets(s *snapshot) []Finding {
-	g := s.Config.GPU
-	if g.Shim.Library == noShim || s.shimAt() == "" {
+	id := s.Config.Identity
+	if s.Config.GPU.Shim.Library == noShim || s.shimAt() == "" {
 		return nil
 	}
-	dir := cmp.Or(g.Shim.Dir, "/var/run/gpuwhisk")
-	name := fmt.Sprintf("wsk%s%d_", s.Config.Identity.UniqueName, s.number())
-	n := len(path.Join(dir, name, "0123456789abcdef", "shim.sock"))
-	inside := s.exists(".dockerenv") || s.exists("run/.containerenv")
-	switch {
-	case n > longestSocket:
+	prefix := activation.Instance{ID: s.number(), UniqueName: id.UniqueName}.ContainerPrefix()
+	dirs := s.Config.SocketDirs(prefix, cmp.Or(s.variable("TMPDIR"), "/tmp"))
+	used := slices.IndexFunc(dirs, func(dir string) bool { return devices.SocketLength(dir) <= devices.LongestSocket })
+	if used < 0 {
 		return fail("name a shorter directory in CONFIG_whisk_gpu_shim_dir",
-			"a socket below %s has a path of %d bytes, the kernel takes %d", dir, n, longestSocket)
-	case inside && !s.mounted(dir):
-		return fail(fmt.Sprintf("mount it from the host under the same path (--volume %s:%[1]s)", dir),
+			"a socket below %s has a path of %d bytes, the kernel takes %d", dirs[0], devices.SocketLength(dirs[0]), devices.LongestSocket)
+	}
+	dir, why := path.Dir(dirs[0]), "" // which all invokers of the host share
+	if used > 0 {
+		dir, why = dirs[used], ", since paths below "+dirs[0]+" are longer"
+	}
+	inside := s.exists(".dockerenv") || s.exists("run/.containerenv")
+	if inside && !s.mounted(dir) {
+		return fail(fmt.Sprintf("mount it from the host under the same path (--volume %s:%[1]s), or name one in CONFIG_whisk_gpu_shim_dir", dir),
 			"%s is this container's own: GPU containers are given the host's, which is another or none", dir)
 	}
-	return ok("below %s, with paths of %d of %d bytes", dir, n, longestSocket)
+	return ok("below %s, with paths of %d of %d bytes%s", dir, devices.SocketLength(dirs[used]), devices.LongestSocket, why)
 }
 
 // mounted reports whether a path lies on a mount other than the root. /var/run

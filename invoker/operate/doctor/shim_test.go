@@ -193,7 +193,12 @@ func TestSocketChecks(t *testing.T) {
 	runTrials(t, []trial{
 		{"", with(func(*fake) {}), "GPU/shim sockets", OK, "below /var/run/gpuwhisk, with paths of 50 of 107 bytes", ""},
 		{"too long", with(func(f *fake) { f.Config.GPU.Shim.Dir = "/" + strings.Repeat("x", 80) }), "GPU/shim sockets", Fail, "the kernel takes 107", "CONFIG_whisk_gpu_shim_dir"},
-		{"a long name", with(func(f *fake) { f.Config.Identity.UniqueName = strings.Repeat("x", 80) }), "GPU/shim sockets", Fail, "107", "shorter"},
+		{"a long name", with(func(f *fake) { f.Config.Identity.UniqueName = strings.Repeat("x", 80) }), "GPU/shim sockets", OK, "below /tmp/gpuwhisk-", ""},
+		{"signs that names of containers lack", with(func(f *fake) { f.Config.Identity.UniqueName = strings.Repeat("/", 80) }), "GPU/shim sockets", OK, "below /var/run/gpuwhisk, with paths of 50 of 107 bytes", ""},
+		{"a long name in a container", func(f *fake) {
+			inside("3 1 0:3 /y /run/gpuwhisk rw - tmpfs tmpfs rw\n")(f)
+			f.Config.Identity.UniqueName = strings.Repeat("x", 80)
+		}, "GPU/shim sockets", Fail, "/tmp/gpuwhisk-", "--volume /tmp/gpuwhisk-"},
 		{"in a container", inside(""), "GPU/shim sockets", Fail, "/var/run/gpuwhisk is this container's own", "--volume"},
 		{"in a container, mounted", inside("3 1 0:3 /y /run/gpuwhisk rw - tmpfs tmpfs rw\n"), "GPU/shim sockets", OK, "below /var/run/gpuwhisk", ""},
 	})
