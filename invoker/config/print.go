@@ -2,13 +2,14 @@ package config
 
 import (
 	"cmp"
-	"encoding/json"
 	"fmt"
 	"io"
 	"regexp"
 	"slices"
 	"strings"
 	"text/tabwriter"
+
+	"github.com/gpuwhisk/gpuwhisk/invoker/lib/prettyjson"
 )
 
 // mask replaces a secret in whatever is printed.
@@ -76,10 +77,7 @@ func (c *Config) Print(w io.Writer) error {
 
 // PrintJSON writes what Print writes as a JSON array, values whole.
 func (c *Config) PrintJSON(w io.Writer) error {
-	e := json.NewEncoder(w)
-	e.SetEscapeHTML(false)
-	e.SetIndent("", "  ")
-	return e.Encode(c.all())
+	return prettyjson.Write(w, c.all())
 }
 
 // settings shows the identity arguments, which have no keys.

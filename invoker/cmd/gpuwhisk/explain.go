@@ -8,6 +8,7 @@ import (
 	"os"
 	"regexp"
 
+	"github.com/gpuwhisk/gpuwhisk/invoker/lib/prettyjson"
 	"github.com/gpuwhisk/gpuwhisk/invoker/operate/explain"
 )
 
@@ -73,7 +74,7 @@ func (c explainCmd) fromRecord(ctx context.Context) (explanation, error) {
 
 func (c explainCmd) print(w io.Writer, t explanation) error {
 	if c.JSON {
-		return printJSON(w, t)
+		return prettyjson.Write(w, t)
 	}
 	from := ""
 	if t.Trace.FromRecord {

@@ -18,14 +18,14 @@ type gpuCheckCmd struct {
 	Shim       string        `default:"build/shim" type:"path" placeholder:"DIR" help:"Directory of libgpuwhisk.so and, in check/, of the programs (${default})."`
 	FakeDriver string        `type:"path" placeholder:"DIR" help:"Directory of a fake libcuda.so.1: results are labelled as such."`
 	NVML       string        `name:"nvml" placeholder:"PATH" help:"The driver's libnvidia-ml.so.1, where the loader does not find it."`
-	Python     string        `default:"python3" placeholder:"PROGRAM" help:"Python with PyTorch, CuPy or JAX, if any (${default})."`
+	Python     string        `placeholder:"PROGRAM" help:"Python with PyTorch, CuPy or JAX, if any (${check_python})."`
 	Step       []string      `placeholder:"NAME" help:"Only this step; may be given more than once."`
-	Size       size          `placeholder:"SIZE" help:"Largest block that is swapped (8GB, never more than 40% of what is free)."`
-	Set        size          `placeholder:"SIZE" help:"Working set of one container (1536MB)."`
+	Size       size          `placeholder:"SIZE" help:"Largest block that is swapped (${check_swap}, never more than 40% of what is free)."`
+	Set        size          `placeholder:"SIZE" help:"Working set of one container (${check_set})."`
 	HostMemory size          `placeholder:"SIZE" help:"Free memory of the host, where the kernel reports it wrong, as in a virtual machine whose memory grows with use."`
-	Containers int           `placeholder:"N" help:"Containers that run one after the other (16)."`
-	Rounds     int           `placeholder:"N" help:"Repetitions of each measurement (15)."`
-	Limit      time.Duration `default:"8m" help:"Longest time for all (${default})."`
+	Containers int           `placeholder:"N" help:"Containers that run one after the other (${check_containers})."`
+	Rounds     int           `placeholder:"N" help:"Repetitions of each measurement (${check_rounds})."`
+	Limit      time.Duration `help:"Longest time for all (${check_limit})."`
 	Reclaim    bool          `help:"Where moved memory still counts as used, allocate more plain memory than the driver reports as free, to see whether it can be had. It fills the card for a moment: not on a card that others use."`
 	RealGoals  bool          `help:"Compare a fake driver with the goals of a real one."`
 	JSON       bool          `name:"json" help:"Print the report as one JSON object, too."`

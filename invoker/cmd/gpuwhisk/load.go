@@ -13,6 +13,7 @@ import (
 	"golang.org/x/term"
 
 	"github.com/gpuwhisk/gpuwhisk/invoker/develop/load"
+	"github.com/gpuwhisk/gpuwhisk/invoker/lib/prettyjson"
 	"github.com/gpuwhisk/gpuwhisk/sched/sim"
 )
 
@@ -155,7 +156,7 @@ func (c *loadCmd) load(ctx context.Context, system load.System, o load.Options, 
 	report.APIHost, report.Load = head.APIHost, head.Load
 	var err error
 	if c.JSON {
-		err = printJSON(out, report)
+		err = prettyjson.Write(out, report)
 	} else {
 		err = report.Print(out)
 	}

@@ -3,9 +3,7 @@ package main
 import (
 	"bytes"
 	"context"
-	"encoding/json"
 	"fmt"
-	"io"
 	"os"
 
 	"github.com/alecthomas/kong"
@@ -134,9 +132,3 @@ func writeCSV(file, flag string, t sim.Table) error {
 
 // mostParallel is more processors than a machine has.
 const mostParallel = 1024
-
-func printJSON(w io.Writer, v any) error {
-	e := json.NewEncoder(w)
-	e.SetIndent("", "  ")
-	return e.Encode(v)
-}

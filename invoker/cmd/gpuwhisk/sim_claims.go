@@ -8,6 +8,7 @@ import (
 	"os"
 	"time"
 
+	"github.com/gpuwhisk/gpuwhisk/invoker/lib/prettyjson"
 	"github.com/gpuwhisk/gpuwhisk/sched/sim"
 )
 
@@ -56,7 +57,7 @@ func (c simClaimsCmd) Run() error {
 	}
 	switch {
 	case c.JSON:
-		return printJSON(os.Stdout, found)
+		return prettyjson.Write(os.Stdout, found)
 	case c.Into != "":
 		return insert(c.Into, claimsBegin, claimsEnd, fmt.Sprintf("Seeds 1 to %d.\n\n%s", c.Seeds, sim.ClaimsMarkdown(found)))
 	}

@@ -8,6 +8,7 @@ import (
 
 	"github.com/alecthomas/kong"
 
+	"github.com/gpuwhisk/gpuwhisk/invoker/lib/prettyjson"
 	"github.com/gpuwhisk/gpuwhisk/sched/sim"
 )
 
@@ -50,7 +51,7 @@ func (c comparison) compare(what string, entries func(trace *sim.Workload) ([]si
 	case err != nil:
 		return err
 	case c.JSON:
-		return printJSON(os.Stdout, summaries)
+		return prettyjson.Write(os.Stdout, summaries)
 	}
 	if err := sim.SummaryTable(summaries).Text(os.Stdout); err != nil {
 		return err

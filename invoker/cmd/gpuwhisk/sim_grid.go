@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"os"
 
+	"github.com/gpuwhisk/gpuwhisk/invoker/lib/prettyjson"
 	"github.com/gpuwhisk/gpuwhisk/sched/sim"
 )
 
@@ -75,7 +76,7 @@ func (c simGridCmd) print(cells []sim.GridCell) error {
 	text := gridText(cells)
 	switch {
 	case c.JSON:
-		return printJSON(os.Stdout, cells)
+		return prettyjson.Write(os.Stdout, cells)
 	case c.Into != "":
 		return insert(c.Into, gridBegin, gridEnd, text)
 	case !c.Brief:

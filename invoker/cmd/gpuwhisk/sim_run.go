@@ -10,6 +10,7 @@ import (
 
 	"github.com/alecthomas/kong"
 
+	"github.com/gpuwhisk/gpuwhisk/invoker/lib/prettyjson"
 	"github.com/gpuwhisk/gpuwhisk/sched"
 	"github.com/gpuwhisk/gpuwhisk/sched/sim"
 )
@@ -79,7 +80,7 @@ func (c simRunCmd) Run() error {
 		return err
 	}
 	if c.JSON {
-		return printJSON(os.Stdout, r)
+		return prettyjson.Write(os.Stdout, r)
 	}
 	return printResult(os.Stdout, r, time.Since(start))
 }

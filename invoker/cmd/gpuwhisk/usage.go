@@ -2,9 +2,13 @@ package main
 
 import (
 	"regexp"
+	"strconv"
 	"strings"
 
 	"github.com/alecthomas/kong"
+
+	"github.com/gpuwhisk/gpuwhisk/invoker/operate/doctor"
+	"github.com/gpuwhisk/gpuwhisk/invoker/operate/gpucheck"
 )
 
 // parse reads a command line. What is wrong with it is reported with the usage of
@@ -43,13 +47,17 @@ func (r reworded) Unwrap() error { return r.error }
 
 // parser makes the parser of the command line; the manual is made from it, too.
 func parser(c *cli, with ...kong.Option) (*kong.Kong, error) {
+	check := gpucheck.Defaults()
 	return kong.New(c, append(with,
 		kong.Name("gpuwhisk"),
 		kong.Description("GPU functions on Apache OpenWhisk: a drop-in invoker with fair, warm GPU scheduling."),
 		kong.ShortUsageOnError(),
 		kong.Vars{
 			"version":  "gpuwhisk " + version,
-			"env_file": "Settings as systemd reads them; without it, and without KAFKA_HOSTS here, /etc/gpuwhisk/invoker.env if it is there.",
+			"env_file": "Settings as systemd reads them; without it, and without KAFKA_HOSTS here, " + doctor.SettingsFile + " if it is there.",
+
+			"check_swap": size(check.Swap).String(), "check_set": size(check.Set).String(), "check_python": check.Python,
+			"check_containers": strconv.Itoa(check.Containers), "check_rounds": strconv.Itoa(check.Rounds), "check_limit": check.Limit.String(),
 		},
 	)...)
 }

@@ -29,26 +29,35 @@ type cdiDevice struct {
 // or understood names nothing.
 func readSpecs(files fs.FS, dirs []string) specs {
 	s := specs{named: map[string]bool{}, nodes: map[string]string{}, uuids: driverNodes(files)}
-	for _, dir := range dirs {
-		for _, kind := range []string{"yaml", "json"} {
-			names, _ := fs.Glob(files, strings.TrimPrefix(path.Clean(dir), "/")+"/*."+kind) // the pattern is well formed
-			for _, name := range names {
-				data, err := fs.ReadFile(files, name)
-				if err == nil {
-					s.add(parseSpec(data))
-				}
-			}
+	for _, name := range CDIFiles(files, dirs) {
+		data, err := fs.ReadFile(files, name)
+		if err == nil {
+			s.add(parseSpec(data))
 		}
 	}
 	return s
 }
 
+// CDIFiles are the CDI specifications in some directories, of whatever devices, by
+// their names in files.
+func CDIFiles(files fs.FS, dirs []string) []string {
+	var all []string
+	for _, dir := range dirs {
+		for _, kind := range []string{"yaml", "json"} {
+			names, _ := fs.Glob(files, strings.TrimPrefix(path.Clean(dir), "/")+"/*."+kind) // the pattern is well formed
+			all = append(all, names...)
+		}
+	}
+	slices.Sort(all)
+	return slices.Compact(all)
+}
+
 func (s specs) add(kind string, devices []cdiDevice) {
-	if kind != cdiKind {
+	if kind != CDIKind {
 		return
 	}
 	for _, d := range devices {
-		full := cdiKind + "=" + d.name
+		full := CDIKind + "=" + d.name
 		s.named[full] = true
 		// A name with several devices, such as "all", is none of them, and a
 		// slice has the node of its card. Of two names for one node either
@@ -62,7 +71,7 @@ func (s specs) add(kind string, devices []cdiDevice) {
 // addNames adds the names that the daemon itself lists.
 func (s specs) addNames(names []string) {
 	for _, name := range names {
-		if strings.HasPrefix(name, cdiKind+"=") {
+		if strings.HasPrefix(name, CDIKind+"=") {
 			s.named[name] = true
 		}
 	}
@@ -71,8 +80,8 @@ func (s specs) addNames(names []string) {
 // find gives the full name of a device.
 func (s specs) find(device string) (string, bool) {
 	full := device
-	if !strings.HasPrefix(device, cdiKind+"=") {
-		full = cdiKind + "=" + device
+	if !strings.HasPrefix(device, CDIKind+"=") {
+		full = CDIKind + "=" + device
 	}
 	if s.named[full] {
 		return full, true

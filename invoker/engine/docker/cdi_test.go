@@ -84,7 +84,7 @@ func TestFindByNode(t *testing.T) {
 	if name, ok := s.find("GPU-b"); !ok || name != "nvidia.com/gpu=0" {
 		t.Errorf("got %q", name)
 	}
-	s.add(cdiKind, []cdiDevice{{"1:0", []string{"/dev/nvidia3"}}, {"MIG-x", []string{"/dev/nvidia3"}}})
+	s.add(CDIKind, []cdiDevice{{"1:0", []string{"/dev/nvidia3"}}, {"MIG-x", []string{"/dev/nvidia3"}}})
 	for _, device := range []string{"7", uuid, "", "nvidia.com/gpu=7"} {
 		if name, ok := s.find(device); ok {
 			t.Errorf("%q is taken for %s", device, name)

@@ -28,8 +28,8 @@ const (
 	DevicesRequest = "gpus"
 )
 
-// cdiKind is how NVIDIA's specifications call their devices.
-const cdiKind = "nvidia.com/gpu"
+// CDIKind is how NVIDIA's specifications call their devices.
+const CDIKind = "nvidia.com/gpu"
 
 // nvidiaRuntime is the name under which nvidia-ctk sets its runtime up.
 const nvidiaRuntime = "nvidia"
@@ -112,7 +112,7 @@ func (d *Devices) Found() string {
 	if names := d.cdi.names(); len(names) > 0 {
 		return text + ", which name " + strings.Join(names, ", ")
 	}
-	return text + ", where none for " + cdiKind + " can be seen from here"
+	return text + ", where none for " + CDIKind + " can be seen from here"
 }
 
 // env is the environment that goes with an assignment. Where the daemon's default

@@ -13,6 +13,8 @@ import (
 	"strconv"
 	"strings"
 	"time"
+
+	"github.com/gpuwhisk/gpuwhisk/invoker/lib/prettyjson"
 )
 
 // Options is what the endpoints show, and the user who may see it.
@@ -190,9 +192,7 @@ func (d *handler) poolCount(w http.ResponseWriter, r *http.Request) {
 
 func document(w http.ResponseWriter, v any) {
 	w.Header().Set("Content-Type", "application/json")
-	e := json.NewEncoder(w)
-	e.SetIndent("", "  ")
-	_ = e.Encode(v) // the connection is lost if this fails
+	_ = prettyjson.Write(w, v) // the connection is lost if this fails
 }
 
 func (d *handler) fallbacks(w http.ResponseWriter, _ *http.Request) { document(w, d.Fallbacks.List()) }

@@ -1,12 +1,13 @@
 package doctor
 
 import (
-	"encoding/json"
 	"fmt"
 	"io"
 	"regexp"
 	"strings"
 	"unicode"
+
+	"github.com/gpuwhisk/gpuwhisk/invoker/lib/prettyjson"
 )
 
 // colours of the signs on a terminal.
@@ -72,10 +73,7 @@ func (r Report) summary() string {
 
 // PrintJSON writes the report as one JSON object.
 func (r Report) PrintJSON(w io.Writer) error {
-	e := json.NewEncoder(w)
-	e.SetEscapeHTML(false)
-	e.SetIndent("", "  ")
-	return e.Encode(struct {
+	return prettyjson.Write(w, struct {
 		Status Status `json:"status"`
 		Checks Report `json:"checks"`
 	}{r.Worst(), append(Report{}, r...)}) // an empty one is a list, too

@@ -3,7 +3,6 @@ package doctor
 import (
 	"fmt"
 	"io/fs"
-	"path"
 	"regexp"
 	"slices"
 	"strconv"
@@ -39,12 +38,7 @@ func (s *snapshot) cdiSpecs() []string {
 	if len(dirs) == 0 {
 		dirs = []string{"/etc/cdi", "/var/run/cdi"}
 	}
-	var specs []string
-	for _, dir := range dirs {
-		specs = append(append(specs, s.glob(path.Join(dir, "*.yaml"))...), s.glob(path.Join(dir, "*.json"))...)
-	}
-	slices.Sort(specs)
-	return slices.DeleteFunc(slices.Compact(specs), func(name string) bool { return !strings.Contains(s.read(name), "nvidia.com/gpu") })
+	return slices.DeleteFunc(docker.CDIFiles(s.Files, dirs), func(name string) bool { return !strings.Contains(s.read(name), docker.CDIKind) })
 }
 
 // checkCDI: a specification names the driver's libraries by their version. After an

@@ -60,19 +60,26 @@ type Settings struct {
 	frameworks bool
 }
 
+// Defaults are the settings of a check of a card.
+func Defaults() Settings {
+	return Settings{
+		Swap: 8 << 30, Set: 1536 << 20, Containers: 16, Rounds: 15, RunTime: 400 * time.Millisecond,
+		Limit: 8 * time.Minute, Python: "python3",
+	}
+}
+
 func (s Settings) withDefaults() Settings {
-	d := Settings{Swap: 8 << 30, Set: 1536 << 20, Rounds: 15, RunTime: 400 * time.Millisecond}
-	goals := RealGoals()
+	d, goals := Defaults(), RealGoals()
 	if s.FakeDriver != "" {
-		d = Settings{Swap: 32 << 20, Set: 2 << 20, Rounds: 3, RunTime: 5 * time.Millisecond}
+		d.Swap, d.Set, d.Rounds, d.RunTime = 32<<20, 2<<20, 3, 5*time.Millisecond
 		// The fake driver's speed is this machine's, and no measure of a card. Only
 		// what is slow beyond reason falls below.
 		goals = Goals{Swap: 0.0001, Overhead: 1000, Prefetch: 1000, Left: 0.95}
 		s.Reclaim = true // no other program uses that device
 	}
 	s.Swap, s.Set, s.Rounds, s.RunTime = cmp.Or(s.Swap, d.Swap), cmp.Or(s.Set, d.Set), cmp.Or(s.Rounds, d.Rounds), cmp.Or(s.RunTime, d.RunTime)
-	s.Containers, s.Limit = cmp.Or(s.Containers, 16), cmp.Or(s.Limit, 8*time.Minute)
-	s.Goals, s.Python = cmp.Or(s.Goals, &goals), cmp.Or(s.Python, "python3")
+	s.Containers, s.Limit = cmp.Or(s.Containers, d.Containers), cmp.Or(s.Limit, d.Limit)
+	s.Goals, s.Python = cmp.Or(s.Goals, &goals), cmp.Or(s.Python, d.Python)
 	s.Progress, s.Log = cmp.Or(s.Progress, io.Discard), cmp.Or(s.Log, slog.New(slog.DiscardHandler))
 	return s
 }

@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"context"
 	_ "embed"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -14,6 +13,8 @@ import (
 	"strings"
 	"text/template"
 	"time"
+
+	"github.com/gpuwhisk/gpuwhisk/invoker/lib/prettyjson"
 )
 
 // Verdict is what came of a step, of a finding or of the whole.
@@ -219,10 +220,7 @@ func (r *Report) Markdown() string {
 
 // PrintJSON writes the report as one JSON object.
 func (r *Report) PrintJSON(w io.Writer) error {
-	e := json.NewEncoder(w)
-	e.SetEscapeHTML(false)
-	e.SetIndent("", "  ")
-	return e.Encode(r)
+	return prettyjson.Write(w, r)
 }
 
 // Name is the name of the report's files, without their ending. A report on the
