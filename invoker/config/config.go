@@ -90,7 +90,7 @@ type Identity struct {
 	ZooKeeperHosts string `key:"zookeeper.hosts,plain" env:"ZOOKEEPER_HOSTS" doc:"ZooKeeper servers host:port[,host:port...]; needed only without --id"`
 	// Tags and DedicatedNamespaces are advertised in every ping.
 	Tags                []string `key:"whisk.invoker.resource.tags" format:"quoted" doc:"what pings advertise"`
-	DedicatedNamespaces []string `key:"whisk.invoker.dedicated.namespaces" format:"quoted" doc:"what pings advertise"`
+	DedicatedNamespaces []string `key:"whisk.invoker.dedicated.namespaces" format:"quoted"`
 }
 
 // Admin is the invoker's own HTTP endpoints.
@@ -98,7 +98,7 @@ type Admin struct {
 	Port     int    `key:"port,plain" env:"PORT" default:"8080" range:"0..65535" doc:"port of the invoker's HTTP endpoints"`
 	Protocol string `key:"whisk.invoker.protocol" default:"http" enum:"http,https" doc:"https serves the HTTP endpoints with TLS"`
 	Username string `key:"whisk.invoker.username" default:"invoker.user" doc:"login of the guarded endpoints"`
-	Password string `key:"whisk.invoker.password,secret" default:"invoker.pass" doc:"login of the guarded endpoints"`
+	Password string `key:"whisk.invoker.password,secret" default:"invoker.pass"`
 	// TLS names the key store; it matters only with https.
 	TLS               AdminTLS
 	TransactionHeader string `key:"whisk.transactions.header" default:"X-Request-ID" doc:"HTTP header of the transaction id"`
@@ -111,7 +111,7 @@ func (a Admin) WellKnown() bool { return a.Username == "invoker.user" && a.Passw
 // AdminTLS names the store that is both the key and the trust store.
 type AdminTLS struct {
 	KeystorePath     string `key:"whisk.invoker.https.keystore-path" doc:"store of the server's key and of trusted certificates, needed with https; its first bytes say the format before flavor does"`
-	KeystorePassword string `key:"whisk.invoker.https.keystore-password,secret" doc:"store of the server's key and of trusted certificates, needed with https; its first bytes say the format before flavor does"`
-	KeystoreFlavor   string `key:"whisk.invoker.https.keystore-flavor" default:"PKCS12" enum:"PKCS12,JKS" doc:"store of the server's key and of trusted certificates, needed with https; its first bytes say the format before flavor does"`
+	KeystorePassword string `key:"whisk.invoker.https.keystore-password,secret"`
+	KeystoreFlavor   string `key:"whisk.invoker.https.keystore-flavor" default:"PKCS12" enum:"PKCS12,JKS"`
 	ClientAuth       bool   `key:"whisk.invoker.https.client-auth" default:"false" doc:"demand a client certificate that the key store trusts"`
 }

@@ -19,31 +19,31 @@ type Pool struct {
 // PrewarmExpiration is when unused prewarmed containers are removed.
 type PrewarmExpiration struct {
 	InitDelay time.Duration `key:"whisk.container-pool.prewarm-expiration-check-init-delay" default:"10 minutes" doc:"first check for unused prewarmed containers, the time between checks, and random time added to that once, so that a fleet does not check at once"`
-	Interval  time.Duration `key:"whisk.container-pool.prewarm-expiration-check-interval" default:"10 minutes" doc:"first check for unused prewarmed containers, the time between checks, and random time added to that once, so that a fleet does not check at once"`
-	Variance  time.Duration `key:"whisk.container-pool.prewarm-expiration-check-interval-variance" default:"10 seconds" doc:"first check for unused prewarmed containers, the time between checks, and random time added to that once, so that a fleet does not check at once"`
+	Interval  time.Duration `key:"whisk.container-pool.prewarm-expiration-check-interval" default:"10 minutes"`
+	Variance  time.Duration `key:"whisk.container-pool.prewarm-expiration-check-interval-variance" default:"10 seconds"`
 	Limit     int           `key:"whisk.container-pool.prewarm-expiration-limit" default:"100" range:"1..1000000" doc:"most of them removed in one check"`
 }
 
 // Proxy is the life of one container around its runs.
 type Proxy struct {
 	IdleContainer time.Duration `key:"whisk.container-proxy.timeouts.idle-container" default:"10 minutes" doc:"remove, or pause, a container that was not used for this long"`
-	PauseGrace    time.Duration `key:"whisk.container-proxy.timeouts.pause-grace" default:"10 seconds" doc:"remove, or pause, a container that was not used for this long"`
+	PauseGrace    time.Duration `key:"whisk.container-proxy.timeouts.pause-grace" default:"10 seconds"`
 	LogErrors     LogErrors
 }
 
 // LogErrors is which failed activations the invoker logs.
 type LogErrors struct {
 	Application bool `key:"whisk.container-proxy.log-activation-errors.application-errors" default:"false" doc:"log activations that end so"`
-	Developer   bool `key:"whisk.container-proxy.log-activation-errors.developer-errors" default:"false" doc:"log activations that end so"`
-	Whisk       bool `key:"whisk.container-proxy.log-activation-errors.whisk-errors" default:"true" doc:"log activations that end so"`
+	Developer   bool `key:"whisk.container-proxy.log-activation-errors.developer-errors" default:"false"`
+	Whisk       bool `key:"whisk.container-proxy.log-activation-errors.whisk-errors" default:"true"`
 }
 
 // Containers is what every action container is created with.
 type Containers struct {
 	Network    string              `key:"whisk.container-factory.container-args.network" default:"bridge" doc:"Docker network of action containers"`
 	DNSServers []string            `key:"whisk.container-factory.container-args.dns-servers" doc:"containers' resolver"`
-	DNSSearch  []string            `key:"whisk.container-factory.container-args.dns-search" doc:"containers' resolver"`
-	DNSOptions []string            `key:"whisk.container-factory.container-args.dns-options" doc:"containers' resolver"`
+	DNSSearch  []string            `key:"whisk.container-factory.container-args.dns-search"`
+	DNSOptions []string            `key:"whisk.container-factory.container-args.dns-options"`
 	ExtraEnv   []string            `key:"whisk.container-factory.container-args.extra-env-vars" doc:"environment added to every action container, K=V or K each"`
 	ExtraArgs  map[string][]string `key:"whisk.container-factory.container-args.extra-args.*" doc:"further docker run options, a list of values each; they replace the invoker's own"`
 }
@@ -59,7 +59,7 @@ type Docker struct {
 	LogDirs      []string `key:"whisk.gpu.docker.log-dirs" default:"/containers" doc:"where the engine's containers directory may be mounted, to read log files; else below its own root, else over the API"`
 	ParallelRuns int      `key:"whisk.docker.client.parallel-runs" default:"10" range:"-1..1000" doc:"container creations at once, at most as many as Docker's host has processors, or two; 0 or less: no bound"`
 	CapDrop      []string `key:"whisk.gpu.docker.cap-drop" default:"NET_RAW,NET_ADMIN" doc:"capabilities that action containers lose (ALL: every one), and keep all the same"`
-	CapAdd       []string `key:"whisk.gpu.docker.cap-add" doc:"capabilities that action containers lose (ALL: every one), and keep all the same"`
+	CapAdd       []string `key:"whisk.gpu.docker.cap-add"`
 	PidsLimit    int      `key:"whisk.gpu.docker.pids-limit" default:"1024" range:"1..4194304" doc:"processes that an action container may have"`
 	Timeouts     DockerTimeouts
 }
@@ -67,12 +67,12 @@ type Docker struct {
 // DockerTimeouts bound single operations; Forever means no bound.
 type DockerTimeouts struct {
 	Run     time.Duration `key:"whisk.docker.client.timeouts.run" default:"1 minute" doc:"limit of creating, removing, pulling, listing, asking for an address, pausing, resuming"`
-	Remove  time.Duration `key:"whisk.docker.client.timeouts.rm" default:"1 minute" doc:"limit of creating, removing, pulling, listing, asking for an address, pausing, resuming"`
-	Pull    time.Duration `key:"whisk.docker.client.timeouts.pull" default:"10 minutes" doc:"limit of creating, removing, pulling, listing, asking for an address, pausing, resuming"`
-	List    time.Duration `key:"whisk.docker.client.timeouts.ps" default:"1 minute" doc:"limit of creating, removing, pulling, listing, asking for an address, pausing, resuming"`
-	Inspect time.Duration `key:"whisk.docker.client.timeouts.inspect" default:"1 minute" doc:"limit of creating, removing, pulling, listing, asking for an address, pausing, resuming"`
-	Pause   time.Duration `key:"whisk.docker.client.timeouts.pause" also:"whisk.runc.timeouts.pause" default:"10 seconds" doc:"limit of creating, removing, pulling, listing, asking for an address, pausing, resuming"`
-	Resume  time.Duration `key:"whisk.docker.client.timeouts.unpause" also:"whisk.runc.timeouts.resume" default:"10 seconds" doc:"limit of creating, removing, pulling, listing, asking for an address, pausing, resuming"`
+	Remove  time.Duration `key:"whisk.docker.client.timeouts.rm" default:"1 minute"`
+	Pull    time.Duration `key:"whisk.docker.client.timeouts.pull" default:"10 minutes"`
+	List    time.Duration `key:"whisk.docker.client.timeouts.ps" default:"1 minute"`
+	Inspect time.Duration `key:"whisk.docker.client.timeouts.inspect" default:"1 minute"`
+	Pause   time.Duration `key:"whisk.docker.client.timeouts.pause" also:"whisk.runc.timeouts.pause" default:"10 seconds"`
+	Resume  time.Duration `key:"whisk.docker.client.timeouts.unpause" also:"whisk.runc.timeouts.resume" default:"10 seconds"`
 }
 
 // Process is the development runtime without Docker.
@@ -86,9 +86,9 @@ type Runtimes struct {
 	Kind                     string `key:"whisk.gpu.runtime" default:"docker" enum:"docker,process" doc:"process has no isolation and is for development only"`
 	Manifest                 string `key:"runtimes.manifest,required,plain" env:"RUNTIMES_MANIFEST" doc:"the runtimes manifest (JSON)"`
 	Registry                 string `key:"whisk.container-factory.runtimes-registry.url" doc:"registry of these images"`
-	UserRegistry             string `key:"whisk.container-factory.user-images-registry.url" doc:"registry of these images"`
+	UserRegistry             string `key:"whisk.container-factory.user-images-registry.url"`
 	BypassPullForLocalImages bool   `key:"whisk.runtimes.bypass-pull-for-local-images" default:"false" doc:"do not pull user images with this prefix"`
-	LocalImagePrefix         string `key:"whisk.runtimes.local-image-prefix" default:"whisk" doc:"do not pull user images with this prefix"`
+	LocalImagePrefix         string `key:"whisk.runtimes.local-image-prefix" default:"whisk"`
 	API                      APIHost
 }
 

@@ -27,7 +27,7 @@ type GPU struct {
 
 	Devices           string `key:"whisk.gpu.devices" default:"auto" doc:"auto: all GPUs of the driver, if any; none; or a list of UUIDs and of indexes as nvidia-smi counts them, CARD:SLICE for a MIG slice"`
 	SimulatedDevices  int    `key:"whisk.gpu.simulated.devices" default:"0" range:"0..64" doc:"number of simulated GPUs, used instead of real ones, and memory of each"`
-	SimulatedMemory   Size   `key:"whisk.gpu.simulated.memory" default:"16 GiB" min:"1 MiB" doc:"number of simulated GPUs, used instead of real ones, and memory of each"`
+	SimulatedMemory   Size   `key:"whisk.gpu.simulated.memory" default:"16 GiB" min:"1 MiB"`
 	FakeDriver        string `key:"whisk.gpu.fake-driver" doc:"directory of a fake libcuda.so.1, such as build/shim/fake12, for functions of simulated GPUs; empty: they see no GPU"`
 	MPS               string `key:"whisk.gpu.mps" default:"off" enum:"off,shared" doc:"shared: an MPS daemon for each whole GPU runs functions of all namespaces at once; a fault of one ends the work of all"`
 	Shim              GPUShim

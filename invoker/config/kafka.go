@@ -14,7 +14,7 @@ type Kafka struct {
 	TopicPrefix       string `key:"whisk.kafka.topics.prefix" doc:"prefix of all topic names"`
 	UserEventPrefix   string `key:"whisk.kafka.topics.user-event.prefix" doc:"prefix of the user events topic"`
 	ReplicationFactor int    `key:"whisk.kafka.replication-factor" default:"1" range:"1..32767" doc:"of the invoker's topic when it has to be created; exactly one partition"`
-	Partitions        int    `key:"whisk.kafka.topics.invoker.partitions" default:"1" range:"1..1" doc:"of the invoker's topic when it has to be created; exactly one partition"`
+	Partitions        int    `key:"whisk.kafka.topics.invoker.partitions" default:"1" range:"1..1"`
 	// TopicConfig is the configuration of the invoker's own topic as Kafka
 	// names it (dots), max.message.bytes included. It is used at creation.
 	TopicConfig      map[string]string `key:"whisk.kafka.topics.invoker.*" default:"segment.bytes=536870912,retention.bytes=1073741824,retention.ms=172800000" doc:"of the invoker's topic when it has to be created; dashes become dots"`
@@ -34,11 +34,11 @@ type KafkaSASL struct {
 // KafkaTLS names the stores of a TLS connection to the brokers.
 type KafkaTLS struct {
 	TruststoreLocation     string `key:"whisk.kafka.common.ssl-truststore-location" doc:"store of trusted certificates, for SSL and SASL_SSL; may be empty where host names are checked: the system's authorities; its first bytes say the format before type does"`
-	TruststorePassword     string `key:"whisk.kafka.common.ssl-truststore-password,secret" doc:"store of trusted certificates, for SSL and SASL_SSL; may be empty where host names are checked: the system's authorities; its first bytes say the format before type does"`
-	TruststoreType         string `key:"whisk.kafka.common.ssl-truststore-type" default:"JKS" enum:"JKS,PKCS12" doc:"store of trusted certificates, for SSL and SASL_SSL; may be empty where host names are checked: the system's authorities; its first bytes say the format before type does"`
+	TruststorePassword     string `key:"whisk.kafka.common.ssl-truststore-password,secret"`
+	TruststoreType         string `key:"whisk.kafka.common.ssl-truststore-type" default:"JKS" enum:"JKS,PKCS12"`
 	KeystoreLocation       string `key:"whisk.kafka.common.ssl-keystore-location" doc:"store of the client's key, in the same way"`
-	KeystorePassword       string `key:"whisk.kafka.common.ssl-keystore-password,secret" doc:"store of the client's key, in the same way"`
-	KeystoreType           string `key:"whisk.kafka.common.ssl-keystore-type" default:"JKS" enum:"JKS,PKCS12" doc:"store of the client's key, in the same way"`
+	KeystorePassword       string `key:"whisk.kafka.common.ssl-keystore-password,secret"`
+	KeystoreType           string `key:"whisk.kafka.common.ssl-keystore-type" default:"JKS" enum:"JKS,PKCS12"`
 	KeyPassword            string `key:"whisk.kafka.common.ssl-key-password,secret" doc:"password of the key in the key store; empty means that of the store"`
 	EndpointIdentification string `key:"whisk.kafka.common.ssl-endpoint-identification-algorithm" enum:",https" doc:"https: host names in broker certificates are checked"`
 }

@@ -38,7 +38,8 @@ type key struct {
 // tagged lists the keys of a struct and of the structs in it. Their tags are
 //
 //	key:"name[,required][,plain][,secret][,policy]"  the name, and what key has of these
-//	env, default, like, doc:"text"                   as key has them; default is standard
+//	env, default, like:"text"                        as key has them; default is standard
+//	doc:"text"                                       likewise; without it that of the key before
 //	also:"name[,name...]"                            as key has them
 //	section:"text"                                   of a struct: the documentation's
 //
@@ -50,10 +51,14 @@ func tagged(v reflect.Value, section string) []*key {
 		name, options, _ := strings.Cut(f.Tag.Get("key"), ",")
 		switch {
 		case name != "":
+			doc := f.Tag.Get("doc")
+			if doc == "" {
+				doc = all[len(all)-1].doc
+			}
 			option := func(word string) bool { return slices.Contains(strings.Split(options, ","), word) }
 			all = append(all, &key{
 				name: name, env: f.Tag.Get("env"), also: splitCommas(f.Tag.Get("also")),
-				standard: f.Tag.Get("default"), like: f.Tag.Get("like"), doc: f.Tag.Get("doc"), section: section,
+				standard: f.Tag.Get("default"), like: f.Tag.Get("like"), doc: doc, section: section,
 				required: option("required"), plain: option("plain"), secret: option("secret"), byPolicy: option("policy"),
 				value: valueOf(v.Field(i).Addr().Interface(), f.Tag, option("secret")),
 			})

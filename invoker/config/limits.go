@@ -6,24 +6,24 @@ import "time"
 // limits of its own gets.
 type Limits struct {
 	MemoryMin Size `key:"whisk.memory.min" default:"128 m" min:"1 MiB" doc:"smallest, largest and default action memory"`
-	MemoryMax Size `key:"whisk.memory.max" default:"512 m" min:"1 MiB" doc:"smallest, largest and default action memory"`
-	MemoryStd Size `key:"whisk.memory.std" default:"256 m" min:"1 MiB" doc:"smallest, largest and default action memory"`
+	MemoryMax Size `key:"whisk.memory.max" default:"512 m" min:"1 MiB"`
+	MemoryStd Size `key:"whisk.memory.std" default:"256 m" min:"1 MiB"`
 
 	TimeMin time.Duration `key:"whisk.time-limit.min" default:"100 ms" doc:"smallest, largest and default time limit of an action"`
-	TimeMax time.Duration `key:"whisk.time-limit.max" default:"5 m" doc:"smallest, largest and default time limit of an action"`
-	TimeStd time.Duration `key:"whisk.time-limit.std" default:"1 m" doc:"smallest, largest and default time limit of an action"`
+	TimeMax time.Duration `key:"whisk.time-limit.max" default:"5 m"`
+	TimeStd time.Duration `key:"whisk.time-limit.std" default:"1 m"`
 
 	LogMin Size `key:"whisk.log-limit.min" default:"0 m" doc:"smallest, largest and default log limit of an action"`
-	LogMax Size `key:"whisk.log-limit.max" default:"10 m" doc:"smallest, largest and default log limit of an action"`
-	LogStd Size `key:"whisk.log-limit.std" default:"10 m" doc:"smallest, largest and default log limit of an action"`
+	LogMax Size `key:"whisk.log-limit.max" default:"10 m"`
+	LogStd Size `key:"whisk.log-limit.std" default:"10 m"`
 
 	ConcurrencyMin int `key:"whisk.concurrency-limit.min" default:"1" range:"1..1000000" doc:"smallest, largest and default concurrency of one container"`
-	ConcurrencyMax int `key:"whisk.concurrency-limit.max" default:"1" range:"1..1000000" doc:"smallest, largest and default concurrency of one container"`
-	ConcurrencyStd int `key:"whisk.concurrency-limit.std" default:"1" range:"1..1000000" doc:"smallest, largest and default concurrency of one container"`
+	ConcurrencyMax int `key:"whisk.concurrency-limit.max" default:"1" range:"1..1000000"`
+	ConcurrencyStd int `key:"whisk.concurrency-limit.std" default:"1" range:"1..1000000"`
 
 	Payload        Size `key:"whisk.activation.payload.max" default:"1 m" min:"1" doc:"largest result of an action, what is kept of a larger one, and space for a message beside its payload"`
-	Truncation     Size `key:"whisk.activation.payload.truncation" default:"1 m" doc:"largest result of an action, what is kept of a larger one, and space for a message beside its payload"`
-	SerdesOverhead Size `key:"whisk.activation.payload.serdes-overhead" default:"6068" doc:"largest result of an action, what is kept of a larger one, and space for a message beside its payload"`
+	Truncation     Size `key:"whisk.activation.payload.truncation" default:"1 m"`
+	SerdesOverhead Size `key:"whisk.activation.payload.serdes-overhead" default:"6068"`
 
 	Namespace NamespaceLimits
 }
@@ -32,15 +32,15 @@ type Limits struct {
 // Keys that are not set take the system's values.
 type NamespaceLimits struct {
 	MemoryMin      Size          `key:"whisk.namespace-default-limit.memory.min" like:"whisk.memory.min" min:"1 MiB" doc:"limits of a namespace without limits of its own"`
-	MemoryMax      Size          `key:"whisk.namespace-default-limit.memory.max" like:"whisk.memory.max" min:"1 MiB" doc:"limits of a namespace without limits of its own"`
-	TimeMin        time.Duration `key:"whisk.namespace-default-limit.time-limit.min" like:"whisk.time-limit.min" doc:"limits of a namespace without limits of its own"`
-	TimeMax        time.Duration `key:"whisk.namespace-default-limit.time-limit.max" like:"whisk.time-limit.max" doc:"limits of a namespace without limits of its own"`
-	LogMin         Size          `key:"whisk.namespace-default-limit.log-limit.min" like:"whisk.log-limit.min" doc:"limits of a namespace without limits of its own"`
-	LogMax         Size          `key:"whisk.namespace-default-limit.log-limit.max" like:"whisk.log-limit.max" doc:"limits of a namespace without limits of its own"`
-	ConcurrencyMin int           `key:"whisk.namespace-default-limit.concurrency-limit.min" like:"whisk.concurrency-limit.min" range:"1..1000000" doc:"limits of a namespace without limits of its own"`
-	ConcurrencyMax int           `key:"whisk.namespace-default-limit.concurrency-limit.max" like:"whisk.concurrency-limit.max" range:"1..1000000" doc:"limits of a namespace without limits of its own"`
-	Payload        Size          `key:"whisk.namespace-default-limit.activation.payload.max" like:"whisk.activation.payload.max" min:"1" doc:"limits of a namespace without limits of its own"`
-	Truncation     Size          `key:"whisk.namespace-default-limit.activation.payload.truncation" like:"whisk.activation.payload.truncation" doc:"limits of a namespace without limits of its own"`
+	MemoryMax      Size          `key:"whisk.namespace-default-limit.memory.max" like:"whisk.memory.max" min:"1 MiB"`
+	TimeMin        time.Duration `key:"whisk.namespace-default-limit.time-limit.min" like:"whisk.time-limit.min"`
+	TimeMax        time.Duration `key:"whisk.namespace-default-limit.time-limit.max" like:"whisk.time-limit.max"`
+	LogMin         Size          `key:"whisk.namespace-default-limit.log-limit.min" like:"whisk.log-limit.min"`
+	LogMax         Size          `key:"whisk.namespace-default-limit.log-limit.max" like:"whisk.log-limit.max"`
+	ConcurrencyMin int           `key:"whisk.namespace-default-limit.concurrency-limit.min" like:"whisk.concurrency-limit.min" range:"1..1000000"`
+	ConcurrencyMax int           `key:"whisk.namespace-default-limit.concurrency-limit.max" like:"whisk.concurrency-limit.max" range:"1..1000000"`
+	Payload        Size          `key:"whisk.namespace-default-limit.activation.payload.max" like:"whisk.activation.payload.max" min:"1"`
+	Truncation     Size          `key:"whisk.namespace-default-limit.activation.payload.truncation" like:"whisk.activation.payload.truncation"`
 }
 
 // MaxMessage is the largest Kafka message, max.message.bytes of a topic.

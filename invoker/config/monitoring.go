@@ -101,9 +101,9 @@ type Traces struct {
 	// Endpoint is the base of all signals' addresses, TracesEndpoint that of
 	// traces alone, which counts first. Protocol likewise.
 	Endpoint       string `key:"otel.exporter.otlp.endpoint,plain" env:"OTEL_EXPORTER_OTLP_ENDPOINT" doc:"where OTLP goes, such as http://collector:4318, to which http/protobuf adds /v1/traces; TRACES goes first and is taken as it is"`
-	TracesEndpoint string `key:"otel.exporter.otlp.traces.endpoint,plain" env:"OTEL_EXPORTER_OTLP_TRACES_ENDPOINT" doc:"where OTLP goes, such as http://collector:4318, to which http/protobuf adds /v1/traces; TRACES goes first and is taken as it is"`
+	TracesEndpoint string `key:"otel.exporter.otlp.traces.endpoint,plain" env:"OTEL_EXPORTER_OTLP_TRACES_ENDPOINT"`
 	Protocol       string `key:"otel.exporter.otlp.protocol,plain" env:"OTEL_EXPORTER_OTLP_PROTOCOL" default:"http/protobuf" enum:"http/protobuf,grpc" doc:"protocol of OTLP; TRACES goes first"`
-	TracesProtocol string `key:"otel.exporter.otlp.traces.protocol,plain" env:"OTEL_EXPORTER_OTLP_TRACES_PROTOCOL" enum:",http/protobuf,grpc" doc:"protocol of OTLP; TRACES goes first"`
+	TracesProtocol string `key:"otel.exporter.otlp.traces.protocol,plain" env:"OTEL_EXPORTER_OTLP_TRACES_PROTOCOL" enum:",http/protobuf,grpc"`
 }
 
 // On reports whether traces are sent.

@@ -8,14 +8,14 @@ import (
 // CouchDB is where actions are read and records are written.
 type CouchDB struct {
 	Protocol    string `key:"whisk.couchdb.protocol,required" enum:"http,https" doc:"how CouchDB is reached, and the login"`
-	Host        string `key:"whisk.couchdb.host,required" doc:"how CouchDB is reached, and the login"`
-	Port        int    `key:"whisk.couchdb.port,required" range:"1..65535" doc:"how CouchDB is reached, and the login"`
-	Username    string `key:"whisk.couchdb.username,required" doc:"how CouchDB is reached, and the login"`
-	Password    string `key:"whisk.couchdb.password,required,secret" doc:"how CouchDB is reached, and the login"`
+	Host        string `key:"whisk.couchdb.host,required"`
+	Port        int    `key:"whisk.couchdb.port,required" range:"1..65535"`
+	Username    string `key:"whisk.couchdb.username,required"`
+	Password    string `key:"whisk.couchdb.password,required,secret"`
 	Provider    string `key:"whisk.couchdb.provider" default:"CouchDB" enum:"CouchDB,Cloudant" doc:"kind of server; both are used alike"`
 	Subjects    string `key:"whisk.couchdb.databases.WhiskAuth,required" doc:"databases of subjects (read for the blacklist), actions (read only) and activation records"`
-	Entities    string `key:"whisk.couchdb.databases.WhiskEntity,required" doc:"databases of subjects (read for the blacklist), actions (read only) and activation records"`
-	Activations string `key:"whisk.couchdb.databases.WhiskActivation,required" doc:"databases of subjects (read for the blacklist), actions (read only) and activation records"`
+	Entities    string `key:"whisk.couchdb.databases.WhiskEntity,required"`
+	Activations string `key:"whisk.couchdb.databases.WhiskActivation,required"`
 }
 
 // Records is which activation records are stored, and how.
@@ -25,23 +25,23 @@ type Records struct {
 	// Store is where records go: one of the stores.
 	Store            string        `key:"whisk.gpu.records.store" enum:"couchdb,couchbase,elasticsearch" doc:"where records go; empty means that of whisk.spi.ActivationStoreProvider"`
 	BlockingLevel    string        `key:"whisk.activation.store-blocking-result-level" default:"STORE_ALWAYS" enum:"STORE_ALWAYS,STORE_FAILURES,STORE_FAILURES_NOT_APPLICATION_ERRORS" doc:"which activations leave a record"`
-	NonBlockingLevel string        `key:"whisk.activation.store-non-blocking-result-level" default:"STORE_ALWAYS" enum:"STORE_ALWAYS,STORE_FAILURES,STORE_FAILURES_NOT_APPLICATION_ERRORS" doc:"which activations leave a record"`
+	NonBlockingLevel string        `key:"whisk.activation.store-non-blocking-result-level" default:"STORE_ALWAYS" enum:"STORE_ALWAYS,STORE_FAILURES,STORE_FAILURES_NOT_APPLICATION_ERRORS"`
 	UnstoredLogs     bool          `key:"whisk.activation.unstored-logs-enabled" default:"false" doc:"log a line for each record that is not stored"`
 	Requests         int           `key:"whisk.gpu.records.requests" default:"4" range:"1..128" doc:"writes under way at once"`
 	Batch            int           `key:"whisk.gpu.records.batch" default:"500" range:"1..10000" doc:"most records, and bytes, in one write; a single record may be larger"`
-	BatchSize        Size          `key:"whisk.gpu.records.batch-size" default:"4 MiB" min:"1 KiB" doc:"most records, and bytes, in one write; a single record may be larger"`
+	BatchSize        Size          `key:"whisk.gpu.records.batch-size" default:"4 MiB" min:"1 KiB"`
 	Linger           time.Duration `key:"whisk.gpu.records.linger" default:"50 ms" doc:"longest wait for a batch to fill while others are under way"`
 	Buffer           int           `key:"whisk.gpu.records.buffer" default:"20000" range:"1..10000000" doc:"records, and their bytes, that may wait for the store"`
-	BufferSize       Size          `key:"whisk.gpu.records.buffer-size" default:"32 MiB" min:"1 KiB" doc:"records, and their bytes, that may wait for the store"`
+	BufferSize       Size          `key:"whisk.gpu.records.buffer-size" default:"32 MiB" min:"1 KiB"`
 }
 
 // Actions is how fetched actions are kept and their parameters unlocked.
 type Actions struct {
 	CacheBytes Size          `key:"whisk.gpu.cache.size" default:"64 m" doc:"memory for cached actions and their code; how long one that is not used stays"`
-	CacheTTL   time.Duration `key:"whisk.gpu.cache.ttl" default:"5 minutes" doc:"memory for cached actions and their code; how long one that is not used stays"`
+	CacheTTL   time.Duration `key:"whisk.gpu.cache.ttl" default:"5 minutes"`
 	// AES128 and AES256 unlock encrypted parameters; nil when not configured.
 	AES128 []byte `key:"whisk.parameter-storage.aes-128,secret" also:"whisk.parameter-storage.aes128" bytes:"16" doc:"keys that unlock parameters"`
-	AES256 []byte `key:"whisk.parameter-storage.aes-256,secret" also:"whisk.parameter-storage.aes256" bytes:"32" doc:"keys that unlock parameters"`
+	AES256 []byte `key:"whisk.parameter-storage.aes-256,secret" also:"whisk.parameter-storage.aes256" bytes:"32"`
 }
 
 // Blacklist is the list of blocked namespaces.
@@ -59,11 +59,11 @@ const (
 // Couchbase is where records go that do not go to CouchDB.
 type Couchbase struct {
 	Connection  string `key:"whisk.gpu.couchbase.connection" doc:"as couchbase://host[,host...], or couchbases:// with TLS; a login that may write to the collection, and the bucket; needed with records.store couchbase"`
-	Username    string `key:"whisk.gpu.couchbase.username" doc:"as couchbase://host[,host...], or couchbases:// with TLS; a login that may write to the collection, and the bucket; needed with records.store couchbase"`
-	Password    string `key:"whisk.gpu.couchbase.password,secret" doc:"as couchbase://host[,host...], or couchbases:// with TLS; a login that may write to the collection, and the bucket; needed with records.store couchbase"`
-	Bucket      string `key:"whisk.gpu.couchbase.bucket" doc:"as couchbase://host[,host...], or couchbases:// with TLS; a login that may write to the collection, and the bucket; needed with records.store couchbase"`
+	Username    string `key:"whisk.gpu.couchbase.username"`
+	Password    string `key:"whisk.gpu.couchbase.password,secret"`
+	Bucket      string `key:"whisk.gpu.couchbase.bucket"`
 	Scope       string `key:"whisk.gpu.couchbase.scope" default:"_default" doc:"where in the bucket; they must exist"`
-	Collection  string `key:"whisk.gpu.couchbase.collection" default:"_default" doc:"where in the bucket; they must exist"`
+	Collection  string `key:"whisk.gpu.couchbase.collection" default:"_default"`
 	Certificate string `key:"whisk.gpu.couchbase.certificate" doc:"PEM file of the authorities that sign the server's certificate; empty means the system's"`
 }
 
@@ -88,7 +88,7 @@ type Elasticsearch struct {
 	Hosts       []string      `key:"whisk.activation-store.elasticsearch.hosts" doc:"servers host:port; needed where records go there"`
 	Index       string        `key:"whisk.activation-store.elasticsearch.index-pattern" default:"openwhisk-%s" doc:"index, %s for the namespace in lower case; without %s all share one"`
 	Username    string        `key:"whisk.activation-store.elasticsearch.username" doc:"login; empty means none"`
-	Password    string        `key:"whisk.activation-store.elasticsearch.password,secret" doc:"login; empty means none"`
+	Password    string        `key:"whisk.activation-store.elasticsearch.password,secret"`
 	KeepAlive   time.Duration `key:"whisk.activation-store.elasticsearch.keep-alive" default:"13 minutes" doc:"how long an idle connection stays open"`
 	Certificate string        `key:"whisk.gpu.elasticsearch.certificate" doc:"PEM file of the authorities that sign the server's certificate; empty means the system's"`
 }
@@ -115,8 +115,8 @@ type S3 struct {
 	PathStyle   bool   `key:"whisk.s3.pekko-connectors.path-style-access" also:"whisk.s3.alpakka.path-style-access" default:"true" doc:"name the bucket in the path of a request; false: in its host"`
 	Credentials string `key:"whisk.s3.pekko-connectors.aws.credentials.provider" also:"whisk.s3.alpakka.aws.credentials.provider" default:"default" enum:"default,static,anon" doc:"static: the login below; anon: none; default: as AWS's programs do"`
 	AccessKey   string `key:"whisk.s3.pekko-connectors.aws.credentials.access-key-id,secret" also:"whisk.s3.alpakka.aws.credentials.access-key-id" format:"trimmed" doc:"login of provider static; the token, if any"`
-	SecretKey   string `key:"whisk.s3.pekko-connectors.aws.credentials.secret-access-key,secret" also:"whisk.s3.alpakka.aws.credentials.secret-access-key" doc:"login of provider static; the token, if any"`
-	Token       string `key:"whisk.s3.pekko-connectors.aws.credentials.token,secret" also:"whisk.s3.alpakka.aws.credentials.token" doc:"login of provider static; the token, if any"`
+	SecretKey   string `key:"whisk.s3.pekko-connectors.aws.credentials.secret-access-key,secret" also:"whisk.s3.alpakka.aws.credentials.secret-access-key"`
+	Token       string `key:"whisk.s3.pekko-connectors.aws.credentials.token,secret" also:"whisk.s3.alpakka.aws.credentials.token"`
 	Region      string `key:"whisk.s3.pekko-connectors.aws.region.default-region" also:"whisk.s3.alpakka.aws.region.default-region" doc:"region; empty: the server is asked"`
 	Certificate string `key:"whisk.gpu.s3.certificate" doc:"PEM file of the authorities that sign the server's certificate; empty means the system's"`
 }
