@@ -78,7 +78,7 @@ var plan = map[string][]string{
 	"invoker/operate/admin": {"invoker/lib/prettyjson"},
 	"invoker/pull":          {"activation", "invoker", "invoker/container", "invoker/lib/retry", "invoker/pull/slot"},
 	"invoker/pull/slot":     {"activation"},
-	"invoker/config":        {"gpu", "invoker/lib/prettyjson", "sched"},
+	"invoker/config":        {"activation", "gpu", "invoker/lib/prettyjson", "sched"},
 	"invoker/operate/kamon": {},
 	"invoker/container":     {},
 	"invoker/operate/doctor": {"activation", "activation/couchdb", "activation/etcd", "activation/kafka", "gpu/nvml", "gpu/shimctl", "invoker/config",

@@ -138,9 +138,9 @@ func Run(ctx context.Context, o Options) (err error) {
 	}
 	a.stage.Store("starting")
 	a.steps = invoker.NewSpanObserver(o.Config.Metrics.Log, a.metrics, o.Log)
-	manifest, err := a.manifest()
+	manifest, err := a.c.Runtimes.ParseManifest()
 	if err != nil {
-		return err
+		return fmt.Errorf("read RUNTIMES_MANIFEST: %w", err)
 	}
 	if err := a.identify(ctx); err != nil {
 		return err
@@ -164,18 +164,6 @@ func (a *assembly) close() error {
 	ctx, cancel := context.WithTimeout(context.Background(), finite(a.c.Drain.Flush))
 	defer cancel()
 	return a.parts.close(ctx)
-}
-
-func (a *assembly) manifest() (*activation.Manifest, error) {
-	r := a.c.Runtimes
-	m, err := activation.ParseManifest([]byte(r.Manifest), activation.ManifestOptions{
-		RuntimesRegistry: r.Registry, UserImagesRegistry: r.UserRegistry,
-		BypassPull: r.BypassPullForLocalImages, LocalPrefix: r.LocalImagePrefix,
-	})
-	if err != nil {
-		return nil, fmt.Errorf("read RUNTIMES_MANIFEST: %w", err)
-	}
-	return m, nil
 }
 
 // identify finds the invoker's number: given, or assigned by ZooKeeper.

@@ -5,6 +5,8 @@ import (
 	"strconv"
 	"strings"
 	"time"
+
+	"github.com/gpuwhisk/gpuwhisk/activation"
 )
 
 // Pool bounds the containers this invoker keeps.
@@ -90,6 +92,14 @@ type Runtimes struct {
 	BypassPullForLocalImages bool   `key:"whisk.runtimes.bypass-pull-for-local-images" default:"false" doc:"do not pull user images with this prefix"`
 	LocalImagePrefix         string `key:"whisk.runtimes.local-image-prefix" default:"whisk"`
 	API                      APIHost
+}
+
+// ParseManifest reads the runtimes manifest, with the registries of its images.
+func (r Runtimes) ParseManifest() (*activation.Manifest, error) {
+	return activation.ParseManifest([]byte(r.Manifest), activation.ManifestOptions{
+		RuntimesRegistry: r.Registry, UserImagesRegistry: r.UserRegistry,
+		BypassPull: r.BypassPullForLocalImages, LocalPrefix: r.LocalImagePrefix,
+	})
 }
 
 // Processes reports whether actions run as plain processes.

@@ -28,7 +28,7 @@ type LogFiles struct {
 	Size    Size   `key:"whisk.gpu.log.file-size" default:"100 MiB" min:"1 KiB" doc:"size at which the next of those files begins, and how much waits in memory for a slow disk; more is left out of the files, never of a record"`
 }
 
-func (f LogFiles) check(demand func(bool, string, ...any)) {
+func (f LogFiles) check(demand demand) {
 	demand(!f.Enabled || filepath.IsAbs(f.Dir), "whisk.gpu.log.directory %q is not an absolute path", f.Dir)
 }
 
@@ -85,7 +85,7 @@ const (
 )
 
 // check refuses what cannot be sent.
-func (s StatsD) check(demand func(bool, string, ...any)) {
+func (s StatsD) check(demand demand) {
 	demand(s.Interval >= leastTick && s.Interval <= mostTick, "kamon.metric.tick-interval %s is not from 100 ms to 1 h", formatDuration(s.Interval))
 	demand(s.Packet <= mostPacket, "kamon.statsd.max-packet-size %v is above the %d bytes that a datagram holds", s.Packet, mostPacket)
 	demand(s.Service != "" && !strings.ContainsAny(s.Service, ":|@ \t\r\n"),
@@ -122,7 +122,7 @@ func (t Traces) Target() (endpoint, protocol string) {
 }
 
 // check refuses an address that the library would silently replace by its own.
-func (t Traces) check(demand func(bool, string, ...any)) {
+func (t Traces) check(demand demand) {
 	name, address := "OTEL_EXPORTER_OTLP_ENDPOINT", t.Endpoint
 	if t.TracesEndpoint != "" {
 		name, address = "OTEL_EXPORTER_OTLP_TRACES_ENDPOINT", t.TracesEndpoint

@@ -1,9 +1,6 @@
 package config
 
-import (
-	"net"
-	"time"
-)
+import "time"
 
 // Scheduler is OpenWhisk's scheduler mode, where schedulers order containers and
 // hand out activations.
@@ -29,10 +26,7 @@ type Etcd struct {
 	RetryInterval time.Duration `key:"whisk.scheduler.data-management-service.retry-interval" default:"1 second" doc:"longest pause between tries to reach etcd"`
 }
 
-func (s Scheduler) check(demand func(ok bool, format string, args ...any)) {
+func (s Scheduler) check(demand demand) {
 	demand(len(s.Etcd.Hosts) > 0, "whisk.spi.InvokerProvider names the invoker of the scheduler mode, which needs whisk.etcd.hosts")
-	for _, host := range s.Etcd.Hosts {
-		_, port, err := net.SplitHostPort(host)
-		demand(err == nil && port != "", "whisk.etcd.hosts names %q, which is not host:port (several are separated by commas)", host)
-	}
+	demand.hostPorts("whisk.etcd.hosts", s.Etcd.Hosts)
 }

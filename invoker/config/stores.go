@@ -68,7 +68,7 @@ type Couchbase struct {
 }
 
 // check names what a Couchbase that records shall go to needs.
-func (d Couchbase) check(demand func(ok bool, format string, args ...any)) {
+func (d Couchbase) check(demand demand) {
 	for _, k := range []struct{ name, value string }{
 		{"connection", d.Connection}, {"username", d.Username}, {"password", d.Password}, {"bucket", d.Bucket},
 	} {
@@ -94,7 +94,7 @@ type Elasticsearch struct {
 }
 
 // check names what is wrong with an Elasticsearch that records shall go to.
-func (d Elasticsearch) check(demand func(ok bool, format string, args ...any)) {
+func (d Elasticsearch) check(demand demand) {
 	demand(len(d.Hosts) > 0, "records go to Elasticsearch, which needs whisk.activation-store.elasticsearch.hosts")
 	for _, host := range d.Hosts {
 		demand(!strings.ContainsAny(host, "/@ "), "whisk.activation-store.elasticsearch.hosts names a host that is not host:port "+
@@ -121,7 +121,7 @@ type S3 struct {
 	Certificate string `key:"whisk.gpu.s3.certificate" doc:"PEM file of the authorities that sign the server's certificate; empty means the system's"`
 }
 
-func (d S3) check(demand func(ok bool, format string, args ...any)) {
+func (d S3) check(demand demand) {
 	demand(d.Bucket != "", "code is kept in S3, which needs whisk.s3.bucket")
 	demand(d.CloudFront == "", "whisk.s3.cloud-front-config is not served: code is read from the bucket itself; leave it away and give this invoker credentials that may read the bucket")
 	demand(d.Credentials != "static" || d.AccessKey != "" && d.SecretKey != "",

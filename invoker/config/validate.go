@@ -7,12 +7,23 @@ import (
 	"strings"
 )
 
+// demand reports a problem unless it is met.
+type demand func(met bool, format string, args ...any)
+
+// hostPorts demands that each address has a port.
+func (d demand) hostPorts(name string, addresses []string) {
+	for _, at := range addresses {
+		_, port, err := net.SplitHostPort(at)
+		d(err == nil && port != "", "%s names %q, which is not host:port (several are separated by commas)", name, at)
+	}
+}
+
 // validate checks what one key alone cannot: bounds in order, and what a
 // choice needs beside it.
 func validate(c *Config) []error {
 	var problems []error
-	demand := func(ok bool, format string, args ...any) {
-		if !ok {
+	var demand demand = func(met bool, format string, args ...any) {
+		if !met {
 			problems = append(problems, fmt.Errorf(format, args...))
 		}
 	}
@@ -24,10 +35,7 @@ func validate(c *Config) []error {
 		demand(zk != "" && !strings.HasPrefix(zk, ":") && !strings.HasSuffix(zk, ":"),
 			"--uniqueName %s without --id needs ZOOKEEPER_HOSTS (host:port), which is %q", id.UniqueName, zk)
 	}
-	for _, host := range c.Kafka.Hosts {
-		_, port, err := net.SplitHostPort(host)
-		demand(err == nil && port != "", "KAFKA_HOSTS names %q, which is not host:port (several are separated by commas)", host)
-	}
+	demand.hostPorts("KAFKA_HOSTS", c.Kafka.Hosts)
 	ordered(&c.Limits, demand)
 	demand(c.Pool.UserMemory >= c.Limits.MemoryMin,
 		"whisk.container-pool.user-memory %v is below whisk.memory.min %v: no action would have room", c.Pool.UserMemory, c.Limits.MemoryMin)
@@ -67,7 +75,7 @@ func validate(c *Config) []error {
 }
 
 // ordered checks that each limit has min <= std <= max.
-func ordered(l *Limits, demand func(ok bool, format string, args ...any)) {
+func ordered(l *Limits, demand demand) {
 	const wrong = "%s: min %v, std %v, max %v are out of order"
 	demand(l.MemoryMin <= l.MemoryStd && l.MemoryStd <= l.MemoryMax, wrong, "whisk.memory", l.MemoryMin, l.MemoryStd, l.MemoryMax)
 	demand(l.TimeMin <= l.TimeStd && l.TimeStd <= l.TimeMax, wrong, "whisk.time-limit", l.TimeMin, l.TimeStd, l.TimeMax)

@@ -7,8 +7,6 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/gpuwhisk/gpuwhisk/activation"
-	"github.com/gpuwhisk/gpuwhisk/invoker/config"
 	"github.com/gpuwhisk/gpuwhisk/invoker/engine/docker"
 )
 
@@ -50,13 +48,6 @@ func checkLogs(s *snapshot) []Finding {
 	}
 	return warn("run as root, or mount Docker's containers directory and name it in CONFIG_whisk_gpu_docker_logDirs",
 		"container logs cannot be read as files (%s), so they are read through Docker's API, which is slower", strings.Join(dirs, ", "))
-}
-
-func readManifest(r config.Runtimes) (*activation.Manifest, error) {
-	return activation.ParseManifest([]byte(r.Manifest), activation.ManifestOptions{
-		RuntimesRegistry: r.Registry, UserImagesRegistry: r.UserRegistry,
-		BypassPull: r.BypassPullForLocalImages, LocalPrefix: r.LocalImagePrefix,
-	})
 }
 
 func checkManifest(s *snapshot) []Finding {

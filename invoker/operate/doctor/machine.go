@@ -120,7 +120,7 @@ type snapshot struct {
 // gather puts all questions at once, of what is configured.
 func gather(ctx context.Context, m *Machine, limit time.Duration) snapshot {
 	s := snapshot{Machine: m}
-	s.manifest, s.manifestErr = readManifest(m.Config.Runtimes)
+	s.manifest, s.manifestErr = m.Config.Runtimes.ParseManifest()
 	var wg sync.WaitGroup
 	ask := func(configured bool, question func()) {
 		if configured {
