@@ -104,7 +104,7 @@ func fakeDriver(c *config.Config, log *slog.Logger) (string, error) {
 func shimLibrary(ctx context.Context, c *config.Config, self string, log *slog.Logger) (string, error) {
 	const without = "GPU functions run without the shim: their memory is neither measured nor moved"
 	named := c.GPU.Shim.Library
-	if named == "none" {
+	if named == config.None {
 		log.Info(without, "reason", "whisk.gpu.shim.library is none")
 		return "", nil
 	}
@@ -123,9 +123,9 @@ func shimLibrary(ctx context.Context, c *config.Config, self string, log *slog.L
 	if err == nil && c.Runtimes.Processes() {
 		err = devices.TryLibrary(ctx, path)
 	}
-	if needs, nerr := devices.Needs(path); err == nil && nerr == nil && !c.Runtimes.Processes() && devices.Newer(needs) {
+	if needs, nerr := devices.Needs(path); err == nil && nerr == nil && !c.Runtimes.Processes() && devices.Everywhere.Before(needs) {
 		log.Info("the shim needs glibc of this version: containers of images with an older one run without it",
-			"version", needs, "library", path, "fix", "make shim with zig cc (pip install ziglang) gives one for "+devices.Everywhere)
+			"version", needs.String(), "library", path, "fix", "make shim with zig cc (pip install ziglang) gives one for "+devices.Everywhere.String())
 	}
 	switch {
 	case err == nil:

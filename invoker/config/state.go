@@ -2,7 +2,7 @@ package config
 
 import "path/filepath"
 
-// None switches off what is kept in a directory.
+// None does without what a path or a directory would name.
 const None = "none"
 
 // State is what outlives the process, on disk.

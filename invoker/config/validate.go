@@ -41,7 +41,7 @@ func validate(c *Config) []error {
 		"whisk.container-pool.user-memory %v is below whisk.memory.min %v: no action would have room", c.Pool.UserMemory, c.Limits.MemoryMin)
 	demand(c.GPU.Sched.TTLMin <= c.GPU.Sched.TTLMax, "whisk.gpu.ttl.min %s is above whisk.gpu.ttl.max %s",
 		formatDuration(c.GPU.Sched.TTLMin), formatDuration(c.GPU.Sched.TTLMax))
-	demand(c.GPU.SimulatedDevices == 0 || c.GPU.Devices == "auto" || c.GPU.Devices == "none",
+	demand(c.GPU.SimulatedDevices == 0 || c.GPU.Devices == "auto" || c.GPU.Devices == None,
 		"whisk.gpu.devices names %q, but whisk.gpu.simulated.devices asks for simulated ones in their place", c.GPU.Devices)
 	demand(c.Admin.Protocol != "https" || c.Admin.TLS.KeystorePath != "",
 		"whisk.invoker.protocol is https, which needs whisk.invoker.https.keystore-path")

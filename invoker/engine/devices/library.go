@@ -124,48 +124,45 @@ func MissingHooks(file *elf.File) ([]string, error) {
 	return missing, nil
 }
 
-// Glibc is the newest version of the GNU C library that a library asks for, 0.0
-// where it asks for none.
-func Glibc(file *elf.File) (newest [2]int, err error) {
+// Glibc is a version of the GNU C library; 0.0 is none.
+type Glibc [2]int
+
+// Everywhere is the version that images of the last ten years have.
+var Everywhere = Glibc{2, 17}
+
+// Before reports whether a version is older than another.
+func (g Glibc) Before(other Glibc) bool { return slices.Compare(g[:], other[:]) < 0 }
+
+// String is the version as in 2.17.
+func (g Glibc) String() string { return fmt.Sprintf("%d.%d", g[0], g[1]) }
+
+// NeededGlibc is the newest version that a library asks for: an image with an older
+// one runs without it, and its loader reports that in the action's log.
+func NeededGlibc(file *elf.File) (newest Glibc, err error) {
 	needs, err := file.DynamicVersionNeeds()
 	for _, lib := range needs {
 		for _, dep := range lib.Needs {
-			var v [2]int
-			if n, _ := fmt.Sscanf(dep.Dep, "GLIBC_%d.%d", &v[0], &v[1]); n == 2 && slices.Compare(v[:], newest[:]) > 0 {
-				newest = v
+			var g Glibc
+			if n, _ := fmt.Sscanf(dep.Dep, "GLIBC_%d.%d", &g[0], &g[1]); n == 2 && newest.Before(g) {
+				newest = g
 			}
 		}
 	}
 	return newest, err
 }
 
-// Needs is the newest version of the GNU C library that a shim asks for, such
-// as "2.17"; an image with an older one runs without it, and its loader reports that
-// in the action's log. Empty where the file asks for none.
-func Needs(path string) (string, error) {
+// Needs is that of the library in a file.
+func Needs(path string) (Glibc, error) {
 	file, err := elf.Open(path)
 	if err != nil {
-		return "", fmt.Errorf("open shim: %w", err)
+		return Glibc{}, fmt.Errorf("open shim: %w", err)
 	}
 	defer file.Close()
-	newest, err := Glibc(file)
-	switch {
-	case err != nil:
-		return "", fmt.Errorf("read what %s needs: %w", path, err)
-	case newest == [2]int{}:
-		return "", nil
+	newest, err := NeededGlibc(file)
+	if err != nil {
+		return Glibc{}, fmt.Errorf("read what %s needs: %w", path, err)
 	}
-	return fmt.Sprintf("%d.%d", newest[0], newest[1]), nil
-}
-
-// Everywhere is the version that images of the last ten years have.
-const Everywhere = "2.17"
-
-// Newer reports whether a version of the C library is newer than that.
-func Newer(version string) bool {
-	var major, minor int
-	n, _ := fmt.Sscanf(version, "%d.%d", &major, &minor)
-	return n == 2 && (major > 2 || major == 2 && minor > 17)
+	return newest, nil
 }
 
 // tryTime bounds the program that is started for a try.

@@ -150,12 +150,12 @@ func TestTryLibraryWithoutProgram(t *testing.T) {
 func TestNeeds(t *testing.T) {
 	b := open(t, nil)
 	got, err := Needs(b.options.Library)
-	if err != nil || !regexp.MustCompile(`^2\.\d+$`).MatchString(got) {
+	if err != nil || !regexp.MustCompile(`^2\.\d+$`).MatchString(got.String()) {
 		t.Errorf("%q, %v, want a version of glibc", got, err)
 	}
-	for version, newer := range map[string]bool{"2.34": true, "2.18": true, "3.0": true, Everywhere: false, "2.4": false, "": false} {
-		if Newer(version) != newer {
-			t.Errorf("%q is newer than %s: %t", version, Everywhere, !newer)
+	for version, newer := range map[Glibc]bool{{2, 34}: true, {2, 18}: true, {3, 0}: true, Everywhere: false, {2, 4}: false, {}: false} {
+		if Everywhere.Before(version) != newer {
+			t.Errorf("%v is newer than %v: %t", version, Everywhere, !newer)
 		}
 	}
 	if _, err := Needs(filepath.Join(t.TempDir(), "none")); err == nil {

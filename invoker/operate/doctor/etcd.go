@@ -10,6 +10,7 @@ import (
 
 	"github.com/gpuwhisk/gpuwhisk/activation"
 	"github.com/gpuwhisk/gpuwhisk/activation/etcd"
+	"github.com/gpuwhisk/gpuwhisk/invoker/config"
 )
 
 func checkEtcd(s *snapshot) []Finding {
@@ -65,7 +66,7 @@ func checkSchedulers(s *snapshot) []Finding {
 func checkTags(s *snapshot) []Finding {
 	const tag = "gpu"
 	tags := s.Config.Identity.Tags
-	without := len(s.gpu.Cards)+s.Config.GPU.SimulatedDevices == 0 || strings.TrimSpace(s.Config.GPU.Devices) == "none"
+	without := len(s.gpu.Cards)+s.Config.GPU.SimulatedDevices == 0 || s.Config.GPU.Devices == config.None
 	tagged := slices.Contains(tags, tag)
 	switch {
 	case without && tagged:

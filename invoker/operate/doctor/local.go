@@ -73,12 +73,9 @@ func (m *Machine) Here(self, shim, management string) *Machine {
 	return m
 }
 
-// noShim is the setting by which the shim is done without.
-const noShim = "none"
-
 // shimPaths are where the invoker searches for the shim.
 func shimPaths(c *config.Config, self, named string) []string {
-	if named = cmp.Or(named, c.GPU.Shim.Library); named == "" || named == noShim {
+	if named = cmp.Or(named, c.GPU.Shim.Library); named == "" || named == config.None {
 		return devices.LibraryPaths(self)
 	}
 	if absolute, err := filepath.Abs(named); err == nil {

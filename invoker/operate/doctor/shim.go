@@ -17,10 +17,6 @@ import (
 	"github.com/gpuwhisk/gpuwhisk/invoker/engine/docker"
 )
 
-// oldestGlibc is that of the oldest images that the shim is loaded into. The
-// loader leaves out a library that needs a newer one.
-var oldestGlibc = version{2, 17}
-
 // shimAt is where the library is, empty if it is nowhere.
 func (s *snapshot) shimAt() string {
 	if i := slices.IndexFunc(s.Shim, s.exists); i >= 0 {
@@ -38,16 +34,10 @@ func (s *snapshot) library(at string) (*elf.File, error) {
 	return elf.NewFile(bytes.NewReader(data))
 }
 
-// glibc is the newest version of the C library that a library needs.
-func glibc(lib *elf.File) version {
-	v, _ := devices.Glibc(lib) // none: it needs nothing
-	return version{v[0], v[1]}
-}
-
 func checkShim(s *snapshot) []Finding {
 	at := s.shimAt()
 	switch {
-	case s.Config.GPU.Shim.Library == noShim:
+	case s.Config.GPU.Shim.Library == config.None:
 		return warn("unset it, or name the library in it", "done without by whisk.gpu.shim.library: memory of GPU actions is neither measured nor swapped")
 	case at == "" && !s.hasDriver() && s.Config.GPU.SimulatedDevices == 0:
 		return nil
@@ -68,9 +58,9 @@ func checkShim(s *snapshot) []Finding {
 	if bad != nil {
 		return bad
 	}
-	if v := glibc(lib); oldestGlibc.before(v) {
-		return warn("use the released library, which needs 2.17",
-			"%s, but needs glibc %d.%d: in images with an older one functions run without it", text, v[0], v[1])
+	if needs, _ := devices.NeededGlibc(lib); devices.Everywhere.Before(needs) { // an error: it needs none
+		return warn(fmt.Sprintf("use the released library, which needs %v", devices.Everywhere),
+			"%s, but needs glibc %v: in images with an older one functions run without it", text, needs)
 	}
 	return ok("%s", text)
 }
@@ -128,7 +118,7 @@ func (s *snapshot) tryShim(at string) (text string, bad []Finding) {
 // invoker runs in a container itself, it must come from there.
 func checkSockets(s *snapshot) []Finding {
 	id := s.Config.Identity
-	if s.Config.GPU.Shim.Library == noShim || s.shimAt() == "" {
+	if s.Config.GPU.Shim.Library == config.None || s.shimAt() == "" {
 		return nil
 	}
 	prefix := activation.Instance{ID: s.number(), UniqueName: id.UniqueName}.ContainerPrefix()
@@ -212,21 +202,22 @@ func checkImageLibc(s *snapshot) []Finding {
 	if err != nil {
 		return warn("make shim, or name it with --shim", "there is no libgpuwhisk.so to compare with images")
 	}
-	parts, _ := lib.ImportedLibraries() // none: it needs nothing
+	needs, _ := devices.NeededGlibc(lib)
+	parts, _ := lib.ImportedLibraries() // of both none: it needs nothing
 	return ofEach(s.LibcImages, func(ref string) []Finding {
 		has, err := s.Libc(s.ctx, ref)
 		if err != nil {
 			return fail("docker pull "+ref, "%s: %v", ref, err)
 		}
-		return judgeLibc(ref, has, glibc(lib), parts)
+		return judgeLibc(ref, has, needs, parts)
 	})
 }
 
 // judgeLibc compares an image's C library with the version of glibc that the shim
 // needs and the libraries that it asks for by name.
-func judgeLibc(ref string, l docker.Libc, needs version, parts []string) []Finding {
+func judgeLibc(ref string, l docker.Libc, needs devices.Glibc, parts []string) []Finding {
 	const without = "its functions run without the shim: their memory counts as reserved and is not moved"
-	has := version{l.Major, l.Minor}
+	has := devices.Glibc{l.Major, l.Minor}
 	lacks := slices.DeleteFunc(strings.Fields(l.Lacks), func(name string) bool { return !slices.Contains(parts, name) })
 	switch {
 	case l.Name == "glibc" && len(lacks) > 0:
@@ -236,9 +227,9 @@ func judgeLibc(ref string, l docker.Libc, needs version, parts []string) []Findi
 		return warn("build the action's image on one with glibc, such as debian or ubuntu", "%s has musl, on which NVIDIA's driver does not work, nor the shim", ref)
 	case l.Name == "":
 		return warn("use programs that are linked with glibc", "%s has no C library in its usual places: static programs do not load the shim, and %s", ref, without)
-	case has.before(needs):
-		return warn("use the released library, which needs 2.17: make shim with zig cc (pip install ziglang)",
-			"%s has glibc %d.%d and the shim needs %d.%d: %s", ref, has[0], has[1], needs[0], needs[1], without)
+	case has.Before(needs):
+		return warn(fmt.Sprintf("use the released library, which needs %v: make shim with zig cc (pip install ziglang)", devices.Everywhere),
+			"%s has glibc %v and the shim needs %v: %s", ref, has, needs, without)
 	}
-	return ok("%s has glibc %d.%d, the shim needs %d.%d", ref, has[0], has[1], needs[0], needs[1])
+	return ok("%s has glibc %v, the shim needs %v", ref, has, needs)
 }

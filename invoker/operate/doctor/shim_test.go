@@ -205,7 +205,7 @@ func TestSocketChecks(t *testing.T) {
 }
 
 func TestJudgeLibc(t *testing.T) {
-	needs := version{2, 34}
+	needs := devices.Glibc{2, 34}
 	for _, c := range []struct {
 		has  docker.Libc
 		want Status
