@@ -31,7 +31,7 @@ func Default() *Config {
 	return c
 }
 
-// Load makes the configuration. One error lists everything wrong with it; the
+// Load makes the configuration. Its error is Problems, of everything wrong with it; the
 // configuration that comes with an error is fit to be printed, not used.
 func Load(in Input) (*Config, error) {
 	tree, problems := gather(in)
@@ -43,7 +43,7 @@ func Load(in Input) (*Config, error) {
 	problems = append(problems, missing(all)...)
 	problems = append(problems, validate(c)...)
 	if len(problems) > 0 {
-		return c, joined(problems)
+		return c, Problems(problems)
 	}
 	return c, nil
 }
@@ -127,10 +127,16 @@ func missing(all []*key) []error {
 		"(whisk.* keys may also stand in OPENWHISK_CONFIG, plain ones in whisk.properties)", strings.Join(names, ", "))}
 }
 
-// joined makes one error of several, a line each.
-func joined(problems []error) error {
-	if len(problems) == 1 {
-		return fmt.Errorf("load configuration: %w", problems[0])
+// Problems are all that is wrong with a configuration: an error of a line each.
+type Problems []error
+
+// Error counts and lists them.
+func (p Problems) Error() string {
+	if len(p) == 1 {
+		return "load configuration: " + p[0].Error()
 	}
-	return fmt.Errorf("load configuration: %d problems\n%w", len(problems), errors.Join(problems...))
+	return fmt.Sprintf("load configuration: %d problems\n%v", len(p), errors.Join(p...))
 }
+
+// Unwrap gives each of them.
+func (p Problems) Unwrap() []error { return p }

@@ -393,14 +393,19 @@ func joinPairs[T any](m map[string]T, format func(name string, v T) string) stri
 	return joinCommas(parts)
 }
 
+// pairs is a map from a list of name=value.
+func pairs[T any](at *map[string]T, allowed string, parse func(name, text string) (T, error), format func(T) string) value {
+	return own(compound(at, allowed,
+		func(given []entry) (map[string]T, error) { return parsePairs(given, parse) },
+		func(m map[string]T) string {
+			return joinPairs(m, func(_ string, v T) string { return format(v) })
+		}))
+}
+
 // weights maps flows and namespaces to weights.
 func weights(at *map[string]float64) value {
-	return own(compound(at, "comma-separated namespace/action=weight or namespace=weight, weights above 0 and at most 1000",
-		func(given []entry) (map[string]float64, error) {
-			return parsePairs(given, func(_, text string) (float64, error) { return parseReal(text, math.SmallestNonzeroFloat64, 1000) })
-		}, func(m map[string]float64) string {
-			return joinPairs(m, func(_ string, w float64) string { return formatReal(w) })
-		}))
+	return pairs(at, "comma-separated namespace/action=weight or namespace=weight, weights above 0 and at most 1000",
+		func(_, text string) (float64, error) { return parseReal(text, math.SmallestNonzeroFloat64, 1000) }, formatReal)
 }
 
 // limits maps functions and namespaces, or namespaces alone, to sizes.
@@ -409,15 +414,11 @@ func limits(at *map[string]Size, namespaces bool) value {
 	if namespaces {
 		allowed = "comma-separated namespace=size or *=size, such as guest=16 GB"
 	}
-	return own(compound(at, allowed, func(given []entry) (map[string]Size, error) {
-		return parsePairs(given, func(name, text string) (Size, error) {
-			n, err := parseSize(text)
-			if n < MiB || namespaces && strings.Contains(name, "/") {
-				err = errBad
-			}
-			return n, err
-		})
-	}, func(m map[string]Size) string {
-		return joinPairs(m, func(_ string, n Size) string { return n.String() })
-	}))
+	return pairs(at, allowed, func(name, text string) (Size, error) {
+		n, err := parseSize(text)
+		if n < MiB || namespaces && strings.Contains(name, "/") {
+			err = errBad
+		}
+		return n, err
+	}, Size.String)
 }

@@ -84,7 +84,7 @@ const minFree = 64 * int64(config.MiB)
 // checkState examines where the invoker keeps its journal with the state of its
 // containers, records that wait, and dead letters.
 func checkState(s *snapshot) []Finding {
-	name, c := fmt.Sprintf("invoker%d", s.number()), s.Config.State
+	name, c := s.instance().Topic(), s.Config.State
 	all := ofEach([]stateDir{
 		{"journal", "whisk.gpu.journal", c.JournalDir(name), c.JournalSize},
 		{"waiting records", "whisk.gpu.records.spool", c.SpoolDir(name), c.SpoolSize},

@@ -164,9 +164,7 @@ func writable(_ context.Context, dir string) (at string, err error) {
 }
 
 // ownTopicName is the name of this invoker's topic.
-func (m *Machine) ownTopicName() string {
-	return fmt.Sprintf("%sinvoker%d", m.Config.Kafka.TopicPrefix, m.number())
-}
+func (m *Machine) ownTopicName() string { return m.Config.Kafka.TopicPrefix + m.instance().Topic() }
 
 func (m *Machine) askBroker(ctx context.Context, address string) (d kafka.Description, err error) {
 	one := m.Config.Kafka

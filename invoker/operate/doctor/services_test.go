@@ -170,8 +170,9 @@ func TestSettingChecks(t *testing.T) {
 	}
 	runTrials(t, []trial{
 		{"", nil, "Settings/configuration", OK, "complete", ""},
-		{"problems", func(f *fake) { f.ConfigErr = errors.New("load configuration: 2 problems\nnot set: PORT\nbad X") }, "Settings/configuration", Fail, "bad X", "docs/configuration.md"},
-		{"one problem", func(f *fake) { f.ConfigErr = errors.New("load configuration: bad Y") }, "Settings/configuration", Fail, "bad Y", "docs/configuration.md"},
+		{"problems", func(f *fake) { f.ConfigErr = config.Problems{errors.New("not set: PORT"), errors.New("bad X")} }, "Settings/configuration", Fail, "bad X", "docs/configuration.md"},
+		{"no sources", func(f *fake) { f.ConfigErr = errors.New("read properties: permission denied") }, "Settings/configuration", Fail, "permission denied", "docs/configuration.md"},
+		{"one problem", func(f *fake) { f.ConfigErr = config.Problems{errors.New("bad Y")} }, "Settings/configuration", Fail, "bad Y", "docs/configuration.md"},
 
 		{"", func(f *fake) { f.Config.Admin.Username, f.Config.Admin.Password = "ops", "s3cret" }, "Settings/admin login", OK, "not the one", ""},
 		{"well known", func(f *fake) { f.Config.Admin.Username, f.Config.Admin.Password = "invoker.user", "invoker.pass" }, "Settings/admin login", Warn, "OpenWhisk's sources", "docs/operating.md"},

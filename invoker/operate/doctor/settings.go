@@ -1,7 +1,11 @@
 package doctor
 
 import (
+	"errors"
 	"strings"
+
+	"github.com/gpuwhisk/gpuwhisk/activation"
+	"github.com/gpuwhisk/gpuwhisk/invoker/config"
 )
 
 // modeFix is where the mode of an OpenWhisk is set. Stock settings of recent
@@ -25,14 +29,13 @@ func checkConfiguration(s *snapshot) []Finding {
 	case s.ConfigErr == nil:
 		return ok("complete")
 	}
-	var all []Finding
-	for line := range strings.Lines(s.ConfigErr.Error()) {
-		line = strings.TrimPrefix(strings.TrimSpace(line), "load configuration: ")
-		if line != "" && !strings.HasSuffix(line, " problems") {
-			all = append(all, fail("docs/configuration.md describes every key", "%s", line)...)
-		}
+	var problems config.Problems
+	if !errors.As(s.ConfigErr, &problems) { // the sources cannot be read
+		problems = config.Problems{s.ConfigErr}
 	}
-	return all
+	return ofEach(problems, func(problem error) []Finding {
+		return fail("docs/configuration.md describes every key", "%v", problem)
+	})
 }
 
 // checkMode examines the settings that together make the mode in which work comes to
@@ -74,12 +77,14 @@ func (s *snapshot) variable(name string) (value string) {
 	return value
 }
 
-// number is that of this invoker, 0 where ZooKeeper has it.
-func (m *Machine) number() int {
-	if id := m.Config.Identity.ID; id != nil {
-		return *id
+// instance is this invoker. Its number is 0 where ZooKeeper has it.
+func (m *Machine) instance() activation.Instance {
+	id := m.Config.Identity
+	i := activation.Instance{UniqueName: id.UniqueName}
+	if id.ID != nil {
+		i.ID = *id.ID
 	}
-	return 0
+	return i
 }
 
 // checkLogin examines the login of the admin port, which is open to all hosts that

@@ -11,7 +11,6 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/gpuwhisk/gpuwhisk/activation"
 	"github.com/gpuwhisk/gpuwhisk/invoker/config"
 	"github.com/gpuwhisk/gpuwhisk/invoker/engine/devices"
 	"github.com/gpuwhisk/gpuwhisk/invoker/engine/docker"
@@ -117,12 +116,10 @@ func (s *snapshot) tryShim(at string) (text string, bad []Finding) {
 // copy for containers. They are given it by its path on the host: where the
 // invoker runs in a container itself, it must come from there.
 func checkSockets(s *snapshot) []Finding {
-	id := s.Config.Identity
 	if s.Config.GPU.Shim.Library == config.None || s.shimAt() == "" {
 		return nil
 	}
-	prefix := activation.Instance{ID: s.number(), UniqueName: id.UniqueName}.ContainerPrefix()
-	dirs := s.Config.SocketDirs(prefix, cmp.Or(s.variable("TMPDIR"), "/tmp"))
+	dirs := s.Config.SocketDirs(s.instance().ContainerPrefix(), cmp.Or(s.variable("TMPDIR"), "/tmp"))
 	used := slices.IndexFunc(dirs, func(dir string) bool { return devices.SocketLength(dir) <= devices.LongestSocket })
 	if used < 0 {
 		return fail("name a shorter directory in CONFIG_whisk_gpu_shim_dir",
