@@ -116,10 +116,7 @@ func Claims(ctx context.Context, only []string, seeds, parallel int, progress Pr
 // bear out what was claimed.
 func ClaimsMarkdown(found []Finding) string {
 	order := []Verdict{Reproduced, SameDirection, Unclear, Not, Met, Missed, Measured}
-	counts := Table{Head: []string{"claims"}}
-	for _, v := range order {
-		counts.Head = append(counts.Head, string(v))
-	}
+	counts := Table{Head: []string{"claims", "verdicts"}}
 	open := Table{Head: []string{"claim", "paper", "here, median [q10, q90]", "verdict", "why"}}
 	var grid []Finding
 	for i := 0; i < len(found); {
@@ -134,11 +131,13 @@ func ClaimsMarkdown(found []Finding) string {
 				open.Add(f.Claim, f.Paper, f.Ours(), f.Verdict, f.Why)
 			}
 		}
-		row := []any{section}
+		var verdicts []string
 		for _, v := range order {
-			row = append(row, of[v])
+			if of[v] > 0 {
+				verdicts = append(verdicts, fmt.Sprintf("%d %s", of[v], v))
+			}
 		}
-		counts.Add(row...)
+		counts.Add(section, strings.Join(verdicts, ", "))
 	}
 	text := counts.Markdown()
 	if len(open.Rows) > 0 {
