@@ -33,8 +33,8 @@ const (
 // Default makes one; afterwards nothing changes it.
 type Config struct {
 	Identity      Identity      `section:"Identity and HTTP endpoints"`
-	Scheduler     Scheduler     `section:"Scheduler mode"`
 	Admin         Admin         `section:"Identity and HTTP endpoints"`
+	Scheduler     Scheduler     `section:"Scheduler mode"`
 	Kafka         Kafka         `section:"Kafka"`
 	CouchDB       CouchDB       `section:"CouchDB, Couchbase, Elasticsearch, S3"`
 	Couchbase     Couchbase     `section:"CouchDB, Couchbase, Elasticsearch, S3"`
@@ -110,7 +110,7 @@ func (a Admin) WellKnown() bool { return a.Username == "invoker.user" && a.Passw
 
 // AdminTLS names the store that is both the key and the trust store.
 type AdminTLS struct {
-	KeystorePath     string `key:"whisk.invoker.https.keystore-path" doc:"store of the server's key and of trusted certificates, needed with https; its first bytes say the format before flavor does"`
+	KeystorePath     string `key:"whisk.invoker.https.keystore-path" doc:"store of the server's key and of trusted certificates, needed with https. The file's own format goes before flavor"`
 	KeystorePassword string `key:"whisk.invoker.https.keystore-password,secret"`
 	KeystoreFlavor   string `key:"whisk.invoker.https.keystore-flavor" default:"PKCS12" enum:"PKCS12,JKS"`
 	ClientAuth       bool   `key:"whisk.invoker.https.client-auth" default:"false" doc:"demand a client certificate that the key store trusts"`

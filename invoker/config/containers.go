@@ -20,7 +20,7 @@ type Pool struct {
 
 // PrewarmExpiration is when unused prewarmed containers are removed.
 type PrewarmExpiration struct {
-	InitDelay time.Duration `key:"whisk.container-pool.prewarm-expiration-check-init-delay" default:"10 minutes" doc:"first check for unused prewarmed containers, the time between checks, and random time added to that once, so that a fleet does not check at once"`
+	InitDelay time.Duration `key:"whisk.container-pool.prewarm-expiration-check-init-delay" default:"10 minutes" doc:"first check for unused prewarmed containers, time between checks, and random time added to that once"`
 	Interval  time.Duration `key:"whisk.container-pool.prewarm-expiration-check-interval" default:"10 minutes"`
 	Variance  time.Duration `key:"whisk.container-pool.prewarm-expiration-check-interval-variance" default:"10 seconds"`
 	Limit     int           `key:"whisk.container-pool.prewarm-expiration-limit" default:"100" range:"1..1000000" doc:"most of them removed in one check"`
@@ -54,11 +54,11 @@ type Containers struct {
 type Docker struct {
 	Host         string   `key:"whisk.gpu.docker.host" env:"DOCKER_HOST" doc:"address of the Docker Engine; empty means its default socket"`
 	CertDir      string   `key:"whisk.gpu.docker.cert-dir" env:"DOCKER_CERT_PATH" doc:"directory of ca.pem, cert.pem and key.pem for an engine at a TCP address"`
-	Registries   []string `key:"whisk.gpu.docker.registries" doc:"registries that images may be pulled from, such as docker.io,registry.example.org:5000; empty means any"`
+	Registries   []string `key:"whisk.gpu.docker.registries" doc:"registries that images may be pulled from, such as docker.io,registry.example.org:5000; empty: any"`
 	Logins       string   `key:"whisk.gpu.docker.logins" env:"DOCKER_CONFIG" default:"/root/.docker" doc:"directory of docker login's config.json"`
-	Devices      string   `key:"whisk.gpu.docker.devices" default:"auto" enum:"auto,cdi,nvidia,gpus" doc:"how containers get their GPU: by CDI, by NVIDIA's container runtime, or as by docker run --gpus; auto takes the first that the engine has"`
-	SELinux      string   `key:"whisk.gpu.docker.selinux" default:"auto" enum:"auto,relabel,disable,off" doc:"how GPU containers may read their mounts under SELinux: relabel as docker run -v PATH:z does, disable the confinement, off changes nothing; auto relabels where the engine uses SELinux"`
-	LogDirs      []string `key:"whisk.gpu.docker.log-dirs" default:"/containers" doc:"where the engine's containers directory may be mounted, to read log files; else below its own root, else over the API"`
+	Devices      string   `key:"whisk.gpu.docker.devices" default:"auto" enum:"auto,cdi,nvidia,gpus" doc:"how containers get their GPU; auto takes the first way that the engine has"`
+	SELinux      string   `key:"whisk.gpu.docker.selinux" default:"auto" enum:"auto,relabel,disable,off" doc:"how GPU containers may read their mounts under SELinux: relabelled as by docker run -v PATH:z, or without confinement; auto relabels where the engine uses SELinux"`
+	LogDirs      []string `key:"whisk.gpu.docker.log-dirs" default:"/containers" doc:"where the engine's containers directory may be mounted, to read log files; else its own root, else the API"`
 	ParallelRuns int      `key:"whisk.docker.client.parallel-runs" default:"10" range:"-1..1000" doc:"container creations at once, at most as many as Docker's host has processors, or two; 0 or less: no bound"`
 	CapDrop      []string `key:"whisk.gpu.docker.cap-drop" default:"NET_RAW,NET_ADMIN" doc:"capabilities that action containers lose (ALL: every one), and keep all the same"`
 	CapAdd       []string `key:"whisk.gpu.docker.cap-add"`

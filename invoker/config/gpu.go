@@ -28,32 +28,32 @@ type GPU struct {
 	Devices           string `key:"whisk.gpu.devices" default:"auto" doc:"auto: all GPUs of the driver, if any; none; or a list of UUIDs and of indexes as nvidia-smi counts them, CARD:SLICE for a MIG slice"`
 	SimulatedDevices  int    `key:"whisk.gpu.simulated.devices" default:"0" range:"0..64" doc:"number of simulated GPUs, used instead of real ones, and memory of each"`
 	SimulatedMemory   Size   `key:"whisk.gpu.simulated.memory" default:"16 GiB" min:"1 MiB"`
-	FakeDriver        string `key:"whisk.gpu.fake-driver" doc:"directory of a fake libcuda.so.1, such as build/shim/fake12, for functions of simulated GPUs; empty: they see no GPU"`
-	MPS               string `key:"whisk.gpu.mps" default:"off" enum:"off,shared" doc:"shared: an MPS daemon for each whole GPU runs functions of all namespaces at once; a fault of one ends the work of all"`
+	FakeDriver        string `key:"whisk.gpu.fake-driver" doc:"directory of a fake libcuda.so.1, such as build/shim/fake12, for functions of simulated GPUs"`
+	MPS               string `key:"whisk.gpu.mps" default:"off" enum:"off,shared" doc:"an MPS daemon for each whole GPU; a fault of one function ends the work of all"`
 	Shim              GPUShim
 	Prefetch          bool               `key:"whisk.gpu.prefetch" default:"true" doc:"move a function's memory to the device before its turn"`
 	AckTimeout        time.Duration      `key:"whisk.gpu.ack-timeout" default:"10 seconds" doc:"a move of device memory that is unanswered for so long is ordered again; 0 means 10 seconds"`
 	DefaultMemory     Size               `key:"whisk.gpu.default-memory" default:"1 GiB" min:"1 MiB" doc:"device memory of an action that states none and was never measured"`
 	ContextMemory     Size               `key:"whisk.gpu.context-memory" default:"400 MiB" doc:"device memory that a container's context takes beside its own"`
 	Weights           map[string]float64 `key:"whisk.gpu.weights" doc:"shares of device time, which go before annotations'; 1 where none is set"`
-	Limits            map[string]Size    `key:"whisk.gpu.limits" format:"actions" doc:"most device memory of a container, by the closest rule, or its annotation's where that is less; beyond it CUDA reports out of memory. It counts against user-memory too. Empty: the device is the limit"`
-	NamespaceLimits   map[string]Size    `key:"whisk.gpu.namespace-limits" format:"namespaces" doc:"most device memory of a namespace's containers on one device, contexts aside; a run beyond it waits for the namespace's other runs. Empty: no limit"`
-	DeviceTimeout     time.Duration      `key:"whisk.gpu.device-timeout" default:"5 minutes" doc:"an activation that waits so long without a GPU that could run it ends with an error; 0: never"`
+	Limits            map[string]Size    `key:"whisk.gpu.limits" format:"actions" doc:"most device memory of a container, by the closest rule, or its annotation's where that is less. It counts against user-memory too. Empty: the device is the limit"`
+	NamespaceLimits   map[string]Size    `key:"whisk.gpu.namespace-limits" format:"namespaces" doc:"most device memory of a namespace's containers on one device; a run beyond it waits. Empty: no limit"`
+	DeviceTimeout     time.Duration      `key:"whisk.gpu.device-timeout" default:"5 minutes" doc:"an activation without a GPU that could run it ends with an error after this time; 0: never"`
 	Overdue           time.Duration      `key:"whisk.gpu.overdue" default:"0 seconds" doc:"a GPU activation that has not begun after this time ends with an error; 0: never"`
-	Backlog           int                `key:"whisk.gpu.backlog" default:"1000000" range:"1..10000000" doc:"GPU activations that may wait beside all CPU activations, some 400 bytes each; beyond it less is pulled"`
-	BacklogSize       Size               `key:"whisk.gpu.backlog-size" default:"256 MiB" min:"1 MiB" doc:"memory for their messages where those cannot be spilled to the journal; beyond it the backlog is full. With a journal at most 2,000 messages or 16 MiB stay in memory"`
+	Backlog           int                `key:"whisk.gpu.backlog" default:"1000000" range:"1..10000000" doc:"GPU activations that may wait, some 400 bytes each; beyond it less is pulled"`
+	BacklogSize       Size               `key:"whisk.gpu.backlog-size" default:"256 MiB" min:"1 MiB" doc:"memory for their messages where those cannot be spilled to the journal, which leaves at most 2,000 messages or 16 MiB in memory"`
 	Record            string             `key:"whisk.gpu.record" doc:"file that records GPU scheduling for gpuwhisk sim replay; an older one is kept as FILE.old"`
 	RecordSize        Size               `key:"whisk.gpu.record-size" default:"256 MiB" min:"1 MiB" doc:"the recording ends when its file has this size"`
-	Explain           int                `key:"whisk.gpu.explain" default:"10000" range:"0..1000000" doc:"how many of the last activations the console and gpuwhisk explain know; ten thousand take 8 MB"`
-	ForwardTopic      string             `key:"whisk.gpu.forward-topic" format:"topic" doc:"topic for GPU activations of an invoker without a GPU, in classic mode; empty answers them with an error. Invokers with a GPU and the same setting share its partitions; a topic such as invoker9 belongs to that invoker alone"`
-	ForwardPartitions int                `key:"whisk.gpu.forward-partitions" default:"12" range:"1..1000" doc:"partitions of the forward topic when it has to be created; no more invokers than that share it"`
+	Explain           int                `key:"whisk.gpu.explain" default:"10000" range:"0..1000000" doc:"how many of the last activations the console and gpuwhisk explain know"`
+	ForwardTopic      string             `key:"whisk.gpu.forward-topic" format:"topic" doc:"classic mode: topic that an invoker without a GPU passes GPU activations to; empty: it answers them with an error. Invokers with a GPU and the same setting share its partitions; a topic such as invoker9 is that invoker's alone"`
+	ForwardPartitions int                `key:"whisk.gpu.forward-partitions" default:"12" range:"1..1000" doc:"partitions of the forward topic when it has to be created; as many invokers can share it"`
 }
 
 // GPUShim is how containers get the shim.
 type GPUShim struct {
 	Library string   `key:"whisk.gpu.shim.library" doc:"path of libgpuwhisk.so, or none; empty looks beside the program, in ../lib/gpuwhisk and in build/shim"`
-	Dir     string   `key:"whisk.gpu.shim.dir" doc:"directory of the shim's sockets on the containers' host; empty: /var/run/gpuwhisk, or the process runtime's own"`
-	Modes   []string `key:"whisk.gpu.shim.modes" format:"modes" default:"managed,count,off" doc:"what annotations may ask of the shim; memory of count cannot be moved, that of off is seen by NVML alone"`
+	Dir     string   `key:"whisk.gpu.shim.dir" doc:"directory of the shim's sockets on the containers' host; empty: /var/run/gpuwhisk"`
+	Modes   []string `key:"whisk.gpu.shim.modes" format:"modes" default:"managed,count,off" doc:"what annotations may ask of the shim"`
 	Log     bool     `key:"whisk.gpu.shim.log" default:"false" doc:"the shim writes to an action's logs why it disables itself"`
 }
 

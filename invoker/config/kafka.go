@@ -33,7 +33,7 @@ type KafkaSASL struct {
 
 // KafkaTLS names the stores of a TLS connection to the brokers.
 type KafkaTLS struct {
-	TruststoreLocation     string `key:"whisk.kafka.common.ssl-truststore-location" doc:"store of trusted certificates, for SSL and SASL_SSL; may be empty where host names are checked: the system's authorities; its first bytes say the format before type does"`
+	TruststoreLocation     string `key:"whisk.kafka.common.ssl-truststore-location" doc:"store of trusted certificates, for SSL and SASL_SSL; empty, where host names are checked: the system's authorities. The file's own format goes before type"`
 	TruststorePassword     string `key:"whisk.kafka.common.ssl-truststore-password,secret"`
 	TruststoreType         string `key:"whisk.kafka.common.ssl-truststore-type" default:"JKS" enum:"JKS,PKCS12"`
 	KeystoreLocation       string `key:"whisk.kafka.common.ssl-keystore-location" doc:"store of the client's key, in the same way"`

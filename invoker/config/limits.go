@@ -21,7 +21,7 @@ type Limits struct {
 	ConcurrencyMax int `key:"whisk.concurrency-limit.max" default:"1" range:"1..1000000"`
 	ConcurrencyStd int `key:"whisk.concurrency-limit.std" default:"1" range:"1..1000000"`
 
-	Payload        Size `key:"whisk.activation.payload.max" default:"1 m" min:"1" doc:"largest result of an action, what is kept of a larger one, and space for a message beside its payload"`
+	Payload        Size `key:"whisk.activation.payload.max" default:"1 m" min:"1" doc:"largest result, what is kept of a larger one, and space for a message beside its payload"`
 	Truncation     Size `key:"whisk.activation.payload.truncation" default:"1 m"`
 	SerdesOverhead Size `key:"whisk.activation.payload.serdes-overhead" default:"6068"`
 

@@ -25,7 +25,7 @@ type Logs struct {
 type LogFiles struct {
 	Enabled bool
 	Dir     string `key:"whisk.gpu.log.directory" default:"/logs" doc:"directory of userlogs-TIME.log, which DockerToActivationFileLogStoreProvider writes"`
-	Size    Size   `key:"whisk.gpu.log.file-size" default:"100 MiB" min:"1 KiB" doc:"size at which the next of those files begins, and how much waits in memory for a slow disk; more is left out of the files, never of a record"`
+	Size    Size   `key:"whisk.gpu.log.file-size" default:"100 MiB" min:"1 KiB" doc:"size at which the next of those files begins, and how much waits in memory for a slow disk; more is left out of the files"`
 }
 
 func (f LogFiles) check(demand demand) {
@@ -42,8 +42,8 @@ type Metrics struct {
 	Kamon      bool `key:"whisk.metrics.kamon-enabled" env:"METRICS_KAMON" default:"false" doc:"with prometheus-enabled, serve /metrics; name metrics as OpenWhisk's invoker does too"`
 	Prometheus bool `key:"whisk.metrics.prometheus-enabled" default:"false" doc:"with METRICS_KAMON, serve /metrics"`
 	Endpoint   bool `key:"whisk.gpu.metrics.enabled" default:"true" doc:"serve /metrics whatever the two above are"`
-	Tags       bool `key:"whisk.metrics.kamon-tags-enabled" env:"METRICS_KAMON_TAGS" default:"false" doc:"states and topics are labels instead of parts of names, as OpenWhisk's Grafana boards expect"`
-	Log        bool `key:"whisk.metrics.logs-enabled" env:"METRICS_LOG" default:"false" doc:"write OpenWhisk's line with a [marker:...] for each step of an activation, at level INFO"`
+	Tags       bool `key:"whisk.metrics.kamon-tags-enabled" env:"METRICS_KAMON_TAGS" default:"false" doc:"states and topics are labels, as OpenWhisk's Grafana boards expect"`
+	Log        bool `key:"whisk.metrics.logs-enabled" env:"METRICS_LOG" default:"false" doc:"write OpenWhisk's line with a [marker:...] for each step of an activation"`
 	StatsD     StatsD
 }
 
@@ -57,8 +57,8 @@ func (m Metrics) Served() bool { return m.Endpoint || m.Kamon && m.Prometheus }
 type Drain struct {
 	Deadline time.Duration `key:"whisk.gpu.drain-deadline" default:"30 seconds" doc:"how long running activations may take to finish after SIGTERM"`
 	Flush    time.Duration `key:"whisk.gpu.flush-deadline" default:"10 seconds" doc:"how long acks and records may take to leave after the drain deadline"`
-	Handover bool          `key:"whisk.gpu.handover" default:"true" doc:"adopt warm containers of the previous process, and leave one's own to the next at SIGTERM; false removes all, as OpenWhisk does; needs whisk.gpu.journal"`
-	Rerun    bool          `key:"whisk.invoker.rerun" default:"false" doc:"run an activation again that was running when the invoker ended, up to three times; false answers it with an error; an annotation rerun goes first"`
+	Handover bool          `key:"whisk.gpu.handover" default:"true" doc:"leave warm containers to the next process at SIGTERM; false removes all, as OpenWhisk does; needs whisk.gpu.journal"`
+	Rerun    bool          `key:"whisk.invoker.rerun" default:"false" doc:"run an activation again that was running when the invoker ended, up to three times, instead of answering it with an error; an annotation rerun goes first"`
 }
 
 // StatsD is the agent that gets metrics by UDP, as Kamon's reporter sends them.
@@ -100,7 +100,7 @@ type Traces struct {
 	Exporter string `key:"otel.traces.exporter,plain" env:"OTEL_TRACES_EXPORTER" enum:",otlp,none" doc:"otlp sends traces, none does not; empty: where an endpoint is named"`
 	// Endpoint is the base of all signals' addresses, TracesEndpoint that of
 	// traces alone, which counts first. Protocol likewise.
-	Endpoint       string `key:"otel.exporter.otlp.endpoint,plain" env:"OTEL_EXPORTER_OTLP_ENDPOINT" doc:"where OTLP goes, such as http://collector:4318, to which http/protobuf adds /v1/traces; TRACES goes first and is taken as it is"`
+	Endpoint       string `key:"otel.exporter.otlp.endpoint,plain" env:"OTEL_EXPORTER_OTLP_ENDPOINT" doc:"where OTLP goes, such as http://collector:4318; TRACES goes first and is taken as it is"`
 	TracesEndpoint string `key:"otel.exporter.otlp.traces.endpoint,plain" env:"OTEL_EXPORTER_OTLP_TRACES_ENDPOINT"`
 	Protocol       string `key:"otel.exporter.otlp.protocol,plain" env:"OTEL_EXPORTER_OTLP_PROTOCOL" default:"http/protobuf" enum:"http/protobuf,grpc" doc:"protocol of OTLP; TRACES goes first"`
 	TracesProtocol string `key:"otel.exporter.otlp.traces.protocol,plain" env:"OTEL_EXPORTER_OTLP_TRACES_PROTOCOL" enum:",http/protobuf,grpc"`

@@ -58,13 +58,13 @@ const (
 
 // Couchbase is where records go that do not go to CouchDB.
 type Couchbase struct {
-	Connection  string `key:"whisk.gpu.couchbase.connection" doc:"as couchbase://host[,host...], or couchbases:// with TLS; a login that may write to the collection, and the bucket; needed with records.store couchbase"`
+	Connection  string `key:"whisk.gpu.couchbase.connection" doc:"as couchbase://host[,host...], or couchbases:// with TLS; a login that may write there, and the bucket; needed with records.store couchbase"`
 	Username    string `key:"whisk.gpu.couchbase.username"`
 	Password    string `key:"whisk.gpu.couchbase.password,secret"`
 	Bucket      string `key:"whisk.gpu.couchbase.bucket"`
 	Scope       string `key:"whisk.gpu.couchbase.scope" default:"_default" doc:"where in the bucket; they must exist"`
 	Collection  string `key:"whisk.gpu.couchbase.collection" default:"_default"`
-	Certificate string `key:"whisk.gpu.couchbase.certificate" doc:"PEM file of the authorities that sign the server's certificate; empty means the system's"`
+	Certificate string `key:"whisk.gpu.couchbase.certificate" doc:"PEM file of authorities; empty: the system's"`
 }
 
 // check names what a Couchbase that records shall go to needs.
@@ -90,7 +90,7 @@ type Elasticsearch struct {
 	Username    string        `key:"whisk.activation-store.elasticsearch.username" doc:"login; empty means none"`
 	Password    string        `key:"whisk.activation-store.elasticsearch.password,secret"`
 	KeepAlive   time.Duration `key:"whisk.activation-store.elasticsearch.keep-alive" default:"13 minutes" doc:"how long an idle connection stays open"`
-	Certificate string        `key:"whisk.gpu.elasticsearch.certificate" doc:"PEM file of the authorities that sign the server's certificate; empty means the system's"`
+	Certificate string        `key:"whisk.gpu.elasticsearch.certificate" doc:"PEM file of authorities; empty: the system's"`
 }
 
 // check names what is wrong with an Elasticsearch that records shall go to.
@@ -118,7 +118,7 @@ type S3 struct {
 	SecretKey   string `key:"whisk.s3.pekko-connectors.aws.credentials.secret-access-key,secret" also:"whisk.s3.alpakka.aws.credentials.secret-access-key"`
 	Token       string `key:"whisk.s3.pekko-connectors.aws.credentials.token,secret" also:"whisk.s3.alpakka.aws.credentials.token"`
 	Region      string `key:"whisk.s3.pekko-connectors.aws.region.default-region" also:"whisk.s3.alpakka.aws.region.default-region" doc:"region; empty: the server is asked"`
-	Certificate string `key:"whisk.gpu.s3.certificate" doc:"PEM file of the authorities that sign the server's certificate; empty means the system's"`
+	Certificate string `key:"whisk.gpu.s3.certificate" doc:"PEM file of authorities; empty: the system's"`
 }
 
 func (d S3) check(demand demand) {
