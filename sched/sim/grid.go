@@ -267,13 +267,16 @@ func GridWorst(cells []GridCell) Table {
 			list = append(list, c)
 		}
 	}
-	t := Table{Head: append(slices.Clone(serverHead), "best other", "sticky-plus over it", "best p99", "over it", "best over functions", "over it", "over mqfq-sticky", "such cells")}
+	t := Table{Head: append(slices.Clone(serverHead), "mean over the best other's", "99th percentile", "mean over functions", "mean over mqfq-sticky's", "such cells")}
 	for _, c := range list {
-		t.Add(append(c.server(), c.OverBest.Policy, c.OverBest, c.OverP99.Policy, c.OverP99, c.OverFunctions.Policy, c.OverFunctions,
+		t.Add(append(c.server(), c.OverBest.named(), c.OverP99.named(), c.OverFunctions.named(),
 			fmt.Sprintf("%.2f", c.OverSticky.Median), missed[workload{c.Workload, c.Footprint}])...)
 	}
 	return t
 }
+
+// named is the ratio behind the name of the policy that it is over.
+func (o Over) named() string { return fmt.Sprintf("%s %v", o.Policy, o) }
 
 // GridPolicies is a line for each policy: how sticky-plus's mean latency relates
 // to its own, and how far its own is from the lower bound. Both are medians over
