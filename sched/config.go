@@ -11,20 +11,20 @@ import (
 type Config struct {
 	// Overrun is T: how far a flow's virtual time may lead global virtual
 	// time. Ignored by the policies without a window.
-	Overrun time.Duration `key:"whisk.gpu.overrun,policy" doc:"T: how far a flow may run ahead of the others; larger is faster and less fair; half of the gap is T where that is more"`
+	Overrun time.Duration `key:"whisk.gpu.overrun,policy" doc:"T: how far a flow may run ahead of the others; larger is faster and less fair"`
 	// Gap is by how much two flows may get apart because of the window: T
 	// is half of it where that is more than Overrun. 0 keeps T at Overrun.
-	Gap time.Duration `key:"whisk.gpu.gap,policy" doc:"how much more device time one waiting function may get than another: T is half of it where that is more than the overrun; more is faster on the mean and less fair; 0 leaves T at the overrun, as does an overrun that is set"`
+	Gap time.Duration `key:"whisk.gpu.gap,policy" doc:"how much more device time one waiting function may get than another: T is half of it where that is more than the overrun; more is faster on the mean and less fair; 0 where an overrun is set"`
 	// Slowdown bounds how long the order may leave a flow behind: a head that
 	// waited so many times what it takes, setup included, of a flow that is
 	// among those served least, goes first under the sticky policies, inside
 	// the window. 0 is off. MinWait is the least that it waits first.
-	Slowdown float64 `key:"whisk.gpu.slowdown" default:"40" range:"0..1000000" doc:"under the sticky policies an activation that has waited so many times its expected time, set-up included, goes first if its function is among those served least; 0 never"`
+	Slowdown float64 `key:"whisk.gpu.slowdown" default:"40" range:"0..1000000" doc:"an activation that has waited so many times its expected time, set-up included, goes first if its function is among those served least; 0 never; for the sticky policies"`
 	MinWait  time.Duration
 	// Namespaces adds a level of fair queueing above the flows: namespaces
 	// share by their weight first, then the flows of each. Without it a
 	// tenant's weight for a flow counts against all others.
-	Namespaces bool `key:"whisk.gpu.namespaces" default:"true" doc:"share among namespaces first, then among the functions of each, where annotations' weights count; false shares among all functions, and only whisk.gpu.weights sets weights"`
+	Namespaces bool `key:"whisk.gpu.namespaces" default:"true" doc:"share among namespaces first, then among the functions of each; false shares among all functions, and annotations' weights do not count"`
 
 	// TTLAlpha times the flow's inter-arrival time, clamped to TTLMin and
 	// TTLMax, is how long an empty flow stays active.
@@ -47,7 +47,7 @@ type Config struct {
 	// CountSetup charges container creation when a run starts, and without the
 	// exception for a container that replaces one removed for others. Without it the
 	// creation is charged when the run ends.
-	CountSetup bool `key:"whisk.gpu.charge.setup,policy" doc:"charge the creation of a container when its run starts, and without exception; false charges it when the run ends, but for containers that replace one removed for others"`
+	CountSetup bool `key:"whisk.gpu.charge.setup,policy" doc:"charge the creation of every container, when its run starts; false: when it ends, but for containers that replace one removed for others"`
 	// Correct settles the charge with what was used, at completion. Without
 	// it there is no bound on service: estimates may be wrong for ever.
 	Correct bool `key:"whisk.gpu.charge.correct,policy" doc:"settle a flow's charge with what was used, at completion; without it no bound on service holds"`

@@ -59,7 +59,7 @@ type Docker struct {
 	Devices      string   `key:"whisk.gpu.docker.devices" default:"auto" enum:"auto,cdi,nvidia,gpus" doc:"how containers get their GPU; auto takes the first way that the engine has"`
 	SELinux      string   `key:"whisk.gpu.docker.selinux" default:"auto" enum:"auto,relabel,disable,off" doc:"how GPU containers may read their mounts under SELinux: relabelled as by docker run -v PATH:z, or without confinement; auto relabels where the engine uses SELinux"`
 	LogDirs      []string `key:"whisk.gpu.docker.log-dirs" default:"/containers" doc:"where the engine's containers directory may be mounted, to read log files; else its own root, else the API"`
-	ParallelRuns int      `key:"whisk.docker.client.parallel-runs" default:"10" range:"-1..1000" doc:"container creations at once, at most as many as Docker's host has processors, or two; 0 or less: no bound"`
+	ParallelRuns int      `key:"whisk.docker.client.parallel-runs" default:"10" range:"-1..1000" doc:"container creations at once, at most as many as Docker's host has processors, or two; 0: no bound"`
 	CapDrop      []string `key:"whisk.gpu.docker.cap-drop" default:"NET_RAW,NET_ADMIN" doc:"capabilities that action containers lose (ALL: every one), and keep all the same"`
 	CapAdd       []string `key:"whisk.gpu.docker.cap-add"`
 	PidsLimit    int      `key:"whisk.gpu.docker.pids-limit" default:"1024" range:"1..4194304" doc:"processes that an action container may have"`

@@ -29,7 +29,7 @@ type GPU struct {
 	SimulatedDevices  int    `key:"whisk.gpu.simulated.devices" default:"0" range:"0..64" doc:"number of simulated GPUs, used instead of real ones, and memory of each"`
 	SimulatedMemory   Size   `key:"whisk.gpu.simulated.memory" default:"16 GiB" min:"1 MiB"`
 	FakeDriver        string `key:"whisk.gpu.fake-driver" doc:"directory of a fake libcuda.so.1, such as build/shim/fake12, for functions of simulated GPUs"`
-	MPS               string `key:"whisk.gpu.mps" default:"off" enum:"off,shared" doc:"an MPS daemon for each whole GPU; a fault of one function ends the work of all"`
+	MPS               string `key:"whisk.gpu.mps" default:"off" enum:"off,shared" doc:"shared: an MPS daemon for each whole GPU; a fault of one function ends the work of all"`
 	Shim              GPUShim
 	Prefetch          bool               `key:"whisk.gpu.prefetch" default:"true" doc:"move a function's memory to the device before its turn"`
 	AckTimeout        time.Duration      `key:"whisk.gpu.ack-timeout" default:"10 seconds" doc:"a move of device memory that is unanswered for so long is ordered again; 0 means 10 seconds"`

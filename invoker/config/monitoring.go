@@ -18,7 +18,7 @@ type Logs struct {
 	// Files are written beside the records.
 	Files  LogFiles
 	Level  string `key:"whisk.gpu.log.level" also:"logback.log.level" default:"INFO" enum:"TRACE,DEBUG,INFO,WARN,ERROR" doc:"least level of the invoker's own log lines"`
-	Format string `key:"whisk.gpu.log.format" default:"openwhisk" enum:"openwhisk,text,json" doc:"form of the invoker's own log lines; openwhisk is what existing log pipelines match"`
+	Format string `key:"whisk.gpu.log.format" default:"openwhisk" enum:"openwhisk,text,json" doc:"form of the invoker's own log lines"`
 }
 
 // LogFiles is where DockerToActivationFileLogStore writes.
@@ -57,7 +57,7 @@ func (m Metrics) Served() bool { return m.Endpoint || m.Kamon && m.Prometheus }
 type Drain struct {
 	Deadline time.Duration `key:"whisk.gpu.drain-deadline" default:"30 seconds" doc:"how long running activations may take to finish after SIGTERM"`
 	Flush    time.Duration `key:"whisk.gpu.flush-deadline" default:"10 seconds" doc:"how long acks and records may take to leave after the drain deadline"`
-	Handover bool          `key:"whisk.gpu.handover" default:"true" doc:"leave warm containers to the next process at SIGTERM; false removes all, as OpenWhisk does; needs whisk.gpu.journal"`
+	Handover bool          `key:"whisk.gpu.handover" default:"true" doc:"adopt warm containers, and leave them to the next process at SIGTERM; false removes all; needs whisk.gpu.journal"`
 	Rerun    bool          `key:"whisk.invoker.rerun" default:"false" doc:"run an activation again that was running when the invoker ended, up to three times, instead of answering it with an error; an annotation rerun goes first"`
 }
 
