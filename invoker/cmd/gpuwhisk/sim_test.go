@@ -192,7 +192,7 @@ func TestSimClaimsWritesIntoADocument(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if !strings.Contains(string(text), "| reproduced |") || !strings.HasSuffix(string(text), "end\n") {
+	if !strings.Contains(string(text), "| 1 reproduced, 1 same direction |") || !strings.HasSuffix(string(text), "end\n") {
 		t.Errorf("%s", text)
 	}
 	figures, err := os.ReadFile(table)
