@@ -61,6 +61,9 @@ func TestSystemProperties(t *testing.T) {
 		`-Da=" '' "`:               {{"a", " '' "}},
 		"-Da=b=c\t-D=x\n-Dd=$HOME": {{"a", "b=c"}, {"d", "$HOME"}},
 		`-Dk=' 'a,b' '`:            {{"k", " a,b "}},
+		`-Da="x\"" -Db=\"\'\\`:     {{"a", `x"`}, {"b", `"'\`}},
+		`-Da="x\y\\" -Db=c\`:       {{"a", `xy\`}, {"b", `c\`}},
+		"-Da=\xff\f -D\u00a0=x":    {{"a", "\xff\f"}, {"\u00a0", "x"}},
 	} {
 		got, err := systemProperties(line)
 		if err != nil || !slices.Equal(got, want) {
