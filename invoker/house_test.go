@@ -81,7 +81,7 @@ var plan = map[string][]string{
 	"invoker/config":        {"activation", "gpu", "invoker/lib/prettyjson", "sched"},
 	"invoker/operate/kamon": {},
 	"invoker/container":     {},
-	"invoker/operate/doctor": {"activation", "activation/couchdb", "activation/etcd", "activation/kafka", "gpu/nvml", "gpu/shimctl", "invoker/config",
+	"invoker/operate/doctor": {"activation", "activation/couchdb", "activation/etcd", "activation/kafka", "gpu", "gpu/nvml", "gpu/shimctl", "invoker/config",
 		"activation/records", "invoker/container", "invoker/engine/devices", "invoker/engine/docker", "invoker/engine/mps", "invoker/engine/proxy", "invoker/lib/prettyjson", "invoker/peer/clients", "invoker/peer/tlsstore", "invoker/peer/zookeeper"},
 	"invoker/operate/console":  {"invoker/lib/httpserver"},
 	"invoker/operate/explain":  {"activation"},

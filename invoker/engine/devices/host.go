@@ -77,7 +77,7 @@ func openHost(want string, log *slog.Logger, open func() (driver, error)) (*Host
 	if err != nil {
 		return nil, errors.Join(fmt.Errorf("ask for GPUs: %w", err), d.Close())
 	}
-	if h.Devices, err = choose(want, cards); err != nil {
+	if h.Devices, err = Choose(want, cards); err != nil {
 		return nil, errors.Join(err, d.Close())
 	}
 	h.driver = d
@@ -115,12 +115,15 @@ func (h *Host) logCards(cards []nvml.Card) {
 	}
 }
 
-// choose finds the configured devices among those that there are, in the
-// order of the host.
-func choose(want string, cards []nvml.Card) ([]gpu.Device, error) {
+// Choose finds the configured devices among those that there are, in the order of the
+// host.
+func Choose(want string, cards []nvml.Card) ([]gpu.Device, error) {
 	all := nvml.Devices(cards)
-	if want == Auto {
+	switch want {
+	case Auto:
 		return all, nil
+	case None:
+		return nil, nil
 	}
 	names := namesOf(cards)
 	var chosen []gpu.Device

@@ -10,7 +10,6 @@ import (
 
 	"github.com/gpuwhisk/gpuwhisk/activation"
 	"github.com/gpuwhisk/gpuwhisk/activation/etcd"
-	"github.com/gpuwhisk/gpuwhisk/invoker/config"
 )
 
 func checkEtcd(s *snapshot) []Finding {
@@ -66,7 +65,8 @@ func checkSchedulers(s *snapshot) []Finding {
 func checkTags(s *snapshot) []Finding {
 	const tag = "gpu"
 	tags := s.Config.Identity.Tags
-	without := len(s.gpu.Cards)+s.Config.GPU.SimulatedDevices == 0 || s.Config.GPU.Devices == config.None
+	found, _ := s.devices() // checkCards has the error
+	without := len(found)+s.Config.GPU.SimulatedDevices == 0
 	tagged := slices.Contains(tags, tag)
 	switch {
 	case without && tagged:

@@ -65,6 +65,12 @@ func TestEtcdChecks(t *testing.T) {
 		{"no device", scheduled(func(f *fake, _ *etcd.Survey) {
 			f.Config.GPU.Devices, f.Config.Identity.Tags = "none", []string{"gpu"}
 		}), "etcd/tags", Fail, "no GPU is found", "CONFIG_whisk_invoker_resource_tags"},
+		{"simulated ones in the place of none", scheduled(func(f *fake, _ *etcd.Survey) {
+			f.Config.GPU.Devices, f.Config.GPU.SimulatedDevices, f.Config.Identity.Tags = "none", 2, []string{"gpu"}
+		}), "etcd/tags", OK, "gpu: GPU functions come here", ""},
+		{"a lost device", scheduled(func(f *fake, _ *etcd.Survey) {
+			f.cards[0].Lost, f.Config.Identity.Tags = "fallen off the bus", []string{"gpu"}
+		}), "etcd/tags", Fail, "no GPU is found", "CONFIG_whisk_invoker_resource_tags"},
 		{"no GPU", scheduled(func(f *fake, _ *etcd.Survey) { f.cards = nil }), "etcd/tags", OK, "none for GPU functions", ""},
 	})
 	for _, r := range Examine(t.Context(), healthy().Machine, time.Minute) {

@@ -9,7 +9,9 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/gpuwhisk/gpuwhisk/gpu"
 	"github.com/gpuwhisk/gpuwhisk/gpu/nvml"
+	"github.com/gpuwhisk/gpuwhisk/invoker/engine/devices"
 	"github.com/gpuwhisk/gpuwhisk/invoker/engine/mps"
 )
 
@@ -134,55 +136,67 @@ func (s *snapshot) perCard(judge func(c nvml.Card, label string) []Finding) []Fi
 func label(c nvml.Card) string { return fmt.Sprintf("GPU %d", c.Index) }
 
 func checkCards(s *snapshot) []Finding {
-	return ofEach(s.gpu.Cards, func(c nvml.Card) []Finding {
+	all := ofEach(s.gpu.Cards, func(c nvml.Card) []Finding {
 		if c.Lost != "" {
 			return fail("see dmesg for Xid lines, reset it with nvidia-smi -r or restart the host", "%s: %s", label(c), c.Lost)
 		}
 		return ok("%s: %s, %s, %s", label(c), c.Name, amount(c.Memory.Total), c.UUID)
 	})
+	if _, err := s.devices(); err != nil {
+		all = append(all, fail("correct CONFIG_whisk_gpu_devices: auto, none, or indexes and UUIDs as nvidia-smi -L shows them", "the invoker will not start: %v", err)...)
+	}
+	return all
+}
+
+// devices are those that the invoker takes of the driver.
+func (s *snapshot) devices() ([]gpu.Device, error) {
+	if s.Config.GPU.SimulatedDevices > 0 {
+		return nil, nil
+	}
+	return devices.Choose(s.Config.GPU.Devices, s.gpu.Cards)
 }
 
 func checkPersistence(s *snapshot) []Finding {
-	return s.perCard(func(c nvml.Card, gpu string) []Finding {
+	return s.perCard(func(c nvml.Card, name string) []Finding {
 		switch c.Persistence {
 		case nvml.On:
-			return ok("%s on", gpu)
+			return ok("%s on", name)
 		case nvml.Off:
 			return warn("start nvidia-persistenced, or run nvidia-smi -pm 1",
-				"%s: off, so the first use after a rest waits a second or more for the driver", gpu)
+				"%s: off, so the first use after a rest waits a second or more for the driver", name)
 		}
 		return nil
 	})
 }
 
 func checkComputeMode(s *snapshot) []Finding {
-	return s.perCard(func(c nvml.Card, gpu string) []Finding {
+	return s.perCard(func(c nvml.Card, name string) []Finding {
 		fix := fmt.Sprintf("nvidia-smi -i %d -c DEFAULT", c.Index)
 		switch {
 		case c.Mode == nvml.ModeProhibited:
-			return fail(fix, "%s: Prohibited, no process may use it", gpu)
+			return fail(fix, "%s: Prohibited, no process may use it", name)
 		case c.Mode == nvml.ModeExclusive && !c.MPS && !s.sharesMPS():
-			return fail(fix+", or run an MPS daemon on it", "%s: Exclusive_Process, so a second container on it gets no context", gpu)
+			return fail(fix+", or run an MPS daemon on it", "%s: Exclusive_Process, so a second container on it gets no context", name)
 		case c.Mode == nvml.ModeUnknown:
 			return nil
 		}
-		return ok("%s %v", gpu, c.Mode)
+		return ok("%s %v", name, c.Mode)
 	})
 }
 
 func checkMIG(s *snapshot) []Finding {
-	return s.perCard(func(c nvml.Card, gpu string) []Finding {
+	return s.perCard(func(c nvml.Card, name string) []Finding {
 		switch {
 		case c.MIGPending != c.MIG && c.MIG != nvml.Unknown && c.MIGPending != nvml.Unknown:
 			return warn(fmt.Sprintf("nvidia-smi -i %d -r when nothing runs on it", c.Index),
-				"%s: MIG is %v and will be %v after the next reset", gpu, c.MIG, c.MIGPending)
+				"%s: MIG is %v and will be %v after the next reset", name, c.MIG, c.MIGPending)
 		case c.MIG == nvml.On && len(c.Slices) == 0:
 			return fail(fmt.Sprintf("nvidia-smi mig -i %d -cgi PROFILE -C, or nvidia-smi -i %[1]d -mig 0", c.Index),
-				"%s: MIG is on but there is no slice, so nothing can run on it", gpu)
+				"%s: MIG is on but there is no slice, so nothing can run on it", name)
 		case c.MIG == nvml.On:
-			return ok("%s: %d slice(s), one run at a time on each", gpu, len(c.Slices))
+			return ok("%s: %d slice(s), one run at a time on each", name, len(c.Slices))
 		case c.MIG == nvml.Off:
-			return ok("%s off", gpu)
+			return ok("%s off", name)
 		}
 		return nil
 	})
@@ -191,12 +205,12 @@ func checkMIG(s *snapshot) []Finding {
 // checkFreeMemory: what other processes hold is not the invoker's to give out.
 func checkFreeMemory(s *snapshot) []Finding {
 	least := int64(s.Config.GPU.DefaultMemory + s.Config.GPU.ContextMemory)
-	return s.perCard(func(c nvml.Card, gpu string) []Finding {
+	return s.perCard(func(c nvml.Card, name string) []Finding {
 		m := c.Memory
 		if m.Total <= 0 || m.Free < 0 || c.MIG == nvml.On {
 			return nil
 		}
-		text := fmt.Sprintf("%s: %s of %s free", gpu, amount(m.Free), amount(m.Total))
+		text := fmt.Sprintf("%s: %s of %s free", name, amount(m.Free), amount(m.Total))
 		if n := len(c.Processes); n > 0 {
 			text += fmt.Sprintf(", %d process(es) hold contexts", n)
 		}

@@ -100,6 +100,28 @@ func TestDeviceChecks(t *testing.T) {
 	})
 }
 
+// TestChosenDevices: the invoker does not start where a device that is named is not
+// there, and the others need not get into containers.
+func TestChosenDevices(t *testing.T) {
+	named := func(devices string) func(*fake) { return func(f *fake) { f.Config.GPU.Devices = devices } }
+	runTrials(t, []trial{
+		{"named", named("0"), "GPU/device", OK, "GPU 0: H200", ""},
+		{"not there", named("0,7"), "GPU/device", Fail, `device "7" is wanted`, "CONFIG_whisk_gpu_devices"},
+		{"without a driver", func(f *fake) { noGPU(f); named("0")(f) }, "GPU/device", Fail, `device "0" is wanted`, "CONFIG_whisk_gpu_devices"},
+	})
+	f := healthy()
+	other := f.cards[0]
+	other.Index, other.UUID = 1, "GPU-1" // CDI does not have it
+	f.cards = append(f.cards, other)
+	f.Config.Docker.Devices = "cdi"
+	for devices, want := range map[string]Status{"auto": Fail, "0": OK} {
+		f.Config.GPU.Devices = devices
+		if got := Examine(t.Context(), f.Machine, time.Minute).of("GPU", "Docker runtime"); got.Worst() != want || len(got) == 0 {
+			t.Errorf("%s: %+v, want %v", devices, got, want)
+		}
+	}
+}
+
 // TestUnknownIsSilent: what a driver does not report is neither well nor wrong.
 func TestUnknownIsSilent(t *testing.T) {
 	f := healthy()

@@ -100,7 +100,8 @@ func checkReload(s *snapshot) []Finding {
 }
 
 // deviceWays are the ways by which the invoker would give devices to containers, and
-// the devices' names. Where NVML does not answer, the first one stands for all.
+// the devices' names. Where it takes none, those of the host stand for them, and where
+// NVML does not answer the first one.
 func (s *snapshot) deviceWays() (*docker.Devices, []string, error) {
 	runtime := "" // by which the operator has all containers started
 	if values := s.Config.Containers.ExtraArgs["runtime"]; len(values) > 0 {
@@ -108,7 +109,11 @@ func (s *snapshot) deviceWays() (*docker.Devices, []string, error) {
 	}
 	ways, err := s.docker.Devices(s.Config.Docker.Devices, runtime, s.Files)
 	var names []string
-	for _, d := range nvml.Devices(s.gpu.Cards) {
+	found, _ := s.devices() // checkCards has the error
+	if len(found) == 0 {
+		found = nvml.Devices(s.gpu.Cards)
+	}
+	for _, d := range found {
 		names = append(names, d.UUID)
 	}
 	if len(names) == 0 {
