@@ -121,7 +121,7 @@ type hoconResolver struct {
 
 // resolve decides all that is pending in v, in place.
 func (r *hoconResolver) resolve(v any, depth int) (any, error) {
-	if r.leafs++; r.leafs > hoconLeafs || depth > 4*hoconDepth {
+	if err := r.grow(1, 0); err != nil || depth > 4*hoconDepth {
 		return nil, errHOCONSize
 	}
 	switch v := v.(type) {
@@ -231,24 +231,25 @@ func (r *hoconResolver) join(sum, part any, gap string) (any, error) {
 		return part, nil
 	case string:
 		if b, ok := part.(string); ok {
-			sum, r.bytes = a+gap+b, r.bytes+len(a)+len(gap)+len(b)
-			part = nil
+			return a + gap + b, r.grow(0, len(a)+len(gap)+len(b))
 		}
 	case hoconList:
 		if b, ok := part.(hoconList); ok {
-			sum, r.leafs = slices.Concat(a, b), r.leafs+len(a)+len(b)
-			part = nil
+			return slices.Concat(a, b), r.grow(len(a)+len(b), 0)
 		}
 	case hoconObject:
 		if _, ok := part.(hoconObject); ok {
-			sum, part = over(a, part), nil
+			return over(a, part), nil
 		}
 	}
-	switch {
-	case part != nil:
-		return nil, errors.New("a text, a list and an object cannot be joined")
-	case r.bytes > hoconBytes, r.leafs > hoconLeafs:
-		return nil, errHOCONSize
+	return nil, errors.New("a text, a list and an object cannot be joined")
+}
+
+// grow counts what the document becomes.
+func (r *hoconResolver) grow(leafs, bytes int) error {
+	r.leafs, r.bytes = r.leafs+leafs, r.bytes+bytes
+	if r.leafs > hoconLeafs || r.bytes > hoconBytes {
+		return errHOCONSize
 	}
-	return sum, nil
+	return nil
 }
