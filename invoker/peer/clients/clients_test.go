@@ -1,0 +1,98 @@
+package clients
+
+import (
+	"log/slog"
+	"reflect"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/gpuwhisk/gpuwhisk/activation/etcd"
+	"github.com/gpuwhisk/gpuwhisk/invoker/config"
+	"github.com/gpuwhisk/gpuwhisk/invoker/engine/docker"
+)
+
+var quiet = slog.New(slog.DiscardHandler)
+
+// TestDocker: every setting of the engine and its containers is an option, and what has
+// no setting is the default.
+func TestDocker(t *testing.T) {
+	c := config.Default()
+	c.Containers = config.Containers{
+		Network: "net", DNSServers: []string{"10.0.0.1"}, DNSSearch: []string{"search"}, DNSOptions: []string{"option"},
+		ExtraArgs: map[string][]string{"env": {"A=1"}},
+	}
+	c.Docker = config.Docker{
+		Host: "tcp://d:1", CertDir: "/certs", Registries: []string{"r"}, Logins: "/logins", Devices: "cdi", SELinux: "off",
+		LogDirs: []string{"/logs"}, ParallelRuns: 3, CapDrop: []string{"ALL"}, CapAdd: []string{"SYS_NICE"}, PidsLimit: 7,
+		Timeouts: config.DockerTimeouts{Run: 1, Remove: 2, Pull: 3, List: 4, Inspect: 5, Pause: 6, Resume: config.Forever},
+	}
+	want := docker.DefaultOptions()
+	times := want.Timeouts
+	times.Create, times.Remove, times.Pull, times.List, times.Inspect, times.Pause, times.Unpause = 1, 2, 3, 4, 5, 6, config.Forever
+	want = docker.Options{
+		Host: "tcp://d:1", CertDir: "/certs", Prefix: "wsk0_", Network: "net",
+		DNSServers: []string{"10.0.0.1"}, DNSSearch: []string{"search"}, DNSOptions: []string{"option"},
+		ExtraArgs: map[string][]string{"env": {"A=1"}}, CapDrop: []string{"ALL"}, CapAdd: []string{"SYS_NICE"}, PidsLimit: 7,
+		LogDriver: want.LogDriver, Devices: "cdi", SELinux: "off", Registries: []string{"r"}, Logins: "/logins",
+		ParallelCreates: 3, Timeouts: times, LogDirs: []string{"/logs"}, LogWaits: want.LogWaits, Logger: quiet,
+	}
+	if got := Docker(c, "wsk0_", quiet); !reflect.DeepEqual(got, want) {
+		t.Errorf("got\n%+v\nwant\n%+v", got, want)
+	}
+	c.Logs.OutOfBand = true
+	if got := Docker(c, "", quiet).LogDriver; got != "" {
+		t.Errorf("where a driver carries logs away, containers have %q", got)
+	}
+}
+
+func TestEtcd(t *testing.T) {
+	c := config.Default().Scheduler
+	c.Cluster = "c"
+	c.Etcd = config.Etcd{Hosts: []string{"e:1"}, Username: "u", Password: "p", LeaseTimeout: 7, RetryInterval: time.Minute}
+	want := etcd.Config{Hosts: []string{"e:1"}, Username: "u", Password: "p", TTL: 7 * time.Second, Cluster: "c", RetryInterval: time.Minute, Log: quiet}
+	if got := Etcd(c, quiet); !reflect.DeepEqual(got, want) {
+		t.Errorf("got %+v, want %+v", got, want)
+	}
+}
+
+// TestCouchDB: there is a database of records where they go there.
+func TestCouchDB(t *testing.T) {
+	c := config.Default()
+	c.CouchDB = config.CouchDB{Protocol: "https", Host: "::1", Port: 6984, Username: "u", Password: "p", Entities: "e", Subjects: "s", Activations: "a"}
+	got := CouchDB(c, quiet)
+	if names := []string{got.Whisks, got.Subjects, got.Activations}; got.URL != "https://[::1]:6984" || !reflect.DeepEqual(names, []string{"e", "s", "a"}) {
+		t.Errorf("databases %q at %s", names, got.URL)
+	}
+	if got.Username != "u" || got.Password != "p" {
+		t.Errorf("login %s, %s", got.Username, got.Password)
+	}
+	for what, change := range map[string]func(*config.Records){
+		"dropped":   func(r *config.Records) { r.Discard = true },
+		"elsewhere": func(r *config.Records) { r.Store = config.StoreCouchbase },
+	} {
+		other := config.Default()
+		other.CouchDB = c.CouchDB
+		change(&other.Records)
+		if got := CouchDB(other, quiet); got.Activations != "" {
+			t.Errorf("where records are %s, there is the database %s", what, got.Activations)
+		}
+	}
+}
+
+// TestKafka: what is wrong with stores and login is an error before anything connects.
+func TestKafka(t *testing.T) {
+	c := config.Default().Kafka
+	c.Hosts = []string{"127.0.0.1:1"}
+	if _, err := Kafka(c, "test", quiet); err != nil {
+		t.Errorf("in plain text: %v", err)
+	}
+	c.SecurityProtocol = "SASL_PLAINTEXT"
+	if _, err := Kafka(c, "test", quiet); err == nil || !strings.Contains(err.Error(), "sasl-mechanism") {
+		t.Errorf("without a login: %v", err)
+	}
+	c.SecurityProtocol, c.TLS.TruststoreLocation, c.TLS.TruststorePassword = "SSL", "/nowhere/trust.jks", "pass-w0rd"
+	if _, err := Kafka(c, "test", quiet); err == nil || !strings.Contains(err.Error(), "trust.jks") || strings.Contains(err.Error(), "pass-w0rd") {
+		t.Errorf("without a store: %v", err)
+	}
+}
