@@ -24,6 +24,7 @@ type database struct {
 	poison  map[string]int  // id -> HTTP status for a request that has it
 	bad     map[string]bool // id -> error for this document alone
 	tooBig  int             // bytes of a document from which it is refused with 413
+	alone   bool            // and then it is refused alone, not its request
 	most    int             // requests at once, seen
 	now     int
 }
@@ -68,13 +69,15 @@ func (d *database) write(ctx context.Context, docs []Document) ([]error, error) 
 		if s := d.poison[doc.ID]; s != 0 {
 			return nil, status(s)
 		}
-		if d.tooBig > 0 && len(doc.Body) > d.tooBig {
+		if !d.alone && d.isTooBig(doc) {
 			return nil, status(http.StatusRequestEntityTooLarge)
 		}
 	}
 	d.batches = append(d.batches, len(docs))
 	return d.store(docs), nil
 }
+
+func (d *database) isTooBig(doc Document) bool { return d.tooBig > 0 && len(doc.Body) > d.tooBig }
 
 func (d *database) enter() {
 	d.mu.Lock()
@@ -94,6 +97,8 @@ func (d *database) store(docs []Document) []error {
 	for i, doc := range docs {
 		_, there := d.docs[doc.ID]
 		switch {
+		case d.isTooBig(doc):
+			results[i] = status(http.StatusRequestEntityTooLarge)
 		case d.bad[doc.ID]:
 			results[i] = status(http.StatusInternalServerError)
 		case there:

@@ -99,25 +99,32 @@ func (r *Queue) try(ctx context.Context, s *suspect) {
 	if err != nil || unavailable(results) != nil {
 		_, _ = r.request(ctx, nil)
 	}
-	if err == nil {
+	switch {
+	case err == nil:
 		r.acquit(s)
-		if again := r.settle([]Document{s.doc}, results, documentTries); len(again) > 0 {
-			r.suspect(s.doc, results[0])
-		}
-		return
-	}
-	if ctx.Err() != nil {
-		return
-	}
-	r.mu.Lock()
-	s.err = err
-	// Others were written meanwhile: it is the document, not the database.
-	guilty := refused(err) || time.Since(s.since) >= r.cfg.DeadAfter && r.stats.Written > s.written
-	r.mu.Unlock()
-	if guilty {
+		r.suspectAll(r.settle([]Document{s.doc}, results, documentTries), results[0])
+	case refused(err):
+		r.acquit(s)
+		r.suspectAll(r.fix(s.doc, err), err)
+	case ctx.Err() == nil && r.isGuilty(s, err):
 		r.acquit(s)
 		r.reject(s.doc, err)
 	}
+}
+
+func (r *Queue) suspectAll(docs []Document, err error) {
+	for _, doc := range docs {
+		r.suspect(doc, err)
+	}
+}
+
+// isGuilty reports whether others were written all the while that a suspect failed: it
+// is the document, not the database.
+func (r *Queue) isGuilty(s *suspect, err error) bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	s.err = err
+	return time.Since(s.since) >= r.cfg.DeadAfter && r.stats.Written > s.written
 }
 
 func (r *Queue) acquit(s *suspect) {

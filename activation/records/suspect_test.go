@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"net/http"
 	"os"
 	"path/filepath"
@@ -92,6 +93,36 @@ func TestSuspectsAreClearedWhenTheDatabaseRecovers(t *testing.T) {
 			t.Errorf("%d documents, %d put aside", d.count(), len(dead.list()))
 		}
 	})
+}
+
+// TestSuspectThatIsTooLargeKeepsItsResult: a database may close the connection of a
+// request that is too large before it says so.
+func TestSuspectThatIsTooLargeKeepsItsResult(t *testing.T) {
+	for _, alone := range []bool{false, true} {
+		t.Run(fmt.Sprint("refused alone ", alone), func(t *testing.T) {
+			d := newDatabase()
+			d.poison[doc(1).ID] = http.StatusInternalServerError
+			big := doc(1)
+			line := strings.Repeat("l", 1<<20)
+			big.Body = fmt.Appendf(nil, `{"_id":%q,"logs":[%q,%q,%q],"response":{"result":{"n":1}}}`, big.ID, line, line, line)
+			bubble(t, Config{}, d, func(t *testing.T, r *Queue) {
+				put(t, r, big, doc(2))
+				time.Sleep(time.Minute)
+				if n := len(r.Health().Suspects); n != 1 {
+					t.Errorf("%d suspects", n)
+				}
+				d.set(func() { clear(d.poison); d.tooBig, d.alone = 2<<20, alone })
+				time.Sleep(time.Minute)
+				h := r.Health()
+				d.mu.Lock()
+				kept := d.docs[big.ID]
+				d.mu.Unlock()
+				if !strings.HasSuffix(kept, `"response":{"result":{"n":1}}}`) || strings.Contains(kept, line) || h.Records.Rejected != 0 || h.BufferedDocs != 0 {
+					t.Errorf("kept %.200q, %d rejected, %d not written", kept, h.Records.Rejected, h.BufferedDocs)
+				}
+			})
+		})
+	}
 }
 
 // TestDeadLettersThatCannotBeWritten: the document stays until they can.
