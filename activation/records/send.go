@@ -28,7 +28,7 @@ func (r *Queue) deliver(ctx context.Context, batch []Document) (left []Document)
 		case err == nil:
 			answers++
 			batch = r.settle(batch, results, answers)
-		case refused(err):
+		case r.blames(ctx, err):
 			return r.halve(ctx, batch, err)
 		default:
 			failures++
@@ -69,12 +69,22 @@ func (r *Queue) alive(ctx context.Context) bool {
 	return err == nil
 }
 
+// blames reports whether a failure is of what was sent. What refuses a batch of nothing,
+// too, as a load balancer may that was set up wrong, would refuse anything.
+func (r *Queue) blames(ctx context.Context, err error) bool {
+	if !refused(err) {
+		return false
+	}
+	_, none := r.request(ctx, nil)
+	return none == nil
+}
+
 // halve deals with a batch that fails though the database is there: one bad document
 // is enough for that, so it is halved until that one is alone. What makes a request
 // fail without being refused is set aside, so that it delays no other.
 func (r *Queue) halve(ctx context.Context, batch []Document, err error) (left []Document) {
 	switch {
-	case len(batch) == 1 && refused(err):
+	case len(batch) == 1 && r.blames(ctx, err):
 		return r.deliver(ctx, r.fix(batch[0], err))
 	case len(batch) == 1:
 		r.suspect(batch[0], err)
@@ -106,9 +116,9 @@ func (r *Queue) request(ctx context.Context, batch []Document) ([]error, error) 
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	switch {
-	case failed == nil || refused(err): // the database is there and answers
+	case failed == nil: // the database is there and answers
 		r.condition.Succeeded(r.log, "activation records are written again")
-	case ctx.Err() == nil:
+	case ctx.Err() == nil && (len(batch) == 0 || !refused(err)):
 		r.condition.Failed(r.log, "activation records cannot be written", failed)
 	}
 	return results, err

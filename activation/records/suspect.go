@@ -103,7 +103,7 @@ func (r *Queue) try(ctx context.Context, s *suspect) {
 	case err == nil:
 		r.acquit(s)
 		r.suspectAll(r.settle([]Document{s.doc}, results, documentTries), results[0])
-	case refused(err):
+	case r.blames(ctx, err):
 		r.acquit(s)
 		r.suspectAll(r.fix(s.doc, err), err)
 	case ctx.Err() == nil && r.isGuilty(s, err):

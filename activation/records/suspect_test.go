@@ -95,6 +95,28 @@ func TestSuspectsAreClearedWhenTheDatabaseRecovers(t *testing.T) {
 	})
 }
 
+// TestWhatRefusesAllGivesUpNone: what answers each request with 400, as a load balancer
+// that was set up wrong, finds nothing wrong with any record.
+func TestWhatRefusesAllGivesUpNone(t *testing.T) {
+	d := newDatabase()
+	d.down = status(http.StatusBadRequest)
+	dead := &deadLetters{}
+	bubble(t, Config{DeadLetters: dead}, d, func(t *testing.T, r *Queue) {
+		for i := range 50 {
+			put(t, r, doc(i))
+		}
+		time.Sleep(time.Hour)
+		if h := r.Health(); h.OK() {
+			t.Errorf("healthy: %+v", h)
+		}
+		d.set(func() { d.down = nil })
+		flush(t, r)
+		if h := r.Health(); d.count() != 50 || len(dead.list()) != 0 || !h.OK() {
+			t.Errorf("%d documents, %d put aside, health %+v", d.count(), len(dead.list()), h)
+		}
+	})
+}
+
 // TestSuspectThatIsTooLargeKeepsItsResult: a database may close the connection of a
 // request that is too large before it says so.
 func TestSuspectThatIsTooLargeKeepsItsResult(t *testing.T) {
