@@ -63,23 +63,31 @@ func CheckLibrary(path string) error {
 		return fmt.Errorf("%s: %w: not a shared object: %w", path, ErrUnfit, err)
 	}
 	defer file.Close()
-	if err := judge(file); err != nil {
+	if err := Judge(file, runtime.GOARCH); err != nil {
 		return fmt.Errorf("%s: %w: %w", path, ErrUnfit, err)
 	}
 	return nil
 }
 
-// machine is this processor's name in a file.
-func machine() elf.Machine {
-	return map[string]elf.Machine{"amd64": elf.EM_X86_64, "arm64": elf.EM_AARCH64}[runtime.GOARCH]
+// ErrProcessor means that a file is for another processor.
+var ErrProcessor = errors.New("another processor")
+
+// ofProcessor compares the processor of a file with this one, as Go names it.
+func ofProcessor(file *elf.File, arch string) error {
+	machines := map[string]elf.Machine{"amd64": elf.EM_X86_64, "arm64": elf.EM_AARCH64}
+	if file.Machine != machines[arch] {
+		return fmt.Errorf("%w: built for %v, this host is %s", ErrProcessor, file.Machine, arch)
+	}
+	return nil
 }
 
-func judge(file *elf.File) error {
+// Judge reports what is wrong with a library that shall be the shim on a processor.
+func Judge(file *elf.File, arch string) error {
 	if file.Type != elf.ET_DYN {
 		return fmt.Errorf("a file of type %v, not a shared object", file.Type)
 	}
-	if file.Machine != machine() {
-		return fmt.Errorf("built for %v, this machine is %s", file.Machine, runtime.GOARCH)
+	if err := ofProcessor(file, arch); err != nil {
+		return err
 	}
 	libraries, err := file.ImportedLibraries()
 	if err != nil {
@@ -90,11 +98,11 @@ func judge(file *elf.File) error {
 			return errors.New("built for musl; programs of the GNU C library cannot load it")
 		}
 	}
-	switch missing, err := MissingHooks(file); {
+	switch missing, err := missingHooks(file); {
 	case err != nil:
 		return fmt.Errorf("read its symbols: %w", err)
 	case len(missing) > 0:
-		return fmt.Errorf("it does not hook %s: another library, or another version", missing[0])
+		return fmt.Errorf("it does not hook %s: another library, or another version", strings.Join(missing, ", "))
 	}
 	return nil
 }
@@ -109,8 +117,8 @@ func Hooks() []string {
 	}
 }
 
-// MissingHooks lists those that a library does not replace.
-func MissingHooks(file *elf.File) ([]string, error) {
+// missingHooks lists those that a library does not replace.
+func missingHooks(file *elf.File) ([]string, error) {
 	symbols, err := file.DynamicSymbols()
 	if err != nil {
 		return nil, err
@@ -200,8 +208,8 @@ func CheckDriver(dir string) error {
 		return fmt.Errorf("open driver: %w", err)
 	}
 	defer file.Close()
-	if file.Machine != machine() {
-		return fmt.Errorf("%s in %s is for %v, this machine is %s", driverName, dir, file.Machine, runtime.GOARCH)
+	if err := ofProcessor(file, runtime.GOARCH); err != nil {
+		return fmt.Errorf("%s in %s: %w", driverName, dir, err)
 	}
 	return nil
 }

@@ -68,16 +68,11 @@ func checkShim(s *snapshot) []Finding {
 // all others, if anything: the loader prints on the program's error output why it
 // refuses a library.
 func (s *snapshot) judgeLibrary(at string, lib *elf.File) []Finding {
-	machine := map[string]elf.Machine{"amd64": elf.EM_X86_64, "arm64": elf.EM_AARCH64}[s.Arch]
-	if lib.Machine != machine {
-		return fail("use the library of this processor", "%s is for %v, this host is %s", at, lib.Machine, s.Arch)
-	}
-	missing, err := devices.MissingHooks(lib)
-	if err != nil {
-		return fail("build it again with make shim", "read the symbols of %s: %v", at, err)
-	}
-	if len(missing) > 0 {
-		return fail("it is of another version: build it again with make shim", "%s does not hook %s", at, strings.Join(missing, ", "))
+	switch err := devices.Judge(lib, s.Arch); {
+	case errors.Is(err, devices.ErrProcessor):
+		return fail("use the library of this processor", "%s: %v", at, err)
+	case err != nil:
+		return fail("it is of another version, no shim, or cut off: build it again with make shim", "%s: %v", at, err)
 	}
 	const fix = "use the released library, or build it on this host with make shim"
 	output, err := s.run([]string{"LD_PRELOAD=" + at}, "true")

@@ -47,6 +47,8 @@ func libraryOf(t *testing.T, exports ...string) []byte {
 func TestShimChecks(t *testing.T) {
 	all := libraryOf(t, devices.Hooks()...)
 	part := libraryOf(t, devices.Hooks()[1:]...)
+	object := slices.Clone(all)
+	object[16] = byte(elf.ET_REL) // the file's type
 	with := func(data []byte) func(*fake) {
 		return func(f *fake) {
 			f.Arch = runtime.GOARCH
@@ -76,6 +78,7 @@ func TestShimChecks(t *testing.T) {
 		{"no library", with([]byte("#!/bin/sh\n")), "GPU/shim", Fail, "is not a library", "make shim"},
 		{"cut off", with(all[:len(all)/3]), "GPU/shim", Fail, "/lib/libgpuwhisk.so", "make shim"},
 		{"another processor", func(f *fake) { with(all)(f); f.Arch = "riscv64" }, "GPU/shim", Fail, "this host is riscv64", "processor"},
+		{"not shared", with(object), "GPU/shim", Fail, "not a shared object", "make shim"},
 		{"another version", with(part), "GPU/shim", Fail, "does not hook dlsym", "another version"},
 		{"not loaded", output("ERROR: ld.so: object cannot be preloaded", nil), "GPU/shim", Fail, "cannot be preloaded", "released library"},
 		{"deadly", output("", errors.New("signal: segmentation fault")), "GPU/shim", Fail, "segmentation fault", "released library"},
