@@ -84,9 +84,6 @@ func (c *Config) SocketDirs(prefix, temp string) []string {
 	return dirs
 }
 
-// DefaultPolicy is the scheduling policy where none is named.
-const DefaultPolicy = "sticky-plus"
-
 // Policies are the scheduling policies by name.
 func Policies() []string {
 	var names []string

@@ -94,7 +94,7 @@ func TestDefaults(t *testing.T) {
 	if !maps.Equal(c.Kafka.TopicConfig, want) {
 		t.Errorf("topic config is %v, want %v", c.Kafka.TopicConfig, want)
 	}
-	if want, _ := sched.Defaults(DefaultPolicy); c.GPU.Sched != want {
+	if want, _ := sched.Defaults("sticky-plus"); c.GPU.Sched != want {
 		t.Errorf("scheduling is %+v, want the policy's %+v", c.GPU.Sched, want)
 	}
 	if c.GPU.Tokens != gpu.DefaultTokens() {

@@ -62,7 +62,7 @@ func (c demoCmd) policies() []string {
 	if c.Policy == fcfs {
 		return []string{fcfs}
 	}
-	return []string{fcfs, cmp.Or(c.Policy, config.DefaultPolicy)}
+	return []string{fcfs, cmp.Or(c.Policy, config.Default().GPU.Policy)}
 }
 
 // Validate checks what flags alone show, before anything is started.

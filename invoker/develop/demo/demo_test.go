@@ -129,7 +129,7 @@ func TestTheWholeDemoInShort(t *testing.T) {
 	if !m.Python && !m.Node {
 		peertest.Missing(t, "neither python3 nor node is on the PATH")
 	}
-	out := played(t, m, m.DeviceMemory(), []string{"fcfs", config.DefaultPolicy}, []string{"hello", "roberta", "isoneural"})
+	out := played(t, m, m.DeviceMemory(), []string{"fcfs", config.Default().GPU.Policy}, []string{"hello", "roberta", "isoneural"})
 	for _, want := range []string{"simulated", "isoneural", `"gpuTime"`, "with sticky-plus instead of fcfs"} {
 		if !strings.Contains(strings.Join(strings.Fields(out), " "), want) {
 			t.Errorf("the output lacks %q:\n%s", want, out)
