@@ -9,12 +9,14 @@ import (
 	"log/slog"
 	"net/http"
 	"net/url"
+	"slices"
 	"strings"
 	"sync"
 	"time"
 
 	"github.com/go-kivik/kivik/v4"
 	"github.com/go-kivik/kivik/v4/couchdb"
+	"github.com/go-kivik/kivik/v4/couchdb/chttp"
 
 	"github.com/gpuwhisk/gpuwhisk/activation"
 	"github.com/gpuwhisk/gpuwhisk/activation/records"
@@ -218,7 +220,7 @@ func (a *actions) document(ctx context.Context, id string) ([]byte, error) {
 	ended := spans.Begin(ctx, a.spans, finding(a.db.Name(), id))
 	var doc json.RawMessage
 	err := a.db.Get(ctx, id, couchdb.OptionNoMultipartGet()).ScanDoc(&doc)
-	if kivik.HTTPStatus(err) == http.StatusNotFound { // an answer like another
+	if missing(err) { // an answer like another
 		ended(fmt.Sprintf("[GET] '%s', document: 'id: %s, rev: null'; not found.", a.db.Name(), id), nil)
 		return doc, err
 	}
@@ -242,7 +244,7 @@ func (a *actions) attachment(ctx context.Context, id string, from *activation.At
 	}
 	escaped := strings.ReplaceAll(url.QueryEscape(from.Name), "+", "%20")
 	at, err := a.db.GetAttachment(ctx, id, escaped)
-	if kivik.HTTPStatus(err) == http.StatusNotFound {
+	if missing(err) {
 		err = errNoCode
 	}
 	if err != nil {
@@ -256,10 +258,21 @@ func (a *actions) attachment(ctx context.Context, id string, from *activation.At
 	return data, err
 }
 
+// missing reports whether an error is the database's answer that it has not what was
+// asked for. What stands before it answers 404, too, and so does a server that has not
+// the database.
+func missing(err error) bool {
+	var answer *chttp.HTTPError
+	if kivik.HTTPStatus(err) != http.StatusNotFound || !errors.As(err, &answer) {
+		return false
+	}
+	return !slices.Contains([]string{"", "Database does not exist.", "no_db_file"}, answer.Reason)
+}
+
 // failed turns an error of the database into one of ours. A missing document
 // is no failure of the database.
 func (a *actions) failed(id string, err error) error {
-	if kivik.HTTPStatus(err) == http.StatusNotFound || errors.Is(err, errNoCode) {
+	if missing(err) || errors.Is(err, errNoCode) {
 		return fmt.Errorf("fetch action %s: %w: %w", id, ErrNotFound, err)
 	}
 	a.mu.Lock()

@@ -4,6 +4,9 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
+	"net/http"
+	"net/http/httptest"
 	"runtime"
 	"strings"
 	"sync"
@@ -114,6 +117,32 @@ func TestActionErrors(t *testing.T) {
 	}
 	if _, err := s.Action(t.Context(), "guest/ok", ""); err != nil || !s.Health().Reads.OK() {
 		t.Errorf("%v, %+v", err, s.Health().Reads)
+	}
+}
+
+// TestNotFoundByOthers: a load balancer without a server behind it answers 404, and so
+// does a server without the database. Neither knows whether there is an action.
+func TestNotFoundByOthers(t *testing.T) {
+	for name, answer := range map[string]struct{ kind, body string }{
+		"load balancer": {"text/plain", "default backend - 404"},
+		"no body":       {"application/json", ""},
+		"no database":   {"application/json", `{"error":"not_found","reason":"Database does not exist."}`},
+		"no file of it": {"application/json", `{"error":"not_found","reason":"no_db_file"}`},
+	} {
+		t.Run(name, func(t *testing.T) {
+			server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+				w.Header().Set("Content-Type", answer.kind)
+				w.WriteHeader(http.StatusNotFound)
+				_, _ = io.WriteString(w, answer.body)
+			}))
+			defer server.Close()
+			cfg := newFake(t).config()
+			cfg.URL = server.URL
+			_, err := open(t, cfg).Action(t.Context(), "guest/f", "1-a")
+			if !errors.Is(err, ErrUnavailable) || errors.Is(err, ErrNotFound) {
+				t.Errorf("got %v", err)
+			}
+		})
 	}
 }
 
