@@ -257,6 +257,7 @@ func TestFullForAWhile(t *testing.T) {
 		"all too many":  {429, `{"error":{"type":"circuit_breaking_exception","reason":"Data too large"},"status":429}`},
 		"no rights":     {403, `{"error":{"type":"security_exception","reason":"action [indices:data/write/bulk] is unauthorized"},"status":403}`},
 		"proxy":         {502, `<html>bad gateway</html>`},
+		"another proxy": {400, `<html>The plain HTTP request was sent to HTTPS port</html>`},
 		"other answer":  {200, `{"items":[]}`},
 		"no answer":     {200, `x`},
 		"endless":       {200, strings.Repeat(" ", mostAnswer+mostPerRecord+1) + `{"items":[{"create":{"status":200}}]}`},

@@ -170,6 +170,9 @@ func refusal(status int, body []byte) error {
 	case http.StatusForbidden:
 		return fmt.Errorf("the user may not do this (%susername): %w", keys, err)
 	case http.StatusBadRequest:
+		if f == nil { // not Elasticsearch's own: what stands before it would refuse anything
+			return err
+		}
 		return records.Classify(err, records.ErrRefused)
 	case http.StatusRequestEntityTooLarge:
 		return records.Classify(err, records.ErrTooLarge)
