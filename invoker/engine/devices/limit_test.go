@@ -1,6 +1,7 @@
 package devices
 
 import (
+	"math"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -285,5 +286,16 @@ func TestLittleBesideTheLimit(t *testing.T) {
 	}
 	if over := see(300 * mib); over == "" {
 		t.Error("200 MiB past the shim beyond its limit are not found")
+	}
+}
+
+// TestLimitNearTheLargestNumber: what an action's author takes for no limit is none.
+func TestLimitNearTheLargestNumber(t *testing.T) {
+	b := open(t, nil)
+	if _, err := b.Prepare("a", realDevice(), container.DeviceRequest{Shim: "managed", Limit: math.MaxInt64}); err != nil {
+		t.Fatal(err)
+	}
+	if over := b.container("a").overByNVML(map[int]observed{7: {500 * mib, 1}}, mib); over != "" {
+		t.Errorf("500 MiB: %s", over)
 	}
 }

@@ -159,7 +159,7 @@ func (m *Mover) Prepare(name string, device gpu.Device, wish container.DeviceReq
 	if wish.NamespaceLimit > 0 {
 		b.tenant, b.most = wish.Namespace, wish.NamespaceLimit
 	}
-	b.limit, b.host, b.memory = wish.Limit, wish.Host, wish.Memory
+	b.limit, b.host, b.memory = min(wish.Limit, maxUsed), wish.Host, wish.Memory
 	g := container.GPU{Index: device.Index, Device: device.UUID, Simulated: device.Simulated, Env: m.deviceEnv(device)}
 	if err := m.simulate(&g, device); err != nil {
 		return container.GPU{}, err
