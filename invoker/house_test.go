@@ -58,6 +58,7 @@ var plan = map[string][]string{
 	"gpu/shimctl/shimtest": {"invoker/develop/peertest"},
 
 	// Only tests import them.
+	"invoker/develop/check":    {},
 	"invoker/develop/peertest": {},
 	"invoker/develop/fakescheduler": {"activation", "activation/fetch/activationpb", "invoker/develop/fakescheduler/memoryqueue",
 		"invoker/develop/standalone/broker"},
@@ -383,6 +384,7 @@ var spoken = []string{
 	"invoker/config",
 	"invoker/container",
 	"invoker/develop/bench",
+	"invoker/develop/check",
 	"invoker/develop/demo",
 	"invoker/develop/e2e",
 	"invoker/develop/fakescheduler",
