@@ -58,7 +58,7 @@ var plan = map[string][]string{
 	"gpu/shimctl/shimtest": {"invoker/develop/peertest"},
 
 	// Only tests import them.
-	"invoker/develop/check":    {},
+	"invoker/develop/check":    {"invoker/develop/peertest"},
 	"invoker/develop/peertest": {},
 	"invoker/develop/fakescheduler": {"activation", "activation/fetch/activationpb", "invoker/develop/fakescheduler/memoryqueue",
 		"invoker/develop/standalone/broker"},

@@ -16,10 +16,9 @@ import (
 	"strings"
 	"testing"
 	"time"
-)
 
-// limit is how long Receive waits: far longer than anything takes that works.
-const limit = 30 * time.Second
+	"github.com/gpuwhisk/gpuwhisk/invoker/develop/peertest"
+)
 
 type must struct{ testing.TB }
 
@@ -150,8 +149,8 @@ func Receive[T any](t testing.TB, from <-chan T, about ...any) (v T) {
 	t.Helper()
 	select {
 	case v = <-from:
-	case <-time.After(limit):
-		t.Fatalf("%s: nothing came within %v", subject(about), limit)
+	case <-time.After(peertest.WaitLimit):
+		t.Fatalf("%s: nothing came within %v", subject(about), peertest.WaitLimit)
 	}
 	return v
 }
