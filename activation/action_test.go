@@ -4,6 +4,8 @@ import (
 	"errors"
 	"strings"
 	"testing"
+
+	"github.com/gpuwhisk/gpuwhisk/invoker/develop/check"
 )
 
 const actionDoc = `{"_id":"guest/a","_rev":"1-a","annotations":[{"key":"provide-api-key","value":false}],"entityType":"action",` +
@@ -44,9 +46,7 @@ func TestExec(t *testing.T) {
 			t.Errorf("%s: %v", c.name, err)
 			continue
 		}
-		if a.Exec != c.want {
-			t.Errorf("%s:\n got %+v\nwant %+v", c.name, a.Exec, c.want)
-		}
+		check.Equal(t, a.Exec, c.want, "%s", c.name)
 	}
 }
 
@@ -76,9 +76,8 @@ func TestExecErrors(t *testing.T) {
 		{"no image", `{"kind":"blackbox"}`, ErrIncompatible},
 		{"bad image", `{"kind":"blackbox","image":"A B"}`, ErrIncompatible},
 	} {
-		if _, err := decode(t, c.exec); !errors.Is(err, c.want) {
-			t.Errorf("%s: %v", c.name, err)
-		}
+		_, err := decode(t, c.exec)
+		check.ErrorIs(t, err, c.want, "%s", c.name)
 	}
 }
 
@@ -99,43 +98,44 @@ func TestAttachmentOfTheDocument(t *testing.T) {
 		{"no object", "couch:1e61", `{"1e61":1}`, ErrIncompatible},
 	} {
 		a, err := decode(t, strings.Replace(exec(c.attachment), "STUBS", c.stubs, 1))
-		if !errors.Is(err, c.want) {
-			t.Errorf("%s: %v", c.name, err)
-		}
+		check.ErrorIs(t, err, c.want, "%s", c.name)
 		if c.want != nil || err != nil {
 			continue
 		}
-		if at := a.Exec.Attachment; at == nil || at.Scheme != InDocument || !strings.HasSuffix(c.attachment, at.Name) {
-			t.Errorf("%s: %+v", c.name, at)
-		}
-		if got := a.Exec.WithCode([]byte("PK")); got.Code != "UEs=" || got.Attachment != nil {
-			t.Errorf("%s: %+v", c.name, got)
-		}
+		at := a.Exec.Attachment
+		check.That(check.Must(t), at != nil, "%s: %+v", c.name, at)
+		check.Equal(t, at.Scheme, InDocument, "%s", c.name)
+		check.That(t, strings.HasSuffix(c.attachment, at.Name), "%s: %+v", c.name, at)
+		got := a.Exec.WithCode([]byte("PK"))
+		check.Equal(t, got.Code, "UEs=", "%s", c.name)
+		check.That(t, got.Attachment == nil, "%s: %+v", c.name, got)
 	}
 }
 
 func TestAttachmentInBucket(t *testing.T) {
 	a, err := decode(t, `{"kind":"nodejs:20","binary":true,"code":{"attachmentName":"s3:1e61-2179","attachmentType":"t"}}`)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if at := a.Exec.Attachment; at == nil || at.Scheme != InS3 || at.Name != "1e61-2179" {
-		t.Errorf("%+v", at)
-	}
+	check.NoError(t, err)
+	at := a.Exec.Attachment
+	check.That(check.Must(t), at != nil, "%+v", at)
+	check.Equal(t, at.Scheme, InS3)
+	check.Equal(t, at.Name, "1e61-2179")
 }
 
 func TestActionDocument(t *testing.T) {
 	a, err := decode(t, `{"kind":"nodejs:20","code":"x"}`)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if a.FQN() != "guest/a" || a.Rev != "1-a" || a.Version != "0.0.3" || a.Updated != 1795250093369 ||
-		a.Limits != (Limits{60000, 256, 10, 1, 0}) || a.Annotations.ProvidesAPIKey() || a.Exec.Entry() != "main" {
-		t.Errorf("%+v", a)
-	}
-	if p := a.Parameters[0]; p.Key != "k" || string(p.Value) != "[1]" || !p.Init || p.Encryption != "aes-256" {
-		t.Errorf("parameter %+v", p)
-	}
+	check.NoError(t, err)
+	check.Equal(t, a.FQN(), "guest/a")
+	check.Equal(t, a.Rev, "1-a")
+	check.Equal(t, a.Version, "0.0.3")
+	check.Equal(t, a.Updated, 1795250093369)
+	check.Equal(t, a.Limits, Limits{60000, 256, 10, 1, 0})
+	check.That(t, !a.Annotations.ProvidesAPIKey(), "%+v", a)
+	check.Equal(t, a.Exec.Entry(), "main")
+	p := a.Parameters[0]
+	check.Equal(t, p.Key, "k")
+	check.Equal(t, string(p.Value), "[1]")
+	check.That(check.Must(t), p.Init, "parameter %+v", p)
+	check.Equal(t, p.Encryption, "aes-256")
 	whole := strings.Replace(actionDoc, "EXEC", `{"kind":"nodejs:20","code":"x"}`, 1)
 	for path, required := range map[string]bool{
 		"_rev": true, "namespace": true, "name": true, "exec": true, "parameters": true, "limits": true, "version": true,
@@ -143,14 +143,14 @@ func TestActionDocument(t *testing.T) {
 		"entityType": false, "_id": false,
 	} {
 		_, err := DecodeAction(without(t, whole, path), manifest(t))
-		if (err != nil) != required || err != nil && !errors.Is(err, ErrIncompatible) {
+		check.That(t, (err != nil) == required, "without %s: %v", path, err)
+		if err != nil && !errors.Is(err, ErrIncompatible) {
 			t.Errorf("without %s: %v", path, err)
 		}
 	}
 	for _, change := range [][2]string{{`"action"`, `"package"`}, {`"memory":256`, `"memory":256.5`}, {`"publish":false`, `"publish":0`}} {
-		if _, err := DecodeAction([]byte(strings.Replace(whole, change[0], change[1], 1)), manifest(t)); !errors.Is(err, ErrIncompatible) {
-			t.Errorf("%v: %v", change, err)
-		}
+		_, err := DecodeAction([]byte(strings.Replace(whole, change[0], change[1], 1)), manifest(t))
+		check.ErrorIs(t, err, ErrIncompatible, "%v", change)
 	}
 	iso := strings.Replace(whole, "1795250093369", `"2026-11-21T08:34:53Z"`, 1)
 	if _, err := DecodeAction([]byte(iso), manifest(t)); err != nil {

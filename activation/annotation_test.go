@@ -5,6 +5,8 @@ import (
 	"errors"
 	"strings"
 	"testing"
+
+	"github.com/gpuwhisk/gpuwhisk/invoker/develop/check"
 )
 
 func TestProvidesAPIKey(t *testing.T) {
@@ -13,17 +15,11 @@ func TestProvidesAPIKey(t *testing.T) {
 		"false": false, "0": false, "0.0": false, "0e5": false, `""`: false, "null": false,
 	} {
 		a := Annotations{{"provide-api-key", json.RawMessage(value)}}
-		if a.ProvidesAPIKey() != want {
-			t.Errorf("%s: want %v", value, want)
-		}
+		check.Equal(t, a.ProvidesAPIKey(), want, "%s", value)
 	}
-	if !(Annotations{}).ProvidesAPIKey() {
-		t.Error("missing means yes")
-	}
+	check.That(t, (Annotations{}).ProvidesAPIKey(), "missing means yes")
 	twice := Annotations{{"provide-api-key", json.RawMessage("false")}, {"provide-api-key", json.RawMessage("true")}}
-	if !twice.ProvidesAPIKey() {
-		t.Error("the last of two counts")
-	}
+	check.That(t, twice.ProvidesAPIKey(), "the last of two counts")
 }
 
 func TestGPUAnnotation(t *testing.T) {
@@ -33,14 +29,14 @@ func TestGPUAnnotation(t *testing.T) {
 		`{"memory":"4 GB","weight":2.5,"shim":"off","concurrency":3}`: {Memory: 4 * GB, Weight: 2.5, Shim: ShimOff, Concurrency: 3},
 	} {
 		got, err := (Annotations{{GPUAnnotation, json.RawMessage(value)}}).GPU()
-		if err != nil || got == nil || *got != want {
-			t.Errorf("%s: %+v, %v", value, got, err)
-		}
+		check.NoError(t, err, "%s: %+v", value, got)
+		check.That(check.Must(t), got != nil, "%s: %+v, %v", value, got, err)
+		check.Equal(t, *got, want, "%s", value)
 	}
 	for _, none := range []Annotations{nil, {{GPUAnnotation, json.RawMessage("false")}}} {
-		if got, err := none.GPU(); got != nil || err != nil {
-			t.Errorf("%v: %v, %v", none, got, err)
-		}
+		got, err := none.GPU()
+		check.That(t, got == nil, "%v: %v, %v", none, got, err)
+		check.NoError(t, err, "%v", none)
 	}
 }
 
@@ -63,21 +59,20 @@ func TestMalformedGPUAnnotation(t *testing.T) {
 	} {
 		_, err := (Annotations{{GPUAnnotation, json.RawMessage(c.value)}}).GPU()
 		var bad *GPUError
-		if !errors.As(err, &bad) || !strings.Contains(err.Error(), c.want) {
-			t.Errorf("%s: %v", c.value, err)
-		}
+		check.That(check.Must(t), errors.As(err, &bad), "%s: %v", c.value, err)
+		check.ErrorContains(t, err, c.want, "%s", c.value)
 	}
 }
 
 func TestGPURun(t *testing.T) {
 	a := GPURun{Device: "0 (simulated)", Start: "host-warm", QueueTime: 1, PrefetchTime: 2, GPUTime: 3, Memory: 4, Measured: true}.Annotation()
 	want := `{"device":"0 (simulated)","gpuTime":3,"memory":4,"memoryMeasured":true,"prefetchTime":2,"queueTime":1,"start":"host-warm"}`
-	if a.Key != "gpu" || string(a.Value) != want {
-		t.Errorf("%s: %s", a.Key, a.Value)
-	}
-	if back, ok := (Annotations{a}).GPURun(); !ok || back.Annotation().Key != "gpu" || string(back.Annotation().Value) != want {
-		t.Errorf("read back as %+v, %t", back, ok)
-	}
+	check.Equal(t, a.Key, "gpu")
+	check.Equal(t, string(a.Value), want)
+	back, ok := (Annotations{a}).GPURun()
+	check.That(check.Must(t), ok, "read back as %+v, %t", back, ok)
+	check.Equal(t, back.Annotation().Key, "gpu")
+	check.Equal(t, string(back.Annotation().Value), want)
 }
 
 func TestStartOfARun(t *testing.T) {
@@ -92,9 +87,7 @@ func TestStartOfARun(t *testing.T) {
 		{Annotations{set("gpu", "true")}, "warm"},
 		{Annotations{set("gpu", `{"device":0,"start":"busy-cold"}`)}, "busy-cold"},
 	} {
-		if got := c.of.Start(); got != c.want {
-			t.Errorf("%+v: %s, want %s", c.of, got, c.want)
-		}
+		check.Equal(t, c.of.Start(), c.want, "%+v", c.of)
 	}
 }
 
@@ -106,20 +99,23 @@ func TestUserDefinedStatusCode(t *testing.T) {
 		`{"error":"statusCode"}`: 0, `{}`: 0, `[{"statusCode":1}]`: 0, `"statusCode"`: 0,
 	} {
 		got := userStatus(json.RawMessage(result))
-		if want == 0 && got != nil || want != 0 && (got == nil || *got != want) {
-			t.Errorf("%s: want %d", result, want)
+		if want == 0 {
+			check.That(t, got == nil, "%s: a status was found", result)
+			continue
 		}
+		check.That(check.Must(t), got != nil, "%s: want %d", result, want)
+		check.Equal(t, *got, want, "%s", result)
 	}
 }
 
 func TestEventNeedsRunDetails(t *testing.T) {
 	r := &Record{Response: Response{StatusCode: 3}}
-	if _, ok := NewEvent(r, "invoker0", "u", 1); ok {
-		t.Error("made an event of a record that was read")
-	}
+	_, ok := NewEvent(r, "invoker0", "u", 1)
+	check.That(t, !ok, "made an event of a record that was read")
 	r.Details = RunDetails{Path: "guest/a", Kind: "unknown"}
 	e, ok := NewEvent(r, "invoker0", "u", 1)
-	if !ok || e.Body.MemoryMB != 0 || e.Body.WaitTime != 0 || e.Body.Size != nil {
-		t.Errorf("%+v", e)
-	}
+	check.That(check.Must(t), ok, "%+v", e)
+	check.Equal(t, e.Body.MemoryMB, 0)
+	check.Equal(t, e.Body.WaitTime, 0)
+	check.That(t, e.Body.Size == nil, "%+v", e)
 }

@@ -3,6 +3,8 @@ package activation
 import (
 	"strings"
 	"testing"
+
+	"github.com/gpuwhisk/gpuwhisk/invoker/develop/check"
 )
 
 // message2K is a message of the size that the speed goals name.
@@ -24,9 +26,8 @@ func BenchmarkDecodeMessage(b *testing.B) {
 	b.SetBytes(int64(len(data)))
 	b.ReportAllocs()
 	for b.Loop() {
-		if _, err := DecodeMessage(data); err != nil {
-			b.Fatal(err)
-		}
+		_, err := DecodeMessage(data)
+		check.NoError(b, err)
 	}
 }
 
@@ -35,9 +36,7 @@ func benchRecord(b *testing.B) *Record {
 	for _, c := range capturedRecords(b) {
 		if c.scenario == "blocking-success" && c.Topic == "completed0" {
 			a, err := DecodeAck([]byte(c.Value))
-			if err != nil {
-				b.Fatal(err)
-			}
+			check.NoError(b, err)
 			if a.Record != nil {
 				return a.Record
 			}
@@ -68,9 +67,8 @@ func BenchmarkCanonical(b *testing.B) {
 	b.SetBytes(int64(len(data)))
 	b.ReportAllocs()
 	for b.Loop() {
-		if _, err := Canonical(data); err != nil {
-			b.Fatal(err)
-		}
+		_, err := Canonical(data)
+		check.NoError(b, err)
 	}
 }
 
@@ -81,9 +79,8 @@ func BenchmarkCanonicalDeep(b *testing.B) {
 	b.SetBytes(int64(len(data)))
 	b.ReportAllocs()
 	for b.Loop() {
-		if _, err := Canonical(data); err != nil {
-			b.Fatal(err)
-		}
+		_, err := Canonical(data)
+		check.NoError(b, err)
 	}
 }
 
@@ -104,8 +101,7 @@ func BenchmarkDecodeAction(b *testing.B) {
 	}
 	b.ReportAllocs()
 	for b.Loop() {
-		if _, err := DecodeAction(doc, m); err != nil {
-			b.Fatal(err)
-		}
+		_, err := DecodeAction(doc, m)
+		check.NoError(b, err)
 	}
 }

@@ -1,7 +1,6 @@
 package activation
 
 import (
-	"bytes"
 	"encoding/json"
 	"fmt"
 	"maps"
@@ -10,6 +9,8 @@ import (
 	"slices"
 	"strings"
 	"testing"
+
+	"github.com/gpuwhisk/gpuwhisk/invoker/develop/check"
 )
 
 // TestNumbers lists what java.math.BigDecimal prints.
@@ -23,14 +24,12 @@ func TestNumbers(t *testing.T) {
 		"1e2147483647": "1E+2147483647",
 	} {
 		got, err := Canonical([]byte(in))
-		if err != nil || string(got) != want {
-			t.Errorf("%s: %s, %v, want %s", in, got, err, want)
-		}
+		check.NoError(t, err, "%s: %s, want %s", in, got, want)
+		check.Equal(t, string(got), want, "%s", in)
 	}
 	for _, bad := range []string{"01", "1.", ".5", "+1", "1e", "1e+", "-", "0x1", "NaN", "1e99999999999", "1e3000000000", strings.Repeat("1", 101)} {
-		if got, err := Canonical([]byte(bad)); err == nil {
-			t.Errorf("took %s as %s", bad, got)
-		}
+		got, err := Canonical([]byte(bad))
+		check.That(t, err != nil, "took %s as %s", bad, got)
 	}
 	if _, err := Canonical([]byte(strings.Repeat("1", 100))); err != nil {
 		t.Errorf("100 digits: %v", err)
@@ -53,9 +52,8 @@ func TestCanonical(t *testing.T) {
 		{"[]", "[]"}, {"{}", "{}"}, {" [ ] ", "[]"}, {`""`, `""`},
 	} {
 		got, err := Canonical([]byte(c.in))
-		if err != nil || string(got) != c.want {
-			t.Errorf("%q: %q, %v, want %q", c.in, got, err, c.want)
-		}
+		check.NoError(t, err, "%q: %q, want %q", c.in, got, c.want)
+		check.Equal(t, string(got), c.want, "%q", c.in)
 	}
 }
 
@@ -64,9 +62,8 @@ func TestParserRefuses(t *testing.T) {
 		"", " ", "{", "[", `"`, `{"a"}`, `{"a":}`, `{"a":1,}`, "[1,]", "[1 2]", `{"a":1 "b":2}`, `{a:1}`, "{1:2}", "tru", "nul", "truex", "1 2",
 		"\"a\nb\"", "\"\x00\"", `"\x41"`, `"\u12"`, `"\u12g4"`, `"\`, "\uFEFF1", "//", "'a'", "]", "}", ",",
 	} {
-		if got, err := Canonical([]byte(bad)); err == nil {
-			t.Errorf("took %q as %q", bad, got)
-		}
+		got, err := Canonical([]byte(bad))
+		check.That(t, err != nil, "took %q as %q", bad, got)
 	}
 }
 
@@ -77,9 +74,8 @@ func TestCanonicalOfAnyNesting(t *testing.T) {
 		r := rand.New(rand.NewPCG(seed, 7))
 		in, want := disorder(r, 6)
 		got, err := Canonical([]byte(in))
-		if err != nil || string(got) != want {
-			t.Fatalf("seed %d: %s\n got %s, %v\nwant %s", seed, in, got, err, want)
-		}
+		check.NoError(t, err, "seed %d: %s\n got %s\nwant %s", seed, in, got, want)
+		check.Equal(check.Must(t), string(got), want, "seed %d: %s", seed, in)
 	}
 }
 
@@ -117,21 +113,17 @@ func TestDeepIsLinear(t *testing.T) {
 	data := deep(990, 1<<20)
 	var before, after runtime.MemStats
 	runtime.ReadMemStats(&before)
-	if _, err := Canonical(data); err != nil {
-		t.Fatal(err)
-	}
+	_, err := Canonical(data)
+	check.NoError(t, err)
 	runtime.ReadMemStats(&after)
-	if got := after.TotalAlloc - before.TotalAlloc; got > uint64(16*len(data)) {
-		t.Errorf("%d bytes allocated for %d", got, len(data))
-	}
+	check.AtMost(t, after.TotalAlloc-before.TotalAlloc, uint64(16*len(data)), "%d bytes allocated for %d", after.TotalAlloc-before.TotalAlloc, len(data))
 }
 
 // TestErrorOfADeepDocumentIsShort: an error has no names that a user chose.
 func TestErrorOfADeepDocumentIsShort(t *testing.T) {
 	_, err := Canonical([]byte(strings.Repeat(`{"key":`, 900) + "?"))
-	if err == nil || err.Error() != "parse json: offset 6300: want a value" {
-		t.Errorf("error %v", err)
-	}
+	check.That(check.Must(t), err != nil, "error %v", err)
+	check.Equal(t, err.Error(), "parse json: offset 6300: want a value")
 }
 
 // TestDepth: a value may lie below 999 others, which is the original's bound.
@@ -154,13 +146,11 @@ func TestDepth(t *testing.T) {
 		_, err := Canonical(c.in)
 		p := newParser(c.in)
 		p.skip()
-		if (err == nil) != c.ok || (p.end() == nil) != c.ok {
-			t.Errorf("%s: %v, %v", c.name, err, p.err)
-		}
+		check.That(t, (err == nil) == c.ok, "%s: %v, %v", c.name, err, p.err)
+		check.That(t, (p.end() == nil) == c.ok, "%s: %v, %v", c.name, err, p.err)
 	}
-	if _, err := Canonical([]byte(strings.Repeat("[", 1<<20))); err == nil {
-		t.Error("took a tower of brackets")
-	}
+	_, err := Canonical([]byte(strings.Repeat("[", 1<<20)))
+	check.That(t, err != nil, "took a tower of brackets")
 }
 
 func TestQuoteHuge(t *testing.T) {
@@ -170,9 +160,7 @@ func TestQuoteHuge(t *testing.T) {
 		`1E+400`:       `"1E+400"`,
 		`{"e":1}`:      `{"e":1}`,
 	} {
-		if got := string(quoteHuge(json.RawMessage(in))); got != want {
-			t.Errorf("%s: %s, want %s", in, got, want)
-		}
+		check.Equal(t, string(quoteHuge(json.RawMessage(in))), want, "%s", in)
 	}
 }
 
@@ -188,9 +176,7 @@ func TestAppendStringAnywhere(t *testing.T) {
 				want = append(want, alone[1:len(alone)-1]...)
 			}
 			want = append(want, '"')
-			if got := AppendString(nil, string(in)); !bytes.Equal(got, want) {
-				t.Errorf("byte %#x at %d: %s, want %s", c, at, got, want)
-			}
+			check.EqualSlices(t, AppendString(nil, string(in)), want, "byte %#x at %d", c, at)
 		}
 	}
 }
@@ -201,24 +187,22 @@ func TestAppendString(t *testing.T) {
 		"\xff\xfea\xf0\x9f":                       "\"\uFFFD\uFFFDa\uFFFD\uFFFD\"",
 		"":                                        `""`,
 	} {
-		if got := string(AppendString(nil, in)); got != want {
-			t.Errorf("%q: %s, want %s", in, got, want)
-		}
+		check.Equal(t, string(AppendString(nil, in)), want, "%q", in)
 	}
 }
 
 func TestIntegers(t *testing.T) {
 	for in, want := range map[string]int64{"5": 5, "-5": -5, "5.9": 5, "-5.9": -5, "1e3": 1000, "0.1": 0, "1.5e1": 15, "9223372036854775807": 9223372036854775807, "0e999999": 0} {
 		p := newParser([]byte(in))
-		if got := p.integer(); p.end() != nil && in != "0e999999" || got != want {
-			t.Errorf("%s: %d, %v", in, got, p.err)
+		check.Equal(t, p.integer(), want, "%s", in)
+		if in != "0e999999" {
+			check.NoError(t, p.end(), "%s", in)
 		}
 	}
 	for _, bad := range []string{"1e400", "9223372036854775808", `"5"`, "1e999999999", "true"} {
 		p := newParser([]byte(bad))
-		if got := p.integer(); p.err == nil {
-			t.Errorf("took %s as %d", bad, got)
-		}
+		got := p.integer()
+		check.That(t, p.err != nil, "took %s as %d", bad, got)
 	}
 	for in, ok := range map[string]bool{"5": true, "5.0": true, "5e1": true, "5.5": false, "99999999999": false} {
 		p := newParser([]byte(in))

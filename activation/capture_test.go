@@ -7,6 +7,8 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"github.com/gpuwhisk/gpuwhisk/invoker/develop/check"
 )
 
 const goldenDir = "testdata/golden"
@@ -25,20 +27,16 @@ func (c captured) whole() bool { return len(c.Value) == c.ValueBytes }
 func capturedRecords(t testing.TB) []captured {
 	t.Helper()
 	files, err := filepath.Glob(goldenDir + "/scenarios/*/records.jsonl")
-	if err != nil || len(files) == 0 {
-		t.Fatalf("no scenarios: %v", err)
-	}
+	check.NoError(t, err)
+	check.That(check.Must(t), len(files) != 0, "no scenarios: %v", err)
 	var all []captured
 	for _, file := range files {
 		data, err := os.ReadFile(file)
-		if err != nil {
-			t.Fatal(err)
-		}
+		check.NoError(t, err)
 		for line := range bytes.Lines(data) {
 			c := captured{scenario: filepath.Base(filepath.Dir(file))}
-			if err := json.Unmarshal(line, &c); err != nil {
-				t.Fatalf("%s: %v", file, err)
-			}
+			err := json.Unmarshal(line, &c)
+			check.NoError(t, err, "%s", file)
 			all = append(all, c)
 		}
 	}
@@ -49,18 +47,14 @@ func capturedRecords(t testing.TB) []captured {
 func examples(t testing.TB, topic string) []string {
 	t.Helper()
 	data, err := os.ReadFile(goldenDir + "/topics/" + topic + ".examples.txt")
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.NoError(t, err)
 	var all []string
 	for line := range strings.Lines(string(data)) {
 		if raw, ok := strings.CutPrefix(line, "raw:"); ok {
 			all = append(all, strings.TrimSpace(raw))
 		}
 	}
-	if len(all) == 0 {
-		t.Fatalf("no examples of %s", topic)
-	}
+	check.That(check.Must(t), len(all) != 0, "no examples of %s", topic)
 	return all
 }
 
@@ -77,21 +71,17 @@ const cut = "...<"
 func scenarios(t testing.TB) []scenario {
 	t.Helper()
 	files, err := filepath.Glob(goldenDir + "/scenarios/*/all.json")
-	if err != nil || len(files) == 0 {
-		t.Fatalf("no scenarios: %v", err)
-	}
+	check.NoError(t, err)
+	check.That(check.Must(t), len(files) != 0, "no scenarios: %v", err)
 	var all []scenario
 	for _, file := range files {
 		data, err := os.ReadFile(file)
-		if err != nil {
-			t.Fatal(err)
-		}
+		check.NoError(t, err)
 		// The capture's JSON library wrote 1E+400 as an infinity.
 		data = bytes.ReplaceAll(data, []byte("Infinity"), []byte("1E+400"))
 		s := scenario{name: filepath.Base(filepath.Dir(file))}
-		if err := json.Unmarshal(data, &s); err != nil {
-			t.Fatalf("%s: %v", file, err)
-		}
+		err = json.Unmarshal(data, &s)
+		check.NoError(t, err, "%s", file)
 		all = append(all, s)
 	}
 	return all
@@ -100,9 +90,7 @@ func scenarios(t testing.TB) []scenario {
 func canonical(t testing.TB, value []byte) string {
 	t.Helper()
 	out, err := Canonical(value)
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.NoError(t, err)
 	return string(out)
 }
 
@@ -116,9 +104,7 @@ func same(t *testing.T, name, want, got string) {
 		want, got = canonical(t, []byte(want)), canonical(t, []byte(got))
 	}
 	want = strings.Replace(want, unknownField, "", 1)
-	if want != got {
-		t.Errorf("%s:\nwant %.2000s\n got %.2000s", name, want, got)
-	}
+	check.Equal(t, got, want, "%s", name)
 }
 
 const testManifest = `{"runtimes":{
@@ -134,8 +120,6 @@ const testManifest = `{"runtimes":{
 func manifest(t testing.TB) *Manifest {
 	t.Helper()
 	m, err := ParseManifest([]byte(testManifest), ManifestOptions{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.NoError(t, err)
 	return m
 }

@@ -3,6 +3,8 @@ package activation
 import (
 	"strings"
 	"testing"
+
+	"github.com/gpuwhisk/gpuwhisk/invoker/develop/check"
 )
 
 func TestClusterKeys(t *testing.T) {
@@ -29,30 +31,24 @@ func TestClusterKeys(t *testing.T) {
 		c.Throttled("guest"):                                             "whisk/throttling/guest",
 		c.ThrottledAction(echo):                                          "whisk/throttling/guest/whisk.system/utils/echo",
 	} {
-		if got != want {
-			t.Errorf("got %s, want %s", got, want)
-		}
+		check.Equal(t, got, want)
 	}
 	for _, key := range []string{c.Existing(echo, i, "9f0e"), c.Warmed(echo, i, "9f0e")} {
-		if n, ok := InvokerOf(key); n != 0 || !ok {
-			t.Errorf("the invoker of %s is %d, %v", key, n, ok)
-		}
-		if got := ContainerOf(key); got != "9f0e" {
-			t.Errorf("the container of %s is %s", key, got)
-		}
+		n, ok := InvokerOf(key)
+		check.Equal(t, n, 0, "the invoker of %s", key)
+		check.That(t, ok, "the invoker of %s is %d, %v", key, n, ok)
+		check.Equal(t, ContainerOf(key), "9f0e", "the container of %s", key)
 	}
-	if n, ok := c.InvokerOfHealth("whisk/invokers/12/u/d"); n != 12 || !ok {
-		t.Errorf("the record is of invoker %d, %v", n, ok)
-	}
+	n, ok := c.InvokerOfHealth("whisk/invokers/12/u/d")
+	check.Equal(t, n, 12, "the record is of invoker")
+	check.That(t, ok, "the record is of invoker %d, %v", n, ok)
 	for _, key := range []string{"", "whisk/invokers/", "whisk/invokers/x", "other/invokers/1"} {
-		if _, ok := c.InvokerOfHealth(key); ok {
-			t.Errorf("%s names an invoker", key)
-		}
+		_, ok := c.InvokerOfHealth(key)
+		check.That(t, !ok, "%s names an invoker", key)
 	}
 	for _, key := range []string{"", "a/b", "invokerx/container/1", "invoker/-1/container/1", "1/box/2"} {
-		if _, ok := InvokerOf(key); ok {
-			t.Errorf("%s names an invoker", key)
-		}
+		_, ok := InvokerOf(key)
+		check.That(t, !ok, "%s names an invoker", key)
 	}
 }
 
@@ -66,8 +62,8 @@ func FuzzKeys(f *testing.F) {
 		if id, ok := Cluster("whisk").InvokerOfHealth(key); ok && id < 0 {
 			t.Fatalf("invoker %d", id)
 		}
-		if id := ContainerOf(key); strings.Contains(id, "/") || !strings.HasSuffix(key, id) {
-			t.Fatalf("container %q", id)
-		}
+		id := ContainerOf(key)
+		check.Lacks(check.Must(t), id, "/")
+		check.That(check.Must(t), strings.HasSuffix(key, id), "container %q", id)
 	})
 }

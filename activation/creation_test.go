@@ -2,11 +2,12 @@ package activation
 
 import (
 	"bytes"
-	"errors"
 	"fmt"
 	"log/slog"
 	"strings"
 	"testing"
+
+	"github.com/gpuwhisk/gpuwhisk/invoker/develop/check"
 )
 
 // oneCreation is as a scheduler of OpenWhisk's development branch printed it.
@@ -19,53 +20,39 @@ const oneDeletion = `{"action":{"name":"hello","path":"guest","version":"0.0.3"}
 func creation(t testing.TB, text string) *ContainerCreation {
 	t.Helper()
 	c, d, err := DecodeContainerMessage([]byte(text))
-	if err != nil {
-		t.Fatal(err)
-	}
-	if d != nil {
-		t.Fatal("a creation was read as a deletion")
-	}
+	check.NoError(t, err)
+	check.That(check.Must(t), d == nil, "a creation was read as a deletion")
 	return c
 }
 
 func TestContainerCreation(t *testing.T) {
 	c := creation(t, oneCreation)
 	want := ActionRef{Path: "guest", Name: "hello", Version: "0.0.3"}
-	if c.Queue.Action != want || c.Queue.Namespace != "guest" || c.Queue.Revision != "5-3f0d8b0f6a4c4b1f9a2e7d6c5b4a3928" {
-		t.Errorf("the queue is %+v", c.Queue)
-	}
-	if c.ID != "2b1f0c9e8d7a4b6c9a0d1e2f3a4b5c6d" || c.Retry != 0 || c.Scheduler != "0" {
-		t.Errorf("got %s, try %d, of scheduler %s", c.ID, c.Retry, c.Scheduler)
-	}
-	if want := (Endpoint{"10.0.0.5", 13001}); c.Endpoint != want {
-		t.Errorf("fetches at %v, want %v", c.Endpoint, want)
-	}
-	if c.WarmUp() {
-		t.Error("it counts as a warm-up")
-	}
-	if got := string(c.Encode()); got != oneCreation {
-		t.Errorf("written as %s", got)
-	}
+	check.Equal(t, c.Queue.Action, want)
+	check.Equal(t, c.Queue.Namespace, "guest")
+	check.Equal(t, c.Queue.Revision, "5-3f0d8b0f6a4c4b1f9a2e7d6c5b4a3928")
+	check.Equal(t, c.ID, "2b1f0c9e8d7a4b6c9a0d1e2f3a4b5c6d")
+	check.Equal(t, c.Retry, 0)
+	check.Equal(t, c.Scheduler, "0")
+	check.Equal(t, c.Endpoint, (Endpoint{"10.0.0.5", 13001}))
+	check.That(t, !c.WarmUp(), "it counts as a warm-up")
+	check.Equal(t, string(c.Encode()), oneCreation)
 	a, err := c.MetaData.Decode(manifest(t))
-	if err != nil {
-		t.Fatal(err)
-	}
-	if want := (Limits{60000, 256, 10, 1, 0}); a.Limits != want || a.FQN() != "guest/hello" || a.Version != "0.0.3" {
-		t.Errorf("the action is %s %s with %+v", a.FQN(), a.Version, a.Limits)
-	}
-	if a.Exec.Kind != "nodejs:20" || a.Exec.Image != "openwhisk/action-nodejs-v20:nightly" || !a.Exec.HasCode || a.Annotations.ProvidesAPIKey() {
-		t.Errorf("it runs by %+v, %s", a.Exec, a.Annotations)
-	}
+	check.NoError(t, err)
+	check.Equal(t, a.Limits, (Limits{60000, 256, 10, 1, 0}))
+	check.Equal(t, a.FQN(), "guest/hello")
+	check.Equal(t, a.Version, "0.0.3")
+	check.Equal(t, a.Exec.Kind, "nodejs:20")
+	check.Equal(t, a.Exec.Image, "openwhisk/action-nodejs-v20:nightly")
+	check.That(check.Must(t), a.Exec.HasCode, "it runs by %+v, %s", a.Exec, a.Annotations)
+	check.That(t, !a.Annotations.ProvidesAPIKey(), "it runs by %+v, %s", a.Exec, a.Annotations)
 }
 
 func TestContainerDeletion(t *testing.T) {
 	c, d, err := DecodeContainerMessage([]byte(oneDeletion))
-	if err != nil || c != nil {
-		t.Fatalf("got %v, %v", c, err)
-	}
-	if got := string(d.Encode()); got != oneDeletion {
-		t.Errorf("written as %s", got)
-	}
+	check.NoError(t, err)
+	check.That(check.Must(t), c == nil, "got %v, %v", c, err)
+	check.Equal(t, string(d.Encode()), oneDeletion)
 	q := d.Queue
 	for name, c := range map[string]struct {
 		change func(*Queue)
@@ -81,21 +68,15 @@ func TestContainerDeletion(t *testing.T) {
 	} {
 		other := q
 		c.change(&other)
-		if got := d.Covers(other); got != c.want {
-			t.Errorf("%s: covered %v, want %v", name, got, c.want)
-		}
+		check.Equal(t, d.Covers(other), c.want, "%s: covered", name)
 	}
 }
 
 func TestWarmUpCreation(t *testing.T) {
-	if !creation(t, oneWarmUp).WarmUp() {
-		t.Error("it does not count as one")
-	}
+	check.That(t, creation(t, oneWarmUp).WarmUp(), "it does not count as one")
 	for _, change := range []string{`"path":"whisk.system","version":"0.0.1"`, `"path":"whisk.system","binding":"guest/p"`, `"path":"guest"`} {
 		text := strings.Replace(oneWarmUp, `"path":"whisk.system"`, change, 1)
-		if creation(t, text).WarmUp() {
-			t.Errorf("with %s it counts as one", change)
-		}
+		check.That(t, !creation(t, text).WarmUp(), "with %s it counts as one", change)
 	}
 }
 
@@ -105,25 +86,22 @@ func TestContainerMessageNeedsEveryField(t *testing.T) {
 		"transid", "invocationNamespace", "action", "action.path", "action.name", "revision", "whiskActionMetaData",
 		"rootSchedulerIndex", "rootSchedulerIndex.asString", "schedulerHost", "rpcPort", "retryCount",
 	} {
-		if _, _, err := DecodeContainerMessage(without(t, oneCreation, path)); err == nil {
-			t.Errorf("a creation without %s is read", path)
-		}
+		_, _, err := DecodeContainerMessage(without(t, oneCreation, path))
+		check.That(t, err != nil, "a creation without %s is read", path)
 	}
 	for _, path := range []string{"transid", "invocationNamespace", "action", "revision", "whiskActionMetaData"} {
-		if _, _, err := DecodeContainerMessage(without(t, oneDeletion, path)); err == nil {
-			t.Errorf("a deletion without %s is read", path)
-		}
+		_, _, err := DecodeContainerMessage(without(t, oneDeletion, path))
+		check.That(t, err != nil, "a deletion without %s is read", path)
 	}
 	for _, change := range []string{`"revision":"5/3`, `"invocationNamespace":"a/b`, `"creationId":"x`, `"asString":"a/b`} {
 		key, _, _ := strings.Cut(change, ":")
-		if _, _, err := DecodeContainerMessage([]byte(strings.Replace(oneCreation, key+`:"`, change, 1))); err == nil {
-			t.Errorf("%s... is read, and would break keys", change)
-		}
+		_, _, err := DecodeContainerMessage([]byte(strings.Replace(oneCreation, key+`:"`, change, 1)))
+		check.That(t, err != nil, "%s... is read, and would break keys", change)
 	}
 	c, d, err := DecodeContainerMessage(without(t, oneCreation, "creationId"))
-	if err != nil || c != nil || d == nil {
-		t.Errorf("without an id it is not a deletion: %v, %v, %v", c, d, err)
-	}
+	check.NoError(t, err, "without an id it is not a deletion")
+	check.That(t, c == nil, "without an id it is not a deletion: %v, %v, %v", c, d, err)
+	check.That(t, d != nil, "without an id it is not a deletion: %v, %v, %v", c, d, err)
 }
 
 func TestActionMetaData(t *testing.T) {
@@ -150,9 +128,8 @@ func TestActionMetaData(t *testing.T) {
 		`{"kind":"blackbox","image":":","binary":true}`: ErrIncompatible,
 		`{"binary":true}`:                               ErrIncompatible,
 	} {
-		if _, err := kind(exec).Decode(manifest(t)); !errors.Is(err, want) {
-			t.Errorf("%s: %v, want %v", exec, err, want)
-		}
+		_, err := kind(exec).Decode(manifest(t))
+		check.ErrorIs(t, err, want, "%s", exec)
 	}
 }
 
@@ -161,37 +138,28 @@ func TestQueueRepeatsTheAction(t *testing.T) {
 	const action = `{"path":"guest/p", "name":"hello","binding":"me/p","version":"0.0.3"}`
 	text := strings.Replace(oneCreation, `{"name":"hello","path":"guest","version":"0.0.3"}`, action, 1)
 	q := creation(t, text).Queue
-	if got := string(q.ActionJSON()); got != action {
-		t.Errorf("got %s", got)
-	}
-	if got := string(q.RevisionJSON()); got != `"5-3f0d8b0f6a4c4b1f9a2e7d6c5b4a3928"` {
-		t.Errorf("the revision is %s", got)
-	}
+	check.Equal(t, string(q.ActionJSON()), action)
+	check.Equal(t, string(q.RevisionJSON()), `"5-3f0d8b0f6a4c4b1f9a2e7d6c5b4a3928"`, "the revision")
 	made := NewQueue("guest", q.Action, "")
-	if got := string(made.ActionJSON()); got != `{"binding":"me/p","name":"hello","path":"guest/p","version":"0.0.3"}` {
-		t.Errorf("made anew it is %s", got)
-	}
-	if got := string(made.RevisionJSON()); got != "null" {
-		t.Errorf("no revision is %s", got)
-	}
+	check.Equal(t, string(made.ActionJSON()), `{"binding":"me/p","name":"hello","path":"guest/p","version":"0.0.3"}`, "made anew it")
+	check.Equal(t, string(made.RevisionJSON()), "null", "no revision")
 }
 
 // TestParseQueue reads what a fetch says of its queue, as schedulers do.
 func TestParseQueue(t *testing.T) {
 	want := creation(t, oneCreation).Queue
 	got, err := ParseQueue("guest", want.ActionJSON(), want.RevisionJSON())
-	if err != nil || !got.Same(want) {
-		t.Errorf("got %+v, %v", got, err)
-	}
-	if got, err = ParseQueue("guest", want.ActionJSON(), []byte("null")); err != nil || got.Revision != "" || got.Same(want) {
-		t.Errorf("without a revision: %+v, %v", got, err)
-	}
+	check.NoError(t, err)
+	check.That(t, got.Same(want), "got %+v, %v", got, err)
+	got, err = ParseQueue("guest", want.ActionJSON(), []byte("null"))
+	check.NoError(t, err, "without a revision")
+	check.Equal(t, got.Revision, "", "without a revision")
+	check.That(t, !got.Same(want), "without a revision: %+v, %v", got, err)
 	for action, revision := range map[string]string{
 		``: `null`, `{}`: `null`, `"hello"`: `null`, `{"name":"hello","path":"guest"}`: `5-3f`, `{"name":"hello","path":"other"}`: ``,
 	} {
-		if got, err := ParseQueue("guest", []byte(action), []byte(revision)); err == nil {
-			t.Errorf("%s, %s is read as %+v", action, revision, got)
-		}
+		got, err := ParseQueue("guest", []byte(action), []byte(revision))
+		check.That(t, err != nil, "%s, %s is read as %+v", action, revision, got)
 	}
 }
 
@@ -201,25 +169,19 @@ func TestContainerMessagesPrintNoSecret(t *testing.T) {
 	text := strings.Replace(oneCreation, `"parameters":[]`, `"parameters":[{"key":"k","value":"`+secret+`"}]`, 1)
 	c := creation(t, text)
 	_, d, err := DecodeContainerMessage(without(t, text, "creationId"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	if !strings.Contains(string(c.MetaData.JSON()), secret) {
-		t.Fatal("the metadata has lost it")
-	}
+	check.NoError(t, err)
+	check.Contains(check.Must(t), string(c.MetaData.JSON()), secret, "the metadata has lost it")
 	var log bytes.Buffer
 	ack := ContainerCreationAck{Creation: c}
 	for _, h := range []slog.Handler{slog.NewTextHandler(&log, nil), slog.NewJSONHandler(&log, nil)} {
 		slog.New(h).Info("seen", "creation", c, "value", *c, "deletion", d, "ack", ack, "metadata", c.MetaData)
 	}
 	fmt.Fprintf(&log, "%v %+v %#v %s %+v %#v %+v", *c, *c, *c, c.MetaData, *d, *d, ack)
-	if strings.Contains(log.String(), secret) {
-		t.Errorf("printed it: %s", log.String())
-	}
+	check.Lacks(t, log.String(), secret, "printed it: %s", log.String())
 	broken := strings.Replace(text, `"publish":false`, `"publish":"`+secret+`"`, 1)
-	if _, err := creation(t, broken).MetaData.Decode(manifest(t)); err == nil || strings.Contains(err.Error(), secret) {
-		t.Errorf("the error is %v", err)
-	}
+	_, err = creation(t, broken).MetaData.Decode(manifest(t))
+	check.That(check.Must(t), err != nil, "the error is %v", err)
+	check.Lacks(t, err.Error(), secret)
 }
 
 func FuzzDecodeContainerMessage(f *testing.F) {
@@ -261,8 +223,7 @@ func FuzzParseQueue(f *testing.F) {
 			return
 		}
 		again, err := ParseQueue("guest", q.ActionJSON(), q.RevisionJSON())
-		if err != nil || !again.Same(q) {
-			t.Fatalf("%+v became %+v, %v", q, again, err)
-		}
+		check.NoError(t, err)
+		check.That(check.Must(t), again.Same(q), "%+v became %+v, %v", q, again, err)
 	})
 }

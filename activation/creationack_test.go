@@ -3,6 +3,8 @@ package activation
 import (
 	"strings"
 	"testing"
+
+	"github.com/gpuwhisk/gpuwhisk/invoker/develop/check"
 )
 
 // The acks of oneCreation as the original's classes print them.
@@ -14,23 +16,17 @@ const (
 func creationAck(t testing.TB) ContainerCreationAck {
 	t.Helper()
 	memory, err := ParseSize("2147483648 B")
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.NoError(t, err)
 	return ContainerCreationAck{Creation: creation(t, oneCreation), Instance: Instance{UniqueName: "0", UserMemory: memory}}
 }
 
 func TestContainerCreationAck(t *testing.T) {
 	ack := creationAck(t)
-	if got := string(ack.Encode()); got != oneCreationAck {
-		t.Errorf("success is\n%s, want\n%s", got, oneCreationAck)
-	}
+	check.Equal(t, string(ack.Encode()), oneCreationAck)
 	ack.Error, ack.Reason = ResourceNotEnough, creationReason
 	want := strings.Replace(oneCreationAck, `,"invocationNamespace"`, `,"error":"ResourceNotEnoughError","invocationNamespace"`, 1)
 	want = strings.Replace(want, `,"retryCount"`, `,"reason":"`+creationReason+`","retryCount"`, 1)
-	if got := string(ack.Encode()); got != want {
-		t.Errorf("a failure is\n%s, want\n%s", got, want)
-	}
+	check.Equal(t, string(ack.Encode()), want, "a failure")
 }
 
 // TestCreationErrors: the texts are those on the wire, and two that the original
@@ -49,29 +45,21 @@ func TestCreationErrors(t *testing.T) {
 			t.Errorf("%s: %v", text, err)
 			continue
 		}
-		if got.Error != CreationError(text) || got.Reason != "why" {
-			t.Errorf("%s is read as %q, %q", text, got.Error, got.Reason)
-		}
-		if got.Error.Retried() != retried {
-			t.Errorf("%s: tried again %v, want %v", text, got.Error.Retried(), retried)
-		}
+		check.Equal(t, got.Error, CreationError(text), "%s is read", text)
+		check.Equal(t, got.Reason, "why", "%s is read", text)
+		check.Equal(t, got.Error.Retried(), retried, "%s: tried again", text)
 	}
 	for _, text := range []CreationError{"ShuttingDownError", "NonExecutableActionError", "whatever"} {
 		ack := creationAck(t)
 		ack.Error = text
-		if _, err := DecodeContainerCreationAck(ack.Encode()); err == nil {
-			t.Errorf("%s is read", text)
-		}
-		if text.Parsable() {
-			t.Errorf("%s counts as known", text)
-		}
+		_, err := DecodeContainerCreationAck(ack.Encode())
+		check.That(t, err != nil, "%s is read", text)
+		check.That(t, !text.Parsable(), "%s counts as known", text)
 	}
 	for _, e := range []CreationError{
 		ResourceNotEnough, CreationFailed, CreationUnknown, CreationTimeout, BlackboxFailed, ActionUnreadable, InvalidActionLimit, NonExecutable,
 	} {
-		if !e.Parsable() {
-			t.Errorf("schedulers do not know %s", e)
-		}
+		check.That(t, e.Parsable(), "schedulers do not know %s", e)
 	}
 }
 
@@ -80,9 +68,8 @@ func TestContainerCreationAckNeedsEveryField(t *testing.T) {
 		"transid", "invocationNamespace", "action", "revision", "actionMetaData", "creationId",
 		"rootInvokerIndex", "schedulerHost", "rpcPort", "retryCount",
 	} {
-		if _, err := DecodeContainerCreationAck(without(t, oneCreationAck, path)); err == nil {
-			t.Errorf("an ack without %s is read", path)
-		}
+		_, err := DecodeContainerCreationAck(without(t, oneCreationAck, path))
+		check.That(t, err != nil, "an ack without %s is read", path)
 	}
 }
 

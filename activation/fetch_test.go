@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"strings"
 	"testing"
+
+	"github.com/gpuwhisk/gpuwhisk/invoker/develop/check"
 )
 
 func TestFetchAnswers(t *testing.T) {
@@ -19,34 +21,22 @@ func TestFetchAnswers(t *testing.T) {
 			t.Errorf("%s: %v", kind, err)
 			continue
 		}
-		if a.Kind != kind {
-			t.Errorf("got %s, want %s", a.Kind, kind)
-		}
-		if got := string(a.Encode()); got != text {
-			t.Errorf("%s is written as %s", kind, got)
-		}
-		if has := a.Message != nil && a.JSON() != nil; has != (kind == Fetched) {
-			t.Errorf("%s has an activation: %v", kind, has)
-		}
+		check.Equal(t, a.Kind, kind)
+		check.Equal(t, string(a.Encode()), text, "%s is written", kind)
+		has := a.Message != nil && a.JSON() != nil
+		check.That(t, has == (kind == Fetched), "%s has an activation: %v", kind, has)
 	}
 	a, err := DecodeFetchAnswer(NewFetchAnswer([]byte(oneMessage(t))).Encode())
-	if err != nil {
-		t.Fatal(err)
-	}
-	if got := string(a.JSON()); got != oneMessage(t) {
-		t.Errorf("the message became %s", got)
-	}
-	if got, want := a.Message.ActivationID, mustDecode(t, oneMessage(t)).ActivationID; got != want {
-		t.Errorf("the activation is %s, want %s", got, want)
-	}
+	check.NoError(t, err)
+	check.Equal(t, string(a.JSON()), oneMessage(t), "the message became")
+	got, want := a.Message.ActivationID, mustDecode(t, oneMessage(t)).ActivationID
+	check.Equal(t, got, want, "the activation")
 }
 
 func mustDecode(t *testing.T, text string) *Message {
 	t.Helper()
 	m, err := DecodeMessage([]byte(text))
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.NoError(t, err)
 	return m
 }
 
@@ -56,28 +46,24 @@ func TestFetchAnswersStrictness(t *testing.T) {
 		`{"message":{"type":1}}`, `{"message":{"type":""}}`, `{"message":{"activationId":"1"}}`,
 		`{"message":{"activationId":"1","type":"NoMemoryQueue"}}`,
 	} {
-		if a, err := DecodeFetchAnswer([]byte(text)); err == nil {
-			t.Errorf("%s is read as %s", text, a)
-		}
+		a, err := DecodeFetchAnswer([]byte(text))
+		check.That(t, err != nil, "%s is read as %s", text, a)
 	}
 }
 
 // TestFetchAnswerPrintsNoSecret: an activation's parameters can be secret.
 func TestFetchAnswerPrintsNoSecret(t *testing.T) {
 	a, err := DecodeFetchAnswer([]byte(`{"message":` + oneMessage(t) + `}`))
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.NoError(t, err)
 	var text bytes.Buffer
 	fmt.Fprintf(&text, "%v %+v %#v %s", a, a, a, a)
-	if got, want := text.String(), "fetched fetched fetched fetched"; got != want {
-		t.Errorf("printed as %s, want %s", got, want)
-	}
+	got, want := text.String(), "fetched fetched fetched fetched"
+	check.Equal(t, got, want)
 	const secret = "hush-hush"
 	broken := strings.Replace(oneMessage(t), `"blocking":`, `"blocking":"`+secret+`","x":`, 1)
-	if _, err := DecodeFetchAnswer([]byte(`{"message":` + broken + `}`)); err == nil || strings.Contains(err.Error(), secret) {
-		t.Errorf("the error is %v", err)
-	}
+	_, err = DecodeFetchAnswer([]byte(`{"message":` + broken + `}`))
+	check.That(check.Must(t), err != nil, "the error is %v", err)
+	check.Lacks(t, err.Error(), secret)
 }
 
 func FuzzDecodeFetchAnswer(f *testing.F) {

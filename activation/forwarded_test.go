@@ -3,6 +3,8 @@ package activation
 import (
 	"strings"
 	"testing"
+
+	"github.com/gpuwhisk/gpuwhisk/invoker/develop/check"
 )
 
 // A forwarded message names the invoker whose slot it takes. Without all of that
@@ -16,17 +18,15 @@ func TestForwardedMessage(t *testing.T) {
 	}
 	text := string(m.Encode())
 	got, err := DecodeMessage([]byte(text))
-	if err != nil || got.Forwarded == nil || got.Forwarded.Hops != 2 || string(got.Forwarded.Instance.Encode()) != string(m.Forwarded.Instance.Encode()) {
-		t.Fatalf("%v: %+v", err, got.Forwarded)
-	}
+	check.NoError(t, err)
+	check.That(check.Must(t), got.Forwarded != nil, "%v: %+v", err, got.Forwarded)
+	check.Equal(check.Must(t), got.Forwarded.Hops, 2)
+	check.Equal(check.Must(t), string(got.Forwarded.Instance.Encode()), string(m.Forwarded.Instance.Encode()))
 	if _, err := DecodeMessage([]byte(strings.Replace(text, `"hops":2,`, `"later":[{}],"hops":2,`, 1))); err != nil {
 		t.Errorf("a newer member: %v", err)
 	}
-	if _, err := DecodeMessage([]byte(strings.Replace(text, `"hops":2,`, ``, 1))); err == nil {
-		t.Error("read without its hops")
-	}
+	_, err = DecodeMessage([]byte(strings.Replace(text, `"hops":2,`, ``, 1)))
+	check.That(t, err != nil, "read without its hops")
 	m.Forwarded = nil
-	if strings.Contains(string(m.Encode()), "forwarded") {
-		t.Error("a controller's message got the member")
-	}
+	check.Lacks(t, string(m.Encode()), "forwarded", "a controller's message got the member")
 }

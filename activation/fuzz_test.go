@@ -5,6 +5,8 @@ import (
 	"strings"
 	"testing"
 	"unicode/utf8"
+
+	"github.com/gpuwhisk/gpuwhisk/invoker/develop/check"
 )
 
 // seed adds the captured values of a topic.
@@ -23,16 +25,11 @@ func seed(f *testing.F, topic string) {
 // stable requires that what was written can be read and is written the same.
 func stable(t *testing.T, first []byte, again func([]byte) ([]byte, error)) {
 	t.Helper()
-	if !json.Valid(first) || !utf8.Valid(first) {
-		t.Fatalf("wrote no json: %q", first)
-	}
+	check.That(check.Must(t), json.Valid(first), "wrote no json: %q", first)
+	check.That(check.Must(t), utf8.Valid(first), "wrote no json: %q", first)
 	second, err := again(first)
-	if err != nil {
-		t.Fatalf("read back: %v: %s", err, first)
-	}
-	if string(first) != string(second) {
-		t.Fatalf("not stable:\n%s\n%s", first, second)
-	}
+	check.NoError(t, err, "read back: %s", first)
+	check.Equal(check.Must(t), string(first), string(second), "not stable:\n%s\n%s", first, second)
 }
 
 // fuzzCodec decodes any bytes, uses what can be decoded, and requires that it is
@@ -102,9 +99,8 @@ func FuzzDecodeAction(f *testing.F) {
 		if err != nil {
 			return
 		}
-		if a.Exec.Kind == "" || a.Exec.Image == "" {
-			t.Fatalf("nothing to run: %+v", a.Exec)
-		}
+		check.That(check.Must(t), a.Exec.Kind != "", "nothing to run: %+v", a.Exec)
+		check.That(check.Must(t), a.Exec.Image != "", "nothing to run: %+v", a.Exec)
 		_, _ = a.Annotations.GPU()
 		_ = a.Annotations.ProvidesAPIKey()
 	})
@@ -118,9 +114,8 @@ func FuzzParseManifest(f *testing.F) {
 			return
 		}
 		for _, r := range m.Runtimes() {
-			if _, ok := m.Runtime(r.Kind); !ok {
-				t.Fatalf("kind %q is listed but not found", r.Kind)
-			}
+			_, ok := m.Runtime(r.Kind)
+			check.That(check.Must(t), ok, "kind %q is listed but not found", r.Kind)
 		}
 	})
 }
@@ -145,9 +140,8 @@ func FuzzCanonical(f *testing.F) {
 			again, err := Canonical(b)
 			return again, err
 		})
-		if quoted := quoteHuge(out); !json.Valid(quoted) {
-			t.Fatalf("quoted to no json: %q", quoted)
-		}
+		quoted := quoteHuge(out)
+		check.That(check.Must(t), json.Valid(quoted), "quoted to no json: %q", quoted)
 	})
 }
 
@@ -159,9 +153,8 @@ func FuzzParseUserLimits(f *testing.F) {
 			return
 		}
 		l.raw = nil
-		if _, err := ParseUserLimits(l.append(nil)); err != nil {
-			t.Fatal(err)
-		}
+		_, err = ParseUserLimits(l.append(nil))
+		check.NoError(t, err)
 	})
 }
 
@@ -175,9 +168,9 @@ func FuzzParseSize(f *testing.F) {
 			return
 		}
 		for _, text := range []string{n.String(), n.Bytes()} {
-			if again, err := ParseSize(text); err != nil || again != n {
-				t.Fatalf("%q: %v, %v", text, again, err)
-			}
+			again, err := ParseSize(text)
+			check.NoError(t, err, "%q: %v", text, again)
+			check.Equal(check.Must(t), again, n, "%q", text)
 		}
 	})
 }
@@ -190,9 +183,7 @@ func FuzzParseImage(f *testing.F) {
 		if err != nil {
 			return
 		}
-		if i.String() != s {
-			t.Fatalf("%q became %q", s, i)
-		}
+		check.Equal(check.Must(t), i.String(), s)
 	})
 }
 
@@ -200,12 +191,13 @@ func FuzzGPUAnnotation(f *testing.F) {
 	f.Add([]byte(`{"memory":"4 GB","weight":2,"shim":"count","concurrency":1}`))
 	f.Fuzz(func(t *testing.T, data []byte) {
 		g, err := (Annotations{{GPUAnnotation, data}}).GPU()
-		if err == nil && g != nil && (g.Weight <= 0 || g.Shim == "" || g.Memory < 0) {
-			t.Fatalf("%+v", g)
+		if err == nil && g != nil {
+			check.Greater(check.Must(t), g.Weight, 0)
+			check.That(check.Must(t), g.Shim != "", "%+v", g)
+			check.AtLeast(check.Must(t), g.Memory, 0)
 		}
-		if run, ok := (Annotations{{GPUAnnotation, data}}).GPURun(); ok != (run.Start != "") {
-			t.Fatalf("%+v, %t", run, ok)
-		}
+		run, ok := (Annotations{{GPUAnnotation, data}}).GPURun()
+		check.That(check.Must(t), ok == (run.Start != ""), "%+v, %t", run, ok)
 	})
 }
 
@@ -213,9 +205,7 @@ func FuzzUnlock(f *testing.F) {
 	for _, c := range capturedRecords(f) {
 		if c.scenario == "locked-args" && c.Topic == "invoker0" {
 			m, err := DecodeMessage([]byte(c.Value))
-			if err != nil {
-				f.Fatal(err)
-			}
+			check.NoError(f, err)
 			f.Add([]byte(m.Content))
 		}
 	}

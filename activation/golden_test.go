@@ -6,6 +6,8 @@ import (
 	"os"
 	"strings"
 	"testing"
+
+	"github.com/gpuwhisk/gpuwhisk/invoker/develop/check"
 )
 
 // dropped are the messages that the original could not read either.
@@ -25,9 +27,7 @@ func TestCapturedMessages(t *testing.T) {
 	for _, value := range values {
 		m, err := DecodeMessage([]byte(value))
 		if dropped(value) {
-			if err == nil {
-				t.Errorf("decoded what the original drops: %s", value)
-			}
+			check.That(t, err != nil, "decoded what the original drops: %s", value)
 			continue
 		}
 		if err != nil {
@@ -37,9 +37,7 @@ func TestCapturedMessages(t *testing.T) {
 		read++
 		same(t, string(m.ActivationID), value, string(m.Encode()))
 	}
-	if read < 50 {
-		t.Errorf("read only %d messages", read)
-	}
+	check.AtLeast(t, read, 50, "read only")
 }
 
 func TestCapturedAcks(t *testing.T) {
@@ -63,9 +61,7 @@ func TestCapturedAcks(t *testing.T) {
 		}
 	}
 	for _, k := range []AckKind{Result, Completion, Combined} {
-		if kinds[k] < 10 {
-			t.Errorf("only %d acks of kind %s", kinds[k], k)
-		}
+		check.AtLeast(t, kinds[k], 10, "acks of kind %s", k)
 	}
 }
 
@@ -120,9 +116,7 @@ func TestCapturedEvents(t *testing.T) {
 			Source, UserID string
 			Timestamp      int64
 		}
-		if err := json.Unmarshal([]byte(c.Value), &e); err != nil {
-			t.Fatal(err)
-		}
+		check.NoError(t, json.Unmarshal([]byte(c.Value), &e))
 		r := records[e.Body.ActivationID]
 		if r == nil {
 			continue
@@ -136,9 +130,7 @@ func TestCapturedEvents(t *testing.T) {
 		compared++
 		same(t, c.scenario, c.Value, string(made.Encode()))
 	}
-	if compared < 50 {
-		t.Errorf("compared only %d events", compared)
-	}
+	check.AtLeast(t, compared, 50, "compared only")
 }
 
 // runDetailsOf reads the annotations of a captured record.
@@ -169,9 +161,7 @@ func TestCapturedDocuments(t *testing.T) {
 				Rev     string `json:"_rev"`
 				Updated int64
 			}
-			if err := json.Unmarshal(doc, &stored); err != nil {
-				t.Fatal(err)
-			}
+			check.NoError(t, json.Unmarshal(doc, &stored))
 			r, err := DecodeRecord(doc)
 			if err != nil {
 				t.Errorf("%s %s: %v", s.name, id, err)
@@ -182,18 +172,14 @@ func TestCapturedDocuments(t *testing.T) {
 			same(t, s.name, want, canonical(t, r.Document(stored.Updated)))
 		}
 	}
-	if compared < 50 {
-		t.Errorf("compared only %d documents", compared)
-	}
+	check.AtLeast(t, compared, 50, "compared only")
 }
 
 // TestCapturedBulkDocs compares documents with what the original sent, byte
 // for byte. The one that CouchDB refused differs in the number it refused.
 func TestCapturedBulkDocs(t *testing.T) {
 	data, err := os.ReadFile(goldenDir + "/http/couchdb-invoker.txt")
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.NoError(t, err)
 	compared := 0
 	for line := range strings.Lines(string(data)) {
 		doc, ok := strings.CutPrefix(line, `{"docs":[`)
@@ -203,19 +189,13 @@ func TestCapturedBulkDocs(t *testing.T) {
 		doc = strings.TrimSuffix(strings.TrimSpace(doc), "]}")
 		var stored struct{ Updated int64 }
 		doc = strings.Replace(doc, `"g":1E+400`, `"g":"1E+400"`, 1)
-		if err := json.Unmarshal([]byte(doc), &stored); err != nil {
-			t.Fatal(err)
-		}
+		check.NoError(t, json.Unmarshal([]byte(doc), &stored))
 		r, err := DecodeRecord([]byte(doc))
-		if err != nil {
-			t.Fatal(err)
-		}
+		check.NoError(t, err)
 		compared++
 		same(t, "document", doc, string(r.Document(stored.Updated)))
 	}
-	if compared != 2 {
-		t.Errorf("compared %d documents, want 2", compared)
-	}
+	check.Equal(t, compared, 2)
 }
 
 // TestCapturedNumbers sends the answer of the number scenario through the
@@ -230,30 +210,22 @@ func TestCapturedNumbers(t *testing.T) {
 		switch c.Topic {
 		case "invoker0":
 			m, err := DecodeMessage([]byte(c.Value))
-			if err != nil {
-				t.Fatal(err)
-			}
+			check.NoError(t, err)
 			var content struct{ Raw string }
-			if err := json.Unmarshal(m.Content, &content); err != nil {
-				t.Fatal(err)
-			}
+			check.NoError(t, json.Unmarshal(m.Content, &content))
 			answer = content.Raw
 		case "completed0":
 			a, err := DecodeAck([]byte(c.Value))
-			if err != nil {
-				t.Fatal(err)
-			}
+			check.NoError(t, err)
 			acked = string(a.Record.Response.Result)
-			if n := UTF16Length(answer); n != *a.Record.Response.Size {
-				t.Errorf("size %d, want %d", n, *a.Record.Response.Size)
-			}
+			check.Equal(t, UTF16Length(answer), *a.Record.Response.Size)
 		}
 	}
 	same(t, "result", acked, canonical(t, []byte(answer)))
 	r := Record{Namespace: "guest", Response: Response{Result: json.RawMessage(acked)}}
-	if doc := string(r.Document(1)); !strings.Contains(doc, `"g":"1E+400"`) || !strings.Contains(doc, `"b":1E+3`) {
-		t.Errorf("document: %s", doc)
-	}
+	doc := string(r.Document(1))
+	check.Contains(t, doc, `"g":"1E+400"`)
+	check.Contains(t, doc, `"b":1E+3`)
 }
 
 // TestCapturedActions decodes every stored action and checks its exec against
@@ -273,14 +245,10 @@ func TestCapturedActions(t *testing.T) {
 					Code json.RawMessage
 				}
 			}
-			if err := json.Unmarshal(doc, &stored); err != nil {
-				t.Fatal(err)
-			}
+			check.NoError(t, json.Unmarshal(doc, &stored))
 			a, err := DecodeAction(doc, m)
 			if stored.EntityType != "action" || stored.Exec.Kind == "sequence" {
-				if err == nil {
-					t.Errorf("%s %s: decoded", s.name, id)
-				}
+				check.That(t, err != nil, "%s %s: decoded", s.name, id)
 				continue
 			}
 			if err != nil {
@@ -288,16 +256,12 @@ func TestCapturedActions(t *testing.T) {
 				continue
 			}
 			decoded++
-			if a.Exec.Kind != stored.Exec.Kind || a.FQN() != a.ID || a.Rev == "" {
-				t.Errorf("%s %s: %+v", s.name, id, a)
-			}
+			check.Equal(t, a.Exec.Kind, stored.Exec.Kind, "%s %s", s.name, id)
+			check.Equal(t, a.FQN(), a.ID, "%s %s", s.name, id)
+			check.That(t, a.Rev != "", "%s %s: %+v", s.name, id, a)
 			inName := bytes.Contains(stored.Exec.Code, []byte("mem:"))
-			if inName != (a.Exec.HasCode && a.Exec.Attachment == nil) {
-				t.Errorf("%s %s: code in name %v, exec %+v", s.name, id, inName, a.Exec)
-			}
+			check.Equal(t, inName, a.Exec.HasCode && a.Exec.Attachment == nil, "%s %s: code in name %v, exec %+v", s.name, id, inName, a.Exec)
 		}
 	}
-	if decoded < 25 {
-		t.Errorf("decoded only %d actions", decoded)
-	}
+	check.AtLeast(t, decoded, 25, "decoded only")
 }

@@ -3,6 +3,8 @@ package activation
 import (
 	"strings"
 	"testing"
+
+	"github.com/gpuwhisk/gpuwhisk/invoker/develop/check"
 )
 
 func TestValidName(t *testing.T) {
@@ -11,9 +13,7 @@ func TestValidName(t *testing.T) {
 		"": false, " a": false, "a ": false, "-a": false, "@a": false, "a&": true, "a/b": false, "é": false, "a\n": false, "a$b": false,
 		strings.Repeat("a", 256): true, strings.Repeat("a", 257): false,
 	} {
-		if ValidName(name) != ok {
-			t.Errorf("name %q: want %v", name, ok)
-		}
+		check.Equal(t, ValidName(name), ok, "name %q", name)
 	}
 }
 
@@ -23,9 +23,8 @@ func TestParsePath(t *testing.T) {
 		"": "", "/": "", "guest/ pkg": "", "guest/p$": "",
 	} {
 		got, err := ParsePath(in)
-		if got != want || (err == nil) != (want != "") {
-			t.Errorf("path %q: %q, %v", in, got, err)
-		}
+		check.Equal(t, got, want, "path %q", in)
+		check.That(t, (err == nil) == (want != ""), "path %q: %q, %v", in, got, err)
 	}
 }
 
@@ -38,40 +37,32 @@ func TestParseSemVer(t *testing.T) {
 		if err != nil && want == "" {
 			continue
 		}
-		if err != nil || v.String() != want {
-			t.Errorf("version %q: %v, %v, want %q", in, v, err, want)
-		}
+		check.NoError(t, err, "version %q: %v, want %q", in, v, want)
+		check.Equal(t, v.String(), want, "version %q", in)
 	}
-	if next := (SemVer{1, 2, 3}).Next(); next.String() != "1.2.4" {
-		t.Errorf("next %v", next)
-	}
+	check.Equal(t, (SemVer{1, 2, 3}).Next().String(), "1.2.4")
 }
 
 func TestParseID(t *testing.T) {
 	good := strings.Repeat("0a", 16)
-	if id, err := ParseID(good); err != nil || string(id) != good {
-		t.Errorf("%v, %v", id, err)
-	}
+	id, err := ParseID(good)
+	check.NoError(t, err, "%v", id)
+	check.Equal(t, string(id), good)
 	for _, bad := range []string{"", good + "0", good[1:], strings.ToUpper(good), strings.Repeat("0g", 16)} {
-		if _, err := ParseID(bad); err == nil {
-			t.Errorf("took %q", bad)
-		}
+		_, err := ParseID(bad)
+		check.That(t, err != nil, "took %q", bad)
 	}
 }
 
 func TestValidControllerID(t *testing.T) {
 	for id, ok := range map[string]bool{"0": true, "a.b-c_D": true, "": false, "a/b": false, strings.Repeat("a", 129): false} {
-		if ValidControllerID(id) != ok {
-			t.Errorf("controller id %q: want %v", id, ok)
-		}
+		check.Equal(t, ValidControllerID(id), ok, "controller id %q", id)
 	}
 }
 
 func TestUTF16Length(t *testing.T) {
 	for s, want := range map[string]int{"": 0, "abc": 3, "é": 1, "€": 1, "😀": 2, "a\xffb": 3} {
-		if got := UTF16Length(s); got != want {
-			t.Errorf("%q: %d, want %d", s, got, want)
-		}
+		check.Equal(t, UTF16Length(s), want, "%q", s)
 	}
 }
 
@@ -79,21 +70,16 @@ func TestParseSize(t *testing.T) {
 	for in, want := range map[string]Size{
 		"256 MB": 256 * MB, "256MB": 256 * MB, " 1 g ": GB, "1k": KB, "1 Kb": KB, "0 B": 0, "2147483648 B": 2 * GB, "1\tGB\n": GB,
 	} {
-		if got, err := ParseSize(in); err != nil || got != want {
-			t.Errorf("%q: %d, %v", in, got, err)
-		}
+		got, err := ParseSize(in)
+		check.NoError(t, err, "%q: %d", in, got)
+		check.Equal(t, got, want, "%q", in)
 	}
 	for _, bad := range []string{"", "MB", "1", "1 TB", "-1 B", "1.5 MB", "  1 B", "1  B", "1 B  ", "9223372036854775807 KB", "99999999999999999999 B"} {
-		if got, err := ParseSize(bad); err == nil {
-			t.Errorf("took %q as %d", bad, got)
-		}
+		got, err := ParseSize(bad)
+		check.That(t, err != nil, "took %q as %d", bad, got)
 	}
 	for size, want := range map[Size]string{0: "0 B", 1023: "1023 B", KB: "1 KB", 1536 * MB: "1536 MB", 2 * GB: "2 GB"} {
-		if size.String() != want {
-			t.Errorf("%d: %s, want %s", int64(size), size, want)
-		}
+		check.Equal(t, size.String(), want, "%d: %s", int64(size), size)
 	}
-	if got := (2 * GB).Bytes(); got != "2147483648 B" {
-		t.Errorf("bytes %s", got)
-	}
+	check.Equal(t, (2 * GB).Bytes(), "2147483648 B")
 }

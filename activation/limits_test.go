@@ -3,6 +3,8 @@ package activation
 import (
 	"errors"
 	"testing"
+
+	"github.com/gpuwhisk/gpuwhisk/invoker/develop/check"
 )
 
 func number[T any](v T) *T { return &v }
@@ -37,9 +39,8 @@ func TestBoundsCheck(t *testing.T) {
 			continue
 		}
 		var limit *LimitError
-		if !errors.As(err, &limit) || err.Error() != "requirement failed: "+c.want {
-			t.Errorf("%s: %v", c.name, err)
-		}
+		check.That(check.Must(t), errors.As(err, &limit), "%s: %v", c.name, err)
+		check.Equal(t, err.Error(), "requirement failed: "+c.want, "%s", c.name)
 	}
 }
 
@@ -48,9 +49,8 @@ func TestCapturedLimit(t *testing.T) {
 	user := UserLimits{MaxMemoryMB: number(128)}
 	err := DefaultBounds().For(UserLimits{}, user).Check(Limits{TimeoutMillis: 60000, MemoryMB: 256, LogsMB: 10, Concurrency: 1})
 	want := "requirement failed: memory size 256 MB exceeds allowed threshold of 128 MB"
-	if err == nil || err.Error() != want {
-		t.Errorf("%v, want %s", err, want)
-	}
+	check.That(check.Must(t), err != nil, "%v, want %s", err, want)
+	check.Equal(t, err.Error(), want)
 }
 
 func TestBoundsFor(t *testing.T) {
@@ -63,39 +63,25 @@ func TestBoundsFor(t *testing.T) {
 	want.Truncation = 10 * KB    // the default for namespaces
 	want.Payload = MB            // never more than the system's
 	want.TimeoutMillis.Min = 100 // never outside the system's
-	if got != want {
-		t.Errorf("got %+v\nwant %+v", got, want)
-	}
-	if got := system.For(UserLimits{}, UserLimits{}); got != system {
-		t.Errorf("nothing set: %+v", got)
-	}
-	if got := system.For(UserLimits{MaxMemoryMB: number(1)}, UserLimits{}).MemoryMB.Max; got != 128 {
-		t.Errorf("default below the system's minimum: %d", got)
-	}
+	check.Equal(t, got, want)
+	check.Equal(t, system.For(UserLimits{}, UserLimits{}), system, "nothing set")
+	check.Equal(t, system.For(UserLimits{MaxMemoryMB: number(1)}, UserLimits{}).MemoryMB.Max, 128, "default below the system's minimum")
 }
 
 func TestUserLimits(t *testing.T) {
 	text := `{"allowedKinds":["a","b"],"concurrentInvocations":1,"maxActionMemory":512,"maxPayloadSize":"524288 B","storeActivations":false}`
 	l, err := ParseUserLimits([]byte(text))
-	if err != nil {
-		t.Fatal(err)
-	}
-	if *l.MaxMemoryMB != 512 || *l.MaxPayload != 512*KB || l.StoresActivations() || len(l.AllowedKinds) != 2 || *l.ConcurrentInvoked != 1 {
-		t.Errorf("%+v", l)
-	}
-	if got := string(l.append(nil)); got != text {
-		t.Errorf("as read: %s", got)
-	}
+	check.NoError(t, err)
+	check.Equal(t, *l.MaxMemoryMB, 512)
+	check.Equal(t, *l.MaxPayload, 512*KB)
+	check.That(t, !l.StoresActivations(), "%+v", l)
+	check.Equal(t, len(l.AllowedKinds), 2)
+	check.Equal(t, *l.ConcurrentInvoked, 1)
+	check.Equal(t, string(l.append(nil)), text, "as read")
 	l.raw = nil
-	if got := string(l.append(nil)); got != text {
-		t.Errorf("as made: %s", got)
-	}
-	if !(UserLimits{}).StoresActivations() {
-		t.Error("without limits no activations are stored")
-	}
-	if got := string((UserLimits{}).append(nil)); got != "{}" {
-		t.Errorf("no limits are %s", got)
-	}
+	check.Equal(t, string(l.append(nil)), text, "as made")
+	check.That(t, (UserLimits{}).StoresActivations(), "without limits no activations are stored")
+	check.Equal(t, string((UserLimits{}).append(nil)), "{}", "no limits")
 	if _, err := ParseUserLimits([]byte(`{"maxActionMemory":null,"new":{}}`)); err != nil {
 		t.Errorf("null and unknown: %v", err)
 	}

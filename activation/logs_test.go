@@ -3,6 +3,8 @@ package activation
 import (
 	"strings"
 	"testing"
+
+	"github.com/gpuwhisk/gpuwhisk/invoker/develop/check"
 )
 
 // The database keeps a record's logs; no ack carries them, whatever the record
@@ -13,11 +15,11 @@ func TestLogsStayOutOfAcks(t *testing.T) {
 		Name: "act", Version: "0.0.1", Logs: []string{"line"},
 	}
 	for _, a := range []Ack{NewResult(NewTransID("t", 1, false), r), NewCombined(NewTransID("t", 1, false), r, Instance{})} {
-		if text := string(a.Encode()); !strings.Contains(text, `"logs":[]`) || strings.Contains(text, "line") {
-			t.Errorf("%s: %s", a.Kind, text)
-		}
+		text := string(a.Encode())
+		check.Contains(t, text, `"logs":[]`, "%s", a.Kind)
+		check.Lacks(t, text, "line", "%s", a.Kind)
 	}
-	if doc := string(r.Document(1)); !strings.Contains(doc, `"logs":["line"]`) || !strings.HasPrefix(doc, `{"_id":"caller/0123456789abcdef0123456789abcdef",`) {
-		t.Errorf("document %s", doc)
-	}
+	doc := string(r.Document(1))
+	check.Contains(t, doc, `"logs":["line"]`)
+	check.That(t, strings.HasPrefix(doc, `{"_id":"caller/0123456789abcdef0123456789abcdef",`), "document %s", doc)
 }

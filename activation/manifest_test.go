@@ -4,32 +4,32 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/gpuwhisk/gpuwhisk/invoker/develop/check"
 )
 
 func TestManifest(t *testing.T) {
 	m := manifest(t)
-	if n := len(m.Runtimes()); n != 5 {
-		t.Fatalf("%d runtimes", n)
-	}
+	check.Equal(check.Must(t), len(m.Runtimes()), 5)
 	for kind, want := range map[string]string{
 		"nodejs:20": "nodejs:20", "nodejs:default": "nodejs:20", "python:default": "python:3.11",
 		" NodeJS:18 ": "nodejs:18", //nolint:gocritic // the blanks are what is tested
 		"cobol:60":    "", "cobol:default": "", "default": "", "": "",
 	} {
 		r, ok := m.Runtime(kind)
-		if r.Kind != want || ok != (want != "") {
-			t.Errorf("kind %q: %q", kind, r.Kind)
-		}
+		check.Equal(t, r.Kind, want, "kind %q", kind)
+		check.That(t, ok == (want != ""), "kind %q: %q", kind, r.Kind)
 	}
 	node, _ := m.Runtime("nodejs:20")
 	cell := node.StemCells[0]
-	if cell.Count != 2 || cell.Memory != 256*MB || *cell.Reactive != (Reactive{1, 4, 2 * time.Minute, 1, 1}) {
-		t.Errorf("stem cell %+v %+v", cell, cell.Reactive)
-	}
+	check.Equal(t, cell.Count, 2)
+	check.Equal(t, cell.Memory, 256*MB)
+	check.Equal(t, *cell.Reactive, Reactive{1, 4, 2 * time.Minute, 1, 1})
 	java, _ := m.Runtime("java:8")
-	if java.SentinelledLogs || !java.RequireMain || !node.SentinelledLogs || !node.Attached {
-		t.Errorf("flags %+v", java)
-	}
+	check.That(t, !java.SentinelledLogs, "flags %+v", java)
+	check.That(check.Must(t), java.RequireMain, "flags %+v", java)
+	check.That(check.Must(t), node.SentinelledLogs, "flags %+v", java)
+	check.That(t, node.Attached, "flags %+v", java)
 }
 
 func TestManifestRefuses(t *testing.T) {
@@ -48,9 +48,8 @@ func TestManifestRefuses(t *testing.T) {
 		"bad ttl":           entry(`,"stemCells":[{"count":1,"memory":"1 MB","reactive":{"minCount":0,"maxCount":1,"ttl":"soon","threshold":1,"increment":1}}]`),
 		"increment too big": entry(`,"stemCells":[{"count":1,"memory":"1 MB","reactive":{"minCount":0,"maxCount":1,"ttl":"1 s","threshold":1,"increment":2}}]`),
 	} {
-		if _, err := ParseManifest([]byte(text), ManifestOptions{}); err == nil {
-			t.Errorf("%s: taken", name)
-		}
+		_, err := ParseManifest([]byte(text), ManifestOptions{})
+		check.That(t, err != nil, "%s: taken", name)
 	}
 	if _, err := ParseManifest([]byte(entry(`,"stemCells":[{"count":1,"memory":"1 MB"}],"deprecated":null`)), ManifestOptions{}); err != nil {
 		t.Errorf("legacy count: %v", err)
@@ -70,14 +69,13 @@ func TestImages(t *testing.T) {
 		"n@sha256:0123456789abcdef0123456789abcdef": {Name: "n", Digest: "sha256:0123456789abcdef0123456789abcdef"},
 	} {
 		got, err := ParseImage(s)
-		if err != nil || got != want || got.String() != s {
-			t.Errorf("%q: %+v, %v", s, got, err)
-		}
+		check.NoError(t, err, "%q: %+v", s, got)
+		check.Equal(t, got, want)
+		check.Equal(t, got.String(), s)
 	}
 	for _, bad := range []string{"", "/", "Name", "a//b", "name:", "name: x", "-name", "name-", "a b", "host:x/name", "n@", "n@sha256:12", "n:" + strings.Repeat("t", 129)} {
-		if got, err := ParseImage(bad); err == nil {
-			t.Errorf("took %q as %+v", bad, got)
-		}
+		got, err := ParseImage(bad)
+		check.That(t, err != nil, "took %q as %+v", bad, got)
 	}
 }
 
@@ -90,17 +88,13 @@ func TestImageReference(t *testing.T) {
 	}{
 		{plain, "", "p/n:t"}, {plain, "reg", "reg/p/n:t"}, {plain, "reg/", "reg/p/n:t"}, {own, "reg", "own:1/n"}, {own, "", "own:1/n"},
 	} {
-		if got := c.image.Reference(c.registry); got != c.want {
-			t.Errorf("%+v at %q: %q", c.image, c.registry, got)
-		}
+		check.Equal(t, c.image.Reference(c.registry), c.want, "%+v at %q", c.image, c.registry)
 	}
 	for _, c := range []struct {
 		a, b Image
 		want bool
 	}{{Image{Name: "n"}, Image{Name: "n", Tag: "latest"}, true}, {Image{Name: "n"}, Image{Name: "n", Tag: "1"}, false}, {plain, own, false}} {
-		if got := c.a.Same(c.b); got != c.want {
-			t.Errorf("%+v is the same as %+v: %t", c.a, c.b, got)
-		}
+		check.Equal(t, c.a.Same(c.b), c.want, "%+v is the same as %+v", c.a, c.b)
 	}
 }
 
@@ -108,39 +102,26 @@ func TestNativeImages(t *testing.T) {
 	m := manifest(t)
 	for image, want := range map[string]bool{"openwhisk/dockerskeleton:nightly": true, "openwhisk/dockerskeleton": false, "whisk/mine": false} {
 		i, _ := ParseImage(image)
-		if m.Native(i) != want {
-			t.Errorf("%s: want %v", image, want)
-		}
+		check.Equal(t, m.Native(i), want, "%s", image)
 	}
 	m, err := ParseManifest([]byte(`{}`), ManifestOptions{BypassPull: true, LocalPrefix: "whisk", UserImagesRegistry: "u", RuntimesRegistry: "r"})
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.NoError(t, err)
 	local, _ := ParseImage("whisk/mine")
 	bare, _ := ParseImage("mine")
-	if !m.Native(local) {
-		t.Error("an image with the local prefix is pulled")
-	}
-	if m.Native(bare) {
-		t.Error("an image without the local prefix is not pulled")
-	}
-	if got := m.UserReference(bare); got != "u/mine" {
-		t.Errorf("the user's registry: %s", got)
-	}
-	if got := m.ManagedReference(bare); got != "r/mine" {
-		t.Errorf("the runtimes' registry: %s", got)
-	}
+	check.That(t, m.Native(local), "an image with the local prefix is pulled")
+	check.That(t, !m.Native(bare), "an image without the local prefix is not pulled")
+	check.Equal(t, m.UserReference(bare), "u/mine", "the user's registry")
+	check.Equal(t, m.ManagedReference(bare), "r/mine", "the runtimes' registry")
 }
 
 func TestParseDuration(t *testing.T) {
 	for s, want := range map[string]time.Duration{"2 minutes": 2 * time.Minute, "10s": 10 * time.Second, "1 d": 24 * time.Hour, "5 ms": 5 * time.Millisecond, "0 h": 0} {
-		if got, err := ParseDuration(s); err != nil || got != want {
-			t.Errorf("%q: %v, %v", s, got, err)
-		}
+		got, err := ParseDuration(s)
+		check.NoError(t, err, "%q: %v", s, got)
+		check.Equal(t, got, want, "%q", s)
 	}
 	for _, bad := range []string{"", "5", "minutes", "-1 s", "1 fortnight", "999999999 days"} {
-		if got, err := ParseDuration(bad); err == nil {
-			t.Errorf("took %q as %v", bad, got)
-		}
+		got, err := ParseDuration(bad)
+		check.That(t, err != nil, "took %q as %v", bad, got)
 	}
 }

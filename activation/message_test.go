@@ -4,6 +4,8 @@ import (
 	"encoding/json"
 	"strings"
 	"testing"
+
+	"github.com/gpuwhisk/gpuwhisk/invoker/develop/check"
 )
 
 // oneMessage is a captured message with every part that is usual.
@@ -31,9 +33,7 @@ func TestMessageNeedsEveryField(t *testing.T) {
 		"rootControllerIndex.asString": true, "rootControllerIndex.instanceType": false,
 	} {
 		_, err := DecodeMessage(without(t, whole, path))
-		if (err != nil) != required {
-			t.Errorf("without %s: %v", path, err)
-		}
+		check.That(t, (err != nil) == required, "without %s: %v", path, err)
 	}
 }
 
@@ -41,9 +41,7 @@ func TestMessageNeedsEveryField(t *testing.T) {
 func without(t *testing.T, doc, path string) []byte {
 	t.Helper()
 	var root map[string]any
-	if err := json.Unmarshal([]byte(doc), &root); err != nil {
-		t.Fatal(err)
-	}
+	check.NoError(t, json.Unmarshal([]byte(doc), &root))
 	at := root
 	keys := strings.Split(path, ".")
 	for _, k := range keys[:len(keys)-1] {
@@ -51,9 +49,7 @@ func without(t *testing.T, doc, path string) []byte {
 	}
 	delete(at, keys[len(keys)-1])
 	out, err := json.Marshal(root)
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.NoError(t, err)
 	return out
 }
 
@@ -91,13 +87,9 @@ func TestMessageStrictness(t *testing.T) {
 		{"array", whole, `[]`, false},
 		{"nothing", whole, ``, false},
 	} {
-		if !strings.Contains(whole, c.old) {
-			t.Fatalf("%s: %q is not in the message", c.name, c.old)
-		}
+		check.Contains(check.Must(t), whole, c.old, "%s", c.name)
 		_, err := DecodeMessage([]byte(strings.Replace(whole, c.old, c.new, 1)))
-		if (err == nil) != c.ok {
-			t.Errorf("%s: %v", c.name, err)
-		}
+		check.That(t, (err == nil) == c.ok, "%s: %v", c.name, err)
 	}
 }
 
@@ -107,9 +99,8 @@ func TestMessageStrictness(t *testing.T) {
 func TestDamagedMessages(t *testing.T) {
 	whole := oneMessage(t)
 	for i := range len(whole) {
-		if _, err := DecodeMessage([]byte(whole[:i])); err == nil {
-			t.Errorf("decoded the first %d bytes", i)
-		}
+		_, err := DecodeMessage([]byte(whole[:i]))
+		check.That(t, err != nil, "decoded the first %d bytes", i)
 		for _, flip := range []byte{0x01, 0x80, 0xff} {
 			damaged := []byte(whole)
 			damaged[i] ^= flip
@@ -135,59 +126,48 @@ func TestErrorsNameKnownMembersOnly(t *testing.T) {
 		"of what is known": strings.Replace(whole, `"blocking":`, `"blocking":"`+secret+`","x":`, 1),
 	} {
 		_, err := DecodeMessage([]byte(damaged))
-		if damaged == whole || err == nil {
-			t.Fatalf("%s: the message is not damaged", name)
-		}
-		if strings.Contains(err.Error(), secret) {
-			t.Errorf("%s: secret in %v", name, err)
-		}
+		check.That(check.Must(t), damaged != whole, "%s: the message is not damaged", name)
+		check.That(check.Must(t), err != nil, "%s: the message is not damaged", name)
+		check.Lacks(t, err.Error(), secret, "%s: secret", name)
 	}
 	_, err := DecodeMessage([]byte(strings.Replace(whole, `"subject":`, `"subject":?`, 1)))
-	if err == nil || !strings.Contains(err.Error(), "user: subject: offset") {
-		t.Errorf("error %v, want the way to the value", err)
-	}
+	check.ErrorContains(t, err, "user: subject: offset")
 }
 
 func TestDecodedMessage(t *testing.T) {
 	m, err := DecodeMessage([]byte(oneMessage(t)))
-	if err != nil {
-		t.Fatal(err)
-	}
-	if m.Action.FQN() != "guest/pkg/inpkg" || m.Action.Binding != "guest/bound" || m.Version() != "0.0.1" ||
-		m.Controller != "0" || !m.Blocking || m.CausedBySequence() || m.User.Subject != "guest" ||
-		m.User.Namespace.Name != "guest" || len(m.User.Rights) != 4 || !m.User.Limits.StoresActivations() {
-		t.Errorf("%+v", m)
-	}
+	check.NoError(t, err)
+	check.Equal(t, m.Action.FQN(), "guest/pkg/inpkg")
+	check.Equal(t, m.Action.Binding, "guest/bound")
+	check.Equal(t, m.Version(), "0.0.1")
+	check.Equal(t, m.Controller, "0")
+	check.That(check.Must(t), m.Blocking, "%+v", m)
+	check.That(t, !m.CausedBySequence(), "%+v", m)
+	check.Equal(t, m.User.Subject, "guest")
+	check.Equal(t, m.User.Namespace.Name, "guest")
+	check.Equal(t, len(m.User.Rights), 4)
+	check.That(t, m.User.Limits.StoresActivations(), "%+v", m)
 	key := m.User.AuthKey.Members()
-	if len(key) != 1 || key[0].Key != "api_key" || !strings.HasPrefix(string(key[0].Value), `"23bc46b1-`) {
-		t.Error("auth key")
-	}
-	if s := m.User.AuthKey.String() + m.User.AuthKey.GoString(); strings.Contains(s, "23bc") {
-		t.Error("the key is printed")
-	}
+	check.Equal(check.Must(t), len(key), 1, "auth key")
+	check.Equal(t, key[0].Key, "api_key", "auth key")
+	check.That(t, strings.HasPrefix(string(key[0].Value), `"23bc46b1-`), "auth key")
+	check.Lacks(t, m.User.AuthKey.String()+m.User.AuthKey.GoString(), "23bc", "the key is printed")
 }
 
 func TestAuthKeyIsFreeForm(t *testing.T) {
 	custom := `{"token":{"a":[1]},"api_key":"k","token":"last"}`
 	m, err := DecodeMessage([]byte(strings.Replace(oneMessage(t), `"authkey":{`, `"authkey":`+custom+`,"x":{`, 1)))
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.NoError(t, err)
 	got := m.User.AuthKey.Members()
-	if len(got) != 2 || got[0].Key != "token" || string(got[0].Value) != `"last"` || string(got[1].Value) != `"k"` {
-		t.Errorf("%v", got)
-	}
-	if m.User.AuthKey.Equal(NewAuthKey("k")) {
-		t.Error("two keys are equal")
-	}
-	if !NewAuthKey("k").Equal(NewAuthKey("k")) {
-		t.Error("a key is not equal to itself")
-	}
+	check.Equal(check.Must(t), len(got), 2)
+	check.Equal(t, got[0].Key, "token")
+	check.Equal(t, string(got[0].Value), `"last"`)
+	check.Equal(t, string(got[1].Value), `"k"`)
+	check.That(t, !m.User.AuthKey.Equal(NewAuthKey("k")), "two keys are equal")
+	check.That(t, NewAuthKey("k").Equal(NewAuthKey("k")), "a key is not equal to itself")
 }
 
 func TestMessageErrorNamesTheField(t *testing.T) {
 	_, err := DecodeMessage([]byte(strings.Replace(oneMessage(t), `"uuid":"`, `"uuid":5,"x":"`, 1)))
-	if err == nil || !strings.Contains(err.Error(), "user: namespace: uuid:") {
-		t.Errorf("error %v", err)
-	}
+	check.ErrorContains(t, err, "user: namespace: uuid:")
 }

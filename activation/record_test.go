@@ -4,6 +4,8 @@ import (
 	"encoding/json"
 	"strings"
 	"testing"
+
+	"github.com/gpuwhisk/gpuwhisk/invoker/develop/check"
 )
 
 func TestShrink(t *testing.T) {
@@ -18,12 +20,8 @@ func TestShrink(t *testing.T) {
 		{NewCombined(tid, r, inst), `{"instance":{"dedicatedNamespaces":[],"instance":0,"instanceType":"invoker","tags":[],"userMemory":"1073741824 B"},"isSystemError":true,"response":"id","transid":["t",1]}`},
 		{NewCompletion(tid, "id", true, inst), `{"activationId":"id","instance":{"dedicatedNamespaces":[],"instance":0,"instanceType":"invoker","tags":[],"userMemory":"1073741824 B"},"isSystemError":true,"transid":["t",1]}`},
 	} {
-		if got := string(c.ack.Shrink().Encode()); got != c.want {
-			t.Errorf("%s: %s", c.ack.Kind, got)
-		}
-		if c.ack.FreesSlot() != (c.ack.Kind != Result) {
-			t.Errorf("%s frees a slot: %v", c.ack.Kind, c.ack.FreesSlot())
-		}
+		check.Equal(t, string(c.ack.Shrink().Encode()), c.want, "%s", c.ack.Kind)
+		check.That(t, c.ack.FreesSlot() == (c.ack.Kind != Result), "%s frees a slot: %v", c.ack.Kind, c.ack.FreesSlot())
 	}
 }
 
@@ -35,38 +33,31 @@ func TestDecodeAckRefuses(t *testing.T) {
 		`{"instance":` + inst + `,"transid":["t",1]}`, `{"instance":{},"activationId":` + id + `,"transid":["t",1]}`,
 		`{"transid":["t",1],"response":"short"}`, `{"transid":["t",1],"response":{}}`,
 	} {
-		if _, err := DecodeAck([]byte(bad)); err == nil {
-			t.Errorf("took %s", bad)
-		}
+		_, err := DecodeAck([]byte(bad))
+		check.That(t, err != nil, "took %s", bad)
 	}
 	a, err := DecodeAck([]byte(`{"transid":["t",1],"response":` + id + `,"isSystemError":null}`))
-	if err != nil || a.Kind != Result || a.Record != nil {
-		t.Errorf("%+v, %v", a, err)
-	}
+	check.NoError(t, err)
+	check.Equal(t, a.Kind, Result)
+	check.That(t, a.Record == nil, "%+v, %v", a, err)
 }
 
 func TestInstance(t *testing.T) {
 	i := Instance{ID: 3, UserMemory: GB}
-	if i.String() != "invoker3" || i.Topic() != "invoker3" {
-		t.Errorf("%s", i)
-	}
+	check.Equal(t, i.String(), "invoker3")
+	check.Equal(t, i.Topic(), "invoker3")
 	i.UniqueName, i.DisplayedName = "host-a", "shown"
-	if i.String() != "invoker3/host-a/shown" {
-		t.Errorf("%s", i)
-	}
+	check.Equal(t, i.String(), "invoker3/host-a/shown")
 	i.BusyMemory, i.Tags = number(5*B), []string{"gpu"}
 	want := `{"busyMemory":"5 B","dedicatedNamespaces":[],"displayedName":"shown","instance":3,"instanceType":"invoker","tags":["gpu"],"uniqueName":"host-a","userMemory":"1073741824 B"}`
-	if got := string(i.Encode()); got != want {
-		t.Errorf("%s", got)
-	}
+	check.Equal(t, string(i.Encode()), want)
 	g, err := DecodePing([]byte(`{"name":` + want + `}`))
-	if err != nil || !g.Enabled || string(g.Instance.Encode()) != want {
-		t.Errorf("%+v, %v", g, err)
-	}
+	check.NoError(t, err)
+	check.That(check.Must(t), g.Enabled, "%+v, %v", g, err)
+	check.Equal(t, string(g.Instance.Encode()), want)
 	for _, bad := range []string{`{}`, `{"name":{}}`, `{"name":` + strings.Replace(want, "invoker", "controller", 1) + `}`} {
-		if _, err := DecodePing([]byte(bad)); err == nil {
-			t.Errorf("took %s", bad)
-		}
+		_, err := DecodePing([]byte(bad))
+		check.That(t, err != nil, "took %s", bad)
 	}
 }
 
@@ -82,37 +73,28 @@ func TestRecordNeedsEveryField(t *testing.T) {
 		"response": true, "response.statusCode": true, "start": true, "subject": true, "version": true,
 		"cause": false, "duration": false, "response.result": false, "response.size": false, "updated": false, "entityType": false,
 	} {
-		if _, err := DecodeRecord(without(t, doc, path)); (err != nil) != required {
-			t.Errorf("without %s: %v", path, err)
-		}
+		_, err := DecodeRecord(without(t, doc, path))
+		check.That(t, (err != nil) == required, "without %s: %v", path, err)
 	}
-	if _, err := DecodeRecord([]byte(strings.Replace(doc, `"statusCode":1`, `"statusCode":4`, 1))); err == nil {
-		t.Error("took a status of 4")
-	}
-	if !strings.Contains(doc, `"response":{"result":{"error":"a \"text\""},"size":7,"statusCode":1}`) {
-		t.Errorf("%s", doc)
-	}
-	if got := string(ErrorValue(2, json.RawMessage(`[1e3]`)).Result); got != `{"error":[1e3]}` {
-		t.Errorf("%s", got)
-	}
+	_, err := DecodeRecord([]byte(strings.Replace(doc, `"statusCode":1`, `"statusCode":4`, 1)))
+	check.That(t, err != nil, "took a status of 4")
+	check.Contains(t, doc, `"response":{"result":{"error":"a \"text\""},"size":7,"statusCode":1}`)
+	check.Equal(t, string(ErrorValue(2, json.RawMessage(`[1e3]`)).Result), `{"error":[1e3]}`)
 }
 
 func TestShortenLogs(t *testing.T) {
 	doc := []byte(`{"_id":"guest/1","logs":["aaaa","bbbb","cccc"],"response":{"result":1E+3}}`)
 	once, ok := ShortenLogs(doc, 9)
-	if !ok || !strings.HasPrefix(string(once), `{"_id":"guest/1","logs":["aaaa","bbbb","Logs were truncated`) || !strings.HasSuffix(string(once), `"response":{"result":1E+3}}`) {
-		t.Errorf("%v %s", ok, once)
-	}
+	check.That(check.Must(t), ok, "%v %s", ok, once)
+	check.That(check.Must(t), strings.HasPrefix(string(once), `{"_id":"guest/1","logs":["aaaa","bbbb","Logs were truncated`), "%v %s", ok, once)
+	check.That(t, strings.HasSuffix(string(once), `"response":{"result":1E+3}}`), "%v %s", ok, once)
 	again, ok := ShortenLogs(once, 0)
-	if !ok || strings.Contains(string(again), "aaaa") {
-		t.Errorf("%v %s", ok, again)
-	}
-	if _, ok := ShortenLogs(again, 0); ok {
-		t.Error("shortened for ever")
-	}
+	check.That(check.Must(t), ok, "%v %s", ok, again)
+	check.Lacks(t, string(again), "aaaa")
+	_, ok = ShortenLogs(again, 0)
+	check.That(t, !ok, "shortened for ever")
 	for _, not := range []string{`{"logs":["a"]}`, `{"logs":[]}`, `{}`, `{`, `{"logs":5}`} {
-		if got, ok := ShortenLogs([]byte(not), 100); ok {
-			t.Errorf("shortened %s to %s", not, got)
-		}
+		got, ok := ShortenLogs([]byte(not), 100)
+		check.That(t, !ok, "shortened %s to %s", not, got)
 	}
 }

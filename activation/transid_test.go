@@ -1,6 +1,10 @@
 package activation
 
-import "testing"
+import (
+	"testing"
+
+	"github.com/gpuwhisk/gpuwhisk/invoker/develop/check"
+)
 
 func TestTransID(t *testing.T) {
 	for _, c := range []struct {
@@ -31,31 +35,19 @@ func TestTransID(t *testing.T) {
 			t.Errorf("%s: %v", c.text, err)
 			continue
 		}
-		if got.ID() != c.id || got.StartMillis() != c.start || got.ExtraLogging() != c.extra {
-			t.Errorf("%s: %q %d %v", c.text, got.ID(), got.StartMillis(), got.ExtraLogging())
-		}
-		if string(got.JSON()) != c.text {
-			t.Errorf("%s is echoed as %s", c.text, got.JSON())
-		}
+		check.Equal(t, got.ID(), c.id, "%s", c.text)
+		check.Equal(t, got.StartMillis(), c.start, "%s", c.text)
+		check.Equal(t, got.ExtraLogging(), c.extra, "%s", c.text)
+		check.Equal(t, string(got.JSON()), c.text)
 	}
 }
 
 func TestMadeTransID(t *testing.T) {
 	parent := NewTransID("p\"q", 4, true)
-	if got := string(parent.JSON()); got != `["p\"q",4,true]` {
-		t.Errorf("parent %s", got)
-	}
+	check.Equal(t, string(parent.JSON()), `["p\"q",4,true]`)
 	child := parent.Child("c", 5)
-	if got := string(child.JSON()); got != `["c",5,true,["p\"q",4,true]]` {
-		t.Errorf("child %s", got)
-	}
-	if got := string(NewTransID("a", 1, false).Child("b", 2).JSON()); got != `["b",2,["a",1]]` {
-		t.Errorf("child %s", got)
-	}
-	if got := (TransID{}).ID(); got != UnknownTransID {
-		t.Errorf("zero value %q", got)
-	}
-	if got := string((TransID{}).JSON()); got != `["sid_unknown",0]` {
-		t.Errorf("zero value %s", got)
-	}
+	check.Equal(t, string(child.JSON()), `["c",5,true,["p\"q",4,true]]`)
+	check.Equal(t, string(NewTransID("a", 1, false).Child("b", 2).JSON()), `["b",2,["a",1]]`)
+	check.Equal(t, (TransID{}).ID(), UnknownTransID, "zero value")
+	check.Equal(t, string((TransID{}).JSON()), `["sid_unknown",0]`, "zero value")
 }

@@ -7,9 +7,10 @@ import (
 	"encoding/base64"
 	"encoding/binary"
 	"encoding/json"
-	"errors"
 	"strings"
 	"testing"
+
+	"github.com/gpuwhisk/gpuwhisk/invoker/develop/check"
 )
 
 // testKey is the key that the capture was made with.
@@ -23,38 +24,24 @@ func TestUnlockCaptured(t *testing.T) {
 			continue
 		}
 		m, err := DecodeMessage([]byte(c.Value))
-		if err != nil {
-			t.Fatal(err)
-		}
+		check.NoError(t, err)
 		clear, err := Unlock(m.Content, m.LockedArgs, Keys{AES256: testKey()})
-		if err != nil {
-			t.Fatal(err)
-		}
-		if !strings.HasPrefix(string(clear), `{"secret":"s3cr3t","obj":{"a":1},"ini":`) {
-			t.Errorf("content %s", clear)
-		}
+		check.NoError(t, err)
+		check.That(t, strings.HasPrefix(string(clear), `{"secret":"s3cr3t","obj":{"a":1},"ini":`), "content %s", clear)
 		found = true
 		_, err = Unlock(m.Content, m.LockedArgs, Keys{AES256: bytes.Repeat([]byte{'x'}, 32)})
-		if !errors.Is(err, ErrLocked) {
-			t.Errorf("wrong key: %v", err)
-		}
+		check.ErrorIs(t, err, ErrLocked, "wrong key")
 	}
-	if !found {
-		t.Error("no captured message")
-	}
+	check.That(t, found, "no captured message")
 }
 
 // sealed encrypts as controllers do.
 func sealed(t *testing.T, key []byte, ivLength int, clear string) json.RawMessage {
 	t.Helper()
 	block, err := aes.NewCipher(key)
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.NoError(t, err)
 	gcm, err := cipher.NewGCMWithNonceSize(block, ivLength)
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.NoError(t, err)
 	iv := bytes.Repeat([]byte{7}, ivLength)
 	out := binary.BigEndian.AppendUint32(nil, uint32(ivLength))
 	out = append(out, iv...)
@@ -87,14 +74,12 @@ func TestUnlock(t *testing.T) {
 		t.Run(c.name, func(t *testing.T) {
 			got, err := Unlock(json.RawMessage(c.content), c.locked, c.keys)
 			if c.locks {
-				if !errors.Is(err, ErrLocked) || strings.Contains(err.Error(), "%%") {
-					t.Errorf("error %v", err)
-				}
+				check.ErrorIs(t, err, ErrLocked)
+				check.Lacks(t, err.Error(), "%%")
 				return
 			}
-			if err != nil || string(got) != c.want {
-				t.Errorf("got %s, %v, want %s", got, err, c.want)
-			}
+			check.NoError(t, err, "got %s, want %s", got, c.want)
+			check.Equal(t, string(got), c.want)
 		})
 	}
 }
