@@ -4,22 +4,17 @@ import (
 	"math"
 	"math/rand/v2"
 	"slices"
-	"strings"
 	"testing"
 	"time"
+
+	"github.com/gpuwhisk/gpuwhisk/invoker/develop/check"
 )
 
 func TestDeviceNameIsSimulated(t *testing.T) {
 	d := Device{Index: 1, Name: "V100", MemoryBytes: 1, Simulated: true}
-	if !strings.Contains(d.String(), "simulated") {
-		t.Errorf("%q hides that the device is simulated", d)
-	}
-	if err := (Device{Index: 0}).Validate(); err == nil {
-		t.Error("a device without memory is valid")
-	}
-	if got := (Device{Sharing: MIGSlice}).MaxTokens(3); got != 1 {
-		t.Errorf("a MIG slice takes %d runs, want 1", got)
-	}
+	check.Contains(t, d.String(), "simulated", "hides that the device is simulated")
+	check.That(t, (Device{Index: 0}).Validate() != nil, "a device without memory is valid")
+	check.Equal(t, (Device{Sharing: MIGSlice}).MaxTokens(3), 1, "a MIG slice takes")
 }
 
 func TestInterference(t *testing.T) {
@@ -28,35 +23,22 @@ func TestInterference(t *testing.T) {
 		k    int
 		want float64
 	}{{0, 1}, {1, 1}, {2, 1.3}, {4, 3}, {5, 3.9}} {
-		if got := s.Slowdown(c.k); math.Abs(got-c.want) > 1e-9 {
-			t.Errorf("s(%d) = %v, want %v", c.k, got, c.want)
-		}
+		got := s.Slowdown(c.k)
+		check.AtMost(t, math.Abs(got-c.want), 1e-9, "s(%d) = %v, want %v", c.k, got, c.want)
 	}
-	if s.Throughput(2) <= s.Throughput(3) {
-		t.Error("the default makes three at once better than two")
-	}
+	check.Greater(t, s.Throughput(2), s.Throughput(3), "the default makes three at once better than two")
 	for _, bad := range []Interference{{}, {0.5}, {1, 0.9}, {math.NaN()}, {1, math.Inf(1)}} {
-		if bad.Validate() == nil {
-			t.Errorf("%v is valid", bad)
-		}
+		check.That(t, bad.Validate() != nil, "%v is valid", bad)
 	}
 }
 
 func TestLink(t *testing.T) {
 	l := Link{BytesPerSecond: 1e9, Overlap: 0.25}
-	if got := (Link{BytesPerSecond: 1}).Transfer(1 << 62); got != math.MaxInt64 {
-		t.Errorf("a transfer beyond what a duration holds takes %s", got)
-	}
-	if got := l.Transfer(5e8); got != 500*time.Millisecond {
-		t.Errorf("half a gigabyte at 1 GB/s takes %v", got)
-	}
-	if got := l.Exposed(time.Second); got != 750*time.Millisecond {
-		t.Errorf("a quarter overlapped leaves %v", got)
-	}
+	check.Equal(t, (Link{BytesPerSecond: 1}).Transfer(1<<62), math.MaxInt64, "a transfer beyond what a duration holds takes")
+	check.Equal(t, l.Transfer(5e8), 500*time.Millisecond, "half a gigabyte at 1 GB/s takes")
+	check.Equal(t, l.Exposed(time.Second), 750*time.Millisecond, "a quarter overlapped leaves")
 	for _, bad := range []Link{{}, {BytesPerSecond: math.NaN()}, {BytesPerSecond: 1, Overlap: 1.1}} {
-		if bad.Validate() == nil {
-			t.Errorf("%v is valid", bad)
-		}
+		check.That(t, bad.Validate() != nil, "%v is valid", bad)
 	}
 }
 
@@ -90,14 +72,12 @@ func TestRuleOrders(t *testing.T) {
 		for _, of := range left {
 			got = append(got, of.Container)
 		}
-		if !slices.Equal(got, c.want) {
-			t.Errorf("%v removes %v, want %v", c.rule, got, c.want)
-		}
+		check.EqualSlices(t, got, c.want, "%v removes", c.rule)
 	}
 	for r := LRU; r <= DemandAware; r++ {
-		if back, err := ParseRule(r.String()); back != r || err != nil {
-			t.Errorf("%v parses to %v, %v", r, back, err)
-		}
+		back, err := ParseRule(r.String())
+		check.Equal(t, back, r)
+		check.NoError(t, err)
 	}
 }
 
@@ -112,49 +92,31 @@ func TestDemandFollowsRates(t *testing.T) {
 			c.Arrived(now, &rare)
 		}
 	}
-	if got := c.Rate(now, &often); math.Abs(got-2) > 0.1 {
-		t.Errorf("rate %v, want 2 per second", got)
-	}
-	if got := c.Rate(now, &rare); math.Abs(got-0.1) > 0.02 {
-		t.Errorf("rate %v, want 0.1 per second", got)
-	}
-	if got := c.Rate(now+10*time.Minute, &often); got > 0.01 {
-		t.Errorf("rate %v after ten minutes of silence", got)
-	}
-	if got := c.Rate(now, &never); got != 0 {
-		t.Errorf("rate %v of a flow that was never asked for", got)
-	}
+	check.AtMost(t, math.Abs(c.Rate(now, &often)-2), 0.1)
+	check.AtMost(t, math.Abs(c.Rate(now, &rare)-0.1), 0.02)
+	check.AtMost(t, c.Rate(now+10*time.Minute, &often), 0.01)
+	check.Equal(t, c.Rate(now, &never), 0)
 }
 
 func TestColdStart(t *testing.T) {
 	var old ColdStart
-	if got := old.Expected(); got != 1 {
-		t.Errorf("%v s for a cold start that was never seen, want 1", got)
-	}
+	check.Equal(t, old.Expected(), 1, "s for a cold start that was never seen")
 	for range 100 {
 		old.Add(3 * time.Second)
 	}
 	newer := old.Prior()
-	if got := newer.Expected(); got != 3 {
-		t.Errorf("%v s expected of a newer revision, want 3", got)
-	}
+	check.Equal(t, newer.Expected(), 3, "s expected of a newer revision")
 	newer.Add(9 * time.Second)
-	if got := newer.Expected(); got != 9 {
-		t.Errorf("%v s after the newer revision's first, want 9", got)
-	}
+	check.Equal(t, newer.Expected(), 9, "s after the newer revision's first")
 }
 
 func TestTokensFixed(t *testing.T) {
 	tok, err := NewTokens(DefaultTokens())
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.NoError(t, err)
 	for range 100 {
 		tok.Sample(0, 1)
 	}
-	if tok.D() != 2 {
-		t.Errorf("a fixed D moved to %d", tok.D())
-	}
+	check.Equal(t, tok.D(), 2, "a fixed D moved")
 }
 
 func dynamicTokens(t *testing.T, most int) *Tokens {
@@ -162,9 +124,7 @@ func dynamicTokens(t *testing.T, most int) *Tokens {
 	cfg := DefaultTokens()
 	cfg.Dynamic, cfg.Max = true, most
 	tok, err := NewTokens(cfg)
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.NoError(t, err)
 	return tok
 }
 
@@ -178,17 +138,11 @@ func TestTokensFollowUtilization(t *testing.T) {
 		}
 	}
 	feed(1, 100)
-	if tok.D() != 1 {
-		t.Errorf("D = %d on a saturated device, want 1", tok.D())
-	}
+	check.Equal(t, tok.D(), 1)
 	feed(0.2, 100)
-	if tok.D() != 4 {
-		t.Errorf("D = %d on an idle device, want 4", tok.D())
-	}
+	check.Equal(t, tok.D(), 4)
 	tok.Sample(now, math.NaN())
-	if u := tok.Utilization(); math.IsNaN(u) {
-		t.Error("a reading that is no number entered the average")
-	}
+	check.That(t, !math.IsNaN(tok.Utilization()), "a reading that is no number entered the average")
 }
 
 func TestTokensStayBetweenOneAndMax(t *testing.T) {
@@ -200,9 +154,9 @@ func TestTokensStayBetweenOneAndMax(t *testing.T) {
 			now += time.Duration(r.IntN(400)) * time.Millisecond
 			tok.Sample(now, r.Float64()*1.5-0.2)
 			tok.Learn("f", r.IntN(9)-1, time.Duration(r.IntN(4000))*time.Millisecond)
-			if d := tok.D(); d < 1 || d > tok.cfg.Max {
-				t.Fatalf("D = %d of at most %d", d, tok.cfg.Max)
-			}
+			d := tok.D()
+			check.AtLeast(check.Must(t), d, 1)
+			check.AtMost(check.Must(t), d, tok.cfg.Max)
 		}
 	}
 }
@@ -215,12 +169,10 @@ func TestTokensLearnThatMoreAtOnceIsSlower(t *testing.T) {
 			tok.Learn("f", k, time.Duration(s.Slowdown(k)*float64(time.Second)))
 		}
 	}
-	if tok.D() != 2 {
-		t.Errorf("D = %d with s = %v, want 2: 3/2.1 is less than 2/1.3", tok.D(), s)
-	}
-	if got, ok := tok.Slowdown(3); !ok || math.Abs(got-2.1) > 0.01 {
-		t.Errorf("learned s(3) = %v, %v", got, ok)
-	}
+	check.Equal(t, tok.D(), 2, "D = %d with s = %v, want 2: 3/2.1 is less than 2/1.3", tok.D(), s)
+	got, ok := tok.Slowdown(3)
+	check.That(check.Must(t), ok, "learned s(3) = %v, %v", got, ok)
+	check.AtMost(t, math.Abs(got-2.1), 0.01)
 }
 
 func TestTokensKeepWhatIsProvenOnAFullDevice(t *testing.T) {
@@ -234,9 +186,7 @@ func TestTokensKeepWhatIsProvenOnAFullDevice(t *testing.T) {
 	for now := time.Duration(0); now < time.Minute; now += 200 * time.Millisecond {
 		tok.Sample(now, 1)
 	}
-	if tok.D() != 2 {
-		t.Errorf("D = %d, want 2: two at once were seen to do 2/1.3 of the work of one", tok.D())
-	}
+	check.Equal(t, tok.D(), 2)
 }
 
 func TestConfigurationErrorsNameTheValue(t *testing.T) {
@@ -246,14 +196,11 @@ func TestConfigurationErrorsNameTheValue(t *testing.T) {
 		PoolConfig{Size: -1}.Validate(),
 		PoolConfig{Rule: 99}.Validate(),
 	} {
-		if err == nil {
-			t.Error("a bad configuration is valid")
-		}
+		check.That(t, err != nil, "a bad configuration is valid")
 	}
 	for _, cfg := range []LedgerConfig{{}, {Capacity: 1, Headroom: 2}, {Capacity: 1, AckTimeout: -1}} {
-		if _, err := NewLedger(cfg); err == nil {
-			t.Errorf("%+v is accepted", cfg)
-		}
+		_, err := NewLedger(cfg)
+		check.That(t, err != nil, "%+v is accepted", cfg)
 	}
 }
 

@@ -1,6 +1,10 @@
 package gpu
 
-import "testing"
+import (
+	"testing"
+
+	"github.com/gpuwhisk/gpuwhisk/invoker/develop/check"
+)
 
 // TestForeign reads scripts of what a device shows and what is accounted for.
 func TestForeign(t *testing.T) {
@@ -42,9 +46,8 @@ func TestForeign(t *testing.T) {
 	} {
 		var f Foreign
 		for i, r := range script {
-			if got := f.Read(r.used, r.accounted, r.quiet); got != r.want {
-				t.Errorf("%s: reading %d: %d MiB, want %d", name, i, got>>20, r.want>>20)
-			}
+			got := f.Read(r.used, r.accounted, r.quiet)
+			check.Equal(t, got, r.want, "%s: reading %d: %d MiB, want %d", name, i, got>>20, r.want>>20)
 		}
 	}
 }

@@ -4,6 +4,8 @@ import (
 	"math/rand/v2"
 	"testing"
 	"time"
+
+	"github.com/gpuwhisk/gpuwhisk/invoker/develop/check"
 )
 
 // TestLedgerRandomHistories drives a ledger with acknowledgements that come
@@ -23,9 +25,7 @@ func history(t *testing.T, seed uint64, steps int) {
 	t.Helper()
 	r := rand.New(rand.NewPCG(seed, 7))
 	l, err := NewLedger(LedgerConfig{Capacity: 1000, Headroom: int64(r.IntN(200)), AckTimeout: 20})
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.NoError(t, err)
 	ids := []Container{1, 2, 3, 4, 5, 6, 7}
 	runs := map[Container]int{}
 	size := map[Container]int64{}
@@ -42,9 +42,7 @@ func history(t *testing.T, seed uint64, steps int) {
 				size[id] = int64(r.IntN(400) + 1)
 			}
 			standing, err := l.Reserve(now, id, Need{Bytes: size[id], Context: 20})
-			if err != nil {
-				t.Fatal(err)
-			}
+			check.NoError(t, err)
 			if standing {
 				runs[id]++
 			}
@@ -55,9 +53,7 @@ func history(t *testing.T, seed uint64, steps int) {
 			}
 		case 3:
 			if runs[id] > 0 {
-				if err := l.Report(now, id, r.IntN(2), Usage{Allocated: size[id] / 2, Resident: size[id] / 2}); err != nil {
-					t.Fatal(err)
-				}
+				check.NoError(t, l.Report(now, id, r.IntN(2), Usage{Allocated: size[id] / 2, Resident: size[id] / 2}))
 			}
 		case 4:
 			l.SetEvictable(now, id, r.IntN(2) == 0)
@@ -90,9 +86,7 @@ func history(t *testing.T, seed uint64, steps int) {
 		for _, id := range standing {
 			runs[id]++
 		}
-		if err := l.Check(); err != nil {
-			t.Fatalf("seed %d step %d: %v", seed, step, err)
-		}
+		check.NoError(t, l.Check(), "seed %d step %d", seed, step)
 	}
 }
 
@@ -105,8 +99,6 @@ func answer(t *testing.T, l *Ledger, now time.Duration, o Move) {
 		if o.Kind == Evict {
 			u.Resident = 0
 		}
-		if err := l.Report(now, o.Container, pid, u); err != nil {
-			t.Fatal(err)
-		}
+		check.NoError(t, l.Report(now, o.Container, pid, u))
 	}
 }

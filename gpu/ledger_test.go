@@ -1,10 +1,10 @@
 package gpu
 
 import (
-	"errors"
-	"slices"
 	"testing"
 	"time"
+
+	"github.com/gpuwhisk/gpuwhisk/invoker/develop/check"
 )
 
 // Containers by what they are in a test.
@@ -37,9 +37,7 @@ type fixture struct {
 func newFixture(t *testing.T, cfg LedgerConfig) *fixture {
 	t.Helper()
 	l, err := NewLedger(cfg)
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.NoError(t, err)
 	return &fixture{t: t, l: l}
 }
 
@@ -47,9 +45,7 @@ func newFixture(t *testing.T, cfg LedgerConfig) *fixture {
 func (w *fixture) tick() {
 	w.t.Helper()
 	w.now += time.Second
-	if err := w.l.Check(); err != nil {
-		w.t.Fatal(err)
-	}
+	check.NoError(w.t, w.l.Check())
 	orders, standing := w.l.Ready()
 	w.orders = append(w.orders, orders...)
 	w.ready = append(w.ready, standing...)
@@ -58,9 +54,9 @@ func (w *fixture) tick() {
 // resident opens a container with its memory on the device, idle.
 func (w *fixture) resident(id Container, bytes, context int64) {
 	w.t.Helper()
-	if ok, err := w.l.Reserve(w.now, id, Need{bytes, context}); !ok || err != nil {
-		w.t.Fatalf("reserve %d: %v, %v", id, ok, err)
-	}
+	ok, err := w.l.Reserve(w.now, id, Need{bytes, context})
+	check.That(check.Must(w.t), ok, "reserve %d: %v, %v", id, ok, err)
+	check.NoError(w.t, err, "reserve %d", id)
 	w.report(id, 1, bytes, bytes)
 	w.l.Release(w.now, id)
 	w.tick()
@@ -68,17 +64,15 @@ func (w *fixture) resident(id Container, bytes, context int64) {
 
 func (w *fixture) report(id Container, pid int, allocated, resident int64) {
 	w.t.Helper()
-	if err := w.l.Report(w.now, id, pid, Usage{Allocated: allocated, Resident: resident}); err != nil {
-		w.t.Fatal(err)
-	}
+	check.NoError(w.t, w.l.Report(w.now, id, pid, Usage{Allocated: allocated, Resident: resident}))
 }
 
 // only takes the single order that is expected.
 func (w *fixture) only(kind OrderKind, id Container) Move {
 	w.t.Helper()
-	if len(w.orders) != 1 || w.orders[0].Kind != kind || w.orders[0].Container != id {
-		w.t.Fatalf("orders %v, want one %v of %d", w.orders, kind, id)
-	}
+	check.Equal(check.Must(w.t), len(w.orders), 1)
+	check.Equal(check.Must(w.t), w.orders[0].Kind, kind)
+	check.Equal(check.Must(w.t), w.orders[0].Container, id)
 	o := w.orders[0]
 	w.orders = nil
 	return o
@@ -92,32 +86,26 @@ func TestLedgerEvictsLeastRecentlyUsedAmongEvictableFirst(t *testing.T) {
 	w.l.SetEvictable(w.now, newEvictable, true)
 	w.l.SetEvictable(w.now, oldEvictable, true)
 	standing, err := w.l.Reserve(w.now, run, Need{Bytes: 30})
-	if standing || err != nil {
-		t.Fatalf("standing %v, %v before memory was free", standing, err)
-	}
+	check.That(check.Must(t), !standing, "standing %v, %v before memory was free", standing, err)
+	check.NoError(t, err)
 	w.tick()
 	o := w.only(Evict, oldEvictable)
 	w.report(oldEvictable, 1, 30, 0)
 	w.l.Moved(w.now, oldEvictable, o.Epoch)
 	w.tick()
-	if !slices.Equal(w.ready, []Container{run}) {
-		t.Fatalf("standing %v, want run", w.ready)
-	}
+	check.EqualSlices(check.Must(t), w.ready, []Container{run})
 }
 
 func TestLedgerEvictsActiveMemoryOnlyForARun(t *testing.T) {
 	w := newFixture(t, LedgerConfig{Capacity: 100, Headroom: 50})
 	w.resident(a, 40, 0)
 	w.resident(b, 40, 0)
-	if len(w.orders) != 0 {
-		t.Fatalf("orders %v: headroom took memory of active flows", w.orders)
-	}
+	check.Equal(check.Must(t), len(w.orders), 0)
 	w.l.SetEvictable(w.now, b, true)
 	w.tick()
 	w.only(Evict, b)
-	if ok, _ := w.l.Reserve(w.now, c, Need{Bytes: 90}); ok {
-		t.Fatal("granted 90 of 100 with 80 held")
-	}
+	ok, _ := w.l.Reserve(w.now, c, Need{Bytes: 90})
+	check.That(check.Must(t), !ok, "granted 90 of 100 with 80 held")
 	w.tick()
 	w.only(Evict, a)
 }
@@ -130,36 +118,27 @@ func TestLedgerRunCancelsTheEvictionOfItsOwnContainer(t *testing.T) {
 	w.tick()
 	evict := w.only(Evict, a)
 	w.l.Reserve(w.now, a, Need{Bytes: 60})
-	if w.l.Moved(w.now, a, evict.Epoch) {
-		t.Fatal("the acknowledgement of a cancelled eviction counted")
-	}
+	check.That(check.Must(t), !w.l.Moved(w.now, a, evict.Epoch), "the acknowledgement of a cancelled eviction counted")
 	w.tick()
-	if resident, _ := w.l.Residency(a); resident != 60 {
-		t.Fatalf("resident %d after a stale acknowledgement, want 60", resident)
-	}
+	resident, _ := w.l.Residency(a)
+	check.Equal(check.Must(t), resident, 60)
 	w.l.Cancel(w.now, b)
 	w.tick()
 	// How far the eviction had come is unknown, so all is moved in.
 	w.only(Prefetch, a)
-	if !slices.Equal(w.ready, []Container{a}) {
-		t.Fatalf("standing %v, want a", w.ready)
-	}
+	check.EqualSlices(check.Must(t), w.ready, []Container{a})
 }
 
 func TestLedgerGrantsInTheOrderOfAsking(t *testing.T) {
 	w := newFixture(t, LedgerConfig{Capacity: 100})
-	if ok, _ := w.l.Reserve(w.now, a, Need{Bytes: 80}); !ok {
-		t.Fatal("80 of 100 do not fit an empty device")
-	}
+	ok, _ := w.l.Reserve(w.now, a, Need{Bytes: 80})
+	check.That(check.Must(t), ok, "80 of 100 do not fit an empty device")
 	w.l.Reserve(w.now, big, Need{Bytes: 50})
-	if ok, _ := w.l.Reserve(w.now, small, Need{Bytes: 10}); ok {
-		t.Fatal("a small reservation overtook a large one")
-	}
+	ok, _ = w.l.Reserve(w.now, small, Need{Bytes: 10})
+	check.That(check.Must(t), !ok, "a small reservation overtook a large one")
 	w.l.Release(w.now, a)
 	w.tick()
-	if !slices.Equal(w.ready, []Container{big, small}) {
-		t.Fatalf("standing %v, want big, small", w.ready)
-	}
+	check.EqualSlices(check.Must(t), w.ready, []Container{big, small})
 }
 
 func TestLedgerSumsProcessesOfAContainer(t *testing.T) {
@@ -167,21 +146,17 @@ func TestLedgerSumsProcessesOfAContainer(t *testing.T) {
 	w.l.Reserve(w.now, a, Need{Bytes: 10, Context: 5})
 	w.report(a, 1, 10, 10)
 	w.report(a, 2, 20, 15)
-	if err := w.l.Report(w.now, a, 3, Usage{Context: 8}); err != nil {
-		t.Fatal(err)
-	}
+	check.NoError(t, w.l.Report(w.now, a, 3, Usage{Context: 8}))
 	w.tick()
-	if r, f := w.l.Residency(a); r != 25 || f != 30 {
-		t.Fatalf("resident %d of %d, want 25 of 30", r, f)
-	}
-	if w.l.Used() != 25+8 {
-		t.Fatalf("used %d, want 33: data 25 and the larger context 8", w.l.Used())
-	}
+	r, f := w.l.Residency(a)
+	check.Equal(check.Must(t), r, 25)
+	check.Equal(check.Must(t), f, 30)
+	check.Equal(check.Must(t), w.l.Used(), 25+8)
 	w.l.Exited(w.now, a, 2)
 	w.tick()
-	if r, f := w.l.Residency(a); r != 10 || f != 10 {
-		t.Fatalf("resident %d of %d after a process ended, want 10 of 10", r, f)
-	}
+	r, f = w.l.Residency(a)
+	check.Equal(check.Must(t), r, 10)
+	check.Equal(check.Must(t), f, 10)
 }
 
 func TestLedgerCountsContextsAndWhatOnlyRemovalCanFree(t *testing.T) {
@@ -190,16 +165,12 @@ func TestLedgerCountsContextsAndWhatOnlyRemovalCanFree(t *testing.T) {
 	w.resident(b, 10, 30)
 	w.l.Reserve(w.now, c, Need{Bytes: 20, Context: 30})
 	w.tick()
-	if got := w.l.Shortfall(); got != 20 {
-		t.Fatalf("shortfall %d, want 20: 70 of context and a need of 50 on 100", got)
-	}
+	check.Equal(check.Must(t), w.l.Shortfall(), 20)
 	w.l.Gone(w.now, b)
 	w.tick()
 	w.l.Gone(w.now, a)
 	w.tick()
-	if !slices.Contains(w.ready, c) {
-		t.Fatal("the reservation does not stand on an empty device")
-	}
+	check.Includes(check.Must(t), w.ready, c, "the reservation does not stand on an empty device")
 }
 
 // TestLedgerWaitersDoNotDelayTheFirst: the oldest reservation needs what the
@@ -209,16 +180,12 @@ func TestLedgerWaitersDoNotDelayTheFirst(t *testing.T) {
 	w.resident(b, 60, 0)
 	w.l.Reserve(w.now, run, Need{Bytes: 40})
 	w.l.Reserve(w.now, a, Need{Bytes: 70})
-	if w.l.Possible(b, Need{Bytes: 60}) {
-		t.Fatal("b is possible beside a's 70 of 100")
-	}
+	check.That(check.Must(t), !w.l.Possible(b, Need{Bytes: 60}), "b is possible beside a's 70 of 100")
 	w.tick()
 	w.only(Evict, b)
 	w.l.Reserve(w.now, b, Need{Bytes: 60})
 	w.tick()
-	if len(w.orders) != 0 {
-		t.Fatalf("orders %v while a run may still free memory", w.orders)
-	}
+	check.Equal(check.Must(t), len(w.orders), 0)
 	w.l.Release(w.now, run)
 	w.l.Gone(w.now, run)
 	w.tick()
@@ -226,9 +193,7 @@ func TestLedgerWaitersDoNotDelayTheFirst(t *testing.T) {
 	w.report(b, 1, 60, 0)
 	w.l.Moved(w.now, b, o.Epoch)
 	w.tick()
-	if !slices.Equal(w.ready, []Container{a}) {
-		t.Fatalf("standing %v, want a", w.ready)
-	}
+	check.EqualSlices(check.Must(t), w.ready, []Container{a})
 	w.l.Release(w.now, a)
 	w.tick()
 	w.only(Prefetch, b)
@@ -240,60 +205,43 @@ func TestLedgerWithdrawsOrdersOfAContainerThatIsGone(t *testing.T) {
 	w.l.Reserve(w.now, b, Need{Bytes: 60})
 	w.l.Gone(w.now, a) // before the order to evict it was read
 	w.tick()
-	if len(w.orders) != 0 || !slices.Equal(w.ready, []Container{b}) {
-		t.Fatalf("orders %v, standing %v, want none and b", w.orders, w.ready)
-	}
+	check.Equal(check.Must(t), len(w.orders), 0)
+	check.EqualSlices(check.Must(t), w.ready, []Container{b})
 }
 
 func TestLedgerRefusesWhatCanNeverStand(t *testing.T) {
 	w := newFixture(t, LedgerConfig{Capacity: 100})
-	if _, err := w.l.Reserve(w.now, a, Need{Bytes: 80, Context: 21}); !errors.Is(err, ErrTooBig) {
-		t.Fatalf("got %v, want ErrTooBig", err)
-	}
-	if _, err := w.l.Reserve(w.now, a, Need{Bytes: 1 << 62, Context: 1 << 62}); !errors.Is(err, ErrTooBig) {
-		t.Fatalf("got %v, want ErrTooBig for sizes whose sum overflows", err)
-	}
-	if _, err := w.l.Reserve(w.now, a, Need{Bytes: -1}); err == nil {
-		t.Fatal("a negative need was accepted")
-	}
-	if len(w.l.containers) != 0 {
-		t.Fatal("a refused reservation opened an account")
-	}
+	_, err := w.l.Reserve(w.now, a, Need{Bytes: 80, Context: 21})
+	check.ErrorIs(check.Must(t), err, ErrTooBig)
+	_, err = w.l.Reserve(w.now, a, Need{Bytes: 1 << 62, Context: 1 << 62})
+	check.ErrorIs(check.Must(t), err, ErrTooBig)
+	_, err = w.l.Reserve(w.now, a, Need{Bytes: -1})
+	check.That(check.Must(t), err != nil, "a negative need was accepted")
+	check.Equal(check.Must(t), len(w.l.containers), 0, "a refused reservation opened an account")
 }
 
 func TestLedgerBelievesNoProcessBeyondTheDevice(t *testing.T) {
 	w := newFixture(t, LedgerConfig{Capacity: 100})
 	w.resident(honest, 50, 0)
 	w.resident(wrong, 10, 0)
-	if err := w.l.Report(w.now, wrong, 1, Usage{Allocated: 1 << 60, Resident: 1 << 60}); err != nil {
-		t.Fatal(err)
-	}
+	check.NoError(t, w.l.Report(w.now, wrong, 1, Usage{Allocated: 1 << 60, Resident: 1 << 60}))
 	w.tick()
-	if r, _ := w.l.Residency(wrong); r > 100 {
-		t.Fatalf("believed %d resident on a device of 100", r)
-	}
-	if ok, _ := w.l.Reserve(w.now, next, Need{Bytes: 10}); ok {
-		t.Fatal("granted while the device is over-full")
-	}
-	if err := w.l.Report(w.now, wrong, 1, Usage{Resident: -5}); err == nil {
-		t.Fatal("a negative size was accepted")
-	}
-	if err := w.l.Report(w.now, stranger, 1, Usage{}); err == nil {
-		t.Fatal("a report of an unknown container was accepted")
-	}
+	r, _ := w.l.Residency(wrong)
+	check.AtMost(check.Must(t), r, 100)
+	ok, _ := w.l.Reserve(w.now, next, Need{Bytes: 10})
+	check.That(check.Must(t), !ok, "granted while the device is over-full")
+	check.That(check.Must(t), w.l.Report(w.now, wrong, 1, Usage{Resident: -5}) != nil, "a negative size was accepted")
+	check.That(check.Must(t), w.l.Report(w.now, stranger, 1, Usage{}) != nil, "a report of an unknown container was accepted")
 }
 
 func TestLedgerChargesForeignMemory(t *testing.T) {
 	w := newFixture(t, LedgerConfig{Capacity: 100})
 	w.l.SetForeign(w.now, 70)
-	if ok, _ := w.l.Reserve(w.now, a, Need{Bytes: 40}); ok {
-		t.Fatal("granted memory that another user holds")
-	}
+	ok, _ := w.l.Reserve(w.now, a, Need{Bytes: 40})
+	check.That(check.Must(t), !ok, "granted memory that another user holds")
 	w.l.SetForeign(w.now, 50)
 	w.tick()
-	if !slices.Equal(w.ready, []Container{a}) {
-		t.Fatalf("standing %v, want a", w.ready)
-	}
+	check.EqualSlices(check.Must(t), w.ready, []Container{a})
 }
 
 func TestLedgerAsksAgainForALostAcknowledgement(t *testing.T) {
@@ -303,18 +251,14 @@ func TestLedgerAsksAgainForALostAcknowledgement(t *testing.T) {
 	w.tick()
 	first := w.only(Evict, a)
 	at, ok := w.l.Deadline()
-	if !ok {
-		t.Fatal("no deadline while an acknowledgement is awaited")
-	}
+	check.That(check.Must(t), ok, "no deadline while an acknowledgement is awaited")
 	w.l.Tick(at)
 	w.tick()
 	again := w.only(Evict, a)
-	if !again.Again || again.Epoch != first.Epoch {
-		t.Fatalf("asked %+v after %+v, want the same order again", again, first)
-	}
-	if r, _ := w.l.Residency(a); r != 60 {
-		t.Fatalf("resident %d, want 60: nothing may be assumed", r)
-	}
+	check.That(check.Must(t), again.Again, "asked %+v after %+v, want the same order again", again, first)
+	check.Equal(check.Must(t), again.Epoch, first.Epoch, "asked %+v after %+v, want the same order again", again, first)
+	r, _ := w.l.Residency(a)
+	check.Equal(check.Must(t), r, 60)
 }
 
 func TestLedgerDoesNotOrderOutWhatDidNotMove(t *testing.T) {
@@ -325,9 +269,7 @@ func TestLedgerDoesNotOrderOutWhatDidNotMove(t *testing.T) {
 	o := w.only(Evict, stuck)
 	w.l.Moved(w.now, stuck, o.Epoch) // and no report of less
 	w.tick()
-	if len(w.orders) != 0 {
-		t.Fatalf("orders %v: tried in vain again at once", w.orders)
-	}
+	check.Equal(check.Must(t), len(w.orders), 0)
 }
 
 func TestLedgerPrefetchYieldsToReservations(t *testing.T) {
@@ -339,14 +281,10 @@ func TestLedgerPrefetchYieldsToReservations(t *testing.T) {
 	w.report(a, 1, 60, 0)
 	w.l.Moved(w.now, a, o.Epoch)
 	w.tick()
-	if w.l.Prefetch(w.now, a, false) {
-		t.Fatal("prefetched into memory that is promised to a run")
-	}
+	check.That(check.Must(t), !w.l.Prefetch(w.now, a, false), "prefetched into memory that is promised to a run")
 	w.l.Release(w.now, b)
 	w.tick()
-	if !w.l.Prefetch(w.now, a, false) {
-		t.Fatal("did not prefetch into free memory")
-	}
+	check.That(check.Must(t), w.l.Prefetch(w.now, a, false), "did not prefetch into free memory")
 	w.tick()
 	w.only(Prefetch, a)
 }
@@ -355,29 +293,23 @@ func TestLedgerPrefetchYieldsToReservations(t *testing.T) {
 // others were promised, whatever number of contexts and bytes it is.
 func TestLedgerNoReportTakesPromises(t *testing.T) {
 	w := newFixture(t, LedgerConfig{Capacity: 100})
-	if ok, err := w.l.Reserve(w.now, honest, Need{Bytes: 30, Context: 10}); !ok || err != nil {
-		t.Fatal(ok, err)
-	}
+	ok, err := w.l.Reserve(w.now, honest, Need{Bytes: 30, Context: 10})
+	check.That(check.Must(t), ok, "%v %v", ok, err)
+	check.NoError(t, err)
 	w.resident(wrong, 5, 1)
 	for pid := range 80 {
-		if err := w.l.Report(w.now, wrong, pid, Usage{Allocated: 100, Resident: 100, Context: 1}); err != nil {
-			t.Fatal(err)
-		}
-		if free := w.l.Free(); free < 0 {
-			t.Fatalf("%d bytes free after %d reports: others' promises are taken", free, pid+1)
-		}
+		check.NoError(t, w.l.Report(w.now, wrong, pid, Usage{Allocated: 100, Resident: 100, Context: 1}))
+		free := w.l.Free()
+		check.AtLeast(check.Must(t), free, 0, "%d bytes free after %d reports: others' promises are taken", free, pid+1)
 	}
 	w.report(honest, 1, 30, 10)
-	if free := w.l.Free(); free < 0 {
-		t.Fatalf("%d bytes free once the honest one holds what it was promised", free)
-	}
+	check.AtLeast(check.Must(t), w.l.Free(), 0, "bytes free once the honest one holds what it was promised")
 	for pid := range 80 {
 		w.l.Exited(w.now, wrong, pid)
 	}
 	w.l.Exited(w.now, wrong, 1)
-	if resident, _ := w.l.Residency(wrong); resident != 0 {
-		t.Errorf("%d bytes resident after the end of all processes", resident)
-	}
+	resident, _ := w.l.Residency(wrong)
+	check.Equal(t, resident, 0, "bytes resident after the end of all processes")
 }
 
 // TestLeavingContainerIsMemoryThatComes: nothing is evicted where a container that is
@@ -387,21 +319,18 @@ func TestLeavingContainerIsMemoryThatComes(t *testing.T) {
 	w.resident(a, 400, 50)
 	w.resident(b, 400, 50)
 	w.l.Leave(w.now, a)
-	if ok, err := w.l.Reserve(w.now, c, Need{Bytes: 450, Context: 50}); ok || err != nil {
-		t.Fatalf("standing %t, %v", ok, err)
-	}
+	ok, err := w.l.Reserve(w.now, c, Need{Bytes: 450, Context: 50})
+	check.That(check.Must(t), !ok, "standing %t, %v", ok, err)
+	check.NoError(t, err)
 	w.tick()
-	if len(w.orders) != 0 || w.l.Shortfall() != 0 {
-		t.Errorf("orders %v, %d short of what leaves", w.orders, w.l.Shortfall())
-	}
+	check.Equal(t, len(w.orders), 0)
+	check.Equal(t, w.l.Shortfall(), 0)
 	w.l.Gone(w.now, a)
 	w.tick()
-	if len(w.ready) != 1 || w.ready[0] != c {
-		t.Errorf("standing %v after the memory was free", w.ready)
-	}
-	if got, want := w.l.Totals(), (Totals{Resident: 400, Allocated: 400, Reserved: 450, Context: 100}); got != want {
-		t.Errorf("totals %+v, want %+v", got, want)
-	}
+	check.Equal(check.Must(t), len(w.ready), 1)
+	check.Equal(t, w.ready[0], c)
+	got, want := w.l.Totals(), (Totals{Resident: 400, Allocated: 400, Reserved: 450, Context: 100})
+	check.Equal(t, got, want)
 }
 
 // TestLeavingVoidsOrders: the acknowledgement of an order that was under way
@@ -409,32 +338,26 @@ func TestLeavingContainerIsMemoryThatComes(t *testing.T) {
 func TestLeavingVoidsOrders(t *testing.T) {
 	w := newFixture(t, LedgerConfig{Capacity: 1000, AckTimeout: 1})
 	w.resident(a, 600, 0)
-	if _, err := w.l.Reserve(w.now, b, Need{Bytes: 600}); err != nil {
-		t.Fatal(err)
-	}
+	_, err := w.l.Reserve(w.now, b, Need{Bytes: 600})
+	check.NoError(t, err)
 	w.tick()
 	o := w.only(Evict, a)
 	w.l.Leave(w.now, a)
-	if w.l.Moved(w.now, a, o.Epoch) {
-		t.Error("an old order's answer counts")
-	}
-	if w.l.Awaits(a, o.Epoch) {
-		t.Error("the order is still awaited")
-	}
+	check.That(t, !w.l.Moved(w.now, a, o.Epoch), "an old order's answer counts")
+	check.That(t, !w.l.Awaits(a, o.Epoch), "the order is still awaited")
 	w.now++
 	w.l.Tick(w.now)
-	if moves, _ := w.l.Ready(); len(moves) > 0 || w.l.Shortfall() == 0 || !w.l.Overdue(a) {
-		t.Errorf("a removal without an answer: moves %v, %d short", moves, w.l.Shortfall())
-	}
-	if _, ok := w.l.Deadline(); ok {
-		t.Error("it would be asked again")
-	}
+	moves, _ := w.l.Ready()
+	check.Equal(t, len(moves), 0, "a removal without an answer: moves")
+	check.That(t, w.l.Shortfall() != 0, "a removal without an answer: moves %v, %d short", moves, w.l.Shortfall())
+	check.That(t, w.l.Overdue(a), "a removal without an answer: moves %v, %d short", moves, w.l.Shortfall())
+	_, ok := w.l.Deadline()
+	check.That(t, !ok, "it would be asked again")
 	w.l.Gone(w.now, a)
 	w.tick()
-	if resident, footprint := w.l.Residency(b); resident < footprint {
-		t.Errorf("%d of %d bytes of b are on the device", resident, footprint)
-	}
-	if n := w.l.Overhead(a); n != 0 || w.l.Quiet() {
-		t.Errorf("%d bytes of contexts are left, quiet %t; totals %+v", n, w.l.Quiet(), w.l.Totals())
-	}
+	resident, footprint := w.l.Residency(b)
+	check.AtLeast(t, resident, footprint)
+	n := w.l.Overhead(a)
+	check.Equal(t, n, 0, "%d bytes of contexts are left, quiet %t; totals %+v", n, w.l.Quiet(), w.l.Totals())
+	check.That(t, !w.l.Quiet(), "%d bytes of contexts are left, quiet %t; totals %+v", n, w.l.Quiet(), w.l.Totals())
 }

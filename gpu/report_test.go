@@ -5,6 +5,8 @@ import (
 	"math/rand/v2"
 	"testing"
 	"time"
+
+	"github.com/gpuwhisk/gpuwhisk/invoker/develop/check"
 )
 
 // TestLedgerWrongReports: whatever containers report, what the ledger has promised to
@@ -26,9 +28,7 @@ func wrongReports(t *testing.T, seed uint64, steps int) {
 	r := rand.New(rand.NewPCG(seed, 11))
 	const capacity = 1000
 	l, err := NewLedger(LedgerConfig{Capacity: capacity, Headroom: int64(r.IntN(100))})
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.NoError(t, err)
 	ids := []Container{1, 2, 3, 4, 5}
 	runs := map[Container]int{}
 	anything := func() int64 {
@@ -65,9 +65,7 @@ func wrongReports(t *testing.T, seed uint64, steps int) {
 		for _, o := range orders {
 			l.Moved(now, o.Container, o.Epoch)
 		}
-		if err := l.Check(); err != nil {
-			t.Fatalf("seed %d, step %d: %v", seed, step, err)
-		}
+		check.NoError(t, l.Check(), "seed %d, step %d", seed, step)
 		// What is idle can be evicted; all else fits, what was promised too.
 		stays, idle := int64(0), int64(0)
 		for _, a := range l.containers {
@@ -75,8 +73,7 @@ func wrongReports(t *testing.T, seed uint64, steps int) {
 				idle += a.charge() - a.immovable()
 			}
 		}
-		if stays > capacity || l.Free()+idle < 0 {
-			t.Fatalf("seed %d, step %d: %d of %d bytes stay, %d are free, %d can be moved", seed, step, stays, capacity, l.Free(), idle)
-		}
+		check.AtMost(check.Must(t), stays, capacity, "seed %d, step %d", seed, step)
+		check.AtLeast(check.Must(t), l.Free()+idle, 0, "seed %d, step %d", seed, step)
 	}
 }

@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/gpuwhisk/gpuwhisk/gpu"
+	"github.com/gpuwhisk/gpuwhisk/invoker/develop/check"
 )
 
 // TestAdoptedContainerIsWarm: a container of an earlier process serves its own
@@ -15,9 +16,7 @@ func TestAdoptedContainerIsWarm(t *testing.T) {
 	s.n++
 	s.expect("create 1", Event{Kind: Adopted, Invocation: s.n, Device: 1, Function: f, Idle: time.Minute})
 	s.holds("", 1, 10*gib, 10*gib)
-	if d := s.l.Device(1); d.Used != 10*gib+400<<20 {
-		t.Errorf("%d bytes of its device are used", d.Used)
-	}
+	check.Equal(t, s.l.Device(1).Used, 10*gib+400<<20, "bytes of its device are used")
 	invocation := s.submit("start 2 in 1 on 1 gpu-warm", f)
 	s.run("", invocation, 1, 10*gib)
 	newer := fn("f", 10*gib)

@@ -1,11 +1,11 @@
 package scheduler
 
 import (
-	"strings"
 	"testing"
 	"time"
 
 	"github.com/gpuwhisk/gpuwhisk/gpu"
+	"github.com/gpuwhisk/gpuwhisk/invoker/develop/check"
 	"github.com/gpuwhisk/gpuwhisk/sched"
 )
 
@@ -29,12 +29,9 @@ func (s *script) foreignAtOnce(bytes int64) string {
 func (s *script) aside(f *Function, why string) {
 	s.t.Helper()
 	r := s.l.Explain(f.Flow)
-	if r.Rule != sched.RuleNoFit || r.State != sched.Throttled {
-		s.t.Errorf("%s", r)
-	}
-	if !strings.Contains(r.Missing, why) {
-		s.t.Errorf("missing %q, want %q in it", r.Missing, why)
-	}
+	check.Equal(s.t, r.Rule, sched.RuleNoFit)
+	check.Equal(s.t, r.State, sched.Throttled)
+	check.Contains(s.t, r.Missing, why)
 }
 
 // TestForeignMemoryGoes: what waits for memory that others have runs when it is free.
@@ -46,9 +43,7 @@ func TestForeignMemoryGoes(t *testing.T) {
 		s.submit("", f)
 		s.aside(f, "and the device has 6144 for containers")
 		want := "create 1, start 1 in 1 on 0 cold"
-		if got := s.foreignAtOnce(gib); got != want {
-			t.Errorf("%s: %q, want %q", policy.Name, got, want)
-		}
+		check.Equal(t, s.foreignAtOnce(gib), want, "%s", policy.Name)
 	}
 }
 
@@ -113,9 +108,8 @@ func TestNetFindsFreeMemory(t *testing.T) {
 	s.aside(f, "")
 	s.l.devices[0].ledger.SetForeign(s.now, 0)
 	at, due := s.l.Deadline()
-	if !due || at > s.now+10*time.Second {
-		t.Fatalf("deadline %s %t at %s", at, due, s.now)
-	}
+	check.That(check.Must(t), due, "deadline %s %t at %s", at, due, s.now)
+	check.AtMost(check.Must(t), at, s.now+10*time.Second, "deadline %s %t at %s", at, due, s.now)
 	s.now = max(s.now, at)
 	s.expect("create 1, start 1 in 1 on 0 cold", Event{Kind: Tick})
 }
@@ -130,9 +124,7 @@ func TestTooBigIsRefusedBehindAFullPool(t *testing.T) {
 		s.submit("create 1, start 1 in 1 on 0 cold", fn("g", gib))
 		s.submit("", fn("huge", 100*gib))
 		s.foreign(0, 10*gib)
-		if got := s.take(Event{Kind: Left, Invocation: 1, Keep: true}); !strings.Contains(got, "refuse 2 too big") {
-			t.Errorf("%s: %q after the pool's container is idle", policy.Name, got)
-		}
+		check.Contains(t, s.take(Event{Kind: Left, Invocation: 1, Keep: true}), "refuse 2 too big", "%s", policy.Name)
 	}
 }
 

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/gpuwhisk/gpuwhisk/gpu"
+	"github.com/gpuwhisk/gpuwhisk/invoker/develop/check"
 	"github.com/gpuwhisk/gpuwhisk/sched"
 )
 
@@ -24,9 +25,7 @@ func benchmarkEvent(b *testing.B, policy string, flows int) {
 	c := config(policy, 8)
 	c.Sched.MaxFlows = 1_000_000
 	l, err := New(c)
-	if err != nil {
-		b.Fatal(err)
-	}
+	check.NoError(b, err)
 	fns := make([]Function, flows)
 	for i := range fns {
 		name := fmt.Sprint("f", i)

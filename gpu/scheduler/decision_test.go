@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/gpuwhisk/gpuwhisk/gpu"
+	"github.com/gpuwhisk/gpuwhisk/invoker/develop/check"
 	"github.com/gpuwhisk/gpuwhisk/sched"
 )
 
@@ -54,9 +55,7 @@ func newDecider(b *testing.B, policy string, devices, flows int, memory int64) *
 	c := config(policy, devices)
 	c.Sched.MaxFlows, c.Weights = 10*flows, map[string]float64{favoured: 1000}
 	l, err := New(c)
-	if err != nil {
-		b.Fatal(err)
-	}
+	check.NoError(b, err)
 	d := &decider{b: b, l: l, fns: make([]Function, flows)}
 	for i := range d.fns {
 		flow := sched.FlowID{Namespace: fmt.Sprint("namespace-", i%100), Function: fmt.Sprint("package/function-", i)}
@@ -180,13 +179,9 @@ func (d *decider) nothing(running int) {
 		d.now += time.Millisecond
 		d.take(Event{Kind: Tick})
 		took = append(took, d.decide())
-		if d.starts > 0 {
-			d.b.Fatal("started what fits nowhere")
-		}
+		check.AtMost(check.Must(d.b), d.starts, 0, "started what fits nowhere")
 	}
-	if len(d.running) != running {
-		d.b.Fatalf("%d runs, want %d", len(d.running), running)
-	}
+	check.Equal(check.Must(d.b), len(d.running), running)
 	report(d.b, took)
 }
 

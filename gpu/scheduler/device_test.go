@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/gpuwhisk/gpuwhisk/gpu"
+	"github.com/gpuwhisk/gpuwhisk/invoker/develop/check"
 )
 
 // TestConcurrency: a run counts for a number of runs at once only if it shared its
@@ -35,8 +36,11 @@ func TestConcurrency(t *testing.T) {
 				dev.enter(m.at, r)
 			} else {
 				dev.leave(m.at, r)
-				if k, ok := r.concurrency(m.at); m.run == 0 && (ok != (c.want > 0) || ok && k != c.want) {
-					t.Errorf("%s: among %d, %t; want %d", name, k, ok, c.want)
+				if k, ok := r.concurrency(m.at); m.run == 0 {
+					check.That(t, ok == (c.want > 0), "%s: among %d, %t; want %d", name, k, ok, c.want)
+					if ok {
+						check.Equal(t, k, c.want, "%s", name)
+					}
 				}
 			}
 		}
@@ -54,9 +58,9 @@ func TestOrphanedWait(t *testing.T) {
 	s.submit("create 2, evict 1 epoch 1", fn("g", 10*gib))
 	s.l.devices[0].ledger.SetForeign(s.now, 14*gib)
 	s.holds("remove 1, remove 2", 1, 10*gib, 0)
-	if d := s.l.Device(0); d.InFlight != 0 || d.Memory.Reserved != 0 {
-		t.Errorf("a token is kept in vain: %+v", d)
-	}
+	d := s.l.Device(0)
+	check.Equal(t, d.InFlight, 0, "a token is kept in vain")
+	check.Equal(t, d.Memory.Reserved, 0, "a token is kept in vain")
 	s.expect("create 3, start 2 in 3 on 1 cold", Event{Kind: DeviceBack, Device: 1})
 }
 
@@ -64,16 +68,12 @@ func TestOrphanedWait(t *testing.T) {
 // measured.
 func TestLinkSpeedIsLearnt(t *testing.T) {
 	p := linkSpeed{link: gpu.Link{BytesPerSecond: 1e9}, applied: 1e9}
-	if got := p.time(2e9); got != 2*time.Second {
-		t.Errorf("by the link: %s", got)
-	}
-	if p.learn(1<<20, time.Hour) {
-		t.Error("a small move changed the speed of the link")
-	}
+	check.Equal(t, p.time(2e9), 2*time.Second, "by the link")
+	check.That(t, !p.learn(1<<20, time.Hour), "a small move changed the speed of the link")
 	for range 30 {
 		p.learn(1e9, 4*time.Second)
 	}
-	if got := p.time(1e9); got < 3500*time.Millisecond || got > 4500*time.Millisecond {
-		t.Errorf("moves of 4 seconds a gigabyte: %s expected", got)
-	}
+	got := p.time(1e9)
+	check.AtLeast(t, got, 3500*time.Millisecond, "moves of 4 seconds a gigabyte")
+	check.AtMost(t, got, 4500*time.Millisecond, "moves of 4 seconds a gigabyte")
 }

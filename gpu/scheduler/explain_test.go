@@ -1,8 +1,9 @@
 package scheduler
 
 import (
-	"strings"
 	"testing"
+
+	"github.com/gpuwhisk/gpuwhisk/invoker/develop/check"
 )
 
 // TestMissing: the reason of a function that fits nowhere names what is missing.
@@ -23,11 +24,7 @@ func TestMissing(t *testing.T) {
 		s.submit("create 1, start 1 in 1 on 0 cold", fn("x", c.used))
 		waits := fn("y", gib)
 		s.submit("", waits)
-		if why := s.l.Explain(waits.Flow).String(); !strings.Contains(why, c.want) {
-			t.Errorf("%q is not in: %s", c.want, why)
-		}
-		if why := s.l.Explain(fn("x", 0).Flow); why.Missing != "" {
-			t.Errorf("a function that runs misses %s", why.Missing)
-		}
+		check.Contains(t, s.l.Explain(waits.Flow).String(), c.want, "is not in")
+		check.Equal(t, s.l.Explain(fn("x", 0).Flow).Missing, "", "a function that runs misses")
 	}
 }

@@ -3,11 +3,11 @@ package scheduler
 import (
 	"container/heap"
 	"fmt"
-	"strings"
 	"testing"
 	"time"
 
 	"github.com/gpuwhisk/gpuwhisk/gpu"
+	"github.com/gpuwhisk/gpuwhisk/invoker/develop/check"
 	"github.com/gpuwhisk/gpuwhisk/sched"
 )
 
@@ -45,9 +45,7 @@ type fixture struct {
 
 func newFixture(t *testing.T, c Config, callers ...*caller) *fixture {
 	l, err := New(c)
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.NoError(t, err)
 	w := &fixture{t: t, l: l, callers: callers, of: map[uint64]*caller{}, began: map[uint64]time.Duration{}, idle: make([]time.Duration, len(c.Devices)), taken: map[Container]int{}}
 	for _, x := range callers {
 		w.call(x)
@@ -74,9 +72,7 @@ func (w *fixture) hostReport() Event {
 	for _, mb := range w.taken {
 		free -= mb
 	}
-	if free < 0 {
-		w.t.Fatalf("%s: %d MiB of host memory too many", w.now, -free)
-	}
+	check.AtLeast(check.Must(w.t), free, 0, "%s", w.now)
 	return Event{Kind: HostReported, Host: HostMemory{Free: free}}
 }
 
@@ -119,9 +115,7 @@ func (w *fixture) take(e Event) {
 			w.later(w.removing, Event{Kind: Removed, Container: o.Container})
 		}
 	}
-	if err := w.l.Check(); err != nil {
-		w.t.Fatalf("%s after %s: %v", w.now, e.Kind, err)
-	}
+	check.NoError(w.t, w.l.Check(), "%s after %s", w.now, e.Kind)
 }
 
 func (w *fixture) start(o Order) {
@@ -203,12 +197,9 @@ func TestFailingFunctionPays(t *testing.T) {
 				w := newFixture(t, c, bad, good)
 				w.until(4 * time.Hour)
 				bound := sched.GapBound(c.Sched.MaxOverrun(), 2, time.Minute+time.Second, 1, time.Second, 1)
-				if bad.service > good.service+bound {
-					t.Errorf("%s, namespace %s, crashes %t: %s of tokens against %s, bound %s", policy, namespace, crashes, bad.service, good.service, bound)
-				}
-				if why := w.l.Explain(bad.Flow); bad.starts > 100 || why.Failed < 10 {
-					t.Errorf("%s, namespace %s, crashes %t: %d starts; %s", policy, namespace, crashes, bad.starts, why)
-				}
+				check.AtMost(t, bad.service, good.service+bound, "%s, namespace %s, crashes %t: %s of tokens against %s, bound %s", policy, namespace, crashes, bad.service, good.service, bound)
+				check.AtMost(t, bad.starts, 100, "%s, namespace %s, crashes %t", policy, namespace, crashes)
+				check.AtLeast(t, w.l.Explain(bad.Flow).Failed, 10, "%s, namespace %s, crashes %t", policy, namespace, crashes)
 			}
 		}
 	}
@@ -220,14 +211,12 @@ func TestBackoffEndsWithSuccess(t *testing.T) {
 	bad := &caller{Function: function("n", "bad", gib), keep: 3, init: time.Second, run: time.Second, fails: true}
 	w := newFixture(t, config("sticky-plus", 1), bad)
 	w.until(time.Hour)
-	if why := w.l.Explain(bad.Flow); bad.starts > 30 || why.Rule != sched.RuleBackoff {
-		t.Errorf("%d starts in an hour; %s", bad.starts, why)
-	}
+	check.AtMost(t, bad.starts, 30)
+	check.Equal(t, w.l.Explain(bad.Flow).Rule, sched.RuleBackoff)
 	bad.fails = false
 	w.until(w.now + 10*time.Minute)
-	if n := w.l.Explain(bad.Flow).Failed; n != 0 || bad.starts < 300 {
-		t.Errorf("%d failures and %d starts after it works again", n, bad.starts)
-	}
+	check.Equal(t, w.l.Explain(bad.Flow).Failed, 0)
+	check.AtLeast(t, bad.starts, 300)
 }
 
 // TestSetupOfWhatWasTakenAway: the set-up of a container that replaces one removed for
@@ -264,9 +253,7 @@ func TestSetupOfWhatWasTakenAway(t *testing.T) {
 		if !own {
 			want -= c.Sched.MaxOverrun()
 		}
-		if got := s.flow(f).VT; got != want {
-			t.Errorf("own fault %t: charged %s, want %s", own, got, want)
-		}
+		check.Equal(t, s.flow(f).VT, want, "own fault %t: charged", own)
 	}
 }
 
@@ -287,9 +274,8 @@ func TestRemovalWithoutAnswer(t *testing.T) {
 	small := s.submit("create 3", fn("small", 2*gib))
 	s.now += 10 * time.Second
 	s.expect(fmt.Sprintf("removal overdue 1, remove 3, remove 2, create 4, start %d in 4 on 0 cold", small), Event{Kind: Tick})
-	if got, want := s.l.Explain(fn("large", 0).Flow).Missing, "8592 MiB of it containers that were removed and are not gone"; !strings.Contains(got, want) {
-		t.Errorf("large misses %q, want %q in it", got, want)
-	}
+	got, want := s.l.Explain(fn("large", 0).Flow).Missing, "8592 MiB of it containers that were removed and are not gone"
+	check.Contains(t, got, want, "large misses")
 	s.expect("", Event{Kind: Removed, Container: 2})
 	s.expect("", Event{Kind: Removed, Container: 3})
 	s.run("", small, 4, 2*gib)
@@ -311,13 +297,9 @@ func TestPrefetchOutlivesItsRun(t *testing.T) {
 	three := s.submit("evict 2 epoch 1", f)
 	s.holds("prefetch 1 epoch 2, start 3 in 1 on 0 host-warm", 2, 10*gib, 0)
 	s.take(Event{Kind: Left, Invocation: three, Keep: true})
-	if got := s.l.Device(0).Used; got < 10*gib {
-		t.Errorf("%d bytes are charged while 10 GiB are on their way", got)
-	}
+	check.AtLeast(t, s.l.Device(0).Used, 10*gib, "bytes are charged while 10 GiB are on their way")
 	s.take(Event{Kind: Moved, Container: 1, Epoch: 2, OK: true})
-	if got := s.l.Device(0).Used; got > gib {
-		t.Errorf("%d bytes are charged after the end of the move", got)
-	}
+	check.AtMost(t, s.l.Device(0).Used, gib, "bytes are charged after the end of the move")
 }
 
 // TestWaitIdlesNoDevice: a flow that waits for its own container leaves the other
@@ -338,13 +320,9 @@ func TestWaitIdlesNoDevice(t *testing.T) {
 			clear(w.idle)
 			w.until(3 * time.Hour)
 			for i, idle := range w.idle {
-				if idle > 5*time.Minute {
-					t.Errorf("%s, %d devices: device %d idles for %s of 3 h beside waiting work", policy, devices, i, idle)
-				}
+				check.AtMost(t, idle, 5*time.Minute, "%s, %d devices: device %d idles", policy, devices, i)
 			}
-			if x.service < 2*time.Hour {
-				t.Errorf("%s, %d devices: x had %s of tokens", policy, devices, x.service)
-			}
+			check.AtLeast(t, x.service, 2*time.Hour, "%s, %d devices: x had", policy, devices)
 		}
 	}
 }
@@ -374,9 +352,7 @@ func TestFlappingDeviceTakesNoMemory(t *testing.T) {
 	for range 2 {
 		s.take(Event{Kind: Tick})
 	}
-	if n := s.l.Stats().Queued; n != 0 {
-		t.Errorf("%d invocations wait for a device that is lost", n)
-	}
+	check.Equal(t, s.l.Stats().Queued, 0, "invocations wait for a device that is lost")
 }
 
 // TestTickRefusesFew: of very many that have waited too long a Tick refuses some, in the
@@ -395,23 +371,15 @@ func TestTickRefusesFew(t *testing.T) {
 	next := uint64(1)
 	for next <= large {
 		at, due := s.l.Deadline()
-		if !due {
-			t.Fatalf("nothing is due after %d refusals", next-1)
-		}
+		check.That(check.Must(t), due, "nothing is due after %d refusals", next-1)
 		s.now = max(s.now, at)
 		s.l.Take(Event{At: s.now, Kind: Tick})
 		orders := s.l.Ready()
-		if n := len(orders); n > maxExpired {
-			t.Fatalf("one Tick gave %d orders", n)
-		}
+		check.AtMost(check.Must(t), len(orders), maxExpired, "one Tick gave")
 		for _, o := range orders {
-			if o.Invocation != next {
-				t.Fatalf("%s of %d, want %d", o.Do, o.Invocation, next)
-			}
+			check.Equal(check.Must(t), o.Invocation, next, "%s", o.Do)
 			next++
 		}
 	}
-	if s.now != time.Minute {
-		t.Errorf("the last was refused at %s", s.now)
-	}
+	check.Equal(t, s.now, time.Minute, "the last was refused")
 }

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/gpuwhisk/gpuwhisk/gpu"
+	"github.com/gpuwhisk/gpuwhisk/invoker/develop/check"
 	"github.com/gpuwhisk/gpuwhisk/sched"
 )
 
@@ -100,9 +101,7 @@ func newChaos(t *testing.T, seed uint64) *chaos {
 		c.Devices = append(c.Devices, gpu.Device{Index: i, MemoryBytes: int64(8+8*((int(seed)+i)%2)) << 30})
 	}
 	l, err := New(c)
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.NoError(t, err)
 	s.l, s.hostMB = l, 1024<<(seed%3)
 	for i := range 8 {
 		s.functions = append(s.functions, Function{
@@ -151,17 +150,14 @@ func (s *chaos) run(n int) {
 		}
 	}
 	st := s.l.Stats()
-	if !s.done() || st.Queued > 0 || st.InFlight > 0 {
-		s.t.Fatalf("seed %d: %d invocations never ended, %d containers stay: %+v", s.seed, len(s.open), len(s.containers), st)
-	}
+	check.That(check.Must(s.t), s.done(), "seed %d: %d invocations never ended, %d containers stay: %+v", s.seed, len(s.open), len(s.containers), st)
+	check.AtMost(check.Must(s.t), st.Queued, 0, "seed %d: %d invocations never ended, %d containers stay", s.seed, len(s.open), len(s.containers))
+	check.AtMost(check.Must(s.t), st.InFlight, 0, "seed %d: %d invocations never ended, %d containers stay", s.seed, len(s.open), len(s.containers))
 	for _, d := range st.Devices {
-		if d.Used != d.Memory.Foreign || d.Containers != 0 {
-			s.t.Errorf("seed %d: an idle device holds %+v", s.seed, d)
-		}
+		check.Equal(s.t, d.Used, d.Memory.Foreign, "seed %d: an idle device holds", s.seed)
+		check.Equal(s.t, d.Containers, 0, "seed %d: an idle device holds", s.seed)
 	}
-	if s.ended[Broken] > 0 {
-		s.t.Errorf("seed %d: %d broken", s.seed, s.ended[Broken])
-	}
+	check.AtMost(s.t, s.ended[Broken], 0, "seed %d", s.seed)
 }
 
 func (s *chaos) done() bool { return len(s.open) == 0 && len(s.containers) == 0 }
@@ -194,9 +190,7 @@ func (s *chaos) deliver(e Event) {
 			defer s.submit()
 		}
 	case Removed:
-		if !s.containers[e.Container] {
-			s.t.Errorf("seed %d: container %d is gone twice", s.seed, e.Container)
-		}
+		check.That(s.t, s.containers[e.Container], "seed %d: container %d is gone twice", s.seed, e.Container)
 		s.hostUsed -= s.size[e.Container]
 		delete(s.containers, e.Container)
 		defer s.host(0)
@@ -312,23 +306,20 @@ func (s *chaos) carryOut(o Order) {
 			s.t.Errorf("seed %d: a container of %d MiB on a host of %d", s.seed, o.HostMB, s.hostMB)
 		}
 	case Start:
-		if !s.open[o.Invocation] || s.running[o.Invocation] != 0 || s.removing[o.Container] {
-			s.t.Errorf("seed %d: invocation %d starts twice, or in a container that goes", s.seed, o.Invocation)
-		}
+		check.That(check.Must(s.t), s.open[o.Invocation], "seed %d: invocation %d starts twice, or in a container that goes", s.seed, o.Invocation)
+		check.Equal(s.t, s.running[o.Invocation], 0, "seed %d: invocation %d starts twice, or in a container that goes", s.seed, o.Invocation)
+		check.That(s.t, !s.removing[o.Container], "seed %d: invocation %d starts twice, or in a container that goes", s.seed, o.Invocation)
 		s.running[o.Invocation] = o.Container
 		s.start(o)
 	case Move:
 		s.move(o)
 	case Remove:
-		if s.removing[o.Container] {
-			s.t.Errorf("seed %d: container %d is removed twice", s.seed, o.Container)
-		}
+		check.That(s.t, !s.removing[o.Container], "seed %d: container %d is removed twice", s.seed, o.Container)
 		s.removing[o.Container] = true
 		s.later(s.upTo(3*time.Second), Event{Kind: Removed, Container: o.Container})
 	case Refuse:
-		if !s.open[o.Invocation] || s.running[o.Invocation] != 0 {
-			s.t.Errorf("seed %d: invocation %d is refused and runs", s.seed, o.Invocation)
-		}
+		check.That(check.Must(s.t), s.open[o.Invocation], "seed %d: invocation %d is refused and runs", s.seed, o.Invocation)
+		check.Equal(s.t, s.running[o.Invocation], 0, "seed %d: invocation %d is refused and runs", s.seed, o.Invocation)
 		delete(s.open, o.Invocation)
 		s.ended[o.Reason]++
 	case ReclaimHost:

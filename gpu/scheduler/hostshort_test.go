@@ -5,6 +5,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/gpuwhisk/gpuwhisk/invoker/develop/check"
 	"github.com/gpuwhisk/gpuwhisk/sched"
 )
 
@@ -51,25 +52,15 @@ func TestShortOfHostBehindMany(t *testing.T) {
 	}
 	found := s.take(Event{Kind: Submitted, Invocation: flows + 1, Function: fn("small", gib)})
 	for ticks := 0; found == ""; ticks++ {
-		if ticks > flows/shortSearch {
-			t.Fatalf("host memory is not reclaimed after %d ticks", ticks)
-		}
+		check.AtMost(check.Must(t), ticks, flows/shortSearch, "host memory is not reclaimed")
 		at, due := s.l.Deadline()
-		if !due {
-			t.Fatal("nothing is due")
-		}
+		check.That(check.Must(t), due, "nothing is due")
 		s.now, policy.states = max(s.now, at), 0
 		found = s.take(Event{Kind: Tick})
-		if policy.states > 2*shortSearch {
-			t.Fatalf("one event asked for the states of %d flows", policy.states)
-		}
+		check.AtMost(check.Must(t), policy.states, 2*shortSearch, "one event asked for the states")
 	}
-	if want := "reclaim host memory 0"; found != want {
-		t.Errorf("found %q, want %q", found, want)
-	}
-	if s.now > 5*time.Second {
-		t.Errorf("found at %s", s.now)
-	}
+	check.Equal(t, found, "reclaim host memory 0")
+	check.AtMost(t, s.now, 5*time.Second)
 }
 
 // TestNoSearchWithoutEvents: where nothing is short of host memory alone, the search ends

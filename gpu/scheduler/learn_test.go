@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/gpuwhisk/gpuwhisk/gpu"
+	"github.com/gpuwhisk/gpuwhisk/invoker/develop/check"
 )
 
 // spend lets a run that has started end after a time.
@@ -33,9 +34,7 @@ func TestColdRunsTeachNoInterference(t *testing.T) {
 		s.holds("", Container(b+1), gib, gib)
 		s.take(Event{Kind: Ended, Invocation: invocation, Keep: true, Ran: []time.Duration{time.Second, time.Minute}[b]})
 	}
-	if d := s.l.devices[0].tokens.D(); d != 2 {
-		t.Errorf("%d tokens after a slow cold run, want 2", d)
-	}
+	check.Equal(t, s.l.devices[0].tokens.D(), 2, "tokens after a slow cold run")
 }
 
 // TestRepeatedOrderTeachesNoSpeed: either of the two may have been carried out.
@@ -50,9 +49,7 @@ func TestRepeatedOrderTeachesNoSpeed(t *testing.T) {
 		}
 		s.now += 5 * time.Second
 		s.take(Event{Kind: Moved, Container: 1, Epoch: 1, Bytes: 10 * gib, OK: true})
-		if learnt := s.l.devices[0].speed.seen > 0; learnt == repeated {
-			t.Errorf("repeated %t, and the speed was learnt: %t", repeated, learnt)
-		}
+		check.That(t, (s.l.devices[0].speed.seen > 0) != repeated, "repeated %t, and the speed was learnt: %t", repeated, s.l.devices[0].speed.seen > 0)
 	}
 }
 
@@ -67,9 +64,9 @@ func TestDemandOfAContainer(t *testing.T) {
 	s.spend(b, 2, gib, 2*time.Second, 0)
 	s.l.cfg.Pool.Rule = gpu.DemandAware
 	of := func(f *Function) float64 { return s.l.candidate(s.l.flows[f.Flow].newest().containers[0]).Demand }
-	if ratio := of(slow) / of(quick); ratio < 4.9 || ratio > 5.1 {
-		t.Errorf("a container that takes 10 s to create has %.2f times the demand of one that takes 2 s, both invoked once", ratio)
-	}
+	ratio := of(slow) / of(quick)
+	check.AtLeast(t, ratio, 4.9, "a container that takes 10 s to create")
+	check.AtMost(t, ratio, 5.1, "a container that takes 10 s to create")
 }
 
 // TestThrottledContainersGoFirst: their memory is the first to be evicted.
@@ -84,9 +81,7 @@ func TestThrottledContainersGoFirst(t *testing.T) {
 		s.submit("", fn("modest", gib))
 	}
 	s.spend(one, 1, gib, 0, time.Minute)
-	if got := s.l.flowState(s.l.flows[greedy.Flow]); got != gpu.Throttled {
-		t.Errorf("a function that leads by a minute stands as %v", got)
-	}
+	check.Equal(t, s.l.flowState(s.l.flows[greedy.Flow]), gpu.Throttled, "a function that leads by a minute stands")
 }
 
 // TestNoPrefetchBeyondALimit: memory of a function that becomes active stays on the
@@ -138,13 +133,9 @@ func TestGrantedRunWaitsForWhatRuns(t *testing.T) {
 	inFlight := func() int { return s.flow(fn("g", 0)).InFlight }
 	s.holds("remove 1", 2, 14*gib, 14*gib)
 	s.expect("", Event{Kind: Removed, Container: 1})
-	if inFlight() != 1 {
-		t.Error("it was requeued while another ran")
-	}
+	check.Equal(t, inFlight(), 1, "it was requeued while another ran")
 	s.expect("", Event{Kind: Ended, Invocation: two})
-	if inFlight() != 1 {
-		t.Error("it was requeued while logs were read")
-	}
+	check.Equal(t, inFlight(), 1, "it was requeued while logs were read")
 	s.expect("remove 2", Event{Kind: Left, Invocation: two})
 	s.expect("start 3 in 3 on 0 cold", Event{Kind: Removed, Container: 2})
 }

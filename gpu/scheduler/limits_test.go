@@ -1,9 +1,10 @@
 package scheduler
 
 import (
-	"strings"
 	"testing"
 	"time"
+
+	"github.com/gpuwhisk/gpuwhisk/invoker/develop/check"
 )
 
 // TestNamespaceLimit: the runs of a namespace wait for each other where together they
@@ -17,18 +18,14 @@ func TestNamespaceLimit(t *testing.T) {
 	s := newScript(t, c)
 	x := s.submit("create 1, start 1 in 1 on 0 cold", fn("x", 4*gib))
 	y := s.submit("", fn("y", 4*gib))
-	if why := s.l.Explain(fn("y", 0).Flow).String(); !strings.Contains(why, "namespace n has reached its limit of 6144 MiB of device memory (whisk.gpu.namespace-limits)") {
-		t.Errorf("y is delayed: %s", why)
-	}
+	check.Contains(t, s.l.Explain(fn("y", 0).Flow).String(), "namespace n has reached its limit of 6144 MiB of device memory (whisk.gpu.namespace-limits)", "y is delayed")
 	other := fn("z", 4*gib)
 	other.Flow.Namespace = "m"
 	s.submit("create 2, start 3 in 2 on 0 cold", other)
 	s.run("create 3, evict 1 epoch 1, start 2 in 3 on 0 cold", x, 1, 4*gib)
 	s.holds("", 1, 4*gib, 0)
 	s.expect("", Event{Kind: Moved, Container: 1, Epoch: 1, OK: true})
-	if left := s.l.permits(s.l.devices[0], s.l.flows[fn("x", 0).Flow].newest(), nil, 2*gib); !left {
-		t.Error("2 of 6 GiB beside 4 are not permitted")
-	}
+	check.That(t, s.l.permits(s.l.devices[0], s.l.flows[fn("x", 0).Flow].newest(), nil, 2*gib), "2 of 6 GiB beside 4 are not permitted")
 	again := s.submit("", fn("x", 4*gib))
 	s.run("prefetch 1 epoch 2, evict 3 epoch 1", y, 3, 4*gib)
 	s.holds("", 1, 4*gib, 4*gib)
@@ -37,9 +34,7 @@ func TestNamespaceLimit(t *testing.T) {
 	s.run("", again, 1, 4*gib)
 	s.submit("create 4, evict 1 epoch 3", fn("big", 9*gib))
 	s.holds("start 5 in 4 on 0 cold", 3, 4*gib, 0)
-	if need := s.l.devices[0].ledger.Data(4); need != 6*gib {
-		t.Errorf("%d bytes were promised, want the limit", need)
-	}
+	check.Equal(t, s.l.devices[0].ledger.Data(4), 6*gib, "bytes were promised")
 }
 
 // TestNamespaceLimitRemoves: idle memory that cannot be moved is freed by removing its
@@ -66,8 +61,7 @@ func TestLimitIdlesNoToken(t *testing.T) {
 		limited := &caller{Function: function("a", "x", gib), keep: 3, run: 7 * time.Second}
 		other := &caller{Function: function("b", "y", gib), keep: 8, run: 5 * time.Second}
 		newFixture(t, c, limited, other).until(time.Hour)
-		if limited.service < 58*time.Minute || other.service < 170*time.Minute {
-			t.Errorf("%s: %s and %s of tokens in an hour with four", policy, limited.service, other.service)
-		}
+		check.AtLeast(t, limited.service, 58*time.Minute, "%s", policy)
+		check.AtLeast(t, other.service, 170*time.Minute, "%s", policy)
 	}
 }

@@ -5,24 +5,22 @@ import (
 	"errors"
 	"strings"
 	"testing"
+
+	"github.com/gpuwhisk/gpuwhisk/invoker/develop/check"
 )
 
 // recorded is the log of a scheduler under faults.
 func recorded(t *testing.T, seed uint64, n int) []byte {
 	s := newChaos(t, seed)
 	log, err := AppendConfig(nil, s.l.cfg)
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.NoError(t, err)
 	s.observe = func(e *Event, orders []Order) {
 		if e != nil {
 			log, err = AppendEvent(log, *e)
 		} else {
 			log, err = AppendOrders(log, orders)
 		}
-		if err != nil {
-			t.Fatal(err)
-		}
+		check.NoError(t, err)
 	}
 	s.run(n)
 	return log
@@ -35,13 +33,10 @@ func TestLogGivesTheSameOrders(t *testing.T) {
 		log := recorded(t, seed, 700)
 		r := &Replay{Check: seed == 0}
 		for line := range bytes.Lines(log) {
-			if err := r.Line(line); err != nil {
-				t.Fatalf("seed %d: %v", seed, err)
-			}
+			check.NoError(t, r.Line(line), "seed %d", seed)
 		}
-		if r.Events < 700 || r.Orders < 100 {
-			t.Errorf("seed %d: %d events gave %d orders", seed, r.Events, r.Orders)
-		}
+		check.AtLeast(t, r.Events, 700, "seed %d", seed)
+		check.AtLeast(t, r.Orders, 100, "seed %d", seed)
 		changed := bytes.Replace(log, []byte(`"start":"cold"`), []byte(`"start":"gpu-warm"`), 1)
 		var differ *DifferError
 		r = &Replay{}
@@ -50,9 +45,7 @@ func TestLogGivesTheSameOrders(t *testing.T) {
 				break
 			}
 		}
-		if differ == nil {
-			t.Errorf("seed %d: a changed log passes", seed)
-		}
+		check.That(t, differ != nil, "seed %d: a changed log passes", seed)
 	}
 }
 
@@ -61,17 +54,14 @@ func TestLogHasNoKeys(t *testing.T) {
 	f := fn("f", gib)
 	f.Key = "guest:secret"
 	line, err := AppendEvent(nil, Event{Kind: Submitted, Invocation: 1, Function: f})
-	if err != nil || strings.Contains(string(line), "secret") {
-		t.Errorf("%s, %v", line, err)
-	}
+	check.NoError(t, err, "%s", line)
+	check.Lacks(t, string(line), "secret")
 }
 
 // TestLogErrors: errors name the line.
 func TestLogErrors(t *testing.T) {
 	head, err := AppendConfig(nil, config("fcfs", 1))
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.NoError(t, err)
 	for _, c := range []struct{ log, want string }{
 		{"{}", "line 1: a log of version 0, this program reads version 6"},
 		{`{"lane":1,"config":{}}`, "line 1: a log of version 1, this program reads version 6"},
@@ -89,9 +79,8 @@ func TestLogErrors(t *testing.T) {
 				break
 			}
 		}
-		if err == nil || !strings.HasPrefix(err.Error(), c.want) {
-			t.Errorf("%s: %v, want %s", c.log, err, c.want)
-		}
+		check.That(check.Must(t), err != nil, "%s: %v, want %s", c.log, err, c.want)
+		check.That(t, strings.HasPrefix(err.Error(), c.want), "%s: %v, want %s", c.log, err, c.want)
 	}
 }
 

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/gpuwhisk/gpuwhisk/gpu"
+	"github.com/gpuwhisk/gpuwhisk/invoker/develop/check"
 	"github.com/gpuwhisk/gpuwhisk/sched"
 )
 
@@ -54,9 +55,10 @@ func TestManyFlowsAreNotWalked(t *testing.T) {
 			event := f(m)
 			event(0)
 			event(1)
-			if n := m.most; n.placements > 1000 || n.states > 500 || n.orders > 150 {
-				t.Errorf("one event asked for %d placements and %d states, and gave %d orders", n.placements, n.states, n.orders)
-			}
+			n := m.most
+			check.AtMost(t, n.placements, 1000, "one event asked")
+			check.AtMost(t, n.states, 500, "one event asked")
+			check.AtMost(t, n.orders, 150, "one event asked")
 		})
 	}
 }
@@ -109,9 +111,8 @@ func (m *many) begin(devices int, adjust func(*Config)) {
 		return &m.event, err
 	}
 	var err error
-	if m.s, err = New(c); err != nil {
-		m.b.Fatal(err)
-	}
+	m.s, err = New(c)
+	check.NoError(m.b, err)
 }
 
 // take is one event; only that is timed.
@@ -201,9 +202,7 @@ func (m *many) all() func(int) {
 // tick lets time pass to the deadline.
 func (m *many) tick() {
 	at, ok := m.s.Deadline()
-	if !ok {
-		m.b.Fatal("nothing is due")
-	}
+	check.That(check.Must(m.b), ok, "nothing is due")
 	m.now = max(m.now, at)
 	m.take(Event{Kind: Tick})
 }

@@ -4,6 +4,8 @@ import (
 	"fmt"
 	"testing"
 	"time"
+
+	"github.com/gpuwhisk/gpuwhisk/invoker/develop/check"
 )
 
 // idleOut lets time pass until no container is left.
@@ -11,9 +13,7 @@ func (s *script) idleOut() {
 	s.t.Helper()
 	for len(s.l.containers) > 0 {
 		at, ok := s.l.Deadline()
-		if !ok {
-			s.t.Fatal("containers stay for ever")
-		}
+		check.That(check.Must(s.t), ok, "containers stay for ever")
 		s.now = max(s.now, at)
 		s.take(Event{Kind: Tick})
 		for id, c := range s.l.containers {
@@ -42,9 +42,8 @@ func TestMeasurementsOutliveContainers(t *testing.T) {
 	s.idleOut()
 	s.now += 20 * time.Minute
 	s.take(Event{Kind: Tick})
-	if got, want := s.known(f), "10 GiB, cold in 15s"; got != want {
-		t.Errorf("without its container: %s, want %s", got, want)
-	}
+	got, want := s.known(f), "10 GiB, cold in 15s"
+	check.Equal(t, got, want, "without its container")
 	two := s.submit("create 2, start 2 in 2 on 0 cold", g)
 	three := s.submit("", f) // two of 10 GiB do not fit on 16
 	s.holds("", 2, 10*gib, 10*gib)
@@ -57,9 +56,7 @@ func TestMeasurementsOutliveContainers(t *testing.T) {
 		s.now += time.Hour
 		s.take(Event{Kind: Tick})
 	}
-	if n := len(s.l.flows); n != 0 {
-		t.Errorf("%d flows are known", n)
-	}
+	check.Equal(t, len(s.l.flows), 0, "flows are known")
 }
 
 // TestMeasurementsAreOfARevision: a new revision is reserved what it asks for, and one
@@ -82,22 +79,16 @@ func TestMeasurementsAreOfARevision(t *testing.T) {
 	run("1", 10*gib, 15*time.Second)
 	f.Key = "2"
 	two := s.submit("create 2, start 2 in 2 on 0 cold", f)
-	if got, want := s.known(f), "0 GiB, cold in 15s"; got != want {
-		t.Errorf("the second revision: %s, want %s", got, want)
-	}
+	got, want := s.known(f), "0 GiB, cold in 15s"
+	check.Equal(t, got, want, "the second revision")
 	s.spend(two, 2, 2*gib, 3*time.Second, 0)
 	s.idleOut()
 	run("1", 8*gib, 15*time.Second)
-	if got, want := s.known(f), "10 GiB, cold in 15s"; got != want {
-		t.Errorf("the first revision again: %s, want %s", got, want)
-	}
+	got, want = s.known(f), "10 GiB, cold in 15s"
+	check.Equal(t, got, want, "the first revision again")
 	for i := range 20 {
 		run(fmt.Sprint("later", i), gib, time.Second)
 	}
-	if policy.revised != 21 {
-		t.Errorf("the policy was told of %d new revisions, want 21", policy.revised)
-	}
-	if n := len(s.l.flows[f.Flow].revs); n != 1+keptRevisions {
-		t.Errorf("%d revisions are kept, want %d", n, 1+keptRevisions)
-	}
+	check.Equal(t, policy.revised, 21, "the policy was told")
+	check.Equal(t, len(s.l.flows[f.Flow].revs), 1+keptRevisions, "revisions are kept")
 }

@@ -1,6 +1,7 @@
 package scheduler
 
 import (
+	"github.com/gpuwhisk/gpuwhisk/invoker/develop/check"
 	"github.com/gpuwhisk/gpuwhisk/sched"
 	"testing"
 	"time"
@@ -10,9 +11,7 @@ import (
 func (s *script) tick(want string) {
 	s.t.Helper()
 	at, ok := s.l.Deadline()
-	if !ok {
-		s.t.Fatal("there is no deadline")
-	}
+	check.That(check.Must(s.t), ok, "there is no deadline")
 	s.now = at
 	s.expect(want, Event{Kind: Tick})
 }
@@ -72,9 +71,7 @@ func TestEvictForHost(t *testing.T) {
 		s.now += time.Second
 	}
 	s.take(Event{Kind: Submitted, Invocation: 5, Function: fn("i", gib)}) // whose container is in use now
-	if spare := s.l.Spare(); spare != 3*256 {
-		t.Errorf("%d MB are spare", spare)
-	}
+	check.Equal(t, s.l.Spare(), 3*256, "MB are spare")
 	s.expect("remove 1, remove 2", Event{Kind: HostReported, Host: HostMemory{Needed: 300}})
 	s.expect("", Event{Kind: HostReported, Host: HostMemory{Needed: 512}})
 	s.expect("remove 3", Event{Kind: HostReported, Host: HostMemory{Needed: 513}})
@@ -122,9 +119,9 @@ func TestPeakCounts(t *testing.T) {
 	one := s.submit("create 1, start 1 in 1 on 0 cold", fn("f", gib))
 	s.holds("", 1, 8*gib, 8*gib)
 	s.holds("", 1, 2*gib, 2*gib)
-	if got := s.served(Event{Kind: Ended, Invocation: one, Keep: true}); len(got) != 1 || got[0].Memory != 8*gib {
-		t.Errorf("served %+v, want 8 GiB", got)
-	}
+	got := s.served(Event{Kind: Ended, Invocation: one, Keep: true})
+	check.Equal(check.Must(t), len(got), 1)
+	check.Equal(t, got[0].Memory, 8*gib)
 }
 
 // TestMemoryWithoutShimIsNotMoved: it cannot be, so the container is removed.
@@ -134,9 +131,9 @@ func TestMemoryWithoutShimIsNotMoved(t *testing.T) {
 	f.NoShim = true
 	one := s.submit("create 1, start 1 in 1 on 0 cold", f)
 	s.run("", one, 1, 10*gib)
-	if resident, all := s.l.devices[0].ledger.Residency(1); resident != 0 || all != 0 {
-		t.Errorf("%d of %d bytes could be moved", resident, all)
-	}
+	resident, all := s.l.devices[0].ledger.Residency(1)
+	check.Equal(t, resident, 0)
+	check.Equal(t, all, 0)
 	s.submit("create 2, remove 1", fn("g", 10*gib))
 }
 
@@ -163,9 +160,7 @@ func TestBusyContainerCountsAgainstItsNamespace(t *testing.T) {
 	s.submit("create 2, start 2 in 2 on 0 cold", fn("g", 2*gib))
 	s.holds("", 1, 7*gib, 7*gib)
 	s.submit("", f)
-	if s.l.permits(s.l.devices[0], s.l.flows[f.Flow].newest(), s.l.containers[1], gib) {
-		t.Error("1 GiB more in a container of 7, beside 2, is permitted where 8 are the limit")
-	}
+	check.That(t, !s.l.permits(s.l.devices[0], s.l.flows[f.Flow].newest(), s.l.containers[1], gib), "1 GiB more in a container of 7, beside 2, is permitted where 8 are the limit")
 }
 
 // TestIdleMemoryIsPrefetched: that of a flow with work queued, where memory is free.
@@ -192,9 +187,7 @@ func TestGoneFunctionsAreForgotten(t *testing.T) {
 		s.now += 24 * time.Hour
 		s.take(Event{Kind: Tick})
 	}
-	if n := len(s.l.flows) + len(s.l.namespaces); n != 0 {
-		t.Errorf("%d flows and namespaces are known", n)
-	}
+	check.Equal(t, len(s.l.flows)+len(s.l.namespaces), 0, "flows and namespaces are known")
 }
 
 // TestHostWarm: a start is host-warm when memory was evicted, not when memory was
@@ -206,9 +199,9 @@ func TestHostWarm(t *testing.T) {
 	s.holds("", 1, 10*gib, 2*gib)
 	s.expect("", Event{Kind: Ended, Invocation: one, Keep: true})
 	s.expect("", Event{Kind: Left, Invocation: one, Keep: true})
-	if placement := s.l.Placements(f.Flow)(0); placement.Start != sched.GPUWarm || placement.Setup != 0 {
-		t.Errorf("an arena that is on the device as far as it is used: %+v", placement)
-	}
+	placement := s.l.Placements(f.Flow)(0)
+	check.Equal(t, placement.Start, sched.GPUWarm, "an arena that is on the device as far as it is used")
+	check.Equal(t, placement.Setup, 0, "an arena that is on the device as far as it is used")
 	s.submit("prefetch 1 epoch 1", f)
 	s.expect("start 2 in 1 on 0 gpu-warm", Event{Kind: Moved, Container: 1, Epoch: 1, OK: true})
 	s.holds("", 1, 10*gib, 2*gib)
@@ -217,14 +210,10 @@ func TestHostWarm(t *testing.T) {
 
 	g := fn("g", 14*gib)
 	s.submit("create 2, evict 1 epoch 2", g)
-	if placement := s.l.Placements(f.Flow)(0); placement.Start != sched.HostWarm {
-		t.Errorf("memory that is being evicted: %+v", placement)
-	}
+	check.Equal(t, s.l.Placements(f.Flow)(0).Start, sched.HostWarm, "memory that is being evicted")
 	s.holds("start 3 in 2 on 0 cold", 1, 10*gib, 0)
 	s.expect("", Event{Kind: Moved, Container: 1, Epoch: 2, OK: true, Bytes: 2 * gib})
-	if placement := s.l.Placements(f.Flow)(0); placement.Start != sched.HostWarm {
-		t.Errorf("memory that is evicted: %+v", placement)
-	}
+	check.Equal(t, s.l.Placements(f.Flow)(0).Start, sched.HostWarm, "memory that is evicted")
 }
 
 // TestCancelledEviction: a container whose memory is being evicted is host-warm, unless

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/gpuwhisk/gpuwhisk/gpu"
+	"github.com/gpuwhisk/gpuwhisk/invoker/develop/check"
 	"github.com/gpuwhisk/gpuwhisk/sched"
 )
 
@@ -35,9 +36,7 @@ type script struct {
 
 func newScript(t *testing.T, c Config) *script {
 	l, err := New(c)
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.NoError(t, err)
 	return &script{t: t, l: l}
 }
 
@@ -66,18 +65,14 @@ func (s *script) take(e Event) string {
 			out = append(out, fmt.Sprintf("%s %d", o.Do, o.Container))
 		}
 	}
-	if err := s.l.Check(); err != nil {
-		s.t.Fatal(err)
-	}
+	check.NoError(s.t, s.l.Check())
 	return strings.Join(out, ", ")
 }
 
 // expect compares the orders that follow from an event.
 func (s *script) expect(want string, e Event) {
 	s.t.Helper()
-	if got := s.take(e); got != want {
-		s.t.Errorf("after %s: %q, want %q", e.Kind, got, want)
-	}
+	check.Equal(s.t, s.take(e), want, "after %s", e.Kind)
 }
 
 // submit submits an invocation of a function and compares the orders that follow.
@@ -134,9 +129,8 @@ func TestBodiesAreLoaded(t *testing.T) {
 	f := fn("f", gib)
 	one := s.submit("create 1, start 1 in 1 on 0 cold", f)
 	for i, want := range []string{"load 2", "load 3", "", ""} {
-		if far := s.l.Spillable(f.Flow); far != (i >= 2) {
-			t.Errorf("invocation %d: far %t", i+2, far)
-		}
+		far := s.l.Spillable(f.Flow)
+		check.That(t, far == (i >= 2), "invocation %d: far %t", i+2, far)
 		s.n++
 		s.expect(want, Event{Kind: Submitted, Invocation: s.n, Function: f, Spilled: true})
 	}
@@ -156,9 +150,9 @@ func TestDeviceTimeout(t *testing.T) {
 	s.now = time.Minute
 	large := s.submit("", fn("large", 40*gib))
 	s.submit("create 1, start 2 in 1 on 1 cold", fn("small", gib))
-	if at, ok := s.l.Deadline(); !ok || at > 6*time.Minute {
-		t.Errorf("deadline %s, %t", at, ok)
-	}
+	at, ok := s.l.Deadline()
+	check.That(check.Must(t), ok, "deadline %s, %t", at, ok)
+	check.AtMost(t, at, 6*time.Minute)
 	s.now = 6*time.Minute - 1
 	s.expect("", Event{Kind: Tick})
 	s.now++
@@ -181,9 +175,9 @@ func TestHostMemoryIsShared(t *testing.T) {
 	one := s.submit("create 1, start 1 in 1 on 0 cold", fn("f", gib))
 	s.run("", one, 1, gib)
 	s.submit("remove 1", fn("g", gib)) // 44 are free, 100 may come, 256 are needed: f's container is removed
-	if b := s.l.Containers(); len(b) != 1 || !b[0].Leaving {
-		t.Errorf("containers %+v", b)
-	}
+	b := s.l.Containers()
+	check.Equal(check.Must(t), len(b), 1)
+	check.That(t, b[0].Leaving, "containers %+v", b)
 	s.expect("", Event{Kind: Removed, Container: 1})
 	s.expect("reclaim host memory 0", Event{Kind: HostReported, Host: HostMemory{Free: 44, Reclaimable: 300}})
 	s.expect("", Event{Kind: Tick}) // it was ordered before

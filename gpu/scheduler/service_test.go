@@ -4,6 +4,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/gpuwhisk/gpuwhisk/invoker/develop/check"
 	"github.com/gpuwhisk/gpuwhisk/sched"
 )
 
@@ -11,9 +12,7 @@ import (
 func (s *script) flow(f *Function) sched.FlowStats {
 	s.t.Helper()
 	got, ok := s.l.Flow(f.Flow)
-	if !ok {
-		s.t.Fatalf("%s is not known", f.Flow)
-	}
+	check.That(check.Must(s.t), ok, "%s is not known", f.Flow)
 	return got
 }
 
@@ -46,12 +45,12 @@ func TestServiceIsGrantToReturn(t *testing.T) {
 		one := s.submit("create 1, start 1 in 1 on 0 cold", f)
 		s.now += 5 * time.Second
 		got := s.served(Event{Kind: Ended, Invocation: one, Keep: true, Setup: c.setup})
-		if len(got) != 1 || got[0].Service != c.wantService || got[0].Setup != c.wantSetup {
-			t.Errorf("%s: served %+v, want %s after %s", name, got, c.wantService, c.wantSetup)
-		}
-		if got := s.flow(f); got.Served != 1 || got.VT != 5*time.Second {
-			t.Errorf("%s: a policy that counts the setup has %+v, want all 5 s of one", name, got)
-		}
+		check.Equal(check.Must(t), len(got), 1, "%s: served", name)
+		check.Equal(t, got[0].Service, c.wantService, "%s: served", name)
+		check.Equal(t, got[0].Setup, c.wantSetup, "%s: served", name)
+		flow := s.flow(f)
+		check.Equal(t, flow.Served, 1, "%s: a policy that counts the setup", name)
+		check.Equal(t, flow.VT, 5*time.Second, "%s: a policy that counts the setup", name)
 	}
 }
 
@@ -62,12 +61,10 @@ func TestUnusedRunIsCharged(t *testing.T) {
 	f := fn("f", gib)
 	one := s.submit("create 1, start 1 in 1 on 0 cold", f)
 	s.now += 5 * time.Second
-	if got := s.served(Event{Kind: Ended, Invocation: one, Unused: true}); len(got) != 0 {
-		t.Errorf("served %+v", got)
-	}
-	if got := s.flow(f); got.Served != 0 || got.VT != 5*time.Second {
-		t.Errorf("after an unused run of 5 s: %+v", got)
-	}
+	check.Equal(t, len(s.served(Event{Kind: Ended, Invocation: one, Unused: true})), 0)
+	got := s.flow(f)
+	check.Equal(t, got.Served, 0, "after an unused run of 5 s")
+	check.Equal(t, got.VT, 5*time.Second, "after an unused run of 5 s")
 }
 
 // TestFailedContainerTakesNoRun: neither between the end of its run and that
@@ -98,9 +95,7 @@ func TestOnlyReportsAreLearnt(t *testing.T) {
 	s.take(Event{Kind: Left, Invocation: one})
 	s.take(Event{Kind: Removed, Container: 1})
 	s.submit("create 2, start 2 in 2 on 0 cold", f)
-	if got := s.l.Device(0).Memory.Reserved; got != 3*gib {
-		t.Errorf("%d bytes are reserved, want %d", got, 3*gib)
-	}
+	check.Equal(t, s.l.Device(0).Memory.Reserved, 3*gib, "bytes are reserved")
 }
 
 // TestRequeuedInTheirOrder: runs that go back to their queue start again in the order
