@@ -5,12 +5,12 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
 
 	"github.com/gpuwhisk/gpuwhisk/activation"
+	"github.com/gpuwhisk/gpuwhisk/invoker/develop/check"
 )
 
 // away is a database that does not answer until the context ends.
@@ -34,9 +34,10 @@ func TestStopWhileTheDatabaseIsAway(t *testing.T) {
 		id := env.invokeAndWait("f", 0)
 		stop()
 		synctest.Wait()
-		if kinds := env.kinds(id); len(kinds) > 0 || env.record(id) != nil || len(env.done) > 0 {
-			t.Errorf("acks %v, record %v, done %v; want nothing of an activation that comes again", kinds, env.record(id), env.done)
-		}
+		kinds := env.kinds(id)
+		check.Equal(t, len(kinds), 0)
+		check.That(t, env.record(id) == nil, "acks %v, record %v, done %v; want nothing of an activation that comes again", kinds, env.record(id), env.done)
+		check.Equal(t, len(env.done), 0)
 	})
 }
 
@@ -80,25 +81,21 @@ func TestWhatAnEarlierProcessLeft(t *testing.T) {
 			_, stop := env.start(s)
 			id := env.invokeAndWait("f", 0)
 			stop()
-			if env.made != c.runs {
-				t.Errorf("%s: ran %d times, want %d", c.name, env.made, c.runs)
-			}
-			if len(env.acks) != c.acks || len(env.records) != c.acks || len(env.done) != 1 {
-				t.Fatalf("%s: %d acks, %d records, done %v; want %d of each and one", c.name, len(env.acks), len(env.records), env.done, c.acks)
-			}
+			check.Equal(t, env.made, c.runs, "%s: ran", c.name)
+			check.Equal(check.Must(t), len(env.acks), c.acks, "%s", c.name)
+			check.Equal(check.Must(t), len(env.records), c.acks, "%s", c.name)
+			check.Equal(check.Must(t), len(env.done), 1, "%s", c.name)
 			if c.acks == 0 {
 				return
 			}
 			rec := env.record(id)
-			if got := string(rec.Response.Result); c.answered != "" && (!strings.Contains(got, c.answered) || rec.Response.StatusCode != activation.StatusWhiskError) {
-				t.Errorf("%s: answered %d %s, want %q", c.name, rec.Response.StatusCode, got, c.answered)
+			want := activation.StatusSuccess
+			if c.answered != "" {
+				want = activation.StatusWhiskError
 			}
-			if c.answered == "" && rec.Response.StatusCode != activation.StatusSuccess {
-				t.Errorf("%s: status %d", c.name, rec.Response.StatusCode)
-			}
-			if env.acks[0].SystemError {
-				t.Errorf("%s: the controller receives a system error", c.name)
-			}
+			check.Equal(t, rec.Response.StatusCode, want, "%s", c.name)
+			check.Contains(t, string(rec.Response.Result), c.answered, "%s", c.name)
+			check.That(t, !env.acks[0].SystemError, "%s: the controller receives a system error", c.name)
 		})
 	}
 }
@@ -121,16 +118,17 @@ func TestForwardWithoutDevice(t *testing.T) {
 		_, stop := env.start(s)
 		id := env.invokeAndWait("f", 0)
 		stop()
-		if len(env.forwarded) != 1 || env.forwarded[0].topic != "gpus" || len(env.acks) != 0 || len(env.records) != 0 || len(env.done) != 1 {
-			t.Fatalf("%d forwarded, %d acks, %d records, done %v", len(env.forwarded), len(env.acks), len(env.records), env.done)
-		}
+		check.Equal(check.Must(t), len(env.forwarded), 1)
+		check.Equal(check.Must(t), env.forwarded[0].topic, "gpus")
+		check.Equal(check.Must(t), len(env.acks), 0)
+		check.Equal(check.Must(t), len(env.records), 0)
+		check.Equal(check.Must(t), len(env.done), 1)
 		m, err := activation.DecodeMessage(env.forwarded[0].message)
-		if err != nil {
-			t.Fatal(err)
-		}
-		if m.ActivationID != id || m.Forwarded == nil || m.Forwarded.Hops != 1 || m.Forwarded.Instance.String() != s.Instance.String() {
-			t.Errorf("passed on as %+v, forwarded %+v", m, m.Forwarded)
-		}
+		check.NoError(t, err)
+		check.Equal(t, m.ActivationID, id)
+		check.That(check.Must(t), m.Forwarded != nil, "passed on as %+v, forwarded %+v", m, m.Forwarded)
+		check.Equal(t, m.Forwarded.Hops, 1)
+		check.Equal(t, m.Forwarded.Instance.String(), s.Instance.String())
 	})
 }
 
@@ -153,14 +151,10 @@ func TestForwardedIsAckedForItsFirstInvoker(t *testing.T) {
 			for _, a := range env.acks {
 				if a.FreesSlot() {
 					freed++
-					if a.Instance.String() != first.String() {
-						t.Errorf("%s ack of %s", a.Kind, a.Instance)
-					}
+					check.Equal(t, a.Instance.String(), first.String(), "%s ack", a.Kind)
 				}
 			}
-			if freed != 2 {
-				t.Errorf("%d acks free a slot, want 2", freed)
-			}
+			check.Equal(t, freed, 2, "acks free a slot")
 		}
 	})
 }
@@ -187,14 +181,16 @@ func TestForwardThatIsRefused(t *testing.T) {
 			synctest.Wait()
 			stop()
 			rec := env.record(id)
-			if kinds := env.kinds(id); len(kinds) != 1 || kinds[0] != "combined" || rec == nil || len(env.done) != 1 {
-				t.Fatalf("%s: acks %v, record %v, done %v", name, kinds, rec, env.done)
-			}
+			kinds := env.kinds(id)
+			check.Equal(check.Must(t), len(kinds), 1, "%s: acks", name)
+			check.Equal(check.Must(t), kinds[0], "combined", "%s: acks", name)
+			check.That(check.Must(t), rec != nil, "%s: acks %v, record %v, done %v", name, kinds, rec, env.done)
+			check.Equal(check.Must(t), len(env.done), 1, "%s: acks", name)
 			var logged struct{ Error string }
-			if err := json.Unmarshal(rec.Response.Result, &logged); err != nil || rec.Response.StatusCode != activation.StatusWhiskError ||
-				!strings.Contains(logged.Error, c.want) || !strings.Contains(logged.Error, "whisk.gpu.forward-topic") {
-				t.Errorf("%s: %d %q, want %q in it", name, rec.Response.StatusCode, logged.Error, c.want)
-			}
+			check.NoError(t, json.Unmarshal(rec.Response.Result, &logged), "%s", name)
+			check.Equal(t, rec.Response.StatusCode, activation.StatusWhiskError, "%s", name)
+			check.Contains(t, logged.Error, c.want, "%s", name)
+			check.Contains(t, logged.Error, "whisk.gpu.forward-topic", "%s", name)
 		}
 	})
 }

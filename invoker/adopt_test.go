@@ -14,6 +14,7 @@ import (
 
 	"github.com/gpuwhisk/gpuwhisk/activation"
 	"github.com/gpuwhisk/gpuwhisk/invoker/container"
+	"github.com/gpuwhisk/gpuwhisk/invoker/develop/check"
 	"github.com/gpuwhisk/gpuwhisk/invoker/engine/proxy"
 )
 
@@ -49,9 +50,8 @@ func (e *survivors) Create(ctx context.Context, spec container.Spec) (container.
 	h.ID = container.ID("id of " + spec.Name)
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	if _, twice := e.lefts[h.ID]; twice {
-		e.t.Errorf("container %s is made twice", spec.Name)
-	}
+	_, twice := e.lefts[h.ID]
+	check.That(e.t, !twice, "container %s is made twice", spec.Name)
 	e.lefts[h.ID] = container.Leftover{ID: h.ID, Name: spec.Name, Addr: h.Addr, Alive: true, MemoryMB: spec.MemoryMB, Digest: "s"}
 	return h, err
 }
@@ -134,28 +134,22 @@ func TestNextProcessAdopts(t *testing.T) {
 		_, stop := e.start(s)
 		e.invokeAndWait("f", 0)
 		stop()
-		if e.made != 2 || len(e.lefts) != 2 || e.idle() != 2 {
-			t.Fatalf("%d made, left %v, %d rest", e.made, e.lefts, e.idle())
-		}
+		check.Equal(check.Must(t), e.made, 2)
+		check.Equal(check.Must(t), len(e.lefts), 2)
+		check.Equal(check.Must(t), e.idle(), 2)
 		next := e.process()
 		iv, stop := next.start(s)
 		next.ok(next.invokeAndWait("f", time.Second))
 		next.action("g", nil)
 		next.invokeAndWait("g", time.Second)
-		if st := e.status(iv); st.Pool.UsedMB != 128+256+256 {
-			t.Errorf("pool %+v", st.Pool)
-		}
+		check.Equal(t, e.status(iv).Pool.UsedMB, 128+256+256)
 		next.mu.Lock()
 		for _, spec := range next.created {
-			if !strings.HasPrefix(spec.Name, s.Prefix+"3_") {
-				t.Errorf("a new container is named %s", spec.Name)
-			}
+			check.That(t, strings.HasPrefix(spec.Name, s.Prefix+"3_"), "a new container is named %s", spec.Name)
 		}
 		next.mu.Unlock()
 		stop() // for good
-		if len(next.lefts)+len(next.saved) > 0 {
-			t.Errorf("left: %v, %v", next.lefts, next.saved)
-		}
+		check.Equal(t, len(next.lefts)+len(next.saved), 0, "left: %v, %v", next.lefts, next.saved)
 	})
 }
 
@@ -167,9 +161,7 @@ func TestStateFilesNeverPromiseWhatRuns(t *testing.T) {
 		e := newSurvivors(t)
 		e.action("f", func(a *activation.Action) { a.Limits.Concurrency = 4 })
 		e.run = func(int, []byte) proxy.Exchange {
-			if n := e.idle(); n > 0 {
-				t.Errorf("%d are idle while one runs", n)
-			}
+			check.AtMost(t, e.idle(), 0, "are idle while one runs")
 			time.Sleep(time.Second)
 			return answer(200, `{}`)
 		}
@@ -183,9 +175,7 @@ func TestStateFilesNeverPromiseWhatRuns(t *testing.T) {
 		}
 		time.Sleep(time.Minute)
 		synctest.Wait()
-		if n := e.idle(); n != 1 {
-			t.Errorf("%d are idle at the end", n)
-		}
+		check.Equal(t, e.idle(), 1, "are idle at the end")
 		stop()
 	})
 }
@@ -203,14 +193,11 @@ func TestContainerIsIdleAtOnce(t *testing.T) {
 			states.runBegins(ctr)
 			left := &run{ctr: ctr, pending: &pending{key: "k"}}
 			states.runLeft(left)
-			if e.idle() != 0 {
-				t.Error("it is idle while one runs")
-			}
+			check.Equal(t, e.idle(), 0, "it is idle while one runs")
 			time.Sleep(time.Millisecond)
 			states.runLeft(left)
-			if e.idle() != 1 || !e.Read()[0].Since.Equal(time.Now()) {
-				t.Errorf("it is not idle: %+v", e.Read())
-			}
+			check.Equal(t, e.idle(), 1, "it is not idle")
+			check.That(t, e.Read()[0].Since.Equal(time.Now()), "it is not idle: %+v", e.Read())
 			time.Sleep(time.Millisecond)
 		}
 	})
@@ -261,13 +248,12 @@ func TestDoubtfulContainerIsRemoved(t *testing.T) {
 		for name := range cases {
 			next.ok(next.invokeAndWait(name, time.Second))
 		}
-		if want := len(cases) - 2; next.made != want || len(next.removals) != want {
-			t.Errorf("%d made anew and %d removed, want %d", next.made, len(next.removals), want)
-		}
+		want := len(cases) - 2
+		check.Equal(t, next.made, want)
+		check.Equal(t, len(next.removals), want)
 		for _, id := range next.removals {
-			if strings.HasSuffix(string(id), "_fit") || strings.HasSuffix(string(id), "_pausing") {
-				t.Error("removed: ", id)
-			}
+			check.That(t, !strings.HasSuffix(string(id), "_fit"), "removed: %v", id)
+			check.That(t, !strings.HasSuffix(string(id), "_pausing"), "removed: %v", id)
 		}
 		stop()
 	})
@@ -287,9 +273,10 @@ func TestLeftoversCountUntilTheyAreGone(t *testing.T) {
 		s.Pool.MemoryMB = 4 * 256 // less than what was left
 		iv, stop := e.start(s)
 		e.ok(e.invokeAndWait("f", time.Second))
-		if st := e.status(iv); st.Pool.UsedMB != 256 || st.Pool.Removing != 0 || len(e.removals) != 8 {
-			t.Errorf("pool %+v, %d removed", st.Pool, len(e.removals))
-		}
+		st := e.status(iv)
+		check.Equal(t, st.Pool.UsedMB, 256)
+		check.Equal(t, st.Pool.Removing, 0)
+		check.Equal(t, len(e.removals), 8)
 		stop()
 	})
 }
@@ -311,13 +298,13 @@ func TestLastUsedStayWhereMemoryIsShort(t *testing.T) {
 		s.Pool.MemoryMB = 2 * 256
 		iv, stop := next.start(s)
 		synctest.Wait()
-		if st := e.status(iv); st.Pool.UsedMB != 2*256 || st.Pool.Idle != 2 {
-			t.Errorf("pool %+v", st.Pool)
-		}
+		st := e.status(iv)
+		check.Equal(t, st.Pool.UsedMB, 2*256)
+		check.Equal(t, st.Pool.Idle, 2)
 		for i := range next.removals {
-			if id := next.removals[i]; strings.HasSuffix(string(id), "_f2") || strings.HasSuffix(string(id), "_f3") {
-				t.Error("removed: ", id)
-			}
+			id := next.removals[i]
+			check.That(t, !strings.HasSuffix(string(id), "_f2"), "removed: %v", id)
+			check.That(t, !strings.HasSuffix(string(id), "_f3"), "removed: %v", id)
 		}
 		stop()
 	})

@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/gpuwhisk/gpuwhisk/activation"
+	"github.com/gpuwhisk/gpuwhisk/invoker/develop/check"
 	"github.com/gpuwhisk/gpuwhisk/invoker/engine/proxy"
 	"github.com/prometheus/client_golang/prometheus"
 )
@@ -90,33 +91,27 @@ func TestFarActivationsAreSpilled(t *testing.T) {
 		}
 		time.Sleep(500 * time.Millisecond)
 		st := env.status(iv)
-		if b := *st.Backlog; b.Spilled+b.InMemory != n || b.InMemory > 10 || b.Off != "" || b.Trouble != "" {
-			t.Errorf("backlog %+v", b)
-		}
-		if st.InFlight != n {
-			t.Errorf("%d in flight", st.InFlight)
-		}
+		b := *st.Backlog
+		check.Equal(t, b.Spilled+b.InMemory, n)
+		check.AtMost(t, b.InMemory, 10)
+		check.Equal(t, b.Off, "")
+		check.Equal(t, b.Trouble, "")
+		check.Equal(t, st.InFlight, n)
 		env.mu.Lock()
-		if len(env.done) != st.Backlog.Spilled {
-			t.Errorf("the feed forgot %d, want the %d that are spilled", len(env.done), st.Backlog.Spilled)
-		}
+		check.Equal(t, len(env.done), st.Backlog.Spilled, "the feed forgot")
 		env.mu.Unlock()
 		env.invokeAndWait("cpu", 1100*time.Millisecond)
-		if env.record(activation.ID(fmt.Sprintf("%032x", n))) == nil {
-			t.Error("a CPU action waits for a GPU")
-		}
+		check.That(t, env.record(activation.ID(fmt.Sprintf("%032x", n))) != nil, "a CPU action waits for a GPU")
 		time.Sleep((n + 10) * time.Second)
 		stop()
 		env.judge(0, n+1)
 		ended := slices.DeleteFunc(env.records, func(r *activation.Record) bool { return r.Name == "cpu" })
 		for i, a := range ended {
-			if id := activation.ID(fmt.Sprintf("%032x", i)); a.ActivationID != id || a.Response.StatusCode != 0 {
-				t.Fatalf("record %d is of %s: %+v", i, a.ActivationID, a.Response)
-			}
+			check.Equal(check.Must(t), a.ActivationID, activation.ID(fmt.Sprintf("%032x", i)), "record %d", i)
+			check.Equal(check.Must(t), a.Response.StatusCode, 0, "record %d", i)
 		}
-		if p := iv.permits.spilled.Load(); p != 0 || iv.InFlight() != 0 {
-			t.Errorf("%d spilled, %d in flight at the end", p, iv.InFlight())
-		}
+		check.Equal(t, iv.permits.spilled.Load(), 0)
+		check.Equal(t, iv.InFlight(), 0)
 		if b := iv.dispatch.gpus.backlog; len(b.spilled)+len(b.loading)+len(b.inMemory) != 0 {
 			t.Errorf("at the end memory has %d spilled, %d loading, %d messages", len(b.spilled), len(b.loading), len(b.inMemory))
 		}
@@ -137,12 +132,10 @@ func TestManyFunctionsAreSpilled(t *testing.T) {
 			env.invoke(fmt.Sprint("gpu", i), nil)
 		}
 		time.Sleep(500 * time.Millisecond)
-		if n, bytes := iv.permits.used(); n > 40 || bytes > 40<<10 {
-			t.Errorf("%d messages of %d bytes in memory", n, bytes)
-		}
-		if got := iv.InFlight(); got != n {
-			t.Errorf("%d are taken, want all %d", got, n)
-		}
+		messages, bytes := iv.permits.used()
+		check.AtMost(t, messages, 40, "in memory")
+		check.AtMost(t, bytes, 40<<10, "in memory")
+		check.Equal(t, iv.InFlight(), n)
 		time.Sleep((n + 10) * time.Second)
 		stop()
 		env.judge(0, n)
@@ -165,9 +158,7 @@ func TestStartWaitsForItsMessage(t *testing.T) {
 		}
 		time.Sleep(30 * time.Second)
 		cpu := env.invokeAndWait("cpu", 1100*time.Millisecond)
-		if env.record(cpu) == nil {
-			t.Error("a CPU action waits for a spilled message")
-		}
+		check.That(t, env.record(cpu) != nil, "a CPU action waits for a spilled message")
 		time.Sleep(time.Hour)
 		stop()
 		env.judge(0, n+1)
@@ -198,14 +189,13 @@ func TestUnreadableMessageIsAnswered(t *testing.T) {
 		for _, r := range env.records {
 			if r.Response.StatusCode == activation.StatusWhiskError && strings.Contains(string(r.Response.Result), textUnreadable) {
 				lost++
-				if r.Subject != "guest" || r.Namespace != "guest" || r.Name != "gpu" {
-					t.Errorf("record %+v", r)
-				}
+				check.Equal(t, r.Subject, "guest")
+				check.Equal(t, r.Namespace, "guest")
+				check.Equal(t, r.Name, "gpu")
 			}
 		}
-		if lost == 0 || lost > st.Backlog.Spilled {
-			t.Errorf("%d answered as unreadable of %d that were spilled", lost, st.Backlog.Spilled)
-		}
+		check.That(t, lost != 0, "%d answered as unreadable of %d that were spilled", lost, st.Backlog.Spilled)
+		check.AtMost(t, lost, st.Backlog.Spilled)
 		env.ok(last)
 	})
 }
@@ -232,9 +222,7 @@ func TestSpilledActivationsAreRefused(t *testing.T) {
 			stop()
 			env.judge(0, n)
 			for _, r := range env.records {
-				if !strings.Contains(string(r.Response.Result), "there was none that could run it") {
-					t.Fatalf("record %+v", r)
-				}
+				check.Contains(check.Must(t), string(r.Response.Result), "there was none that could run it")
 			}
 		})
 	}
@@ -260,16 +248,16 @@ func TestFullSpillPressesBack(t *testing.T) {
 		}
 		time.Sleep(30 * time.Second)
 		st := env.status(iv)
-		if st.InFlight != 24 || st.Backlog.Trouble != "journal is full" || st.Backlog.Spilled != 0 {
-			t.Errorf("%d in flight, want 20 of the backlog and 4: %+v", st.InFlight, st.Backlog)
-		}
+		check.Equal(t, st.InFlight, 24, "%d in flight, want 20 of the backlog and 4: %+v", st.InFlight, st.Backlog)
+		check.Equal(t, st.Backlog.Trouble, "journal is full", "%d in flight, want 20 of the backlog and 4: %+v", st.InFlight, st.Backlog)
+		check.Equal(t, st.Backlog.Spilled, 0, "%d in flight, want 20 of the backlog and 4: %+v", st.InFlight, st.Backlog)
 		iv.dispatch.gpus.backlog.permits.most.Activations = 1000 // as the operator would
 		store.will(func(s *fakeSpill) { s.refuse = nil })
 		time.Sleep(20 * time.Second)
 		st = env.status(iv)
-		if st.InFlight != n || st.Backlog.Trouble != "" || st.Backlog.InMemory > 10 {
-			t.Errorf("%d in flight when there is space: %+v", st.InFlight, st.Backlog)
-		}
+		check.Equal(t, st.InFlight, n, "%d in flight when there is space: %+v", st.InFlight, st.Backlog)
+		check.Equal(t, st.Backlog.Trouble, "", "%d in flight when there is space: %+v", st.InFlight, st.Backlog)
+		check.AtMost(t, st.Backlog.InMemory, 10, "%d in flight when there is space: %+v", st.InFlight, st.Backlog)
 		time.Sleep((n + 10) * time.Minute)
 		stop()
 		env.judge(0, n)
@@ -291,23 +279,17 @@ func TestStopLeavesWhatIsSpilled(t *testing.T) {
 		time.Sleep(500 * time.Millisecond)
 		began := time.Now()
 		stop()
-		if took := time.Since(began); took > 20*time.Second {
-			t.Errorf("the stop took %s", took)
-		}
+		check.AtMost(t, time.Since(began), 20*time.Second, "the stop took")
 		ended := map[activation.ID]bool{}
 		for _, r := range env.records {
 			ended[r.ActivationID] = true
 		}
-		if len(ended) > 20 {
-			t.Errorf("%d ran in the drain", len(ended))
-		}
+		check.AtMost(t, len(ended), 20, "ran in the drain")
 		env.registry = prometheus.NewRegistry()
 		_, stop = env.start(env.aSecond(), func(*Invoker) { // another process
 			for id, text := range store.has {
 				m, err := activation.DecodeMessage(text)
-				if err != nil {
-					t.Fatal(err)
-				}
+				check.NoError(t, err)
 				if !ended[id] {
 					env.feed <- Delivery{Message: m, Done: func() {}}
 				}
@@ -342,9 +324,8 @@ func TestSpilledForAnotherRevision(t *testing.T) {
 		for _, r := range env.records {
 			versions[r.Version]++
 		}
-		if versions["0.0.2"] == 0 || env.made != 2 {
-			t.Errorf("versions %v in %d containers, want both in one each", versions, env.made)
-		}
+		check.That(t, versions["0.0.2"] != 0, "versions %v in %d containers, want both in one each", versions, env.made)
+		check.Equal(t, env.made, 2)
 	})
 }
 
@@ -366,13 +347,18 @@ func TestSpilledKeepsWhatAnAnswerNeeds(t *testing.T) {
 				m.TransID, m.Cause, m.Blocking = tid, cause, i%2 == 0
 				m.User.Limits.StoreActivations = &no
 			})
-			want := (<-env.feed).Message
+			want := check.Receive(t, env.feed).Message
 			got := newSpilled(&pending{Delivery: Delivery{Message: want}, key: "k"}).message()
-			if got.ActivationID != id || string(got.TransID.JSON()) != string(tid.JSON()) || got.TransID.StartMillis() != tid.StartMillis() ||
-				got.Cause != cause || got.Controller != "0" || got.Blocking != want.Blocking || got.Action != want.Action ||
-				got.User.Subject != "guest" || got.User.Namespace != want.User.Namespace || *got.User.Limits.StoreActivations {
-				t.Errorf("%+v\nwant %+v", got, want)
-			}
+			check.Equal(t, got.ActivationID, id, "%+v\nwant %+v", got, want)
+			check.Equal(t, string(got.TransID.JSON()), string(tid.JSON()), "%+v\nwant %+v", got, want)
+			check.Equal(t, got.TransID.StartMillis(), tid.StartMillis(), "%+v\nwant %+v", got, want)
+			check.Equal(t, got.Cause, cause, "%+v\nwant %+v", got, want)
+			check.Equal(t, got.Controller, "0", "%+v\nwant %+v", got, want)
+			check.Equal(t, got.Blocking, want.Blocking, "%+v\nwant %+v", got, want)
+			check.Equal(t, got.Action, want.Action, "%+v\nwant %+v", got, want)
+			check.Equal(t, got.User.Subject, "guest", "%+v\nwant %+v", got, want)
+			check.Equal(t, got.User.Namespace, want.User.Namespace, "%+v\nwant %+v", got, want)
+			check.That(t, !*got.User.Limits.StoreActivations, "%+v\nwant %+v", got, want)
 		}
 	}
 }
@@ -405,16 +391,12 @@ func TestFetcherHurries(t *testing.T) {
 			synctest.Wait()
 			mu.Lock()
 			defer mu.Unlock()
-			if len(begun) != n {
-				t.Errorf("%d are being read, want %d", len(begun), n)
-			}
+			check.Equal(t, len(begun), n, "are being read")
 		}
 		want(fetchTogether)
 		f.hurry(all[last])
 		want(fetchTogether + 1)
-		if !slices.Contains(begun, all[last].spilled.id) {
-			t.Error("another than the one that is waited for is being read")
-		}
+		check.Includes(t, begun, all[last].spilled.id, "another than the one that is waited for is being read")
 		f.hurry(all[last])
 		f.hurry(all[1])
 		want(fetchTogether + 1)
@@ -439,18 +421,15 @@ func TestPausedFunctionIsReported(t *testing.T) {
 		}
 		time.Sleep(8 * time.Second)
 		st := env.status(iv)
-		if len(st.Flows) != 1 {
-			t.Fatalf("%d flows", len(st.Flows))
-		}
-		if f := st.Flows[0]; !f.Paused || !strings.Contains(f.Why, "backs off") {
-			t.Errorf("after failures in a row: %+v", f)
-		}
+		check.Equal(check.Must(t), len(st.Flows), 1)
+		f := st.Flows[0]
+		check.That(check.Must(t), f.Paused, "after failures in a row: %+v", f)
+		check.Contains(t, f.Why, "backs off", "after failures in a row")
 		time.Sleep(time.Hour)
 		st = env.status(iv)
 		for _, f := range st.Flows {
-			if f.Paused || f.Queued > 0 {
-				t.Errorf("an hour later: %+v", f)
-			}
+			check.That(t, !f.Paused, "an hour later: %+v", f)
+			check.AtMost(t, f.Queued, 0, "an hour later")
 		}
 		stop()
 		env.judge(0, n)

@@ -11,6 +11,7 @@ import (
 
 	"github.com/gpuwhisk/gpuwhisk/activation"
 	"github.com/gpuwhisk/gpuwhisk/gpu"
+	"github.com/gpuwhisk/gpuwhisk/invoker/develop/check"
 	"github.com/gpuwhisk/gpuwhisk/invoker/engine/proxy"
 	"github.com/gpuwhisk/gpuwhisk/sched"
 )
@@ -49,9 +50,7 @@ func BenchmarkFunctions(b *testing.B) {
 // processor is the processor time that this process took so far.
 func processor(b *testing.B) time.Duration {
 	var u syscall.Rusage
-	if err := syscall.Getrusage(syscall.RUSAGE_SELF, &u); err != nil {
-		b.Fatal(err)
-	}
+	check.NoError(b, syscall.Getrusage(syscall.RUSAGE_SELF, &u))
 	return time.Duration(u.Utime.Nano() + u.Stime.Nano())
 }
 
@@ -89,9 +88,7 @@ func newCrowd(b *testing.B, policy string, functions int) *crowd {
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if c.made != functions {
-		b.Fatalf("%d containers of %d functions", c.made, functions)
-	}
+	check.Equal(check.Must(b), c.made, functions)
 	return c
 }
 

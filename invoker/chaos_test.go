@@ -11,6 +11,7 @@ import (
 
 	"github.com/gpuwhisk/gpuwhisk/activation"
 	"github.com/gpuwhisk/gpuwhisk/invoker/container"
+	"github.com/gpuwhisk/gpuwhisk/invoker/develop/check"
 	"github.com/gpuwhisk/gpuwhisk/invoker/engine/proxy"
 )
 
@@ -37,9 +38,9 @@ func chaos(t *testing.T, seed uint64) {
 		s.call()
 	}
 	time.Sleep(time.Hour)
-	if status := s.status(iv); status.InFlight != 0 || status.Pool.Waiting != 0 {
-		t.Fatalf("seed %d: status %+v", seed, status)
-	}
+	status := s.status(iv)
+	check.Equal(check.Must(t), status.InFlight, 0, "seed %d: status", seed)
+	check.Equal(check.Must(t), status.Pool.Waiting, 0, "seed %d: status", seed)
 	stop()
 	s.judge(seed, n)
 }
@@ -153,13 +154,11 @@ func (env *fixture) judge(seed uint64, n int) {
 		records[r.ActivationID]++
 	}
 	slices.Sort(env.done)
-	if len(slices.Compact(slices.Clone(env.done))) != n || len(env.done) != n {
-		env.t.Errorf("seed %d: %d messages done of %d", seed, len(env.done), n)
-	}
+	check.Equal(env.t, len(slices.Compact(slices.Clone(env.done))), n, "seed %d", seed)
+	check.Equal(env.t, len(env.done), n, "seed %d", seed)
 	for offset := range n {
 		id := activation.ID(fmt.Sprintf("%032x", offset))
-		if freed[id] != 1 || records[id] != 1 {
-			env.t.Errorf("seed %d: activation %d has %d completions, %d records", seed, offset, freed[id], records[id])
-		}
+		check.Equal(env.t, freed[id], 1, "seed %d: activation %d", seed, offset)
+		check.Equal(env.t, records[id], 1, "seed %d: activation %d", seed, offset)
 	}
 }

@@ -3,7 +3,6 @@ package invoker
 import (
 	"errors"
 	"fmt"
-	"slices"
 	"sync"
 	"testing"
 	"testing/synctest"
@@ -11,6 +10,7 @@ import (
 
 	"github.com/gpuwhisk/gpuwhisk/activation"
 	"github.com/gpuwhisk/gpuwhisk/invoker/container"
+	"github.com/gpuwhisk/gpuwhisk/invoker/develop/check"
 	"github.com/gpuwhisk/gpuwhisk/invoker/engine/proxy"
 )
 
@@ -74,9 +74,7 @@ func TestIdleGPUContainersGiveWayToClaims(t *testing.T) {
 			c.invoke(name, nil)
 			synctest.Wait()
 		}
-		if mb := c.ReservedMB(); mb != 0 {
-			t.Errorf("%d MB of idle containers are taken", mb)
-		}
+		check.Equal(t, c.ReservedMB(), 0, "MB of idle containers are taken")
 		c.Acquire(request(1))
 		c.want("acquired 1 false")
 		c.containers(s.Pool.MemoryMB/256+1, 1)
@@ -117,9 +115,7 @@ func (c *claiming) runs(id Claim, change func(*activation.Message)) activation.I
 
 func (c *claiming) want(answers ...string) {
 	c.t.Helper()
-	if got := c.owner.take(); !slices.Equal(got, answers) {
-		c.t.Fatalf("answers %q, want %q", got, answers)
-	}
+	check.EqualSlices(check.Must(c.t), c.owner.take(), answers)
 }
 
 func (c *claiming) containers(made, removed int) {
@@ -127,12 +123,8 @@ func (c *claiming) containers(made, removed int) {
 	synctest.Wait()
 	c.fixture.mu.Lock()
 	defer c.fixture.mu.Unlock()
-	if c.made != made {
-		c.t.Errorf("%d containers were made, want %d", c.made, made)
-	}
-	if c.removed != removed {
-		c.t.Errorf("%d containers were removed, want %d", c.removed, removed)
-	}
+	check.Equal(c.t, c.made, made, "containers were made")
+	check.Equal(c.t, c.removed, removed, "containers were removed")
 }
 
 func TestClaimedContainerRunsItsActivations(t *testing.T) {
@@ -144,18 +136,15 @@ func TestClaimedContainerRunsItsActivations(t *testing.T) {
 		c.runs(1, nil)
 		c.runs(1, nil)
 		c.containers(1, 0)
-		if inits != 1 {
-			t.Errorf("%d times /init", inits)
-		}
+		check.Equal(t, inits, 1)
 		c.runs(0, nil) // not of the claim: it has another one
 		c.containers(2, 0)
 		synctest.Wait()
-		if len(c.owner.ends) != 3 {
-			t.Fatalf("%d ends", len(c.owner.ends))
-		}
-		if e := c.owner.ends[0]; !e.Keeps || !e.Ran || e.Claim != 1 {
-			t.Errorf("end %+v", e)
-		}
+		check.Equal(check.Must(t), len(c.owner.ends), 3)
+		e := c.owner.ends[0]
+		check.That(check.Must(t), e.Keeps, "end %+v", e)
+		check.That(check.Must(t), e.Ran, "end %+v", e)
+		check.Equal(t, e.Claim, 1)
 		c.fixture.action("other", func(a *activation.Action) { a.Limits.MemoryMB = 2048 })
 		c.history = nil
 		c.invoke("other", nil)
@@ -256,9 +245,9 @@ func TestClaimIsLostWithAFailedRun(t *testing.T) {
 		c.runs(1, nil)
 		c.want("acquired 1 false", "lost 1")
 		c.containers(1, 1)
-		if e := c.owner.ends[0]; e.Keeps || !e.Ran {
-			t.Errorf("end %+v", e)
-		}
+		e := c.owner.ends[0]
+		check.That(t, !e.Keeps, "end %+v", e)
+		check.That(t, e.Ran, "end %+v", e)
 		c.init = func([]byte) proxy.Exchange { return answer(200, `{}`) }
 		c.runs(1, nil) // one that was pulled all the same
 		c.containers(2, 1)
@@ -307,9 +296,7 @@ func TestConcurrentRunsShareAClaimedContainer(t *testing.T) {
 		c.containers(1, 0)
 		close(release)
 		synctest.Wait()
-		if len(c.owner.ends) != 4 {
-			t.Errorf("%d ends", len(c.owner.ends))
-		}
+		check.Equal(t, len(c.owner.ends), 4)
 	})
 }
 

@@ -5,6 +5,8 @@ import (
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"github.com/gpuwhisk/gpuwhisk/invoker/develop/check"
 )
 
 // TestCallEnds: the context of a call to a container ends with the work, and a while
@@ -27,15 +29,11 @@ func TestCallEnds(t *testing.T) {
 				ctr.life, ctr.die = context.WithCancelCause(context.Background())
 				ctx, end := ctr.alive(work, finalResponse)
 				defer end()
-				if ctx.Err() != nil {
-					t.Fatal("it has ended")
-				}
+				check.NoError(t, ctx.Err(), "it has ended")
 				began := time.Now()
 				c.end(ctr, stop)
 				<-ctx.Done()
-				if took := time.Since(began); took != c.after {
-					t.Errorf("it ended after %s, want %s", took, c.after)
-				}
+				check.Equal(t, time.Since(began), c.after, "it ended")
 				if ctx, end := ctr.alive(work, finalResponse); ctx.Err() == nil {
 					t.Error("a call begins in a container that is gone")
 					end()
@@ -69,9 +67,10 @@ func TestDeathDuringRun(t *testing.T) {
 				time.Sleep(2 * finalResponse)
 				stop()
 				rec := env.record(id)
-				if rec == nil || rec.Response.StatusCode != c.status || env.made != c.made || time.Since(began) > 3*finalResponse {
-					t.Errorf("record %+v after %s in %d containers", rec, time.Since(began), env.made)
-				}
+				check.That(check.Must(t), rec != nil, "record %+v after %s in %d containers", rec, time.Since(began), env.made)
+				check.Equal(t, rec.Response.StatusCode, c.status)
+				check.Equal(t, env.made, c.made)
+				check.AtMost(t, time.Since(began), 3*finalResponse)
 			})
 		})
 	}

@@ -7,6 +7,8 @@ import (
 	"regexp"
 	"strings"
 	"testing"
+
+	"github.com/gpuwhisk/gpuwhisk/invoker/develop/check"
 )
 
 // TestPromisesAreTested: each promise of docs/delivery.md has a line in
@@ -16,29 +18,19 @@ func TestPromisesAreTested(t *testing.T) {
 	promises := read(t, filepath.Join("..", "docs", "delivery.md"))
 	tests := read(t, filepath.Join("testdata", "promises.md"))
 	made := numbered(t, `(?m)^\| ([A-Z]\d+) \| .+ \| .+ \|$`, promises)
-	if len(made) < 80 {
-		t.Fatalf("only %d promises are found", len(made))
-	}
+	check.AtLeast(check.Must(t), len(made), 80)
 	listed := numbered(t, "(?m)^([A-Z]\\d+): (?:`|none: ).+$", tests)
 	for number := range made {
-		if !listed[number] {
-			t.Errorf("testdata/promises.md has no line for %s", number)
-		}
+		check.That(t, listed[number], "testdata/promises.md has no line for %s", number)
 	}
 	for number := range listed {
-		if !made[number] {
-			t.Errorf("testdata/promises.md has a line for %s, which docs/delivery.md does not promise", number)
-		}
+		check.That(t, made[number], "testdata/promises.md has a line for %s, which docs/delivery.md does not promise", number)
 	}
 	named := regexp.MustCompile("`((?:Test|Fuzz|Benchmark)[A-Za-z0-9]+)`").FindAllStringSubmatch(tests, -1)
-	if len(named) < 60 {
-		t.Fatalf("only %d tests are named", len(named))
-	}
+	check.AtLeast(check.Must(t), len(named), 60)
 	exists := declaredTests(t)
 	for _, m := range named {
-		if !exists[m[1]] {
-			t.Errorf("testdata/promises.md names %s, which does not exist", m[1])
-		}
+		check.That(t, exists[m[1]], "testdata/promises.md names %s, which does not exist", m[1])
 	}
 }
 
@@ -47,9 +39,7 @@ func numbered(t *testing.T, line, text string) map[string]bool {
 	t.Helper()
 	found := map[string]bool{}
 	for _, m := range regexp.MustCompile(line).FindAllStringSubmatch(text, -1) {
-		if found[m[1]] {
-			t.Errorf("two promises have the number %s", m[1])
-		}
+		check.That(t, !found[m[1]], "two promises have the number %s", m[1])
 		found[m[1]] = true
 	}
 	return found
@@ -58,9 +48,7 @@ func numbered(t *testing.T, line, text string) map[string]bool {
 func read(t *testing.T, name string) string {
 	t.Helper()
 	text, err := os.ReadFile(name)
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.NoError(t, err)
 	return string(text)
 }
 
@@ -83,8 +71,6 @@ func declaredTests(t *testing.T) map[string]bool {
 		}
 		return nil
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.NoError(t, err)
 	return exists
 }

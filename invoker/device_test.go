@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -14,6 +13,7 @@ import (
 	"github.com/gpuwhisk/gpuwhisk/activation"
 	"github.com/gpuwhisk/gpuwhisk/gpu"
 	"github.com/gpuwhisk/gpuwhisk/invoker/container"
+	"github.com/gpuwhisk/gpuwhisk/invoker/develop/check"
 	"github.com/gpuwhisk/gpuwhisk/invoker/engine/proxy"
 )
 
@@ -41,9 +41,7 @@ func TestFootprintIsCharged(t *testing.T) {
 		charged := func(what string, mb int) {
 			t.Helper()
 			pass(10 * time.Second)
-			if st := env.status(iv); st.Pool.UsedMB != mb {
-				t.Errorf("%s: %d MiB of the host are taken, want %d", what, st.Pool.UsedMB, mb)
-			}
+			check.Equal(t, env.status(iv).Pool.UsedMB, mb, "%s", what)
 		}
 		holds["f"] = 500<<20 + 1
 		env.invoke("f", nil)
@@ -129,9 +127,7 @@ func TestMemoryBeforeSwap(t *testing.T) {
 		r.mu.Lock()
 		defer r.mu.Unlock()
 		want := []string{"id1 10496", "id1 10496", "evict", "id2 10496", "evict", "prefetch", "evict", "prefetch"}
-		if !slices.Equal(r.calls, want) {
-			t.Errorf("it went %q, want %q", r.calls, want)
-		}
+		check.EqualSlices(t, r.calls, want, "it went")
 	})
 }
 
@@ -232,12 +228,8 @@ func TestProbation(t *testing.T) {
 				env.invokeAndWait("f", time.Second)
 			}
 			stop()
-			if got := env.gpu.shims; !slices.Equal(got, c.shims) {
-				t.Errorf("runs that fail %v: containers with the shim as %v, want %v", c.fails, got, c.shims)
-			}
-			if f.passed == f.own {
-				t.Errorf("runs that fail %v: passed %v, its own %v", c.fails, f.passed, f.own)
-			}
+			check.EqualSlices(t, env.gpu.shims, c.shims, "runs that fail %v: containers with the shim", c.fails)
+			check.That(t, f.passed != f.own, "runs that fail %v: passed %v, its own %v", c.fails, f.passed, f.own)
 		})
 	}
 }
@@ -279,25 +271,17 @@ func TestFallsBack(t *testing.T) {
 			after := env.invoke("f", nil)
 			env.invokeAndWait("g", time.Second)
 			stop()
-			if got := env.gpu.shims; len(got) != len(c.shims) || got[len(got)-1] != c.shims[len(c.shims)-1] {
-				t.Errorf("%v: containers with the shim as %v, want %v", c.modes, got, c.shims)
-			}
-			if n := gpuAnnotation(t, env.record(sign)); n.Fallback != "" {
-				t.Errorf("the record of the run that showed it: it ran as %+v", n)
-			}
+			got := env.gpu.shims
+			check.Equal(check.Must(t), len(got), len(c.shims), "%v: containers with the shim as %v, want %v", c.modes, got, c.shims)
+			check.Equal(t, got[len(got)-1], c.shims[len(c.shims)-1], "%v: containers with the shim as %v, want %v", c.modes, got, c.shims)
+			check.Equal(t, gpuAnnotation(t, env.record(sign)).Fallback, "", "the record of the run that showed it: it ran")
 			n := gpuAnnotation(t, env.record(after))
-			if c.record != (n.Fallback == "it shares its memory") {
-				t.Errorf("%v: the record has %+v", c.modes, n)
-			}
-			if !n.MemoryMeasured {
-				t.Errorf("a process reported what it holds, and the record does not have it: %+v", n)
-			}
-			if rec := env.record(after); rec.Response.StatusCode != activation.StatusSuccess {
-				t.Errorf("the run after it: %+v", rec.Response)
-			}
-			if why := f.all["guest/f"]; why == "" || f.saved != 1 || len(f.all) != 1 {
-				t.Errorf("remembered %v, saved %d times", f.all, f.saved)
-			}
+			check.That(t, c.record == (n.Fallback == "it shares its memory"), "%v: the record has %+v", c.modes, n)
+			check.That(t, n.MemoryMeasured, "a process reported what it holds, and the record does not have it: %+v", n)
+			check.Equal(t, env.record(after).Response.StatusCode, activation.StatusSuccess, "the run after it")
+			check.That(t, f.all["guest/f"] != "", "remembered %v, saved %d times", f.all, f.saved)
+			check.Equal(t, f.saved, 1)
+			check.Equal(t, len(f.all), 1)
 		})
 	}
 }

@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"log/slog"
 	"slices"
-	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -15,6 +14,7 @@ import (
 
 	"github.com/gpuwhisk/gpuwhisk/activation"
 	"github.com/gpuwhisk/gpuwhisk/invoker/container"
+	"github.com/gpuwhisk/gpuwhisk/invoker/develop/check"
 )
 
 // vanishing is an engine that can be away, and what was reported of it.
@@ -55,9 +55,7 @@ func (v *vanishing) wantReports(t *testing.T, want ...string) {
 	t.Helper()
 	v.mu.Lock()
 	defer v.mu.Unlock()
-	if !slices.Equal(v.reported, want) {
-		t.Fatalf("reported %q, want %q", v.reported, want)
-	}
+	check.EqualSlices(check.Must(t), v.reported, want)
 }
 
 func vanishingFixture(t *testing.T) (*fixture, *vanishing, func(iv *Invoker)) {
@@ -81,31 +79,19 @@ func TestEngineAwayForAWhile(t *testing.T) {
 		}
 		time.Sleep(38 * time.Second)
 		synctest.Wait()
-		if st := env.status(iv); !strings.Contains(st.Engine, "connection refused") {
-			t.Errorf("status has %q", st.Engine)
-		}
-		if n := len(env.feed); n < 100-s.InFlight-1 {
-			t.Errorf("%d of 100 were pulled while nothing could be done", 100-n)
-		}
-		if n := env.acked(); n != 0 {
-			t.Errorf("%d acks while the engine is away", n)
-		}
+		check.Contains(t, env.status(iv).Engine, "connection refused")
+		check.AtLeast(t, len(env.feed), 100-s.InFlight-1, "of 100 were pulled while nothing could be done")
+		check.Equal(t, env.acked(), 0, "acks while the engine is away")
 		v.away.Store(false)
 		time.Sleep(time.Minute)
 		synctest.Wait()
 		stop()
-		if len(env.records) != 100 {
-			t.Fatalf("%d records of 100", len(env.records))
-		}
+		check.Equal(check.Must(t), len(env.records), 100, "records of 100")
 		for _, rec := range env.records {
-			if rec.Response.StatusCode != activation.StatusSuccess {
-				t.Fatalf("status %d: %s", rec.Response.StatusCode, rec.Response.Result)
-			}
+			check.Equal(check.Must(t), rec.Response.StatusCode, activation.StatusSuccess, "status %d: %s", rec.Response.StatusCode, rec.Response.Result)
 		}
 		v.wantReports(t, "no: container engine is away: connection refused", "")
-		if st := env.status(iv); st.Engine != "" {
-			t.Errorf("status has %q", st.Engine)
-		}
+		check.Equal(t, env.status(iv).Engine, "")
 	})
 }
 
@@ -120,13 +106,11 @@ func TestEngineAwayNamesOnce(t *testing.T) {
 		v.away.Store(false)
 		time.Sleep(10 * time.Second)
 		stop()
-		if env.record(id) == nil {
-			t.Error("no record")
-		}
+		check.That(t, env.record(id) != nil, "no record")
 		slices.Sort(v.made)
-		if n := len(v.made); n < 4 || len(slices.Compact(slices.Clone(v.made))) != n {
-			t.Errorf("names: %q", v.made)
-		}
+		n := len(v.made)
+		check.AtLeast(t, n, 4)
+		check.Equal(t, len(slices.Compact(slices.Clone(v.made))), n)
 	})
 }
 
@@ -138,20 +122,16 @@ func TestTrialsDoNotPileUp(t *testing.T) {
 		h := newEngineHealth(e, nil, slog.New(slog.DiscardHandler), nil)
 		h.lost(errors.New("no answer"), &container.Spec{Name: "f"})
 		for range 8 {
-			if err := h.try(t.Context()); err != nil {
-				t.Fatal(err)
-			}
+			check.NoError(t, h.try(t.Context()))
 		}
-		if e.made != 1 || e.removed != 0 {
-			t.Errorf("%d trials, want 1 that is not removed", e.made)
-		}
+		check.Equal(t, e.made, 1)
+		check.Equal(t, e.removed, 0)
 		e.clings = false
 		for range 2 {
 			_ = h.try(t.Context())
 		}
-		if e.made != 3 || e.removed != 3 {
-			t.Errorf("%d trials, %d removed, want 3", e.made, e.removed)
-		}
+		check.Equal(t, e.made, 3)
+		check.Equal(t, e.removed, 3)
 	})
 }
 
@@ -176,19 +156,15 @@ func TestEngineThatDoesNotComeBack(t *testing.T) {
 		_, stop := env.start(env.settings(), listen)
 		id := env.invokeAndWait("f", time.Minute+engineTimeout-time.Second)
 		synctest.Wait()
-		if env.acked() != 0 {
-			t.Error("answered before its time")
-		}
+		check.Equal(t, env.acked(), 0, "answered before its time")
 		time.Sleep(2 * time.Second)
 		synctest.Wait()
 		rec := env.record(id)
-		if rec == nil || rec.Response.StatusCode != activation.StatusWhiskError || !strings.Contains(string(rec.Response.Result), "container engine") {
-			t.Fatalf("record %+v", rec)
-		}
+		check.That(check.Must(t), rec != nil, "record %+v", rec)
+		check.Equal(check.Must(t), rec.Response.StatusCode, activation.StatusWhiskError)
+		check.Contains(check.Must(t), string(rec.Response.Result), "container engine")
 		stop() // also while it is away
-		if len(env.done) != 1 {
-			t.Errorf("done %v", env.done)
-		}
+		check.Equal(t, len(env.done), 1)
 	})
 }
 
@@ -230,9 +206,7 @@ func TestCreationThatFailsWhileTheEngineIsAway(t *testing.T) {
 		})
 		v.away.Store(true)
 		id := env.invokeAndWait("f", 25*time.Second)
-		if env.acked() != 0 {
-			t.Error("answered while the engine is away")
-		}
+		check.Equal(t, env.acked(), 0, "answered while the engine is away")
 		v.away.Store(false)
 		time.Sleep(20 * time.Second)
 		stop()

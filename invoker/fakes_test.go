@@ -14,6 +14,7 @@ import (
 
 	"github.com/gpuwhisk/gpuwhisk/activation"
 	"github.com/gpuwhisk/gpuwhisk/invoker/container"
+	"github.com/gpuwhisk/gpuwhisk/invoker/develop/check"
 	"github.com/gpuwhisk/gpuwhisk/invoker/engine/proxy"
 	"github.com/prometheus/client_golang/prometheus"
 )
@@ -121,9 +122,7 @@ func (env *fixture) Put(_ context.Context, _ string, doc []byte, stored func(bat
 }
 
 func (env *fixture) Ack(_ context.Context, controller string, ack activation.Ack, sent func(error)) error {
-	if controller != "0" {
-		env.t.Errorf("ack for controller %q", controller)
-	}
+	check.Equal(env.t, controller, "0", "ack for controller")
 	back, err := activation.DecodeAck(ack.Encode())
 	if err != nil {
 		env.t.Errorf("ack %s: %v", ack.Encode(), err)
@@ -164,9 +163,8 @@ func (env *fixture) Completed(activation.ID)                    {}
 func (env *fixture) KeepUnacknowledged(ids []activation.ID, records [][]byte) []error {
 	for i, id := range ids {
 		rec, err := activation.DecodeRecord(records[i])
-		if err != nil || rec.ActivationID != id {
-			env.t.Errorf("kept for %s: %s, %v", id, records[i], err)
-		}
+		check.NoError(env.t, err, "kept for %s: %s", id, records[i])
+		check.Equal(env.t, rec.ActivationID, id)
 	}
 	return make([]error, len(ids))
 }
@@ -381,9 +379,7 @@ func (env *fixture) start(s Settings, change ...func(*Invoker)) (iv *Invoker, st
 		Feed: env, Actions: env, Records: env, Outbox: env, Blacklist: env, Journal: env, Spill: env.spill, Engine: cmp.Or[Engine](env.engine, env), Daemon: env.daemon, Dial: env.dial, Mover: &env.gpu,
 		ContainerStates: env.states, UserLogs: env.userLogs, Successor: func() bool { return env.follows },
 	}, NewMetrics(env.registry, env.registry), cmp.Or(env.log, slog.New(slog.DiscardHandler)))
-	if err != nil {
-		env.t.Fatal(err)
-	}
+	check.NoError(env.t, err)
 	for _, f := range change {
 		f(iv)
 	}
@@ -421,9 +417,7 @@ func (env *fixture) invokeAndWait(name string, d time.Duration) activation.ID {
 func (env *fixture) answered(id activation.ID, acks int) {
 	env.t.Helper()
 	for began := time.Now(); len(env.kinds(id)) < acks; pass(time.Millisecond) {
-		if time.Since(began) > time.Hour {
-			env.t.Fatalf("activation %s has the acks %v after an hour, want %d", id, env.kinds(id), acks)
-		}
+		check.AtMost(check.Must(env.t), time.Since(began), time.Hour, "activation %s has the acks %v after an hour, want %d", id, env.kinds(id), acks)
 	}
 }
 
@@ -431,9 +425,9 @@ func (env *fixture) answered(id activation.ID, acks int) {
 func (env *fixture) ok(ids ...activation.ID) {
 	env.t.Helper()
 	for _, id := range ids {
-		if r := env.record(id); r == nil || r.Response.StatusCode != activation.StatusSuccess {
-			env.t.Errorf("record of %s: %+v", id, r)
-		}
+		r := env.record(id)
+		check.That(check.Must(env.t), r != nil, "record of %s: %+v", id, r)
+		check.Equal(env.t, r.Response.StatusCode, activation.StatusSuccess, "record of %s", id)
 	}
 }
 
@@ -441,9 +435,7 @@ func (env *fixture) ok(ids ...activation.ID) {
 func (env *fixture) status(iv *Invoker) Status {
 	env.t.Helper()
 	st, err := iv.Status(env.t.Context())
-	if err != nil {
-		env.t.Fatal(err)
-	}
+	check.NoError(env.t, err)
 	return st
 }
 

@@ -9,6 +9,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/gpuwhisk/gpuwhisk/gpu"
+	"github.com/gpuwhisk/gpuwhisk/invoker/develop/check"
 	"github.com/gpuwhisk/gpuwhisk/sched"
 )
 
@@ -33,12 +34,8 @@ func TestForgottenFunctionHasNoSeries(t *testing.T) {
 		m.resident(f, assumedMemory{f: 1}, 2, true)
 	}
 	m.forget(sched.FlowID{Namespace: "n", Function: "f"})
-	if n := series("f"); n != 0 {
-		t.Errorf("%d series of a forgotten function", n)
-	}
-	if n := series("g"); n != 6 {
-		t.Errorf("%d series of another, want 6", n)
-	}
+	check.Equal(t, series("f"), 0, "series of a forgotten function")
+	check.Equal(t, series("g"), 6, "series of another")
 }
 
 // TestForgottenNamespace: what is known of a namespace goes with its last function.
@@ -51,13 +48,9 @@ func TestForgottenNamespace(t *testing.T) {
 	}
 	h.forget(f)
 	h.forget(f)
-	if h.flows[space] == nil {
-		t.Error("a namespace is forgotten that has a function")
-	}
+	check.That(t, h.flows[space] != nil, "a namespace is forgotten that has a function")
 	h.forget(g)
-	if n := len(h.flows) + len(h.of); n != 0 {
-		t.Errorf("%d functions and namespaces are known", n)
-	}
+	check.Equal(t, len(h.flows)+len(h.of), 0, "functions and namespaces are known")
 }
 
 // BenchmarkForget is what a forgotten function costs beside 100,000 others.

@@ -13,6 +13,7 @@ import (
 	"github.com/gpuwhisk/gpuwhisk/activation"
 	"github.com/gpuwhisk/gpuwhisk/gpu"
 	"github.com/gpuwhisk/gpuwhisk/gpu/scheduler"
+	"github.com/gpuwhisk/gpuwhisk/invoker/develop/check"
 	"github.com/gpuwhisk/gpuwhisk/invoker/engine/proxy"
 	"github.com/gpuwhisk/gpuwhisk/sched"
 )
@@ -43,16 +44,10 @@ func gpuAnnotation(t *testing.T, r *activation.Record) (n struct {
 	MemoryMeasured          bool
 }) {
 	t.Helper()
-	if r == nil {
-		t.Fatal("no record")
-	}
+	check.That(check.Must(t), r != nil, "no record")
 	v, ok := r.Annotations.Get("gpu")
-	if !ok {
-		t.Fatalf("record without gpu annotation: %+v", r)
-	}
-	if err := json.Unmarshal(v, &n); err != nil {
-		t.Fatal(err)
-	}
+	check.That(check.Must(t), ok, "record without gpu annotation: %+v", r)
+	check.NoError(t, json.Unmarshal(v, &n))
 	return n
 }
 
@@ -64,15 +59,13 @@ func TestGPURunsAreColdThenWarm(t *testing.T) {
 		one := env.invokeAndWait("f", time.Second)
 		two := env.invokeAndWait("f", time.Second)
 		stop()
-		if n := gpuAnnotation(t, env.record(one)); n.Start != "cold" || n.GPUTime != 100 || n.Memory != 2<<30 {
-			t.Errorf("first run: %+v", n)
-		}
-		if n := gpuAnnotation(t, env.record(two)); n.Start != "gpu-warm" {
-			t.Errorf("second run: %+v", n)
-		}
-		if env.created[0].GPU == nil || !env.created[0].GPU.Simulated {
-			t.Errorf("container spec %+v", env.created[0])
-		}
+		n := gpuAnnotation(t, env.record(one))
+		check.Equal(t, n.Start, "cold")
+		check.Equal(t, n.GPUTime, 100)
+		check.Equal(t, n.Memory, 2<<30)
+		check.Equal(t, gpuAnnotation(t, env.record(two)).Start, "gpu-warm", "second run")
+		check.That(check.Must(t), env.created[0].GPU != nil, "container spec %+v", env.created[0])
+		check.That(t, env.created[0].GPU.Simulated, "container spec %+v", env.created[0])
 	})
 }
 
@@ -105,14 +98,11 @@ func TestGPUActionTooLargeForTheDevice(t *testing.T) {
 		id := env.invokeAndWait("f", 0)
 		stop()
 		rec := env.record(id)
-		if rec == nil || rec.Response.StatusCode != 1 {
-			t.Fatalf("record %+v", rec)
-		}
+		check.That(check.Must(t), rec != nil, "record %+v", rec)
+		check.Equal(check.Must(t), rec.Response.StatusCode, 1)
 		const want = "The action asks for 64 GB of GPU memory (annotation gpu, key memory); " +
 			"the device has 15258 MB, of which the context of a container takes 400 MB."
-		if !strings.Contains(string(rec.Response.Result), want) {
-			t.Errorf("result %s, want %q in it", rec.Response.Result, want)
-		}
+		check.Contains(t, string(rec.Response.Result), want)
 	})
 }
 
@@ -135,9 +125,7 @@ func TestDevicesOfSeveralSizes(t *testing.T) {
 		on := func(name, device string) {
 			t.Helper()
 			id := env.invokeAndWait(name, time.Minute)
-			if n := gpuAnnotation(t, env.record(id)); n.Device[:1] != device {
-				t.Errorf("%s ran on %s", name, n.Device)
-			}
+			check.Equal(t, gpuAnnotation(t, env.record(id)).Device[:1], device, "%s ran", name)
 		}
 		on("asks", "1")
 		on("asks", "1")
@@ -145,15 +133,11 @@ func TestDevicesOfSeveralSizes(t *testing.T) {
 		on("takes", "0") // nothing better is known yet
 		on("small", "0")
 		id := env.invokeAndWait("takes", time.Minute)
-		if env.record(id) != nil {
-			t.Error("40 GB ran on 8")
-		}
+		check.That(t, env.record(id) == nil, "40 GB ran on 8")
 		iv.DeviceBack(1)
 		time.Sleep(time.Second)
 		stop()
-		if n := gpuAnnotation(t, env.record(id)); n.Device[:1] != "1" {
-			t.Errorf("ran on %s", n.Device)
-		}
+		check.Equal(t, gpuAnnotation(t, env.record(id)).Device[:1], "1")
 	})
 }
 
@@ -190,12 +174,8 @@ func TestGPUActionsDoNotSteerTheDriver(t *testing.T) {
 		}
 		time.Sleep(time.Second)
 		stop()
-		if want := map[string]string{"LD_PRELOAD": "/x", "CUDA_VISIBLE_DEVICES": "1", "MODEL": "a"}; !maps.Equal(env["cpu"], want) {
-			t.Errorf("without a device: %v", env["cpu"])
-		}
-		if want := map[string]string{"MODEL": "a"}; !maps.Equal(env["gpu"], want) {
-			t.Errorf("on a device: %v", env["gpu"])
-		}
+		check.DeepEqual(t, env["cpu"], map[string]string{"LD_PRELOAD": "/x", "CUDA_VISIBLE_DEVICES": "1", "MODEL": "a"})
+		check.DeepEqual(t, env["gpu"], map[string]string{"MODEL": "a"})
 	})
 }
 
@@ -212,15 +192,13 @@ func TestRecordShowsWhetherMemoryIsMeasured(t *testing.T) {
 			_, stop := env.start(env.gpuSettings(1))
 			for range 2 {
 				id := env.invokeAndWait("f", time.Second)
-				if n := gpuAnnotation(t, env.record(id)); n.MemoryMeasured == assumed {
-					t.Errorf("assumed %t: %+v", assumed, n)
-				}
+				n := gpuAnnotation(t, env.record(id))
+				check.That(t, n.MemoryMeasured != assumed, "assumed %t: %+v", assumed, n)
 			}
 			for source, want := range map[string]bool{source[assumed]: true, source[!assumed]: false} {
 				series := `gpuwhisk_gpu_resident_bytes{action="guest/f",namespace="guest",source="` + source + `"} 0`
-				if zero := slices.Contains(env.series(), series); zero == want {
-					t.Errorf("assumed %t: %s is zero %t, want %t", assumed, source, zero, !want)
-				}
+				zero := slices.Contains(env.series(), series)
+				check.That(t, zero != want, "assumed %t: %s is zero %t, want %t", assumed, source, zero, !want)
 			}
 			stop()
 		})

@@ -14,6 +14,7 @@ import (
 	"github.com/gpuwhisk/gpuwhisk/gpu"
 	"github.com/gpuwhisk/gpuwhisk/gpu/scheduler"
 	"github.com/gpuwhisk/gpuwhisk/invoker/container"
+	"github.com/gpuwhisk/gpuwhisk/invoker/develop/check"
 )
 
 // TestGPUPathHoldsAgainstEverything lets everything about GPU memory go wrong
@@ -72,13 +73,11 @@ func tempest(t *testing.T, seed uint64) {
 		iv.Observe([]gpu.Reading{{Device: 0}, {Device: 1}})
 	}
 	status := h.status(iv)
-	if status.InFlight != 0 {
-		t.Fatalf("seed %d: in flight %d\n%+v\n%+v\n%+v", seed, status.InFlight, status.Devices, status.Flows, status.Containers)
-	}
+	check.Equal(check.Must(t), status.InFlight, 0, "seed %d: in flight %d\n%+v\n%+v\n%+v", seed, status.InFlight, status.Devices, status.Flows, status.Containers)
 	for _, d := range status.Devices {
-		if d.Used != 0 || d.Containers != 0 || d.InFlight != 0 {
-			t.Errorf("seed %d: an idle device holds %+v", seed, d)
-		}
+		check.Equal(t, d.Used, 0, "seed %d: an idle device holds", seed)
+		check.Equal(t, d.Containers, 0, "seed %d: an idle device holds", seed)
+		check.Equal(t, d.InFlight, 0, "seed %d: an idle device holds", seed)
 	}
 	stop()
 	h.judge(seed, n)
@@ -86,9 +85,7 @@ func tempest(t *testing.T, seed uint64) {
 		replay(t, log.Bytes(), n)
 	}
 	for name, open := range h.gpu.open {
-		if open != 0 {
-			t.Errorf("seed %d: %d runs of %s have begun and not ended", seed, open, name)
-		}
+		check.Equal(t, open, 0, "seed %d: %d runs of %s have begun and not ended", seed, open, name)
 	}
 }
 
@@ -97,13 +94,10 @@ func replay(t *testing.T, log []byte, least int) {
 	t.Helper()
 	again := &scheduler.Replay{}
 	for line := range bytes.Lines(log) {
-		if err := again.Line(line); err != nil {
-			t.Fatal(err)
-		}
+		check.NoError(t, again.Line(line))
 	}
-	if again.Events < least || again.Orders < least {
-		t.Errorf("%d events gave %d orders", again.Events, again.Orders)
-	}
+	check.AtLeast(t, again.Events, least)
+	check.AtLeast(t, again.Orders, least)
 }
 
 func (h *hail) functions() {
@@ -225,16 +219,13 @@ func (h *hail) check(g *gpuScheduler, seed uint64) {
 		h.t.Errorf("seed %d: %v", seed, err)
 	}
 	st := g.core.Stats()
-	if st.Containers != len(g.containers) || len(g.containers) != len(g.named) {
-		h.t.Errorf("seed %d: the scheduler has %d containers, the invoker %d, %d by name", seed, st.Containers, len(g.containers), len(g.named))
-	}
+	check.Equal(h.t, st.Containers, len(g.containers), "seed %d: the scheduler", seed)
+	check.Equal(h.t, len(g.containers), len(g.named), "seed %d: the scheduler", seed)
 	runs := 0
 	for _, ctr := range g.containers {
 		runs += len(ctr.gpu.runs)
 	}
-	if runs != len(g.runs) {
-		h.t.Errorf("seed %d: %d runs in containers, %d known", seed, runs, len(g.runs))
-	}
+	check.Equal(h.t, runs, len(g.runs), "seed %d", seed)
 	if runs%3 == 0 {
 		h.checkSnapshot(g, seed)
 	}
@@ -254,7 +245,5 @@ func (h *hail) checkSnapshot(g *gpuScheduler, seed uint64) {
 			h.t.Errorf("seed %d: %+v is shown of %+v", seed, seen[ctr.name], *ctr.status(s))
 		}
 	}
-	if n != len(all) {
-		h.t.Errorf("seed %d: %d containers are shown, there are %d", seed, len(all), n)
-	}
+	check.Equal(h.t, n, len(all), "seed %d", seed)
 }

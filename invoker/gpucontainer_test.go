@@ -10,6 +10,7 @@ import (
 
 	"github.com/gpuwhisk/gpuwhisk/activation"
 	"github.com/gpuwhisk/gpuwhisk/gpu"
+	"github.com/gpuwhisk/gpuwhisk/invoker/develop/check"
 	"github.com/gpuwhisk/gpuwhisk/invoker/engine/proxy"
 	"github.com/prometheus/client_golang/prometheus"
 )
@@ -48,9 +49,9 @@ func TestContainerTakesSeveralRuns(t *testing.T) {
 			}
 			pass(500 * time.Millisecond)
 			st := env.status(iv)
-			if st.Devices[0].InFlight != c.width+1 || env.made != 2 || int(most.Load()) != c.width+1 {
-				t.Errorf("%+v: %d tokens, %d containers, %d runs at once", c, st.Devices[0].InFlight, env.made, most.Load())
-			}
+			check.Equal(t, st.Devices[0].InFlight, c.width+1, "%+v", c)
+			check.Equal(t, env.made, 2, "%+v", c)
+			check.Equal(t, int(most.Load()), c.width+1, "%+v", c)
 			active := []int{st.Containers[0].Active, st.Containers[1].Active}
 			if slices.Sort(active); !slices.Equal(active, []int{1, c.width}) {
 				t.Errorf("%+v: %v active", c, active)
@@ -65,9 +66,8 @@ func TestContainerTakesSeveralRuns(t *testing.T) {
 			if slices.Sort(starts); !slices.Equal(starts, want) {
 				t.Errorf("%+v: starts %v", c, starts)
 			}
-			if env.dialled[0] != c.width || env.asked[0].Alone != (c.width == 1) {
-				t.Errorf("%+v: dialled for %d, logs %+v", c, env.dialled[0], env.asked[0])
-			}
+			check.Equal(t, env.dialled[0], c.width, "%+v: dialled", c)
+			check.That(t, env.asked[0].Alone == (c.width == 1), "%+v: dialled", c)
 		})
 	}
 }
@@ -96,13 +96,11 @@ func TestSharedContainerFails(t *testing.T) {
 			env.invoke("f", nil)
 		}
 		pass(2500 * time.Millisecond) // the second has failed
-		if env.removed != 0 {
-			t.Error("a container was removed while two runs were in it")
-		}
+		check.Equal(t, env.removed, 0, "a container was removed while two runs were in it")
 		last := env.invokeAndWait("f", time.Minute)
-		if n := gpuAnnotation(t, env.record(last)); n.Start != "busy-cold" || env.made != 2 || env.removed != 1 {
-			t.Errorf("%+v in %d containers, %d removed", n, env.made, env.removed)
-		}
+		check.Equal(t, gpuAnnotation(t, env.record(last)).Start, "busy-cold")
+		check.Equal(t, env.made, 2)
+		check.Equal(t, env.removed, 1)
 		stop()
 		env.judge(0, 5)
 	})
@@ -121,30 +119,24 @@ func TestShimOffIsChargedAsReserved(t *testing.T) {
 		}
 		iv, stop := env.start(env.gpuSettings(1))
 		one := env.invokeAndWait("f", time.Minute)
-		if d := env.status(iv).Devices[0]; d.Used != 10<<30+400<<20 || d.Resident != 0 {
-			t.Errorf("after the run: %+v", d)
-		}
-		if n := gpuAnnotation(t, env.record(one)); n.Memory != 10<<30 {
-			t.Errorf("%+v", n)
-		}
+		d := env.status(iv).Devices[0]
+		check.Equal(t, d.Used, 10<<30+400<<20, "after the run")
+		check.Equal(t, d.Resident, 0, "after the run")
+		check.Equal(t, gpuAnnotation(t, env.record(one)).Memory, 10<<30)
 		// A later report has more.
 		name := env.created[0].Name
 		env.gpu.report(gpu.MemoryReport{Container: name, PID: 5, Usage: gpu.Usage{Allocated: 12 << 30, Resident: 12 << 30, Context: 400 << 20}})
 		two := env.invokeAndWait("f", time.Minute)
-		if d := env.status(iv).Devices[0]; d.Used != 12<<30+400<<20 {
-			t.Errorf("after more was found: %+v", d)
-		}
-		if n := gpuAnnotation(t, env.record(two)); n.Memory != 12<<30 || n.Start != "gpu-warm" {
-			t.Errorf("%+v", n)
-		}
+		check.Equal(t, env.status(iv).Devices[0].Used, 12<<30+400<<20, "after more was found")
+		n := gpuAnnotation(t, env.record(two))
+		check.Equal(t, n.Memory, 12<<30)
+		check.Equal(t, n.Start, "gpu-warm")
 		three := env.invokeAndWait("g", time.Minute)
 		stop()
-		if env.record(three) == nil || len(env.gpu.orders()) != 0 || env.removed != 1 {
-			t.Errorf("record %+v, orders %v, %d removed", env.record(three), env.gpu.orders(), env.removed)
-		}
-		if want := []string{activation.ShimOff, activation.ShimManaged}; !slices.Equal(env.gpu.shims, want) {
-			t.Errorf("prepared for %v, want %v", env.gpu.shims, want)
-		}
+		check.That(check.Must(t), env.record(three) != nil, "record %+v, orders %v, %d removed", env.record(three), env.gpu.orders(), env.removed)
+		check.Equal(t, len(env.gpu.orders()), 0)
+		check.Equal(t, env.removed, 1)
+		check.EqualSlices(t, env.gpu.shims, []string{activation.ShimOff, activation.ShimManaged})
 	})
 }
 
@@ -158,15 +150,13 @@ func TestFootprintIsMeasured(t *testing.T) {
 		env.invokeAndWait("f", time.Minute)
 		env.lasting(time.Second)
 		one, two := env.invoke("f", nil), env.invokeAndWait("f", 500*time.Millisecond)
-		if d := env.status(iv).Devices[0]; d.InFlight != 2 || d.Used != 2*(2<<30+400<<20) {
-			t.Errorf("two runs: %+v", d)
-		}
+		d := env.status(iv).Devices[0]
+		check.Equal(t, d.InFlight, 2)
+		check.Equal(t, d.Used, 2*(2<<30+400<<20))
 		pass(time.Minute)
 		stop()
 		for _, id := range []activation.ID{one, two} {
-			if n := gpuAnnotation(t, env.record(id)); n.Memory != 2<<30 {
-				t.Errorf("%+v", n)
-			}
+			check.Equal(t, gpuAnnotation(t, env.record(id)).Memory, 2<<30)
 		}
 	})
 }
@@ -217,18 +207,14 @@ func TestForgottenFlowsLeaveNoSeries(t *testing.T) {
 			`gpuwhisk_gpu_seconds_total{action="guest/g",namespace="guest"} 0`,
 			`gpuwhisk_gpu_utilization{UUID="",gpu="0",modelName="test (simulated)"} 0.5`,
 		} {
-			if got := env.series(); !slices.Contains(got, want) {
-				t.Errorf("no %s in %v", want, got)
-			}
+			check.Includes(t, env.series(), want)
 		}
 		pass(10 * time.Hour)
 		iv.DeviceLost(0, "x")
 		pass(time.Second)
 		stop()
 		want := []string{`gpuwhisk_gpu_lost{UUID="",gpu="0",modelName="test (simulated)"} 1`, `gpuwhisk_gpu_utilization{UUID="",gpu="0",modelName="test (simulated)"} 0.5`}
-		if got := env.series(); !slices.Equal(got, want) {
-			t.Errorf("after all are forgotten: %v", got)
-		}
+		check.EqualSlices(t, env.series(), want, "after all are forgotten")
 	})
 }
 
@@ -237,9 +223,7 @@ func (env *fixture) series() []string { return seriesOf(env.t, env.registry) }
 
 func seriesOf(t testing.TB, from prometheus.Gatherer) (out []string) {
 	families, err := from.Gather()
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.NoError(t, err)
 	for _, f := range families {
 		for _, m := range f.GetMetric() {
 			var labels []string

@@ -12,6 +12,7 @@ import (
 	"github.com/gpuwhisk/gpuwhisk/activation"
 	"github.com/gpuwhisk/gpuwhisk/gpu"
 	"github.com/gpuwhisk/gpuwhisk/invoker/container"
+	"github.com/gpuwhisk/gpuwhisk/invoker/develop/check"
 	"github.com/gpuwhisk/gpuwhisk/invoker/engine/proxy"
 )
 
@@ -36,19 +37,20 @@ func TestLostDeviceIsDrained(t *testing.T) {
 		iv.DeviceLost(7, "never there")
 		time.Sleep(time.Millisecond)
 		st := env.status(iv)
-		if d := st.Devices[0]; d.Lost != "Xid 79" || d.Used != 0 || d.Containers != 0 || d.Tokens != 0 || d.InFlight != 0 {
-			t.Errorf("the lost device %+v", d)
-		}
-		if d := st.Devices[1]; d.Lost != "" || d.Containers == 0 {
-			t.Errorf("the other device %+v", d)
-		}
+		d := st.Devices[0]
+		check.Equal(t, d.Lost, "Xid 79", "the lost device")
+		check.Equal(t, d.Used, 0, "the lost device")
+		check.Equal(t, d.Containers, 0, "the lost device")
+		check.Equal(t, d.Tokens, 0, "the lost device")
+		check.Equal(t, d.InFlight, 0, "the lost device")
+		d = st.Devices[1]
+		check.Equal(t, d.Lost, "", "the other device")
+		check.That(t, d.Containers != 0, "the other device %+v", d)
 		rec := env.record(ids[0])
-		if rec == nil || rec.Response.StatusCode != activation.StatusWhiskError || !strings.Contains(string(rec.Response.Result), textDeviceLost) {
-			t.Errorf("record %+v", rec)
-		}
-		if took := time.Since(lost); took > time.Second {
-			t.Errorf("it was written after %s", took)
-		}
+		check.That(check.Must(t), rec != nil, "record %+v", rec)
+		check.Equal(t, rec.Response.StatusCode, activation.StatusWhiskError)
+		check.Contains(t, string(rec.Response.Result), textDeviceLost)
+		check.AtMost(t, time.Since(lost), time.Second, "it was written")
 		iv.DeviceLost(1, "Xid 48") // ends the second, and no other may begin
 		time.Sleep(time.Minute)
 		waiting := 0
@@ -57,21 +59,21 @@ func TestLostDeviceIsDrained(t *testing.T) {
 				waiting++
 			}
 		}
-		if waiting != 2 {
-			t.Errorf("%d wait for a device: %+v", waiting, env.status(iv).Flows)
-		}
+		check.Equal(t, waiting, 2, "%d wait for a device: %+v", waiting, env.status(iv).Flows)
 		env.setStall(nil)
 		iv.DeviceBack(0)
 		iv.DeviceBack(0)
 		time.Sleep(time.Minute)
-		if d := env.status(iv).Devices[0]; d.Lost != "" || d.Tokens != 2 || d.Containers == 0 {
-			t.Errorf("the device that came back %+v", d)
-		}
+		d = env.status(iv).Devices[0]
+		check.Equal(t, d.Lost, "", "the device that came back")
+		check.Equal(t, d.Tokens, 2, "the device that came back")
+		check.That(t, d.Containers != 0, "the device that came back %+v", d)
 		stop()
 		for _, id := range ids[2:] {
-			if n := gpuAnnotation(t, env.record(id)); n.Start != "cold" || !strings.HasPrefix(n.Device, "0 ") || env.record(id).Response.StatusCode != 0 {
-				t.Errorf("%+v", n)
-			}
+			n := gpuAnnotation(t, env.record(id))
+			check.Equal(t, n.Start, "cold")
+			check.That(check.Must(t), strings.HasPrefix(n.Device, "0 "), "%+v", n)
+			check.Equal(t, env.record(id).Response.StatusCode, 0)
 		}
 		env.judge(0, len(ids))
 	})
@@ -94,9 +96,8 @@ func TestContainerThatCannotBeMadeOnALostDevice(t *testing.T) {
 		iv.DeviceLost(0, "x")
 		time.Sleep(time.Minute)
 		stop()
-		if n := gpuAnnotation(t, env.record(id)); n.Device[:1] != "1" || env.record(id).Response.StatusCode != 0 {
-			t.Errorf("%+v: %+v", n, env.record(id).Response)
-		}
+		check.Equal(t, gpuAnnotation(t, env.record(id)).Device[:1], "1")
+		check.Equal(t, env.record(id).Response.StatusCode, 0)
 		env.judge(0, 1)
 	})
 }
@@ -110,9 +111,7 @@ func TestDeviceAndDaemonAreLostApart(t *testing.T) {
 		lost := func(want string) {
 			t.Helper()
 			synctest.Wait()
-			if got := env.status(iv).Devices[0].Lost; got != want {
-				t.Errorf("lost %q, want %q", got, want)
-			}
+			check.Equal(t, env.status(iv).Devices[0].Lost, want)
 		}
 		iv.DaemonLost(0, "daemon ended")
 		lost("daemon ended")
@@ -142,12 +141,11 @@ func TestIdleDeviceIsLost(t *testing.T) {
 		time.Sleep(time.Second)
 		id := env.invokeAndWait("f", time.Minute)
 		stop()
-		if n := gpuAnnotation(t, env.record(id)); n.Start != "cold" || !strings.HasPrefix(n.Device, "0 ") {
-			t.Errorf("%+v", n)
-		}
-		if env.made != 3 || env.removed != 2 {
-			t.Errorf("%d containers made, %d removed", env.made, env.removed)
-		}
+		n := gpuAnnotation(t, env.record(id))
+		check.Equal(t, n.Start, "cold")
+		check.That(t, strings.HasPrefix(n.Device, "0 "), "%+v", n)
+		check.Equal(t, env.made, 3)
+		check.Equal(t, env.removed, 2)
 		env.judge(0, 2)
 	})
 }
@@ -175,9 +173,9 @@ func TestAnswerOfALostDevice(t *testing.T) {
 			_, stop := env.start(env.gpuSettings(1), func(i *Invoker) { iv = i })
 			id := env.invokeAndWait("f", time.Minute)
 			stop()
-			if rec := env.record(id); rec == nil || rec.Response.StatusCode != c.want {
-				t.Errorf("%+v: %+v", c, rec)
-			}
+			rec := env.record(id)
+			check.That(check.Must(t), rec != nil, "%+v: %+v", c, rec)
+			check.Equal(t, rec.Response.StatusCode, c.want, "%+v", c)
 		})
 	}
 }
@@ -203,9 +201,11 @@ func TestDynamicTokens(t *testing.T) {
 			t.Helper()
 			show(iv, 60, gpu.Reading{Device: 0, Utilization: u, Used: -1}, gpu.Reading{Device: 1, Utilization: -1, Used: -1}, gpu.Reading{Device: 9})
 			d := env.status(iv).Devices
-			if d[0].Tokens != want0 || d[1].Tokens != want1 || d[0].Utilization == nil || d[1].Utilization != nil || d[0].Measured != nil {
-				t.Errorf("utilization %v: %+v", u, d)
-			}
+			check.Equal(t, d[0].Tokens, want0, "utilization %v", u)
+			check.Equal(t, d[1].Tokens, want1, "utilization %v", u)
+			check.That(check.Must(t), d[0].Utilization != nil, "utilization %v: %+v", u, d)
+			check.That(t, d[1].Utilization == nil, "utilization %v: %+v", u, d)
+			check.That(t, d[0].Measured == nil, "utilization %v: %+v", u, d)
 		}
 		see(0.2, 4, 1)
 		see(1, 1, 1)
@@ -249,9 +249,7 @@ func TestTokensLearnFromCompany(t *testing.T) {
 				env.invoke("f", nil)
 				env.invokeAndWait("g", time.Minute)
 			}
-			if d := env.status(iv).Devices[0]; d.Tokens != want {
-				t.Errorf("slowdown %d: D=%d, want %d", slowdown, d.Tokens, want)
-			}
+			check.Equal(t, env.status(iv).Devices[0].Tokens, want, "slowdown %d: D", slowdown)
 			stop()
 		})
 	}
@@ -261,9 +259,7 @@ func TestFixedTokensStay(t *testing.T) {
 	withFixture(t, func(t *testing.T, env *fixture) {
 		iv, stop := env.start(env.gpuSettings(1))
 		show(iv, 60, gpu.Reading{Utilization: 1, Used: -1})
-		if d := env.status(iv).Devices[0]; d.Tokens != 2 {
-			t.Errorf("%+v", d)
-		}
+		check.Equal(t, env.status(iv).Devices[0].Tokens, 2)
 		stop()
 		iv.Observe([]gpu.Reading{{Utilization: 1}}) // after the end it has no effect
 		iv.DeviceLost(0, "late")
@@ -281,9 +277,10 @@ func TestUnhookedMemoryIsCharged(t *testing.T) {
 		see := func(used, want int64) {
 			t.Helper()
 			show(iv, 5, gpu.Reading{Utilization: -1, Used: used})
-			if d := env.status(iv).Devices[0]; d.Foreign != want || d.Measured == nil || *d.Measured != used {
-				t.Errorf("with %d MiB used: %+v", used>>20, d)
-			}
+			d := env.status(iv).Devices[0]
+			check.Equal(t, d.Foreign, want, "with %d MiB used", used>>20)
+			check.That(check.Must(t), d.Measured != nil, "with %d MiB used: %+v", used>>20, d)
+			check.Equal(t, *d.Measured, used, "with %d MiB used", used>>20)
 		}
 		const gb = int64(1 << 30)
 		see(63<<20, 0)
@@ -298,9 +295,8 @@ func TestUnhookedMemoryIsCharged(t *testing.T) {
 		see(resident+3*gb, 3*gb)
 		env.large("g") // needs 10 GB of the 13 that are left, so f's memory goes
 		id := env.invokeAndWait("g", time.Minute)
-		if env.record(id) == nil || len(env.gpu.orders()) != 1 {
-			t.Errorf("record %+v, orders %v", env.record(id), env.gpu.orders())
-		}
+		check.That(check.Must(t), env.record(id) != nil, "record %+v, orders %v", env.record(id), env.gpu.orders())
+		check.Equal(t, len(env.gpu.orders()), 1)
 		see(resident+400<<20, 0)
 		see(15*gb, 0) // the driver keeps the permits that f's memory left
 		stop()
@@ -315,9 +311,9 @@ func TestDeviceTakenByOthers(t *testing.T) {
 		iv, stop := env.start(env.gpuSettings(1))
 		show(iv, 5, gpu.Reading{Utilization: -1, Used: 12 << 30})
 		id := env.invokeAndWait("f", time.Hour)
-		if f := env.status(iv).Flows; len(f) != 1 || !strings.Contains(f[0].Why, "does not fit") {
-			t.Errorf("%+v", f)
-		}
+		f := env.status(iv).Flows
+		check.Equal(check.Must(t), len(f), 1)
+		check.Contains(t, f[0].Why, "does not fit")
 		show(iv, 5, gpu.Reading{Utilization: -1})
 		time.Sleep(time.Second)
 		stop()

@@ -3,13 +3,13 @@ package invoker
 import (
 	"context"
 	"errors"
-	"slices"
 	"sync/atomic"
 	"testing"
 	"time"
 
 	"github.com/gpuwhisk/gpuwhisk/activation"
 	"github.com/gpuwhisk/gpuwhisk/gpu"
+	"github.com/gpuwhisk/gpuwhisk/invoker/develop/check"
 	"github.com/gpuwhisk/gpuwhisk/invoker/engine/proxy"
 )
 
@@ -69,9 +69,11 @@ func TestRunStartsWhileItsMemoryComes(t *testing.T) {
 			pass(time.Minute)
 			stop()
 			n := gpuAnnotation(t, env.record(id))
-			if n.Start != "host-warm" || n.PrefetchTime != c.prefetch || took < c.ms || took > c.ms+1 || n.GPUTime != c.runs.Milliseconds() {
-				t.Errorf("%+v: answered after %d ms, %+v", c, took, n)
-			}
+			check.Equal(t, n.Start, "host-warm", "%+v: answered", c)
+			check.Equal(t, n.PrefetchTime, c.prefetch, "%+v: answered", c)
+			check.AtLeast(t, took, c.ms, "%+v: answered", c)
+			check.AtMost(t, took, c.ms+1, "%+v: answered", c)
+			check.Equal(t, n.GPUTime, c.runs.Milliseconds(), "%+v: answered", c)
 		})
 	}
 }
@@ -96,17 +98,17 @@ func TestLostAcknowledgementIsAskedAgain(t *testing.T) {
 		began := time.Now()
 		id := env.invoke("g", nil)
 		env.answered(id, 1)
-		if took := time.Since(began); took < 10*time.Second || took > 11*time.Second {
-			t.Errorf("the run began %s after it was asked for", took)
-		}
+		took := time.Since(began)
+		check.AtLeast(t, took, 10*time.Second, "the run began")
+		check.AtMost(t, took, 11*time.Second, "the run began")
 		stop()
 		orders := env.gpu.orders()
-		if len(orders) != 3 || orders[0].Again || !orders[1].Again || !orders[2].Again || orders[2].Epoch != orders[0].Epoch {
-			t.Errorf("orders %+v", orders)
-		}
-		if env.made != 2 {
-			t.Errorf("%d containers", env.made)
-		}
+		check.Equal(check.Must(t), len(orders), 3)
+		check.That(t, !orders[0].Again, "orders %+v", orders)
+		check.That(check.Must(t), orders[1].Again, "orders %+v", orders)
+		check.That(check.Must(t), orders[2].Again, "orders %+v", orders)
+		check.Equal(t, orders[2].Epoch, orders[0].Epoch)
+		check.Equal(t, env.made, 2)
 	})
 }
 
@@ -124,12 +126,12 @@ func TestUnresponsiveContainerIsGivenUp(t *testing.T) {
 		id := env.invokeAndWait("g", 2*maxAsked*defaultAckTimeout)
 		st := env.status(iv)
 		stop()
-		if rec := env.record(id); rec == nil || rec.Response.StatusCode != 0 || len(env.gpu.orders()) != maxAsked {
-			t.Errorf("record %+v after orders %+v", rec, env.gpu.orders())
-		}
-		if env.removed != 1 || st.Devices[0].Containers != 1 {
-			t.Errorf("%d containers removed, %d left", env.removed, st.Devices[0].Containers)
-		}
+		rec := env.record(id)
+		check.That(check.Must(t), rec != nil, "record %+v after orders %+v", rec, env.gpu.orders())
+		check.Equal(t, rec.Response.StatusCode, 0)
+		check.Equal(t, len(env.gpu.orders()), maxAsked)
+		check.Equal(t, env.removed, 1)
+		check.Equal(t, st.Devices[0].Containers, 1)
 	})
 }
 
@@ -160,9 +162,9 @@ func TestSlowMoveIsNoSilence(t *testing.T) {
 		removed := env.removed
 		env.mu.Unlock()
 		stop()
-		if env.record(id) == nil || removed != 0 || len(env.gpu.orders()) != 5 {
-			t.Errorf("record %+v, %d containers removed, orders %v", env.record(id), removed, env.gpu.orders())
-		}
+		check.That(check.Must(t), env.record(id) != nil, "record %+v, %d containers removed, orders %v", env.record(id), removed, env.gpu.orders())
+		check.Equal(t, removed, 0)
+		check.Equal(t, len(env.gpu.orders()), 5)
 	})
 }
 
@@ -182,9 +184,9 @@ func TestSilentPrefetchGoesElsewhere(t *testing.T) {
 		env.invokeAndWait("g", time.Second)
 		id := env.invokeAndWait("f", 2*maxAsked*defaultAckTimeout)
 		stop()
-		if n := gpuAnnotation(t, env.record(id)); n.Start != "cold" || env.made != 3 || len(env.kinds(id)) != 2 {
-			t.Errorf("%+v in %d containers, acks %v", n, env.made, env.kinds(id))
-		}
+		check.Equal(t, gpuAnnotation(t, env.record(id)).Start, "cold")
+		check.Equal(t, env.made, 3)
+		check.Equal(t, len(env.kinds(id)), 2)
 	})
 }
 
@@ -218,15 +220,12 @@ func TestRunCancelsAnEvictionOfItsContainer(t *testing.T) {
 		for _, o := range env.gpu.orders() {
 			kinds = append(kinds, o.Kind.String())
 		}
-		if n := gpuAnnotation(t, env.record(id)); n.Start != "host-warm" {
-			t.Errorf("%+v: a part of the memory had left", n)
-		}
-		if !cancelled || !slices.Equal(kinds, []string{"evict", "prefetch"}) {
-			t.Errorf("cancelled %t, orders %v", cancelled, kinds)
-		}
-		if rec := env.record(id); rec == nil || st.Devices[0].Resident != 6<<30 {
-			t.Errorf("record %+v, device %+v", rec, st.Devices[0])
-		}
+		check.Equal(t, gpuAnnotation(t, env.record(id)).Start, "host-warm")
+		check.That(check.Must(t), cancelled, "cancelled %t, orders %v", cancelled, kinds)
+		check.EqualSlices(t, kinds, []string{"evict", "prefetch"})
+		rec := env.record(id)
+		check.That(check.Must(t), rec != nil, "record")
+		check.Equal(t, st.Devices[0].Resident, 6<<30)
 	})
 }
 
@@ -240,19 +239,13 @@ func TestProcessThatExitsFreesItsMemory(t *testing.T) {
 		}
 		iv, stop := env.start(env.gpuSettings(1))
 		one := env.invokeAndWait("f", time.Second)
-		if st := env.status(iv); st.Devices[0].Resident != 0 {
-			t.Errorf("device %+v", st.Devices[0])
-		}
+		check.Equal(t, env.status(iv).Devices[0].Resident, 0)
 		two := env.invokeAndWait("g", time.Second)
 		three := env.invokeAndWait("f", time.Second)
 		stop()
 		for _, id := range []activation.ID{one, two, three} {
-			if n := gpuAnnotation(t, env.record(id)); n.Memory != 10<<30 {
-				t.Errorf("%+v: the peak was more", n)
-			}
+			check.Equal(t, gpuAnnotation(t, env.record(id)).Memory, 10<<30)
 		}
-		if len(env.gpu.orders()) != 0 {
-			t.Errorf("orders %v about memory that is not there", env.gpu.orders())
-		}
+		check.Equal(t, len(env.gpu.orders()), 0)
 	})
 }

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/gpuwhisk/gpuwhisk/activation"
+	"github.com/gpuwhisk/gpuwhisk/invoker/develop/check"
 	"github.com/gpuwhisk/gpuwhisk/invoker/engine/proxy"
 )
 
@@ -67,12 +68,10 @@ func givesBack(t *testing.T, env *fixture, s Settings, r *fakeReturner, end func
 			t.Errorf("%s: record %+v, given back %d times", id, rec, r.back[id])
 		}
 	}
-	if got != [3]int{run, back, unknown} {
-		t.Errorf("%v ran, were given back, or are unknown; want %d, %d, %d", got, run, back, unknown)
-	}
-	if len(owner.ends) != 6 || len(env.done) != 6 || iv.InFlight() != 0 {
-		t.Errorf("%d ends, %d done, %d in flight", len(owner.ends), len(env.done), iv.InFlight())
-	}
+	check.Equal(t, got, [3]int{run, back, unknown}, "%v ran, were given back, or are unknown; want %d, %d, %d", got, run, back, unknown)
+	check.Equal(t, len(owner.ends), 6)
+	check.Equal(t, len(env.done), 6)
+	check.Equal(t, iv.InFlight(), 0)
 }
 
 func TestStopGivesBackWhatHasNotStarted(t *testing.T) {
@@ -147,12 +146,11 @@ func TestLossOfTheLastDeviceGivesBackWhatWaits(t *testing.T) {
 						ran++
 					}
 				}
-				if ran != c.run || back != c.back {
-					t.Errorf("%d ran, %d were given back", ran, back)
-				}
-				if len(c.r.usable) != 2 || c.r.usable[0] || !c.r.usable[1] {
-					t.Errorf("devices %v", c.r.usable)
-				}
+				check.Equal(t, ran, c.run)
+				check.Equal(t, back, c.back)
+				check.Equal(check.Must(t), len(c.r.usable), 2)
+				check.That(t, !c.r.usable[0], "devices %v", c.r.usable)
+				check.That(t, c.r.usable[1], "devices %v", c.r.usable)
 			})
 		})
 	}

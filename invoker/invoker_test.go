@@ -1,7 +1,6 @@
 package invoker
 
 import (
-	"slices"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -9,6 +8,7 @@ import (
 
 	"github.com/gpuwhisk/gpuwhisk/activation"
 	"github.com/gpuwhisk/gpuwhisk/invoker/container"
+	"github.com/gpuwhisk/gpuwhisk/invoker/develop/check"
 	"github.com/gpuwhisk/gpuwhisk/invoker/engine/proxy"
 )
 
@@ -58,15 +58,13 @@ func TestAcksFollowTheTable(t *testing.T) {
 			id := env.invoke("a", func(m *activation.Message) { m.Blocking = c.blocking })
 			synctest.Wait()
 			stop()
-			if got := strings.Join(env.kinds(id), " "); got != c.want {
-				t.Errorf("%+v: acks %s", c, got)
-			}
-			if rec := env.record(id); rec == nil || len(rec.Logs) != c.logs.lines || len(env.asked) != c.logs.lines {
-				t.Errorf("%+v: record %+v, %d logs read", c, rec, len(env.asked))
-			}
-			if len(env.done) != 1 || len(env.events) != 1 {
-				t.Errorf("%+v: done %v, %d events", c, env.done, len(env.events))
-			}
+			check.Equal(t, strings.Join(env.kinds(id), " "), c.want, "%+v: acks", c)
+			rec := env.record(id)
+			check.That(check.Must(t), rec != nil, "%+v: record %+v, %d logs read", c, rec, len(env.asked))
+			check.Equal(t, len(rec.Logs), c.logs.lines, "%+v: record", c)
+			check.Equal(t, len(env.asked), c.logs.lines, "%+v: record", c)
+			check.Equal(t, len(env.done), 1, "%+v: done", c)
+			check.Equal(t, len(env.events), 1, "%+v: done", c)
 		})
 	}
 }
@@ -104,16 +102,13 @@ func TestWhatNeverReachesAContainer(t *testing.T) {
 	} {
 		env, id := once(t, c.prepare)
 		rec := env.record(id)
-		if rec == nil || rec.Response.StatusCode != c.status || !strings.Contains(string(rec.Response.Result), c.text) {
-			t.Errorf("%s: record %+v, want status %d and %q", c.name, rec, c.status, c.text)
-			continue
-		}
-		if kind, _ := rec.Annotations.Text("kind"); kind != c.kind {
-			t.Errorf("%s: kind %q, want %q", c.name, kind, c.kind)
-		}
-		if got := env.kinds(id); !slices.Equal(got, []string{"combined"}) || env.made != 0 {
-			t.Errorf("%s: acks %v, %d containers; want combined and none", c.name, got, env.made)
-		}
+		check.That(check.Must(t), rec != nil, "%s: no record", c.name)
+		check.Equal(t, rec.Response.StatusCode, c.status, "%s", c.name)
+		check.Contains(t, string(rec.Response.Result), c.text, "%s", c.name)
+		kind, _ := rec.Annotations.Text("kind")
+		check.Equal(t, kind, c.kind, "%s: kind", c.name)
+		check.EqualSlices(t, env.kinds(id), []string{"combined"}, "%s: acks", c.name)
+		check.Equal(t, env.made, 0, "%s: acks", c.name)
 	}
 }
 
@@ -122,12 +117,11 @@ func TestBlockedNamespaceGetsTheShortestAck(t *testing.T) {
 		env.action("a", nil)
 		return env.invoke("a", func(m *activation.Message) { m.User.Namespace.Name = "blocked" })
 	})
-	if env.record(id) != nil || len(env.events) != 0 || len(env.acks) != 1 || env.acks[0].Record != nil {
-		t.Fatalf("record %v, events %d, acks %+v", env.record(id), len(env.events), env.acks)
-	}
-	if len(env.done) != 1 {
-		t.Fatal("the message was not done")
-	}
+	check.That(check.Must(t), env.record(id) == nil, "record %v, events %d, acks %+v", env.record(id), len(env.events), env.acks)
+	check.Equal(check.Must(t), len(env.events), 0)
+	check.Equal(check.Must(t), len(env.acks), 1)
+	check.That(check.Must(t), env.acks[0].Record == nil, "record %v, events %d, acks %+v", env.record(id), len(env.events), env.acks)
+	check.Equal(check.Must(t), len(env.done), 1, "the message was not done")
 }
 
 func TestFailuresOfContainersAndActions(t *testing.T) {
@@ -166,15 +160,11 @@ func TestFailuresOfContainersAndActions(t *testing.T) {
 			return env.invoke("a", nil)
 		})
 		rec := env.record(id)
-		if rec == nil || rec.Response.StatusCode != c.status || !strings.Contains(string(rec.Response.Result), c.text) {
-			t.Errorf("%s: record %+v, want status %d and %q", c.name, rec, c.status, c.text)
-		}
-		if got := env.kinds(id); !slices.Equal(got, c.acks) {
-			t.Errorf("%s: acks %v, want %v", c.name, got, c.acks)
-		}
-		if len(env.done) != 1 {
-			t.Errorf("%s: done %v", c.name, env.done)
-		}
+		check.That(check.Must(t), rec != nil, "%s: record %+v, want status %d and %q", c.name, rec, c.status, c.text)
+		check.Equal(t, rec.Response.StatusCode, c.status, "%s: record", c.name)
+		check.Contains(t, string(rec.Response.Result), c.text, "%s: record", c.name)
+		check.EqualSlices(t, env.kinds(id), c.acks, "%s: acks", c.name)
+		check.Equal(t, len(env.done), 1, "%s: done", c.name)
 	}
 }
 
@@ -200,9 +190,9 @@ func TestDeathDuringInit(t *testing.T) {
 			}
 			stop()
 			rec := env.record(id)
-			if rec == nil || rec.Response.StatusCode != 2 || time.Since(began) > 3*time.Second {
-				t.Errorf("early %t: record %+v after %s", early, rec, time.Since(began))
-			}
+			check.That(check.Must(t), rec != nil, "early %t: record %+v after %s", early, rec, time.Since(began))
+			check.Equal(t, rec.Response.StatusCode, 2, "early %t: record", early)
+			check.AtMost(t, time.Since(began), 3*time.Second, "early %t: record", early)
 		})
 	}
 }
@@ -219,15 +209,12 @@ func TestNothingIsPulledWithoutPermit(t *testing.T) {
 			env.invoke("a", nil)
 		}
 		synctest.Wait()
-		if got := len(env.feed); got != 6 || iv.InFlight() != 4 {
-			t.Errorf("%d messages left on the topic, %d in flight, want 6 and 4", got, iv.InFlight())
-		}
+		check.Equal(t, len(env.feed), 6)
+		check.Equal(t, iv.InFlight(), 4)
 		close(block)
 		synctest.Wait()
 		stop()
-		if len(env.done) != 10 {
-			t.Errorf("done %d of 10", len(env.done))
-		}
+		check.Equal(t, len(env.done), 10)
 	})
 }
 
@@ -248,9 +235,8 @@ func TestDrainDeadline(t *testing.T) {
 			close(hang)
 		}()
 		stop()
-		if len(env.done) != 0 || len(env.records) != 0 {
-			t.Fatalf("done %v, %d records of an unfinished activation", env.done, len(env.records))
-		}
+		check.Equal(check.Must(t), len(env.done), 0)
+		check.Equal(check.Must(t), len(env.records), 0)
 	})
 }
 
@@ -261,9 +247,8 @@ func TestClientsCloseBeforeContainers(t *testing.T) {
 		env.action("a", nil)
 		return env.invoke("a", nil)
 	})
-	if len(env.cleaned) != 2 || env.cleaned[1] == 0 {
-		t.Errorf("connections ended when containers were removed at start and end: %v, want none and some", env.cleaned)
-	}
+	check.Equal(check.Must(t), len(env.cleaned), 2, "connections ended when containers were removed at start and end")
+	check.That(t, env.cleaned[1] != 0, "connections ended when containers were removed at start and end: %v, want none and some", env.cleaned)
 }
 
 func TestStoreOff(t *testing.T) {
@@ -272,9 +257,8 @@ func TestStoreOff(t *testing.T) {
 		env.action("a", nil)
 		return env.invoke("a", func(m *activation.Message) { m.User.Limits.StoreActivations = &off })
 	})
-	if env.record(id) != nil || len(env.done) != 1 {
-		t.Fatalf("record %v, done %v", env.record(id), env.done)
-	}
+	check.That(check.Must(t), env.record(id) == nil, "record %v, done %v", env.record(id), env.done)
+	check.Equal(check.Must(t), len(env.done), 1)
 }
 
 func TestStoreLevels(t *testing.T) {
@@ -289,13 +273,9 @@ func TestStoreLevels(t *testing.T) {
 	} {
 		for status, want := range c.want {
 			p := StorePolicy{Blocking: c.level}
-			if got := p.keeps(ofPending(m, nil), activation.Response{StatusCode: status}); got != want {
-				t.Errorf("level %d, status %d: kept %t", c.level, status, got)
-			}
+			check.Equal(t, p.keeps(ofPending(m, nil), activation.Response{StatusCode: status}), want, "level %d, status %d: kept", c.level, status)
 		}
 	}
 	m.TransID = activation.NewTransID("t", 1, true)
-	if !(StorePolicy{Blocking: StoreFailures}).keeps(ofPending(m, nil), activation.Response{}) {
-		t.Error("extra logging did not keep the record")
-	}
+	check.That(t, (StorePolicy{Blocking: StoreFailures}).keeps(ofPending(m, nil), activation.Response{}), "extra logging did not keep the record")
 }

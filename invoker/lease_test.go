@@ -7,6 +7,7 @@ import (
 
 	"github.com/gpuwhisk/gpuwhisk/activation"
 	"github.com/gpuwhisk/gpuwhisk/gpu"
+	"github.com/gpuwhisk/gpuwhisk/invoker/develop/check"
 	"github.com/gpuwhisk/gpuwhisk/invoker/engine/proxy"
 )
 
@@ -33,12 +34,9 @@ func TestEndIsNotDelayedByMemoryReport(t *testing.T) {
 			env.invokeAndWait("f", time.Minute)
 			stop()
 			once := "begin run " + answers + " held"
-			if got := strings.ReplaceAll(strings.Join(env.gpu.calls, " "), " end", ""); got != once+" "+once {
-				t.Errorf("logs of %d MB: %s\nwant twice %s", logs, got, once)
-			}
-			if n := gpuAnnotation(t, env.record(first)); n.Memory != 3<<30 {
-				t.Errorf("the record shows %d bytes, not what was reported at the end", n.Memory)
-			}
+			got := strings.ReplaceAll(strings.Join(env.gpu.calls, " "), " end", "")
+			check.Equal(t, got, once+" "+once, "logs of %d MB: %s\nwant twice %s", logs, got, once)
+			check.Equal(t, gpuAnnotation(t, env.record(first)).Memory, 3<<30, "the record shows")
 		})
 	}
 }
@@ -65,17 +63,14 @@ func TestTokenIsFreeWhileLogsAreRead(t *testing.T) {
 		env.invokeAndWait("f", time.Millisecond)
 		g := env.invoke("g", nil) // whose memory replaces f's
 		pass(3 * time.Second)
-		if got := env.kinds(g); len(got) != 1 || got[0] != "result" {
-			t.Errorf("the other function is answered %v while logs are read", got)
-		}
-		if n := len(env.gpu.orders()); n != 1 {
-			t.Errorf("%d moves, want the one off the device", n)
-		}
+		got := env.kinds(g)
+		check.Equal(check.Must(t), len(got), 1, "the other function is answered")
+		check.Equal(t, got[0], "result", "the other function is answered")
+		check.Equal(t, len(env.gpu.orders()), 1)
 		pass(time.Minute)
 		stop()
-		if got := env.kinds(g); len(got) != 2 || len(env.created) != 2 {
-			t.Errorf("answers %v, %d containers", got, len(env.created))
-		}
+		check.Equal(t, len(env.kinds(g)), 2)
+		check.Equal(t, len(env.created), 2)
 	})
 }
 
@@ -100,13 +95,12 @@ func TestContainerIsNotSharedWithLogs(t *testing.T) {
 			for _, word := range []string{"begin ", "end ", "result ", "completion "} {
 				calls = strings.ReplaceAll(calls+" ", word, "")
 			}
-			if calls = strings.TrimSpace(calls); calls != "run logs run logs run logs" || len(env.created) != 1 {
-				t.Errorf("%s: %s, in %d containers", policy, calls, len(env.created))
-			}
+			calls = strings.TrimSpace(calls)
+			check.Equal(t, calls, "run logs run logs run logs", "%s", policy)
+			check.Equal(t, len(env.created), 1, "%s", policy)
 			for i, id := range ids {
-				if n := gpuAnnotation(t, env.record(id)); (n.Start == "gpu-warm") != (i > 0) {
-					t.Errorf("%s: run %d was %s", policy, i, n.Start)
-				}
+				n := gpuAnnotation(t, env.record(id))
+				check.That(t, (n.Start == "gpu-warm") == (i > 0), "%s: run %d was %s", policy, i, n.Start)
 			}
 		})
 	}
@@ -128,9 +122,7 @@ func TestCallerComesBackAtOnce(t *testing.T) {
 		}
 		pass(time.Minute)
 		stop()
-		if len(env.created) != 1 {
-			t.Errorf("%d containers", len(env.created))
-		}
+		check.Equal(t, len(env.created), 1)
 	})
 }
 
@@ -145,9 +137,9 @@ func TestContainerDiesWhileItsLogsAreRead(t *testing.T) {
 		env.invokeAndWait("f", time.Millisecond)
 		next := env.invoke("f", nil)
 		pass(3 * time.Second) // the logs of the first are being read
-		if st := env.status(iv); st.Devices[0].InFlight != 1 || st.Containers[0].Active != 2 {
-			t.Errorf("%+v %+v", st.Devices, st.Containers)
-		}
+		st := env.status(iv)
+		check.Equal(t, st.Devices[0].InFlight, 1)
+		check.Equal(t, st.Containers[0].Active, 2)
 		env.setRun(func(n int, _ []byte) proxy.Exchange {
 			if n > 1 { // of the container that ended
 				return proxy.Exchange{Failure: proxy.Refused}
@@ -157,8 +149,9 @@ func TestContainerDiesWhileItsLogsAreRead(t *testing.T) {
 		env.diedC <- "id1"
 		pass(time.Minute)
 		stop()
-		if rec := env.record(next); rec == nil || rec.Response.StatusCode != 0 || len(env.created) != 2 {
-			t.Errorf("%+v, in %d containers", rec, len(env.created))
-		}
+		rec := env.record(next)
+		check.That(check.Must(t), rec != nil, "%+v, in %d containers", rec, len(env.created))
+		check.Equal(t, rec.Response.StatusCode, 0)
+		check.Equal(t, len(env.created), 2)
 	})
 }

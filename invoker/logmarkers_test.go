@@ -15,6 +15,7 @@ import (
 	"github.com/gpuwhisk/gpuwhisk/activation"
 	"github.com/gpuwhisk/gpuwhisk/activation/spans"
 	"github.com/gpuwhisk/gpuwhisk/invoker/container"
+	"github.com/gpuwhisk/gpuwhisk/invoker/develop/check"
 	"github.com/gpuwhisk/gpuwhisk/invoker/engine/proxy"
 	"github.com/prometheus/client_golang/prometheus"
 )
@@ -122,12 +123,13 @@ func TestLogMarkers(t *testing.T) {
 	form := regexp.MustCompile(`\[marker:([^\s:]+):(\d+)(?::(\d+))?\]$`)
 	for _, line := range got {
 		m := form.FindStringSubmatch(line)
-		if strings.Contains(line, "[marker") && (m == nil || strings.Count(m[1], "_") != 2) {
-			t.Errorf("the original cannot read the marker of %q", line)
+		if !strings.Contains(line, "[marker") {
+			continue
 		}
-		if m != nil && (m[3] != "") != (strings.HasSuffix(m[1], "_finish") || strings.HasSuffix(m[1], "_error")) {
-			t.Errorf("numbers of %q", line)
-		}
+		check.That(check.Must(t), m != nil, "the original cannot read the marker of %q", line)
+		check.Equal(t, strings.Count(m[1], "_"), 2, "the original cannot read the marker of %q", line)
+		ends := strings.HasSuffix(m[1], "_finish") || strings.HasSuffix(m[1], "_error")
+		check.Equal(t, m[3] != "", ends, "numbers of %q", line)
 	}
 }
 
@@ -143,9 +145,7 @@ func TestLogMarkersOfFailures(t *testing.T) {
 		`INFO DockerContainer theirs running result: not ok [marker:invoker_activationRun_finish:5:0]`,
 		`WARN ContainerProxy theirs reading logs failed: lines are missing [marker:invoker_collectLogs_error:5:0]`,
 	} {
-		if !slices.Contains(got, line) {
-			t.Errorf("no line\n  %s\namong\n  %s", line, strings.Join(got, "\n  "))
-		}
+		check.Includes(t, got, line, "no line")
 	}
 }
 
@@ -168,16 +168,15 @@ func TestLogMarkersOfWaiting(t *testing.T) {
 	}
 	want := `WARN ContainerPool tid Rescheduling Run message, too many message in the pool, freePoolSize: 0 containers and 0 MB, ` +
 		`busyPoolSize: 4 containers and 2048 MB, maxContainersMemory 2048 MB, userNamespace: guest, action: guest/large, needed memory: 512 MB, waiting messages: `
-	if n == 0 || n > 6 || !slices.ContainsFunc(got, func(line string) bool { return strings.HasPrefix(line, want) }) {
-		t.Errorf("%d lines like\n  %s\namong\n  %s", n, want, strings.Join(got, "\n  "))
-	}
+	check.That(t, n != 0, "%d lines like\n  %s\namong\n  %s", n, want, strings.Join(got, "\n  "))
+	check.AtMost(t, n, 6, "%d lines like\n  %s\namong\n  %s", n, want, strings.Join(got, "\n  "))
+	check.That(t, slices.ContainsFunc(got, func(line string) bool { return strings.HasPrefix(line, want) }), "%d lines like\n  %s\namong\n  %s", n, want, strings.Join(got, "\n  "))
 }
 
 // Off, nothing is written.
 func TestLogMarkersOff(t *testing.T) {
-	if got := markerLines(t, false, func(*fixture) {}, func(env *fixture) { env.invoke("hello", began) }); len(got) != 0 {
-		t.Errorf("got %q, want nothing", got)
-	}
+	got := markerLines(t, false, func(*fixture) {}, func(env *fixture) { env.invoke("hello", began) })
+	check.Equal(t, len(got), 0)
 }
 
 // What adapters report becomes the original's lines, and metrics.
@@ -202,21 +201,15 @@ func TestSpansAreObserved(t *testing.T) {
 			`ERROR DockerClientWithFileAccess sid_invokerWarmup no such image [marker:invoker_docker.pull_error:0:0]`,
 			`INFO BasicHttpService somebody  [marker:http_get.401_counter:3:3]`,
 		}
-		if !slices.Equal(got, want) {
-			t.Errorf("got\n  %s\nwant\n  %s", strings.Join(got, "\n  "), strings.Join(want, "\n  "))
-		}
+		check.EqualSlices(t, got, want, "got\n  %s\nwant\n  %s", strings.Join(got, "\n  "), strings.Join(want, "\n  "))
 		families, err := reg.Gather()
-		if err != nil {
-			t.Fatal(err)
-		}
+		check.NoError(t, err)
 		series := map[string]int{}
 		for _, f := range families {
 			series[f.GetName()] = len(f.GetMetric())
 		}
 		for name, n := range map[string]int{"gpuwhisk_steps_begun_total": 2, "gpuwhisk_step_seconds": 1, "gpuwhisk_step_failed_seconds": 1, "gpuwhisk_http_seconds": 2} {
-			if series[name] != n {
-				t.Errorf("%s: %d series, want %d", name, series[name], n)
-			}
+			check.Equal(t, series[name], n, "%s", name)
 		}
 	})
 }
@@ -235,9 +228,7 @@ func TestStepsOff(t *testing.T) {
 			t.Errorf("a batch of 3 is %v", f)
 		}
 	}
-	if log.buf.Len() > 0 {
-		t.Errorf("logged %s", log.buf.String())
-	}
+	check.AtMost(t, log.buf.Len(), 0, "logged %s", log.buf.String())
 	spans.Begin(t.Context(), nil, step)(done, nil)
 	spans.Begin(t.Context(), (*SpanObserver)(nil), step)(done, nil)
 }

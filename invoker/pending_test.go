@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/gpuwhisk/gpuwhisk/activation"
+	"github.com/gpuwhisk/gpuwhisk/invoker/develop/check"
 )
 
 // clerk is a completer whose broker, store and journal do nothing until the test has
@@ -100,12 +101,11 @@ func TestPendingIsCompletedOnce(t *testing.T) {
 		c.completer.result(p, rec)
 	}
 	c.completer.complete(p, ending{record: rec, combined: true})
-	if free := slices.DeleteFunc(slices.Clone(c.acks), func(a activation.Ack) bool { return !a.FreesSlot() }); len(free) != 1 {
-		t.Errorf("%d acks free the slot: %+v", len(free), free)
-	}
-	if c.docs != 1 || c.events != 1 || c.released() != 1 {
-		t.Errorf("%d records, %d events, %d places given back; want one of each", c.docs, c.events, c.released())
-	}
+	free := slices.DeleteFunc(slices.Clone(c.acks), func(a activation.Ack) bool { return !a.FreesSlot() })
+	check.Equal(t, len(free), 1, "acks free the slot")
+	check.Equal(t, c.docs, 1)
+	check.Equal(t, c.events, 1)
+	check.Equal(t, c.released(), 1)
 }
 
 // A message is done when everything that left its pending activation is safe, in whatever
@@ -119,19 +119,15 @@ func TestMessageIsDoneLast(t *testing.T) {
 			c.completer.result(p, rec)
 			c.completer.complete(p, ending{record: rec})
 			loose := append(slices.Clone(c.sent), c.stored...)
-			if len(loose) != 3 {
-				t.Fatalf("%d things were sent, want result, completion and record", len(loose))
-			}
+			check.Equal(check.Must(t), len(loose), 3, "things were sent")
 			loose[last], loose[2] = loose[2], loose[last]
 			for i, settle := range loose {
-				if c.done != 0 || c.journal != 0 {
-					t.Fatalf("done with %d things loose", len(loose)-i)
-				}
+				check.Equal(check.Must(t), c.done, 0, "done with %d things loose", len(loose)-i)
+				check.Equal(check.Must(t), c.journal, 0, "done with %d things loose", len(loose)-i)
 				settle(answer)
 			}
-			if c.done != 1 || c.journal != 1 {
-				t.Errorf("done %d times, in the journal %d times, want once", c.done, c.journal)
-			}
+			check.Equal(t, c.done, 1)
+			check.Equal(t, c.journal, 1)
 		}
 	}
 }
@@ -148,9 +144,9 @@ func TestMessageIsNotDoneAfterTheEnd(t *testing.T) {
 		for _, settle := range append(slices.Clone(c.sent), c.stored...) {
 			settle(nil)
 		}
-		if c.done != 0 || c.journal != 0 || c.released() != 1 {
-			t.Errorf("%v: done %d, journal %d, released %d; want only the place back", no, c.done, c.journal, c.released())
-		}
+		check.Equal(t, c.done, 0, "%v: done", no)
+		check.Equal(t, c.journal, 0, "%v: done", no)
+		check.Equal(t, c.released(), 1, "%v: done", no)
 	}
 }
 
@@ -164,9 +160,11 @@ func TestNothingLeavesAfterTheEnd(t *testing.T) {
 	p, rec := c.pending(true)
 	c.completer.result(p, rec)
 	c.completer.complete(p, ending{record: rec})
-	if len(c.acks) > 0 || c.docs > 0 || c.done > 0 || c.journal > 0 || c.released() != 1 {
-		t.Errorf("%d acks, %d records, done %d, journal %d, released %d; want only the place back", len(c.acks), c.docs, c.done, c.journal, c.released())
-	}
+	check.Equal(t, len(c.acks), 0)
+	check.AtMost(t, c.docs, 0)
+	check.AtMost(t, c.done, 0)
+	check.AtMost(t, c.journal, 0)
+	check.Equal(t, c.released(), 1)
 }
 
 // An ack that was still waiting when the outbox closed is unacknowledged: the activation is
@@ -187,14 +185,12 @@ func TestAckThatWasNotSentIsKept(t *testing.T) {
 		for _, stored := range c.stored {
 			stored(nil)
 		}
-		if c.done != 0 || c.journal != 0 {
-			t.Errorf("without ack %d: done %d, journal %d; want neither", unsent, c.done, c.journal)
-		}
+		check.Equal(t, c.done, 0, "without ack %d: done", unsent)
+		check.Equal(t, c.journal, 0, "without ack %d: done", unsent)
 		c.unacknowledged = nil
 		c.completer.unsettled.keepAll()
-		if want := string(rec.Document(epoch)); len(c.unacknowledged) != 1 || c.unacknowledged[0] != want {
-			t.Errorf("without ack %d: %q is kept for the next process, want the record", unsent, c.unacknowledged)
-		}
+		check.Equal(check.Must(t), len(c.unacknowledged), 1, "without ack %d", unsent)
+		check.Equal(t, c.unacknowledged[0], string(rec.Document(epoch)), "without ack %d", unsent)
 	}
 }
 
@@ -217,8 +213,8 @@ func TestShapeOfAcks(t *testing.T) {
 		k := newClerk(true)
 		p, rec := k.pending(c.blocking)
 		got := k.completer.shape(p, ending{record: rec, combined: c.combined, silent: c.silent}, c.resulted)
-		if got.Kind != c.kind || (got.Record != nil) != c.record || got.ActivationID != p.ActivationID {
-			t.Errorf("%+v: got %s, with a record: %t", c, got.Kind, got.Record != nil)
-		}
+		check.Equal(t, got.Kind, c.kind, "%+v", c)
+		check.That(t, (got.Record != nil) == c.record, "%+v: got %s, with a record: %t", c, got.Kind, got.Record != nil)
+		check.Equal(t, got.ActivationID, p.ActivationID, "%+v", c)
 	}
 }

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/gpuwhisk/gpuwhisk/activation"
+	"github.com/gpuwhisk/gpuwhisk/invoker/develop/check"
 )
 
 // TestBacklogOfALostDeviceStopsNobody: with a device lost and many times as many
@@ -30,12 +31,10 @@ func TestBacklogOfALostDeviceStopsNothingElse(t *testing.T) {
 			pass(time.Minute)
 			began := time.Now()
 			cpu := env.invokeAndWait("cpu", 0)
-			if rec := env.record(cpu); rec == nil || time.Since(began) > 0 {
-				t.Errorf("a CPU action waits for a GPU: %+v after %s", rec, time.Since(began))
-			}
-			if got := iv.InFlight(); got != n {
-				t.Errorf("%d in flight, want the %d of the backlog", got, n)
-			}
+			rec := env.record(cpu)
+			check.That(check.Must(t), rec != nil, "a CPU action waits for a GPU: %+v after %s", rec, time.Since(began))
+			check.AtMost(t, time.Since(began), 0, "a CPU action waits for a GPU")
+			check.Equal(t, iv.InFlight(), n)
 			if back {
 				iv.DeviceBack(0)
 			}
@@ -75,18 +74,15 @@ func TestFullBacklogPressesBack(t *testing.T) {
 				}))
 			}
 			pass(time.Millisecond)
-			if got := iv.InFlight(); got != 14 {
-				t.Errorf("%s: %d in flight, want 10 of the backlog and 4", name, got)
-			}
+			check.Equal(t, iv.InFlight(), 14, "%s", name)
 			pass(5 * time.Minute)
-			if n, used := iv.permits.used(); iv.InFlight() != 0 || n != 0 || used != 0 {
-				t.Errorf("%s: %d in flight, %d in memory and %d bytes at the end", name, iv.InFlight(), n, used)
-			}
+			n, used := iv.permits.used()
+			check.Equal(t, iv.InFlight(), 0, "%s", name)
+			check.Equal(t, n, 0, "%s", name)
+			check.Equal(t, used, 0, "%s", name)
 			stop()
 			for _, id := range ids {
-				if env.record(id) == nil {
-					t.Errorf("%s: an activation never ended", name)
-				}
+				check.That(t, env.record(id) != nil, "%s: an activation never ended", name)
 			}
 		})
 	}
@@ -103,9 +99,9 @@ func TestOverdueActivationsEnd(t *testing.T) {
 		_, stop := env.start(s)
 		first := env.invokeAndWait("gpu", time.Second)
 		second := env.invokeAndWait("gpu", 31*time.Second)
-		if rec := env.record(second); rec == nil || !strings.Contains(string(rec.Response.Result), "waited 30s for a GPU, longer than anybody waits") {
-			t.Errorf("%+v", rec)
-		}
+		rec := env.record(second)
+		check.That(check.Must(t), rec != nil, "%+v", rec)
+		check.Contains(t, string(rec.Response.Result), "waited 30s for a GPU, longer than anybody waits")
 		pass(time.Minute)
 		stop()
 		env.ok(first)

@@ -2,7 +2,6 @@ package invoker
 
 import (
 	"encoding/json"
-	"reflect"
 	"strings"
 	"sync"
 	"testing"
@@ -11,6 +10,7 @@ import (
 
 	"github.com/gpuwhisk/gpuwhisk/activation"
 	"github.com/gpuwhisk/gpuwhisk/invoker/container"
+	"github.com/gpuwhisk/gpuwhisk/invoker/develop/check"
 	"github.com/gpuwhisk/gpuwhisk/invoker/engine/proxy"
 )
 
@@ -91,9 +91,7 @@ func TestRecordDocument(t *testing.T) {
 				`"start":1700000000070,"subject":"someone","updated":5,"version":"0.0.1"}`,
 		},
 	} {
-		if got := string(c.rec.Document(5)); got != c.want {
-			t.Errorf("%s:\ngot  %s\nwant %s", name, got, c.want)
-		}
+		check.Equal(t, string(c.rec.Document(5)), c.want, "%s", name)
 	}
 }
 
@@ -128,9 +126,8 @@ func TestRecordTimes(t *testing.T) {
 		}
 		over, _ := rec.Annotations.Get("timeout")
 		got.timeout = string(over) == "true"
-		if got != c.want || *rec.Duration != rec.End-rec.Start {
-			t.Errorf("%s: got %+v lasting %d, want %+v", name, got, *rec.Duration, c.want)
-		}
+		check.Equal(t, got, c.want, "%s", name)
+		check.Equal(t, *rec.Duration, rec.End-rec.Start, "%s", name)
 	}
 }
 
@@ -167,21 +164,18 @@ func TestUserLogs(t *testing.T) {
 		})
 		synctest.Wait()
 		stop()
-		if len(files.entries) != 1 || !env.asked[0].Raw {
-			t.Fatalf("%d entries, log request %+v", len(files.entries), env.asked[0])
-		}
+		check.Equal(check.Must(t), len(files.entries), 1)
+		check.That(check.Must(t), env.asked[0].Raw, "log request %+v", env.asked[0])
 		entry := files.entries[0]
 		lines := strings.SplitAfter(entry, "\n")
 		id := string(env.records[0].ActivationID)
 		want := `{"log":"a\n","stream":"stdout","time":"2024-06-10T06:13:20.25Z","activationId":"` + id +
 			`","action":"guest/pack/shown","namespace":"caller","namespaceId":"the-uuid"}` + "\n"
-		if len(lines) != 3 || lines[0] != want || lines[2] != "" {
-			t.Fatalf("wrote %q, want first %q", lines, want)
-		}
+		check.Equal(check.Must(t), len(lines), 3)
+		check.Equal(check.Must(t), lines[0], want)
+		check.Equal(check.Must(t), lines[2], "")
 		var got map[string]any
-		if err := json.Unmarshal([]byte(lines[1]), &got); err != nil {
-			t.Fatal(err)
-		}
+		check.NoError(t, json.Unmarshal([]byte(lines[1]), &got))
 		var names []string
 		for _, name := range []string{"activationId", "annotations", "duration", "end", "logs", "name", "namespace", "namespaceId",
 			"publish", "response", "start", "subject", "version"} {
@@ -189,20 +183,14 @@ func TestUserLogs(t *testing.T) {
 				names = append(names, name)
 			}
 		}
-		if len(names) != 13 || len(got) != 13 {
-			t.Errorf("the activation has %d members, of them %v", len(got), names)
-		}
-		if got["namespaceId"] != "the-uuid" || !reflect.DeepEqual(got["logs"], []any{}) ||
-			!reflect.DeepEqual(got["response"], map[string]any{"statusCode": 0.0, "result": map[string]any{"shown": 1.0}, "size": 11.0}) {
-			t.Errorf("the activation is %s", lines[1])
-		}
-		if !reflect.DeepEqual(env.records[0].Logs, env.logs.Lines) {
-			t.Errorf("the record has %q", env.records[0].Logs)
-		}
+		check.Equal(t, len(names), 13)
+		check.Equal(t, len(got), 13)
+		check.Equal(t, got["namespaceId"], "the-uuid", "the activation is %s", lines[1])
+		check.DeepEqual(t, got["logs"], []any{}, "the activation is %s", lines[1])
+		check.DeepEqual(t, got["response"], map[string]any{"statusCode": 0.0, "result": map[string]any{"shown": 1.0}, "size": 11.0}, "the activation is %s", lines[1])
+		check.DeepEqual(t, env.records[0].Logs, env.logs.Lines, "the record")
 		for _, secret := range []string{"secret", `"s"`, "k:s"} {
-			if strings.Contains(entry, secret) {
-				t.Errorf("%q is in the file", secret)
-			}
+			check.Lacks(t, entry, secret, "is in the file")
 		}
 	})
 }

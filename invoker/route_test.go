@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"github.com/gpuwhisk/gpuwhisk/activation"
+	"github.com/gpuwhisk/gpuwhisk/invoker/develop/check"
 )
 
 // Containers are shared as far as /init saw the same.
@@ -38,9 +39,7 @@ func TestContainersAreSharedByWhatInitSaw(t *testing.T) {
 				Annotations: activation.Annotations{{Key: "provide-api-key", Value: json.RawMessage(c.apiKey)}}}
 			return containerKey(ofPending(m, a))
 		}
-		if got := key(c.a) == key(c.b); got != c.sharing {
-			t.Errorf("%s: shared is %t", c.name, got)
-		}
+		check.Equal(t, key(c.a) == key(c.b), c.sharing, "%s: shared", c.name)
 	}
 }
 
@@ -56,9 +55,7 @@ func TestPrewarmedAreForManagedKinds(t *testing.T) {
 		{activation.Exec{Kind: "python:3", Pull: true}, false},
 	} {
 		p := &pending{action: &activation.Action{Exec: c.exec}}
-		if got := p.demand().Prewarm; got != c.want {
-			t.Errorf("%+v: a prewarmed container would do is %t", c.exec, got)
-		}
+		check.Equal(t, p.demand().Prewarm, c.want, "%+v: a prewarmed container would do", c.exec)
 	}
 }
 
@@ -91,7 +88,8 @@ func TestLimitRules(t *testing.T) {
 			a.Namespace, a.Name = c.namespace+"/"+path, name
 		}
 		got := g.judge(&c.wish, c.namespace, a)
-		if !strings.Contains(got, c.refused) || c.refused == "" && got != "" {
+		check.Contains(t, got, c.refused, "%s/%s: refused", c.namespace, c.action)
+		if c.refused == "" && got != "" {
 			t.Errorf("%s/%s: refused %q, want %q", c.namespace, c.action, got, c.refused)
 		}
 		if c.limit > 0 && c.wish.Limit != c.limit {

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/gpuwhisk/gpuwhisk/activation"
+	"github.com/gpuwhisk/gpuwhisk/invoker/develop/check"
 	"github.com/gpuwhisk/gpuwhisk/invoker/operate/explain"
 )
 
@@ -13,9 +14,7 @@ import (
 func tracesOf(t *testing.T, iv *Invoker, id activation.ID) string {
 	t.Helper()
 	a, ok := iv.Explain().Find(string(id))
-	if !ok {
-		t.Fatalf("no account of %s", id)
-	}
+	check.That(check.Must(t), ok, "no account of %s", id)
 	var lines []string
 	for _, s := range explain.Describe(&a) {
 		lines = append(lines, s.Text)
@@ -26,9 +25,7 @@ func tracesOf(t *testing.T, iv *Invoker, id activation.ID) string {
 func holds(t *testing.T, text string, want ...string) {
 	t.Helper()
 	for _, w := range want {
-		if !strings.Contains(text, w) {
-			t.Errorf("no %q in:\n%s", w, text)
-		}
+		check.Contains(t, text, w)
 	}
 }
 
@@ -110,9 +107,8 @@ func TestTraceOfASpilledRun(t *testing.T) {
 			last = env.invokeAndWait("gpu", 0)
 		}
 		pass(500 * time.Millisecond)
-		if st := env.status(iv); st.Backlog.Spilled == 0 {
-			t.Fatalf("nothing is spilled: %+v", st.Backlog)
-		}
+		st := env.status(iv)
+		check.That(check.Must(t), st.Backlog.Spilled != 0, "nothing is spilled: %+v", st.Backlog)
 		pass(time.Minute)
 		stop()
 		holds(t, tracesOf(t, iv, last), "Accepted", "Waited 19", "behind 18 calls of its own function", "because every device had as many runs as it may", "Ran 1.00 s")
@@ -132,8 +128,7 @@ func TestAccountsOfOthers(t *testing.T) {
 		stop()
 		holds(t, tracesOf(t, iv, cold), "Started cold: there was no container", "Ran")
 		holds(t, tracesOf(t, iv, warm), "Started warm")
-		if _, ok := iv.Explain().Find(string(none)); ok {
-			t.Error("three accounts are kept where two may be")
-		}
+		_, ok := iv.Explain().Find(string(none))
+		check.That(t, !ok, "three accounts are kept where two may be")
 	})
 }

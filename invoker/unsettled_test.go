@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/gpuwhisk/gpuwhisk/activation"
+	"github.com/gpuwhisk/gpuwhisk/invoker/develop/check"
 	"github.com/gpuwhisk/gpuwhisk/invoker/engine/proxy"
 )
 
@@ -38,9 +39,7 @@ func TestReportedIsKeptBefore(t *testing.T) {
 			k.completer.result(p, rec)
 		}
 		k.completer.complete(p, c.ending)
-		if got := strings.Join(k.order, " "); got != c.want {
-			t.Errorf("%s: %s, want %s", c.name, got, c.want)
-		}
+		check.Equal(t, strings.Join(k.order, " "), c.want, "%s", c.name)
 		if len(k.unacknowledged) > 0 && k.unacknowledged[0] != string(rec.Document(epoch)) {
 			t.Errorf("%s: kept %s", c.name, k.unacknowledged[0])
 		}
@@ -57,12 +56,12 @@ func TestRecordIsWhatWasReported(t *testing.T) {
 		id := env.invoke("f", func(m *activation.Message) { m.Blocking = true })
 		synctest.Wait()
 		stop()
-		if len(env.acks) != 2 || env.acks[0].Kind != activation.Result || env.acks[1].Kind != activation.Completion {
-			t.Fatalf("acks %+v, want a result and a completion", env.acks)
-		}
-		if rec := env.record(id); rec.Response.StatusCode != activation.StatusSuccess || string(rec.Response.Result) != `{"ok":true}` {
-			t.Errorf("the caller had a success, the record has %+v", rec.Response)
-		}
+		check.Equal(check.Must(t), len(env.acks), 2)
+		check.Equal(check.Must(t), env.acks[0].Kind, activation.Result)
+		check.Equal(check.Must(t), env.acks[1].Kind, activation.Completion)
+		rec := env.record(id)
+		check.Equal(t, rec.Response.StatusCode, activation.StatusSuccess, "the caller had a success, the record")
+		check.Equal(t, string(rec.Response.Result), `{"ok":true}`, "the caller had a success, the record")
 	})
 }
 
@@ -99,9 +98,8 @@ func TestUnacknowledgedIsWhatIsNotSafe(t *testing.T) {
 			}
 		}
 		k.completer.unsettled.keepAll()
-		if done := c.sent && c.stored; len(k.unacknowledged) != c.unacknowledged || (k.done == 1) != done {
-			t.Errorf("%s: %d are unacknowledged, want %d; done %d", c.name, len(k.unacknowledged), c.unacknowledged, k.done)
-		}
+		check.Equal(t, len(k.unacknowledged), c.unacknowledged, "%s", c.name)
+		check.That(t, (k.done == 1) == (c.sent && c.stored), "%s: %d are unacknowledged, want %d; done %d", c.name, len(k.unacknowledged), c.unacknowledged, k.done)
 	}
 }
 
@@ -133,9 +131,7 @@ func TestUnacknowledgedIsKeptBeforeTheEnd(t *testing.T) {
 		for range c.polls {
 			k.completer.unsettled.keep(k.completer.unsettled.overdue(false))
 		}
-		if len(k.unacknowledged) != c.unacknowledged {
-			t.Errorf("%s: %d were kept, want %d", c.name, len(k.unacknowledged), c.unacknowledged)
-		}
+		check.Equal(t, len(k.unacknowledged), c.unacknowledged, "%s", c.name)
 	}
 	k := newClerk(false)
 	tick, rec := k.pending(false)
@@ -146,9 +142,9 @@ func TestUnacknowledgedIsKeptBeforeTheEnd(t *testing.T) {
 	k.completer.file(tick, ending{record: withLogs(rec, []string{"its last words"})})
 	k.completer.unsettled.keep(k.completer.unsettled.overdue(false))
 	k.completer.unsettled.keepAll()
-	if len(k.unacknowledged) != 2 || strings.Contains(k.unacknowledged[0], "last words") || !strings.Contains(k.unacknowledged[1], "last words") {
-		t.Errorf("kept %q, want it twice, the second time whole", k.unacknowledged)
-	}
+	check.Equal(check.Must(t), len(k.unacknowledged), 2)
+	check.Lacks(t, k.unacknowledged[0], "last words")
+	check.Contains(t, k.unacknowledged[1], "last words")
 }
 
 // TestUnacknowledgedEndingIsSentAgain: what an earlier process had an activation end with is what its
@@ -175,15 +171,16 @@ func TestUnacknowledgedEndingIsSentAgain(t *testing.T) {
 			id := env.invokeAndWait("f", 0)
 			stop()
 			rec := env.record(id)
-			if env.made != 0 || len(env.acks) != 1 || len(env.records) != 1 || len(env.done) != 1 || len(env.events) != 0 {
-				t.Fatalf("%s: ran %d times, %d acks, %d records, done %v, %d events", c.name, env.made, len(env.acks), len(env.records), env.done, len(env.events))
-			}
-			if string(rec.Response.Result) != string(c.response.Result) || rec.Response.StatusCode != c.response.StatusCode || len(rec.Logs) != 1 {
-				t.Errorf("%s: the record has %+v", c.name, rec)
-			}
-			if env.acks[0].SystemError || !env.acks[0].FreesSlot() {
-				t.Errorf("%s: ack %+v", c.name, env.acks[0])
-			}
+			check.Equal(check.Must(t), env.made, 0, "%s: ran", c.name)
+			check.Equal(check.Must(t), len(env.acks), 1, "%s: ran", c.name)
+			check.Equal(check.Must(t), len(env.records), 1, "%s: ran", c.name)
+			check.Equal(check.Must(t), len(env.done), 1, "%s: ran", c.name)
+			check.Equal(check.Must(t), len(env.events), 0, "%s: ran", c.name)
+			check.Equal(t, string(rec.Response.Result), string(c.response.Result), "%s: the record", c.name)
+			check.Equal(t, rec.Response.StatusCode, c.response.StatusCode, "%s: the record", c.name)
+			check.Equal(t, len(rec.Logs), 1, "%s: the record", c.name)
+			check.That(t, !env.acks[0].SystemError, "%s: ack %+v", c.name, env.acks[0])
+			check.That(t, env.acks[0].FreesSlot(), "%s: ack %+v", c.name, env.acks[0])
 		})
 	}
 }
@@ -213,25 +210,21 @@ func TestWhatGrowsOldIsSpilled(t *testing.T) {
 			defer env.mu.Unlock()
 			return len(store.has), len(env.done)
 		}
-		if m, d := spilled(); m != 0 || d != 0 {
-			t.Errorf("%d spilled on a full disk, %d forgotten", m, d)
-		}
+		m, d := spilled()
+		check.Equal(t, m, 0)
+		check.Equal(t, d, 0)
 		store.will(func(s *fakeSpill) { s.refuse = nil })
 		young := env.invokeAndWait("cpu", 15*time.Second)
-		if m, d := spilled(); m != 4 || d != 4 {
-			t.Errorf("%d spilled, %d forgotten, want the 4 old ones", m, d)
-		}
+		m, d = spilled()
+		check.Equal(t, m, 4)
+		check.Equal(t, d, 4)
 		store.will(func(s *fakeSpill) {
-			if s.has[young] != nil {
-				t.Error("a young one is spilled")
-			}
+			check.That(t, s.has[young] == nil, "a young one is spilled")
 		})
 		time.Sleep(40 * time.Minute)
 		stop()
 		env.judge(0, 5)
-		if iv.completer.unsettled.messages.Len() != 0 {
-			t.Error("the list is not empty at the end")
-		}
+		check.Equal(t, iv.completer.unsettled.messages.Len(), 0, "the list is not empty at the end")
 	})
 }
 
@@ -258,9 +251,8 @@ func TestWhatIsFarBehindIsSpilled(t *testing.T) {
 			time.Sleep(time.Second)
 		}
 		store.mu.Lock()
-		if len(store.has) != 1 || store.has[slow] == nil {
-			t.Errorf("%d spilled, want the slow one", len(store.has))
-		}
+		check.Equal(check.Must(t), len(store.has), 1)
+		check.That(t, store.has[slow] != nil, "%d spilled, want the slow one", len(store.has))
 		store.mu.Unlock()
 		time.Sleep(time.Hour)
 		stop()

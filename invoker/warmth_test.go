@@ -2,11 +2,11 @@ package invoker
 
 import (
 	"fmt"
-	"slices"
 	"testing"
 	"time"
 
 	"github.com/gpuwhisk/gpuwhisk/activation"
+	"github.com/gpuwhisk/gpuwhisk/invoker/develop/check"
 )
 
 // A function is warm once it has run, also when its memory is evicted, until its
@@ -37,9 +37,7 @@ func TestWarmthFollowsContainersAndTheirMemory(t *testing.T) {
 			for i := range want {
 				want[i] = "guest 1-" + name + " " + want[i]
 			}
-			if got := seen["guest/"+name]; !slices.Equal(got, want) {
-				t.Errorf("%s: %q, want %q", name, got, want)
-			}
+			check.EqualSlices(t, seen["guest/"+name], want, "%s", name)
 		}
 	})
 }

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"maps"
-	"reflect"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
@@ -13,6 +12,7 @@ import (
 
 	"github.com/gpuwhisk/gpuwhisk/activation"
 	"github.com/gpuwhisk/gpuwhisk/invoker/container"
+	"github.com/gpuwhisk/gpuwhisk/invoker/develop/check"
 	"github.com/gpuwhisk/gpuwhisk/invoker/engine/proxy"
 )
 
@@ -41,16 +41,13 @@ func TestAnswerDecidesOnLogsAndContainer(t *testing.T) {
 			env.invokeAndWait("a", 0)
 			removed := env.removed
 			stop()
-			if len(env.asked) != 1 || removed != c.removed {
-				t.Fatalf("%s: %d logs read, %d containers removed, want 1 and %d", c.name, len(env.asked), removed, c.removed)
-			}
+			check.Equal(check.Must(t), len(env.asked), 1, "%s", c.name)
+			check.Equal(check.Must(t), removed, c.removed, "%s", c.name)
 			got := env.asked[0]
 			got.Reserve = nil
 			want := container.LogRequest{WaitForSentinel: c.wait, LimitBytes: 3 << 20, Failed: c.failed, Alone: true, Now: got.Now}
 			want.Answered = c.failed && c.answer.Failure == proxy.None
-			if !reflect.DeepEqual(got, want) {
-				t.Errorf("%s: asked for %+v, want %+v", c.name, got, want)
-			}
+			check.DeepEqual(t, got, want, "%s: asked", c.name)
 		})
 	}
 }
@@ -84,9 +81,10 @@ func TestUnwellAfterRest(t *testing.T) {
 				env.invokeAndWait("a", rest)
 				env.ok(env.invokeAndWait("a", 0))
 				stop()
-				if env.made != 2 || env.removed != 1 || len(env.acks) != 4 || len(env.done) != 2 {
-					t.Errorf("%s after %s: %d containers, %d removed, %d acks, done %v", name, rest, env.made, env.removed, len(env.acks), env.done)
-				}
+				check.Equal(t, env.made, 2, "%s after %s", name, rest)
+				check.Equal(t, env.removed, 1, "%s after %s", name, rest)
+				check.Equal(t, len(env.acks), 4, "%s after %s", name, rest)
+				check.Equal(t, len(env.done), 2, "%s after %s", name, rest)
 			})
 		}
 	}
@@ -116,9 +114,10 @@ func TestUnwellBesideAnotherRun(t *testing.T) {
 		close(resident)
 		synctest.Wait()
 		stop()
-		if rec := env.record(id); rec == nil || rec.Response.StatusCode != activation.StatusDeveloperError || env.made != 1 {
-			t.Errorf("record %+v, %d containers, want a developer error in the first", rec, env.made)
-		}
+		rec := env.record(id)
+		check.That(check.Must(t), rec != nil, "record %+v, %d containers, want a developer error in the first", rec, env.made)
+		check.Equal(t, rec.Response.StatusCode, activation.StatusDeveloperError)
+		check.Equal(t, env.made, 1)
 	})
 }
 
@@ -138,9 +137,8 @@ func TestContainerIsBusyUntilItsLogsAreRead(t *testing.T) {
 		close(read)
 		synctest.Wait()
 		stop()
-		if made != 2 || len(env.done) != 2 {
-			t.Errorf("%d containers while a log was read, want 2; done %v", made, env.done)
-		}
+		check.Equal(t, made, 2)
+		check.Equal(t, len(env.done), 2)
 	})
 }
 
@@ -177,9 +175,7 @@ func TestAnswersAreBounded(t *testing.T) {
 		stop()
 	})
 	want := map[string]proxy.Limit{"init": {Max: 1 << 20, Truncation: 1 << 20}, "run": {Max: 2000, Truncation: 1000}}
-	if !maps.Equal(reported, want) {
-		t.Errorf("got %v, want %v", reported, want)
-	}
+	check.That(t, maps.Equal(reported, want), "got %v, want %v", reported, want)
 }
 
 // A failed fetch is answered as the original answers it.
@@ -194,9 +190,9 @@ func TestRefusals(t *testing.T) {
 		{errors.New("connection refused"), activation.StatusWhiskError, "Action could not be fetched."},
 	} {
 		got := unfetched(c.err)
-		if got.record != nil || got.response.StatusCode != c.status || string(got.response.Result) != `{"error":"`+c.text+`"}` {
-			t.Errorf("%v: got %+v %s, want status %d and %q", c.err, got, got.response.Result, c.status, c.text)
-		}
+		check.That(t, got.record == nil, "%v: got %+v %s, want status %d and %q", c.err, got, got.response.Result, c.status, c.text)
+		check.Equal(t, got.response.StatusCode, c.status, "%v: got %+v %s, want status %d and %q", c.err, got, got.response.Result, c.status, c.text)
+		check.Equal(t, string(got.response.Result), `{"error":"`+c.text+`"}`, "%v: got %+v %s, want status %d and %q", c.err, got, got.response.Result, c.status, c.text)
 	}
 }
 
@@ -205,19 +201,13 @@ func TestRefusals(t *testing.T) {
 func TestContainerShares(t *testing.T) {
 	s := Settings{Pool: container.Config{MemoryMB: 2048}}
 	for memory, want := range map[int]int{128: 64, 256: 128, 512: 256, 2048: 1024, 4096: 1024, 1: 2} {
-		if got := s.spec(activation.Exec{Kind: "k", Image: "i"}, memory).CPUShares; got != want {
-			t.Errorf("%d MB: %d shares, want %d", memory, got, want)
-		}
+		check.Equal(t, s.spec(activation.Exec{Kind: "k", Image: "i"}, memory).CPUShares, want, "%d MB", memory)
 	}
 	s.UserCPUs = 2
 	for memory, want := range map[int]float64{256: 0.25, 100: 0.1, 1: 0.01} {
-		if got := s.spec(activation.Exec{Kind: "k", Image: "i"}, memory).CPUs; got != want {
-			t.Errorf("%d MB: %v processors, want %v", memory, got, want)
-		}
+		check.Equal(t, s.spec(activation.Exec{Kind: "k", Image: "i"}, memory).CPUs, want, "%d MB", memory)
 	}
-	if got := containerName("wsk00_", 7, "guest", "a b.c-d_é"); got != "wsk00_7_guest_abcd_" {
-		t.Errorf("name %q", got)
-	}
+	check.Equal(t, containerName("wsk00_", 7, "guest", "a b.c-d_é"), "wsk00_7_guest_abcd_")
 }
 
 // slowRecords is a store of which each record is taken when the test lets it.
@@ -264,9 +254,8 @@ func TestLargeLogsAreBounded(t *testing.T) {
 		}
 		for n := atOnce; n <= all; n++ {
 			synctest.Wait()
-			if got := int(engine.read.Load()); got != n {
-				t.Fatalf("%d logs were read while %d were stored, want %d", got, n-atOnce, n)
-			}
+			got := int(engine.read.Load())
+			check.Equal(check.Must(t), got, n, "%d logs were read while %d were stored, want %d", got, n-atOnce, n)
 			store.take <- struct{}{}
 		}
 		for range atOnce - 1 {
@@ -276,8 +265,7 @@ func TestLargeLogsAreBounded(t *testing.T) {
 		store.take <- struct{}{}
 		synctest.Wait()
 		stop()
-		if len(env.records) != all+1 || len(env.records[all].Logs) != 1 {
-			t.Errorf("%d records, want %d with their lines", len(env.records), all+1)
-		}
+		check.Equal(check.Must(t), len(env.records), all+1)
+		check.Equal(t, len(env.records[all].Logs), 1)
 	})
 }
