@@ -31,9 +31,8 @@ func TestNumbers(t *testing.T) {
 		got, err := Canonical([]byte(bad))
 		check.That(t, err != nil, "took %s as %s", bad, got)
 	}
-	if _, err := Canonical([]byte(strings.Repeat("1", 100))); err != nil {
-		t.Errorf("100 digits: %v", err)
-	}
+	_, err := Canonical([]byte(strings.Repeat("1", 100)))
+	check.NoError(t, err, "100 digits")
 }
 
 func TestCanonical(t *testing.T) {

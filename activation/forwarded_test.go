@@ -22,9 +22,8 @@ func TestForwardedMessage(t *testing.T) {
 	check.That(check.Must(t), got.Forwarded != nil, "%v: %+v", err, got.Forwarded)
 	check.Equal(check.Must(t), got.Forwarded.Hops, 2)
 	check.Equal(check.Must(t), string(got.Forwarded.Instance.Encode()), string(m.Forwarded.Instance.Encode()))
-	if _, err := DecodeMessage([]byte(strings.Replace(text, `"hops":2,`, `"later":[{}],"hops":2,`, 1))); err != nil {
-		t.Errorf("a newer member: %v", err)
-	}
+	_, err = DecodeMessage([]byte(strings.Replace(text, `"hops":2,`, `"later":[{}],"hops":2,`, 1)))
+	check.NoError(t, err, "a newer member")
 	_, err = DecodeMessage([]byte(strings.Replace(text, `"hops":2,`, ``, 1)))
 	check.That(t, err != nil, "read without its hops")
 	m.Forwarded = nil

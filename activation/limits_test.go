@@ -33,9 +33,7 @@ func TestBoundsCheck(t *testing.T) {
 		c.change(&l)
 		err := b.Check(l)
 		if c.want == "" {
-			if err != nil {
-				t.Errorf("%s: %v", c.name, err)
-			}
+			check.NoError(t, err, "%s", c.name)
 			continue
 		}
 		var limit *LimitError
@@ -82,7 +80,6 @@ func TestUserLimits(t *testing.T) {
 	check.Equal(t, string(l.append(nil)), text, "as made")
 	check.That(t, (UserLimits{}).StoresActivations(), "without limits no activations are stored")
 	check.Equal(t, string((UserLimits{}).append(nil)), "{}", "no limits")
-	if _, err := ParseUserLimits([]byte(`{"maxActionMemory":null,"new":{}}`)); err != nil {
-		t.Errorf("null and unknown: %v", err)
-	}
+	_, err = ParseUserLimits([]byte(`{"maxActionMemory":null,"new":{}}`))
+	check.NoError(t, err, "null and unknown")
 }

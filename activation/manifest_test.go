@@ -51,9 +51,8 @@ func TestManifestRefuses(t *testing.T) {
 		_, err := ParseManifest([]byte(text), ManifestOptions{})
 		check.That(t, err != nil, "%s: taken", name)
 	}
-	if _, err := ParseManifest([]byte(entry(`,"stemCells":[{"count":1,"memory":"1 MB"}],"deprecated":null`)), ManifestOptions{}); err != nil {
-		t.Errorf("legacy count: %v", err)
-	}
+	_, err := ParseManifest([]byte(entry(`,"stemCells":[{"count":1,"memory":"1 MB"}],"deprecated":null`)), ManifestOptions{})
+	check.NoError(t, err, "legacy count")
 }
 
 func TestImages(t *testing.T) {

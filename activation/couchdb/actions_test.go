@@ -15,6 +15,7 @@ import (
 
 	"github.com/gpuwhisk/gpuwhisk/activation"
 	"github.com/gpuwhisk/gpuwhisk/activation/records"
+	"github.com/gpuwhisk/gpuwhisk/invoker/develop/check"
 )
 
 func TestCodeFromEverySource(t *testing.T) {
@@ -36,9 +37,8 @@ func TestCodeFromEverySource(t *testing.T) {
 	cfg := f.config()
 	cfg.Bucket = bucket{"guest/s3 9f1c-4a11": "code of a bucket"}
 	s := open(t, cfg)
-	if _, err := s.Action(t.Context(), "guest/s3gone", "1-a"); !errors.Is(err, ErrNotFound) {
-		t.Errorf("code that is not in the bucket: %v", err)
-	}
+	_, err := s.Action(t.Context(), "guest/s3gone", "1-a")
+	check.ErrorIs(t, err, ErrNotFound, "code that is not in the bucket")
 	for _, c := range []struct {
 		id, code string
 		binary   bool
@@ -56,9 +56,9 @@ func TestCodeFromEverySource(t *testing.T) {
 			t.Errorf("%s: %v", c.id, err)
 			continue
 		}
-		if a.Exec.Code != c.code || a.Exec.Binary != c.binary || a.Exec.Attachment != nil {
-			t.Errorf("%s: %+v", c.id, a.Exec)
-		}
+		check.Equal(t, a.Exec.Code, c.code, "%s", c.id)
+		check.Equal(t, a.Exec.Binary, c.binary, "%s", c.id)
+		check.That(t, a.Exec.Attachment == nil, "%s: %+v", c.id, a.Exec)
 	}
 }
 
@@ -103,21 +103,19 @@ func TestActionErrors(t *testing.T) {
 	} {
 		f.inject(c.faults...)
 		_, err := s.Action(t.Context(), c.id, "")
-		if !errors.Is(err, c.want) {
-			t.Errorf("%s with %v: %v, want %v", c.id, c.faults, err, c.want)
-		}
+		check.ErrorIs(t, err, c.want, "%s with %v", c.id, c.faults)
 		if err != nil && strings.Contains(err.Error(), fakePass) {
 			t.Errorf("password in %v", err)
 		}
 	}
 	f.inject(401)
 	_, _ = s.Action(t.Context(), "guest/ok", "")
-	if h := s.Health(); h.Reads.OK() || h.OK() {
-		t.Errorf("healthy after 401: %+v", h)
-	}
-	if _, err := s.Action(t.Context(), "guest/ok", ""); err != nil || !s.Health().Reads.OK() {
-		t.Errorf("%v, %+v", err, s.Health().Reads)
-	}
+	h := s.Health()
+	check.That(t, !h.Reads.OK(), "healthy after 401: %+v", h)
+	check.That(t, !h.OK(), "healthy after 401: %+v", h)
+	_, err := s.Action(t.Context(), "guest/ok", "")
+	check.NoError(t, err)
+	check.That(t, s.Health().Reads.OK(), "%v, %+v", err, s.Health().Reads)
 }
 
 // TestNotFoundByOthers: a load balancer without a server behind it answers 404, and so
@@ -182,17 +180,15 @@ func TestAwayIsNotMissing(t *testing.T) {
 	f.docs["whisks/guest%2Fok"] = action("ok", "1-a", inlineExec("c"))
 	f.docs["whisks"] = `{"db_name":"whisks"}`
 	s := open(t, f.config())
-	if _, err := s.Action(t.Context(), "guest/none", ""); errors.Is(err, ErrUnavailable) || !errors.Is(err, ErrNotFound) {
-		t.Errorf("missing: %v", err)
-	}
-	if err := s.AwaitReads(t.Context()); err != nil {
-		t.Errorf("wait for a database that is there: %v", err)
-	}
+	_, err := s.Action(t.Context(), "guest/none", "")
+	check.That(t, !errors.Is(err, ErrUnavailable), "missing: %v", err)
+	check.ErrorIs(t, err, ErrNotFound)
+	check.NoError(t, s.AwaitReads(t.Context()), "wait for a database that is there")
 	for _, broken := range []fault{401, 503, 500} {
 		f.inject(broken, broken, broken)
-		if _, err := s.Action(t.Context(), "guest/ok", ""); !errors.Is(err, ErrUnavailable) || errors.Is(err, ErrNotFound) {
-			t.Errorf("fault %d: %v", broken, err)
-		}
+		_, err := s.Action(t.Context(), "guest/ok", "")
+		check.ErrorIs(t, err, ErrUnavailable, "fault %d", broken)
+		check.That(t, !errors.Is(err, ErrNotFound), "fault %d: %v", broken, err)
 		f.inject(503, 503)
 		var wg sync.WaitGroup
 		asked := f.seen("GET /whisks")
@@ -204,12 +200,8 @@ func TestAwayIsNotMissing(t *testing.T) {
 			})
 		}
 		wg.Wait()
-		if n := f.seen("GET /whisks") - asked; n != 3 {
-			t.Errorf("fault %d: %d requests for 50 callers that wait, want 3", broken, n)
-		}
-		if !s.Health().Reads.OK() {
-			t.Errorf("fault %d: reads still called bad", broken)
-		}
+		check.Equal(t, f.seen("GET /whisks")-asked, 3, "fault %d", broken)
+		check.That(t, s.Health().Reads.OK(), "fault %d: reads still called bad", broken)
 	}
 	f.inject(503, 503, 503)
 	_, _ = s.Action(t.Context(), "guest/ok", "")
@@ -227,15 +219,13 @@ func TestHangingDatabase(t *testing.T) {
 	cfg.ReadTimeout = 50 * time.Millisecond
 	s := open(t, cfg)
 	f.inject(hang)
-	if _, err := s.Action(t.Context(), "guest/a", "1-a"); !errors.Is(err, activation.ErrUnfetchable) {
-		t.Errorf("error %v", err)
-	}
+	_, err := s.Action(t.Context(), "guest/a", "1-a")
+	check.ErrorIs(t, err, activation.ErrUnfetchable)
 	f.inject(hang)
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
-	if _, err := s.Action(ctx, "guest/b", "1-a"); !errors.Is(err, context.Canceled) {
-		t.Errorf("error %v", err)
-	}
+	_, err = s.Action(ctx, "guest/b", "1-a")
+	check.ErrorIs(t, err, context.Canceled)
 }
 
 // TestRevision follows what a revision means: cached, read on a miss, the
@@ -248,19 +238,16 @@ func TestRevision(t *testing.T) {
 		t.Helper()
 		before := f.seen("GET /whisks")
 		a, err := s.Action(t.Context(), "guest/a", rev)
-		if err != nil {
-			t.Fatal(err)
-		}
-		if reads := f.seen("GET /whisks") - before; a.Rev != wantRev || reads != wantReads {
-			t.Errorf("asked for %q: got %q with %d reads, want %q with %d", rev, a.Rev, reads, wantRev, wantReads)
-		}
+		check.NoError(t, err)
+		check.Equal(t, a.Rev, wantRev, "asked for %q", rev)
+		check.Equal(t, f.seen("GET /whisks")-before, wantReads, "asked for %q", rev)
 	}
 	get("1-a", "2-b", 1) // mismatch: the latest
 	get("2-b", "2-b", 0) // and that is cached
 	get("1-a", "2-b", 0) // for a moment also under the name that it replaced
-	if a, ok := s.Cached("guest/a", "1-a"); !ok || a.Rev != "2-b" {
-		t.Errorf("what replaced a revision is not at hand: %t, %+v", ok, a)
-	}
+	a, ok := s.Cached("guest/a", "1-a")
+	check.That(check.Must(t), ok, "what replaced a revision is not at hand: %t, %+v", ok, a)
+	check.Equal(t, a.Rev, "2-b", "what replaced a revision is not at hand")
 	s.actions.mu.Lock()
 	s.actions.replaced[key{"guest/a", "1-a"}] = replacement{"2-b", time.Now()} // the moment is over
 	s.actions.mu.Unlock()
@@ -275,12 +262,11 @@ func TestRevision(t *testing.T) {
 	get("2-b", "2-b", 0) // a revision never changes
 	get("3-c", "3-c", 1)
 	get("", "3-c", 1)
-	if a, ok := s.Cached("guest/a", "3-c"); !ok || a.Exec.Code != "three" {
-		t.Errorf("a cached revision is not at hand: %t, %+v", ok, a)
-	}
-	if _, ok := s.Cached("guest/a", "1-a"); ok {
-		t.Error("a revision that is gone is at hand")
-	}
+	a, ok = s.Cached("guest/a", "3-c")
+	check.That(check.Must(t), ok, "a cached revision is not at hand: %t, %+v", ok, a)
+	check.Equal(t, a.Exec.Code, "three", "a cached revision is not at hand")
+	_, ok = s.Cached("guest/a", "1-a")
+	check.That(t, !ok, "a revision that is gone is at hand")
 }
 
 func TestConcurrentReadersShareARequest(t *testing.T) {
@@ -298,39 +284,35 @@ func TestConcurrentReadersShareARequest(t *testing.T) {
 			}
 		})
 	}
-	<-f.arrived
+	check.Receive(t, f.arrived)
 	f.mu.Lock()
 	close(f.gate)
 	f.gate = nil
 	f.mu.Unlock()
 	wg.Wait()
-	if n := f.seen("GET /whisks"); n != 1 {
-		t.Errorf("%d requests", n)
-	}
+	check.Equal(t, f.seen("GET /whisks"), 1)
 }
 
 func TestBlacklist(t *testing.T) {
 	f := newFake(t)
 	f.blocked = []string{"evil", "evil", "worse"}
 	s := open(t, f.config())
-	if err := s.RefreshBlacklist(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	check.NoError(t, s.RefreshBlacklist(t.Context()))
 	for name, want := range map[string]bool{"evil": true, "worse": true, "guest": false} {
-		if got := s.Blocked(name); got != want {
-			t.Errorf("%s is blocked: %t", name, got)
-		}
+		check.Equal(t, s.Blocked(name), want, "%s is blocked", name)
 	}
 	f.mu.Lock()
 	f.blocked = []string{"worse"}
 	f.mu.Unlock()
-	if err := s.RefreshBlacklist(t.Context()); err != nil || s.Blocked("evil") || !s.Blocked("worse") {
-		t.Errorf("set was not replaced: %v", err)
-	}
+	err := s.RefreshBlacklist(t.Context())
+	check.NoError(t, err, "set was not replaced")
+	check.That(t, !s.Blocked("evil"), "set was not replaced: %v", err)
+	check.That(t, s.Blocked("worse"), "set was not replaced: %v", err)
 	f.Close()
-	if err := s.RefreshBlacklist(t.Context()); err == nil || !s.Blocked("worse") || s.Health().Blacklist.OK() {
-		t.Errorf("a failed poll must keep the set and show: %v", err)
-	}
+	err = s.RefreshBlacklist(t.Context())
+	check.That(check.Must(t), err != nil, "a failed poll must keep the set and show: %v", err)
+	check.That(check.Must(t), s.Blocked("worse"), "a failed poll must keep the set and show: %v", err)
+	check.That(t, !s.Health().Blacklist.OK(), "a failed poll must keep the set and show: %v", err)
 }
 
 func TestCache(t *testing.T) {
@@ -340,49 +322,39 @@ func TestCache(t *testing.T) {
 	for i := range 4 {
 		c.put(k(i), &activation.Action{}, 30, now)
 	}
-	if _, ok := c.get(k(0), now); ok || c.stats.Entries != 3 || c.stats.Bytes != 90 {
-		t.Errorf("not bounded: %+v", c.stats)
-	}
+	_, ok := c.get(k(0), now)
+	check.That(t, !ok, "not bounded: %+v", c.stats)
+	check.Equal(t, c.stats.Entries, 3)
+	check.Equal(t, c.stats.Bytes, 90)
 	c.get(k(1), now.Add(30*time.Second))
 	c.put(k(5), &activation.Action{}, 30, now.Add(30*time.Second))
-	if _, ok := c.get(k(2), now.Add(30*time.Second)); ok {
-		t.Error("dropped the one that was used last")
-	}
-	if _, ok := c.get(k(1), now.Add(80*time.Second)); !ok {
-		t.Error("expired although it was used")
-	}
-	if _, ok := c.get(k(3), now.Add(80*time.Second)); ok {
-		t.Error("not expired")
-	}
+	_, ok = c.get(k(2), now.Add(30*time.Second))
+	check.That(t, !ok, "dropped the one that was used last")
+	_, ok = c.get(k(1), now.Add(80*time.Second))
+	check.That(t, ok, "expired although it was used")
+	_, ok = c.get(k(3), now.Add(80*time.Second))
+	check.That(t, !ok, "not expired")
 	c.put(k(6), &activation.Action{}, 1000, now.Add(80*time.Second))
-	if _, ok := c.get(k(6), now.Add(80*time.Second)); ok {
-		t.Error("kept what is larger than the cache")
-	}
+	_, ok = c.get(k(6), now.Add(80*time.Second))
+	check.That(t, !ok, "kept what is larger than the cache")
 	c.expire(now.Add(time.Hour))
-	if c.stats.Entries != 0 || c.stats.Bytes != 0 || len(c.entries) != 0 || c.order.Len() != 0 {
-		t.Errorf("left behind: %+v", c.stats)
-	}
+	check.Equal(t, c.stats.Entries, 0)
+	check.Equal(t, c.stats.Bytes, 0)
+	check.Equal(t, len(c.entries), 0)
+	check.Equal(t, c.order.Len(), 0)
 }
 
 func TestClosedStore(t *testing.T) {
 	f := newFake(t)
 	s, err := Open(f.config(), manifest(t))
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := s.Close(); err != nil {
-		t.Fatal(err)
-	}
-	if _, err := s.Action(t.Context(), "guest/a", "1-a"); !errors.Is(err, records.ErrClosed) {
-		t.Errorf("action: %v", err)
-	}
-	if err := s.PutDocument(t.Context(), records.Document{ID: "guest/1", Body: []byte(`{}`)}); !errors.Is(err, records.ErrClosed) {
-		t.Errorf("put: %v", err)
-	}
+	check.NoError(t, err)
+	check.NoError(t, s.Close())
+	_, err = s.Action(t.Context(), "guest/a", "1-a")
+	check.ErrorIs(t, err, records.ErrClosed)
+	check.ErrorIs(t, s.PutDocument(t.Context(), records.Document{ID: "guest/1", Body: []byte(`{}`)}), records.ErrClosed)
 }
 
 func TestOpenRefusesBadURL(t *testing.T) {
-	if _, err := Open(Config{URL: "http://a b:-1/"}, manifest(t)); err == nil {
-		t.Error("opened")
-	}
+	_, err := Open(Config{URL: "http://a b:-1/"}, manifest(t))
+	check.That(t, err != nil, "opened")
 }

@@ -12,6 +12,7 @@ import (
 
 	"github.com/gpuwhisk/gpuwhisk/activation"
 	"github.com/gpuwhisk/gpuwhisk/activation/records"
+	"github.com/gpuwhisk/gpuwhisk/invoker/develop/check"
 )
 
 func record(i int, result string) *activation.Record {
@@ -35,17 +36,11 @@ func TestRecordsArriveAsWritten(t *testing.T) {
 		r := record(i, result)
 		doc := r.Document(int64(100 + i))
 		want["activations/"+r.DocumentID()] = string(doc)
-		if err := s.PutDocument(t.Context(), records.Document{ID: r.DocumentID(), Body: doc}); err != nil {
-			t.Fatal(err)
-		}
+		check.NoError(t, s.PutDocument(t.Context(), records.Document{ID: r.DocumentID(), Body: doc}))
 	}
-	if err := s.Flush(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	check.NoError(t, s.Flush(t.Context()))
 	for path, doc := range want {
-		if f.docs[path] != doc {
-			t.Errorf("stored %s, want %s", f.docs[path], doc)
-		}
+		check.Equal(t, f.docs[path], doc)
 	}
 }
 
@@ -59,21 +54,16 @@ func TestRecordsSurviveFaults(t *testing.T) {
 	for i, broken := range faults {
 		f.inject(broken, broken)
 		r := record(i, `{}`)
-		if err := s.PutDocument(t.Context(), records.Document{ID: r.DocumentID(), Body: r.Document(1)}); err != nil {
-			t.Fatal(err)
-		}
-		if err := s.Flush(t.Context()); err != nil {
-			t.Fatal(err)
-		}
-		if !f.has("activations/" + r.DocumentID()) {
-			t.Errorf("lost with fault %d", broken)
-		}
+		check.NoError(t, s.PutDocument(t.Context(), records.Document{ID: r.DocumentID(), Body: r.Document(1)}))
+		check.NoError(t, s.Flush(t.Context()))
+		check.That(t, f.has("activations/"+r.DocumentID()), "lost with fault %d", broken)
 	}
 	h := s.Health()
 	// A body that breaks off after the write makes the next try a conflict.
-	if !h.Writes.OK() || h.Records.Written != uint64(len(faults)) || h.Records.Conflicts == 0 || h.Records.Rejected != 0 {
-		t.Errorf("health %+v", h)
-	}
+	check.That(check.Must(t), h.Writes.OK(), "health %+v", h)
+	check.Equal(t, h.Records.Written, uint64(len(faults)))
+	check.That(t, h.Records.Conflicts != 0, "health %+v", h)
+	check.Equal(t, h.Records.Rejected, 0)
 }
 
 // TestRefusedNumber: what CouchDB refuses takes no neighbour with it, and our
@@ -90,16 +80,12 @@ func TestRefusedNumber(t *testing.T) {
 		if i == 7 {
 			doc = []byte(strings.Replace(string(doc), `"1E+400"`, `1E+400`, 1))
 		}
-		if err := s.PutDocument(t.Context(), records.Document{ID: record(i, "").DocumentID(), Body: doc}); err != nil {
-			t.Fatal(err)
-		}
+		check.NoError(t, s.PutDocument(t.Context(), records.Document{ID: record(i, "").DocumentID(), Body: doc}))
 	}
-	if err := s.Flush(t.Context()); err != nil {
-		t.Fatal(err)
-	}
-	if len(f.docs) != 19 || len(rejected) != 1 || rejected[0] != record(7, "").DocumentID() {
-		t.Errorf("%d stored, rejected %v", len(f.docs), rejected)
-	}
+	check.NoError(t, s.Flush(t.Context()))
+	check.Equal(check.Must(t), len(f.docs), 19)
+	check.Equal(check.Must(t), len(rejected), 1)
+	check.Equal(t, rejected[0], record(7, "").DocumentID())
 }
 
 // TestDiskSpoolBehindTheStore: the records of a time without database arrive, each once.
@@ -111,26 +97,20 @@ func TestDiskSpoolBehindTheStore(t *testing.T) {
 	f.docs["activations"] = `{}`
 	cfg := f.config()
 	spool, err := records.OpenSpool(records.SpoolConfig{Dir: t.TempDir(), SegmentBytes: 2000, Timeout: time.Minute})
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.NoError(t, err)
 	t.Cleanup(func() { _ = spool.Close() })
 	cfg.Records.Spool = spool
 	s := open(t, cfg)
 	f.inject(slices.Repeat([]fault{503}, 100_000)...)
 	for i := range 200 {
 		r := record(i, `{}`)
-		if err := s.PutDocument(ctx, records.Document{ID: r.DocumentID(), Body: r.Document(1)}); err != nil {
-			t.Fatal(err)
-		}
+		check.NoError(t, s.PutDocument(ctx, records.Document{ID: r.DocumentID(), Body: r.Document(1)}))
 		for i == 0 && s.Health().Writes.OK() && ctx.Err() == nil {
 			runtime.Gosched() // until the failure is known
 		}
 	}
 	f.inject()
-	if err := s.Flush(ctx); err != nil {
-		t.Fatal(err)
-	}
+	check.NoError(t, s.Flush(ctx))
 	// The spool is drained when the senders come to it.
 	tick := time.NewTicker(10 * time.Millisecond)
 	defer tick.Stop()
@@ -141,19 +121,12 @@ func TestDiskSpoolBehindTheStore(t *testing.T) {
 			t.Fatalf("%d records are in the spool, its trouble is %v", spool.Documents(), spool.Trouble())
 		}
 		r := record(i, `{}`)
-		if err := s.PutDocument(ctx, records.Document{ID: r.DocumentID(), Body: r.Document(1)}); err != nil {
-			t.Fatal(err)
-		}
-		if err := s.Flush(ctx); err != nil {
-			t.Fatal(err)
-		}
+		check.NoError(t, s.PutDocument(ctx, records.Document{ID: r.DocumentID(), Body: r.Document(1)}))
+		check.NoError(t, s.Flush(ctx))
 	}
 	for i := range 200 {
-		if !f.has("activations/" + record(i, "").DocumentID()) {
-			t.Errorf("record %d is lost", i)
-		}
+		check.That(t, f.has("activations/"+record(i, "").DocumentID()), "record %d is lost", i)
 	}
-	if h := s.Health(); h.Records.Spooled == 0 {
-		t.Errorf("health %+v", h.Records)
-	}
+	h := s.Health()
+	check.That(t, h.Records.Spooled != 0, "health %+v", h.Records)
 }

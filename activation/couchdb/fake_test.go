@@ -13,6 +13,7 @@ import (
 
 	"github.com/gpuwhisk/gpuwhisk/activation"
 	"github.com/gpuwhisk/gpuwhisk/activation/records"
+	"github.com/gpuwhisk/gpuwhisk/invoker/develop/check"
 )
 
 // fake is a CouchDB of a few requests, with the manners that the captured
@@ -127,9 +128,7 @@ func (f *fake) answer(r *http.Request, body []byte) (int, string) {
 	if user, pass, ok := r.BasicAuth(); !ok || user != fakeUser || pass != fakePass {
 		return 401, `{"error":"unauthorized","reason":"Name or password is incorrect."}`
 	}
-	if r.Header.Get("Accept") != "application/json" {
-		f.t.Errorf("accept %q", r.Header.Get("Accept"))
-	}
+	check.Equal(f.t, r.Header.Get("Accept"), "application/json")
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	path := strings.TrimPrefix(r.URL.EscapedPath(), "/")
@@ -156,9 +155,7 @@ func (f *fake) get(path string) (int, string) {
 }
 
 func (f *fake) view(r *http.Request) (int, string) {
-	if q := r.URL.RawQuery; q != "descending=true&reduce=false&stale=update_after" {
-		f.t.Errorf("view asked with %q", q)
-	}
+	check.Equal(f.t, r.URL.RawQuery, "descending=true&reduce=false&stale=update_after", "view asked")
 	rows := []string{}
 	for _, ns := range f.blocked {
 		rows = append(rows, fmt.Sprintf(`{"id":"x","key":%q,"value":1}`, ns))
@@ -196,9 +193,7 @@ const testManifest = `{"runtimes":{"nodejs":[{"kind":"nodejs:20","image":{"name"
 func manifest(t testing.TB) *activation.Manifest {
 	t.Helper()
 	m, err := activation.ParseManifest([]byte(testManifest), activation.ManifestOptions{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.NoError(t, err)
 	return m
 }
 
@@ -214,9 +209,7 @@ func (f *fake) config() Config {
 func open(t testing.TB, cfg Config) *Store {
 	t.Helper()
 	s, err := Open(cfg, manifest(t))
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.NoError(t, err)
 	t.Cleanup(func() {
 		if err := s.Close(); err != nil {
 			t.Error(err)

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/gpuwhisk/gpuwhisk/activation/records"
+	"github.com/gpuwhisk/gpuwhisk/invoker/develop/check"
 )
 
 // TestNoGoroutineStays works a store through faults, closes it in the middle
@@ -17,30 +18,20 @@ func TestNoGoroutineStays(t *testing.T) {
 	f.docs["whisks/guest%2Fa"] = action("a", "1-a", inlineExec("x"))
 	cfg := f.config()
 	spool, err := records.OpenSpool(records.SpoolConfig{Dir: t.TempDir(), Timeout: time.Minute})
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.NoError(t, err)
 	cfg.Records.Spool = spool
 	s, err := Open(cfg, manifest(t))
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.NoError(t, err)
 	f.inject(hangUp, 500, halfBody, hang, hang, hang, hang)
 	for i := range 20 {
 		r := record(i, `{}`)
-		if err := s.PutDocument(t.Context(), records.Document{ID: r.DocumentID(), Body: r.Document(1)}); err != nil {
-			t.Fatal(err)
-		}
+		check.NoError(t, s.PutDocument(t.Context(), records.Document{ID: r.DocumentID(), Body: r.Document(1)}))
 		ctx, cancel := context.WithTimeout(t.Context(), 10*time.Millisecond)
 		_, _ = s.Action(ctx, "guest/a", "")
 		cancel()
 	}
-	if err := s.Close(); err != nil {
-		t.Errorf("close: %v", err)
-	}
-	if err := spool.Close(); err != nil {
-		t.Errorf("close spool: %v", err)
-	}
+	check.NoError(t, s.Close())
+	check.NoError(t, spool.Close(), "close spool")
 	f.Close()
 	deadline := time.After(time.Minute)
 	tick := time.NewTicker(10 * time.Millisecond)

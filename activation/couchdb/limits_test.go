@@ -3,6 +3,8 @@ package couchdb
 import (
 	"log/slog"
 	"testing"
+
+	"github.com/gpuwhisk/gpuwhisk/invoker/develop/check"
 )
 
 func TestLimitsOfNamespaces(t *testing.T) {
@@ -12,21 +14,20 @@ func TestLimitsOfNamespaces(t *testing.T) {
 	s, err := Open(Config{
 		URL: f.URL, Username: fakeUser, Password: fakePass, Whisks: "whisks", Subjects: "subjects", Activations: "activations", Log: slog.New(slog.DiscardHandler),
 	}, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.NoError(t, err)
 	defer s.Close()
 	l, err := s.Limits(t.Context(), "small")
-	if err != nil || l.MaxMemoryMB == nil || *l.MaxMemoryMB != 128 || *l.KeptContainers != 2 || l.KeptTime.String() != "1m0s" {
-		t.Errorf("%+v, %v", l, err)
-	}
+	check.NoError(t, err)
+	check.That(check.Must(t), l.MaxMemoryMB != nil, "%+v, %v", l, err)
+	check.Equal(t, *l.MaxMemoryMB, 128)
+	check.Equal(t, *l.KeptContainers, 2)
+	check.Equal(t, l.KeptTime.String(), "1m0s")
 	for _, namespace := range []string{"odd", "none"} {
-		if l, err := s.Limits(t.Context(), namespace); err != nil || l.MaxMemoryMB != nil {
-			t.Errorf("%s: %+v, %v", namespace, l, err)
-		}
+		l, err := s.Limits(t.Context(), namespace)
+		check.NoError(t, err, "%s: %+v", namespace, l)
+		check.That(t, l.MaxMemoryMB == nil, "%s: %+v, %v", namespace, l, err)
 	}
 	f.inject(500)
-	if _, err := s.Limits(t.Context(), "small"); err == nil {
-		t.Error("limits of a database that fails")
-	}
+	_, err = s.Limits(t.Context(), "small")
+	check.That(t, err != nil, "limits of a database that fails")
 }

@@ -15,6 +15,7 @@ import (
 
 	"github.com/gpuwhisk/gpuwhisk/activation"
 	"github.com/gpuwhisk/gpuwhisk/activation/records"
+	"github.com/gpuwhisk/gpuwhisk/invoker/develop/check"
 	"github.com/gpuwhisk/gpuwhisk/invoker/develop/peertest"
 )
 
@@ -35,9 +36,7 @@ func givenServer(t testing.TB) Config {
 		t.Skip("no CouchDB: set " + givenVariable + "=http://user:pass@host:5984")
 	}
 	u, err := url.Parse(address)
-	if err != nil {
-		t.Fatal(givenVariable + " is no address")
-	}
+	check.NoError(t, err)
 	password, _ := u.User.Password()
 	cfg := Config{Username: u.User.Username(), Password: password}
 	u.User = nil
@@ -59,15 +58,11 @@ func startPouchDB(t testing.TB) Config {
 func databases(t testing.TB, cfg Config) Config {
 	t.Helper()
 	admin, err := dial(cfg, newTransport())
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.NoError(t, err)
 	prefix := fmt.Sprintf("gpuwhisk_test_%d_", time.Now().UnixNano())
 	cfg.Whisks, cfg.Subjects, cfg.Activations = prefix+"whisks", prefix+"subjects", prefix+"activations"
 	for _, name := range []string{cfg.Whisks, cfg.Subjects, cfg.Activations} {
-		if err := admin.CreateDB(t.Context(), name); err != nil {
-			t.Fatal(err)
-		}
+		check.NoError(t, admin.CreateDB(t.Context(), name))
 		t.Cleanup(func() { _ = admin.DestroyDB(context.Background(), name) })
 	}
 	cfg.Records.BackoffMin = 10 * time.Millisecond
@@ -85,9 +80,7 @@ func TestPeers(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			cfg := start(t)
 			admin, err := dial(cfg, newTransport())
-			if err != nil {
-				t.Fatal(err)
-			}
+			check.NoError(t, err)
 			t.Run("actions", func(t *testing.T) { peerActions(t, cfg, admin.DB(cfg.Whisks)) })
 			t.Run("records", func(t *testing.T) { peerRecords(t, cfg, admin.DB(cfg.Activations)) })
 			t.Run("blacklist", func(t *testing.T) { peerBlacklist(t, cfg, admin.DB(cfg.Subjects)) })
@@ -99,9 +92,7 @@ func TestPeers(t *testing.T) {
 func insert(t *testing.T, db *kivik.DB, id, doc string) string {
 	t.Helper()
 	rev, err := db.Put(t.Context(), id, json.RawMessage(doc))
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.NoError(t, err)
 	return rev
 }
 
@@ -111,9 +102,9 @@ func peerActions(t *testing.T, cfg Config, whisks *kivik.DB) {
 	s := open(t, cfg)
 	rev := insert(t, whisks, "guest/inline", unrevised(action("inline", "", inlineExec("code é <&>"))))
 	a, err := s.Action(t.Context(), "guest/inline", rev)
-	if err != nil || a.Exec.Code != "code é <&>" || a.Rev != rev {
-		t.Errorf("%v: %+v", err, a)
-	}
+	check.NoError(t, err)
+	check.Equal(t, a.Exec.Code, "code é <&>")
+	check.Equal(t, a.Rev, rev)
 	exec := `{"kind":"nodejs:20","code":{"attachmentName":"couch:1e612179-e2a0-40bb","attachmentType":"text/plain; charset=UTF-8"},"binary":false}`
 	first := insert(t, whisks, "guest/pkg/attached", unrevised(strings.Replace(action("attached", "", exec), "guest/attached", "guest/pkg/attached", 1)))
 	code := strings.Repeat("// pad\n", 5000)
@@ -121,20 +112,15 @@ func peerActions(t *testing.T, cfg Config, whisks *kivik.DB) {
 		Filename: "1e612179-e2a0-40bb", ContentType: "text/plain; charset=UTF-8",
 		Content: io.NopCloser(strings.NewReader(code)),
 	}, kivik.Rev(first))
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.NoError(t, err)
 	a, err = s.Action(t.Context(), "guest/pkg/attached", rev)
-	if err != nil || a.Exec.Code != code {
-		t.Errorf("attached code: %v", err)
-	}
+	check.NoError(t, err)
+	check.Equal(t, a.Exec.Code, code)
 	a, err = s.Action(t.Context(), "guest/pkg/attached", "1-old")
-	if err != nil || a.Rev != rev {
-		t.Errorf("old revision: %v", err)
-	}
-	if _, err = s.Action(t.Context(), "guest/never-was", "1-a"); err == nil || !strings.Contains(err.Error(), ErrNotFound.Error()) {
-		t.Errorf("missing action: %v", err)
-	}
+	check.NoError(t, err)
+	check.Equal(t, a.Rev, rev)
+	_, err = s.Action(t.Context(), "guest/never-was", "1-a")
+	check.ErrorContains(t, err, ErrNotFound.Error())
 }
 
 func peerRecords(t *testing.T, cfg Config, activations *kivik.DB) {
@@ -142,32 +128,23 @@ func peerRecords(t *testing.T, cfg Config, activations *kivik.DB) {
 	const n = 300
 	for i := range n {
 		r := record(i, fmt.Sprintf(`{"i":%d,"e":1E+3,"text":"é\u0001"}`, i))
-		if err := s.PutDocument(t.Context(), records.Document{ID: r.DocumentID(), Body: r.Document(7)}); err != nil {
-			t.Fatal(err)
-		}
+		check.NoError(t, s.PutDocument(t.Context(), records.Document{ID: r.DocumentID(), Body: r.Document(7)}))
 	}
 	if err := s.Flush(t.Context()); err != nil { // several requests are on their way at once
 		t.Fatal(err)
 	}
 	again := record(5, `{"other":true}`)
-	if err := s.PutDocument(t.Context(), records.Document{ID: again.DocumentID(), Body: again.Document(8)}); err != nil {
-		t.Fatal(err)
-	}
-	if err := s.Flush(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	check.NoError(t, s.PutDocument(t.Context(), records.Document{ID: again.DocumentID(), Body: again.Document(8)}))
+	check.NoError(t, s.Flush(t.Context()))
 	stats := s.Health().Records
-	if stats.Written != n+1 || stats.Conflicts != 1 || stats.Rejected != 0 {
-		t.Errorf("stats %+v", stats)
-	}
+	check.Equal(t, stats.Written, n+1)
+	check.Equal(t, stats.Conflicts, 1)
+	check.Equal(t, stats.Rejected, 0)
 	var doc json.RawMessage
-	if err := activations.Get(t.Context(), again.DocumentID()).ScanDoc(&doc); err != nil {
-		t.Fatal(err)
-	}
+	check.NoError(t, activations.Get(t.Context(), again.DocumentID()).ScanDoc(&doc))
 	r, err := activation.DecodeRecord(doc)
-	if err != nil || !strings.Contains(string(r.Response.Result), `"i":5`) {
-		t.Errorf("%v: %s", err, doc)
-	}
+	check.NoError(t, err, "%s", doc)
+	check.Contains(t, string(r.Response.Result), `"i":5`, "%v: %s", err, doc)
 }
 
 func peerBlacklist(t *testing.T, cfg Config, subjects *kivik.DB) {
@@ -177,13 +154,9 @@ func peerBlacklist(t *testing.T, cfg Config, subjects *kivik.DB) {
 	s := open(t, cfg)
 	// The view answers from its index and brings that up to date afterwards.
 	for !s.Blocked("evil") {
-		if err := s.RefreshBlacklist(t.Context()); err != nil {
-			t.Fatal(err)
-		}
+		check.NoError(t, s.RefreshBlacklist(t.Context()))
 	}
-	if s.Blocked("good") {
-		t.Error("blocked a good namespace")
-	}
+	check.That(t, !s.Blocked("good"), "blocked a good namespace")
 }
 
 func peerStranger(t *testing.T, cfg Config) {
@@ -193,9 +166,7 @@ func peerStranger(t *testing.T, cfg Config) {
 	cfg.Password = "wrong"
 	s := open(t, cfg)
 	_, err := s.Action(t.Context(), "guest/inline", "")
-	if err == nil || !strings.Contains(err.Error(), activation.ErrUnfetchable.Error()) {
-		t.Errorf("error %v", err)
-	}
+	check.ErrorContains(t, err, activation.ErrUnfetchable.Error())
 }
 
 // BenchmarkRecords reports how many records a second the fake server, and a real
@@ -210,14 +181,10 @@ func BenchmarkRecords(b *testing.B) {
 			start, i := time.Now(), 0
 			for b.Loop() {
 				r := record(i, `{"payload":"Hello World"}`)
-				if err := s.PutDocument(b.Context(), records.Document{ID: r.DocumentID(), Body: r.Document(7)}); err != nil {
-					b.Fatal(err)
-				}
+				check.NoError(b, s.PutDocument(b.Context(), records.Document{ID: r.DocumentID(), Body: r.Document(7)}))
 				i++
 			}
-			if err := s.Flush(b.Context()); err != nil {
-				b.Fatal(err)
-			}
+			check.NoError(b, s.Flush(b.Context()))
 			stats := s.Health().Records
 			b.ReportMetric(float64(stats.Written)/time.Since(start).Seconds(), "records/s")
 			b.ReportMetric(float64(stats.Written)/float64(stats.Requests), "docs/request")

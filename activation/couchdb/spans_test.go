@@ -10,6 +10,7 @@ import (
 	"github.com/gpuwhisk/gpuwhisk/activation"
 	"github.com/gpuwhisk/gpuwhisk/activation/records"
 	"github.com/gpuwhisk/gpuwhisk/activation/spans"
+	"github.com/gpuwhisk/gpuwhisk/invoker/develop/check"
 )
 
 // spanLog records the spans of requests.
@@ -53,12 +54,8 @@ func TestRequestsAreSpans(t *testing.T) {
 	f.inject(503, 503, 503)
 	_, _ = s.Action(ctx, "guest/away", "1-a")
 	_ = s.RefreshBlacklist(t.Context())
-	if err := s.PutDocument(ctx, records.Document{ID: "guest/1", Body: []byte(`{"_id":"guest/1"}`)}); err != nil {
-		t.Fatal(err)
-	}
-	if err := s.Flush(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	check.NoError(t, s.PutDocument(ctx, records.Document{ID: "guest/1", Body: []byte(`{"_id":"guest/1"}`)}))
+	check.NoError(t, s.Flush(t.Context()))
 	log.mu.Lock()
 	defer log.mu.Unlock()
 	for _, want := range []string{
@@ -73,14 +70,8 @@ func TestRequestsAreSpans(t *testing.T) {
 		"sid_dbBatcher database_saveDocumentBulk begins: 'activations' saving 1 documents",
 		"sid_dbBatcher database_saveDocumentBulk ends (true): 'activations' completed 1 documents",
 	} {
-		if !slices.ContainsFunc(log.lines, func(line string) bool { return strings.HasPrefix(line, want) }) {
-			t.Errorf("no %q among\n%s", want, strings.Join(log.lines, "\n"))
-		}
+		check.That(t, slices.ContainsFunc(log.lines, func(line string) bool { return strings.HasPrefix(line, want) }), "no %q among\n%s", want, strings.Join(log.lines, "\n"))
 	}
-	if !slices.Equal(log.batches, []int{1}) {
-		t.Errorf("batches of %v documents, want one of 1", log.batches)
-	}
-	if n := strings.Count(strings.Join(log.lines, "\n"), "begins: [GET] 'whisks' finding document: 'id: guest/hello"); n != 1 {
-		t.Errorf("%d requests for an action that is cached, want 1", n)
-	}
+	check.EqualSlices(t, log.batches, []int{1})
+	check.Equal(t, strings.Count(strings.Join(log.lines, "\n"), "begins: [GET] 'whisks' finding document: 'id: guest/hello"), 1, "requests for an action that is cached")
 }

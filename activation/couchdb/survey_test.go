@@ -9,6 +9,8 @@ import (
 	"reflect"
 	"strings"
 	"testing"
+
+	"github.com/gpuwhisk/gpuwhisk/invoker/develop/check"
 )
 
 // surveyConfig is that of a server which answers each "METHOD path" with a status;
@@ -52,9 +54,8 @@ func TestInspect(t *testing.T) {
 		Server: "CouchDB 3.3.3", Whisks: Database{Name: "whisks", Documents: 7},
 		Subjects: Database{Name: "subjects", Documents: 7}, Activations: Database{Name: "activations", Documents: 7},
 	}
-	if err != nil || !reflect.DeepEqual(s, want) {
-		t.Errorf("error %v, survey\n got %+v\nwant %+v", err, s, want)
-	}
+	check.NoError(t, err)
+	check.DeepEqual(t, s, want)
 }
 
 func TestInspectFindsWhatIsWrong(t *testing.T) {
@@ -77,9 +78,9 @@ func TestInspectFindsWhatIsWrong(t *testing.T) {
 	} {
 		answers := whole()
 		answers[tt.path] = tt.status
-		if s, err := Inspect(t.Context(), surveyConfig(t, answers)); err != nil || !tt.ok(s) {
-			t.Errorf("%s answers %d: %+v, error %v", tt.path, tt.status, s, err)
-		}
+		s, err := Inspect(t.Context(), surveyConfig(t, answers))
+		check.NoError(t, err, "%s answers %d: %+v, error", tt.path, tt.status, s)
+		check.That(t, tt.ok(s), "%s answers %d: %+v, error %v", tt.path, tt.status, s, err)
 	}
 }
 
@@ -87,9 +88,8 @@ func TestInspectWithWrongCredentials(t *testing.T) {
 	cfg := surveyConfig(t, whole())
 	cfg.Password = "wrong-secret"
 	_, err := Inspect(t.Context(), cfg)
-	if !errors.Is(err, ErrUnauthorized) || strings.Contains(err.Error(), "wrong-secret") {
-		t.Errorf("error %v", err)
-	}
+	check.ErrorIs(t, err, ErrUnauthorized)
+	check.Lacks(t, err.Error(), "wrong-secret")
 }
 
 func TestInspectEnds(t *testing.T) {
@@ -104,9 +104,8 @@ func TestInspectEnds(t *testing.T) {
 		<-arrived
 		cancel()
 	}()
-	if _, err := Inspect(ctx, Config{URL: s.URL}); !errors.Is(err, context.Canceled) {
-		t.Errorf("error %v", err)
-	}
+	_, err := Inspect(ctx, Config{URL: s.URL})
+	check.ErrorIs(t, err, context.Canceled)
 }
 
 // TestInspectPeers: real servers take the batch of no documents and have no
@@ -116,27 +115,24 @@ func TestInspectPeers(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			cfg := start(t)
 			before, err := Inspect(t.Context(), cfg)
-			if err != nil || before.Activations.Read != nil || before.Activations.Write != nil {
-				t.Fatalf("survey %+v, error %v", before, err)
-			}
+			check.NoError(t, err)
+			check.NoError(t, before.Activations.Read)
+			check.NoError(t, before.Activations.Write)
 			after, err := Inspect(t.Context(), cfg)
-			if err != nil || after.Activations.Documents != before.Activations.Documents {
-				t.Errorf("documents %d, then %d, error %v", before.Activations.Documents, after.Activations.Documents, err)
-			}
+			check.NoError(t, err)
+			check.Equal(t, after.Activations.Documents, before.Activations.Documents)
 			absent := cfg
 			absent.Activations += "-absent"
-			if s, err := Inspect(t.Context(), absent); err != nil || !errors.Is(s.Activations.Read, ErrNotFound) {
-				t.Errorf("absent database: %+v, error %v", s.Activations, err)
-			}
+			s, err := Inspect(t.Context(), absent)
+			check.NoError(t, err)
+			check.ErrorIs(t, s.Activations.Read, ErrNotFound)
 		})
 	}
 }
 
 func TestProbe(t *testing.T) {
 	cfg := surveyConfig(t, whole())
-	if err := open(t, cfg).Probe(t.Context()); err != nil {
-		t.Errorf("everything in its place: %v", err)
-	}
+	check.NoError(t, open(t, cfg).Probe(t.Context()), "everything in its place")
 	for request, status := range map[string]int{
 		"GET /whisks": http.StatusNotFound, "GET /subjects": http.StatusForbidden,
 		"GET /activations": http.StatusInternalServerError, "POST /activations/_bulk_docs": http.StatusForbidden,
@@ -144,12 +140,9 @@ func TestProbe(t *testing.T) {
 		answers := whole()
 		answers[request] = status
 		name := strings.Split(request, "/")[1]
-		if err := open(t, surveyConfig(t, answers)).Probe(t.Context()); err == nil || !strings.Contains(err.Error(), "database "+name) {
-			t.Errorf("%s answers %d: %v", request, status, err)
-		}
+		err := open(t, surveyConfig(t, answers)).Probe(t.Context())
+		check.ErrorContains(t, err, "database "+name, "%s answers %d", request, status)
 	}
 	cfg.Password = "wrong"
-	if err := open(t, cfg).Probe(t.Context()); !errors.Is(err, ErrUnauthorized) {
-		t.Errorf("wrong password: %v", err)
-	}
+	check.ErrorIs(t, open(t, cfg).Probe(t.Context()), ErrUnauthorized, "wrong password")
 }

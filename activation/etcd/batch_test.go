@@ -2,9 +2,10 @@ package etcd
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"testing"
+
+	"github.com/gpuwhisk/gpuwhisk/invoker/develop/check"
 )
 
 // unconnected is a client that writes nothing by itself.
@@ -25,28 +26,22 @@ func TestBatchesKeepTheOrder(t *testing.T) {
 	n := 0
 	for _, want := range []int{batchSize, batchSize, 1} {
 		batch := c.next()
-		if len(batch) != want {
-			t.Fatalf("a batch of %d, want %d", len(batch), want)
-		}
+		check.Equal(check.Must(t), len(batch), want, "a batch")
 		for _, o := range batch {
-			if o.key != fmt.Sprint(n) || o.put != (n%2 == 0) {
-				t.Fatalf("got %s, put %v, as number %d", o.key, o.put, n)
-			}
+			check.Equal(check.Must(t), o.key, fmt.Sprint(n), "got %s, put %v, as number %d", o.key, o.put, n)
+			check.That(check.Must(t), o.put == (n%2 == 0), "got %s, put %v, as number %d", o.key, o.put, n)
 			n++
 		}
 		c.confirm(batch)
 	}
 	batch := c.next()
-	if len(batch) != 1 || batch[0].key != "health" {
-		t.Fatalf("last are %+v", batch)
-	}
+	check.Equal(check.Must(t), len(batch), 1)
+	check.Equal(check.Must(t), batch[0].key, "health")
 	c.confirm(batch)
-	if left := c.next(); len(left) != 0 {
-		t.Errorf("left are %+v", left)
-	}
-	if s := c.State(); s.Keys != batchSize+2 || s.Pending != 0 {
-		t.Errorf("the state is %+v", s)
-	}
+	check.Equal(t, len(c.next()), 0)
+	s := c.State()
+	check.Equal(t, s.Keys, batchSize+2)
+	check.Equal(t, s.Pending, 0)
 }
 
 // TestChangeDuringItsWrite is written again, and confirmed only then.
@@ -54,28 +49,17 @@ func TestChangeDuringItsWrite(t *testing.T) {
 	given, cancel := context.WithCancel(t.Context())
 	cancel()
 	c := unconnected()
-	if err := c.Put(given, "a"); !errors.Is(err, context.Canceled) {
-		t.Fatalf("a put is %v", err)
-	}
+	check.ErrorIs(check.Must(t), c.Put(given, "a"), context.Canceled, "a put")
 	first := c.next()
-	if err := c.Delete(given, "a"); !errors.Is(err, context.Canceled) {
-		t.Fatalf("a deletion is %v", err)
-	}
+	check.ErrorIs(check.Must(t), c.Delete(given, "a"), context.Canceled, "a deletion")
 	c.confirm(first)
 	second := c.next()
-	if len(second) != 1 || second[0].put {
-		t.Fatalf("then comes %+v", second)
-	}
-	if err := c.await(given, c.gen, []string{"a"}); !errors.Is(err, context.Canceled) {
-		t.Errorf("the deletion is confirmed: %v", err)
-	}
+	check.Equal(check.Must(t), len(second), 1)
+	check.That(check.Must(t), !second[0].put, "then comes %+v", second)
+	check.ErrorIs(t, c.await(given, c.gen, []string{"a"}), context.Canceled, "the deletion is confirmed")
 	c.confirm(second)
-	if err := c.await(given, c.gen, []string{"a"}); err != nil {
-		t.Errorf("the deletion is not confirmed: %v", err)
-	}
-	if len(c.keys) != 0 {
-		t.Errorf("kept are %d keys", len(c.keys))
-	}
+	check.NoError(t, c.await(given, c.gen, []string{"a"}), "the deletion is not confirmed")
+	check.Equal(t, len(c.keys), 0)
 }
 
 // TestLostKeysAreWrittenAgain, those to be deleted included.
@@ -88,12 +72,12 @@ func TestLostKeysAreWrittenAgain(t *testing.T) {
 	c.set("b", "", false)
 	c.lose()
 	batch := c.next()
-	if len(batch) != 2 || batch[0].key != "a" || batch[1].key != "b" {
-		t.Errorf("written are %+v", batch)
-	}
+	check.Equal(check.Must(t), len(batch), 2)
+	check.Equal(t, batch[0].key, "a")
+	check.Equal(t, batch[1].key, "b")
 	c.loseKeys("nothing", "b")
 	c.confirm(batch)
-	if batch = c.next(); len(batch) != 1 || batch[0].key != "health" {
-		t.Errorf("then comes %+v", batch)
-	}
+	batch = c.next()
+	check.Equal(check.Must(t), len(batch), 1)
+	check.Equal(t, batch[0].key, "health")
 }

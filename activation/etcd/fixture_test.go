@@ -12,6 +12,7 @@ import (
 	"go.uber.org/zap"
 
 	"github.com/gpuwhisk/gpuwhisk/activation"
+	"github.com/gpuwhisk/gpuwhisk/invoker/develop/check"
 	"github.com/gpuwhisk/gpuwhisk/invoker/develop/peertest"
 )
 
@@ -35,9 +36,7 @@ func shared(t *testing.T) *fixture { return connect(t, peertest.NeedEtcd(t)) }
 func connect(t *testing.T, host string) *fixture {
 	t.Helper()
 	etcd, err := clientv3.New(clientv3.Config{Endpoints: []string{host}, DialTimeout: peertest.WaitLimit, Logger: zap.NewNop()})
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.NoError(t, err)
 	t.Cleanup(func() { etcd.Close() })
 	name := strings.ReplaceAll(t.Name(), "/", "-")
 	f := &fixture{t, host, activation.Cluster(fmt.Sprintf("%s-%d", name, time.Now().UnixNano())), etcd}
@@ -55,9 +54,7 @@ func (f *fixture) config() Config {
 func (f *fixture) client(cfg Config) *Client {
 	f.t.Helper()
 	c, err := New(cfg)
-	if err != nil {
-		f.t.Fatal(err)
-	}
+	check.NoError(f.t, err)
 	f.t.Cleanup(func() {
 		if err := c.Close(); err != nil {
 			f.t.Errorf("close: %v", err)
@@ -70,12 +67,8 @@ func (f *fixture) client(cfg Config) *Client {
 func (f *fixture) run() *Client {
 	f.t.Helper()
 	c := f.client(f.config())
-	if err := c.Claim(f.context()); err != nil {
-		f.t.Fatal(err)
-	}
-	if err := c.Report(f.context(), up); err != nil {
-		f.t.Fatal(err)
-	}
+	check.NoError(f.t, c.Claim(f.context()))
+	check.NoError(f.t, c.Report(f.context(), up))
 	return c
 }
 
@@ -92,9 +85,7 @@ func (f *fixture) key(n int) string { return f.cluster.Existing(hello, us, fmt.S
 func (f *fixture) all() map[string]*kv {
 	f.t.Helper()
 	answer, err := f.etcd.Get(f.context(), string(f.cluster)+"/", clientv3.WithPrefix())
-	if err != nil {
-		f.t.Fatal(err)
-	}
+	check.NoError(f.t, err)
 	keys := map[string]*kv{}
 	for _, k := range answer.Kvs {
 		keys[string(k.Key)] = &kv{string(k.Value), k.Lease, k.ModRevision}
@@ -122,25 +113,21 @@ func (f *fixture) until(n int) {
 // put puts a key by hand.
 func (f *fixture) put(key, value string, options ...clientv3.OpOption) {
 	f.t.Helper()
-	if _, err := f.etcd.Put(f.context(), key, value, options...); err != nil {
-		f.t.Fatal(err)
-	}
+	_, err := f.etcd.Put(f.context(), key, value, options...)
+	check.NoError(f.t, err)
 }
 
 func (f *fixture) delete(key string) {
 	f.t.Helper()
-	if _, err := f.etcd.Delete(f.context(), key); err != nil {
-		f.t.Fatal(err)
-	}
+	_, err := f.etcd.Delete(f.context(), key)
+	check.NoError(f.t, err)
 }
 
 // lease gets a lease by hand.
 func (f *fixture) lease(ttl time.Duration) clientv3.LeaseID {
 	f.t.Helper()
 	answer, err := f.etcd.Grant(f.context(), int64(ttl/time.Second))
-	if err != nil {
-		f.t.Fatal(err)
-	}
+	check.NoError(f.t, err)
 	return answer.ID
 }
 
@@ -150,9 +137,8 @@ func (f *fixture) revoke(c *Client) {
 	c.mu.Lock()
 	lease := c.current
 	c.mu.Unlock()
-	if _, err := f.etcd.Revoke(f.context(), lease); err != nil {
-		f.t.Fatal(err)
-	}
+	_, err := f.etcd.Revoke(f.context(), lease)
+	check.NoError(f.t, err)
 }
 
 // abandon ends a client as a kill does: nothing is revoked.

@@ -7,6 +7,7 @@ import (
 	"sync"
 	"testing"
 
+	"github.com/gpuwhisk/gpuwhisk/invoker/develop/check"
 	"github.com/gpuwhisk/gpuwhisk/invoker/develop/peertest"
 )
 
@@ -46,9 +47,9 @@ func TestRandomHistory(t *testing.T) {
 					t.Error(err)
 				}
 				for _, key := range deleted {
-					if n, err := c.Count(ctx, key); err != nil || n != 0 {
-						t.Errorf("%s is confirmed to be gone, and there are %d: %v", key, n, err)
-					}
+					n, err := c.Count(ctx, key)
+					check.ErrorIs(t, err, nil, "%s is confirmed to be gone", key)
+					check.Equal(t, n, 0, "%s is confirmed to be gone", key)
 				}
 			}
 		})

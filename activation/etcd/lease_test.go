@@ -1,14 +1,13 @@
 package etcd
 
 import (
-	"errors"
-	"strings"
 	"testing"
 	"time"
 
 	clientv3 "go.etcd.io/etcd/client/v3"
 
 	"github.com/gpuwhisk/gpuwhisk/activation"
+	"github.com/gpuwhisk/gpuwhisk/invoker/develop/check"
 	"github.com/gpuwhisk/gpuwhisk/invoker/develop/peertest"
 )
 
@@ -18,42 +17,31 @@ func TestSecondProcessIsRefused(t *testing.T) {
 	f := shared(t)
 	first := f.run()
 	second := f.client(f.config())
-	if err := second.Claim(f.context()); !errors.Is(err, ErrTaken) {
-		t.Errorf("the claim is %v", err)
-	}
+	check.ErrorIs(t, second.Claim(f.context()), ErrTaken, "the claim")
 	select {
 	case <-second.Taken():
 	default:
 		t.Error("it is not reported")
 	}
-	if got := f.all()[f.cluster.Invoker(us)]; got == nil || got.value != string(up.Encode()) {
-		t.Errorf("the first one's health is %+v", got)
-	}
-	if s := first.State(); !s.OK() {
-		t.Errorf("the first one's state is %+v", s)
-	}
+	got := f.all()[f.cluster.Invoker(us)]
+	check.That(check.Must(t), got != nil, "the first one's health is %+v", got)
+	check.Equal(t, got.value, string(up.Encode()), "the first one's health")
+	s := first.State()
+	check.That(t, s.OK(), "the first one's state is %+v", s)
 }
 
 // TestNextProcessWaitsForTheLease: the keys of a process that was killed go with its lease.
 func TestNextProcessWaitsForTheLease(t *testing.T) {
 	f := shared(t)
 	first := f.client(f.config())
-	if err := first.Report(f.context(), up); err != nil {
-		t.Fatal(err)
-	}
+	check.NoError(t, first.Report(f.context(), up))
 	abandon(first)
 	second := f.client(f.config())
-	if err := second.Claim(f.context()); err != nil {
-		t.Fatal(err)
-	}
+	check.NoError(t, second.Claim(f.context()))
 	busy := up
 	busy.BusyMB = 256
-	if err := second.Report(f.context(), busy); err != nil {
-		t.Fatal(err)
-	}
-	if got := f.all()[f.cluster.Invoker(us)].value; got != string(busy.Encode()) {
-		t.Errorf("the health is %s", got)
-	}
+	check.NoError(t, second.Report(f.context(), busy))
+	check.Equal(t, f.all()[f.cluster.Invoker(us)].value, string(busy.Encode()), "the health")
 }
 
 // TestLeaseFile: with it the next process does not wait, and ends the keys that the
@@ -63,20 +51,12 @@ func TestLeaseFile(t *testing.T) {
 	cfg := f.config()
 	cfg.TTL, cfg.LeaseFile = time.Hour, f.leaseFile()
 	first := f.client(cfg)
-	if err := first.Report(f.context(), up); err != nil {
-		t.Fatal(err)
-	}
-	if err := first.Put(f.context(), f.key(1)); err != nil {
-		t.Fatal(err)
-	}
+	check.NoError(t, first.Report(f.context(), up))
+	check.NoError(t, first.Put(f.context(), f.key(1)))
 	abandon(first)
 	second := f.client(cfg)
-	if err := second.Claim(f.context()); err != nil {
-		t.Fatal(err)
-	}
-	if f.all()[f.key(1)] != nil {
-		t.Error("a key of the last process is there")
-	}
+	check.NoError(t, second.Claim(f.context()))
+	check.That(t, f.all()[f.key(1)] == nil, "a key of the last process is there")
 }
 
 // TestLeaseFileOfAnother: a number that etcd does not have for this invoker is not
@@ -90,13 +70,10 @@ func TestLeaseFileOfAnother(t *testing.T) {
 	previous := f.client(cfg)
 	previous.keepLease(lease)
 	abandon(previous)
-	if err := f.client(cfg).Claim(f.context()); err != nil {
-		t.Fatal(err)
-	}
+	check.NoError(t, f.client(cfg).Claim(f.context()))
 	answer, err := f.etcd.TimeToLive(f.context(), lease)
-	if err != nil || answer.TTL <= 0 {
-		t.Errorf("the other's lease is gone: %v", err)
-	}
+	check.NoError(t, err, "the other's lease is gone")
+	check.Greater(t, answer.TTL, 0, "the other's lease is gone")
 	f.etcd.Revoke(f.context(), lease)
 }
 
@@ -105,9 +82,9 @@ func TestHealthWithoutALease(t *testing.T) {
 	f := shared(t)
 	f.put(f.cluster.Invoker(us), "stale")
 	f.run()
-	if got := f.all()[f.cluster.Invoker(us)]; got.value != string(up.Encode()) || got.lease == 0 {
-		t.Errorf("it is %+v", got)
-	}
+	got := f.all()[f.cluster.Invoker(us)]
+	check.Equal(t, got.value, string(up.Encode()))
+	check.That(t, got.lease != 0, "it is %+v", got)
 }
 
 // TestHealthThatAnotherOverwrites: the original writes over what is there. That is
@@ -122,9 +99,7 @@ func TestHealthThatAnotherOverwrites(t *testing.T) {
 	case <-time.After(peertest.WaitLimit):
 		t.Error("it is not found")
 	}
-	if s := c.State(); !strings.Contains(s.LastError, ErrTaken.Error()) {
-		t.Errorf("the state is %+v", s)
-	}
+	check.Contains(t, c.State().LastError, ErrTaken.Error(), "the state")
 	f.etcd.Revoke(f.context(), lease)
 	f.until(2)
 }
@@ -138,9 +113,7 @@ func TestLogin(t *testing.T) {
 		func() error { _, err := f.etcd.UserGrantRole(f.context(), "root", "root"); return err },
 		func() error { _, err := f.etcd.AuthEnable(f.context()); return err },
 	} {
-		if err := step(); err != nil {
-			t.Fatal(err)
-		}
+		check.NoError(t, step())
 	}
 	cfg := f.config()
 	cfg.Username, cfg.Password = "root", "wrong-hush"
@@ -151,26 +124,18 @@ func TestLogin(t *testing.T) {
 		}
 		return ""
 	})
-	if text := wrong.State().LastError; strings.Contains(text, cfg.Password) {
-		t.Errorf("it tells the password: %s", text)
-	}
-	if _, err := Inspect(f.context(), cfg); !errors.Is(err, ErrLogin) {
-		t.Errorf("a wrong password: %v", err)
-	}
+	check.Lacks(t, wrong.State().LastError, cfg.Password, "it tells the password")
+	_, err := Inspect(f.context(), cfg)
+	check.ErrorIs(t, err, ErrLogin, "a wrong password")
 	cfg.Password = "of a test"
-	if s, err := Inspect(f.context(), cfg); err != nil || s.Lease != nil {
-		t.Errorf("the right one: %v, %v", err, s.Lease)
-	}
-	if _, err := Inspect(f.context(), f.config()); !errors.Is(err, ErrLogin) {
-		t.Errorf("no user: %v", err)
-	}
+	s, err := Inspect(f.context(), cfg)
+	check.NoError(t, err, "the right one")
+	check.NoError(t, s.Lease, "the right one")
+	_, err = Inspect(f.context(), f.config())
+	check.ErrorIs(t, err, ErrLogin, "no user")
 	c := f.client(cfg)
-	if err := c.Claim(f.context()); err != nil {
-		t.Fatal(err)
-	}
-	if err := c.Report(f.context(), up); err != nil {
-		t.Fatal(err)
-	}
+	check.NoError(t, c.Claim(f.context()))
+	check.NoError(t, c.Report(f.context(), up))
 }
 
 // TestConfig names what is wrong.
@@ -179,28 +144,21 @@ func TestConfig(t *testing.T) {
 		"no host": {TTL: time.Second, Log: peertest.Log(t)},
 		"no time": {Hosts: []string{"h:1"}, Log: peertest.Log(t)},
 	} {
-		if _, err := New(cfg); err == nil {
-			t.Errorf("%s is taken", name)
-		}
+		_, err := New(cfg)
+		check.That(t, err != nil, "%s is taken", name)
 	}
 }
 
 // TestWithoutEtcd: a client begins and ends without one.
 func TestWithoutEtcd(t *testing.T) {
 	c, err := New(Config{Hosts: []string{"127.0.0.1:1"}, TTL: time.Second, Cluster: "x", Instance: activation.Instance{}, Log: peertest.Log(t)})
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.NoError(t, err)
 	peertest.Until(t, "the state reports it", func() string {
 		if c.State().OK() {
 			return "it is fine"
 		}
 		return ""
 	})
-	if text := c.State().LastError; !strings.Contains(text, "127.0.0.1:1") {
-		t.Errorf("it does not tell which: %s", text)
-	}
-	if err := c.Close(); err != nil {
-		t.Errorf("close: %v", err)
-	}
+	check.Contains(t, c.State().LastError, "127.0.0.1:1", "it does not tell which")
+	check.NoError(t, c.Close())
 }

@@ -2,7 +2,6 @@ package etcd
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"strconv"
 	"testing"
@@ -11,6 +10,7 @@ import (
 	clientv3 "go.etcd.io/etcd/client/v3"
 
 	"github.com/gpuwhisk/gpuwhisk/activation"
+	"github.com/gpuwhisk/gpuwhisk/invoker/develop/check"
 	"github.com/gpuwhisk/gpuwhisk/invoker/develop/peertest"
 )
 
@@ -20,9 +20,7 @@ func TestKeysHangOnOneLease(t *testing.T) {
 	f := shared(t)
 	c := f.run()
 	warmed := f.cluster.Warmed(hello, us, "w")
-	if err := c.Change(f.context(), []string{f.key(1), f.key(2), warmed}, nil); err != nil {
-		t.Fatal(err)
-	}
+	check.NoError(t, c.Change(f.context(), []string{f.key(1), f.key(2), warmed}, nil))
 	all := f.all()
 	lease := all[f.cluster.Lease(us)]
 	for key, value := range map[string]string{
@@ -34,35 +32,26 @@ func TestKeysHangOnOneLease(t *testing.T) {
 			t.Errorf("%s is not there", key)
 			continue
 		}
-		if got.value != value || got.lease != lease.lease {
-			t.Errorf("%s is %q on lease %d, want %q on %d", key, got.value, got.lease, value, lease.lease)
-		}
+		check.Equal(t, got.value, value, "%s", key)
+		check.Equal(t, got.lease, lease.lease, "%s", key)
 	}
-	if len(all) != 5 {
-		t.Errorf("there are %d keys", len(all))
-	}
-	if err := c.Change(f.context(), []string{f.cluster.Warmed(hello, us, "c0001")}, []string{f.key(1)}); err != nil {
-		t.Fatal(err)
-	}
+	check.Equal(t, len(all), 5)
+	check.NoError(t, c.Change(f.context(), []string{f.cluster.Warmed(hello, us, "c0001")}, []string{f.key(1)}))
 	all = f.all()
-	if all[f.key(1)] != nil || all[f.cluster.Warmed(hello, us, "c0001")] == nil {
-		t.Errorf("after the change there are %v", all)
-	}
-	if n, err := c.Count(f.context(), f.cluster.ExistingOf(hello), f.cluster.WarmedOf(hello), f.cluster.InProgressOf(hello)); err != nil || n != 3 {
-		t.Errorf("counted %d, %v", n, err)
-	}
-	if s := c.State(); s.Keys != 5 || s.Pending != 0 || s.Leases != 1 || s.Lease != lease.value || !s.OK() {
-		t.Errorf("the state is %+v", s)
-	}
-	if err := c.Close(); err != nil {
-		t.Fatal(err)
-	}
-	if left := f.all(); len(left) != 0 {
-		t.Errorf("left are %v", left)
-	}
-	if err := c.Put(f.context(), f.key(3)); !errors.Is(err, ErrClosed) {
-		t.Errorf("after the end a put is %v", err)
-	}
+	check.That(t, all[f.key(1)] == nil, "after the change there are %v", all)
+	check.That(t, all[f.cluster.Warmed(hello, us, "c0001")] != nil, "after the change there are %v", all)
+	n, err := c.Count(f.context(), f.cluster.ExistingOf(hello), f.cluster.WarmedOf(hello), f.cluster.InProgressOf(hello))
+	check.NoError(t, err)
+	check.Equal(t, n, 3)
+	s := c.State()
+	check.Equal(t, s.Keys, 5)
+	check.Equal(t, s.Pending, 0)
+	check.Equal(t, s.Leases, 1)
+	check.Equal(t, s.Lease, lease.value)
+	check.That(t, s.OK(), "the state is %+v", s)
+	check.NoError(t, c.Close())
+	check.Equal(t, len(f.all()), 0)
+	check.ErrorIs(t, c.Put(f.context(), f.key(3)), ErrClosed, "after the end a put")
 }
 
 // TestHealthIsWrittenWhenItChanges, and then at once.
@@ -70,20 +59,12 @@ func TestHealthIsWrittenWhenItChanges(t *testing.T) {
 	f := shared(t)
 	c := f.run()
 	first := f.all()[f.cluster.Invoker(us)].revision
-	if err := c.Report(f.context(), up); err != nil {
-		t.Fatal(err)
-	}
-	if again := f.all()[f.cluster.Invoker(us)].revision; again != first {
-		t.Error("the same health was written again")
-	}
+	check.NoError(t, c.Report(f.context(), up))
+	check.Equal(t, f.all()[f.cluster.Invoker(us)].revision, first, "the same health was written again")
 	down := up
 	down.Status = activation.Down
-	if err := c.Report(f.context(), down); err != nil {
-		t.Fatal(err)
-	}
-	if got := f.all()[f.cluster.Invoker(us)].value; got != string(down.Encode()) {
-		t.Errorf("it is %s", got)
-	}
+	check.NoError(t, c.Report(f.context(), down))
+	check.Equal(t, f.all()[f.cluster.Invoker(us)].value, string(down.Encode()))
 }
 
 // TestLostLeaseBringsAllKeysBack revokes the lease in a burst, with many keys. The
@@ -96,9 +77,7 @@ func TestLostLeaseBringsAllKeysBack(t *testing.T) {
 	for i := range keys {
 		all = append(all, f.key(i))
 	}
-	if err := c.Change(f.context(), all, nil); err != nil {
-		t.Fatal(err)
-	}
+	check.NoError(t, c.Change(f.context(), all, nil))
 	for round := range 5 {
 		f.revoke(c)
 		peertest.Until(t, "a new lease", func() string {
@@ -111,20 +90,14 @@ func TestLostLeaseBringsAllKeysBack(t *testing.T) {
 	f.until(keys + 2)
 	there := f.all()
 	health := there[f.cluster.Invoker(us)]
-	if health == nil {
-		t.Fatal("no health")
-	}
+	check.That(check.Must(t), health != nil, "no health")
 	for key, got := range there {
-		if got.revision > health.revision {
-			t.Errorf("%s was put after the health", key)
-		}
-		if got.lease != health.lease {
-			t.Errorf("%s hangs on another lease", key)
-		}
+		check.AtMost(t, got.revision, health.revision, "%s was put after the health", key)
+		check.Equal(t, got.lease, health.lease, "%s hangs on another lease", key)
 	}
-	if s := c.State(); s.Keys != keys+2 || s.Leases != 6 {
-		t.Errorf("the state is %+v", s)
-	}
+	s := c.State()
+	check.Equal(t, s.Keys, keys+2)
+	check.Equal(t, s.Leases, 6)
 }
 
 // TestKeysThatOthersDeleteComeBack, the health and the lease's own included.
@@ -132,9 +105,7 @@ func TestKeysThatOthersDeleteComeBack(t *testing.T) {
 	f := shared(t)
 	c := f.run()
 	warmed := f.cluster.Warmed(hello, us, "w")
-	if err := c.Change(f.context(), []string{f.key(1), warmed}, nil); err != nil {
-		t.Fatal(err)
-	}
+	check.NoError(t, c.Change(f.context(), []string{f.key(1), warmed}, nil))
 	for _, key := range []string{f.key(1), warmed, f.cluster.Invoker(us), f.cluster.Lease(us)} {
 		before := f.all()[key].revision
 		f.delete(key)
@@ -145,9 +116,7 @@ func TestKeysThatOthersDeleteComeBack(t *testing.T) {
 			return ""
 		})
 	}
-	if s := c.State(); s.Leases != 1 {
-		t.Errorf("%d leases", s.Leases)
-	}
+	check.Equal(t, c.State().Leases, 1)
 }
 
 // TestGhostsGo: a key on our lease that is not registered any more is deleted, as
@@ -160,9 +129,7 @@ func TestGhostsGo(t *testing.T) {
 	c.mu.Unlock()
 	f.put(f.key(7), "", clientv3.WithLease(lease))
 	f.until(2) // found by the check that comes with each lease's time
-	if s := c.State(); s.Leases != 1 {
-		t.Errorf("%d leases", s.Leases)
-	}
+	check.Equal(t, c.State().Leases, 1)
 }
 
 // TestChangesWaitForEtcd: what changes while etcd is away is there when it is back,
@@ -173,43 +140,28 @@ func TestChangesWaitForEtcd(t *testing.T) {
 	cfg := f.config()
 	cfg.TTL = time.Minute
 	c := f.client(cfg)
-	if err := c.Report(f.context(), up); err != nil {
-		t.Fatal(err)
-	}
-	if err := c.Put(f.context(), f.key(1)); err != nil {
-		t.Fatal(err)
-	}
+	check.NoError(t, c.Report(f.context(), up))
+	check.NoError(t, c.Put(f.context(), f.key(1)))
 	e.Stop(t)
 	ctx, cancel := context.WithCancel(f.context())
 	cancel()
-	if err := c.Put(ctx, f.key(2)); !errors.Is(err, context.Canceled) {
-		t.Errorf("without etcd a put is %v", err)
-	}
-	if err := c.Delete(ctx, f.key(1)); !errors.Is(err, context.Canceled) {
-		t.Errorf("without etcd a deletion is %v", err)
-	}
+	check.ErrorIs(t, c.Put(ctx, f.key(2)), context.Canceled, "without etcd a put")
+	check.ErrorIs(t, c.Delete(ctx, f.key(1)), context.Canceled, "without etcd a deletion")
 	peertest.Until(t, "the state reports it", func() string {
 		if s := c.State(); s.OK() || s.Pending != 2 {
 			return fmt.Sprintf("%+v", s)
 		}
 		return ""
 	})
-	if _, err := c.Count(ctx, "x/"); err == nil {
-		t.Error("without etcd it counts")
-	}
+	_, err := c.Count(ctx, "x/")
+	check.That(t, err != nil, "without etcd it counts")
 	e.Start(t)
-	if err := c.Put(f.context(), f.key(3)); err != nil {
-		t.Fatal(err)
-	}
+	check.NoError(t, c.Put(f.context(), f.key(3)))
 	all := f.all()
 	for key, want := range map[string]bool{f.key(1): false, f.key(2): true, f.key(3): true, f.cluster.Invoker(us): true} {
-		if got := all[key] != nil; got != want {
-			t.Errorf("%s is there: %v, want %v", key, got, want)
-		}
+		check.Equal(t, all[key] != nil, want, "%s is there", key)
 	}
-	if s := c.State(); s.Leases != 1 {
-		t.Errorf("%d leases", s.Leases)
-	}
+	check.Equal(t, c.State().Leases, 1)
 	peertest.Until(t, "the state", func() string { return c.State().LastError })
 }
 
@@ -219,9 +171,7 @@ func TestEtcdWithoutItsData(t *testing.T) {
 	f := connect(t, e.Addr)
 	c := f.run()
 	for i := range 300 { // so that the new one's revisions are below the old one's
-		if err := c.Put(f.context(), f.key(i)); err != nil {
-			t.Fatal(err)
-		}
+		check.NoError(t, c.Put(f.context(), f.key(i)))
 	}
 	f.put(f.cluster.Leader(hello), `{"host":"h","pekkoPort":1,"rpcPort":2}`)
 	peertest.Until(t, "a leader", func() string {
@@ -255,9 +205,7 @@ func TestFrozenEtcd(t *testing.T) {
 	e := peertest.NewEtcd(t)
 	f := connect(t, e.Addr)
 	c := f.run()
-	if err := c.Put(f.context(), f.key(1)); err != nil {
-		t.Fatal(err)
-	}
+	check.NoError(t, c.Put(f.context(), f.key(1)))
 	e.Freeze(t)
 	peertest.Until(t, "the state reports it", func() string {
 		if c.State().OK() {
@@ -266,8 +214,6 @@ func TestFrozenEtcd(t *testing.T) {
 		return ""
 	})
 	e.Thaw(t)
-	if err := c.Put(f.context(), f.key(2)); err != nil {
-		t.Fatal(err)
-	}
+	check.NoError(t, c.Put(f.context(), f.key(2)))
 	f.until(4)
 }

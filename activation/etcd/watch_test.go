@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/gpuwhisk/gpuwhisk/activation"
+	"github.com/gpuwhisk/gpuwhisk/invoker/develop/check"
 	"github.com/gpuwhisk/gpuwhisk/invoker/develop/peertest"
 )
 
@@ -29,25 +30,21 @@ func TestLeader(t *testing.T) {
 		await(t, changed)
 		at, ok, changed = c.Leader(hello)
 	}
-	if want := (activation.Endpoint{Host: "10.0.0.1", Port: 13001}); !ok || at != want {
-		t.Fatalf("got %v, %v", at, ok)
-	}
+	check.That(check.Must(t), ok, "got %v, %v", at, ok)
+	check.Equal(check.Must(t), at, (activation.Endpoint{Host: "10.0.0.1", Port: 13001}))
 	f.put(f.cluster.Leader(hello), fmt.Sprintf(value, 2))
 	await(t, changed)
-	if at, _, changed = c.Leader(hello); at.Host != "10.0.0.2" {
-		t.Errorf("moved to %v", at)
-	}
+	at, _, changed = c.Leader(hello)
+	check.Equal(t, at.Host, "10.0.0.2")
 	f.delete(f.cluster.Leader(hello))
 	await(t, changed)
-	if _, ok, changed = c.Leader(hello); ok {
-		t.Error("it is not gone")
-	}
+	_, ok, changed = c.Leader(hello)
+	check.That(t, !ok, "it is not gone")
 	f.put(f.cluster.Leader(hello), "damaged")
 	f.put(f.cluster.Leader(hello), fmt.Sprintf(value, 3))
 	await(t, changed)
-	if at, _, _ = c.Leader(hello); at.Host != "10.0.0.3" {
-		t.Errorf("back at %v", at)
-	}
+	at, _, _ = c.Leader(hello)
+	check.Equal(t, at.Host, "10.0.0.3")
 }
 
 func TestSchedulers(t *testing.T) {

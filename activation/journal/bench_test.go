@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	"github.com/gpuwhisk/gpuwhisk/activation"
+	"github.com/gpuwhisk/gpuwhisk/invoker/develop/check"
 	"github.com/gpuwhisk/gpuwhisk/invoker/lib/wal"
 )
 
@@ -75,17 +76,13 @@ func BenchmarkSpilled(b *testing.B) {
 				continue
 			}
 			for _, err := range j.Spill(ids, texts) {
-				if err != nil {
-					b.Fatal(err)
-				}
+				check.NoError(b, err)
 			}
 			ids, texts = ids[:0], texts[:0]
 		}
 		b.ReportMetric(float64(heap()-before)/(1<<20), fmt.Sprintf("MiB/%d", n))
 		runtime.KeepAlive(j)
-		if err := j.Close(); err != nil {
-			b.Fatal(err)
-		}
+		check.NoError(b, j.Close())
 	}
 }
 

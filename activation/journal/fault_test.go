@@ -3,7 +3,6 @@ package journal
 import (
 	"bufio"
 	"context"
-	"errors"
 	"fmt"
 	"os"
 	"os/exec"
@@ -13,6 +12,7 @@ import (
 	"testing"
 
 	"github.com/gpuwhisk/gpuwhisk/activation"
+	"github.com/gpuwhisk/gpuwhisk/invoker/develop/check"
 	"github.com/gpuwhisk/gpuwhisk/invoker/lib/wal"
 )
 
@@ -27,50 +27,38 @@ func TestCutAndFlippedAnywhere(t *testing.T) {
 		spill(t, j, i)
 	}
 	begin(j, id(1))
-	if err := keepResult(j, id(1), result); err != nil {
-		t.Fatal(err)
-	}
+	check.NoError(t, keepResult(j, id(1), result))
 	j.Completed(id(2))
-	if err := j.Close(); err != nil {
-		t.Fatal(err)
-	}
+	check.NoError(t, j.Close())
 	files, _ := filepath.Glob(filepath.Join(dir, "*.v1"))
 	whole, err := os.ReadFile(files[0])
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.NoError(t, err)
 	for at := range whole {
 		for _, data := range [][]byte{whole[:at], flipped(whole, at)} {
 			hurt := t.TempDir()
-			if err := os.WriteFile(filepath.Join(hurt, filepath.Base(files[0])), data, 0o600); err != nil {
-				t.Fatal(err)
-			}
+			check.NoError(t, os.WriteFile(filepath.Join(hurt, filepath.Base(files[0])), data, 0o600))
 			j, err := Open(Config{Dir: hurt, Sync: wal.None})
-			if err != nil {
-				t.Fatalf("at %d: %v", at, err)
-			}
+			check.NoError(t, err, "at %d", at)
 			lost := 0
 			for i := range 6 {
 				p := j.Past(id(i))
 				if p.Spilled {
-					if got, err := j.Message(id(i)); err != nil || string(got) != string(messageOf(i)) {
-						t.Fatalf("at %d: message %d: %q, %v", at, i, got, err)
-					}
+					got, err := j.Message(id(i))
+					check.NoError(t, err, "at %d: message %d: %q", at, i, got)
+					check.Equal(check.Must(t), string(got), string(messageOf(i)), "at %d: message %d", at, i)
 				} else if i != 2 {
 					lost++
 				}
 			}
 			if j.Past(id(1)).Unacknowledged {
-				if got, err := j.Result(id(1)); err != nil || string(got) != string(result) {
-					t.Fatalf("at %d: result %q, %v", at, got, err)
-				}
+				got, err := j.Result(id(1))
+				check.NoError(t, err, "at %d: result %q", at, got)
+				check.Equal(check.Must(t), string(got), string(result), "at %d: result", at)
 			}
 			if len(data) == len(whole) && lost > 1 {
 				t.Fatalf("at %d: %d messages lost for one byte", at, lost)
 			}
-			if err := j.Close(); err != nil {
-				t.Fatal(err)
-			}
+			check.NoError(t, j.Close())
 		}
 	}
 }
@@ -91,33 +79,21 @@ func TestSurvivesAKill(t *testing.T) {
 	cmd := exec.Command(os.Args[0], "-test.run=^TestSurvivesAKill$")
 	cmd.Env = append(os.Environ(), "GPUWHISK_JOURNAL_VICTIM="+dir)
 	out, err := cmd.StdoutPipe()
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
+	check.NoError(t, err)
+	check.NoError(t, cmd.Start())
 	reported := 0
 	for lines := bufio.NewScanner(out); reported < 2000 && lines.Scan(); reported++ {
-		if lines.Text() != fmt.Sprint(reported) {
-			t.Fatalf("victim printed %q", lines.Text())
-		}
+		check.Equal(check.Must(t), lines.Text(), fmt.Sprint(reported), "victim printed")
 	}
-	if err := cmd.Process.Kill(); err != nil {
-		t.Fatal(err)
-	}
+	check.NoError(t, cmd.Process.Kill())
 	_ = cmd.Wait()
-	if reported < 2000 {
-		t.Fatalf("the victim ended by itself after %d", reported)
-	}
+	check.AtLeast(check.Must(t), reported, 2000, "the victim ended by itself")
 	j := open(t, Config{Dir: dir})
 	for i := range reported {
-		if got := j.Past(id(i)); got != (Past{State: Started, Crashes: 1, Spilled: true}) {
-			t.Fatalf("activation %d: %+v", i, got)
-		}
-		if got, err := j.Message(id(i)); err != nil || string(got) != string(messageOf(i)) {
-			t.Fatalf("message %d: %q, %v", i, got, err)
-		}
+		check.Equal(check.Must(t), j.Past(id(i)), Past{State: Started, Crashes: 1, Spilled: true}, "activation %d", i)
+		got, err := j.Message(id(i))
+		check.NoError(t, err, "message %d: %q", i, got)
+		check.Equal(check.Must(t), string(got), string(messageOf(i)), "message %d", i)
 	}
 }
 
@@ -145,28 +121,20 @@ func TestDiskThatRefusesDelaysNoRun(t *testing.T) {
 	j := open(t, Config{Dir: dir, SegmentBytes: 1})
 	j.Delivered(id(0), 0, 0)
 	begin(j, id(0))
-	if err := os.Rename(dir, dir+"x"); err != nil {
-		t.Fatal(err)
-	}
+	check.NoError(t, os.Rename(dir, dir+"x"))
 	j.Delivered(id(1), 0, 1)
 	begin(j, id(1))
 	j.Completed(id(0))
-	if err := spillOne(j, id(1), messageOf(1)); err == nil {
-		t.Error("spilled to a disk that is not there")
-	}
-	if h := j.Health(); h.OK() || h.Since.IsZero() {
-		t.Errorf("health %+v", h)
-	}
-	if err := os.Rename(dir+"x", dir); err != nil {
-		t.Fatal(err)
-	}
-	if err := j.Ready(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	check.That(t, spillOne(j, id(1), messageOf(1)) != nil, "spilled to a disk that is not there")
+	h := j.Health()
+	check.That(t, !h.OK(), "health %+v", h)
+	check.That(t, !h.Since.IsZero(), "health %+v", h)
+	check.NoError(t, os.Rename(dir+"x", dir))
+	check.NoError(t, j.Ready(t.Context()))
 	j = again(t, j)
-	if a, b := j.Past(id(0)), j.Past(id(1)); a.State != Completed || b.State != Started {
-		t.Errorf("past %+v, %+v", a, b)
-	}
+	a, b := j.Past(id(0)), j.Past(id(1))
+	check.Equal(t, a.State, Completed)
+	check.Equal(t, b.State, Started)
 }
 
 // TestSpilledWaitsForTheDisk: Kafka no longer delivers a spilled activation, so it
@@ -177,32 +145,16 @@ func TestSpilledWaitsForTheDisk(t *testing.T) {
 	for i := range 2 {
 		j.Delivered(id(i), 0, int64(i))
 	}
-	if err := spillOne(j, id(0), messageOf(0)); err != nil {
-		t.Fatal(err)
-	}
-	if err := os.Rename(dir, dir+"x"); err != nil {
-		t.Fatal(err)
-	}
-	if err := j.Begin(t.Context(), id(1)); err != nil {
-		t.Errorf("not spilled: %v", err)
-	}
+	check.NoError(t, spillOne(j, id(0), messageOf(0)))
+	check.NoError(t, os.Rename(dir, dir+"x"))
+	check.NoError(t, j.Begin(t.Context(), id(1)), "not spilled")
 	ended, cancel := context.WithCancel(t.Context())
 	cancel()
-	if err := j.Begin(ended, id(0)); !errors.Is(err, context.Canceled) {
-		t.Errorf("spilled, on a disk that is not there: %v", err)
-	}
-	if p := j.Past(id(0)); p.State != Accepted {
-		t.Errorf("it did not begin: %+v", p)
-	}
-	if err := os.Rename(dir+"x", dir); err != nil {
-		t.Fatal(err)
-	}
-	if err := j.Begin(t.Context(), id(0)); err != nil {
-		t.Error(err)
-	}
-	if p := again(t, j).Past(id(0)); p.State != Started {
-		t.Errorf("past %+v", p)
-	}
+	check.ErrorIs(t, j.Begin(ended, id(0)), context.Canceled, "spilled, on a disk that is not there")
+	check.Equal(t, j.Past(id(0)).State, Accepted, "it did not begin")
+	check.NoError(t, os.Rename(dir+"x", dir))
+	check.NoError(t, j.Begin(t.Context(), id(0)))
+	check.Equal(t, again(t, j).Past(id(0)).State, Started)
 }
 
 // away takes a journal's directory away; the function that it returns brings it back.
@@ -318,9 +270,11 @@ func FuzzDecode(f *testing.F) {
 		}
 		back := append(encode(nil, k, &e, follows), payload...)
 		k2, e2, kind2, payload2, ok := decode(back)
-		if !ok || k2 != k || e2 != e || kind2 != kind || string(payload2) != string(payload) {
-			t.Fatalf("%x: %+v became %+v", data, e, e2)
-		}
+		check.That(check.Must(t), ok, "%x: %+v became %+v", data, e, e2)
+		check.Equal(check.Must(t), k2, k, "%x", data)
+		check.Equal(check.Must(t), e2, e, "%x", data)
+		check.Equal(check.Must(t), kind2, kind, "%x", data)
+		check.Equal(check.Must(t), string(payload2), string(payload), "%x", data)
 	})
 }
 
@@ -330,34 +284,21 @@ func TestDeliveredOnce(t *testing.T) {
 	dir := t.TempDir()
 	id, other := activation.ID(strings.Repeat("a", 32)), activation.ID(strings.Repeat("b", 32))
 	j, err := Open(Config{Dir: dir})
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.NoError(t, err)
 	for _, a := range []activation.ID{id, other} {
 		j.Delivered(a, 0, 7)
 		begin(j, a)
 	}
 	j.Completed(id)
-	if got := j.Delivered(id, 0, 8); got != (Past{Other: true}) {
-		t.Errorf("another message with the id: %+v, want nothing known", got)
-	}
-	if got := j.Delivered(id, 0, 7); got.State != Completed {
-		t.Errorf("the same message: %+v, want completed", got)
-	}
-	if err := j.Close(); err != nil {
-		t.Fatal(err)
-	}
-	if j, err = Open(Config{Dir: dir}); err != nil {
-		t.Fatal(err)
-	}
+	check.Equal(t, j.Delivered(id, 0, 8), Past{Other: true}, "another message with the id")
+	check.Equal(t, j.Delivered(id, 0, 7).State, Completed, "the same message")
+	check.NoError(t, j.Close())
+	j, err = Open(Config{Dir: dir})
+	check.NoError(t, err)
 	defer j.Close()
 	if got := j.Delivered(id, 0, 9); got.State != Completed { // the log was made anew
 		t.Errorf("delivered again: %+v, want completed", got)
 	}
-	if got := j.Delivered(id, 0, 10); got != (Past{Other: true}) {
-		t.Errorf("another message with the id: %+v, want nothing known", got)
-	}
-	if got := j.Delivered(other, 0, 7); got.State != Started {
-		t.Errorf("delivered again: %+v, want started", got)
-	}
+	check.Equal(t, j.Delivered(id, 0, 10), Past{Other: true}, "another message with the id")
+	check.Equal(t, j.Delivered(other, 0, 7).State, Started, "delivered again")
 }

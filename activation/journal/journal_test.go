@@ -12,6 +12,7 @@ import (
 	"testing"
 
 	"github.com/gpuwhisk/gpuwhisk/activation"
+	"github.com/gpuwhisk/gpuwhisk/invoker/develop/check"
 	"github.com/gpuwhisk/gpuwhisk/invoker/lib/wal"
 )
 
@@ -22,9 +23,7 @@ func messageOf(i int) []byte { return fmt.Appendf(nil, "message %d %s", i, strin
 func open(t testing.TB, cfg Config) *Journal {
 	t.Helper()
 	j, err := Open(cfg)
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.NoError(t, err)
 	t.Cleanup(func() { _ = j.Close() })
 	return j
 }
@@ -32,9 +31,7 @@ func open(t testing.TB, cfg Config) *Journal {
 // again closes a journal and opens it in a next life.
 func again(t testing.TB, j *Journal) *Journal {
 	t.Helper()
-	if err := j.Close(); err != nil {
-		t.Fatal(err)
-	}
+	check.NoError(t, j.Close())
 	return open(t, j.cfg)
 }
 
@@ -58,9 +55,7 @@ func spill(t testing.TB, j *Journal, i int) {
 	for err != nil && j.log.Ready(t.Context()) == nil && !errors.Is(err, ErrFull) { // a disk that is slow for a moment
 		err = spillOne(j, id(i), messageOf(i))
 	}
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.NoError(t, err)
 }
 
 func spillOne(j *Journal, id activation.ID, message []byte) error {
@@ -78,34 +73,34 @@ func TestNextLifeKnowsEachStep(t *testing.T) {
 	begin(j, id(3))
 	j.Completed(id(3))
 	want := []Past{{State: Accepted}, {State: Accepted, Spilled: true, Taken: true}, {State: Started}, {State: Completed}, {}}
-	check := func() {
+	checkPast := func() {
 		t.Helper()
 		for i, w := range want {
-			if got := j.Past(id(i)); got != w {
-				t.Errorf("activation %d: %+v, want %+v", i, got, w)
-			}
+			check.Equal(t, j.Past(id(i)), w, "activation %d", i)
 		}
 	}
-	check()
+	checkPast()
 	j = again(t, j)
 	want[0] = Past{}      // it was accepted and no more
 	want[1].Taken = false // not taken in this life yet
-	check()
+	checkPast()
 	// It was running when a process ended, this time without closing.
 	j.Delivered(id(2), 2, 102)
 	begin(j, id(2))
-	check()
+	checkPast()
 	j = open(t, Config{Dir: killed(t, j)})
 	want[2].Crashes = 1
-	check()
+	checkPast()
 	begin(j, id(2))
 	j = open(t, Config{Dir: killed(t, j)})
 	want[2].Crashes = 2
-	check()
+	checkPast()
 	left := j.Unfinished()
-	if len(left) != 1 || left[0].ID != id(1) || left[0].Offset != 101 || left[0].Partition != 2 || left[0].Past != want[1] {
-		t.Errorf("left %+v", left)
-	}
+	check.Equal(check.Must(t), len(left), 1)
+	check.Equal(t, left[0].ID, id(1))
+	check.Equal(t, left[0].Offset, 101)
+	check.Equal(t, left[0].Partition, 2)
+	check.Equal(t, left[0].Past, want[1])
 }
 
 func TestSpilledMessagesComeBackInOrder(t *testing.T) {
@@ -117,29 +112,23 @@ func TestSpilledMessagesComeBackInOrder(t *testing.T) {
 	}
 	for range 2 {
 		for i := range n {
-			if got, err := j.Message(id(i)); err != nil || string(got) != string(messageOf(i)) {
-				t.Fatalf("message %d: %q, %v", i, got, err)
-			}
+			got, err := j.Message(id(i))
+			check.NoError(t, err, "message %d: %q", i, got)
+			check.Equal(check.Must(t), string(got), string(messageOf(i)), "message %d", i)
 		}
 		j = again(t, j)
 	}
 	left := j.Unfinished()
-	if len(left) != n || !slices.IsSortedFunc(left, func(a, b Unfinished) int { return int(a.Offset - b.Offset) }) {
-		t.Fatalf("left %+v", left)
-	}
+	check.Equal(check.Must(t), len(left), n)
+	check.That(check.Must(t), slices.IsSortedFunc(left, func(a, b Unfinished) int { return int(a.Offset - b.Offset) }), "left %+v", left)
 	for i := range n {
 		j.Completed(id(i))
-		if _, err := j.Message(id(i)); !errors.Is(err, ErrNotSpilled) {
-			t.Fatalf("message %d after completion: %v", i, err)
-		}
+		_, err := j.Message(id(i))
+		check.ErrorIs(check.Must(t), err, ErrNotSpilled, "message %d after completion", i)
 	}
-	if h := j.Health(); h.Spilled != 0 {
-		t.Errorf("health %+v", h)
-	}
+	check.Equal(t, j.Health().Spilled, 0)
 	j = again(t, j)
-	if left := j.Unfinished(); len(left) != 0 {
-		t.Errorf("left %+v", left)
-	}
+	check.Equal(t, len(j.Unfinished()), 0)
 }
 
 // TestFilesGoWhenAllInThemIsDone although one activation waits all the time.
@@ -157,16 +146,15 @@ func TestFilesGoWhenAllInThemIsDone(t *testing.T) {
 	}
 	j.Covered(0, func(offset int64) bool { return offset > 0 })
 	compactNow(j)
-	if h := j.Health(); h.Known != 1 || h.Segments > 10 || h.Bytes > 10_000 {
-		t.Errorf("health %+v", h)
-	}
+	h := j.Health()
+	check.Equal(t, h.Known, 1)
+	check.AtMost(t, h.Segments, 10)
+	check.AtMost(t, h.Bytes, 10_000)
 	j = again(t, j)
-	if got, err := j.Message(id(0)); err != nil || string(got) != string(messageOf(0)) {
-		t.Errorf("message %q, %v", got, err)
-	}
-	if got := j.Past(id(0)); got != (Past{State: Accepted, Spilled: true}) {
-		t.Errorf("past %+v", got)
-	}
+	got, err := j.Message(id(0))
+	check.NoError(t, err, "message %q", got)
+	check.Equal(t, string(got), string(messageOf(0)))
+	check.Equal(t, j.Past(id(0)), Past{State: Accepted, Spilled: true})
 }
 
 func TestFullJournalRefusesToSpill(t *testing.T) {
@@ -174,15 +162,12 @@ func TestFullJournalRefusesToSpill(t *testing.T) {
 	for i := range 200 {
 		j.Delivered(id(i), 0, int64(i))
 		if err := spillOne(j, id(i), make([]byte, 100)); err != nil {
-			if !errors.Is(err, ErrFull) || i < 20 {
-				t.Fatalf("spill %d: %v", i, err)
-			}
+			check.ErrorIs(check.Must(t), err, ErrFull)
+			check.AtLeast(check.Must(t), i, 20)
 			j.Completed(id(0))
 			j.Completed(id(1))
 			j.Covered(0, func(int64) bool { return true })
-			if err := spillOne(j, id(i), make([]byte, 100)); err != nil {
-				t.Errorf("spill when there is space again: %v", err)
-			}
+			check.NoError(t, spillOne(j, id(i), make([]byte, 100)), "spill when there is space again")
 			return
 		}
 	}
@@ -213,9 +198,7 @@ func history(t *testing.T, r *rand.Rand, seed uint64) {
 				j.Delivered(id(i), i%3, int64(i)) // it comes again
 				continue
 			}
-			if got != known[i] {
-				t.Fatalf("seed %d, life %d, activation %d: %+v, known %+v", seed, life, i, got, known[i])
-			}
+			check.Equal(check.Must(t), got, known[i], "seed %d, life %d, activation %d", seed, life, i)
 		}
 		for range 200 {
 			i := r.IntN(next + 1)
@@ -283,9 +266,7 @@ func killed(t *testing.T, j *Journal) string {
 		if errors.Is(err, os.ErrNotExist) {
 			continue // the compactor deleted a file meanwhile
 		}
-		if err := errors.Join(err, j.Close()); err != nil {
-			t.Fatal(err)
-		}
+		check.NoError(t, errors.Join(err, j.Close()))
 		return copied
 	}
 }
@@ -294,13 +275,9 @@ func killed(t *testing.T, j *Journal) string {
 // mapped memory left when it was killed, with zeros at its end.
 func TestFormerVersionIsRead(t *testing.T) {
 	dir := t.TempDir()
-	if err := os.CopyFS(dir, os.DirFS(filepath.Join("testdata", "v1"))); err != nil {
-		t.Fatal(err)
-	}
+	check.NoError(t, os.CopyFS(dir, os.DirFS(filepath.Join("testdata", "v1"))))
 	j, err := Open(Config{Dir: dir})
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.NoError(t, err)
 	defer j.Close()
 	activationID := func(n int) activation.ID { return activation.ID(fmt.Sprintf("%032x", n)) }
 	for n, want := range []Past{
@@ -311,19 +288,15 @@ func TestFormerVersionIsRead(t *testing.T) {
 		4: {State: Completed},
 		5: {State: Started, Crashes: 1, Unacknowledged: true},
 	} {
-		if got := j.Past(activationID(n)); got != want {
-			t.Errorf("activation %d: %+v, want %+v", n, got, want)
-		}
+		check.Equal(t, j.Past(activationID(n)), want, "activation %d", n)
 	}
-	if damaged := j.Health().Damaged; damaged != 0 {
-		t.Errorf("%d bytes damaged", damaged)
-	}
+	check.Equal(t, j.Health().Damaged, 0)
 	for _, n := range []int{1, 2} {
-		if got, err := j.Message(activationID(n)); string(got) != fmt.Sprintf(`{"message":%d}`, n) {
-			t.Errorf("message of %d: %q, %v", n, got, err)
-		}
+		got, err := j.Message(activationID(n))
+		check.NoError(t, err)
+		check.Equal(t, string(got), fmt.Sprintf(`{"message":%d}`, n), "message of %d", n)
 	}
-	if got, err := j.Result(activationID(5)); string(got) != `{"record":5}` {
-		t.Errorf("result of 5: %q, %v", got, err)
-	}
+	got, err := j.Result(activationID(5))
+	check.NoError(t, err)
+	check.Equal(t, string(got), `{"record":5}`, "result of 5")
 }

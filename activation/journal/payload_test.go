@@ -25,28 +25,24 @@ func TestWhicheverComesFirst(t *testing.T) {
 	}
 	begin(j, id(2))
 	j = again(t, j)
-	if text, past, err := j.Take(id(0)); err != nil || string(text) != string(messageOf(0)) || past.State != Accepted {
-		t.Errorf("taken: %q, %+v, %v", text, past, err)
-	}
-	if got := j.Delivered(id(0), 0, 0); !got.Taken {
-		t.Errorf("Kafka's copy of what was taken: %+v", got)
-	}
-	if _, _, err := j.Take(id(0)); !errors.Is(err, ErrNotSpilled) {
-		t.Errorf("taken twice: %v", err)
-	}
-	if got := j.Delivered(id(1), 0, 1); got.Taken || !got.Spilled {
-		t.Errorf("Kafka's copy came first: %+v", got)
-	}
-	if _, _, err := j.Take(id(1)); !errors.Is(err, ErrNotSpilled) {
-		t.Errorf("taken after Kafka's copy came: %v", err)
-	}
-	if _, past, err := j.Take(id(2)); err != nil || past.State != Started {
-		t.Errorf("what had begun: %+v, %v", past, err)
-	}
+	text, past, err := j.Take(id(0))
+	check.NoError(t, err, "taken: %q, %+v", text, past)
+	check.Equal(t, string(text), string(messageOf(0)))
+	check.Equal(t, past.State, Accepted)
+	got := j.Delivered(id(0), 0, 0)
+	check.That(t, got.Taken, "Kafka's copy of what was taken: %+v", got)
+	_, _, err = j.Take(id(0))
+	check.ErrorIs(t, err, ErrNotSpilled, "taken twice")
+	got = j.Delivered(id(1), 0, 1)
+	check.That(t, !got.Taken, "Kafka's copy came first: %+v", got)
+	check.That(t, got.Spilled, "Kafka's copy came first: %+v", got)
+	_, _, err = j.Take(id(1))
+	check.ErrorIs(t, err, ErrNotSpilled, "taken after Kafka's copy came")
+	_, past, err = j.Take(id(2))
+	check.NoError(t, err, "what had begun")
+	check.Equal(t, past.State, Started, "what had begun")
 	j.Completed(id(2))
-	if got := j.Delivered(id(2), 0, 2); got.State != Completed {
-		t.Errorf("Kafka's copy of what ended: %+v", got)
-	}
+	check.Equal(t, j.Delivered(id(2), 0, 2).State, Completed, "Kafka's copy of what ended")
 }
 
 // TestUnreadableMessageLeavesKafkas: what the journal cannot read any more counts
@@ -58,23 +54,20 @@ func TestUnreadableMessageLeavesKafkas(t *testing.T) {
 	spill(t, j, 0)
 	j = again(t, j)
 	files, err := filepath.Glob(filepath.Join(dir, "*"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.NoError(t, err)
 	for _, name := range files {
 		if data, err := os.ReadFile(name); err == nil && len(data) > 0 {
 			data[len(data)-1] ^= 1
-			if err := os.WriteFile(name, data, 0o600); err != nil {
-				t.Fatal(err)
-			}
+			check.NoError(t, os.WriteFile(name, data, 0o600))
 		}
 	}
-	if _, _, err := j.Take(id(0)); err == nil || errors.Is(err, ErrNotSpilled) {
-		t.Fatalf("taken: %v", err)
-	}
-	if got := j.Delivered(id(0), 0, 0); got.Taken || got.Spilled || got.State != Accepted {
-		t.Errorf("Kafka's copy: %+v", got)
-	}
+	_, _, err = j.Take(id(0))
+	check.That(check.Must(t), err != nil, "taken: %v", err)
+	check.That(check.Must(t), !errors.Is(err, ErrNotSpilled), "taken: %v", err)
+	got := j.Delivered(id(0), 0, 0)
+	check.That(t, !got.Taken, "Kafka's copy: %+v", got)
+	check.That(t, !got.Spilled, "Kafka's copy: %+v", got)
+	check.Equal(t, got.State, Accepted)
 }
 
 // TestSpillReportsEach: an error for each message that cannot be spilled.
@@ -87,13 +80,11 @@ func TestSpillReportsEach(t *testing.T) {
 	ids := []activation.ID{id(0), id(1), id(9), id(2)}
 	errs := j.Spill(ids, [][]byte{messageOf(0), messageOf(1), messageOf(9), make([]byte, 3000)})
 	for i, want := range []error{nil, ErrNotOpen, ErrNotOpen, ErrFull} {
-		if !errors.Is(errs[i], want) {
-			t.Errorf("%d: %v, want %v", i, errs[i], want)
-		}
+		check.ErrorIs(t, errs[i], want, "%d", i)
 	}
-	if h := j.Health(); h.Spilled != 1 || h.SpilledBytes < int64(len(messageOf(0))) {
-		t.Errorf("health %+v", h)
-	}
+	h := j.Health()
+	check.Equal(t, h.Spilled, 1)
+	check.AtLeast(t, h.SpilledBytes, int64(len(messageOf(0))))
 }
 
 // TestSpilledAgainIsWritten: a message that is to be spilled a second time is safe when
@@ -127,44 +118,29 @@ func TestSpillOnAFullDisk(t *testing.T) {
 	}
 	t.Cleanup(func() { _ = syscall.Unmount(dir, syscall.MNT_DETACH) })
 	ballast := filepath.Join(dir, "ballast")
-	if err := os.WriteFile(ballast, make([]byte, 128<<10), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	check.NoError(t, os.WriteFile(ballast, make([]byte, 128<<10), 0o600))
 	j := open(t, Config{Dir: filepath.Join(dir, "journal")})
 	text := make([]byte, 10<<10)
 	n, refused := 0, error(nil)
 	for ; refused == nil; n++ {
-		if n > 100 {
-			t.Fatal("a full disk took everything")
-		}
+		check.AtMost(check.Must(t), n, 100, "a full disk took everything")
 		j.Delivered(id(n), 0, int64(n))
 		refused = spillOne(j, id(n), text)
 	}
-	if !errors.Is(refused, syscall.ENOSPC) {
-		t.Fatalf("spilled to a full disk: %v", refused)
-	}
+	check.ErrorIs(check.Must(t), refused, syscall.ENOSPC, "spilled to a full disk")
 	last := n - 1
-	if past := j.Past(id(last)); past.Taken {
-		t.Errorf("what was refused: %+v", past)
-	}
+	past := j.Past(id(last))
+	check.That(t, !past.Taken, "what was refused: %+v", past)
 	for i := range last {
-		if got, err := j.Message(id(i)); err != nil || len(got) != len(text) {
-			t.Fatalf("message %d: %d bytes, %v", i, len(got), err)
-		}
+		got, err := j.Message(id(i))
+		check.NoError(t, err, "message %d", i)
+		check.Equal(check.Must(t), len(got), len(text), "message %d", i)
 	}
-	if err := os.Remove(ballast); err != nil {
-		t.Fatal(err)
-	}
-	if err := j.Ready(t.Context()); err != nil {
-		t.Fatal(err)
-	}
-	if err := spillOne(j, id(last), text); err != nil {
-		t.Fatalf("with space again: %v", err)
-	}
+	check.NoError(t, os.Remove(ballast))
+	check.NoError(t, j.Ready(t.Context()))
+	check.NoError(t, spillOne(j, id(last), text), "with space again")
 	j = again(t, j)
-	if left := j.Unfinished(); len(left) != n {
-		t.Errorf("%d messages are left, want %d", len(left), n)
-	}
+	check.Equal(t, len(j.Unfinished()), n, "messages are left")
 }
 
 // TestResultIsKeptUntilCompleted: a result is there for every
@@ -177,59 +153,55 @@ func TestResultIsKeptUntilCompleted(t *testing.T) {
 	}
 	spill(t, j, 1)
 	for i := range 2 {
-		if err := keepResult(j, id(i), []byte("not yet")); err != nil {
-			t.Fatal(err)
-		}
+		check.NoError(t, keepResult(j, id(i), []byte("not yet")))
 		if err := keepResult(j, id(i), fmt.Appendf(nil, "ended %d", i)); err != nil { // the last one counts
 			t.Fatal(err)
 		}
 	}
-	check := func() {
+	checkResults := func() {
 		t.Helper()
 		for i := range 2 {
 			past := j.Past(id(i))
 			got, err := j.Result(id(i))
-			if !past.Unacknowledged || past.State != Started || past.Spilled != (i == 1) || err != nil || string(got) != fmt.Sprint("ended ", i) {
-				t.Errorf("%d: %+v, %q, %v", i, past, got, err)
-			}
+			check.That(check.Must(t), past.Unacknowledged, "%d: %+v, %q, %v", i, past, got, err)
+			check.Equal(t, past.State, Started, "%d", i)
+			check.That(t, past.Spilled == (i == 1), "%d: %+v, %q, %v", i, past, got, err)
+			check.NoError(t, err, "%d: %+v, %q", i, past, got)
+			check.Equal(t, string(got), fmt.Sprint("ended ", i), "%d", i)
 		}
-		if got, err := j.Message(id(1)); err != nil || string(got) != string(messageOf(1)) {
-			t.Errorf("message: %q, %v", got, err)
-		}
+		got, err := j.Message(id(1))
+		check.NoError(t, err, "message: %q", got)
+		check.Equal(t, string(got), string(messageOf(1)))
 	}
-	check()
+	checkResults()
 	j = again(t, j)
-	check()
+	checkResults()
 	for i := 10; i < 1000; i++ { // many files, of which the first must be written anew
 		j.Delivered(id(i), 0, int64(i))
 		j.Completed(id(i))
 	}
 	j.Covered(0, func(offset int64) bool { return offset >= 10 })
 	compactNow(j)
-	if h := j.Health(); h.Segments > 2*slackSegments+2 {
-		t.Errorf("%d files", h.Segments)
-	}
-	check()
+	check.AtMost(t, j.Health().Segments, 2*slackSegments+2)
+	checkResults()
 	j = again(t, j)
-	check()
+	checkResults()
 	for i := range 2 {
 		j.Completed(id(i))
 	}
 	for range 2 {
 		for i := range 2 {
-			if _, err := j.Result(id(i)); !errors.Is(err, ErrNoResult) || j.Past(id(i)).Unacknowledged {
-				t.Errorf("%d: a result after its completion: %v", i, err)
-			}
+			_, err := j.Result(id(i))
+			check.ErrorIs(t, err, ErrNoResult, "%d: a result after its completion", i)
+			check.That(t, !j.Past(id(i)).Unacknowledged, "%d: a result after its completion: %v", i, err)
 		}
 		j = again(t, j)
 	}
-	if err := keepResult(j, id(0), []byte("late")); !errors.Is(err, ErrNotOpen) {
-		t.Errorf("kept after its completion: %v", err)
-	}
+	check.ErrorIs(t, keepResult(j, id(0), []byte("late")), ErrNotOpen, "kept after its completion")
 	j.Covered(0, func(int64) bool { return true })
-	if len(j.refs) != 0 || j.live != 0 || j.counts[result] != 0 {
-		t.Errorf("left: %d files are needed, %d bytes, %d results", len(j.refs), j.live, j.counts[result])
-	}
+	check.Equal(t, len(j.refs), 0)
+	check.Equal(t, j.live, 0)
+	check.Equal(t, j.counts[result], 0)
 }
 
 // keepResult keeps one result.
@@ -241,9 +213,7 @@ func keepResult(j *Journal, id activation.ID, result []byte) error {
 // do not keep the others from being kept.
 func TestKeepUnacknowledgedReportsEach(t *testing.T) {
 	j, err := Open(Config{Dir: t.TempDir(), Bytes: 1 << 20})
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.NoError(t, err)
 	defer j.Close()
 	for i := range 3 {
 		j.Delivered(id(i), 0, int64(i))
@@ -251,15 +221,13 @@ func TestKeepUnacknowledgedReportsEach(t *testing.T) {
 	}
 	j.Completed(id(0))
 	errs := j.KeepUnacknowledged([]activation.ID{id(0), id(1), id(2)}, [][]byte{[]byte("done"), make([]byte, 2<<20), []byte("ended")})
-	if !errors.Is(errs[0], ErrNotOpen) || !errors.Is(errs[1], ErrFull) || errs[2] != nil {
-		t.Errorf("got %v", errs)
-	}
-	if got, err := j.Result(id(2)); string(got) != "ended" || err != nil {
-		t.Errorf("result %q, %v", got, err)
-	}
-	if h := j.Health(); h.Unacknowledged != 1 {
-		t.Errorf("%d are unacknowledged, want 1", h.Unacknowledged)
-	}
+	check.ErrorIs(t, errs[0], ErrNotOpen)
+	check.ErrorIs(t, errs[1], ErrFull)
+	check.NoError(t, errs[2])
+	got, err := j.Result(id(2))
+	check.Equal(t, string(got), "ended")
+	check.NoError(t, err, "result %q", got)
+	check.Equal(t, j.Health().Unacknowledged, 1)
 }
 
 // What has no other copy is there for the next process, once, and goes with its end.
@@ -267,50 +235,38 @@ func TestKeptMessageIsTheNextProcesses(t *testing.T) {
 	j := open(t, Config{Dir: t.TempDir()})
 	for i := range 2 {
 		j.Delivered(id(i), 7, int64(i))
-		if err := j.Keep(id(i), messageOf(i)); err != nil {
-			t.Fatal(err)
-		}
+		check.NoError(t, j.Keep(id(i), messageOf(i)))
 	}
-	if err := j.Keep(id(9), messageOf(9)); !errors.Is(err, ErrNotOpen) {
-		t.Errorf("kept what was not accepted: %v", err)
-	}
+	check.ErrorIs(t, j.Keep(id(9), messageOf(9)), ErrNotOpen, "kept what was not accepted")
 	j.Completed(id(0))
-	if p := j.Past(id(1)); !p.Taken {
-		t.Errorf("past %+v: another copy would count", p)
-	}
+	p := j.Past(id(1))
+	check.That(t, p.Taken, "past %+v: another copy would count", p)
 	j = again(t, j)
 	left := j.Unfinished()
-	if len(left) != 1 || left[0].ID != id(1) || left[0].Partition != 7 {
-		t.Fatalf("left %+v", left)
-	}
+	check.Equal(check.Must(t), len(left), 1)
+	check.Equal(check.Must(t), left[0].ID, id(1))
+	check.Equal(check.Must(t), left[0].Partition, 7)
 	text, _, err := j.Take(id(1))
-	if err != nil || string(text) != string(messageOf(1)) {
-		t.Errorf("message %q, %v", text, err)
-	}
+	check.NoError(t, err, "message %q", text)
+	check.Equal(t, string(text), string(messageOf(1)))
 }
 
 // What has no other copy is kept beyond the half at which the journal is full, and
 // Space returns when it is not any more.
 func TestSpace(t *testing.T) {
 	j, err := Open(Config{Dir: t.TempDir(), Bytes: 1 << 20, SegmentBytes: 1 << 16})
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.NoError(t, err)
 	defer j.Close()
 	one, two := activation.ID(strings.Repeat("1", 32)), activation.ID(strings.Repeat("2", 32))
 	text := bytes.Repeat([]byte("x"), 1<<18)
 	for _, id := range []activation.ID{one, two} {
-		if err := j.Space(t.Context()); err != nil || j.Full() {
-			t.Fatalf("full before %s: %v", id, err)
-		}
+		err := j.Space(t.Context())
+		check.NoError(t, err, "full before %s", id)
+		check.That(check.Must(t), !j.Full(), "full before %s: %v", id, err)
 		j.Delivered(id, 0, 1)
-		if err := j.Keep(id, text); err != nil {
-			t.Fatal(err)
-		}
+		check.NoError(t, j.Keep(id, text))
 	}
-	if !j.Full() {
-		t.Fatal("not full")
-	}
+	check.That(check.Must(t), j.Full(), "not full")
 	late := activation.ID(strings.Repeat("3", 32))
 	j.Delivered(late, 0, 2)
 	if err := j.Keep(late, text); err != nil { // a fetch had been out
@@ -318,16 +274,12 @@ func TestSpace(t *testing.T) {
 	}
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
-	if err := j.Space(ctx); err == nil {
-		t.Error("space in a full journal")
-	}
+	check.That(t, j.Space(ctx) != nil, "space in a full journal")
 	space := make(chan error)
 	go func() { space <- j.Space(t.Context()) }()
 	j.Completed(one)
 	j.Completed(two)
-	if err := <-space; err != nil {
-		t.Error(err)
-	}
+	check.NoError(t, check.Receive(t, space))
 }
 
 // A process that ends while an activation is given to another leaves one that counts as
@@ -358,29 +310,21 @@ func TestOfferedAcrossProcesses(t *testing.T) {
 		t.Run(c.name, func(t *testing.T) {
 			j := open(t, Config{Dir: dir})
 			j.Delivered(id(1), 0, 1)
-			if err := j.Keep(id(1), []byte("text")); err != nil {
-				t.Fatal(err)
-			}
-			if err := c.do(j, id(1)); err != nil {
-				t.Fatal(err)
-			}
-			if err := j.Close(); err != nil {
-				t.Fatal(err)
-			}
+			check.NoError(t, j.Keep(id(1), []byte("text")))
+			check.NoError(t, c.do(j, id(1)))
+			check.NoError(t, j.Close())
 			j = open(t, Config{Dir: dir})
 			left := j.Unfinished()
-			if c.state == Unknown && len(left) != 0 || c.state != Unknown && (len(left) != 1 || left[0].Past.State != c.state) {
-				t.Errorf("left %+v, want it %s", left, c.state)
+			if c.state == Unknown {
+				check.Equal(t, len(left), 0, "left %+v", left)
+			} else {
+				check.Equal(check.Must(t), len(left), 1, "left %+v", left)
+				check.Equal(t, left[0].Past.State, c.state)
 			}
-			if err := j.Forget(id(1)); err != nil {
-				t.Fatal(err)
-			}
-			if len(j.refs) != 0 || j.live != 0 {
-				t.Errorf("%d files are needed, %d bytes", len(j.refs), j.live)
-			}
-			if err := j.Close(); err != nil {
-				t.Fatal(err)
-			}
+			check.NoError(t, j.Forget(id(1)))
+			check.Equal(t, len(j.refs), 0)
+			check.Equal(t, j.live, 0)
+			check.NoError(t, j.Close())
 		})
 	}
 }
@@ -389,7 +333,5 @@ func TestOfferWhatHasStarted(t *testing.T) {
 	j := open(t, Config{Dir: t.TempDir()})
 	j.Delivered(id(1), 0, 1)
 	begin(j, id(1))
-	if err := j.Offer(id(1)); !errors.Is(err, ErrNotOpen) {
-		t.Errorf("offered: %v", err)
-	}
+	check.ErrorIs(t, j.Offer(id(1)), ErrNotOpen)
 }

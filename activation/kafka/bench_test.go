@@ -13,6 +13,8 @@ import (
 	wire "github.com/segmentio/kafka-go"
 	"github.com/twmb/franz-go/pkg/kfake"
 	"github.com/twmb/franz-go/pkg/kgo"
+
+	"github.com/gpuwhisk/gpuwhisk/invoker/develop/check"
 )
 
 // onEachBench runs a benchmark on the broker in this process, and on a real one
@@ -22,20 +24,14 @@ func onEachBench(b *testing.B, run func(*testing.B, *Cluster, string)) {
 	bench := func(name string, addr string) {
 		b.Run(name, func(b *testing.B) {
 			c, err := New(Options{Brokers: []string{addr}, Log: slog.New(slog.DiscardHandler)})
-			if err != nil {
-				b.Fatal(err)
-			}
+			check.NoError(b, err)
 			topic := freshName()
-			if err := c.EnsureTopic(b.Context(), InvokerTopic(topic, 1, nil)); err != nil {
-				b.Fatal(err)
-			}
+			check.NoError(b, c.EnsureTopic(b.Context(), InvokerTopic(topic, 1, nil)))
 			run(b, c, topic)
 		})
 	}
 	fake, err := kfake.NewCluster(kfake.NumBrokers(1))
-	if err != nil {
-		b.Fatal(err)
-	}
+	check.NoError(b, err)
 	defer fake.Close()
 	bench("kfake", fake.ListenAddrs()[0])
 	if addr := os.Getenv("GPUWHISK_TEST_KAFKA"); addr != "" {
@@ -57,12 +53,8 @@ func hops(b *testing.B, send func([]byte) error, receive func() error) {
 	took := make([]time.Duration, 0, b.N)
 	for b.Loop() {
 		began := time.Now()
-		if err := send(value); err != nil {
-			b.Fatal(err)
-		}
-		if err := receive(); err != nil {
-			b.Fatal(err)
-		}
+		check.NoError(b, send(value))
+		check.NoError(b, receive())
 		took = append(took, time.Since(began))
 	}
 	quantiles(b, took)
@@ -107,9 +99,7 @@ func BenchmarkHop(b *testing.B) {
 			cl, err := kgo.NewClient(kgo.SeedBrokers(c.brokers...), kgo.ProducerLinger(0), kgo.DisableIdempotentWrite(),
 				kgo.RequiredAcks(kgo.LeaderAck()), kgo.ProducerBatchCompression(kgo.NoCompression()),
 				kgo.ConsumePartitions(map[string]map[int32]kgo.Offset{topic: {0: kgo.NewOffset().AtStart()}}))
-			if err != nil {
-				b.Fatal(err)
-			}
+			check.NoError(b, err)
 			defer cl.Close()
 			hops(b, func(v []byte) error {
 				cl.Produce(b.Context(), &kgo.Record{Topic: topic, Value: v}, nil)
@@ -135,13 +125,9 @@ func BenchmarkProducer(b *testing.B) {
 		b.ReportAllocs()
 		for b.Loop() {
 			window <- struct{}{}
-			if err := p.Send(b.Context(), topic, value, sent); err != nil {
-				b.Fatal(err)
-			}
+			check.NoError(b, p.Send(b.Context(), topic, value, sent))
 		}
-		if err := p.Close(context.Background()); err != nil {
-			b.Fatal(err)
-		}
+		check.NoError(b, p.Close(context.Background()))
 		b.ReportMetric(float64(b.N)/b.Elapsed().Seconds(), "acks/s")
 	})
 }
@@ -153,22 +139,16 @@ func BenchmarkFeed(b *testing.B) {
 		p := c.NewProducer(ProducerConfig{})
 		value := []byte(message(1))
 		for range b.N {
-			if err := p.Send(b.Context(), topic, value, nil); err != nil {
-				b.Fatal(err)
-			}
+			check.NoError(b, p.Send(b.Context(), topic, value, nil))
 		}
-		if err := p.Close(context.Background()); err != nil {
-			b.Fatal(err)
-		}
+		check.NoError(b, p.Close(context.Background()))
 		f := c.NewFeed(FeedConfig{Topic: topic})
 		defer f.Close(context.Background())
 		b.ReportAllocs()
 		b.ResetTimer()
 		for range b.N {
 			d, err := f.Next(b.Context())
-			if err != nil {
-				b.Fatal(err)
-			}
+			check.NoError(b, err)
 			d.Done()
 		}
 	})

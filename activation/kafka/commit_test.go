@@ -1,7 +1,6 @@
 package kafka
 
 import (
-	"errors"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -9,6 +8,8 @@ import (
 	"github.com/twmb/franz-go/pkg/kerr"
 	"github.com/twmb/franz-go/pkg/kfake"
 	"github.com/twmb/franz-go/pkg/kmsg"
+
+	"github.com/gpuwhisk/gpuwhisk/invoker/develop/check"
 )
 
 func TestCoordinatorMoves(t *testing.T) {
@@ -40,9 +41,7 @@ func TestFirstCommitGoesOutAtOnce(t *testing.T) {
 	done(b.nexts(f, 1, 5))
 	b.must(f.Close(b.ctx()))
 	b.position(topic, 5)
-	if n := commits(); n != 2 {
-		t.Errorf("%d commits, want 2", n)
-	}
+	check.Equal(t, commits(), 2)
 }
 
 // A commit that is under way when the feed closes must not reach the broker
@@ -67,20 +66,19 @@ func TestCloseWaitsForTheCommitUnderWay(t *testing.T) {
 	})
 	first, second := b.next(f, 0), b.next(f, 1)
 	first.Done()
-	<-came
+	check.Receive(t, came)
 	second.Done()
 	closed := make(chan error, 1)
 	go func() { closed <- f.Close(b.ctx()) }()
-	if _, err := f.Next(b.ctx()); !errors.Is(err, ErrClosed) {
-		t.Fatalf("next: %v, want closed", err)
-	}
+	_, err := f.Next(b.ctx())
+	check.ErrorIs(check.Must(t), err, ErrClosed)
 	select { // nothing comes while all is well: the time only gives a fault its chance
 	case <-another:
 		t.Error("a second commit went out before the first was answered")
 	case <-time.After(100 * time.Millisecond):
 	}
 	close(release)
-	b.must(<-closed)
+	b.must(check.Receive(t, closed))
 	b.position(topic, 2)
 }
 
@@ -112,7 +110,5 @@ func TestCommitHasNoLeaderEpoch(t *testing.T) {
 	})
 	b.put(topic, message(0))
 	b.next(b.feed(topic), 0).Done()
-	if epoch := <-epochs; epoch != -1 {
-		t.Errorf("the epoch is %d, want -1: not known", epoch)
-	}
+	check.Equal(t, check.Receive(t, epochs), -1, "the epoch")
 }

@@ -2,7 +2,6 @@ package kafka
 
 import (
 	"context"
-	"errors"
 	"net"
 	"os"
 	"os/exec"
@@ -16,6 +15,7 @@ import (
 	"github.com/twmb/franz-go/pkg/kgo"
 	"github.com/twmb/franz-go/pkg/kmsg"
 
+	"github.com/gpuwhisk/gpuwhisk/invoker/develop/check"
 	"github.com/gpuwhisk/gpuwhisk/invoker/develop/peertest"
 )
 
@@ -43,9 +43,7 @@ func fakeRestartable(t *testing.T) *restartable {
 	r.start = func() {
 		var err error
 		fake, err = kfake.NewCluster(kfake.NumBrokers(1), kfake.Ports(port), kfake.DataDir(dir), kfake.SyncWrites())
-		if err != nil {
-			t.Fatal(err)
-		}
+		check.NoError(t, err)
 	}
 	r.stop = func() {
 		if fake != nil {
@@ -73,9 +71,7 @@ func realRestartable(t *testing.T) *restartable {
 		var complaints strings.Builder
 		cmd.Stderr = &complaints
 		out, err := cmd.Output()
-		if err != nil {
-			t.Fatalf("kafka.sh %s: %v\n%s", command, err, complaints.String())
-		}
+		check.NoError(t, err, "kafka.sh %s\n%s", command, complaints.String())
 		return string(out)
 	}
 	r.start = func() {
@@ -132,22 +128,20 @@ func TestBrokerRestart(t *testing.T) {
 		b.await("all to notice", func() bool {
 			return b.log.count("reading", "interrupted") == read+1 && b.log.count("sending", "interrupted") == sent+1
 		})
-		if s := f.Stats(); s.Interrupted == "" || s.Since.IsZero() {
-			t.Errorf("the feed does not say that it is interrupted: %+v", s)
-		}
+		s := f.Stats()
+		check.That(t, s.Interrupted != "", "the feed does not say that it is interrupted: %+v", s)
+		check.That(t, !s.Since.IsZero(), "the feed does not say that it is interrupted: %+v", s)
 		r.start()
 		b.put(in, message(3))
-		if n := number(<-waiting); n != 3 {
-			t.Fatalf("message %d came after the restart, want 3", n)
-		}
+		check.Equal(check.Must(t), number(<-waiting), 3)
 		b.must(p.Close(b.ctx()))
 		b.has(out, messages(0, 5)...)
-		if b.log.count("reading", "resumed") != read+1 || b.log.count("sending", "resumed") != sent+1 || b.log.count("WARN", "interrupted") > began+3 {
-			t.Errorf("not one line per change of state:\n%s", b.log)
-		}
-		if s := f.Stats(); s.Interrupted != "" || !s.Since.IsZero() {
-			t.Errorf("the feed works, yet Interrupted is %q", s.Interrupted)
-		}
+		check.Equal(t, b.log.count("reading", "resumed"), read+1, "not one line per change of state:\n%s", b.log)
+		check.Equal(t, b.log.count("sending", "resumed"), sent+1, "not one line per change of state:\n%s", b.log)
+		check.AtMost(t, b.log.count("WARN", "interrupted"), began+3, "not one line per change of state:\n%s", b.log)
+		s = f.Stats()
+		check.Equal(t, s.Interrupted, "", "the feed works, yet Interrupted")
+		check.That(t, s.Since.IsZero(), "the feed works, yet Interrupted is %q", s.Interrupted)
 	})
 }
 
@@ -164,19 +158,15 @@ func TestBrokerAwayAtStart(t *testing.T) {
 	b.give(p, topic, message(9))
 	b.await("three parts to notice", func() bool { return b.log.count("WARN", "interrupted") == 3 })
 	r.start()
-	b.must(<-ensured)
-	if n := number(<-got); n != 9 {
-		t.Errorf("message %d came, want 9", n)
-	}
+	b.must(check.Receive(t, ensured))
+	check.Equal(t, number(check.Receive(t, got)), 9)
 	b.await("three parts to resume", func() bool { return b.log.count("resumed") == 3 })
 }
 
 // A broker that accepts and never answers must not delay a Close.
 func TestUnresponsiveBroker(t *testing.T) {
 	silent, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.NoError(t, err)
 	defer silent.Close()
 	b := newFixture(t, nil, silent.Addr().String())
 	c := b.cluster()
@@ -185,15 +175,10 @@ func TestUnresponsiveBroker(t *testing.T) {
 	f, p := b.feed("a"), b.producer()
 	pinger := c.NewPinger(PingerConfig{Topic: "health", Every: time.Millisecond})
 	b.give(p, "b", "x")
-	if _, err := f.Next(ctx); !errors.Is(err, context.DeadlineExceeded) {
-		t.Errorf("Next: %v", err)
-	}
-	if err := c.EnsureTopic(ctx, TopicSpec{Name: "c"}); !errors.Is(err, context.DeadlineExceeded) {
-		t.Errorf("EnsureTopic: %v", err)
-	}
-	if err := p.Close(ctx); err == nil {
-		t.Error("Close of a producer that sent nothing reports nothing")
-	}
+	_, err = f.Next(ctx)
+	check.ErrorIs(t, err, context.DeadlineExceeded)
+	check.ErrorIs(t, c.EnsureTopic(ctx, TopicSpec{Name: "c"}), context.DeadlineExceeded)
+	check.That(t, p.Close(ctx) != nil, "Close of a producer that sent nothing reports nothing")
 	if err := f.Close(ctx); err != nil {
 		t.Errorf("Close of a feed that read nothing: %v", err)
 	}
@@ -233,9 +218,8 @@ func TestDeadMemberHoldsTheGroup(t *testing.T) {
 		b.put(topic, message(3))
 		b.next(f, 3).Done()
 		b.await("the commit after the session", func() bool { return b.committed(topic, topic) == 4 })
-		if n := b.log.count("WARN", "still has a member"); n != 1 {
-			b.t.Errorf("%d lines about the member, want 1:\n%s", n, b.log)
-		}
+		n := b.log.count("WARN", "still has a member")
+		check.Equal(b.t, n, 1, "%d lines about the member, want 1:\n%s", n, b.log)
 	})
 }
 
@@ -267,8 +251,7 @@ func TestStockConsumerResumesOurPosition(t *testing.T) {
 		stock := b.client(kgo.ConsumerGroup(topic), kgo.ConsumeTopics(topic), kgo.Balancers(kgo.RangeBalancer()))
 		defer stock.Close()
 		got := stock.PollRecords(b.ctx(), 1).Records()
-		if len(got) != 1 || got[0].Offset != 2 {
-			b.t.Errorf("a group member resumes at %v, want offset 2", got)
-		}
+		check.Equal(check.Must(b.t), len(got), 1, "a group member resumes")
+		check.Equal(b.t, got[0].Offset, 2, "a group member resumes")
 	})
 }

@@ -3,7 +3,6 @@ package kafka
 import (
 	"cmp"
 	"context"
-	"errors"
 	"strings"
 	"testing"
 	"time"
@@ -13,6 +12,7 @@ import (
 	"github.com/twmb/franz-go/pkg/kmsg"
 
 	"github.com/gpuwhisk/gpuwhisk/activation"
+	"github.com/gpuwhisk/gpuwhisk/invoker/develop/check"
 )
 
 // feed opens a feed that the test closes at its end.
@@ -31,12 +31,8 @@ func (b *fixture) feed(topic string) *Feed {
 func (b *fixture) next(f *Feed, want int) Delivery {
 	b.t.Helper()
 	d, err := f.Next(b.ctx())
-	if err != nil {
-		b.t.Fatalf("wait for message %d: %v\nlog:\n%s", want, err, b.log)
-	}
-	if number(d) != want {
-		b.t.Fatalf("message %d came, want %d", number(d), want)
-	}
+	check.NoError(b.t, err, "wait for message %d\nlog:\n%s", want, b.log)
+	check.Equal(check.Must(b.t), number(d), want)
 	return d
 }
 
@@ -74,9 +70,7 @@ func (b *fixture) commit(group, topic string, offset int64, metadata ...string) 
 	b.t.Helper()
 	var at kadm.Offsets
 	at.Add(kadm.Offset{Topic: topic, At: offset, LeaderEpoch: -1, Metadata: strings.Join(metadata, "")})
-	if err := b.admin().CommitAllOffsets(b.ctx(), group, at); err != nil {
-		b.t.Fatalf("commit: %v", err)
-	}
+	check.NoError(b.t, b.admin().CommitAllOffsets(b.ctx(), group, at))
 }
 
 func TestFeedDeliversInOrderFromTheBeginning(t *testing.T) {
@@ -84,9 +78,9 @@ func TestFeedDeliversInOrderFromTheBeginning(t *testing.T) {
 		topic := b.topicOf(messages(0, 50)...)
 		f := b.feed(topic)
 		for n := range 50 {
-			if d := b.next(f, n); d.Offset != int64(n) || time.Since(d.Timestamp).Abs() > time.Hour {
-				b.t.Fatalf("message %d at offset %d of %v", n, d.Offset, d.Timestamp)
-			}
+			d := b.next(f, n)
+			check.Equal(check.Must(b.t), d.Offset, int64(n), "message %d at offset", n)
+			check.AtMost(check.Must(b.t), time.Since(d.Timestamp).Abs(), time.Hour, "message %d at offset", n)
 		}
 		b.put(topic, messages(50, 53)...)
 		b.nexts(f, 50, 53)
@@ -106,9 +100,7 @@ func TestFeedCommitsNoMoreThanIsCompleted(t *testing.T) {
 		all[0].Done()
 		b.await("position 2", func() bool { return f.Stats().Committed == 2 })
 		b.position(topic, 2)
-		if s := f.Stats(); s.Open != 3 {
-			b.t.Errorf("stats %+v, want 3 open", s)
-		}
+		check.Equal(b.t, f.Stats().Open, 3)
 		all[4].Done()
 		all[5].Done()
 		b.must(f.Close(b.ctx()))
@@ -133,15 +125,12 @@ func TestFeedSkipsWhatCannotBeDecoded(t *testing.T) {
 			b.next(f, n).Done()
 		}
 		b.await("position 6", func() bool { return b.committed(topic, topic) == 6 })
-		if s := f.Stats(); s.Undecodable != 3 || s.Delivered != 3 {
-			b.t.Errorf("stats %+v, want 3 undecodable and 3 delivered", s)
-		}
-		if n := b.log.count("ERROR", "cannot be decoded"); n != 1 {
-			b.t.Errorf("%d lines about 3 undecodable messages in a row:\n%s", n, b.log)
-		}
-		if b.log.count(secret[:8]) > 0 {
-			b.t.Errorf("a secret is in the log:\n%s", b.log)
-		}
+		s := f.Stats()
+		check.Equal(b.t, s.Undecodable, 3)
+		check.Equal(b.t, s.Delivered, 3)
+		n := b.log.count("ERROR", "cannot be decoded")
+		check.Equal(b.t, n, 1, "%d lines about 3 undecodable messages in a row:\n%s", n, b.log)
+		check.AtMost(b.t, b.log.count(secret[:8]), 0, "a secret is in the log:\n%s", b.log)
 	})
 }
 
@@ -158,13 +147,9 @@ func TestFeedDoesNotPullWithoutACall(t *testing.T) {
 	b.put(topic, messages(3, 6)...)
 	b.next(f, 1)
 	b.next(f, 2)
-	if fetches() != asked {
-		t.Errorf("%d fetches while %d messages were at hand", fetches()-asked, 2)
-	}
+	check.Equal(t, fetches(), asked)
 	b.next(f, 3)
-	if fetches() == asked {
-		t.Error("message 3 came without a fetch")
-	}
+	check.That(t, fetches() != asked, "message 3 came without a fetch")
 }
 
 func TestFeedNextEndsWithItsContext(t *testing.T) {
@@ -173,16 +158,13 @@ func TestFeedNextEndsWithItsContext(t *testing.T) {
 		f := b.feed(topic)
 		for range 3 {
 			ctx, cancel := context.WithTimeout(b.t.Context(), 20*time.Millisecond)
-			if _, err := f.Next(ctx); !errors.Is(err, context.DeadlineExceeded) {
-				b.t.Fatalf("Next with nothing to read: %v", err)
-			}
+			_, err := f.Next(ctx)
+			check.ErrorIs(check.Must(b.t), err, context.DeadlineExceeded, "Next with nothing to read")
 			cancel()
 		}
 		b.put(topic, message(0))
 		b.next(f, 0)
-		if b.log.count("interrupted") > 0 {
-			b.t.Errorf("a cancelled call counts as an interruption:\n%s", b.log)
-		}
+		check.AtMost(b.t, b.log.count("interrupted"), 0, "a cancelled call counts as an interruption:\n%s", b.log)
 	})
 }
 
@@ -195,9 +177,7 @@ func TestFeedCloseEndsNext(t *testing.T) {
 			ended <- err
 		}()
 		b.must(f.Close(b.ctx()))
-		if err := <-ended; !errors.Is(err, ErrClosed) {
-			b.t.Errorf("Next of a closed feed: %v", err)
-		}
+		check.ErrorIs(b.t, <-ended, ErrClosed, "Next of a closed feed")
 		if err := f.Close(b.ctx()); err != nil {
 			b.t.Errorf("second Close: %v", err)
 		}
@@ -213,15 +193,9 @@ func TestFeedGoesToTheFirstMessageThatIsLeft(t *testing.T) {
 		f.partitions[0].reader.offset = 1
 		b.deleteBefore(topic, 6)
 		b.next(f, 6).Done()
-		if s := f.Stats(); s.Lost != 5 {
-			b.t.Errorf("%d lost, want 5", s.Lost)
-		}
-		if b.log.count("ERROR", "expired") != 1 {
-			b.t.Errorf("not one line about expired activations:\n%s", b.log)
-		}
-		if p := f.partitions[0].offset(); p != 0 {
-			b.t.Errorf("position %d with message 0 unfinished", p)
-		}
+		check.Equal(b.t, f.Stats().Lost, 5)
+		check.Equal(b.t, b.log.count("ERROR", "expired"), 1, "not one line about expired activations:\n%s", b.log)
+		check.Equal(b.t, f.partitions[0].offset(), 0)
 		early.Done()
 		b.await("position 7", func() bool { return b.committed(topic, topic) == 7 })
 	})
@@ -245,9 +219,7 @@ func TestFeedPositionFollowsWhatExpired(t *testing.T) {
 		b.await("position 10", func() bool { return b.committed(topic, topic) == 10 })
 		cancel()
 		<-ended
-		if s := again.Stats(); s.Lost != 9 {
-			b.t.Errorf("%d lost, want 9", s.Lost)
-		}
+		check.Equal(b.t, again.Stats().Lost, 9)
 		b.put(topic, message(10))
 		b.next(again, 10).Done()
 		b.await("position 11", func() bool { return b.committed(topic, topic) == 11 })
@@ -259,9 +231,8 @@ func (b *fixture) deleteBefore(topic string, offset int64) {
 	var before kadm.Offsets
 	before.AddOffset(topic, 0, offset, -1)
 	deleted, err := b.admin().DeleteRecords(b.ctx(), before)
-	if err = cmp.Or(err, deleted[topic][0].Err); err != nil {
-		b.t.Fatalf("delete records: %v", err)
-	}
+	err = cmp.Or(err, deleted[topic][0].Err)
+	check.NoError(b.t, err, "delete records")
 }
 
 // A topic made anew begins below the position. What was delivered of the old
@@ -277,15 +248,11 @@ func TestFeedReadsATopicMadeAnew(t *testing.T) {
 	b.put(topic, messages(100, 102)...)
 	first := b.next(f, 100)
 	done(old)
-	if p := f.partitions[0].offset(); p != 0 {
-		t.Errorf("position %d: an old completion finished a new message", p)
-	}
+	check.Equal(t, f.partitions[0].offset(), 0)
 	first.Done()
 	b.next(f, 101).Done()
 	b.await("position 2", func() bool { return b.committed(topic, topic) == 2 })
-	if b.log.count("ERROR", "made anew") != 1 {
-		t.Errorf("not one line about the new topic:\n%s", b.log)
-	}
+	check.Equal(t, b.log.count("ERROR", "made anew"), 1, "not one line about the new topic:\n%s", b.log)
 }
 
 func TestFeedReportsLagAndDelay(t *testing.T) {
@@ -294,21 +261,18 @@ func TestFeedReportsLagAndDelay(t *testing.T) {
 	var delays []time.Duration
 	f := b.cluster().NewFeed(FeedConfig{Topic: topic, Delay: func(d time.Duration) { delays = append(delays, d) }})
 	defer f.Close(b.ctx())
-	if lag := f.Stats().Lag(); lag != 0 {
-		t.Errorf("lag %d before anything was read", lag)
-	}
+	check.Equal(t, f.Stats().Lag(), 0)
 	old := &kgo.Record{Topic: topic, Value: []byte(message(0)), Timestamp: time.Now().Add(-time.Hour)}
 	b.must(b.peer.ProduceSync(b.ctx(), old).FirstErr())
 	b.put(topic, messages(1, 4)...)
 	b.next(f, 0)
-	if lag := f.Stats().Lag(); lag < 0 || lag > 3 {
-		t.Errorf("lag %d with 3 messages behind", lag)
-	}
+	lag := f.Stats().Lag()
+	check.AtLeast(t, lag, 0)
+	check.AtMost(t, lag, 3)
 	b.nexts(f, 1, 4)
-	if lag := f.Stats().Lag(); lag != 0 {
-		t.Errorf("lag %d with all read", lag)
-	}
-	if len(delays) != 4 || delays[0] < time.Hour || delays[1] > time.Hour || delays[1] < 0 {
-		t.Errorf("delays %v", delays)
-	}
+	check.Equal(t, f.Stats().Lag(), 0)
+	check.Equal(check.Must(t), len(delays), 4)
+	check.AtLeast(t, delays[0], time.Hour)
+	check.AtMost(t, delays[1], time.Hour)
+	check.AtLeast(t, delays[1], 0)
 }

@@ -6,6 +6,8 @@ import (
 	"testing"
 
 	"github.com/twmb/franz-go/pkg/kgo"
+
+	"github.com/gpuwhisk/gpuwhisk/invoker/develop/check"
 )
 
 func TestFeedReadsCompressedBatches(t *testing.T) {
@@ -46,9 +48,7 @@ func TestFeedPassesTransactionMarkers(t *testing.T) {
 		f := b.feed(topic)
 		done(b.nexts(f, 0, 3))
 		b.put(topic, message(3))
-		if d := b.next(f, 3); d.Offset != 6 {
-			b.t.Errorf("offset %d, want 6", d.Offset)
-		}
+		check.Equal(b.t, b.next(f, 3).Offset, 6)
 	})
 }
 

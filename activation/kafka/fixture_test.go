@@ -20,6 +20,7 @@ import (
 	"github.com/twmb/franz-go/pkg/kmsg"
 	"github.com/twmb/franz-go/pkg/kversion"
 
+	"github.com/gpuwhisk/gpuwhisk/invoker/develop/check"
 	"github.com/gpuwhisk/gpuwhisk/invoker/develop/peertest"
 )
 
@@ -76,9 +77,7 @@ func startFake(t *testing.T, opts ...kfake.Opt) *kfake.Cluster {
 	t.Helper()
 	opts = append([]kfake.Opt{kfake.NumBrokers(1), kfake.GroupMinSessionTimeout(time.Millisecond)}, opts...)
 	fake, err := kfake.NewCluster(opts...)
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.NoError(t, err)
 	t.Cleanup(fake.Close)
 	return fake
 }
@@ -162,9 +161,7 @@ func (b *fixture) createWide(name string, partitions int32, config ...string) {
 		_, err = b.admin().CreateTopic(b.ctx(), partitions, 1, settings, name)
 		return !errors.Is(err, kerr.TopicAlreadyExists)
 	})
-	if err != nil {
-		b.t.Fatalf("create topic %s: %v", name, err)
-	}
+	check.NoError(b.t, err, "create topic %s", name)
 	if b.fake == nil { // a real broker has a new topic after its controller has answered
 		b.await("the broker to know topic "+name, func() bool { return b.knows(name) })
 	}
@@ -178,9 +175,7 @@ func (b *fixture) knows(name string) bool {
 	topic.Topic = kmsg.StringPtr(name)
 	req.Topics = append(req.Topics, topic)
 	res, err := req.RequestWith(b.ctx(), b.peer)
-	if err != nil {
-		b.t.Fatalf("ask for topic %s: %v", name, err)
-	}
+	check.NoError(b.t, err, "ask for topic %s", name)
 	known := res.Topics[0]
 	return known.ErrorCode == 0 && len(known.Partitions) > 0 && known.Partitions[0].ErrorCode == 0
 }
@@ -192,9 +187,8 @@ func (b *fixture) put(topic string, values ...string) {
 	for _, v := range values {
 		records = append(records, &kgo.Record{Topic: topic, Value: []byte(v)})
 	}
-	if err := b.peer.ProduceSync(b.ctx(), records...).FirstErr(); err != nil {
-		b.t.Fatalf("produce to %s: %v", topic, err)
-	}
+	err := b.peer.ProduceSync(b.ctx(), records...).FirstErr()
+	check.NoError(b.t, err, "produce to %s", topic)
 }
 
 // take reads n records of a topic from its beginning.
@@ -208,9 +202,7 @@ func (b *fixture) take(topic string, n int) []*kgo.Record {
 	ctx := b.ctx()
 	for len(got) < n {
 		fetches := cl.PollFetches(ctx)
-		if ctx.Err() != nil {
-			b.t.Fatalf("topic %s has %d records, want %d", topic, len(got), n)
-		}
+		check.NoError(b.t, ctx.Err(), "topic %s has %d records, want %d", topic, len(got), n)
 		got = append(got, fetches.Records()...)
 	}
 	return got
@@ -220,9 +212,7 @@ func (b *fixture) take(topic string, n int) []*kgo.Record {
 func (b *fixture) has(topic string, values ...string) {
 	b.t.Helper()
 	for n, r := range b.take(topic, len(values)) {
-		if string(r.Value) != values[n] {
-			b.t.Fatalf("record %d of %s is %.100s, want %.100s", n, topic, r.Value, values[n])
-		}
+		check.Equal(check.Must(b.t), string(r.Value), values[n], "record %d of %s", n, topic)
 	}
 }
 
@@ -258,17 +248,13 @@ func (b *fixture) committedMetadata(group, topic string) (int64, string) {
 // a topic's own.
 func (b *fixture) position(topic string, want int64) {
 	b.t.Helper()
-	if got := b.committed(topic, topic); got != want {
-		b.t.Errorf("committed %d, want %d", got, want)
-	}
+	check.Equal(b.t, b.committed(topic, topic), want)
 }
 
 // must ends the test where there is an error.
 func (b *fixture) must(err error) {
 	b.t.Helper()
-	if err != nil {
-		b.t.Fatal(err)
-	}
+	check.NoError(b.t, err)
 }
 
 // await polls until what is so. It is for what a peer reports only when asked;

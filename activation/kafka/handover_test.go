@@ -15,6 +15,8 @@ import (
 
 	"github.com/twmb/franz-go/pkg/kerr"
 	"github.com/twmb/franz-go/pkg/kmsg"
+
+	"github.com/gpuwhisk/gpuwhisk/invoker/develop/check"
 )
 
 // A member that gives up a partition completes what it has of it, before the
@@ -48,9 +50,9 @@ func TestMemberReleasesWhatItHasWhenThatIsCompleted(t *testing.T) {
 		if b.log.count("went to others") > 0 {
 			return // this machine stood still for longer than a session
 		}
-		if all.times[0]+all.times[1] > 0 || all.times[2] != 1 || all.times[3] != 1 {
-			b.t.Errorf("what came after the first had taken 0 and 1: %v", all.times)
-		}
+		check.AtMost(b.t, all.times[0]+all.times[1], 0, "what came after the first had taken 0 and 1")
+		check.Equal(b.t, all.times[2], 1, "what came after the first had taken 0 and 1")
+		check.Equal(b.t, all.times[3], 1, "what came after the first had taken 0 and 1")
 	})
 }
 
@@ -81,9 +83,9 @@ func TestMemberCommitsWhatIsCompletedDuringAHeartbeat(t *testing.T) {
 	left := second.Stats().Partitions[0]
 	b.putTo(topic, left, message(2))
 	b.await("what came for the partition that was left", func() bool { return all.came(2) })
-	if n := b.log.count("is gone: they count as interrupted"); n > 0 || all.count() > 1 {
-		t.Errorf("taken for interrupted: %d; came: %v", n, all.times)
-	}
+	n := b.log.count("is gone: they count as interrupted")
+	check.AtMost(t, n, 0, "taken for interrupted: %d; came: %v", n, all.times)
+	check.AtMost(t, all.count(), 1, "taken for interrupted: %d; came: %v", n, all.times)
 }
 
 // A commit that had to wait holds what is so when it goes out: of a partition that
@@ -115,12 +117,11 @@ func TestMemberCommitsWhatIsSoByThen(t *testing.T) {
 	go func() { ended <- c.commit(b.ctx()) }()
 	s.release([]int32{1})
 	c.single.Unlock()
-	if err := <-ended; err != nil {
+	if err := check.Receive(t, ended); err != nil {
 		t.Error(err)
 	}
-	if got, want := <-commits, (map[int32]bool{0: false, 1: true}); !maps.Equal(got, want) {
-		t.Errorf("committed partitions, and whether as released: %v, want %v", got, want)
-	}
+	got, want := check.Receive(t, commits), (map[int32]bool{0: false, 1: true})
+	check.That(t, maps.Equal(got, want), "committed partitions, and whether as released: %v, want %v", got, want)
 	open[1].Done()
 }
 
@@ -260,9 +261,7 @@ func TestOpenRunsDoNotDelayADeadMembersPartitions(t *testing.T) {
 			return // this machine stood still for longer than a session
 		}
 		for n := range 2 * parts {
-			if want := n / parts; all.times[n] != want {
-				b.t.Errorf("message %d came %d times, want %d", n, all.times[n], want)
-			}
+			check.Equal(b.t, all.times[n], n/parts, "message %d came", n)
 		}
 	})
 }
@@ -284,9 +283,9 @@ func TestLeavingMemberThatDies(t *testing.T) {
 		for range childTakes - len(done) {
 			d, err := s.Next(b.ctx())
 			b.must(err)
-			if n := number(d); done[n] || !d.Begun {
-				b.t.Errorf("message %d came, completed before: %t, begun before: %t", n, done[n], d.Begun)
-			}
+			n := number(d)
+			check.That(b.t, !done[n], "message %d came", n)
+			check.That(b.t, d.Begun, "message %d came", n)
 			d.Done()
 		}
 	})
@@ -317,8 +316,6 @@ func childDone(b *fixture, out io.Reader) map[int]bool {
 			done[n] = true
 		}
 	}
-	if len(done) != childCompletes {
-		b.t.Fatalf("the child completed %v: %v", done, lines.Err())
-	}
+	check.Equal(check.Must(b.t), len(done), childCompletes, "the child completed")
 	return done
 }

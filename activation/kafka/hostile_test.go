@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/gpuwhisk/gpuwhisk/activation"
+	"github.com/gpuwhisk/gpuwhisk/invoker/develop/check"
 	"github.com/gpuwhisk/gpuwhisk/invoker/lib/retry"
 )
 
@@ -73,9 +74,7 @@ func TestFeedPassesHostileMessages(t *testing.T) {
 	f, began := b.feed(topic), time.Now()
 	for {
 		d, err := f.Next(b.ctx())
-		if err != nil {
-			t.Fatal(err)
-		}
+		check.NoError(t, err)
 		d.Done()
 		if d.Offset == many {
 			break
@@ -83,13 +82,9 @@ func TestFeedPassesHostileMessages(t *testing.T) {
 	}
 	b.await("the position to pass all", func() bool { return b.committed(topic, topic) == many+1 })
 	s := f.Stats()
-	if s.Undecodable == 0 || s.Open != 0 {
-		t.Errorf("stats %+v", s)
-	}
-	if n := b.log.count("cannot be decoded"); n > 1+int(time.Since(began)/retry.LogPause) {
-		t.Errorf("%d lines about %d messages that cannot be decoded, want one a minute", n, s.Undecodable)
-	}
-	if b.log.count(secret[:8]) > 0 {
-		t.Error("a secret is in the log")
-	}
+	check.That(t, s.Undecodable != 0, "stats %+v", s)
+	check.Equal(t, s.Open, 0)
+	n := b.log.count("cannot be decoded")
+	check.AtMost(t, n, 1+int(time.Since(began)/retry.LogPause), "%d lines about %d messages that cannot be decoded, want one a minute", n, s.Undecodable)
+	check.AtMost(t, b.log.count(secret[:8]), 0, "a secret is in the log")
 }

@@ -1,7 +1,6 @@
 package kafka
 
 import (
-	"bytes"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -9,6 +8,7 @@ import (
 	"testing"
 
 	"github.com/gpuwhisk/gpuwhisk/activation"
+	"github.com/gpuwhisk/gpuwhisk/invoker/develop/check"
 )
 
 func ackOf(n, bytes int) activation.Ack {
@@ -37,12 +37,10 @@ func TestAckTooLargeIsShrunk(t *testing.T) {
 			b.must(p.SendAck(b.ctx(), topic, ackOf(1, c.bytes), func(err error) { reported <- err }))
 			b.must(<-reported)
 			got := b.take(topic, 1)[0].Value
-			if want := ackOf(1, 1).Shrink().Encode(); !bytes.Equal(got, want) {
-				b.t.Errorf("over %s limit: %d bytes came: %.200s", c.name, len(got), got)
-			}
-			if s := p.Stats(); s.Shrunk != 1 || s.Sent != 1 {
-				b.t.Errorf("over %s limit: stats %+v", c.name, s)
-			}
+			check.EqualSlices(b.t, got, ackOf(1, 1).Shrink().Encode(), "over %s limit", c.name)
+			s := p.Stats()
+			check.Equal(b.t, s.Shrunk, 1, "over %s limit: stats", c.name)
+			check.Equal(b.t, s.Sent, 1, "over %s limit: stats", c.name)
 		}
 	})
 }
@@ -60,18 +58,17 @@ func TestProducerSplitsABatchThatIsTooLarge(t *testing.T) {
 				b.must(p.Send(b.ctx(), topic, make([]byte, 6000), func(err error) { reported <- err }))
 			}
 		}
-		if err := p.Close(b.ctx()); err != nil || p.Stats().Dropped != 1 {
-			b.t.Errorf("Close: %v, stats %+v", err, p.Stats())
-		}
+		check.NoError(b.t, p.Close(b.ctx()))
+		check.Equal(b.t, p.Stats().Dropped, 1)
 		for i := range 41 {
-			if err := <-reported; (err != nil) != (i == 21) || i == 21 && !errors.Is(err, ErrTooLarge) {
+			err := <-reported
+			check.That(b.t, (err != nil) == (i == 21), "message %d: %v", i, err)
+			if i == 21 && !errors.Is(err, ErrTooLarge) {
 				b.t.Errorf("message %d: %v", i, err)
 			}
 		}
 		for i, r := range b.take(topic, 40) {
-			if got := string(r.Value[:4]); got != fmt.Sprintf("%04d", i) {
-				b.t.Fatalf("record %d is %s", i, got)
-			}
+			check.Equal(check.Must(b.t), string(r.Value[:4]), fmt.Sprintf("%04d", i), "record %d", i)
 		}
 	})
 }

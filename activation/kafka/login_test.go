@@ -15,6 +15,7 @@ import (
 
 	wire "github.com/segmentio/kafka-go"
 
+	"github.com/gpuwhisk/gpuwhisk/invoker/develop/check"
 	"github.com/gpuwhisk/gpuwhisk/invoker/develop/peertest"
 )
 
@@ -37,9 +38,7 @@ func guardedFake(t *testing.T, mechanism string) (*fixture, Login) {
 	l := Login{mechanism, "whisk, a=b", "of a test"}
 	fake := startFake(t, kfake.EnableSASL(), kfake.Superuser(mechanism, l.Username, l.Password))
 	prepared, err := newLogin(l)
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.NoError(t, err)
 	b := &fixture{t: t, addrs: fake.ListenAddrs(), fake: fake, log: &logbook{}}
 	b.peer = b.client(kgo.SASL(prepared))
 	return b, l
@@ -75,9 +74,9 @@ func (b *fixture) useAll(c *Cluster) {
 		b.must(c.EnsureTopic(ctx, TopicSpec{Name: name}))
 		b.await("the broker to know topic "+name, func() bool { return b.knows(name) })
 	}
-	if s, err := c.Describe(ctx); err != nil || s.Topics[topic] != 1 {
-		b.t.Fatalf("survey %+v, %v", s, err)
-	}
+	survey, err := c.Describe(ctx)
+	check.NoError(b.t, err)
+	check.Equal(check.Must(b.t), survey.Topics[topic], 1, "survey %+v", survey)
 
 	p := c.NewPinger(PingerConfig{Topic: health, Instance: invoker0(), Every: 10 * time.Millisecond})
 	defer p.Close()
@@ -96,9 +95,8 @@ func (b *fixture) useAll(c *Cluster) {
 	b.must(err)
 	defer s.Close(ctx)
 	d, err := s.Next(ctx)
-	if err != nil || number(d) != 0 {
-		b.t.Fatalf("member: %v, %v\nlog:\n%s", d, err, b.log)
-	}
+	check.NoError(b.t, err, "member: %v\nlog:\n%s", d, b.log)
+	check.Equal(check.Must(b.t), number(d), 0, "member: %v, %v\nlog:\n%s", d, err, b.log)
 	d.Done()
 }
 
@@ -131,20 +129,14 @@ func TestLoginRefused(t *testing.T) {
 			l.Password = "very-secret"
 			c := b.clusterAs(l)
 			refusal := c.EnsureTopic(b.ctx(), TopicSpec{Name: freshName()})
-			if !errors.Is(refusal, wire.SASLAuthenticationFailed) {
-				t.Fatalf("got %v", refusal)
-			}
+			check.ErrorIs(check.Must(t), refusal, wire.SASLAuthenticationFailed)
 			for _, want := range []string{b.addrs[0], `"whisk"`, mechanism, "whisk.kafka.common.sasl-jaas-config"} {
-				if !strings.Contains(refusal.Error(), want) {
-					t.Errorf("%v does not name %s", refusal, want)
-				}
+				check.ErrorContains(t, refusal, want)
 			}
 			p := c.NewPinger(PingerConfig{Topic: freshName(), Instance: invoker0()})
 			defer p.Close()
 			m, err := c.NewMember(MemberConfig{Topic: freshName(), Session: session})
-			if err != nil {
-				t.Fatal(err)
-			}
+			check.NoError(t, err)
 			defer func() {
 				short, cut := context.WithTimeout(context.Background(), 100*time.Millisecond)
 				defer cut()
@@ -153,9 +145,7 @@ func TestLoginRefused(t *testing.T) {
 			b.await("pinger and member to say why", func() bool {
 				return strings.Contains(p.Status().Interrupted, "sasl-jaas-config") && strings.Contains(m.Stats().Interrupted, "sasl-jaas-config")
 			})
-			if text := fmt.Sprint(refusal, b.log, p.Status(), m.Stats(), l); strings.Contains(text, "very-secret") {
-				t.Errorf("the password is in\n%s", text)
-			}
+			check.Lacks(t, fmt.Sprint(refusal, b.log, p.Status(), m.Stats(), l), "very-secret", "the password")
 		})
 	}
 }
@@ -166,9 +156,8 @@ func TestLoginNotKnown(t *testing.T) {
 	l := Login{"PLAIN", "whisk", "of a test"}
 	real := newFixture(t, nil, realBroker(t))
 	err := real.clusterAs(l).EnsureTopic(real.ctx(), TopicSpec{Name: freshName()})
-	if !errors.Is(err, wire.IllegalSASLState) || !strings.Contains(err.Error(), "security-protocol") {
-		t.Errorf("got %v", err)
-	}
+	check.ErrorIs(t, err, wire.IllegalSASLState)
+	check.ErrorContains(t, err, "security-protocol")
 
 	fake := newFakeFixture(t)
 	fake.fake.ControlKey(int16(kmsg.SASLHandshake), func(r kmsg.Request) (kmsg.Response, error, bool) {
@@ -177,17 +166,15 @@ func TestLoginNotKnown(t *testing.T) {
 		return res, nil, true
 	})
 	err = fake.clusterAs(l).EnsureTopic(fake.ctx(), TopicSpec{Name: freshName()})
-	if !errors.Is(err, wire.UnsupportedSASLMechanism) || !strings.Contains(err.Error(), "sasl-mechanism") {
-		t.Errorf("got %v", err)
-	}
+	check.ErrorIs(t, err, wire.UnsupportedSASLMechanism)
+	check.ErrorContains(t, err, "sasl-mechanism")
 }
 
 func TestLoginNeedsItsParts(t *testing.T) {
 	for _, l := range []Login{{"PLAIN", "", "very-secret"}, {"PLAIN", "a", ""}, {"GSSAPI", "a", "very-secret"}, {"", "a", "very-secret"}} {
 		_, err := New(Options{Brokers: []string{"a:1"}, Login: &l})
-		if err == nil || strings.Contains(err.Error(), "very-secret") {
-			t.Errorf("%v: %v", l, err)
-		}
+		check.That(check.Must(t), err != nil, "%v: %v", l, err)
+		check.Lacks(t, err.Error(), "very-secret", "%v", l)
 	}
 }
 
@@ -195,17 +182,14 @@ func TestLoginNeedsItsParts(t *testing.T) {
 func TestHostileLoginIsRefused(t *testing.T) {
 	for _, mechanism := range mechanisms[1:] {
 		prepared, err := newLogin(Login{mechanism, "whisk", "of a test"})
-		if err != nil {
-			t.Fatal(err)
-		}
+		check.NoError(t, err)
 		for rounds, refused := range map[string]bool{"4096": false, "1000001": true, "2147483647": true, "99999999999999999999999": true} {
 			session, first, err := prepared.Authenticate(t.Context(), "broker")
-			if err != nil {
-				t.Fatal(err)
-			}
+			check.NoError(t, err)
 			_, nonce, _ := strings.Cut(string(first), "r=")
 			_, _, err = session.Challenge([]byte("r=" + nonce + "more,s=c2FsdA==,i=" + rounds))
-			if refused != errors.Is(err, errHostileLogin) || !refused && err != nil {
+			check.Equal(t, refused, errors.Is(err, errHostileLogin), "%s, %s rounds", mechanism, rounds)
+			if !refused && err != nil {
 				t.Errorf("%s, %s rounds: %v", mechanism, rounds, err)
 			}
 		}

@@ -6,7 +6,6 @@ import (
 	"log/slog"
 	"maps"
 	"slices"
-	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -15,6 +14,8 @@ import (
 	"github.com/twmb/franz-go/pkg/kerr"
 	"github.com/twmb/franz-go/pkg/kgo"
 	"github.com/twmb/franz-go/pkg/kmsg"
+
+	"github.com/gpuwhisk/gpuwhisk/invoker/develop/check"
 )
 
 // session is how soon a member that was killed is noticed: the least that
@@ -107,18 +108,12 @@ func TestKeyChoosesThePartition(t *testing.T) {
 		last := map[string]int64{}
 		for range 200 {
 			for _, r := range cl.PollRecords(b.ctx(), 1).Records() {
-				if want := home.Partition(r, 5); int(r.Partition) != want {
-					b.t.Fatalf("key %s is in partition %d, want %d", r.Key, r.Partition, want)
-				}
-				if r.Offset < last[string(r.Key)] {
-					b.t.Fatalf("key %s went back", r.Key)
-				}
+				check.Equal(check.Must(b.t), int(r.Partition), home.Partition(r, 5), "key %s is in partition %d", r.Key, r.Partition)
+				check.AtLeast(check.Must(b.t), r.Offset, last[string(r.Key)], "key %s went back", r.Key)
 				last[string(r.Key)] = r.Offset
 			}
 		}
-		if len(last) != 17 {
-			b.t.Errorf("%d keys came, want 17", len(last))
-		}
+		check.Equal(b.t, len(last), 17)
 	})
 }
 
@@ -149,14 +144,10 @@ func TestMembersDivideTheTopic(t *testing.T) {
 			return // this machine stood still for longer than a session
 		}
 		for n, times := range all.times {
-			if times != 1 {
-				b.t.Errorf("message %d came %d times", n, times)
-			}
+			check.Equal(b.t, times, 1, "message %d came", n)
 		}
 		for key, had := range all.members {
-			if len(had) != 1 {
-				b.t.Errorf("%s ran at %v", key, slices.Sorted(maps.Keys(had)))
-			}
+			check.Equal(b.t, len(had), 1, "%s ran at %v", key, slices.Sorted(maps.Keys(had)))
 		}
 	})
 }
@@ -231,24 +222,23 @@ func TestMemberNamesWhatIsWrong(t *testing.T) {
 	s := b.member(topic)
 	b.putTo(topic, 0, "{", message(1))
 	d, err := s.Next(b.ctx())
-	if err != nil || number(d) != 1 {
-		t.Fatalf("%v, %v", d, err)
-	}
+	check.NoError(t, err)
+	check.Equal(check.Must(t), number(d), 1)
 	d.Done()
-	if got := s.Stats(); got.Undecodable != 1 || got.Delivered != 1 || b.log.count("ERROR", "cannot be decoded") != 1 {
-		t.Errorf("stats %+v\n%s", got, b.log)
-	}
+	got := s.Stats()
+	check.Equal(t, got.Undecodable, 1, "stats %+v\n%s", got, b.log)
+	check.Equal(t, got.Delivered, 1, "stats %+v\n%s", got, b.log)
+	check.Equal(t, b.log.count("ERROR", "cannot be decoded"), 1, "stats %+v\n%s", got, b.log)
 	if err := s.Close(b.ctx()); err != nil {
 		t.Error(err)
 	}
-	if _, err := s.Next(b.ctx()); err == nil || !strings.Contains(err.Error(), "closed") {
-		t.Errorf("Next of a closed member: %v", err)
-	}
+	_, err = s.Next(b.ctx())
+	check.ErrorContains(t, err, "closed", "Next of a closed member")
 	again := b.member(topic)
 	b.putTo(topic, 0, message(2))
-	if d, err := again.Next(b.ctx()); err != nil || number(d) != 2 {
-		t.Errorf("%v, %v, want message 2", d, err)
-	}
+	d, err = again.Next(b.ctx())
+	check.NoError(t, err)
+	check.Equal(t, number(d), 2)
 }
 
 // A member whose reading was interrupted is well again when the broker is, though

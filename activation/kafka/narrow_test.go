@@ -6,6 +6,8 @@ import (
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"github.com/gpuwhisk/gpuwhisk/invoker/develop/check"
 )
 
 // narrowed is a feed without a broker, of one partition of which more is open
@@ -47,18 +49,12 @@ func TestNarrowedMemberReadsOnWhenItsPartitionIsGone(t *testing.T) {
 				defer cancel()
 				go func() { _, _ = f.Next(ctx) }()
 				synctest.Wait()
-				if !f.stats.Narrowed {
-					t.Fatal("reads on though a commit does not say it all")
-				}
+				check.That(check.Must(t), f.stats.Narrowed, "reads on though a commit does not say it all")
 				gone(m)
 				p.finish(p.open[0]) // which is no news
 				synctest.Wait()
-				if f.stats.Narrowed {
-					t.Error("waits for what nothing completes")
-				}
-				if n := len(f.partitions); n > 0 {
-					t.Errorf("keeps %d partitions", n)
-				}
+				check.That(t, !f.stats.Narrowed, "waits for what nothing completes")
+				check.AtMost(t, len(f.partitions), 0)
 			})
 		})
 	}
@@ -73,16 +69,10 @@ func TestNarrowedFeedReadsOnWhenTheLogIsTruncated(t *testing.T) {
 		defer cancel()
 		go func() { _, _ = f.Next(ctx) }()
 		synctest.Wait()
-		if p.asked {
-			t.Fatal("reads on though a commit does not say it all")
-		}
-		if !f.stats.Narrowed {
-			t.Fatal("does not say that a commit does not say it all")
-		}
+		check.That(check.Must(t), !p.asked, "reads on though a commit does not say it all")
+		check.That(check.Must(t), f.stats.Narrowed, "does not say that a commit does not say it all")
 		p.cutAt(0)
 		synctest.Wait()
-		if !p.asked {
-			t.Error("waits for what nothing completes")
-		}
+		check.That(t, p.asked, "waits for what nothing completes")
 	})
 }

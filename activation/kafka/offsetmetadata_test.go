@@ -3,12 +3,13 @@ package kafka
 import (
 	"encoding/base64"
 	"encoding/binary"
-	"errors"
 	"fmt"
 	"math/rand/v2"
 	"reflect"
 	"strings"
 	"testing"
+
+	"github.com/gpuwhisk/gpuwhisk/invoker/develop/check"
 )
 
 // sample is metadata of random content, and the position that it stands beside.
@@ -37,9 +38,9 @@ func TestOffsetMetadataIsReadAsItWasWritten(t *testing.T) {
 		}
 		text, whole := n.encode(position, metadataChars)
 		got, err := decodeOffsetMetadata(text, position)
-		if err != nil || !whole || !reflect.DeepEqual(got, n) {
-			t.Fatalf("seed %d: %v, whole %v\nwrote %+v\nread  %+v", seed, err, whole, n, got)
-		}
+		check.NoError(t, err, "seed %d", seed)
+		check.That(check.Must(t), whole, "seed %d: %v, whole %v\nwrote %+v\nread  %+v", seed, err, whole, n, got)
+		check.DeepEqual(check.Must(t), got, n, "seed %d", seed)
 	}
 }
 
@@ -50,13 +51,11 @@ func TestOffsetMetadataKeepsToTheLimit(t *testing.T) {
 		position, n := sample(r, 3000)
 		chars := 64 + r.IntN(metadataChars-64)
 		text, whole := n.encode(position, chars)
-		if whole || len(text) > chars || len(text) < chars-80 {
-			t.Fatalf("seed %d: %d characters of %d, whole %v", seed, len(text), chars, whole)
-		}
+		check.That(check.Must(t), !whole, "seed %d: %d characters of %d, whole %v", seed, len(text), chars, whole)
+		check.AtMost(check.Must(t), len(text), chars, "seed %d", seed)
+		check.AtLeast(check.Must(t), len(text), chars-80, "seed %d", seed)
 		got, err := decodeOffsetMetadata(text, position)
-		if err != nil {
-			t.Fatalf("seed %d: %v", seed, err)
-		}
+		check.NoError(t, err, "seed %d", seed)
 		if !reflect.DeepEqual(got.done, n.done[:len(got.done):len(got.done)]) && len(got.done) > 0 {
 			t.Fatalf("seed %d: runs that were not written", seed)
 		}
@@ -64,18 +63,17 @@ func TestOffsetMetadataKeepsToTheLimit(t *testing.T) {
 			t.Fatalf("seed %d: tries that were not written", seed)
 		}
 	}
-	if text, whole := (&offsetMetadata{}).encode(7, 4); text != "" || whole {
-		t.Errorf("%q written into 4 characters", text)
-	}
+	text, whole := (&offsetMetadata{}).encode(7, 4)
+	check.Equal(t, text, "")
+	check.That(t, !whole, "%q written into 4 characters", text)
 }
 
 // One activation open and thousands behind it take a handful of bytes; so does
 // the usual state under load.
 func TestOffsetMetadataIsShort(t *testing.T) {
 	n := offsetMetadata{last: lastRecord{offset: 6000, sum: 1 << 31, newest: 1 << 41, ok: true}, done: []offsetRange{{1001, 6001}}, tried: []attempt{{offset: 1000, here: true}}}
-	if text, _ := n.encode(1000, metadataChars); len(text) > 40 {
-		t.Errorf("%d characters for one open activation", len(text))
-	}
+	text, _ := n.encode(1000, metadataChars)
+	check.AtMost(t, len(text), 40, "characters for one open activation")
 	r := rand.New(rand.NewPCG(5, 5))
 	var p progress
 	for o := range int64(100_000) {
@@ -85,9 +83,8 @@ func TestOffsetMetadataIsShort(t *testing.T) {
 		}
 	}
 	text, whole := p.metadata().encode(p.offset(), metadataChars)
-	if !whole || len(text) > 1000 {
-		t.Errorf("%d characters for %d open among 100,000, whole %v", len(text), len(p.open), whole)
-	}
+	check.That(check.Must(t), whole, "%d characters for %d open among 100,000, whole %v", len(text), len(p.open), whole)
+	check.AtMost(t, len(text), 1000, "%d characters for %d open among 100,000, whole %v", len(text), len(p.open), whole)
 }
 
 // metadataFits promises that whatever is open can be named, however it ends.
@@ -122,21 +119,16 @@ func TestOffsetMetadataFitsWhatItPromises(t *testing.T) {
 				}
 			}
 			p.skipTo(window)
-			if _, whole := p.metadata().encode(p.offset(), chars); !whole {
-				t.Fatalf("seed %d shape %d: %d open of %d do not fit into %d characters", seed, shape, left, window, chars)
-			}
+			_, whole := p.metadata().encode(p.offset(), chars)
+			check.That(check.Must(t), whole, "seed %d shape %d: %d open of %d do not fit into %d characters", seed, shape, left, window, chars)
 		}
 	}
-	if fitting < 20 {
-		t.Errorf("only %d of 300 were tried", fitting)
-	}
+	check.AtLeast(t, fitting, 20)
 	for n, c := range map[int64]struct {
 		of   int64
 		want bool
 	}{1: {5000, true}, 500: {50_000, true}, 20_000: {50_000, false}} {
-		if got := metadataFits(n, c.of, metadataChars); got != c.want {
-			t.Errorf("%d of %d fit: %t", n, c.of, got)
-		}
+		check.Equal(t, metadataFits(n, c.of, metadataChars), c.want, "%d of %d fit", n, c.of)
 	}
 }
 
@@ -154,30 +146,28 @@ func TestOffsetMetadataRefusesWhatIsNotItsOwn(t *testing.T) {
 			damaged := text[:i] + string(c) + text[i+1:]
 			if got, err := decodeOffsetMetadata(damaged, position); err == nil {
 				// The last character has bits that mean nothing.
-				if i != len(text)-1 || !reflect.DeepEqual(got, n) {
-					t.Fatalf("byte %d changed to %q: taken", i, c)
-				}
+				check.Equal(check.Must(t), i, len(text)-1, "byte %d changed to %q: taken", i, c)
+				check.DeepEqual(check.Must(t), got, n, "byte %d changed to %q: taken", i, c)
 			}
 		}
 		if _, err := decodeOffsetMetadata(text[:i], position); i > 0 && err == nil {
 			t.Fatalf("cut after %d characters: taken", i)
 		}
 	}
-	if _, err := decodeOffsetMetadata(text, position+1); !errors.Is(err, errMetadataForeign) {
-		t.Errorf("beside another position: %v", err)
-	}
+	_, err := decodeOffsetMetadata(text, position+1)
+	check.ErrorIs(t, err, errMetadataForeign, "beside another position")
 	for _, foreign := range []string{"x", "consumer-1", "{}", "AAAA", strings.Repeat("A", 5000), "\x00"} {
-		if _, err := decodeOffsetMetadata(foreign, position); !errors.Is(err, errMetadataForeign) {
-			t.Errorf("%.20q: %v", foreign, err)
-		}
+		_, err := decodeOffsetMetadata(foreign, position)
+		check.ErrorIs(t, err, errMetadataForeign, "%.20q", foreign)
 	}
-	if got, err := decodeOffsetMetadata("", position); err != nil || len(got.done) > 0 || got.last.ok {
-		t.Errorf("nothing: %+v, %v", got, err)
-	}
+	got, err := decodeOffsetMetadata("", position)
+	check.NoError(t, err)
+	check.Equal(t, len(got.done), 0)
+	check.That(t, !got.last.ok, "nothing: %+v, %v", got, err)
 	newer := renumber(text, position, metadataVersion+1)
-	if _, err := decodeOffsetMetadata(newer, position); !errors.Is(err, errMetadataVersion) || !strings.Contains(fmt.Sprint(err), "format 3") {
-		t.Errorf("of a newer version: %v", err)
-	}
+	_, err = decodeOffsetMetadata(newer, position)
+	check.ErrorIs(t, err, errMetadataVersion, "of a newer version")
+	check.Contains(t, fmt.Sprint(err), "format 3", "of a newer version")
 }
 
 // FuzzOffsetMetadata holds that no text makes decodeOffsetMetadata panic or take much, and that
@@ -201,15 +191,16 @@ func FuzzOffsetMetadata(f *testing.F) {
 		}
 		at := position
 		for _, s := range n.done {
-			if s.from <= at || s.end <= s.from || s.end > position+maxWindow {
-				t.Fatalf("run %+v after %d", s, at)
-			}
+			check.Greater(check.Must(t), s.from, at)
+			check.Greater(check.Must(t), s.end, s.from)
+			check.AtMost(check.Must(t), s.end, position+maxWindow)
 			at = s.end
 		}
 		(&progress{next: position, ahead: n.done}).deliver(record{offset: position})
 		again, whole := n.encode(position, 2*len(text)+200)
-		if got, err := decodeOffsetMetadata(again, position); whole && (err != nil || !reflect.DeepEqual(got, n)) {
-			t.Fatalf("read %+v, wrote, read %+v, %v", n, got, err)
+		if got, err := decodeOffsetMetadata(again, position); whole {
+			check.NoError(t, err, "read %+v, wrote it", n)
+			check.DeepEqual(check.Must(t), got, n)
 		}
 	})
 }
@@ -250,9 +241,7 @@ func BenchmarkOffsetMetadata(b *testing.B) {
 func TestOffsetMetadataIsWordsThatABrokerTakes(t *testing.T) {
 	_, n := sample(rand.New(rand.NewPCG(3, 14)), 500)
 	text, _ := n.encode(0, metadataChars)
-	if strings.ContainsFunc(text, func(r rune) bool { return r < '-' || r > 'z' }) {
-		t.Errorf("%.60s", text)
-	}
+	check.That(t, !strings.ContainsFunc(text, func(r rune) bool { return r < '-' || r > 'z' }), "%.60s", text)
 }
 
 // What had begun to run and has expired since is not in the metadata: it would
@@ -263,7 +252,7 @@ func TestOffsetMetadataWithoutWhatExpired(t *testing.T) {
 	p.resume(5, offsetMetadata{tried: []attempt{{offset: 5, attempts: 1, begun: true}, kept}})
 	p.skipTo(10)
 	text, _ := p.metadata().encode(p.offset(), metadataChars)
-	if m, err := decodeOffsetMetadata(text, 10); err != nil || !reflect.DeepEqual(m.tried, []attempt{kept}) {
-		t.Errorf("read %+v, %v, want %+v alone", m.tried, err, kept)
-	}
+	m, err := decodeOffsetMetadata(text, 10)
+	check.NoError(t, err)
+	check.DeepEqual(t, m.tried, []attempt{kept}, "read %+v, %v, want %+v alone", m.tried, err, kept)
 }

@@ -3,13 +3,14 @@ package kafka
 import (
 	"cmp"
 	"context"
-	"slices"
 	"testing"
 	"time"
 
 	"github.com/twmb/franz-go/pkg/kfake"
 	"github.com/twmb/franz-go/pkg/kgo"
 	"github.com/twmb/franz-go/pkg/kmsg"
+
+	"github.com/gpuwhisk/gpuwhisk/invoker/develop/check"
 )
 
 // putTo writes values to one partition of a topic.
@@ -17,9 +18,8 @@ func (b *fixture) putTo(topic string, partition int32, values ...string) {
 	b.t.Helper()
 	for _, v := range values {
 		r := &kgo.Record{Topic: topic, Partition: partition, Value: []byte(v)}
-		if err := b.peer.ProduceSync(b.ctx(), r).FirstErr(); err != nil {
-			b.t.Fatalf("produce to partition %d of %s: %v", partition, topic, err)
-		}
+		err := b.peer.ProduceSync(b.ctx(), r).FirstErr()
+		check.NoError(b.t, err, "produce to partition %d of %s", partition, topic)
 	}
 }
 
@@ -29,9 +29,7 @@ func (b *fixture) takeAll(f *Feed, n int) map[int32][]Delivery {
 	all := map[int32][]Delivery{}
 	for range n {
 		d, err := f.Next(b.ctx())
-		if err != nil {
-			b.t.Fatalf("%v\nlog:\n%s", err, b.log)
-		}
+		check.NoError(b.t, err, "\nlog:\n%s", b.log)
 		all[d.Partition] = append(all[d.Partition], d)
 	}
 	return all
@@ -62,9 +60,8 @@ func TestFeedReadsAllPartitions(t *testing.T) {
 		f := b.feed(topic)
 		all := b.takeAll(f, 30)
 		for p := range int32(3) {
-			if got, want := numbers(all[p]), upTo(100*int(p), 100*int(p)+10); !slices.Equal(got, want) {
-				b.t.Errorf("partition %d: %v, want %v", p, got, want)
-			}
+			got, want := numbers(all[p]), upTo(100*int(p), 100*int(p)+10)
+			check.EqualSlices(b.t, got, want, "partition %d", p)
 			for n, d := range all[p] {
 				if n != int(p) { // one of each stays open, another one in each
 					d.Done()
@@ -75,18 +72,19 @@ func TestFeedReadsAllPartitions(t *testing.T) {
 		f = b.feed(topic)
 		all = b.takeAll(f, 3)
 		for p := range int32(3) {
-			if got, want := numbers(all[p]), []int{101 * int(p)}; !slices.Equal(got, want) {
-				b.t.Errorf("partition %d: %v came again, want %v", p, got, want)
-			}
+			got, want := numbers(all[p]), []int{101 * int(p)}
+			check.EqualSlices(b.t, got, want, "partition %d", p)
 		}
 		for p := range int32(3) {
 			b.putTo(topic, p, messages(1000+int(p), 1001+int(p))...)
 		}
 		b.takeAll(f, 3)
 		s := f.Stats()
-		if len(s.Partitions) != 3 || s.Open != 6 || s.Position != 11 || s.Partitions[2].Committed != 2 || s.Lag() != 0 {
-			b.t.Errorf("stats %+v", s)
-		}
+		check.Equal(check.Must(b.t), len(s.Partitions), 3)
+		check.Equal(b.t, s.Open, 6)
+		check.Equal(b.t, s.Position, 11)
+		check.Equal(b.t, s.Partitions[2].Committed, 2)
+		check.Equal(b.t, s.Lag(), 0)
 	})
 }
 
@@ -115,17 +113,14 @@ func TestFeedFindsNewPartitions(t *testing.T) {
 		b.put(topic, message(0))
 		b.next(f, 0).Done()
 		wider, err := b.admin().UpdatePartitions(b.ctx(), 2, topic)
-		if err = cmp.Or(err, wider[topic].Err); err != nil {
-			b.t.Fatalf("create partitions: %v", err)
-		}
+		err = cmp.Or(err, wider[topic].Err)
+		check.NoError(b.t, err, "create partitions")
 		b.peer = b.client()
 		b.await("the new partition to take messages", func() bool {
 			b.peer.ForceMetadataRefresh() // what it has may be from before, and is kept for minutes
 			return b.peer.ProduceSync(b.ctx(), &kgo.Record{Topic: topic, Partition: 1, Value: []byte(message(1))}).FirstErr() == nil
 		})
-		if d := b.next(f, 1); d.Partition != 1 {
-			b.t.Errorf("message 1 is of partition %d", d.Partition)
-		}
+		check.Equal(b.t, b.next(f, 1).Partition, 1, "message 1 is of partition")
 	})
 }
 
@@ -146,7 +141,6 @@ func TestFeedReadsOnWhileAPartitionIsAway(t *testing.T) {
 	f := b.feed(topic)
 	done(b.nexts(f, 0, 5))
 	b.await("the feed to report it", func() bool { return f.Stats().Interrupted != "" })
-	if s := f.Stats(); !s.Since.IsZero() {
-		t.Errorf("one partition can be read, and reading counts as away since %s", s.Since)
-	}
+	s := f.Stats()
+	check.That(t, s.Since.IsZero(), "one partition can be read, and reading counts as away since %s", s.Since)
 }

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/gpuwhisk/gpuwhisk/activation"
+	"github.com/gpuwhisk/gpuwhisk/invoker/develop/check"
 )
 
 func activationMessage(t *testing.T, id activation.ID, controller string) string {
@@ -34,9 +35,10 @@ func ack(id activation.ID) string {
 // polls fails the test unless so many wait and run, of which these topics get the answers.
 func (b *fixture) polls(p *Pending, when string, waiting, running int, topics ...string) {
 	b.t.Helper()
-	if w, r, err := p.Poll(b.ctx(), topics); err != nil || w != waiting || r != running {
-		b.t.Fatalf("%s: %d wait, %d run, %v; want %d and %d", when, w, r, err, waiting, running)
-	}
+	w, r, err := p.Poll(b.ctx(), topics)
+	check.NoError(b.t, err, "%s: %d wait, %d run; want %d and %d", when, w, r, waiting, running)
+	check.Equal(check.Must(b.t), w, waiting, "%s", when)
+	check.Equal(check.Must(b.t), r, running, "%s", when)
 }
 
 // TestPending: what was not taken waits, what was taken and not answered runs,
@@ -118,15 +120,11 @@ func TestRequester(t *testing.T) {
 		r, err := b.cluster().NewRequester(b.ctx(), TopicSpec{Name: reply}, func(v []byte) { received <- string(v) })
 		b.must(err)
 		b.must(r.Send(b.ctx(), topic, []byte("request")))
-		if got := b.take(topic, 1); string(got[0].Value) != "request" {
-			b.t.Errorf("sent %q", got[0].Value)
-		}
+		check.Equal(b.t, string(b.take(topic, 1)[0].Value), "request")
 		b.await("the topic of the replies", func() bool { return b.knows(reply) })
 		b.put(reply, "first", "second")
 		for _, want := range []string{"first", "second"} {
-			if got := <-received; got != want {
-				b.t.Errorf("received %q, want %q", got, want)
-			}
+			check.Equal(b.t, <-received, want)
 		}
 		if err := r.Close(b.ctx()); err != nil {
 			b.t.Error(err)

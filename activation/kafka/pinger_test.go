@@ -2,7 +2,6 @@ package kafka
 
 import (
 	"context"
-	"errors"
 	"os"
 	"slices"
 	"strings"
@@ -12,6 +11,7 @@ import (
 	wire "github.com/segmentio/kafka-go"
 
 	"github.com/gpuwhisk/gpuwhisk/activation"
+	"github.com/gpuwhisk/gpuwhisk/invoker/develop/check"
 )
 
 func invoker0() activation.Instance {
@@ -33,9 +33,7 @@ func (b *fixture) pinger(cfg PingerConfig) *Pinger {
 func capturedPing(t *testing.T) string {
 	t.Helper()
 	data, err := os.ReadFile("../testdata/golden/topics/health.examples.txt")
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.NoError(t, err)
 	_, raw, _ := strings.Cut(string(data), "raw:")
 	raw, _, _ = strings.Cut(raw, "\n")
 	return strings.TrimSpace(raw)
@@ -47,9 +45,8 @@ func TestPingsAreThoseOfTheOriginal(t *testing.T) {
 		b.pinger(PingerConfig{Topic: topic, Instance: invoker0()})
 		want := capturedPing(b.t)
 		for _, r := range b.take(topic, 3) {
-			if string(r.Value) != want || r.Key != nil {
-				b.t.Fatalf("ping %s\nwant %s", r.Value, want)
-			}
+			check.Equal(check.Must(b.t), string(r.Value), want)
+			check.That(check.Must(b.t), r.Key == nil, "ping %s\nwant %s", r.Value, want)
 		}
 	})
 }
@@ -64,13 +61,12 @@ func TestFirstPingDoesNotWait(t *testing.T) {
 	for range 3 { // what the broker knows is not sent again
 		b.must(p.Enable(b.ctx()))
 	}
-	if s := p.Status(); !s.Enabled || s.Sent != 1 || time.Since(s.Last) > testTimeout {
-		t.Errorf("status %+v", s)
-	}
+	s := p.Status()
+	check.That(check.Must(t), s.Enabled, "status %+v", s)
+	check.Equal(t, s.Sent, 1)
+	check.AtMost(t, time.Since(s.Last), testTimeout)
 	p.Close()
-	if n := b.end(topic); n != 1 {
-		t.Errorf("%d pings, want 1", n)
-	}
+	check.Equal(t, b.end(topic), 1)
 }
 
 // Disabled is sent once, and then nothing until it is enabled again.
@@ -84,15 +80,11 @@ func TestDisabledIsSentOnce(t *testing.T) {
 		}
 		sent := b.end(topic)
 		last := b.take(topic, int(sent))[sent-1].Value
-		if !strings.Contains(string(last), `"isEnabled":false`) {
-			b.t.Fatalf("the last ping is %s", last)
-		}
+		check.Contains(check.Must(b.t), string(last), `"isEnabled":false`, "the last ping")
 		b.must(p.Enable(b.ctx()))
 		for i, r := range b.take(topic, int(sent)+2) {
 			enabled := strings.Contains(string(r.Value), `"isEnabled":true`)
-			if enabled == (int64(i) == sent-1) {
-				b.t.Errorf("ping %d of %d is %s", i, sent, r.Value)
-			}
+			check.That(b.t, enabled != (int64(i) == sent-1), "ping %d of %d is %s", i, sent, r.Value)
 		}
 	})
 }
@@ -102,9 +94,7 @@ func TestPingerDisabledFromTheStart(t *testing.T) {
 	topic := b.topic()
 	p := b.pinger(PingerConfig{Topic: topic, Instance: invoker0(), Disabled: true})
 	b.must(p.Disable(b.ctx()))
-	if got := b.take(topic, 1)[0].Value; !strings.Contains(string(got), `"isEnabled":false`) {
-		t.Errorf("ping %s", got)
-	}
+	check.Contains(t, string(b.take(topic, 1)[0].Value), `"isEnabled":false`)
 }
 
 // Pings that could not be sent are not sent later: the next has the same content.
@@ -116,22 +106,15 @@ func TestPingsAreNotKept(t *testing.T) {
 	b.await("failing pings", func() bool { return p.Status().Interrupted != "" })
 	ctx, cancel := context.WithTimeout(b.ctx(), 50*time.Millisecond)
 	defer cancel()
-	if err := p.Disable(ctx); !errors.Is(err, context.DeadlineExceeded) {
-		t.Errorf("Disable without a broker: %v", err)
-	}
+	check.ErrorIs(t, p.Disable(ctx), context.DeadlineExceeded, "Disable without a broker")
 	r.start()
 	b.create(topic)
 	b.await("the disabled ping", func() bool { return p.Status().Sent == 1 })
-	if got := b.end(topic); got != 1 {
-		t.Errorf("%d pings came, want only the one of the disabled state", got)
-	}
-	if b.log.count("WARN", "sending of pings", "interrupted") != 1 || b.log.count("sending of pings", "resumed") != 1 {
-		t.Errorf("not one line per change of state:\n%s", b.log)
-	}
+	check.Equal(t, b.end(topic), 1)
+	check.Equal(t, b.log.count("WARN", "sending of pings", "interrupted"), 1, "not one line per change of state:\n%s", b.log)
+	check.Equal(t, b.log.count("sending of pings", "resumed"), 1, "not one line per change of state:\n%s", b.log)
 	p.Close()
-	if err := p.Enable(b.ctx()); !errors.Is(err, ErrClosed) {
-		t.Errorf("Enable after Close: %v", err)
-	}
+	check.ErrorIs(t, p.Enable(b.ctx()), ErrClosed, "Enable after Close")
 }
 
 // Two processes with one id notice each other; one that ends is forgotten; one
@@ -148,17 +131,13 @@ func TestDuplicateIsNoticed(t *testing.T) {
 		neighbour := b.pinger(PingerConfig{Topic: topic, Instance: other, Every: every})
 		duplicate := b.cluster().NewPinger(PingerConfig{Topic: topic, Instance: invoker0(), Every: every})
 		b.await("both to notice", func() bool { return first.Status().Duplicate != "" && duplicate.Status().Duplicate != "" })
-		if got := first.Status().Duplicate; got != "invoker0/invoker0/invoker0" {
-			b.t.Errorf("the duplicate is called %q", got)
-		}
-		if got := neighbour.Status().Duplicate; got != "" {
-			b.t.Errorf("invoker 1 takes %q for its duplicate", got)
-		}
+		check.Equal(b.t, first.Status().Duplicate, "invoker0/invoker0/invoker0", "the duplicate is called")
+		check.Equal(b.t, neighbour.Status().Duplicate, "", "invoker 1 takes")
 		// One that did not ping for ten intervals after all is gone, and comes again.
 		again := b.log.count("INFO", "second process", "is gone")
-		if n := b.log.count("ERROR", "second process"); n < 2 || n > 2+again {
-			b.t.Errorf("not one line from each:\n%s", b.log)
-		}
+		n := b.log.count("ERROR", "second process")
+		check.AtLeast(b.t, n, 2, "not one line from each:\n%s", b.log)
+		check.AtMost(b.t, n, 2+again, "not one line from each:\n%s", b.log)
 		duplicate.Close()
 		b.put(topic, "noise", "noise", "noise") // which are no pings
 		b.await("the duplicate to be forgotten", func() bool { return first.Status().Duplicate == "" })
@@ -196,8 +175,6 @@ func TestDuplicateWatchCountsOnlyOthers(t *testing.T) {
 		w := newDuplicateWatch(b.cluster(), "health", "us", invoker0(), every)
 		w.judge(c.first, start)
 		w.judge(c.second, c.at)
-		if got := w.name() != ""; got != c.duplicate {
-			t.Errorf("%s: duplicate %v, want %v", c.name, got, c.duplicate)
-		}
+		check.Equal(t, w.name() != "", c.duplicate, "%s: duplicate", c.name)
 	}
 }

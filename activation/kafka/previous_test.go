@@ -2,7 +2,6 @@ package kafka
 
 import (
 	"context"
-	"errors"
 	"testing"
 	"time"
 
@@ -11,6 +10,7 @@ import (
 	"github.com/twmb/franz-go/pkg/kmsg"
 
 	"github.com/gpuwhisk/gpuwhisk/activation"
+	"github.com/gpuwhisk/gpuwhisk/invoker/develop/check"
 )
 
 // never is longer than a test lasts.
@@ -55,9 +55,7 @@ func TestDamagedNameOfADeadProcess(t *testing.T) {
 			log:            b.log.logger(), pings: healthReader{partitionReader: b.cluster().reader(topic, 0, 1, 1<<20, previousPause)},
 		}
 		b.must(p.poll(b.ctx()))
-		if p.gone(time.Now()) {
-			t.Errorf("%q: takes a process that may live for dead", name)
-		}
+		check.That(t, !p.gone(time.Now()), "%q: takes a process that may live for dead", name)
 		p.pings.close()
 	}
 }
@@ -87,9 +85,8 @@ func TestNoPreviousNoWait(t *testing.T) {
 			seen, ended, _ := b.previousOf(PreviousConfig{Topic: topic, Dead: c.dead, Fresh: never, Silence: never})
 			select {
 			case err := <-ended:
-				if err != nil || len(seen) != 0 {
-					b.t.Errorf("%s: %v, %d processes", c.name, err, len(seen))
-				}
+				check.NoError(b.t, err, "%s, %d processes", c.name, len(seen))
+				check.Equal(b.t, len(seen), 0, "%s", c.name)
 			case <-time.After(testTimeout):
 				b.t.Fatalf("%s: waits for no process\n%s", c.name, b.log)
 			}
@@ -117,9 +114,8 @@ func TestKilledPreviousIsNotWaitedFor(t *testing.T) {
 		if err := <-ended; err != nil {
 			b.t.Error(err)
 		}
-		if len(seen) != 0 || b.log.count("another process") != 0 {
-			b.t.Errorf("a process was seen:\n%s", b.log)
-		}
+		check.Equal(b.t, len(seen), 0, "a process was seen:\n%s", b.log)
+		check.Equal(b.t, b.log.count("another process"), 0, "a process was seen:\n%s", b.log)
 	})
 }
 
@@ -132,9 +128,7 @@ func TestPreviousIsWaitedFor(t *testing.T) {
 		seen, ended, _ := b.previousOf(PreviousConfig{Topic: topic, Fresh: never, Silence: never})
 		select {
 		case name := <-seen:
-			if name != "invoker0/invoker0/invoker0" {
-				b.t.Errorf("the previous process is called %q", name)
-			}
+			check.Equal(b.t, name, "invoker0/invoker0/invoker0", "the previous process is called")
 		case err := <-ended:
 			b.t.Fatalf("did not wait: %v", err)
 		}
@@ -149,9 +143,8 @@ func TestPreviousIsWaitedFor(t *testing.T) {
 		if err := <-ended; err != nil {
 			b.t.Error(err)
 		}
-		if b.log.count("WARN", "another process", "alive") != 1 || b.log.count("the other process", "gone") != 1 {
-			b.t.Errorf("not one line each:\n%s", b.log)
-		}
+		check.Equal(b.t, b.log.count("WARN", "another process", "alive"), 1, "not one line each:\n%s", b.log)
+		check.Equal(b.t, b.log.count("the other process", "gone"), 1, "not one line each:\n%s", b.log)
 	})
 }
 
@@ -163,15 +156,13 @@ func TestPreviousFallsSilent(t *testing.T) {
 	first := b.pinger(PingerConfig{Topic: topic, Instance: invoker0()})
 	_, stopped, giveUp := b.previousOf(PreviousConfig{Topic: topic, Fresh: never, Silence: never})
 	seen, ended, _ := b.previousOf(PreviousConfig{Topic: topic, Fresh: never, Silence: 300 * time.Millisecond})
-	<-seen
+	check.Receive(t, seen)
 	first.Close()
-	if err := <-ended; err != nil {
+	if err := check.Receive(t, ended); err != nil {
 		t.Error(err)
 	}
 	giveUp()
-	if err := <-stopped; !errors.Is(err, context.Canceled) {
-		t.Errorf("stopped: %v", err)
-	}
+	check.ErrorIs(t, check.Receive(t, stopped), context.Canceled)
 }
 
 // While the broker is away it is not known whether the previous process is silent.
@@ -184,7 +175,7 @@ func TestPreviousBehindAnInterruption(t *testing.T) {
 	first := b.pinger(PingerConfig{Topic: topic, Instance: invoker0()})
 	b.take(topic, 1)
 	seen, ended, _ := b.previousOf(PreviousConfig{Topic: topic, Fresh: never, Silence: never})
-	<-seen
+	check.Receive(t, seen)
 	r.stop()
 	b.await("an interruption", func() bool { return b.log.count("looking for another process", "interrupted") == 1 })
 	select {
@@ -195,14 +186,12 @@ func TestPreviousBehindAnInterruption(t *testing.T) {
 	r.start()
 	b.await("pings", func() bool { return first.Status().Interrupted == "" })
 	b.must(first.Disable(b.ctx()))
-	if err := <-ended; err != nil {
+	if err := check.Receive(t, ended); err != nil {
 		t.Error(err)
 	}
 	now := time.Now()
 	e := previous{PreviousConfig: PreviousConfig{Fresh: time.Second, Silence: time.Minute}, alive: true, last: now.Add(-time.Hour)}
-	if !e.gone(now) {
-		t.Error("an hour of silence is not enough")
-	}
+	check.That(t, e.gone(now), "an hour of silence is not enough")
 	if e.interrupted(); e.gone(now) {
 		t.Error("took an interruption for silence")
 	}
@@ -218,9 +207,8 @@ func TestPreviousIsTimedByNoWallClock(t *testing.T) {
 		if e.last == e.last.Round(0) { //nolint:staticcheck // Equal does not see what is of the wall clock alone
 			t.Errorf("ping of %s: %s is of the wall clock alone", sent, e.last)
 		}
-		if e.gone(began) || !e.gone(began.Add(never)) {
-			t.Errorf("ping of %s: waited for until %s", sent, e.last)
-		}
+		check.That(t, !e.gone(began), "ping of %s: waited for until %s", sent, e.last)
+		check.That(t, e.gone(began.Add(never)), "ping of %s: waited for until %s", sent, e.last)
 	}
 }
 

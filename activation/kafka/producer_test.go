@@ -2,7 +2,6 @@ package kafka
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"strings"
 	"sync/atomic"
@@ -11,6 +10,8 @@ import (
 
 	"github.com/twmb/franz-go/pkg/kerr"
 	"github.com/twmb/franz-go/pkg/kmsg"
+
+	"github.com/gpuwhisk/gpuwhisk/invoker/develop/check"
 )
 
 // producer opens a producer that the test closes at its end.
@@ -29,9 +30,8 @@ func (b *fixture) producer(cfg ...ProducerConfig) *Producer {
 func (b *fixture) give(p *Producer, topic string, values ...string) {
 	b.t.Helper()
 	for _, v := range values {
-		if err := p.Send(b.ctx(), topic, []byte(v), nil); err != nil {
-			b.t.Fatalf("send to %s: %v", topic, err)
-		}
+		err := p.Send(b.ctx(), topic, []byte(v), nil)
+		check.NoError(b.t, err, "send to %s", topic)
 	}
 }
 
@@ -64,15 +64,14 @@ func TestProducerSendsAsTheOriginalDoes(t *testing.T) {
 		before := time.Now().Add(-time.Second)
 		b.must(b.fate(p, topic, "hello"))
 		r := b.take(topic, 1)[0]
-		if r.Key != nil || len(r.Headers) > 0 || string(r.Value) != "hello" || r.Partition != 0 {
-			b.t.Errorf("record %+v", r)
-		}
-		if r.Attrs.CompressionType() != 0 || r.Attrs.TimestampType() != 0 {
-			b.t.Errorf("compression %d, timestamp type %d", r.Attrs.CompressionType(), r.Attrs.TimestampType())
-		}
-		if r.Timestamp.Before(before) || r.Timestamp.After(time.Now().Add(time.Second)) {
-			b.t.Errorf("timestamp %v", r.Timestamp)
-		}
+		check.That(b.t, r.Key == nil, "record %+v", r)
+		check.Equal(b.t, len(r.Headers), 0)
+		check.Equal(b.t, string(r.Value), "hello")
+		check.Equal(b.t, r.Partition, 0)
+		check.Equal(b.t, r.Attrs.CompressionType(), 0)
+		check.Equal(b.t, r.Attrs.TimestampType(), 0)
+		check.That(b.t, !r.Timestamp.Before(before), "timestamp %v", r.Timestamp)
+		check.That(b.t, !r.Timestamp.After(time.Now().Add(time.Second)), "timestamp %v", r.Timestamp)
 	})
 }
 
@@ -85,9 +84,7 @@ func TestProducerAsksForTheLeadersAckAlone(t *testing.T) {
 		return nil, nil, false
 	})
 	b.must(b.fate(b.producer(), topic, "x"))
-	if acks.Load() != 1 {
-		t.Errorf("acks=%d, want 1", acks.Load())
-	}
+	check.Equal(t, acks.Load(), 1)
 }
 
 func TestProducerKeepsTheOrder(t *testing.T) {
@@ -106,9 +103,10 @@ func TestProducerKeepsTheOrder(t *testing.T) {
 			}
 			b.has(topic, want...)
 		}
-		if s := p.Stats(); s.Sent != n || s.Waiting != 0 || s.Dropped != 0 {
-			b.t.Errorf("stats %+v", s)
-		}
+		s := p.Stats()
+		check.Equal(b.t, s.Sent, n)
+		check.Equal(b.t, s.Waiting, 0)
+		check.Equal(b.t, s.Dropped, 0)
 	})
 }
 
@@ -127,15 +125,13 @@ func TestProducerGathersUnderLoad(t *testing.T) {
 	})
 	p := b.producer()
 	b.give(p, topic, "first")
-	<-arrived
+	check.Receive(t, arrived)
 	for i := range 500 {
 		b.give(p, topic, fmt.Sprint(i))
 	}
 	close(release)
 	b.must(p.Close(b.ctx()))
-	if n := requests.Load(); n != 2 {
-		t.Errorf("500 messages that waited for one answer left in %d requests, want 1", n-1)
-	}
+	check.Equal(t, requests.Load(), 2, "500 messages that waited for one answer left")
 	b.take(topic, 501)
 }
 
@@ -181,31 +177,24 @@ func TestProducerGivesUpATopicThatIsNotThere(t *testing.T) {
 		lost := b.send(p, gone, "x", "x", "x")
 		b.must(b.fate(p, here, "y"))
 		for range 3 {
-			if err := <-lost; err == nil {
-				b.t.Error("a message to a missing topic counts as sent")
-			}
+			check.That(b.t, <-lost != nil, "a message to a missing topic counts as sent")
 		}
 		asked := func() int64 { return 0 }
 		if b.fake != nil {
 			asked = b.countRequests(kmsg.Metadata)
 		}
-		if err := b.fate(p, gone, "x"); err == nil {
-			b.t.Error("a message to a missing topic counts as sent")
-		}
-		if n := asked(); n > 1 {
-			b.t.Errorf("asked %d times for a topic that is known to be missing", n)
-		}
-		if s := p.Stats(); s.Dropped != 4 || s.Sent != 1 || len(s.Interrupted) != 1 {
-			b.t.Errorf("stats %+v", s)
-		}
-		if n := b.log.count("ERROR", "its messages are dropped"); n != 1 {
-			b.t.Errorf("%d lines about the missing topic, want 1:\n%s", n, b.log)
-		}
+		check.That(b.t, b.fate(p, gone, "x") != nil, "a message to a missing topic counts as sent")
+		check.AtMost(b.t, asked(), 1)
+		s := p.Stats()
+		check.Equal(b.t, s.Dropped, 4)
+		check.Equal(b.t, s.Sent, 1)
+		check.Equal(b.t, len(s.Interrupted), 1)
+		n := b.log.count("ERROR", "its messages are dropped")
+		check.Equal(b.t, n, 1, "%d lines about the missing topic, want 1:\n%s", n, b.log)
 		b.create(gone)
 		b.await("the topic to be found", func() bool { return b.fate(p, gone, "z") == nil })
-		if string(b.take(gone, 1)[0].Value) != "z" || len(p.Stats().Interrupted) > 0 {
-			b.t.Errorf("the topic came back: stats %+v", p.Stats())
-		}
+		check.Equal(b.t, string(b.take(gone, 1)[0].Value), "z", "the topic came back: stats")
+		check.Equal(b.t, len(p.Stats().Interrupted), 0, "the topic came back: stats")
 	})
 }
 
@@ -234,14 +223,12 @@ func TestProducerOutlastsWhatAClusterForgets(t *testing.T) {
 			reported := b.send(p, forgotten, "0", "1")
 			b.must(b.fate(p, here, "y"))
 			for range 2 {
-				if err := <-reported; err != nil {
+				if err := check.Receive(t, reported); err != nil {
 					t.Errorf("dropped after %d refusals: %v", refusals.Load(), err)
 				}
 			}
 			b.has(forgotten, "0", "1")
-			if refusals.Load() <= 7 {
-				t.Errorf("refused %d times only", refusals.Load())
-			}
+			check.Greater(t, refusals.Load(), 7)
 		})
 	}
 }
@@ -253,9 +240,7 @@ func TestProducerDropsByTheAgeOfAMessage(t *testing.T) {
 	l := &topicSender{producer: p}
 	now := time.Now()
 	batch := []outgoing{{time: now.Add(-2 * time.Minute)}, {time: now.Add(-61 * time.Second)}, {time: now}}
-	if n := l.late(batch); n != 2 {
-		t.Errorf("%d of 3 are late, want 2", n)
-	}
+	check.Equal(t, l.late(batch), 2, "of 3 are late")
 }
 
 // While the broker is away memory stays bounded: a Send of more waits.
@@ -269,28 +254,20 @@ func TestProducerPressesBack(t *testing.T) {
 	}
 	ctx, cancel := context.WithTimeout(b.ctx(), 20*time.Millisecond)
 	defer cancel()
-	if err := p.Send(ctx, "full", []byte(value), nil); !errors.Is(err, context.DeadlineExceeded) {
-		t.Errorf("an eighth message was accepted: %v", err)
-	}
-	if p.TrySend("full", []byte(value)) {
-		t.Error("TrySend accepted a message for a full topic")
-	}
-	if !p.TrySend("other", []byte(value)) {
-		t.Error("a full topic blocks another topic")
-	}
-	if s := p.Stats(); s.Waiting != 8 || s.Dropped != 1 {
-		t.Errorf("stats %+v", s)
-	}
+	check.ErrorIs(t, p.Send(ctx, "full", []byte(value), nil), context.DeadlineExceeded, "an eighth message was accepted")
+	check.That(t, !p.TrySend("full", []byte(value)), "TrySend accepted a message for a full topic")
+	check.That(t, p.TrySend("other", []byte(value)), "a full topic blocks another topic")
+	s := p.Stats()
+	check.Equal(t, s.Waiting, 8)
+	check.Equal(t, s.Dropped, 1)
 	blocked := make(chan error)
 	go func() { blocked <- p.Send(b.ctx(), "full", []byte("last"), nil) }()
 	r.start()
 	b.create("full")
 	b.create("other")
-	b.must(<-blocked)
+	b.must(check.Receive(t, blocked))
 	b.must(p.Close(b.ctx()))
-	if got := b.take("full", 8); string(got[7].Value) != "last" {
-		t.Error("the blocked message did not come last")
-	}
+	check.Equal(t, string(b.take("full", 8)[7].Value), "last", "the blocked message did not come last")
 }
 
 // The goroutine of a topic ends when nothing is sent to it, and another starts
@@ -317,17 +294,13 @@ func TestProducerCloseReportsWhatItCouldNotSend(t *testing.T) {
 	reported := b.send(p, "a", "x", "x", "x")
 	ctx, cancel := context.WithTimeout(b.ctx(), 20*time.Millisecond)
 	defer cancel()
-	if err := p.Close(ctx); !errors.Is(err, context.DeadlineExceeded) || !strings.Contains(err.Error(), "3 not sent") {
-		t.Errorf("Close: %v", err)
-	}
+	err := p.Close(ctx)
+	check.ErrorIs(t, err, context.DeadlineExceeded)
+	check.ErrorContains(t, err, "3 not sent")
 	for range 3 {
-		if err := <-reported; !errors.Is(err, ErrClosed) {
-			t.Errorf("a message left at Close: %v", err)
-		}
+		check.ErrorIs(t, check.Receive(t, reported), ErrClosed, "a message left at Close")
 	}
-	if err := p.Send(b.ctx(), "a", []byte("x"), nil); !errors.Is(err, ErrClosed) {
-		t.Errorf("Send after Close: %v", err)
-	}
+	check.ErrorIs(t, p.Send(b.ctx(), "a", []byte("x"), nil), ErrClosed, "Send after Close")
 }
 
 // A topic that is not there delays no other, and is no error of Close: what is for
@@ -340,14 +313,12 @@ func TestCloseWithATopicThatIsNotThere(t *testing.T) {
 		reported := b.send(p, gone, "x")
 		b.await("the missing topic to fail", func() bool { return len(p.Stats().Interrupted) == 1 })
 		b.must(b.fate(p, here, "y"))
-		if s := p.Stats(); s.Sent != 1 || s.Dropped != 0 {
-			b.t.Errorf("stats %+v", s)
-		}
+		s := p.Stats()
+		check.Equal(b.t, s.Sent, 1)
+		check.Equal(b.t, s.Dropped, 0)
 		if err := p.Close(b.ctx()); err != nil {
 			b.t.Errorf("close: %v", err)
 		}
-		if err := <-reported; !errors.Is(err, ErrClosed) {
-			b.t.Errorf("a message to a missing topic: %v", err)
-		}
+		check.ErrorIs(b.t, <-reported, ErrClosed, "a message to a missing topic")
 	})
 }

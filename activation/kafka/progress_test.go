@@ -3,6 +3,8 @@ package kafka
 import (
 	"math/rand/v2"
 	"testing"
+
+	"github.com/gpuwhisk/gpuwhisk/invoker/develop/check"
 )
 
 // history is the plain account that a progress is held against.
@@ -56,9 +58,8 @@ func (h *tracked) finish(t *testing.T, o int64) {
 	if run == nil {
 		run = &attempt{offset: o} // of another process
 	}
-	if got, want := h.end(run), h.runs[o] != nil && !h.done[o]; got != want {
-		t.Fatalf("the end of %d is news: %v, want %v", o, got, want)
-	}
+	got, want := h.end(run), h.runs[o] != nil && !h.done[o]
+	check.Equal(check.Must(t), got, want, "the end of %d is news", o)
 	if h.runs[o] != nil {
 		h.done[o] = true
 	}
@@ -66,9 +67,8 @@ func (h *tracked) finish(t *testing.T, o int64) {
 
 func (h *tracked) check(t *testing.T) {
 	t.Helper()
-	if h.progress.offset() != h.history.offset() || len(h.progress.open) != h.history.open() {
-		t.Fatalf("offset %d open %d, want %d and %d", h.progress.offset(), len(h.progress.open), h.history.offset(), h.history.open())
-	}
+	check.Equal(check.Must(t), h.progress.offset(), h.history.offset())
+	check.Equal(check.Must(t), len(h.progress.open), h.history.open())
 }
 
 // A commit is never past an open offset, and never behind the first:
@@ -110,16 +110,13 @@ func TestProgressForgetsWhatIsCompleted(t *testing.T) {
 			runs = runs[1:]
 		}
 	}
-	if len(p.open) > 100 || cap(p.open) > 256 {
-		t.Errorf("100 open offsets take %d words of %d", len(p.open), cap(p.open))
-	}
+	check.AtMost(t, len(p.open), 100, "100 open offsets take")
+	check.AtMost(t, cap(p.open), 256, "100 open offsets take")
 }
 
 func TestProgressRefusesFallingOffsets(t *testing.T) {
 	defer func() {
-		if recover() == nil {
-			t.Error("an offset that was handed out already was taken")
-		}
+		check.That(t, recover() != nil, "an offset that was handed out already was taken")
 	}()
 	p := progress{next: 5}
 	p.deliver(record{offset: 6})
@@ -168,9 +165,7 @@ func TestProgressIsResumedFromItsMetadata(t *testing.T) {
 		for _, p := range []*progress{&h.progress, &resumed} {
 			open := 0
 			for o := int64(10); o < next; o++ {
-				if p.finished(o) != h.done[o] {
-					t.Fatalf("seed %d: offset %d finished %v", seed, o, p.finished(o))
-				}
+				check.Equal(check.Must(t), p.finished(o), h.done[o], "seed %d: offset %d finished", seed, o)
 				if !h.done[o] {
 					open++
 				}
@@ -179,9 +174,7 @@ func TestProgressIsResumedFromItsMetadata(t *testing.T) {
 				t.Fatalf("seed %d: %d open, want %d", seed, len(p.open), open)
 			}
 			for o := next; o < next+200; o++ {
-				if p.finished(o) {
-					t.Fatalf("seed %d: offset %d beyond the end is finished", seed, o)
-				}
+				check.That(check.Must(t), !p.finished(o), "seed %d: offset %d beyond the end is finished", seed, o)
 			}
 		}
 	}

@@ -3,6 +3,8 @@ package kafka
 import (
 	"testing"
 	"time"
+
+	"github.com/gpuwhisk/gpuwhisk/invoker/develop/check"
 )
 
 // A raw feed delivers and commits messages that are no activations.
@@ -14,23 +16,17 @@ func TestRawFeedDeliversAnyMessage(t *testing.T) {
 		for _, want := range []string{"no activation", message(1)} {
 			d, err := f.Next(b.ctx())
 			b.must(err)
-			if string(d.Value) != want {
-				b.t.Errorf("got %q, want %q", d.Value, want)
-			}
-			if !d.After.IsZero() {
-				b.t.Error("what was there before the feed has a time when it was not")
-			}
-			if time.Since(d.Timestamp).Abs() > time.Hour {
-				b.t.Errorf("sent at %v", d.Timestamp)
-			}
+			check.Equal(b.t, string(d.Value), want)
+			check.That(b.t, d.After.IsZero(), "what was there before the feed has a time when it was not")
+			check.AtMost(b.t, time.Since(d.Timestamp).Abs(), time.Hour)
 			d.Done()
 		}
 		next := b.nextLater(f)
 		b.await("all is read", func() bool { s := f.Stats(); return s.HighWatermark == 2 && s.Lag() == 0 })
 		b.put(topic, "later")
-		if d := <-next; d.After.IsZero() || time.Since(d.After) > time.Hour {
-			b.t.Errorf("what came later was not there at %v", d.After)
-		}
+		d := <-next
+		check.That(b.t, !d.After.IsZero(), "what came later was not there at %v", d.After)
+		check.AtMost(b.t, time.Since(d.After), time.Hour, "what came later was not there")
 		b.await("position 2", func() bool { return b.committed(topic, topic) == 2 })
 	})
 }

@@ -3,11 +3,12 @@ package kafka
 import (
 	"errors"
 	"io"
-	"slices"
 	"testing"
 	"time"
 
 	wire "github.com/segmentio/kafka-go"
+
+	"github.com/gpuwhisk/gpuwhisk/invoker/develop/check"
 )
 
 // answer is what a broker sent: records at some offsets, and then an error.
@@ -47,18 +48,11 @@ func TestReaderTakesWhatABrokerMaySend(t *testing.T) {
 		var got []int64
 		for _, one := range records {
 			got = append(got, one.offset)
-			if string(one.value) != "x" || !one.time.Equal(time.Unix(1, 0)) {
-				t.Errorf("%s: record %+v", name, one)
-			}
+			check.Equal(t, string(one.value), "x", "%s: record", name)
+			check.That(t, one.time.Equal(time.Unix(1, 0)), "%s: record %+v", name, one)
 		}
-		if !slices.Equal(got, c.want) {
-			t.Errorf("%s: offsets %v, want %v", name, got, c.want)
-		}
-		if r.offset != c.next {
-			t.Errorf("%s: reads on at %d, want %d", name, r.offset, c.next)
-		}
-		if !errors.Is(err, c.err) {
-			t.Errorf("%s: error %v, want %v", name, err, c.err)
-		}
+		check.EqualSlices(t, got, c.want, "%s: offsets", name)
+		check.Equal(t, r.offset, c.next, "%s: reads", name)
+		check.ErrorIs(t, err, c.err, "%s: error", name)
 	}
 }

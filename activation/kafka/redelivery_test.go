@@ -2,13 +2,14 @@ package kafka
 
 import (
 	"context"
-	"errors"
 	"math/rand/v2"
 	"testing"
 	"time"
 
 	"github.com/twmb/franz-go/pkg/kerr"
 	"github.com/twmb/franz-go/pkg/kmsg"
+
+	"github.com/gpuwhisk/gpuwhisk/invoker/develop/check"
 )
 
 // kill ends a feed as a crash does: without a last commit.
@@ -60,9 +61,9 @@ func TestNothingThatEndedIsDeliveredAgain(t *testing.T) {
 				f = b.feed(topic)
 				open := b.next(f, 1)
 				b.nothing(f, topic, many).Done()
-				if s := f.Stats(); s.Finished != many-2 || s.Delivered != 2 {
-					b.t.Errorf("stats %+v", s)
-				}
+				s := f.Stats()
+				check.Equal(b.t, s.Finished, many-2)
+				check.Equal(b.t, s.Delivered, 2)
 				open.Done()
 				b.must(f.Close(b.ctx()))
 				b.position(topic, many+1)
@@ -108,9 +109,9 @@ func TestKeptStartIsKnownAfterAKill(t *testing.T) {
 	second.Begin()
 	second.Keep(t.Context())
 	b.kill(f)
-	if d := b.next(b.feed(topic), 1); !d.Begun || d.Attempts != 1 {
-		t.Errorf("begun %v, attempts %d", d.Begun, d.Attempts)
-	}
+	d := b.next(b.feed(topic), 1)
+	check.That(check.Must(t), d.Begun, "begun %v, attempts %d", d.Begun, d.Attempts)
+	check.Equal(t, d.Attempts, 1)
 }
 
 // Random histories over many starts: what was committed as finished before an end
@@ -152,9 +153,7 @@ func TestHistoriesOfStartsAndEnds(t *testing.T) {
 				b.saved(f)
 				b.kill(f)
 			}
-			if t.Failed() {
-				t.Fatalf("seed %d, last read %d", seed, last)
-			}
+			check.That(check.Must(t), !t.Failed(), "seed %d, last read %d", seed, last)
 		}
 	}
 }
@@ -166,9 +165,8 @@ func TestAttemptsAreCounted(t *testing.T) {
 		topic := b.topicOf(messages(0, 3)...)
 		want := func(d Delivery, attempts int, begun bool) {
 			b.t.Helper()
-			if d.Attempts != attempts || d.Begun != begun {
-				b.t.Fatalf("message %d: %d attempts, begun %v, want %d and %v", number(d), d.Attempts, d.Begun, attempts, begun)
-			}
+			check.Equal(check.Must(b.t), d.Attempts, attempts, "message %d", number(d))
+			check.Equal(check.Must(b.t), d.Begun, begun, "message %d", number(d))
 		}
 		for life := range 4 {
 			f := b.feed(topic)
@@ -262,9 +260,8 @@ func TestFeedReadsAForeignPositionAsPlain(t *testing.T) {
 			if c.word == "" {
 				want = 0
 			}
-			if got := b.log.count("WARN", "cannot be used", c.word); got != want {
-				t.Errorf("%d lines about it, want %d:\n%s", got, want, b.log)
-			}
+			got := b.log.count("WARN", "cannot be used", c.word)
+			check.Equal(t, got, want, "%d lines about it, want %d:\n%s", got, want, b.log)
 			if c.text != "" && b.log.count(c.text) > 0 {
 				t.Error("the metadata is in the log")
 			}
@@ -318,9 +315,7 @@ func TestFeedNarrowsToWhatTheBrokerTakes(t *testing.T) {
 				}()
 				b.await("the feed to report that it waits", func() bool { return f.Stats().Narrowed })
 				cancel()
-				if err := <-next; !errors.Is(err, context.Canceled) {
-					b.t.Fatalf("message %d came though the metadata is full: %v", n, err)
-				}
+				check.ErrorIs(check.Must(b.t), <-next, context.Canceled, "message %d came though the metadata is full", n)
 				break
 			}
 			d := b.next(f, n)
@@ -332,13 +327,12 @@ func TestFeedNarrowsToWhatTheBrokerTakes(t *testing.T) {
 			finished[n] = true
 			d.Done()
 		}
-		if len(left) == many/3 {
-			b.t.Fatal("everything was read at once")
-		}
+		check.That(check.Must(b.t), len(left) != many/3, "everything was read at once")
 		b.saved(f)
-		if _, text := b.committedMetadata(f.cfg.Group, topic); len(text) > limit || text == "" || b.log.count("WARN") > 0 {
-			b.t.Errorf("%d characters, log:\n%s", len(text), b.log)
-		}
+		_, text := b.committedMetadata(f.cfg.Group, topic)
+		check.AtMost(b.t, len(text), limit, "%d characters, log:\n%s", len(text), b.log)
+		check.That(b.t, text != "", "%d characters, log:\n%s", len(text), b.log)
+		check.AtMost(b.t, b.log.count("WARN"), 0, "%d characters, log:\n%s", len(text), b.log)
 		end()
 		f, _ = open(topic)
 		f.mu.Lock()
@@ -354,9 +348,7 @@ func TestFeedNarrowsToWhatTheBrokerTakes(t *testing.T) {
 			d.Done()
 		}
 		for _, d := range left {
-			if !again[number(d)] {
-				b.t.Errorf("message %d was open and did not come again", number(d))
-			}
+			check.That(b.t, again[number(d)], "message %d was open and did not come again", number(d))
 		}
 	})
 }
@@ -376,8 +368,6 @@ func TestFeedGoesOnWithoutMetadata(t *testing.T) {
 		f, _ := open(topic)
 		done(b.nexts(f, 0, 3))
 		b.await("position 3", func() bool { return b.committed(f.cfg.Group, topic) == 3 })
-		if b.log.count("WARN", "offset.metadata.max.bytes") == 0 {
-			b.t.Errorf("no line about the limit:\n%s", b.log)
-		}
+		check.That(b.t, b.log.count("WARN", "offset.metadata.max.bytes") != 0, "no line about the limit:\n%s", b.log)
 	})
 }

@@ -20,15 +20,15 @@ import (
 	"github.com/twmb/franz-go/pkg/kerr"
 	"github.com/twmb/franz-go/pkg/kfake"
 	"github.com/twmb/franz-go/pkg/kmsg"
+
+	"github.com/gpuwhisk/gpuwhisk/invoker/develop/check"
 )
 
 // capturedConfig is the configuration that the original's topic was seen with.
 func capturedConfig(t *testing.T) map[string]string {
 	t.Helper()
 	data, err := os.ReadFile("../testdata/golden/topics/topic-configs.txt")
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.NoError(t, err)
 	config := map[string]string{}
 	lines := bufio.NewScanner(strings.NewReader(string(data)))
 	for mine := false; lines.Scan(); {
@@ -48,9 +48,8 @@ func capturedConfig(t *testing.T) map[string]string {
 func (b *fixture) configured(topic string) map[string]string {
 	b.t.Helper()
 	all, err := b.admin().DescribeTopicConfigs(b.ctx(), topic)
-	if err = cmp.Or(err, all[0].Err); err != nil {
-		b.t.Fatalf("describe topic %s: %v", topic, err)
-	}
+	err = cmp.Or(err, all[0].Err)
+	check.NoError(b.t, err, "describe topic %s", topic)
 	config := map[string]string{}
 	for _, c := range all[0].Configs {
 		if c.Source == kmsg.ConfigSourceDynamicTopicConfig && c.Value != nil {
@@ -69,21 +68,15 @@ func TestInvokerTopicIsMadeAsTheOriginals(t *testing.T) {
 		}
 		b.await("the topic to be known", func() bool { return b.knows(name) })
 		want := capturedConfig(b.t)
-		if len(want) != 4 {
-			b.t.Fatalf("the captured topic has %d settings", len(want))
-		}
+		check.Equal(check.Must(b.t), len(want), 4, "the captured topic")
 		want["retention.ms"] = "1000000"
 		got := b.configured(name)
 		for key, value := range want {
-			if got[key] != value {
-				b.t.Errorf("%s=%s, want %s", key, got[key], value)
-			}
+			check.Equal(b.t, got[key], value, "%s", key)
 		}
 		// One that exists is left as it is.
 		b.must(c.EnsureTopic(b.ctx(), InvokerTopic(name, 3, nil)))
-		if got := b.configured(name)["retention.ms"]; got != "1000000" {
-			b.t.Errorf("the topic that existed was changed: retention.ms=%s", got)
-		}
+		check.Equal(b.t, b.configured(name)["retention.ms"], "1000000", "the topic that existed was changed: retention.ms")
 	})
 }
 
@@ -96,9 +89,7 @@ func TestTopicMadeMeanwhileIsFine(t *testing.T) {
 		return refuseTopic(req, kerr.TopicAlreadyExists.Code), nil, true
 	})
 	b.must(b.cluster().EnsureTopic(b.ctx(), InvokerTopic(name, 1, nil)))
-	if b.log.count("interrupted") > 0 {
-		t.Errorf("log:\n%s", b.log)
-	}
+	check.AtMost(t, b.log.count("interrupted"), 0, "log:\n%s", b.log)
 }
 
 func refuseTopic(req kmsg.Request, code int16) kmsg.Response {
@@ -121,9 +112,8 @@ func TestTopicIsTriedAgainAfterPassingTrouble(t *testing.T) {
 		})
 	}
 	b.must(b.cluster().EnsureTopic(b.ctx(), InvokerTopic(freshName(), 1, nil)))
-	if b.log.count("WARN", "interrupted") != 1 || b.log.count("resumed") != 1 {
-		t.Errorf("not one line per change of state:\n%s", b.log)
-	}
+	check.Equal(t, b.log.count("WARN", "interrupted"), 1, "not one line per change of state:\n%s", b.log)
+	check.Equal(t, b.log.count("resumed"), 1, "not one line per change of state:\n%s", b.log)
 }
 
 func TestTopicThatIsRefusedIsAnError(t *testing.T) {
@@ -142,18 +132,16 @@ func TestTopicThatIsRefusedIsAnError(t *testing.T) {
 				})
 			}
 			err := b.cluster().EnsureTopic(b.ctx(), c.spec)
-			if !errors.Is(err, c.want) || !strings.Contains(err.Error(), c.spec.Name) {
-				b.t.Errorf("bad %s: %v", c.name, err)
-			}
+			check.ErrorIs(b.t, err, c.want, "bad %s", c.name)
+			check.ErrorContains(b.t, err, c.spec.Name, "bad %s", c.name)
 		}
 	})
 }
 
 func TestOptionsAreChecked(t *testing.T) {
 	for _, brokers := range [][]string{nil, {""}, {"host"}, {"host:1", "other"}} {
-		if _, err := New(Options{Brokers: brokers}); err == nil {
-			t.Errorf("brokers %q were taken", brokers)
-		}
+		_, err := New(Options{Brokers: brokers})
+		check.That(t, err != nil, "brokers %q were taken", brokers)
 	}
 }
 
@@ -167,9 +155,7 @@ func TestDeadBrokersArePassedOver(t *testing.T) {
 	b.next(f, 0).Done()
 	b.must(b.fate(p, topic, "x"))
 	b.must(f.Close(b.ctx()))
-	if b.log.count("interrupted") > 0 {
-		t.Errorf("log:\n%s", b.log)
-	}
+	check.AtMost(t, b.log.count("interrupted"), 0, "log:\n%s", b.log)
 }
 
 func TestTLS(t *testing.T) {
@@ -189,39 +175,32 @@ func TestTLS(t *testing.T) {
 	p := good.NewProducer(ProducerConfig{})
 	b.must(p.Send(ctx, "in", []byte(message(4)), nil))
 	f := good.NewFeed(FeedConfig{Topic: "in"})
-	if d, err := f.Next(ctx); err != nil || number(d) != 4 {
-		t.Errorf("message %v: %v", d, err)
-	}
+	d, err := f.Next(ctx)
+	check.NoError(t, err)
+	check.Equal(t, number(d), 4)
 	if err := errors.Join(p.Close(ctx), f.Close(ctx)); err != nil {
 		t.Error(err)
 	}
 	// A broker that the trust store does not know is nothing to wait for.
 	var unknown *tls.CertificateVerificationError
 	stranger := open(&tls.Config{RootCAs: x509.NewCertPool(), Certificates: []tls.Certificate{certificate}})
-	if err := stranger.EnsureTopic(ctx, InvokerTopic("x", 1, nil)); !errors.As(err, &unknown) {
-		t.Errorf("an unknown certificate: %v", err)
-	}
+	err = stranger.EnsureTopic(ctx, InvokerTopic("x", 1, nil))
+	check.That(t, errors.As(err, &unknown), "an unknown certificate: %v", err)
 }
 
 func selfSigned(t *testing.T) (tls.Certificate, *x509.CertPool) {
 	t.Helper()
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.NoError(t, err)
 	template := &x509.Certificate{
 		SerialNumber: big.NewInt(1), NotAfter: time.Now().Add(time.Hour), IsCA: true, BasicConstraintsValid: true,
 		IPAddresses: []net.IP{net.IPv4(127, 0, 0, 1)},
 		ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth, x509.ExtKeyUsageClientAuth},
 	}
 	der, err := x509.CreateCertificate(rand.Reader, template, template, &key.PublicKey, key)
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.NoError(t, err)
 	parsed, err := x509.ParseCertificate(der)
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.NoError(t, err)
 	roots := x509.NewCertPool()
 	roots.AddCert(parsed)
 	return tls.Certificate{Certificate: [][]byte{der}, PrivateKey: key}, roots

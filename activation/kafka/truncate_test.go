@@ -7,6 +7,8 @@ import (
 
 	"github.com/twmb/franz-go/pkg/kgo"
 	"github.com/twmb/franz-go/pkg/kmsg"
+
+	"github.com/gpuwhisk/gpuwhisk/invoker/develop/check"
 )
 
 // recreate makes a topic anew with the first records of the old one, each of
@@ -14,9 +16,8 @@ import (
 func (b *fixture) recreate(topic string, keep int) {
 	b.t.Helper()
 	var kept = b.take(topic, max(keep, 1))[:keep]
-	if _, err := b.admin().DeleteTopic(b.ctx(), topic); err != nil {
-		b.t.Fatal(err)
-	}
+	_, err := b.admin().DeleteTopic(b.ctx(), topic)
+	check.NoError(b.t, err)
 	if b.fake == nil { // a real broker answers first and deletes afterwards
 		b.await("the broker to forget topic "+topic, func() bool { return !b.knows(topic) })
 	}
@@ -52,9 +53,8 @@ func TestFeedResumesWhereTheLogWasTruncated(t *testing.T) {
 				b.next(f, 3).Done()
 				done(b.nexts(f, 100, 100+more))
 				b.await("the new position", func() bool { return b.committed(topic, topic) == int64(6+more) })
-				if n := b.log.count("ERROR", "log was truncated below what was read"); n != 1 {
-					b.t.Errorf("%d lines about it, want 1:\n%s", n, b.log)
-				}
+				n := b.log.count("ERROR", "log was truncated below what was read")
+				check.Equal(b.t, n, 1, "%d lines about it, want 1:\n%s", n, b.log)
 			})
 		})
 	}
@@ -92,9 +92,9 @@ func TestLogMadeAnewUnderAFeedThatReadNothing(t *testing.T) {
 	b.await("two fetches", func() bool { return fetched() >= 2 }) // the first was answered
 	b.recreate(topic, 0)
 	b.put(topic, message(7))
-	if d := <-first; d.Offset != 0 || number(d) != 7 {
-		t.Errorf("offset %d is delivered, want 0", d.Offset)
-	}
+	d := check.Receive(t, first)
+	check.Equal(t, d.Offset, 0)
+	check.Equal(t, number(d), 7)
 }
 
 // later writes values that are younger than all before, as they are when a
@@ -103,9 +103,8 @@ func (b *fixture) later(topic string, values ...string) {
 	b.t.Helper()
 	for _, v := range values {
 		r := &kgo.Record{Topic: topic, Value: []byte(v), Timestamp: time.Now().Add(time.Second)}
-		if err := b.peer.ProduceSync(b.ctx(), r).FirstErr(); err != nil {
-			b.t.Fatalf("produce to %s: %v", topic, err)
-		}
+		err := b.peer.ProduceSync(b.ctx(), r).FirstErr()
+		check.NoError(b.t, err, "produce to %s", topic)
 	}
 }
 
@@ -132,9 +131,7 @@ func TestFeedGoesOnWhenTheLogIsTruncatedUnderIt(t *testing.T) {
 		d.Done()
 	}
 	b.await("position 6", func() bool { return b.committed(topic, topic) == 6 })
-	if s := f.Stats(); s.Open != 4 {
-		t.Errorf("%d open, want the four new ones", s.Open)
-	}
+	check.Equal(t, f.Stats().Open, 4)
 	done(fresh)
 	b.await("position 10", func() bool { return b.committed(topic, topic) == 10 })
 }
@@ -154,9 +151,8 @@ func TestFetchedRecordsGoWithTheirLog(t *testing.T) {
 				p := f.partitions[0] // which rests for an hour
 				p.grown = time.Time{}
 				p.measureLag()
-				if n := b.log.count("ERROR", "log was truncated"); n != 1 {
-					b.t.Fatalf("%d lines about the other log, want 1:\n%s", n, b.log)
-				}
+				n := b.log.count("ERROR", "log was truncated")
+				check.Equal(check.Must(b.t), n, 1, "%d lines about the other log, want 1:\n%s", n, b.log)
 				done(old)
 				if keep > 5 {
 					done(b.nexts(f, 5, keep))
@@ -175,9 +171,8 @@ func TestChosenRecordGoesWithItsLog(t *testing.T) {
 	b.next(f, 0)
 	p, first := f.oldest()
 	p.cutAt(1)
-	if d, ok := p.deliver(first); ok {
-		t.Errorf("offset %d is delivered, which is read again", d.Offset)
-	}
+	d, ok := p.deliver(first)
+	check.That(t, !ok, "offset %d is delivered, which is read again", d.Offset)
 	b.nexts(f, 1, 3)
 }
 
@@ -192,11 +187,7 @@ func TestExpiredRecordsAreNoTruncation(t *testing.T) {
 		b.deleteBefore(topic, 7)
 		f = b.feed(topic)
 		b.next(f, 7)
-		if s := f.Stats(); s.Lost != 2 {
-			b.t.Errorf("%d lost, want 2", s.Lost)
-		}
-		if b.log.count("truncated") > 0 {
-			b.t.Errorf("taken for a truncated log:\n%s", b.log)
-		}
+		check.Equal(b.t, f.Stats().Lost, 2)
+		check.AtMost(b.t, b.log.count("truncated"), 0, "taken for a truncated log:\n%s", b.log)
 	})
 }

@@ -10,6 +10,8 @@ import (
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"github.com/gpuwhisk/gpuwhisk/invoker/develop/check"
 )
 
 // database is a fake behind Write that keeps documents and fails on
@@ -173,8 +175,10 @@ func bubble(t *testing.T, cfg Config, d *database, test func(t *testing.T, r *Qu
 		r.shut()
 		stop()
 		wg.Wait()
-		if len(r.queue) == 0 && len(r.suspects) == 0 && (r.unwritten != 0 || r.unwrittenBytes != 0 || r.queued != 0) {
-			t.Errorf("left behind: unwritten %d, %d bytes, %d queued", r.unwritten, r.unwrittenBytes, r.queued)
+		if len(r.queue) == 0 && len(r.suspects) == 0 {
+			check.Equal(t, r.unwritten, 0)
+			check.Equal(t, r.unwrittenBytes, 0)
+			check.Equal(t, r.queued, 0)
 		}
 	})
 }
@@ -187,15 +191,11 @@ func doc(i int) Document {
 func put(t *testing.T, r *Queue, docs ...Document) {
 	t.Helper()
 	for _, d := range docs {
-		if err := r.Put(t.Context(), d); err != nil {
-			t.Fatal(err)
-		}
+		check.NoError(t, r.Put(t.Context(), d))
 	}
 }
 
 func flush(t *testing.T, r *Queue) {
 	t.Helper()
-	if err := r.Flush(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	check.NoError(t, r.Flush(t.Context()))
 }

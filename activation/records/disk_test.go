@@ -12,15 +12,14 @@ import (
 	"testing"
 	"time"
 
+	"github.com/gpuwhisk/gpuwhisk/invoker/develop/check"
 	"github.com/gpuwhisk/gpuwhisk/invoker/lib/wal"
 )
 
 func openSpool(t testing.TB, cfg SpoolConfig) *DiskSpool {
 	t.Helper()
 	s, err := OpenSpool(cfg)
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.NoError(t, err)
 	t.Cleanup(func() { _ = s.Close() })
 	return s
 }
@@ -28,9 +27,7 @@ func openSpool(t testing.TB, cfg SpoolConfig) *DiskSpool {
 func spoolDocs(t testing.TB, s *DiskSpool, from, to int) {
 	t.Helper()
 	for i := from; i < to; i++ {
-		if err := s.Append([]Document{doc(i)}); err != nil {
-			t.Fatal(err)
-		}
+		check.NoError(t, s.Append([]Document{doc(i)}))
 	}
 }
 
@@ -39,18 +36,14 @@ func drain(t testing.TB, s *DiskSpool) (ids []string) {
 	t.Helper()
 	for {
 		docs, err := s.Peek(7, 1000)
-		if err != nil {
-			t.Fatal(err)
-		}
+		check.NoError(t, err)
 		if len(docs) == 0 {
 			return ids
 		}
 		for _, d := range docs {
 			ids = append(ids, d.ID)
 		}
-		if err := s.Remove(len(docs)); err != nil {
-			t.Fatal(err)
-		}
+		check.NoError(t, s.Remove(len(docs)))
 	}
 }
 
@@ -65,27 +58,20 @@ func TestSpoolKeepsOrder(t *testing.T) {
 	s := openSpool(t, SpoolConfig{Dir: t.TempDir(), SegmentBytes: 500, Sync: wal.None})
 	spoolDocs(t, s, 0, 50)
 	docs, err := s.Peek(3, 1)
-	if err != nil || len(docs) != 1 || docs[0].ID != doc(0).ID || string(docs[0].Body) != string(doc(0).Body) {
-		t.Fatalf("peek: %v, %v", docs, err)
-	}
+	check.NoError(t, err)
+	check.Equal(check.Must(t), len(docs), 1)
+	check.Equal(check.Must(t), docs[0].ID, doc(0).ID)
+	check.Equal(check.Must(t), string(docs[0].Body), string(doc(0).Body))
 	docs, err = s.Peek(3, 1<<20)
-	if err != nil || len(docs) != 3 {
-		t.Fatalf("peek: %v, %v", docs, err)
-	}
-	if err := s.Remove(2); err != nil {
-		t.Fatal(err)
-	}
+	check.NoError(t, err)
+	check.Equal(check.Must(t), len(docs), 3)
+	check.NoError(t, s.Remove(2))
 	spoolDocs(t, s, 50, 60)
-	if got := drain(t, s); !slices.Equal(got, ids(2, 60)) {
-		t.Errorf("drained %v", got)
-	}
-	if s.Documents() != 0 || s.Bytes() != 0 {
-		t.Errorf("%d documents and %d bytes in an empty spool", s.Documents(), s.Bytes())
-	}
+	check.EqualSlices(t, drain(t, s), ids(2, 60))
+	check.Equal(t, s.Documents(), 0)
+	check.Equal(t, s.Bytes(), 0)
 	spoolDocs(t, s, 60, 70)
-	if got := drain(t, s); !slices.Equal(got, ids(60, 70)) {
-		t.Errorf("drained %v", got)
-	}
+	check.EqualSlices(t, drain(t, s), ids(60, 70))
 }
 
 // TestSpoolSurvives the end of the process; what was sent from the file that is
@@ -94,23 +80,19 @@ func TestSpoolSurvives(t *testing.T) {
 	cfg := SpoolConfig{Dir: t.TempDir(), SegmentBytes: 500}
 	s := openSpool(t, cfg)
 	spoolDocs(t, s, 0, 50)
-	if _, err := s.Peek(20, 1<<20); err != nil {
-		t.Fatal(err)
-	}
-	if err := errors.Join(s.Remove(20), s.Close()); err != nil {
-		t.Fatal(err)
-	}
+	_, err := s.Peek(20, 1<<20)
+	check.NoError(t, err)
+	check.NoError(t, errors.Join(s.Remove(20), s.Close()))
 	s = openSpool(t, cfg)
 	spoolDocs(t, s, 50, 55)
 	got := drain(t, s)
-	if len(got) < 35 || len(got) > 45 || !slices.Equal(got, ids(55-len(got), 55)) {
-		t.Errorf("drained %v", got)
-	}
+	check.AtLeast(t, len(got), 35)
+	check.AtMost(t, len(got), 45)
+	check.EqualSlices(t, got, ids(55-len(got), 55))
 	files, _ := filepath.Glob(filepath.Join(cfg.Dir, "*.v1"))
 	for _, f := range files {
-		if info, _ := os.Stat(f); info.Size() > 0 {
-			t.Errorf("%s is left", f)
-		}
+		info, _ := os.Stat(f)
+		check.AtMost(t, info.Size(), 0, "%s is left", f)
 	}
 }
 
@@ -118,16 +100,12 @@ func TestSpoolIsBounded(t *testing.T) {
 	s := openSpool(t, SpoolConfig{Dir: t.TempDir(), Bytes: 2000, SegmentBytes: 500, Sync: wal.None})
 	n := 0
 	for ; s.Append([]Document{doc(n)}) == nil; n++ {
-		if n > 100 {
-			t.Fatal("takes everything")
-		}
+		check.AtMost(check.Must(t), n, 100, "takes everything")
 	}
-	if err := s.Append([]Document{doc(n)}); !errors.Is(err, ErrSpoolFull) || s.Bytes() > 2500 || n < 10 {
-		t.Errorf("%d documents, %d bytes: %v", n, s.Bytes(), err)
-	}
-	if got := drain(t, s); !slices.Equal(got, ids(0, n)) {
-		t.Errorf("drained %v", got)
-	}
+	check.ErrorIs(t, s.Append([]Document{doc(n)}), ErrSpoolFull)
+	check.AtMost(t, s.Bytes(), 2500)
+	check.AtLeast(t, n, 10)
+	check.EqualSlices(t, drain(t, s), ids(0, n))
 	spoolDocs(t, s, 0, n)
 }
 
@@ -136,28 +114,16 @@ func TestSpoolOnBadDisk(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "spool")
 	s := openSpool(t, SpoolConfig{Dir: dir, SegmentBytes: 1})
 	spoolDocs(t, s, 0, 1)
-	if err := os.Rename(dir, dir+"x"); err != nil {
-		t.Fatal(err)
-	}
+	check.NoError(t, os.Rename(dir, dir+"x"))
 	for range 3 {
-		if err := s.Append([]Document{doc(1)}); err == nil {
-			t.Fatal("spooled to a disk that is not there")
-		}
-		if s.Trouble() == nil {
-			t.Fatal("a disk that is not there is no trouble")
-		}
+		check.That(check.Must(t), s.Append([]Document{doc(1)}) != nil, "spooled to a disk that is not there")
+		check.That(check.Must(t), s.Trouble() != nil, "a disk that is not there is no trouble")
 	}
-	if err := os.Rename(dir+"x", dir); err != nil {
-		t.Fatal(err)
-	}
-	if err := s.log.Ready(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	check.NoError(t, os.Rename(dir+"x", dir))
+	check.NoError(t, s.log.Ready(t.Context()))
 	spoolDocs(t, s, 2, 3)
 	// The first that met the trouble was written after it.
-	if got := drain(t, s); !slices.Equal(got, ids(0, 3)) {
-		t.Errorf("drained %v", got)
-	}
+	check.EqualSlices(t, drain(t, s), ids(0, 3))
 }
 
 // TestSpoolDeletesWhenTheDiskIsBack: files that could not be deleted go with the next
@@ -211,9 +177,7 @@ func TestSpoolDrainsBesideFreshOnes(t *testing.T) {
 		}
 	}
 	for i := range 2000 {
-		if seen[doc(i).ID] != 1 {
-			t.Fatalf("document %d seen %d times", i, seen[doc(i).ID])
-		}
+		check.Equal(check.Must(t), seen[doc(i).ID], 1, "document %d seen", i)
 	}
 }
 
@@ -221,37 +185,26 @@ func TestSpoolCutAndFlippedAnywhere(t *testing.T) {
 	dir := t.TempDir()
 	s := openSpool(t, SpoolConfig{Dir: dir, Sync: wal.None})
 	spoolDocs(t, s, 0, 4)
-	if err := s.Close(); err != nil {
-		t.Fatal(err)
-	}
+	check.NoError(t, s.Close())
 	files, _ := filepath.Glob(filepath.Join(dir, "*.v1"))
 	whole, err := os.ReadFile(files[0])
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.NoError(t, err)
 	for at := range whole {
 		bad := slices.Clone(whole)
 		bad[at] ^= 0x10
 		for _, data := range [][]byte{whole[:at], bad} {
 			hurt := t.TempDir()
-			if err := os.WriteFile(filepath.Join(hurt, filepath.Base(files[0])), data, 0o600); err != nil {
-				t.Fatal(err)
-			}
+			check.NoError(t, os.WriteFile(filepath.Join(hurt, filepath.Base(files[0])), data, 0o600))
 			s, err := OpenSpool(SpoolConfig{Dir: hurt, Sync: wal.None})
-			if err != nil {
-				t.Fatalf("at %d: %v", at, err)
-			}
+			check.NoError(t, err, "at %d", at)
 			got := drain(t, s)
 			want := ids(0, at*4/len(whole))
 			if len(data) == len(whole) {
 				want = slices.Delete(ids(0, 4), at*4/len(whole), at*4/len(whole)+1)
 			}
-			if !slices.Equal(got, want) || s.Documents() != 0 {
-				t.Fatalf("at %d: drained %v", at, got)
-			}
-			if err := s.Close(); err != nil {
-				t.Fatal(err)
-			}
+			check.EqualSlices(check.Must(t), got, want, "at %d: drained", at)
+			check.Equal(check.Must(t), s.Documents(), 0, "at %d: drained", at)
+			check.NoError(t, s.Close())
 		}
 	}
 }
@@ -285,9 +238,7 @@ func BenchmarkSpoolHour(b *testing.B) {
 		b.ReportMetric(float64(int64(after.HeapAlloc)-int64(before.HeapAlloc))/(1<<20), "MiB-memory")
 		b.ReportMetric(float64(s.Bytes())/(1<<20), "MiB-disk")
 		b.ReportMetric(float64(took.Nanoseconds())/hour, "ns/record")
-		if err := s.Close(); err != nil {
-			b.Fatal(err)
-		}
+		check.NoError(b, s.Close())
 	}
 }
 
@@ -301,8 +252,8 @@ func FuzzSpooled(f *testing.F) {
 			t.Fatalf("%d bytes of %d", len(doc.ID)+len(doc.Body), len(noise))
 		}
 		doc, ok := decodeSpooled(append(spooledHead(id), body...))
-		if !ok || doc.ID != id || string(doc.Body) != string(body) {
-			t.Fatalf("read %q %q %v, want %q %q", doc.ID, doc.Body, ok, id, body)
-		}
+		check.That(check.Must(t), ok, "read %q %q %v, want %q %q", doc.ID, doc.Body, ok, id, body)
+		check.Equal(check.Must(t), doc.ID, id, "read %q %q %v, want %q %q", doc.ID, doc.Body, ok, id, body)
+		check.Equal(check.Must(t), string(doc.Body), string(body), "read %q %q %v, want %q %q", doc.ID, doc.Body, ok, id, body)
 	})
 }

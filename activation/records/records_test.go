@@ -11,6 +11,8 @@ import (
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"github.com/gpuwhisk/gpuwhisk/invoker/develop/check"
 )
 
 func TestIdleRecordGoesAtOnce(t *testing.T) {
@@ -20,9 +22,8 @@ func TestIdleRecordGoesAtOnce(t *testing.T) {
 			start := time.Now()
 			put(t, r, doc(i))
 			synctest.Wait()
-			if d.count() != i+1 || time.Since(start) != 0 {
-				t.Errorf("after %v: %d documents", time.Since(start), d.count())
-			}
+			check.Equal(t, d.count(), i+1)
+			check.Equal(t, time.Since(start), 0)
 			time.Sleep(time.Second)
 		}
 	})
@@ -38,12 +39,8 @@ func TestLoadFillsBatches(t *testing.T) {
 			time.Sleep(time.Millisecond)
 		}
 		flush(t, r)
-		if d.count() != 2000 {
-			t.Errorf("%d documents", d.count())
-		}
-		if n := len(d.batches); n > 70 {
-			t.Errorf("%d requests for 2000 documents", n)
-		}
+		check.Equal(t, d.count(), 2000)
+		check.AtMost(t, len(d.batches), 70, "requests for 2000 documents")
 	})
 }
 
@@ -56,9 +53,7 @@ func TestLingerIsBounded(t *testing.T) {
 		}
 		time.Sleep(50 * time.Millisecond)
 		synctest.Wait()
-		if d.count() != 100 {
-			t.Errorf("%d documents 50 ms after the last", d.count())
-		}
+		check.Equal(t, d.count(), 100, "documents 50 ms after the last")
 	})
 }
 
@@ -75,13 +70,11 @@ func TestBatchLimits(t *testing.T) {
 		put(t, r, big)
 		flush(t, r)
 		for _, n := range d.batches {
-			if n > 10 || n*len(doc(1).Body) > 400 {
-				t.Errorf("batch of %d", n)
-			}
+			check.AtMost(t, n, 10)
+			check.AtMost(t, n*len(doc(1).Body), 400)
 		}
-		if d.count() != 51 || d.most > 2 {
-			t.Errorf("%d documents, %d requests at once", d.count(), d.most)
-		}
+		check.Equal(t, d.count(), 51)
+		check.AtMost(t, d.most, 2)
 	})
 }
 
@@ -90,20 +83,14 @@ func TestFullBufferBlocks(t *testing.T) {
 	d.down = status(http.StatusServiceUnavailable)
 	bubble(t, Config{BufferDocs: 3}, d, func(t *testing.T, r *Queue) {
 		put(t, r, doc(0), doc(1), doc(2))
-		if !r.Full() {
-			t.Error("not full")
-		}
+		check.That(t, r.Full(), "not full")
 		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 		defer cancel()
-		if err := r.Put(ctx, doc(3)); !errors.Is(err, context.DeadlineExceeded) {
-			t.Errorf("error %v", err)
-		}
+		check.ErrorIs(t, r.Put(ctx, doc(3)), context.DeadlineExceeded)
 		d.set(func() { d.down = nil })
 		put(t, r, doc(4))
 		flush(t, r)
-		if d.count() != 4 {
-			t.Errorf("%d documents", d.count())
-		}
+		check.Equal(t, d.count(), 4)
 	})
 }
 
@@ -119,18 +106,17 @@ func TestRetryUntilItWorks(t *testing.T) {
 				put(t, r, doc(0), doc(1))
 				time.Sleep(time.Minute)
 				h := r.Health()
-				if h.Writes.LastError != down.Error() || time.Since(h.Writes.Since) < 59*time.Second {
-					t.Errorf("health %+v", h.Writes)
-				}
-				if h.Records.Failures < 10 || h.Records.Failures > 60 || h.BufferedDocs != 2 {
-					t.Errorf("health %+v", h)
-				}
+				check.Equal(t, h.Writes.LastError, down.Error())
+				check.AtLeast(t, time.Since(h.Writes.Since), 59*time.Second)
+				check.AtLeast(t, h.Records.Failures, 10)
+				check.AtMost(t, h.Records.Failures, 60)
+				check.Equal(t, h.BufferedDocs, 2)
 				d.set(func() { d.down = nil })
 				flush(t, r)
 				h = r.Health()
-				if !h.Writes.OK() || h.Records.Written != 2 || h.BufferedDocs != 0 {
-					t.Errorf("health %+v", h)
-				}
+				check.That(check.Must(t), h.Writes.OK(), "health %+v", h)
+				check.Equal(t, h.Records.Written, 2)
+				check.Equal(t, h.BufferedDocs, 0)
 			})
 		})
 	}
@@ -142,9 +128,9 @@ func TestConflictCountsAsWritten(t *testing.T) {
 	bubble(t, Config{}, d, func(t *testing.T, r *Queue) {
 		put(t, r, doc(0), doc(1), doc(2))
 		flush(t, r)
-		if r.stats.Written != 3 || r.stats.Conflicts != 1 || d.docs[doc(1).ID] != "there already" {
-			t.Errorf("stats %+v", r.stats)
-		}
+		check.Equal(t, r.stats.Written, 3)
+		check.Equal(t, r.stats.Conflicts, 1)
+		check.Equal(t, d.docs[doc(1).ID], "there already")
 	})
 }
 
@@ -162,9 +148,10 @@ func TestBadDocumentLosesNoNeighbour(t *testing.T) {
 				put(t, r, doc(i))
 			}
 			flush(t, r)
-			if d.count() != 99 || len(lost) != 1 || lost[0] != doc(37).ID || r.stats.Rejected != 1 {
-				t.Errorf("status %d: %d documents, lost %v", code, d.count(), lost)
-			}
+			check.Equal(t, d.count(), 99, "status %d", code)
+			check.Equal(check.Must(t), len(lost), 1, "status %d", code)
+			check.Equal(t, lost[0], doc(37).ID, "status %d", code)
+			check.Equal(t, r.stats.Rejected, 1, "status %d", code)
 		})
 	}
 }
@@ -180,9 +167,9 @@ func TestTooLargeRecordKeepsItsResult(t *testing.T) {
 		put(t, r, big, doc(2))
 		flush(t, r)
 		kept := d.docs[big.ID]
-		if d.count() != 2 || strings.Count(kept, line) != 4 || !strings.HasSuffix(kept, `"response":{"result":{"n":1E+3}}}`) {
-			t.Errorf("%d documents, %d lines kept", d.count(), strings.Count(kept, line))
-		}
+		check.Equal(t, d.count(), 2)
+		check.Equal(t, strings.Count(kept, line), 4)
+		check.That(t, strings.HasSuffix(kept, `"response":{"result":{"n":1E+3}}}`), "%d documents, %d lines kept", d.count(), strings.Count(kept, line))
 	})
 }
 
@@ -194,9 +181,9 @@ func TestDocumentErrorIsTriedAgain(t *testing.T) {
 	bubble(t, cfg, d, func(t *testing.T, r *Queue) {
 		put(t, r, doc(0), doc(1), doc(2))
 		flush(t, r)
-		if d.count() != 2 || rejected != 1 || r.stats.Requests < documentTries {
-			t.Errorf("%d documents, %d rejected, %+v", d.count(), rejected, r.stats)
-		}
+		check.Equal(t, d.count(), 2)
+		check.Equal(t, rejected, 1)
+		check.AtLeast(t, r.stats.Requests, documentTries)
 	})
 }
 
@@ -210,20 +197,16 @@ func TestSpoolTakesOverAndDrains(t *testing.T) {
 			put(t, r, doc(i)) // never blocks
 			time.Sleep(time.Second)
 		}
-		if spool.Documents() < 30 {
-			t.Errorf("%d documents in the spool", spool.Documents())
-		}
+		check.AtLeast(t, spool.Documents(), 30, "documents in the spool")
 		d.set(func() { d.down = nil })
 		time.Sleep(20 * time.Second)
 		flush(t, r)
-		if d.count() != 42 || spool.Documents() != 0 {
-			t.Errorf("%d documents, %d left in the spool", d.count(), spool.Documents())
-		}
+		check.Equal(t, d.count(), 42)
+		check.Equal(t, spool.Documents(), 0)
 		put(t, r, doc(50))
 		flush(t, r)
-		if spool.Documents() != 0 || d.count() != 43 {
-			t.Errorf("%d documents are spooled, %d stored", spool.Documents(), d.count())
-		}
+		check.Equal(t, spool.Documents(), 0)
+		check.Equal(t, d.count(), 43)
 	})
 }
 
@@ -246,15 +229,13 @@ func TestCloseSavesWhatIsLeft(t *testing.T) {
 			stop()
 			wg.Wait()
 			err := r.close()
-			if spool == nil && err == nil {
-				t.Error("lost records without an error")
+			if spool == nil {
+				check.That(t, err != nil, "lost records without an error")
+			} else {
+				check.NoError(t, err)
+				check.Equal(t, spool.Documents(), 2)
 			}
-			if spool != nil && (err != nil || spool.Documents() != 2) {
-				t.Errorf("%v, %d in the spool", err, spool.Documents())
-			}
-			if err := r.Put(ctx, doc(3)); !errors.Is(err, ErrClosed) {
-				t.Errorf("put after close: %v", err)
-			}
+			check.ErrorIs(t, r.Put(ctx, doc(3)), ErrClosed, "put after close")
 		})
 	}
 }
@@ -266,9 +247,7 @@ func TestFlushEndsWithItsContext(t *testing.T) {
 		put(t, r, doc(0))
 		ctx, cancel := context.WithTimeout(t.Context(), 3*time.Second)
 		defer cancel()
-		if err := r.Flush(ctx); !errors.Is(err, context.DeadlineExceeded) {
-			t.Errorf("error %v", err)
-		}
+		check.ErrorIs(t, r.Flush(ctx), context.DeadlineExceeded)
 	})
 }
 
@@ -288,9 +267,7 @@ func TestStored(t *testing.T) {
 				mu.Lock()
 				defer mu.Unlock()
 				settled[doc.ID] = append(settled[doc.ID], err)
-				if (batch == 0) != (err != nil) {
-					t.Errorf("document %d: one of a batch of %d, %v", i, batch, err)
-				}
+				check.That(t, (batch == 0) == (err != nil), "document %d: one of a batch of %d, %v", i, batch, err)
 			}
 			put(t, r, doc)
 		}
@@ -300,9 +277,8 @@ func TestStored(t *testing.T) {
 		for i := range 8 {
 			ends := settled[doc(i).ID]
 			refused := i == 3 || i == 5
-			if len(ends) != 1 || (ends[0] != nil) != refused {
-				t.Errorf("document %d: %v", i, ends)
-			}
+			check.Equal(check.Must(t), len(ends), 1, "document %d", i)
+			check.That(t, (ends[0] != nil) == refused, "document %d: %v", i, ends)
 		}
 	})
 }
@@ -329,13 +305,12 @@ func TestStoredHasTheBatch(t *testing.T) {
 		defer mu.Unlock()
 		all := 0
 		for batch, n := range counts {
-			if batch < 1 || batch > 5 || n%batch != 0 {
-				t.Errorf("%d documents counts of a batch of %d", n, batch)
-			}
+			check.AtLeast(t, batch, 1)
+			check.AtMost(t, batch, 5)
+			check.Equal(t, n%batch, 0)
 			all += n
 		}
-		if all != 12 || counts[5] == 0 {
-			t.Errorf("counts of %v, want 12 and full batches", counts)
-		}
+		check.Equal(t, all, 12)
+		check.That(t, counts[5] != 0, "counts of %v, want 12 and full batches", counts)
 	})
 }

@@ -14,6 +14,8 @@ import (
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"github.com/gpuwhisk/gpuwhisk/invoker/develop/check"
 )
 
 // deadLetters is a Dead in memory.
@@ -56,22 +58,18 @@ func TestGuiltyDocumentsLeaveTheOthersAlone(t *testing.T) {
 				put(t, r, doc(i))
 			}
 			time.Sleep(time.Minute)
-			if d.count() != 96 {
-				t.Errorf("status %d: %d documents written after a minute", fault, d.count())
-			}
-			if len(dead.list()) != 0 {
-				t.Errorf("status %d: put aside within a minute", fault)
-			}
+			check.Equal(t, d.count(), 96, "status %d", fault)
+			check.Equal(t, len(dead.list()), 0, "status %d: put aside within a minute", fault)
 			h := r.Health()
-			if len(h.Suspects) != 4 || h.BufferedDocs != 4 || h.Suspects[0].Error == "" {
-				t.Errorf("status %d: health %+v", fault, h)
-			}
+			check.Equal(check.Must(t), len(h.Suspects), 4, "status %d: health", fault)
+			check.Equal(t, h.BufferedDocs, 4, "status %d: health", fault)
+			check.That(t, h.Suspects[0].Error != "", "status %d: health %+v", fault, h)
 			time.Sleep(5 * time.Minute)
 			put(t, r, doc(200)) // nothing is delayed meanwhile
 			flush(t, r)
-			if got := dead.list(); !slices.Equal(got, want) || r.stats.DeadLettered != 4 || d.count() != 97 {
-				t.Errorf("status %d: put aside %v, %+v", fault, got, r.stats)
-			}
+			check.EqualSlices(t, dead.list(), want, "status %d: put aside", fault)
+			check.Equal(t, r.stats.DeadLettered, 4, "status %d: put aside", fault)
+			check.Equal(t, d.count(), 97, "status %d: put aside", fault)
 		})
 	}
 }
@@ -89,9 +87,8 @@ func TestSuspectsAreClearedWhenTheDatabaseRecovers(t *testing.T) {
 		time.Sleep(time.Hour)
 		d.set(func() { d.full = false })
 		flush(t, r)
-		if d.count() != 50 || len(dead.list()) != 0 {
-			t.Errorf("%d documents, %d put aside", d.count(), len(dead.list()))
-		}
+		check.Equal(t, d.count(), 50)
+		check.Equal(t, len(dead.list()), 0)
 	})
 }
 
@@ -155,45 +152,38 @@ func TestDeadLettersThatCannotBeWritten(t *testing.T) {
 	bubble(t, Config{DeadLetters: dead}, d, func(t *testing.T, r *Queue) {
 		put(t, r, doc(0), doc(1))
 		time.Sleep(time.Hour)
-		if d.count() != 1 || r.stats.Rejected != 0 {
-			t.Errorf("%d documents, %+v", d.count(), r.stats)
-		}
+		check.Equal(t, d.count(), 1)
+		check.Equal(t, r.stats.Rejected, 0)
 		dead.mu.Lock()
 		dead.full = false
 		dead.mu.Unlock()
 		flush(t, r)
-		if got := dead.list(); len(got) != 1 || r.stats.Rejected != 1 {
-			t.Errorf("put aside %v, %+v", got, r.stats)
-		}
+		check.Equal(t, len(dead.list()), 1)
+		check.Equal(t, r.stats.Rejected, 1)
 	})
 }
 
 func TestDeadLettersAreFiles(t *testing.T) {
 	d := DeadLetterDir{Dir: filepath.Join(t.TempDir(), "dead")}
-	if d.Count() != 0 {
-		t.Error("dead letters in a directory that is not there")
-	}
+	check.Equal(t, d.Count(), 0, "dead letters in a directory that is not there")
 	body := `{"_id":"guest/../../x","n":1E+400}`
 	for _, doc := range []Document{{ID: "guest/../../x", Body: []byte(body)}, {ID: strings.Repeat("y", 500), Body: []byte("{\xff")}} {
-		if err := d.Add(doc, errors.New("too bad")); err != nil {
-			t.Fatal(err)
-		}
+		check.NoError(t, d.Add(doc, errors.New("too bad")))
 	}
 	files, _ := os.ReadDir(d.Dir)
-	if d.Count() != 2 || len(files) != 2 {
-		t.Fatalf("%d letters, %d files", d.Count(), len(files))
-	}
+	check.Equal(check.Must(t), d.Count(), 2)
+	check.Equal(check.Must(t), len(files), 2)
 	data, err := os.ReadFile(filepath.Join(d.Dir, "x.json"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.NoError(t, err)
 	var l struct {
 		ID, Reason string
 		Document   json.RawMessage
 	}
-	if err := json.Unmarshal(data, &l); err != nil || l.ID != "guest/../../x" || l.Reason != "too bad" || !strings.Contains(string(l.Document), "1E+400") {
-		t.Errorf("letter %s, %v", data, err)
-	}
+	err = json.Unmarshal(data, &l)
+	check.NoError(t, err, "letter %s", data)
+	check.Equal(t, l.ID, "guest/../../x", "letter %s", data)
+	check.Equal(t, l.Reason, "too bad", "letter %s", data)
+	check.Contains(t, string(l.Document), "1E+400", "letter %s", data)
 }
 
 // TestFullSpoolIsPressure: a Put waits, loses nothing, and goes on when
@@ -210,13 +200,11 @@ func TestFullSpoolIsPressure(t *testing.T) {
 		}
 		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 		defer cancel()
-		if err := r.Put(ctx, doc(11)); !errors.Is(err, context.DeadlineExceeded) {
-			t.Errorf("put into a full spool: %v", err)
-		}
+		check.ErrorIs(t, r.Put(ctx, doc(11)), context.DeadlineExceeded, "put into a full spool")
 		var h Health
-		if h = r.Health(); h.Spool.OK() || !r.Full() {
-			t.Errorf("health %+v", h)
-		}
+		h = r.Health()
+		check.That(t, !h.Spool.OK(), "health %+v", h)
+		check.That(t, r.Full(), "health %+v", h)
 		waits := make(chan error)
 		go func() { waits <- r.Put(t.Context(), doc(12)) }()
 		synctest.Wait()
@@ -226,9 +214,8 @@ func TestFullSpoolIsPressure(t *testing.T) {
 		}
 		time.Sleep(time.Minute)
 		flush(t, r)
-		if d.count() != 12 || spool.Documents() != 0 {
-			t.Errorf("%d documents, %d in the spool", d.count(), spool.Documents())
-		}
+		check.Equal(t, d.count(), 12)
+		check.Equal(t, spool.Documents(), 0)
 	})
 }
 
@@ -243,12 +230,9 @@ func TestFlushGoesToTheSpoolOfADatabaseThatIsAway(t *testing.T) {
 		}
 		began := time.Now()
 		flush(t, r)
-		if took := time.Since(began); took > 5*time.Second {
-			t.Errorf("flushed after %v", took)
-		}
-		if spool.Documents() != 10 || r.unwritten != 0 {
-			t.Errorf("%d documents in the spool, %d unwritten", spool.Documents(), r.unwritten)
-		}
+		check.AtMost(t, time.Since(began), 5*time.Second)
+		check.Equal(t, spool.Documents(), 10)
+		check.Equal(t, r.unwritten, 0)
 	})
 }
 
@@ -278,9 +262,7 @@ func TestSpoolIsDrainedWithoutAnotherRecord(t *testing.T) {
 		time.Sleep(10 * time.Second)
 		d.set(func() { delete(d.poison, doc(0).ID) })
 		time.Sleep(10 * time.Minute)
-		if d.count() != 2 {
-			t.Errorf("%d documents written ten minutes after the database was well, want 2: %+v", d.count(), r.stats)
-		}
+		check.Equal(t, d.count(), 2, "ten minutes after the database was well")
 	})
 }
 
@@ -295,14 +277,13 @@ func TestSpoolIsDrainedAfterAFlushWithoutDatabase(t *testing.T) {
 		flush(t, r)
 		put(t, r, doc(1))
 		time.Sleep(time.Minute)
-		if spool.Documents() != 2 || r.Health().Writes.OK() {
-			t.Errorf("%d documents in the spool, health %+v", spool.Documents(), r.Health())
-		}
+		check.Equal(t, spool.Documents(), 2)
+		check.That(t, !r.Health().Writes.OK(), "%d documents in the spool, health %+v", spool.Documents(), r.Health())
 		d.set(func() { d.down = nil })
 		time.Sleep(10 * time.Second)
-		if d.count() != 2 || spool.Documents() != 0 || !r.Health().Writes.OK() {
-			t.Errorf("%d documents written, %d in the spool, health %+v", d.count(), spool.Documents(), r.Health())
-		}
+		check.Equal(t, d.count(), 2)
+		check.Equal(t, spool.Documents(), 0)
+		check.That(t, r.Health().Writes.OK(), "%d documents written, %d in the spool, health %+v", d.count(), spool.Documents(), r.Health())
 	})
 }
 
@@ -326,18 +307,19 @@ func TestFullSpoolIsForgotten(t *testing.T) {
 			waits <- nil
 		}()
 		time.Sleep(time.Minute)
-		if spool.Documents() != 3 || len(waits) > 0 || r.Health().Spool.OK() {
-			t.Errorf("%d documents in the spool, health %+v", spool.Documents(), r.Health())
-		}
+		check.Equal(t, spool.Documents(), 3)
+		check.Equal(t, len(waits), 0)
+		check.That(t, !r.Health().Spool.OK(), "%d documents in the spool, health %+v", spool.Documents(), r.Health())
 		d.set(func() { d.down = nil })
 		time.Sleep(20 * time.Second)
 		if err := <-waits; err != nil {
 			t.Error(err)
 		}
 		flush(t, r)
-		if d.count() != 6 || spool.Documents() != 0 || !r.Health().OK() || r.Full() {
-			t.Errorf("%d documents written, %d in the spool, health %+v", d.count(), spool.Documents(), r.Health())
-		}
+		check.Equal(t, d.count(), 6)
+		check.Equal(t, spool.Documents(), 0)
+		check.That(check.Must(t), r.Health().OK(), "%d documents written, %d in the spool, health %+v", d.count(), spool.Documents(), r.Health())
+		check.That(t, !r.Full(), "%d documents written, %d in the spool, health %+v", d.count(), spool.Documents(), r.Health())
 	})
 }
 
@@ -352,17 +334,14 @@ func TestSpoolKeepsWhatIsUnderSuspicion(t *testing.T) {
 	}
 	bubble(t, Config{Spool: spool, DeadLetters: dead, BatchDocs: 5}, d, func(t *testing.T, r *Queue) {
 		time.Sleep(time.Minute)
-		if d.count() != 4 || spool.Documents() != 10 {
-			t.Errorf("%d documents written, %d in the spool", d.count(), spool.Documents())
-		}
+		check.Equal(t, d.count(), 4)
+		check.Equal(t, spool.Documents(), 10)
 		put(t, r, doc(100)) // nothing is delayed meanwhile
 		time.Sleep(time.Second)
-		if d.count() != 5 {
-			t.Error("a fresh document was not written within a second")
-		}
+		check.Equal(t, d.count(), 5, "a fresh document was not written within a second")
 		time.Sleep(5 * time.Minute)
-		if d.count() != 10 || spool.Documents() != 0 || !slices.Equal(dead.list(), []string{doc(3).ID}) {
-			t.Errorf("%d documents written, %d in the spool, %v put aside", d.count(), spool.Documents(), dead.list())
-		}
+		check.Equal(t, d.count(), 10)
+		check.Equal(t, spool.Documents(), 0)
+		check.EqualSlices(t, dead.list(), []string{doc(3).ID})
 	})
 }
