@@ -15,26 +15,21 @@ import (
 	"github.com/NVIDIA/go-nvml/pkg/nvml/mock/server"
 
 	"github.com/gpuwhisk/gpuwhisk/gpu"
+	"github.com/gpuwhisk/gpuwhisk/invoker/develop/check"
 )
 
 func TestCardsOfADGX(t *testing.T) {
 	b := newFixture(t)
 	cards := b.cards(t)
-	if len(cards) != 8 {
-		t.Fatalf("%d cards, want 8", len(cards))
-	}
+	check.Equal(check.Must(t), len(cards), 8)
 	want := Card{
 		Index: 3, Minor: 3, UUID: "GPU-3", Name: "Mock NVIDIA A100-SXM4-40GB", Bus: "0000:03:00.0", Capability: "8.0",
 		Memory: Memory{Total: 40*giB - reserved, Free: 30 * giB, Used: 9 * giB},
 		Mode:   ModeDefault, Persistence: On, ECC: On, MIG: Off, MIGPending: Off,
 		Processes: []Process{{PID: 10, Bytes: -1}, {PID: 20, Bytes: giB}},
 	}
-	if !reflect.DeepEqual(cards[3], want) {
-		t.Errorf("card\n got %+v\nwant %+v", cards[3], want)
-	}
-	if v := b.open(t).Versions(); v != (Versions{Driver: "550.54.15", CUDA: "12.4", NVML: "12.550.54.15"}) {
-		t.Errorf("versions %+v", v)
-	}
+	check.DeepEqual(t, cards[3], want)
+	check.Equal(t, b.open(t).Versions(), Versions{Driver: "550.54.15", CUDA: "12.4", NVML: "12.550.54.15"})
 }
 
 // TestCardsOfNewerMachines: the cards of NVIDIA's later machines are listed like
@@ -48,13 +43,13 @@ func TestCardsOfNewerMachines(t *testing.T) {
 	} {
 		t.Run(m.name, func(t *testing.T) {
 			cards := newFixtureOf(m.machine).cards(t)
-			if len(cards) != 8 {
-				t.Fatalf("%d cards, want 8", len(cards))
-			}
+			check.Equal(check.Must(t), len(cards), 8)
 			c := cards[7]
-			if !strings.Contains(c.Name, m.name) || c.Capability != m.capability || c.Bus != "0000:07:00.0" || c.UUID != "GPU-7" || c.Memory.Total == 0 {
-				t.Errorf("card %+v", c)
-			}
+			check.Contains(t, c.Name, m.name)
+			check.Equal(t, c.Capability, m.capability)
+			check.Equal(t, c.Bus, "0000:07:00.0")
+			check.Equal(t, c.UUID, "GPU-7")
+			check.That(t, c.Memory.Total != 0, "card %+v", c)
 		})
 	}
 }
@@ -75,12 +70,8 @@ func TestEachCallNotSupported(t *testing.T) {
 			b := newFixture(t)
 			b.fail(call, nvml.ERROR_NOT_SUPPORTED)
 			c := b.cards(t)[0]
-			if c.Lost != "" {
-				t.Errorf("taken for lost: %s", c.Lost)
-			}
-			if changed := differences(whole, c); len(changed) > 2 {
-				t.Errorf("more than the answer is missing: %v", changed)
-			}
+			check.Equal(t, c.Lost, "", "taken for lost")
+			check.AtMost(t, len(differences(whole, c)), 2, "more than the answer is missing")
 		})
 	}
 }
@@ -101,12 +92,9 @@ func TestEachCallDeviceLost(t *testing.T) {
 			b := newFixture(t)
 			b.fail(call, ret)
 			cards := b.cards(t)
-			if len(cards) != 8 || cards[0].Lost != why(ret) {
-				t.Errorf("%s answers %v: lost %q", call, ret, cards[0].Lost)
-			}
-			if got := Devices(cards); len(got) != 0 {
-				t.Errorf("%s answers %v: lost cards are offered: %v", call, ret, got)
-			}
+			check.Equal(check.Must(t), len(cards), 8, "%s answers %v: lost", call, ret)
+			check.Equal(t, cards[0].Lost, why(ret), "%s answers %v: lost", call, ret)
+			check.Equal(t, len(Devices(cards)), 0, "%s answers %v: lost cards are offered", call, ret)
 		}
 	}
 }
@@ -114,14 +102,11 @@ func TestEachCallDeviceLost(t *testing.T) {
 func TestUnknownMemoryIsNotOffered(t *testing.T) {
 	b := newFixture(t)
 	b.fail("GetMemoryInfo_v2", nvml.ERROR_NOT_SUPPORTED)
-	if m := b.cards(t)[0].Memory; m != (Memory{Total: 40 * giB, Free: 30 * giB, Used: 10 * giB}) {
-		t.Errorf("memory by the old call: %+v", m)
-	}
+	check.Equal(t, b.cards(t)[0].Memory, Memory{Total: 40 * giB, Free: 30 * giB, Used: 10 * giB}, "memory by the old call")
 	b.fail("GetMemoryInfo", nvml.ERROR_NOT_SUPPORTED)
 	cards := b.cards(t)
-	if cards[0].Memory.Total >= 0 || len(Devices(cards)) != 0 {
-		t.Errorf("memory %+v, devices %v", cards[0].Memory, Devices(cards))
-	}
+	check.Less(t, cards[0].Memory.Total, 0)
+	check.Equal(t, len(Devices(cards)), 0)
 }
 
 // TestOldLibrary: functions that the loaded library lacks are not called.
@@ -129,12 +114,10 @@ func TestOldLibrary(t *testing.T) {
 	b := newFixture(t)
 	b.missing = []string{"nvmlDeviceGetMemoryInfo_v2", "nvmlDeviceGetMPSComputeRunningProcesses", "nvmlDeviceGetMigMode"}
 	c := b.cards(t)[0]
-	if c.Memory.Total != 40*giB || c.MIG != Unknown || c.Lost != "" {
-		t.Errorf("card %+v", c)
-	}
-	if len(mocked(b, 0).GetMemoryInfo_v2Calls()) != 0 {
-		t.Error("a function was called that the library lacks: the process would end")
-	}
+	check.Equal(t, c.Memory.Total, 40*giB)
+	check.Equal(t, c.MIG, Unknown)
+	check.Equal(t, c.Lost, "")
+	check.Equal(t, len(mocked(b, 0).GetMemoryInfo_v2Calls()), 0, "a function was called that the library lacks: the process would end")
 }
 
 func TestHandleRefused(t *testing.T) {
@@ -147,22 +130,15 @@ func TestHandleRefused(t *testing.T) {
 		return first(i)
 	}
 	cards := b.cards(t)
-	if cards[2].Lost == "" || cards[1].Lost != "" {
-		t.Errorf("cards %+v", cards[1:3])
-	}
-	if d := Devices(cards)[2]; d.Card != 3 {
-		t.Errorf("card 3 is named %d beside a lost one", d.Card)
-	}
+	check.That(t, cards[2].Lost != "", "cards %+v", cards[1:3])
+	check.Equal(t, cards[1].Lost, "")
+	check.Equal(t, Devices(cards)[2].Card, 3, "card 3 is named")
 	var uuids []string
 	for i, d := range Devices(cards) {
-		if d.Index != i {
-			t.Errorf("device %v has the place %d", d, i)
-		}
+		check.Equal(t, d.Index, i)
 		uuids = append(uuids, d.UUID)
 	}
-	if got := strings.Join(uuids, " "); got != "GPU-0 GPU-1 GPU-3 GPU-4 GPU-5 GPU-6 GPU-7" {
-		t.Errorf("devices %s", got)
-	}
+	check.Equal(t, strings.Join(uuids, " "), "GPU-0 GPU-1 GPU-3 GPU-4 GPU-5 GPU-6 GPU-7")
 }
 
 func TestMIGSlicesReplaceTheCard(t *testing.T) {
@@ -174,14 +150,18 @@ func TestMIGSlicesReplaceTheCard(t *testing.T) {
 		{0, "MIG-1-0", "A100 MIG 1g.5gb", Memory{5 * giB, 5 * giB, 0}, 0, 0},
 		{1, "MIG-1-1", "A100 MIG 1g.5gb", Memory{5 * giB, 5 * giB, 0}, 1, 0},
 	}
-	if cards[1].MIG != On || !reflect.DeepEqual(cards[1].Slices, want) {
-		t.Errorf("card %+v", cards[1])
-	}
+	check.Equal(t, cards[1].MIG, On)
+	check.DeepEqual(t, cards[1].Slices, want)
 	devices := Devices(cards)
-	if len(devices) != 8 || devices[1].UUID != "MIG-1-0" || devices[1].Sharing != gpu.MIGSlice || devices[2].UUID != "MIG-1-1" ||
-		devices[1].MemoryBytes != 5*giB || devices[3].UUID != "GPU-3" || devices[3].Sharing != gpu.Whole || devices[2].Card != 1 || devices[3].Card != 3 {
-		t.Errorf("devices %+v", devices)
-	}
+	check.Equal(check.Must(t), len(devices), 8)
+	check.Equal(t, devices[1].UUID, "MIG-1-0")
+	check.Equal(t, devices[1].Sharing, gpu.MIGSlice)
+	check.Equal(t, devices[2].UUID, "MIG-1-1")
+	check.Equal(t, devices[1].MemoryBytes, 5*giB)
+	check.Equal(t, devices[3].UUID, "GPU-3")
+	check.Equal(t, devices[3].Sharing, gpu.Whole)
+	check.Equal(t, devices[2].Card, 1)
+	check.Equal(t, devices[3].Card, 3)
 }
 
 func TestComputeModes(t *testing.T) {
@@ -199,9 +179,8 @@ func TestComputeModes(t *testing.T) {
 		b := newFixture(t)
 		mocked(b, 0).GetComputeModeFunc = func() (nvml.ComputeMode, nvml.Return) { return tt.mode, nvml.SUCCESS }
 		cards := b.cards(t)
-		if cards[0].Mode != tt.want || len(Devices(cards)) != tt.offered {
-			t.Errorf("mode %d: %v, %d devices", tt.mode, cards[0].Mode, len(Devices(cards)))
-		}
+		check.Equal(t, cards[0].Mode, tt.want, "mode %d", tt.mode)
+		check.Equal(t, len(Devices(cards)), tt.offered, "mode %d", tt.mode)
 	}
 }
 
@@ -215,9 +194,7 @@ func TestMPSIsSeenByItsClients(t *testing.T) {
 			return tt.clients, nvml.SUCCESS
 		}
 		c := b.cards(t)[0]
-		if c.MPS != tt.want {
-			t.Errorf("clients %v: MPS %v", tt.clients, c.MPS)
-		}
+		check.Equal(t, c.MPS, tt.want, "clients %v: MPS", tt.clients)
 		if tt.want && !reflect.DeepEqual(c.Processes, []Process{{10, -1}, {20, giB}, {30, giB}}) {
 			t.Errorf("processes %v", c.Processes)
 		}
@@ -238,7 +215,8 @@ func TestOpenReportsWhatIsWrong(t *testing.T) {
 		b := newFixture(t)
 		b.InitFunc = func() nvml.Return { return tt.ret }
 		_, err := open(b.Server)
-		if err == nil || tt.want != nil && !errors.Is(err, tt.want) {
+		check.That(check.Must(t), err != nil, "%v: error %v, want %v", tt.ret, err, tt.want)
+		if tt.want != nil && !errors.Is(err, tt.want) {
 			t.Errorf("%v: error %v, want %v", tt.ret, err, tt.want)
 		}
 	}
@@ -251,14 +229,9 @@ func TestCountAndVersionsFail(t *testing.T) {
 	b.SystemGetDriverVersionFunc, b.SystemGetNVMLVersionFunc = text, text
 	b.SystemGetCudaDriverVersionFunc = func() (int, nvml.Return) { return 0, nvml.ERROR_NOT_SUPPORTED }
 	d := b.open(t)
-	if _, err := d.Cards(); err == nil || !strings.Contains(err.Error(), "count GPUs") {
-		t.Errorf("error %v", err)
-	}
-	if v := d.Versions(); v != (Versions{}) {
-		t.Errorf("versions %+v", v)
-	}
+	_, err := d.Cards()
+	check.ErrorContains(t, err, "count GPUs")
+	check.Equal(t, d.Versions(), Versions{})
 	b.ShutdownFunc = func() nvml.Return { return nvml.ERROR_UNKNOWN }
-	if err := d.Close(); err == nil {
-		t.Error("a failed shutdown is no error")
-	}
+	check.That(t, d.Close() != nil, "a failed shutdown is no error")
 }

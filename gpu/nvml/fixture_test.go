@@ -16,6 +16,8 @@ import (
 	"github.com/NVIDIA/go-nvml/pkg/nvml/mock"
 	"github.com/NVIDIA/go-nvml/pkg/nvml/mock/dgxa100"
 	"github.com/NVIDIA/go-nvml/pkg/nvml/mock/server"
+
+	"github.com/gpuwhisk/gpuwhisk/invoker/develop/check"
 )
 
 const (
@@ -203,18 +205,14 @@ func (b *fixture) slice(parent *server.Device, uuid string, gi int) *mock.Device
 func (b *fixture) open(t *testing.T) *Driver {
 	t.Helper()
 	d, err := open(b.Server)
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.NoError(t, err)
 	return d
 }
 
 func (b *fixture) cards(t *testing.T) []Card {
 	t.Helper()
 	cards, err := b.open(t).Cards()
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.NoError(t, err)
 	return cards
 }
 

@@ -3,14 +3,13 @@
 package nvml
 
 import (
-	"errors"
 	"os"
 	"os/exec"
 	"path/filepath"
-	"reflect"
 	"strings"
 	"testing"
 
+	"github.com/gpuwhisk/gpuwhisk/invoker/develop/check"
 	"github.com/gpuwhisk/gpuwhisk/invoker/develop/peertest"
 )
 
@@ -21,9 +20,8 @@ func library(t *testing.T, flags ...string) string {
 	cc := peertest.Tool(t, "cc")
 	out := filepath.Join(t.TempDir(), "libnvidia-ml.so.1")
 	args := append([]string{"-shared", "-fPIC", "-Wall", "-Werror", "-o", out, "testdata/nvml.c"}, flags...)
-	if text, err := exec.Command(cc, args...).CombinedOutput(); err != nil {
-		t.Fatalf("build the library: %v\n%s", err, text)
-	}
+	text, err := exec.Command(cc, args...).CombinedOutput()
+	check.NoError(t, err, "build the library\n%s", text)
 	return out
 }
 
@@ -43,9 +41,8 @@ func TestRealLoader(t *testing.T) {
 		at := library(t, flags...)
 		c := exec.CommandContext(t.Context(), os.Args[0], "-test.run=^TestRealLoader$", "-test.timeout=30s")
 		c.Env = append(os.Environ(), child+"="+at, "GPUWHISK_TEST_OLD="+strings.Join(flags, ""))
-		if text, err := c.CombinedOutput(); err != nil {
-			t.Errorf("with %v: %v\n%s", flags, err, text)
-		}
+		text, err := c.CombinedOutput()
+		check.NoError(t, err, "with %v\n%s", flags, text)
 	}
 }
 
@@ -55,20 +52,15 @@ func useLibrary(t *testing.T, at string) {
 		memory = Memory{8 << 30, 5 << 30, 3 << 30}
 	}
 	d, err := Open(Options{Library: at})
-	if err != nil {
-		t.Fatal(err)
-	}
-	if v := d.Versions(); v != (Versions{Driver: "580.95.05", CUDA: "13.0", NVML: "13.580.95.05"}) {
-		t.Errorf("versions %+v", v)
-	}
+	check.NoError(t, err)
+	check.Equal(t, d.Versions(), Versions{Driver: "580.95.05", CUDA: "13.0", NVML: "13.580.95.05"})
 	cards, err := d.Cards()
 	want := []Card{{
 		Minor: 4, UUID: "GPU-c", Name: "GPU of C", Bus: "00000000:1A:00.0", Capability: "9.0", Memory: memory,
 		Mode: ModeExclusive, Persistence: On, Processes: []Process{{41, 1 << 30}, {42, 2 << 30}},
 	}}
-	if err != nil || !reflect.DeepEqual(cards, want) {
-		t.Errorf("error %v, cards\n got %+v\nwant %+v", err, cards, want)
-	}
+	check.NoError(t, err)
+	check.DeepEqual(t, cards, want)
 	watchOnce(t, d, cards)
 	if err := d.Close(); err != nil {
 		t.Error(err)
@@ -83,15 +75,15 @@ func watchOnce(t *testing.T, d *Driver, cards []Card) {
 		Readings: func(r []Reading) { readings <- r[0] },
 		Fault:    func(f Fault) { faults <- f },
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
-	if r := <-readings; r.Utilization != 0.25 || r.Lost || len(r.Processes) != 2 {
-		t.Errorf("reading %+v", r)
-	}
-	if f := <-faults; f.Kind != XID || f.Number != 31 || f.Severity != OfProcess {
-		t.Errorf("fault %+v", f)
-	}
+	check.NoError(t, err)
+	r := <-readings
+	check.Equal(t, r.Utilization, 0.25)
+	check.That(t, !r.Lost, "reading %+v", r)
+	check.Equal(t, len(r.Processes), 2)
+	f := <-faults
+	check.Equal(t, f.Kind, XID)
+	check.Equal(t, f.Number, 31)
+	check.Equal(t, f.Severity, OfProcess)
 	if err := w.Close(t.Context()); err != nil {
 		t.Error(err)
 	}
@@ -99,7 +91,5 @@ func watchOnce(t *testing.T, d *Driver, cards []Card) {
 
 func TestNoLibrary(t *testing.T) {
 	_, err := Open(Options{Library: filepath.Join(t.TempDir(), "libnvidia-ml.so.1")})
-	if !errors.Is(err, ErrNoDriver) {
-		t.Errorf("error %v", err)
-	}
+	check.ErrorIs(t, err, ErrNoDriver)
 }

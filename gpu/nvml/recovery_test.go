@@ -8,6 +8,8 @@ import (
 	"time"
 
 	"github.com/NVIDIA/go-nvml/pkg/nvml"
+
+	"github.com/gpuwhisk/gpuwhisk/invoker/develop/check"
 )
 
 // found lets time pass and counts how often a device was found by then.
@@ -37,18 +39,14 @@ func TestBrokenDeviceComesBack(t *testing.T) {
 	onWatch(t, nothing, func(b *fixture, s *seen) {
 		b.action.Store(uint32(nvml.GPU_RECOVERY_ACTION_GPU_RESET))
 		b.breaks(4)
-		if s.found(3*firstQuarantine, 4) != 0 {
-			t.Fatal("found although it must be reset")
-		}
+		check.Equal(check.Must(t), s.found(3*firstQuarantine, 4), 0, "found although it must be reset")
 		b.action.Store(uint32(nvml.GPU_RECOVERY_ACTION_NONE))
-		if s.found(firstQuarantine-time.Second, 4) != 0 || s.found(2*time.Second, 4) != 1 {
-			t.Fatalf("after a reset: %+v", s.reported())
-		}
+		check.Equal(check.Must(t), s.found(firstQuarantine-time.Second, 4), 0, "after a reset: %+v", s.reported())
+		check.Equal(check.Must(t), s.found(2*time.Second, 4), 1, "after a reset: %+v", s.reported())
 		b.breaks(4)
 		b.breaks(4) // one fault seldom comes alone
-		if s.found(2*firstQuarantine-time.Second, 4) != 1 || s.found(2*time.Second, 4) != 2 {
-			t.Fatalf("the second time: %+v", s.reported())
-		}
+		check.Equal(check.Must(t), s.found(2*firstQuarantine-time.Second, 4), 1, "the second time: %+v", s.reported())
+		check.Equal(check.Must(t), s.found(2*time.Second, 4), 2, "the second time: %+v", s.reported())
 	})
 }
 
@@ -59,9 +57,8 @@ func TestQuarantineHasAnEnd(t *testing.T) {
 		p.take(Fault{Kind: ECC, Severity: Fatal})
 		p.take(Fault{Kind: Found})
 	}
-	if p.on || p.lasts != longestQuarantine {
-		t.Errorf("%+v", p)
-	}
+	check.That(t, !p.on, "%+v", p)
+	check.Equal(t, p.lasts, longestQuarantine)
 }
 
 // TestQuarantineStartsAnew: it ends by a while without a fault only.
@@ -78,9 +75,8 @@ func TestQuarantineStartsAnew(t *testing.T) {
 			b.breaks(4)
 			time.Sleep(firstQuarantine - time.Second)
 			disturb(b)
-			if s.found(firstQuarantine-2*time.Second, 4) != 0 || s.found(4*time.Second, 4) != 1 {
-				t.Errorf("%s: %+v", name, s.reported())
-			}
+			check.Equal(t, s.found(firstQuarantine-2*time.Second, 4), 0, "%s: %+v", name, s.reported())
+			check.Equal(t, s.found(4*time.Second, 4), 1, "%s: %+v", name, s.reported())
 		})
 	}
 }
@@ -94,9 +90,9 @@ func TestDriverThatDoesNotReport(t *testing.T) {
 	} {
 		onWatch(t, prepare, func(b *fixture, s *seen) {
 			b.breaks(4)
-			if n := s.found(3*firstQuarantine, 4); n != 0 || s.last()[4].Lost {
-				t.Errorf("%s: found %d times, %+v", name, n, s.last()[4])
-			}
+			n := s.found(3*firstQuarantine, 4)
+			check.Equal(t, n, 0, "%s: found", name)
+			check.That(t, !s.last()[4].Lost, "%s: found", name)
 		})
 	}
 }
@@ -106,9 +102,7 @@ func TestSliceComesBackWithItsCard(t *testing.T) {
 	onWatch(t, func(b *fixture) { b.slices(0, 3) }, func(b *fixture, s *seen) {
 		b.breaks(0)
 		for slice := range 3 {
-			if n := s.found(firstQuarantine+time.Second, slice); n != 1 {
-				t.Errorf("slice %d found %d times", slice, n)
-			}
+			check.Equal(t, s.found(firstQuarantine+time.Second, slice), 1, "slice %d found", slice)
 		}
 	})
 }
@@ -121,11 +115,8 @@ func TestFaultWhileTheDriverIsAsked(t *testing.T) {
 	xid := Fault{Kind: XID, Severity: Fatal}
 	p := quarantine{}
 	p.take(xid)
-	if p.over(true, began) || !p.over(true, over) {
-		t.Fatalf("served too early, or not at all: %+v", p)
-	}
+	check.That(check.Must(t), !p.over(true, began), "served too early, or not at all: %+v", p)
+	check.That(check.Must(t), p.over(true, over), "served too early, or not at all: %+v", p)
 	p.take(xid)
-	if p.over(true, over) {
-		t.Error("served in spite of the fault that came meanwhile")
-	}
+	check.That(t, !p.over(true, over), "served in spite of the fault that came meanwhile")
 }

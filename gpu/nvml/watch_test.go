@@ -4,7 +4,6 @@ package nvml
 
 import (
 	"context"
-	"strings"
 	"sync"
 	"testing"
 	"testing/synctest"
@@ -14,6 +13,7 @@ import (
 	"github.com/NVIDIA/go-nvml/pkg/nvml/mock"
 
 	"github.com/gpuwhisk/gpuwhisk/gpu"
+	"github.com/gpuwhisk/gpuwhisk/invoker/develop/check"
 )
 
 // eventSet returns what is sent to events. Inside of a synctest bubble the
@@ -70,14 +70,10 @@ func onWatch(t *testing.T, prepare func(*fixture), test func(*fixture, *seen)) {
 		prepare(b)
 		d := b.open(t)
 		cards, err := d.Cards()
-		if err != nil {
-			t.Fatal(err)
-		}
+		check.NoError(t, err)
 		s := &seen{}
 		w, err := d.Watch(s.options(Devices(cards)))
-		if err != nil {
-			t.Fatal(err)
-		}
+		check.NoError(t, err)
 		synctest.Wait()
 		test(b, s)
 		if err := w.Close(t.Context()); err != nil {
@@ -91,17 +87,17 @@ func nothing(*fixture) {}
 func TestSamples(t *testing.T) {
 	onWatch(t, nothing, func(b *fixture, s *seen) {
 		r := s.last()[2]
-		if r.Device != 2 || r.Utilization != 0.5 || r.Average != 0.5 || !r.Listed || len(r.Processes) != 2 || r.Memory.Free != 30*giB || r.Lost {
-			t.Errorf("reading %+v", r)
-		}
+		check.Equal(t, r.Device, 2)
+		check.Equal(t, r.Utilization, 0.5)
+		check.Equal(t, r.Average, 0.5)
+		check.That(check.Must(t), r.Listed, "reading %+v", r)
+		check.Equal(t, len(r.Processes), 2)
+		check.Equal(t, r.Memory.Free, 30*giB)
+		check.That(t, !r.Lost, "reading %+v", r)
 		time.Sleep(time.Second)
 		synctest.Wait()
-		if n := len(s.readings); n != 6 {
-			t.Errorf("%d samples in a second, want one at once and 5 more", n)
-		}
-		if f := s.reported(); len(f) != 0 {
-			t.Errorf("faults %v", f)
-		}
+		check.Equal(t, len(s.readings), 6, "samples in a second")
+		check.Equal(t, len(s.reported()), 0)
 	})
 }
 
@@ -111,9 +107,10 @@ func TestAverageFollows(t *testing.T) {
 		time.Sleep(time.Second)
 		synctest.Wait()
 		r := s.last()[0]
-		if want := 1 - 0.5/2.718281828; r.Utilization != 1 || r.Average < want-0.01 || r.Average > want+0.01 {
-			t.Errorf("after one window: %v, average %v, want %v", r.Utilization, r.Average, want)
-		}
+		want := 1 - 0.5/2.718281828
+		check.Equal(t, r.Utilization, 1, "after one window")
+		check.AtLeast(t, r.Average, want-0.01, "after one window")
+		check.AtMost(t, r.Average, want+0.01, "after one window")
 	})
 }
 
@@ -130,15 +127,10 @@ func TestEachSampledCallNotSupported(t *testing.T) {
 				time.Sleep(time.Second)
 				synctest.Wait()
 				r := s.last()[0]
-				if r.Lost || len(s.reported()) != 0 {
-					t.Errorf("%s answers %v: reading %+v, faults %v", call, ret, r, s.reported())
-				}
-				if r.Memory.Free != 30*giB {
-					t.Errorf("%s answers %v: memory %+v", call, ret, r.Memory)
-				}
-				if silent := r.Utilization < 0; silent != (call == "GetUtilizationRates") {
-					t.Errorf("%s answers %v: utilization %v", call, ret, r.Utilization)
-				}
+				check.That(t, !r.Lost, "%s answers %v: reading %+v, faults %v", call, ret, r, s.reported())
+				check.Equal(t, len(s.reported()), 0, "%s answers %v: reading", call, ret)
+				check.Equal(t, r.Memory.Free, 30*giB, "%s answers %v: memory", call, ret)
+				check.That(t, (r.Utilization < 0) == (call == "GetUtilizationRates"), "%s answers %v: utilization %v", call, ret, r.Utilization)
 			})
 		}
 	}
@@ -151,15 +143,18 @@ func TestDeviceLostAndFound(t *testing.T) {
 			time.Sleep(time.Second)
 			synctest.Wait()
 			f := s.reported()
-			if len(f) != 8 || f[3].Kind != Lost || f[3].Severity != Fatal || f[3].Device != 3 || !s.last()[3].Lost {
-				t.Fatalf("%s: faults %+v, reading %+v", call, f, s.last()[3])
-			}
+			check.Equal(check.Must(t), len(f), 8, "%s: faults", call)
+			check.Equal(check.Must(t), f[3].Kind, Lost, "%s: faults", call)
+			check.Equal(check.Must(t), f[3].Severity, Fatal, "%s: faults", call)
+			check.Equal(check.Must(t), f[3].Device, 3, "%s: faults", call)
+			check.That(check.Must(t), s.last()[3].Lost, "%s: faults", call)
 			b.fail(call, nvml.SUCCESS)
 			time.Sleep(time.Second)
 			synctest.Wait()
-			if f := s.reported(); len(f) != 16 || f[15].Kind != Found || s.last()[3].Lost {
-				t.Errorf("%s: faults %+v, reading %+v", call, f, s.last()[3])
-			}
+			f = s.reported()
+			check.Equal(check.Must(t), len(f), 16, "%s: faults", call)
+			check.Equal(t, f[15].Kind, Found, "%s: faults", call)
+			check.That(t, !s.last()[3].Lost, "%s: faults", call)
 		})
 	}
 }
@@ -170,22 +165,19 @@ func TestMissingDevice(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b, s := newFixture(t), &seen{}
 		w, err := b.open(t).Watch(s.options([]gpu.Device{{Index: 0, UUID: "GPU-new", MemoryBytes: giB}}))
-		if err != nil {
-			t.Fatal(err)
-		}
+		check.NoError(t, err)
 		synctest.Wait()
-		if f := s.reported(); len(f) != 1 || f[0].Kind != Lost || !s.last()[0].Lost {
-			t.Errorf("faults %+v", f)
-		}
+		f := s.reported()
+		check.Equal(check.Must(t), len(f), 1)
+		check.Equal(t, f[0].Kind, Lost)
+		check.That(t, s.last()[0].Lost, "faults %+v", f)
 		b.later.Store(true)
 		time.Sleep(time.Second)
 		synctest.Wait()
-		if f := s.reported(); len(f) != 2 || f[1].Kind != Found {
-			t.Errorf("faults %+v", f)
-		}
-		if err := w.Close(t.Context()); err != nil {
-			t.Error(err)
-		}
+		f = s.reported()
+		check.Equal(check.Must(t), len(f), 2)
+		check.Equal(t, f[1].Kind, Found)
+		check.NoError(t, w.Close(t.Context()))
 	})
 }
 
@@ -210,12 +202,10 @@ func TestEventsBecomeFaults(t *testing.T) {
 			synctest.Wait()
 			tt.want.Device = 4
 			f := s.reported()
-			if len(f) != 1 || f[0].At.IsZero() {
-				t.Fatalf("faults %+v", f)
-			}
-			if f[0].At = (time.Time{}); f[0] != tt.want {
-				t.Errorf("fault\n got %+v\nwant %+v", f[0], tt.want)
-			}
+			check.Equal(check.Must(t), len(f), 1)
+			check.That(check.Must(t), !f[0].At.IsZero(), "faults %+v", f)
+			f[0].At = (time.Time{})
+			check.Equal(t, f[0], tt.want)
 		})
 	}
 }
@@ -246,13 +236,9 @@ func TestEventsOfSlices(t *testing.T) {
 			for _, f := range s.reported() {
 				got = append(got, f.Device)
 			}
-			if len(got) != len(tt.want) {
-				t.Fatalf("%s: devices %v, want %v", tt.name, got, tt.want)
-			}
+			check.Equal(check.Must(t), len(got), len(tt.want), "%s: devices %v, want %v", tt.name, got, tt.want)
 			for i := range got {
-				if got[i] != tt.want[i] {
-					t.Errorf("%s: devices %v, want %v", tt.name, got, tt.want)
-				}
+				check.Equal(t, got[i], tt.want[i], "%s: devices %v, want %v", tt.name, got, tt.want)
 			}
 		})
 	}
@@ -262,15 +248,11 @@ func TestEventsFailWithoutSpinning(t *testing.T) {
 	onWatch(t, func(b *fixture) { b.fail("Wait", nvml.ERROR_GPU_IS_LOST) }, func(b *fixture, s *seen) {
 		time.Sleep(10 * time.Second)
 		synctest.Wait()
-		if f := s.reported(); len(f) != 0 {
-			t.Errorf("faults %v", f)
-		}
+		check.Equal(t, len(s.reported()), 0)
 		b.fail("Wait", nvml.SUCCESS)
 		b.events <- nvml.EventData{Device: b.Devices[0], EventType: nvml.EventTypeXidCriticalError, EventData: 79, GpuInstanceId: everywhere}
 		synctest.Wait()
-		if f := s.reported(); len(f) != 1 {
-			t.Errorf("faults %v", f)
-		}
+		check.Equal(t, len(s.reported()), 1)
 	})
 }
 
@@ -287,7 +269,10 @@ func TestMemoryErrorsAreCountedWithoutEvents(t *testing.T) {
 			time.Sleep(time.Second)
 			synctest.Wait()
 			f := s.reported()
-			if without && (len(f) != 1 || f[0].Kind != ECC || f[0].Device != 6) || !without && len(f) != 0 {
+			if without && (len(f) != 1 || f[0].Kind != ECC || f[0].Device != 6) {
+				t.Errorf("without events %v: faults %+v", without, f)
+			}
+			if !without && len(f) != 0 {
 				t.Errorf("without events %v: faults %+v", without, f)
 			}
 		})
@@ -304,23 +289,17 @@ func TestCloseGivesUpOnADeadDriver(t *testing.T) {
 	}
 	b.fail("EventSetCreate", nvml.ERROR_NOT_SUPPORTED)
 	w, err := b.open(t).Watch(s.options([]gpu.Device{{UUID: "GPU-0", MemoryBytes: giB}}))
-	if err != nil {
-		t.Fatal(err)
-	}
-	<-entered
+	check.NoError(t, err)
+	check.Receive(t, entered)
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
-	if err := w.Close(ctx); err == nil || !strings.Contains(err.Error(), "does not return") {
-		t.Errorf("error %v", err)
-	}
+	err = w.Close(ctx)
+	check.ErrorContains(t, err, "does not return")
 	close(release)
-	if err := w.Close(t.Context()); err != nil {
-		t.Error(err)
-	}
+	check.NoError(t, w.Close(t.Context()))
 }
 
 func TestWatchNeedsDevices(t *testing.T) {
-	if _, err := newFixture(t).open(t).Watch(WatchOptions{}); err == nil {
-		t.Error("a watch of nothing is no error")
-	}
+	_, err := newFixture(t).open(t).Watch(WatchOptions{})
+	check.That(t, err != nil, "a watch of nothing is no error")
 }

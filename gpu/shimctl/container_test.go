@@ -18,6 +18,7 @@ import (
 	"time"
 
 	"github.com/gpuwhisk/gpuwhisk/gpu/shimctl/shimtest"
+	"github.com/gpuwhisk/gpuwhisk/invoker/develop/check"
 )
 
 // TestLimitIsShared: a container's processes hold no more than its limit
@@ -34,25 +35,18 @@ func TestLimitIsShared(t *testing.T) {
 	})
 	received := func() { // a process that has answered this has received what was sent before
 		t.Helper()
-		if _, err := c.Report(limited(t)); err != nil {
-			t.Fatal(err)
-		}
+		_, err := c.Report(limited(t))
+		check.NoError(t, err)
 	}
 	first.Do("alloc %d", 6*mib)
 	rec.awaitUsage(t, first.PID(), 6*mib)
 	received()
-	if got := second.Do("try %d", 5*mib); got != 2 {
-		t.Errorf("5 MiB beside 6 of 10: the driver answers %d, want out of memory", got)
-	}
-	if got := second.Do("try %d", 4*mib); got != 0 {
-		t.Errorf("4 MiB beside 6 of 10: the driver answers %d", got)
-	}
+	check.Equal(t, second.Do("try %d", 5*mib), 2, "5 MiB beside 6 of 10: the driver answers")
+	check.Equal(t, second.Do("try %d", 4*mib), 0, "4 MiB beside 6 of 10: the driver answers")
 	rec.awaitUsage(t, second.PID(), 4*mib)
 	for _, try := range []struct{ of, bytes, want int64 }{{0, 2 * mib, 0}, {1, 2 * mib, 2}, {1, mib, 0}, {0, 1, 2}} {
 		g := []*shimtest.Guest{first, second}[try.of]
-		if got := g.Do("pin %d", try.bytes); got != try.want {
-			t.Errorf("pinning %d of 3 MiB, together: the driver answers %d, want %d", try.bytes, got, try.want)
-		}
+		check.Equal(t, g.Do("pin %d", try.bytes), try.want, "pinning %d of 3 MiB, together: the driver answers", try.bytes)
 		received() // what it pins is reported, and the others are notified
 		received()
 	}
@@ -61,9 +55,7 @@ func TestLimitIsShared(t *testing.T) {
 	// it leaves, and longer where its process ends later than its connection.
 	available(c, second.PID(), limits{10 * mib, 3 * mib})
 	received()
-	if got := second.Do("try %d", 6*mib); got != 0 {
-		t.Errorf("6 MiB after the other has ended: the driver answers %d", got)
-	}
+	check.Equal(t, second.Do("try %d", 6*mib), 0, "6 MiB after the other has ended: the driver answers")
 }
 
 // available returns when a process was sent that so much is left for it.
@@ -105,9 +97,7 @@ func TestProcessesRaceForTheLimit(t *testing.T) {
 					got++
 				}
 			}
-			if got != race.get {
-				t.Errorf("%s %d bytes of 10 MiB by %d processes at once: the driver answers %v, want %d to get it", race.what, race.each, race.processes, codes, race.get)
-			}
+			check.Equal(t, got, race.get, "%s %d bytes of 10 MiB by %d processes at once: the driver answers %v", race.what, race.each, race.processes, codes)
 			for _, g := range guests {
 				g.Kill()
 			}
@@ -115,7 +105,7 @@ func TestProcessesRaceForTheLimit(t *testing.T) {
 	}
 	has := map[string]map[int]int64{}
 	for len(rec.ch) > 0 {
-		e := <-rec.ch
+		e := check.Receive(t, rec.ch)
 		if has[e.container] == nil {
 			has[e.container] = map[int]int64{}
 		}
@@ -123,9 +113,7 @@ func TestProcessesRaceForTheLimit(t *testing.T) {
 		if e.usage != nil {
 			has[e.container][e.pid] = max(e.usage.Allocated, e.usage.Pinned)
 		}
-		if all := slices.Collect(maps.Values(has[e.container])); sumOf(all) > 10*mib {
-			t.Errorf("by their reports the processes of %s hold %v of 10 MiB", e.container, all)
-		}
+		check.AtMost(t, sumOf(slices.Collect(maps.Values(has[e.container]))), 10*mib, "by their reports the processes of %s hold", e.container)
 	}
 }
 
@@ -171,13 +159,12 @@ func TestOrderOutlivesAConnection(t *testing.T) {
 		}
 		again := dial(t, c)
 		again.hello(0)
-		if f := again.receive(typeEvict); binary.LittleEndian.Uint64(f[8:]) != 7 {
-			t.Errorf("%s: the order is %x", when, f)
-		}
+		check.Equal(t, binary.LittleEndian.Uint64(again.receive(typeEvict)[8:]), 7, "%s: the order", when)
 		again.send(encode(typeDone, 7, pair(uint32(typeEvict), uint32(OK)), 0, 9, 1, 0))
-		if d := <-done; d.Processes != 1 || d.Moved != 9 || d.Status != OK {
-			t.Errorf("%s: %+v", when, d)
-		}
+		d := check.Receive(t, done)
+		check.Equal(t, d.Processes, 1, "%s", when)
+		check.Equal(t, d.Moved, 9, "%s", when)
+		check.Equal(t, d.Status, OK, "%s", when)
 	}
 }
 
@@ -187,18 +174,20 @@ func TestEndOfRunIsAnswered(t *testing.T) {
 	for _, backend := range []string{"managed", "count"} {
 		ctl, rec := openControl(t, Settings{})
 		c := openContainer(t, ctl, backend)
-		if usage, err := c.Ended(limited(t)); err != nil || len(usage) != 0 {
-			t.Errorf("%s: no process is connected, and reports %v, %v", backend, usage, err)
-		}
+		usage, err := c.Ended(limited(t))
+		check.NoError(t, err, "%s: no process is connected", backend)
+		check.Equal(t, len(usage), 0, "%s: no process is connected, and reports %v", backend, usage)
 		g := startGuest(t, c, "GPUWHISK_SHIM="+backend)
 		rec.awaitUsage(t, g.PID(), 0)
 		c.Running(true)
 		g.Do("alloc %d", 8*mib)
 		g.Do("fill 0 1")
-		usage, err := c.Ended(limited(t))
-		if u := usage[g.PID()]; err != nil || len(usage) != 1 || u.Allocated != 8*mib || u.Resident != 8*mib {
-			t.Errorf("%s: %v, %v", backend, usage, err)
-		}
+		usage, err = c.Ended(limited(t))
+		u := usage[g.PID()]
+		check.NoError(t, err, "%s: %v", backend, usage)
+		check.Equal(t, len(usage), 1, "%s", backend)
+		check.Equal(t, u.Allocated, 8*mib, "%s", backend)
+		check.Equal(t, u.Resident, 8*mib, "%s", backend)
 		g.Kill()
 	}
 }

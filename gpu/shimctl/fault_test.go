@@ -9,6 +9,8 @@ import (
 	"runtime"
 	"sync"
 	"testing"
+
+	"github.com/gpuwhisk/gpuwhisk/invoker/develop/check"
 )
 
 // These tests let the driver, the connection or the order of things go wrong.
@@ -34,15 +36,15 @@ func TestDriverRefusalIsReported(t *testing.T) {
 				g.Do("fill 0 1")
 				rec.awaitUsage(t, g.PID(), mib)
 				done, err := c.Evict(limited(t), 1)
-				if err != nil || done.Status != Failed || done.Code != code || done.Resident != mib {
-					t.Errorf("evict: %+v, %v, want the refusal %d and all still resident", done, err, code)
-				}
-				if u := rec.awaitUsage(t, g.PID(), mib); u.Resident != mib {
-					t.Errorf("after the refusal %+v, want all still resident", u)
-				}
-				if done, err = c.Evict(limited(t), 2); err != nil || done.Status != OK || g.Do("used") != 0 {
-					t.Errorf("the next eviction: %+v, %v", done, err)
-				}
+				check.NoError(t, err)
+				check.Equal(t, done.Status, Failed)
+				check.Equal(t, done.Code, code)
+				check.Equal(t, done.Resident, mib)
+				check.Equal(t, rec.awaitUsage(t, g.PID(), mib).Resident, mib, "after the refusal")
+				done, err = c.Evict(limited(t), 2)
+				check.NoError(t, err, "the next eviction")
+				check.Equal(t, done.Status, OK, "the next eviction")
+				check.Equal(t, g.Do("used"), 0, "the next eviction")
 				g.Do("check 0 1")
 			})
 		}
@@ -58,16 +60,14 @@ func TestPrefetchWithoutMemory(t *testing.T) {
 	g.Do("alloc %d", mib)
 	g.Do("fill 0 1")
 	rec.awaitUsage(t, g.PID(), mib)
-	if done, err := c.Evict(limited(t), 1); err != nil || done.Status != OK {
-		t.Fatalf("evict: %+v, %v", done, err)
-	}
-	done, err := c.Prefetch(limited(t), 2, 0)
-	if err != nil || done.Status != Failed || done.Code != 2 {
-		t.Errorf("prefetch: %+v, %v, want the refusal", done, err)
-	}
-	if used := g.Do("used"); done.Resident < used {
-		t.Errorf("%d bytes reported as resident, %d are", done.Resident, used)
-	}
+	done, err := c.Evict(limited(t), 1)
+	check.NoError(t, err)
+	check.Equal(check.Must(t), done.Status, OK)
+	done, err = c.Prefetch(limited(t), 2, 0)
+	check.NoError(t, err)
+	check.Equal(t, done.Status, Failed)
+	check.Equal(t, done.Code, 2)
+	check.AtLeast(t, done.Resident, g.Do("used"))
 	g.Do("check 0 1")
 }
 
@@ -102,12 +102,11 @@ func TestOrdersRaceWithARun(t *testing.T) {
 		c.Running(false)
 		orders.Wait()
 	}
-	if done, err := c.Evict(limited(t), 1000); err != nil || done.Status != OK || done.Resident != 0 {
-		t.Errorf("the last eviction: %+v, %v", done, err)
-	}
-	if used := g.Do("used"); used != 0 {
-		t.Errorf("%d bytes on the device after the last eviction", used)
-	}
+	done, err := c.Evict(limited(t), 1000)
+	check.NoError(t, err, "the last eviction")
+	check.Equal(t, done.Status, OK, "the last eviction")
+	check.Equal(t, done.Resident, 0, "the last eviction")
+	check.Equal(t, g.Do("used"), 0, "bytes on the device after the last eviction")
 	g.Do("check 0 %d", rounds)
 }
 
@@ -133,7 +132,7 @@ func TestTornFrame(t *testing.T) {
 	rec.awaitUsage(t, os.Getpid(), 7)
 	again.receive(typeEvict)
 	again.send(encode(typeDone, 1, 0, 0, 0, 0, 0))
-	if err := <-ended; err != nil {
+	if err := check.Receive(t, ended); err != nil {
 		t.Errorf("the order ended with %v", err)
 	}
 }
@@ -146,19 +145,13 @@ func TestOtherVersionGetsOurs(t *testing.T) {
 	for _, other := range []uint32{0, version + 1, 1 << 31} {
 		l := dial(t, c)
 		l.send(append(encode(typeHello, 0, pair(other, 0), 0), encode(typeUsage, 0, 0, 5, 5, 0, 0, 0)...))
-		if ours := binary.LittleEndian.Uint32(l.receive(typeHello)[headerSize:]); ours != version {
-			t.Errorf("version %d was sent %d, want %d", other, ours, version)
-		}
+		check.Equal(t, binary.LittleEndian.Uint32(l.receive(typeHello)[headerSize:]), version, "version %d was sent", other)
 		l.ended()
 	}
 	g := startGuest(t, c)
 	e := rec.await(t, "the first usage", func(e event) bool { return e.usage != nil })
-	if e.pid != g.PID() {
-		t.Errorf("usage of process %d, want none but of %d", e.pid, g.PID())
-	}
-	if n := c.Processes(); n != 1 {
-		t.Errorf("%d processes, want 1", n)
-	}
+	check.Equal(t, e.pid, g.PID(), "usage of process")
+	check.Equal(t, c.Processes(), 1)
 }
 
 // TestSlowReaderFallsBehind: more is sent to a process than it reads. What
@@ -177,9 +170,7 @@ func TestSlowReaderFallsBehind(t *testing.T) {
 	c.mu.Lock()
 	behind := len(c.processes[os.Getpid()].out) >= outQueue-1 // one may be on its way
 	c.mu.Unlock()
-	if !behind {
-		t.Errorf("%d frames did not fill the socket and the queue", sentFrames)
-	}
+	check.That(t, behind, "%d frames did not fill the socket and the queue", sentFrames)
 	// Once the queue is empty a question can be sent.
 	go func() {
 		for !c.caughtUp() {
@@ -198,9 +189,7 @@ func TestSlowReaderFallsBehind(t *testing.T) {
 			continue
 		}
 		value := int64(binary.LittleEndian.Uint64(b[headerSize:]))
-		if value <= last {
-			t.Fatalf("limit %d was received after %d", value, last)
-		}
+		check.Greater(check.Must(t), value, last)
 		last = value
 		if received++; value == int64(whole) {
 			whole++
@@ -208,9 +197,8 @@ func TestSlowReaderFallsBehind(t *testing.T) {
 	}
 	// Between those that were lost one more may fit: the kernel frees the buffer
 	// of what was read at a time of its own.
-	if whole <= outQueue || received >= sentFrames {
-		t.Errorf("%d of %d frames were received, the first %d whole, want what fits the socket and the queue", received, sentFrames, whole)
-	}
+	check.Greater(t, whole, outQueue)
+	check.Less(t, received, sentFrames)
 }
 
 // caughtUp reports whether nothing waits for any process to read.

@@ -5,27 +5,27 @@ import (
 	"errors"
 	"io"
 	"testing"
+
+	"github.com/gpuwhisk/gpuwhisk/invoker/develop/check"
 )
 
 func TestFramesRoundTrip(t *testing.T) {
 	b := encode(typeDone, 9, pair(4, 3), pair(2, 0), 100, 200, 300)
 	f, err := decode(b)
 	want := doneFrame{command: 4, status: 3, code: 2, moved: 100, nanoseconds: 200, still: 300}
-	if err != nil || f.epoch != 9 || f.done != want {
-		t.Errorf("%+v, %v", f, err)
-	}
+	check.NoError(t, err)
+	check.Equal(t, f.epoch, 9)
+	check.Equal(t, f.done, want)
 	f, err = decode(encode(typeUsage, 1, pair(2, 0), 3, 4, 5, 6, 7))
 	usage := usageFrame{contexts: 2, allocated: 3, resident: 4, fixed: 5, pinned: 6, blocks: 7}
-	if err != nil || f.usage != usage {
-		t.Errorf("%+v, %v", f, err)
-	}
+	check.NoError(t, err)
+	check.Equal(t, f.usage, usage)
 	// A newer shim may send more, and other frames.
-	if _, err := decode(append(encode(typePong, 1), 0)); !errors.Is(err, errFrame) {
-		t.Errorf("a frame of another length than its header has: %v", err)
-	}
-	if f, err := decode(encode(frameType(77), 5, 1, 2)); err != nil || f.kind != 77 {
-		t.Errorf("an unknown frame: %+v, %v", f, err)
-	}
+	_, err = decode(append(encode(typePong, 1), 0))
+	check.ErrorIs(t, err, errFrame, "a frame of another length than its header")
+	f, err = decode(encode(frameType(77), 5, 1, 2))
+	check.NoError(t, err, "an unknown frame")
+	check.Equal(t, f.kind, 77, "an unknown frame")
 }
 
 func FuzzFrame(f *testing.F) {
@@ -46,14 +46,15 @@ func FuzzFrame(f *testing.F) {
 				}
 				return
 			}
-			if took := left - r.Len(); took < headerSize || took > frameMax {
-				t.Fatalf("a frame of %d bytes", took)
-			}
+			took := left - r.Len()
+			check.AtLeast(check.Must(t), took, headerSize)
+			check.AtMost(check.Must(t), took, frameMax)
 			var d Done
 			d.add(got.done)
-			if d.Moved < 0 || d.Moved > maxBytes || d.Took < 0 || d.Resident < 0 {
-				t.Fatalf("not capped: %+v", d)
-			}
+			check.AtLeast(check.Must(t), d.Moved, 0)
+			check.AtMost(check.Must(t), d.Moved, maxBytes)
+			check.AtLeast(check.Must(t), d.Took, 0)
+			check.AtLeast(check.Must(t), d.Resident, 0)
 		}
 	})
 }

@@ -13,6 +13,7 @@ import (
 
 	"github.com/gpuwhisk/gpuwhisk/gpu"
 	"github.com/gpuwhisk/gpuwhisk/gpu/shimctl/shimtest"
+	"github.com/gpuwhisk/gpuwhisk/invoker/develop/check"
 )
 
 const (
@@ -123,13 +124,9 @@ func openControlLogged(t testing.TB, s Settings, log *slog.Logger) (*Control, re
 	rec := newRecorder()
 	// A short path: a socket's path has at most 107 bytes.
 	dir, err := os.MkdirTemp("", "gw")
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.NoError(t, err)
 	ctl, err := Open(filepath.Join(dir, "s"), s, rec, log)
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.NoError(t, err)
 	t.Cleanup(func() {
 		if err := ctl.Close(); err != nil {
 			t.Error(err)
@@ -142,9 +139,7 @@ func openControlLogged(t testing.TB, s Settings, log *slog.Logger) (*Control, re
 func openContainer(t testing.TB, ctl *Control, id string) *Container {
 	t.Helper()
 	c, err := ctl.Container(id)
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.NoError(t, err)
 	return c
 }
 

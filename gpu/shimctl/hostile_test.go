@@ -20,6 +20,7 @@ import (
 	"time"
 
 	"github.com/gpuwhisk/gpuwhisk/gpu"
+	"github.com/gpuwhisk/gpuwhisk/invoker/develop/check"
 	"github.com/gpuwhisk/gpuwhisk/invoker/lib/retry"
 )
 
@@ -49,9 +50,8 @@ func dialAt(t testing.TB, path string) *hostile {
 
 func (l *hostile) send(b []byte) {
 	l.t.Helper()
-	if _, err := l.conn.Write(b); err != nil {
-		l.t.Fatal(err)
-	}
+	_, err := l.conn.Write(b)
+	check.NoError(l.t, err)
 }
 
 // pair packs two fields of 32 bits.
@@ -77,22 +77,19 @@ func (l *hostile) receive(kind frameType) []byte {
 func (l *hostile) receiveAny() []byte {
 	l.t.Helper()
 	head := make([]byte, headerSize)
-	if _, err := io.ReadFull(l.conn, head); err != nil {
-		l.t.Fatal(err)
-	}
+	_, err := io.ReadFull(l.conn, head)
+	check.NoError(l.t, err)
 	rest := make([]byte, binary.LittleEndian.Uint32(head)-headerSize)
-	if _, err := io.ReadFull(l.conn, rest); err != nil {
-		l.t.Fatal(err)
-	}
+	_, err = io.ReadFull(l.conn, rest)
+	check.NoError(l.t, err)
 	return append(head, rest...)
 }
 
 // ended waits until the other side has closed the connection.
 func (l *hostile) ended() {
 	l.t.Helper()
-	if _, err := io.Copy(io.Discard, l.conn); errors.Is(err, os.ErrDeadlineExceeded) {
-		l.t.Fatal("the connection goes on")
-	}
+	_, err := io.Copy(io.Discard, l.conn)
+	check.That(check.Must(l.t), !errors.Is(err, os.ErrDeadlineExceeded), "the connection goes on")
 }
 
 func TestImplausibleUsageIsCapped(t *testing.T) {
@@ -116,9 +113,8 @@ func TestImplausibleUsageIsCapped(t *testing.T) {
 	for _, tc := range cases {
 		l.usage(tc.contexts, tc.allocated, tc.resident)
 		e := rec.await(t, tc.name, func(e event) bool { return e.usage != nil })
-		if *e.usage != tc.want || e.pid != os.Getpid() {
-			t.Errorf("%s: %+v of process %d, want %+v of %d", tc.name, *e.usage, e.pid, tc.want, os.Getpid())
-		}
+		check.Equal(t, *e.usage, tc.want, "%s", tc.name)
+		check.Equal(t, e.pid, os.Getpid(), "%s", tc.name)
 	}
 }
 
@@ -138,10 +134,12 @@ func TestImplausibleAnswersAreCapped(t *testing.T) {
 	l.send(encode(typeDone, 2, 0, 0, 7, 7, 7))
 	l.send(encode(typeDone, 4, 0, 0, 7, 7, 7))
 	l.send(encode(typeDone, 3, pair(4, 99), 0, math.MaxUint64, math.MaxUint64, math.MaxUint64))
-	d := <-done
-	if d.Moved != maxBytes || d.Resident != maxBytes || d.Took < 0 || d.Status != Failed || d.Processes != 1 {
-		t.Errorf("%+v", d)
-	}
+	d := check.Receive(t, done)
+	check.Equal(t, d.Moved, maxBytes)
+	check.Equal(t, d.Resident, maxBytes)
+	check.AtLeast(t, d.Took, 0)
+	check.Equal(t, d.Status, Failed)
+	check.Equal(t, d.Processes, 1)
 }
 
 func TestMalformedFrameEndsTheConnection(t *testing.T) {
@@ -192,29 +190,22 @@ func TestFloodHurtsNoOther(t *testing.T) {
 	g.Do("alloc %d", mib)
 	g.Do("fill 0 1")
 	for epoch := uint64(1); epoch <= 20; epoch++ {
-		if _, err := good.Evict(limited(t), epoch); err != nil {
-			t.Fatal(err)
-		}
+		_, err := good.Evict(limited(t), epoch)
+		check.NoError(t, err)
 	}
 	g.Do("check 0 1")
 	_ = l.conn.Close()
-	<-ended
+	check.Receive(t, ended)
 }
 
 func TestRateIsBounded(t *testing.T) {
 	now := time.Unix(0, 0)
 	p := rateLimit{left: frameBurst, at: now, perSecond: framesPerSecond, burst: frameBurst}
 	for i := range frameBurst {
-		if wait := p.next(now); wait != 0 {
-			t.Fatalf("frame %d waits %v", i, wait)
-		}
+		check.Equal(check.Must(t), p.next(now), 0, "frame %d waits", i)
 	}
-	if wait := p.next(now); wait != time.Second/framesPerSecond {
-		t.Errorf("beyond the burst a frame waits %v", wait)
-	}
-	if wait := p.next(now.Add(time.Hour)); wait != 0 {
-		t.Errorf("after a rest a frame waits %v", wait)
-	}
+	check.Equal(t, p.next(now), time.Second/framesPerSecond, "beyond the burst a frame waits")
+	check.Equal(t, p.next(now.Add(time.Hour)), 0, "after a rest a frame waits")
 }
 
 // TestFloodIsBoundedByContainer: connections that replace each other get no new
@@ -235,9 +226,7 @@ func TestFloodIsBoundedByContainer(t *testing.T) {
 		}
 	}
 	least := time.Second * (connections*each - frameBurst) / framesPerSecond
-	if took := time.Since(began); took < least {
-		t.Errorf("%d frames were taken in %v, want %v at least", connections*each, took, least)
-	}
+	check.AtLeast(t, time.Since(began), least)
 }
 
 // TestListenerIsNotFlooded: connections made in a loop are accepted at a bounded
@@ -264,15 +253,11 @@ func TestListenerIsNotFlooded(t *testing.T) {
 	l.hello(0)
 	l.receive(typeHello)
 	n := len(examined) // first: more are examined meanwhile
-	if bound := acceptBurst + int(time.Since(began).Seconds()*acceptsPerSecond) + 1; n > bound {
-		t.Errorf("%d connections were examined, want %d at most", n, bound)
-	}
+	check.AtMost(t, n, acceptBurst+int(time.Since(began).Seconds()*acceptsPerSecond)+1, "connections were examined")
 	if err := ctl.Close(); err != nil {
 		t.Error(err)
 	}
-	if n := lines.n.Load(); n > 1+int32(time.Since(began)/retry.LogPause) {
-		t.Errorf("%d lines in the log, want one a minute", n)
-	}
+	check.AtMost(t, lines.n.Load(), 1+int32(time.Since(began)/retry.LogPause), "lines in the log")
 }
 
 // TestHungUpConnectionsHoldNoThreads: the end of a process whose connection ended is
@@ -293,9 +278,7 @@ func TestHungUpConnectionsHoldNoThreads(t *testing.T) {
 			if n == want {
 				return
 			}
-			if time.Now().After(deadline) {
-				t.Fatalf("%d connections, want %d", n, want)
-			}
+			check.That(check.Must(t), !time.Now().After(deadline), "%d connections, want %d", n, want)
 		}
 	}
 	connected(DefaultProcesses)
@@ -305,35 +288,25 @@ func TestHungUpConnectionsHoldNoThreads(t *testing.T) {
 		_ = l.conn.Close()
 	}
 	connected(0)
-	if n := threads.Count() - before; n > DefaultProcesses/2 {
-		t.Errorf("%d threads were made for %d connections that ended", n, DefaultProcesses)
-	}
+	check.AtMost(t, threads.Count()-before, DefaultProcesses/2)
 }
 
 // TestEndOfAProcessIsSeen: the wait for it ends with the process.
 func TestEndOfAProcessIsSeen(t *testing.T) {
 	cmd := exec.Command("cat")
 	in, err := cmd.StdinPipe()
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.NoError(t, err)
 	if err := cmd.Start(); err != nil {
 		t.Skip(err)
 	}
 	l := watch(nil, cmd.Process.Pid)
 	defer l.release()
-	if l.ended(0) {
-		t.Error("a process that runs has ended")
-	}
+	check.That(t, !l.ended(0), "a process that runs has ended")
 	seen := make(chan bool)
 	go func() { seen <- l.ended(time.Minute) }()
 	_ = in.Close()
-	if !<-seen {
-		t.Error("the end of a process is not seen")
-	}
-	if !l.ended(0) {
-		t.Error("a process that has ended is not ended")
-	}
+	check.That(t, check.Receive(t, seen), "the end of a process is not seen")
+	check.That(t, l.ended(0), "a process that has ended is not ended")
 	_ = cmd.Wait()
 }
 
@@ -356,9 +329,8 @@ func TestSilence(t *testing.T) {
 	rec.await(t, "silence", func(e event) bool { return e.silent != nil && *e.silent })
 	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Millisecond)
 	defer cancel()
-	if _, err := c.Evict(ctx, 1); !errors.Is(err, context.DeadlineExceeded) {
-		t.Errorf("an order to a silent process ended with %v", err)
-	}
+	_, err := c.Evict(ctx, 1)
+	check.ErrorIs(t, err, context.DeadlineExceeded, "an order to a silent process ended")
 	l.send(encode(typePong, 0))
 	rec.await(t, "its end", func(e event) bool { return e.silent != nil && !*e.silent })
 }
@@ -382,9 +354,7 @@ func TestHangUpIsNoExit(t *testing.T) {
 	again.hello(0)
 	again.usage(0, 10, 10)
 	rec.await(t, "usage after coming back, and no exit before", func(e event) bool {
-		if e.exited {
-			t.Error("a hang-up was taken for an exit")
-		}
+		check.That(t, !e.exited, "a hang-up was taken for an exit")
 		return e.usage != nil && e.usage.Allocated == 10
 	})
 }
@@ -398,9 +368,7 @@ func TestTooManyProcesses(t *testing.T) {
 	dial(t, c).ended()
 	// The one that is served goes on.
 	l.send(encode(typePong, 0))
-	if n := c.Processes(); n != 1 {
-		t.Errorf("%d processes, want 1", n)
-	}
+	check.Equal(t, c.Processes(), 1)
 }
 
 func TestForeignProcessIsRefused(t *testing.T) {
@@ -418,36 +386,24 @@ func TestDirectoriesArePrivate(t *testing.T) {
 	ctl, _ := openControl(t, Settings{})
 	c := openContainer(t, ctl, strings.Repeat("a long container name ", 20))
 	top, err := os.Stat(filepath.Dir(c.Dir()))
-	if err != nil || top.Mode().Perm() != 0o700 {
-		t.Errorf("the directory of all: %v, %v", top.Mode(), err)
-	}
-	if _, err := ctl.Container(c.id); err == nil {
-		t.Error("a container was opened twice")
-	}
+	check.NoError(t, err, "the directory of all")
+	check.Equal(t, top.Mode().Perm(), 0o700, "the directory of all")
+	_, err = ctl.Container(c.id)
+	check.That(t, err != nil, "a container was opened twice")
 	dir := c.Dir()
-	if err := c.Close(); err != nil {
-		t.Fatal(err)
-	}
-	if _, err := os.Stat(dir); !errors.Is(err, os.ErrNotExist) {
-		t.Errorf("the directory of a closed container: %v", err)
-	}
-	if _, err := c.Evict(limited(t), 1); !errors.Is(err, ErrClosed) {
-		t.Errorf("an order to a closed container ended with %v", err)
-	}
+	check.NoError(t, c.Close())
+	_, err = os.Stat(dir)
+	check.ErrorIs(t, err, os.ErrNotExist, "the directory of a closed container")
+	_, err = c.Evict(limited(t), 1)
+	check.ErrorIs(t, err, ErrClosed, "an order to a closed container ended")
 	again := openContainer(t, ctl, c.id)
-	if again.Dir() != dir {
-		t.Errorf("the same container got %s and then %s", dir, again.Dir())
-	}
+	check.Equal(t, again.Dir(), dir, "the same container")
 	file := filepath.Join(t.TempDir(), "file")
-	if err := os.WriteFile(file, nil, 0o600); err != nil {
-		t.Fatal(err)
-	}
-	if _, err := Open(file, Settings{MaxResident: 1}, newRecorder(), discard()); err == nil {
-		t.Error("a file was taken for a directory")
-	}
-	if _, err := Open(t.TempDir(), Settings{}, newRecorder(), discard()); err == nil {
-		t.Error("a device without memory was accepted")
-	}
+	check.NoError(t, os.WriteFile(file, nil, 0o600))
+	_, err = Open(file, Settings{MaxResident: 1}, newRecorder(), discard())
+	check.That(t, err != nil, "a file was taken for a directory")
+	_, err = Open(t.TempDir(), Settings{}, newRecorder(), discard())
+	check.That(t, err != nil, "a device without memory was accepted")
 }
 
 func TestCloseEndsWaiters(t *testing.T) {
@@ -461,12 +417,8 @@ func TestCloseEndsWaiters(t *testing.T) {
 	l.receive(typeEvict)
 	go func() { _, err := c.Report(context.Background()); ended <- err }()
 	l.receive(typeReport)
-	if err := ctl.Close(); err != nil {
-		t.Fatal(err)
-	}
+	check.NoError(t, ctl.Close())
 	for range 2 {
-		if err := <-ended; !errors.Is(err, ErrClosed) {
-			t.Errorf("ended with %v", err)
-		}
+		check.ErrorIs(t, check.Receive(t, ended), ErrClosed)
 	}
 }

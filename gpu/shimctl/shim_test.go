@@ -2,7 +2,6 @@ package shimctl
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"runtime"
 	"slices"
@@ -12,6 +11,7 @@ import (
 
 	"github.com/gpuwhisk/gpuwhisk/gpu"
 	"github.com/gpuwhisk/gpuwhisk/gpu/shimctl/shimtest"
+	"github.com/gpuwhisk/gpuwhisk/invoker/develop/check"
 	"github.com/gpuwhisk/gpuwhisk/invoker/develop/peertest"
 )
 
@@ -24,29 +24,27 @@ func TestMemoryGoesOutAndComesBack(t *testing.T) {
 	block := g.Do("alloc %d", 32*mib)
 	g.Do("fill %d 1", block)
 	u := rec.awaitUsage(t, g.PID(), 32*mib)
-	if u.Resident != 32*mib || u.Context != 7 {
-		t.Errorf("usage %+v, want all resident and one context", u)
-	}
+	check.Equal(t, u.Resident, 32*mib)
+	check.Equal(t, u.Context, 7)
 
 	done, err := c.Evict(limited(t), 1)
-	if err != nil || done.Status != OK || done.Moved != 32*mib || done.Resident != 0 || done.Processes != 1 {
-		t.Fatalf("evict: %+v, %v", done, err)
-	}
-	if used := g.Do("used"); used != 0 {
-		t.Errorf("%d bytes on the device after the eviction", used)
-	}
+	check.NoError(t, err)
+	check.Equal(check.Must(t), done.Status, OK)
+	check.Equal(check.Must(t), done.Moved, 32*mib)
+	check.Equal(check.Must(t), done.Resident, 0)
+	check.Equal(check.Must(t), done.Processes, 1)
+	check.Equal(t, g.Do("used"), 0, "bytes on the device after the eviction")
 	// What it reported before may have been reported twice.
 	rec.await(t, "usage after the eviction", func(e event) bool {
 		return e.usage != nil && e.pid == g.PID() && e.usage.Allocated == 32*mib && e.usage.Resident == 0
 	})
 
 	done, err = c.Prefetch(limited(t), 2, 0)
-	if err != nil || done.Status != OK || done.Moved != 32*mib || done.Resident != 32*mib {
-		t.Fatalf("prefetch: %+v, %v", done, err)
-	}
-	if used := g.Do("used"); used != 32*mib {
-		t.Errorf("%d bytes on the device after the prefetch", used)
-	}
+	check.NoError(t, err)
+	check.Equal(check.Must(t), done.Status, OK)
+	check.Equal(check.Must(t), done.Moved, 32*mib)
+	check.Equal(check.Must(t), done.Resident, 32*mib)
+	check.Equal(t, g.Do("used"), 32*mib, "bytes on the device after the prefetch")
 	g.Do("check %d 1", block)
 }
 
@@ -60,22 +58,19 @@ func TestProcessesOfAContainerAreSummed(t *testing.T) {
 		rec.awaitUsage(t, g.PID(), int64(i+1)*mib)
 	}
 	done, err := c.Evict(limited(t), 1)
-	if err != nil || done.Processes != 2 || done.Moved != 3*mib {
-		t.Errorf("evict: %+v, %v", done, err)
-	}
+	check.NoError(t, err)
+	check.Equal(t, done.Processes, 2)
+	check.Equal(t, done.Moved, 3*mib)
 	usage, err := c.Report(limited(t))
 	want := map[int]gpu.Usage{
 		first.PID():  {Allocated: 1 * mib},
 		second.PID(): {Allocated: 2 * mib},
 	}
-	if err != nil || fmt.Sprint(usage) != fmt.Sprint(want) {
-		t.Errorf("report: %v, %v, want %v", usage, err, want)
-	}
+	check.NoError(t, err)
+	check.Equal(t, fmt.Sprint(usage), fmt.Sprint(want), "report: %v, %v, want %v", usage, err, want)
 	first.Kill()
 	rec.await(t, "the end of the first", func(e event) bool { return e.exited && e.pid == first.PID() })
-	if n := c.Processes(); n != 1 {
-		t.Errorf("%d processes, want 1", n)
-	}
+	check.Equal(t, c.Processes(), 1)
 	second.Do("check 0 1")
 }
 
@@ -109,18 +104,13 @@ func TestNewerOrderReplacesOlder(t *testing.T) {
 	}()
 	underWay(c)
 	done, err := c.Prefetch(limited(t), 2, 0)
-	if err != nil || done.Status != OK || done.Epoch != 2 {
-		t.Errorf("prefetch: %+v, %v", done, err)
-	}
-	if err := <-evicted; !errors.Is(err, ErrReplaced) {
-		t.Errorf("the older order ended with %v", err)
-	}
-	if _, err := c.Evict(limited(t), 1); !errors.Is(err, ErrReplaced) {
-		t.Errorf("an order of an older epoch ended with %v", err)
-	}
-	if used := g.Do("used"); used != 64*mib {
-		t.Errorf("%d bytes on the device", used)
-	}
+	check.NoError(t, err)
+	check.Equal(t, done.Status, OK)
+	check.Equal(t, done.Epoch, 2)
+	check.ErrorIs(t, check.Receive(t, evicted), ErrReplaced, "the older order ended")
+	_, err = c.Evict(limited(t), 1)
+	check.ErrorIs(t, err, ErrReplaced, "an order of an older epoch ended")
+	check.Equal(t, g.Do("used"), 64*mib, "bytes on the device")
 	g.Do("check 0 5")
 }
 
@@ -138,14 +128,15 @@ func TestRunBeginEndsAnEviction(t *testing.T) {
 	}()
 	underWay(c)
 	c.Running(true)
-	if done := <-evicted; done.Status != Cancelled || done.Moved >= 64*mib {
-		t.Errorf("eviction: %+v, want it cancelled", done)
-	}
+	done := check.Receive(t, evicted)
+	check.Equal(t, done.Status, Cancelled)
+	check.Less(t, done.Moved, 64*mib)
 	g.Do("check 0 5")
 	c.Running(false)
-	if done, err := c.Evict(limited(t), 2); err != nil || done.Status != OK || done.Resident != 0 {
-		t.Errorf("eviction after the run: %+v, %v", done, err)
-	}
+	done, err := c.Evict(limited(t), 2)
+	check.NoError(t, err, "eviction after the run")
+	check.Equal(t, done.Status, OK, "eviction after the run")
+	check.Equal(t, done.Resident, 0, "eviction after the run")
 }
 
 func TestProcessKilledDuringSwap(t *testing.T) {
@@ -162,14 +153,14 @@ func TestProcessKilledDuringSwap(t *testing.T) {
 	}()
 	underWay(c)
 	g.Kill()
-	if err := <-ended; err != nil {
+	if err := check.Receive(t, ended); err != nil {
 		t.Errorf("the order of a killed process ended with %v", err)
 	}
 	rec.await(t, "the end of the process", func(e event) bool { return e.exited && e.pid == g.PID() })
 	// Nothing is left to move, and the container takes a new process.
-	if done, err := c.Evict(limited(t), 2); err != nil || done.Processes != 0 {
-		t.Errorf("evict without processes: %+v, %v", done, err)
-	}
+	done, err := c.Evict(limited(t), 2)
+	check.NoError(t, err, "evict without processes")
+	check.Equal(t, done.Processes, 0, "evict without processes")
 	next := startGuest(t, c)
 	next.Do("alloc %d", mib)
 	rec.awaitUsage(t, next.PID(), mib)
@@ -180,33 +171,24 @@ func TestInvokerRestarts(t *testing.T) {
 	dir := t.TempDir()
 	rec := newRecorder()
 	first, err := Open(dir, Settings{MaxResident: 1 << 30}, rec, discard())
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.NoError(t, err)
 	c := openContainer(t, first, "wsk0_7_guest_infer")
 	g := startGuest(t, c)
 	g.Do("alloc %d", 8*mib)
 	g.Do("fill 0 3")
 	rec.awaitUsage(t, g.PID(), 8*mib)
-	if _, err := c.Evict(limited(t), 41); err != nil {
-		t.Fatal(err)
-	}
-	if err := first.Close(); err != nil {
-		t.Fatal(err)
-	}
+	_, err = c.Evict(limited(t), 41)
+	check.NoError(t, err)
+	check.NoError(t, first.Close())
 	rec = newRecorder()
 	second, err := Open(dir, Settings{MaxResident: 1 << 30}, rec, discard())
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.NoError(t, err)
 	defer second.Close()
 	c = openContainer(t, second, "wsk0_7_guest_infer")
-	if u := rec.awaitUsage(t, g.PID(), 8*mib); u.Resident != 0 {
-		t.Errorf("usage %+v, want it as the first invoker left it", u)
-	}
-	if done, err := c.Prefetch(limited(t), 1, 0); err != nil || done.Moved != 8*mib {
-		t.Errorf("prefetch by the next invoker: %+v, %v", done, err)
-	}
+	check.Equal(t, rec.awaitUsage(t, g.PID(), 8*mib).Resident, 0)
+	done, err := c.Prefetch(limited(t), 1, 0)
+	check.NoError(t, err, "prefetch by the next invoker")
+	check.Equal(t, done.Moved, 8*mib, "prefetch by the next invoker")
 	g.Do("check 0 3")
 }
 
@@ -218,13 +200,10 @@ func TestLimitHoldsForLaterProcesses(t *testing.T) {
 	g := startGuest(t, c)
 	rec.awaitUsage(t, g.PID(), 0)
 	// It is connected, and reads the limit before this question.
-	if _, err := c.Report(limited(t)); err != nil {
-		t.Fatal(err)
-	}
+	_, err := c.Report(limited(t))
+	check.NoError(t, err)
 	g.Do("alloc %d", 4*mib)
-	if free := g.Do("counts"); free != 4*mib {
-		t.Errorf("the guest sees %d of its 4 MiB in use", free)
-	}
+	check.Equal(t, g.Do("counts"), 4*mib, "the guest sees")
 }
 
 // TestManyContainers: 64 containers with 10,000 live allocations each take
@@ -250,18 +229,15 @@ func TestManyContainers(t *testing.T) {
 		wg.Add(1)
 		go func() {
 			defer wg.Done()
-			if done, err := c.Evict(limited(t), 1); err != nil || done.Status != OK {
-				t.Errorf("container %d: %+v, %v", i, done, err)
-			}
+			done, err := c.Evict(limited(t), 1)
+			check.ErrorIs(t, err, nil, "container %d", i)
+			check.Equal(t, done.Status, OK, "container %d", i)
 			usage, err := c.Report(limited(t))
 			for _, u := range usage {
-				if u.Allocated != 10000*4096 {
-					t.Errorf("container %d holds %d bytes", i, u.Allocated)
-				}
+				check.Equal(t, u.Allocated, 10000*4096, "container %d holds", i)
 			}
-			if err != nil || len(usage) != 1 {
-				t.Errorf("container %d: %d reports, %v", i, len(usage), err)
-			}
+			check.ErrorIs(t, err, nil, "container %d", i)
+			check.Equal(t, len(usage), 1, "container %d", i)
 		}()
 	}
 	wg.Wait()
@@ -269,9 +245,7 @@ func TestManyContainers(t *testing.T) {
 	runtime.ReadMemStats(&after)
 	grown := int64(after.HeapInuse+after.StackInuse) - int64(before.HeapInuse+before.StackInuse)
 	t.Logf("%d KiB for 64 containers", grown>>10)
-	if grown > 64<<20 {
-		t.Errorf("%d bytes for 64 containers, want less than 64 MB", grown)
-	}
+	check.AtMost(t, grown, 64<<20, "bytes for 64 containers")
 }
 
 // TestPythonFunction: the example function finds its memory as it left it,
@@ -289,25 +263,20 @@ for line in sys.stdin:
     r = gpufunc.main({"bytes": 8 << 20})
     print(r["runs"] if r["intact"] and r["correct"] else -1, flush=True)
 `)
-	if runs := g.Do("run"); runs != 1 {
-		t.Fatalf("the first run answers %d", runs)
-	}
+	check.Equal(check.Must(t), g.Do("run"), 1, "the first run answers")
 	rec.awaitUsage(t, g.PID(), 8*mib+8)
-	if done, err := c.Evict(limited(t), 1); err != nil || done.Moved != 8*mib+8 || done.Resident != 0 {
-		t.Errorf("evict: %+v, %v", done, err)
-	}
-	if runs := g.Do("run"); runs != 2 {
-		t.Errorf("after the eviction the second run answers %d", runs)
-	}
+	done, err := c.Evict(limited(t), 1)
+	check.NoError(t, err)
+	check.Equal(t, done.Moved, 8*mib+8)
+	check.Equal(t, done.Resident, 0)
+	check.Equal(t, g.Do("run"), 2, "after the eviction the second run answers")
 	if _, err := c.Evict(limited(t), 2); err != nil {
 		t.Error(err)
 	}
-	if done, err := c.Prefetch(limited(t), 3, 0); err != nil || done.Moved != 8*mib+8 {
-		t.Errorf("prefetch: %+v, %v", done, err)
-	}
-	if runs := g.Do("run"); runs != 3 {
-		t.Errorf("after the prefetch the third run answers %d", runs)
-	}
+	done, err = c.Prefetch(limited(t), 3, 0)
+	check.NoError(t, err)
+	check.Equal(t, done.Moved, 8*mib+8)
+	check.Equal(t, g.Do("run"), 3, "after the prefetch the third run answers")
 }
 
 // BenchmarkRoundTrip measures what an order costs beside its work. The median is
@@ -336,9 +305,7 @@ func BenchmarkRoundTrip(b *testing.B) {
 			var took []time.Duration
 			for b.Loop() {
 				from := time.Now()
-				if err := question.ask(b.Context()); err != nil {
-					b.Fatal(err)
-				}
+				check.NoError(b, question.ask(b.Context()))
 				took = append(took, time.Since(from))
 			}
 			slices.Sort(took)
