@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	"github.com/gpuwhisk/gpuwhisk/gpu"
+	"github.com/gpuwhisk/gpuwhisk/invoker/develop/check"
 )
 
 // TestFallbacksSurvive: what is known of actions is known to the next process,
@@ -20,31 +21,21 @@ func TestFallbacksSurvive(t *testing.T) {
 		function, why string
 		want          bool
 	}{{"guest/f", "why", true}, {"guest/f", "another", false}, {"guest/g", "also", true}} {
-		if got := f.Add(c.function, c.why, false); got != c.want {
-			t.Fatalf("%s for %q is added: %t", c.function, c.why, got)
-		}
+		check.Equal(check.Must(t), f.Add(c.function, c.why, false), c.want, "%s for %q is added", c.function, c.why)
 	}
 	f.Save()
 	f = OpenFallbacks(path, slog.New(slog.DiscardHandler))
-	if why, fell := f.Reason("guest/f"); !fell || why != "why" {
-		t.Errorf("after a restart: %q, %t", why, fell)
-	}
-	if n := f.Clear("guest/h"); n != 0 {
-		t.Errorf("cleared %d of what was not there", n)
-	}
-	if n := f.Clear("guest/f"); n != 1 {
-		t.Errorf("cleared %d, want 1", n)
-	}
+	why, fell := f.Reason("guest/f")
+	check.That(check.Must(t), fell, "after a restart: %q, %t", why, fell)
+	check.Equal(t, why, "why", "after a restart")
+	check.Equal(t, f.Clear("guest/h"), 0)
+	check.Equal(t, f.Clear("guest/f"), 1)
 	f = OpenFallbacks(path, slog.New(slog.DiscardHandler))
-	if _, fell := f.Reason("guest/f"); fell || len(f.List()) != 1 {
-		t.Errorf("after clearing one: %+v", f.List())
-	}
-	if n := f.Clear(""); n != 1 {
-		t.Errorf("cleared %d, want 1", n)
-	}
-	if left := OpenFallbacks(path, slog.New(slog.DiscardHandler)).List(); len(left) > 0 {
-		t.Errorf("clearing all left %v", left)
-	}
+	_, fell = f.Reason("guest/f")
+	check.That(t, !fell, "after clearing one: %+v", f.List())
+	check.Equal(t, len(f.List()), 1, "after clearing one")
+	check.Equal(t, f.Clear(""), 1)
+	check.Equal(t, len(OpenFallbacks(path, slog.New(slog.DiscardHandler)).List()), 0, "clearing all left")
 }
 
 // TestProbation: an action on probation stays if it runs while its memory is only
@@ -56,59 +47,41 @@ func TestProbation(t *testing.T) {
 		function, why string
 		want          bool
 	}{{"guest/f", "failed", true}, {"guest/f", "failed", false}, {"guest/g", "failed", true}} {
-		if got := f.Add(c.function, c.why, true); got != c.want {
-			t.Fatalf("%s for %q is added: %t", c.function, c.why, got)
-		}
+		check.Equal(check.Must(t), f.Add(c.function, c.why, true), c.want, "%s for %q is added", c.function, c.why)
 	}
 	f.Save()
 	f = OpenFallbacks(path, slog.New(slog.DiscardHandler))
-	if !f.Passed("guest/f") {
-		t.Error("a run does not end the probation")
-	}
-	if f.Passed("guest/f") {
-		t.Error("a second run ends the probation again")
-	}
-	if f.Failed("guest/f") {
-		t.Error("a failure after the probation counts")
-	}
-	if _, fell := f.Reason("guest/f"); !fell {
-		t.Error("after a run: forgotten")
-	}
-	if !f.Failed("guest/g") {
-		t.Error("a failure on probation does not count")
-	}
-	if f.Add("guest/g", "failed", true) {
-		t.Error("a weak sign counts after it failed on probation")
-	}
-	if f.Passed("guest/g") {
-		t.Error("a run ends a probation that is over")
-	}
-	if _, fell := f.Reason("guest/g"); fell || !f.Add("guest/g", "moved", false) {
-		t.Error("after it failed on probation: not moved again, or a strong sign does not count")
-	}
-	if f.Clear("guest/g"); !f.Add("guest/g", "failed", true) || !f.Add("guest/g", "moved", false) || f.Failed("guest/g") {
-		t.Error("after clearing it a weak sign does not count, or a strong one does not end its probation")
-	}
+	check.That(t, f.Passed("guest/f"), "a run does not end the probation")
+	check.That(t, !f.Passed("guest/f"), "a second run ends the probation again")
+	check.That(t, !f.Failed("guest/f"), "a failure after the probation counts")
+	_, fell := f.Reason("guest/f")
+	check.That(t, fell, "after a run: forgotten")
+	check.That(t, f.Failed("guest/g"), "a failure on probation does not count")
+	check.That(t, !f.Add("guest/g", "failed", true), "a weak sign counts after it failed on probation")
+	check.That(t, !f.Passed("guest/g"), "a run ends a probation that is over")
+	_, fell = f.Reason("guest/g")
+	check.That(t, !fell, "after it failed on probation: not moved again, or a strong sign does not count")
+	check.That(t, f.Add("guest/g", "moved", false), "after it failed on probation: not moved again, or a strong sign does not count")
+	f.Clear("guest/g")
+	check.That(t, f.Add("guest/g", "failed", true), "after clearing it a weak sign does not count")
+	check.That(t, f.Add("guest/g", "moved", false), "after clearing it a strong sign does not count")
+	check.That(t, !f.Failed("guest/g"), "a strong sign does not end its probation")
 }
 
 // TestFallbacksAreBounded: the oldest gives way, and a file of another user's
 // is put aside.
 func TestFallbacksAreBounded(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "fallbacks.json")
-	if err := os.WriteFile(path, []byte("no list"), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	check.NoError(t, os.WriteFile(path, []byte("no list"), 0o600))
 	log := &safeBuffer{}
 	f := OpenFallbacks(path, slog.New(slog.NewTextHandler(log, nil)))
-	if _, err := os.Stat(path + ".bad"); err != nil || log.count("it is made again") != 1 {
-		t.Errorf("a bad file: %v, %s", err, log.b.String())
-	}
+	_, err := os.Stat(path + ".bad")
+	check.NoError(t, err, "a bad file, %s", log.b.String())
+	check.Equal(t, log.count("it is made again"), 1, "a bad file: %v, %s", err, log.b.String())
 	for i := range maxFallbacks + 10 {
 		f.Add(fmt.Sprintf("guest/f%05d", i), strings.Repeat("x", 10), i%2 == 0)
 	}
-	if n := len(f.List()); n != maxFallbacks {
-		t.Errorf("%d are kept", n)
-	}
+	check.Equal(t, len(f.List()), maxFallbacks)
 }
 
 // TestUnfitIsReported: a program whose driver refuses managed memory is reported,
@@ -127,12 +100,10 @@ func TestUnfitIsReported(t *testing.T) {
 		}
 		return unfit.Unfit != "" && reported.PID != 0
 	})
-	if unfit.Container != name || !strings.Contains(unfit.Unfit, "refused") || !strings.Contains(unfit.Unfit, "error 1") {
-		t.Errorf("%+v", unfit)
-	}
-	if reported.Usage.Resident != mib {
-		t.Errorf("its memory: %+v", reported.Usage)
-	}
+	check.Equal(t, unfit.Container, name)
+	check.Contains(t, unfit.Unfit, "refused")
+	check.Contains(t, unfit.Unfit, "error 1")
+	check.Equal(t, reported.Usage.Resident, mib, "its memory")
 }
 
 // TestFailureIsReported: a kernel that failed with nothing moved is a weak sign, also
@@ -146,9 +117,9 @@ func TestFailureIsReported(t *testing.T) {
 		b.Begin(name, gpu.Need{})
 		b.End(b.limited(), name, gpu.Need{})
 		h := b.await("a failure", func(h gpu.MemoryReport) bool { return h.Unfit != "" })
-		if !h.Weak || h.Container != name || !strings.Contains(h.Unfit, "error 999") {
-			t.Errorf("%s: %+v", word, h)
-		}
+		check.That(check.Must(t), h.Weak, "%s: %+v", word, h)
+		check.Equal(t, h.Container, name, "%s", word)
+		check.Contains(t, h.Unfit, "error 999", "%s", word)
 	}
 }
 
@@ -162,9 +133,7 @@ func FuzzFallbacks(f *testing.F) {
 			return
 		}
 		for _, one := range list {
-			if one.Action == "" {
-				t.Errorf("an action without a name in %q", data)
-			}
+			check.That(t, one.Action != "", "an action without a name in %q", data)
 		}
 	})
 }

@@ -3,7 +3,6 @@ package devices
 import (
 	"bytes"
 	"context"
-	"errors"
 	"fmt"
 	"log/slog"
 	"os"
@@ -18,6 +17,7 @@ import (
 	"github.com/gpuwhisk/gpuwhisk/gpu"
 	"github.com/gpuwhisk/gpuwhisk/gpu/shimctl/shimtest"
 	"github.com/gpuwhisk/gpuwhisk/invoker/container"
+	"github.com/gpuwhisk/gpuwhisk/invoker/develop/check"
 )
 
 const mib = 1 << 20
@@ -48,9 +48,7 @@ func open(t testing.TB, change func(*Options)) *fixture {
 	dir := shimDir(t)
 	b := &fixture{t: t, reports: make(chan gpu.MemoryReport, 1<<14), log: &safeBuffer{}}
 	short, err := os.MkdirTemp("", "devices-") // a socket's path is short
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.NoError(t, err)
 	t.Cleanup(func() { _ = os.RemoveAll(short) })
 	o := Options{
 		Dir: filepath.Join(short, "shim"), Library: filepath.Join(dir, LibraryName), Driver: filepath.Join(dir, "fake12"),
@@ -60,16 +58,14 @@ func open(t testing.TB, change func(*Options)) *fixture {
 	if change != nil {
 		change(&o)
 	}
-	if b.Mover, err = OpenMover(o); err != nil {
-		t.Fatal(err)
-	}
+	b.Mover, err = OpenMover(o)
+	check.NoError(t, err)
 	t.Cleanup(func() {
 		if err := b.Close(); err != nil {
 			t.Error(err)
 		}
-		if _, err := os.Stat(o.Dir); !errors.Is(err, os.ErrNotExist) {
-			t.Errorf("the socket directory is left: %v", err)
-		}
+		_, err := os.Stat(o.Dir)
+		check.ErrorIs(t, err, os.ErrNotExist, "the socket directory is left")
 	})
 	b.Listen(func(h gpu.MemoryReport) { b.reports <- h })
 	return b
@@ -79,9 +75,7 @@ func open(t testing.TB, change func(*Options)) *fixture {
 func (b *fixture) prepare(name, word string) container.GPU {
 	b.t.Helper()
 	g, err := b.Prepare(name, b.options.Devices[0], container.DeviceRequest{Shim: word})
-	if err != nil {
-		b.t.Fatal(err)
-	}
+	check.NoError(b.t, err)
 	return g
 }
 

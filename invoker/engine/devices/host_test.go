@@ -10,6 +10,7 @@ import (
 
 	"github.com/gpuwhisk/gpuwhisk/gpu"
 	"github.com/gpuwhisk/gpuwhisk/gpu/nvml"
+	"github.com/gpuwhisk/gpuwhisk/invoker/develop/check"
 )
 
 // fakeDriver is a driver with cards, whose watch a test does itself.
@@ -85,21 +86,14 @@ func TestDevicesAreChosen(t *testing.T) {
 		d := &fakeDriver{cards: cards()}
 		h, err := openHost(c.want, nil, func() (driver, error) { return d, nil })
 		if c.refusal != "" {
-			if err == nil || !strings.Contains(err.Error(), c.refusal) || d.closed != 1 {
-				t.Errorf("%q: %v, closed %d times; want %s", c.want, err, d.closed, c.refusal)
-			}
+			check.ErrorContains(check.Must(t), err, c.refusal, "%q", c.want)
+			check.Equal(t, d.closed, 1, "%q", c.want)
 			continue
 		}
-		if err != nil || uuids(h.Devices) != c.devices {
-			t.Errorf("%q: %s, %v; want %s", c.want, uuids(h.Devices), err, c.devices)
-			continue
-		}
-		if err := h.Close(t.Context()); err != nil {
-			t.Error(err)
-		}
-		if opened := c.want != None; opened != (d.closed == 1) {
-			t.Errorf("%q: the driver was closed %d times", c.want, d.closed)
-		}
+		check.NoError(t, err, "%q", c.want)
+		check.Equal(t, uuids(h.Devices), c.devices, "%q", c.want)
+		check.NoError(t, h.Close(t.Context()))
+		check.That(t, (c.want != None) == (d.closed == 1), "%q: the driver was closed %d times", c.want, d.closed)
 	}
 }
 
@@ -118,49 +112,39 @@ func TestWithoutDriver(t *testing.T) {
 		log := &safeBuffer{}
 		open := func() (driver, error) { return nil, c.why }
 		h, err := openHost(Auto, slog.New(slog.NewTextHandler(log, nil)), open)
-		if err != nil || len(h.Devices) != 0 || log.count(c.level) != 1 || log.count("level=") != 1 {
-			t.Errorf("%v: %v, %v", c.why, h, err)
-		}
-		if err := h.Watch(nil, nil); err != nil {
-			t.Error(err)
-		}
-		if err := h.Close(t.Context()); err != nil {
-			t.Error(err)
-		}
-		if _, err := openHost("0", nil, open); !errors.Is(err, c.why) {
-			t.Errorf("a named device: %v", err)
-		}
+		check.NoError(t, err)
+		check.Equal(t, len(h.Devices), 0)
+		check.Equal(t, log.count(c.level), 1)
+		check.Equal(t, log.count("level="), 1)
+		check.NoError(t, h.Watch(nil, nil))
+		check.NoError(t, h.Close(t.Context()))
+		_, err = openHost("0", nil, open)
+		check.ErrorIs(t, err, c.why, "a named device")
 	}
 }
 
 func TestNoCards(t *testing.T) {
 	d := &fakeDriver{}
 	h, err := openHost(Auto, nil, func() (driver, error) { return d, nil })
-	if err != nil || len(h.Devices) != 0 || d.closed != 1 {
-		t.Errorf("%v, %v, closed %d times", h, err, d.closed)
-	}
-	if _, err := openHost("0", nil, func() (driver, error) { return d, nil }); err == nil || !strings.Contains(err.Error(), "there is none") {
-		t.Error(err)
-	}
+	check.NoError(t, err)
+	check.Equal(t, len(h.Devices), 0)
+	check.Equal(t, d.closed, 1)
+	_, err = openHost("0", nil, func() (driver, error) { return d, nil })
+	check.ErrorContains(t, err, "there is none")
 	d = &fakeDriver{refuses: errors.New("no answer")}
-	if _, err := openHost(Auto, nil, func() (driver, error) { return d, nil }); !errors.Is(err, d.refuses) || d.closed != 1 {
-		t.Errorf("%v, closed %d times", err, d.closed)
-	}
+	_, err = openHost(Auto, nil, func() (driver, error) { return d, nil })
+	check.ErrorIs(t, err, d.refuses)
+	check.Equal(t, d.closed, 1)
 }
 
 // A driver that does not return from a call is left as it is.
 func TestCloseIsBounded(t *testing.T) {
 	d := &fakeDriver{cards: cards(), stuck: true}
 	h, err := openHost(Auto, nil, func() (driver, error) { return d, nil })
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := h.Watch(&observer{}, open(t, nil).Mover); err != nil {
-		t.Fatal(err)
-	}
+	check.NoError(t, err)
+	check.NoError(t, h.Watch(&observer{}, open(t, nil).Mover))
 	ctx, cancel := context.WithCancel(context.Background())
 	cancel()
-	if err := h.Close(ctx); !errors.Is(err, context.Canceled) || d.closed != 0 {
-		t.Errorf("%v, closed %d times", err, d.closed)
-	}
+	check.ErrorIs(t, h.Close(ctx), context.Canceled)
+	check.Equal(t, d.closed, 0)
 }

@@ -7,8 +7,9 @@ import (
 	"os/exec"
 	"path/filepath"
 	"regexp"
-	"strings"
 	"testing"
+
+	"github.com/gpuwhisk/gpuwhisk/invoker/develop/check"
 )
 
 // changed writes a copy of a file with one text for another of the same
@@ -16,16 +17,12 @@ import (
 func changed(t *testing.T, path, from, to string) string {
 	t.Helper()
 	data, err := os.ReadFile(path)
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.NoError(t, err)
 	if from != "" && (len(from) != len(to) || !bytes.Contains(data, []byte(from))) {
 		t.Fatalf("%q is not to be replaced by %q", from, to)
 	}
 	out := filepath.Join(t.TempDir(), LibraryName)
-	if err := os.WriteFile(out, bytes.ReplaceAll(data, []byte(from), []byte(to)), 0o755); err != nil {
-		t.Fatal(err)
-	}
+	check.NoError(t, os.WriteFile(out, bytes.ReplaceAll(data, []byte(from), []byte(to)), 0o755))
 	return out
 }
 
@@ -35,17 +32,11 @@ func TestCheckLibrary(t *testing.T) {
 	// The processor is a number at byte 18 of the file.
 	other := changed(t, good, "", "")
 	data, err := os.ReadFile(other)
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.NoError(t, err)
 	data[18], data[19] = 8, 0 // MIPS
-	if err := os.WriteFile(other, data, 0o755); err != nil {
-		t.Fatal(err)
-	}
+	check.NoError(t, os.WriteFile(other, data, 0o755))
 	text := filepath.Join(t.TempDir(), LibraryName)
-	if err := os.WriteFile(text, []byte("#!/bin/sh\n"), 0o755); err != nil {
-		t.Fatal(err)
-	}
+	check.NoError(t, os.WriteFile(text, []byte("#!/bin/sh\n"), 0o755))
 	for _, c := range []struct{ what, path, want string }{
 		{"absent", filepath.Join(dir, "none.so"), "no such file"},
 		{"a directory", dir, ""},
@@ -58,16 +49,12 @@ func TestCheckLibrary(t *testing.T) {
 		{"another version", changed(t, good, "\x00cuMemFree_v2\x00", "\x00cuMemFree_v9\x00"), "does not hook cuMemFree_v2"},
 	} {
 		err := CheckLibrary(c.path)
-		if err == nil || !strings.Contains(err.Error(), c.want) || !strings.Contains(err.Error(), c.path) {
-			t.Errorf("%s: %v, want %q", c.what, err, c.want)
-		}
-		if unfit := errors.Is(err, ErrUnfit); unfit == errors.As(err, new(*os.PathError)) {
-			t.Errorf("%s: unfit %t: %v", c.what, unfit, err)
-		}
+		check.ErrorContains(check.Must(t), err, c.want, "%s", c.what)
+		check.ErrorContains(t, err, c.path, "%s", c.what)
+		unfit := errors.Is(err, ErrUnfit)
+		check.That(t, unfit != errors.As(err, new(*os.PathError)), "%s: unfit %t: %v", c.what, unfit, err)
 	}
-	if err := CheckLibrary(good); err != nil {
-		t.Error(err)
-	}
+	check.NoError(t, CheckLibrary(good))
 }
 
 // An unreadable file is reported as such. The superuser reads everything.
@@ -76,29 +63,19 @@ func TestUnreadableLibrary(t *testing.T) {
 		t.Skip("the superuser may read every file")
 	}
 	path := changed(t, filepath.Join(shimDir(t), LibraryName), "", "")
-	if err := os.Chmod(path, 0); err != nil {
-		t.Fatal(err)
-	}
-	if err := CheckLibrary(path); !errors.Is(err, os.ErrPermission) {
-		t.Error(err)
-	}
+	check.NoError(t, os.Chmod(path, 0))
+	check.ErrorIs(t, CheckLibrary(path), os.ErrPermission)
 }
 
 // The loader decides: what it leaves out, and what ends a program.
 func TestTryLibrary(t *testing.T) {
 	dir := shimDir(t)
-	if err := TryLibrary(t.Context(), filepath.Join(dir, LibraryName)); err != nil {
-		t.Error(err)
-	}
+	check.NoError(t, TryLibrary(t.Context(), filepath.Join(dir, LibraryName)))
 	text := filepath.Join(t.TempDir(), LibraryName)
-	if err := os.WriteFile(text, []byte("#!/bin/sh\n"), 0o755); err != nil {
-		t.Fatal(err)
-	}
+	check.NoError(t, os.WriteFile(text, []byte("#!/bin/sh\n"), 0o755))
 	newer := changed(t, filepath.Join(dir, LibraryName), "libc.so.6", "libc.so.7") // of a system to come
 	for _, path := range []string{text, newer} {
-		if err := TryLibrary(t.Context(), path); !errors.Is(err, ErrUnfit) {
-			t.Errorf("%s: %v", path, err)
-		}
+		check.ErrorIs(t, TryLibrary(t.Context(), path), ErrUnfit, "%s", path)
 	}
 }
 
@@ -107,43 +84,28 @@ func TestFindLibrary(t *testing.T) {
 	root := t.TempDir()
 	t.Chdir(root)
 	self := filepath.Join(root, "bin", "gpuwhisk")
-	if found := FindLibrary(self); found != "" {
-		t.Errorf("found %s where there is none", found)
-	}
+	check.Equal(t, FindLibrary(self), "")
 	for _, key := range []string{"build/shim", "lib/gpuwhisk", "bin"} { // the better come later
 		path := filepath.Join(root, key, LibraryName)
-		if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
-			t.Fatal(err)
-		}
-		if err := os.WriteFile(path, nil, 0o644); err != nil {
-			t.Fatal(err)
-		}
-		if found := FindLibrary(self); found != path {
-			t.Errorf("found %q, want %s", found, path)
-		}
+		check.NoError(t, os.MkdirAll(filepath.Dir(path), 0o755))
+		check.NoError(t, os.WriteFile(path, nil, 0o644))
+		check.Equal(t, FindLibrary(self), path)
 	}
 }
 
 func TestCheckDriver(t *testing.T) {
 	dir := shimDir(t)
-	if err := CheckDriver(filepath.Join(dir, "fake12")); err != nil {
-		t.Error(err)
-	}
-	if err := CheckDriver(dir); !errors.Is(err, os.ErrNotExist) {
-		t.Errorf("no driver: %v", err)
-	}
+	check.NoError(t, CheckDriver(filepath.Join(dir, "fake12")))
+	check.ErrorIs(t, CheckDriver(dir), os.ErrNotExist, "no driver")
 }
 
 // A process of the guest's kind is what TryLibrary starts; without one there is
 // nothing to try.
 func TestTryLibraryWithoutProgram(t *testing.T) {
 	t.Setenv("PATH", t.TempDir())
-	if _, err := exec.LookPath("true"); err == nil {
-		t.Fatal("there is a program after all")
-	}
-	if err := TryLibrary(t.Context(), "/none.so"); err != nil {
-		t.Error(err)
-	}
+	_, err := exec.LookPath("true")
+	check.That(check.Must(t), err != nil, "there is a program after all")
+	check.NoError(t, TryLibrary(t.Context(), "/none.so"))
 }
 
 // TestNeeds: a library names the C library that it needs; what is none names nothing.
@@ -161,4 +123,6 @@ func TestNeeds(t *testing.T) {
 	if _, err := Needs(filepath.Join(t.TempDir(), "none")); err == nil {
 		t.Error("a file that is not there has needs")
 	}
+	_, err = Needs(filepath.Join(t.TempDir(), "none"))
+	check.That(t, err != nil, "a file that is not there has needs")
 }

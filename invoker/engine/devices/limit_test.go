@@ -14,6 +14,7 @@ import (
 	"github.com/gpuwhisk/gpuwhisk/gpu/shimctl"
 	"github.com/gpuwhisk/gpuwhisk/gpu/shimctl/shimtest"
 	"github.com/gpuwhisk/gpuwhisk/invoker/container"
+	"github.com/gpuwhisk/gpuwhisk/invoker/develop/check"
 )
 
 // TestNamespaceShares: the running containers of a namespace hold no more than its
@@ -23,9 +24,7 @@ func TestNamespaceShares(t *testing.T) {
 	guests := map[string]*shimtest.Guest{}
 	for _, c := range []struct{ name, namespace string }{{"a", "one"}, {"b", "one"}, {"c", "two"}} {
 		g, err := b.Prepare(c.name, simulatedDevice(), container.DeviceRequest{Shim: "managed", Namespace: c.namespace, NamespaceLimit: 10 * mib})
-		if err != nil {
-			t.Fatal(err)
-		}
+		check.NoError(t, err)
 		b.Begin(c.name, gpu.Need{})
 		guests[c.name] = b.guest(g)
 		b.awaitUsage(guests[c.name].PID(), 0)
@@ -34,14 +33,11 @@ func TestNamespaceShares(t *testing.T) {
 		t.Helper()
 		for _, n := range []string{"a", "b", "c"} { // a process that answers has read what was sent before
 			for range 2 {
-				if _, err := b.container(n).shim.Report(b.limited()); err != nil {
-					t.Fatal(err)
-				}
+				_, err := b.container(n).shim.Report(b.limited())
+				check.NoError(t, err)
 			}
 		}
-		if code := guests[name].Do("try %d", mb*mib); code != want {
-			t.Errorf("%s: %d MiB of %s: the driver answers %d, want %d", what, mb, name, code, want)
-		}
+		check.Equal(t, guests[name].Do("try %d", mb*mib), want, "%s: %d MiB of %s: the driver answers", what, mb, name)
 	}
 	try("more than all", "a", 11, 2)
 	try("alone", "a", 7, 0)
@@ -53,18 +49,16 @@ func TestNamespaceShares(t *testing.T) {
 	b.last(0)
 	events{b.Mover}.Usage("b", 1, gpu.Usage{Allocated: mib})
 	over := b.await("the report on the limit", func(h gpu.MemoryReport) bool { return h.Over != "" })
-	if over.Container != "b" || !strings.Contains(over.Over, "namespace one held 11 MB") || !strings.Contains(over.Over, "limit of 10 MB") {
-		t.Errorf("reported %+v", over)
-	}
+	check.Equal(t, over.Container, "b")
+	check.Contains(t, over.Over, "namespace one held 11 MB")
+	check.Contains(t, over.Over, "limit of 10 MB")
 }
 
 // inNamespace starts a guest in a running container of a namespace with 10 MiB.
 func (b *fixture) inNamespace(name string, promised int64) *shimtest.Guest {
 	b.t.Helper()
 	g, err := b.Prepare(name, simulatedDevice(), container.DeviceRequest{Shim: "managed", Namespace: "one", NamespaceLimit: 10 * mib})
-	if err != nil {
-		b.t.Fatal(err)
-	}
+	check.NoError(b.t, err)
 	b.Begin(name, gpu.Need{Bytes: promised})
 	guest := b.guest(g)
 	b.awaitUsage(guest.PID(), 0)
@@ -83,9 +77,7 @@ func TestNamespaceIsGranted(t *testing.T) {
 		{0, 6, 0}, {1, 6, 2}, {1, 2, 0}, {0, 1, 2}, // two are reserved
 		{2, 2, 0}, {2, 1, 2}, {1, 1, 2},
 	} {
-		if code := guests[try.guest].Do("try %d", try.mb*mib); code != try.want {
-			t.Errorf("%d MiB in container %c: the driver answers %d, want %d", try.mb, 'a'+try.guest, code, try.want)
-		}
+		check.Equal(t, guests[try.guest].Do("try %d", try.mb*mib), try.want, "%d MiB in container %c: the driver answers", try.mb, 'a'+try.guest)
 	}
 }
 
@@ -103,18 +95,13 @@ func TestNamespaceRace(t *testing.T) {
 		})
 	}
 	all.Wait()
-	if n := taken.Load(); n != 40 {
-		t.Errorf("%d blocks of a quarter MiB below a limit of 40", n)
-	}
+	check.Equal(t, taken.Load(), 40, "blocks of a quarter MiB below a limit of 40")
 	for name := range b.containers {
-		if _, err := b.container(name).shim.Report(b.limited()); err != nil {
-			t.Fatal(err)
-		}
+		_, err := b.container(name).shim.Report(b.limited())
+		check.NoError(t, err)
 	}
 	for len(b.reports) > 0 {
-		if h := <-b.reports; h.Over != "" {
-			t.Errorf("reported %+v", h)
-		}
+		check.Equal(t, check.Receive(t, b.reports).Over, "")
 	}
 }
 
@@ -123,19 +110,12 @@ func TestNamespaceRace(t *testing.T) {
 func TestNamespaceBesideFrozen(t *testing.T) {
 	b := open(t, func(o *Options) { o.confirmTime = confirmTime })
 	frozen, other := b.inNamespace("a", 0), b.inNamespace("b", 0)
-	if code := frozen.Do("try %d", 2*mib); code != 0 {
-		t.Fatalf("the driver answers %d", code)
-	}
-	if _, err := b.container("a").shim.Report(b.limited()); err != nil {
-		t.Fatal(err)
-	}
-	if err := frozen.Process().Signal(syscall.SIGSTOP); err != nil {
-		t.Fatal(err)
-	}
+	check.Equal(check.Must(t), frozen.Do("try %d", 2*mib), 0, "the driver answers")
+	_, err := b.container("a").shim.Report(b.limited())
+	check.NoError(t, err)
+	check.NoError(t, frozen.Process().Signal(syscall.SIGSTOP))
 	for _, try := range []struct{ mb, want int64 }{{9, 2}, {8, 0}} {
-		if code := other.Do("try %d", try.mb*mib); code != try.want {
-			t.Errorf("%d MiB beside 2 of 10: the driver answers %d, want %d", try.mb, code, try.want)
-		}
+		check.Equal(t, other.Do("try %d", try.mb*mib), try.want, "%d MiB beside 2 of 10: the driver answers", try.mb)
 	}
 }
 
@@ -145,22 +125,16 @@ func TestNamespaceBeyondGrant(t *testing.T) {
 	b := open(t, nil)
 	honest := b.inNamespace("a", 0)
 	b.inNamespace("b", 0)
-	if code := honest.Do("try %d", 7*mib); code != 0 {
-		t.Fatalf("the driver answers %d", code)
-	}
-	if _, err := b.container("a").shim.Report(b.limited()); err != nil {
-		t.Fatal(err)
-	}
+	check.Equal(check.Must(t), honest.Do("try %d", 7*mib), 0, "the driver answers")
+	_, err := b.container("a").shim.Report(b.limited())
+	check.NoError(t, err)
 	events{b.Mover}.Usage("b", 1, gpu.Usage{Allocated: 5 * mib})
 	events{b.Mover}.Usage("a", 1, gpu.Usage{})
 	over := b.await("the report on the limit", func(h gpu.MemoryReport) bool { return h.Over != "" })
-	if over.Container != "b" || !strings.Contains(over.Over, "held 12 MB") {
-		t.Errorf("reported %+v", over)
-	}
+	check.Equal(t, over.Container, "b")
+	check.Contains(t, over.Over, "held 12 MB")
 	for len(b.reports) > 0 {
-		if h := <-b.reports; h.Over != "" {
-			t.Errorf("reported %+v", h)
-		}
+		check.Equal(t, check.Receive(t, b.reports).Over, "")
 	}
 }
 
@@ -175,12 +149,9 @@ func TestDeviceIsShared(t *testing.T) {
 	b.awaitUsage(guest.PID(), 0)
 	try := func(what string, mb, want int64) {
 		t.Helper()
-		if _, err := b.container("a").shim.Report(b.limited()); err != nil {
-			t.Fatal(err)
-		}
-		if code := guest.Do("try %d", mb*mib); code != want {
-			t.Errorf("%s: %d MiB: the driver answers %d, want %d", what, mb, code, want)
-		}
+		_, err := b.container("a").shim.Report(b.limited())
+		check.NoError(t, err)
+		check.Equal(t, guest.Do("try %d", mb*mib), want, "%s: %d MiB: the driver answers", what, mb)
 	}
 	b.Begin("b", gpu.Need{Bytes: 200 * mib})
 	try("beside 200 promised of 256, and two contexts", 55, 2)
@@ -204,15 +175,10 @@ func TestReservationStands(t *testing.T) {
 	b.Begin("a", gpu.Need{Bytes: 20 * mib})
 	guest := b.guest(g)
 	b.awaitUsage(guest.PID(), 0)
-	if _, err := b.container("a").shim.Report(b.limited()); err != nil {
-		t.Fatal(err)
-	}
-	if code := guest.Do("try %d", 20*mib); code != 0 {
-		t.Errorf("20 MiB of 20 promised: the driver answers %d", code)
-	}
-	if code := guest.Do("try 1"); code != 2 {
-		t.Errorf("a byte beyond: the driver answers %d, want out of memory", code)
-	}
+	_, err := b.container("a").shim.Report(b.limited())
+	check.NoError(t, err)
+	check.Equal(t, guest.Do("try %d", 20*mib), 0, "20 MiB of 20 promised: the driver answers")
+	check.Equal(t, guest.Do("try 1"), 2, "a byte beyond: the driver answers")
 }
 
 // realDevice is the device of the fake driver, taken for a real one.
@@ -231,42 +197,28 @@ func TestLibrariesBesideTheLimit(t *testing.T) {
 	} {
 		b := open(t, func(o *Options) { o.proc = t.TempDir() })
 		g, err := b.Prepare("a", realDevice(), wish)
-		if err != nil {
-			t.Fatal(err)
-		}
+		check.NoError(t, err)
 		b.Begin("a", gpu.Need{})
 		guest := b.guest(g)
 		b.shows(guest.PID(), "environ", b.container("a").shim.Dir())
 		read := func(libraries int64) string {
 			t.Helper()
 			usage, err := b.container("a").shim.Report(b.limited())
-			if err != nil {
-				t.Fatal(err)
-			}
+			check.NoError(t, err)
 			b.last(0)
 			b.observe([]nvml.Reading{{Listed: true, Processes: []nvml.Process{{PID: guest.PID(), Bytes: usage[guest.PID()].Allocated + libraries}}}})
 			return b.last(assumedPID).Over
 		}
 		guest.Do("try %d", 10*mib)
-		if over := read(1500 * mib); over != "" {
-			t.Errorf("libraries are loaded: %s", over)
-		}
-		if code := guest.Do("try %d", 90*mib); code != 0 {
-			t.Errorf("all of the limit beside the libraries: the driver answers %d", code)
-		}
+		check.Equal(t, read(1500*mib), "", "libraries are loaded")
+		check.Equal(t, guest.Do("try %d", 90*mib), 0, "all of the limit beside the libraries: the driver answers")
 		for range learningRuns {
-			if over := read(1500 * mib); over != "" {
-				t.Errorf("at its limit: %s", over)
-			}
+			check.Equal(t, read(1500*mib), "", "at its limit")
 			b.End(b.limited(), "a", gpu.Need{})
 			b.Begin("a", gpu.Need{})
 		}
-		if over := read(1500 * mib); over != "" {
-			t.Errorf("at its limit: %s", over)
-		}
-		if over := read(1500*mib + shimctl.LibraryBytes); !strings.Contains(over, "limit of 100 MB") {
-			t.Errorf("past the shim beyond its limit: %q", over)
-		}
+		check.Equal(t, read(1500*mib), "", "at its limit")
+		check.Contains(t, read(1500*mib+shimctl.LibraryBytes), "limit of 100 MB", "past the shim beyond its limit")
 	}
 }
 
@@ -280,13 +232,9 @@ func TestLittleBesideTheLimit(t *testing.T) {
 		return b.overByNVML(map[int]observed{7: {bytes, 1}}, mib)
 	}
 	for ; b.ended <= learningRuns; b.ended++ {
-		if over := see(150 * mib); over != "" {
-			t.Errorf("with 50 MiB of libraries: %s", over)
-		}
+		check.Equal(t, see(150*mib), "", "with 50 MiB of libraries")
 	}
-	if over := see(300 * mib); over == "" {
-		t.Error("200 MiB past the shim beyond its limit are not found")
-	}
+	check.That(t, see(300*mib) != "", "200 MiB past the shim beyond its limit are not found")
 }
 
 // TestLimitNearTheLargestNumber: what an action's author takes for no limit is none.

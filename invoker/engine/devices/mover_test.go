@@ -16,6 +16,7 @@ import (
 	"github.com/gpuwhisk/gpuwhisk/gpu/shimctl"
 	"github.com/gpuwhisk/gpuwhisk/gpu/shimctl/shimtest"
 	"github.com/gpuwhisk/gpuwhisk/invoker/container"
+	"github.com/gpuwhisk/gpuwhisk/invoker/develop/check"
 )
 
 const name = "wsk00_7_guest_infer"
@@ -41,19 +42,15 @@ func prefetch(epoch uint64) gpu.Order {
 func TestOrdersMoveMemory(t *testing.T) {
 	b := open(t, nil)
 	g := b.loaded()
-	if n, err := b.Move(b.limited(), evict(1), 32*mib); n != 32*mib || err != nil {
-		t.Fatalf("evict: %d, %v", n, err)
-	}
+	n, err := b.Move(b.limited(), evict(1), 32*mib)
+	check.Equal(check.Must(t), n, 32*mib)
+	check.NoError(t, err)
 	// What is used afterwards was reported before the order's end.
-	if h := b.last(g.PID()); h.Usage != (gpu.Usage{Allocated: 32 * mib, Context: mib}) {
-		t.Errorf("after the eviction: %+v", h)
-	}
-	if n, err := b.Move(b.limited(), prefetch(2), 32*mib); n != 32*mib || err != nil {
-		t.Fatalf("prefetch: %d, %v", n, err)
-	}
-	if h := b.last(g.PID()); h.Usage.Resident != 32*mib {
-		t.Errorf("after the prefetch: %+v", h)
-	}
+	check.Equal(t, b.last(g.PID()).Usage, gpu.Usage{Allocated: 32 * mib, Context: mib}, "after the eviction")
+	n, err = b.Move(b.limited(), prefetch(2), 32*mib)
+	check.Equal(check.Must(t), n, 32*mib)
+	check.NoError(t, err)
+	check.Equal(t, b.last(g.PID()).Usage.Resident, 32*mib, "after the prefetch")
 	g.Do("check 0 1")
 }
 
@@ -61,17 +58,16 @@ func TestOrdersMoveMemory(t *testing.T) {
 func TestEndReportsUsage(t *testing.T) {
 	b := open(t, nil)
 	g := b.loaded()
-	if _, err := b.Move(b.limited(), evict(1), 0); err != nil {
-		t.Fatal(err)
-	}
+	_, err := b.Move(b.limited(), evict(1), 0)
+	check.NoError(t, err)
 	b.Begin(name, gpu.Need{})
 	g.Do("check 0 1")
 	g.Do("alloc %d", 8*mib)
 	g.Do("fill 1 2")
 	b.End(b.limited(), name, gpu.Need{Bytes: 999})
-	if h := b.last(g.PID()); h.Usage.Allocated != 40*mib || h.Usage.Resident != 40*mib {
-		t.Errorf("after the run: %+v", h)
-	}
+	h := b.last(g.PID())
+	check.Equal(t, h.Usage.Allocated, 40*mib, "after the run")
+	check.Equal(t, h.Usage.Resident, 40*mib, "after the run")
 }
 
 func slow() []string {
@@ -97,12 +93,9 @@ func TestNewerOrderReplacesOlder(t *testing.T) {
 	g := b.loaded(slow()...)
 	// Whichever of the two comes first: the older one is not carried out.
 	ended := b.underWay(evict(1))
-	if _, err := b.Move(b.limited(), prefetch(2), 0); err != nil {
-		t.Errorf("the newer order: %v", err)
-	}
-	if err := <-ended; !errors.Is(err, shimctl.ErrReplaced) {
-		t.Errorf("the older order ended with %v", err)
-	}
+	_, err := b.Move(b.limited(), prefetch(2), 0)
+	check.NoError(t, err, "the newer order")
+	check.ErrorIs(t, check.Receive(t, ended), shimctl.ErrReplaced, "the older order ended")
 	g.Do("check 0 1")
 }
 
@@ -116,9 +109,7 @@ func TestRunEndsEviction(t *testing.T) {
 		select {
 		case err := <-ended:
 			over = true
-			if !errors.Is(err, ErrUndone) {
-				t.Errorf("the eviction ended with %v", err)
-			}
+			check.ErrorIs(t, err, ErrUndone, "the eviction ended")
 		case <-tick.C: // the order may not have been there before
 			b.Begin(name, gpu.Need{})
 		}
@@ -146,62 +137,48 @@ func TestOrdersRaceWithRuns(t *testing.T) {
 		b.End(b.limited(), name, gpu.Need{})
 	}
 	work.Wait()
-	if _, err := b.Move(b.limited(), evict(100), 32*mib); err != nil {
-		t.Fatal(err)
-	}
-	if h := b.last(g.PID()); h.Usage.Allocated != 32*mib || h.Usage.Resident != 0 {
-		t.Errorf("held at the end: %+v", h)
-	}
+	_, err := b.Move(b.limited(), evict(100), 32*mib)
+	check.NoError(t, err)
+	h := b.last(g.PID())
+	check.Equal(t, h.Usage.Allocated, 32*mib, "held at the end")
+	check.Equal(t, h.Usage.Resident, 0, "held at the end")
 	g.Do("check 0 1")
 	b.End(b.limited(), name, gpu.Need{})
-	if h := b.last(g.PID()); h.Usage.Resident != 32*mib {
-		t.Errorf("held after a last run: %+v", h)
-	}
+	check.Equal(t, b.last(g.PID()).Usage.Resident, 32*mib, "held after a last run")
 }
 
 // Nothing waits for a frozen container beyond its bound.
 func TestFrozenContainer(t *testing.T) {
 	b := open(t, func(o *Options) { o.moveTime, o.answerTime = 50*time.Millisecond, 50*time.Millisecond })
 	g := b.loaded()
-	if err := g.Process().Signal(syscall.SIGSTOP); err != nil {
-		t.Fatal(err)
-	}
-	if _, err := b.Move(b.limited(), evict(1), 0); !errors.Is(err, context.DeadlineExceeded) {
-		t.Errorf("an order to a frozen container ended with %v", err)
-	}
+	check.NoError(t, g.Process().Signal(syscall.SIGSTOP))
+	_, err := b.Move(b.limited(), evict(1), 0)
+	check.ErrorIs(t, err, context.DeadlineExceeded, "an order to a frozen container ended")
 	ctx, cancel := context.WithCancel(context.Background())
 	cancel()
-	if _, err := b.Move(ctx, evict(2), 0); !errors.Is(err, context.Canceled) {
-		t.Errorf("an order that is not waited for ended with %v", err)
-	}
+	_, err = b.Move(ctx, evict(2), 0)
+	check.ErrorIs(t, err, context.Canceled, "an order that is not waited for ended")
 	b.Begin(name, gpu.Need{})
 	b.End(b.limited(), name, gpu.Need{}) // its own bound ends it
-	if err := g.Process().Signal(syscall.SIGCONT); err != nil {
-		t.Fatal(err)
-	}
+	check.NoError(t, g.Process().Signal(syscall.SIGCONT))
 	b.options.moveTime = testTimeout
-	if _, err := b.Move(b.limited(), evict(3), 0); err != nil {
-		t.Errorf("after it was thawed: %v", err)
-	}
-	if h := b.last(g.PID()); h.Usage.Allocated != 32*mib || h.Usage.Resident != 0 {
-		t.Errorf("held after that: %+v", h)
-	}
+	_, err = b.Move(b.limited(), evict(3), 0)
+	check.NoError(t, err, "after it was thawed")
+	h := b.last(g.PID())
+	check.Equal(t, h.Usage.Allocated, 32*mib, "held after that")
+	check.Equal(t, h.Usage.Resident, 0, "held after that")
 }
 
 func TestRefusalIsReportedOnce(t *testing.T) {
 	b := open(t, nil)
 	g := b.loaded("FAKE_CUDA_FAIL=cuMemPrefetchAsync_v2:0:2")
 	for epoch := range 3 {
-		if n, err := b.Move(b.limited(), evict(uint64(epoch+1)), 0); n != 0 || err != nil {
-			t.Errorf("evict: %d, %v: what the driver refuses is not asked again at once", n, err)
-		}
+		n, err := b.Move(b.limited(), evict(uint64(epoch+1)), 0)
+		check.Equal(t, n, 0)
+		check.NoError(t, err)
 	}
-	if h := b.last(g.PID()); h.Usage.Resident != 32*mib {
-		t.Errorf("held after the refusal: %+v", h)
-	}
-	if n := b.log.count("could not be moved whole"); n != 1 {
-		t.Errorf("logged %d times", n)
-	}
+	check.Equal(t, b.last(g.PID()).Usage.Resident, 32*mib, "held after the refusal")
+	check.Equal(t, b.log.count("could not be moved whole"), 1)
 }
 
 func TestKilledProcess(t *testing.T) {
@@ -209,13 +186,11 @@ func TestKilledProcess(t *testing.T) {
 	g := b.loaded(slow()...)
 	ended := b.underWay(evict(1))
 	g.Kill()
-	if err := <-ended; err != nil {
-		t.Errorf("the order of a killed process ended with %v", err)
-	}
+	check.NoError(t, check.Receive(t, ended), "the order of a killed process ended")
 	b.await("the end of the process", func(h gpu.MemoryReport) bool { return h.PID == g.PID() && h.Exited })
-	if n, err := b.Move(b.limited(), evict(2), 0); n != 0 || err != nil {
-		t.Errorf("an order to no container: %d, %v", n, err)
-	}
+	n, err := b.Move(b.limited(), evict(2), 0)
+	check.Equal(t, n, 0, "an order to no container")
+	check.NoError(t, err, "an order to no container")
 }
 
 // TestUnhooked: a container that does not report by a shim uses what was reserved,
@@ -228,19 +203,18 @@ func TestUnhooked(t *testing.T) {
 		b.Begin(name, gpu.Need{})
 		b.End(b.limited(), name, need)
 		h := b.last(assumedPID)
-		if h.Container != name || h.Usage != (gpu.Usage{Allocated: 5 * mib, Resident: 5 * mib, Context: mib}) {
-			t.Errorf("held: %+v", h)
-		}
+		check.Equal(t, h.Container, name)
+		check.Equal(t, h.Usage, gpu.Usage{Allocated: 5 * mib, Resident: 5 * mib, Context: mib})
 	}
-	if n, err := b.Move(b.limited(), evict(1), 0); n != 0 || err != nil {
-		t.Errorf("evict: %d, %v", n, err)
-	}
+	n, err := b.Move(b.limited(), evict(1), 0)
+	check.Equal(t, n, 0)
+	check.NoError(t, err)
 	other := "wsk00_8_guest_infer"
 	b.prepare(other, "managed")
 	b.End(b.limited(), other, need)
-	if n, s := b.log.count("no process of a GPU container"), b.Stats(); n != 1 || s.Unhooked != 2 || s.Containers != 2 {
-		t.Errorf("logged %d times, %+v", n, s)
-	}
+	check.Equal(t, b.log.count("no process of a GPU container"), 1)
+	check.Equal(t, b.Stats().Unhooked, 2)
+	check.Equal(t, b.Stats().Containers, 2)
 	late := b.guest(g)
 	b.await("the end of what was assumed", func(h gpu.MemoryReport) bool {
 		return h.Container == name && h.PID == assumedPID && h.Exited
@@ -254,26 +228,18 @@ func TestWordOff(t *testing.T) {
 	b := open(t, nil)
 	g := b.prepare(name, "off")
 	for _, v := range g.Env {
-		if strings.HasPrefix(v, "LD_PRELOAD") {
-			t.Errorf("environment %q", g.Env)
-		}
+		check.That(t, !strings.HasPrefix(v, "LD_PRELOAD"), "environment %q", g.Env)
 	}
-	if g.SpillMB != 0 {
-		t.Errorf("memory that is never moved may spill %d MiB", g.SpillMB)
-	}
+	check.Equal(t, g.SpillMB, 0, "memory that is never moved may spill")
 	x := b.guest(g) // it has the device all the same
 	x.Do("alloc %d", mib)
 	b.Begin(name, gpu.Need{})
 	b.End(b.limited(), name, gpu.Need{Bytes: 7})
-	if h := b.last(assumedPID); h.Usage.Resident != 7 {
-		t.Errorf("held: %+v", h)
-	}
-	if n, err := b.Move(b.limited(), evict(1), 0); n != 0 || err != nil {
-		t.Errorf("evict: %d, %v", n, err)
-	}
-	if n := b.log.count("no process of a GPU container"); n != 0 {
-		t.Error("an action that wants no shim is called un-hooked")
-	}
+	check.Equal(t, b.last(assumedPID).Usage.Resident, 7)
+	n, err := b.Move(b.limited(), evict(1), 0)
+	check.Equal(t, n, 0)
+	check.NoError(t, err)
+	check.Equal(t, b.log.count("no process of a GPU container"), 0, "an action that wants no shim is called un-hooked")
 }
 
 func TestWordCount(t *testing.T) {
@@ -281,33 +247,24 @@ func TestWordCount(t *testing.T) {
 	g := b.guest(b.prepare(name, "count"))
 	g.Do("alloc %d", 4*mib)
 	b.End(b.limited(), name, gpu.Need{Bytes: 7})
-	if h := b.last(g.PID()); h.Usage.Resident != 4*mib {
-		t.Errorf("held: %+v", h)
-	}
-	if n, err := b.Move(b.limited(), evict(1), 0); n != 0 || err != nil {
-		t.Errorf("evict: %d, %v", n, err)
-	}
-	if h := b.last(g.PID()); h.Usage.Resident != 4*mib {
-		t.Errorf("held after the eviction: %+v", h)
-	}
+	check.Equal(t, b.last(g.PID()).Usage.Resident, 4*mib)
+	n, err := b.Move(b.limited(), evict(1), 0)
+	check.Equal(t, n, 0)
+	check.NoError(t, err)
+	check.Equal(t, b.last(g.PID()).Usage.Resident, 4*mib, "held after the eviction")
 }
 
 // Without a library containers run all the same.
 func TestWithoutLibrary(t *testing.T) {
 	b := open(t, func(o *Options) { o.Library = "" })
 	g := b.prepare(name, "managed")
-	if len(g.Mounts) > 0 || slices.ContainsFunc(g.Env, func(v string) bool { return strings.HasPrefix(v, "LD_PRELOAD") }) {
-		t.Errorf("prepared %+v", g)
-	}
+	check.Equal(t, len(g.Mounts), 0)
+	check.That(t, !slices.ContainsFunc(g.Env, func(v string) bool { return strings.HasPrefix(v, "LD_PRELOAD") }), "prepared %+v", g)
 	b.Begin(name, gpu.Need{})
 	b.End(b.limited(), name, gpu.Need{Bytes: 7})
-	if h := b.last(assumedPID); h.Usage.Resident != 7 {
-		t.Errorf("held: %+v", h)
-	}
+	check.Equal(t, b.last(assumedPID).Usage.Resident, 7)
 	b.Forget(name)
-	if s := b.Stats(); s != (Stats{}) {
-		t.Errorf("left: %+v", s)
-	}
+	check.Equal(t, b.Stats(), Stats{})
 }
 
 // TestMounted: a container with a file system of its own sees its socket and
@@ -329,15 +286,16 @@ func TestMounted(t *testing.T) {
 			"LD_PRELOAD=/opt/gpuwhisk/libgpuwhisk.so", "GPUWHISK_SHIM_LOG=2", "GPUWHISK_SHIM_LIMIT=3145728",
 		},
 	}
-	if g.Index != want.Index || g.Device != want.Device || g.Simulated || g.SpillMB != want.SpillMB || !slices.Equal(g.Env, want.Env) || !slices.Equal(g.Mounts, want.Mounts) {
-		t.Errorf("prepared %+v\nwant %+v", g, want)
-	}
-	if err := CheckLibrary(copied); err != nil {
-		t.Error(err)
-	}
-	if info, err := os.Stat(copied); err != nil || info.Mode().Perm() != 0o555 {
-		t.Errorf("the copy: %v, %v", info, err)
-	}
+	check.Equal(t, g.Index, want.Index, "prepared %+v\nwant %+v", g, want)
+	check.Equal(t, g.Device, want.Device, "prepared %+v\nwant %+v", g, want)
+	check.That(t, !g.Simulated, "prepared %+v\nwant %+v", g, want)
+	check.Equal(t, g.SpillMB, want.SpillMB, "prepared %+v\nwant %+v", g, want)
+	check.EqualSlices(t, g.Env, want.Env, "prepared %+v\nwant %+v", g, want)
+	check.EqualSlices(t, g.Mounts, want.Mounts, "prepared %+v\nwant %+v", g, want)
+	check.NoError(t, CheckLibrary(copied))
+	info, err := os.Stat(copied)
+	check.NoError(t, err)
+	check.Equal(t, info.Mode().Perm(), 0o555)
 }
 
 // TestPinnedMemory: a container may pin as much host memory as its action may
@@ -345,22 +303,15 @@ func TestMounted(t *testing.T) {
 func TestPinnedMemory(t *testing.T) {
 	b := open(t, nil)
 	g, err := b.Prepare(name, simulatedDevice(), container.DeviceRequest{Shim: "managed", Host: 4 * mib})
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.NoError(t, err)
 	guest := b.guest(g)
-	if code := guest.Do("pin %d", 5*mib); code != 2 {
-		t.Errorf("5 MiB of 4: the driver answers %d, want out of memory", code)
-	}
-	if code := guest.Do("pin %d", 3*mib); code != 0 {
-		t.Errorf("3 MiB of 4: the driver answers %d", code)
-	}
+	check.Equal(t, guest.Do("pin %d", 5*mib), 2, "5 MiB of 4: the driver answers")
+	check.Equal(t, guest.Do("pin %d", 3*mib), 0, "3 MiB of 4: the driver answers")
 	b.await("what is pinned", func(h gpu.MemoryReport) bool { return h.PID == guest.PID() && h.Usage.Pinned == 3*mib })
 	events{b.Mover}.Usage(name, guest.PID()+1, gpu.Usage{Pinned: 2 * mib})
 	over := b.await("the report on it", func(h gpu.MemoryReport) bool { return h.Over != "" })
-	if !strings.Contains(over.Over, "pinned 5 MB") || !strings.Contains(over.Over, "memory limit of 4 MB") {
-		t.Errorf("reported %q", over.Over)
-	}
+	check.Contains(t, over.Over, "pinned 5 MB")
+	check.Contains(t, over.Over, "memory limit of 4 MB")
 }
 
 // TestSpill: what a container may use of the host's memory for its device's.
@@ -381,22 +332,20 @@ func TestSpill(t *testing.T) {
 		{false, real, 1, 0, 1},
 	} {
 		m := &Mover{options: Options{Mounted: c.mounted}}
-		if got := m.spill(&gpuContainer{device: c.device, limit: c.limit, memory: c.memory}); got != c.spill {
-			t.Errorf("%+v: %d MiB", c, got)
-		}
+		check.Equal(t, m.spill(&gpuContainer{device: c.device, limit: c.limit, memory: c.memory}), c.spill, "%+v", c)
 	}
 }
 
 func TestRealDeviceOfProcess(t *testing.T) {
 	real := gpu.Device{Index: 1, UUID: "MIG-1", MemoryBytes: 4 * mib}
 	b := open(t, func(o *Options) { o.Driver, o.Devices = "", []gpu.Device{real} })
-	if g := b.prepare(name, "managed"); !slices.Contains(g.Env, "CUDA_VISIBLE_DEVICES=MIG-1") || len(g.Mounts) > 0 {
-		t.Errorf("prepared %+v", g)
-	}
+	g := b.prepare(name, "managed")
+	check.Includes(t, g.Env, "CUDA_VISIBLE_DEVICES=MIG-1")
+	check.Equal(t, len(g.Mounts), 0)
 	b = open(t, func(o *Options) { o.Driver, o.Devices = "/driver/lib", []gpu.Device{real} })
-	if g := b.prepare(name, "managed"); !slices.Contains(g.Env, "LD_LIBRARY_PATH=/driver/lib") || slices.Contains(g.Env, "GPUWHISK_SHIM_LOG=2") {
-		t.Errorf("prepared %+v", g)
-	}
+	g = b.prepare(name, "managed")
+	check.Includes(t, g.Env, "LD_LIBRARY_PATH=/driver/lib")
+	check.That(t, !slices.Contains(g.Env, "GPUWHISK_SHIM_LOG=2"), "prepared %+v", g)
 }
 
 // BenchmarkEnd is what the begin and the end of a warm run cost: the container

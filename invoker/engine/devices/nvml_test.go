@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"github.com/gpuwhisk/gpuwhisk/gpu/nvml"
+	"github.com/gpuwhisk/gpuwhisk/invoker/develop/check"
 )
 
 // TestFakeNVML finds and watches devices by the real binding to a library that
@@ -16,12 +17,8 @@ func TestFakeNVML(t *testing.T) {
 	dir := shimDir(t)
 	script := filepath.Join(t.TempDir(), "script")
 	want := func(text string) {
-		if err := os.WriteFile(script+".new", []byte(text), 0o600); err != nil {
-			t.Fatal(err)
-		}
-		if err := os.Rename(script+".new", script); err != nil {
-			t.Fatal(err)
-		}
+		check.NoError(t, os.WriteFile(script+".new", []byte(text), 0o600))
+		check.NoError(t, os.Rename(script+".new", script))
 	}
 	want("utilization 1 50\n")
 	t.Setenv("FAKE_NVML_SCRIPT", script)
@@ -30,16 +27,12 @@ func TestFakeNVML(t *testing.T) {
 	bare := b.bare(name)
 	t.Setenv("FAKE_CUDA_STATE", filepath.Join(b.deviceDir(simulatedDevice()), stateName))
 	h, err := OpenHost("0,1", nvml.Options{Library: filepath.Join(dir, "nvml", "libnvidia-ml.so.1")}, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if len(h.Devices) != 2 || h.Devices[0].Simulated || h.Devices[0].MemoryBytes == 0 {
-		t.Fatalf("devices %+v", h.Devices)
-	}
+	check.NoError(t, err)
+	check.Equal(check.Must(t), len(h.Devices), 2)
+	check.That(check.Must(t), !h.Devices[0].Simulated, "devices %+v", h.Devices)
+	check.That(check.Must(t), h.Devices[0].MemoryBytes != 0, "devices %+v", h.Devices)
 	o := make(report, 1000)
-	if err := h.Watch(o, b.Mover); err != nil {
-		t.Fatal(err)
-	}
+	check.NoError(t, h.Watch(o, b.Mover))
 	b.seesWhatIsThere(bare)
 	o.await(t, "utilization 0.5")
 	want("utilization 1 50\nlost 1\n")
@@ -47,7 +40,5 @@ func TestFakeNVML(t *testing.T) {
 	want("utilization 1 20\n")
 	o.await(t, "back")
 	o.await(t, "utilization 0.2")
-	if err := h.Close(t.Context()); err != nil {
-		t.Error(err)
-	}
+	check.NoError(t, h.Close(t.Context()))
 }

@@ -3,12 +3,12 @@ package devices
 import (
 	"context"
 	"errors"
-	"slices"
 	"testing"
 
 	"github.com/gpuwhisk/gpuwhisk/gpu"
 	"github.com/gpuwhisk/gpuwhisk/gpu/nvml"
 	"github.com/gpuwhisk/gpuwhisk/gpu/shimctl"
+	"github.com/gpuwhisk/gpuwhisk/invoker/develop/check"
 )
 
 // TestOutside: where the host's processes are not seen the engine reports their
@@ -40,9 +40,7 @@ func TestOutside(t *testing.T) {
 	read := func(of ...nvml.Process) { b.observe([]nvml.Reading{{Listed: true, Processes: of}}) }
 	expect := func(what string, want ...gpu.MemoryReport) {
 		t.Helper()
-		if got := received(); !slices.Equal(got, want) {
-			t.Errorf("%s: reported %+v, want %+v", what, got, want)
-		}
+		check.EqualSlices(t, received(), want, "%s: reported", what)
 	}
 	of := func(name string, pid int, bytes int64) gpu.MemoryReport {
 		return gpu.MemoryReport{Container: name, PID: pid, Usage: gpu.Usage{Allocated: bytes, Resident: bytes}}
@@ -56,9 +54,7 @@ func TestOutside(t *testing.T) {
 	before := asked
 	read(nvml.Process{PID: 900, Bytes: 41 * mib}, nvml.Process{PID: 7, Bytes: mib})
 	expect("the same")
-	if asked != before {
-		t.Errorf("%d questions about processes that are known", asked-before)
-	}
+	check.Equal(t, asked, before, "questions about processes that are known")
 	// Two contexts and twice what a driver may need for itself are allowed for.
 	read(nvml.Process{PID: 801, Bytes: 95 * mib}, nvml.Process{PID: 802, Bytes: 95 * mib})
 	expect("gone, and what is reported", gpu.MemoryReport{Container: "static", PID: shimctl.Outside, Exited: true})

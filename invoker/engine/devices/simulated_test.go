@@ -13,6 +13,7 @@ import (
 
 	"github.com/gpuwhisk/gpuwhisk/gpu"
 	"github.com/gpuwhisk/gpuwhisk/gpu/shimctl/shimtest"
+	"github.com/gpuwhisk/gpuwhisk/invoker/develop/check"
 )
 
 // bare starts a program on the fake GPU in a container, past the shim.
@@ -51,9 +52,8 @@ func TestSimulatedDeviceIsWatched(t *testing.T) {
 	b.containers[name].limit = 2 * mib
 	b.mu.Unlock()
 	over := b.await("the report on the limit", func(h gpu.MemoryReport) bool { return h.Over != "" })
-	if !strings.Contains(over.Over, "held 80 MB") || !strings.Contains(over.Over, "limit of 2 MB") {
-		t.Errorf("reported %q", over.Over)
-	}
+	check.Contains(t, over.Over, "held 80 MB")
+	check.Contains(t, over.Over, "limit of 2 MB")
 	g.Kill()
 	o.await(t, "used 0")
 }
@@ -64,9 +64,7 @@ func TestForeignProcess(t *testing.T) {
 	b.shows(71, "status", "Name:\tx\nNSpid:\t71\t7\n")
 	b.shows(72, "status", "Name:\ty\nNSpid:\t72\n")
 	for inner, want := range map[int]int{7: 71, 72: 72, 71: 0} {
-		if got := foreignPID(b.options.proc, slotHolder{pid: inner}); got != want {
-			t.Errorf("process %d is %d, want %d", inner, got, want)
-		}
+		check.Equal(t, foreignPID(b.options.proc, slotHolder{pid: inner}), want, "process %d", inner)
 	}
 }
 
@@ -82,17 +80,13 @@ func TestStateOfUnknownProcess(t *testing.T) {
 		"cut off":     {binary.LittleEndian.AppendUint32(nil, stateMagic), true},
 		"of the dead": {slices.Concat(binary.LittleEndian.AppendUint32(nil, stateMagic), slices.Repeat([]byte{255}, stateHeader+stateSlots*stateSlot)), false},
 	} {
-		if err := os.WriteFile(path, c.text, 0o600); err != nil {
-			t.Fatal(err)
-		}
+		check.NoError(t, os.WriteFile(path, c.text, 0o600))
 		reported, err := readState(path)
-		if len(reported) != 0 || (err != nil) != c.wrong {
-			t.Errorf("%s: %v, %v", what, reported, err)
-		}
+		check.Equal(t, len(reported), 0, "%s", what)
+		check.That(t, (err != nil) == c.wrong, "%s: %v, %v", what, reported, err)
 	}
-	if _, err := readState(fmt.Sprint(path, "gone")); !os.IsNotExist(err) {
-		t.Error(err)
-	}
+	_, err := readState(fmt.Sprint(path, "gone"))
+	check.That(t, os.IsNotExist(err), "%v", err)
 }
 
 // report is an observer for a watcher's goroutines.

@@ -1,7 +1,6 @@
 package devices
 
 import (
-	"errors"
 	"os"
 	"path/filepath"
 	"strings"
@@ -11,25 +10,24 @@ import (
 	"github.com/gpuwhisk/gpuwhisk/gpu"
 	"github.com/gpuwhisk/gpuwhisk/gpu/shimctl"
 	"github.com/gpuwhisk/gpuwhisk/invoker/container"
+	"github.com/gpuwhisk/gpuwhisk/invoker/develop/check"
 )
 
 func TestContainersAreForgotten(t *testing.T) {
 	b := open(t, nil)
 	b.prepare(name, "managed")
 	dir := b.container(name).shim.Dir()
-	if _, err := b.Prepare(name, simulatedDevice(), container.DeviceRequest{Shim: "managed"}); err == nil {
-		t.Error("a container is prepared twice")
-	}
+	_, err := b.Prepare(name, simulatedDevice(), container.DeviceRequest{Shim: "managed"})
+	check.That(t, err != nil, "a container is prepared twice")
 	b.Forget(name)
 	b.Forget(name)
-	if _, err := os.Stat(dir); !errors.Is(err, os.ErrNotExist) {
-		t.Errorf("its directory is left: %v", err)
-	}
+	_, err = os.Stat(dir)
+	check.ErrorIs(t, err, os.ErrNotExist, "its directory is left")
 	b.Begin(name, gpu.Need{})
 	b.End(b.limited(), name, gpu.Need{})
-	if n, err := b.Move(b.limited(), evict(1), 0); n != 0 || err != nil {
-		t.Errorf("an order to a forgotten container: %d, %v", n, err)
-	}
+	n, err := b.Move(b.limited(), evict(1), 0)
+	check.Equal(t, n, 0, "an order to a forgotten container")
+	check.NoError(t, err, "an order to a forgotten container")
 	b.prepare(name, "managed") // the name may come again; Close forgets it
 }
 
@@ -43,26 +41,20 @@ func TestInvokerStartsAgain(t *testing.T) {
 		t.Fatal(err)
 	}
 	next, err := OpenMover(o)
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.NoError(t, err)
 	reports := make(chan gpu.MemoryReport, 100)
 	next.Listen(func(h gpu.MemoryReport) { reports <- h })
 	old.Kill() // with its container, before there are others
 	g, err := next.Prepare(name, o.Devices[0], container.DeviceRequest{Shim: "managed"})
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.NoError(t, err)
 	b.guest(g).Do("alloc %d", mib)
 	next.End(b.limited(), name, gpu.Need{})
 	for len(reports) > 0 {
-		if h := <-reports; h.PID == old.PID() || h.PID == assumedPID {
-			t.Errorf("reported %+v", h)
-		}
+		h := check.Receive(t, reports)
+		check.That(t, h.PID != old.PID(), "reported %+v", h)
+		check.That(t, h.PID != assumedPID, "reported %+v", h)
 	}
-	if err := next.Close(); err != nil {
-		t.Error(err)
-	}
+	check.NoError(t, next.Close())
 }
 
 // TestOrderToAnAdoptedContainer: its processes connect to the next invoker's socket
@@ -76,31 +68,25 @@ func TestOrderToAnAdoptedContainer(t *testing.T) {
 	}
 	o.rejoinTime = testTimeout
 	next, err := OpenMover(o)
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.NoError(t, err)
 	next.Listen(func(gpu.MemoryReport) {})
-	if _, err := next.Prepare(name, o.Devices[0], container.DeviceRequest{Shim: "managed"}); err != nil {
-		t.Fatal(err)
-	}
+	_, err = next.Prepare(name, o.Devices[0], container.DeviceRequest{Shim: "managed"})
+	check.NoError(t, err)
 	next.Assume(name, gpu.Usage{Allocated: 32 * mib, Resident: 32 * mib})
-	if n, err := next.Move(b.limited(), evict(1), 0); n != 32*mib || err != nil {
-		t.Errorf("at once after the restart: %d, %v", n, err)
-	}
+	n, err := next.Move(b.limited(), evict(1), 0)
+	check.Equal(t, n, 32*mib, "at once after the restart")
+	check.NoError(t, err, "at once after the restart")
 	g.Kill()
 	// A process that never connects is waited for so long, and no longer.
 	next.options.rejoinTime = time.Millisecond
 	other := gpu.Order{Kind: gpu.Evict, Container: "wsk00_9_guest_other", Epoch: 1}
-	if _, err := next.Prepare(other.Container, o.Devices[0], container.DeviceRequest{Shim: "managed"}); err != nil {
-		t.Fatal(err)
-	}
+	_, err = next.Prepare(other.Container, o.Devices[0], container.DeviceRequest{Shim: "managed"})
+	check.NoError(t, err)
 	next.Assume(other.Container, gpu.Usage{Allocated: mib, Resident: mib})
-	if n, err := next.Move(b.limited(), other, 0); n != 0 || err != nil {
-		t.Errorf("to one that reports by no shim: %d, %v", n, err)
-	}
-	if err := next.Close(); err != nil {
-		t.Error(err)
-	}
+	n, err = next.Move(b.limited(), other, 0)
+	check.Equal(t, n, 0, "to one that reports by no shim")
+	check.NoError(t, err, "to one that reports by no shim")
+	check.NoError(t, next.Close())
 }
 
 // TestLeftovers: what an earlier invoker left goes, other files stay, and a
@@ -109,23 +95,14 @@ func TestLeftovers(t *testing.T) {
 	base := t.TempDir()
 	old := filepath.Join(base, "0123456789abcdef")
 	for _, dir := range []string{old, filepath.Join(base, "0123456789abcdeg")} {
-		if err := os.Mkdir(dir, 0o755); err != nil {
-			t.Fatal(err)
-		}
-		if err := os.WriteFile(filepath.Join(dir, shimctl.SocketName), nil, 0o600); err != nil {
-			t.Fatal(err)
-		}
+		check.NoError(t, os.Mkdir(dir, 0o755))
+		check.NoError(t, os.WriteFile(filepath.Join(dir, shimctl.SocketName), nil, 0o600))
 	}
-	if err := clearSockets(base, nil); err != nil {
-		t.Fatal(err)
-	}
+	check.NoError(t, clearSockets(base, nil))
 	left, _ := filepath.Glob(filepath.Join(base, "*"))
-	if len(left) != 1 || filepath.Base(left[0]) != "0123456789abcdeg" {
-		t.Errorf("left: %v", left)
-	}
-	if err := clearSockets(filepath.Join(base, "none"), nil); err != nil {
-		t.Errorf("no directory: %v", err)
-	}
+	check.Equal(check.Must(t), len(left), 1)
+	check.Equal(t, filepath.Base(left[0]), "0123456789abcdeg")
+	check.NoError(t, clearSockets(filepath.Join(base, "none"), nil), "no directory")
 }
 
 func TestSocketDir(t *testing.T) {
@@ -147,8 +124,8 @@ func TestSocketDir(t *testing.T) {
 		{filepath.Join(base, "b"), []string{blocked, filepath.Join(base, "b")}},
 		{filepath.Join(base, "c"), []string{long, filepath.Join(base, "c")}},
 	} {
-		if got, err := SocketDir(c.dirs...); got != c.want || err != nil {
-			t.Errorf("%s, %v: want %s", got, err, c.want)
-		}
+		got, err := SocketDir(c.dirs...)
+		check.Equal(t, got, c.want)
+		check.NoError(t, err, "%s: want %s", got, c.want)
 	}
 }

@@ -11,6 +11,7 @@ import (
 
 	"github.com/gpuwhisk/gpuwhisk/gpu"
 	"github.com/gpuwhisk/gpuwhisk/gpu/nvml"
+	"github.com/gpuwhisk/gpuwhisk/invoker/develop/check"
 )
 
 // observer records what is reported.
@@ -26,16 +27,10 @@ func TestNewsOfDevices(t *testing.T) {
 	d := &fakeDriver{cards: cards()}
 	log := &safeBuffer{}
 	h, err := openHost("0,3", slog.New(slog.NewTextHandler(log, nil)), func() (driver, error) { return d, nil })
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.NoError(t, err)
 	o := &observer{}
-	if err := h.Watch(o, open(t, nil).Mover); err != nil {
-		t.Fatal(err)
-	}
-	if uuids(d.watch.Devices) != "GPU-a GPU-d" {
-		t.Errorf("watched: %v", d.watch.Devices)
-	}
+	check.NoError(t, h.Watch(o, open(t, nil).Mover))
+	check.Equal(t, uuids(d.watch.Devices), "GPU-a GPU-d")
 	d.watch.Readings([]nvml.Reading{
 		{Device: 0, Utilization: 0.5, Average: 0.4, Memory: nvml.Memory{Total: 9, Used: 7}},
 		{Device: 1, Lost: true, Utilization: -1},
@@ -50,13 +45,10 @@ func TestNewsOfDevices(t *testing.T) {
 		d.watch.Fault(f)
 	}
 	want := []string{"[{0 0.5 7}]", "lost 1: off the bus", "back 1", "lost 0: memory error"}
-	if !slices.Equal(o.faults, want) {
-		t.Errorf("reported %q, want %q", o.faults, want)
-	}
+	check.EqualSlices(t, o.faults, want)
 	for level, n := range map[string]int{"level=ERROR": 2, "level=WARN": 3, "a program made an error on the gpu": 1} {
-		if got := log.count(level); got != n {
-			t.Errorf("%d lines of %s, want %d", got, level, n)
-		}
+		got := log.count(level)
+		check.Equal(t, got, n, "%d lines of %s, want %d", got, level, n)
 	}
 }
 
@@ -64,12 +56,8 @@ func TestNewsOfDevices(t *testing.T) {
 func (b *fixture) shows(pid int, file, text string) {
 	b.t.Helper()
 	own := filepath.Join(b.options.proc, fmt.Sprint(pid))
-	if err := os.MkdirAll(own, 0o755); err != nil {
-		b.t.Fatal(err)
-	}
-	if err := os.WriteFile(filepath.Join(own, file), []byte(text), 0o600); err != nil {
-		b.t.Fatal(err)
-	}
+	check.NoError(b.t, os.MkdirAll(own, 0o755))
+	check.NoError(b.t, os.WriteFile(filepath.Join(own, file), []byte(text), 0o600))
 }
 
 func TestOwners(t *testing.T) {
@@ -90,9 +78,7 @@ func TestOwners(t *testing.T) {
 		}
 		for pid, want := range map[int]string{1: "a", 2: "b", 3: "any", 4: "ab", 5: "any"} {
 			for _, name := range []string{"a", "b"} {
-				if got := b.owns(name, pid); got != (want == "any" || strings.Contains(want, name)) {
-					t.Errorf("process %d by its %s: of %s is %t", pid, c.file, name, got)
-				}
+				check.Equal(t, b.owns(name, pid), want == "any" || strings.Contains(want, name), "process %d by its %s: of %s", pid, c.file, name)
 			}
 		}
 	}
@@ -105,15 +91,9 @@ func TestStrangerIsRefused(t *testing.T) {
 	b.prepare("c", "managed")
 	own := b.guest(a)
 	b.await("the guest", func(h gpu.MemoryReport) bool { return h.PID == own.PID() })
-	if b.owns("c", own.PID()) {
-		t.Error("a process of a may report for c")
-	}
-	if !b.owns("a", own.PID()) {
-		t.Error("a process of a may not report for a")
-	}
-	if !b.owns("a", os.Getpid()) {
-		t.Error("a process that shows nothing is refused")
-	}
+	check.That(t, !b.owns("c", own.PID()), "a process of a may report for c")
+	check.That(t, b.owns("a", own.PID()), "a process of a may not report for a")
+	check.That(t, b.owns("a", os.Getpid()), "a process that shows nothing is refused")
 }
 
 // TestUnheardProcesses: what NVML sees of a container's processes is charged
@@ -138,9 +118,7 @@ func TestUnheardProcesses(t *testing.T) {
 			}
 		}
 		slices.SortFunc(got, func(x, y gpu.MemoryReport) int { return x.PID - y.PID })
-		if !slices.Equal(got, want) {
-			t.Errorf("%s: reported %+v, want %+v", what, got, want)
-		}
+		check.EqualSlices(t, got, want, "%s: reported", what)
 	}
 	all := func(pid int, bytes int64) gpu.MemoryReport {
 		return gpu.MemoryReport{Container: "static", PID: pid, Usage: gpu.Usage{Allocated: bytes, Resident: bytes}}
@@ -176,12 +154,8 @@ func TestUnheardProcesses(t *testing.T) {
 	read(own, nvml.Process{PID: 8, Bytes: 70 * mib})
 	expect("beyond its limit, but for the driver's bits", all(8, 70*mib))
 	read(own, nvml.Process{PID: 8, Bytes: 90 * mib})
-	if got := b.last(assumedPID); !strings.Contains(got.Over, "limit of 10 MB") {
-		t.Errorf("beyond its limit: %+v", got)
-	}
+	check.Contains(t, b.last(assumedPID).Over, "limit of 10 MB", "beyond its limit")
 	b.container("static").limit = 0
 	read(own)
-	if len(b.owners) != 1 {
-		t.Errorf("remembered: %v", b.owners)
-	}
+	check.Equal(t, len(b.owners), 1)
 }

@@ -1,8 +1,9 @@
 package docker
 
 import (
-	"reflect"
 	"testing"
+
+	"github.com/gpuwhisk/gpuwhisk/invoker/develop/check"
 )
 
 // As nvidia-ctk 1.17 writes it, shortened.
@@ -70,9 +71,8 @@ func TestParseSpec(t *testing.T) {
 		{"item without a list", "devices:\n  name: x\n", "", nil},
 	} {
 		kind, devices := parseSpec([]byte(c.text))
-		if kind != c.kind || !reflect.DeepEqual(devices, c.devices) {
-			t.Errorf("%s: got %s, %+v", c.name, kind, devices)
-		}
+		check.Equal(t, kind, c.kind, "%s", c.name)
+		check.DeepEqual(t, devices, c.devices, "%s", c.name)
 	}
 }
 
@@ -86,9 +86,8 @@ func TestFindByNode(t *testing.T) {
 	}
 	s.add(CDIKind, []cdiDevice{{"1:0", []string{"/dev/nvidia3"}}, {"MIG-x", []string{"/dev/nvidia3"}}})
 	for _, device := range []string{"7", uuid, "", "nvidia.com/gpu=7"} {
-		if name, ok := s.find(device); ok {
-			t.Errorf("%q is taken for %s", device, name)
-		}
+		name, ok := s.find(device)
+		check.That(t, !ok, "%q is taken for %s", device, name)
 	}
 }
 
@@ -100,9 +99,7 @@ func FuzzParseSpec(f *testing.F) {
 		_, devices := parseSpec(data)
 		for _, d := range devices {
 			for _, node := range d.nodes {
-				if len(node) <= len("/dev/nvidia") {
-					t.Errorf("%q is a node", node)
-				}
+				check.Greater(t, len(node), len("/dev/nvidia"), "%q is a node", node)
 			}
 		}
 	})

@@ -5,7 +5,6 @@ import (
 	"io"
 	"net/http"
 	"runtime"
-	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -13,6 +12,7 @@ import (
 	"time"
 
 	"github.com/gpuwhisk/gpuwhisk/invoker/container"
+	"github.com/gpuwhisk/gpuwhisk/invoker/develop/check"
 )
 
 const provisionText = "Failed to provision resources to run the action."
@@ -22,12 +22,8 @@ func TestCreate(t *testing.T) {
 	e := d.engine(t, nil)
 	h := created(t, e, 1)
 	want := container.Handle{ID: "id-wsk00_1_guest_hello", Name: "wsk00_1_guest_hello", Addr: "172.17.0.2:8080"}
-	if h != want {
-		t.Errorf("got %+v, want %+v", h, want)
-	}
-	if n := d.count("POST /v1.40/containers") + d.count("GET /v1.40/containers/id-"); n != 3 {
-		t.Errorf("a create took %d requests, want 3", n)
-	}
+	check.Equal(t, h, want)
+	check.Equal(t, d.count("POST /v1.40/containers")+d.count("GET /v1.40/containers/id-"), 3, "a create took")
 }
 
 func TestCreateFailures(t *testing.T) {
@@ -87,13 +83,12 @@ func TestCreateFailures(t *testing.T) {
 			spec.Image, spec.Pull = c.image, c.pull
 			_, err := e.Create(t.Context(), spec)
 			var failed *container.CreateError
-			if !errors.As(err, &failed) || failed.Blame != c.blame || failed.Message != c.message || failed.Err == nil {
-				t.Fatalf("got %v, want blame %d, %q", err, c.blame, c.message)
-			}
+			check.That(check.Must(t), errors.As(err, &failed), "got %v, want blame %d, %q", err, c.blame, c.message)
+			check.Equal(check.Must(t), failed.Blame, c.blame)
+			check.Equal(check.Must(t), failed.Message, c.message)
+			check.That(check.Must(t), failed.Err != nil, "got %v, want blame %d, %q", err, c.blame, c.message)
 			until(t, "nothing is left", func() bool { return d.names() == "" })
-			if all := e.all(); len(all) > 0 {
-				t.Errorf("%d containers are remembered", len(all))
-			}
+			check.Equal(t, len(e.all()), 0, "containers are remembered")
 		})
 	}
 }
@@ -118,9 +113,9 @@ func TestTimedOutCreateLeavesNothing(t *testing.T) {
 			}
 			_, err := e.Create(t.Context(), fakeSpec(1))
 			var failed *container.CreateError
-			if !errors.As(err, &failed) || failed.Blame != container.BlameWhisk || !errors.Is(err, errTimeout) {
-				t.Fatalf("got %v", err)
-			}
+			check.That(check.Must(t), errors.As(err, &failed), "got %v", err)
+			check.Equal(check.Must(t), failed.Blame, container.BlameWhisk)
+			check.ErrorIs(check.Must(t), err, errTimeout)
 			close(slow)
 			until(t, "the late container is gone", func() bool {
 				return d.count("DELETE") > 0 && d.names() == ""
@@ -147,19 +142,13 @@ func TestParallelCreates(t *testing.T) {
 	for _, c := range []struct{ asked, processors, want int }{
 		{10, 2, 2}, {10, 1, 2}, {10, 4, 4}, {10, 64, 10}, {1, 4, 1}, {10, 0, 10}, {0, 2, maxCreates}, {-1, 2, maxCreates},
 	} {
-		if got := parallelCreates(c.asked, c.processors); got != c.want {
-			t.Errorf("%d asked for on %d processors: %d places, want %d", c.asked, c.processors, got, c.want)
-		}
+		check.Equal(t, parallelCreates(c.asked, c.processors), c.want, "%d asked for on %d processors", c.asked, c.processors)
 	}
 	d := startDaemon(t)
 	d.info = `{"ServerVersion":"20.10","NCPU":3}`
 	e := d.engine(t, nil)
-	if !e.creates.TryAcquire(3) {
-		t.Error("a daemon with three processors does not create three at once")
-	}
-	if e.creates.TryAcquire(1) {
-		t.Error("a daemon with three processors creates a fourth")
-	}
+	check.That(t, e.creates.TryAcquire(3), "a daemon with three processors does not create three at once")
+	check.That(t, !e.creates.TryAcquire(1), "a daemon with three processors creates a fourth")
 }
 
 // An image that takes long to come must not hold up creates that need none.
@@ -188,14 +177,11 @@ func TestPullGivesItsSlotToOthers(t *testing.T) {
 		_, err := e.Create(t.Context(), missing)
 		made <- err
 	}()
-	<-pulling
-	if _, err := e.Create(t.Context(), fakeSpec(2)); err != nil {
-		t.Error(err)
-	}
+	check.Receive(t, pulling)
+	_, err := e.Create(t.Context(), fakeSpec(2))
+	check.NoError(t, err)
 	close(goOn)
-	if err := <-made; err != nil {
-		t.Error(err)
-	}
+	check.NoError(t, check.Receive(t, made))
 	until(t, "the place is given back", func() bool { return e.creates.TryAcquire(1) })
 }
 
@@ -239,7 +225,6 @@ func TestCreatesAreLimitedAndFair(t *testing.T) {
 		step <- struct{}{}
 	}
 	wg.Wait()
-	if most != 2 || !slices.Equal(order, want) {
-		t.Errorf("at most %d at once in order %v", most, order)
-	}
+	check.Equal(t, most, 2)
+	check.EqualSlices(t, order, want)
 }

@@ -12,42 +12,27 @@ import (
 	"github.com/moby/moby/client"
 
 	"github.com/gpuwhisk/gpuwhisk/invoker/container"
+	"github.com/gpuwhisk/gpuwhisk/invoker/develop/check"
 )
 
 func TestRealLife(t *testing.T) {
 	r := startReal(t, nil)
 	h := r.create()
-	if a := mustRun(t, h.Addr, map[string]any{"env": "__OW_API_HOST"}); a.Env != "https://example" {
-		t.Errorf("got environment %q", a.Env)
-	}
-	if err := r.Pause(t.Context(), h.ID); err != nil {
-		t.Fatal(err)
-	}
-	if err := r.Pause(t.Context(), h.ID); err != nil {
-		t.Errorf("pause again: %v", err)
-	}
-	if err := r.Resume(t.Context(), h.ID); err != nil {
-		t.Fatal(err)
-	}
-	if err := r.Resume(t.Context(), h.ID); err != nil {
-		t.Errorf("resume again: %v", err)
-	}
+	check.Equal(t, mustRun(t, h.Addr, map[string]any{"env": "__OW_API_HOST"}).Env, "https://example", "got environment")
+	check.NoError(t, r.Pause(t.Context(), h.ID))
+	check.NoError(t, r.Pause(t.Context(), h.ID), "pause again")
+	check.NoError(t, r.Resume(t.Context(), h.ID))
+	check.NoError(t, r.Resume(t.Context(), h.ID), "resume again")
 	mustRun(t, h.Addr, nil)
-	if r.OOMKilled(t.Context(), h.ID) {
-		t.Error("a healthy container was killed for memory")
-	}
+	check.That(t, !r.OOMKilled(t.Context(), h.ID), "a healthy container was killed for memory")
 	for range 2 {
-		if err := r.Remove(t.Context(), h.ID); err != nil {
-			t.Error(err)
-		}
+		check.NoError(t, r.Remove(t.Context(), h.ID))
 	}
 	for name, op := range map[string]func() error{
 		"pause":  func() error { return r.Pause(t.Context(), h.ID) },
 		"resume": func() error { return r.Resume(t.Context(), h.ID) },
 	} {
-		if err := op(); !errors.Is(err, container.ErrGone) {
-			t.Errorf("%s of a removed container: got %v", name, err)
-		}
+		check.ErrorIs(t, op(), container.ErrGone, "%s of a removed container", name)
 	}
 }
 
@@ -55,9 +40,7 @@ func TestRealHardening(t *testing.T) {
 	r := startReal(t, func(o *Options) { o.CapDrop = []string{"ALL"} })
 	h := r.create()
 	result, err := r.api.ContainerInspect(t.Context(), string(h.ID), client.ContainerInspectOptions{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.NoError(t, err)
 	host := result.Container.HostConfig
 	switch {
 	case host.Memory != 128<<20 || host.MemorySwap != host.Memory:
@@ -81,44 +64,28 @@ func TestRealResize(t *testing.T) {
 	r := startReal(t, nil)
 	h := r.create()
 	for _, mb := range []int64{256, 384} {
-		if err := r.Resize(t.Context(), h.ID, mb<<20); err != nil {
-			t.Fatal(err)
-		}
+		check.NoError(t, r.Resize(t.Context(), h.ID, mb<<20))
 		result, err := r.api.ContainerInspect(t.Context(), string(h.ID), client.ContainerInspectOptions{})
-		if err != nil {
-			t.Fatal(err)
-		}
-		if host := result.Container.HostConfig; host.Memory != mb<<20 || host.MemorySwap != mb<<20 {
-			t.Errorf("memory %d, with swap %d, want %d MiB", host.Memory, host.MemorySwap, mb)
-		}
-		if err := r.Pause(t.Context(), h.ID); err != nil {
-			t.Fatal(err)
-		}
+		check.NoError(t, err)
+		host := result.Container.HostConfig
+		check.Equal(t, host.Memory, mb<<20, "memory %d, with swap %d, want %d MiB", host.Memory, host.MemorySwap, mb)
+		check.Equal(t, host.MemorySwap, mb<<20, "memory %d, with swap %d, want %d MiB", host.Memory, host.MemorySwap, mb)
+		check.NoError(t, r.Pause(t.Context(), h.ID))
 	}
-	if err := r.Resume(t.Context(), h.ID); err != nil {
-		t.Fatal(err)
-	}
+	check.NoError(t, r.Resume(t.Context(), h.ID))
 	mustRun(t, h.Addr, nil)
-	if err := r.Remove(t.Context(), h.ID); err != nil {
-		t.Fatal(err)
-	}
-	if err := r.Resize(t.Context(), h.ID, 512<<20); !errors.Is(err, container.ErrGone) {
-		t.Errorf("of a removed container: %v", err)
-	}
+	check.NoError(t, r.Remove(t.Context(), h.ID))
+	check.ErrorIs(t, r.Resize(t.Context(), h.ID, 512<<20), container.ErrGone, "of a removed container")
 }
 
 func TestRealRemovePaused(t *testing.T) {
 	r := startReal(t, nil)
 	h := r.create()
-	if err := r.Pause(t.Context(), h.ID); err != nil {
-		t.Fatal(err)
-	}
-	if err := r.Remove(t.Context(), h.ID); err != nil {
-		t.Fatal(err)
-	}
-	if left, err := r.search(t.Context(), r.prefix); err != nil || len(left) != 0 {
-		t.Errorf("left: %v, %v", left, err)
-	}
+	check.NoError(t, r.Pause(t.Context(), h.ID))
+	check.NoError(t, r.Remove(t.Context(), h.ID))
+	left, err := r.search(t.Context(), r.prefix)
+	check.NoError(t, err)
+	check.Equal(t, len(left), 0)
 }
 
 // awaitsEnds has the engine wait for the event of each end before it reports the
@@ -128,47 +95,33 @@ func awaitsEnds(o *Options) { o.Timeouts.Settle = time.Minute }
 func TestRealOOM(t *testing.T) {
 	r := startReal(t, awaitsEnds)
 	h := r.create()
-	if _, err := run(t, h.Addr, map[string]any{"allocate": 400}); err == nil {
-		t.Fatal("400 MiB fit into 128")
-	}
+	_, err := run(t, h.Addr, map[string]any{"allocate": 400})
+	check.That(check.Must(t), err != nil, "400 MiB fit into 128")
 	began := time.Now()
-	if !r.OOMKilled(t.Context(), h.ID) {
-		t.Error("the OOM kill was not noticed")
-	}
+	check.That(t, r.OOMKilled(t.Context(), h.ID), "the OOM kill was not noticed")
 	t.Logf("noticed after %v", time.Since(began))
-	if id := r.awaitDeath(); id != h.ID {
-		t.Errorf("died: %s, want %s", id, h.ID)
-	}
+	check.Equal(t, r.awaitDeath(), h.ID)
 }
 
 func TestRealExit(t *testing.T) {
 	r := startReal(t, awaitsEnds)
 	h := r.create()
-	if _, err := run(t, h.Addr, map[string]any{"stdout": []string{"last words\n"}, "exit": 3}); err == nil {
-		t.Fatal("an answer from the dead")
-	}
-	if r.OOMKilled(t.Context(), h.ID) {
-		t.Error("an exit was taken for an OOM kill")
-	}
+	_, err := run(t, h.Addr, map[string]any{"stdout": []string{"last words\n"}, "exit": 3})
+	check.That(check.Must(t), err != nil, "an answer from the dead")
+	check.That(t, !r.OOMKilled(t.Context(), h.ID), "an exit was taken for an OOM kill")
 	got := r.Logs(t.Context(), h.ID, container.LogRequest{LimitBytes: 1 << 20, Failed: true, Now: time.Now()})
-	if len(got.Lines) != 2 || !strings.HasSuffix(got.Lines[0], "stdout: last words") || got.Incomplete {
-		t.Errorf("got %+v", got)
-	}
-	if id := r.awaitDeath(); id != h.ID {
-		t.Errorf("died: %s, want %s", id, h.ID)
-	}
-	if err := r.Pause(t.Context(), h.ID); !errors.Is(err, container.ErrGone) {
-		t.Errorf("pause of a stopped container: got %v", err)
-	}
+	check.Equal(check.Must(t), len(got.Lines), 2)
+	check.That(check.Must(t), strings.HasSuffix(got.Lines[0], "stdout: last words"), "got %+v", got)
+	check.That(t, !got.Incomplete, "got %+v", got)
+	check.Equal(t, r.awaitDeath(), h.ID)
+	check.ErrorIs(t, r.Pause(t.Context(), h.ID), container.ErrGone, "pause of a stopped container")
 }
 
 func TestRealForkBomb(t *testing.T) {
 	r := startReal(t, func(o *Options) { o.PidsLimit = 64 })
 	h := r.create()
 	a := mustRun(t, h.Addr, map[string]any{"fork": 200})
-	if a.Started >= 64 {
-		t.Errorf("%d processes in a container that may have 64", a.Started)
-	}
+	check.Less(t, a.Started, 64, "processes in a container that may have 64")
 	mustRun(t, r.create().Addr, nil) // others are not affected
 }
 
@@ -176,34 +129,21 @@ func TestRealRemovedBehindOurBack(t *testing.T) {
 	r := startReal(t, nil)
 	h := r.create()
 	_, err := r.api.ContainerRemove(t.Context(), string(h.ID), client.ContainerRemoveOptions{Force: true})
-	if err != nil {
-		t.Fatal(err)
-	}
-	if id := r.awaitDeath(); id != h.ID {
-		t.Errorf("died: %s, want %s", id, h.ID)
-	}
-	if err := r.Pause(t.Context(), h.ID); !errors.Is(err, container.ErrGone) {
-		t.Errorf("pause: got %v", err)
-	}
+	check.NoError(t, err)
+	check.Equal(t, r.awaitDeath(), h.ID)
+	check.ErrorIs(t, r.Pause(t.Context(), h.ID), container.ErrGone)
 	got := r.Logs(t.Context(), h.ID, container.LogRequest{LimitBytes: 1 << 20, WaitForSentinel: true})
-	if len(got.Lines) != 1 || !got.Incomplete {
-		t.Errorf("logs: got %+v", got)
-	}
-	if err := r.Remove(t.Context(), h.ID); err != nil {
-		t.Errorf("remove: %v", err)
-	}
+	check.Equal(t, len(got.Lines), 1)
+	check.That(t, got.Incomplete, "logs: got %+v", got)
+	check.NoError(t, r.Remove(t.Context(), h.ID))
 }
 
 func TestRealCreateFailures(t *testing.T) {
 	r := startReal(t, nil)
 	rootfs, err := tarOf("real_test.go")
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.NoError(t, err)
 	noProgram := imageName() + "-empty"
-	if err := importImage(noProgram, rootfs, `CMD ["/nothing"]`); err != nil {
-		t.Fatal(err)
-	}
+	check.NoError(t, importImage(noProgram, rootfs, `CMD ["/nothing"]`))
 	t.Cleanup(func() {
 		_, _ = r.api.ImageRemove(context.Background(), noProgram, client.ImageRemoveOptions{Force: true})
 	})
@@ -227,12 +167,9 @@ func TestRealCreateFailures(t *testing.T) {
 			spec.Image, spec.Pull = c.image, c.pull
 			_, err := r.Create(t.Context(), spec)
 			var failed *container.CreateError
-			if !errors.As(err, &failed) {
-				t.Fatalf("got %v, want a CreateError", err)
-			}
-			if failed.Blame != c.blame || failed.Message != c.message {
-				t.Errorf("got blame %d, %q (%v)\nwant %d, %q", failed.Blame, failed.Message, failed.Err, c.blame, c.message)
-			}
+			check.That(check.Must(t), errors.As(err, &failed), "got %v, want a CreateError", err)
+			check.Equal(t, failed.Blame, c.blame)
+			check.Equal(t, failed.Message, c.message)
 		})
 	}
 }
@@ -243,9 +180,7 @@ func TestRealPullToleratedWhenImageIsThere(t *testing.T) {
 	spec := r.spec()
 	spec.Pull = true
 	h, err := r.Create(t.Context(), spec)
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.NoError(t, err)
 	mustRun(t, h.Addr, nil)
 }
 
@@ -261,9 +196,7 @@ func TestRealTimedOutCreateLeavesNothing(t *testing.T) {
 		if err == nil && len(left) == 0 {
 			return
 		}
-		if time.Now().After(deadline) {
-			t.Fatalf("left: %v, %v", left, err)
-		}
+		check.That(check.Must(t), !time.Now().After(deadline), "left: %v, %v", left, err)
 	}
 }
 
@@ -295,9 +228,7 @@ func TestRealParallel(t *testing.T) {
 		})
 	}
 	wg.Wait()
-	if err := r.CleanUp(t.Context(), r.prefix); err != nil {
-		t.Error(err)
-	}
+	check.NoError(t, r.CleanUp(t.Context(), r.prefix))
 }
 
 func TestRealCleanUpKeepsOthers(t *testing.T) {
@@ -307,15 +238,11 @@ func TestRealCleanUpKeepsOthers(t *testing.T) {
 	other := r.spec()
 	other.Name = r.prefix + "10_x" + spec.Name // holds the prefix in its middle
 	for _, s := range []container.Spec{spec, other} {
-		if _, err := r.Create(t.Context(), s); err != nil {
-			t.Fatal(err)
-		}
+		_, err := r.Create(t.Context(), s)
+		check.NoError(t, err)
 	}
-	if err := r.CleanUp(t.Context(), r.prefix+"1_"); err != nil {
-		t.Fatal(err)
-	}
+	check.NoError(t, r.CleanUp(t.Context(), r.prefix+"1_"))
 	left, err := r.search(t.Context(), r.prefix)
-	if err != nil || len(left) != 1 {
-		t.Errorf("left: %v, %v, want one", left, err)
-	}
+	check.NoError(t, err)
+	check.Equal(t, len(left), 1)
 }

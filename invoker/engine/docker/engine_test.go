@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/gpuwhisk/gpuwhisk/invoker/container"
+	"github.com/gpuwhisk/gpuwhisk/invoker/develop/check"
 )
 
 func TestDeaths(t *testing.T) {
@@ -22,15 +23,11 @@ func TestDeaths(t *testing.T) {
 	d.emit("die", "id-a-stranger")
 	d.emit("die", "id-wsk00_0_guest_hello")
 	d.emit("destroy", "id-wsk00_0_guest_hello") // the same death
-	if err := e.Remove(t.Context(), "id-wsk00_1_guest_hello"); err != nil {
-		t.Error(err)
-	}
+	check.NoError(t, e.Remove(t.Context(), "id-wsk00_1_guest_hello"))
 	d.emit("die", "id-wsk00_1_guest_hello") // asked for
 	d.emit("destroy", "id-wsk00_2_guest_hello")
 	for _, want := range []container.ID{"id-wsk00_0_guest_hello", "id-wsk00_2_guest_hello"} {
-		if got := <-e.Died(); got != want {
-			t.Errorf("died %s, want %s", got, want)
-		}
+		check.Equal(t, check.Receive(t, e.Died()), want)
 	}
 }
 
@@ -53,9 +50,7 @@ func TestDeathDuringCreate(t *testing.T) {
 		return false
 	}
 	h := created(t, e, 1)
-	if id := <-e.Died(); id != h.ID {
-		t.Errorf("died %s, want %s", id, h.ID)
-	}
+	check.Equal(t, check.Receive(t, e.Died()), h.ID)
 }
 
 // After a restart the daemon is asked what still runs, and what could not be
@@ -67,40 +62,25 @@ func TestDaemonRestart(t *testing.T) {
 		created(t, e, i)
 	}
 	d.down()
-	if err := e.Remove(t.Context(), "id-wsk00_2_guest_hello"); err == nil {
-		t.Error("a container was removed by a daemon that is away")
-	}
-	if _, err := e.Create(t.Context(), fakeSpec(3)); !errors.Is(err, container.ErrAway) {
-		t.Errorf("a daemon that is away made a container, or its error is that of one that refuses: %v", err)
-	}
-	if err := e.Ping(t.Context()); err == nil {
-		t.Error("a daemon that is away answers")
-	}
+	check.That(t, e.Remove(t.Context(), "id-wsk00_2_guest_hello") != nil, "a container was removed by a daemon that is away")
+	_, err := e.Create(t.Context(), fakeSpec(3))
+	check.ErrorIs(t, err, container.ErrAway, "a daemon that is away made a container, or its error is that of one that refuses")
+	check.That(t, e.Ping(t.Context()) != nil, "a daemon that is away answers")
 	d.set("id-wsk00_0_guest_hello", "exited")
-	if err := d.listen(d.addr); err != nil {
-		t.Fatal(err)
-	}
-	if id := <-e.Died(); id != "id-wsk00_0_guest_hello" {
-		t.Errorf("died %s", id)
-	}
+	check.NoError(t, d.listen(d.addr))
+	check.Equal(t, check.Receive(t, e.Died()), "id-wsk00_0_guest_hello")
 	until(t, "the removal is made up for", func() bool { return !strings.Contains(d.names(), "wsk00_2_") })
 	made(t, e, 4)
 	d.emit("die", "id-wsk00_1_guest_hello") // the new stream is read
-	if id := <-e.Died(); id != "id-wsk00_1_guest_hello" {
-		t.Errorf("died %s", id)
-	}
+	check.Equal(t, check.Receive(t, e.Died()), "id-wsk00_1_guest_hello")
 }
 
 func TestOOMKilled(t *testing.T) {
 	d := startDaemon(t)
 	e := d.engine(t, nil)
 	h := created(t, e, 1)
-	if e.OOMKilled(t.Context(), h.ID) {
-		t.Error("a container that runs on was killed")
-	}
-	if e.OOMKilled(t.Context(), "id-unknown") {
-		t.Error("an unknown container was killed")
-	}
+	check.That(t, !e.OOMKilled(t.Context(), h.ID), "a container that runs on was killed")
+	check.That(t, !e.OOMKilled(t.Context(), "id-unknown"), "an unknown container was killed")
 }
 
 // The daemon's word that memory ran out settles the question at once.
@@ -111,9 +91,7 @@ func TestOOMKilledByEvent(t *testing.T) {
 	answer := make(chan bool)
 	go func() { answer <- e.OOMKilled(t.Context(), h.ID) }()
 	d.emit("oom", string(h.ID))
-	if !<-answer {
-		t.Error("the event was not received")
-	}
+	check.That(t, check.Receive(t, answer), "the event was not received")
 }
 
 // The end of the container settles the question at once.
@@ -125,9 +103,7 @@ func TestOOMKilledByState(t *testing.T) {
 	d.containers[string(h.ID)].oom = true
 	d.mu.Unlock()
 	d.emit("die", string(h.ID))
-	if !e.OOMKilled(t.Context(), h.ID) {
-		t.Error("the state was not read")
-	}
+	check.That(t, e.OOMKilled(t.Context(), h.ID), "the state was not read")
 }
 
 // The daemon may learn why the container ended after it has reported that it did.
@@ -151,9 +127,7 @@ func TestOOMKilledThatIsReportedLate(t *testing.T) {
 			d.mu.Unlock()
 			d.emit("oom", string(h.ID))
 		}
-		if got := <-answer; got != memory {
-			t.Errorf("ended for its memory: %t, want %t", got, memory)
-		}
+		check.Equal(t, check.Receive(t, answer), memory, "ended for its memory")
 	}
 }
 
@@ -176,17 +150,18 @@ func TestPauseIsTriedAgain(t *testing.T) {
 		}
 		return true
 	}
-	if err := e.Pause(t.Context(), "slow"); err != nil || slow.Load() != 3 {
-		t.Errorf("%v after %d tries", err, slow.Load())
-	}
+	check.NoError(t, e.Pause(t.Context(), "slow"))
+	check.Equal(t, slow.Load(), 3)
 	ctx, cancel := context.WithTimeout(t.Context(), 200*time.Millisecond)
 	defer cancel()
-	if err := e.Pause(ctx, "never"); err == nil || !strings.Contains(err.Error(), "unable to freeze") && !errors.Is(err, context.DeadlineExceeded) {
+	err := e.Pause(ctx, "never")
+	check.That(check.Must(t), err != nil, "a container that never freezes: %v", err)
+	if !strings.Contains(err.Error(), "unable to freeze") && !errors.Is(err, context.DeadlineExceeded) {
 		t.Errorf("a container that never freezes: %v", err)
 	}
-	if err := e.Pause(t.Context(), "other"); err == nil || other.Load() != 1 {
-		t.Errorf("%v after %d tries", err, other.Load())
-	}
+	err = e.Pause(t.Context(), "other")
+	check.That(check.Must(t), err != nil, "%v after %d tries", err, other.Load())
+	check.Equal(t, other.Load(), 1)
 }
 
 func TestRemove(t *testing.T) {
@@ -201,12 +176,9 @@ func TestRemove(t *testing.T) {
 		}
 		return false
 	}
-	if err := e.Remove(t.Context(), h.ID); err != nil || tries.Load() != 3 {
-		t.Errorf("%v after %d tries", err, tries.Load())
-	}
-	if err := e.Remove(t.Context(), h.ID); err != nil {
-		t.Errorf("again: %v", err)
-	}
+	check.NoError(t, e.Remove(t.Context(), h.ID))
+	check.Equal(t, tries.Load(), 3)
+	check.NoError(t, e.Remove(t.Context(), h.ID))
 }
 
 func TestCleanUp(t *testing.T) {
@@ -225,26 +197,20 @@ func TestCleanUp(t *testing.T) {
 		}
 		return false
 	}
-	if err := e.CleanUp(t.Context(), "wsk00_"); err == nil || !strings.Contains(err.Error(), "id-wsk00_1_a") {
-		t.Errorf("got %v", err)
-	}
+	err := e.CleanUp(t.Context(), "wsk00_")
+	check.ErrorContains(t, err, "id-wsk00_1_a")
 	free.Store(true)
-	if err := e.CleanUp(t.Context(), "wsk00_"); err != nil {
-		t.Error(err)
-	}
+	check.NoError(t, e.CleanUp(t.Context(), "wsk00_"))
 	names := strings.Fields(d.names())
 	slices.Sort(names)
-	if !slices.Equal(names, []string{"wsk001_1_a", "xwsk00_1_a"}) {
-		t.Errorf("left: %v", names)
-	}
+	check.EqualSlices(t, names, []string{"wsk001_1_a", "xwsk00_1_a"})
 }
 
 func TestNewNeedsADaemon(t *testing.T) {
 	options := DefaultOptions()
 	options.Host = "unix://" + t.TempDir() + "/none.sock"
-	if _, err := New(t.Context(), options); !errors.Is(err, container.ErrAway) {
-		t.Errorf("an engine without a daemon: %v", err)
-	}
+	_, err := New(t.Context(), options)
+	check.ErrorIs(t, err, container.ErrAway, "an engine without a daemon")
 }
 
 func TestClosed(t *testing.T) {
@@ -252,17 +218,11 @@ func TestClosed(t *testing.T) {
 	e := d.engine(t, nil)
 	h := created(t, e, 1)
 	for range 2 {
-		if err := e.Close(); err != nil {
-			t.Error(err)
-		}
+		check.NoError(t, e.Close())
 	}
-	if _, err := e.Create(t.Context(), fakeSpec(2)); err == nil {
-		t.Error("a closed engine creates")
-	}
-	if got := e.Logs(t.Context(), h.ID, container.LogRequest{}); !got.Incomplete {
-		t.Error("a closed engine reads logs")
-	}
-	if _, open := <-e.Died(); open {
-		t.Error("the end of the engine is reported as a death")
-	}
+	_, err := e.Create(t.Context(), fakeSpec(2))
+	check.That(t, err != nil, "a closed engine creates")
+	check.That(t, e.Logs(t.Context(), h.ID, container.LogRequest{}).Incomplete, "a closed engine reads logs")
+	_, open := <-e.Died()
+	check.That(t, !open, "the end of the engine is reported as a death")
 }

@@ -20,6 +20,7 @@ import (
 	api "github.com/moby/moby/api/types/container"
 
 	"github.com/gpuwhisk/gpuwhisk/invoker/container"
+	"github.com/gpuwhisk/gpuwhisk/invoker/develop/check"
 )
 
 // daemon is a Docker daemon of a few containers in memory. Its func fields, if
@@ -313,9 +314,7 @@ func (d *daemon) engine(t testing.TB, change func(*Options)) *Engine {
 		change(&options)
 	}
 	e, err := New(t.Context(), options)
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.NoError(t, err)
 	t.Cleanup(func() {
 		if err := e.Close(); err != nil {
 			t.Error(err)
@@ -349,9 +348,7 @@ func made(t testing.TB, e *Engine, n int) {
 func until(t testing.TB, what string, holds func() bool) {
 	t.Helper()
 	for deadline := time.Now().Add(time.Minute); !holds(); <-time.After(time.Millisecond) {
-		if time.Now().After(deadline) {
-			t.Fatalf("%s: not within a minute", what)
-		}
+		check.That(check.Must(t), !time.Now().After(deadline), "%s: not within a minute", what)
 	}
 }
 
@@ -359,9 +356,7 @@ func until(t testing.TB, what string, holds func() bool) {
 func created(t testing.TB, e *Engine, n int) container.Handle {
 	t.Helper()
 	h, err := e.Create(t.Context(), fakeSpec(n))
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.NoError(t, err)
 	return h
 }
 

@@ -13,20 +13,17 @@ import (
 	"github.com/moby/moby/client"
 
 	"github.com/gpuwhisk/gpuwhisk/invoker/container"
+	"github.com/gpuwhisk/gpuwhisk/invoker/develop/check"
 )
 
 // greeter sends a word to each client of a socket in a directory that others may pass.
 func greeter(t *testing.T, word string) string {
 	t.Helper()
 	dir, err := os.MkdirTemp("", "gw") // short: a socket's path has at most 107 bytes
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.NoError(t, err)
 	t.Cleanup(func() { os.RemoveAll(dir) })
 	listener, err := net.Listen("unix", filepath.Join(dir, "a.sock"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.NoError(t, err)
 	ended := make(chan struct{})
 	t.Cleanup(func() { listener.Close(); <-ended })
 	go func() {
@@ -40,9 +37,7 @@ func greeter(t *testing.T, word string) string {
 			conn.Close()
 		}
 	}()
-	if err := errors.Join(os.Chmod(dir, 0o755), os.Chmod(filepath.Join(dir, "a.sock"), 0o666)); err != nil {
-		t.Fatal(err)
-	}
+	check.NoError(t, errors.Join(os.Chmod(dir, 0o755), os.Chmod(filepath.Join(dir, "a.sock"), 0o666)))
 	return dir
 }
 
@@ -56,9 +51,7 @@ func TestRealGPUMounts(t *testing.T) {
 			r := startReal(t, func(o *Options) { o.ExtraArgs = map[string][]string{"user": {user}} })
 			dir := greeter(t, "hello from the host")
 			library := filepath.Join(t.TempDir(), "lib.so")
-			if err := os.WriteFile(library, []byte("no library"), 0o644); err != nil {
-				t.Fatal(err)
-			}
+			check.NoError(t, os.WriteFile(library, []byte("no library"), 0o644))
 			spec := r.spec()
 			spec.GPU = &container.GPU{
 				Simulated: true,
@@ -66,9 +59,7 @@ func TestRealGPUMounts(t *testing.T) {
 				Mounts:    []container.Mount{{Source: library, Target: "/opt/gpuwhisk/lib.so"}, {Source: dir, Target: "/run/gpuwhisk"}},
 			}
 			h, err := r.Create(t.Context(), spec)
-			if err != nil {
-				t.Fatal(err)
-			}
+			check.NoError(t, err)
 			checkMounts(t, h.Addr)
 		})
 	}
@@ -78,20 +69,19 @@ func checkMounts(t *testing.T, addr string) {
 	t.Helper()
 	a := mustRun(t, addr, map[string]any{"env": "LD_PRELOAD", "read": "/opt/gpuwhisk/lib.so", "write": "/opt/gpuwhisk/lib.so",
 		"dial": "/run/gpuwhisk/a.sock"})
-	if a.Env != "/opt/gpuwhisk/lib.so" || !slices.Contains(a.Environ, "__OW_API_HOST=over") || slices.Contains(a.Environ, "__OW_API_HOST=https://example") {
-		t.Errorf("environment %v", a.Environ)
-	}
-	if a.Output != "no library" || !refused(a.Written) || a.Received != "hello from the host" {
-		t.Errorf("read %q, written %q, received %q", a.Output, a.Written, a.Received)
-	}
+	check.Equal(t, a.Env, "/opt/gpuwhisk/lib.so")
+	check.Includes(t, a.Environ, "__OW_API_HOST=over")
+	check.That(t, !slices.Contains(a.Environ, "__OW_API_HOST=https://example"), "environment %v", a.Environ)
+	check.Equal(t, a.Output, "no library", "read %q, written %q, received %q", a.Output, a.Written, a.Received)
+	check.That(check.Must(t), refused(a.Written), "read %q, written %q, received %q", a.Output, a.Written, a.Received)
+	check.Equal(t, a.Received, "hello from the host", "read %q, written %q, received %q", a.Output, a.Written, a.Received)
 	a = mustRun(t, addr, map[string]any{"read": "/proc/self/mountinfo", "write": "/run/gpuwhisk/new"})
-	if !refused(a.Written) {
-		t.Errorf("written to the socket's directory: %q", a.Written)
-	}
+	check.That(t, refused(a.Written), "written to the socket's directory: %q", a.Written)
 	for _, target := range []string{"/opt/gpuwhisk/lib.so", "/run/gpuwhisk"} {
-		if options := mountOptions(a.Output, target); !strings.HasPrefix(options, "ro,") || strings.Contains(options, "shared:") || strings.Contains(options, "master:") {
-			t.Errorf("%s is mounted as %q", target, options)
-		}
+		options := mountOptions(a.Output, target)
+		check.That(check.Must(t), strings.HasPrefix(options, "ro,"), "%s is mounted as %q", target, options)
+		check.Lacks(t, options, "shared:", "%s is mounted", target)
+		check.Lacks(t, options, "master:", "%s is mounted", target)
 	}
 }
 
@@ -109,15 +99,11 @@ func TestRealSharedMounts(t *testing.T) {
 	spec := r.spec()
 	spec.GPU = &container.GPU{Simulated: true, Shared: []container.Mount{{Source: shm, Target: "/dev/shm"}}}
 	h, err := r.Create(t.Context(), spec)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if a := mustRun(t, h.Addr, map[string]any{"write": "/dev/shm/cuda"}); a.Written != "done" {
-		t.Errorf("written: %q", a.Written)
-	}
-	if text, err := os.ReadFile(filepath.Join(shm, "cuda")); err != nil || string(text) != "x" {
-		t.Errorf("on the host: %q, %v", text, err)
-	}
+	check.NoError(t, err)
+	check.Equal(t, mustRun(t, h.Addr, map[string]any{"write": "/dev/shm/cuda"}).Written, "done")
+	text, err := os.ReadFile(filepath.Join(shm, "cuda"))
+	check.NoError(t, err, "on the host: %q", text)
+	check.Equal(t, string(text), "x", "on the host")
 }
 
 // mountOptions gives a mount's options and its ties to other mounts
@@ -142,39 +128,30 @@ func TestRealMissingMount(t *testing.T) {
 	spec.GPU = &container.GPU{Simulated: true, Mounts: []container.Mount{{Source: missing, Target: "/opt/gpuwhisk/libgpuwhisk.so"}}}
 	_, err := r.Create(t.Context(), spec)
 	var failed *container.CreateError
-	if !errors.As(err, &failed) || failed.Blame != container.BlameWhisk || failed.Message != provisionText {
-		t.Fatalf("got %v", err)
-	}
-	if !strings.Contains(failed.Err.Error(), missing) || !strings.Contains(failed.Err.Error(), "on the host of the Docker daemon") {
-		t.Errorf("the operator reads %v", failed.Err)
-	}
+	check.That(check.Must(t), errors.As(err, &failed), "got %v", err)
+	check.Equal(check.Must(t), failed.Blame, container.BlameWhisk)
+	check.Equal(check.Must(t), failed.Message, provisionText)
+	check.ErrorContains(t, failed.Err, missing, "the operator reads")
+	check.ErrorContains(t, failed.Err, "on the host of the Docker daemon", "the operator reads")
 }
 
 // imageWith makes the proxy's image anew with variables of its own.
 func imageWith(t *testing.T, r *real, name string, env ...string) {
 	t.Helper()
 	made, err := r.api.ContainerCreate(t.Context(), client.ContainerCreateOptions{Name: r.prefix + "copy", Image: r.spec().Image})
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.NoError(t, err)
 	defer r.removeOnce(t.Context(), made.ID)
 	content, err := r.api.ContainerExport(t.Context(), made.ID, client.ContainerExportOptions{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.NoError(t, err)
 	defer content.Close()
 	changes := []string{`CMD ["/proxy"]`}
 	for _, e := range env {
 		changes = append(changes, "ENV "+e)
 	}
-	if err := importImage(name, content, changes...); err != nil {
-		t.Fatal(err)
-	}
+	check.NoError(t, importImage(name, content, changes...))
 	// By its id: the name may come to mean another one.
 	inspected, err := r.api.ImageInspect(t.Context(), name)
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.NoError(t, err)
 	r.images = append(r.images, inspected.ID)
 }
 
@@ -202,26 +179,20 @@ func TestRealImageEnvironment(t *testing.T) {
 		spec := r.spec()
 		spec.Image, spec.GPU = name, gpu
 		h, err := r.Create(t.Context(), spec)
-		if err != nil {
-			t.Fatal(err)
-		}
+		check.NoError(t, err)
 		return mustRun(t, h.Addr, nil).Environ
 	}
 	gpu := &container.GPU{Simulated: true, Env: []string{"LD_PRELOAD=/shim.so"}}
-	if env := create(gpu); !slices.Contains(env, "LD_LIBRARY_PATH=/keep") || !slices.Equal(steered(env), []string{"LD_PRELOAD=/shim.so"}) {
-		t.Errorf("environment %v", env)
-	}
+	env := create(gpu)
+	check.Includes(t, env, "LD_LIBRARY_PATH=/keep")
+	check.EqualSlices(t, steered(env), []string{"LD_PRELOAD=/shim.so"})
 	evil := []string{"CUDA_MPS_PIPE_DIRECTORY=/tmp/mps", "CUDA_VISIBLE_DEVICES=7", "LD_AUDIT=/evil.so", "LD_PRELOAD=/evil.so", "NVIDIA_VISIBLE_DEVICES=all"}
 	imageWith(t, r, name, append([]string{"CUDA_HOME=/cuda"}, evil...)...)
 	for range 2 { // known, as it was, and known as it is
-		if env := create(gpu); !slices.Contains(env, "CUDA_HOME=/cuda") || !slices.Equal(steered(env), []string{"LD_PRELOAD=/shim.so"}) {
-			t.Errorf("environment %v", env)
-		}
+		env := create(gpu)
+		check.Includes(t, env, "CUDA_HOME=/cuda")
+		check.EqualSlices(t, steered(env), []string{"LD_PRELOAD=/shim.so"})
 	}
-	if env := create(&container.GPU{Simulated: true}); len(steered(env)) > 0 {
-		t.Errorf("without a shim: environment %v", env)
-	}
-	if env := create(nil); !slices.Equal(steered(env), evil) {
-		t.Errorf("without a GPU: environment %v", env)
-	}
+	check.Equal(t, len(steered(create(&container.GPU{Simulated: true}))), 0, "without a shim: environment")
+	check.EqualSlices(t, steered(create(nil)), evil, "without a GPU: environment")
 }

@@ -2,7 +2,6 @@ package docker
 
 import (
 	"encoding/json"
-	"slices"
 	"strings"
 	"testing"
 	"testing/fstest"
@@ -11,6 +10,7 @@ import (
 	"github.com/moby/moby/api/types/mount"
 
 	"github.com/gpuwhisk/gpuwhisk/invoker/container"
+	"github.com/gpuwhisk/gpuwhisk/invoker/develop/check"
 )
 
 const (
@@ -74,21 +74,17 @@ func TestGive(t *testing.T) {
 	for _, c := range cases {
 		t.Run(c.name, func(t *testing.T) {
 			d, err := c.survey.Devices(c.want, c.runtime, host(c.spec))
-			if err != nil {
-				t.Fatal(err)
-			}
+			check.NoError(t, err)
 			got, err := d.Assign(c.device)
-			if (err == nil) != (c.err == "") || err != nil && !strings.Contains(err.Error(), c.err) {
+			check.That(check.Must(t), (err == nil) == (c.err == ""), "got %v, want %q", err, c.err)
+			if err != nil && !strings.Contains(err.Error(), c.err) {
 				t.Fatalf("got %v, want %q", err, c.err)
 			}
-			if got != c.grant {
-				t.Errorf("got %+v, want %+v", got, c.grant)
-			}
+			check.Equal(t, got, c.grant)
 		})
 	}
-	if _, err := old.Devices("magic", "", nil); err == nil || !strings.Contains(err.Error(), `"magic"`) {
-		t.Errorf("an unknown way: %v", err)
-	}
+	_, err := old.Devices("magic", "", nil)
+	check.ErrorContains(t, err, `"magic"`, "an unknown way")
 }
 
 // gpuRequest gives the request for a GPU container by one way.
@@ -98,14 +94,10 @@ func gpuRequest(t *testing.T, want string, change func(*Options, *container.Spec
 	part := shared(t, func(o *Options) { change(o, &spec) })
 	var err error
 	part.devices, err = Survey{Runtimes: []string{"nvidia"}, CDIDirs: []string{"/etc/cdi"}}.Devices(want, "", host(byUUID))
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.NoError(t, err)
 	part.hideGPUs = true
 	got, err := part.request(spec, steering)
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.NoError(t, err)
 	return *got.Config, *got.HostConfig
 }
 
@@ -119,12 +111,9 @@ func TestRequestGPU(t *testing.T) {
 	for _, c := range cases {
 		config, host := gpuRequest(t, c.want, func(*Options, *container.Spec) {})
 		requests, _ := json.Marshal(host.DeviceRequests)
-		if string(requests) != c.requests || host.Runtime != c.runtime {
-			t.Errorf("%s: got %s, runtime %q", c.want, requests, host.Runtime)
-		}
-		if !slices.Equal(config.Env, []string{"NVIDIA_VISIBLE_DEVICES=" + c.visible, capabilities}) {
-			t.Errorf("%s: environment %v", c.want, config.Env)
-		}
+		check.Equal(t, string(requests), c.requests, "%s", c.want)
+		check.Equal(t, host.Runtime, c.runtime, "%s", c.want)
+		check.EqualSlices(t, config.Env, []string{"NVIDIA_VISIBLE_DEVICES=" + c.visible, capabilities}, "%s: environment", c.want)
 	}
 }
 
@@ -140,16 +129,14 @@ func TestRequestEnvironment(t *testing.T) {
 	}, "LD_AUDIT", "LD_PRELOAD", "NVIDIA_VISIBLE_DEVICES")
 	want := []string{"LD_AUDIT", "LD_PRELOAD=/shim.so", "NVIDIA_VISIBLE_DEVICES=" + uuid, "A=b", "GPUWHISK_SHIM=managed", "X=y",
 		"NVIDIA_DRIVER_CAPABILITIES=compute,utility"}
-	if !slices.Equal(config.Env, want) {
-		t.Errorf("got  %v\nwant %v", config.Env, want)
-	}
-	if len(host.Mounts) != 3 {
-		t.Fatalf("mounts %+v", host.Mounts)
-	}
+	check.EqualSlices(t, config.Env, want)
+	check.Equal(check.Must(t), len(host.Mounts), 3)
 	for i, m := range host.Mounts {
-		if m.Type != mount.TypeBind || m.ReadOnly != (m.Target != "/dev/shm") || m.BindOptions.Propagation != mount.PropagationRPrivate || m.Target == "" || m.Source == "" {
-			t.Errorf("mount %d: %+v", i, m)
-		}
+		check.Equal(t, m.Type, mount.TypeBind, "mount %d", i)
+		check.That(t, m.ReadOnly == (m.Target != "/dev/shm"), "mount %d: %+v", i, m)
+		check.Equal(t, m.BindOptions.Propagation, mount.PropagationRPrivate, "mount %d", i)
+		check.That(t, m.Target != "", "mount %d: %+v", i, m)
+		check.That(t, m.Source != "", "mount %d: %+v", i, m)
 	}
 }
 
@@ -157,12 +144,10 @@ func TestRequestSimulated(t *testing.T) {
 	config, host := gpuRequest(t, "cdi", func(_ *Options, spec *container.Spec) {
 		spec.GPU = &container.GPU{Simulated: true, Env: []string{"LD_PRELOAD=/shim.so"}, Mounts: []container.Mount{{Source: "/a", Target: "/b"}}}
 	}, "CUDA_VISIBLE_DEVICES")
-	if host.DeviceRequests != nil || host.Runtime != "" || len(host.Mounts) != 1 {
-		t.Errorf("host %+v", host)
-	}
-	if want := []string{"CUDA_VISIBLE_DEVICES", "NVIDIA_VISIBLE_DEVICES=void", "LD_PRELOAD=/shim.so"}; !slices.Equal(config.Env, want) {
-		t.Errorf("got %v, want %v", config.Env, want)
-	}
+	check.That(t, host.DeviceRequests == nil, "host %+v", host)
+	check.Equal(t, host.Runtime, "")
+	check.Equal(t, len(host.Mounts), 1)
+	check.EqualSlices(t, config.Env, []string{"CUDA_VISIBLE_DEVICES", "NVIDIA_VISIBLE_DEVICES=void", "LD_PRELOAD=/shim.so"})
 }
 
 // Requests of different containers share no memory that one of them changes.
@@ -173,17 +158,13 @@ func TestRequestsAreApart(t *testing.T) {
 	for _, device := range []string{"0", "1"} {
 		got, err := part.request(container.Spec{Env: make([]string, 1, 8), GPU: &container.GPU{
 			Device: device, Mounts: []container.Mount{{Source: device, Target: "/t"}}}}, nil)
-		if err != nil {
-			t.Fatal(err)
-		}
+		check.NoError(t, err)
 		made = append(made, got.HostConfig.DeviceRequests[0].DeviceIDs[0]+got.HostConfig.Mounts[0].Source)
 	}
-	if !slices.Equal(made, []string{"00", "11"}) {
-		t.Errorf("requests are shared: %v", made)
-	}
-	if len(part.config.Env) != 1 || len(part.host.DeviceRequests) != 0 || len(part.host.Mounts) != 0 {
-		t.Errorf("the shared part changed: %+v", part)
-	}
+	check.EqualSlices(t, made, []string{"00", "11"}, "requests are shared")
+	check.Equal(t, len(part.config.Env), 1, "the shared part changed")
+	check.Equal(t, len(part.host.DeviceRequests), 0, "the shared part changed")
+	check.Equal(t, len(part.host.Mounts), 0, "the shared part changed")
 }
 
 // Where every container would be shown all devices, those without a GPU are
@@ -213,9 +194,7 @@ func TestHiddenGPUs(t *testing.T) {
 			if c.hidden {
 				want = "NVIDIA_VISIBLE_DEVICES=void"
 			}
-			if got := d.bodies[0].Env; !slices.Equal(got, []string{want}) {
-				t.Errorf("%s, runtime %q: environment %v", c.info, c.runtime, got)
-			}
+			check.EqualSlices(t, d.bodies[0].Env, []string{want}, "%s, runtime %q: environment", c.info, c.runtime)
 		})
 	}
 }
@@ -225,17 +204,13 @@ func TestCheckDevices(t *testing.T) {
 	d.info = `{"ServerVersion":"28.3","Runtimes":{"runc":{},"nvidia":{}},"CDISpecDirs":["/etc/cdi"],
 		"DiscoveredDevices":[{"Source":"cdi","ID":"nvidia.com/gpu=` + uuid + `"}]}`
 	e := d.engine(t, func(o *Options) { o.Devices, o.Files = "cdi", fstest.MapFS{} })
-	if err := e.CheckDevices(uuid); err != nil {
-		t.Error(err)
-	}
-	if err := e.CheckDevices(uuid, slice); err == nil || !strings.Contains(err.Error(), slice) {
-		t.Errorf("a slice that cannot be had: %v", err)
-	}
+	check.NoError(t, e.CheckDevices(uuid))
+	err := e.CheckDevices(uuid, slice)
+	check.ErrorContains(t, err, slice, "a slice that cannot be had")
 	options := DefaultOptions()
 	options.Host, options.Devices = "tcp://"+d.addr, "magic"
-	if _, err := New(t.Context(), options); err == nil {
-		t.Error("an unknown way is taken")
-	}
+	_, err = New(t.Context(), options)
+	check.That(t, err != nil, "an unknown way is taken")
 }
 
 // TestSELinux: where the daemon uses SELinux, or an operator says so, what is
@@ -260,40 +235,33 @@ func TestSELinux(t *testing.T) {
 		part := shared(t, func(*Options) {})
 		part.host.Binds = []string{"/of/operator:/x"}
 		var err error
-		if part.selinux, err = (Survey{SecurityOptions: c.daemon}).selinux(c.want); err != nil {
-			t.Fatal(err)
-		}
+		part.selinux, err = (Survey{SecurityOptions: c.daemon}).selinux(c.want)
+		check.NoError(t, err)
 		for range 2 { // what one request adds is not in the next one's
 			got, err := part.request(container.Spec{GPU: &container.GPU{
 				Simulated: true,
 				Mounts:    []container.Mount{{Source: "/s/lib.so", Target: "/opt/lib.so"}, {Source: "/s/run", Target: "/run"}},
 				Shared:    []container.Mount{{Source: "/s/shm", Target: "/dev/shm"}},
 			}}, nil)
-			if err != nil {
-				t.Fatal(err)
-			}
+			check.NoError(t, err)
 			host := got.HostConfig
-			if !slices.Equal(host.Binds, c.binds) || len(host.Mounts) != c.mounts {
-				t.Errorf("%q with %v: binds %v, mounts %v", c.want, c.daemon, host.Binds, host.Mounts)
-			}
+			check.EqualSlices(t, host.Binds, c.binds, "%q with %v: binds", c.want, c.daemon)
+			check.Equal(t, len(host.Mounts), c.mounts, "%q with %v: binds", c.want, c.daemon)
 			want := []string{"no-new-privileges"}
 			if !c.confine {
 				want = append(want, "label=disable")
 			}
-			if !slices.Equal(host.SecurityOpt, want) {
-				t.Errorf("%q with %v: security options %v", c.want, c.daemon, host.SecurityOpt)
-			}
+			check.EqualSlices(t, host.SecurityOpt, want, "%q with %v: security options", c.want, c.daemon)
 		}
-		if plain, err := part.request(container.Spec{}, nil); err != nil || len(plain.HostConfig.Binds) != 1 || len(plain.HostConfig.SecurityOpt) != 1 {
-			t.Errorf("%q: a container without a GPU got %+v, %v", c.want, plain.HostConfig, err)
-		}
+		plain, err := part.request(container.Spec{}, nil)
+		check.NoError(t, err, "%q: a container without a GPU got %+v", c.want, plain.HostConfig)
+		check.Equal(t, len(plain.HostConfig.Binds), 1, "%q: a container without a GPU", c.want)
+		check.Equal(t, len(plain.HostConfig.SecurityOpt), 1, "%q: a container without a GPU", c.want)
 	}
-	if _, err := (Survey{}).selinux("maybe"); err == nil {
-		t.Error("any word is taken")
-	}
+	_, err := (Survey{}).selinux("maybe")
+	check.That(t, err != nil, "any word is taken")
 	part := shared(t, func(*Options) {})
 	part.selinux = SELinuxRelabel
-	if _, err := part.request(container.Spec{GPU: &container.GPU{Simulated: true, Mounts: []container.Mount{{Source: "/a:b", Target: "/t"}}}}, nil); err == nil {
-		t.Error("a path with a colon is taken")
-	}
+	_, err = part.request(container.Spec{GPU: &container.GPU{Simulated: true, Mounts: []container.Mount{{Source: "/a:b", Target: "/t"}}}}, nil)
+	check.That(t, err != nil, "a path with a colon is taken")
 }

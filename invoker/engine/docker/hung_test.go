@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/gpuwhisk/gpuwhisk/invoker/container"
+	"github.com/gpuwhisk/gpuwhisk/invoker/develop/check"
 )
 
 // hang answers nothing until the other side goes.
@@ -34,9 +35,7 @@ func TestEventsThatNeverBegin(t *testing.T) {
 	h := created(t, e, 1)
 	until(t, "the engine receives events", func() bool { return !e.blind.Load() })
 	d.emit("die", string(h.ID))
-	if id := <-e.Died(); id != h.ID {
-		t.Errorf("died %s", id)
-	}
+	check.Equal(t, check.Receive(t, e.Died()), h.ID)
 }
 
 // A stream that breaks off as soon as it has begun is asked for ever more seldom.
@@ -57,9 +56,7 @@ func TestEventsThatBreakOff(t *testing.T) {
 	}
 	began := time.Now()
 	d.engine(t, nil) // returns when it listens
-	if took := time.Since(began); took < firstRetry*(1+2+4+8+16+32)/2 {
-		t.Errorf("asked %d times in %v", asked.Load(), took)
-	}
+	check.AtLeast(t, time.Since(began), firstRetry*(1+2+4+8+16+32)/2, "asked %d times", asked.Load())
 }
 
 // A daemon that takes every request and answers none is away, whatever it was asked
@@ -82,9 +79,7 @@ func TestDaemonThatHangsIsAway(t *testing.T) {
 					d.onPing = func(*http.Request) { <-hung }
 				}
 				_, err := e.Create(t.Context(), spec)
-				if errors.Is(err, container.ErrAway) == answers {
-					t.Errorf("got %v", err)
-				}
+				check.That(t, errors.Is(err, container.ErrAway) != answers, "got %v", err)
 				close(hung)
 				until(t, "nothing is left", func() bool { return d.names() == "" })
 			})
@@ -112,16 +107,10 @@ func TestDeathsAreKnownBeforeAddressesAreGivenAnew(t *testing.T) {
 		return false
 	}
 	until(t, "the engine is blind", e.blind.Load)
-	if err := d.listen(d.addr); err != nil {
-		t.Fatal(err)
-	}
+	check.NoError(t, d.listen(d.addr))
 	made(t, e, 1)
-	if !<-known {
-		t.Error("a container was started while one that ended was taken for alive")
-	}
-	if id := <-e.Died(); id != old.ID {
-		t.Errorf("died %s", id)
-	}
+	check.That(t, check.Receive(t, known), "a container was started while one that ended was taken for alive")
+	check.Equal(t, check.Receive(t, e.Died()), old.ID)
 }
 
 // What may have been made although no proper answer came is removed. Where the
@@ -149,9 +138,8 @@ func TestCreateWithoutAnAnswer(t *testing.T) {
 				c.answer(w)
 				return true
 			}
-			if _, err := e.Create(t.Context(), fakeSpec(1)); err == nil {
-				t.Fatal("no error")
-			}
+			_, err := e.Create(t.Context(), fakeSpec(1))
+			check.That(check.Must(t), err != nil, "no error")
 			if c.made {
 				until(t, "it is gone", func() bool { return d.names() == "" })
 				return
@@ -159,9 +147,7 @@ func TestCreateWithoutAnAnswer(t *testing.T) {
 			if err := e.Close(); err != nil { // waits for whatever removes
 				t.Error(err)
 			}
-			if d.count("DELETE") > 0 {
-				t.Error("another's container was removed")
-			}
+			check.AtMost(t, d.count("DELETE"), 0, "another's container was removed")
 		})
 	}
 }
@@ -183,23 +169,17 @@ func TestRemovalIsTriedAgain(t *testing.T) {
 		return true
 	}
 	for _, id := range []container.ID{"id-wsk00_0_guest_hello", "id-wsk00_1_guest_hello"} {
-		if err := e.Remove(t.Context(), id); err == nil {
-			t.Error("removed")
-		}
+		check.That(t, e.Remove(t.Context(), id) != nil, "removed")
 	}
 	free.Store(true) // the daemon never went away
 	until(t, "the first is gone", func() bool { return !strings.Contains(d.names(), "wsk00_0_") })
 
 	d.down()
 	until(t, "the engine is blind", e.blind.Load)
-	if err := d.listen(d.addr); err != nil {
-		t.Fatal(err)
-	}
+	check.NoError(t, d.listen(d.addr))
 	until(t, "the engine receives events again although one cannot be removed", func() bool { return !e.blind.Load() })
 	d.emit("die", "id-wsk00_2_guest_hello")
-	if id := <-e.Died(); id != "id-wsk00_2_guest_hello" {
-		t.Errorf("died %s", id)
-	}
+	check.Equal(t, check.Receive(t, e.Died()), "id-wsk00_2_guest_hello")
 	back.Store(true)
 	until(t, "the second is gone", func() bool { return !strings.Contains(d.names(), "wsk00_1_") })
 }
@@ -220,31 +200,23 @@ func TestSweeperPauses(t *testing.T) {
 		ctx, end := context.WithCancel(t.Context())
 		s.add(ctx, "a")
 		synctest.Wait()
-		if tries.Load() != 0 {
-			t.Error("tried again at once")
-		}
+		check.Equal(t, tries.Load(), 0, "tried again at once")
 		for range 100 {
 			time.Sleep(100 * time.Millisecond)
 			s.add(ctx, "b")
 		}
-		if n := tries.Load(); n < 2 {
-			t.Errorf("one that joined put it off: %d tries", n)
-		}
+		check.AtLeast(t, tries.Load(), 2, "one that joined put it off")
 		time.Sleep(time.Hour)
-		if n := tries.Load(); n < 60 || n > 140 {
-			t.Errorf("%d tries in an hour", n)
-		}
+		n := tries.Load()
+		check.AtLeast(t, n, 60)
+		check.AtMost(t, n, 140)
 		before := tries.Load()
 		s.wake()
 		synctest.Wait()
-		if tries.Load() != before+1 {
-			t.Error("not tried when the daemon was back")
-		}
+		check.Equal(t, tries.Load(), before+1, "not tried when the daemon was back")
 		end()
 		wg.Wait()
-		if !maps.Equal(s.left, map[string]bool{"a": true}) {
-			t.Errorf("left: %v", s.left)
-		}
+		check.That(t, maps.Equal(s.left, map[string]bool{"a": true}), "left: %v", s.left)
 	})
 }
 
@@ -264,9 +236,7 @@ func TestLogsOfAHungDaemon(t *testing.T) {
 			}
 			for _, sentinels := range []bool{true, false} {
 				got := e.Logs(t.Context(), h.ID, container.LogRequest{WaitForSentinel: sentinels, LimitBytes: 1 << 20, Alone: true})
-				if !got.Incomplete {
-					t.Errorf("sentinels %t: %+v", sentinels, got)
-				}
+				check.That(t, got.Incomplete, "sentinels %t: %+v", sentinels, got)
 			}
 		})
 	}

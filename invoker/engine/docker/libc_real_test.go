@@ -9,6 +9,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/gpuwhisk/gpuwhisk/invoker/develop/check"
 	"github.com/gpuwhisk/gpuwhisk/invoker/develop/peertest"
 )
 
@@ -18,17 +19,15 @@ func TestLibcOfAnImage(t *testing.T) {
 	o := DefaultOptions()
 	o.Host = realHost(t)
 	d, err := Connect(o)
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.NoError(t, err)
 	defer d.Close()
 	l, err := d.Libc(t.Context(), pythonImage(t))
-	if err != nil || l.Name != "glibc" || l.Major != 2 || l.Minor < 28 {
-		t.Errorf("%+v, %v", l, err)
-	}
-	if _, err := d.Libc(t.Context(), "gpuwhisk/no-such-image:1"); err == nil {
-		t.Error("an image that is not there has a C library")
-	}
+	check.NoError(t, err)
+	check.Equal(t, l.Name, "glibc")
+	check.Equal(t, l.Major, 2)
+	check.AtLeast(t, l.Minor, 28)
+	_, err = d.Libc(t.Context(), "gpuwhisk/no-such-image:1")
+	check.That(t, err != nil, "an image that is not there has a C library")
 }
 
 // TestLibcOfOtherImages looks into images with an older glibc and with musl.
@@ -37,14 +36,12 @@ func TestLibcOfOtherImages(t *testing.T) {
 	o := DefaultOptions()
 	o.Host = realHost(t)
 	d, err := Connect(o)
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.NoError(t, err)
 	defer d.Close()
 	for image, want := range map[string]Libc{old: {Name: "glibc", Major: 2, Minor: 27}, musl: {Name: "musl"}} {
-		if got, err := d.Libc(t.Context(), image); err != nil || got != want {
-			t.Errorf("%s: %+v, %v, want %+v", image, got, err, want)
-		}
+		got, err := d.Libc(t.Context(), image)
+		check.NoError(t, err, "%s: %+v, want %+v", image, got, want)
+		check.Equal(t, got, want, "%s", image)
 	}
 }
 
@@ -56,9 +53,7 @@ func TestThinImage(t *testing.T) {
 		t.Skip("no libc.so.6 where Debian has it")
 	}
 	data, err := os.ReadFile(libc[0])
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.NoError(t, err)
 	var root bytes.Buffer
 	archive := tar.NewWriter(&root)
 	err = archive.WriteHeader(&tar.Header{Name: strings.TrimPrefix(libc[0], "/"), Mode: 0o755, Size: int64(len(data))})
@@ -69,19 +64,16 @@ func TestThinImage(t *testing.T) {
 	if err = errors.Join(err, archive.Close()); err == nil {
 		err = importImage(image, &root)
 	}
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.NoError(t, err)
 	r.images = append(r.images, image)
 	d, err := Connect(r.options)
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.NoError(t, err)
 	defer d.Close()
-	if l, err := d.Libc(t.Context(), image); err != nil || l.Name != "glibc" || l.Lacks != "libpthread.so.0 libdl.so.2" {
-		t.Errorf("%+v, %v", l, err)
-	}
-	if l, err := d.Libc(t.Context(), pythonImage(t)); err != nil || l.Lacks != "" {
-		t.Errorf("the image with Python: %+v, %v", l, err)
-	}
+	l, err := d.Libc(t.Context(), image)
+	check.NoError(t, err)
+	check.Equal(t, l.Name, "glibc")
+	check.Equal(t, l.Lacks, "libpthread.so.0 libdl.so.2")
+	l, err = d.Libc(t.Context(), pythonImage(t))
+	check.NoError(t, err, "the image with Python")
+	check.Equal(t, l.Lacks, "", "the image with Python")
 }

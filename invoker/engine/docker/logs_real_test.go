@@ -12,6 +12,7 @@ import (
 	"github.com/moby/moby/client"
 
 	"github.com/gpuwhisk/gpuwhisk/invoker/container"
+	"github.com/gpuwhisk/gpuwhisk/invoker/develop/check"
 	"github.com/gpuwhisk/gpuwhisk/invoker/develop/peertest"
 	"github.com/gpuwhisk/gpuwhisk/invoker/engine/logs"
 )
@@ -78,25 +79,24 @@ func TestRealLogsFileAndAPIAgree(t *testing.T) {
 			// How fast the daemon passes lines on is chance; what a reading
 			// makes of them when they are there is not.
 			until(t, "the daemon has written it", func() bool { return linesOf(t, path) >= written })
-			if n := linesOf(t, path); n != written {
-				t.Errorf("%d lines in the file, want %d", n, written)
-			}
+			check.Equal(t, linesOf(t, path), written, "lines in the file")
 			file := byFile.Collect(t.Context(), c.req)
 			if c.lines >= 0 && len(file.Lines) != c.lines {
 				t.Errorf("got %d lines %.300q, want %d", len(file.Lines), file.Lines, c.lines)
 			}
-			if flood := c.name == "flood"; file.Incomplete || file.Truncated != flood || flood && len(file.Lines) < 5000 {
+			flood := c.name == "flood"
+			check.That(t, !file.Incomplete, "%d lines, truncated %v, incomplete %v", len(file.Lines), file.Truncated, file.Incomplete)
+			check.Equal(t, file.Truncated, flood)
+			if flood && len(file.Lines) < 5000 {
 				t.Errorf("%d lines, truncated %v, incomplete %v", len(file.Lines), file.Truncated, file.Incomplete)
 			}
 			if !c.api {
 				return
 			}
 			api := byAPI.Collect(t.Context(), c.req)
-			if !slices.Equal(file.Lines, api.Lines) || file.Truncated != api.Truncated || file.Incomplete != api.Incomplete {
-				t.Errorf("file: %d lines %.300q, %v, %v\n API: %d lines %.300q, %v, %v",
-					len(file.Lines), file.Lines, file.Truncated, file.Incomplete,
-					len(api.Lines), api.Lines, api.Truncated, api.Incomplete)
-			}
+			check.EqualSlices(t, file.Lines, api.Lines, "file: %d lines %.300q, %v, %v\n API: %d lines %.300q, %v, %v", len(file.Lines), file.Lines, file.Truncated, file.Incomplete, len(api.Lines), api.Lines, api.Truncated, api.Incomplete)
+			check.Equal(t, file.Truncated, api.Truncated, "file: %d lines %.300q, %v, %v\n API: %d lines %.300q, %v, %v", len(file.Lines), file.Lines, file.Truncated, file.Incomplete, len(api.Lines), api.Lines, api.Truncated, api.Incomplete)
+			check.Equal(t, file.Incomplete, api.Incomplete, "file: %d lines %.300q, %v, %v\n API: %d lines %.300q, %v, %v", len(file.Lines), file.Lines, file.Truncated, file.Incomplete, len(api.Lines), api.Lines, api.Truncated, api.Incomplete)
 		})
 	}
 }
@@ -105,18 +105,14 @@ func TestRealLogsFileAndAPIAgree(t *testing.T) {
 func (r *real) logPath(id container.ID) string {
 	r.t.Helper()
 	result, err := r.api.ContainerInspect(r.t.Context(), string(id), client.ContainerInspectOptions{})
-	if err != nil {
-		r.t.Fatal(err)
-	}
+	check.NoError(r.t, err)
 	return result.Container.LogPath
 }
 
 func linesOf(t *testing.T, path string) int {
 	t.Helper()
 	text, err := os.ReadFile(path)
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.NoError(t, err)
 	return bytes.Count(text, []byte("\n"))
 }
 
@@ -127,14 +123,14 @@ func TestRealTruncatedLogKeepsTheContainer(t *testing.T) {
 	h := r.create()
 	mustRun(t, h.Addr, map[string]any{"stdout": []string{strings.Repeat("y", 99) + "\n"}, "repeat": 20000})
 	got := r.Logs(t.Context(), h.ID, logRequest())
-	if last := got.Lines[len(got.Lines)-1]; !got.Truncated || got.Incomplete || !strings.Contains(last, "exceeds the limit of 1048576 bytes.") {
-		t.Errorf("truncated %v, incomplete %v, last line %q", got.Truncated, got.Incomplete, last)
-	}
+	check.That(check.Must(t), got.Truncated, "truncated %v, incomplete %v, last line %q", got.Truncated, got.Incomplete, got.Lines[len(got.Lines)-1])
+	check.That(t, !got.Incomplete, "truncated %v, incomplete %v, last line %q", got.Truncated, got.Incomplete, got.Lines[len(got.Lines)-1])
+	check.Contains(t, got.Lines[len(got.Lines)-1], "exceeds the limit of 1048576 bytes.")
 	mustRun(t, h.Addr, map[string]any{"stdout": []string{"b\n"}})
 	got = r.Logs(t.Context(), h.ID, logRequest())
-	if len(got.Lines) != 1 || got.Truncated || got.Incomplete {
-		t.Errorf("next: got %+v", got)
-	}
+	check.Equal(t, len(got.Lines), 1)
+	check.That(t, !got.Truncated, "next: got %+v", got)
+	check.That(t, !got.Incomplete, "next: got %+v", got)
 }
 
 // A Remove ends a reading that waits for its sentinels.
@@ -145,12 +141,9 @@ func TestRealRemoveEndsLogs(t *testing.T) {
 	began := time.Now()
 	result := make(chan container.LogResult)
 	go func() { result <- r.Logs(t.Context(), h.ID, logRequest()) }()
-	if err := r.Remove(t.Context(), h.ID); err != nil {
-		t.Fatal(err)
-	}
-	if got := <-result; !got.Incomplete {
-		t.Errorf("got %+v", got)
-	}
+	check.NoError(t, r.Remove(t.Context(), h.ID))
+	got := check.Receive(t, result)
+	check.That(t, got.Incomplete, "got %+v", got)
 	t.Logf("took %v", time.Since(began))
 }
 
@@ -162,13 +155,9 @@ func BenchmarkRealCreate(b *testing.B) {
 		n++
 		spec.Name = fmt.Sprintf("%sbench_%d", r.prefix, n)
 		h, err := r.Create(b.Context(), spec)
-		if err != nil {
-			b.Fatal(err)
-		}
+		check.NoError(b, err)
 		b.StopTimer()
-		if err := r.Remove(b.Context(), h.ID); err != nil {
-			b.Fatal(err)
-		}
+		check.NoError(b, r.Remove(b.Context(), h.ID))
 		b.StartTimer()
 	}
 }
@@ -178,13 +167,9 @@ func BenchmarkRealPauseResume(b *testing.B) {
 	h := r.create()
 	var resume time.Duration
 	for b.Loop() {
-		if err := r.Pause(b.Context(), h.ID); err != nil {
-			b.Fatal(err)
-		}
+		check.NoError(b, r.Pause(b.Context(), h.ID))
 		began := time.Now()
-		if err := r.Resume(b.Context(), h.ID); err != nil {
-			b.Fatal(err)
-		}
+		check.NoError(b, r.Resume(b.Context(), h.ID))
 		resume += time.Since(began)
 	}
 	b.ReportMetric(resume.Seconds()*1000/float64(b.N), "ms/resume")
@@ -204,9 +189,7 @@ func BenchmarkRealLogs(b *testing.B) {
 			for b.Loop() {
 				mustRun(b, h.Addr, map[string]any{"stdout": []string{"a\n"}})
 				began := time.Now()
-				if got := r.Logs(b.Context(), h.ID, logRequest()); len(got.Lines) != 1 {
-					b.Fatalf("got %+v", got)
-				}
+				check.Equal(check.Must(b), len(r.Logs(b.Context(), h.ID, logRequest()).Lines), 1)
 				took = append(took, time.Since(began))
 			}
 			slices.Sort(took)

@@ -14,6 +14,7 @@ import (
 	"github.com/moby/moby/client"
 
 	"github.com/gpuwhisk/gpuwhisk/invoker/container"
+	"github.com/gpuwhisk/gpuwhisk/invoker/develop/check"
 	"github.com/gpuwhisk/gpuwhisk/invoker/engine/logs"
 )
 
@@ -40,18 +41,18 @@ func TestReadEntry(t *testing.T) {
 	for _, c := range cases {
 		t.Run(c.name, func(t *testing.T) {
 			got, err := readEntry(bufio.NewReader(bytes.NewReader(c.frame)))
-			if err != nil || !got.at.Equal(at) || got.stream != c.stream || string(got.text) != c.text {
-				t.Errorf("got %+v, %v", got, err)
-			}
+			check.NoError(t, err)
+			check.That(check.Must(t), got.at.Equal(at), "got %+v, %v", got, err)
+			check.Equal(t, got.stream, c.stream)
+			check.Equal(t, string(got.text), c.text)
 		})
 	}
 	for name, raw := range map[string][]byte{
 		"cut head": {1, 0, 0}, "cut text": frame(1, "2024-06-10T06:13:20Z hi")[:12], "no time": frame(1, "hi\n"),
 		"daemon's error": frame(3, "2024-06-10T06:13:20Z no\n"), "endless": {1, 0, 0, 0, 0xff, 0xff, 0xff, 0xff},
 	} {
-		if got, err := readEntry(bufio.NewReader(bytes.NewReader(raw))); err == nil {
-			t.Errorf("%s: got %+v", name, got)
-		}
+		got, err := readEntry(bufio.NewReader(bytes.NewReader(raw)))
+		check.That(t, err != nil, "%s: got %+v", name, got)
 	}
 }
 
@@ -66,7 +67,10 @@ func FuzzReadEntry(f *testing.F) {
 			if err != nil {
 				return
 			}
-			if e.stream != "stdout" && e.stream != "stderr" || e.at.IsZero() && e.at.Year() != 1 {
+			if e.stream != "stdout" && e.stream != "stderr" {
+				t.Fatalf("got %+v", e)
+			}
+			if e.at.IsZero() && e.at.Year() != 1 {
 				t.Fatalf("got %+v", e)
 			}
 		}
@@ -121,9 +125,7 @@ func (l *logged) tail(t *testing.T) *logs.Tail {
 	server := httptest.NewServer(l)
 	t.Cleanup(server.Close)
 	api, err := client.New(client.WithHost(server.URL), client.WithAPIVersion("1.40"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.NoError(t, err)
 	tail := logs.NewTail(&stream{api: api, id: "x"}, ample())
 	t.Cleanup(func() { _ = tail.Close() })
 	return tail
@@ -142,9 +144,8 @@ func collected(t *testing.T, tail *logs.Tail, req container.LogRequest, want ...
 		_, text, _ := strings.Cut(line, " ") // behind the time
 		texts = append(texts, strings.TrimSpace(text))
 	}
-	if strings.Join(texts, "|") != strings.Join(want, "|") || got.Incomplete {
-		t.Errorf("got %q (incomplete: %v), want %q", texts, got.Incomplete, want)
-	}
+	check.Equal(t, strings.Join(texts, "|"), strings.Join(want, "|"), "got %q (incomplete: %v), want %q", texts, got.Incomplete, want)
+	check.That(t, !got.Incomplete, "got %q (incomplete: %v), want %q", texts, got.Incomplete, want)
 }
 
 // readBoth reads the lines of an activation that failed without sentinels: two,
@@ -152,9 +153,7 @@ func collected(t *testing.T, tail *logs.Tail, req container.LogRequest, want ...
 func readBoth(t *testing.T, tail *logs.Tail) {
 	t.Helper()
 	got := tail.Collect(t.Context(), container.LogRequest{LimitBytes: 1 << 20, Failed: true})
-	if len(got.Lines) < 2 {
-		t.Fatalf("got %+v", got)
-	}
+	check.AtLeast(check.Must(t), len(got.Lines), 2)
 }
 
 // A line of one stream can stand behind a younger one of the other. What was
@@ -216,9 +215,7 @@ func TestSkipPassesBothStreams(t *testing.T) {
 			l.print(stdout, 10+i, "old")
 		}
 		tail := l.tail(t)
-		if err := tail.Skip(t.Context()); err != nil {
-			t.Fatal(err)
-		}
+		check.NoError(t, tail.Skip(t.Context()))
 		l.print(stderr, 300, "new")
 		l.print(stdout, 301, logs.Sentinel)
 		l.print(stderr, 301, logs.Sentinel)

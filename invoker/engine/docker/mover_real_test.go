@@ -11,6 +11,7 @@ import (
 
 	"github.com/gpuwhisk/gpuwhisk/gpu"
 	"github.com/gpuwhisk/gpuwhisk/invoker/container"
+	"github.com/gpuwhisk/gpuwhisk/invoker/develop/check"
 	"github.com/gpuwhisk/gpuwhisk/invoker/engine/devices"
 	"github.com/gpuwhisk/gpuwhisk/invoker/engine/proxy"
 )
@@ -49,18 +50,14 @@ func (b *books) of(name string) (processes int, sum gpu.Usage) {
 func openMover(t *testing.T, library string) (*devices.Mover, gpu.Device, *books) {
 	t.Helper()
 	dir, err := os.MkdirTemp("", "gw") // short: a socket's path has at most 107 bytes
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.NoError(t, err)
 	t.Cleanup(func() { os.RemoveAll(dir) })
 	device := gpu.Device{UUID: uuid, MemoryBytes: 16 << 30}
 	m, err := devices.OpenMover(devices.Options{
 		Dir: filepath.Join(dir, "s"), Library: library, Mounted: true, Devices: []gpu.Device{device},
 		Log: slog.New(slog.NewTextHandler(t.Output(), nil)),
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.NoError(t, err)
 	t.Cleanup(func() {
 		if err := m.Close(); err != nil {
 			t.Error(err)
@@ -80,9 +77,7 @@ func TestRealMover(t *testing.T) {
 	library, driver := buildShim(t)
 	mover, device, books := openMover(t, library)
 	code, err := os.ReadFile("../../../shim/examples/gpufunc.py")
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.NoError(t, err)
 	const size = 8 << 20
 	ctx, cancel := context.WithTimeout(t.Context(), testTimeout)
 	defer cancel()
@@ -91,17 +86,13 @@ func TestRealMover(t *testing.T) {
 		spec := r.spec()
 		spec.Image = image
 		given, err := mover.Prepare(spec.Name, device, container.DeviceRequest{})
-		if err != nil {
-			t.Fatal(err)
-		}
+		check.NoError(t, err)
 		given.Simulated = true // there is no device, only its driver
 		given.Env = append(given.Env, "LD_LIBRARY_PATH=/opt/fake")
 		given.Mounts = append(given.Mounts, container.Mount{Source: driver, Target: "/opt/fake"})
 		spec.GPU = &given
 		h, err := r.Create(ctx, spec)
-		if err != nil {
-			t.Fatal(err)
-		}
+		check.NoError(t, err)
 		s := &shimmed{Handle: h, client: proxy.New(h.Addr, 1)}
 		t.Cleanup(s.client.Close)
 		s.init(t, string(code))
@@ -119,26 +110,25 @@ func TestRealMover(t *testing.T) {
 	first, second := all[0], all[1]
 	processesAreListed(ctx, t, r.Engine, first.Name, second.Name)
 	moved, err := mover.Move(ctx, gpu.Order{Kind: gpu.Evict, Container: first.Name, Epoch: 1}, 0)
-	if _, sum := books.of(first.Name); err != nil || moved < size || sum.Resident != 0 {
-		t.Errorf("out: %d bytes moved, %+v, %v", moved, sum, err)
-	}
-	if _, sum := books.of(second.Name); sum.Resident < 2*size {
-		t.Errorf("the other container holds %+v", sum)
-	}
+	_, sum := books.of(first.Name)
+	check.NoError(t, err)
+	check.AtLeast(t, moved, size)
+	check.Equal(t, sum.Resident, 0)
+	_, sum = books.of(second.Name)
+	check.AtLeast(t, sum.Resident, 2*size, "the other container holds")
 	moved, err = mover.Move(ctx, gpu.Order{Kind: gpu.Prefetch, Container: first.Name, Epoch: 2}, 0)
-	if _, sum := books.of(first.Name); err != nil || moved < size || sum.Resident < size {
-		t.Errorf("back: %d bytes moved, %+v, %v", moved, sum, err)
-	}
+	_, sum = books.of(first.Name)
+	check.NoError(t, err)
+	check.AtLeast(t, moved, size)
+	check.AtLeast(t, sum.Resident, size)
 	moverRun(ctx, t, mover, first, size)
-	if err := r.Remove(ctx, second.ID); err != nil {
-		t.Fatal(err)
-	}
+	check.NoError(t, r.Remove(ctx, second.ID))
 	until(t, "the end of the container is noticed", func() bool { n, _ := books.of(second.Name); return n == 0 })
 	mover.Forget(second.Name)
 	mover.Forget(first.Name)
-	if s := mover.Stats(); s.Containers != 0 || s.Processes != 0 {
-		t.Errorf("at the end: %+v", s)
-	}
+	s := mover.Stats()
+	check.Equal(t, s.Containers, 0, "at the end")
+	check.Equal(t, s.Processes, 0, "at the end")
 }
 
 // moverRun is one run as a worker does it.
@@ -148,9 +138,9 @@ func moverRun(ctx context.Context, t *testing.T, m *devices.Mover, s *shimmed, s
 	x := s.client.Run(ctx, fmt.Appendf(nil, `{"value":{"bytes":%d}}`, size), testTimeout, proxy.Limit{Max: 1 << 20, Truncation: 1 << 20})
 	m.End(ctx, s.Name, gpu.Need{Bytes: size})
 	got := s.answer(t, x)
-	if !got.Intact || !got.Correct || got.Bytes != size {
-		t.Fatalf("run: %+v", got)
-	}
+	check.That(check.Must(t), got.Intact, "run: %+v", got)
+	check.That(check.Must(t), got.Correct, "run: %+v", got)
+	check.Equal(check.Must(t), got.Bytes, size)
 }
 
 // processesAreListed compares what the engine lists of containers' processes with
@@ -160,17 +150,16 @@ func processesAreListed(ctx context.Context, t *testing.T, e *Engine, names ...s
 	seen := map[uint64]bool{}
 	for _, name := range names {
 		pids, space, err := e.Processes(ctx, name)
-		if err != nil || len(pids) == 0 || seen[space] {
-			t.Errorf("processes of %s: %v in %d, %v", name, pids, space, err)
-		}
+		check.NoError(t, err, "processes of %s: %v in %d", name, pids, space)
+		check.That(t, len(pids) != 0, "processes of %s: %v in %d, %v", name, pids, space, err)
+		check.That(t, !seen[space], "processes of %s: %v in %d, %v", name, pids, space, err)
 		seen[space] = true
 		for _, pid := range pids {
-			if link, err := os.Readlink(fmt.Sprintf("/proc/%d/ns/pid", pid)); err != nil || link != fmt.Sprintf("pid:[%d]", space) {
-				t.Errorf("process %d is in %s, %v; the engine has %d", pid, link, err, space)
-			}
+			link, err := os.Readlink(fmt.Sprintf("/proc/%d/ns/pid", pid))
+			check.NoError(t, err, "process %d is in %s; the engine has %d", pid, link, space)
+			check.Equal(t, link, fmt.Sprintf("pid:[%d]", space), "process %d is in %s, %v; the engine has %d", pid, link, err, space)
 		}
 	}
-	if _, _, err := e.Processes(ctx, names[0]+"_of_nobody"); err == nil {
-		t.Error("a container that is not there has processes")
-	}
+	_, _, err := e.Processes(ctx, names[0]+"_of_nobody")
+	check.That(t, err != nil, "a container that is not there has processes")
 }

@@ -23,6 +23,7 @@ import (
 	"github.com/gpuwhisk/gpuwhisk/activation"
 	"github.com/gpuwhisk/gpuwhisk/activation/spans"
 	"github.com/gpuwhisk/gpuwhisk/invoker/container"
+	"github.com/gpuwhisk/gpuwhisk/invoker/develop/check"
 	"github.com/gpuwhisk/gpuwhisk/invoker/develop/peertest"
 )
 
@@ -34,9 +35,8 @@ func TestPullTolerated(t *testing.T) {
 	d.onPull = pullError
 	spec := fakeSpec(1)
 	spec.Image, spec.Pull = "a/b:1", true
-	if _, err := e.Create(t.Context(), spec); err != nil {
-		t.Error(err)
-	}
+	_, err := e.Create(t.Context(), spec)
+	check.NoError(t, err)
 }
 
 func TestMissingImageIsPulled(t *testing.T) {
@@ -51,9 +51,8 @@ func TestMissingImageIsPulled(t *testing.T) {
 		}
 		return false
 	}
-	if _, err := e.Create(t.Context(), fakeSpec(1)); err != nil {
-		t.Error(err)
-	}
+	_, err := e.Create(t.Context(), fakeSpec(1))
+	check.NoError(t, err)
 }
 
 // A pull is reported, in the transaction that it is for.
@@ -64,19 +63,15 @@ func TestPullIsReported(t *testing.T) {
 	spec := fakeSpec(1)
 	spec.Image, spec.Pull = "a/b:1", true
 	ctx := spans.With(t.Context(), activation.NewTransID("theirs", 1, false))
-	if _, err := e.Create(ctx, spec); err != nil {
-		t.Fatal(err)
-	}
+	_, err := e.Create(ctx, spec)
+	check.NoError(t, err)
 	d.onPull = pullError
 	spec = fakeSpec(2)
 	spec.Image, spec.Pull = "a/c:1", true
-	if _, err := e.Create(ctx, spec); err != nil {
-		t.Fatal(err)
-	}
+	_, err = e.Create(ctx, spec)
+	check.NoError(t, err)
 	want := "theirs invoker_docker.pull running docker pull a/b:1, ended true, theirs invoker_docker.pull running docker pull a/c:1, ended false"
-	if got := strings.Join(*reported, ", "); got != want {
-		t.Errorf("reported %s, want %s", got, want)
-	}
+	check.Equal(t, strings.Join(*reported, ", "), want)
 }
 
 // receivedRequest is what was reported of pulls, of one at a time.
@@ -113,9 +108,8 @@ func TestPullsAreShared(t *testing.T) {
 	until(t, "the first gives up", func() bool { return failed.Load() == 1 })
 	close(go_)
 	wg.Wait()
-	if pulls.Load() != 1 || failed.Load() != 1 {
-		t.Errorf("%d pulls, %d failed, want 1 and 1", pulls.Load(), failed.Load())
-	}
+	check.Equal(t, pulls.Load(), 1)
+	check.Equal(t, failed.Load(), 1)
 }
 
 func TestMovesOn(t *testing.T) {
@@ -123,9 +117,7 @@ func TestMovesOn(t *testing.T) {
 		"a": true, "a/b": true, "a/b:latest": true, "a/b:1": false, "host:5000/a/b": true,
 		"host:5000/a/b:1": false, "a@sha256:00": false, "host:5000/a:latest": true,
 	} {
-		if got := movesOn(image); got != want {
-			t.Errorf("%s: got %v", image, got)
-		}
+		check.Equal(t, movesOn(image), want, "%s", image)
 	}
 }
 
@@ -133,9 +125,7 @@ func TestMovesOn(t *testing.T) {
 func logins(t *testing.T, text string) string {
 	t.Helper()
 	dir := t.TempDir()
-	if err := os.WriteFile(filepath.Join(dir, "config.json"), []byte(text), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	check.NoError(t, os.WriteFile(filepath.Join(dir, "config.json"), []byte(text), 0o600))
 	return dir
 }
 
@@ -147,9 +137,7 @@ func TestLogins(t *testing.T) {
 		"https://index.docker.io/v1/": {"auth": "`+basic("hub:one")+`"},
 		"registry.example.org:5000": {"auth": "`+basic("own:two")+`"}}}`)
 	r, err := newRegistries(dir, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.NoError(t, err)
 	for image, want := range map[string]string{
 		"openwhisk/python":                     "hub:one",
 		"python:3":                             "hub:one",
@@ -172,9 +160,7 @@ func TestLogins(t *testing.T) {
 			}
 			got = a.Username + ":" + a.Password
 		}
-		if got != want {
-			t.Errorf("%s is pulled as %q, want %q", image, got, want)
-		}
+		check.Equal(t, got, want, "%s is pulled", image)
 	}
 }
 
@@ -186,9 +172,7 @@ func TestLoginHelperThatHangs(t *testing.T) {
 	bin := t.TempDir()
 	child := filepath.Join(bin, "child")
 	script := "#!/bin/sh\nsleep 600 &\necho $! > " + child + ".new && mv " + child + ".new " + child + "\nwait\n"
-	if err := os.WriteFile(filepath.Join(bin, "docker-credential-hang"), []byte(script), 0o700); err != nil {
-		t.Fatal(err)
-	}
+	check.NoError(t, os.WriteFile(filepath.Join(bin, "docker-credential-hang"), []byte(script), 0o700))
 	t.Setenv("PATH", bin+":"+os.Getenv("PATH"))
 	d := startDaemon(t)
 	e := d.engine(t, func(o *Options) {
@@ -203,28 +187,24 @@ func TestLoginHelperThatHangs(t *testing.T) {
 	})
 	spec := fakeSpec(1)
 	spec.Pull, spec.Image = true, "hello"
-	if _, err := e.Create(t.Context(), spec); !errors.Is(err, errTimeout) {
-		t.Errorf("got %v", err)
-	}
+	_, err := e.Create(t.Context(), spec)
+	check.ErrorIs(t, err, errTimeout)
 }
 
 func TestNoLogins(t *testing.T) {
 	r, err := newRegistries(t.TempDir(), nil)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if header, err := r.login(t.Context(), "a/b"); header != "" || err != nil {
-		t.Errorf("login %q, %v without a file", header, err)
-	}
+	check.NoError(t, err)
+	header, err := r.login(t.Context(), "a/b")
+	check.Equal(t, header, "")
+	check.NoError(t, err, "login %q without a file", header)
 }
 
 // An unreadable file stops the start and does not show its content.
 func TestLoginsUnreadable(t *testing.T) {
 	dir := logins(t, `{"auths": {"a": {"auth": "c2VjcmV0`)
 	_, err := newRegistries(dir, nil)
-	if err == nil || !strings.Contains(err.Error(), filepath.Join(dir, "config.json")) || strings.Contains(err.Error(), "c2VjcmV0") {
-		t.Errorf("error %v, want one that names the file and has nothing of its content", err)
-	}
+	check.ErrorContains(check.Must(t), err, filepath.Join(dir, "config.json"))
+	check.Lacks(t, err.Error(), "c2VjcmV0")
 }
 
 // An image of another registry than those allowed is refused with words that
@@ -240,12 +220,10 @@ func TestRegistryNotAllowed(t *testing.T) {
 	spec.Image, spec.Pull = "a/b", true
 	_, err := e.Create(t.Context(), spec)
 	var failed *container.CreateError
-	if !errors.As(err, &failed) || failed.Blame != container.BlameDeveloper || !strings.Contains(failed.Message, "not allowed here") {
-		t.Errorf("error %v, want the developer's", err)
-	}
-	if !strings.Contains(err.Error(), "docker.io") {
-		t.Errorf("error %v does not name the registry", err)
-	}
+	check.That(check.Must(t), errors.As(err, &failed), "error %v, want the developer's", err)
+	check.Equal(t, failed.Blame, container.BlameDeveloper)
+	check.Contains(t, failed.Message, "not allowed here")
+	check.ErrorContains(t, err, "docker.io")
 }
 
 // A real registry that asks for a login gives the image to a client that has one.
@@ -273,14 +251,12 @@ func TestRegistryWithLogin(t *testing.T) {
 				continue
 			}
 			mustRun(t, h.Addr, nil)
-			if err := r.Remove(t.Context(), h.ID); err != nil {
-				t.Error(err)
-			}
-			if _, err := r.api.ImageRemove(t.Context(), reference, client.ImageRemoveOptions{Force: true}); err != nil {
-				t.Error(err)
-			}
-		} else if err == nil || strings.Contains(err.Error(), "wrong") {
-			t.Errorf("%s: error %v, want a refusal without the password", c.name, err)
+			check.NoError(t, r.Remove(t.Context(), h.ID))
+			_, err := r.api.ImageRemove(t.Context(), reference, client.ImageRemoveOptions{Force: true})
+			check.NoError(t, err)
+		} else {
+			check.That(check.Must(t), err != nil, "%s: no refusal", c.name)
+			check.Lacks(t, err.Error(), "wrong", "%s: the password", c.name)
 		}
 	}
 }
@@ -289,26 +265,16 @@ func TestRegistryWithLogin(t *testing.T) {
 func (r *real) publish(reference, login string) {
 	r.t.Helper()
 	local, err := image()
-	if err != nil {
-		r.t.Fatal(err)
-	}
+	check.NoError(r.t, err)
 	ctx := context.Background()
-	if _, err := r.api.ImageTag(ctx, client.ImageTagOptions{Source: local, Target: reference}); err != nil {
-		r.t.Fatal(err)
-	}
+	_, err = r.api.ImageTag(ctx, client.ImageTagOptions{Source: local, Target: reference})
+	check.NoError(r.t, err)
 	user, password, _ := strings.Cut(login, ":")
 	auth, err := authconfig.Encode(registry.AuthConfig{Username: user, Password: password})
-	if err != nil {
-		r.t.Fatal(err)
-	}
+	check.NoError(r.t, err)
 	progress, err := r.api.ImagePush(ctx, reference, client.ImagePushOptions{RegistryAuth: auth})
-	if err != nil {
-		r.t.Fatal(err)
-	}
-	if err := progress.Wait(ctx); err != nil {
-		r.t.Fatal(err)
-	}
-	if _, err := r.api.ImageRemove(ctx, reference, client.ImageRemoveOptions{}); err != nil {
-		r.t.Fatal(err)
-	}
+	check.NoError(r.t, err)
+	check.NoError(r.t, progress.Wait(ctx))
+	_, err = r.api.ImageRemove(ctx, reference, client.ImageRemoveOptions{})
+	check.NoError(r.t, err)
 }

@@ -21,6 +21,7 @@ import (
 	"github.com/moby/moby/client"
 
 	"github.com/gpuwhisk/gpuwhisk/invoker/container"
+	"github.com/gpuwhisk/gpuwhisk/invoker/develop/check"
 	"github.com/gpuwhisk/gpuwhisk/invoker/develop/peertest"
 )
 
@@ -135,9 +136,7 @@ func startReal(t testing.TB, change func(*Options)) *real {
 		change(&options)
 	}
 	e, err := New(t.Context(), options)
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.NoError(t, err)
 	r := &real{Engine: e, t: t, prefix: options.Prefix}
 	t.Cleanup(func() { r.end(before) })
 	return r
@@ -148,9 +147,9 @@ func (r *real) end(goroutines int) {
 	if err := r.CleanUp(ctx, r.prefix); err != nil {
 		r.t.Error(err)
 	}
-	if left, err := r.search(ctx, r.prefix); err != nil || len(left) > 0 {
-		r.t.Errorf("containers left: %v, %v", left, err)
-	}
+	left, err := r.search(ctx, r.prefix)
+	check.NoError(r.t, err)
+	check.Equal(r.t, len(left), 0)
 	for _, name := range r.images {
 		if _, err := r.api.ImageRemove(ctx, name, client.ImageRemoveOptions{Force: true, PruneChildren: true}); err != nil {
 			r.t.Error(err)
@@ -178,9 +177,7 @@ func sameGoroutines(t testing.TB, before int) {
 func (r *real) spec() container.Spec {
 	r.t.Helper()
 	name, err := image()
-	if err != nil {
-		r.t.Fatal(err)
-	}
+	check.NoError(r.t, err)
 	r.made++
 	return container.Spec{
 		Name: fmt.Sprintf("%s%d_test", r.prefix, r.made), Kind: "blackbox", Image: name,
@@ -191,9 +188,7 @@ func (r *real) spec() container.Spec {
 func (r *real) create() container.Handle {
 	r.t.Helper()
 	h, err := r.Create(r.t.Context(), r.spec())
-	if err != nil {
-		r.t.Fatal(err)
-	}
+	check.NoError(r.t, err)
 	return h
 }
 
@@ -224,9 +219,7 @@ func run(t testing.TB, addr string, value map[string]any) (answer, error) {
 func mustRun(t testing.TB, addr string, value map[string]any) answer {
 	t.Helper()
 	a, err := run(t, addr, value)
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.NoError(t, err)
 	return a
 }
 
@@ -238,9 +231,7 @@ func waitListening(t testing.TB, addr string) {
 			conn.Close()
 			return
 		}
-		if time.Now().After(deadline) {
-			t.Fatalf("proxy at %s does not listen: %v", addr, err)
-		}
+		check.That(check.Must(t), !time.Now().After(deadline), "proxy at %s does not listen: %v", addr, err)
 		<-time.After(time.Millisecond)
 	}
 }

@@ -10,6 +10,7 @@ import (
 	api "github.com/moby/moby/api/types/container"
 
 	"github.com/gpuwhisk/gpuwhisk/invoker/container"
+	"github.com/gpuwhisk/gpuwhisk/invoker/develop/check"
 )
 
 func shared(t *testing.T, change func(*Options)) hostPart {
@@ -19,9 +20,7 @@ func shared(t *testing.T, change func(*Options)) hostPart {
 		change(&options)
 	}
 	part, err := options.hostPart()
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.NoError(t, err)
 	return part
 }
 
@@ -32,9 +31,7 @@ func TestRequest(t *testing.T) {
 	})
 	spec := container.Spec{Name: "wsk00_7_guest_hello", Image: "a/b:1", MemoryMB: 256, CPUShares: 128, CPUs: 0.12345, Env: []string{"A=b"}}
 	got, err := part.request(spec, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.NoError(t, err)
 	host := got.HostConfig
 	checks := map[string]bool{
 		"name":     got.Name == spec.Name && got.Config.Image == "a/b:1",
@@ -53,9 +50,7 @@ func TestRequest(t *testing.T) {
 			len(got.Config.Labels) == 3 && got.Config.User == "" && host.MemoryReservation == 0,
 	}
 	for what, ok := range checks {
-		if !ok {
-			t.Errorf("%s: config %+v, host %+v", what, got.Config, host)
-		}
+		check.That(t, ok, "%s: config %+v, host %+v", what, got.Config, host)
 	}
 }
 
@@ -63,12 +58,10 @@ func TestRequest(t *testing.T) {
 func TestSwappedMemoryFits(t *testing.T) {
 	spec := container.Spec{Name: "n", Image: "i", MemoryMB: 256, GPU: &container.GPU{Simulated: true, SpillMB: 1024}}
 	got, err := shared(t, nil).request(spec, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if host := got.HostConfig; host.Memory != 1280<<20 || host.MemorySwap != host.Memory {
-		t.Errorf("limited to %d, with swap %d", host.Memory, host.MemorySwap)
-	}
+	check.NoError(t, err)
+	host := got.HostConfig
+	check.Equal(t, host.Memory, 1280<<20)
+	check.Equal(t, host.MemorySwap, host.Memory)
 }
 
 func TestExtraArgs(t *testing.T) {
@@ -96,9 +89,7 @@ func TestExtraArgs(t *testing.T) {
 		"rest": *host.Init && host.Runtime == "runsc" && host.Sysctls["net.core.somaxconn"] == "1" && host.ExtraHosts[0] == "h:1.2.3.4",
 	}
 	for what, ok := range checks {
-		if !ok {
-			t.Errorf("%s: config %+v, host %+v", what, config, host)
-		}
+		check.That(t, ok, "%s: config %+v, host %+v", what, config, host)
 	}
 }
 
@@ -116,30 +107,26 @@ func TestBadOptionsAreNamed(t *testing.T) {
 	} {
 		options := DefaultOptions()
 		options.ExtraArgs = map[string][]string{c.name: {c.value}}
-		if _, err := options.hostPart(); err == nil || !strings.HasPrefix(err.Error(), c.want) {
-			t.Errorf("got %v, want %s", err, c.want)
-		}
+		_, err := options.hostPart()
+		check.That(check.Must(t), err != nil, "got %v, want %s", err, c.want)
+		check.That(t, strings.HasPrefix(err.Error(), c.want), "got %v, want %s", err, c.want)
 	}
 	options := DefaultOptions()
 	options.DNSServers = []string{"resolver"}
-	if _, err := options.hostPart(); err == nil || err.Error() != `dns server "resolver" is not an IP address` {
-		t.Errorf("got %v", err)
-	}
+	_, err := options.hostPart()
+	check.That(check.Must(t), err != nil, "got %v", err)
+	check.Equal(t, err.Error(), `dns server "resolver" is not an IP address`)
 	options = DefaultOptions()
 	options.ExtraArgs = map[string][]string{"user": nil}
-	if _, err := options.hostPart(); err == nil {
-		t.Error("an option without its value is taken")
-	}
+	_, err = options.hostPart()
+	check.That(t, err != nil, "an option without its value is taken")
 }
 
 func TestEnviron(t *testing.T) {
 	got := environ([]string{"A", "B=1"}, []string{"A=2", "C=3", "A=4"}, nil, []string{"B"})
-	if want := []string{"A=4", "B", "C=3"}; !slices.Equal(got, want) {
-		t.Errorf("got %v, want %v", got, want)
-	}
-	if got := environ(nil, nil); got != nil {
-		t.Errorf("of nothing: %v", got)
-	}
+	check.EqualSlices(t, got, []string{"A=4", "B", "C=3"})
+	got = environ(nil, nil)
+	check.That(t, got == nil, "of nothing: %v", got)
 }
 
 const cudaImage = "nvidia/cuda:13"
@@ -164,18 +151,12 @@ func TestImageEnvironment(t *testing.T) {
 	e := d.engine(t, nil)
 	for i := range 3 {
 		h, err := e.Create(t.Context(), gpuSpec(i))
-		if err != nil {
-			t.Fatal(err)
-		}
+		check.NoError(t, err)
 		want := []string{"LD_PRELOAD=/shim.so", "CUDA_VISIBLE_DEVICES", "NVIDIA_VISIBLE_DEVICES=" + uuid,
 			"NVIDIA_DRIVER_CAPABILITIES=compute,utility", "PATH=/bin", "LD_LIBRARY_PATH=/usr/local/cuda/lib64", "CUDA_HOME=/usr/local/cuda"}
-		if got := d.containers[string(h.ID)].env; !slices.Equal(got, want) {
-			t.Errorf("got  %v\nwant %v", got, want)
-		}
+		check.EqualSlices(t, d.containers[string(h.ID)].env, want)
 	}
-	if n := d.count("GET /v1.40/images/"); n != 1 {
-		t.Errorf("the image was asked %d times", n)
-	}
+	check.Equal(t, d.count("GET /v1.40/images/"), 1, "the image was asked")
 }
 
 // An image that is pulled is asked again.
@@ -186,13 +167,10 @@ func TestPulledImageIsAskedAgain(t *testing.T) {
 	for i := range 2 {
 		spec := gpuSpec(i)
 		spec.Pull = true
-		if _, err := e.Create(t.Context(), spec); err != nil {
-			t.Fatal(err)
-		}
+		_, err := e.Create(t.Context(), spec)
+		check.NoError(t, err)
 	}
-	if n := d.count("GET /v1.40/images/"); n != 2 {
-		t.Errorf("the image was asked %d times", n)
-	}
+	check.Equal(t, d.count("GET /v1.40/images/"), 2, "the image was asked")
 }
 
 // A missing image is pulled, and asked when it is there.
@@ -213,12 +191,9 @@ func TestMissingImageIsAskedWhenItIsThere(t *testing.T) {
 		return false
 	}
 	e := d.engine(t, nil)
-	if _, err := e.Create(t.Context(), gpuSpec(1)); err != nil {
-		t.Fatal(err)
-	}
-	if env := d.bodies[0].Env; !slices.Contains(env, "CUDA_VISIBLE_DEVICES") {
-		t.Errorf("environment %v", env)
-	}
+	_, err := e.Create(t.Context(), gpuSpec(1))
+	check.NoError(t, err)
+	check.Includes(t, d.bodies[0].Env, "CUDA_VISIBLE_DEVICES")
 }
 
 // An image whose name means another one than it did is noticed by its first
@@ -227,22 +202,15 @@ func TestChangedImage(t *testing.T) {
 	d := startDaemon(t)
 	d.images = map[string][]string{cudaImage: nil}
 	e := d.engine(t, nil)
-	if _, err := e.Create(t.Context(), gpuSpec(1)); err != nil {
-		t.Fatal(err)
-	}
+	_, err := e.Create(t.Context(), gpuSpec(1))
+	check.NoError(t, err)
 	d.mu.Lock()
 	d.images[cudaImage] = cudaEnv()
 	d.mu.Unlock()
 	h, err := e.Create(t.Context(), gpuSpec(2))
-	if err != nil {
-		t.Fatal(err)
-	}
-	if name := intruder(d.containers[string(h.ID)].env, d.bodies[len(d.bodies)-1].Env); name != "" {
-		t.Errorf("the container has the image's %s", name)
-	}
-	if len(d.bodies) != 3 {
-		t.Errorf("%d creates, want 3", len(d.bodies))
-	}
+	check.NoError(t, err)
+	check.Equal(t, intruder(d.containers[string(h.ID)].env, d.bodies[len(d.bodies)-1].Env), "", "the container has the image's")
+	check.Equal(t, len(d.bodies), 3)
 }
 
 // An image that changes each time it is looked at is the system's trouble, and
@@ -261,9 +229,10 @@ func TestImageThatKeepsChanging(t *testing.T) {
 	}
 	_, err := e.Create(t.Context(), gpuSpec(1))
 	var failed *container.CreateError
-	if !errors.As(err, &failed) || failed.Blame != container.BlameWhisk || !errors.Is(err, errChanged) || n != 2 {
-		t.Errorf("after %d starts: %v", n, err)
-	}
+	check.That(check.Must(t), errors.As(err, &failed), "after %d starts: %v", n, err)
+	check.Equal(t, failed.Blame, container.BlameWhisk)
+	check.ErrorIs(t, err, errChanged)
+	check.Equal(t, n, 2)
 	until(t, "nothing is left", func() bool { return d.names() == "" })
 }
 
@@ -287,9 +256,9 @@ func TestDeviceErrors(t *testing.T) {
 			}
 			_, err := e.Create(t.Context(), gpuSpec(1))
 			var failed *container.CreateError
-			if !errors.As(err, &failed) || failed.Blame != container.BlameWhisk || failed.Message != provisionText {
-				t.Errorf("%s: got %v", words, err)
-			}
+			check.That(check.Must(t), errors.As(err, &failed), "%s: got %v", words, err)
+			check.Equal(t, failed.Blame, container.BlameWhisk, "%s", words)
+			check.Equal(t, failed.Message, provisionText, "%s", words)
 		})
 	}
 }

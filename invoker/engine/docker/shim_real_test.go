@@ -17,6 +17,7 @@ import (
 
 	"github.com/gpuwhisk/gpuwhisk/gpu/shimctl"
 	"github.com/gpuwhisk/gpuwhisk/invoker/container"
+	"github.com/gpuwhisk/gpuwhisk/invoker/develop/check"
 	"github.com/gpuwhisk/gpuwhisk/invoker/develop/peertest"
 	"github.com/gpuwhisk/gpuwhisk/invoker/engine/proxy"
 )
@@ -44,9 +45,7 @@ func buildShim(t *testing.T) (library, driver string) {
 		peertest.Tool(t, tool)
 	}
 	dir, err := shim()
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.NoError(t, err)
 	return filepath.Join(dir, "libgpuwhisk.so"), filepath.Join(dir, "fake12")
 }
 
@@ -72,9 +71,7 @@ func pythonImage(t *testing.T) string {
 		peertest.Tool(t, tool)
 	}
 	name, err := python()
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.NoError(t, err)
 	return name
 }
 
@@ -95,20 +92,14 @@ func startShimmed(t *testing.T, r *real, image, instead string) *shimmed {
 		library = instead
 	}
 	dir, err := os.MkdirTemp("", "gw") // short: a socket's path has at most 107 bytes
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.NoError(t, err)
 	t.Cleanup(func() { os.RemoveAll(dir) })
 	control, err := shimctl.Open(filepath.Join(dir, "s"), shimctl.Settings{MaxResident: 16 << 30}, nil, slog.New(slog.DiscardHandler))
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.NoError(t, err)
 	t.Cleanup(func() { control.Close() })
 	spec := r.spec()
 	ends, err := control.Container(spec.Name)
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.NoError(t, err)
 	if image != "" {
 		spec.Image = image
 	}
@@ -120,9 +111,7 @@ func startShimmed(t *testing.T, r *real, image, instead string) *shimmed {
 			{Source: ends.Dir(), Target: "/run/gpuwhisk"}},
 	}
 	h, err := r.Create(t.Context(), spec)
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.NoError(t, err)
 	s := &shimmed{ends, h, proxy.New(h.Addr, 1)}
 	t.Cleanup(s.client.Close)
 	return s
@@ -135,9 +124,8 @@ func (s *shimmed) init(t *testing.T, code string) {
 	t.Helper()
 	body, _ := json.Marshal(map[string]any{"value": map[string]any{"name": "f", "main": "main", "code": code, "binary": false}})
 	x := s.client.Init(t.Context(), body, testTimeout, proxy.Limit{Max: 1 << 20, Truncation: 1 << 20})
-	if x.Err != nil || x.Status != 200 {
-		t.Fatalf("init: status %d, %v, %s", x.Status, x.Err, x.Body)
-	}
+	check.NoError(t, x.Err, "init: status %d, %s", x.Status, x.Body)
+	check.Equal(check.Must(t), x.Status, 200, "init: status %d, %v, %s", x.Status, x.Err, x.Body)
 }
 
 // result is what gpufunc.py answers.
@@ -159,13 +147,10 @@ func (s *shimmed) run(t *testing.T, bytes int64) result {
 
 func (s *shimmed) answer(t *testing.T, x proxy.Exchange) result {
 	t.Helper()
-	if x.Err != nil || x.Status != 200 {
-		t.Fatalf("run: status %d, %v, %s", x.Status, x.Err, x.Body)
-	}
+	check.NoError(t, x.Err, "run: status %d, %s", x.Status, x.Body)
+	check.Equal(check.Must(t), x.Status, 200, "run: status %d, %v, %s", x.Status, x.Err, x.Body)
 	var got result
-	if err := json.Unmarshal(x.Body, &got); err != nil {
-		t.Fatal(err)
-	}
+	check.NoError(t, json.Unmarshal(x.Body, &got))
 	return got
 }
 
@@ -176,39 +161,44 @@ func TestRealShim(t *testing.T) {
 	r := startReal(t, nil)
 	s := startShimmed(t, r, pythonImage(t), "")
 	code, err := os.ReadFile("../../../shim/examples/gpufunc.py")
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.NoError(t, err)
 	s.init(t, string(code))
 	const size = 16 << 20
 	ctx, cancel := context.WithTimeout(t.Context(), testTimeout)
 	defer cancel()
 	first := s.run(t, size)
-	if !first.Cold || !first.Intact || !first.Correct || first.Bytes != size || first.Error != "" {
-		t.Fatalf("first run: %+v", first)
-	}
+	check.That(check.Must(t), first.Cold, "first run: %+v", first)
+	check.That(check.Must(t), first.Intact, "first run: %+v", first)
+	check.That(check.Must(t), first.Correct, "first run: %+v", first)
+	check.Equal(check.Must(t), first.Bytes, size)
+	check.Equal(check.Must(t), first.Error, "")
 	s.connected(ctx, t)
 	for epoch := uint64(1); epoch <= 4; epoch += 2 {
 		out, err := s.Evict(ctx, epoch)
-		if err != nil || out.Status != shimctl.OK || out.Moved < size || out.Resident != 0 {
-			t.Fatalf("out: %+v, %v", out, err)
-		}
+		check.NoError(t, err)
+		check.Equal(check.Must(t), out.Status, shimctl.OK)
+		check.AtLeast(check.Must(t), out.Moved, size)
+		check.Equal(check.Must(t), out.Resident, 0)
 		s.freeze(t, r)
 		back, err := s.Prefetch(ctx, epoch+1, 0)
-		if err != nil || back.Status != shimctl.OK || back.Moved < size || back.Resident < size {
-			t.Fatalf("back: %+v, %v", back, err)
-		}
-		if got := s.run(t, size); got.Cold || !got.Intact || !got.Correct {
-			t.Fatalf("after a swap: %+v", got)
-		}
+		check.NoError(t, err)
+		check.Equal(check.Must(t), back.Status, shimctl.OK)
+		check.AtLeast(check.Must(t), back.Moved, size)
+		check.AtLeast(check.Must(t), back.Resident, size)
+		got := s.run(t, size)
+		check.That(check.Must(t), !got.Cold, "after a swap: %+v", got)
+		check.That(check.Must(t), got.Intact, "after a swap: %+v", got)
+		check.That(check.Must(t), got.Correct, "after a swap: %+v", got)
 	}
 	// Out, and not fetched: the run itself brings it back.
-	if out, err := s.Evict(ctx, 9); err != nil || out.Moved < size {
-		t.Fatalf("out: %+v, %v", out, err)
-	}
-	if got := s.run(t, size); got.Cold || !got.Intact || !got.Correct || got.Runs != 4 {
-		t.Fatalf("by faults: %+v", got)
-	}
+	out, err := s.Evict(ctx, 9)
+	check.NoError(t, err)
+	check.AtLeast(check.Must(t), out.Moved, size)
+	got := s.run(t, size)
+	check.That(check.Must(t), !got.Cold, "by faults: %+v", got)
+	check.That(check.Must(t), got.Intact, "by faults: %+v", got)
+	check.That(check.Must(t), got.Correct, "by faults: %+v", got)
+	check.Equal(check.Must(t), got.Runs, 4)
 }
 
 // connected waits until the function's process has reported what it holds.
@@ -216,24 +206,18 @@ func (s *shimmed) connected(ctx context.Context, t *testing.T) {
 	t.Helper()
 	until(t, "the shim connects", func() bool { return s.Processes() == 1 })
 	before, err := s.Report(ctx)
-	if err != nil || len(before) != 1 {
-		t.Fatalf("report: %+v, %v", before, err)
-	}
+	check.NoError(t, err)
+	check.Equal(check.Must(t), len(before), 1)
 	for pid, u := range before {
-		if pid <= 0 || u.Allocated < 16<<20 {
-			t.Errorf("process %d holds %+v", pid, u)
-		}
+		check.Greater(t, pid, 0)
+		check.AtLeast(t, u.Allocated, 16<<20)
 	}
 }
 
 func (s *shimmed) freeze(t *testing.T, r *real) {
 	t.Helper()
-	if err := r.Pause(t.Context(), s.ID); err != nil {
-		t.Fatal(err)
-	}
-	if err := r.Resume(t.Context(), s.ID); err != nil {
-		t.Fatal(err)
-	}
+	check.NoError(t, r.Pause(t.Context(), s.ID))
+	check.NoError(t, r.Resume(t.Context(), s.ID))
 }
 
 // A file that is no library is left out by the loader, which logs that.
@@ -241,21 +225,16 @@ func (s *shimmed) freeze(t *testing.T, r *real) {
 func TestRealShimThatIsNone(t *testing.T) {
 	r := startReal(t, nil)
 	broken := filepath.Join(t.TempDir(), "libgpuwhisk.so")
-	if err := os.WriteFile(broken, []byte("no library"), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	check.NoError(t, os.WriteFile(broken, []byte("no library"), 0o600))
 	s := startShimmed(t, r, pythonImage(t), broken)
 	code, err := os.ReadFile("../../../shim/examples/gpufunc.py")
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.NoError(t, err)
 	s.init(t, string(code))
-	if got := s.run(t, 1<<20); !got.Cold || !got.Correct || got.Error != "" {
-		t.Errorf("run: %+v", got)
-	}
-	if n := s.Processes(); n != 0 {
-		t.Errorf("%d processes are connected without a shim", n)
-	}
+	got := s.run(t, 1<<20)
+	check.That(check.Must(t), got.Cold, "run: %+v", got)
+	check.That(check.Must(t), got.Correct, "run: %+v", got)
+	check.Equal(t, got.Error, "")
+	check.Equal(t, s.Processes(), 0, "processes are connected without a shim")
 }
 
 // The loader's own way: a static program in an image with nothing else does
@@ -264,11 +243,11 @@ func TestRealShimInStaticImage(t *testing.T) {
 	r := startReal(t, nil)
 	s := startShimmed(t, r, "", "")
 	a := mustRun(t, s.Addr, map[string]any{"env": "LD_PRELOAD"})
-	if a.Env != "/opt/gpuwhisk/libgpuwhisk.so" || s.Processes() != 0 {
-		t.Errorf("%d processes with LD_PRELOAD=%s", s.Processes(), a.Env)
-	}
+	check.Equal(t, a.Env, "/opt/gpuwhisk/libgpuwhisk.so")
+	check.Equal(t, s.Processes(), 0)
 	got := r.Logs(t.Context(), s.ID, container.LogRequest{LimitBytes: 1 << 20, WaitForSentinel: true, Now: time.Now()})
-	if text := strings.Join(got.Lines, "\n"); got.Incomplete || strings.Contains(text, "ld.so") || strings.Contains(text, "gpuwhisk") {
-		t.Errorf("logs %+v", got)
-	}
+	text := strings.Join(got.Lines, "\n")
+	check.That(t, !got.Incomplete, "logs %+v", got)
+	check.Lacks(t, text, "ld.so")
+	check.Lacks(t, text, "gpuwhisk")
 }

@@ -4,17 +4,16 @@ import (
 	"fmt"
 	"net/http"
 	"net/http/httptest"
-	"reflect"
 	"strings"
 	"testing"
+
+	"github.com/gpuwhisk/gpuwhisk/invoker/develop/check"
 )
 
 func connectDaemon(t *testing.T, host string) *Daemon {
 	t.Helper()
 	d, err := Connect(Options{Host: host})
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.NoError(t, err)
 	t.Cleanup(func() { _ = d.Close() })
 	return d
 }
@@ -49,30 +48,34 @@ func TestSurveyReadsTheDaemon(t *testing.T) {
 		CDIDirs: []string{"/etc/cdi"}, CDIDevices: []string{"nvidia.com/gpu=0"},
 		MemoryBytes: 8, CPUs: 4, Architecture: "x86_64", SecurityOptions: []string{"name=rootless"},
 	}
-	if err != nil || !reflect.DeepEqual(s, want) {
-		t.Errorf("error %v, survey\n got %+v\nwant %+v", err, s, want)
-	}
+	check.NoError(t, err)
+	check.DeepEqual(t, s, want)
 
 	image, ok, err := d.Image(t.Context(), "nvidia/cuda:12")
-	if err != nil || !ok || image.Entrypoint[0] != "/opt/nvidia/nvidia_entrypoint.sh" || image.Cmd[0] != "/bin/bash" ||
-		image.Env[0] != "CUDA_VERSION=12.6" || image.Labels["maintainer"] != "NVIDIA" || image.Ports[0] != "8080/tcp" || image.Architecture != "amd64" {
-		t.Errorf("image %+v, %v, %v", image, ok, err)
-	}
-	if _, ok, err := d.Image(t.Context(), "absent:1"); ok || err != nil {
-		t.Errorf("an image that is not there: %v, %v", ok, err)
-	}
-	if _, _, err := d.Image(t.Context(), "broken:1"); err == nil {
-		t.Error("a daemon's error is none")
-	}
+	check.NoError(t, err)
+	check.That(check.Must(t), ok, "image %+v, %v, %v", image, ok, err)
+	check.Equal(t, image.Entrypoint[0], "/opt/nvidia/nvidia_entrypoint.sh")
+	check.Equal(t, image.Cmd[0], "/bin/bash")
+	check.Equal(t, image.Env[0], "CUDA_VERSION=12.6")
+	check.Equal(t, image.Labels["maintainer"], "NVIDIA")
+	check.Equal(t, image.Ports[0], "8080/tcp")
+	check.Equal(t, image.Architecture, "amd64")
+	_, ok, err = d.Image(t.Context(), "absent:1")
+	check.That(t, !ok, "an image that is not there: %v, %v", ok, err)
+	check.NoError(t, err, "an image that is not there")
+	_, _, err = d.Image(t.Context(), "broken:1")
+	check.That(t, err != nil, "a daemon's error is none")
 }
 
 func TestSurveyOfARealDaemon(t *testing.T) {
 	d := connectDaemon(t, realHost(t))
 	s, err := d.Survey(t.Context())
-	if err != nil || s.Version == "" || s.API == "" || s.Root == "" || s.Storage == "" {
-		t.Errorf("survey %+v, error %v", s, err)
-	}
-	if _, ok, err := d.Image(t.Context(), "nobody/has-this:1"); ok || err != nil {
-		t.Errorf("absent image: %v, %v", ok, err)
-	}
+	check.NoError(t, err)
+	check.That(t, s.Version != "", "survey %+v, error %v", s, err)
+	check.That(t, s.API != "", "survey %+v, error %v", s, err)
+	check.That(t, s.Root != "", "survey %+v, error %v", s, err)
+	check.That(t, s.Storage != "", "survey %+v, error %v", s, err)
+	_, ok, err := d.Image(t.Context(), "nobody/has-this:1")
+	check.That(t, !ok, "absent image: %v, %v", ok, err)
+	check.NoError(t, err)
 }

@@ -2,12 +2,12 @@ package logs
 
 import (
 	"fmt"
-	"slices"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/gpuwhisk/gpuwhisk/invoker/container"
+	"github.com/gpuwhisk/gpuwhisk/invoker/develop/check"
 )
 
 var stamp = time.Date(2024, 6, 10, 6, 13, 20, 0, time.UTC)
@@ -84,12 +84,9 @@ func TestCollector(t *testing.T) {
 	for _, c := range cases {
 		t.Run(c.name, func(t *testing.T) {
 			got, _ := collect(c.req, c.outputs...)
-			if !slices.Equal(got.Lines, c.want) {
-				t.Errorf("lines\n got %q\nwant %q", got.Lines, c.want)
-			}
-			if got.Truncated != c.truncated || got.Incomplete != c.incomplete {
-				t.Errorf("got truncated %v incomplete %v, want %v %v", got.Truncated, got.Incomplete, c.truncated, c.incomplete)
-			}
+			check.EqualSlices(t, got.Lines, c.want)
+			check.Equal(t, got.Truncated, c.truncated)
+			check.Equal(t, got.Incomplete, c.incomplete)
 		})
 	}
 }
@@ -101,9 +98,9 @@ func TestCollectorKeepsGoingPastABrokenLine(t *testing.T) {
 	c.Add(rawLine("stdout", "c\n"))
 	got := c.Result(stamp)
 	want := []string{prefix + "stdout: a", prefix + "stdout: c", failedLine}
-	if !slices.Equal(got.Lines, want) || !got.Incomplete || got.Truncated {
-		t.Errorf("got %+v, want %q and incomplete", got, want)
-	}
+	check.EqualSlices(t, got.Lines, want)
+	check.That(check.Must(t), got.Incomplete, "got %+v, want %q and incomplete", got, want)
+	check.That(t, !got.Truncated, "got %+v, want %q and incomplete", got, want)
 }
 
 // The limit counts the bytes of the log file: a line that fits exactly stays.
@@ -118,9 +115,8 @@ func TestCollectorLimitIsExact(t *testing.T) {
 		if got.Truncated {
 			lines--
 		}
-		if lines != c.want || got.Truncated != (c.want == 1) {
-			t.Errorf("limit %d: got %d lines, truncated %v, want %d lines", c.limit, lines, got.Truncated, c.want)
-		}
+		check.Equal(t, lines, c.want, "limit %d", c.limit)
+		check.That(t, got.Truncated == (c.want == 1), "limit %d: got %d lines, truncated %v, want %d lines", c.limit, lines, got.Truncated, c.want)
 	}
 }
 
@@ -136,9 +132,10 @@ func TestCollectorTruncatesWhereOpenWhiskDoes(t *testing.T) {
 	}
 	got := c.Result(stamp)
 	t.Logf("%d lines", len(got.Lines))
-	if n := len(got.Lines); n < 5750 || n > 5850 || !got.Truncated {
-		t.Errorf("got %d lines, truncated %v", n, got.Truncated)
-	}
+	n := len(got.Lines)
+	check.AtLeast(t, n, 5750)
+	check.AtMost(t, n, 5850)
+	check.That(t, got.Truncated, "got %d lines, truncated %v", n, got.Truncated)
 }
 
 func TestEnded(t *testing.T) {
@@ -153,9 +150,8 @@ func TestEnded(t *testing.T) {
 		{[]output{out(endOfStream), errOut(endOfStream)}, true, true},
 	} {
 		_, got := collect(req, c.outputs...)
-		if got.Ended() != c.ended || got.EndedOnBoth() != c.both {
-			t.Errorf("%v: got %v %v", c.outputs, got.Ended(), got.EndedOnBoth())
-		}
+		check.Equal(t, got.Ended(), c.ended, "%v", c.outputs)
+		check.Equal(t, got.EndedOnBoth(), c.both, "%v", c.outputs)
 	}
 }
 
@@ -191,12 +187,10 @@ func TestRawLines(t *testing.T) {
 		for _, line := range got.Raw {
 			raw = append(raw, string(line))
 		}
-		if strings.Join(raw, "\n") != strings.Join(c.want, "\n") {
-			t.Errorf("%s: raw lines are\n%s\nwant\n%s", c.name, strings.Join(raw, "\n"), strings.Join(c.want, "\n"))
-		}
-		if plain.Raw != nil || len(got.Lines) != len(got.Raw) || strings.Join(plain.Lines, "\n") != strings.Join(got.Lines, "\n") {
-			t.Errorf("%s: lines of the record are %q with raw ones, %q without; raw ones that were not asked for: %q", c.name, got.Lines, plain.Lines, plain.Raw)
-		}
+		check.Equal(t, strings.Join(raw, "\n"), strings.Join(c.want, "\n"), "%s: raw lines", c.name)
+		check.That(t, plain.Raw == nil, "%s: lines of the record are %q with raw ones, %q without; raw ones that were not asked for: %q", c.name, got.Lines, plain.Lines, plain.Raw)
+		check.Equal(t, len(got.Lines), len(got.Raw), "%s: lines of the record", c.name)
+		check.Equal(t, strings.Join(plain.Lines, "\n"), strings.Join(got.Lines, "\n"), "%s: lines of the record", c.name)
 	}
 }
 
@@ -220,8 +214,6 @@ func TestBrokenActionIsReportedLast(t *testing.T) {
 		for i := 0; ok && i < len(got); i++ {
 			ok = strings.HasSuffix(got[i], "stderr: "+c.want[i])
 		}
-		if !ok {
-			t.Errorf("%s: got %q, want %q", name, got, c.want)
-		}
+		check.That(t, ok, "%s: got %q, want %q", name, got, c.want)
 	}
 }

@@ -4,13 +4,13 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
-	"slices"
 	"testing"
 	"time"
 
 	"golang.org/x/sys/unix"
 
 	"github.com/gpuwhisk/gpuwhisk/invoker/container"
+	"github.com/gpuwhisk/gpuwhisk/invoker/develop/check"
 )
 
 // daemon writes a log file as Docker's driver does.
@@ -26,13 +26,10 @@ func newDaemon(t testing.TB) *daemon {
 func (d *daemon) write(outputs ...output) {
 	d.t.Helper()
 	file, err := os.OpenFile(d.path, os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
-	if err != nil {
-		d.t.Fatal(err)
-	}
+	check.NoError(d.t, err)
 	defer file.Close()
-	if _, err := file.WriteString(printLine(0, outputs...).raw); err != nil {
-		d.t.Fatal(err)
-	}
+	_, err = file.WriteString(printLine(0, outputs...).raw)
+	check.NoError(d.t, err)
 }
 
 // tail reads the log as it is written.
@@ -40,9 +37,7 @@ func (d *daemon) tail(waits Waits) *Tail {
 	d.t.Helper()
 	d.write()
 	file, err := OpenFile(d.path)
-	if err != nil {
-		d.t.Fatal(err)
-	}
+	check.NoError(d.t, err)
 	tail := NewTail(file, waits)
 	d.t.Cleanup(func() { _ = tail.Close() })
 	return tail
@@ -50,9 +45,7 @@ func (d *daemon) tail(waits Waits) *Tail {
 
 func (d *daemon) rotate() {
 	d.t.Helper()
-	if err := os.Rename(d.path, d.path+".1"); err != nil {
-		d.t.Fatal(err)
-	}
+	check.NoError(d.t, os.Rename(d.path, d.path+".1"))
 }
 
 func quick() Waits {
@@ -75,22 +68,16 @@ func TestFile(t *testing.T) {
 		{"rotated twice", func(d *daemon) { d.rotate(); d.write(out("b\n")); d.rotate(); d.write(run("c")...) },
 			[]string{"c", failedText}, true},
 		{"cut", func(d *daemon) {
-			if err := os.Truncate(d.path, 0); err != nil {
-				d.t.Fatal(err)
-			}
+			check.NoError(d.t, os.Truncate(d.path, 0))
 			d.write(bothEnds...)
 		}, []string{failedText}, true},
 		{"removed", func(d *daemon) {
 			d.write(run("b")...)
-			if err := os.Remove(d.path); err != nil {
-				d.t.Fatal(err)
-			}
+			check.NoError(d.t, os.Remove(d.path))
 		}, []string{"b"}, false},
 		{"removed in the middle", func(d *daemon) {
 			d.write(out("b\n"))
-			if err := os.Remove(d.path); err != nil {
-				d.t.Fatal(err)
-			}
+			check.NoError(d.t, os.Remove(d.path))
 		}, []string{"b", failedText}, true},
 	}
 	for _, c := range cases {
@@ -98,14 +85,13 @@ func TestFile(t *testing.T) {
 			d := newDaemon(t)
 			d.write(run("a longer line than the others")...)
 			tail := d.tail(quick())
-			if got := tail.Collect(t.Context(), waiting); len(got.Lines) != 1 || got.Incomplete {
-				t.Fatalf("first: got %+v", got)
-			}
+			first := tail.Collect(t.Context(), waiting)
+			check.Equal(check.Must(t), len(first.Lines), 1)
+			check.That(check.Must(t), !first.Incomplete, "first: %+v", first)
 			c.between(d)
 			got := tail.Collect(t.Context(), waiting)
-			if texts := shortOf(got.Lines); !slices.Equal(texts, c.want) || got.Incomplete != c.incomplete {
-				t.Errorf("got %q, incomplete %v, want %q, %v", texts, got.Incomplete, c.want, c.incomplete)
-			}
+			check.EqualSlices(t, shortOf(got.Lines), c.want)
+			check.Equal(t, got.Incomplete, c.incomplete)
 		})
 	}
 }
@@ -119,13 +105,10 @@ func TestOnlyRegularFiles(t *testing.T) {
 	} {
 		path := filepath.Join(t.TempDir(), "log")
 		if put != nil {
-			if err := put(path); err != nil {
-				t.Fatal(err)
-			}
+			check.NoError(t, put(path))
 		}
-		if _, err := OpenFile(path); err == nil {
-			t.Errorf("%s is opened", name)
-		}
+		_, err := OpenFile(path)
+		check.That(t, err != nil, "%s is opened", name)
 		if put == nil {
 			continue
 		}
@@ -133,13 +116,10 @@ func TestOnlyRegularFiles(t *testing.T) {
 		tail := d.tail(quick())
 		d.write(out("a\n"))
 		d.rotate()
-		if err := put(d.path); err != nil {
-			t.Fatal(err)
-		}
+		check.NoError(t, put(d.path))
 		got := tail.Collect(t.Context(), waiting)
-		if !slices.Equal(shortOf(got.Lines), []string{"a", failedText}) || !got.Incomplete {
-			t.Errorf("%s in place of the log: got %+v", name, got)
-		}
+		check.EqualSlices(t, shortOf(got.Lines), []string{"a", failedText}, "%s in place of the log", name)
+		check.That(t, got.Incomplete, "%s in place of the log: got %+v", name, got)
 	}
 }
 
@@ -154,9 +134,8 @@ func TestRotatedBeforeTheFirstReading(t *testing.T) {
 	d.rotate()
 	d.write(append([]output{out("c\n")}, bothEnds...)...)
 	got := tail.Collect(t.Context(), waiting)
-	if !slices.Equal(shortOf(got.Lines), []string{"a", "c", failedText}) || !got.Incomplete {
-		t.Errorf("got %+v", got)
-	}
+	check.EqualSlices(t, shortOf(got.Lines), []string{"a", "c", failedText})
+	check.That(t, got.Incomplete, "got %+v", got)
 }
 
 // What a warm activation costs with its logs in the file already.
@@ -176,9 +155,7 @@ func BenchmarkCollect(b *testing.B) {
 				d.write(outputs...)
 				b.StartTimer()
 				got := tail.Collect(b.Context(), waiting)
-				if len(got.Lines) != lines {
-					b.Fatalf("got %d lines", len(got.Lines))
-				}
+				check.Equal(check.Must(b), len(got.Lines), lines)
 			}
 		})
 	}
@@ -197,9 +174,7 @@ func BenchmarkLatency(b *testing.B) {
 			d.write(bothEnds...)
 			wrote <- time.Now()
 		}()
-		if got := tail.Collect(b.Context(), container.LogRequest{WaitForSentinel: true, LimitBytes: 1 << 20}); got.Incomplete {
-			b.Fatal("incomplete")
-		}
+		check.That(check.Must(b), !tail.Collect(b.Context(), container.LogRequest{WaitForSentinel: true, LimitBytes: 1 << 20}).Incomplete, "incomplete")
 		total += time.Since(<-wrote)
 	}
 	b.ReportMetric(float64(total.Microseconds())/float64(b.N), "µs/late")
@@ -212,20 +187,17 @@ func TestReady(t *testing.T) {
 	tail := d.tail(quick())
 	ready := func(want bool, when string) {
 		t.Helper()
-		if got := tail.Ready(waiting); got != want {
-			t.Errorf("ready is %t %s", got, when)
-		}
+		got := tail.Ready(waiting)
+		check.Equal(t, got, want, "ready is %t %s", got, when)
 	}
 	ready(false, "without a line")
 	d.write(out("a\n"))
 	ready(false, "before the ends")
 	d.write(bothEnds...)
 	ready(true, "with the ends")
-	if tail.Ready(container.LogRequest{LimitBytes: 1 << 20}) {
-		t.Error("ready although nothing shows where the output ends")
-	}
-	if got := tail.Collect(t.Context(), waiting); got.Incomplete || len(got.Lines) != 1 {
-		t.Errorf("read %+v", got)
-	}
+	check.That(t, !tail.Ready(container.LogRequest{LimitBytes: 1 << 20}), "ready although nothing shows where the output ends")
+	got := tail.Collect(t.Context(), waiting)
+	check.That(t, !got.Incomplete, "read %+v", got)
+	check.Equal(t, len(got.Lines), 1)
 	ready(false, "when all was read")
 }

@@ -4,6 +4,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/gpuwhisk/gpuwhisk/invoker/develop/check"
 )
 
 func TestParseLine(t *testing.T) {
@@ -24,9 +26,8 @@ func TestParseLine(t *testing.T) {
 	for _, c := range cases {
 		t.Run(c.name, func(t *testing.T) {
 			got, err := ParseLine([]byte(c.raw))
-			if err != nil || got != c.want {
-				t.Errorf("got %q, %v, want %q", got, err, c.want)
-			}
+			check.NoError(t, err)
+			check.Equal(t, got, c.want)
 		})
 	}
 }
@@ -40,9 +41,8 @@ func TestParseLineRefuses(t *testing.T) {
 		`{"log":"\u00","stream":"stdout","time":"t"}`,
 		`{"log":"half{"log":"x","stream":"stdout","time":"t"}`,
 	} {
-		if line, err := ParseLine([]byte(raw)); err == nil {
-			t.Errorf("%s: got %q, want an error", raw, line)
-		}
+		line, err := ParseLine([]byte(raw))
+		check.That(t, err != nil, "%s: got %q, want an error", raw, line)
 	}
 }
 
@@ -55,9 +55,7 @@ func TestAppendLineIsDockers(t *testing.T) {
 	}
 	for _, c := range cases {
 		got := string(AppendLine(nil, "stdout", at, []byte(c.text)))
-		if got != c.want+"\n" {
-			t.Errorf("%q: got %s, want %s", c.text, got, c.want)
-		}
+		check.Equal(t, got, c.want+"\n", "%q: got %s, want %s", c.text, got, c.want)
 	}
 }
 
@@ -66,14 +64,11 @@ func FuzzAppendLine(f *testing.F) {
 	f.Add([]byte("<&>\u2028\xff\xc3\x28\x00\n"))
 	f.Fuzz(func(t *testing.T, text []byte) {
 		raw := AppendLine(nil, "stderr", time.Unix(0, 0), text)
-		if strings.Count(string(raw), "\n") != 1 {
-			t.Fatalf("more than one line: %q", raw)
-		}
+		check.Equal(check.Must(t), strings.Count(string(raw), "\n"), 1, "more than one line")
 		got, err := ParseLine(raw[:len(raw)-1])
 		want := Line{eachInvalidByte(text), "stderr", "1970-01-01T00:00:00Z"}
-		if err != nil || got != want {
-			t.Fatalf("%q: got %q, %v, want %q", text, got, err, want)
-		}
+		check.NoError(t, err, "%q: got %q, want %q", text, got, want)
+		check.Equal(check.Must(t), got, want, "%q", text)
 	})
 }
 
@@ -92,8 +87,7 @@ func BenchmarkParseLine(b *testing.B) {
 	b.SetBytes(int64(len(raw)))
 	b.ReportAllocs()
 	for b.Loop() {
-		if _, err := ParseLine(raw); err != nil {
-			b.Fatal(err)
-		}
+		_, err := ParseLine(raw)
+		check.NoError(b, err)
 	}
 }

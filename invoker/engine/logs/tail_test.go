@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/gpuwhisk/gpuwhisk/invoker/container"
+	"github.com/gpuwhisk/gpuwhisk/invoker/develop/check"
 )
 
 // script is a source that sends its parts at their times.
@@ -131,16 +132,14 @@ func TestTail(t *testing.T) {
 				source := &script{began: time.Now(), parts: c.parts}
 				began := time.Now()
 				got := NewTail(source, DefaultWaits()).Collect(t.Context(), c.req)
-				if texts := shortOf(got.Lines); !slices.Equal(texts, c.want) || got.Incomplete != c.incomplete || got.Truncated {
-					t.Errorf("got %.200q, incomplete %v, truncated %v\nwant %q, %v", texts, got.Incomplete, got.Truncated, c.want, c.incomplete)
-				}
+				texts := shortOf(got.Lines)
+				check.EqualSlices(t, texts, c.want)
+				check.Equal(t, got.Incomplete, c.incomplete)
+				check.That(t, !got.Truncated, "got %.200q, incomplete %v, truncated %v\nwant %q, %v", texts, got.Incomplete, got.Truncated, c.want, c.incomplete)
 				took := time.Since(began)
-				if took < c.took || took > c.took+max(c.took/5, 6*time.Millisecond) {
-					t.Errorf("took %v, want %v", took, c.took)
-				}
-				if source.open != 0 {
-					t.Error("the collection was not ended")
-				}
+				check.AtLeast(t, took, c.took)
+				check.AtMost(t, took, c.took+max(c.took/5, 6*time.Millisecond))
+				check.Equal(t, source.open, 0, "the collection was not ended")
 			})
 		})
 	}
@@ -155,9 +154,8 @@ func TestTailKeepsWhatIsNotYetWanted(t *testing.T) {
 		tail := NewTail(source, DefaultWaits())
 		for _, want := range []string{"a", "b"} {
 			got := tail.Collect(t.Context(), waiting)
-			if texts := shortOf(got.Lines); !slices.Equal(texts, []string{want}) {
-				t.Errorf("got %q, want %q", texts, want)
-			}
+			texts := shortOf(got.Lines)
+			check.EqualSlices(t, texts, []string{want}, "got %q, want %q", texts, want)
 		}
 	})
 }
@@ -176,16 +174,14 @@ func TestTailSkipsTheRestOfATruncatedLog(t *testing.T) {
 		req := waiting
 		req.LimitBytes = 1 << 20
 		got := tail.Collect(t.Context(), req)
-		if !got.Truncated || got.Incomplete || len(got.Lines) < 3000 {
-			t.Errorf("got %d lines, truncated %v, incomplete %v", len(got.Lines), got.Truncated, got.Incomplete)
-		}
+		check.That(check.Must(t), got.Truncated, "got %d lines, truncated %v, incomplete %v", len(got.Lines), got.Truncated, got.Incomplete)
+		check.That(t, !got.Incomplete, "got %d lines, truncated %v, incomplete %v", len(got.Lines), got.Truncated, got.Incomplete)
+		check.AtLeast(t, len(got.Lines), 3000)
 		got = tail.Collect(t.Context(), req)
-		if texts := shortOf(got.Lines); !slices.Equal(texts, []string{"b"}) || got.Truncated {
-			t.Errorf("next: got %q", texts)
-		}
-		if cap(tail.buf) > 2*firstChunk {
-			t.Errorf("%d bytes are kept after a flood", cap(tail.buf))
-		}
+		texts := shortOf(got.Lines)
+		check.EqualSlices(t, texts, []string{"b"})
+		check.That(t, !got.Truncated, "next: got %q", texts)
+		check.AtMost(t, cap(tail.buf), 2*firstChunk, "bytes are kept after a flood")
 	})
 }
 
@@ -194,12 +190,11 @@ func TestTailEndsAFlood(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		began := time.Now()
 		got := NewTail(flood{}, DefaultWaits()).Collect(t.Context(), container.LogRequest{WaitForSentinel: true, LimitBytes: 1 << 20})
-		if took := time.Since(began); took < 10*time.Second || took > 11*time.Second {
-			t.Errorf("took %v, want 10 s", took)
-		}
-		if !got.Truncated || !got.Incomplete {
-			t.Errorf("truncated %v, incomplete %v", got.Truncated, got.Incomplete)
-		}
+		took := time.Since(began)
+		check.AtLeast(t, took, 10*time.Second)
+		check.AtMost(t, took, 11*time.Second)
+		check.That(check.Must(t), got.Truncated, "truncated %v, incomplete %v", got.Truncated, got.Incomplete)
+		check.That(t, got.Incomplete, "truncated %v, incomplete %v", got.Truncated, got.Incomplete)
 	})
 }
 
@@ -222,17 +217,16 @@ func TestTailEndsWithItsContext(t *testing.T) {
 		defer cancel()
 		began := time.Now()
 		got := NewTail(&script{began: began}, DefaultWaits()).Collect(ctx, waiting)
-		if took := time.Since(began); took != time.Second || !got.Incomplete {
-			t.Errorf("took %v, incomplete %v", took, got.Incomplete)
-		}
+		took := time.Since(began)
+		check.Equal(t, took, time.Second)
+		check.That(t, got.Incomplete, "took %v, incomplete %v", took, got.Incomplete)
 	})
 }
 
 func TestTailUnreadable(t *testing.T) {
 	got := NewTail(&script{err: io.ErrUnexpectedEOF}, DefaultWaits()).Collect(t.Context(), failing)
-	if !slices.Equal(got.Lines, []string{failedText}) || !got.Incomplete {
-		t.Errorf("got %+v", got)
-	}
+	check.EqualSlices(t, got.Lines, []string{failedText})
+	check.That(t, got.Incomplete, "got %+v", got)
 }
 
 // The lines that the collector adds carry the caller's time and the wait.
@@ -241,9 +235,8 @@ func TestTailStamps(t *testing.T) {
 		req := waiting
 		req.Now = stamp
 		got := NewTail(&script{began: time.Now()}, DefaultWaits()).Collect(t.Context(), req)
-		if len(got.Lines) != 1 || !strings.HasPrefix(got.Lines[0], "2024-06-10T06:13:22.0") {
-			t.Errorf("got %q", got.Lines)
-		}
+		check.Equal(check.Must(t), len(got.Lines), 1)
+		check.That(t, strings.HasPrefix(got.Lines[0], "2024-06-10T06:13:22.0"), "got %q", got.Lines)
 	})
 }
 
@@ -265,9 +258,9 @@ func TestTailReservesMemory(t *testing.T) {
 			}
 			source := &script{began: time.Now(), parts: []part{{raw: string(raw)}, printLine(0, bothEnds...)}}
 			got := NewTail(source, DefaultWaits()).Collect(t.Context(), req)
-			if asked != want || len(got.Lines) != lines || got.Incomplete {
-				t.Errorf("%d lines: asked %d times for memory, got %d lines, incomplete %t", lines, asked, len(got.Lines), got.Incomplete)
-			}
+			check.Equal(t, asked, want)
+			check.Equal(t, len(got.Lines), lines)
+			check.That(t, !got.Incomplete, "%d lines: asked %d times for memory, got %d lines, incomplete %t", lines, asked, len(got.Lines), got.Incomplete)
 		}
 	})
 }
@@ -282,8 +275,8 @@ func TestTailWithoutMemory(t *testing.T) {
 		req := waiting
 		req.Reserve = func() error { return context.Canceled }
 		got := NewTail(&script{began: time.Now(), parts: []part{{raw: string(raw)}}}, DefaultWaits()).Collect(t.Context(), req)
-		if len(got.Lines) == 0 || len(got.Lines) >= 20_000 || !got.Incomplete {
-			t.Errorf("got %d lines, incomplete %t", len(got.Lines), got.Incomplete)
-		}
+		check.That(t, len(got.Lines) != 0, "got %d lines, incomplete %t", len(got.Lines), got.Incomplete)
+		check.Less(t, len(got.Lines), 20_000)
+		check.That(t, got.Incomplete, "got %d lines, incomplete %t", len(got.Lines), got.Incomplete)
 	})
 }

@@ -13,6 +13,8 @@ import (
 	"testing"
 	"testing/fstest"
 	"time"
+
+	"github.com/gpuwhisk/gpuwhisk/invoker/develop/check"
 )
 
 const (
@@ -36,14 +38,10 @@ func newFake(t *testing.T) *fake {
 	if err == nil {
 		err = os.WriteFile(filepath.Join(home, Program), script, 0o755)
 	}
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.NoError(t, err)
 	// A short path: a socket's path has at most 107 bytes.
 	dir, err := os.MkdirTemp("", "mps")
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.NoError(t, err)
 	t.Cleanup(func() { os.RemoveAll(dir) })
 	f := &fake{t: t, home: home, dir: dir, calls: make(chan string, 64)}
 	f.Options = Options{
@@ -58,9 +56,7 @@ func newFake(t *testing.T) *fake {
 // reply puts a file beside the program, which reads how it is to behave.
 func (f *fake) reply(name, text string) {
 	f.t.Helper()
-	if err := os.WriteFile(filepath.Join(f.home, name), []byte(text), 0o600); err != nil {
-		f.t.Fatal(err)
-	}
+	check.NoError(f.t, os.WriteFile(filepath.Join(f.home, name), []byte(text), 0o600))
 }
 
 func (f *fake) read(name string) string {
@@ -71,29 +67,22 @@ func (f *fake) read(name string) string {
 func (f *fake) pid(device string) int {
 	f.t.Helper()
 	n, err := strconv.Atoi(strings.TrimSpace(f.read(device + ".pid")))
-	if err != nil {
-		f.t.Fatal(err)
-	}
+	check.NoError(f.t, err)
 	return n
 }
 
 func (f *fake) start() *Daemons {
 	f.t.Helper()
 	d, err := Start(f.t.Context(), f.Options)
-	if err != nil {
-		f.t.Fatal(err)
-	}
+	check.NoError(f.t, err)
 	f.t.Cleanup(func() {
 		if err := d.Close(); err != nil {
 			f.t.Error(err)
 		}
 		for _, device := range f.Devices {
-			if err := syscall.Kill(f.pid(device), 0); !errors.Is(err, syscall.ESRCH) {
-				f.t.Errorf("the daemon of %s is left: %v", device, err)
-			}
-			if _, err := os.Stat(filepath.Join(f.dir, device)); !errors.Is(err, os.ErrNotExist) {
-				f.t.Errorf("the directory of %s is left: %v", device, err)
-			}
+			check.ErrorIs(f.t, syscall.Kill(f.pid(device), 0), syscall.ESRCH, "the daemon of %s is left", device)
+			_, err := os.Stat(filepath.Join(f.dir, device))
+			check.ErrorIs(f.t, err, os.ErrNotExist, "the directory of %s is left", device)
 		}
 	})
 	return d
@@ -104,9 +93,7 @@ func (f *fake) await(want string) {
 	f.t.Helper()
 	select {
 	case got := <-f.calls:
-		if got != want {
-			f.t.Fatalf("got %q, want %q", got, want)
-		}
+		check.Equal(check.Must(f.t), got, want)
 	case <-time.After(30 * time.Second):
 		f.t.Fatalf("%q was not reported", want)
 	}
@@ -120,24 +107,17 @@ func TestDaemonPerDevice(t *testing.T) {
 	for _, device := range []string{first, second} {
 		own := filepath.Join(f.dir, device)
 		want = append(want, fmt.Sprintf("%s %s %s", device, filepath.Join(own, "pipe"), filepath.Join(own, "log")))
-		if j, ok := d.Join(device); !ok || j != (Joint{Pipe: filepath.Join(own, "pipe")}) {
-			t.Errorf("join %s: %+v, %v", device, j, ok)
-		}
+		j, ok := d.Join(device)
+		check.That(check.Must(t), ok, "join %s: %+v, %v", device, j, ok)
+		check.Equal(t, j, Joint{Pipe: filepath.Join(own, "pipe")}, "join %s", device)
 	}
 	got := strings.Split(strings.TrimSpace(f.read("starts")), "\n")
 	slices.Sort(got)
-	if !slices.Equal(got, want) {
-		t.Errorf("starts\n got %v\nwant %v", got, want)
-	}
-	if _, ok := d.Join("GPU-c"); ok {
-		t.Error("a device without a daemon is joined")
-	}
-	if err := d.Close(); err != nil {
-		t.Error(err)
-	}
-	if quits := f.read("quits"); strings.Count(quits, "quit -t 1") != 2 {
-		t.Errorf("the daemons received %q", quits)
-	}
+	check.EqualSlices(t, got, want)
+	_, ok := d.Join("GPU-c")
+	check.That(t, !ok, "a device without a daemon is joined")
+	check.NoError(t, d.Close())
+	check.Equal(t, strings.Count(f.read("quits"), "quit -t 1"), 2, "the daemons received")
 }
 
 // A daemon that ends is noticed and started again; the other's clients notice
@@ -147,15 +127,11 @@ func TestDeath(t *testing.T) {
 	f.start()
 	other := f.pid(second)
 	for range 3 {
-		if err := syscall.Kill(f.pid(first), syscall.SIGKILL); err != nil {
-			t.Fatal(err)
-		}
+		check.NoError(t, syscall.Kill(f.pid(first), syscall.SIGKILL))
 		f.await("lost " + first + ": its MPS daemon ended")
 		f.await("back " + first)
 	}
-	if f.pid(second) != other {
-		t.Error("the other daemon was started again, too")
-	}
+	check.Equal(t, f.pid(second), other, "the other daemon was started again, too")
 }
 
 // One that cannot be started again is tried until it can, and logged once.
@@ -164,16 +140,12 @@ func TestDeathForAWhile(t *testing.T) {
 	f.Devices = []string{first}
 	f.start()
 	f.reply("refuse", "no such device")
-	if err := syscall.Kill(f.pid(first), syscall.SIGKILL); err != nil {
-		t.Fatal(err)
-	}
+	check.NoError(t, syscall.Kill(f.pid(first), syscall.SIGKILL))
 	f.await("lost " + first + ": its MPS daemon ended")
 	for strings.Count(f.read("starts"), "\n") < 4 {
 		<-time.After(time.Millisecond)
 	}
-	if err := os.Remove(filepath.Join(f.home, "refuse")); err != nil {
-		t.Fatal(err)
-	}
+	check.NoError(t, os.Remove(filepath.Join(f.home, "refuse")))
 	f.await("back " + first)
 }
 
@@ -183,19 +155,15 @@ func TestLeftOver(t *testing.T) {
 	f := newFake(t)
 	f.Devices = []string{first}
 	pipe := filepath.Join(f.dir, first, "pipe")
-	if err := os.MkdirAll(pipe, 0o755); err != nil {
-		t.Fatal(err)
-	}
+	check.NoError(t, os.MkdirAll(pipe, 0o755))
 	for _, name := range []string{"log", "control_lock"} {
-		if err := os.WriteFile(filepath.Join(pipe, name), nil, 0o600); err != nil {
-			t.Fatal(err)
-		}
+		check.NoError(t, os.WriteFile(filepath.Join(pipe, name), nil, 0o600))
 	}
 	f.start()
 	left, err := os.ReadDir(pipe)
-	if err != nil || len(left) != 1 || left[0].Name() != "control" {
-		t.Errorf("in the directory: %v, %v", left, err)
-	}
+	check.NoError(t, err, "in the directory")
+	check.Equal(check.Must(t), len(left), 1, "in the directory")
+	check.Equal(t, left[0].Name(), "control", "in the directory")
 }
 
 func TestStartFailures(t *testing.T) {
@@ -214,9 +182,7 @@ func TestStartFailures(t *testing.T) {
 			f := newFake(t)
 			c.change(f)
 			_, err := Start(t.Context(), f.Options)
-			if err == nil || !strings.Contains(err.Error(), c.want) {
-				t.Errorf("got %v, want %q", err, c.want)
-			}
+			check.ErrorContains(t, err, c.want)
 		})
 	}
 }
@@ -226,9 +192,8 @@ func TestStartIsGivenUp(t *testing.T) {
 	f.reply("silent", "")
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
-	if _, err := Start(ctx, f.Options); !errors.Is(err, context.Canceled) {
-		t.Errorf("got %v", err)
-	}
+	_, err := Start(ctx, f.Options)
+	check.ErrorIs(t, err, context.Canceled)
 }
 
 // A daemon that does not end when it is ordered to is killed.
@@ -238,12 +203,8 @@ func TestStubborn(t *testing.T) {
 	f.reply("stubborn", "")
 	d := f.start()
 	began := time.Now()
-	if err := d.Close(); err != nil {
-		t.Error(err)
-	}
-	if took := time.Since(began); took < f.EndLimit {
-		t.Errorf("it ended by itself after %v", took)
-	}
+	check.NoError(t, d.Close())
+	check.AtLeast(t, time.Since(began), f.EndLimit, "it ended by itself")
 }
 
 // A daemon of its own /dev/shm uses the directory that its clients get, and the
@@ -254,17 +215,13 @@ func TestApart(t *testing.T) {
 	f.reply("share", "")
 	d, err := Start(t.Context(), f.Options)
 	if errors.Is(err, os.ErrPermission) {
-		if !strings.Contains(err.Error(), "CAP_SYS_ADMIN") {
-			t.Errorf("the error lacks what is missing: %v", err)
-		}
+		check.ErrorContains(t, err, "CAP_SYS_ADMIN", "the error lacks what is missing")
 		if os.Getenv("GPUWHISK_REQUIRE_PEERS") == "1" && os.Getuid() == 0 {
 			t.Fatal(err)
 		}
 		t.Skipf("no right to mount: %v", err)
 	}
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.NoError(t, err)
 	defer func() {
 		if err := d.Close(); err != nil {
 			t.Error(err)
@@ -274,12 +231,11 @@ func TestApart(t *testing.T) {
 		j, ok := d.Join(device)
 		name := fmt.Sprintf("gpuwhisk-test-%d", f.pid(device))
 		text, err := os.ReadFile(filepath.Join(j.Shm, name))
-		if !ok || err != nil || strings.TrimSpace(string(text)) != device {
-			t.Errorf("%s: %q, %v in %+v", device, text, err, j)
-		}
-		if _, err := os.Stat(filepath.Join("/dev/shm", name)); !errors.Is(err, os.ErrNotExist) {
-			t.Errorf("%s has written to the host's /dev/shm: %v", device, err)
-		}
+		check.That(check.Must(t), ok, "%s: %q, %v in %+v", device, text, err, j)
+		check.NoError(t, err, "%s: %q in %+v", device, text, j)
+		check.Equal(t, strings.TrimSpace(string(text)), device, "%s: %q, %v in %+v", device, text, err, j)
+		_, err = os.Stat(filepath.Join("/dev/shm", name))
+		check.ErrorIs(t, err, os.ErrNotExist, "%s has written to the host's /dev/shm", device)
 	}
 }
 
@@ -287,8 +243,6 @@ func TestApart(t *testing.T) {
 func TestWhereMPSRuns(t *testing.T) {
 	for name, want := range map[string]bool{"nvidia-cuda-mps\n": true, "nvidia-smi\n": false} {
 		root := fstest.MapFS{"proc/1/comm": {Data: []byte("init\n")}, "proc/17/comm": {Data: []byte(name)}, "proc/self/comm": {Data: []byte("nvidia-cuda-mps\n")}}
-		if got := Runs(root); got != want {
-			t.Errorf("%q: %t", name, got)
-		}
+		check.Equal(t, Runs(root), want, "%q", name)
 	}
 }

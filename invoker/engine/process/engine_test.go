@@ -17,6 +17,7 @@ import (
 	"time"
 
 	"github.com/gpuwhisk/gpuwhisk/invoker/container"
+	"github.com/gpuwhisk/gpuwhisk/invoker/develop/check"
 )
 
 type fixture struct {
@@ -31,9 +32,7 @@ func start(t testing.TB, change func(*Options)) *fixture {
 	t.Helper()
 	before := runtime.NumGoroutine()
 	self, err := os.Executable()
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.NoError(t, err)
 	options := DefaultOptions()
 	options.StateDir = t.TempDir()
 	// These waits are never used up: a reading ends by what it has read.
@@ -46,9 +45,7 @@ func start(t testing.TB, change func(*Options)) *fixture {
 		change(&options)
 	}
 	e, err := New(options)
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.NoError(t, err)
 	f := &fixture{Engine: e, t: t}
 	t.Cleanup(func() { f.end(before) })
 	return f
@@ -58,12 +55,8 @@ func (f *fixture) end(goroutines int) {
 	if err := f.Close(); err != nil {
 		f.t.Error(err)
 	}
-	if left := f.left(); len(left) > 0 {
-		f.t.Errorf("files left: %v", left)
-	}
-	if pids := f.processes(); len(pids) > 0 {
-		f.t.Errorf("processes left: %v", pids)
-	}
+	check.Equal(f.t, len(f.left()), 0, "files left")
+	check.Equal(f.t, len(f.processes()), 0, "processes left")
 	http.DefaultClient.CloseIdleConnections()
 	for deadline := time.Now().Add(time.Minute); runtime.NumGoroutine() > goroutines; <-time.After(time.Millisecond) {
 		if time.Now().After(deadline) {
@@ -100,9 +93,7 @@ func (f *fixture) awaitProcesses(want int) {
 		if n == want {
 			return
 		}
-		if time.Now().After(deadline) {
-			f.t.Fatalf("%d processes, want %d", n, want)
-		}
+		check.That(check.Must(f.t), !time.Now().After(deadline), "%d processes, want %d", n, want)
 	}
 }
 
@@ -115,9 +106,7 @@ func (f *fixture) spec() container.Spec {
 func (f *fixture) create() container.Handle {
 	f.t.Helper()
 	h, err := f.Create(f.t.Context(), f.spec())
-	if err != nil {
-		f.t.Fatal(err)
-	}
+	check.NoError(f.t, err)
 	return h
 }
 
@@ -139,9 +128,7 @@ func (f *fixture) run(addr string, v wish) (state, error) {
 func (f *fixture) mustRun(addr string, v wish) state {
 	f.t.Helper()
 	s, err := f.run(addr, v)
-	if err != nil {
-		f.t.Fatal(err)
-	}
+	check.NoError(f.t, err)
 	return s
 }
 
@@ -153,9 +140,7 @@ func (f *fixture) listening(addr string) {
 			conn.Close()
 			return
 		}
-		if time.Now().After(deadline) {
-			f.t.Fatalf("proxy at %s does not listen: %v", addr, err)
-		}
+		check.That(check.Must(f.t), !time.Now().After(deadline), "proxy at %s does not listen: %v", addr, err)
 	}
 }
 
@@ -182,32 +167,19 @@ func TestLife(t *testing.T) {
 	f := start(t, nil)
 	h := f.create()
 	f.mustRun(h.Addr, wish{})
-	if err := f.Pause(t.Context(), h.ID); err != nil {
-		t.Fatal(err)
-	}
+	check.NoError(t, f.Pause(t.Context(), h.ID))
 	client := http.Client{Timeout: 100 * time.Millisecond}
-	if _, err := client.Post("http://"+h.Addr+"/run", "application/json", strings.NewReader("{}")); err == nil {
-		t.Error("a paused process answers")
-	}
+	_, err := client.Post("http://"+h.Addr+"/run", "application/json", strings.NewReader("{}"))
+	check.That(t, err != nil, "a paused process answers")
 	client.CloseIdleConnections()
-	if err := f.Resume(t.Context(), h.ID); err != nil {
-		t.Fatal(err)
-	}
+	check.NoError(t, f.Resume(t.Context(), h.ID))
 	f.mustRun(h.Addr, wish{})
-	if f.OOMKilled(t.Context(), h.ID) {
-		t.Error("a healthy process was killed for memory")
-	}
+	check.That(t, !f.OOMKilled(t.Context(), h.ID), "a healthy process was killed for memory")
 	for range 2 {
-		if err := f.Remove(t.Context(), h.ID); err != nil {
-			t.Error(err)
-		}
+		check.NoError(t, f.Remove(t.Context(), h.ID))
 	}
-	if err := f.Pause(t.Context(), h.ID); !errors.Is(err, container.ErrGone) {
-		t.Errorf("pause of a removed process: got %v", err)
-	}
-	if err := f.Resume(t.Context(), h.ID); !errors.Is(err, container.ErrGone) {
-		t.Errorf("resume of a removed process: got %v", err)
-	}
+	check.ErrorIs(t, f.Pause(t.Context(), h.ID), container.ErrGone, "pause of a removed process")
+	check.ErrorIs(t, f.Resume(t.Context(), h.ID), container.ErrGone, "resume of a removed process")
 }
 
 // A process may wait where no signal reaches it, such as for a child that is to
@@ -216,9 +188,8 @@ func TestLife(t *testing.T) {
 func TestPauseOfAProcessThatDoesNotStop(t *testing.T) {
 	f := start(t, nil)
 	h := f.create()
-	if _, err := f.run(h.Addr, wish{Fork: true}); err != nil {
-		t.Fatal(err)
-	}
+	_, err := f.run(h.Addr, wish{Fork: true})
+	check.NoError(t, err)
 	forked := 0
 	for deadline := time.Now().Add(time.Minute); forked == 0 && time.Now().Before(deadline); <-time.After(time.Millisecond) {
 		for _, pid := range f.processes() {
@@ -238,24 +209,16 @@ func TestPauseOfAProcessThatDoesNotStop(t *testing.T) {
 	}
 	f.find(h.ID).watched() // as the memory's watcher asks
 	cancel()
-	if err := <-paused; !errors.Is(err, context.Canceled) {
-		t.Errorf("got %v", err)
-	}
-	if err := f.Remove(t.Context(), h.ID); err != nil {
-		t.Error(err)
-	}
+	check.ErrorIs(t, check.Receive(t, paused), context.Canceled)
+	check.NoError(t, f.Remove(t.Context(), h.ID))
 }
 
 func TestRemovePaused(t *testing.T) {
 	f := start(t, nil)
 	h := f.create()
 	f.listening(h.Addr)
-	if err := f.Pause(t.Context(), h.ID); err != nil {
-		t.Fatal(err)
-	}
-	if err := f.Remove(t.Context(), h.ID); err != nil {
-		t.Error(err)
-	}
+	check.NoError(t, f.Pause(t.Context(), h.ID))
+	check.NoError(t, f.Remove(t.Context(), h.ID))
 }
 
 // What hangs in the kernel delays nothing else, and is cleaned up when it comes back.
@@ -265,12 +228,10 @@ func TestRemoveWhatHangs(t *testing.T) {
 	c := f.find(h.ID)
 	c.wg.Add(1) // as if it did not end
 	f.endTime = time.Millisecond
-	if err := f.Remove(t.Context(), h.ID); err == nil || !strings.Contains(err.Error(), "hangs in the kernel") {
-		t.Errorf("got %v", err)
-	}
-	if _, err := os.Stat(c.dir); err != nil {
-		t.Error("freed before its end")
-	}
+	err := f.Remove(t.Context(), h.ID)
+	check.ErrorContains(t, err, "hangs in the kernel")
+	_, err = os.Stat(c.dir)
+	check.NoError(t, err, "freed before its end")
 	c.wg.Done()
 	for {
 		if _, err := os.Stat(c.dir); errors.Is(err, os.ErrNotExist) {
@@ -295,12 +256,9 @@ func TestSurroundings(t *testing.T) {
 	}
 	slices.Sort(want)
 	slices.Sort(s.Environ)
-	if !slices.Equal(s.Environ, want) {
-		t.Errorf("environment\n got %q\nwant %q", s.Environ, want)
-	}
-	if s.Dir != dir+"/home" || s.Files != noFile {
-		t.Errorf("directory %s, files %d", s.Dir, s.Files)
-	}
+	check.EqualSlices(t, s.Environ, want)
+	check.Equal(t, s.Dir, dir+"/home")
+	check.Equal(t, s.Files, noFile)
 }
 
 // What a device sets overrides all else, and nothing else steers the driver.
@@ -310,9 +268,7 @@ func TestEnvironmentOfGPU(t *testing.T) {
 	spec.Env = append(spec.Env, "LD_PRELOAD=/lib/other.so", "NVIDIA_VISIBLE_DEVICES=all", "CUDA_MODULE_LOADING=LAZY", "GPUWHISK_SHIM=off", "A=1")
 	spec.GPU = &container.GPU{Device: "GPU-8f6", Env: []string{"CUDA_VISIBLE_DEVICES=0", "LD_LIBRARY_PATH=/fake"}}
 	h, err := f.Create(t.Context(), spec)
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.NoError(t, err)
 	var got []string
 	for _, v := range f.mustRun(h.Addr, wish{}).Environ {
 		if strings.HasPrefix(v, markerVar+"=") || strings.HasPrefix(v, "GPUWHISK_TEST_") {
@@ -323,12 +279,8 @@ func TestEnvironmentOfGPU(t *testing.T) {
 		}
 	}
 	slices.Sort(got)
-	if want := []string{"A=1", "CUDA_VISIBLE_DEVICES=0", "LD_LIBRARY_PATH=/fake"}; !slices.Equal(got, want) {
-		t.Errorf("environment %q, want %q", got, want)
-	}
-	if err := f.Remove(t.Context(), h.ID); err != nil {
-		t.Error(err)
-	}
+	check.EqualSlices(t, got, []string{"A=1", "CUDA_VISIBLE_DEVICES=0", "LD_LIBRARY_PATH=/fake"})
+	check.NoError(t, f.Remove(t.Context(), h.ID))
 }
 
 func TestVisibleDevice(t *testing.T) {
@@ -342,9 +294,7 @@ func TestVisibleDevice(t *testing.T) {
 		{&container.GPU{Device: "GPU-8f6"}, "GPU-8f6"},
 		{&container.GPU{Device: "nvidia.com/gpu=3"}, "3"},
 	} {
-		if got := visible(c.gpu); got != c.want {
-			t.Errorf("%+v: got %s, want %s", c.gpu, got, c.want)
-		}
+		check.Equal(t, visible(c.gpu), c.want, "%+v", c.gpu)
 	}
 }
 
@@ -362,48 +312,33 @@ func TestUnknownKind(t *testing.T) {
 		spec.Kind = kind
 		_, err := f.Create(t.Context(), spec)
 		var failed *container.CreateError
-		if !errors.As(err, &failed) || failed.Blame != want.blame || failed.Message != want.message {
-			t.Errorf("%s: got %v, want %v", kind, err, want)
-		}
+		check.That(check.Must(t), errors.As(err, &failed), "%s: got %v, want %v", kind, err, want)
+		check.Equal(t, failed.Blame, want.blame, "%s: got %v, want %v", kind, err, want)
+		check.Equal(t, failed.Message, want.message, "%s: got %v, want %v", kind, err, want)
 	}
-	if left := f.left(); len(left) > 0 {
-		t.Errorf("left: %v", left)
-	}
+	check.Equal(t, len(f.left()), 0)
 }
 
 func TestOutOfMemory(t *testing.T) {
 	f := start(t, nil)
 	h := f.create()
-	if _, err := f.run(h.Addr, wish{Allocate: 600}); err == nil {
-		t.Fatal("600 MiB fit into 256")
-	}
-	if !f.OOMKilled(t.Context(), h.ID) {
-		t.Error("the kill for memory is not reported")
-	}
-	if id := f.awaitDeath(); id != h.ID {
-		t.Errorf("died: %s, want %s", id, h.ID)
-	}
+	_, err := f.run(h.Addr, wish{Allocate: 600})
+	check.That(check.Must(t), err != nil, "600 MiB fit into 256")
+	check.That(t, f.OOMKilled(t.Context(), h.ID), "the kill for memory is not reported")
+	check.Equal(t, f.awaitDeath(), h.ID)
 }
 
 func TestExit(t *testing.T) {
 	f := start(t, nil)
 	h := f.create()
-	if _, err := f.run(h.Addr, wish{Stdout: "last words", Exit: true}); err == nil {
-		t.Fatal("an answer from the dead")
-	}
-	if id := f.awaitDeath(); id != h.ID {
-		t.Errorf("died: %s, want %s", id, h.ID)
-	}
-	if f.OOMKilled(t.Context(), h.ID) {
-		t.Error("an exit was taken for a kill")
-	}
+	_, err := f.run(h.Addr, wish{Stdout: "last words", Exit: true})
+	check.That(check.Must(t), err != nil, "an answer from the dead")
+	check.Equal(t, f.awaitDeath(), h.ID)
+	check.That(t, !f.OOMKilled(t.Context(), h.ID), "an exit was taken for a kill")
 	got := f.Logs(t.Context(), h.ID, failedRequest())
-	if len(got.Lines) != 2 || !strings.HasSuffix(got.Lines[0], " stdout: last words") {
-		t.Errorf("got %q", got.Lines)
-	}
-	if err := f.Pause(t.Context(), h.ID); !errors.Is(err, container.ErrGone) {
-		t.Errorf("pause of a dead process: got %v", err)
-	}
+	check.Equal(check.Must(t), len(got.Lines), 2)
+	check.That(t, strings.HasSuffix(got.Lines[0], " stdout: last words"), "got %q", got.Lines)
+	check.ErrorIs(t, f.Pause(t.Context(), h.ID), container.ErrGone, "pause of a dead process")
 }
 
 // A process ends with everything it has started, even what has left its group
@@ -413,38 +348,26 @@ func TestRemoveEndsDescendants(t *testing.T) {
 	h := f.create()
 	f.mustRun(h.Addr, wish{Sleepers: 3, Orphan: true})
 	f.awaitProcesses(5) // the proxy, 3 children and an orphan
-	if err := f.Remove(t.Context(), h.ID); err != nil {
-		t.Error(err)
-	}
-	if pids := f.processes(); len(pids) > 0 {
-		t.Errorf("left: %v", pids)
-	}
+	check.NoError(t, f.Remove(t.Context(), h.ID))
+	check.Equal(t, len(f.processes()), 0)
 }
 
 func TestForkBomb(t *testing.T) {
 	f := start(t, func(o *Options) { o.PidsLimit = 8 })
 	h := f.create()
 	_, _ = f.run(h.Addr, wish{Sleepers: 40})
-	if id := f.awaitDeath(); id != h.ID {
-		t.Errorf("died: %s, want %s", id, h.ID)
-	}
+	check.Equal(t, f.awaitDeath(), h.ID)
 }
 
 func TestCloseRefusesLaterWork(t *testing.T) {
 	f := start(t, nil)
 	h := f.create()
-	if err := f.Close(); err != nil {
-		t.Error(err)
-	}
-	if _, err := f.Create(t.Context(), f.spec()); err == nil {
-		t.Error("a closed engine creates")
-	}
-	if _, open := <-f.Died(); open {
-		t.Error("the end of the engine is reported as a death")
-	}
-	if err := f.Remove(context.Background(), h.ID); err != nil {
-		t.Error(err)
-	}
+	check.NoError(t, f.Close())
+	_, err := f.Create(t.Context(), f.spec())
+	check.That(t, err != nil, "a closed engine creates")
+	_, open := <-f.Died()
+	check.That(t, !open, "the end of the engine is reported as a death")
+	check.NoError(t, f.Remove(context.Background(), h.ID))
 }
 
 // What a process has printed is in its log, and its death is reported, although
@@ -452,17 +375,11 @@ func TestCloseRefusesLaterWork(t *testing.T) {
 func TestOutputThatStaysOpen(t *testing.T) {
 	f := start(t, nil)
 	h := f.create()
-	if _, err := f.run(h.Addr, wish{Stdout: "last words", Keeper: true, Exit: true}); err == nil {
-		t.Error("a process that ended has answered")
-	}
-	if id := f.awaitDeath(); id != h.ID {
-		t.Errorf("%s died, want %s", id, h.ID)
-	}
+	_, err := f.run(h.Addr, wish{Stdout: "last words", Keeper: true, Exit: true})
+	check.That(t, err != nil, "a process that ended has answered")
+	check.Equal(t, f.awaitDeath(), h.ID)
 	got := f.Logs(t.Context(), h.ID, container.LogRequest{LimitBytes: 1 << 20, Failed: true})
-	if len(got.Lines) == 0 || !strings.HasSuffix(got.Lines[0], "stdout: last words") {
-		t.Errorf("log %q", got.Lines)
-	}
-	if err := f.Remove(t.Context(), h.ID); err != nil {
-		t.Error(err)
-	}
+	check.That(t, len(got.Lines) != 0, "log %q", got.Lines)
+	check.That(t, strings.HasSuffix(got.Lines[0], "stdout: last words"), "log %q", got.Lines)
+	check.NoError(t, f.Remove(t.Context(), h.ID))
 }

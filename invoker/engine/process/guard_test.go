@@ -1,10 +1,11 @@
 package process
 
 import (
-	"slices"
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"github.com/gpuwhisk/gpuwhisk/invoker/develop/check"
 )
 
 func TestLeaderOf(t *testing.T) {
@@ -15,9 +16,7 @@ func TestLeaderOf(t *testing.T) {
 		105: {parent: 106, session: 5}, 106: {parent: 105, session: 5}, // no way up
 	}
 	for pid, want := range map[int]int{1: 0, 100: 100, 101: 100, 102: 100, 103: 100, 104: 0, 105: 0, 999: 0} {
-		if got := leaderOf(pid, stats, map[int]bool{100: true}); got != want {
-			t.Errorf("%d: got %d, want %d", pid, got, want)
-		}
+		check.Equal(t, leaderOf(pid, stats, map[int]bool{100: true}), want, "%d", pid)
 	}
 }
 
@@ -27,9 +26,8 @@ func TestFamilies(t *testing.T) {
 	f.mustRun(h.Addr, wish{Sleepers: 2})
 	c := f.find(h.ID)
 	family := families([]*child{c})[c.pid]
-	if len(family) != 3 || !slices.Contains(family, c.pid) {
-		t.Errorf("got %v, want the leader %d and two", family, c.pid)
-	}
+	check.Equal(t, len(family), 3)
+	check.Includes(t, family, c.pid)
 }
 
 // Without a running container nothing is looked at.
@@ -39,8 +37,6 @@ func TestGuardRests(t *testing.T) {
 		g := newGuard(func() []*child { tries++; return nil }, 0, nil)
 		<-time.After(time.Hour)
 		g.close()
-		if tries != 1 {
-			t.Errorf("%d looks in an hour", tries)
-		}
+		check.Equal(t, tries, 1, "looks in an hour")
 	})
 }

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/gpuwhisk/gpuwhisk/invoker/container"
+	"github.com/gpuwhisk/gpuwhisk/invoker/develop/check"
 )
 
 // strand is an engine in a process of its own that is killed while a proxy and
@@ -38,40 +39,24 @@ func strand() {
 func TestCleanUpAfterCrash(t *testing.T) {
 	f := start(t, nil)
 	self, err := os.Executable()
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.NoError(t, err)
 	cmd := exec.Command(self)
 	cmd.Env = []string{actAs + "=engine", "GPUWHISK_TEST_DIR=" + f.options.StateDir}
 	out, err := cmd.StdoutPipe()
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
+	check.NoError(t, err)
+	check.NoError(t, cmd.Start())
 	line, err := bufio.NewReader(out).ReadBytes('\n')
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.NoError(t, err)
 	f.mustRun(string(bytes.TrimSpace(line)), wish{Orphan: true})
 	f.awaitProcesses(2) // the proxy and an orphan
 	_ = cmd.Process.Kill()
 	_ = cmd.Wait()
 	for deadline := time.Now().Add(time.Minute); len(f.processes()) > 1; <-time.After(time.Millisecond) {
-		if time.Now().After(deadline) {
-			t.Fatal("the proxy outlives its engine")
-		}
+		check.That(check.Must(t), !time.Now().After(deadline), "the proxy outlives its engine")
 	}
-	if err := f.CleanUp(t.Context(), "wsk00_"); err != nil {
-		t.Error(err)
-	}
-	if pids := f.processes(); len(pids) > 0 {
-		t.Errorf("left: %v", pids)
-	}
-	if left := f.left(); len(left) > 0 {
-		t.Errorf("left: %v", left)
-	}
+	check.NoError(t, f.CleanUp(t.Context(), "wsk00_"))
+	check.Equal(t, len(f.processes()), 0)
+	check.Equal(t, len(f.left()), 0)
 }
 
 // A process is found from the moment on when it is there.
@@ -80,22 +65,14 @@ func TestMarkerIsSeenAtOnce(t *testing.T) {
 	for i := range 500 {
 		cmd := exec.Command("sleep", "60")
 		cmd.Env = []string{marker}
-		if err := cmd.Start(); err != nil {
-			t.Fatal(err)
-		}
+		check.NoError(t, cmd.Start())
 		seen := hasMarker(cmd.Process.Pid, marker, newRetries())
 		_ = cmd.Process.Kill()
 		_ = cmd.Wait()
-		if !seen {
-			t.Fatalf("process %d was not seen", i)
-		}
+		check.That(check.Must(t), seen, "process %d was not seen", i)
 	}
-	if hasMarker(2, marker, newRetries()) {
-		t.Error("seen in a thread of the kernel")
-	}
-	if hasMarker(os.Getpid(), marker, newRetries()) {
-		t.Error("seen in this process")
-	}
+	check.That(t, !hasMarker(2, marker, newRetries()), "seen in a thread of the kernel")
+	check.That(t, !hasMarker(os.Getpid(), marker, newRetries()), "seen in this process")
 }
 
 func TestCleanUpByPrefix(t *testing.T) {
@@ -103,30 +80,21 @@ func TestCleanUpByPrefix(t *testing.T) {
 	kept := f.spec()
 	kept.Name = "wsk010_1_a"
 	for _, spec := range []container.Spec{f.spec(), kept} {
-		if _, err := f.Create(t.Context(), spec); err != nil {
-			t.Fatal(err)
-		}
+		_, err := f.Create(t.Context(), spec)
+		check.NoError(t, err)
 	}
-	if err := os.Mkdir(filepath.Join(f.options.StateDir, "wsk00_9_b.ff"), 0o700); err != nil {
-		t.Fatal(err)
-	}
-	if err := f.CleanUp(t.Context(), "wsk00_"); err != nil {
-		t.Error(err)
-	}
-	if left := f.left(); len(left) != 1 {
-		t.Errorf("left: %v, want one", left)
-	}
+	check.NoError(t, os.Mkdir(filepath.Join(f.options.StateDir, "wsk00_9_b.ff"), 0o700))
+	check.NoError(t, f.CleanUp(t.Context(), "wsk00_"))
+	check.Equal(t, len(f.left()), 1)
 }
 
 func TestParseStat(t *testing.T) {
 	got, err := parseStat([]byte("12 (a) b (c) S 3 12 11 0 -1 4194560 1 2 3 4 5 6 7 8 20 0 1 0 4711 8 9\n"))
-	if want := (stat{parent: 3, session: 11}); err != nil || got != want {
-		t.Errorf("got %+v, %v, want %+v", got, err, want)
-	}
+	check.NoError(t, err)
+	check.Equal(t, got, (stat{parent: 3, session: 11}))
 	for _, text := range []string{"", "12 (a", "12 (a) S 3 12", "12 (a) S x 12 11 0 -1 4194560 1 2 3 4 5 6 7 8 20 0 1 0 4711"} {
-		if _, err := parseStat([]byte(text)); err == nil {
-			t.Errorf("%q is taken", text)
-		}
+		_, err := parseStat([]byte(text))
+		check.That(t, err != nil, "%q is taken", text)
 	}
 }
 
@@ -138,7 +106,6 @@ func TestRetriesEnd(t *testing.T) {
 	for tries.wait() {
 		n++
 	}
-	if n != 1000 || tries.wait() {
-		t.Errorf("%d looks", n)
-	}
+	check.Equal(t, n, 1000)
+	check.That(t, !tries.wait(), "%d looks", n)
 }

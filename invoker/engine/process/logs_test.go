@@ -3,6 +3,8 @@ package process
 import (
 	"strings"
 	"testing"
+
+	"github.com/gpuwhisk/gpuwhisk/invoker/develop/check"
 )
 
 func TestLogs(t *testing.T) {
@@ -10,22 +12,20 @@ func TestLogs(t *testing.T) {
 	h := f.create()
 	f.mustRun(h.Addr, wish{Stdout: "one\ntwo", Stderr: "three\n"})
 	got := f.Logs(t.Context(), h.ID, request())
-	if len(got.Lines) != 3 || got.Incomplete || got.Truncated {
-		t.Fatalf("got %+v", got)
-	}
+	check.Equal(check.Must(t), len(got.Lines), 3)
+	check.That(check.Must(t), !got.Incomplete, "got %+v", got)
+	check.That(check.Must(t), !got.Truncated, "got %+v", got)
 	all := strings.Join(got.Lines, "\n")
 	for _, want := range []string{" stdout: one", " stdout: two", " stderr: three"} {
-		if !strings.Contains(all, want) {
-			t.Errorf("%q is missing in %q", want, got.Lines)
-		}
+		check.Contains(t, all, want, "%q is missing in %q", want, got.Lines)
 	}
 	f.mustRun(h.Addr, wish{})
-	if got := f.Logs(t.Context(), h.ID, request()); len(got.Lines) > 0 || got.Incomplete {
-		t.Errorf("second run: got %+v", got)
-	}
-	if got := f.Logs(t.Context(), "unknown", request()); !got.Incomplete || len(got.Lines) != 1 {
-		t.Errorf("unknown container: got %+v", got)
-	}
+	got = f.Logs(t.Context(), h.ID, request())
+	check.Equal(t, len(got.Lines), 0)
+	check.That(t, !got.Incomplete, "second run: got %+v", got)
+	got = f.Logs(t.Context(), "unknown", request())
+	check.That(check.Must(t), got.Incomplete, "unknown container: got %+v", got)
+	check.Equal(t, len(got.Lines), 1)
 }
 
 // TestPipeInsteadOfTheLog: a process that puts a pipe where its log is has its output
@@ -34,9 +34,9 @@ func TestPipeInsteadOfTheLog(t *testing.T) {
 	f := start(t, nil)
 	h := f.create()
 	f.mustRun(h.Addr, wish{Stdout: "one\n", Pipe: f.find(h.ID).logPath()})
-	if got := f.Logs(t.Context(), h.ID, request()); len(got.Lines) != 1 || got.Incomplete {
-		t.Errorf("got %+v", got)
-	}
+	got := f.Logs(t.Context(), h.ID, request())
+	check.Equal(t, len(got.Lines), 1)
+	check.That(t, !got.Incomplete, "got %+v", got)
 }
 
 // TestLogLargerThanItsFiles: the beginning of a log that is rotated twice before it is
@@ -47,13 +47,12 @@ func TestLogLargerThanItsFiles(t *testing.T) {
 	c := f.find(h.ID)
 	for _, line := range []string{"first\n", "lost\n"} {
 		c.out.write("stdout", []byte(line))
-		if err := c.out.rotate(); err != nil {
-			t.Fatal(err)
-		}
+		check.NoError(t, c.out.rotate())
 	}
 	f.mustRun(h.Addr, wish{Stdout: "last\n"})
 	got := f.Logs(t.Context(), h.ID, request())
-	if len(got.Lines) != 3 || !strings.HasSuffix(got.Lines[0], " stdout: first") || !strings.HasSuffix(got.Lines[1], " stdout: last") || !got.Incomplete {
-		t.Errorf("got %+v", got)
-	}
+	check.Equal(check.Must(t), len(got.Lines), 3)
+	check.That(check.Must(t), strings.HasSuffix(got.Lines[0], " stdout: first"), "got %+v", got)
+	check.That(check.Must(t), strings.HasSuffix(got.Lines[1], " stdout: last"), "got %+v", got)
+	check.That(t, got.Incomplete, "got %+v", got)
 }

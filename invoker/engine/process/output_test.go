@@ -13,6 +13,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/gpuwhisk/gpuwhisk/invoker/container"
+	"github.com/gpuwhisk/gpuwhisk/invoker/develop/check"
 	"github.com/gpuwhisk/gpuwhisk/invoker/engine/logs"
 )
 
@@ -20,13 +21,9 @@ import (
 func texts(t *testing.T, from io.Reader, limit int64) (*output, []string) {
 	t.Helper()
 	o, err := openOutput(filepath.Join(t.TempDir(), "log"), limit)
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.NoError(t, err)
 	printed(t, o, "stdout", from)
-	if err := o.close(); err != nil {
-		t.Fatal(err)
-	}
+	check.NoError(t, o.close())
 	return o, readTexts(t, o.path)
 }
 
@@ -43,15 +40,12 @@ func printed(t *testing.T, o *output, name string, from io.Reader) {
 func readTexts(t *testing.T, path string) []string {
 	t.Helper()
 	content, err := os.ReadFile(path)
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.NoError(t, err)
 	var got []string
 	for raw := range bytes.Lines(content) {
 		line, err := logs.ParseLine(bytes.TrimSuffix(raw, []byte("\n")))
-		if err != nil || line.Stream != "stdout" {
-			t.Fatalf("line %q: %v, %v", raw, line, err)
-		}
+		check.NoError(t, err, "line %q: %v", raw, line)
+		check.Equal(check.Must(t), line.Stream, "stdout", "line %q", raw)
 		got = append(got, line.Log)
 	}
 	return got
@@ -61,9 +55,7 @@ func readTexts(t *testing.T, path string) []string {
 // may be the end of an activation.
 func TestLineAfterAFullDisk(t *testing.T) {
 	var ends [2]int
-	if err := unix.Pipe2(ends[:], unix.O_CLOEXEC|unix.O_NONBLOCK); err != nil {
-		t.Fatal(err)
-	}
+	check.NoError(t, unix.Pipe2(ends[:], unix.O_CLOEXEC|unix.O_NONBLOCK))
 	reader, full := os.NewFile(uintptr(ends[0]), "reader"), os.NewFile(uintptr(ends[1]), "disk")
 	defer reader.Close()
 	defer full.Close()
@@ -71,29 +63,25 @@ func TestLineAfterAFullDisk(t *testing.T) {
 		t.Skip("the size of a pipe cannot be set: ", err)
 	}
 	o := &output{file: full}
-	if err := full.SetWriteDeadline(time.Now().Add(10 * time.Millisecond)); err != nil {
-		t.Fatal(err)
-	}
+	check.NoError(t, full.SetWriteDeadline(time.Now().Add(10*time.Millisecond)))
 	for range 2 { // the second finds the disk full
 		o.write("stdout", bytes.Repeat([]byte("x"), 5000))
 	}
 	part := make([]byte, 4096)
-	if _, err := io.ReadFull(reader, part); err != nil {
-		t.Fatal(err)
-	}
+	_, err := io.ReadFull(reader, part)
+	check.NoError(t, err)
 	_ = full.SetWriteDeadline(time.Time{})
 	o.write("stdout", []byte("next\n"))
 	o.write("stdout", []byte("last\n"))
 	_ = full.Close()
 	rest, _ := io.ReadAll(reader)
 	lines := bytes.Split(append(part, rest...), []byte("\n"))
-	if len(lines) != 4 || !bytes.Contains(lines[1], []byte("next")) || !bytes.Contains(lines[2], []byte("last")) {
-		t.Errorf("got %d lines: %q", len(lines), lines[1:])
-	}
+	check.Equal(check.Must(t), len(lines), 4)
+	check.Contains(t, string(lines[1]), "next")
+	check.Contains(t, string(lines[2]), "last")
 	for _, raw := range lines[1 : len(lines)-1] {
-		if _, err := logs.ParseLine(raw); err != nil {
-			t.Errorf("%q: %v", raw, err)
-		}
+		_, err := logs.ParseLine(raw)
+		check.NoError(t, err, "%q", raw)
 	}
 }
 
@@ -117,9 +105,7 @@ func TestOutputIsCutAsDockerDoes(t *testing.T) {
 				"at once": strings.NewReader(c.text), "by halves": iotest.HalfReader(strings.NewReader(c.text)),
 			} {
 				_, got := texts(t, from, 0)
-				if strings.Join(got, "|") != strings.Join(c.want, "|") {
-					t.Errorf("%s: got %d lines %.60q, want %d", how, len(got), got, len(c.want))
-				}
+				check.Equal(t, strings.Join(got, "|"), strings.Join(c.want, "|"), "%s: got %d lines %.60q, want %d", how, len(got), got, len(c.want))
 			}
 		})
 	}
@@ -129,14 +115,10 @@ func TestOutputIsCutAsDockerDoes(t *testing.T) {
 func TestOutputRotates(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "log")
 	o, err := openOutput(path, 400)
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.NoError(t, err)
 	defer o.close()
 	file, err := logs.OpenFile(path)
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.NoError(t, err)
 	tail := logs.NewTail(file, logs.DefaultWaits())
 	defer tail.Close()
 	for i := range 20 {
@@ -144,25 +126,21 @@ func TestOutputRotates(t *testing.T) {
 		printed(t, o, "stdout", strings.NewReader(text+"\n"+logs.Sentinel+"\n"))
 		printed(t, o, "stderr", strings.NewReader(logs.Sentinel+"\n"))
 		got := tail.Collect(t.Context(), container.LogRequest{WaitForSentinel: true, LimitBytes: 1 << 20, Now: time.Now()})
-		if len(got.Lines) != 1 || !strings.HasSuffix(got.Lines[0], text) || got.Incomplete {
-			t.Fatalf("run %d: got %+v", i, got)
-		}
+		check.Equal(check.Must(t), len(got.Lines), 1, "run %d", i)
+		check.That(check.Must(t), strings.HasSuffix(got.Lines[0], text), "run %d: got %+v", i, got)
+		check.That(check.Must(t), !got.Incomplete, "run %d: got %+v", i, got)
 	}
-	if _, err := os.Stat(path + ".1"); err != nil {
-		t.Error(err)
-	}
+	_, err = os.Stat(path + ".1")
+	check.NoError(t, err)
 }
 
 // TestOutputDoesNotWaitForAPipe: a pipe that the process puts in the place of its log
 // does not hold up the rotation, and is not written to.
 func TestOutputDoesNotWaitForAPipe(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "log")
-	if err := unix.Mkfifo(path, 0o600); err != nil {
-		t.Fatal(err)
-	}
-	if _, err := openOutput(path, 0); err == nil {
-		t.Error("a pipe is opened")
-	}
+	check.NoError(t, unix.Mkfifo(path, 0o600))
+	_, err := openOutput(path, 0)
+	check.That(t, err != nil, "a pipe is opened")
 }
 
 func FuzzOutput(f *testing.F) {
@@ -185,9 +163,7 @@ func BenchmarkCreateToAnswer(b *testing.B) {
 	for b.Loop() {
 		h := f.create()
 		f.mustRun(h.Addr, wish{})
-		if err := f.Remove(b.Context(), h.ID); err != nil {
-			b.Fatal(err)
-		}
+		check.NoError(b, f.Remove(b.Context(), h.ID))
 	}
 }
 
@@ -196,9 +172,7 @@ func BenchmarkCreate(b *testing.B) {
 	for b.Loop() {
 		h := f.create()
 		b.StopTimer()
-		if err := f.Remove(b.Context(), h.ID); err != nil {
-			b.Fatal(err)
-		}
+		check.NoError(b, f.Remove(b.Context(), h.ID))
 		b.StartTimer()
 	}
 }

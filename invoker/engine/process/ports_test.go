@@ -4,6 +4,8 @@ import (
 	"net"
 	"strconv"
 	"testing"
+
+	"github.com/gpuwhisk/gpuwhisk/invoker/develop/check"
 )
 
 // What one engine has handed out no other does, although nothing listens there
@@ -11,25 +13,17 @@ import (
 func TestPortsAreClaimed(t *testing.T) {
 	p := newPorts()
 	port, err := p.take()
-	if err != nil {
-		t.Fatal(err)
-	}
-	if _, err := claim(port); err == nil {
-		t.Error("a port is claimed twice")
-	}
+	check.NoError(t, err)
+	_, err = claim(port)
+	check.That(t, err != nil, "a port is claimed twice")
 	l, err := net.Listen("tcp", net.JoinHostPort(loopback, strconv.Itoa(port)))
-	if err != nil {
-		t.Fatalf("the proxy cannot listen at its port: %v", err)
-	}
+	check.NoError(t, err, "the proxy cannot listen at its port")
 	p.free(port)
-	if _, err := claim(port); err == nil {
-		t.Error("a port of another listener is claimed")
-	}
+	_, err = claim(port)
+	check.That(t, err != nil, "a port of another listener is claimed")
 	_ = l.Close()
 	again, err := claim(port)
-	if err != nil {
-		t.Fatalf("a port that was given back: %v", err)
-	}
+	check.NoError(t, err, "a port that was given back")
 	_ = again.Close()
 }
 
@@ -45,8 +39,8 @@ func TestPortsLieBesideThoseOfClients(t *testing.T) {
 		{1024, 65000, 20000, 32767},
 		{40000, 65535, 20000, 39999},
 	} {
-		if first, last := beside(c.low, c.high); first != c.first || last != c.last {
-			t.Errorf("beside %d to %d: %d to %d, want %d to %d", c.low, c.high, first, last, c.first, c.last)
-		}
+		first, last := beside(c.low, c.high)
+		check.Equal(t, first, c.first, "beside %d to %d", c.low, c.high)
+		check.Equal(t, last, c.last, "beside %d to %d", c.low, c.high)
 	}
 }

@@ -7,6 +7,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/gpuwhisk/gpuwhisk/invoker/develop/check"
 )
 
 func TestAnswersThatAreNone(t *testing.T) {
@@ -41,9 +43,10 @@ func TestAnswersThatAreNone(t *testing.T) {
 			}
 		})
 		x := p.client(t).Run(t.Context(), nil, time.Minute, wide)
-		if x.Failure != NoResponse || x.Err == nil || x.Status != 0 || x.Body != nil {
-			t.Errorf("%s: %v %v status %d body %q", name, x.Failure, x.Err, x.Status, x.Body)
-		}
+		check.Equal(t, x.Failure, NoResponse, "%s", name)
+		check.That(check.Must(t), x.Err != nil, "%s: %v %v status %d body %q", name, x.Failure, x.Err, x.Status, x.Body)
+		check.Equal(t, x.Status, 0, "%s", name)
+		check.That(t, x.Body == nil, "%s: %v %v status %d body %q", name, x.Failure, x.Err, x.Status, x.Body)
 	}
 }
 
@@ -57,17 +60,17 @@ func TestAnswersThatAreUnusualButGood(t *testing.T) {
 		"keep-alive":    "HTTP/1.1 200 OK\r\nContent-Length: 2\r\nConnection: keep-alive\r\n\r\n{}",
 	} {
 		p := listen(t, answers(text))
-		if x := p.client(t).Run(t.Context(), nil, time.Minute, wide); !x.OK() || string(x.Body) != "{}" {
-			t.Errorf("%s: %v %v %q", name, x.Failure, x.Err, x.Body)
-		}
+		x := p.client(t).Run(t.Context(), nil, time.Minute, wide)
+		check.That(check.Must(t), x.OK(), "%s: %v %v %q", name, x.Failure, x.Err, x.Body)
+		check.Equal(t, string(x.Body), "{}", "%s", name)
 	}
 }
 
 func TestEmptyBodyIsAnAnswer(t *testing.T) {
 	p := listen(t, answers(ok("")))
-	if x := p.client(t).Run(t.Context(), nil, time.Minute, wide); !x.OK() || len(x.Body) != 0 {
-		t.Errorf("%v %v %q", x.Failure, x.Err, x.Body)
-	}
+	x := p.client(t).Run(t.Context(), nil, time.Minute, wide)
+	check.That(check.Must(t), x.OK(), "%v %v %q", x.Failure, x.Err, x.Body)
+	check.Equal(t, len(x.Body), 0)
 }
 
 func TestLongAnswerIsTruncated(t *testing.T) {
@@ -83,9 +86,10 @@ func TestLongAnswerIsTruncated(t *testing.T) {
 		{Limit{Max: 0, Truncation: 0}, "", true},
 	} {
 		x := p.client(t).Run(t.Context(), nil, time.Minute, c.limit)
-		if string(x.Body) != c.body || x.Truncated != c.cut || x.ContentLength != 10 || x.Failure != None {
-			t.Errorf("%+v: %q truncated %v length %d %v", c.limit, x.Body, x.Truncated, x.ContentLength, x.Failure)
-		}
+		check.Equal(t, string(x.Body), c.body, "%+v", c.limit)
+		check.Equal(t, x.Truncated, c.cut, "%+v", c.limit)
+		check.Equal(t, x.ContentLength, 10, "%+v", c.limit)
+		check.Equal(t, x.Failure, None, "%+v", c.limit)
 		if x.Truncated && x.Max != c.limit.Max {
 			t.Errorf("max %d, want %d", x.Max, c.limit.Max)
 		}
@@ -104,7 +108,6 @@ func TestEndlessAnswerIsTruncated(t *testing.T) {
 		}
 	})
 	x := p.client(t).Run(t.Context(), nil, time.Minute, Limit{Max: 1000, Truncation: 1000})
-	if !x.Truncated || len(x.Body) != 1000 {
-		t.Errorf("%v %v, %d bytes", x.Failure, x.Err, len(x.Body))
-	}
+	check.That(check.Must(t), x.Truncated, "%v %v, %d bytes", x.Failure, x.Err, len(x.Body))
+	check.Equal(t, len(x.Body), 1000, "%v", x.Failure)
 }

@@ -2,11 +2,11 @@ package proxy
 
 import (
 	"encoding/json"
-	"reflect"
 	"testing"
 	"time"
 
 	"github.com/gpuwhisk/gpuwhisk/activation"
+	"github.com/gpuwhisk/gpuwhisk/invoker/develop/check"
 )
 
 const deadline = 1795250375150
@@ -25,9 +25,7 @@ func message(content string, initArgs ...string) *activation.Message {
 func invocation(t *testing.T, m *activation.Message, apiKey bool) Invocation {
 	t.Helper()
 	v, err := NewInvocation(m, m.Content, apiKey)
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.NoError(t, err)
 	return v
 }
 
@@ -37,9 +35,8 @@ func initEnv(t *testing.T, v Invocation) map[string]string {
 		Value struct{ Env map[string]string }
 	}
 	text := v.InitBody(&activation.Action{Name: "defaults"}, time.UnixMilli(deadline))
-	if err := json.Unmarshal(text, &body); err != nil {
-		t.Fatalf("%v in %s", err, text)
-	}
+	err := json.Unmarshal(text, &body)
+	check.NoError(t, err, "in %s", text)
 	return body.Value.Env
 }
 
@@ -52,12 +49,8 @@ func TestInitArgumentsGoToInitOnly(t *testing.T) {
 		"__OW_ACTIVATION_ID": "394de87db4e448808de87db4e4b8809b", "__OW_API_KEY": "key",
 		"__OW_DEADLINE": "1795250375150", "__OW_NAMESPACE": "caller", "__OW_TRANSACTION_ID": "tid",
 	}
-	if got := initEnv(t, v); !reflect.DeepEqual(got, want) {
-		t.Errorf("env\n got %v\nwant %v", got, want)
-	}
-	if string(v.Value) != `{"a":1,"arr":[1,{"b":2}]}` {
-		t.Errorf("value %s", v.Value)
-	}
+	check.DeepEqual(t, initEnv(t, v), want)
+	check.Equal(t, string(v.Value), `{"a":1,"arr":[1,{"b":2}]}`)
 }
 
 // An action on a device does not learn by its init arguments how the loader, the
@@ -79,18 +72,13 @@ func TestInitArgumentsThatSteerTheDriver(t *testing.T) {
 		v.GPU = onDevice
 		env := initEnv(t, v)
 		for _, name := range names {
-			if _, there := env[name]; there == onDevice {
-				t.Errorf("on a device %v: %s is there: %v", onDevice, name, there)
-			}
+			_, there := env[name]
+			check.That(t, there != onDevice, "on a device %v: %s is there: %v", onDevice, name, there)
 		}
 		for _, name := range kept {
-			if env[name] != "x" {
-				t.Errorf("on a device %v: %s is %q", onDevice, name, env[name])
-			}
+			check.Equal(t, env[name], "x", "on a device %v: %s", onDevice, name)
 		}
-		if string(v.Value) != `{"rest":1}` {
-			t.Errorf("an init argument went to /run: %s", v.Value)
-		}
+		check.Equal(t, string(v.Value), `{"rest":1}`, "an init argument went to /run")
 	}
 }
 
@@ -107,21 +95,17 @@ func TestEnvironmentTexts(t *testing.T) {
 		`""`:                      ``,
 	} {
 		v := invocation(t, message(`{"X":`+value+`}`, "X"), false)
-		if got := initEnv(t, v)["X"]; got != want {
-			t.Errorf("%s becomes %q, want %q", value, got, want)
-		}
+		check.Equal(t, initEnv(t, v)["X"], want, "%s becomes", value)
 	}
 }
 
 func TestRuntimeVariablesCannotBeReplaced(t *testing.T) {
 	m := message(`{"__OW_NAMESPACE":"forged","__OW_MINE":"kept"}`, "__OW_NAMESPACE", "__OW_MINE")
 	env := initEnv(t, invocation(t, m, false))
-	if env["__OW_NAMESPACE"] != "caller" || env["__OW_MINE"] != "kept" {
-		t.Errorf("env %v", env)
-	}
-	if _, found := env["__OW_API_KEY"]; found {
-		t.Error("the key is sent though the action may not have it")
-	}
+	check.Equal(t, env["__OW_NAMESPACE"], "caller")
+	check.Equal(t, env["__OW_MINE"], "kept")
+	_, found := env["__OW_API_KEY"]
+	check.That(t, !found, "the key is sent though the action may not have it")
 }
 
 func TestRunBody(t *testing.T) {
@@ -139,9 +123,7 @@ func TestRunBody(t *testing.T) {
 		{"array", `[1,"x"]`, false, head + tail + `[1,"x"]}`},
 	} {
 		v := invocation(t, message(c.content, "INI"), c.key)
-		if got := string(v.RunBody(time.UnixMilli(deadline))); got != c.want {
-			t.Errorf("%s:\n got %s\nwant %s", c.name, got, c.want)
-		}
+		check.Equal(t, string(v.RunBody(time.UnixMilli(deadline))), c.want, "%s", c.name)
 	}
 }
 
@@ -150,15 +132,11 @@ func TestRunBodyWithoutVersion(t *testing.T) {
 	m.Action.Version = ""
 	v := invocation(t, m, false)
 	var got map[string]any
-	if err := json.Unmarshal(v.RunBody(time.UnixMilli(deadline)), &got); err != nil {
-		t.Fatal(err)
-	}
-	if version, found := got["action_version"]; !found || version != nil {
-		t.Errorf("action_version %v, want null", version)
-	}
-	if env := initEnv(t, v); env["__OW_ACTION_VERSION"] != "" {
-		t.Errorf("env %v", env)
-	}
+	check.NoError(t, json.Unmarshal(v.RunBody(time.UnixMilli(deadline)), &got))
+	version, found := got["action_version"]
+	check.That(check.Must(t), found, "action_version %v, want null", version)
+	check.That(t, version == nil, "action_version %v, want null", version)
+	check.Equal(t, initEnv(t, v)["__OW_ACTION_VERSION"], "")
 }
 
 func TestCodeIsLeftOutWhereThereIsNone(t *testing.T) {
@@ -166,7 +144,9 @@ func TestCodeIsLeftOutWhereThereIsNone(t *testing.T) {
 	a := &activation.Action{Name: "n"}
 	a.Exec.Main = "go"
 	got := tree(t, v.InitBody(a, time.UnixMilli(deadline))).(map[string]any)["value"].(map[string]any)
-	if _, found := got["code"]; found || got["main"] != "go" || got["binary"] != false || got["name"] != "n" {
-		t.Errorf("value %v", got)
-	}
+	_, found := got["code"]
+	check.That(t, !found, "value %v", got)
+	check.Equal(t, got["main"], "go")
+	check.That(t, got["binary"] == false, "value %v", got)
+	check.Equal(t, got["name"], "n")
 }

@@ -3,6 +3,8 @@ package proxy
 import (
 	"testing"
 	"unicode/utf8"
+
+	"github.com/gpuwhisk/gpuwhisk/invoker/develop/check"
 )
 
 func TestCharset(t *testing.T) {
@@ -24,9 +26,7 @@ func TestCharset(t *testing.T) {
 		{"text/plain", "\xf4\x8f\xbf\xbf", "\U0010FFFF"},     // the last character
 		{"text/plain", "\xe1\x80\xe2\xf0\x91\x92\xf1\xbf\x41", "\uFFFD\uFFFD\uFFFD\uFFFDA"},
 	} {
-		if got := string(decode([]byte(c.text), charsetOf(c.mediaType))); got != c.want {
-			t.Errorf("%q as %s: %q, want %q", c.text, c.mediaType, got, c.want)
-		}
+		check.Equal(t, string(decode([]byte(c.text), charsetOf(c.mediaType))), c.want, "%q as %s", c.text, c.mediaType)
 	}
 }
 
@@ -35,8 +35,7 @@ func FuzzDecode(f *testing.F) {
 	f.Add([]byte("\xff\xfea\x00b"), "utf-16")
 	f.Add([]byte("\xe6\x97"), "")
 	f.Fuzz(func(t *testing.T, text []byte, charset string) {
-		if got := decode(text, charset); !utf8.Valid(got) {
-			t.Errorf("%q as %q: %q is no UTF-8", text, charset, got)
-		}
+		got := decode(text, charset)
+		check.That(t, utf8.Valid(got), "%q as %q: %q is no UTF-8", text, charset, got)
 	})
 }

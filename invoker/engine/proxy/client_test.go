@@ -16,6 +16,8 @@ import (
 	"sync/atomic"
 	"testing"
 	"time"
+
+	"github.com/gpuwhisk/gpuwhisk/invoker/develop/check"
 )
 
 var wide = Limit{Max: 1 << 20, Truncation: 1 << 20}
@@ -30,9 +32,7 @@ type peer struct {
 func listen(t *testing.T, serve func(c net.Conn, r *bufio.Reader)) *peer {
 	t.Helper()
 	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.NoError(t, err)
 	p := &peer{Listener: l}
 	var wg sync.WaitGroup
 	ctx, end := context.WithCancel(context.Background())
@@ -109,12 +109,11 @@ func TestRequestsAreWhatAnActionExpects(t *testing.T) {
 	limit := Limit{Max: 8 << 20, Truncation: 8 << 20}
 	x := p.client(t).Init(t.Context(), []byte(body), time.Minute, limit)
 	want := "POST /init " + p.Addr().String() + " application/json application/json " + strconv.Itoa(len(body))
-	if !x.OK() || string(x.Body) != body || head != want {
-		t.Errorf("status %d %v %v, head %q, want %q", x.Status, x.Failure, x.Err, head, want)
-	}
-	if x.End.Before(x.Start) || x.ContentLength != int64(len(body)) {
-		t.Errorf("took %v, length %d", x.Elapsed(), x.ContentLength)
-	}
+	check.That(check.Must(t), x.OK(), "status %d %v %v, head %q, want %q", x.Status, x.Failure, x.Err, head, want)
+	check.Equal(t, string(x.Body), body, "status %d %v", x.Status, x.Failure)
+	check.Equal(t, head, want, "status %d %v", x.Status, x.Failure)
+	check.That(t, !x.End.Before(x.Start), "took %v, length %d", x.Elapsed(), x.ContentLength)
+	check.Equal(t, x.ContentLength, int64(len(body)), "took %v, length", x.Elapsed())
 }
 
 func TestConnectionIsUsedAgain(t *testing.T) {
@@ -125,16 +124,18 @@ func TestConnectionIsUsedAgain(t *testing.T) {
 	for i := range 5 {
 		x := c.Run(t.Context(), []byte("{}"), time.Minute, wide)
 		late := time.Since(rested) >= idleLimit // on a machine that stood still it may be another one
-		if !x.OK() || x.Reused && i == 0 || !x.Reused && !late {
+		check.That(check.Must(t), x.OK(), "run %d: %v %v reused %v", i, x.Failure, x.Err, x.Reused)
+		if x.Reused && i == 0 {
+			t.Fatalf("run %d: %v %v reused %v", i, x.Failure, x.Err, x.Reused)
+		}
+		if !x.Reused && !late {
 			t.Fatalf("run %d: %v %v reused %v", i, x.Failure, x.Err, x.Reused)
 		}
 		if rested = time.Now(); !x.Reused {
 			opened++
 		}
 	}
-	if n := p.conns.Load(); n != opened {
-		t.Errorf("%d connections, %d not used again", n, opened)
-	}
+	check.Equal(t, p.conns.Load(), opened)
 }
 
 // closes counts the connections that a client has closed.
@@ -175,14 +176,13 @@ func TestConnectionIsNotUsedAgain(t *testing.T) {
 		c := p.client(t)
 		closed := closes(c)
 		for range 2 {
-			if x := c.Run(t.Context(), nil, time.Minute, wide); !x.OK() || x.Reused || string(x.Body) != "{}" {
-				t.Errorf("%s: %v %v reused %v %q", name, x.Failure, x.Err, x.Reused, x.Body)
-			}
-			<-closed
+			x := c.Run(t.Context(), nil, time.Minute, wide)
+			check.That(check.Must(t), x.OK(), "%s: %v %v reused %v %q", name, x.Failure, x.Err, x.Reused, x.Body)
+			check.That(t, !x.Reused, "%s: %v %v reused %v %q", name, x.Failure, x.Err, x.Reused, x.Body)
+			check.Equal(t, string(x.Body), "{}", "%s", name)
+			check.Receive(t, closed)
 		}
-		if n := p.conns.Load(); n != 2 {
-			t.Errorf("%s: %d connections", name, n)
-		}
+		check.Equal(t, p.conns.Load(), 2, "%s", name)
 	}
 }
 
@@ -196,10 +196,10 @@ func TestConnectionClosedWhileIdleIsNoticed(t *testing.T) {
 	c := p.client(t)
 	closed := closes(c)
 	for range 3 {
-		if x := c.Run(t.Context(), nil, time.Minute, wide); !x.OK() || x.Reused {
-			t.Fatalf("%v %v reused %v", x.Failure, x.Err, x.Reused)
-		}
-		<-closed // the peer's close has come
+		x := c.Run(t.Context(), nil, time.Minute, wide)
+		check.That(check.Must(t), x.OK(), "%v %v reused %v", x.Failure, x.Err, x.Reused)
+		check.That(check.Must(t), !x.Reused, "%v %v reused %v", x.Failure, x.Err, x.Reused)
+		check.Receive(t, closed) // the peer's close has come
 	}
 }
 
@@ -207,16 +207,14 @@ func TestConnectionClosedWhileIdleIsNoticed(t *testing.T) {
 func TestIdleConnectionIsClosed(t *testing.T) {
 	p := listen(t, answers(ok("{}")))
 	c := p.client(t)
-	if c.transport.IdleConnTimeout != idleLimit {
-		t.Errorf("connections are idle for %v", c.transport.IdleConnTimeout)
-	}
+	check.Equal(t, c.transport.IdleConnTimeout, idleLimit, "connections are idle")
 	c.transport.IdleConnTimeout = time.Millisecond
 	closed := closes(c)
 	for range 2 {
-		if x := c.Run(t.Context(), nil, time.Minute, wide); !x.OK() || x.Reused {
-			t.Errorf("%v reused %v", x.Failure, x.Reused)
-		}
-		<-closed
+		x := c.Run(t.Context(), nil, time.Minute, wide)
+		check.That(check.Must(t), x.OK(), "%v reused %v", x.Failure, x.Reused)
+		check.That(t, !x.Reused, "%v reused %v", x.Failure, x.Reused)
+		check.Receive(t, closed)
 	}
 }
 
@@ -243,9 +241,8 @@ func TestTimeouts(t *testing.T) {
 	} {
 		const timeout = 30 * time.Millisecond
 		x := listen(t, serve).client(t).Run(t.Context(), []byte("{}"), timeout, wide)
-		if x.Failure != Timeout || x.Elapsed() < timeout {
-			t.Errorf("%s: %v %v after %v", name, x.Failure, x.Err, x.Elapsed())
-		}
+		check.Equal(t, x.Failure, Timeout, "%s", name)
+		check.AtLeast(t, x.Elapsed(), timeout, "%s", name)
 	}
 }
 
@@ -254,9 +251,7 @@ func TestUnreadRequestTimesOut(t *testing.T) {
 	p := listen(t, func(net.Conn, *bufio.Reader) { <-over })
 	defer close(over)
 	x := p.client(t).Run(t.Context(), make([]byte, 32<<20), 50*time.Millisecond, wide)
-	if x.Failure != Timeout {
-		t.Errorf("%v %v", x.Failure, x.Err)
-	}
+	check.Equal(t, x.Failure, Timeout)
 }
 
 // A proxy may refuse a body without reading it to its end.
@@ -269,9 +264,8 @@ func TestAnswerBeforeTheRequestWasRead(t *testing.T) {
 		io.Copy(io.Discard, r)
 	})
 	x := p.client(t).Init(t.Context(), make([]byte, 8<<20), time.Minute, wide)
-	if x.Failure != None || x.Status != 413 {
-		t.Errorf("%v %v %d", x.Failure, x.Err, x.Status)
-	}
+	check.Equal(t, x.Failure, None)
+	check.Equal(t, x.Status, 413)
 }
 
 func TestCancelEndsACallAtOnce(t *testing.T) {
@@ -281,12 +275,8 @@ func TestCancelEndsACallAtOnce(t *testing.T) {
 		cancel()
 		io.Copy(io.Discard, r)
 	})
-	if x := p.client(t).Run(ctx, nil, time.Hour, wide); x.Failure != Cancelled {
-		t.Errorf("%v %v", x.Failure, x.Err)
-	}
-	if x := p.client(t).Init(ctx, nil, time.Hour, wide); x.Failure != Cancelled {
-		t.Errorf("init after cancel: %v %v", x.Failure, x.Err)
-	}
+	check.Equal(t, p.client(t).Run(ctx, nil, time.Hour, wide).Failure, Cancelled)
+	check.Equal(t, p.client(t).Init(ctx, nil, time.Hour, wide).Failure, Cancelled, "init after cancel")
 }
 
 // vacant is an address where nothing listens.
@@ -306,16 +296,12 @@ func vacant(t *testing.T) string {
 }
 
 func TestRunIsNotRepeated(t *testing.T) {
-	if x := New(vacant(t), 1).Run(t.Context(), nil, time.Minute, wide); x.Failure != Refused || !x.Broken() {
-		t.Errorf("%v %v", x.Failure, x.Err)
-	}
+	x := New(vacant(t), 1).Run(t.Context(), nil, time.Minute, wide)
+	check.Equal(t, x.Failure, Refused)
+	check.That(t, x.Broken(), "%v %v", x.Failure, x.Err)
 	p := listen(t, func(_ net.Conn, r *bufio.Reader) { request(r) })
-	if x := p.client(t).Run(t.Context(), nil, time.Minute, wide); x.Failure != NoResponse {
-		t.Errorf("%v %v", x.Failure, x.Err)
-	}
-	if n := p.conns.Load(); n != 1 {
-		t.Errorf("%d connections", n)
-	}
+	check.Equal(t, p.client(t).Run(t.Context(), nil, time.Minute, wide).Failure, NoResponse)
+	check.Equal(t, p.conns.Load(), 1)
 }
 
 func TestInitWaitsForTheProxy(t *testing.T) {
@@ -330,38 +316,29 @@ func TestInitWaitsForTheProxy(t *testing.T) {
 	}
 	defer l.Close()
 	conn, err := l.Accept()
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.NoError(t, err)
 	defer conn.Close()
 	request(bufio.NewReader(conn))
 	io.WriteString(conn, ok("{}"))
-	if x := <-done; !x.OK() {
-		t.Errorf("%v %v", x.Failure, x.Err)
-	}
+	x := check.Receive(t, done)
+	check.That(t, x.OK(), "%v %v", x.Failure, x.Err)
 }
 
 func TestInitGivesUpAtItsTimeout(t *testing.T) {
 	const timeout = 20 * time.Millisecond
 	x := New(vacant(t), 1).Init(t.Context(), nil, timeout, wide)
-	if x.Failure != Timeout || x.Elapsed() < timeout || x.Err == nil {
-		t.Errorf("%v %v after %v", x.Failure, x.Err, x.Elapsed())
-	}
+	check.Equal(t, x.Failure, Timeout)
+	check.AtLeast(t, x.Elapsed(), timeout)
+	check.That(check.Must(t), x.Err != nil, "%v %v after %v", x.Failure, x.Err, x.Elapsed())
 	ctx, cancel := context.WithTimeout(t.Context(), time.Millisecond)
 	defer cancel()
-	if x := New(vacant(t), 1).Init(ctx, nil, time.Hour, wide); x.Failure != Cancelled {
-		t.Errorf("%v %v", x.Failure, x.Err)
-	}
+	check.Equal(t, New(vacant(t), 1).Init(ctx, nil, time.Hour, wide).Failure, Cancelled)
 }
 
 func TestInitThatReachedTheProxyIsNotRepeated(t *testing.T) {
 	p := listen(t, func(_ net.Conn, r *bufio.Reader) { request(r) })
-	if x := p.client(t).Init(t.Context(), nil, time.Minute, wide); x.Failure != NoResponse {
-		t.Errorf("%v %v", x.Failure, x.Err)
-	}
-	if n := p.conns.Load(); n != 1 {
-		t.Errorf("%d connections", n)
-	}
+	check.Equal(t, p.client(t).Init(t.Context(), nil, time.Minute, wide).Failure, NoResponse)
+	check.Equal(t, p.conns.Load(), 1)
 }
 
 func TestParallelRuns(t *testing.T) {
@@ -386,17 +363,13 @@ func TestParallelRuns(t *testing.T) {
 		for i := range n {
 			wg.Go(func() {
 				body := strconv.Itoa(i)
-				if x := c.Run(t.Context(), []byte(body), time.Minute, wide); string(x.Body) != body {
-					t.Errorf("%v %v %q, want %q", x.Failure, x.Err, x.Body, body)
-				}
+				check.Equal(t, string(c.Run(t.Context(), []byte(body), time.Minute, wide).Body), body)
 			})
 		}
 		wg.Wait()
 		waiting.Add(n)
 	}
-	if got := p.conns.Load(); got != n {
-		t.Errorf("%d connections", got)
-	}
+	check.Equal(t, p.conns.Load(), n)
 }
 
 func TestCloseLeavesNothingOpen(t *testing.T) {
@@ -408,5 +381,5 @@ func TestCloseLeavesNothingOpen(t *testing.T) {
 	c := p.client(t)
 	c.Run(t.Context(), nil, time.Minute, wide)
 	c.Close()
-	<-gone
+	check.Receive(t, gone)
 }

@@ -5,13 +5,13 @@ import (
 	"bytes"
 	"encoding/json"
 	"os"
-	"reflect"
 	"strconv"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/gpuwhisk/gpuwhisk/activation"
+	"github.com/gpuwhisk/gpuwhisk/invoker/develop/check"
 )
 
 // capture is one activation of a running OpenWhisk: its message, what the
@@ -35,19 +35,17 @@ type answer struct {
 func captures(t *testing.T) []capture {
 	t.Helper()
 	data, err := os.ReadFile("testdata/golden.jsonl")
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.NoError(t, err)
 	var all []capture
 	lines := bufio.NewScanner(bytes.NewReader(data))
 	lines.Buffer(nil, 1<<20)
 	for lines.Scan() {
 		var c capture
-		if err := json.Unmarshal(lines.Bytes(), &c); err != nil {
-			t.Fatal(err)
-		}
+		check.NoError(t, json.Unmarshal(lines.Bytes(), &c))
 		all = append(all, c)
 	}
+	check.NoError(t, lines.Err())
+	check.That(check.Must(t), len(all) != 0, "no captures")
 	return all
 }
 
@@ -59,9 +57,7 @@ func manifest(t *testing.T) *activation.Manifest {
 		"python":[{"kind":"python:3.11","default":true,"image":{"name":"action-python-v3.11"},
 			"attached":{"attachmentName":"codefile","attachmentType":"text/plain"}}]}}`),
 		activation.ManifestOptions{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.NoError(t, err)
 	return m
 }
 
@@ -70,9 +66,7 @@ func (c capture) action(t *testing.T) *activation.Action {
 	t.Helper()
 	if c.Action != nil {
 		a, err := activation.DecodeAction(c.Action, manifest(t))
-		if err != nil {
-			t.Fatalf("%s: %v", c.Scenario, err)
-		}
+		check.NoError(t, err, "%s", c.Scenario)
 		return a
 	}
 	var body struct {
@@ -82,9 +76,7 @@ func (c capture) action(t *testing.T) *activation.Action {
 			Code       *string
 		}
 	}
-	if err := json.Unmarshal([]byte(c.Init), &body); err != nil {
-		t.Fatal(err)
-	}
+	check.NoError(t, json.Unmarshal([]byte(c.Init), &body))
 	a := &activation.Action{Name: body.Value.Name}
 	a.Exec.Main, a.Exec.Binary = body.Value.Main, body.Value.Binary
 	if body.Value.Code != nil {
@@ -98,51 +90,38 @@ func tree(t *testing.T, text []byte) any {
 	d := json.NewDecoder(bytes.NewReader(text))
 	d.UseNumber()
 	var v any
-	if err := d.Decode(&v); err != nil {
-		t.Fatalf("%v in %s", err, text)
-	}
+	err := d.Decode(&v)
+	check.NoError(t, err, "in %s", text)
 	return v
 }
 
 func millis(t *testing.T, text any) time.Time {
 	t.Helper()
 	n, err := strconv.ParseInt(text.(string), 10, 64)
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.NoError(t, err)
 	return time.UnixMilli(n)
 }
 
 func TestBodiesAreThoseOfTheOriginal(t *testing.T) {
 	for _, c := range captures(t) {
 		m, err := activation.DecodeMessage([]byte(c.Message))
-		if err != nil {
-			t.Fatalf("%s: %v", c.Scenario, err)
-		}
+		check.NoError(t, err, "%s", c.Scenario)
 		if c.Init != "" {
 			want := tree(t, []byte(c.Init))
 			env := want.(map[string]any)["value"].(map[string]any)["env"].(map[string]any)
 			_, key := env["__OW_API_KEY"]
 			v, err := NewInvocation(m, m.Content, key)
-			if err != nil {
-				t.Fatal(err)
-			}
+			check.NoError(t, err)
 			got := tree(t, v.InitBody(c.action(t), millis(t, env["__OW_DEADLINE"])))
-			if !reflect.DeepEqual(got, want) {
-				t.Errorf("%s: init body\n got %v\nwant %v", c.Scenario, got, want)
-			}
+			check.DeepEqual(t, got, want, "%s: init body", c.Scenario)
 		}
 		if c.Run != "" {
 			want := tree(t, []byte(c.Run))
 			_, key := want.(map[string]any)["api_key"]
 			v, err := NewInvocation(m, m.Content, key)
-			if err != nil {
-				t.Fatal(err)
-			}
+			check.NoError(t, err)
 			text := v.RunBody(millis(t, want.(map[string]any)["deadline"]))
-			if got := tree(t, text); !reflect.DeepEqual(got, want) {
-				t.Errorf("%s: run body\n got %v\nwant %v", c.Scenario, got, want)
-			}
+			check.DeepEqual(t, tree(t, text), want, "%s: run body", c.Scenario)
 			// Up to the parameters, whose order the original shuffles, key
 			// order and white space are the original's too.
 			got, _, _ := strings.Cut(string(text), `"value":`)
@@ -171,9 +150,7 @@ func TestOutcomesAreThoseOfTheOriginal(t *testing.T) {
 			got = RunOutcome(answered(*c.RunAnswer), time.Minute, false)
 		case c.InitAnswer != nil && c.InitAnswer.Status != 200:
 			r, ok := InitOutcome(answered(*c.InitAnswer), time.Minute, false)
-			if ok {
-				t.Errorf("%s: init went well", c.Scenario)
-			}
+			check.That(t, !ok, "%s: init went well", c.Scenario)
 			got = r
 		default:
 			continue
@@ -184,20 +161,13 @@ func TestOutcomesAreThoseOfTheOriginal(t *testing.T) {
 			Result     json.RawMessage
 			Size       *int
 		}
-		if err := json.Unmarshal(c.Response, &want); err != nil {
-			t.Fatal(err)
-		}
+		check.NoError(t, json.Unmarshal(c.Response, &want))
 		result, err := activation.Canonical(want.Result)
-		if err != nil {
-			t.Fatal(err)
-		}
-		if got.StatusCode != want.StatusCode || !bytes.Equal(got.Result, result) ||
-			!reflect.DeepEqual(got.Size, want.Size) {
-			t.Errorf("%s:\n got %d %s %v\nwant %d %s %v", c.Scenario, got.StatusCode, got.Result,
-				got.Size, want.StatusCode, result, *want.Size)
-		}
+		check.NoError(t, err)
+		check.Equal(t, got.StatusCode, want.StatusCode, "%s", c.Scenario)
+		check.EqualSlices(t, got.Result, result, "%s", c.Scenario)
+		check.That(check.Must(t), got.Size != nil, "%s", c.Scenario)
+		check.Equal(t, *got.Size, *want.Size, "%s", c.Scenario)
 	}
-	if seen < 20 {
-		t.Errorf("compared only %d captures", seen)
-	}
+	check.AtLeast(t, seen, 20, "compared only")
 }

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/gpuwhisk/gpuwhisk/activation"
+	"github.com/gpuwhisk/gpuwhisk/invoker/develop/check"
 )
 
 // lasted is an exchange of a given length.
@@ -43,10 +44,9 @@ func (c outcomeCase) check(t *testing.T, got activation.Response) {
 	if got.Size != nil {
 		size = *got.Size
 	}
-	if got.StatusCode != c.status || string(got.Result) != c.result || size != c.size {
-		t.Errorf("%s:\n got %d %s size %d\nwant %d %s size %d", c.name,
-			got.StatusCode, got.Result, size, c.status, c.result, c.size)
-	}
+	check.Equal(t, got.StatusCode, c.status, "%s", c.name)
+	check.Equal(t, string(got.Result), c.result, "%s", c.name)
+	check.Equal(t, size, c.size, "%s", c.name)
 }
 
 // One row for each line of the contract's table of outcomes, in its order.
@@ -77,15 +77,12 @@ func TestInitOutcome(t *testing.T) {
 			result: `{"error":"The action did not produce a valid response and exited unexpectedly."}`, size: noSize},
 	} {
 		got, ok := InitOutcome(c.x, limit, c.oom)
-		if ok {
-			t.Errorf("%s: counts as success", c.name)
-		}
+		check.That(t, !ok, "%s: counts as success", c.name)
 		c.check(t, got)
 	}
 	for _, elapsed := range []time.Duration{fast, slow} {
-		if _, ok := InitOutcome(lasted(elapsed, lines(200, "anything")), limit, false); !ok {
-			t.Errorf("a 200 after %v is no success", elapsed)
-		}
+		_, ok := InitOutcome(lasted(elapsed, lines(200, "anything")), limit, false)
+		check.That(t, ok, "a 200 after %v is no success", elapsed)
 	}
 }
 
@@ -133,15 +130,15 @@ func TestRunOutcome(t *testing.T) {
 }
 
 func TestUnhealthyIsSeenBeforeAnOutcome(t *testing.T) {
-	if x := lines(503, ""); !x.Unhealthy() || x.Broken() || x.OK() {
-		t.Errorf("503: unhealthy %t, broken %t, ok %t", x.Unhealthy(), x.Broken(), x.OK())
-	}
-	if x := lines(500, ""); x.Unhealthy() {
-		t.Error("500 is unhealthy")
-	}
-	if x := (Exchange{Failure: NoResponse}); x.Unhealthy() || !x.Broken() || x.OK() {
-		t.Errorf("no response: unhealthy %t, broken %t, ok %t", x.Unhealthy(), x.Broken(), x.OK())
-	}
+	x := lines(503, "")
+	check.That(check.Must(t), x.Unhealthy(), "503: unhealthy %t, broken %t, ok %t", x.Unhealthy(), x.Broken(), x.OK())
+	check.That(t, !x.Broken(), "503: unhealthy %t, broken %t, ok %t", x.Unhealthy(), x.Broken(), x.OK())
+	check.That(t, !x.OK(), "503: unhealthy %t, broken %t, ok %t", x.Unhealthy(), x.Broken(), x.OK())
+	check.That(t, !lines(500, "").Unhealthy(), "500 is unhealthy")
+	x = (Exchange{Failure: NoResponse})
+	check.That(t, !x.Unhealthy(), "no response: unhealthy %t, broken %t, ok %t", x.Unhealthy(), x.Broken(), x.OK())
+	check.That(check.Must(t), x.Broken(), "no response: unhealthy %t, broken %t, ok %t", x.Unhealthy(), x.Broken(), x.OK())
+	check.That(t, !x.OK(), "no response: unhealthy %t, broken %t, ok %t", x.Unhealthy(), x.Broken(), x.OK())
 }
 
 // FuzzOutcome holds whatever a container may answer against what must hold of
@@ -155,13 +152,11 @@ func FuzzOutcome(f *testing.F) {
 		x := lasted(time.Millisecond, Exchange{Status: status, Body: decode(body, ""),
 			ContentLength: int64(len(body)), Truncated: truncated})
 		for _, r := range []activation.Response{RunOutcome(x, time.Second, false), first(InitOutcome(x, time.Second, true))} {
-			if r.StatusCode < 0 || r.StatusCode > 2 {
-				t.Fatalf("status %d", r.StatusCode)
-			}
+			check.AtLeast(check.Must(t), r.StatusCode, 0)
+			check.AtMost(check.Must(t), r.StatusCode, 2)
 			if r.Result != nil {
-				if _, err := activation.Canonical(r.Result); err != nil {
-					t.Fatalf("result %q: %v", r.Result, err)
-				}
+				_, err := activation.Canonical(r.Result)
+				check.NoError(t, err, "result %q", r.Result)
 			}
 		}
 	})

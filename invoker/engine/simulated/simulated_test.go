@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/gpuwhisk/gpuwhisk/gpu"
+	"github.com/gpuwhisk/gpuwhisk/invoker/develop/check"
 )
 
 func TestMoveTakesTheLinksTime(t *testing.T) {
@@ -16,15 +17,15 @@ func TestMoveTakesTheLinksTime(t *testing.T) {
 		m.Listen(func(h gpu.MemoryReport) { got = h })
 		began := time.Now()
 		moved, err := m.Move(t.Context(), gpu.Order{Kind: gpu.Evict, Container: "c", Bytes: 2e9}, 3e9)
-		if took := time.Since(began); took != 2*time.Second || moved != 2e9 || err != nil {
-			t.Errorf("eviction took %s and moved %d: %v", took, moved, err)
-		}
-		if got.Container != "c" || got.Usage.Allocated != 3e9 || got.Usage.Resident != 0 {
-			t.Errorf("eviction left %+v", got)
-		}
-		if _, err := m.Move(t.Context(), gpu.Order{Kind: gpu.Prefetch, Container: "c", Bytes: 3e9}, 3e9); err != nil || got.Usage.Resident != 3e9 {
-			t.Errorf("prefetch left %+v: %v", got, err)
-		}
+		check.Equal(t, time.Since(began), 2*time.Second)
+		check.Equal(t, moved, 2e9)
+		check.NoError(t, err)
+		check.Equal(t, got.Container, "c")
+		check.Equal(t, got.Usage.Allocated, 3e9)
+		check.Equal(t, got.Usage.Resident, 0)
+		_, err = m.Move(t.Context(), gpu.Order{Kind: gpu.Prefetch, Container: "c", Bytes: 3e9}, 3e9)
+		check.NoError(t, err)
+		check.Equal(t, got.Usage.Resident, 3e9)
 	})
 }
 
@@ -45,14 +46,12 @@ func TestMoveGoesOnWhenAskedAgain(t *testing.T) {
 			}
 			o.Again = true
 		}
-		if took := time.Since(began); took != 10*time.Second {
-			t.Errorf("took %s", took)
-		}
+		check.Equal(t, time.Since(began), 10*time.Second)
 		o.Epoch++ // another order is another transfer
 		began = time.Now()
-		if _, err := m.Move(t.Context(), o, 10e9); err != nil || time.Since(began) != 10*time.Second {
-			t.Errorf("%v after %s", err, time.Since(began))
-		}
+		_, err := m.Move(t.Context(), o, 10e9)
+		check.NoError(t, err)
+		check.Equal(t, time.Since(began), 10*time.Second)
 		m.Forget("c")
 	})
 }
@@ -62,9 +61,8 @@ func TestMoveEndsWithItsContext(t *testing.T) {
 	cancel()
 	m := NewMover(gpu.Link{BytesPerSecond: 1})
 	m.Listen(func(gpu.MemoryReport) { t.Error("an interrupted move was reported as done") })
-	if _, err := m.Move(ctx, gpu.Order{Bytes: 1 << 40}, 1); err == nil {
-		t.Error("an interrupted move has no error")
-	}
+	_, err := m.Move(ctx, gpu.Order{Bytes: 1 << 40}, 1)
+	check.That(t, err != nil, "an interrupted move has no error")
 }
 
 func TestRunLeavesWhatWasReserved(t *testing.T) {
@@ -73,15 +71,16 @@ func TestRunLeavesWhatWasReserved(t *testing.T) {
 	m.Listen(func(h gpu.MemoryReport) { got = h })
 	m.End(t.Context(), "c", gpu.Need{Bytes: 5, Context: 7})
 	want := gpu.Usage{Allocated: 5, Resident: 5, Context: 7}
-	if got.Container != "c" || got.Usage != want {
-		t.Errorf("a run left %+v, want %+v", got, want)
-	}
+	check.Equal(t, got.Container, "c", "a run left")
+	check.Equal(t, got.Usage, want, "a run left")
 }
 
 func TestDevicesAreLabelled(t *testing.T) {
-	for i, d := range Devices(2, 16<<30) {
-		if d.Index != i || !d.Simulated || d.Validate() != nil {
-			t.Errorf("device %+v", d)
-		}
+	devices := Devices(2, 16<<30)
+	check.Equal(t, len(devices), 2)
+	for i, d := range devices {
+		check.Equal(t, d.Index, i)
+		check.That(check.Must(t), d.Simulated, "device %+v", d)
+		check.NoError(t, d.Validate())
 	}
 }

@@ -5,7 +5,6 @@ import (
 	"log/slog"
 	"os"
 	"path/filepath"
-	"reflect"
 	"strings"
 	"testing"
 	"time"
@@ -13,15 +12,14 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/gpuwhisk/gpuwhisk/invoker/container"
+	"github.com/gpuwhisk/gpuwhisk/invoker/develop/check"
 )
 
 func open(t *testing.T, path string) (*Dir, *bytes.Buffer) {
 	t.Helper()
 	var logged bytes.Buffer
 	d, err := Open(path, slog.New(slog.NewTextHandler(&logged, nil)))
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.NoError(t, err)
 	t.Cleanup(func() { d.Close() })
 	return d, &logged
 }
@@ -50,16 +48,13 @@ func TestStatesOutliveTheProcess(t *testing.T) {
 	two.Activity, two.Since = container.Pausing, two.Since.Add(time.Second)
 	next, logged := open(t, path) // the first was not closed
 	got := next.Read()
-	if want := []container.StateFile{one, two}; !reflect.DeepEqual(got, want) {
-		t.Errorf("got  %+v\nwant %+v", got, want)
-	}
+	check.DeepEqual(t, got, []container.StateFile{one, two})
 	next.SetActivity(one.Name, container.Idle, one.Since, one.DeviceMemory) // it goes on with them
-	if got := next.Read()[0].Activity; got != container.Idle || logged.Len() > 0 {
-		t.Errorf("%c, %s", got, logged)
-	}
-	if info, err := os.Stat(path); err != nil || info.Mode().Perm() != 0o700 {
-		t.Errorf("mode %v, %v: others may read it", info.Mode(), err)
-	}
+	check.Equal(t, next.Read()[0].Activity, container.Idle)
+	check.AtMost(t, logged.Len(), 0)
+	info, err := os.Stat(path)
+	check.NoError(t, err)
+	check.Equal(t, info.Mode().Perm(), 0o700)
 }
 
 // A slow disk delays the call for its container alone.
@@ -70,9 +65,7 @@ func TestSlowDiskDelaysOneContainer(t *testing.T) {
 	d.Write(other)
 	// While there is a lease on the file, opening it waits for the end of the lease (fcntl(2)).
 	leased, err := os.Create(filepath.Join(path, "wsk00_1_a.note.new"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.NoError(t, err)
 	defer leased.Close()
 	if _, err := unix.FcntlInt(leased.Fd(), unix.F_SETLEASE, unix.F_WRLCK); err != nil {
 		t.Skip("no lease on a file here: ", err)
@@ -81,9 +74,7 @@ func TestSlowDiskDelaysOneContainer(t *testing.T) {
 	go func() { defer close(written); d.Write(slow) }()
 	for {
 		lease, err := unix.FcntlInt(leased.Fd(), unix.F_GETLEASE, 0)
-		if err != nil {
-			t.Fatal(err)
-		}
+		check.NoError(t, err)
 		if lease != unix.F_WRLCK { // the write waits for it
 			break
 		}
@@ -99,13 +90,12 @@ func TestSlowDiskDelaysOneContainer(t *testing.T) {
 		t.Error("the activity waited for the other container's file, or that for nothing")
 	default:
 	}
-	if _, err := unix.FcntlInt(leased.Fd(), unix.F_SETLEASE, unix.F_UNLCK); err != nil {
-		t.Fatal(err)
-	}
-	<-written
-	if got := d.Read(); len(got) != 2 || got[1].Activity != container.Busy {
-		t.Errorf("got %+v", got)
-	}
+	_, err = unix.FcntlInt(leased.Fd(), unix.F_SETLEASE, unix.F_UNLCK)
+	check.NoError(t, err)
+	check.Receive(t, written)
+	got := d.Read()
+	check.Equal(check.Must(t), len(got), 2)
+	check.Equal(t, got[1].Activity, container.Busy)
 }
 
 // A container whose state cannot be written has no state file: it is removed by
@@ -117,13 +107,10 @@ func TestStateThatCannotBeWritten(t *testing.T) {
 		t.Fatal(err)
 	}
 	d.SetActivity("wsk00_1_a", container.Busy, time.Now(), container.DeviceMemory{})
-	if got := d.Read(); len(got) != 0 {
-		t.Errorf("left: %+v", got)
-	}
+	check.Equal(t, len(d.Read()), 0)
 	d.SetActivity("wsk00_2_b", container.Busy, time.Now(), container.DeviceMemory{})
-	if n := strings.Count(logged.String(), "cannot be written"); n != 1 {
-		t.Errorf("logged %d times: %s", n, logged)
-	}
+	n := strings.Count(logged.String(), "cannot be written")
+	check.Equal(t, n, 1, "logged %d times: %s", n, logged)
 }
 
 // A damaged file is not used, and removed.
@@ -131,39 +118,27 @@ func TestDamagedFiles(t *testing.T) {
 	path := t.TempDir()
 	d, _ := open(t, path)
 	whole, err := encode(sample("wsk00_1_a"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.NoError(t, err)
 	file := filepath.Join(path, "wsk00_1_a.note")
 	for n := range whole {
-		if err := os.WriteFile(file, whole[:n], 0o600); err != nil {
-			t.Fatal(err)
-		}
-		if got := d.Read(); len(got) != 0 {
-			t.Fatalf("cut after %d bytes it is taken: %+v", n, got)
-		}
-		if _, err := os.Stat(file); err == nil {
-			t.Fatal("it is still there")
-		}
+		check.NoError(t, os.WriteFile(file, whole[:n], 0o600))
+		check.Equal(check.Must(t), len(d.Read()), 0, "cut after %d bytes it is taken", n)
+		_, err := os.Stat(file)
+		check.That(check.Must(t), err != nil, "it is still there")
 	}
 	other := bytes.Replace(whole, []byte("wsk00_1_a"), []byte("wsk00_1_b"), 1)
 	later := bytes.Replace(whole, []byte(`"version":1`), []byte(`"version":2`), 1)
 	for _, text := range [][]byte{other, later} {
 		_ = os.WriteFile(file, text, 0o600)
-		if got := d.Read(); len(got) != 0 {
-			t.Errorf("taken: %s", text)
-		}
+		check.Equal(t, len(d.Read()), 0, "taken: %s", text)
 	}
 }
 
 func TestDirectoryThatCannotBeWritten(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "file")
-	if err := os.WriteFile(file, nil, 0o600); err != nil {
-		t.Fatal(err)
-	}
-	if _, err := Open(filepath.Join(file, "below"), slog.Default()); err == nil {
-		t.Error("no error")
-	}
+	check.NoError(t, os.WriteFile(file, nil, 0o600))
+	_, err := Open(filepath.Join(file, "below"), slog.Default())
+	check.That(t, err != nil, "no error")
 }
 
 func FuzzDecode(f *testing.F) {
@@ -175,20 +150,16 @@ func FuzzDecode(f *testing.F) {
 			return
 		}
 		again, err := encode(n)
-		if err != nil {
-			t.Fatal(err)
-		}
-		if back, err := decode(again); err != nil || !reflect.DeepEqual(back, n) {
-			t.Fatalf("%+v is read as %+v, %v", n, back, err)
-		}
+		check.NoError(t, err)
+		back, err := decode(again)
+		check.NoError(t, err)
+		check.DeepEqual(check.Must(t), back, n)
 	})
 }
 
 func BenchmarkSetActivity(b *testing.B) {
 	d, err := Open(b.TempDir(), slog.Default())
-	if err != nil {
-		b.Fatal(err)
-	}
+	check.NoError(b, err)
 	defer d.Close()
 	d.Write(sample("wsk00_1_a"))
 	now := time.Now()
