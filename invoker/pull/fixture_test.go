@@ -16,6 +16,7 @@ import (
 
 	"github.com/gpuwhisk/gpuwhisk/activation"
 	"github.com/gpuwhisk/gpuwhisk/invoker"
+	"github.com/gpuwhisk/gpuwhisk/invoker/develop/check"
 	"github.com/gpuwhisk/gpuwhisk/invoker/pull/slot"
 )
 
@@ -61,9 +62,7 @@ func pulling(t *testing.T, change func(*Config), test func(f *fixture)) {
 		}
 		f.acquire = func(r invoker.AcquireRequest) { go f.Acquired(r.ID, false) }
 		m, err := activation.ParseManifest([]byte(`{"runtimes":{"nodejs":[{"kind":"nodejs:20","default":true,"image":{"prefix":"p","name":"node","tag":"1"}}]},"blackboxes":[]}`), activation.ManifestOptions{})
-		if err != nil {
-			t.Fatal(err)
-		}
+		check.NoError(t, err)
 		cfg := Config{
 			Instance: activation.Instance{ID: 0, UniqueName: "0"}, Cluster: "whisk", Manifest: m, MemoryMB: 1024,
 			Bounds: activation.DefaultBounds(), JobTime: 20 * time.Second, BlackboxMultiple: 15, ReportEvery: time.Second,
@@ -211,9 +210,11 @@ func (f *fixture) Leave(context.Context, Request) error {
 type fakeSchedulers struct{ *fixture }
 
 func (f fakeSchedulers) Return(_ context.Context, at activation.Endpoint, q activation.Queue, message []byte) (bool, error) {
-	if _, err := activation.DecodeMessage(message); err != nil || q.Namespace != "guest" || q.Action.FQN() != "guest/hello" || q.Revision != "1-a" {
-		f.Errorf("returned to %+v: %v", q, err)
-	}
+	_, err := activation.DecodeMessage(message)
+	check.ErrorIs(f, err, nil, "returned to %+v", q)
+	check.Equal(f, q.Namespace, "guest")
+	check.Equal(f, q.Action.FQN(), "guest/hello")
+	check.Equal(f, q.Revision, "1-a")
 	f.add("return %s", at.Host)
 	f.mu.Lock()
 	defer f.mu.Unlock()

@@ -12,6 +12,7 @@ import (
 	"github.com/gpuwhisk/gpuwhisk/activation"
 	"github.com/gpuwhisk/gpuwhisk/invoker"
 	"github.com/gpuwhisk/gpuwhisk/invoker/container"
+	"github.com/gpuwhisk/gpuwhisk/invoker/develop/check"
 )
 
 const gpuAnnotation = `[{"key":"gpu","value":true}]`
@@ -23,17 +24,18 @@ func TestCreationBecomesAContainerThatFetches(t *testing.T) {
 		f.want("acquire p/node:1 256 MB", "put namespace", "fetch s0 warmed=false", "ack success", "done")
 		id := f.activate(1)
 		f.want("keep", "deliver 1")
-		if h := f.reported(); h.BusyMB != 256 || h.FreeMB != 768 || h.Status != activation.Up {
-			t.Errorf("health %+v", h)
-		}
+		h := f.reported()
+		check.Equal(t, h.BusyMB, 256)
+		check.Equal(t, h.FreeMB, 768)
+		check.Equal(t, h.Status, activation.Up)
 		f.Ended(invoker.End{ID: id, Claim: 1, Took: time.Second, Keeps: true, Ran: true})
 		f.want("fetch s0 warmed=true")
-		if p := f.Pool(); p.Busy.Total != 1 || p.Busy.Containers[0].Action != "guest/hello" {
-			t.Errorf("pool %+v", p)
-		}
-		if h := f.reported(); h.BusyMB != 0 || h.FreeMB != 1024 {
-			t.Errorf("health %+v: an idle container is not free memory", h)
-		}
+		p := f.Pool()
+		check.Equal(t, p.Busy.Total, 1)
+		check.Equal(t, p.Busy.Containers[0].Action, "guest/hello")
+		h = f.reported()
+		check.Equal(t, h.BusyMB, 0)
+		check.Equal(t, h.FreeMB, 1024)
 	})
 }
 
@@ -45,20 +47,15 @@ func TestIdleContainerIsPausedAndResumed(t *testing.T) {
 		f.Ended(invoker.End{ID: id, Keeps: true, Ran: true})
 		pass(12 * time.Second)
 		synctest.Wait()
-		if len(f.keys) != 1 {
-			t.Fatalf("keys %v", f.keys)
-		}
+		check.Equal(check.Must(t), len(f.keys), 1)
 		for key := range f.keys {
-			if !strings.HasPrefix(key, "whisk/warmed/guest/guest/hello/1-a/invoker/0/container/") {
-				t.Errorf("key %s", key)
-			}
+			check.That(t, strings.HasPrefix(key, "whisk/warmed/guest/guest/hello/1-a/invoker/0/container/"), "key %s", key)
 		}
-		if p := f.Pool(); p.Paused.Total != 1 || p.Total != 1 || p.Paused.Containers[0].Kind != "nodejs:20" {
-			t.Errorf("pool %+v", p)
-		}
-		if h := f.reported(); h.FreeMB != 1024 {
-			t.Errorf("health %+v: a paused container is not free memory", h)
-		}
+		p := f.Pool()
+		check.Equal(t, p.Paused.Total, 1)
+		check.Equal(t, p.Total, 1)
+		check.Equal(t, p.Paused.Containers[0].Kind, "nodejs:20")
+		check.Equal(t, f.reported().FreeMB, 1024)
 		f.forget()
 		f.acquire = func(r invoker.AcquireRequest) { go f.Acquired(r.ID, true) }
 		f.creation("", "")
@@ -86,9 +83,7 @@ func TestOrdersThatMakeNoContainer(t *testing.T) {
 		// One of an image that is pulled may be older.
 		f.send(time.Now().Add(-100*time.Second), `{"kind":"blackbox","image":"own/x","binary":false}`, "[]", `{"concurrency":1,"logs":10,"memory":256,"timeout":60000}`)
 		pass(100 * time.Millisecond)
-		if !f.has("ack success") {
-			t.Error("a creation of a blackbox action was dropped")
-		}
+		check.That(t, f.has("ack success"), "a creation of a blackbox action was dropped")
 	})
 }
 
@@ -133,17 +128,15 @@ func TestNothingIsFetchedWhileTheJournalIsFull(t *testing.T) {
 		f.want()
 		f.creation("", "")
 		f.want("ack ResourceNotEnoughError", "done")
-		if h := f.reported(); h.Status != activation.Unhealthy || !f.Puller.Stats().Full {
-			t.Errorf("health %+v", h)
-		}
+		h := f.reported()
+		check.Equal(t, h.Status, activation.Unhealthy)
+		check.That(t, f.Puller.Stats().Full, "health %+v", h)
 		f.mu.Lock()
 		f.full = nil
 		f.mu.Unlock()
 		close(space)
 		f.want("fetch s0 warmed=true", "keep", "deliver 1")
-		if h := f.reported(); h.Status != activation.Up {
-			t.Errorf("health %+v", h)
-		}
+		check.Equal(t, f.reported().Status, activation.Up)
 	})
 }
 
@@ -208,26 +201,19 @@ func TestGPUFunctionIsPulledWithoutAContainer(t *testing.T) {
 		f.creation(gpuAnnotation, "")
 		f.want("put namespace", "fetch s0 warmed=false", "ack success", "done")
 		id := f.activate(1)
-		if !f.has("deliver 0") {
-			t.Error("it is not delivered")
-		}
+		check.That(t, f.has("deliver 0"), "it is not delivered")
 		f.Ended(invoker.End{ID: id, Keeps: false})
 		f.want("fetch s0 warmed=false") // that went out with the delivery, and is out
 		f.Warmth(invoker.Warmth{Namespace: "guest", Function: "guest/hello", Revision: "1-a", Warm: true, Resident: true})
 		pass(2 * time.Second)
-		if !f.has("fetch s0 warmed=true") {
-			t.Error("it is not reported as warm")
-		}
+		check.That(t, f.has("fetch s0 warmed=true"), "it is not reported as warm")
 		pass(10 * time.Second)
-		if !f.has("put warmed") || len(f.keys) != 1 {
-			t.Errorf("after the grace there are %v", f.keys)
-		}
+		check.That(check.Must(t), f.has("put warmed"), "after the grace there are %v", f.keys)
+		check.Equal(t, len(f.keys), 1, "after the grace there")
 		f.creation(gpuAnnotation, "")
 		f.want("put namespace", "fetch s0 warmed=true", "delete warmed", "ack success", "done")
 		f.reserved.Store(512) // by the GPU scheduler
-		if h := f.reported(); h.FreeMB != 512 {
-			t.Errorf("health %+v", h)
-		}
+		check.Equal(t, f.reported().FreeMB, 512)
 	})
 }
 
@@ -290,39 +276,25 @@ func TestDisableDrainsAndEnableResumes(t *testing.T) {
 		f.creation("", "")
 		pass(100 * time.Millisecond)
 		f.forget()
-		if !f.Disable() {
-			t.Error("nothing changed")
-		}
-		if f.Disable() {
-			t.Error("it changed twice")
-		}
+		check.That(t, f.Disable(), "nothing changed")
+		check.That(t, !f.Disable(), "it changed twice")
 		pass(emptyPause)
 		f.want("leave", "remove", "delete namespace")
-		if h := f.reported(); h.Status != activation.Down {
-			t.Errorf("status %s", h.Status)
-		}
-		if n := f.Puller.Count(); n != 0 {
-			t.Errorf("%d slots", n)
-		}
+		check.Equal(t, f.reported().Status, activation.Down)
+		check.Equal(t, f.Puller.Count(), 0)
 		f.creation("", "")
 		f.want("ack UnknownError", "done")
 		f.Enable()
-		if h := f.reported(); h.Status != activation.Up {
-			t.Errorf("status %s", h.Status)
-		}
+		check.Equal(t, f.reported().Status, activation.Up)
 	})
 }
 
 func TestUnhealthyWhileNothingCanBeDone(t *testing.T) {
 	pulling(t, nil, func(f *fixture) {
 		f.SetUnable("no Docker")
-		if h := f.reported(); h.Status != activation.Unhealthy {
-			t.Errorf("status %s", h.Status)
-		}
+		check.Equal(t, f.reported().Status, activation.Unhealthy)
 		f.SetUnable("")
-		if h := f.reported(); h.Status != activation.Up {
-			t.Errorf("status %s", h.Status)
-		}
+		check.Equal(t, f.reported().Status, activation.Up)
 	})
 }
 
@@ -337,15 +309,9 @@ func TestStopWaitsForTheFetches(t *testing.T) {
 		go func() { f.Stop(f.Context()); close(stopped) }()
 		f.activate(1)
 		<-stopped
-		if !f.has("deliver 1") {
-			t.Fatal("what came is not delivered")
-		}
-		if kind := f.delivered[0].Kind; kind != "nodejs:20" {
-			t.Errorf("what came is delivered with the kind %q", kind)
-		}
-		if len(f.keys) != 1 {
-			t.Errorf("keys %v", f.keys)
-		}
+		check.That(check.Must(t), f.has("deliver 1"), "what came is not delivered")
+		check.Equal(t, f.delivered[0].Kind, "nodejs:20", "what came is delivered with the kind")
+		check.Equal(t, len(f.keys), 1)
 	})
 }
 
@@ -357,21 +323,16 @@ func TestAdoptedContainerIsKnownToSchedulers(t *testing.T) {
 			MetaData: activation.NewActionMetaData([]byte(`{"parameters":"secret"}`)),
 		}
 		text := memo(&c)
-		if strings.Contains(text, "secret") {
-			t.Errorf("the state file has parameters: %s", text)
-		}
+		check.Lacks(t, text, "secret", "the state file has parameters")
 		id, ok := f.Adopted(text)
-		if !ok {
-			t.Fatal("not adopted")
-		}
+		check.That(check.Must(t), ok, "not adopted")
 		f.want("put warmed")
 		f.acquire = func(r invoker.AcquireRequest) { go f.Acquired(r.ID, true) }
 		f.creation("", "")
 		f.want("acquire p/node:1 256 MB", "put namespace", "fetch s0 warmed=true", "delete warmed", "ack success", "done")
 		f.Lost(id)
-		if _, ok := f.Adopted("no memo"); ok {
-			t.Error("what is no memo is adopted")
-		}
+		_, ok = f.Adopted("no memo")
+		check.That(t, !ok, "what is no memo is adopted")
 	})
 }
 
@@ -386,12 +347,8 @@ func TestManyContainersHaveKeysOfTheirOwn(t *testing.T) {
 		keys := len(f.keys)
 		first := slices.Index(f.log, "ack success")
 		f.mu.Unlock()
-		if keys != 50 {
-			t.Errorf("%d keys", keys)
-		}
-		if first < 0 {
-			t.Error("nothing was acked")
-		}
+		check.Equal(t, keys, 50)
+		check.AtLeast(t, first, 0, "nothing was acked")
 	})
 }
 
@@ -417,9 +374,7 @@ func TestLimitsOfTheNamespaceAreCheckedAtTheCreation(t *testing.T) {
 				for range 2 {
 					f.creation("", c.asks)
 					pass(100 * time.Millisecond)
-					if !f.has(c.want) {
-						t.Errorf("no %s", c.want)
-					}
+					check.That(t, f.has(c.want), "no %s", c.want)
 				}
 				if want := 1; c.err == nil && f.read != want {
 					t.Errorf("limits were read %d times", f.read)
@@ -457,9 +412,8 @@ func TestActivationGoesBackToItsQueue(t *testing.T) {
 				m := f.delivered[0].Message
 				f.mu.Unlock()
 				returned, err := f.Puller.Return(t.Context(), m)
-				if returned != c.returned || (err != nil) != c.failed {
-					t.Errorf("returned %t, %v", returned, err)
-				}
+				check.Equal(t, returned, c.returned)
+				check.That(t, (err != nil) == c.failed, "returned %t, %v", returned, err)
 				f.want(c.want...)
 			})
 		})
@@ -479,9 +433,9 @@ func TestActivationThatComesBackAtOnce(t *testing.T) {
 		f.known[id] = true
 		f.mu.Unlock()
 		f.forget() // another fetch is out
-		if returned, err := f.Puller.Return(t.Context(), m); !returned || err != nil {
-			t.Fatalf("%t, %v", returned, err)
-		}
+		returned, err := f.Puller.Return(t.Context(), m)
+		check.That(check.Must(t), returned, "%t, %v", returned, err)
+		check.NoError(t, err)
 		f.want("offer", "return s0", "forget")
 		f.Ended(invoker.End{ID: id})
 		f.want("keep", "deliver 0", "fetch s0 warmed=false")
@@ -494,12 +448,10 @@ func TestActivationOfAnEarlierProcessGoesBackToTheLeader(t *testing.T) {
 		f.takes = map[string]bool{"s0": true}
 		f.activate(1)
 		m, err := activation.DecodeMessage([]byte(<-f.queue))
-		if err != nil {
-			t.Fatal(err)
-		}
-		if returned, err := f.Puller.Return(t.Context(), m); !returned || err != nil {
-			t.Errorf("%t, %v", returned, err)
-		}
+		check.NoError(t, err)
+		returned, err := f.Puller.Return(t.Context(), m)
+		check.That(check.Must(t), returned, "%t, %v", returned, err)
+		check.NoError(t, err)
 		f.want("offer", "return s0", "forget")
 	})
 }

@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/gpuwhisk/gpuwhisk/activation"
+	"github.com/gpuwhisk/gpuwhisk/invoker/develop/check"
 )
 
 func onGPU(c *Creation) { c.GPU = true }
@@ -52,13 +53,9 @@ func (f *fixture) begun(name string) ID {
 func TestGPUSlotPullsByTheBacklog(t *testing.T) {
 	f := newFixture(t)
 	// Two run at once, the rest is backlog, of which there is less than 5 s before each.
-	if n := f.pull(f.openGPU("a"), 100, time.Second); n != 2+5 {
-		t.Errorf("%d of 1 s are pulled", n)
-	}
+	check.Equal(t, f.pull(f.openGPU("a"), 100, time.Second), 2+5, "of 1 s are pulled")
 	g := newFixture(t)
-	if n := g.pull(g.openGPU("new"), 100, 0); n != 3 {
-		t.Errorf("%d are pulled before one has run", n)
-	}
+	check.Equal(t, g.pull(g.openGPU("new"), 100, 0), 3, "are pulled before one has run")
 	for _, next := range []struct {
 		takes time.Duration
 		want  int
@@ -68,9 +65,8 @@ func TestGPUSlotPullsByTheBacklog(t *testing.T) {
 		{10 * time.Millisecond, 500}, // however deep it is
 		{time.Minute, 3},
 	} {
-		if n := f.pull(f.begun(next.takes.String()+string(rune('a'+f.made))), 1000, next.takes); n != next.want {
-			t.Errorf("%d of %v are pulled, want %d", n, next.takes, next.want)
-		}
+		n := f.pull(f.begun(next.takes.String()+string(rune('a'+f.made))), 1000, next.takes)
+		check.Equal(t, n, next.want, "%d of %v are pulled, want %d", n, next.takes, next.want)
 	}
 }
 
@@ -80,13 +76,11 @@ func TestGPUSlotPullsAheadOfAScheduler(t *testing.T) {
 	f := newFixture(t)
 	id := f.openGPU("a")
 	f.pull(id, 4, time.Minute)
-	if f.t.get(id).calls != 0 {
-		t.Fatal("it pulls without end")
-	}
+	check.Equal(check.Must(t), f.t.get(id).calls, 0, "it pulls without end")
 	f.now += 10 * time.Second
-	if at, ok := f.t.Deadline(); !ok || at != f.now {
-		t.Errorf("deadline %v, %t, want %v", at, ok, f.now)
-	}
+	at, ok := f.t.Deadline()
+	check.That(check.Must(t), ok, "deadline %v, %t, want %v", at, ok, f.now)
+	check.Equal(t, at, f.now)
 	f.t.Tick(f.now)
 	f.want("fetch")
 	f.t.Pulled(f.now, id, 21*time.Second, Keep{})
@@ -139,9 +133,9 @@ func TestGPUCreations(t *testing.T) {
 	f.t.Ended(f.now, id, 3*time.Second, true, true)
 	f.want("fetch", "ack")
 	f.now += time.Millisecond
-	if at, ok := f.t.Deadline(); !ok || at != f.now {
-		t.Errorf("deadline %v, %t, want %v", at, ok, f.now)
-	}
+	at, ok := f.t.Deadline()
+	check.That(check.Must(t), ok, "deadline %v, %t, want %v", at, ok, f.now)
+	check.Equal(t, at, f.now)
 	f.t.Tick(f.now)
 	f.want("ack ResourceNotEnoughError")
 }
@@ -193,16 +187,14 @@ func TestWarmedKeyOutlivesTheContainers(t *testing.T) {
 	f.t.Warmth(f.now, q, true, true)
 	f.t.Warmth(f.now, q, false, false)
 	f.now += idle
-	if at, ok := f.t.Deadline(); !ok || at != f.now {
-		t.Errorf("deadline %v, %t, want %v", at, ok, f.now)
-	}
+	at, ok := f.t.Deadline()
+	check.That(check.Must(t), ok, "deadline %v, %t, want %v", at, ok, f.now)
+	check.Equal(t, at, f.now)
 	f.t.Tick(f.now - time.Millisecond)
 	f.want()
 	f.t.Tick(f.now)
 	f.want("delete warmed")
-	if f.t.Len() != 0 {
-		t.Errorf("%d slots are left", f.t.Len())
-	}
+	check.Equal(t, f.t.Len(), 0, "slots are left")
 }
 
 // Beyond Deep a function without a container here is let go; one that has a container

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/gpuwhisk/gpuwhisk/activation"
+	"github.com/gpuwhisk/gpuwhisk/invoker/develop/check"
 )
 
 // TestRandomHistories plays schedulers, etcd and containers that answer late, in any
@@ -41,9 +42,7 @@ func history(t *testing.T, seed uint64, steps int) {
 		w.now += time.Duration(w.r.IntN(1000)) * time.Millisecond
 		w.step()
 		w.carryOut()
-		if err := w.t.check(); err != nil {
-			t.Fatalf("seed %d: %v", seed, err)
-		}
+		check.NoError(t, w.t.check(), "seed %d", seed)
 	}
 	w.t.Close(w.now)
 	for range 5000 {
@@ -67,9 +66,8 @@ func (w *outside) ended(seed uint64) {
 		}
 	}
 	for id, keys := range w.there {
-		if keys[Existing] || keys[Warmed] {
-			w.Fatalf("seed %d: slot %d leaves keys: %v", seed, id, keys)
-		}
+		check.That(check.Must(w.T), !keys[Existing], "seed %d: slot %d leaves keys: %v", seed, id, keys)
+		check.That(check.Must(w.T), !keys[Warmed], "seed %d: slot %d leaves keys: %v", seed, id, keys)
 	}
 	for id, n := range w.runs {
 		if n != 0 {

@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/gpuwhisk/gpuwhisk/activation"
+	"github.com/gpuwhisk/gpuwhisk/invoker/develop/check"
 )
 
 // short is a slot of another function that was refused for want of memory.
@@ -61,9 +62,7 @@ func TestCreationWaitsForMemoryOnlySoLong(t *testing.T) {
 		}
 	}
 	f.want("ack ResourceNotEnoughError")
-	if waited := f.now - began; waited != memoryWait {
-		t.Errorf("it waited %s", waited)
-	}
+	check.Equal(t, f.now-began, memoryWait, "it waited")
 }
 
 // Of what has had nothing to do for a while as many end as are needed.
@@ -117,14 +116,13 @@ func TestIdleSlotFreesMemoryForASecond(t *testing.T) {
 	f.t.Acquired(f.now, id, false)
 	f.t.Stored(f.now, id, Existing)
 	f.now += time.Second
-	if got := f.t.Stats(f.now); got.IdleMB != 512 {
-		t.Errorf("two idle: %+v", got)
-	}
+	check.Equal(t, f.t.Stats(f.now).IdleMB, 512, "two idle")
 	f.short()
 	f.want("leave")
-	if got := f.t.Stats(f.now); got.IdleMB != 512 || got.BusyMB != 512 || got.OpeningMB != 256 {
-		t.Errorf("one idle, one ending, one opening: %+v", got)
-	}
+	got := f.t.Stats(f.now)
+	check.Equal(t, got.IdleMB, 512, "one idle, one ending, one opening")
+	check.Equal(t, got.BusyMB, 512, "one idle, one ending, one opening")
+	check.Equal(t, got.OpeningMB, 256, "one idle, one ending, one opening")
 	f.due()
 	f.want("acquire")
 	f.short()
@@ -144,18 +142,14 @@ func TestWaitForMemoryEndsWithTheTable(t *testing.T) {
 			id := f.short()
 			f.t.Orders()
 			end(f.t, f.now)
-			if f.t.Has(id) {
-				t.Error("it is there")
-			}
+			check.That(t, !f.t.Has(id), "it is there")
 			acks := 0
 			for _, o := range f.t.Orders() {
 				if o.Do == Ack && o.Error == activation.CreationUnknown {
 					acks++
 				}
 			}
-			if acks != 1 {
-				t.Errorf("%d acks", acks)
-			}
+			check.Equal(t, acks, 1)
 		})
 	}
 }

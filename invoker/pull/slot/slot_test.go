@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/gpuwhisk/gpuwhisk/activation"
+	"github.com/gpuwhisk/gpuwhisk/invoker/develop/check"
 )
 
 // The key is confirmed before the first fetch, and the fetch is sent before the ack:
@@ -41,9 +42,7 @@ func TestSlotThatRanNothingIsRemovedAfterTheGrace(t *testing.T) {
 	f.now += grace
 	f.t.Empty(f.now, id)
 	f.want("leave", "delete existing", "remove")
-	if f.t.Len() != 0 {
-		t.Errorf("%d slots are left", f.t.Len())
-	}
+	check.Equal(t, f.t.Len(), 0, "slots are left")
 }
 
 // A message that the last fetch before a pause brings is run, and the slot stays.
@@ -148,9 +147,7 @@ func TestEvictedContainerLosesItsWarmedKey(t *testing.T) {
 	f := newFixture(t)
 	f.t.Lost(f.now, f.paused())
 	f.want("delete warmed")
-	if f.t.Len() != 0 {
-		t.Errorf("%d slots are left", f.t.Len())
-	}
+	check.Equal(t, f.t.Len(), 0, "slots are left")
 }
 
 func TestDeathOfAnOpenContainer(t *testing.T) {
@@ -163,9 +160,7 @@ func TestDeathOfAnOpenContainer(t *testing.T) {
 	f.want("delete existing")
 	f.t.Ended(f.now, id, time.Second, true, true)
 	f.want()
-	if f.t.Len() != 0 {
-		t.Errorf("%d slots are left", f.t.Len())
-	}
+	check.Equal(t, f.t.Len(), 0, "slots are left")
 }
 
 func TestDeletionRetiresWhatItCovers(t *testing.T) {
@@ -214,20 +209,18 @@ func TestQueueThatMoves(t *testing.T) {
 	f.want("fetch warmed 1s")
 	f.t.Moved(f.now, id)
 	f.want("find")
-	if !f.t.Seeks(id) {
-		t.Error("it does not seek")
-	}
+	check.That(t, f.t.Seeks(id), "it does not seek")
 	f.t.Found(f.now, id, activation.Endpoint{Host: "other", Port: 2})
 	orders := f.t.Orders()
-	if len(orders) != 1 || orders[0].Do != Fetch || orders[0].Creation.Endpoint.Host != "other" {
-		t.Fatalf("orders %+v, want a fetch from the other one", orders)
-	}
+	check.Equal(check.Must(t), len(orders), 1)
+	check.Equal(check.Must(t), orders[0].Do, Fetch)
+	check.Equal(check.Must(t), orders[0].Creation.Endpoint.Host, "other")
 	f.t.Moved(f.now, id)
 	f.want("find")
 	f.now += grace
-	if at, ok := f.t.Deadline(); !ok || at != f.now {
-		t.Errorf("deadline %v, %t, want %v", at, ok, f.now)
-	}
+	at, ok := f.t.Deadline()
+	check.That(check.Must(t), ok, "deadline %v, %t, want %v", at, ok, f.now)
+	check.Equal(t, at, f.now)
 	f.t.Tick(f.now)
 	f.t.Found(f.now, id, activation.Endpoint{})
 }
@@ -241,9 +234,7 @@ func TestCreationFindsTheSlotThatLostItsScheduler(t *testing.T) {
 	f.create("a", func(c *Creation) { c.Endpoint.Host = "other" })
 	f.want("fetch warmed", "ack")
 	f.t.Found(f.now, id, activation.Endpoint{Host: "third"})
-	if host := f.t.slots[0].Endpoint.Host; host != "other" {
-		t.Errorf("it fetches from %s", host)
-	}
+	check.Equal(t, f.t.slots[0].Endpoint.Host, "other", "it fetches")
 }
 
 func TestPausedSlotIsKeptAsItsNamespaceWishes(t *testing.T) {
@@ -271,9 +262,9 @@ func TestPausedSlotIsKeptAsItsNamespaceWishes(t *testing.T) {
 		f.want(c.want...)
 		if c.want == nil {
 			keeping := cmp.Or(c.keep.Time, time.Hour)
-			if at, ok := f.t.Deadline(); !ok || at != f.now+keeping {
-				t.Errorf("%+v: due at %v, %t, now is %v", c.keep, at, ok, f.now)
-			}
+			at, ok := f.t.Deadline()
+			check.That(check.Must(t), ok, "%+v: due at %v, %t, now is %v", c.keep, at, ok, f.now)
+			check.Equal(t, at, f.now+keeping, "%+v: due at %v, %t, now is %v", c.keep, at, ok, f.now)
 			f.now += keeping
 			f.t.Tick(f.now)
 			f.want("delete warmed", "remove")
@@ -296,16 +287,16 @@ func TestStatsCountMemoryAsSchedulersDo(t *testing.T) {
 	f := newFixture(t)
 	f.opened()
 	f.create("b")
-	if got := f.t.Stats(f.now); got.BusyMB != 256 || got.OpeningMB != 256 || got.Fetching != 1 || got.IdleMB != 0 {
-		t.Errorf("got %+v", got)
-	}
+	got := f.t.Stats(f.now)
+	check.Equal(t, got.BusyMB, 256)
+	check.Equal(t, got.OpeningMB, 256)
+	check.Equal(t, got.Fetching, 1)
+	check.Equal(t, got.IdleMB, 0)
 	f.now += memoryPause
-	if got := f.t.Stats(f.now).IdleMB; got != 256 {
-		t.Errorf("idle %d MB, want 256", got)
-	}
+	check.Equal(t, f.t.Stats(f.now).IdleMB, 256)
 	f = newFixture(t)
 	f.paused()
-	if got := f.t.Stats(f.now); got.BusyMB != 0 || got.Paused != 1 {
-		t.Errorf("got %+v", got)
-	}
+	got = f.t.Stats(f.now)
+	check.Equal(t, got.BusyMB, 0)
+	check.Equal(t, got.Paused, 1)
 }
