@@ -19,15 +19,14 @@ import (
 	"github.com/couchbase/gocb/v2"
 
 	"github.com/gpuwhisk/gpuwhisk/activation/records"
+	"github.com/gpuwhisk/gpuwhisk/invoker/develop/check"
 )
 
 func open(t testing.TB, cfg Config) *Store {
 	t.Helper()
 	cfg.Records.BackoffMin, cfg.Records.BackoffMax = time.Millisecond, 10*time.Millisecond
 	s, err := Open(cfg)
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.NoError(t, err)
 	return s
 }
 
@@ -46,9 +45,7 @@ func reach(t testing.TB, s *Store) {
 	for i := 0; err != nil && i < 20; i++ {
 		err = s.Probe(t.Context())
 	}
-	if err != nil {
-		t.Fatalf("probe: %v", err)
-	}
+	check.NoError(t, err)
 }
 
 func doc(i int) records.Document {
@@ -67,26 +64,20 @@ func put(t testing.TB, s *Store, from, to int) (stored *atomic.Int32) {
 				stored.Add(1)
 			}
 		}
-		if err := s.PutDocument(t.Context(), d); err != nil {
-			t.Fatal(err)
-		}
+		check.NoError(t, s.PutDocument(t.Context(), d))
 	}
 	return stored
 }
 
 func flush(t testing.TB, s *Store) {
 	t.Helper()
-	if err := s.Flush(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	check.NoError(t, s.Flush(t.Context()))
 }
 
 func diskSpool(t testing.TB, dir string) *records.DiskSpool {
 	t.Helper()
 	spool, err := records.OpenSpool(records.SpoolConfig{Dir: dir, Timeout: time.Minute})
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.NoError(t, err)
 	t.Cleanup(func() { _ = spool.Close() })
 	return spool
 }
@@ -103,17 +94,18 @@ func TestRecordsArriveAsWritten(t *testing.T) {
 	flush(t, s)
 	again := put(t, s, 490, 510)
 	flush(t, s)
-	if first.Load() != 500 || again.Load() != 20 {
-		t.Errorf("%d of 500 and %d of 20 called stored", first.Load(), again.Load())
-	}
+	check.Equal(t, first.Load(), 500)
+	check.Equal(t, again.Load(), 20)
 	h := s.Health()
-	if !h.OK() || h.Records.Written != 520 || h.Records.Conflicts != 10 || h.BufferedDocs != 0 || h.Records.Requests > 500 {
-		t.Errorf("health %+v", h)
-	}
+	check.That(check.Must(t), h.OK(), "health %+v", h)
+	check.Equal(t, h.Records.Written, 520)
+	check.Equal(t, h.Records.Conflicts, 10)
+	check.Equal(t, h.BufferedDocs, 0)
+	check.AtMost(t, h.Records.Requests, 500)
 	for _, i := range []int{0, 499, 509} {
-		if got, ok := m.read(doc(i).ID); !ok || got != string(doc(i).Body) {
-			t.Errorf("record %d is %q, want %q", i, got, doc(i).Body)
-		}
+		got, ok := m.read(doc(i).ID)
+		check.That(check.Must(t), ok, "record %d is %q, want %q", i, got, doc(i).Body)
+		check.Equal(t, got, string(doc(i).Body), "record %d is %q, want %q", i, got, doc(i).Body)
 	}
 }
 
@@ -135,24 +127,21 @@ func TestAwayForAWhile(t *testing.T) {
 		runtime.Gosched()
 	}
 	stored := put(t, s, 2, 50)
-	if n := stored.Load(); n != 48 {
-		t.Errorf("%d of 48 called stored by the spool", n)
-	}
-	if h := s.Health(); h.Records.Spooled < 48 || h.Writes.LastError == "" || h.Writes.Since.IsZero() {
-		t.Errorf("health %+v", h)
-	}
+	check.Equal(t, stored.Load(), 48, "of 48 called stored by the spool")
+	h := s.Health()
+	check.AtLeast(t, h.Records.Spooled, 48)
+	check.That(t, h.Writes.LastError != "", "health %+v", h)
+	check.That(t, !h.Writes.Since.IsZero(), "health %+v", h)
 	m.fail(success, 0)
 	for i := 50; spool.Documents() > 0 || s.Health().BufferedDocs > 0; i++ {
 		put(t, s, i, i+1)
 		flush(t, s)
 	}
-	if h := s.Health(); !h.OK() {
-		t.Errorf("health %+v", h)
-	}
+	h = s.Health()
+	check.That(t, h.OK(), "health %+v", h)
 	for i := range 50 {
-		if _, ok := m.read(doc(i).ID); !ok {
-			t.Errorf("record %d is lost", i)
-		}
+		_, ok := m.read(doc(i).ID)
+		check.That(t, ok, "record %d is lost", i)
 	}
 }
 
@@ -172,9 +161,7 @@ func TestRecordsOutliveAProcess(t *testing.T) {
 	began := time.Now()
 	shut(t, s)
 	t.Logf("closed after %s", time.Since(began))
-	if n := spool.Documents(); n != 20 {
-		t.Fatalf("%d records in the spool, want 20", n)
-	}
+	check.Equal(check.Must(t), spool.Documents(), 20, "records in the spool")
 	s = open(t, cfg)
 	defer shut(t, s)
 	for i := 20; spool.Documents() > 0; i++ {
@@ -182,9 +169,8 @@ func TestRecordsOutliveAProcess(t *testing.T) {
 		flush(t, s)
 	}
 	for i := range 20 {
-		if _, ok := m.read(doc(i).ID); !ok {
-			t.Errorf("record %d is lost", i)
-		}
+		_, ok := m.read(doc(i).ID)
+		check.That(t, ok, "record %d is lost", i)
 	}
 }
 
@@ -203,21 +189,20 @@ func TestRefusedForGood(t *testing.T) {
 	put(t, s, 0, 1)
 	flush(t, s)
 	letters, _ := filepath.Glob(filepath.Join(dir, "*.json"))
-	if len(letters) != 1 || s.Health().Records.DeadLettered != 1 {
-		t.Fatalf("dead letters %v, health %+v", letters, s.Health())
-	}
-	if text, _ := os.ReadFile(letters[0]); !strings.Contains(string(text), doc(0).ID) {
-		t.Errorf("dead letter %s", text)
-	}
+	check.Equal(check.Must(t), len(letters), 1)
+	check.Equal(check.Must(t), s.Health().Records.DeadLettered, 1)
+	text, _ := os.ReadFile(letters[0])
+	check.Contains(t, string(text), doc(0).ID, "dead letter")
 	m.fail(tooBig, 1)
 	put(t, s, 1, 2)
 	flush(t, s)
-	if got, ok := m.read(doc(1).ID); !ok || strings.Contains(got, "<a>") || !strings.Contains(got, doc(1).ID) {
-		t.Errorf("a record that was too large: %q", got)
-	}
-	if h := s.Health(); !h.OK() || h.Records.Rejected != 1 {
-		t.Errorf("health %+v", h)
-	}
+	got, ok := m.read(doc(1).ID)
+	check.That(check.Must(t), ok, "a record that was too large: %q", got)
+	check.Lacks(t, got, "<a>", "a record that was too large")
+	check.Contains(t, got, doc(1).ID, "a record that was too large")
+	h := s.Health()
+	check.That(check.Must(t), h.OK(), "health %+v", h)
+	check.Equal(t, h.Records.Rejected, 1)
 }
 
 // TestProbeReportsWhatIsWrong, and which setting to check. The mock takes any
@@ -236,9 +221,8 @@ func TestProbeReportsWhatIsWrong(t *testing.T) {
 			err = s.Probe(t.Context())
 		}
 		for _, text := range want {
-			if err == nil || !strings.Contains(err.Error(), text) || strings.Contains(err.Error(), cfg.Password) {
-				t.Errorf("want %q, got %v", text, err)
-			}
+			check.ErrorContains(check.Must(t), err, text)
+			check.Lacks(t, err.Error(), cfg.Password)
 		}
 	}
 	reports(open(t, cfg), mockBucket, "whisk.gpu.couchbase.connection")
@@ -259,17 +243,13 @@ func TestProbeReportsWhatIsWrong(t *testing.T) {
 	reports(open(t, cfg), "certificate signed by unknown authority", "whisk.gpu.couchbase.certificate")
 	cfg.Certificate = filepath.Join(t.TempDir(), "ca.pem")
 	trusted := pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: listener.Certificate().Raw})
-	if err := os.WriteFile(cfg.Certificate, trusted, 0o600); err != nil {
-		t.Fatal(err)
-	}
+	check.NoError(t, os.WriteFile(cfg.Certificate, trusted, 0o600))
 	reports(open(t, cfg), "whisk.gpu.couchbase.connection") // trusted, and nothing of Couchbase's
 }
 
 func TestOpenRefuses(t *testing.T) {
 	empty := filepath.Join(t.TempDir(), "ca.pem")
-	if err := os.WriteFile(empty, []byte("none"), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	check.NoError(t, os.WriteFile(empty, []byte("none"), 0o600))
 	for _, c := range []struct {
 		cfg  Config
 		want string
@@ -302,11 +282,10 @@ func TestMeaning(t *testing.T) {
 		{context.DeadlineExceeded, records.ErrUnavailable},
 		{errors.New("something new"), records.ErrUnavailable},
 	} {
-		if got := meaning(c.err); !errors.Is(got, c.want) || !errors.Is(got, c.err) || got.Error() != c.err.Error() {
-			t.Errorf("%v means %v, want %v", c.err, got, c.want)
-		}
+		got := meaning(c.err)
+		check.ErrorIs(t, got, c.want)
+		check.ErrorIs(t, got, c.err)
+		check.Equal(t, got.Error(), c.err.Error())
 	}
-	if meaning(nil) != nil {
-		t.Error("no error means one")
-	}
+	check.NoError(t, meaning(nil), "no error means one")
 }

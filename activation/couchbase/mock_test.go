@@ -18,6 +18,7 @@ import (
 
 	"github.com/couchbase/gocb/v2"
 
+	"github.com/gpuwhisk/gpuwhisk/invoker/develop/check"
 	"github.com/gpuwhisk/gpuwhisk/invoker/develop/peertest"
 )
 
@@ -43,28 +44,20 @@ func startMock(t testing.TB) *mock {
 	}
 	// the mock sends its port here, and ends when the connection does.
 	monitor, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.NoError(t, err)
 	var out bytes.Buffer
 	cmd := exec.Command(java, "-Xmx128m", "-cp", filepath.Join(jars, "*"), "com.couchbase.mock.CouchbaseMock",
 		"-h", "127.0.0.1", "-p", "0", "-n", "1", "-R", "0", "-v", "64", "--cccp",
 		"-b", mockBucket+":"+mockPass+":couchbase", "--harakiri-monitor", monitor.Addr().String())
 	cmd.Stdout, cmd.Stderr = &out, &out
-	if err := cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
+	check.NoError(t, cmd.Start())
 	t.Cleanup(func() { _ = cmd.Process.Kill(); _ = cmd.Wait(); _ = monitor.Close() })
 	_ = monitor.(*net.TCPListener).SetDeadline(time.Now().Add(2 * time.Minute))
 	conn, err := monitor.Accept()
-	if err != nil {
-		t.Fatalf("CouchbaseMock does not start: %v", err)
-	}
+	check.NoError(t, err, "CouchbaseMock does not start")
 	t.Cleanup(func() { _ = conn.Close() })
 	port, err := bufio.NewReader(conn).ReadString(0)
-	if err != nil {
-		t.Fatalf("CouchbaseMock does not send its port: %v", err)
-	}
+	check.NoError(t, err, "CouchbaseMock does not send its port")
 	m := &mock{t: t, web: "http://127.0.0.1:" + strings.TrimSuffix(port, "\x00")}
 	var ports []int
 	m.command("get_mcports", url.Values{}, &ports)
@@ -77,22 +70,17 @@ func (m *mock) command(name string, args url.Values, into any) {
 	m.t.Helper()
 	args.Set("bucket", mockBucket)
 	res, err := http.Get(m.web + "/mock/" + name + "?" + args.Encode())
-	if err != nil {
-		m.t.Fatal(err)
-	}
+	check.NoError(m.t, err)
 	defer res.Body.Close()
 	body, _ := io.ReadAll(res.Body)
 	var answer struct {
 		Status  string
 		Payload json.RawMessage
 	}
-	if err := json.Unmarshal(body, &answer); err != nil || answer.Status != "ok" {
-		m.t.Fatalf("mock answers %s to %s", body, name)
-	}
+	check.NoError(m.t, json.Unmarshal(body, &answer), "mock answers %s to %s", body, name)
+	check.Equal(check.Must(m.t), answer.Status, "ok", "mock answers %s to %s", body, name)
 	if into != nil {
-		if err := json.Unmarshal(answer.Payload, into); err != nil {
-			m.t.Fatal(err)
-		}
+		check.NoError(m.t, json.Unmarshal(answer.Payload, into))
 	}
 }
 
@@ -122,9 +110,7 @@ func (m *mock) read(id string) (string, bool) {
 	cluster, err := gocb.Connect("couchbase://"+m.data, gocb.ClusterOptions{
 		Authenticator: gocb.PasswordAuthenticator{Username: mockBucket, Password: mockPass},
 	})
-	if err != nil {
-		m.t.Fatal(err)
-	}
+	check.NoError(m.t, err)
 	defer func() { _ = cluster.Close(nil) }()
 	found, err := cluster.Bucket(mockBucket).DefaultCollection().Get(id, &gocb.GetOptions{
 		Transcoder: gocb.NewRawJSONTranscoder(), Timeout: time.Minute,
@@ -133,8 +119,6 @@ func (m *mock) read(id string) (string, bool) {
 		return "", false
 	}
 	var body []byte
-	if err := found.Content(&body); err != nil {
-		m.t.Fatal(err)
-	}
+	check.NoError(m.t, found.Content(&body))
 	return string(body), true
 }

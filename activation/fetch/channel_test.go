@@ -20,6 +20,7 @@ import (
 
 	"github.com/gpuwhisk/gpuwhisk/activation"
 	"github.com/gpuwhisk/gpuwhisk/activation/fetch/activationpb"
+	"github.com/gpuwhisk/gpuwhisk/invoker/develop/check"
 	"github.com/gpuwhisk/gpuwhisk/invoker/develop/peertest"
 )
 
@@ -54,12 +55,9 @@ func TestWireForm(t *testing.T) {
 	go s.Serve(l)
 	defer s.Stop()
 	d := 1500 * time.Millisecond
-	if _, err := client(t, Config{}).Fetch(t.Context(), at, Request{Queue: hello, Container: "9f0e", Warmed: true, LastDuration: &d}); err != nil {
-		t.Fatal(err)
-	}
-	if path != "/activation.ActivationService/FetchActivation" {
-		t.Errorf("called %s", path)
-	}
+	_, err := client(t, Config{}).Fetch(t.Context(), at, Request{Queue: hello, Container: "9f0e", Warmed: true, LastDuration: &d})
+	check.NoError(t, err)
+	check.Equal(t, path, "/activation.ActivationService/FetchActivation")
 	got := map[protowire.Number]string{}
 	for len(sent) > 0 {
 		number, kind, n := protowire.ConsumeTag(sent)
@@ -72,21 +70,17 @@ func TestWireForm(t *testing.T) {
 		v, n := protowire.ConsumeBytes(sent)
 		got[number], sent = string(v), sent[n:]
 	}
-	if _, err := activation.ParseTransID([]byte(got[1])); err != nil || len(got[1]) < len(`["",1]`)+32 {
-		t.Errorf("the transaction is %s: %v", got[1], err)
-	}
+	_, err = activation.ParseTransID([]byte(got[1]))
+	check.NoError(t, err, "the transaction is %s", got[1])
+	check.AtLeast(t, len(got[1]), len(`["",1]`)+32, "the transaction is %s", got[1])
 	delete(got, 1)
 	want := map[protowire.Number]string{
 		2: "guest", 3: `{"name":"hello","path":"guest","version":"0.0.3"}`, 4: `"5-3f"`, 5: "9f0e", 6: "1", 7: "\x08\xdc\x0b", 8: "1",
 	}
 	for number, text := range want {
-		if got[number] != text {
-			t.Errorf("field %d is %q, want %q", number, got[number], text)
-		}
+		check.Equal(t, got[number], text, "field %d", number)
 	}
-	if len(got) != len(want) {
-		t.Errorf("fields are %v, want %v", got, want)
-	}
+	check.Equal(t, len(got), len(want), "fields are %v, want %v", got, want)
 }
 
 // TestCallsSpreadOverChannels: a scheduler's server takes so many streams on one
@@ -111,22 +105,17 @@ func TestCallsSpreadOverChannels(t *testing.T) {
 		}()
 	}
 	open.Wait()
-	if got := l.accepted(); got != 3 {
-		t.Errorf("%d calls on %d connections", calls, got)
-	}
-	if states := c.States(); len(states) != 1 || states[0].Calls != calls || states[0].Channels != 3 {
-		t.Errorf("the states are %+v", states)
-	}
+	check.Equal(t, l.accepted(), 3)
+	states := c.States()
+	check.Equal(check.Must(t), len(states), 1)
+	check.Equal(t, states[0].Calls, calls)
+	check.Equal(t, states[0].Channels, 3)
 	c.Retain(nil) // the cluster has no such scheduler any more; its calls go on
 	close(end)
 	for range calls {
-		if err := <-done; err != nil {
-			t.Error(err)
-		}
+		check.NoError(t, check.Receive(t, done))
 	}
-	if states := c.States(); len(states) != 0 {
-		t.Errorf("it is not forgotten: %+v", states)
-	}
+	check.Equal(t, len(c.States()), 0, "it is not forgotten")
 }
 
 // TestRetainKeepsWhatIsListed, those that were called since included.
@@ -135,17 +124,15 @@ func TestRetainKeepsWhatIsListed(t *testing.T) {
 	_, other := serve(t, &fake{fetch: answers(activation.FetchAnswer{Kind: activation.NoActivation})})
 	c := client(t, Config{})
 	for _, e := range []activation.Endpoint{at, other} {
-		if _, err := c.Fetch(t.Context(), e, Request{Queue: hello}); err != nil {
-			t.Fatal(err)
-		}
+		_, err := c.Fetch(t.Context(), e, Request{Queue: hello})
+		check.NoError(t, err)
 	}
 	c.Retain([]activation.Endpoint{at})
-	if states := c.States(); len(states) != 1 || states[0].Scheduler != address(at) {
-		t.Errorf("the states are %+v", states)
-	}
-	if _, err := c.Fetch(t.Context(), other, Request{Queue: hello}); err != nil {
-		t.Errorf("called again: %v", err)
-	}
+	states := c.States()
+	check.Equal(check.Must(t), len(states), 1)
+	check.Equal(t, states[0].Scheduler, address(at))
+	_, err := c.Fetch(t.Context(), other, Request{Queue: hello})
+	check.NoError(t, err, "called again")
 }
 
 // TestCallsAreTriedOnce: a scheduler that says it did not begin a call is not asked
@@ -183,13 +170,11 @@ func TestCallsAreTriedOnce(t *testing.T) {
 		}
 	}()
 	c := client(t, Config{})
-	if _, err := c.Fetch(t.Context(), at, Request{Queue: hello}); err == nil || errors.Is(err, ErrRejected) {
-		t.Errorf("got %v", err)
-	}
+	_, err := c.Fetch(t.Context(), at, Request{Queue: hello})
+	check.That(check.Must(t), err != nil, "got %v", err)
+	check.That(t, !errors.Is(err, ErrRejected), "got %v", err)
 	c.Close()
-	if n := <-calls; n != 1 {
-		t.Errorf("called %d times", n)
-	}
+	check.Equal(t, check.Receive(t, calls), 1)
 }
 
 // TestSchedulerRestarts: calls fail while a scheduler is away, and work by the same
@@ -211,13 +196,9 @@ func TestSchedulerRestarts(t *testing.T) {
 		return ""
 	}
 	s := run(l)
-	if err := fetch(); err != "" {
-		t.Fatal(err)
-	}
+	check.Equal(check.Must(t), fetch(), "")
 	s.Stop()
-	if err := fetch(); err == "" {
-		t.Error("without a scheduler it answers")
-	}
+	check.That(t, fetch() != "", "without a scheduler it answers")
 	again, err := net.Listen("tcp", address(at))
 	if err != nil {
 		t.Skip("another has the port: ", err)
@@ -245,12 +226,10 @@ func TestDeadPeerEndsCalls(t *testing.T) {
 		}()
 		begun := time.Now()
 		_, err := c.Fetch(t.Context(), activation.Endpoint{Host: "h", Port: 1}, Request{Queue: hello})
-		if err == nil {
-			t.Error("it answers")
-		}
-		if took := time.Since(begun); took < 10*time.Second || took >= fetchLimit {
-			t.Errorf("it took %s: %v", took, err)
-		}
+		check.That(t, err != nil, "it answers")
+		took := time.Since(begun)
+		check.AtLeast(t, took, 10*time.Second)
+		check.Less(t, took, fetchLimit)
 		c.Close()
 	})
 }

@@ -11,6 +11,7 @@ import (
 
 	"github.com/gpuwhisk/gpuwhisk/activation"
 	"github.com/gpuwhisk/gpuwhisk/activation/fetch/activationpb"
+	"github.com/gpuwhisk/gpuwhisk/invoker/develop/check"
 	"github.com/gpuwhisk/gpuwhisk/invoker/develop/peertest"
 )
 
@@ -65,22 +66,16 @@ func (l *counted) accepted() int {
 func listen(t testing.TB) (*counted, activation.Endpoint) {
 	t.Helper()
 	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.NoError(t, err)
 	return &counted{Listener: l}, endpoint(t, l)
 }
 
 func endpoint(t testing.TB, l net.Listener) activation.Endpoint {
 	t.Helper()
 	host, port, err := net.SplitHostPort(l.Addr().String())
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.NoError(t, err)
 	n, err := strconv.Atoi(port)
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.NoError(t, err)
 	return activation.Endpoint{Host: host, Port: n}
 }
 

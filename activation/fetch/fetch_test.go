@@ -13,6 +13,7 @@ import (
 
 	"github.com/gpuwhisk/gpuwhisk/activation"
 	"github.com/gpuwhisk/gpuwhisk/activation/fetch/activationpb"
+	"github.com/gpuwhisk/gpuwhisk/invoker/develop/check"
 )
 
 // oneMessage is a small activation.
@@ -34,19 +35,15 @@ func TestFetchAnswers(t *testing.T) {
 	} {
 		f.fetch = answers(want)
 		got, err := c.Fetch(t.Context(), at, Request{Queue: hello, Container: "c"})
-		if err != nil {
-			t.Fatal(err)
-		}
-		if got.Kind != want.Kind {
-			t.Errorf("got %s, want %s", got.Kind, want.Kind)
-		}
-		if string(got.JSON()) != string(want.JSON()) {
-			t.Errorf("%s holds %s, want %s", got.Kind, got.JSON(), want.JSON())
-		}
+		check.NoError(t, err)
+		check.Equal(t, got.Kind, want.Kind)
+		check.Equal(t, string(got.JSON()), string(want.JSON()), "%s holds %s, want %s", got.Kind, got.JSON(), want.JSON())
 	}
-	if states := c.States(); len(states) != 1 || states[0].Calls != 0 || states[0].Channels != 1 || !states[0].OK() {
-		t.Errorf("the states are %+v", states)
-	}
+	states := c.States()
+	check.Equal(check.Must(t), len(states), 1)
+	check.Equal(t, states[0].Calls, 0)
+	check.Equal(t, states[0].Channels, 1)
+	check.That(t, states[0].OK(), "the states are %+v", states)
 }
 
 // TestFetchErrors: callers can tell a scheduler that refuses from one that is away.
@@ -64,31 +61,30 @@ func TestFetchErrors(t *testing.T) {
 		return err
 	}
 	f.fetch = fails(status.Error(codes.Internal, ""))
-	if err := fetch(); !errors.Is(err, ErrRejected) {
-		t.Errorf("a refusal is %v", err)
-	}
+	check.ErrorIs(t, fetch(), ErrRejected, "a refusal")
 	f.fetch = fails(status.Error(codes.Unavailable, ""))
-	if err := fetch(); err == nil || errors.Is(err, ErrRejected) || errors.Is(err, ErrUnreadable) {
-		t.Errorf("an end is %v", err)
-	}
-	if states := c.States(); len(states) != 1 || states[0].OK() {
-		t.Errorf("the states are %+v", states)
-	}
+	err := fetch()
+	check.That(check.Must(t), err != nil, "an end is %v", err)
+	check.That(t, !errors.Is(err, ErrRejected), "an end is %v", err)
+	check.That(t, !errors.Is(err, ErrUnreadable), "an end is %v", err)
+	states := c.States()
+	check.Equal(check.Must(t), len(states), 1)
+	check.That(t, !states[0].OK(), "the states are %+v", states)
 	const secret = "hush-hush"
 	f.fetch = func(context.Context, *activationpb.FetchRequest) (*activationpb.FetchResponse, error) {
 		return &activationpb.FetchResponse{ActivationMessage: `{"message":{"activationId":"1","content":"` + secret + `"}}`}, nil
 	}
-	if err := fetch(); !errors.Is(err, ErrUnreadable) || strings.Contains(err.Error(), secret) {
-		t.Errorf("what cannot be read is %v", err)
-	}
-	if states := c.States(); len(states) != 1 || !states[0].OK() {
-		t.Errorf("after an answer the states are %+v", states)
-	}
+	err = fetch()
+	check.ErrorIs(t, err, ErrUnreadable, "what cannot be read")
+	check.Lacks(t, err.Error(), secret, "what cannot be read")
+	states = c.States()
+	check.Equal(check.Must(t), len(states), 1, "after an answer the states")
+	check.That(t, states[0].OK(), "after an answer the states are %+v", states)
 	none, nowhere := listen(t)
 	none.Close()
-	if _, err := c.Fetch(t.Context(), nowhere, Request{Queue: hello, Container: "c"}); err == nil || errors.Is(err, ErrRejected) {
-		t.Errorf("without a scheduler it is %v", err)
-	}
+	_, err = c.Fetch(t.Context(), nowhere, Request{Queue: hello, Container: "c"})
+	check.That(check.Must(t), err != nil, "without a scheduler it is %v", err)
+	check.That(t, !errors.Is(err, ErrRejected), "without a scheduler it is %v", err)
 }
 
 // TestFetchTakesLargeActivations: the limit follows the payload's.
@@ -96,13 +92,11 @@ func TestFetchTakesLargeActivations(t *testing.T) {
 	f := &fake{fetch: answers(activation.NewFetchAnswer(oneMessage(`"` + strings.Repeat("x", 6<<20) + `"`)))}
 	_, at := serve(t, f)
 	large := client(t, Config{Payload: 6 * activation.MB})
-	if _, err := large.Fetch(t.Context(), at, Request{Queue: hello, Container: "c"}); err != nil {
-		t.Error(err)
-	}
+	_, err := large.Fetch(t.Context(), at, Request{Queue: hello, Container: "c"})
+	check.NoError(t, err)
 	small := client(t, Config{})
-	if _, err := small.Fetch(t.Context(), at, Request{Queue: hello, Container: "c"}); !errors.Is(err, ErrUnreadable) {
-		t.Errorf("beyond the limit it is %v", err)
-	}
+	_, err = small.Fetch(t.Context(), at, Request{Queue: hello, Container: "c"})
+	check.ErrorIs(t, err, ErrUnreadable, "beyond the limit it")
 }
 
 // TestFetchOutlivesItsContext: once the scheduler may answer, nothing but the answer
@@ -128,15 +122,14 @@ func TestFetchOutlivesItsContext(t *testing.T) {
 		}
 		got <- a
 	}()
-	<-asked
+	check.Receive(t, asked)
 	cancel()
 	close(answer)
-	if a := <-got; a.Kind != activation.Fetched || a.Message == nil {
-		t.Errorf("got %s", a)
-	}
-	if _, err := c.Fetch(ctx, activation.Endpoint{Host: "127.0.0.1", Port: 1}, Request{Queue: hello}); !errors.Is(err, context.Canceled) {
-		t.Errorf("before there is a connection it is %v", err)
-	}
+	a := check.Receive(t, got)
+	check.Equal(t, a.Kind, activation.Fetched)
+	check.That(t, a.Message != nil, "got %s", a)
+	_, err := c.Fetch(ctx, activation.Endpoint{Host: "127.0.0.1", Port: 1}, Request{Queue: hello})
+	check.ErrorIs(t, err, context.Canceled, "before there is a connection it")
 }
 
 // TestLeave: the call that a container has open is answered, and so is this one.
@@ -147,9 +140,7 @@ func TestLeave(t *testing.T) {
 			close(open)
 			<-left
 		} else {
-			if r.ContainerId != "c" {
-				t.Errorf("%s leaves", r.ContainerId)
-			}
+			check.Equal(t, r.ContainerId, "c")
 			close(left)
 		}
 		return answers(activation.FetchAnswer{Kind: activation.NoActivation})(ctx, r)
@@ -161,13 +152,11 @@ func TestLeave(t *testing.T) {
 		_, err := c.Fetch(t.Context(), at, Request{Queue: hello, Container: "c"})
 		done <- err
 	}()
-	<-open
-	if a, err := c.Leave(t.Context(), at, hello, "c"); err != nil || a.Kind != activation.NoActivation {
-		t.Errorf("left: %s, %v", a, err)
-	}
-	if err := <-done; err != nil {
-		t.Errorf("the open call ended with %v", err)
-	}
+	check.Receive(t, open)
+	a, err := c.Leave(t.Context(), at, hello, "c")
+	check.NoError(t, err)
+	check.Equal(t, a.Kind, activation.NoActivation)
+	check.NoError(t, check.Receive(t, done), "the open call ended")
 }
 
 func TestReschedule(t *testing.T) {
@@ -177,48 +166,40 @@ func TestReschedule(t *testing.T) {
 	c := client(t, Config{})
 	for _, ok := range []bool{true, false} {
 		f.reschedule = func(_ context.Context, r *activationpb.RescheduleRequest) (*activationpb.RescheduleResponse, error) {
-			if r.ActivationMessage != string(want) {
-				t.Errorf("gave back %s", r.ActivationMessage)
-			}
+			check.Equal(t, r.ActivationMessage, string(want), "gave back")
 			return &activationpb.RescheduleResponse{IsRescheduled: ok}, nil
 		}
-		if got, err := c.Reschedule(t.Context(), at, hello, want); err != nil || got != ok {
-			t.Errorf("got %v, %v, want %v", got, err, ok)
-		}
+		got, err := c.Reschedule(t.Context(), at, hello, want)
+		check.NoError(t, err)
+		check.Equal(t, got, ok)
 	}
 	f.reschedule = func(context.Context, *activationpb.RescheduleRequest) (*activationpb.RescheduleResponse, error) {
 		return nil, status.Error(codes.Unavailable, "")
 	}
-	if ok, err := c.Reschedule(t.Context(), at, hello, want); err == nil || ok {
-		t.Errorf("got %v, %v", ok, err)
-	}
+	ok, err := c.Reschedule(t.Context(), at, hello, want)
+	check.That(check.Must(t), err != nil, "got %v, %v", ok, err)
+	check.That(t, !ok, "got %v, %v", ok, err)
 }
 
 func TestWarmUp(t *testing.T) {
 	f := &fake{fetch: func(ctx context.Context, r *activationpb.FetchRequest) (*activationpb.FetchResponse, error) {
-		if r.InvocationNamespace != "whisk.system" || r.Fqn != `{"name":"warmUp","path":"whisk.system"}` || r.Rev != "null" {
-			t.Errorf("asked for %s %s %s", r.InvocationNamespace, r.Fqn, r.Rev)
-		}
+		check.Equal(t, r.InvocationNamespace, "whisk.system")
+		check.Equal(t, r.Fqn, `{"name":"warmUp","path":"whisk.system"}`)
+		check.Equal(t, r.Rev, "null")
 		return answers(activation.FetchAnswer{Kind: activation.NoActivation})(ctx, r)
 	}}
 	_, at := serve(t, f)
-	if err := client(t, Config{}).WarmUp(t.Context(), at); err != nil {
-		t.Error(err)
-	}
+	check.NoError(t, client(t, Config{}).WarmUp(t.Context(), at))
 }
 
 func TestClosedClient(t *testing.T) {
 	_, at := serve(t, &fake{fetch: answers(activation.FetchAnswer{Kind: activation.NoActivation})})
 	c := client(t, Config{})
-	if _, err := c.Fetch(t.Context(), at, Request{Queue: hello}); err != nil {
-		t.Fatal(err)
-	}
-	if err := c.Close(); err != nil {
-		t.Fatal(err)
-	}
-	if _, err := c.Fetch(t.Context(), at, Request{Queue: hello}); !errors.Is(err, ErrClosed) {
-		t.Errorf("got %v", err)
-	}
+	_, err := c.Fetch(t.Context(), at, Request{Queue: hello})
+	check.NoError(t, err)
+	check.NoError(t, c.Close())
+	_, err = c.Fetch(t.Context(), at, Request{Queue: hello})
+	check.ErrorIs(t, err, ErrClosed)
 }
 
 // TestLastDuration is absent unless a run has ended.
@@ -233,12 +214,13 @@ func TestLastDuration(t *testing.T) {
 	}}
 	_, at := serve(t, f)
 	c := client(t, Config{})
-	if _, err := c.Fetch(t.Context(), at, Request{Queue: hello}); err != nil || got != nil {
-		t.Errorf("without a run it is %v, %v", got, err)
-	}
+	_, err := c.Fetch(t.Context(), at, Request{Queue: hello})
+	check.NoError(t, err, "without a run it")
+	check.That(t, got == nil, "without a run it is %v, %v", got, err)
 	for _, d := range []time.Duration{0, 1500 * time.Millisecond} {
-		if _, err := c.Fetch(t.Context(), at, Request{Queue: hello, LastDuration: &d}); err != nil || got == nil || *got != d.Milliseconds() {
-			t.Errorf("after %s it is %v, %v", d, got, err)
-		}
+		_, err := c.Fetch(t.Context(), at, Request{Queue: hello, LastDuration: &d})
+		check.NoError(t, err, "after %s it", d)
+		check.That(check.Must(t), got != nil, "after %s it is %v, %v", d, got, err)
+		check.Equal(t, *got, d.Milliseconds(), "after %s it", d)
 	}
 }

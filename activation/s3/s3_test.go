@@ -11,17 +11,16 @@ import (
 	"net/url"
 	"os"
 	"path/filepath"
-	"strings"
 	"testing"
 	"time"
+
+	"github.com/gpuwhisk/gpuwhisk/invoker/develop/check"
 )
 
 func open(t testing.TB, cfg Config) *Store {
 	t.Helper()
 	s, err := Open(cfg)
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.NoError(t, err)
 	t.Cleanup(s.Close)
 	return s
 }
@@ -41,18 +40,16 @@ func TestRead(t *testing.T) {
 		}
 		keep(t, s, at, code)
 		got, found, err := s.Read(t.Context(), "guest/tools/hello", name)
-		if err != nil || !found || !bytes.Equal(got, code) {
-			t.Errorf("prefix %q: %d bytes, %t, %v", prefix, len(got), found, err)
-		}
-		if got, found, err := s.Read(t.Context(), "guest/tools/hello", "other"); got != nil || found || err != nil {
-			t.Errorf("what is not there: %d bytes, %t, %v", len(got), found, err)
-		}
-		if err := s.Probe(t.Context()); err != nil {
-			t.Errorf("probe: %v", err)
-		}
-		if _, _, err := s.read(t.Context(), at, 1000); err == nil || !strings.Contains(err.Error(), "more than") {
-			t.Errorf("an object above the limit: %v", err)
-		}
+		check.NoError(t, err, "prefix %q: %d bytes, %t", prefix, len(got), found)
+		check.That(check.Must(t), found, "prefix %q: %d bytes, %t, %v", prefix, len(got), found, err)
+		check.EqualSlices(t, got, code, "prefix %q", prefix)
+		got, found, err = s.Read(t.Context(), "guest/tools/hello", "other")
+		check.That(t, got == nil, "what is not there: %d bytes, %t, %v", len(got), found, err)
+		check.That(t, !found, "what is not there: %d bytes, %t, %v", len(got), found, err)
+		check.NoError(t, err, "what is not there")
+		check.NoError(t, s.Probe(t.Context()))
+		_, _, err = s.read(t.Context(), at, 1000)
+		check.ErrorContains(t, err, "more than", "an object above the limit")
 	}
 }
 
@@ -81,10 +78,12 @@ func TestReadReportsWhatIsWrong(t *testing.T) {
 		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 		_, found, err := open(t, wrong).Read(ctx, "guest/hello", "x")
 		cancel()
-		if err == nil || found || !strings.Contains(err.Error(), want) || !strings.Contains(err.Error(), c.key) || !strings.Contains(err.Error(), wrong.Bucket) ||
-			strings.Contains(err.Error(), "not the secret") {
-			t.Errorf("want %q and %q, got %v", want, c.key, err)
-		}
+		check.That(check.Must(t), err != nil, "want %q and %q, got %v", want, c.key, err)
+		check.That(t, !found, "want %q and %q, got %v", want, c.key, err)
+		check.ErrorContains(t, err, want)
+		check.ErrorContains(t, err, c.key)
+		check.ErrorContains(t, err, wrong.Bucket)
+		check.Lacks(t, err.Error(), "not the secret")
 	}
 }
 
@@ -95,42 +94,36 @@ func TestCertificate(t *testing.T) {
 	cfg := startServer(t)
 	keep(t, open(t, cfg), "whiskentity/guest/hello/x", []byte("code"))
 	to, err := url.Parse(cfg.Endpoint)
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.NoError(t, err)
 	listener := httptest.NewTLSServer(httputil.NewSingleHostReverseProxy(to))
 	t.Cleanup(listener.Close)
 	cfg.Endpoint = listener.URL
-	if _, _, err := open(t, cfg).Read(t.Context(), "guest/hello", "x"); err == nil ||
-		!strings.Contains(err.Error(), "unknown authority") || !strings.Contains(err.Error(), "whisk.gpu.s3.certificate") {
-		t.Errorf("without the authority: %v", err)
-	}
+	_, _, err = open(t, cfg).Read(t.Context(), "guest/hello", "x")
+	check.ErrorContains(check.Must(t), err, "unknown authority", "without the authority")
+	check.ErrorContains(t, err, "whisk.gpu.s3.certificate", "without the authority")
 	cfg.Certificate = filepath.Join(t.TempDir(), "ca.pem")
 	for text, want := range map[string]string{"": "no such file", "none": "PEM form"} {
 		if text != "" {
-			if err := os.WriteFile(cfg.Certificate, []byte(text), 0o600); err != nil {
-				t.Fatal(err)
-			}
+			check.NoError(t, os.WriteFile(cfg.Certificate, []byte(text), 0o600))
 		}
-		if _, err := Open(cfg); err == nil || !strings.Contains(err.Error(), want) || !strings.Contains(err.Error(), "whisk.gpu.s3.certificate") {
-			t.Errorf("want %q, got %v", want, err)
-		}
+		_, err := Open(cfg)
+		check.ErrorContains(check.Must(t), err, want)
+		check.ErrorContains(t, err, "whisk.gpu.s3.certificate")
 		_ = os.Remove(cfg.Certificate)
 	}
 	trusted := pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: listener.Certificate().Raw})
-	if err := os.WriteFile(cfg.Certificate, trusted, 0o600); err != nil {
-		t.Fatal(err)
-	}
-	if got, found, err := open(t, cfg).Read(t.Context(), "guest/hello", "x"); string(got) != "code" || !found || err != nil {
-		t.Errorf("with the authority: %q, %t, %v", got, found, err)
-	}
+	check.NoError(t, os.WriteFile(cfg.Certificate, trusted, 0o600))
+	got, found, err := open(t, cfg).Read(t.Context(), "guest/hello", "x")
+	check.Equal(t, string(got), "code", "with the authority")
+	check.That(check.Must(t), found, "with the authority: %q, %t, %v", got, found, err)
+	check.NoError(t, err, "with the authority: %q, %t", got, found)
 }
 
 func TestOpenRefuses(t *testing.T) {
 	for _, endpoint := range []string{"host:9000", "ftp://host", "http://host/path", "http://user:secret@host", "http://host?x=1", "http://"} {
-		if _, err := Open(Config{Bucket: "b", Endpoint: endpoint}); err == nil || strings.Contains(err.Error(), "secret") {
-			t.Errorf("%s: %v", endpoint, err)
-		}
+		_, err := Open(Config{Bucket: "b", Endpoint: endpoint})
+		check.That(check.Must(t), err != nil, "%s: %v", endpoint, err)
+		check.Lacks(t, err.Error(), "secret", "%s", endpoint)
 	}
 	for _, cfg := range []Config{{Bucket: "b"}, {Bucket: "b", Region: "eu-west-1", Anonymous: true}, {Bucket: "b", Endpoint: "https://host:9000/", PathStyle: true}} {
 		if s, err := Open(cfg); err != nil {

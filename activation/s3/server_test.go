@@ -7,6 +7,7 @@ import (
 
 	"github.com/minio/minio-go/v7"
 
+	"github.com/gpuwhisk/gpuwhisk/invoker/develop/check"
 	"github.com/gpuwhisk/gpuwhisk/invoker/develop/peertest"
 )
 
@@ -27,7 +28,5 @@ func keep(t testing.TB, s *Store, key string, data []byte) {
 	t.Helper()
 	_, err := s.client.PutObject(context.Background(), s.bucket, key, bytes.NewReader(data), int64(len(data)),
 		minio.PutObjectOptions{DisableContentSha256: true}) // the server cannot read a body that is signed in chunks
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.NoError(t, err)
 }

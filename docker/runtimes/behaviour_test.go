@@ -5,11 +5,11 @@ import (
 	"bytes"
 	"encoding/base64"
 	"io/fs"
-	"reflect"
 	"strings"
 	"testing"
 
 	"github.com/gpuwhisk/gpuwhisk/docker/runtimes"
+	"github.com/gpuwhisk/gpuwhisk/invoker/develop/check"
 )
 
 // dialect is the same action written for each proxy.
@@ -82,14 +82,14 @@ func each(t *testing.T, test func(t *testing.T, d dialect)) {
 func TestInitAndRun(t *testing.T) {
 	each(t, func(t *testing.T, d dialect) {
 		p := start(t, d.family)
-		if status, text := p.post("/init", initBody(d.echo, "main", false, nil)); status != 200 || text != d.initOK {
-			t.Fatalf("init: %d %q", status, text)
-		}
+		status, text := p.post("/init", initBody(d.echo, "main", false, nil))
+		check.Equal(check.Must(t), status, 200)
+		check.Equal(check.Must(t), text, d.initOK)
 		for range 3 {
 			p.returns(`{"n":1,"s":"grüße 日本 😀"}`, map[string]any{"got": map[string]any{"n": 1.0, "s": "grüße 日本 😀"}})
-			if out, err := p.logs(); out != "hello\n" || err != "oops\n" {
-				t.Errorf("logs %q and %q", out, err)
-			}
+			out, err := p.logs()
+			check.Equal(t, out, "hello\n")
+			check.Equal(t, err, "oops\n")
 		}
 	})
 }
@@ -119,9 +119,9 @@ func TestSecondInitIsRefused(t *testing.T) {
 		p := start(t, d.family)
 		p.load(d.echo)
 		p.refuses("/init", initBody(d.array, "main", false, nil), 403, "Cannot initialize the action more than once.")
-		if status, text := p.post("/run", runBody(`{}`)); status != 200 || !strings.Contains(text, "got") {
-			t.Errorf("the action was lost: %d %q", status, text)
-		}
+		status, text := p.post("/run", runBody(`{}`))
+		check.Equal(t, status, 200, "the action was lost")
+		check.Contains(t, text, "got", "the action was lost")
 	})
 }
 
@@ -130,15 +130,12 @@ func TestEnvironment(t *testing.T) {
 		p := start(t, d.family, "__OW_API_HOST=https://host")
 		status, text := p.post("/init", initBody(d.environ, "main", false, map[string]any{
 			"INI": "text with = and spaces", "INI_OBJ": map[string]any{"x": []int{1, 2}}, "__OW_DEADLINE": "1"}))
-		if status != 200 {
-			t.Fatalf("init: %d %q", status, text)
-		}
+		check.Equal(check.Must(t), status, 200, "init: %d %q", status, text)
 		status, text = p.post("/run", `{"value":{},"activation_id":"aid","deadline":"2","api_key":"k:s","action_version":null}`)
 		want := map[string]any{"INI": "text with = and spaces", "INI_OBJ": `{"x":[1,2]}`, "__OW_API_HOST": "https://host",
 			"__OW_ACTIVATION_ID": "aid", "__OW_DEADLINE": "2", "__OW_API_KEY": "k:s"}
-		if status != 200 || !reflect.DeepEqual(mustJSON(t, text), want) {
-			t.Errorf("%d\n got %v\nwant %v", status, mustJSON(t, text), want)
-		}
+		check.Equal(t, status, 200)
+		check.DeepEqual(t, mustJSON(t, text), want)
 	})
 }
 
@@ -146,9 +143,8 @@ func TestArchive(t *testing.T) {
 	each(t, func(t *testing.T, d dialect) {
 		p := start(t, d.family)
 		code := archive(t, d.archive, nil)
-		if status, text := p.post("/init", initBody(code, "main", true, nil)); status != 200 {
-			t.Fatalf("init: %d %q", status, text)
-		}
+		status, text := p.post("/init", initBody(code, "main", true, nil))
+		check.Equal(check.Must(t), status, 200, "init: %d %q", status, text)
 		p.returns(`{"k":"v"}`, map[string]any{"zip": map[string]any{"k": "v"}})
 	})
 }
@@ -165,9 +161,7 @@ func archive(t testing.TB, files, links map[string]string) string {
 		if err == nil {
 			_, err = w.Write([]byte(text))
 		}
-		if err != nil {
-			t.Fatal(err)
-		}
+		check.NoError(t, err)
 	}
 	for name, text := range files {
 		add(name, text, 0o755)
@@ -175,9 +169,7 @@ func archive(t testing.TB, files, links map[string]string) string {
 	for name, target := range links {
 		add(name, target, 0o777|fs.ModeSymlink)
 	}
-	if err := z.Close(); err != nil {
-		t.Fatal(err)
-	}
+	check.NoError(t, z.Close())
 	return base64.StdEncoding.EncodeToString(b.Bytes())
 }
 
@@ -196,18 +188,14 @@ func TestArchiveStaysInItsFolder(t *testing.T) {
 			}
 			return err
 		})
-		if err != nil {
-			t.Fatal(err)
-		}
+		check.NoError(t, err)
 	})
 }
 
 func TestBadArchives(t *testing.T) {
 	each(t, func(t *testing.T, d dialect) {
 		whole, err := base64.StdEncoding.DecodeString(archive(t, d.archive, nil))
-		if err != nil {
-			t.Fatal(err)
-		}
+		check.NoError(t, err)
 		for name, data := range map[string][]byte{
 			"cut":   whole[:len(whole)/2],
 			"empty": []byte("PK\x05\x06" + strings.Repeat("\x00", 18)),
@@ -238,12 +226,11 @@ func TestRequestsThatAreNone(t *testing.T) {
 			{"/other", `{}`, 404, 404},
 		} {
 			status, text := p.post(c.path, c.body)
-			if status < c.min || status > c.max {
-				t.Errorf("%s %.40s: %d %q", c.path, c.body, status, text)
-			}
-			if e, ok := mustJSON(t, text).(map[string]any)["error"].(string); !ok || e == "" {
-				t.Errorf("%s %.40s: no error in %q", c.path, c.body, text)
-			}
+			check.AtLeast(t, status, c.min, "%s %.40s: %d %q", c.path, c.body, status, text)
+			check.AtMost(t, status, c.max, "%s %.40s: %d %q", c.path, c.body, status, text)
+			e, ok := mustJSON(t, text).(map[string]any)["error"].(string)
+			check.That(check.Must(t), ok, "%s %.40s: no error in %q", c.path, c.body, text)
+			check.That(t, e != "", "%s %.40s: no error in %q", c.path, c.body, text)
 		}
 		p.load(d.echo)
 		for _, body := range []string{`{`, `{"value":1}`, `{"value":"s"}`} {
@@ -252,15 +239,12 @@ func TestRequestsThatAreNone(t *testing.T) {
 			}
 		}
 		resp, err := p.client.Get("http://" + p.addr + "/run")
-		if err != nil {
-			t.Fatal(err)
-		}
+		check.NoError(t, err)
 		if resp.Body.Close(); resp.StatusCode != 405 {
 			t.Errorf("GET answers %d", resp.StatusCode)
 		}
-		if status, text := p.post("/run", runBody(`{"still":"there"}`)); status != 200 {
-			t.Errorf("after all that: %d %q", status, text)
-		}
+		status, text := p.post("/run", runBody(`{"still":"there"}`))
+		check.Equal(t, status, 200, "after all that: %d %q", status, text)
 	})
 }
 
@@ -275,9 +259,8 @@ func TestLargeBodies(t *testing.T) {
 			big = big[:100<<10] // what fits in an argument
 		}
 		status, text := p.post("/run", runBody(`{"big":"`+big+`"}`))
-		if status != 200 || !strings.Contains(text, big) {
-			t.Errorf("%d, %d bytes", status, len(text))
-		}
+		check.Equal(t, status, 200)
+		check.Contains(t, text, big)
 	})
 }
 
@@ -288,9 +271,8 @@ func TestActionThatEndsTheProcess(t *testing.T) {
 		}
 		p := start(t, d.family)
 		p.load(d.exits)
-		if status, text := p.post("/run", runBody(`{}`)); status != 0 {
-			t.Errorf("%d %q", status, text)
-		}
+		status, text := p.post("/run", runBody(`{}`))
+		check.Equal(t, status, 0, "%d %q", status, text)
 	})
 }
 
@@ -301,11 +283,9 @@ func TestCodeThatDoesNotLoad(t *testing.T) {
 		}
 		p := start(t, d.family)
 		status, text := p.post("/init", initBody(d.broken, "main", false, nil))
-		if status != 502 || mustJSON(t, text).(map[string]any)["error"] == "" {
-			t.Errorf("%d %q", status, text)
-		}
-		if _, err := p.logs(); !strings.Contains(err, "SyntaxError") {
-			t.Errorf("the log lacks the reason: %q", err)
-		}
+		check.Equal(t, status, 502, "%d %q", status, text)
+		check.That(t, mustJSON(t, text).(map[string]any)["error"] != "", "%d %q", status, text)
+		_, err := p.logs()
+		check.Contains(t, err, "SyntaxError", "the log lacks the reason")
 	})
 }

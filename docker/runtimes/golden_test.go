@@ -9,6 +9,7 @@ import (
 
 	"github.com/gpuwhisk/gpuwhisk/activation"
 	"github.com/gpuwhisk/gpuwhisk/docker/runtimes"
+	"github.com/gpuwhisk/gpuwhisk/invoker/develop/check"
 	"github.com/gpuwhisk/gpuwhisk/invoker/engine/proxy"
 )
 
@@ -39,18 +40,14 @@ var unlike = map[string]string{
 func recordings(t *testing.T) []recorded {
 	t.Helper()
 	f, err := os.Open("../../invoker/engine/proxy/testdata/golden.jsonl")
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.NoError(t, err)
 	defer f.Close()
 	var all []recorded
 	lines := bufio.NewScanner(f)
 	lines.Buffer(nil, 1<<20)
 	for lines.Scan() {
 		var r recorded
-		if err := json.Unmarshal(lines.Bytes(), &r); err != nil {
-			t.Fatal(err)
-		}
+		check.NoError(t, json.Unmarshal(lines.Bytes(), &r))
 		if r.Init != "" && r.Response.Result != nil && unlike[r.Scenario] == "" {
 			all = append(all, r)
 		}
@@ -78,20 +75,17 @@ func TestRecordedActivations(t *testing.T) {
 			p := start(t, r.family())
 			got := r.replay(t, p)
 			want, err := activation.Canonical(r.Response.Result)
-			if err != nil {
-				t.Fatal(err)
-			}
-			if got.StatusCode != r.Response.StatusCode || string(got.Result) != string(want) {
-				t.Errorf("status %d %s\nwant %d %s", got.StatusCode, got.Result, r.Response.StatusCode, want)
-			}
-			if size := r.Response.Size; (got.Size == nil) != (size == nil) || size != nil && *got.Size != *size {
+			check.NoError(t, err)
+			check.Equal(t, got.StatusCode, r.Response.StatusCode, "status %d %s\nwant %d %s", got.StatusCode, got.Result, r.Response.StatusCode, want)
+			check.Equal(t, string(got.Result), string(want), "status %d %s\nwant %d %s", got.StatusCode, got.Result, r.Response.StatusCode, want)
+			size := r.Response.Size
+			check.That(t, (got.Size == nil) == (size == nil), "size %v, want %v", got.Size, size)
+			if size != nil && *got.Size != *size {
 				t.Errorf("size %v, want %v", got.Size, size)
 			}
 		})
 	}
-	if seen < 15 {
-		t.Errorf("only %d recordings", seen)
-	}
+	check.AtLeast(t, seen, 15)
 }
 
 func (r recorded) replay(t *testing.T, p *running) activation.Response {
@@ -104,13 +98,9 @@ func (r recorded) replay(t *testing.T, p *running) activation.Response {
 		return response
 	}
 	m, err := activation.DecodeMessage([]byte(r.Message))
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.NoError(t, err)
 	v, err := proxy.NewInvocation(m, m.Content, false)
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.NoError(t, err)
 	x = c.Run(t.Context(), v.RunBody(time.Now().Add(time.Minute)), time.Minute, limit)
 	return proxy.RunOutcome(x, time.Minute, false)
 }

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/gpuwhisk/gpuwhisk/docker/runtimes"
+	"github.com/gpuwhisk/gpuwhisk/invoker/develop/check"
 	"github.com/gpuwhisk/gpuwhisk/invoker/develop/peertest"
 	"github.com/gpuwhisk/gpuwhisk/invoker/engine/proxy"
 )
@@ -19,9 +20,7 @@ import (
 func docker(t *testing.T, args ...string) string {
 	t.Helper()
 	out, err := exec.Command("docker", args...).CombinedOutput()
-	if err != nil {
-		t.Fatalf("docker %s: %v: %s", args[0], err, out)
-	}
+	check.NoError(t, err, "docker %s: %s", args[0], out)
 	return strings.TrimSpace(string(out))
 }
 
@@ -48,9 +47,8 @@ func TestImages(t *testing.T) {
 			}
 			build := exec.Command("./build.sh", image)
 			build.Env = append(os.Environ(), "TAG="+tag)
-			if out, err := build.CombinedOutput(); err != nil {
-				t.Fatalf("build: %v: %s", err, out)
-			}
+			out, err := build.CombinedOutput()
+			check.NoError(t, err, "build: %s", out)
 			name := "gpuwhisk/action-" + image + ":" + tag
 			t.Cleanup(func() { docker(t, "rmi", "-f", name) })
 			runInImage(t, d, name)
@@ -70,13 +68,11 @@ func runInImage(t *testing.T, d dialect, image string) {
 		t.Fatalf("init: %v %v %d %s; its logs: %s", x.Failure, x.Err, x.Status, x.Body, docker(t, "logs", id))
 	}
 	x := c.Run(t.Context(), []byte(runBody(`{"k":"v"}`)), time.Minute, limit)
-	if r := proxy.RunOutcome(x, time.Minute, false); string(r.Result) != `{"got":{"k":"v"}}` {
-		t.Errorf("run: %v %v %s", x.Failure, x.Err, x.Body)
-	}
+	check.Equal(t, string(proxy.RunOutcome(x, time.Minute, false).Result), `{"got":{"k":"v"}}`, "run: %v %v %s", x.Failure, x.Err, x.Body)
 	logs := logsOf(t, id)
-	if strings.Count(logs, runtimes.Sentinel) != 2 || !strings.Contains(logs, "hello") || !strings.Contains(logs, "oops") {
-		t.Errorf("logs %q", logs)
-	}
+	check.Equal(t, strings.Count(logs, runtimes.Sentinel), 2)
+	check.Contains(t, logs, "hello")
+	check.Contains(t, logs, "oops")
 }
 
 // logsOf reads both streams of a container once each has come to its sentinel:

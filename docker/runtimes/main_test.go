@@ -13,7 +13,6 @@ import (
 	"net/http"
 	"os"
 	"os/exec"
-	"reflect"
 	"slices"
 	"strings"
 	"sync"
@@ -22,6 +21,7 @@ import (
 
 	"github.com/gpuwhisk/gpuwhisk/docker/runtimes"
 	"github.com/gpuwhisk/gpuwhisk/docker/runtimes/native"
+	"github.com/gpuwhisk/gpuwhisk/invoker/develop/check"
 	"github.com/gpuwhisk/gpuwhisk/invoker/develop/peertest"
 )
 
@@ -104,21 +104,15 @@ func start(t testing.TB, family runtimes.Family, env ...string) *running {
 	t.Helper()
 	programs := findPrograms()
 	self, err := os.Executable()
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.NoError(t, err)
 	programs.Native = []string{self}
 	sources := t.TempDir()
-	if err := runtimes.Write(sources); err != nil {
-		t.Fatal(err)
-	}
+	check.NoError(t, runtimes.Write(sources))
 	argv, err := programs.Command(sources, string(family)+":any")
 	if errors.Is(err, runtimes.ErrNoProgram) {
 		peertest.Missing(t, fmt.Sprintf("no interpreter for %s on PATH", family))
 	}
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.NoError(t, err)
 	p := &running{t: t, dir: t.TempDir(), cmd: exec.Command(argv[0], argv[1:]...)}
 	p.launch(family, env)
 	return p
@@ -140,9 +134,7 @@ func (p *running) launch(family runtimes.Family, env []string) {
 		&p.out: p.cmd.StdoutPipe, &p.err: p.cmd.StderrPipe,
 	} {
 		r, err := pipe()
-		if err != nil {
-			p.t.Fatal(err)
-		}
+		check.NoError(p.t, err)
 		wg.Go(func() {
 			for lines := bufio.NewReader(r); ; {
 				line, err := lines.ReadString('\n')
@@ -153,9 +145,7 @@ func (p *running) launch(family runtimes.Family, env []string) {
 			}
 		})
 	}
-	if err := p.cmd.Start(); err != nil {
-		p.t.Fatal(err)
-	}
+	check.NoError(p.t, p.cmd.Start())
 	p.client = &http.Client{Transport: &http.Transport{}, Timeout: time.Minute}
 	p.t.Cleanup(func() {
 		p.client.CloseIdleConnections()
@@ -218,9 +208,7 @@ func (p *running) post(path, body string) (int, string) {
 	if err != nil {
 		return 0, err.Error()
 	}
-	if resp.ContentLength < 0 {
-		p.t.Errorf("%s answers without a length", path)
-	}
+	check.AtLeast(p.t, resp.ContentLength, 0, "%s answers without a length", path)
 	return resp.StatusCode, string(text)
 }
 
@@ -241,33 +229,32 @@ func runBody(value string) string {
 // load initialises the proxy and expects that to go well.
 func (p *running) load(code string) {
 	p.t.Helper()
-	if status, text := p.post("/init", initBody(code, "main", false, nil)); status != 200 {
-		p.t.Fatalf("init: %d %s", status, text)
-	}
+	status, text := p.post("/init", initBody(code, "main", false, nil))
+	check.Equal(check.Must(p.t), status, 200, "init: %d %s", status, text)
 }
 
 // run runs the action on a value and expects an answer.
 func (p *running) run(value string, status int, want string) {
 	p.t.Helper()
-	if got, text := p.post("/run", runBody(value)); got != status || text != want {
-		p.t.Errorf("run: %d %q, want %d %q", got, text, status, want)
-	}
+	got, text := p.post("/run", runBody(value))
+	check.Equal(p.t, got, status)
+	check.Equal(p.t, text, want)
 }
 
 // returns runs the action on a value and expects a result.
 func (p *running) returns(value string, want any) {
 	p.t.Helper()
-	if status, text := p.post("/run", runBody(value)); status != 200 || !reflect.DeepEqual(mustJSON(p.t, text), want) {
-		p.t.Errorf("run: %d %q, want %v", status, text, want)
-	}
+	status, text := p.post("/run", runBody(value))
+	check.Equal(p.t, status, 200)
+	check.DeepEqual(p.t, mustJSON(p.t, text), want)
 }
 
 // refuses sends a body and expects an error.
 func (p *running) refuses(path, body string, status int, want string) {
 	p.t.Helper()
-	if got, text := p.post(path, body); got != status || failure(p.t, text) != want {
-		p.t.Errorf("%s: %d %q, want %d %q", path, got, text, status, want)
-	}
+	got, text := p.post(path, body)
+	check.Equal(p.t, got, status, "%s", path)
+	check.Equal(p.t, failure(p.t, text), want, "%s", path)
 }
 
 // failure is the error of an answer.
@@ -292,15 +279,16 @@ func testLoading(t *testing.T, family runtimes.Family, ownSource string, cases [
 			status, text := p.post("/init", initBody(c.code, c.main, c.name == "no base64", nil))
 			err := failure(t, text)
 			begins := strings.HasSuffix(c.err, ": ") && strings.HasPrefix(err, c.err)
-			if status != c.status || err != c.err && !begins {
+			check.Equal(t, status, c.status, "%d %q", status, text)
+			if err != c.err && !begins {
 				t.Errorf("%d %q", status, text)
 			}
 			if c.log == "" {
 				return
 			}
-			if _, log := p.logs(); !strings.Contains(log, c.log) || strings.Contains(log, ownSource) {
-				t.Errorf("log %q", log)
-			}
+			_, log := p.logs()
+			check.Contains(t, log, c.log, "log %q", log)
+			check.Lacks(t, log, ownSource, "log %q", log)
 		})
 	}
 }
@@ -315,8 +303,7 @@ func (p *running) logs() (out, err string) {
 func mustJSON(t testing.TB, text string) any {
 	t.Helper()
 	var v any
-	if err := json.Unmarshal([]byte(text), &v); err != nil {
-		t.Fatalf("%v in %q", err, text)
-	}
+	err := json.Unmarshal([]byte(text), &v)
+	check.NoError(t, err, "in %q", text)
 	return v
 }

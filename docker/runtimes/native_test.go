@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	"github.com/gpuwhisk/gpuwhisk/docker/runtimes"
+	"github.com/gpuwhisk/gpuwhisk/invoker/develop/check"
 )
 
 // The bytes are those that a running OpenWhisk's docker skeleton answered.
@@ -24,9 +25,9 @@ func TestNativeWithoutCode(t *testing.T) {
 		t.Fatalf("%d %q", status, text)
 	}
 	status, text := p.post("/run", runBody(`{}`))
-	if status != 200 || failure(t, text) != "This is a stub action. Replace it with custom logic." || len(text) != 65 {
-		t.Errorf("%d %q", status, text)
-	}
+	check.Equal(t, status, 200, "%d %q", status, text)
+	check.Equal(t, failure(t, text), "This is a stub action. Replace it with custom logic.", "%d %q", status, text)
+	check.Equal(t, len(text), 65, "%d %q", status, text)
 }
 
 // Without an image, an action that is only an image fails with an error about
@@ -34,25 +35,21 @@ func TestNativeWithoutCode(t *testing.T) {
 func TestNativeOutsideOfImages(t *testing.T) {
 	p := start(t, runtimes.Native, "__OW_NO_IMAGE=true")
 	status, text := p.post("/init", `{"value":{"name":"n","main":"main","binary":false}}`)
-	if status != 502 || !strings.Contains(failure(t, text), "is a Docker image") {
-		t.Errorf("%d %q", status, text)
-	}
+	check.Equal(t, status, 502, "%d %q", status, text)
+	check.Contains(t, failure(t, text), "is a Docker image", "%d %q", status, text)
 	p = start(t, runtimes.Native, "__OW_NO_IMAGE=true")
 	code := `#!/bin/sh\necho '{\"ran\":true}'\n`
-	if status, text := p.post("/init", `{"value":{"name":"n","main":"main","binary":false,"code":"`+code+`"}}`); status != 200 {
-		t.Fatalf("%d %q", status, text)
-	}
-	if status, text := p.post("/run", runBody(`{}`)); status != 200 || !strings.Contains(text, "ran") {
-		t.Errorf("%d %q", status, text)
-	}
+	status, text = p.post("/init", `{"value":{"name":"n","main":"main","binary":false,"code":"`+code+`"}}`)
+	check.Equal(check.Must(t), status, 200, "%d %q", status, text)
+	status, text = p.post("/run", runBody(`{}`))
+	check.Equal(t, status, 200)
+	check.Contains(t, text, "ran")
 }
 
 // An image may have its own executable.
 func TestNativeFindsTheImagesOwnExecutable(t *testing.T) {
 	dir := t.TempDir()
-	if err := os.WriteFile(filepath.Join(dir, "exec"), []byte("#!/bin/sh\necho '{\"own\":true}'\n"), 0o755); err != nil {
-		t.Fatal(err)
-	}
+	check.NoError(t, os.WriteFile(filepath.Join(dir, "exec"), []byte("#!/bin/sh\necho '{\"own\":true}'\n"), 0o755))
 	p := start(t, runtimes.Native, "__OW_PROXY_DIR="+dir)
 	p.post("/init", `{"value":{"name":"n"}}`)
 	p.run(`{}`, 200, "{\"own\":true}\n")
@@ -80,9 +77,8 @@ func TestNativeOutput(t *testing.T) {
 			p := start(t, runtimes.Native)
 			p.load("#!/bin/sh\n" + c.script)
 			p.run(`{"in":1}`, c.status, c.want+"\n")
-			if out, _ := p.logs(); out != c.log {
-				t.Errorf("log %q, want %q", out, c.log)
-			}
+			out, _ := p.logs()
+			check.Equal(t, out, c.log, "log %q, want %q", out, c.log)
 		})
 	}
 }
@@ -94,9 +90,8 @@ func TestNativeCodeThatCannotRun(t *testing.T) {
 	p = start(t, runtimes.Native)
 	p.refuses("/init", initBody("%%%", "main", true, nil), 502, "The action failed to generate or locate a binary. See logs for details.")
 	p = start(t, runtimes.Native)
-	if status, text := p.post("/init", initBody(archive(t, map[string]string{"other": ""}, nil), "main", true, nil)); status != 502 {
-		t.Errorf("archive without exec: %d %q", status, text)
-	}
+	status, text := p.post("/init", initBody(archive(t, map[string]string{"other": ""}, nil), "main", true, nil))
+	check.Equal(t, status, 502, "archive without exec: %d %q", status, text)
 }
 
 // What does not fit in an argument comes by the standard input.
@@ -105,12 +100,10 @@ func TestNativeLargeParameters(t *testing.T) {
 	p.load("#!/bin/sh\necho $# >&2\ncat\n")
 	big := strings.Repeat("y", 1<<20)
 	status, text := p.post("/run", runBody(`{"big":"`+big+`"}`))
-	if status != 200 || len(text) != len(big)+11 {
-		t.Errorf("%d, %d bytes", status, len(text))
-	}
-	if _, err := p.logs(); err != "0\n" {
-		t.Errorf("arguments: %q", err)
-	}
+	check.Equal(t, status, 200)
+	check.Equal(t, len(text), len(big)+11)
+	_, err := p.logs()
+	check.Equal(t, err, "0\n")
 }
 
 func TestNativeBinary(t *testing.T) {
@@ -119,18 +112,14 @@ func TestNativeBinary(t *testing.T) {
 		t.Skip("no cat on PATH to serve as a program")
 	}
 	code, err := os.ReadFile(program)
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.NoError(t, err)
 	p := start(t, runtimes.Native)
 	p.post("/init", initBody(base64.StdEncoding.EncodeToString(code), "main", true, nil))
 	// cat takes its argument for a file, and so ends without a result.
-	if status, text := p.post("/run", runBody(`{"a":1}`)); status != 502 {
-		t.Errorf("%d %q", status, text)
-	}
-	if _, log := p.logs(); !strings.Contains(log, "No such file") {
-		t.Errorf("log %q", log)
-	}
+	status, text := p.post("/run", runBody(`{"a":1}`))
+	check.Equal(t, status, 502, "%d %q", status, text)
+	_, log := p.logs()
+	check.Contains(t, log, "No such file", "log %q", log)
 }
 
 const looping = `#!/bin/sh
@@ -150,25 +139,21 @@ done
 func TestNativeActionLoop(t *testing.T) {
 	for _, ack := range []string{"", "1"} {
 		p := start(t, runtimes.Native, "__OW_ACTION_LOOP=true", "OW_WAIT_FOR_ACK="+ack)
-		if status, text := p.post("/init", initBody(looping, "main", false, nil)); status != 200 || text != "{\"ok\":true}\n" {
-			t.Fatalf("init: %d %q", status, text)
-		}
+		status, text := p.post("/init", initBody(looping, "main", false, nil))
+		check.Equal(check.Must(t), status, 200)
+		check.Equal(check.Must(t), text, "{\"ok\":true}\n")
 		for i := 1; i <= 2; i++ {
 			status, text := p.post("/run", "{\n\"value\":{\"a\":1}}")
-			if want := `{"n":` + itoa(i) + `,"line":{"value":{"a":1}}}` + "\n"; status != 200 || text != want {
-				t.Errorf("%d %q, want %q", status, text, want)
-			}
-			if out, _ := p.logs(); out != "run "+itoa(i)+"\n" {
-				t.Errorf("log %q", out)
-			}
+			check.Equal(t, status, 200)
+			check.Equal(t, text, `{"n":`+itoa(i)+`,"line":{"value":{"a":1}}}`+"\n")
+			out, _ := p.logs()
+			check.Equal(t, out, "run "+itoa(i)+"\n")
 		}
-		if status, text := p.post("/run", runBody(`{"a":"scalar"}`)); status != 502 {
-			t.Errorf("scalar: %d %q", status, text)
-		}
+		status, text = p.post("/run", runBody(`{"a":"scalar"}`))
+		check.Equal(t, status, 502, "scalar: %d %q", status, text)
 		p.refuses("/run", runBody(`{"a":"exit"}`), 400, "command exited")
-		if status, _ := p.post("/run", runBody(`{}`)); status != 500 {
-			t.Errorf("after its exit: %d", status)
-		}
+		status, _ = p.post("/run", runBody(`{}`))
+		check.Equal(t, status, 500, "after its exit")
 	}
 }
 

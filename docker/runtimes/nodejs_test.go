@@ -1,12 +1,12 @@
 package runtimes_test
 
 import (
-	"reflect"
 	"strings"
 	"sync"
 	"testing"
 
 	"github.com/gpuwhisk/gpuwhisk/docker/runtimes"
+	"github.com/gpuwhisk/gpuwhisk/invoker/develop/check"
 )
 
 // Texts as a running OpenWhisk recorded them for the same code.
@@ -58,9 +58,9 @@ func TestNodeResults(t *testing.T) {
 			p := start(t, runtimes.NodeJS)
 			p.load(c.code)
 			p.run(`{}`, c.status, c.want)
-			if _, log := p.logs(); !strings.HasPrefix(log, c.log) || strings.Contains(log, "proxy.js") {
-				t.Errorf("log %q", log)
-			}
+			_, log := p.logs()
+			check.That(check.Must(t), strings.HasPrefix(log, c.log), "log %q", log)
+			check.Lacks(t, log, "proxy.js", "log %q", log)
 		})
 	}
 }
@@ -70,14 +70,12 @@ func TestNodeRejectedError(t *testing.T) {
 	p.load("async function main(){ throw Object.assign(new TypeError('rejected'), {extra: {a: 1}, code: 'E1'}) }")
 	status, text := p.post("/run", runBody(`{}`))
 	e, _ := mustJSON(t, text).(map[string]any)["error"].(map[string]any)
-	if stack, _ := e["stack"].(string); !strings.HasPrefix(stack, "TypeError: rejected\n") {
-		t.Errorf("stack %q", stack)
-	}
+	stack, _ := e["stack"].(string)
+	check.That(t, strings.HasPrefix(stack, "TypeError: rejected\n"), "stack %q", stack)
 	delete(e, "stack")
 	want := map[string]any{"name": "TypeError", "message": "rejected", "code": "E1", "extra": map[string]any{"a": 1.0}}
-	if status != 200 || !reflect.DeepEqual(e, want) {
-		t.Errorf("%d %v", status, e)
-	}
+	check.Equal(t, status, 200)
+	check.DeepEqual(t, e, want)
 }
 
 func TestNodeStopsAfterAThrow(t *testing.T) {
@@ -164,11 +162,11 @@ func TestNodeInitLogsBelongToTheFirstRun(t *testing.T) {
 	p := start(t, runtimes.NodeJS)
 	p.load("console.log('from init'); console.error('err from init'); function main(p){ return {}; }")
 	p.post("/run", runBody(`{}`))
-	if out, err := p.logs(); out != "from init\n" || err != "err from init\n" {
-		t.Errorf("%q and %q", out, err)
-	}
+	out, err := p.logs()
+	check.Equal(t, out, "from init\n")
+	check.Equal(t, err, "err from init\n")
 	p.post("/run", runBody(`{}`))
-	if out, err := p.logs(); out != "" || err != "" {
-		t.Errorf("second run: %q and %q", out, err)
-	}
+	out, err = p.logs()
+	check.Equal(t, out, "")
+	check.Equal(t, err, "")
 }

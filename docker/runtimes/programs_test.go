@@ -4,7 +4,6 @@ import (
 	"context"
 	"os"
 	"path/filepath"
-	"slices"
 	"strconv"
 	"strings"
 	"syscall"
@@ -12,6 +11,7 @@ import (
 	"time"
 
 	"github.com/gpuwhisk/gpuwhisk/docker/runtimes"
+	"github.com/gpuwhisk/gpuwhisk/invoker/develop/check"
 )
 
 // A Python that is a launcher is replaced by the one behind it, if it prints
@@ -20,20 +20,16 @@ func TestFindProgramsAsksLaunchers(t *testing.T) {
 	dir := t.TempDir()
 	t.Setenv("PATH", dir)
 	python := filepath.Join(dir, "python3")
-	if found := runtimes.FindPrograms(t.Context()); found.Python != nil {
-		t.Errorf("found where there is none: %q", found.Python)
-	}
+	found := runtimes.FindPrograms(t.Context())
+	check.That(t, found.Python == nil, "found where there is none: %q", found.Python)
 	for _, c := range []struct{ name, script, want string }{
 		{"launcher", "#!/bin/sh\necho /opt/python/bin/python3\n", "/opt/python/bin/python3"},
 		{"launcher that fails", "#!/bin/sh\nexit 1\n", python},
 		{"launcher that prints nonsense", "#!/bin/sh\necho nonsense\n", python},
 	} {
-		if err := os.WriteFile(python, []byte(c.script), 0o755); err != nil {
-			t.Fatal(err)
-		}
-		if found := runtimes.FindPrograms(t.Context()); !slices.Equal(found.Python, []string{c.want}) {
-			t.Errorf("%s: %q, want %q", c.name, found.Python, c.want)
-		}
+		check.NoError(t, os.WriteFile(python, []byte(c.script), 0o755))
+		found := runtimes.FindPrograms(t.Context())
+		check.EqualSlices(t, found.Python, []string{c.want}, "%s: %q, want %q", c.name, found.Python, c.want)
 	}
 }
 
@@ -42,9 +38,7 @@ func TestFindProgramsPastALauncherThatHangs(t *testing.T) {
 	dir := t.TempDir()
 	python, child := filepath.Join(dir, "python3"), filepath.Join(dir, "child")
 	script := "#!/bin/sh\nsleep 600 &\necho $! > " + child + ".new\nmv " + child + ".new " + child + "\nwait\n"
-	if err := os.WriteFile(python, []byte(script), 0o700); err != nil {
-		t.Fatal(err)
-	}
+	check.NoError(t, os.WriteFile(python, []byte(script), 0o700))
 	t.Setenv("PATH", dir+":"+os.Getenv("PATH"))
 	t.Cleanup(func() {
 		text, _ := os.ReadFile(child)
@@ -54,7 +48,5 @@ func TestFindProgramsPastALauncherThatHangs(t *testing.T) {
 	})
 	ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 	defer cancel()
-	if found := runtimes.FindPrograms(ctx); !slices.Equal(found.Python, []string{python}) {
-		t.Errorf("found %q", found.Python)
-	}
+	check.EqualSlices(t, runtimes.FindPrograms(ctx).Python, []string{python})
 }

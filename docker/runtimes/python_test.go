@@ -5,6 +5,7 @@ import (
 	"testing"
 
 	"github.com/gpuwhisk/gpuwhisk/docker/runtimes"
+	"github.com/gpuwhisk/gpuwhisk/invoker/develop/check"
 )
 
 func TestPythonException(t *testing.T) {
@@ -12,11 +13,10 @@ func TestPythonException(t *testing.T) {
 	p.load("def main(p):\n    inner()\n\ndef inner():\n    raise ValueError('boom')\n")
 	p.run(`{}`, 200, "{\"error\": \"boom\"}\n")
 	_, log := p.logs()
-	if !strings.HasPrefix(log, "Traceback (most recent call last):\n  File ") ||
-		!strings.HasSuffix(log, "ValueError: boom\n\n") || strings.Contains(log, "proxy.py") ||
-		!strings.Contains(log, "line 5, in inner") {
-		t.Errorf("log %q", log)
-	}
+	check.That(check.Must(t), strings.HasPrefix(log, "Traceback (most recent call last):\n  File "), "log %q", log)
+	check.That(check.Must(t), strings.HasSuffix(log, "ValueError: boom\n\n"), "log %q", log)
+	check.Lacks(t, log, "proxy.py", "log %q", log)
+	check.Contains(t, log, "line 5, in inner", "log %q", log)
 }
 
 func TestPythonStatesOfLoading(t *testing.T) {
@@ -37,9 +37,8 @@ func TestPythonArchiveWithoutMain(t *testing.T) {
 	p := start(t, runtimes.Python)
 	p.refuses("/init", initBody(archive(t, map[string]string{"other.py": ""}, nil), "main", true, nil), 502,
 		"The action failed to generate or locate a binary. See logs for details.")
-	if _, log := p.logs(); log != "Zip file does not include main__\n" {
-		t.Errorf("log %q", log)
-	}
+	_, log := p.logs()
+	check.Equal(t, log, "Zip file does not include main__\n", "log %q", log)
 }
 
 func TestPythonVirtualenv(t *testing.T) {
@@ -67,9 +66,8 @@ func TestPythonActionThatEnds(t *testing.T) {
 		p.load("def main(p):\n" + body + "\n")
 		p.refuses("/run", runBody(`{}`), 400, "command exited")
 		p.logs()
-		if status, _ := p.post("/run", runBody(`{}`)); status != 500 {
-			t.Errorf("%s: runs again: %d", name, status)
-		}
+		status, _ := p.post("/run", runBody(`{}`))
+		check.Equal(t, status, 500, "%s: runs again", name)
 	}
 }
 
@@ -123,13 +121,9 @@ func TestPythonOutputComesBeforeTheSentinel(t *testing.T) {
 	p.post("/run", runBody(`{}`))
 	out, err := p.logs()
 	for _, want := range []string{"init\n", "printed\n", "written\n", "from C\n", "child\n", "no end\n", "buried\n"} {
-		if !strings.Contains(out, want) {
-			t.Errorf("no %q in %q", want, out)
-		}
+		check.Contains(t, out, want)
 	}
-	if err != "child\n" {
-		t.Errorf("stderr %q", err)
-	}
+	check.Equal(t, err, "child\n")
 }
 
 func TestPythonCannotLoseTheSentinel(t *testing.T) {

@@ -1,7 +1,6 @@
 package runtimes_test
 
 import (
-	"errors"
 	"io/fs"
 	"os"
 	"path/filepath"
@@ -9,6 +8,7 @@ import (
 	"testing"
 
 	"github.com/gpuwhisk/gpuwhisk/docker/runtimes"
+	"github.com/gpuwhisk/gpuwhisk/invoker/develop/check"
 )
 
 func dirFS(dir string) fs.FS { return os.DirFS(dir) }
@@ -19,41 +19,37 @@ func TestFamilyOf(t *testing.T) {
 		"nodejs:20": runtimes.NodeJS, "blackbox": runtimes.Native, "native": runtimes.Native,
 		"java:8": "", "": "", "pythonic:3": "",
 	} {
-		if got, ok := runtimes.FamilyOf(kind); got != want || ok != (want != "") {
-			t.Errorf("%q: %q %v", kind, got, ok)
-		}
+		got, ok := runtimes.FamilyOf(kind)
+		check.Equal(t, got, want, "%q", kind)
+		check.That(t, ok == (want != ""), "%q: %q %v", kind, got, ok)
 	}
 }
 
 func TestCommand(t *testing.T) {
 	p := runtimes.Programs{Python: []string{"/py", "-X", "dev"}, Native: []string{"/native"}}
 	argv, err := p.Command("/proxies", "python:3.11")
-	if err != nil || len(argv) != 4 || argv[3] != filepath.FromSlash("/proxies/python3/proxy.py") {
-		t.Errorf("%v %v", argv, err)
-	}
-	if argv, err := p.Command("/proxies", "blackbox"); err != nil || len(argv) != 1 || argv[0] != "/native" {
-		t.Errorf("%v %v", argv, err)
-	}
-	if _, err := p.Command("/proxies", "nodejs:20"); !errors.Is(err, runtimes.ErrNoProgram) {
-		t.Errorf("%v", err)
-	}
-	if _, err := p.Command("/proxies", "java:8"); !errors.Is(err, runtimes.ErrNoFamily) {
-		t.Errorf("%v", err)
-	}
+	check.NoError(t, err)
+	check.Equal(check.Must(t), len(argv), 4)
+	check.Equal(t, argv[3], filepath.FromSlash("/proxies/python3/proxy.py"))
+	argv, err = p.Command("/proxies", "blackbox")
+	check.NoError(t, err)
+	check.Equal(check.Must(t), len(argv), 1)
+	check.Equal(t, argv[0], "/native")
+	_, err = p.Command("/proxies", "nodejs:20")
+	check.ErrorIs(t, err, runtimes.ErrNoProgram)
+	_, err = p.Command("/proxies", "java:8")
+	check.ErrorIs(t, err, runtimes.ErrNoFamily)
 }
 
 func TestWriteReplacesWhatIsThere(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "new")
 	for range 2 {
-		if err := runtimes.Write(dir); err != nil {
-			t.Fatal(err)
-		}
+		check.NoError(t, runtimes.Write(dir))
 	}
 	for _, name := range []string{"python3/proxy.py", "nodejs/proxy.js"} {
 		text, err := os.ReadFile(filepath.Join(dir, filepath.FromSlash(name)))
-		if err != nil || len(text) == 0 {
-			t.Errorf("%s: %v", name, err)
-		}
+		check.NoError(t, err, "%s", name)
+		check.That(t, len(text) != 0, "%s: %v", name, err)
 	}
 }
 

@@ -9,15 +9,15 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/gpuwhisk/gpuwhisk/invoker/develop/check"
 )
 
 // dial opens a bare connection to the proxy.
 func (p *running) dial() net.Conn {
 	p.t.Helper()
 	c, err := net.Dial("tcp", p.addr)
-	if err != nil {
-		p.t.Fatal(err)
-	}
+	check.NoError(p.t, err)
 	p.t.Cleanup(func() { c.Close() })
 	c.SetDeadline(time.Now().Add(waitLimit))
 	return c
@@ -44,9 +44,7 @@ func TestKeepAliveAndPipelining(t *testing.T) {
 		r := bufio.NewReader(c)
 		for range 2 {
 			io.WriteString(c, wire("/run", runBody(`{}`)))
-			if status := statusOf(r); status != 200 {
-				t.Fatalf("one after the other: %d", status)
-			}
+			check.Equal(check.Must(t), statusOf(r), 200, "one after the other")
 		}
 		io.WriteString(c, wire("/run", runBody(`{}`))+wire("/run", runBody(`{}`)))
 		for range 2 {
@@ -65,9 +63,7 @@ func TestRequestInPieces(t *testing.T) {
 		for _, b := range []byte(wire("/run", runBody(`{"s":"ü"}`))) {
 			c.Write([]byte{b})
 		}
-		if status := statusOf(bufio.NewReader(c)); status != 200 {
-			t.Errorf("%d", status)
-		}
+		check.Equal(t, statusOf(bufio.NewReader(c)), 200)
 	})
 }
 
@@ -80,14 +76,11 @@ func TestExpectContinue(t *testing.T) {
 		head, body, _ := strings.Cut(wire("/run", runBody(`{}`)), "\r\n\r\n")
 		io.WriteString(c, head+"\r\nExpect: 100-continue\r\n\r\n")
 		line, err := r.ReadString('\n')
-		if err != nil || !strings.HasPrefix(line, "HTTP/1.1 100 ") {
-			t.Fatalf("%q %v", line, err)
-		}
+		check.NoError(t, err, "%q", line)
+		check.That(check.Must(t), strings.HasPrefix(line, "HTTP/1.1 100 "), "%q %v", line, err)
 		r.ReadString('\n')
 		io.WriteString(c, body)
-		if status := statusOf(r); status != 200 {
-			t.Errorf("%d", status)
-		}
+		check.Equal(t, statusOf(r), 200)
 	})
 }
 
@@ -114,14 +107,12 @@ func TestBytesThatAreNoRequest(t *testing.T) {
 			}
 			c.Close()
 		}
-		if status, text := p.post("/run", runBody(`{}`)); status != 200 {
-			t.Errorf("after all that: %d %q", status, text)
-		}
+		status, text := p.post("/run", runBody(`{}`))
+		check.Equal(t, status, 200, "after all that: %d %q", status, text)
 		idle.Close()
 		half.Close()
-		if status, text := p.post("/run", runBody(`{}`)); status != 200 {
-			t.Errorf("after a request was left half: %d %q", status, text)
-		}
+		status, text = p.post("/run", runBody(`{}`))
+		check.Equal(t, status, 200, "after a request was left half: %d %q", status, text)
 	})
 }
 

@@ -5,6 +5,8 @@ import (
 	"math/rand/v2"
 	"testing"
 	"time"
+
+	"github.com/gpuwhisk/gpuwhisk/invoker/develop/check"
 )
 
 // TestRandomHistories plays an outside that answers late, in any order, and
@@ -25,9 +27,7 @@ func history(t *testing.T, seed uint64, steps int) {
 	w := &outside{r: r, b: b, asked: map[uint64]bool{}}
 	for range steps {
 		w.step()
-		if err := b.p.check(); err != nil {
-			t.Fatalf("seed %d: %v", seed, err)
-		}
+		check.NoError(t, b.p.check(), "seed %d", seed)
 	}
 	for range 10_000 {
 		if len(w.asked) == 0 {

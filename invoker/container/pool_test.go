@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"testing"
 	"time"
+
+	"github.com/gpuwhisk/gpuwhisk/invoker/develop/check"
 )
 
 // fixture drives a pool in the place of the invoker: it completes orders when a test
@@ -25,9 +27,7 @@ func newFixture(t *testing.T, cfg Config) *fixture {
 		cfg.IdleTimeout = 10 * time.Minute
 	}
 	p, err := New(cfg, 0)
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.NoError(t, err)
 	return &fixture{t: t, p: p}
 }
 
@@ -42,17 +42,14 @@ func (b *fixture) placed() Placement {
 	b.t.Helper()
 	pl, ok := b.p.Next(b.now)
 	b.ok()
-	if !ok {
-		b.t.Fatal("nothing was placed")
-	}
+	check.That(check.Must(b.t), ok, "nothing was placed")
 	return pl
 }
 
 func (b *fixture) none() {
 	b.t.Helper()
-	if pl, ok := b.p.Next(b.now); ok {
-		b.t.Fatalf("placed %+v, want nothing", pl)
-	}
+	pl, ok := b.p.Next(b.now)
+	check.That(check.Must(b.t), !ok, "placed %+v, want nothing", pl)
 	b.ok()
 }
 
@@ -73,39 +70,35 @@ func (b *fixture) orders(want ...OrderKind) []Order {
 	for _, o := range got {
 		kinds = append(kinds, o.Do)
 	}
-	if fmt.Sprint(kinds) != fmt.Sprint(append([]OrderKind{}, want...)) {
-		b.t.Fatalf("orders %v, want %v", kinds, want)
-	}
+	check.Equal(check.Must(b.t), fmt.Sprint(kinds), fmt.Sprint(append([]OrderKind{}, want...)), "orders %v, want %v", kinds, want)
 	return got
 }
 
 func (b *fixture) ok() {
 	b.t.Helper()
-	if err := b.p.check(); err != nil {
-		b.t.Fatal(err)
-	}
+	check.NoError(b.t, b.p.check())
 }
 
 func TestWarmContainerIsReusedMostRecentFirst(t *testing.T) {
 	b := newFixture(t, Config{MemoryMB: 1024})
 	one, two := b.run("a", 256), b.run("a", 256)
-	if one.Start != Cold || two.Start != Cold {
-		t.Fatalf("starts %v %v, want cold", one.Start, two.Start)
-	}
+	check.Equal(check.Must(t), one.Start, Cold)
+	check.Equal(check.Must(t), two.Start, Cold)
 	b.p.Done(1, two.Slot, true)
 	b.p.Done(2, one.Slot, true)
-	if got := b.run("a", 256); got.Slot != one.Slot || got.Start != Warm || !got.First {
-		t.Fatalf("got %+v, want slot %d warm", got, one.Slot)
-	}
+	got := b.run("a", 256)
+	check.Equal(check.Must(t), got.Slot, one.Slot)
+	check.Equal(check.Must(t), got.Start, Warm)
+	check.That(check.Must(t), got.First, "got %+v, want slot %d warm", got, one.Slot)
 }
 
 func TestContainersAreNotSharedAmongKeys(t *testing.T) {
 	b := newFixture(t, Config{MemoryMB: 1024})
 	one := b.run("a", 256)
 	b.p.Done(b.now, one.Slot, true)
-	if got := b.run("b", 256); got.Slot == one.Slot || got.Start != Cold {
-		t.Fatalf("got %+v in a container of another key", got)
-	}
+	got := b.run("b", 256)
+	check.That(check.Must(t), got.Slot != one.Slot, "got %+v in a container of another key", got)
+	check.Equal(check.Must(t), got.Start, Cold)
 }
 
 func TestFailedRunCostsTheContainer(t *testing.T) {
@@ -116,9 +109,7 @@ func TestFailedRunCostsTheContainer(t *testing.T) {
 	b.ask("a", 256, 1)
 	b.none() // memory is free only when the container is gone
 	b.p.Gone(b.now, one.Slot)
-	if got := b.placed(); got.Start != Cold {
-		t.Fatalf("got %+v, want a cold start", got)
-	}
+	check.Equal(check.Must(t), b.placed().Start, Cold)
 }
 
 func TestEvictionTakesTheLongestIdleAndOnlyIfItSuffices(t *testing.T) {
@@ -131,9 +122,8 @@ func TestEvictionTakesTheLongestIdleAndOnlyIfItSuffices(t *testing.T) {
 	b.p.Done(2, two.Slot, true)
 	b.none()
 	got := b.orders(Remove, Remove)
-	if got[0].Slot != one.Slot || got[1].Slot != two.Slot {
-		t.Fatalf("victims %v, want %d then %d", got, one.Slot, two.Slot)
-	}
+	check.Equal(check.Must(t), got[0].Slot, one.Slot)
+	check.Equal(check.Must(t), got[1].Slot, two.Slot)
 	b.p.Gone(3, one.Slot)
 	b.none()
 	b.orders() // the other one is on its way out
@@ -148,9 +138,7 @@ func TestWarmRunsPassABlockedHeadForAWhileOnly(t *testing.T) {
 	b.ask("hot", 256, 1)
 	b.none()
 	b.p.Done(b.now, hot.Slot, true)
-	if got := b.placed(); got.Slot != hot.Slot {
-		t.Fatalf("got %+v, want the warm run in slot %d", got, hot.Slot)
-	}
+	check.Equal(check.Must(t), b.placed().Slot, hot.Slot)
 	b.ask("hot", 256, 1)
 	b.now += time.Second
 	b.p.Done(b.now, hot.Slot, true)
@@ -160,9 +148,7 @@ func TestWarmRunsPassABlockedHeadForAWhileOnly(t *testing.T) {
 	for _, o := range b.orders(Remove, Remove) {
 		b.p.Gone(b.now, o.Slot)
 	}
-	if got := b.placed(); got.Invocation != big {
-		t.Fatalf("got %+v, want the head", got)
-	}
+	check.Equal(check.Must(t), b.placed().Invocation, big)
 }
 
 func TestConcurrentActivationsShareOneContainer(t *testing.T) {
@@ -172,9 +158,9 @@ func TestConcurrentActivationsShareOneContainer(t *testing.T) {
 	first := b.placed()
 	b.none() // it is not initialised yet
 	b.p.Warmed(b.now, first.Slot)
-	if second := b.placed(); second.Slot != first.Slot || second.First {
-		t.Fatalf("got %+v, want to join slot %d", second, first.Slot)
-	}
+	second := b.placed()
+	check.Equal(check.Must(t), second.Slot, first.Slot)
+	check.That(check.Must(t), !second.First, "got %+v, want to join slot %d", second, first.Slot)
 	b.ask("a", 256, 2)
 	b.none()
 	b.p.Done(b.now, first.Slot, true)
@@ -186,18 +172,17 @@ func TestIdlePauseResumeRemove(t *testing.T) {
 	one := b.run("a", 256)
 	b.p.Done(b.now, one.Slot, true)
 	at, ok := b.p.Deadline()
-	if !ok || at != 10*time.Second {
-		t.Fatalf("deadline %v %v, want 10s", at, ok)
-	}
+	check.That(check.Must(t), ok, "deadline %v %v, want 10s", at, ok)
+	check.Equal(check.Must(t), at, 10*time.Second)
 	b.now = at
 	b.p.Tick(b.now)
 	b.orders(Pause)
 	b.ask("a", 256, 1)
 	b.none() // while it is being paused the activation waits for it
 	b.p.Paused(b.now, one.Slot, true)
-	if got := b.placed(); got.Slot != one.Slot || !got.Resume {
-		t.Fatalf("got %+v, want slot %d resumed", got, one.Slot)
-	}
+	got := b.placed()
+	check.Equal(check.Must(t), got.Slot, one.Slot)
+	check.That(check.Must(t), got.Resume, "got %+v, want slot %d resumed", got, one.Slot)
 	b.p.Done(b.now, one.Slot, true)
 	b.now += 10 * time.Second
 	b.p.Tick(b.now)
@@ -236,9 +221,7 @@ func TestDeathBeforeThePauseEnds(t *testing.T) {
 	b.p.Gone(b.now, one)
 	b.p.Paused(b.now, one, false)
 	b.ask("a", 256, 1)
-	if got := b.placed(); got.Start != Cold {
-		t.Errorf("start %v after the death, want cold", got.Start)
-	}
+	check.Equal(t, b.placed().Start, Cold)
 	b.ok()
 }
 
@@ -247,13 +230,11 @@ func TestPrewarm(t *testing.T) {
 	made := b.orders(CreatePrewarm)
 	b.p.Started(b.now, made[0].Slot)
 	b.ask("a", 128, 1)
-	if got := b.placed(); got.Start != Cold {
-		t.Fatalf("start %v of another memory size, want cold", got.Start)
-	}
+	check.Equal(check.Must(t), b.placed().Start, Cold)
 	b.ask("a", 256, 1)
-	if got := b.placed(); got.Start != Prewarmed || got.Slot != made[0].Slot {
-		t.Fatalf("got %+v, want prewarmed slot %d", got, made[0].Slot)
-	}
+	got := b.placed()
+	check.Equal(check.Must(t), got.Start, Prewarmed)
+	check.Equal(check.Must(t), got.Slot, made[0].Slot)
 	b.orders(CreatePrewarm) // its replacement
 }
 
@@ -298,27 +279,20 @@ func TestReactivePrewarmFollowsColdStarts(t *testing.T) {
 			creates++
 		}
 	}
-	if creates == 0 {
-		t.Fatal("cold starts of the last minute brought no prewarmed container")
-	}
-	if got := b.p.Stats().Prewarms; len(got) != 1 || got[0].Kind != "k" || got[0].Missed != 3 {
-		t.Errorf("prewarms %+v, want three cold starts that they missed", got)
-	}
+	check.That(check.Must(t), creates != 0, "cold starts of the last minute brought no prewarmed container")
+	got := b.p.Stats().Prewarms
+	check.Equal(check.Must(t), len(got), 1)
+	check.Equal(t, got[0].Kind, "k")
+	check.Equal(t, got[0].Missed, 3)
 }
 
 func TestClaimSharesTheBudget(t *testing.T) {
 	b := newFixture(t, Config{MemoryMB: 512})
-	if !b.p.Reserve(512) {
-		t.Fatal("free memory is not reserved")
-	}
-	if b.p.Reserve(1) {
-		t.Fatal("more is reserved than there is")
-	}
+	check.That(check.Must(t), b.p.Reserve(512), "free memory is not reserved")
+	check.That(check.Must(t), !b.p.Reserve(1), "more is reserved than there is")
 	b.ask("a", 256, 1)
 	b.none()
-	if got := b.p.Memory().Needed; got != 256 {
-		t.Fatalf("lacking %d, want 256", got)
-	}
+	check.Equal(check.Must(t), b.p.Memory().Needed, 256)
 	b.p.Release(b.now, 512)
 	b.placed()
 }
@@ -329,17 +303,14 @@ func TestNewNamesWhatIsWrong(t *testing.T) {
 		{MemoryMB: 1, StemCells: []StemCell{{Kind: ""}}},
 		{MemoryMB: 1, StemCells: []StemCell{{Kind: "k", MemoryMB: 1, Reactive: &Reactive{Min: 2, Max: 1}}}},
 	} {
-		if _, err := New(cfg, 0); err == nil {
-			t.Errorf("%+v was accepted", cfg)
-		}
+		_, err := New(cfg, 0)
+		check.That(t, err != nil, "%+v was accepted", cfg)
 	}
 }
 
 func BenchmarkWarmPlacement(b *testing.B) {
 	p, err := New(Config{MemoryMB: 1 << 20, PauseGrace: time.Minute, IdleTimeout: time.Minute}, 0)
-	if err != nil {
-		b.Fatal(err)
-	}
+	check.NoError(b, err)
 	b.ReportAllocs()
 	for i := 0; b.Loop(); i++ {
 		p.Enqueue(0, Demand{Invocation: uint64(i), Key: "a", MemoryMB: 128, Concurrency: 1})
@@ -353,7 +324,5 @@ func BenchmarkWarmPlacement(b *testing.B) {
 
 func TestCreateErrorReadsAsOneSentence(t *testing.T) {
 	e := &CreateError{Message: "Failed to provision resources to run the action.", Err: errors.New("no such image")}
-	if want := "Failed to provision resources to run the action: no such image"; e.Error() != want {
-		t.Errorf("%q, want %q", e, want)
-	}
+	check.Equal(t, e.Error(), "Failed to provision resources to run the action: no such image")
 }

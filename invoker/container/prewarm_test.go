@@ -3,6 +3,8 @@ package container
 import (
 	"testing"
 	"time"
+
+	"github.com/gpuwhisk/gpuwhisk/invoker/develop/check"
 )
 
 // TestFailedPrewarmIsMadeAgain with a pause that grows from a second to a
@@ -18,9 +20,9 @@ func TestFailedPrewarmIsMadeAgain(t *testing.T) {
 			b.p.Release(b.now, 128) // what happens meanwhile does not hurry it
 		}
 		b.noPrewarm()
-		if at, ok := b.p.Deadline(); !ok || at > b.now+pause {
-			t.Fatalf("deadline %v, %v; failed at %v", at, ok, b.now)
-		}
+		at, ok := b.p.Deadline()
+		check.That(check.Must(t), ok, "deadline %v, %v; failed at %v", at, ok, b.now)
+		check.AtMost(check.Must(t), at, b.now+pause, "deadline %v, %v; failed at %v", at, ok, b.now)
 		b.now += pause - time.Millisecond
 		b.p.Tick(b.now)
 		b.noPrewarm()
@@ -52,23 +54,21 @@ func TestBurstGivesPrewarmedContainersBack(t *testing.T) {
 	for range 4 {
 		starts[b.placed().Start]++
 	}
-	if starts[Prewarmed] != 2 || starts[Cold] != 2 {
-		t.Fatalf("starts %v", starts)
-	}
+	check.Equal(check.Must(t), starts[Prewarmed], 2)
+	check.Equal(check.Must(t), starts[Cold], 2)
 	b.noPrewarm()
 	at, ok := b.p.Deadline()
-	if !ok || at > time.Second {
-		t.Fatalf("deadline %v, %v", at, ok)
-	}
+	check.That(check.Must(t), ok, "deadline %v, %v", at, ok)
+	check.AtMost(check.Must(t), at, time.Second)
 	b.now = time.Second
 	b.p.Tick(b.now)
 	b.prewarms(1) // there is memory for one only
 	b.now = time.Hour
 	b.p.Tick(b.now)
 	b.noPrewarm()
-	if at, ok := b.p.Deadline(); !ok || at > b.now+lastPause {
-		t.Fatalf("deadline %v, %v: the other is forgotten", at, ok)
-	}
+	at, ok = b.p.Deadline()
+	check.That(check.Must(t), ok, "deadline %v, %v: the other is forgotten", at, ok)
+	check.AtMost(check.Must(t), at, b.now+lastPause)
 }
 
 // prewarms takes the orders, n of which must be to create a prewarmed container.
@@ -80,9 +80,7 @@ func (b *fixture) prewarms(n int) (made []Order) {
 			made = append(made, o)
 		}
 	}
-	if len(made) != n {
-		b.t.Fatalf("%d prewarmed containers ordered, want %d", len(made), n)
-	}
+	check.Equal(check.Must(b.t), len(made), n, "prewarmed containers ordered")
 	return made
 }
 

@@ -1,6 +1,10 @@
 package container
 
-import "testing"
+import (
+	"testing"
+
+	"github.com/gpuwhisk/gpuwhisk/invoker/develop/check"
+)
 
 // What steers a device is the invoker's to say; an image keeps what it needs
 // to find its own libraries.
@@ -18,8 +22,6 @@ func TestSteers(t *testing.T) {
 		"PATH": {false, false}, "": {false, false}, "MY_LD_PRELOAD": {false, false},
 		"cuda_visible_devices": {false, false}, "CUDAX": {false, false}, "NVIDIA": {false, false},
 	} {
-		if got := [2]bool{Steers(name), SteersFromImage(name)}; got != want {
-			t.Errorf("%q: steers, and in an image: %v, want %v", name, got, want)
-		}
+		check.Equal(t, [2]bool{Steers(name), SteersFromImage(name)}, want, "%q: steers, and in an image", name)
 	}
 }

@@ -9,9 +9,10 @@ import (
 	"net"
 	"os"
 	"path/filepath"
-	"reflect"
 	"strings"
 	"testing"
+
+	"github.com/gpuwhisk/gpuwhisk/invoker/develop/check"
 )
 
 // The behaviour of the proxy as a whole is tested beside the other two, in the
@@ -21,26 +22,24 @@ func TestFromEnv(t *testing.T) {
 	addr, cfg := FromEnv([]string{"A=1=2", "__OW_PROXY_PORT=99", "__OW_PROXY_HOST=::1", "__OW_PROXY_DIR=/code",
 		"__OW_ACTION_LOOP=TRUE", "__OW_API_HOST=h"}, nil, nil)
 	want := []string{"A=1=2", "__OW_ACTION_LOOP=TRUE", "__OW_API_HOST=h"}
-	if addr != "[::1]:99" || cfg.Dir != "/code" || !cfg.Loop || !reflect.DeepEqual(cfg.Env, want) {
-		t.Errorf("%s %+v", addr, cfg)
-	}
-	if addr, cfg := FromEnv([]string{"__OW_PROXY_PORT="}, nil, nil); addr != "0.0.0.0:8080" || cfg.Dir != "action" || cfg.Loop {
-		t.Errorf("%s %+v", addr, cfg)
-	}
+	check.Equal(t, addr, "[::1]:99")
+	check.Equal(t, cfg.Dir, "/code")
+	check.That(check.Must(t), cfg.Loop, "%s %+v", addr, cfg)
+	check.DeepEqual(t, cfg.Env, want)
+	addr, cfg = FromEnv([]string{"__OW_PROXY_PORT="}, nil, nil)
+	check.Equal(t, addr, "0.0.0.0:8080")
+	check.Equal(t, cfg.Dir, "action")
+	check.That(t, !cfg.Loop, "%s %+v", addr, cfg)
 }
 
 func TestServeEndsWithItsContext(t *testing.T) {
 	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.NoError(t, err)
 	ctx, cancel := context.WithCancel(t.Context())
 	done := make(chan error)
 	go func() { done <- Serve(ctx, l, Config{Dir: t.TempDir(), Stdout: os.Stdout, Stderr: os.Stderr}) }()
 	cancel()
-	if err := <-done; err != nil {
-		t.Error(err)
-	}
+	check.NoError(t, <-done)
 }
 
 func TestLastLineIsBuffered(t *testing.T) {
@@ -56,35 +55,26 @@ func TestLastLineIsBuffered(t *testing.T) {
 		{[]string{"a\n", "\nb"}, "a\n\n", "b"},
 	} {
 		log, err := os.CreateTemp(t.TempDir(), "log")
-		if err != nil {
-			t.Fatal(err)
-		}
+		check.NoError(t, err)
 		defer log.Close()
 		l := &lastLine{log: log}
 		for _, part := range c.parts {
-			if n, err := l.Write([]byte(part)); n != len(part) || err != nil {
-				t.Errorf("%q: %d %v", part, n, err)
-			}
+			n, err := l.Write([]byte(part))
+			check.Equal(t, n, len(part), "%q", part)
+			check.NoError(t, err, "%q: %d", part, n)
 		}
 		text, err := os.ReadFile(log.Name())
-		if err != nil {
-			t.Fatal(err)
-		}
-		if string(text) != c.log || string(l.line()) != c.last {
-			t.Errorf("%q: log %q, last %q; want %q and %q", c.parts, text, l.line(), c.log, c.last)
-		}
+		check.NoError(t, err)
+		check.Equal(t, string(text), c.log, "%q: log %q, last %q; want %q and %q", c.parts, text, l.line(), c.log, c.last)
+		check.Equal(t, string(l.line()), c.last, "%q: log %q, last %q; want %q and %q", c.parts, text, l.line(), c.log, c.last)
 	}
 }
 
 func TestArgumentsOfEnvironment(t *testing.T) {
 	got := environ(map[string]json.RawMessage{"A": json.RawMessage(`"x"`), "B=": json.RawMessage(`"x"`),
 		"": json.RawMessage(`"x"`), "N": json.RawMessage(`"a\u0000b"`)})
-	if !reflect.DeepEqual(got, []string{"A=x"}) {
-		t.Errorf("%q", got)
-	}
-	if got := lookup([]string{"A=1", "A=2", "AB=3"}, "A"); got != "2" {
-		t.Errorf("%q", got)
-	}
+	check.DeepEqual(t, got, []string{"A=x"})
+	check.Equal(t, lookup([]string{"A=1", "A=2", "AB=3"}, "A"), "2")
 }
 
 func FuzzPlainJSON(f *testing.F) {
@@ -96,13 +86,10 @@ func FuzzPlainJSON(f *testing.F) {
 		if !ok {
 			return
 		}
-		if !json.Valid(text) || text[len(text)-1] != '\n' {
-			t.Errorf("%q", text)
-		}
+		check.That(check.Must(t), json.Valid(text), "%q", text)
+		check.Equal(t, text[len(text)-1], '\n')
 		for _, c := range text {
-			if c >= 0x80 {
-				t.Fatalf("%q is not ASCII", text)
-			}
+			check.Less(check.Must(t), c, 0x80, "%q is not ASCII", text)
 		}
 	})
 }
@@ -117,9 +104,8 @@ func FuzzParseRun(f *testing.F) {
 			t.Errorf("value %q", req.value)
 		}
 		for _, kv := range req.env {
-			if !strings.Contains(kv, "=") || strings.Contains(kv, "\x00") {
-				t.Errorf("variable %q", kv)
-			}
+			check.Contains(t, kv, "=")
+			check.Lacks(t, kv, "\x00")
 		}
 	})
 }
@@ -145,13 +131,10 @@ func FuzzUnzip(f *testing.F) {
 	f.Fuzz(func(t *testing.T, data []byte) {
 		above := t.TempDir()
 		p := &proxy{cfg: Config{Dir: filepath.Join(above, "action")}}
-		if err := os.Mkdir(p.cfg.Dir, 0o755); err != nil {
-			t.Fatal(err)
-		}
+		check.NoError(t, os.Mkdir(p.cfg.Dir, 0o755))
 		p.unzip(data)
 		entries, err := os.ReadDir(above)
-		if err != nil || len(entries) != 1 {
-			t.Errorf("%v beside the folder, %v", entries, err)
-		}
+		check.NoError(t, err)
+		check.Equal(t, len(entries), 1)
 	})
 }

@@ -5,6 +5,7 @@ import (
 	"testing"
 
 	"github.com/gpuwhisk/gpuwhisk/activation"
+	"github.com/gpuwhisk/gpuwhisk/invoker/develop/check"
 )
 
 // TestCandidates are the rules by which invokers are chosen.
@@ -48,9 +49,7 @@ func TestCandidates(t *testing.T) {
 		if failure != activation.NoCreationError {
 			got = string(failure)
 		}
-		if got != c.want {
-			t.Errorf("%s: got %s, want %s", name, got, c.want)
-		}
+		check.Equal(t, got, c.want, "%s", name)
 	}
 }
 
@@ -73,20 +72,16 @@ func ids(all []invoker) []int {
 // TestNeed reads what an action asks of its invoker.
 func TestNeed(t *testing.T) {
 	m, err := activation.ParseManifest([]byte(manifest), activation.ManifestOptions{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.NoError(t, err)
 	for annotations, want := range map[string]need{
 		``: {namespace: "guest", memoryMB: 256, strict: true},
 		`{"key":"invoker-resources","value":["gpu"]}`:                                                                {namespace: "guest", memoryMB: 256, strict: true, resources: []string{"gpu"}},
 		`{"key":"invoker-resources","value":["gpu","a100"]},{"key":"invoker-resources-strict-policy","value":false}`: {namespace: "guest", memoryMB: 256, resources: []string{"gpu", "a100"}},
 	} {
 		f := function("1-a", "0.0.1", annotations)
-		if f.action, err = f.MetaData.Decode(m); err != nil {
-			t.Fatal(err)
-		}
-		if got := needOf(f); fmt.Sprint(got) != fmt.Sprint(want) {
-			t.Errorf("%s: got %+v, want %+v", annotations, got, want)
-		}
+		f.action, err = f.MetaData.Decode(m)
+		check.NoError(t, err)
+		got := needOf(f)
+		check.Equal(t, fmt.Sprint(got), fmt.Sprint(want), "%s: got %+v, want %+v", annotations, got, want)
 	}
 }

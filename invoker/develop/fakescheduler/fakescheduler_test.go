@@ -1,13 +1,13 @@
 package fakescheduler
 
 import (
-	"errors"
 	"fmt"
 	"testing"
 	"time"
 
 	"github.com/gpuwhisk/gpuwhisk/activation"
 	"github.com/gpuwhisk/gpuwhisk/activation/fetch"
+	"github.com/gpuwhisk/gpuwhisk/invoker/develop/check"
 	"github.com/gpuwhisk/gpuwhisk/invoker/develop/fakescheduler/memoryqueue"
 	"github.com/gpuwhisk/gpuwhisk/invoker/develop/peertest"
 )
@@ -16,9 +16,7 @@ import (
 func (f *fixture) fetch(s *Scheduler, of Function, container string) activation.FetchAnswer {
 	f.t.Helper()
 	a, err := f.fetcher.Fetch(f.context(), s.Endpoint(), fetch.Request{Queue: of.Queue, Container: container})
-	if err != nil {
-		f.t.Fatal(err)
-	}
+	check.NoError(f.t, err)
 	return a
 }
 
@@ -29,20 +27,17 @@ func TestConversation(t *testing.T) {
 		f := newFixture(t, kafka)
 		s := f.start()
 		f.healthy(2048)
-		if a, err := f.fetcher.Fetch(f.context(), s.Endpoint(), fetch.Request{Queue: hello.Queue, Container: "c"}); err != nil || a.Kind != activation.NoQueue {
-			t.Errorf("without a queue: %s, %v", a, err)
-		}
-		if err := s.CreateQueue(f.context(), hello); err != nil {
-			t.Fatal(err)
-		}
+		a, err := f.fetcher.Fetch(f.context(), s.Endpoint(), fetch.Request{Queue: hello.Queue, Container: "c"})
+		check.NoError(t, err, "without a queue")
+		check.Equal(t, a.Kind, activation.NoQueue, "without a queue")
+		check.NoError(t, s.CreateQueue(f.context(), hello))
 		c := f.creation()
-		if !c.Queue.Same(hello.Queue) || c.Endpoint != s.Endpoint() || c.Scheduler != "0" || c.Retry != 0 {
-			t.Errorf("the creation is %+v", c)
-		}
+		check.That(check.Must(t), c.Queue.Same(hello.Queue), "the creation is %+v", c)
+		check.Equal(t, c.Endpoint, s.Endpoint())
+		check.Equal(t, c.Scheduler, "0")
+		check.Equal(t, c.Retry, 0)
 		inProgress := f.cfg.Cluster.InProgressOf(hello.Queue)
-		if n := f.keys(inProgress); n != 1 {
-			t.Errorf("%d creations are under way", n)
-		}
+		check.Equal(t, f.keys(inProgress), 1, "creations are under way")
 		key := f.cfg.Cluster.Existing(hello.Queue, f.instance, "c")
 		f.put(key, "")
 		f.ack(c, activation.NoCreationError)
@@ -52,15 +47,13 @@ func TestConversation(t *testing.T) {
 			}
 			return ""
 		})
-		if err := s.Invoke(f.context(), message(1)); err != nil {
-			t.Fatal(err)
-		}
-		if a := f.fetch(s, hello, "c"); a.Kind != activation.Fetched || a.Message.ActivationID != message(1).ActivationID {
-			t.Errorf("got %s", a)
-		}
-		if a, err := f.fetcher.Leave(f.context(), s.Endpoint(), hello.Queue, "c"); err != nil || a.Kind != activation.NoActivation {
-			t.Errorf("left: %s, %v", a, err)
-		}
+		check.NoError(t, s.Invoke(f.context(), message(1)))
+		a = f.fetch(s, hello, "c")
+		check.Equal(t, a.Kind, activation.Fetched)
+		check.Equal(t, a.Message.ActivationID, message(1).ActivationID)
+		a, err = f.fetcher.Leave(f.context(), s.Endpoint(), hello.Queue, "c")
+		check.NoError(t, err)
+		check.Equal(t, a.Kind, activation.NoActivation)
 		f.put(f.cfg.Cluster.Warmed(hello.Queue, f.instance, "c"), "")
 		f.delete(key)
 		f.until(s, "the keys are seen", func(Seen) bool {
@@ -68,17 +61,16 @@ func TestConversation(t *testing.T) {
 			defer s.mu.Unlock()
 			return len(s.existing) == 0 && len(s.warmed) == 1
 		})
-		if err := s.Invoke(f.context(), message(2)); err != nil {
-			t.Fatal(err)
-		}
+		check.NoError(t, s.Invoke(f.context(), message(2)))
 		c = f.creation()
 		seen, _ := s.Seen()
-		if last := seen.Creations[len(seen.Creations)-1]; !last.Claimed || last.ID != c.ID {
-			t.Errorf("the paused container is not claimed: %+v", last)
-		}
-		if seen.WarmUps != 1 || seen.Unparsed != 0 || seen.Lost != 0 || len(seen.Failures) != 0 {
-			t.Errorf("seen are %+v", seen)
-		}
+		last := seen.Creations[len(seen.Creations)-1]
+		check.That(check.Must(t), last.Claimed, "the paused container is not claimed: %+v", last)
+		check.Equal(t, last.ID, c.ID, "the paused container is not claimed")
+		check.Equal(t, seen.WarmUps, 1)
+		check.Equal(t, seen.Unparsed, 0)
+		check.Equal(t, seen.Lost, 0)
+		check.Equal(t, len(seen.Failures), 0)
 	})
 }
 
@@ -94,23 +86,19 @@ func TestRefusalsAreRetried(t *testing.T) {
 		f.ack(first, activation.ResourceNotEnough)
 		for retry := 1; retry <= 5; retry++ {
 			c := f.creation()
-			if c.ID != first.ID || c.Retry != retry {
-				t.Fatalf("got try %d of %s, want try %d of %s", c.Retry, c.ID, retry, first.ID)
-			}
+			check.Equal(check.Must(t), c.ID, first.ID)
+			check.Equal(check.Must(t), c.Retry, retry)
 			f.ack(c, activation.ResourceNotEnough)
 		}
 		next := f.creation()
-		if next.ID == first.ID || next.Retry != 0 {
-			t.Errorf("then comes try %d of %s", next.Retry, next.ID)
-		}
-		if q, _ := s.Queue(hello.Queue); q.State != memoryqueue.Flushing || q.Waiting != 1 {
-			t.Errorf("the queue is %+v", q)
-		}
+		check.That(t, next.ID != first.ID, "then comes try %d of %s", next.Retry, next.ID)
+		check.Equal(t, next.Retry, 0, "then comes try")
+		q, _ := s.Queue(hello.Queue)
+		check.Equal(t, q.State, memoryqueue.Flushing)
+		check.Equal(t, q.Waiting, 1)
 		f.ack(next, activation.NoCreationError)
 		f.until(s, "the ack", func(seen Seen) bool { return len(seen.Acks) == 7 })
-		if a := f.fetch(s, hello, "c"); a.Kind != activation.Fetched {
-			t.Errorf("got %s", a)
-		}
+		check.Equal(t, f.fetch(s, hello, "c").Kind, activation.Fetched)
 	})
 }
 
@@ -130,9 +118,7 @@ func TestRefusedWithoutAnotherInvoker(t *testing.T) {
 			defer s.mu.Unlock()
 			return s.queues[hello.id()].State() == memoryqueue.Flushing
 		})
-		if n := f.keys(f.cfg.Cluster.InProgressIn("guest")); n != 1 {
-			t.Errorf("%d creations count, want 1", n)
-		}
+		check.Equal(t, f.keys(f.cfg.Cluster.InProgressIn("guest")), 1)
 	})
 }
 
@@ -147,13 +133,12 @@ func TestDevelopersErrorReachesTheCaller(t *testing.T) {
 		f.invoke(s)
 		f.ack(f.creation(), activation.ActionUnreadable)
 		seen := f.until(s, "the failure", func(seen Seen) bool { return len(seen.Failures) == 1 })
-		if got, want := seen.Failures[0], (Failure{message(1).ActivationID, activation.StatusDeveloperError, "for a test"}); got != want {
-			t.Errorf("got %+v, want %+v", got, want)
-		}
+		got, want := seen.Failures[0], (Failure{message(1).ActivationID, activation.StatusDeveloperError, "for a test"})
+		check.Equal(t, got, want)
 		ack, err := activation.DecodeAck(<-acks)
-		if err != nil || ack.Kind != activation.Combined || ack.ActivationID != message(1).ActivationID {
-			t.Errorf("the ack is %+v, %v", ack, err)
-		}
+		check.NoError(t, err)
+		check.Equal(t, ack.Kind, activation.Combined)
+		check.Equal(t, ack.ActivationID, message(1).ActivationID)
 	})
 }
 
@@ -162,23 +147,19 @@ func TestActivationsByTopic(t *testing.T) {
 	onEachBroker(t, func(t *testing.T, kafka string) {
 		f := newFixture(t, kafka)
 		s := f.start()
-		if err := s.CreateQueue(f.context(), hello); err != nil {
-			t.Fatal(err)
-		}
+		check.NoError(t, s.CreateQueue(f.context(), hello))
 		old := message(1)
 		old.TransID = activation.NewTransID("t", time.Now().Add(-time.Minute).UnixMilli(), false)
 		for _, m := range []*activation.Message{old, message(2)} {
-			if err := f.bus.Publish(f.context(), f.cfg.Prefix+"scheduler0", m.Encode()); err != nil {
-				t.Fatal(err)
-			}
+			check.NoError(t, f.bus.Publish(f.context(), f.cfg.Prefix+"scheduler0", m.Encode()))
 		}
 		seen := f.until(s, "the failure", func(seen Seen) bool { return len(seen.Failures) == 1 })
-		if got := seen.Failures[0]; got.Activation != old.ActivationID || got.Status != activation.StatusWhiskError {
-			t.Errorf("failed is %+v", got)
-		}
-		if a := f.fetch(s, hello, "c"); a.Kind != activation.Fetched || a.Message.ActivationID != message(2).ActivationID {
-			t.Errorf("got %s", a)
-		}
+		got := seen.Failures[0]
+		check.Equal(t, got.Activation, old.ActivationID)
+		check.Equal(t, got.Status, activation.StatusWhiskError)
+		a := f.fetch(s, hello, "c")
+		check.Equal(t, a.Kind, activation.Fetched)
+		check.Equal(t, a.Message.ActivationID, message(2).ActivationID)
 	})
 }
 
@@ -189,18 +170,13 @@ func TestUnreadableAckIsDropped(t *testing.T) {
 		f.cfg.Job = time.Second
 		s := f.start()
 		f.healthy(2048)
-		if err := s.CreateQueue(f.context(), hello); err != nil {
-			t.Fatal(err)
-		}
+		check.NoError(t, s.CreateQueue(f.context(), hello))
 		c := f.creation()
 		f.ack(c, "ShuttingDownError")
 		f.until(s, "it is noticed", func(seen Seen) bool { return seen.Unparsed == 1 })
-		if q, _ := s.Queue(hello.Queue); q.State != memoryqueue.Running {
-			t.Errorf("the queue is %+v", q)
-		}
-		if next := f.creation(); next.ID == c.ID {
-			t.Error("it is tried again")
-		}
+		q, _ := s.Queue(hello.Queue)
+		check.Equal(t, q.State, memoryqueue.Running, "the queue")
+		check.That(t, f.creation().ID != c.ID, "it is tried again")
 	})
 }
 
@@ -216,9 +192,8 @@ func TestWithoutInvokers(t *testing.T) {
 			return s.queues[hello.id()].State() == memoryqueue.Flushing
 		})
 		f.healthy(2048)
-		if c := f.creation(); !c.Queue.Same(hello.Queue) {
-			t.Errorf("a creation of %s", c.Queue.Action.FQN())
-		}
+		c := f.creation()
+		check.That(t, c.Queue.Same(hello.Queue), "a creation of %s", c.Queue.Action.FQN())
 	})
 }
 
@@ -229,20 +204,14 @@ func TestUpdate(t *testing.T) {
 		f := newFixture(t, kafka)
 		s := f.start()
 		f.healthy(2048)
-		if err := s.CreateQueue(f.context(), hello); err != nil {
-			t.Fatal(err)
-		}
+		check.NoError(t, s.CreateQueue(f.context(), hello))
 		c := f.creation()
 		f.put(f.cfg.Cluster.Existing(hello.Queue, f.instance, "c"), "")
 		f.ack(c, activation.NoCreationError)
 		f.until(s, "the container", func(seen Seen) bool { return len(seen.Acks) == 1 && seen.MostContainers == 1 })
 		newer := function("2-bb", "0.0.2", "")
-		if err := s.Update(newer); err != nil {
-			t.Fatal(err)
-		}
-		if a := f.fetch(s, hello, "c"); a.Kind != activation.ActionMismatch {
-			t.Errorf("the old container gets %s", a)
-		}
+		check.NoError(t, s.Update(newer))
+		check.Equal(t, f.fetch(s, hello, "c").Kind, activation.ActionMismatch, "the old container gets")
 		var deletion *activation.ContainerDeletion
 		var creation *activation.ContainerCreation
 		for deletion == nil || creation == nil {
@@ -252,18 +221,15 @@ func TestUpdate(t *testing.T) {
 				creation = c
 			}
 		}
-		if !deletion.Covers(hello.Queue) || deletion.Covers(newer.Queue) {
-			t.Errorf("the deletion is of %+v", deletion.Queue)
-		}
-		if !creation.Queue.Same(newer.Queue) {
-			t.Errorf("the creation is of %+v", creation.Queue)
-		}
+		check.That(check.Must(t), deletion.Covers(hello.Queue), "the deletion is of %+v", deletion.Queue)
+		check.That(t, !deletion.Covers(newer.Queue), "the deletion is of %+v", deletion.Queue)
+		check.That(t, creation.Queue.Same(newer.Queue), "the creation is of %+v", creation.Queue)
 		if err := s.Invoke(f.context(), message(1)); err != nil { // of the old revision
 			t.Fatal(err)
 		}
-		if a := f.fetch(s, newer, "d"); a.Kind != activation.Fetched || a.Message.Revision != newer.Queue.Revision {
-			t.Errorf("the new container gets %s", a)
-		}
+		a := f.fetch(s, newer, "d")
+		check.Equal(t, a.Kind, activation.Fetched, "the new container gets")
+		check.Equal(t, a.Message.Revision, newer.Queue.Revision, "the new container gets")
 	})
 }
 
@@ -272,24 +238,21 @@ func TestReschedule(t *testing.T) {
 	onEachBroker(t, func(t *testing.T, kafka string) {
 		f := newFixture(t, kafka)
 		s := f.start()
-		if err := s.CreateQueue(f.context(), hello); err != nil {
-			t.Fatal(err)
-		}
+		check.NoError(t, s.CreateQueue(f.context(), hello))
 		text := message(1).Encode()
-		if ok, err := f.fetcher.Reschedule(f.context(), s.Endpoint(), hello.Queue, text); err != nil || !ok {
-			t.Errorf("got %v, %v", ok, err)
-		}
-		if a := f.fetch(s, hello, "c"); a.Kind != activation.Fetched || string(a.JSON()) != string(text) {
-			t.Errorf("got %s %s", a, a.JSON())
-		}
+		ok, err := f.fetcher.Reschedule(f.context(), s.Endpoint(), hello.Queue, text)
+		check.NoError(t, err)
+		check.That(t, ok, "got %v, %v", ok, err)
+		a := f.fetch(s, hello, "c")
+		check.Equal(t, a.Kind, activation.Fetched)
+		check.Equal(t, string(a.JSON()), string(text))
 		old := function("0-00", "0.0.1", "")
-		if ok, err := f.fetcher.Reschedule(f.context(), s.Endpoint(), old.Queue, text); err != nil || ok {
-			t.Errorf("without a queue: %v, %v", ok, err)
-		}
+		ok, err = f.fetcher.Reschedule(f.context(), s.Endpoint(), old.Queue, text)
+		check.NoError(t, err, "without a queue")
+		check.That(t, !ok, "without a queue: %v, %v", ok, err)
 		nameless := activation.NewQueue("guest", activation.ActionRef{}, "")
-		if _, err := f.fetcher.Fetch(f.context(), s.Endpoint(), fetch.Request{Queue: nameless}); !errors.Is(err, fetch.ErrRejected) {
-			t.Errorf("without a name: %v", err)
-		}
+		_, err = f.fetcher.Fetch(f.context(), s.Endpoint(), fetch.Request{Queue: nameless})
+		check.ErrorIs(t, err, fetch.ErrRejected, "without a name")
 		if err := f.fetcher.WarmUp(f.context(), s.Endpoint()); err != nil {
 			t.Errorf("warm-up: %v", err)
 		}
@@ -303,33 +266,21 @@ func TestLeader(t *testing.T) {
 		first := f.start()
 		f.cfg.ID = "1"
 		second := f.start()
-		if err := first.CreateQueue(f.context(), hello); err != nil {
-			t.Fatal(err)
-		}
-		if err := second.CreateQueue(f.context(), hello); !errors.Is(err, ErrLed) {
-			t.Errorf("a second leader: %v", err)
-		}
-		if err := first.Disable(f.context()); err != nil {
-			t.Fatal(err)
-		}
+		check.NoError(t, first.CreateQueue(f.context(), hello))
+		check.ErrorIs(t, second.CreateQueue(f.context(), hello), ErrLed, "a second leader")
+		check.NoError(t, first.Disable(f.context()))
 		if err := second.CreateQueue(f.context(), hello); err != nil {
 			t.Errorf("after the first is disabled: %v", err)
 		}
 		second.Kill()
-		if n := f.keys(f.cfg.Cluster.Leaders()); n != 1 {
-			t.Errorf("right after the kill there are %d leaders", n)
-		}
+		check.Equal(t, f.keys(f.cfg.Cluster.Leaders()), 1, "right after the kill there")
 		peertest.Until(t, "the lease runs out", func() string {
 			if n := f.keys(f.cfg.Cluster.Leaders()); n != 0 {
 				return fmt.Sprint(n)
 			}
 			return ""
 		})
-		if err := first.Stop(); err != nil {
-			t.Fatal(err)
-		}
-		if n := f.keys(f.cfg.Cluster.Schedulers()); n != 0 {
-			t.Errorf("%d schedulers are left", n)
-		}
+		check.NoError(t, first.Stop())
+		check.Equal(t, f.keys(f.cfg.Cluster.Schedulers()), 0, "schedulers are left")
 	})
 }

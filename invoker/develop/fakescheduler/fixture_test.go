@@ -13,6 +13,7 @@ import (
 
 	"github.com/gpuwhisk/gpuwhisk/activation"
 	"github.com/gpuwhisk/gpuwhisk/activation/fetch"
+	"github.com/gpuwhisk/gpuwhisk/invoker/develop/check"
 	"github.com/gpuwhisk/gpuwhisk/invoker/develop/peertest"
 	"github.com/gpuwhisk/gpuwhisk/invoker/develop/standalone/broker"
 )
@@ -23,9 +24,7 @@ const manifest = `{"runtimes":{"nodejs":[{"kind":"nodejs:20","default":true,"ima
 func onEachBroker(t *testing.T, test func(t *testing.T, kafka string)) {
 	t.Run("embedded", func(t *testing.T) {
 		b, err := broker.Start(t.TempDir(), 0, peertest.Log(t))
-		if err != nil {
-			t.Fatal(err)
-		}
+		check.NoError(t, err)
 		t.Cleanup(b.Close)
 		test(t, b.Addr())
 	})
@@ -52,27 +51,21 @@ type fixture struct {
 func newFixture(t *testing.T, kafka string) *fixture {
 	t.Helper()
 	m, err := activation.ParseManifest([]byte(manifest), activation.ManifestOptions{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.NoError(t, err)
 	name := fmt.Sprintf("%s-%d", strings.ReplaceAll(t.Name(), "/", "-"), time.Now().UnixNano())
 	f := &fixture{t: t, messages: make(chan []byte, 1000), instance: activation.Instance{UniqueName: "0", UserMemory: activation.MB}, cfg: Config{
 		Cluster: activation.Cluster(name), Etcd: peertest.NeedEtcd(t), Kafka: kafka, Prefix: name, Manifest: m, Log: peertest.Log(t), Lease: 2 * time.Second,
 	}}
-	if f.etcd, err = clientv3.New(clientv3.Config{Endpoints: []string{f.cfg.Etcd}, Logger: zap.NewNop()}); err != nil {
-		t.Fatal(err)
-	}
+	f.etcd, err = clientv3.New(clientv3.Config{Endpoints: []string{f.cfg.Etcd}, Logger: zap.NewNop()})
+	check.NoError(t, err)
 	t.Cleanup(func() { f.etcd.Close() })
-	if f.bus, err = broker.Dial([]string{kafka}, f.cfg.Log); err != nil {
-		t.Fatal(err)
-	}
+	f.bus, err = broker.Dial([]string{kafka}, f.cfg.Log)
+	check.NoError(t, err)
 	t.Cleanup(f.bus.Close)
 	f.fetcher = fetch.New(fetch.Config{Log: f.cfg.Log})
 	t.Cleanup(func() { f.fetcher.Close() })
 	topics := []broker.Topic{{Name: name + "invoker0", Retention: time.Hour, Large: true}, {Name: name + "completed0", Retention: time.Hour, Large: true}}
-	if err := f.bus.CreateTopics(f.context(), topics); err != nil {
-		t.Fatal(err)
-	}
+	check.NoError(t, f.bus.CreateTopics(f.context(), topics))
 	f.consume(name+"invoker0", f.messages)
 	return f
 }
@@ -100,9 +93,7 @@ func (f *fixture) context() context.Context {
 func (f *fixture) start() *Scheduler {
 	f.t.Helper()
 	s, err := New(f.cfg)
-	if err != nil {
-		f.t.Fatal(err)
-	}
+	check.NoError(f.t, err)
 	f.t.Cleanup(func() {
 		if s.ctx.Err() == nil {
 			if err := s.Stop(); err != nil {
@@ -117,32 +108,27 @@ func (f *fixture) start() *Scheduler {
 func (f *fixture) healthy(freeMB int64) {
 	f.t.Helper()
 	f.put(f.cfg.Cluster.Invoker(f.instance), string(activation.Health{Status: activation.Up, FreeMB: freeMB}.Encode()))
-	if c := f.creation(); !c.WarmUp() {
-		f.t.Errorf("the first creation is of %s", c.Queue.Action.FQN())
-	}
+	c := f.creation()
+	check.That(f.t, c.WarmUp(), "the first creation is of %s", c.Queue.Action.FQN())
 }
 
 func (f *fixture) put(key, value string) {
 	f.t.Helper()
-	if _, err := f.etcd.Put(f.context(), key, value); err != nil {
-		f.t.Fatal(err)
-	}
+	_, err := f.etcd.Put(f.context(), key, value)
+	check.NoError(f.t, err)
 }
 
 func (f *fixture) delete(key string) {
 	f.t.Helper()
-	if _, err := f.etcd.Delete(f.context(), key); err != nil {
-		f.t.Fatal(err)
-	}
+	_, err := f.etcd.Delete(f.context(), key)
+	check.NoError(f.t, err)
 }
 
 // keys counts what etcd has below a prefix.
 func (f *fixture) keys(prefix string) int64 {
 	f.t.Helper()
 	answer, err := f.etcd.Get(f.context(), prefix, clientv3.WithPrefix(), clientv3.WithCountOnly())
-	if err != nil {
-		f.t.Fatal(err)
-	}
+	check.NoError(f.t, err)
 	return answer.Count
 }
 
@@ -152,9 +138,7 @@ func (f *fixture) receive() (*activation.ContainerCreation, *activation.Containe
 	select {
 	case v := <-f.messages:
 		c, d, err := activation.DecodeContainerMessage(v)
-		if err != nil {
-			f.t.Fatal(err)
-		}
+		check.NoError(f.t, err)
 		return c, d
 	case <-time.After(peertest.WaitLimit):
 		f.t.Fatal("no message")
@@ -165,29 +149,21 @@ func (f *fixture) receive() (*activation.ContainerCreation, *activation.Containe
 // invoke makes the queue of hello, with one activation.
 func (f *fixture) invoke(s *Scheduler) {
 	f.t.Helper()
-	if err := s.CreateQueue(f.context(), hello); err != nil {
-		f.t.Fatal(err)
-	}
-	if err := s.Invoke(f.context(), message(1)); err != nil {
-		f.t.Fatal(err)
-	}
+	check.NoError(f.t, s.CreateQueue(f.context(), hello))
+	check.NoError(f.t, s.Invoke(f.context(), message(1)))
 }
 
 func (f *fixture) creation() *activation.ContainerCreation {
 	f.t.Helper()
 	c, d := f.receive()
-	if c == nil {
-		f.t.Fatalf("a deletion of %s", d.Queue.Action.FQN())
-	}
+	check.That(check.Must(f.t), c != nil, "a deletion of %s", d.Queue.Action.FQN())
 	return c
 }
 
 func (f *fixture) ack(c *activation.ContainerCreation, e activation.CreationError) {
 	f.t.Helper()
 	a := activation.ContainerCreationAck{Creation: c, Instance: f.instance, Error: e, Reason: "for a test"}
-	if err := f.bus.Publish(f.context(), f.cfg.Prefix+activation.CreationAckTopic(c.Scheduler), a.Encode()); err != nil {
-		f.t.Fatal(err)
-	}
+	check.NoError(f.t, f.bus.Publish(f.context(), f.cfg.Prefix+activation.CreationAckTopic(c.Scheduler), a.Encode()))
 }
 
 // function is an action of the namespace guest.

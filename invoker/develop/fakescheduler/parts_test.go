@@ -9,6 +9,7 @@ import (
 	"github.com/gpuwhisk/gpuwhisk/activation"
 	"github.com/gpuwhisk/gpuwhisk/activation/etcd"
 	"github.com/gpuwhisk/gpuwhisk/activation/fetch"
+	"github.com/gpuwhisk/gpuwhisk/invoker/develop/check"
 	"github.com/gpuwhisk/gpuwhisk/invoker/develop/fakescheduler/memoryqueue"
 	"github.com/gpuwhisk/gpuwhisk/invoker/develop/peertest"
 )
@@ -20,9 +21,7 @@ func (f *fixture) keeper() *etcd.Client {
 		Hosts: []string{f.cfg.Etcd}, TTL: 2 * time.Second, Cluster: f.cfg.Cluster, Instance: f.instance,
 		RetryInterval: 100 * time.Millisecond, Log: f.cfg.Log,
 	})
-	if err != nil {
-		f.t.Fatal(err)
-	}
+	check.NoError(f.t, err)
 	f.t.Cleanup(func() {
 		if err := c.Close(); err != nil {
 			f.t.Errorf("close: %v", err)
@@ -58,13 +57,9 @@ func TestQueueMoves(t *testing.T) {
 		f.cfg.ID = "1"
 		second := f.start()
 		c := f.keeper()
-		if err := first.CreateQueue(f.context(), hello); err != nil {
-			t.Fatal(err)
-		}
+		check.NoError(t, first.CreateQueue(f.context(), hello))
 		f.leader(c, first.Endpoint())
-		if err := c.Put(f.context(), f.cfg.Cluster.Existing(hello.Queue, f.instance, "c")); err != nil {
-			t.Fatal(err)
-		}
+		check.NoError(t, c.Put(f.context(), f.cfg.Cluster.Existing(hello.Queue, f.instance, "c")))
 		waiting := make(chan error)
 		go func() {
 			_, err := f.fetcher.Fetch(t.Context(), first.Endpoint(), fetch.Request{Queue: hello.Queue, Container: "c"})
@@ -75,9 +70,7 @@ func TestQueueMoves(t *testing.T) {
 			return q.Calls == 1
 		})
 		first.Kill()
-		if err := <-waiting; err == nil {
-			t.Error("the call ended well")
-		}
+		check.That(t, <-waiting != nil, "the call ended well")
 		peertest.Until(t, "the next leader", func() string {
 			if err := second.CreateQueue(f.context(), hello); err != nil {
 				return err.Error() // until the lease of the first has run out
@@ -85,15 +78,10 @@ func TestQueueMoves(t *testing.T) {
 			return ""
 		})
 		f.leader(c, second.Endpoint())
-		if err := second.Invoke(f.context(), message(1)); err != nil {
-			t.Fatal(err)
-		}
-		if a := f.fetch(second, hello, "c"); a.Kind != activation.Fetched {
-			t.Errorf("got %s", a)
-		}
-		if q, _ := second.Queue(hello.Queue); q.Containers != 1 {
-			t.Errorf("the queue has %d containers", q.Containers)
-		}
+		check.NoError(t, second.Invoke(f.context(), message(1)))
+		check.Equal(t, f.fetch(second, hello, "c").Kind, activation.Fetched)
+		q, _ := second.Queue(hello.Queue)
+		check.Equal(t, q.Containers, 1, "the queue")
 	})
 }
 
@@ -103,9 +91,7 @@ func TestNoActivationIsLost(t *testing.T) {
 		const containers, calls = 10, 500
 		f := newFixture(t, kafka)
 		s := f.start()
-		if err := s.CreateQueue(f.context(), hello); err != nil {
-			t.Fatal(err)
-		}
+		check.NoError(t, s.CreateQueue(f.context(), hello))
 		var mu sync.Mutex
 		got := map[activation.ID]int{}
 		done := make(chan struct{})
@@ -137,9 +123,7 @@ func TestNoActivationIsLost(t *testing.T) {
 			})
 		}
 		for i := range calls {
-			if err := s.Invoke(f.context(), message(i)); err != nil {
-				t.Fatal(err)
-			}
+			check.NoError(t, s.Invoke(f.context(), message(i)))
 		}
 		select {
 		case <-done:
@@ -151,13 +135,11 @@ func TestNoActivationIsLost(t *testing.T) {
 		}
 		group.Wait()
 		for id, n := range got {
-			if n != 1 {
-				t.Errorf("%s came %d times", id, n)
-			}
+			check.Equal(t, n, 1, "%s came", id)
 		}
-		if seen, _ := s.Seen(); seen.Lost != 0 || len(seen.Failures) != 0 {
-			t.Errorf("lost are %d, failed %d", seen.Lost, len(seen.Failures))
-		}
+		seen, _ := s.Seen()
+		check.Equal(t, seen.Lost, 0)
+		check.Equal(t, len(seen.Failures), 0)
 	})
 }
 

@@ -12,6 +12,8 @@ import (
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"github.com/gpuwhisk/gpuwhisk/invoker/develop/check"
 )
 
 // pipes is a listener of connections in memory.
@@ -65,9 +67,8 @@ func dial(t *testing.T, request string) net.Conn {
 	go func() { ended <- server.Serve(conns) }()
 	client, at := net.Pipe()
 	conns <- at
-	if _, err := io.WriteString(client, strings.ReplaceAll(request, "\n", "\r\n")); err != nil {
-		t.Fatal(err)
-	}
+	_, err := io.WriteString(client, strings.ReplaceAll(request, "\n", "\r\n"))
+	check.NoError(t, err)
 	t.Cleanup(func() {
 		_ = client.Close() // a pipe's end
 		if err := server.Close(); err != nil {
@@ -91,9 +92,8 @@ func TestLetsGo(t *testing.T) {
 				client := dial(t, request)
 				time.Sleep(blocking + 2*AnswerTime)
 				synctest.Wait()
-				if _, err := client.Write([]byte("x")); !errors.Is(err, io.ErrClosedPipe) {
-					t.Errorf("then: %v, want a connection that is closed", err)
-				}
+				_, err := client.Write([]byte("x"))
+				check.ErrorIs(t, err, io.ErrClosedPipe)
 			})
 		})
 	}
@@ -108,9 +108,8 @@ func TestWaits(t *testing.T) {
 				var all []byte
 				for part := make([]byte, 4096); !strings.HasSuffix(string(all), want); {
 					n, err := client.Read(part)
-					if all = append(all, part[:n]...); err != nil {
-						t.Fatalf("%s: %v", all, err)
-					}
+					all = append(all, part[:n]...)
+					check.NoError(t, err, "%s", all)
 				}
 			})
 		})
@@ -120,24 +119,17 @@ func TestWaits(t *testing.T) {
 // TestConnections: those beyond the limit wait until one ends.
 func TestConnections(t *testing.T) {
 	l, err := Listen(t.Context(), "127.0.0.1:0", 2)
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.NoError(t, err)
 	defer l.Close()
 	for range 3 {
 		c, err := net.Dial("tcp", l.Addr().String())
-		if err != nil {
-			t.Fatal(err)
-		}
+		check.NoError(t, err)
 		defer c.Close()
 	}
 	first, err := l.Accept()
-	if err != nil {
-		t.Fatal(err)
-	}
-	if _, err := l.Accept(); err != nil {
-		t.Fatal(err)
-	}
+	check.NoError(t, err)
+	_, err = l.Accept()
+	check.NoError(t, err)
 	var ended atomic.Bool
 	go func() {
 		for range 1000 { // time for an Accept that does not wait
@@ -146,7 +138,7 @@ func TestConnections(t *testing.T) {
 		ended.Store(true)
 		_ = first.Close()
 	}()
-	if _, err := l.Accept(); err != nil || !ended.Load() {
-		t.Errorf("a third beside two: %v", err)
-	}
+	_, err = l.Accept()
+	check.NoError(t, err, "a third beside two")
+	check.That(t, ended.Load(), "a third beside two: %v", err)
 }

@@ -7,6 +7,8 @@ import (
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"github.com/gpuwhisk/gpuwhisk/invoker/develop/check"
 )
 
 // TestLogLimit: a flood is one line a minute, with how many it stands for.
@@ -23,8 +25,8 @@ func TestLogLimit(t *testing.T) {
 			limit.Log(log, slog.LevelError, "damaged", "offset", 8)
 		}
 		lines := strings.Split(strings.TrimSpace(text.String()), "\n")
-		if len(lines) != 2 || !strings.HasSuffix(lines[0], "level=ERROR msg=damaged offset=7 count=1") || !strings.HasSuffix(lines[1], "offset=8 count=1000") {
-			t.Errorf("got %q", lines)
-		}
+		check.Equal(check.Must(t), len(lines), 2)
+		check.That(check.Must(t), strings.HasSuffix(lines[0], "level=ERROR msg=damaged offset=7 count=1"), "got %q", lines)
+		check.That(t, strings.HasSuffix(lines[1], "offset=8 count=1000"), "got %q", lines)
 	})
 }

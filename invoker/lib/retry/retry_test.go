@@ -9,6 +9,8 @@ import (
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"github.com/gpuwhisk/gpuwhisk/invoker/develop/check"
 )
 
 // An interruption is logged twice, however often is tried meanwhile.
@@ -20,30 +22,20 @@ func TestRetrierLogsOnce(t *testing.T) {
 		for round := range 2 {
 			began := time.Now()
 			for range 20 {
-				if !r.Wait(t.Context(), errors.New("away")) {
-					t.Fatal("gave up")
-				}
+				check.That(check.Must(t), r.Wait(t.Context(), errors.New("away")), "gave up")
 			}
-			if r.LastError() != "away" {
-				t.Errorf("last error %q", r.LastError())
-			}
-			if !r.Since().Equal(began) {
-				t.Errorf("failing since %s, want %s", r.Since(), began)
-			}
+			check.Equal(t, r.LastError(), "away", "last error")
+			check.That(t, r.Since().Equal(began), "failing since %s, want %s", r.Since(), began)
 			took := time.Since(began)
-			if least, most := 15*MaxPause/2, 20*MaxPause; took < least || took > most {
-				t.Errorf("20 tries took %s, want between %s and %s", took, least, most)
-			}
+			least, most := 15*MaxPause/2, 20*MaxPause
+			check.AtLeast(t, took, least, "20 tries took")
+			check.AtMost(t, took, most, "20 tries took")
 			r.Succeeded()
-			if r.LastError() != "" {
-				t.Errorf("error %q after a success", r.LastError())
-			}
-			if got := strings.Count(out.String(), "reading interrupted"); got != round+1 {
-				t.Errorf("round %d: %d warnings:\n%s", round, got, out.String())
-			}
-			if got := strings.Count(out.String(), "reading resumed"); got != round+1 {
-				t.Errorf("round %d: resumed %d times:\n%s", round, got, out.String())
-			}
+			check.Equal(t, r.LastError(), "")
+			got := strings.Count(out.String(), "reading interrupted")
+			check.Equal(t, got, round+1, "round %d: %d warnings:\n%s", round, got, out.String())
+			got = strings.Count(out.String(), "reading resumed")
+			check.Equal(t, got, round+1, "round %d: resumed %d times:\n%s", round, got, out.String())
 		}
 	})
 }
@@ -53,15 +45,10 @@ func TestRetrierEndsWithItsContext(t *testing.T) {
 	end()
 	var out bytes.Buffer
 	r := New(slog.New(slog.NewTextHandler(&out, nil)), "reading")
-	if r.Wait(ctx, errors.New("away")) {
-		t.Error("waited after the end")
-	}
-	if out.Len() > 0 || r.LastError() != "" {
-		t.Errorf("the end counts as a failure: %s", out.String())
-	}
-	if Sleep(ctx, time.Hour) {
-		t.Error("slept for longer than its context lives")
-	}
+	check.That(t, !r.Wait(ctx, errors.New("away")), "waited after the end")
+	check.AtMost(t, out.Len(), 0, "the end counts as a failure: %s", out.String())
+	check.Equal(t, r.LastError(), "", "the end counts as a failure: %s", out.String())
+	check.That(t, !Sleep(ctx, time.Hour), "slept for longer than its context lives")
 }
 
 // Pauses grow from the first to the longest, at least half of each is waited,
@@ -71,9 +58,9 @@ func TestBackoffGrows(t *testing.T) {
 	for range 2 {
 		for _, whole := range []time.Duration{1, 2, 4, 7, 7} {
 			whole *= time.Second
-			if got := b.Next(); got < whole/2 || got > whole {
-				t.Errorf("a pause of %s, want %s to %s", got, whole/2, whole)
-			}
+			got := b.Next()
+			check.AtLeast(t, got, whole/2)
+			check.AtMost(t, got, whole)
 		}
 		b.Reset()
 	}
@@ -98,12 +85,8 @@ func TestDo(t *testing.T) {
 		} {
 			tries := 0
 			err := Do(c.ctx, Default(), func() error { tries++; return c.answers[tries-1] })
-			if !errors.Is(err, c.want) {
-				t.Errorf("%s: error %v, want %v", c.name, err, c.want)
-			}
-			if tries != len(c.answers) {
-				t.Errorf("%s: %d tries, want %d", c.name, tries, len(c.answers))
-			}
+			check.ErrorIs(t, err, c.want, "%s: error", c.name)
+			check.Equal(t, tries, len(c.answers), "%s", c.name)
 		}
 	})
 }

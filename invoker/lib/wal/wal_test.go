@@ -12,6 +12,8 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	"github.com/gpuwhisk/gpuwhisk/invoker/develop/check"
 )
 
 // open opens a log and returns what it got.
@@ -19,9 +21,7 @@ func open(t testing.TB, cfg Config) (*Log, []string) {
 	t.Helper()
 	var got []string
 	l, err := Open(cfg, func(_ Position, payload []byte) { got = append(got, string(payload)) })
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.NoError(t, err)
 	t.Cleanup(func() { _ = l.Close() })
 	return l, got
 }
@@ -44,9 +44,7 @@ func fill(t testing.TB, n, segmentBytes int) (dir string, files []string) {
 	for i := range n {
 		l.Append([]byte("entry "), fmt.Appendf(nil, "%04d", i))
 	}
-	if err := l.Close(); err != nil {
-		t.Fatal(err)
-	}
+	check.NoError(t, l.Close())
 	files, _ = filepath.Glob(filepath.Join(dir, "*."+format))
 	slices.Sort(files)
 	return dir, files
@@ -60,29 +58,20 @@ func TestWrittenIsRead(t *testing.T) {
 			var positions []Position
 			for i := range 50 {
 				r := l.Append([]byte(entry(i)), nil)
-				if err := r.Wait(); err != nil {
-					t.Fatal(err)
-				}
+				check.NoError(t, r.Wait())
 				positions = append(positions, r.Position)
 			}
 			for i, p := range positions {
-				if got, err := l.Read(p); err != nil || string(got) != entry(i) {
-					t.Errorf("entry %d: %q, %v", i, got, err)
-				}
+				got, err := l.Read(p)
+				check.NoError(t, err, "entry %d: %q", i, got)
+				check.Equal(t, string(got), entry(i), "entry %d", i)
 			}
-			if len(got) != 0 || l.Segments() < 5 {
-				t.Errorf("new log holds %d entries; %d segments", len(got), l.Segments())
-			}
-			if err := l.Close(); err != nil {
-				t.Fatal(err)
-			}
-			if err := l.Append([]byte("late"), nil).Wait(); !errors.Is(err, ErrClosed) {
-				t.Errorf("append to a closed log: %v", err)
-			}
+			check.Equal(t, len(got), 0, "new log holds")
+			check.AtLeast(t, l.Segments(), 5, "new log holds")
+			check.NoError(t, l.Close())
+			check.ErrorIs(t, l.Append([]byte("late"), nil).Wait(), ErrClosed, "append to a closed log")
 			l, got = open(t, cfg)
-			if !slices.Equal(got, entries(50)) {
-				t.Errorf("got %q", got)
-			}
+			check.EqualSlices(t, got, entries(50))
 			if got, err := l.Read(positions[7]); err != nil || string(got) != entry(7) {
 				t.Errorf("%q, %v", got, err)
 			}
@@ -96,9 +85,9 @@ func TestReadWaitsForTheWriter(t *testing.T) {
 		l, _ := open(t, Config{Dir: t.TempDir(), SegmentBytes: 200, Sync: Sync(s)})
 		for i := range 50 {
 			p := l.Append([]byte(entry(i)), nil).Position
-			if got, err := l.Read(p); err != nil || string(got) != entry(i) {
-				t.Fatalf("%s, entry %d: %q, %v", Sync(s), i, got, err)
-			}
+			got, err := l.Read(p)
+			check.NoError(t, err, "%s, entry %d: %q", Sync(s), i, got)
+			check.Equal(check.Must(t), string(got), entry(i), "%s, entry %d", Sync(s), i)
 		}
 	}
 }
@@ -119,21 +108,15 @@ func TestWrittenSurvivesKill(t *testing.T) {
 	wg.Wait()
 	got, damaged := reopened(t, dir)
 	slices.Sort(got)
-	if !slices.Equal(got, entries(64)) {
-		t.Errorf("read %q", got)
-	}
-	if damaged != 0 {
-		t.Errorf("%d bytes damaged", damaged)
-	}
+	check.EqualSlices(t, got, entries(64))
+	check.Equal(t, damaged, 0)
 }
 
 // reopened reads a copy of a log, as the next process finds it after a kill.
 func reopened(t *testing.T, dir string) (got []string, damaged int64) {
 	t.Helper()
 	other := t.TempDir()
-	if err := os.CopyFS(other, os.DirFS(dir)); err != nil {
-		t.Fatal(err)
-	}
+	check.NoError(t, os.CopyFS(other, os.DirFS(dir)))
 	l, got := open(t, Config{Dir: other})
 	return got, l.Damaged()
 }
@@ -150,16 +133,10 @@ func TestLargeEntriesAmongSmallOnes(t *testing.T) {
 			_ = r.Wait()
 		}
 	}
-	if err := l.Append([]byte("last"), nil).Wait(); err != nil {
-		t.Fatal(err)
-	}
+	check.NoError(t, l.Append([]byte("last"), nil).Wait())
 	got, damaged := reopened(t, dir)
-	if !slices.Equal(got, append(want, "last")) {
-		t.Errorf("read %d entries of %d", len(got), len(want)+1)
-	}
-	if damaged != 0 {
-		t.Errorf("%d bytes damaged", damaged)
-	}
+	check.EqualSlices(t, got, append(want, "last"), "read %d entries of %d", len(got), len(want)+1)
+	check.Equal(t, damaged, 0)
 }
 
 // TestZerosAtTheEndAreNoDamage, in any file: former versions allocated files
@@ -168,32 +145,22 @@ func TestZerosAtTheEndAreNoDamage(t *testing.T) {
 	dir, files := fill(t, 20, 200)
 	for _, name := range files {
 		f, err := os.OpenFile(name, os.O_APPEND|os.O_WRONLY, 0)
-		if err != nil {
-			t.Fatal(err)
-		}
-		if _, err := f.Write(make([]byte, 3000)); err != nil {
-			t.Fatal(err)
-		}
+		check.NoError(t, err)
+		_, err = f.Write(make([]byte, 3000))
+		check.NoError(t, err)
 		_ = f.Close()
 	}
 	got, damaged := reopened(t, dir)
-	if !slices.Equal(got, entries(20)) {
-		t.Errorf("read %q", got)
-	}
-	if damaged != 0 {
-		t.Errorf("%d bytes damaged", damaged)
-	}
+	check.EqualSlices(t, got, entries(20))
+	check.Equal(t, damaged, 0)
 }
 
 func TestOneProcessAtATime(t *testing.T) {
 	dir := t.TempDir()
 	l, _ := open(t, Config{Dir: dir})
-	if _, err := Open(Config{Dir: dir}, nil); !errors.Is(err, ErrInUse) {
-		t.Errorf("second open: %v", err)
-	}
-	if err := l.Close(); err != nil {
-		t.Fatal(err)
-	}
+	_, err := Open(Config{Dir: dir}, nil)
+	check.ErrorIs(t, err, ErrInUse, "second open")
+	check.NoError(t, l.Close())
 	open(t, Config{Dir: dir})
 }
 
@@ -202,28 +169,16 @@ func TestOneProcessAtATime(t *testing.T) {
 func TestCutAnywhere(t *testing.T) {
 	dir, files := fill(t, 8, 1<<20)
 	whole, err := os.ReadFile(files[0])
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.NoError(t, err)
 	frame := len(whole) / 8
 	for size := range whole {
-		if err := os.WriteFile(files[0], whole[:size], 0o600); err != nil {
-			t.Fatal(err)
-		}
+		check.NoError(t, os.WriteFile(files[0], whole[:size], 0o600))
 		l, got := open(t, Config{Dir: dir, Sync: None})
-		if !slices.Equal(got, entries(size/frame)) {
-			t.Fatalf("cut at %d: got %q", size, got)
-		}
-		if l.Damaged() != 0 {
-			t.Fatalf("cut at %d: %d bytes called damaged", size, l.Damaged())
-		}
-		if err := errors.Join(l.Append([]byte("more"), nil).Wait(), l.Close()); err != nil {
-			t.Fatal(err)
-		}
+		check.EqualSlices(check.Must(t), got, entries(size/frame), "cut at %d", size)
+		check.Equal(check.Must(t), l.Damaged(), 0, "cut at %d", size)
+		check.NoError(t, errors.Join(l.Append([]byte("more"), nil).Wait(), l.Close()))
 		l, got = open(t, Config{Dir: dir, Sync: None})
-		if !slices.Equal(got, append(entries(size/frame), "more")) {
-			t.Fatalf("cut at %d, then appended: got %q", size, got)
-		}
+		check.EqualSlices(check.Must(t), got, append(entries(size/frame), "more"), "cut at %d, then appended", size)
 		_ = l.Close()
 		for _, f := range files[1:] {
 			_ = os.Remove(f)
@@ -243,25 +198,16 @@ func TestCutAnywhere(t *testing.T) {
 func TestDamagedEndIsLoggedOnce(t *testing.T) {
 	const torn = 68
 	dir, files := fill(t, 8, 100)
-	if len(files) < 2 {
-		t.Fatalf("files %q", files)
-	}
+	check.AtLeast(check.Must(t), len(files), 2)
 	f, err := os.OpenFile(files[0], os.O_APPEND|os.O_WRONLY, 0)
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.NoError(t, err)
 	_, err = f.WriteString(strings.Repeat("x", torn))
-	if err := errors.Join(err, f.Close()); err != nil {
-		t.Fatal(err)
-	}
+	check.NoError(t, errors.Join(err, f.Close()))
 	for _, want := range []int64{torn, 0, 0} {
 		l, got := open(t, Config{Dir: dir, Sync: None})
-		if !slices.Equal(got, entries(8)) || l.Damaged() != want {
-			t.Errorf("%d bytes called damaged, want %d; got %q", l.Damaged(), want, got)
-		}
-		if err := l.Close(); err != nil {
-			t.Fatal(err)
-		}
+		check.EqualSlices(t, got, entries(8))
+		check.Equal(t, l.Damaged(), want)
+		check.NoError(t, l.Close())
 	}
 }
 
@@ -270,21 +216,15 @@ func TestDamagedEndIsLoggedOnce(t *testing.T) {
 func TestFlipAnywhere(t *testing.T) {
 	dir, files := fill(t, 8, 1<<20)
 	whole, err := os.ReadFile(files[0])
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.NoError(t, err)
 	frame := len(whole) / 8
 	for at := range whole {
 		bad := slices.Clone(whole)
 		bad[at] ^= 0x55
-		if err := os.WriteFile(files[0], bad, 0o600); err != nil {
-			t.Fatal(err)
-		}
+		check.NoError(t, os.WriteFile(files[0], bad, 0o600))
 		l, got := open(t, Config{Dir: dir, Sync: None})
 		want := slices.Delete(entries(8), at/frame, at/frame+1)
-		if !slices.Equal(got, want) {
-			t.Fatalf("flipped at %d: got %q", at, got)
-		}
+		check.EqualSlices(check.Must(t), got, want, "flipped at %d", at)
 		if at/frame < 7 && l.Damaged() != int64(frame) {
 			t.Fatalf("flipped at %d: %d bytes called damaged", at, l.Damaged())
 		}
@@ -300,28 +240,20 @@ func TestPayloadForgesNoEntry(t *testing.T) {
 	inner := appendFrame(nil, 0, []byte("forged"), nil)
 	l.Append([]byte("x"), inner)
 	l.Append([]byte("after"), nil)
-	if err := l.Close(); err != nil {
-		t.Fatal(err)
-	}
+	check.NoError(t, l.Close())
 	files, _ := filepath.Glob(filepath.Join(dir, "*."+format))
 	data, _ := os.ReadFile(files[0])
 	data[1] ^= 1 // in the length of the first
-	if err := os.WriteFile(files[0], data, 0o600); err != nil {
-		t.Fatal(err)
-	}
-	if _, got := open(t, Config{Dir: dir}); !slices.Equal(got, []string{"after"}) {
-		t.Errorf("got %q", got)
-	}
+	check.NoError(t, os.WriteFile(files[0], data, 0o600))
+	_, got := open(t, Config{Dir: dir})
+	check.EqualSlices(t, got, []string{"after"})
 }
 
 func TestNewerFormatIsRefused(t *testing.T) {
 	dir, files := fill(t, 1, 1<<20)
-	if err := os.Rename(files[0], strings.TrimSuffix(files[0], format)+"v2"); err != nil {
-		t.Fatal(err)
-	}
-	if _, err := Open(Config{Dir: dir}, nil); err == nil || !strings.Contains(err.Error(), "v2") {
-		t.Errorf("error %v", err)
-	}
+	check.NoError(t, os.Rename(files[0], strings.TrimSuffix(files[0], format)+"v2"))
+	_, err := Open(Config{Dir: dir}, nil)
+	check.ErrorContains(t, err, "v2")
 }
 
 func TestDropAndEach(t *testing.T) {
@@ -336,23 +268,19 @@ func TestDropAndEach(t *testing.T) {
 		got = append(got, string(p))
 		return true
 	})
-	if err != nil || end || !slices.Equal(got, entries(3)) {
-		t.Fatalf("each: %q, %v, %v", got, end, err)
-	}
+	check.NoError(t, err)
+	check.That(check.Must(t), !end, "each: %q, %v, %v", got, end, err)
+	check.EqualSlices(check.Must(t), got, entries(3))
 	_, end, err = l.Each(1, next, func(_ Position, p []byte) bool { got = append(got, string(p)); return true })
-	if err != nil || !end || !slices.Equal(got, entries(len(got))) {
-		t.Fatalf("each, second time: %q, %v, %v", got, end, err)
-	}
-	if err := l.Drop(1); err != nil {
-		t.Fatal(err)
-	}
-	if l.Segments() != before-1 || l.Bytes() >= total {
-		t.Errorf("%d segments of %d, %d bytes of %d", l.Segments(), before, l.Bytes(), total)
-	}
+	check.NoError(t, err, "each, second time")
+	check.That(check.Must(t), end, "each, second time: %q, %v, %v", got, end, err)
+	check.EqualSlices(check.Must(t), got, entries(len(got)), "each, second time")
+	check.NoError(t, l.Drop(1))
+	check.Equal(t, l.Segments(), before-1, "%d segments of %d, %d bytes of %d", l.Segments(), before, l.Bytes(), total)
+	check.Less(t, l.Bytes(), total, "%d segments of %d, %d bytes of %d", l.Segments(), before, l.Bytes(), total)
 	_ = l.Close()
-	if _, left := open(t, Config{Dir: dir}); !slices.Equal(left, entries(30)[len(got):]) {
-		t.Errorf("got %q", left)
-	}
+	_, left := open(t, Config{Dir: dir})
+	check.EqualSlices(t, left, entries(30)[len(got):])
 }
 
 // TestDiskThatRefuses: the entries of that time are written when it takes them
@@ -360,40 +288,23 @@ func TestDropAndEach(t *testing.T) {
 func TestDiskThatRefuses(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "log")
 	l, _ := open(t, Config{Dir: dir, SegmentBytes: 1, Retry: time.Millisecond})
-	if err := l.Append([]byte(entry(0)), nil).Wait(); err != nil {
-		t.Fatal(err)
-	}
-	if err := os.Rename(dir, dir+"x"); err != nil {
-		t.Fatal(err)
-	}
+	check.NoError(t, l.Append([]byte(entry(0)), nil).Wait())
+	check.NoError(t, os.Rename(dir, dir+"x"))
 	for i := 1; i < 20; i++ {
-		if err := l.Append([]byte(entry(i)), nil).Wait(); err == nil {
-			t.Fatal("written to a disk that is not there")
-		}
+		check.That(check.Must(t), l.Append([]byte(entry(i)), nil).Wait() != nil, "written to a disk that is not there")
 	}
-	if since, err := l.Trouble(); err == nil || since.IsZero() {
-		t.Errorf("trouble %v since %v", err, since)
-	}
+	since, err := l.Trouble()
+	check.That(check.Must(t), err != nil, "trouble %v since %v", err, since)
+	check.That(t, !since.IsZero(), "trouble %v since %v", err, since)
 	ended, cancel := context.WithCancel(t.Context())
 	cancel()
-	if err := l.Ready(ended); !errors.Is(err, context.Canceled) {
-		t.Errorf("well: %v", err)
-	}
-	if err := os.Rename(dir+"x", dir); err != nil {
-		t.Fatal(err)
-	}
-	if err := l.Ready(t.Context()); err != nil {
-		t.Fatal(err)
-	}
-	if err := l.Append([]byte(entry(20)), nil).Wait(); err != nil {
-		t.Fatal(err)
-	}
-	if err := l.Close(); err != nil {
-		t.Fatal(err)
-	}
-	if _, got := open(t, Config{Dir: dir}); !slices.Equal(got, entries(21)) {
-		t.Errorf("got %q", got)
-	}
+	check.ErrorIs(t, l.Ready(ended), context.Canceled)
+	check.NoError(t, os.Rename(dir+"x", dir))
+	check.NoError(t, l.Ready(t.Context()))
+	check.NoError(t, l.Append([]byte(entry(20)), nil).Wait())
+	check.NoError(t, l.Close())
+	_, got := open(t, Config{Dir: dir})
+	check.EqualSlices(t, got, entries(21))
 }
 
 // TestFullDisk fills a small file system, where this machine lets us make one.
@@ -404,32 +315,20 @@ func TestFullDisk(t *testing.T) {
 	}
 	t.Cleanup(func() { _ = syscall.Unmount(dir, 0) })
 	ballast := filepath.Join(dir, "ballast")
-	if err := os.WriteFile(ballast, make([]byte, 40<<10), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	check.NoError(t, os.WriteFile(ballast, make([]byte, 40<<10), 0o600))
 	l, _ := open(t, Config{Dir: filepath.Join(dir, "log"), Retry: time.Millisecond})
 	n := 0
 	for ; l.Append([]byte(entry(n)), make([]byte, 1000)).Wait() == nil; n++ {
-		if n > 100 {
-			t.Fatal("a full disk took everything")
-		}
+		check.AtMost(check.Must(t), n, 100, "a full disk took everything")
 	}
-	if _, err := l.Trouble(); !errors.Is(err, syscall.ENOSPC) {
-		t.Fatalf("trouble %v", err)
-	}
-	if err := os.Remove(ballast); err != nil {
-		t.Fatal(err)
-	}
-	if err := l.Ready(t.Context()); err != nil {
-		t.Fatal(err)
-	}
-	if err := errors.Join(l.Append([]byte(entry(n+1)), nil).Wait(), l.Close()); err != nil {
-		t.Fatal(err)
-	}
+	_, err := l.Trouble()
+	check.ErrorIs(check.Must(t), err, syscall.ENOSPC)
+	check.NoError(t, os.Remove(ballast))
+	check.NoError(t, l.Ready(t.Context()))
+	check.NoError(t, errors.Join(l.Append([]byte(entry(n+1)), nil).Wait(), l.Close()))
 	l, got := open(t, Config{Dir: filepath.Join(dir, "log")})
-	if len(got) != n+2 || l.Damaged() != 0 {
-		t.Errorf("got %d entries of %d, %d bytes damaged", len(got), n+2, l.Damaged())
-	}
+	check.Equal(t, len(got), n+2)
+	check.Equal(t, l.Damaged(), 0)
 	_ = l.Close()
 }
 
@@ -448,9 +347,8 @@ func TestSlowDiskIsTrouble(t *testing.T) {
 			<-changed
 		}
 	})
-	if _, err := l.Trouble(); err != nil {
-		t.Errorf("trouble after the end: %v", err)
-	}
+	_, err := l.Trouble()
+	check.NoError(t, err, "trouble after the end")
 }
 
 func FuzzScan(f *testing.F) {
@@ -462,9 +360,7 @@ func FuzzScan(f *testing.F) {
 		for _, g := range gaps {
 			covered += g.to - g.from
 		}
-		if covered != len(noise) {
-			t.Fatalf("%d of %d bytes accounted for", covered, len(noise))
-		}
+		check.Equal(check.Must(t), covered, len(noise))
 		// A whole entry is found on either side of noise that holds no frame.
 		if len(gaps) > 1 || len(gaps) == 1 && gaps[0] != (gap{0, len(noise)}) {
 			return
@@ -474,8 +370,8 @@ func FuzzScan(f *testing.F) {
 		data = appendFrame(data, salt, payload, []byte("back"))
 		var got []string
 		scan(data, salt, func(_ int, p []byte) { got = append(got, string(p)) })
-		if len(got) < 2 || got[0] != string(payload)+"front" || got[len(got)-1] != string(payload)+"back" {
-			t.Fatalf("found %q", got)
-		}
+		check.AtLeast(check.Must(t), len(got), 2)
+		check.Equal(check.Must(t), got[0], string(payload)+"front")
+		check.Equal(check.Must(t), got[len(got)-1], string(payload)+"back")
 	})
 }

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/gpuwhisk/gpuwhisk/activation"
+	"github.com/gpuwhisk/gpuwhisk/invoker/develop/check"
 )
 
 var plenty = Counts{Limit: 30}
@@ -67,12 +68,8 @@ func TestDecisions(t *testing.T) {
 			if counts == (Counts{}) {
 				counts = Counts{Limit: 30, Existing: c.containers, InProgress: c.creations}
 			}
-			if got := f.Decide(f.now, counts); got != c.want {
-				t.Errorf("orders %d, want %d", got, c.want)
-			}
-			if f.State() != c.state {
-				t.Errorf("it is %s, want %s", f.State(), c.state)
-			}
+			check.Equal(t, f.Decide(f.now, counts), c.want)
+			check.Equal(t, f.State(), c.state)
 		})
 	}
 }
@@ -85,12 +82,8 @@ func TestInstancesBoundAnAction(t *testing.T) {
 	for i := range 9 {
 		f.add(activation.ID(fmt.Sprint(i)))
 	}
-	if n := f.Decide(f.now, plenty); n != 1 {
-		t.Errorf("orders %d", n)
-	}
-	if f.State() != Running {
-		t.Errorf("it is %s: the namespace is not short", f.State())
-	}
+	check.Equal(t, f.Decide(f.now, plenty), 1)
+	check.Equal(t, f.State(), Running)
 }
 
 func TestThrottlingEnds(t *testing.T) {
@@ -99,17 +92,13 @@ func TestThrottlingEnds(t *testing.T) {
 	full := Counts{Limit: 1, Existing: 1}
 	f.add("1")
 	f.Decide(f.now, full)
-	if f.State() != NamespaceThrottled {
-		t.Fatalf("it is %s", f.State())
-	}
+	check.Equal(check.Must(t), f.State(), NamespaceThrottled)
 	f.fetch("a")
 	f.expect(t, "a gets 1")
-	if n := f.Decide(f.now, full); n != 0 || f.State() != NamespaceThrottled {
-		t.Errorf("orders %d, is %s", n, f.State())
-	}
-	if n := f.Decide(f.now, plenty); n != 0 || f.State() != Running {
-		t.Errorf("orders %d, is %s", n, f.State())
-	}
+	check.Equal(t, f.Decide(f.now, full), 0)
+	check.Equal(t, f.State(), NamespaceThrottled)
+	check.Equal(t, f.Decide(f.now, plenty), 0)
+	check.Equal(t, f.State(), Running)
 }
 
 // TestMeanOfTheLastTen: older durations do not count.
@@ -119,9 +108,7 @@ func TestMeanOfTheLastTen(t *testing.T) {
 		d := time.Duration(i/10+1) * time.Second
 		f.call("a", func(c *Call) { c.LastDuration = &d })
 	}
-	if got := f.mean(); got != 2*time.Second {
-		t.Errorf("got %s", got)
-	}
+	check.Equal(t, f.mean(), 2*time.Second)
 }
 
 // TestWhiskErrorsFlush: what waits goes on waiting, and containers are ordered one
@@ -131,22 +118,16 @@ func TestWhiskErrorsFlush(t *testing.T) {
 	f.add("1")
 	f.CreationPut("c")
 	f.CreationFailed("c", activation.ResourceNotEnough, "full")
-	if f.State() != Flushing || f.Waiting() != 1 {
-		t.Fatalf("it is %s, %d wait", f.State(), f.Waiting())
-	}
+	check.Equal(check.Must(t), f.State(), Flushing)
+	check.Equal(check.Must(t), f.Waiting(), 1)
 	f.add("2", "3")
-	if n := f.Decide(f.now, plenty); n != 1 {
-		t.Errorf("orders %d", n)
-	}
+	check.Equal(t, f.Decide(f.now, plenty), 1)
 	f.CreationPut("d")
-	if n := f.Decide(f.now, plenty); n != 0 {
-		t.Errorf("orders %d more", n)
-	}
+	check.Equal(t, f.Decide(f.now, plenty), 0)
 	f.expect(t)
 	f.CreationSucceeded("d")
-	if f.State() != Running || f.Creations() != 0 {
-		t.Errorf("it is %s, %d under way", f.State(), f.Creations())
-	}
+	check.Equal(t, f.State(), Running)
+	check.Equal(t, f.Creations(), 0)
 }
 
 // TestDevelopersErrorsFailAll that waits, and what comes.
@@ -156,14 +137,10 @@ func TestDevelopersErrorsFailAll(t *testing.T) {
 	f.CreationFailed("c", activation.ActionUnreadable, "gone")
 	f.add("3")
 	f.expect(t, "1 fails with 2", "2 fails with 2", "3 fails with 2")
-	if f.State() != Flushing {
-		t.Errorf("it is %s", f.State())
-	}
+	check.Equal(t, f.State(), Flushing)
 	f.CreationFailed("d", activation.InvalidActionLimit, "too large")
 	f.CreationFailed("e", activation.InvalidActionLimit, "too large")
-	if f.State() != Removed {
-		t.Errorf("after a second refusal for limits it is %s", f.State())
-	}
+	check.Equal(t, f.State(), Removed, "after a second refusal for limits it")
 }
 
 // TestFailuresBesideAContainer change nothing.
@@ -173,9 +150,7 @@ func TestFailuresBesideAContainer(t *testing.T) {
 	f.add("1")
 	f.CreationFailed("c", activation.ActionUnreadable, "gone")
 	f.expect(t)
-	if f.State() != Running {
-		t.Errorf("it is %s", f.State())
-	}
+	check.Equal(t, f.State(), Running)
 }
 
 // TestFlushedQueueGoes when nothing came for long.
@@ -188,9 +163,7 @@ func TestFlushedQueueGoes(t *testing.T) {
 	}
 	f.expect(t, "1 fails with 3")
 	f.after(60 * time.Second)
-	if f.State() != Removed {
-		t.Errorf("it is %s", f.State())
-	}
+	check.Equal(t, f.State(), Removed)
 }
 
 // TestOutdatedQueueServes what it has, and orders for what is stale alone.
@@ -199,16 +172,11 @@ func TestOutdatedQueueServes(t *testing.T) {
 	f.ContainerPut("a")
 	f.add("1", "2")
 	f.Outdate()
-	if n := f.Decide(f.now, plenty); n != 0 {
-		t.Errorf("orders %d", n)
-	}
+	check.Equal(t, f.Decide(f.now, plenty), 0)
 	f.after(200 * time.Millisecond)
-	if n := f.Decide(f.now, plenty); n != 2 {
-		t.Errorf("orders %d for what is stale", n)
-	}
+	check.Equal(t, f.Decide(f.now, plenty), 2)
 	f.fetch("a")
 	f.expect(t, "a gets 1")
-	if left := f.Take(); len(left) != 1 || f.Waiting() != 0 {
-		t.Errorf("left are %d, %d", len(left), f.Waiting())
-	}
+	check.Equal(t, len(f.Take()), 1)
+	check.Equal(t, f.Waiting(), 0)
 }

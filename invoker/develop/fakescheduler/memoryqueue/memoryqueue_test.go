@@ -2,12 +2,12 @@ package memoryqueue
 
 import (
 	"fmt"
-	"slices"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/gpuwhisk/gpuwhisk/activation"
+	"github.com/gpuwhisk/gpuwhisk/invoker/develop/check"
 )
 
 var hello = activation.ActionRef{Path: "guest", Name: "hello", Version: "0.0.3"}
@@ -65,9 +65,7 @@ func (f *fixture) fetch(containers ...string) {
 // expect compares what has happened since the last time.
 func (f *fixture) expect(t *testing.T, want ...string) {
 	t.Helper()
-	if !slices.Equal(f.events, want) {
-		t.Errorf("got %s, want %s", strings.Join(f.events, ", "), strings.Join(want, ", "))
-	}
+	check.EqualSlices(t, f.events, want, "got %s, want %s", strings.Join(f.events, ", "), strings.Join(want, ", "))
 	f.events = nil
 }
 
@@ -102,9 +100,8 @@ func TestCallsWaitOneSecond(t *testing.T) {
 	f.expect(t, "a gets no activation")
 	f.add("1")
 	f.expect(t)
-	if f.Waiting() != 1 || f.Containers() != 1 {
-		t.Errorf("%d wait, of %d containers", f.Waiting(), f.Containers())
-	}
+	check.Equal(t, f.Waiting(), 1)
+	check.Equal(t, f.Containers(), 1)
 }
 
 // TestLeaving answers all calls of a container. One that comes later is a ghost.
@@ -113,15 +110,12 @@ func TestLeaving(t *testing.T) {
 	f.fetch("a", "a", "b")
 	f.call("a", func(c *Call) { c.Alive = false })
 	f.expect(t, "a gets no activation", "a gets no activation", "a gets no activation")
-	if f.Containers() != 1 || f.Calls() != 1 {
-		t.Errorf("%d containers with %d calls", f.Containers(), f.Calls())
-	}
+	check.Equal(t, f.Containers(), 1)
+	check.Equal(t, f.Calls(), 1)
 	f.ContainerPut("a")
 	f.ContainerDeleted("a")
 	f.fetch("a")
-	if f.Containers() != 2 {
-		t.Errorf("%d containers, want a ghost", f.Containers())
-	}
+	check.Equal(t, f.Containers(), 2)
 }
 
 func TestMismatch(t *testing.T) {
@@ -130,9 +124,8 @@ func TestMismatch(t *testing.T) {
 	f.call("a", func(c *Call) { c.Action.Version = "0.0.2" })
 	f.call("b", func(c *Call) { c.Action.Binding = "guest/p" })
 	f.expect(t, "a gets action mismatch", "b gets action mismatch")
-	if f.Waiting() != 1 || f.Containers() != 0 {
-		t.Errorf("%d wait, %d containers", f.Waiting(), f.Containers())
-	}
+	check.Equal(t, f.Waiting(), 1)
+	check.Equal(t, f.Containers(), 0)
 }
 
 // TestOldActivationsFail, when they are looked at.
@@ -174,32 +167,24 @@ func TestFullQueueRefuses(t *testing.T) {
 	f.fetch("a")
 	f.add("z")
 	f.expect(t, "a gets 1")
-	if f.State() != Running {
-		t.Errorf("it is %s", f.State())
-	}
+	check.Equal(t, f.State(), Running)
 }
 
 // TestUnusedQueueGoes by way of being idle, where calls wait for nothing.
 func TestUnusedQueueGoes(t *testing.T) {
 	f := newFixture(nil)
 	f.after(20 * time.Second)
-	if f.State() != Idle {
-		t.Fatalf("it is %s", f.State())
-	}
+	check.Equal(check.Must(t), f.State(), Idle)
 	f.fetch("a")
 	f.expect(t, "a gets no activation")
 	f.add("1")
-	if f.State() != Running {
-		t.Errorf("with an activation it is %s", f.State())
-	}
+	check.Equal(t, f.State(), Running, "with an activation it")
 	f.fetch("a")
 	f.call("a", func(c *Call) { c.Alive = false })
 	f.expect(t, "a gets 1", "a gets no activation")
 	f.after(20 * time.Second)
 	f.after(20 * time.Second)
-	if f.State() != Removed {
-		t.Errorf("it is %s", f.State())
-	}
+	check.Equal(t, f.State(), Removed)
 	f.fetch("a")
 	f.expect(t, "a gets no queue")
 }
@@ -211,7 +196,5 @@ func TestUsedQueueStays(t *testing.T) {
 	for range 10 {
 		f.after(20 * time.Second)
 	}
-	if f.State() != Running {
-		t.Errorf("it is %s", f.State())
-	}
+	check.Equal(t, f.State(), Running)
 }
