@@ -117,9 +117,7 @@ func TestMemberCommitsWhatIsSoByThen(t *testing.T) {
 	go func() { ended <- c.commit(b.ctx()) }()
 	s.release([]int32{1})
 	c.single.Unlock()
-	if err := check.Receive(t, ended); err != nil {
-		t.Error(err)
-	}
+	check.NoError(t, check.Receive(t, ended))
 	got, want := check.Receive(t, commits), (map[int32]bool{0: false, 1: true})
 	check.That(t, maps.Equal(got, want), "committed partitions, and whether as released: %v, want %v", got, want)
 	open[1].Done()

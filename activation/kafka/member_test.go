@@ -229,9 +229,7 @@ func TestMemberNamesWhatIsWrong(t *testing.T) {
 	check.Equal(t, got.Undecodable, 1, "stats %+v\n%s", got, b.log)
 	check.Equal(t, got.Delivered, 1, "stats %+v\n%s", got, b.log)
 	check.Equal(t, b.log.count("ERROR", "cannot be decoded"), 1, "stats %+v\n%s", got, b.log)
-	if err := s.Close(b.ctx()); err != nil {
-		t.Error(err)
-	}
+	check.NoError(t, s.Close(b.ctx()))
 	_, err = s.Next(b.ctx())
 	check.ErrorContains(t, err, "closed", "Next of a closed member")
 	again := b.member(topic)

@@ -158,9 +158,7 @@ func TestPreviousFallsSilent(t *testing.T) {
 	seen, ended, _ := b.previousOf(PreviousConfig{Topic: topic, Fresh: never, Silence: 300 * time.Millisecond})
 	check.Receive(t, seen)
 	first.Close()
-	if err := check.Receive(t, ended); err != nil {
-		t.Error(err)
-	}
+	check.NoError(t, check.Receive(t, ended))
 	giveUp()
 	check.ErrorIs(t, check.Receive(t, stopped), context.Canceled)
 }
@@ -186,9 +184,7 @@ func TestPreviousBehindAnInterruption(t *testing.T) {
 	r.start()
 	b.await("pings", func() bool { return first.Status().Interrupted == "" })
 	b.must(first.Disable(b.ctx()))
-	if err := check.Receive(t, ended); err != nil {
-		t.Error(err)
-	}
+	check.NoError(t, check.Receive(t, ended))
 	now := time.Now()
 	e := previous{PreviousConfig: PreviousConfig{Fresh: time.Second, Silence: time.Minute}, alive: true, last: now.Add(-time.Hour)}
 	check.That(t, e.gone(now), "an hour of silence is not enough")
@@ -235,9 +231,7 @@ func TestPreviousInALogThatWasCut(t *testing.T) {
 	_, ended, _ := b.previousOf(PreviousConfig{Topic: topic, Fresh: never, Silence: never})
 	select {
 	case err := <-ended:
-		if err != nil {
-			t.Error(err)
-		}
+		check.NoError(t, err)
 	case <-time.After(testTimeout):
 		t.Fatalf("waits for records that are gone\n%s", b.log)
 	}

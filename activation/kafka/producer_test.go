@@ -223,9 +223,7 @@ func TestProducerOutlastsWhatAClusterForgets(t *testing.T) {
 			reported := b.send(p, forgotten, "0", "1")
 			b.must(b.fate(p, here, "y"))
 			for range 2 {
-				if err := check.Receive(t, reported); err != nil {
-					t.Errorf("dropped after %d refusals: %v", refusals.Load(), err)
-				}
+				check.NoError(t, check.Receive(t, reported), "dropped after %d refusals", refusals.Load())
 			}
 			b.has(forgotten, "0", "1")
 			check.Greater(t, refusals.Load(), 7)

@@ -178,9 +178,7 @@ func TestTLS(t *testing.T) {
 	d, err := f.Next(ctx)
 	check.NoError(t, err)
 	check.Equal(t, number(d), 4)
-	if err := errors.Join(p.Close(ctx), f.Close(ctx)); err != nil {
-		t.Error(err)
-	}
+	check.NoError(t, errors.Join(p.Close(ctx), f.Close(ctx)))
 	// A broker that the trust store does not know is nothing to wait for.
 	var unknown *tls.CertificateVerificationError
 	stranger := open(&tls.Config{RootCAs: x509.NewCertPool(), Certificates: []tls.Certificate{certificate}})

@@ -132,9 +132,7 @@ func TestTornFrame(t *testing.T) {
 	rec.awaitUsage(t, os.Getpid(), 7)
 	again.receive(typeEvict)
 	again.send(encode(typeDone, 1, 0, 0, 0, 0, 0))
-	if err := check.Receive(t, ended); err != nil {
-		t.Errorf("the order ended with %v", err)
-	}
+	check.NoError(t, check.Receive(t, ended), "the order ended")
 }
 
 // TestOtherVersionGetsOurs: a shim of another version learns why it is left

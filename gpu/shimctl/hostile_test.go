@@ -164,9 +164,8 @@ func TestMalformedFrameEndsTheConnection(t *testing.T) {
 	l.receive(typeHello)
 	l.send([]byte{20, 0, 0, 0, 18, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 1, 2, 3, 4})
 	l.ended()
-	if _, err := c.Report(limited(t)); err != nil {
-		t.Error(err)
-	}
+	_, err := c.Report(limited(t))
+	check.NoError(t, err)
 }
 
 // TestFloodHurtsNoOther: a process that sends without end is read at a bounded
@@ -254,9 +253,7 @@ func TestListenerIsNotFlooded(t *testing.T) {
 	l.receive(typeHello)
 	n := len(examined) // first: more are examined meanwhile
 	check.AtMost(t, n, acceptBurst+int(time.Since(began).Seconds()*acceptsPerSecond)+1, "connections were examined")
-	if err := ctl.Close(); err != nil {
-		t.Error(err)
-	}
+	check.NoError(t, ctl.Close())
 	check.AtMost(t, lines.n.Load(), 1+int32(time.Since(began)/retry.LogPause), "lines in the log")
 }
 

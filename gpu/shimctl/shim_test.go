@@ -153,9 +153,7 @@ func TestProcessKilledDuringSwap(t *testing.T) {
 	}()
 	underWay(c)
 	g.Kill()
-	if err := check.Receive(t, ended); err != nil {
-		t.Errorf("the order of a killed process ended with %v", err)
-	}
+	check.NoError(t, check.Receive(t, ended), "the order of a killed process ended")
 	rec.await(t, "the end of the process", func(e event) bool { return e.exited && e.pid == g.PID() })
 	// Nothing is left to move, and the container takes a new process.
 	done, err := c.Evict(limited(t), 2)
@@ -270,9 +268,8 @@ for line in sys.stdin:
 	check.Equal(t, done.Moved, 8*mib+8)
 	check.Equal(t, done.Resident, 0)
 	check.Equal(t, g.Do("run"), 2, "after the eviction the second run answers")
-	if _, err := c.Evict(limited(t), 2); err != nil {
-		t.Error(err)
-	}
+	_, err = c.Evict(limited(t), 2)
+	check.NoError(t, err)
 	done, err = c.Prefetch(limited(t), 3, 0)
 	check.NoError(t, err)
 	check.Equal(t, done.Moved, 8*mib+8)
