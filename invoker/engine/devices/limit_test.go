@@ -2,7 +2,6 @@ package devices
 
 import (
 	"math"
-	"strings"
 	"sync"
 	"sync/atomic"
 	"syscall"
