@@ -105,7 +105,7 @@ type Standalone struct {
 	endConsole    context.CancelFunc
 
 	endInvoker context.CancelFunc
-	ended      chan error // gets the invoker's end
+	ended      chan error // gets the invoker's end, then it is closed
 }
 
 // Start brings everything up. On an error nothing is left running. The context
@@ -190,7 +190,17 @@ func (s *Standalone) startInvoker(manifest string) error {
 		cancel()
 		return fmt.Errorf("start invoker: %w", err)
 	}
-	go func() { s.ended <- wait() }()
+	go func() {
+		defer close(s.ended)
+		err := wait()
+		if ctx.Err() == nil { // by itself: no result comes any more
+			s.controller.Cancel()
+			if err == nil {
+				err = errors.New("it gave no reason")
+			}
+		}
+		s.ended <- err
+	}()
 	// It stops before the controller, which would miss its acks,
 	// but after the API, whose callers still wait for results: see Stop.
 	s.endInvoker = cancel
@@ -222,15 +232,11 @@ func (s *Standalone) WaitReady(ctx context.Context) error {
 	case err := <-healthy:
 		return err
 	case err := <-s.ended:
-		s.ended <- nil // for Stop: the reason is returned here
-		if err == nil {
-			err = errors.New("it gave no reason")
-		}
 		return fmt.Errorf("the invoker ended before it was ready: %w", err)
 	}
 }
 
-// Ended delivers the invoker's end once, if it ends by itself.
+// Ended delivers the invoker's end once, if it ends by itself, and is closed then.
 func (s *Standalone) Ended() <-chan error { return s.ended }
 
 // Stop ends everything in order: the API takes nothing new and answers what

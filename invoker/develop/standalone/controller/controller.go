@@ -74,7 +74,7 @@ type Controller struct {
 	pool    *invokerPool
 	damaged retry.LogLimit // pings and acks
 
-	ctx    context.Context // ends when nothing is under way any more, or Close gives up waiting
+	ctx    context.Context // ends with Cancel, when Close finds nothing under way, or when it gives up waiting
 	cancel context.CancelFunc
 	loops  *errgroup.Group
 
@@ -135,6 +135,10 @@ func (c *Controller) topics() []broker.Topic {
 		{Name: "cacheInvalidation", Retention: 5 * time.Minute},
 	}
 }
+
+// Cancel ends every wait for an invoker: callers get what they get when their time
+// is over, an activation's id or a sequence's error.
+func (c *Controller) Cancel() { c.cancel() }
 
 // Close takes nothing new, waits for sequences and triggers under way until
 // the context ends, and stops reading.

@@ -52,6 +52,7 @@ func (c *Controller) awaitInvoker(ctx context.Context) {
 	if c.Starting() {
 		ctx, cancel := context.WithTimeout(ctx, startTime)
 		defer cancel()
+		defer context.AfterFunc(c.ctx, cancel)()
 		_ = c.WaitHealthy(ctx) // without one the call is refused
 	}
 }
@@ -123,6 +124,7 @@ func (c *Controller) invoke(ctx context.Context, call Call, cause activation.ID)
 	}
 	ctx, cancel := context.WithTimeout(ctx, call.Wait)
 	defer cancel()
+	defer context.AfterFunc(c.ctx, cancel)()
 	return Outcome{id, c.waitFor(ctx, answers, call.User.Namespace.Name, id)}, nil
 }
 

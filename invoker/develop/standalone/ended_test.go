@@ -1,0 +1,92 @@
+package standalone
+
+import (
+	"context"
+	"errors"
+	"runtime"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/gpuwhisk/gpuwhisk/activation"
+)
+
+// mortal starts a fake invoker that ends for a reason of its own when die is called.
+func mortal(f *fakeInvoker, reason error) (start StartInvoker, die func()) {
+	dying := make(chan struct{})
+	start = func(ctx context.Context, environ, args []string) (func() error, error) {
+		ctx, cancel := context.WithCancel(ctx)
+		wait, err := f.start(ctx, environ, args)
+		return func() error {
+			select {
+			case <-dying:
+			case <-ctx.Done():
+			}
+			cancel()
+			_ = wait() // a fake has no reason
+			return reason
+		}, err
+	}
+	return start, func() { close(dying) }
+}
+
+func TestEndedIsDeliveredOnceAndStopDoesNotWaitForIt(t *testing.T) {
+	for name, reason := range map[string]error{"with a reason": errors.New("out of memory"), "without one": nil} {
+		t.Run(name, func(t *testing.T) {
+			f := &fakeInvoker{}
+			start, die := mortal(f, reason)
+			s := begin(t, f, func(o *Options) { o.Invoker = start })
+			die()
+			got := <-s.Ended()
+			if got == nil || reason != nil && !errors.Is(got, reason) {
+				t.Errorf("the invoker's end: %v, want its reason %v, or that it gave none", got, reason)
+			}
+			stopSoon(t, s)
+		})
+	}
+}
+
+// Callers of a dead invoker get what those get whose time is over: the activation's
+// id, or the error of a sequence.
+func TestStopAnswersCallersOfADeadInvoker(t *testing.T) {
+	for action, want := range map[string]struct {
+		status int
+		body   string
+	}{"a": {202, `{"activationId":`}, "sequence": {500, "Timeout reached when retrieving activation"}} {
+		t.Run(action, func(t *testing.T) {
+			started := make(chan struct{})
+			f := &fakeInvoker{run: func(*activation.Message) activation.Response {
+				close(started)
+				runtime.Goexit() // without an answer
+				return activation.Response{}
+			}}
+			start, die := mortal(f, errors.New("killed"))
+			s := begin(t, f, func(o *Options) { o.Invoker = start })
+			d := at(t, s)
+			d.put("actions/a", `{"exec":{"kind":"nodejs:20","code":"x"}}`)
+			d.put("actions/sequence", `{"exec":{"kind":"sequence","components":["/_/a"]}}`)
+			called := make(chan answer, 1)
+			go func() {
+				defer close(called) // also without an answer
+				called <- d.do("POST", actions+action+"?blocking=true", `{}`)
+			}()
+			<-started
+			die()
+			<-s.Ended()
+			stopSoon(t, s)
+			if got := <-called; got.status != want.status || !strings.Contains(got.body, want.body) {
+				t.Errorf("the call under way: %d %s, want %d with %s", got.status, got.body, want.status, want.body)
+			}
+		})
+	}
+}
+
+// stopSoon fails if the end waits for what cannot come any more.
+func stopSoon(t *testing.T, s *Standalone) {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
+	defer cancel()
+	if err := s.Stop(ctx); err != nil {
+		t.Errorf("stop after the invoker has ended: %v", err)
+	}
+}
