@@ -83,7 +83,6 @@ type Info struct {
 	Database couchdb.Config // secret: it holds the password
 	Runtime  string         // docker or process
 	Why      string         // why that one
-	GPUs     int
 
 	Namespaces []Namespace // guest, and those that were asked for
 }
@@ -116,7 +115,7 @@ func Start(ctx context.Context, o Options) (*Standalone, error) {
 	}
 	s := &Standalone{adminPassword: randomText(32), opts: o, log: o.Log, ended: make(chan error, 1)}
 	s.closing, s.endConsole = context.WithCancel(context.Background())
-	s.info = Info{Data: o.Data, GPUs: o.GPUs}
+	s.info = Info{Data: o.Data}
 	if err := s.start(ctx); err != nil {
 		stop, cancel := context.WithTimeout(context.WithoutCancel(ctx), 10*time.Second)
 		defer cancel()
