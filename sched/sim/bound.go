@@ -27,7 +27,8 @@ type call struct {
 	left float64 // work of the devices' cores that is left, a first start's included
 }
 
-func (c call) before(d call) bool { return c.left < d.left }
+// Before is by the least that is left.
+func (c call) Before(d call) bool { return c.left < d.left }
 
 // measuredCalls returns the calls after the warm-up, by arrival, and the sum of
 // what they take alone.
@@ -75,7 +76,7 @@ func uniformFunctions(w *Workload, p Params) []bool {
 // leastOnOneServer returns the least sum of latencies on one preemptive server:
 // the call with the least work left is served first (Schrage 1968).
 func leastOnOneServer(calls []call, speed float64) (sum float64) {
-	var waiting queue[call]
+	var waiting Queue[call]
 	now := 0.0
 	serve := func(until float64) {
 		for len(waiting) > 0 && now < until {

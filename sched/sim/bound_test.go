@@ -20,7 +20,7 @@ func TestLowerBoundOfKnownCases(t *testing.T) {
 	started := oneByOne(t, 2)
 	started.ContainerStart = 2 * second
 	many := oneByOne(t, 2)
-	many.Devices = 8
+	many.GPUs = 8
 	warmed := oneByOne(t, 2)
 	warmed.Warmup = 150 * second
 	naive := oneByOne(t, 2)
@@ -73,7 +73,7 @@ func small(r *rand.Rand, calls int) (*Workload, func(Params) Params) {
 		warmup = w.Arrivals[calls/2].At
 	}
 	return w, func(p Params) Params {
-		p.Devices, p.Pool.Size, p.ContainerStart, p.InitInterferes, p.Warmup = devices, pool, start, interferes, warmup
+		p.GPUs, p.Pool.Size, p.ContainerStart, p.InitInterferes, p.Warmup = devices, pool, start, interferes, warmup
 		if p.Policy != "sfq" {
 			p.Tokens.Max = tokens
 		}

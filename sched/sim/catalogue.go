@@ -84,7 +84,7 @@ const popularity = 1.5
 // was occupied, with cold starts and transfers. WarmShare of it is warm work;
 // its default is what makes the occupied time under the paper's policy come out
 // at the published figure with our footprints.
-func azure(s Spec) (*Workload, error) {
+func azure(s Spec, w *Workload) error {
 	sample := azureSamples[s.TraceID]
 	fns := copies(catalogue[:], sample.functions)
 	r := stream(s.Seed, 1<<33+uint64(s.TraceID))
@@ -94,14 +94,14 @@ func azure(s Spec) (*Workload, error) {
 	}
 	rates, err := tilt(fns, weights, sample.rate, sample.utilization*s.WarmShare)
 	if err != nil {
-		return nil, err
+		return err
 	}
-	w := &Workload{Functions: fns}
+	w.Name, w.Functions = fmt.Sprintf("azure-%d", s.TraceID), fns
 	gaps := []gap{exponential, lognormal, clockwork}
 	for i, rate := range rates {
 		w.Arrivals = renew(w.Arrivals, stream(s.Seed, uint64(i+1)), i, gaps[r.IntN(len(gaps))], rate, 0, s.Duration)
 	}
-	return w, nil
+	return nil
 }
 
 // tilt scales weights to rates that sum to rate and keep the device busy for
@@ -109,36 +109,31 @@ func azure(s Spec) (*Workload, error) {
 // theta found by bisection.
 func tilt(fns []Function, weights []float64, rate, utilization float64) ([]float64, error) {
 	want := utilization / rate
+	rates := make([]float64, len(fns))
+	tilted := func(theta float64) (sum, service float64) {
+		work := 0.0
+		for i, f := range fns {
+			rates[i] = weights[i] * math.Exp(-theta*f.Warm.Seconds())
+			work += rates[i] * f.Warm.Seconds()
+			sum += rates[i]
+		}
+		return sum, work / sum
+	}
 	lo, hi := -50.0, 50.0
 	for range 200 {
 		mid := (lo + hi) / 2
-		if meanService(fns, weights, mid) > want {
+		if _, service := tilted(mid); service > want {
 			lo = mid
 		} else {
 			hi = mid
 		}
 	}
-	theta := (lo + hi) / 2
-	if got := meanService(fns, weights, theta); math.Abs(got-want) > 0.01*want {
+	sum, service := tilted((lo + hi) / 2)
+	if math.Abs(service-want) > 0.01*want {
 		return nil, fmt.Errorf("azure: mean service %.3f s cannot be had from these functions", want)
-	}
-	rates, sum := make([]float64, len(fns)), 0.0
-	for i := range fns {
-		rates[i] = weights[i] * math.Exp(-theta*fns[i].Warm.Seconds())
-		sum += rates[i]
 	}
 	for i := range rates {
 		rates[i] *= rate / sum
 	}
 	return rates, nil
-}
-
-func meanService(fns []Function, weights []float64, theta float64) float64 {
-	var work, sum float64
-	for i, f := range fns {
-		r := weights[i] * math.Exp(-theta*f.Warm.Seconds())
-		work += r * f.Warm.Seconds()
-		sum += r
-	}
-	return work / sum
 }

@@ -24,7 +24,7 @@ type engine struct {
 	containers []container // by the scheduler's number, which counts from 1
 
 	now       time.Duration
-	timers    queue[timer]
+	timers    Queue[timer]
 	set       int // timers that were set
 	arrived   int // arrivals taken
 	done      int
@@ -33,7 +33,12 @@ type engine struct {
 	gaps      gaps
 	checks    int
 	fault     error
-	server    *Server // that receives what happens; nil in a run of its own
+
+	// A server that gets its activations from outside hears of these.
+	hosted         bool
+	queued         int // submitted and not started
+	running        int
+	ended, touched []int
 }
 
 // function is what the engine keeps of one function.
@@ -106,7 +111,7 @@ func newEngine(w *Workload, p Params) (*engine, error) {
 	if e.scheduler, err = newScheduler(p); err != nil {
 		return nil, err
 	}
-	for range p.Devices {
+	for range p.GPUs {
 		d := &device{}
 		e.devices = append(e.devices, d)
 		if p.Tokens.Dynamic {
@@ -194,6 +199,7 @@ func (e *engine) arrive(j int32) {
 		f.backlog = e.now
 	}
 	f.queued++
+	e.queued++
 	e.executions[j].fn, e.executions[j].submitted = fn, e.now
 	e.notify(scheduler.Event{Kind: scheduler.Submitted, Invocation: uint64(j) + 1, Function: &f.submitted})
 }
@@ -260,7 +266,8 @@ type timer struct {
 	reading bool // of utilization: it keeps no run alive
 }
 
-func (t timer) before(u timer) bool { return t.at < u.at || t.at == u.at && t.seq < u.seq }
+// Before orders timers by time.
+func (t timer) Before(u timer) bool { return t.at < u.at || t.at == u.at && t.seq < u.seq }
 
 // after does something after a time.
 func (e *engine) after(d time.Duration, do func()) { e.setTimer(timer{at: e.now + d, do: do}) }

@@ -95,5 +95,5 @@ func (e *engine) gapBound() float64 {
 			b = max(b, c)
 		}
 	}
-	return sched.GapBound(e.p.Sched.MaxOverrun(), e.p.Tokens.Max*e.p.Devices, a, 1, b, 1).Seconds()
+	return sched.GapBound(e.p.Sched.MaxOverrun(), e.p.Tokens.Max*e.p.GPUs, a, 1, b, 1).Seconds()
 }

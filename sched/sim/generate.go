@@ -52,6 +52,11 @@ func (s Spec) call(w *Workload, f Function, part uint64, rate float64, start tim
 	w.Arrivals = renew(w.Arrivals, stream(s.Seed, part), i, exponential, rate, start, s.Duration)
 }
 
+// add adds one call of a function, before the workload's end.
+func (w *Workload) add(function int, at time.Duration) {
+	w.Arrivals = append(w.Arrivals, Arrival{At: min(at, w.Horizon-time.Microsecond), Function: int32(function)})
+}
+
 // inOrder sorts arrivals by time, equal times by function.
 func inOrder(a []Arrival) {
 	slices.SortStableFunc(a, func(x, y Arrival) int {
@@ -68,24 +73,20 @@ func seconds(s float64) time.Duration {
 // zipf is the paper's first workload class: copies of its functions in random
 // order of popularity, rates falling as rank^-s, exponential gaps, an open
 // loop. The rates are scaled so that the offered load is what was asked for.
-func zipf(s Spec) (*Workload, error) { return zipfAt(s, s.offered()), nil }
-
-func zipfAt(s Spec, load float64) *Workload {
-	w := &Workload{}
-	fns, rates := zipfMix(s, load)
+func zipf(s Spec, w *Workload) error {
+	fns, rates := zipfMix(s, s.offered())
 	for i, rate := range rates {
 		s.call(w, fns[i], uint64(i+1), rate, 0)
 	}
-	return w
+	return nil
 }
 
 // equal is functions with equal parts of the load, whatever their runs take.
-func equal(s Spec) (*Workload, error) {
-	w := &Workload{}
+func equal(s Spec, w *Workload) error {
 	for i, f := range copies(catalogue[:], s.Count) {
 		s.call(w, f, uint64(i+1), s.offered()/float64(s.Count)/f.Warm.Seconds(), 0)
 	}
-	return w, nil
+	return nil
 }
 
 // zipfMix returns functions and their rates at an offered load.
@@ -110,45 +111,44 @@ func zipfMix(s Spec, load float64) ([]Function, []float64) {
 // fourCopies is the fairness experiment: two functions from the start, two
 // more from the middle on; of each pair one is called twice as often. The
 // rates keep every one of them backlogged once all four are there.
-func fourCopies(s Spec) (*Workload, error) {
-	w := &Workload{}
+func fourCopies(s Spec, w *Workload) error {
 	low := 1 / (named("fft", "").Warm.Seconds() * 0.8) // calls per second of a "Low" gap
 	s.call(w, named("fft", "low-1"), 1, low, 0)
 	s.call(w, named("fft", "high-1"), 2, low/2, 0)
 	s.call(w, named("fft", "low-2"), 3, low, s.Duration/2)
 	s.call(w, named("fft", "high-2"), 4, low/2, s.Duration/2)
-	return w, nil
+	return nil
 }
 
 // burst is a calm zipf background and, every two minutes, forty calls of one
 // function within two seconds, each time of the next function.
-func burst(s Spec) (*Workload, error) {
-	w := zipfAt(s, s.offered()/2)
+func burst(s Spec, w *Workload) error {
+	s.Load /= 2
 	r := stream(s.Seed, 1<<32)
+	err := zipf(s, w)
 	for k, at := 0, time.Minute; at < s.Duration; k, at = k+1, at+2*time.Minute {
 		for range 40 {
-			t := at + seconds(r.Float64()*2)
-			w.Arrivals = append(w.Arrivals, Arrival{At: min(t, s.Duration-time.Microsecond), Function: int32(k % len(w.Functions))})
+			w.add(k%len(w.Functions), at+seconds(r.Float64()*2))
 		}
 	}
-	return w, nil
+	return err
 }
 
 // diurnal swings around the load in one full period.
-func diurnal(s Spec) (*Workload, error) {
-	return thinned(s, 1.8, func(at float64) float64 { return 1 - 0.8*math.Cos(at*2*math.Pi) }), nil
+func diurnal(s Spec, w *Workload) error {
+	return thinned(s, w, 1.8, func(at float64) float64 { return 1 - 0.8*math.Cos(at*2*math.Pi) })
 }
 
 // ramp rises from no load to twice the load.
-func ramp(s Spec) (*Workload, error) {
-	return thinned(s, 2, func(at float64) float64 { return 2 * at }), nil
+func ramp(s Spec, w *Workload) error {
+	return thinned(s, w, 2, func(at float64) float64 { return 2 * at })
 }
 
 // thinned is a zipf workload of most times the load, thinned so that it follows a
 // share of the load over the workload's time from 0 to 1.
-func thinned(s Spec, most float64, share func(at float64) float64) *Workload {
+func thinned(s Spec, w *Workload, most float64, share func(at float64) float64) error {
 	fns, rates := zipfMix(s, s.offered()*most)
-	w := &Workload{Functions: fns}
+	w.Functions = fns
 	for i, rate := range rates {
 		r := stream(s.Seed, uint64(i+1))
 		for _, a := range renew(nil, r, i, exponential, rate, 0, s.Duration) {
@@ -157,26 +157,24 @@ func thinned(s Spec, most float64, share func(at float64) float64) *Workload {
 			}
 		}
 	}
-	return w
+	return nil
 }
 
 // bimodal is ten functions with runs of 50 ms and ten with runs of a minute. Both
 // halves ask for the same time of the device.
-func bimodal(s Spec) (*Workload, error) {
-	w := &Workload{}
+func bimodal(s Spec, w *Workload) error {
 	for i := range 10 {
 		short := Function{Name: fmt.Sprintf("short-%d", i), Warm: 50 * time.Millisecond, Cold: 3 * time.Second, Memory: gib}
 		long := Function{Name: fmt.Sprintf("long-%d", i), Warm: time.Minute, Cold: 70 * time.Second, Memory: 3 * gib}
 		s.call(w, short, uint64(2*i+1), s.offered()/20/short.Warm.Seconds(), 0)
 		s.call(w, long, uint64(2*i+2), s.offered()/20/long.Warm.Seconds(), 0)
 	}
-	return w, nil
+	return nil
 }
 
 // hot is five functions with 0.7 of the load, and three hundred of all lengths that
 // share the rest, so that most of their starts are cold.
-func hot(s Spec) (*Workload, error) {
-	w := &Workload{}
+func hot(s Spec, w *Workload) error {
 	r := stream(s.Seed, 1<<36)
 	for i := range 305 {
 		f, share := catalogue[r.IntN(len(catalogue))], 0.7/5
@@ -189,13 +187,12 @@ func hot(s Spec) (*Workload, error) {
 		}
 		s.call(w, f, uint64(i+1), s.offered()*share/f.Warm.Seconds(), 0)
 	}
-	return w, nil
+	return nil
 }
 
 // thrice is eight functions with 0.7 of the load, and for the rest new functions that
 // are called three times within half a minute and never again.
-func thrice(s Spec) (*Workload, error) {
-	w := &Workload{}
+func thrice(s Spec, w *Workload) error {
 	for i, f := range catalogue {
 		s.call(w, f, uint64(i+1), 0.7*s.offered()/float64(len(catalogue))/f.Warm.Seconds(), 0)
 	}
@@ -206,28 +203,25 @@ func thrice(s Spec) (*Workload, error) {
 		w.Functions = append(w.Functions, f)
 		at := r.Float64() * s.Duration.Seconds()
 		for range 3 {
-			t := min(seconds(at+r.Float64()*30), s.Duration-time.Microsecond)
-			w.Arrivals = append(w.Arrivals, Arrival{At: t, Function: int32(i)})
+			w.add(i, seconds(at+r.Float64()*30))
 			left -= f.Warm.Seconds()
 		}
 	}
-	return w, nil
+	return nil
 }
 
 // flash is twenty functions with equal parts of the load. After a third of the time
 // one of them is called 400 times, for each device's worth of capacity, within ten
 // seconds.
-func flash(s Spec) (*Workload, error) {
-	few := s
-	few.Count = 20
-	w, err := equal(few)
+func flash(s Spec, w *Workload) error {
+	s.Count = 20
+	err := equal(s, w)
 	r := stream(s.Seed, 1<<38)
-	one := int32(r.IntN(20))
+	one := r.IntN(20)
 	for range int(400 * max(s.Capacity, 1)) {
-		at := s.Duration/3 + seconds(r.Float64()*10)
-		w.Arrivals = append(w.Arrivals, Arrival{At: min(at, s.Duration-time.Microsecond), Function: one})
+		w.add(one, s.Duration/3+seconds(r.Float64()*10))
 	}
-	return w, err
+	return err
 }
 
 // crowd is how many functions share the load of the rare class.
@@ -236,8 +230,7 @@ const crowd = 100
 // rare is a crowd of functions that share the load evenly, and a last one that
 // is called about once a minute: under a load above 1 it finds work waiting in
 // every other flow.
-func rare(s Spec) (*Workload, error) {
-	w := &Workload{}
+func rare(s Spec, w *Workload) error {
 	f := Function{Warm: 100 * time.Millisecond, Cold: 1100 * time.Millisecond, Memory: 64 * mib}
 	for i := range crowd {
 		f.Name = fmt.Sprintf("crowd-%02d", i)
@@ -245,36 +238,35 @@ func rare(s Spec) (*Workload, error) {
 	}
 	f.Name = "rare"
 	s.call(w, f, crowd+1, 1.0/60, 0)
-	return w, nil
+	return nil
 }
 
 // hog floods: one function asks for the whole device on its own, over the
 // normal traffic of the zipf class.
-func hog(s Spec) (*Workload, error) {
-	w := zipfAt(s, s.offered())
+func hog(s Spec, w *Workload) error {
+	err := zipf(s, w)
 	attacker := named("pathfinder", "hog")
 	s.call(w, attacker, 1<<34, 1/attacker.Warm.Seconds(), 0)
-	return w, nil
+	return err
 }
 
 // tiny is a thousand functions that are each called about once an hour, so that
 // none can stay warm and each counts as a flow, over eight common functions.
-func tiny(s Spec) (*Workload, error) {
-	few := s
-	few.Count = 8
-	w := zipfAt(few, s.offered())
+func tiny(s Spec, w *Workload) error {
+	s.Count = 8
+	err := zipf(s, w)
 	for k := range 1000 {
 		f := Function{Name: fmt.Sprintf("tiny-%04d", k), Warm: 10 * time.Millisecond, Cold: 300 * time.Millisecond, Memory: 64 * mib}
 		s.call(w, f, 1<<35+uint64(k), 1.0/3600, 0)
 	}
-	return w, nil
+	return err
 }
 
 // liar earns a small estimate with forty short runs, then sends ten of eight
 // seconds, over and over: a policy that charges by the estimate alone
 // undercharges.
-func liar(s Spec) (*Workload, error) {
-	w := zipfAt(s, s.offered())
+func liar(s Spec, w *Workload) error {
+	err := zipf(s, w)
 	i := int32(len(w.Functions))
 	w.Functions = append(w.Functions, Function{Name: "liar", Warm: 20 * time.Millisecond, Cold: 2 * time.Second, Memory: gib})
 	for n, at := 0, time.Duration(0); at < s.Duration; n, at = n+1, at+4*time.Second {
@@ -284,21 +276,20 @@ func liar(s Spec) (*Workload, error) {
 		}
 		w.Arrivals = append(w.Arrivals, a)
 	}
-	return w, nil
+	return err
 }
 
 // onOff is idle for three minutes, longer than the TTL of its flow, then
 // sends a hundred calls at once: a policy that gives a returning flow the
 // virtual time it left with would let it own the device.
-func onOff(s Spec) (*Workload, error) {
-	w := zipfAt(s, s.offered())
-	i := int32(len(w.Functions))
+func onOff(s Spec, w *Workload) error {
+	err := zipf(s, w)
+	i := len(w.Functions)
 	w.Functions = append(w.Functions, named("fft", "onoff"))
 	for at := 3 * time.Minute; at < s.Duration; at += 3 * time.Minute {
 		for k := range 100 {
-			t := min(at+time.Duration(k)*time.Millisecond, s.Duration-time.Microsecond)
-			w.Arrivals = append(w.Arrivals, Arrival{At: t, Function: i})
+			w.add(i, at+time.Duration(k)*time.Millisecond)
 		}
 	}
-	return w, nil
+	return err
 }

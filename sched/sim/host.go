@@ -9,12 +9,7 @@ import (
 // Server is a simulated server that gets its activations from outside, one by one, as
 // a host of several does. Activations and functions go by their numbers in the
 // workload, whose times of arrival it does not use.
-type Server struct {
-	e              *engine
-	queued         int // submitted and not started
-	running        int
-	ended, touched []int
-}
+type Server struct{ e *engine }
 
 // NewServer makes a server.
 func NewServer(w *Workload, p Params) (*Server, error) {
@@ -22,14 +17,14 @@ func NewServer(w *Workload, p Params) (*Server, error) {
 	if err != nil {
 		return nil, err
 	}
-	e.server, e.arrived = &Server{e: e}, len(w.Arrivals)
-	return e.server, nil
+	e.hosted, e.arrived = true, len(w.Arrivals)
+	return &Server{e}, nil
 }
 
 // touch notes a function whose containers or memory may have changed.
 func (e *engine) touch(fn int32) {
-	if e.server != nil {
-		e.server.touched = append(e.server.touched, int(fn))
+	if e.hosted {
+		e.touched = append(e.touched, int(fn))
 	}
 }
 
@@ -41,19 +36,18 @@ func (s *Server) Next() (time.Duration, bool) { return s.e.next() }
 func (s *Server) Submit(now time.Duration, activations ...int) (ended, touched []int, err error) {
 	s.e.now = max(s.e.now, now)
 	s.e.take()
-	s.queued += len(activations)
 	for _, j := range activations {
 		s.e.arrive(int32(j))
 	}
 	s.e.decide()
-	ended, touched = s.ended, s.touched
-	s.ended, s.touched = nil, nil
+	ended, touched = s.e.ended, s.e.touched
+	s.e.ended, s.e.touched = nil, nil
 	return ended, touched, s.e.fault
 }
 
 // Idle reports whether it could start a run at once.
 func (s *Server) Idle() bool {
-	return s.queued == 0 && s.running < s.e.p.Tokens.Max*s.e.p.Devices
+	return s.e.queued == 0 && s.e.running < s.e.p.Tokens.Max*s.e.p.GPUs
 }
 
 // Warm reports whether a function has a container that can serve, and whether that

@@ -106,8 +106,8 @@ func (o Options) Apply(policy string) (Params, error) {
 
 // copyTo sets what is taken as it is given.
 func (o Options) copyTo(p *Params) {
-	set(&p.Devices, o.Devices)
-	set((*Bytes)(&p.Memory), o.Memory)
+	set(&p.GPUs, o.Devices)
+	set((*Bytes)(&p.GPUMemory), o.Memory)
 	set(&p.Tokens.Max, o.Tokens)
 	set(&p.Tokens.Dynamic, o.DynamicTokens)
 	set(&p.Tokens.Threshold, o.Threshold)

@@ -6,39 +6,25 @@ import (
 	"time"
 
 	"github.com/gpuwhisk/gpuwhisk/gpu"
+	"github.com/gpuwhisk/gpuwhisk/gpu/scheduler"
 	"github.com/gpuwhisk/gpuwhisk/sched"
 )
 
 // Params is everything of a run but its workload: the policy and the server.
 // What the paper leaves open is a field with a published default.
 type Params struct {
-	Policy string
-	Sched  sched.Config
+	// Config is what the invoker's scheduler would be given. Its Devices are GPUs of
+	// GPUMemory each.
+	scheduler.Config
+	GPUs      int
+	GPUMemory int64
 
-	Devices int
-	Memory  int64 // of each device
-	Tokens  gpu.TokensConfig
-	Pool    gpu.PoolConfig // of each device
-
-	// Context is the device memory that a live container's CUDA context takes.
-	Context int64
 	// ContainerStart comes on top of a function's cold time.
 	ContainerStart time.Duration
 	Interference   gpu.Interference
 	// InitInterferes makes a container's initialization load the device like
 	// a run does; otherwise it only takes its time.
 	InitInterferes bool
-	Link           gpu.Link
-	// Headroom is device memory that is kept free ahead of need by moving out
-	// what throttled and inactive flows have there.
-	Headroom int64
-	// SwapEachRun moves a container's memory out after every run, as the
-	// public code of the paper does for its baselines.
-	SwapEachRun bool
-	// PrefetchActive brings in the memory of a flow that becomes active.
-	PrefetchActive bool
-	// PrefetchNext brings in the memory of the flow that is likely next.
-	PrefetchNext bool
 	// KernelShare is the share of a lone run's time in which a kernel runs,
 	// which is all that utilization-driven tokens can see of it.
 	KernelShare float64
@@ -70,12 +56,13 @@ func DefaultParams(policy string) (Params, error) {
 		return Params{}, fmt.Errorf("--policy %q: not one of %s", policy, strings.Join(PolicyNames(), ", "))
 	}
 	p := Params{
-		Policy: policy, Sched: cfg,
-		Devices: 1, Memory: 16 * gib, Tokens: gpu.DefaultTokens(),
-		Pool: gpu.PoolConfig{Size: 32, Rule: gpu.LRU}, Context: 400 * mib,
-		ContainerStart: 1500 * time.Millisecond, InitInterferes: true,
-		Interference: gpu.DefaultInterference(), Link: gpu.DefaultLink(),
-		PrefetchActive: true, PrefetchNext: true, KernelShare: 0.6,
+		Config: scheduler.Config{
+			Policy: policy, Sched: cfg, Tokens: gpu.DefaultTokens(), Pool: gpu.PoolConfig{Size: 32, Rule: gpu.LRU},
+			Link: gpu.DefaultLink(), Context: 400 * mib, Memory: gib, PrefetchActive: true, PrefetchNext: true,
+			Faults: true, // how much of a transfer a run waits for is the link's rule
+		},
+		GPUs: 1, GPUMemory: 16 * gib, ContainerStart: 1500 * time.Millisecond, InitInterferes: true,
+		Interference: gpu.DefaultInterference(), KernelShare: 0.6,
 		Window: 30 * time.Second, Drain: time.Hour,
 	}
 	info := policyInfo(policy)
@@ -116,7 +103,7 @@ func Capacity(p Params) float64 {
 	for k := 1; k <= p.Tokens.Max; k++ {
 		best = max(best, p.Interference.Throughput(k))
 	}
-	return best * float64(p.Devices)
+	return best * float64(p.GPUs)
 }
 
 // constraint is a rule on a value, named by its flag.
@@ -150,12 +137,12 @@ func above[T float64 | time.Duration | Bytes](flag string, v, least, most T) con
 // Validate names the flag and the value that is out of range. The policy's own
 // parameters are validated by sched.New.
 func (p Params) Validate() error {
-	belowMemory := fmt.Sprintf("be at least 0 and below the device's %s", Bytes(p.Memory))
+	belowMemory := fmt.Sprintf("be at least 0 and below the device's %s", Bytes(p.GPUMemory))
 	if err := within(
-		inside("--devices", p.Devices, 1, 64),
-		above("--gpu-memory", Bytes(p.Memory), 0, maxBytes),
-		constraint{"--context", Bytes(p.Context), p.Context >= 0 && p.Context < p.Memory, belowMemory},
-		constraint{"--headroom", Bytes(p.Headroom), p.Headroom >= 0 && p.Headroom < p.Memory, belowMemory},
+		inside("--devices", p.GPUs, 1, 64),
+		above("--gpu-memory", Bytes(p.GPUMemory), 0, maxBytes),
+		constraint{"--context", Bytes(p.Context), p.Context >= 0 && p.Context < p.GPUMemory, belowMemory},
+		constraint{"--headroom", Bytes(p.Headroom), p.Headroom >= 0 && p.Headroom < p.GPUMemory, belowMemory},
 		inside("--pool", p.Pool.Size, 0, 100_000),
 		inside("--container-start", p.ContainerStart, 0, maxCost),
 		above("--kernel-share", p.KernelShare, 0, 1),
@@ -184,9 +171,9 @@ func (p Params) validateFor(w *Workload) error {
 		return err
 	}
 	for _, f := range w.Functions {
-		if f.Memory+p.Context > p.Memory {
+		if f.Memory+p.Context > p.GPUMemory {
 			return fmt.Errorf("function %s: its %s and a --context of %s do not fit --gpu-memory %s",
-				f.Name, Bytes(f.Memory), Bytes(p.Context), Bytes(p.Memory))
+				f.Name, Bytes(f.Memory), Bytes(p.Context), Bytes(p.GPUMemory))
 		}
 	}
 	if last := w.Arrivals[len(w.Arrivals)-1].At; last < p.Warmup {

@@ -1,16 +1,14 @@
 package sim
 
-// queue is a heap of items, as container/heap takes it.
-type queue[T ordered[T]] []T
+// Queue is a heap of items, as container/heap takes it.
+type Queue[T interface{ Before(T) bool }] []T
 
-type ordered[T any] interface{ before(T) bool }
+func (q Queue[T]) Len() int           { return len(q) }
+func (q Queue[T]) Less(i, j int) bool { return q[i].Before(q[j]) }
+func (q Queue[T]) Swap(i, j int)      { q[i], q[j] = q[j], q[i] }
+func (q *Queue[T]) Push(x any)        { *q = append(*q, x.(T)) }
 
-func (q queue[T]) Len() int           { return len(q) }
-func (q queue[T]) Less(i, j int) bool { return q[i].before(q[j]) }
-func (q queue[T]) Swap(i, j int)      { q[i], q[j] = q[j], q[i] }
-func (q *queue[T]) Push(x any)        { *q = append(*q, x.(T)) }
-
-func (q *queue[T]) Pop() any {
+func (q *Queue[T]) Pop() any {
 	n := len(*q) - 1
 	last := (*q)[n]
 	*q = (*q)[:n]

@@ -79,10 +79,8 @@ func (e *engine) start(o scheduler.Order) {
 	f.queued--
 	f.largest = max(f.largest, o.Charged)
 	e.decisions++
-	if e.server != nil {
-		e.server.queued--
-		e.server.running++
-	}
+	e.queued--
+	e.running++
 	x.granted, x.dev = x.submitted+o.Waited, int32(o.Device)
 	x.kind, x.container = o.Start, o.Container
 	switch {
@@ -235,10 +233,10 @@ func (e *engine) complete(j int32) {
 	x := &e.executions[j]
 	x.phase, x.ended = finished, e.now
 	e.done++
+	e.running--
 	e.touch(x.fn)
-	if e.server != nil {
-		e.server.running--
-		e.server.ended = append(e.server.ended, int(j))
+	if e.hosted {
+		e.ended = append(e.ended, int(j))
 	}
 	v := scheduler.Event{Invocation: uint64(j) + 1, Keep: true, Ran: e.now - x.ran}
 	if !x.kind.Warm() {
@@ -262,19 +260,12 @@ func (e *engine) sampleLater(d *device, index int) {
 }
 
 // newScheduler builds the scheduler that the invoker would build on such a
-// server, and names a bad parameter by its flag. Memory faults in by itself, as
-// on a real device; how much of a transfer a run waits for is the link's rule.
+// server, and names a bad parameter by its flag.
 func newScheduler(p Params) (*scheduler.Scheduler, error) {
-	cfg := scheduler.Config{
-		Policy: p.Policy, Sched: p.Sched, Tokens: p.Tokens, Pool: p.Pool, Link: p.Link,
-		Context: p.Context, Memory: gib, Headroom: p.Headroom,
-		PrefetchActive: p.PrefetchActive, PrefetchNext: p.PrefetchNext, SwapEachRun: p.SwapEachRun,
-		Faults: true,
+	for i := range p.GPUs {
+		p.Devices = append(p.Devices, gpu.Device{Index: i, MemoryBytes: p.GPUMemory, Simulated: true})
 	}
-	for i := range p.Devices {
-		cfg.Devices = append(cfg.Devices, gpu.Device{Index: i, MemoryBytes: p.Memory, Simulated: true})
-	}
-	s, err := scheduler.New(cfg)
+	s, err := scheduler.New(p.Config)
 	if err != nil {
 		return nil, errors.New(byFlag(err.Error()))
 	}

@@ -72,7 +72,7 @@ func TestStartKinds(t *testing.T) {
 	bigger.Name = "b"
 	swapping := func(memory int64, overlap float64) func(*Params) {
 		return func(p *Params) {
-			p.Memory, p.Context, p.ContainerStart, p.PrefetchActive = memory, 0, 0, false
+			p.GPUMemory, p.Context, p.ContainerStart, p.PrefetchActive = memory, 0, 0, false
 			p.Link = gpu.Link{BytesPerSecond: 6 * gib, Overlap: overlap}
 		}
 	}
@@ -160,17 +160,17 @@ func TestSameSeedSameNumbers(t *testing.T) {
 // invariants of ledger and pool checked after every event.
 func TestInvariants(t *testing.T) {
 	t.Parallel()
-	names, _ := Kinds()
+	kinds := Kinds()
 	if raced {
-		names = names[:1]
+		kinds = kinds[:1]
 	}
-	for _, kind := range names {
-		w := generate(t, kind, func(s *Spec) { s.Duration = time.Minute })
+	for _, kind := range kinds {
+		w := generate(t, kind.Name, func(s *Spec) { s.Duration = time.Minute })
 		for _, policy := range PolicyNames() {
 			for name, change := range map[string]func(*Params){
 				"default":   func(*Params) {},
-				"tight":     func(p *Params) { p.Memory, p.Pool.Size = 6*gib, 5 },
-				"two":       func(p *Params) { p.Devices, p.Tokens.Max = 2, 3 },
+				"tight":     func(p *Params) { p.GPUMemory, p.Pool.Size = 6*gib, 5 },
+				"two":       func(p *Params) { p.GPUs, p.Tokens.Max = 2, 3 },
 				"dynamic":   func(p *Params) { p.Tokens.Dynamic, p.Tokens.Max = true, 4 },
 				"headroom":  func(p *Params) { p.Headroom, p.PrefetchNext = 8*gib, true },
 				"init idle": func(p *Params) { p.InitInterferes = false },
@@ -182,13 +182,13 @@ func TestInvariants(t *testing.T) {
 				}
 				r := run(t, w, p)
 				if r.Completed+r.Unfinished != r.Arrivals {
-					t.Errorf("%s %s %s: %d completed and %d left of %d", kind, policy, name, r.Completed, r.Unfinished, r.Arrivals)
+					t.Errorf("%s %s %s: %d completed and %d left of %d", kind.Name, policy, name, r.Completed, r.Unfinished, r.Arrivals)
 				}
 				if r.Unfinished == 0 && r.Latency.Mean < r.LowerBound-0.001 {
-					t.Errorf("%s %s %s: mean %v ms beats the lower bound %v", kind, policy, name, r.Latency.Mean, r.LowerBound)
+					t.Errorf("%s %s %s: mean %v ms beats the lower bound %v", kind.Name, policy, name, r.Latency.Mean, r.LowerBound)
 				}
 				if math.IsNaN(r.Latency.Mean) || math.IsNaN(r.GapBacklogged.Mean) || math.IsNaN(r.Utilization) {
-					t.Errorf("%s %s %s: not a number in %+v", kind, policy, name, r.Latency)
+					t.Errorf("%s %s %s: not a number in %+v", kind.Name, policy, name, r.Latency)
 				}
 			}
 		}
@@ -264,9 +264,9 @@ func TestBadParametersNameTheFlag(t *testing.T) {
 	w := generate(t, "zipf", nil)
 	nan := math.NaN()
 	for flag, change := range map[string]func(*Params){
-		"--devices":         func(p *Params) { p.Devices = 0 },
-		"--gpu-memory":      func(p *Params) { p.Memory = -1 },
-		"--context":         func(p *Params) { p.Context = p.Memory },
+		"--devices":         func(p *Params) { p.GPUs = 0 },
+		"--gpu-memory":      func(p *Params) { p.GPUMemory = -1 },
+		"--context":         func(p *Params) { p.Context = p.GPUMemory },
 		"--headroom":        func(p *Params) { p.Headroom = -1 },
 		"--tokens":          func(p *Params) { p.Tokens.Max = 0 },
 		"--pool":            func(p *Params) { p.Pool.Size = -1 },
@@ -295,7 +295,7 @@ func TestBadParametersNameTheFlag(t *testing.T) {
 		}
 	}
 	p := params(t, mqfq)
-	p.Memory = 2 * gib
+	p.GPUMemory = 2 * gib
 	if _, err := Run(w, p); err == nil || !strings.Contains(err.Error(), "--gpu-memory") {
 		t.Errorf("a function larger than the device: got %v", err)
 	}
@@ -321,7 +321,7 @@ func TestAHotFunctionGetsItsContainers(t *testing.T) {
 		mean := map[string]float64{}
 		for _, policy := range []string{"mqfq-sticky", "sticky-plus"} {
 			p := params(t, policy)
-			p.Devices, p.Tokens.Max = server.devices, server.tokens
+			p.GPUs, p.Tokens.Max = server.devices, server.tokens
 			mean[policy] = run(t, w, p).Latency.Mean
 		}
 		t.Logf("%+v: %v ms", server, mean)
@@ -342,7 +342,7 @@ func TestARareCallIsNotLost(t *testing.T) {
 	spec.Duration /= 3
 	wait := func(policy string, slowdown float64) float64 {
 		p := params(t, policy)
-		p.Memory, p.Pool.Size = 80*gib, 128
+		p.GPUMemory, p.Pool.Size = 80*gib, 128
 		if slowdown >= 0 {
 			p.Sched.Slowdown = slowdown
 		}

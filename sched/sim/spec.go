@@ -2,7 +2,6 @@ package sim
 
 import (
 	"fmt"
-	"slices"
 	"strings"
 	"time"
 )
@@ -45,14 +44,15 @@ func (s Spec) offered() float64 {
 	return s.Load * s.Capacity
 }
 
-// kind is one generator: how it is called, what it makes, how.
-type kind struct {
-	name, text string
-	build      func(Spec) (*Workload, error)
+// Kind is one generator: how it is called, what it makes, how.
+type Kind struct {
+	Name, Text string
+	build      func(Spec, *Workload) error
 }
 
-func kinds() []kind {
-	return []kind{
+// Kinds lists the generated workloads.
+func Kinds() []Kind {
+	return []Kind{
 		{"zipf", "copies of the paper's functions, exponential gaps, Zipf rates", zipf},
 		{"equal", "copies of the paper's functions with equal parts of the load", equal},
 		{"azure", "heavy-tailed gaps, one of nine rates and utilizations (--trace-id)", azure},
@@ -72,35 +72,29 @@ func kinds() []kind {
 	}
 }
 
-// Kinds lists the generated workloads with a line about each.
-func Kinds() (names, texts []string) {
-	for _, k := range kinds() {
-		names, texts = append(names, k.name), append(texts, k.text)
-	}
-	return names, texts
-}
-
 // Build generates the workload. Errors name the flag that is at fault.
 func (s Spec) Build() (*Workload, error) {
 	if err := s.validate(); err != nil {
 		return nil, err
 	}
-	at := slices.IndexFunc(kinds(), func(k kind) bool { return k.name == s.Kind })
-	if at < 0 {
-		names, _ := Kinds()
-		return nil, fmt.Errorf("--workload %q: not one of %s", s.Kind, strings.Join(names, ", "))
+	var names []string
+	for _, k := range Kinds() {
+		if k.Name == s.Kind {
+			return s.build(k)
+		}
+		names = append(names, k.Name)
 	}
-	w, err := kinds()[at].build(s)
-	if err != nil {
+	return nil, fmt.Errorf("--workload %q: not one of %s", s.Kind, strings.Join(names, ", "))
+}
+
+func (s Spec) build(k Kind) (*Workload, error) {
+	w := &Workload{Name: s.Kind, Horizon: s.Duration}
+	if err := k.build(s, w); err != nil {
 		return nil, err
 	}
-	w.Name, w.Horizon = s.Kind, s.Duration
-	if s.Kind == "azure" {
-		w.Name = fmt.Sprintf("azure-%d", s.TraceID)
-	}
 	w.Functions[0].Weight = s.Weight
-	for i := range w.Functions {
-		if s.Footprint > 0 {
+	if s.Footprint > 0 {
+		for i := range w.Functions {
 			w.Functions[i].Memory = int64(s.Footprint)
 		}
 	}

@@ -66,7 +66,7 @@ func (c simHostsCmd) Run() error {
 	var over [2][]float64
 	for range c.Seeds {
 		cfg := hostsim.Config{
-			Hosts: c.Hosts, Server: p, Rule: slot.DefaultGPU(p.Devices, p.Tokens.Max), Limit: c.Containers, PauseGrace: c.PauseGrace,
+			Hosts: c.Hosts, Server: p, Rule: slot.DefaultGPU(p.GPUs, p.Tokens.Max), Limit: c.Containers, PauseGrace: c.PauseGrace,
 			Seed: c.Seed, Warmup: p.Warmup, Workload: trace,
 		}
 		if trace == nil {

@@ -39,9 +39,8 @@ Policies:
 		fmt.Fprintf(&b, "  %-12s %s\n", p.Name, p.Text)
 	}
 	b.WriteString("\nWorkloads:\n\n")
-	names, texts := sim.Kinds()
-	for i := range names {
-		fmt.Fprintf(&b, "  %-12s %s\n", names[i], texts[i])
+	for _, k := range sim.Kinds() {
+		fmt.Fprintf(&b, "  %-12s %s\n", k.Name, k.Text)
 	}
 	b.WriteString(`
 With --json the fields are those that docs/scheduling-results.md lists.`)

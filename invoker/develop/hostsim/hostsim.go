@@ -58,7 +58,7 @@ type Call struct {
 type simulation struct {
 	cfg    Config
 	now    time.Duration
-	events events
+	events sim.Queue[event]
 	seq    int
 	random *rand.Rand
 	hosts  []*host
@@ -173,18 +173,5 @@ type event struct {
 	do  func()
 }
 
-// events is a heap by (at, seq).
-type events []event
-
-func (e events) Len() int { return len(e) }
-func (e events) Less(i, j int) bool {
-	return e[i].at < e[j].at || e[i].at == e[j].at && e[i].seq < e[j].seq
-}
-func (e events) Swap(i, j int) { e[i], e[j] = e[j], e[i] }
-func (e *events) Push(x any)   { *e = append(*e, x.(event)) }
-
-func (e *events) Pop() any {
-	last := (*e)[len(*e)-1]
-	*e = (*e)[:len(*e)-1]
-	return last
-}
+// Before orders events that are due at once as they were asked for.
+func (e event) Before(f event) bool { return e.at < f.at || e.at == f.at && e.seq < f.seq }

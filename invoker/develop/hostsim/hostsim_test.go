@@ -24,7 +24,7 @@ func hosts(t *testing.T, kind string, load float64, duration time.Duration) Conf
 		t.Fatal(err)
 	}
 	return Config{
-		Hosts: 4, Server: p, Workload: w, Rule: slot.DefaultGPU(p.Devices, p.Tokens.Max),
+		Hosts: 4, Server: p, Workload: w, Rule: slot.DefaultGPU(p.GPUs, p.Tokens.Max),
 		Limit: 1000, PauseGrace: 10 * time.Second, Seed: 1,
 	}
 }
