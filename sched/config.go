@@ -89,7 +89,7 @@ func Defaults(policy string) (Config, bool) {
 		KeepInactive: time.Hour,
 		MaxFlows:     100_000,
 	}
-	info, ok := find(policy)
+	info, ok := Policy(policy)
 	if !ok {
 		return Config{}, false
 	}

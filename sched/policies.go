@@ -57,7 +57,16 @@ func sticky(c Config) rules {
 	return r
 }
 
-func find(name string) (Info, bool) {
+// PolicyNames lists the policies' names in the same order.
+func PolicyNames() (names []string) {
+	for _, p := range Policies() {
+		names = append(names, p.Name)
+	}
+	return names
+}
+
+// Policy finds a policy by its name.
+func Policy(name string) (info Info, ok bool) {
 	for _, p := range Policies() {
 		if p.Name == name {
 			return p, true
@@ -67,11 +76,7 @@ func find(name string) (Info, bool) {
 }
 
 func unknown(name string) error {
-	var names []string
-	for _, p := range Policies() {
-		names = append(names, p.Name)
-	}
-	return fmt.Errorf("sched policy %q: must be one of %s", name, strings.Join(names, ", "))
+	return fmt.Errorf("sched policy %q: must be one of %s", name, strings.Join(PolicyNames(), ", "))
 }
 
 // rules is what makes a policy: where a flow stands in the order of those that may
@@ -113,7 +118,7 @@ func (noHooks) undone(*Scheduler, *flow)       {}
 func (noHooks) dropped(*Scheduler, *flow)      {}
 
 func rulesOf(name string, cfg Config) (rules, error) {
-	info, ok := find(name)
+	info, ok := Policy(name)
 	if !ok {
 		return rules{}, unknown(name)
 	}

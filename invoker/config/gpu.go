@@ -5,7 +5,6 @@ import (
 	"crypto/sha256"
 	"encoding/hex"
 	"path/filepath"
-	"slices"
 	"strings"
 	"time"
 
@@ -84,18 +83,9 @@ func (c *Config) SocketDirs(prefix, temp string) []string {
 	return dirs
 }
 
-// Policies are the scheduling policies by name.
-func Policies() []string {
-	var names []string
-	for _, p := range sched.Policies() {
-		names = append(names, p.Name)
-	}
-	return names
-}
-
 // policy is the name of a policy. Setting it sets what the policy does.
 func (g *GPU) policy() value {
-	v := choice(&g.Policy, Policies()...)
+	v := choice(&g.Policy, sched.PolicyNames()...)
 	name := v.set
 	v.set = func(given []entry) error {
 		if err := name(given); err != nil {
@@ -112,8 +102,8 @@ func (g *GPU) policy() value {
 }
 
 func (g *GPU) info() sched.Info {
-	all := sched.Policies()
-	return all[slices.IndexFunc(all, func(p sched.Info) bool { return p.Name == g.Policy })]
+	info, _ := sched.Policy(g.Policy) // it is one of them
+	return info
 }
 
 // complete settles what several keys decide together.

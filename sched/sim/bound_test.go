@@ -5,6 +5,8 @@ import (
 	"math/rand/v2"
 	"testing"
 	"time"
+
+	"github.com/gpuwhisk/gpuwhisk/sched"
 )
 
 // oneByOne is a server of one device and token with a pool.
@@ -77,7 +79,7 @@ func small(r *rand.Rand, calls int) (*Workload, func(Params) Params) {
 		if p.Policy != "sfq" {
 			p.Tokens.Max = tokens
 		}
-		if policyInfo(p.Policy).NoPool {
+		if info, _ := sched.Policy(p.Policy); info.NoPool {
 			p.Pool.Size = 0
 		}
 		return p
@@ -93,7 +95,7 @@ func TestNoPolicyBeatsTheLowerBound(t *testing.T) {
 	for seed := range uint64(30) {
 		for _, n := range []int{1, 3, 6, 40} {
 			w, server := small(rand.New(rand.NewPCG(seed, uint64(n))), n)
-			for _, policy := range PolicyNames() {
+			for _, policy := range sched.PolicyNames() {
 				p := server(params(t, policy))
 				p.Verify = false
 				r := run(t, w, p)

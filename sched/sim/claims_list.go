@@ -5,6 +5,8 @@ import (
 	"math"
 	"slices"
 	"strings"
+
+	"github.com/gpuwhisk/gpuwhisk/sched"
 )
 
 // runs are what a claim reads, as parse takes them.
@@ -229,10 +231,10 @@ func rareClaims() (list []claim) {
 		"sjf":    "all are expected to take about the same, so chance decides",
 		"eevdf":  "nearly the order of arrival",
 	}
-	for _, policy := range PolicyNames() {
-		if !policyInfo(policy).NoPool {
-			list = append(list, claim{"rare-" + policy, policy + ", mean latency of the rare call", "-", " s", runs{"rare " + policy + rareServer},
-				func(r []*Result) float64 { return ofTheRare(r[0]) }, measured(), why[policy]})
+	for _, p := range sched.Policies() {
+		if !p.NoPool {
+			list = append(list, claim{"rare-" + p.Name, p.Name + ", mean latency of the rare call", "-", " s", runs{"rare " + p.Name + rareServer},
+				func(r []*Result) float64 { return ofTheRare(r[0]) }, measured(), why[p.Name]})
 		}
 	}
 	return list

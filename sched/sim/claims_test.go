@@ -11,6 +11,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/gpuwhisk/gpuwhisk/sched"
 )
 
 var rewrite = flag.Bool("rewrite", false, "write the golden files anew")
@@ -201,7 +203,7 @@ func TestCompareKeepsTheOrderOfEntries(t *testing.T) {
 	t.Parallel()
 	s := DefaultSpec()
 	s.Duration = 2 * time.Minute
-	entries, err := Entries(PolicyNames(), Options{}, s, nil)
+	entries, err := Entries(sched.PolicyNames(), Options{}, s, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -214,7 +216,7 @@ func TestCompareKeepsTheOrderOfEntries(t *testing.T) {
 		t.Errorf("%d reports of progress for %d runs", calls, 3*len(entries))
 	}
 	for i, f := range figures {
-		if f.Policy != PolicyNames()[i] || f.Mean.N != 3 || f.Mean.Median <= 0 {
+		if f.Policy != sched.PolicyNames()[i] || f.Mean.N != 3 || f.Mean.Median <= 0 {
 			t.Errorf("figure %d: %+v", i, f)
 		}
 	}

@@ -331,10 +331,10 @@ func ablationFigure() figure {
 // rareFigure is what a rare call waits for behind a crowd, under each policy.
 func rareFigure() figure {
 	f := figure{name: "rare", title: "A call a minute behind a hundred busy functions, cold starts of all included", y: "its mean latency, s"}
-	for _, policy := range PolicyNames() {
-		if !policyInfo(policy).NoPool {
-			f.curves = append(f.curves, row(policy, bars, []float64{float64(len(f.labels))}, "rare "+policy+rareServer, ofTheRare))
-			f.labels = append(f.labels, policy)
+	for _, p := range sched.Policies() {
+		if !p.NoPool {
+			f.curves = append(f.curves, row(p.Name, bars, []float64{float64(len(f.labels))}, "rare "+p.Name+rareServer, ofTheRare))
+			f.labels = append(f.labels, p.Name)
 		}
 	}
 	return f

@@ -13,6 +13,8 @@ import (
 	"regexp"
 	"testing"
 	"time"
+
+	"github.com/gpuwhisk/gpuwhisk/sched"
 )
 
 // TestFiguresAreDrawnTheSameTwice runs and draws some of them.
@@ -54,7 +56,7 @@ func TestPoliciesHaveColoursOfTheirOwn(t *testing.T) {
 	for _, c := range others {
 		taken[c] = "no policy"
 	}
-	for _, name := range PolicyNames() {
+	for _, name := range sched.PolicyNames() {
 		c, ok := tints[name]
 		if !ok {
 			t.Errorf("%s has no colour", name)
@@ -69,8 +71,8 @@ func TestPoliciesHaveColoursOfTheirOwn(t *testing.T) {
 			}
 		}
 	}
-	if len(tints) != len(PolicyNames()) {
-		t.Errorf("%d colours for %d policies", len(tints), len(PolicyNames()))
+	if len(tints) != len(sched.PolicyNames()) {
+		t.Errorf("%d colours for %d policies", len(tints), len(sched.PolicyNames()))
 	}
 }
 

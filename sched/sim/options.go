@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/gpuwhisk/gpuwhisk/gpu"
+	"github.com/gpuwhisk/gpuwhisk/sched"
 )
 
 // Options is every parameter of a server and a policy that may be set; what is
@@ -73,7 +74,7 @@ func (o Options) Apply(policy string) (Params, error) {
 	if o.Pool != nil && *o.Pool < 1 {
 		return p, fmt.Errorf("--pool %d: must be at least 1", *o.Pool)
 	}
-	if !policyInfo(policy).NoPool {
+	if info, _ := sched.Policy(policy); !info.NoPool {
 		set(&p.Pool.Size, o.Pool)
 	}
 	if o.Retention != nil {

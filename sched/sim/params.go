@@ -53,7 +53,7 @@ func (c Clock) read() time.Duration {
 func DefaultParams(policy string) (Params, error) {
 	cfg, ok := sched.Defaults(policy)
 	if !ok {
-		return Params{}, fmt.Errorf("--policy %q: not one of %s", policy, strings.Join(PolicyNames(), ", "))
+		return Params{}, fmt.Errorf("--policy %q: not one of %s", policy, strings.Join(sched.PolicyNames(), ", "))
 	}
 	p := Params{
 		Config: scheduler.Config{
@@ -65,7 +65,7 @@ func DefaultParams(policy string) (Params, error) {
 		Interference: gpu.DefaultInterference(), KernelShare: 0.6,
 		Window: 30 * time.Second, Drain: time.Hour,
 	}
-	info := policyInfo(policy)
+	info, _ := sched.Policy(policy)
 	if info.NoPool {
 		p.Pool.Size = 0
 	}
@@ -76,24 +76,6 @@ func DefaultParams(policy string) (Params, error) {
 		p.Tokens.Max = 1 // start-time fair queueing serves one at a time
 	}
 	return p, nil
-}
-
-// PolicyNames lists the policies in the order of the paper's comparison.
-func PolicyNames() []string {
-	var names []string
-	for _, p := range sched.Policies() {
-		names = append(names, p.Name)
-	}
-	return names
-}
-
-func policyInfo(name string) sched.Info {
-	for _, p := range sched.Policies() {
-		if p.Name == name {
-			return p
-		}
-	}
-	return sched.Info{}
 }
 
 // Capacity returns the most warm work that a server's devices do per second:

@@ -18,6 +18,7 @@ import (
 	"github.com/gpuwhisk/gpuwhisk/invoker/develop/demo"
 	"github.com/gpuwhisk/gpuwhisk/invoker/develop/standalone"
 	"github.com/gpuwhisk/gpuwhisk/invoker/engine/devices"
+	"github.com/gpuwhisk/gpuwhisk/sched"
 )
 
 // demoCmd shows the main job end to end and cleans up after itself.
@@ -76,8 +77,8 @@ func (c demoCmd) Validate() error {
 // checkPolicy returns an error that names the flag for an unknown policy; empty is
 // the default policy.
 func checkPolicy(name string) error {
-	if name != "" && !slices.Contains(config.Policies(), name) {
-		return fmt.Errorf("--policy %s: want one of %s", name, strings.Join(config.Policies(), ", "))
+	if name != "" && !slices.Contains(sched.PolicyNames(), name) {
+		return fmt.Errorf("--policy %s: want one of %s", name, strings.Join(sched.PolicyNames(), ", "))
 	}
 	return nil
 }
