@@ -51,17 +51,18 @@ func TestActionWaitsForTheDatabase(t *testing.T) {
 		case asked <- struct{}{}:
 		default:
 		}
-		w.Header().Set("Content-Type", "application/json")
+		status, body := http.StatusOK, `{"db_name":"whisks","total_rows":0,"offset":0,"rows":[]}`
 		switch {
 		case away.Load():
-			http.Error(w, `{"error":"away","reason":"x"}`, http.StatusServiceUnavailable)
+			status, body = http.StatusServiceUnavailable, `{"error":"away","reason":"x"}`
 		case strings.Contains(r.URL.Path, "sick"):
-			http.Error(w, `{"error":"sick","reason":"x"}`, http.StatusInternalServerError)
+			status, body = http.StatusInternalServerError, `{"error":"sick","reason":"x"}`
 		case strings.Contains(r.URL.Path, "guest"):
-			http.Error(w, `{"error":"not_found","reason":"missing"}`, http.StatusNotFound)
-		default:
-			_, _ = w.Write([]byte(`{"db_name":"whisks","total_rows":0,"offset":0,"rows":[]}`))
+			status, body = http.StatusNotFound, `{"error":"not_found","reason":"missing"}`
 		}
+		w.Header().Set("Content-Type", "application/json")
+		w.WriteHeader(status)
+		_, _ = w.Write([]byte(body))
 	})
 	if _, err := a.Action(t.Context(), "guest/sick", "1-a"); !errors.Is(err, activation.ErrUnfetchable) {
 		t.Errorf("one sick document: %v", err)

@@ -156,7 +156,9 @@ func (f *fixture) invoke(s *Scheduler) {
 func (f *fixture) creation() *activation.ContainerCreation {
 	f.t.Helper()
 	c, d := f.receive()
-	check.That(check.Must(f.t), c != nil, "a deletion of %s", d.Queue.Action.FQN())
+	if c == nil {
+		f.t.Fatalf("a deletion of %s", d.Queue.Action.FQN())
+	}
 	return c
 }
 
