@@ -132,7 +132,7 @@ func TestStopDuringARevocationCommits(t *testing.T) {
 	b.putTo(topic, 0, messages(0, 2)...)
 	open := b.takeOpen(s, 2)
 	open[0].Done()
-	b.await("the first to be committed", func() bool { return len(s.feed.uncommitted()) == 0 })
+	b.must(s.feed.commits.commit(b.ctx()))
 	var refuses atomic.Bool
 	refuses.Store(true)
 	refused := make(chan struct{}, 1000)
@@ -173,7 +173,7 @@ func TestMemberThatCouldNotCommitItsRelease(t *testing.T) {
 	b.putTo(topic, 0, messages(0, 2)...)
 	open := b.takeOpen(s, 2)
 	open[0].Done()
-	b.await("the first to be committed", func() bool { return len(s.feed.uncommitted()) == 0 })
+	b.must(s.feed.commits.commit(b.ctx()))
 	var commits atomic.Int32
 	b.fake.ControlKey(kmsg.OffsetCommit.Int16(), func(req kmsg.Request) (kmsg.Response, error, bool) {
 		b.fake.KeepControl()
