@@ -128,11 +128,7 @@ func TestMemberCommitsWhatIsSoByThen(t *testing.T) {
 func TestStopDuringARevocationCommits(t *testing.T) {
 	b := newFakeFixture(t)
 	topic := b.wideTopic(1)
-	s := b.memberThatCommits(topic, time.Hour) // but once
-	b.putTo(topic, 0, messages(0, 2)...)
-	open := b.takeOpen(s, 2)
-	open[0].Done()
-	b.must(s.feed.commits.commit(b.ctx()))
+	s, last := b.memberOfTwo(topic)
 	var refuses atomic.Bool
 	refuses.Store(true)
 	refused := make(chan struct{}, 1000)
@@ -144,7 +140,7 @@ func TestStopDuringARevocationCommits(t *testing.T) {
 		signal(refused)
 		return refuseCommit(req, kerr.CoordinatorLoadInProgress.Code), nil, true
 	})
-	open[1].Done()
+	last.Done()
 	revoked := make(chan struct{})
 	go func() {
 		defer close(revoked)
@@ -169,11 +165,7 @@ func TestStopDuringARevocationCommits(t *testing.T) {
 func TestMemberThatCouldNotCommitItsRelease(t *testing.T) {
 	b := newFakeFixture(t)
 	topic := b.wideTopic(1)
-	s := b.memberThatCommits(topic, time.Hour) // but once
-	b.putTo(topic, 0, messages(0, 2)...)
-	open := b.takeOpen(s, 2)
-	open[0].Done()
-	b.must(s.feed.commits.commit(b.ctx()))
+	s, last := b.memberOfTwo(topic)
 	var commits atomic.Int32
 	b.fake.ControlKey(kmsg.OffsetCommit.Int16(), func(req kmsg.Request) (kmsg.Response, error, bool) {
 		b.fake.KeepControl()
@@ -187,12 +179,24 @@ func TestMemberThatCouldNotCommitItsRelease(t *testing.T) {
 		t.Errorf("stats %+v\n%s", got, b.log)
 	}
 	before := commits.Load()
-	open[1].Done()
+	last.Done()
 	s.beat(time.Now())
 	b.must(s.feed.commits.commit(b.ctx()))
 	if got := commits.Load(); got != before {
 		t.Errorf("%d commits of a partition that another has", got-before)
 	}
+}
+
+// memberOfTwo is a member that took two messages of a partition. The first is completed
+// and committed, the last is open; it commits by itself an hour later.
+func (b *fixture) memberOfTwo(topic string) (s *Member, last Delivery) {
+	b.t.Helper()
+	s = b.memberThatCommits(topic, time.Hour)
+	b.putTo(topic, 0, messages(0, 2)...)
+	open := b.takeOpen(s, 2)
+	open[0].Done()
+	b.must(s.feed.commits.commit(b.ctx()))
+	return s, open[1]
 }
 
 // takeOpen has a member take messages, which stay open.
