@@ -48,11 +48,12 @@ static void *entry(const char *name) { return driver ? dlsym(driver, name) : NUL
 
 bool fails(const char *what, CUresult r)
 {
-	fn_cuGetErrorName *name = (fn_cuGetErrorName *)entry("cuGetErrorName");
+	fn_cuGetErrorName *name;
 	const char *word = NULL;
 
 	if (r == CUDA_SUCCESS)
 		return false;
+	name = (fn_cuGetErrorName *)entry("cuGetErrorName");
 	if (name)
 		name(r, &word);
 	snprintf(trouble, sizeof trouble, "%s: %s (%d)", what, word ? word : "error", r);
