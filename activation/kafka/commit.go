@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"sync"
 	"sync/atomic"
 	"time"
 
@@ -25,15 +24,15 @@ type committer struct {
 	calls   context.Context // outlives the feed's, until Close gives up
 	cut     context.CancelFunc
 
-	single sync.Mutex // one commit at a time, so that no older one overtakes
-	client *client
+	single chan struct{} // capacity 1: one commit at a time, so that no older one overtakes
+	client *client       // of the one that has it
 }
 
 func newCommitter(f *Feed) *committer {
 	c := &committer{
 		feed: f, retrier: retry.New(f.log.With("group", f.cfg.Group), "committing of offsets"),
 		dirty: make(chan struct{}, 1), urgent: make(chan struct{}, 1),
-		client: f.cluster.client(f.cfg.Topic),
+		single: make(chan struct{}, 1), client: f.cluster.client(f.cfg.Topic),
 	}
 	c.calls, c.cut = context.WithCancel(context.Background())
 	return c
@@ -106,10 +105,19 @@ func (c *committer) commitUntil(ctx context.Context) {
 	}
 }
 
-// commit writes what is not committed yet, as it is when its turn comes.
+// commit writes what is not committed yet, as it is when its turn comes. ctx ends the
+// wait for that, too.
 func (c *committer) commit(ctx context.Context) error {
-	c.single.Lock()
-	defer c.single.Unlock()
+	select {
+	case c.single <- struct{}{}:
+	default:
+		select {
+		case c.single <- struct{}{}:
+		case <-ctx.Done():
+			return ctx.Err()
+		}
+	}
+	defer func() { <-c.single }()
 	for {
 		all := c.feed.uncommitted()
 		if len(all) == 0 {

@@ -112,11 +112,11 @@ func TestMemberCommitsWhatIsSoByThen(t *testing.T) {
 	})
 	open[0].Done()
 	c := s.feed.commits
-	c.single.Lock() // another commit is under way
+	c.single <- struct{}{} // another commit is under way
 	ended := make(chan error, 1)
 	go func() { ended <- c.commit(b.ctx()) }()
 	s.release([]int32{1})
-	c.single.Unlock()
+	<-c.single
 	check.NoError(t, check.Receive(t, ended))
 	got, want := check.Receive(t, commits), (map[int32]bool{0: false, 1: true})
 	check.That(t, maps.Equal(got, want), "committed partitions, and whether as released: %v, want %v", got, want)

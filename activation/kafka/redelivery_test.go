@@ -114,6 +114,37 @@ func TestKeptStartIsKnownAfterAKill(t *testing.T) {
 	check.Equal(t, d.Attempts, 1)
 }
 
+// A broker that answers no commit delays a run for no longer than Keep may take.
+func TestKeepDoesNotWaitForAnotherCommit(t *testing.T) {
+	b := newFakeFixture(t)
+	topic := b.topicOf(messages(0, 1)...)
+	f := b.feed(topic)
+	came, release := make(chan struct{}, 1), make(chan struct{})
+	b.fake.ControlKey(kmsg.OffsetCommit.Int16(), func(kmsg.Request) (kmsg.Response, error, bool) {
+		b.fake.KeepControl()
+		signal(came)
+		b.fake.SleepControl(func() { <-release })
+		return nil, nil, false
+	})
+	d := b.next(f, 0)
+	d.Begin()
+	check.Receive(t, came) // that the activation begins is being committed
+	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Millisecond)
+	defer cancel()
+	kept := make(chan struct{})
+	go func() {
+		d.Keep(ctx)
+		close(kept)
+	}()
+	select {
+	case <-kept:
+	case <-time.After(5 * time.Second):
+		t.Error("Keep waits for a commit that is not answered")
+	}
+	close(release)
+	b.must(f.Close(b.ctx()))
+}
+
 // Random histories over many starts: what was committed as finished before an end
 // never comes again, and what was not comes in the next life.
 func TestHistoriesOfStartsAndEnds(t *testing.T) {
