@@ -42,22 +42,17 @@ func (j *Journal) Unfinished() []Unfinished {
 // error is ErrNotSpilled where Kafka's copy came first. Where the message cannot be
 // read Kafka's copy counts, if there is one; a damaged message is forgotten.
 func (j *Journal) Take(id activation.ID) (text []byte, past Past, err error) {
-	j.mu.Lock()
-	e := j.known[keyOf(id)]
-	if e == nil || !e.former || !e.has(message) || e.state == Completed {
-		j.mu.Unlock()
-		return nil, past, fmt.Errorf("message of %s: %w", id, ErrNotSpilled)
-	}
-	e.former, e.taken = false, true
-	past = e.past()
-	j.mu.Unlock()
-	if text, err = j.Message(id); err == nil {
-		return text, past, nil
-	}
+	text, err = j.Message(id)
 	j.mu.Lock()
 	defer j.mu.Unlock()
-	e.former, e.taken = true, false
-	if errors.Is(err, wal.ErrDamaged) {
+	e := j.known[keyOf(id)]
+	switch {
+	case e == nil || !e.former || !e.has(message) || e.state == Completed:
+		return nil, past, fmt.Errorf("message of %s: %w", id, ErrNotSpilled)
+	case err == nil:
+		e.former, e.taken = false, true
+		return text, e.past(), nil
+	case errors.Is(err, wal.ErrDamaged):
 		j.dropPayload(e, message)
 	}
 	return nil, past, err
