@@ -80,8 +80,8 @@ func (e spilledEvent) apply(d *dispatcher, now time.Duration) {
 		b.trouble = e.err.Error()
 	}
 	for _, p := range e.all {
-		if b.inMemory[p.invocation] != p || p.near || !p.take(setSpilled) {
-			continue // it is needed meanwhile
+		if b.inMemory[p.invocation] != p || p.near || p.withdrawn || !p.take(setSpilled) {
+			continue // it is needed meanwhile, or given back
 		}
 		delete(b.inMemory, p.invocation)
 		b.spilled[p.invocation] = newSpilled(p)

@@ -3,12 +3,15 @@ package invoker
 import (
 	"context"
 	"errors"
+	"maps"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
 	"time"
 
 	"github.com/gpuwhisk/gpuwhisk/activation"
+	"github.com/gpuwhisk/gpuwhisk/gpu/scheduler"
 	"github.com/gpuwhisk/gpuwhisk/invoker/develop/check"
 	"github.com/gpuwhisk/gpuwhisk/invoker/engine/proxy"
 )
@@ -188,6 +191,33 @@ func TestLossOfTheLastDeviceGivesBackWhatIsBeingRead(t *testing.T) {
 		if reading == 0 || back != reading {
 			t.Errorf("%d were given back of %d that were on the disk", back, reading)
 		}
+	})
+}
+
+// What is written to the disk in the moment in which the last device is lost goes back,
+// too: it does not stay there for the next process.
+func TestLossOfTheLastDeviceGivesBackWhatIsBeingWritten(t *testing.T) {
+	withFixture(t, func(t *testing.T, env *fixture) {
+		store := newSpill()
+		store.refuse = errors.New("disk is full")
+		env.spill = store
+		env.action("f", annotate("true"))
+		r := &fakeReturner{takes: true, back: map[activation.ID]int{}}
+		iv, stop := env.start(env.aSecond(), func(iv *Invoker) { iv.dispatch.returner = r })
+		for range 12 {
+			env.invoke("f", nil)
+		}
+		pass(500 * time.Millisecond) // one runs
+		d := iv.dispatch
+		waiting := slices.Collect(maps.Values(d.gpus.backlog.inMemory))
+		d.loop.mu.Lock() // both are applied before the scheduler decides
+		d.loop.waiting = append(d.loop.waiting, deviceChanged{Kind: scheduler.DeviceLost, Why: "Xid 79"}, spilledEvent{all: waiting})
+		d.loop.mu.Unlock()
+		pass(time.Minute)
+		check.Equal(t, len(waiting), 11)
+		check.Equal(t, len(r.back), len(waiting))
+		stop()
+		check.Equal(t, iv.InFlight(), 0)
 	})
 }
 
