@@ -1,19 +1,15 @@
 package gpu
 
 import (
+	"cmp"
 	"math"
+	"slices"
 	"time"
 )
 
-// Clock measures the demand of all flows alike. Rates are counts that fade over a
-// window, which follows a change of popularity without the jitter of a single
-// interval.
-type Clock struct {
-	window time.Duration // over which an arrival fades to 1/e of its weight
-	start  time.Duration
-}
-
-// Demand learns how often a flow is invoked. The zero value has seen none.
+// Demand learns how often a flow is invoked: its rate is a count that fades over
+// demandWindow, which follows a change of popularity without the jitter of a single
+// interval. The zero value has seen no activation.
 type Demand struct {
 	count float64
 	at    time.Duration // count is as of this time
@@ -21,61 +17,42 @@ type Demand struct {
 
 // ColdStart learns how long the cold starts of a function take from the token to the
 // run: container creation and initialization. The zero value has seen none.
-type ColdStart struct {
-	took  mean // seconds
-	known bool
-}
+type ColdStart struct{ seconds mean }
 
-// DefaultDemandWindow is long enough that a function called every few minutes
-// keeps a rate, and short against the day.
-const DefaultDemandWindow = 10 * time.Minute
+// demandWindow is the time over which an arrival fades to 1/e of its weight: long
+// enough that a function called every few minutes keeps a rate, and short against the
+// day.
+const demandWindow = 10 * time.Minute
 
-// NewClock returns a clock whose measure starts now; a window of 0 or less takes
-// the default.
-func NewClock(now, window time.Duration) *Clock {
-	if window <= 0 {
-		window = DefaultDemandWindow
-	}
-	return &Clock{window: window, start: now}
-}
-
-// Arrived counts one activation of a flow.
-func (c *Clock) Arrived(now time.Duration, d *Demand) {
-	d.count = d.count*c.fade(now-d.at) + 1
+// Arrived counts one activation of the flow.
+func (d *Demand) Arrived(now time.Duration) {
+	d.count = d.count*fade(now-d.at) + 1
 	d.at = now
 }
 
 // Add takes one cold start.
-func (c *ColdStart) Add(took time.Duration) {
-	c.took.add(took.Seconds())
-	c.known = true
-}
+func (c *ColdStart) Add(took time.Duration) { c.seconds.add(took.Seconds()) }
 
 // Prior is what is expected of a newer revision of the function until it has had a
 // cold start of its own.
 func (c *ColdStart) Prior() ColdStart {
-	return ColdStart{took: mean{value: c.took.value}, known: c.known}
+	return ColdStart{mean{value: c.seconds.value}}
 }
 
 // Expected returns the seconds that a cold start is expected to take. One that was
 // never seen is taken to cost a second.
-func (c *ColdStart) Expected() float64 {
-	if c.known {
-		return c.took.value
-	}
-	return 1
+func (c *ColdStart) Expected() float64 { return cmp.Or(c.seconds.value, 1) }
+
+// Rate returns the flow's arrivals per second, where time began with 0.
+func (d *Demand) Rate(now time.Duration) float64 {
+	// The integral of the fading weight so far: what one arrival per second would
+	// have counted to by now.
+	seen := max(1, demandWindow.Seconds()*(1-fade(now)))
+	return d.count * fade(now-d.at) / seen
 }
 
-// Rate returns arrivals per second of a flow.
-func (c *Clock) Rate(now time.Duration, d *Demand) float64 {
-	// The integral of the fading weight since the start: what one arrival per
-	// second would have counted to by now.
-	seen := max(1, c.window.Seconds()*(1-c.fade(now-c.start)))
-	return d.count * c.fade(now-d.at) / seen
-}
-
-func (c *Clock) fade(elapsed time.Duration) float64 {
-	return math.Exp(-elapsed.Seconds() / c.window.Seconds())
+func fade(elapsed time.Duration) float64 {
+	return math.Exp(-elapsed.Seconds() / demandWindow.Seconds())
 }
 
 // Footprint learns how much device memory the runs of a function need: the most
@@ -101,9 +78,5 @@ func (f *Footprint) Add(bytes int64) {
 
 // Bytes returns what the next run will need; false if no run was seen.
 func (f *Footprint) Bytes() (int64, bool) {
-	most := int64(0)
-	for _, n := range f.recent {
-		most = max(most, n)
-	}
-	return most, f.seen > 0
+	return slices.Max(f.recent[:]), f.seen > 0
 }

@@ -9,7 +9,10 @@
 // caller picks. Activations, queues and CUDA are outside of it.
 package gpu
 
-import "fmt"
+import (
+	"cmp"
+	"fmt"
+)
 
 // Sharing is how a device is divided among the containers that use it.
 type Sharing uint8
@@ -61,24 +64,16 @@ type Device struct {
 
 // String names the device for logs, with the word simulated where it is one.
 func (d Device) String() string {
-	name := d.Name
-	if name == "" {
-		name = "gpu"
-	}
-	if d.Simulated {
-		return fmt.Sprintf("%d (%s, simulated)", d.Index, name)
-	}
-	return fmt.Sprintf("%d (%s)", d.Index, name)
+	return fmt.Sprintf("%d (%s)", d.Index, d.described(", simulated"))
 }
 
 // Model is the model for people, with the word simulated where it is one.
-func (d Device) Model() string {
-	name := d.Name
-	if name == "" {
-		name = "gpu"
-	}
+func (d Device) Model() string { return d.described(" (simulated)") }
+
+func (d Device) described(simulated string) string {
+	name := cmp.Or(d.Name, "gpu")
 	if d.Simulated {
-		return name + " (simulated)"
+		return name + simulated
 	}
 	return name
 }

@@ -1,23 +1,20 @@
 package gpu
 
-import "time"
+import (
+	"slices"
+	"time"
+)
 
 // pump grants the reservations that can stand, strictly in the order of asking so
 // that small ones do not starve a large one, and evicts for the first that cannot.
 // It is called at the end of every event.
 func (l *Ledger) pump(now time.Duration) {
 	l.counted = false
-	granted := 0
-	for _, w := range l.waiting {
-		if !l.fits(w.a, w.need) {
-			break
-		}
+	for len(l.waiting) > 0 && l.fits(l.waiting[0].a, l.waiting[0].need) {
+		w := l.waiting[0]
+		l.waiting = l.waiting[1:]
 		l.grant(now, w.a, w.need)
 		l.standing = append(l.standing, w.a.id)
-		granted++
-	}
-	if granted > 0 {
-		l.waiting = append(l.waiting[:0], l.waiting[granted:]...)
 	}
 	switch {
 	case len(l.waiting) > 0:
@@ -89,12 +86,7 @@ func (l *Ledger) later(keep *memory) *memory {
 
 // Running reports whether any reservation stands.
 func (l *Ledger) Running() bool {
-	for _, a := range l.containers {
-		if a.runs > 0 {
-			return true
-		}
-	}
-	return false
+	return slices.ContainsFunc(l.containers, func(a *memory) bool { return a.runs > 0 })
 }
 
 func before(a, b *memory) bool {

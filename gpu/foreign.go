@@ -1,5 +1,7 @@
 package gpu
 
+import "slices"
+
 // Foreign finds the memory of a device that belongs to no container:
 // allocations that escape the shim, the rest of a container that did not die
 // cleanly, or another user of the device. It compares the memory that the driver
@@ -39,23 +41,14 @@ func (f *Foreign) Read(used, accounted int64, quiet bool) int64 {
 	f.seen = (f.seen + 1) % (2 * foreignReadings)
 	if !quiet {
 		f.quiet = 0
-		f.found = min(f.found, f.extreme(func(a, b int64) int64 { return max(a, b) }))
+		f.found = min(f.found, slices.Max(f.rests[:]))
 		return f.found
 	}
 	f.quiet++
 	if rest < f.found {
 		f.found = rest
 	} else if f.quiet >= foreignReadings {
-		f.found = max(f.found, f.extreme(func(a, b int64) int64 { return min(a, b) }))
+		f.found = max(f.found, slices.Min(f.rests[:]))
 	}
 	return f.found
-}
-
-// extreme joins the last readings.
-func (f *Foreign) extreme(join func(a, b int64) int64) int64 {
-	e := f.rests[0]
-	for _, rest := range f.rests[1:] {
-		e = join(e, rest)
-	}
-	return e
 }

@@ -3,6 +3,7 @@ package gpu
 import (
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 )
 
@@ -113,7 +114,7 @@ func (l *Ledger) Reserve(now time.Duration, id Container, need Need) (standing b
 // Release ends one run that Reserve let start. The container's memory stays
 // where it is until it is needed.
 func (l *Ledger) Release(now time.Duration, id Container) {
-	a := l.must(id, "release")
+	a := l.of(id)
 	if a.runs == 0 {
 		panic(fmt.Sprintf("gpu: release of container %d without a standing reservation", id))
 	}
@@ -132,7 +133,7 @@ func (l *Ledger) Release(now time.Duration, id Container) {
 func (l *Ledger) Cancel(now time.Duration, id Container) bool {
 	for i := len(l.waiting) - 1; i >= 0; i-- {
 		if a := l.waiting[i].a; a.id == id {
-			l.waiting = append(l.waiting[:i], l.waiting[i+1:]...)
+			l.waiting = slices.Delete(l.waiting, i, i+1)
 			a.reservations--
 			l.pump(now)
 			return true
@@ -239,34 +240,21 @@ func (l *Ledger) availableWith(own *memory) int64 {
 // Residency returns a container's data on the device and its data altogether, on
 // the device or the host. Both are 0 for an unknown container.
 func (l *Ledger) Residency(id Container) (resident, footprint int64) {
-	if a, ok := l.byID[id]; ok {
-		return a.resident, a.footprint
-	}
-	return 0, 0
+	a := l.of(id)
+	return a.resident, a.footprint
 }
 
 // Data returns a container's data on the device, promised there or being moved
 // there, whichever is most, contexts aside; 0 if it is unknown.
 func (l *Ledger) Data(id Container) int64 {
-	if a, ok := l.byID[id]; ok {
-		return max(a.resident, a.forRuns, a.forPrefetch)
-	}
-	return 0
+	return l.of(id).data()
 }
 
 // Overdue reports whether a container should have been gone by now.
-func (l *Ledger) Overdue(id Container) bool {
-	a, ok := l.byID[id]
-	return ok && a.overdue
-}
+func (l *Ledger) Overdue(id Container) bool { return l.of(id).overdue }
 
 // Overhead returns the size of a container's contexts, 0 if it is unknown.
-func (l *Ledger) Overhead(id Container) int64 {
-	if a, ok := l.byID[id]; ok {
-		return a.context()
-	}
-	return 0
-}
+func (l *Ledger) Overhead(id Container) int64 { return l.of(id).context() }
 
 // SetForeign charges memory that belongs to no container: allocations that
 // escape the shim, or another user of the device, as NVML finds them.
@@ -286,18 +274,18 @@ func (l *Ledger) open(id Container) *memory {
 	if a, ok := l.byID[id]; ok {
 		return a
 	}
-	a := &memory{id: id, bound: l.cfg.Capacity}
+	a := &memory{id: id, bound: l.cfg.Capacity, processes: map[int]Usage{}}
 	l.byID[id] = a
 	l.containers = append(l.containers, a)
 	return a
 }
 
-func (l *Ledger) must(id Container, verb string) *memory {
-	a, ok := l.byID[id]
-	if !ok {
-		panic(fmt.Sprintf("gpu: %s of unknown container %d", verb, id))
+// of is a container's memory, to be read; that of an unknown one is empty.
+func (l *Ledger) of(id Container) *memory {
+	if a := l.byID[id]; a != nil {
+		return a
 	}
-	return a
+	return &memory{}
 }
 
 // Totals is what a ledger has charged, in bytes.
@@ -324,10 +312,5 @@ func (l *Ledger) Totals() Totals {
 // Quiet reports whether nothing runs and nothing moves: the memory that the driver
 // reports as used is then that of the containers and of other users.
 func (l *Ledger) Quiet() bool {
-	for _, a := range l.containers {
-		if a.runs > 0 || a.move != settled {
-			return false
-		}
-	}
-	return true
+	return !slices.ContainsFunc(l.containers, func(a *memory) bool { return a.runs > 0 || a.move != settled })
 }

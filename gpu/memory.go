@@ -13,24 +13,24 @@ const (
 
 // memory is the memory of one container.
 //
-//	charge   = context + max(resident, forRuns, forPrefetch)
-//	reserved = charge - context - resident
+//	charge   = context + data
+//	reserved = data - resident
 type memory struct {
 	id           Container
-	processes    []process // by pid, in order of first report
-	resident     int64     // sum over processes
-	footprint    int64     // sum over processes, device and host
-	reported     int64     // context as reported, summed over processes
-	promised     int64     // context as asked for by Reserve
-	forRuns      int64     // promised to the runs in flight
-	forPrefetch  int64     // promised to a prefetch ahead of a run
-	pinned       int64     // what an eviction could not move, until the next run
-	bound        int64     // of resident and context, what is believed; see Ledger.believed
-	runs         int       // standing reservations
-	reservations int       // standing or waiting
-	evictable    bool      // the first to be evicted
-	removing     bool      // its container is being removed
-	overdue      bool      // it should have been gone by now
+	processes    map[int]Usage // as reported, by pid
+	resident     int64         // sum over processes
+	footprint    int64         // sum over processes, device and host
+	reported     int64         // context as reported, summed over processes
+	promised     int64         // context as asked for by Reserve
+	forRuns      int64         // promised to the runs in flight
+	forPrefetch  int64         // promised to a prefetch ahead of a run
+	pinned       int64         // what an eviction could not move, until the next run
+	bound        int64         // of resident and context, what is believed; see Ledger.believed
+	runs         int           // standing reservations
+	reservations int           // standing or waiting
+	evictable    bool          // the first to be evicted
+	removing     bool          // its container is being removed
+	overdue      bool          // it should have been gone by now
 	lastUsed     time.Duration
 
 	move        moveState
@@ -39,19 +39,14 @@ type memory struct {
 	interrupted bool          // an eviction was cancelled under way
 }
 
-// process is what one process of a container reported.
-type process struct {
-	pid   int
-	usage Usage
-}
-
 // context is the larger of what was promised and what is reported: a context
 // exists from the container's start although it is not reported before.
 func (a *memory) context() int64 { return max(a.promised, a.reported) }
 
-func (a *memory) charge() int64 {
-	return a.context() + max(a.resident, a.forRuns, a.forPrefetch)
-}
+// data is what is on the device, promised there or being moved there, whichever is most.
+func (a *memory) data() int64 { return max(a.resident, a.forRuns, a.forPrefetch) }
+
+func (a *memory) charge() int64 { return a.context() + a.data() }
 
 // idle reports whether no run of the container has or awaits a reservation.
 func (a *memory) idle() bool { return a.reservations == 0 }
@@ -73,10 +68,10 @@ func (a *memory) movable() int64 {
 // sum brings the totals in line with the processes.
 func (a *memory) sum() {
 	a.resident, a.footprint, a.reported = 0, 0, 0
-	for _, p := range a.processes {
-		a.resident += p.usage.Resident
-		a.footprint += p.usage.Allocated
-		a.reported += p.usage.Context
+	for _, u := range a.processes {
+		a.resident += u.Resident
+		a.footprint += u.Allocated
+		a.reported += u.Context
 	}
 	a.reported = min(a.reported, max(0, a.bound-a.forRuns))
 	a.resident = min(a.resident, max(0, a.bound-a.context()))
@@ -104,9 +99,7 @@ func (l *Ledger) recharge(a *memory, change func()) {
 
 // extra is what granting a need would add to the total.
 func (l *Ledger) extra(a *memory, need Need) int64 {
-	context := max(a.context(), need.Context)
-	data := max(a.resident, a.forRuns, a.forPrefetch, need.Bytes)
-	return context + data - a.charge()
+	return max(a.context(), need.Context) + max(a.data(), need.Bytes) - a.charge()
 }
 
 func (l *Ledger) fits(a *memory, need Need) bool {
@@ -134,7 +127,7 @@ func (l *Ledger) bringBack(now time.Duration, a *memory) {
 	a.interrupted = false
 	// What is promised now stays promised until the end of the move, however the run
 	// for which it is made ends.
-	l.recharge(a, func() { a.forPrefetch = min(a.footprint, max(a.resident, a.forRuns, a.forPrefetch)) })
+	l.recharge(a, func() { a.forPrefetch = min(a.footprint, a.data()) })
 	l.order(now, a, prefetching)
 }
 

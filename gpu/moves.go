@@ -80,8 +80,8 @@ func (l *Ledger) Report(now time.Duration, id Container, pid int, u Usage) error
 	u.Context = min(u.Context, l.cfg.Capacity)
 	bound := l.believed(a)
 	l.recharge(a, func() {
-		a.bound = bound
-		a.put(pid, u)
+		a.processes[pid], a.bound = u, bound
+		a.sum()
 	})
 	l.over = l.used > l.cfg.Capacity
 	l.pump(now)
@@ -102,34 +102,20 @@ func (l *Ledger) believed(a *memory) int64 {
 	return max(most, a.promised+a.forRuns, 0)
 }
 
-func (a *memory) put(pid int, u Usage) {
-	defer a.sum()
-	for i := range a.processes {
-		if a.processes[i].pid == pid {
-			a.processes[i].usage = u
-			return
-		}
-	}
-	a.processes = append(a.processes, process{pid, u})
-}
-
 // Exited takes the end of one process: its memory is gone from both sides.
 func (l *Ledger) Exited(now time.Duration, id Container, pid int) {
 	a, ok := l.byID[id]
 	if !ok {
 		return
 	}
-	for i := range a.processes {
-		if a.processes[i].pid == pid {
-			bound := min(a.bound, l.believed(a))
-			l.recharge(a, func() {
-				a.processes = append(a.processes[:i], a.processes[i+1:]...)
-				a.bound = bound
-				a.sum()
-			})
-			l.over = l.used > l.cfg.Capacity
-			break
-		}
+	if _, known := a.processes[pid]; known {
+		bound := min(a.bound, l.believed(a))
+		l.recharge(a, func() {
+			delete(a.processes, pid)
+			a.bound = bound
+			a.sum()
+		})
+		l.over = l.used > l.cfg.Capacity
 	}
 	l.pump(now)
 }

@@ -2,6 +2,7 @@ package gpu
 
 import (
 	"fmt"
+	"slices"
 	"time"
 )
 
@@ -82,10 +83,8 @@ func (r Rule) String() string {
 
 // ParseRule is the inverse of String.
 func ParseRule(word string) (Rule, error) {
-	for i, w := range ruleWords {
-		if w == word {
-			return Rule(i), nil
-		}
+	if i := slices.Index(ruleWords[:], word); i >= 0 {
+		return Rule(i), nil
 	}
 	return 0, fmt.Errorf("retention %q: not one of lru, flow-lru, protect-lru, demand", word)
 }

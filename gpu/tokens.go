@@ -71,19 +71,13 @@ type Tokens struct {
 	byUtil  int
 	changed time.Duration
 	learned []services // in order of first run
-	slow    []ratio    // slowdown by concurrency, at index k-1
+	slow    []mean     // slowdown by concurrency over all runs, at index k-1
 }
 
 // services is a flow's mean service in seconds at each concurrency.
 type services struct {
 	flow string
 	at   []mean
-}
-
-// ratio is a mean over runs of service together over service alone.
-type ratio struct {
-	value float64
-	n     int // runs behind it
 }
 
 // maxLearned bounds the flows that slowdowns are learned from: the slowdowns are the
@@ -108,7 +102,7 @@ func NewTokens(cfg TokensConfig) (*Tokens, error) {
 	if err := cfg.Validate(); err != nil {
 		return nil, err
 	}
-	return &Tokens{cfg: cfg, byUtil: cfg.Max, slow: make([]ratio, cfg.Max)}, nil
+	return &Tokens{cfg: cfg, byUtil: cfg.Max, slow: make([]mean, cfg.Max)}, nil
 }
 
 // D returns how many runs may be in flight now.
@@ -122,11 +116,11 @@ func (t *Tokens) D() int {
 // Utilization returns the moving average of the samples.
 func (t *Tokens) Utilization() float64 { return t.average }
 
-// Sample takes one reading of the device's utilization in 0 to 1 and returns
-// D. Readings that are not numbers are dropped; others are clamped.
-func (t *Tokens) Sample(now time.Duration, utilization float64) int {
+// Sample takes one reading of the device's utilization in 0 to 1. Readings that are
+// not numbers are dropped; others are clamped.
+func (t *Tokens) Sample(now time.Duration, utilization float64) {
 	if math.IsNaN(utilization) {
-		return t.D()
+		return
 	}
 	u := min(max(utilization, 0), 1)
 	if !t.sampled {
@@ -136,7 +130,6 @@ func (t *Tokens) Sample(now time.Duration, utilization float64) int {
 	if t.cfg.Dynamic && now-t.changed >= t.cfg.Hold {
 		t.step(now)
 	}
-	return t.D()
 }
 
 // step moves D by one towards the threshold. It rises only when a neighbour of
@@ -156,17 +149,17 @@ func (t *Tokens) step(now time.Duration) {
 }
 
 // Learn takes the running time of a warm run, memory in place, that shared the
-// device with concurrency-1 others throughout, and returns D. Leave out a run during
-// which that number changed. Runs of one flow at two concurrencies, in whichever
-// order they come, show the slowdown.
-func (t *Tokens) Learn(flow string, concurrency int, service time.Duration) int {
+// device with concurrency-1 others throughout. Leave out a run during which that
+// number changed. Runs of one flow at two concurrencies, in whichever order they come,
+// show the slowdown.
+func (t *Tokens) Learn(flow string, concurrency int, service time.Duration) {
 	if !t.cfg.Dynamic || service <= 0 || concurrency < 1 {
-		return t.D()
+		return
 	}
 	i := slices.IndexFunc(t.learned, func(s services) bool { return s.flow == flow })
 	if i < 0 {
 		if len(t.learned) >= maxLearned {
-			return t.D()
+			return
 		}
 		i = len(t.learned)
 		t.learned = append(t.learned, services{flow, make([]mean, t.cfg.Max)})
@@ -174,7 +167,6 @@ func (t *Tokens) Learn(flow string, concurrency int, service time.Duration) int 
 	k := min(concurrency, t.cfg.Max)
 	t.learned[i].at[k-1].add(service.Seconds())
 	t.compare(k)
-	return t.D()
 }
 
 // compare brings the slowdown at k up to date, or all of them after a run
@@ -194,7 +186,7 @@ func (t *Tokens) compare(k int) {
 			}
 		}
 		if n > 0 {
-			t.slow[k-1] = ratio{sum / float64(n), n}
+			t.slow[k-1] = mean{sum / float64(n), n}
 		}
 	}
 }

@@ -50,7 +50,7 @@ func (s *Scheduler) candidate(c *container) gpu.Candidate {
 		a.State = s.flowState(f)
 	}
 	if s.cfg.Pool.Rule == gpu.DemandAware {
-		a.Demand = s.demand.Rate(s.now, &f.demand) * c.rev.cold.Expected()
+		a.Demand = f.demand.Rate(s.now) * c.rev.cold.Expected()
 		for _, other := range c.rev.containers {
 			if other.dev == c.dev && !other.removing {
 				a.Siblings++

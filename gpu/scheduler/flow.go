@@ -66,7 +66,7 @@ func (s *Scheduler) submit(e Event) {
 	s.invocations[in.id] = in
 	rev.invocations++
 	s.enqueue(f, in)
-	s.demand.Arrived(s.now, &f.demand)
+	f.demand.Arrived(s.now)
 	s.policy.Enqueue(s.now, sched.Invocation{ID: in.id, Flow: f.id})
 	s.startTimeouts(in, e.Due)
 	if f.queue.Len() <= s.cfg.Ahead {

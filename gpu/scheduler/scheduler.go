@@ -29,7 +29,6 @@ import (
 	"strings"
 	"time"
 
-	"github.com/gpuwhisk/gpuwhisk/gpu"
 	"github.com/gpuwhisk/gpuwhisk/sched"
 )
 
@@ -38,7 +37,6 @@ type Scheduler struct {
 	cfg     Config
 	now     time.Duration
 	policy  Policy
-	demand  *gpu.Clock // of all flows
 	devices []*device
 	largest int64 // bytes of the largest device, lost or not
 
@@ -79,7 +77,7 @@ func New(cfg Config) (*Scheduler, error) {
 		return nil, err
 	}
 	s := &Scheduler{
-		cfg: cfg, demand: gpu.NewClock(0, 0), invocations: map[uint64]*invocation{},
+		cfg: cfg, invocations: map[uint64]*invocation{},
 		flows: map[sched.FlowID]*flow{}, namespaces: map[string]*namespace{}, containers: map[Container]*container{},
 	}
 	policy, err := cfg.NewPolicy(cfg.Policy, cfg.Sched, s)
