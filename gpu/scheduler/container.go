@@ -23,7 +23,6 @@ type container struct {
 	reported bool   // a process has reported its memory
 	move     pendingMove
 
-	created     bool
 	initialized bool
 	served      bool // a run ended well in it
 	failed      bool // takes no more runs
@@ -102,7 +101,7 @@ func (s *Scheduler) adopted(e Event) {
 	s.weigh(f, e.Function.Weight)
 	full := dev.kept >= s.cfg.Pool.Size
 	c := s.newContainer(dev, rev, e.Invocation)
-	c.created, c.initialized, c.evicted = true, true, true // whether it was evicted before is not known
+	c.initialized, c.evicted = true, true // whether it was evicted before is not known
 	s.use(c)
 	dev.ledger.Adopt(c.id)
 	since := s.now - max(e.Idle, 0)
@@ -234,11 +233,6 @@ func (s *Scheduler) removed(c *container) {
 	s.touch(c.rev.flow)
 	c.rev.flow.prune()
 	s.forget(c.rev.flow)
-}
-
-// hostGrown follows a container that takes more of the host now.
-func (s *Scheduler) hostGrown(c *container, e Event) {
-	c.hostMB = max(c.hostMB, int(min(e.Bytes, maxBytes)))
 }
 
 // without is a list without an element.

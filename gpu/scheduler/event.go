@@ -19,7 +19,7 @@ const (
 	// Withdrawn cancels an invocation. One that has not started ends with a Refuse
 	// order, one that has is not affected: Invocation.
 	Withdrawn
-	// Created: a container exists: Container.
+	// Created: a container exists. It is for whoever reads a log: Container.
 	Created
 	// Failed: a container cannot be used any more. Its runs leave on their own and it
 	// gets no others: Container.
@@ -87,24 +87,25 @@ func (k EventKind) String() string {
 // that it is gone. The scheduler counts them from 1.
 type Container = gpu.Container
 
-// Function describes the function of an invocation.
+// Function describes the function of an invocation. Its keys and those of Event are
+// for logs.
 type Function struct {
-	Flow sched.FlowID
+	Flow sched.FlowID `json:"-"`
 	// Key is equal for invocations that may share a container: it differs for each
 	// revision.
-	Key string
+	Key string `json:"key"`
 	// HostMB is the host memory that a container takes, in MiB.
-	HostMB int
+	HostMB int `json:"hostMB,omitempty"`
 	// Memory is the device memory to reserve until a run was measured; 0 takes
 	// Config.Memory.
-	Memory int64
+	Memory int64 `json:"memory,omitempty"`
 	// NoShim means that no shim reports or moves its device memory.
-	NoShim bool
+	NoShim bool `json:"noShim,omitempty"`
 	// Width is how many runs a container takes at once; below 1 counts as 1.
-	Width int
+	Width int `json:"width,omitempty"`
 	// Weight is that of the function's annotation; 0 counts as 1. Config.Weights
 	// overrides it.
-	Weight float64
+	Weight float64 `json:"weight,omitempty"`
 }
 
 // Loss is what is missing of a lost device.
@@ -129,34 +130,34 @@ type HostMemory struct {
 // Event is one thing that happened, and when. Times never go back: an earlier
 // one counts as the latest.
 type Event struct {
-	At   time.Duration
-	Kind EventKind
+	At   time.Duration `json:"at"`
+	Kind EventKind     `json:"-"`
 
-	Invocation uint64
-	Container  Container
-	Device     int
-	Function   *Function     // read, not kept
-	Spilled    bool          // the invocation's body is not in memory: Load loads it
-	Due        time.Duration // when no caller waits for the invocation any more; 0 for never
-	Idle       time.Duration // for how long a container has been idle
+	Invocation uint64        `json:"invocation,omitempty"`
+	Container  Container     `json:"container,omitempty"`
+	Device     int           `json:"device,omitempty"`
+	Function   *Function     `json:"-"`                 // read, not kept
+	Spilled    bool          `json:"spilled,omitempty"` // the invocation's body is not in memory: Load loads it
+	Due        time.Duration `json:"due,omitempty"`     // when no caller waits for the invocation any more; 0 for never
+	Idle       time.Duration `json:"idle,omitempty"`    // for how long a container has been idle
 
-	Keep   bool          // the container can be used again
-	Unused bool          // the run has not begun; its invocation is submitted again or never
-	Setup  time.Duration // creating and initialising the container took so long
-	Ran    time.Duration // the run proper took so long, 0 if there was none
+	Keep   bool          `json:"keep,omitempty"`   // the container can be used again
+	Unused bool          `json:"unused,omitempty"` // the run has not begun; its invocation is submitted again or never
+	Setup  time.Duration `json:"setup,omitempty"`  // creating and initialising the container took so long
+	Ran    time.Duration `json:"ran,omitempty"`    // the run proper took so long, 0 if there was none
 
-	PID    int
-	Usage  gpu.Usage
-	Exited bool
+	PID    int       `json:"pid,omitempty"`
+	Usage  gpu.Usage `json:"-"`
+	Exited bool      `json:"exited,omitempty"`
 
-	Epoch uint64
-	Bytes int64
-	OK    bool
+	Epoch uint64 `json:"epoch,omitempty"`
+	Bytes int64  `json:"bytes,omitempty"`
+	OK    bool   `json:"ok,omitempty"`
 
-	Utilization float64 // 0 to 1, negative where it is not known
-	Used        int64   // bytes, negative where they are not known
+	Utilization float64 `json:"utilization,omitempty"` // 0 to 1, negative where it is not known
+	Used        int64   `json:"used,omitempty"`        // bytes, negative where they are not known
 
-	Of   Loss
-	Why  string
-	Host HostMemory
+	Of   Loss       `json:"loss,omitempty"`
+	Why  string     `json:"why,omitempty"`
+	Host HostMemory `json:"-"`
 }

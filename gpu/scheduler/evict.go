@@ -13,7 +13,8 @@ import (
 
 // evictForContainer removes the idle container of a device that the pool's rule
 // removes first; false if there is none.
-func (s *Scheduler) evictForContainer(dev *device) (victim *container, ok bool) {
+func (s *Scheduler) evictForContainer(dev *device) bool {
+	var victim *container
 	var least gpu.Candidate
 	for _, c := range dev.containers {
 		if !c.isIdle() {
@@ -24,10 +25,10 @@ func (s *Scheduler) evictForContainer(dev *device) (victim *container, ok bool) 
 		}
 	}
 	if victim == nil {
-		return nil, false
+		return false
 	}
 	s.takeAway(victim)
-	return victim, true
+	return true
 }
 
 // takeAway removes a container for others, when its runs have left. Its flow did not cause
@@ -81,10 +82,7 @@ func (s *Scheduler) flowState(f *flow) gpu.FlowState {
 //
 // It reports whether a run went back.
 func (s *Scheduler) evictForReservation(dev *device) (requeued bool) {
-	for dev.ledger.Shortfall() > 0 {
-		if _, ok := s.evictForContainer(dev); !ok {
-			break
-		}
+	for dev.ledger.Shortfall() > 0 && s.evictForContainer(dev) {
 	}
 	if dev.ledger.Shortfall() == 0 || dev.ledger.Running() || dev.emptying() {
 		return false

@@ -38,14 +38,6 @@ type flow struct {
 	taken      int           // containers that worked and were removed for others, and not replaced
 }
 
-// head is the oldest queued invocation, nil for none.
-func (f *flow) head() *invocation {
-	if f.queue.Len() == 0 {
-		return nil
-	}
-	return f.queue.Front().Value.(*invocation)
-}
-
 // namespace lists its flows.
 type namespace struct {
 	name           string

@@ -199,6 +199,3 @@ func (s *Scheduler) lacksOnlyHost(devices []*device, rev *revision) bool {
 	}
 	return false
 }
-
-// searchDue is when the search goes on; false for not before another event.
-func (s *Scheduler) searchDue() (time.Duration, bool) { return s.search.at, s.search.at > 0 }

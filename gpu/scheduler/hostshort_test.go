@@ -77,8 +77,8 @@ func TestNoSearchWithoutEvents(t *testing.T) {
 		s.take(Event{Kind: Submitted, Invocation: s.n, Function: fn(fmt.Sprint("f", i), gib)})
 	}
 	ticks := 0
-	for at, due := s.l.searchDue(); due; at, due = s.l.searchDue() {
-		s.now = at
+	for s.l.search.at > 0 {
+		s.now = s.l.search.at
 		s.take(Event{Kind: Tick})
 		if ticks++; ticks > 500/shortSearch {
 			t.Fatalf("the search goes on after %d ticks", ticks)

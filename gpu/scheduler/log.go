@@ -42,44 +42,16 @@ type logFlow struct {
 
 type logFunction struct {
 	logFlow
-	Key    string  `json:"key"`
-	HostMB int     `json:"hostMB,omitempty"`
-	Memory int64   `json:"memory,omitempty"`
-	NoShim bool    `json:"noShim,omitempty"`
-	Width  int     `json:"width,omitempty"`
-	Weight float64 `json:"weight,omitempty"`
+	Function
 }
 
+// logEvent is an event with what has another form in a log.
 type logEvent struct {
-	At    time.Duration `json:"at"`
-	Event string        `json:"event"`
-
-	Invocation uint64        `json:"invocation,omitempty"`
-	Container  Container     `json:"container,omitempty"`
-	Device     int           `json:"device,omitempty"`
-	Function   *logFunction  `json:"of,omitempty"`
-	Spilled    bool          `json:"spilled,omitempty"`
-	Due        time.Duration `json:"due,omitempty"`
-	Idle       time.Duration `json:"idle,omitempty"`
-
-	Keep   bool          `json:"keep,omitempty"`
-	Unused bool          `json:"unused,omitempty"`
-	Setup  time.Duration `json:"setup,omitempty"`
-	Ran    time.Duration `json:"ran,omitempty"`
-
-	PID    int        `json:"pid,omitempty"`
-	Usage  *gpu.Usage `json:"usage,omitempty"`
-	Exited bool       `json:"exited,omitempty"`
-
-	Epoch uint64 `json:"epoch,omitempty"`
-	Bytes int64  `json:"bytes,omitempty"`
-	OK    bool   `json:"ok,omitempty"`
-
-	Utilization float64     `json:"utilization,omitempty"`
-	Used        int64       `json:"used,omitempty"`
-	Loss        Loss        `json:"loss,omitempty"`
-	Why         string      `json:"why,omitempty"`
-	Host        *HostMemory `json:"host,omitempty"`
+	Kind string `json:"event"`
+	Event
+	Function *logFunction `json:"of,omitempty"`
+	Usage    *gpu.Usage   `json:"usage,omitempty"`
+	Host     *HostMemory  `json:"host,omitempty"`
 }
 
 type logOrder struct {
@@ -118,17 +90,12 @@ func AppendConfig(b []byte, c Config) ([]byte, error) {
 // AppendEvent appends the line of an event. The error names an event that no
 // log can hold.
 func AppendEvent(b []byte, e Event) ([]byte, error) {
-	line := logEvent{
-		At: e.At, Event: e.Kind.String(), Invocation: e.Invocation, Container: e.Container, Device: e.Device, Spilled: e.Spilled, Due: e.Due, Idle: e.Idle,
-		Keep: e.Keep, Unused: e.Unused, Setup: e.Setup, Ran: e.Ran, PID: e.PID, Exited: e.Exited,
-		Epoch: e.Epoch, Bytes: e.Bytes, OK: e.OK, Utilization: e.Utilization, Used: e.Used, Loss: e.Of, Why: e.Why,
-	}
-	if f := e.Function; f != nil {
+	line := logEvent{Kind: e.Kind.String(), Event: e}
+	if e.Function != nil {
+		f := *e.Function
 		sum := sha256.Sum256([]byte(f.Key))
-		line.Function = &logFunction{
-			logFlow{f.Flow.Namespace, f.Flow.Function}, hex.EncodeToString(sum[:8]),
-			f.HostMB, f.Memory, f.NoShim, f.Width, f.Weight,
-		}
+		f.Key = hex.EncodeToString(sum[:8])
+		line.Function = &logFunction{logFlow(f.Flow), f}
 	}
 	switch e.Kind {
 	case MemoryReported:
@@ -144,7 +111,7 @@ func AppendOrders(b []byte, orders []Order) ([]byte, error) {
 	line := logOrders{make([]logOrder, 0, len(orders))}
 	for _, o := range orders {
 		out := logOrder{
-			Do: o.Do.String(), Invocation: o.Invocation, Container: o.Container, Device: o.Device, logFlow: logFlow{o.Flow.Namespace, o.Flow.Function},
+			Do: o.Do.String(), Invocation: o.Invocation, Container: o.Container, Device: o.Device, logFlow: logFlow(o.Flow),
 			HostMB: o.HostMB, Rested: o.Rested, Memory: o.Memory, Waited: o.Waited, Charged: o.Charged, Transfer: o.Transfer,
 			Epoch: o.Epoch, Bytes: o.Bytes, Again: o.Again, Footprint: o.Footprint,
 			LargestDevice: o.LargestDevice, Service: o.Service, Setup: o.Setup,
@@ -263,22 +230,18 @@ func parseEvent(text []byte) (Event, error) {
 	if err := decode(text, &line); err != nil {
 		return Event{}, err
 	}
-	kind := slices.Index(eventWords[:], line.Event)
+	e := line.Event
+	kind := slices.Index(eventWords[:], line.Kind)
 	switch {
 	case kind < 0:
-		return Event{}, fmt.Errorf("event %.40q: not one of %v", line.Event, eventWords)
-	case max(line.At, line.Due, line.Idle, line.Setup, line.Ran) > maxLogTime || min(line.At, line.Due, line.Idle, line.Setup, line.Ran) < -maxLogTime:
+		return Event{}, fmt.Errorf("event %.40q: not one of %v", line.Kind, eventWords)
+	case max(e.At, e.Due, e.Idle, e.Setup, e.Ran) > maxLogTime || min(e.At, e.Due, e.Idle, e.Setup, e.Ran) < -maxLogTime:
 		return Event{}, fmt.Errorf("a time beyond %s", maxLogTime)
 	}
-	e := Event{
-		At: line.At, Kind: EventKind(kind), Invocation: line.Invocation, Container: line.Container, Device: line.Device, Spilled: line.Spilled, Due: line.Due, Idle: line.Idle,
-		Keep: line.Keep, Unused: line.Unused, Setup: line.Setup, Ran: line.Ran, PID: line.PID, Exited: line.Exited,
-		Epoch: line.Epoch, Bytes: line.Bytes, OK: line.OK, Utilization: line.Utilization, Used: line.Used, Of: line.Loss, Why: line.Why,
-	}
+	e.Kind = EventKind(kind)
 	if f := line.Function; f != nil {
-		e.Function = &Function{
-			sched.FlowID{Namespace: f.Namespace, Function: f.Function}, f.Key, f.HostMB, f.Memory, f.NoShim, f.Width, f.Weight,
-		}
+		f.Flow = sched.FlowID(f.logFlow)
+		e.Function = &f.Function
 	}
 	if line.Usage != nil {
 		e.Usage = *line.Usage

@@ -41,10 +41,9 @@ func (rev *revision) dropContainer(c *container) {
 
 // revision finds or makes a revision of a flow, and makes it the newest.
 func (s *Scheduler) revision(f *flow, fn *Function) *revision {
-	var rev *revision
-	if at := slices.IndexFunc(f.revs, func(r *revision) bool { return r.key == fn.Key }); at >= 0 {
-		rev = f.revs[at]
-		f.revs = append(slices.Delete(f.revs, at, at+1), rev)
+	rev := f.revision(fn.Key)
+	if rev != nil {
+		f.revs = append(without(f.revs, rev), rev)
 	} else {
 		rev = &revision{flow: f, key: fn.Key, noShim: fn.NoShim, hint: min(fn.Memory, maxBytes)}
 		if rev.hint <= 0 {
@@ -62,13 +61,21 @@ func (s *Scheduler) revision(f *flow, fn *Function) *revision {
 	return rev
 }
 
+// revision is the one with a key, nil for none.
+func (f *flow) revision(key string) *revision {
+	if at := slices.IndexFunc(f.revs, func(r *revision) bool { return r.key == key }); at >= 0 {
+		return f.revs[at]
+	}
+	return nil
+}
+
 // newest is the revision seen last.
 func (f *flow) newest() *revision { return f.revs[len(f.revs)-1] }
 
 // next is the revision of the invocation that would run next.
 func (f *flow) next() *revision {
-	if in := f.head(); in != nil {
-		return in.rev
+	if at := f.queue.Front(); at != nil {
+		return at.Value.(*invocation).rev
 	}
 	return f.newest()
 }

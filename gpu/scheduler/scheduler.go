@@ -128,7 +128,7 @@ func (s *Scheduler) Take(e Event) {
 		s.refuseQueued(e.Invocation, WasWithdrawn)
 	case Answered, Ended, Left:
 		s.runEvent(e)
-	case Created, Failed, Initialized, Died, Removed, MemoryReported, Moved, HostGrown:
+	case Failed, Initialized, Died, Removed, MemoryReported, Moved, HostGrown:
 		s.containerEvent(e)
 	case Sampled, DeviceLost, DeviceBack:
 		s.deviceEvent(e)
@@ -167,8 +167,6 @@ func (s *Scheduler) containerEvent(e Event) {
 		return
 	}
 	switch e.Kind {
-	case Created:
-		c.created = true
 	case Failed, Died:
 		s.unusable(c)
 	case Initialized:
@@ -180,7 +178,7 @@ func (s *Scheduler) containerEvent(e Event) {
 	case Moved:
 		s.moved(c, e)
 	case HostGrown:
-		s.hostGrown(c, e)
+		c.hostMB = max(c.hostMB, int(min(e.Bytes, maxBytes)))
 	}
 }
 
@@ -264,7 +262,7 @@ func (s *Scheduler) Deadline() (time.Duration, bool) {
 	sooner(idle, some)
 	sooner(s.timeouts.next())
 	sooner(s.deviceTimeout())
-	sooner(s.searchDue())
+	sooner(s.search.at, s.search.at > 0)
 	return at, ok
 }
 

@@ -97,10 +97,8 @@ func (s *Scheduler) take(dev *device, rev *revision, invocation uint64) (c *cont
 	case !s.hasSlot(dev) || !s.affords(rev):
 		return nil, kind, nil
 	}
-	if size := s.cfg.Pool.Size; size > 0 && dev.kept >= size {
-		if _, ok := s.evictForContainer(dev); !ok {
-			return nil, kind, nil
-		}
+	if size := s.cfg.Pool.Size; size > 0 && dev.kept >= size && !s.evictForContainer(dev) {
+		return nil, kind, nil
 	}
 	return s.newContainer(dev, rev, invocation), kind, nil
 }

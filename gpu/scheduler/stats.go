@@ -40,7 +40,6 @@ type ContainerStats struct {
 	Device   int
 	Flow     sched.FlowID
 	Runs     int
-	Created  bool
 	Leaving  bool // it is being removed
 	Resident int64
 	Incoming int64 // on its way to the device
@@ -98,7 +97,7 @@ func (c *container) stats() ContainerStats {
 	return ContainerStats{
 		Incoming: coming, Context: c.dev.ledger.Overhead(c.id),
 		ID: c.id, Device: c.dev.Index, Flow: c.rev.flow.id, Runs: len(c.runs),
-		Created: c.created, Leaving: c.removing, Resident: resident,
+		Leaving: c.removing, Resident: resident,
 	}
 }
 
@@ -128,20 +127,25 @@ func (s *Scheduler) Resident(id sched.FlowID) (int64, bool) {
 // Warm reports whether a revision of a flow has a container that has served and can
 // serve again, and whether all of its memory is on its device.
 func (s *Scheduler) Warm(id sched.FlowID, key string) (warm, resident bool) {
-	f := s.flows[id]
-	if f == nil {
+	rev := s.known(id, key)
+	if rev == nil {
 		return false, false
 	}
-	for _, rev := range f.revs {
-		for _, c := range rev.containers {
-			if rev.key != key || c.failed || c.removing || !c.served && !c.initialized {
-				continue
-			}
+	for _, c := range rev.containers {
+		if !c.failed && !c.removing && (c.served || c.initialized) {
 			there, footprint := c.dev.ledger.Residency(c.id)
 			warm, resident = true, resident || there >= footprint
 		}
 	}
 	return warm, resident
+}
+
+// known is a revision of a flow, nil for one that was not seen or is forgotten.
+func (s *Scheduler) known(id sched.FlowID, key string) *revision {
+	if f := s.flows[id]; f != nil {
+		return f.revision(key)
+	}
+	return nil
 }
 
 // Memory is the most memory of an invocation's container since the invocation was
@@ -157,15 +161,11 @@ func (s *Scheduler) Memory(invocation uint64) (int64, bool) {
 // Footprint returns the device memory that runs of a revision of a flow have needed,
 // resident or swapped out; 0 until it was measured.
 func (s *Scheduler) Footprint(id sched.FlowID, key string) int64 {
-	f := s.flows[id]
-	if f == nil {
+	rev := s.known(id, key)
+	if rev == nil {
 		return 0
 	}
-	at := slices.IndexFunc(f.revs, func(r *revision) bool { return r.key == key })
-	if at < 0 {
-		return 0
-	}
-	n, _ := f.revs[at].measured.Bytes()
+	n, _ := rev.measured.Bytes()
 	return n
 }
 
