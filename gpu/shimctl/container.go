@@ -67,8 +67,7 @@ func (c *Control) listen(id, dir string) (*Container, error) {
 		frames:  rateLimit{left: frameBurst, at: time.Now(), perSecond: framesPerSecond, burst: frameBurst},
 		accepts: rateLimit{left: acceptBurst, at: time.Now(), perSecond: acceptsPerSecond, burst: acceptBurst},
 	}
-	ct.work.Add(1)
-	go ct.accept()
+	ct.work.Go(ct.accept)
 	return ct, nil
 }
 
@@ -80,7 +79,6 @@ func (c *Container) Socket() string { return filepath.Join(c.dir, SocketName) }
 
 // accept takes connections until the container is closed.
 func (c *Container) accept() {
-	defer c.work.Done()
 	for {
 		conn, err := c.listener.AcceptUnix()
 		if errors.Is(err, net.ErrClosed) {
@@ -90,7 +88,7 @@ func (c *Container) accept() {
 			// Out of descriptors, most likely: this container cannot be served
 			// now. Its shim tries again as long as the socket exists.
 			c.ctl.log.Warn("shim connection not accepted", "container", c.id, "error", err)
-			if !c.ctl.pause(time.Second) {
+			if !retry.SleepUnless(c.ctl.stop, time.Second) {
 				return
 			}
 			continue
@@ -99,7 +97,7 @@ func (c *Container) accept() {
 		// A container's few processes connect with pauses. Faster connections wait in
 		// the socket's queue, which costs nothing, and delay no other container:
 		// each has a socket of its own.
-		if wait := c.accepts.next(time.Now()); wait > 0 && !c.ctl.pause(wait) {
+		if wait := c.accepts.next(time.Now()); wait > 0 && !retry.SleepUnless(c.ctl.stop, wait) {
 			return
 		}
 	}
@@ -115,11 +113,6 @@ const (
 // refuse logs connections that were not taken.
 func (c *Container) refuse(err error) {
 	c.refused.Log(c.ctl.log, slog.LevelWarn, "shim connection refused", "container", c.id, "error", err)
-}
-
-// pause waits; false when the control ends meanwhile.
-func (c *Control) pause(d time.Duration) bool {
-	return retry.SleepUnless(c.stop, d)
 }
 
 // admit starts a connection's goroutines, or refuses it.
@@ -151,9 +144,8 @@ func (c *Container) serve(conn *net.UnixConn, pid int, err error) {
 		pid: pid, conn: conn, container: c, pidfd: watch(conn, pid),
 		out: make(chan []byte, outQueue), lastFrame: time.Now(), gone: make(chan struct{}),
 	}
-	c.work.Add(2)
-	go p.read()
-	go p.write()
+	c.work.Go(p.read)
+	c.work.Go(p.write)
 }
 
 func (c *Container) full() bool {
@@ -306,12 +298,13 @@ const maxBytes = 1 << 48
 
 // bounded caps what a process reports at what is possible.
 func (c *Container) bounded(f usageFrame) gpu.Usage {
-	u := gpu.Usage{Allocated: capped(f.allocated, maxBytes)}
-	u.Pinned = capped(f.pinned, maxBytes)
-	u.Resident = min(capped(f.resident, c.ctl.cfg.MaxResident), u.Allocated)
-	// A device has few contexts of one process.
-	u.Context = int64(min(f.contexts, 16)) * c.ctl.cfg.Context
-	return u
+	allocated := capped(f.Allocated, maxBytes)
+	return gpu.Usage{
+		Allocated: allocated,
+		Resident:  min(capped(f.Resident, c.ctl.cfg.MaxResident), allocated),
+		Context:   int64(min(f.Contexts, 16)) * c.ctl.cfg.Context, // a device has few of one process
+		Pinned:    capped(f.Pinned, maxBytes),
+	}
 }
 
 // Close ends the connections of the container and removes its directory: the

@@ -5,8 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"math"
-	"time"
 )
 
 // The frames are described in shim/src/agent/frame.h.
@@ -36,8 +34,8 @@ const (
 
 var errFrame = errors.New("malformed frame")
 
-// frame is one frame from a shim. Which fields mean something depends on its
-// type; numbers are as they came.
+// frame is one frame from a shim. Its type decides which payload there is; numbers are
+// as they came.
 type frame struct {
 	kind  frameType
 	epoch uint64
@@ -48,18 +46,23 @@ type frame struct {
 	refused Refusal
 }
 
-type helloFrame struct{ version, pid, backend, hooks uint32 }
+// The payloads, field by field as they are sent.
+type (
+	helloFrame struct{ Version, PID, Backend, Hooks uint32 }
 
-type doneFrame struct {
-	command                   uint32
-	status, code              int32
-	moved, nanoseconds, still uint64
-}
+	doneFrame struct {
+		Command                   uint32
+		Status, Code              int32
+		_                         uint32
+		Moved, Nanoseconds, Still uint64
+	}
 
-type usageFrame struct {
-	contexts                                   uint32
-	allocated, resident, fixed, pinned, blocks uint64
-}
+	usageFrame struct {
+		Contexts                                   uint32
+		_                                          uint32
+		Allocated, Resident, Fixed, Pinned, Blocks uint64
+	}
+)
 
 // readFrame reads one frame. buf must have frameMax bytes.
 func readFrame(r io.Reader, buf []byte) (frame, error) {
@@ -86,52 +89,23 @@ func decode(b []byte) (frame, error) {
 		kind:  frameType(binary.LittleEndian.Uint16(b[4:])),
 		epoch: binary.LittleEndian.Uint64(b[8:]),
 	}
-	p := fields{rest: b[headerSize:]}
+	var payload any
 	switch f.kind {
 	case typeHello:
-		f.hello = helloFrame{p.u32(), p.u32(), p.u32(), p.u32()}
+		payload = &f.hello
 	case typeDone:
-		f.done = doneFrame{command: p.u32(), status: int32(p.u32()), code: int32(p.u32())}
-		p.u32()
-		f.done.moved, f.done.nanoseconds, f.done.still = p.u64(), p.u64(), p.u64()
+		payload = &f.done
 	case typeUsage:
-		f.usage.contexts = p.u32()
-		p.u32()
-		f.usage.allocated, f.usage.resident = p.u64(), p.u64()
-		f.usage.fixed, f.usage.pinned, f.usage.blocks = p.u64(), p.u64(), p.u64()
+		payload = &f.usage
 	case typeRefused:
-		f.refused = Refusal{Sign: Sign(p.u32()), Code: int(int32(p.u32()))}
+		payload = &f.refused
+	default:
+		return f, nil
 	}
-	if p.short {
+	if _, err := binary.Decode(b[headerSize:], binary.LittleEndian, payload); err != nil {
 		return frame{}, fmt.Errorf("%w: type %d with %d bytes", errFrame, f.kind, len(b))
 	}
 	return f, nil
-}
-
-// fields reads numbers one after the other and remembers if one was missing.
-type fields struct {
-	rest  []byte
-	short bool
-}
-
-func (p *fields) u32() uint32 {
-	if len(p.rest) < 4 {
-		p.short = true
-		return 0
-	}
-	v := binary.LittleEndian.Uint32(p.rest)
-	p.rest = p.rest[4:]
-	return v
-}
-
-func (p *fields) u64() uint64 {
-	if len(p.rest) < 8 {
-		p.short = true
-		return 0
-	}
-	v := binary.LittleEndian.Uint64(p.rest)
-	p.rest = p.rest[8:]
-	return v
 }
 
 // encode makes a frame whose payload is so many numbers of 64 bits. Fields of
@@ -151,10 +125,6 @@ func encode(kind frameType, epoch uint64, payload ...uint64) []byte {
 // negative size arrives as a huge one.
 func capped(v uint64, most int64) int64 {
 	return int64(min(v, uint64(most)))
-}
-
-func duration(ns uint64) time.Duration {
-	return time.Duration(capped(ns, math.MaxInt64))
 }
 
 // Sign is how a process showed that its libraries do not work with managed memory.
@@ -177,7 +147,7 @@ const (
 // Refusal is a sign and the driver's code that went with it.
 type Refusal struct {
 	Sign Sign
-	Code int
+	Code int32
 }
 
 // String is the reason as operators and authors read it.

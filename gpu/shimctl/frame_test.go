@@ -12,12 +12,12 @@ import (
 func TestFramesRoundTrip(t *testing.T) {
 	b := encode(typeDone, 9, pair(4, 3), pair(2, 0), 100, 200, 300)
 	f, err := decode(b)
-	want := doneFrame{command: 4, status: 3, code: 2, moved: 100, nanoseconds: 200, still: 300}
+	want := doneFrame{Command: 4, Status: 3, Code: 2, Moved: 100, Nanoseconds: 200, Still: 300}
 	check.NoError(t, err)
 	check.Equal(t, f.epoch, 9)
 	check.Equal(t, f.done, want)
 	f, err = decode(encode(typeUsage, 1, pair(2, 0), 3, 4, 5, 6, 7))
-	usage := usageFrame{contexts: 2, allocated: 3, resident: 4, fixed: 5, pinned: 6, blocks: 7}
+	usage := usageFrame{Contexts: 2, Allocated: 3, Resident: 4, Fixed: 5, Pinned: 6, Blocks: 7}
 	check.NoError(t, err)
 	check.Equal(t, f.usage, usage)
 	// A newer shim may send more, and other frames.

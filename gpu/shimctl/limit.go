@@ -225,13 +225,11 @@ func (c *Container) consider() {
 	if len(r.waiting) == 0 {
 		r.end(nil)
 	}
-	c.work.Add(1)
-	go c.answer(r, token)
+	c.work.Go(func() { c.answer(r, token) })
 }
 
 // answer grants the first question's process what the others do not hold.
 func (c *Container) answer(r *round, token uint64) {
-	defer c.work.Done()
 	timer := time.NewTimer(answerTime)
 	defer timer.Stop()
 	select {

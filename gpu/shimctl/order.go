@@ -3,6 +3,7 @@ package shimctl
 import (
 	"context"
 	"fmt"
+	"math"
 	"time"
 
 	"github.com/gpuwhisk/gpuwhisk/gpu"
@@ -48,7 +49,6 @@ type Done struct {
 // round is one question to several processes and their answers. The
 // container's mu guards it; ended is closed when no process is waited for.
 type round struct {
-	epoch   uint64
 	frame   []byte              // of an order, for a process that comes back
 	waiting map[*process]limits // what it was granted when it was asked
 	ended   chan struct{}
@@ -60,7 +60,7 @@ type round struct {
 
 func newRound(epoch uint64) *round {
 	return &round{
-		epoch: epoch, waiting: map[*process]limits{}, ended: make(chan struct{}),
+		waiting: map[*process]limits{}, ended: make(chan struct{}),
 		done: Done{Epoch: epoch}, usage: map[int]gpu.Usage{},
 	}
 }
@@ -91,10 +91,10 @@ func (r *round) leave(p *process) bool {
 
 func (d *Done) add(f doneFrame) {
 	d.Processes++
-	d.Moved = min(d.Moved+capped(f.moved, maxBytes), maxBytes)
-	d.Resident = min(d.Resident+capped(f.still, maxBytes), maxBytes)
-	d.Took = max(d.Took, duration(f.nanoseconds))
-	status := Status(f.status)
+	d.Moved = min(d.Moved+capped(f.Moved, maxBytes), maxBytes)
+	d.Resident = min(d.Resident+capped(f.Still, maxBytes), maxBytes)
+	d.Took = max(d.Took, time.Duration(capped(f.Nanoseconds, math.MaxInt64)))
+	status := Status(f.Status)
 	if status < OK || status > Partial {
 		status = Failed
 	}
@@ -103,7 +103,7 @@ func (d *Done) add(f doneFrame) {
 		d.Status = status
 	}
 	if d.Code == 0 {
-		d.Code = int(f.code)
+		d.Code = int(f.Code)
 	}
 }
 
@@ -147,7 +147,7 @@ func (c *Container) move(ctx context.Context, epoch uint64, b []byte) (Done, err
 		return r.done, ErrClosed
 	}
 	if old := c.order; old != nil {
-		if old.epoch > epoch {
+		if old.done.Epoch > epoch {
 			c.mu.Unlock()
 			return r.done, ErrReplaced
 		}
@@ -170,13 +170,11 @@ func (c *Container) await(ctx context.Context, r *round) (Done, error) {
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	switch {
-	case r.over:
+	if r.over {
 		return r.done, r.err
-	default:
-		return r.done, fmt.Errorf("await %d of %d processes of %s: %w",
-			len(r.waiting), len(r.waiting)+r.done.Processes, c.id, ctx.Err())
 	}
+	return r.done, fmt.Errorf("await %d of %d processes of %s: %w",
+		len(r.waiting), len(r.waiting)+r.done.Processes, c.id, ctx.Err())
 }
 
 // finished takes a process's answer to an order; false if it was not awaited.
@@ -184,14 +182,11 @@ func (c *Container) finished(p *process, epoch uint64, f doneFrame) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	r := c.order
-	if r == nil || r.epoch != epoch || r.over {
-		return false
-	}
-	if _, ok := r.waiting[p]; !ok {
+	if r == nil || r.done.Epoch != epoch || r.over || !r.leave(p) {
 		return false
 	}
 	r.done.add(f)
-	return r.leave(p)
+	return true
 }
 
 // Report asks every process for its usage and returns the answers by process
@@ -220,11 +215,7 @@ func (c *Container) query(ctx context.Context, kind frameType, payload ...uint64
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	delete(c.reports, token)
-	out := make(map[int]gpu.Usage, len(r.usage))
-	for pid, u := range r.usage {
-		out[pid] = u
-	}
-	return out, err
+	return r.usage, err // no answer is added any more
 }
 
 // newReport is a round of reports and its number. The caller holds mu.
@@ -265,13 +256,8 @@ func (c *Container) Running(begins bool) {
 	if begins {
 		running = 1
 	}
-	c.send(encode(typeGate, 0, running))
-}
-
-// send sends a frame to all. The caller holds mu.
-func (c *Container) send(b []byte) {
 	for _, p := range c.processes {
-		p.send(b)
+		p.send(encode(typeGate, 0, running))
 	}
 }
 

@@ -9,6 +9,8 @@ import (
 	"sync/atomic"
 	"syscall"
 	"time"
+
+	"github.com/gpuwhisk/gpuwhisk/invoker/lib/retry"
 )
 
 const (
@@ -75,7 +77,6 @@ func (p *process) send(b []byte) {
 func (p *process) hangUp() { _ = p.conn.Close() }
 
 func (p *process) write() {
-	defer p.container.work.Done()
 	for {
 		select {
 		case b := <-p.out:
@@ -93,7 +94,6 @@ func (p *process) write() {
 
 func (p *process) read() {
 	c := p.container
-	defer c.work.Done()
 	err := p.readFrames()
 	p.hangUp()
 	close(p.gone)
@@ -123,7 +123,7 @@ func (p *process) readFrames() error {
 		if err != nil {
 			return err
 		}
-		if wait := p.container.frameDelay(awaited, time.Now()); wait > 0 && !p.container.ctl.pause(wait) {
+		if wait := p.container.frameDelay(awaited, time.Now()); wait > 0 && !retry.SleepUnless(p.container.ctl.stop, wait) {
 			return nil
 		}
 	}
@@ -139,13 +139,13 @@ func (p *process) handle(f frame) (awaited bool, err error) {
 		}
 		// The shim is sent our version also if it has another, as the reason why
 		// it is not served.
-		if f.hello.version != version {
+		if f.hello.Version != version {
 			_, _ = p.conn.Write(encode(typeHello, 0, version, 0))
-			return false, fmt.Errorf("shim of version %d, want %d", f.hello.version, version)
+			return false, fmt.Errorf("shim of version %d, want %d", f.hello.Version, version)
 		}
 		p.gotHello = true
 		if p.pid == 0 {
-			p.pid = Outside + 1 + int(f.hello.pid%maxPID)
+			p.pid = Outside + 1 + int(f.hello.PID%maxPID)
 		}
 		_ = p.conn.SetReadDeadline(time.Time{})
 		return false, c.joined(p)

@@ -19,8 +19,10 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"maps"
 	"os"
 	"path/filepath"
+	"slices"
 	"sync"
 	"time"
 
@@ -45,8 +47,7 @@ type Settings struct {
 	// Context is the overhead taken for each CUDA context of a process.
 	Context int64
 	// Processes is the most that may be connected for one container, those included that
-	// have hung up and not ended. 0 takes
-	// DefaultProcesses.
+	// have hung up and not ended. 0 takes DefaultProcesses.
 	Processes int
 	// Heartbeat is the time between two questions whether a process still
 	// answers. 0 takes DefaultHeartbeat.
@@ -139,8 +140,7 @@ func Open(dir string, cfg Settings, events Events, log *slog.Logger) (*Control, 
 		dir: dir, cfg: cfg.withDefaults(), events: events, log: log,
 		stop: make(chan struct{}), containers: map[string]*Container{},
 	}
-	c.work.Add(1)
-	go c.heartbeat()
+	c.work.Go(c.heartbeat)
 	return c, nil
 }
 
@@ -197,16 +197,11 @@ func (c *Control) Container(id string) (*Container, error) {
 func (c *Control) all() []*Container {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	out := make([]*Container, 0, len(c.containers))
-	for _, ct := range c.containers {
-		out = append(out, ct)
-	}
-	return out
+	return slices.Collect(maps.Values(c.containers))
 }
 
 // heartbeat sends a ping to every process at each interval.
 func (c *Control) heartbeat() {
-	defer c.work.Done()
 	ticker := time.NewTicker(c.cfg.Heartbeat)
 	defer ticker.Stop()
 	for {
