@@ -60,10 +60,9 @@ func (p *Pool) giveUpPrewarm(memoryMB int) bool {
 			continue
 		}
 		s := p.slot(o.Slot)
-		c := p.cellOf(s)
 		p.orders = append(p.orders[:i:i], p.orders[i+1:]...)
-		c.starting--
-		c.missing = true // it is made when the memory is free
+		s.cell.starting--
+		s.cell.missing = true // it is made when the memory is free
 		p.used -= s.memoryMB
 		delete(p.slots, s.id)
 	}

@@ -36,7 +36,7 @@ func (p *Pool) checkSlot(s *slot) error {
 	case paused:
 		want = &p.paused
 	case started:
-		want = &p.cellOf(s).started
+		want = &s.cell.started
 	}
 	switch {
 	case s.in != want:

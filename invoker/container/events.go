@@ -12,7 +12,7 @@ func (p *Pool) Started(now time.Duration, id SlotID) {
 		return // adopted or doomed meanwhile
 	}
 	s.state, s.since = started, now
-	c := p.cellOf(s)
+	c := s.cell
 	c.starting--
 	c.failed = false
 	if !c.missing {

@@ -265,7 +265,7 @@ func (p *Pool) create(d Demand) Placement {
 
 // adopt gives a slot to a key; it stays with the key until it is removed.
 func (p *Pool) adopt(s *slot, d Demand) {
-	s.key, s.kind, s.concurrency, s.kept = d.Key, d.Kind, d.Concurrency, d.Kept
+	s.key, s.kind, s.cell, s.concurrency, s.kept = d.Key, d.Kind, nil, d.Concurrency, d.Kept
 	s.state, s.active = warmingUp, 1
 	b := p.warm[d.Key]
 	if b == nil {

@@ -125,7 +125,7 @@ func (c *cell) want() int {
 // Waiting activations come first: memory is not taken from under them.
 func (p *Pool) refill(now time.Duration, gone *slot) {
 	for _, c := range p.cells {
-		if gone != nil && gone.key == "" && gone.kind == c.Kind && gone.memoryMB == c.MemoryMB && (gone.state == starting || gone.doomed) {
+		if gone != nil && gone.cell == c && (gone.state == starting || gone.doomed) {
 			if gone.state == starting {
 				c.starting--
 			}
@@ -147,7 +147,7 @@ func (p *Pool) fill(now time.Duration, c *cell, want int) {
 	}
 	for c.started.Len()+c.starting < want && p.used+c.MemoryMB <= p.cfg.MemoryMB {
 		s := p.add(c.MemoryMB)
-		s.kind, s.state = c.Kind, starting
+		s.kind, s.cell, s.state = c.Kind, c, starting
 		c.starting++
 		p.orders = append(p.orders, Order{Do: CreatePrewarm, Slot: s.id, Kind: c.Kind, MemoryMB: c.MemoryMB})
 	}
@@ -168,16 +168,6 @@ func (p *Pool) retry(now time.Duration) {
 			c.wait(now)
 		}
 	}
-}
-
-// cellOf finds the stem cell that a prewarmed slot belongs to.
-func (p *Pool) cellOf(s *slot) *cell {
-	for _, c := range p.cells {
-		if c.Kind == s.kind && c.MemoryMB == s.memoryMB {
-			return c
-		}
-	}
-	panic(fmt.Sprintf("container: slot %d has no stem cell", s.id))
 }
 
 func (p *Pool) countCold(d Demand) {

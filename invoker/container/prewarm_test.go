@@ -88,3 +88,23 @@ func (b *fixture) noPrewarm() {
 	b.t.Helper()
 	b.prewarms(0)
 }
+
+// TestKindListedTwiceIsNotMultipliedByFailures: a manifest may list a kind and memory
+// twice. As many as both want are made again after each failure, and no more.
+func TestKindListedTwiceIsNotMultipliedByFailures(t *testing.T) {
+	twice := StemCell{Kind: "k", MemoryMB: 1, Count: 1}
+	b := newFixture(t, Config{MemoryMB: 1024, StemCells: []StemCell{twice, twice}})
+	for range 4 {
+		for _, o := range b.prewarms(2) {
+			b.p.Gone(b.now, o.Slot)
+		}
+		b.now += time.Hour
+		b.p.Tick(b.now)
+	}
+	for _, o := range b.prewarms(2) {
+		b.p.Started(b.now, o.Slot)
+	}
+	b.now += time.Hour
+	b.p.Tick(b.now)
+	b.noPrewarm()
+}

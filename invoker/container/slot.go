@@ -28,6 +28,7 @@ type slot struct {
 	id          SlotID
 	key         string // "" until an action adopts it
 	kind        string
+	cell        *cell // of a prewarmed one
 	memoryMB    int
 	concurrency int
 	active      int
