@@ -1,6 +1,9 @@
 package container
 
-import "time"
+import (
+	"slices"
+	"time"
+)
 
 // Adopted is a container of an earlier process that is adopted.
 type Adopted struct {
@@ -37,18 +40,16 @@ func (p *Pool) Adopt(now time.Duration, h Adopted) (SlotID, bool) {
 
 // adoptPrewarmed uses a container instead of one that is to be created.
 func (p *Pool) adoptPrewarmed(now time.Duration, h Adopted) (SlotID, bool) {
-	if h.Paused {
-		return 0, false // they are never paused
+	i := slices.IndexFunc(p.orders, func(o Order) bool {
+		return o.Do == CreatePrewarm && o.Kind == h.Kind && o.MemoryMB == h.MemoryMB
+	})
+	if h.Paused || i < 0 { // a prewarmed one is never paused
+		return 0, false
 	}
-	for i, o := range p.orders {
-		if o.Do != CreatePrewarm || o.Kind != h.Kind || o.MemoryMB != h.MemoryMB {
-			continue
-		}
-		p.orders = append(p.orders[:i:i], p.orders[i+1:]...)
-		p.Started(now, o.Slot)
-		return o.Slot, true
-	}
-	return 0, false
+	id := p.orders[i].Slot
+	p.orders = slices.Delete(p.orders, i, i+1)
+	p.Started(now, id)
+	return id, true
 }
 
 // giveUpPrewarm takes back orders for prewarmed containers until so many MiB are
@@ -60,7 +61,7 @@ func (p *Pool) giveUpPrewarm(memoryMB int) bool {
 			continue
 		}
 		s := p.slot(o.Slot)
-		p.orders = append(p.orders[:i:i], p.orders[i+1:]...)
+		p.orders = slices.Delete(p.orders, i, i+1)
 		s.cell.starting--
 		s.cell.missing = true // it is made when the memory is free
 		p.used -= s.memoryMB

@@ -20,8 +20,8 @@ func (p *Pool) check() error {
 	case freeing != p.freeing:
 		return fmt.Errorf("freeing %d, sum %d", p.freeing, freeing)
 	}
-	for key, b := range p.warm {
-		if len(b.slots) == 0 {
+	for key, slots := range p.warm {
+		if len(slots) == 0 {
 			return fmt.Errorf("key %s has an empty warm set", key)
 		}
 	}

@@ -59,7 +59,7 @@ func (p *Pool) Done(now time.Duration, id SlotID, keep bool) {
 	default:
 		s.state, s.since = ready, now
 		p.idle.push(s)
-		p.warm[s.key].touch(s)
+		p.touch(s)
 		p.offer(s)
 	}
 }
@@ -164,21 +164,16 @@ func (p *Pool) PauseNow(id SlotID) bool {
 }
 
 func (p *Pool) removeExpired(now time.Duration) {
-	if p.cfg.IdleTimeout == Never {
-		return
-	}
-	for s := range p.paused.all() {
-		if now-s.since < p.cfg.IdleTimeout {
-			return
-		}
-		if !s.kept {
-			p.remove(s)
-		}
+	for s := p.nextExpiry(); s != nil && now-s.since >= p.cfg.IdleTimeout; s = p.nextExpiry() {
+		p.remove(s)
 	}
 }
 
 // nextExpiry is the container that IdleTimeout removes next, or nil.
 func (p *Pool) nextExpiry() *slot {
+	if p.cfg.IdleTimeout == Never {
+		return nil
+	}
 	for s := range p.paused.all() {
 		if !s.kept {
 			return s
@@ -200,11 +195,11 @@ func (p *Pool) Deadline() (time.Duration, bool) {
 	if s := p.idle.first(); s != nil && p.cfg.PauseGrace != Never {
 		sooner(s.since + p.cfg.PauseGrace)
 	}
-	if s := p.nextExpiry(); s != nil && p.cfg.IdleTimeout != Never {
+	if s := p.nextExpiry(); s != nil {
 		sooner(s.since + p.cfg.IdleTimeout)
 	}
-	if t, ok := p.prewarm.deadline(); ok {
-		sooner(t)
+	if p.pass != Never {
+		sooner(p.pass)
 	}
 	for _, c := range p.cells {
 		if c.missing {

@@ -2,6 +2,7 @@ package container
 
 import (
 	"fmt"
+	"slices"
 	"time"
 )
 
@@ -93,14 +94,14 @@ type Pool struct {
 	freeing  int // MiB, part of used
 	reserved int // MiB, part of used: containers that others keep
 	slots    map[SlotID]*slot
-	warm     map[string]*warmSet // by key: slots that know the action
-	idle     slotQueue           // ready, no activation runs in them; longest idle first
-	paused   slotQueue           // the same, paused; longest paused first
+	warm     map[string][]*slot // by key: those that know the action, the most recently used last
+	idle     slotQueue          // ready, no activation runs in them; longest idle first
+	paused   slotQueue          // the same, paused; longest paused first
 	cells    []*cell
 	queue    queue
 	ready    []string // keys that gained capacity while someone waits
 	orders   []Order
-	prewarm  prewarmClock
+	pass     time.Duration // when the next pass over reactive stem cells is due; Never
 }
 
 // New checks cfg and makes an empty pool; prewarmed containers are ordered at
@@ -115,16 +116,19 @@ func New(cfg Config, now time.Duration) (*Pool, error) {
 	p := &Pool{
 		cfg:   cfg,
 		slots: map[SlotID]*slot{},
-		warm:  map[string]*warmSet{},
+		warm:  map[string][]*slot{},
 		queue: newQueue(),
+		pass:  Never,
 	}
 	for _, c := range cfg.StemCells {
 		if err := c.validate(); err != nil {
 			return nil, err
 		}
 		p.cells = append(p.cells, &cell{StemCell: c})
+		if c.Reactive != nil && cfg.Expiry.Interval > 0 {
+			p.pass = now + cfg.Expiry.InitDelay
+		}
 	}
-	p.prewarm = newPrewarmClock(cfg, now)
 	p.refill(now, nil)
 	return p, nil
 }
@@ -135,7 +139,7 @@ func (p *Pool) Enqueue(now time.Duration, d Demand) {
 		panic(fmt.Sprintf("container: demand of %d MB, concurrency %d", d.MemoryMB, d.Concurrency))
 	}
 	p.queue.push(d)
-	if b := p.warm[d.Key]; b != nil && b.capacity() != nil {
+	if p.capacity(d.Key) != nil {
 		p.ready = append(p.ready, d.Key)
 	}
 }
@@ -221,11 +225,7 @@ func (p *Pool) tryStart(now time.Duration, w *waiting) (Placement, bool) {
 
 // reuse picks the most recently used container that is warm for the key.
 func (p *Pool) reuse(d Demand) (Placement, bool) {
-	b := p.warm[d.Key]
-	if b == nil {
-		return Placement{}, false
-	}
-	s := b.capacity()
+	s := p.capacity(d.Key)
 	if s == nil {
 		return Placement{}, false
 	}
@@ -233,7 +233,7 @@ func (p *Pool) reuse(d Demand) (Placement, bool) {
 	p.unlist(s)
 	s.state = running
 	s.active++
-	b.touch(s)
+	p.touch(s)
 	return pl, true
 }
 
@@ -241,19 +241,9 @@ func (p *Pool) reuse(d Demand) (Placement, bool) {
 // one that is being paused, or one that is being made and may run several at
 // once.
 func (p *Pool) opening(d Demand) bool {
-	b := p.warm[d.Key]
-	if b == nil {
-		return false
-	}
-	for _, s := range b.slots {
-		if s.state == pausing && !s.doomed {
-			return true
-		}
-		if s.state == warmingUp && s.active < s.concurrency {
-			return true
-		}
-	}
-	return false
+	return slices.ContainsFunc(p.warm[d.Key], func(s *slot) bool {
+		return s.state == pausing && !s.doomed || s.state == warmingUp && s.active < s.concurrency
+	})
 }
 
 func (p *Pool) create(d Demand) Placement {
@@ -267,12 +257,7 @@ func (p *Pool) create(d Demand) Placement {
 func (p *Pool) adopt(s *slot, d Demand) {
 	s.key, s.kind, s.cell, s.concurrency, s.kept = d.Key, d.Kind, nil, d.Concurrency, d.Kept
 	s.state, s.active = warmingUp, 1
-	b := p.warm[d.Key]
-	if b == nil {
-		b = &warmSet{}
-		p.warm[d.Key] = b
-	}
-	b.slots = append(b.slots, s)
+	p.warm[d.Key] = append(p.warm[d.Key], s)
 }
 
 func (p *Pool) add(memoryMB int) *slot {
@@ -284,7 +269,8 @@ func (p *Pool) add(memoryMB int) *slot {
 }
 
 // evictFor orders the removal of idle containers, longest idle first, then of
-// prewarmed ones, if together with what is being removed they free need. If they cannot, nothing is evicted.
+// prewarmed ones, if together with what is being removed they free need. If they
+// cannot, nothing is evicted.
 func (p *Pool) evictFor(need int) {
 	lack := p.used - p.freeing + need - p.cfg.MemoryMB
 	if lack <= 0 {

@@ -70,27 +70,6 @@ func (c *cell) wait(now time.Duration) {
 	c.missing, c.again = true, now+c.pause
 }
 
-// barred reports whether nothing may be made now, because that failed just
-// before.
-func (c *cell) barred(now time.Duration) bool { return c.failed && now < c.again }
-
-// prewarmClock states when the next pass over reactive stem cells is due.
-type prewarmClock struct {
-	on   bool
-	next time.Duration
-}
-
-func newPrewarmClock(cfg Config, now time.Duration) prewarmClock {
-	for _, c := range cfg.StemCells {
-		if c.Reactive != nil && cfg.Expiry.Interval > 0 {
-			return prewarmClock{on: true, next: now + cfg.Expiry.InitDelay}
-		}
-	}
-	return prewarmClock{}
-}
-
-func (c prewarmClock) deadline() (time.Duration, bool) { return c.next, c.on }
-
 // takePrewarm gives a prewarmed container of exactly the kind and memory to an
 // action, the oldest first because it expires first, and orders another.
 func (p *Pool) takePrewarm(now time.Duration, d Demand) (Placement, bool) {
@@ -140,9 +119,10 @@ func (p *Pool) refill(now time.Duration, gone *slot) {
 	}
 }
 
-// fill orders prewarmed containers up to want, as far as memory allows.
+// fill orders prewarmed containers up to want, as far as memory allows, unless that
+// failed just before.
 func (p *Pool) fill(now time.Duration, c *cell, want int) {
-	if c.barred(now) {
+	if c.failed && now < c.again {
 		return
 	}
 	for c.started.Len()+c.starting < want && p.used+c.MemoryMB <= p.cfg.MemoryMB {
@@ -186,10 +166,10 @@ func (p *Pool) countCold(d Demand) {
 // starts since the last pass ask for.
 func (p *Pool) prewarmTick(now time.Duration) {
 	p.retry(now)
-	if !p.prewarm.on || now < p.prewarm.next {
+	if p.pass == Never || now < p.pass {
 		return
 	}
-	p.prewarm.next = now + p.cfg.Expiry.Interval
+	p.pass = now + p.cfg.Expiry.Interval
 	left := p.cfg.Expiry.Limit
 	for _, c := range p.cells {
 		if c.Reactive != nil {

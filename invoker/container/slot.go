@@ -62,14 +62,10 @@ func (p *Pool) unlist(s *slot) {
 	s.in, s.element = nil, nil
 }
 
-// warmSet holds the slots of one key, the most recently used last.
-type warmSet struct{ slots []*slot }
-
-// capacity finds the most recently used slot that can take one more run. A
+// capacity finds the most recently used slot of a key that can take one more run. A
 // slot whose pause is under way cannot: its answer comes first.
-func (w *warmSet) capacity() *slot {
-	for i := len(w.slots) - 1; i >= 0; i-- {
-		s := w.slots[i]
+func (p *Pool) capacity(key string) *slot {
+	for _, s := range slices.Backward(p.warm[key]) {
 		switch s.state {
 		case running, ready, paused:
 			if s.active < s.concurrency && !s.doomed {
@@ -80,21 +76,19 @@ func (w *warmSet) capacity() *slot {
 	return nil
 }
 
-// touch moves a slot to the most recently used end.
-func (w *warmSet) touch(s *slot) {
-	if i := slices.Index(w.slots, s); i >= 0 {
-		w.slots = append(slices.Delete(w.slots, i, i+1), s)
-	}
+// touch makes a slot the most recently used of its key.
+func (p *Pool) touch(s *slot) {
+	all := p.warm[s.key]
+	i := slices.Index(all, s)
+	copy(all[i:], all[i+1:])
+	all[len(all)-1] = s
 }
 
 // forget takes a slot away from its key: no further activation is placed in it.
 func (p *Pool) forget(s *slot) {
-	b := p.warm[s.key]
-	if b == nil {
-		return
-	}
-	b.slots = slices.DeleteFunc(b.slots, func(have *slot) bool { return have == s })
-	if len(b.slots) == 0 {
+	left := slices.DeleteFunc(p.warm[s.key], func(have *slot) bool { return have == s })
+	p.warm[s.key] = left
+	if len(left) == 0 {
 		delete(p.warm, s.key)
 	}
 }

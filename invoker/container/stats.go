@@ -1,7 +1,7 @@
 package container
 
 import (
-	"cmp"
+	"maps"
 	"slices"
 )
 
@@ -75,10 +75,10 @@ type View struct {
 // Views copies every container, the oldest first.
 func (p *Pool) Views() []View {
 	out := make([]View, 0, len(p.slots))
-	for _, s := range p.slots {
+	for _, id := range slices.Sorted(maps.Keys(p.slots)) {
+		s := p.slots[id]
 		out = append(out, View{s.id, s.kind, s.state.String(), s.memoryMB, s.active})
 	}
-	slices.SortFunc(out, func(a, b View) int { return cmp.Compare(a.Slot, b.Slot) })
 	return out
 }
 
