@@ -154,20 +154,16 @@ func (e events) Usage(name string, pid int, u gpu.Usage) {
 	}
 	e.m.known(b)
 	delete(b.seen, pid) // the report below takes its place
-	if _, listed := b.seen[shimctl.Outside]; listed && pid > shimctl.Outside {
-		delete(b.seen, shimctl.Outside)
-		e.m.report(gpu.MemoryReport{Container: name, PID: shimctl.Outside, Exited: true})
+	if pid > shimctl.Outside {
+		e.m.unseen(b, shimctl.Outside)
 	}
 	b.reporting[pid] = false
 	b.usage[pid] = u
-	over := b.overByReport()
-	if over == "" {
-		over = e.m.allot(b)
-	}
-	e.m.report(gpu.MemoryReport{Container: name, PID: pid, Usage: u, Over: over})
+	e.m.report(gpu.MemoryReport{Container: name, PID: pid, Usage: u, Over: b.overByReport()})
+	e.m.allot(b)
 }
 
-// Exited passes on that a process uses nothing any more.
+// Exited passes on that a process uses nothing any more, nor do its libraries.
 func (e events) Exited(name string, pid int) {
 	e.m.mu.Lock()
 	defer e.m.mu.Unlock()
@@ -178,8 +174,17 @@ func (e events) Exited(name string, pid int) {
 	delete(b.reporting, pid)
 	delete(b.usage, pid)
 	delete(b.beside, pid)
-	e.m.allot(b)
 	e.m.report(gpu.MemoryReport{Container: name, PID: pid, Exited: true})
+	e.m.unseen(b, hiddenPID(pid))
+	e.m.allot(b)
+}
+
+// unseen ends what was seen of a process. The caller holds m.mu.
+func (m *Mover) unseen(b *gpuContainer, pid int) {
+	if _, listed := b.seen[pid]; listed {
+		delete(b.seen, pid)
+		m.report(gpu.MemoryReport{Container: b.name, PID: pid, Exited: true})
+	}
 }
 
 // Refused passes on that a container's function does not bear memory that moves.

@@ -154,9 +154,7 @@ func (m *Mover) runs(b *gpuContainer, change int, promised int64) {
 	}
 	b.ended += max(-change, 0)
 	b.promised = max(b.promised, promised)
-	if over := m.allot(b); over != "" {
-		m.reportOver(b, over)
-	}
+	m.allot(b)
 }
 
 // running are the containers that run on a container's device. The caller holds m.mu.
@@ -170,9 +168,9 @@ func (m *Mover) running(b *gpuContainer) (all []*gpuContainer) {
 }
 
 // allot sends the containers that run on a container's device what each may use, and
-// returns, once, that the container uses too much of its namespace's limit, if it does.
+// reports, once, that the container uses too much of its namespace's limit, if it does.
 // The caller holds m.mu.
-func (m *Mover) allot(b *gpuContainer) (over string) {
+func (m *Mover) allot(b *gpuContainer) {
 	context, left := m.options.Context, b.device.MemoryBytes
 	for _, o := range m.containers {
 		if o.device.Index == b.device.Index {
@@ -192,7 +190,9 @@ func (m *Mover) allot(b *gpuContainer) (over string) {
 		least := max(min(o.promised, o.own), 1)
 		o.grant(running, max(part, least), least)
 	}
-	return b.overTenant(running, context)
+	if over := b.overTenant(running, context); over != "" {
+		m.reportOver(b, over)
+	}
 }
 
 // grant sends a running container that it may use so much, and how much of it without a
@@ -252,9 +252,7 @@ func (e events) Wants(name string) {
 	if b.runs == 0 {
 		b.grant(running, b.allowed, 1)
 	}
-	if over := m.allot(b); over != "" {
-		m.reportOver(b, over)
-	}
+	m.allot(b)
 }
 
 // overTenant returns, once, that the running containers of a namespace use more than its

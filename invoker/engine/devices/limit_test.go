@@ -246,3 +246,24 @@ func TestLimitNearTheLargestNumber(t *testing.T) {
 		t.Errorf("500 MiB: %s", over)
 	}
 }
+
+// TestLibrariesOfOneThatExited: what the libraries of a process had on the device ends
+// with the process, and does not count for its namespace until the device is read again.
+func TestLibrariesOfOneThatExited(t *testing.T) {
+	b := open(t, func(o *Options) { o.proc = t.TempDir() })
+	wish := container.DeviceRequest{Shim: "managed", Namespace: "one", NamespaceLimit: 100 * mib}
+	for _, name := range []string{"a", "b"} {
+		_, err := b.Prepare(name, realDevice(), wish)
+		check.NoError(t, err)
+		b.Begin(name, gpu.Need{})
+	}
+	const pid = 7
+	b.shows(pid, "environ", b.container("a").shim.Dir())
+	events{b.Mover}.Usage("a", pid, gpu.Usage{Allocated: 10 * mib})
+	b.observe([]nvml.Reading{{Listed: true, Processes: []nvml.Process{{PID: pid, Bytes: 1500 * mib}}}})
+	check.AtLeast(check.Must(t), b.last(hiddenPID(pid)).Usage.Resident, 1000*mib, "libraries beside the memory")
+	events{b.Mover}.Exited("a", pid)
+	check.That(t, b.last(hiddenPID(pid)).Exited, "its libraries are reported as there")
+	events{b.Mover}.Usage("a", 8, gpu.Usage{Allocated: 200 * mib})
+	check.Contains(t, b.last(assumedPID).Over, "held 200 MB of GPU memory together")
+}

@@ -130,13 +130,10 @@ func (m *Mover) charge(b *gpuContainer, found map[int]observed) {
 			m.charged(b, hiddenPID(key), extra)
 		}
 	}
-	over := b.overByNVML(found, m.options.Context)
-	if over == "" {
-		over = m.allot(b)
-	}
-	if over != "" {
+	if over := b.overByNVML(found, m.options.Context); over != "" {
 		m.reportOver(b, over)
 	}
+	m.allot(b)
 	for pid := range b.seen {
 		key := max(pid, -pid)
 		s, still := found[key]
@@ -148,8 +145,7 @@ func (m *Mover) charge(b *gpuContainer, found map[int]observed) {
 			still = still && !reports
 		}
 		if !still {
-			delete(b.seen, pid)
-			m.report(gpu.MemoryReport{Container: b.name, PID: pid, Exited: true})
+			m.unseen(b, pid)
 		}
 	}
 }
