@@ -5,6 +5,7 @@ package nvml
 import (
 	"context"
 	"math"
+	"slices"
 	"time"
 
 	"github.com/NVIDIA/go-nvml/pkg/nvml"
@@ -66,11 +67,13 @@ func (d *Driver) register(e *events, w *watched) {
 	}
 	o := origin{device: w.device.Index, card: w.device.UUID, instance: everywhere}
 	if w.device.Sharing == gpu.MIGSlice {
+		if n, ret := h.GetGpuInstanceId(); ret == nvml.SUCCESS && n >= 0 {
+			o.instance = uint32(n)
+		}
 		if h, ret = h.GetDeviceHandleFromMigDeviceHandle(); ret != nvml.SUCCESS {
 			return
 		}
 		o.card, _ = h.GetUUID()
-		o.instance = d.instanceOf(w.device.UUID)
 	}
 	if _, done := e.cards[o.card]; !done {
 		kinds, ret := h.GetSupportedEventTypes()
@@ -82,30 +85,13 @@ func (d *Driver) register(e *events, w *watched) {
 	e.origin = append(e.origin, o)
 }
 
-// instanceOf is the GPU instance of a slice.
-func (d *Driver) instanceOf(uuid string) uint32 {
-	h, ret := d.lib.DeviceGetHandleByUUID(uuid)
-	if ret != nvml.SUCCESS {
-		return everywhere
-	}
-	n, ret := h.GetGpuInstanceId()
-	if ret != nvml.SUCCESS || n < 0 {
-		return everywhere
-	}
-	return uint32(n)
-}
-
 // subscribed reports whether memory errors of a device come as events.
 func (e *events) subscribed(device gpu.Device) bool {
 	if e == nil {
 		return false
 	}
-	for _, o := range e.origin {
-		if o.device == device.Index {
-			return e.cards[o.card]&nvml.EventTypeDoubleBitEccError != 0
-		}
-	}
-	return false
+	i := slices.IndexFunc(e.origin, func(o origin) bool { return o.device == device.Index })
+	return i >= 0 && e.cards[e.origin[i].card]&nvml.EventTypeDoubleBitEccError != 0
 }
 
 func (e *events) run(ctx context.Context) {

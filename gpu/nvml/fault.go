@@ -23,17 +23,15 @@ const (
 
 // String returns the name for logs and metrics.
 func (k FaultKind) String() string {
-	switch k {
-	case XID:
-		return "xid"
-	case ECC:
-		return "ecc"
-	case Lost:
-		return "lost"
-	case Found:
-		return "found"
+	return word(uint8(k), "fault", "xid", "ecc", "lost", "found")
+}
+
+// word is the one of a number, or the number of that kind.
+func word(n uint8, kind string, words ...string) string {
+	if int(n) < len(words) {
+		return words[n]
 	}
-	return fmt.Sprintf("fault(%d)", uint8(k))
+	return fmt.Sprintf("%s(%d)", kind, n)
 }
 
 // Severity is what a fault means for the device.
@@ -52,15 +50,7 @@ const (
 
 // String returns the name for logs and metrics.
 func (s Severity) String() string {
-	switch s {
-	case OfProcess:
-		return "process"
-	case Degraded:
-		return "degraded"
-	case Fatal:
-		return "fatal"
-	}
-	return fmt.Sprintf("severity(%d)", uint8(s))
+	return word(uint8(s), "severity", "process", "degraded", "fatal")
 }
 
 // Fault is something that went wrong on a device.

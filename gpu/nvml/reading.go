@@ -2,7 +2,6 @@ package nvml
 
 import (
 	"cmp"
-	"math"
 	"time"
 
 	"github.com/gpuwhisk/gpuwhisk/gpu"
@@ -12,12 +11,11 @@ import (
 type Reading struct {
 	// Device is the index of the gpu.Device.
 	Device int
-	At     time.Time
 	// Utilization is the share of the driver's last sampling period in which
-	// a kernel ran, 0 to 1, and Average its moving average. Both are negative
-	// where the driver does not report it, as on a MIG slice.
-	Utilization, Average float64
-	Memory               Memory
+	// a kernel ran, 0 to 1; negative where the driver does not report it, as on a MIG
+	// slice.
+	Utilization float64
+	Memory      Memory
 	// Processes hold contexts on the device. Listed is false where the driver
 	// does not list them.
 	Processes []Process
@@ -31,8 +29,6 @@ type WatchOptions struct {
 	Devices []gpu.Device
 	// Interval is the time between samples; 0 means 200 ms.
 	Interval time.Duration
-	// Window is the time of the moving average; 0 means a second.
-	Window time.Duration
 	// Readings gets one Reading for each device, in the order of Devices,
 	// after every sample. Fault gets every fault once, one at a time. Neither
 	// may block: they are called by the sampling and the waiting goroutine.
@@ -41,13 +37,10 @@ type WatchOptions struct {
 	Fault    func(Fault)
 }
 
-const (
-	defaultInterval = 200 * time.Millisecond // as the paper's monitor samples
-	defaultWindow   = time.Second
-)
+const defaultInterval = 200 * time.Millisecond // as the paper's monitor samples
 
 func (o WatchOptions) withDefaults() WatchOptions {
-	o.Interval, o.Window = cmp.Or(o.Interval, defaultInterval), cmp.Or(o.Window, defaultWindow)
+	o.Interval = cmp.Or(o.Interval, defaultInterval)
 	if o.Readings == nil {
 		o.Readings = func([]Reading) {}
 	}
@@ -55,24 +48,4 @@ func (o WatchOptions) withDefaults() WatchOptions {
 		o.Fault = func(Fault) {}
 	}
 	return o
-}
-
-// average is an exponential moving average over irregular samples.
-type average struct {
-	value  float64
-	last   time.Time
-	primed bool
-}
-
-// add takes a sample and returns the average. The weight of the new sample is
-// 1-exp(-dt/window): a late one counts for the time it stands for.
-func (a *average) add(at time.Time, v float64, window time.Duration) float64 {
-	if !a.primed {
-		a.value, a.last, a.primed = v, at, true
-		return v
-	}
-	dt := max(at.Sub(a.last), 0)
-	a.value += (1 - math.Exp(-float64(dt)/float64(window))) * (v - a.value)
-	a.last = at
-	return a.value
 }

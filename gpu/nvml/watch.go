@@ -30,7 +30,6 @@ type Watcher struct {
 type watched struct {
 	device  gpu.Device
 	handle  nvml.Device // nil while it cannot be found
-	average average
 	lost    bool
 	errors  uint64 // uncorrected so far
 	counted bool
@@ -94,12 +93,11 @@ func (w *Watcher) sample(ctx context.Context) {
 // read takes one device's reading.
 func (w *Watcher) read(d *watched, now time.Time) Reading {
 	r := Reading{
-		Device: d.device.Index, At: now, Utilization: unknownBytes, Average: unknownBytes,
-		Memory: Memory{unknownBytes, unknownBytes, unknownBytes},
+		Device: d.device.Index, Utilization: -1, Memory: Memory{unknownBytes, unknownBytes, unknownBytes},
 	}
 	a := &asked{}
 	if w.find(a, d) {
-		w.driver.fill(a, d, &r, w.options.Window)
+		w.driver.fill(a, d, &r)
 		if !w.events.subscribed(d.device) {
 			w.countErrors(a, d, now)
 		}
@@ -124,10 +122,9 @@ func (w *Watcher) find(a *asked, d *watched) bool {
 	return true
 }
 
-func (dr *Driver) fill(a *asked, d *watched, r *Reading, window time.Duration) {
+func (dr *Driver) fill(a *asked, d *watched, r *Reading) {
 	if u, ret := d.handle.GetUtilizationRates(); a.ok(ret) {
 		r.Utilization = float64(min(u.Gpu, 100)) / 100
-		r.Average = d.average.add(r.At, r.Utilization, window)
 	}
 	r.Memory = dr.memory(a, d.handle)
 	r.Processes, _, r.Listed = dr.processes(a, d.handle)

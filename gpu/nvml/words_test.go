@@ -2,7 +2,6 @@ package nvml
 
 import (
 	"testing"
-	"time"
 
 	"github.com/gpuwhisk/gpuwhisk/invoker/develop/check"
 )
@@ -17,13 +16,4 @@ func TestWords(t *testing.T) {
 	} {
 		check.Equal(t, tt.got, tt.want)
 	}
-}
-
-func TestAverageWeighsByTime(t *testing.T) {
-	var a average
-	at := time.Unix(0, 0)
-	check.Equal(t, a.add(at, 0.2, time.Second), 0.2, "first sample gives")
-	check.Equal(t, a.add(at, 1, time.Second), 0.2, "a sample that stands for no time changed the average")
-	check.AtLeast(t, a.add(at.Add(time.Hour), 1, time.Second), 0.999, "after an hour the old sample still counts")
-	check.AtLeast(t, a.add(at, 0, time.Second), 0.999, "a clock that went back changed the average")
 }

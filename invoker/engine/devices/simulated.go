@@ -83,7 +83,7 @@ func (s *simulation) read() []nvml.Reading {
 	var out []nvml.Reading
 	seen := map[slotHolder]int{}
 	for _, d := range s.m.options.Devices {
-		r := nvml.Reading{Device: d.Index, At: time.Now(), Utilization: -1, Average: -1, Memory: nvml.Memory{Total: d.MemoryBytes, Used: -1}}
+		r := nvml.Reading{Device: d.Index, Utilization: -1, Memory: nvml.Memory{Total: d.MemoryBytes, Used: -1}}
 		reported, err := readState(filepath.Join(s.m.deviceDir(d), stateName))
 		switch {
 		case err == nil:

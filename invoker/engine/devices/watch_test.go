@@ -32,7 +32,7 @@ func TestNewsOfDevices(t *testing.T) {
 	check.NoError(t, h.Watch(o, open(t, nil).Mover))
 	check.Equal(t, uuids(d.watch.Devices), "GPU-a GPU-d")
 	d.watch.Readings([]nvml.Reading{
-		{Device: 0, Utilization: 0.5, Average: 0.4, Memory: nvml.Memory{Total: 9, Used: 7}},
+		{Device: 0, Utilization: 0.5, Memory: nvml.Memory{Total: 9, Used: 7}},
 		{Device: 1, Lost: true, Utilization: -1},
 	})
 	for _, f := range []nvml.Fault{
