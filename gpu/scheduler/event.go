@@ -76,11 +76,14 @@ var eventWords = [EventKinds]string{
 }
 
 // String returns the event's name in logs and records.
-func (k EventKind) String() string {
-	if int(k) < EventKinds {
-		return eventWords[k]
+func (k EventKind) String() string { return word(eventWords[:], uint8(k), "event") }
+
+// word is the one of a number, or the number of that kind.
+func word(words []string, n uint8, kind string) string {
+	if int(n) < len(words) {
+		return words[n]
 	}
-	return fmt.Sprintf("event(%d)", uint8(k))
+	return fmt.Sprintf("%s(%d)", kind, n)
 }
 
 // Container is the number of a container, from the order that creates it to the event

@@ -1,7 +1,6 @@
 package scheduler
 
 import (
-	"fmt"
 	"time"
 
 	"github.com/gpuwhisk/gpuwhisk/gpu"
@@ -54,12 +53,7 @@ var orderWords = [Orders]string{
 }
 
 // String returns the order's name in logs and records.
-func (d Do) String() string {
-	if int(d) < Orders {
-		return orderWords[d]
-	}
-	return fmt.Sprintf("order(%d)", uint8(d))
-}
+func (d Do) String() string { return word(orderWords[:], uint8(d), "order") }
 
 // Reason is why an invocation is refused.
 type Reason uint8
@@ -84,12 +78,7 @@ const (
 var reasonWords = [Reasons]string{"too big", "no device", "withdrawn", "overdue", "broken"}
 
 // String returns the reason's name in logs and records.
-func (r Reason) String() string {
-	if int(r) < Reasons {
-		return reasonWords[r]
-	}
-	return fmt.Sprintf("reason(%d)", uint8(r))
-}
+func (r Reason) String() string { return word(reasonWords[:], uint8(r), "reason") }
 
 // Order is one thing to do.
 type Order struct {
