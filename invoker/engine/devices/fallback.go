@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io/fs"
 	"log/slog"
+	"maps"
 	"os"
 	"path/filepath"
 	"slices"
@@ -157,10 +158,7 @@ func (f *Fallbacks) List() []Fallback {
 
 // sorted needs mu.
 func (f *Fallbacks) sorted() []Fallback {
-	list := make([]Fallback, 0, len(f.all))
-	for _, one := range f.all {
-		list = append(list, one)
-	}
+	list := slices.AppendSeq([]Fallback{}, maps.Values(f.all))
 	slices.SortFunc(list, func(a, b Fallback) int {
 		return cmp.Or(a.Since.Compare(b.Since), cmp.Compare(a.Action, b.Action))
 	})

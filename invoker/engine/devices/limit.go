@@ -30,7 +30,7 @@ func (b *gpuContainer) overByReport() string {
 		return fmt.Sprintf("The action has pinned %s of host memory, more than its memory limit of %s (limits, key memory).",
 			activation.Size(pinned), activation.Size(b.host))
 	}
-	return b.beyond(sum, sum > b.limit)
+	return b.beyond(sum, b.limit)
 }
 
 // overByNVML returns the same by what NVML lists of its processes, with what they have
@@ -39,7 +39,7 @@ func (b *gpuContainer) overByNVML(found map[int]observed, context int64) string 
 	sum, before := b.listed(found, context)
 	b.learn(found, context, b.limit == 0 || sum <= before)
 	sum, allowed := b.listed(found, context)
-	return b.beyond(sum, sum > allowed)
+	return b.beyond(sum, allowed)
 }
 
 // listed is what NVML lists of the container's processes, and what it may list at their
@@ -97,8 +97,8 @@ func (m *Mover) reportOver(b *gpuContainer, over string) {
 	m.report(gpu.MemoryReport{Container: b.name, PID: assumedPID, Over: over})
 }
 
-func (b *gpuContainer) beyond(sum int64, is bool) string {
-	if b.limit == 0 || b.over || !is {
+func (b *gpuContainer) beyond(sum, allowed int64) string {
+	if b.limit == 0 || b.over || sum <= allowed {
 		return ""
 	}
 	b.over = true

@@ -19,6 +19,7 @@ import (
 	"fmt"
 	"log/slog"
 	"os"
+	"path/filepath"
 	"sync"
 	"time"
 
@@ -128,7 +129,8 @@ func OpenMover(o Options) (*Mover, error) {
 		return nil, fmt.Errorf("open shim sockets in %s: %w", o.Dir, err)
 	}
 	if o.Mounted {
-		m.options.Library, m.build, err = install(o.Library, o.Dir)
+		m.options.Library = filepath.Join(o.Dir, LibraryName)
+		m.build, err = installFile(o.Library, m.options.Library)
 		if err == nil {
 			err = m.mountDriver()
 		}

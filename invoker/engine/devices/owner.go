@@ -57,7 +57,7 @@ func (m *Mover) ownerOnce(pid int) (name string, ok bool) {
 	if named := m.named(pid); len(named) == 1 {
 		name = named[0]
 	} else if len(named) == 0 && !m.visible(pid) {
-		name, asked = m.ownerOutside(pid)
+		name, asked = m.engineOwner(func(pids []int, _ uint64) bool { return slices.Contains(pids, pid) })
 	}
 	if asked || name != "" {
 		m.owners[pid] = name
@@ -115,11 +115,6 @@ func (m *Mover) engineOwner(is func(pids []int, space uint64) bool) (name string
 		asked = asked && err == nil // it may be gone, or not be there yet
 	}
 	return "", asked
-}
-
-// ownerOutside is the container of a process that is not in our name space.
-func (m *Mover) ownerOutside(pid int) (name string, asked bool) {
-	return m.engineOwner(func(pids []int, _ uint64) bool { return slices.Contains(pids, pid) })
 }
 
 // pidOutside gives a number of ours to a process of a simulated device that is not

@@ -217,7 +217,7 @@ const (
 )
 
 // mountDriver puts a copy of the simulated devices' driver beside the sockets,
-// where containers have a file system of their own: see install.
+// where containers have a file system of their own: see installFile.
 func (m *Mover) mountDriver() error {
 	if m.options.Driver == "" || !m.options.Mounted {
 		return nil

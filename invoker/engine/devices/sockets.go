@@ -138,17 +138,9 @@ func (m *Mover) Release(name string) {
 	}
 }
 
-// install puts a copy of the library beside the sockets, for containers to
-// mount: their engine mounts the host's files, which ours need not be where we
-// run in a container ourselves. The sockets' directory must be shared in any
-// case.
-func install(library, dir string) (path, build string, err error) {
-	path = filepath.Join(dir, LibraryName)
-	build, err = installFile(library, path)
-	return path, build, err
-}
-
-// installFile copies a file and returns a digest of it.
+// installFile copies a file to the sockets, for containers to mount, and returns a
+// digest of it. Their engine mounts the host's files, which ours need not be where we run
+// in a container ourselves; the sockets' directory must be shared in any case.
 func installFile(from, to string) (digest string, err error) {
 	data, err := os.ReadFile(from)
 	if err != nil {
