@@ -48,15 +48,16 @@ func (c *child) logPath() string {
 	return filepath.Join(c.dir, string(c.id)+"-json.log")
 }
 
-// signal reaches the leader's process group, unless the leader has ended.
-func (c *child) signal(s syscall.Signal) {
+// kill ends the leader's process group, for its memory use or for another reason.
+func (c *child) kill(oom bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.signalLocked(s)
+	c.oom = c.oom || oom && !c.reaped
+	c.signalLocked(syscall.SIGKILL)
 }
 
-// signalLocked answers false when the leader has ended: then the group's number
-// may be another's.
+// signalLocked reaches the leader's process group. It answers false when the leader has
+// ended: then the group's number may be another's.
 func (c *child) signalLocked(s syscall.Signal) bool {
 	if c.reaped {
 		return false
@@ -115,17 +116,6 @@ func (c *child) stopped() bool {
 	return err == nil && info.Signo != 0 || err == unix.ECHILD
 }
 
-// outOfMemory ends the container for its memory use.
-func (c *child) outOfMemory() {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if c.reaped {
-		return
-	}
-	c.oom = true
-	c.signalLocked(syscall.SIGKILL)
-}
-
 // watched reports whether the container can use memory at all.
 func (c *child) watched() bool {
 	c.mu.Lock()
@@ -137,26 +127,21 @@ func (c *child) watched() bool {
 // The kernel's parent-death signal is sent when the thread that started the
 // process ends (prctl(2), PR_SET_PDEATHSIG), not when the whole process does.
 type starter struct {
-	orders chan order
-	stop   chan struct{}
-	wg     sync.WaitGroup
-}
-
-type order struct {
-	cmd  *exec.Cmd
-	done chan error
+	calls chan func()
+	stop  chan struct{}
+	wg    sync.WaitGroup
 }
 
 func newStarter() *starter {
-	s := &starter{orders: make(chan order), stop: make(chan struct{})}
+	s := &starter{calls: make(chan func()), stop: make(chan struct{})}
 	s.wg.Go(func() {
 		// Never unlocked: the thread ends with the goroutine. By then all its
 		// children have ended.
 		runtime.LockOSThread()
 		for {
 			select {
-			case o := <-s.orders:
-				o.done <- o.cmd.Start()
+			case call := <-s.calls:
+				call()
 			case <-s.stop:
 				return
 			}
@@ -168,7 +153,7 @@ func newStarter() *starter {
 func (s *starter) start(cmd *exec.Cmd) error {
 	done := make(chan error, 1)
 	select {
-	case s.orders <- order{cmd, done}:
+	case s.calls <- func() { done <- cmd.Start() }:
 		return <-done
 	case <-s.stop:
 		return errClosed

@@ -2,8 +2,8 @@ package process
 
 import (
 	"log/slog"
+	"slices"
 	"sync"
-	"syscall"
 	"time"
 )
 
@@ -100,7 +100,7 @@ func (g *guard) check(c *child) time.Duration {
 	pids := g.family[c.pid]
 	if g.pidsLimit > 0 && len(pids) > g.pidsLimit {
 		g.log.Warn("end process for its number of children", "container", c.id, "limit", g.pidsLimit)
-		c.signal(syscall.SIGKILL)
+		c.kill(false)
 		return farthest
 	}
 	if c.limit <= 0 {
@@ -112,7 +112,7 @@ func (g *guard) check(c *child) time.Duration {
 	}
 	if used > c.limit {
 		g.log.Warn("end process for its memory", "container", c.id, "bytes", used, "limit", c.limit)
-		c.outOfMemory()
+		c.kill(true)
 		return farthest
 	}
 	return time.Duration(float64(c.limit-used) / allocRate * float64(time.Second))
@@ -128,20 +128,12 @@ func (g *guard) count(running []*child) {
 		started = many // the numbers began anew
 	}
 	due := started > 0 && since >= laterCount || started >= many && since >= soonCount
-	if g.knows(running) && !due {
+	unknown := slices.ContainsFunc(running, func(c *child) bool { return len(g.family[c.pid]) == 0 })
+	if !unknown && !due {
 		return
 	}
 	g.newest, g.counted = newest, time.Now()
 	g.family = families(running)
-}
-
-func (g *guard) knows(running []*child) bool {
-	for _, c := range running {
-		if len(g.family[c.pid]) == 0 {
-			return false
-		}
-	}
-	return true
 }
 
 func families(running []*child) map[int][]int {

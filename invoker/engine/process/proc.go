@@ -49,9 +49,9 @@ func readStat(pid int) (stat, error) {
 // parseStat reads from behind the program's name, which may hold anything,
 // even parentheses and spaces.
 func parseStat(text []byte) (stat, error) {
-	rest, found := afterLast(text, ')')
-	fields := strings.Fields(string(rest))
-	if !found || len(fields) < 4 {
+	name := bytes.LastIndexByte(text, ')')
+	fields := strings.Fields(string(text[name+1:]))
+	if name < 0 || len(fields) < 4 {
 		return stat{}, fmt.Errorf("state of process is cut off: %q", text)
 	}
 	parent, err1 := strconv.Atoi(fields[1])
@@ -62,11 +62,6 @@ func parseStat(text []byte) (stat, error) {
 	return stat{parent: parent, session: session, zombie: fields[0] == "Z"}, nil
 }
 
-func afterLast(b []byte, sep byte) ([]byte, bool) {
-	i := bytes.LastIndexByte(b, sep)
-	return b[i+1:], i >= 0
-}
-
 // privateBytes is the memory that a process has for itself: what it shares
 // with others, libraries above all, would be counted once for each.
 func privateBytes(pid int) int64 {
@@ -74,13 +69,8 @@ func privateBytes(pid int) int64 {
 	if err != nil {
 		return 0
 	}
-	fields := strings.Fields(string(text))
-	if len(fields) < 3 {
-		return 0
-	}
-	resident, err1 := strconv.ParseInt(fields[1], 10, 64)
-	shared, err2 := strconv.ParseInt(fields[2], 10, 64)
-	if err1 != nil || err2 != nil {
+	var size, resident, shared int64
+	if n, _ := fmt.Sscan(string(text), &size, &resident, &shared); n < 3 {
 		return 0
 	}
 	return (resident - shared) * int64(os.Getpagesize())
@@ -105,10 +95,6 @@ func newestPID() int {
 	if err != nil {
 		return 0
 	}
-	fields := strings.Fields(string(text))
-	if len(fields) == 0 {
-		return 0
-	}
-	newest, _ := strconv.Atoi(fields[len(fields)-1])
+	newest, _ := strconv.Atoi(string(bytes.TrimSpace(text[bytes.LastIndexByte(text, ' ')+1:])))
 	return newest
 }

@@ -14,8 +14,10 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"maps"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -146,11 +148,7 @@ func (e *Engine) reportDeath(id container.ID) {
 func (e *Engine) children() []*child {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	all := make([]*child, 0, len(e.live))
-	for _, c := range e.live {
-		all = append(all, c)
-	}
-	return all
+	return slices.Collect(maps.Values(e.live))
 }
 
 func (e *Engine) find(id container.ID) *child {
@@ -161,13 +159,9 @@ func (e *Engine) find(id container.ID) *child {
 
 // runtime finds the proxy for a kind: the kind itself, or its family.
 func (o Options) runtime(kind string) (Runtime, bool) {
-	if r, ok := o.Runtimes[kind]; ok {
-		return r, len(r.Argv) > 0
+	r, ok := o.Runtimes[kind]
+	if family, _, found := strings.Cut(kind, ":"); found && !ok {
+		r = o.Runtimes[family+":"]
 	}
-	family, _, found := strings.Cut(kind, ":")
-	if !found {
-		return Runtime{}, false
-	}
-	r, ok := o.Runtimes[family+":"]
-	return r, ok && len(r.Argv) > 0
+	return r, len(r.Argv) > 0
 }
