@@ -1,6 +1,8 @@
 package docker
 
 import (
+	"cmp"
+	"errors"
 	"fmt"
 	"maps"
 	"slices"
@@ -22,37 +24,37 @@ func settings() map[string]setting {
 		"add-host":           list(func(p *hostPart) *[]string { return &p.host.ExtraHosts }),
 		"cap-add":            list(func(p *hostPart) *[]string { return &p.host.CapAdd }),
 		"cap-drop":           list(func(p *hostPart) *[]string { return &p.host.CapDrop }),
-		"cgroup-parent":      one(func(p *hostPart, v string) { p.host.CgroupParent = v }),
-		"cgroupns":           one(func(p *hostPart, v string) { p.host.CgroupnsMode = api.CgroupnsMode(v) }),
-		"cpuset-cpus":        one(func(p *hostPart, v string) { p.host.CpusetCpus = v }),
-		"cpuset-mems":        one(func(p *hostPart, v string) { p.host.CpusetMems = v }),
+		"cgroup-parent":      text(func(p *hostPart, v string) { p.host.CgroupParent = v }),
+		"cgroupns":           text(func(p *hostPart, v string) { p.host.CgroupnsMode = api.CgroupnsMode(v) }),
+		"cpuset-cpus":        text(func(p *hostPart, v string) { p.host.CpusetCpus = v }),
+		"cpuset-mems":        text(func(p *hostPart, v string) { p.host.CpusetMems = v }),
 		"device":             deviceMappings,
 		"dns-option":         list(func(p *hostPart) *[]string { return &p.host.DNSOptions }),
 		"dns-search":         list(func(p *hostPart) *[]string { return &p.host.DNSSearch }),
 		"env":                list(func(p *hostPart) *[]string { return &p.config.Env }),
 		"group-add":          list(func(p *hostPart) *[]string { return &p.host.GroupAdd }),
-		"hostname":           one(func(p *hostPart, v string) { p.config.Hostname = v }),
+		"hostname":           text(func(p *hostPart, v string) { p.config.Hostname = v }),
 		"init":               flag(func(p *hostPart, v bool) { p.host.Init = &v }),
-		"ipc":                one(func(p *hostPart, v string) { p.host.IpcMode = api.IpcMode(v) }),
+		"ipc":                text(func(p *hostPart, v string) { p.host.IpcMode = api.IpcMode(v) }),
 		"label":              pairs(func(p *hostPart) *map[string]string { return &p.config.Labels }),
-		"log-driver":         one(func(p *hostPart, v string) { p.host.LogConfig.Type = v }),
+		"log-driver":         text(func(p *hostPart, v string) { p.host.LogConfig.Type = v }),
 		"log-opt":            pairs(func(p *hostPart) *map[string]string { return &p.host.LogConfig.Config }),
 		"memory-reservation": bytesOf(func(p *hostPart, v int64) { p.host.MemoryReservation = v }),
 		"memory-swappiness":  number(func(p *hostPart, v int64) { p.host.MemorySwappiness = &v }),
 		"oom-score-adj":      number(func(p *hostPart, v int64) { p.host.OomScoreAdj = int(v) }),
 		"pids-limit":         number(func(p *hostPart, v int64) { p.host.PidsLimit = &v }),
 		"read-only":          flag(func(p *hostPart, v bool) { p.host.ReadonlyRootfs = v }),
-		"runtime":            one(func(p *hostPart, v string) { p.host.Runtime = v }),
+		"runtime":            text(func(p *hostPart, v string) { p.host.Runtime = v }),
 		"security-opt":       list(func(p *hostPart) *[]string { return &p.host.SecurityOpt }),
 		"shm-size":           bytesOf(func(p *hostPart, v int64) { p.host.ShmSize = v }),
 		"storage-opt":        pairs(func(p *hostPart) *map[string]string { return &p.host.StorageOpt }),
 		"sysctl":             pairs(func(p *hostPart) *map[string]string { return &p.host.Sysctls }),
 		"tmpfs":              tmpfs,
 		"ulimit":             ulimits,
-		"user":               one(func(p *hostPart, v string) { p.config.User = v }),
-		"userns":             one(func(p *hostPart, v string) { p.host.UsernsMode = api.UsernsMode(v) }),
+		"user":               text(func(p *hostPart, v string) { p.config.User = v }),
+		"userns":             text(func(p *hostPart, v string) { p.host.UsernsMode = api.UsernsMode(v) }),
 		"volume":             list(func(p *hostPart) *[]string { return &p.host.Binds }),
-		"workdir":            one(func(p *hostPart, v string) { p.config.WorkingDir = v }),
+		"workdir":            text(func(p *hostPart, v string) { p.config.WorkingDir = v }),
 	}
 }
 
@@ -79,17 +81,13 @@ func list(field func(*hostPart) *[]string) setting {
 	}
 }
 
-// last gives the value that counts when an option that takes one is repeated.
-func last(values []string) (string, error) {
-	if len(values) == 0 {
-		return "", fmt.Errorf("value is missing")
-	}
-	return values[len(values)-1], nil
-}
-
-func one(put func(*hostPart, string)) setting {
+// one reads the value of an option that takes one; where it is repeated, the last.
+func one[T any](read func(value string) (T, error), put func(*hostPart, T)) setting {
 	return func(p *hostPart, values []string) error {
-		v, err := last(values)
+		if len(values) == 0 {
+			return errors.New("value is missing")
+		}
+		v, err := read(values[len(values)-1])
 		if err == nil {
 			put(p, v)
 		}
@@ -97,51 +95,42 @@ func one(put func(*hostPart, string)) setting {
 	}
 }
 
+func text(put func(*hostPart, string)) setting {
+	return one(func(v string) (string, error) { return v, nil }, put)
+}
+
+// flag reads an option that means true without a value.
 func flag(put func(*hostPart, bool)) setting {
-	return func(p *hostPart, values []string) error {
-		v, err := last(values)
-		if err != nil || v == "" {
-			v = "true"
-		}
-		b, err := strconv.ParseBool(v)
+	set := one(func(v string) (bool, error) {
+		b, err := strconv.ParseBool(cmp.Or(v, "true"))
 		if err != nil {
-			return fmt.Errorf("%q is neither true nor false", v)
+			return false, fmt.Errorf("%q is neither true nor false", v)
 		}
-		put(p, b)
-		return nil
-	}
+		return b, nil
+	}, put)
+	return func(p *hostPart, values []string) error { return set(p, append([]string{""}, values...)) }
 }
 
 func number(put func(*hostPart, int64)) setting {
-	return func(p *hostPart, values []string) error {
-		v, err := last(values)
-		if err != nil {
-			return err
-		}
+	return one(func(v string) (int64, error) {
 		n, err := strconv.ParseInt(v, 10, 64)
 		if err != nil {
-			return fmt.Errorf("%q is not a number", v)
+			return 0, fmt.Errorf("%q is not a number", v)
 		}
-		put(p, n)
-		return nil
-	}
+		return n, nil
+	}, put)
 }
 
 // bytesOf reads a size as docker does: a number and b, k, m or g, powers of
 // 1024.
 func bytesOf(put func(*hostPart, int64)) setting {
-	return func(p *hostPart, values []string) error {
-		v, err := last(values)
-		if err != nil {
-			return err
-		}
+	return one(func(v string) (int64, error) {
 		n, err := units.RAMInBytes(v)
 		if err != nil || n < 0 {
-			return fmt.Errorf("%q is not a size such as 64m", v)
+			return 0, fmt.Errorf("%q is not a size such as 64m", v)
 		}
-		put(p, n)
-		return nil
-	}
+		return n, nil
+	}, put)
 }
 
 func pairs(field func(*hostPart) *map[string]string) setting {

@@ -128,19 +128,14 @@ func parseSpec(data []byte) (string, []cdiDevice) {
 	var devices []cdiDevice
 	for _, d := range spec.Devices {
 		device := cdiDevice{name: d.Name}
-		for _, n := range d.ContainerEdits.DeviceNodes {
-			device.node(n.Path)
+		for _, n := range d.ContainerEdits.DeviceNodes { // of which some are of all GPUs
+			if number, gpu := strings.CutPrefix(n.Path, "/dev/nvidia"); gpu && number != "" && strings.Trim(number, "0123456789") == "" {
+				device.nodes = append(device.nodes, n.Path)
+			}
 		}
 		devices = append(devices, device)
 	}
 	return spec.Kind, devices
-}
-
-// node adds a device node if it is a GPU's own.
-func (d *cdiDevice) node(at string) {
-	if number, gpu := strings.CutPrefix(at, "/dev/nvidia"); gpu && number != "" && strings.Trim(number, "0123456789") == "" {
-		d.nodes = append(d.nodes, at)
-	}
 }
 
 // slice recognizes a MIG slice: named MIG-UUID, or CARD:SLICE.

@@ -42,9 +42,7 @@ func (e *Engine) Create(ctx context.Context, spec container.Spec) (container.Han
 	if spec.Pull {
 		pullErr = e.pull(ctx, spec.Image)
 		if err := e.away(ctx, pullErr); errors.Is(err, container.ErrAway) {
-			return container.Handle{}, &container.CreateError{
-				Blame: container.BlameWhisk, Message: "Failed to provision resources to run the action.", Err: err,
-			}
+			return container.Handle{}, notProvisioned(err)
 		}
 		if pullErr != nil && movesOn(spec.Image) {
 			return container.Handle{}, pullFailed(spec.Image, pullErr)
@@ -55,25 +53,21 @@ func (e *Engine) Create(ctx context.Context, spec container.Spec) (container.Han
 	case err == nil:
 		return handle, nil
 	case errors.Is(err, errNotInImage): // then the image is here, pulled or not
-		return container.Handle{}, &container.CreateError{
-			Blame:   container.BlameDeveloper,
-			Message: "executable file not found in image " + spec.Image,
-			Err:     err,
-		}
+		return container.Handle{}, developerError("executable file not found in image "+spec.Image, err)
 	case errors.Is(err, errEnded): // its author's doing, not the invoker's
-		return container.Handle{}, &container.CreateError{
-			Blame:   container.BlameDeveloper,
-			Message: "The action did not initialize and exited unexpectedly.",
-			Err:     err,
-		}
+		return container.Handle{}, developerError("The action did not initialize and exited unexpectedly.", err)
 	case pullErr != nil:
 		return container.Handle{}, pullFailed(spec.Image, errors.Join(pullErr, err))
 	}
-	return container.Handle{}, &container.CreateError{
-		Blame:   container.BlameWhisk,
-		Message: "Failed to provision resources to run the action.",
-		Err:     e.away(ctx, err),
-	}
+	return container.Handle{}, notProvisioned(e.away(ctx, err))
+}
+
+func notProvisioned(err error) error {
+	return &container.CreateError{Blame: container.BlameWhisk, Message: "Failed to provision resources to run the action.", Err: err}
+}
+
+func developerError(message string, err error) error {
+	return &container.CreateError{Blame: container.BlameDeveloper, Message: message, Err: err}
 }
 
 // away wraps an error of a daemon that is not there in container.ErrAway: one that could
@@ -95,11 +89,7 @@ func pullFailed(image string, err error) error {
 	if errors.Is(err, errRegistry) {
 		text += " Images from this registry are not allowed here."
 	}
-	return &container.CreateError{
-		Blame:   container.BlameDeveloper,
-		Message: text,
-		Err:     err,
-	}
+	return developerError(text, err)
 }
 
 // launchLimited waits for a slot of the parallel creates. The creation
@@ -277,8 +267,12 @@ func (e *Engine) start(ctx, work context.Context, id container.ID) (api.InspectR
 	if err := ctx.Err(); err != nil {
 		return api.InspectResponse{}, err // the caller has given up: do not start it at all
 	}
-	if err := e.catchUp(work); err != nil {
-		return api.InspectResponse{}, err
+	// While no deaths are reported a container may have ended whose address the daemon
+	// gives to this one, and an activation meant for the old one would run here.
+	if e.blind.Load() {
+		if err := e.reconcile(work); err != nil {
+			return api.InspectResponse{}, err
+		}
 	}
 	if _, err := e.api.ContainerStart(work, string(id), client.ContainerStartOptions{}); err != nil {
 		return api.InspectResponse{}, startError(err)

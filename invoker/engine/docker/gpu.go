@@ -1,6 +1,7 @@
 package docker
 
 import (
+	"cmp"
 	"fmt"
 	"io/fs"
 	"os"
@@ -54,18 +55,15 @@ type Assignment struct {
 // started by, empty for the daemon's default. files is the host's file system
 // from its root, in which the specifications lie; nil is this process's own.
 func (s Survey) Devices(want, runtime string, files fs.FS) (*Devices, error) {
-	if want == "" {
-		want = DevicesAuto
-	}
+	want = cmp.Or(want, DevicesAuto)
 	if !slices.Contains([]string{DevicesAuto, DevicesCDI, DevicesRuntime, DevicesRequest}, want) {
 		return nil, fmt.Errorf("gpu devices by %q: the ways are auto, cdi, nvidia and gpus", want)
 	}
 	if files == nil {
 		files = os.DirFS("/")
 	}
-	d := &Devices{want: want, survey: s, cdi: readSpecs(files, s.CDIDirs)}
+	d := &Devices{want: want, survey: s, cdi: readSpecs(files, s.CDIDirs), runtime: slices.Contains(s.Runtimes, nvidiaRuntime)}
 	d.cdi.addNames(s.CDIDevices)
-	d.runtime = slices.Contains(s.Runtimes, nvidiaRuntime)
 	if runtime != "" && runtime != nvidiaRuntime {
 		d.runtime, d.taken = false, runtime
 	}

@@ -135,14 +135,8 @@ func (e *Engine) OOMKilled(ctx context.Context, id container.ID) bool {
 		killed, _ := e.inspectOOM(ctx, id)
 		return killed
 	}
-	settled := time.NewTimer(e.options.Timeouts.Settle)
-	defer settled.Stop()
-	select {
-	case <-k.oomed:
+	if k.oomsBefore(ctx, k.ended, e.options.Timeouts.Settle) {
 		return true
-	case <-k.ended:
-	case <-settled.C:
-	case <-ctx.Done():
 	}
 	killed, bySignal := e.inspectOOM(ctx, id)
 	if killed || !bySignal {
@@ -150,16 +144,26 @@ func (e *Engine) OOMKilled(ctx context.Context, id container.ID) bool {
 	}
 	// The kernel reports its memory use and its end to the daemon by two ways, and
 	// the report on memory may be the later.
-	late := time.NewTimer(min(lateOOM, e.options.Timeouts.Settle))
-	defer late.Stop()
-	select {
-	case <-k.oomed:
+	if k.oomsBefore(ctx, nil, min(lateOOM, e.options.Timeouts.Settle)) {
 		return true
-	case <-late.C:
-	case <-ctx.Done():
 	}
 	killed, _ = e.inspectOOM(ctx, id)
 	return killed
+}
+
+// oomsBefore waits for the report that a container has run out of memory, until its end
+// if that is given, and no longer than a limit.
+func (k *known) oomsBefore(ctx context.Context, end <-chan struct{}, limit time.Duration) bool {
+	timer := time.NewTimer(limit)
+	defer timer.Stop()
+	select {
+	case <-k.oomed:
+		return true
+	case <-end:
+	case <-timer.C:
+	case <-ctx.Done():
+	}
+	return false
 }
 
 // lateOOM is how much later than a container's end the daemon may notice that it

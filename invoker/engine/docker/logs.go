@@ -59,7 +59,7 @@ func (s *stream) Begin(ctx context.Context, follow bool) error {
 		cancel()
 		return fmt.Errorf("read logs of container %s: %w", s.id, err)
 	}
-	s.pump = startPump(body, cancel, again{position: s.position})
+	s.pump = startPump(ctx, body, cancel, again{position: s.position})
 	s.follow = follow
 	return nil
 }
@@ -162,10 +162,8 @@ type pump struct {
 }
 
 // startPump leaves out the lines that an earlier reading has seen.
-func startPump(body io.ReadCloser, cancel context.CancelFunc, seen again) *pump {
+func startPump(ctx context.Context, body io.ReadCloser, cancel context.CancelFunc, seen again) *pump {
 	p := &pump{body: body, cancel: cancel, queue: make(chan entry, maxQueued)}
-	stopped := make(chan struct{})
-	p.cancel = sync.OnceFunc(func() { close(stopped); cancel() })
 	p.wg.Go(func() {
 		defer close(p.queue)
 		in := bufio.NewReaderSize(body, 32<<10)
@@ -180,7 +178,8 @@ func startPump(body io.ReadCloser, cancel context.CancelFunc, seen again) *pump 
 			}
 			select {
 			case p.queue <- e:
-			case <-stopped:
+			case <-ctx.Done():
+				p.err = ctx.Err()
 				return
 			}
 		}

@@ -71,11 +71,11 @@ func (p hostPart) request(spec container.Spec, steering []string) (client.Contai
 		lists = append(lists, []string{"NVIDIA_VISIBLE_DEVICES=void"})
 	}
 	if g := spec.GPU; g != nil {
-		device, err := p.assign(g)
-		if err != nil {
-			return client.ContainerCreateOptions{}, err
-		}
-		if device.Way != "" {
+		if !g.Simulated {
+			device, err := p.devices.Assign(g.Device)
+			if err != nil {
+				return client.ContainerCreateOptions{}, err
+			}
 			device.apply(&host)
 			lists = append(lists, device.env())
 		}
@@ -102,14 +102,6 @@ func (e *Engine) request(ctx context.Context, spec container.Spec) (request clie
 		}
 	}
 	return e.host.request(spec, names)
-}
-
-// assign is how a container gets its device; a simulated one is none.
-func (p hostPart) assign(g *container.GPU) (Assignment, error) {
-	if g.Simulated {
-		return Assignment{}, nil
-	}
-	return p.devices.Assign(g.Device)
 }
 
 // binds are mounts whose labels stay as they are.

@@ -113,16 +113,6 @@ func (e *Engine) handle(event events.Message) {
 	}
 }
 
-// catchUp checks the containers before another one starts while no deaths are
-// reported. A daemon that was away may give the address of one that ended to the
-// new one, and an activation meant for the old one would run there.
-func (e *Engine) catchUp(ctx context.Context) error {
-	if !e.blind.Load() {
-		return nil
-	}
-	return e.reconcile(ctx)
-}
-
 // reconcile reports the deaths of the containers that ended unseen.
 func (e *Engine) reconcile(ctx context.Context) error {
 	before := e.handedOut() // before the list: containers that are created meanwhile are alive
