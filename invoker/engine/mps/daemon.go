@@ -216,10 +216,10 @@ func (d *daemon) serves(p *process) error {
 		case <-p.ended:
 			return d.died(p)
 		case <-d.stop:
-			p.kill()
+			d.kill(p)
 			return errStopped
 		case <-limit.C:
-			p.kill()
+			d.kill(p)
 			return fmt.Errorf("MPS daemon of %s does not serve after %v%s", d.device, d.StartLimit, p.output.String())
 		case <-tick.C:
 		}
@@ -242,14 +242,14 @@ func (d *daemon) watch(p *process) error {
 	case <-timer.C:
 		d.Log.Warn("MPS daemon does not end on quit", "device", d.device)
 	}
-	p.kill()
+	d.kill(p)
 	return nil
 }
 
 // died describes an end, and ends the servers that the daemon had started:
 // they would block the next one on the device.
 func (d *daemon) died(p *process) error {
-	p.kill()
+	d.kill(p)
 	reason := "exit code 0"
 	if p.err != nil {
 		reason = p.err.Error()
@@ -257,10 +257,18 @@ func (d *daemon) died(p *process) error {
 	return fmt.Errorf("MPS daemon of %s ended: %s%s", d.device, reason, p.output.String())
 }
 
-// kill ends the daemon's process group and waits for the daemon.
-func (p *process) kill() {
+// killTime is how long a daemon that was killed may take to end.
+const killTime = 10 * time.Second
+
+// kill ends the daemon's process group and waits for the daemon, but not for ever: one
+// that hangs in the driver of a device that died ends when it comes back.
+func (d *daemon) kill(p *process) {
 	_ = syscall.Kill(-p.cmd.Process.Pid, syscall.SIGKILL) // none left: nothing to do
-	<-p.ended
+	select {
+	case <-p.ended:
+	case <-time.After(killTime):
+		d.Log.Error("MPS daemon was killed and does not end: it hangs in the kernel", "device", d.device)
+	}
 }
 
 // dismiss sends quit to a daemon, if one listens.

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"slices"
 	"strconv"
@@ -12,6 +13,7 @@ import (
 	"syscall"
 	"testing"
 	"testing/fstest"
+	"testing/synctest"
 	"time"
 
 	"github.com/gpuwhisk/gpuwhisk/invoker/develop/check"
@@ -205,6 +207,21 @@ func TestStubborn(t *testing.T) {
 	began := time.Now()
 	check.NoError(t, d.Close())
 	check.AtLeast(t, time.Since(began), f.EndLimit, "it ended by itself")
+}
+
+// A daemon that hangs in the driver of a device that died, so that no signal ends it,
+// holds nothing up for ever.
+func TestKilledAndNotEnded(t *testing.T) {
+	cmd := exec.Command("sleep", "60")
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
+	check.NoError(t, cmd.Start())
+	synctest.Test(t, func(t *testing.T) {
+		stop := make(chan struct{})
+		d := newDaemon(first, Options{EndLimit: time.Second}.withDefaults(), stop)
+		close(stop)
+		check.NoError(t, d.watch(&process{cmd: cmd, ended: make(chan struct{})}))
+	})
+	check.That(t, cmd.Wait() != nil, "it was not killed")
 }
 
 // A daemon of its own /dev/shm uses the directory that its clients get, and the
