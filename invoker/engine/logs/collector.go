@@ -30,7 +30,8 @@ type Collector struct {
 // a sentinel that the log driver cut in two.
 type piece struct {
 	half  int // bytes of the sentinel at the end of the text, 0 for none
-	index int // where the line lies in lines, -1 if it was not kept
+	kept  bool
+	index int // where the line lies in lines, if it was kept
 	time  string
 	text  string
 }
@@ -72,7 +73,9 @@ func (c *Collector) Add(raw []byte) {
 	if kept && c.req.Raw {
 		c.raw = append(c.raw, bytes.Clone(raw))
 	}
-	c.pieces[stream] = openPiece(line, kept, len(c.lines)-1)
+	if !strings.HasSuffix(line.Log, "\n") {
+		c.pieces[stream] = piece{half: sentinelHalf(line.Log), kept: kept, index: len(c.lines) - 1, time: line.Time, text: line.Log}
+	}
 }
 
 // mayEnd reports whether a line could hold a sentinel or a part of one. A line
@@ -94,17 +97,6 @@ func (c *Collector) keep(line Line, rawLen int) bool {
 	return true
 }
 
-func openPiece(line Line, kept bool, index int) piece {
-	if strings.HasSuffix(line.Log, "\n") {
-		return piece{}
-	}
-	half := sentinelHalf(line.Log)
-	if !kept {
-		index = -1
-	}
-	return piece{half: half, index: index, time: line.Time, text: line.Log}
-}
-
 // sentinelHalf gives the length of the longest end of text that a sentinel
 // could begin with.
 func sentinelHalf(text string) int {
@@ -118,7 +110,7 @@ func sentinelHalf(text string) int {
 
 // cutHalf takes the first half of a sentinel out of the line that ended in it.
 func (c *Collector) cutHalf(p piece, stream string) {
-	if p.index < 0 {
+	if !p.kept {
 		return
 	}
 	text := p.text[:len(p.text)-p.half]

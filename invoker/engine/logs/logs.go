@@ -12,7 +12,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"strconv"
 	"strings"
 	"time"
 )
@@ -28,8 +27,7 @@ const (
 )
 
 func truncatedText(limit int64) string {
-	return "Logs were truncated because the total bytes size exceeds the limit of " +
-		strconv.FormatInt(limit, 10) + " bytes."
+	return fmt.Sprintf("Logs were truncated because the total bytes size exceeds the limit of %d bytes.", limit)
 }
 
 // timeWidth is the width of an RFC 3339 time with nanoseconds. Docker cuts
@@ -42,17 +40,7 @@ const stampForm = "2006-01-02T15:04:05.000000000Z"
 
 // recordLine gives one line as it stands in an activation record.
 func recordLine(time, stream, text string) string {
-	var b strings.Builder
-	b.Grow(timeWidth + len(stream) + len(text) + 3)
-	b.WriteString(time)
-	for n := len(time); n < timeWidth; n++ {
-		b.WriteByte(' ')
-	}
-	b.WriteByte(' ')
-	b.WriteString(stream)
-	b.WriteString(": ")
-	b.WriteString(text)
-	return b.String()
+	return fmt.Sprintf("%-*s %s: %s", timeWidth, time, stream, text)
 }
 
 // trimTerminator cuts one line feed, carriage return with line feed, or form
@@ -80,8 +68,6 @@ type Line struct {
 	Time   string `json:"time"` // RFC 3339 with a fraction
 }
 
-var errNoStream = errors.New("stream or time is missing")
-
 // ParseLine reads one line of a json-file log, without its line feed. Keys it
 // does not know are ignored.
 func ParseLine(raw []byte) (Line, error) {
@@ -90,7 +76,7 @@ func ParseLine(raw []byte) (Line, error) {
 		return Line{}, fmt.Errorf("parse log line: %w", err)
 	}
 	if line.Stream == "" || line.Time == "" {
-		return Line{}, fmt.Errorf("parse log line: %w", errNoStream)
+		return Line{}, errors.New("parse log line: stream or time is missing")
 	}
 	return line, nil
 }
