@@ -70,7 +70,7 @@ func runInImage(t *testing.T, d dialect, image string) {
 	x := c.Run(t.Context(), []byte(runBody(`{"k":"v"}`)), time.Minute, limit)
 	check.Equal(t, string(proxy.RunOutcome(x, time.Minute, false).Result), `{"got":{"k":"v"}}`, "run: %v %v %s", x.Failure, x.Err, x.Body)
 	logs := logsOf(t, id)
-	check.Equal(t, strings.Count(logs, runtimes.Sentinel), 2)
+	check.Equal(t, strings.Count(logs, sentinel), 2)
 	check.Contains(t, logs, "hello")
 	check.Contains(t, logs, "oops")
 }
@@ -84,7 +84,7 @@ func logsOf(t *testing.T, id string) string {
 	defer tick.Stop()
 	for {
 		logs := docker(t, "logs", id)
-		if strings.Count(logs, runtimes.Sentinel) >= 2 {
+		if strings.Count(logs, sentinel) >= 2 {
 			return logs
 		}
 		select {

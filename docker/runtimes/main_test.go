@@ -29,6 +29,10 @@ import (
 // that has much else to do.
 const waitLimit = time.Minute
 
+// sentinel is the line that a proxy prints on both streams when an activation has ended.
+// OpenWhisk's log collectors search for exactly this text.
+const sentinel = "XXX_THE_END_OF_A_WHISK_ACTIVATION_XXX"
+
 // asNative makes the test binary the native proxy, so that a test needs no
 // other program built.
 const asNative = "GPUWHISK_TEST_NATIVE_PROXY"
@@ -79,7 +83,7 @@ func (s *stream) until(t testing.TB, n int) string {
 	for {
 		s.mu.Lock()
 		text := s.text.String()
-		if strings.Count(text, runtimes.Sentinel) >= n {
+		if strings.Count(text, sentinel) >= n {
 			s.text.Reset()
 			s.mu.Unlock()
 			return text
@@ -124,7 +128,7 @@ func (p *running) launch(family runtimes.Family, env []string) {
 	host, port, _ := net.SplitHostPort(p.addr)
 	p.cmd.Dir = p.dir
 	p.cmd.Env = append([]string{"PATH=" + os.Getenv("PATH"), "TMPDIR=" + p.dir,
-		runtimes.EnvHost + "=" + host, runtimes.EnvPort + "=" + port}, env...)
+		"__OW_PROXY_HOST=" + host, "__OW_PROXY_PORT=" + port}, env...)
 	if family == runtimes.Native {
 		p.cmd.Env = append(p.cmd.Env, asNative+"=1")
 	}
@@ -296,7 +300,7 @@ func testLoading(t *testing.T, family runtimes.Family, ownSource string, cases [
 // logs gives what one activation printed, without the sentinels.
 func (p *running) logs() (out, err string) {
 	p.t.Helper()
-	strip := func(s string) string { return strings.TrimSuffix(s, runtimes.Sentinel+"\n") }
+	strip := func(s string) string { return strings.TrimSuffix(s, sentinel+"\n") }
 	return strip(p.out.until(p.t, 1)), strip(p.err.until(p.t, 1))
 }
 

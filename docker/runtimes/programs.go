@@ -8,6 +8,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"time"
 )
@@ -84,7 +85,8 @@ func isScript(path string) bool {
 
 // Command gives the argument vector that starts the proxy for an action kind.
 // dir is the directory that Write filled. The proxy listens on the address in
-// EnvHost and EnvPort.
+// __OW_PROXY_HOST and __OW_PROXY_PORT, by default 0.0.0.0 and 8080, which it removes from
+// the action's environment.
 func (p Programs) Command(dir, kind string) ([]string, error) {
 	family, ok := FamilyOf(kind)
 	if !ok {
@@ -94,7 +96,7 @@ func (p Programs) Command(dir, kind string) ([]string, error) {
 	if len(program) == 0 {
 		return nil, fmt.Errorf("start proxy for kind %q: %w", kind, ErrNoProgram)
 	}
-	argv := append([]string(nil), program...)
+	argv := slices.Clone(program)
 	if source := family.source(); source != "" {
 		argv = append(argv, filepath.Join(dir, filepath.FromSlash(source)))
 	}

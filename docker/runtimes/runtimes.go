@@ -18,17 +18,6 @@ import (
 	"strings"
 )
 
-// Sentinel is the line that a proxy prints on both streams when an activation
-// has ended. OpenWhisk's log collectors search for exactly this text.
-const Sentinel = "XXX_THE_END_OF_A_WHISK_ACTIVATION_XXX"
-
-// Names of the variables with the address that a proxy listens on. The proxies
-// remove them from the action's environment.
-const (
-	EnvPort = "__OW_PROXY_PORT" // default 8080
-	EnvHost = "__OW_PROXY_HOST" // default 0.0.0.0
-)
-
 //go:embed python3/proxy.py nodejs/proxy.js
 var sources embed.FS
 

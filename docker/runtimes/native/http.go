@@ -25,8 +25,6 @@ const (
 
 // initRequest is the value of /init.
 type initRequest struct {
-	Name   string
-	Main   string
 	Binary bool
 	Code   *string
 	Env    map[string]json.RawMessage
