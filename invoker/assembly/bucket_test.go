@@ -10,6 +10,7 @@ import (
 	"testing"
 
 	"github.com/gpuwhisk/gpuwhisk/invoker/config"
+	"github.com/gpuwhisk/gpuwhisk/invoker/develop/check"
 )
 
 // A bucket that refuses the login at the start does not hold it up: /status names
@@ -40,21 +41,21 @@ func TestBucketThatRefuses(t *testing.T) {
 		h.status(&s)
 		return strings.Join(s.Reasons, "; ")
 	}
-	if why := reasons(); !strings.Contains(why, "reading code from S3: ") || !strings.Contains(why, "(whisk.s3.pekko-connectors.aws.credentials)") ||
-		strings.Contains(why, c.S3.SecretKey) {
-		t.Errorf("reasons %s", why)
-	}
+	why := reasons()
+	check.Contains(t, why, "reading code from S3: ")
+	check.Contains(t, why, "(whisk.s3.pekko-connectors.aws.credentials)")
+	check.Lacks(t, why, c.S3.SecretKey)
 	in.Store(true)
-	if code, found, err := a.bucket.Read(t.Context(), "guest/hello", "x"); string(code) != "code" || !found || err != nil {
-		t.Errorf("read %q, %t, %v", code, found, err)
-	}
-	if why := reasons(); strings.Contains(why, "S3") {
-		t.Errorf("after a read: reasons %s", why)
-	}
+	code, found, err := a.bucket.Read(t.Context(), "guest/hello", "x")
+	check.NoError(t, err)
+	check.That(t, found)
+	check.Equal(t, string(code), "code")
+	check.Lacks(t, reasons(), "S3", "after a read")
 	none := &assembly{c: config.Default()}
-	if h, err := none.openBucket(t.Context()); err != nil || h.status != nil || none.bucket != nil {
-		t.Errorf("without a bucket: %v, %v, a status %t", err, none.bucket, h.status != nil)
-	}
+	without, err := none.openBucket(t.Context())
+	check.NoError(t, err, "without a bucket")
+	check.That(t, without.status == nil, "without a bucket")
+	check.That(t, none.bucket == nil, "without a bucket")
 }
 
 // A store of records that refuses the password at the start is waited for, and
@@ -80,10 +81,10 @@ func TestStoreThatRefusesIsNamed(t *testing.T) {
 	}()
 	<-asked
 	<-asked // the first answer is in the stage
-	if message := a.waiting(); !strings.Contains(message, "elasticsearch: ") || !strings.Contains(message, "whisk.activation-store.elasticsearch.password") ||
-		strings.Contains(message, c.Elasticsearch.Password) {
-		t.Errorf("it waits for %q", message)
-	}
+	message := a.waiting()
+	check.Contains(t, message, "elasticsearch: ")
+	check.Contains(t, message, "whisk.activation-store.elasticsearch.password")
+	check.Lacks(t, message, c.Elasticsearch.Password)
 	cancel()
 	if err := <-ended; err == nil {
 		t.Error("it is open")

@@ -14,6 +14,7 @@ import (
 	"github.com/gpuwhisk/gpuwhisk/activation"
 	"github.com/gpuwhisk/gpuwhisk/gpu/shimctl/shimtest"
 	"github.com/gpuwhisk/gpuwhisk/invoker/config"
+	"github.com/gpuwhisk/gpuwhisk/invoker/develop/check"
 	"github.com/gpuwhisk/gpuwhisk/invoker/engine/devices"
 	"github.com/gpuwhisk/gpuwhisk/invoker/engine/simulated"
 )
@@ -63,17 +64,17 @@ func TestSimulatedMemoryOrShim(t *testing.T) {
 			cfg := simulatedGPUs(t)
 			c.change(cfg)
 			g, message, err := opened(t, cfg, nowhere)
-			if err != nil || len(g.devices) != 2 || !g.devices[1].Simulated {
-				t.Fatalf("%+v, %v", g.devices, err)
-			}
-			if _, pretends := g.mover.(*simulated.Mover); pretends == c.shim {
-				t.Errorf("the mover is a %T", g.mover)
-			}
+			check.NoError(t, err)
+			check.Equal(check.Must(t), len(g.devices), 2)
+			check.That(t, g.devices[1].Simulated)
+			_, pretends := g.mover.(*simulated.Mover)
+			check.Equal(t, pretends, !c.shim, "the mover is a %T", g.mover)
 			if strings.Contains(message, "needs glibc of this version") && c.name == "docker" {
 				message = "" // by the compiler that built it
 			}
-			if !strings.Contains(message, c.want) || c.want == "" && message != "" {
-				t.Errorf("got %q, want %q", message, c.want)
+			check.Contains(t, message, c.want)
+			if c.want == "" {
+				check.Equal(t, message, "")
 			}
 		})
 	}
@@ -98,16 +99,16 @@ func TestUnfitParts(t *testing.T) {
 	} {
 		cfg := simulatedGPUs(t)
 		c.change(cfg)
-		if _, _, err := opened(t, cfg, text); err == nil || !strings.Contains(err.Error(), c.key+": ") {
-			t.Errorf("%+v: %v, want an error that names %s", cfg.GPU, err, c.key)
-		}
+		_, _, err := opened(t, cfg, text)
+		check.ErrorContains(t, err, c.key+": ", "%+v", cfg.GPU)
 	}
 	// One that was only found is done without.
 	cfg := simulatedGPUs(t)
 	cfg.GPU.Shim.Library = ""
-	if _, message, err := opened(t, cfg, text); err != nil || !strings.Contains(message, "level=WARN") || !strings.Contains(message, "not a shared object") {
-		t.Errorf("got %q, %v", message, err)
-	}
+	_, message, err := opened(t, cfg, text)
+	check.NoError(t, err)
+	check.Contains(t, message, "level=WARN")
+	check.Contains(t, message, "not a shared object")
 }
 
 // Without a driver auto finds nothing, and devices that are named are an error.
@@ -116,14 +117,14 @@ func TestDevicesOfThisHost(t *testing.T) {
 	for _, word := range []string{"auto", "none"} {
 		c.GPU.Devices = word
 		g, _, err := opened(t, c, "")
-		if err != nil || word == "none" && len(g.devices) != 0 {
-			t.Errorf("%s: %v, %v", word, g.devices, err)
+		check.NoError(t, err, "%s", word)
+		if word == "none" {
+			check.Equal(t, len(g.devices), 0)
 		}
 	}
 	c.GPU.Devices = "GPU-unknown"
-	if _, _, err := opened(t, c, ""); err == nil || !strings.Contains(err.Error(), "whisk.gpu.devices: ") {
-		t.Errorf("a device that is not there: %v", err)
-	}
+	_, _, err := opened(t, c, "")
+	check.ErrorContains(t, err, "whisk.gpu.devices: ")
 }
 
 func TestSocketDirs(t *testing.T) {
@@ -134,16 +135,16 @@ func TestSocketDirs(t *testing.T) {
 		{"", own}, {named, filepath.Join(named, "wsk00_")},
 	} {
 		c.GPU.Shim.Dir = x.dir
-		if got, err := socketDir(c, "wsk00_"); got != x.want || err != nil {
-			t.Errorf("%q: %s, %v; want %s", x.dir, got, err, x.want)
-		}
+		got, err := socketDir(c, "wsk00_")
+		check.NoError(t, err, "%q", x.dir)
+		check.Equal(t, got, x.want, "%q", x.dir)
 	}
 	c.GPU.Shim.Dir, c.Process.Dir = "", filepath.Join(t.TempDir(), strings.Repeat("x", 90))
 	short := c.SocketDirs("wsk00_", os.TempDir())[1]
 	t.Cleanup(func() { _ = os.Remove(short) })
-	if got, err := socketDir(c, "wsk00_"); got != short || err != nil {
-		t.Errorf("where the path is too long: %s, %v; want %s", got, err, short)
-	}
+	got, err := socketDir(c, "wsk00_")
+	check.NoError(t, err, "where the path is too long")
+	check.Equal(t, got, short, "where the path is too long")
 }
 
 // Settings count every device, however it was found.
@@ -153,15 +154,14 @@ func TestGPUSettings(t *testing.T) {
 	m := noKinds(t)
 	without := settings(c, activation.Instance{}, m, nil)
 	s := settings(c, activation.Instance{}, m, simulated.Devices(2, 1<<30))
-	if len(s.GPU.Devices) != 2 || s.InFlight != without.InFlight || s.GPU.Backlog.Activations != c.GPU.Backlog {
-		t.Errorf("%d devices, %d in flight, %d without", len(s.GPU.Devices), s.InFlight, without.InFlight)
-	}
-	if d := s.GPU.Tokens; d.Max != 3 || !d.Dynamic || d.Threshold != 0.8 || s.GPU.AckTimeout != 7*time.Second {
-		t.Errorf("tokens %+v, acknowledgements within %v", d, s.GPU.AckTimeout)
-	}
-	if err := s.GPU.Tokens.Validate(); err != nil {
-		t.Error(err)
-	}
+	check.Equal(t, len(s.GPU.Devices), 2)
+	check.Equal(t, s.InFlight, without.InFlight)
+	check.Equal(t, s.GPU.Backlog.Activations, c.GPU.Backlog)
+	check.Equal(t, s.GPU.Tokens.Max, 3)
+	check.That(t, s.GPU.Tokens.Dynamic)
+	check.Equal(t, s.GPU.Tokens.Threshold, 0.8)
+	check.Equal(t, s.GPU.AckTimeout, 7*time.Second)
+	check.NoError(t, s.GPU.Tokens.Validate())
 }
 
 // TestShimIsTried: a library that programs of this host cannot load is found

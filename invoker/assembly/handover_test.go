@@ -2,12 +2,12 @@ package assembly
 
 import (
 	"context"
-	"errors"
 	"strings"
 	"testing"
 
 	"github.com/gpuwhisk/gpuwhisk/activation"
 	"github.com/gpuwhisk/gpuwhisk/invoker/config"
+	"github.com/gpuwhisk/gpuwhisk/invoker/develop/check"
 	"github.com/gpuwhisk/gpuwhisk/invoker/develop/peertest"
 	"github.com/gpuwhisk/gpuwhisk/invoker/handover"
 )
@@ -28,23 +28,18 @@ func TestSchedulerModeProbe(t *testing.T) {
 	}
 	ctx, cancel := context.WithTimeout(t.Context(), peertest.WaitLimit)
 	defer cancel()
-	if took, err := i.Probe(ctx, "guest/probe"); err != nil || took <= 0 {
-		t.Fatalf("probe: %v, %v", took, err)
-	}
+	took, err := i.Probe(ctx, "guest/probe")
+	check.NoError(t, err)
+	check.Greater(check.Must(t), took, 0)
 	f.until("the container ends", func() bool { return len(f.keys("namespace/"))+len(f.keys("warmed/")) == 0 })
-	if _, err := i.Probe(ctx, ""); err == nil || !strings.Contains(err.Error(), "invokerHealthTestAction0") {
-		t.Errorf("an action that is not there: %v", err)
-	}
+	_, err = i.Probe(ctx, "")
+	check.ErrorContains(t, err, "invokerHealthTestAction0")
 	f.mu.Lock()
 	f.actions["guest/odd"] = strings.ReplaceAll(f.actions["guest/probe"], "nodejs:20", "sequence")
 	f.mu.Unlock()
-	if _, err := i.Probe(ctx, "guest/odd"); err == nil || !strings.Contains(err.Error(), string(activation.NonExecutable)) {
-		t.Errorf("an action that no container runs: %v", err)
-	}
-	if err := i.Drained(ctx, 0, nil); !errors.Is(err, handover.ErrScheduled) {
-		t.Errorf("drained: %v", err)
-	}
-	if _, err := i.Load(ctx, nil); !errors.Is(err, handover.ErrScheduled) {
-		t.Errorf("load: %v", err)
-	}
+	_, err = i.Probe(ctx, "guest/odd") // which no container runs
+	check.ErrorContains(t, err, string(activation.NonExecutable))
+	check.ErrorIs(t, i.Drained(ctx, 0, nil), handover.ErrScheduled)
+	_, err = i.Load(ctx, nil)
+	check.ErrorIs(t, err, handover.ErrScheduled, "load")
 }

@@ -3,6 +3,7 @@ package assembly
 import (
 	"bufio"
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -10,6 +11,7 @@ import (
 	"github.com/gpuwhisk/gpuwhisk/activation"
 	"github.com/gpuwhisk/gpuwhisk/invoker/config"
 	"github.com/gpuwhisk/gpuwhisk/invoker/container"
+	"github.com/gpuwhisk/gpuwhisk/invoker/develop/check"
 	"github.com/gpuwhisk/gpuwhisk/invoker/develop/peertest"
 )
 
@@ -53,7 +55,7 @@ func TestSchedulerModeSharesGPUHosts(t *testing.T) {
 	}
 	made := func() (all []int) {
 		for _, h := range hosts {
-			all = append(all, h.engine.counts()[0])
+			all = append(all, h.engine.counts().made)
 		}
 		return all
 	}
@@ -75,9 +77,11 @@ func TestSchedulerModeSharesGPUHosts(t *testing.T) {
 		})
 		// A scheduler whose counts are late orders a function twice: it has two keys then.
 		keys := len(f.keys("warmed/"))
-		if all := made(); all[0]+all[1]+all[2] < 12 || all[0]+all[1]+all[2] > keys || max(all[0], all[1], all[2]) >= 12 {
-			t.Fatalf("round %d: containers of the hosts %v, of 12 functions with %d keys", round, all, keys)
-		}
+		all := made()
+		sum := all[0] + all[1] + all[2]
+		check.AtLeast(check.Must(t), sum, 12, "round %d: containers of the hosts %v", round, all)
+		check.AtMost(check.Must(t), sum, keys, "round %d: containers of the hosts %v, keys of 12 functions", round, all)
+		check.Less(check.Must(t), slices.Max(all), 12, "round %d: containers of the hosts %v", round, all)
 	}
 	hold, before := make(chan struct{}), made()
 	for _, h := range hosts {
@@ -98,9 +102,7 @@ func TestSchedulerModeSharesGPUHosts(t *testing.T) {
 	for _, id := range ids {
 		f.recorded(id)
 	}
-	if seen, _ := f.scheduler.Seen(); seen.Lost+seen.Unparsed+len(seen.Failures) != 0 {
-		t.Errorf("lost %d, unparsed %d, failures %v", seen.Lost, seen.Unparsed, seen.Failures)
-	}
+	f.wantNothingLost()
 	for _, h := range hosts {
 		h.end(t)
 	}

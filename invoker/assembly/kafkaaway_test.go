@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/gpuwhisk/gpuwhisk/activation/kafka"
+	"github.com/gpuwhisk/gpuwhisk/invoker/develop/check"
 	"github.com/gpuwhisk/gpuwhisk/invoker/develop/peertest"
 	"github.com/gpuwhisk/gpuwhisk/invoker/develop/standalone/broker"
 )
@@ -48,8 +49,7 @@ func TestKafkaIsAwayAfterAWhile(t *testing.T) {
 		{feed: kafka.FeedStats{Since: at(time.Hour), Interrupted: "y"}, want: ": y"},
 	} {
 		got := kafkaAway(c.pings, c.feed, now, kafkaTimeout)
-		if (got == "") != (c.want == "") || !strings.HasSuffix(got, c.want) {
-			t.Errorf("%+v %+v: %q, want %q", c.pings, c.feed, got, c.want)
-		}
+		check.Equal(t, got == "", c.want == "", "%+v %+v: %q", c.pings, c.feed, got)
+		check.That(t, strings.HasSuffix(got, c.want), "%+v %+v: %q, want %q", c.pings, c.feed, got, c.want)
 	}
 }

@@ -7,6 +7,7 @@ import (
 	"github.com/gpuwhisk/gpuwhisk/activation"
 	"github.com/gpuwhisk/gpuwhisk/activation/journal"
 	"github.com/gpuwhisk/gpuwhisk/activation/kafka"
+	"github.com/gpuwhisk/gpuwhisk/invoker/develop/check"
 	"github.com/twmb/franz-go/pkg/kgo"
 )
 
@@ -91,7 +92,7 @@ func TestLeftoversAndKafka(t *testing.T) {
 	if err := s.close(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	if f := feed.Stats(); f.Open != 0 || f.Committed != n+1 {
-		t.Errorf("feed %+v", f)
-	}
+	stats := feed.Stats()
+	check.Equal(t, stats.Open, 0)
+	check.Equal(t, stats.Committed, n+1)
 }

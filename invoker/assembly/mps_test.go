@@ -1,7 +1,6 @@
 package assembly
 
 import (
-	"context"
 	"errors"
 	"os"
 	"path/filepath"
@@ -12,6 +11,7 @@ import (
 	"github.com/gpuwhisk/gpuwhisk/gpu"
 	"github.com/gpuwhisk/gpuwhisk/invoker/config"
 	"github.com/gpuwhisk/gpuwhisk/invoker/container"
+	"github.com/gpuwhisk/gpuwhisk/invoker/develop/check"
 	"github.com/gpuwhisk/gpuwhisk/invoker/engine/simulated"
 )
 
@@ -54,18 +54,16 @@ func TestMPSIsJoined(t *testing.T) {
 	c, g := mpsHost(t, "process")
 	before := slices.Clone(g.devices)
 	found := g.devices
-	if err := g.startMPS(t.Context(), c, "wsk0_", quiet); err != nil {
-		t.Fatal(err)
-	}
-	if !slices.Equal(found, before) || g.devices[0].Sharing != gpu.MPSShared || g.devices[1] != before[1] || g.devices[2] != before[2] {
-		t.Errorf("devices %+v, found as %+v", g.devices, found)
-	}
+	check.NoError(t, g.startMPS(t.Context(), c, "wsk0_", quiet))
+	check.EqualSlices(t, found, before)
+	check.Equal(t, g.devices[0].Sharing, gpu.MPSShared)
+	check.EqualSlices(t, g.devices[1:], before[1:])
 	pipe := filepath.Join(c.GPU.Shim.Dir, "wsk0_mps", "GPU-a", "pipe")
 	for i, want := range [][]string{{"CUDA_MPS_PIPE_DIRECTORY=" + pipe}, nil, nil} {
 		got, err := g.mover.Prepare("c", g.devices[i], container.DeviceRequest{})
-		if err != nil || !slices.Equal(got.Env, want) || got.Shared != nil {
-			t.Errorf("device %d: %+v, %v", i, got, err)
-		}
+		check.NoError(t, err, "device %d", i)
+		check.EqualSlices(t, got.Env, want, "device %d", i)
+		check.That(t, got.Shared == nil, "device %d: %+v", i, got)
 	}
 	g.mps.lost("GPU-a", "x") // before there is an invoker
 	g.mps.back("GPU-a")
@@ -80,40 +78,33 @@ func TestMPSInContainers(t *testing.T) {
 		}
 		t.Skipf("no right to mount: %v", err)
 	}
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.NoError(t, err)
 	got, err := g.mover.Prepare("c", g.devices[0], container.DeviceRequest{})
+	check.NoError(t, err)
 	own := filepath.Join(c.GPU.Shim.Dir, "wsk0_mps", "GPU-a")
 	want := []container.Mount{{Source: filepath.Join(own, "pipe"), Target: "/run/gpuwhisk-mps"}, {Source: filepath.Join(own, "shm"), Target: "/dev/shm"}}
-	if err != nil || !slices.Equal(got.Shared, want) || !slices.Equal(got.Env, []string{"CUDA_MPS_PIPE_DIRECTORY=/run/gpuwhisk-mps"}) {
-		t.Errorf("%+v, %v", got, err)
-	}
+	check.EqualSlices(t, got.Shared, want)
+	check.EqualSlices(t, got.Env, []string{"CUDA_MPS_PIPE_DIRECTORY=/run/gpuwhisk-mps"})
 }
 
 func TestMPSIsOffUnlessAskedFor(t *testing.T) {
 	c, g := mpsHost(t, "process")
 	c.GPU.MPS = config.Default().GPU.MPS
 	mover := g.mover
-	if err := g.startMPS(t.Context(), c, "wsk0_", quiet); err != nil || g.mps != nil || g.mover != mover {
-		t.Errorf("%+v, %v", g, err)
-	}
-	if g.devices[0].Sharing != gpu.Whole {
-		t.Errorf("device %+v", g.devices[0])
-	}
+	check.NoError(t, g.startMPS(t.Context(), c, "wsk0_", quiet))
+	check.That(t, g.mps == nil)
+	check.That(t, g.mover == mover, "%+v", g.mover)
+	check.Equal(t, g.devices[0].Sharing, gpu.Whole)
 }
 
 // A daemon that cannot be started ends the start.
 func TestMPSThatCannotBeHad(t *testing.T) {
 	c, g := mpsHost(t, "process")
 	t.Setenv("PATH", t.TempDir())
-	if err := g.startMPS(context.Background(), c, "wsk0_", quiet); err == nil || !strings.Contains(err.Error(), "whisk.gpu.mps: find the MPS control daemon") {
-		t.Errorf("got %v", err)
-	}
+	err := g.startMPS(t.Context(), c, "wsk0_", quiet)
+	check.ErrorContains(t, err, "whisk.gpu.mps: find the MPS control daemon")
 	g.devices = g.devices[1:] // nothing to share: nothing is needed
-	if err := g.startMPS(context.Background(), c, "wsk0_", quiet); err != nil {
-		t.Error(err)
-	}
+	check.NoError(t, g.startMPS(t.Context(), c, "wsk0_", quiet))
 }
 
 // giver is an engine that can give some devices.
@@ -134,15 +125,12 @@ func (g *giver) CheckDevices(devices ...string) error {
 func TestDevicesAreCheckedAtTheStart(t *testing.T) {
 	_, g := mpsHost(t, "docker")
 	e := &giver{}
-	if err := g.check(e); err == nil || err.Error() != "whisk.gpu.docker.devices: no way" {
-		t.Errorf("got %v", err)
-	}
+	err := g.check(e)
+	check.That(check.Must(t), err != nil)
+	check.Equal(t, err.Error(), "whisk.gpu.docker.devices: no way")
 	g.devices = slices.DeleteFunc(g.devices, func(d gpu.Device) bool { return d.UUID == "MIG-b" })
 	e.asked = nil
-	if err := g.check(e); err != nil || !slices.Equal(e.asked, []string{"GPU-a"}) {
-		t.Errorf("asked %v, %v", e.asked, err)
-	}
-	if err := g.check(nil); err != nil {
-		t.Errorf("without an engine: %v", err)
-	}
+	check.NoError(t, g.check(e))
+	check.EqualSlices(t, e.asked, []string{"GPU-a"})
+	check.NoError(t, g.check(nil), "without an engine")
 }

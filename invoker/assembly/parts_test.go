@@ -5,6 +5,8 @@ import (
 	"errors"
 	"slices"
 	"testing"
+
+	"github.com/gpuwhisk/gpuwhisk/invoker/develop/check"
 )
 
 var errFail, errClose = errors.New("cannot open"), errors.New("cannot close")
@@ -40,26 +42,20 @@ func recorded(log *[]string, fail string) []part {
 // after it are left alone.
 func TestPartsEndInReverse(t *testing.T) {
 	for _, c := range []struct {
-		fail string
-		want []string
+		fail  string
+		opens error
+		want  []string
 	}{
-		{"", []string{"open a", "open b", "open c", "open d", "flush d", "flush b", "close c", "close b", "close a"}},
-		{"b", []string{"open a", "open b", "flush b", "close b", "close a"}},
+		{"", nil, []string{"open a", "open b", "open c", "open d", "flush d", "flush b", "close c", "close b", "close a"}},
+		{"b", errFail, []string{"open a", "open b", "flush b", "close b", "close a"}},
 	} {
 		var log []string
 		var o openParts
-		if err := o.open(t.Context(), recorded(&log, c.fail)); (err != nil) != (c.fail != "") || err != nil && !errors.Is(err, errFail) {
-			t.Errorf("open: %v", err)
-		}
-		if err := o.close(t.Context()); !errors.Is(err, errClose) {
-			t.Errorf("close: %v", err)
-		}
-		if !slices.Equal(log, c.want) {
-			t.Errorf("fail %q: %v, want %v", c.fail, log, c.want)
-		}
-		if err := o.close(t.Context()); err != nil || len(log) != len(c.want) {
-			t.Errorf("closed twice: %v, %v", err, log)
-		}
+		check.ErrorIs(t, o.open(t.Context(), recorded(&log, c.fail)), c.opens)
+		check.ErrorIs(t, o.close(t.Context()), errClose)
+		check.EqualSlices(t, log, c.want, "fail %q", c.fail)
+		check.NoError(t, o.close(t.Context()), "the second time")
+		check.Equal(t, len(log), len(c.want), "closed twice: %v", log)
 	}
 }
 
@@ -73,9 +69,8 @@ func TestPartsAreInOrder(t *testing.T) {
 	before := func(a, b string) {
 		t.Helper()
 		i, j := slices.Index(names, a), slices.Index(names, b)
-		if i < 0 || j < 0 || i > j {
-			t.Errorf("%s must be opened before %s: %v", a, b, names)
-		}
+		check.AtLeast(t, i, 0, "%s in %v", a, names)
+		check.AtLeast(t, j, i, "%s must be opened before %s: %v", a, b, names)
 	}
 	before("state", "GPUs")
 	before("state", "engine")

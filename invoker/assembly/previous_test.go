@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/gpuwhisk/gpuwhisk/invoker/config"
+	"github.com/gpuwhisk/gpuwhisk/invoker/develop/check"
 )
 
 // The next of two processes with one id waits until the previous one has ended and
@@ -50,20 +51,16 @@ func TestLastPingerIsRemembered(t *testing.T) {
 		if err := a.awaitState(t.Context()); err != nil {
 			t.Fatal(err)
 		}
-		if got := a.deadPinger(); got != last {
-			t.Errorf("remembers %q, want %q", got, last)
-		}
+		check.Equal(t, a.deadPinger(), last)
 		name := a.namePinger()
-		if name == "" || name == last {
-			t.Errorf("is called %q after %q", name, last)
-		}
+		check.That(t, name != "")
+		check.That(t, name != last, "is called %q after %q", name, last)
 		last = name
 		if err := a.state.close(); err != nil {
 			t.Error(err)
 		}
 	}
 	none := withState(config.State{})
-	if got := none.deadPinger(); got != "" || none.namePinger() == "" {
-		t.Errorf("without a journal %q is known to be dead", got)
-	}
+	check.Equal(t, none.deadPinger(), "", "without a journal")
+	check.That(t, none.namePinger() != "", "without a journal")
 }

@@ -2,8 +2,9 @@ package assembly
 
 import (
 	"net/http"
-	"strings"
 	"testing"
+
+	"github.com/gpuwhisk/gpuwhisk/invoker/develop/check"
 )
 
 // An invoker that the database refuses is not ready, reports that at /ping and sends
@@ -17,14 +18,13 @@ func TestNotReadyWithoutTheDatabase(t *testing.T) {
 		<-asked
 	}
 	status, message := get(t, r.address+"/ping")
-	if status != http.StatusServiceUnavailable || !strings.Contains(message, "CouchDB") || len(pings) != 0 {
-		t.Errorf("refused: /ping: %d %q, %d pings", status, message, len(pings))
-	}
+	check.Equal(t, status, http.StatusServiceUnavailable, "refused: %q", message)
+	check.Contains(t, message, "CouchDB")
+	check.Equal(t, len(pings), 0)
 	open()
 	await(t, pings, `"isEnabled":true`)
 	<-r.ready
-	if status, message := get(t, r.address+"/ping"); status != http.StatusOK {
-		t.Errorf("accepted: /ping: %d %q", status, message)
-	}
+	status, message = get(t, r.address+"/ping")
+	check.Equal(t, status, http.StatusOK, "accepted: %q", message)
 	r.end(t)
 }

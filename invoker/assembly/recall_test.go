@@ -9,6 +9,7 @@ import (
 	"github.com/gpuwhisk/gpuwhisk/activation"
 	"github.com/gpuwhisk/gpuwhisk/activation/journal"
 	"github.com/gpuwhisk/gpuwhisk/invoker"
+	"github.com/gpuwhisk/gpuwhisk/invoker/develop/check"
 )
 
 // TestJournalAndKafkaTogether: the states of journal and Kafka are merged.
@@ -49,13 +50,11 @@ func TestJournalAndKafkaTogether(t *testing.T) {
 			Message: &activation.Message{ActivationID: id(c.id)}, Offset: int64(c.id[0] - 'a'), Begun: c.begun, Attempts: c.attempts,
 		}
 		recall(j, 0, &d)
-		if d.Completed != c.want.Completed || d.Begun != c.want.Begun || d.Attempts != c.want.Attempts {
-			t.Errorf("%+v: completed %v, begun %v, attempts %d", c, d.Completed, d.Begun, d.Attempts)
-		}
+		check.Equal(t, d.Completed, c.want.Completed, "%+v", c)
+		check.Equal(t, d.Begun, c.want.Begun, "%+v", c)
+		check.Equal(t, d.Attempts, c.want.Attempts, "%+v", c)
 	}
-	if got := j.Past(id("d")).State; got != journal.Accepted {
-		t.Errorf("a new activation is %v", got)
-	}
+	check.Equal(t, j.Past(id("d")).State, journal.Accepted)
 }
 
 // TestEveryMessageOfAnActivationRuns: a second message with a known id is run, and
@@ -72,15 +71,17 @@ func TestEveryMessageOfAnActivationRuns(t *testing.T) {
 		used = recall(j, 0, &d)
 		return d, used
 	}
-	if d, used := deliver(0); !used || d.Unlisted {
-		t.Errorf("the first: used %t, %+v", used, d)
-	}
+	d, used := deliver(0)
+	check.That(t, used, "the first: %+v", d)
+	check.Equal(t, d.Unlisted, false)
 	_ = j.Begin(t.Context(), id)
 	j.Completed(id)
 	for offset := range int64(3) {
-		if d, used := deliver(offset + 1); !used || !d.Unlisted || d.Completed || d.Begun {
-			t.Errorf("another: used %t, %+v, want a run that the journal does not list", used, d)
-		}
+		d, used := deliver(offset + 1)
+		check.That(t, used, "another: %+v", d)
+		check.That(t, d.Unlisted, "another")
+		check.That(t, !d.Completed, "another")
+		check.That(t, !d.Begun, "another")
 	}
 	if got := j.Past(id).State; got != journal.Completed {
 		t.Errorf("the first is %v", got)

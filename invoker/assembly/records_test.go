@@ -6,6 +6,7 @@ import (
 
 	"github.com/gpuwhisk/gpuwhisk/activation/records"
 	"github.com/gpuwhisk/gpuwhisk/invoker/config"
+	"github.com/gpuwhisk/gpuwhisk/invoker/develop/check"
 	"github.com/gpuwhisk/gpuwhisk/invoker/peer/clients"
 )
 
@@ -19,43 +20,32 @@ func TestRecordsOutsideCouchDB(t *testing.T) {
 	defer func() { _ = a.state.close() }()
 	a.c.CouchDB.Activations = "activations"
 	a.c.Records.Store = config.StoreCouchDB
-	if _, err := a.openRecordStore(t.Context()); err != nil || a.records != nil {
-		t.Errorf("without a choice: %v, %v", err, a.records)
-	}
-	if cfg := a.databaseConfig(); cfg.Records.Spool == nil || cfg.Activations == "" {
-		t.Errorf("without a choice: %+v", cfg)
-	}
+	_, err := a.openRecordStore(t.Context())
+	check.NoError(t, err, "without a choice")
+	check.That(t, a.records == nil, "without a choice")
+	cfg := a.databaseConfig()
+	check.That(t, cfg.Records.Spool != nil, "without a choice")
+	check.That(t, cfg.Activations != "", "without a choice")
 	a.c.Records.Store = config.StoreCouchbase
 	a.c.Couchbase = config.Couchbase{Connection: "couchbase://127.0.0.1:1", Username: "u", Password: "p", Bucket: "b"}
-	var err error
-	if a.records, err = clients.Records(a.c, a.recordsConfig(), quiet); err != nil || a.records == nil {
-		t.Fatalf("with couchbase: %v, %v", a.records, err)
-	}
-	if cfg := a.databaseConfig(); cfg.Records.Spool != nil || cfg.Activations != "" {
-		t.Errorf("with couchbase: %+v", cfg)
-	}
-	if err := a.recordStore().Put(t.Context(), "guest/1", []byte(`{}`), func(int, error) {}); err != nil {
-		t.Error(err)
-	}
-	if err := a.records.Close(); err != nil {
-		t.Error(err)
-	}
-	if n := a.state.spool.Documents(); n != 1 {
-		t.Errorf("%d records in the spool of a cluster that never came, want 1", n)
-	}
+	a.records, err = clients.Records(a.c, a.recordsConfig(), quiet)
+	check.NoError(t, err)
+	check.That(check.Must(t), a.records != nil)
+	cfg = a.databaseConfig()
+	check.That(t, cfg.Records.Spool == nil, "with couchbase")
+	check.Equal(t, cfg.Activations, "", "with couchbase")
+	check.NoError(t, a.recordStore().Put(t.Context(), "guest/1", []byte(`{}`), func(int, error) {}))
+	check.NoError(t, a.records.Close())
+	check.Equal(t, a.state.spool.Documents(), 1, "of a cluster that never came")
 	var s status
 	away := &assembly{c: a.c, records: awayStore{a.records}}
 	away.recordStoreStatus(&s)
-	if why := strings.Join(s.Reasons, "; "); !strings.Contains(why, "writing records: away") {
-		t.Errorf("reasons %s", why)
-	}
+	check.Contains(t, strings.Join(s.Reasons, "; "), "writing records: away")
 	a.c.Records.Discard = true
-	if cfg := a.databaseConfig(); cfg.Activations != "" {
-		t.Errorf("where records are dropped: %+v", cfg)
-	}
-	if s, err := clients.Records(a.c, a.recordsConfig(), nil); s != nil || err != nil {
-		t.Errorf("where records are dropped: %v, %v", s, err)
-	}
+	check.Equal(t, a.databaseConfig().Activations, "", "where records are dropped")
+	store, err := clients.Records(a.c, a.recordsConfig(), nil)
+	check.NoError(t, err)
+	check.That(t, store == nil, "where records are dropped")
 }
 
 // awayStore is a store that does not take records.

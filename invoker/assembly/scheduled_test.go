@@ -11,6 +11,7 @@ import (
 
 	"github.com/gpuwhisk/gpuwhisk/activation"
 	"github.com/gpuwhisk/gpuwhisk/invoker/container"
+	"github.com/gpuwhisk/gpuwhisk/invoker/develop/check"
 	"github.com/gpuwhisk/gpuwhisk/invoker/develop/fakescheduler"
 	clientv3 "go.etcd.io/etcd/client/v3"
 )
@@ -21,36 +22,25 @@ func TestSchedulerModeFromColdToResumed(t *testing.T) {
 	r := f.start()
 	hello := f.function("hello", "1-aa", "0.0.1", "", 256)
 	first := f.invoke(hello)
-	if a := f.answered(first); a.SystemError {
-		t.Errorf("ack %+v", a)
-	}
-	if rec := f.recorded(first); rec.Response.StatusCode != activation.StatusSuccess {
-		t.Errorf("record %+v", rec)
-	}
+	f.succeeded(first)
 	existing := f.keys("namespace/guest/guest/hello/1-aa/invoker0/container/")
 	if len(existing) != 1 {
 		t.Fatalf("keys %v", existing)
 	}
 	f.answered(f.invoke(hello))
-	if got := f.engine.counts(); got[0] != 1 {
-		t.Errorf("a warm call made a container: %v", got)
-	}
+	check.Equal(t, f.engine.counts().made, 1, "after a warm call")
 	f.until("a warmed key", func() bool {
 		return len(f.keys("warmed/guest/guest/hello/1-aa/invoker/0/container/")) == 1 && len(f.keys("namespace/")) == 0
 	})
 	f.answered(f.invoke(hello))
-	if got := f.engine.counts(); got[0] != 1 || got[2] != 1 {
-		t.Errorf("made, paused, resumed, removed: %v", got)
-	}
+	check.Equal(t, f.engine.counts().made, 1)
+	check.Equal(t, f.engine.counts().resumed, 1)
 	f.until("the warmed key is gone", func() bool { return len(f.keys("warmed/")) == 0 })
 	f.until("an ack of each creation", func() bool {
 		seen, _ := f.scheduler.Seen()
 		return len(seen.Acks) == len(seen.Creations)
 	})
-	seen, _ := f.scheduler.Seen()
-	if seen.Unparsed != 0 || seen.Lost != 0 || len(seen.Failures) != 0 {
-		t.Errorf("the scheduler saw %+v", seen)
-	}
+	f.wantNothingLost()
 	r.end(t)
 	if keys := f.keys("invokers/"); len(keys) != 0 {
 		t.Errorf("after the end: %v", keys)
@@ -65,9 +55,7 @@ func TestSchedulerModeIdleContainersMakeWay(t *testing.T) {
 	for n := range 5 {
 		f.answered(f.invoke(f.function(fmt.Sprint("f", n), "1-a", "0.0.1", "", 256)))
 	}
-	if got := f.engine.counts(); got != [4]int{5, 0, 0, 3} {
-		t.Errorf("made, paused, resumed, removed: %v", got)
-	}
+	check.Equal(t, f.engine.counts(), counts{made: 5, removed: 3})
 	r.end(t)
 }
 
@@ -93,12 +81,9 @@ func TestSchedulerModeManyAtOnce(t *testing.T) {
 	seen, _ := f.scheduler.Seen()
 	// On a busy machine a scheduler orders more than the limit, before it has counted
 	// what it ordered: the invoker's memory bounds that.
-	if seen.MostContainers > 8 {
-		t.Errorf("%d containers at once", seen.MostContainers)
-	}
-	if seen.Lost != 0 || seen.Unparsed != 0 {
-		t.Errorf("lost %d, unparsed %d", seen.Lost, seen.Unparsed)
-	}
+	check.AtMost(t, seen.MostContainers, 8)
+	check.Equal(t, seen.Lost, 0)
+	check.Equal(t, seen.Unparsed, 0)
 	r.end(t)
 }
 
@@ -170,12 +155,7 @@ func TestSchedulerModeKeepsWhatWasFetched(t *testing.T) {
 	close(hold)
 	f.engine.setRun(nil)
 	r = f.start()
-	if a := f.answered(id); a.SystemError {
-		t.Errorf("ack %+v", a)
-	}
-	if rec := f.recorded(id); rec.Response.StatusCode != activation.StatusSuccess {
-		t.Errorf("record %+v", rec)
-	}
+	f.succeeded(id)
 	r.end(t)
 }
 
@@ -269,22 +249,11 @@ func TestSchedulerModePullsForGPUs(t *testing.T) {
 		all = append(all, f.invoke(onGPU))
 	}
 	for _, id := range all {
-		if a := f.answered(id); a.SystemError {
-			t.Errorf("ack %+v", a)
-		}
-	}
-	for _, id := range all {
-		if rec := f.recorded(id); rec.Response.StatusCode != activation.StatusSuccess {
-			t.Errorf("record %+v", rec.Response)
-		}
+		f.succeeded(id)
 	}
 	seen, _ := f.scheduler.Seen()
-	if seen.MostContainers > 3 {
-		t.Errorf("%d keys for a GPU function", seen.MostContainers)
-	}
-	if seen.Lost+seen.Unparsed+len(seen.Failures) != 0 {
-		t.Errorf("lost %d, unparsed %d, failures %v", seen.Lost, seen.Unparsed, seen.Failures)
-	}
+	check.AtMost(t, seen.MostContainers, 3)
+	f.wantNothingLost()
 	f.until("its slots end", func() bool { return len(f.keys("namespace/")) == 0 })
 	r.end(t)
 }
@@ -309,9 +278,7 @@ func TestSchedulerModeOutlivesItsLease(t *testing.T) {
 		return err == nil && len(res.Kvs) == 1 && clientv3.LeaseID(res.Kvs[0].Lease) != old && slices.Equal(f.keys("namespace/"), before)
 	})
 	f.answered(f.invoke(hello))
-	if got := f.engine.counts(); got[0] != 1 {
-		t.Errorf("made, paused, resumed, removed: %v", got)
-	}
+	check.Equal(t, f.engine.counts().made, 1)
 	f.wantMetrics(r, "gpuwhisk_etcd_leases_regained_total 1", "gpuwhisk_scheduler_waiting_creations 0")
 	r.end(t)
 }
@@ -349,9 +316,8 @@ func TestSchedulerModeLosesNothing(t *testing.T) {
 		f.answered(f.invoke(of))
 	}
 	seen, _ := f.scheduler.Seen()
-	if seen.Lost+seen.Unparsed != 0 {
-		t.Errorf("lost %d, unparsed %d", seen.Lost, seen.Unparsed)
-	}
+	check.Equal(t, seen.Lost, 0)
+	check.Equal(t, seen.Unparsed, 0)
 	f.until("an ack of each creation", func() bool {
 		seen, _ := f.scheduler.Seen()
 		return len(seen.Acks) == len(seen.Creations)
@@ -366,10 +332,10 @@ func TestSchedulerModeLimitsOfTheNamespace(t *testing.T) {
 	f.limits = `{"_id":"guest/limits","maxActionMemory":256}`
 	r := f.start()
 	id := f.invoke(f.function("large", "1-aa", "0.0.1", "", 384))
-	if a := f.answered(id); a.Record == nil || a.Record.Response.StatusCode != activation.StatusDeveloperError ||
-		!strings.Contains(string(a.Record.Response.Result), "memory size 384 MB exceeds allowed threshold of 256 MB") {
-		t.Errorf("ack %+v", a)
-	}
+	a := f.answered(id)
+	check.That(check.Must(t), a.Record != nil, "ack %+v", a)
+	check.Equal(t, a.Record.Response.StatusCode, activation.StatusDeveloperError)
+	check.Contains(t, string(a.Record.Response.Result), "memory size 384 MB exceeds allowed threshold of 256 MB")
 	f.answered(f.invoke(f.function("small", "1-aa", "0.0.1", "", 256)))
 	seen, _ := f.scheduler.Seen()
 	if seen.Unparsed != 0 {

@@ -17,6 +17,7 @@ import (
 
 	"github.com/gpuwhisk/gpuwhisk/activation"
 	"github.com/gpuwhisk/gpuwhisk/invoker/container"
+	"github.com/gpuwhisk/gpuwhisk/invoker/develop/check"
 	"github.com/gpuwhisk/gpuwhisk/invoker/develop/fakescheduler"
 	"github.com/gpuwhisk/gpuwhisk/invoker/develop/peertest"
 	"github.com/gpuwhisk/gpuwhisk/invoker/develop/standalone/broker"
@@ -215,6 +216,24 @@ func (f *scheduling) recorded(id activation.ID) (r *activation.Record) {
 	return r
 }
 
+// succeeded waits for the completion and the record of an activation that
+// succeeds.
+func (f *scheduling) succeeded(id activation.ID) {
+	f.Helper()
+	check.Equal(f, f.answered(id).SystemError, false)
+	check.Equal(f, f.recorded(id).Response.StatusCode, activation.StatusSuccess)
+}
+
+// wantNothingLost fails where an activation was lost, or the scheduler ended one,
+// or could not read what the invoker wrote.
+func (f *scheduling) wantNothingLost() {
+	f.Helper()
+	seen, _ := f.scheduler.Seen()
+	check.Equal(f, seen.Lost, 0)
+	check.Equal(f, seen.Unparsed, 0)
+	check.Equal(f, len(seen.Failures), 0, "%+v", seen.Failures)
+}
+
 // until polls, since etcd is another process.
 func (f *scheduling) until(what string, ok func() bool) {
 	f.Helper()
@@ -279,15 +298,15 @@ type proxies struct {
 	t    testing.TB
 	died chan container.ID
 
-	mu      sync.Mutex
-	all     map[container.ID]*proxied
-	made    int
-	paused  int
-	resumed int
-	removed int
-	run     func() // called while an activation runs
-	create  func(container.Spec) error
+	mu     sync.Mutex
+	all    map[container.ID]*proxied
+	done   counts
+	run    func() // called while an activation runs
+	create func(container.Spec) error
 }
+
+// counts are how many containers were made, paused, resumed and removed.
+type counts struct{ made, paused, resumed, removed int }
 
 type proxied struct{ *httptest.Server }
 
@@ -305,8 +324,8 @@ func (p *proxies) Create(_ context.Context, spec container.Spec) (container.Hand
 			return container.Handle{}, err
 		}
 	}
-	p.made++
-	id := container.ID(fmt.Sprint("container", p.made))
+	p.done.made++
+	id := container.ID(fmt.Sprint("container", p.done.made))
 	c := &proxied{httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		p.mu.Lock()
 		run := p.run
@@ -327,8 +346,8 @@ func (p *proxies) setRun(run func()) {
 	p.run = run
 }
 
-func (p *proxies) Pause(context.Context, container.ID) error  { return p.count(&p.paused) }
-func (p *proxies) Resume(context.Context, container.ID) error { return p.count(&p.resumed) }
+func (p *proxies) Pause(context.Context, container.ID) error  { return p.count(&p.done.paused) }
+func (p *proxies) Resume(context.Context, container.ID) error { return p.count(&p.done.resumed) }
 
 func (p *proxies) count(n *int) error {
 	p.mu.Lock()
@@ -337,18 +356,17 @@ func (p *proxies) count(n *int) error {
 	return nil
 }
 
-// counts are how many were made, paused, resumed and removed.
-func (p *proxies) counts() [4]int {
+func (p *proxies) counts() counts {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	return [4]int{p.made, p.paused, p.resumed, p.removed}
+	return p.done
 }
 
 func (p *proxies) Remove(_ context.Context, id container.ID) error {
 	p.mu.Lock()
 	c := p.all[id]
 	delete(p.all, id)
-	p.removed++
+	p.done.removed++
 	p.mu.Unlock()
 	if c != nil {
 		c.kill()

@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/gpuwhisk/gpuwhisk/activation"
+	"github.com/gpuwhisk/gpuwhisk/invoker/develop/check"
 	"github.com/gpuwhisk/gpuwhisk/invoker/develop/fakescheduler"
 )
 
@@ -42,16 +43,11 @@ func TestSchedulerModeGivesBackAtTheStop(t *testing.T) {
 	f.engine.setRun(nil)
 	r = f.start()
 	for _, id := range all {
-		if a := f.answered(id); a.SystemError {
-			t.Errorf("ack %+v", a)
-		}
-		if rec := f.recorded(id); rec.Response.StatusCode != activation.StatusSuccess {
-			t.Errorf("record %+v", rec.Response)
-		}
+		f.succeeded(id)
 	}
-	if seen, _ := f.scheduler.Seen(); seen.Lost != 0 || len(seen.Failures) != 0 {
-		t.Errorf("lost %d, failures %v", seen.Lost, seen.Failures)
-	}
+	seen, _ := f.scheduler.Seen()
+	check.Equal(t, seen.Lost, 0)
+	check.Equal(t, len(seen.Failures), 0, "%+v", seen.Failures)
 	r.end(t)
 }
 
@@ -85,9 +81,8 @@ func TestSchedulerModeRunsSeveralInAContainer(t *testing.T) {
 	before := f.engine.counts()
 	f.answered(f.invoke(of))
 	<-time.After(1500 * time.Millisecond) // thrice the pause grace
-	if after := f.engine.counts(); after[1] != before[1] || after[0] != 1 {
-		t.Errorf("made, paused, resumed, removed: %v, before %v", after, before)
-	}
+	check.Equal(t, f.engine.counts().paused, before.paused)
+	check.Equal(t, f.engine.counts().made, 1)
 	close(long)
 	f.answered(last)
 	r.end(t)

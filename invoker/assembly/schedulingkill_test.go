@@ -7,7 +7,6 @@ import (
 	"log/slog"
 	"os"
 	"os/exec"
-	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -15,6 +14,7 @@ import (
 	"github.com/gpuwhisk/gpuwhisk/activation"
 	"github.com/gpuwhisk/gpuwhisk/invoker/config"
 	"github.com/gpuwhisk/gpuwhisk/invoker/container"
+	"github.com/gpuwhisk/gpuwhisk/invoker/develop/check"
 	"github.com/gpuwhisk/gpuwhisk/invoker/develop/fakescheduler"
 )
 
@@ -63,12 +63,7 @@ func TestSchedulerModeSurvivesAKill(t *testing.T) {
 	_ = cmd.Wait()
 	r := f.start()
 	for _, id := range all {
-		if a := f.answered(id); a.SystemError {
-			t.Errorf("ack %+v", a)
-		}
-		if rec := f.recorded(id); rec.Response.StatusCode != activation.StatusSuccess {
-			t.Errorf("record %+v", rec.Response)
-		}
+		f.succeeded(id)
 	}
 	if keys := f.keys("invokers/"); len(keys) != 1 {
 		t.Errorf("keys %v", keys)
@@ -112,14 +107,10 @@ func TestSchedulerModeFollowsTheLeader(t *testing.T) {
 	}
 	f.answered(f.invoke(hello))
 	// The new scheduler may order one more before it hears of the one that there is.
-	if got := f.engine.counts(); got[3] != 0 {
-		t.Errorf("made, paused, resumed, removed: %v", got)
-	}
+	check.Equal(t, f.engine.counts().removed, 0)
 	after := f.keys("namespace/")
 	for _, key := range before {
-		if !slices.Contains(after, key) {
-			t.Errorf("%s is gone; there are %v", key, after)
-		}
+		check.Includes(t, after, key)
 	}
 	r.end(t)
 }

@@ -15,6 +15,7 @@ import (
 	"github.com/gpuwhisk/gpuwhisk/gpu"
 	"github.com/gpuwhisk/gpuwhisk/invoker"
 	"github.com/gpuwhisk/gpuwhisk/invoker/config"
+	"github.com/gpuwhisk/gpuwhisk/invoker/develop/check"
 )
 
 // spring is a source that a test fills.
@@ -56,12 +57,11 @@ func TestSourcesPullFromBoth(t *testing.T) {
 	}
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
-	if _, err := s.Next(ctx); !errors.Is(err, context.Canceled) {
-		t.Errorf("Next of an ended context: %v", err)
-	}
-	if err := s.close(t.Context()); err != nil || !own.closed || !shared.closed {
-		t.Errorf("close: %v, own %v, shared %v", err, own.closed, shared.closed)
-	}
+	_, err := s.Next(ctx)
+	check.ErrorIs(t, err, context.Canceled)
+	check.NoError(t, s.close(t.Context()))
+	check.That(t, own.closed)
+	check.That(t, shared.closed)
 }
 
 // TestFetchedRunsThoughTheDiskIsAway: what a scheduler has handed out is here alone, and
@@ -86,12 +86,10 @@ func TestFetchedRunsThoughTheDiskIsAway(t *testing.T) {
 	go func() { _ = fetched.deliver(t.Context(), invoker.Delivery{Offset: 7}) }()
 	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
 	defer cancel()
-	if d, err := fetched.Next(ctx); err != nil || d.Offset != 7 {
-		t.Errorf("fetched: %+v, %v", d, err)
-	}
-	if err := fetched.close(t.Context()); err != nil {
-		t.Errorf("close: %v", err)
-	}
+	d, err := fetched.Next(ctx)
+	check.NoError(t, err)
+	check.Equal(t, d.Offset, 7)
+	check.NoError(t, fetched.close(t.Context()))
 	ended, cancel := context.WithCancel(t.Context())
 	cancel()
 	if _, err := newSources(j, quiet, &spring{}).Next(ended); !errors.Is(err, context.Canceled) {

@@ -3,12 +3,12 @@ package assembly
 import (
 	"os"
 	"path/filepath"
-	"strings"
 	"testing"
 
 	"github.com/gpuwhisk/gpuwhisk/activation"
 	"github.com/gpuwhisk/gpuwhisk/activation/records"
 	"github.com/gpuwhisk/gpuwhisk/invoker/config"
+	"github.com/gpuwhisk/gpuwhisk/invoker/develop/check"
 )
 
 var stateOff = config.State{Dir: "none"}
@@ -49,15 +49,11 @@ func TestStateOnDisk(t *testing.T) {
 		a.state.into(&r)
 		st := a.state.status()
 		got, want := [3]bool{st.Journal != nil, st.Spool != nil, st.DeadLetters != nil}, [3]bool{a.state.journal != nil, r.Spool != nil, r.DeadLetters != nil}
-		if got != want {
-			t.Errorf("%+v: the status has journal, spool, dead letters %v, want %v", c.state, got, want)
+		check.Equal(t, got, want, "%+v: the status has journal, spool, dead letters", c.state)
+		if len(c.want) == 0 {
+			check.Equal(t, got, [3]bool{}, "%+v: switched off", c.state)
 		}
-		if len(c.want) == 0 && (st.Journal != nil || st.Spool != nil || st.DeadLetters != nil) {
-			t.Errorf("%+v: status %+v of what is switched off", c.state, st)
-		}
-		if err := a.state.close(); err != nil {
-			t.Error(err)
-		}
+		check.NoError(t, a.state.close())
 	}
 }
 
@@ -71,15 +67,13 @@ func TestStateErrorsNameTheWayOut(t *testing.T) {
 	}
 	defer func() { _ = first.state.close() }()
 	second := withState(config.State{Dir: dir})
-	if err := second.openState(); err == nil || !strings.Contains(err.Error(), "same id") || !strings.Contains(err.Error(), "whisk.gpu.state") {
-		t.Errorf("directory in use: %v", err)
-	}
+	err := second.openState()
+	check.ErrorContains(t, err, "same id")
+	check.ErrorContains(t, err, "whisk.gpu.state")
 	file := filepath.Join(dir, "file")
 	if err := os.WriteFile(file, nil, 0o600); err != nil {
 		t.Fatal(err)
 	}
 	third := withState(config.State{Dir: filepath.Join(file, "below")})
-	if err := third.openState(); err == nil || !strings.Contains(err.Error(), "whisk.gpu.state") {
-		t.Errorf("no directory: %v", err)
-	}
+	check.ErrorContains(t, third.openState(), "whisk.gpu.state")
 }

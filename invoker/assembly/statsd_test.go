@@ -11,6 +11,7 @@ import (
 	"github.com/gpuwhisk/gpuwhisk/activation"
 	"github.com/gpuwhisk/gpuwhisk/invoker"
 	"github.com/gpuwhisk/gpuwhisk/invoker/config"
+	"github.com/gpuwhisk/gpuwhisk/invoker/develop/check"
 	"github.com/prometheus/client_golang/prometheus"
 )
 
@@ -26,19 +27,15 @@ func TestStatsDGetsWhatIsMeasured(t *testing.T) {
 	a := &assembly{c: c, instance: activation.Instance{ID: 3}, metrics: prometheus.NewRegistry(), functions: prometheus.NewRegistry(),
 		Options: Options{Log: slog.New(slog.NewTextHandler(io.Discard, nil))}}
 	invoker.NewMetrics(a.metrics, a.functions)
-	if h, err := a.openStatsD(t.Context()); err != nil || h.close != nil {
-		t.Fatalf("%v, open without being asked for %t", err, h.close != nil)
-	}
+	h, err := a.openStatsD(t.Context())
+	check.NoError(t, err)
+	check.That(check.Must(t), h.close == nil, "open without being asked for")
 	c.Metrics.Kamon = true
 	c.Metrics.StatsD.Hostname, c.Metrics.StatsD.Interval = "127.0.0.1", time.Hour
 	c.Metrics.StatsD.Port = agent.LocalAddr().(*net.UDPAddr).Port
-	h, err := a.openStatsD(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := h.close(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	h, err = a.openStatsD(t.Context())
+	check.NoError(t, err)
+	check.NoError(t, h.close(t.Context()))
 	buf := make([]byte, 1<<16)
 	n, _, err := agent.ReadFrom(buf)
 	if err != nil {
