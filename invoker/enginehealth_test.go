@@ -235,8 +235,7 @@ func TestImageOfAUserIsNoTrial(t *testing.T) {
 		v.away.Store(false)
 		time.Sleep(2 * slowTrial)
 		v.wantReports(t, "no answer", "")
-		if len(v.made) == 0 || !strings.HasPrefix(v.made[0], "managed") {
-			t.Errorf("trials of %q", v.made)
-		}
+		check.Greater(check.Must(t), len(v.made), 0)
+		check.That(t, strings.HasPrefix(v.made[0], "managed"), "trials of %q", v.made)
 	})
 }

@@ -188,9 +188,8 @@ func TestLossOfTheLastDeviceGivesBackWhatIsBeingRead(t *testing.T) {
 				t.Errorf("%s: record %+v, given back %d times", id, rec, r.back[id])
 			}
 		}
-		if reading == 0 || back != reading {
-			t.Errorf("%d were given back of %d that were on the disk", back, reading)
-		}
+		check.Greater(t, reading, 0)
+		check.Equal(t, back, reading, "given back of what was on the disk")
 	})
 }
 
@@ -236,8 +235,7 @@ func TestStopGivesBackWhatIsOnTheDisk(t *testing.T) {
 		}
 		pass(500 * time.Millisecond) // one runs
 		stop()
-		if len(r.back) != n-1 || iv.InFlight() != 0 {
-			t.Errorf("%d of %d were given back, %d are in flight", len(r.back), n-1, iv.InFlight())
-		}
+		check.Equal(t, len(r.back), n-1)
+		check.Equal(t, iv.InFlight(), 0)
 	})
 }

@@ -8,6 +8,8 @@ import (
 	"regexp"
 	"strings"
 	"testing"
+
+	"github.com/gpuwhisk/gpuwhisk/invoker/develop/check"
 )
 
 // TestNamesAreTheFields walks all names that the code declares, tests included.
@@ -15,9 +17,8 @@ func TestNamesAreTheFields(t *testing.T) {
 	word := regexp.MustCompile(`[A-Z]?[a-z]+|[A-Z]+`)
 	for _, dir := range spoken {
 		names, err := filepath.Glob(filepath.Join("..", filepath.FromSlash(dir), "*.go"))
-		if err != nil || len(names) == 0 {
-			t.Errorf("no Go in %s: %v", dir, err)
-		}
+		check.NoError(t, err)
+		check.Greater(t, len(names), 0, "no Go in %s", dir)
 		for _, name := range names {
 			set := token.NewFileSet()
 			parsed, err := parser.ParseFile(set, name, nil, 0)

@@ -7,6 +7,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/gpuwhisk/gpuwhisk/invoker/develop/check"
 	"github.com/gpuwhisk/gpuwhisk/sched"
 	"github.com/prometheus/client_golang/prometheus"
 )
@@ -23,11 +24,11 @@ func TestFunctionsHaveBoundedSeries(t *testing.T) {
 	bounded := func(when string) {
 		t.Helper()
 		series := seriesOf(t, reg)
-		if n := len(series); n != maxWaiters+1 || !slices.ContainsFunc(series, func(s string) bool {
+		check.Equal(t, len(series), maxWaiters+1, "%s", when)
+		ofOthers := func(s string) bool {
 			return strings.HasPrefix(s, `gpuwhisk_gpu_function_queue_seconds{action="other",`) && strings.HasSuffix(s, " 50")
-		}) {
-			t.Errorf("%s: %d series, want %d and 50 runs of other functions:\n%s", when, n, maxWaiters+1, series[n-1])
 		}
+		check.That(t, slices.ContainsFunc(series, ofOthers), "%s: 50 runs of other functions in %q", when, series)
 	}
 	bounded("at first")
 	m.forget(id(0))

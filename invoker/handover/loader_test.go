@@ -1,6 +1,10 @@
 package handover
 
-import "testing"
+import (
+	"testing"
+
+	"github.com/gpuwhisk/gpuwhisk/invoker/develop/check"
+)
 
 func TestSplitAction(t *testing.T) {
 	for action, want := range map[string][2]string{
@@ -8,8 +12,8 @@ func TestSplitAction(t *testing.T) {
 		"f": {}, "/f": {}, "": {}, "guest/": {}, "a/b/c/d": {},
 	} {
 		path, name, err := SplitAction(action)
-		if path != want[0] || name != want[1] || (err == nil) != (want[1] != "") {
-			t.Errorf("%q: %q, %q, %v", action, path, name, err)
-		}
+		check.Equal(t, path, want[0], "%q", action)
+		check.Equal(t, name, want[1], "%q", action)
+		check.Equal(t, err == nil, want[1] != "", "%q: %v", action, err)
 	}
 }

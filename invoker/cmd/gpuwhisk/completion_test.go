@@ -5,11 +5,11 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
-	"slices"
 	"strings"
 	"testing"
 
 	"github.com/alecthomas/kong"
+	"github.com/gpuwhisk/gpuwhisk/invoker/develop/check"
 )
 
 func model(t *testing.T) *kong.Kong {
@@ -64,9 +64,8 @@ func TestBashCompletes(t *testing.T) {
 		fields := strings.Fields(c.words)
 		ask := script.String() + "\nCOMP_WORDS=(" + c.words + ")\nCOMP_CWORD=" + string(rune('0'+len(fields)-1)) + "\n_gpuwhisk\necho \"${COMPREPLY[*]}\"\n"
 		out, err := exec.Command(bash, "-c", ask).CombinedOutput()
-		if got := strings.TrimSpace(string(out)); err != nil || got != c.want {
-			t.Errorf("%q completes to %q, want %q (%v)", c.words, got, c.want, err)
-		}
+		check.NoError(t, err, "%q: %s", c.words, out)
+		check.Equal(t, strings.TrimSpace(string(out)), c.want, "%q", c.words)
 	}
 }
 
@@ -88,8 +87,7 @@ func TestZshCompletes(t *testing.T) {
 		ask := fmt.Sprintf("compdef() {}; _default() {}; compadd() { print -r -- $@ }\n%s\nwords=(%s); CURRENT=%d; _gpuwhisk\n",
 			script.String(), words, len(strings.Fields(words)))
 		out, err := exec.Command(zsh, "-f", "-c", ask).CombinedOutput()
-		if err != nil || !slices.Contains(strings.Fields(string(out)), want) {
-			t.Errorf("%q is offered %.300s, not %q (%v)", words, out, want, err)
-		}
+		check.NoError(t, err, "%q: %s", words, out)
+		check.Includes(t, strings.Fields(string(out)), want, "%q", words)
 	}
 }

@@ -3,9 +3,10 @@ package main
 import (
 	"os"
 	"path/filepath"
-	"slices"
 	"strings"
 	"testing"
+
+	"github.com/gpuwhisk/gpuwhisk/invoker/develop/check"
 )
 
 // TestParseEnvFile: a file gives to a command what systemd gives from it to the
@@ -26,29 +27,26 @@ func TestParseEnvFile(t *testing.T) {
 		{"bare escapes", "A=a\\ b\\nc\\\\\\'\nB=end\\  \nC=x\\", []string{`A=a bnc\'`, "B=end ", "C=x"}},
 		{"continued lines", "A=one\\\ntwo \\\n  three  \nB=\\\n# no comment\n", []string{"A=onetwo   three", "B=# no comment"}},
 	} {
-		if got, err := parseEnvFile(c.text); err != nil || !slices.Equal(got, c.want) {
-			t.Errorf("%s: %q gives %q, %v; want %q", c.name, c.text, got, err, c.want)
-		}
+		got, err := parseEnvFile(c.text)
+		check.NoError(t, err, "%s: %q", c.name, c.text)
+		check.EqualSlices(t, got, c.want, "%s: %q", c.name, c.text)
 	}
 	for text, want := range map[string]string{
 		"A=1\nB='x\n": "line 2, B: a quote is not closed", "A=\"x\n": "not closed", "=x": "line 1",
 		"export A=1": "line 1", "A='1\n2'\n3=x": "line 3", "A=\"\\\"": "not closed",
 	} {
-		if _, err := parseEnvFile(text); err == nil || !strings.Contains(err.Error(), want) {
-			t.Errorf("%q: error %v, want %s", text, err, want)
-		}
+		_, err := parseEnvFile(text)
+		check.ErrorContains(t, err, want, "%q", text)
 	}
 }
 
 // TestPackagedSettingsAreReadable: the file that the packages install.
 func TestPackagedSettingsAreReadable(t *testing.T) {
 	text, err := os.ReadFile(filepath.Join("..", "..", "package", "files", "invoker.env"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	if got, err := parseEnvFile(string(text)); err != nil || len(got) != 0 {
-		t.Errorf("as installed it sets %q, %v", got, err)
-	}
+	check.NoError(t, err)
+	got, err := parseEnvFile(string(text))
+	check.NoError(t, err)
+	check.Equal(t, len(got), 0, "as installed it sets %q", got)
 	// With every setting on, each line is one.
 	all := strings.ReplaceAll(string(text), "\n#", "\n")
 	var lines []string
@@ -57,9 +55,9 @@ func TestPackagedSettingsAreReadable(t *testing.T) {
 			lines = append(lines, line)
 		}
 	}
-	if got, err := parseEnvFile(strings.Join(lines, "")); err != nil || len(got) < 15 {
-		t.Errorf("%d settings, %v", len(got), err)
-	}
+	got, err = parseEnvFile(strings.Join(lines, ""))
+	check.NoError(t, err)
+	check.AtLeast(t, len(got), 15)
 }
 
 func FuzzParseEnvFile(f *testing.F) {
@@ -67,9 +65,8 @@ func FuzzParseEnvFile(f *testing.F) {
 	f.Fuzz(func(t *testing.T, text string) {
 		environ, err := parseEnvFile(text)
 		for _, v := range environ {
-			if name, _, ok := strings.Cut(v, "="); !ok || name == "" || err != nil {
-				t.Errorf("%q, %v", v, err)
-			}
+			check.NoError(t, err, "%q", v)
+			check.Greater(t, strings.Index(v, "="), 0, "%q", v)
 		}
 	})
 }

@@ -5,10 +5,10 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
-	"strings"
 	"testing"
 
 	"github.com/gpuwhisk/gpuwhisk/gpu/shimctl/shimtest"
+	"github.com/gpuwhisk/gpuwhisk/invoker/develop/check"
 )
 
 // asProgram makes the test binary the program itself: a check starts a
@@ -56,28 +56,24 @@ func fakeDriver(t *testing.T) string { return filepath.Join(shimtest.Build(t), "
 // memory is swapped: the whole way, without a GPU.
 func TestGPUCheckEndToEnd(t *testing.T) {
 	status, output, written := gpuCheck(t, nil, "--fake-driver", fakeDriver(t), "--step", "end-to-end", "--step", "pointers")
-	if status != 0 || len(written) != 2 {
-		t.Fatalf("exit status %d:\n%s\n%v", status, output, written)
-	}
+	check.Equal(check.Must(t), status, 0, "%s", output)
+	check.Equal(check.Must(t), len(written), 2, "%v", written)
 	for name, text := range written {
-		if !strings.Contains(name, "fake") || !strings.Contains(text, "host-warm") {
-			t.Errorf("%s does not name the fake driver, or has no swap:\n%s", name, text)
-		}
+		check.Contains(t, name, "fake")
+		check.Contains(t, text, "host-warm", "%s", name)
 	}
 }
 
 func TestGPUCheckExitStatus(t *testing.T) {
 	broken := []string{"FAKE_CUDA_FAIL=cuMemAllocManaged:0:2"}
 	status, output, written := gpuCheck(t, broken, "--fake-driver", fakeDriver(t), "--step", "pair")
-	if status != 1 || len(written) != 2 {
-		t.Errorf("broken driver: exit status %d:\n%s\n%v", status, output, written)
-	}
+	check.Equal(t, status, 1, "broken driver: %s", output)
+	check.Equal(t, len(written), 2, "broken driver: %v", written)
 	status, output, written = gpuCheck(t, nil, "--fake-driver", t.TempDir(), "--step", "pair")
-	if status != 2 || len(written) != 0 || !strings.Contains(output, "cannot run") {
-		t.Errorf("no driver: exit status %d:\n%s\n%v", status, output, written)
-	}
+	check.Equal(t, status, 2, "no driver: %s", output)
+	check.Equal(t, len(written), 0, "no driver: %v", written)
+	check.Contains(t, output, "cannot run")
 	status, output, written = gpuCheck(t, nil, "--fake-driver", fakeDriver(t), "--size", "much")
-	if status != 2 || len(written) != 0 {
-		t.Errorf("a size that is none: exit status %d:\n%s", status, output)
-	}
+	check.Equal(t, status, 2, "a size that is none: %s", output)
+	check.Equal(t, len(written), 0, "a size that is none: %v", written)
 }

@@ -12,6 +12,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/gpuwhisk/gpuwhisk/invoker/develop/check"
 	"github.com/gpuwhisk/gpuwhisk/invoker/develop/load"
 )
 
@@ -31,13 +32,9 @@ func TestLoadNamesTheWrongFlag(t *testing.T) {
 		"load --trace /absent":         "/absent",
 		"load a --trace-format oracle": "--trace-format",
 	} {
-		if status, text := outcome(t, line); status != 2 || !strings.Contains(text, want) {
-			t.Errorf("%q: status %d, %q; want 2 and %q", line, status, text, want)
-		}
+		wantOutcome(t, line, 2, want)
 	}
-	if status, text := outcome(t, "load --help"); status != 0 || !strings.Contains(text, "REAL system") {
-		t.Errorf("help: %d, %q", status, text)
-	}
+	wantOutcome(t, "load --help", 0, "REAL system")
 }
 
 // A trace's functions are actions by their names, or stand for those given.
@@ -70,13 +67,12 @@ func TestLoadTakesATrace(t *testing.T) {
 		t.Fatal(err)
 	}
 	c := loadCmd{Trace: file, TraceFormat: "activations", Speed: 1, Count: 3}
-	if actions, _, _, err := c.arrivals(); err != nil || strings.Join(actions, " ") != "/ns/a" {
-		t.Errorf("%q, %v", actions, err)
-	}
+	actions, _, _, err := c.arrivals()
+	check.NoError(t, err)
+	check.EqualSlices(t, actions, []string{"/ns/a"})
 	c.TraceFormat = "plain"
-	if _, _, _, err := c.arrivals(); err == nil || !strings.Contains(err.Error(), "t.csv:1: bare") {
-		t.Errorf("a file that is no trace: %v", err)
-	}
+	_, _, _, err = c.arrivals()
+	check.ErrorContains(t, err, "t.csv:1: bare", "a file that is no trace")
 }
 
 // instant answers at once, and has every record.
@@ -97,12 +93,16 @@ func TestLoadReports(t *testing.T) {
 			t.Fatal(err)
 		}
 		var r load.Report
-		if err := json.Unmarshal(out.Bytes(), &r); err != nil || r.APIHost != "h" || r.Ran == 0 || r.Ran != r.Sent || len(r.Starts) != 1 || r.Starts[0].Name != "warm" {
-			t.Errorf("%v: %s", err, &out)
-		}
-		if n := strings.Count(aside.String(), "under way"); n < 4 || n > 6 || strings.Contains(aside.String(), "\x1b") {
-			t.Errorf("%d lines of progress in a minute:\n%s", n, &aside)
-		}
+		check.NoError(t, json.Unmarshal(out.Bytes(), &r), "%s", &out)
+		check.Equal(t, r.APIHost, "h")
+		check.Greater(t, r.Ran, 0)
+		check.Equal(t, r.Ran, r.Sent)
+		check.Equal(check.Must(t), len(r.Starts), 1)
+		check.Equal(t, r.Starts[0].Name, "warm")
+		lines := strings.Count(aside.String(), "under way") // in a minute
+		check.AtLeast(t, lines, 4, "%s", &aside)
+		check.AtMost(t, lines, 6, "%s", &aside)
+		check.Lacks(t, aside.String(), "\x1b")
 
 		ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
 		defer cancel()
@@ -110,15 +110,13 @@ func TestLoadReports(t *testing.T) {
 		aside.Reset()
 		c.JSON, c.Quiet = false, true
 		err := c.load(ctx, instant{}, o, load.Report{APIHost: "h", Load: "w"}, &out, &aside)
-		if !errors.Is(err, errLoadInterrupted) || !strings.Contains(out.String(), "interrupted: this is what there was") || !strings.Contains(out.String(), "START") {
-			t.Errorf("%v:\n%s", err, &out)
-		}
-		if aside.Len() > 0 {
-			t.Errorf("--quiet prints %s", &aside)
-		}
+		check.ErrorIs(t, err, errLoadInterrupted)
+		check.Contains(t, out.String(), "interrupted: this is what there was")
+		check.Contains(t, out.String(), "START")
+		check.Equal(t, aside.String(), "", "with --quiet")
 		o.Arrivals = func(func(load.Arrival) bool) {}
-		if err := c.load(t.Context(), instant{}, o, load.Report{}, &out, &aside); err == nil || errors.Is(err, errLoadInterrupted) {
-			t.Errorf("a load without a call: %v", err)
-		}
+		err = c.load(t.Context(), instant{}, o, load.Report{}, &out, &aside)
+		check.That(t, err != nil, "a load without a call")
+		check.That(t, !errors.Is(err, errLoadInterrupted), "a load without a call: %v", err)
 	})
 }

@@ -5,10 +5,10 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"strconv"
-	"strings"
 	"testing"
 
 	"github.com/gpuwhisk/gpuwhisk/invoker/config"
+	"github.com/gpuwhisk/gpuwhisk/invoker/develop/check"
 )
 
 func TestPing(t *testing.T) {
@@ -23,19 +23,11 @@ func TestPing(t *testing.T) {
 	_, port, _ := net.SplitHostPort(s.Listener.Addr().String())
 	n, _ := strconv.Atoi(port)
 	a := config.Admin{Port: n, Protocol: "http"}
-	if err := ping(t.Context(), a); err != nil {
-		t.Errorf("one that takes work: %v", err)
-	}
+	check.NoError(t, ping(t.Context(), a), "one that takes work")
 	status, text = http.StatusServiceUnavailable, "not ready: waiting for Kafka"
-	if err := ping(t.Context(), a); err == nil || !strings.Contains(err.Error(), "waiting for Kafka") {
-		t.Errorf("one that waits: %v", err)
-	}
+	check.ErrorContains(t, ping(t.Context(), a), "waiting for Kafka")
 	s.Close()
-	if err := ping(t.Context(), a); err == nil || !strings.Contains(err.Error(), "refused") {
-		t.Errorf("no invoker: %v", err)
-	}
+	check.ErrorContains(t, ping(t.Context(), a), "refused", "no invoker")
 	a.Protocol = "https"
-	if err := ping(t.Context(), a); err == nil || !strings.Contains(err.Error(), "key store") {
-		t.Errorf("https without a store: %v", err)
-	}
+	check.ErrorContains(t, ping(t.Context(), a), "key store", "https without a store")
 }

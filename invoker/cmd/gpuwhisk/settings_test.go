@@ -4,6 +4,8 @@ import (
 	"os"
 	"path/filepath"
 	"testing"
+
+	"github.com/gpuwhisk/gpuwhisk/invoker/develop/check"
 )
 
 // The service's own file, that of the number, and the passwords beside it come
@@ -27,25 +29,21 @@ func TestSettings(t *testing.T) {
 		}
 	}
 	environ, source, err := settings(file, "3")
-	if err != nil || source != file {
-		t.Fatalf("source %q, error %v", source, err)
-	}
+	check.NoError(t, err)
+	check.Equal(check.Must(t), source, file)
 	for name, want := range map[string]string{"KAFKA_HOSTS": "a:1", "PORT": "12004", "CONFIG_whisk_couchdb_password": "secret"} {
-		if got := lookup(environ, name); got != want {
-			t.Errorf("%s is %q, want %q", name, got, want)
-		}
+		check.Equal(t, lookup(environ, name), want, "%s", name)
 	}
 	environ, _, _ = settings(file, "4")
 	for name, want := range map[string]string{"PORT": "12001", "CONFIG_whisk_couchdb_password": ""} {
-		if got := lookup(environ, name); got != want {
-			t.Errorf("another number gets %s=%s", name, got)
-		}
+		check.Equal(t, lookup(environ, name), want, "another number: %s", name)
 	}
 	if _, _, err := settings(filepath.Join(dir, "none.env"), ""); err == nil {
 		t.Error("a file that was named and is not there is no error")
 	}
 	t.Setenv("KAFKA_HOSTS", "b:2")
-	if environ, source, err := settings("", "3"); err != nil || source != "" || lookup(environ, "KAFKA_HOSTS") != "b:2" {
-		t.Errorf("an environment of a deployment: source %q, error %v", source, err)
-	}
+	environ, source, err = settings("", "3")
+	check.NoError(t, err, "an environment of a deployment")
+	check.Equal(t, source, "", "an environment of a deployment")
+	check.Equal(t, lookup(environ, "KAFKA_HOSTS"), "b:2")
 }

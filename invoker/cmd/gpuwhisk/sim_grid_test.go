@@ -1,11 +1,12 @@
 package main
 
 import (
+	"bytes"
 	"os"
 	"path/filepath"
-	"strings"
 	"testing"
 
+	"github.com/gpuwhisk/gpuwhisk/invoker/develop/check"
 	"github.com/gpuwhisk/gpuwhisk/sched/sim"
 )
 
@@ -23,21 +24,15 @@ func TestGridIsWrittenWhereItIsAskedFor(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if want := "top\n<!-- grid:begin -->\n" + "\n" + string(brief) + "\n<!-- grid:end -->\nend\n"; string(text) != want {
-		t.Errorf("the document is\n%s\nwant\n%s", text, want)
-	}
-	if cells, err := os.ReadFile(table); err != nil {
-		t.Error(err)
-	} else if got := string(cells); !strings.Contains(got, "\nhog,own,4,2,24,0.70,") {
-		t.Errorf("the cells are\n%s", got)
-	}
+	check.Equal(t, string(text), "top\n<!-- grid:begin -->\n\n"+string(brief)+"\n<!-- grid:end -->\nend\n")
+	cells, err := os.ReadFile(table)
+	check.NoError(t, err)
+	check.Contains(t, string(cells), "\nhog,own,4,2,24,0.70,")
 	all := captured(t, func() error { return simGridCmd{}.print(someCells()) })
-	if !strings.HasPrefix(string(all), string(brief)) || !strings.Contains(string(all), "| hog | own | 4 | 2 | 24 | 0.70 |") {
-		t.Errorf("all of it is\n%s", all)
-	}
-	if err := (simGridCmd{CSV: filepath.Join(dir, "none", "x")}).print(someCells()); err == nil || !strings.Contains(err.Error(), "--csv: ") {
-		t.Errorf("a file that cannot be made: %v", err)
-	}
+	check.That(t, bytes.HasPrefix(all, brief), "all of it is\n%s", all)
+	check.Contains(t, string(all), "| hog | own | 4 | 2 | 24 | 0.70 |")
+	err = simGridCmd{CSV: filepath.Join(dir, "none", "x")}.print(someCells())
+	check.ErrorContains(t, err, "--csv: ", "a file that cannot be made")
 }
 
 func someCells() []sim.GridCell {

@@ -9,6 +9,7 @@ import (
 
 	"github.com/gpuwhisk/gpuwhisk/gpu"
 	"github.com/gpuwhisk/gpuwhisk/gpu/scheduler"
+	"github.com/gpuwhisk/gpuwhisk/invoker/develop/check"
 	"github.com/gpuwhisk/gpuwhisk/sched"
 )
 
@@ -42,11 +43,10 @@ func TestReplay(t *testing.T) {
 	} {
 		var out bytes.Buffer
 		err := simReplayCmd{File: "f.log", Check: true}.replay(strings.NewReader(c.log), &out)
-		if got := fmt.Sprint(err); c.err == "" && err != nil || !strings.HasPrefix(got, c.err) {
-			t.Errorf("%.40q: %s, want %s", c.log, got, c.err)
+		if c.err == "" {
+			check.NoError(t, err, "%.40q", c.log)
 		}
-		if !strings.HasPrefix(out.String(), c.out) {
-			t.Errorf("%.40q: %q, want %q", c.log, out.String(), c.out)
-		}
+		check.That(t, strings.HasPrefix(fmt.Sprint(err), c.err), "%.40q: %v, want %s", c.log, err, c.err)
+		check.That(t, strings.HasPrefix(out.String(), c.out), "%.40q: %q, want %q", c.log, &out, c.out)
 	}
 }

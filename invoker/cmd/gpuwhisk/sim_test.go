@@ -3,6 +3,7 @@ package main
 import (
 	"bytes"
 	"encoding/json"
+	"math"
 	"os"
 	"path/filepath"
 	"reflect"
@@ -11,6 +12,7 @@ import (
 
 	"github.com/alecthomas/kong"
 
+	"github.com/gpuwhisk/gpuwhisk/invoker/develop/check"
 	"github.com/gpuwhisk/gpuwhisk/sched/sim"
 )
 
@@ -57,12 +59,8 @@ func TestPublishedDefaultsAreTrue(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if !reflect.DeepEqual(got, want) {
-		t.Errorf("with %v\n got %+v\nwant %+v", args, got, want)
-	}
-	if s := c.Run.Spec; s != sim.DefaultSpec() {
-		t.Errorf("workload flags are %+v, defaults are %+v", s, sim.DefaultSpec())
-	}
+	check.DeepEqual(t, got, want, "with %v", args)
+	check.Equal(t, c.Run.Spec, sim.DefaultSpec())
 }
 
 // dashed writes a field's name as kong does.
@@ -90,22 +88,14 @@ func TestSimRunPrintsWhatItMeasured(t *testing.T) {
 		return c.Run.Run()
 	})
 	var r sim.Result
-	if err := json.Unmarshal(out, &r); err != nil {
-		t.Fatalf("%v in %s", err, out)
-	}
-	if want := (sim.Starts{Cold: 2, GPUWarm: 1}); r.Starts != want {
-		t.Errorf("starts %+v, want %+v", r.Starts, want)
-	}
-	if r.Policy != "fcfs" || r.Completed != 3 || len(r.Functions) != 2 {
-		t.Errorf("%s: %d completed of %d functions, want fcfs, 3 of 2", r.Policy, r.Completed, len(r.Functions))
-	}
-	if r.DecisionNano <= 0 {
-		t.Error("the cost of decisions was not measured")
-	}
+	check.NoError(t, json.Unmarshal(out, &r), "%s", out)
+	check.Equal(t, r.Starts, sim.Starts{Cold: 2, GPUWarm: 1})
+	check.Equal(t, r.Policy, "fcfs")
+	check.Equal(t, r.Completed, 3)
+	check.Equal(t, len(r.Functions), 2)
+	check.Greater(t, r.DecisionNano, 0)
 	// a: 1.5 s of start and 300 ms; b the same after it and 400; a warm.
-	if got, want := r.Latency.P99, 1800+1900-10.0; got < want-0.1 || got > want+0.1 {
-		t.Errorf("p99 %v ms, want %v", got, want)
-	}
+	check.AtMost(t, math.Abs(r.Latency.P99-(1800+1900-10)), 0.1, "p99 is %v", r.Latency.P99)
 }
 
 func TestSimTextNamesTheLowerBound(t *testing.T) {
@@ -139,9 +129,9 @@ func TestSimCompareAndSweep(t *testing.T) {
 			return c.Sweep.Run()
 		})
 		var figures []sim.Summary
-		if err := json.Unmarshal(out, &figures); err != nil || len(figures) < 2 || figures[0].Mean.N != 2 {
-			t.Errorf("%v: %v in %s", args, err, out)
-		}
+		check.NoError(t, json.Unmarshal(out, &figures), "%v: %s", args, out)
+		check.AtLeast(check.Must(t), len(figures), 2, "%v", args)
+		check.Equal(t, figures[0].Mean.N, 2, "%v", args)
 	}
 }
 
@@ -168,9 +158,7 @@ func TestSimErrorsNameFileAndLineOrFlag(t *testing.T) {
 		if err == nil {
 			err = c.Run.Run()
 		}
-		if err == nil || !strings.Contains(err.Error(), want) {
-			t.Errorf("%v: got %v, want %s in it", args, err, want)
-		}
+		check.ErrorContains(t, err, want, "%v", args)
 	}
 	if _, err := parseSim(t, "run", "--workload", "tide"); err == nil {
 		t.Error("an unknown workload was accepted")
@@ -192,16 +180,13 @@ func TestSimClaimsWritesIntoADocument(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if !strings.Contains(string(text), "| 1 reproduced, 1 same direction |") || !strings.HasSuffix(string(text), "end\n") {
-		t.Errorf("%s", text)
-	}
+	check.Contains(t, string(text), "| 1 reproduced, 1 same direction |")
+	check.That(t, strings.HasSuffix(string(text), "end\n"), "%s", text)
 	figures, err := os.ReadFile(table)
 	if err != nil {
 		t.Fatal(err)
 	}
-	if !strings.Contains(string(figures), ",copies-mqfq,") {
-		t.Errorf("%s", figures)
-	}
+	check.Contains(t, string(figures), ",copies-mqfq,")
 }
 
 func write(t *testing.T, file, text string) {

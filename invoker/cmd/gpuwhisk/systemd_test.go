@@ -12,6 +12,8 @@ import (
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"github.com/gpuwhisk/gpuwhisk/invoker/develop/check"
 )
 
 // TestWatchdogNeedsALiveDispatcher: a dispatcher that does not answer is not
@@ -50,9 +52,8 @@ func TestWatchdogNeedsALiveDispatcher(t *testing.T) {
 		}
 		received += " " + string(buf[:n])
 	}
-	if want := " WATCHDOG=1 WATCHDOG=1 STOPPING=1"; asked != 4 || received != want {
-		t.Errorf("asked %d times, received %q, want 4 and %q", asked, received, want)
-	}
+	check.Equal(t, asked, 4)
+	check.Equal(t, received, " WATCHDOG=1 WATCHDOG=1 STOPPING=1")
 }
 
 func TestWatchdogInterval(t *testing.T) {
@@ -82,9 +83,8 @@ func TestCredentialsReplaceVariables(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if last := got[len(got)-1]; last != "CONFIG_whisk_couchdb_password=secret" || slices.Contains(got, "other=x") {
-		t.Errorf("environment %q", got)
-	}
+	check.Equal(t, got[len(got)-1], "CONFIG_whisk_couchdb_password=secret")
+	check.That(t, !slices.Contains(got, "other=x"), "environment %q", got)
 	if _, err := withCredentials(nil, dir+"/none"); err == nil {
 		t.Error("a folder that is not there is no error")
 	}

@@ -4,6 +4,8 @@ import (
 	"log/slog"
 	"slices"
 	"testing"
+
+	"github.com/gpuwhisk/gpuwhisk/invoker/develop/check"
 )
 
 // A standalone's invoker gets where traces go, and nothing else of the
@@ -16,7 +18,6 @@ func TestStandaloneTraces(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if !slices.Contains(o.Extra, "OTEL_EXPORTER_OTLP_ENDPOINT=http://collector:4318") || slices.Contains(o.Extra, "CONFIG_whisk_gpu_policy=fcfs") {
-		t.Errorf("the invoker is given %q", o.Extra)
-	}
+	check.Includes(t, o.Extra, "OTEL_EXPORTER_OTLP_ENDPOINT=http://collector:4318")
+	check.That(t, !slices.Contains(o.Extra, "CONFIG_whisk_gpu_policy=fcfs"), "%q", o.Extra)
 }

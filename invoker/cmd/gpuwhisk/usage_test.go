@@ -11,6 +11,7 @@ import (
 	"testing"
 
 	"github.com/alecthomas/kong"
+	"github.com/gpuwhisk/gpuwhisk/invoker/develop/check"
 )
 
 func TestPlainWords(t *testing.T) {
@@ -50,6 +51,15 @@ func outcome(t *testing.T, line string) (status int, text string) {
 		t.Fatal(err)
 	}
 	return status, out.String()
+}
+
+// wantOutcome has a command line end with a status, after a text that a person
+// reads.
+func wantOutcome(t *testing.T, line string, wantStatus int, wantText string) {
+	t.Helper()
+	status, text := outcome(t, line)
+	check.Equal(t, status, wantStatus, "%q: %s", line, text)
+	check.Contains(t, text, wantText, "%q", line)
 }
 
 func TestWrongUsageHasStatusTwoAndNamesTheFlag(t *testing.T) {
@@ -100,19 +110,12 @@ func TestWrongUsageHasStatusTwoAndNamesTheFlag(t *testing.T) {
 		"sim grid --json --into x":             "want one of them",
 		"sim replay /absent":                   "/absent",
 	} {
-		status, text := outcome(t, line)
-		if status != 2 || !strings.Contains(text, want) {
-			t.Errorf("%q: status %d, %q; want 2 and %q", line, status, text, want)
-		}
+		wantOutcome(t, line, 2, want)
 	}
 	for _, line := range []string{"help", "help standalone", "standalone --help"} {
-		if status, text := outcome(t, line); status != 0 || !strings.Contains(text, "Usage: gpuwhisk") {
-			t.Errorf("%q: status %d, %q; want 0 and the usage", line, status, text)
-		}
+		wantOutcome(t, line, 0, "Usage: gpuwhisk")
 	}
-	if status, text := outcome(t, "standalone --gpu-memory 24GiB"); status != -1 {
-		t.Errorf("a good line ended with %d: %s", status, text)
-	}
+	wantOutcome(t, "standalone --gpu-memory 24GiB", -1, "")
 }
 
 // TestReadmeLinesParse: each gpuwhisk that a block of README.md runs is a good
@@ -131,9 +134,7 @@ func TestReadmeLinesParse(t *testing.T) {
 		t.Fatalf("README.md runs gpuwhisk %d times: %q", len(found), found)
 	}
 	for _, m := range found {
-		if status, text := outcome(t, m[1]); status != -1 {
-			t.Errorf("gpuwhisk %s: status %d, %s", m[1], status, text)
-		}
+		wantOutcome(t, m[1], -1, "")
 	}
 }
 
@@ -170,8 +171,8 @@ func TestLibrariesAreCheckedFirst(t *testing.T) {
 		"--shim: " + text:            {Shim: text},
 	} {
 		err := c.checkDevices(slog.New(slog.DiscardHandler))
-		if err == nil || !strings.HasPrefix(err.Error(), want) || !strings.Contains(err.Error(), "make shim-fake") {
-			t.Errorf("%v; want %s and how to build it", err, want)
-		}
+		check.That(check.Must(t), err != nil, "want %s", want)
+		check.That(t, strings.HasPrefix(err.Error(), want), "%v, want %s", err, want)
+		check.ErrorContains(t, err, "make shim-fake")
 	}
 }
