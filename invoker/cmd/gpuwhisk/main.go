@@ -20,10 +20,6 @@ import (
 // version is set by the linker (-X main.version=...).
 var version = "dev"
 
-// exitUsage is the exit status of a command line that is wrong, as shells and
-// most programs have it.
-const exitUsage = 2
-
 // cli is the whole command line. Each command is a struct in a file of its
 // own whose Run method kong calls.
 type cli struct {
@@ -62,7 +58,7 @@ func (versionCmd) Run() error {
 func main() {
 	log.SetOutput(standardLog{})
 	var c cli
-	k, err := parse(&c, os.Args[1:], kong.Exit(func(code int) { os.Exit(exitStatus(code)) }))
+	k, err := parse(&c, os.Args[1:])
 	if err == nil {
 		err = k.Run()
 	}

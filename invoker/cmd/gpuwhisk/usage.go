@@ -19,31 +19,29 @@ func parse(c *cli, args []string, with ...kong.Option) (*kong.Context, error) {
 		return nil, err
 	}
 	ctx, err := k.Parse(plain(args))
-	k.FatalIfErrorf(missingValue(err))
+	if err != nil {
+		k.FatalIfErrorf(wrongUsage{err})
+	}
 	return ctx, nil
 }
 
-// missingValue rewords the parser's error for a flag without its value at the end
-// of a line.
-func missingValue(err error) error {
-	if err == nil {
-		return nil
-	}
-	flag, _, found := strings.Cut(err.Error(), ": expected ")
-	if !found || !strings.HasSuffix(err.Error(), `but got "EOL" (<EOL>)`) {
-		return err
-	}
-	return reworded{err, flag + ": a value is missing"}
-}
+// wrongUsage is an error of the parser.
+type wrongUsage struct{ error }
 
-// reworded is an error with another text.
-type reworded struct {
-	error
-	text string
-}
+// ExitCode is the one that shells and most programs have for a wrong command line.
+func (wrongUsage) ExitCode() int { return 2 }
 
-func (r reworded) Error() string { return r.text }
-func (r reworded) Unwrap() error { return r.error }
+func (w wrongUsage) Unwrap() error { return w.error }
+
+// Error rewords that of a flag without its value at the end of a line.
+func (w wrongUsage) Error() string {
+	text := w.error.Error()
+	flag, _, found := strings.Cut(text, ": expected ")
+	if found && strings.HasSuffix(text, `but got "EOL" (<EOL>)`) {
+		return flag + ": a value is missing"
+	}
+	return text
+}
 
 // parser makes the parser of the command line; the manual is made from it, too.
 func parser(c *cli, with ...kong.Option) (*kong.Kong, error) {
@@ -61,17 +59,6 @@ func parser(c *cli, with ...kong.Option) (*kong.Kong, error) {
 		},
 	)...)
 }
-
-// exitStatus gives kong's status for wrong usage its usual number.
-func exitStatus(code int) int {
-	if code == kongUsage {
-		return exitUsage
-	}
-	return code
-}
-
-// kongUsage is kong's exit status for an argument that it does not take.
-const kongUsage = 80
 
 // negative matches a number that looks like a flag.
 var negative = regexp.MustCompile(`^-[0-9]`)

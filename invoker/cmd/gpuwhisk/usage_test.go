@@ -44,7 +44,7 @@ func outcome(t *testing.T, line string) (status int, text string) {
 		}
 		text = out.String()
 	}()
-	exit := kong.Exit(func(code int) { status = exitStatus(code); panic(ended{}) })
+	exit := kong.Exit(func(code int) { status = code; panic(ended{}) })
 	var c cli
 	_, err := parse(&c, strings.Fields(line), exit, kong.Writers(&out, &out))
 	if err != nil {
