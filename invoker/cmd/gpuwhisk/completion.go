@@ -3,9 +3,9 @@ package main
 import (
 	"fmt"
 	"io"
-	"iter"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 
 	"github.com/alecthomas/kong"
@@ -37,7 +37,7 @@ func (c manCmd) Run(k *kong.Context) error {
 	if err := os.MkdirAll(c.Dir, 0o755); err != nil {
 		return fmt.Errorf("make the folder of the pages: %w", err)
 	}
-	for _, n := range append(commands(k.Model.Node), k.Model.Node) {
+	for _, n := range tree(k.Model.Node) {
 		path := filepath.Join(c.Dir, strings.ReplaceAll(n.FullPath(), " ", "-")+".1")
 		if err := os.WriteFile(path, []byte(page(n)), 0o644); err != nil {
 			return fmt.Errorf("write a page of the manual: %w", err)
@@ -46,26 +46,23 @@ func (c manCmd) Run(k *kong.Context) error {
 	return nil
 }
 
-// commands are those below a node that a person may use, in order.
+// commands are those right below a node that a person may use, in order.
 func commands(n *kong.Node) []*kong.Node {
-	var all []*kong.Node
-	for _, c := range n.Children {
-		if !c.Hidden && c.Type == kong.CommandNode {
-			all = append(append(all, c), commands(c)...)
-		}
+	return slices.DeleteFunc(slices.Clone(n.Children), func(c *kong.Node) bool { return c.Hidden || c.Type != kong.CommandNode })
+}
+
+// tree is a node, and all commands below it.
+func tree(n *kong.Node) []*kong.Node {
+	all := []*kong.Node{n}
+	for _, c := range commands(n) {
+		all = append(all, tree(c)...)
 	}
 	return all
 }
 
 // flags are those of a command itself.
 func flags(n *kong.Node) []*kong.Flag {
-	var all []*kong.Flag
-	for _, f := range n.Flags {
-		if !f.Hidden {
-			all = append(all, f)
-		}
-	}
-	return all
+	return slices.DeleteFunc(slices.Clone(n.Flags), func(f *kong.Flag) bool { return f.Hidden })
 }
 
 // page is a command's page in roff's man macros.
@@ -87,7 +84,7 @@ func page(n *kong.Node) string {
 			fmt.Fprintf(&b, "Default: %s.\n", roff(f.Default))
 		}
 	}
-	if below := commands(n); len(below) > 0 {
+	if below := tree(n)[1:]; len(below) > 0 {
 		b.WriteString(".SH COMMANDS\n")
 		for _, c := range below {
 			fmt.Fprintf(&b, ".TP\n.B %s\n%s\n", roff(c.FullPath()), roff(c.Help))
@@ -130,54 +127,45 @@ func complete(w io.Writer, shell string, root *kong.Node) error {
 }
 
 func completeBash(b *strings.Builder, root *kong.Node) {
-	b.WriteString("_gpuwhisk() {\n\tlocal word path=gpuwhisk words=\n")
-	b.WriteString("\tfor word in \"${COMP_WORDS[@]:1:COMP_CWORD-1}\"; do\n\t\tcase $word in -*) ;; *) path=\"$path $word\" ;; esac\n\tdone\n\tcase $path in\n")
-	for pattern, words := range cases(root) {
-		fmt.Fprintf(b, "\t%s) words='%s' ;;\n", pattern, words)
-	}
-	b.WriteString("\tesac\n\tCOMPREPLY=($(compgen -W \"$words\" -- \"${COMP_WORDS[COMP_CWORD]}\"))\n}\ncomplete -o default -F _gpuwhisk gpuwhisk\n")
+	find(b, root, "${COMP_WORDS[@]:1:COMP_CWORD-1}")
+	b.WriteString("\tCOMPREPLY=($(compgen -W \"${found[*]}\" -- \"${COMP_WORDS[COMP_CWORD]}\"))\n}\ncomplete -o default -F _gpuwhisk gpuwhisk\n")
 }
 
-// completeZsh writes a function for zsh, where path and words are special.
-// The script may be sourced, or lie in a folder of fpath as _gpuwhisk.
+// completeZsh writes a script that may be sourced, or lie in a folder of fpath as
+// _gpuwhisk.
 func completeZsh(b *strings.Builder, root *kong.Node) {
-	b.WriteString("#compdef gpuwhisk\n_gpuwhisk() {\n\tlocal word at=gpuwhisk\n\tlocal -a found\n")
-	b.WriteString("\tfor word in \"${(@)words[2,CURRENT-1]}\"; do\n\t\tcase $word in (-*) ;; (*) at=\"$at $word\" ;; esac\n\tdone\n\tcase $at in\n")
-	for pattern, words := range cases(root) {
-		fmt.Fprintf(b, "\t(%s) found=(%s) ;;\n", pattern, words)
-	}
-	b.WriteString("\tesac\n\tcompadd -- $found || _default\n}\n")
+	b.WriteString("#compdef gpuwhisk\n")
+	find(b, root, "${(@)words[2,CURRENT-1]}")
+	b.WriteString("\tcompadd -- $found || _default\n}\n")
 	b.WriteString("if [[ $funcstack[1] = _gpuwhisk ]]; then _gpuwhisk; else compdef _gpuwhisk gpuwhisk; fi\n")
 }
 
-// cases gives the words that follow each command, under a pattern of the words
-// before them that are no flags.
-func cases(root *kong.Node) iter.Seq2[string, string] {
-	return func(yield func(pattern, words string) bool) {
-		for _, n := range append([]*kong.Node{root}, commands(root)...) {
-			var words []string
-			for _, c := range n.Children {
-				if !c.Hidden && c.Type == kong.CommandNode {
-					words = append(words, c.Name)
-				}
-			}
-			for _, f := range flags(n) {
-				words = append(words, "--"+f.Name)
-			}
-			pattern := "'" + n.FullPath() + "'"
-			if len(n.Children) == 0 {
-				pattern += "*" // a flag's value is no command
-			}
-			if !yield(pattern, strings.Join(words, " ")) {
-				return
-			}
+// find writes the beginning of a function of bash or zsh: from the words before, of
+// which those that are no flags name a command, it finds those that may follow. The
+// names path and words are special in zsh.
+func find(b *strings.Builder, root *kong.Node, before string) {
+	b.WriteString("_gpuwhisk() {\n\tlocal word at=gpuwhisk\n\tlocal -a found\n")
+	fmt.Fprintf(b, "\tfor word in \"%s\"; do\n\t\tcase $word in (-*) ;; (*) at=\"$at $word\" ;; esac\n\tdone\n\tcase $at in\n", before)
+	for _, n := range tree(root) {
+		var words []string
+		for _, c := range commands(n) {
+			words = append(words, c.Name)
 		}
+		for _, f := range flags(n) {
+			words = append(words, "--"+f.Name)
+		}
+		pattern := "'" + n.FullPath() + "'"
+		if len(n.Children) == 0 {
+			pattern += "*" // a flag's value is no command
+		}
+		fmt.Fprintf(b, "\t(%s) found=(%s) ;;\n", pattern, strings.Join(words, " "))
 	}
+	b.WriteString("\tesac\n")
 }
 
 func completeFish(b *strings.Builder, root *kong.Node) {
 	quote := func(s string) string { return "'" + strings.NewReplacer(`\`, `\\`, "'", `\'`).Replace(s) + "'" }
-	for _, n := range commands(root) {
+	for _, n := range tree(root)[1:] {
 		above := "__fish_use_subcommand"
 		if n.Parent != root {
 			above = "__fish_seen_subcommand_from " + n.Parent.Name
