@@ -2,7 +2,7 @@ package main
 
 import (
 	"bytes"
-	"context"
+	"errors"
 	"fmt"
 	"os"
 
@@ -59,7 +59,7 @@ func (f workloadFlags) check(k *kong.Context, entries []sim.Entry, err error) er
 		}
 	}
 	if f.File != "" && f.Functions == "" && f.Format == "plain" {
-		return fmt.Errorf("--functions: a plain trace needs it for the functions' costs")
+		return errors.New("--functions: a plain trace needs it for the functions' costs")
 	}
 	if err != nil || f.File != "" {
 		return err
@@ -98,11 +98,11 @@ func (f manyFlags) check() error {
 	return sim.CheckSeeds(f.Seeds)
 }
 
-// run calls f until a signal, with a line of progress where stderr is a terminal.
-func (manyFlags) run(what string, f func(context.Context, sim.Progress) error) error {
+// runsOf shows how many runs are done, in a line where stderr is a terminal, until
+// the end is called.
+func runsOf(what string) (report sim.Progress, end func()) {
 	line := newProgressLine(os.Stderr, !term.IsTerminal(int(os.Stderr.Fd())))
-	defer line.end()
-	return f(interrupted(), func(done, total int) { line.show(fmt.Sprintf("%s: %d of %d runs", what, done, total), 0) })
+	return func(done, total int) { line.show(fmt.Sprintf("%s: %d of %d runs", what, done, total), 0) }, line.end
 }
 
 // insert replaces the text between two lines of a file.
@@ -118,14 +118,18 @@ func insert(file, begin, end, text string) error {
 	return os.WriteFile(file, []byte(changed), 0o644)
 }
 
-// writeCSV writes a table into the file that a flag names.
-func writeCSV(file, flag string, t sim.Table) error {
-	var text bytes.Buffer
-	if err := t.CSV(&text); err != nil {
-		return fmt.Errorf("%s %s: %w", flag, file, err)
+// writeCSV writes a table into the file of --csv, if there is one.
+func writeCSV(file string, t sim.Table) error {
+	if file == "" {
+		return nil
 	}
-	if err := os.WriteFile(file, text.Bytes(), 0o644); err != nil {
-		return fmt.Errorf("%s: %w", flag, err)
+	var text bytes.Buffer
+	err := t.CSV(&text)
+	if err == nil {
+		err = os.WriteFile(file, text.Bytes(), 0o644)
+	}
+	if err != nil {
+		return fmt.Errorf("--csv: %w", err)
 	}
 	return nil
 }

@@ -1,7 +1,6 @@
 package main
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"io"
@@ -42,18 +41,14 @@ const (
 
 // Run makes the runs and prints the table.
 func (c simClaimsCmd) Run() error {
-	var found []sim.Finding
-	err := c.run("claims", func(ctx context.Context, report sim.Progress) (err error) {
-		found, err = sim.Claims(ctx, c.Only, c.Seeds, c.Parallel, report)
-		return err
-	})
+	report, end := runsOf("claims")
+	found, err := sim.Claims(interrupted(), c.Only, c.Seeds, c.Parallel, report)
+	end()
 	if err != nil {
 		return err
 	}
-	if c.CSV != "" {
-		if err := writeCSV(c.CSV, "--csv", sim.ClaimsTable(found)); err != nil {
-			return err
-		}
+	if err := writeCSV(c.CSV, sim.ClaimsTable(found)); err != nil {
+		return err
 	}
 	switch {
 	case c.JSON:
@@ -98,13 +93,13 @@ func (c simFiguresCmd) Run() error {
 	if err := os.MkdirAll(c.Out, 0o755); err != nil {
 		return fmt.Errorf("--out: %w", err)
 	}
-	return c.run("figures", func(ctx context.Context, report sim.Progress) error {
-		start := time.Now()
-		clock := func() time.Duration { return time.Since(start) }
-		names, err := sim.Figures(ctx, c.Out, c.Only, c.Seeds, c.Parallel, clock, report)
-		for _, n := range names {
-			fmt.Println(n)
-		}
-		return err
-	})
+	start := time.Now()
+	clock := func() time.Duration { return time.Since(start) }
+	report, end := runsOf("figures")
+	names, err := sim.Figures(interrupted(), c.Out, c.Only, c.Seeds, c.Parallel, clock, report)
+	end()
+	for _, n := range names {
+		fmt.Println(n)
+	}
+	return err
 }

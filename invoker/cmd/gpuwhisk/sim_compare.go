@@ -1,7 +1,6 @@
 package main
 
 import (
-	"context"
 	"fmt"
 	"os"
 	"strings"
@@ -43,11 +42,9 @@ func (c comparison) compare(what string, entries func(trace *sim.Workload) ([]si
 	if trace != nil {
 		seeds = min(seeds, 1)
 	}
-	var summaries []sim.Summary
-	err = c.run(what, func(ctx context.Context, report sim.Progress) (err error) {
-		summaries, err = sim.Compare(ctx, rows, c.Seed, seeds, c.Parallel, report)
-		return err
-	})
+	report, end := runsOf(what)
+	summaries, err := sim.Compare(interrupted(), rows, c.Seed, seeds, c.Parallel, report)
+	end()
 	switch {
 	case err != nil:
 		return err

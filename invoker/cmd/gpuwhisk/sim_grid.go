@@ -1,7 +1,7 @@
 package main
 
 import (
-	"context"
+	"errors"
 	"fmt"
 	"os"
 
@@ -33,7 +33,7 @@ over seeds, and its interval with 95% confidence, which takes 6 seeds at least.
 // Validate names what is wrong with the flags.
 func (c *simGridCmd) Validate() error {
 	if c.Into != "" && c.JSON {
-		return fmt.Errorf("--into: writes Markdown, and --json prints JSON: want one of them")
+		return errors.New("--into: writes Markdown, and --json prints JSON: want one of them")
 	}
 	return c.check()
 }
@@ -55,11 +55,9 @@ const (
 
 // Run makes the runs, or reads them, and prints the tables.
 func (c simGridCmd) Run() error {
-	var cells []sim.GridCell
-	err := c.run("grid", func(ctx context.Context, report sim.Progress) (err error) {
-		cells, err = sim.Grid(ctx, c.size(), c.Seeds, c.Parallel, report)
-		return err
-	})
+	report, end := runsOf("grid")
+	cells, err := sim.Grid(interrupted(), c.size(), c.Seeds, c.Parallel, report)
+	end()
 	if err != nil {
 		return err
 	}
@@ -68,10 +66,8 @@ func (c simGridCmd) Run() error {
 
 // print writes the tables where they are asked for.
 func (c simGridCmd) print(cells []sim.GridCell) error {
-	if c.CSV != "" {
-		if err := writeCSV(c.CSV, "--csv", sim.GridCells(cells)); err != nil {
-			return err
-		}
+	if err := writeCSV(c.CSV, sim.GridCells(cells)); err != nil {
+		return err
 	}
 	text := gridText(cells)
 	switch {

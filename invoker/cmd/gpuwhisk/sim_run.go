@@ -2,6 +2,7 @@ package main
 
 import (
 	"bufio"
+	"errors"
 	"fmt"
 	"io"
 	"os"
@@ -50,7 +51,7 @@ With --json the fields are those that docs/scheduling-results.md lists.`)
 // Validate names what is wrong with the flags.
 func (c *simRunCmd) Validate(k *kong.Context) error {
 	if c.Series && !c.JSON {
-		return fmt.Errorf("--series: needs --json")
+		return errors.New("--series: needs --json")
 	}
 	entries, err := sim.Entries([]string{c.Policy}, c.Options, c.Spec, c.unread())
 	return c.check(k, entries, err)
@@ -96,7 +97,8 @@ func printResult(to io.Writer, r *sim.Result, took time.Duration) error {
 		sec(r.Latency.Mean), sec(r.Latency.P50), sec(r.Latency.P99), sec(r.LowerBound), r.OverBound)
 	fmt.Fprintf(b, "mean of functions %s, variance between them %.1f s², within one %.1f s²\n",
 		sec(r.FunctionMean), r.FunctionVariance, r.WithinVariance)
-	fmt.Fprintf(b, "starts %s  utilization %.0f%%\n", starts(r.Starts), 100*r.Utilization)
+	fmt.Fprintf(b, "starts gpu-warm %d, host-warm %d, cold %d, busy-cold %d  utilization %.0f%%\n",
+		r.Starts.GPUWarm, r.Starts.HostWarm, r.Starts.Cold, r.Starts.BusyCold, 100*r.Utilization)
 	fmt.Fprintf(b, "service gap per window %.1f s mean, %.1f s largest, bound %.1f s; %.0f ns of decisions per activation\n\n",
 		r.GapBacklogged.Mean, r.GapBacklogged.Max, r.GapBound, r.DecisionNano)
 	t := sim.Table{Head: strings.Split("function,runs,mean,p50,p99,wait,gpu-warm,host-warm,cold,busy-cold,service", ",")}
@@ -111,10 +113,6 @@ func printResult(to io.Writer, r *sim.Result, took time.Duration) error {
 		return err
 	}
 	return b.Flush()
-}
-
-func starts(s sim.Starts) string {
-	return fmt.Sprintf("gpu-warm %d, host-warm %d, cold %d, busy-cold %d", s.GPUWarm, s.HostWarm, s.Cold, s.BusyCold)
 }
 
 // sec writes milliseconds as seconds.
