@@ -34,18 +34,15 @@ func (c cleanCmd) Run() error {
 	if (c.ID == nil) == !c.All {
 		return errors.New("whose containers is not given: --id N (and --uniqueName NAME), or --all")
 	}
-	number := ""
+	id, number := activation.Instance{UniqueName: c.UniqueName}, ""
 	if c.ID != nil {
-		number = strconv.Itoa(*c.ID)
+		id.ID, number = *c.ID, strconv.Itoa(*c.ID)
 	}
 	cfg, err := hostConfig(c.EnvFile, number)
 	if err != nil {
 		return err
 	}
-	id := activation.Instance{UniqueName: c.UniqueName}
-	if c.ID != nil {
-		id.ID = *c.ID
-	}
+
 	n, err := assembly.Clean(interrupted(), cfg, id, c.All, newLogger(os.Stderr, cfg.Logs))
 	fmt.Println("removed", n, "containers")
 	return err

@@ -9,7 +9,6 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
-	"sync/atomic"
 	"time"
 
 	"golang.org/x/term"
@@ -37,18 +36,18 @@ func (c demoCmd) Run() error {
 	if c.Verbose {
 		level = slog.LevelInfo
 	}
-	log := slog.New(slog.NewTextHandler(os.Stderr, &slog.HandlerOptions{Level: level}))
+	log := textLog(level)
 	machine, extra := c.machine()
 	runtime := c.Runtime
 	if machine.Driver && runtime == "auto" {
 		runtime = "process" // which can run an executable, too
 	}
-	admin := &adminPort{}
+	invoker, admin := inProcess(log)
 	return demo.Run(interrupted(), demo.Options{
 		Standalone: standalone.Options{
 			Runtime: runtime, GPUs: 1, GPUMemory: machine.DeviceMemory(), Memory: "8192m",
 			Extra:  append(machine.Settings(), extra...),
-			Docker: os.Getenv("DOCKER_HOST"), Version: version, Invoker: inProcess(log, admin.opened), Admin: admin.addr, Log: log,
+			Docker: os.Getenv("DOCKER_HOST"), Version: version, Invoker: invoker, Admin: admin, Log: log,
 		},
 		Machine: machine, Functions: demo.Catalogue(machine), Policies: c.policies(), Load: c.Load, Seed: c.Seed, Keep: c.Keep, Memory: machine.Driver,
 		Out: os.Stdout, Terminal: term.IsTerminal(int(os.Stdout.Fd())),
@@ -101,14 +100,4 @@ func (c demoCmd) machine() (demo.Machine, []string) {
 		m.Program = base64.StdEncoding.EncodeToString(code)
 	}
 	return m, []string{"CONFIG_whisk_gpu_shim_library=" + library, "CONFIG_whisk_gpu_fakeDriver=" + driver}
-}
-
-// adminPort is the invoker's admin port, whose address is known once it is open.
-type adminPort struct{ at atomic.Value }
-
-func (d *adminPort) opened(addr string) { d.at.Store(addr) }
-
-func (d *adminPort) addr() string {
-	addr, _ := d.at.Load().(string)
-	return addr
 }

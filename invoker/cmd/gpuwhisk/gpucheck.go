@@ -73,12 +73,11 @@ func (c gpuCheckCmd) settings() gpucheck.Settings {
 		Version: version, Steps: c.Step, Containers: c.Containers, Rounds: c.Rounds, Limit: c.Limit, Reclaim: c.Reclaim,
 		Swap: int64(c.Size), Set: int64(c.Set), HostMemory: int64(c.HostMemory),
 		Environ: os.Environ(), Progress: os.Stderr,
-		Log: slog.New(slog.NewTextHandler(os.Stderr, &slog.HandlerOptions{Level: slog.LevelWarn})),
+		Log: textLog(slog.LevelWarn),
 	}
 	s.Self, _ = os.Executable() // without it the end-to-end step fails
 	if c.RealGoals {
-		g := gpucheck.RealGoals()
-		s.Goals = &g
+		s.Goals = new(gpucheck.RealGoals())
 	}
 	return s
 }

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
+	"os"
 	"slices"
 	"strings"
 	"sync"
@@ -14,6 +15,11 @@ import (
 
 	"github.com/gpuwhisk/gpuwhisk/invoker/config"
 )
+
+// textLog writes text lines on standard error.
+func textLog(level slog.Level) *slog.Logger {
+	return slog.New(slog.NewTextHandler(os.Stderr, &slog.HandlerOptions{Level: level}))
+}
 
 // newLogger writes the invoker's own log lines in the configured form.
 func newLogger(w io.Writer, l config.Logs) *slog.Logger {

@@ -115,13 +115,15 @@ type whisk struct {
 	Auth    string `placeholder:"UUID:KEY" env:"AUTH" help:"Key for it; without it that of WSK_CONFIG_FILE, or ~/.wskprops."`
 }
 
-// complete adds the settings of wsk's own file.
-func (w whisk) complete(props string) whisk {
-	b, err := os.ReadFile(props)
-	if err != nil {
-		return w
+// orOwn adds the settings of the user's own wsk, from the file that WSK_CONFIG_FILE
+// names, or else ~/.wskprops.
+func (w whisk) orOwn() whisk {
+	props := os.Getenv("WSK_CONFIG_FILE")
+	if home, err := os.UserHomeDir(); err == nil && props == "" {
+		props = filepath.Join(home, ".wskprops")
 	}
-	for _, line := range strings.Split(string(b), "\n") {
+	text, _ := os.ReadFile(props) // where there is none there is nothing to add
+	for line := range strings.Lines(string(text)) {
 		key, value, _ := strings.Cut(strings.TrimSpace(line), "=")
 		switch key {
 		case "APIHOST":
@@ -131,16 +133,6 @@ func (w whisk) complete(props string) whisk {
 		}
 	}
 	return w
-}
-
-// orOwn adds the settings of the user's own wsk, from the file that WSK_CONFIG_FILE
-// names, or else ~/.wskprops.
-func (w whisk) orOwn() whisk {
-	props := os.Getenv("WSK_CONFIG_FILE")
-	if home, err := os.UserHomeDir(); err == nil && props == "" {
-		props = filepath.Join(home, ".wskprops")
-	}
-	return w.complete(props)
 }
 
 // record reads an activation's record.

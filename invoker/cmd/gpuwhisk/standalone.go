@@ -10,6 +10,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"time"
 
 	"github.com/gpuwhisk/gpuwhisk/activation"
@@ -71,7 +72,7 @@ own: GPUWHISK_NAMESPACE=guest:UUID:KEY. In a database of --couchdb no key is cha
 
 // Run serves until a signal.
 func (c standaloneCmd) Run() error {
-	log := slog.New(slog.NewTextHandler(os.Stderr, &slog.HandlerOptions{Level: c.level()}))
+	log := textLog(c.level())
 	o, err := c.options(log)
 	if err != nil {
 		return err
@@ -232,8 +233,7 @@ func (c standaloneCmd) options(log *slog.Logger) (standalone.Options, error) {
 		Memory: c.Memory.bytes(), MemoryMax: activation.Size(c.MemoryMax), Kafka: c.Kafka, CouchDB: c.CouchDB, DBPrefix: c.DBPrefix, Docker: os.Getenv("DOCKER_HOST"),
 		Version: version, Log: log, Extra: tracing(os.Environ()),
 	}
-	admin := &adminPort{}
-	o.Admin, o.Invoker = admin.addr, inProcess(log, admin.opened)
+	o.Invoker, o.Admin = inProcess(log)
 	if c.Port != 0 && !standalone.Free(c.Port) {
 		return o, fmt.Errorf("port %d is taken (--port 0 finds a free one)", c.Port)
 	}
@@ -273,9 +273,10 @@ func (c standaloneCmd) home() (string, error) {
 }
 
 // inProcess starts the invoker that this program also is, with an environment
-// made for it. listening, when not nil, gets the address of its admin port.
-func inProcess(log *slog.Logger, listening func(addr string)) standalone.StartInvoker {
-	return func(ctx context.Context, environ, args []string) (func() error, error) {
+// made for it. The address of its admin port is empty until that is open.
+func inProcess(log *slog.Logger) (start standalone.StartInvoker, admin func() string) {
+	var address atomic.Value
+	start = func(ctx context.Context, environ, args []string) (func() error, error) {
 		cfg, err := config.Load(config.Input{Environ: environ, Args: args})
 		if err != nil {
 			return nil, err
@@ -288,9 +289,13 @@ func inProcess(log *slog.Logger, listening func(addr string)) standalone.StartIn
 		go func() {
 			ended <- assembly.Run(ctx, assembly.Options{
 				Config: cfg, Log: log, Version: version, Self: self, Path: os.Getenv("PATH"), LibraryPath: os.Getenv("LD_LIBRARY_PATH"), Host: "127.0.0.1",
-				Listening: listening,
+				Listening: func(addr string) { address.Store(addr) },
 			})
 		}()
 		return func() error { return <-ended }, nil
+	}
+	return start, func() string {
+		addr, _ := address.Load().(string)
+		return addr
 	}
 }
