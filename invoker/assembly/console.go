@@ -94,10 +94,7 @@ func (a *assembly) explained(id string) (any, bool) {
 	if !ok {
 		return nil, false
 	}
-	return struct {
-		Trace     *explain.Trace     `json:"trace"`
-		Sentences []explain.Sentence `json:"sentences"`
-	}{&trace, explain.Describe(&trace)}, true
+	return explain.Explain(&trace), true
 }
 
 // counters are those of all functions together, such as what was lost, spooled or

@@ -40,16 +40,10 @@ func (c *explainCmd) Validate() error {
 	return nil
 }
 
-// explanation is the invoker's answer.
-type explanation struct {
-	Trace     *explain.Trace     `json:"trace"`
-	Sentences []explain.Sentence `json:"sentences"`
-}
-
 // Run prints the trace.
 func (c explainCmd) Run() error {
 	ctx := interrupted()
-	var t explanation
+	var t explain.Explanation
 	err := c.remote.get(ctx, "explain/"+c.Activation, &t)
 	if err != nil {
 		var fallback error
@@ -60,19 +54,19 @@ func (c explainCmd) Run() error {
 	return c.print(os.Stdout, t)
 }
 
-func (c explainCmd) fromRecord(ctx context.Context) (explanation, error) {
+func (c explainCmd) fromRecord(ctx context.Context) (explain.Explanation, error) {
 	b, err := c.whisk.orOwn().record(ctx, c.Activation)
 	if err != nil {
-		return explanation{}, err
+		return explain.Explanation{}, err
 	}
 	a, err := explain.FromRecord(b)
 	if err != nil {
-		return explanation{}, err
+		return explain.Explanation{}, err
 	}
-	return explanation{a, explain.Describe(a)}, nil
+	return explain.Explain(a), nil
 }
 
-func (c explainCmd) print(w io.Writer, t explanation) error {
+func (c explainCmd) print(w io.Writer, t explain.Explanation) error {
 	if c.JSON {
 		return prettyjson.Write(w, t)
 	}

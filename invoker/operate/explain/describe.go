@@ -12,6 +12,15 @@ type Sentence struct {
 	Text string    `json:"text"`
 }
 
+// Explanation is a trace, and what it says in words.
+type Explanation struct {
+	Trace     *Trace     `json:"trace"`
+	Sentences []Sentence `json:"sentences"`
+}
+
+// Explain adds the words to a trace.
+func Explain(t *Trace) Explanation { return Explanation{t, Describe(t)} }
+
 // Describe puts a trace into sentences from acceptance to record, in the order of time.
 func Describe(a *Trace) []Sentence {
 	t := &describer{}
