@@ -25,7 +25,7 @@ func (a *assembly) openStore(ctx context.Context, manifest *activation.Manifest)
 	}
 	a.store = store
 	h := hooks{flush: store.Flush, close: closer(store.Close), status: a.storeStatus, gauges: storeGauges}
-	if err := a.await(ctx, "CouchDB", store.Probe); err != nil {
+	if err := a.await(ctx, "CouchDB", store.Probe, anyError); err != nil {
 		return h, err
 	}
 	a.refuseBlocked(ctx)
@@ -47,21 +47,28 @@ func storeGauges(s *status, m sink) {
 	m.counter(name, help, float64(s.CouchDB.Cache.Misses), label{"outcome", "miss"})
 }
 
-// await probes a store until it answers.
-func (a *assembly) await(ctx context.Context, name string, probe func(context.Context) error) error {
-	away := retry.New(a.Log, "start, which needs the database,")
+// await tries to use a peer until that succeeds. An error that does not mean that the
+// peer is away ends the start.
+func (a *assembly) await(ctx context.Context, peer string, try func(context.Context) error, away func(error) bool) error {
+	tries := retry.New(a.Log, "start, which needs "+peer+",")
 	for {
-		err := probe(ctx)
+		err := try(ctx)
 		if err == nil {
-			away.Succeeded()
+			tries.Succeeded()
 			return nil
 		}
-		a.stage.Store("waiting for " + name + ": " + err.Error())
-		if !away.Wait(ctx, err) {
-			return fmt.Errorf("wait for the database: %w", err)
+		if !away(err) {
+			return err
+		}
+		a.stage.Store("waiting for " + peer + ": " + err.Error())
+		if !tries.Wait(ctx, err) {
+			return fmt.Errorf("wait for %s: %w", peer, err)
 		}
 	}
 }
+
+// anyError means that a store is away: a login that it refuses may be put right there.
+func anyError(error) bool { return true }
 
 // refuseBlocked reads which namespaces are blocked before the first activation is
 // read: none of theirs must run meanwhile. A database that does not answer delays

@@ -1,10 +1,10 @@
 package assembly
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
-	"log/slog"
 	"os"
 	"path/filepath"
 	"slices"
@@ -13,12 +13,10 @@ import (
 
 	"github.com/gpuwhisk/gpuwhisk/docker/runtimes"
 	"github.com/gpuwhisk/gpuwhisk/invoker"
-	"github.com/gpuwhisk/gpuwhisk/invoker/config"
 	"github.com/gpuwhisk/gpuwhisk/invoker/container"
 	"github.com/gpuwhisk/gpuwhisk/invoker/engine/docker"
 	"github.com/gpuwhisk/gpuwhisk/invoker/engine/process"
 	"github.com/gpuwhisk/gpuwhisk/invoker/engine/proxy"
-	"github.com/gpuwhisk/gpuwhisk/invoker/lib/retry"
 	"github.com/gpuwhisk/gpuwhisk/invoker/peer/clients"
 )
 
@@ -46,27 +44,16 @@ func (a *assembly) awaitEngine(ctx context.Context) error {
 		a.Log.Info("the caller has given the container engine")
 		return nil
 	}
-	away := retry.New(a.Log, "start, which needs the container engine,")
-	for {
-		engine, err := a.newEngine(ctx)
-		if err == nil {
-			a.engine = engine
-			away.Succeeded()
-			return nil
-		}
-		if !errors.Is(err, container.ErrAway) {
-			return err
-		}
-		a.stage.Store("waiting for the container engine: " + err.Error())
-		if !away.Wait(ctx, err) {
-			return fmt.Errorf("wait for the container engine: %w", err)
-		}
+	open := func(ctx context.Context) (err error) {
+		a.engine, err = a.newEngine(ctx)
+		return err
 	}
+	return a.await(ctx, "the container engine", open, func(err error) bool { return errors.Is(err, container.ErrAway) })
 }
 
 func (a *assembly) newEngine(ctx context.Context) (Engine, error) {
 	if a.c.Runtimes.Processes() {
-		return openProcesses(a.c, a.instance.ContainerPrefix(), a.Self, a.Path, a.programs(), a.Log)
+		return a.newProcesses()
 	}
 	o := clients.Docker(a.c, a.instance.ContainerPrefix(), a.Log)
 	o.Steps = a.steps
@@ -100,11 +87,10 @@ func (a *assembly) findPrograms(ctx context.Context) (done func()) {
 	}
 }
 
-// openProcesses serves the kinds for which there is an interpreter here. self
-// is this program, which is its own proxy for executables.
-func openProcesses(c *config.Config, prefix, self, path string, found runtimes.Programs, log *slog.Logger) (Engine, error) {
-	dir := c.ProcessDir(prefix, os.TempDir())
-	proxies := c.Process.Proxies
+// newProcesses serves the kinds for which there is an interpreter here.
+func (a *assembly) newProcesses() (Engine, error) {
+	dir := a.c.ProcessDir(a.instance.ContainerPrefix(), os.TempDir())
+	proxies := a.c.Process.Proxies
 	if proxies == "" {
 		proxies = filepath.Join(dir, "proxies")
 		if err := runtimes.Write(proxies); err != nil {
@@ -113,24 +99,24 @@ func openProcesses(c *config.Config, prefix, self, path string, found runtimes.P
 	}
 	o := process.DefaultOptions()
 	o.StateDir = filepath.Join(dir, "containers")
-	o.Runtimes = programs(found, proxies, self, log)
-	if path != "" {
-		o.Path = path
-	}
-	o.Logger = log
-	o.PidsLimit = c.Docker.PidsLimit
+	o.Runtimes = a.runtimes(proxies)
+	o.Path = cmp.Or(a.Path, o.Path)
+	o.Logger = a.Log
+	o.PidsLimit = a.c.Docker.PidsLimit
 	return process.New(o)
 }
 
-// programs lists how each kind is started here. A kind without an interpreter
-// is left out: its actions then fail with an error that names the kind.
-func programs(found runtimes.Programs, proxies, self string, log *slog.Logger) map[string]process.Runtime {
-	found.Native = []string{self, NativeProxy}
+// runtimes lists how each kind is started here. A kind without an interpreter
+// is left out: its actions then fail with an error that names the kind. This program
+// is its own proxy for executables.
+func (a *assembly) runtimes(proxies string) map[string]process.Runtime {
+	found := a.programs()
+	found.Native = []string{a.Self, NativeProxy}
 	all := map[string]process.Runtime{}
 	for _, kind := range []string{"python:", "nodejs:", "native:", "blackbox"} {
 		argv, err := found.Command(proxies, kind)
 		if err != nil {
-			log.Warn("actions of a kind cannot run here", "kind", kind, "error", err)
+			a.Log.Warn("actions of a kind cannot run here", "kind", kind, "error", err)
 			continue
 		}
 		if kind == "blackbox" { // only its code is here, not its image

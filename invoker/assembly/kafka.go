@@ -16,9 +16,15 @@ func (a *assembly) openKafka(ctx context.Context, topic string) (err error) {
 	if a.cluster, err = clients.Kafka(k, "consumer-"+topic, a.Log); err != nil {
 		return err
 	}
+	return a.ensureTopic(ctx, topic, k.Partitions)
+}
+
+// ensureTopic waits until Kafka has a topic of messages to invokers.
+func (a *assembly) ensureTopic(ctx context.Context, topic string, partitions int) error {
+	k := a.c.Kafka
 	a.stage.Store("waiting for Kafka at " + fmt.Sprint(k.Hosts) + " to have the topic " + topic)
 	spec := kafka.InvokerTopic(topic, k.ReplicationFactor, k.TopicConfig)
-	spec.Partitions = k.Partitions
+	spec.Partitions = partitions
 	if err := a.cluster.EnsureTopic(ctx, spec); err != nil {
 		return fmt.Errorf("create topic %s: %w", topic, err)
 	}

@@ -25,7 +25,7 @@ func (a *assembly) openRecordStore(ctx context.Context) (hooks, error) {
 	}
 	a.records = store
 	return hooks{flush: store.Flush, close: closer(store.Close), status: a.recordStoreStatus},
-		a.await(ctx, a.c.Records.Store, store.Probe)
+		a.await(ctx, a.c.Records.Store, store.Probe, anyError)
 }
 
 func (a *assembly) recordStoreStatus(s *status) {

@@ -3,7 +3,6 @@ package assembly
 import (
 	"context"
 	"errors"
-	"fmt"
 	"log/slog"
 	"math"
 	"regexp"
@@ -84,7 +83,7 @@ func (s *sources) Next(ctx context.Context) (invoker.Delivery, error) {
 func (s *sources) run(i int) {
 	for {
 		d, err := s.from(s.life, i)
-		if !s.emit(pulled{d, err}) || err != nil {
+		if s.emit(s.life, pulled{d, err}) != nil || err != nil {
 			return
 		}
 	}
@@ -99,19 +98,27 @@ func (s *sources) resume() {
 		case err != nil:
 			s.log.Error("an activation of a former process cannot be read from the journal, and is lost unless Kafka has it",
 				"activation", l.ID, "partition", l.Partition, "offset", l.Offset, "error", err)
-		case !s.emit(pulled{d: d}):
+		case s.deliver(s.life, d) != nil:
 			return
 		}
 	}
 }
 
-func (s *sources) emit(p pulled) bool {
+// emit gives the invoker what was pulled, and waits until that takes it.
+func (s *sources) emit(ctx context.Context, p pulled) error {
 	select {
 	case s.came <- p:
-		return true
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
 	case <-s.life.Done():
-		return false
+		return s.life.Err()
 	}
+}
+
+// deliver emits what came of no source.
+func (s *sources) deliver(ctx context.Context, d invoker.Delivery) error {
+	return s.emit(ctx, pulled{d: d})
 }
 
 // from pulls from one source and adds the journal's state. The journal has nothing
@@ -149,18 +156,6 @@ func (s *sources) begin(d kafka.Delivery, own bool) {
 	}
 }
 
-// deliver gives the invoker what came of no source. It waits until that takes it.
-func (s *sources) deliver(ctx context.Context, d invoker.Delivery) error {
-	select {
-	case s.came <- pulled{d: d}:
-		return nil
-	case <-ctx.Done():
-		return ctx.Err()
-	case <-s.life.Done():
-		return s.life.Err()
-	}
-}
-
 // close ends the pulling and commits what is completed.
 func (s *sources) close(ctx context.Context) error {
 	s.end()
@@ -191,13 +186,9 @@ func (a *assembly) openSources(ctx context.Context, topic string) (hooks, error)
 	if !a.consumesForwarded() {
 		return h, nil
 	}
-	k := a.c.Kafka
-	shared := k.TopicPrefix + a.c.GPU.ForwardTopic
-	a.stage.Store("waiting for Kafka to have the topic " + shared)
-	spec := kafka.InvokerTopic(shared, k.ReplicationFactor, k.TopicConfig)
-	spec.Partitions = a.c.GPU.ForwardPartitions
-	if err := a.cluster.EnsureTopic(ctx, spec); err != nil {
-		return h, fmt.Errorf("create topic %s: %w", shared, err)
+	shared := a.c.Kafka.TopicPrefix + a.c.GPU.ForwardTopic
+	if err := a.ensureTopic(ctx, shared, a.c.GPU.ForwardPartitions); err != nil {
+		return h, err
 	}
 	member, err := a.cluster.NewMember(kafka.MemberConfig{Topic: shared})
 	if err != nil {
@@ -246,11 +237,10 @@ func (a *assembly) sourcesStatus(s *status) {
 	if a.forwarded == nil {
 		return
 	}
-	forwarded := a.forwarded.Stats()
-	k.Forward = &forwarded
-	k.Lag += forwarded.Waiting
-	s.because("reading of the forward topic", forwarded.Interrupted)
-	s.because("committing of the forward topic", forwarded.CommitFailing)
+	k.Forward = new(a.forwarded.Stats())
+	k.Lag += k.Forward.Waiting
+	s.because("reading of the forward topic", k.Forward.Interrupted)
+	s.because("committing of the forward topic", k.Forward.CommitFailing)
 }
 
 func sourcesGauges(s *status, m sink) {
