@@ -1,6 +1,7 @@
 package assembly
 
 import (
+	"cmp"
 	"context"
 	"time"
 
@@ -150,9 +151,5 @@ func kafkaAway(pings kafka.PingStatus, feed kafka.FeedStats, now time.Time, time
 }
 
 func (a classic) away() string {
-	timeout := a.silence
-	if timeout == 0 {
-		timeout = kafkaTimeout
-	}
-	return kafkaAway(a.pinger.Load().Status(), a.feed.Stats(), time.Now(), timeout)
+	return kafkaAway(a.pinger.Load().Status(), a.feed.Stats(), time.Now(), cmp.Or(a.silence, kafkaTimeout))
 }

@@ -105,7 +105,7 @@ func TestHandedOutAgainIsNotRunAgain(t *testing.T) {
 					t.Fatal(err)
 				}
 			}
-			p := &pulledJournal{journal: j, log: quiet}
+			p := pulledJournal{j, quiet}
 			id := activation.ID(strings.Repeat("a", 32))
 			keep := func() bool {
 				return p.Keep(&invoker.Delivery{Message: &activation.Message{ActivationID: id}}, []byte("message"))

@@ -1,6 +1,7 @@
 package assembly
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"path/filepath"
@@ -23,11 +24,8 @@ import (
 // gpuTag is what an invoker with a GPU is found by (annotation invoker-resources).
 const gpuTag = "gpu"
 
-// Times of the scheduler mode for which there is no key.
-const (
-	// lastFetches bounds the wait for fetches that are out at the stop.
-	lastFetches = 30 * time.Second
-)
+// lastFetches bounds the wait for fetches that are out at the stop.
+const lastFetches = 30 * time.Second
 
 // scheduled is the scheduler mode: schedulers order containers on the invoker's
 // topic, and activations are fetched from them.
@@ -74,9 +72,8 @@ func (a *scheduled) openEtcd(ctx context.Context) (hooks, error) {
 		return hooks{}, err
 	}
 	h := hooks{close: closer(a.registry.Close), status: func(s *status) {
-		state := a.registry.State()
-		s.Etcd = &state
-		s.because("etcd", state.LastError)
+		s.Etcd = new(a.registry.State())
+		s.because("etcd", s.Etcd.LastError)
 	}}
 	a.stage.Store("waiting for etcd, or for another process with this id to end")
 	return h, a.registry.Claim(ctx)
@@ -96,15 +93,12 @@ func (a *scheduled) openPuller(manifest *activation.Manifest) (hooks, error) {
 			GPU: slot.DefaultGPU(len(a.gpus.devices), a.c.GPU.Tokens.Max),
 		},
 	}, pull.Ports{
-		Orders: orders{a.orders}, Acks: creationAcks{a.assembly}, Schedulers: schedulers{a.schedulers}, Registry: registry{a.registry},
-		Journal: &pulledJournal{journal: a.state.journal, log: a.Log}, Deliver: a.from.deliver, Limits: a.store,
+		Orders: orders{a.orders}, Acks: creationAcks{a.assembly}, Schedulers: schedulers{a.schedulers}, Registry: a.registry,
+		Journal: a.pulledJournal(), Deliver: a.from.deliver, Limits: a.store,
 	}, a.Log)
 	a.puller.Store(puller)
 	if a.retired.Load() {
 		puller.Disable()
-	}
-	if a.state.journal == nil {
-		a.Log.Warn("there is no journal (whisk.gpu.journal): what was fetched and has not ended is lost with the process")
 	}
 	return hooks{close: a.closePuller, status: a.pullStatus, gauges: pullGauges}, nil
 }
@@ -263,9 +257,5 @@ func (a *scheduled) away() string {
 		return "another process is this invoker: its health key in etcd is not ours"
 	default:
 	}
-	timeout := a.silence
-	if timeout == 0 {
-		timeout = kafkaTimeout
-	}
-	return kafkaAway(kafka.PingStatus{}, a.orders.Stats(), time.Now(), timeout)
+	return kafkaAway(kafka.PingStatus{}, a.orders.Stats(), time.Now(), cmp.Or(a.silence, kafkaTimeout))
 }

@@ -9,7 +9,6 @@ import (
 	"time"
 
 	"github.com/gpuwhisk/gpuwhisk/activation"
-	"github.com/gpuwhisk/gpuwhisk/activation/etcd"
 	"github.com/gpuwhisk/gpuwhisk/activation/fetch"
 	"github.com/gpuwhisk/gpuwhisk/activation/journal"
 	"github.com/gpuwhisk/gpuwhisk/activation/kafka"
@@ -61,66 +60,55 @@ func (s schedulers) Return(ctx context.Context, at activation.Endpoint, q activa
 	return s.client.Reschedule(ctx, at, q, message)
 }
 
-// registry is etcd.
-type registry struct{ *etcd.Client }
-
 // pulledPartition is where the journal has what was pulled: Kafka's are smaller.
 const pulledPartition = math.MaxInt32
 
-// pulledJournal keeps what was pulled. Without a journal it keeps nothing.
+// pulledJournal keeps what was pulled.
 type pulledJournal struct {
-	journal *journal.Journal
-	log     *slog.Logger
+	*journal.Journal
+	log *slog.Logger
 }
 
-func (p *pulledJournal) Ready(ctx context.Context) error {
-	if p.journal == nil {
-		return ctx.Err()
+func (a *scheduled) pulledJournal() pull.Journal {
+	if a.state.journal == nil {
+		a.Log.Warn("there is no journal (whisk.gpu.journal): what was fetched and has not ended is lost with the process")
+		return noJournal{}
 	}
-	if err := p.journal.Ready(ctx); err != nil {
+	return pulledJournal{a.state.journal, a.Log}
+}
+
+func (p pulledJournal) Ready(ctx context.Context) error {
+	if err := p.Journal.Ready(ctx); err != nil {
 		return err
 	}
-	return p.journal.Space(ctx)
+	return p.Space(ctx)
 }
 
-func (p *pulledJournal) Full() bool { return p.journal != nil && p.journal.Full() }
-
-func (p *pulledJournal) Keep(d *invoker.Delivery, message []byte) bool {
-	if p.journal == nil {
-		return true
-	}
+func (p pulledJournal) Keep(d *invoker.Delivery, message []byte) bool {
 	d.Offset = time.Now().UnixNano()                          // the next process runs them in this order
-	if !recall(p.journal, pulledPartition, d) || d.Unlisted { // this process has it already
+	if !recall(p.Journal, pulledPartition, d) || d.Unlisted { // this process has it already
 		return false
 	}
 	if d.Completed {
 		return true
 	}
-	if err := p.journal.Keep(d.Message.ActivationID, message); err != nil {
+	if err := p.Journal.Keep(d.Message.ActivationID, message); err != nil {
 		p.log.Error("what was pulled is not in the journal: it is lost with this process", "activation", d.Message.ActivationID, "error", err)
 	}
 	return true
 }
 
-func (p *pulledJournal) Offer(ctx context.Context, id activation.ID) error {
-	if p.journal == nil {
-		return ctx.Err()
-	}
-	return p.journal.Offer(id)
-}
+func (p pulledJournal) Offer(_ context.Context, id activation.ID) error { return p.Journal.Offer(id) }
 
-func (p *pulledJournal) Withdraw(id activation.ID) {
-	if p.journal != nil {
-		p.journal.Withdraw(id)
-	}
-}
+// noJournal keeps nothing.
+type noJournal struct{}
 
-func (p *pulledJournal) Forget(id activation.ID) error {
-	if p.journal == nil {
-		return nil
-	}
-	return p.journal.Forget(id)
-}
+func (noJournal) Ready(ctx context.Context) error                  { return ctx.Err() }
+func (noJournal) Full() bool                                       { return false }
+func (noJournal) Keep(*invoker.Delivery, []byte) bool              { return true }
+func (noJournal) Offer(ctx context.Context, _ activation.ID) error { return ctx.Err() }
+func (noJournal) Withdraw(activation.ID)                           {}
+func (noJournal) Forget(activation.ID) error                       { return nil }
 
 // covered: nothing that was pulled comes again.
 func (a *scheduled) covered(j *journal.Journal) {
