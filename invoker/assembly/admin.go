@@ -21,7 +21,7 @@ import (
 func (a *assembly) adminHandler() http.Handler {
 	o := admin.Options{
 		Instance: a.instance.String(), Username: a.c.Admin.Username, Password: a.c.Admin.Password,
-		Header: a.c.Admin.TransactionHeader, Pings: a.intake, Pool: a.pool(), Fallbacks: fallbackList{a}, Answered: a.steps.ObserveRequest,
+		Header: a.c.Admin.TransactionHeader, Pings: a.intake, Pool: a.intake.pool(), Fallbacks: fallbackList{a}, Answered: a.steps.ObserveRequest,
 	}
 	if a.c.Metrics.Served() {
 		// Gauges are collected on demand and have a registry of their own: the
@@ -107,7 +107,7 @@ func (a *assembly) openListener(ctx context.Context) (func(), error) {
 	}()
 	a.admin = listener.Addr().String()
 	if a.Listening != nil {
-		a.Listening(listener.Addr().String())
+		a.Listening(a.admin)
 	}
 	return func() {
 		stop, cancel := context.WithTimeout(context.WithoutCancel(ctx), shutdownTime)

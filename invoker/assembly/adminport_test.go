@@ -20,6 +20,7 @@ func TestWellKnownLoginIsWarnedOf(t *testing.T) {
 	} {
 		log := &bytes.Buffer{}
 		a := &assembly{Options: Options{Host: c.host, Log: slog.New(slog.NewTextHandler(log, nil))}, c: &config.Config{}, closing: make(chan struct{})}
+		a.intake = classic{a}
 		a.c.Admin = config.Admin{Username: c.user, Password: "invoker.pass"}
 		stop, err := a.openListener(t.Context())
 		if err != nil {

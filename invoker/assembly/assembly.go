@@ -13,6 +13,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"log/slog"
 	"slices"
 	"sync"
@@ -25,8 +26,6 @@ import (
 	"github.com/gpuwhisk/gpuwhisk/docker/runtimes"
 	"github.com/gpuwhisk/gpuwhisk/invoker"
 	"github.com/gpuwhisk/gpuwhisk/invoker/config"
-	"github.com/gpuwhisk/gpuwhisk/invoker/operate/trace"
-	"github.com/gpuwhisk/gpuwhisk/invoker/operate/userlogs"
 	"github.com/gpuwhisk/gpuwhisk/invoker/peer/clients"
 	"github.com/gpuwhisk/gpuwhisk/invoker/peer/zookeeper"
 	"github.com/prometheus/client_golang/prometheus"
@@ -104,9 +103,9 @@ type assembly struct {
 	intake       intake
 	parts        openParts
 	gpus         gpus
-	recording    *recording               // nil without whisk.gpu.record
-	tracer       *trace.Tracer            // nil: traces are off
-	userLogs     *userlogs.Files          // nil: logs go into records alone
+	recording    io.Writer                // nil without whisk.gpu.record
+	tracer       invoker.Tracer           // nil: traces are off
+	userLogs     invoker.UserLogs         // nil: logs go into records alone
 	programs     func() runtimes.Programs // the interpreters of this host, searched by findPrograms
 	engine       Engine
 	deviceEngine deviceEngine   // nil: actions run as processes
@@ -216,9 +215,7 @@ func (a *assembly) partsInOrder(manifest *activation.Manifest) []part {
 
 func (a *assembly) newInvoker(manifest *activation.Manifest) (hooks, error) {
 	s := settings(a.c, a.instance, manifest, a.gpus.devices)
-	if a.recording != nil {
-		s.GPU.Record = a.recording
-	}
+	s.GPU.Record = a.recording
 	if a.gpus.fallbacks != nil {
 		s.GPU.Fallbacks = a.gpus.fallbacks
 	}
@@ -231,14 +228,9 @@ func (a *assembly) newInvoker(manifest *activation.Manifest) (hooks, error) {
 		Feed: a.from, Actions: actions{a.store}, Records: a.recordStore(), Outbox: out,
 		Blacklist: a.store, Journal: a.journal(), Spill: a.spill(), Engine: a.engine, Daemon: a.daemon, Dial: dial,
 		Mover: a.gpus.mover, Away: a.setUnable, ContainerStates: a.containerStates(), Successor: a.successor,
+		Tracer: a.tracer, UserLogs: a.userLogs,
 	}
 	a.intake.fill(&ports)
-	if a.tracer != nil {
-		ports.Tracer = a.tracer
-	}
-	if a.userLogs != nil {
-		ports.UserLogs = a.userLogs
-	}
 	if a.gpus.shim != nil {
 		ports.DeviceAdopter = a.gpus.shim
 	}

@@ -69,11 +69,11 @@ func findGPUs(ctx context.Context, c *config.Config, prefix string, of Options) 
 	if err == nil {
 		g.shim, err = devices.OpenMover(o)
 	}
-	if err != nil {
-		return gpus{}, errors.Join(err, g.close())
+	if err == nil {
+		g.mover = g.shim
+		err = g.startMPS(ctx, c, prefix, log)
 	}
-	g.mover = g.shim
-	if err := g.startMPS(ctx, c, prefix, log); err != nil {
+	if err != nil {
 		return gpus{}, errors.Join(err, g.close())
 	}
 	return g, nil

@@ -36,14 +36,6 @@ type intake interface {
 	covered(j *journal.Journal)
 }
 
-// pool is what /pool shows; nil: it is not served.
-func (a *assembly) pool() func(context.Context) (any, int, error) {
-	if a.intake == nil {
-		return nil
-	}
-	return a.intake.pool()
-}
-
 // announce has work come, and reports that the invoker is ready.
 func (a *assembly) announce(ctx context.Context) {
 	a.intake.begin(ctx)

@@ -1,6 +1,7 @@
 package assembly
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"log/slog"
@@ -37,7 +38,8 @@ func (g *gpus) startMPS(ctx context.Context, c *config.Config, prefix string, lo
 		return nil
 	}
 	s := &mpsMover{MemoryMover: g.mover, mounted: !c.Runtimes.Processes(), indexes: map[string]int{}}
-	o := mps.Options{Dir: mpsDir(c, prefix), Apart: s.mounted, Lost: s.lost, Back: s.back, Log: log}
+	dir := filepath.Join(cmp.Or(c.GPU.Shim.Dir, "/var/run/gpuwhisk"), prefix+"mps") // beside the shims' sockets
+	o := mps.Options{Dir: dir, Apart: s.mounted, Lost: s.lost, Back: s.back, Log: log}
 	g.devices = slices.Clone(g.devices)
 	for i, d := range g.devices {
 		if d.Sharing == gpu.Whole && !d.Simulated {
@@ -56,14 +58,6 @@ func (g *gpus) startMPS(ctx context.Context, c *config.Config, prefix string, lo
 	}
 	g.mover, g.mps = s, s
 	return nil
-}
-
-// mpsDir is where the daemons' pipes lie, beside the shims' sockets.
-func mpsDir(c *config.Config, prefix string) string {
-	if c.GPU.Shim.Dir != "" {
-		return filepath.Join(c.GPU.Shim.Dir, prefix+"mps")
-	}
-	return filepath.Join("/var/run/gpuwhisk", prefix+"mps")
 }
 
 // Prepare adds the mounts and the variable by which a container joins.

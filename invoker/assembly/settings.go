@@ -54,14 +54,12 @@ func bounds(l config.Limits) activation.Bounds {
 }
 
 func namespaceDefaults(n config.NamespaceLimits) activation.UserLimits {
-	number := func(v int) *int { return &v }
-	size := func(v config.Size) *activation.Size { s := activation.Size(v); return &s }
 	return activation.UserLimits{
-		MinMemoryMB: number(mib(n.MemoryMin)), MaxMemoryMB: number(mib(n.MemoryMax)),
-		MinLogsMB: number(mib(n.LogMin)), MaxLogsMB: number(mib(n.LogMax)),
-		MinTimeoutMillis: number(int(n.TimeMin.Milliseconds())), MaxTimeoutMillis: number(int(n.TimeMax.Milliseconds())),
-		MinConcurrency: number(n.ConcurrencyMin), MaxConcurrency: number(n.ConcurrencyMax),
-		MaxPayload: size(n.Payload), Truncation: size(n.Truncation),
+		MinMemoryMB: new(mib(n.MemoryMin)), MaxMemoryMB: new(mib(n.MemoryMax)),
+		MinLogsMB: new(mib(n.LogMin)), MaxLogsMB: new(mib(n.LogMax)),
+		MinTimeoutMillis: new(int(n.TimeMin.Milliseconds())), MaxTimeoutMillis: new(int(n.TimeMax.Milliseconds())),
+		MinConcurrency: new(n.ConcurrencyMin), MaxConcurrency: new(n.ConcurrencyMax),
+		MaxPayload: new(activation.Size(n.Payload)), Truncation: new(activation.Size(n.Truncation)),
 	}
 }
 

@@ -108,8 +108,7 @@ type deadStatus struct {
 
 func (s state) status() (out stateStatus) {
 	if s.journal != nil {
-		h := s.journal.Health()
-		out.Journal = &h
+		out.Journal = new(s.journal.Health())
 	}
 	if s.spool != nil {
 		out.Spool = &spoolStatus{Records: s.spool.Documents(), Bytes: s.spool.Bytes()}
