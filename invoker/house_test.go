@@ -13,6 +13,8 @@ import (
 	"strconv"
 	"strings"
 	"testing"
+
+	"github.com/gpuwhisk/gpuwhisk/invoker/develop/check"
 )
 
 // This test is the plan of the imports: which package may know which. A package
@@ -192,9 +194,7 @@ func house(t *testing.T) []file {
 		files = append(files, file{path.Dir(rel), rel, parsed})
 		return err
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.NoError(t, err)
 	if len(files) < 50 {
 		t.Fatalf("only %d files found: the test looks in the wrong place", len(files))
 	}
@@ -287,14 +287,10 @@ func TestOnlyTheCommandTouchesTheProcess(t *testing.T) {
 func TestNothingSleeps(t *testing.T) {
 	for _, dir := range spoken {
 		names, err := filepath.Glob(filepath.Join("..", filepath.FromSlash(dir), "*.go"))
-		if err != nil {
-			t.Fatal(err)
-		}
+		check.NoError(t, err)
 		for _, name := range names {
 			text, err := os.ReadFile(name)
-			if err != nil {
-				t.Fatal(err)
-			}
+			check.NoError(t, err)
 			fake := strings.HasSuffix(name, "_test.go") && strings.Contains(string(text), `"testing/synctest"`)
 			if strings.Contains(string(text), "time.Sleep"+"(") && !fake {
 				t.Errorf("%s sleeps, and not by a fake clock", name)
@@ -327,9 +323,7 @@ func TestGPUSchedulerIsOneFile(t *testing.T) {
 		}
 	}
 	text, err := os.ReadFile("gpu.go")
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.NoError(t, err)
 	if n := strings.Count(string(text), "\n"); n > 420 {
 		t.Errorf("%s has %d lines: what is more than translation belongs elsewhere", home, n)
 	}
@@ -446,13 +440,9 @@ func TestPlanIsOfThisHouse(t *testing.T) {
 // The page of dependencies names every module that the project itself asks for.
 func TestPlanNamesEveryDependency(t *testing.T) {
 	mod, err := os.ReadFile(filepath.Join("..", "go.mod"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.NoError(t, err)
 	page, err := os.ReadFile(filepath.Join("..", "docs", "dependencies.md"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.NoError(t, err)
 	version := regexp.MustCompile(`/v[0-9]+$`)
 	direct := regexp.MustCompile(`(?m)^\t(\S+) v\S+$`).FindAllSubmatch(mod, -1)
 	if len(direct) < 10 {

@@ -22,9 +22,7 @@ func TestNamesAreTheFields(t *testing.T) {
 		for _, name := range names {
 			set := token.NewFileSet()
 			parsed, err := parser.ParseFile(set, name, nil, 0)
-			if err != nil {
-				t.Fatal(err)
-			}
+			check.NoError(t, err)
 			for _, id := range declared(parsed) {
 				for _, w := range word.FindAllString(id.Name, -1) {
 					if better, ok := coined[strings.ToLower(w)]; ok {

@@ -6,6 +6,8 @@ import (
 	"regexp"
 	"strings"
 	"testing"
+
+	"github.com/gpuwhisk/gpuwhisk/invoker/develop/check"
 )
 
 var (
@@ -30,18 +32,14 @@ func TestLinksOfPagesLead(t *testing.T) {
 	var pages []string
 	for _, in := range []string{".", "docs", "docs/*", "examples", "ansible", "docker/*"} {
 		found, err := filepath.Glob(filepath.Join("..", in, "*.md"))
-		if err != nil {
-			t.Fatal(err)
-		}
+		check.NoError(t, err)
 		pages = append(pages, found...)
 	}
 	links := 0
 	for _, page := range pages {
 		name := strings.TrimPrefix(page, "../")
 		text, err := os.ReadFile(page)
-		if err != nil {
-			t.Fatal(err)
-		}
+		check.NoError(t, err)
 		for _, m := range linkIn.FindAllStringSubmatch(fenced.ReplaceAllString(string(text), ""), -1) {
 			file, heading, _ := strings.Cut(m[1], "#")
 			if strings.Contains(file, ":") {

@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"github.com/gpuwhisk/gpuwhisk/invoker/config"
+	"github.com/gpuwhisk/gpuwhisk/invoker/develop/check"
 )
 
 // TestWellKnownLoginIsWarnedOf where other hosts reach the admin port.
@@ -23,14 +24,10 @@ func TestWellKnownLoginIsWarnedOf(t *testing.T) {
 		a.intake = classic{a}
 		a.c.Admin = config.Admin{Username: c.user, Password: "invoker.pass"}
 		stop, err := a.openListener(t.Context())
-		if err != nil {
-			t.Fatal(err)
-		}
+		check.NoError(t, err)
 		stop()
 		s, err := a.status(t.Context())
-		if err != nil {
-			t.Fatal(err)
-		}
+		check.NoError(t, err)
 		if logged := strings.Contains(log.String(), "whisk.invoker.password"); logged != c.warned {
 			t.Errorf("host %q, user %s: logged %t, want %t", c.host, c.user, logged, c.warned)
 		}

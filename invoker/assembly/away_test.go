@@ -13,6 +13,7 @@ import (
 	"github.com/gpuwhisk/gpuwhisk/activation"
 	"github.com/gpuwhisk/gpuwhisk/activation/couchdb"
 	"github.com/gpuwhisk/gpuwhisk/invoker"
+	"github.com/gpuwhisk/gpuwhisk/invoker/develop/check"
 )
 
 // storeWith opens a store on a database that serves what the test has it serve.
@@ -24,9 +25,7 @@ func storeWith(t *testing.T, serve http.HandlerFunc) actions {
 		URL: web.URL, Username: "u", Password: "p", Whisks: "whisks", Subjects: "subjects", Activations: "activations",
 		BlacklistInterval: time.Hour, Log: quiet,
 	}, noKinds(t))
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.NoError(t, err)
 	t.Cleanup(func() { _ = s.Close() })
 	return actions{s}
 }
@@ -35,9 +34,7 @@ func storeWith(t *testing.T, serve http.HandlerFunc) actions {
 func noKinds(t *testing.T) *activation.Manifest {
 	t.Helper()
 	m, err := activation.ParseManifest([]byte(`{"runtimes":{},"blackboxes":[]}`), activation.ManifestOptions{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.NoError(t, err)
 	return m
 }
 

@@ -32,9 +32,7 @@ func TestBucketThatRefuses(t *testing.T) {
 		Credentials: "static", AccessKey: "a", SecretKey: "of a test"}
 	a := &assembly{c: c, Options: Options{Log: quiet}}
 	h, err := a.openBucket(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.NoError(t, err)
 	defer func() { _ = h.close(t.Context()) }()
 	reasons := func() string {
 		var s status

@@ -16,6 +16,7 @@ import (
 
 	"github.com/gpuwhisk/gpuwhisk/invoker/config"
 	"github.com/gpuwhisk/gpuwhisk/invoker/container"
+	"github.com/gpuwhisk/gpuwhisk/invoker/develop/check"
 	"github.com/gpuwhisk/gpuwhisk/invoker/develop/peertest"
 	"github.com/gpuwhisk/gpuwhisk/invoker/develop/standalone/broker"
 )
@@ -34,9 +35,7 @@ var quiet = slog.New(slog.DiscardHandler)
 func newBroker(t *testing.T) *broker.Broker {
 	t.Helper()
 	b, err := broker.Start(t.TempDir(), 0, quiet)
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.NoError(t, err)
 	t.Cleanup(b.Close)
 	return b
 }
@@ -45,13 +44,9 @@ func newBroker(t *testing.T) *broker.Broker {
 func joined(t *testing.T, b *broker.Broker) *broker.Bus {
 	t.Helper()
 	bus, err := broker.Dial([]string{b.Addr()}, quiet)
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.NoError(t, err)
 	t.Cleanup(bus.Close)
-	if err := bus.CreateTopics(t.Context(), []broker.Topic{{Name: "health", Retention: time.Hour}}); err != nil {
-		t.Fatal(err)
-	}
+	check.NoError(t, bus.CreateTopics(t.Context(), []broker.Topic{{Name: "health", Retention: time.Hour}}))
 	return bus
 }
 
@@ -65,9 +60,7 @@ func database(t *testing.T, serve func(w http.ResponseWriter, r *http.Request)) 
 	}))
 	t.Cleanup(couch.Close)
 	host, port, err := net.SplitHostPort(couch.Listener.Addr().String())
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.NoError(t, err)
 	return []string{"CONFIG_whisk_couchdb_protocol=http", "CONFIG_whisk_couchdb_host=" + host, "CONFIG_whisk_couchdb_port=" + port}
 }
 
@@ -122,9 +115,7 @@ type running struct {
 func start(t *testing.T, environ []string, change ...func(*Options)) running {
 	t.Helper()
 	cfg, err := config.Load(config.Input{Environ: environ, Args: []string{"--id", "0"}})
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.NoError(t, err)
 	r := running{ready: make(chan struct{}), ended: make(chan error, 1)}
 	var ctx context.Context
 	ctx, r.stop = context.WithCancel(t.Context())
@@ -192,19 +183,13 @@ func get(t *testing.T, address string) (int, string) {
 func request(t *testing.T, method, address string) (int, string) {
 	t.Helper()
 	req, err := http.NewRequestWithContext(t.Context(), method, address, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.NoError(t, err)
 	req.SetBasicAuth("invoker.user", "invoker.pass")
 	res, err := http.DefaultClient.Do(req)
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.NoError(t, err)
 	defer res.Body.Close()
 	body, err := io.ReadAll(res.Body)
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.NoError(t, err)
 	return res.StatusCode, string(body)
 }
 

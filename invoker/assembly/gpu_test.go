@@ -83,9 +83,7 @@ func TestSimulatedMemoryOrShim(t *testing.T) {
 // What the operator named must be fit; an error names the key.
 func TestUnfitParts(t *testing.T) {
 	text := filepath.Join(t.TempDir(), devices.LibraryName)
-	if err := os.WriteFile(text, []byte("no library\n"), 0o755); err != nil {
-		t.Fatal(err)
-	}
+	check.NoError(t, os.WriteFile(text, []byte("no library\n"), 0o755))
 	blocked := filepath.Join(text, "below")
 	for _, c := range []struct {
 		key    string
@@ -172,14 +170,10 @@ func TestShimIsTried(t *testing.T) {
 	}
 	c := simulatedGPUs(t)
 	data, err := os.ReadFile(c.GPU.Shim.Library)
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.NoError(t, err)
 	c.GPU.Shim.Library = filepath.Join(t.TempDir(), devices.LibraryName)
 	data = bytes.ReplaceAll(data, []byte("libc.so.6"), []byte("libc.so.7"))
-	if err := os.WriteFile(c.GPU.Shim.Library, data, 0o755); err != nil {
-		t.Fatal(err)
-	}
+	check.NoError(t, os.WriteFile(c.GPU.Shim.Library, data, 0o755))
 	if _, _, err := opened(t, c, ""); !errors.Is(err, devices.ErrUnfit) {
 		t.Errorf("a library for another C library: %v", err)
 	}

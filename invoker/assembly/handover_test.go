@@ -19,13 +19,9 @@ func TestSchedulerModeProbe(t *testing.T) {
 	f.function("probe", "1-a", "0.0.1", "", 256)
 	f.start()
 	cfg, err := config.Load(config.Input{Environ: f.environ, Args: []string{"--id", "0"}})
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.NoError(t, err)
 	i, err := Handover(cfg, quiet)
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.NoError(t, err)
 	ctx, cancel := context.WithTimeout(t.Context(), peertest.WaitLimit)
 	defer cancel()
 	took, err := i.Probe(ctx, "guest/probe")

@@ -28,9 +28,7 @@ func (f *scheduling) startHost(id string) host {
 	f.Helper()
 	environ := append(f.environ, "CONFIG_whisk_gpu_state="+f.TempDir())
 	cfg, err := config.Load(config.Input{Environ: environ, Args: []string{"--id", id}})
-	if err != nil {
-		f.Fatal(err)
-	}
+	check.NoError(f, err)
 	h := host{engine: &proxies{t: f, all: map[container.ID]*proxied{}, died: make(chan container.ID)}}
 	h.running = start(f.T, environ, func(o *Options) { o.Config, o.Engine = cfg, h.engine })
 	f.until("invoker "+id+" is up", func() bool {
@@ -134,9 +132,7 @@ func TestSchedulerModeKillsAGPUHost(t *testing.T) {
 			t.Fatalf("%d are answered; the scheduler saw %+v", len(answered), seen)
 		}
 	}
-	if err := cmd.Process.Kill(); err != nil {
-		t.Fatal(err)
-	}
+	check.NoError(t, cmd.Process.Kill())
 	_ = cmd.Wait()
 	first := f.start()
 	for _, id := range all {

@@ -16,9 +16,7 @@ import (
 func TestPingFailsWhileKafkaIsAway(t *testing.T) {
 	data := t.TempDir()
 	b, err := broker.Start(data, 0, quiet)
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.NoError(t, err)
 	joined(t, b)
 	_, environ := deployment(t)
 	r := start(t, append(environ, "KAFKA_HOSTS="+b.Addr()), func(o *Options) { o.silence = time.Millisecond })
@@ -27,9 +25,7 @@ func TestPingFailsWhileKafkaIsAway(t *testing.T) {
 	b.Close()
 	awaitResponse(t, r.address+"/ping", http.StatusServiceUnavailable, "cannot work: Kafka: ")
 	b, err = broker.Start(data, peertest.PortOf(t, b.Addr()), quiet)
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.NoError(t, err)
 	defer b.Close()
 	awaitResponse(t, r.address+"/ping", http.StatusOK, "pong")
 	r.end(t)

@@ -16,12 +16,8 @@ import (
 func TestLeftoversAndKafka(t *testing.T) {
 	b := newBroker(t)
 	cluster, err := kafka.New(kafka.Options{Brokers: []string{b.Addr()}, Log: quiet})
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := cluster.EnsureTopic(t.Context(), kafka.InvokerTopic("invoker0", 1, nil)); err != nil {
-		t.Fatal(err)
-	}
+	check.NoError(t, err)
+	check.NoError(t, cluster.EnsureTopic(t.Context(), kafka.InvokerTopic("invoker0", 1, nil)))
 	const n = 40
 	id := func(i int) activation.ID { return activation.ID(fmt.Sprintf("%032x", i+1)) }
 	text := func(i int) []byte {
@@ -33,35 +29,23 @@ func TestLeftoversAndKafka(t *testing.T) {
 		return m.Encode()
 	}
 	client, err := kgo.NewClient(kgo.SeedBrokers(b.Addr()), kgo.DisableIdempotentWrite())
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.NoError(t, err)
 	t.Cleanup(client.Close)
 	cfg := journal.Config{Dir: t.TempDir()}
 	j, err := journal.Open(cfg)
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.NoError(t, err)
 	for i := range n {
-		if err := client.ProduceSync(t.Context(), &kgo.Record{Topic: "invoker0", Value: text(i)}).FirstErr(); err != nil {
-			t.Fatal(err)
-		}
+		check.NoError(t, client.ProduceSync(t.Context(), &kgo.Record{Topic: "invoker0", Value: text(i)}).FirstErr())
 		if j.Delivered(id(i), 0, int64(i)); i%2 == 0 {
-			if err := j.Spill([]activation.ID{id(i)}, [][]byte{text(i)})[0]; err != nil {
-				t.Fatal(err)
-			}
+			check.NoError(t, j.Spill([]activation.ID{id(i)}, [][]byte{text(i)})[0])
 		}
 	}
 	// Two more are left whose records have expired.
 	for i := n; i < n+2; i++ {
 		j.Delivered(id(i), 0, int64(-i))
-		if err := j.Spill([]activation.ID{id(i)}, [][]byte{text(i)})[0]; err != nil {
-			t.Fatal(err)
-		}
+		check.NoError(t, j.Spill([]activation.ID{id(i)}, [][]byte{text(i)})[0])
 	}
-	if err := j.Close(); err != nil {
-		t.Fatal(err)
-	}
+	check.NoError(t, j.Close())
 	if j, err = journal.Open(cfg); err != nil {
 		t.Fatal(err)
 	}
@@ -69,15 +53,11 @@ func TestLeftoversAndKafka(t *testing.T) {
 	feed := cluster.NewFeed(kafka.FeedConfig{Topic: "invoker0"})
 	s := newSources(j, quiet, feed)
 	// One more, the last.
-	if err := client.ProduceSync(t.Context(), &kgo.Record{Topic: "invoker0", Value: text(n + 2)}).FirstErr(); err != nil {
-		t.Fatal(err)
-	}
+	check.NoError(t, client.ProduceSync(t.Context(), &kgo.Record{Topic: "invoker0", Value: text(n + 2)}).FirstErr())
 	run := map[activation.ID]int{}
 	for len(run) < n+3 || run[id(n+2)] == 0 {
 		d, err := s.Next(t.Context())
-		if err != nil {
-			t.Fatal(err)
-		}
+		check.NoError(t, err)
 		if !d.Completed { // those are not run
 			run[d.Message.ActivationID]++
 		}
@@ -89,9 +69,7 @@ func TestLeftoversAndKafka(t *testing.T) {
 			t.Errorf("activation %d was handed out %d times", i, run[id(i)])
 		}
 	}
-	if err := s.close(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	check.NoError(t, s.close(t.Context()))
 	stats := feed.Stats()
 	check.Equal(t, stats.Open, 0)
 	check.Equal(t, stats.Committed, n+1)

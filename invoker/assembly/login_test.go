@@ -12,6 +12,7 @@ import (
 
 	"github.com/gpuwhisk/gpuwhisk/activation/kafka"
 	"github.com/gpuwhisk/gpuwhisk/invoker/config"
+	"github.com/gpuwhisk/gpuwhisk/invoker/develop/check"
 	"github.com/gpuwhisk/gpuwhisk/invoker/develop/peertest"
 	"github.com/gpuwhisk/gpuwhisk/invoker/peer/clients"
 )
@@ -25,8 +26,8 @@ func TestKafkaWithLoginOverTLS(t *testing.T) {
 	for mechanism, module := range map[string]string{
 		"PLAIN": "plain.Plain", "SCRAM-SHA-256": "scram.Scram", "SCRAM-SHA-512": "scram.Scram",
 	} {
-		for _, check := range []string{"", "https"} {
-			t.Run(mechanism+check, func(t *testing.T) {
+		for _, algorithm := range []string{"", "https"} {
+			t.Run(mechanism+algorithm, func(t *testing.T) {
 				t.Parallel()
 				c, err := config.Load(config.Input{Args: []string{"--id", "0"}, Environ: []string{
 					"KAFKA_HOSTS=" + addr, "RUNTIMES_MANIFEST={}", "WHISK_API_HOST_NAME=api",
@@ -36,14 +37,12 @@ func TestKafkaWithLoginOverTLS(t *testing.T) {
 					"CONFIG_whisk_kafka_common_securityProtocol=SASL_SSL",
 					"CONFIG_whisk_kafka_common_sslTruststoreLocation=" + trust,
 					"CONFIG_whisk_kafka_common_sslTruststorePassword=" + store,
-					"CONFIG_whisk_kafka_common_sslEndpointIdentificationAlgorithm=" + check,
+					"CONFIG_whisk_kafka_common_sslEndpointIdentificationAlgorithm=" + algorithm,
 					"CONFIG_whisk_kafka_common_saslMechanism=" + mechanism,
 					"CONFIG_whisk_kafka_common_saslJaasConfig=" + fmt.Sprintf(
 						`org.apache.kafka.common.security.%sLoginModule required username="%s" password="%s";`, module, user, password),
 				}})
-				if err != nil {
-					t.Fatal(err)
-				}
+				check.NoError(t, err)
 				useKafka(t, c.Kafka)
 			})
 		}
@@ -59,30 +58,18 @@ func useKafka(t *testing.T, k config.Kafka) {
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
 	cluster, err := clients.Kafka(k, "test", slog.New(slog.NewTextHandler(io.Discard, nil)))
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.NoError(t, err)
 	topic := fmt.Sprintf("login%d", time.Now().UnixNano())
-	if err := cluster.EnsureTopic(ctx, kafka.TopicSpec{Name: topic}); err != nil {
-		t.Fatal(err)
-	}
+	check.NoError(t, cluster.EnsureTopic(ctx, kafka.TopicSpec{Name: topic}))
 	p := cluster.NewProducer(kafka.ProducerConfig{})
 	defer p.Close(ctx)
 	sent := make(chan error, 1)
-	if err := p.Send(ctx, topic, []byte(sentMessage), func(err error) { sent <- err }); err != nil {
-		t.Fatal(err)
-	}
-	if err := <-sent; err != nil {
-		t.Fatal(err)
-	}
+	check.NoError(t, p.Send(ctx, topic, []byte(sentMessage), func(err error) { sent <- err }))
+	check.NoError(t, <-sent)
 	s, err := cluster.NewMember(kafka.MemberConfig{Topic: topic})
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.NoError(t, err)
 	defer s.Close(ctx)
 	d, err := s.Next(ctx)
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.NoError(t, err)
 	d.Done()
 }

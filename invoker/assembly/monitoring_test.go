@@ -21,9 +21,7 @@ func TestBoardsShowMetricsThatExist(t *testing.T) {
 	var sources strings.Builder
 	for _, pattern := range []string{"*.go", "../*.go"} {
 		names, err := filepath.Glob(pattern)
-		if err != nil {
-			t.Fatal(err)
-		}
+		check.NoError(t, err)
 		for _, name := range names {
 			if b, err := os.ReadFile(name); err == nil && !strings.HasSuffix(name, "_test.go") {
 				sources.Write(b)
@@ -36,9 +34,7 @@ func TestBoardsShowMetricsThatExist(t *testing.T) {
 	check.AtLeast(check.Must(t), len(files), 6)
 	for _, file := range files {
 		b, err := os.ReadFile(file)
-		if err != nil {
-			t.Fatal(err)
-		}
+		check.NoError(t, err)
 		if strings.HasSuffix(file, ".json") && !json.Valid(b) {
 			t.Errorf("%s is no JSON", file)
 		}

@@ -20,18 +20,12 @@ import (
 func mpsHost(t *testing.T, runtime string) (*config.Config, *gpus) {
 	t.Helper()
 	script, err := os.ReadFile(filepath.Join("..", "engine", "mps", "testdata", "nvidia-cuda-mps-control"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.NoError(t, err)
 	programs := t.TempDir()
-	if err := os.WriteFile(filepath.Join(programs, "nvidia-cuda-mps-control"), script, 0o755); err != nil {
-		t.Fatal(err)
-	}
+	check.NoError(t, os.WriteFile(filepath.Join(programs, "nvidia-cuda-mps-control"), script, 0o755))
 	t.Setenv("PATH", programs+":"+os.Getenv("PATH"))
 	dir, err := os.MkdirTemp("", "mps") // short: a socket's path has room for 107 bytes
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.NoError(t, err)
 	t.Cleanup(func() { os.RemoveAll(dir) })
 	c := config.Default()
 	c.GPU.MPS, c.GPU.Shim.Dir, c.Runtimes.Kind = "shared", dir, runtime

@@ -48,9 +48,7 @@ func TestLastPingerIsRemembered(t *testing.T) {
 	dir, last := t.TempDir(), ""
 	for range 3 {
 		a := withState(config.State{Dir: dir})
-		if err := a.awaitState(t.Context()); err != nil {
-			t.Fatal(err)
-		}
+		check.NoError(t, a.awaitState(t.Context()))
 		check.Equal(t, a.deadPinger(), last)
 		name := a.namePinger()
 		check.That(t, name != "")

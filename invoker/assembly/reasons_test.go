@@ -6,29 +6,25 @@ import (
 	"regexp"
 	"strings"
 	"testing"
+
+	"github.com/gpuwhisk/gpuwhisk/invoker/develop/check"
 )
 
 // Every reason that /status can name has a row of its own symptom in the
 // operator's table.
 func TestReasonsAreExplained(t *testing.T) {
 	names, err := filepath.Glob("*.go")
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.NoError(t, err)
 	var sources strings.Builder
 	for _, name := range names {
 		text, err := os.ReadFile(name)
-		if err != nil {
-			t.Fatal(err)
-		}
+		check.NoError(t, err)
 		if !strings.HasSuffix(name, "_test.go") {
 			sources.Write(text)
 		}
 	}
 	page, err := os.ReadFile("../../docs/operating.md")
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.NoError(t, err)
 	var rows []string
 	for line := range strings.Lines(string(page)) {
 		if symptom, ok := strings.CutPrefix(line, "| `/status`: "); ok {

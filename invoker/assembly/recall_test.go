@@ -16,9 +16,7 @@ import (
 func TestJournalAndKafkaTogether(t *testing.T) {
 	cfg := journal.Config{Dir: t.TempDir()}
 	j, err := journal.Open(cfg)
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.NoError(t, err)
 	id := func(c string) activation.ID { return activation.ID(strings.Repeat(c, 32)) }
 	for i, c := range []string{"a", "b", "c"} {
 		j.Delivered(id(c), 0, int64(i))
@@ -26,9 +24,7 @@ func TestJournalAndKafkaTogether(t *testing.T) {
 	_ = j.Begin(t.Context(), id("b"))
 	_ = j.Begin(t.Context(), id("c"))
 	j.Completed(id("c"))
-	if err := j.Close(); err != nil {
-		t.Fatal(err)
-	}
+	check.NoError(t, j.Close())
 	if j, err = journal.Open(cfg); err != nil {
 		t.Fatal(err)
 	}
@@ -61,9 +57,7 @@ func TestJournalAndKafkaTogether(t *testing.T) {
 // leaves what the journal has of the first as it is.
 func TestEveryMessageOfAnActivationRuns(t *testing.T) {
 	j, err := journal.Open(journal.Config{Dir: t.TempDir()})
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.NoError(t, err)
 	defer func() { _ = j.Close() }()
 	id := activation.ID(strings.Repeat("a", 32))
 	deliver := func(offset int64) (d invoker.Delivery, used bool) {
@@ -96,14 +90,10 @@ func TestHandedOutAgainIsNotRunAgain(t *testing.T) {
 		t.Run(disk, func(t *testing.T) {
 			dir := filepath.Join(t.TempDir(), "journal")
 			j, err := journal.Open(journal.Config{Dir: dir})
-			if err != nil {
-				t.Fatal(err)
-			}
+			check.NoError(t, err)
 			defer func() { _ = j.Close() }()
 			if disk == "away" {
-				if err := os.Rename(dir, dir+"x"); err != nil {
-					t.Fatal(err)
-				}
+				check.NoError(t, os.Rename(dir, dir+"x"))
 			}
 			p := pulledJournal{j, quiet}
 			id := activation.ID(strings.Repeat("a", 32))
@@ -132,9 +122,7 @@ func TestHandedOutAgainIsNotRunAgain(t *testing.T) {
 				t.Error("another activation is not used")
 			}
 			if disk == "well" {
-				if err := p.Forget(other); err != nil {
-					t.Fatal(err)
-				}
+				check.NoError(t, p.Forget(other))
 				if !keep() {
 					t.Error("what went back and comes again is not used")
 				}

@@ -16,14 +16,10 @@ import (
 // that once, and the one before it is kept.
 func TestRecordingIsBounded(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "gpu.log")
-	if err := os.WriteFile(path, []byte("before\n"), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	check.NoError(t, os.WriteFile(path, []byte("before\n"), 0o600))
 	var message bytes.Buffer
 	l, err := newRecording(path, 25, slog.New(slog.NewTextHandler(&message, nil)))
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.NoError(t, err)
 	var last error
 	for range 5 {
 		_, last = l.Write([]byte("ten bytes\n"))

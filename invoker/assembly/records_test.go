@@ -14,9 +14,7 @@ import (
 // and CouchDB needs no database of records; /status shows what is wrong.
 func TestRecordsOutsideCouchDB(t *testing.T) {
 	a := withState(config.State{Dir: t.TempDir()})
-	if err := a.openState(); err != nil {
-		t.Fatal(err)
-	}
+	check.NoError(t, a.openState())
 	defer func() { _ = a.state.close() }()
 	a.c.CouchDB.Activations = "activations"
 	a.c.Records.Store = config.StoreCouchDB

@@ -7,6 +7,7 @@ import (
 	"github.com/gpuwhisk/gpuwhisk/activation/kafka"
 	"github.com/gpuwhisk/gpuwhisk/invoker"
 	"github.com/gpuwhisk/gpuwhisk/invoker/config"
+	"github.com/gpuwhisk/gpuwhisk/invoker/develop/check"
 )
 
 // TestRetentionIsTheBrokers: how long a topic keeps messages is what its broker
@@ -17,9 +18,7 @@ func TestRetentionIsTheBrokers(t *testing.T) {
 	c.Kafka.TopicConfig = map[string]string{"retention.ms": "300000", "retention.bytes": "104857600"}
 	open := func(addr string) *assembly {
 		cluster, err := kafka.New(kafka.Options{Brokers: []string{addr}})
-		if err != nil {
-			t.Fatal(err)
-		}
+		check.NoError(t, err)
 		return &assembly{Options: Options{Log: quiet}, c: c, cluster: cluster}
 	}
 	here := open(b.Addr())
@@ -31,9 +30,7 @@ func TestRetentionIsTheBrokers(t *testing.T) {
 		"as-changed":    {map[string]string{"retention.ms": "60000", "retention.bytes": "1048576"}, invoker.Retention{Time: time.Minute, Bytes: 1 << 20}},
 		"for-ever":      {map[string]string{"retention.ms": "-1", "retention.bytes": "-1"}, invoker.Retention{}},
 	} {
-		if err := here.cluster.EnsureTopic(t.Context(), kafka.TopicSpec{Name: name, Config: is.made}); err != nil {
-			t.Fatal(err)
-		}
+		check.NoError(t, here.cluster.EnsureTopic(t.Context(), kafka.TopicSpec{Name: name, Config: is.made}))
 		if got := here.retentionOf(t.Context(), name); got != is.want {
 			t.Errorf("%s: %+v, want %+v", name, got, is.want)
 		}

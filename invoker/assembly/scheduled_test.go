@@ -188,19 +188,13 @@ func (f *scheduling) post(r running, path, want string) {
 func (f *scheduling) ask(r running, method, path string) string {
 	f.Helper()
 	req, err := http.NewRequest(method, r.address+path, nil)
-	if err != nil {
-		f.Fatal(err)
-	}
+	check.NoError(f, err)
 	req.SetBasicAuth("invoker.user", "invoker.pass")
 	res, err := http.DefaultClient.Do(req)
-	if err != nil {
-		f.Fatal(err)
-	}
+	check.NoError(f, err)
 	defer res.Body.Close()
 	text, err := io.ReadAll(res.Body)
-	if err != nil {
-		f.Fatal(err)
-	}
+	check.NoError(f, err)
 	return string(text)
 }
 
@@ -216,9 +210,7 @@ func TestSchedulerModeUpdateUnderLoad(t *testing.T) {
 	}
 	f.answered(all[0])
 	newer := f.function("hello", "2-bb", "0.0.2", "", 256)
-	if err := f.scheduler.Update(newer); err != nil {
-		t.Fatal(err)
-	}
+	check.NoError(t, f.scheduler.Update(newer))
 	for range 10 {
 		all = append(all, f.invoke(newer))
 	}
@@ -266,9 +258,7 @@ func TestSchedulerModeOutlivesItsLease(t *testing.T) {
 	f.answered(f.invoke(hello))
 	before := f.keys("namespace/")
 	res, err := f.etcd.Get(t.Context(), string(f.cluster)+"/invokers/0")
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.NoError(t, err)
 	old := clientv3.LeaseID(res.Kvs[0].Lease)
 	if _, err := f.etcd.Revoke(t.Context(), old); err != nil {
 		t.Fatal(err)

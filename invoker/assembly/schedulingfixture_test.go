@@ -60,13 +60,9 @@ func newScheduling(t *testing.T, more ...string) *scheduling {
 	couch := httptest.NewServer(http.HandlerFunc(f.database))
 	t.Cleanup(couch.Close)
 	u, err := url.Parse(couch.URL)
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.NoError(t, err)
 	host, port, err := net.SplitHostPort(u.Host)
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.NoError(t, err)
 	f.environ = append(slices.DeleteFunc(environ, func(v string) bool {
 		return strings.HasPrefix(v, "RUNTIMES") || strings.Contains(v, "couchdb_host") || strings.Contains(v, "couchdb_port") || strings.Contains(v, "gpu_devices")
 	}), "RUNTIMES_MANIFEST="+schedulingManifest, "CONFIG_whisk_couchdb_host="+host, "CONFIG_whisk_couchdb_port="+port,
@@ -77,14 +73,10 @@ func newScheduling(t *testing.T, more ...string) *scheduling {
 		f.environ = append(f.environ, "CONFIG_whisk_gpu_devices=none")
 	}
 	f.environ = append(f.environ, more...)
-	if err := bus.CreateTopics(t.Context(), []broker.Topic{{Name: "completed0", Retention: time.Hour}}); err != nil {
-		t.Fatal(err)
-	}
+	check.NoError(t, bus.CreateTopics(t.Context(), []broker.Topic{{Name: "completed0", Retention: time.Hour}}))
 	f.consume(bus)
 	m, err := activation.ParseManifest([]byte(schedulingManifest), activation.ManifestOptions{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.NoError(t, err)
 	kafka := ""
 	for _, v := range environ {
 		if rest, ok := strings.CutPrefix(v, "KAFKA_HOSTS="); ok {
@@ -176,12 +168,8 @@ func (f *scheduling) invoke(of fakescheduler.Function) activation.ID {
 		User:         activation.Identity{Subject: "guest", Namespace: activation.Namespace{Name: "guest", UUID: "u"}, AuthKey: activation.NewAuthKey("k:s")},
 		ActivationID: activation.ID(fmt.Sprintf("%032x", f.next)), Controller: "0", Blocking: true, Content: json.RawMessage(`{}`),
 	}
-	if err := f.scheduler.CreateQueue(f.Context(), of); err != nil {
-		f.Fatal(err)
-	}
-	if err := f.scheduler.Invoke(f.Context(), m); err != nil {
-		f.Fatal(err)
-	}
+	check.NoError(f, f.scheduler.CreateQueue(f.Context(), of))
+	check.NoError(f, f.scheduler.Invoke(f.Context(), m))
 	return m.ActivationID
 }
 
@@ -252,9 +240,7 @@ func (f *scheduling) until(what string, ok func() bool) {
 func (f *scheduling) keys(below string) (all []string) {
 	f.Helper()
 	res, err := f.etcd.Get(context.Background(), string(f.cluster)+"/"+below, clientv3.WithPrefix())
-	if err != nil {
-		f.Fatal(err)
-	}
+	check.NoError(f, err)
 	for _, kv := range res.Kvs {
 		all = append(all, strings.TrimPrefix(string(kv.Key), string(f.cluster)+"/"))
 	}
@@ -264,9 +250,7 @@ func (f *scheduling) keys(below string) (all []string) {
 // health is the invoker's record.
 func (f *scheduling) health() activation.Health {
 	res, err := f.etcd.Get(context.Background(), string(f.cluster)+"/invokers/0")
-	if err != nil {
-		f.Fatal(err)
-	}
+	check.NoError(f, err)
 	if len(res.Kvs) == 0 {
 		return activation.Health{}
 	}

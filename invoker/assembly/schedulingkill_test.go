@@ -28,12 +28,8 @@ func (f *scheduling) startVictim() (*exec.Cmd, io.Reader) {
 	cmd := exec.Command(os.Args[0], "-test.run=^TestSchedulerModeSurvivesAKill$")
 	cmd.Env = append(os.Environ(), victim+"="+strings.Join(f.environ, "\n"))
 	out, err := cmd.StdoutPipe()
-	if err != nil {
-		f.Fatal(err)
-	}
-	if err := cmd.Start(); err != nil {
-		f.Fatal(err)
-	}
+	check.NoError(f, err)
+	check.NoError(f, cmd.Start())
 	f.until("the invoker is up", func() bool { return f.health().Status == activation.Up })
 	return cmd, out
 }
@@ -57,9 +53,7 @@ func TestSchedulerModeSurvivesAKill(t *testing.T) {
 			runs++
 		}
 	}
-	if err := cmd.Process.Kill(); err != nil {
-		t.Fatal(err)
-	}
+	check.NoError(t, cmd.Process.Kill())
 	_ = cmd.Wait()
 	r := f.start()
 	for _, id := range all {
@@ -74,9 +68,7 @@ func TestSchedulerModeSurvivesAKill(t *testing.T) {
 // beKilled runs until the process is killed.
 func beKilled(t *testing.T, environ []string) {
 	cfg, err := config.Load(config.Input{Environ: environ, Args: []string{"--id", "0"}})
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.NoError(t, err)
 	engine := &proxies{t: t, all: map[container.ID]*proxied{}, died: make(chan container.ID)}
 	engine.run = func() {
 		fmt.Println("runs")

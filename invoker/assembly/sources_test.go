@@ -47,9 +47,7 @@ func TestSourcesPullFromBoth(t *testing.T) {
 	seen := map[int64]bool{}
 	for range 4 {
 		d, err := s.Next(t.Context())
-		if err != nil {
-			t.Fatal(err)
-		}
+		check.NoError(t, err)
 		seen[d.Offset] = true
 	}
 	if len(seen) != 4 {
@@ -69,13 +67,9 @@ func TestSourcesPullFromBoth(t *testing.T) {
 func TestFetchedRunsThoughTheDiskIsAway(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "journal")
 	j, err := journal.Open(journal.Config{Dir: dir})
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.NoError(t, err)
 	defer func() { _ = j.Close() }()
-	if err := os.Rename(dir, dir+"x"); err != nil {
-		t.Fatal(err)
-	}
+	check.NoError(t, os.Rename(dir, dir+"x"))
 	id := activation.ID(strings.Repeat("a", 32))
 	j.Delivered(id, 0, 0)
 	_ = j.Begin(t.Context(), id)

@@ -8,6 +8,7 @@ import (
 	"github.com/gpuwhisk/gpuwhisk/activation"
 	"github.com/gpuwhisk/gpuwhisk/activation/records"
 	"github.com/gpuwhisk/gpuwhisk/invoker/config"
+	"github.com/gpuwhisk/gpuwhisk/invoker/develop/check"
 	"github.com/gpuwhisk/gpuwhisk/invoker/lib/wal"
 )
 
@@ -25,14 +26,10 @@ const usualRecord = `{"_id":"tenant-of-usual-length/%[1]s","activationId":"%[1]s
 func TestSpoolCapacity(t *testing.T) {
 	_, environ := deployment(t)
 	cfg, err := config.Load(config.Input{Environ: environ, Args: []string{"--id", "0"}})
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.NoError(t, err)
 	size := int64(cfg.State.SpoolSize)
 	s, err := records.OpenSpool(records.SpoolConfig{Dir: t.TempDir(), Bytes: size, Sync: wal.None})
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.NoError(t, err)
 	defer s.Close()
 	const some = 1000
 	for i := range some {
@@ -40,9 +37,7 @@ func TestSpoolCapacity(t *testing.T) {
 		if _, err := activation.DecodeRecord([]byte(body)); err != nil {
 			t.Fatal(err)
 		}
-		if err := s.Append([]records.Document{{ID: fmt.Sprintf("tenant-of-usual-length/%032x", i), Body: []byte(body)}}); err != nil {
-			t.Fatal(err)
-		}
+		check.NoError(t, s.Append([]records.Document{{ID: fmt.Sprintf("tenant-of-usual-length/%032x", i), Body: []byte(body)}}))
 	}
 	each := s.Bytes() / some
 	day := each * 100 * int64((24 * time.Hour).Seconds())

@@ -37,9 +37,7 @@ func TestStateOnDisk(t *testing.T) {
 		{config.State{Dir: dir, Journal: "none", Spool: "none", DeadLetters: "none"}, nil},
 	} {
 		a := withState(c.state)
-		if err := a.openState(); err != nil {
-			t.Fatal(err)
-		}
+		check.NoError(t, a.openState())
 		for _, d := range c.want {
 			if _, err := os.Stat(d); err != nil {
 				t.Errorf("%+v: %v", c.state, err)
@@ -62,18 +60,14 @@ func TestStateOnDisk(t *testing.T) {
 func TestStateErrorsNameTheWayOut(t *testing.T) {
 	dir := t.TempDir()
 	first := withState(config.State{Dir: dir})
-	if err := first.openState(); err != nil {
-		t.Fatal(err)
-	}
+	check.NoError(t, first.openState())
 	defer func() { _ = first.state.close() }()
 	second := withState(config.State{Dir: dir})
 	err := second.openState()
 	check.ErrorContains(t, err, "same id")
 	check.ErrorContains(t, err, "whisk.gpu.state")
 	file := filepath.Join(dir, "file")
-	if err := os.WriteFile(file, nil, 0o600); err != nil {
-		t.Fatal(err)
-	}
+	check.NoError(t, os.WriteFile(file, nil, 0o600))
 	third := withState(config.State{Dir: filepath.Join(file, "below")})
 	check.ErrorContains(t, third.openState(), "whisk.gpu.state")
 }

@@ -19,9 +19,7 @@ import (
 // invoker's number, and nothing is opened where it names none.
 func TestStatsDGetsWhatIsMeasured(t *testing.T) {
 	agent, err := net.ListenPacket("udp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.NoError(t, err)
 	defer func() { _ = agent.Close() }()
 	c := config.Default()
 	a := &assembly{c: c, instance: activation.Instance{ID: 3}, metrics: prometheus.NewRegistry(), functions: prometheus.NewRegistry(),
@@ -38,9 +36,7 @@ func TestStatsDGetsWhatIsMeasured(t *testing.T) {
 	check.NoError(t, h.close(t.Context()))
 	buf := make([]byte, 1<<16)
 	n, _, err := agent.ReadFrom(buf)
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.NoError(t, err)
 	if got := string(buf[:n]); !strings.Contains(got, "openwhisk-statsd.invoker3.counter.invoker_activation_start:0|c\n") {
 		t.Errorf("got %s", got)
 	}

@@ -7,6 +7,8 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"github.com/gpuwhisk/gpuwhisk/invoker/develop/check"
 )
 
 // An invoker that starts while the Docker daemon is away is not ready, reports that
@@ -23,9 +25,7 @@ func TestStartWaitsForTheEngine(t *testing.T) {
 	default:
 	}
 	listener, err := net.Listen("unix", socket)
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.NoError(t, err)
 	daemon := &httptest.Server{Listener: listener, Config: &http.Server{Handler: http.HandlerFunc(idleDaemon)}}
 	daemon.Start()
 	defer daemon.Close()

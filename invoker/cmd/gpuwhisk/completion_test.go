@@ -15,18 +15,14 @@ import (
 func model(t *testing.T) *kong.Kong {
 	t.Helper()
 	k, err := parser(&cli{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.NoError(t, err)
 	return k
 }
 
 func TestEveryCommandHasAPage(t *testing.T) {
 	k := model(t)
 	dir := t.TempDir()
-	if err := (manCmd{Dir: dir}).Run(&kong.Context{Kong: k}); err != nil {
-		t.Fatal(err)
-	}
+	check.NoError(t, (manCmd{Dir: dir}).Run(&kong.Context{Kong: k}))
 	for _, name := range []string{"gpuwhisk", "gpuwhisk-invoker", "gpuwhisk-doctor", "gpuwhisk-sim-run"} {
 		text, err := os.ReadFile(filepath.Join(dir, name+".1"))
 		if err != nil {
@@ -51,9 +47,7 @@ func TestBashCompletes(t *testing.T) {
 		t.Skip("no bash")
 	}
 	var script strings.Builder
-	if err := complete(&script, "bash", model(t).Model.Node); err != nil {
-		t.Fatal(err)
-	}
+	check.NoError(t, complete(&script, "bash", model(t).Model.Node))
 	for _, c := range []struct{ words, want string }{
 		{"gpuwhisk inv", "invoker"},
 		{"gpuwhisk invoker --uniq", "--uniqueName"},
@@ -77,9 +71,7 @@ func TestZshCompletes(t *testing.T) {
 		t.Skip("no zsh")
 	}
 	var script strings.Builder
-	if err := complete(&script, "zsh", model(t).Model.Node); err != nil {
-		t.Fatal(err)
-	}
+	check.NoError(t, complete(&script, "zsh", model(t).Model.Node))
 	for words, want := range map[string]string{
 		"gpuwhisk inv": "invoker", "gpuwhisk invoker --uniq": "--uniqueName", "gpuwhisk invoker --id 0 --uniq": "--uniqueName",
 		"gpuwhisk sim comp": "compare", "gpuwhisk sim run --pol": "--policy",

@@ -36,15 +36,11 @@ func gpuCheck(t *testing.T, env []string, args ...string) (status int, output st
 		t.Fatal(err)
 	}
 	files, err := os.ReadDir(out)
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.NoError(t, err)
 	written = map[string]string{}
 	for _, f := range files {
 		content, err := os.ReadFile(filepath.Join(out, f.Name()))
-		if err != nil {
-			t.Fatal(err)
-		}
+		check.NoError(t, err)
 		written[f.Name()] = string(content)
 	}
 	return cmd.ProcessState.ExitCode(), string(text), written

@@ -40,9 +40,7 @@ func TestLoadNamesTheWrongFlag(t *testing.T) {
 // A trace's functions are actions by their names, or stand for those given.
 func TestLoadTakesATrace(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "t.csv")
-	if err := os.WriteFile(file, []byte("arrival_ms,function\n0,x\n100,y\n200,z\n300,x\n"), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	check.NoError(t, os.WriteFile(file, []byte("arrival_ms,function\n0,x\n100,y\n200,z\n300,x\n"), 0o600))
 	for given, want := range map[string]string{
 		"": "x@0s y@50ms z@100ms", "a": "a@0s a@50ms a@100ms", "a,b": "a@0s b@50ms a@100ms",
 	} {
@@ -51,9 +49,7 @@ func TestLoadTakesATrace(t *testing.T) {
 			c.Actions = strings.Split(given, ",")
 		}
 		actions, arrivals, _, err := c.arrivals()
-		if err != nil {
-			t.Fatal(err)
-		}
+		check.NoError(t, err)
 		var got []string
 		for a := range arrivals {
 			got = append(got, actions[a.Action]+"@"+a.At.String())
@@ -63,9 +59,7 @@ func TestLoadTakesATrace(t *testing.T) {
 		}
 	}
 	records := `{"namespace":"ns","name":"a","start":1000,"end":1001,"duration":1}`
-	if err := os.WriteFile(file, []byte(records), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	check.NoError(t, os.WriteFile(file, []byte(records), 0o600))
 	c := loadCmd{Trace: file, TraceFormat: "activations", Speed: 1, Count: 3}
 	actions, _, _, err := c.arrivals()
 	check.NoError(t, err)
@@ -89,9 +83,7 @@ func TestLoadReports(t *testing.T) {
 		c := loadCmd{Actions: []string{"a"}, Rate: 2, Count: 1000, JSON: true}
 		o := load.Options{Actions: c.Actions, Arrivals: c.mix().Arrivals(), Duration: time.Minute, InFlight: 5, Wait: time.Minute}
 		var out, aside bytes.Buffer
-		if err := c.load(t.Context(), instant{}, o, load.Report{APIHost: "h", Load: "w"}, &out, &aside); err != nil {
-			t.Fatal(err)
-		}
+		check.NoError(t, c.load(t.Context(), instant{}, o, load.Report{APIHost: "h", Load: "w"}, &out, &aside))
 		var r load.Report
 		check.NoError(t, json.Unmarshal(out.Bytes(), &r), "%s", &out)
 		check.Equal(t, r.APIHost, "h")

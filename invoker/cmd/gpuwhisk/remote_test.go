@@ -4,15 +4,15 @@ import (
 	"os"
 	"path/filepath"
 	"testing"
+
+	"github.com/gpuwhisk/gpuwhisk/invoker/develop/check"
 )
 
 // TestWskConfigFile: settings are read from the file that wsk reads.
 func TestWskConfigFile(t *testing.T) {
 	home, other := t.TempDir(), filepath.Join(t.TempDir(), "props")
 	for path, host := range map[string]string{filepath.Join(home, ".wskprops"): "home", other: "other"} {
-		if err := os.WriteFile(path, []byte("APIHOST="+host+"\nAUTH=u:"+host+"\n"), 0o600); err != nil {
-			t.Fatal(err)
-		}
+		check.NoError(t, os.WriteFile(path, []byte("APIHOST="+host+"\nAUTH=u:"+host+"\n"), 0o600))
 	}
 	t.Setenv("HOME", home)
 	for _, c := range []struct {

@@ -21,12 +21,8 @@ func TestSettings(t *testing.T) {
 		"invoker3.credentials/CONFIG_whisk_couchdb_password": "secret\n",
 	} {
 		path := filepath.Join(dir, name)
-		if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
-			t.Fatal(err)
-		}
-		if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
-			t.Fatal(err)
-		}
+		check.NoError(t, os.MkdirAll(filepath.Dir(path), 0o700))
+		check.NoError(t, os.WriteFile(path, []byte(text), 0o600))
 	}
 	environ, source, err := settings(file, "3")
 	check.NoError(t, err)

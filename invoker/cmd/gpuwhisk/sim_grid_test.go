@@ -16,14 +16,10 @@ func TestGridIsWrittenWhereItIsAskedFor(t *testing.T) {
 	dir := t.TempDir()
 	document, table := filepath.Join(dir, "doc.md"), filepath.Join(dir, "cells.csv")
 	write(t, document, "top\n<!-- grid:begin -->\nold\n<!-- grid:end -->\nend\n")
-	if err := (simGridCmd{Into: document, CSV: table}).print(someCells()); err != nil {
-		t.Fatal(err)
-	}
+	check.NoError(t, (simGridCmd{Into: document, CSV: table}).print(someCells()))
 	brief := captured(t, func() error { return simGridCmd{Brief: true}.print(someCells()) })
 	text, err := os.ReadFile(document)
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.NoError(t, err)
 	check.Equal(t, string(text), "top\n<!-- grid:begin -->\n\n"+string(brief)+"\n<!-- grid:end -->\nend\n")
 	cells, err := os.ReadFile(table)
 	check.NoError(t, err)

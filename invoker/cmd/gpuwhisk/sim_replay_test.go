@@ -22,9 +22,7 @@ func TestReplay(t *testing.T) {
 		Devices: []gpu.Device{{MemoryBytes: 1 << 34}},
 	}
 	l, err := scheduler.New(c)
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.NoError(t, err)
 	log, _ := scheduler.AppendConfig(nil, c)
 	for i := range uint64(3) {
 		e := scheduler.Event{

@@ -23,9 +23,7 @@ func parseSim(t *testing.T, args ...string) (*simCmd, error) {
 		Sim simCmd `cmd:""`
 	}
 	k, err := kong.New(&c, kong.Exit(func(int) { t.Fatal("exit") }))
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.NoError(t, err)
 	_, err = k.Parse(append([]string{"sim"}, args...))
 	return &c.Sim, err
 }
@@ -48,17 +46,11 @@ func TestPublishedDefaultsAreTrue(t *testing.T) {
 		args = append(args, "--"+name+"="+value)
 	}
 	c, err := parseSim(t, args...)
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.NoError(t, err)
 	got, err := c.Run.Options.Apply("mqfq-sticky")
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.NoError(t, err)
 	want, err := sim.DefaultParams("mqfq-sticky")
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.NoError(t, err)
 	check.DeepEqual(t, got, want, "with %v", args)
 	check.Equal(t, c.Run.Spec, sim.DefaultSpec())
 }
@@ -170,49 +162,33 @@ func TestSimClaimsWritesIntoADocument(t *testing.T) {
 	write(t, file, "top\n<!-- claims: written by gpuwhisk sim claims --into -->\n<!-- end of claims -->\nend\n")
 	table := filepath.Join(t.TempDir(), "claims.csv")
 	c, err := parseSim(t, "claims", "--only", "copies", "--seeds", "6", "--into", file, "--csv", table)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := c.Claims.Run(); err != nil {
-		t.Fatal(err)
-	}
+	check.NoError(t, err)
+	check.NoError(t, c.Claims.Run())
 	text, err := os.ReadFile(file)
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.NoError(t, err)
 	check.Contains(t, string(text), "| 1 reproduced, 1 same direction |")
 	check.That(t, strings.HasSuffix(string(text), "end\n"), "%s", text)
 	figures, err := os.ReadFile(table)
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.NoError(t, err)
 	check.Contains(t, string(figures), ",copies-mqfq,")
 }
 
 func write(t *testing.T, file, text string) {
 	t.Helper()
-	if err := os.WriteFile(file, []byte(text), 0o644); err != nil {
-		t.Fatal(err)
-	}
+	check.NoError(t, os.WriteFile(file, []byte(text), 0o644))
 }
 
 // captured returns what f prints on standard output.
 func captured(t *testing.T, f func() error) []byte {
 	t.Helper()
 	file, err := os.Create(filepath.Join(t.TempDir(), "stdout"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.NoError(t, err)
 	defer file.Close()
 	stdout := os.Stdout
 	os.Stdout = file
 	defer func() { os.Stdout = stdout }()
-	if err := f(); err != nil {
-		t.Fatal(err)
-	}
+	check.NoError(t, f())
 	out, err := os.ReadFile(file.Name())
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.NoError(t, err)
 	return out
 }

@@ -24,9 +24,7 @@ func TestWatchdogNeedsALiveDispatcher(t *testing.T) {
 	t.Setenv("NOTIFY_SOCKET", at)
 	notify("READY=1")
 	l, err := net.ListenUnixgram("unixgram", &net.UnixAddr{Name: at, Net: "unixgram"})
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.NoError(t, err)
 	defer l.Close()
 	asked := 0
 	synctest.Test(t, func(t *testing.T) {
@@ -47,9 +45,7 @@ func TestWatchdogNeedsALiveDispatcher(t *testing.T) {
 	received := ""
 	for buf := make([]byte, 100); !strings.HasSuffix(received, "STOPPING=1"); {
 		n, err := l.Read(buf)
-		if err != nil {
-			t.Fatal(err)
-		}
+		check.NoError(t, err)
 		received += " " + string(buf[:n])
 	}
 	check.Equal(t, asked, 4)
@@ -75,14 +71,10 @@ func TestWatchdogInterval(t *testing.T) {
 func TestCredentialsReplaceVariables(t *testing.T) {
 	dir := t.TempDir()
 	for name, text := range map[string]string{"CONFIG_whisk_couchdb_password": "secret\n", "other": "x"} {
-		if err := os.WriteFile(filepath.Join(dir, name), []byte(text), 0o600); err != nil {
-			t.Fatal(err)
-		}
+		check.NoError(t, os.WriteFile(filepath.Join(dir, name), []byte(text), 0o600))
 	}
 	got, err := withCredentials([]string{"CONFIG_whisk_couchdb_password=old"}, dir)
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.NoError(t, err)
 	check.Equal(t, got[len(got)-1], "CONFIG_whisk_couchdb_password=secret")
 	check.That(t, !slices.Contains(got, "other=x"), "environment %q", got)
 	if _, err := withCredentials(nil, dir+"/none"); err == nil {

@@ -15,9 +15,7 @@ func TestStandaloneTraces(t *testing.T) {
 	t.Setenv("CONFIG_whisk_gpu_policy", "fcfs")
 	c := standaloneCmd{Data: t.TempDir()}
 	o, err := c.options(slog.New(slog.DiscardHandler))
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.NoError(t, err)
 	check.Includes(t, o.Extra, "OTEL_EXPORTER_OTLP_ENDPOINT=http://collector:4318")
 	check.That(t, !slices.Contains(o.Extra, "CONFIG_whisk_gpu_policy=fcfs"), "%q", o.Extra)
 }

@@ -47,9 +47,7 @@ func outcome(t *testing.T, line string) (status int, text string) {
 	exit := kong.Exit(func(code int) { status = code; panic(ended{}) })
 	var c cli
 	_, err := parse(&c, strings.Fields(line), exit, kong.Writers(&out, &out))
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.NoError(t, err)
 	return status, out.String()
 }
 
@@ -122,9 +120,7 @@ func TestWrongUsageHasStatusTwoAndNamesTheFlag(t *testing.T) {
 // command line.
 func TestReadmeLinesParse(t *testing.T) {
 	page, err := os.ReadFile("../../../README.md")
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.NoError(t, err)
 	t.Chdir(t.TempDir())
 	if err := os.MkdirAll("build/shim/fake12", 0o700); err != nil { // make shim-fake
 		t.Fatal(err)
@@ -142,9 +138,7 @@ func TestSizesHaveOneUnit(t *testing.T) {
 	var sizes []string
 	for _, text := range []string{"16GB", "16 GiB", "16g", "17179869184 B", "1536MB"} {
 		var s size
-		if err := s.UnmarshalText([]byte(text)); err != nil {
-			t.Fatal(err)
-		}
+		check.NoError(t, s.UnmarshalText([]byte(text)))
 		sizes = append(sizes, s.String())
 	}
 	if want := []string{"16 GB", "16 GB", "16 GB", "16 GB", "1536 MB"}; !slices.Equal(sizes, want) {
@@ -163,9 +157,7 @@ func TestSizesHaveOneUnit(t *testing.T) {
 func TestLibrariesAreCheckedFirst(t *testing.T) {
 	empty := t.TempDir()
 	text := filepath.Join(empty, "text")
-	if err := os.WriteFile(text, []byte("no library"), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	check.NoError(t, os.WriteFile(text, []byte("no library"), 0o600))
 	for want, c := range map[string]standaloneCmd{
 		"--fake-driver: open driver": {FakeGPU: empty},
 		"--shim: " + text:            {Shim: text},
