@@ -71,7 +71,7 @@ func page(n *kong.Node) string {
 	var b strings.Builder
 	fmt.Fprintf(&b, ".TH %s 1 \"\" \"GPU Whisk %s\" \"GPU Whisk\"\n", strings.ToUpper(roff(name)), roff(version))
 	fmt.Fprintf(&b, ".SH NAME\n%s \\- %s\n", roff(name), roff(strings.TrimSuffix(n.Help, ".")))
-	fmt.Fprintf(&b, ".SH SYNOPSIS\n.B %s\n", roff(n.Summary()))
+	fmt.Fprintf(&b, ".SH SYNOPSIS\n.B gpuwhisk %s\n", roff(strings.TrimSpace(n.Summary())))
 	if n.Detail != "" {
 		fmt.Fprintf(&b, ".SH DESCRIPTION\n.nf\n%s\n.fi\n", roff(n.Detail))
 	}

@@ -29,10 +29,8 @@ func TestEveryCommandHasAPage(t *testing.T) {
 			t.Error(err)
 			continue
 		}
-		for _, want := range []string{".TH ", ".SH NAME", ".SH SYNOPSIS"} {
-			if !strings.Contains(string(text), want) {
-				t.Errorf("%s.1 has no %s", name, want)
-			}
+		for _, want := range []string{".TH ", ".SH NAME\n", ".SH SYNOPSIS\n.B gpuwhisk "} {
+			check.Contains(t, string(text), want, "%s.1", name)
 		}
 	}
 	if _, err := os.Stat(filepath.Join(dir, "gpuwhisk-native-proxy.1")); err == nil {
