@@ -28,7 +28,11 @@ func (a *assembly) adminHandler() http.Handler {
 		// console reads the counters once a second.
 		live := prometheus.NewRegistry()
 		live.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}), gauges{a})
-		o.Metrics = promhttp.HandlerFor(a.named(prometheus.Gatherers{a.metrics, a.functions, live}), promhttp.HandlerOpts{})
+		var all prometheus.Gatherer = prometheus.Gatherers{a.metrics, a.functions, live}
+		if a.c.Metrics.Names() {
+			all = a.kamon(all)
+		}
+		o.Metrics = promhttp.HandlerFor(all, promhttp.HandlerOpts{})
 	}
 	if a.c.Admin.Status {
 		o.Status = func(ctx context.Context) (any, error) { return a.status(ctx) }

@@ -106,14 +106,6 @@ func (a *assembly) openUserLogs(context.Context) (hooks, error) {
 	}}, nil
 }
 
-// named adds the names of OpenWhisk's invoker where they are on.
-func (a *assembly) named(metrics prometheus.Gatherer) prometheus.Gatherer {
-	if !a.c.Metrics.Names() {
-		return metrics
-	}
-	return a.kamon(metrics)
-}
-
 // observeDelay is the histogram of the time that messages spend in Kafka.
 func (a *assembly) observeDelay() func(time.Duration) {
 	h := prometheus.NewHistogram(prometheus.HistogramOpts{

@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"os"
-	"path/filepath"
 	"time"
 
 	"github.com/gpuwhisk/gpuwhisk/activation/kafka"
@@ -69,25 +68,20 @@ func (a *assembly) awaitState(ctx context.Context) error {
 
 // pingerFile is where the last process on this host that pinged has what it calls
 // itself in its pings. One that has the journal's lock need not wait for those to
-// grow old: they are of a process that is dead. It is empty without a journal.
-func (a *assembly) pingerFile() string {
-	if a.state.journal == nil {
-		return ""
-	}
-	return filepath.Join(a.c.State.JournalDir(a.instance.Topic()), "pinged")
-}
+// grow old: they are of a process that is dead.
+const pingerFile = "pinged"
 
 // deadPinger reads that name. One that is damaged or missing is nobody's, which
 // costs a start two seconds.
 func (a *assembly) deadPinger() string {
-	name, _ := os.ReadFile(a.pingerFile())
+	name, _ := os.ReadFile(a.besideJournal(pingerFile))
 	return string(name)
 }
 
 // namePinger makes the name of this process and keeps it.
 func (a *assembly) namePinger() string {
 	name := rand.Text()
-	if path := a.pingerFile(); path != "" {
+	if path := a.besideJournal(pingerFile); path != "" {
 		if err := os.WriteFile(path, []byte(name), 0o600); err != nil {
 			a.Log.Warn("the next process will wait until the last ping of this one is old", "error", err)
 		}

@@ -2,6 +2,7 @@ package assembly
 
 import (
 	"bufio"
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -68,7 +69,7 @@ func (l *recording) Write(line []byte) (int, error) {
 		return 0, errRecordingEnded
 	}
 	select {
-	case l.lines <- append([]byte(nil), line...):
+	case l.lines <- bytes.Clone(line):
 		return len(line), nil
 	default:
 		l.end("the disk is too slow")

@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"context"
 	"errors"
-	"path/filepath"
 	"slices"
 	"sync"
 	"sync/atomic"
@@ -64,9 +63,7 @@ func (a *scheduled) reported() activation.Instance {
 func (a *scheduled) openEtcd(ctx context.Context) (hooks, error) {
 	cfg := clients.Etcd(a.c.Scheduler, a.Log)
 	cfg.Instance = a.instance
-	if dir := a.c.State.JournalDir(a.instance.Topic()); a.state.journal != nil {
-		cfg.LeaseFile = filepath.Join(dir, "lease")
-	}
+	cfg.LeaseFile = a.besideJournal("lease")
 	var err error
 	if a.registry, err = etcd.New(cfg); err != nil {
 		return hooks{}, err

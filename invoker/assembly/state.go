@@ -3,6 +3,7 @@ package assembly
 import (
 	"errors"
 	"fmt"
+	"path/filepath"
 	"sync/atomic"
 
 	"github.com/gpuwhisk/gpuwhisk/activation"
@@ -141,6 +142,14 @@ func (a *assembly) journal() invoker.Journal {
 		return journal.None{}
 	}
 	return &forgetfulJournal{Journal: a.state.journal, covered: a.intake.covered}
+}
+
+// besideJournal is a file in the journal's directory; empty without a journal.
+func (a *assembly) besideJournal(name string) string {
+	if a.state.journal == nil {
+		return ""
+	}
+	return filepath.Join(a.c.State.JournalDir(a.instance.Topic()), name)
 }
 
 // spill is where messages wait that need not be in memory; nil without a
