@@ -42,6 +42,8 @@ func (c demoCmd) Run() error {
 	if machine.Driver && runtime == "auto" {
 		runtime = "process" // which can run an executable, too
 	}
+	// Others are compared with fcfs, which serves in the order of arrival.
+	policies := slices.Compact([]string{"fcfs", cmp.Or(c.Policy, config.Default().GPU.Policy)})
 	invoker, admin := inProcess(log)
 	return demo.Run(interrupted(), demo.Options{
 		Standalone: standalone.Options{
@@ -49,20 +51,9 @@ func (c demoCmd) Run() error {
 			Extra:  append(machine.Settings(), extra...),
 			Docker: os.Getenv("DOCKER_HOST"), Version: version, Invoker: invoker, Admin: admin, Log: log,
 		},
-		Machine: machine, Functions: demo.Catalogue(machine), Policies: c.policies(), Load: c.Load, Seed: c.Seed, Keep: c.Keep, Memory: machine.Driver,
+		Machine: machine, Functions: demo.Catalogue(machine), Policies: policies, Load: c.Load, Seed: c.Seed, Keep: c.Keep, Memory: machine.Driver,
 		Out: os.Stdout, Terminal: term.IsTerminal(int(os.Stdout.Fd())),
 	})
-}
-
-// fcfs serves in the order of arrival: the policy that others are compared with.
-const fcfs = "fcfs"
-
-// policies are fcfs and the policy that is compared with it, or fcfs alone.
-func (c demoCmd) policies() []string {
-	if c.Policy == fcfs {
-		return []string{fcfs}
-	}
-	return []string{fcfs, cmp.Or(c.Policy, config.Default().GPU.Policy)}
 }
 
 // Validate checks what flags alone show, before anything is started.

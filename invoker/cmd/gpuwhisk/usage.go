@@ -2,6 +2,7 @@ package main
 
 import (
 	"regexp"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -68,7 +69,7 @@ var negative = regexp.MustCompile(`^-[0-9]`)
 // is that of the flag's limits.
 func plain(args []string) []string {
 	if len(args) > 0 && args[0] == "help" {
-		return append(append([]string{}, args[1:]...), "--help")
+		return slices.Concat(args[1:], []string{"--help"})
 	}
 	var out []string
 	for i := 0; i < len(args); i++ {
