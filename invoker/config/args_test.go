@@ -2,9 +2,10 @@ package config
 
 import (
 	"fmt"
-	"slices"
 	"strings"
 	"testing"
+
+	"github.com/gpuwhisk/gpuwhisk/invoker/develop/check"
 )
 
 func TestParseArgs(t *testing.T) {
@@ -41,12 +42,12 @@ func TestParseArgs(t *testing.T) {
 		err := parseArgs(args, &id)
 		got := fmt.Sprintf("%s [%s] [%s] %s", show(id.ID), id.UniqueName, id.DisplayedName, show(id.OverwriteID))
 		if tt.want == "" {
-			if err == nil || !strings.HasPrefix(err.Error(), "Error processing command line arguments List(") {
-				t.Errorf("%q: %v", tt.args, err)
-			}
-		} else if err != nil || got != tt.want {
-			t.Errorf("%q: %s, %v; want %s", tt.args, got, err, tt.want)
+			check.That(check.Must(t), err != nil, "%q", tt.args)
+			check.That(t, strings.HasPrefix(err.Error(), "Error processing command line arguments List("), "%q: %v", tt.args, err)
+			continue
 		}
+		check.ErrorIs(t, err, nil, "%q", tt.args)
+		check.Equal(t, got, tt.want, "%q", tt.args)
 	}
 }
 
@@ -66,9 +67,8 @@ func TestSystemProperties(t *testing.T) {
 		"-Da=\xff\f -D\u00a0=x":    {{"a", "\xff\f"}, {"\u00a0", "x"}},
 	} {
 		got, err := systemProperties(line)
-		if err != nil || !slices.Equal(got, want) {
-			t.Errorf("%q: %v, %v; want %v", line, got, err, want)
-		}
+		check.ErrorIs(t, err, nil, "%q", line)
+		check.EqualSlices(t, got, want, "%q", line)
 	}
 	for _, line := range []string{`-Da='b`, `"`} {
 		if _, err := systemProperties(line); err == nil {

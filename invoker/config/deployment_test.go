@@ -7,6 +7,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/gpuwhisk/gpuwhisk/invoker/develop/check"
 )
 
 // As the Ansible role starts its invoker, the oddities included.
@@ -27,9 +29,8 @@ func TestAnsibleEnvironment(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if id := c.Identity; *id.ID != 3 || id.UniqueName != "3" {
-		t.Errorf("number %d, name %q", *id.ID, id.UniqueName)
-	}
+	check.Equal(t, *c.Identity.ID, 3)
+	check.Equal(t, c.Identity.UniqueName, "3")
 	wantSettings(t, c, map[string]string{"whisk.invoker.resource.tags": "", "whisk.invoker.dedicated.namespaces": "a,b"})
 	if got := c.Runtimes.API.URL(); got != "http://172.17.0.1:10001" {
 		t.Errorf("API at %s", got)
@@ -37,12 +38,10 @@ func TestAnsibleEnvironment(t *testing.T) {
 	if c.MaxPeek() != 16 {
 		t.Errorf("max peek %d, want 16", c.MaxPeek())
 	}
-	if c.Kafka.TopicConfig["retention.ms"] != "1000" || c.Kafka.TopicConfig["segment.bytes"] != "536870912" {
-		t.Errorf("topic %v", c.Kafka.TopicConfig)
-	}
-	if !c.Admin.TLS.ClientAuth || c.Admin.TLS.KeystorePassword != "openwhisk" {
-		t.Errorf("admin %+v", c.Admin)
-	}
+	check.Equal(t, c.Kafka.TopicConfig["retention.ms"], "1000")
+	check.Equal(t, c.Kafka.TopicConfig["segment.bytes"], "536870912")
+	check.That(t, c.Admin.TLS.ClientAuth)
+	check.Equal(t, c.Admin.TLS.KeystorePassword, "openwhisk")
 	if c.Metrics.Sent() {
 		t.Error("metrics are sent to a StatsD without a name")
 	}
@@ -66,9 +65,9 @@ func TestKubeEnvironment(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if c.Identity.ID != nil || c.Identity.UniqueName != "node-7" || c.Identity.ZooKeeperHosts != "zk-0:2181,zk-1:2181" {
-		t.Errorf("identity %+v", c.Identity)
-	}
+	check.Equal(t, c.Identity.ID, nil)
+	check.Equal(t, c.Identity.UniqueName, "node-7")
+	check.Equal(t, c.Identity.ZooKeeperHosts, "zk-0:2181,zk-1:2181")
 	if !c.Metrics.Served() {
 		t.Errorf("metrics %+v are not served", c.Metrics)
 	}
@@ -84,9 +83,8 @@ func TestServiceProviders(t *testing.T) {
 	}
 	c = loaded(t, "CONFIG_whisk_spi_LogStoreProvider=whisk.core.containerpool.logging.LogDriverLogStoreProvider",
 		"CONFIG_whisk_spi_ActivationStoreProvider=org.apache.openwhisk.core.database.memory.NoopActivationStoreProvider")
-	if !c.Logs.OutOfBand || !c.Records.Discard {
-		t.Errorf("logs %+v, records %+v", c.Logs, c.Records)
-	}
+	check.That(t, c.Logs.OutOfBand)
+	check.That(t, c.Records.Discard)
 	for setting, want := range map[string]string{
 		"InvokerProvider=org.apache.openwhisk.core.invoker.FPCInvokerReactive":                                           "whisk.etcd.hosts",
 		"ContainerFactoryProvider=org.apache.openwhisk.core.containerpool.kubernetes.KubernetesContainerFactoryProvider": "Kubernetes",
@@ -127,15 +125,14 @@ func TestElasticsearchAsTheRoleSetsIt(t *testing.T) {
 		t.Errorf("the password is none of the secrets")
 	}
 	var names strings.Builder
-	if err := c.Print(&names); err != nil || strings.Contains(names.String(), "of a test") {
-		t.Errorf("%v, or the password is printed", err)
-	}
+	check.NoError(t, c.Print(&names))
+	check.Lacks(t, names.String(), "of a test")
 	if c := loaded(t, append(role, "CONFIG_whisk_gpu_records_store=couchdb")...); c.RecordsOutsideCouchDB() {
 		t.Error("whisk.gpu.records.store does not count before the service provider")
 	}
-	if c := loaded(t); c.Records.Store != StoreCouchDB || c.RecordsOutsideCouchDB() {
-		t.Errorf("without a choice records go to %s", c.Records.Store)
-	}
+	c = loaded(t)
+	check.Equal(t, c.Records.Store, StoreCouchDB, "without a choice")
+	check.That(t, !c.RecordsOutsideCouchDB(), "without a choice")
 }
 
 // Code in S3 is read with the keys that the original has, of this release or of
@@ -159,9 +156,9 @@ func TestS3AsTheOriginalHasIt(t *testing.T) {
 			t.Errorf("%s: %+v, want %+v", library, c.S3, want)
 		}
 		var names strings.Builder
-		if err := c.PrintJSON(&names); err != nil || strings.Contains(names.String(), "of a test") || strings.Contains(names.String(), "AKIDEXAMPLE") {
-			t.Errorf("%v, or a secret is printed", err)
-		}
+		check.NoError(t, c.PrintJSON(&names))
+		check.Lacks(t, names.String(), "of a test")
+		check.Lacks(t, names.String(), "AKIDEXAMPLE")
 		for setting, want := range map[string]string{
 			"CONFIG_whisk_s3_cloudFrontConfig_domainName=x.cloudfront.net":     "read from the bucket itself",
 			"CONFIG_whisk_s3_" + library + "_aws_credentials_secretAccessKey=": "needs access-key-id and secret-access-key",

@@ -7,6 +7,8 @@ import (
 	"slices"
 	"strings"
 	"testing"
+
+	"github.com/gpuwhisk/gpuwhisk/invoker/develop/check"
 )
 
 var update = flag.Bool("update", false, "rewrite docs/configuration.md")
@@ -33,9 +35,9 @@ func TestDocument(t *testing.T) {
 func TestKeysAreDescribedAndDistinct(t *testing.T) {
 	seen := map[string]string{}
 	for _, k := range keys(new(Config)) {
-		if k.doc == "" || k.allowed() == "" || k.section == "" {
-			t.Errorf("%s lacks a description", k.name)
-		}
+		check.That(t, k.doc != "", "%s", k.name)
+		check.That(t, k.allowed() != "", "%s", k.name)
+		check.That(t, k.section != "", "%s", k.name)
 		for _, name := range append(k.names(), k.variable()) {
 			if by, twice := seen[name]; twice {
 				t.Errorf("%s is a name of %s and of %s", name, by, k.name)
@@ -47,9 +49,7 @@ func TestKeysAreDescribedAndDistinct(t *testing.T) {
 		}
 		// Where credentials come from is none, though its name has the word.
 		named := secretName(k.name) && !strings.HasSuffix(k.name, "credentials.provider")
-		if k.secret != (named || strings.Contains(k.name, "aes")) {
-			t.Errorf("%s: is it a secret?", k.name)
-		}
+		check.Equal(t, k.secret, named || strings.Contains(k.name, "aes"), "%s", k.name)
 	}
 }
 

@@ -1,12 +1,12 @@
 package config
 
 import (
-	"slices"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/gpuwhisk/gpuwhisk/gpu"
+	"github.com/gpuwhisk/gpuwhisk/invoker/develop/check"
 	"github.com/gpuwhisk/gpuwhisk/sched"
 )
 
@@ -100,19 +100,14 @@ func TestSocketDirs(t *testing.T) {
 	short := map[string]bool{}
 	for _, prefix := range []string{"wsk0_", "wsk" + strings.Repeat("x", 200) + "0_"} {
 		c.GPU.Shim.Dir, c.Runtimes.Kind = "/named", "docker"
-		if got, want := c.SocketDirs(prefix, "/tmp"), []string{"/named/" + prefix}; !slices.Equal(got, want) {
-			t.Errorf("named: %q, want %q", got, want)
-		}
+		check.EqualSlices(t, c.SocketDirs(prefix, "/tmp"), []string{"/named/" + prefix})
 		c.GPU.Shim.Dir = ""
 		got := c.SocketDirs(prefix, "/tmp")
 		last := got[len(got)-1]
-		if want := []string{"/var/run/gpuwhisk/" + prefix, "/p/" + prefix + "/shim", last}; !slices.Equal(got, want) || len(last) > 40 {
-			t.Errorf("containers: %q, want %q", got, want)
-		}
+		check.EqualSlices(t, got, []string{"/var/run/gpuwhisk/" + prefix, "/p/" + prefix + "/shim", last})
+		check.AtMost(t, len(last), 40, "%s", last)
 		c.Runtimes.Kind = "process"
-		if processes := c.SocketDirs(prefix, "/tmp"); !slices.Equal(processes, got[1:]) {
-			t.Errorf("processes: %q, want %q", processes, got[1:])
-		}
+		check.EqualSlices(t, c.SocketDirs(prefix, "/tmp"), got[1:], "processes")
 		short[last] = true
 	}
 	if len(short) != 2 {

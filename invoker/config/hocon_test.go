@@ -4,6 +4,8 @@ import (
 	"fmt"
 	"strings"
 	"testing"
+
+	"github.com/gpuwhisk/gpuwhisk/invoker/develop/check"
 )
 
 // render shows a document as its paths.
@@ -107,9 +109,7 @@ func TestHOCONRefuses(t *testing.T) {
 		"a=" + strings.Repeat("[", 200): "nested too deep",
 	} {
 		_, err := parseHOCON(doc, environmentOf)
-		if err == nil || !strings.Contains(err.Error(), want) {
-			t.Errorf("%.40q: %v, want %q", doc, err, want)
-		}
+		check.ErrorContains(t, err, want, "%.40q", doc)
 	}
 }
 
@@ -121,9 +121,8 @@ func TestHOCONBombs(t *testing.T) {
 		objects += fmt.Sprintf("a%d = {x = ${a%d}, y = ${a%d}}\n", i, i-1, i-1)
 	}
 	for _, doc := range []string{texts, objects} {
-		if _, err := parseHOCON(doc, environmentOf); err == nil || !strings.Contains(err.Error(), "too large") {
-			t.Errorf("got %v", err)
-		}
+		_, err := parseHOCON(doc, environmentOf)
+		check.ErrorContains(t, err, "too large")
 	}
 }
 
@@ -141,8 +140,7 @@ func FuzzHOCON(f *testing.F) {
 		}
 		first := render(root)
 		again, err := parseHOCON(doc, environmentOf)
-		if err != nil || render(again) != first {
-			t.Fatalf("read twice: %q, then %v", first, err)
-		}
+		check.NoError(t, err, "read again")
+		check.Equal(t, render(again), first)
 	})
 }

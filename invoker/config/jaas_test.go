@@ -4,6 +4,8 @@ import (
 	"strings"
 	"testing"
 	"unicode/utf8"
+
+	"github.com/gpuwhisk/gpuwhisk/invoker/develop/check"
 )
 
 const scramEntry = scramModule + ` required username="invoker" password="very-secret-9";`
@@ -24,11 +26,9 @@ func TestJAAS(t *testing.T) {
 	} {
 		k := Kafka{SecurityProtocol: "SASL_SSL", SASL: KafkaSASL{"PLAIN", text}}
 		l, err := k.Login()
-		if err != nil {
-			t.Errorf("%s: %v", text, err)
-		} else if got := l.Username + " " + l.Password; got != want || l.Mechanism != "PLAIN" {
-			t.Errorf("%s: %q by %s, want %q", text, got, l.Mechanism, want)
-		}
+		check.NoError(t, err, "%s", text)
+		check.Equal(t, l.Username+" "+l.Password, want, "%s", text)
+		check.Equal(t, l.Mechanism, "PLAIN", "%s", text)
 	}
 }
 
@@ -75,14 +75,15 @@ func TestLoginAtTheBrokers(t *testing.T) {
 	c := loaded(t, "CONFIG_whisk_kafka_common_securityProtocol=SASL_SSL", "CONFIG_whisk_kafka_common_sslTruststoreLocation=/t",
 		"CONFIG_whisk_kafka_common_saslMechanism=SCRAM-SHA-256", "CONFIG_whisk_kafka_common_saslJaasConfig="+scramEntry)
 	l, err := c.Kafka.Login()
-	if err != nil || *l != (Login{"SCRAM-SHA-256", "invoker", "very-secret-9"}) || !c.Kafka.Encrypted() {
-		t.Errorf("login %+v, %v", l, err)
-	}
+	check.NoError(t, err)
+	check.Equal(t, *l, Login{"SCRAM-SHA-256", "invoker", "very-secret-9"})
+	check.That(t, c.Kafka.Encrypted())
 	// Without SASL the keys of a login are not read.
 	c = loaded(t, "CONFIG_whisk_kafka_common_saslJaasConfig=nonsense")
-	if l, err := c.Kafka.Login(); l != nil || err != nil || c.Kafka.Encrypted() {
-		t.Errorf("login %+v, %v", l, err)
-	}
+	l, err = c.Kafka.Login()
+	check.NoError(t, err)
+	check.Equal(t, l, nil)
+	check.That(t, !c.Kafka.Encrypted())
 	// The stores of the system do, when host names are checked.
 	loaded(t, "CONFIG_whisk_kafka_common_securityProtocol=SASL_SSL", "CONFIG_whisk_kafka_common_sslEndpointIdentificationAlgorithm=https",
 		"CONFIG_whisk_kafka_common_saslMechanism=PLAIN", "CONFIG_whisk_kafka_common_saslJaasConfig="+scramEntry)
@@ -113,8 +114,9 @@ func FuzzJAAS(f *testing.F) {
 		quote := strings.NewReplacer(`\`, `\\`, `"`, `\"`, "\n", `\n`, "\r", `\r`)
 		k := Kafka{SecurityProtocol: "SASL_SSL", SASL: KafkaSASL{"PLAIN",
 			plainModule + ` required username="` + quote.Replace(user) + `" password="` + quote.Replace(password) + `";`}}
-		if l, err := k.Login(); err != nil || l.Username != user || l.Password != password {
-			t.Fatalf("%q, %q: %+v, %v", user, password, l, err)
-		}
+		l, err := k.Login()
+		check.NoError(t, err, "%q, %q", user, password)
+		check.Equal(t, l.Username, user)
+		check.Equal(t, l.Password, password)
 	})
 }

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/gpuwhisk/gpuwhisk/gpu"
+	"github.com/gpuwhisk/gpuwhisk/invoker/develop/check"
 	"github.com/gpuwhisk/gpuwhisk/sched"
 )
 
@@ -40,9 +41,7 @@ func loaded(t *testing.T, more ...string) *Config {
 func refused(t *testing.T, want string, more ...string) error {
 	t.Helper()
 	_, err := Load(Input{Environ: full(more...), Args: []string{"--id", "0"}})
-	if err == nil || !strings.Contains(err.Error(), want) {
-		t.Errorf("%q: %v\nwant %s", more, err, want)
-	}
+	check.ErrorContains(t, err, want, "%q", more)
 	return err
 }
 
@@ -176,12 +175,10 @@ func TestEmptyVariablesAndReferences(t *testing.T) {
 	if c.Pool.UserMemory != GiB {
 		t.Errorf("user memory is %v, want the default", c.Pool.UserMemory)
 	}
-	if c.Limits.MemoryMax != GiB || c.Limits.Namespace.MemoryMax != GiB {
-		t.Errorf("memory limit is %v and %v, want that of LIMIT", c.Limits.MemoryMax, c.Limits.Namespace.MemoryMax)
-	}
-	if c.Admin.Password != "$NOT_SET" || c.Admin.Username != "$" {
-		t.Errorf("got %q and %q, want the text itself", c.Admin.Password, c.Admin.Username)
-	}
+	check.Equal(t, c.Limits.MemoryMax, GiB, "that of LIMIT")
+	check.Equal(t, c.Limits.Namespace.MemoryMax, GiB, "that of LIMIT")
+	check.Equal(t, c.Admin.Password, "$NOT_SET", "the text itself")
+	check.Equal(t, c.Admin.Username, "$", "the text itself")
 	if c.Metrics.Kamon {
 		t.Errorf("metrics are %+v", c.Metrics)
 	}
@@ -269,17 +266,14 @@ func TestEverythingMissingIsOneError(t *testing.T) {
 	}
 	// A value that is wrong is not missing as well.
 	_, err = Load(Input{Environ: full("CONFIG_whisk_couchdb_port=x"), Args: []string{"--id", "0"}})
-	if err == nil || strings.Contains(err.Error(), "not set") {
-		t.Errorf("got %v", err)
-	}
+	check.That(check.Must(t), err != nil)
+	check.Lacks(t, err.Error(), "not set")
 }
 
 func TestIdentityNeedsZooKeeperWithoutID(t *testing.T) {
 	for _, hosts := range []string{"", ":2181", "zk:"} {
 		_, err := Load(Input{Environ: full("ZOOKEEPER_HOSTS=" + hosts), Args: []string{"--uniqueName", "a"}})
-		if err == nil || !strings.Contains(err.Error(), "needs ZOOKEEPER_HOSTS") {
-			t.Errorf("%q: %v", hosts, err)
-		}
+		check.ErrorContains(t, err, "needs ZOOKEEPER_HOSTS", "%q", hosts)
 	}
 }
 
@@ -296,9 +290,8 @@ func TestPrintMasksSecrets(t *testing.T) {
 		t.Fatal(err)
 	}
 	got := b.String()
-	if strings.Contains(got, "very-secret") || strings.Contains(got, key) {
-		t.Errorf("a secret is shown:\n%s", got)
-	}
+	check.Lacks(t, got, "very-secret")
+	check.Lacks(t, got, key)
 	for _, want := range []string{"whisk.invoker.password", mask, "whisk.unknown.password", "--id", "CONFIG_whisk_couchdb_host"} {
 		if !strings.Contains(got, want) {
 			t.Errorf("%s is not shown:\n%s", want, got)
@@ -328,13 +321,10 @@ func TestGPUKeys(t *testing.T) {
 
 func TestNamesOfOneKey(t *testing.T) {
 	c := loaded(t, "CONFIG_logback_log_level=WARN", "CONFIG_whisk_runc_timeouts_pause=3 s")
-	if c.Logs.Level != "WARN" || c.Docker.Timeouts.Pause != 3*time.Second {
-		t.Errorf("got %s, %v", c.Logs.Level, c.Docker.Timeouts.Pause)
-	}
+	check.Equal(t, c.Logs.Level, "WARN")
+	check.Equal(t, c.Docker.Timeouts.Pause, 3*time.Second)
 	c = loaded(t, "CONFIG_logback_log_level=WARN", "CONFIG_whisk_gpu_log_level=debug")
-	if c.Logs.Level != "DEBUG" {
-		t.Errorf("got %s", c.Logs.Level)
-	}
+	check.Equal(t, c.Logs.Level, "DEBUG")
 }
 
 func TestMaxPeek(t *testing.T) {
@@ -349,9 +339,8 @@ func TestOwnMemory(t *testing.T) {
 		return loaded(t, append(more, "CONFIG_whisk_gpu_backlog=1000")...).OwnMemory()
 	}
 	small := own("CONFIG_whisk_containerPool_userMemory=2048m")
-	if small < 256<<20 || small > 1<<30 {
-		t.Errorf("%d bytes", small)
-	}
+	check.AtLeast(t, small, 256<<20)
+	check.AtMost(t, small, 1<<30)
 	// 2,048 activations more, of 3 MiB each.
 	if more := own("CONFIG_whisk_containerPool_userMemory=258g") - small; more != 2048*3<<20 {
 		t.Errorf("256 GiB more of user memory add %d bytes", more)
@@ -378,9 +367,9 @@ func TestFindProperties(t *testing.T) {
 	root := fstest.MapFS{"a/whisk.properties": {Data: []byte("port=1")}, "a/b/c/x": {}}
 	for dir, want := range map[string]string{"a/b/c": "a/whisk.properties", "a": "a/whisk.properties", "d/e": "", ".": ""} {
 		at, text, err := FindProperties(root, dir)
-		if at != want || err != nil || (text == "") != (want == "") {
-			t.Errorf("from %s: %q, %q, %v; want %q", dir, at, text, err, want)
-		}
+		check.ErrorIs(t, err, nil, "from %s", dir)
+		check.Equal(t, at, want, "from %s", dir)
+		check.Equal(t, text == "", want == "", "from %s", dir)
 	}
 	root["a/b/whisk.properties"] = &fstest.MapFile{Mode: 0o755 | 1<<31} // a directory
 	if _, _, err := FindProperties(root, "a/b"); err == nil {

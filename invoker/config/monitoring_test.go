@@ -3,6 +3,8 @@ package config
 import (
 	"testing"
 	"time"
+
+	"github.com/gpuwhisk/gpuwhisk/invoker/develop/check"
 )
 
 // Metrics go to StatsD where Kamon is on and the agent has a name; the keys are
@@ -10,9 +12,9 @@ import (
 func TestStatsD(t *testing.T) {
 	c := loaded(t, "METRICS_KAMON=true", "CONFIG_kamon_statsd_hostname=statsd.example", "CONFIG_kamon_statsd_port=9125")
 	want := StatsD{Hostname: "statsd.example", Port: 9125, Interval: time.Second, Packet: 1024, Service: "openwhisk-statsd"}
-	if c.Metrics.StatsD != want || !c.Metrics.Sent() || want.Address() != "statsd.example:9125" {
-		t.Errorf("%+v, sent %t", c.Metrics.StatsD, c.Metrics.Sent())
-	}
+	check.Equal(t, c.Metrics.StatsD, want)
+	check.That(t, c.Metrics.Sent())
+	check.Equal(t, want.Address(), "statsd.example:9125")
 	for _, off := range [][]string{{"METRICS_KAMON=true"}, {"CONFIG_kamon_statsd_hostname=statsd.example"}} {
 		if c := loaded(t, off...); c.Metrics.Sent() {
 			t.Errorf("sent with %v alone", off)
@@ -20,9 +22,8 @@ func TestStatsD(t *testing.T) {
 	}
 	older := loaded(t, "CONFIG_kamon_statsd_flushInterval=10 seconds")
 	both := loaded(t, "CONFIG_kamon_statsd_flushInterval=10 seconds", "CONFIG_kamon_metric_tickInterval=3 seconds")
-	if older.Metrics.StatsD.Interval != 10*time.Second || both.Metrics.StatsD.Interval != 3*time.Second {
-		t.Errorf("intervals %v and %v", older.Metrics.StatsD.Interval, both.Metrics.StatsD.Interval)
-	}
+	check.Equal(t, older.Metrics.StatsD.Interval, 10*time.Second)
+	check.Equal(t, both.Metrics.StatsD.Interval, 3*time.Second)
 	for setting, want := range map[string]string{
 		"CONFIG_kamon_metric_tickInterval=0":           "kamon.metric.tick-interval",
 		"CONFIG_kamon_metric_tickInterval=Inf":         "kamon.metric.tick-interval",

@@ -3,6 +3,8 @@ package config
 import (
 	"testing"
 	"time"
+
+	"github.com/gpuwhisk/gpuwhisk/invoker/develop/check"
 )
 
 func TestParseSize(t *testing.T) {
@@ -10,9 +12,9 @@ func TestParseSize(t *testing.T) {
 		"0": 0, "1024": 1024, "1024 m": GiB, "2048m": 2 * GiB, "1 k": KiB, "1K": KiB, "1kB": 1000, "1 MB": 1e6, "1 GB": 1e9,
 		"1 MiB": MiB, "1Mi": MiB, "1.5 g": 3 * GiB / 2, "1 gibibyte": GiB, "2 megabytes": 2e6, "7 bytes": 7, " 5 B ": 5, "1t": 1 << 40,
 	} {
-		if got, err := parseSize(text); err != nil || got != want {
-			t.Errorf("%q is %d, %v; want %d", text, got, err, want)
-		}
+		got, err := parseSize(text)
+		check.ErrorIs(t, err, nil, "%q", text)
+		check.Equal(t, got, want, "%q", text)
 	}
 	for _, text := range []string{"", "m", "1 KB", "1 mb", "-1 m", "1 m x", "1e3", "0x10", "NaN", "Inf", "99999999 t", ". m", "1..2 m", "１ m"} {
 		if got, err := parseSize(text); err == nil {
@@ -27,9 +29,9 @@ func TestParseDuration(t *testing.T) {
 		"1 d": 24 * time.Hour, "1.5 s": 1500 * time.Millisecond, "0": 0, "0 s": 0, "Inf": Forever, "inf": Forever, " 3  hours ": 3 * time.Hour,
 		"7 µs": 7 * time.Microsecond, "7us": 7 * time.Microsecond, "9 nanos": 9,
 	} {
-		if got, err := parseDuration(text); err != nil || got != want {
-			t.Errorf("%q is %v, %v; want %v", text, got, err, want)
-		}
+		got, err := parseDuration(text)
+		check.ErrorIs(t, err, nil, "%q", text)
+		check.Equal(t, got, want, "%q", text)
 	}
 	for _, text := range []string{"", "10", "ten", "-1 s", "1 fortnight", "1 M", "1 s 2 ms", "300000 d", "1 Inf", "NaN s"} {
 		if got, err := parseDuration(text); err == nil {
@@ -44,14 +46,16 @@ func FuzzUnits(f *testing.F) {
 	}
 	f.Fuzz(func(t *testing.T, s string) {
 		if n, err := parseSize(s); err == nil {
-			if back, err := parseSize(n.String()); err != nil || back != n || n < 0 {
-				t.Fatalf("%q is %d is %q is %d, %v", s, n, n, back, err)
-			}
+			back, err := parseSize(n.String())
+			check.NoError(t, err, "%q is %d is %q", s, n, n)
+			check.Equal(t, back, n, "%q", s)
+			check.AtLeast(t, n, 0, "%q", s)
 		}
 		if d, err := parseDuration(s); err == nil {
-			if back, err := parseDuration(formatDuration(d)); err != nil || back != d || d < 0 {
-				t.Fatalf("%q is %d is %q is %d, %v", s, d, formatDuration(d), back, err)
-			}
+			back, err := parseDuration(formatDuration(d))
+			check.NoError(t, err, "%q is %d is %q", s, d, formatDuration(d))
+			check.Equal(t, back, d, "%q", s)
+			check.AtLeast(t, d, 0, "%q", s)
 		}
 	})
 }
