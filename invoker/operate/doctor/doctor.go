@@ -71,17 +71,17 @@ func (r Report) Worst() Status {
 // will fail.
 func (r Report) ExitCode() int { return int(r.Worst() - OK) }
 
-// check is one question about the snapshot. It may have several findings, or none
+// checker is one question about the snapshot. It may have several findings, or none
 // where it does not apply. docs/doctor.md explains each.
-type check struct {
+type checker struct {
 	group, name string
 	when        func(*snapshot) bool // nil: always
 	find        func(*snapshot) []Finding
 }
 
 // checks lists all, in the order of the report.
-func checks() []check {
-	return []check{
+func checks() []checker {
+	return []checker{
 		{"GPU", "driver", nil, checkDriver},
 		{"GPU", "device nodes", (*snapshot).hasDriver, checkNodes},
 		{"GPU", "UVM module", (*snapshot).hasDriver, checkUVM},
@@ -137,7 +137,7 @@ var slow = []string{"shim", "shim in image", "probe"}
 // than the limit, and reports what the answers mean.
 func Examine(ctx context.Context, m *Machine, limit time.Duration) Report {
 	s := gather(ctx, m, limit)
-	reports := each(checks(), func(c check) Report {
+	reports := each(checks(), func(c checker) Report {
 		if slices.Contains(slow, c.name) {
 			return s.judge(ctx, c, max(limit, m.ProbeLimit))
 		}
@@ -148,7 +148,7 @@ func Examine(ctx context.Context, m *Machine, limit time.Duration) Report {
 
 // judge runs one check. Whatever it calls should end with the limit, and a file may
 // lie on a file system that does not answer.
-func (s snapshot) judge(ctx context.Context, c check, limit time.Duration) (r Report) {
+func (s snapshot) judge(ctx context.Context, c checker, limit time.Duration) (r Report) {
 	const grace = time.Second // to report what did not answer
 	found, err := bounded(ctx, limit+grace, func(ctx context.Context) ([]Finding, error) {
 		if c.when != nil && !c.when(&s) {

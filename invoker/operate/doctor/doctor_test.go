@@ -13,6 +13,7 @@ import (
 
 	"github.com/gpuwhisk/gpuwhisk/activation/couchdb"
 	"github.com/gpuwhisk/gpuwhisk/activation/kafka"
+	"github.com/gpuwhisk/gpuwhisk/invoker/develop/check"
 )
 
 func TestHealthyHost(t *testing.T) {
@@ -88,17 +89,16 @@ func TestNothingHangs(t *testing.T) {
 		if took := time.Since(began); took > 10*time.Second {
 			t.Errorf("it took %v", took)
 		}
-		for _, check := range []string{
+		close(release)
+		for _, question := range []string{
 			"GPU/NVML", "GPU/toolkit", "Containers/engine", "Containers/probe", "Host/port",
 			"Kafka/brokers", "CouchDB/server", "ZooKeeper/numbers",
 		} {
-			group, name, _ := strings.Cut(check, "/")
-			some := r.of(group, name)
-			if len(some) != 1 || some[0].Status != Fail || !strings.Contains(some[0].Found, "no answer") {
-				t.Errorf("%s: %+v", check, some)
-			}
+			group, name, _ := strings.Cut(question, "/")
+			x := r.only(t, group, name)
+			check.Equal(t, x.Status, Fail, "%s", question)
+			check.Contains(t, x.Found, "no answer", "%s", question)
 		}
-		close(release)
 	})
 }
 
@@ -118,9 +118,9 @@ func TestSecretsStayInside(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, out := range []string{text.String(), object.String()} {
-		if strings.Contains(out, "some_passw0rd") || strings.Contains(out, "key-st0re") || strings.Contains(out, "jaas-s3cret") {
-			t.Errorf("a secret is in\n%s", out)
-		}
+		check.Lacks(t, out, "some_passw0rd")
+		check.Lacks(t, out, "key-st0re")
+		check.Lacks(t, out, "jaas-s3cret")
 		if strings.Count(out, "********") < 3 {
 			t.Errorf("masks are missing in\n%s", out)
 		}
@@ -153,9 +153,8 @@ Something will fail: 1 ok, 1 to look at, 1 that fail.
 		t.Errorf("got\n%s\nwant\n%s", out.String(), want)
 	}
 	out.Reset()
-	if err := report().Print(&out, true, 0); err != nil || !strings.Contains(out.String(), "\x1b[31mfail\x1b[0m") {
-		t.Errorf("in colour: %q, %v", out.String(), err)
-	}
+	check.NoError(t, report().Print(&out, true, 0))
+	check.Contains(t, out.String(), "\x1b[31mfail\x1b[0m", "in colour")
 }
 
 func TestPrintJSON(t *testing.T) {
@@ -170,16 +169,14 @@ func TestPrintJSON(t *testing.T) {
 	if err := json.Unmarshal(out.Bytes(), &got); err != nil {
 		t.Fatal(err)
 	}
-	if got.Status != "fail" || len(got.Checks) != 3 || got.Checks[2].Fix != "start <it>" || got.Checks[0].Status != "ok" {
-		t.Errorf("got %+v", got)
-	}
-	if !strings.Contains(out.String(), "start <it>") {
-		t.Errorf("signs are escaped: %s", out.String())
-	}
+	check.Equal(t, got.Status, "fail")
+	check.Equal(check.Must(t), len(got.Checks), 3)
+	check.Equal(t, got.Checks[0].Status, "ok")
+	check.Equal(t, got.Checks[2].Fix, "start <it>")
+	check.Contains(t, out.String(), "start <it>", "signs as they are")
 	out.Reset()
-	if err := (Report{}).PrintJSON(&out); err != nil || !strings.Contains(out.String(), `"checks": []`) {
-		t.Errorf("empty report: %s, %v", out.String(), err)
-	}
+	check.NoError(t, (Report{}).PrintJSON(&out))
+	check.Contains(t, out.String(), `"checks": []`, "empty report")
 }
 
 func TestOneLine(t *testing.T) {
@@ -196,9 +193,9 @@ func TestFallsBackToSMI(t *testing.T) {
 	f := healthy()
 	f.output["nvidia-smi"] = "0, GPU-a, T4, 0:1, 100, 90, 10, Enabled, Default, [N/A], [N/A], 580.1\n"
 	g, err := f.askSMI(t.Context())
-	if err != nil || g.By != "nvidia-smi" || len(g.Cards) != 1 {
-		t.Errorf("%+v, %v", g, err)
-	}
+	check.NoError(t, err)
+	check.Equal(t, g.By, "nvidia-smi")
+	check.Equal(t, len(g.Cards), 1)
 	delete(f.output, "nvidia-smi")
 	if _, err := f.askSMI(t.Context()); err == nil {
 		t.Error("no nvidia-smi is no error")

@@ -4,13 +4,13 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"strings"
 	"testing"
 	"time"
 
 	"github.com/gpuwhisk/gpuwhisk/activation"
 	"github.com/gpuwhisk/gpuwhisk/activation/etcd"
 	"github.com/gpuwhisk/gpuwhisk/invoker/config"
+	"github.com/gpuwhisk/gpuwhisk/invoker/develop/check"
 	"github.com/gpuwhisk/gpuwhisk/invoker/develop/peertest"
 )
 
@@ -90,12 +90,9 @@ func TestRealEtcd(t *testing.T) {
 	f.Etcd = (&Machine{Config: c}).Here("", "", "").Etcd
 	r := Examine(t.Context(), f.Machine, time.Minute)
 	for _, want := range []struct{ check, found string }{{"members", "(etcd 3."}, {"lease", "grants a lease"}, {"schedulers", "etcd has no scheduler under " + c.Scheduler.Cluster}} {
-		if x := r.of("etcd", want.check); len(x) != 1 || !strings.Contains(x[0].Found, want.found) {
-			t.Errorf("%s: %+v", want.check, x)
-		}
+		check.Contains(t, r.only(t, "etcd", want.check).Found, want.found, "%s", want.check)
 	}
 	c.Scheduler.Etcd.Hosts = []string{"127.0.0.1:1"}
-	if x := Examine(t.Context(), f.Machine, 5*time.Second).of("etcd", "members"); len(x) != 1 || x[0].Status != Fail {
-		t.Errorf("no etcd: %+v", x)
-	}
+	x := Examine(t.Context(), f.Machine, 5*time.Second).only(t, "etcd", "members")
+	check.Equal(t, x.Status, Fail, "no etcd: %s", x.Found)
 }

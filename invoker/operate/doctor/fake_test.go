@@ -13,6 +13,7 @@ import (
 	"github.com/gpuwhisk/gpuwhisk/activation/kafka"
 	"github.com/gpuwhisk/gpuwhisk/gpu/nvml"
 	"github.com/gpuwhisk/gpuwhisk/invoker/config"
+	"github.com/gpuwhisk/gpuwhisk/invoker/develop/check"
 	"github.com/gpuwhisk/gpuwhisk/invoker/engine/docker"
 )
 
@@ -143,6 +144,14 @@ func (r Report) of(group, name string) Report {
 		}
 	}
 	return some
+}
+
+// only is the one result that a report has of a check.
+func (r Report) only(t *testing.T, group, name string) Result {
+	t.Helper()
+	some := r.of(group, name)
+	check.Equal(check.Must(t), len(some), 1, "%s/%s in %+v", group, name, r)
+	return some[0]
 }
 
 // trial is a change to a host and what a check must then find.

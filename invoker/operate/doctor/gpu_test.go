@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/gpuwhisk/gpuwhisk/gpu/nvml"
+	"github.com/gpuwhisk/gpuwhisk/invoker/develop/check"
 )
 
 func noGPU(f *fake) {
@@ -116,9 +117,9 @@ func TestChosenDevices(t *testing.T) {
 	f.Config.Docker.Devices = "cdi"
 	for devices, want := range map[string]Status{"auto": Fail, "0": OK} {
 		f.Config.GPU.Devices = devices
-		if got := Examine(t.Context(), f.Machine, time.Minute).of("GPU", "Docker runtime"); got.Worst() != want || len(got) == 0 {
-			t.Errorf("%s: %+v, want %v", devices, got, want)
-		}
+		got := Examine(t.Context(), f.Machine, time.Minute).of("GPU", "Docker runtime")
+		check.Greater(t, len(got), 0, "%s", devices)
+		check.Equal(t, got.Worst(), want, "%s: %+v", devices, got)
 	}
 }
 
@@ -127,10 +128,8 @@ func TestUnknownIsSilent(t *testing.T) {
 	f := healthy()
 	f.cards = []nvml.Card{{UUID: "GPU-0", Memory: nvml.Memory{Total: -1, Free: -1, Used: -1}}}
 	r := Examine(t.Context(), f.Machine, time.Minute)
-	for _, check := range []string{"persistence", "compute mode", "MIG", "free memory"} {
-		if some := r.of("GPU", check); len(some) != 0 {
-			t.Errorf("%s: %+v", check, some)
-		}
+	for _, name := range []string{"persistence", "compute mode", "MIG", "free memory"} {
+		check.Equal(t, len(r.of("GPU", name)), 0, "%s in %+v", name, r)
 	}
 }
 
@@ -209,13 +208,13 @@ func TestVersions(t *testing.T) {
 		{"1.41", version{1, 41, 0}, true},
 		{"none", version{}, false},
 	} {
-		if v, ok := findVersion(tt.text); v != tt.want || ok != tt.ok {
-			t.Errorf("%q is %v, %v", tt.text, v, ok)
-		}
+		v, ok := findVersion(tt.text)
+		check.Equal(t, ok, tt.ok, "%q", tt.text)
+		check.Equal(t, v, tt.want, "%q", tt.text)
 	}
-	if names, fixed := (version{1, 17, 4}).holes(); len(names) != 2 || fixed != (version{1, 17, 8}) {
-		t.Errorf("1.17.4 has %v, fixed by %v", names, fixed)
-	}
+	names, fixed := (version{1, 17, 4}).holes()
+	check.Equal(t, len(names), 2, "1.17.4 has %q", names)
+	check.Equal(t, fixed, version{1, 17, 8})
 	if names, _ := (version{2, 0, 0}).holes(); len(names) != 0 {
 		t.Errorf("2.0.0 has %v", names)
 	}

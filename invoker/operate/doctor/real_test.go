@@ -22,6 +22,7 @@ import (
 	"software.sslmate.com/src/go-pkcs12"
 
 	"github.com/gpuwhisk/gpuwhisk/invoker/config"
+	"github.com/gpuwhisk/gpuwhisk/invoker/develop/check"
 	"github.com/gpuwhisk/gpuwhisk/invoker/develop/peertest"
 )
 
@@ -98,24 +99,21 @@ func TestPortOfAnInvokerWithTLS(t *testing.T) {
 	if err := os.WriteFile(c.Admin.TLS.KeystorePath, store, 0o600); err != nil {
 		t.Fatal(err)
 	}
-	r := Examine(t.Context(), (&Machine{Config: c}).Here("", "", ""), time.Minute).of("Host", "port")
-	if len(r) != 1 || r[0].Status != OK || !strings.Contains(r[0].Found, "an invoker answers") {
-		t.Errorf("%+v", r)
-	}
+	x := Examine(t.Context(), (&Machine{Config: c}).Here("", "", ""), time.Minute).only(t, "Host", "port")
+	check.Equal(t, x.Status, OK)
+	check.Contains(t, x.Found, "an invoker answers")
 }
 
 func TestCommand(t *testing.T) {
 	out, err := command(t.Context(), []string{"WORD=hello"}, "sh", "-c", `echo "$WORD"; echo there >&2`)
-	if err != nil || out != "hello\nthere\n" {
-		t.Errorf("%q, %v", out, err)
-	}
+	check.NoError(t, err)
+	check.Equal(t, out, "hello\nthere\n")
 	if _, err := command(t.Context(), nil, "no-such-program-here"); !errors.Is(err, exec.ErrNotFound) {
 		t.Errorf("error %v", err)
 	}
 	out, err = command(t.Context(), nil, "sh", "-c", "i=0; while [ $i -lt 9000 ]; do echo 0123456789; i=$((i+1)); done")
-	if err != nil || len(out) > 64<<10 {
-		t.Errorf("%d bytes, %v", len(out), err)
-	}
+	check.NoError(t, err)
+	check.AtMost(t, len(out), 64<<10)
 	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Millisecond)
 	defer cancel()
 	if _, err := command(ctx, nil, "sleep", "60"); err == nil {
@@ -125,9 +123,10 @@ func TestCommand(t *testing.T) {
 
 func TestDisk(t *testing.T) {
 	s, err := disk(t.Context(), t.TempDir())
-	if err != nil || s.Total <= 0 || s.Free < 0 || s.Free > s.Total {
-		t.Errorf("%+v, %v", s, err)
-	}
+	check.NoError(t, err)
+	check.Greater(t, s.Total, 0)
+	check.AtLeast(t, s.Free, 0)
+	check.AtMost(t, s.Free, s.Total)
 	if _, err := disk(t.Context(), filepath.Join(t.TempDir(), "no")); err == nil {
 		t.Error("a directory that is not there has a disk")
 	}
@@ -146,9 +145,8 @@ func TestInitProxy(t *testing.T) {
 		if err != nil {
 			output = err.Error()
 		}
-		if !strings.Contains(output, tt.want) || (err == nil) != (tt.status != 404 && tt.status != 405) {
-			t.Errorf("%d: %q, %v", tt.status, output, err)
-		}
+		check.Contains(t, output, tt.want, "%d", tt.status)
+		check.Equal(t, err == nil, tt.status != 404 && tt.status != 405, "%d: %v", tt.status, err)
 		s.Close()
 	}
 	ctx, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)
@@ -158,9 +156,8 @@ func TestInitProxy(t *testing.T) {
 		t.Fatal(err)
 	}
 	l.Close()
-	if _, err := initProxy(ctx, l.Addr().String()); err == nil || !strings.Contains(err.Error(), "nothing answers on port 8080") {
-		t.Errorf("error %v", err)
-	}
+	_, err = initProxy(ctx, l.Addr().String())
+	check.ErrorContains(t, err, "nothing answers on port 8080")
 }
 
 // TestHere examines the host that the test runs on: whatever is on it, the check
@@ -177,12 +174,8 @@ func TestHere(t *testing.T) {
 			t.Errorf("nothing of %s in %+v", g, r)
 		}
 	}
-	if m.Shim[0] != "/opt/gpuwhisk/bin/libgpuwhisk.so" {
-		t.Errorf("the shim is looked for at %v", m.Shim)
-	}
-	if got := shimPaths(config.Default(), "", "/a/b.so"); len(got) != 1 || got[0] != "/a/b.so" {
-		t.Errorf("the shim is looked for at %v", got)
-	}
+	check.Equal(t, m.Shim[0], "/opt/gpuwhisk/bin/libgpuwhisk.so")
+	check.EqualSlices(t, shimPaths(config.Default(), "", "/a/b.so"), []string{"/a/b.so"})
 }
 
 // TestMissingStore: a trust store that is not there is named, its password is
@@ -192,11 +185,11 @@ func TestMissingStore(t *testing.T) {
 	c.Kafka.Hosts, c.Kafka.SecurityProtocol = []string{"127.0.0.1:1"}, "SSL"
 	c.Kafka.TLS.TruststoreLocation = filepath.Join(t.TempDir(), "trust.jks")
 	c.Kafka.TLS.TruststorePassword = "changeit-now"
-	r := Examine(t.Context(), (&Machine{Config: c}).Here("", "", ""), time.Minute).of("Kafka", "brokers")
-	if len(r) != 1 || r[0].Status != Fail || !strings.Contains(r[0].Found, "trust.jks") || !strings.Contains(r[0].Fix, "key store") ||
-		strings.Contains(r[0].Found, "changeit-now") {
-		t.Errorf("%+v", r)
-	}
+	x := Examine(t.Context(), (&Machine{Config: c}).Here("", "", ""), time.Minute).only(t, "Kafka", "brokers")
+	check.Equal(t, x.Status, Fail)
+	check.Contains(t, x.Found, "trust.jks")
+	check.Contains(t, x.Fix, "key store")
+	check.Lacks(t, x.Found, "changeit-now")
 }
 
 // dockerHost is a real daemon to test with, or the test is skipped.
@@ -238,15 +231,12 @@ func main() {
 			}
 		}
 	}
-	if x := verdicts[good]; x.Status != OK || !strings.Contains(x.Found, "answers /init") {
-		t.Errorf("good image: %+v", x)
-	}
-	if x := verdicts[ends]; x.Status != Fail || !strings.Contains(x.Found, "ended") && !strings.Contains(x.Found, "state") {
-		t.Errorf("image that ends: %+v", x)
-	}
-	if x := verdicts["gpuwhisk-test/absent:1"]; x.Status != Fail {
-		t.Errorf("absent image: %+v", x)
-	}
+	check.Equal(t, verdicts[good].Status, OK, "%+v", verdicts)
+	check.Contains(t, verdicts[good].Found, "answers /init")
+	found := verdicts[ends].Found
+	check.Equal(t, verdicts[ends].Status, Fail, "%+v", verdicts)
+	check.That(t, strings.Contains(found, "ended") || strings.Contains(found, "state"), "%q", found)
+	check.Equal(t, verdicts["gpuwhisk-test/absent:1"].Status, Fail, "%+v", verdicts)
 	left := dockerAnswers(t, c, nil, "ps", "--all", "--quiet", "--filter", "name=gpuwhisk-doctor")
 	if strings.TrimSpace(left) != "" {
 		t.Errorf("containers are left: %s", left)

@@ -16,6 +16,7 @@ import (
 	"time"
 
 	"github.com/gpuwhisk/gpuwhisk/gpu/shimctl/shimtest"
+	"github.com/gpuwhisk/gpuwhisk/invoker/develop/check"
 	"github.com/gpuwhisk/gpuwhisk/invoker/develop/peertest"
 	"github.com/gpuwhisk/gpuwhisk/invoker/engine/devices"
 	"github.com/gpuwhisk/gpuwhisk/invoker/engine/docker"
@@ -122,10 +123,9 @@ func TestRealShim(t *testing.T) {
 	f.Arch, f.Shim, f.Command, f.Hooks = runtime.GOARCH, []string{at}, command, patientHooks
 	f.files[strings.TrimPrefix(at, "/")] = text(string(data))
 	f.files[strings.TrimPrefix(driver, "/")+"/libcuda.so.1"] = text("")
-	r := Examine(t.Context(), f.Machine, time.Minute).of("GPU", "shim")
-	if len(r) != 1 || r[0].Status == Fail || !strings.Contains(r[0].Found, "4 MiB moved off the device and 4 MiB back") {
-		t.Errorf("%+v", r)
-	}
+	x := Examine(t.Context(), f.Machine, time.Minute).only(t, "GPU", "shim")
+	check.That(t, x.Status != Fail, "%+v", x)
+	check.Contains(t, x.Found, "4 MiB moved off the device and 4 MiB back")
 }
 
 func patientHooks(ctx context.Context, library, driver string) (Tried, error) {
@@ -141,21 +141,18 @@ func TestTryHooks(t *testing.T) {
 		if err := os.WriteFile(other, libraryOf(t, "nothing"), 0o700); err != nil {
 			t.Fatal(err)
 		}
-		if _, err := tryHooks(t.Context(), 300*time.Millisecond, other, driver); err == nil || !strings.Contains(err.Error(), "does not report") {
-			t.Errorf("got %v", err)
-		}
+		_, err := tryHooks(t.Context(), 300*time.Millisecond, other, driver)
+		check.ErrorContains(t, err, "does not report")
 	})
 	t.Run("a driver that refuses", func(t *testing.T) {
 		t.Setenv("FAKE_CUDA_FAIL", "cuMemAllocManaged:0:2,cuMemAlloc_v2:0:2")
-		if _, err := patientHooks(t.Context(), library, driver); err == nil || !strings.Contains(err.Error(), "cuMemAlloc_v2 answers 2") {
-			t.Errorf("got %v", err)
-		}
+		_, err := patientHooks(t.Context(), library, driver)
+		check.ErrorContains(t, err, "cuMemAlloc_v2 answers 2")
 	})
 	t.Run("an eviction that fails", func(t *testing.T) {
 		t.Setenv("FAKE_CUDA_FAIL", "cuMemPrefetchAsync_v2:0:1,cuMemPrefetchAsync:0:1")
-		if _, err := patientHooks(t.Context(), library, driver); err == nil || !strings.Contains(err.Error(), "move memory off the device") {
-			t.Errorf("got %v", err)
-		}
+		_, err := patientHooks(t.Context(), library, driver)
+		check.ErrorContains(t, err, "move memory off the device")
 	})
 	t.Run("no driver", func(t *testing.T) {
 		if _, err := exec.Command("python3", "-c", `import ctypes; ctypes.CDLL("libcuda.so.1")`).CombinedOutput(); err == nil {
@@ -222,9 +219,9 @@ func TestJudgeLibc(t *testing.T) {
 		{docker.Libc{Name: "glibc", Major: 2, Minor: 36, Lacks: "libpthread.so.0 libdl.so.2"}, Fail, "lacks libpthread.so.0, which"},
 		{docker.Libc{Name: "glibc", Major: 2, Minor: 36, Lacks: "libdl.so.2"}, OK, "2.36"},
 	} {
-		if x := judgeLibc("i:1", c.has, needs, []string{"libpthread.so.0", "libc.so.6"})[0]; x.Status != c.want || !strings.Contains(x.Found, c.text) {
-			t.Errorf("%+v: %+v", c.has, x)
-		}
+		x := judgeLibc("i:1", c.has, needs, []string{"libpthread.so.0", "libc.so.6"})[0]
+		check.Equal(t, x.Status, c.want, "%+v", c.has)
+		check.Contains(t, x.Found, c.text, "%+v", c.has)
 	}
 }
 

@@ -4,6 +4,8 @@ import (
 	"os"
 	"path/filepath"
 	"testing"
+
+	"github.com/gpuwhisk/gpuwhisk/invoker/develop/check"
 )
 
 // TestWritable: where a directory is, or could be made, is reported without making
@@ -11,16 +13,16 @@ import (
 func TestWritable(t *testing.T) {
 	dir := t.TempDir()
 	far := filepath.Join(dir, "a", "b")
-	if at, err := writable(t.Context(), far); at != dir || err != nil {
-		t.Errorf("to be made: %s, %v", at, err)
-	}
+	at, err := writable(t.Context(), far)
+	check.NoError(t, err, "to be made")
+	check.Equal(t, at, dir, "to be made")
 	if _, err := os.Stat(filepath.Join(dir, "a")); err == nil {
 		t.Error("it was made")
 	}
 	if err := os.WriteFile(filepath.Join(dir, "a"), nil, 0o600); err != nil {
 		t.Fatal(err)
 	}
-	if at, err := writable(t.Context(), filepath.Join(dir, "a")); at != filepath.Join(dir, "a") || err == nil {
-		t.Errorf("a file: %s, %v", at, err)
-	}
+	at, err = writable(t.Context(), filepath.Join(dir, "a"))
+	check.That(t, err != nil, "a file")
+	check.Equal(t, at, filepath.Join(dir, "a"), "a file")
 }

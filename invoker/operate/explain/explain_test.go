@@ -8,6 +8,8 @@ import (
 	"testing"
 	"time"
 	"unsafe"
+
+	"github.com/gpuwhisk/gpuwhisk/invoker/develop/check"
 )
 
 var epoch = time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
@@ -64,13 +66,10 @@ Its record, written in a batch of 12, and its acks were safe 12 ms later.`
 			t.Errorf("%s: no %q in\n%s", reason, want, got)
 		}
 	}
-	if got := text(Trace{Accepted: at(0), Answered: at(1), Refused: "no such thing", Completed: at(2)}); !strings.Contains(got, "Did not run: no such thing") ||
-		!strings.Contains(got, "no record is kept") {
-		t.Errorf("refused:\n%s", got)
-	}
-	if got := text(Trace{}); got != "Accepted." {
-		t.Errorf("an empty trace: %q", got)
-	}
+	refused := text(Trace{Accepted: at(0), Answered: at(1), Refused: "no such thing", Completed: at(2)})
+	check.Contains(t, refused, "Did not run: no such thing")
+	check.Contains(t, refused, "no record is kept")
+	check.Equal(t, text(Trace{}), "Accepted.")
 }
 
 func TestLogKeepsTheLast(t *testing.T) {
@@ -82,22 +81,24 @@ func TestLogKeepsTheLast(t *testing.T) {
 	}
 	for i := range 5 {
 		a, ok := l.Find(fmt.Sprint(i))
-		if ok != (i >= 2) || ok && a.GPU.Own != i {
-			t.Errorf("trace %d: %+v, %t", i, a, ok)
+		check.Equal(t, ok, i >= 2, "trace %d", i)
+		if ok {
+			check.Equal(t, a.GPU.Own, i, "trace %d", i)
 		}
 	}
 	recent, seen := l.Recent(2)
-	if len(recent) != 2 || recent[0].ID != "4" || recent[1].ID != "3" || seen != 5 {
-		t.Errorf("recent %v of %d", recent, seen)
-	}
+	check.Equal(t, seen, 5)
+	check.Equal(check.Must(t), len(recent), 2)
+	check.Equal(t, recent[0].ID, "4")
+	check.Equal(t, recent[1].ID, "3")
 	// An id that comes again, as after a restart of a broker, is found as it
 	// was last.
 	l.Add(&Trace{ID: "4", Status: 2})
 	l.Add(&Trace{ID: "6"})
 	l.Add(&Trace{ID: "7"})
-	if a, ok := l.Find("4"); !ok || a.Status != 2 {
-		t.Errorf("the newer trace of 4 went with the older: %+v, %t", a, ok)
-	}
+	a, ok := l.Find("4")
+	check.That(check.Must(t), ok, "the newer trace of 4 went with the older")
+	check.Equal(t, a.Status, 2)
 	var none *Log
 	none.Add(&Trace{})
 	if _, ok := none.Find(""); ok {
@@ -117,16 +118,17 @@ func TestFunctions(t *testing.T) {
 	l.Add(&Trace{ID: "old", Namespace: "guest", Action: "guest/g", Start: "cold", Answered: at(-1)})
 	l.Add(&Trace{ID: "b", Namespace: "guest", Action: "guest/h", Refused: "no", Accepted: at(0), Answered: at(7)})
 	got := l.Functions(at(0))
-	if len(got) != 2 || got[0].Function != "guest/guest/f" || got[1].Function != "guest/guest/h" {
-		t.Fatalf("functions %+v", got)
-	}
-	f := got[0]
-	if f.Count != 101 || f.Failed != 50 || f.Starts["warmed"] != 101 || f.Wait != (Quantiles{50, 95, 99}) || f.Latency != (Quantiles{500, 950, 990}) {
-		t.Errorf("f: %+v", f)
-	}
-	if h := got[1]; h.Latency.P50 != 7 || len(h.Starts) != 0 {
-		t.Errorf("h: %+v", h)
-	}
+	check.Equal(check.Must(t), len(got), 2)
+	f, h := got[0], got[1]
+	check.Equal(t, f.Function, "guest/guest/f")
+	check.Equal(t, f.Count, 101)
+	check.Equal(t, f.Failed, 50)
+	check.Equal(t, f.Starts["warmed"], 101)
+	check.Equal(t, f.Wait, Quantiles{50, 95, 99})
+	check.Equal(t, f.Latency, Quantiles{500, 950, 990})
+	check.Equal(t, h.Function, "guest/guest/h")
+	check.Equal(t, h.Latency.P50, 7)
+	check.Equal(t, len(h.Starts), 0)
 }
 
 func TestUnits(t *testing.T) {
@@ -196,12 +198,12 @@ Started host-warm on 0 (A100): the container was there, its memory not on the de
 Its memory was brought to the device in 140 ms.
 Ran 900 ms; its container held 1.0 GB of device memory.
 Answered with success, 3.10 s after it was sent.`
-	if got := text(*a); got != want || a.Action != "guest/pkg/f" {
-		t.Errorf("got:\n%s\nwant:\n%s", got, want)
-	}
+	check.Equal(t, a.Action, "guest/pkg/f")
+	check.Equal(t, text(*a), want)
 	a, err = FromRecord([]byte(`{"activationId":"a2","start":10000,"end":10500,"response":{"statusCode":2},"annotations":[{"key":"initTime","value":300}]}`))
-	if got := text(*a); err != nil || !strings.Contains(got, "initialised in 300 ms") || !strings.Contains(got, "Ran 200 ms") || !strings.Contains(got, "developer error") {
-		t.Errorf("%v\n%s", err, got)
+	check.NoError(t, err)
+	for _, part := range []string{"initialised in 300 ms", "Ran 200 ms", "developer error"} {
+		check.Contains(t, text(*a), part)
 	}
 	for _, bad := range []string{"", "[]", "{}", `{"activationId":"x"}`, `{"activationId":"x","start":"y"}`} {
 		if _, err := FromRecord([]byte(bad)); err == nil {
