@@ -41,7 +41,7 @@ func checkEndToEnd(t *trial) {
 			Name: name, Exec: &whisk.Exec{Kind: "python:3", Code: &code}, Limits: &whisk.Limits{Memory: new(512), Timeout: new(60000)},
 			Annotations: whisk.KeyValueArr{{Key: "gpu", Value: map[string]any{"memory": fmt.Sprintf("%d B", bytes+bytes/8)}}},
 		}, true)
-		check(err)
+		require(err)
 	}
 	table := t.table(fmt.Sprintf("gpuwhisk standalone, process mode, gpufunc.py on %s", size(bytes)),
 		"action", "device", "start", "queue ms", "prefetch ms", "GPU ms", "memory", "contents")
@@ -107,7 +107,7 @@ func (t *trial) startStandalone(bytes int64) *standalone {
 	}
 	p := value(newProgram(t.ctx, "standalone", args, t.env()))
 	p.cmd.Cancel, p.cmd.WaitDelay = p.terminate, 10*time.Second
-	check(p.cmd.Start())
+	require(p.cmd.Start())
 	for p.lines.Scan() {
 		if found := greeting.FindStringSubmatch(p.lines.Text()); found != nil {
 			return &standalone{p, value(whisk.NewClient(&http.Client{}, &whisk.Config{Host: found[1], AuthToken: found[2], Namespace: "_"}))}

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/gpuwhisk/gpuwhisk/gpu/shimctl/shimtest"
+	"github.com/gpuwhisk/gpuwhisk/invoker/develop/check"
 	"github.com/gpuwhisk/gpuwhisk/invoker/develop/peertest"
 )
 
@@ -71,15 +72,14 @@ func TestWholeOnTheFakeDriver(t *testing.T) {
 		}
 	}
 	seen(t, r)
-	if r.Verdict != Well || r.ExitCode() != 0 {
-		t.Errorf("verdict %s, exit status %d", r.Verdict, r.ExitCode())
-	}
-	if !r.Fake || r.Driver != "fake driver" || !strings.Contains(r.Name(), "fake") {
-		t.Errorf("not called fake: %v, %q, %q", r.Fake, r.Driver, r.Name())
-	}
-	if r.Card.Name != "Fake GPU 0" || r.Card.Memory == 0 || r.Machine.Cores == 0 {
-		t.Errorf("card %+v, machine %+v", r.Card, r.Machine)
-	}
+	check.Equal(t, r.Verdict, Well)
+	check.Equal(t, r.ExitCode(), 0)
+	check.That(t, r.Fake)
+	check.Equal(t, r.Driver, "fake driver")
+	check.Contains(t, r.Name(), "fake")
+	check.Equal(t, r.Card.Name, "Fake GPU 0")
+	check.Greater(t, r.Card.Memory, 0)
+	check.Greater(t, r.Machine.Cores, 0)
 }
 
 // seen compares a step with what it must have tried: one that tried
@@ -166,9 +166,10 @@ func TestBrokenDriverIsReported(t *testing.T) {
 			s := small(t, "FAKE_CUDA_FAIL="+c.fail)
 			s.Steps = []string{c.step}
 			r := runCheck(t, s)
-			if got := r.step(t, c.step); got.Verdict != Failed || got.Reason == "" || r.ExitCode() != 1 {
-				t.Errorf("%s (%q), exit status %d, want %s with a reason, and 1", got.Verdict, got.Reason, r.ExitCode(), Failed)
-			}
+			got := r.step(t, c.step)
+			check.Equal(t, got.Verdict, Failed)
+			check.That(t, got.Reason != "")
+			check.Equal(t, r.ExitCode(), 1)
 		})
 	}
 }
@@ -177,9 +178,9 @@ func TestOneFailedStepDoesNotStopTheOthers(t *testing.T) {
 	s := small(t, "FAKE_CUDA_FAIL=cuMemPrefetchAsync_v2:0:2")
 	s.Steps = []string{"pointers", "swap", "overhead"}
 	r := runCheck(t, s)
-	if r.step(t, "swap").Verdict != Failed || r.step(t, "overhead").Verdict != Well || r.Verdict != Failed {
-		t.Errorf("%+v", r.Steps)
-	}
+	check.Equal(t, r.step(t, "swap").Verdict, Failed)
+	check.Equal(t, r.step(t, "overhead").Verdict, Well)
+	check.Equal(t, r.Verdict, Failed)
 }
 
 // Moves that take longer than the driver's own, which go by its older entry point, are
@@ -192,9 +193,9 @@ func TestSlowMovesAreBelow(t *testing.T) {
 	s.Goals = &goals
 	r := runCheck(t, s)
 	step := r.step(t, "swap")
-	if step.Verdict != Below || r.Verdict != Below || r.ExitCode() != 1 {
-		t.Errorf("%s, all %s, exit status %d: %+v", step.Verdict, r.Verdict, r.ExitCode(), step.Findings)
-	}
+	check.Equal(t, step.Verdict, Below, "%+v", step.Findings)
+	check.Equal(t, r.Verdict, Below)
+	check.Equal(t, r.ExitCode(), 1)
 	for _, f := range step.Findings {
 		slow := strings.HasPrefix(f.What, "swap out") || strings.HasPrefix(f.What, "swap in")
 		if slow != (f.Verdict == Below) {
@@ -209,9 +210,9 @@ func TestLostContentsAreFound(t *testing.T) {
 	s.FakeDriver = patched(t, "memcpy((uint8_t *)m->base + i * PAGE, stage_of(m) + i * PAGE, n);", "(void)n;")
 	for _, name := range []string{"swap", "pair", "prefetch"} {
 		step := runStep(t, s, name)
-		if step.Verdict != Failed || !strings.Contains(step.Findings[0].What, "wrong words") || step.Findings[0].Value == 0 {
-			t.Errorf("%s: %s (%s), %+v", name, step.Verdict, step.Reason, step.Findings)
-		}
+		check.Equal(check.Must(t), step.Verdict, Failed, "%s: %s, %+v", name, step.Reason, step.Findings)
+		check.Contains(t, step.Findings[0].What, "wrong words", "%s", name)
+		check.That(t, step.Findings[0].Value != 0, "%s", name)
 	}
 }
 
@@ -221,12 +222,9 @@ func TestKeptPagesAreFound(t *testing.T) {
 	s := small(t)
 	s.FakeDriver = patched(t, "*kept -= some;\n\t\tlack -= some;", "(void)some;")
 	step := runStep(t, s, "swap")
-	if step.Verdict != Below || !strings.Contains(step.Reason, "free after an eviction") {
-		t.Errorf("%s (%s), %+v", step.Verdict, step.Reason, step.Findings)
-	}
-	if !strings.Contains(strings.Join(step.Remarks, "\n"), "did not get plain memory") {
-		t.Errorf("no process asked for the memory: %q", step.Remarks)
-	}
+	check.Equal(t, step.Verdict, Below, "%+v", step.Findings)
+	check.Contains(t, step.Reason, "free after an eviction")
+	check.Contains(t, strings.Join(step.Remarks, "\n"), "did not get plain memory", "what asked for the memory")
 }
 
 // patched builds a fake driver that does one thing in another way.
@@ -306,13 +304,11 @@ func shimAlone(t *testing.T, dir string) string {
 // A card that has too little free is left alone.
 func TestLittleFreeMemory(t *testing.T) {
 	step := runStep(t, small(t, "FAKE_CUDA_MEMORY=3000000"), "prefetch")
-	if step.Verdict != Skipped || !strings.Contains(step.Reason, "free") {
-		t.Errorf("%s: %s", step.Verdict, step.Reason)
-	}
+	check.Equal(t, step.Verdict, Skipped)
+	check.Contains(t, step.Reason, "free")
 	step = runStep(t, small(t, "FAKE_CUDA_MEMORY=200000000"), "swap") // less than the margin that a worker keeps
-	if step.Verdict != Failed || !strings.Contains(step.Reason, "not enough free device memory") {
-		t.Errorf("%s: %s", step.Verdict, step.Reason)
-	}
+	check.Equal(t, step.Verdict, Failed)
+	check.Contains(t, step.Reason, "not enough free device memory")
 }
 
 func TestOutOfTime(t *testing.T) {
@@ -320,9 +316,8 @@ func TestOutOfTime(t *testing.T) {
 	s.Steps, s.Limit = []string{"swap", "overhead"}, 2*time.Second
 	r := runCheck(t, s)
 	for _, step := range r.Steps {
-		if step.Verdict != Failed || !strings.Contains(step.Reason, "out of time") {
-			t.Errorf("%s: %s (%s)", step.Name, step.Verdict, step.Reason)
-		}
+		check.Equal(t, step.Verdict, Failed, "%s", step.Name)
+		check.Contains(t, step.Reason, "out of time", "%s", step.Name)
 	}
 }
 

@@ -92,7 +92,7 @@ func checkFrameworks(t *trial) {
 			programs[i].end(endTime)
 		}
 	}
-	check(errors.Join(errs...))
+	require(errors.Join(errs...))
 }
 
 func (t *trial) swapFramework(table *Table, f framework, p *program, bytes int64) {

@@ -204,7 +204,7 @@ func (f *fixture) step(ctx context.Context, st step) Result {
 	defer cancel()
 	t := &trial{fixture: f, Result: &r, ctx: ctx}
 	err := catch(func() {
-		check(ctx.Err())
+		require(ctx.Err())
 		st.run(t)
 	})
 	// Programs are killed at the end of the time, and what they leave undone gives other errors.
@@ -223,19 +223,19 @@ func (f *fixture) step(ctx context.Context, st step) Result {
 // failure carries an error out of a step.
 type failure struct{ err error }
 
-// check ends the step if there is an error.
-func check(err error) {
+// require ends the step if there is an error.
+func require(err error) {
 	if err != nil {
 		panic(failure{err})
 	}
 }
 
 // fail ends the step.
-func fail(format string, args ...any) { check(fmt.Errorf(format, args...)) }
+func fail(format string, args ...any) { require(fmt.Errorf(format, args...)) }
 
 // value is the value of a call that must not fail.
 func value[T any](v T, err error) T {
-	check(err)
+	require(err)
 	return v
 }
 
@@ -275,5 +275,5 @@ func parallel(n, atOnce int, f func(i int)) {
 	for i := range n {
 		g.Go(func() error { return catch(func() { f(i) }) })
 	}
-	check(g.Wait())
+	require(g.Wait())
 }

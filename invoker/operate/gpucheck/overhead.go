@@ -50,7 +50,7 @@ func checkOverhead(t *trial) {
 			{"GEMM", fmt.Sprintf("gemm %d", pick(t.fake(), 64, 2048))},
 			{"loop of small kernels", "loop"},
 		} {
-			check(attempt(b.name+", "+w.name, func() { t.compare(table, b, w) }))
+			require(attempt(b.name+", "+w.name, func() { t.compare(table, b, w) }))
 		}
 	}
 }

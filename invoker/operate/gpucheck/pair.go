@@ -74,7 +74,7 @@ func checkMPS(t *trial) {
 	guests[0].container.Limit(bytes+bytes/2, 0)
 	value(guests[0].container.Report(t.ctx)) // it has its limit by then
 	err := catch(func() { guests[0].fill(bytes, 21) })
-	check(t.ctx.Err())
+	require(t.ctx.Err())
 	t.must("blocks given beyond the limit of one and a half", pick(err == nil, 1.0, 0), "0", err != nil)
 	t.none("wrong words in the other, after that", wrongWords(guests[1]))
 }

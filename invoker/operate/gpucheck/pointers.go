@@ -47,7 +47,7 @@ func (t *trial) pointers(env []string) (entries []entry) {
 	out, err := cmd.Output()
 	for line := range bytes.Lines(out) {
 		var e entry
-		check(decode(line, &e))
+		require(decode(line, &e))
 		entries = append(entries, e)
 	}
 	if err != nil {

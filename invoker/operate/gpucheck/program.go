@@ -175,7 +175,7 @@ func (t *trial) start(name string, args []string, shim bool, env ...string) *pro
 // half, as their neighbours are busy or not.
 func onOneCore(programs ...*program) {
 	var own, last unix.CPUSet
-	check(unix.SchedGetaffinity(0, &own))
+	require(unix.SchedGetaffinity(0, &own))
 	for cpu, left := 0, own.Count(); left > 0; cpu++ {
 		if own.IsSet(cpu) {
 			left--

@@ -159,7 +159,7 @@ type errSkip struct{ reason string }
 func (e errSkip) Error() string { return e.reason }
 
 // skip ends the step as one that had nothing to work with.
-func skip(format string, args ...any) { check(errSkip{fmt.Sprintf(format, args...)}) }
+func skip(format string, args ...any) { require(errSkip{fmt.Sprintf(format, args...)}) }
 
 // conclude sums a step up: the worst of its findings, or its error.
 func (r *Result) conclude(err error) {

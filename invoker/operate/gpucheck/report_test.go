@@ -8,6 +8,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/gpuwhisk/gpuwhisk/invoker/develop/check"
 )
 
 func TestNameDistinguishesFakeFromReal(t *testing.T) {
@@ -45,9 +47,8 @@ func TestReportIsWrittenTwiceOver(t *testing.T) {
 		}
 	}
 	files, err := os.ReadDir(dir)
-	if err != nil || len(files) != 4 {
-		t.Fatalf("%d files, %v", len(files), err)
-	}
+	check.NoError(t, err)
+	check.Equal(check.Must(t), len(files), 4)
 	for _, f := range files {
 		if !strings.Contains(f.Name(), "fake") {
 			t.Errorf("%s lacks the word fake", f.Name())
@@ -67,9 +68,8 @@ func TestReportIsWrittenTwiceOver(t *testing.T) {
 	if err := json.Unmarshal([]byte(out.String()), &back); err != nil {
 		t.Fatal(err)
 	}
-	if !back.Fake || back.Steps[0].Tables[0].Rows[0][0] != "1|2" {
-		t.Errorf("JSON came back as %+v", back)
-	}
+	check.That(t, back.Fake)
+	check.Equal(t, back.Steps[0].Tables[0].Rows[0][0], "1|2")
 }
 
 func TestRealReportHasNoWordOfFake(t *testing.T) {
@@ -124,9 +124,8 @@ func TestVerdictOfAll(t *testing.T) {
 			r.Steps = append(r.Steps, Result{Verdict: v})
 		}
 		r.judge()
-		if r.Verdict != c.want || r.ExitCode() != c.exit {
-			t.Errorf("%v: %s, exit status %d, want %s, %d", c.steps, r.Verdict, r.ExitCode(), c.want, c.exit)
-		}
+		check.Equal(t, r.Verdict, c.want, "%v", c.steps)
+		check.Equal(t, r.ExitCode(), c.exit, "%v", c.steps)
 	}
 }
 
