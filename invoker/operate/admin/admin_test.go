@@ -11,6 +11,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/gpuwhisk/gpuwhisk/invoker/develop/check"
 )
 
 type pings struct{ on bool }
@@ -85,12 +87,9 @@ func TestHandler(t *testing.T) {
 		{"GET", "/status", "invoker.user", 200, `"inFlight": 3`},
 	} {
 		w := ask(t, h, c.method, c.path, c.user)
-		if w.Code != c.status || !strings.Contains(w.Body.String(), c.want) {
-			t.Errorf("%s %s: %d %q, want %d %q", c.method, c.path, w.Code, w.Body, c.status, c.want)
-		}
-		if w.Header().Get("X-Request-ID") == "" {
-			t.Errorf("%s %s: no transaction id", c.method, c.path)
-		}
+		check.Equal(t, w.Code, c.status, "%s %s", c.method, c.path)
+		check.Contains(t, w.Body.String(), c.want, "%s %s", c.method, c.path)
+		check.That(t, w.Header().Get("X-Request-ID") != "", "%s %s", c.method, c.path)
 	}
 	statusErr = errors.New("dispatcher has ended")
 	if w := ask(t, h, "GET", "/status", "invoker.user"); w.Code != 503 {
@@ -121,9 +120,8 @@ func TestForeignPagesChangeNothing(t *testing.T) {
 		w := httptest.NewRecorder()
 		on.on = true
 		h.ServeHTTP(w, r)
-		if w.Code != c.status || on.on != (c.status == 403) {
-			t.Errorf("%s: %d %s, enabled %t", name, w.Code, w.Body, on.on)
-		}
+		check.Equal(t, w.Code, c.status, "%s: %s", name, w.Body)
+		check.Equal(t, on.on, c.status == 403, "%s", name)
 	}
 }
 

@@ -19,6 +19,7 @@ import (
 	"github.com/chromedp/chromedp/kb"
 
 	"github.com/gpuwhisk/gpuwhisk/activation"
+	"github.com/gpuwhisk/gpuwhisk/invoker/develop/check"
 	"github.com/gpuwhisk/gpuwhisk/invoker/develop/harness"
 	"github.com/gpuwhisk/gpuwhisk/invoker/develop/peertest"
 	"github.com/gpuwhisk/gpuwhisk/invoker/develop/standalone"
@@ -168,9 +169,10 @@ func TestConsoleInABrowser(t *testing.T) {
 		do(ctx, t, chromedp.Evaluate(fmt.Sprintf(`(() => { const tr = document.querySelector('tr[data-flow="guest/guest/%s"]');
 			const at = (c) => tr.querySelector("[data-col=" + c + "]").textContent;
 			return {Calls: at("calls"), State: at("state"), Queued: at("queued"), Failed: at("failed"), Latency: at("latency")}; })()`, name), &row))
-		if row.Calls != fmt.Sprint(n) || row.Queued != "0" || row.Failed != "0" || row.Latency == "" {
-			t.Errorf("%s: the page shows %+v of %d calls", name, row, n)
-		}
+		check.Equal(t, row.Calls, fmt.Sprint(n), "%s on the page", name)
+		check.Equal(t, row.Queued, "0", "%s on the page", name)
+		check.Equal(t, row.Failed, "0", "%s on the page", name)
+		check.That(t, row.Latency != "", "%s on the page", name)
 	}
 	p.compareDevices(ctx)
 	p.openRecent(ctx)
@@ -233,9 +235,9 @@ func (p *platform) compareDevices(ctx context.Context) {
 			}
 		}
 	}
-	if code, text := p.ask("GET", "/console/snapshot", nil); code != 200 || json.Unmarshal(text, &status) != nil {
-		t.Fatalf("snapshot: %d %.200s", code, text)
-	}
+	code, text := p.ask("GET", "/console/snapshot", nil)
+	check.Equal(check.Must(t), code, 200, "%.200s", text)
+	check.NoError(t, json.Unmarshal(text, &status), "%.200s", text)
 	work := status.Status.Work
 	do(ctx, t, until(fmt.Sprintf(`document.getElementById("containers-count").textContent.startsWith("%d:")`, len(work.Containers))))
 	if len(work.Devices) != 2 {
@@ -244,9 +246,8 @@ func (p *platform) compareDevices(ctx context.Context) {
 	for _, d := range work.Devices {
 		var text string
 		do(ctx, t, chromedp.Text(fmt.Sprintf(`[data-device="%s"]`, d.Device), &text))
-		if !strings.Contains(text, fmt.Sprintf("%d of %d tokens", d.InFlight, d.Tokens)) || !strings.Contains(text, "simulated") {
-			t.Errorf("device %s: the page shows %q, /status %+v", d.Device, text, d)
-		}
+		check.Contains(t, text, fmt.Sprintf("%d of %d tokens", d.InFlight, d.Tokens), "device %s on the page", d.Device)
+		check.Contains(t, text, "simulated", "device %s on the page", d.Device)
 	}
 }
 
@@ -263,9 +264,9 @@ func (p *platform) openRecent(ctx context.Context) {
 	}
 	shoot(ctx, p.t, "explain")
 	do(ctx, p.t, chromedp.Click("#story .close"), until(`!document.getElementById("story").open`))
-	if status, text := p.ask("GET", "/console/explain/"+id, nil); status != 200 || !strings.Contains(string(text), id) {
-		p.t.Errorf("explain %s: %d %s", id, status, text)
-	}
+	status, text := p.ask("GET", "/console/explain/"+id, nil)
+	check.Equal(p.t, status, 200)
+	check.Contains(p.t, string(text), id)
 }
 
 // keys tries the page's keys.

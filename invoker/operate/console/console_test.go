@@ -10,6 +10,8 @@ import (
 	"net/http/httptest"
 	"strings"
 	"testing"
+
+	"github.com/gpuwhisk/gpuwhisk/invoker/develop/check"
 )
 
 func get(t *testing.T, h http.Handler, path string) *httptest.ResponseRecorder {
@@ -46,9 +48,8 @@ func TestConsoleServes(t *testing.T) {
 		"/..%2fconsole.go":                    {404, ""},
 	} {
 		w := get(t, h, path)
-		if w.Code != want.status || !strings.Contains(w.Body.String(), want.text) {
-			t.Errorf("%s: %d %.80q, want %d %q", path, w.Code, w.Body, want.status, want.text)
-		}
+		check.Equal(t, w.Code, want.status, "%s", path)
+		check.Contains(t, w.Body.String(), want.text, "%s", path)
 		if !strings.Contains(w.Header().Get("Content-Security-Policy"), "default-src 'self'") {
 			t.Errorf("%s may load from elsewhere", path)
 		}
@@ -62,9 +63,9 @@ func TestConsoleServes(t *testing.T) {
 	fails = true
 	h.(http.HandlerFunc)(httptest.NewRecorder(), httptest.NewRequest("GET", "/", nil))
 	c := New(Options{Snapshot: func(context.Context) (any, error) { return nil, errors.New("ended") }})
-	if w := get(t, c, "/snapshot"); w.Code != 503 || !strings.Contains(w.Body.String(), "ended") {
-		t.Errorf("no snapshot: %d %s", w.Code, w.Body)
-	}
+	w := get(t, c, "/snapshot")
+	check.Equal(t, w.Code, 503, "no snapshot")
+	check.Contains(t, w.Body.String(), "ended", "no snapshot")
 }
 
 // TestStreamEndsWithItsServer: a stream lasts as long as the page is open, and
@@ -97,9 +98,8 @@ func TestStreamEndsWithItsServer(t *testing.T) {
 	for _, encoding := range []string{"gzip", "identity"} {
 		lines := read(encoding)
 		for _, want := range []string{"event: snapshot", `data: {"n":`, "", "event: snapshot", `data: {"n":`} {
-			if !lines.Scan() || !strings.HasPrefix(lines.Text(), want) {
-				t.Fatalf("%s: %q, want %q (%v)", encoding, lines.Text(), want, lines.Err())
-			}
+			check.That(check.Must(t), lines.Scan(), "%s: %q is awaited: %v", encoding, want, lines.Err())
+			check.That(check.Must(t), strings.HasPrefix(lines.Text(), want), "%s: %q, want %q", encoding, lines.Text(), want)
 		}
 	}
 	last := []*bufio.Scanner{read("identity"), read("gzip")}
@@ -129,7 +129,6 @@ func TestPageIsSmall(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if sum > 200_000 || sum < 20_000 {
-		t.Errorf("the page has %d bytes", sum)
-	}
+	check.AtLeast(t, sum, 20_000)
+	check.AtMost(t, sum, 200_000)
 }

@@ -9,6 +9,8 @@ import (
 	"testing"
 
 	"github.com/chromedp/chromedp"
+
+	"github.com/gpuwhisk/gpuwhisk/invoker/develop/check"
 )
 
 // TestForeignPagesInABrowser: a page of another origin can neither deploy an action,
@@ -28,9 +30,9 @@ func TestForeignPagesInABrowser(t *testing.T) {
 		p.s.Info().APIHost+"/api/v1/namespaces/_/actions/evil", put, g.AuthKey()), nil), until(`window.ended !== undefined`))
 	var ended string
 	do(ctx, t, chromedp.Evaluate(`window.ended`, &ended))
-	if status, _ := p.ask("GET", "/api/v1/namespaces/_/actions/evil", nil); status != 404 || ended != "refused" {
-		t.Errorf("an action by a foreign page: its request was %s, then %d", ended, status)
-	}
+	check.Equal(t, ended, "refused", "an action by a foreign page")
+	status, _ := p.ask("GET", "/api/v1/namespaces/_/actions/evil", nil)
+	check.Equal(t, status, 404, "the action of a foreign page")
 
 	admin := p.invoker.Admin()
 	do(ctx, t, chromedp.Navigate(page.URL), chromedp.Evaluate(fmt.Sprintf(`(() => { const form = document.createElement("form");

@@ -9,6 +9,7 @@ import (
 	"github.com/chromedp/cdproto/performance"
 	"github.com/chromedp/chromedp"
 
+	"github.com/gpuwhisk/gpuwhisk/invoker/develop/check"
 	"github.com/gpuwhisk/gpuwhisk/invoker/operate/console"
 )
 
@@ -53,9 +54,8 @@ func TestThousandInABrowser(t *testing.T) {
 	var rows, elements int
 	do(ctx, t, chromedp.Evaluate(`document.querySelectorAll("tbody tr").length`, &rows), chromedp.Evaluate(`document.querySelectorAll("*").length`, &elements))
 	t.Logf("%d rows, %d elements", rows, elements)
-	if rows > 150 || elements > 3000 {
-		t.Errorf("%d rows and %d elements for what fits on a screen", rows, elements)
-	}
+	check.AtMost(t, rows, 150, "what fits on a screen")
+	check.AtMost(t, elements, 3000, "what fits on a screen")
 	// The last row is there when one scrolls to it, below nearly a thousand others.
 	last := `(() => { const view = document.getElementById("functions").parentElement, all = document.querySelectorAll("#functions tbody tr:not(.gap)");
 		const foot = all[all.length - 1].getBoundingClientRect(), box = view.getBoundingClientRect();

@@ -10,6 +10,8 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 	dto "github.com/prometheus/client_model/go"
+
+	"github.com/gpuwhisk/gpuwhisk/invoker/develop/check"
 )
 
 // lines of a StatsD that sends nowhere.
@@ -50,9 +52,8 @@ func TestStatsDNames(t *testing.T) {
 		}
 	}
 	for _, line := range slices.Concat(plain, tagged) {
-		if strings.Contains(line, "gpuwhisk") || !strings.HasPrefix(line, "openwhisk-statsd.invoker0.") {
-			t.Errorf("%s is sent", line)
-		}
+		check.Lacks(t, line, "gpuwhisk")
+		check.That(t, strings.HasPrefix(line, "openwhisk-statsd.invoker0."), "%s", line)
 	}
 	if t.Failed() {
 		t.Log(strings.Join(slices.Concat(plain, tagged), "\n"))
@@ -125,19 +126,15 @@ func TestTimesKeepTheirSum(t *testing.T) {
 		got, made := taken(last, read()), 0.0
 		for _, g := range got {
 			made += g.value * g.times
-			if g.value < g.low || g.value > g.upp {
-				t.Errorf("%v: %+v is outside its bucket", c.since, g)
-			}
+			check.AtLeast(t, g.value, g.low, "%v: %+v", c.since, g)
+			check.AtMost(t, g.value, g.upp, "%v: %+v", c.since, g)
 		}
-		if len(got) != len(c.want) || math.Abs(made-sum) > 1e-9 {
-			t.Errorf("%v: %+v, which is %v together", c.since, got, made)
-			continue
-		}
+		check.AtMost(t, math.Abs(made-sum), 1e-9, "%v: %+v", c.since, got)
+		check.Equal(check.Must(t), len(got), len(c.want), "%v: %+v", c.since, got)
 		for i, w := range c.want {
-			if g := got[i]; g.times != w.times {
-				t.Errorf("%v: %+v, want %+v", c.since, got, c.want)
-			} else if len(c.want) == 1 && math.Abs(g.value-w.value) > 1e-9 {
-				t.Errorf("%v: %v s, want %v s", c.since, g.value, w.value)
+			check.Equal(t, got[i].times, w.times, "%v: %+v", c.since, got)
+			if len(c.want) == 1 {
+				check.AtMost(t, math.Abs(got[i].value-w.value), 1e-9, "%v: %+v", c.since, got)
 			}
 		}
 		if again := taken(read(), read()); len(again) != 0 {

@@ -3,6 +3,7 @@ package trace
 import (
 	"bytes"
 	"context"
+	"encoding/hex"
 	"encoding/json"
 	"io"
 	"log/slog"
@@ -16,6 +17,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/gpuwhisk/gpuwhisk/invoker/develop/check"
 	"github.com/gpuwhisk/gpuwhisk/invoker/operate/explain"
 	collector "go.opentelemetry.io/proto/otlp/collector/trace/v1"
 	common "go.opentelemetry.io/proto/otlp/common/v1"
@@ -148,9 +150,7 @@ func TestPhasesArrive(t *testing.T) {
 		tr := open(t, try.c)
 		tr.Ended(sample(), nil)
 		shut(t, tr)
-		if s := tr.Stats(); s.Sent != int64(len(phases)) || s.Failed+s.Dropped != 0 {
-			t.Errorf("%+v: %+v", try.c, s)
-		}
+		check.Equal(t, tr.Stats(), Stats{Sent: int64(len(phases))}, "%+v", try.c)
 		judge(t, try.r.spans)
 		for key, want := range map[string]string{"service.name": "whisk", "deployment.environment": "try", "service.instance.id": "invoker0"} {
 			if got := try.r.about[key]; !strings.Contains(got, want) {
@@ -175,9 +175,9 @@ func judge(t *testing.T, spans []*otlp.Span) {
 		t.Fatal("no span of the whole")
 	}
 	root := spans[i]
-	if len(root.ParentSpanId) > 0 || root.Kind != otlp.Span_SPAN_KIND_CONSUMER || root.Status.Code != otlp.Status_STATUS_CODE_ERROR {
-		t.Errorf("the whole: parent %x, %s, %s", root.ParentSpanId, root.Kind, root.Status)
-	}
+	check.Equal(t, hex.EncodeToString(root.ParentSpanId), "")
+	check.Equal(t, root.Kind, otlp.Span_SPAN_KIND_CONSUMER)
+	check.Equal(t, root.Status.Code, otlp.Status_STATUS_CODE_ERROR)
 	about := values(root.Attributes)
 	for key, want := range map[string]string{
 		"faas.invocation_id": "f3451515706c4512a5e615cbb7db0a89", "faas.coldstart": "true", "openwhisk.namespace": "guest",
@@ -193,11 +193,11 @@ func judge(t *testing.T, spans []*otlp.Span) {
 			t.Errorf("span %q", s.Name)
 			continue
 		}
-		if s.StartTimeUnixNano != uint64(at(want[0]).UnixNano()) || s.EndTimeUnixNano != uint64(at(want[1]).UnixNano()) {
-			t.Errorf("%s: from %d to %d", s.Name, s.StartTimeUnixNano, s.EndTimeUnixNano)
-		}
-		if !bytes.Equal(s.TraceId, root.TraceId) || s != root && !bytes.Equal(s.ParentSpanId, root.SpanId) {
-			t.Errorf("%s is in trace %x under %x", s.Name, s.TraceId, s.ParentSpanId)
+		check.Equal(t, s.StartTimeUnixNano, uint64(at(want[0]).UnixNano()), "%s", s.Name)
+		check.Equal(t, s.EndTimeUnixNano, uint64(at(want[1]).UnixNano()), "%s", s.Name)
+		check.Equal(t, hex.EncodeToString(s.TraceId), hex.EncodeToString(root.TraceId), "%s", s.Name)
+		if s != root {
+			check.Equal(t, hex.EncodeToString(s.ParentSpanId), hex.EncodeToString(root.SpanId), "%s", s.Name)
 		}
 	}
 }
@@ -232,19 +232,11 @@ func TestJoinsTheMessage(t *testing.T) {
 			t.Errorf("%s: no span", name)
 			continue
 		}
-		if c.trace != "" && hexa(r.spans[i].TraceId) != c.trace || hexa(r.spans[i].ParentSpanId) != c.parent {
-			t.Errorf("%s: in trace %x under %x", name, r.spans[i].TraceId, r.spans[i].ParentSpanId)
+		if c.trace != "" {
+			check.Equal(t, hex.EncodeToString(r.spans[i].TraceId), c.trace, "%s", name)
 		}
+		check.Equal(t, hex.EncodeToString(r.spans[i].ParentSpanId), c.parent, "%s", name)
 	}
-}
-
-func hexa(b []byte) string {
-	const digits = "0123456789abcdef"
-	var out []byte
-	for _, c := range b {
-		out = append(out, digits[c>>4], digits[c&15])
-	}
-	return string(out)
 }
 
 // TestNeverBlocks: a receiver that takes nothing costs traces, which are counted,
@@ -278,9 +270,8 @@ func TestNeverBlocks(t *testing.T) {
 		t.Error(err)
 	}
 	s := tr.Stats()
-	if s.Sent != 0 || s.Failed != (n-s.Dropped)*int64(len(phases)) {
-		t.Errorf("%d activations: %+v", n, s)
-	}
+	check.Equal(t, s.Sent, 0)
+	check.Equal(t, s.Failed, (n-s.Dropped)*int64(len(phases)), "%d activations, %d dropped", n, s.Dropped)
 	if strings.Count(logged.String(), "traces are not taken") != 1 {
 		t.Errorf("logged: %s", logged.String())
 	}

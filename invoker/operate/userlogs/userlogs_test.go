@@ -14,6 +14,8 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	"github.com/gpuwhisk/gpuwhisk/invoker/develop/check"
 )
 
 func config(dir string) Config {
@@ -67,14 +69,12 @@ func TestRotation(t *testing.T) {
 	if err := f.Close(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	if got := read(t, dir); !slices.Equal(got, want) {
-		t.Errorf("files hold %q, want %q", got, want)
-	}
+	check.EqualSlices(t, read(t, dir), want)
 	names, _ := os.ReadDir(dir)
 	for _, name := range names {
-		if info, err := name.Info(); err != nil || info.Mode() != 0o666 {
-			t.Errorf("%s: %v, %v", name.Name(), info.Mode(), err)
-		}
+		info, err := name.Info()
+		check.NoError(t, err)
+		check.Equal(t, info.Mode(), 0o666, "%s", name.Name())
 	}
 	f.Write(entry("f", 5)) // too late, and harmless
 	if f.Dropped() != 1 {
@@ -109,9 +109,8 @@ func TestDiskAway(t *testing.T) {
 	}
 	<-tried
 	<-tried // it has failed once, and tries again
-	if !strings.Contains(f.Trouble(), "no disk") || f.Dropped() != 4 {
-		t.Errorf("trouble %q, %d dropped", f.Trouble(), f.Dropped())
-	}
+	check.Contains(t, f.Trouble(), "no disk")
+	check.Equal(t, f.Dropped(), 4)
 	away.Store(false)
 	if err := f.Close(t.Context()); err != nil {
 		t.Fatal(err)
@@ -130,9 +129,7 @@ func TestEndWithoutDisk(t *testing.T) {
 	f.Write(entry("a", 10))
 	ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
 	defer cancel()
-	if err := f.Close(ctx); err == nil || !strings.Contains(err.Error(), "1 activations") {
-		t.Errorf("got %v", err)
-	}
+	check.ErrorContains(t, f.Close(ctx), "1 activations")
 }
 
 // A file never holds a part of an entry, on a disk that is full in the middle of
@@ -167,18 +164,19 @@ func TestDiskFull(t *testing.T) {
 	f.Write(first)
 	f.Write(second)
 	<-full
-	if got := read(t, dir); len(got) == 0 || got[0] != string(first) {
-		t.Errorf("with a full disk the first file holds %d bytes", len(got[0]))
-	}
+	got := read(t, dir)
+	check.AtLeast(check.Must(t), len(got), 1, "files on a full disk")
+	check.That(t, got[0] == string(first), "the first file on a full disk has %d bytes", len(got[0]))
 	if err := os.Remove(filler); err != nil {
 		t.Fatal(err)
 	}
 	if err := f.Close(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	if got := read(t, dir); len(got) != 2 || got[0] != string(first) || got[1] != string(second) {
-		t.Errorf("%d files of %d bytes", len(got), len(strings.Join(got, "")))
-	}
+	got = read(t, dir)
+	check.Equal(check.Must(t), len(got), 2)
+	check.That(t, got[0] == string(first), "the first file has %d bytes", len(got[0]))
+	check.That(t, got[1] == string(second), "the second file has %d bytes", len(got[1]))
 }
 
 type writer func(line []byte)
