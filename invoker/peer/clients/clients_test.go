@@ -3,12 +3,12 @@ package clients
 import (
 	"log/slog"
 	"reflect"
-	"strings"
 	"testing"
 	"time"
 
 	"github.com/gpuwhisk/gpuwhisk/activation/etcd"
 	"github.com/gpuwhisk/gpuwhisk/invoker/config"
+	"github.com/gpuwhisk/gpuwhisk/invoker/develop/check"
 	"github.com/gpuwhisk/gpuwhisk/invoker/engine/docker"
 )
 
@@ -61,12 +61,12 @@ func TestCouchDB(t *testing.T) {
 	c := config.Default()
 	c.CouchDB = config.CouchDB{Protocol: "https", Host: "::1", Port: 6984, Username: "u", Password: "p", Entities: "e", Subjects: "s", Activations: "a"}
 	got := CouchDB(c, quiet)
-	if names := []string{got.Whisks, got.Subjects, got.Activations}; got.URL != "https://[::1]:6984" || !reflect.DeepEqual(names, []string{"e", "s", "a"}) {
-		t.Errorf("databases %q at %s", names, got.URL)
-	}
-	if got.Username != "u" || got.Password != "p" {
-		t.Errorf("login %s, %s", got.Username, got.Password)
-	}
+	check.Equal(t, got.URL, "https://[::1]:6984")
+	check.Equal(t, got.Whisks, "e")
+	check.Equal(t, got.Subjects, "s")
+	check.Equal(t, got.Activations, "a")
+	check.Equal(t, got.Username, "u")
+	check.Equal(t, got.Password, "p")
 	for what, change := range map[string]func(*config.Records){
 		"dropped":   func(r *config.Records) { r.Discard = true },
 		"elsewhere": func(r *config.Records) { r.Store = config.StoreCouchbase },
@@ -84,15 +84,13 @@ func TestCouchDB(t *testing.T) {
 func TestKafka(t *testing.T) {
 	c := config.Default().Kafka
 	c.Hosts = []string{"127.0.0.1:1"}
-	if _, err := Kafka(c, "test", quiet); err != nil {
-		t.Errorf("in plain text: %v", err)
-	}
+	_, err := Kafka(c, "test", quiet)
+	check.NoError(t, err, "in plain text")
 	c.SecurityProtocol = "SASL_PLAINTEXT"
-	if _, err := Kafka(c, "test", quiet); err == nil || !strings.Contains(err.Error(), "sasl-mechanism") {
-		t.Errorf("without a login: %v", err)
-	}
+	_, err = Kafka(c, "test", quiet)
+	check.ErrorContains(t, err, "sasl-mechanism", "without a login")
 	c.SecurityProtocol, c.TLS.TruststoreLocation, c.TLS.TruststorePassword = "SSL", "/nowhere/trust.jks", "pass-w0rd"
-	if _, err := Kafka(c, "test", quiet); err == nil || !strings.Contains(err.Error(), "trust.jks") || strings.Contains(err.Error(), "pass-w0rd") {
-		t.Errorf("without a store: %v", err)
-	}
+	_, err = Kafka(c, "test", quiet)
+	check.ErrorContains(check.Must(t), err, "trust.jks", "without a store")
+	check.Lacks(t, err.Error(), "pass-w0rd")
 }

@@ -9,7 +9,6 @@ import (
 	"crypto/tls"
 	"crypto/x509"
 	"crypto/x509/pkix"
-	"errors"
 	"math/big"
 	"net"
 	"os"
@@ -20,6 +19,8 @@ import (
 
 	"github.com/pavlo-v-chernykh/keystore-go/v4"
 	"software.sslmate.com/src/go-pkcs12"
+
+	"github.com/gpuwhisk/gpuwhisk/invoker/develop/check"
 )
 
 const pass = "openwhisk"
@@ -184,12 +185,8 @@ func TestDecodeRefuses(t *testing.T) {
 		{"JCEKS", []byte{0xce, 0xce, 0xce, 0xce, 0}, pass, "JCEKS is not served"},
 	} {
 		_, err := Decode(tt.data, tt.password, "")
-		if err == nil || !strings.Contains(err.Error(), tt.want) {
-			t.Errorf("%s: %v, want %q", tt.name, err, tt.want)
-		}
-		if err != nil && strings.Contains(err.Error(), tt.password) {
-			t.Errorf("%s: the error shows the password: %v", tt.name, err)
-		}
+		check.ErrorContains(check.Must(t), err, tt.want, "%s", tt.name)
+		check.Lacks(t, err.Error(), tt.password, "%s", tt.name)
 	}
 }
 
@@ -298,13 +295,12 @@ func TestServerWithClientAuth(t *testing.T) {
 		t.Fatal(err)
 	}
 	trust := file(t, p12Trust(t, root.cert))
-	if c, s := shake(t, insistent(named(must(t, trust, own, true), "me")), server); c != nil || s != nil {
-		t.Errorf("own certificate: client %v, server %v", c, s)
-	}
+	c, s := shake(t, insistent(named(must(t, trust, own, true), "me")), server)
+	check.ErrorIs(t, c, nil, "client with its own certificate")
+	check.ErrorIs(t, s, nil, "server of its own certificate")
 	other := file(t, p12(t, neighbour.key, neighbour.cert, public.cert))
-	if _, s := shake(t, insistent(named(must(t, trust, other, true), "me")), server); s == nil {
-		t.Error("a neighbour of the same authority was let in")
-	}
+	_, s = shake(t, insistent(named(must(t, trust, other, true), "me")), server)
+	check.That(t, s != nil, "a neighbour of the same authority was let in")
 }
 
 // insistent sends its certificate whatever authorities the server lists, as
@@ -319,29 +315,24 @@ func TestSettingsRefuse(t *testing.T) {
 	one := newParty(t, "one", nil)
 	keyless := file(t, p12Trust(t, one.cert))
 	missing := File{Path: filepath.Join(t.TempDir(), "none"), Password: pass}
-	if _, err := Server(keyless, false); err == nil || !strings.Contains(err.Error(), "no private key") {
-		t.Errorf("server without a key: %v", err)
-	}
-	if _, err := Client(keyless, keyless, false); err == nil || !strings.Contains(err.Error(), "no private key") {
-		t.Errorf("client without a key: %v", err)
-	}
-	empty := file(t, jks(t, pass, nil, nil, nil))
-	if _, err := Client(empty, File{}, false); err == nil || !strings.Contains(err.Error(), "no trusted certificate") {
-		t.Errorf("client without trust: %v", err)
-	}
-	if _, err := Client(missing, File{}, false); !errors.Is(err, os.ErrNotExist) {
-		t.Errorf("missing file: %v", err)
-	}
-	if _, err := Server(missing, false); !errors.Is(err, os.ErrNotExist) {
-		t.Errorf("missing file: %v", err)
-	}
+	_, err := Server(keyless, false)
+	check.ErrorContains(t, err, "no private key", "server")
+	_, err = Client(keyless, keyless, false)
+	check.ErrorContains(t, err, "no private key", "client")
+	_, err = Client(file(t, jks(t, pass, nil, nil, nil)), File{}, false)
+	check.ErrorContains(t, err, "no trusted certificate")
+	_, err = Client(missing, File{}, false)
+	check.ErrorIs(t, err, os.ErrNotExist, "client")
+	_, err = Server(missing, false)
+	check.ErrorIs(t, err, os.ErrNotExist, "server")
 }
 
 // The authorities of the system vouch only for servers whose name is checked.
 func TestTrustOfTheSystem(t *testing.T) {
-	if c, err := Client(File{}, File{}, true); err != nil || c.RootCAs != nil || c.InsecureSkipVerify {
-		t.Errorf("%+v, %v", c, err)
-	}
+	c, err := Client(File{}, File{}, true)
+	check.NoError(t, err)
+	check.Equal(t, c.RootCAs, nil)
+	check.That(t, !c.InsecureSkipVerify)
 	if _, err := Client(File{}, File{}, false); err == nil {
 		t.Error("any server with any certificate would be trusted")
 	}

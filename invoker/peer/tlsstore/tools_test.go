@@ -5,6 +5,7 @@ import (
 	"path/filepath"
 	"testing"
 
+	"github.com/gpuwhisk/gpuwhisk/invoker/develop/check"
 	"github.com/gpuwhisk/gpuwhisk/invoker/develop/peertest"
 )
 
@@ -41,9 +42,9 @@ func TestStoresOfKeytool(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if c, s := shake(t, client, server); c != nil || s != nil {
-		t.Errorf("handshake: client %v, server %v", c, s)
-	}
+	c, s := shake(t, client, server)
+	check.ErrorIs(t, c, nil, "client")
+	check.ErrorIs(t, s, nil, "server")
 }
 
 // The invoker's HTTPS store as OpenWhisk's deployment makes it with openssl.
@@ -64,7 +65,7 @@ func TestStoreOfOpenSSL(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if c, s := shake(t, client, server); c != nil || s != nil {
-		t.Errorf("handshake with the server's own certificate: client %v, server %v", c, s)
-	}
+	c, s := shake(t, client, server)
+	check.ErrorIs(t, c, nil, "client with the server's own certificate")
+	check.ErrorIs(t, s, nil, "server of its own certificate")
 }

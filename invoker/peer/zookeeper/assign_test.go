@@ -11,6 +11,8 @@ import (
 	"strings"
 	"sync"
 	"testing"
+
+	"github.com/gpuwhisk/gpuwhisk/invoker/develop/check"
 )
 
 // memory is a tree in memory with the rules of the server.
@@ -218,16 +220,10 @@ func TestOverwriteMovesANameToAnotherNumber(t *testing.T) {
 
 func TestOverwriteRefuses(t *testing.T) {
 	m := newMemory()
-	if err := runOverwrite(t, m, "a", 0); err == nil || !strings.Contains(err.Error(), "no invoker has an id yet") {
-		t.Errorf("without a mapping: %v", err)
-	}
+	check.ErrorContains(t, runOverwrite(t, m, "a", 0), "no invoker has an id yet")
 	run(t, m, "a")
-	if err := runOverwrite(t, m, "b", 2); err == nil || !strings.Contains(err.Error(), "would leave a gap") {
-		t.Errorf("beyond the next id: %v", err)
-	}
-	if err := runOverwrite(t, m, "b", 1); err != nil {
-		t.Errorf("the next id itself: %v", err)
-	}
+	check.ErrorContains(t, runOverwrite(t, m, "b", 2), "would leave a gap")
+	check.NoError(t, runOverwrite(t, m, "b", 1), "the next id itself")
 }
 
 // Between our read of the counter and our change of it, another invoker takes

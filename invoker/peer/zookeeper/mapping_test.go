@@ -3,24 +3,24 @@ package zookeeper
 import (
 	"context"
 	"errors"
-	"maps"
 	"net"
 	"testing"
 	"time"
+
+	"github.com/gpuwhisk/gpuwhisk/invoker/develop/check"
 )
 
 func TestMappingOfATree(t *testing.T) {
 	m := newMemory()
-	if all, err := readMapping(m); err != nil || len(all) != 0 {
-		t.Errorf("without invokers: %v, %v", all, err)
-	}
+	all, err := readMapping(m)
+	check.NoError(t, err)
+	check.Equal(t, len(all), 0)
 	run(t, m, "foo")
 	run(t, m, "bar")
 	before := m.show()
-	all, err := readMapping(m)
-	if err != nil || !maps.Equal(all, map[string]int{"foo": 0, "bar": 1}) {
-		t.Errorf("mapping %v, %v", all, err)
-	}
+	all, err = readMapping(m)
+	check.NoError(t, err)
+	check.DeepEqual(t, all, map[string]int{"foo": 0, "bar": 1})
 	if m.show() != before {
 		t.Errorf("reading changed the tree to\n%s", m.show())
 	}
@@ -35,9 +35,10 @@ func TestMappingOfARealServer(t *testing.T) {
 	clean(t, at, raw(t, at)) // and what is written here is no other test's burden
 	id := assigned(t, at, "mapped", nil)
 	all, err := Mapping(t.Context(), at)
-	if got, ok := all["mapped"]; err != nil || !ok || got != id {
-		t.Errorf("mapping %v, error %v, want mapped: %d", all, err, id)
-	}
+	check.NoError(t, err)
+	got, ok := all["mapped"]
+	check.That(t, ok, "%v", all)
+	check.Equal(t, got, id)
 }
 
 func TestMappingWithoutServer(t *testing.T) {

@@ -5,6 +5,8 @@ import (
 	"math"
 	"math/big"
 	"testing"
+
+	"github.com/gpuwhisk/gpuwhisk/invoker/develop/check"
 )
 
 func TestEncodeID(t *testing.T) {
@@ -29,9 +31,8 @@ func TestDecodeID(t *testing.T) {
 	} {
 		b, _ := hex.DecodeString(tt.bytes)
 		got, err := decodeID(b)
-		if got != tt.want || (err != nil) != tt.bad {
-			t.Errorf("decodeID(%s) = %d, %v; want %d, bad %v", tt.bytes, got, err, tt.want, tt.bad)
-		}
+		check.Equal(t, got, tt.want, "%s", tt.bytes)
+		check.Equal(t, err != nil, tt.bad, "%s: %v", tt.bytes, err)
 	}
 }
 
@@ -52,17 +53,15 @@ func FuzzID(f *testing.F) {
 	f.Fuzz(func(t *testing.T, n uint32, raw []byte) {
 		id := int(n & math.MaxInt32)
 		b := encodeID(id)
-		if back, err := decodeID(b); err != nil || back != id {
-			t.Fatalf("%d became % x became %d, %v", id, b, back, err)
-		}
-		if b[0] >= 0x80 || len(b) > 1 && b[0] == 0 && b[1] < 0x80 {
-			t.Fatalf("%d: % x is not minimal", id, b)
-		}
-		if new(big.Int).SetBytes(b).Int64() != int64(id) {
-			t.Fatalf("%d: % x has another value", id, b)
-		}
-		if got, err := decodeID(raw); err == nil && (got < 0 || int64(got) != new(big.Int).SetBytes(raw).Int64()) {
-			t.Fatalf("% x became %d", raw, got)
+		back, err := decodeID(b)
+		check.NoError(t, err, "%d is % x", id, b)
+		check.Equal(t, back, id, "% x", b)
+		check.Less(t, b[0], 0x80, "%d is % x", id, b)
+		check.That(t, len(b) == 1 || b[0] != 0 || b[1] >= 0x80, "%d is % x, not minimal", id, b)
+		check.Equal(t, new(big.Int).SetBytes(b).Int64(), int64(id), "% x", b)
+		if got, err := decodeID(raw); err == nil {
+			check.AtLeast(t, got, 0, "% x", raw)
+			check.Equal(t, int64(got), new(big.Int).SetBytes(raw).Int64(), "% x", raw)
 		}
 	})
 }

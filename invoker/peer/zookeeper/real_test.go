@@ -20,6 +20,7 @@ import (
 
 	"github.com/go-zookeeper/zk"
 
+	"github.com/gpuwhisk/gpuwhisk/invoker/develop/check"
 	"github.com/gpuwhisk/gpuwhisk/invoker/develop/peertest"
 )
 
@@ -168,14 +169,12 @@ func TestRealZooKeeper(t *testing.T) {
 		counterPath: {0, 0, 0, 3}, mappingPath + "/bar": {0}, mappingPath + "/foo": {1}, mappingPath + "/cat": {2},
 	} {
 		data, stat, err := conn.Get(node)
-		if err != nil || !bytes.Equal(data, want) || stat.EphemeralOwner != 0 {
-			t.Errorf("%s is % x of owner %x (%v), want % x and persistent", node, data, stat.EphemeralOwner, err, want)
-		}
+		check.NoError(t, err, "%s", node)
+		check.EqualSlices(t, data, want, "%s", node)
+		check.Equal(t, stat.EphemeralOwner, 0, "%s", node)
 	}
 	_, err := Assign(t.Context(), Request{Hosts: at, Name: "dog", Overwrite: ptr(9)})
-	if err == nil || !strings.Contains(err.Error(), "would leave a gap") {
-		t.Errorf("overwrite 9: %v", err)
-	}
+	check.ErrorContains(t, err, "would leave a gap", "overwrite 9")
 }
 
 // The server removes an empty container node; to clients it looks like any

@@ -9,6 +9,8 @@ import (
 	"sync"
 	"testing"
 	"time"
+
+	"github.com/gpuwhisk/gpuwhisk/invoker/develop/check"
 )
 
 func ptr(n int) *int { return &n }
@@ -27,9 +29,8 @@ func TestAssignRefusesBadRequests(t *testing.T) {
 		{Request{Hosts: "h:", Name: "a"}, "expected host:port"},
 		{Request{Hosts: "h:1", Name: "a", Overwrite: ptr(-1)}, "expected an integer"},
 	} {
-		if _, err := Assign(t.Context(), tt.r); err == nil || !strings.Contains(err.Error(), tt.want) {
-			t.Errorf("%+v: %v, want %q", tt.r, err, tt.want)
-		}
+		_, err := Assign(t.Context(), tt.r)
+		check.ErrorContains(t, err, tt.want, "%+v", tt.r)
 	}
 }
 
@@ -67,9 +68,8 @@ func TestASilentServerIsAskedAgain(t *testing.T) {
 	case <-ctx.Done():
 		t.Error("no other connection was tried")
 	}
-	if err := <-done; ctx.Err() == nil || err == nil {
-		t.Errorf("got %v", err)
-	}
+	check.That(t, <-done != nil)
+	check.That(t, ctx.Err() != nil)
 }
 
 // No server listens: Assign logs that once and leaves with its context.
