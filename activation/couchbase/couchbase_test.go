@@ -259,11 +259,10 @@ func TestOpenRefuses(t *testing.T) {
 		{Config{Connection: "couchbases://host", Certificate: empty + ".missing"}, ".missing"},
 	} {
 		c.cfg.Username, c.cfg.Password, c.cfg.Bucket = "u", "p", "b"
-		if s, err := Open(c.cfg); err == nil || !strings.Contains(err.Error(), c.want) {
-			t.Errorf("%+v: %v", c.cfg, err)
-			if err == nil {
-				_ = s.Close()
-			}
+		s, err := Open(c.cfg)
+		check.ErrorContains(t, err, c.want, "%+v", c.cfg)
+		if err == nil {
+			_ = s.Close()
 		}
 	}
 }

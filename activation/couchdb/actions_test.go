@@ -137,9 +137,8 @@ func TestNotFoundByOthers(t *testing.T) {
 			cfg := newFake(t).config()
 			cfg.URL = server.URL
 			_, err := open(t, cfg).Action(t.Context(), "guest/f", "1-a")
-			if !errors.Is(err, ErrUnavailable) || errors.Is(err, ErrNotFound) {
-				t.Errorf("got %v", err)
-			}
+			check.ErrorIs(t, err, ErrUnavailable)
+			check.That(t, !errors.Is(err, ErrNotFound), "%v", err)
 		})
 	}
 }
@@ -168,9 +167,9 @@ func TestCodeThatIsReplaced(t *testing.T) {
 		f.mu.Unlock()
 	}()
 	a, err := s.Action(t.Context(), "guest/f", "1-a")
-	if err != nil || a.Rev != "2-b" || a.Exec.Code != "the new code" {
-		t.Errorf("%+v, %v", a, err)
-	}
+	check.NoError(t, err)
+	check.Equal(t, a.Rev, "2-b")
+	check.Equal(t, a.Exec.Code, "the new code")
 }
 
 // TestAwayIsNotMissing: the error of a database that is away, for which a

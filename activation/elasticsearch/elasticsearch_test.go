@@ -19,6 +19,7 @@ import (
 
 	"github.com/gpuwhisk/gpuwhisk/activation"
 	"github.com/gpuwhisk/gpuwhisk/activation/records"
+	"github.com/gpuwhisk/gpuwhisk/invoker/develop/check"
 )
 
 func open(t testing.TB, cfg Config) *Store {
@@ -119,9 +120,9 @@ func TestDocumentDetails(t *testing.T) {
 		"a tenth":            {func(r *activation.Record) { r.Start = 1718000000100 }, `"@timestamp":"2024-06-10T06:13:20.100Z"`},
 		"no id":              {func(*activation.Record) {}, `{"@timestamp"`},
 	} {
-		if got := of(c.change); !strings.Contains(got, c.want) || strings.Contains(got, `"_id"`) {
-			t.Errorf("%s: %s has no %s", name, got, c.want)
-		}
+		got := of(c.change)
+		check.Contains(t, got, c.want, "%s", name)
+		check.Lacks(t, got, `"_id"`, "%s", name)
 	}
 	for _, bad := range []string{``, `[]`, `{}`, `{"response":7}`, `{"response":{},"annotations":{}}`} {
 		if got, err := source([]byte(bad)); err == nil {
@@ -146,14 +147,12 @@ func TestPattern(t *testing.T) {
 		"%s": "whisk.system", "//x": "x",
 	} {
 		p, err := ParsePattern(pattern)
-		if got := p.Index("Whisk.System"); err != nil || got != want {
-			t.Errorf("%s names %q, %v, want %q", pattern, got, err, want)
-		}
+		check.ErrorIs(t, err, nil, "%q", pattern)
+		check.Equal(t, p.Index("Whisk.System"), want, "%q", pattern)
 	}
 	for _, bad := range []string{"", "/", "%d", "%", "a%s%s", "%2$s", "50%"} {
-		if p, err := ParsePattern(bad); err == nil || !strings.Contains(err.Error(), bad) {
-			t.Errorf("%q became %+v, %v", bad, p, err)
-		}
+		_, err := ParsePattern(bad)
+		check.ErrorContains(t, err, bad, "%q", bad)
 	}
 }
 
@@ -170,19 +169,13 @@ func TestRecordsArrive(t *testing.T) {
 		// "a" has another type in each of two actions, which must not matter.
 		docs = append(docs, doc(i, []string{`{"a":1}`, `{"a":{"b":"text"}}`, `{"a":"text"}`}[i%3]))
 	}
-	if n := put(t, s, docs...); n != 300 {
-		t.Errorf("%d of 300 stored: %+v", n, s.Health())
-	}
-	if n := put(t, s, docs[250:]...); n != 50 {
-		t.Errorf("%d of 50 stored again: %+v", n, s.Health())
-	}
-	if h := s.Health(); !h.OK() || h.Records.Written != 350 || h.Records.Rejected != 0 {
-		t.Errorf("health %+v", h)
-	}
-	want, _ := source(docs[1].Body)
-	if got, ok := w.read(docs[1].ID); !ok || string(got) != string(want) {
-		t.Errorf("kept %s\nsent %s", got, want)
-	}
+	check.Equal(t, put(t, s, docs...), 300, "%+v", s.Health())
+	check.Equal(t, put(t, s, docs[250:]...), 50, "again: %+v", s.Health())
+	h := s.Health()
+	check.That(t, h.OK(), "%+v", h)
+	check.Equal(t, h.Records.Written, 350)
+	check.Equal(t, h.Records.Rejected, 0)
+	w.keeps(docs[1])
 	// The controller's questions: by id, by path, by namespace and time.
 	index := "/" + w.name + "-guest"
 	w.ask(http.MethodPost, index+"/_refresh", "", new(any))
@@ -206,16 +199,12 @@ func TestFirstRecordStays(t *testing.T) {
 	s := open(t, w.config())
 	first := doc(1, `{"of":"the run"}`)
 	put(t, s, first)
-	if n := put(t, s, doc(1, `{"error":"The invoker ended while the action ran."}`), doc(2, `{}`)); n != 2 {
-		t.Errorf("%d of 2 count as written: %+v", n, s.Health())
-	}
-	want, _ := source(first.Body)
-	if got, ok := w.read(first.ID); !ok || string(got) != string(want) {
-		t.Errorf("kept %s\nwant %s", got, want)
-	}
-	if h := s.Health().Records; h.Conflicts != 1 || h.Written != 3 {
-		t.Errorf("health %+v", h)
-	}
+	stored := put(t, s, doc(1, `{"error":"The invoker ended while the action ran."}`), doc(2, `{}`))
+	check.Equal(t, stored, 2, "%+v", s.Health())
+	w.keeps(first)
+	h := s.Health().Records
+	check.Equal(t, h.Conflicts, 1)
+	check.Equal(t, h.Written, 3)
 }
 
 // TestOneBadRecord: what the index cannot take is put aside with its reason, and
@@ -233,15 +222,12 @@ func TestOneBadRecord(t *testing.T) {
 		t.Errorf("%d stored, want 2", n)
 	}
 	letters, _ := filepath.Glob(filepath.Join(dir, "*.json"))
-	if len(letters) != 1 {
-		t.Fatalf("dead letters %v: %+v", letters, s.Health())
-	}
-	if text, _ := os.ReadFile(letters[0]); !strings.Contains(string(text), "mapper_parsing_exception") {
-		t.Errorf("dead letter %s", text)
-	}
-	if h := s.Health(); !h.OK() || h.Records.DeadLettered != 1 {
-		t.Errorf("health %+v", h)
-	}
+	check.Equal(check.Must(t), len(letters), 1, "%v: %+v", letters, s.Health())
+	text, _ := os.ReadFile(letters[0])
+	check.Contains(t, string(text), "mapper_parsing_exception")
+	h := s.Health()
+	check.That(t, h.OK(), "%+v", h)
+	check.Equal(t, h.Records.DeadLettered, 1)
 }
 
 // TestFullForAWhile: a failure that is not about a record passes, and its records
@@ -274,16 +260,14 @@ func TestFullForAWhile(t *testing.T) {
 		for s.Health().Writes.OK() {
 			runtime.Gosched()
 		}
-		if h := s.Health(); len(done) > 0 || h.Records.Rejected != 0 || h.Writes.LastError == "" {
-			t.Errorf("%s: %d settled, health %+v", name, len(done), h)
-		}
+		h := s.Health()
+		check.Equal(t, len(done), 0, "%s", name)
+		check.Equal(t, h.Records.Rejected, 0, "%s", name)
+		check.That(t, h.Writes.LastError != "", "%s", name)
 		w.answer(0, "")
-		if err := <-done; err != nil {
-			t.Errorf("%s: %v", name, err)
-		}
-		if _, ok := w.read(d.ID); !ok {
-			t.Errorf("%s: a record is lost", name)
-		}
+		check.ErrorIs(t, <-done, nil, "%s", name)
+		_, ok := w.read(d.ID)
+		check.That(t, ok, "%s: the record is there", name)
 	}
 }
 
@@ -291,13 +275,9 @@ func TestFullForAWhile(t *testing.T) {
 func TestNothing(t *testing.T) {
 	w := startServer(t)
 	s := open(t, w.config())
-	if err := s.nothing(t.Context()); err != nil {
-		t.Errorf("a server that takes records: %v", err)
-	}
+	check.NoError(t, s.nothing(t.Context()), "a server that takes records")
 	w.answer(http.StatusForbidden, `{"error":{"type":"security_exception","reason":"unauthorized"},"status":403}`)
-	if err := s.nothing(t.Context()); err == nil || !strings.Contains(err.Error(), "security_exception") {
-		t.Errorf("a server that takes none: %v", err)
-	}
+	check.ErrorContains(t, s.nothing(t.Context()), "security_exception", "a server that takes none")
 }
 
 func TestTooLarge(t *testing.T) {
@@ -313,12 +293,10 @@ func TestTooLarge(t *testing.T) {
 		return bytes.Contains(body, []byte("<hi>")) && refuse(rw, r)
 	}
 	w.mu.Unlock()
-	if n := put(t, s, doc(1, `{}`)); n != 1 {
-		t.Fatalf("%d stored: %+v", n, s.Health())
-	}
-	if got, ok := w.read(doc(1, "").ID); !ok || strings.Contains(string(got), "<hi>") {
-		t.Errorf("a record that is too large keeps its logs: %s", got)
-	}
+	check.Equal(check.Must(t), put(t, s, doc(1, `{}`)), 1, "%+v", s.Health())
+	got, ok := w.read(doc(1, "").ID)
+	check.That(t, ok)
+	check.Lacks(t, string(got), "<hi>")
 }
 
 // TestProbeReportsWhatIsWrong, and which setting to check; and never the password.
@@ -327,24 +305,22 @@ func TestProbeReportsWhatIsWrong(t *testing.T) {
 	const under = "whisk.activation-store.elasticsearch."
 	wrong := w.config()
 	wrong.Password = "another secret"
-	if err := probe(t, wrong); err == nil || !strings.Contains(err.Error(), "user or password not accepted ("+under+"username, "+under+"password)") ||
-		strings.Contains(err.Error(), wrong.Password) {
-		t.Errorf("wrong password: %v", err)
-	}
+	err := probe(t, wrong)
+	check.ErrorContains(check.Must(t), err, "user or password not accepted ("+under+"username, "+under+"password)")
+	check.Lacks(t, err.Error(), wrong.Password)
 	away := w.config()
 	away.Hosts = []string{"127.0.0.1:1"}
-	if err := probe(t, away); err == nil || !strings.Contains(err.Error(), "refused") || strings.Contains(err.Error(), password) ||
-		!strings.Contains(err.Error(), under+"hosts") {
-		t.Errorf("no server: %v", err)
-	}
+	err = probe(t, away)
+	check.ErrorContains(check.Must(t), err, "refused")
+	check.ErrorContains(t, err, under+"hosts")
+	check.Lacks(t, err.Error(), password)
 	secure := httptest.NewTLSServer(w.listener.Config.Handler)
 	t.Cleanup(secure.Close)
 	own := w.config()
 	own.Protocol, own.Hosts = "https", []string{secure.Listener.Addr().String()}
-	if err := probe(t, own); err == nil || !strings.Contains(err.Error(), "unknown authority") ||
-		!strings.Contains(err.Error(), "whisk.gpu.elasticsearch.certificate") {
-		t.Errorf("an authority that is not trusted: %v", err)
-	}
+	err = probe(t, own)
+	check.ErrorContains(t, err, "unknown authority")
+	check.ErrorContains(t, err, "whisk.gpu.elasticsearch.certificate")
 	own.Certificate = filepath.Join(t.TempDir(), "ca.pem")
 	trusted := pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: secure.Certificate().Raw})
 	if err := os.WriteFile(own.Certificate, trusted, 0o600); err != nil {
@@ -380,14 +356,12 @@ func TestTypesByVersion(t *testing.T) {
 		`"distribution":"opensearch","number":"2.11.0"`: false,
 	} {
 		s := open(t, fake(t, `{"version":{`+number+`}}`))
-		if got, err := s.needsType(t.Context()); err != nil || got != want {
-			t.Errorf("%s: type %t, %v, want %t", number, got, err, want)
-		}
+		got, err := s.needsType(t.Context())
+		check.ErrorIs(t, err, nil, "%s", number)
+		check.Equal(t, got, want, "%s", number)
 	}
 	for _, other := range []string{`{}`, `pong`, `{"version":{"number":"latest"}}`, `{"version":7}`} {
-		if err := open(t, fake(t, other)).Probe(t.Context()); err == nil || !strings.Contains(err.Error(), "something else") {
-			t.Errorf("%s: %v", other, err)
-		}
+		check.ErrorContains(t, open(t, fake(t, other)).Probe(t.Context()), "something else", "%s", other)
 	}
 }
 
@@ -396,9 +370,9 @@ func TestTypesByVersion(t *testing.T) {
 func TestReasonsHaveNoValues(t *testing.T) {
 	err := result{Status: 400, Error: &failure{"document_parsing_exception",
 		"[1:9] failed to parse field [limits] of type [long] in document with id 'a'. Preview of field's value: 'my secret'"}}.meaning()
-	if !errors.Is(err, records.ErrRefused) || strings.Contains(err.Error(), "my secret") || !strings.Contains(err.Error(), "[limits]") {
-		t.Errorf("got %v", err)
-	}
+	check.ErrorIs(check.Must(t), err, records.ErrRefused)
+	check.ErrorContains(t, err, "[limits]")
+	check.Lacks(t, err.Error(), "my secret")
 	long := result{Status: 400, Error: &failure{"x", strings.Repeat("ä", 5000)}}.meaning()
 	if len(long.Error()) > 400 {
 		t.Errorf("a reason has %d bytes", len(long.Error()))
@@ -415,11 +389,10 @@ func TestOpenRefuses(t *testing.T) {
 		"PEM form":     {Hosts: []string{"h:1"}, Index: "x", Certificate: empty},
 		"no such file": {Hosts: []string{"h:1"}, Index: "x", Certificate: empty + "x"},
 	} {
-		if s, err := Open(cfg); err == nil || !strings.Contains(err.Error(), want) {
-			t.Errorf("want %s, got %v", want, err)
-			if err == nil {
-				_ = s.Close()
-			}
+		s, err := Open(cfg)
+		check.ErrorContains(t, err, want)
+		if err == nil {
+			_ = s.Close()
 		}
 	}
 }

@@ -18,6 +18,7 @@ import (
 	"time"
 
 	"github.com/gpuwhisk/gpuwhisk/activation/records"
+	"github.com/gpuwhisk/gpuwhisk/invoker/develop/check"
 	"github.com/gpuwhisk/gpuwhisk/invoker/develop/peertest"
 )
 
@@ -156,6 +157,15 @@ func (s *server) read(id string) (json.RawMessage, bool) {
 	}
 	s.ask(http.MethodGet, "/"+s.name+"-guest/_doc/"+url.PathEscape(id), "", &found)
 	return found.Source, found.Found
+}
+
+// keeps checks that the node keeps what was sent of a document.
+func (s *server) keeps(d records.Document) {
+	s.t.Helper()
+	want, _ := source(d.Body)
+	got, ok := s.read(d.ID)
+	check.That(s.t, ok, "%s", d.ID)
+	check.Equal(s.t, string(got), string(want))
 }
 
 // ask sends a request to the node itself.

@@ -206,9 +206,8 @@ func TestFileThatCannotBeDeletedIsKeptInOrder(t *testing.T) {
 		spill(t, j, i)
 	}
 	oldest, err := filepath.Glob(filepath.Join(j.cfg.Dir, "00000001-*"))
-	if err != nil || len(oldest) != 1 {
-		t.Fatalf("oldest file %q, %v", oldest, err)
-	}
+	check.NoError(t, err)
+	check.Equal(check.Must(t), len(oldest), 1, "%q", oldest)
 	if err := errors.Join(os.Remove(oldest[0]), os.MkdirAll(filepath.Join(oldest[0], "x"), 0o700)); err != nil {
 		t.Fatal(err)
 	}
@@ -241,16 +240,16 @@ func TestDiskThatIsAwayDamagesNoMessage(t *testing.T) {
 	spill(t, j, 0)
 	j = again(t, j)
 	back := away(t, j)
-	if _, _, err := j.Take(id(0)); err == nil || errors.Is(err, wal.ErrDamaged) {
-		t.Errorf("taken while the disk is away: %v", err)
-	}
+	_, _, err := j.Take(id(0))
+	check.That(t, err != nil, "taken while the disk is away")
+	check.That(t, !errors.Is(err, wal.ErrDamaged), "%v", err)
 	if j.rewrite(j.log.Oldest()) {
 		t.Error("rewritten while the disk is away")
 	}
 	back()
-	if text, _, err := j.Take(id(0)); err != nil || string(text) != string(messageOf(0)) {
-		t.Errorf("taken when it is back: %q, %v", text, err)
-	}
+	text, _, err := j.Take(id(0))
+	check.NoError(t, err, "taken when it is back")
+	check.Equal(t, string(text), string(messageOf(0)))
 }
 
 func FuzzDecode(f *testing.F) {

@@ -175,9 +175,10 @@ func TestMemberThatCouldNotCommitItsRelease(t *testing.T) {
 	ctx, cancel := context.WithTimeout(b.ctx(), 20*time.Millisecond)
 	defer cancel()
 	s.revoked(ctx, nil, map[string][]int32{topic: {0}})
-	if got := s.Stats(); got.Leaving || len(got.Partitions) > 0 || b.log.count("ERROR", "interrupted") != 1 {
-		t.Errorf("stats %+v\n%s", got, b.log)
-	}
+	got := s.Stats()
+	check.That(t, !got.Leaving)
+	check.Equal(t, len(got.Partitions), 0, "%+v", got)
+	check.Equal(t, b.log.count("ERROR", "interrupted"), 1, "%s", b.log)
 	before := commits.Load()
 	last.Done()
 	s.beat(time.Now())

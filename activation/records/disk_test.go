@@ -133,9 +133,8 @@ func TestSpoolDeletesWhenTheDiskIsBack(t *testing.T) {
 	s := openSpool(t, SpoolConfig{Dir: dir, SegmentBytes: 1})
 	spoolDocs(t, s, 0, 3)
 	docs, err := s.Peek(2, 1000)
-	if err != nil || len(docs) != 2 {
-		t.Fatalf("peeked %d documents, %v", len(docs), err)
-	}
+	check.NoError(t, err)
+	check.Equal(check.Must(t), len(docs), 2)
 	if err := os.Rename(dir, dir+"x"); err != nil {
 		t.Fatal(err)
 	}

@@ -108,9 +108,10 @@ func TestWhatRefusesAllGivesUpNone(t *testing.T) {
 		}
 		d.set(func() { d.down = nil })
 		flush(t, r)
-		if h := r.Health(); d.count() != 50 || len(dead.list()) != 0 || !h.OK() {
-			t.Errorf("%d documents, %d put aside, health %+v", d.count(), len(dead.list()), h)
-		}
+		check.Equal(t, d.count(), 50)
+		check.Equal(t, len(dead.list()), 0)
+		h := r.Health()
+		check.That(t, h.OK(), "%+v", h)
 	})
 }
 
@@ -136,9 +137,10 @@ func TestSuspectThatIsTooLargeKeepsItsResult(t *testing.T) {
 				d.mu.Lock()
 				kept := d.docs[big.ID]
 				d.mu.Unlock()
-				if !strings.HasSuffix(kept, `"response":{"result":{"n":1}}}`) || strings.Contains(kept, line) || h.Records.Rejected != 0 || h.BufferedDocs != 0 {
-					t.Errorf("kept %.200q, %d rejected, %d not written", kept, h.Records.Rejected, h.BufferedDocs)
-				}
+				check.That(t, strings.HasSuffix(kept, `"response":{"result":{"n":1}}}`), "%.200q", kept)
+				check.That(t, !strings.Contains(kept, line), "%.200q", kept)
+				check.Equal(t, h.Records.Rejected, 0)
+				check.Equal(t, h.BufferedDocs, 0)
 			})
 		})
 	}

@@ -18,8 +18,9 @@ func changed(t *testing.T, path, from, to string) string {
 	t.Helper()
 	data, err := os.ReadFile(path)
 	check.NoError(t, err)
-	if from != "" && (len(from) != len(to) || !bytes.Contains(data, []byte(from))) {
-		t.Fatalf("%q is not to be replaced by %q", from, to)
+	if from != "" {
+		check.Equal(check.Must(t), len(from), len(to), "%q for %q", to, from)
+		check.That(check.Must(t), bytes.Contains(data, []byte(from)), "%q", from)
 	}
 	out := filepath.Join(t.TempDir(), LibraryName)
 	check.NoError(t, os.WriteFile(out, bytes.ReplaceAll(data, []byte(from), []byte(to)), 0o755))
@@ -112,9 +113,8 @@ func TestTryLibraryWithoutProgram(t *testing.T) {
 func TestNeeds(t *testing.T) {
 	b := open(t, nil)
 	got, err := Needs(b.options.Library)
-	if err != nil || !regexp.MustCompile(`^2\.\d+$`).MatchString(got.String()) {
-		t.Errorf("%q, %v, want a version of glibc", got, err)
-	}
+	check.NoError(t, err)
+	check.That(t, regexp.MustCompile(`^2\.\d+$`).MatchString(got.String()), "%q as a version of glibc", got)
 	for version, newer := range map[Glibc]bool{{2, 34}: true, {2, 18}: true, {3, 0}: true, Everywhere: false, {2, 4}: false, {}: false} {
 		if Everywhere.Before(version) != newer {
 			t.Errorf("%v is newer than %v: %t", version, Everywhere, !newer)

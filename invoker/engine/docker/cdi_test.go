@@ -81,9 +81,9 @@ func TestParseSpec(t *testing.T) {
 func TestFindByNode(t *testing.T) {
 	s := readSpecs(host(generated), []string{"/etc/cdi", "/not/there"})
 	s.uuids["GPU-b"] = "/dev/nvidia0"
-	if name, ok := s.find("GPU-b"); !ok || name != "nvidia.com/gpu=0" {
-		t.Errorf("got %q", name)
-	}
+	name, ok := s.find("GPU-b")
+	check.That(t, ok)
+	check.Equal(t, name, "nvidia.com/gpu=0")
 	s.add(CDIKind, []cdiDevice{{"1:0", []string{"/dev/nvidia3"}}, {"MIG-x", []string{"/dev/nvidia3"}}})
 	for _, device := range []string{"7", uuid, "", "nvidia.com/gpu=7"} {
 		name, ok := s.find(device)

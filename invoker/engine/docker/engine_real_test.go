@@ -3,7 +3,6 @@ package docker
 import (
 	"context"
 	"errors"
-	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -42,20 +41,17 @@ func TestRealHardening(t *testing.T) {
 	result, err := r.api.ContainerInspect(t.Context(), string(h.ID), client.ContainerInspectOptions{})
 	check.NoError(t, err)
 	host := result.Container.HostConfig
-	switch {
-	case host.Memory != 128<<20 || host.MemorySwap != host.Memory:
-		t.Errorf("memory %d, with swap %d", host.Memory, host.MemorySwap)
-	case host.PidsLimit == nil || *host.PidsLimit != 1024:
-		t.Errorf("pids limit %v", host.PidsLimit)
-	case !slices.Equal(host.CapDrop, []string{"ALL"}):
-		t.Errorf("dropped %v", host.CapDrop)
-	case !slices.Contains(host.SecurityOpt, "no-new-privileges"):
-		t.Errorf("security options %v", host.SecurityOpt)
-	case len(host.Ulimits) != 1 || host.Ulimits[0].Hard != 1024:
-		t.Errorf("ulimits %v", host.Ulimits)
-	case host.LogConfig.Type != "json-file" || host.CPUShares != 128 || host.NetworkMode != "bridge":
-		t.Errorf("log %v, shares %d, network %s", host.LogConfig, host.CPUShares, host.NetworkMode)
-	}
+	check.Equal(t, host.Memory, 128<<20)
+	check.Equal(t, host.MemorySwap, host.Memory)
+	check.EqualSlices(t, host.CapDrop, []string{"ALL"})
+	check.Includes(t, host.SecurityOpt, "no-new-privileges")
+	check.Equal(t, host.LogConfig.Type, "json-file")
+	check.Equal(t, host.CPUShares, 128)
+	check.Equal(t, host.NetworkMode, "bridge")
+	check.That(check.Must(t), host.PidsLimit != nil)
+	check.Equal(t, *host.PidsLimit, 1024)
+	check.Equal(check.Must(t), len(host.Ulimits), 1)
+	check.Equal(t, host.Ulimits[0].Hard, 1024)
 	mustRun(t, h.Addr, nil)
 }
 

@@ -72,9 +72,9 @@ func TestWrittenIsRead(t *testing.T) {
 			check.ErrorIs(t, l.Append([]byte("late"), nil).Wait(), ErrClosed, "append to a closed log")
 			l, got = open(t, cfg)
 			check.EqualSlices(t, got, entries(50))
-			if got, err := l.Read(positions[7]); err != nil || string(got) != entry(7) {
-				t.Errorf("%q, %v", got, err)
-			}
+			text, err := l.Read(positions[7])
+			check.NoError(t, err)
+			check.Equal(t, string(text), entry(7))
 		})
 	}
 }
