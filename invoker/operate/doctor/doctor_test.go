@@ -13,6 +13,7 @@ import (
 
 	"github.com/gpuwhisk/gpuwhisk/activation/couchdb"
 	"github.com/gpuwhisk/gpuwhisk/activation/kafka"
+	"github.com/gpuwhisk/gpuwhisk/invoker/config"
 	"github.com/gpuwhisk/gpuwhisk/invoker/develop/check"
 )
 
@@ -177,6 +178,14 @@ func TestPrintJSON(t *testing.T) {
 	out.Reset()
 	check.NoError(t, (Report{}).PrintJSON(&out))
 	check.Contains(t, out.String(), `"checks": []`, "empty report")
+}
+
+// TestSecretThatBeginsWithAnother: it is masked to its end.
+func TestSecretThatBeginsWithAnother(t *testing.T) {
+	c := config.Default()
+	c.Admin.Password, c.CouchDB.Password = "openwhisk", "openwhisk-at-couch"
+	r := (&Machine{Config: c}).masked(Report{{Finding: Finding{Found: "no login with openwhisk-at-couch"}}})
+	check.Equal(t, r[0].Found, "no login with ********")
 }
 
 func TestOneLine(t *testing.T) {

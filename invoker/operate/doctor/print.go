@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"io"
 	"regexp"
+	"slices"
 	"strings"
 	"unicode"
 
@@ -98,6 +99,8 @@ func (m *Machine) masked(r Report) Report {
 	if login, err := m.Config.Kafka.Login(); err == nil && login != nil {
 		secrets = append(secrets, login.Password)
 	}
+	// The longer first: one may begin with another.
+	slices.SortFunc(secrets, func(a, b string) int { return len(b) - len(a) })
 	var pairs []string
 	for _, secret := range secrets {
 		const least = 4 // a shorter one would be found in ordinary words
