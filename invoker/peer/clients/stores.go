@@ -43,29 +43,22 @@ func Records(c *config.Config, way records.Config, log *slog.Logger) (Store, err
 		return nil, nil
 	}
 	if c.Records.Store == config.StoreElasticsearch {
-		return openElasticsearch(c.Elasticsearch, way, log)
+		d := c.Elasticsearch
+		return opened(elasticsearch.Open(elasticsearch.Config{
+			Protocol: d.Protocol, Hosts: d.Hosts, Username: d.Username, Password: d.Password,
+			Index: d.Index, KeepAlive: d.KeepAlive, Certificate: d.Certificate,
+			Records: way, Log: log,
+		}))
 	}
-	return openCouchbase(c.Couchbase, way, log)
-}
-
-func openElasticsearch(d config.Elasticsearch, way records.Config, log *slog.Logger) (Store, error) {
-	s, err := elasticsearch.Open(elasticsearch.Config{
-		Protocol: d.Protocol, Hosts: d.Hosts, Username: d.Username, Password: d.Password,
-		Index: d.Index, KeepAlive: d.KeepAlive, Certificate: d.Certificate,
-		Records: way, Log: log,
-	})
-	if err != nil {
-		return nil, err // a typed nil would be a Store
-	}
-	return s, nil
-}
-
-func openCouchbase(d config.Couchbase, way records.Config, log *slog.Logger) (Store, error) {
-	s, err := couchbase.Open(couchbase.Config{
+	d := c.Couchbase
+	return opened(couchbase.Open(couchbase.Config{
 		Connection: d.Connection, Username: d.Username, Password: d.Password,
 		Bucket: d.Bucket, Scope: d.Scope, Collection: d.Collection, Certificate: d.Certificate,
 		Records: way, Log: log,
-	})
+	}))
+}
+
+func opened[S Store](s S, err error) (Store, error) {
 	if err != nil {
 		return nil, err // a typed nil would be a Store
 	}

@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"math/big"
+	"slices"
 
 	"software.sslmate.com/src/go-pkcs12"
 )
@@ -89,7 +90,7 @@ func keyStore(private any, certs []*x509.Certificate) (*Store, error) {
 		c.Certificate = append(c.Certificate, link.Raw)
 	}
 	for _, one := range certs {
-		if !one.Equal(c.Leaf) && (selfIssued(one) || !contains(links, one)) {
+		if !one.Equal(c.Leaf) && (selfIssued(one) || !slices.ContainsFunc(links, one.Equal)) {
 			s.Trusted = append(s.Trusted, one)
 		}
 	}
@@ -98,34 +99,18 @@ func keyStore(private any, certs []*x509.Certificate) (*Store, error) {
 }
 
 // chainOf follows the issuers of leaf as far as certs go.
-func chainOf(leaf *x509.Certificate, certs []*x509.Certificate) []*x509.Certificate {
-	var links []*x509.Certificate
-	for at := leaf; at != nil && !selfIssued(at); {
-		at = issuer(at, certs)
-		if at == nil || contains(links, at) {
+func chainOf(leaf *x509.Certificate, certs []*x509.Certificate) (links []*x509.Certificate) {
+	for at := leaf; !selfIssued(at); {
+		i := slices.IndexFunc(certs, func(c *x509.Certificate) bool {
+			return !c.Equal(at) && bytes.Equal(c.RawSubject, at.RawIssuer)
+		})
+		if i < 0 || slices.ContainsFunc(links, certs[i].Equal) {
 			break
 		}
+		at = certs[i]
 		links = append(links, at)
 	}
 	return links
 }
 
-func issuer(of *x509.Certificate, certs []*x509.Certificate) *x509.Certificate {
-	for _, c := range certs {
-		if !c.Equal(of) && bytes.Equal(c.RawSubject, of.RawIssuer) {
-			return c
-		}
-	}
-	return nil
-}
-
 func selfIssued(c *x509.Certificate) bool { return bytes.Equal(c.RawSubject, c.RawIssuer) }
-
-func contains(certs []*x509.Certificate, c *x509.Certificate) bool {
-	for _, one := range certs {
-		if one.Equal(c) {
-			return true
-		}
-	}
-	return false
-}

@@ -29,12 +29,9 @@ func Client(trust, keys File, verifyHost bool) (*tls.Config, error) {
 	if keys.Path == "" {
 		return c, nil
 	}
-	k, err := Load(keys)
+	k, err := withKey(keys)
 	if err != nil {
 		return nil, err
-	}
-	if len(k.Keys) == 0 {
-		return nil, fmt.Errorf("key store %s: holds no private key", keys.Path)
 	}
 	c.Certificates = k.Keys
 	return c, nil
@@ -43,12 +40,9 @@ func Client(trust, keys File, verifyHost bool) (*tls.Config, error) {
 // Server makes the settings of an HTTPS endpoint whose store is both key and
 // trust store. clientAuth demands a certificate that the store vouches for.
 func Server(store File, clientAuth bool) (*tls.Config, error) {
-	s, err := Load(store)
+	s, err := withKey(store)
 	if err != nil {
 		return nil, err
-	}
-	if len(s.Keys) == 0 {
-		return nil, fmt.Errorf("key store %s: holds no private key", store.Path)
 	}
 	c := &tls.Config{MinVersion: tls.VersionTLS12, Certificates: s.Keys}
 	if clientAuth {
@@ -56,6 +50,15 @@ func Server(store File, clientAuth bool) (*tls.Config, error) {
 		c.ClientCAs = s.Pool()
 	}
 	return c, nil
+}
+
+// withKey loads a store that must have a key.
+func withKey(f File) (*Store, error) {
+	s, err := Load(f)
+	if err == nil && len(s.Keys) == 0 {
+		err = fmt.Errorf("key store %s: holds no private key", f.Path)
+	}
+	return s, err
 }
 
 // anyHost verifies the chain of the server but not its name. Go can only turn

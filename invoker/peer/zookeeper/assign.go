@@ -56,29 +56,34 @@ type assigner struct {
 	containers bool // the server may have container nodes
 }
 
-func (a *assigner) node() string { return path.Join(mappingPath, a.name) }
+// nodeOf is the node that keeps the number of a name.
+func nodeOf(name string) string { return path.Join(mappingPath, name) }
+
+// number reads the number of a name.
+func number(t tree, name string) (int, error) {
+	data, _, err := t.get(nodeOf(name))
+	if err != nil {
+		return 0, err
+	}
+	id, err := decodeID(data)
+	if err != nil {
+		return 0, fmt.Errorf("read %s: %w (% x)", nodeOf(name), err, data)
+	}
+	return id, nil
+}
 
 // assign reads the number of the name, or gives it the next one: the number of
 // names so far. Counter and mapping change in one transaction, so that two
 // assigners can never count the same children; the counter's version decides which
 // of them is first, as it does between the original's invokers.
 func (a *assigner) assign(ctx context.Context, t tree) (int, error) {
-	for {
-		data, _, err := t.get(a.node())
-		if err == nil {
-			return a.decode(a.name, data)
+	return settle(ctx, func() (int, error) {
+		id, err := number(t, a.name)
+		if errors.Is(err, errNoNode) {
+			return a.take(t)
 		}
-		if !errors.Is(err, errNoNode) {
-			return 0, err
-		}
-		id, err := a.take(t)
-		if !contested(err) {
-			return id, err
-		}
-		if err := ctx.Err(); err != nil {
-			return 0, err
-		}
-	}
+		return id, err
+	})
 }
 
 // take tries to take the next number once.
@@ -100,16 +105,21 @@ func (a *assigner) take(t tree) (int, error) {
 	id := len(names)
 	return id, t.change(
 		step{set, counterPath, encodeCounter(id + 1), version},
-		step{create, a.node(), encodeID(id), 0},
+		step{create, nodeOf(a.name), encodeID(id), 0},
 	)
 }
 
 // overwrite takes a number from the invoker that has it. Numbers stay dense: it may be
 // at most the number of names so far.
 func (a *assigner) overwrite(ctx context.Context, t tree, id int) (int, error) {
+	return settle(ctx, func() (int, error) { return id, a.seize(t, id) })
+}
+
+// settle tries until the tree is not changed meanwhile.
+func settle(ctx context.Context, try func() (int, error)) (int, error) {
 	for {
-		err := a.seize(t, id)
-		if !contested(err) {
+		id, err := try()
+		if !errors.Is(err, errConflict) && !errors.Is(err, errNodeExists) && !errors.Is(err, errNoNode) {
 			return id, err
 		}
 		if err := ctx.Err(); err != nil {
@@ -130,10 +140,10 @@ func (a *assigner) seize(t tree, id int) error {
 	if len(names) < id {
 		return fmt.Errorf("overwrite id %d: only %d ids are assigned, so it would leave a gap", id, len(names))
 	}
-	mine := step{create, a.node(), encodeID(id), 0}
+	mine := step{create, nodeOf(a.name), encodeID(id), 0}
 	var steps []step
 	for _, name := range names {
-		node := path.Join(mappingPath, name)
+		node := nodeOf(name)
 		data, version, err := t.get(node)
 		if err != nil {
 			return err
@@ -145,12 +155,6 @@ func (a *assigner) seize(t tree, id int) error {
 		}
 	}
 	return t.change(append(steps, mine)...)
-}
-
-// contested reports whether the tree was changed meanwhile, so that it has to be
-// read again.
-func contested(err error) bool {
-	return errors.Is(err, errConflict) || errors.Is(err, errNodeExists) || errors.Is(err, errNoNode)
 }
 
 // ensure makes a node and its parents where they are missing.
@@ -176,12 +180,4 @@ func (a *assigner) make(t tree, node string, data []byte, container bool) error 
 		return t.create(node, data, false)
 	}
 	return err
-}
-
-func (a *assigner) decode(name string, data []byte) (int, error) {
-	id, err := decodeID(data)
-	if err != nil {
-		return 0, fmt.Errorf("read %s: %w (% x)", path.Join(mappingPath, name), err, data)
-	}
-	return id, nil
 }

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"path"
 )
 
 // Mapping reads which name has which number, and changes nothing. It tries
@@ -35,17 +34,14 @@ func readMapping(t tree) (map[string]int, error) {
 		return nil, err
 	}
 	for _, name := range names {
-		data, _, err := t.get(path.Join(mappingPath, name))
+		id, err := number(t, name)
 		if errors.Is(err, errNoNode) {
 			continue // taken away in between
 		}
 		if err != nil {
 			return nil, err
 		}
-		a := assigner{name: name}
-		if all[name], err = a.decode(name, data); err != nil {
-			return nil, err
-		}
+		all[name] = id
 	}
 	return all, nil
 }
