@@ -36,7 +36,7 @@ func TestKeysAreDescribedAndDistinct(t *testing.T) {
 	seen := map[string]string{}
 	for _, k := range keys(new(Config)) {
 		check.That(t, k.doc != "", "%s", k.name)
-		check.That(t, k.allowed() != "", "%s", k.name)
+		check.That(t, k.value.allowed != "", "%s", k.name)
 		check.That(t, k.section != "", "%s", k.name)
 		for _, name := range append(k.names(), k.variable()) {
 			if by, twice := seen[name]; twice {

@@ -136,7 +136,7 @@ func effect(family []*key) string {
 		if !k.value.special {
 			continue
 		}
-		values := strings.TrimPrefix(k.allowed(), "class name ending in ")
+		values := strings.TrimPrefix(k.value.allowed, "class name ending in ")
 		if values == k.standard {
 			values = "no other"
 		}

@@ -72,9 +72,6 @@ func tagged(v reflect.Value, section string) []*key {
 // variable is the environment variable that sets the key.
 func (k *key) variable() string { return cmp.Or(k.env, variable(k.name)) }
 
-// allowed describes what the value may be.
-func (k *key) allowed() string { return k.value.allowed }
-
 // open reports whether the key stands for all paths below its name.
 func (k *key) open() bool { return strings.HasSuffix(k.name, ".*") }
 

@@ -1,6 +1,9 @@
 package config
 
-import "time"
+import (
+	"cmp"
+	"time"
+)
 
 // Limits are the system's bounds for actions, and what a namespace without
 // limits of its own gets.
@@ -26,6 +29,18 @@ type Limits struct {
 	SerdesOverhead Size `key:"whisk.activation.payload.serdes-overhead" default:"6068"`
 
 	Namespace NamespaceLimits
+}
+
+func (l Limits) check(demand demand) {
+	ordered(demand, "whisk.memory", l.MemoryMin, l.MemoryStd, l.MemoryMax)
+	ordered(demand, "whisk.time-limit", l.TimeMin, l.TimeStd, l.TimeMax)
+	ordered(demand, "whisk.log-limit", l.LogMin, l.LogStd, l.LogMax)
+	ordered(demand, "whisk.concurrency-limit", l.ConcurrencyMin, l.ConcurrencyStd, l.ConcurrencyMax)
+	demand(l.Truncation <= l.Payload, "whisk.activation.payload.truncation %v is above whisk.activation.payload.max %v", l.Truncation, l.Payload)
+}
+
+func ordered[T cmp.Ordered](demand demand, name string, least, standard, most T) {
+	demand(least <= standard && standard <= most, "%s: min %v, std %v, max %v are out of order", name, least, standard, most)
 }
 
 // NamespaceLimits bound the actions of a namespace that has no limits of its own.

@@ -151,7 +151,7 @@ func (k *key) set(name string, given []entry, source string) error {
 		text = mask
 	}
 	if errors.Is(err, errBad) {
-		return fmt.Errorf("%s: %q (from %s) is not allowed; allowed: %s", name, text, source, k.allowed())
+		return fmt.Errorf("%s: %q (from %s) is not allowed; allowed: %s", name, text, source, k.value.allowed)
 	}
 	return fmt.Errorf("%s: %q (from %s): %w", name, text, source, err)
 }

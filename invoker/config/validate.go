@@ -36,7 +36,7 @@ func validate(c *Config) []error {
 			"--uniqueName %s without --id needs ZOOKEEPER_HOSTS (host:port), which is %q", id.UniqueName, zk)
 	}
 	demand.hostPorts("KAFKA_HOSTS", c.Kafka.Hosts)
-	ordered(&c.Limits, demand)
+	c.Limits.check(demand)
 	demand(c.Pool.UserMemory >= c.Limits.MemoryMin,
 		"whisk.container-pool.user-memory %v is below whisk.memory.min %v: no action would have room", c.Pool.UserMemory, c.Limits.MemoryMin)
 	demand(c.GPU.Sched.TTLMin <= c.GPU.Sched.TTLMax, "whisk.gpu.ttl.min %s is above whisk.gpu.ttl.max %s",
@@ -72,17 +72,6 @@ func validate(c *Config) []error {
 		c.Traces.check(demand)
 	}
 	return problems
-}
-
-// ordered checks that each limit has min <= std <= max.
-func ordered(l *Limits, demand demand) {
-	const wrong = "%s: min %v, std %v, max %v are out of order"
-	demand(l.MemoryMin <= l.MemoryStd && l.MemoryStd <= l.MemoryMax, wrong, "whisk.memory", l.MemoryMin, l.MemoryStd, l.MemoryMax)
-	demand(l.TimeMin <= l.TimeStd && l.TimeStd <= l.TimeMax, wrong, "whisk.time-limit", l.TimeMin, l.TimeStd, l.TimeMax)
-	demand(l.LogMin <= l.LogStd && l.LogStd <= l.LogMax, wrong, "whisk.log-limit", l.LogMin, l.LogStd, l.LogMax)
-	demand(l.ConcurrencyMin <= l.ConcurrencyStd && l.ConcurrencyStd <= l.ConcurrencyMax, wrong,
-		"whisk.concurrency-limit", l.ConcurrencyMin, l.ConcurrencyStd, l.ConcurrencyMax)
-	demand(l.Truncation <= l.Payload, "whisk.activation.payload.truncation %v is above whisk.activation.payload.max %v", l.Truncation, l.Payload)
 }
 
 // ours begins every key of this project; below it nothing is ignored.
