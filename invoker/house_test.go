@@ -135,7 +135,7 @@ var owners = map[string][]string{
 	"github.com/minio/minio-go":               {"activation/s3"},
 	"github.com/moby/moby":                    {"invoker/engine/docker"},
 	"oras.land/oras-go":                       {"invoker/engine/docker"},
-	"github.com/docker/go-units":              {"invoker/engine/docker"},
+	"github.com/docker/go-units":              {"invoker/engine/docker", "invoker/operate/doctor"},
 	"go.yaml.in/yaml":                         {"invoker/engine/docker"},
 	"github.com/NVIDIA/go-nvml":               {"gpu/nvml"},
 	"github.com/go-zookeeper/zk":              {"invoker/peer/zookeeper"},

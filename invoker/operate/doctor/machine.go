@@ -9,6 +9,8 @@ import (
 	"sync"
 	"time"
 
+	"github.com/docker/go-units"
+
 	"github.com/gpuwhisk/gpuwhisk/activation"
 	"github.com/gpuwhisk/gpuwhisk/activation/couchdb"
 	"github.com/gpuwhisk/gpuwhisk/activation/etcd"
@@ -98,6 +100,8 @@ type broker struct {
 	kafka.Description
 	err error
 }
+
+func (b broker) answers() bool { return b.err == nil }
 
 // snapshot is a machine, and the answers that several checks need.
 type snapshot struct {
@@ -189,7 +193,7 @@ func (s *snapshot) gpuWithDocker() bool { return s.hasDriver() && s.usesDocker()
 func (s *snapshot) gpuByDocker() bool   { return s.hasDriver() && s.dockerAnswers() }
 
 func (s *snapshot) kafkaAnswers() bool {
-	return slices.ContainsFunc(s.brokers, func(b broker) bool { return b.err == nil })
+	return slices.ContainsFunc(s.brokers, broker.answers)
 }
 
 func (s *snapshot) couchAnswers() bool { return s.Config.CouchDB.Host != "" && s.couchErr == nil }
@@ -241,9 +245,6 @@ func (s *snapshot) run(env []string, name string, args ...string) (string, error
 
 // amount writes a number of bytes for people.
 func amount[T ~int64](n T) string {
-	x, unit := float64(n), 0
-	for ; x >= 1024 && unit < 3; unit++ {
-		x /= 1024
-	}
-	return strings.Replace(fmt.Sprintf("%.1f %s", x, []string{"B", "KiB", "MiB", "GiB"}[unit]), ".0 ", " ", 1)
+	text := units.CustomSize("%.1f %s", float64(n), 1024, []string{"B", "KiB", "MiB", "GiB"})
+	return strings.Replace(text, ".0 ", " ", 1)
 }

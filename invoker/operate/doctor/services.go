@@ -86,8 +86,7 @@ func checkAdvertised(s *snapshot) []Finding {
 // the scheduler exist only where controllers ran that an invoker of the
 // classic mode cannot serve.
 func checkTopics(s *snapshot) []Finding {
-	answers := slices.IndexFunc(s.brokers, func(b broker) bool { return b.err == nil })
-	d, prefix := s.brokers[answers].Description, s.Config.Kafka.TopicPrefix
+	d, prefix := s.brokers[slices.IndexFunc(s.brokers, broker.answers)].Description, s.Config.Kafka.TopicPrefix
 	var completed, scheduler []string
 	for _, name := range slices.Sorted(maps.Keys(d.Topics)) {
 		own, ours := strings.CutPrefix(name, prefix)

@@ -152,10 +152,6 @@ func (s *snapshot) mounted(at string) bool {
 // checkFallbacks lists the actions whose GPU memory the invokers of this host
 // only count, because their libraries do not bear that it is moved.
 func checkFallbacks(s *snapshot) []Finding {
-	dir := s.Config.State.Dir
-	if dir == "" || dir == config.None {
-		return nil
-	}
 	return ofEach(s.glob(s.Config.State.FallbackFile("*")), func(name string) []Finding {
 		data, err := fs.ReadFile(s.Files, name)
 		var list []devices.Fallback
