@@ -25,9 +25,7 @@ import (
 func open(t testing.TB, cfg Config) *Store {
 	t.Helper()
 	s, err := Open(cfg)
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.NoError(t, err)
 	t.Cleanup(func() {
 		if err := s.Close(); err != nil {
 			t.Error(err)
@@ -67,22 +65,16 @@ func put(t testing.TB, s *Store, docs ...records.Document) (stored int) {
 				good.Add(1)
 			}
 		}
-		if err := s.PutDocument(t.Context(), d); err != nil {
-			t.Fatal(err)
-		}
+		check.NoError(t, s.PutDocument(t.Context(), d))
 	}
-	if err := s.Flush(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	check.NoError(t, s.Flush(t.Context()))
 	return int(good.Load())
 }
 
 // TestDocumentIsTheOriginals: field by field what OpenWhisk's own store indexes.
 func TestDocumentIsTheOriginals(t *testing.T) {
 	got, err := source(doc(0x1f, `{"n":1.0, "big":12345678901234567890,"text":"a\u2028<b>"}`).Body)
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.NoError(t, err)
 	const want = `{"@timestamp":"2024-06-10T06:13:20.250Z","activationId":"0000000000000000000000000000001f",` +
 		`"annotations":{"kind":"python:3","limits":{"memory":256},"path":"guest/tools/hello","waitTime":5},` +
 		`"duration":17,"end":1718000000267,"entityType":"activation","logs":["2024-06-10T06:13:20.25Z        stdout: <hi> & bye"],` +
@@ -99,9 +91,7 @@ func TestDocumentDetails(t *testing.T) {
 		r := record(1, `{}`)
 		change(r)
 		got, err := source(r.Document(1))
-		if err != nil {
-			t.Fatal(err)
-		}
+		check.NoError(t, err)
 		return string(got)
 	}
 	for name, c := range map[string]struct {
@@ -254,9 +244,7 @@ func TestFullForAWhile(t *testing.T) {
 		done := make(chan error, 1)
 		d := doc(len(name), `{}`)
 		d.Stored = func(_ int, err error) { done <- err }
-		if err := s.PutDocument(t.Context(), d); err != nil {
-			t.Fatal(err)
-		}
+		check.NoError(t, s.PutDocument(t.Context(), d))
 		for s.Health().Writes.OK() {
 			runtime.Gosched()
 		}
@@ -323,9 +311,7 @@ func TestProbeReportsWhatIsWrong(t *testing.T) {
 	check.ErrorContains(t, err, "whisk.gpu.elasticsearch.certificate")
 	own.Certificate = filepath.Join(t.TempDir(), "ca.pem")
 	trusted := pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: secure.Certificate().Raw})
-	if err := os.WriteFile(own.Certificate, trusted, 0o600); err != nil {
-		t.Fatal(err)
-	}
+	check.NoError(t, os.WriteFile(own.Certificate, trusted, 0o600))
 	if s := open(t, own); put(t, s, doc(7, `{}`)) != 1 {
 		t.Errorf("an authority of the operator's own: %+v", s.Health())
 	}
@@ -381,9 +367,7 @@ func TestReasonsHaveNoValues(t *testing.T) {
 
 func TestOpenRefuses(t *testing.T) {
 	empty := filepath.Join(t.TempDir(), "ca.pem")
-	if err := os.WriteFile(empty, []byte("none"), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	check.NoError(t, os.WriteFile(empty, []byte("none"), 0o600))
 	for want, cfg := range map[string]Config{
 		"no hosts": {Index: "x"}, "index pattern": {Hosts: []string{"h:1"}, Index: "%d"},
 		"PEM form":     {Hosts: []string{"h:1"}, Index: "x", Certificate: empty},

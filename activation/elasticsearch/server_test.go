@@ -96,9 +96,7 @@ const (
 func startServer(t testing.TB) *server {
 	t.Helper()
 	address, err := node()
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.NoError(t, err)
 	if address == "" {
 		peertest.Missing(t, "no Elasticsearch: .ci/peers/elasticsearch.sh start installs it, and needs java")
 	}
@@ -172,18 +170,12 @@ func (s *server) keeps(d records.Document) {
 func (s *server) ask(method, path, body string, into any) {
 	s.t.Helper()
 	req, err := http.NewRequest(method, s.node+path, strings.NewReader(body))
-	if err != nil {
-		s.t.Fatal(err)
-	}
+	check.NoError(s.t, err)
 	req.Header.Set("Content-Type", "application/json")
 	res, err := http.DefaultClient.Do(req)
-	if err != nil {
-		s.t.Fatal(err)
-	}
+	check.NoError(s.t, err)
 	defer res.Body.Close()
-	if err := json.NewDecoder(res.Body).Decode(into); err != nil {
-		s.t.Fatal(err)
-	}
+	check.NoError(s.t, json.NewDecoder(res.Body).Decode(into))
 }
 
 // httptestServer answers everything with a text, at the address it returns.

@@ -162,17 +162,11 @@ func TestSpilledWaitsForTheDisk(t *testing.T) {
 func away(t *testing.T, j *Journal) (back func()) {
 	t.Helper()
 	dir := j.cfg.Dir
-	if err := os.Rename(dir, dir+"x"); err != nil {
-		t.Fatal(err)
-	}
+	check.NoError(t, os.Rename(dir, dir+"x"))
 	return func() {
 		t.Helper()
-		if err := os.Rename(dir+"x", dir); err != nil {
-			t.Fatal(err)
-		}
-		if err := j.Ready(t.Context()); err != nil {
-			t.Fatal(err)
-		}
+		check.NoError(t, os.Rename(dir+"x", dir))
+		check.NoError(t, j.Ready(t.Context()))
 	}
 }
 
@@ -208,9 +202,7 @@ func TestFileThatCannotBeDeletedIsKeptInOrder(t *testing.T) {
 	oldest, err := filepath.Glob(filepath.Join(j.cfg.Dir, "00000001-*"))
 	check.NoError(t, err)
 	check.Equal(check.Must(t), len(oldest), 1, "%q", oldest)
-	if err := errors.Join(os.Remove(oldest[0]), os.MkdirAll(filepath.Join(oldest[0], "x"), 0o700)); err != nil {
-		t.Fatal(err)
-	}
+	check.NoError(t, errors.Join(os.Remove(oldest[0]), os.MkdirAll(filepath.Join(oldest[0], "x"), 0o700)))
 	for i := range 3 {
 		j.Completed(id(i))
 	}
@@ -220,12 +212,8 @@ func TestFileThatCannotBeDeletedIsKeptInOrder(t *testing.T) {
 	if got := j.log.Segments(); got != before {
 		t.Errorf("%d files of %d", got, before)
 	}
-	if err := os.RemoveAll(oldest[0]); err != nil {
-		t.Fatal(err)
-	}
-	if err := os.WriteFile(oldest[0], nil, 0o600); err != nil {
-		t.Fatal(err)
-	}
+	check.NoError(t, os.RemoveAll(oldest[0]))
+	check.NoError(t, os.WriteFile(oldest[0], nil, 0o600))
 	compactNow(j)
 	if got := j.log.Segments(); got != 1 {
 		t.Errorf("%d files when it can be deleted", got)

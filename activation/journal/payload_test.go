@@ -125,13 +125,9 @@ func TestSpilledAgainIsWritten(t *testing.T) {
 	j := open(t, Config{Dir: t.TempDir()})
 	j.Delivered(id(0), 0, 0)
 	first, err := j.spill(keyOf(id(0)), messageOf(0), slackFactor)
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.NoError(t, err)
 	second, err := j.spill(keyOf(id(0)), messageOf(0), slackFactor)
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.NoError(t, err)
 	if second == (wal.Receipt{}) {
 		t.Error("spilled again, there is nothing to wait for")
 	}

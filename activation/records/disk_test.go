@@ -135,21 +135,13 @@ func TestSpoolDeletesWhenTheDiskIsBack(t *testing.T) {
 	docs, err := s.Peek(2, 1000)
 	check.NoError(t, err)
 	check.Equal(check.Must(t), len(docs), 2)
-	if err := os.Rename(dir, dir+"x"); err != nil {
-		t.Fatal(err)
-	}
-	if err := s.Remove(2); err != nil {
-		t.Fatal(err)
-	}
-	if err := os.Rename(dir+"x", dir); err != nil {
-		t.Fatal(err)
-	}
+	check.NoError(t, os.Rename(dir, dir+"x"))
+	check.NoError(t, s.Remove(2))
+	check.NoError(t, os.Rename(dir+"x", dir))
 	if got := drain(t, s); !slices.Equal(got, ids(2, 3)) {
 		t.Errorf("drained %v", got)
 	}
-	if err := s.Close(); err != nil {
-		t.Fatal(err)
-	}
+	check.NoError(t, s.Close())
 	if got := drain(t, openSpool(t, SpoolConfig{Dir: dir})); len(got) > 0 {
 		t.Errorf("the next process drained %v", got)
 	}

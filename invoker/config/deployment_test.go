@@ -26,9 +26,7 @@ func TestAnsibleEnvironment(t *testing.T) {
 		"CONFIG_whisk_invoker_protocol=https", "CONFIG_whisk_invoker_https_keystorePath=/conf/invoker-openwhisk-keystore.p12",
 		"CONFIG_whisk_invoker_https_keystorePassword=openwhisk", "CONFIG_whisk_invoker_https_keystoreFlavor=PKCS12", "CONFIG_whisk_invoker_https_clientAuth=true",
 		"CONFIG_kamon_statsd_hostname=", "CONFIG_kamon_statsd_port=8125", "CONFIG_logback_log_level=INFO", "METRICS_KAMON=false")})
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.NoError(t, err)
 	check.Equal(t, *c.Identity.ID, 3)
 	check.Equal(t, c.Identity.UniqueName, "3")
 	wantSettings(t, c, map[string]string{"whisk.invoker.resource.tags": "", "whisk.invoker.dedicated.namespaces": "a,b"})
@@ -62,9 +60,7 @@ func TestKubeEnvironment(t *testing.T) {
 		"INVOKER_OPTS=-Dkubernetes.master=https://10.0.0.1 -Dwhisk.spi.ContainerFactoryProvider=org.apache.openwhisk.core.containerpool.docker.DockerContainerFactoryProvider",
 		"ZOOKEEPER_HOSTS=zk-0:2181,zk-1:2181", "METRICS_KAMON=true", "OPENWHISK_CONFIG=include classpath(\"application.conf\")\nwhisk { metrics { prometheus-enabled = true } }",
 		"CONFIG_whisk_gpu_metrics_enabled=false")})
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.NoError(t, err)
 	check.Equal(t, c.Identity.ID, nil)
 	check.Equal(t, c.Identity.UniqueName, "node-7")
 	check.Equal(t, c.Identity.ZooKeeperHosts, "zk-0:2181,zk-1:2181")

@@ -16,17 +16,11 @@ var update = flag.Bool("update", false, "rewrite docs/configuration.md")
 func TestDocument(t *testing.T) {
 	page := filepath.Join("..", "..", "docs", "configuration.md")
 	if *update {
-		if err := os.MkdirAll(filepath.Dir(page), 0o755); err != nil {
-			t.Fatal(err)
-		}
-		if err := os.WriteFile(page, []byte(document()), 0o644); err != nil {
-			t.Fatal(err)
-		}
+		check.NoError(t, os.MkdirAll(filepath.Dir(page), 0o755))
+		check.NoError(t, os.WriteFile(page, []byte(document()), 0o644))
 	}
 	got, err := os.ReadFile(page)
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.NoError(t, err)
 	if string(got) != document() {
 		t.Error("docs/configuration.md is not generated from these keys; run go test ./invoker/config -run TestDocument -update")
 	}

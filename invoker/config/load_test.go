@@ -30,9 +30,7 @@ func full(more ...string) []string {
 func loaded(t *testing.T, more ...string) *Config {
 	t.Helper()
 	c, err := Load(Input{Environ: full(more...), Args: []string{"--id", "0"}})
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.NoError(t, err)
 	return c
 }
 
@@ -115,9 +113,7 @@ func TestPrecedence(t *testing.T) {
 	} {
 		env = append(env, step.add)
 		c, err := Load(Input{Environ: env, Args: []string{"--id", "0"}})
-		if err != nil {
-			t.Fatal(err)
-		}
+		check.NoError(t, err)
 		if got := show(c, name); got != step.want {
 			t.Errorf("after %q: %s, want %s", step.add, got, step.want)
 		}
@@ -130,9 +126,7 @@ func TestPrecedenceOfPlainNames(t *testing.T) {
 	check := func(want string) {
 		t.Helper()
 		c, err := Load(in)
-		if err != nil {
-			t.Fatal(err)
-		}
+		check.NoError(t, err)
 		if got := show(c, "port"); got != want {
 			t.Errorf("got %s, want %s", got, want)
 		}
@@ -283,12 +277,8 @@ func TestPrintMasksSecrets(t *testing.T) {
 		"CONFIG_whisk_kafka_common_sslKeystorePassword=very-secret-4", "CONFIG_whisk_kafka_common_securityProtocol=SASL_PLAINTEXT",
 		"CONFIG_whisk_kafka_common_saslMechanism=PLAIN", "CONFIG_whisk_kafka_common_saslJaasConfig="+scramEntry)
 	var b bytes.Buffer
-	if err := c.Print(&b); err != nil {
-		t.Fatal(err)
-	}
-	if err := c.PrintJSON(&b); err != nil {
-		t.Fatal(err)
-	}
+	check.NoError(t, c.Print(&b))
+	check.NoError(t, c.PrintJSON(&b))
 	got := b.String()
 	check.Lacks(t, got, "very-secret")
 	check.Lacks(t, got, key)
@@ -380,9 +370,7 @@ func TestFindProperties(t *testing.T) {
 func TestPrintJSON(t *testing.T) {
 	c := loaded(t, "CONFIG_whisk_gpu_overrun=3s", "CONFIG_whisk_unknown_thing=1")
 	var b bytes.Buffer
-	if err := c.PrintJSON(&b); err != nil {
-		t.Fatal(err)
-	}
+	check.NoError(t, c.PrintJSON(&b))
 	var all []struct{ Key, Variable, Value, Source, Ignored string }
 	if err := json.Unmarshal(b.Bytes(), &all); err != nil {
 		t.Fatalf("%v in %s", err, b.String())

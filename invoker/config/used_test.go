@@ -10,6 +10,8 @@ import (
 	"reflect"
 	"strings"
 	"testing"
+
+	"github.com/gpuwhisk/gpuwhisk/invoker/develop/check"
 )
 
 const (
@@ -47,14 +49,10 @@ func (p *program) Import(path string) (*types.Package, error) {
 	plain := build.Default
 	plain.CgoEnabled = false
 	there, err := plain.ImportDir(filepath.Join("..", "..", dir), 0)
-	if err != nil {
-		p.t.Fatal(err)
-	}
+	check.NoError(p.t, err)
 	for _, name := range there.GoFiles {
 		f, err := parser.ParseFile(p.fset, filepath.Join(there.Dir, name), nil, 0)
-		if err != nil {
-			p.t.Fatal(err)
-		}
+		check.NoError(p.t, err)
 		p.files[path] = append(p.files[path], f)
 	}
 	cfg := types.Config{Importer: p, Error: func(error) {}} // of what strangers have

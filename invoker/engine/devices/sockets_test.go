@@ -108,9 +108,7 @@ func TestLeftovers(t *testing.T) {
 func TestSocketDir(t *testing.T) {
 	base := t.TempDir()
 	file := filepath.Join(base, "file")
-	if err := os.WriteFile(file, nil, 0o600); err != nil {
-		t.Fatal(err)
-	}
+	check.NoError(t, os.WriteFile(file, nil, 0o600))
 	long := filepath.Join(base, strings.Repeat("x", LongestSocket))
 	blocked := filepath.Join(file, "below")
 	_, err := SocketDir(long, blocked)

@@ -64,9 +64,7 @@ func until(expression string) chromedp.Action {
 // shoot keeps a picture of the whole page, for people.
 func shoot(ctx context.Context, t *testing.T, name string) {
 	t.Helper()
-	if err := picture(ctx, name); err != nil {
-		t.Fatal(err)
-	}
+	check.NoError(t, picture(ctx, name))
 }
 
 // picture puts one into build/console.
@@ -103,9 +101,7 @@ func (p *platform) ask(method, path string, body any) (int, []byte) {
 	p.t.Helper()
 	b, _ := json.Marshal(body)
 	req, err := http.NewRequestWithContext(p.t.Context(), method, p.s.Info().APIHost+path, bytes.NewReader(b))
-	if err != nil {
-		p.t.Fatal(err)
-	}
+	check.NoError(p.t, err)
 	g := p.s.Info().Guest()
 	req.SetBasicAuth(g.UUID, g.Key)
 	req.Header.Set("Content-Type", "application/json")

@@ -13,6 +13,7 @@ import (
 	"github.com/chromedp/cdproto/runtime"
 	"github.com/chromedp/chromedp"
 
+	"github.com/gpuwhisk/gpuwhisk/invoker/develop/check"
 	"github.com/gpuwhisk/gpuwhisk/invoker/develop/peertest"
 )
 
@@ -81,9 +82,7 @@ func (g *group) kill() {
 func profile(t *testing.T) string {
 	t.Helper()
 	dir, err := os.MkdirTemp("", "gpuwhisk-chromium-")
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.NoError(t, err)
 	t.Cleanup(func() {
 		again := time.NewTicker(20 * time.Millisecond)
 		defer again.Stop()

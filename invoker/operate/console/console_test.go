@@ -82,17 +82,13 @@ func TestStreamEndsWithItsServer(t *testing.T) {
 		req, _ := http.NewRequestWithContext(t.Context(), "GET", s.URL+"/events", nil)
 		req.Header.Set("Accept-Encoding", encoding)
 		res, err := http.DefaultTransport.RoundTrip(req)
-		if err != nil {
-			t.Fatal(err)
-		}
+		check.NoError(t, err)
 		t.Cleanup(func() { res.Body.Close() })
 		if res.Header.Get("Content-Encoding") != "gzip" {
 			return bufio.NewScanner(res.Body)
 		}
 		z, err := gzip.NewReader(res.Body)
-		if err != nil {
-			t.Fatal(err)
-		}
+		check.NoError(t, err)
 		return bufio.NewScanner(z)
 	}
 	for _, encoding := range []string{"gzip", "identity"} {
@@ -126,9 +122,7 @@ func TestPageIsSmall(t *testing.T) {
 		}
 		return err
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.NoError(t, err)
 	check.AtLeast(t, sum, 20_000)
 	check.AtMost(t, sum, 200_000)
 }

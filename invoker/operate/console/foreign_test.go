@@ -39,14 +39,10 @@ func TestForeignPagesInABrowser(t *testing.T) {
 		form.method = "POST"; form.action = "http://%s:%s@%s/disable"; document.body.append(form); form.submit(); })()`,
 		admin.User, admin.Password, p.invoker.Addr()), nil), until(`document.body.innerText.includes("of another origin")`))
 	req, err := http.NewRequestWithContext(t.Context(), http.MethodGet, admin.URL+"/isEnabled", nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.NoError(t, err)
 	req.SetBasicAuth(admin.User, admin.Password)
 	res, err := http.DefaultClient.Do(req)
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.NoError(t, err)
 	defer res.Body.Close()
 	if text, _ := io.ReadAll(res.Body); string(text) != `{"enabled":true}` {
 		t.Errorf("after the form of a foreign page: %d %s", res.StatusCode, text)

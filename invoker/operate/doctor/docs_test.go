@@ -8,15 +8,15 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"github.com/gpuwhisk/gpuwhisk/invoker/develop/check"
 )
 
 // Every check is in the page about it, and no warning or failure is
 // without a fix.
 func TestChecksAreExplained(t *testing.T) {
 	text, err := os.ReadFile("../../../docs/doctor.md")
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.NoError(t, err)
 	names := 0
 	for _, c := range checks() {
 		names++
@@ -31,15 +31,11 @@ func TestChecksAreExplained(t *testing.T) {
 		t.Errorf("only %d checks are known", names)
 	}
 	files, err := filepath.Glob("*.go")
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.NoError(t, err)
 	calls := 0
 	for _, file := range files {
 		parsed, err := parser.ParseFile(token.NewFileSet(), file, nil, 0)
-		if err != nil {
-			t.Fatal(err)
-		}
+		check.NoError(t, err)
 		ast.Inspect(parsed, func(n ast.Node) bool {
 			call, ok := n.(*ast.CallExpr)
 			if !ok || len(call.Args) < 2 {

@@ -115,9 +115,7 @@ func TestSecretsStayInside(t *testing.T) {
 	}
 	r := Examine(t.Context(), f.Machine, time.Minute)
 	var text, object bytes.Buffer
-	if err := errors.Join(r.Print(&text, true, 0), r.PrintJSON(&object)); err != nil {
-		t.Fatal(err)
-	}
+	check.NoError(t, errors.Join(r.Print(&text, true, 0), r.PrintJSON(&object)))
 	for _, out := range []string{text.String(), object.String()} {
 		check.Lacks(t, out, "some_passw0rd")
 		check.Lacks(t, out, "key-st0re")
@@ -138,9 +136,7 @@ func report() Report {
 
 func TestPrint(t *testing.T) {
 	var out bytes.Buffer
-	if err := report().Print(&out, false, 0); err != nil {
-		t.Fatal(err)
-	}
+	check.NoError(t, report().Print(&out, false, 0))
 	want := `GPU
   ok    driver           NVIDIA driver 1
   warn  MIG              pending [31m reset. Fix: nvidia-smi -r
@@ -160,16 +156,12 @@ Something will fail: 1 ok, 1 to look at, 1 that fail.
 
 func TestPrintJSON(t *testing.T) {
 	var out bytes.Buffer
-	if err := report().PrintJSON(&out); err != nil {
-		t.Fatal(err)
-	}
+	check.NoError(t, report().PrintJSON(&out))
 	var got struct {
 		Status string
 		Checks []struct{ Group, Check, Status, Found, Fix string }
 	}
-	if err := json.Unmarshal(out.Bytes(), &got); err != nil {
-		t.Fatal(err)
-	}
+	check.NoError(t, json.Unmarshal(out.Bytes(), &got))
 	check.Equal(t, got.Status, "fail")
 	check.Equal(check.Must(t), len(got.Checks), 3)
 	check.Equal(t, got.Checks[0].Status, "ok")
@@ -215,9 +207,7 @@ func TestFallsBackToSMI(t *testing.T) {
 func TestLinesEndAtTheWidth(t *testing.T) {
 	r := Report{{"Kafka", "topics", Finding{Warn, strings.Repeat("word ", 40), "do this"}}}
 	var out strings.Builder
-	if err := r.Print(&out, false, 70); err != nil {
-		t.Fatal(err)
-	}
+	check.NoError(t, r.Print(&out, false, 70))
 	lines := strings.Split(out.String(), "\n")
 	for i, line := range lines {
 		if len(line) > 70 {

@@ -36,9 +36,7 @@ func TestListenAndReach(t *testing.T) {
 			break
 		}
 	}
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.NoError(t, err)
 	port := peertest.PortOf(t, l.Addr().String())
 	at := net.JoinHostPort("localhost", strconv.Itoa(port))
 	if err := listen(t.Context(), port); err == nil {
@@ -90,15 +88,11 @@ func TestPortOfAnInvokerWithTLS(t *testing.T) {
 	defer s.Close()
 	own := s.TLS.Certificates[0]
 	store, err := pkcs12.Modern.Encode(own.PrivateKey, s.Certificate(), nil, "store-pass")
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.NoError(t, err)
 	c := config.Default()
 	c.Admin.Protocol, c.Admin.Port = "https", peertest.PortOf(t, s.Listener.Addr().String())
 	c.Admin.TLS = config.AdminTLS{KeystorePath: filepath.Join(t.TempDir(), "own.p12"), KeystorePassword: "store-pass"}
-	if err := os.WriteFile(c.Admin.TLS.KeystorePath, store, 0o600); err != nil {
-		t.Fatal(err)
-	}
+	check.NoError(t, os.WriteFile(c.Admin.TLS.KeystorePath, store, 0o600))
 	x := Examine(t.Context(), (&Machine{Config: c}).Here("", "", ""), time.Minute).only(t, "Host", "port")
 	check.Equal(t, x.Status, OK)
 	check.Contains(t, x.Found, "an invoker answers")
@@ -152,9 +146,7 @@ func TestInitProxy(t *testing.T) {
 	ctx, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)
 	defer cancel()
 	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.NoError(t, err)
 	l.Close()
 	_, err = initProxy(ctx, l.Addr().String())
 	check.ErrorContains(t, err, "nothing answers on port 8080")
@@ -248,27 +240,19 @@ func importImage(t *testing.T, c *config.Config, name, code string) string {
 	t.Helper()
 	dir := t.TempDir()
 	source, binary := filepath.Join(dir, "main.go"), filepath.Join(dir, "program")
-	if err := os.WriteFile(source, []byte(code), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	check.NoError(t, os.WriteFile(source, []byte(code), 0o600))
 	build := exec.Command("go", "build", "-o", binary, source)
 	build.Env = append(os.Environ(), "CGO_ENABLED=0")
 	if text, err := build.CombinedOutput(); err != nil {
 		t.Fatalf("build program: %v\n%s", err, text)
 	}
 	data, err := os.ReadFile(binary)
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.NoError(t, err)
 	var root bytes.Buffer
 	w := tar.NewWriter(&root)
-	if err := w.WriteHeader(&tar.Header{Name: "program", Mode: 0o755, Size: int64(len(data))}); err != nil {
-		t.Fatal(err)
-	}
+	check.NoError(t, w.WriteHeader(&tar.Header{Name: "program", Mode: 0o755, Size: int64(len(data))}))
 	_, err = w.Write(data)
-	if err := errors.Join(err, w.Close()); err != nil {
-		t.Fatal(err)
-	}
+	check.NoError(t, errors.Join(err, w.Close()))
 	image := "gpuwhisk-test/doctor-" + name + ":" + strconv.FormatInt(time.Now().UnixNano(), 36)
 	dockerAnswers(t, c, &root, "import", "--change", `CMD ["/program"]`, "-", image)
 	t.Cleanup(func() { dockerAnswers(t, c, nil, "image", "rm", "--force", image) })

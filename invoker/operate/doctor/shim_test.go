@@ -32,16 +32,12 @@ func libraryOf(t *testing.T, exports ...string) []byte {
 		code.WriteString("int " + name + "(void) { return 0; }\n")
 	}
 	source, out := filepath.Join(dir, "l.c"), filepath.Join(dir, "l.so")
-	if err := os.WriteFile(source, []byte(code.String()), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	check.NoError(t, os.WriteFile(source, []byte(code.String()), 0o600))
 	if text, err := exec.Command(cc, "-shared", "-fPIC", "-fno-builtin", "-nostdlib", "-o", out, source).CombinedOutput(); err != nil {
 		t.Fatalf("build library: %v\n%s", err, text)
 	}
 	data, err := os.ReadFile(out)
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.NoError(t, err)
 	return data
 }
 
@@ -90,9 +86,7 @@ func TestShimChecks(t *testing.T) {
 // change what a program gets.
 func TestHooksAreTheShimsOwn(t *testing.T) {
 	table, err := os.ReadFile(filepath.Join("..", "..", "..", "shim", "abi.def"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.NoError(t, err)
 	hooks := map[string]bool{"dlsym": true, "dlvsym": true}
 	for _, m := range regexp.MustCompile(`(?m)^HOOK\(\w+, *(\w+),`).FindAllStringSubmatch(string(table), -1) {
 		hooks[m[1]] = true
@@ -115,9 +109,7 @@ func built(t *testing.T) (library, driver string) {
 func TestRealShim(t *testing.T) {
 	at, driver := built(t)
 	data, err := os.ReadFile(at)
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.NoError(t, err)
 	f := healthy()
 	noGPU(f)
 	f.Arch, f.Shim, f.Command, f.Hooks = runtime.GOARCH, []string{at}, command, patientHooks
@@ -138,9 +130,7 @@ func TestTryHooks(t *testing.T) {
 	empty := t.TempDir()
 	t.Run("a library that hooks nothing", func(t *testing.T) {
 		other := filepath.Join(empty, "other.so")
-		if err := os.WriteFile(other, libraryOf(t, "nothing"), 0o700); err != nil {
-			t.Fatal(err)
-		}
+		check.NoError(t, os.WriteFile(other, libraryOf(t, "nothing"), 0o700))
 		_, err := tryHooks(t.Context(), 300*time.Millisecond, other, driver)
 		check.ErrorContains(t, err, "does not report")
 	})

@@ -19,9 +19,7 @@ func TestWritable(t *testing.T) {
 	if _, err := os.Stat(filepath.Join(dir, "a")); err == nil {
 		t.Error("it was made")
 	}
-	if err := os.WriteFile(filepath.Join(dir, "a"), nil, 0o600); err != nil {
-		t.Fatal(err)
-	}
+	check.NoError(t, os.WriteFile(filepath.Join(dir, "a"), nil, 0o600))
 	at, err = writable(t.Context(), filepath.Join(dir, "a"))
 	check.That(t, err != nil, "a file")
 	check.Equal(t, at, filepath.Join(dir, "a"), "a file")

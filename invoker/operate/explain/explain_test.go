@@ -189,9 +189,7 @@ func TestFromRecord(t *testing.T) {
 	a, err := FromRecord([]byte(`{"activationId":"a1","namespace":"guest","name":"f","start":10000,"end":10900,"response":{"status":"success"},
 		"annotations":[{"key":"path","value":"guest/pkg/f"},{"key":"waitTime","value":2200},{"key":"timeout","value":false},
 		{"key":"gpu","value":{"device":"0 (A100)","start":"host-warm","queueTime":2100,"prefetchTime":140,"gpuTime":900,"memory":1073741824}}]}`))
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.NoError(t, err)
 	want := `Sent by the controller.
 Waited 2.10 s.
 Started host-warm on 0 (A100): the container was there, its memory not on the device, or not all of it.

@@ -30,9 +30,7 @@ func small(t testing.TB, env ...string) Settings {
 func runCheck(t *testing.T, s Settings) *Report {
 	t.Helper()
 	r, err := Run(t.Context(), s)
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.NoError(t, err)
 	return r
 }
 
@@ -121,9 +119,7 @@ func TestFrameworks(t *testing.T) {
 	peertest.Tool(t, "python3")
 	peertest.Tool(t, "sh")
 	python, err := filepath.Abs("testdata/python")
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.NoError(t, err)
 	// The fake management library lists what the fake driver gave.
 	t.Setenv("FAKE_CUDA_STATE", filepath.Join(t.TempDir(), "state"))
 	s := small(t)
@@ -231,36 +227,26 @@ func TestKeptPagesAreFound(t *testing.T) {
 func patched(t *testing.T, from, to string) string {
 	t.Helper()
 	source, err := filepath.Abs("../../../shim/test/fake")
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.NoError(t, err)
 	files, err := filepath.Glob(filepath.Join(source, "*.c"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.NoError(t, err)
 	dir, found := t.TempDir(), 0
 	args := []string{"-std=c11", "-D_GNU_SOURCE", "-O2", "-fPIC", "-shared", "-Wl,-Bsymbolic", "-I" + source,
 		"-Wl,-soname,libcuda.so.1", "-o", filepath.Join(dir, "libcuda.so.1")}
 	for _, f := range files {
 		text, err := os.ReadFile(f)
-		if err != nil {
-			t.Fatal(err)
-		}
+		check.NoError(t, err)
 		if n := strings.Count(string(text), from); n > 0 {
 			found += n
 			f = filepath.Join(dir, "patched.c")
 			// Headers are named from where the file was.
 			changed := strings.ReplaceAll(strings.ReplaceAll(string(text), from, to), "../../", source+"/../../")
-			if err := os.WriteFile(f, []byte(changed), 0o600); err != nil {
-				t.Fatal(err)
-			}
+			check.NoError(t, os.WriteFile(f, []byte(changed), 0o600))
 		}
 		args = append(args, f)
 	}
 	age := filepath.Join(dir, "age.c")
-	if err := os.WriteFile(age, []byte("const int fake_generation = 12;\n"), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	check.NoError(t, os.WriteFile(age, []byte("const int fake_generation = 12;\n"), 0o600))
 	args = append(args, age)
 	if found != 1 {
 		t.Fatalf("the fake driver has the text to change %d times, want 1", found)
@@ -295,9 +281,7 @@ func TestWhatCannotRun(t *testing.T) {
 func shimAlone(t *testing.T, dir string) string {
 	t.Helper()
 	alone := t.TempDir()
-	if err := os.Symlink(filepath.Join(dir, "libgpuwhisk.so"), filepath.Join(alone, "libgpuwhisk.so")); err != nil {
-		t.Fatal(err)
-	}
+	check.NoError(t, os.Symlink(filepath.Join(dir, "libgpuwhisk.so"), filepath.Join(alone, "libgpuwhisk.so")))
 	return alone
 }
 

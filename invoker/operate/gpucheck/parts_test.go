@@ -26,9 +26,7 @@ func script(ctx context.Context, t *testing.T, text string) (*program, error) {
 
 func TestProgramAnswers(t *testing.T) {
 	p, err := script(t.Context(), t, `echo '{"device": "D"}'; read l; echo "{\"block\": ${l#alloc }}"; read l; echo '{"error": "no memory"}'; echo on stderr >&2; read l; exit 3`)
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.NoError(t, err)
 	check.Equal(t, p.hello.Device, "D")
 	var a answer
 	check.NoError(t, catch(func() { a = p.ask("alloc %d", 7) }))

@@ -61,13 +61,9 @@ func TestReportIsWrittenTwiceOver(t *testing.T) {
 		}
 	}
 	var out strings.Builder
-	if err := r.PrintJSON(&out); err != nil {
-		t.Fatal(err)
-	}
+	check.NoError(t, r.PrintJSON(&out))
 	var back Report
-	if err := json.Unmarshal([]byte(out.String()), &back); err != nil {
-		t.Fatal(err)
-	}
+	check.NoError(t, json.Unmarshal([]byte(out.String()), &back))
 	check.That(t, back.Fake)
 	check.Equal(t, back.Steps[0].Tables[0].Rows[0][0], "1|2")
 }

@@ -6,6 +6,8 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/common/expfmt"
+
+	"github.com/gpuwhisk/gpuwhisk/invoker/develop/check"
 )
 
 // measured is a registry with each family that has a name of Kamon's.
@@ -66,9 +68,7 @@ func measured(t *testing.T) *prometheus.Registry {
 func text(t *testing.T, g Gatherer) string {
 	t.Helper()
 	families, err := g.Gather()
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.NoError(t, err)
 	var b strings.Builder
 	for _, f := range families {
 		if _, err := expfmt.MetricFamilyToText(&b, f); err != nil {

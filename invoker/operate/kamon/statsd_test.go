@@ -18,9 +18,7 @@ import (
 func lines(t *testing.T, s *StatsD) []string {
 	t.Helper()
 	ours, err := s.of.Of.Gather()
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.NoError(t, err)
 	return s.lines(s.of.translate(ours))
 }
 
@@ -110,9 +108,7 @@ func TestTimesKeepTheirSum(t *testing.T) {
 		h := prometheus.NewHistogram(prometheus.HistogramOpts{Name: "h", Buckets: []float64{0.1, 1, 10}})
 		read := func() *dto.Histogram {
 			var m dto.Metric
-			if err := h.Write(&m); err != nil {
-				t.Fatal(err)
-			}
+			check.NoError(t, h.Write(&m))
 			return m.GetHistogram()
 		}
 		for _, v := range c.before {
@@ -152,16 +148,12 @@ func ptr[T any](v T) *T { return &v }
 func agent(t *testing.T) (addr string, read func() string) {
 	t.Helper()
 	conn, err := net.ListenPacket("udp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.NoError(t, err)
 	t.Cleanup(func() { _ = conn.Close() })
 	return conn.LocalAddr().String(), func() string {
 		buf := make([]byte, 1<<16)
 		n, _, err := conn.ReadFrom(buf)
-		if err != nil {
-			t.Fatal(err)
-		}
+		check.NoError(t, err)
 		return string(buf[:n])
 	}
 }
@@ -225,9 +217,7 @@ func TestStatsDAgentAway(t *testing.T) {
 	}
 	s.hangUp()
 	gone, err := net.ListenPacket("udp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.NoError(t, err)
 	s.c.Address = gone.LocalAddr().String()
 	_ = gone.Close()
 	for range 10 {

@@ -9,6 +9,8 @@ import (
 	"testing"
 
 	"github.com/gdamore/tcell/v2"
+
+	"github.com/gpuwhisk/gpuwhisk/invoker/develop/check"
 )
 
 const text = `{"at":1,"version":"v1","status":{"instance":"invoker0/a","healthy":false,"reasons":["pings: no broker"],"uptime":"3s","kafka":{"lag":7},
@@ -20,17 +22,13 @@ const text = `{"at":1,"version":"v1","status":{"instance":"invoker0/a","healthy"
 func snapshot(t *testing.T) *Snapshot {
 	t.Helper()
 	var s Snapshot
-	if err := json.Unmarshal([]byte(text), &s); err != nil {
-		t.Fatal(err)
-	}
+	check.NoError(t, json.Unmarshal([]byte(text), &s))
 	return &s
 }
 
 func TestPrint(t *testing.T) {
 	var out bytes.Buffer
-	if err := Print(&out, snapshot(t), "queued", ""); err != nil {
-		t.Fatal(err)
-	}
+	check.NoError(t, Print(&out, snapshot(t), "queued", ""))
 	for _, want := range []string{
 		"NOT HEALTHY", "classic mode", "! pings: no broker", "3 in flight, 8 queued for a GPU, 2 flows, 2 containers, 7 behind in Kafka, policy mqfq-sticky",
 		"1/2 tokens  [##########..........] 8.0 GB of 16 GB   25% busy", "LOST: Xid 79",
@@ -46,13 +44,9 @@ func TestPrint(t *testing.T) {
 func TestPrintSchedulerMode(t *testing.T) {
 	var s Snapshot
 	scheduled := strings.Replace(text, `"work":`, `"scheduling":{"pulled":9,"fetching":2,"slots":{"pulled":3,"waitingCreations":4},"creations":{"opened":8,"WhiskError":1,"stale":2}},"work":`, 1)
-	if err := json.Unmarshal([]byte(scheduled), &s); err != nil {
-		t.Fatal(err)
-	}
+	check.NoError(t, json.Unmarshal([]byte(scheduled), &s))
 	var out bytes.Buffer
-	if err := Print(&out, &s, "queued", ""); err != nil {
-		t.Fatal(err)
-	}
+	check.NoError(t, Print(&out, &s, "queued", ""))
 	for _, want := range []string{"scheduler mode", "9 pulled, 3 of them in flight, 2 fetches out, 4 creations waiting, 3 refused"} {
 		if !strings.Contains(out.String(), want) {
 			t.Errorf("no %q in\n%s", want, &out)

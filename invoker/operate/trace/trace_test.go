@@ -108,9 +108,7 @@ func open(t *testing.T, c Config) *Tracer {
 	t.Helper()
 	c.Instance, c.Version = "invoker0", "1.2.3"
 	tr, err := New(t.Context(), c, quiet())
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.NoError(t, err)
 	return tr
 }
 
@@ -132,9 +130,7 @@ func TestPhasesArrive(t *testing.T) {
 	web := httptest.NewServer(overHTTP)
 	defer web.Close()
 	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.NoError(t, err)
 	server := grpc.NewServer()
 	collector.RegisterTraceServiceServer(server, overGRPC)
 	go func() { _ = server.Serve(l) }()
@@ -254,9 +250,7 @@ func TestNeverBlocks(t *testing.T) {
 	defer close(stuck)
 	var logged bytes.Buffer
 	tr, err := New(t.Context(), Config{Protocol: HTTP, Endpoint: web.URL + "/v1/traces"}, slog.New(slog.NewTextHandler(&logged, nil)))
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.NoError(t, err)
 	const n = 10 * waiting
 	for range n {
 		tr.Ended(sample(), nil)
@@ -286,9 +280,7 @@ func BenchmarkEnded(b *testing.B) {
 			web := httptest.NewServer(newReceiverFor(b))
 			defer web.Close()
 			tr, err := New(b.Context(), Config{Protocol: HTTP, Endpoint: web.URL + "/v1/traces"}, quiet())
-			if err != nil {
-				b.Fatal(err)
-			}
+			check.NoError(b, err)
 			b.ReportAllocs()
 			for b.Loop() {
 				for kind == "sent" && len(tr.queue) == cap(tr.queue) {

@@ -26,15 +26,11 @@ func config(dir string) Config {
 func read(t *testing.T, dir string) (texts []string) {
 	t.Helper()
 	names, err := filepath.Glob(filepath.Join(dir, "userlogs-*.log"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.NoError(t, err)
 	slices.Sort(names)
 	for _, name := range names {
 		text, err := os.ReadFile(name)
-		if err != nil {
-			t.Fatal(err)
-		}
+		check.NoError(t, err)
 		texts = append(texts, string(text))
 	}
 	return texts
@@ -48,9 +44,7 @@ func entry(letter string, size int) []byte { return []byte(strings.Repeat(letter
 func TestRotation(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "made")
 	f, err := New(config(dir))
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.NoError(t, err)
 	if got := read(t, dir); got != nil {
 		t.Errorf("before anything is written there is %q", got)
 	}
@@ -66,9 +60,7 @@ func TestRotation(t *testing.T) {
 		want[len(want)-1] += string(entry(e.letter, e.size))
 		f.Write(entry(e.letter, e.size))
 	}
-	if err := f.Close(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	check.NoError(t, f.Close(t.Context()))
 	check.EqualSlices(t, read(t, dir), want)
 	names, _ := os.ReadDir(dir)
 	for _, name := range names {
@@ -112,9 +104,7 @@ func TestDiskAway(t *testing.T) {
 	check.Contains(t, f.Trouble(), "no disk")
 	check.Equal(t, f.Dropped(), 4)
 	away.Store(false)
-	if err := f.Close(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	check.NoError(t, f.Close(t.Context()))
 	if got := strings.Join(read(t, dir), ""); got != want.String() {
 		t.Errorf("files hold %q, want %q", got, want.String())
 	}
@@ -145,9 +135,7 @@ func TestDiskFull(t *testing.T) {
 		}
 	})
 	filler := filepath.Join(dir, "filler")
-	if err := os.WriteFile(filler, make([]byte, 40<<10), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	check.NoError(t, os.WriteFile(filler, make([]byte, 40<<10), 0o600))
 	cfg := config(dir)
 	cfg.FileSize, cfg.Buffer = 1<<20, 1<<20
 	full := make(chan struct{}, 100)
@@ -157,9 +145,7 @@ func TestDiskFull(t *testing.T) {
 		}
 	}), nil))
 	f, err := New(cfg)
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.NoError(t, err)
 	first, second := entry("a", 10<<10), entry("b", 30<<10)
 	f.Write(first)
 	f.Write(second)
@@ -167,12 +153,8 @@ func TestDiskFull(t *testing.T) {
 	got := read(t, dir)
 	check.AtLeast(check.Must(t), len(got), 1, "files on a full disk")
 	check.That(t, got[0] == string(first), "the first file on a full disk has %d bytes", len(got[0]))
-	if err := os.Remove(filler); err != nil {
-		t.Fatal(err)
-	}
-	if err := f.Close(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	check.NoError(t, os.Remove(filler))
+	check.NoError(t, f.Close(t.Context()))
 	got = read(t, dir)
 	check.Equal(check.Must(t), len(got), 2)
 	check.That(t, got[0] == string(first), "the first file has %d bytes", len(got[0]))
@@ -186,9 +168,7 @@ func (w writer) Write(line []byte) (int, error) { w(line); return len(line), nil
 // A directory that cannot be made is an error at the start.
 func TestNoDirectory(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "file")
-	if err := os.WriteFile(file, nil, 0o600); err != nil {
-		t.Fatal(err)
-	}
+	check.NoError(t, os.WriteFile(file, nil, 0o600))
 	if _, err := New(config(filepath.Join(file, "below"))); err == nil {
 		t.Error("it starts")
 	}

@@ -35,9 +35,7 @@ type party struct {
 func newParty(t testing.TB, name string, ca *party) party {
 	t.Helper()
 	k, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.NoError(t, err)
 	serial, _ := rand.Int(rand.Reader, big.NewInt(1<<60))
 	template := &x509.Certificate{SerialNumber: serial, Subject: pkix.Name{CommonName: name},
 		NotBefore: time.Now().Add(-time.Hour), NotAfter: time.Now().Add(time.Hour),
@@ -47,13 +45,9 @@ func newParty(t testing.TB, name string, ca *party) party {
 		signer, signed = ca.key, ca.cert
 	}
 	der, err := x509.CreateCertificate(rand.Reader, template, signed, k.Public(), signer)
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.NoError(t, err)
 	cert, err := x509.ParseCertificate(der)
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.NoError(t, err)
 	return party{k, cert}
 }
 
@@ -72,41 +66,29 @@ func jks(t testing.TB, keyPass string, k crypto.Signer, chain, trusted []*x509.C
 	ks := keystore.New()
 	if k != nil {
 		der, err := x509.MarshalPKCS8PrivateKey(k)
-		if err != nil {
-			t.Fatal(err)
-		}
+		check.NoError(t, err)
 		err = ks.SetPrivateKeyEntry("mine", keystore.PrivateKeyEntry{CreationTime: time.Unix(0, 0), PrivateKey: der, CertificateChain: chainBytes(chain...)}, []byte(keyPass))
-		if err != nil {
-			t.Fatal(err)
-		}
+		check.NoError(t, err)
 	}
 	for _, c := range trusted {
-		if err := ks.SetTrustedCertificateEntry(c.Subject.CommonName, keystore.TrustedCertificateEntry{CreationTime: time.Unix(0, 0), Certificate: chainBytes(c)[0]}); err != nil {
-			t.Fatal(err)
-		}
+		check.NoError(t, ks.SetTrustedCertificateEntry(c.Subject.CommonName, keystore.TrustedCertificateEntry{CreationTime: time.Unix(0, 0), Certificate: chainBytes(c)[0]}))
 	}
 	var b bytes.Buffer
-	if err := ks.Store(&b, []byte(pass)); err != nil {
-		t.Fatal(err)
-	}
+	check.NoError(t, ks.Store(&b, []byte(pass)))
 	return b.Bytes()
 }
 
 func p12(t testing.TB, k any, leaf *x509.Certificate, others ...*x509.Certificate) []byte {
 	t.Helper()
 	data, err := pkcs12.Modern.Encode(k, leaf, others, pass)
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.NoError(t, err)
 	return data
 }
 
 func p12Trust(t testing.TB, certs ...*x509.Certificate) []byte {
 	t.Helper()
 	data, err := pkcs12.Modern.EncodeTrustStore(certs, pass)
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.NoError(t, err)
 	return data
 }
 
@@ -142,9 +124,7 @@ func TestDecode(t *testing.T) {
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			s, err := Decode(tt.data, pass, tt.keyPass)
-			if err != nil {
-				t.Fatal(err)
-			}
+			check.NoError(t, err)
 			if got := names(s.Trusted); got != tt.trusted {
 				t.Errorf("trusts %q, want %q", got, tt.trusted)
 			}
@@ -193,9 +173,7 @@ func TestDecodeRefuses(t *testing.T) {
 func file(t testing.TB, data []byte) File {
 	t.Helper()
 	at := filepath.Join(t.TempDir(), "store")
-	if err := os.WriteFile(at, data, 0o600); err != nil {
-		t.Fatal(err)
-	}
+	check.NoError(t, os.WriteFile(at, data, 0o600))
 	return File{Path: at, Password: pass}
 }
 
@@ -203,9 +181,7 @@ func file(t testing.TB, data []byte) File {
 func shake(t *testing.T, client, server *tls.Config) (clientErr, serverErr error) {
 	t.Helper()
 	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.NoError(t, err)
 	defer l.Close()
 	done := make(chan error, 1)
 	go func() {
@@ -222,9 +198,7 @@ func shake(t *testing.T, client, server *tls.Config) (clientErr, serverErr error
 		done <- err
 	}()
 	c, err := net.Dial("tcp", l.Addr().String())
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.NoError(t, err)
 	defer c.Close()
 	tc := tls.Client(c, client)
 	if clientErr = tc.Handshake(); clientErr == nil {
@@ -246,13 +220,9 @@ func TestClientToKafka(t *testing.T) {
 	trust := file(t, jks(t, pass, nil, nil, []*x509.Certificate{ca.cert}))
 	keys := file(t, jks(t, pass, client.key, []*x509.Certificate{client.cert}, []*x509.Certificate{ca.cert}))
 	server, err := Server(file(t, jks(t, pass, broker.key, []*x509.Certificate{broker.cert}, []*x509.Certificate{ca.cert})), true)
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.NoError(t, err)
 	fake, err := Server(file(t, p12(t, stranger.key, stranger.cert)), false)
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.NoError(t, err)
 	open, checked, anonymous := must(t, trust, keys, false), must(t, trust, keys, true), must(t, trust, File{}, false)
 	for _, tt := range []struct {
 		name       string
@@ -276,9 +246,7 @@ func TestClientToKafka(t *testing.T) {
 func must(t *testing.T, trust, keys File, verify bool) *tls.Config {
 	t.Helper()
 	c, err := Client(trust, keys, verify)
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.NoError(t, err)
 	return c
 }
 
@@ -291,9 +259,7 @@ func TestServerWithClientAuth(t *testing.T) {
 	me, neighbour := newParty(t, "me", &public), newParty(t, "neighbour", &public)
 	own := file(t, p12(t, me.key, me.cert, public.cert))
 	server, err := Server(own, true)
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.NoError(t, err)
 	trust := file(t, p12Trust(t, root.cert))
 	c, s := shake(t, insistent(named(must(t, trust, own, true), "me")), server)
 	check.ErrorIs(t, c, nil, "client with its own certificate")

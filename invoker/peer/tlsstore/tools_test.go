@@ -35,13 +35,9 @@ func TestStoresOfKeytool(t *testing.T) {
 	run("JKS", "-importcert", "-alias", "client", "-keystore", "broker", "-file", "client.crt")
 	in := func(name string) File { return File{Path: filepath.Join(dir, name), Password: pass} }
 	server, err := Server(in("broker"), true)
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.NoError(t, err)
 	client, err := Client(in("client"), in("client"), false)
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.NoError(t, err)
 	c, s := shake(t, client, server)
 	check.ErrorIs(t, c, nil, "client")
 	check.ErrorIs(t, s, nil, "server")
@@ -58,13 +54,9 @@ func TestStoreOfOpenSSL(t *testing.T) {
 	run("pkcs12", "-export", "-name", "invoker", "-passout", "pass:"+pass, "-in", "cert.pem", "-inkey", "key.pem", "-out", "store.p12")
 	store := File{Path: filepath.Join(dir, "store.p12"), Password: pass}
 	server, err := Server(store, true)
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.NoError(t, err)
 	client, err := Client(store, store, false)
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.NoError(t, err)
 	c, s := shake(t, client, server)
 	check.ErrorIs(t, c, nil, "client with the server's own certificate")
 	check.ErrorIs(t, s, nil, "server of its own certificate")

@@ -183,9 +183,7 @@ func TestAssignCountsNames(t *testing.T) {
 func TestOverwriteTakesTheNumber(t *testing.T) {
 	m := newMemory()
 	run(t, m, "foo")
-	if err := runOverwrite(t, m, "bar", 0); err != nil {
-		t.Fatal(err)
-	}
+	check.NoError(t, runOverwrite(t, m, "bar", 0))
 	if _, _, err := m.get(mappingPath + "/foo"); !errors.Is(err, errNoNode) {
 		t.Errorf("foo still has a number: %v", err)
 	}
@@ -204,9 +202,7 @@ func TestOverwriteMovesANameToAnotherNumber(t *testing.T) {
 	run(t, m, "a")
 	run(t, m, "b")
 	counter := m.nodes[counterPath]
-	if err := runOverwrite(t, m, "a", 1); err != nil {
-		t.Fatal(err)
-	}
+	check.NoError(t, runOverwrite(t, m, "a", 1))
 	if got := run(t, m, "a"); got != 1 {
 		t.Errorf("a has %d, want 1", got)
 	}
@@ -258,9 +254,7 @@ func TestOverwriteReadsAgainAfterAChange(t *testing.T) {
 		}
 		return nil
 	}
-	if err := runOverwrite(t, m, "d", 1); err != nil {
-		t.Fatal(err)
-	}
+	check.NoError(t, runOverwrite(t, m, "d", 1))
 	names, _ := m.children(mappingPath)
 	slices.Sort(names)
 	if !slices.Equal(names, []string{"a", "d"}) {

@@ -67,15 +67,11 @@ func startServer(t *testing.T, at string) {
 	dir := t.TempDir()
 	file := filepath.Join(dir, "zoo.cfg")
 	text := fmt.Sprintf("dataDir=%s\nclientPort=%s\nclientPortAddress=%s\nadmin.enableServer=false\ntickTime=500\n", dir, port, host)
-	if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	check.NoError(t, os.WriteFile(file, []byte(text), 0o600))
 	var out bytes.Buffer
 	cmd := exec.Command(java, "-Xmx128m", "-Dznode.container.checkIntervalMs=100", "-cp", strings.Join(jars, ":"), "org.apache.zookeeper.server.ZooKeeperServerMain", file)
 	cmd.Dir, cmd.Stdout, cmd.Stderr = dir, &out, &out
-	if err := cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
+	check.NoError(t, cmd.Start())
 	t.Cleanup(func() {
 		cmd.Process.Kill()
 		cmd.Wait()
@@ -103,9 +99,7 @@ func serverJars() []string {
 func raw(t *testing.T, at string) *zk.Conn {
 	t.Helper()
 	conn, _, err := zk.Connect([]string{at}, sessionTimeout, zk.WithLogger(silent{}), zk.WithLogInfo(false), zk.WithDialer(dial))
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.NoError(t, err)
 	t.Cleanup(conn.Close)
 	return conn
 }
@@ -189,9 +183,7 @@ func TestRealZooKeeperParentsAreContainers(t *testing.T) {
 	removeAll(conn, counterPath)
 	for {
 		found, _, changed, err := conn.ExistsW("/invokers")
-		if err != nil {
-			t.Fatal(err)
-		}
+		check.NoError(t, err)
 		if !found {
 			return
 		}
@@ -260,7 +252,5 @@ func TestRealZooKeeperComesLate(t *testing.T) {
 	<-h.first
 	startServer(t, at)
 	stopped = false
-	if err := <-done; err != nil {
-		t.Fatal(err)
-	}
+	check.NoError(t, <-done)
 }

@@ -38,9 +38,7 @@ func TestAssignRefusesBadRequests(t *testing.T) {
 // another is made, long before an operator intervenes.
 func TestASilentServerIsAskedAgain(t *testing.T) {
 	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.NoError(t, err)
 	ctx, cancel := context.WithTimeout(t.Context(), 5*answerLimit)
 	defer cancel()
 	again := make(chan struct{})
@@ -75,9 +73,7 @@ func TestASilentServerIsAskedAgain(t *testing.T) {
 // No server listens: Assign logs that once and leaves with its context.
 func TestAssignEndsWithItsContext(t *testing.T) {
 	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.NoError(t, err)
 	l.Close()
 	ctx, cancel := context.WithTimeout(t.Context(), 1500*time.Millisecond)
 	defer cancel()
