@@ -6,6 +6,8 @@ import (
 	"slices"
 	"testing"
 	"time"
+
+	"github.com/gpuwhisk/gpuwhisk/invoker/develop/check"
 )
 
 // TestOneShots has many functions invoked once: the flows that are known stay within
@@ -36,9 +38,9 @@ func TestOneShots(t *testing.T) {
 				t.Fatalf("%d flows known", len(s.flows))
 			}
 		}
-		if len(s.flows) > 1001 || len(s.groups) > 1001 || len(s.invocations) > 10 {
-			t.Errorf("%d flows, %d groups, %d invocations", len(s.flows), len(s.groups), len(s.invocations))
-		}
+		check.AtMost(t, len(s.flows), 1001)
+		check.AtMost(t, len(s.groups), 1001)
+		check.AtMost(t, len(s.invocations), 10)
 		for at, ok := s.Deadline(); ok; at, ok = s.Deadline() {
 			now = max(now, at)
 			if now > 24*time.Hour {
@@ -46,9 +48,7 @@ func TestOneShots(t *testing.T) {
 			}
 			s.Tick(now)
 		}
-		if len(s.flows) != 0 {
-			t.Errorf("%d flows left", len(s.flows))
-		}
+		check.Equal(t, len(s.flows), 0, "left")
 		if _, ok := s.Deadline(); ok {
 			t.Error("a deadline with nothing known")
 		}

@@ -1,6 +1,9 @@
 package sched
 
-import "fmt"
+import (
+	"cmp"
+	"fmt"
+)
 
 // checker asserts the invariants of a Scheduler after each step. It remembers
 // the last global virtual times, which must never go back.
@@ -22,6 +25,14 @@ func (c *checker) check(s *Scheduler) error {
 	return nil
 }
 
+// counted is an error where a count that is kept is not what there is.
+func counted(what string, got, want int) error {
+	if got != want {
+		return fmt.Errorf("%s: counted %d, want %d", what, got, want)
+	}
+	return nil
+}
+
 // checkTokens: free + in flight == D per device, except while a
 // lowered D drains.
 func checkTokens(s *Scheduler) error {
@@ -33,8 +44,11 @@ func checkTokens(s *Scheduler) error {
 				wanted[d]++
 			}
 		}
-		if f.wants != "" && (f.misfit == nil || f.standing != eligible) {
-			return fmt.Errorf("devices drain for flow %s, which does not wait for them", f.id)
+		if f.wants != "" && f.misfit == nil {
+			return fmt.Errorf("devices drain for flow %s, which is no misfit", f.id)
+		}
+		if f.wants != "" && f.standing != eligible {
+			return fmt.Errorf("devices drain for flow %s, which is not eligible: standing %d", f.id, f.standing)
 		}
 	}
 	for i, d := range s.devices {
@@ -46,39 +60,57 @@ func checkTokens(s *Scheduler) error {
 		}
 		n := len(d.flights)
 		for _, it := range d.flights {
-			if it.run == nil || it.run.device != d {
-				return fmt.Errorf("device %d: holds invocation %d of another", d.index, it.id)
+			if it.run == nil {
+				return fmt.Errorf("device %d: holds invocation %d, which does not run", d.index, it.id)
+			}
+			if it.run.device != d {
+				return fmt.Errorf("device %d: holds invocation %d of device %d", d.index, it.id, it.run.device.index)
 			}
 		}
 		sum := d.free() + n
-		if !d.leaving && sum != d.tokens && (d.free() != 0 || sum < d.tokens) {
-			return fmt.Errorf("device %d: %d free + %d in flight, D %d", d.index, d.free(), n, d.tokens)
-		}
-		if d.leaving && d.free() != 0 {
+		switch {
+		case d.leaving && d.free() != 0:
 			return fmt.Errorf("device %d leaving: free %d, in flight %d", d.index, d.free(), n)
+		case !d.leaving && sum < d.tokens:
+			return fmt.Errorf("device %d: %d free + %d in flight are fewer than D %d", d.index, d.free(), n, d.tokens)
+		case !d.leaving && sum > d.tokens && d.free() != 0:
+			return fmt.Errorf("device %d: %d free beside %d in flight, where D %d is exceeded", d.index, d.free(), n, d.tokens)
 		}
 		flying += n
 		if !d.leaving {
 			tokens += d.tokens
 		}
 	}
-	if tokens != s.tokens || flying != s.inFlight {
-		return fmt.Errorf("tokens %d want %d, in flight %d want %d", s.tokens, tokens, s.inFlight, flying)
-	}
-	return nil
+	return cmp.Or(counted("tokens", s.tokens, tokens), counted("in flight on devices", s.inFlight, flying))
 }
 
 func checkCounts(s *Scheduler) error {
 	queued, flying, backlogged := 0, 0, 0
 	for id, f := range s.flows {
-		if f.id != id || s.groups[f.group.name] != f.group {
-			return fmt.Errorf("flow %s: listed as %s of group %s", f.id, id, f.group.name)
+		if f.id != id {
+			return fmt.Errorf("flow %s: listed as %s", f.id, id)
+		}
+		if s.groups[f.group.name] != f.group {
+			return fmt.Errorf("flow %s: its group %s is not the one listed", f.id, f.group.name)
 		}
 		last := int64(0)
 		for e := f.queue.Front(); e != nil; e = e.Next() {
 			it := e.Value.(*invocation)
-			if it.flow != f || it.run != nil || it.queued != e || it.seq <= last || s.invocations[it.id] != it {
-				return fmt.Errorf("flow %s: wrong invocation %+v in its queue", f.id, it)
+			wrong := ""
+			switch {
+			case it.flow != f:
+				wrong = "of another flow"
+			case it.run != nil:
+				wrong = "in flight"
+			case it.queued != e:
+				wrong = "at another place of a queue"
+			case it.seq <= last:
+				wrong = "out of order"
+			case s.invocations[it.id] != it:
+				wrong = "not the one with its id"
+			}
+			if wrong != "" {
+				return fmt.Errorf("flow %s: an invocation in its queue is %s: %+v", f.id, wrong, it)
 			}
 			last = it.seq
 		}
@@ -86,8 +118,11 @@ func checkCounts(s *Scheduler) error {
 		if competes := n > 0 && !f.backoff.pausing() && f.class.devices != ""; competes != (f.standing != out) {
 			return fmt.Errorf("flow %s: %d queued, standing %d", f.id, n, f.standing)
 		}
-		if f.aside && (n == 0 || f.standing != out) {
-			return fmt.Errorf("flow %s: aside with %d queued, standing %d", f.id, n, f.standing)
+		if f.aside && n == 0 {
+			return fmt.Errorf("flow %s: aside with nothing queued", f.id)
+		}
+		if f.aside && f.standing != out {
+			return fmt.Errorf("flow %s: aside, and its standing is %d", f.id, f.standing)
 		}
 		queued += n
 		flying += len(f.flights)
@@ -95,13 +130,12 @@ func checkCounts(s *Scheduler) error {
 			backlogged++
 		}
 	}
-	if queued != s.queued || flying != s.inFlight || backlogged != s.backlogged {
-		return fmt.Errorf("queued %d want %d, in flight %d want %d, backlogged %d want %d", s.queued, queued, s.inFlight, flying, s.backlogged, backlogged)
-	}
-	if len(s.invocations) != queued+flying {
-		return fmt.Errorf("%d invocations by id, want %d", len(s.invocations), queued+flying)
-	}
-	return nil
+	return cmp.Or(
+		counted("queued", s.queued, queued),
+		counted("in flight of flows", s.inFlight, flying),
+		counted("backlogged", s.backlogged, backlogged),
+		counted("invocations by id", len(s.invocations), queued+flying),
+	)
 }
 
 func checkHeap[T any](what string, h heap[T]) error {
@@ -131,8 +165,14 @@ func checkLevel[T any](what string, l *level[T], overrun int64, of func(T) *memb
 		}
 		for _, n := range h {
 			m := of(n.of)
-			if m.vt != n.key || m.standing != want || (m.vt-l.gvt > overrun) != (want == throttled) {
-				return fmt.Errorf("%s: in heap %d VT %d key %d standing %d gvt %d", what, want, m.vt, n.key, m.standing, l.gvt)
+			if m.vt != n.key {
+				return fmt.Errorf("%s: VT %d has key %d in heap %d", what, m.vt, n.key, want)
+			}
+			if m.standing != want {
+				return fmt.Errorf("%s: standing %d in heap %d", what, m.standing, want)
+			}
+			if (m.vt-l.gvt > overrun) != (want == throttled) {
+				return fmt.Errorf("%s: VT %d in heap %d, gvt %d, T %d", what, m.vt, want, l.gvt, overrun)
 			}
 		}
 	}
@@ -148,27 +188,33 @@ func checkLevels(s *Scheduler) error {
 		if err := checkLevel("group "+g.name, &g.level, s.overrun, func(f *flow) *member[*flow] { return &f.member }); err != nil {
 			return err
 		}
-		if (g.standing == out) != (g.level.len() == 0) || g.flows == 0 {
-			return fmt.Errorf("group %s: standing %d, %d flows", g.name, g.standing, g.flows)
+		if (g.standing == out) != (g.level.len() == 0) {
+			return fmt.Errorf("group %s: standing %d with %d flows in its level", g.name, g.standing, g.level.len())
+		}
+		if g.flows == 0 {
+			return fmt.Errorf("group %s: without flows", g.name)
 		}
 		members += g.level.len()
 	}
-	if members != s.backlogged {
-		return fmt.Errorf("%d in levels, %d backlogged", members, s.backlogged)
-	}
-	return nil
+	return counted("backlogged in levels", s.backlogged, members)
 }
 
 // checkOrder: every flow that competes is in the heap of its standing by its present
 // key, or a misfit.
 func checkOrder(s *Scheduler) error {
 	for _, f := range s.flows {
-		if f.credit < 0 || f.credit > 0 && f.standing == out && !f.aside {
-			return fmt.Errorf("flow %s: credit %d, standing %d", f.id, f.credit, f.standing)
+		if f.credit < 0 {
+			return fmt.Errorf("flow %s: credit %d", f.id, f.credit)
+		}
+		if f.credit > 0 && f.standing == out && !f.aside {
+			return fmt.Errorf("flow %s: credit %d, and it does not compete", f.id, f.credit)
 		}
 		if f.standing == out || f.misfit != nil {
-			if f.listed != nil || f.byRank.at > 0 {
-				return fmt.Errorf("flow %s: listed, misfit %t, standing %d", f.id, f.misfit != nil, f.standing)
+			if f.listed != nil {
+				return fmt.Errorf("flow %s: in a heap, misfit %t, standing %d", f.id, f.misfit != nil, f.standing)
+			}
+			if f.byRank.at > 0 {
+				return fmt.Errorf("flow %s: at %d of a heap, misfit %t, standing %d", f.id, f.byRank.at, f.misfit != nil, f.standing)
 			}
 			continue
 		}
@@ -177,7 +223,13 @@ func checkOrder(s *Scheduler) error {
 			class, key := s.rules.key(s, f)
 			want, in = rank{class, key, f.head().seq}, &f.share.ranked
 		}
-		if f.listed != in || f.byRank.at == 0 || f.byRank.rank != want {
+		if f.listed != in {
+			return fmt.Errorf("flow %s: standing %d, and not in the heap for it", f.id, f.standing)
+		}
+		if f.byRank.at == 0 {
+			return fmt.Errorf("flow %s: standing %d, at no place of its heap", f.id, f.standing)
+		}
+		if f.byRank.rank != want {
 			return fmt.Errorf("flow %s: rank %v at %d, want %v", f.id, f.byRank.rank, f.byRank.at, want)
 		}
 	}
@@ -196,8 +248,11 @@ func checkClasses(s *Scheduler) error {
 			return fmt.Errorf("flow %s: standing %d, share %v", f.id, f.standing, f.share)
 		}
 		if f.share != nil {
-			if f.share.class != f.class || f.share.group != f.group {
-				return fmt.Errorf("flow %s: in the share of another", f.id)
+			if f.share.class != f.class {
+				return fmt.Errorf("flow %s: in the share of reach %x, has %x", f.id, f.share.class.devices, f.class.devices)
+			}
+			if f.share.group != f.group {
+				return fmt.Errorf("flow %s: in the share of group %s", f.id, f.share.group.name)
 			}
 			flows[f.class]++
 		}
@@ -205,20 +260,23 @@ func checkClasses(s *Scheduler) error {
 			misfits[f.class]++
 		}
 	}
-	if waiting != s.waiting.Len() {
-		return fmt.Errorf("%d flows have something queued, %d listed", waiting, s.waiting.Len())
+	if err := counted("flows with something queued", s.waiting.Len(), waiting); err != nil {
+		return err
 	}
 	active := 0
 	for _, c := range s.classes {
-		if c.flows != flows[c] || c.misfits.Len() != misfits[c] || c.untried > misfits[c] {
-			return fmt.Errorf("class %x: %d flows, %d misfits, %d untried; want %d and %d", c.devices, c.flows, c.misfits.Len(), c.untried, flows[c], misfits[c])
+		if err := cmp.Or(counted("flows", c.flows, flows[c]), counted("misfits", c.misfits.Len(), misfits[c])); err != nil {
+			return fmt.Errorf("class %x: %w", c.devices, err)
+		}
+		if c.untried > misfits[c] {
+			return fmt.Errorf("class %x: %d of %d misfits untried", c.devices, c.untried, misfits[c])
 		}
 		if c.flows > 0 {
 			active++
 		}
 	}
-	if active != len(s.active) {
-		return fmt.Errorf("%d classes with flows, %d listed", active, len(s.active))
+	if err := counted("classes with flows", len(s.active), active); err != nil {
+		return err
 	}
 	for _, g := range s.groups {
 		for _, sh := range g.shares {
@@ -238,6 +296,17 @@ func checkClasses(s *Scheduler) error {
 	return nil
 }
 
+// checkListed: a share is in a heap if it has something there, with the rank of that.
+func checkListed(what string, n node[*share], listed bool, want rank) error {
+	if listed != (n.at > 0) {
+		return fmt.Errorf("%s %t, and at %d", what, listed, n.at)
+	}
+	if listed && n.rank != want {
+		return fmt.Errorf("%s %v at %d, want %v", what, n.rank, n.at, want)
+	}
+	return nil
+}
+
 func checkShare(s *Scheduler, sh *share) error {
 	g := sh.group
 	ranked := g.standing == eligible && len(sh.ranked) > 0
@@ -245,16 +314,16 @@ func checkShare(s *Scheduler, sh *share) error {
 	if ranked && !s.rules.nested {
 		want = sh.ranked.top().rank
 	}
-	if ranked != (sh.byRank.at > 0) || ranked && sh.byRank.rank != want {
-		return fmt.Errorf("ranked %v at %d, want %v", sh.byRank.rank, sh.byRank.at, want)
+	if err := checkListed("ranked", sh.byRank, ranked, want); err != nil {
+		return err
 	}
 	beyond := g.standing == eligible && len(sh.beyond) > 0 || g.standing == throttled && len(sh.beyond)+len(sh.ranked) > 0
 	want = rank{0, g.vt, g.serial}
 	if g.standing == throttled {
 		want = rank{1, g.position, g.serial}
 	}
-	if beyond != (sh.bySpare.at > 0) || beyond && sh.bySpare.rank != want {
-		return fmt.Errorf("beyond %v at %d, want %v", sh.bySpare.rank, sh.bySpare.at, want)
+	if err := checkListed("beyond", sh.bySpare, beyond, want); err != nil {
+		return err
 	}
 	if err := checkHeap("ranked flows", sh.ranked); err != nil {
 		return err
@@ -266,8 +335,11 @@ func checkIdle(s *Scheduler) error {
 	listed := 0
 	for _, f := range s.flows {
 		idle := f.queue.Len() == 0 && len(f.flights) == 0
-		if idle != (f.byIdle.at > 0) || f.expired && !idle {
-			return fmt.Errorf("flow %s: idle %t, listed at %d, expired %t", f.id, idle, f.byIdle.at, f.expired)
+		if idle != (f.byIdle.at > 0) {
+			return fmt.Errorf("flow %s: idle %t, listed at %d", f.id, idle, f.byIdle.at)
+		}
+		if f.expired && !idle {
+			return fmt.Errorf("flow %s: expired, and not idle", f.id)
 		}
 		if !idle {
 			continue
@@ -277,12 +349,17 @@ func checkIdle(s *Scheduler) error {
 		if f.expired {
 			h = s.inactive
 		}
-		if at := f.byIdle.at; at > len(h) || h[at-1].of != f || f.byIdle.key != f.until {
-			return fmt.Errorf("flow %s: not in its idle heap", f.id)
+		switch at := f.byIdle.at; {
+		case at > len(h):
+			return fmt.Errorf("flow %s: at %d of its idle heap of %d", f.id, at, len(h))
+		case h[at-1].of != f:
+			return fmt.Errorf("flow %s: its idle heap has flow %s at its place", f.id, h[at-1].of.id)
+		case f.byIdle.key != f.until:
+			return fmt.Errorf("flow %s: idle with key %d, want %d", f.id, f.byIdle.key, f.until)
 		}
 	}
-	if listed != len(s.expiry)+len(s.inactive) {
-		return fmt.Errorf("%d are idle, %d in heaps", listed, len(s.expiry)+len(s.inactive))
+	if err := counted("idle", len(s.expiry)+len(s.inactive), listed); err != nil {
+		return err
 	}
 	if err := checkHeap("expiry", s.expiry); err != nil {
 		return err

@@ -2,9 +2,10 @@ package sched
 
 import (
 	"math"
-	"strings"
 	"testing"
 	"time"
+
+	"github.com/gpuwhisk/gpuwhisk/invoker/develop/check"
 )
 
 // TestBadConfig sees every error name the key and the value.
@@ -35,14 +36,8 @@ func TestBadConfig(t *testing.T) {
 		cfg, _ := Defaults("mqfq-sticky")
 		c.spoil(&cfg)
 		_, err := New("mqfq-sticky", cfg, nil)
-		if err == nil {
-			t.Errorf("%v: no error", c.want)
-			continue
-		}
 		for _, w := range c.want {
-			if !strings.Contains(err.Error(), w) {
-				t.Errorf("error %q does not contain %q", err, w)
-			}
+			check.ErrorContains(t, err, w, "%v", c.want)
 		}
 	}
 }
@@ -50,42 +45,32 @@ func TestBadConfig(t *testing.T) {
 func TestPoliciesByName(t *testing.T) {
 	for _, p := range Policies() {
 		cfg, ok := Defaults(p.Name)
-		if !ok || p.Text == "" {
-			t.Errorf("%s: no defaults or no description", p.Name)
-		}
+		check.That(t, ok, "defaults of %s", p.Name)
+		check.That(t, p.Text != "", "%s is described", p.Name)
 		if _, err := New(p.Name, cfg, nil); err != nil {
 			t.Errorf("%s: %v", p.Name, err)
 		}
 	}
-	if _, ok := Defaults("lottery"); ok {
-		t.Error("defaults of an unknown policy")
-	}
+	_, ok := Defaults("lottery")
+	check.That(t, !ok, "no defaults of an unknown policy")
 	_, err := New("lottery", Config{}, nil)
-	if err == nil || !strings.Contains(err.Error(), `"lottery"`) || !strings.Contains(err.Error(), "mqfq-sticky, sticky-plus") {
-		t.Errorf("unknown policy: %v", err)
-	}
+	check.ErrorContains(t, err, `"lottery"`)
+	check.ErrorContains(t, err, "mqfq-sticky, sticky-plus")
 	cfg, _ := Defaults("sjf")
 	cfg.Shortest = true
-	if _, err := New("sjf", cfg, nil); err == nil || !strings.Contains(err.Error(), "Shortest") {
-		t.Errorf("shortest sjf: %v", err)
-	}
+	_, err = New("sjf", cfg, nil)
+	check.ErrorContains(t, err, "Shortest")
 }
 
 func TestBadWeights(t *testing.T) {
 	s := newScheduler(t, "mqfq-sticky", nil, nil)
 	for _, w := range []float64{0, -1, math.NaN(), math.Inf(1), 1001} {
-		if err := s.SetWeight(0, FlowID{"ns", "fn"}, w); err == nil || !strings.Contains(err.Error(), "ns/fn") {
-			t.Errorf("weight %v: %v", w, err)
-		}
+		check.ErrorContains(t, s.SetWeight(0, FlowID{"ns", "fn"}, w), "ns/fn", "weight %v", w)
 	}
 	s = newScheduler(t, "mqfq-sticky", nil, func(c *Config) { c.Namespaces = false })
-	if err := s.SetNamespaceWeight(0, "ns", 2); err == nil || !strings.Contains(err.Error(), "Namespaces") {
-		t.Errorf("namespace weight without namespaces: %v", err)
-	}
+	check.ErrorContains(t, s.SetNamespaceWeight(0, "ns", 2), "Namespaces")
 	s = newScheduler(t, "mqfq-sticky", nil, nil)
-	if err := s.SetNamespaceWeight(0, "ns", 0); err == nil || !strings.Contains(err.Error(), "ns") {
-		t.Errorf("namespace weight 0: %v", err)
-	}
+	check.ErrorContains(t, s.SetNamespaceWeight(0, "ns", 0), "ns")
 }
 
 // TestMisusePanics: what the owner does wrong must not be swallowed.

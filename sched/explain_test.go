@@ -5,6 +5,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/gpuwhisk/gpuwhisk/invoker/develop/check"
 )
 
 // TestExplain checks the reason of each rule that can delay a flow, and of each that
@@ -74,9 +76,8 @@ func TestExplain(t *testing.T) {
 			s.AddDevice(0, 0, 2)
 			c.do(s, view)
 			r := s.Explain(0, a)
-			if r.Rule != c.rule || !strings.Contains(r.String(), c.text) {
-				t.Errorf("got rule %q, %q; want %q, %q", r.Rule, r, c.rule, c.text)
-			}
+			check.Equal(t, r.Rule, c.rule)
+			check.Contains(t, r.String(), c.text)
 			if summary := r.Summary(); !strings.HasPrefix(summary, c.rule.String()) {
 				t.Errorf("%q is summed up as %q", r, summary)
 			}
@@ -145,15 +146,14 @@ func TestFlowFigures(t *testing.T) {
 	var sum FlowStats
 	for _, id := range l.flows {
 		f, ok := l.s.Flow(id)
-		if !ok || f.Flow != id {
-			t.Errorf("flow %s is %+v, %t", id, f, ok)
-		}
+		check.That(t, ok, "flow %s", id)
+		check.Equal(t, f.Flow, id)
 		sum.Queued += f.Queued
 		sum.InFlight += f.InFlight
 	}
-	if queued, inFlight := l.s.Len(); queued != sum.Queued || inFlight != sum.InFlight {
-		t.Errorf("%d queued and %d in flight, of all flows %d and %d", queued, inFlight, sum.Queued, sum.InFlight)
-	}
+	queued, inFlight := l.s.Len()
+	check.Equal(t, queued, sum.Queued)
+	check.Equal(t, inFlight, sum.InFlight)
 	if _, ok := l.s.Flow(FlowID{"no", "such"}); ok {
 		t.Error("an unknown flow is known")
 	}

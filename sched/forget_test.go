@@ -1,18 +1,19 @@
 package sched
 
 import (
-	"slices"
 	"testing"
 	"time"
+
+	"github.com/gpuwhisk/gpuwhisk/invoker/develop/check"
 )
 
 // once has a flow run once, from the time on, and gives when it has ended.
 func once(t *testing.T, s *Scheduler, now time.Duration, id uint64, f FlowID) time.Duration {
 	t.Helper()
 	s.Enqueue(now, Invocation{ID: id, Flow: f})
-	if c, ok := s.Next(now); !ok || c.Invocation != id {
-		t.Fatalf("at %s: %+v, %t; want %d to go", now, c, ok, id)
-	}
+	c, ok := s.Next(now)
+	check.That(check.Must(t), ok, "at %s", now)
+	check.Equal(check.Must(t), c.Invocation, id, "at %s", now)
 	now += time.Second
 	s.Done(now, id, Usage{Service: time.Second})
 	return now
@@ -28,25 +29,22 @@ func TestForgottenInTime(t *testing.T) {
 		once(t, s, 0, 1, f)
 		inactive, _ := s.Deadline()
 		s.Tick(inactive)
-		if st, ok := s.Flow(f); !ok || st.State != Inactive {
-			t.Fatalf("%s: %+v, %t after the TTL; want it inactive", policy, st, ok)
-		}
+		st, ok := s.Flow(f)
+		check.That(check.Must(t), ok, "%s, after the TTL", policy)
+		check.Equal(check.Must(t), st.State, Inactive, "%s, after the TTL", policy)
 		gone, some := s.Deadline()
-		if want := inactive + time.Minute; !some || gone != want {
-			t.Errorf("%s: forgotten at %s, %t; want %s", policy, gone, some, want)
-		}
+		check.That(t, some, "%s: there is a deadline", policy)
+		check.Equal(t, gone, inactive+time.Minute, "%s", policy)
 		s.Tick(gone - 1)
 		if _, ok := s.Flow(f); !ok {
 			t.Errorf("%s: forgotten before its time", policy)
 		}
 		s.Changes()
 		s.Tick(gone)
-		if got, want := s.Changes(), []Change{{Flow: f, From: Inactive, To: Inactive, Forgotten: true}}; !slices.Equal(got, want) {
-			t.Errorf("%s: changes %+v, want %+v", policy, got, want)
-		}
-		if _, ok := s.Flow(f); ok || len(s.groups) > 0 {
-			t.Errorf("%s: known after its time: %t, with %d namespaces", policy, ok, len(s.groups))
-		}
+		check.EqualSlices(t, s.Changes(), []Change{{Flow: f, From: Inactive, To: Inactive, Forgotten: true}}, "%s", policy)
+		_, ok = s.Flow(f)
+		check.That(t, !ok, "%s: forgotten after its time", policy)
+		check.Equal(t, len(s.groups), 0, "%s, after its time", policy)
 	}
 }
 
@@ -59,13 +57,9 @@ func TestNewRevisionIsLearnedAtOnce(t *testing.T) {
 		now = once(t, s, now, id, f)
 	}
 	s.Revised(now, f)
-	if got := time.Duration(s.usual(s.flows[f])); got != time.Second {
-		t.Errorf("%s is expected before the first run, want what was learned before, 1s", got)
-	}
+	check.Equal(t, time.Duration(s.usual(s.flows[f])), time.Second, "before the first run")
 	s.Enqueue(now, Invocation{ID: 20, Flow: f})
 	s.Next(now)
 	s.Done(now+time.Minute, 20, Usage{Service: time.Minute})
-	if got := time.Duration(s.usual(s.flows[f])); got != time.Minute {
-		t.Errorf("%s is expected after a first run of a minute", got)
-	}
+	check.Equal(t, time.Duration(s.usual(s.flows[f])), time.Minute, "after a first run of a minute")
 }

@@ -5,6 +5,8 @@ import (
 	"math/rand/v2"
 	"testing"
 	"time"
+
+	"github.com/gpuwhisk/gpuwhisk/invoker/develop/check"
 )
 
 // gaps watches the service of every pair of flows (or namespaces) over every
@@ -341,15 +343,15 @@ func TestServiceBound(t *testing.T) {
 				t.Parallel()
 				for _, tokens := range [][]int{{1}, {2}, {1, 1}, {2, 2, 2, 2}, {2, 2, 2, 2, 2, 2, 2, 2}, {4, 1, 2}} {
 					c := contest{policy: policy, patterns: patterns, tokens: tokens, span: spanOf(1_000_000 * time.Second)}
-					if r := c.play(t); r.flows > 1 || len(r.service) == 0 || r.service[0] < 10 {
-						t.Errorf("D %v: the gap is %.3f of the bound; service %.0f s", tokens, r.flows, r.service)
-					}
+					r := c.play(t)
+					check.AtMost(t, r.flows, 1, "D %v, service %.0f s", tokens, r.service)
+					check.Greater(check.Must(t), len(r.service), 0, "D %v", tokens)
+					check.AtLeast(t, r.service[0], 10, "D %v, service in s", tokens)
 				}
 				// One device takes three times as long for everything.
 				c := contest{policy: policy, patterns: patterns, tokens: []int{2, 1}, slow: []int{1, 3}, span: spanOf(1_000_000 * time.Second)}
-				if r := c.play(t); r.flows > 1 {
-					t.Errorf("unequal devices: the gap is %.3f of the bound; service %.0f s", r.flows, r.service)
-				}
+				r := c.play(t)
+				check.AtMost(t, r.flows, 1, "unequal devices, service %.0f s", r.service)
 			})
 		}
 	}
@@ -366,9 +368,9 @@ func TestServiceBoundNamespaces(t *testing.T) {
 		for _, tokens := range [][]int{{1}, {2, 2, 2}} {
 			c := contest{policy: policy, patterns: patterns, spaces: []int{0, 0, 0, 1, 1}, tokens: tokens, span: spanOf(1_000_000 * time.Second)}
 			r := c.play(t)
-			if r.flows > 1 || r.spaces > 1 || r.spaces == 0 {
-				t.Errorf("%s D %v: the gap is %.3f of the bound inside, %.3f between", policy, tokens, r.flows, r.spaces)
-			}
+			check.AtMost(t, r.flows, 1, "%s D %v, gap of the bound", policy, tokens)
+			check.AtMost(t, r.spaces, 1, "%s D %v, gap of the bound", policy, tokens)
+			check.That(t, r.spaces != 0, "%s D %v", policy, tokens)
 		}
 	}
 }

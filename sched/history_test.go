@@ -223,8 +223,11 @@ func (h *history) device() {
 func (h *history) next() (bool, error) {
 	got, ok := h.s.Next(h.now)
 	want, wantOK := h.oracle.Next(h.now)
-	if ok != wantOK || got != want {
+	if ok != wantOK {
 		return false, fmt.Errorf("next: got %+v %t, want %+v %t", got, ok, want, wantOK)
+	}
+	if got != want {
+		return false, fmt.Errorf("next: got %+v, want %+v", got, want)
 	}
 	if ok {
 		h.unqueue(got.Invocation)
@@ -249,11 +252,17 @@ func (h *history) compare() error {
 	}
 	for _, want := range h.oracle.flows {
 		f := h.s.flows[want.id]
-		if f == nil || f.vt != want.vt || f.credit != want.credit || f.group.credit != want.space.credit || f.group.vt != want.space.vt || f.group.level.gvt != want.level.gvt || f.roundRobin != (roundRobin{want.position, want.used}) || f.group.roundRobin != (roundRobin{want.space.position, want.space.used}) {
-			if f == nil {
-				return fmt.Errorf("flow %s: not known", want.id)
-			}
-			return fmt.Errorf("flow %s: got %+v %+v gvt %d, want %+v of %+v", want.id, f.member, f.group.member, f.group.level.gvt, want.oracleAccount, want.space)
+		if f == nil {
+			return fmt.Errorf("flow %s: not known", want.id)
+		}
+		if err := compareAccounts(f.member, want.oracleAccount); err != nil {
+			return fmt.Errorf("flow %s: %w", want.id, err)
+		}
+		if err := compareAccounts(f.group.member, want.space.oracleAccount); err != nil {
+			return fmt.Errorf("namespace %s: %w", want.space.name, err)
+		}
+		if f.group.level.gvt != want.level.gvt {
+			return fmt.Errorf("flow %s: gvt %d, want %d", want.id, f.group.level.gvt, want.level.gvt)
 		}
 		if got, want := h.s.State(want.id), h.oracle.State(want.id); got != want {
 			return fmt.Errorf("flow %s: state %s, want %s", f.id, got, want)
@@ -261,11 +270,28 @@ func (h *history) compare() error {
 	}
 	got, ok := h.s.Deadline()
 	want, wantOK := h.oracle.Deadline()
-	if got != want || ok != wantOK {
-		return fmt.Errorf("deadline %s %t, want %s %t", got, ok, want, wantOK)
+	if ok != wantOK {
+		return fmt.Errorf("a deadline: %t, want %t", ok, wantOK)
+	}
+	if got != want {
+		return fmt.Errorf("deadline %s, want %s", got, want)
 	}
 	if h.rng.IntN(4) == 0 {
 		return h.follow()
+	}
+	return nil
+}
+
+// compareAccounts compares what a flow or a namespace was charged, and its place
+// beyond the window, with the oracle's.
+func compareAccounts[T any](got member[T], want oracleAccount) error {
+	switch {
+	case got.vt != want.vt:
+		return fmt.Errorf("VT %d, want %d", got.vt, want.vt)
+	case got.credit != want.credit:
+		return fmt.Errorf("credit %d, want %d", got.credit, want.credit)
+	case got.roundRobin != roundRobin{want.position, want.used}:
+		return fmt.Errorf("position and use beyond the window %+v, want %d and %d", got.roundRobin, want.position, want.used)
 	}
 	return nil
 }
@@ -277,8 +303,11 @@ func (h *history) follow() error {
 		if !ok && c.Flow.Function == "" {
 			was = Active // a namespace is active until a change is reported
 		}
-		if was != c.From || c.From == c.To && !c.Forgotten {
+		if was != c.From {
 			return fmt.Errorf("change %+v, but it was %s", c, was)
+		}
+		if c.From == c.To && !c.Forgotten {
+			return fmt.Errorf("change %+v, which changes nothing", c)
 		}
 		h.reported[c.Flow] = c.To
 		if c.To == Inactive {

@@ -5,6 +5,8 @@ import (
 	"slices"
 	"testing"
 	"time"
+
+	"github.com/gpuwhisk/gpuwhisk/invoker/develop/check"
 )
 
 // TestUselessDeviceChangesNothing: beside a device that can serve none of those that
@@ -76,9 +78,9 @@ func TestManyForAnotherDeviceCostNothing(t *testing.T) {
 				s.Enqueue(now, Invocation{ID: 1000 + i, Flow: small})
 				m.asked = 0
 				c, ok := s.Next(now)
-				if !ok || c.Flow != small || c.Device != 1 {
-					t.Fatalf("%s: %+v is granted at %s", policy, c, now)
-				}
+				check.That(check.Must(t), ok, "%s: something is granted at %s", policy, now)
+				check.Equal(check.Must(t), c.Flow, small, "%s, at %s", policy, now)
+				check.Equal(check.Must(t), c.Device, 1, "%s, at %s", policy, now)
 				if m.asked > 10 {
 					t.Fatalf("%s: %d placements asked for a grant", policy, m.asked)
 				}
@@ -129,19 +131,16 @@ func TestAsideKeepsItsLead(t *testing.T) {
 		}
 	}
 	aside, _ := s.Flow(f)
-	if aside.Lead != before.Lead || aside.State != Throttled {
-		t.Errorf("aside: %+v, want lead %s", aside, before.Lead)
-	}
-	if why := s.Explain(0, f); why.Rule != RuleNoFit {
-		t.Errorf("aside: %s", why)
-	}
+	check.Equal(t, aside.Lead, before.Lead)
+	check.Equal(t, aside.State, Throttled)
+	check.Equal(t, s.Explain(0, f).Rule, RuleNoFit, "aside")
 	m.foreign[0] = 0
 	s.Resized(0)
 	run(0)
 	after, _ := s.Flow(f)
-	if after.State != Active || after.Lead > before.Lead || after.Lead < before.Lead-2*time.Second {
-		t.Errorf("back: %+v, want a lead near %s", after, before.Lead)
-	}
+	check.Equal(t, after.State, Active)
+	check.AtMost(t, after.Lead, before.Lead)
+	check.AtLeast(t, after.Lead, before.Lead-2*time.Second)
 }
 
 // TestNetFindsWhatWasNotReported: a flow that fits again is found without an event.
@@ -157,9 +156,8 @@ func TestNetFindsWhatWasNotReported(t *testing.T) {
 		}
 		m.foreign[0] = 0
 		at, due := s.Deadline()
-		if !due || at > 10*time.Second {
-			t.Fatalf("%s: deadline %s %t", policy.Name, at, due)
-		}
+		check.That(check.Must(t), due, "%s: there is a deadline", policy.Name)
+		check.AtMost(check.Must(t), at, 10*time.Second, "%s", policy.Name)
 		s.Tick(at)
 		if _, ok := s.Next(at); !ok {
 			t.Errorf("%s: not granted at %s", policy.Name, at)

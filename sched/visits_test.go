@@ -4,6 +4,8 @@ import (
 	"fmt"
 	"testing"
 	"time"
+
+	"github.com/gpuwhisk/gpuwhisk/invoker/develop/check"
 )
 
 // visits counts the flows that are ranked, and those whose placements are asked for.
@@ -36,9 +38,9 @@ func TestEventsVisitFew(t *testing.T) {
 			*v = visits{}
 			do()
 			s.Next(now)
-			if n := len(s.Changes()); v.ranked > most || v.asked > most || n > most {
-				t.Errorf("%s, %s: %d flows ranked, %d asked for, %d changed", policy, name, v.ranked, v.asked, n)
-			}
+			check.AtMost(t, v.ranked, most, "%s, %s", policy, name)
+			check.AtMost(t, v.asked, most, "%s, %s", policy, name)
+			check.AtMost(t, len(s.Changes()), most, "%s, %s", policy, name)
 		}
 		for i := range flows {
 			event("enqueue", func() {
