@@ -42,9 +42,7 @@ func TestLowerBoundOfKnownCases(t *testing.T) {
 		"first starts are waited for: (11+21)/2": {slow, map[string][]float64{"a": {0}, "b": {1}}, oneByOne(t, 2), (11 + 21) / 2.0},
 		"without a pool all are cold":            {slow, map[string][]float64{"a": {0, 200}, "b": {100, 300}}, naive, 11},
 	} {
-		if got := LowerBound(calls(c.fns, c.at), c.p); !near(got, c.want) {
-			t.Errorf("%s: %v ms, want %v s", name, got, c.want)
-		}
+		near(t, LowerBound(calls(c.fns, c.at), c.p), c.want, name)
 	}
 }
 

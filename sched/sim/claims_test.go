@@ -12,6 +12,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/gpuwhisk/gpuwhisk/invoker/develop/check"
 	"github.com/gpuwhisk/gpuwhisk/sched"
 )
 
@@ -87,47 +88,43 @@ func TestClaimsAreWellFormed(t *testing.T) {
 		all = append(all, s.claims...)
 	}
 	for _, k := range all {
-		if k.name == "" || k.text == "" || len(k.runs) == 0 || k.value == nil || k.judge.judge == nil {
-			t.Errorf("claim %q is incomplete", k.name)
-		}
-		if seen[k.name] {
-			t.Errorf("two claims are called %s", k.name)
-		}
+		check.That(t, k.name != "", "claim %q", k.text)
+		check.That(t, k.text != "", "claim %s", k.name)
+		check.Greater(t, len(k.runs), 0, "claim %s", k.name)
+		check.That(t, k.value != nil, "claim %s", k.name)
+		check.That(t, k.judge.judge != nil, "claim %s", k.name)
+		check.That(t, !seen[k.name], "claim %s: the only one of its name", k.name)
 		seen[k.name] = true
-		if k.why == "" && !strings.HasPrefix(k.name, "grid") {
-			t.Errorf("claim %s has no why", k.name)
-		}
+		check.That(t, k.why != "" || strings.HasPrefix(k.name, "grid"), "claim %s", k.name)
 		for _, run := range k.runs {
 			if _, err := parse(run); err != nil {
 				t.Errorf("claim %s: %v", k.name, err)
 			}
 		}
 	}
-	if _, err := Claims(context.Background(), []string{"no such"}, 1, 1, nil); err == nil || !strings.Contains(err.Error(), "--only") {
-		t.Errorf("an unknown claim: got %v", err)
-	}
-	if _, err := Claims(context.Background(), nil, 0, 1, nil); err == nil || !strings.Contains(err.Error(), "--seeds") {
-		t.Errorf("no seeds: got %v", err)
-	}
+	_, err := Claims(context.Background(), []string{"no such"}, 1, 1, nil)
+	check.ErrorContains(t, err, "--only", "an unknown claim")
+	_, err = Claims(context.Background(), nil, 0, 1, nil)
+	check.ErrorContains(t, err, "--seeds", "no seeds")
 }
 
 func TestRunsAreWrittenAsFlags(t *testing.T) {
 	e, err := parse("azure fcfs tokens=1 swap-each-run footprint=1536MB interference=1,1.5 series")
-	if err != nil {
-		t.Fatal(err)
-	}
-	if p := e.Params; p.Policy != "fcfs" || p.Tokens.Max != 1 || !p.SwapEachRun || !p.Series || p.Interference[1] != 1.5 || p.Pool.Size != 32 {
-		t.Errorf("parameters %+v", p)
-	}
-	if s := e.Spec; s.Kind != "azure" || s.Footprint != 1536*mib || s.Duration != 30*time.Minute {
-		t.Errorf("workload %+v", s)
-	}
+	check.NoError(t, err)
+	check.Equal(t, e.Params.Policy, "fcfs")
+	check.Equal(t, e.Params.Tokens.Max, 1)
+	check.That(t, e.Params.SwapEachRun)
+	check.That(t, e.Params.Series)
+	check.Equal(t, e.Params.Interference[1], 1.5)
+	check.Equal(t, e.Params.Pool.Size, 32)
+	check.Equal(t, e.Spec.Kind, "azure")
+	check.Equal(t, e.Spec.Footprint, 1536*mib)
+	check.Equal(t, e.Spec.Duration, 30*time.Minute)
 	for run, want := range map[string]string{
 		"zipf fifo": "--policy", "zipf fcfs colour=red": "--colour", "zipf fcfs tokens=x": "tokens", "zipf fcfs tokens=0": "--tokens",
 	} {
-		if _, err := parse(run); err == nil || !strings.Contains(err.Error(), want) {
-			t.Errorf("%s: got %v", run, err)
-		}
+		_, err := parse(run)
+		check.ErrorContains(t, err, want, "%s", run)
 	}
 }
 
@@ -136,12 +133,10 @@ func TestEqualRunsAreMadeOnce(t *testing.T) {
 	made := 0
 	results, err := runTexts(context.Background(), runs{"copies fcfs duration=1m", "copies fcfs duration=60s tokens=2", "copies fcfs duration=1m"}, 2, 1,
 		func(_, total int) { made = total })
-	if err != nil {
-		t.Fatal(err)
-	}
-	if made != 2 || len(results) != 2 || results["copies fcfs duration=1m"][1] != results["copies fcfs duration=60s tokens=2"][1] {
-		t.Errorf("%d runs for two seeds, results %v", made, results)
-	}
+	check.NoError(t, err)
+	check.Equal(t, made, 2)
+	check.Equal(check.Must(t), len(results), 2)
+	check.Equal(t, results["copies fcfs duration=1m"][1], results["copies fcfs duration=60s tokens=2"][1])
 }
 
 func TestFindingsAsMarkdown(t *testing.T) {
@@ -153,13 +148,9 @@ func TestFindingsAsMarkdown(t *testing.T) {
 	fine.Claim, fine.Verdict = "d", Reproduced
 	got := ClaimsMarkdown([]Finding{f, fine, cell, best})
 	for _, want := range []string{"| S | 1 reproduced, 1 not, 2 met |\n", "| c | p | 1.23x [1.00, 22.2] | not | w |\n"} {
-		if !strings.Contains(got, want) {
-			t.Errorf("%q lacks %q", got, want)
-		}
+		check.Contains(t, got, want)
 	}
-	if strings.Contains(got, "| d |") {
-		t.Errorf("%q has a finding that bears its claim out", got)
-	}
+	check.Lacks(t, got, "| d |", "a finding that bears its claim out")
 	if want := "met in 2 cells, missed in 0, unclear in 0; medians 0.06 to 0.37.\n"; !strings.HasSuffix(got, want) {
 		t.Errorf("%q does not end with %q", got, want)
 	}
@@ -188,15 +179,12 @@ func TestInsertReplacesTheTextBetweenTwoLines(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if want := "a\n" + begin + "\n\nnew\n\n" + end + "\nb\n"; once != want {
-		t.Errorf("got %q, want %q", once, want)
-	}
-	if twice, err := Insert(once, begin, end, "new"); err != nil || twice != once {
-		t.Errorf("a second insertion changed %q, %v", twice, err)
-	}
-	if _, err := Insert("nothing", begin, end, "new"); err == nil {
-		t.Error("inserted into a document without the lines")
-	}
+	check.Equal(t, once, "a\n"+begin+"\n\nnew\n\n"+end+"\nb\n")
+	twice, err := Insert(once, begin, end, "new")
+	check.NoError(t, err)
+	check.Equal(t, twice, once)
+	_, err = Insert("nothing", begin, end, "new")
+	check.That(t, err != nil, "a document without the lines")
 }
 
 func TestCompareKeepsTheOrderOfEntries(t *testing.T) {
@@ -212,17 +200,13 @@ func TestCompareKeepsTheOrderOfEntries(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if calls != 3*len(entries) {
-		t.Errorf("%d reports of progress for %d runs", calls, 3*len(entries))
-	}
+	check.Equal(t, calls, 3*len(entries), "reports of progress")
 	for i, f := range figures {
-		if f.Policy != sched.PolicyNames()[i] || f.Mean.N != 3 || f.Mean.Median <= 0 {
-			t.Errorf("figure %d: %+v", i, f)
-		}
+		check.Equal(t, f.Policy, sched.PolicyNames()[i], "figure %d", i)
+		check.Equal(t, f.Mean.N, 3, "%s", f.Policy)
+		check.Greater(t, f.Mean.Median, 0, "%s", f.Policy)
 	}
-	if figures[0].Ratio.Median != 1 {
-		t.Errorf("the first policy's ratio to itself is %v", figures[0].Ratio.Median)
-	}
+	check.Equal(t, figures[0].Ratio.Median, 1, "the first policy's ratio to itself")
 }
 
 func TestCompareStopsWhenCancelled(t *testing.T) {
@@ -245,26 +229,21 @@ func TestSweepSetsItsParameter(t *testing.T) {
 			t.Errorf("%s: %v", name, err)
 			continue
 		}
-		if len(entries) < 4 || !strings.HasPrefix(entries[0].Setting, name+"=") {
-			t.Errorf("%s: %d entries, first %q", name, len(entries), entries[0].Setting)
-		}
+		check.AtLeast(check.Must(t), len(entries), 4, "%s", name)
+		check.That(t, strings.HasPrefix(entries[0].Setting, name+"="), "%s: the first setting is %q", name, entries[0].Setting)
 	}
 	e, err := Sweep("overrun", "3s", []string{mqfq}, Options{}, DefaultSpec(), nil)
-	if err != nil || e[0].Params.Sched.Overrun != 3*time.Second {
-		t.Errorf("overrun=3s: %v, %v", e[0].Params.Sched.Overrun, err)
-	}
+	check.NoError(t, err)
+	check.Equal(t, e[0].Params.Sched.Overrun, 3*time.Second)
 	for values, want := range map[string]string{"x": "--values", "-1s": "--overrun"} {
 		entries, err := Sweep("overrun", values, []string{mqfq}, Options{}, DefaultSpec(), nil)
 		if err == nil {
 			_, err = Compare(context.Background(), entries, 1, 1, 1, nil)
 		}
-		if err == nil || !strings.Contains(err.Error(), want) {
-			t.Errorf("overrun %q: got %v", values, err)
-		}
+		check.ErrorContains(t, err, want, "overrun %q", values)
 	}
-	if _, err := Sweep("colour", "", []string{mqfq}, Options{}, DefaultSpec(), nil); err == nil || !strings.Contains(err.Error(), "--over") {
-		t.Errorf("an unknown parameter: got %v", err)
-	}
+	_, err = Sweep("colour", "", []string{mqfq}, Options{}, DefaultSpec(), nil)
+	check.ErrorContains(t, err, "--over", "an unknown parameter")
 }
 
 func TestBytes(t *testing.T) {
@@ -272,18 +251,14 @@ func TestBytes(t *testing.T) {
 		"16GB": 16 * gib, "1.5 GiB": 1536 * mib, "400mb": 400 * mib, "7": 7, "0B": 0, "2K": 2048, "1TB": 1 << 40,
 	} {
 		var b Bytes
-		if err := b.UnmarshalText([]byte(text)); err != nil || b != want {
-			t.Errorf("%q: %d, %v, want %d", text, b, err, want)
-		}
+		check.NoError(t, b.UnmarshalText([]byte(text)), "%q", text)
+		check.Equal(t, int64(b), int64(want), "%q", text)
 		var back Bytes
-		if err := back.UnmarshalText([]byte(b.String())); err != nil || back != b {
-			t.Errorf("%d: written %s, read again %d, %v", b, b, back, err)
-		}
+		check.NoError(t, back.UnmarshalText([]byte(b.String())), "%d, written %s", int64(b), b)
+		check.Equal(t, int64(back), int64(b), "written %s", b)
 	}
 	for want, b := range map[string]Bytes{"1.5GB": 1536 * mib, "7B": 7} {
-		if b.String() != want {
-			t.Errorf("%d is written %s, want %s", int64(b), b, want)
-		}
+		check.Equal(t, b.String(), want, "%d bytes", int64(b))
 	}
 	for _, text := range []string{"", "GB", "-1GB", "NaN", "1e30GB", "5 apples", "1XB"} {
 		var b Bytes
@@ -301,8 +276,7 @@ func TestOptionsNameTheFlag(t *testing.T) {
 		"--pool":           {Pool: &none},
 		"--swap-bandwidth": {SwapBandwidth: &nan},
 	} {
-		if _, err := o.Apply(mqfq); err == nil || !strings.Contains(err.Error(), flag) {
-			t.Errorf("%s: got %v", flag, err)
-		}
+		_, err := o.Apply(mqfq)
+		check.ErrorContains(t, err, flag)
 	}
 }

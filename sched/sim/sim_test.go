@@ -3,11 +3,11 @@ package sim
 import (
 	"encoding/json"
 	"math"
-	"strings"
 	"testing"
 	"time"
 
 	"github.com/gpuwhisk/gpuwhisk/gpu"
+	"github.com/gpuwhisk/gpuwhisk/invoker/develop/check"
 	"github.com/gpuwhisk/gpuwhisk/sched"
 )
 
@@ -61,8 +61,12 @@ func calls(fns []Function, at map[string][]float64) *Workload {
 	return w
 }
 
-// near compares milliseconds with seconds, to a hundredth of a millisecond.
-func near(ms, s float64) bool { return math.Abs(ms-1000*s) < 0.01 }
+// near fails unless a latency in milliseconds is so many seconds, to a hundredth
+// of a millisecond.
+func near(t *testing.T, ms, s float64, what string) {
+	t.Helper()
+	check.Less(t, math.Abs(ms-1000*s), 0.01, "%s: %v ms, want %v s", what, ms, s)
+}
 
 // TestStartKinds: how runs start, and what the slowest takes, in s.
 func TestStartKinds(t *testing.T) {
@@ -100,12 +104,8 @@ func TestStartKinds(t *testing.T) {
 			c.change(&p)
 		}
 		r := run(t, calls(c.fns, c.at), p)
-		if r.Starts != c.starts {
-			t.Errorf("%s: starts %+v, want %+v", name, r.Starts, c.starts)
-		}
-		if !near(r.Latency.P99, c.slowest) {
-			t.Errorf("%s: the slowest took %v ms, want %v s", name, r.Latency.P99, c.slowest)
-		}
+		check.Equal(t, r.Starts, c.starts, "%s", name)
+		near(t, r.Latency.P99, c.slowest, name)
 	}
 }
 
@@ -118,12 +118,10 @@ func TestTwoRunsAtOnceInterfere(t *testing.T) {
 	r := run(t, calls([]Function{f, g}, map[string][]float64{"a": {0}, "b": {5}}), p)
 	// a alone for 5 s, both at 1/1.3 until a's other 5 s of work are done at
 	// 11.5, then b, which did 5 of its 10, alone.
-	if a, b := r.Functions[0].Latency.Mean, r.Functions[1].Latency.Mean; !near(a, 11.5) || !near(b, 11.5) {
-		t.Errorf("latencies %v and %v ms, want 11500 each", a, b)
-	}
-	if r.GapBound == 0 || r.Utilization == 0 {
-		t.Errorf("bound %v, utilization %v", r.GapBound, r.Utilization)
-	}
+	near(t, r.Functions[0].Latency.Mean, 11.5, "a")
+	near(t, r.Functions[1].Latency.Mean, 11.5, "b")
+	check.That(t, r.GapBound != 0)
+	check.That(t, r.Utilization != 0)
 }
 
 // onlyCores skips under the race detector what starts no goroutines.
@@ -188,9 +186,9 @@ func TestInvariants(t *testing.T) {
 				if r.Unfinished == 0 && r.Latency.Mean < r.LowerBound-0.001 {
 					t.Errorf("%s %s %s: mean %v ms beats the lower bound %v", kind.Name, policy, name, r.Latency.Mean, r.LowerBound)
 				}
-				if math.IsNaN(r.Latency.Mean) || math.IsNaN(r.GapBacklogged.Mean) || math.IsNaN(r.Utilization) {
-					t.Errorf("%s %s %s: not a number in %+v", kind.Name, policy, name, r.Latency)
-				}
+				check.That(t, !math.IsNaN(r.Latency.Mean), "%s %s %s: %+v", kind.Name, policy, name, r.Latency)
+				check.That(t, !math.IsNaN(r.GapBacklogged.Mean), "%s %s %s", kind.Name, policy, name)
+				check.That(t, !math.IsNaN(r.Utilization), "%s %s %s", kind.Name, policy, name)
 			}
 		}
 	}
@@ -201,16 +199,13 @@ func TestOverloadEndsAtItsHorizonWithAWarning(t *testing.T) {
 	p := params(t, mqfq)
 	p.Drain = time.Minute
 	r := run(t, w, p)
-	if r.Unfinished == 0 || r.End > 360.001 {
-		t.Errorf("%d left at %v s, want some at 360 s at the latest", r.Unfinished, r.End)
-	}
-	if !strings.Contains(r.Warning, "cannot be served") {
-		t.Errorf("note %q", r.Warning)
-	}
+	check.That(t, r.Unfinished != 0, "at %v s", r.End)
+	check.AtMost(t, r.End, 360.001)
+	check.Contains(t, r.Warning, "cannot be served")
 	p.Drain = 24 * time.Hour
-	if r := run(t, w, p); r.Unfinished != 0 || !strings.Contains(r.Warning, "all was served") {
-		t.Errorf("%d left, note %q", r.Unfinished, r.Warning)
-	}
+	r = run(t, w, p)
+	check.Equal(t, r.Unfinished, 0)
+	check.Contains(t, r.Warning, "all was served")
 }
 
 func TestWarmupIsServedAndNotMeasured(t *testing.T) {
@@ -218,9 +213,9 @@ func TestWarmupIsServedAndNotMeasured(t *testing.T) {
 	p := params(t, mqfq)
 	p.Warmup = 50 * second
 	r := run(t, calls([]Function{f}, map[string][]float64{"a": {0, 100}}), p)
-	if r.Latency.Count != 1 || !near(r.Latency.Mean, 1) || r.Starts.Cold != 0 {
-		t.Errorf("%+v %+v", r.Latency, r.Starts)
-	}
+	check.Equal(t, r.Latency.Count, 1)
+	near(t, r.Latency.Mean, 1, "the second call")
+	check.Equal(t, r.Starts.Cold, 0)
 }
 
 func TestWeightsShareTheDevice(t *testing.T) {
@@ -237,9 +232,9 @@ func TestWeightsShareTheDevice(t *testing.T) {
 	p := params(t, mqfq)
 	p.Drain, p.Tokens.Max, p.Sched.Overrun = 0, 1, 2*second
 	r := run(t, w, p)
-	if q := r.Functions[1].Service / r.Functions[0].Service; q < 2.7 || q > 3.3 {
-		t.Errorf("weight 3 received %.2f times the service", q)
-	}
+	over := r.Functions[1].Service / r.Functions[0].Service
+	check.AtLeast(t, over, 2.7, "weight 3 over weight 1")
+	check.AtMost(t, over, 3.3, "weight 3 over weight 1")
 }
 
 func TestGapBoundHoldsForWindowPolicies(t *testing.T) {
@@ -291,18 +286,15 @@ func TestBadParametersNameTheFlag(t *testing.T) {
 	} {
 		p := params(t, mqfq)
 		change(&p)
-		if _, err := Run(w, p); err == nil || !strings.Contains(err.Error(), flag) {
-			t.Errorf("%s: got %v", flag, err)
-		}
+		_, err := Run(w, p)
+		check.ErrorContains(t, err, flag)
 	}
 	p := params(t, mqfq)
 	p.GPUMemory = 2 * gib
-	if _, err := Run(w, p); err == nil || !strings.Contains(err.Error(), "--gpu-memory") {
-		t.Errorf("a function larger than the device: got %v", err)
-	}
-	if _, err := DefaultParams("lottery"); err == nil || !strings.Contains(err.Error(), "--policy") {
-		t.Errorf("an unknown policy: got %v", err)
-	}
+	_, err := Run(w, p)
+	check.ErrorContains(t, err, "--gpu-memory", "a function larger than the device")
+	_, err = DefaultParams("lottery")
+	check.ErrorContains(t, err, "--policy", "an unknown policy")
 }
 
 // TestAHotFunctionGetsItsContainers: a function that starts to be called for
@@ -358,9 +350,8 @@ func TestARareCallIsNotLost(t *testing.T) {
 	for _, policy := range []string{mqfq, plus} {
 		with, without := wait(policy, -1), wait(policy, 0)
 		t.Logf("%s: %.0f s, without the rule %.0f s, fcfs %.0f s", policy, with, without, arrival)
-		if with > arrival/2 || without < arrival {
-			t.Errorf("%s: %.0f s, without the rule %.0f s, by order of arrival %.0f s", policy, with, without, arrival)
-		}
+		check.AtMost(t, with, arrival/2, "%s", policy)
+		check.AtLeast(t, without, arrival, "%s", policy)
 	}
 }
 

@@ -8,6 +8,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/gpuwhisk/gpuwhisk/invoker/develop/check"
 )
 
 const someFunctions = "function,warm_ms,cold_ms,memory_mb,weight\na,1000,3000,512,1\nb,20.5,40,64,2\n"
@@ -41,14 +43,12 @@ func TestPlainTrace(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	want := []Arrival{{At: 0, Function: 0}, {At: 10250 * time.Microsecond, Function: 0}, {At: 10250 * time.Microsecond, Function: 1}}
-	if fmt.Sprint(w.Arrivals) != fmt.Sprint(want) {
-		t.Errorf("arrivals %v, want %v", w.Arrivals, want)
-	}
+	check.EqualSlices(t, w.Arrivals, []Arrival{{At: 0, Function: 0}, {At: 10250 * time.Microsecond, Function: 0}, {At: 10250 * time.Microsecond, Function: 1}})
 	b := w.Functions[1]
-	if b.Warm != 20500*time.Microsecond || b.Cold != 40*time.Millisecond || b.Memory != 64*mib || b.Weight != 2 {
-		t.Errorf("%+v", b)
-	}
+	check.Equal(t, b.Warm, 20500*time.Microsecond)
+	check.Equal(t, b.Cold, 40*time.Millisecond)
+	check.Equal(t, b.Memory, 64*mib)
+	check.Equal(t, b.Weight, 2)
 }
 
 func TestPlainTraceKnowsOtherSpellings(t *testing.T) {
@@ -56,9 +56,8 @@ func TestPlainTraceKnowsOtherSpellings(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if f := w.Functions[0]; f.Cold != 300*time.Millisecond || f.Warm != 20*time.Millisecond {
-		t.Errorf("%+v", f)
-	}
+	check.Equal(t, w.Functions[0].Cold, 300*time.Millisecond)
+	check.Equal(t, w.Functions[0].Warm, 20*time.Millisecond)
 }
 
 // A caller that needs only names and times gives no table of functions.
@@ -68,13 +67,10 @@ func TestPlainTraceOfNamesOnly(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if len(w.Functions) != 2 || w.Functions[0].Name != "b" || w.Functions[1].Name != "a" {
-		t.Errorf("functions %+v", w.Functions)
-	}
-	want := []Arrival{{At: 0, Function: 0}, {At: time.Millisecond, Function: 1}, {At: 2 * time.Millisecond, Function: 0}}
-	if fmt.Sprint(w.Arrivals) != fmt.Sprint(want) {
-		t.Errorf("arrivals %v, want %v", w.Arrivals, want)
-	}
+	check.Equal(check.Must(t), len(w.Functions), 2)
+	check.Equal(t, w.Functions[0].Name, "b")
+	check.Equal(t, w.Functions[1].Name, "a")
+	check.EqualSlices(t, w.Arrivals, []Arrival{{At: 0, Function: 0}, {At: time.Millisecond, Function: 1}, {At: 2 * time.Millisecond, Function: 0}})
 }
 
 // TestBadTraces: every complaint names file and line or record, or the flag.
@@ -124,9 +120,7 @@ func TestBadTraces(t *testing.T) {
 		"records none":      {"activations", "", "", "t.csv: no arrivals"},
 	} {
 		_, err := trace(t, c.format, c.data, c.functions)
-		if err == nil || !strings.Contains(err.Error(), c.want) {
-			t.Errorf("%s: got %v, want %q in it", name, err, c.want)
-		}
+		check.ErrorContains(t, err, c.want, "%s", name)
 	}
 }
 
@@ -137,9 +131,7 @@ func TestAMillionFunctionsAreRefused(t *testing.T) {
 		fmt.Fprintf(&b, "f%d,1\n", i)
 	}
 	_, err := trace(t, "plain", "arrival_ms,function\n0,f1\n", b.String())
-	if err == nil || !strings.Contains(err.Error(), "f.csv:200002: more than 200000 functions") {
-		t.Errorf("got %v", err)
-	}
+	check.ErrorContains(t, err, "f.csv:200002: more than 200000 functions")
 }
 
 // TestAzure2019MinutesAreSixtyThousandMilliseconds: a trap that public trace
@@ -166,9 +158,9 @@ func TestAzure2019TakesTheDataSetsOwnDurations(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if f := w.Functions[0]; f.Warm != 250*time.Millisecond || f.Cold != f.Warm+3*time.Second {
-		t.Errorf("%+v", f)
-	}
+	f := w.Functions[0]
+	check.Equal(t, f.Warm, 250*time.Millisecond)
+	check.Equal(t, f.Cold, f.Warm+3*time.Second)
 }
 
 func TestAzure2021(t *testing.T) {
@@ -182,12 +174,9 @@ func TestAzure2021(t *testing.T) {
 		{At: 10 * time.Second, Function: 0, Work: 20 * time.Second},
 		{At: 10 * time.Second, Function: 1, Work: 500 * time.Millisecond},
 	}
-	if fmt.Sprint(w.Arrivals) != fmt.Sprint(want) {
-		t.Errorf("arrivals %v, want %v", w.Arrivals, want)
-	}
-	if f := w.Functions[0]; f.Name != "x/y" || f.Warm != 30*time.Second {
-		t.Errorf("%+v", f)
-	}
+	check.EqualSlices(t, w.Arrivals, want)
+	check.Equal(t, w.Functions[0].Name, "x/y")
+	check.Equal(t, w.Functions[0].Warm, 30*time.Second)
 }
 
 func TestActivationRecords(t *testing.T) {
@@ -202,13 +191,11 @@ func TestActivationRecords(t *testing.T) {
 			t.Fatal(err)
 		}
 		want := []Arrival{{At: 0, Work: 450 * time.Millisecond}, {At: 3 * time.Second, Work: 500 * time.Millisecond}}
-		if fmt.Sprint(w.Arrivals) != fmt.Sprint(want) {
-			t.Errorf("arrivals %v, want %v", w.Arrivals, want)
-		}
+		check.EqualSlices(t, w.Arrivals, want)
 		f := w.Functions[0]
-		if f.Name != "guest/ml/infer" || f.Memory != 1<<20 || f.Cold-f.Warm != 1600*time.Millisecond {
-			t.Errorf("%+v", f)
-		}
+		check.Equal(t, f.Name, "guest/ml/infer")
+		check.Equal(t, f.Memory, 1<<20)
+		check.Equal(t, f.Cold-f.Warm, 1600*time.Millisecond)
 	}
 }
 

@@ -1,6 +1,10 @@
 package sim
 
-import "testing"
+import (
+	"testing"
+
+	"github.com/gpuwhisk/gpuwhisk/invoker/develop/check"
+)
 
 func TestVerdicts(t *testing.T) {
 	for _, c := range []struct {
@@ -63,13 +67,9 @@ func TestIntervalOfTheSignTest(t *testing.T) {
 	}
 	// The ranks that tables of the sign test give for 95%.
 	for n, want := range map[int]Interval{6: {1, 6}, 8: {1, 8}, 9: {2, 8}, 12: {3, 10}, 20: {6, 15}, 30: {10, 21}} {
-		if got := IntervalOf(row(n)); got == nil || *got != want {
-			t.Errorf("%d seeds: %v, want %v", n, got, want)
-		}
+		check.DeepEqual(t, IntervalOf(row(n)), &want, "%d seeds", n)
 	}
 	for n := range 6 {
-		if got := IntervalOf(row(n)); got != nil {
-			t.Errorf("%d seeds: %v, want none", n, got)
-		}
+		check.Equal(t, IntervalOf(row(n)), nil, "%d seeds", n)
 	}
 }

@@ -3,9 +3,10 @@ package sim
 import (
 	"math"
 	"reflect"
-	"strings"
 	"testing"
 	"time"
+
+	"github.com/gpuwhisk/gpuwhisk/invoker/develop/check"
 )
 
 func TestCatalogueIsThePapersTable(t *testing.T) {
@@ -18,9 +19,9 @@ func TestCatalogueIsThePapersTable(t *testing.T) {
 			t.Error(err)
 		}
 	}
-	if f := named("roberta", "x"); f.Warm != 268*time.Millisecond || f.Cold != 15481*time.Millisecond {
-		t.Errorf("%+v", f)
-	}
+	roberta := named("roberta", "x")
+	check.Equal(t, roberta.Warm, 268*time.Millisecond)
+	check.Equal(t, roberta.Cold, 15481*time.Millisecond)
 }
 
 func TestZipfHasTheLoadThatWasAskedFor(t *testing.T) {
@@ -48,9 +49,8 @@ func TestAzureSamplesHaveThePublishedRates(t *testing.T) {
 			}
 		}
 		rate, load = rate/seeds, load/seeds
-		if math.Abs(rate/sample.rate-1) > 0.15 || math.Abs(load/sample.utilization-1) > 0.15 {
-			t.Errorf("sample %d: %.2f req/s at %.3f, want %.2f at %.3f", id, rate, load, sample.rate, sample.utilization)
-		}
+		check.AtMost(t, math.Abs(rate/sample.rate-1), 0.15, "sample %d: %.2f req/s, want %.2f", id, rate, sample.rate)
+		check.AtMost(t, math.Abs(load/sample.utilization-1), 0.15, "sample %d: load %.3f, want %.3f", id, load, sample.utilization)
 	}
 }
 
@@ -63,9 +63,9 @@ func TestCopiesArriveAsInTheExperiment(t *testing.T) {
 		}
 		count[a.Function]++
 	}
-	if q := float64(count[0]) / float64(count[1]); q < 1.8 || q > 2.2 {
-		t.Errorf("low-1 was called %.2f times as often as high-1, want 2", q)
-	}
+	over := float64(count[0]) / float64(count[1])
+	check.AtLeast(t, over, 1.8, "calls of low-1 over those of high-1")
+	check.AtMost(t, over, 2.2, "calls of low-1 over those of high-1")
 }
 
 func TestDiurnalSwings(t *testing.T) {
@@ -74,9 +74,8 @@ func TestDiurnalSwings(t *testing.T) {
 	for _, a := range w.Arrivals {
 		thirds[min(2, a.At*3/w.Horizon)]++
 	}
-	if thirds[1] < 2*thirds[0] || thirds[1] < 2*thirds[2] {
-		t.Errorf("arrivals by third %v, want most at noon", thirds)
-	}
+	check.AtLeast(t, thirds[1], 2*thirds[0], "arrivals by third %v", thirds)
+	check.AtLeast(t, thirds[1], 2*thirds[2], "arrivals by third %v", thirds)
 }
 
 func TestLiarLies(t *testing.T) {
@@ -92,9 +91,8 @@ func TestLiarLies(t *testing.T) {
 			short++
 		}
 	}
-	if long == 0 || short < 3*long {
-		t.Errorf("%d short and %d long runs", short, long)
-	}
+	check.Greater(t, long, 0)
+	check.AtLeast(t, short, 3*long)
 }
 
 func TestAddingAFunctionLeavesTheOthersAlone(t *testing.T) {
@@ -126,9 +124,8 @@ func TestBadSpecsNameTheFlag(t *testing.T) {
 	} {
 		s := DefaultSpec()
 		change(&s)
-		if _, err := s.Build(); err == nil || !strings.Contains(err.Error(), flag) {
-			t.Errorf("%s: got %v", flag, err)
-		}
+		_, err := s.Build()
+		check.ErrorContains(t, err, flag)
 	}
 }
 
@@ -176,8 +173,8 @@ func TestEntryBuildsTheWorkloadOfEachSeed(t *testing.T) {
 		}
 		alone := spec
 		alone.Seed = seed
-		if want, err := alone.Build(); err != nil || !reflect.DeepEqual(got, want) {
-			t.Errorf("seed %d: not its own workload (%v)", seed, err)
-		}
+		want, err := alone.Build()
+		check.NoError(t, err, "seed %d", seed)
+		check.That(t, reflect.DeepEqual(got, want), "seed %d: its own workload", seed)
 	}
 }
