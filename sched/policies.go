@@ -16,6 +16,9 @@ type Info struct {
 	// Demand means that the policy is to run with demand-aware retention of
 	// containers instead of least recently used.
 	Demand bool
+	// Strict means that T is 0 and that a device has one token, whatever is
+	// configured.
+	Strict bool
 
 	adjust func(*Config)
 	rules  func(Config) rules
@@ -28,8 +31,8 @@ func Policies() []Info {
 		{Name: "mqfq-sticky", Text: "fair queueing with an overrun window, longest queue first inside it", rules: sticky},
 		{Name: "sticky-plus", Text: "fair queueing with a wide window, shortest first inside it, which avoids cold starts", Demand: true, adjust: stickyPlus, rules: sticky},
 		{Name: "mqfq", Text: "fair queueing with an overrun window, least virtual time first", rules: by(rules{window: true, nested: true, key: byVirtualTime})},
-		{Name: "sfq", Text: "start-time fair queueing: no overrun, one token a device", adjust: func(c *Config) { c.Overrun = 0 },
-			rules: by(rules{window: true, strict: true, nested: true, key: byVirtualTime})},
+		{Name: "sfq", Text: "start-time fair queueing: no overrun, one token a device", Strict: true, adjust: func(c *Config) { c.Overrun = 0 },
+			rules: by(rules{window: true, nested: true, key: byVirtualTime})},
 		{Name: "fcfs", Text: "arrival order", rules: by(rules{key: byAge})},
 		{Name: "batch", Text: "drain the queue that holds the oldest invocation", rules: by(rules{key: byBatch, hooks: batch{}})},
 		{Name: "paella", Text: "shortest expected first, with a limit on each function's deficit", rules: func(c Config) rules {
@@ -83,7 +86,7 @@ func unknown(name string) error {
 // run. Everything else is common to all policies.
 type rules struct {
 	window  bool // the overrun T throttles
-	strict  bool // T is 0, and a device has one token
+	strict  bool // as Info has it
 	setup   bool // key uses flow.setup
 	nested  bool // namespaces are ordered by their virtual time, and key orders the flows of one
 	overdue bool // heads that are overdue go before the order
@@ -123,6 +126,7 @@ func rulesOf(name string, cfg Config) (rules, error) {
 		return rules{}, unknown(name)
 	}
 	r := info.rules(cfg)
+	r.strict = info.Strict
 	if cfg.Shortest && !r.overdue {
 		return rules{}, fmt.Errorf("sched config Shortest=true: policy %s has an order of its own", name)
 	}

@@ -74,10 +74,11 @@ func small(r *rand.Rand, calls int) (*Workload, func(Params) Params) {
 	}
 	return w, func(p Params) Params {
 		p.GPUs, p.Pool.Size, p.ContainerStart, p.InitInterferes, p.Warmup = devices, pool, start, interferes, warmup
-		if p.Policy != "sfq" {
+		info, _ := sched.Policy(p.Policy)
+		if !info.Strict {
 			p.Tokens.Max = tokens
 		}
-		if info, _ := sched.Policy(p.Policy); info.NoPool {
+		if info.NoPool {
 			p.Pool.Size = 0
 		}
 		return p

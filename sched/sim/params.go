@@ -72,8 +72,8 @@ func DefaultParams(policy string) (Params, error) {
 	if info.Demand {
 		p.Pool.Rule = gpu.DemandAware
 	}
-	if policy == "sfq" {
-		p.Tokens.Max = 1 // start-time fair queueing serves one at a time
+	if info.Strict {
+		p.Tokens.Max = 1 // more would count as capacity
 	}
 	return p, nil
 }
@@ -111,7 +111,7 @@ func inside[T int | int64 | float64 | time.Duration | Bytes](flag string, v, lea
 	return constraint{flag, v, v >= least && v <= most, fmt.Sprintf("lie within %v and %v", least, most)}
 }
 
-// above is the same without the lower one.
+// above has a value be more than the lower bound, and no more than the upper one.
 func above[T float64 | time.Duration | Bytes](flag string, v, least, most T) constraint {
 	return constraint{flag, v, v > least && v <= most, fmt.Sprintf("be above %v and at most %v", least, most)}
 }
