@@ -62,9 +62,8 @@ func (k claim) finding(section string, results map[string][]*Result, seeds int) 
 		}
 		v[s] = k.value(r)
 	}
-	f := Finding{Section: section, Name: k.name, Claim: k.text, Paper: k.paper, Unit: k.unit, Why: k.why, Largest: slices.Max(v)}
-	f.Value = SpreadOf(v)
-	f.Interval = IntervalOf(v) // SpreadOf has sorted them
+	f := Finding{Section: section, Name: k.name, Claim: k.text, Paper: k.paper, Unit: k.unit, Why: k.why}
+	f.Value, f.Interval, f.Largest = overSeeds(v)
 	f.Verdict = k.judge.of(f.Value.Median, f.Interval, f.Largest)
 	return f
 }
@@ -115,44 +114,64 @@ func Claims(ctx context.Context, only []string, seeds, parallel int, progress Pr
 // ClaimsMarkdown counts the verdicts of each section, and writes the findings that do not
 // bear out what was claimed.
 func ClaimsMarkdown(found []Finding) string {
-	order := []Verdict{Reproduced, SameDirection, Unclear, Not, Met, Missed, Measured}
-	counts := Table{Head: []string{"claims", "verdicts"}}
 	open := Table{Head: []string{"claim", "paper", "here, median [q10, q90]", "verdict", "why"}}
 	var grid []Finding
-	for i := 0; i < len(found); {
-		section, of := found[i].Section, make(map[Verdict]int)
-		for ; i < len(found) && found[i].Section == section; i++ {
-			f := found[i]
-			of[f.Verdict]++
-			switch {
-			case strings.HasPrefix(f.Name, gridPrefix):
-				grid = append(grid, f)
-			case f.Verdict == Not || f.Verdict == Unclear || f.Verdict == Missed:
-				open.Add(f.Claim, f.Paper, f.Ours(), f.Verdict, f.Why)
-			}
+	for _, f := range found {
+		switch {
+		case strings.HasPrefix(f.Name, gridPrefix):
+			grid = append(grid, f)
+		case f.Verdict == Not || f.Verdict == Unclear || f.Verdict == Missed:
+			open.Add(f.Claim, f.Paper, f.Ours(), f.Verdict, f.Why)
 		}
-		var verdicts []string
-		for _, v := range order {
-			if of[v] > 0 {
-				verdicts = append(verdicts, fmt.Sprintf("%d %s", of[v], v))
-			}
-		}
-		counts.Add(section, strings.Join(verdicts, ", "))
 	}
-	text := counts.Markdown()
+	text := verdictsOfSections(found).Markdown()
 	if len(open.Rows) > 0 {
 		text += "\nThose that are not borne out:\n\n" + open.Markdown()
 	}
 	if len(grid) > 0 {
-		medians, of := []float64{}, make(map[Verdict]int)
-		for _, f := range grid {
-			medians = append(medians, f.Value.Median)
-			of[f.Verdict]++
-		}
-		text += fmt.Sprintf("\nMean latency with 8 to 32 containers, D of 1 to 3 and loads of 0.3 to 0.95, goal <= %s: met in %d cells, missed in %d, unclear in %d; medians %s to %s.\n",
-			number(claimedRatio), of[Met], of[Missed], of[Unclear], number(slices.Min(medians)), number(slices.Max(medians)))
+		text += "\n" + gridSentence(grid)
 	}
 	return text
+}
+
+// verdictsOfSections is how many findings of each section have which verdict.
+func verdictsOfSections(found []Finding) Table {
+	t := Table{Head: []string{"claims", "verdicts"}}
+	for len(found) > 0 {
+		section, n := found[0].Section, 1
+		for n < len(found) && found[n].Section == section {
+			n++
+		}
+		of := countVerdicts(found[:n])
+		var verdicts []string
+		for _, v := range []Verdict{Reproduced, SameDirection, Unclear, Not, Met, Missed, Measured} {
+			if of[v] > 0 {
+				verdicts = append(verdicts, fmt.Sprintf("%d %s", of[v], v))
+			}
+		}
+		t.Add(section, strings.Join(verdicts, ", "))
+		found = found[n:]
+	}
+	return t
+}
+
+func countVerdicts(found []Finding) map[Verdict]int {
+	of := make(map[Verdict]int)
+	for _, f := range found {
+		of[f.Verdict]++
+	}
+	return of
+}
+
+// gridSentence is what the findings of the grid come to: they are too many for a table.
+func gridSentence(grid []Finding) string {
+	of := countVerdicts(grid)
+	var medians []float64
+	for _, f := range grid {
+		medians = append(medians, f.Value.Median)
+	}
+	return fmt.Sprintf("Mean latency with 8 to 32 containers, D of 1 to 3 and loads of 0.3 to 0.95, goal <= %s: met in %d cells, missed in %d, unclear in %d; medians %s to %s.\n",
+		number(claimedRatio), of[Met], of[Missed], of[Unclear], number(slices.Min(medians)), number(slices.Max(medians)))
 }
 
 // ClaimsTable is all findings with all their figures.

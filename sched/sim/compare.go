@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"math"
+	"slices"
 	"strconv"
 	"strings"
 )
@@ -35,10 +36,10 @@ type Spread struct {
 	N      int     `json:"n"`
 }
 
-// SpreadOf summarizes values, which it sorts in place.
+// SpreadOf summarizes values.
 func SpreadOf(v []float64) Spread {
-	l := summarize(v)
-	return Spread{Median: l.P50, Q10: quantile(v, 0.1), Q90: quantile(v, 0.9), N: len(v)}
+	v = slices.Sorted(slices.Values(v))
+	return Spread{Median: quantile(v, 0.5), Q10: quantile(v, 0.1), Q90: quantile(v, 0.9), N: len(v)}
 }
 
 // String writes the median with the quantiles.

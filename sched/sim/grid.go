@@ -13,7 +13,7 @@ import (
 type GridSize struct {
 	Devices    []int
 	Tokens     []int
-	Containers []float64 // of the whole server, over functions
+	Containers []float64 // of the whole server, for each function
 	Loads      []float64
 	Footprints []int64  // of each function, zipf at load 0.7
 	Kinds      []string // beside zipf, at load 0.7
@@ -161,20 +161,20 @@ func (c *GridCell) judge(results [][]*Result, seeds int) {
 	for i, name := range gridRivals() {
 		c.Means[name] = values(results[i], mean)
 	}
-	// Of the rivals, or of all, the one that sticky-plus is closest to, or furthest behind.
-	over := func(f func(*Result) float64, rivals ...string) (closest Over) {
+	// over compares sticky-plus with the best of the rivals, or of all: the one that the
+	// ratio is largest to.
+	over := func(f func(*Result) float64, rivals ...string) (best Over) {
 		for i, name := range gridRivals() {
 			if name == plus || len(rivals) > 0 && !slices.Contains(rivals, name) {
 				continue
 			}
-			v := quotients(values(ours, f), values(results[i], f))
-			o := Over{Policy: name, Worst: slices.Max(v), Spread: SpreadOf(v)}
-			o.Interval = IntervalOf(v) // SpreadOf has sorted them
-			if closest.Policy == "" || o.Median > closest.Median {
-				closest = o
+			o := Over{Policy: name}
+			o.Spread, o.Interval, o.Worst = overSeeds(quotients(values(ours, f), values(results[i], f)))
+			if best.Policy == "" || o.Median > best.Median {
+				best = o
 			}
 		}
-		return closest
+		return best
 	}
 	latency := func(r *Result) float64 { return r.Latency.Mean }
 	c.OverSticky, c.OverBest = over(latency, mqfq), over(latency)
@@ -239,8 +239,8 @@ func count(ok bool) int {
 	return 0
 }
 
-// excess is by which factor a cell misses the goal that it misses most, of those about
-// all cells: above 1 it misses one.
+// excess is the largest ratio of a cell to the goal for it, of the goals that all cells
+// have: above 1 a goal is missed.
 func (c GridCell) excess() (most float64) {
 	for _, g := range gridGoals {
 		if !g.few {
@@ -275,7 +275,7 @@ func GridWorst(cells []GridCell) Table {
 	return t
 }
 
-// named is the ratio behind the name of the policy that it is over.
+// named writes the policy and the ratio to it.
 func (o Over) named() string { return fmt.Sprintf("%s %v", o.Policy, o) }
 
 // GridPolicies is a line for each policy: how sticky-plus's mean latency relates
@@ -304,8 +304,7 @@ func GridPolicies(cells []GridCell) Table {
 
 // span writes the least, the middle and the largest of some figures.
 func span(v []float64) string {
-	s := SpreadOf(v) // sorts them
-	return fmt.Sprintf("%.2f, %.2f, %.2f", v[0], s.Median, v[len(v)-1])
+	return fmt.Sprintf("%.2f, %.2f, %.2f", slices.Min(v), SpreadOf(v).Median, slices.Max(v))
 }
 
 // GridCells is every cell of a grid: sticky-plus's mean latency over that of
@@ -323,7 +322,7 @@ func GridCells(cells []GridCell) Table {
 		for _, o := range []Over{c.OverBest, c.OverP99, c.OverFunctions} {
 			row = append(append(row, o.Policy), o.figures()...)
 		}
-		row = append(row, fmt.Sprintf("%.1f", SpreadOf(slices.Clone(c.Bounds)).Median))
+		row = append(row, fmt.Sprintf("%.1f", SpreadOf(c.Bounds).Median))
 		for _, name := range gridRivals() {
 			row = append(row, fmt.Sprintf("%.1f", SpreadOf(quotients(c.Means[name], c.Bounds)).Median))
 		}

@@ -1,6 +1,9 @@
 package sim
 
-import "math"
+import (
+	"math"
+	"slices"
+)
 
 // Verdict is how a result of the paper fared here.
 type Verdict string
@@ -30,10 +33,11 @@ type Interval struct {
 }
 
 // IntervalOf returns the interval of the sign test, which assumes nothing about
-// how seeds differ: each lies above the median as likely as below. v is sorted.
-// Fewer than six seeds have none, for all of them may lie on one side of the
-// median more often than once in twenty times.
+// how seeds differ: each lies above the median as likely as below. Fewer than six
+// seeds have none: more often than once in twenty times all of them lie on one side
+// of the median.
 func IntervalOf(v []float64) *Interval {
+	v = slices.Sorted(slices.Values(v))
 	n := len(v)
 	// outside is the chance that at most k of n seeds lie below the median.
 	outside, chance := 0.0, math.Exp2(-float64(n))
@@ -50,6 +54,12 @@ func IntervalOf(v []float64) *Interval {
 		return nil
 	}
 	return &Interval{Low: v[k], High: v[n-1-k]}
+}
+
+// overSeeds is what a figure comes to over all seeds: its spread, the interval of its
+// median, and the largest.
+func overSeeds(v []float64) (s Spread, in *Interval, largest float64) {
+	return SpreadOf(v), IntervalOf(v), slices.Max(v)
 }
 
 // rule judges a figure.
