@@ -16,8 +16,8 @@ type runs = []string
 const (
 	medium   = "azure mqfq-sticky" // the paper's trace 4 under its policy
 	zipfMQFQ = "zipf mqfq-sticky"
-	// evicting takes the paper's words for what becomes of an idle flow's memory,
-	// through which the TTL acts: out when inactive or throttled.
+	// evicting moves the memory of flows out that are inactive or throttled, as the
+	// paper has it. Only so does the TTL make a difference.
 	evicting = " retention=flow-lru headroom=15GB"
 	alpha2   = " ttl-alpha=2 ttl-min=0s"
 	noTTL    = " ttl-min=0s ttl-max=0s"

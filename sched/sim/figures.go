@@ -8,7 +8,6 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
-	"time"
 
 	"github.com/gpuwhisk/gpuwhisk/sched"
 )
@@ -45,8 +44,8 @@ type curve struct {
 	points func(r [][]*Result) (x []float64, y []Spread)
 }
 
-// row is a curve of one figure of a result, over runs with the values of x in
-// place of X.
+// row is a curve with a point for each value of x: the figure f of the run in which
+// the value replaces X.
 func row(name string, s style, x []float64, run string, f func(*Result) float64) curve {
 	return curve{name, s, at(x, run), func(r [][]*Result) ([]float64, []Spread) {
 		var y []Spread
@@ -57,7 +56,8 @@ func row(name string, s style, x []float64, run string, f func(*Result) float64)
 	}}
 }
 
-// normalized is a row of ratios to the mean latency of a base, seed by seed.
+// normalized is a row of f over the mean latency of a base, seed by seed; in both
+// runs the value of x replaces X.
 func normalized(name string, s style, x []float64, run, base string, f func(*Result) float64) curve {
 	return curve{name, s, slices.Concat(at(x, run), at(x, base)), func(r [][]*Result) ([]float64, []Spread) {
 		var y []Spread
@@ -68,7 +68,7 @@ func normalized(name string, s style, x []float64, run, base string, f func(*Res
 	}}
 }
 
-// at puts the values of x in the place of X.
+// at lists a run once for each value of x, which replaces X.
 func at(x []float64, run string) (out runs) {
 	for _, v := range x {
 		out = append(out, strings.ReplaceAll(run, "X", fmt.Sprint(v)))
@@ -107,7 +107,7 @@ func CheckFigures(only []string) error {
 // Figures draws every figure whose name begins with one of only, or all, into
 // a folder as SVG and returns the files' names. clock measures what decisions
 // cost, for the one figure about it; nothing else depends on it.
-func Figures(ctx context.Context, folder string, only []string, seeds, parallel int, clock func() time.Duration, progress Progress) ([]string, error) {
+func Figures(ctx context.Context, folder string, only []string, seeds, parallel int, clock Clock, progress Progress) ([]string, error) {
 	if err := errors.Join(CheckSeeds(seeds), CheckFigures(only)); err != nil {
 		return nil, err
 	}
@@ -143,7 +143,7 @@ func (c curve) of(results map[string][]*Result) ([]float64, []Spread) {
 }
 
 // figures lists the paper's figures, then ours.
-func figures(clock func() time.Duration) []figure {
+func figures(clock Clock) []figure {
 	return slices.Concat(fairnessFigures(), latencyFigures(), parameterFigures(),
 		[]figure{frontierFigure(), ablationFigure(), rareFigure(), adversaryFigure(), costFigure(clock)})
 }
@@ -369,59 +369,4 @@ func honest(r *Result) float64 {
 		n += f.Latency.Count
 	}
 	return share(sum, n) / 1000
-}
-
-// costFigure measures what one activation costs its policy against the number
-// of backlogged flows.
-func costFigure(clock func() time.Duration) figure {
-	f := figure{name: "cost", title: "Cost of enqueue, next and done of one activation, where this was drawn", x: "backlogged flows", y: "microseconds", logX: true}
-	x := []float64{10, 100, 1000, 10_000, 100_000}
-	for _, policy := range []string{mqfq, plus, "fcfs", "paella"} {
-		f.curves = append(f.curves, curve{policy, plain, nil, func([][]*Result) ([]float64, []Spread) {
-			var y []Spread
-			for _, n := range x {
-				y = append(y, Spread{Median: decisionCost(policy, int(n), clock)})
-			}
-			return x, y
-		}})
-	}
-	return f
-}
-
-// decisionCost returns microseconds per activation with n backlogged flows:
-// the best of many short rounds, which the machine's other work disturbs least.
-func decisionCost(policy string, n int, clock func() time.Duration) float64 {
-	cfg, _ := sched.Defaults(policy)
-	cfg.MaxFlows = max(cfg.MaxFlows, n)
-	s, err := sched.New(policy, cfg, nil)
-	if err != nil {
-		panic(fmt.Sprintf("sim: the defaults of %s: %v", policy, err))
-	}
-	s.AddDevice(0, 0, 2)
-	flows := make([]sched.FlowID, n)
-	id := uint64(0)
-	for i := range flows {
-		flows[i] = sched.FlowID{Namespace: "cost", Function: fmt.Sprint("f", i)}
-		for range 2 {
-			s.Enqueue(0, sched.Invocation{ID: id, Flow: flows[i]})
-			id++
-		}
-	}
-	const batch, rounds = 2000, 100
-	best, now := 0.0, time.Duration(0)
-	for round := range rounds {
-		start := clock()
-		for k := range batch {
-			now += time.Millisecond
-			s.Enqueue(now, sched.Invocation{ID: id, Flow: flows[(round*batch+k)*7919%n]})
-			id++
-			if c, ok := s.Next(now); ok {
-				s.Done(now, c.Invocation, sched.Usage{Service: time.Duration(k%7+1) * time.Millisecond})
-			}
-		}
-		if us := (clock() - start).Seconds() * 1e6 / batch; best == 0 || us < best {
-			best = us
-		}
-	}
-	return best
 }

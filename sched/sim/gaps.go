@@ -12,24 +12,27 @@ import (
 // all of them.
 type gaps struct {
 	end     time.Duration // of the present window
-	backlog Gap           // over flows backlogged through the window, Mean being a sum
-	all     Gap           // over all flows that have arrived
+	backlog gapSum        // over flows backlogged through the window
+	all     gapSum        // over all flows that have arrived
 	series  [][]float64   // seconds per window and function, if kept
 	busy    []float64     // share of device time with a run, per window, if kept
 	active  time.Duration // of all devices at the window's start
 }
 
-// add counts one window, in a Gap whose Mean is still the sum.
-func (g *Gap) add(v float64) {
-	g.Windows++
-	g.Mean += v
-	g.Max = max(g.Max, v)
+// gapSum adds up the gaps of windows.
+type gapSum struct {
+	windows      int
+	sum, largest float64
 }
 
-// mean is the Gap with its sum divided.
-func (g Gap) mean() Gap {
-	g.Mean = share(g.Mean, g.Windows)
-	return g
+func (g *gapSum) add(gap float64) {
+	g.windows++
+	g.sum += gap
+	g.largest = max(g.largest, gap)
+}
+
+func (g gapSum) result() Gap {
+	return Gap{Windows: g.windows, Mean: share(g.sum, g.windows), Max: g.largest}
 }
 
 // windows closes every window that ends before the next event.

@@ -8,7 +8,6 @@ import (
 	"time"
 
 	"github.com/gpuwhisk/gpuwhisk/gpu"
-	"github.com/gpuwhisk/gpuwhisk/sched"
 )
 
 // Options is every parameter of a server and a policy that may be set; what is
@@ -64,8 +63,8 @@ func set[T any](to *T, from *T) {
 	}
 }
 
-// Apply returns the defaults of a policy with the options in place. The naive
-// policy keeps no pool whatever is asked for: that is what it is.
+// Apply returns the defaults of a policy with the options in place. A policy without
+// a pool has none whatever is asked for.
 func (o Options) Apply(policy string) (Params, error) {
 	p, err := DefaultParams(policy)
 	if err != nil {
@@ -74,7 +73,7 @@ func (o Options) Apply(policy string) (Params, error) {
 	if o.Pool != nil && *o.Pool < 1 {
 		return p, fmt.Errorf("--pool %d: must be at least 1", *o.Pool)
 	}
-	if info, _ := sched.Policy(policy); !info.NoPool {
+	if p.Pool.Size > 0 {
 		set(&p.Pool.Size, o.Pool)
 	}
 	if o.Retention != nil {

@@ -163,7 +163,7 @@ func (e *engine) result() *Result {
 		Arrivals: len(e.executions), Completed: e.done, Unfinished: len(e.executions) - e.done,
 		Latency: all.Latency, Starts: all.Starts, ColdShare: all.Starts.ColdShare(),
 		WaitMean: all.WaitMean, Execution: all.Execution,
-		GapBacklogged: e.gaps.backlog.mean(), GapAll: e.gaps.all.mean(), GapBound: e.gapBound(),
+		GapBacklogged: e.gaps.backlog.result(), GapAll: e.gaps.all.result(), GapBound: e.gapBound(),
 		LowerBound: LowerBound(e.w, e.p),
 		Decisions:  e.decisions, DecisionNano: share(float64(e.deciding), e.done),
 		End: e.now.Seconds(), Series: e.gaps.series, Busy: e.gaps.busy,
