@@ -1,6 +1,9 @@
 package sched
 
-import "time"
+import (
+	"slices"
+	"time"
+)
 
 // Explain is the rule that delays a flow now and the one that chose it last. It calls
 // View, and changes nothing that a decision depends on.
@@ -12,12 +15,11 @@ func (s *Scheduler) Explain(now time.Duration, id FlowID) Reason {
 	}
 	r := Reason{
 		Flow: id, State: s.State(id), Last: f.last, LastAt: time.Duration(f.lastAt),
-		Lead: time.Duration(max(0, f.lead(f.group.level.gvt))), Level: "function",
+		Lead: time.Duration(max(0, f.lead(f.group.level.gvt))), Level: "function", Failed: f.backoff.failures,
 	}
 	if s.rules.window {
 		r.Overrun = time.Duration(s.overrun)
 	}
-	r.Failed = f.backoff.failures
 	switch {
 	case f.queue.Len() > 0 && f.backoff.pausing():
 		r.Rule, r.Until = RuleBackoff, time.Duration(f.backoff.byEnd.key)
@@ -50,23 +52,20 @@ func (s *Scheduler) explainEligible(f *flow, r *Reason) {
 		r.Devices++
 		r.InFlight += len(d.flights)
 		r.Tokens += d.tokens
+		if d.hasFree() {
+			r.Free++
+		}
 	}
 	switch {
 	case r.Devices == 0:
 		r.Rule = RuleNoDevice
 		return
-	case !s.anyFree() && f.standing != out: // whether it would fit does not matter
+	case r.Free == 0 && f.standing != out: // whether it would fit does not matter
 		r.Rule = RuleNoToken
 		return
 	}
-	fits, at := false, s.placements(f)
-	for _, d := range s.devices {
-		if d.leaving || d.free() == 0 {
-			continue
-		}
-		r.Free++
-		fits = fits || f.standing != out && at(d).Fits
-	}
+	at := s.placements(f)
+	fits := f.standing != out && slices.ContainsFunc(s.devices, func(d *device) bool { return d.hasFree() && at(d).Fits })
 	first, _ := s.first(s.freeDevices())
 	switch {
 	case !fits:
@@ -82,7 +81,7 @@ func (s *Scheduler) explainEligible(f *flow, r *Reason) {
 func (s *Scheduler) waitEnd(f *flow) int64 {
 	least, at := int64(never), s.placements(f)
 	for _, d := range s.devices {
-		if a := at(d); a.Fits && d.free() > 0 {
+		if a := at(d); a.Fits && d.hasFree() {
 			least = min(least, int64(a.Setup))
 		}
 	}

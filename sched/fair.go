@@ -31,8 +31,6 @@ func (s *Scheduler) leave(f *flow) {
 
 // charge adds to the virtual time of a flow and of its group, each over its weight,
 // or takes back with negative amounts; settle must follow.
-//
-// chargeRun does so with the accounts that the run was granted on.
 func (s *Scheduler) charge(f *flow, own, above int64) {
 	g := f.group
 	f.member.charge(own, g.level.gvt, f.standing != out)
@@ -45,6 +43,8 @@ func (s *Scheduler) charge(f *flow, own, above int64) {
 	}
 }
 
+// chargeRun charges for a run: virtual time where the flow or the group was inside the
+// window when the run was granted, and its turn where it was beyond it.
 func (s *Scheduler) chargeRun(f *flow, r *run, own, above int64) {
 	if r.spare {
 		f.used += own

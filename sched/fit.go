@@ -67,9 +67,8 @@ func sooner(a Placement, d *device, b Placement, than *device) bool {
 	) < 0
 }
 
-// Touch follows a change of a flow's placements, or with no flow of what is not known.
-// Memory that one flow no longer uses
-// may make another fit.
+// Touch follows a change of a flow's placements. An id that is not known stands for
+// memory that was given back: it may make any flow fit.
 func (s *Scheduler) Touch(now time.Duration, id FlowID) {
 	s.clock(now)
 	s.somethingFreed()

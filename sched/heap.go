@@ -73,9 +73,9 @@ func (h *heap[T]) remove(n *node[T]) {
 	}
 }
 
-// least fills buf with the first members in their order, and gives those found.
-// Only a parent that is taken makes its children candidates, so the rest of the heap
-// is not visited.
+// least is the first members in their order, as many as buf has room for.
+// A member is a candidate once its parent was taken, so the rest of the heap is not
+// visited.
 func (h heap[T]) least(buf []*node[T]) []*node[T] {
 	var open [maxLeast + 1]int // indices of candidates
 	candidates := open[:0]

@@ -21,6 +21,8 @@ const (
 // run: it goes on a thousand times a second, with other events in between.
 const pause = int64(time.Millisecond)
 
+func (s *Scheduler) retrySoon() { s.retryAt = s.now + pause }
+
 // Next grants a token to the flow and device that the policy puts first among
 // those that may run and fit; false if there is none.
 func (s *Scheduler) Next(now time.Duration) (Choice, bool) {
@@ -36,7 +38,7 @@ func (s *Scheduler) Next(now time.Duration) (Choice, bool) {
 	}
 	choice, ok, complete := s.search()
 	if !complete {
-		s.retryAt = s.now + pause
+		s.retrySoon()
 		return Choice{}, false
 	}
 	for _, c := range s.active {
@@ -63,8 +65,9 @@ func (s *Scheduler) Likely(now time.Duration) (FlowID, int, bool) {
 	return f.id, s.soonest(f).index, true
 }
 
-// first is the flow that runs first now of those that some devices could serve, or any
-// for nil, and whether for being overdue; nil for none.
+// first is the flow that comes first now, and whether it does so because its head is
+// overdue; nil for none. Flows that none of the devices could serve are left out; with
+// nil devices none is.
 func (s *Scheduler) first(devices []byte) (f *flow, overdue bool) {
 	if s.rules.overdue {
 		if f := s.overdue(devices); f != nil {

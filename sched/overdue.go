@@ -22,8 +22,8 @@ const maxLeast = 4
 const overduePause = 4
 
 // overdue finds the flow of least virtual time whose head is overdue, among the
-// few served least of the namespaces served least; nil for none.
-// Those that no device of the set could serve do not count; nil is any device.
+// few served least of the namespaces served least; nil for none. Flows that no device
+// of the set could serve are left out; with a nil set none is.
 func (s *Scheduler) overdue(free []byte) *flow {
 	if s.cfg.Slowdown == 0 || s.now < s.overdueAt {
 		return nil

@@ -25,9 +25,8 @@ const (
 	// how many placements it asks where devices are many.
 	maxRefreshed    = 64
 	maxRefreshAsked = 512
-	// sweepEvery is how often they are looked at without a reason, as long as one of
-	// them cannot use all devices or waits outside of the order.
-	sweepEvery = int64(5e9)
+	// sweepEvery is how often all flows are looked at without a reason.
+	sweepEvery = int64(5 * time.Second)
 	// maxClasses is how many classes are kept for their return.
 	maxClasses = 1024
 )
@@ -113,11 +112,11 @@ func (s *Scheduler) dropClasses() {
 	}
 }
 
-// setOf writes the set of the devices that are so into a buffer.
-func (s *Scheduler) setOf(buf []byte, is func(*device) bool) []byte {
+// setOf writes the set of the devices that a condition holds for into a buffer.
+func (s *Scheduler) setOf(buf []byte, holds func(*device) bool) []byte {
 	buf = buf[:0]
 	for _, d := range s.devices {
-		if is(d) {
+		if holds(d) {
 			buf = addDevice(buf, d)
 		}
 	}
@@ -143,7 +142,7 @@ func (s *Scheduler) join(f *flow) {
 	}
 }
 
-// part ends that.
+// part takes a flow that no longer competes out of its share.
 func (s *Scheduler) part(f *flow) {
 	s.unrank(f)
 	c := f.share.class
@@ -193,12 +192,14 @@ func (s *Scheduler) Resized(now time.Duration) {
 // sweepAll has all flows looked at again.
 func (s *Scheduler) sweepAll() { s.sweep++ }
 
-// partial reports whether a flow with something queued cannot use every device.
-func (s *Scheduler) partial() bool { return s.all.flows < s.waiting.Len() }
-
-// unplaced reports whether misfits are out of the order.
-func (s *Scheduler) unplaced() bool {
-	return slices.ContainsFunc(s.active, func(c *class) bool { return c.misfits.Len() > 0 })
+// nextSweep is when all flows are looked at without a reason; never while each can use
+// all devices and none waits outside of the order.
+func (s *Scheduler) nextSweep() int64 {
+	partial := s.all.flows < s.waiting.Len()
+	if partial || slices.ContainsFunc(s.active, func(c *class) bool { return c.misfits.Len() > 0 }) {
+		return s.sweptAt + sweepEvery
+	}
+	return never
 }
 
 // refresh computes the reach and the least setup of the flows that have been stale for
@@ -220,20 +221,20 @@ func (s *Scheduler) refresh() {
 	clear(flows)
 	s.flowsOf = flows[:0]
 	if len(s.stale) > 0 || s.sweeping() {
-		s.retryAt = s.now + pause
+		s.retrySoon()
 	}
 }
 
-// refreshAll does so with all, if they are few: when it was not for a choice, which of
-// many were computed must not depend on it.
+// refreshAll does so with all, if they are few enough for one choice. It is for
+// questions, which must not change which of many flows the next choice looks at.
 func (s *Scheduler) refreshAll() {
 	if s.refreshable() == len(s.stale) {
 		s.refresh()
 	}
 }
 
-// refreshable is of how many stale flows one choice computes the reach. More are stale
-// when many came at once, or while there was no device.
+// refreshable is the number of stale flows whose reach one choice computes. More are
+// stale when many came at once, or while there was no device.
 func (s *Scheduler) refreshable() int {
 	return min(len(s.stale), maxRefreshed, max(1, maxRefreshAsked/max(1, len(s.devices))))
 }

@@ -13,8 +13,8 @@
 // Each rule has its file: level and fair (virtual time, of flows and of namespaces),
 // order and keys (which flow is first), overdue (what goes before the order), fit (on
 // which device, and when to wait), reach (which devices could serve a flow), spare (what
-// runs beyond the window), ttl (when a
-// flow is inactive). Next and done have the life of an invocation.
+// runs beyond the window), ttl (when a flow is inactive). Next and done have the life of
+// an invocation.
 package sched
 
 import "time"

@@ -136,7 +136,7 @@ func (s *Scheduler) admit(f *flow) {
 	s.rules.hooks.queued(s, f)
 }
 
-// withhold ends that.
+// withhold has a flow compete no longer.
 func (s *Scheduler) withhold(f *flow) {
 	if f.standing == out {
 		f.member.leave(f.group.level.gvt)

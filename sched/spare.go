@@ -62,7 +62,7 @@ func (s *Scheduler) searchSpare() (choice Choice, ok, complete bool) {
 		case s.exhausted():
 			return Choice{}, false, false
 		case passed >= maxPassed:
-			s.retryAt = s.now + pause
+			s.retrySoon()
 			return Choice{}, false, true
 		}
 		f := s.spareFlow(g, open)
@@ -84,17 +84,16 @@ func (s *Scheduler) searchSpare() (choice Choice, ok, complete bool) {
 	}
 }
 
-// openDevices is the set of devices with a free token for those beyond the window.
+// openDevices is the set of devices with a free token that may serve flows beyond the
+// window: nothing runs there, or no flow inside the window waits for it to drain; and
+// every misfit that it could serve was tried since something changed.
 func (s *Scheduler) openDevices() []byte {
-	s.open = s.open[:0]
-	for _, d := range s.devices {
-		if d.free() > 0 && (len(d.flights) == 0 || d.wanted == 0) {
-			s.open = addDevice(s.open, d)
-		}
-	}
+	s.open = s.setOf(s.open, func(d *device) bool {
+		return d.hasFree() && (len(d.flights) == 0 || d.wanted == 0)
+	})
 	for _, c := range s.active {
 		if c.untried > 0 && c.devices.meets(s.open) {
-			s.retryAt = s.now + pause
+			s.retrySoon()
 			for i := range min(len(s.open), len(c.devices)) {
 				s.open[i] &^= c.devices[i]
 			}

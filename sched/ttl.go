@@ -64,10 +64,7 @@ func (s *Scheduler) stopTTL(f *flow) {
 
 // Deadline is when Tick would change something; false for never.
 func (s *Scheduler) Deadline() (time.Duration, bool) {
-	at := min(s.waitUntil, s.retryAt)
-	if s.partial() || s.unplaced() {
-		at = min(at, s.sweptAt+sweepEvery)
-	}
+	at := min(s.waitUntil, s.retryAt, s.nextSweep())
 	for _, h := range []heap[*flow]{s.expiry, s.inactive, s.pausing} {
 		if len(h) > 0 {
 			at = min(at, h.top().key)
@@ -89,7 +86,7 @@ func (s *Scheduler) Tick(now time.Duration) {
 			break
 		}
 	}
-	if (s.partial() || s.unplaced()) && s.sweptAt+sweepEvery <= s.now {
+	if s.nextSweep() <= s.now {
 		s.sweptAt = s.now
 		s.somethingFreed()
 		s.sweepAll()
