@@ -11,6 +11,7 @@ import (
 
 	"github.com/apache/openwhisk-client-go/whisk"
 
+	"github.com/gpuwhisk/gpuwhisk/invoker/develop/check"
 	"github.com/gpuwhisk/gpuwhisk/invoker/develop/peertest"
 )
 
@@ -22,9 +23,7 @@ func elsewhere(t *testing.T) *url.URL {
 		return u
 	}
 	u, err := url.Parse(peertest.StartPouchDB(t, 17000, "admin", "secret"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.NoError(t, err)
 	u.User = url.UserPassword("admin", "secret")
 	return u
 }
@@ -65,20 +64,18 @@ func TestDatabaseElsewhere(t *testing.T) {
 	d.put("triggers/trig", `{}`)
 	d.put("rules/rule", `{"trigger":"/_/trig","action":"/_/plain"}`)
 	var a struct{ Exec struct{ Code string } }
-	if got := d.do("GET", actions+"pkg/act", ""); json.Unmarshal([]byte(got.body), &a) != nil || len(a.Exec.Code) != 20_000 {
-		t.Errorf("attached code came back as %d bytes: %.200s", len(a.Exec.Code), got.body)
-	}
+	got := d.do("GET", actions+"pkg/act", "")
+	check.NoError(t, json.Unmarshal([]byte(got.body), &a), "%.200s", got.body)
+	check.Equal(t, len(a.Exec.Code), 20_000)
 	d.equals("POST", actions+"bound/act?blocking=true&result=true", `{"c":2}`, 200, `{"pp":1,"c":2}`)
 	for path, want := range map[string]int{"actions": 2, "packages": 2, "triggers": 1, "rules": 1} {
 		d.equals("GET", "/api/v1/namespaces/_/"+path+"?count=true", "", 200, fmt.Sprintf(`{"%s":%d}`, path, want))
 		var list []json.RawMessage
-		if got := d.do("GET", "/api/v1/namespaces/_/"+path, ""); json.Unmarshal([]byte(got.body), &list) != nil || len(list) != want {
-			t.Errorf("list of %s: %s", path, got.body)
-		}
+		got := d.do("GET", "/api/v1/namespaces/_/"+path, "")
+		check.NoError(t, json.Unmarshal([]byte(got.body), &list), "%s: %s", path, got.body)
+		check.Equal(t, len(list), want, "%s: %s", path, got.body)
 	}
-	if inside := must[[]whisk.Action](t)(c.Actions.List("bound", &whisk.ActionListOptions{Limit: 5})); len(inside) != 1 {
-		t.Errorf("actions in a binding: %v", inside)
-	}
+	check.Equal(t, len(must[[]whisk.Action](t)(c.Actions.List("bound", &whisk.ActionListOptions{Limit: 5}))), 1)
 	for _, name := range []string{"", "bound/act"} {
 		list := eventually(t, func() ([]whisk.Activation, error) {
 			l, _, err := c.Activations.List(&whisk.ActivationListOptions{Limit: 5, Name: name, Since: 1})
@@ -87,9 +84,8 @@ func TestDatabaseElsewhere(t *testing.T) {
 			}
 			return l, err
 		})
-		if list[0].Name != "act" || list[0].End == 0 {
-			t.Errorf("by the name %q: %+v", name, list[0])
-		}
+		check.Equal(t, list[0].Name, "act", "by the name %q", name)
+		check.That(t, list[0].End != 0, "by the name %q: %+v", name, list[0])
 	}
 	wrong := d
 	wrong.auth = "no:body"

@@ -4,11 +4,11 @@ import (
 	"context"
 	"errors"
 	"runtime"
-	"strings"
 	"testing"
 	"time"
 
 	"github.com/gpuwhisk/gpuwhisk/activation"
+	"github.com/gpuwhisk/gpuwhisk/invoker/develop/check"
 )
 
 // mortal starts a fake invoker that ends for a reason of its own when die is called.
@@ -38,8 +38,9 @@ func TestEndedIsDeliveredOnceAndStopDoesNotWaitForIt(t *testing.T) {
 			s := begin(t, f, func(o *Options) { o.Invoker = start })
 			die()
 			got := <-s.Ended()
-			if got == nil || reason != nil && !errors.Is(got, reason) {
-				t.Errorf("the invoker's end: %v, want its reason %v, or that it gave none", got, reason)
+			check.That(t, got != nil)
+			if reason != nil {
+				check.ErrorIs(t, got, reason)
 			}
 			stopSoon(t, s)
 		})
@@ -74,9 +75,9 @@ func TestStopAnswersCallersOfADeadInvoker(t *testing.T) {
 			die()
 			<-s.Ended()
 			stopSoon(t, s)
-			if got := <-called; got.status != want.status || !strings.Contains(got.body, want.body) {
-				t.Errorf("the call under way: %d %s, want %d with %s", got.status, got.body, want.status, want.body)
-			}
+			got := <-called
+			check.Equal(t, got.status, want.status, "the call under way")
+			check.Contains(t, got.body, want.body, "the call under way")
 		})
 	}
 }
@@ -86,7 +87,5 @@ func stopSoon(t *testing.T, s *Standalone) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
 	defer cancel()
-	if err := s.Stop(ctx); err != nil {
-		t.Errorf("stop after the invoker has ended: %v", err)
-	}
+	check.NoError(t, s.Stop(ctx))
 }

@@ -15,6 +15,7 @@ import (
 
 	"github.com/gpuwhisk/gpuwhisk/activation"
 	"github.com/gpuwhisk/gpuwhisk/invoker/config"
+	"github.com/gpuwhisk/gpuwhisk/invoker/develop/check"
 	"github.com/gpuwhisk/gpuwhisk/invoker/develop/standalone/couchdb"
 )
 
@@ -29,38 +30,39 @@ func TestTheInvokerTakesItsEnvironment(t *testing.T) {
 		},
 	}
 	env, err := s.environment(string(defaultManifest(plainImage)))
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.NoError(t, err)
 	c, err := config.Load(config.Input{Environ: env, Args: []string{"--id", "0", "--uniqueName", "standalone"}})
-	if err != nil {
-		t.Fatal(err)
-	}
-	if c.GPU.SimulatedDevices != 2 || c.GPU.Policy != "fcfs" || c.GPU.Tokens.Max != 3 || c.GPU.Prefetch || c.CouchDB.Password != "p w" || c.CouchDB.Activations != "a" ||
-		c.Runtimes.Kind != "process" || len(c.Kafka.Hosts) != 1 || c.Pool.UserMemory != 4096<<20 ||
-		c.GPU.SimulatedMemory != 16<<30 || c.Limits.MemoryMax != 2<<30 {
-		t.Errorf("the invoker has read %+v", c)
-	}
+	check.NoError(t, err)
+	check.Equal(t, c.GPU.SimulatedDevices, 2)
+	check.Equal(t, c.GPU.Policy, "fcfs")
+	check.Equal(t, c.GPU.Tokens.Max, 3)
+	check.That(t, !c.GPU.Prefetch)
+	check.Equal(t, c.CouchDB.Password, "p w")
+	check.Equal(t, c.CouchDB.Activations, "a")
+	check.Equal(t, c.Runtimes.Kind, "process")
+	check.Equal(t, len(c.Kafka.Hosts), 1)
+	check.Equal(t, c.Pool.UserMemory, 4096<<20)
+	check.Equal(t, c.GPU.SimulatedMemory, 16<<30)
+	check.Equal(t, c.Limits.MemoryMax, 2<<30)
 }
 
 func TestCouchDBAddress(t *testing.T) {
 	c, err := parseCouchDB("https://admin:se%40cret@db:6984")
-	if err != nil || c.URL != "https://db:6984" || c.User != "admin" || c.Password != "se@cret" {
-		t.Errorf("%+v, %v", c, err)
-	}
+	check.NoError(t, err)
+	check.Equal(t, c.URL, "https://db:6984")
+	check.Equal(t, c.User, "admin")
+	check.Equal(t, c.Password, "se@cret")
 	for _, bad := range []string{"", "db:5984", "http://db:5984", "ftp://a:secret@db", "http://a:secret@db:port"} {
-		if _, err := parseCouchDB(bad); err == nil || strings.Contains(err.Error(), "secret") {
-			t.Errorf("%q: %v; want an error without the password", bad, err)
-		}
+		_, err := parseCouchDB(bad)
+		check.That(check.Must(t), err != nil, "%q", bad)
+		check.Lacks(t, err.Error(), "secret")
 	}
 }
 
 // The error of a wrong value names its flag.
 func TestStartNamesTheFlag(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "file")
-	if err := os.WriteFile(file, nil, 0o600); err != nil {
-		t.Fatal(err)
-	}
+	check.NoError(t, os.WriteFile(file, nil, 0o600))
 	closed := httptest.NewServer(http.NotFoundHandler())
 	closed.Close()
 	address := strings.TrimPrefix(closed.URL, "http://")
@@ -75,9 +77,10 @@ func TestStartNamesTheFlag(t *testing.T) {
 	} {
 		c.o.Runtime = "process"
 		_, err := Start(t.Context(), c.o)
-		if err == nil || !strings.HasPrefix(err.Error(), c.want) || strings.Contains(err.Error(), "secret") || strings.Contains(err.Error(), "\n") {
-			t.Errorf("got %v, want one line that begins with %q", err, c.want)
-		}
+		check.That(check.Must(t), err != nil, "%s", c.want)
+		check.That(t, strings.HasPrefix(err.Error(), c.want), "%q: %v", c.want, err)
+		check.Lacks(t, err.Error(), "secret")
+		check.Lacks(t, err.Error(), "\n")
 	}
 }
 
@@ -86,9 +89,7 @@ func engineWith(t *testing.T, images ...string) string {
 	t.Helper()
 	socket := filepath.Join(t.TempDir(), "d.sock")
 	ln, err := net.Listen("unix", socket)
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.NoError(t, err)
 	srv := &httptest.Server{Listener: ln, Config: &http.Server{Handler: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		found := r.URL.Path == "/_ping" || slices.ContainsFunc(images, func(image string) bool {
 			return strings.HasSuffix(r.URL.Path, "/images/"+image+"/json")
@@ -106,9 +107,7 @@ func engineWith(t *testing.T, images ...string) string {
 
 func TestRuntimeIsChosenAndExplained(t *testing.T) {
 	m, err := activation.ParseManifest(defaultManifest(plainImage), activation.ManifestOptions{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.NoError(t, err)
 	all := engineWith(t, "gpuwhisk/action-nodejs:latest", "gpuwhisk/action-python3:latest", "gpuwhisk/action-native:latest")
 	some := engineWith(t, "gpuwhisk/action-nodejs:latest")
 	none := "unix://" + filepath.Join(t.TempDir(), "none.sock")
@@ -120,37 +119,30 @@ func TestRuntimeIsChosenAndExplained(t *testing.T) {
 		{"process", all, "process", "as asked"},
 	} {
 		runtime, why, err := chooseRuntime(t.Context(), c.wanted, c.host, m)
-		if err != nil || runtime != c.runtime || !strings.Contains(why, c.why) {
-			t.Errorf("%q at %s: %s because %q, %v; want %s because %q", c.wanted, c.host, runtime, why, err, c.runtime, c.why)
-		}
+		check.NoError(t, err, "%q at %s", c.wanted, c.host)
+		check.Equal(t, runtime, c.runtime, "%q at %s", c.wanted, c.host)
+		check.Contains(t, why, c.why, "%q at %s", c.wanted, c.host)
 	}
-	for host, want := range map[string]string{none: "Docker does not answer", some: "make images builds it"} {
-		if _, _, err := chooseRuntime(t.Context(), "docker", host, m); err == nil || !strings.Contains(err.Error(), want) {
-			t.Errorf("docker at %s: %v, want %q", host, err, want)
-		}
-	}
-	if _, _, err := chooseRuntime(t.Context(), "podman", none, m); err == nil {
-		t.Error("podman was taken")
+	for _, c := range []struct{ wanted, host, want string }{
+		{"docker", none, "Docker does not answer"}, {"docker", some, "make images builds it"}, {"podman", none, "--runtime podman: want"},
+	} {
+		_, _, err := chooseRuntime(t.Context(), c.wanted, c.host, m)
+		check.ErrorContains(t, err, c.want)
 	}
 }
 
 // TestPythonForGPUs: python:3-gpu is the image with the CUDA libraries where
 // Docker has it.
 func TestPythonForGPUs(t *testing.T) {
-	with := engineWith(t, "gpuwhisk/action-python3-gpu:latest")
-	if !hasImage(t.Context(), with, gpuImage) || hasImage(t.Context(), engineWith(t), gpuImage) ||
-		hasImage(t.Context(), "unix://"+filepath.Join(t.TempDir(), "none.sock"), gpuImage) {
-		t.Error("the image is not seen where it is, or is where it is not")
-	}
+	check.That(t, hasImage(t.Context(), engineWith(t, "gpuwhisk/action-python3-gpu:latest"), gpuImage))
+	check.That(t, !hasImage(t.Context(), engineWith(t), gpuImage))
+	check.That(t, !hasImage(t.Context(), "unix://"+filepath.Join(t.TempDir(), "none.sock"), gpuImage))
 	m, err := activation.ParseManifest(defaultManifest(gpuImage), activation.ManifestOptions{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.NoError(t, err)
 	for kind, want := range map[string]string{"python:3-gpu": "gpuwhisk/action-python3-gpu:latest", "python:3": "gpuwhisk/action-python3:latest"} {
 		r, ok := m.Runtime(kind)
-		if got := m.ManagedReference(r.Image); !ok || got != want {
-			t.Errorf("%s is %s, want %s", kind, got, want)
-		}
+		check.That(t, ok, "%s", kind)
+		check.Equal(t, m.ManagedReference(r.Image), want, "%s", kind)
 	}
 }
 
@@ -159,35 +151,24 @@ func TestBanner(t *testing.T) {
 	var b bytes.Buffer
 	s.Banner(&b)
 	for _, want := range []string{"2 simulated, 8 GB each", "wsk property set --apihost " + s.Info().APIHost + " --auth " + s.Info().Guest().AuthKey(), s.Info().Data, "(embedded)"} {
-		if !strings.Contains(b.String(), want) {
-			t.Errorf("the banner lacks %q:\n%s", want, &b)
-		}
+		check.Contains(t, b.String(), want)
 	}
-	if password := s.Info().Database.Password; len(password) < 32 || strings.Contains(b.String(), password) {
-		t.Error("the store's password is short, or in the banner")
-	}
+	check.AtLeast(t, len(s.Info().Database.Password), 32)
+	check.Lacks(t, b.String(), s.Info().Database.Password)
 }
 
 func TestAnInvokerThatCannotStart(t *testing.T) {
 	reason := errors.New("no such device")
 	_, err := Start(t.Context(), Options{Data: t.TempDir(), Runtime: "process",
 		Invoker: func(context.Context, []string, []string) (func() error, error) { return nil, reason }})
-	if !errors.Is(err, reason) {
-		t.Errorf("start: %v, want %v", err, reason)
-	}
+	check.ErrorIs(t, err, reason)
 	s, err := Start(t.Context(), Options{Data: t.TempDir(), Runtime: "process",
 		Invoker: func(context.Context, []string, []string) (func() error, error) {
 			return func() error { return reason }, nil
 		}})
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := s.WaitReady(t.Context()); !errors.Is(err, reason) {
-		t.Errorf("wait: %v, want %v", err, reason)
-	}
-	if err := s.Stop(t.Context()); err != nil {
-		t.Errorf("stop: %v, which was returned before", err)
-	}
+	check.NoError(t, err)
+	check.ErrorIs(t, s.WaitReady(t.Context()), reason)
+	check.NoError(t, s.Stop(t.Context()), "what was returned before")
 }
 
 // TestCallsWaitForTheInvokerThatStarts: from the first moment on no call is
@@ -213,9 +194,7 @@ func TestCallsWaitForTheInvokerThatStarts(t *testing.T) {
 			}, nil
 		}}
 	s, err := Start(t.Context(), o)
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.NoError(t, err)
 	t.Cleanup(func() { stop(t, s) })
 	d := at(t, s)
 	d.anonymous().contains("GET", "/ping", "", 503, "starting")
@@ -223,9 +202,9 @@ func TestCallsWaitForTheInvokerThatStarts(t *testing.T) {
 	answered := make(chan answer, 1)
 	go func() { answered <- d.do("POST", actions+"hello?blocking=true&result=true", `{"a":1}`) }()
 	close(hold)
-	if got := <-answered; got.status != 200 || got.body != `{"a":1}` {
-		t.Errorf("a call that came early: %d %s", got.status, got.body)
-	}
+	got := <-answered
+	check.Equal(t, got.status, 200, "a call that came early")
+	check.Equal(t, got.body, `{"a":1}`, "a call that came early")
 	d.anonymous().contains("GET", "/ping", "", 200, "")
 }
 
@@ -240,20 +219,17 @@ func TestTwoOnOneHost(t *testing.T) {
 				got = args
 				return f.start(ctx, environ, args)
 			}})
-		if err != nil {
-			t.Fatal(err)
-		}
+		check.NoError(t, err)
 		if err := s.Stop(context.Background()); err != nil {
 			t.Error(err)
 		}
-		if len(got) != 4 || got[2] != "--uniqueName" || got[3] == "" {
-			t.Fatalf("the invoker was started with %q", got)
-		}
+		check.Equal(check.Must(t), len(got), 4, "%q", got)
+		check.Equal(t, got[2], "--uniqueName")
+		check.That(t, got[3] != "")
 		return got[3]
 	}
 	one, other := t.TempDir(), t.TempDir()
-	a, b := name(one), name(other)
-	if a == b || a != name(one) {
-		t.Errorf("%s and %s", a, b)
-	}
+	first := name(one)
+	check.That(t, name(other) != first, "%s", first)
+	check.Equal(t, name(one), first)
 }

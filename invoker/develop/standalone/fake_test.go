@@ -13,6 +13,7 @@ import (
 	"github.com/twmb/franz-go/pkg/kgo"
 
 	"github.com/gpuwhisk/gpuwhisk/activation"
+	"github.com/gpuwhisk/gpuwhisk/invoker/develop/check"
 	"github.com/gpuwhisk/gpuwhisk/invoker/develop/standalone/broker"
 	"github.com/gpuwhisk/gpuwhisk/invoker/develop/standalone/couchdb"
 )
@@ -184,13 +185,9 @@ func begin(t *testing.T, f *fakeInvoker, change func(*Options)) *Standalone {
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
 	s, err := Start(ctx, o)
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.NoError(t, err)
 	t.Cleanup(func() { stop(t, s) })
-	if err := s.WaitReady(ctx); err != nil {
-		t.Fatal(err)
-	}
+	check.NoError(t, s.WaitReady(ctx))
 	return s
 }
 

@@ -2,8 +2,9 @@ package standalone
 
 import (
 	"net/http"
-	"strings"
 	"testing"
+
+	"github.com/gpuwhisk/gpuwhisk/invoker/develop/check"
 )
 
 // TestForeignOrigins: the API serves no web page but those of the origins given, and
@@ -27,35 +28,27 @@ func TestForeignOrigins(t *testing.T) {
 		{"one that is let in", "Origin", let, 200, let},
 	} {
 		got := d.do("PUT", actions+"a?overwrite=true", body, c.header, c.value)
-		if got.status != c.status || got.header.Get("Access-Control-Allow-Origin") != c.allowed {
-			t.Errorf("%s: %d %s %v", c.what, got.status, got.body, got.header)
-		}
+		check.Equal(t, got.status, c.status, "%s: %s", c.what, got.body)
+		check.Equal(t, got.header.Get("Access-Control-Allow-Origin"), c.allowed, "%s", c.what)
 	}
-	if got := d.do("OPTIONS", actions+"a", "", "Origin", "http://evil.example"); got.header.Get("Access-Control-Allow-Origin") != "" {
-		t.Errorf("a question for permission: %d %v", got.status, got.header)
-	}
-	got := d.anonymous().do("OPTIONS", actions+"a", "", "Origin", let, "Access-Control-Request-Method", "PUT")
-	if got.status != 200 || got.header.Get("Access-Control-Allow-Origin") != let || !strings.Contains(got.header.Get("Access-Control-Allow-Methods"), "PUT") ||
-		!strings.Contains(got.header.Get("Access-Control-Allow-Headers"), "Authorization") {
-		t.Errorf("permission for a page that is let in: %d %v", got.status, got.header)
-	}
-	if got := d.anonymous().do("POST", "/api/v1/web/guest/default/none", "", "Origin", "http://evil.example"); got.status != 404 {
-		t.Errorf("a web action of a foreign page: %d, want as for everybody", got.status)
-	}
+	got := d.do("OPTIONS", actions+"a", "", "Origin", "http://evil.example")
+	check.Equal(t, got.header.Get("Access-Control-Allow-Origin"), "", "a question for permission")
+	got = d.anonymous().do("OPTIONS", actions+"a", "", "Origin", let, "Access-Control-Request-Method", "PUT")
+	check.Equal(t, got.status, 200, "a page that is let in")
+	check.Equal(t, got.header.Get("Access-Control-Allow-Origin"), let)
+	check.Contains(t, got.header.Get("Access-Control-Allow-Methods"), "PUT")
+	check.Contains(t, got.header.Get("Access-Control-Allow-Headers"), "Authorization")
+	got = d.anonymous().do("POST", "/api/v1/web/guest/default/none", "", "Origin", "http://evil.example")
+	check.Equal(t, got.status, 404, "a web action of a foreign page")
 	for host, status := range map[string]int{"evil.example:3233": 403, "localhost:3233": 200, "LOCALHOST": 200, "[::1]:3233": 200, "127.0.0.1": 200} {
 		req, err := http.NewRequest(http.MethodGet, d.host+actions+"a", nil)
-		if err != nil {
-			t.Fatal(err)
-		}
+		check.NoError(t, err)
 		req.Host = host
 		req.SetBasicAuth(s.Info().Guest().UUID, s.Info().Guest().Key)
 		res, err := http.DefaultClient.Do(req)
-		if err != nil {
-			t.Fatal(err)
-		}
-		if res.Body.Close(); res.StatusCode != status {
-			t.Errorf("host %s: %d, want %d", host, res.StatusCode, status)
-		}
+		check.NoError(t, err)
+		res.Body.Close()
+		check.Equal(t, res.StatusCode, status, "host %s", host)
 	}
 	o := Options{Data: t.TempDir(), Runtime: "process", Origins: []string{"localhost"}}
 	if _, err := Start(t.Context(), o); err == nil {

@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"github.com/gpuwhisk/gpuwhisk/activation"
+	"github.com/gpuwhisk/gpuwhisk/invoker/develop/check"
 )
 
 // apiClient sends requests as they stand.
@@ -59,24 +60,23 @@ func (d apiClient) do(method, path, body string, headers ...string) answer {
 // equals sends a request and compares the answer.
 func (d apiClient) equals(method, path, body string, status int, want string) {
 	d.t.Helper()
-	if got := d.do(method, path, body); got.status != status || got.body != want {
-		d.t.Errorf("%s %s: %d %s, want %d %s", method, path, got.status, got.body, status, want)
-	}
+	got := d.do(method, path, body)
+	check.Equal(d.t, got.status, status, "%s %s: %s", method, path, got.body)
+	check.Equal(d.t, got.body, want, "%s %s", method, path)
 }
 
 // contains sends a request and requires a part of the answer.
 func (d apiClient) contains(method, path, body string, status int, part string) {
 	d.t.Helper()
-	if got := d.do(method, path, body); got.status != status || !strings.Contains(got.body, part) {
-		d.t.Errorf("%s %s: %d %s, want %d and %s", method, path, got.status, got.body, status, part)
-	}
+	got := d.do(method, path, body)
+	check.Equal(d.t, got.status, status, "%s %s: %s", method, path, got.body)
+	check.Contains(d.t, got.body, part, "%s %s", method, path)
 }
 
 func (d apiClient) put(path, body string) {
 	d.t.Helper()
-	if a := d.do("PUT", "/api/v1/namespaces/_/"+path, body); a.status != 200 {
-		d.t.Fatalf("put %s: %d %s", path, a.status, a.body)
-	}
+	a := d.do("PUT", "/api/v1/namespaces/_/"+path, body)
+	check.Equal(check.Must(d.t), a.status, 200, "put %s: %s", path, a.body)
 }
 
 const actions = "/api/v1/namespaces/_/actions/"
@@ -88,41 +88,34 @@ func TestAnswersHaveTheShapeOfTheController(t *testing.T) {
 
 	got := d.do("POST", actions+"hello?blocking=true", `{"name":"World"}`)
 	var fields map[string]json.RawMessage
-	if err := json.Unmarshal([]byte(got.body), &fields); err != nil {
-		t.Fatal(err)
-	}
+	check.NoError(t, json.Unmarshal([]byte(got.body), &fields))
 	for _, name := range []string{"activationId", "annotations", "duration", "end", "logs", "name", "namespace", "publish", "response", "start", "subject", "version"} {
-		if fields[name] == nil {
-			t.Errorf("an activation has no %s: %s", name, got.body)
-		}
+		check.That(t, fields[name] != nil, "an activation has no %s: %s", name, got.body)
 	}
-	if string(fields["response"]) != `{"result":{"name":"World"},"size":16,"status":"success","success":true}` || string(fields["logs"]) != "[]" {
-		t.Errorf("response %s, logs %s", fields["response"], fields["logs"])
-	}
+	check.Equal(t, string(fields["response"]), `{"result":{"name":"World"},"size":16,"status":"success","success":true}`)
+	check.Equal(t, string(fields["logs"]), "[]")
 	id := strings.Trim(string(fields["activationId"]), `"`)
-	if got.header.Get("x-openwhisk-activation-id") != id || got.header.Get("X-Request-ID") == "" || got.header.Get("Access-Control-Allow-Origin") != "" {
-		t.Errorf("headers %v", got.header)
-	}
-	if got := d.do("POST", actions+"hello?blocking=false", `{}`); got.status != 202 || len(got.body) != len(`{"activationId":"`)+32+len(`"}`) {
-		t.Errorf("not blocking: %d %s", got.status, got.body)
-	}
+	check.Equal(t, got.header.Get("x-openwhisk-activation-id"), id)
+	check.That(t, got.header.Get("X-Request-ID") != "")
+	check.Equal(t, got.header.Get("Access-Control-Allow-Origin"), "")
+	got = d.do("POST", actions+"hello?blocking=false", `{}`)
+	check.Equal(t, got.status, 202, "not blocking")
+	check.Equal(t, len(got.body), len(`{"activationId":"`)+32+len(`"}`), "%s", got.body)
 	d.equals("POST", actions+"hello?blocking=true&result=true", `{"fail":{"m":1}}`, 502, `{"error":{"m":1}}`)
 	got = d.do("GET", actions+"none", "", "X-Request-ID", "mine")
-	if got.status != 404 || got.body != `{"code":"mine","error":"The requested resource does not exist."}` || got.header.Get("X-Request-ID") != "mine" {
-		t.Errorf("error: %d %s", got.status, got.body)
-	}
-	if got := d.do("GET", actions+"none", "", "X-Request-ID", "sid_invokerHealth"); got.header.Get("X-Request-ID") == "sid_invokerHealth" {
-		t.Error("a caller took a name of the system")
-	}
+	check.Equal(t, got.status, 404)
+	check.Equal(t, got.body, `{"code":"mine","error":"The requested resource does not exist."}`)
+	check.Equal(t, got.header.Get("X-Request-ID"), "mine")
+	got = d.do("GET", actions+"none", "", "X-Request-ID", "sid_invokerHealth")
+	check.That(t, got.header.Get("X-Request-ID") != "sid_invokerHealth", "a caller took a name of the system")
 	d.equals("GET", "/api/v1/namespaces/_/limits", "", 200, `{"concurrentInvocations":10000,"firesPerMinute":1000000,"invocationsPerMinute":1000000,"maxActionConcurrency":1,"maxActionInstances":10000,"maxActionLogs":10,"maxActionMemory":512,"maxActionTimeout":300000,"maxParameterSize":"1048576 B","minActionConcurrency":1,"minActionLogs":0,"minActionMemory":128,"minActionTimeout":100}`)
 	d.anonymous().equals("GET", "/ping", "", 200, "pong")
 	d.anonymous().equals("GET", "/invokers", "", 200, `{"invoker0/standalone":"up"}`)
 	d.anonymous().equals("GET", "/invokers/ready", "", 200, `{"healthy":"1/1"}`)
 	d.anonymous().contains("OPTIONS", actions+"hello", "", 200, "")
 	root := d.anonymous().do("GET", "/", "")
-	if !strings.Contains(root.body, `"runtimes":{"native":[`) || !strings.Contains(root.body, `"sequence_length":50`) {
-		t.Errorf("root %s", root.body)
-	}
+	check.Contains(t, root.body, `"runtimes":{"native":[`)
+	check.Contains(t, root.body, `"sequence_length":50`)
 }
 
 func TestRefusals(t *testing.T) {
@@ -189,19 +182,15 @@ func TestRefusals(t *testing.T) {
 	for _, c := range cases {
 		got := c.user.do(c.method, c.path, c.body)
 		var e struct{ Code, Error string }
-		if err := json.Unmarshal([]byte(got.body), &e); err != nil || e.Code == "" {
-			t.Errorf("%s %s: no error of OpenWhisk's shape: %s", c.method, c.path, got.body)
-		}
-		if got.status != c.status || !strings.Contains(e.Error, c.text) {
-			t.Errorf("%s %s: %d %s, want %d %s", c.method, c.path, got.status, e.Error, c.status, c.text)
-		}
-		if got.status == 401 && got.header.Get("WWW-Authenticate") != `Basic realm="OpenWhisk secure realm"` {
-			t.Errorf("401 without a challenge: %v", got.header)
+		check.Equal(t, json.Unmarshal([]byte(got.body), &e), nil, "%s %s: %s", c.method, c.path, got.body)
+		check.That(t, e.Code != "", "%s %s: %s", c.method, c.path, got.body)
+		check.Equal(t, got.status, c.status, "%s %s", c.method, c.path)
+		check.Contains(t, e.Error, c.text, "%s %s", c.method, c.path)
+		if got.status == 401 {
+			check.Equal(t, got.header.Get("WWW-Authenticate"), `Basic realm="OpenWhisk secure realm"`, "%s %s", c.method, c.path)
 		}
 		for _, secret := range []string{s.Info().Guest().Key, "k-other"} {
-			if strings.Contains(got.body, secret) {
-				t.Errorf("%s %s: a key is in the answer", c.method, c.path)
-			}
+			check.Lacks(t, got.body, secret, "%s %s", c.method, c.path)
 		}
 	}
 	// An empty parameter of a final action may be set.
@@ -217,9 +206,9 @@ func TestSharedPackages(t *testing.T) {
 	d.put("packages/shared", `{"publish":true,"parameters":[{"key":"p","value":1}]}`)
 	d.put("actions/shared/act", `{"exec":{"kind":"nodejs:20","code":"x"}}`)
 	other.equals("POST", "/api/v1/namespaces/guest/actions/shared/act?blocking=true&result=true", `{}`, 200, `{"p":1}`)
-	if m := f.messages()[0]; m.User.Namespace.Name != "other" || m.Action.Path != "guest/shared" {
-		t.Errorf("ran as %s: %+v", m.User.Namespace.Name, m.Action)
-	}
+	m := f.messages()[0]
+	check.Equal(t, m.User.Namespace.Name, "other")
+	check.Equal(t, m.Action.Path, "guest/shared")
 	other.contains("GET", "/api/v1/namespaces/guest/packages", "", 200, `"name":"shared"`)
 	other.contains("PUT", "/api/v1/namespaces/guest/actions/shared/act?overwrite=true", `{}`, 403, "")
 }
@@ -232,9 +221,8 @@ func TestLists(t *testing.T) {
 	}
 	names := func(path string) string {
 		var list []struct{ Name string }
-		if got := d.do("GET", path, ""); json.Unmarshal([]byte(got.body), &list) != nil {
-			t.Fatalf("%s: %s", path, got.body)
-		}
+		got := d.do("GET", path, "")
+		check.NoError(t, json.Unmarshal([]byte(got.body), &list), "%s: %s", path, got.body)
 		all := ""
 		for _, i := range list {
 			all += i.Name
@@ -244,29 +232,21 @@ func TestLists(t *testing.T) {
 	for path, want := range map[string]string{
 		actions: "cba", actions + "?limit=2": "cb", actions + "?skip=1": "ba", actions + "?limit=0": "cba",
 	} {
-		if got := names(path); got != want {
-			t.Errorf("%s: %s, want %s", path, got, want)
-		}
+		check.Equal(t, names(path), want, "%s", path)
 	}
 	d.equals("GET", actions+"?count=true", "", 200, `{"actions":3}`)
 	d.do("POST", actions+"a?blocking=true", `{}`)
 	d.do("POST", actions+"b?blocking=true", `{}`)
 	d.equals("GET", "/api/v1/namespaces/_/activations?count=true", "", 200, `{"activations":2}`)
 	d.equals("GET", "/api/v1/namespaces/_/activations?count=true&since=99999999999999", "", 200, `{"activations":0}`)
-	if got := names("/api/v1/namespaces/_/activations?name=b"); got != "b" {
-		t.Errorf("by name: %s", got)
-	}
-	if got := names("/api/v1/namespaces/_/activations?docs=true&upto=1"); got != "" {
-		t.Errorf("before the epoch: %s", got)
-	}
+	check.Equal(t, names("/api/v1/namespaces/_/activations?name=b"), "b")
+	check.Equal(t, names("/api/v1/namespaces/_/activations?docs=true&upto=1"), "")
 }
 
 func TestNothingIsServedWithoutAnInvoker(t *testing.T) {
 	ctx := t.Context()
 	s, err := Start(ctx, Options{Data: t.TempDir(), Runtime: "process"})
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.NoError(t, err)
 	defer stop(t, s)
 	d := at(t, s)
 	d.put("actions/a", `{"exec":{"kind":"nodejs:20","code":"x"}}`)
@@ -288,9 +268,8 @@ func TestBlockingCallThatTakesTooLong(t *testing.T) {
 	d.put("actions/seq", `{"exec":{"kind":"sequence","components":["/_/slow"]}}`)
 	for _, name := range []string{"slow", "seq"} {
 		got := d.do("POST", actions+name+"?blocking=true&timeout=50", `{}`)
-		if got.status != 202 || !strings.Contains(got.body, "activationId") {
-			t.Errorf("%s: %d %s", name, got.status, got.body)
-		}
+		check.Equal(t, got.status, 202, "%s", name)
+		check.Contains(t, got.body, "activationId", "%s", name)
 	}
 	close(release)
 }
@@ -307,16 +286,13 @@ func TestLargeCodeIsAttachedAndComesBack(t *testing.T) {
 	}
 	read := func() {
 		t.Helper()
-		if got := d.do("GET", actions+"long", ""); json.Unmarshal([]byte(got.body), &a) != nil || a.Exec.Code != source {
-			t.Fatalf("%d bytes of code came back as %d", len(source), len(a.Exec.Code))
-		}
+		check.NoError(t, json.Unmarshal([]byte(d.do("GET", actions+"long", "").body), &a))
+		check.That(check.Must(t), a.Exec.Code == source, "%d bytes of code came back as %d", len(source), len(a.Exec.Code))
 	}
 	read()
 	d.put("actions/long?overwrite=true", `{"publish":false}`) // must not lose the attachment
 	read()
-	if a.Version != "0.0.2" {
-		t.Errorf("version %s", a.Version)
-	}
+	check.Equal(t, a.Version, "0.0.2")
 	zip, _ := json.Marshal(map[string]any{"exec": map[string]any{"kind": "nodejs:20", "code": "UEsDBBQAAAAAAA=="}})
 	d.put("actions/zip", string(zip))
 	d.contains("GET", actions+"zip", "", 200, `"code":"UEsDBBQAAAAAAA==","binary":true`)
@@ -331,7 +307,6 @@ func TestDeletedAndMadeAgain(t *testing.T) {
 		d.do("POST", actions+"a?blocking=true", `{}`)
 		d.contains("DELETE", actions+"a", "", 200, `"code":"x"`)
 	}
-	if m := f.messages(); m[0].Revision == m[1].Revision {
-		t.Errorf("both had the revision %s", m[0].Revision)
-	}
+	m := f.messages()
+	check.That(t, m[0].Revision != m[1].Revision, "both had the revision %s", m[0].Revision)
 }

@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/gpuwhisk/gpuwhisk/activation"
+	"github.com/gpuwhisk/gpuwhisk/invoker/develop/check"
 )
 
 // childData names the data directory when this test program runs as a
@@ -28,12 +29,8 @@ func TestChild(t *testing.T) {
 	}
 	f := &fakeInvoker{t: t, run: func(*activation.Message) activation.Response { select {} }}
 	s, err := Start(t.Context(), Options{Data: data, Runtime: "process", Invoker: f.start})
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := s.WaitReady(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	check.NoError(t, err)
+	check.NoError(t, s.WaitReady(t.Context()))
 	fmt.Println("host", s.Info().APIHost, s.Info().Guest().AuthKey())
 	<-t.Context().Done() // until the kill, or the test's time is up
 }
@@ -43,12 +40,8 @@ func TestKilledAndStartedAgain(t *testing.T) {
 	child := exec.Command(os.Args[0], "-test.run=^TestChild$", "-test.timeout=5m")
 	child.Env = append(os.Environ(), childData+"="+data)
 	out, err := child.StdoutPipe()
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := child.Start(); err != nil {
-		t.Fatal(err)
-	}
+	check.NoError(t, err)
+	check.NoError(t, child.Start())
 	ended := false
 	defer func() {
 		if !ended {
@@ -70,25 +63,24 @@ func TestKilledAndStartedAgain(t *testing.T) {
 	d := apiClient{t, host, key}
 	d.put("actions/kept", `{"exec":{"kind":"nodejs:20","code":"kept"}}`)
 	var queued struct{ ActivationID string }
-	if got := d.do("POST", actions+"kept?blocking=false", `{"n":1}`); json.Unmarshal([]byte(got.body), &queued) != nil || queued.ActivationID == "" {
-		t.Fatalf("%d %s", got.status, got.body)
-	}
-	if err := child.Process.Kill(); err != nil {
-		t.Fatal(err)
-	}
+	got := d.do("POST", actions+"kept?blocking=false", `{"n":1}`)
+	check.NoError(t, json.Unmarshal([]byte(got.body), &queued), "%d %s", got.status, got.body)
+	check.That(check.Must(t), queued.ActivationID != "", "%d %s", got.status, got.body)
+	check.NoError(t, child.Process.Kill())
 	_ = child.Wait() // it was killed
 	ended = true
 
 	s := begin(t, &fakeInvoker{run: echo}, func(o *Options) { o.Data = data })
 	d = at(t, s)
 	d.contains("GET", actions+"kept", "", 200, `"code":"kept"`)
-	eventually(t, func() (string, error) {
+	result := eventually(t, func() (string, error) {
 		got := d.do("GET", "/api/v1/namespaces/_/activations/"+queued.ActivationID+"/result", "")
-		if got.status != 200 || !strings.Contains(got.body, `"n":1`) {
+		if got.status != 200 {
 			return "", fmt.Errorf("what was queued: %d %s", got.status, got.body)
 		}
 		return got.body, nil
 	})
+	check.Contains(t, result, `"n":1`)
 }
 
 func TestStoppedAndStartedAgain(t *testing.T) {
@@ -96,12 +88,8 @@ func TestStoppedAndStartedAgain(t *testing.T) {
 	f := &fakeInvoker{t: t, run: echo}
 	ctx := t.Context()
 	s, err := Start(ctx, Options{Data: data, Runtime: "process", Invoker: f.start})
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := s.WaitReady(ctx); err != nil {
-		t.Fatal(err)
-	}
+	check.NoError(t, err)
+	check.NoError(t, s.WaitReady(ctx))
 	d := at(t, s)
 	d.put("actions/a", `{"exec":{"kind":"nodejs:20","code":"x"}}`)
 	got := d.do("POST", actions+"a?blocking=true", `{}`)
@@ -112,18 +100,14 @@ func TestStoppedAndStartedAgain(t *testing.T) {
 	}
 
 	s = begin(t, &fakeInvoker{run: echo}, func(o *Options) { o.Data = data })
-	if got := at(t, s).do("GET", "/api/v1/namespaces/_/activations/"+id, ""); got.status != 200 {
-		t.Errorf("record after a restart: %d %s", got.status, got.body)
-	}
+	at(t, s).contains("GET", "/api/v1/namespaces/_/activations/"+id, "", 200, id)
 }
 
 func TestTwoOnOneDirectory(t *testing.T) {
 	data := t.TempDir()
 	begin(t, &fakeInvoker{}, func(o *Options) { o.Data = data })
 	_, err := Start(t.Context(), Options{Data: data, Runtime: "process"})
-	if err == nil || !strings.Contains(err.Error(), "another process") {
-		t.Errorf("a second one on the same data: %v", err)
-	}
+	check.ErrorContains(t, err, "another process")
 }
 
 func TestStopWaitsForWhatRuns(t *testing.T) {
@@ -134,12 +118,8 @@ func TestStopWaitsForWhatRuns(t *testing.T) {
 		return activation.Response{Result: json.RawMessage(`{"done":true}`)}
 	}, t: t}
 	s, err := Start(t.Context(), Options{Data: t.TempDir(), Runtime: "process", Invoker: f.start})
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := s.WaitReady(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	check.NoError(t, err)
+	check.NoError(t, s.WaitReady(t.Context()))
 	d := at(t, s)
 	d.put("actions/a", `{"exec":{"kind":"nodejs:20","code":"x"}}`)
 	result := make(chan answer, 1)
@@ -152,9 +132,9 @@ func TestStopWaitsForWhatRuns(t *testing.T) {
 		stopped <- s.Stop(ctx)
 	}()
 	close(release)
-	if got := <-result; got.status != 200 || got.body != `{"done":true}` {
-		t.Errorf("the call under way: %d %s", got.status, got.body)
-	}
+	got := <-result
+	check.Equal(t, got.status, 200, "the call under way")
+	check.Equal(t, got.body, `{"done":true}`, "the call under way")
 	if err := <-stopped; err != nil {
 		t.Error(err)
 	}

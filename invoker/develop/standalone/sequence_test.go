@@ -4,12 +4,12 @@ import (
 	"encoding/json"
 	"fmt"
 	"slices"
-	"strings"
 	"testing"
 
 	"github.com/apache/openwhisk-client-go/whisk"
 
 	"github.com/gpuwhisk/gpuwhisk/activation"
+	"github.com/gpuwhisk/gpuwhisk/invoker/develop/check"
 )
 
 func TestSequences(t *testing.T) {
@@ -40,9 +40,7 @@ func TestSequences(t *testing.T) {
 	sequence := func(name string, components ...string) {
 		t.Helper()
 		made := must[*whisk.Action](t)(c.Actions.Insert(&whisk.Action{Name: name, Exec: &whisk.Exec{Kind: "sequence", Components: components}}, true))
-		if made.Parameters.GetValue("_actions") == nil {
-			t.Errorf("%s has no _actions", name)
-		}
+		check.That(t, made.Parameters.GetValue("_actions") != nil, "%s", name)
 	}
 	sequence("seq", "/_/inc", "/_/dbl")
 	sequence("nested", "/_/seq", "/guest/inc")
@@ -53,38 +51,32 @@ func TestSequences(t *testing.T) {
 	}
 	for _, one := range cases {
 		got := must[any](t)(c.Actions.Invoke(one.name, map[string]any{"n": 3}, true, true))
-		if text, _ := json.Marshal(got); string(text) != one.want {
-			t.Errorf("%s: %s, want %s", one.name, text, one.want)
-		}
+		text, _ := json.Marshal(got)
+		check.Equal(t, string(text), one.want, "%s", one.name)
 	}
 	before := len(f.messages())
-	if _, _, err := c.Actions.Invoke("failing", nil, true, true); err == nil || !strings.Contains(err.Error(), "stop here") {
-		t.Errorf("failing: %v", err)
-	}
-	if ran := len(f.messages()) - before; ran != 1 {
-		t.Errorf("%d actions ran of a sequence whose first failed", ran)
-	}
+	_, _, err := c.Actions.Invoke("failing", nil, true, true)
+	check.ErrorContains(t, err, "stop here")
+	check.Equal(t, len(f.messages())-before, 1, "a sequence whose first failed")
 	whole := must[any](t)(c.Actions.Invoke("seq", map[string]any{"n": 3}, true, false)).(map[string]any)
 	record := eventually(t, func() (*whisk.Activation, error) {
 		a, _, err := c.Activations.Get(whole["activationId"].(string))
 		return a, err
 	})
-	if len(record.Logs) != 2 || record.Annotations.GetValue("topmost") != true || record.Annotations.GetValue("kind") != "sequence" {
-		t.Errorf("record of a sequence %+v", record)
-	}
+	check.Equal(t, record.Annotations.GetValue("topmost"), true)
+	check.Equal(t, record.Annotations.GetValue("kind"), "sequence")
+	check.Equal(check.Must(t), len(record.Logs), 2)
 	component := eventually(t, func() (*whisk.Activation, error) { a, _, err := c.Activations.Get(record.Logs[0]); return a, err })
-	if component.Cause != record.ActivationID || component.Name != "inc" {
-		t.Errorf("component %+v of %s", component, record.ActivationID)
-	}
+	check.Equal(t, component.Cause, record.ActivationID)
+	check.Equal(t, component.Name, "inc")
 	for text, bad := range map[string]*whisk.Exec{
 		"itself":    {Kind: "sequence", Components: []string{"/_/nested"}},
 		"not exist": {Kind: "sequence", Components: []string{"/_/none"}},
 		"Too many":  {Kind: "sequence", Components: slices.Repeat([]string{"/_/inc"}, 51)},
 		"No comp":   {Kind: "sequence"},
 	} {
-		if _, _, err := c.Actions.Insert(&whisk.Action{Name: "seq", Exec: bad}, true); err == nil || !strings.Contains(err.Error(), text) {
-			t.Errorf("sequence %v: %v, want %q", bad.Components, err, text)
-		}
+		_, _, err := c.Actions.Insert(&whisk.Action{Name: "seq", Exec: bad}, true)
+		check.ErrorContains(t, err, text, "sequence %v", bad.Components)
 	}
 }
 
@@ -108,16 +100,14 @@ func TestCompositions(t *testing.T) {
 	must[*whisk.Action](t)(c.Actions.Insert(&whisk.Action{Name: "cond", Exec: code("x"), Annotations: whisk.KeyValueArr{{Key: "conductor", Value: true}}}, false))
 	got := must[any](t)(c.Actions.Invoke("cond", map[string]any{"n": 10}, true, false)).(map[string]any)
 	response := got["response"].(map[string]any)
-	if text, _ := json.Marshal(response["result"]); string(text) != `{"n":11}` {
-		t.Errorf("result %s", text)
-	}
-	if logs := got["logs"].([]any); len(logs) != 3 {
-		t.Errorf("%d activations in a composition of conductor, inc, conductor", len(logs))
-	}
-	if _, ok := response["size"]; ok {
-		t.Error("a composition's response has no size")
-	}
-	if m := f.messages(); len(m) != 3 || m[1].Action.Name != "inc" || m[2].Cause != m[0].Cause || m[0].Cause == "" {
-		t.Errorf("messages %+v", m)
-	}
+	text, _ := json.Marshal(response["result"])
+	check.Equal(t, string(text), `{"n":11}`)
+	check.Equal(t, len(got["logs"].([]any)), 3, "conductor, inc, conductor")
+	_, ok := response["size"]
+	check.That(t, !ok, "a composition's response has a size")
+	m := f.messages()
+	check.Equal(check.Must(t), len(m), 3)
+	check.Equal(t, m[1].Action.Name, "inc")
+	check.That(t, m[0].Cause != "")
+	check.Equal(t, m[2].Cause, m[0].Cause)
 }

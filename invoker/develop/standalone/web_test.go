@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"github.com/gpuwhisk/gpuwhisk/activation"
+	"github.com/gpuwhisk/gpuwhisk/invoker/develop/check"
 	"github.com/gpuwhisk/gpuwhisk/invoker/lib/httpserver"
 )
 
@@ -26,9 +27,7 @@ func web(m *activation.Message) activation.Response {
 func TestWebActions(t *testing.T) {
 	s := begin(t, &fakeInvoker{run: web}, nil)
 	d := at(t, s)
-	if s.api.ReadTimeout != httpserver.RequestTime {
-		t.Errorf("anybody may hold a connection for %s", s.api.ReadTimeout)
-	}
+	check.Equal(t, s.api.ReadTimeout, httpserver.RequestTime)
 	d.put("packages/p", `{}`)
 	export := `,"annotations":[{"key":"web-export","value":true}`
 	exec := `{"exec":{"kind":"nodejs:20","code":"x"}`
@@ -42,17 +41,17 @@ func TestWebActions(t *testing.T) {
 
 	got := w.do("GET", "/api/v1/web/guest/default/web?a=1&b=two", "", "User-Agent", "test")
 	var args map[string]any
-	if err := json.Unmarshal([]byte(got.body), &args); err != nil {
-		t.Fatal(err, got.body)
-	}
+	check.NoError(t, json.Unmarshal([]byte(got.body), &args), "%s", got.body)
 	headers, _ := args["__ow_headers"].(map[string]any)
-	if args["a"] != "1" || args["b"] != "two" || args["__ow_method"] != "get" || args["__ow_path"] != "" || headers["user-agent"] != "test" || headers["host"] == nil {
-		t.Errorf("arguments %s", got.body)
-	}
-	if got.header.Get("Content-Type") != "application/json" || got.header.Get("Access-Control-Allow-Methods") != "OPTIONS, GET, DELETE, POST, PUT, HEAD, PATCH" ||
-		len(got.header.Get("x-openwhisk-activation-id")) != 32 {
-		t.Errorf("headers %v", got.header)
-	}
+	check.Equal(t, args["a"], "1")
+	check.Equal(t, args["b"], "two")
+	check.Equal(t, args["__ow_method"], "get")
+	check.Equal(t, args["__ow_path"], "")
+	check.Equal(t, headers["user-agent"], "test")
+	check.That(t, headers["host"] != nil, "%v", headers)
+	check.Equal(t, got.header.Get("Content-Type"), "application/json")
+	check.Equal(t, got.header.Get("Access-Control-Allow-Methods"), "OPTIONS, GET, DELETE, POST, PUT, HEAD, PATCH")
+	check.Equal(t, len(got.header.Get("x-openwhisk-activation-id")), 32)
 	shaped := func(ext, result string) answer {
 		t.Helper()
 		body, _ := json.Marshal(map[string]string{"answer": result})
@@ -85,13 +84,12 @@ func TestWebActions(t *testing.T) {
 	}
 	for _, c := range cases {
 		got := shaped(c.ext, c.result)
-		if got.status != c.status || got.header.Get("Content-Type") != c.contentType || !strings.Contains(got.body, c.body) {
-			t.Errorf("%s of %s: %d %q %s, want %d %q %s", c.ext, c.result, got.status, got.header.Get("Content-Type"), got.body, c.status, c.contentType, c.body)
-		}
+		check.Equal(t, got.status, c.status, "%s of %s", c.ext, c.result)
+		check.Equal(t, got.header.Get("Content-Type"), c.contentType, "%s of %s", c.ext, c.result)
+		check.Contains(t, got.body, c.body, "%s of %s", c.ext, c.result)
 	}
-	if got := shaped("", `{"statusCode":201,"headers":{"X-Many":["a","b"]},"body":"x"}`); len(got.header.Values("X-Many")) != 2 {
-		t.Errorf("headers %v", got.header)
-	}
+	got = shaped("", `{"statusCode":201,"headers":{"X-Many":["a","b"]},"body":"x"}`)
+	check.Equal(t, len(got.header.Values("X-Many")), 2)
 	for _, c := range []struct {
 		method, path, body string
 		headers            []string
@@ -116,8 +114,7 @@ func TestWebActions(t *testing.T) {
 		{"OPTIONS", "/api/v1/web/guest/default/web", "", []string{"Access-Control-Request-Headers", "X-Mine"}, 200, ""},
 	} {
 		got := w.do(c.method, c.path, c.body, c.headers...)
-		if got.status != c.status || !strings.Contains(got.body, c.want) {
-			t.Errorf("%s %s %.100s: %d %s, want %d %s", c.method, c.path, c.body, got.status, got.body, c.status, c.want)
-		}
+		check.Equal(t, got.status, c.status, "%s %s %.100s: %s", c.method, c.path, c.body, got.body)
+		check.Contains(t, got.body, c.want, "%s %s %.100s", c.method, c.path, c.body)
 	}
 }

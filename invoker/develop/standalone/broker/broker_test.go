@@ -3,7 +3,6 @@ package broker
 import (
 	"bytes"
 	"context"
-	"errors"
 	"fmt"
 	"log/slog"
 	"os"
@@ -13,19 +12,16 @@ import (
 	"github.com/twmb/franz-go/pkg/kadm"
 	"github.com/twmb/franz-go/pkg/kgo"
 
+	"github.com/gpuwhisk/gpuwhisk/invoker/develop/check"
 	"github.com/gpuwhisk/gpuwhisk/invoker/develop/peertest"
 )
 
 func start(t *testing.T, dir string) (*Broker, *Bus) {
 	t.Helper()
 	b, err := Start(dir, 0, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.NoError(t, err)
 	bus, err := Dial([]string{b.Addr()}, slog.New(slog.DiscardHandler))
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.NoError(t, err)
 	return b, bus
 }
 
@@ -40,16 +36,12 @@ func TestMessagesArriveInOrderFromNowOn(t *testing.T) {
 func TestTheSameOnKafka(t *testing.T) {
 	addr := peertest.Variable(t, "GPUWHISK_TEST_KAFKA", "kafka.sh")
 	bus, err := Dial([]string{addr}, slog.New(slog.DiscardHandler))
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.NoError(t, err)
 	defer bus.Close()
 	topic := fmt.Sprintf("standalone-%d-%d", os.Getpid(), time.Now().UnixNano())
 	t.Cleanup(func() { drop(t, addr, topic) })
 	inOrder(t, bus, topic)
-	if err := bus.Publish(t.Context(), topic, bytes.Repeat([]byte("x"), 1<<20)); err != nil {
-		t.Errorf("one MiB: %v", err)
-	}
+	check.NoError(t, bus.Publish(t.Context(), topic, bytes.Repeat([]byte("x"), 1<<20)))
 }
 
 func drop(t *testing.T, addr, topic string) {
@@ -68,12 +60,8 @@ func inOrder(t *testing.T, bus *Bus, topic string) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
-	if err := bus.CreateTopics(ctx, []Topic{{Name: topic, Retention: time.Hour, Large: true}}); err != nil {
-		t.Fatal(err)
-	}
-	if err := bus.Publish(ctx, topic, []byte("old")); err != nil {
-		t.Fatal(err)
-	}
+	check.NoError(t, bus.CreateTopics(ctx, []Topic{{Name: topic, Retention: time.Hour, Large: true}}))
+	check.NoError(t, bus.Publish(ctx, topic, []byte("old")))
 	ready := make(chan struct{})
 	got := make(chan string, 10)
 	done := make(chan error, 1)
@@ -83,34 +71,22 @@ func inOrder(t *testing.T, bus *Bus, topic string) {
 	}()
 	<-ready
 	for i := range 3 {
-		if err := bus.Publish(ctx, topic, fmt.Append(nil, i)); err != nil {
-			t.Fatal(err)
-		}
+		check.NoError(t, bus.Publish(ctx, topic, fmt.Append(nil, i)))
 	}
 	for i := range 3 {
-		if v := <-got; v != fmt.Sprint(i) {
-			t.Fatalf("message %d is %q", i, v)
-		}
+		check.Equal(check.Must(t), check.Receive(t, got), fmt.Sprint(i))
 	}
 	stop()
-	if err := <-done; err != nil {
-		t.Fatal(err)
-	}
+	check.NoError(t, <-done)
 }
 
 func TestSizeLimit(t *testing.T) {
 	b, bus := start(t, t.TempDir())
 	defer b.Close()
 	defer bus.Close()
-	if err := bus.CreateTopics(t.Context(), []Topic{{Name: "a", Retention: time.Hour, Large: true}}); err != nil {
-		t.Fatal(err)
-	}
-	if err := bus.Publish(t.Context(), "a", bytes.Repeat([]byte("x"), 1<<20)); err != nil {
-		t.Errorf("one MiB: %v", err)
-	}
-	if err := bus.Publish(t.Context(), "a", bytes.Repeat([]byte("x"), MaxMessageBytes+1)); !errors.Is(err, ErrTooLarge) {
-		t.Errorf("more: %v, want %v", err, ErrTooLarge)
-	}
+	check.NoError(t, bus.CreateTopics(t.Context(), []Topic{{Name: "a", Retention: time.Hour, Large: true}}))
+	check.NoError(t, bus.Publish(t.Context(), "a", bytes.Repeat([]byte("x"), 1<<20)))
+	check.ErrorIs(t, bus.Publish(t.Context(), "a", bytes.Repeat([]byte("x"), MaxMessageBytes+1)), ErrTooLarge)
 }
 
 func TestDeployTwiceIsFine(t *testing.T) {
@@ -118,21 +94,15 @@ func TestDeployTwiceIsFine(t *testing.T) {
 	defer b.Close()
 	defer bus.Close()
 	for range 2 {
-		if err := bus.CreateTopics(t.Context(), []Topic{{Name: "a", Retention: time.Hour}}); err != nil {
-			t.Fatal(err)
-		}
+		check.NoError(t, bus.CreateTopics(t.Context(), []Topic{{Name: "a", Retention: time.Hour}}))
 	}
 }
 
 func TestQueuedMessagesSurviveTheProcess(t *testing.T) {
 	dir := t.TempDir()
 	b, bus := start(t, dir)
-	if err := bus.CreateTopics(t.Context(), []Topic{{Name: "invoker0", Retention: time.Hour}}); err != nil {
-		t.Fatal(err)
-	}
-	if err := bus.Publish(t.Context(), "invoker0", []byte("queued")); err != nil {
-		t.Fatal(err)
-	}
+	check.NoError(t, bus.CreateTopics(t.Context(), []Topic{{Name: "invoker0", Retention: time.Hour}}))
+	check.NoError(t, bus.Publish(t.Context(), "invoker0", []byte("queued")))
 	bus.Close()
 	b.Close()
 
@@ -141,14 +111,11 @@ func TestQueuedMessagesSurviveTheProcess(t *testing.T) {
 	defer bus.Close()
 	reader, err := kgo.NewClient(kgo.SeedBrokers(b.Addr()),
 		kgo.ConsumePartitions(map[string]map[int32]kgo.Offset{"invoker0": {0: kgo.NewOffset().AtStart()}}))
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.NoError(t, err)
 	defer reader.Close()
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
 	records := reader.PollFetches(ctx).Records()
-	if len(records) != 1 || string(records[0].Value) != "queued" {
-		t.Fatalf("got %d records, want the one that was queued", len(records))
-	}
+	check.Equal(check.Must(t), len(records), 1)
+	check.Equal(t, string(records[0].Value), "queued")
 }

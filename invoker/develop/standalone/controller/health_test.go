@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"github.com/gpuwhisk/gpuwhisk/activation"
+	"github.com/gpuwhisk/gpuwhisk/invoker/develop/check"
 )
 
 // TestDamagedMessagesAreOneLine: whoever may write to the topics of pings and acks
@@ -18,9 +19,9 @@ func TestDamagedMessagesAreOneLine(t *testing.T) {
 		c.onPing([]byte("{"))
 		c.onAck([]byte("{"))
 	}
-	if n := bytes.Count(text.Bytes(), []byte("\n")); n == 0 || n > 2 {
-		t.Errorf("%d lines, want one a minute", n)
-	}
+	lines := bytes.Count(text.Bytes(), []byte("\n"))
+	check.AtLeast(t, lines, 1)
+	check.AtMost(t, lines, 2, "one a minute")
 }
 
 // TestHealthTest: an invoker is up once it has carried out its test without an error
@@ -34,13 +35,9 @@ func TestHealthTest(t *testing.T) {
 	other := activation.NewTransID("another", now(), false)
 	c.onAck(activation.NewCompletion(other, NewID(), false, invoker).Encode())
 	c.onAck(activation.NewCompletion(c.health, NewID(), true, invoker).Encode())
-	if state := c.pool.members[3].state; state != Unhealthy {
-		t.Errorf("%s after the ack of another activation, and of a test that failed", state)
-	}
+	check.Equal(t, c.pool.members[3].state, Unhealthy, "after the ack of another activation, and of a test that failed")
 	c.onAck(activation.NewCompletion(c.health, NewID(), false, invoker).Encode())
-	if state := c.pool.members[3].state; state != Healthy {
-		t.Errorf("%s after its test", state)
-	}
+	check.Equal(t, c.pool.members[3].state, Healthy)
 }
 
 // TestResultsReachTheirCallers: the first answer reaches the caller that waits, whatever
@@ -56,12 +53,10 @@ func TestResultsReachTheirCallers(t *testing.T) {
 	c.onAck(activation.NewCompletion(trans, id, false, invoker).Encode()) // the completion may overtake the result
 	c.onAck(result)
 	c.onAck(result) // the second has no reader and must not block
-	if got := <-answers; got == nil || got.ActivationID != id {
-		t.Errorf("got %v", got)
-	}
+	got := check.Receive(t, answers)
+	check.That(check.Must(t), got != nil)
+	check.Equal(t, got.ActivationID, id)
 	c.callers.Delete(id)
 	c.onAck(result)
-	if len(answers) != 0 {
-		t.Error("an answer came after the caller had left")
-	}
+	check.Equal(t, len(answers), 0, "after the caller had left")
 }

@@ -1,10 +1,12 @@
 package controller
 
 import (
+	"slices"
 	"testing"
 	"time"
 
 	"github.com/gpuwhisk/gpuwhisk/activation"
+	"github.com/gpuwhisk/gpuwhisk/invoker/develop/check"
 )
 
 // step is one event in the life of an invoker and what must hold after it.
@@ -16,19 +18,8 @@ type step struct {
 }
 
 func TestHealthOfAnInvoker(t *testing.T) {
-	repeat := func(n int, s step) []step {
-		var all []step
-		for range n {
-			all = append(all, s)
-		}
-		return all
-	}
-	join := func(parts ...[]step) (all []step) {
-		for _, p := range parts {
-			all = append(all, p...)
-		}
-		return all
-	}
+	repeat := func(n int, s step) []step { return slices.Repeat([]step{s}, n) }
+	join := slices.Concat[[]step]
 	up := []step{{0, "ping", Unhealthy, true}, {0, "ok", Healthy, false}}
 	cases := []struct {
 		name  string
@@ -50,12 +41,8 @@ func TestHealthOfAnInvoker(t *testing.T) {
 			now := time.Unix(1_700_000_000, 0)
 			for i, s := range c.steps {
 				now = now.Add(s.after)
-				if got := f.play(s.event, now); got != s.test {
-					t.Fatalf("step %d, %s: test is %t, want %t", i, s.event, got, s.test)
-				}
-				if got := f.members[3].stateAt(now); got != s.state {
-					t.Fatalf("step %d, %s: %s, want %s", i, s.event, got, s.state)
-				}
+				check.Equal(check.Must(t), f.play(s.event, now), s.test, "step %d, %s", i, s.event)
+				check.Equal(check.Must(t), f.members[3].stateAt(now), s.state, "step %d, %s", i, s.event)
 			}
 		})
 	}
@@ -74,29 +61,25 @@ func (p *invokerPool) play(event string, now time.Time) (test bool) {
 func TestPickKeepsToOneInvokerAsLongAsItIsUp(t *testing.T) {
 	f := newInvokerPool()
 	now := time.Unix(1_700_000_000, 0)
-	if _, ok := f.pick("a", now); ok {
-		t.Fatal("picked from no invoker")
-	}
+	_, ok := f.pick("a", now)
+	check.That(check.Must(t), !ok, "picked from no invoker")
 	for id := range 4 {
 		f.ping(activation.Ping{Instance: activation.Instance{ID: id}, Enabled: true}, now)
 		f.passed(id, now)
 	}
 	first, _ := f.pick("guest/hello", now)
 	for range 10 {
-		if again, _ := f.pick("guest/hello", now); again != first {
-			t.Fatalf("picked %d, then %d", first, again)
-		}
+		again, _ := f.pick("guest/hello", now)
+		check.Equal(check.Must(t), again, first)
 	}
 	f.ping(activation.Ping{Instance: activation.Instance{ID: first}}, now)
-	if other, ok := f.pick("guest/hello", now); !ok || other == first {
-		t.Errorf("picked %d, which is offline", other)
-	}
+	other, ok := f.pick("guest/hello", now)
+	check.That(t, ok)
+	check.That(t, other != first, "picked %d, which is offline", other)
 	used := map[int]bool{}
 	for _, key := range []string{"a", "b", "c", "d", "e", "f", "g", "h"} {
 		id, _ := f.pick(key, now)
 		used[id] = true
 	}
-	if len(used) < 2 {
-		t.Error("all actions go to one invoker")
-	}
+	check.AtLeast(t, len(used), 2)
 }

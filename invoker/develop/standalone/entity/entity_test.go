@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"github.com/gpuwhisk/gpuwhisk/activation"
+	"github.com/gpuwhisk/gpuwhisk/invoker/develop/check"
 )
 
 func terms(t testing.TB, now int64) Terms {
@@ -52,37 +53,32 @@ func TestRefusedPuts(t *testing.T) {
 	} {
 		_, err := create(t, body)
 		var bad *Refusal
-		if !errors.As(err, &bad) || bad.Status != 400 || !strings.Contains(err.Error(), want) {
-			t.Errorf("%s: %v, want %q", body, err, want)
-		}
+		check.That(check.Must(t), errors.As(err, &bad), "%s: %v", body, err)
+		check.Equal(t, bad.Status, 400, "%s", body)
+		check.Contains(t, err.Error(), want, "%s", body)
 	}
 	_, err := create(t, `{"exec":{"kind":"nodejs:20","code":"x"},"parameters":[{"key":"a","value":"`+strings.Repeat("x", maxParameterBytes)+`"}]}`)
 	var large *Refusal
-	if !errors.As(err, &large) || large.Status != 413 || !strings.HasPrefix(large.Text, "parameters larger") {
-		t.Errorf("huge parameters: %v", err)
-	}
+	check.That(check.Must(t), errors.As(err, &large), "%v", err)
+	check.Equal(t, large.Status, 413)
+	check.That(t, strings.HasPrefix(large.Text, "parameters larger"), "%s", large.Text)
 }
 
 func TestFamilyDefaultResolves(t *testing.T) {
 	a, err := create(t, `{"exec":{"kind":"python:default","code":"x"}}`)
-	if err != nil || a.Exec.Kind != "python:3.11" {
-		t.Errorf("%+v, %v", a, err)
-	}
+	check.NoError(t, err)
+	check.Equal(t, a.Exec.Kind, "python:3.11")
 }
 
 func TestUpdates(t *testing.T) {
 	old, err := create(t, `{"exec":{"kind":"nodejs:20","code":"x"},"parameters":[{"key":"p","value":1}],"annotations":[{"key":"a","value":1},{"key":"b","value":2}]}`)
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.NoError(t, err)
 	sequence, err := create(t, `{"exec":{"kind":"sequence","components":["/_/x"]}}`)
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.NoError(t, err)
 	cases := []struct {
 		name, body string
 		old        *Entity
-		check      func(*Entity) bool
+		holds      func(*Entity) bool
 	}{
 		{"patch version", `{}`, old, func(a *Entity) bool { return a.Version == "0.0.2" && a.Updated == 9 }},
 		{"given version", `{"version":"1.0.0"}`, old, func(a *Entity) bool { return a.Version == "1.0.0" }},
@@ -100,12 +96,8 @@ func TestUpdates(t *testing.T) {
 	for _, c := range cases {
 		t.Run(c.name, func(t *testing.T) {
 			a, err := c.old.Put([]byte(c.body), terms(t, 9))
-			if err != nil {
-				t.Fatal(err)
-			}
-			if !c.check(a) {
-				t.Errorf("became %s", a.Answer())
-			}
+			check.NoError(t, err)
+			check.That(t, c.holds(a), "became %s", a.Answer())
 		})
 	}
 }
@@ -117,26 +109,22 @@ func TestRefs(t *testing.T) {
 	} {
 		ref, err := ParseRef(text, "guest")
 		if want == "" {
-			if err == nil {
-				t.Errorf("%q became %s", text, ref)
-			}
+			check.That(t, err != nil, "%q became %s", text, ref)
 			continue
 		}
-		if err != nil || ref.String() != want {
-			t.Errorf("%q: %s, %v; want %s", text, ref, err, want)
-		}
+		check.NoError(t, err, "%q", text)
+		check.Equal(t, ref.String(), want, "%q", text)
 	}
-	if r := (Ref{"guest/p", "a"}); r.Namespace() != "guest" || r.Package() != "p" {
-		t.Errorf("%+v", r)
-	}
+	r := Ref{"guest/p", "a"}
+	check.Equal(t, r.Namespace(), "guest")
+	check.Equal(t, r.Package(), "p")
 }
 
 func TestOtherKindsAreRefused(t *testing.T) {
 	const trigger = `{"entityType":"trigger","namespace":"guest","name":"t","version":"0.0.1","publish":false,"annotations":[],"parameters":[],"updated":1}`
 	for _, kind := range []Kind{Action, Package, Rule} {
-		if _, err := Decode(kind, []byte(trigger)); !errors.Is(err, ErrOtherKind) {
-			t.Errorf("a trigger as %s: %v", kind, err)
-		}
+		_, err := Decode(kind, []byte(trigger))
+		check.ErrorIs(t, err, ErrOtherKind, "a trigger as %s", kind)
 	}
 }
 
@@ -144,12 +132,9 @@ func TestParameterOrderAndPrecedence(t *testing.T) {
 	p := Parameters{{Key: "both", Value: json.RawMessage(`"action"`)}, {Key: "a", Value: json.RawMessage(`1`)}}
 	under := Parameters{{Key: "pkg", Value: json.RawMessage(`1`)}, {Key: "both", Value: json.RawMessage(`"package"`)}}
 	over := p.Over(under)
-	if len(over) != 3 || string(over[1].Value) != `"action"` {
-		t.Errorf("merged %+v", over)
-	}
-	if string(under[1].Value) != `"package"` {
-		t.Error("merging changed what was merged")
-	}
+	check.Equal(check.Must(t), len(over), 3)
+	check.Equal(t, string(over[1].Value), `"action"`)
+	check.Equal(t, string(under[1].Value), `"package"`, "what was merged")
 }
 
 func FuzzPuts(f *testing.F) {
@@ -171,12 +156,9 @@ func FuzzPuts(f *testing.F) {
 			if err != nil {
 				continue
 			}
-			if !json.Valid(e.Answer()) {
-				t.Fatalf("%s from %q: %q", kind, body, e.Answer())
-			}
-			if _, err := Decode(kind, e.Document()); err != nil {
-				t.Fatalf("what was written cannot be read: %v\n%s", err, e.Document())
-			}
+			check.That(check.Must(t), json.Valid(e.Answer()), "%s from %q: %q", kind, body, e.Answer())
+			_, err = Decode(kind, e.Document())
+			check.NoError(t, err, "%s", e.Document())
 		}
 		_, _ = DecodeStatus(body)
 		_, _, _ = rewrite(body)

@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	"github.com/gpuwhisk/gpuwhisk/activation"
+	"github.com/gpuwhisk/gpuwhisk/invoker/develop/check"
 )
 
 // golden is where the answers of a real OpenWhisk controller were recorded.
@@ -23,9 +24,7 @@ const manifest = `{"runtimes":{
 func testManifest(t testing.TB) *activation.Manifest {
 	t.Helper()
 	m, err := activation.ParseManifest([]byte(manifest), activation.ManifestOptions{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.NoError(t, err)
 	return m
 }
 
@@ -43,21 +42,16 @@ type scenario struct {
 func scenarios(t testing.TB) []scenario {
 	t.Helper()
 	files, err := filepath.Glob(filepath.Join(golden, "*", "all.json"))
-	if err != nil || len(files) == 0 {
-		t.Fatalf("no recordings under %s (%v)", golden, err)
-	}
+	check.NoError(t, err)
+	check.That(check.Must(t), len(files) > 0, "under %s", golden)
 	var all []scenario
 	for _, file := range files {
 		text, err := os.ReadFile(file)
-		if err != nil {
-			t.Fatal(err)
-		}
+		check.NoError(t, err)
 		// The recorder was not JSON's strictest friend: it wrote 1E+400 so.
 		text = bytes.ReplaceAll(text, []byte(": Infinity"), []byte(": 0"))
 		s := scenario{name: filepath.Base(filepath.Dir(file))}
-		if err := json.Unmarshal(text, &s); err != nil {
-			t.Fatalf("%s: %v", file, err)
-		}
+		check.NoError(t, json.Unmarshal(text, &s), "%s", file)
 		all = append(all, s)
 	}
 	return all
@@ -67,9 +61,7 @@ func scenarios(t testing.TB) []scenario {
 func squeezed(t testing.TB, text []byte) string {
 	t.Helper()
 	var b bytes.Buffer
-	if err := json.Compact(&b, text); err != nil {
-		t.Fatal(err)
-	}
+	check.NoError(t, json.Compact(&b, text))
 	return b.String()
 }
 
@@ -92,23 +84,15 @@ func TestAnswersToPutsAreThoseOfTheController(t *testing.T) {
 				Name, Namespace, Version string
 				Updated                  int64
 			}
-			if err := json.Unmarshal(s.Put.Body, &want); err != nil {
-				t.Fatal(err)
-			}
+			check.NoError(t, json.Unmarshal(s.Put.Body, &want))
 			a, err := New(Action, Ref{want.Namespace, want.Name}).Put(s.Put.Request, Terms{"guest", testManifest(t), bounds(), want.Updated})
-			if err != nil {
-				t.Fatal(err)
-			}
+			check.NoError(t, err)
 			a.Version = want.Version // some had been there before
-			if got := string(a.Answer()); got != squeezed(t, s.Put.Body) {
-				t.Errorf("got  %s\nwant %s", got, squeezed(t, s.Put.Body))
-			}
+			check.Equal(t, string(a.Answer()), squeezed(t, s.Put.Body))
 			compared++
 		})
 	}
-	if compared < 10 {
-		t.Errorf("only %d recordings compared", compared)
-	}
+	check.AtLeast(t, compared, 10)
 }
 
 // TestDocumentsComeBackAsTheyWere reads every recorded document and writes it
@@ -126,15 +110,11 @@ func TestDocumentsComeBackAsTheyWere(t *testing.T) {
 				continue
 			}
 			kinds[kind]++
-			if got, want := canonical(t, again), canonical(t, doc); got != want {
-				t.Errorf("%s %s:\ngot  %s\nwant %s", s.name, id, got, want)
-			}
+			check.Equal(t, canonical(t, again), canonical(t, doc), "%s %s", s.name, id)
 		}
 	}
 	for _, kind := range []Kind{Action, Package, Trigger, Rule} {
-		if kinds[kind] == 0 {
-			t.Errorf("no recorded %s", kind)
-		}
+		check.AtLeast(t, kinds[kind], 1, "%s", kind)
 	}
 }
 
@@ -156,8 +136,6 @@ func rewrite(doc []byte) (kind Kind, again []byte, err error) {
 func canonical(t testing.TB, text []byte) string {
 	t.Helper()
 	c, err := activation.Canonical(text)
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.NoError(t, err)
 	return string(c)
 }

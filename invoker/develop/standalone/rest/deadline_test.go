@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/gpuwhisk/gpuwhisk/activation"
+	"github.com/gpuwhisk/gpuwhisk/invoker/develop/check"
 	"github.com/gpuwhisk/gpuwhisk/invoker/develop/standalone/controller"
 )
 
@@ -36,8 +37,8 @@ func TestDeadlines(t *testing.T) {
 		d := &deadlines{ResponseRecorder: httptest.NewRecorder()}
 		now := time.Now()
 		h.ServeHTTP(d, r)
-		if d.Code != status || known != d.read.After(now.Add(4*time.Minute)) || known != d.write.After(d.read.Add(controller.MaxWait+time.Minute)) {
-			t.Errorf("known %t: %d %s, deadlines %v and %v", known, d.Code, d.Body, d.read, d.write)
-		}
+		check.Equal(t, d.Code, status, "known %t: %s", known, d.Body)
+		check.Equal(t, d.read.After(now.Add(4*time.Minute)), known, "%v", d.read)
+		check.Equal(t, d.write.After(d.read.Add(controller.MaxWait+time.Minute)), known, "%v", d.write)
 	}
 }

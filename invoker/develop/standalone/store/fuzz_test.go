@@ -9,6 +9,8 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"github.com/gpuwhisk/gpuwhisk/invoker/develop/check"
 )
 
 func FuzzParseDoc(f *testing.F) {
@@ -20,17 +22,12 @@ func FuzzParseDoc(f *testing.F) {
 		if err != nil {
 			return
 		}
-		if !json.Valid(in.body) {
-			t.Fatalf("%q became %q", raw, in.body)
-		}
+		check.That(check.Must(t), json.Valid(in.body), "%q became %q", raw, in.body)
 		r := &record{rev: "1-a", body: in.body}
 		back, err := decodeRecord(r.encode())
-		if err != nil || string(back.body) != string(in.body) {
-			t.Fatalf("%q came back as %q, err %v", in.body, back.body, err)
-		}
-		if text := r.render(in.ID); !json.Valid(text) {
-			t.Fatalf("rendered %q", text)
-		}
+		check.NoError(t, err, "%q", in.body)
+		check.Equal(t, string(back.body), string(in.body))
+		check.That(t, json.Valid(r.render(in.ID)), "%q", r.render(in.ID))
 	})
 }
 
@@ -47,9 +44,7 @@ func FuzzCollate(f *testing.F) {
 		// A string that begins another sorts first, whatever follows it.
 		var sa, sb string
 		if json.Unmarshal(a, &sa) == nil && json.Unmarshal(b, &sb) == nil {
-			if strings.Compare(sa, sb) != strings.Compare(string(ka), string(kb)) {
-				t.Fatalf("%q and %q sort otherwise than their keys", sa, sb)
-			}
+			check.Equal(t, strings.Compare(string(ka), string(kb)), strings.Compare(sa, sb), "%q and %q", sa, sb)
 		}
 	})
 }
@@ -60,9 +55,7 @@ func FuzzRequest(f *testing.F) {
 	f.Add("PUT", "/db/a%2Fb", []byte(`{"exec":{},"namespace":"n"}`))
 	f.Add("PUT", "/db/a/att", []byte(`x`))
 	s, err := Open(Config{Path: filepath.Join(f.TempDir(), "s.db")})
-	if err != nil {
-		f.Fatal(err)
-	}
+	check.NoError(f, err)
 	f.Cleanup(func() { _ = s.Close() })
 	s.ServeHTTP(httptest.NewRecorder(), httptest.NewRequest("PUT", "/db", nil))
 	f.Fuzz(func(t *testing.T, method, path string, body []byte) {
@@ -72,9 +65,7 @@ func FuzzRequest(f *testing.F) {
 		}
 		w := httptest.NewRecorder()
 		s.ServeHTTP(w, req)
-		if w.Code == 500 {
-			t.Fatalf("%s %s %q: %s", method, path, body, w.Body)
-		}
+		check.That(t, w.Code != 500, "%s %s %q: %s", method, path, body, w.Body)
 	})
 }
 

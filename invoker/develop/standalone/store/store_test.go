@@ -13,6 +13,8 @@ import (
 	"github.com/go-kivik/kivik/v4"
 	"github.com/go-kivik/kivik/v4/couchdb"
 	bolt "go.etcd.io/bbolt"
+
+	"github.com/gpuwhisk/gpuwhisk/invoker/develop/check"
 )
 
 const (
@@ -23,9 +25,7 @@ const (
 func serve(t testing.TB, path string) (*Store, *httptest.Server) {
 	t.Helper()
 	s, err := Open(Config{Path: path, User: testUser, Password: testPassword})
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.NoError(t, err)
 	srv := httptest.NewServer(s)
 	t.Cleanup(func() { srv.Close(); _ = s.Close() })
 	return s, srv
@@ -34,9 +34,7 @@ func serve(t testing.TB, path string) (*Store, *httptest.Server) {
 func client(t testing.TB, srv *httptest.Server) *kivik.Client {
 	t.Helper()
 	c, err := kivik.New("couch", srv.URL, couchdb.BasicAuth(testUser, testPassword), couchdb.OptionNoRequestCompression())
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.NoError(t, err)
 	t.Cleanup(func() { _ = c.Close() })
 	return c
 }
@@ -45,9 +43,7 @@ func newDB(t testing.TB) (*kivik.DB, *httptest.Server) {
 	t.Helper()
 	_, srv := serve(t, filepath.Join(t.TempDir(), "s.db"))
 	c := client(t, srv)
-	if err := c.CreateDB(t.Context(), "whisks"); err != nil {
-		t.Fatal(err)
-	}
+	check.NoError(t, c.CreateDB(t.Context(), "whisks"))
 	return c.DB("whisks"), srv
 }
 
@@ -55,163 +51,121 @@ func newDB(t testing.TB) (*kivik.DB, *httptest.Server) {
 func call(t testing.TB, srv *httptest.Server, method, path, body string) (int, string) {
 	t.Helper()
 	req, err := http.NewRequest(method, srv.URL+path, strings.NewReader(body))
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.NoError(t, err)
 	req.SetBasicAuth(testUser, testPassword)
 	res, err := http.DefaultClient.Do(req)
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.NoError(t, err)
 	defer res.Body.Close()
 	b, err := io.ReadAll(res.Body)
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.NoError(t, err)
 	return res.StatusCode, strings.TrimSpace(string(b))
 }
 
-func status(err error) int {
-	return kivik.HTTPStatus(err)
-}
+func status(err error) int { return kivik.HTTPStatus(err) }
 
 func TestDocumentLifeThroughKivik(t *testing.T) {
 	db, _ := newDB(t)
 	ctx := t.Context()
 	id := "guest/my action&more+x"
 	rev1, err := db.Put(ctx, id, map[string]any{"n": 1})
-	if err != nil || !strings.HasPrefix(rev1, "1-") {
-		t.Fatalf("put: rev %q, err %v", rev1, err)
-	}
-	if _, err := db.Put(ctx, id, map[string]any{"n": 2}); status(err) != 409 {
-		t.Fatalf("put without revision: %v, want 409", err)
-	}
+	check.NoError(t, err)
+	check.That(t, strings.HasPrefix(rev1, "1-"), "%s", rev1)
+	_, err = db.Put(ctx, id, map[string]any{"n": 2})
+	check.Equal(check.Must(t), status(err), 409, "put without revision: %v", err)
 	rev2, err := db.Put(ctx, id, map[string]any{"_rev": rev1, "n": 2})
-	if err != nil || !strings.HasPrefix(rev2, "2-") {
-		t.Fatalf("update: rev %q, err %v", rev2, err)
-	}
+	check.NoError(t, err)
+	check.That(t, strings.HasPrefix(rev2, "2-"), "%s", rev2)
 	var doc struct {
 		ID  string `json:"_id"`
 		Rev string `json:"_rev"`
 		N   int    `json:"n"`
 	}
-	if err := db.Get(ctx, id).ScanDoc(&doc); err != nil || doc.ID != id || doc.Rev != rev2 || doc.N != 2 {
-		t.Fatalf("get: %+v, err %v", doc, err)
-	}
-	if _, err := db.Delete(ctx, id, rev1); status(err) != 409 {
-		t.Fatalf("delete of an old revision: %v, want 409", err)
-	}
-	if _, err := db.Delete(ctx, id, rev2); err != nil {
-		t.Fatal(err)
-	}
-	if err := db.Get(ctx, id).ScanDoc(&doc); status(err) != 404 {
-		t.Fatalf("get after delete: %v, want 404", err)
-	}
+	check.NoError(t, db.Get(ctx, id).ScanDoc(&doc))
+	check.Equal(t, doc.ID, id)
+	check.Equal(t, doc.Rev, rev2)
+	check.Equal(t, doc.N, 2)
+	_, err = db.Delete(ctx, id, rev1)
+	check.Equal(check.Must(t), status(err), 409, "delete of an old revision: %v", err)
+	_, err = db.Delete(ctx, id, rev2)
+	check.NoError(t, err)
+	err = db.Get(ctx, id).ScanDoc(&doc)
+	check.Equal(t, status(err), 404, "get after delete: %v", err)
 	rev4, err := db.Put(ctx, id, map[string]any{"n": 4})
-	if err != nil || !strings.HasPrefix(rev4, "4-") {
-		t.Fatalf("put after delete: rev %q, err %v; want the count to go on", rev4, err)
-	}
+	check.NoError(t, err)
+	check.That(t, strings.HasPrefix(rev4, "4-"), "%s, want the count to go on", rev4)
 }
 
 func TestBodyKeepsItsText(t *testing.T) {
-	db, srv := newDB(t)
-	_ = db
+	_, srv := newDB(t)
 	body := `{"z":1.0,"a":1E+3,"big":12345678901234567890.123,"s":"<&>\u2028"}`
-	if code, answer := call(t, srv, "PUT", "/whisks/x", body); code != 201 {
-		t.Fatalf("put: %d %s", code, answer)
-	}
+	code, answer := call(t, srv, "PUT", "/whisks/x", body)
+	check.Equal(check.Must(t), code, 201, "%s", answer)
 	_, got := call(t, srv, "GET", "/whisks/x", "")
 	_, after, _ := strings.Cut(got, `",`)
 	_, after, _ = strings.Cut(after, `",`)
-	if "{"+after != body {
-		t.Errorf("got %s, want the members as sent: %s", got, body)
-	}
+	check.Equal(t, "{"+after, body)
 }
 
 func TestAttachmentsThroughKivik(t *testing.T) {
 	db, _ := newDB(t)
 	ctx := t.Context()
 	rev, err := db.Put(ctx, "guest/a", map[string]any{"exec": map[string]any{"kind": "nodejs:20"}, "namespace": "guest", "updated": 5})
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.NoError(t, err)
 	code := strings.Repeat("code ", 5000)
 	rev, err = db.PutAttachment(ctx, "guest/a", &kivik.Attachment{
 		Filename: "1e612179", ContentType: "text/plain; charset=UTF-8", Content: io.NopCloser(strings.NewReader(code)),
 	}, kivik.Rev(rev))
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.NoError(t, err)
 	att, err := db.GetAttachment(ctx, "guest/a", "1e612179")
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.NoError(t, err)
 	got, _ := io.ReadAll(att.Content)
-	if string(got) != code || att.ContentType != "text/plain; charset=UTF-8" {
-		t.Fatalf("attachment of %d bytes, type %q", len(got), att.ContentType)
-	}
+	check.That(t, string(got) == code, "%d bytes", len(got))
+	check.Equal(t, att.ContentType, "text/plain; charset=UTF-8")
 	var doc struct {
 		Rev  string          `json:"_rev"`
 		Atts map[string]stub `json:"_attachments"`
 	}
-	if err := db.Get(ctx, "guest/a").ScanDoc(&doc); err != nil {
-		t.Fatal(err)
-	}
-	if s := doc.Atts["1e612179"]; !s.Stub || s.Length != len(code) || s.RevPos != 2 || doc.Rev != rev {
-		t.Fatalf("stub %+v at %s, want it stubbed at %s", s, doc.Rev, rev)
-	}
-	if _, err = db.Put(ctx, "guest/a", map[string]any{"_rev": rev, "v": 2}); err != nil {
-		t.Fatal(err)
-	}
-	if _, err = db.GetAttachment(ctx, "guest/a", "1e612179"); status(err) != 404 {
-		t.Fatalf("an attachment that an update does not name stayed: %v", err)
-	}
+	check.NoError(t, db.Get(ctx, "guest/a").ScanDoc(&doc))
+	s := doc.Atts["1e612179"]
+	check.That(t, s.Stub)
+	check.Equal(t, s.Length, len(code))
+	check.Equal(t, s.RevPos, 2)
+	check.Equal(t, doc.Rev, rev)
+	_, err = db.Put(ctx, "guest/a", map[string]any{"_rev": rev, "v": 2})
+	check.NoError(t, err)
+	_, err = db.GetAttachment(ctx, "guest/a", "1e612179")
+	check.Equal(t, status(err), 404, "an attachment that an update does not name: %v", err)
 }
 
 func TestBulkDocsAnswersEach(t *testing.T) {
 	db, _ := newDB(t)
 	ctx := t.Context()
-	if _, err := db.Put(ctx, "guest/old", map[string]any{}); err != nil {
-		t.Fatal(err)
-	}
+	_, err := db.Put(ctx, "guest/old", map[string]any{})
+	check.NoError(t, err)
 	results, err := db.BulkDocs(ctx, []any{
 		map[string]any{"_id": "guest/new", "activationId": "a"},
 		map[string]any{"_id": "guest/old", "activationId": "b"},
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
-	if results[0].Error != nil || !strings.HasPrefix(results[0].Rev, "1-") {
-		t.Errorf("new document: %+v", results[0])
-	}
-	if status(results[1].Error) != 409 {
-		t.Errorf("existing document: %+v, want a conflict", results[1])
-	}
+	check.NoError(t, err)
+	check.Equal(t, results[0].Error, nil)
+	check.That(t, strings.HasPrefix(results[0].Rev, "1-"), "%s", results[0].Rev)
+	check.Equal(t, status(results[1].Error), 409, "existing document: %+v", results[1])
 }
 
 func TestIndexesFollowUpdatesAndDeletes(t *testing.T) {
 	db, srv := newDB(t)
 	rev, err := db.Put(t.Context(), "guest/a", map[string]any{"namespace": "guest", "name": "a", "exec": map[string]any{}, "updated": 1})
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.NoError(t, err)
 	rev, err = db.Put(t.Context(), "guest/a", map[string]any{"_rev": rev, "namespace": "guest", "name": "a", "exec": map[string]any{}, "updated": 2})
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.NoError(t, err)
 	countRows := func() string {
 		_, body := call(t, srv, "GET", "/whisks/_design/whisks.v2.1.0/_view/actions", "")
 		return body
 	}
-	if got := countRows(); got != `{"rows":[{"key":null,"value":1}]}` {
-		t.Errorf("after update: %s", got)
-	}
-	if _, err := db.Delete(t.Context(), "guest/a", rev); err != nil {
-		t.Fatal(err)
-	}
-	if got := countRows(); got != `{"rows":[]}` {
-		t.Errorf("after delete: %s", got)
-	}
+	check.Equal(t, countRows(), `{"rows":[{"key":null,"value":1}]}`, "after update")
+	_, err = db.Delete(t.Context(), "guest/a", rev)
+	check.NoError(t, err)
+	check.Equal(t, countRows(), `{"rows":[]}`, "after delete")
 }
 
 func TestRefusals(t *testing.T) {
@@ -228,7 +182,7 @@ func TestRefusals(t *testing.T) {
 		{"PUT", "/whisks/x", `{"a":`, 400, "bad_request"},
 		{"PUT", "/whisks/x", `[]`, 400, "bad_request"},
 		{"PUT", "/whisks/x", `{"_weird":1}`, 400, "doc_validation"},
-		{"PUT", "/whisks/_x", `{}`, 400, ""},
+		{"PUT", "/whisks/_x", `{}`, 501, "not_implemented"},
 		{"PUT", "/whisks/x", `{"_id":"y"}`, 400, "bad_request"},
 		{"PUT", "/whisks/x", `{"_rev":"1-abc"}`, 409, "conflict"},
 		{"DELETE", "/whisks/x", "", 404, "not_found"},
@@ -246,26 +200,19 @@ func TestRefusals(t *testing.T) {
 	}
 	for _, c := range cases {
 		code, body := call(t, srv, c.method, c.path, c.body)
-		if code != c.want && c.word != "" || !strings.Contains(body, c.word) {
-			t.Errorf("%s %s %s: %d %s, want %d %s", c.method, c.path, c.body, code, body, c.want, c.word)
-		}
+		check.Equal(t, code, c.want, "%s %s %s", c.method, c.path, c.body)
+		check.Contains(t, body, c.word, "%s %s %s", c.method, c.path, c.body)
 	}
 	res, err := http.Get(srv.URL + "/whisks/x")
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.NoError(t, err)
 	res.Body.Close()
-	if res.StatusCode != 401 {
-		t.Errorf("without credentials: %d, want 401", res.StatusCode)
-	}
+	check.Equal(t, res.StatusCode, 401, "without credentials")
 }
 
 func TestWhatWasAnsweredSurvives(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "s.db")
 	s, err := Open(Config{Path: path})
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.NoError(t, err)
 	srv := httptest.NewServer(s)
 	call(t, srv, "PUT", "/db", "")
 	var wg sync.WaitGroup
@@ -279,38 +226,24 @@ func TestWhatWasAnsweredSurvives(t *testing.T) {
 	wg.Wait()
 	srv.Close()
 	// As after kill -9: a copy of the file as it lies on disk, nothing flushed.
-	if err := s.db.View(func(tx *bolt.Tx) error { return tx.CopyFile(path+".copy", 0o600) }); err != nil {
-		t.Fatal(err)
-	}
-	if err := s.Close(); err != nil {
-		t.Fatal(err)
-	}
+	check.NoError(t, s.db.View(func(tx *bolt.Tx) error { return tx.CopyFile(path+".copy", 0o600) }))
+	check.NoError(t, s.Close())
 	s, err = Open(Config{Path: path + ".copy"})
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.NoError(t, err)
 	defer s.Close()
 	srv = httptest.NewServer(s)
 	defer srv.Close()
 	_, body := call(t, srv, "GET", "/db", "")
-	if !strings.Contains(body, `"doc_count":50`) {
-		t.Errorf("after reopening: %s", body)
-	}
+	check.Contains(t, body, `"doc_count":50`, "after reopening")
 }
 
 func TestWritesAfterCloseFail(t *testing.T) {
 	s, err := Open(Config{Path: filepath.Join(t.TempDir(), "s.db")})
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := s.Close(); err != nil {
-		t.Fatal(err)
-	}
+	check.NoError(t, err)
+	check.NoError(t, s.Close())
 	w := httptest.NewRecorder()
 	s.ServeHTTP(w, httptest.NewRequest("PUT", "/db", nil))
-	if w.Code != 500 {
-		t.Errorf("a write after close: %d, want 500", w.Code)
-	}
+	check.Equal(t, w.Code, 500)
 }
 
 // A change that is refused does not undo those that share its commit.
@@ -324,13 +257,11 @@ func TestOneRefusalDoesNotSpoilItsGroup(t *testing.T) {
 			if i%2 == 1 {
 				path, want = "/whisks/taken", 409
 			}
-			if code, body := call(t, srv, "PUT", path, `{}`); code != want {
-				t.Errorf("%s: %d %s, want %d", path, code, body, want)
-			}
+			code, body := call(t, srv, "PUT", path, `{}`)
+			check.Equal(t, code, want, "%s: %s", path, body)
 		})
 	}
 	wg.Wait()
-	if _, body := call(t, srv, "GET", "/whisks", ""); !strings.Contains(body, `"doc_count":21`) {
-		t.Errorf("%s, want 21 documents", body)
-	}
+	_, body := call(t, srv, "GET", "/whisks", "")
+	check.Contains(t, body, `"doc_count":21`)
 }

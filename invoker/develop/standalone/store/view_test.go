@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"strings"
 	"testing"
+
+	"github.com/gpuwhisk/gpuwhisk/invoker/develop/check"
 )
 
 func record1(ns, id string, start int, extra string) string {
@@ -19,9 +21,8 @@ func TestActivationViews(t *testing.T) {
 		record1("guest", "a1", 100, ""), record1("guest", "a2", 200, ""), record1("guest", "a3", 300, `,{"key":"binding","value":"guest/bound"}`),
 		record1("guesty", "b1", 150, ""),
 	}
-	if code, body := call(t, srv, "POST", "/whisks/_bulk_docs", `{"docs":[`+strings.Join(docs, ",")+`]}`); code != 201 {
-		t.Fatal(code, body)
-	}
+	code, body := call(t, srv, "POST", "/whisks/_bulk_docs", `{"docs":[`+strings.Join(docs, ",")+`]}`)
+	check.Equal(check.Must(t), code, 201, "%s", body)
 	cases := []struct{ name, query, want string }{
 		{"newest first", `whisks.v2.1.0/_view/activations?startkey=["guest",{}]&endkey=["guest",0]&descending=true&reduce=false`, "a3 a2 a1"},
 		{"high sentinel of OpenWhisk", `whisks.v2.1.0/_view/activations?startkey=["guest","\ufff0"]&endkey=["guest",0]&descending=true&reduce=false`, "a3 a2 a1"},
@@ -38,27 +39,19 @@ func TestActivationViews(t *testing.T) {
 			var answer struct {
 				Rows []struct{ Value struct{ ActivationID string } }
 			}
-			if err := json.Unmarshal([]byte(body), &answer); err != nil {
-				t.Fatal(err, body)
-			}
+			check.NoError(t, json.Unmarshal([]byte(body), &answer), "%s", body)
 			var ids []string
 			for _, r := range answer.Rows {
 				ids = append(ids, r.Value.ActivationID)
 			}
-			if got := strings.Join(ids, " "); got != c.want {
-				t.Errorf("got %q, want %q", got, c.want)
-			}
+			check.Equal(t, strings.Join(ids, " "), c.want)
 		})
 	}
-	_, body := call(t, srv, "GET", `/whisks/_design/whisks.v2.1.0/_view/activations?startkey=["guest",0]&endkey=["guest",%7B%7D]`, "")
-	if body != `{"rows":[{"key":null,"value":3}]}` {
-		t.Errorf("count: %s", body)
-	}
+	_, body = call(t, srv, "GET", `/whisks/_design/whisks.v2.1.0/_view/activations?startkey=["guest",0]&endkey=["guest",%7B%7D]`, "")
+	check.Equal(t, body, `{"rows":[{"key":null,"value":3}]}`)
 	_, body = call(t, srv, "GET", `/whisks/_design/whisks.v2.1.0/_view/activations?key=["guest",100]&reduce=false`, "")
 	for _, want := range []string{`"duration":7`, `"end":107`, `"statusCode":2`} {
-		if !strings.Contains(body, want) {
-			t.Errorf("summary %s lacks %s", body, want)
-		}
+		check.Contains(t, body, want)
 	}
 }
 
@@ -66,9 +59,8 @@ func TestEntityViews(t *testing.T) {
 	_, srv := newDB(t)
 	put := func(id, body string) {
 		t.Helper()
-		if code, answer := call(t, srv, "PUT", "/whisks/"+strings.ReplaceAll(id, "/", "%2F"), body); code != 201 {
-			t.Fatal(code, answer)
-		}
+		code, answer := call(t, srv, "PUT", "/whisks/"+strings.ReplaceAll(id, "/", "%2F"), body)
+		check.Equal(check.Must(t), code, 201, "%s", answer)
 	}
 	put("guest/a", `{"namespace":"guest","name":"a","exec":{"kind":"x","binary":true},"parameters":[],"updated":1}`)
 	put("guest/p/b", `{"namespace":"guest/p","name":"b","exec":{"kind":"x"},"parameters":[],"updated":2}`)
@@ -83,9 +75,7 @@ func TestEntityViews(t *testing.T) {
 		var answer struct {
 			Rows []struct{ Value json.RawMessage }
 		}
-		if err := json.Unmarshal([]byte(body), &answer); err != nil {
-			t.Fatal(err)
-		}
+		check.NoError(t, json.Unmarshal([]byte(body), &answer))
 		var names []string
 		for _, r := range answer.Rows {
 			var v struct{ Name string }
@@ -93,14 +83,11 @@ func TestEntityViews(t *testing.T) {
 				names = append(names, v.Name)
 			}
 		}
-		if got := strings.Join(names, " "); got != want {
-			t.Errorf("%s: got %q, want %q", view, got, want)
-		}
+		check.Equal(t, strings.Join(names, " "), want, "%s", view)
 	}
 	_, body := call(t, srv, "GET", `/whisks/_design/whisks.v2.1.0/_view/actions?reduce=false&key=["guest/p",2]&include_docs=true`, "")
-	if !strings.Contains(body, `"exec":{"binary":false}`) || !strings.Contains(body, `"_id":"guest/p/b"`) {
-		t.Errorf("packaged action: %s", body)
-	}
+	check.Contains(t, body, `"exec":{"binary":false}`)
+	check.Contains(t, body, `"_id":"guest/p/b"`)
 }
 
 func TestBlockedNamespaces(t *testing.T) {
@@ -108,15 +95,13 @@ func TestBlockedNamespaces(t *testing.T) {
 	docs := `{"docs":[{"_id":"good","subject":"good!","namespaces":[{"name":"good","uuid":"u1","key":"k1"}]},
 		{"_id":"bad","subject":"bad!!","blocked":true,"namespaces":[{"name":"bad","uuid":"u2","key":"k2"}]},
 		{"_id":"none/limits","concurrentInvocations":0},{"_id":"some/limits","concurrentInvocations":5}]}`
-	if code, body := call(t, srv, "POST", "/whisks/_bulk_docs", docs); code != 201 {
-		t.Fatal(code, body)
-	}
-	_, body := call(t, srv, "GET", "/whisks/_design/namespaceThrottlings/_view/blockedNamespaces?stale=update_after&descending=true&reduce=false", "")
-	if strings.Contains(body, "good") || strings.Contains(body, "some") || !strings.Contains(body, `"key":"bad"`) || !strings.Contains(body, `"key":"none"`) {
-		t.Errorf("blocked: %s", body)
-	}
+	code, body := call(t, srv, "POST", "/whisks/_bulk_docs", docs)
+	check.Equal(check.Must(t), code, 201, "%s", body)
+	_, body = call(t, srv, "GET", "/whisks/_design/namespaceThrottlings/_view/blockedNamespaces?stale=update_after&descending=true&reduce=false", "")
+	check.Lacks(t, body, "good")
+	check.Lacks(t, body, "some")
+	check.Contains(t, body, `"key":"bad"`)
+	check.Contains(t, body, `"key":"none"`)
 	_, body = call(t, srv, "GET", `/whisks/_design/subjects.v2.0.0/_view/identities?key=["u1","k1"]`, "")
-	if !strings.Contains(body, `"_id":"good/limits"`) {
-		t.Errorf("identity: %s", body)
-	}
+	check.Contains(t, body, `"_id":"good/limits"`)
 }
