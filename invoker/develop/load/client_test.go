@@ -4,9 +4,10 @@ import (
 	"encoding/json"
 	"net/http"
 	"net/http/httptest"
-	"strings"
 	"sync/atomic"
 	"testing"
+
+	"github.com/gpuwhisk/gpuwhisk/invoker/develop/check"
 )
 
 // client sends its requests to a handler as to an OpenWhisk.
@@ -15,9 +16,7 @@ func client(t *testing.T, h http.HandlerFunc) *Client {
 	s := httptest.NewServer(h)
 	t.Cleanup(s.Close)
 	c, err := NewClient(Access{APIHost: s.URL + "/", Auth: "user:secret-key", InFlight: 2})
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.NoError(t, err)
 	t.Cleanup(c.Close)
 	return c
 }
@@ -40,9 +39,10 @@ func TestAnswersAreDistinguished(t *testing.T) {
 	} {
 		got := client(t, func(w http.ResponseWriter, r *http.Request) {
 			user, key, _ := r.BasicAuth()
-			if r.Method != "POST" || r.URL.String() != "/api/v1/namespaces/_/actions/p/a%20b?blocking=true" || user != "user" || key != "secret-key" {
-				t.Errorf("%s: %s %s of %s", name, r.Method, r.URL, user)
-			}
+			check.Equal(t, r.Method, "POST", "%s", name)
+			check.Equal(t, r.URL.String(), "/api/v1/namespaces/_/actions/p/a%20b?blocking=true", "%s", name)
+			check.Equal(t, user, "user", "%s", name)
+			check.Equal(t, key, "secret-key", "%s", name)
 			w.WriteHeader(c.status)
 			_, _ = w.Write([]byte(c.body))
 		}).Invoke(t.Context(), "p/a b")
@@ -52,9 +52,7 @@ func TestAnswersAreDistinguished(t *testing.T) {
 				c.want.Detail = "activation " + c.want.ID
 			}
 		}
-		if got != c.want {
-			t.Errorf("%s: %+v, want %+v", name, got, c.want)
-		}
+		check.Equal(t, got, c.want, "%s", name)
 	}
 }
 
@@ -72,9 +70,8 @@ func TestALongRunIsFollowedByItsRecord(t *testing.T) {
 			_, _ = w.Write([]byte(`{"activationId":"a1","response":{"status":"success","success":true},"annotations":[{"key":"gpu","value":{"start":"cold"}}]}`))
 		}
 	})
-	if got := c.Invoke(t.Context(), "a"); got != (Answer{ID: "a1", Ran: true, Start: "cold"}) || asked.Load() != 2 {
-		t.Errorf("%+v after %d questions", got, asked.Load())
-	}
+	check.Equal(t, c.Invoke(t.Context(), "a"), Answer{ID: "a1", Ran: true, Start: "cold"})
+	check.Equal(t, asked.Load(), 2)
 }
 
 func TestBrokenConnections(t *testing.T) {
@@ -85,22 +82,16 @@ func TestBrokenConnections(t *testing.T) {
 	secure.Config.ErrorLog = nil
 	for host, want := range map[string]string{gone.URL: "connection refused", secure.URL: "certificate not trusted (--insecure takes it)"} {
 		c, err := NewClient(Access{APIHost: host, Auth: "user:secret-key", InFlight: 1})
-		if err != nil {
-			t.Fatal(err)
-		}
+		check.NoError(t, err)
 		got := c.Invoke(t.Context(), "a")
-		if got.Failure != want || got.Ran || strings.Contains(got.Detail, "secret") {
-			t.Errorf("%+v, want %s", got, want)
-		}
-		if err := c.Check(t.Context(), []string{"a"}); err == nil || !strings.Contains(err.Error(), want) {
-			t.Errorf("check: %v", err)
-		}
+		check.Equal(t, got.Failure, want)
+		check.That(t, !got.Ran, "%s", want)
+		check.Lacks(t, got.Detail, "secret")
+		check.ErrorContains(t, c.Check(t.Context(), []string{"a"}), want)
 		c.Close()
 	}
 	broken := client(t, func(http.ResponseWriter, *http.Request) { panic(http.ErrAbortHandler) })
-	if got := broken.Invoke(t.Context(), "a"); got.Failure != "connection broken" {
-		t.Errorf("%+v", got)
-	}
+	check.Equal(t, broken.Invoke(t.Context(), "a").Failure, "connection broken")
 }
 
 func TestWrongWords(t *testing.T) {
@@ -109,17 +100,17 @@ func TestWrongWords(t *testing.T) {
 		{APIHost: "http://x", Auth: "a"}, {APIHost: "http://x", Auth: "secret:"}, {APIHost: "http://x", Auth: "a:b", Parameters: []byte("[]")},
 		{APIHost: "http://x", Auth: "a:b", Parameters: []byte("null")},
 	} {
-		if _, err := NewClient(a); err == nil || strings.Contains(err.Error(), "secret") {
-			t.Errorf("%+v: %v", a, err)
-		}
+		_, err := NewClient(a)
+		check.That(check.Must(t), err != nil, "%+v", a)
+		check.Lacks(t, err.Error(), "secret")
 	}
 	for name, want := range map[string]string{
 		"a": "_/actions/a", "p/a": "_/actions/p/a", "/ns/a": "ns/actions/a", "/ns/p/a": "ns/actions/p/a", "/_/a": "_/actions/a",
 		"": "", "/a": "", "p/q/a": "", "/ns/p/q/a": "", "a/": "", "../a": "",
 	} {
-		if got, err := path(name); got != want || (err == nil) != (want != "") {
-			t.Errorf("%q: %q, %v", name, got, err)
-		}
+		got, err := path(name)
+		check.Equal(t, got, want, "%q", name)
+		check.Equal(t, err != nil, want == "", "%q: %v", name, err)
 	}
 }
 
@@ -130,11 +121,11 @@ func FuzzAnswer(f *testing.F) {
 	f.Add([]byte(`{"activationId":1}`))
 	f.Fuzz(func(t *testing.T, body []byte) {
 		var a record
-		if json.Unmarshal(body, &a) == nil && a.Annotations.Start() == "" {
-			t.Error("a run without a start")
+		if json.Unmarshal(body, &a) == nil {
+			check.That(t, a.Annotations.Start() != "")
 		}
-		if text := errorText(body); len([]rune(text)) > 200 || strings.Contains(text, "\n") {
-			t.Errorf("%q", text)
-		}
+		text := errorText(body)
+		check.AtMost(t, len([]rune(text)), 200, "%q", text)
+		check.Lacks(t, text, "\n")
 	})
 }

@@ -3,12 +3,11 @@ package load_test
 import (
 	"context"
 	"log/slog"
-	"slices"
-	"strings"
 	"testing"
 	"time"
 
 	"github.com/gpuwhisk/gpuwhisk/activation/kafka"
+	"github.com/gpuwhisk/gpuwhisk/invoker/develop/check"
 	"github.com/gpuwhisk/gpuwhisk/invoker/develop/load"
 	"github.com/gpuwhisk/gpuwhisk/invoker/handover"
 )
@@ -39,20 +38,14 @@ func TestPastControllers(t *testing.T) {
 	create(t, info, "gpu", "def main(p):\n    return {'n': p['n']}\n", true)
 	create(t, info, "bad", "def main(p):\n    return {'error': 'no'}\n", false)
 	cluster, err := kafka.New(kafka.Options{Brokers: []string{info.Kafka}, ClientID: "test", Log: slog.New(slog.DiscardHandler)})
-	if err != nil {
-		t.Fatal(err)
-	}
-	if _, err := (handover.Invoker{Cluster: cluster, ID: 7}).Load(t.Context(), nil); err == nil || !strings.Contains(err.Error(), "no topic invoker7") {
-		t.Errorf("an invoker that never was: %v", err)
-	}
+	check.NoError(t, err)
+	_, err = handover.Invoker{Cluster: cluster, ID: 7}.Load(t.Context(), nil)
+	check.ErrorContains(t, err, "no topic invoker7", "an invoker that never was")
 	i := handover.Invoker{Cluster: cluster}
-	if _, err := i.Load(t.Context(), []byte("[1]")); err == nil || !strings.Contains(err.Error(), "JSON object") {
-		t.Errorf("parameters of another kind: %v", err)
-	}
+	_, err = i.Load(t.Context(), []byte("[1]"))
+	check.ErrorContains(t, err, "JSON object", "parameters of another kind")
 	l, err := i.Load(t.Context(), []byte(`{"n":1}`))
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.NoError(t, err)
 	const calls = 12 // four of each
 	actions := []string{"guest/cpu", "/guest/gpu", "guest/bad"}
 	r := load.Run(t.Context(), load.Options{Actions: actions, Duration: time.Minute, InFlight: 4, Wait: time.Minute, Arrivals: func(yield func(load.Arrival) bool) {
@@ -67,23 +60,16 @@ func TestPastControllers(t *testing.T) {
 	}
 	for _, c := range r.Calls {
 		failed, gpu := actions[c.Action] == "guest/bad", actions[c.Action] == "/guest/gpu"
-		if !c.Ran || (c.Failure != "") != failed || c.ID == "" || c.Latency <= 0 {
-			t.Errorf("%s: %+v", actions[c.Action], c)
-		}
-		if warm := map[bool][]string{true: {"gpu-warm", "host-warm", "busy-cold"}, false: {"warm"}}[gpu]; c.Start != "cold" && !slices.Contains(warm, c.Start) {
-			t.Errorf("%s started %s", actions[c.Action], c.Start)
-		}
+		check.That(t, c.Ran, "%s: %+v", actions[c.Action], c)
+		check.Equal(t, c.Failure != "", failed, "%s: %+v", actions[c.Action], c)
+		check.That(t, c.ID != "", "%s: %+v", actions[c.Action], c)
+		check.Greater(t, c.Latency, 0, "%s", actions[c.Action])
+		check.Includes(t, starts(gpu), c.Start, "%s", actions[c.Action])
 	}
-	if len(r.Calls) != calls {
-		t.Errorf("%d calls", len(r.Calls))
-	}
+	check.Equal(t, len(r.Calls), calls)
 	s, err := cluster.Describe(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.NoError(t, err)
 	for name := range s.Topics {
-		if strings.Contains(name, "load-") {
-			t.Errorf("topic %s was left", name)
-		}
+		check.Lacks(t, name, "load-", "a topic that was left")
 	}
 }

@@ -8,6 +8,8 @@ import (
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"github.com/gpuwhisk/gpuwhisk/invoker/develop/check"
 )
 
 // system is one whose calls take their time in a bubble's clock.
@@ -65,13 +67,12 @@ func TestTheLoadIsOpen(t *testing.T) {
 		r := Run(t.Context(), Options{Actions: []string{"a"}, Arrivals: every(time.Second, 10), Duration: time.Minute,
 			InFlight: 100, Wait: time.Minute, Progress: func(p Progress) { most = max(most, p.Sent-p.Answered) }}, takes(5500*time.Millisecond))
 		for _, c := range r.Calls {
-			if c.Late != 0 || c.Latency != 5500*time.Millisecond {
-				t.Errorf("%+v", c)
-			}
+			check.Equal(t, c.Late, 0, "%+v", c)
+			check.Equal(t, c.Latency, 5500*time.Millisecond, "%+v", c)
 		}
-		if len(r.Calls) != 10 || r.Took != 14500*time.Millisecond || most < 5 {
-			t.Errorf("%d calls in %v, %d under way", len(r.Calls), r.Took, most)
-		}
+		check.Equal(t, len(r.Calls), 10)
+		check.Equal(t, r.Took, 14500*time.Millisecond)
+		check.AtLeast(t, most, 5, "calls under way")
 	})
 }
 
@@ -81,14 +82,19 @@ func TestAWaitForASlotIsLatency(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		o := Options{Actions: []string{"a"}, Arrivals: every(time.Second, 8), Duration: 7500 * time.Millisecond, InFlight: 1, Wait: time.Minute}
 		r := Run(t.Context(), o, takes(2*time.Second))
-		if got := fmt.Sprint(latencies(r)); got != "[2s 3s 4s 5s]" || len(r.Calls) != 8 {
-			t.Errorf("latencies %s of %d calls", got, len(r.Calls))
-		}
+		check.Equal(t, fmt.Sprint(latencies(r)), "[2s 3s 4s 5s]")
+		check.Equal(t, len(r.Calls), 8)
 		s := Summarise(r, o.Actions)
-		if s.Sent != 4 || s.Unsent != 4 || s.All.Calls != 8 || s.Failed != 4 || s.Late != 3 || s.Latest != 3000 ||
-			s.All.P50 != 3000 || s.All.Max != 5000 || s.Throughput != 0.5 || s.Failures[0] != (Failure{failureUnsent, 4, ""}) {
-			t.Errorf("%+v", s)
-		}
+		check.Equal(t, s.Sent, 4)
+		check.Equal(t, s.Unsent, 4)
+		check.Equal(t, s.All.Calls, 8)
+		check.Equal(t, s.Failed, 4)
+		check.Equal(t, s.Late, 3)
+		check.Equal(t, s.Latest, 3000)
+		check.Equal(t, s.All.P50, 3000)
+		check.Equal(t, s.All.Max, 5000)
+		check.Equal(t, s.Throughput, 0.5)
+		check.Equal(t, s.Failures[0], Failure{failureUnsent, 4, ""})
 	})
 }
 
@@ -96,9 +102,8 @@ func TestNothingIsSentAfterTheDuration(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := Run(t.Context(), Options{Actions: []string{"a"}, Arrivals: every(time.Second, 100), Duration: 3 * time.Second,
 			InFlight: 10, Wait: time.Minute}, takes(time.Millisecond))
-		if len(r.Calls) != 4 || len(sent(r)) != 4 {
-			t.Errorf("%d calls, %d of them sent", len(r.Calls), len(sent(r)))
-		}
+		check.Equal(t, len(r.Calls), 4)
+		check.Equal(t, len(sent(r)), 4)
 	})
 }
 
@@ -109,9 +114,12 @@ func TestInterruptedGivesWhatThereIs(t *testing.T) {
 		r := Run(ctx, Options{Actions: []string{"a"}, Arrivals: every(time.Second, 1000), Duration: time.Hour,
 			InFlight: 10, Wait: time.Minute}, takes(2*time.Second))
 		s := Summarise(r, []string{"a"})
-		if !s.Interrupted || s.Sent != 5 || s.Ran != 3 || s.Failures[0].Kind != failureInterrupted || s.Failures[0].Count != 2 || r.Took != 4500*time.Millisecond {
-			t.Errorf("%+v after %v", s, r.Took)
-		}
+		check.That(t, s.Interrupted)
+		check.Equal(t, s.Sent, 5)
+		check.Equal(t, s.Ran, 3)
+		check.Equal(t, s.Failures[0].Kind, failureInterrupted)
+		check.Equal(t, s.Failures[0].Count, 2)
+		check.Equal(t, r.Took, 4500*time.Millisecond)
 	})
 }
 
@@ -119,9 +127,9 @@ func TestOneAnswerIsWaitedForSoLong(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := Run(t.Context(), Options{Actions: []string{"a"}, Arrivals: every(time.Second, 1), Duration: time.Minute,
 			InFlight: 1, Wait: 10 * time.Second}, takes(time.Hour))
-		if r.Took != 10*time.Second || r.Calls[0].Failure != failureSlow || r.Calls[0].Ran {
-			t.Errorf("%+v after %v", r.Calls, r.Took)
-		}
+		check.Equal(t, r.Took, 10*time.Second)
+		check.Equal(t, r.Calls[0].Failure, failureSlow)
+		check.That(t, !r.Calls[0].Ran)
 	})
 }
 
@@ -148,12 +156,11 @@ func TestStartsAreFetchedUntilNoneComes(t *testing.T) {
 		for _, c := range r.Calls {
 			got = append(got, c.Start)
 		}
-		if fmt.Sprint(got) != "[gpu-warm warm unknown ]" || asked["known"] != 0 || asked["soon"] != 4 {
-			t.Errorf("%v, asked %v", got, asked)
-		}
-		if took := time.Since(begin); took < 10*time.Second || took > 12*time.Second {
-			t.Errorf("gave up after %v", took)
-		}
+		check.EqualSlices(t, got, []string{"gpu-warm", "warm", "unknown", ""})
+		check.Equal(t, asked["known"], 0)
+		check.Equal(t, asked["soon"], 4)
+		check.AtLeast(t, time.Since(begin), 10*time.Second, "gave up")
+		check.AtMost(t, time.Since(begin), 12*time.Second, "gave up")
 	})
 }
 
@@ -161,38 +168,23 @@ func TestMix(t *testing.T) {
 	m := Mix{Actions: 4, Rate: 50, Zipf: 1, Count: 100_000, Seed: 7}
 	counts, last := make([]float64, 4), time.Duration(0)
 	for a := range m.Arrivals() {
-		if a.At < last {
-			t.Fatal("not in order of time")
-		}
+		check.AtLeast(check.Must(t), a.At, last, "in order of time")
 		last = a.At
 		counts[a.Action]++
 	}
-	if rate := 100_000 / last.Seconds(); rate < 49 || rate > 51 {
-		t.Errorf("%v calls a second, want 50", rate)
-	}
+	check.AtLeast(t, 100_000/last.Seconds(), 49, "calls a second")
+	check.AtMost(t, 100_000/last.Seconds(), 51, "calls a second")
 	for i, n := range counts {
-		if share, want := n/100_000, 12.0/25/float64(i+1); share < want*0.97 || share > want*1.03 {
-			t.Errorf("action %d has a share of %v, want %v", i, share, want)
-		}
+		want := 12.0 / 25 / float64(i+1)
+		check.AtLeast(t, n/100_000, want*0.97, "share of action %d", i)
+		check.AtMost(t, n/100_000, want*1.03, "share of action %d", i)
 	}
-	var one, other []Arrival
 	m.Count = 50
-	for a := range m.Arrivals() {
-		one = append(one, a)
-	}
-	for a := range m.Arrivals() {
-		other = append(other, a)
-	}
-	if len(one) != 50 {
-		t.Errorf("%d calls, want 50", len(one))
-	}
-	if !slices.Equal(one, other) {
-		t.Error("the same mix gave other calls")
-	}
+	one := slices.Collect(m.Arrivals())
+	check.Equal(t, len(one), 50)
+	check.EqualSlices(t, slices.Collect(m.Arrivals()), one, "the same mix")
 	for _, bad := range []Mix{{Rate: 0}, {Rate: -1}, {Rate: 1e9}, {Rate: 1, Zipf: -1}, {Rate: 1, Zipf: 99}} {
-		if bad.Validate() == nil {
-			t.Errorf("%+v was taken", bad)
-		}
+		check.That(t, bad.Validate() != nil, "%+v was taken", bad)
 	}
 }
 
@@ -202,16 +194,14 @@ func TestPercentilesAreExact(t *testing.T) {
 		g.add(Call{Latency: time.Duration(i) * time.Millisecond, Answer: Answer{Ran: true}})
 	}
 	g.settle()
-	if p := percentile([]time.Duration{1, 2}, 99); p != 2 {
-		t.Errorf("p99 of two values is the %d., want the 2.", p)
-	}
+	check.Equal(t, g.P50, 100)
+	check.Equal(t, g.P95, 190)
+	check.Equal(t, g.P99, 198)
+	check.Equal(t, g.Max, 200)
+	check.Equal(t, percentile([]time.Duration{1, 2}, 99), 2)
 	empty := Group{}
-	if empty.settle(); empty.P50 != 0 {
-		t.Errorf("p50 of no values is %v, want 0", empty.P50)
-	}
-	if g.P50 != 100 || g.P95 != 190 || g.P99 != 198 || g.Max != 200 {
-		t.Errorf("%v %v %v %v", g.P50, g.P95, g.P99, g.Max)
-	}
+	empty.settle()
+	check.Equal(t, empty.P50, 0)
 }
 
 // What a person reads fits into 80 columns, whatever the names.
@@ -226,22 +216,14 @@ func TestPrintedWithin80Columns(t *testing.T) {
 	s := Summarise(r, []string{name, "other"})
 	s.APIHost, s.Load = "http://"+strings.Repeat("h", 100), strings.Repeat("w ", 99)
 	var b strings.Builder
-	if err := s.Print(&b); err != nil {
-		t.Fatal(err)
-	}
+	check.NoError(t, s.Print(&b))
 	for line := range strings.SplitSeq(b.String(), "\n") {
-		if n := len([]rune(line)); n > 80 {
-			t.Errorf("%d columns: %s", n, line)
-		}
+		check.AtMost(t, len([]rune(line)), 80, "%s", line)
 	}
 	for _, want := range []string{"gpu-warm", "/a-long-names..ééé", "other", "FAILURE", "first: detail", "1 calls were sent late", "3 calls were not sent"} {
-		if !strings.Contains(b.String(), want) {
-			t.Errorf("no %q in\n%s", want, b.String())
-		}
+		check.Contains(t, b.String(), want)
 	}
 	for ms, want := range map[float64]string{0: "0.00 ms", 9.994: "9.99 ms", 9.999: "10.0 ms", 99.99: "100 ms", 999.4: "999 ms", 999.9: "1.00 s", 9999: "10.0 s", 99960: "100 s"} {
-		if got := short(ms); got != want {
-			t.Errorf("%v ms is written %q, want %q", ms, got, want)
-		}
+		check.Equal(t, short(ms), want, "%v ms", ms)
 	}
 }

@@ -8,6 +8,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/gpuwhisk/gpuwhisk/invoker/develop/check"
 	"github.com/gpuwhisk/gpuwhisk/invoker/develop/harness"
 	"github.com/gpuwhisk/gpuwhisk/invoker/develop/load"
 	"github.com/gpuwhisk/gpuwhisk/invoker/develop/peertest"
@@ -29,23 +30,23 @@ func create(t *testing.T, info standalone.Info, name, code string, gpu bool) {
 		"exec":        map[string]any{"kind": "python:3", "code": code},
 		"annotations": []any{map[string]any{"key": "gpu", "value": gpu}},
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.NoError(t, err)
 	req, err := http.NewRequestWithContext(t.Context(), "PUT", info.APIHost+"/api/v1/namespaces/_/actions/"+name, strings.NewReader(string(body)))
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.NoError(t, err)
 	req.SetBasicAuth(info.Guest().UUID, info.Guest().Key)
 	req.Header.Set("Content-Type", "application/json")
 	res, err := http.DefaultClient.Do(req)
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.NoError(t, err)
 	res.Body.Close()
-	if res.StatusCode != 200 {
-		t.Fatalf("create %s: %s", name, res.Status)
+	check.Equal(check.Must(t), res.StatusCode, 200, "create %s", name)
+}
+
+// starts are the ways in which runs can start.
+func starts(gpu bool) []string {
+	if gpu {
+		return []string{"cold", "gpu-warm", "host-warm", "busy-cold"}
 	}
+	return []string{"cold", "warm"}
 }
 
 // A load on a real installation: every call has one outcome, its record has
@@ -56,17 +57,11 @@ func TestAgainstStandalone(t *testing.T) {
 	create(t, info, "gpu", "def main(p):\n    return {'n': p['n']}\n", true)
 	create(t, info, "bad", "def main(p):\n    return {'error': 'no'}\n", false)
 	c, err := load.NewClient(load.Access{APIHost: info.APIHost, Auth: info.Guest().AuthKey(), InFlight: 4, Parameters: []byte(`{"n":1}`)})
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.NoError(t, err)
 	t.Cleanup(c.Close)
-	if err := c.Check(t.Context(), []string{"cpu", "none"}); err == nil || !strings.Contains(err.Error(), "action none: The requested resource does not exist.") {
-		t.Errorf("a check of an action that is not there: %v", err)
-	}
+	check.ErrorContains(t, c.Check(t.Context(), []string{"cpu", "none"}), "action none: The requested resource does not exist.")
 	actions := []string{"/_/cpu", "gpu", "bad"}
-	if err := c.Check(t.Context(), actions); err != nil {
-		t.Fatal(err)
-	}
+	check.NoError(t, c.Check(t.Context(), actions))
 	const calls = 12 // four of each
 	o := load.Options{Actions: actions, Duration: time.Minute, InFlight: 4, Wait: time.Minute, Arrivals: func(yield func(load.Arrival) bool) {
 		for i := range calls {
@@ -79,46 +74,30 @@ func TestAgainstStandalone(t *testing.T) {
 	load.Starts(t.Context(), r, c, time.Minute, nil)
 	s := load.Summarise(r, actions)
 	text, _ := json.Marshal(s)
-	if s.Sent != calls || s.Ran != calls || s.Failed != 4 || s.Unsent != 0 || s.Interrupted {
-		t.Fatalf("%s", text)
-	}
+	check.Equal(t, s.Sent, calls, "%s", text)
+	check.Equal(t, s.Ran, calls, "%s", text)
+	check.Equal(t, s.Failed, 4, "%s", text)
+	check.Equal(t, s.Unsent, 0, "%s", text)
+	check.That(t, !s.Interrupted, "%s", text)
 	var failed []string
 	for _, g := range s.Actions {
 		failed = append(failed, fmt.Sprintf("%s %d of %d", g.Name, g.Failed, g.Calls))
 	}
-	if got := strings.Join(failed, ", "); got != "/_/cpu 0 of 4, bad 4 of 4, gpu 0 of 4" {
-		t.Errorf("failed: %s", got)
-	}
-	if len(s.Failures) != 1 || s.Failures[0].Kind != "application error" || s.Failures[0].Count != 4 || !strings.HasPrefix(s.Failures[0].Example, "activation ") {
-		t.Errorf("%s", text)
-	}
+	check.Equal(t, strings.Join(failed, ", "), "/_/cpu 0 of 4, bad 4 of 4, gpu 0 of 4")
+	check.Equal(check.Must(t), len(s.Failures), 1, "%s", text)
+	check.Equal(t, s.Failures[0].Kind, "application error")
+	check.Equal(t, s.Failures[0].Count, 4)
+	check.That(t, strings.HasPrefix(s.Failures[0].Example, "activation "), "%s", text)
 	for _, call := range r.Calls {
-		if call.ID == "" || call.Latency <= 0 {
-			t.Errorf("%+v", call)
-		}
-		switch isGPU := actions[call.Action] == "gpu"; call.Start {
-		case "warm":
-			if isGPU {
-				t.Errorf("a GPU run that is reported only as %+v", call)
-			}
-		case "gpu-warm", "host-warm", "busy-cold":
-			if !isGPU {
-				t.Errorf("a CPU run that was %+v", call)
-			}
-		case "cold":
-		default:
-			t.Errorf("%+v", call)
-		}
+		check.That(t, call.ID != "", "%+v", call)
+		check.Greater(t, call.Latency, 0, "%+v", call)
+		check.Includes(t, starts(actions[call.Action] == "gpu"), call.Start, "%+v", call)
 	}
 	wrong, err := load.NewClient(load.Access{APIHost: info.APIHost, Auth: "nobody:wrong", InFlight: 1})
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.NoError(t, err)
 	t.Cleanup(wrong.Close)
-	if err := wrong.Check(t.Context(), actions); err == nil || !strings.Contains(err.Error(), "--auth is refused") {
-		t.Errorf("a wrong key: %v", err)
-	}
-	if a := wrong.Invoke(t.Context(), "gpu"); a.Failure != "401 Unauthorized" || a.Ran {
-		t.Errorf("a wrong key: %+v", a)
-	}
+	check.ErrorContains(t, wrong.Check(t.Context(), actions), "--auth is refused")
+	a := wrong.Invoke(t.Context(), "gpu")
+	check.Equal(t, a.Failure, "401 Unauthorized")
+	check.That(t, !a.Ran, "%+v", a)
 }
