@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"context"
 	"encoding/base64"
-	"errors"
 	"os"
 	"path/filepath"
 	"regexp"
@@ -17,6 +16,7 @@ import (
 	"github.com/gpuwhisk/gpuwhisk/activation"
 	"github.com/gpuwhisk/gpuwhisk/gpu/shimctl/shimtest"
 	"github.com/gpuwhisk/gpuwhisk/invoker/config"
+	"github.com/gpuwhisk/gpuwhisk/invoker/develop/check"
 	"github.com/gpuwhisk/gpuwhisk/invoker/develop/harness"
 	"github.com/gpuwhisk/gpuwhisk/invoker/develop/load"
 	"github.com/gpuwhisk/gpuwhisk/invoker/develop/peertest"
@@ -30,9 +30,7 @@ func played(t *testing.T, m Machine, memory activation.Size, policies, pick []st
 	// Not all of them: starting their interpreters takes longer than the rest.
 	functions = slices.DeleteFunc(functions, func(f Function) bool { return !slices.Contains(pick, f.Name) })
 	temp, err := os.MkdirTemp("", "demo") // for sockets: t.TempDir has the test's name in it
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.NoError(t, err)
 	t.Cleanup(func() { _ = os.RemoveAll(temp) })
 	t.Setenv("TMPDIR", temp)
 	var out bytes.Buffer
@@ -47,18 +45,20 @@ func played(t *testing.T, m Machine, memory activation.Size, policies, pick []st
 	if err != nil {
 		t.Fatalf("%v\n%s", err, &out)
 	}
-	if strings.Contains(out.String(), "\x1b") {
-		t.Error("a pipe got terminal codes")
-	}
-	if left, _ := filepath.Glob(filepath.Join(temp, "*")); len(left) > 0 {
-		t.Errorf("left behind: %v", left)
-	}
+	check.Lacks(t, out.String(), "\x1b", "a pipe")
+	leftBehind(t, temp)
 	for line := range strings.Lines(out.String()) {
-		if n := utf8.RuneCountInString(strings.TrimSuffix(line, "\n")); n > 80 {
-			t.Errorf("%d columns: %s", n, line)
-		}
+		check.AtMost(t, utf8.RuneCountInString(strings.TrimSuffix(line, "\n")), 80, "%s", line)
 	}
 	return out.String()
+}
+
+// leftBehind fails if there is something left in a directory.
+func leftBehind(t *testing.T, dir string) {
+	t.Helper()
+	left, err := os.ReadDir(dir)
+	check.NoError(t, err)
+	check.Equal(t, len(left), 0, "%v", left)
 }
 
 // pauser ends the demo when a text has been printed.
@@ -90,15 +90,10 @@ func TestKept(t *testing.T) {
 		Standalone: standalone.Options{Runtime: "process", GPUs: 1, GPUMemory: activation.GB, Invoker: r.Start, Admin: r.Addr, Version: "test"},
 		Functions:  functions[:1], Policies: []string{"fcfs"}, Keep: true, Load: time.Second, Seed: 7, Out: out,
 	})
-	if err != nil || ctx.Err() == nil {
-		t.Errorf("%v; ended by its context: %t\n%s", err, ctx.Err() != nil, &out.out)
-	}
-	if strings.Contains(out.out.String(), "instead of") {
-		t.Errorf("one policy is compared with another:\n%s", &out.out)
-	}
-	if left, _ := filepath.Glob(filepath.Join(temp, "*")); len(left) > 0 {
-		t.Errorf("left behind: %v", left)
-	}
+	check.NoError(t, err, "%s", &out.out)
+	check.That(t, ctx.Err() != nil, "ended by its context:\n%s", &out.out)
+	check.Lacks(t, out.out.String(), "instead of", "one policy is compared with another")
+	leftBehind(t, temp)
 }
 
 // A demo that is ended half way returns ErrInterrupted alone and leaves nothing
@@ -116,12 +111,9 @@ func TestInterrupted(t *testing.T) {
 		Standalone: standalone.Options{Runtime: "process", GPUs: 1, GPUMemory: activation.GB, Invoker: r.Start, Version: "test"},
 		Functions:  functions[:1], Policies: []string{"fcfs", "mqfq"}, Load: time.Hour, Seed: 7, Out: out,
 	})
-	if !errors.Is(err, ErrInterrupted) || err.Error() != ErrInterrupted.Error() {
-		t.Errorf("got %v, want %v", err, ErrInterrupted)
-	}
-	if left, _ := filepath.Glob(filepath.Join(temp, "*")); len(left) > 0 {
-		t.Errorf("left behind: %v", left)
-	}
+	check.ErrorIs(check.Must(t), err, ErrInterrupted)
+	check.Equal(t, err.Error(), ErrInterrupted.Error())
+	leftBehind(t, temp)
 }
 
 func TestTheWholeDemoInShort(t *testing.T) {
@@ -131,16 +123,10 @@ func TestTheWholeDemoInShort(t *testing.T) {
 	}
 	out := played(t, m, m.DeviceMemory(), []string{"fcfs", config.Default().GPU.Policy}, []string{"hello", "roberta", "isoneural"})
 	for _, want := range []string{"simulated", "isoneural", `"gpuTime"`, "with sticky-plus instead of fcfs"} {
-		if !strings.Contains(strings.Join(strings.Fields(out), " "), want) {
-			t.Errorf("the output lacks %q:\n%s", want, out)
-		}
+		check.Contains(t, strings.Join(strings.Fields(out), " "), want)
 	}
-	if n := strings.Count(out, ": each once"); n != 2 {
-		t.Errorf("%d of two rounds were found whole:\n%s", n, out)
-	}
-	if strings.Contains(out, "moved out") {
-		t.Errorf("memory moved that is not there:\n%s", out)
-	}
+	check.Equal(t, strings.Count(out, ": each once"), 2, "%s", out)
+	check.Lacks(t, out, "moved out", "memory that is not there")
 }
 
 // Two functions whose memory does not fit the device together swap when they
@@ -151,21 +137,14 @@ func TestTheWholeDemoUnderTheShim(t *testing.T) {
 	m := Here()
 	library, driver := shim(t, m)
 	program, err := os.ReadFile(filepath.Join(filepath.Dir(library), "gpufunc"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.NoError(t, err)
 	m.Driver, m.Program = true, base64.StdEncoding.EncodeToString(program)
 	out := played(t, m, 34*activation.MB, []string{"fcfs"}, []string{"roberta", "isoneural", "ffmpeg"},
 		"CONFIG_whisk_gpu_shim_library="+library, "CONFIG_whisk_gpu_fakeDriver="+driver, "CONFIG_whisk_gpu_tokens=1")
-	if !strings.Contains(out, ": each once") || !strings.Contains(out, "real shim moves memory on a fake driver") {
-		t.Errorf("output:\n%s", out)
-	}
-	if !regexp.MustCompile(`(?m)^errors +0$`).MatchString(out) {
-		t.Errorf("errors:\n%s", out)
-	}
-	if !regexp.MustCompile(`(?m)^moved out/in +\d+ / [1-9]\d* MB$`).MatchString(out) {
-		t.Errorf("nothing came back from the host:\n%s", out)
-	}
+	check.Contains(t, out, ": each once")
+	check.Contains(t, out, "real shim moves memory on a fake driver")
+	check.That(t, regexp.MustCompile(`(?m)^errors +0$`).MatchString(out), "%s", out)
+	check.That(t, regexp.MustCompile(`(?m)^moved out/in +\d+ / [1-9]\d* MB$`).MatchString(out), "nothing came back from the host:\n%s", out)
 }
 
 // shim gives the shim's library and the fake driver's directory.
@@ -179,9 +158,7 @@ func shim(t *testing.T, m Machine) (library, driver string) {
 }
 
 func TestWithoutInterpreters(t *testing.T) {
-	if err := Run(t.Context(), Options{}); err == nil || !strings.Contains(err.Error(), "python3") {
-		t.Errorf("got %v, want what to install", err)
-	}
+	check.ErrorContains(t, Run(t.Context(), Options{}), "python3", "what to install")
 }
 
 func TestCatalogueFollowsTheMachine(t *testing.T) {
@@ -203,37 +180,26 @@ func TestCatalogueFollowsTheMachine(t *testing.T) {
 			}
 		}
 		slices.Sort(kinds)
-		if got := strings.Join(slices.Compact(kinds), " "); got != c.kinds {
-			t.Errorf("python %t, node %t: %q, want %q", c.python, c.node, got, c.kinds)
-		}
-		if c.kinds != "" && gpus != 6 {
-			t.Errorf("%d GPU functions, want the six", gpus)
+		check.Equal(t, strings.Join(slices.Compact(kinds), " "), c.kinds, "python %t, node %t", c.python, c.node)
+		if c.kinds != "" {
+			check.Equal(t, gpus, 6, "python %t, node %t", c.python, c.node)
 		}
 	}
 }
 
 func TestFunctionsSleepTheScaledTimes(t *testing.T) {
 	f := measured{"imagenet", 2253, 11286, 4096, 3}.on(Machine{Python: true})
-	if want := `WARM, LOAD, NAME = 0.11265, 0.45165, "imagenet"`; !strings.HasPrefix(f.Code, want) {
-		t.Errorf("code does not begin with %s:\n%s", want, f.Code)
-	}
+	check.That(t, strings.HasPrefix(f.Code, `WARM, LOAD, NAME = 0.11265, 0.45165, "imagenet"`), "%s", f.Code)
 }
 
 func TestArrivalsAreDrawnFromTheSeed(t *testing.T) {
 	functions := []Function{{Rate: 50}, {Rate: 5}}
-	a, b := arrivals(functions, 20*time.Second, 1), arrivals(functions, 20*time.Second, 1)
-	if !slices.Equal(a, b) {
-		t.Error("the same seed drew other arrivals")
-	}
-	if slices.Equal(a, arrivals(functions, 20*time.Second, 2)) {
-		t.Error("another seed drew the same arrivals")
-	}
-	if !slices.IsSortedFunc(a, func(x, y load.Arrival) int { return int(x.At - y.At) }) {
-		t.Error("arrivals are not in order")
-	}
-	if n := len(a); n < 900 || n > 1300 {
-		t.Errorf("%d arrivals in 20 s at 55/s", n)
-	}
+	a := arrivals(functions, 20*time.Second, 1)
+	check.EqualSlices(t, arrivals(functions, 20*time.Second, 1), a)
+	check.That(t, !slices.Equal(a, arrivals(functions, 20*time.Second, 2)), "another seed drew the same arrivals")
+	check.That(t, slices.IsSortedFunc(a, func(x, y load.Arrival) int { return int(x.At - y.At) }))
+	check.AtLeast(t, len(a), 900, "in 20 s at 55/s")
+	check.AtMost(t, len(a), 1300, "in 20 s at 55/s")
 }
 
 func TestCallsAcksAndRecordsAreCompared(t *testing.T) {
@@ -259,12 +225,12 @@ func TestCallsAcksAndRecordsAreCompared(t *testing.T) {
 			}
 			var out bytes.Buffer
 			err := printer{w: &out}.check(c.calls, strings.Split(c.acks, ""), records)
-			if c.want == "" && err != nil || c.want != "" && !errors.Is(err, ErrMismatch) {
-				t.Errorf("got %v", err)
+			if c.want == "" {
+				check.NoError(t, err)
+			} else {
+				check.ErrorIs(t, err, ErrMismatch)
 			}
-			if !strings.Contains(out.String(), c.want) {
-				t.Errorf("no %q in\n%s", c.want, &out)
-			}
+			check.Contains(t, out.String(), c.want)
 		})
 	}
 }

@@ -13,6 +13,7 @@ import (
 	"github.com/apache/openwhisk-client-go/whisk"
 
 	"github.com/gpuwhisk/gpuwhisk/examples"
+	"github.com/gpuwhisk/gpuwhisk/invoker/develop/check"
 	"github.com/gpuwhisk/gpuwhisk/invoker/develop/harness"
 	"github.com/gpuwhisk/gpuwhisk/invoker/develop/peertest"
 	"github.com/gpuwhisk/gpuwhisk/invoker/develop/standalone"
@@ -66,9 +67,7 @@ func exampleFile(name string) func(t *testing.T) string {
 	return func(t *testing.T) string {
 		t.Helper()
 		code, err := os.ReadFile(filepath.Join("..", "..", "..", "examples", name))
-		if err != nil {
-			t.Fatal(err)
-		}
+		check.NoError(t, err)
 		return string(code)
 	}
 }
@@ -87,9 +86,7 @@ func compiled(name string) func(t *testing.T) string {
 			t.Fatalf("%v\n%s", err, out)
 		}
 		code, err := os.ReadFile(to)
-		if err != nil {
-			t.Fatal(err)
-		}
+		check.NoError(t, err)
 		return base64.StdEncoding.EncodeToString(code)
 	}
 }
@@ -98,22 +95,14 @@ func compiled(name string) func(t *testing.T) string {
 // TestExamples sends, and shows that answer.
 func TestReadmeShowsWhatInferAnswers(t *testing.T) {
 	page, err := os.ReadFile(filepath.Join("..", "..", "..", "README.md"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.NoError(t, err)
 	call := all[0].calls[0]
 	line := fmt.Sprintf("wsk action invoke infer --result -p text %q\n", call.args["text"])
 	_, after, found := strings.Cut(string(page), line)
-	if !found {
-		t.Fatalf("README.md has no line %q", line)
-	}
+	check.That(check.Must(t), found, "README.md has no line %q", line)
 	var answer map[string]any
-	if err := json.NewDecoder(strings.NewReader(after)).Decode(&answer); err != nil {
-		t.Fatalf("what follows that line: %v", err)
-	}
-	if got := fmt.Sprint(answer); got != call.want[0] {
-		t.Errorf("README.md shows %s, infer answers %s", got, call.want[0])
-	}
+	check.NoError(t, json.NewDecoder(strings.NewReader(after)).Decode(&answer), "what follows that line")
+	check.Equal(t, fmt.Sprint(answer), call.want[0], "README.md")
 }
 
 // TestExamples: each function of examples/ is deployed and called through a
@@ -124,9 +113,7 @@ func TestExamples(t *testing.T) {
 	library, driver := shim(t, Here())
 	s, _ := harness.Standalone(t, standalone.Options{GPUs: 1, FakeDriver: driver, Shim: library, Memory: "8192m", MemoryMax: 1 << 30})
 	client, err := dial(s)
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.NoError(t, err)
 	for _, e := range all {
 		t.Run(e.name, func(t *testing.T) {
 			if e.needs != "" {
@@ -141,16 +128,13 @@ func TestExamples(t *testing.T) {
 				*a.Exec.Binary = true
 			}
 			a.Annotations = whisk.KeyValueArr{{Key: "gpu", Value: yes}}
-			if _, _, err := client.Actions.Insert(a, true); err != nil {
-				t.Fatal(err)
-			}
+			_, _, err := client.Actions.Insert(a, true)
+			check.NoError(t, err)
 			for _, c := range e.calls {
 				answer, _, err := client.Actions.Invoke(e.name, c.args, true, true)
 				got := fmt.Sprint(answer)
 				for _, want := range c.want {
-					if !strings.Contains(got, want) {
-						t.Errorf("%v: %s, %v; want %s", c.args, got, err, want)
-					}
+					check.Contains(t, got, want, "%v: %v", c.args, err)
 				}
 			}
 		})

@@ -4,11 +4,10 @@ import (
 	"bytes"
 	"fmt"
 	"os"
-	"path/filepath"
 	"regexp"
-	"strings"
 	"testing"
 
+	"github.com/gpuwhisk/gpuwhisk/invoker/develop/check"
 	"github.com/gpuwhisk/gpuwhisk/invoker/develop/harness"
 	"github.com/gpuwhisk/gpuwhisk/invoker/develop/peertest"
 	"github.com/gpuwhisk/gpuwhisk/invoker/develop/standalone"
@@ -43,9 +42,7 @@ func showsMemory(t *testing.T, s standalone.Options) {
 	o := Options{
 		Standalone: s, Machine: m, Memory: true, Out: &out,
 	}
-	if err := showMemory(t.Context(), o, printer{w: &out}); err != nil {
-		t.Fatalf("%v\n%s", err, &out)
-	}
+	check.NoError(t, showMemory(t.Context(), o, printer{w: &out}), "%s", &out)
 	text := out.String()
 	for _, want := range []string{
 		`the first call loads it +small +cold +0 +0  new\n`,
@@ -58,14 +55,8 @@ func showsMemory(t *testing.T, s standalone.Options) {
 		`\n +small +busy-cold +new\n`,
 		`came in before its turn`,
 	} {
-		if !regexp.MustCompile(want).MatchString(text) {
-			t.Errorf("the output lacks %q:\n%s", want, text)
-		}
+		check.That(t, regexp.MustCompile(want).MatchString(text), "the output lacks %q:\n%s", want, text)
 	}
-	if strings.Contains(text, "LOST") {
-		t.Error("memory was lost")
-	}
-	if left, _ := filepath.Glob(filepath.Join(temp, "*")); len(left) > 0 {
-		t.Errorf("left behind: %v", left)
-	}
+	check.Lacks(t, text, "LOST")
+	leftBehind(t, temp)
 }

@@ -8,6 +8,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/gpuwhisk/gpuwhisk/invoker/develop/check"
 	"github.com/gpuwhisk/gpuwhisk/invoker/develop/load"
 )
 
@@ -36,21 +37,22 @@ func columns(functions []Function, rounds []round) (all []column) {
 func TestSummaryCountsFromCalls(t *testing.T) {
 	functions, rounds := compared()
 	c := summarise(functions, rounds[0])
-	if cpu := c.figures[0]; cpu.All.Calls != 1 || cpu.All.Mean != 1000 || cpu.started("cold")+cpu.started("host-warm")+cpu.started("gpu-warm") != 0 || cpu.slowdown != 0 {
-		t.Errorf("CPU action: %+v", cpu)
-	}
-	if one := c.figures[1]; one.All.Calls != 2 || one.Failed != 1 || one.All.Mean != 600 || one.slowdown != 60 {
-		t.Errorf("GPU function: %+v", one)
-	}
-	if one := c.figures[1]; one.started("cold") != 1 || one.started("host-warm") != 1 {
-		t.Errorf("starts of the GPU function: %v", one.Starts)
-	}
-	if c.gpus().All.Calls != 3 || c.gpus().All.Mean != 600 || c.gpus().started("cold") != 2 || c.gpus().slowdown != 60 {
-		t.Errorf("all GPU functions: %+v", c.gpus())
-	}
-	if got, want := fairness(c.figures[:3]), 66.0*66/(2*(3600+36)); math.Abs(got-want) > 1e-9 {
-		t.Errorf("fairness %g, want %g", got, want)
-	}
+	cpu, one, gpus := c.figures[0], c.figures[1], c.gpus()
+	check.Equal(t, cpu.All.Calls, 1)
+	check.Equal(t, cpu.All.Mean, 1000)
+	check.Equal(t, cpu.started("cold")+cpu.started("host-warm")+cpu.started("gpu-warm"), 0)
+	check.Equal(t, cpu.slowdown, 0)
+	check.Equal(t, one.All.Calls, 2)
+	check.Equal(t, one.Failed, 1)
+	check.Equal(t, one.All.Mean, 600)
+	check.Equal(t, one.slowdown, 60)
+	check.Equal(t, one.started("cold"), 1)
+	check.Equal(t, one.started("host-warm"), 1)
+	check.Equal(t, gpus.All.Calls, 3)
+	check.Equal(t, gpus.All.Mean, 600)
+	check.Equal(t, gpus.started("cold"), 2)
+	check.Equal(t, gpus.slowdown, 60)
+	check.AtMost(t, math.Abs(fairness(c.figures[:3])-66.0*66/(2*(3600+36))), 1e-9)
 }
 
 func TestChange(t *testing.T) {
@@ -59,9 +61,7 @@ func TestChange(t *testing.T) {
 		want     string
 	}{{0, 0, "the same"}, {5, 0, "down to nothing"}, {0, 5, "up from nothing"}, {100, 104, "about the same"}, {104, 100, "about the same"},
 		{10, 5, "2.0 times fewer"}, {5, 10, "2.0 times more"}} {
-		if got := change(c.from, c.to, "fewer", "more"); got != c.want {
-			t.Errorf("from %g to %g: %q, want %q", c.from, c.to, got, c.want)
-		}
+		check.Equal(t, change(c.from, c.to, "fewer", "more"), c.want, "from %g to %g", c.from, c.to)
 	}
 }
 
@@ -74,9 +74,7 @@ func TestJainsIndex(t *testing.T) {
 		for _, slowdown := range c.of {
 			functions = append(functions, figures{slowdown: slowdown})
 		}
-		if got := fairness(functions); got != c.want {
-			t.Errorf("%v: %g, want %g", c.of, got, c.want)
-		}
+		check.Equal(t, fairness(functions), c.want, "%v", c.of)
 	}
 }
 
@@ -93,9 +91,7 @@ func TestTablesAreSideBySide(t *testing.T) {
 		`(?m)^moved out/in +4 / 3 MB +2 / 1 MB$`,
 		`(?m)^errors +1 +1$`,
 	} {
-		if !regexp.MustCompile(want).MatchString(out.String()) {
-			t.Errorf("no %s in\n%s", want, &out)
-		}
+		check.That(t, regexp.MustCompile(want).MatchString(out.String()), "no %s in\n%s", want, &out)
 	}
 }
 
@@ -114,9 +110,7 @@ func TestClosingSentence(t *testing.T) {
 		all := columns(functions, c.rounds)
 		got := strings.Join(strings.Fields(closing(all[0], all[1])), " ")
 		for _, want := range c.want {
-			if !strings.Contains(got, want) {
-				t.Errorf("no %q in %q", want, got)
-			}
+			check.Contains(t, got, want)
 		}
 	}
 }
@@ -130,8 +124,6 @@ func TestClosingSentenceFitsATerminal(t *testing.T) {
 		worst.All.Mean, worst.slowdown = n, n
 	}
 	for line := range strings.Lines(closing(all[0], all[1])) {
-		if n := len(line); n > 80 {
-			t.Errorf("%d columns: %s", n, line)
-		}
+		check.AtMost(t, len(line), 80, "%s", line)
 	}
 }
