@@ -6,16 +6,17 @@ import (
 	"runtime"
 	"testing"
 	"time"
+
+	"github.com/gpuwhisk/gpuwhisk/invoker/develop/check"
 )
 
 func TestInterval(t *testing.T) {
 	low, high := Interval([]time.Duration{10, 20, 30}, []time.Duration{20, 40, 60})
-	if math.Abs(low-0.5) > 1e-9 || math.Abs(high-0.5) > 1e-9 {
-		t.Errorf("always half: %v to %v", low, high)
-	}
-	if low, high = Interval([]time.Duration{10, 40}, []time.Duration{20, 20}); low > 0.5 || high < 2 {
-		t.Errorf("half and twice: %v to %v", low, high)
-	}
+	check.AtMost(t, math.Abs(low-0.5), 1e-9, "always half")
+	check.AtMost(t, math.Abs(high-0.5), 1e-9, "always half")
+	low, high = Interval([]time.Duration{10, 40}, []time.Duration{20, 20})
+	check.AtMost(t, low, 0.5, "half and twice")
+	check.AtLeast(t, high, 2, "half and twice")
 }
 
 func TestOwnProcess(t *testing.T) {
@@ -24,9 +25,7 @@ func TestOwnProcess(t *testing.T) {
 	for CPU(t, pid) == before { // it computes meanwhile
 		runtime.Gosched()
 	}
-	if Resident(t, pid) < 1 {
-		t.Error("a process without memory")
-	}
+	check.AtLeast(t, Resident(t, pid), 1)
 	for Switches(t, pid) <= switches { // it waits for a timer, and so gives its core back
 		<-time.After(time.Millisecond)
 	}

@@ -5,6 +5,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/gpuwhisk/gpuwhisk/invoker/develop/check"
 	"github.com/gpuwhisk/gpuwhisk/invoker/pull/slot"
 	"github.com/gpuwhisk/gpuwhisk/sched/sim"
 )
@@ -13,16 +14,12 @@ import (
 func hosts(t *testing.T, kind string, load float64, duration time.Duration) Config {
 	t.Helper()
 	p, err := sim.DefaultParams("sticky-plus")
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.NoError(t, err)
 	spec := sim.DefaultSpec()
 	spec.Kind, spec.Count, spec.Load, spec.Zipf, spec.Duration = kind, 100, load, 1, duration
 	spec.Capacity = 4 * sim.Capacity(p)
 	w, err := spec.Build()
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.NoError(t, err)
 	return Config{
 		Hosts: 4, Server: p, Workload: w, Rule: slot.DefaultGPU(p.GPUs, p.Tokens.Max),
 		Limit: 1000, PauseGrace: 10 * time.Second, Seed: 1,
@@ -32,16 +29,9 @@ func hosts(t *testing.T, kind string, load float64, duration time.Duration) Conf
 func run(t *testing.T, cfg Config) *Result {
 	t.Helper()
 	r, err := Run(cfg)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if r.Failed > 0 {
-		t.Errorf("the scheduler failed %d activations", r.Failed)
-	}
-	// A scheduler fails what it has had for a minute.
-	if r.MostAtScheduler > 45*time.Second {
-		t.Errorf("an activation was at the scheduler for %v", r.MostAtScheduler)
-	}
+	check.NoError(t, err)
+	check.Equal(t, r.Failed, 0)
+	check.AtMost(t, r.MostAtScheduler, 45*time.Second) // it fails what it has had for a minute
 	return r
 }
 
@@ -53,18 +43,13 @@ func TestHostsShareTheirLoad(t *testing.T) {
 		cfg := hosts(t, kind, c.load, 12*time.Minute)
 		cfg.Warmup = 4 * time.Minute
 		all, err := Alone(cfg)
-		if err != nil {
-			t.Fatal(err)
-		}
-		r, alone := run(t, cfg), time.Duration(0)
-		if alone, _ = MeanOf(all); float64(r.Mean) > c.most*float64(alone) {
-			t.Errorf("%s: mean %v, of hosts by themselves %v", kind, r.Mean, alone)
-		}
-		if r.Idle > 3500*time.Millisecond {
-			t.Errorf("%s: an activation was at the scheduler for %v while its host was idle", kind, r.Idle)
-		}
-		if f := r.Fairness(); kind == "equal" && f < 0.95 {
-			t.Errorf("%s: Jain's index is %.3f", kind, f)
+		check.NoError(t, err)
+		r := run(t, cfg)
+		alone, _ := MeanOf(all)
+		check.AtMost(t, float64(r.Mean), c.most*float64(alone), "%s: that of hosts by themselves is %v", kind, alone)
+		check.AtMost(t, r.Idle, 3500*time.Millisecond, "%s", kind)
+		if kind == "equal" {
+			check.AtLeast(t, r.Fairness(), 0.95)
 		}
 	}
 }
@@ -75,10 +60,8 @@ func TestFunctionsStayWhereTheyAreWarm(t *testing.T) {
 	warm := run(t, cfg)
 	cfg.Random = true
 	random := run(t, cfg)
-	if warm.Warm < random.Warm+0.1 || warm.HostsPerFunction > random.HostsPerFunction-1 {
-		t.Errorf("warm starts %.3f on %.2f hosts for each function, at random %.3f on %.2f",
-			warm.Warm, warm.HostsPerFunction, random.Warm, random.HostsPerFunction)
-	}
+	check.AtLeast(t, warm.Warm, random.Warm+0.1)
+	check.AtMost(t, warm.HostsPerFunction, random.HostsPerFunction-1)
 }
 
 // More than all hosts can serve waits in their queues, and none fails at the scheduler.
@@ -89,7 +72,5 @@ func TestOverloadWaitsInTheHosts(t *testing.T) {
 
 func TestSameSeedGivesTheSame(t *testing.T) {
 	cfg := hosts(t, "equal", 0.7, 2*time.Minute)
-	if a, b := run(t, cfg), run(t, cfg); !reflect.DeepEqual(a, b) {
-		t.Error("two runs differ")
-	}
+	check.That(t, reflect.DeepEqual(run(t, cfg), run(t, cfg)), "two runs differ")
 }

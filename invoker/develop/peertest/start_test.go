@@ -50,8 +50,11 @@ func TestStartedProcessEndsWithUs(t *testing.T) {
 			}
 			lines := bufio.NewReader(out)
 			pid, err := lines.ReadString('\n')
-			if _, live := os.Stat("/proc/" + pid[:max(len(pid)-1, 0)]); err != nil || live != nil {
-				t.Fatalf("it prints %q, %v, %v", pid, err, live)
+			if err != nil {
+				t.Fatalf("it prints %q: %v", pid, err)
+			}
+			if _, err := os.Stat("/proc/" + pid[:len(pid)-1]); err != nil {
+				t.Fatalf("it prints %q: %v", pid, err)
 			}
 			if err := parent.Process.Kill(); err != nil {
 				t.Fatal(err)
