@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"errors"
 	"net/http"
+	"slices"
 
 	"github.com/gpuwhisk/gpuwhisk/activation"
 	"github.com/gpuwhisk/gpuwhisk/invoker/develop/standalone/controller"
@@ -26,9 +27,9 @@ func (r *request) getAction() error {
 		return err
 	}
 	if !withCode {
-		return r.send(http.StatusOK, "application/json", a.AnswerBare())
+		return r.sendJSON(a.AnswerBare(), nil)
 	}
-	return collection{answer: (*request).actionAnswer}.show(r, a.Entity)
+	return r.sendJSON(r.actionAnswer(a.Entity))
 }
 
 // actionAnswer is the action with its code. An action whose code is lost can
@@ -124,8 +125,10 @@ func (r *request) invokeAction() error {
 	if err != nil {
 		return err
 	}
-	if protects(a, payload) {
-		return protected()
+	var args map[string]json.RawMessage
+	_ = json.Unmarshal(payload, &args) // an array has no names
+	if err := checkNames(args, a); err != nil {
+		return err
 	}
 	out, err := r.Controller.Invoke(r.Context(), controller.Call{
 		User: *r.user, TransID: r.transID, Action: a, Payload: payload, Wait: wait, Trace: traceContext(r.Header),
@@ -173,19 +176,16 @@ func (r *request) payload(arrays bool) json.RawMessage {
 	return value
 }
 
-// protects reports whether the payload names a parameter that a final action
-// does not let callers replace.
-func protects(a *couchdb.Resolved, payload json.RawMessage) bool {
-	if !a.Annotations.IsTrue("final") || len(payload) == 0 || payload[0] != '{' {
-		return false
-	}
-	members, _ := activation.Members(payload) // checked when it was read
-	for _, m := range members {
-		if a.Parameters.Defines(m.Key) {
-			return true
+// checkNames refuses arguments that callers may not set: reserved ones, and those that
+// would replace a parameter of a final action.
+func checkNames(args map[string]json.RawMessage, a *couchdb.Resolved, reserved ...string) error {
+	final := a.Annotations.IsTrue("final")
+	for name := range args {
+		if slices.Contains(reserved, name) || final && a.Parameters.Defines(name) {
+			return entity.Bad("Request defines parameters that are not allowed (e.g., reserved properties).")
 		}
 	}
-	return false
+	return nil
 }
 
 // outcome answers with what an activation came to, or with its id.

@@ -10,17 +10,12 @@ import (
 	"github.com/gpuwhisk/gpuwhisk/invoker/develop/standalone/entity"
 )
 
-func missing() error {
+func missing() *entity.Refusal {
 	return entity.Refuse(http.StatusNotFound, "The requested resource does not exist.")
 }
 
-func conflict(format string, args ...any) error {
+func conflict(format string, args ...any) *entity.Refusal {
 	return entity.Refuse(http.StatusConflict, format, args...)
-}
-
-// protected refuses arguments that the caller may not set.
-func protected() error {
-	return entity.Bad("Request defines parameters that are not allowed (e.g., reserved properties).")
 }
 
 // noSystemPackage answers for a package that comes with OpenWhisk, such as a feed
@@ -36,18 +31,17 @@ func translate(err error) *entity.Refusal {
 	var tooMuch *http.MaxBytesError
 	switch {
 	case errors.As(err, &refused):
+		return refused
 	case errors.As(err, &tooMuch):
-		refused = entity.Refuse(http.StatusRequestEntityTooLarge, "Request larger than allowed: more than %d bytes.", tooMuch.Limit)
+		return entity.Refuse(http.StatusRequestEntityTooLarge, "Request larger than allowed: more than %d bytes.", tooMuch.Limit)
 	case errors.Is(err, couchdb.ErrNotFound):
-		return translate(missing())
+		return missing()
 	case errors.Is(err, entity.ErrOtherKind):
-		return translate(conflict("Resource by this name exists but is not in this collection."))
+		return conflict("Resource by this name exists but is not in this collection.")
 	case errors.Is(err, couchdb.ErrConflict):
-		return translate(conflict("Concurrent modification to resource detected."))
-	default:
-		refused = entity.Refuse(http.StatusInternalServerError, "There was an internal server error.")
+		return conflict("Concurrent modification to resource detected.")
 	}
-	return refused
+	return entity.Refuse(http.StatusInternalServerError, "There was an internal server error.")
 }
 
 // refuse answers with an error: the text that OpenWhisk has for it, and the
@@ -69,6 +63,14 @@ func (r *request) json(status int, v any) error {
 		return err
 	}
 	return r.send(status, "application/json", b)
+}
+
+// sendJSON answers with JSON as it stands, or gives the error that its making had.
+func (r *request) sendJSON(b []byte, err error) error {
+	if err != nil {
+		return err
+	}
+	return r.send(http.StatusOK, "application/json", b)
 }
 
 func (r *request) text(status int, s string) error {

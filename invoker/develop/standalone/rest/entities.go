@@ -54,7 +54,7 @@ func (c collection) get(r *request) error {
 	if err != nil {
 		return err
 	}
-	return c.show(r, e)
+	return r.sendJSON(c.text(r, e))
 }
 
 // put makes or updates the entity that the path names.
@@ -87,7 +87,7 @@ func (c collection) put(r *request) error {
 	if err != nil {
 		return err
 	}
-	return c.show(r, made)
+	return r.sendJSON(c.text(r, made))
 }
 
 // delete removes an entity and answers with what it was.
@@ -106,10 +106,7 @@ func (c collection) delete(r *request) error {
 	if err == nil {
 		err = r.DB.DeleteEntity(r.Context(), e)
 	}
-	if err != nil {
-		return err
-	}
-	return r.send(http.StatusOK, "application/json", answer)
+	return r.sendJSON(answer, err)
 }
 
 func (c collection) permitted(r *request) error {
@@ -126,33 +123,25 @@ func (c collection) text(r *request, e *entity.Entity) ([]byte, error) {
 	return c.answer(r, e)
 }
 
-func (c collection) show(r *request, e *entity.Entity) error {
-	answer, err := c.text(r, e)
-	if err != nil {
-		return err
-	}
-	return r.send(http.StatusOK, "application/json", answer)
-}
-
 // list answers with summaries of the caller's entities; to others with those of
 // packages that are shared.
 func (c collection) list(r *request) error {
-	view := c.name
-	if err := r.own(r.ns); err != nil && c.kind != entity.Package {
+	view, show := c.name, asItIs
+	switch err := r.own(r.ns); {
+	case err != nil && c.kind != entity.Package:
 		return err
-	} else if err != nil {
+	case err != nil:
 		view = "packages-public"
+	case c.kind == entity.Rule: // whose view has documents
+		show = func(doc json.RawMessage) (json.RawMessage, error) {
+			rule, err := entity.Decode(entity.Rule, doc)
+			if err != nil {
+				return nil, err
+			}
+			return rule.Answer(), nil
+		}
 	}
-	return r.list(c.name, r.DB.Entities(view, r.ns), func(doc json.RawMessage) (json.RawMessage, error) {
-		if c.kind != entity.Rule {
-			return doc, nil
-		}
-		rule, err := entity.Decode(entity.Rule, doc) // whose view has documents
-		if err != nil {
-			return nil, err
-		}
-		return rule.Answer(), nil
-	})
+	return r.list(c.name, r.DB.Entities(view, r.ns), show)
 }
 
 // list answers with what show makes of the rows of a query, or with how many there are.

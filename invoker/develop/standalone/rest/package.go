@@ -2,7 +2,6 @@ package rest
 
 import (
 	"errors"
-	"net/http"
 
 	"github.com/gpuwhisk/gpuwhisk/invoker/develop/standalone/couchdb"
 	"github.com/gpuwhisk/gpuwhisk/invoker/develop/standalone/entity"
@@ -30,11 +29,7 @@ func (r *request) getPackage() error {
 		return err
 	}
 	asked.Parameters = pkg.Parameters // of both, for a binding
-	text, err := asked.AnswerPackage(summaries)
-	if err != nil {
-		return err
-	}
-	return r.send(http.StatusOK, "application/json", text)
+	return r.sendJSON(asked.AnswerPackage(summaries))
 }
 
 // checkPackage refuses a binding to what is no package, or not the caller's to bind.

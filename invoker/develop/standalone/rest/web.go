@@ -33,14 +33,13 @@ func (r *request) web() error {
 	case err != nil:
 		return err
 	}
-	options := call.action.Annotations.IsTrue("web-custom-options")
-	if !options {
+	if !call.action.Annotations.IsTrue("web-custom-options") {
 		r.allowWeb()
 		if r.Method == http.MethodOptions {
 			return r.empty(http.StatusOK)
 		}
 	}
-	if !options || r.Method != http.MethodOptions {
+	if r.Method != http.MethodOptions {
 		if err := r.webAuthorized(call.action.Annotations); err != nil {
 			return err
 		}
@@ -155,63 +154,65 @@ func (r *request) webArguments(call *webCall) (json.RawMessage, error) {
 		return nil, r.err
 	}
 	args := map[string]json.RawMessage{}
-	text := func(s string) json.RawMessage { return activation.AppendString(nil, s) }
-	raw := call.action.Annotations.IsTrue("raw-http")
-	if raw {
-		args["__ow_query"] = text(r.URL.RawQuery)
-		args["__ow_body"] = text(rawBody(r.Header.Get("Content-Type"), body))
-	} else if err := r.plainArguments(args, body); err != nil {
-		return nil, err
-	} else if overrides(args, call.action) {
-		return nil, protected()
+	if call.action.Annotations.IsTrue("raw-http") {
+		args["__ow_query"] = jsonText(r.URL.RawQuery)
+		args["__ow_body"] = jsonText(rawBody(r.Header.Get("Content-Type"), body))
+	} else {
+		addLast(args, r.query)
+		opaque, err := addBody(args, r.Header.Get("Content-Type"), body)
+		if err == nil {
+			err = checkNames(args, call.action, "__ow_method", "__ow_headers", "__ow_path", "__ow_user", "__ow_query")
+		}
+		if err != nil {
+			return nil, err
+		}
+		if opaque != nil {
+			args["__ow_body"] = opaque
+		}
 	}
-	args["__ow_method"] = text(strings.ToLower(r.Method))
+	args["__ow_method"] = jsonText(strings.ToLower(r.Method))
 	args["__ow_headers"] = r.headerObject()
-	args["__ow_path"] = text(call.rest)
+	args["__ow_path"] = jsonText(call.rest)
 	if r.user != nil {
-		args["__ow_user"] = text(r.user.Namespace.Name)
+		args["__ow_user"] = jsonText(r.user.Namespace.Name)
 	}
 	return entity.Marshal(args)
 }
 
-// plainArguments reads query and body as arguments. A body that has no named
-// parts is one argument, __ow_body.
-func (r *request) plainArguments(args map[string]json.RawMessage, body []byte) error {
-	for name, values := range r.query {
-		args[name] = activation.AppendString(nil, values[len(values)-1])
+func jsonText(s string) json.RawMessage { return activation.AppendString(nil, s) }
+
+// addLast adds the last value of each name.
+func addLast(args map[string]json.RawMessage, from url.Values) {
+	for name, values := range from {
+		args[name] = jsonText(values[len(values)-1])
 	}
+}
+
+// addBody adds the arguments that a body names. One that names none comes back as it is.
+func addBody(args map[string]json.RawMessage, contentType string, body []byte) (opaque json.RawMessage, err error) {
 	if len(body) == 0 {
-		return nil
+		return nil, nil
 	}
-	contentType := r.Header.Get("Content-Type")
 	media, _, _ := mime.ParseMediaType(contentType)
 	switch {
 	case isJSON(media):
-		return jsonArguments(args, body)
+		value, err := activation.Canonical(body)
+		if err != nil {
+			return nil, entity.Malformed("%v", err)
+		}
+		if value[0] != '{' {
+			return value, nil
+		}
+		return nil, json.Unmarshal(value, &args)
 	case media == "application/x-www-form-urlencoded":
 		form, err := url.ParseQuery(string(body))
 		if err != nil {
-			return entity.Malformed("%v", err)
+			return nil, entity.Malformed("%v", err)
 		}
-		for name, values := range form {
-			args[name] = activation.AppendString(nil, values[len(values)-1])
-		}
-	default:
-		args["__ow_body"] = activation.AppendString(nil, rawBody(contentType, body))
+		addLast(args, form)
+		return nil, nil
 	}
-	return nil
-}
-
-func jsonArguments(args map[string]json.RawMessage, body []byte) error {
-	value, err := activation.Canonical(body)
-	switch {
-	case err != nil:
-		return entity.Malformed("%v", err)
-	case value[0] != '{':
-		args["__ow_body"] = value
-		return nil
-	}
-	return json.Unmarshal(value, &args)
+	return jsonText(rawBody(contentType, body)), nil
 }
 
 func isJSON(media string) bool {
@@ -238,24 +239,6 @@ func binary(media string) bool {
 	case "application":
 		return !strings.HasSuffix(sub, "json") && !strings.HasSuffix(sub, "xml") &&
 			sub != "javascript" && sub != "x-www-form-urlencoded" && sub != "graphql"
-	}
-	return false
-}
-
-// overrides reports whether the caller sets what callers may not: the
-// description of the request, or a final parameter.
-func overrides(args map[string]json.RawMessage, a *couchdb.Resolved) bool {
-	final := a.Annotations.IsTrue("final")
-	for name := range args {
-		switch name {
-		case "__ow_method", "__ow_headers", "__ow_path", "__ow_user", "__ow_query":
-			return true
-		case "__ow_body":
-			continue // set by us when the body has no named parts
-		}
-		if final && a.Parameters.Defines(name) {
-			return true
-		}
 	}
 	return false
 }
