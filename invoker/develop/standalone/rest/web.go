@@ -161,7 +161,7 @@ func (r *request) webArguments(call *webCall) (json.RawMessage, error) {
 		addLast(args, r.query)
 		opaque, err := addBody(args, r.Header.Get("Content-Type"), body)
 		if err == nil {
-			err = checkNames(args, call.action, "__ow_method", "__ow_headers", "__ow_path", "__ow_user", "__ow_query")
+			err = checkNames(args, call.action, reservedNames...)
 		}
 		if err != nil {
 			return nil, err
@@ -178,6 +178,9 @@ func (r *request) webArguments(call *webCall) (json.RawMessage, error) {
 	}
 	return entity.Marshal(args)
 }
+
+// reservedNames are of what a request was: its callers may not set them.
+var reservedNames = []string{"__ow_method", "__ow_headers", "__ow_path", "__ow_user", "__ow_query", "__ow_body"}
 
 func jsonText(s string) json.RawMessage { return activation.AppendString(nil, s) }
 
