@@ -5,9 +5,9 @@ import (
 	"crypto/rand"
 	"crypto/sha256"
 	"encoding/base64"
-	"encoding/hex"
 	"encoding/json"
 	"fmt"
+	"io"
 	"strings"
 
 	"github.com/gpuwhisk/gpuwhisk/invoker/develop/standalone/entity"
@@ -23,6 +23,13 @@ const (
 	binaryCode = "application/octet-stream"
 )
 
+// What the names of attachments begin with: code in the name itself, or beside the
+// document.
+const (
+	inline = "mem:"
+	beside = "couch:"
+)
+
 // attachmentJSON names code that is stored apart.
 type attachmentJSON struct {
 	Name   string `json:"attachmentName"`
@@ -31,31 +38,32 @@ type attachmentJSON struct {
 	Length int    `json:"length,omitempty"`
 }
 
-func codeBytes(e *entity.Exec) (content []byte, mediaType string, err error) {
-	if !e.Binary {
-		return []byte(*e.Code), textCode, nil
+// attached gives an entity as its document has it. New code of an action whose kind
+// attaches code goes into the attachment's name if it is short, else beside the document.
+func attached(e *entity.Entity) (stored entity.Entity, att attachmentJSON, content []byte, err error) {
+	stored = *e
+	if e.Exec == nil || e.Exec.Code == nil || !e.Exec.Attaches {
+		return stored, att, nil, nil
 	}
-	content, err = base64.StdEncoding.DecodeString(strings.TrimFunc(*e.Code, func(r rune) bool { return r <= ' ' }))
-	if err != nil {
-		return nil, "", fmt.Errorf("decode binary code: %w", err)
+	content, att.Type = []byte(*e.Exec.Code), textCode
+	if e.Exec.Binary {
+		att.Type = binaryCode
+		content, err = base64.StdEncoding.DecodeString(strings.TrimFunc(*e.Exec.Code, func(r rune) bool { return r <= ' ' }))
+		if err != nil {
+			return stored, att, nil, fmt.Errorf("decode binary code of %s: %w", e.ID, err)
+		}
 	}
-	return content, binaryCode, nil
-}
-
-func inlineAttachment(content []byte, mediaType string) json.RawMessage {
-	sum := sha256.Sum256(content)
-	b, _ := json.Marshal(attachmentJSON{
-		Name: "mem:" + base64.URLEncoding.EncodeToString(content), Type: mediaType,
-		Digest: "sha256-" + hex.EncodeToString(sum[:]), Length: len(content),
-	})
-	return b
-}
-
-// newAttachment makes the name of code that is stored beside its document.
-func newAttachment(mediaType string) (name string, attachment json.RawMessage) {
-	name = strings.ToLower(rand.Text())
-	attachment, _ = json.Marshal(attachmentJSON{Name: "couch:" + name, Type: mediaType})
-	return name, attachment
+	if len(content) < maxInline {
+		att.Name = inline + base64.URLEncoding.EncodeToString(content)
+		att.Digest, att.Length = fmt.Sprintf("sha256-%x", sha256.Sum256(content)), len(content)
+	} else {
+		att.Name = beside + strings.ToLower(rand.Text())
+	}
+	exec := *e.Exec
+	exec.Code = nil
+	exec.Attachment, _ = json.Marshal(att) // of plain fields
+	stored.Exec, stored.Attachments = &exec, nil
+	return stored, att, content, nil
 }
 
 // LoadCode reads the code of an action, for an answer with it.
@@ -80,8 +88,13 @@ func (c *Client) LoadCode(ctx context.Context, a *entity.Entity) error {
 }
 
 func (c *Client) content(ctx context.Context, id string, att attachmentJSON) ([]byte, error) {
-	if inline, ok := strings.CutPrefix(att.Name, "mem:"); ok {
-		return base64.URLEncoding.DecodeString(inline)
+	if code, ok := strings.CutPrefix(att.Name, inline); ok {
+		return base64.URLEncoding.DecodeString(code)
 	}
-	return c.Attachment(ctx, c.names.Whisks, id, strings.TrimPrefix(att.Name, "couch:"))
+	stored, err := c.client.DB(c.names.Whisks).GetAttachment(ctx, id, escape(strings.TrimPrefix(att.Name, beside)))
+	if err != nil {
+		return nil, translate(err)
+	}
+	defer func() { _ = stored.Content.Close() }()
+	return io.ReadAll(stored.Content)
 }

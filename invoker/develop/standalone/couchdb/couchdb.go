@@ -124,16 +124,6 @@ func (c *Client) PutAttachment(ctx context.Context, db, id, rev, name, contentTy
 	return rev, translate(err)
 }
 
-// Attachment reads the content of an attachment.
-func (c *Client) Attachment(ctx context.Context, db, id, name string) ([]byte, error) {
-	a, err := c.client.DB(db).GetAttachment(ctx, id, escape(name))
-	if err != nil {
-		return nil, translate(err)
-	}
-	defer func() { _ = a.Content.Close() }()
-	return io.ReadAll(a.Content)
-}
-
 // Query selects the rows of a view with keys [Prefix, From] to [Prefix, To],
 // newest first. The views of a deployment are keyed by namespace and time.
 type Query struct {

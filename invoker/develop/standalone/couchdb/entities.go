@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 
 	"github.com/gpuwhisk/gpuwhisk/invoker/develop/standalone/entity"
 )
@@ -24,43 +25,24 @@ func Absent(err error) bool {
 }
 
 // PutEntity writes an entity and sets its new revision. The error is ErrConflict if
-// another write came in between. New code of an action goes where OpenWhisk puts it:
-// if its kind attaches code, into the attachment's name if it is short, else beside
-// the document, which then has two revisions.
-func (c *Client) PutEntity(ctx context.Context, e *entity.Entity) (err error) {
-	if e.Exec == nil || e.Exec.Code == nil || !e.Exec.Attaches {
-		e.Rev, err = c.putDocument(ctx, e)
-		return err
-	}
-	content, mediaType, err := codeBytes(e.Exec)
+// another write came in between. Code that lies beside its document gives it two
+// revisions.
+func (c *Client) PutEntity(ctx context.Context, e *entity.Entity) error {
+	stored, att, code, err := attached(e)
 	if err != nil {
 		return err
 	}
-	stored, exec := *e, *e.Exec
-	stored.Exec, stored.Attachments = &exec, nil
-	if exec.Code = nil; len(content) < maxInline {
-		exec.Attachment = inlineAttachment(content, mediaType)
-		e.Rev, err = c.putDocument(ctx, &stored)
-		return err
-	}
-	var name string
-	name, exec.Attachment = newAttachment(mediaType)
-	rev, err := c.putDocument(ctx, &stored)
+	rev, err := c.Put(ctx, c.names.Whisks, e.ID, stored.Document())
 	if err != nil {
-		return err
+		return fmt.Errorf("write %s: %w", e.ID, err)
 	}
-	if e.Rev, err = c.PutAttachment(ctx, c.names.Whisks, e.ID, rev, name, mediaType, content); err != nil {
-		return fmt.Errorf("attach code of %s: %w", e.ID, err)
+	if name, ok := strings.CutPrefix(att.Name, beside); ok {
+		if rev, err = c.PutAttachment(ctx, c.names.Whisks, e.ID, rev, name, att.Type, code); err != nil {
+			return fmt.Errorf("attach code of %s: %w", e.ID, err)
+		}
 	}
+	e.Rev = rev
 	return nil
-}
-
-func (c *Client) putDocument(ctx context.Context, e *entity.Entity) (string, error) {
-	rev, err := c.Put(ctx, c.names.Whisks, e.ID, e.Document())
-	if err != nil {
-		return "", fmt.Errorf("write %s: %w", e.ID, err)
-	}
-	return rev, nil
 }
 
 // DeleteEntity removes an entity as it was read.
