@@ -78,11 +78,6 @@ type Binding struct {
 // Limits are those of an action; a trigger has none, but a place for them.
 type Limits struct{ activation.Limits }
 
-// DefaultLimits are those of an action that names none.
-func DefaultLimits() *Limits {
-	return &Limits{activation.Limits{TimeoutMillis: 60_000, MemoryMB: 256, LogsMB: 10, Concurrency: 1}}
-}
-
 // UnmarshalJSON lays the limits that are given over those that are there.
 func (l *Limits) UnmarshalJSON(b []byte) error {
 	return json.Unmarshal(b, &struct {
@@ -107,7 +102,7 @@ func New(kind Kind, ref Ref) *Entity {
 	e := &Entity{ID: ref.String(), Kind: kind, Namespace: ref.Path, Name: ref.Name, Parameters: Parameters{}}
 	switch kind {
 	case Action:
-		e.Limits = DefaultLimits()
+		e.Limits = &Limits{activation.Limits{TimeoutMillis: 60_000, MemoryMB: 256, LogsMB: 10, Concurrency: 1}}
 	case Package:
 		e.Binding = &Binding{}
 	case Trigger:

@@ -139,10 +139,7 @@ func (e Exec) MarshalJSON() ([]byte, error) {
 	}
 	switch {
 	case e.IsSequence():
-		return Marshal(struct {
-			Components []string `json:"components"`
-			Kind       string   `json:"kind"`
-		}{e.Components, e.Kind})
+		return Marshal(map[string]any{"components": e.Components, "kind": e.Kind})
 	case e.Kind == activation.Blackbox:
 		return Marshal(struct {
 			Kind   string `json:"kind"`

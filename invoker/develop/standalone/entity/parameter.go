@@ -42,14 +42,17 @@ func (p *Parameters) UnmarshalJSON(b []byte) error {
 
 // Set returns the parameters with one more, or one replaced.
 func (p Parameters) Set(one activation.Parameter) Parameters {
-	for i := range p {
-		if p[i].Key == one.Key {
-			out := append(Parameters{}, p...)
-			out[i] = one
-			return out
-		}
+	i := p.index(one.Key)
+	if i < 0 {
+		return append(slices.Clip(p), one)
 	}
-	return append(p[:len(p):len(p)], one)
+	p = slices.Clone(p)
+	p[i] = one
+	return p
+}
+
+func (p Parameters) index(key string) int {
+	return slices.IndexFunc(p, func(one activation.Parameter) bool { return one.Key == key })
 }
 
 // Over returns these parameters laid over others: of two with one key, these
@@ -102,10 +105,8 @@ func (p Parameters) size() int {
 
 // Get returns the value of a key, and whether there is one.
 func (p Parameters) Get(key string) (json.RawMessage, bool) {
-	for _, one := range p {
-		if one.Key == key {
-			return one.Value, true
-		}
+	if i := p.index(key); i >= 0 {
+		return p[i].Value, true
 	}
 	return nil, false
 }

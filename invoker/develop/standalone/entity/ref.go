@@ -74,8 +74,5 @@ func (r *Ref) resolve(home string) {
 
 // MarshalJSON writes an object of name and path.
 func (r Ref) MarshalJSON() ([]byte, error) {
-	return Marshal(struct {
-		Name string `json:"name"`
-		Path string `json:"path"`
-	}{r.Name, r.Path})
+	return Marshal(map[string]string{"name": r.Name, "path": r.Path})
 }
