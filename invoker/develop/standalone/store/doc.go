@@ -165,26 +165,27 @@ func validID(id string) error {
 	return nil
 }
 
-// checkRev is CouchDB's optimistic locking: a document is replaced only by one
-// with its revision, and a revision of anything else is a conflict.
-func checkRev(old *record, rev string, deletes bool) error {
+// replaceable reads what a change of a revision replaces. That is CouchDB's optimistic
+// locking: a document is replaced only by one with its revision, and a revision of
+// anything else is a conflict.
+func (db *database) replaceable(id, rev string, deletes bool) (*record, error) {
+	old, err := db.record(id)
 	switch {
+	case err != nil:
+		return nil, err
 	case rev != old.rev && (rev != "" || !old.deleted()):
-		return &refusal{http.StatusConflict, "conflict", "Document update conflict."}
+		return nil, &refusal{http.StatusConflict, "conflict", "Document update conflict."}
 	case old.deleted() && deletes:
-		return notFound("missing")
+		return nil, notFound("missing")
 	}
-	return nil
+	return old, nil
 }
 
 // put stores the document if its revision allows it, with the attachments of
 // which it has stubs, and returns the new revision.
 func (db *database) put(in *incoming) (string, error) {
-	old, err := db.record(in.ID)
+	old, err := db.replaceable(in.ID, in.Rev, in.Deleted)
 	if err != nil {
-		return "", err
-	}
-	if err := checkRev(old, in.Rev, in.Deleted); err != nil {
 		return "", err
 	}
 	next := &record{body: in.body, atts: map[string]stub{}}
@@ -206,11 +207,8 @@ func (db *database) put(in *incoming) (string, error) {
 // attach stores an attachment as a new revision of its document, which is
 // created when there is none.
 func (db *database) attach(id, rev, name, contentType string, data []byte) (string, error) {
-	old, err := db.record(id)
+	old, err := db.replaceable(id, rev, false)
 	if err != nil {
-		return "", err
-	}
-	if err := checkRev(old, rev, false); err != nil {
 		return "", err
 	}
 	next := &record{body: []byte("{}"), atts: map[string]stub{}}

@@ -64,12 +64,12 @@ func (s *Store) route() {
 	read("/{db}", (*database).info)
 	change("POST /{db}/_bulk_docs", (*database).bulkDocs)
 	for _, path := range []string{"/{db}/{id}", "/{db}/_design/{design}"} {
-		read(path, (*database).getDocument)
-		change("PUT "+path, (*database).putDocument)
-		change("DELETE "+path, (*database).deleteDocument)
+		read(path, named((*database).getDocument))
+		change("PUT "+path, named((*database).putDocument))
+		change("DELETE "+path, named((*database).deleteDocument))
 	}
-	read("/{db}/{id}/{name...}", (*database).getAttachment)
-	change("PUT /{db}/{id}/{name...}", (*database).putAttachment)
+	read("/{db}/{id}/{name...}", named((*database).getAttachment))
+	change("PUT /{db}/{id}/{name...}", named((*database).putAttachment))
 	read("/{db}/_design/{design}/_view/{view}", (*database).queryView)
 }
 

@@ -19,22 +19,23 @@ type docResult struct {
 	Reason string `json:"reason,omitempty"`
 }
 
-// id is the document that the path names.
-func (r *request) id() (string, error) {
-	id := r.PathValue("id")
-	if design := r.PathValue("design"); design != "" {
-		id = "_design/" + design
-	} else if strings.HasPrefix(id, "_") {
-		return "", notServed()
+// named gives a request with the document that its path names.
+func named(fn func(db *database, r *request, id string) (answer, error)) func(*database, *request) (answer, error) {
+	return func(db *database, r *request) (answer, error) {
+		id := r.PathValue("id")
+		if design := r.PathValue("design"); design != "" {
+			id = "_design/" + design
+		} else if strings.HasPrefix(id, "_") {
+			return nil, notServed()
+		}
+		if err := validID(id); err != nil {
+			return nil, err
+		}
+		return fn(db, r, id)
 	}
-	return id, validID(id)
 }
 
-func (db *database) getDocument(r *request) (answer, error) {
-	id, err := r.id()
-	if err != nil {
-		return nil, err
-	}
+func (db *database) getDocument(r *request, id string) (answer, error) {
 	rec, err := db.existing(id)
 	if err != nil {
 		return nil, err
@@ -43,11 +44,7 @@ func (db *database) getDocument(r *request) (answer, error) {
 	return rec.render(id), nil
 }
 
-func (db *database) putDocument(r *request) (answer, error) {
-	id, err := r.id()
-	if err != nil {
-		return nil, err
-	}
+func (db *database) putDocument(r *request, id string) (answer, error) {
 	in, err := parseDoc(r.body)
 	if err != nil {
 		return nil, err
@@ -60,11 +57,7 @@ func (db *database) putDocument(r *request) (answer, error) {
 	return r.written(id, rev), err
 }
 
-func (db *database) deleteDocument(r *request) (answer, error) {
-	id, err := r.id()
-	if err != nil {
-		return nil, err
-	}
+func (db *database) deleteDocument(r *request, id string) (answer, error) {
 	rev, err := db.put(&incoming{ID: id, Rev: r.rev(), Deleted: true})
 	return r.written(id, rev), err
 }
@@ -78,11 +71,7 @@ func (r *request) written(id, rev string) docResult {
 	return docResult{OK: true, ID: id, Rev: rev}
 }
 
-func (db *database) putAttachment(r *request) (answer, error) {
-	id, err := r.id()
-	if err != nil {
-		return nil, err
-	}
+func (db *database) putAttachment(r *request, id string) (answer, error) {
 	name := r.PathValue("name")
 	if strings.ContainsRune(name, 0) {
 		return nil, badRequest("Attachment name must not contain a zero byte")
@@ -91,11 +80,7 @@ func (db *database) putAttachment(r *request) (answer, error) {
 	return r.written(id, rev), err
 }
 
-func (db *database) getAttachment(r *request) (answer, error) {
-	id, err := r.id()
-	if err != nil {
-		return nil, err
-	}
+func (db *database) getAttachment(r *request, id string) (answer, error) {
 	rec, err := db.existing(id)
 	if err != nil {
 		return nil, err

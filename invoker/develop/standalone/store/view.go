@@ -18,10 +18,10 @@ func textOf(v json.RawMessage) (text string) {
 	return text
 }
 
-// pick gives some of the members. Absent ones stay absent.
-func (m members) pick(names ...string) members {
+// summary has the members that are in every summary, and more. Absent ones stay absent.
+func (m members) summary(more ...string) members {
 	some := members{}
-	for _, name := range names {
+	for _, name := range append([]string{"namespace", "name", "version", "publish", "annotations"}, more...) {
 		if v, ok := m[name]; ok {
 			some[name] = v
 		}
@@ -140,15 +140,10 @@ func (m members) blockedNamespaces() (entries []entry) {
 	return entries
 }
 
-func triggerSummary(doc members) members {
-	return doc.pick("namespace", "name", "version", "publish", "annotations", "updated")
-}
+func triggerSummary(doc members) members { return doc.summary("updated") }
 
 func actionSummary(doc members) members {
-	m := triggerSummary(doc)
-	if doc.has("limits") {
-		m["limits"] = doc["limits"]
-	}
+	m := doc.summary("updated", "limits")
 	var exec struct {
 		Binary bool `json:"binary"`
 	}
@@ -158,7 +153,7 @@ func actionSummary(doc members) members {
 }
 
 func packageSummary(doc members) members {
-	m := triggerSummary(doc)
+	m := doc.summary("updated")
 	m["binding"] = json.RawMessage("false")
 	if doc.isBinding() {
 		m["binding"] = doc["binding"]
@@ -167,7 +162,7 @@ func packageSummary(doc members) members {
 }
 
 func activationSummary(doc members) members {
-	m := doc.pick("namespace", "name", "version", "publish", "annotations", "activationId", "start", "cause")
+	m := doc.summary("activationId", "start", "cause")
 	var start, end int64
 	_ = json.Unmarshal(doc["start"], &start)
 	if json.Unmarshal(doc["end"], &end) != nil || end == 0 { // an end of 0 is none, as in the record of a trigger
