@@ -21,10 +21,10 @@ type compound struct {
 	id       activation.ID
 	cause    activation.ID // the enclosing compound, empty at the top
 	start    int64
-	duration int64    // of the parts, without the gaps
-	memory   int      // the most any part had
-	logs     []string // ids of the parts
-	trans    activation.TransID
+	duration int64              // of the parts, without the gaps
+	memory   int                // the most any part had
+	logs     []string           // ids of the parts
+	trans    activation.TransID // whose child the next part's is
 	count    *counts
 }
 
@@ -56,15 +56,24 @@ func (c *Controller) runCompound(ctx context.Context, call Call, id, cause activ
 	return r
 }
 
+// sequenceFailed is the error of a sequence whose component did not start.
+const sequenceFailed = "Sequence failed."
+
 // runPart runs one action for the compound and waits as long as it may take. It
-// did not run well if there is no result: the response is failed if it did not
-// start, and late if none came.
-func (s *compound) runPart(ctx context.Context, call Call, failed, late string) (r activation.Response, ran bool) {
-	call.User, call.Trace = s.call.User, s.call.Trace
-	call.Wait = time.Duration(call.Action.Limits.TimeoutMillis)*time.Millisecond + componentGrace
+// did not run well if it did not start, or no result came.
+func (s *compound) runPart(ctx context.Context, a *couchdb.Resolved, payload json.RawMessage) (r activation.Response, ran bool) {
+	call := Call{
+		User: s.call.User, TransID: s.trans.Child(NewTransID(), now()), Action: a, Payload: payload, Trace: s.call.Trace,
+		Wait: time.Duration(a.Limits.TimeoutMillis)*time.Millisecond + componentGrace,
+	}
+	failed, late := sequenceFailed, "Timeout reached when retrieving activation %s for sequence component."
+	if !s.call.Action.Exec.IsSequence() {
+		s.trans = call.TransID
+		failed, late = "Activation failure during composition.", "Timeout reached when retrieving activation %s during composition."
+	}
 	out, err := s.invokePart(ctx, call)
 	if err != nil {
-		s.c.log.Warn("part of a sequence or composition was not run", "action", call.Action.ID, "error", err)
+		s.c.log.Warn("part of a sequence or composition was not run", "action", a.ID, "error", err)
 		return activation.ErrorResponse(activation.StatusWhiskError, failed), false
 	}
 	s.logs = append(s.logs, string(out.ID))
@@ -74,7 +83,7 @@ func (s *compound) runPart(ctx context.Context, call Call, failed, late string) 
 	if out.Record.Duration != nil {
 		s.duration += *out.Record.Duration
 	}
-	s.memory = max(s.memory, memoryOf(out.Record, call.Action))
+	s.memory = max(s.memory, memoryOf(out.Record, a))
 	return out.Record.Response, true
 }
 
@@ -161,7 +170,6 @@ func (s *compound) runSequence(ctx context.Context) activation.Response {
 }
 
 func (s *compound) runComponent(ctx context.Context, name string, payload json.RawMessage) activation.Response {
-	const failed = "Sequence failed."
 	ref, err := entity.ParseRef(name, s.call.User.Namespace.Name)
 	var a *couchdb.Resolved
 	if err == nil {
@@ -173,10 +181,9 @@ func (s *compound) runComponent(ctx context.Context, name string, payload json.R
 		return activation.ErrorResponse(activation.StatusApplicationError, "Sequence component does not exist.")
 	case err != nil:
 		s.c.log.Error("sequence component was not read", "component", name, "error", err)
-		return activation.ErrorResponse(activation.StatusWhiskError, failed)
+		return activation.ErrorResponse(activation.StatusWhiskError, sequenceFailed)
 	}
-	call := Call{TransID: s.call.TransID.Child(NewTransID(), now()), Action: a, Payload: payload}
-	r, _ := s.runPart(ctx, call, failed, "Timeout reached when retrieving activation %s for sequence component.")
+	r, _ := s.runPart(ctx, a, payload)
 	return r
 }
 
@@ -191,7 +198,7 @@ func (s *compound) runComposition(ctx context.Context) activation.Response {
 			over, _ := parametersOf(state)
 			payload = over.Over(before).Object()
 		}
-		r, _ := s.runCompositionPart(ctx, s.call.Action, payload)
+		r, _ := s.runPart(ctx, s.call.Action, payload)
 		answer := readConductorAnswer(r)
 		if answer.action == nil || r.StatusCode != activation.StatusSuccess {
 			return activation.Response{StatusCode: r.StatusCode, Result: answer.result}
@@ -223,13 +230,7 @@ func (s *compound) runNext(ctx context.Context, answer conductorAnswer) (r activ
 		return refuse("Failed to resolve action with name '%s' during composition.", ref)
 	}
 	s.count.components++
-	return s.runCompositionPart(ctx, a, answer.params)
-}
-
-func (s *compound) runCompositionPart(ctx context.Context, a *couchdb.Resolved, payload json.RawMessage) (activation.Response, bool) {
-	s.trans = s.trans.Child(NewTransID(), now())
-	return s.runPart(ctx, Call{TransID: s.trans, Action: a, Payload: payload},
-		"Activation failure during composition.", "Timeout reached when retrieving activation %s during composition.")
+	return s.runPart(ctx, a, answer.params)
 }
 
 // named reads the name of an action as a conductor writes it: "name",
