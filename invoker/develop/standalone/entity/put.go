@@ -78,8 +78,11 @@ func (e *Entity) Put(body []byte, t Terms) (*Entity, error) {
 	case Rule:
 		return &made, p.connect(&made, t.Home)
 	case Trigger:
-		if feed, ok := made.Annotations.Get("feed"); ok && e.Version == "" && !isFeed(feed) {
-			return nil, Bad("Feed name is not valid")
+		if _, ok := made.Annotations.Get("feed"); ok && e.Version == "" {
+			feed, _ := made.Annotations.Text("feed") // what is no text is no path either
+			if _, err := activation.ParsePath(feed); err != nil {
+				return nil, Bad("Feed name is not valid")
+			}
 		}
 	}
 	return &made, nil
@@ -152,15 +155,6 @@ func (p *put) connect(rule *Entity, home string) error {
 	rule.Trigger.resolve(home)
 	rule.Action.resolve(home)
 	return nil
-}
-
-func isFeed(annotation json.RawMessage) bool {
-	var name string
-	if json.Unmarshal(annotation, &name) != nil {
-		return false
-	}
-	_, err := activation.ParsePath(name)
-	return err == nil
 }
 
 func (e *Entity) annotate(key string, value json.RawMessage) {
