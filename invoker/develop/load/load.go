@@ -16,7 +16,6 @@ import (
 	"math"
 	"math/rand/v2"
 	"slices"
-	"sort"
 	"sync"
 	"time"
 
@@ -54,10 +53,10 @@ type System interface {
 // Options are what is called, and when.
 type Options struct {
 	Actions  []string
-	Arrivals func(yield func(Arrival) bool) // in order of time
-	Duration time.Duration                  // after which nothing more is sent
-	InFlight int                            // calls under way at most
-	Wait     time.Duration                  // for one answer, counted from the sending
+	Arrivals iter.Seq[Arrival] // in order of time
+	Duration time.Duration     // after which nothing more is sent
+	InFlight int               // calls under way at most
+	Wait     time.Duration     // for one answer, counted from the sending
 
 	// Progress, if any, is called each second.
 	Progress func(Progress)
@@ -231,7 +230,7 @@ func (m Mix) Arrivals() iter.Seq[Arrival] {
 			if at > math.MaxInt64/1e9 {
 				return
 			}
-			pick := sort.SearchFloat64s(cumulative, random.Float64()*sum)
+			pick, _ := slices.BinarySearch(cumulative, random.Float64()*sum)
 			if !yield(Arrival{time.Duration(at * 1e9), min(pick, m.Actions-1)}) {
 				return
 			}
