@@ -47,7 +47,7 @@ func NewKafka(settings ...string) (*Kafka, error) {
 func (k *Kafka) Start() (err error) {
 	for range 3 { // a Kafka whose parts did not meet in time ends by itself
 		var output map[string]string
-		if output, err = ScriptWithin(2*kafkaStart, k.env, "kafka", "start"); err == nil {
+		if output, err = scriptWithin(2*kafkaStart, k.env, "kafka", "start"); err == nil {
 			k.Addr = output["GPUWHISK_TEST_KAFKA"]
 			return nil
 		}

@@ -20,10 +20,7 @@ type Etcd struct {
 // there is none.
 func NeedEtcd(t testing.TB) (addr string) {
 	t.Helper()
-	if addr = os.Getenv("GPUWHISK_TEST_ETCD"); addr == "" {
-		Missing(t, "no etcd to test with: GPUWHISK_TEST_ETCD is not set")
-	}
-	return addr
+	return Variable(t, "GPUWHISK_TEST_ETCD", "etcd.sh")
 }
 
 // NewEtcd starts a server that the test stops. It needs a shared one, so that tests

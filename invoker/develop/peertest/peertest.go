@@ -24,11 +24,11 @@ const waitLimit = 5 * time.Minute
 // to this process's environment, and gives the NAME=VALUE lines that it prints.
 // An error holds what the script printed.
 func Script(env []string, name, command string) (map[string]string, error) {
-	return ScriptWithin(waitLimit, env, name, command)
+	return scriptWithin(waitLimit, env, name, command)
 }
 
-// ScriptWithin is Script with another time that it may take.
-func ScriptWithin(limit time.Duration, env []string, name, command string) (map[string]string, error) {
+// scriptWithin is Script with another time that it may take.
+func scriptWithin(limit time.Duration, env []string, name, command string) (map[string]string, error) {
 	dir, err := root()
 	if err != nil {
 		return nil, err
