@@ -246,6 +246,23 @@ func TestTriggersAndRules(t *testing.T) {
 	check.ErrorContains(t, err, "trigger /guest/none does not exist")
 }
 
+// TestRuleOfAnotherTrigger: a rule that gets another trigger leaves the one that it had, and
+// stays as it was switched.
+func TestRuleOfAnotherTrigger(t *testing.T) {
+	d := at(t, begin(t, &fakeInvoker{run: echo}, nil))
+	d.put("actions/a", `{"exec":{"kind":"nodejs:20","code":"x"}}`)
+	d.put("triggers/one", `{}`)
+	d.put("triggers/two", `{}`)
+	d.put("rules/r", `{"trigger":"/_/one","action":"/_/a"}`)
+	const entities = "/api/v1/namespaces/_/"
+	d.contains("GET", entities+"triggers/one", "", 200, `"rules":{"guest/r":{"action":{"name":"a","path":"guest"},"status":"active"}}`)
+	d.contains("POST", entities+"rules/r", `{"status":"inactive"}`, 200, "OK")
+	d.put("rules/r?overwrite=true", `{"trigger":"/_/two"}`)
+	d.contains("GET", entities+"triggers/one", "", 200, `"rules":{}`)
+	d.contains("GET", entities+"triggers/two", "", 200, `"rules":{"guest/r":{"action":{"name":"a","path":"guest"},"status":"inactive"}}`)
+	d.contains("GET", entities+"rules/r", "", 200, `"status":"inactive"`)
+}
+
 func TestNamespacesAndInfo(t *testing.T) {
 	s := begin(t, &fakeInvoker{}, nil)
 	c := client(t, s)

@@ -44,7 +44,8 @@ func (r *request) linkRule(rule, old *entity.Entity) error {
 		}
 		status = before.RuleStatus(rule.ID)
 		if before != nil && *old.Trigger != *rule.Trigger {
-			if err := r.unlinkRule(old); err != nil {
+			before.DropRule(rule.ID)
+			if err := r.DB.PutEntity(r.Context(), before); err != nil {
 				return err
 			}
 		}
