@@ -5,6 +5,7 @@ import (
 	"os"
 	"testing"
 
+	"github.com/gpuwhisk/gpuwhisk/invoker/develop/check"
 	"github.com/gpuwhisk/gpuwhisk/invoker/develop/peertest"
 )
 
@@ -33,7 +34,5 @@ func importActor(t testing.TB, name, change string) {
 	if err == nil {
 		err = peertest.Image(name, program, change)
 	}
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.NoError(t, err)
 }

@@ -11,6 +11,7 @@ import (
 	"testing"
 
 	"github.com/gpuwhisk/gpuwhisk/activation"
+	"github.com/gpuwhisk/gpuwhisk/invoker/develop/check"
 	"github.com/gpuwhisk/gpuwhisk/invoker/develop/peertest"
 )
 
@@ -33,18 +34,12 @@ func TestBrokerRestarts(t *testing.T) {
 		}
 		return ""
 	})
-	if err := k.Stop(); err != nil {
-		t.Fatal(err)
-	}
+	check.NoError(t, k.Stop())
 	p.unhealthy("")
-	if err := k.Start(); err != nil {
-		t.Fatal(err)
-	}
+	check.NoError(t, k.Start())
 	for id, n := range ids {
 		p.completed(id) // twice, if the broker's answer was lost: harmless
-		if got := string(p.record(id).Response.Result); got != fmt.Sprintf(`{"n":%d}`, n) {
-			t.Errorf("activation %d: %s", n, got)
-		}
+		check.Equal(t, string(p.record(id).Response.Result), fmt.Sprintf(`{"n":%d}`, n), "activation %d", n)
 	}
 	p.create("after", "nodejs:20", nodeHello, nil)
 	p.served("after", map[string]any{"name": "Ada"})
@@ -93,9 +88,7 @@ func newDockerProxy(t *testing.T, host string) *dockerProxy {
 		peertest.Missing(t, "the Docker daemon is not at a Unix socket")
 	}
 	dir, err := os.MkdirTemp("", "gate") // t.TempDir may be too long for a socket
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.NoError(t, err)
 	g := &dockerProxy{t: t, path: filepath.Join(dir, "s"), real: socket}
 	t.Cleanup(func() { g.shut(); os.RemoveAll(dir) })
 	g.open()
@@ -105,9 +98,7 @@ func newDockerProxy(t *testing.T, host string) *dockerProxy {
 func (g *dockerProxy) open() {
 	g.t.Helper()
 	listener, err := net.Listen("unix", g.path)
-	if err != nil {
-		g.t.Fatal(err)
-	}
+	check.NoError(g.t, err)
 	g.listener = listener
 	g.wg.Go(func() {
 		for {

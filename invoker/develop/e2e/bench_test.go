@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/gpuwhisk/gpuwhisk/activation"
+	"github.com/gpuwhisk/gpuwhisk/invoker/develop/check"
 	"github.com/gpuwhisk/gpuwhisk/invoker/develop/harness"
 	"github.com/gpuwhisk/gpuwhisk/invoker/develop/peertest"
 	"github.com/gpuwhisk/gpuwhisk/invoker/develop/standalone/couchdb"
@@ -137,7 +138,7 @@ func (r *controller) restarts(name string, how syscall.Signal) {
 		r.once("noop")
 		r.stop(how)
 		f := r.send("noop")
-		r.must(r.Flush(r.b.Context()))
+		check.NoError(r.b, r.Flush(r.b.Context()))
 		began := time.Now()
 		pings = append(pings, r.run())
 		r.Await(f)
@@ -180,7 +181,7 @@ func (r *controller) inherits(name string, how syscall.Signal) {
 	for n := range restarts {
 		r.stop(how)
 		f := r.send(fmt.Sprint("left", n%leftovers))
-		r.must(r.Flush(r.b.Context()))
+		check.NoError(r.b, r.Flush(r.b.Context()))
 		began := time.Now()
 		r.run()
 		r.Await(f)
@@ -207,7 +208,7 @@ func (r *controller) lost(how syscall.Signal) (n int) {
 	for range 50 {
 		flights = append(flights, r.send("slow"))
 	}
-	r.must(r.Flush(r.b.Context()))
+	check.NoError(r.b, r.Flush(r.b.Context()))
 	r.stop(how)
 	r.run()
 	late := time.After(time.Minute)

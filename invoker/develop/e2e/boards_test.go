@@ -12,6 +12,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/gpuwhisk/gpuwhisk/invoker/develop/check"
 	"github.com/gpuwhisk/gpuwhisk/invoker/develop/peertest"
 )
 
@@ -77,20 +78,14 @@ func prometheus(t *testing.T, program, target string, more ...string) string {
 	dir := t.TempDir()
 	file := filepath.Join(dir, "prometheus.yml")
 	text := fmt.Sprintf("global: {scrape_interval: 1s}\nscrape_configs:\n- job_name: invoker\n  static_configs:\n  - targets: [%q]\n", target)
-	if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	check.NoError(t, os.WriteFile(file, []byte(text), 0o600))
 	at := fmt.Sprint("127.0.0.1:", peertest.FreePort(t, 4000))
 	out, err := os.Create(filepath.Join(dir, "log"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.NoError(t, err)
 	cmd := exec.Command(program, "--config.file="+file, "--storage.tsdb.path="+filepath.Join(dir, "data"), "--web.listen-address="+at)
 	cmd.Args = append(cmd.Args, more...)
 	cmd.Stdout, cmd.Stderr = out, out
-	if err := cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
+	check.NoError(t, cmd.Start())
 	t.Cleanup(func() {
 		_ = cmd.Process.Kill()
 		_ = cmd.Wait()
@@ -140,38 +135,30 @@ type query struct{ panel, text string }
 func queries(t *testing.T) []query {
 	t.Helper()
 	files, err := filepath.Glob(filepath.Join("..", "..", "..", "docs", "monitoring", "*.json"))
-	if err != nil || len(files) < 3 {
-		t.Fatalf("boards: %v, %v", files, err)
-	}
+	check.NoError(t, err)
+	check.AtLeast(check.Must(t), len(files), 3, "boards %v", files)
 	variables := strings.NewReplacer("$__rate_interval", "1m", "$instance", ".*")
 	var all []query
 	for _, file := range files {
 		b, err := os.ReadFile(file)
-		if err != nil {
-			t.Fatal(err)
-		}
+		check.NoError(t, err)
 		var board struct {
 			Panels []struct {
 				Title   string
 				Targets []struct{ Expr string }
 			}
 		}
-		if err := json.Unmarshal(b, &board); err != nil {
-			t.Fatalf("%s: %v", file, err)
-		}
+		check.NoError(t, json.Unmarshal(b, &board), "%s", file)
 		before := len(all)
 		for _, panel := range board.Panels {
 			for _, target := range panel.Targets {
 				q := query{filepath.Base(file) + ", " + panel.Title, variables.Replace(target.Expr)}
-				if strings.Contains(q.text, "$") || q.text == "" {
-					t.Fatalf("%s: a variable that this test does not know: %s", q.panel, q.text)
-				}
+				check.Lacks(check.Must(t), q.text, "$", "%s: a variable that this test does not know", q.panel)
+				check.That(check.Must(t), q.text != "", "%s", q.panel)
 				all = append(all, q)
 			}
 		}
-		if len(all) == before {
-			t.Errorf("%s: no panel asks for anything", file)
-		}
+		check.Greater(t, len(all), before, "%s: no panel asks for anything", file)
 	}
 	return all
 }

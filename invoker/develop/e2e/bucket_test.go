@@ -9,6 +9,7 @@ import (
 	"github.com/minio/minio-go/v7/pkg/credentials"
 
 	"github.com/gpuwhisk/gpuwhisk/activation"
+	"github.com/gpuwhisk/gpuwhisk/invoker/develop/check"
 	"github.com/gpuwhisk/gpuwhisk/invoker/develop/peertest"
 )
 
@@ -26,22 +27,17 @@ func TestCodeInS3(t *testing.T) {
 		"CONFIG_whisk_s3_pekkoConnectors_aws_credentials_secretAccessKey": "S3RVER",
 	}})
 	client, err := minio.New(address, &minio.Options{Creds: credentials.NewStaticV4("S3RVER", "S3RVER", ""), Region: "us-east-1"})
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.NoError(t, err)
 	_, err = client.PutObject(t.Context(), "whisk-code", "dev/whiskentity/guest/far/9f1c7f0e-8d0a-4f7e-9c39-0a3c4c1f6a11",
 		strings.NewReader(nodeHello), int64(len(nodeHello)), minio.PutObjectOptions{DisableContentSha256: true})
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.NoError(t, err)
 	for name, key := range map[string]string{"far": "9f1c7f0e-8d0a-4f7e-9c39-0a3c4c1f6a11", "gone": "00000000-8d0a-4f7e-9c39-0a3c4c1f6a11"} {
 		doc := fmt.Sprintf(`{"annotations":[],"entityType":"action","exec":{"kind":"nodejs:20","binary":false,`+
 			`"code":{"attachmentName":"s3:%s","attachmentType":"text/plain; charset=UTF-8"}},`+
 			`"limits":{"concurrency":1,"logs":10,"memory":256,"timeout":60000},"name":%q,"namespace":"guest","parameters":[],`+
 			`"publish":false,"updated":1,"version":"0.0.1"}`, key, name)
-		if _, err := p.db.Put(t.Context(), p.db.Names().Whisks, "guest/"+name, []byte(doc)); err != nil {
-			t.Fatal(err)
-		}
+		_, err := p.db.Put(t.Context(), p.db.Names().Whisks, "guest/"+name, []byte(doc))
+		check.NoError(t, err)
 	}
 	p.call("far", map[string]any{"name": "Ada"}).want(t, activation.StatusSuccess, "hi Ada")
 	p.call("gone", nil).want(t, activation.StatusApplicationError, "may have been deleted")

@@ -4,6 +4,7 @@ import (
 	"context"
 	"os"
 
+	"github.com/gpuwhisk/gpuwhisk/invoker/develop/check"
 	"github.com/gpuwhisk/gpuwhisk/invoker/develop/harness"
 	"github.com/gpuwhisk/gpuwhisk/invoker/develop/peertest"
 )
@@ -60,22 +61,15 @@ func (c *child) end(how os.Signal) error { return c.process.Stop(how) }
 // controllers know.
 func (c *child) again() {
 	c.p.t.Helper()
-	c.must(c.start())
+	check.NoError(c.p.t, c.start())
 	ctx, cancel := context.WithTimeout(context.Background(), peertest.WaitLimit)
 	defer cancel()
-	c.must(c.p.s.WaitReady(ctx))
+	check.NoError(c.p.t, c.p.s.WaitReady(ctx))
 }
 
 // replace ends the invoker and starts another one.
 func (c *child) replace(how os.Signal) {
 	c.p.t.Helper()
-	c.must(c.end(how))
+	check.NoError(c.p.t, c.end(how))
 	c.again()
-}
-
-func (c *child) must(err error) {
-	c.p.t.Helper()
-	if err != nil {
-		c.p.t.Fatal(err)
-	}
 }

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/gpuwhisk/gpuwhisk/activation"
+	"github.com/gpuwhisk/gpuwhisk/invoker/develop/check"
 	"github.com/gpuwhisk/gpuwhisk/invoker/develop/gauge"
 	"github.com/gpuwhisk/gpuwhisk/invoker/develop/harness"
 	"github.com/gpuwhisk/gpuwhisk/invoker/develop/peertest"
@@ -47,9 +48,7 @@ func measured(b *testing.B) string {
 	}
 	const source = "../../cmd/gpuwhisk"
 	program, err := peertest.Program(source, "-pgo="+source+"/invoker.pgo")
-	if err != nil {
-		b.Fatal(err)
-	}
+	check.NoError(b, err)
 	return program
 }
 
@@ -67,13 +66,10 @@ func newController(b *testing.B, extra ...string) *controller {
 			return func() error { return nil }, nil
 		},
 	})
-	if err != nil {
-		b.Fatal(err)
-	}
+	check.NoError(b, err)
 	b.Cleanup(func() { _ = r.s.Stop(context.Background()) })
-	if r.db, err = couchdb.New(r.s.Info().Database); err != nil {
-		b.Fatal(err)
-	}
+	r.db, err = couchdb.New(r.s.Info().Database)
+	check.NoError(b, err)
 	b.Cleanup(r.db.Close)
 	r.Caller = harness.NewCaller(b, r.s.Info().Kafka, "completed0", "health")
 	b.Cleanup(func() { r.stop(syscall.SIGINT) })
@@ -102,9 +98,8 @@ func (r *controller) run() time.Duration {
 	cmd.Env = append(slices.Clone(r.environ), "PATH="+os.Getenv("PATH"))
 	began := time.Now()
 	var err error
-	if r.invoker, err = harness.Start(cmd); err != nil {
-		r.b.Fatal(err)
-	}
+	r.invoker, err = harness.Start(cmd)
+	check.NoError(r.b, err)
 	select {
 	case first := <-r.Pings:
 		return first.Sub(began)
@@ -126,10 +121,9 @@ func (r *controller) stop(how syscall.Signal) {
 func (r *controller) action(name, kind, code string, timeout time.Duration, logs int) {
 	r.b.Helper()
 	a := harness.Action{Name: name, Kind: kind, Code: code, Timeout: timeout, LogsMB: logs, MemoryMB: 128, Annotations: map[string]any{"provide-api-key": false}}
-	var err error
-	if r.revisions[name], err = r.db.Put(context.Background(), r.db.Names().Whisks, "guest/"+name, a.Document(r.b)); err != nil {
-		r.b.Fatal(err)
-	}
+	revision, err := r.db.Put(context.Background(), r.db.Names().Whisks, "guest/"+name, a.Document(r.b))
+	check.NoError(r.b, err)
+	r.revisions[name] = revision
 }
 
 // send publishes an activation.
@@ -147,13 +141,6 @@ func (r *controller) once(action string) (result, completion time.Duration) {
 	f := r.send(action)
 	r.Await(f)
 	return f.First.Sub(f.Sent), f.Completion.Sub(f.Sent)
-}
-
-func (r *controller) must(err error) {
-	r.b.Helper()
-	if err != nil {
-		r.b.Fatal(err)
-	}
 }
 
 // cpu is the time that the invoker has spent on a core.

@@ -4,6 +4,7 @@ import (
 	"net/http"
 	"testing"
 
+	"github.com/gpuwhisk/gpuwhisk/invoker/develop/check"
 	"github.com/gpuwhisk/gpuwhisk/invoker/develop/harness"
 )
 
@@ -29,26 +30,27 @@ func fallsBackToCount(t *testing.T, w parts) {
 		{false, "gpu-warm", true},
 	} {
 		a, run := p.gpuRun("refuses", block)
-		if a.Cold != want.cold || run.Start != want.start || (run.Fallback != "") != want.counts {
-			t.Errorf("run %d: %+v, %+v, want %+v", i, a, run, want)
-		}
+		check.Equal(t, a.Cold, want.cold, "run %d: %+v, %+v", i, a, run)
+		check.Equal(t, run.Start, want.start, "run %d: %+v, %+v", i, a, run)
+		check.Equal(t, run.Fallback != "", want.counts, "run %d: %+v, %+v", i, a, run)
 	}
-	if a, run := p.gpuRun("bears", block); a.Cold || run.Fallback != "" {
-		t.Errorf("a function that bears it: %+v, %+v", a, run)
-	}
-	listed := func() (all []struct{ Action, Reason string }) {
-		p.admin.Get(t, "/fallbacks", &all)
-		return all
-	}
-	if all := listed(); len(all) != 1 || all[0].Action != "guest/refuses" || all[0].Reason == "" {
-		t.Errorf("/fallbacks lists %+v", all)
-	}
-	if all := p.status().Fallbacks; len(all) != 1 {
-		t.Errorf("/status lists %+v", all)
-	}
+	a, run := p.gpuRun("bears", block)
+	check.That(t, !a.Cold, "a function that bears it: %+v, %+v", a, run)
+	check.Equal(t, run.Fallback, "", "a function that bears it")
+	all := p.fallbacks()
+	check.Equal(check.Must(t), len(all), 1, "/fallbacks lists %+v", all)
+	check.Equal(t, all[0].Action, "guest/refuses")
+	check.That(t, all[0].Reason != "", "%+v", all)
+	check.Equal(t, len(p.status().Fallbacks), 1)
 	p.wantMetric("gpuwhisk_shim_fallbacks", 1)
 	p.admin.Do(t, http.MethodDelete, "/fallbacks?action=guest/refuses")
-	if all := listed(); len(all) != 0 {
-		t.Errorf("%+v are left after they were cleared", all)
-	}
+	all = p.fallbacks()
+	check.Equal(t, len(all), 0, "%+v are left after they were cleared", all)
+}
+
+// fallbacks are the actions that an operator sees to count only, and why.
+func (p *platform) fallbacks() (all []struct{ Action, Reason string }) {
+	p.t.Helper()
+	p.admin.Get(p.t, "/fallbacks", &all)
+	return all
 }

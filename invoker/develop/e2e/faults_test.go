@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"github.com/gpuwhisk/gpuwhisk/activation"
+	"github.com/gpuwhisk/gpuwhisk/invoker/develop/check"
 	"github.com/gpuwhisk/gpuwhisk/invoker/develop/harness"
 	"github.com/gpuwhisk/gpuwhisk/invoker/develop/peertest"
 )
@@ -95,14 +96,11 @@ const unknownKind = `{"_id":"guest/spoilt","_rev":"1-abc","annotations":[],"enti
 func (p *platform) attachment(name string) string {
 	p.t.Helper()
 	doc, err := p.db.Get(p.t.Context(), p.db.Names().Whisks, "guest/"+name)
-	if err != nil {
-		p.t.Fatal(err)
-	}
+	check.NoError(p.t, err)
 	_, after, found := strings.Cut(string(doc), `"_attachments":{"`)
+	check.That(check.Must(p.t), found, "the code of %s is no attachment: %.300s", name, doc)
 	at, _, _ := strings.Cut(after, `"`)
-	if !found || at == "" {
-		p.t.Fatalf("the code of %s is no attachment: %.300s", name, doc)
-	}
+	check.That(check.Must(p.t), at != "", "the code of %s has no name: %.300s", name, doc)
 	return "/" + at
 }
 
@@ -140,9 +138,7 @@ func TestUnwritableRecords(t *testing.T) {
 				for _, id := range ids {
 					p.finish(id).want(t, 0, "hi ")
 				}
-				if left := f.Remaining(); left > 0 {
-					t.Errorf("the database was to fail %d more times", left)
-				}
+				check.AtMost(t, f.Remaining(), 0, "times that the database was to fail")
 				p.atRest()
 			})
 		}
@@ -167,9 +163,9 @@ func (p *platform) offsetWaits(f *harness.Faults) {
 		}
 		return ""
 	})
-	if s := p.status(); s.Kafka.Feed.Committed != before || s.Kafka.Feed.Open != 1 {
-		p.t.Errorf("before the record is safe: %+v", s.Kafka.Feed)
-	}
+	feed := p.status().Kafka.Feed
+	check.Equal(p.t, feed.Committed, before, "before the record is safe")
+	check.Equal(p.t, feed.Open, 1, "before the record is safe")
 	f.Clear()
 	p.finish(id).want(p.t, 0, "hi Ada")
 	p.atRest()

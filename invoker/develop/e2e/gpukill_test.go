@@ -7,6 +7,7 @@ import (
 	"syscall"
 	"testing"
 
+	"github.com/gpuwhisk/gpuwhisk/invoker/develop/check"
 	"github.com/gpuwhisk/gpuwhisk/invoker/develop/harness"
 	"github.com/gpuwhisk/gpuwhisk/invoker/develop/peertest"
 )
@@ -42,9 +43,7 @@ func TestKilledAmidAMove(t *testing.T) {
 				}
 				return ""
 			})
-			if resident := p.used(); resident < holds {
-				t.Errorf("%d bytes are taken amid the move: it is over, or was not awaited", resident)
-			}
+			check.AtLeast(t, p.used(), holds, "the move is over, or was not awaited")
 			if whom == "invoker" {
 				p.child.replace(syscall.SIGKILL)
 			} else {
@@ -72,19 +71,17 @@ func TestFallbackOutlivesTheInvoker(t *testing.T) {
 	t.Parallel()
 	p := startGPUIn(t, dockerParts(t), 200, setup{child: true})
 	p.insertGPU("refuses", true, python(refusesManaged+harness.GPUFunction(t)))
-	if _, run := p.gpuRun("refuses", block); run.Fallback != "" {
-		t.Errorf("its first run: %+v", run)
-	}
+	_, run := p.gpuRun("refuses", block)
+	check.Equal(t, run.Fallback, "", "its first run")
 	p.gone("guest_refuses")
 	for _, how := range []syscall.Signal{syscall.SIGKILL, syscall.SIGTERM} {
 		p.child.replace(how)
-		var all []struct{ Action, Reason string }
-		if p.admin.Get(t, "/fallbacks", &all); len(all) != 1 || all[0].Action != "guest/refuses" {
-			t.Fatalf("after %v: /fallbacks lists %+v", how, all)
-		}
-		if a, run := p.gpuRun("refuses", block); !a.Cold || run.Fallback == "" {
-			t.Errorf("after %v: %+v, %+v, want a new container that counts", how, a, run)
-		}
+		all := p.fallbacks()
+		check.Equal(check.Must(t), len(all), 1, "after %v /fallbacks lists %+v", how, all)
+		check.Equal(check.Must(t), all[0].Action, "guest/refuses", "after %v", how)
+		a, run := p.gpuRun("refuses", block)
+		check.That(t, a.Cold, "after %v: %+v, %+v, want a new container", how, a, run)
+		check.That(t, run.Fallback != "", "after %v: %+v, %+v, want a container that counts", how, a, run)
 		p.endIdle("refuses")
 	}
 }

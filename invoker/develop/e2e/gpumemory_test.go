@@ -15,6 +15,7 @@ import (
 	"github.com/gpuwhisk/gpuwhisk/activation"
 	"github.com/gpuwhisk/gpuwhisk/gpu/scheduler"
 	"github.com/gpuwhisk/gpuwhisk/gpu/shimctl/shimtest"
+	"github.com/gpuwhisk/gpuwhisk/invoker/develop/check"
 	"github.com/gpuwhisk/gpuwhisk/invoker/develop/harness"
 	"github.com/gpuwhisk/gpuwhisk/invoker/develop/peertest"
 )
@@ -55,20 +56,19 @@ func gpuMemorySwaps(t *testing.T, w parts) {
 			for again := range 2 {
 				a, run := p.gpuRun(name, block)
 				starts[run.Start]++
-				if want := int64(2*round + again + 1); a.Runs != want || a.Cold != (want == 1) {
-					t.Errorf("%s: run %d of its container, cold %t, want run %d", name, a.Runs, a.Cold, want)
-				}
+				want := int64(2*round + again + 1)
+				check.Equal(t, a.Runs, want, "%s: run of its container", name)
+				check.Equal(t, a.Cold, want == 1, "%s: run %d of its container", name, a.Runs)
 			}
 		}
 	}
-	if starts["cold"] != 3 || starts["gpu-warm"] == 0 || starts["host-warm"] == 0 || len(starts) != 3 {
-		t.Errorf("starts %v, want 3 cold ones and both kinds of warm ones", starts)
-	}
+	check.Equal(t, starts["cold"], 3)
+	check.Greater(t, starts["gpu-warm"], 0)
+	check.Greater(t, starts["host-warm"], 0)
+	check.Equal(t, len(starts), 3, "starts %v", starts)
 	p.atRest()
 	for _, direction := range []string{"evict", "prefetch"} {
-		if moved := p.metric("gpuwhisk_gpu_moved_bytes_total", direction); moved < 3*block {
-			t.Errorf("%.0f bytes moved by %s in four rounds", moved, direction)
-		}
+		check.AtLeast(t, p.metric("gpuwhisk_gpu_moved_bytes_total", direction), 3*block, "bytes moved by %s in four rounds", direction)
 	}
 	p.wantMetric("gpuwhisk_shim_processes", 3)
 	p.wantMetric("gpuwhisk_shim_unhooked_containers", 0)
@@ -87,17 +87,13 @@ func replayed(t *testing.T, file string) {
 	var again *scheduler.Replay
 	peertest.Until(t, "a whole log of the GPU scheduler", func() string {
 		text, err := os.ReadFile(file)
-		if err != nil {
-			t.Fatal(err)
-		}
+		check.NoError(t, err)
 		again = &scheduler.Replay{Check: true}
 		for line := range bytes.Lines(text) {
 			if !bytes.HasSuffix(line, []byte("\n")) {
 				break // it is being written
 			}
-			if err := again.Line(line); err != nil {
-				t.Fatal(err)
-			}
+			check.NoError(t, again.Line(line))
 		}
 		if again.Events < 100 || again.Orders < 48 { // 24 calls, each started and served
 			return fmt.Sprintf("%d events, %d orders", again.Events, again.Orders)
@@ -133,14 +129,10 @@ func killedDuringSwap(t *testing.T, w parts) {
 	p.gpuCall("stuck", 1, "cold")
 	name := p.container("guest_stuck", "ready")
 	pid := p.leader(name)
-	if err := syscall.Kill(pid, syscall.SIGSTOP); err != nil {
-		t.Fatal(err)
-	}
+	check.NoError(t, syscall.Kill(pid, syscall.SIGSTOP))
 	id := p.started("waits", map[string]any{"bytes": block}, false)
 	p.container("guest_waits", "running")
-	if resident := p.used(); resident < holds {
-		t.Errorf("%d bytes are taken: memory that was not moved was given away", resident)
-	}
+	check.AtLeast(t, p.used(), holds, "memory that was not moved was given away")
 	p.kill(name)
 	p.finish(id).want(t, 0, `"intact":true`)
 	p.gone("guest_stuck")
@@ -173,9 +165,7 @@ func aboveTheLimit(t *testing.T, w parts) {
 	p.deployGPU(map[string]any{"shim": "off"}, "loose")
 	p.call("small", map[string]any{"bytes": block}).want(t, activation.StatusApplicationError, "CUDA_ERROR")
 	o := p.call("loose", map[string]any{"bytes": block})
-	if !strings.Contains(string(o.record.Response.Result), "whisk.gpu.shim.modes") {
-		t.Errorf("without the shim: %s", o.text())
-	}
+	check.Contains(t, string(o.record.Response.Result), "whisk.gpu.shim.modes", "without the shim")
 	p.gpuCall("honest", 1, "cold")
 	p.insertGPU("liar", true, python(liar))
 	p.call("liar", nil).want(t, activation.StatusDeveloperError, "limit of 48 MB", "whisk.gpu.limits")
@@ -256,9 +246,7 @@ def main(args):
 		}
 		return ""
 	})
-	if err := os.Remove(sockets[0]); err != nil {
-		t.Fatal(err)
-	}
+	check.NoError(t, os.Remove(sockets[0]))
 	p.finish(id).want(t, 0, `"intact":true`)
 	p.gpuCall("unhooked", 2, "")
 	p.atRest()
@@ -295,9 +283,8 @@ func TestShimModes(t *testing.T) {
 				p.gpuRun("first", block)
 				p.gpuRun("second", block)
 			}
-			if a, run := p.gpuRun("fixed", block); a.Runs != 2 && run.Start != "cold" {
-				t.Errorf("fixed: run %d, a %s start", a.Runs, run.Start)
-			}
+			a, run := p.gpuRun("fixed", block)
+			check.That(t, a.Runs == 2 || run.Start == "cold", "fixed: run %d, a %s start", a.Runs, run.Start)
 			p.wantMetric("gpuwhisk_shim_unhooked_containers", 0) // none wanted to be hooked
 		})
 	}
@@ -309,9 +296,7 @@ func TestGPUExecutable(t *testing.T) {
 	t.Parallel()
 	p := startGPU(t, 100, nil)
 	binary, err := os.ReadFile(filepath.Join(shimtest.Dir(t), "gpufunc"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.NoError(t, err)
 	code := base64.StdEncoding.EncodeToString(binary)
 	p.insertGPU("program", map[string]any{"memory": "64 MB"}, &whisk.Exec{Kind: "native:1", Code: &code})
 	for range 3 {
@@ -329,8 +314,7 @@ func TestGPULimit(t *testing.T) {
 	p := startGPU(t, 60, nil)
 	p.deployGPU(true, "greedy")
 	o := p.call("greedy", map[string]any{"bytes": 80 * mib})
-	if o.record.Response.StatusCode == activation.StatusSuccess || !strings.Contains(string(o.record.Response.Result), "error") {
-		t.Errorf("status %d: %s", o.record.Response.StatusCode, o.text())
-	}
+	check.That(t, o.record.Response.StatusCode != activation.StatusSuccess, "it ended well: %s", o.text())
+	check.Contains(t, string(o.record.Response.Result), "error")
 	p.gpuRun("greedy", block)
 }

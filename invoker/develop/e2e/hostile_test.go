@@ -9,6 +9,7 @@ import (
 	"github.com/apache/openwhisk-client-go/whisk"
 
 	"github.com/gpuwhisk/gpuwhisk/activation"
+	"github.com/gpuwhisk/gpuwhisk/invoker/develop/check"
 )
 
 // Errors of the original, by which users know failures.
@@ -80,9 +81,7 @@ func hostiles() []hostile {
 		{"forges half of a sentinel", "nodejs:20", "const main = () => { process.stdout.write('XXX_THE_END_OF_A_WHISK'); console.log('" + sentinel + " in the middle'); return {done: 1}; }",
 			limits(minutes, 0, 0), 0, `"done":1`, func(t *testing.T, first, second outcome) {
 				for _, o := range []outcome{first, second} {
-					if got := o.logged(); len(got) != 1 || got[0] != "stdout: XXX_THE_END_OF_A_WHISK"+sentinel+" in the middle" {
-						t.Errorf("logs %q", got)
-					}
+					check.EqualSlices(t, o.logged(), []string{"stdout: XXX_THE_END_OF_A_WHISK" + sentinel + " in the middle"})
 				}
 			}},
 		{"prints what looks like a truncated log", "python:3", "def main(p):\n    print('" + textLogsCut + "')\n    return {'done': 1}\n", limits(minutes, 0, 0), 0, `"done":1`, warmAgain},
@@ -111,23 +110,30 @@ def main(p):
 // next run.
 func cutLogs(t *testing.T, first, second outcome) {
 	for _, o := range []outcome{first, second} {
-		logs := o.logged()
 		size := 0
 		for _, line := range o.record.Logs {
 			size += len(line)
 		}
-		if len(logs) == 0 || logs[len(logs)-1] != "stderr: "+textLogsCut || size > 1<<20+200 {
-			t.Errorf("%d lines of %d bytes, at the end %.100q", len(logs), size, logs[max(0, len(logs)-1):])
-		}
+		o.wantLastLine(t, "stderr: "+textLogsCut)
+		check.AtMost(t, size, 1<<20+200, "bytes of %d lines", len(o.record.Logs))
 	}
 	warmAgain(t, first, second)
 }
 
 // warmAgain: the second run was in the same container.
 func warmAgain(t *testing.T, _, second outcome) {
-	if init, ok := second.record.Annotations.Get("initTime"); ok {
-		t.Errorf("the second run was a cold start (init %s ms)", init)
+	init, cold := second.record.Annotations.Get("initTime")
+	check.That(t, !cold, "the second run was a cold start (init %s ms)", init)
+}
+
+// wantLastLine checks how the log ends. Lines may be long.
+func (o outcome) wantLastLine(t *testing.T, want string) {
+	t.Helper()
+	last, logs := "", o.logged()
+	if len(logs) > 0 {
+		last = logs[len(logs)-1]
 	}
+	check.That(t, last == want, "the last of %d lines is %.100q, want %q", len(logs), last, want)
 }
 
 // ownLogs: at an end that was forged the reading takes what the daemon has
@@ -136,9 +142,9 @@ func warmAgain(t *testing.T, _, second outcome) {
 // container.
 func ownLogs(t *testing.T, first, second outcome) {
 	all := slices.Concat(first.logged(), second.logged())
-	if len(all) > 2 || slices.ContainsFunc(all, func(line string) bool { return line != "stdout: behind" }) {
-		t.Errorf("logs of two runs: %q, then %q", first.logged(), second.logged())
-	}
+	check.AtMost(t, len(all), 2, "logs of two runs: %q, then %q", first.logged(), second.logged())
+	strange := slices.ContainsFunc(all, func(line string) bool { return line != "stdout: behind" })
+	check.That(t, !strange, "logs of two runs: %q, then %q", first.logged(), second.logged())
 	warmAgain(t, first, second)
 }
 
@@ -167,16 +173,13 @@ func (h hostile) try(p *platform, name string) {
 	o := p.call(name, nil)
 	switch {
 	case h.status < 0: // it is enough that it ended
-		if o.record.Response.StatusCode == 0 || strings.Contains(o.text(), "not stopped after") {
-			t.Errorf("status %d, %.200q", o.record.Response.StatusCode, o.text())
-		}
+		check.That(t, o.record.Response.StatusCode != 0, "it ended well: %.200q", o.text())
+		check.Lacks(t, o.text(), "not stopped after")
 	default:
 		o.want(t, h.status, h.text)
 	}
 	if h.status == activation.StatusDeveloperError {
-		if logs := o.logged(); len(logs) == 0 || logs[len(logs)-1] != "stderr: "+textIncomplete {
-			t.Errorf("logs %q", logs)
-		}
+		o.wantLastLine(t, "stderr: "+textIncomplete)
 	}
 	if h.check != nil {
 		h.check(t, o, p.call(name, nil))

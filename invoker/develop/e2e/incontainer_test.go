@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	"github.com/gpuwhisk/gpuwhisk/activation"
+	"github.com/gpuwhisk/gpuwhisk/invoker/develop/check"
 	"github.com/gpuwhisk/gpuwhisk/invoker/develop/harness"
 	"github.com/gpuwhisk/gpuwhisk/invoker/develop/peertest"
 )
@@ -118,14 +119,11 @@ func invokerImage(t *testing.T) string {
 	const image = "gpuwhisk/invoker:e2e"
 	cmd := exec.Command("../../../docker/invoker/build.sh")
 	cmd.Env = append(os.Environ(), "IMAGE="+image)
-	if out, err := cmd.CombinedOutput(); err != nil {
-		t.Fatalf("build the invoker's image: %v: %s", err, out)
-	}
+	out, err := cmd.CombinedOutput()
+	check.NoError(t, err, "build the invoker's image: %s", out)
 	environ, err := exec.Command("docker", "image", "inspect", "--format", "{{range .Config.Env}}{{println .}}{{end}}", image).CombinedOutput()
 	for _, want := range harness.UnitEnvironment(t) {
-		if !strings.Contains("\n"+string(environ), "\n"+want+"\n") {
-			t.Errorf("the image lacks %s of the unit: %s, %v", want, environ, err)
-		}
+		check.Contains(t, "\n"+string(environ), "\n"+want+"\n", "the image lacks a setting of the unit (%v)", err)
 	}
 	return image
 }

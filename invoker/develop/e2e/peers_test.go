@@ -8,6 +8,7 @@ import (
 	"sync"
 	"testing"
 
+	"github.com/gpuwhisk/gpuwhisk/invoker/develop/check"
 	"github.com/gpuwhisk/gpuwhisk/invoker/develop/peertest"
 )
 
@@ -75,9 +76,7 @@ func realKafka(t testing.TB) *peertest.Kafka {
 	t.Helper()
 	peertest.Variable(t, "GPUWHISK_TEST_KAFKA", "kafka.sh")
 	k, err := kafkaOnce()
-	if err != nil {
-		t.Fatalf("start a Kafka of our own: %v", err)
-	}
+	check.NoError(t, err, "start a Kafka of our own")
 	return k
 }
 
@@ -90,9 +89,7 @@ func realCouch(t testing.TB) string {
 		return address
 	}
 	address, err := pouchOnce()
-	if err != nil {
-		t.Fatalf("start a pouchdb-server of our own: %v", err)
-	}
+	check.NoError(t, err, "start a pouchdb-server of our own")
 	return address
 }
 
@@ -109,8 +106,6 @@ var pouchOnce = sync.OnceValues(func() (string, error) {
 func realImages(t testing.TB) string {
 	t.Helper()
 	tag, err := peertest.Images()
-	if err != nil {
-		t.Fatalf("build the action images: %v", err)
-	}
+	check.NoError(t, err, "build the action images")
 	return tag
 }

@@ -19,6 +19,7 @@ import (
 	"github.com/apache/openwhisk-client-go/whisk"
 
 	"github.com/gpuwhisk/gpuwhisk/invoker/assembly"
+	"github.com/gpuwhisk/gpuwhisk/invoker/develop/check"
 	"github.com/gpuwhisk/gpuwhisk/invoker/develop/harness"
 	"github.com/gpuwhisk/gpuwhisk/invoker/develop/peertest"
 	"github.com/gpuwhisk/gpuwhisk/invoker/develop/standalone"
@@ -85,16 +86,12 @@ func start(t *testing.T, w parts, with setup) *platform {
 	ctx, cancel := context.WithTimeout(t.Context(), peertest.WaitLimit)
 	defer cancel()
 	var err error
-	if p.s, err = standalone.Start(ctx, o); err != nil {
-		t.Fatal(err)
-	}
+	p.s, err = standalone.Start(ctx, o)
+	check.NoError(t, err)
 	t.Cleanup(p.end)
-	if err := p.s.WaitReady(ctx); err != nil {
-		t.Fatal(err)
-	}
-	if p.db, err = couchdb.New(p.s.Info().Database); err != nil {
-		t.Fatal(err)
-	}
+	check.NoError(t, p.s.WaitReady(ctx))
+	p.db, err = couchdb.New(p.s.Info().Database)
+	check.NoError(t, err)
 	p.recording = newRecording(t, p.s.Info().Kafka)
 	p.c = p.client()
 	return p
@@ -144,9 +141,7 @@ func (p *platform) client() *whisk.Client {
 	c, err := whisk.NewClient(&http.Client{Transport: transport, Timeout: 2 * peertest.WaitLimit}, &whisk.Config{
 		Host: p.s.Info().APIHost, AuthToken: p.s.Info().Guest().AuthKey(), Namespace: "_",
 	})
-	if err != nil {
-		p.t.Fatal(err)
-	}
+	check.NoError(p.t, err)
 	return c
 }
 
@@ -191,9 +186,7 @@ func (p *platform) dropDatabases() {
 	for _, name := range []string{n.Whisks, n.Activations, n.Subjects} {
 		u, _ := url.Parse(p.parts.couch)
 		req, err := http.NewRequest(http.MethodDelete, u.JoinPath(name).String(), nil)
-		if err != nil {
-			p.t.Fatal(err)
-		}
+		check.NoError(p.t, err)
 		res, err := http.DefaultClient.Do(req)
 		if err != nil {
 			p.t.Errorf("drop database %s: %v", name, err)

@@ -8,6 +8,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/gpuwhisk/gpuwhisk/invoker/develop/check"
 	"github.com/gpuwhisk/gpuwhisk/invoker/develop/harness"
 	"github.com/gpuwhisk/gpuwhisk/invoker/develop/peertest"
 )
@@ -47,15 +48,11 @@ func (p *platform) atRest() {
 
 // nothingLeft demands that no container and no process is left after the end.
 func (p *platform) nothingLeft() {
-	if left := p.leftContainers(); left != "" {
-		p.t.Errorf("containers left: %s", left)
-	}
-	if left := peertest.Processes("HOME=" + p.dir); len(left) > 0 {
-		p.t.Errorf("processes left: %v", left)
-	}
-	if left, _ := filepath.Glob(filepath.Join(p.dir, "processes", p.prefix(), "containers", "*")); len(left) > 0 {
-		p.t.Errorf("directories of processes left: %v", left)
-	}
+	check.Equal(p.t, p.leftContainers(), "", "containers left")
+	processes := peertest.Processes("HOME=" + p.dir)
+	check.Equal(p.t, len(processes), 0, "processes left: %v", processes)
+	dirs, _ := filepath.Glob(filepath.Join(p.dir, "processes", p.prefix(), "containers", "*"))
+	check.Equal(p.t, len(dirs), 0, "directories of processes left: %v", dirs)
 }
 
 // leftContainers are those that the daemon has of this invoker's.

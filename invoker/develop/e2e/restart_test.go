@@ -11,6 +11,7 @@ import (
 	"testing"
 
 	"github.com/gpuwhisk/gpuwhisk/activation"
+	"github.com/gpuwhisk/gpuwhisk/invoker/develop/check"
 	"github.com/gpuwhisk/gpuwhisk/invoker/develop/peertest"
 )
 
@@ -27,12 +28,15 @@ func (o outcome) cold() bool {
 func (o outcome) wantWarm(t *testing.T, n int) {
 	t.Helper()
 	o.want(t, 0, fmt.Sprintf(`{"n":%d}`, n))
-	if o.cold() {
-		t.Errorf("run %d began with an initialisation", n)
-	}
-	if len(o.record.Logs) != 1 || !strings.HasSuffix(o.record.Logs[0], fmt.Sprint("run ", n)) {
-		t.Errorf("logs of run %d: %q", n, o.record.Logs)
-	}
+	check.That(t, !o.cold(), "run %d began with an initialisation", n)
+	wantLine(t, o.record.Logs, fmt.Sprint("run ", n))
+}
+
+// wantLine checks that a log is one line, and how that ends.
+func wantLine(t *testing.T, log []string, end string) {
+	t.Helper()
+	check.Equal(t, len(log), 1, "log %q", log)
+	check.That(t, strings.HasSuffix(strings.Join(log, "\n"), end), "log %q, want %q at its end", log, end)
 }
 
 func (p *platform) containers() string {
@@ -50,9 +54,8 @@ func (p *platform) idOf(suffix string) string {
 func (p *platform) stateFiles() string {
 	p.t.Helper()
 	found, err := filepath.Glob(filepath.Join(p.dir, "state", "*", "journal", "containers"))
-	if err != nil || len(found) != 1 {
-		p.t.Fatalf("state files at %v, %v", found, err)
-	}
+	check.NoError(p.t, err)
+	check.Equal(check.Must(p.t), len(found), 1, "state files at %v", found)
 	return found[0]
 }
 
@@ -94,7 +97,7 @@ func TestKilledInvokerLeavesWarmth(t *testing.T) {
 			p.awaitIdleState("guest_warm")
 			p.awaitIdleState("guest_other")
 			warm, busy := p.idOf("guest_warm"), p.idOf("guest_busy")
-			p.child.must(p.child.end(syscall.SIGKILL))
+			check.NoError(t, p.child.end(syscall.SIGKILL))
 			peertest.Docker(t, "rm", "-f", p.idOf("guest_other")) // as if it had died meanwhile
 			p.child.again()
 			p.call("warm", nil).wantWarm(t, 3)
@@ -106,9 +109,7 @@ func TestKilledInvokerLeavesWarmth(t *testing.T) {
 				}
 				return ""
 			})
-			if n := p.metric("gpuwhisk_containers_adopted_total", ""); n < 1 {
-				t.Errorf("%v were adopted", n)
-			}
+			check.AtLeast(t, p.metric("gpuwhisk_containers_adopted_total", ""), 1)
 		})
 	}
 }
@@ -133,25 +134,20 @@ func TestUpgradeUnderLoadStaysWarm(t *testing.T) {
 	// calls of a function run at once, so they come one after the other.
 	p.started("f0", nil, false)
 	load()
-	p.child.must(p.child.end(syscall.SIGTERM))
+	check.NoError(t, p.child.end(syscall.SIGTERM))
 	warm := strings.Fields(p.containers())
-	if len(warm) < functions {
-		t.Errorf("left: %v", warm)
-	}
+	check.AtLeast(t, len(warm), functions, "left: %v", warm)
 	p.child.again()
 	for _, id := range ids {
 		p.finish(id)
 	}
 	for i := range functions {
-		if o := p.call(fmt.Sprint("f", i), nil); o.cold() {
-			t.Errorf("f%d is cold after the upgrade", i)
-		}
+		o := p.call(fmt.Sprint("f", i), nil)
+		check.That(t, !o.cold(), "f%d is cold after the upgrade", i)
 	}
 	all := p.containers()
 	for _, id := range warm {
-		if !strings.Contains(all, id) {
-			t.Errorf("container %s was warm and is gone", id)
-		}
+		check.Contains(t, all, id, "a container was warm and is gone")
 	}
 }
 
@@ -164,7 +160,7 @@ func TestStrangersAreNotAdopted(t *testing.T) {
 		p.call(name, nil).want(t, 0, `{"n":1}`)
 		p.container("guest_"+name, "ready")
 	}
-	p.child.must(p.child.end(syscall.SIGKILL))
+	check.NoError(t, p.child.end(syscall.SIGKILL))
 	p.create("revised", "nodejs:20", counting, nil)        // another revision
 	p.change("rewritten", func(annotation []byte) []byte { // another namespace, as it were
 		at := bytes.Index(annotation, []byte(`"key":"`)) + len(`"key":"`)
@@ -193,7 +189,7 @@ func TestStrangersAreNotAdopted(t *testing.T) {
 		})
 	}
 	// With other settings none is what would be made today.
-	p.child.must(p.child.end(syscall.SIGTERM))
+	check.NoError(t, p.child.end(syscall.SIGTERM))
 	p.child.environ = append(p.child.environ, "CONFIG_whisk_containerFactory_containerArgs_extraEnvVars_0=NEW=1")
 	p.child.again()
 	p.call("same", nil).want(t, 0, `{"n":1}`)
@@ -203,16 +199,12 @@ func TestStrangersAreNotAdopted(t *testing.T) {
 func (p *platform) change(action string, how func([]byte) []byte) {
 	p.t.Helper()
 	found, _ := filepath.Glob(filepath.Join(p.stateFiles(), "*_guest_"+action+".note"))
-	if len(found) != 1 {
-		p.t.Fatalf("state files of %s: %v", action, found)
-	}
+	check.Equal(check.Must(p.t), len(found), 1, "state files of %s: %v", action, found)
 	text, err := os.ReadFile(found[0])
 	if err == nil {
 		err = os.WriteFile(found[0], how(text), 0o600)
 	}
-	if err != nil {
-		p.t.Fatal(err)
-	}
+	check.NoError(p.t, err)
 }
 
 // TestStopForGoodLeavesNothing: Ctrl-C, and SIGTERM of an invoker that an operator
@@ -228,13 +220,10 @@ func TestStopForGoodLeavesNothing(t *testing.T) {
 			p.admin.Do(t, http.MethodPost, "/disable")
 			how = syscall.SIGTERM
 		}
-		p.child.must(p.child.end(how))
-		if left := p.containers(); left != "" {
-			t.Errorf("after %v, disabled %t: %s", how, disabled, left)
-		}
-		if left, _ := filepath.Glob(filepath.Join(p.stateFiles(), "*")); len(left) > 0 {
-			t.Errorf("state files: %v", left)
-		}
+		check.NoError(t, p.child.end(how))
+		check.Equal(t, p.containers(), "", "after %v, disabled %t", how, disabled)
+		left, _ := filepath.Glob(filepath.Join(p.stateFiles(), "*"))
+		check.Equal(t, len(left), 0, "state files: %v", left)
 		p.child.again()
 	}
 }
@@ -254,9 +243,8 @@ func TestGPUContainerIsAdoptedWithItsMemory(t *testing.T) {
 			id := p.idOf("guest_holds")
 			p.child.replace(how)
 			// A poll of the device may come before its shim's report, and see no context.
-			if got := p.used(); got != holds+ctx && got != holds {
-				t.Errorf("%d bytes count as taken at the start, %d were before", got, holds+ctx)
-			}
+			got := p.used()
+			check.That(t, got == holds+ctx || got == holds, "%d bytes count as taken at the start, %d were before", got, holds+ctx)
 			peertest.Until(t, "its shim connects", func() string {
 				if n := p.metric("gpuwhisk_shim_processes", ""); n < 1 {
 					return "none is connected"
@@ -265,9 +253,7 @@ func TestGPUContainerIsAdoptedWithItsMemory(t *testing.T) {
 			})
 			p.uses(holds + ctx)
 			p.gpuCall("holds", 2, "gpu-warm")
-			if p.idOf("guest_holds") != id {
-				t.Error("it ran in another container")
-			}
+			check.Equal(t, p.idOf("guest_holds"), id, "it ran in another container")
 			// Its memory is moved on order, as before: another function needs the memory.
 			p.gpuCall("wants", 1, "cold")
 			p.gpuCall("holds", 3, "host-warm")

@@ -12,6 +12,7 @@ import (
 	"github.com/apache/openwhisk-client-go/whisk"
 
 	"github.com/gpuwhisk/gpuwhisk/activation"
+	"github.com/gpuwhisk/gpuwhisk/invoker/develop/check"
 	"github.com/gpuwhisk/gpuwhisk/invoker/develop/harness"
 	"github.com/gpuwhisk/gpuwhisk/invoker/develop/peertest"
 )
@@ -32,9 +33,7 @@ func startGPU(t *testing.T, memory int, env map[string]string) *platform {
 func startGPUIn(t *testing.T, w parts, memory int, with setup) *platform {
 	t.Helper()
 	sockets, err := os.MkdirTemp("", "gw") // short: a socket's path has 107 bytes at most
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.NoError(t, err)
 	t.Cleanup(func() {
 		if err := os.RemoveAll(sockets); err != nil {
 			t.Error(err)
@@ -88,8 +87,10 @@ func (p *platform) gpuCall(name string, run int64, start string) {
 func (p *platform) gpuCallOf(name string, bytes int, run int64, start string) {
 	p.t.Helper()
 	a, got := p.gpuRun(name, bytes)
-	if a.Runs != run || a.Cold != (run == 1) || start != "" && got.Start != start {
-		p.t.Errorf("%s: %+v, %+v; want run %d of its container, a %s start", name, a, got, run, start)
+	check.Equal(p.t, a.Runs, run, "%s: run of its container", name)
+	check.Equal(p.t, a.Cold, run == 1, "%s: run %d of its container", name, a.Runs)
+	if start != "" {
+		check.Equal(p.t, got.Start, start, "%s", name)
 	}
 }
 
@@ -98,19 +99,13 @@ func (p *platform) gpuCallOf(name string, bytes int, run int64, start string) {
 func (p *platform) gpuRun(name string, bytes int) (a gpuAnswer, run gpuAnnotation) {
 	p.t.Helper()
 	o := p.call(name, map[string]any{"bytes": bytes})
-	if err := json.Unmarshal(o.record.Response.Result, &a); err != nil || o.record.Response.StatusCode != activation.StatusSuccess {
-		p.t.Fatalf("%s: status %d: %s", name, o.record.Response.StatusCode, o.text())
-	}
-	if !a.Intact || !a.Correct {
-		p.t.Errorf("%s, run %d: intact %t, correct %t", name, a.Runs, a.Intact, a.Correct)
-	}
+	check.Equal(check.Must(p.t), o.record.Response.StatusCode, activation.StatusSuccess, "%s: %s", name, o.text())
+	check.NoError(p.t, json.Unmarshal(o.record.Response.Result, &a), "%s: %s", name, o.text())
+	check.That(p.t, a.Intact, "%s, run %d", name, a.Runs)
+	check.That(p.t, a.Correct, "%s, run %d", name, a.Runs)
 	annotation, _ := o.record.Annotations.Get(activation.GPUAnnotation)
-	if err := json.Unmarshal(annotation, &run); err != nil {
-		p.t.Fatalf("%s: no annotation of the GPU in its record: %v", name, err)
-	}
-	if !strings.Contains(run.Device, "simulated") {
-		p.t.Errorf("%s ran on %q, which is not marked as simulated", name, run.Device)
-	}
+	check.NoError(p.t, json.Unmarshal(annotation, &run), "%s: no annotation of the GPU in its record", name)
+	check.Contains(p.t, run.Device, "simulated", "%s", name)
 	return a, run
 }
 
@@ -126,21 +121,15 @@ func (p *platform) metric(name, part string) float64 {
 // wantMetric checks the sum of a metric over its labels.
 func (p *platform) wantMetric(name string, want float64) {
 	p.t.Helper()
-	if got := p.metric(name, ""); got != want {
-		p.t.Errorf("%s is %v, want %v", name, got, want)
-	}
+	check.Equal(p.t, p.metric(name, ""), want, "%s", name)
 }
 
 // used is how much of its one device the invoker takes to be held or promised.
 func (p *platform) used() int64 {
 	p.t.Helper()
 	all := p.status().Work.Devices
-	if len(all) != 1 {
-		p.t.Fatalf("%d devices", len(all))
-	}
-	if d := all[0]; d.UsedBytes > d.MemoryBytes {
-		p.t.Errorf("%d bytes of %d are given out", d.UsedBytes, d.MemoryBytes)
-	}
+	check.Equal(check.Must(p.t), len(all), 1, "devices")
+	check.AtMost(p.t, all[0].UsedBytes, all[0].MemoryBytes, "bytes that are given out")
 	return all[0].UsedBytes
 }
 

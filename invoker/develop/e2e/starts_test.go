@@ -10,6 +10,7 @@ import (
 
 	"github.com/gpuwhisk/gpuwhisk/activation"
 	"github.com/gpuwhisk/gpuwhisk/invoker/container"
+	"github.com/gpuwhisk/gpuwhisk/invoker/develop/check"
 	"github.com/gpuwhisk/gpuwhisk/invoker/develop/peertest"
 	engines "github.com/gpuwhisk/gpuwhisk/invoker/engine/docker"
 	"github.com/gpuwhisk/gpuwhisk/invoker/engine/proxy"
@@ -125,9 +126,7 @@ func newBare(b *testing.B) *bare {
 	o := engines.DefaultOptions()
 	o.Host, o.Prefix = w.docker, fmt.Sprintf("wskbare%d_", os.Getpid())
 	engine, err := engines.New(b.Context(), o)
-	if err != nil {
-		b.Fatal(err)
-	}
+	check.NoError(b, err)
 	f := &bare{b: b, engine: engine, image: "gpuwhisk/action-nodejs:" + w.images, prefix: o.Prefix}
 	b.Cleanup(func() {
 		if err := engine.CleanUp(context.Background(), o.Prefix); err != nil {
@@ -156,9 +155,9 @@ func (f *bare) paused() time.Duration {
 		f.kept, f.client = f.start()
 	}
 	f.client.Close()
-	f.must(f.engine.Pause(f.b.Context(), f.kept.ID))
+	check.NoError(f.b, f.engine.Pause(f.b.Context(), f.kept.ID))
 	began := time.Now()
-	f.must(f.engine.Resume(f.b.Context(), f.kept.ID))
+	check.NoError(f.b, f.engine.Resume(f.b.Context(), f.kept.ID))
 	f.ask(f.client)
 	return time.Since(began)
 }
@@ -168,12 +167,11 @@ func (f *bare) start() (container.Handle, *proxy.Client) {
 	handle, err := f.engine.Create(f.b.Context(), container.Spec{
 		Name: fmt.Sprint(f.prefix, f.made), Kind: "nodejs:20", Image: f.image, MemoryMB: 128, CPUShares: 64,
 	})
-	f.must(err)
+	check.NoError(f.b, err)
 	client := proxy.New(handle.Addr, 1)
 	init := fmt.Sprintf(`{"value":{"binary":false,"code":%q,"env":{},"main":"main","name":"noop"}}`, noop)
-	if x := client.Init(f.b.Context(), []byte(init), time.Minute, answers); !x.OK() {
-		f.b.Fatalf("init: %s, status %d", x.Failure, x.Status)
-	}
+	x := client.Init(f.b.Context(), []byte(init), time.Minute, answers)
+	check.That(check.Must(f.b), x.OK(), "init: %s, status %d", x.Failure, x.Status)
 	f.ask(client)
 	return handle, client
 }
@@ -181,14 +179,6 @@ func (f *bare) start() (container.Handle, *proxy.Client) {
 var answers = proxy.Limit{Max: 1 << 20, Truncation: 1 << 20}
 
 func (f *bare) ask(client *proxy.Client) {
-	if x := client.Run(f.b.Context(), []byte(`{"value":{}}`), time.Minute, answers); !x.OK() {
-		f.b.Fatalf("run: %s, status %d", x.Failure, x.Status)
-	}
-}
-
-func (f *bare) must(err error) {
-	f.b.Helper()
-	if err != nil {
-		f.b.Fatal(err)
-	}
+	x := client.Run(f.b.Context(), []byte(`{"value":{}}`), time.Minute, answers)
+	check.That(check.Must(f.b), x.OK(), "run: %s, status %d", x.Failure, x.Status)
 }

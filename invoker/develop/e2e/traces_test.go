@@ -16,6 +16,7 @@ import (
 
 	"github.com/apache/openwhisk-client-go/whisk"
 
+	"github.com/gpuwhisk/gpuwhisk/invoker/develop/check"
 	"github.com/gpuwhisk/gpuwhisk/invoker/develop/peertest"
 )
 
@@ -54,10 +55,9 @@ func (s span) text(key string) string {
 func (s span) ns(t *testing.T) int64 {
 	t.Helper()
 	from, err := strconv.ParseInt(s.Start, 10, 64)
-	to, err2 := strconv.ParseInt(s.End, 10, 64)
-	if err != nil || err2 != nil {
-		t.Fatalf("%s: from %q to %q", s.Name, s.Start, s.End)
-	}
+	check.NoError(t, err, "start of %s", s.Name)
+	to, err := strconv.ParseInt(s.End, 10, 64)
+	check.NoError(t, err, "end of %s", s.Name)
 	return to - from
 }
 
@@ -69,16 +69,10 @@ func collector(t *testing.T) (got *collected, overGRPC, overHTTP string) {
 	cmd := exec.Command(program, "-grpc", overGRPC, "-http", overHTTP)
 	cmd.Stderr = os.Stderr
 	stop, err := cmd.StdinPipe()
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.NoError(t, err)
 	out, err := cmd.StdoutPipe()
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
+	check.NoError(t, err)
+	check.NoError(t, cmd.Start())
 	lines := bufio.NewReader(out)
 	if _, err := lines.ReadString('\n'); err != nil { // the line that it listens
 		t.Fatalf("the collector ended at once: %v, %v", err, cmd.Wait())
@@ -163,34 +157,26 @@ func TestTracesArriveAtACollector(t *testing.T) {
 			id := p.traced(t, "first", `{"bytes":41943040}`)
 			phases := whole(t, got, id, "queue", "move memory to device", "run", "acknowledge", "store record")
 			root := phases[""]
-			if root.TraceID != callerTrace || root.ParentSpanID != callerSpan {
-				t.Errorf("in trace %s under %s", root.TraceID, root.ParentSpanID)
-			}
-			if root.text("gpuwhisk.start") != "host-warm" || !strings.Contains(root.text("gpuwhisk.gpu.device"), "simulated") {
-				t.Errorf("start %q on %q", root.text("gpuwhisk.start"), root.text("gpuwhisk.gpu.device"))
-			}
+			check.Equal(t, root.TraceID, callerTrace)
+			check.Equal(t, root.ParentSpanID, callerSpan)
+			check.Equal(t, root.text("gpuwhisk.start"), "host-warm")
+			check.Contains(t, root.text("gpuwhisk.gpu.device"), "simulated")
 			id = p.traced(t, "plain", `{"secret":"a-secret-parameter"}`)
 			phases = whole(t, got, id, "create container", "init", "run", "read logs", "acknowledge", "store record")
-			if phases[""].ns(t) < phases["run"].ns(t)+phases["init"].ns(t) {
-				t.Errorf("the whole is shorter than its parts: %+v", phases)
-			}
+			check.AtLeast(t, phases[""].ns(t), phases["run"].ns(t)+phases["init"].ns(t), "the whole is shorter than its parts: %+v", phases)
 			text := string(p.admin.Do(t, http.MethodGet, "/metrics"))
 			for line, want := range map[string]bool{
 				`gpuwhisk_trace_spans_total{outcome="error"} 0`: true, "gpuwhisk_traces_dropped_total 0": true,
 				`gpuwhisk_trace_spans_total{outcome="ok"} 0`: false,
 			} {
-				if got := strings.Contains(text, line); got != want {
-					t.Errorf("/metrics has %s: %t, want %t", line, got, want)
-				}
+				check.Equal(t, strings.Contains(text, line), want, "/metrics has %s", line)
 			}
 		})
 	}
 	got.mu.Lock()
 	defer got.mu.Unlock()
 	for _, secret := range []string{"a-secret-parameter", "api_key", "41943040"} {
-		if strings.Contains(got.text.String(), secret) {
-			t.Errorf("%s is in a span", secret)
-		}
+		check.That(t, !strings.Contains(got.text.String(), secret), "%s is in a span", secret)
 	}
 }
 
@@ -221,21 +207,16 @@ func (p *platform) traced(t *testing.T, action, args string) string {
 	t.Helper()
 	at := p.s.Info().APIHost + "/api/v1/namespaces/_/actions/" + action + "?blocking=true"
 	req, err := http.NewRequestWithContext(t.Context(), http.MethodPost, at, strings.NewReader(args))
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.NoError(t, err)
 	user, password, _ := strings.Cut(p.c.AuthToken, ":")
 	req.SetBasicAuth(user, password)
 	req.Header.Set("Content-Type", "application/json")
 	req.Header.Set("traceparent", "00-"+callerTrace+"-"+callerSpan+"-01")
 	res, err := http.DefaultClient.Do(req)
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.NoError(t, err)
 	defer res.Body.Close()
 	id := res.Header.Get("x-openwhisk-activation-id")
-	if res.StatusCode != http.StatusOK || id == "" {
-		t.Fatalf("%s: %s", action, res.Status)
-	}
+	check.Equal(check.Must(t), res.StatusCode, http.StatusOK, "%s", action)
+	check.That(check.Must(t), id != "", "%s has no activation", action)
 	return id
 }

@@ -13,6 +13,7 @@ import (
 	"github.com/apache/openwhisk-client-go/whisk"
 
 	"github.com/gpuwhisk/gpuwhisk/activation"
+	"github.com/gpuwhisk/gpuwhisk/invoker/develop/check"
 	"github.com/gpuwhisk/gpuwhisk/invoker/develop/peertest"
 	"github.com/gpuwhisk/gpuwhisk/invoker/develop/standalone/couchdb"
 )
@@ -36,9 +37,8 @@ func (p *platform) create(name, kind, code string, l *whisk.Limits) {
 
 func (p *platform) insert(a *whisk.Action) {
 	p.t.Helper()
-	if _, _, err := p.c.Actions.Insert(a, true); err != nil {
-		p.t.Fatalf("create %s: %v", a.Name, err)
-	}
+	_, _, err := p.c.Actions.Insert(a, true)
+	check.NoError(p.t, err, "create %s", a.Name)
 }
 
 // call invokes an action and waits. It gives what the invoker made of it: by
@@ -56,13 +56,9 @@ func (p *platform) started(name string, args map[string]any, blocking bool) acti
 		args = map[string]any{}
 	}
 	_, res, err := p.c.Actions.Invoke(name, args, blocking, false)
-	if res == nil {
-		p.t.Fatalf("invoke %s: %v", name, err)
-	}
+	check.That(check.Must(p.t), res != nil, "invoke %s: %v", name, err)
 	id := activation.ID(res.Header.Get("X-Openwhisk-Activation-Id"))
-	if id == "" {
-		p.t.Fatalf("invoke %s: %s without an activation: %v", name, res.Status, err)
-	}
+	check.That(check.Must(p.t), id != "", "invoke %s: %s without an activation: %v", name, res.Status, err)
 	return id
 }
 
@@ -79,10 +75,9 @@ type outcome struct {
 func (p *platform) finish(id activation.ID) outcome {
 	p.t.Helper()
 	o := outcome{id: id, acks: p.completed(id)}
+	check.AtMost(p.t, len(o.acks), 2, "activation %s: acks %v", id, kinds(o.acks))
 	for i, ack := range o.acks {
-		if ack.FreesSlot() != (i == len(o.acks)-1) || i > 1 {
-			p.t.Errorf("activation %s: acks %v", id, kinds(o.acks))
-		}
+		check.Equal(p.t, ack.FreesSlot(), i == len(o.acks)-1, "activation %s: ack %d of %v", id, i, kinds(o.acks))
 	}
 	o.record = p.record(id)
 	return o
@@ -143,10 +138,9 @@ func (o outcome) logged() []string {
 // want checks an activation's end, and that the text has each of texts.
 func (o outcome) want(t *testing.T, code int, texts ...string) {
 	t.Helper()
-	for _, text := range texts {
-		if o.record.Response.StatusCode != code || !strings.Contains(o.text(), text) {
-			t.Errorf("status %d, %.300q; want %d, %q", o.record.Response.StatusCode, o.text(), code, text)
-		}
+	check.Equal(t, o.record.Response.StatusCode, code, "%.300q", o.text())
+	for _, text := range texts { // results may be long
+		check.That(t, strings.Contains(o.text(), text), "%.300q, want %.300q in it", o.text(), text)
 	}
 }
 
@@ -154,16 +148,12 @@ func (o outcome) want(t *testing.T, code int, texts ...string) {
 func (p *platform) get(method, path, body string) (int, http.Header, string) {
 	p.t.Helper()
 	req, err := http.NewRequestWithContext(p.t.Context(), method, p.s.Info().APIHost+path, strings.NewReader(body))
-	if err != nil {
-		p.t.Fatal(err)
-	}
+	check.NoError(p.t, err)
 	if body != "" {
 		req.Header.Set("Content-Type", "application/json")
 	}
 	res, err := http.DefaultClient.Do(req)
-	if err != nil {
-		p.t.Fatal(err)
-	}
+	check.NoError(p.t, err)
 	defer res.Body.Close()
 	text, err := io.ReadAll(res.Body)
 	if err != nil {

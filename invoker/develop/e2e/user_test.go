@@ -12,6 +12,7 @@ import (
 	"github.com/apache/openwhisk-client-go/whisk"
 
 	"github.com/gpuwhisk/gpuwhisk/activation"
+	"github.com/gpuwhisk/gpuwhisk/invoker/develop/check"
 	"github.com/gpuwhisk/gpuwhisk/invoker/develop/peertest"
 )
 
@@ -79,13 +80,9 @@ func zipped(t *testing.T, files map[string]string) string {
 		if err == nil {
 			_, err = f.Write([]byte(text))
 		}
-		if err != nil {
-			t.Fatal(err)
-		}
+		check.NoError(t, err)
 	}
-	if err := w.Close(); err != nil {
-		t.Fatal(err)
-	}
+	check.NoError(t, w.Close())
 	return base64.StdEncoding.EncodeToString(buf.Bytes())
 }
 
@@ -93,41 +90,31 @@ func zipped(t *testing.T, files map[string]string) string {
 func programCode(t testing.TB, source string) []byte {
 	t.Helper()
 	path, err := peertest.Program(source)
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.NoError(t, err)
 	text, err := os.ReadFile(path)
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.NoError(t, err)
 	return text
 }
 
 // life is an action's: created, invoked in both ways, read, updated, deleted.
 func life(t *testing.T, p *platform) {
 	p.create("life", "nodejs:20", nodeHello, nil)
-	answer, _, err := p.c.Actions.Invoke("life", map[string]any{"name": "Ada"}, true, true)
-	if err != nil || fmt.Sprint(answer) != "map[greeting:hi Ada]" {
-		t.Errorf("result alone: %v, %v", answer, err)
-	}
+	p.wantResult("life", map[string]any{"name": "Ada"}, "map[greeting:hi Ada]")
 	o := p.finish(p.started("life", map[string]any{"name": "Bob"}, false))
-	if got := fmt.Sprint(kinds(o.acks)); got != "[completion]" {
-		t.Errorf("acks of a call that does not wait: %s", got)
-	}
+	check.Equal(t, fmt.Sprint(kinds(o.acks)), "[completion]", "acks of a call that does not wait")
 	id := string(o.id)
 	got := soon(t, func() (*whisk.Activation, error) { a, _, err := p.c.Activations.Get(id); return a, err })
-	if got.Name != "life" || got.Namespace != "guest" || !got.Success || got.Annotations.GetValue("path") != "guest/life" ||
-		got.Annotations.GetValue("kind") != "nodejs:20" {
-		t.Errorf("activation %+v", got)
-	}
+	check.Equal(t, got.Name, "life")
+	check.Equal(t, got.Namespace, "guest")
+	check.That(t, got.Success, "activation %+v", got)
+	check.Equal(t, got.Annotations.GetValue("path"), "guest/life")
+	check.Equal(t, got.Annotations.GetValue("kind"), "nodejs:20")
 	logs := soon(t, func() (*whisk.Activation, error) { a, _, err := p.c.Activations.Logs(id); return a, err })
-	if len(logs.Logs) != 1 || !strings.HasSuffix(logs.Logs[0], "stdout: hello Bob") {
-		t.Errorf("logs %q", logs.Logs)
-	}
+	wantLine(t, logs.Logs, "stdout: hello Bob")
 	result := soon(t, func() (*whisk.Response, error) { r, _, err := p.c.Activations.Result(id); return r, err })
-	if !result.Success || result.Status != "success" || fmt.Sprint(result.Result) != "&map[greeting:hi Bob]" && fmt.Sprint(*result.Result) != "map[greeting:hi Bob]" {
-		t.Errorf("result %+v", result)
-	}
+	check.That(t, result.Success, "result %+v", result)
+	check.Equal(t, result.Status, "success")
+	check.Equal(t, strings.TrimPrefix(fmt.Sprint(result.Result), "&"), "map[greeting:hi Bob]")
 	soon(t, func() (int, error) { // the record of the first was not awaited
 		list, _, err := p.c.Activations.List(&whisk.ActivationListOptions{Name: "life", Limit: 5})
 		if err == nil && len(list) != 2 {
@@ -140,9 +127,19 @@ func life(t *testing.T, p *platform) {
 	if _, err := p.c.Actions.Delete("life"); err != nil {
 		t.Error(err)
 	}
-	if _, res, err := p.c.Actions.Invoke("life", nil, true, true); err == nil || res.StatusCode != 404 {
-		t.Errorf("invoked after its deletion: %v", err)
+	_, res, err := p.c.Actions.Invoke("life", nil, true, true)
+	check.That(t, err != nil, "invoked after its deletion")
+	check.Equal(t, res.StatusCode, 404, "invoked after its deletion: %v", err)
+}
+
+// wantResult invokes an action, and checks the result alone.
+func (p *platform) wantResult(name string, args map[string]any, want string) {
+	p.t.Helper()
+	got, _, err := p.c.Actions.Invoke(name, args, true, true)
+	if err != nil {
+		p.t.Errorf("%s: %v", name, err)
 	}
+	check.Equal(p.t, fmt.Sprint(got), want, "result of %s", name)
 }
 
 func sequence(t *testing.T, p *platform) {
@@ -156,60 +153,44 @@ func sequence(t *testing.T, p *platform) {
 	make("nested", "/_/steps", "/_/double")
 	make("broken", "/_/inc", "/_/refuse", "/_/double")
 	for name, want := range map[string]string{"steps": "map[n:9]", "nested": "map[n:18]"} {
-		got, _, err := p.c.Actions.Invoke(name, map[string]any{"n": 3}, true, true)
-		if err != nil || fmt.Sprint(got) != want {
-			t.Errorf("%s: %v, %v", name, got, err)
-		}
+		p.wantResult(name, map[string]any{"n": 3}, want)
 	}
-	if _, _, err := p.c.Actions.Invoke("broken", map[string]any{"n": 3}, true, true); err == nil || !strings.Contains(err.Error(), "no more") {
-		t.Errorf("a sequence that breaks: %v", err)
-	}
+	_, _, err := p.c.Actions.Invoke("broken", map[string]any{"n": 3}, true, true)
+	check.ErrorContains(t, err, "no more", "a sequence that breaks")
 	id := string(p.started("steps", map[string]any{"n": 1}, true))
 	whole := soon(t, func() (*whisk.Activation, error) { a, _, err := p.c.Activations.Get(id); return a, err })
-	if len(whole.Logs) != 3 {
-		t.Fatalf("a sequence of three logs that it ran %v", whole.Logs)
-	}
+	check.Equal(check.Must(t), len(whole.Logs), 3, "a sequence of three logs that it ran %v", whole.Logs)
 	for _, part := range whole.Logs {
 		o := p.finish(activation.ID(part))
-		if string(o.record.Cause) != id {
-			t.Errorf("%s was caused by %q, not by its sequence %s", part, o.record.Cause, id)
-		}
+		check.Equal(t, string(o.record.Cause), id, "cause of %s, which is a part of a sequence", part)
 	}
 }
 
 func packageAndBinding(t *testing.T, p *platform) {
-	if _, _, err := p.c.Packages.Insert(&whisk.Package{Name: "tools", Parameters: whisk.KeyValueArr{{Key: "a", Value: "package"}, {Key: "b", Value: "package"}}}, true); err != nil {
-		t.Fatal(err)
-	}
+	_, _, err := p.c.Packages.Insert(&whisk.Package{Name: "tools", Parameters: whisk.KeyValueArr{{Key: "a", Value: "package"}, {Key: "b", Value: "package"}}}, true)
+	check.NoError(t, err)
 	p.create("tools/show", "nodejs:20", "function main(p) { return {got: p, name: process.env.__OW_ACTION_NAME}; }", nil)
-	if _, _, err := p.c.Packages.Insert(&whisk.BindingPackage{Name: "mine", Binding: whisk.Binding{Namespace: "_", Name: "tools"},
-		Parameters: whisk.KeyValueArr{{Key: "b", Value: "binding"}}}, true); err != nil {
-		t.Fatal(err)
-	}
+	_, _, err = p.c.Packages.Insert(&whisk.BindingPackage{Name: "mine", Binding: whisk.Binding{Namespace: "_", Name: "tools"},
+		Parameters: whisk.KeyValueArr{{Key: "b", Value: "binding"}}}, true)
+	check.NoError(t, err)
 	o := p.call("mine/show", map[string]any{"c": "call"})
 	o.want(t, 0, `{"got":{"a":"package","b":"binding","c":"call"},"name":"/guest/tools/show"}`)
-	if annotation, _ := o.record.Annotations.Get("binding"); string(annotation) != `"guest/mine"` {
-		t.Errorf("binding in the record: %s", annotation)
-	}
+	annotation, _ := o.record.Annotations.Get("binding")
+	check.Equal(t, string(annotation), `"guest/mine"`, "binding in the record")
 	p.call("tools/show", nil).want(t, 0, `"b":"package"`)
 }
 
 func triggerAndRule(t *testing.T, p *platform) {
 	p.create("ruled", "python:3", "def main(p):\n    return {'saw': p['what']}\n", nil)
-	if _, _, err := p.c.Triggers.Insert(&whisk.Trigger{Name: "bell"}, true); err != nil {
-		t.Fatal(err)
-	}
-	if _, _, err := p.c.Rules.Insert(&whisk.Rule{Name: "onbell", Trigger: "/_/bell", Action: "/_/ruled"}, true); err != nil {
-		t.Fatal(err)
-	}
+	_, _, err := p.c.Triggers.Insert(&whisk.Trigger{Name: "bell"}, true)
+	check.NoError(t, err)
+	_, _, err = p.c.Rules.Insert(&whisk.Rule{Name: "onbell", Trigger: "/_/bell", Action: "/_/ruled"}, true)
+	check.NoError(t, err)
 	fired, _, err := p.c.Triggers.Fire("bell", map[string]any{"what": "ring"})
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.NoError(t, err)
 	bell := soon(t, func() (*whisk.Activation, error) { a, _, err := p.c.Activations.Get(fired.ActivationId); return a, err })
-	if len(bell.Logs) != 1 || !strings.Contains(bell.Logs[0], `"activationId"`) {
-		t.Fatalf("the trigger's account %q", bell.Logs)
-	}
+	check.Equal(check.Must(t), len(bell.Logs), 1, "the trigger's account %q", bell.Logs)
+	check.Contains(check.Must(t), bell.Logs[0], `"activationId"`, "the trigger's account")
 	_, after, _ := strings.Cut(bell.Logs[0], `"activationId":"`)
 	p.finish(activation.ID(after[:32])).want(t, 0, `{"saw":"ring"}`)
 }
@@ -219,16 +200,15 @@ func webAction(t *testing.T, p *platform) {
 	p.insert(&whisk.Action{Name: "page", Exec: &whisk.Exec{Kind: "nodejs:20", Code: &code},
 		Annotations: whisk.KeyValueArr{{Key: "web-export", Value: true}}})
 	status, head, body := p.get("GET", "/api/v1/web/guest/default/page.http/a/b?name=Ada", "")
-	if status != 201 || head.Get("X-Made") != "yes" || body != "get /a/b Ada" {
-		t.Errorf("%d %v %q", status, head, body)
-	}
-	if status, _, body := p.get("POST", "/api/v1/web/guest/default/page", `{"name":"Bob"}`); status != 201 || body != "post  Bob" {
-		t.Errorf("posted: %d %q", status, body)
-	}
+	check.Equal(t, status, 201)
+	check.Equal(t, head.Get("X-Made"), "yes")
+	check.Equal(t, body, "get /a/b Ada")
+	status, _, body = p.get("POST", "/api/v1/web/guest/default/page", `{"name":"Bob"}`)
+	check.Equal(t, status, 201, "posted")
+	check.Equal(t, body, "post  Bob", "posted")
 	p.create("secret", "nodejs:20", code, nil)
-	if status, _, _ := p.get("GET", "/api/v1/web/guest/default/secret.http", ""); status != 404 {
-		t.Errorf("an action that is not exported answers %d", status)
-	}
+	status, _, _ = p.get("GET", "/api/v1/web/guest/default/secret.http", "")
+	check.Equal(t, status, 404, "an action that is not exported")
 }
 
 // dockerImage runs an image of the user's own, made from nothing but a
@@ -249,13 +229,9 @@ func dockerImage(t *testing.T, p *platform) {
 		}
 		got = p.call("image", map[string]any{"do": "echo"}).logged()
 	}
-	if len(got) == 0 {
-		t.Error("no activation has a log")
-	}
+	check.Greater(t, len(got), 0, "no activation has a log")
 	for _, line := range got {
-		if line != "stdout: actor ran" {
-			t.Errorf("logs %q", got)
-		}
+		check.Equal(t, line, "stdout: actor ran", "logs %q", got)
 	}
 }
 

@@ -4,10 +4,10 @@ import (
 	"encoding/json"
 	"os"
 	"path/filepath"
-	"reflect"
 	"strings"
 	"testing"
 
+	"github.com/gpuwhisk/gpuwhisk/invoker/develop/check"
 	"github.com/gpuwhisk/gpuwhisk/invoker/develop/peertest"
 )
 
@@ -21,9 +21,7 @@ func TestLogFiles(t *testing.T) {
 	}})
 	p.create("prints", "python:3", "import sys\ndef main(p):\n    print('first <&>')\n    print('second', file=sys.stderr)\n    return {}\n", nil)
 	out := p.call("prints", map[string]any{"word": "not-to-be-seen"})
-	if logged := out.logged(); len(logged) != 2 {
-		t.Fatalf("the record has %q", logged)
-	}
+	check.Equal(check.Must(t), len(out.logged()), 2, "the record has %q", out.logged())
 	var lines []string
 	peertest.Until(t, "lines in a file", func() string {
 		files, err := filepath.Glob(filepath.Join(dir, "userlogs-*.log"))
@@ -47,28 +45,22 @@ func TestLogFiles(t *testing.T) {
 	})
 	texts := map[string]string{}
 	for i, line := range lines {
-		if strings.Contains(line, "not-to-be-seen") {
-			t.Errorf("a parameter is in the file: %s", line)
-		}
+		check.Lacks(t, line, "not-to-be-seen", "a parameter is in the file")
 		var got map[string]any
-		if err := json.Unmarshal([]byte(line), &got); err != nil {
-			t.Fatalf("%q: %v", line, err)
-		}
-		if got["activationId"] != string(out.record.ActivationID) || got["namespace"] != "guest" || got["namespaceId"] == "" || got["namespaceId"] == nil {
-			t.Errorf("line %s", line)
-		}
+		check.NoError(t, json.Unmarshal([]byte(line), &got), "%q", line)
+		check.Equal(t, got["activationId"], any(string(out.record.ActivationID)), "line %s", line)
+		check.Equal(t, got["namespace"], "guest", "line %s", line)
+		check.That(t, got["namespaceId"] != "", "line %s", line)
+		check.That(t, got["namespaceId"] != nil, "line %s", line)
 		if i == 2 {
-			if got["subject"] != out.record.Subject || !reflect.DeepEqual(got["logs"], []any{}) {
-				t.Errorf("activation %s", line)
-			}
+			check.Equal(t, got["subject"], any(out.record.Subject), "activation %s", line)
+			check.DeepEqual(t, got["logs"], []any{}, "activation %s", line)
 			continue
 		}
-		if got["action"] != "guest/prints" || got["time"] == "" {
-			t.Errorf("line %s", line)
-		}
+		check.Equal(t, got["action"], "guest/prints", "line %s", line)
+		check.That(t, got["time"] != "", "line %s", line)
 		texts[got["stream"].(string)] = got["log"].(string)
 	}
-	if texts["stdout"] != "first <&>\n" || texts["stderr"] != "second\n" {
-		t.Errorf("texts are %q", texts)
-	}
+	check.Equal(t, texts["stdout"], "first <&>\n")
+	check.Equal(t, texts["stderr"], "second\n")
 }

@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/gpuwhisk/gpuwhisk/activation"
+	"github.com/gpuwhisk/gpuwhisk/invoker/develop/check"
 	"github.com/gpuwhisk/gpuwhisk/invoker/develop/peertest"
 )
 
@@ -74,9 +75,7 @@ func (p *platform) vanishAtWork() {
 			began := time.Now()
 			o := p.finish(id)
 			o.want(p.t, activation.StatusDeveloperError, c.text)
-			if late := time.Since(began); late > peertest.WaitLimit/2 {
-				p.t.Errorf("%s: the answer took %v", c.action, late)
-			}
+			check.AtMost(p.t, time.Since(began), peertest.WaitLimit/2, "%s: the answer took", c.action)
 			p.atRest()
 		}
 	}
@@ -162,9 +161,7 @@ func (p *platform) remove(name string) {
 func (p *platform) kill(name string) {
 	p.t.Helper()
 	pid := p.leader(name)
-	if err := syscall.Kill(pid, syscall.SIGKILL); err != nil {
-		p.t.Fatal(err)
-	}
+	check.NoError(p.t, syscall.Kill(pid, syscall.SIGKILL))
 	// Until the kernel has ended it a request could still reach it.
 	peertest.Until(p.t, "the end of "+name, func() string {
 		stat, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))

@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	"github.com/gpuwhisk/gpuwhisk/activation"
+	"github.com/gpuwhisk/gpuwhisk/invoker/develop/check"
 	"github.com/gpuwhisk/gpuwhisk/invoker/develop/peertest"
 )
 
@@ -17,25 +18,18 @@ import (
 func captured(t *testing.T, p *platform) []byte {
 	t.Helper()
 	file, err := os.ReadFile("testdata/message.json")
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.NoError(t, err)
 	p.create("mutant", "python:3", "def main(p):\n    return p\n", limits(0, 128, 0))
 	doc, err := p.db.Get(t.Context(), p.db.Names().Whisks, "guest/mutant")
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.NoError(t, err)
 	var entity struct {
 		Rev string `json:"_rev"`
 	}
-	if err := json.Unmarshal(doc, &entity); err != nil {
-		t.Fatal(err)
-	}
+	check.NoError(t, json.Unmarshal(doc, &entity))
 	text := strings.NewReplacer("@NAME@", "mutant", "@REVISION@", entity.Rev).Replace(string(file))
 	m := bytes.TrimSpace([]byte(text))
-	if _, err := activation.DecodeMessage(m); err != nil {
-		t.Fatalf("the captured message: %v", err)
-	}
+	_, err = activation.DecodeMessage(m)
+	check.NoError(t, err, "the captured message")
 	return m
 }
 
@@ -72,9 +66,8 @@ func TestMutilatedMessages(t *testing.T) {
 				answers++
 			}
 		}
-		if unreadable < len(m) || answers < len(m)/20 {
-			t.Fatalf("%d of %d are unreadable, %d are messages: the test is wrong", unreadable, len(all), answers)
-		}
+		check.AtLeast(check.Must(t), unreadable, len(m), "of %d: the test is wrong", len(all))
+		check.AtLeast(check.Must(t), answers, len(m)/20, "of %d: the test is wrong", len(all))
 		before := p.status().Kafka.Feed
 		p.recording.Publish(t, "invoker0", all...)
 		peertest.UntilWithin(t, 2*peertest.WaitLimit, "messages are answered", func() string {
@@ -86,12 +79,8 @@ func TestMutilatedMessages(t *testing.T) {
 		p.create("after", "nodejs:20", nodeHello, nil)
 		p.call("after", map[string]any{"name": "Ada"}).want(t, 0, "hi Ada")
 		p.atRest() // and so the committed offset has passed them
-		if got := int(p.status().Kafka.Feed.Undecodable - before.Undecodable); got != unreadable {
-			t.Errorf("%d messages were counted as unreadable, want %d", got, unreadable)
-		}
-		if n := p.freed(expected); n != answers {
-			t.Errorf("%d acks for %d messages", n, answers)
-		}
+		check.Equal(t, int(p.status().Kafka.Feed.Undecodable-before.Undecodable), unreadable, "messages that were counted as unreadable")
+		check.Equal(t, p.freed(expected), answers, "acks for messages")
 		t.Logf("%d messages: %d unreadable, %d answered", len(all), unreadable, answers)
 	})
 }
