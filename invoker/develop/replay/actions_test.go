@@ -7,6 +7,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/gpuwhisk/gpuwhisk/invoker/develop/check"
 	"github.com/gpuwhisk/gpuwhisk/invoker/develop/harness"
 )
 
@@ -144,9 +145,7 @@ func (l *library) find(t *testing.T, id string) (document, bool) {
 		return d, true
 	}
 	annotations := l.annotations[id]
-	if annotations == nil {
-		t.Fatalf("nothing is known of action %s", id)
-	}
+	check.That(check.Must(t), annotations != nil, "nothing is known of action %s", id)
 	path, name, _ := strings.Cut(id, "/")
 	return document{rev: l.revs[id], body: map[string]any{
 		"entityType": "action", "namespace": path, "name": name, "version": l.vers[id], "publish": false, "updated": 1,
@@ -161,9 +160,7 @@ func (l *library) exec(t *testing.T, name string, kind any) map[string]any {
 		return map[string]any{"kind": kind, "binary": false, "image": images[name]}
 	}
 	init := l.inits[name]
-	if init == nil {
-		t.Fatalf("no code is known of action %s", name)
-	}
+	check.That(check.Must(t), init != nil, "no code is known of action %s", name)
 	exec := map[string]any{"kind": kind, "binary": init["binary"], "code": init["code"]}
 	if init["main"] != "main" {
 		exec["main"] = init["main"]

@@ -14,6 +14,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/gpuwhisk/gpuwhisk/invoker/develop/check"
 	"github.com/gpuwhisk/gpuwhisk/invoker/develop/harness"
 	"github.com/gpuwhisk/gpuwhisk/invoker/develop/peertest"
 )
@@ -29,9 +30,8 @@ func number(t *testing.T, variable string, otherwise int) int {
 		return otherwise
 	}
 	n, err := strconv.Atoi(text)
-	if err != nil || n < 1 {
-		t.Fatalf("%s=%q: want a number from 1", variable, text)
-	}
+	check.NoError(t, err, "%s=%q", variable, text)
+	check.AtLeast(check.Must(t), n, 1, "%s=%q", variable, text)
 	return n
 }
 
@@ -66,16 +66,14 @@ func newChaos(w *fixture, lose func() func(), gpu bool, all *tally) *chaos {
 		t.Logf("the disk is never full: %v (that takes root)", err)
 	}
 	path := filepath.Join(w.dir, "clock")
-	if clock, err := openClock(path); err != nil {
-		t.Fatal(err)
+	clock, err := openClock(path)
+	check.NoError(t, err)
+	t.Cleanup(clock.close)
+	if output, ok := c.tryClock(path); ok {
+		c.clock = clock
+		w.extra = append(w.extra, clockVariable+"="+path)
 	} else {
-		t.Cleanup(clock.close)
-		if output, ok := c.tryClock(path); ok {
-			c.clock = clock
-			w.extra = append(w.extra, clockVariable+"="+path)
-		} else {
-			t.Logf("the clock is never stepped: %s", output)
-		}
+		t.Logf("the clock is never stepped: %s", output)
 	}
 	return c
 }
@@ -104,9 +102,7 @@ func (c *chaos) begin() {
 	cmd := harness.Command(c.environment(), c.args(0)...)
 	if dir := os.Getenv("GPUWHISK_CHAOS_LOGS"); dir != "" {
 		f, err := os.OpenFile(filepath.Join(dir, strings.ReplaceAll(c.t.Name(), "/", "-")+".log"), os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
-		if err != nil {
-			c.t.Fatal(err)
-		}
+		check.NoError(c.t, err)
 		c.t.Cleanup(func() { _ = f.Close() })
 		fmt.Fprintf(f, "== invoker %d\n", c.tally.count(ends)+1)
 		cmd.Stderr = f
@@ -128,9 +124,8 @@ func (c *chaos) alive() {
 		default:
 			c.t.Fatal(err)
 		}
-		if c.p.Err == nil || c.failing == nil {
-			c.t.Fatal(err)
-		}
+		check.That(check.Must(c.t), c.p.Err != nil, "it ended well: %v", err)
+		check.That(check.Must(c.t), c.failing != nil, "it ended while nothing fails: %v", err)
 		c.tally.add("did not start, began again", 1)
 		c.well()
 		c.begin()
@@ -216,9 +211,9 @@ func (c *chaos) checkpoint() {
 	c.tally.add(ends, 1)
 	c.tally.add("asked to stop at a checkpoint", 1)
 	c.judge()
-	if bytes, dead := c.spooled(); bytes > 0 || dead > 0 {
-		t.Errorf("%d bytes of records wait, %d records are dead letters", bytes, dead)
-	}
+	bytes, dead := c.spooled()
+	check.AtMost(t, bytes, 0, "records wait")
+	check.AtMost(t, dead, 0, "records are dead letters")
 	c.noStrays()
 	c.tally.add("checkpoints", 1)
 	if c.tally.all != nil {

@@ -11,6 +11,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/gpuwhisk/gpuwhisk/invoker/develop/check"
 	"github.com/gpuwhisk/gpuwhisk/invoker/develop/peertest"
 )
 
@@ -79,13 +80,9 @@ func newChaosIn(t *testing.T, real, inDocker bool, all *tally) *chaos {
 		k := newKafka(t)
 		w.kafka = k.Addr
 		lose = func() func() {
-			if err := k.Kill(); err != nil {
-				t.Fatal(err)
-			}
+			check.NoError(t, k.Kill())
 			return func() {
-				if err := k.Start(); err != nil {
-					t.Fatal(err)
-				}
+				check.NoError(t, k.Start())
 			}
 		}
 		w.couch = peertest.StartPouchDB(t, 16000, storeUser, storePassword)

@@ -6,6 +6,7 @@ import (
 	"path/filepath"
 	"strings"
 
+	"github.com/gpuwhisk/gpuwhisk/invoker/develop/check"
 	"github.com/gpuwhisk/gpuwhisk/invoker/develop/harness"
 )
 
@@ -59,9 +60,7 @@ func (c *chaos) judge() {
 	for _, one := range c.calls {
 		runs := c.gate.of("/" + one.id)
 		if one.sealed {
-			if runs != one.runs {
-				c.t.Errorf("activation %d of %s had ended after %d runs and ran again: %d now", one.n, one.action, one.runs, runs)
-			}
+			check.Equal(c.t, runs, one.runs, "activation %d of %s had ended and ran again", one.n, one.action)
 			continue
 		}
 		one.sealed, one.runs = true, runs
@@ -69,9 +68,7 @@ func (c *chaos) judge() {
 		if one.action == rerunAction {
 			most = maxRuns
 		}
-		if runs > most {
-			c.t.Errorf("activation %d of %s ran %d times", one.n, one.action, runs)
-		}
+		check.AtMost(c.t, runs, most, "activation %d of %s", one.n, one.action)
 		c.account(one)
 	}
 }

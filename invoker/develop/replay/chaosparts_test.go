@@ -10,6 +10,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/gpuwhisk/gpuwhisk/invoker/develop/check"
 	"github.com/gpuwhisk/gpuwhisk/invoker/develop/peertest"
 )
 
@@ -17,9 +18,7 @@ import (
 func newKafka(t *testing.T, settings ...string) *peertest.Kafka {
 	t.Helper()
 	k, err := peertest.NewKafka(settings...)
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.NoError(t, err)
 	t.Cleanup(func() { _ = k.Close() })
 	return k
 }
@@ -39,9 +38,7 @@ type disk struct{ dir string }
 // newDisk mounts one, which takes root.
 func newDisk(t *testing.T, dir string) (*disk, error) {
 	t.Helper()
-	if err := os.MkdirAll(dir, 0o700); err != nil {
-		t.Fatal(err)
-	}
+	check.NoError(t, os.MkdirAll(dir, 0o700))
 	if err := syscall.Mount("tmpfs", dir, "tmpfs", 0, "size=24m,mode=700"); err != nil {
 		return nil, fmt.Errorf("no file system of a bounded size: %w", err)
 	}

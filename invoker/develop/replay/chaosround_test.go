@@ -6,6 +6,7 @@ import (
 	"syscall"
 	"time"
 
+	"github.com/gpuwhisk/gpuwhisk/invoker/develop/check"
 	"github.com/gpuwhisk/gpuwhisk/invoker/develop/harness"
 )
 
@@ -62,13 +63,9 @@ func (c *chaos) faults() []fault {
 	}
 	if c.disk != nil {
 		all = append(all, fault{"the disk is full", func() func() {
-			if err := c.disk.fill(); err != nil {
-				c.t.Fatal(err)
-			}
+			check.NoError(c.t, c.disk.fill())
 			return func() {
-				if err := c.disk.free(); err != nil {
-					c.t.Fatal(err)
-				}
+				check.NoError(c.t, c.disk.free())
 			}
 		}})
 	}
@@ -134,9 +131,7 @@ func (c *chaos) meet(p plan) {
 		return
 	case stoodAlive:
 		c.standStill(p)
-		if err := c.p.Cmd.Process.Signal(syscall.SIGCONT); err != nil {
-			c.t.Fatal(err)
-		}
+		check.NoError(c.t, c.p.Cmd.Process.Signal(syscall.SIGCONT))
 		c.well()
 		return
 	case stood:
@@ -173,8 +168,6 @@ func (c *chaos) meet(p plan) {
 // standStill stops the invoker for a while, as a hypervisor would.
 func (c *chaos) standStill(p plan) {
 	c.t.Helper()
-	if err := c.p.Cmd.Process.Signal(syscall.SIGSTOP); err != nil {
-		c.t.Fatal(err)
-	}
+	check.NoError(c.t, c.p.Cmd.Process.Signal(syscall.SIGSTOP))
 	<-time.After(p.still)
 }

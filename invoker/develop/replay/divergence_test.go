@@ -8,6 +8,8 @@ import (
 	"strings"
 	"sync"
 	"testing"
+
+	"github.com/gpuwhisk/gpuwhisk/invoker/develop/check"
 )
 
 // listed is one line of the table in docs/divergence.md: a field of a scenario
@@ -44,15 +46,12 @@ func loadList(t *testing.T) *list {
 		case slices.Equal(row, header):
 			in = true
 		case in && !strings.HasPrefix(row[0], "-"):
-			if len(row) != len(header) || slices.Contains(row, "") {
-				t.Fatalf("%s:%d: a line of the table needs %d cells, none of them empty", divergences, n, len(header))
-			}
+			check.Equal(check.Must(t), len(row), len(header), "%s:%d: cells of a line of the table", divergences, n)
+			check.That(check.Must(t), !slices.Contains(row, ""), "%s:%d: a cell is empty", divergences, n)
 			l.rows = append(l.rows, listed{row[0], row[1], row[2], row[3], row[4], row[5], n})
 		}
 	}
-	if len(l.rows) == 0 {
-		t.Fatalf("%s has no table of differences", divergences)
-	}
+	check.Greater(check.Must(t), len(l.rows), 0, "%s has no table of differences", divergences)
 	return l
 }
 
@@ -135,9 +134,7 @@ func TestListLikes(t *testing.T) {
 		{"", "x", false},
 		{"a b", "a\n  b", true},
 	} {
-		if got := like(c.cell, c.value); got != c.want {
-			t.Errorf("like(%q, %q) is %v", c.cell, c.value, got)
-		}
+		check.Equal(t, like(c.cell, c.value), c.want, "cell %q, value %q", c.cell, c.value)
 	}
 }
 
@@ -148,20 +145,17 @@ func TestListFindsStaleRows(t *testing.T) {
 		{scenario: "b", runtime: "process", field: "acks", original: "none", ours: "one", why: "w", line: 3},
 	}}
 	ran := map[string]bool{"a": true}
-	if stale := l.stale("process", ran); len(stale) != 1 || !strings.Contains(stale[0], ":1:") {
-		t.Errorf("stale before: %v", stale)
-	}
+	stale := l.stale("process", ran)
+	check.Equal(t, len(stale), 1, "stale before: %v", stale)
+	check.Contains(t, strings.Join(stale, "\n"), ":1:", "stale before")
 	for _, c := range []struct {
 		difference
 		want bool
 	}{
 		{difference{"acks", "none", "two"}, false}, {difference{"record", "none", "one"}, false}, {difference{"acks", "none", "one"}, true},
 	} {
-		if got := l.allows("a", "process", c.difference); got != c.want {
-			t.Errorf("allowed %t: %s", got, c.difference)
-		}
+		check.Equal(t, l.allows("a", "process", c.difference), c.want, "%s", c.difference)
 	}
-	if stale := l.stale("process", ran); len(stale) != 0 {
-		t.Errorf("stale after: %v", stale)
-	}
+	stale = l.stale("process", ran)
+	check.Equal(t, len(stale), 0, "stale after: %v", stale)
 }

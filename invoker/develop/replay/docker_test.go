@@ -8,6 +8,7 @@ import (
 	"sync/atomic"
 	"testing"
 
+	"github.com/gpuwhisk/gpuwhisk/invoker/develop/check"
 	"github.com/gpuwhisk/gpuwhisk/invoker/develop/peertest"
 )
 
@@ -36,9 +37,7 @@ func dockerEngine(t *testing.T) engine {
 	if err == nil {
 		err = peertest.Image(rawProxyImage(), rawProxy(t), `ENTRYPOINT ["/exec"]`)
 	}
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.NoError(t, err)
 	manifestText, images := dockerManifest(tag)
 	root := peertest.Docker(t, "info", "--format", "{{.DockerRootDir}}")
 	var fixtures atomic.Int64

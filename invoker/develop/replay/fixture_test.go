@@ -21,6 +21,7 @@ import (
 	"time"
 
 	"github.com/gpuwhisk/gpuwhisk/invoker/assembly"
+	"github.com/gpuwhisk/gpuwhisk/invoker/develop/check"
 	"github.com/gpuwhisk/gpuwhisk/invoker/develop/harness"
 	"github.com/gpuwhisk/gpuwhisk/invoker/develop/peertest"
 	"github.com/gpuwhisk/gpuwhisk/invoker/develop/standalone/broker"
@@ -92,24 +93,17 @@ func (w *fixture) deploy() {
 	t := w.t
 	t.Helper()
 	bus, err := broker.Dial([]string{w.kafka}, w.log)
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.NoError(t, err)
 	defer bus.Close()
-	if err := bus.CreateTopics(t.Context(), []broker.Topic{
+	check.NoError(t, bus.CreateTopics(t.Context(), []broker.Topic{
 		{Name: "completed0", Retention: time.Hour, Large: true},
 		{Name: "health", Retention: time.Hour}, {Name: "events", Retention: time.Hour},
-	}); err != nil {
-		t.Fatal(err)
-	}
+	}))
 	w.recording = harness.NewRecording(t, w.kafka, "completed0", "events")
-	if w.db, err = couchdb.New(couchdb.Config{URL: w.couch, User: storeUser, Password: storePassword, Names: names}); err != nil {
-		t.Fatal(err)
-	}
+	w.db, err = couchdb.New(couchdb.Config{URL: w.couch, User: storeUser, Password: storePassword, Names: names})
+	check.NoError(t, err)
 	t.Cleanup(w.db.Close)
-	if err := w.db.Deploy(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	check.NoError(t, w.db.Deploy(t.Context()))
 }
 
 func (w *fixture) startStore() {
@@ -129,13 +123,13 @@ func (w *fixture) startBroker() {
 		}
 		return err
 	}
-	if w.broker == nil {
-		peertest.OnFreePort(w.t, 16000, start)
-		w.kafka = w.broker.Addr()
-		w.t.Cleanup(func() { w.broker.Close() }) // the last of them, whichever that is
-	} else if err := start(w.broker.Port()); err != nil {
-		w.t.Fatal(err)
+	if w.broker != nil {
+		check.NoError(w.t, start(w.broker.Port()))
+		return
 	}
+	peertest.OnFreePort(w.t, 16000, start)
+	w.kafka = w.broker.Addr()
+	w.t.Cleanup(func() { w.broker.Close() }) // the last of them, whichever that is
 }
 
 // The user of the store.
@@ -153,9 +147,7 @@ type storeServer struct {
 func newStoreServer(t *testing.T, path string) *storeServer {
 	t.Helper()
 	st, err := store.Open(store.Config{Path: path, User: storeUser, Password: storePassword})
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.NoError(t, err)
 	t.Cleanup(func() {
 		if err := st.Close(); err != nil {
 			t.Error(err)
@@ -175,9 +167,7 @@ func (s *storeServer) url() string { return "http://" + s.addr }
 // open serves, at the address of the last time.
 func (s *storeServer) open() {
 	s.t.Helper()
-	if err := s.listen(); err != nil {
-		s.t.Fatal(err)
-	}
+	check.NoError(s.t, s.listen())
 }
 
 func (s *storeServer) listen() error {
@@ -260,9 +250,7 @@ func (w *fixture) start() *running {
 	r, ready := &running{t: w.t, stop: cancel, ended: make(chan error, 1)}, make(chan struct{})
 	local := harness.Local{Options: assembly.Options{Log: w.log, Self: w.self, Ready: func() { close(ready) }}}
 	wait, err := local.Start(ctx, w.environment(), w.args(0))
-	if err != nil {
-		w.t.Fatal(err)
-	}
+	check.NoError(w.t, err)
 	go func() { r.ended <- wait() }()
 	select {
 	case <-ready:
@@ -328,9 +316,7 @@ func (w *fixture) publish(messages ...[]byte) {
 func (w *fixture) put(a harness.Action) (rev string) {
 	w.t.Helper()
 	rev, err := w.db.Put(w.t.Context(), names.Whisks, "guest/"+a.Name, a.Document(w.t))
-	if err != nil {
-		w.t.Fatal(err)
-	}
+	check.NoError(w.t, err)
 	w.revs[a.Name] = rev
 	return rev
 }

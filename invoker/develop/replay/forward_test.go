@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"github.com/gpuwhisk/gpuwhisk/invoker/config"
+	"github.com/gpuwhisk/gpuwhisk/invoker/develop/check"
 	"github.com/gpuwhisk/gpuwhisk/invoker/develop/harness"
 	"github.com/gpuwhisk/gpuwhisk/invoker/develop/peertest"
 )
@@ -85,15 +86,11 @@ func (s *sharing) begun(n int) map[string]int {
 		id, container, _ := strings.Cut(strings.TrimPrefix(s.w.gate.next(), "/"), "/")
 		for i := 1; i <= members; i++ {
 			if strings.HasPrefix(container, fmt.Sprintf("wsk0%d_", i)) {
-				if by[id] != 0 {
-					s.w.t.Errorf("activation %s runs twice", id)
-				}
+				check.Equal(s.w.t, by[id], 0, "activation %s runs twice", id)
 				by[id] = i
 			}
 		}
-		if by[id] == 0 {
-			s.w.t.Fatalf("a run in %q", container)
-		}
+		check.Greater(check.Must(s.w.t), by[id], 0, "a run in %q", container)
 	}
 	return by
 }
@@ -102,9 +99,7 @@ func (s *sharing) begun(n int) map[string]int {
 func (s *sharing) awaitShares() {
 	s.w.t.Helper()
 	cfg, err := config.Load(config.Input{Environ: s.w.environment(), Args: s.w.args(0)})
-	if err != nil {
-		s.w.t.Fatal(err)
-	}
+	check.NoError(s.w.t, err)
 	peertest.Until(s.w.t, "the members do not share the partitions evenly", func() string {
 		for i, p := range s.members {
 			if n := len(p.Admin.Status(s.w.t).Kafka.Forward.Partitions); n != cfg.GPU.ForwardPartitions/members {
@@ -127,9 +122,7 @@ func (s *sharing) oneIsKilled() {
 		had[member]++
 	}
 	t.Logf("of %d functions the members have %v", shared, had)
-	if len(had) < 2 {
-		t.Fatalf("all functions are with one member: %v", had)
-	}
+	check.AtLeast(check.Must(t), len(had), 2, "all functions are with one member: %v", had)
 	victim := by[w.ids[0]]
 	s.members[victim-1].Kill()
 
@@ -165,13 +158,9 @@ func (s *sharing) check(by map[string]int, victim int) {
 		if by[id] == victim {
 			want = "The invoker ended while the action ran."
 		}
-		if !strings.Contains(doc, want) {
-			t.Errorf("activation %d, of member %d: record %.400s", i+1, by[id], doc)
-		}
+		check.That(t, strings.Contains(doc, want), "activation %d, of member %d: record %.400s", i+1, by[id], doc)
 	}
-	if runs := s.w.gate.all(); runs != len(w.ids) {
-		t.Errorf("%d runs of %d activations", runs, len(w.ids))
-	}
+	w.ranOnce()
 	acks := 0
 	for _, r := range w.recording.ToTheEnd() {
 		var ack struct {
@@ -182,11 +171,7 @@ func (s *sharing) check(by map[string]int, victim int) {
 			continue
 		}
 		acks++
-		if ack.Instance.Instance != 0 {
-			t.Errorf("the ack of %s names invoker%d: the controller would free a slot that it did not take", r.ActivationID(), ack.Instance.Instance)
-		}
+		check.Equal(t, ack.Instance.Instance, 0, "the ack of %s: the controller would free a slot that it did not take", r.ActivationID())
 	}
-	if acks < len(w.ids) {
-		t.Errorf("%d completions for %d activations", acks, len(w.ids))
-	}
+	check.AtLeast(t, acks, len(w.ids), "completions for activations")
 }

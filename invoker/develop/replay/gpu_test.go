@@ -6,6 +6,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/gpuwhisk/gpuwhisk/invoker/develop/check"
 	"github.com/gpuwhisk/gpuwhisk/invoker/develop/harness"
 )
 
@@ -58,12 +59,12 @@ func (w *fixture) ran(id string, runs int) {
 			}
 		}
 	}
-	if err := json.Unmarshal(w.record(id), &r); err != nil {
-		w.t.Fatalf("record of %s: %v", id, err)
-	}
-	if got := r.Response.Result; r.Response.StatusCode != 0 || got.Runs != runs || !got.Intact || !got.Correct {
-		w.t.Errorf("activation %s: %+v, want run %d", id, r.Response, runs)
-	}
+	check.NoError(w.t, json.Unmarshal(w.record(id), &r), "record of %s", id)
+	got := r.Response.Result
+	check.Equal(w.t, r.Response.StatusCode, 0, "activation %s", id)
+	check.Equal(w.t, got.Runs, runs, "activation %s", id)
+	check.That(w.t, got.Intact, "activation %s: %+v", id, r.Response)
+	check.That(w.t, got.Correct, "activation %s: %+v", id, r.Response)
 }
 
 // TestKillWithResidentGPUMemory: an invoker is killed while its functions hold
@@ -100,7 +101,6 @@ func TestKillWithResidentGPUMemory(t *testing.T) {
 		w.ran(id, runs[name])
 	}
 	w.noStrays()
-	if left, _ := filepath.Glob(filepath.Join(w.dir, "processes", "*", "shim", "*")); len(left) > 0 {
-		t.Errorf("sockets are left: %v", left)
-	}
+	left, _ := filepath.Glob(filepath.Join(w.dir, "processes", "*", "shim", "*"))
+	check.Equal(t, len(left), 0, "sockets are left: %v", left)
 }

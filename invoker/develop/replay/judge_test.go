@@ -8,6 +8,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/gpuwhisk/gpuwhisk/invoker/develop/check"
 	"github.com/gpuwhisk/gpuwhisk/invoker/develop/harness"
 )
 
@@ -136,9 +137,7 @@ func responseOf(record any) map[string]any {
 func (w *fixture) compareRecord(s scenario, id string) []difference {
 	w.t.Helper()
 	text, err := json.Marshal(s.docs[id])
-	if err != nil {
-		w.t.Fatal(err)
-	}
+	check.NoError(w.t, err)
 	original := w.parse(s.retimed(string(text)), true)
 	stored := w.record(id)
 	_, has := original.(map[string]any)["_id"]

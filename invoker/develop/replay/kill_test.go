@@ -8,6 +8,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/gpuwhisk/gpuwhisk/invoker/develop/check"
 	"github.com/gpuwhisk/gpuwhisk/invoker/develop/harness"
 	"github.com/gpuwhisk/gpuwhisk/invoker/develop/peertest"
 )
@@ -29,9 +30,7 @@ func (w *fixture) spawnAs(id int, extra ...string) *process {
 		cmd.Stderr = os.Stderr
 	}
 	p := w.launch(cmd)
-	if err := p.Await(); err != nil {
-		w.t.Fatal(err)
-	}
+	check.NoError(w.t, p.Await())
 	return &process{p, w.t}
 }
 
@@ -39,9 +38,7 @@ func (w *fixture) spawnAs(id int, extra ...string) *process {
 func (w *fixture) launch(cmd *exec.Cmd) *harness.Process {
 	w.t.Helper()
 	p, err := harness.Start(cmd)
-	if err != nil {
-		w.t.Fatal(err)
-	}
+	check.NoError(w.t, err)
 	w.t.Cleanup(p.Kill)
 	return p
 }
@@ -150,17 +147,16 @@ func TestEndsWithoutTheBroker(t *testing.T) {
 			w.ranOnce()
 			results := map[string]int{}
 			for _, r := range w.recording.ToTheEnd() {
-				if strings.Contains(r.Value, "The invoker ended") {
-					t.Errorf("an ack reports an interruption: %.300s", r.Value)
-				}
+				check.That(t, !strings.Contains(r.Value, "The invoker ended"), "an ack reports an interruption: %.300s", r.Value)
 				if r.IsAck() && strings.Contains(r.Value, `"result":{"n":`) {
 					results[r.ActivationID()]++
 				}
 			}
 			for i, id := range ids {
 				w.hasRecord(i)
-				if n := results[id]; n < 1 || killed && n > 1 {
-					t.Errorf("activation %d: %d acks have its result", i+1, results[id])
+				check.AtLeast(t, results[id], 1, "acks that have the result of activation %d", i+1)
+				if killed {
+					check.AtMost(t, results[id], 1, "acks that have the result of activation %d", i+1)
 				}
 			}
 			w.noStrays()

@@ -11,6 +11,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/gpuwhisk/gpuwhisk/invoker/develop/check"
 	"github.com/gpuwhisk/gpuwhisk/invoker/develop/harness"
 	"github.com/gpuwhisk/gpuwhisk/invoker/develop/peertest"
 )
@@ -36,9 +37,7 @@ type gate struct {
 func newGate(t *testing.T, host string) *gate {
 	t.Helper()
 	listener, err := net.Listen("tcp", net.JoinHostPort(host, "0"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.NoError(t, err)
 	g := &gate{t: t, opened: make(chan struct{}), begun: make(chan string, 1<<17), runs: map[string]int{}}
 	g.open = sync.OnceFunc(func() { close(g.opened) })
 	server := httptest.NewUnstartedServer(http.HandlerFunc(g.serve))
@@ -150,17 +149,14 @@ func (w *fixture) call(n int) (ids []string) {
 // ranOnce demands that each activation ran once.
 func (w *fixture) ranOnce() {
 	w.t.Helper()
-	if runs := w.gate.all(); runs != len(w.ids) {
-		w.t.Errorf("%d runs of %d activations", runs, len(w.ids))
-	}
+	check.Equal(w.t, w.gate.all(), len(w.ids), "runs of activations")
 }
 
 // hasRecord demands that an activation's record has its result.
 func (w *fixture) hasRecord(i int) {
 	w.t.Helper()
-	if doc, want := string(w.record(w.ids[i])), fmt.Sprintf(`"result":{"n":%d}`, i+1); !strings.Contains(doc, want) {
-		w.t.Errorf("activation %d: record %.300s", i+1, doc)
-	}
+	doc, want := string(w.record(w.ids[i])), fmt.Sprintf(`"result":{"n":%d}`, i+1)
+	check.That(w.t, strings.Contains(doc, want), "activation %d: record %.300s, want %s in it", i+1, doc, want)
 }
 
 // check demands, of an invoker that has ended, that nothing was lost: for every
@@ -177,8 +173,10 @@ func (w *fixture) check() {
 	}
 	for i, id := range w.ids {
 		shapes := slices.Compact(acks[id]) // a lost answer of the broker may double one
-		if len(shapes) < 2 || shapes[0] != "result" || shapes[len(shapes)-1] != "completion" {
-			w.t.Errorf("activation %d: acks %v", i+1, acks[id])
+		check.AtLeast(w.t, len(shapes), 2, "activation %d: acks %v", i+1, acks[id])
+		if len(shapes) > 0 {
+			check.Equal(w.t, shapes[0], "result", "activation %d: acks %v", i+1, acks[id])
+			check.Equal(w.t, shapes[len(shapes)-1], "completion", "activation %d: acks %v", i+1, acks[id])
 		}
 		w.hasRecord(i)
 	}
@@ -189,9 +187,7 @@ func (w *fixture) check() {
 // read, no action's process and nothing of it.
 func (w *fixture) nothingLeft() {
 	w.t.Helper()
-	if why := w.behind(); why != "" {
-		w.t.Errorf("the position is %s, for %d activations", why, len(w.ids))
-	}
+	check.Equal(w.t, w.behind(), "", "the position, for %d activations", len(w.ids))
 	w.noStrays()
 }
 
@@ -210,14 +206,16 @@ func (w *fixture) behind() string {
 // noStrays demands that no action's process and nothing of it is left.
 func (w *fixture) noStrays() {
 	w.t.Helper()
-	if left := w.left(); len(left) > 0 {
-		w.t.Errorf("containers are left: %v", left)
-	}
+	w.noContainers()
 	for pid, command := range peertest.Processes(w.dir) {
-		if !strings.Contains(command, harness.RoleInvoker) {
-			w.t.Errorf("process %d is left: %s", pid, command)
-		}
+		check.Contains(w.t, command, harness.RoleInvoker, "process %d is left", pid)
 	}
+}
+
+func (w *fixture) noContainers() {
+	w.t.Helper()
+	left := w.left()
+	check.Equal(w.t, len(left), 0, "containers are left: %v", left)
 }
 
 // TestStop: an invoker that is asked to stop lets every run finish, and the next

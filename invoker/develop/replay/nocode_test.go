@@ -1,9 +1,9 @@
 package replay
 
 import (
-	"strings"
 	"testing"
 
+	"github.com/gpuwhisk/gpuwhisk/invoker/develop/check"
 	"github.com/gpuwhisk/gpuwhisk/invoker/develop/harness"
 )
 
@@ -16,15 +16,13 @@ func TestActionWithoutCode(t *testing.T) {
 	rev, err := w.db.Put(t.Context(), names.Whisks, "guest/empty", []byte(`{"entityType":"action","namespace":"guest","name":"empty",`+
 		`"version":"0.0.1","publish":false,"updated":1,"parameters":[],"annotations":[],"limits":{"concurrency":1,"logs":10,"memory":256,"timeout":60000},`+
 		`"exec":{"kind":"nodejs:20","binary":false,"code":{"attachmentName":"mem://","attachmentType":"text/plain"}}}`))
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.NoError(t, err)
 	w.revs["empty"] = rev
 	r := w.start()
 	ids := w.invoke(1, harness.Message{Action: "empty"})
 	w.awaitSlot(ids...)
 	r.end()
-	if rec := string(w.record(ids[0])); !strings.Contains(rec, "no code to execute") || !strings.Contains(rec, `"statusCode":2`) {
-		t.Errorf("record %s", rec)
-	}
+	record := string(w.record(ids[0]))
+	check.Contains(t, record, "no code to execute")
+	check.Contains(t, record, `"statusCode":2`)
 }

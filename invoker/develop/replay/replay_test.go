@@ -9,6 +9,7 @@ import (
 	"sync/atomic"
 	"testing"
 
+	"github.com/gpuwhisk/gpuwhisk/invoker/develop/check"
 	"github.com/gpuwhisk/gpuwhisk/invoker/develop/harness"
 	"github.com/gpuwhisk/gpuwhisk/invoker/develop/peertest"
 )
@@ -45,9 +46,7 @@ func actionOf(message string) string {
 func rawProxy(t *testing.T) (path string) {
 	t.Helper()
 	path, err := peertest.Program("./testdata/rawproxy")
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.NoError(t, err)
 	return path
 }
 
@@ -82,9 +81,7 @@ func replayAll(t *testing.T, e engine) {
 				ran[s.name] = true
 				mu.Unlock()
 				for _, d := range differences {
-					if !allowed.allows(s.name, e.name, d) {
-						t.Errorf("%s: %s", e.name, d)
-					}
+					check.That(t, allowed.allows(s.name, e.name, d), "%s: %s", e.name, d)
 				}
 			})
 		}
@@ -123,16 +120,12 @@ func play(t *testing.T, e engine, actions *library, s scenario) []difference {
 	if invoker.slow {
 		w.awaitRemoval()
 	}
-	if left := w.left(); len(left) > 0 {
-		t.Errorf("containers are left: %v", left)
-	}
+	w.noContainers()
 	want := int64(sent + 1)
 	if s.name == "direct-other-controller" { // its ack has no topic, and was not tried for the minute that one may be away
 		want = int64(len(s.warmUps()))
 	}
-	if got := w.recording.Committed("invoker0"); got != want {
-		t.Errorf("%d messages are behind the committed offset, want %d", got, want)
-	}
+	check.Equal(t, w.recording.Committed("invoker0"), want, "messages behind the committed offset")
 	return w.compare(s, w.recording.ToTheEnd())
 }
 
@@ -140,9 +133,8 @@ func play(t *testing.T, e engine, actions *library, s scenario) []difference {
 var stages = map[string]func(w *fixture){
 	"blocked-namespace": func(w *fixture) {
 		doc := `{"subject":"guest","blocked":true,"namespaces":[{"name":"guest","uuid":"23bc46b1-71f6-4ed5-8c54-816aa4f8c502","key":"k"}]}`
-		if _, err := w.db.Put(w.t.Context(), names.Subjects, "guest", []byte(doc)); err != nil {
-			w.t.Fatal(err)
-		}
+		_, err := w.db.Put(w.t.Context(), names.Subjects, "guest", []byte(doc))
+		check.NoError(w.t, err)
 	},
 	"deleted-while-running": func(w *fixture) {
 		var fetched atomic.Bool
@@ -188,17 +180,12 @@ func (w *fixture) putCaptured(id string, d document, s scenario) string {
 	var body strings.Builder
 	e := json.NewEncoder(&body)
 	e.SetEscapeHTML(false) // retimed replaces code as it is written
-	if err := e.Encode(d.body); err != nil {
-		w.t.Fatal(err)
-	}
+	check.NoError(w.t, e.Encode(d.body))
 	rev, err := w.db.Put(w.t.Context(), names.Whisks, id, []byte(w.images.Replace(s.retimed(body.String()))))
-	if err != nil {
-		w.t.Fatal(err)
-	}
+	check.NoError(w.t, err)
 	if a := d.code; a != nil {
-		if rev, err = w.db.PutAttachment(w.t.Context(), names.Whisks, id, rev, a.name, a.mime, []byte(a.text)); err != nil {
-			w.t.Fatal(err)
-		}
+		rev, err = w.db.PutAttachment(w.t.Context(), names.Whisks, id, rev, a.name, a.mime, []byte(a.text))
+		check.NoError(w.t, err)
 	}
 	return rev
 }

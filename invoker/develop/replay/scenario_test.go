@@ -8,6 +8,7 @@ import (
 	"path/filepath"
 	"testing"
 
+	"github.com/gpuwhisk/gpuwhisk/invoker/develop/check"
 	"github.com/gpuwhisk/gpuwhisk/invoker/develop/harness"
 )
 
@@ -50,9 +51,8 @@ func (s scenario) ids() []string {
 func loadScenarios(t *testing.T) []scenario {
 	t.Helper()
 	dirs, err := filepath.Glob(filepath.Join(golden, "scenarios", "*"))
-	if err != nil || len(dirs) == 0 {
-		t.Fatalf("no captured scenarios: %v", err)
-	}
+	check.NoError(t, err)
+	check.Greater(check.Must(t), len(dirs), 0, "no captured scenarios")
 	var all []scenario
 	for _, dir := range dirs {
 		all = append(all, loadScenario(t, dir))
@@ -92,9 +92,7 @@ func loadScenario(t *testing.T, dir string) scenario {
 func read(t *testing.T, path string) []byte {
 	t.Helper()
 	text, err := os.ReadFile(path)
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.NoError(t, err)
 	return text
 }
 
@@ -103,7 +101,5 @@ func decode(t *testing.T, text []byte, into any) {
 	t.Helper()
 	d := json.NewDecoder(bytes.NewReader(text))
 	d.UseNumber()
-	if err := d.Decode(into); err != nil {
-		t.Fatalf("decode %.80s: %v", text, err)
-	}
+	check.NoError(t, d.Decode(into), "decode %.80s", text)
 }

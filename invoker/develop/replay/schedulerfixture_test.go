@@ -18,6 +18,7 @@ import (
 	"go.uber.org/zap"
 
 	"github.com/gpuwhisk/gpuwhisk/activation"
+	"github.com/gpuwhisk/gpuwhisk/invoker/develop/check"
 	"github.com/gpuwhisk/gpuwhisk/invoker/develop/fakescheduler"
 	"github.com/gpuwhisk/gpuwhisk/invoker/develop/harness"
 	"github.com/gpuwhisk/gpuwhisk/invoker/develop/peertest"
@@ -47,17 +48,13 @@ func newScheduled(w *fixture) *scheduled {
 		"CONFIG_whisk_spi_InvokerServerProvider=org.apache.openwhisk.core.invoker.FPCInvokerServer",
 		"CONFIG_whisk_cluster_name="+string(cluster), "CONFIG_whisk_memory_max=2048m", "CONFIG_whisk_gpu_devices=none")
 	var err error
-	if s.client, err = clientv3.New(clientv3.Config{Endpoints: []string{s.etcd.Addr}, Logger: zap.NewNop()}); err != nil {
-		t.Fatal(err)
-	}
+	s.client, err = clientv3.New(clientv3.Config{Endpoints: []string{s.etcd.Addr}, Logger: zap.NewNop()})
+	check.NoError(t, err)
 	t.Cleanup(func() { _ = s.client.Close() })
 	runtimes, err := activation.ParseManifest([]byte(w.manifest), activation.ManifestOptions{})
-	if err != nil {
-		t.Fatal(err)
-	}
-	if s.scheduler, err = fakescheduler.New(fakescheduler.Config{Cluster: cluster, Etcd: s.etcd.Addr, Kafka: w.kafka, Manifest: runtimes, Log: w.log}); err != nil {
-		t.Fatal(err)
-	}
+	check.NoError(t, err)
+	s.scheduler, err = fakescheduler.New(fakescheduler.Config{Cluster: cluster, Etcd: s.etcd.Addr, Kafka: w.kafka, Manifest: runtimes, Log: w.log})
+	check.NoError(t, err)
 	t.Cleanup(s.scheduler.Kill)
 	return s
 }
@@ -74,9 +71,7 @@ func (s *scheduled) at(t *testing.T, do func(*scheduled)) {
 func (s *scheduled) shipped(extra []string, args ...string) *exec.Cmd {
 	s.t.Helper()
 	program, err := peertest.Program("../../cmd/gpuwhisk")
-	if err != nil {
-		s.t.Fatal(err)
-	}
+	check.NoError(s.t, err)
 	cmd := exec.Command(program, args...)
 	cmd.Env = slices.Concat(s.environment(), harness.UnitEnvironment(s.t), []string{"PATH=" + os.Getenv("PATH")}, extra)
 	return cmd
@@ -87,9 +82,7 @@ func (s *scheduled) ship(id int, extra ...string) *process {
 	s.t.Helper()
 	port := strconv.Itoa(peertest.FreePort(s.t, 16000))
 	p, err := harness.Start(s.shipped(append(extra, "PORT="+port), append([]string{"invoker"}, s.args(id)...)...))
-	if err != nil {
-		s.t.Fatal(err)
-	}
+	check.NoError(s.t, err)
 	s.t.Cleanup(p.Kill)
 	p.Admin.URL = "http://127.0.0.1:" + port
 	s.up(id, p)
@@ -121,9 +114,7 @@ func (s *scheduled) keys(below string) (leases map[string]clientv3.LeaseID) {
 	ctx, cancel := context.WithTimeout(context.Background(), peertest.WaitLimit)
 	defer cancel()
 	res, err := s.client.Get(ctx, string(cluster)+"/"+below, clientv3.WithPrefix())
-	if err != nil {
-		s.t.Fatal(err)
-	}
+	check.NoError(s.t, err)
 	leases = map[string]clientv3.LeaseID{}
 	for _, kv := range res.Kvs {
 		leases[strings.TrimPrefix(string(kv.Key), string(cluster)+"/")] = clientv3.LeaseID(kv.Lease)
@@ -147,9 +138,7 @@ func (s *scheduled) health(id int) (h activation.Health, lease clientv3.LeaseID)
 	ctx, cancel := context.WithTimeout(context.Background(), peertest.WaitLimit)
 	defer cancel()
 	res, err := s.client.Get(ctx, cluster.Invoker(activation.Instance{ID: id, UniqueName: s.unique}))
-	if err != nil {
-		s.t.Fatal(err)
-	}
+	check.NoError(s.t, err)
 	if len(res.Kvs) == 0 {
 		return h, 0
 	}
@@ -198,9 +187,7 @@ var made int
 // attempt is invoke of what has no record in the end: schedulers for tests write none.
 func (s *scheduled) attempt(of fakescheduler.Function, n int, content map[string]any) (ids []string) {
 	s.t.Helper()
-	if err := s.scheduler.CreateQueue(s.t.Context(), of); err != nil {
-		s.t.Fatal(err)
-	}
+	check.NoError(s.t, s.scheduler.CreateQueue(s.t.Context(), of))
 	if content == nil {
 		content = map[string]any{"ms": 0}
 	}
@@ -222,9 +209,7 @@ func (s *scheduled) settled(ids []string) {
 	}
 	seen, _ := s.scheduler.Seen()
 	for _, f := range seen.Failures {
-		if slices.Contains(ids, string(f.Activation)) {
-			s.t.Fatalf("the scheduler gave up %+v", f)
-		}
+		check.That(check.Must(s.t), !slices.Contains(ids, string(f.Activation)), "the scheduler gave up %+v", f)
 	}
 	s.awaitRecords(ids)
 }
@@ -240,18 +225,8 @@ func (s *scheduled) once(of fakescheduler.Function) string {
 func (s *scheduled) result(id string) string {
 	s.t.Helper()
 	r, err := activation.DecodeRecord(s.record(id))
-	if err != nil {
-		s.t.Fatal(err)
-	}
+	check.NoError(s.t, err)
 	return string(r.Response.Result)
-}
-
-// want compares results.
-func (s *scheduled) want(got, want string) {
-	s.t.Helper()
-	if !strings.Contains(got, want) {
-		s.t.Errorf("got %s, want %s", got, want)
-	}
 }
 
 // creations are those that were sent of a function.
@@ -282,21 +257,19 @@ func (s *scheduled) check(most int) {
 		}
 	}
 	for i, id := range s.ids {
-		if n := completions[id]; n < 1 || n > most || s.record(id) == nil {
-			s.t.Errorf("activation %d of %d: %d completions, record %.200s", i+1, len(s.ids), n, s.record(id))
-		}
+		check.AtLeast(s.t, completions[id], 1, "activation %d of %d", i+1, len(s.ids))
+		check.AtMost(s.t, completions[id], most, "activation %d of %d", i+1, len(s.ids))
+		check.That(s.t, s.record(id) != nil, "activation %d of %d", i+1, len(s.ids))
 	}
 	s.none("invokers/")
 	s.none("namespace/")
 	s.none("warmed/")
 	seen, _ := s.scheduler.Seen()
-	if seen.Unparsed+seen.Lost > 0 {
-		s.t.Errorf("the scheduler cannot read %d, and %d went to calls that were given up", seen.Unparsed, seen.Lost)
-	}
+	check.AtMost(s.t, seen.Unparsed, 0, "what the scheduler cannot read")
+	check.AtMost(s.t, seen.Lost, 0, "what went to calls that were given up")
 	for _, a := range seen.Acks { // a warm-up has none
-		if !slices.ContainsFunc(seen.Creations, func(c fakescheduler.Creation) bool { return c.ID == a.Creation }) {
-			s.t.Errorf("an ack of what was not ordered: %+v", a)
-		}
+		ordered := slices.ContainsFunc(seen.Creations, func(c fakescheduler.Creation) bool { return c.ID == a.Creation })
+		check.That(s.t, ordered, "ack %+v", a)
 	}
 	s.noStrays()
 }
@@ -311,17 +284,13 @@ func (s *scheduled) settingsFile(extra ...string) (path string) {
 		name, value, _ := strings.Cut(strings.ReplaceAll(v, "\n", ""), "=")
 		fmt.Fprintf(&text, "%s='%s'\n", name, value)
 	}
-	if err := os.WriteFile(path, []byte(text.String()), 0o600); err != nil {
-		s.t.Fatal(err)
-	}
+	check.NoError(s.t, os.WriteFile(path, []byte(text.String()), 0o600))
 	return path
 }
 
 // poolCount is what OpenWhisk's role asks before it replaces an invoker.
 func (s *scheduled) poolCount(p *process) (n int) {
 	s.t.Helper()
-	if err := json.Unmarshal(p.Admin.Do(s.t, http.MethodGet, "/pool/count"), &n); err != nil {
-		s.t.Fatal(err)
-	}
+	check.NoError(s.t, json.Unmarshal(p.Admin.Do(s.t, http.MethodGet, "/pool/count"), &n))
 	return n
 }

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/gpuwhisk/gpuwhisk/activation"
+	"github.com/gpuwhisk/gpuwhisk/invoker/develop/check"
 	"github.com/gpuwhisk/gpuwhisk/invoker/develop/fakescheduler"
 	"github.com/gpuwhisk/gpuwhisk/invoker/develop/fakescheduler/memoryqueue"
 	"github.com/gpuwhisk/gpuwhisk/invoker/develop/harness"
@@ -38,9 +39,8 @@ func TestSchedulerMode(t *testing.T) {
 	w := apacheFixture(t)
 	w.extra = append(w.extra, "CONFIG_whisk_containerProxy_timeouts_pauseGrace=5 seconds")
 	s := newScheduled(w)
-	if _, err := s.db.Put(t.Context(), names.Subjects, "guest/limits", []byte(`{"maxActionMemory":1024}`)); err != nil {
-		t.Fatal(err)
-	}
+	_, err := s.db.Put(t.Context(), names.Subjects, "guest/limits", []byte(`{"maxActionMemory":1024}`))
+	check.NoError(t, err)
 	l := &accepted{first: s.ship(0), hello: s.function(counter("hello"))}
 	for _, c := range []struct {
 		name string
@@ -68,47 +68,37 @@ type accepted struct {
 func (l *accepted) seen(s *scheduled) {
 	_, lease := s.health(0)
 	left, err := s.client.TimeToLive(s.t.Context(), lease)
-	if err != nil || left.GrantedTTL != 10 {
-		s.t.Errorf("lease %+v, %v", left, err)
-	}
+	check.NoError(s.t, err)
+	check.Equal(s.t, left.GrantedTTL, 10, "lease %+v", left)
 	s.until("a warm-up", func() string {
 		if seen, _ := s.scheduler.Seen(); seen.WarmUps != 1 {
 			return fmt.Sprint(seen.WarmUps)
 		}
 		return ""
 	})
-	if n := s.poolCount(l.first); n != 0 {
-		s.t.Errorf("%d containers", n)
-	}
+	check.Equal(s.t, s.poolCount(l.first), 0)
 }
 
 func (l *accepted) coldAndWarm(s *scheduled) {
-	s.want(s.once(l.hello), `{"n":1}`)
+	check.Contains(s.t, s.once(l.hello), `{"n":1}`)
 	s.none("in-progress/")
-	if keys := s.keys("namespace/guest/guest/hello/"); len(keys) == 0 {
-		s.t.Error("the container has no key")
-	}
+	check.Greater(s.t, len(s.keys("namespace/guest/guest/hello/")), 0, "the container has no key")
 	seen, _ := s.scheduler.Seen()
 	before := len(seen.Creations)
 	for _, a := range seen.Acks {
-		if a.Error != activation.NoCreationError {
-			s.t.Errorf("ack %+v", a)
-		}
+		check.Equal(s.t, a.Error, activation.NoCreationError, "ack %+v", a)
 	}
-	s.want(s.once(l.hello), `{"n":2}`)
-	if seen, _ := s.scheduler.Seen(); len(seen.Creations) != before {
-		s.t.Errorf("%d creations for a warm call", len(seen.Creations)-before)
-	}
+	check.Contains(s.t, s.once(l.hello), `{"n":2}`)
+	seen, _ = s.scheduler.Seen()
+	check.Equal(s.t, len(seen.Creations), before, "creations after a warm call")
 }
 
 func (l *accepted) pausedAndResumed(s *scheduled) {
 	const warmed = "warmed/guest/guest/hello/"
 	s.none("namespace/")
 	before := s.keys(warmed)
-	if len(before) != 1 {
-		s.t.Errorf("paused: %v", before)
-	}
-	s.want(s.once(l.hello), `{"n":3}`)
+	check.Equal(s.t, len(before), 1, "paused: %v", before)
+	check.Contains(s.t, s.once(l.hello), `{"n":3}`)
 	s.until("its keys are swapped", func() string {
 		if paused, there := s.keys(warmed), s.keys("namespace/guest/guest/hello/"); len(paused) > 0 || len(there) == 0 {
 			return fmt.Sprint(paused, there)
@@ -120,9 +110,8 @@ func (l *accepted) pausedAndResumed(s *scheduled) {
 func (l *accepted) manyAtOnce(s *scheduled) {
 	many := s.function(counter("many"))
 	s.settled(s.invoke(many, 20, map[string]any{"ms": 300}))
-	if seen, _ := s.scheduler.Seen(); seen.MostContainers > 30 {
-		s.t.Errorf("%d containers at once", seen.MostContainers)
-	}
+	seen, _ := s.scheduler.Seen()
+	check.AtMost(s.t, seen.MostContainers, 30)
 	s.none("namespace/")
 	s.once(many) // for which a container is ordered: no queue has one that is none
 }
@@ -163,9 +152,8 @@ func (s *scheduled) failed(id string, status int, text string) {
 	seen, _ := s.scheduler.Seen()
 	for _, f := range seen.Failures {
 		if string(f.Activation) == id {
-			if f.Status != status || !strings.Contains(f.Reason, text) {
-				s.t.Errorf("it failed with %+v, want %d %s", f, status, text)
-			}
+			check.Equal(s.t, f.Status, status, "it failed with %+v", f)
+			check.Contains(s.t, f.Reason, text)
 			return
 		}
 	}
@@ -173,7 +161,7 @@ func (s *scheduled) failed(id string, status int, text string) {
 }
 
 func (l *accepted) gone(s *scheduled) {
-	s.want(s.once(s.unstored(counter("gone"), "1-0a")), "Action could not be found or may have been deleted.")
+	check.Contains(s.t, s.once(s.unstored(counter("gone"), "1-0a")), "Action could not be found or may have been deleted.")
 }
 
 func (l *accepted) disabled(s *scheduled) {
@@ -207,9 +195,9 @@ func (l *accepted) packaged(s *scheduled) {
 		}
 	}
 	out, err := s.shipped(nil, "invoker", "--id", "0", "--print-config").CombinedOutput()
-	if err != nil || !strings.Contains(string(out), s.etcd.Addr) || strings.Contains(string(out), storePassword) {
-		s.t.Errorf("--print-config: %v: %s", err, out)
-	}
+	check.NoError(s.t, err, "--print-config: %s", out)
+	check.Contains(s.t, string(out), s.etcd.Addr, "--print-config")
+	check.Lacks(s.t, string(out), storePassword, "--print-config")
 }
 
 // kafkaStops: what has begun ends, and is acknowledged when the broker is back.
@@ -226,14 +214,10 @@ func (l *accepted) kafkaStops(s *scheduled) {
 		}
 		return ""
 	})
-	if err := s.apache.Stop(); err != nil {
-		s.t.Fatal(err)
-	}
+	check.NoError(s.t, s.apache.Stop())
 	g.open()
 	g.await(1) // what is fetched meanwhile runs, too
-	if err := s.apache.Start(); err != nil {
-		s.t.Fatal(err)
-	}
+	check.NoError(s.t, s.apache.Start())
 	s.settled(ids) // an ack may come twice, if the broker's answer was lost
 	s.once(l.hello)
 }
@@ -272,19 +256,20 @@ func (l *accepted) tags(s *scheduled) {
 	dedicated := s.ship(2, state(), "CONFIG_whisk_invoker_dedicated_namespaces= 'other' ")
 	s.settled(ids)
 	for _, id := range ids {
-		if r, err := activation.DecodeRecord(s.record(id)); err != nil || r.Response.StatusCode != activation.StatusSuccess {
-			s.t.Errorf("record %s, %v", s.record(id), err)
-		} else if _, ok := r.Annotations.Get("gpu"); !ok {
-			s.t.Errorf("it ran on no GPU: %s", s.record(id))
-		}
+		r, err := activation.DecodeRecord(s.record(id))
+		check.NoError(s.t, err, "record %s", s.record(id))
+		check.Equal(s.t, r.Response.StatusCode, activation.StatusSuccess, "record %s", s.record(id))
+		_, ok := r.Annotations.Get("gpu")
+		check.That(s.t, ok, "it ran on no GPU: %s", s.record(id))
 	}
 	for n := range 10 {
 		s.once(s.function(counter("plain" + strconv.Itoa(n))))
 	}
 	seen, _ := s.scheduler.Seen()
 	for _, c := range seen.Creations {
-		if isGPU := c.Queue.Action.Name == "gpu"; isGPU && c.Invoker != 1 || c.Invoker == 2 {
-			s.t.Errorf("%s was ordered from invoker %d", c.Queue.Action.Name, c.Invoker)
+		check.That(s.t, c.Invoker != 2, "%s was ordered from the invoker of another namespace", c.Queue.Action.Name)
+		if c.Queue.Action.Name == "gpu" {
+			check.Equal(s.t, c.Invoker, 1, "invoker from which gpu was ordered")
 		}
 	}
 	tagged.terminate()
@@ -305,7 +290,7 @@ func TestSchedulerModeKilledUnderLoad(t *testing.T) {
 	s.scheduler.SetLimit("guest", 6) // so that there is memory for the idle one
 	first := s.ship(0)
 	idle := s.function(counter("idle"))
-	s.want(s.once(idle), `{"n":1}`)
+	check.Contains(s.t, s.once(idle), `{"n":1}`)
 	s.until("its container is paused", func() string {
 		if keys := s.keys("warmed/guest/guest/idle/"); len(keys) == 0 {
 			return "no key"
@@ -329,9 +314,7 @@ func TestSchedulerModeKilledUnderLoad(t *testing.T) {
 	next := s.ship(0)
 	s.settled(ids)
 	_, lease := s.health(0)
-	if lease == old {
-		t.Error("the lease is that of the process that was killed")
-	}
+	check.That(t, lease != old, "the lease is that of the process that was killed")
 	s.until("all keys hang on the new lease", func() string {
 		for _, below := range []string{"namespace/", "warmed/"} {
 			for key, of := range s.keys(below) {
@@ -342,9 +325,7 @@ func TestSchedulerModeKilledUnderLoad(t *testing.T) {
 		}
 		return ""
 	})
-	if n := next.Admin.Metric(t, "gpuwhisk_containers_adopted_total", ""); n < 1 {
-		t.Errorf("%v containers were adopted", n)
-	}
+	check.AtLeast(t, next.Admin.Metric(t, "gpuwhisk_containers_adopted_total", ""), 1)
 	s.none("namespace/")
 	s.scheduler.SetLimit("guest", 30) // what the scheduler had ordered of the dead one takes places for a while
 	s.until("the namespace has places again", func() string {
@@ -354,7 +335,7 @@ func TestSchedulerModeKilledUnderLoad(t *testing.T) {
 		return ""
 	})
 	s.none("namespace/")
-	s.want(s.once(idle), `{"n":2}`)
+	check.Contains(s.t, s.once(idle), `{"n":2}`)
 	s.none("namespace/")
 	s.imageMissing()
 	next.terminate()
@@ -375,9 +356,7 @@ func (s *scheduled) imageMissing() {
 			return ""
 		})
 	}
-	if n := len(s.creations(missing)); n > 20 {
-		s.t.Errorf("%d creations of an image that cannot be pulled", n)
-	}
+	check.AtMost(s.t, len(s.creations(missing)), 20, "creations of an image that cannot be pulled")
 }
 
 // TestUnitIsReadyWhenSchedulersSeeIt: the service manager is told what the health key
@@ -386,20 +365,15 @@ func TestUnitIsReadyWhenSchedulersSeeIt(t *testing.T) {
 	t.Parallel()
 	at := filepath.Join(t.TempDir(), "notify")
 	l, err := net.ListenUnixgram("unixgram", &net.UnixAddr{Name: at, Net: "unixgram"})
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.NoError(t, err)
 	defer l.Close()
 	s := newScheduled(newFixture(t))
 	p := s.ship(0, "NOTIFY_SOCKET="+at)
 	buf := make([]byte, 100)
-	if err := l.SetReadDeadline(time.Now().Add(peertest.WaitLimit)); err != nil {
-		t.Fatal(err)
-	}
+	check.NoError(t, l.SetReadDeadline(time.Now().Add(peertest.WaitLimit)))
 	n, err := l.Read(buf)
-	if got := string(buf[:n]); err != nil || got != "READY=1" {
-		t.Errorf("it says %q, %v", got, err)
-	}
+	check.NoError(t, err)
+	check.Equal(t, string(buf[:n]), "READY=1")
 	p.terminate()
 	s.check(1)
 }

@@ -13,6 +13,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/gpuwhisk/gpuwhisk/invoker/develop/check"
 	"github.com/gpuwhisk/gpuwhisk/invoker/develop/harness"
 	"github.com/gpuwhisk/gpuwhisk/invoker/develop/peertest"
 )
@@ -43,9 +44,8 @@ func TestSoak(t *testing.T) {
 		t.Skip("it takes an hour: make long, or GPUWHISK_SOAK=20m")
 	}
 	long, err := time.ParseDuration(text)
-	if err != nil || long < time.Minute {
-		t.Fatalf("GPUWHISK_SOAK=%q: want a duration of a minute or more", text)
-	}
+	check.NoError(t, err, "GPUWHISK_SOAK=%q", text)
+	check.AtLeast(check.Must(t), long, time.Minute, "GPUWHISK_SOAK=%q", text)
 	w := newFixture(t)
 	w.recording.CountOnly()
 	s := newSoak(w)
@@ -60,17 +60,15 @@ func TestSoak(t *testing.T) {
 		s.compare("at work "+name, early[i], late[i], slack[i], false)
 		s.compare("at rest "+name, first[i], last[i], slack[i], i != logs)
 	}
-	if last[logs] > maxLogs {
-		t.Errorf("the container's log takes %.1f MiB", last[logs])
-	}
+	check.AtMost(t, last[logs], maxLogs, "MiB of the container's log")
 	s.finish()
 }
 
 func (s *soak) compare(name string, early, late, slack float64, judged bool) {
 	s.w.t.Helper()
 	s.w.t.Logf("%-30s %10.1f then %10.1f: %+.1f %%", name, early, late, 100*(late/max(early, 1)-1))
-	if judged && late > early*1.05+slack {
-		s.w.t.Errorf("%s grew from %.1f to %.1f", name, early, late)
+	if judged {
+		check.AtMost(s.w.t, late, early*1.05+slack, "%s grew from %.1f to %.1f", name, early, late)
 	}
 }
 
@@ -308,9 +306,7 @@ func (s *soak) settle() {
 	t.Helper()
 	s.w.recording.Flush()
 	end := s.w.recording.End("invoker0")
-	if end < s.sent {
-		t.Errorf("the topic ends at %d for %d activations", end, s.sent)
-	}
+	check.AtLeast(t, end, s.sent, "end of the topic")
 	late := time.NewTimer(peertest.WaitLimit)
 	tick := time.NewTicker(100 * time.Millisecond)
 	defer tick.Stop()
@@ -337,13 +333,9 @@ func (s *soak) finish() {
 	t.Helper()
 	s.settle()
 	s.p.terminate()
-	if acks := s.w.recording.Completions(); acks < s.sent {
-		t.Errorf("%d completions for %d activations", acks, s.sent)
-	}
+	check.AtLeast(t, s.w.recording.Completions(), s.sent, "completions for activations")
 	for _, n := range []int64{1, s.sent / 2, s.sent} {
-		if s.w.record(fmt.Sprintf("%032x", n)) == nil {
-			t.Errorf("activation %d has no record", n)
-		}
+		check.That(t, s.w.record(fmt.Sprintf("%032x", n)) != nil, "activation %d", n)
 	}
 	s.w.noStrays()
 }

@@ -9,6 +9,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/gpuwhisk/gpuwhisk/invoker/develop/check"
 	"github.com/gpuwhisk/gpuwhisk/invoker/develop/harness"
 	"github.com/gpuwhisk/gpuwhisk/invoker/develop/peertest"
 )
@@ -86,9 +87,7 @@ func (w *fixture) outlivesTheTopic(n int, keeps time.Duration, forget func(topic
 				}
 			}
 		}
-		if err := json.Unmarshal(w.record(id), &rec); err != nil {
-			t.Fatalf("activation %d: %v", i+1, err)
-		}
+		check.NoError(t, json.Unmarshal(w.record(id), &rec), "activation %d", i+1)
 		switch r := rec.Response.Result; {
 		case r.N == i+1:
 		case strings.HasPrefix(r.Error, "The invoker ended while the action ran."):
@@ -97,14 +96,11 @@ func (w *fixture) outlivesTheTopic(n int, keeps time.Duration, forget func(topic
 			t.Errorf("activation %d: record %s", i+1, w.record(id))
 		}
 	}
-	if runs := w.gate.all(); interrupted != running || runs != n {
-		t.Errorf("%d runs, %d interrupted; want %d and %d", runs, interrupted, n, running)
-	}
+	check.Equal(t, interrupted, running)
+	w.ranOnce()
 	w.recording.ToTheEnd()
 	for _, id := range w.ids {
-		if times := w.recording.Completed(id); times != 1 {
-			t.Errorf("activation %s freed its slot %d times", id, times)
-		}
+		check.Equal(t, w.recording.Completed(id), 1, "times that activation %s freed its slot", id)
 	}
 	w.nothingLeft()
 }
@@ -113,12 +109,8 @@ func (w *fixture) outlivesTheTopic(n int, keeps time.Duration, forget func(topic
 func (w *fixture) expire(topic string) {
 	w.t.Helper()
 	end := w.recording.End(topic)
-	if err := w.recording.Delete(topic, end); err != nil {
-		w.t.Fatal(err)
-	}
-	if first := w.recording.First(topic); first != end {
-		w.t.Fatalf("after the records of %s were deleted it begins at %d and ends at %d", topic, first, end)
-	}
+	check.NoError(w.t, w.recording.Delete(topic, end))
+	check.Equal(check.Must(w.t), w.recording.First(topic), end, "beginning of %s after its records were deleted", topic)
 }
 
 // awaitExpired waits until a topic has no record any more.
