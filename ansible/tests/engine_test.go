@@ -15,6 +15,8 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"github.com/gpuwhisk/gpuwhisk/invoker/develop/check"
 )
 
 // withoutPrivileges is a socket before Docker's where a container that asks for
@@ -23,15 +25,11 @@ import (
 func withoutPrivileges(t *testing.T, engine string) string {
 	t.Helper()
 	dir, err := os.MkdirTemp("", "engine") // a socket's path is short
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.NoError(t, err)
 	t.Cleanup(func() { _ = os.RemoveAll(dir) })
 	at := filepath.Join(dir, "docker.sock")
 	l, err := net.Listen("unix", at)
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.NoError(t, err)
 	proxy := httputil.NewSingleHostReverseProxy(&url.URL{Scheme: "http", Host: "docker"})
 	proxy.Transport = &http.Transport{DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
 		return new(net.Dialer).DialContext(ctx, "unix", strings.TrimPrefix(engine, "unix://"))

@@ -19,6 +19,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/gpuwhisk/gpuwhisk/invoker/develop/check"
 	"github.com/gpuwhisk/gpuwhisk/invoker/develop/peertest"
 	"github.com/gpuwhisk/gpuwhisk/invoker/develop/standalone"
 )
@@ -87,9 +88,7 @@ func peer(t *testing.T, name string, env ...string) map[string]string {
 		}
 	})
 	output, err := peertest.Script(env, name, "start")
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.NoError(t, err)
 	return output
 }
 
@@ -111,21 +110,16 @@ func newFixture(t *testing.T) *fixture {
 	// The address under which containers reach this machine.
 	fields := strings.Fields(docker(t, "run", "--rm", own, "ip", "route", "show", "default"))
 	at := slices.Index(fields, "via")
-	if at < 0 {
-		t.Fatalf("no way out of a container: %v", fields)
-	}
+	check.AtLeast(check.Must(t), at, 0, "%v\nthe way out of a container", fields)
 	w.gateway = fields[at+1]
 	w.kafka = peer(t, "kafka", "GPUWHISK_KAFKA_DIR="+filepath.Join(w.dir, "kafka"), "GPUWHISK_KAFKA_HOST="+w.gateway)["GPUWHISK_TEST_KAFKA"]
 	couch := peer(t, "pouchdb", "GPUWHISK_POUCHDB_DIR="+filepath.Join(w.dir, "pouchdb"), "GPUWHISK_POUCHDB_HOST="+w.gateway)["GPUWHISK_TEST_COUCHDB"]
 
 	admin, err := http.NewRequest(http.MethodPut, couch+"/_config/admins/whisk", strings.NewReader(`"secret"`))
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.NoError(t, err)
 	res, err := http.DefaultClient.Do(admin)
-	if err != nil || res.StatusCode != http.StatusOK {
-		t.Fatalf("make a user at the database: %v %v", err, res)
-	}
+	check.NoError(t, err, "make a user at the database")
+	check.Equal(check.Must(t), res.StatusCode, http.StatusOK, "make a user at the database: status")
 	res.Body.Close()
 	var environ []string
 	w.admin, err = standalone.Start(t.Context(), standalone.Options{
@@ -136,9 +130,7 @@ func newFixture(t *testing.T) *fixture {
 			return func() error { <-ctx.Done(); return nil }, nil
 		},
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.NoError(t, err)
 	t.Cleanup(func() {
 		ctx, cancel := context.WithTimeout(context.Background(), waitLimit)
 		defer cancel()
@@ -172,18 +164,15 @@ func importStock(t *testing.T) {
 	tw := tar.NewWriter(&image)
 	for at, from := range map[string]string{"init.sh": program, "bin/sh": "/bin/busybox"} {
 		data, err := os.ReadFile(from)
-		if err != nil {
-			t.Fatal(err)
-		}
+		check.NoError(t, err)
 		_ = tw.WriteHeader(&tar.Header{Name: at, Mode: 0o755, Size: int64(len(data))})
 		_, _ = tw.Write(data)
 	}
 	_ = tw.Close()
 	c := exec.Command("docker", "import", "-", stockImage)
 	c.Stdin = &image
-	if out, err := c.CombinedOutput(); err != nil {
-		t.Fatalf("import the stand-in: %v %s", err, out)
-	}
+	out, err := c.CombinedOutput()
+	check.NoError(t, err, "import the stand-in: %s", out)
 }
 
 // writeInventory makes the files that an operator has.
@@ -231,9 +220,7 @@ func (w *fixture) privileged() bool {
 
 func (w *fixture) save() {
 	w.t.Helper()
-	if err := os.MkdirAll(filepath.Join(w.dir, "group_vars"), 0o755); err != nil {
-		w.t.Fatal(err)
-	}
+	check.NoError(w.t, os.MkdirAll(filepath.Join(w.dir, "group_vars"), 0o755))
 	text, _ := json.Marshal(w.vars)
 	var inventory strings.Builder
 	inventory.WriteString("[invokers]\n")
@@ -246,9 +233,7 @@ func (w *fixture) save() {
 	}
 	inventory.WriteString(w.groups)
 	for name, data := range map[string][]byte{"group_vars/all.json": text, "hosts": []byte(inventory.String())} {
-		if err := os.WriteFile(filepath.Join(w.dir, name), data, 0o600); err != nil {
-			w.t.Fatal(err)
-		}
+		check.NoError(w.t, os.WriteFile(filepath.Join(w.dir, name), data, 0o600))
 	}
 }
 
@@ -306,9 +291,7 @@ func (w *fixture) play(book string, args ...string) (string, bool) {
 func (w *fixture) collections() string {
 	own := filepath.Join(w.dir, "collections")
 	at := filepath.Join(own, "ansible_collections", "gpuwhisk")
-	if err := os.MkdirAll(at, 0o755); err != nil {
-		w.t.Fatal(err)
-	}
+	check.NoError(w.t, os.MkdirAll(at, 0o755))
 	here, _ := filepath.Abs("..")
 	_ = os.Symlink(here, filepath.Join(at, "openwhisk"))
 	return own + ":" + filepath.Join(w.ansible, "collections")

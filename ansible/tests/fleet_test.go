@@ -7,6 +7,8 @@ import (
 	"fmt"
 	"strings"
 	"testing"
+
+	"github.com/gpuwhisk/gpuwhisk/invoker/develop/check"
 )
 
 // A mixed fleet: host0 has a (simulated) GPU and variables of its group, the
@@ -42,9 +44,7 @@ gpuwhisk_env={"CONFIG_whisk_gpu_forwardTopic": "invoker0"}
 		"annotations": []any{map[string]any{"key": "gpu", "value": true}},
 	})
 	for n := range gpuActions {
-		if status, text, err := w.call("PUT", fmt.Sprintf("actions/gpu%d?overwrite=true", n), string(body)); err != nil || status != 200 {
-			w.t.Fatalf("create action: %v %d %s", err, status, text)
-		}
+		w.put(fmt.Sprint("gpu", n), body)
 	}
 }
 
@@ -54,12 +54,13 @@ func (w *fixture) wantForwarded(t *testing.T) {
 	t.Helper()
 	for n := range gpuActions {
 		status, text, err := w.call("POST", fmt.Sprintf("actions/gpu%d?blocking=true", n), "{}")
-		if err != nil || status != 200 || !strings.Contains(string(text), `"by":"gpuwhisk"`) {
-			t.Errorf("GPU action %d: %v %d %s\n%s", n, err, status, text, w.logs())
+		if err != nil {
+			t.Errorf("GPU action %d: %v\n%s", n, err, w.logs())
 		}
+		check.Equal(t, status, 200, "%s\nGPU action %d: %s: status", w.logs(), n, text)
+		check.Contains(t, string(text), `"by":"gpuwhisk"`, "%s\nGPU action %d", w.logs(), n)
 		ran := docker(t, "ps", "-a", "--format", "{{.Names}}", "--filter", fmt.Sprintf("name=_guest_gpu%d", n))
-		if !strings.HasPrefix(ran, "wsk00_") || strings.Contains(ran, "\n") {
-			t.Errorf("GPU action %d did not run on the host with the GPU alone: containers %q", n, ran)
-		}
+		check.That(t, strings.HasPrefix(ran, "wsk00_"), "containers %q: GPU action %d ran on the host with the GPU", ran, n)
+		check.Lacks(t, ran, "\n", "GPU action %d ran in one container", n)
 	}
 }

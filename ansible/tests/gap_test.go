@@ -14,6 +14,7 @@ import (
 	"github.com/twmb/franz-go/pkg/kgo"
 
 	"github.com/gpuwhisk/gpuwhisk/activation"
+	"github.com/gpuwhisk/gpuwhisk/invoker/develop/check"
 )
 
 // acks stores when each invoker answered what, by the brokers' topics.
@@ -28,9 +29,7 @@ func (w *fixture) watchAcks() *acks {
 	a := &acks{at: map[int][]time.Time{}}
 	client, err := kgo.NewClient(kgo.SeedBrokers(w.kafka), kgo.ConsumeRegex(), kgo.ConsumeTopics("^completed.*"),
 		kgo.ConsumeResetOffset(kgo.NewOffset().AtStart()), kgo.MetadataMinAge(100*time.Millisecond), kgo.MetadataMaxAge(300*time.Millisecond))
-	if err != nil {
-		w.t.Fatal(err)
-	}
+	check.NoError(w.t, err)
 	ctx, cancel := context.WithCancel(context.Background())
 	done := make(chan struct{})
 	go func() {
@@ -100,9 +99,7 @@ func (w *fixture) logGap(t *testing.T, a *acks, n int) {
 	t.Helper()
 	output := docker(t, "inspect", "--format", "{{.State.FinishedAt}}", fmt.Sprintf("invoker%d-stock", n))
 	stopped, err := time.Parse(time.RFC3339Nano, output)
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.NoError(t, err)
 	stopped = stopped.Truncate(time.Millisecond) // as Kafka's times are
 	late := time.After(waitLimit)
 	for {

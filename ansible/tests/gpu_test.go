@@ -7,6 +7,8 @@ import (
 	"os"
 	"strings"
 	"testing"
+
+	"github.com/gpuwhisk/gpuwhisk/invoker/develop/check"
 )
 
 // Stand-ins for NVIDIA's programs and Docker's service: they keep their settings in
@@ -44,10 +46,10 @@ func TestGPU(t *testing.T) {
 	output := func(want ...string) {
 		t.Helper()
 		out, ok := w.play(book, args...)
+		check.That(check.Must(t), !ok, "%s\nit fails", out)
 		for _, text := range want {
-			if ok || !strings.Contains(strings.Join(strings.Fields(out), " "), text) {
-				t.Fatalf("it does not fail with %q:\n%s", text, out)
-			}
+			found := strings.Contains(strings.Join(strings.Fields(out), " "), text)
+			check.That(check.Must(t), found, "%s\nit fails with %q", out, text)
 		}
 	}
 	put := func(name string) {
@@ -56,9 +58,8 @@ func TestGPU(t *testing.T) {
 	}
 	changes := func(n int, more ...string) {
 		t.Helper()
-		if out := w.must(book, append(args, more...)...); !strings.Contains(out, fmt.Sprintf("changed=%d ", n)) {
-			t.Fatalf("want %d changes:\n%s", n, out)
-		}
+		out := w.must(book, append(args, more...)...)
+		check.That(check.Must(t), strings.Contains(out, fmt.Sprintf("changed=%d ", n)), "%s\n%d changes", out, n)
 	}
 
 	output("nvidia-smi finds no GPU here", "Install NVIDIA's driver")
@@ -78,17 +79,14 @@ func TestGPU(t *testing.T) {
 		systemctl daemon-reload; systemctl start docker`)
 
 	w.must(book, append(args, "--check")...)
-	if made := sh("ls -d /etc/cdi /run/persistent /run/runtime 2>/dev/null || true"); made != "" {
-		t.Errorf("--check made %s", made)
-	}
+	check.Equal(t, sh("ls -d /etc/cdi /run/persistent /run/runtime 2>/dev/null || true"), "", "what --check made")
 	w.must(book, args...)
 	sh("grep -q 550.54.15 /etc/cdi/nvidia.yaml; test -e /run/persistent; test -e /run/runtime; test -e /run/reloaded")
 	changes(0)
 	sh("echo 560.35.03 >/run/driver")
 	changes(1)
 	sh("grep -q 560.35.03 /etc/cdi/nvidia.yaml")
-	output2, ok := w.play(book, append(args, "-e", "gpu_mps=true")...)
-	if ok || !strings.Contains(output2, "nvidia-cuda-mps-control is not on this host") {
-		t.Errorf("without MPS's program:\n%s", output2)
-	}
+	out, ok := w.play(book, append(args, "-e", "gpu_mps=true")...)
+	check.That(t, !ok, "%s\nit fails without MPS's program", out)
+	check.That(t, strings.Contains(out, "nvidia-cuda-mps-control is not on this host"), "%s\nit says that MPS's program is missing", out)
 }

@@ -5,7 +5,6 @@ package tests
 import (
 	"context"
 	"encoding/json"
-	"errors"
 	"io/fs"
 	"os"
 	"os/exec"
@@ -13,6 +12,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/gpuwhisk/gpuwhisk/invoker/develop/check"
 )
 
 // TestOpenWhisksOwnRole: OpenWhisk's own playbooks, as they lie in a checkout of
@@ -49,22 +50,15 @@ func ownRole(t *testing.T, mode func(*fixture)) {
 	stock := []string{"-e", "docker_image_prefix=whisk-test", "-e", "docker_image_tag=stock"}
 	o.must("invoker.yml", stock...)
 	o.show(o.swap("swap"))
-	if image := w.image(0); !strings.HasPrefix(image, "gpuwhisk/invoker:") {
-		t.Errorf("after the swap invoker0 is %s", image)
-	}
+	w.wantOurs(t, 0)
 	w.usable()
-	if out := o.swap("swap"); !strings.Contains(out, "changed=0 ") {
-		t.Errorf("a second swap changed something:\n%s", out)
-	}
-	out := o.swap("status")
-	if !strings.Contains(out, " healthy ") {
-		t.Errorf("status does not show a healthy invoker:\n%s", out)
-	}
+	out := o.swap("swap")
+	check.That(t, strings.Contains(out, "changed=0 "), "%s\na second swap changed nothing", out)
+	out = o.swap("status")
+	check.That(t, strings.Contains(out, " healthy "), "%s\nstatus shows a healthy invoker", out)
 	t.Log(out[strings.Index(out, "HOST"):])
 	o.show(o.swap("swap_back"))
-	if !w.original(0) {
-		t.Errorf("after the way back invoker0 is not the original:\n%s", w.logs())
-	}
+	w.wantOriginal(t, 0)
 	o.must("invoker.yml", append(stock, "-e", "mode=clean")...)
 	o.wantClean()
 }
@@ -86,18 +80,14 @@ func (w *fixture) openwhisk(checkout string) *openwhisk {
 	if o.old == "" {
 		w.t.Fatal("GPUWHISK_TEST_ANSIBLE_4 is not set: .ci/ansible sets it")
 	}
-	if err := os.CopyFS(o.folder, os.DirFS(filepath.Join(checkout, "ansible"))); err != nil {
-		w.t.Fatal(err)
-	}
+	check.NoError(w.t, os.CopyFS(o.folder, os.DirFS(filepath.Join(checkout, "ansible"))))
 	if !w.privileged() {
 		o.engine = withoutPrivileges(w.t, o.engine)
 	}
 	env := w.vars["test_env"].(map[string]string)
 	zookeeper := peer(w.t, "zookeeper", "GPUWHISK_ZOOKEEPER_DIR="+filepath.Join(w.dir, "zookeeper"), "GPUWHISK_ZOOKEEPER_HOST="+w.gateway)["GPUWHISK_TEST_ZOOKEEPER"]
 	prefix, ok := strings.CutSuffix(env["CONFIG_whisk_couchdb_databases_WhiskEntity"], "whisks")
-	if !ok {
-		w.t.Fatalf("a database that OpenWhisk's role cannot name: %s", env["CONFIG_whisk_couchdb_databases_WhiskEntity"])
-	}
+	check.That(check.Must(w.t), ok, "OpenWhisk's role can name the database %s", env["CONFIG_whisk_couchdb_databases_WhiskEntity"])
 	var manifest any
 	_ = json.Unmarshal([]byte(env["RUNTIMES_MANIFEST"]), &manifest)
 	operator := map[string]any{
@@ -119,9 +109,7 @@ func (w *fixture) openwhisk(checkout string) *openwhisk {
 		operator["etcd_connect_string"] = env["CONFIG_whisk_etcd_hosts"]
 	}
 	vars, _ := json.Marshal(operator)
-	if err := os.WriteFile(filepath.Join(w.dir, "operator.json"), vars, 0o600); err != nil {
-		w.t.Fatal(err)
-	}
+	check.NoError(w.t, os.WriteFile(filepath.Join(w.dir, "operator.json"), vars, 0o600))
 	return o
 }
 
@@ -188,15 +176,10 @@ func (o *openwhisk) swap(book string) string {
 // wantClean holds that OpenWhisk's role has removed all.
 func (o *openwhisk) wantClean() {
 	o.t.Helper()
-	if o.exists("invoker0") {
-		o.t.Error("the role's clean leaves the invoker")
-	}
-	if left := docker(o.t, "ps", "-aq", "--filter", "name=^/wsk00_"); left != "" {
-		o.t.Errorf("the role's clean leaves containers of actions: %s", left)
-	}
+	check.That(o.t, !o.exists("invoker0"), "the role's clean removes the invoker")
+	check.Equal(o.t, docker(o.t, "ps", "-aq", "--filter", "name=^/wsk00_"), "", "containers of actions after the role's clean")
 	for _, folder := range []string{"logs/invoker0", "conf/invoker/invoker0"} {
-		if _, err := os.Stat(filepath.Join(o.dir, folder)); !errors.Is(err, fs.ErrNotExist) {
-			o.t.Errorf("the role's clean leaves %s: %v", folder, err)
-		}
+		_, err := os.Stat(filepath.Join(o.dir, folder))
+		check.ErrorIs(o.t, err, fs.ErrNotExist, "%s after the role's clean", folder)
 	}
 }

@@ -12,6 +12,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/gpuwhisk/gpuwhisk/invoker/develop/check"
 )
 
 // packages are the ways in which a host gets one: the commands, with the file
@@ -50,9 +52,7 @@ func (w *fixture) packageLives(t *testing.T, kind, dir string) {
 	defer func() { w.t = outer }()
 	file := func(age string) string {
 		found, _ := filepath.Glob(filepath.Join(dir, age, "*."+kind))
-		if len(found) != 1 {
-			t.Fatalf("no one %s package in %s/%s: %v", kind, dir, age, found)
-		}
+		check.Equal(check.Must(t), len(found), 1, "%v: %s packages in %s/%s", found, kind, dir, age)
 		docker(t, "cp", found[0], w.machines[0]+":/root/"+age+"."+kind)
 		return "/root/" + age + "." + kind
 	}
@@ -66,16 +66,11 @@ func (w *fixture) packageLives(t *testing.T, kind, dir string) {
 	}
 	show(append(p.install, file("old"))...)
 	show("gpuwhisk", "--version")
-	if mode := on("stat", "--format", "%a", "/etc/gpuwhisk/invoker.env"); mode != "600" {
-		t.Errorf("the settings have mode %s", mode)
-	}
-	if page := on("zcat", "/usr/share/man/man1/gpuwhisk-invoker.1.gz"); !strings.Contains(page, ".SH SYNOPSIS") {
-		t.Errorf("no manual:\n%.200s", page)
-	}
+	check.Equal(t, on("stat", "--format", "%a", "/etc/gpuwhisk/invoker.env"), "600", "mode of the settings")
+	page := on("zcat", "/usr/share/man/man1/gpuwhisk-invoker.1.gz")
+	check.That(t, strings.Contains(page, ".SH SYNOPSIS"), "%.200s\nthe manual is there", page)
 	on("grep", "-q", "openwhisk-client-go", "/usr/share/doc/gpuwhisk/third-party-licenses.txt")
-	if output := on("sh", "-c", "gpuwhisk doctor; true"); !strings.Contains(output, "skip  brokers") {
-		t.Errorf("doctor on a bare host:\n%s", output)
-	}
+	check.Contains(t, on("sh", "-c", "gpuwhisk doctor; true"), "skip  brokers", "doctor on a bare host")
 	on("systemd-analyze", "verify", "--man=no", "gpuwhisk@0.service")
 	w.settings(0)
 	show("sh", "-c", "gpuwhisk doctor --id 0; true")
@@ -87,45 +82,29 @@ func (w *fixture) packageLives(t *testing.T, kind, dir string) {
 	}
 	show("systemctl", "show", "--property=ActiveState,SubState,StatusText", "gpuwhisk@0")
 	w.create("hello", `function main(p) { return {greeting: 'hello ' + p.name} }`)
-	if status, text, err := w.call("POST", "actions/hello?blocking=true", `{"name":"package"}`); err != nil || status != 200 || !strings.Contains(string(text), "hello package") {
-		t.Fatalf("invoke: %v %d %s\n%s", err, status, text, on("journalctl", "--no-pager", "-u", "gpuwhisk@0"))
-	} else {
-		t.Logf("hello: %s", text)
-	}
+	w.greets("package", func() string { return on("journalctl", "--no-pager", "-u", "gpuwhisk@0") })
 
 	pid := on("systemctl", "show", "--value", "--property=MainPID", "gpuwhisk@0")
 	answer := w.startSlow()
 	on(append(p.upgrade, file("new"))...)
-	if output := <-answer; !strings.Contains(output, `"late":true`) {
-		t.Errorf("what ran when the package was upgraded: %s", output)
-	}
-	if now := on("systemctl", "show", "--value", "--property=MainPID", "gpuwhisk@0"); now == pid || w.unit(0) != "active" {
-		t.Errorf("the upgrade did not restart the unit: process %s before, %s now, %s", pid, now, w.unit(0))
-	}
-	if settings := on("cat", "/etc/gpuwhisk/invoker.env"); !strings.Contains(settings, "KAFKA_HOSTS=\""+w.kafka) {
-		t.Error("the upgrade changed the settings")
-	}
-	if err := w.admin.WaitReady(ctx); err != nil {
-		t.Fatalf("after the upgrade: %v", err)
-	}
+	check.Contains(t, <-answer, `"late":true`, "what ran when the package was upgraded")
+	now := on("systemctl", "show", "--value", "--property=MainPID", "gpuwhisk@0")
+	check.That(t, now != pid, "the upgrade restarted the unit, which was process %s", pid)
+	check.Equal(t, w.unit(0), "active", "the unit after the upgrade")
+	settings := on("cat", "/etc/gpuwhisk/invoker.env")
+	check.That(t, strings.Contains(settings, "KAFKA_HOSTS=\""+w.kafka), "the upgrade left the settings as they were")
+	check.NoError(t, w.admin.WaitReady(ctx), "after the upgrade")
 
 	on(p.remove...)
-	if w.unit(0) == "active" || on("sh", "-c", "ls /usr/bin/gpuwhisk 2>/dev/null || true") != "" {
-		t.Error("removed, it still runs or is there")
-	}
-	if on("sh", "-c", "ls /etc/gpuwhisk/") == "" {
-		t.Error("removing took the settings")
-	}
-	if on("ls", "/var/lib/gpuwhisk") == "" {
-		t.Error("removing took the state")
-	}
+	check.That(t, w.unit(0) != "active", "removed, it has ended")
+	check.Equal(t, on("sh", "-c", "ls /usr/bin/gpuwhisk 2>/dev/null || true"), "", "the program, when it was removed,")
+	check.That(t, on("sh", "-c", "ls /etc/gpuwhisk/") != "", "removing left the settings")
+	check.That(t, on("ls", "/var/lib/gpuwhisk") != "", "removing left the state")
 	if p.purge == nil {
 		return
 	}
 	on(p.purge...)
-	if left := on("sh", "-c", "ls -d /etc/gpuwhisk /var/lib/gpuwhisk 2>/dev/null || true"); left != "" {
-		t.Errorf("purged, there still is %s", left)
-	}
+	check.Equal(t, on("sh", "-c", "ls -d /etc/gpuwhisk /var/lib/gpuwhisk 2>/dev/null || true"), "", "what purging left")
 }
 
 // settings writes the service's settings by hand, as an operator does.
@@ -140,9 +119,7 @@ func (w *fixture) settings(n int) {
 		fmt.Fprintf(&text, "%s=\"%s\"\n", name, value)
 	}
 	path := filepath.Join(w.dir, "settings")
-	if err := os.WriteFile(path, []byte(text.String()), 0o600); err != nil {
-		w.t.Fatal(err)
-	}
+	check.NoError(w.t, os.WriteFile(path, []byte(text.String()), 0o600))
 	w.on(n, "cp", path, "/etc/gpuwhisk/invoker.env")
 	socket := filepath.Dir(strings.TrimPrefix(os.Getenv("DOCKER_HOST"), "unix://"))
 	w.on(n, "sh", "-euc", `mkdir -p /etc/systemd/system/gpuwhisk@.service.d

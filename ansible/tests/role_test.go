@@ -24,6 +24,8 @@ import (
 	"time"
 
 	"software.sslmate.com/src/go-pkcs12"
+
+	"github.com/gpuwhisk/gpuwhisk/invoker/develop/check"
 )
 
 // TestRole: the steps of OpenWhisk's own role deploy our image when its name is
@@ -44,9 +46,8 @@ func TestRole(t *testing.T) {
 
 	w.secure()
 	w.must("deploy.yml", "--limit", "host0")
-	if _, err := http.Get(fmt.Sprintf("https://127.0.0.1:%d/ping", w.port)); err == nil {
-		t.Error("a client without a certificate is let in")
-	}
+	_, err := http.Get(fmt.Sprintf("https://127.0.0.1:%d/ping", w.port))
+	check.That(t, err != nil, "a client without a certificate is refused")
 	w.usable()
 	if !short {
 		w.stopDrains()
@@ -63,12 +64,9 @@ func (w *fixture) numbered() {
 	w.save()
 	w.must("deploy.yml", "--limit", "host0")
 	w.usable()
-	if log := w.logs(); !strings.Contains(log, "invoker0/node-of-a-cluster") {
-		w.t.Errorf("the number is not that of ZooKeeper:\n%s", log)
-	}
-	if mode := docker(w.t, "inspect", "--format", "{{.HostConfig.PidMode}}", "invoker0"); mode != "" {
-		w.t.Errorf("process ids are those of %s", mode)
-	}
+	log := w.logs()
+	check.That(w.t, strings.Contains(log, "invoker0/node-of-a-cluster"), "%s\nthe number is that of ZooKeeper", log)
+	check.Equal(w.t, docker(w.t, "inspect", "--format", "{{.HostConfig.PidMode}}", "invoker0"), "", "the namespace of process ids")
 	docker(w.t, "rm", "-f", "invoker0")
 	delete(w.vars, "test_args")
 	delete(w.vars, "test_pid_mode")
@@ -93,26 +91,44 @@ func (w *fixture) usable() {
 		case <-time.After(200 * time.Millisecond):
 		}
 	}
-	if w.scheduling != nil {
-		if _, by, err := w.scheduling.invoke("hello"); err != nil || by != "gpuwhisk" {
-			w.t.Fatalf("invoke: %v, by %q\n%s", err, by, w.logs())
-		}
+	if w.scheduling == nil {
+		w.greets("role", w.logs)
 		return
 	}
-	status, text, err := w.call("POST", "actions/hello?blocking=true", `{"name":"role"}`)
-	if err != nil || status != 200 || !strings.Contains(string(text), "hello role") {
-		w.t.Fatalf("invoke: %v %d %s\n%s", err, status, text, w.logs())
-	} else {
-		w.t.Logf("hello: %s", text)
-	}
+	_, by, err := w.scheduling.invoke("hello")
+	check.NoError(w.t, err, "%s\ninvoke", w.logs())
+	check.Equal(check.Must(w.t), by, "gpuwhisk", "%s\nwhat ran it", w.logs())
 }
 
+// greets calls hello with a name, and shows logs where that fails, which take a
+// command to read.
+func (w *fixture) greets(name string, logs func() string) {
+	w.t.Helper()
+	status, text, err := w.call("POST", "actions/hello?blocking=true", `{"name":"`+name+`"}`)
+	switch {
+	case err != nil:
+		w.t.Fatalf("invoke: %v\n%s", err, logs())
+	case status != 200:
+		w.t.Fatalf("invoke: status %d: %s\n%s", status, text, logs())
+	case !strings.Contains(string(text), "hello "+name):
+		w.t.Fatalf("invoke: it answers %s\n%s", text, logs())
+	}
+	w.t.Logf("hello: %s", text)
+}
+
+// create deploys an action of Node.js.
 func (w *fixture) create(name, code string) {
 	w.t.Helper()
 	body, _ := json.Marshal(map[string]any{"exec": map[string]any{"kind": "nodejs:20", "code": code}, "limits": map[string]any{"memory": 128}})
-	if status, text, err := w.call("PUT", "actions/"+name+"?overwrite=true", string(body)); err != nil || status != 200 {
-		w.t.Fatalf("create action %s: %v %d %s", name, err, status, text)
-	}
+	w.put(name, body)
+}
+
+// put deploys an action, over one that is there.
+func (w *fixture) put(name string, body []byte) {
+	w.t.Helper()
+	status, text, err := w.call("PUT", "actions/"+name+"?overwrite=true", string(body))
+	check.NoError(w.t, err, "create action %s", name)
+	check.Equal(check.Must(w.t), status, 200, "create action %s: %s: status", name, text)
 }
 
 // stopDrains stops the invoker while an action runs.
@@ -120,15 +136,12 @@ func (w *fixture) stopDrains() {
 	w.t.Helper()
 	answer := w.startSlow()
 	docker(w.t, "stop", "--time", "60", "invoker0")
-	if output := <-answer; !strings.Contains(output, `"late":true`) {
-		w.t.Errorf("what ran when the invoker was stopped: %s\n%s", output, w.logs())
-	}
+	check.Contains(w.t, <-answer, `"late":true`, "%s\nwhat ran when the invoker was stopped", w.logs())
 	// What rests stays for the next process, and an operator finds it by its
 	// label.
 	left := docker(w.t, "ps", "-aq", "--filter", "name=^/wsk00_")
-	if found := docker(w.t, "ps", "-aq", "--filter", "label=org.gpuwhisk.invoker=wsk00"); left == "" || found != left {
-		w.t.Errorf("containers that are left: %q, by their label: %q", left, found)
-	}
+	check.That(w.t, left != "", "containers are left")
+	check.Equal(w.t, docker(w.t, "ps", "-aq", "--filter", "label=org.gpuwhisk.invoker=wsk00"), left, "containers that are left, by their label,")
 }
 
 // printed reports whether an action's container has printed something.
@@ -147,9 +160,7 @@ func (w *fixture) printed(text string) bool {
 func (w *fixture) secure() {
 	w.t.Helper()
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
-	if err != nil {
-		w.t.Fatal(err)
-	}
+	check.NoError(w.t, err)
 	template := &x509.Certificate{
 		SerialNumber: big.NewInt(1), Subject: pkix.Name{CommonName: "invoker"}, IPAddresses: []net.IP{net.IPv4(127, 0, 0, 1)},
 		NotBefore: time.Now().Add(-time.Hour), NotAfter: time.Now().Add(time.Hour), IsCA: true, BasicConstraintsValid: true,
@@ -157,14 +168,10 @@ func (w *fixture) secure() {
 		ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth, x509.ExtKeyUsageClientAuth},
 	}
 	der, err := x509.CreateCertificate(rand.Reader, template, template, key.Public(), key)
-	if err != nil {
-		w.t.Fatal(err)
-	}
+	check.NoError(w.t, err)
 	cert, _ := x509.ParseCertificate(der)
 	store, err := pkcs12.Modern.Encode(key, cert, nil, "openwhisk")
-	if err != nil {
-		w.t.Fatal(err)
-	}
+	check.NoError(w.t, err)
 	keyDER, _ := x509.MarshalPKCS8PrivateKey(key)
 	var paths []string
 	for name, data := range map[string][]byte{
@@ -173,9 +180,7 @@ func (w *fixture) secure() {
 		"invoker-openwhisk-server-key.pem":  pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: keyDER}),
 	} {
 		path := filepath.Join(w.dir, name)
-		if err := os.WriteFile(path, data, 0o600); err != nil {
-			w.t.Fatal(err)
-		}
+		check.NoError(w.t, os.WriteFile(path, data, 0o600))
 		paths = append(paths, path)
 	}
 	w.vars["test_keys"] = paths

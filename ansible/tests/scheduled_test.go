@@ -24,6 +24,7 @@ import (
 	"go.uber.org/zap"
 
 	"github.com/gpuwhisk/gpuwhisk/activation"
+	"github.com/gpuwhisk/gpuwhisk/invoker/develop/check"
 	"github.com/gpuwhisk/gpuwhisk/invoker/develop/fakescheduler"
 	"github.com/gpuwhisk/gpuwhisk/invoker/handover"
 )
@@ -52,18 +53,13 @@ func (w *fixture) schedule() {
 	member := peer(w.t, "etcd", "GPUWHISK_ETCD_DIR="+filepath.Join(w.dir, "etcd"), "GPUWHISK_ETCD_HOST="+w.gateway)["GPUWHISK_TEST_ETCD"]
 	s := &scheduling{w: w, functions: map[string]fakescheduler.Function{}, by: map[activation.ID]string{}, ended: map[activation.ID]chan string{}}
 	var err error
-	if s.etcd, err = clientv3.New(clientv3.Config{Endpoints: []string{member}, Logger: zap.NewNop()}); err != nil {
-		w.t.Fatal(err)
-	}
+	s.etcd, err = clientv3.New(clientv3.Config{Endpoints: []string{member}, Logger: zap.NewNop()})
+	check.NoError(w.t, err)
 	w.t.Cleanup(func() { _ = s.etcd.Close() })
 	runtimes, err := activation.ParseManifest(manifest(), activation.ManifestOptions{})
-	if err != nil {
-		w.t.Fatal(err)
-	}
+	check.NoError(w.t, err)
 	s.scheduler, err = fakescheduler.New(fakescheduler.Config{Cluster: cluster, Host: w.gateway, Etcd: member, Kafka: w.kafka, Manifest: runtimes, Log: slog.New(slog.DiscardHandler)})
-	if err != nil {
-		w.t.Fatal(err)
-	}
+	check.NoError(w.t, err)
 	w.t.Cleanup(s.scheduler.Kill)
 	s.consume()
 	controller := httptest.NewServer(http.HandlerFunc(s.invokers))
@@ -105,9 +101,7 @@ func (s *scheduling) invokers(w http.ResponseWriter, r *http.Request) {
 // consume reads the acks of the controller whose activations these are.
 func (s *scheduling) consume() {
 	client, err := kgo.NewClient(kgo.SeedBrokers(s.w.kafka), kgo.ConsumeTopics("completed0"), kgo.ConsumeResetOffset(kgo.NewOffset().AtEnd()))
-	if err != nil {
-		s.w.t.Fatal(err)
-	}
+	check.NoError(s.w.t, err)
 	ctx, stop := context.WithCancel(context.Background())
 	done := make(chan struct{})
 	go func() {
@@ -208,9 +202,7 @@ func (s *scheduling) function(ctx context.Context, action string) (fakescheduler
 func (s *scheduling) lease(n int) string {
 	s.w.t.Helper()
 	answer, err := s.etcd.Get(s.w.t.Context(), cluster.Lease(activation.Instance{ID: n, UniqueName: fmt.Sprint(n)}))
-	if err != nil {
-		s.w.t.Fatal(err)
-	}
+	check.NoError(s.w.t, err)
 	if len(answer.Kvs) == 0 {
 		return ""
 	}
@@ -227,39 +219,30 @@ func TestSwapScheduled(t *testing.T) {
 
 	w.vars["enable_scheduler"] = false
 	w.save()
-	if out, ok := w.play("gpuwhisk.openwhisk.swap"); ok || !strings.Contains(out, "was deployed for scheduler mode") {
-		t.Errorf("controllers without the scheduler do not stop the swap:\n%s", out)
-	}
+	out, ok := w.play("gpuwhisk.openwhisk.swap")
+	check.That(t, !ok, "%s\ncontrollers without the scheduler stop the swap", out)
+	check.That(t, strings.Contains(out, "was deployed for scheduler mode"), "%s\nthe reason is shown", out)
 	w.vars["enable_scheduler"] = true
 	w.save()
 	w.must("gpuwhisk.openwhisk.swap")
 	ours := map[int]string{}
 	for n := range hosts {
-		if image := w.image(n); !strings.HasPrefix(image, "gpuwhisk/invoker:") {
-			t.Errorf("after the swap invoker%d is %s", n, image)
-		}
-		if ours[n] = w.scheduling.lease(n); ours[n] == "" {
-			t.Errorf("invoker%d has no lease", n)
-		}
+		w.wantOurs(t, n)
+		ours[n] = w.scheduling.lease(n)
+		check.That(t, ours[n] != "", "invoker%d has a lease", n)
 	}
-	if out := w.must("gpuwhisk.openwhisk.swap"); !unchanged(out) {
-		t.Errorf("a second swap changed something:\n%s", out)
-	}
-	if out := w.must("gpuwhisk.openwhisk.status"); strings.Count(out, " healthy ") != hosts {
-		t.Errorf("status does not show %d healthy invokers:\n%s", hosts, out)
-	}
+	w.wantNoMore(t, "swap")
+	out = w.must("gpuwhisk.openwhisk.status")
+	check.Equal(t, strings.Count(out, " healthy "), hosts, "%s\nthe number of healthy invokers", out)
 
 	w.must("gpuwhisk.openwhisk.swap_back")
 	for n := range hosts {
-		if !w.original(n) {
-			t.Errorf("after the way back invoker%d is not the original:\n%s", n, w.logs())
-		}
-		if now := w.scheduling.lease(n); now == ours[n] {
-			t.Errorf("invoker%d ended without its lease %s", n, now)
-		}
+		w.wantOriginal(t, n)
+		check.That(t, w.scheduling.lease(n) != ours[n], "invoker%d ended with its lease %s", n, ours[n])
 	}
 	load.end(t)
-	if seen, _ := w.scheduling.scheduler.Seen(); seen.Lost != 0 || seen.Unparsed != 0 || len(seen.Failures) != 0 {
-		t.Errorf("the scheduler saw %+v", seen)
-	}
+	seen, _ := w.scheduling.scheduler.Seen()
+	check.Equal(t, seen.Lost, 0, "the number of activations that went to calls that were given up")
+	check.Equal(t, seen.Unparsed, 0, "the number of messages that the scheduler could not read")
+	check.Equal(t, len(seen.Failures), 0, "%+v: the number of activations that the scheduler gave up", seen.Failures)
 }

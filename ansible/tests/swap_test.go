@@ -6,6 +6,8 @@ import (
 	"fmt"
 	"strings"
 	"testing"
+
+	"github.com/gpuwhisk/gpuwhisk/invoker/develop/check"
 )
 
 // unitHost is the host whose invoker becomes a unit of systemd.
@@ -33,9 +35,7 @@ func TestSwap(t *testing.T) {
 	w.must("gpuwhisk.openwhisk.swap")
 	w.logYardstick(t)
 	for n := range unitHost {
-		if image := w.image(n); !strings.HasPrefix(image, "gpuwhisk/invoker:") {
-			t.Errorf("after the swap invoker%d is %s", n, image)
-		}
+		w.wantOurs(t, n)
 	}
 	w.wantUnit(unitHost)
 	for n := range hosts {
@@ -43,9 +43,7 @@ func TestSwap(t *testing.T) {
 	}
 	w.wantForwarded(t)
 	if !short {
-		if out := w.must("gpuwhisk.openwhisk.swap"); !unchanged(out) {
-			t.Errorf("a second swap changed something:\n%s", out)
-		}
+		w.wantNoMore(t, "swap")
 	}
 	w.wantStatus(t)
 	if !short {
@@ -55,17 +53,33 @@ func TestSwap(t *testing.T) {
 
 	w.must("gpuwhisk.openwhisk.swap_back")
 	for n := range hosts {
-		if !w.original(n) {
-			t.Errorf("after the way back invoker%d is not the original:\n%s", n, w.logs())
-		}
+		w.wantOriginal(t, n)
 	}
 	w.wantNoUnit(unitHost)
 	if !short {
-		if out := w.must("gpuwhisk.openwhisk.swap_back"); !unchanged(out) {
-			t.Errorf("a second swap back changed something:\n%s", out)
-		}
+		w.wantNoMore(t, "swap_back")
 	}
 	load.end(t)
+}
+
+// wantOurs holds that ours has the name of a host's invoker.
+func (w *fixture) wantOurs(t *testing.T, n int) {
+	t.Helper()
+	image := w.image(n)
+	check.That(t, strings.HasPrefix(image, "gpuwhisk/invoker:"), "after the swap invoker%d, which is %s, is ours", n, image)
+}
+
+// wantOriginal holds that the original serves on a host again.
+func (w *fixture) wantOriginal(t *testing.T, n int) {
+	t.Helper()
+	check.That(t, w.original(n), "%s\nafter the way back invoker%d is the original", w.logs(), n)
+}
+
+// wantNoMore runs a playbook of the collection again, which finds nothing to do.
+func (w *fixture) wantNoMore(t *testing.T, book string) {
+	t.Helper()
+	out := w.must("gpuwhisk.openwhisk." + book)
+	check.That(t, unchanged(out), "%s\na second %s changed nothing", out, book)
 }
 
 // wantUntouched runs the check mode, which reports what it would do.
@@ -73,22 +87,20 @@ func (w *fixture) wantUntouched(t *testing.T) {
 	t.Helper()
 	out := w.must("gpuwhisk.openwhisk.swap", "--check")
 	for n := range hosts {
-		if !w.original(n) {
-			t.Fatalf("--check changed invoker%d:\n%s", n, out)
-		}
+		check.That(check.Must(t), w.original(n), "%s\n--check left invoker%d as it was", out, n)
 	}
-	if left := w.on(unitHost, "sh", "-c", "ls -d /etc/gpuwhisk /usr/bin/gpuwhisk /var/cache/gpuwhisk 2>/dev/null || true"); left != "" || unchanged(out) {
-		t.Errorf("--check made %s, or reports no change:\n%s", left, out)
-	}
+	left := w.on(unitHost, "sh", "-c", "ls -d /etc/gpuwhisk /usr/bin/gpuwhisk /var/cache/gpuwhisk 2>/dev/null || true")
+	check.Equal(t, left, "", "%s\nwhat --check made", out)
+	check.That(t, !unchanged(out), "%s\n--check reports changes", out)
 }
 
 // wantStatus shows the table of all hosts, which changes nothing.
 func (w *fixture) wantStatus(t *testing.T, args ...string) {
 	t.Helper()
 	out := w.must("gpuwhisk.openwhisk.status", args...)
-	if strings.Count(out, " healthy ") != hosts || !strings.Contains(out, " unit ") || !unchanged(out) {
-		t.Errorf("status %v does not show %d healthy invokers, or changed something:\n%s", args, hosts, out)
-	}
+	check.Equal(t, strings.Count(out, " healthy "), hosts, "%s\nstatus %v: the number of healthy invokers", out, args)
+	check.That(t, strings.Contains(out, " unit "), "%s\nstatus %v shows a unit", out, args)
+	check.That(t, unchanged(out), "%s\nstatus %v changed nothing", out, args)
 	t.Log(out[strings.Index(out, "HOST"):])
 }
 
@@ -98,12 +110,9 @@ func (w *fixture) wantStillOurs(t *testing.T) {
 	t.Helper()
 	before := w.running()
 	out := w.must("gpuwhisk.openwhisk.swap_back", "--check")
-	if after := w.running(); after != before {
-		t.Errorf("--check of the way back: before it ran\n%s\nand after it\n%s", before, after)
-	}
-	if strings.Count(out, "would be stopped when it has finished") != hosts || strings.Contains(out[strings.LastIndex(out, "PLAY RECAP"):], "changed=0 ") {
-		t.Errorf("--check of the way back does not report what it would do:\n%s", out)
-	}
+	check.Equal(t, w.running(), before, "what runs after --check of the way back")
+	check.Equal(t, strings.Count(out, "would be stopped when it has finished"), hosts, "%s\nthe number of hosts that --check of the way back would change", out)
+	check.Lacks(t, out[strings.LastIndex(out, "PLAY RECAP"):], "changed=0 ", "%s\nthe end of --check of the way back", out)
 }
 
 // running reports which process serves on each host, and since when.
@@ -154,9 +163,8 @@ func TestUnitRollback(t *testing.T) {
 	w.hosts[unitHost] = good + ` gpuwhisk_env='{"CONFIG_whisk_gpu_policy": "no-such-policy"}' gpuwhisk_doctor=never gpuwhisk_ready_wait=5`
 	w.save()
 	out := w.mustNot("gpuwhisk.openwhisk.swap", limit...)
-	if !w.original(unitHost) || w.unit(unitHost) == "active" {
-		t.Errorf("after the failure the original does not serve:\n%s", out)
-	}
+	check.That(t, w.original(unitHost), "%s\nafter the failure the original serves", out)
+	check.That(t, w.unit(unitHost) != "active", "%s\nafter the failure the unit has ended", out)
 	w.healthy()
 
 	broken := w.hosts[unitHost]
@@ -172,9 +180,8 @@ func TestUnitRollback(t *testing.T) {
 	w.healthy()
 	w.hosts[unitHost] = good
 	w.save()
-	if out := w.must("gpuwhisk.openwhisk.swap", limit...); !strings.Contains(out, "changed=0 ") {
-		t.Errorf("the settings of before are not those that were put back:\n%s", out)
-	}
+	out = w.must("gpuwhisk.openwhisk.swap", limit...)
+	check.That(t, strings.Contains(out, "changed=0 "), "%s\nthe settings of before are those that were put back", out)
 	load.end(t)
 }
 
@@ -182,11 +189,9 @@ func TestUnitRollback(t *testing.T) {
 func (w *fixture) mustNot(book string, args ...string) string {
 	w.t.Helper()
 	out, ok := w.play(book, args...)
-	if ok {
-		w.t.Fatalf("a swap that cannot work is called a success:\n%s", out)
-	}
-	if !strings.Contains(out, "no-such-policy") || !strings.Contains(out, "before serves again") {
-		w.t.Errorf("the reason is not shown:\n%s", out)
+	check.That(check.Must(w.t), !ok, "%s\na swap that cannot work fails", out)
+	for _, text := range []string{"no-such-policy", "before serves again"} {
+		check.That(w.t, strings.Contains(out, text), "%s\nit is shown that %s", out, text)
 	}
 	return out
 }

@@ -9,6 +9,8 @@ import (
 	"path/filepath"
 	"strings"
 	"time"
+
+	"github.com/gpuwhisk/gpuwhisk/invoker/develop/check"
 )
 
 // A host with systemd of its own is a container of plain Debian on this
@@ -28,9 +30,7 @@ func (w *fixture) giveSystemd(n int) {
 		}
 	}
 	client, err := exec.LookPath("docker")
-	if err != nil {
-		w.t.Fatal(err)
-	}
+	check.NoError(w.t, err)
 	client, _ = filepath.EvalSymlinks(client)
 	socket := strings.TrimPrefix(os.Getenv("DOCKER_HOST"), "unix://")
 	name := fmt.Sprintf("gpuwhisk-test-host%d-%d", n, os.Getpid())
@@ -79,36 +79,26 @@ func (w *fixture) exists(name string) bool {
 // settings, with its passwords nowhere but in its credentials.
 func (w *fixture) wantUnit(n int) {
 	w.t.Helper()
-	if state := w.unit(n); state != "active" || w.exists(fmt.Sprintf("invoker%d", n)) || !w.exists(fmt.Sprintf("invoker%d-stock", n)) {
-		w.t.Fatalf("after the swap the unit of host%d is %s:\n%s", n, state, w.logs())
-	}
+	must, name := check.Must(w.t), fmt.Sprint("invoker", n)
+	check.Equal(must, w.unit(n), "active", "%s\nafter the swap the unit of host%d", w.logs(), n)
+	check.That(must, !w.exists(name), "%s\nafter the swap there is no container %s", w.logs(), name)
+	check.That(must, w.exists(name+"-stock"), "%s\nafter the swap there is a container %s-stock", w.logs(), name)
 	pid := w.on(n, "systemctl", "show", "--value", "--property=MainPID", fmt.Sprintf("gpuwhisk@%d", n))
 	environ := w.on(n, "cat", "/proc/"+pid+"/environ")
-	if !strings.Contains(environ, fmt.Sprintf("PORT=%d", w.port+n)) {
-		w.t.Error("the unit's environment is not the original's")
-	}
-	if strings.Contains(environ, "CONFIG_whisk_couchdb_password") {
-		w.t.Error("the unit's environment has passwords")
-	}
-	files := fmt.Sprintf("/etc/gpuwhisk/invoker%d", n)
-	if got := w.on(n, "stat", "--format", "%a", files+".env", files+".credentials", files+".credentials/CONFIG_whisk_couchdb_password"); got != "600\n700\n600" {
-		w.t.Errorf("modes of the settings: %s", got)
-	}
-	if settings := w.on(n, "cat", files+".env"); strings.Contains(settings, "password") {
-		w.t.Errorf("passwords in %s.env", files)
-	}
-	if found := w.on(n, "gpuwhisk", "ping", "--id", fmt.Sprint(n)); found != "pong" {
-		w.t.Errorf("gpuwhisk ping: %s", found)
-	}
+	check.That(w.t, strings.Contains(environ, fmt.Sprintf("PORT=%d", w.port+n)), "the unit's environment is the original's")
+	check.That(w.t, !strings.Contains(environ, "CONFIG_whisk_couchdb_password"), "the unit's environment has no passwords")
+	files := "/etc/gpuwhisk/" + name
+	modes := w.on(n, "stat", "--format", "%a", files+".env", files+".credentials", files+".credentials/CONFIG_whisk_couchdb_password")
+	check.Equal(w.t, modes, "600\n700\n600", "modes of the settings")
+	settings := w.on(n, "cat", files+".env")
+	check.That(w.t, !strings.Contains(settings, "password"), "%s.env has no passwords", files)
+	check.Equal(w.t, w.on(n, "gpuwhisk", "ping", "--id", fmt.Sprint(n)), "pong", "gpuwhisk ping")
 }
 
 // wantNoUnit holds that nothing of it is left but the package.
 func (w *fixture) wantNoUnit(n int) {
 	w.t.Helper()
-	if state := w.unit(n); state != "inactive" {
-		w.t.Errorf("after the way back the unit of host%d is %s", n, state)
-	}
-	if left := w.on(n, "sh", "-c", "ls -d /etc/gpuwhisk/invoker?.* /etc/systemd/system/gpuwhisk@* /etc/systemd/system/*/gpuwhisk@* 2>/dev/null || true"); left != "" {
-		w.t.Errorf("left behind: %s", left)
-	}
+	check.Equal(w.t, w.unit(n), "inactive", "after the way back the unit of host%d", n)
+	left := w.on(n, "sh", "-c", "ls -d /etc/gpuwhisk/invoker?.* /etc/systemd/system/gpuwhisk@* /etc/systemd/system/*/gpuwhisk@* 2>/dev/null || true")
+	check.Equal(w.t, left, "", "what is left behind")
 }
