@@ -21,10 +21,10 @@ func TestNativeAnswersAsTheDockerSkeleton(t *testing.T) {
 
 func TestNativeWithoutCode(t *testing.T) {
 	p := start(t, runtimes.Native)
-	if status, text := p.post("/init", `{"value":{"name":"n","main":"main","binary":false}}`); status != 200 || text != "OK" {
-		t.Fatalf("%d %q", status, text)
-	}
-	status, text := p.post("/run", runBody(`{}`))
+	status, text := p.post("/init", `{"value":{"name":"n","main":"main","binary":false}}`)
+	check.Equal(check.Must(t), status, 200, "%q", text)
+	check.Equal(check.Must(t), text, "OK")
+	status, text = p.post("/run", runBody(`{}`))
 	check.Equal(t, status, 200, "%d %q", status, text)
 	check.Equal(t, failure(t, text), "This is a stub action. Replace it with custom logic.", "%d %q", status, text)
 	check.Equal(t, len(text), 65, "%d %q", status, text)

@@ -10,6 +10,7 @@ import (
 
 	"github.com/gpuwhisk/gpuwhisk/activation"
 	"github.com/gpuwhisk/gpuwhisk/gpu/shimctl/shimtest"
+	"github.com/gpuwhisk/gpuwhisk/invoker/develop/check"
 	"github.com/gpuwhisk/gpuwhisk/invoker/develop/gauge"
 	"github.com/gpuwhisk/gpuwhisk/invoker/develop/peertest"
 	"github.com/twmb/franz-go/pkg/kgo"
@@ -51,9 +52,7 @@ func BenchmarkBacklog(b *testing.B) {
 			r, script := newController(b), filepath.Join(b.TempDir(), "nvml")
 			busy := r.gpuProcess(0, "CONFIG_whisk_gpu_simulated_devices=0", "LD_LIBRARY_PATH="+library, "FAKE_NVML_SCRIPT="+script, "FAKE_NVML_DEVICES=1", "CONFIG_whisk_gpu_deviceTimeout=1h")
 			benchmarkBacklog(b, r, busy, func(p *invokerProcess) {
-				if err := os.WriteFile(script, []byte("lost 0\n"), 0o600); err != nil {
-					b.Fatal(err)
-				}
+				check.NoError(b, os.WriteFile(script, []byte("lost 0\n"), 0o600))
 				p.allLost()
 			})
 		}
@@ -114,9 +113,7 @@ func (r *controller) hang(topic string, n int) {
 		r.Produce(r.b.Context(), &kgo.Record{Topic: topic, Value: m.Encode()}, func(_ *kgo.Record, err error) { sent <- err })
 	}
 	for range n {
-		if err := <-sent; err != nil {
-			r.b.Fatal(err)
-		}
+		check.NoError(r.b, <-sent)
 	}
 }
 

@@ -17,6 +17,7 @@ import (
 	"github.com/gpuwhisk/gpuwhisk/invoker/assembly"
 	"github.com/gpuwhisk/gpuwhisk/invoker/config"
 	"github.com/gpuwhisk/gpuwhisk/invoker/container"
+	"github.com/gpuwhisk/gpuwhisk/invoker/develop/check"
 	"github.com/gpuwhisk/gpuwhisk/invoker/develop/harness"
 	"github.com/gpuwhisk/gpuwhisk/invoker/develop/standalone/broker"
 )
@@ -40,15 +41,11 @@ func newController(b *testing.B) *controller {
 	b.Helper()
 	quiet := slog.New(slog.NewTextHandler(io.Discard, nil))
 	br, err := broker.Start(b.TempDir(), 0, quiet)
-	if err != nil {
-		b.Fatal(err)
-	}
+	check.NoError(b, err)
 	b.Cleanup(br.Close)
 	logs := b.TempDir()
 	s, ln, err := actionServer(logs)
-	if err != nil {
-		b.Fatal(err)
-	}
+	check.NoError(b, err)
 	b.Cleanup(func() { _ = s.Close() })
 	r := &controller{b: b, broker: br, actions: s, action: ln.Addr().String(), logs: logs}
 	r.db = &database{}
@@ -61,16 +58,12 @@ func newController(b *testing.B) *controller {
 
 func (r *controller) connect(log *slog.Logger) {
 	bus, err := broker.Dial([]string{r.broker.Addr()}, log)
-	if err != nil {
-		r.b.Fatal(err)
-	}
+	check.NoError(r.b, err)
 	var topics []broker.Topic
 	for _, name := range []string{"completed0", "completedfloor", "health", "invoker0", "invoker1"} {
 		topics = append(topics, broker.Topic{Name: name})
 	}
-	if err := bus.CreateTopics(r.b.Context(), topics); err != nil {
-		r.b.Fatal(err)
-	}
+	check.NoError(r.b, bus.CreateTopics(r.b.Context(), topics))
 	bus.Close()
 	r.Caller = harness.NewCaller(r.b, r.broker.Addr(), "completed0", "completedfloor", "health")
 }

@@ -11,6 +11,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/gpuwhisk/gpuwhisk/invoker/develop/check"
 	"github.com/gpuwhisk/gpuwhisk/invoker/develop/gauge"
 	"github.com/gpuwhisk/gpuwhisk/invoker/develop/peertest"
 )
@@ -112,18 +113,12 @@ func (p *invokerProcess) over(d time.Duration, answered *atomic.Int64) round {
 // watch has the console open until ctx ends, and reports how many bytes came.
 func (p *invokerProcess) watch(ctx context.Context) <-chan int64 {
 	req, err := http.NewRequestWithContext(ctx, http.MethodGet, p.admin.URL+"/console/events", nil)
-	if err != nil {
-		p.b.Fatal(err)
-	}
+	check.NoError(p.b, err)
 	req.SetBasicAuth(p.admin.User, p.admin.Password)
 	req.Header.Set("Accept-Encoding", "gzip")
 	res, err := http.DefaultTransport.RoundTrip(req)
-	if err != nil {
-		p.b.Fatal(err)
-	}
-	if res.StatusCode != http.StatusOK {
-		p.b.Fatal(res.Status)
-	}
+	check.NoError(p.b, err)
+	check.Equal(check.Must(p.b), res.StatusCode, http.StatusOK)
 	out := make(chan int64, 1)
 	go func() {
 		n, _ := io.Copy(io.Discard, res.Body)

@@ -19,6 +19,7 @@ import (
 	"github.com/gpuwhisk/gpuwhisk/invoker/assembly"
 	"github.com/gpuwhisk/gpuwhisk/invoker/config"
 	"github.com/gpuwhisk/gpuwhisk/invoker/container"
+	"github.com/gpuwhisk/gpuwhisk/invoker/develop/check"
 )
 
 // shimEngine hands out the action server as containers, each beside a process
@@ -84,9 +85,7 @@ func (e *shimEngine) Close() error {
 func (r *controller) gpuInvoker(id, guest string, more ...string) {
 	env := append(r.environment(), "CONFIG_whisk_gpu_simulated_devices=1", "CONFIG_whisk_gpu_runtime=process")
 	cfg, err := config.Load(config.Input{Args: []string{"--id", id, "--uniqueName", "bench"}, Environ: append(env, more...)})
-	if err != nil {
-		r.b.Fatal(err)
-	}
+	check.NoError(r.b, err)
 	r.serve(func(ctx context.Context, ready func()) error {
 		return assembly.Run(ctx, assembly.Options{
 			Config: cfg, Log: slog.New(slog.DiscardHandler), Ready: ready,

@@ -11,6 +11,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/gpuwhisk/gpuwhisk/invoker/develop/check"
 	"github.com/gpuwhisk/gpuwhisk/invoker/develop/gauge"
 )
 
@@ -70,9 +71,7 @@ func (r *controller) addresses(invoker string, containers int64) {
 	_, port, _ := net.SplitHostPort(r.action)
 	for n := range containers {
 		ln, err := net.Listen("tcp", net.JoinHostPort(loopback(invoker, n+1), port))
-		if err != nil {
-			r.b.Fatal(err)
-		}
+		check.NoError(r.b, err)
 		go func() { _ = r.actions.Serve(ln) }()
 	}
 }

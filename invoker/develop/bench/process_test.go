@@ -19,6 +19,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/gpuwhisk/gpuwhisk/invoker/develop/check"
 	"github.com/gpuwhisk/gpuwhisk/invoker/develop/gauge"
 	"github.com/gpuwhisk/gpuwhisk/invoker/develop/harness"
 )
@@ -132,15 +133,11 @@ func (r *controller) process(program string, id int, more ...string) *invokerPro
 	if err == nil {
 		err = cmd.Start()
 	}
-	if err != nil {
-		r.b.Fatal(err)
-	}
+	check.NoError(r.b, err)
 	r.b.Cleanup(func() { _ = cmd.Process.Kill(); _ = cmd.Wait() })
 	p := &invokerProcess{b: r.b, cmd: cmd, topic: fmt.Sprint("invoker", id), admin: harness.AdminOf(cmd.Env), output: bufio.NewScanner(out)}
 	p.PID = cmd.Process.Pid
-	if !p.output.Scan() {
-		r.b.Fatal("an invoker did not start")
-	}
+	check.That(check.Must(r.b), p.output.Scan(), "an invoker starts")
 	addr := p.output.Text()
 	p.admin.URL = "http://127.0.0.1" + addr[max(strings.LastIndex(addr, ":"), 0):]
 	return p
@@ -157,14 +154,10 @@ func (p *invokerProcess) stop() {
 // sweep has the process give memory back that it does not use, and reports how many
 // MiB it does.
 func (p *invokerProcess) sweep() float64 {
-	if err := p.cmd.Process.Signal(syscall.SIGUSR1); err != nil {
-		p.b.Fatal(err)
-	}
+	check.NoError(p.b, p.cmd.Process.Signal(syscall.SIGUSR1))
 	p.output.Scan()
 	bytes, err := strconv.ParseFloat(p.output.Text(), 64)
-	if err != nil {
-		p.b.Fatal(err)
-	}
+	check.NoError(p.b, err)
 	return bytes / (1 << 20)
 }
 

@@ -224,9 +224,7 @@ func TestUpdate(t *testing.T) {
 		check.That(check.Must(t), deletion.Covers(hello.Queue), "the deletion is of %+v", deletion.Queue)
 		check.That(t, !deletion.Covers(newer.Queue), "the deletion is of %+v", deletion.Queue)
 		check.That(t, creation.Queue.Same(newer.Queue), "the creation is of %+v", creation.Queue)
-		if err := s.Invoke(f.context(), message(1)); err != nil { // of the old revision
-			t.Fatal(err)
-		}
+		check.NoError(t, s.Invoke(f.context(), message(1))) // of the old revision
 		a := f.fetch(s, newer, "d")
 		check.Equal(t, a.Kind, activation.Fetched, "the new container gets")
 		check.Equal(t, a.Message.Revision, newer.Queue.Revision, "the new container gets")

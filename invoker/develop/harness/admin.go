@@ -7,6 +7,8 @@ import (
 	"strconv"
 	"strings"
 	"testing"
+
+	"github.com/gpuwhisk/gpuwhisk/invoker/develop/check"
 )
 
 // Admin is the administration page of an invoker.
@@ -31,19 +33,14 @@ func AdminOf(environ []string) Admin {
 func (a Admin) Do(t testing.TB, method, path string) []byte {
 	t.Helper()
 	req, err := http.NewRequest(method, a.URL+path, nil) // also at a test's end, when its context has ended
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.NoError(t, err)
 	req.SetBasicAuth(a.User, a.Password)
 	res, err := http.DefaultClient.Do(req)
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.NoError(t, err)
 	defer res.Body.Close()
 	text, err := io.ReadAll(res.Body)
-	if err != nil || res.StatusCode != http.StatusOK {
-		t.Fatalf("%s %s: %s, %v", method, path, res.Status, err)
-	}
+	check.NoError(t, err, "%s %s: %s", method, path, res.Status)
+	check.Equal(check.Must(t), res.StatusCode, http.StatusOK, "%s %s", method, path)
 	return text
 }
 
@@ -51,9 +48,7 @@ func (a Admin) Do(t testing.TB, method, path string) []byte {
 func (a Admin) Get(t testing.TB, path string, into any) {
 	t.Helper()
 	text := a.Do(t, http.MethodGet, path)
-	if err := json.Unmarshal(text, into); err != nil {
-		t.Fatalf("%s: %v: %.300s", path, err, text)
-	}
+	check.NoError(t, json.Unmarshal(text, into), "%s: %.300s", path, text)
 }
 
 // Metric sums a metric over its labels, where part is among them; 0 if it has none.
@@ -65,9 +60,7 @@ func (a Admin) Metric(t testing.TB, name, part string) (sum float64) {
 			continue
 		}
 		v, err := strconv.ParseFloat(strings.TrimSpace(rest[strings.LastIndex(rest, " "):]), 64)
-		if err != nil {
-			t.Fatal(err)
-		}
+		check.NoError(t, err)
 		sum += v
 	}
 	return sum

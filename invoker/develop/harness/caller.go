@@ -12,6 +12,7 @@ import (
 	"github.com/twmb/franz-go/pkg/kgo"
 
 	"github.com/gpuwhisk/gpuwhisk/activation"
+	"github.com/gpuwhisk/gpuwhisk/invoker/develop/check"
 	"github.com/gpuwhisk/gpuwhisk/invoker/develop/peertest"
 )
 
@@ -47,9 +48,7 @@ func NewCaller(t testing.TB, kafka string, topics ...string) *Caller {
 		t.Fatal(err)
 	}
 	ends, err := kadm.NewClient(c.Client).ListEndOffsets(t.Context(), topics...)
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.NoError(t, err)
 	c.AddConsumePartitions(ends.KOffsets())
 	done := make(chan struct{})
 	ctx, cancel := context.WithCancel(context.Background())

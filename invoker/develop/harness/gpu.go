@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"github.com/gpuwhisk/gpuwhisk/gpu/shimctl/shimtest"
+	"github.com/gpuwhisk/gpuwhisk/invoker/develop/check"
 )
 
 // SimulatedGPU is the environment by which an invoker finds one device with so much
@@ -27,8 +28,6 @@ func SimulatedGPU(t testing.TB, memory string) []string {
 func GPUFunction(t testing.TB) string {
 	t.Helper()
 	code, err := os.ReadFile("../../../shim/examples/gpufunc.py")
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.NoError(t, err)
 	return string(code)
 }

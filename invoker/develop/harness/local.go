@@ -10,6 +10,7 @@ import (
 	"testing"
 
 	"github.com/gpuwhisk/gpuwhisk/invoker/assembly"
+	"github.com/gpuwhisk/gpuwhisk/invoker/develop/check"
 	"github.com/gpuwhisk/gpuwhisk/invoker/develop/peertest"
 	"github.com/gpuwhisk/gpuwhisk/invoker/develop/standalone"
 )
@@ -57,9 +58,7 @@ func Standalone(t testing.TB, o standalone.Options) (*standalone.Standalone, *Lo
 	ctx, cancel := context.WithTimeout(t.Context(), peertest.WaitLimit)
 	defer cancel()
 	s, err := standalone.Start(ctx, o)
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.NoError(t, err)
 	t.Cleanup(func() {
 		ctx, cancel := context.WithTimeout(context.Background(), peertest.WaitLimit)
 		defer cancel()
@@ -67,8 +66,6 @@ func Standalone(t testing.TB, o standalone.Options) (*standalone.Standalone, *Lo
 			t.Errorf("stop: %v", err)
 		}
 	})
-	if err := s.WaitReady(ctx); err != nil {
-		t.Fatal(err)
-	}
+	check.NoError(t, s.WaitReady(ctx))
 	return s, l
 }

@@ -6,6 +6,8 @@ import (
 	"fmt"
 	"testing"
 	"time"
+
+	"github.com/gpuwhisk/gpuwhisk/invoker/develop/check"
 )
 
 // Message is an activation message as a controller of OpenWhisk writes it, for an
@@ -20,9 +22,7 @@ type Message struct {
 func (m Message) Text(t testing.TB) []byte {
 	t.Helper()
 	content, err := json.Marshal(m.Content)
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.NoError(t, err)
 	return fmt.Appendf(nil, `{"transid":["t%.32s",%d],"action":{"path":"guest","name":%q,"version":"0.0.1"},"revision":%q,`+
 		`"activationId":%q,"rootControllerIndex":{"asString":"0","instanceType":"controller"},"blocking":%t,"initArgs":[],`+
 		`"lockedArgs":{},"content":%s,"user":{"subject":"guest","namespace":{"name":"guest","uuid":"u"},`+
@@ -58,8 +58,6 @@ func (a Action) Document(t testing.TB) []byte {
 		"limits": map[string]any{"concurrency": max(a.Concurrency, 1), "logs": a.LogsMB, "memory": cmp.Or(a.MemoryMB, 256), "timeout": a.Timeout.Milliseconds()},
 		"exec":   exec,
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.NoError(t, err)
 	return text
 }

@@ -7,6 +7,8 @@ import (
 	"net/http/httputil"
 	"net/url"
 	"testing"
+
+	"github.com/gpuwhisk/gpuwhisk/invoker/develop/check"
 )
 
 // Proxy stands before a server as long as a test runs, and gives its own URL. What
@@ -14,9 +16,7 @@ import (
 func Proxy(t testing.TB, target string, wrap func(http.Handler) http.Handler) (address string) {
 	t.Helper()
 	at, err := url.Parse(target)
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.NoError(t, err)
 	transport := &http.Transport{MaxIdleConnsPerHost: 64}
 	forward := httputil.NewSingleHostReverseProxy(at)
 	forward.ErrorLog, forward.Transport = slog.NewLogLogger(slog.DiscardHandler, 0), transport

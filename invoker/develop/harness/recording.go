@@ -14,6 +14,7 @@ import (
 	"github.com/twmb/franz-go/pkg/kadm"
 	"github.com/twmb/franz-go/pkg/kgo"
 
+	"github.com/gpuwhisk/gpuwhisk/invoker/develop/check"
 	"github.com/gpuwhisk/gpuwhisk/invoker/develop/peertest"
 	"github.com/gpuwhisk/gpuwhisk/invoker/develop/standalone/broker"
 )
@@ -162,9 +163,7 @@ func (p *Recording) Publish(t testing.TB, topic string, messages ...[]byte) {
 	}
 	ctx, cancel := context.WithTimeout(t.Context(), 5*peertest.WaitLimit)
 	defer cancel()
-	if err := p.client.ProduceSync(ctx, records...).FirstErr(); err != nil {
-		t.Fatalf("publish: %v", err)
-	}
+	check.NoError(t, p.client.ProduceSync(ctx, records...).FirstErr(), "publish")
 }
 
 // Send sends a message and does not wait until it is with the broker. Flush does.
@@ -179,9 +178,7 @@ func (p *Recording) Send(topic string, message []byte) {
 // Flush waits until all that was sent is with the broker.
 func (p *Recording) Flush() {
 	p.t.Helper()
-	if err := p.client.Flush(p.t.Context()); err != nil {
-		p.t.Fatal(err)
-	}
+	check.NoError(p.t, p.client.Flush(p.t.Context()))
 }
 
 // All gives what came until now, and a channel that is closed when more comes.

@@ -1,6 +1,10 @@
 package harness
 
-import "testing"
+import (
+	"testing"
+
+	"github.com/gpuwhisk/gpuwhisk/invoker/develop/check"
+)
 
 // Status is what tests read of an invoker's page /status.
 type Status struct {
@@ -43,8 +47,7 @@ type Status struct {
 // Status is the page, which fails the test where the invoker has no work to show.
 func (a Admin) Status(t testing.TB) (s Status) {
 	t.Helper()
-	if a.Get(t, "/status", &s); s.Work == nil {
-		t.Fatal("the status has no work")
-	}
+	a.Get(t, "/status", &s)
+	check.That(check.Must(t), s.Work != nil, "the status has no work")
 	return s
 }

@@ -4,6 +4,8 @@ import (
 	"os"
 	"strings"
 	"testing"
+
+	"github.com/gpuwhisk/gpuwhisk/invoker/develop/check"
 )
 
 // UnitEnvironment is what the shipped systemd unit, and the image, set.
@@ -15,8 +17,7 @@ func UnitEnvironment(t testing.TB) (environ []string) {
 			environ = append(environ, strings.TrimSpace(value))
 		}
 	}
-	if err != nil || len(environ) == 0 {
-		t.Fatalf("no Environment= in the unit: %v", err)
-	}
+	check.NoError(t, err)
+	check.Greater(check.Must(t), len(environ), 0, "no Environment= in the unit")
 	return environ
 }
