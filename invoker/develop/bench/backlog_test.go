@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"testing"
 	"time"
@@ -12,7 +13,7 @@ import (
 	"github.com/gpuwhisk/gpuwhisk/gpu/shimctl/shimtest"
 	"github.com/gpuwhisk/gpuwhisk/invoker/develop/check"
 	"github.com/gpuwhisk/gpuwhisk/invoker/develop/gauge"
-	"github.com/gpuwhisk/gpuwhisk/invoker/develop/peertest"
+	"github.com/gpuwhisk/gpuwhisk/invoker/develop/harness"
 	"github.com/twmb/franz-go/pkg/kgo"
 )
 
@@ -124,22 +125,15 @@ const stay = 4*100 + 50
 // spilled waits until an invoker has taken n activations, and has spilled all that
 // it spills.
 func (p *invokerProcess) spilled(n int) {
-	peertest.UntilWithin(p.b, time.Hour, "the backlog", func() string {
-		if at := p.admin.Status(p.b).Work.Backlog; at.Spilled+at.InMemory != n || at.InMemory >= stay {
-			return fmt.Sprintf("%+v", at)
-		}
-		return ""
+	p.admin.AwaitWithin(p.b, time.Hour, "the backlog", func(s harness.Status) bool {
+		at := s.Work.Backlog
+		return at.Spilled+at.InMemory == n && at.InMemory < stay
 	})
 }
 
 // allLost waits until an invoker has no device left.
 func (p *invokerProcess) allLost() {
-	peertest.Until(p.b, "a device that is lost", func() string {
-		for _, d := range p.admin.Status(p.b).Work.Devices {
-			if d.Lost == "" {
-				return "one is there"
-			}
-		}
-		return ""
+	p.admin.Await(p.b, "a device that is lost", func(s harness.Status) bool {
+		return !slices.ContainsFunc(s.Work.Devices, func(d harness.Device) bool { return d.Lost == "" })
 	})
 }

@@ -12,6 +12,7 @@ import (
 
 	"github.com/gpuwhisk/gpuwhisk/activation"
 	"github.com/gpuwhisk/gpuwhisk/invoker/develop/check"
+	"github.com/gpuwhisk/gpuwhisk/invoker/develop/harness"
 	"github.com/gpuwhisk/gpuwhisk/invoker/develop/peertest"
 )
 
@@ -28,12 +29,7 @@ func TestBrokerRestarts(t *testing.T) {
 	for n := range calls {
 		ids[p.started("slow", map[string]any{"n": n}, false)] = n
 	}
-	peertest.Until(t, "some run", func() string {
-		if n := p.status().Work.Pool.Active; n < 2 {
-			return fmt.Sprint(n, " run")
-		}
-		return ""
-	})
+	p.admin.Await(t, "some run", func(s harness.Status) bool { return s.Work.Pool.Active >= 2 })
 	check.NoError(t, k.Stop())
 	p.unhealthy("")
 	check.NoError(t, k.Start())
@@ -48,11 +44,8 @@ func TestBrokerRestarts(t *testing.T) {
 // unhealthy waits until the status gives a reason why the invoker is, with a text.
 func (p *platform) unhealthy(text string) {
 	p.t.Helper()
-	peertest.Until(p.t, "the status has no reason with "+text, func() string {
-		if s := p.status(); s.Healthy || !strings.Contains(strings.Join(s.Reasons, " "), text) {
-			return fmt.Sprint("healthy ", s.Healthy, s.Reasons)
-		}
-		return ""
+	p.admin.Await(p.t, "the status has no reason with "+text, func(s harness.Status) bool {
+		return !s.Healthy && strings.Contains(strings.Join(s.Reasons, " "), text)
 	})
 }
 

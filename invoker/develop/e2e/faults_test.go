@@ -1,7 +1,6 @@
 package e2e
 
 import (
-	"fmt"
 	"net/http"
 	"strings"
 	"testing"
@@ -9,7 +8,6 @@ import (
 	"github.com/gpuwhisk/gpuwhisk/activation"
 	"github.com/gpuwhisk/gpuwhisk/invoker/develop/check"
 	"github.com/gpuwhisk/gpuwhisk/invoker/develop/harness"
-	"github.com/gpuwhisk/gpuwhisk/invoker/develop/peertest"
 )
 
 // answerText answers with a document.
@@ -153,15 +151,9 @@ func (p *platform) offsetWaits(f *harness.Faults) {
 	f.Strike("_bulk_docs", harness.Always, harness.AnswerStatus(500))
 	before := p.status().Kafka.Feed.Committed
 	id := p.started("kept", map[string]any{"name": "Ada"}, true)
-	peertest.Until(p.t, "the status names the fault", func() string {
-		s := p.status()
-		if s.Healthy || s.CouchDB.Writes.LastError == "" || !strings.Contains(strings.Join(s.Reasons, " "), "writing records") {
-			return strings.Join(s.Reasons, ", ")
-		}
-		if s.Work.InFlight != 0 { // its container may be on the way back
-			return fmt.Sprint(s.Work.InFlight, " in flight")
-		}
-		return ""
+	p.admin.Await(p.t, "the status names the fault", func(s harness.Status) bool {
+		named := s.CouchDB.Writes.LastError != "" && strings.Contains(strings.Join(s.Reasons, " "), "writing records")
+		return !s.Healthy && named && s.Work.InFlight == 0 // its container may be on the way back
 	})
 	feed := p.status().Kafka.Feed
 	check.Equal(p.t, feed.Committed, before, "before the record is safe")

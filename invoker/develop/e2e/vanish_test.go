@@ -15,6 +15,7 @@ import (
 
 	"github.com/gpuwhisk/gpuwhisk/activation"
 	"github.com/gpuwhisk/gpuwhisk/invoker/develop/check"
+	"github.com/gpuwhisk/gpuwhisk/invoker/develop/harness"
 	"github.com/gpuwhisk/gpuwhisk/invoker/develop/peertest"
 )
 
@@ -85,15 +86,12 @@ func (p *platform) vanishAtWork() {
 // it.
 func (p *platform) container(suffix, state string) (name string) {
 	p.t.Helper()
-	peertest.Until(p.t, "container "+suffix+" "+state, func() string {
-		all := p.status().Work.Containers
-		for _, c := range all {
-			if strings.HasSuffix(c.Name, suffix) && c.State == state {
-				name = c.Name
-				return ""
-			}
+	p.admin.Await(p.t, "container "+suffix+" "+state, func(s harness.Status) bool {
+		i := slices.IndexFunc(s.Work.Containers, func(c harness.Container) bool { return strings.HasSuffix(c.Name, suffix) && c.State == state })
+		if i >= 0 {
+			name = s.Work.Containers[i].Name
 		}
-		return fmt.Sprintf("there are %v", all)
+		return i >= 0
 	})
 	return name
 }
@@ -101,13 +99,8 @@ func (p *platform) container(suffix, state string) (name string) {
 // gone waits until no container of an action is there.
 func (p *platform) gone(suffix string) {
 	p.t.Helper()
-	peertest.Until(p.t, "container "+suffix+" is gone", func() string {
-		for _, c := range p.status().Work.Containers {
-			if strings.HasSuffix(c.Name, suffix) {
-				return c.State
-			}
-		}
-		return ""
+	p.admin.Await(p.t, "container "+suffix+" is gone", func(s harness.Status) bool {
+		return !slices.ContainsFunc(s.Work.Containers, func(c harness.Container) bool { return strings.HasSuffix(c.Name, suffix) })
 	})
 }
 

@@ -1,9 +1,12 @@
 package harness
 
 import (
+	"encoding/json"
 	"testing"
+	"time"
 
 	"github.com/gpuwhisk/gpuwhisk/invoker/develop/check"
+	"github.com/gpuwhisk/gpuwhisk/invoker/develop/peertest"
 )
 
 // Status is what tests read of an invoker's page /status.
@@ -29,19 +32,25 @@ type Status struct {
 	Work *struct {
 		InFlight   int
 		Backlog    struct{ InMemory, Spilled int }
-		Containers []struct {
-			Name, State, Device string
-			MemoryMB            int
-		}
-		Devices []struct {
-			MemoryBytes, UsedBytes int64
-			Lost                   string
-		}
-		Pool struct {
+		Containers []Container
+		Devices    []Device
+		Pool       struct {
 			Waiting, Active, Removing int
 			ReservedMB, UsedMB        int
 		}
 	}
+}
+
+// Container is an action's.
+type Container struct {
+	Name, State, Device string
+	MemoryMB            int
+}
+
+// Device is a GPU.
+type Device struct {
+	MemoryBytes, UsedBytes int64
+	Lost                   string
 }
 
 // Status is the page, which fails the test where the invoker has no work to show.
@@ -50,4 +59,25 @@ func (a Admin) Status(t testing.TB) (s Status) {
 	a.Get(t, "/status", &s)
 	check.That(check.Must(t), s.Work != nil, "the status has no work")
 	return s
+}
+
+// Await requests the page until it is as wanted, and fails the test with the last
+// one where that does not come.
+func (a Admin) Await(t testing.TB, what string, want func(Status) bool) {
+	t.Helper()
+	a.AwaitWithin(t, peertest.WaitLimit, what, want)
+}
+
+// AwaitWithin is Await with another limit than peertest.WaitLimit.
+func (a Admin) AwaitWithin(t testing.TB, limit time.Duration, what string, want func(Status) bool) {
+	t.Helper()
+	peertest.UntilWithin(t, limit, what, func() string {
+		s := a.Status(t)
+		if want(s) {
+			return ""
+		}
+		text, err := json.Marshal(s)
+		check.NoError(t, err)
+		return string(text)
+	})
 }
