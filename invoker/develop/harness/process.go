@@ -10,8 +10,10 @@ import (
 	"os/exec"
 	"strings"
 	"syscall"
+	"testing"
 	"time"
 
+	"github.com/gpuwhisk/gpuwhisk/invoker/develop/check"
 	"github.com/gpuwhisk/gpuwhisk/invoker/develop/peertest"
 )
 
@@ -73,6 +75,15 @@ func Start(cmd *exec.Cmd) (*Process, error) {
 	return p, nil
 }
 
+// Launch is Start for a test, with which the invoker ends at the latest.
+func Launch(t testing.TB, cmd *exec.Cmd) *Process {
+	t.Helper()
+	p, err := Start(cmd)
+	check.NoError(t, err)
+	t.Cleanup(p.Kill)
+	return p
+}
+
 // Await returns when the invoker takes activations, and an error where it ends
 // before, or takes too long.
 func (p *Process) Await() error { return p.AwaitWithin(peertest.WaitLimit) }
@@ -98,6 +109,14 @@ func (p *Process) Kill() {
 // Stop asks the invoker to end, and waits for that. It ends for good after an
 // interrupt; after SIGTERM it leaves its containers to the next one.
 func (p *Process) Stop(how os.Signal) error { return p.StopWithin(peertest.WaitLimit, how) }
+
+// Terminate asks the invoker to end for good, and demands that it ends well.
+func (p *Process) Terminate(t testing.TB) {
+	t.Helper()
+	if err := p.Stop(os.Interrupt); err != nil {
+		t.Error(err)
+	}
+}
 
 // StopWithin is Stop with another limit than peertest.WaitLimit. An invoker that
 // does not end is killed.

@@ -107,7 +107,7 @@ func (c *chaos) begin() {
 		fmt.Fprintf(f, "== invoker %d\n", c.tally.count(ends)+1)
 		cmd.Stderr = f
 	}
-	c.p = c.launch(cmd)
+	c.p = harness.Launch(c.t, cmd)
 }
 
 // alive returns when the invoker takes activations. One that cannot start on a

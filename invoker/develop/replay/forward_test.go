@@ -48,7 +48,7 @@ func TestThreeShareTheForwardTopic(t *testing.T) {
 // sharing is invokers that share functions.
 type sharing struct {
 	w       *fixture
-	members []*process
+	members []*harness.Process
 }
 
 // shared is how many functions there are: enough that each of three members has
@@ -138,10 +138,10 @@ func (s *sharing) oneIsKilled() {
 	s.w.gate.open()
 	s.invoke()
 	w.awaitSlot(w.ids...)
-	front.terminate()
+	front.Terminate(t)
 	for i, p := range s.members {
 		if i != victim-1 {
-			p.terminate()
+			p.Terminate(t)
 		}
 	}
 	s.check(by, victim)

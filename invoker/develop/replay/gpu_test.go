@@ -92,7 +92,7 @@ func TestKillWithResidentGPUMemory(t *testing.T) {
 			w.awaitSlot(after[len(after)-1])
 		}
 	}
-	second.terminate()
+	second.Terminate(t)
 	w.ran(caught, 1)
 	runs := map[string]int{"alpha": 1}
 	for i, id := range after {

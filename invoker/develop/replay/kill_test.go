@@ -1,9 +1,7 @@
 package replay
 
 import (
-	"fmt"
 	"os"
-	"os/exec"
 	"strings"
 	"testing"
 	"time"
@@ -13,54 +11,19 @@ import (
 	"github.com/gpuwhisk/gpuwhisk/invoker/develop/peertest"
 )
 
-// process is an invoker in a process of its own.
-type process struct {
-	*harness.Process
-	t *testing.T
-}
-
-// spawn starts the invoker and returns when it is ready.
-func (w *fixture) spawn() *process { return w.spawnAs(0) }
+// spawn starts the invoker in a process of its own and returns when it is ready.
+func (w *fixture) spawn() *harness.Process { return w.spawnAs(0) }
 
 // spawnAs starts an invoker with another number and further environment.
-func (w *fixture) spawnAs(id int, extra ...string) *process {
+func (w *fixture) spawnAs(id int, extra ...string) *harness.Process {
 	w.t.Helper()
 	cmd := harness.Command(append(w.environment(), extra...), w.args(id)...)
 	if testing.Verbose() {
 		cmd.Stderr = os.Stderr
 	}
-	p := w.launch(cmd)
+	p := harness.Launch(w.t, cmd)
 	check.NoError(w.t, p.Await())
-	return &process{p, w.t}
-}
-
-// launch starts an invoker that ends with the test, and does not wait for it.
-func (w *fixture) launch(cmd *exec.Cmd) *harness.Process {
-	w.t.Helper()
-	p, err := harness.Start(cmd)
-	check.NoError(w.t, err)
-	w.t.Cleanup(p.Kill)
 	return p
-}
-
-// terminate asks the invoker to end for good and demands that it ends well.
-func (p *process) terminate() {
-	p.t.Helper()
-	if err := p.Stop(os.Interrupt); err != nil {
-		p.t.Error(err)
-	}
-}
-
-// await requests an invoker's status until it is as wanted.
-func (p *process) await(what string, want func(harness.Status) bool) {
-	p.t.Helper()
-	limit := peertest.WaitLimit + time.Duration(number(p.t, "GPUWHISK_BACKLOG", shortBacklog))*10*time.Millisecond
-	peertest.UntilWithin(p.t, limit, what, func() string {
-		if s := p.Admin.Status(p.t); !want(s) {
-			return fmt.Sprintf("%+v, %+v", s.State, *s.Work)
-		}
-		return ""
-	})
 }
 
 // TestKillAgainAndAgain: killed with all runs in flight, and then in the middle of
@@ -80,7 +43,7 @@ func TestKillAgainAndAgain(t *testing.T) {
 	w.awaitSlot(ids[0])
 	t.Logf("after the kill: ready again in %v, first ack in %v", ready, time.Since(killed))
 	w.awaitSlot(ids...)
-	second.terminate()
+	second.Terminate(t)
 	w.check()
 	w.killAgainAndAgain()
 }
@@ -111,7 +74,7 @@ func (w *fixture) killAgainAndAgain() {
 	last := w.spawn()
 	w.awaitSlot(w.ids...)
 	peertest.Until(w.t, "the committed position", w.behind)
-	last.terminate()
+	last.Terminate(w.t)
 	w.check()
 }
 
@@ -134,7 +97,7 @@ func TestEndsWithoutTheBroker(t *testing.T) {
 			w.broker.Close()
 			w.gate.open()
 			if killed {
-				first.await("the journal has all ends", func(s harness.Status) bool { return s.State.Journal.Unacknowledged == inFlight })
+				first.Admin.Await(t, "the journal has all ends", func(s harness.Status) bool { return s.State.Journal.Unacknowledged == inFlight })
 				first.Kill()
 			} else {
 				w.awaitRecords(ids)
@@ -143,7 +106,7 @@ func TestEndsWithoutTheBroker(t *testing.T) {
 			w.startBroker()
 			second := w.spawn()
 			w.awaitSlot(ids...)
-			second.terminate()
+			second.Terminate(t)
 			w.ranOnce()
 			results := map[string]int{}
 			for _, r := range w.recording.ToTheEnd() {

@@ -5,9 +5,11 @@ import (
 	"net"
 	"net/http"
 	"net/http/httptest"
+	"os"
 	"slices"
 	"strings"
 	"sync"
+	"syscall"
 	"testing"
 	"time"
 
@@ -265,12 +267,12 @@ func TestRecordsOutliveTheDatabase(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct {
 		name  string
-		end   func(*process) // nil: the invoker lives on
+		end   os.Signal // nil: the invoker lives on
 		extra []string
 	}{
 		{"the same invoker", nil, nil},
-		{"the next invoker", (*process).terminate, nil},
-		{"after a kill", func(p *process) { p.Kill() }, []string{"CONFIG_whisk_gpu_records_spool=none"}},
+		{"the next invoker", os.Interrupt, nil},
+		{"after a kill", syscall.SIGKILL, []string{"CONFIG_whisk_gpu_records_spool=none"}},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			t.Parallel()
@@ -283,7 +285,9 @@ func TestRecordsOutliveTheDatabase(t *testing.T) {
 			w.store.shut()
 			w.awaitSlot(w.call(inFlight)...)
 			if c.end != nil {
-				c.end(invoker)
+				if err := invoker.Stop(c.end); err != nil {
+					t.Error(err)
+				}
 			}
 			w.store.open()
 			if c.end != nil {
@@ -291,7 +295,7 @@ func TestRecordsOutliveTheDatabase(t *testing.T) {
 				w.awaitSlot(w.call(1)...)
 			}
 			w.awaitRecords(w.ids)
-			invoker.terminate()
+			invoker.Terminate(t)
 			w.check()
 			w.ranOnce()
 		})

@@ -50,7 +50,7 @@ func (r *restarts) start() {
 	if program := os.Getenv("GPUWHISK_PROGRAM"); program != "" {
 		cmd.Path, cmd.Args[1] = program, "invoker"
 	}
-	r.p = r.launch(cmd)
+	r.p = harness.Launch(r.t, cmd)
 }
 
 // first waits for the first completion of some activations.

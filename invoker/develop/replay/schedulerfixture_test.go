@@ -78,15 +78,13 @@ func (s *scheduled) shipped(extra []string, args ...string) *exec.Cmd {
 }
 
 // ship starts an invoker, and returns when schedulers see that it is up.
-func (s *scheduled) ship(id int, extra ...string) *process {
+func (s *scheduled) ship(id int, extra ...string) *harness.Process {
 	s.t.Helper()
 	port := strconv.Itoa(peertest.FreePort(s.t, 16000))
-	p, err := harness.Start(s.shipped(append(extra, "PORT="+port), append([]string{"invoker"}, s.args(id)...)...))
-	check.NoError(s.t, err)
-	s.t.Cleanup(p.Kill)
+	p := harness.Launch(s.t, s.shipped(append(extra, "PORT="+port), append([]string{"invoker"}, s.args(id)...)...))
 	p.Admin.URL = "http://127.0.0.1:" + port
 	s.up(id, p)
-	return &process{p, s.t}
+	return p
 }
 
 func (s *scheduled) up(id int, p *harness.Process) {
@@ -289,7 +287,7 @@ func (s *scheduled) settingsFile(extra ...string) (path string) {
 }
 
 // poolCount is what OpenWhisk's role asks before it replaces an invoker.
-func (s *scheduled) poolCount(p *process) (n int) {
+func (s *scheduled) poolCount(p *harness.Process) (n int) {
 	s.t.Helper()
 	check.NoError(s.t, json.Unmarshal(p.Admin.Do(s.t, http.MethodGet, "/pool/count"), &n))
 	return n

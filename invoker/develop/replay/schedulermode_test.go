@@ -55,13 +55,13 @@ func TestSchedulerMode(t *testing.T) {
 			t.FailNow()
 		}
 	}
-	l.first.terminate()
+	l.first.Terminate(t)
 	s.check(1)
 }
 
 // accepted is what the cases share.
 type accepted struct {
-	first *process
+	first *harness.Process
 	hello fakescheduler.Function
 }
 
@@ -176,7 +176,7 @@ func (l *accepted) disabled(s *scheduled) {
 	s.none("namespace/")
 	s.none("warmed/")
 	l.first.Admin.Do(s.t, http.MethodPost, "/enable")
-	s.up(0, l.first.Process)
+	s.up(0, l.first)
 	s.once(l.hello)
 }
 
@@ -234,7 +234,7 @@ func (l *accepted) etcdStops(s *scheduled) {
 	}
 	s.etcd.Start(s.t)
 	s.settled(ids)
-	s.up(0, l.first.Process)
+	s.up(0, l.first)
 	s.once(l.hello)
 }
 
@@ -272,8 +272,8 @@ func (l *accepted) tags(s *scheduled) {
 			check.Equal(s.t, c.Invoker, 1, "invoker from which gpu was ordered")
 		}
 	}
-	tagged.terminate()
-	dedicated.terminate()
+	tagged.Terminate(s.t)
+	dedicated.Terminate(s.t)
 }
 
 // TestSchedulerModeKilledUnderLoad: idle containers are the next process's, with keys on
@@ -338,7 +338,7 @@ func TestSchedulerModeKilledUnderLoad(t *testing.T) {
 	check.Contains(s.t, s.once(idle), `{"n":2}`)
 	s.none("namespace/")
 	s.imageMissing()
-	next.terminate()
+	next.Terminate(t)
 	s.check(2) // an ack may be sent, and not be known to be
 }
 
@@ -374,6 +374,6 @@ func TestUnitIsReadyWhenSchedulersSeeIt(t *testing.T) {
 	n, err := l.Read(buf)
 	check.NoError(t, err)
 	check.Equal(t, string(buf[:n]), "READY=1")
-	p.terminate()
+	p.Terminate(t)
 	s.check(1)
 }

@@ -105,7 +105,7 @@ type levels [gauges]float64
 
 type soak struct {
 	w     *fixture
-	p     *process
+	p     *harness.Process
 	rate  int // in a second
 	sent  int64
 	began time.Time
@@ -332,7 +332,7 @@ func (s *soak) finish() {
 	t := s.w.t
 	t.Helper()
 	s.settle()
-	s.p.terminate()
+	s.p.Terminate(t)
 	check.AtLeast(t, s.w.recording.Completions(), s.sent, "completions for activations")
 	for _, n := range []int64{1, s.sent / 2, s.sent} {
 		check.That(t, s.w.record(fmt.Sprintf("%032x", n)) != nil, "activation %d", n)

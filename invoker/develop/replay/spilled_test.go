@@ -67,7 +67,8 @@ func (w *fixture) outlivesTheTopic(n int, keeps time.Duration, forget func(topic
 	w.call(n)
 	const running = 2 // the default D
 	w.gate.await(running)
-	first.await("everything is spilled", func(s harness.Status) bool {
+	limit := peertest.WaitLimit + time.Duration(n)*10*time.Millisecond
+	first.Admin.AwaitWithin(t, limit, "everything is spilled", func(s harness.Status) bool {
 		return s.State.Journal.Spilled == n && s.Work.Backlog.Spilled > n-20
 	})
 	first.Kill()
@@ -75,8 +76,10 @@ func (w *fixture) outlivesTheTopic(n int, keeps time.Duration, forget func(topic
 	w.gate.open()
 	second := w.spawn()
 	w.awaitSlot(w.ids...)
-	second.await("nothing is spilled", func(s harness.Status) bool { return s.State.Journal.Spilled == 0 && s.Work.InFlight == 0 })
-	second.terminate()
+	second.Admin.AwaitWithin(t, limit, "nothing is spilled", func(s harness.Status) bool {
+		return s.State.Journal.Spilled == 0 && s.Work.InFlight == 0
+	})
+	second.Terminate(t)
 	interrupted := 0
 	for i, id := range w.ids {
 		var rec struct {
