@@ -35,7 +35,7 @@ func TestBrokerRestarts(t *testing.T) {
 	check.NoError(t, k.Start())
 	for id, n := range ids {
 		p.completed(id) // twice, if the broker's answer was lost: harmless
-		check.Equal(t, string(p.record(id).Response.Result), fmt.Sprintf(`{"n":%d}`, n), "activation %d", n)
+		check.Equal(t, string(p.db.AwaitRecord(t, id).Response.Result), fmt.Sprintf(`{"n":%d}`, n), "activation %d", n)
 	}
 	p.create("after", "nodejs:20", nodeHello, nil)
 	p.served("after", map[string]any{"name": "Ada"})

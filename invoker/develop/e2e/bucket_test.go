@@ -36,8 +36,7 @@ func TestCodeInS3(t *testing.T) {
 			`"code":{"attachmentName":"s3:%s","attachmentType":"text/plain; charset=UTF-8"}},`+
 			`"limits":{"concurrency":1,"logs":10,"memory":256,"timeout":60000},"name":%q,"namespace":"guest","parameters":[],`+
 			`"publish":false,"updated":1,"version":"0.0.1"}`, key, name)
-		_, err := p.db.Put(t.Context(), p.db.Names().Whisks, "guest/"+name, []byte(doc))
-		check.NoError(t, err)
+		p.db.Store(t, p.db.Names().Whisks, "guest/"+name, []byte(doc))
 	}
 	p.call("far", map[string]any{"name": "Ada"}).want(t, activation.StatusSuccess, "hi Ada")
 	p.call("gone", nil).want(t, activation.StatusApplicationError, "may have been deleted")

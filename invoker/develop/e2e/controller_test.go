@@ -17,7 +17,6 @@ import (
 	"github.com/gpuwhisk/gpuwhisk/invoker/develop/harness"
 	"github.com/gpuwhisk/gpuwhisk/invoker/develop/peertest"
 	"github.com/gpuwhisk/gpuwhisk/invoker/develop/standalone"
-	"github.com/gpuwhisk/gpuwhisk/invoker/develop/standalone/couchdb"
 )
 
 // controller takes a controller's place, so that no time of a real one is in what
@@ -26,7 +25,7 @@ import (
 type controller struct {
 	b         *testing.B
 	s         *standalone.Standalone // databases, topics, and a receiver of pings
-	db        *couchdb.Client
+	db        harness.Database
 	program   string
 	environ   []string
 	id        string // of the invoker, the number of its topic
@@ -68,9 +67,7 @@ func newController(b *testing.B, extra ...string) *controller {
 	})
 	check.NoError(b, err)
 	b.Cleanup(func() { _ = r.s.Stop(context.Background()) })
-	r.db, err = couchdb.New(r.s.Info().Database)
-	check.NoError(b, err)
-	b.Cleanup(r.db.Close)
+	r.db = harness.OpenDatabase(b, r.s.Info().Database)
 	r.Caller = harness.NewCaller(b, r.s.Info().Kafka, "completed0", "health")
 	b.Cleanup(func() { r.stop(syscall.SIGINT) })
 	return r
@@ -120,10 +117,8 @@ func (r *controller) stop(how syscall.Signal) {
 // action puts an action into the database, as a controller would.
 func (r *controller) action(name, kind, code string, timeout time.Duration, logs int) {
 	r.b.Helper()
-	a := harness.Action{Name: name, Kind: kind, Code: code, Timeout: timeout, LogsMB: logs, MemoryMB: 128, Annotations: map[string]any{"provide-api-key": false}}
-	revision, err := r.db.Put(context.Background(), r.db.Names().Whisks, "guest/"+name, a.Document(r.b))
-	check.NoError(r.b, err)
-	r.revisions[name] = revision
+	r.revisions[name] = r.db.StoreAction(r.b, harness.Action{Name: name, Kind: kind, Code: code, Timeout: timeout, LogsMB: logs,
+		MemoryMB: 128, Annotations: map[string]any{"provide-api-key": false}})
 }
 
 // send publishes an activation.

@@ -23,7 +23,6 @@ import (
 	"github.com/gpuwhisk/gpuwhisk/invoker/develop/harness"
 	"github.com/gpuwhisk/gpuwhisk/invoker/develop/peertest"
 	"github.com/gpuwhisk/gpuwhisk/invoker/develop/standalone"
-	"github.com/gpuwhisk/gpuwhisk/invoker/develop/standalone/couchdb"
 )
 
 // serial reports the installations of one test process apart.
@@ -35,7 +34,7 @@ type platform struct {
 	parts     parts
 	s         *standalone.Standalone
 	c         *whisk.Client
-	db        *couchdb.Client
+	db        harness.Database
 	recording *recording
 	dir       string
 	unique    string    // of the invoker's containers
@@ -90,8 +89,7 @@ func start(t *testing.T, w parts, with setup) *platform {
 	check.NoError(t, err)
 	t.Cleanup(p.end)
 	check.NoError(t, p.s.WaitReady(ctx))
-	p.db, err = couchdb.New(p.s.Info().Database)
-	check.NoError(t, err)
+	p.db = harness.OpenDatabase(t, p.s.Info().Database)
 	p.recording = newRecording(t, p.s.Info().Kafka)
 	p.c = p.client()
 	return p
@@ -178,11 +176,10 @@ func (p *platform) end() {
 
 // dropDatabases leaves a server that is not ours as it was.
 func (p *platform) dropDatabases() {
-	if p.parts.couch == "" || p.db == nil {
+	if p.parts.couch == "" || p.db.Client == nil {
 		return
 	}
 	n := p.db.Names()
-	p.db.Close()
 	for _, name := range []string{n.Whisks, n.Activations, n.Subjects} {
 		u, _ := url.Parse(p.parts.couch)
 		req, err := http.NewRequest(http.MethodDelete, u.JoinPath(name).String(), nil)

@@ -8,7 +8,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/gpuwhisk/gpuwhisk/activation"
 	"github.com/gpuwhisk/gpuwhisk/invoker/container"
 	"github.com/gpuwhisk/gpuwhisk/invoker/develop/check"
 	"github.com/gpuwhisk/gpuwhisk/invoker/develop/peertest"
@@ -93,19 +92,7 @@ func (r *controller) failures() {
 func (r *controller) afterEnd(action string) time.Duration {
 	f := r.send(action)
 	r.Await(f)
-	var end int64
-	peertest.Until(r.b, "record", func() string {
-		doc, err := r.db.Get(context.Background(), r.db.Names().Activations, "guest/"+string(f.ID))
-		if err == nil {
-			var record *activation.Record
-			if record, err = activation.DecodeRecord(doc); err == nil {
-				end = record.End
-				return ""
-			}
-		}
-		return err.Error()
-	})
-	return f.First.Sub(time.UnixMilli(end))
+	return f.First.Sub(time.UnixMilli(r.db.AwaitRecord(r.b, f.ID).End))
 }
 
 // bare is the floor of what an invoker can do about containers: Docker and the

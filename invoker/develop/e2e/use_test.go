@@ -1,9 +1,7 @@
 package e2e
 
 import (
-	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"io"
 	"net/http"
@@ -15,7 +13,6 @@ import (
 	"github.com/gpuwhisk/gpuwhisk/activation"
 	"github.com/gpuwhisk/gpuwhisk/invoker/develop/check"
 	"github.com/gpuwhisk/gpuwhisk/invoker/develop/peertest"
-	"github.com/gpuwhisk/gpuwhisk/invoker/develop/standalone/couchdb"
 )
 
 // limits of an action in milliseconds, MB and MB; 0 is the default.
@@ -79,7 +76,7 @@ func (p *platform) finish(id activation.ID) outcome {
 	for i, ack := range o.acks {
 		check.Equal(p.t, ack.FreesSlot(), i == len(o.acks)-1, "activation %s: ack %d of %v", id, i, kinds(o.acks))
 	}
-	o.record = p.record(id)
+	o.record = p.db.AwaitRecord(p.t, id)
 	return o
 }
 
@@ -88,26 +85,6 @@ func kinds(acks []activation.Ack) (all []string) {
 		all = append(all, a.Kind.String())
 	}
 	return all
-}
-
-// record waits for an activation's record.
-func (p *platform) record(id activation.ID) *activation.Record {
-	p.t.Helper()
-	var r *activation.Record
-	peertest.Until(p.t, "record of "+string(id), func() string {
-		doc, err := p.db.Get(context.Background(), p.db.Names().Activations, "guest/"+string(id))
-		if err == nil {
-			r, err = activation.DecodeRecord(doc)
-		}
-		if err != nil && !errors.Is(err, couchdb.ErrNotFound) {
-			p.t.Fatal(err)
-		}
-		if err != nil {
-			return err.Error()
-		}
-		return ""
-	})
-	return r
 }
 
 // text is the error that the user reads, or the whole result.

@@ -43,7 +43,7 @@ type fixture struct {
 	broker    *broker.Broker
 	apache    *peertest.Kafka // in the broker's place
 	recording *harness.Recording
-	db        *couchdb.Client
+	db        harness.Database
 	store     *storeServer
 	extra     []string          // further environment
 	once      bool              // what was running when an invoker ended is not run again
@@ -100,9 +100,7 @@ func (w *fixture) deploy() {
 		{Name: "health", Retention: time.Hour}, {Name: "events", Retention: time.Hour},
 	}))
 	w.recording = harness.NewRecording(t, w.kafka, "completed0", "events")
-	w.db, err = couchdb.New(couchdb.Config{URL: w.couch, User: storeUser, Password: storePassword, Names: names})
-	check.NoError(t, err)
-	t.Cleanup(w.db.Close)
+	w.db = harness.OpenDatabase(t, couchdb.Config{URL: w.couch, User: storeUser, Password: storePassword, Names: names})
 	check.NoError(t, w.db.Deploy(t.Context()))
 }
 
@@ -315,8 +313,7 @@ func (w *fixture) publish(messages ...[]byte) {
 // put stores an action.
 func (w *fixture) put(a harness.Action) (rev string) {
 	w.t.Helper()
-	rev, err := w.db.Put(w.t.Context(), names.Whisks, "guest/"+a.Name, a.Document(w.t))
-	check.NoError(w.t, err)
+	rev = w.db.StoreAction(w.t, a)
 	w.revs[a.Name] = rev
 	return rev
 }
@@ -359,14 +356,7 @@ func (w *fixture) awaitSlot(ids ...string) {
 // record reads an activation record, nil when there is none.
 func (w *fixture) record(id string) []byte {
 	w.t.Helper()
-	doc, err := w.db.Get(context.Background(), names.Activations, "guest/"+id)
-	switch {
-	case err == nil:
-		return doc
-	case !errors.Is(err, couchdb.ErrNotFound):
-		w.t.Fatal(err)
-	}
-	return nil
+	return w.db.StoredRecord(w.t, id)
 }
 
 // processes are the containers that the process engine has not taken away.

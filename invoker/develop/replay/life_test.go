@@ -13,6 +13,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/gpuwhisk/gpuwhisk/activation"
 	"github.com/gpuwhisk/gpuwhisk/invoker/develop/check"
 	"github.com/gpuwhisk/gpuwhisk/invoker/develop/harness"
 	"github.com/gpuwhisk/gpuwhisk/invoker/develop/peertest"
@@ -306,11 +307,6 @@ func TestRecordsOutliveTheDatabase(t *testing.T) {
 func (w *fixture) awaitRecords(ids []string) {
 	w.t.Helper()
 	for _, id := range ids {
-		peertest.Until(w.t, "the record of "+id, func() string {
-			if w.record(id) == nil {
-				return "is not written"
-			}
-			return ""
-		})
+		w.db.AwaitRecord(w.t, activation.ID(id))
 	}
 }

@@ -13,11 +13,9 @@ import (
 func TestActionWithoutCode(t *testing.T) {
 	t.Parallel()
 	w := newFixture(t)
-	rev, err := w.db.Put(t.Context(), names.Whisks, "guest/empty", []byte(`{"entityType":"action","namespace":"guest","name":"empty",`+
+	w.revs["empty"] = w.db.Store(t, names.Whisks, "guest/empty", []byte(`{"entityType":"action","namespace":"guest","name":"empty",`+
 		`"version":"0.0.1","publish":false,"updated":1,"parameters":[],"annotations":[],"limits":{"concurrency":1,"logs":10,"memory":256,"timeout":60000},`+
 		`"exec":{"kind":"nodejs:20","binary":false,"code":{"attachmentName":"mem://","attachmentType":"text/plain"}}}`))
-	check.NoError(t, err)
-	w.revs["empty"] = rev
 	r := w.start()
 	ids := w.invoke(1, harness.Message{Action: "empty"})
 	w.awaitSlot(ids...)

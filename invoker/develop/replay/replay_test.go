@@ -133,8 +133,7 @@ func play(t *testing.T, e engine, actions *library, s scenario) []difference {
 var stages = map[string]func(w *fixture){
 	"blocked-namespace": func(w *fixture) {
 		doc := `{"subject":"guest","blocked":true,"namespaces":[{"name":"guest","uuid":"23bc46b1-71f6-4ed5-8c54-816aa4f8c502","key":"k"}]}`
-		_, err := w.db.Put(w.t.Context(), names.Subjects, "guest", []byte(doc))
-		check.NoError(w.t, err)
+		w.db.Store(w.t, names.Subjects, "guest", []byte(doc))
 	},
 	"deleted-while-running": func(w *fixture) {
 		var fetched atomic.Bool
@@ -181,9 +180,9 @@ func (w *fixture) putCaptured(id string, d document, s scenario) string {
 	e := json.NewEncoder(&body)
 	e.SetEscapeHTML(false) // retimed replaces code as it is written
 	check.NoError(w.t, e.Encode(d.body))
-	rev, err := w.db.Put(w.t.Context(), names.Whisks, id, []byte(w.images.Replace(s.retimed(body.String()))))
-	check.NoError(w.t, err)
+	rev := w.db.Store(w.t, names.Whisks, id, []byte(w.images.Replace(s.retimed(body.String()))))
 	if a := d.code; a != nil {
+		var err error
 		rev, err = w.db.PutAttachment(w.t.Context(), names.Whisks, id, rev, a.name, a.mime, []byte(a.text))
 		check.NoError(w.t, err)
 	}

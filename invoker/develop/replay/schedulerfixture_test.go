@@ -217,14 +217,7 @@ func (s *scheduled) once(of fakescheduler.Function) string {
 	s.t.Helper()
 	ids := s.invoke(of, 1, nil)
 	s.settled(ids)
-	return s.result(ids[0])
-}
-
-func (s *scheduled) result(id string) string {
-	s.t.Helper()
-	r, err := activation.DecodeRecord(s.record(id))
-	check.NoError(s.t, err)
-	return string(r.Response.Result)
+	return string(s.db.AwaitRecord(s.t, activation.ID(ids[0])).Response.Result)
 }
 
 // creations are those that were sent of a function.

@@ -39,8 +39,7 @@ func TestSchedulerMode(t *testing.T) {
 	w := apacheFixture(t)
 	w.extra = append(w.extra, "CONFIG_whisk_containerProxy_timeouts_pauseGrace=5 seconds")
 	s := newScheduled(w)
-	_, err := s.db.Put(t.Context(), names.Subjects, "guest/limits", []byte(`{"maxActionMemory":1024}`))
-	check.NoError(t, err)
+	s.db.Store(t, names.Subjects, "guest/limits", []byte(`{"maxActionMemory":1024}`))
 	l := &accepted{first: s.ship(0), hello: s.function(counter("hello"))}
 	for _, c := range []struct {
 		name string
@@ -256,11 +255,10 @@ func (l *accepted) tags(s *scheduled) {
 	dedicated := s.ship(2, state(), "CONFIG_whisk_invoker_dedicated_namespaces= 'other' ")
 	s.settled(ids)
 	for _, id := range ids {
-		r, err := activation.DecodeRecord(s.record(id))
-		check.NoError(s.t, err, "record %s", s.record(id))
-		check.Equal(s.t, r.Response.StatusCode, activation.StatusSuccess, "record %s", s.record(id))
+		r := s.db.AwaitRecord(s.t, activation.ID(id))
+		check.Equal(s.t, r.Response.StatusCode, activation.StatusSuccess, "record %+v", r)
 		_, ok := r.Annotations.Get("gpu")
-		check.That(s.t, ok, "it ran on no GPU: %s", s.record(id))
+		check.That(s.t, ok, "it ran on no GPU: %+v", r)
 	}
 	for n := range 10 {
 		s.once(s.function(counter("plain" + strconv.Itoa(n))))
