@@ -37,8 +37,8 @@ func TestBrokerRestarts(t *testing.T) {
 		p.completed(id) // twice, if the broker's answer was lost: harmless
 		check.Equal(t, string(p.db.AwaitRecord(t, id).Response.Result), fmt.Sprintf(`{"n":%d}`, n), "activation %d", n)
 	}
-	p.create("after", "nodejs:20", nodeHello, nil)
-	p.served("after", map[string]any{"name": "Ada"})
+	p.hello("after")
+	p.served("after", ada)
 }
 
 // unhealthy waits until the status gives a reason why the invoker is, with a text.
@@ -72,6 +72,15 @@ type dockerProxy struct {
 	conns    []net.Conn
 	hangs    chan struct{} // nothing passes until it is closed; nil: all does
 	wg       sync.WaitGroup
+}
+
+// behindProxy is an installation that has the daemon behind one.
+func behindProxy(t *testing.T) (*platform, *dockerProxy) {
+	t.Helper()
+	w := realParts(t)
+	g := newDockerProxy(t, w.docker)
+	w.docker = "unix://" + g.path
+	return start(t, w, setup{}), g
 }
 
 func newDockerProxy(t *testing.T, host string) *dockerProxy {
@@ -168,15 +177,11 @@ func (g *dockerProxy) shut() {
 // restart does. What needs a container waits until the daemon is back, and the
 // status names it meanwhile; then all goes on.
 func TestDockerRestarts(t *testing.T) {
-	w := realParts(t)
-	g := newDockerProxy(t, w.docker)
-	w.docker = "unix://" + g.path
-	p := start(t, w, setup{})
-	p.create("idle", "nodejs:20", nodeHello, nil)
-	p.create("busy", "python:3", "import time\ndef main(p):\n    time.sleep(100)\n", limits(minutes, 0, 0))
-	p.create("new", "nodejs:20", nodeHello, nil)
-	ada := map[string]any{"name": "Ada"}
-	p.call("idle", ada).want(t, 0, "hi Ada")
+	p, g := behindProxy(t)
+	p.hello("idle")
+	p.create("busy", "python:3", sleeps, limits(minutes, 0, 0))
+	p.hello("new")
+	p.greets("idle")
 	running := p.started("busy", nil, false)
 	p.inside(p.container("guest_busy", "running"))
 	g.shut()
@@ -197,12 +202,8 @@ func TestDockerRestarts(t *testing.T) {
 // TestDockerHangs has the daemon take requests and answer none, until it counts as
 // away. What needs a container waits until it answers again.
 func TestDockerHangs(t *testing.T) {
-	w := realParts(t)
-	g := newDockerProxy(t, w.docker)
-	w.docker = "unix://" + g.path
-	p := start(t, w, setup{})
-	p.create("new", "nodejs:20", nodeHello, nil)
-	ada := map[string]any{"name": "Ada"}
+	p, g := behindProxy(t)
+	p.hello("new")
 	goOn := g.hang()
 	defer goOn()
 	waiting := p.started("new", ada, false)

@@ -37,27 +37,33 @@ func BenchmarkWarm(b *testing.B) {
 		b.ReportMetric(100*(r.cpu()-before).Seconds()/10, "rest-cpu-%")
 		b.ReportMetric(r.rss(), "rest-MB")
 		r.quantiles("two-hops", r.hops(runs), 0.95)
-		r.series("nologs", 50)
-		before = r.cpu()
-		_, done := r.series("nologs", runs)
-		b.ReportMetric(float64((r.cpu()-before).Microseconds())/1000/runs, "cpu-ms/op")
+		_, done := r.series("nologs", runs, "cpu-ms/op")
 		r.quantiles("combined", done, 0.95)
-		r.series("logs", 50)
-		before = r.cpu()
-		results, done := r.series("logs", runs)
-		b.ReportMetric(float64((r.cpu()-before).Microseconds())/1000/runs, "logs-cpu-ms/op")
+		results, done := r.series("logs", runs, "logs-cpu-ms/op")
 		r.quantiles("result", results, 0.95)
 		r.quantiles("completion", done, 0.95)
 		r.stop(syscall.SIGINT)
 	}
 }
 
-func (r *controller) series(action string, n int) (results, completions []time.Duration) {
+// series runs an action, which is warm then, n times in turn, and reports the
+// processor time of one.
+func (r *controller) series(action string, n int, metric string) (results, completions []time.Duration) {
+	for range 50 {
+		r.once(action)
+	}
+	before := r.cpu()
 	for range n {
 		result, completion := r.once(action)
 		results, completions = append(results, result), append(completions, completion)
 	}
+	r.b.ReportMetric(r.cpuMS(before)/float64(n), metric)
 	return results, completions
+}
+
+// cpuMS is the invoker's processor time in milliseconds since it was so much.
+func (r *controller) cpuMS(before time.Duration) float64 {
+	return float64((r.cpu() - before).Microseconds()) / 1000
 }
 
 // hops are the times of a message to a topic and back by another, twice one
@@ -94,7 +100,7 @@ func BenchmarkThroughput(b *testing.B) {
 			stored := time.Since(began)
 			b.ReportMetric(calls/acked.Seconds(), fmt.Sprintf("%s-%d-acks/s", c.action, c.flight))
 			b.ReportMetric(calls/stored.Seconds(), fmt.Sprintf("%s-%d-records/s", c.action, c.flight))
-			b.ReportMetric(float64((r.cpu()-before).Microseconds())/1000/calls, fmt.Sprintf("%s-%d-cpu-ms/op", c.action, c.flight))
+			b.ReportMetric(r.cpuMS(before)/calls, fmt.Sprintf("%s-%d-cpu-ms/op", c.action, c.flight))
 			b.ReportMetric(r.rss(), fmt.Sprintf("%s-%d-MB", c.action, c.flight))
 		}
 		r.stop(syscall.SIGINT)
@@ -136,18 +142,25 @@ func (r *controller) restarts(name string, how syscall.Signal) {
 	for range 5 {
 		r.run()
 		r.once("noop")
-		r.stop(how)
-		f := r.send("noop")
-		check.NoError(r.b, r.Flush(r.b.Context()))
-		began := time.Now()
-		pings = append(pings, r.run())
-		r.Await(f)
-		acks = append(acks, f.Completion.Sub(began))
+		ping, ack := r.again(how, "noop")
+		pings, acks = append(pings, ping), append(acks, ack)
 		r.stop(how)
 	}
 	r.quantiles(name+"-first-ping", pings, 1)
 	r.quantiles(name+"-first-ack", acks, 1)
 	r.b.ReportMetric(float64(r.lost(how)), name+"-lost-of-50")
+}
+
+// again ends the invoker and starts it at once, with a message that waits: from the
+// start to the first ping, and to the ack.
+func (r *controller) again(how syscall.Signal, action string) (ping, ack time.Duration) {
+	r.stop(how)
+	f := r.send(action)
+	check.NoError(r.b, r.Flush(r.b.Context()))
+	began := time.Now()
+	ping = r.run()
+	r.Await(f)
+	return ping, f.Completion.Sub(began)
 }
 
 // leftovers is how many warm containers an invoker leaves, and how often.
@@ -167,11 +180,10 @@ func BenchmarkLeftovers(b *testing.B) {
 			r.action(fmt.Sprint("left", i), "nodejs:20", noop, time.Minute, 10)
 			r.once(fmt.Sprint("left", i))
 		}
-		before := peertest.Docker(b, "ps", "-q", "--filter", "name=wsk"+r.unique)
+		before := r.containers()
 		r.inherits("sigterm-50", syscall.SIGTERM)
 		r.inherits("kill-50", syscall.SIGKILL)
-		after := peertest.Docker(b, "ps", "-q", "--filter", "name=wsk"+r.unique)
-		b.ReportMetric(float64(gone(before, after)), "lost-containers")
+		b.ReportMetric(float64(gone(before, r.containers())), "lost-containers")
 		r.stop(syscall.SIGINT)
 	}
 }
@@ -179,13 +191,8 @@ func BenchmarkLeftovers(b *testing.B) {
 func (r *controller) inherits(name string, how syscall.Signal) {
 	var acks []time.Duration
 	for n := range restarts {
-		r.stop(how)
-		f := r.send(fmt.Sprint("left", n%leftovers))
-		check.NoError(r.b, r.Flush(r.b.Context()))
-		began := time.Now()
-		r.run()
-		r.Await(f)
-		acks = append(acks, f.Completion.Sub(began))
+		_, ack := r.again(how, fmt.Sprint("left", n%leftovers))
+		acks = append(acks, ack)
 	}
 	r.quantiles(name+"-first-ack", acks, 0.95)
 }

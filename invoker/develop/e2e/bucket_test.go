@@ -38,6 +38,6 @@ func TestCodeInS3(t *testing.T) {
 			`"publish":false,"updated":1,"version":"0.0.1"}`, key, name)
 		p.db.Store(t, p.db.Names().Whisks, "guest/"+name, []byte(doc))
 	}
-	p.call("far", map[string]any{"name": "Ada"}).want(t, activation.StatusSuccess, "hi Ada")
+	p.greets("far")
 	p.call("gone", nil).want(t, activation.StatusApplicationError, "may have been deleted")
 }

@@ -138,6 +138,13 @@ func (r *controller) once(action string) (result, completion time.Duration) {
 	return f.First.Sub(f.Sent), f.Completion.Sub(f.Sent)
 }
 
+// containers are the ids of the invoker's containers that run or are paused; more
+// selects some of them.
+func (r *controller) containers(more ...string) string {
+	r.b.Helper()
+	return peertest.Docker(r.b, append([]string{"ps", "-q", "--filter", "name=wsk" + r.unique}, more...)...)
+}
+
 // cpu is the time that the invoker has spent on a core.
 func (r *controller) cpu() time.Duration { return gauge.CPU(r.b, r.invoker.Cmd.Process.Pid) }
 

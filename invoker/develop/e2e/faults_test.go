@@ -71,14 +71,14 @@ func TestUnreadableActions(t *testing.T) {
 					part += "spoilt"
 				}
 				f.Strike(part, harness.Always, c.do)
-				o := p.call("spoilt", map[string]any{"name": "Ada"})
+				o := p.call("spoilt", ada)
 				o.want(t, c.status, c.text)
 				f.Clear()
 				if c.status == activation.StatusDeveloperError {
 					return // what could be read is kept by its revision
 				}
 				for range 3 { // more failures than these allow make an invoker unhealthy
-					p.call("spoilt", map[string]any{"name": "Ada"}).want(t, 0, "hi Ada")
+					p.greets("spoilt")
 				}
 			})
 		}
@@ -108,8 +108,8 @@ func TestUnwritableRecords(t *testing.T) {
 	withEachParts(t, func(t *testing.T, w parts) {
 		f := &harness.Faults{}
 		p := start(t, w, setup{store: f.Wrap, env: map[string]string{"CONFIG_whisk_gpu_records_linger": "5 ms"}})
-		p.create("kept", "nodejs:20", nodeHello, nil)
-		p.call("kept", map[string]any{"name": "Ada"}).want(t, 0, "hi Ada")
+		p.hello("kept")
+		p.greets("kept")
 		for _, c := range []struct {
 			name  string
 			times int
@@ -130,7 +130,7 @@ func TestUnwritableRecords(t *testing.T) {
 				p := p.at(t)
 				f.Strike("_bulk_docs", c.times, c.do)
 				ids := []activation.ID{
-					p.started("kept", map[string]any{"name": "Ada"}, true), // the caller need not wait for records
+					p.started("kept", ada, true), // the caller need not wait for records
 					p.started("kept", map[string]any{"name": "Bob"}, false),
 				}
 				for _, id := range ids {
@@ -150,7 +150,7 @@ func (p *platform) offsetWaits(f *harness.Faults) {
 	p.atRest()
 	f.Strike("_bulk_docs", harness.Always, harness.AnswerStatus(500))
 	before := p.status().Kafka.Feed.Committed
-	id := p.started("kept", map[string]any{"name": "Ada"}, true)
+	id := p.started("kept", ada, true)
 	p.admin.Await(p.t, "the status names the fault", func(s harness.Status) bool {
 		named := s.CouchDB.Writes.LastError != "" && strings.Contains(strings.Join(s.Reasons, " "), "writing records")
 		return !s.Healthy && named && s.Work.InFlight == 0 // its container may be on the way back

@@ -36,15 +36,6 @@ func withEachEngine(t *testing.T, test func(t *testing.T, w parts)) {
 	eachOf(t, test, map[string]func(testing.TB) parts{"processes": ownParts, "containers": dockerParts})
 }
 
-func eachOf(t *testing.T, test func(t *testing.T, w parts), sets map[string]func(testing.TB) parts) {
-	for name, parts := range sets {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			test(t, parts(t))
-		})
-	}
-}
-
 func gpuMemorySwaps(t *testing.T, w parts) {
 	log := filepath.Join(t.TempDir(), "scheduler.log")
 	p := startGPUIn(t, w, 100, setup{env: map[string]string{"CONFIG_whisk_gpu_record": log}})

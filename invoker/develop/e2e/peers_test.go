@@ -31,7 +31,12 @@ func (w parts) real() bool { return w.docker != "" }
 func withEachParts(t *testing.T, test func(t *testing.T, w parts)) {
 	before := runtime.NumGoroutine()
 	t.Cleanup(func() { noGoroutines(t, before) })
-	for name, parts := range map[string]func(testing.TB) parts{"embedded": ownParts, "real": realParts} {
+	eachOf(t, test, map[string]func(testing.TB) parts{"embedded": ownParts, "real": realParts})
+}
+
+// eachOf runs a test with each of some parts, beside each other.
+func eachOf(t *testing.T, test func(t *testing.T, w parts), sets map[string]func(testing.TB) parts) {
+	for name, parts := range sets {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			w := parts(t)

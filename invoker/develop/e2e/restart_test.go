@@ -86,7 +86,7 @@ func TestKilledInvokerLeavesWarmth(t *testing.T) {
 				"CONFIG_whisk_containerProxy_timeouts_pauseGrace": grace}})
 			p.create("warm", "nodejs:20", counting, nil)
 			p.create("other", "nodejs:20", counting, nil)
-			p.create("busy", "python:3", "import time\ndef main(p):\n    time.sleep(100)\n", limits(minutes, 0, 0))
+			p.create("busy", "python:3", sleeps, limits(minutes, 0, 0))
 			p.call("warm", nil).want(t, 0, `{"n":1}`)
 			p.call("warm", nil).wantWarm(t, 2)
 			p.call("other", nil).want(t, 0, `{"n":1}`)

@@ -22,7 +22,7 @@ func BenchmarkStarts(b *testing.B) {
 	bare := newBare(b)
 	r.action("noop", "nodejs:20", noop, time.Minute, 10)
 	r.action("hangs", "nodejs:20", "function main() { for (;;); }", time.Second, 10)
-	r.action("sleeps", "python:3", "import time\ndef main(p):\n    time.sleep(100)\n", time.Second, 10)
+	r.action("sleeps", "python:3", sleeps, time.Second, 10)
 	r.action("crashes", "nodejs:20", "function main() { process.exit(1); }", time.Minute, 10)
 	for i := range starts {
 		r.action(fmt.Sprint("cold", i), "nodejs:20", noop, time.Minute, 10)
@@ -60,7 +60,7 @@ func (r *controller) pauses(bare *bare) {
 	r.once("noop")
 	for range starts {
 		peertest.Until(r.b, "paused", func() string {
-			if peertest.Docker(r.b, "ps", "-q", "--filter", "status=running", "--filter", "name=wsk"+r.unique) != "" {
+			if r.containers("--filter", "status=running") != "" {
 				return "some run"
 			}
 			return ""

@@ -14,8 +14,6 @@ import (
 	"sync"
 	"testing"
 
-	"github.com/apache/openwhisk-client-go/whisk"
-
 	"github.com/gpuwhisk/gpuwhisk/invoker/develop/check"
 	"github.com/gpuwhisk/gpuwhisk/invoker/develop/peertest"
 )
@@ -151,17 +149,17 @@ func TestTracesArriveAtACollector(t *testing.T) {
 			p := startGPU(t, 64, env)
 			p.deployGPU(true, "first", "second")
 			code := "def main(p):\n    print('a line')\n    return {'got': p['secret']}\n"
-			p.insert(&whisk.Action{Name: "plain", Exec: &whisk.Exec{Kind: "python:3", Code: &code}, Limits: limits(minutes, 256, 1)})
+			p.create("plain", "python:3", code, limits(minutes, 256, 1))
 			p.gpuCall("first", 1, "cold")
 			p.gpuCall("second", 1, "cold")
-			id := p.traced(t, "first", `{"bytes":41943040}`)
+			id := p.traced("first", `{"bytes":41943040}`)
 			phases := whole(t, got, id, "queue", "move memory to device", "run", "acknowledge", "store record")
 			root := phases[""]
 			check.Equal(t, root.TraceID, callerTrace)
 			check.Equal(t, root.ParentSpanID, callerSpan)
 			check.Equal(t, root.text("gpuwhisk.start"), "host-warm")
 			check.Contains(t, root.text("gpuwhisk.gpu.device"), "simulated")
-			id = p.traced(t, "plain", `{"secret":"a-secret-parameter"}`)
+			id = p.traced("plain", `{"secret":"a-secret-parameter"}`)
 			phases = whole(t, got, id, "create container", "init", "run", "read logs", "acknowledge", "store record")
 			check.AtLeast(t, phases[""].ns(t), phases["run"].ns(t)+phases["init"].ns(t), "the whole is shorter than its parts: %+v", phases)
 			text := string(p.admin.Do(t, http.MethodGet, "/metrics"))
@@ -203,20 +201,15 @@ func whole(t *testing.T, got *collected, id string, phases ...string) (all map[s
 const callerTrace, callerSpan = "4bf92f3577b34da6a3ce929d0e0e4736", "00f067aa0ba902b7"
 
 // traced invokes an action in the caller's trace, and gives the activation.
-func (p *platform) traced(t *testing.T, action, args string) string {
-	t.Helper()
-	at := p.s.Info().APIHost + "/api/v1/namespaces/_/actions/" + action + "?blocking=true"
-	req, err := http.NewRequestWithContext(t.Context(), http.MethodPost, at, strings.NewReader(args))
-	check.NoError(t, err)
-	user, password, _ := strings.Cut(p.c.AuthToken, ":")
-	req.SetBasicAuth(user, password)
-	req.Header.Set("Content-Type", "application/json")
-	req.Header.Set("traceparent", "00-"+callerTrace+"-"+callerSpan+"-01")
-	res, err := http.DefaultClient.Do(req)
-	check.NoError(t, err)
-	defer res.Body.Close()
+func (p *platform) traced(action, args string) string {
+	p.t.Helper()
+	res, _ := p.request(http.MethodPost, "/api/v1/namespaces/_/actions/"+action+"?blocking=true", args, func(req *http.Request) {
+		user, password, _ := strings.Cut(p.c.AuthToken, ":")
+		req.SetBasicAuth(user, password)
+		req.Header.Set("traceparent", "00-"+callerTrace+"-"+callerSpan+"-01")
+	})
 	id := res.Header.Get("x-openwhisk-activation-id")
-	check.Equal(check.Must(t), res.StatusCode, http.StatusOK, "%s", action)
-	check.That(check.Must(t), id != "", "%s has no activation", action)
+	check.Equal(check.Must(p.t), res.StatusCode, http.StatusOK, "%s", action)
+	check.That(check.Must(p.t), id != "", "%s has no activation", action)
 	return id
 }

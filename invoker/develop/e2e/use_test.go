@@ -121,22 +121,25 @@ func (o outcome) want(t *testing.T, code int, texts ...string) {
 	}
 }
 
-// get requests a page of the API, as a browser does.
-func (p *platform) get(method, path, body string) (int, http.Header, string) {
+// request asks for a page of the API, as a browser does; more changes the request.
+func (p *platform) request(method, path, body string, more ...func(*http.Request)) (res *http.Response, text string) {
 	p.t.Helper()
 	req, err := http.NewRequestWithContext(p.t.Context(), method, p.s.Info().APIHost+path, strings.NewReader(body))
 	check.NoError(p.t, err)
 	if body != "" {
 		req.Header.Set("Content-Type", "application/json")
 	}
-	res, err := http.DefaultClient.Do(req)
+	for _, do := range more {
+		do(req)
+	}
+	res, err = http.DefaultClient.Do(req)
 	check.NoError(p.t, err)
 	defer res.Body.Close()
-	text, err := io.ReadAll(res.Body)
+	all, err := io.ReadAll(res.Body)
 	if err != nil {
 		p.t.Error(err)
 	}
-	return res.StatusCode, res.Header, string(text)
+	return res, string(all)
 }
 
 // soon repeats a request until it has an answer.

@@ -18,6 +18,20 @@ import (
 
 const nodeHello = `function main(p) { console.log('hello', p.name); return {greeting: 'hi ' + p.name}; }`
 
+var ada = map[string]any{"name": "Ada"}
+
+// hello deploys nodeHello under a name.
+func (p *platform) hello(name string) {
+	p.t.Helper()
+	p.create(name, "nodejs:20", nodeHello, nil)
+}
+
+// greets invokes a function that greets, and checks the answer.
+func (p *platform) greets(name string) {
+	p.t.Helper()
+	p.call(name, ada).want(p.t, activation.StatusSuccess, "hi Ada")
+}
+
 // TestUser does what a person does with wsk, one thing after the other on one
 // installation.
 func TestUser(t *testing.T) {
@@ -61,7 +75,7 @@ func kinds4(t *testing.T, p *platform) {
 			p := p.at(t)
 			p.insert(&whisk.Action{Name: c.name, Exec: &whisk.Exec{Kind: c.kind, Code: &c.code, Main: c.main}})
 			for range 2 { // cold and warm
-				o := p.call(c.name, map[string]any{"name": "Ada"})
+				o := p.call(c.name, ada)
 				o.want(t, 0, "hi Ada")
 			}
 		})
@@ -98,8 +112,8 @@ func programCode(t testing.TB, source string) []byte {
 
 // life is an action's: created, invoked in both ways, read, updated, deleted.
 func life(t *testing.T, p *platform) {
-	p.create("life", "nodejs:20", nodeHello, nil)
-	p.wantResult("life", map[string]any{"name": "Ada"}, "map[greeting:hi Ada]")
+	p.hello("life")
+	p.wantResult("life", ada, "map[greeting:hi Ada]")
 	o := p.finish(p.started("life", map[string]any{"name": "Bob"}, false))
 	check.Equal(t, fmt.Sprint(kinds(o.acks)), "[completion]", "acks of a call that does not wait")
 	id := string(o.id)
@@ -199,16 +213,16 @@ func webAction(t *testing.T, p *platform) {
 	code := `function main(p) { return {statusCode: 201, headers: {'X-Made': 'yes', 'Content-Type': 'text/plain'}, body: p.__ow_method + ' ' + p.__ow_path + ' ' + p.name}; }`
 	p.insert(&whisk.Action{Name: "page", Exec: &whisk.Exec{Kind: "nodejs:20", Code: &code},
 		Annotations: whisk.KeyValueArr{{Key: "web-export", Value: true}}})
-	status, head, body := p.get("GET", "/api/v1/web/guest/default/page.http/a/b?name=Ada", "")
-	check.Equal(t, status, 201)
-	check.Equal(t, head.Get("X-Made"), "yes")
+	res, body := p.request("GET", "/api/v1/web/guest/default/page.http/a/b?name=Ada", "")
+	check.Equal(t, res.StatusCode, 201)
+	check.Equal(t, res.Header.Get("X-Made"), "yes")
 	check.Equal(t, body, "get /a/b Ada")
-	status, _, body = p.get("POST", "/api/v1/web/guest/default/page", `{"name":"Bob"}`)
-	check.Equal(t, status, 201, "posted")
+	res, body = p.request("POST", "/api/v1/web/guest/default/page", `{"name":"Bob"}`)
+	check.Equal(t, res.StatusCode, 201, "posted")
 	check.Equal(t, body, "post  Bob", "posted")
 	p.create("secret", "nodejs:20", code, nil)
-	status, _, _ = p.get("GET", "/api/v1/web/guest/default/secret.http", "")
-	check.Equal(t, status, 404, "an action that is not exported")
+	res, _ = p.request("GET", "/api/v1/web/guest/default/secret.http", "")
+	check.Equal(t, res.StatusCode, 404, "an action that is not exported")
 }
 
 // dockerImage runs an image of the user's own, made from nothing but a
@@ -239,5 +253,5 @@ func dockerImage(t *testing.T, p *platform) {
 func largeCode(t *testing.T, p *platform) {
 	code := "//" + strings.Repeat("x", 200_000) + "\n" + nodeHello
 	p.create("large", "nodejs:20", code, nil)
-	p.call("large", map[string]any{"name": "Ada"}).want(t, 0, "hi Ada")
+	p.greets("large")
 }
