@@ -68,8 +68,7 @@ func newChaosIn(t *testing.T, real, inDocker bool, all *tally) *chaos {
 	w := emptyFixture(t)
 	host := "127.0.0.1"
 	if inDocker {
-		peertest.NeedDocker(t)
-		dockerEngine(t).fit(w, scenario{})
+		w.inDocker()
 		host = bridge(t)
 	}
 	lose := func() func() {

@@ -1,7 +1,6 @@
 package replay
 
 import (
-	"encoding/json"
 	"os"
 	"path/filepath"
 	"strings"
@@ -78,25 +77,15 @@ const maxRuns = 3
 
 // account demands that the record of an activation holds, and counts it.
 func (c *chaos) account(one *call) {
-	var r struct {
-		Response struct {
-			StatusCode int
-			Result     struct {
-				N      int
-				Intact *bool
-				Error  string
-			}
-		}
-	}
-	doc := c.record(one.id)
-	if err := json.Unmarshal(doc, &r); err != nil {
-		c.t.Errorf("activation %d of %s: record %q: %v", one.n, one.action, doc, err)
+	a, err := c.answer(one.id)
+	if err != nil {
+		c.t.Errorf("activation %d of %s: record %q: %v", one.n, one.action, c.record(one.id), err)
 		return
 	}
 	c.tally.add("activations", 1)
-	result := r.Response.Result
+	result := a.Result
 	switch {
-	case r.Response.StatusCode == 0 && one.runs > 0 && (result.N == one.n || result.Intact != nil && *result.Intact):
+	case a.StatusCode == 0 && one.runs > 0 && (result.N == one.n || result.Intact):
 		c.tally.add("activations: answered", 1)
 		if one.runs > 1 {
 			c.tally.add("activations: answered, by a later run", 1)
@@ -106,7 +95,7 @@ func (c *chaos) account(one *call) {
 	case one.action == rerunAction && strings.HasPrefix(result.Error, "The invoker ended 3 times while the action ran."):
 		c.tally.add("activations: given up after three runs", 1)
 	default:
-		c.t.Errorf("activation %d of %s ran %d times and has the record %s", one.n, one.action, one.runs, doc)
+		c.t.Errorf("activation %d of %s ran %d times and has the record %s", one.n, one.action, one.runs, c.record(one.id))
 	}
 }
 

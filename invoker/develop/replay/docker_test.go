@@ -57,6 +57,15 @@ func dockerEngine(t *testing.T) engine {
 	}}
 }
 
+// inDocker has the fixture's actions run in containers. Without a daemon the test is
+// skipped.
+func (w *fixture) inDocker() *fixture {
+	w.t.Helper()
+	peertest.NeedDocker(w.t)
+	dockerEngine(w.t).fit(w, scenario{})
+	return w
+}
+
 // bridge is this machine's address for containers.
 func bridge(t *testing.T) string {
 	t.Helper()

@@ -3,6 +3,7 @@ package replay
 import (
 	"context"
 	"encoding/base64"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -357,6 +358,24 @@ func (w *fixture) awaitSlot(ids ...string) {
 func (w *fixture) record(id string) []byte {
 	w.t.Helper()
 	return w.db.StoredRecord(w.t, id)
+}
+
+// answer is what a record has of an activation's end.
+type answer struct {
+	StatusCode int
+	Result     struct {
+		N, Runs         int
+		Intact, Correct bool
+		Error           string
+	}
+}
+
+// answer reads that of an activation which has a record.
+func (w *fixture) answer(id string) (answer, error) {
+	w.t.Helper()
+	var r struct{ Response answer }
+	err := json.Unmarshal(w.record(id), &r)
+	return r.Response, err
 }
 
 // processes are the containers that the process engine has not taken away.

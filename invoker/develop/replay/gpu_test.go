@@ -1,7 +1,6 @@
 package replay
 
 import (
-	"encoding/json"
 	"path/filepath"
 	"testing"
 	"time"
@@ -50,21 +49,12 @@ func (w *fixture) use(name string) (id string) {
 // left it, after so many runs in its container.
 func (w *fixture) ran(id string, runs int) {
 	w.t.Helper()
-	var r struct {
-		Response struct {
-			StatusCode int
-			Result     struct {
-				Runs            int
-				Intact, Correct bool
-			}
-		}
-	}
-	check.NoError(w.t, json.Unmarshal(w.record(id), &r), "record of %s", id)
-	got := r.Response.Result
-	check.Equal(w.t, r.Response.StatusCode, 0, "activation %s", id)
-	check.Equal(w.t, got.Runs, runs, "activation %s", id)
-	check.That(w.t, got.Intact, "activation %s: %+v", id, r.Response)
-	check.That(w.t, got.Correct, "activation %s: %+v", id, r.Response)
+	a, err := w.answer(id)
+	check.NoError(w.t, err, "record of %s", id)
+	check.Equal(w.t, a.StatusCode, 0, "activation %s", id)
+	check.Equal(w.t, a.Result.Runs, runs, "activation %s", id)
+	check.That(w.t, a.Result.Intact, "activation %s: %+v", id, a)
+	check.That(w.t, a.Result.Correct, "activation %s: %+v", id, a)
 }
 
 // TestKillWithResidentGPUMemory: an invoker is killed while its functions hold

@@ -52,9 +52,7 @@ func TestKillAgainAndAgain(t *testing.T) {
 // are removed by the next.
 func TestKillInDocker(t *testing.T) {
 	t.Parallel()
-	peertest.NeedDocker(t)
-	w := newFixture(t)
-	dockerEngine(t).fit(w, scenario{})
+	w := newFixture(t).inDocker()
 	w.put(caller) // from containers no gate is in reach
 	w.killAgainAndAgain()
 }

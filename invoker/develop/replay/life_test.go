@@ -99,12 +99,7 @@ func (g *gate) await(n int) {
 // next waits for the beginning of a run, and gives the path that it called.
 func (g *gate) next() (path string) {
 	g.t.Helper()
-	select {
-	case path = <-g.begun:
-	case <-time.After(peertest.WaitLimit):
-		g.t.Fatalf("%d runs have begun, want another", g.all())
-	}
-	return path
+	return check.Receive(g.t, g.begun, "another run beside %d", g.all())
 }
 
 // awaitUntil returns when so many runs have begun, or at a moment.

@@ -8,7 +8,6 @@ import (
 	"time"
 
 	"github.com/gpuwhisk/gpuwhisk/invoker/develop/harness"
-	"github.com/gpuwhisk/gpuwhisk/invoker/develop/peertest"
 )
 
 // TestRestartGap reports how long the gap in service is when an invoker is killed with 50
@@ -22,12 +21,7 @@ func TestRestartGap(t *testing.T) {
 	}
 	rounds := number(t, "GPUWHISK_RESTARTS", 20)
 	t.Run("process", func(t *testing.T) { newRestarts(newFixture(t), "127.0.0.1").measure(rounds) })
-	t.Run("docker", func(t *testing.T) {
-		peertest.NeedDocker(t)
-		w := newFixture(t)
-		dockerEngine(t).fit(w, scenario{})
-		newRestarts(w, bridge(t)).measure(rounds)
-	})
+	t.Run("docker", func(t *testing.T) { newRestarts(newFixture(t).inDocker(), bridge(t)).measure(rounds) })
 }
 
 type restarts struct {

@@ -244,12 +244,7 @@ func (l *accepted) tags(s *scheduled) {
 		a.Annotations = map[string]any{"gpu": true, "invoker-resources": []string{"gpu"}}
 	}))
 	ids := s.invoke(gpu, 8, map[string]any{"ms": 20})
-	s.until("no invoker has a GPU", func() string {
-		if q, _ := s.scheduler.Queue(gpu.Queue); q.State != memoryqueue.Flushing {
-			return q.State.String()
-		}
-		return ""
-	})
+	s.awaitState("no invoker has a GPU", gpu, memoryqueue.Flushing)
 	state := func() string { return "CONFIG_whisk_gpu_state=" + s.t.TempDir() }
 	tagged := s.ship(1, state(), "CONFIG_whisk_gpu_simulated_devices=1")
 	dedicated := s.ship(2, state(), "CONFIG_whisk_invoker_dedicated_namespaces= 'other' ")
@@ -281,8 +276,7 @@ func TestSchedulerModeKilledUnderLoad(t *testing.T) {
 	t.Parallel()
 	peertest.Variable(t, "GPUWHISK_TEST_KAFKA", "kafka.sh")
 	peertest.NeedDocker(t)
-	w := apacheFixture(t)
-	dockerEngine(t).fit(w, scenario{})
+	w := apacheFixture(t).inDocker()
 	w.extra = append(w.extra, "CONFIG_whisk_containerProxy_timeouts_pauseGrace=1 second", "CONFIG_whisk_containerPool_userMemory=4096m")
 	s := newScheduled(w)
 	s.scheduler.SetLimit("guest", 6) // so that there is memory for the idle one
@@ -326,18 +320,24 @@ func TestSchedulerModeKilledUnderLoad(t *testing.T) {
 	check.AtLeast(t, next.Admin.Metric(t, "gpuwhisk_containers_adopted_total", ""), 1)
 	s.none("namespace/")
 	s.scheduler.SetLimit("guest", 30) // what the scheduler had ordered of the dead one takes places for a while
-	s.until("the namespace has places again", func() string {
-		if q, _ := s.scheduler.Queue(idle.Queue); q.State != memoryqueue.Running {
-			return q.State.String()
-		}
-		return ""
-	})
+	s.awaitState("the namespace has places again", idle, memoryqueue.Running)
 	s.none("namespace/")
 	check.Contains(s.t, s.once(idle), `{"n":2}`)
 	s.none("namespace/")
 	s.imageMissing()
 	next.Terminate(t)
 	s.check(2) // an ack may be sent, and not be known to be
+}
+
+// awaitState waits until the queue of a function is in a state.
+func (s *scheduled) awaitState(what string, of fakescheduler.Function, want memoryqueue.State) {
+	s.t.Helper()
+	s.until(what, func() string {
+		if q, _ := s.scheduler.Queue(of.Queue); q.State != want {
+			return q.State.String()
+		}
+		return ""
+	})
 }
 
 func (s *scheduled) imageMissing() {

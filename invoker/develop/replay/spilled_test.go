@@ -1,7 +1,6 @@
 package replay
 
 import (
-	"encoding/json"
 	"fmt"
 	"os"
 	"strconv"
@@ -82,16 +81,9 @@ func (w *fixture) outlivesTheTopic(n int, keeps time.Duration, forget func(topic
 	second.Terminate(t)
 	interrupted := 0
 	for i, id := range w.ids {
-		var rec struct {
-			Response struct {
-				Result struct {
-					N     int
-					Error string
-				}
-			}
-		}
-		check.NoError(t, json.Unmarshal(w.record(id), &rec), "activation %d", i+1)
-		switch r := rec.Response.Result; {
+		a, err := w.answer(id)
+		check.NoError(t, err, "activation %d", i+1)
+		switch r := a.Result; {
 		case r.N == i+1:
 		case strings.HasPrefix(r.Error, "The invoker ended while the action ran."):
 			interrupted++
