@@ -5,7 +5,6 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
-	"strconv"
 	"testing"
 	"time"
 
@@ -20,11 +19,8 @@ import (
 // backlogSize is how many activations wait; GPUWHISK_BACKLOG sets another
 // number.
 func backlogSize(b *testing.B) int {
-	n, err := strconv.Atoi(os.Getenv("GPUWHISK_BACKLOG"))
-	if err != nil || n < 1 {
-		return 100_000
-	}
-	b.Logf("%d activations wait, by GPUWHISK_BACKLOG", n)
+	n := harness.Number(b, "GPUWHISK_BACKLOG", 100_000)
+	b.Logf("%d activations wait", n)
 	return n
 }
 

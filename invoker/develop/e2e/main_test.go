@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"os"
 	"runtime"
-	"strconv"
 	"testing"
 
 	"github.com/gpuwhisk/gpuwhisk/invoker/develop/harness"
@@ -17,8 +16,7 @@ import (
 func TestMain(m *testing.M) {
 	harness.Act(nil)
 	flag.Parse()
-	// Most of what the tests do is to wait.
-	_ = flag.Set("test.parallel", strconv.Itoa(2*runtime.GOMAXPROCS(0)))
+	harness.ManyAtOnce()
 	peertest.Prepare()
 	before := runtime.NumGoroutine()
 	code := m.Run()

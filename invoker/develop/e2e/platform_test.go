@@ -3,14 +3,12 @@ package e2e
 import (
 	"cmp"
 	"context"
-	"errors"
 	"fmt"
 	"io"
 	"log/slog"
 	"net/http"
 	"net/url"
 	"os"
-	"os/exec"
 	"runtime"
 	"strings"
 	"sync/atomic"
@@ -156,17 +154,9 @@ func (p *platform) end() {
 	defer cancel()
 	switch err := p.s.Stop(ctx); {
 	case err == nil:
-	case errors.Is(err, context.DeadlineExceeded) && strings.Contains(err.Error(), "remove own containers"):
-		// An invoker gives a daemon half a minute for that, and leaves the rest to
-		// the next one with its name, which is not started here.
+	case harness.RemovesSlowly(err):
 		p.t.Logf("stop: %v", err)
-		peertest.Until(p.t, "containers are removed", func() string {
-			left := p.leftContainers()
-			for line := range strings.Lines(left) {
-				_ = exec.Command("docker", "rm", "-f", strings.Fields(line)[0]).Run() // it may be on its way
-			}
-			return left
-		})
+		harness.AwaitRemoval(p.t, func() []string { return strings.Fields(p.containers()) })
 	default:
 		p.t.Errorf("stop: %v", err)
 	}

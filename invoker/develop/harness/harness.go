@@ -1,9 +1,9 @@
 // Package harness is what the tests of whole invokers share: an invoker in this
 // process or in one of its own, with a simulated GPU where one is wanted; its admin
-// page; the messages of a controller, a recording of what comes back, and a caller
-// that takes the time; and a proxy before a database that fails when a test wants
-// it. Only tests import it. Its goroutines end with the process or the test that
-// they serve.
+// page and what is waited for there; the messages of a controller, a recording of
+// what comes back, and a caller that takes the time; and the database as a controller
+// uses it, with a proxy before it that fails when a test wants it. Only tests import
+// it. Its goroutines end with the process or the test that they serve.
 package harness
 
 import (

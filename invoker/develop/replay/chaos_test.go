@@ -9,7 +9,6 @@ import (
 	"os/exec"
 	"path/filepath"
 	"slices"
-	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -22,18 +21,6 @@ import (
 // shortChaos is how many invokers end in the short form; GPUWHISK_CHAOS_ROUNDS
 // sets another number, GPUWHISK_CHAOS_SEED which ends and faults they meet.
 const shortChaos = 4
-
-func number(t *testing.T, variable string, otherwise int) int {
-	t.Helper()
-	text := os.Getenv(variable)
-	if text == "" {
-		return otherwise
-	}
-	n, err := strconv.Atoi(text)
-	check.NoError(t, err, "%s=%q", variable, text)
-	check.AtLeast(check.Must(t), n, 1, "%s=%q", variable, text)
-	return n
-}
 
 // chaos is a fixture, what can fail in it, and what was seen.
 type chaos struct {
@@ -156,7 +143,7 @@ func (c *chaos) run(seed, rounds int) {
 	c.alive()
 	const every = 5
 	first, deck := c.r.IntN(len(c.faults())), slices.Clone(ways)
-	over := time.Now().Add(time.Duration(number(t, "GPUWHISK_CHAOS_MINUTES", 24*60)) * time.Minute)
+	over := time.Now().Add(time.Duration(harness.Number(t, "GPUWHISK_CHAOS_MINUTES", 24*60)) * time.Minute)
 	for i := range rounds {
 		if time.Now().After(over) {
 			t.Logf("the time is up after %d rounds", i)

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/gpuwhisk/gpuwhisk/invoker/develop/check"
+	"github.com/gpuwhisk/gpuwhisk/invoker/develop/harness"
 	"github.com/gpuwhisk/gpuwhisk/invoker/develop/peertest"
 )
 
@@ -34,16 +35,16 @@ const limit = 5 * peertest.WaitLimit
 // as GPUWHISK_CHAOS_ENDS sets, no further round begins.
 func TestChaos(t *testing.T) {
 	t.Parallel()
-	seed := number(t, "GPUWHISK_CHAOS_SEED", int(time.Now().UnixNano()%1e9))
+	seed := harness.Number(t, "GPUWHISK_CHAOS_SEED", int(time.Now().UnixNano()%1e9))
 	real := os.Getenv("GPUWHISK_CHAOS_REAL") != ""
 	if !real && os.Getenv("GPUWHISK_CHAOS_FIXTURES") == "" {
-		newChaosIn(t, false, false, nil).run(seed, number(t, "GPUWHISK_CHAOS_ROUNDS", shortChaos))
+		newChaosIn(t, false, false, nil).run(seed, harness.Number(t, "GPUWHISK_CHAOS_ROUNDS", shortChaos))
 		return
 	}
-	rounds := number(t, "GPUWHISK_CHAOS_ROUNDS", 50)
+	rounds := harness.Number(t, "GPUWHISK_CHAOS_ROUNDS", 50)
 	all := &tally{of: map[string]int{}}
 	t.Run("fixtures", func(t *testing.T) {
-		for i := range number(t, "GPUWHISK_CHAOS_FIXTURES", 1) + 1 {
+		for i := range harness.Number(t, "GPUWHISK_CHAOS_FIXTURES", 1) + 1 {
 			name := "process"
 			if i == 0 {
 				name = "docker"
@@ -54,7 +55,7 @@ func TestChaos(t *testing.T) {
 			t.Run(fmt.Sprintf("%s-%d", name, seed+i), func(t *testing.T) {
 				t.Parallel()
 				c := newChaosIn(t, real, name == "docker", all)
-				c.long, c.enough = true, number(t, "GPUWHISK_CHAOS_ENDS", math.MaxInt)
+				c.long, c.enough = true, harness.Number(t, "GPUWHISK_CHAOS_ENDS", math.MaxInt)
 				c.run(seed+i, rounds)
 			})
 		}

@@ -4,7 +4,6 @@ import (
 	"context"
 	"encoding/base64"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"log/slog"
 	"maps"
@@ -269,7 +268,7 @@ func (r *running) end() {
 	for {
 		select {
 		case err := <-r.ended:
-			if r.slow = errors.Is(err, context.DeadlineExceeded) && strings.Contains(err.Error(), "remove own containers"); err != nil && !r.slow {
+			if r.slow = harness.RemovesSlowly(err); err != nil && !r.slow {
 				r.t.Errorf("the invoker ended with %v", err)
 			}
 			return
@@ -279,22 +278,6 @@ func (r *running) end() {
 			r.t.Fatal("the invoker does not end")
 		}
 	}
-}
-
-// awaitRemoval waits until a daemon has removed what an invoker asked it to remove
-// and did not wait for to the end. What it was not asked any more is left to the
-// next invoker, which is not started here.
-func (w *fixture) awaitRemoval() {
-	w.t.Helper()
-	late := time.Now().Add(peertest.WaitLimit)
-	peertest.UntilWithin(w.t, 2*peertest.WaitLimit, "containers are removed", func() string {
-		left := w.left()
-		if len(left) == 0 || time.Now().After(late) {
-			return "" // the caller reports what is left
-		}
-		_ = exec.Command("docker", append([]string{"rm", "-f"}, left...)...).Run() // some may be on their way
-		return fmt.Sprint(left)
-	})
 }
 
 // explain logs what every goroutine waits for while an invoker does not end.

@@ -3,8 +3,6 @@ package replay
 import (
 	"flag"
 	"os"
-	"runtime"
-	"strconv"
 	"testing"
 
 	"github.com/gpuwhisk/gpuwhisk/invoker/develop/harness"
@@ -30,8 +28,7 @@ func TestMain(m *testing.M) {
 	})
 	flag.Parse()
 	if os.Getenv("GPUWHISK_CHAOS_REAL") == "" && os.Getenv("GPUWHISK_CHAOS_FIXTURES") == "" {
-		// Most of what the tests do is to wait.
-		_ = flag.Set("test.parallel", strconv.Itoa(2*runtime.GOMAXPROCS(0)))
+		harness.ManyAtOnce()
 	}
 	peertest.Exit(m.Run())
 }

@@ -19,7 +19,7 @@ func TestRestartGap(t *testing.T) {
 	if os.Getenv("GPUWHISK_RESTARTS") == "" {
 		t.Skip("a measurement: make long, or GPUWHISK_RESTARTS=20")
 	}
-	rounds := number(t, "GPUWHISK_RESTARTS", 20)
+	rounds := harness.Number(t, "GPUWHISK_RESTARTS", 20)
 	t.Run("process", func(t *testing.T) { newRestarts(newFixture(t), "127.0.0.1").measure(rounds) })
 	t.Run("docker", func(t *testing.T) { newRestarts(newFixture(t).inDocker(), bridge(t)).measure(rounds) })
 }

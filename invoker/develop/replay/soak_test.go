@@ -117,7 +117,7 @@ func newSoak(w *fixture) *soak {
 	// and stays for minutes.
 	w.extra = append(w.extra, "CONFIG_whisk_containerPool_userMemory=256m")
 	w.put(caller)
-	s := &soak{w: w, rate: number(w.t, "GPUWHISK_SOAK_RATE", soakRate), p: w.spawnAs(0, profileVariable+"="+os.Getenv(profileVariable)), began: time.Now()}
+	s := &soak{w: w, rate: harness.Number(w.t, "GPUWHISK_SOAK_RATE", soakRate), p: w.spawnAs(0, profileVariable+"="+os.Getenv(profileVariable)), began: time.Now()}
 	return s
 }
 

@@ -22,7 +22,7 @@ const shortBacklog = 2000
 // once and with one record; the record of what ran reports an interruption.
 func TestSpilledOutliveTheTopic(t *testing.T) {
 	t.Parallel()
-	w, n := newFixture(t), number(t, "GPUWHISK_BACKLOG", shortBacklog)
+	w, n := newFixture(t), harness.Number(t, "GPUWHISK_BACKLOG", shortBacklog)
 	w.outlivesTheTopic(n, time.Duration(20_000+10*n)*time.Millisecond, w.expire)
 }
 
