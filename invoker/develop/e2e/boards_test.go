@@ -13,6 +13,7 @@ import (
 	"testing"
 
 	"github.com/gpuwhisk/gpuwhisk/invoker/develop/check"
+	"github.com/gpuwhisk/gpuwhisk/invoker/develop/harness"
 	"github.com/gpuwhisk/gpuwhisk/invoker/develop/peertest"
 )
 
@@ -140,15 +141,13 @@ func queries(t *testing.T) []query {
 	variables := strings.NewReplacer("$__rate_interval", "1m", "$instance", ".*")
 	var all []query
 	for _, file := range files {
-		b, err := os.ReadFile(file)
-		check.NoError(t, err)
 		var board struct {
 			Panels []struct {
 				Title   string
 				Targets []struct{ Expr string }
 			}
 		}
-		check.NoError(t, json.Unmarshal(b, &board), "%s", file)
+		check.NoError(t, json.Unmarshal(harness.Read(t, file), &board), "%s", file)
 		before := len(all)
 		for _, panel := range board.Panels {
 			for _, target := range panel.Targets {

@@ -77,10 +77,8 @@ func replayed(t *testing.T, file string) {
 	t.Helper()
 	var again *scheduler.Replay
 	peertest.Until(t, "a whole log of the GPU scheduler", func() string {
-		text, err := os.ReadFile(file)
-		check.NoError(t, err)
 		again = &scheduler.Replay{Check: true}
-		for line := range bytes.Lines(text) {
+		for line := range bytes.Lines(harness.Read(t, file)) {
 			if !bytes.HasSuffix(line, []byte("\n")) {
 				break // it is being written
 			}
@@ -286,9 +284,7 @@ func TestShimModes(t *testing.T) {
 func TestGPUExecutable(t *testing.T) {
 	t.Parallel()
 	p := startGPU(t, 100, nil)
-	binary, err := os.ReadFile(filepath.Join(shimtest.Dir(t), "gpufunc"))
-	check.NoError(t, err)
-	code := base64.StdEncoding.EncodeToString(binary)
+	code := base64.StdEncoding.EncodeToString(harness.Read(t, filepath.Join(shimtest.Dir(t), "gpufunc")))
 	p.insertGPU("program", map[string]any{"memory": "64 MB"}, &whisk.Exec{Kind: "native:1", Code: &code})
 	for range 3 {
 		p.call("program", nil).want(t, 0, `"correct":true`)

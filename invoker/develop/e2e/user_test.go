@@ -5,7 +5,6 @@ import (
 	"bytes"
 	"encoding/base64"
 	"fmt"
-	"os"
 	"strings"
 	"testing"
 
@@ -13,6 +12,7 @@ import (
 
 	"github.com/gpuwhisk/gpuwhisk/activation"
 	"github.com/gpuwhisk/gpuwhisk/invoker/develop/check"
+	"github.com/gpuwhisk/gpuwhisk/invoker/develop/harness"
 	"github.com/gpuwhisk/gpuwhisk/invoker/develop/peertest"
 )
 
@@ -105,9 +105,7 @@ func programCode(t testing.TB, source string) []byte {
 	t.Helper()
 	path, err := peertest.Program(source)
 	check.NoError(t, err)
-	text, err := os.ReadFile(path)
-	check.NoError(t, err)
-	return text
+	return harness.Read(t, path)
 }
 
 // life is an action's: created, invoked in both ways, read, updated, deleted.

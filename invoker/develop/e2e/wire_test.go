@@ -4,12 +4,12 @@ import (
 	"bytes"
 	"encoding/json"
 	"fmt"
-	"os"
 	"strings"
 	"testing"
 
 	"github.com/gpuwhisk/gpuwhisk/activation"
 	"github.com/gpuwhisk/gpuwhisk/invoker/develop/check"
+	"github.com/gpuwhisk/gpuwhisk/invoker/develop/harness"
 	"github.com/gpuwhisk/gpuwhisk/invoker/develop/peertest"
 )
 
@@ -17,8 +17,6 @@ import (
 // the name and revision of an action of ours.
 func captured(t *testing.T, p *platform) []byte {
 	t.Helper()
-	file, err := os.ReadFile("testdata/message.json")
-	check.NoError(t, err)
 	p.create("mutant", "python:3", "def main(p):\n    return p\n", limits(0, 128, 0))
 	doc, err := p.db.Get(t.Context(), p.db.Names().Whisks, "guest/mutant")
 	check.NoError(t, err)
@@ -26,7 +24,7 @@ func captured(t *testing.T, p *platform) []byte {
 		Rev string `json:"_rev"`
 	}
 	check.NoError(t, json.Unmarshal(doc, &entity))
-	text := strings.NewReplacer("@NAME@", "mutant", "@REVISION@", entity.Rev).Replace(string(file))
+	text := strings.NewReplacer("@NAME@", "mutant", "@REVISION@", entity.Rev).Replace(string(harness.Read(t, "testdata/message.json")))
 	m := bytes.TrimSpace([]byte(text))
 	_, err = activation.DecodeMessage(m)
 	check.NoError(t, err, "the captured message")

@@ -41,26 +41,15 @@ func NewCaller(t testing.TB, kafka string, topics ...string) *Caller {
 	t.Helper()
 	c := &Caller{t: t, Pings: make(chan time.Time, 1), flights: map[activation.ID]*Flight{}}
 	c.next.Store(time.Now().UnixNano()) // a broker may have acks of an earlier one
-	var err error
-	if c.Client, err = kgo.NewClient(kgo.SeedBrokers(kafka), kgo.FetchMaxWait(100*time.Millisecond), kgo.ProducerLinger(0),
-		kgo.ProducerBatchCompression(kgo.NoCompression()), // as controllers send
-		kgo.DisableIdempotentWrite(), kgo.RequiredAcks(kgo.LeaderAck()), kgo.RecordPartitioner(kgo.ManualPartitioner())); err != nil {
-		t.Fatal(err)
-	}
+	// As controllers send.
+	c.Client = connect(t, kafka, kgo.ProducerBatchCompression(kgo.NoCompression()), kgo.DisableIdempotentWrite(), kgo.RequiredAcks(kgo.LeaderAck()))
 	ends, err := kadm.NewClient(c.Client).ListEndOffsets(t.Context(), topics...)
 	check.NoError(t, err)
 	c.AddConsumePartitions(ends.KOffsets())
-	done := make(chan struct{})
-	ctx, cancel := context.WithCancel(context.Background())
-	go func() {
-		defer close(done)
-		for ctx.Err() == nil {
-			fetches := c.PollFetches(ctx)
-			now := time.Now()
-			fetches.EachRecord(func(m *kgo.Record) { c.receive(m, now) })
-		}
-	}()
-	t.Cleanup(func() { cancel(); <-done; c.Close() })
+	consume(t, c.Client, func(fetches kgo.Fetches) {
+		now := time.Now()
+		fetches.EachRecord(func(m *kgo.Record) { c.receive(m, now) })
+	})
 	return c
 }
 

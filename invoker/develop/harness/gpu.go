@@ -1,12 +1,10 @@
 package harness
 
 import (
-	"os"
 	"path/filepath"
 	"testing"
 
 	"github.com/gpuwhisk/gpuwhisk/gpu/shimctl/shimtest"
-	"github.com/gpuwhisk/gpuwhisk/invoker/develop/check"
 )
 
 // SimulatedGPU is the environment by which an invoker finds one device with so much
@@ -27,7 +25,5 @@ func SimulatedGPU(t testing.TB, memory string) []string {
 // its device and reports how it finds it.
 func GPUFunction(t testing.TB) string {
 	t.Helper()
-	code, err := os.ReadFile("../../../shim/examples/gpufunc.py")
-	check.NoError(t, err)
-	return string(code)
+	return string(Read(t, "../../../shim/examples/gpufunc.py"))
 }

@@ -105,30 +105,14 @@ func RecordFromNow(t testing.TB, addr string, topics ...string) *Recording {
 func newRecording(t testing.TB, addr string, topics []string, start func(*Recording, string) int64) *Recording {
 	t.Helper()
 	p := &Recording{t: t, topics: topics, next: map[string]int64{}, freed: map[string]int{}, changed: make(chan struct{})}
-	var err error
-	if p.client, err = kgo.NewClient(kgo.SeedBrokers(addr), kgo.FetchMaxWait(100*time.Millisecond), kgo.MetadataMinAge(100*time.Millisecond),
-		kgo.ProducerLinger(0), kgo.RecordPartitioner(kgo.ManualPartitioner()), kgo.ProducerBatchMaxBytes(broker.MaxMessageBytes+1024)); err != nil {
-		t.Fatal(err)
-	}
+	p.client = connect(t, addr, kgo.MetadataMinAge(100*time.Millisecond), kgo.ProducerBatchMaxBytes(broker.MaxMessageBytes+1024))
 	p.admin = kadm.NewClient(p.client)
 	from := map[string]map[int32]kgo.Offset{}
 	for _, topic := range topics {
 		from[topic] = map[int32]kgo.Offset{0: kgo.NewOffset().At(start(p, topic))}
 	}
 	p.client.AddConsumePartitions(from)
-	ctx, cancel := context.WithCancel(context.Background())
-	done := make(chan struct{})
-	go func() {
-		defer close(done)
-		for ctx.Err() == nil {
-			p.add(p.client.PollFetches(ctx))
-		}
-	}()
-	t.Cleanup(func() {
-		cancel()
-		<-done
-		p.client.Close()
-	})
+	consume(t, p.client, p.add)
 	return p
 }
 

@@ -1,7 +1,6 @@
 package harness
 
 import (
-	"os"
 	"strings"
 	"testing"
 
@@ -11,13 +10,11 @@ import (
 // UnitEnvironment is what the shipped systemd unit, and the image, set.
 func UnitEnvironment(t testing.TB) (environ []string) {
 	t.Helper()
-	unit, err := os.ReadFile("../../package/files/gpuwhisk@.service")
-	for line := range strings.Lines(string(unit)) {
+	for line := range strings.Lines(string(Read(t, "../../package/files/gpuwhisk@.service"))) {
 		if value, ok := strings.CutPrefix(line, "Environment="); ok {
 			environ = append(environ, strings.TrimSpace(value))
 		}
 	}
-	check.NoError(t, err)
 	check.Greater(check.Must(t), len(environ), 0, "no Environment= in the unit")
 	return environ
 }

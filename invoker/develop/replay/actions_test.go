@@ -71,7 +71,7 @@ func newLibrary(t *testing.T, all []scenario) *library {
 func readInits(t *testing.T) map[string]map[string]any {
 	t.Helper()
 	inits := map[string]map[string]any{}
-	for line := range bytes.Lines(read(t, filepath.Join(golden, "http", "container.txt"))) {
+	for line := range bytes.Lines(harness.Read(t, filepath.Join(golden, "http", "container.txt"))) {
 		line, ok := bytes.CutPrefix(line, []byte(`{"value":`))
 		if !ok {
 			continue

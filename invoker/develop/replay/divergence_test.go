@@ -10,6 +10,7 @@ import (
 	"testing"
 
 	"github.com/gpuwhisk/gpuwhisk/invoker/develop/check"
+	"github.com/gpuwhisk/gpuwhisk/invoker/develop/harness"
 )
 
 // listed is one line of the table in docs/divergence.md: a field of a scenario
@@ -36,7 +37,7 @@ var header = []string{"scenario", "runtime", "field", "original", "ours", "why"}
 func loadList(t *testing.T) *list {
 	t.Helper()
 	l := &list{seen: map[int]bool{}}
-	lines := bufio.NewScanner(bytes.NewReader(read(t, divergences)))
+	lines := bufio.NewScanner(bytes.NewReader(harness.Read(t, divergences)))
 	in := false
 	for n := 1; lines.Scan(); n++ {
 		row, ok := cells(lines.Text())

@@ -4,7 +4,6 @@ import (
 	"bufio"
 	"bytes"
 	"encoding/json"
-	"os"
 	"path/filepath"
 	"testing"
 
@@ -72,14 +71,14 @@ func loadScenario(t *testing.T, dir string) scenario {
 		} `json:"again_with_the_last_lines"`
 	}
 	// The capture wrote a number that it could not hold as no JSON can.
-	text := bytes.ReplaceAll(read(t, filepath.Join(dir, "all.json")), []byte(": Infinity"), []byte(": 1e400"))
+	text := bytes.ReplaceAll(harness.Read(t, filepath.Join(dir, "all.json")), []byte(": Infinity"), []byte(": 1e400"))
 	decode(t, text, &story)
 	s.actions, s.next = story.Acts, story.Again.Next
 	if n := len(story.Again.Last); n > 0 {
 		s.lastLog = story.Again.Last[n-1]
 	}
 	decode(t, story.Docs, &s.docs)
-	lines := bufio.NewScanner(bytes.NewReader(read(t, filepath.Join(dir, "records.jsonl"))))
+	lines := bufio.NewScanner(bytes.NewReader(harness.Read(t, filepath.Join(dir, "records.jsonl"))))
 	lines.Buffer(nil, 4<<20)
 	for lines.Scan() {
 		var c harness.Record
@@ -87,13 +86,6 @@ func loadScenario(t *testing.T, dir string) scenario {
 		s.records = append(s.records, c)
 	}
 	return s
-}
-
-func read(t *testing.T, path string) []byte {
-	t.Helper()
-	text, err := os.ReadFile(path)
-	check.NoError(t, err)
-	return text
 }
 
 // decode keeps numbers as they are written.

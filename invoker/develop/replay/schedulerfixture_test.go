@@ -109,15 +109,20 @@ func (s *scheduled) until(what string, whyNot func() string) {
 
 // keys has what etcd has below a part of the cluster, with the leases.
 func (s *scheduled) keys(below string) (leases map[string]clientv3.LeaseID) {
-	ctx, cancel := context.WithTimeout(context.Background(), peertest.WaitLimit)
-	defer cancel()
-	res, err := s.client.Get(ctx, string(cluster)+"/"+below, clientv3.WithPrefix())
-	check.NoError(s.t, err)
 	leases = map[string]clientv3.LeaseID{}
-	for _, kv := range res.Kvs {
+	for _, kv := range s.get(string(cluster)+"/"+below, clientv3.WithPrefix()).Kvs {
 		leases[strings.TrimPrefix(string(kv.Key), string(cluster)+"/")] = clientv3.LeaseID(kv.Lease)
 	}
 	return leases
+}
+
+func (s *scheduled) get(key string, how ...clientv3.OpOption) *clientv3.GetResponse {
+	s.t.Helper()
+	ctx, cancel := context.WithTimeout(context.Background(), peertest.WaitLimit)
+	defer cancel()
+	res, err := s.client.Get(ctx, key, how...)
+	check.NoError(s.t, err)
+	return res
 }
 
 // none waits until there is no key below a part of the cluster.
@@ -133,13 +138,11 @@ func (s *scheduled) none(below string) {
 
 // health is an invoker's record, and the lease that it hangs on.
 func (s *scheduled) health(id int) (h activation.Health, lease clientv3.LeaseID) {
-	ctx, cancel := context.WithTimeout(context.Background(), peertest.WaitLimit)
-	defer cancel()
-	res, err := s.client.Get(ctx, cluster.Invoker(activation.Instance{ID: id, UniqueName: s.unique}))
-	check.NoError(s.t, err)
+	res := s.get(cluster.Invoker(activation.Instance{ID: id, UniqueName: s.unique}))
 	if len(res.Kvs) == 0 {
 		return h, 0
 	}
+	var err error
 	if h, err = activation.DecodeHealth(res.Kvs[0].Value); err != nil {
 		s.t.Error(err)
 	}

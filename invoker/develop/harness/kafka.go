@@ -1,0 +1,33 @@
+package harness
+
+import (
+	"context"
+	"testing"
+	"time"
+
+	"github.com/twmb/franz-go/pkg/kgo"
+
+	"github.com/gpuwhisk/gpuwhisk/invoker/develop/check"
+)
+
+// connect makes a client that waits for no more than what it is asked for.
+func connect(t testing.TB, kafka string, more ...kgo.Opt) *kgo.Client {
+	t.Helper()
+	c, err := kgo.NewClient(append([]kgo.Opt{kgo.SeedBrokers(kafka), kgo.FetchMaxWait(100 * time.Millisecond),
+		kgo.ProducerLinger(0), kgo.RecordPartitioner(kgo.ManualPartitioner())}, more...)...)
+	check.NoError(t, err)
+	return c
+}
+
+// consume has take get what comes, until the end of the test, which closes the client.
+func consume(t testing.TB, c *kgo.Client, take func(kgo.Fetches)) {
+	ctx, cancel := context.WithCancel(context.Background())
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		for ctx.Err() == nil {
+			take(c.PollFetches(ctx))
+		}
+	}()
+	t.Cleanup(func() { cancel(); <-done; c.Close() })
+}
