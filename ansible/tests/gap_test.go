@@ -30,22 +30,31 @@ func (w *fixture) watchAcks() *acks {
 	client, err := kgo.NewClient(kgo.SeedBrokers(w.kafka), kgo.ConsumeRegex(), kgo.ConsumeTopics("^completed.*"),
 		kgo.ConsumeResetOffset(kgo.NewOffset().AtStart()), kgo.MetadataMinAge(100*time.Millisecond), kgo.MetadataMaxAge(300*time.Millisecond))
 	check.NoError(w.t, err)
+	w.readAcks(client, func(ack activation.Ack, at time.Time) {
+		if ack.FreesSlot() {
+			a.mu.Lock()
+			a.at[ack.Instance.ID] = append(a.at[ack.Instance.ID], at)
+			a.mu.Unlock()
+		}
+	})
+	return a
+}
+
+// readAcks has take get each ack that a client reads, until the end of the test.
+func (w *fixture) readAcks(client *kgo.Client, take func(ack activation.Ack, at time.Time)) {
 	ctx, cancel := context.WithCancel(context.Background())
 	done := make(chan struct{})
 	go func() {
 		defer close(done)
 		for ctx.Err() == nil {
 			client.PollFetches(ctx).EachRecord(func(r *kgo.Record) {
-				if ack, err := activation.DecodeAck(r.Value); err == nil && ack.FreesSlot() {
-					a.mu.Lock()
-					a.at[ack.Instance.ID] = append(a.at[ack.Instance.ID], r.Timestamp)
-					a.mu.Unlock()
+				if ack, err := activation.DecodeAck(r.Value); err == nil {
+					take(ack, r.Timestamp)
 				}
 			})
 		}
 	}()
 	w.t.Cleanup(func() { cancel(); <-done; client.Close() })
-	return a
 }
 
 // after is the first answer of an invoker since a moment.

@@ -166,19 +166,23 @@ func (l *load) recorded(t *testing.T) int {
 	return len(l.answered) - len(missing)
 }
 
+// database requests a path of the database that OpenWhisk's settings have by this name.
+func (w *fixture) database(ctx context.Context, name, path string) (*http.Response, error) {
+	env := w.vars["test_env"].(map[string]string)
+	get := func(key string) string { return env["CONFIG_whisk_couchdb_"+key] }
+	at := fmt.Sprintf("%s://%s:%s/%s/%s", get("protocol"), get("host"), get("port"), get("databases_"+name), path)
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, at, nil)
+	if err != nil {
+		return nil, err
+	}
+	req.SetBasicAuth(get("username"), get("password"))
+	return http.DefaultClient.Do(req)
+}
+
 // changes waits for documents in the database of activations that came since a
 // place in its history, and gives their names and the place after them.
 func (w *fixture) changes(ctx context.Context, since string) (ids []string, now string, err error) {
-	env := w.vars["test_env"].(map[string]string)
-	get := func(key string) string { return env["CONFIG_whisk_couchdb_"+key] }
-	at := fmt.Sprintf("%s://%s:%s/%s/_changes?feed=longpoll&timeout=30000&since=%s",
-		get("protocol"), get("host"), get("port"), get("databases_WhiskActivation"), url.QueryEscape(since))
-	req, err := http.NewRequestWithContext(ctx, http.MethodGet, at, nil)
-	if err != nil {
-		return nil, "", err
-	}
-	req.SetBasicAuth(get("username"), get("password"))
-	res, err := http.DefaultClient.Do(req)
+	res, err := w.database(ctx, "WhiskActivation", "_changes?feed=longpoll&timeout=30000&since="+url.QueryEscape(since))
 	if err != nil {
 		return nil, "", err
 	}

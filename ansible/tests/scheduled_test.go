@@ -102,19 +102,7 @@ func (s *scheduling) invokers(w http.ResponseWriter, r *http.Request) {
 func (s *scheduling) consume() {
 	client, err := kgo.NewClient(kgo.SeedBrokers(s.w.kafka), kgo.ConsumeTopics("completed0"), kgo.ConsumeResetOffset(kgo.NewOffset().AtEnd()))
 	check.NoError(s.w.t, err)
-	ctx, stop := context.WithCancel(context.Background())
-	done := make(chan struct{})
-	go func() {
-		defer close(done)
-		for ctx.Err() == nil {
-			client.PollFetches(ctx).EachRecord(func(r *kgo.Record) {
-				if ack, err := activation.DecodeAck(r.Value); err == nil {
-					s.take(ack)
-				}
-			})
-		}
-	}()
-	s.w.t.Cleanup(func() { stop(); <-done; client.Close() })
+	s.w.readAcks(client, func(ack activation.Ack, _ time.Time) { s.take(ack) })
 }
 
 func (s *scheduling) take(ack activation.Ack) {
@@ -172,15 +160,7 @@ func (s *scheduling) function(ctx context.Context, action string) (fakescheduler
 	if ok {
 		return f, nil
 	}
-	env := s.w.vars["test_env"].(map[string]string)
-	get := func(key string) string { return env["CONFIG_whisk_couchdb_"+key] }
-	at := fmt.Sprintf("%s://%s:%s/%s/%s", get("protocol"), get("host"), get("port"), get("databases_WhiskEntity"), url.PathEscape("guest/"+action))
-	req, err := http.NewRequestWithContext(ctx, http.MethodGet, at, nil)
-	if err != nil {
-		return f, err
-	}
-	req.SetBasicAuth(get("username"), get("password"))
-	res, err := http.DefaultClient.Do(req)
+	res, err := s.w.database(ctx, "WhiskEntity", url.PathEscape("guest/"+action))
 	if err != nil {
 		return f, err
 	}
