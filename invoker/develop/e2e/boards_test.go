@@ -19,17 +19,17 @@ import (
 
 // boards are the queries that OpenWhisk's own Grafana boards ask of an invoker,
 // by the title of their panel.
-var boards = map[string]string{
-	"Active Container Counts":                    `gauge_containerPool_activeCount_counter`,
-	"Prewarm Container Counts":                   `gauge_containerPool_prewarmCount_counter`,
-	"Expired Prewarms":                           `sum by (kind, memory) (increase(counter_containerPool_prewarmExpired_counter_total[5m]))`,
-	"Prewarm Coldstarts":                         `sum by (kind, memory) (increase(counter_containerPool_prewarmColdstart_counter_total[5m]))`,
-	"Warm container starts":                      `sum(increase(counter_invoker_containerStart_counter_total{containerState="warmed"}[5m])) by (containerState)`,
-	"Non-warm container starts":                  `sum(increase(counter_invoker_containerStart_counter_total{containerState!="warmed"}[5m])) by (containerState)`,
-	"the same with the boards' variables at All": `counter_invoker_containerStart_counter_total{containerState=~".*", namespace=~".*", action=~".*", initiator=~".*"}`,
-	"lag":      `gauge_kafka_topic_counter{topic="invoker0"}`,
-	"batches":  `histogram_database_batchSize_counter_sum / histogram_database_batchSize_counter_count > 0`,
-	"run time": `histogram_quantile(0.95, sum by (le) (histogram_invoker_activationRun_finish_seconds_bucket))`,
+var boards = []query{
+	{"Active Container Counts", `gauge_containerPool_activeCount_counter`},
+	{"Prewarm Container Counts", `gauge_containerPool_prewarmCount_counter`},
+	{"Expired Prewarms", `sum by (kind, memory) (increase(counter_containerPool_prewarmExpired_counter_total[5m]))`},
+	{"Prewarm Coldstarts", `sum by (kind, memory) (increase(counter_containerPool_prewarmColdstart_counter_total[5m]))`},
+	{"Warm container starts", `sum(increase(counter_invoker_containerStart_counter_total{containerState="warmed"}[5m])) by (containerState)`},
+	{"Non-warm container starts", `sum(increase(counter_invoker_containerStart_counter_total{containerState!="warmed"}[5m])) by (containerState)`},
+	{"the same with the boards' variables at All", `counter_invoker_containerStart_counter_total{containerState=~".*", namespace=~".*", action=~".*", initiator=~".*"}`},
+	{"lag", `gauge_kafka_topic_counter{topic="invoker0"}`},
+	{"batches", `histogram_database_batchSize_counter_sum / histogram_database_batchSize_counter_count > 0`},
+	{"run time", `histogram_quantile(0.95, sum by (le) (histogram_invoker_activationRun_finish_seconds_bucket))`},
 }
 
 // prewarming is a manifest with a stem cell, whose figures two panels show.
@@ -48,9 +48,24 @@ func TestBoardsFindTheirData(t *testing.T) {
 	p.call("shown", nil)
 	p.call("shown", nil)
 	at := prometheus(t, program, strings.TrimPrefix(p.admin.URL, "http://"))
-	for title, query := range boards {
-		peertest.Until(t, title, func() string { return ask(at, query) })
-	}
+	findData(t, at, boards)
+}
+
+// findData waits until each of some queries has had data.
+func findData(t *testing.T, at string, asked []query) {
+	t.Helper()
+	asked = slices.Clone(asked)
+	peertest.Until(t, "panels without data", func() string {
+		var why []string
+		asked = slices.DeleteFunc(asked, func(q query) bool {
+			reason := ask(at, q.text)
+			if reason != "" {
+				why = append(why, q.panel+": "+reason)
+			}
+			return reason == ""
+		})
+		return strings.Join(why, "\n")
+	})
 }
 
 // ask returns the reason why a query has no data, empty when it has.
@@ -116,15 +131,7 @@ func TestOurBoardsFindTheirData(t *testing.T) {
 		p.gpuRun("second", block)
 	}
 	for _, at := range both {
-		asked := slices.Clone(measured)
-		peertest.Until(t, "panels without data", func() string {
-			asked = slices.DeleteFunc(asked, func(q query) bool { return ask(at, q.text) == "" })
-			var why []string
-			for _, q := range asked {
-				why = append(why, q.panel+": "+ask(at, q.text))
-			}
-			return strings.Join(why, "\n")
-		})
+		findData(t, at, measured)
 	}
 }
 
