@@ -166,10 +166,10 @@ func (s *soak) watch(ctx context.Context, then func()) <-chan []sample {
 		tick := time.NewTicker(time.Second)
 		defer tick.Stop()
 		var all []sample
+		defer func() { seen <- all }() // also where a page does not come, which ends this goroutine
 		for {
 			select {
 			case <-ctx.Done():
-				seen <- all
 				return
 			case <-tick.C:
 				all = append(all, sample{time.Now(), s.measure()})
@@ -204,6 +204,9 @@ func (s *soak) pause(long time.Duration) {
 
 // lowest gives the levels of the last of what was seen.
 func lowest(all []sample, last time.Duration) (l levels) {
+	if len(all) == 0 {
+		return l // the test has failed
+	}
 	from := all[len(all)-1].at.Add(-last)
 	all = all[slices.IndexFunc(all, func(one sample) bool { return !one.at.Before(from) }):]
 	for i := range l {
