@@ -75,9 +75,9 @@ func (p *pauser) Write(b []byte) (int, error) {
 	return p.out.Write(b)
 }
 
-// TestKept: with Keep the console can be seen after the report, and the demo then
-// ends without an error.
-func TestKept(t *testing.T) {
+// endedAt runs a demo of one function until it has printed a text.
+func endedAt(t *testing.T, text string, o Options) (out string, err error) {
+	t.Helper()
 	functions := Catalogue(Here())
 	if len(functions) == 0 {
 		peertest.Missing(t, "neither python3 nor node")
@@ -85,35 +85,30 @@ func TestKept(t *testing.T) {
 	temp := t.TempDir()
 	t.Setenv("TMPDIR", temp)
 	ctx, end := context.WithCancel(t.Context())
-	r, out := &harness.Local{}, &pauser{text: "Kept. The console is at http://127.0.0.1:", end: end}
-	err := Run(ctx, Options{
-		Standalone: standalone.Options{Runtime: "process", GPUs: 1, GPUMemory: activation.GB, Invoker: r.Start, Admin: r.Addr, Version: "test"},
-		Functions:  functions[:1], Policies: []string{"fcfs"}, Keep: true, Load: time.Second, Seed: 7, Out: out,
-	})
-	check.NoError(t, err, "%s", &out.out)
-	check.That(t, ctx.Err() != nil, "ended by its context:\n%s", &out.out)
-	check.Lacks(t, out.out.String(), "instead of", "one policy is compared with another")
+	defer end()
+	r, p := &harness.Local{}, &pauser{text: text, end: end}
+	o.Standalone = standalone.Options{Runtime: "process", GPUs: 1, GPUMemory: activation.GB, Invoker: r.Start, Admin: r.Addr, Version: "test"}
+	o.Functions, o.Seed, o.Out = functions[:1], 7, p
+	err = Run(ctx, o)
+	check.That(t, ctx.Err() != nil, "ended before %q: %v\n%s", text, err, &p.out)
 	leftBehind(t, temp)
+	return p.out.String(), err
+}
+
+// TestKept: with Keep the console can be seen after the report, and the demo then
+// ends without an error.
+func TestKept(t *testing.T) {
+	out, err := endedAt(t, "Kept. The console is at http://127.0.0.1:", Options{Policies: []string{"fcfs"}, Keep: true, Load: time.Second})
+	check.NoError(t, err, "%s", out)
+	check.Lacks(t, out, "instead of", "one policy is compared with another")
 }
 
 // A demo that is ended half way returns ErrInterrupted alone and leaves nothing
 // behind.
 func TestInterrupted(t *testing.T) {
-	functions := Catalogue(Here())
-	if len(functions) == 0 {
-		peertest.Missing(t, "neither python3 nor node")
-	}
-	temp := t.TempDir()
-	t.Setenv("TMPDIR", temp)
-	ctx, end := context.WithCancel(t.Context())
-	r, out := &harness.Local{}, &pauser{text: "ready in", end: end}
-	err := Run(ctx, Options{
-		Standalone: standalone.Options{Runtime: "process", GPUs: 1, GPUMemory: activation.GB, Invoker: r.Start, Version: "test"},
-		Functions:  functions[:1], Policies: []string{"fcfs", "mqfq"}, Load: time.Hour, Seed: 7, Out: out,
-	})
+	_, err := endedAt(t, "ready in", Options{Policies: []string{"fcfs", "mqfq"}, Load: time.Hour})
 	check.ErrorIs(check.Must(t), err, ErrInterrupted)
 	check.Equal(t, err.Error(), ErrInterrupted.Error())
-	leftBehind(t, temp)
 }
 
 func TestTheWholeDemoInShort(t *testing.T) {

@@ -4,7 +4,6 @@ import (
 	"context"
 	"log/slog"
 	"testing"
-	"time"
 
 	"github.com/gpuwhisk/gpuwhisk/activation/kafka"
 	"github.com/gpuwhisk/gpuwhisk/invoker/develop/check"
@@ -34,9 +33,6 @@ func (past) Start(context.Context, string) string { return "" }
 // made for them is gone at the end.
 func TestPastControllers(t *testing.T) {
 	info := openWhisk(t)
-	create(t, info, "cpu", "def main(p):\n    return {'n': p['n']}\n", false)
-	create(t, info, "gpu", "def main(p):\n    return {'n': p['n']}\n", true)
-	create(t, info, "bad", "def main(p):\n    return {'error': 'no'}\n", false)
 	cluster, err := kafka.New(kafka.Options{Brokers: []string{info.Kafka}, ClientID: "test", Log: slog.New(slog.DiscardHandler)})
 	check.NoError(t, err)
 	_, err = handover.Invoker{Cluster: cluster, ID: 7}.Load(t.Context(), nil)
@@ -46,15 +42,8 @@ func TestPastControllers(t *testing.T) {
 	check.ErrorContains(t, err, "JSON object", "parameters of another kind")
 	l, err := i.Load(t.Context(), []byte(`{"n":1}`))
 	check.NoError(t, err)
-	const calls = 12 // four of each
 	actions := []string{"guest/cpu", "/guest/gpu", "guest/bad"}
-	r := load.Run(t.Context(), load.Options{Actions: actions, Duration: time.Minute, InFlight: 4, Wait: time.Minute, Arrivals: func(yield func(load.Arrival) bool) {
-		for i := range calls {
-			if !yield(load.Arrival{At: time.Duration(i) * 5 * time.Millisecond, Action: i % 3}) {
-				return
-			}
-		}
-	}}, past{l})
+	r := load.Run(t.Context(), roundRobin(actions), past{l})
 	if err := l.Close(context.WithoutCancel(t.Context())); err != nil {
 		t.Error(err)
 	}

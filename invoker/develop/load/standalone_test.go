@@ -15,13 +15,30 @@ import (
 	"github.com/gpuwhisk/gpuwhisk/invoker/develop/standalone"
 )
 
-// openWhisk is a whole one on this machine with a simulated GPU; it gives its
-// addresses.
+// openWhisk is a whole one on this machine with a simulated GPU and three actions, of
+// which bad fails; it gives its addresses.
 func openWhisk(t *testing.T) standalone.Info {
 	t.Helper()
 	peertest.Tool(t, "python3")
 	s, _ := harness.Standalone(t, standalone.Options{GPUs: 1})
-	return s.Info()
+	info := s.Info()
+	create(t, info, "cpu", "def main(p):\n    return {'n': p['n']}\n", false)
+	create(t, info, "gpu", "def main(p):\n    return {'n': p['n']}\n", true)
+	create(t, info, "bad", "def main(p):\n    return {'error': 'no'}\n", false)
+	return info
+}
+
+const calls = 12 // four of each action
+
+// roundRobin calls three actions.
+func roundRobin(actions []string) load.Options {
+	return load.Options{Actions: actions, Duration: time.Minute, InFlight: 4, Wait: time.Minute, Arrivals: func(yield func(load.Arrival) bool) {
+		for i := range calls {
+			if !yield(load.Arrival{At: time.Duration(i) * 5 * time.Millisecond, Action: i % 3}) {
+				return
+			}
+		}
+	}}
 }
 
 func create(t *testing.T, info standalone.Info, name, code string, gpu bool) {
@@ -53,24 +70,13 @@ func starts(gpu bool) []string {
 // how it started, and what fails is counted by its kind.
 func TestAgainstStandalone(t *testing.T) {
 	info := openWhisk(t)
-	create(t, info, "cpu", "def main(p):\n    return {'n': p['n']}\n", false)
-	create(t, info, "gpu", "def main(p):\n    return {'n': p['n']}\n", true)
-	create(t, info, "bad", "def main(p):\n    return {'error': 'no'}\n", false)
 	c, err := load.NewClient(load.Access{APIHost: info.APIHost, Auth: info.Guest().AuthKey(), InFlight: 4, Parameters: []byte(`{"n":1}`)})
 	check.NoError(t, err)
 	t.Cleanup(c.Close)
 	check.ErrorContains(t, c.Check(t.Context(), []string{"cpu", "none"}), "action none: The requested resource does not exist.")
 	actions := []string{"/_/cpu", "gpu", "bad"}
 	check.NoError(t, c.Check(t.Context(), actions))
-	const calls = 12 // four of each
-	o := load.Options{Actions: actions, Duration: time.Minute, InFlight: 4, Wait: time.Minute, Arrivals: func(yield func(load.Arrival) bool) {
-		for i := range calls {
-			if !yield(load.Arrival{At: time.Duration(i) * 5 * time.Millisecond, Action: i % 3}) {
-				return
-			}
-		}
-	}}
-	r := load.Run(t.Context(), o, c)
+	r := load.Run(t.Context(), roundRobin(actions), c)
 	load.Starts(t.Context(), r, c, time.Minute, nil)
 	s := load.Summarise(r, actions)
 	text, _ := json.Marshal(s)

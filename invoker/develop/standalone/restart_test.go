@@ -85,19 +85,14 @@ func TestKilledAndStartedAgain(t *testing.T) {
 
 func TestStoppedAndStartedAgain(t *testing.T) {
 	data := t.TempDir()
-	f := &fakeInvoker{t: t, run: echo}
-	ctx := t.Context()
-	s, err := Start(ctx, Options{Data: data, Runtime: "process", Invoker: f.start})
-	check.NoError(t, err)
-	check.NoError(t, s.WaitReady(ctx))
+	s := begin(t, &fakeInvoker{run: echo}, func(o *Options) { o.Data = data })
 	d := at(t, s)
 	d.put("actions/a", `{"exec":{"kind":"nodejs:20","code":"x"}}`)
 	got := d.do("POST", actions+"a?blocking=true", `{}`)
 	id := got.header.Get("x-openwhisk-activation-id")
 	stop(t, s)
-	if _, err := os.Stat(filepath.Join(data, "store.db")); err != nil {
-		t.Fatal(err)
-	}
+	_, err := os.Stat(filepath.Join(data, "store.db"))
+	check.NoError(t, err)
 
 	s = begin(t, &fakeInvoker{run: echo}, func(o *Options) { o.Data = data })
 	at(t, s).contains("GET", "/api/v1/namespaces/_/activations/"+id, "", 200, id)
@@ -116,10 +111,8 @@ func TestStopWaitsForWhatRuns(t *testing.T) {
 		close(started)
 		<-release
 		return activation.Response{Result: json.RawMessage(`{"done":true}`)}
-	}, t: t}
-	s, err := Start(t.Context(), Options{Data: t.TempDir(), Runtime: "process", Invoker: f.start})
-	check.NoError(t, err)
-	check.NoError(t, s.WaitReady(t.Context()))
+	}}
+	s := begin(t, f, nil)
 	d := at(t, s)
 	d.put("actions/a", `{"exec":{"kind":"nodejs:20","code":"x"}}`)
 	result := make(chan answer, 1)
@@ -135,7 +128,5 @@ func TestStopWaitsForWhatRuns(t *testing.T) {
 	got := <-result
 	check.Equal(t, got.status, 200, "the call under way")
 	check.Equal(t, got.body, `{"done":true}`, "the call under way")
-	if err := <-stopped; err != nil {
-		t.Error(err)
-	}
+	check.NoError(t, <-stopped)
 }
