@@ -213,6 +213,21 @@ func TestSharedPackages(t *testing.T) {
 	other.contains("PUT", "/api/v1/namespaces/guest/actions/shared/act?overwrite=true", `{}`, 403, "")
 }
 
+func TestPackageListsItsActionsAndFeeds(t *testing.T) {
+	d := at(t, begin(t, &fakeInvoker{}, nil))
+	d.put("packages/p", `{"parameters":[{"key":"k","value":1}]}`)
+	d.contains("GET", "/api/v1/namespaces/_/packages/p", "", 200, `{"actions":[],"annotations":[],"binding":{},"feeds":[],"name":"p"`)
+	d.put("actions/p/act", `{"exec":{"kind":"nodejs:20","code":"x"}}`)
+	d.put("actions/p/feed", `{"exec":{"kind":"nodejs:20","code":"x"},"annotations":[{"key":"feed","value":true}]}`)
+	own := `{"key":"provide-api-key","value":false},{"key":"exec","value":"nodejs:20"}]`
+	got := d.do("GET", "/api/v1/namespaces/_/packages/p", "")
+	before, updated, _ := strings.Cut(got.body, `"updated":`)
+	_, version, _ := strings.Cut(updated, ",")
+	check.Equal(t, before+version, `{"actions":[{"annotations":[`+own+`,"name":"act","version":"0.0.1"}],"annotations":[],"binding":{},`+
+		`"feeds":[{"annotations":[{"key":"feed","value":true},`+own+`,"name":"feed","version":"0.0.1"}],`+
+		`"name":"p","namespace":"guest","parameters":[{"key":"k","value":1}],"publish":false,"version":"0.0.1"}`)
+}
+
 func TestLists(t *testing.T) {
 	s := begin(t, &fakeInvoker{run: echo}, nil)
 	d := at(t, s)

@@ -40,10 +40,12 @@ type Entity struct {
 	ID          string          `json:"_id,omitempty"`    // the full name
 	Rev         string          `json:"_rev,omitempty"`   // empty when it is new
 	Action      *Ref            `json:"action,omitempty"` // of a rule
+	Actions     []member        `json:"actions,omitzero"` // of a package, in answers
 	Annotations Parameters      `json:"annotations"`
 	Binding     *Binding        `json:"binding,omitempty"` // of a package
 	Kind        Kind            `json:"entityType,omitempty"`
 	Exec        *Exec           `json:"exec,omitempty"` // of an action
+	Feeds       []member        `json:"feeds,omitzero"` // of a package, in answers
 	Limits      *Limits         `json:"limits,omitempty"`
 	Name        string          `json:"name"`
 	Namespace   string          `json:"namespace"`           // namespace, or namespace/package
@@ -55,6 +57,13 @@ type Entity struct {
 	Updated     int64           `json:"updated"`           // epoch milliseconds
 	Version     string          `json:"version"`
 	Attachments json.RawMessage `json:"_attachments,omitempty"` // stubs, by which the database keeps the contents
+}
+
+// member is an action of a package as its answer lists it.
+type member struct {
+	Annotations Parameters `json:"annotations"`
+	Name        string     `json:"name"`
+	Version     string     `json:"version"`
 }
 
 // Link is a rule as its trigger holds it.
@@ -173,30 +182,20 @@ func (e Entity) AnswerBare() []byte {
 
 // AnswerPackage writes a package with its actions, by their summaries from the
 // database's view. An action annotated as a feed is listed among the feeds.
-func (e *Entity) AnswerPackage(summaries []json.RawMessage) ([]byte, error) {
-	type member struct {
-		Annotations Parameters `json:"annotations"`
-		Name        string     `json:"name"`
-		Version     string     `json:"version"`
-	}
-	actions, feeds := []member{}, []member{}
+func (e Entity) AnswerPackage(summaries []json.RawMessage) ([]byte, error) {
+	e.Actions, e.Feeds = []member{}, []member{}
 	for _, summary := range summaries {
 		var m member
 		if err := json.Unmarshal(summary, &m); err != nil {
 			return nil, fmt.Errorf("decode action summary: %w", err)
 		}
 		if m.Annotations.Truthy("feed") {
-			feeds = append(feeds, m)
+			e.Feeds = append(e.Feeds, m)
 		} else {
-			actions = append(actions, m)
+			e.Actions = append(e.Actions, m)
 		}
 	}
-	var fields map[string]json.RawMessage
-	if err := json.Unmarshal(e.Answer(), &fields); err != nil {
-		return nil, err
-	}
-	fields["actions"], fields["feeds"] = mustMarshal(actions), mustMarshal(feeds)
-	return Marshal(fields)
+	return e.Answer(), nil
 }
 
 // Ref is the entity's name.
