@@ -129,6 +129,13 @@ func summarise(functions []Function, r round) column {
 	return c
 }
 
+func columns(functions []Function, rounds []round) (all []column) {
+	for _, r := range rounds {
+		all = append(all, summarise(functions, r))
+	}
+	return all
+}
+
 // fairness is Jain's index of the functions' slowdowns, whether each waits
 // in proportion to its own work: 1 when all are alike, 1/n when one waits for
 // all, 0 without values. Functions that were not called do not count.
@@ -147,10 +154,7 @@ func fairness(functions []figures) float64 {
 
 // report shows everything side by side, and the main figures last.
 func (p printer) report(functions []Function, rounds []round) error {
-	var all []column
-	for _, r := range rounds {
-		all = append(all, summarise(functions, r))
-	}
+	all := columns(functions, rounds)
 	p.latencies(functions, all)
 	p.starts(functions, all)
 	if err := p.record(rounds[len(rounds)-1].records); err != nil {

@@ -27,13 +27,6 @@ func compared() ([]Function, []round) {
 	}
 }
 
-func columns(functions []Function, rounds []round) (all []column) {
-	for _, r := range rounds {
-		all = append(all, summarise(functions, r))
-	}
-	return all
-}
-
 func TestSummaryCountsFromCalls(t *testing.T) {
 	functions, rounds := compared()
 	c := summarise(functions, rounds[0])
