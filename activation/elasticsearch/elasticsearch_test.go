@@ -81,9 +81,7 @@ func TestDocumentIsTheOriginals(t *testing.T) {
 		`"name":"hello","namespace":"guest","path":"guest/tools/hello","publish":false,` +
 		`"response":{"result":"{\"n\":1.0,\"big\":12345678901234567890,\"text\":\"a\\u2028<b>\"}","statusCode":0},` +
 		`"start":1718000000250,"subject":"guest","updated":1718000000300,"version":"0.0.1"}`
-	if string(got) != want {
-		t.Errorf("got  %s\nwant %s", got, want)
-	}
+	check.Equal(t, string(got), want)
 }
 
 func TestDocumentDetails(t *testing.T) {
@@ -208,9 +206,7 @@ func TestOneBadRecord(t *testing.T) {
 	put(t, s, doc(0, `{}`))
 	bad := record(1, `{}`)
 	bad.Annotations[2].Value = []byte(`"limits are an object elsewhere"`)
-	if n := put(t, s, doc(2, `{}`), records.Document{ID: bad.DocumentID(), Body: bad.Document(1)}, doc(3, `{}`)); n != 2 {
-		t.Errorf("%d stored, want 2", n)
-	}
+	check.Equal(t, put(t, s, doc(2, `{}`), records.Document{ID: bad.DocumentID(), Body: bad.Document(1)}, doc(3, `{}`)), 2)
 	letters, _ := filepath.Glob(filepath.Join(dir, "*.json"))
 	check.Equal(check.Must(t), len(letters), 1, "%v: %+v", letters, s.Health())
 	text, _ := os.ReadFile(letters[0])
@@ -312,14 +308,12 @@ func TestProbeReportsWhatIsWrong(t *testing.T) {
 	own.Certificate = filepath.Join(t.TempDir(), "ca.pem")
 	trusted := pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: secure.Certificate().Raw})
 	check.NoError(t, os.WriteFile(own.Certificate, trusted, 0o600))
-	if s := open(t, own); put(t, s, doc(7, `{}`)) != 1 {
-		t.Errorf("an authority of the operator's own: %+v", s.Health())
-	}
+	s := open(t, own)
+	check.Equal(t, put(t, s, doc(7, `{}`)), 1, "an authority of the operator's own: %+v", s.Health())
 	one := w.config()
 	one.Hosts = append([]string{"127.0.0.1:1"}, one.Hosts...)
-	if s := open(t, one); put(t, s, doc(0, `{}`)) != 1 {
-		t.Errorf("one of two hosts is away: %+v", s.Health())
-	}
+	s = open(t, one)
+	check.Equal(t, put(t, s, doc(0, `{}`)), 1, "one of two hosts is away: %+v", s.Health())
 }
 
 // probe probes again while the machine is too slow for an answer.

@@ -187,9 +187,7 @@ func TestDiskThatWasAwayResurrectsNothing(t *testing.T) {
 	j.Delivered(id(2), 0, 2)
 	begin(j, id(2))
 	compactNow(j)
-	if p := again(t, j).Past(id(0)); p != (Past{}) {
-		t.Errorf("what was completed and covered: %+v", p)
-	}
+	check.Equal(t, again(t, j).Past(id(0)), Past{}, "what was completed and covered")
 }
 
 // TestFileThatCannotBeDeletedIsKeptInOrder: no younger file goes before it.
@@ -209,15 +207,11 @@ func TestFileThatCannotBeDeletedIsKeptInOrder(t *testing.T) {
 	j.Covered(0, func(int64) bool { return true })
 	before := j.log.Segments()
 	compactNow(j)
-	if got := j.log.Segments(); got != before {
-		t.Errorf("%d files of %d", got, before)
-	}
+	check.Equal(t, j.log.Segments(), before)
 	check.NoError(t, os.RemoveAll(oldest[0]))
 	check.NoError(t, os.WriteFile(oldest[0], nil, 0o600))
 	compactNow(j)
-	if got := j.log.Segments(); got != 1 {
-		t.Errorf("%d files when it can be deleted", got)
-	}
+	check.Equal(t, j.log.Segments(), 1)
 }
 
 // TestDiskThatIsAwayDamagesNoMessage: a message that cannot be read for a while is

@@ -154,9 +154,7 @@ func TestStopDuringARevocationCommits(t *testing.T) {
 	if err := <-ended; err != nil {
 		t.Error(err)
 	}
-	if got := b.committed(s.cfg.Group, topic); got != 2 {
-		t.Errorf("committed %d, want 2", got)
-	}
+	check.Equal(t, b.committed(s.cfg.Group, topic), 2)
 }
 
 // A member that could not commit that it released a partition gives up what is open of

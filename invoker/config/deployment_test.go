@@ -30,12 +30,8 @@ func TestAnsibleEnvironment(t *testing.T) {
 	check.Equal(t, *c.Identity.ID, 3)
 	check.Equal(t, c.Identity.UniqueName, "3")
 	wantSettings(t, c, map[string]string{"whisk.invoker.resource.tags": "", "whisk.invoker.dedicated.namespaces": "a,b"})
-	if got := c.Runtimes.API.URL(); got != "http://172.17.0.1:10001" {
-		t.Errorf("API at %s", got)
-	}
-	if c.MaxPeek() != 16 {
-		t.Errorf("max peek %d, want 16", c.MaxPeek())
-	}
+	check.Equal(t, c.Runtimes.API.URL(), "http://172.17.0.1:10001")
+	check.Equal(t, c.MaxPeek(), 16)
 	check.Equal(t, c.Kafka.TopicConfig["retention.ms"], "1000")
 	check.Equal(t, c.Kafka.TopicConfig["segment.bytes"], "536870912")
 	check.That(t, c.Admin.TLS.ClientAuth)
@@ -71,9 +67,7 @@ func TestKubeEnvironment(t *testing.T) {
 
 func TestServiceProviders(t *testing.T) {
 	c := loaded(t, "CONFIG_whisk_spi_LogStoreProvider=org.apache.openwhisk.core.containerpool.logging.DockerToActivationFileLogStoreProvider")
-	if want := (LogFiles{Enabled: true, Dir: "/logs", Size: 100 * MiB}); c.Logs.Files != want {
-		t.Errorf("the file log store writes %+v, want %+v", c.Logs.Files, want)
-	}
+	check.Equal(t, c.Logs.Files, LogFiles{Enabled: true, Dir: "/logs", Size: 100 * MiB})
 	if c.Logs.OutOfBand {
 		t.Error("the file log store leaves logs to the engine")
 	}
@@ -148,9 +142,7 @@ func TestS3AsTheOriginalHasIt(t *testing.T) {
 		c := loaded(t, given...)
 		want := S3{Enabled: true, Bucket: "code", Prefix: "dev", Endpoint: "http://minio:9000", PathStyle: true,
 			Credentials: "static", AccessKey: "AKIDEXAMPLE", SecretKey: "of a test", Region: "eu-west-1"}
-		if c.S3 != want {
-			t.Errorf("%s: %+v, want %+v", library, c.S3, want)
-		}
+		check.Equal(t, c.S3, want, "%s", library)
 		var names strings.Builder
 		check.NoError(t, c.PrintJSON(&names))
 		check.Lacks(t, names.String(), "of a test")
@@ -185,9 +177,7 @@ func TestMode(t *testing.T) {
 		{[]string{provider + "InvokerReactive"}, false, "as whisk.spi.InvokerProvider"},
 	} {
 		got := loaded(t, c.environ...)
-		if got.Scheduler.Enabled != c.scheduled {
-			t.Errorf("%q: scheduler mode %t", c.environ, got.Scheduler.Enabled)
-		}
+		check.Equal(t, got.Scheduler.Enabled, c.scheduled, "%q", c.environ)
 		if printed, want := got.mode(), (Setting{Name: "mode", Value: map[bool]string{false: "classic", true: "scheduler"}[c.scheduled], Source: c.source}); printed != want {
 			t.Errorf("%q: printed as %+v, want %+v", c.environ, printed, want)
 		}
@@ -217,9 +207,7 @@ func TestSchedulerModeAsTheRoleSetsIt(t *testing.T) {
 	if !slices.Equal(c.Identity.Tags, []string{"v1", "gpu"}) {
 		t.Errorf("tags %q", c.Identity.Tags)
 	}
-	if len(c.Identity.DedicatedNamespaces) != 0 {
-		t.Errorf("namespaces %q", c.Identity.DedicatedNamespaces)
-	}
+	check.Equal(t, len(c.Identity.DedicatedNamespaces), 0)
 	for _, s := range c.Ignored() {
 		if strings.HasPrefix(s.Name, "whisk.etcd.") && s.Name != "whisk.etcd.pool.threads" {
 			t.Errorf("%s has no effect", s.Name)

@@ -110,7 +110,5 @@ func TestSocketDirs(t *testing.T) {
 		check.EqualSlices(t, c.SocketDirs(prefix, "/tmp"), got[1:], "processes")
 		short[last] = true
 	}
-	if len(short) != 2 {
-		t.Errorf("two prefixes share a directory: %v", short)
-	}
+	check.Equal(t, len(short), 2, "%v", short)
 }

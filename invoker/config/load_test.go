@@ -94,9 +94,7 @@ func TestDefaults(t *testing.T) {
 	if want, _ := sched.Defaults("sticky-plus"); c.GPU.Sched != want {
 		t.Errorf("scheduling is %+v, want the policy's %+v", c.GPU.Sched, want)
 	}
-	if c.GPU.Tokens != gpu.DefaultTokens() {
-		t.Errorf("tokens are %+v, want %+v", c.GPU.Tokens, gpu.DefaultTokens())
-	}
+	check.Equal(t, c.GPU.Tokens, gpu.DefaultTokens())
 }
 
 // Each source beats those before it.
@@ -114,9 +112,7 @@ func TestPrecedence(t *testing.T) {
 		env = append(env, step.add)
 		c, err := Load(Input{Environ: env, Args: []string{"--id", "0"}})
 		check.NoError(t, err)
-		if got := show(c, name); got != step.want {
-			t.Errorf("after %q: %s, want %s", step.add, got, step.want)
-		}
+		check.Equal(t, show(c, name), step.want, "after %q", step.add)
 	}
 }
 
@@ -157,18 +153,14 @@ func TestVariables(t *testing.T) {
 		"CONFIG_":           "",
 		"CONFIG_whisk_x-y_": "whisk.x-y",
 	} {
-		if got := property(variable); got != want {
-			t.Errorf("%s means %s, want %s", variable, got, want)
-		}
+		check.Equal(t, property(variable), want, "%s", variable)
 	}
 }
 
 func TestEmptyVariablesAndReferences(t *testing.T) {
 	c := loaded(t, "CONFIG_whisk_containerPool_userMemory=", "CONFIG_whisk_memory_max=$LIMIT", "LIMIT=1g",
 		"CONFIG_whisk_invoker_password=$NOT_SET", "CONFIG_whisk_invoker_username=$", "METRICS_KAMON=", "METRICS_LOG=false")
-	if c.Pool.UserMemory != GiB {
-		t.Errorf("user memory is %v, want the default", c.Pool.UserMemory)
-	}
+	check.Equal(t, c.Pool.UserMemory, GiB)
 	check.Equal(t, c.Limits.MemoryMax, GiB, "that of LIMIT")
 	check.Equal(t, c.Limits.Namespace.MemoryMax, GiB, "that of LIMIT")
 	check.Equal(t, c.Admin.Password, "$NOT_SET", "the text itself")
@@ -287,9 +279,7 @@ func TestPrintMasksSecrets(t *testing.T) {
 			t.Errorf("%s is not shown:\n%s", want, got)
 		}
 	}
-	if string(c.Actions.AES256) != strings.Repeat("k", 32) {
-		t.Errorf("key is %q", c.Actions.AES256)
-	}
+	check.Equal(t, string(c.Actions.AES256), strings.Repeat("k", 32))
 }
 
 func TestGPUKeys(t *testing.T) {
@@ -319,9 +309,7 @@ func TestNamesOfOneKey(t *testing.T) {
 
 func TestMaxPeek(t *testing.T) {
 	c := loaded(t, "CONFIG_whisk_containerPool_userMemory=2000m", "CONFIG_whisk_concurrencyLimit_max=500")
-	if got := c.MaxPeek(); got != 15*500/2 {
-		t.Errorf("got %d", got)
-	}
+	check.Equal(t, c.MaxPeek(), 15*500/2)
 }
 
 func TestOwnMemory(t *testing.T) {
@@ -332,12 +320,8 @@ func TestOwnMemory(t *testing.T) {
 	check.AtLeast(t, small, 256<<20)
 	check.AtMost(t, small, 1<<30)
 	// 2,048 activations more, of 3 MiB each.
-	if more := own("CONFIG_whisk_containerPool_userMemory=258g") - small; more != 2048*3<<20 {
-		t.Errorf("256 GiB more of user memory add %d bytes", more)
-	}
-	if more := own("CONFIG_whisk_containerPool_userMemory=2048m", "CONFIG_whisk_gpu_cache_size=1064m") - small; more != 1000<<20 {
-		t.Errorf("a larger cache adds %d bytes", more)
-	}
+	check.Equal(t, own("CONFIG_whisk_containerPool_userMemory=258g")-small, 2048*3<<20)
+	check.Equal(t, own("CONFIG_whisk_containerPool_userMemory=2048m", "CONFIG_whisk_gpu_cache_size=1064m")-small, 1000<<20)
 }
 
 func TestAPIHostURL(t *testing.T) {
@@ -347,9 +331,7 @@ func TestAPIHostURL(t *testing.T) {
 		"https://host:80":   {"https", "host", 80},
 		"http://[::1]:8080": {"http", "::1", 8080},
 	} {
-		if got := a.URL(); got != want {
-			t.Errorf("%+v is %s, want %s", a, got, want)
-		}
+		check.Equal(t, a.URL(), want, "%+v", a)
 	}
 }
 
@@ -385,8 +367,6 @@ func TestPrintJSON(t *testing.T) {
 		"whisk.unknown.thing": "|CONFIG_whisk_unknown_thing|not a setting of this invoker",
 		"--id":                "0|command line|",
 	} {
-		if found[key] != want {
-			t.Errorf("%s is %q, want %q", key, found[key], want)
-		}
+		check.Equal(t, found[key], want, "%s", key)
 	}
 }

@@ -47,9 +47,7 @@ func TestTarget(t *testing.T) {
 		"http://c:4318/whole by http/protobuf":           {"OTEL_EXPORTER_OTLP_ENDPOINT=http://d", "OTEL_EXPORTER_OTLP_TRACES_ENDPOINT=http://c:4318/whole"},
 	} {
 		endpoint, protocol := loaded(t, env...).Traces.Target()
-		if got := endpoint + " by " + protocol; got != want {
-			t.Errorf("%q: %s, want %s", env, got, want)
-		}
+		check.Equal(t, endpoint+" by "+protocol, want, "%q", env)
 	}
 }
 

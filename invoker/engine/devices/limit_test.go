@@ -242,9 +242,7 @@ func TestLimitNearTheLargestNumber(t *testing.T) {
 	if _, err := b.Prepare("a", realDevice(), container.DeviceRequest{Shim: "managed", Limit: math.MaxInt64}); err != nil {
 		t.Fatal(err)
 	}
-	if over := b.container("a").overByNVML(map[int]observed{7: {500 * mib, 1}}, mib); over != "" {
-		t.Errorf("500 MiB: %s", over)
-	}
+	check.Equal(t, b.container("a").overByNVML(map[int]observed{7: {500 * mib, 1}}, mib), "", "500 MiB")
 }
 
 // TestLibrariesOfOneThatExited: what the libraries of a process had on the device ends

@@ -92,9 +92,7 @@ func TestHandler(t *testing.T) {
 		check.That(t, w.Header().Get("X-Request-ID") != "", "%s %s", c.method, c.path)
 	}
 	statusErr = errors.New("dispatcher has ended")
-	if w := ask(t, h, "GET", "/status", "invoker.user"); w.Code != 503 {
-		t.Errorf("status with an error: %d", w.Code)
-	}
+	check.Equal(t, ask(t, h, "GET", "/status", "invoker.user").Code, 503, "status with an error")
 }
 
 // TestForeignPagesChangeNothing: what a browser sends for a page of another origin is
@@ -127,9 +125,7 @@ func TestForeignPagesChangeNothing(t *testing.T) {
 
 func TestTransactionIDs(t *testing.T) {
 	h := New(Options{Header: "X-Request-ID", Pings: &pings{}})
-	if got := ask(t, h, "GET", "/ping", "", "mine").Header().Get("X-Request-ID"); got != "mine" {
-		t.Errorf("id %q, want the caller's", got)
-	}
+	check.Equal(t, ask(t, h, "GET", "/ping", "", "mine").Header().Get("X-Request-ID"), "mine")
 	if got := ask(t, h, "GET", "/ping", "", "sid_fake").Header().Get("X-Request-ID"); strings.HasPrefix(got, "sid_") {
 		t.Errorf("id %q of the system was taken from a caller", got)
 	}

@@ -5,6 +5,8 @@ import (
 	"errors"
 	"strings"
 	"testing"
+
+	"github.com/gpuwhisk/gpuwhisk/invoker/develop/check"
 )
 
 func TestPool(t *testing.T) {
@@ -27,14 +29,10 @@ func TestPool(t *testing.T) {
 	} {
 		failed = c.err
 		w := ask(t, h, "GET", c.path, c.user)
-		if w.Code != c.status {
-			t.Errorf("%s: status %d, want %d", c.path, w.Code, c.status)
-		}
+		check.Equal(t, w.Code, c.status, "%s", c.path)
 		if !strings.Contains(w.Body.String(), c.want) {
 			t.Errorf("%s: %q, want %q", c.path, w.Body, c.want)
 		}
 	}
-	if w := ask(t, New(Options{Username: "invoker.user", Password: "invoker.pass", Pings: &pings{}}), "GET", "/pool", "invoker.user"); w.Code != 404 {
-		t.Errorf("classic mode has /pool: %d", w.Code)
-	}
+	check.Equal(t, ask(t, New(Options{Username: "invoker.user", Password: "invoker.pass", Pings: &pings{}}), "GET", "/pool", "invoker.user").Code, 404, "in classic mode")
 }

@@ -56,9 +56,7 @@ func TestConsoleServes(t *testing.T) {
 	}
 	if w := httptest.NewRecorder(); true {
 		h.ServeHTTP(w, httptest.NewRequest("POST", "/snapshot", nil))
-		if w.Code != http.StatusMethodNotAllowed {
-			t.Errorf("POST: %d", w.Code)
-		}
+		check.Equal(t, w.Code, http.StatusMethodNotAllowed, "POST")
 	}
 	fails = true
 	h.(http.HandlerFunc)(httptest.NewRecorder(), httptest.NewRequest("GET", "/", nil))

@@ -43,9 +43,7 @@ func TestThousandInABrowser(t *testing.T) {
 	do(ctx, t, chromedp.Evaluate(`window.updates = 0; window.long = []`, nil), until(`window.updates >= 10`),
 		chromedp.Evaluate(`window.updates`, &updates), chromedp.Evaluate(`window.long`, &long), chromedp.Text("#functions-count", &count))
 	after := spent(ctx, t)
-	if count != "1000" {
-		t.Errorf("the page counts %q functions", count)
-	}
+	check.Equal(t, count, "1000", "functions on the page")
 	t.Logf("%d updates; tasks of more than 50 ms of the clock: %v ms", updates, long)
 	for _, name := range []string{"TaskDuration", "ScriptDuration", "LayoutDuration", "RecalcStyleDuration"} {
 		t.Logf("%s: %.1f ms of CPU in each update", name, 1000*(after[name]-before[name])/float64(updates))

@@ -57,9 +57,7 @@ func TestExitCodes(t *testing.T) {
 		for _, s := range tt.found {
 			r = append(r, Result{Finding: Finding{Status: s}})
 		}
-		if r.ExitCode() != tt.want {
-			t.Errorf("%v gives %d, want %d", tt.found, r.ExitCode(), tt.want)
-		}
+		check.Equal(t, r.ExitCode(), tt.want, "%v", tt.found)
 	}
 }
 
@@ -146,9 +144,7 @@ Kafka
 
 Something will fail: 1 ok, 1 to look at, 1 that fail.
 `
-	if out.String() != want {
-		t.Errorf("got\n%s\nwant\n%s", out.String(), want)
-	}
+	check.Equal(t, out.String(), want)
 	out.Reset()
 	check.NoError(t, report().Print(&out, true, 0))
 	check.Contains(t, out.String(), "\x1b[31mfail\x1b[0m", "in colour")
@@ -184,9 +180,7 @@ func TestOneLine(t *testing.T) {
 	if got := oneLine(strings.Repeat("ä", 5000)); len([]rune(got)) > 700 {
 		t.Errorf("%d characters", len([]rune(got)))
 	}
-	if got := oneLine(" a\t\nb\x00c "); got != "a b c" {
-		t.Errorf("got %q", got)
-	}
+	check.Equal(t, oneLine(" a\t\nb\x00c "), "a b c")
 }
 
 // TestFallsBackToSMI: a build without NVML asks nvidia-smi.

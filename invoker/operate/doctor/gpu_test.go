@@ -222,8 +222,6 @@ func TestVersions(t *testing.T) {
 
 func TestAmounts(t *testing.T) {
 	for n, want := range map[int64]string{0: "0 B", 1536: "1.5 KiB", 1 << 20: "1 MiB", 139 << 30: "139 GiB"} {
-		if got := amount(n); got != want {
-			t.Errorf("%d is %q, want %q", n, got, want)
-		}
+		check.Equal(t, amount(n), want, "%d", n)
 	}
 }

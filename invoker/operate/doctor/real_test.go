@@ -63,9 +63,7 @@ func TestPing(t *testing.T) {
 		s := httptest.NewServer(pinged(t, tt.status, tt.body))
 		a := config.Admin{Protocol: "http", Port: peertest.PortOf(t, s.Listener.Addr().String())}
 		status, text, err := Ping(t.Context(), a)
-		if isInvoker(status, text, err) != tt.ok {
-			t.Errorf("%d %q: %d, %q, %v", tt.status, tt.body, status, text, err)
-		}
+		check.Equal(t, isInvoker(status, text, err), tt.ok, "%d %q: %q, %v", tt.status, tt.body, text, err)
 		s.Close()
 	}
 }
@@ -230,9 +228,7 @@ func main() {
 	check.That(t, strings.Contains(found, "ended") || strings.Contains(found, "state"), "%q", found)
 	check.Equal(t, verdicts["gpuwhisk-test/absent:1"].Status, Fail, "%+v", verdicts)
 	left := dockerAnswers(t, c, nil, "ps", "--all", "--quiet", "--filter", "name=gpuwhisk-doctor")
-	if strings.TrimSpace(left) != "" {
-		t.Errorf("containers are left: %s", left)
-	}
+	check.Equal(t, strings.TrimSpace(left), "", "containers are left")
 }
 
 // importImage makes an image of one program.

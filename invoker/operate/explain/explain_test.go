@@ -38,9 +38,7 @@ Its memory was brought to the device in 140 ms.
 Ran 800 ms beside 1 other run; its container held 1.2 GB of device memory.
 Answered with success, 2.91 s after it was sent.
 Its record, written in a batch of 12, and its acks were safe 12 ms later.`
-	if got := text(whole); got != want {
-		t.Errorf("got:\n%s\nwant:\n%s", got, want)
-	}
+	check.Equal(t, text(whole), want)
 	for batch, want := range map[int]string{0: "Its record and its acks were safe 12 ms", 1: "Its record, written alone, and its acks", NoBatch: "the store refused its record"} {
 		a := whole
 		if a.Batch = batch; !strings.Contains(text(a), want) {
@@ -136,14 +134,10 @@ func TestUnits(t *testing.T) {
 		0: "0 s", 999: "0 s", 1500: "1 µs", 1500 * time.Microsecond: "1.5 ms", 999 * time.Millisecond: "999 ms",
 		2100 * time.Millisecond: "2.10 s", 61 * time.Second: "1 min 1 s", 59900 * time.Millisecond: "59.9 s", time.Hour: "1h0m0s",
 	} {
-		if got := Short(d); got != want {
-			t.Errorf("%d: %q, want %q", d, got, want)
-		}
+		check.Equal(t, Short(d), want, "%d", d)
 	}
 	for n, want := range map[int64]string{0: "0 B", 1023: "1023 B", 1536: "1.5 KB", 400 << 20: "400 MB", 16 << 30: "16 GB", 2048 << 30: "2048 GB"} {
-		if got := Bytes(n); got != want {
-			t.Errorf("%d: %q, want %q", n, got, want)
-		}
+		check.Equal(t, Bytes(n), want, "%d", n)
 	}
 }
 

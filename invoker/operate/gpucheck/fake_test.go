@@ -62,9 +62,7 @@ func TestWholeOnTheFakeDriver(t *testing.T) {
 	s.Progress = &progress
 	r := runCheck(t, s)
 	for _, step := range r.Steps {
-		if want := pick(step.Name == "frameworks", Skipped, Well); step.Verdict != want {
-			t.Errorf("%s: %s (%s), want %s: %+v", step.Name, step.Verdict, step.Reason, want, step.Findings)
-		}
+		check.Equal(t, step.Verdict, pick(step.Name == "frameworks", Skipped, Well), "%s: %s, %+v", step.Name, step.Reason, step.Findings)
 		if !strings.Contains(progress.String(), step.Name) {
 			t.Errorf("no progress of %s", step.Name)
 		}
@@ -126,9 +124,8 @@ func TestFrameworks(t *testing.T) {
 	s.Python, s.frameworks, s.Steps = python, true, []string{"frameworks", "overhead"}
 	r := runCheck(t, s)
 	for _, name := range s.Steps {
-		if step := r.step(t, name); step.Verdict != Well {
-			t.Errorf("%s: %s (%s), %+v", name, step.Verdict, step.Reason, step.Findings)
-		}
+		step := r.step(t, name)
+		check.Equal(t, step.Verdict, Well, "%s: %s, %+v", name, step.Reason, step.Findings)
 	}
 	rows := r.step(t, "frameworks").Tables[0].Rows
 	if len(rows) != len(frameworks) {
@@ -194,9 +191,7 @@ func TestSlowMovesAreBelow(t *testing.T) {
 	check.Equal(t, r.ExitCode(), 1)
 	for _, f := range step.Findings {
 		slow := strings.HasPrefix(f.What, "swap out") || strings.HasPrefix(f.What, "swap in")
-		if slow != (f.Verdict == Below) {
-			t.Errorf("%s: %g is %s", f.What, f.Value, f.Verdict)
-		}
+		check.Equal(t, slow, f.Verdict == Below, "%s: %g", f.What, f.Value)
 	}
 }
 

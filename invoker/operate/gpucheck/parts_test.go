@@ -89,9 +89,7 @@ func TestSameBus(t *testing.T) {
 		{"", "", false},
 		{"nonsense", "0000:1a:00.0", false},
 	} {
-		if got := sameBus(c.a, c.b); got != c.want {
-			t.Errorf("%q and %q: %v", c.a, c.b, got)
-		}
+		check.Equal(t, sameBus(c.a, c.b), c.want, "%q and %q", c.a, c.b)
 	}
 }
 
@@ -110,9 +108,7 @@ func TestHookedFunctionPastTheShim(t *testing.T) {
 		var r Result
 		judgeHooked(&r, bare, hooked)
 		r.conclude(nil)
-		if r.Verdict != c.want {
-			t.Errorf("dlsym from %s, cuGetProcAddress from %s: %s, want %s", c.plainOf, c.askedOf, r.Verdict, c.want)
-		}
+		check.Equal(t, r.Verdict, c.want, "dlsym from %s, cuGetProcAddress from %s", c.plainOf, c.askedOf)
 	}
 }
 
@@ -149,9 +145,7 @@ func TestKeptPagesThatAreGivenAreWell(t *testing.T) {
 		var r Result
 		(&trial{fixture: f, Result: &r}).judgeLeft(c.s)
 		r.conclude(nil)
-		if r.Verdict != c.want {
-			t.Errorf("%+v: %s, want %s", c.s, r.Verdict, c.want)
-		}
+		check.Equal(t, r.Verdict, c.want, "%+v", c.s)
 	}
 }
 

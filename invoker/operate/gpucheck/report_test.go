@@ -27,9 +27,7 @@ func TestNameDistinguishesFakeFromReal(t *testing.T) {
 		{"", false, "gpu-check-gpu-2026-11-21-1405"},
 	} {
 		r := Report{Fake: c.fake, Started: at, Card: Card{Name: c.card}}
-		if got := r.Name(); got != c.want {
-			t.Errorf("name of %q, fake %v: %q, want %q", c.card, c.fake, got, c.want)
-		}
+		check.Equal(t, r.Name(), c.want, "name of %q, fake %v", c.card, c.fake)
 	}
 }
 
@@ -94,9 +92,7 @@ func TestVerdicts(t *testing.T) {
 	} {
 		r := Result{Findings: c.findings}
 		r.conclude(c.err)
-		if r.Verdict != c.want {
-			t.Errorf("%s: %s, want %s", c.name, r.Verdict, c.want)
-		}
+		check.Equal(t, r.Verdict, c.want, "%s", c.name)
 	}
 }
 
@@ -126,25 +122,13 @@ func TestVerdictOfAll(t *testing.T) {
 }
 
 func TestStatistics(t *testing.T) {
-	if m := median([]float64{3, 1, 2}); m != 2 {
-		t.Errorf("median of three: %g", m)
-	}
-	if m := median([]float64{4, 1, 2, 3}); m != 2.5 {
-		t.Errorf("median of four: %g", m)
-	}
-	if m := median(nil); m != 0 {
-		t.Errorf("median of none: %g", m)
-	}
+	check.Equal(t, median([]float64{3, 1, 2}), 2, "median of three")
+	check.Equal(t, median([]float64{4, 1, 2, 3}), 2.5, "median of four")
+	check.Equal(t, median(nil), 0, "median of none")
 	xs := []float64{5, 1, 4, 2, 3}
 	for q, want := range map[float64]float64{0: 1, 0.25: 2, 0.9: 5, 1: 5} {
-		if got := quantile(q, xs); got != want {
-			t.Errorf("quantile %g: %g, want %g", q, got, want)
-		}
+		check.Equal(t, quantile(q, xs), want, "quantile %g", q)
 	}
-	if got := rate(2e9, 500*time.Millisecond); got != 4 {
-		t.Errorf("2 GB in half a second: %g GB/s", got)
-	}
-	if got := rate(1, 0); got != 0 {
-		t.Errorf("rate in no time: %g", got)
-	}
+	check.Equal(t, rate(2e9, 500*time.Millisecond), 4, "2 GB in half a second")
+	check.Equal(t, rate(1, 0), 0, "rate in no time")
 }

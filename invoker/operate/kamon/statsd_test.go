@@ -87,9 +87,7 @@ func TestStatsDSendsWhatWasAdded(t *testing.T) {
 		}
 	}
 	// One that began anew.
-	if got := added(&dto.Metric{Counter: &dto.Counter{Value: ptr(9.0)}}, &dto.Metric{Counter: &dto.Counter{Value: ptr(1.0)}}); got != 1 {
-		t.Errorf("a counter that fell from 9 to 1 grew by %v", got)
-	}
+	check.Equal(t, added(&dto.Metric{Counter: &dto.Counter{Value: ptr(9.0)}}, &dto.Metric{Counter: &dto.Counter{Value: ptr(1.0)}}), 1)
 }
 
 // Whatever was taken, the values of the buckets lie in them and make its sum.
@@ -133,9 +131,7 @@ func TestTimesKeepTheirSum(t *testing.T) {
 				check.AtMost(t, math.Abs(got[i].value-w.value), 1e-9, "%v: %+v", c.since, got)
 			}
 		}
-		if again := taken(read(), read()); len(again) != 0 {
-			t.Errorf("%v: %+v are sent again", c.since, again)
-		}
+		check.Equal(t, len(taken(read(), read())), 0, "%v", c.since)
 		if anew := taken(&dto.Histogram{SampleCount: ptr(uint64(1000))}, read()); len(c.since) > 0 && len(anew) == 0 {
 			t.Errorf("%v: a histogram that began anew is not sent", c.since)
 		}

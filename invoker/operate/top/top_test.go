@@ -62,9 +62,7 @@ func TestArrange(t *testing.T) {
 		for _, r := range arrange(rows(snapshot(t)), by, "") {
 			got = append(got, strings.TrimPrefix(r.Name, "ns/ns/"))
 		}
-		if strings.Join(got, " ") != want {
-			t.Errorf("by %s: %v, want %s", by, got, want)
-		}
+		check.Equal(t, strings.Join(got, " "), want, "by %s", by)
 	}
 	for filter, want := range map[string]int{"CPU": 1, "throttled": 1, "ns/": 3, "unknown": 0} {
 		if got := len(arrange(rows(snapshot(t)), "name", filter)); got != want {

@@ -154,18 +154,14 @@ func TestPhasesArrive(t *testing.T) {
 			}
 		}
 	}
-	if got := overHTTP.heads.Get("X-Key"); got != "of a test" {
-		t.Errorf("header x-key is %q", got)
-	}
+	check.Equal(t, overHTTP.heads.Get("X-Key"), "of a test")
 }
 
 // judge looks at the spans of sample: one trace, one root, every phase in it at
 // its times.
 func judge(t *testing.T, spans []*otlp.Span) {
 	t.Helper()
-	if len(spans) != len(phases) {
-		t.Errorf("%d spans, want %d", len(spans), len(phases))
-	}
+	check.Equal(t, len(spans), len(phases))
 	i := slices.IndexFunc(spans, func(s *otlp.Span) bool { return s.Name == "guest/guest/infer" })
 	if i < 0 {
 		t.Fatal("no span of the whole")
@@ -266,9 +262,7 @@ func TestNeverBlocks(t *testing.T) {
 	s := tr.Stats()
 	check.Equal(t, s.Sent, 0)
 	check.Equal(t, s.Failed, (n-s.Dropped)*int64(len(phases)), "%d activations, %d dropped", n, s.Dropped)
-	if strings.Count(logged.String(), "traces are not taken") != 1 {
-		t.Errorf("logged: %s", logged.String())
-	}
+	check.Equal(t, strings.Count(logged.String(), "traces are not taken"), 1, "%s", logged.String())
 }
 
 // BenchmarkEnded measures what the trace of an activation costs from its trace

@@ -69,9 +69,7 @@ func TestRotation(t *testing.T) {
 		check.Equal(t, info.Mode(), 0o666, "%s", name.Name())
 	}
 	f.Write(entry("f", 5)) // too late, and harmless
-	if f.Dropped() != 1 {
-		t.Errorf("%d dropped", f.Dropped())
-	}
+	check.Equal(t, f.Dropped(), 1)
 }
 
 // A disk that takes nothing blocks no caller. What the buffer holds is written
@@ -105,12 +103,8 @@ func TestDiskAway(t *testing.T) {
 	check.Equal(t, f.Dropped(), 4)
 	away.Store(false)
 	check.NoError(t, f.Close(t.Context()))
-	if got := strings.Join(read(t, dir), ""); got != want.String() {
-		t.Errorf("files hold %q, want %q", got, want.String())
-	}
-	if f.Trouble() != "" {
-		t.Errorf("trouble %q after the end of it", f.Trouble())
-	}
+	check.Equal(t, strings.Join(read(t, dir), ""), want.String())
+	check.Equal(t, f.Trouble(), "")
 }
 
 // The end does not wait for a disk that stays away, and reports what is left.

@@ -41,9 +41,7 @@ func TestDocker(t *testing.T) {
 		t.Errorf("got\n%+v\nwant\n%+v", got, want)
 	}
 	c.Logs.OutOfBand = true
-	if got := Docker(c, "", quiet).LogDriver; got != "" {
-		t.Errorf("where a driver carries logs away, containers have %q", got)
-	}
+	check.Equal(t, Docker(c, "", quiet).LogDriver, "")
 }
 
 func TestEtcd(t *testing.T) {

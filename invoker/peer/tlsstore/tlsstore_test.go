@@ -237,9 +237,7 @@ func TestClientToKafka(t *testing.T) {
 		{"a server that is not trusted", named(open, "stranger"), fake, false},
 	} {
 		clientErr, serverErr := shake(t, tt.client, tt.server)
-		if (clientErr == nil) != tt.wantClient {
-			t.Errorf("%s: client %v, server %v", tt.name, clientErr, serverErr)
-		}
+		check.Equal(t, clientErr == nil, tt.wantClient, "%s: client %v, server %v", tt.name, clientErr, serverErr)
 	}
 }
 

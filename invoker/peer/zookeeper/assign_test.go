@@ -159,13 +159,9 @@ func runOverwrite(t *testing.T, m tree, name string, id int) error {
 func TestAssignCountsNames(t *testing.T) {
 	m := newMemory()
 	for want, name := range []string{"foo", "bar", "cat"} {
-		if got := run(t, m, name); got != want {
-			t.Errorf("%s got %d, want %d", name, got, want)
-		}
+		check.Equal(t, run(t, m, name), want, "%s", name)
 	}
-	if got := run(t, m, "bar"); got != 1 {
-		t.Errorf("bar again got %d, want 1", got)
-	}
+	check.Equal(t, run(t, m, "bar"), 1)
 	want := `/invokers container 
 /invokers/idAssignment container 
 /invokers/idAssignment/counter persistent 00000003
@@ -174,9 +170,7 @@ func TestAssignCountsNames(t *testing.T) {
 /invokers/idAssignment/mapping/cat persistent 02
 /invokers/idAssignment/mapping/foo persistent 00
 `
-	if got := m.show(); got != want {
-		t.Errorf("tree is\n%swant\n%s", got, want)
-	}
+	check.Equal(t, m.show(), want)
 }
 
 // The story of the original's own test: InstanceIdAssignerTests.
@@ -191,9 +185,7 @@ func TestOverwriteTakesTheNumber(t *testing.T) {
 		name string
 		want int
 	}{{"bar", 0}, {"foo", 1}, {"cat", 2}} {
-		if got := run(t, m, tt.name); got != tt.want {
-			t.Errorf("%s got %d, want %d", tt.name, got, tt.want)
-		}
+		check.Equal(t, run(t, m, tt.name), tt.want, "%s", tt.name)
 	}
 }
 
@@ -203,9 +195,7 @@ func TestOverwriteMovesANameToAnotherNumber(t *testing.T) {
 	run(t, m, "b")
 	counter := m.nodes[counterPath]
 	check.NoError(t, runOverwrite(t, m, "a", 1))
-	if got := run(t, m, "a"); got != 1 {
-		t.Errorf("a has %d, want 1", got)
-	}
+	check.Equal(t, run(t, m, "a"), 1)
 	if m.nodes[mappingPath+"/b"] != nil {
 		t.Error("b still has the number that a took")
 	}
@@ -237,9 +227,7 @@ func TestAssignYieldsToAConcurrentAssigner(t *testing.T) {
 		}
 		return nil
 	}
-	if got := run(t, m, "mine"); got != 2 {
-		t.Errorf("mine got %d, want 2", got)
-	}
+	check.Equal(t, run(t, m, "mine"), 2)
 }
 
 func TestOverwriteReadsAgainAfterAChange(t *testing.T) {
@@ -289,9 +277,7 @@ func TestServersWithoutContainerNodes(t *testing.T) {
 		}
 		return nil
 	}
-	if got := run(t, m, "a"); got != 0 {
-		t.Errorf("got %d", got)
-	}
+	check.Equal(t, run(t, m, "a"), 0)
 	if strings.Contains(m.show(), "container") {
 		t.Errorf("tree is\n%s", m.show())
 	}
@@ -308,9 +294,7 @@ func TestMappingVanishesWhileAssigning(t *testing.T) {
 		}
 		return nil
 	}
-	if got := run(t, m, "a"); got != 0 {
-		t.Errorf("got %d", got)
-	}
+	check.Equal(t, run(t, m, "a"), 0)
 }
 
 func TestErrorsStopTheAssignment(t *testing.T) {

@@ -21,9 +21,7 @@ func TestMappingOfATree(t *testing.T) {
 	all, err = readMapping(m)
 	check.NoError(t, err)
 	check.DeepEqual(t, all, map[string]int{"foo": 0, "bar": 1})
-	if m.show() != before {
-		t.Errorf("reading changed the tree to\n%s", m.show())
-	}
+	check.Equal(t, m.show(), before)
 	m.nodes[mappingPath+"/foo"].data = []byte{0xff}
 	if _, err := readMapping(m); err == nil {
 		t.Error("garbage is no error")

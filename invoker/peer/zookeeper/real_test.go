@@ -155,9 +155,7 @@ func TestRealZooKeeper(t *testing.T) {
 	}{
 		{"foo", nil, 0}, {"bar", ptr(0), 0}, {"foo", nil, 1}, {"cat", nil, 2}, {"bar", nil, 0}, {"cat", nil, 2},
 	} {
-		if got := assigned(t, at, tt.name, tt.overwrite); got != tt.want {
-			t.Errorf("%s got %d, want %d", tt.name, got, tt.want)
-		}
+		check.Equal(t, assigned(t, at, tt.name, tt.overwrite), tt.want, "%s", tt.name)
 	}
 	for node, want := range map[string][]byte{
 		counterPath: {0, 0, 0, 3}, mappingPath + "/bar": {0}, mappingPath + "/foo": {1}, mappingPath + "/cat": {2},
