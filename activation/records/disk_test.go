@@ -138,9 +138,7 @@ func TestSpoolDeletesWhenTheDiskIsBack(t *testing.T) {
 	check.NoError(t, os.Rename(dir, dir+"x"))
 	check.NoError(t, s.Remove(2))
 	check.NoError(t, os.Rename(dir+"x", dir))
-	if got := drain(t, s); !slices.Equal(got, ids(2, 3)) {
-		t.Errorf("drained %v", got)
-	}
+	check.EqualSlices(t, drain(t, s), ids(2, 3))
 	check.NoError(t, s.Close())
 	if got := drain(t, openSpool(t, SpoolConfig{Dir: dir})); len(got) > 0 {
 		t.Errorf("the next process drained %v", got)

@@ -2,7 +2,6 @@ package config
 
 import (
 	"encoding/base64"
-	"reflect"
 	"slices"
 	"strings"
 	"testing"
@@ -111,9 +110,7 @@ func TestElasticsearchAsTheRoleSetsIt(t *testing.T) {
 		"whisk.activation-store.elasticsearch.username":      "admin",
 		"whisk.activation-store.elasticsearch.password":      "of a test",
 	})
-	if !slices.Contains(c.Secrets(), "of a test") {
-		t.Errorf("the password is none of the secrets")
-	}
+	check.Includes(t, c.Secrets(), "of a test")
 	var names strings.Builder
 	check.NoError(t, c.Print(&names))
 	check.Lacks(t, names.String(), "of a test")
@@ -201,12 +198,8 @@ func TestSchedulerModeAsTheRoleSetsIt(t *testing.T) {
 		Enabled: true, Cluster: "whisk", Keeping: 10 * time.Minute, MemorySync: time.Second, JobTime: 20 * time.Second, BlackboxMultiple: 15,
 		Etcd: Etcd{Hosts: []string{"10.0.0.1:2379"}, LeaseTimeout: 10, RetryInterval: time.Second},
 	}
-	if !reflect.DeepEqual(c.Scheduler, want) {
-		t.Errorf("%+v, want %+v", c.Scheduler, want)
-	}
-	if !slices.Equal(c.Identity.Tags, []string{"v1", "gpu"}) {
-		t.Errorf("tags %q", c.Identity.Tags)
-	}
+	check.DeepEqual(t, c.Scheduler, want)
+	check.EqualSlices(t, c.Identity.Tags, []string{"v1", "gpu"})
 	check.Equal(t, len(c.Identity.DedicatedNamespaces), 0)
 	for _, s := range c.Ignored() {
 		if strings.HasPrefix(s.Name, "whisk.etcd.") && s.Name != "whisk.etcd.pool.threads" {

@@ -4,7 +4,6 @@ import (
 	"flag"
 	"os"
 	"path/filepath"
-	"slices"
 	"strings"
 	"testing"
 
@@ -53,8 +52,6 @@ func TestVariablesLeadToTheirKeys(t *testing.T) {
 		if k.env != "" || k.open() {
 			continue
 		}
-		if back := property(k.variable()); !slices.Contains(k.names(), back) {
-			t.Errorf("%s is set by %s, which means %s", k.name, k.variable(), back)
-		}
+		check.Includes(t, k.names(), property(k.variable()), "%s", k.name)
 	}
 }

@@ -88,9 +88,7 @@ func TestDefaults(t *testing.T) {
 		}
 	}
 	want := map[string]string{"segment.bytes": "536870912", "retention.bytes": "1073741824", "retention.ms": "172800000", "max.message.bytes": "1054644"}
-	if !maps.Equal(c.Kafka.TopicConfig, want) {
-		t.Errorf("topic config is %v, want %v", c.Kafka.TopicConfig, want)
-	}
+	check.DeepEqual(t, c.Kafka.TopicConfig, want)
 	if want, _ := sched.Defaults("sticky-plus"); c.GPU.Sched != want {
 		t.Errorf("scheduling is %+v, want the policy's %+v", c.GPU.Sched, want)
 	}
@@ -174,9 +172,7 @@ func TestLists(t *testing.T) {
 	const args = "whisk.container-factory.container-args"
 	hocon := "OPENWHISK_CONFIG=" + args + ` { dns-servers: ["1.1.1.1", 8.8.8.8, 9.9.9.9], dns-search = [], extra-args { ulimit = [a, b], volume = one } }`
 	c := loaded(t, hocon)
-	if got := c.Containers.DNSServers; !slices.Equal(got, []string{"1.1.1.1", "8.8.8.8", "9.9.9.9"}) {
-		t.Errorf("servers of the file: %v", got)
-	}
+	check.EqualSlices(t, c.Containers.DNSServers, []string{"1.1.1.1", "8.8.8.8", "9.9.9.9"})
 	if got := c.Containers.ExtraArgs; !maps.EqualFunc(got, map[string][]string{"ulimit": {"a", "b"}, "volume": {"one"}}, slices.Equal) {
 		t.Errorf("arguments of the file: %v", got)
 	}
@@ -186,15 +182,9 @@ func TestLists(t *testing.T) {
 		"CONFIG_whisk_containerFactory_containerArgs_dnsServers_9=a",
 		"CONFIG_whisk_containerFactory_containerArgs_extraEnvVars_0=__OW_ALLOW_CONCURRENT=false",
 		"CONFIG_whisk_containerFactory_containerArgs_extraArgs_capDrop_0=ALL")
-	if got := c.Containers.DNSServers; !slices.Equal(got, []string{"a", "b"}) {
-		t.Errorf("servers of variables: %v", got)
-	}
-	if got := c.Containers.ExtraEnv; !slices.Equal(got, []string{"__OW_ALLOW_CONCURRENT=false"}) {
-		t.Errorf("environment: %v", got)
-	}
-	if got := c.Containers.ExtraArgs["cap-drop"]; !slices.Equal(got, []string{"ALL"}) {
-		t.Errorf("arguments: %v", c.Containers.ExtraArgs)
-	}
+	check.EqualSlices(t, c.Containers.DNSServers, []string{"a", "b"})
+	check.EqualSlices(t, c.Containers.ExtraEnv, []string{"__OW_ALLOW_CONCURRENT=false"})
+	check.EqualSlices(t, c.Containers.ExtraArgs["cap-drop"], []string{"ALL"})
 }
 
 func TestErrorsNameKeyValueAndWhatIsAllowed(t *testing.T) {
@@ -246,9 +236,7 @@ func TestEverythingMissingIsOneError(t *testing.T) {
 		t.Fatal("an empty environment was accepted")
 	}
 	for _, want := range []string{"KAFKA_HOSTS", "RUNTIMES_MANIFEST", "WHISK_API_HOST_NAME", "CONFIG_whisk_couchdb_password", "--id N nor --uniqueName"} {
-		if !strings.Contains(err.Error(), want) {
-			t.Errorf("%v does not name %s", err, want)
-		}
+		check.ErrorContains(t, err, want)
 	}
 	// A value that is wrong is not missing as well.
 	_, err = Load(Input{Environ: full("CONFIG_whisk_couchdb_port=x"), Args: []string{"--id", "0"}})

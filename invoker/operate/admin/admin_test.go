@@ -142,7 +142,5 @@ func TestRequestsAreReported(t *testing.T) {
 	ask(t, h, "GET", "/ping", "", "a")
 	ask(t, h, "POST", "/enable", "", "b")
 	ask(t, h, "POST", "/enable", "invoker.user", "c")
-	if want := []string{"GET/ping 200 a", "POST/enable 401 b", "POST/enable 200 c"}; !slices.Equal(reported, want) {
-		t.Errorf("reported %q, want %q", reported, want)
-	}
+	check.EqualSlices(t, reported, []string{"GET/ping 200 a", "POST/enable 401 b", "POST/enable 200 c"})
 }

@@ -3,7 +3,6 @@ package admin
 import (
 	"context"
 	"errors"
-	"strings"
 	"testing"
 
 	"github.com/gpuwhisk/gpuwhisk/invoker/develop/check"
@@ -30,9 +29,7 @@ func TestPool(t *testing.T) {
 		failed = c.err
 		w := ask(t, h, "GET", c.path, c.user)
 		check.Equal(t, w.Code, c.status, "%s", c.path)
-		if !strings.Contains(w.Body.String(), c.want) {
-			t.Errorf("%s: %q, want %q", c.path, w.Body, c.want)
-		}
+		check.Contains(t, w.Body.String(), c.want, "%s", c.path)
 	}
 	check.Equal(t, ask(t, New(Options{Username: "invoker.user", Password: "invoker.pass", Pings: &pings{}}), "GET", "/pool", "invoker.user").Code, 404, "in classic mode")
 }

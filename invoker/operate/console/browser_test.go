@@ -254,9 +254,7 @@ func (p *platform) openRecent(ctx context.Context) {
 		chromedp.Click(`#recent tbody tr:not(.gap)`), until(`document.querySelectorAll("#story-text li").length > 3`),
 		chromedp.Text("#story-id", &id), chromedp.Text("#story-text", &story))
 	for _, want := range []string{"Accepted", "Started", "Ran", "Answered with success"} {
-		if !strings.Contains(story, want) {
-			p.t.Errorf("no %q in the account of %s:\n%s", want, id, story)
-		}
+		check.Contains(p.t, story, want)
 	}
 	shoot(ctx, p.t, "explain")
 	do(ctx, p.t, chromedp.Click("#story .close"), until(`!document.getElementById("story").open`))

@@ -5,11 +5,11 @@ import (
 	"io"
 	"net/http"
 	"net/http/httptest"
-	"reflect"
 	"testing"
 	"time"
 
 	"github.com/gpuwhisk/gpuwhisk/invoker/config"
+	"github.com/gpuwhisk/gpuwhisk/invoker/develop/check"
 )
 
 // created is what a probe asks Docker for, in the words of its API.
@@ -56,7 +56,5 @@ func TestProbeAsTheInvokerWould(t *testing.T) {
 	want := created{Image: "i:1", Env: []string{"__OW_API_HOST=https://api.example", "PROXY=http://p"}}
 	h := &want.HostConfig
 	h.NetworkMode, h.DNS, h.CapAdd, h.CapDrop, h.PidsLimit, h.Memory = "actions", []string{"10.0.0.1"}, []string{"CAP_SYS_NICE"}, []string{"ALL"}, 77, 256<<20
-	if got := <-asked; !reflect.DeepEqual(got, want) {
-		t.Errorf("Docker is asked for\n%+v\nwant\n%+v", got, want)
-	}
+	check.DeepEqual(t, <-asked, want)
 }

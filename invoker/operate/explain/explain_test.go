@@ -48,9 +48,7 @@ Its record, written in a batch of 12, and its acks were safe 12 ms later.`
 	for runs, want := range map[int]string{1: "beside 1 run of guest/b and 2 other runs", 3: "beside 3 runs of guest/b;"} {
 		a, g := whole, *whole.GPU
 		g.Beside, g.Company, g.CompanyRuns, a.GPU = 3, "guest/b", runs, &g
-		if got := text(a); !strings.Contains(got, want) {
-			t.Errorf("no %q in\n%s", want, got)
-		}
+		check.Contains(t, text(a), want)
 	}
 	for reason, want := range map[string]string{
 		"no token": "as many runs as it may", "does not fit": "neither device memory", "no device": "no device",
@@ -60,9 +58,7 @@ Its record, written in a batch of 12, and its acks were safe 12 ms later.`
 		g := *whole.GPU
 		g.WaitReason = reason
 		a.GPU = &g
-		if got := text(a); !strings.Contains(got, want) {
-			t.Errorf("%s: no %q in\n%s", reason, want, got)
-		}
+		check.Contains(t, text(a), want, "%s", reason)
 	}
 	refused := text(Trace{Accepted: at(0), Answered: at(1), Refused: "no such thing", Completed: at(2)})
 	check.Contains(t, refused, "Did not run: no such thing")

@@ -63,9 +63,7 @@ func TestWholeOnTheFakeDriver(t *testing.T) {
 	r := runCheck(t, s)
 	for _, step := range r.Steps {
 		check.Equal(t, step.Verdict, pick(step.Name == "frameworks", Skipped, Well), "%s: %s, %+v", step.Name, step.Reason, step.Findings)
-		if !strings.Contains(progress.String(), step.Name) {
-			t.Errorf("no progress of %s", step.Name)
-		}
+		check.Contains(t, progress.String(), step.Name)
 	}
 	seen(t, r)
 	check.Equal(t, r.Verdict, Well)
@@ -94,9 +92,7 @@ func seen(t *testing.T, r *Report) {
 			findings.WriteString(f.What + "\n")
 		}
 		for _, w := range words {
-			if !strings.Contains(findings.String(), w) {
-				t.Errorf("%s: nothing about %q in:\n%s", name, w, findings.String())
-			}
+			check.Contains(t, findings.String(), w, "%s", name)
 		}
 	}
 }

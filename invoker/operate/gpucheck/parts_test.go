@@ -5,7 +5,6 @@ import (
 	"errors"
 	"math"
 	"os"
-	"slices"
 	"testing"
 	"time"
 
@@ -68,14 +67,10 @@ func TestEnvironmentOfPrograms(t *testing.T) {
 	}}}
 	got := f.env("X=1")
 	want := []string{"FAKE_CUDA_STATE=/d/device", "HOME=/h", "LD_LIBRARY_PATH=/fake:/lib1:/lib2", "CUPY_CACHE_DIR=/d/cupy", "X=1"}
-	if !slices.Equal(got, want) {
-		t.Errorf("environment %q, want %q", got, want)
-	}
+	check.EqualSlices(t, got, want)
 	f.s.FakeDriver = ""
 	want = []string{"FAKE_CUDA_STATE=/d/device", "HOME=/h", "LD_LIBRARY_PATH=/lib1:/lib2", "CUPY_CACHE_DIR=/d/cupy"}
-	if got := f.env(); !slices.Equal(got, want) {
-		t.Errorf("environment on a card: %q", got)
-	}
+	check.EqualSlices(t, f.env(), want)
 }
 
 func TestSameBus(t *testing.T) {

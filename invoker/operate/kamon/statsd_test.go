@@ -45,9 +45,7 @@ func TestStatsDNames(t *testing.T) {
 		"openwhisk-statsd.invoker0.counter.containerPool_prewarmColdstart_counter.kind.nodejs-20.memory.256_MB:2|c": tagged,
 		"openwhisk-statsd.invoker0.histogram.kafka_topic_start.topic.invoker0:10|ms":                                tagged,
 	} {
-		if !slices.Contains(in, want) {
-			t.Errorf("%s is not sent", want)
-		}
+		check.Includes(t, in, want)
 	}
 	for _, line := range slices.Concat(plain, tagged) {
 		check.Lacks(t, line, "gpuwhisk")
@@ -82,9 +80,7 @@ func TestStatsDSendsWhatWasAdded(t *testing.T) {
 		for _, d := range step.delays {
 			delay.Observe(d)
 		}
-		if got := lines(t, s); !slices.Equal(got, step.want) {
-			t.Errorf("sent\n%s\nwant\n%s", strings.Join(got, "\n"), strings.Join(step.want, "\n"))
-		}
+		check.EqualSlices(t, lines(t, s), step.want)
 	}
 	// One that began anew.
 	check.Equal(t, added(&dto.Metric{Counter: &dto.Counter{Value: ptr(9.0)}}, &dto.Metric{Counter: &dto.Counter{Value: ptr(1.0)}}), 1)
@@ -173,9 +169,7 @@ func TestStatsDPackets(t *testing.T) {
 		}
 		got = append(got, strings.Split(p, "\n")...)
 	}
-	if !slices.Equal(got, want) {
-		t.Errorf("got\n%s\nwant\n%s", strings.Join(got, "\n"), strings.Join(want, "\n"))
-	}
+	check.EqualSlices(t, got, want)
 	if packets > len(want)*2/3 {
 		t.Errorf("%d packets for %d lines", packets, len(want))
 	}
@@ -187,12 +181,8 @@ func TestStatsDTicks(t *testing.T) {
 	s := NewStatsD(StatsDConfig{Address: addr, Service: "s", Host: "invoker0", Interval: time.Millisecond, Packet: 65507},
 		Gatherer{Of: measured(t), Topic: "invoker0"})
 	defer s.Close(t.Context())
-	if p := read(); !strings.Contains(p, "s.invoker0.counter.invoker_activation_start:87|c") {
-		t.Errorf("first %s", p)
-	}
-	if p := read(); !strings.Contains(p, "s.invoker0.counter.invoker_activation_start:0|c") {
-		t.Errorf("then %s", p)
-	}
+	check.Contains(t, read(), "s.invoker0.counter.invoker_activation_start:87|c")
+	check.Contains(t, read(), "s.invoker0.counter.invoker_activation_start:0|c")
 }
 
 // An agent that is away costs what was sent to it, and one that is found late
@@ -208,9 +198,7 @@ func TestStatsDAgentAway(t *testing.T) {
 	}
 	s.c.Address = addr
 	s.flush()
-	if p := read(); !strings.Contains(p, "counter.invoker_activation_start:87|c") {
-		t.Errorf("got %s", p)
-	}
+	check.Contains(t, read(), "counter.invoker_activation_start:87|c")
 	s.hangUp()
 	gone, err := net.ListenPacket("udp", "127.0.0.1:0")
 	check.NoError(t, err)
@@ -222,7 +210,5 @@ func TestStatsDAgentAway(t *testing.T) {
 	s.hangUp()
 	s.c.Address = addr
 	s.flush()
-	if p := read(); !strings.Contains(p, "counter.invoker_activation_start:0|c") {
-		t.Errorf("got %s", p)
-	}
+	check.Contains(t, read(), "counter.invoker_activation_start:0|c")
 }

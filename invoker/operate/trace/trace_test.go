@@ -149,9 +149,7 @@ func TestPhasesArrive(t *testing.T) {
 		check.Equal(t, tr.Stats(), Stats{Sent: int64(len(phases))}, "%+v", try.c)
 		judge(t, try.r.spans)
 		for key, want := range map[string]string{"service.name": "whisk", "deployment.environment": "try", "service.instance.id": "invoker0"} {
-			if got := try.r.about[key]; !strings.Contains(got, want) {
-				t.Errorf("resource: %s is %s, want %s", key, got, want)
-			}
+			check.Contains(t, try.r.about[key], want, "%s of the resource", key)
 		}
 	}
 	check.Equal(t, overHTTP.heads.Get("X-Key"), "of a test")
@@ -175,9 +173,7 @@ func judge(t *testing.T, spans []*otlp.Span) {
 		"faas.invocation_id": "f3451515706c4512a5e615cbb7db0a89", "faas.coldstart": "true", "openwhisk.namespace": "guest",
 		"gpuwhisk.gpu.device": "0 (A100)", "openwhisk.status_code": "1",
 	} {
-		if !strings.Contains(about[key], want) {
-			t.Errorf("%s is %q, want %q", key, about[key], want)
-		}
+		check.Contains(t, about[key], want, "%s", key)
 	}
 	for _, s := range spans {
 		want, ok := phases[s.Name]

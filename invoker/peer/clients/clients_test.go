@@ -2,7 +2,6 @@ package clients
 
 import (
 	"log/slog"
-	"reflect"
 	"testing"
 	"time"
 
@@ -37,9 +36,7 @@ func TestDocker(t *testing.T) {
 		LogDriver: want.LogDriver, Devices: "cdi", SELinux: "off", Registries: []string{"r"}, Logins: "/logins",
 		ParallelCreates: 3, Timeouts: times, LogDirs: []string{"/logs"}, LogWaits: want.LogWaits, Logger: quiet,
 	}
-	if got := Docker(c, "wsk0_", quiet); !reflect.DeepEqual(got, want) {
-		t.Errorf("got\n%+v\nwant\n%+v", got, want)
-	}
+	check.DeepEqual(t, Docker(c, "wsk0_", quiet), want)
 	c.Logs.OutOfBand = true
 	check.Equal(t, Docker(c, "", quiet).LogDriver, "")
 }
@@ -49,9 +46,7 @@ func TestEtcd(t *testing.T) {
 	c.Cluster = "c"
 	c.Etcd = config.Etcd{Hosts: []string{"e:1"}, Username: "u", Password: "p", LeaseTimeout: 7, RetryInterval: time.Minute}
 	want := etcd.Config{Hosts: []string{"e:1"}, Username: "u", Password: "p", TTL: 7 * time.Second, Cluster: "c", RetryInterval: time.Minute, Log: quiet}
-	if got := Etcd(c, quiet); !reflect.DeepEqual(got, want) {
-		t.Errorf("got %+v, want %+v", got, want)
-	}
+	check.DeepEqual(t, Etcd(c, quiet), want)
 }
 
 // TestCouchDB: there is a database of records where they go there.

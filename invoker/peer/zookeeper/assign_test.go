@@ -245,9 +245,7 @@ func TestOverwriteReadsAgainAfterAChange(t *testing.T) {
 	check.NoError(t, runOverwrite(t, m, "d", 1))
 	names, _ := m.children(mappingPath)
 	slices.Sort(names)
-	if !slices.Equal(names, []string{"a", "d"}) {
-		t.Errorf("names are %v, want a and d", names)
-	}
+	check.EqualSlices(t, names, []string{"a", "d"})
 }
 
 func TestManyAssignersNeverShareANumber(t *testing.T) {
@@ -278,9 +276,7 @@ func TestServersWithoutContainerNodes(t *testing.T) {
 		return nil
 	}
 	check.Equal(t, run(t, m, "a"), 0)
-	if strings.Contains(m.show(), "container") {
-		t.Errorf("tree is\n%s", m.show())
-	}
+	check.Lacks(t, m.show(), "container")
 }
 
 // An empty container node may be removed by the server at any time.
@@ -308,9 +304,7 @@ func TestErrorsStopTheAssignment(t *testing.T) {
 			return nil
 		}
 		_, err := (&assigner{name: "a", containers: true}).assign(t.Context(), m)
-		if !errors.Is(err, broken) {
-			t.Errorf("%s: %v", op, err)
-		}
+		check.ErrorIs(t, err, broken, "%s", op)
 	}
 }
 
@@ -319,9 +313,7 @@ func TestGarbageInTheMappingIsAnError(t *testing.T) {
 	run(t, m, "a")
 	m.nodes[mappingPath+"/a"].data = []byte{0xff}
 	_, err := (&assigner{name: "a"}).assign(t.Context(), m)
-	if !errors.Is(err, errNumber) {
-		t.Errorf("got %v", err)
-	}
+	check.ErrorIs(t, err, errNumber)
 }
 
 func TestContentionEndsWithTheContext(t *testing.T) {

@@ -3,7 +3,6 @@ package zookeeper
 import (
 	"bytes"
 	"context"
-	"errors"
 	"fmt"
 	"log/slog"
 	"math/rand/v2"
@@ -208,9 +207,7 @@ func TestRealZooKeeperConcurrently(t *testing.T) {
 	}
 	wg.Wait()
 	slices.Sort(ids)
-	if !slices.Equal(ids, []int{0, 1, 2, 3, 4, 5, 6, 7}) {
-		t.Errorf("numbers are %v", ids)
-	}
+	check.EqualSlices(t, ids, []int{0, 1, 2, 3, 4, 5, 6, 7})
 }
 
 // onceHandler is a log handler that closes a channel at its first record.
@@ -242,9 +239,7 @@ func TestRealZooKeeperComesLate(t *testing.T) {
 	defer func() {
 		if stopped { // the server could not be started: do not leave Assign behind
 			cancel()
-			if err := <-done; !errors.Is(err, context.Canceled) {
-				t.Errorf("got %v", err)
-			}
+			check.ErrorIs(t, <-done, context.Canceled)
 		}
 	}()
 	<-h.first

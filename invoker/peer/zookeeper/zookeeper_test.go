@@ -2,7 +2,6 @@ package zookeeper
 
 import (
 	"context"
-	"errors"
 	"log/slog"
 	"net"
 	"strings"
@@ -79,9 +78,7 @@ func TestAssignEndsWithItsContext(t *testing.T) {
 	defer cancel()
 	var log strings.Builder
 	_, err = Assign(ctx, Request{Hosts: l.Addr().String(), Name: "a", Log: slog.New(slog.NewTextHandler(&log, nil))})
-	if !errors.Is(err, context.DeadlineExceeded) {
-		t.Errorf("got %v", err)
-	}
+	check.ErrorIs(t, err, context.DeadlineExceeded)
 	if n := strings.Count(log.String(), "cannot be reached"); n > 1 {
 		t.Errorf("logged %d times:\n%s", n, log.String())
 	}
