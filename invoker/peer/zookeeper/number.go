@@ -4,6 +4,7 @@ import (
 	"encoding/binary"
 	"errors"
 	"math"
+	"math/big"
 )
 
 var errNumber = errors.New("not a number that an invoker can have")
@@ -11,12 +12,9 @@ var errNumber = errors.New("not a number that an invoker can have")
 // encodeID writes an id as the fewest bytes of two's complement, big end
 // first: what BigInt.toByteArray gives. 127 is 7f, 128 is 00 80.
 func encodeID(id int) []byte {
-	var wide [8]byte
-	binary.BigEndian.PutUint64(wide[:], uint64(id))
-	b := wide[:]
-	// A leading zero may go when the next byte does not start with a one.
-	for len(b) > 1 && b[0] == 0 && b[1] < 0x80 {
-		b = b[1:]
+	b := big.NewInt(int64(id)).Bytes()
+	if len(b) == 0 || b[0] >= 0x80 { // a leading one would be a sign
+		b = append([]byte{0}, b...)
 	}
 	return b
 }
