@@ -105,17 +105,13 @@ func (id Identity) settings() []Setting {
 func listSettings(all []*key) []Setting {
 	out := make([]Setting, len(all))
 	for i, k := range all {
-		out[i] = Setting{Name: k.name, Variable: k.variable(), Value: k.masked(), Source: cmp.Or(k.source, "default")}
+		text := k.value.text()
+		if k.secret && text != "" {
+			text = mask
+		}
+		out[i] = Setting{Name: k.name, Variable: k.variable(), Value: text, Source: cmp.Or(k.source, "default")}
 	}
 	return out
-}
-
-// masked renders the value, without its secrets.
-func (k *key) masked() string {
-	if k.secret && k.value.text() != "" {
-		return mask
-	}
-	return k.value.text()
 }
 
 var secretWords = regexp.MustCompile(`(?i)password|secret|jaas|credential|passphrase|keystore\.key`)
