@@ -187,6 +187,14 @@ func TestLists(t *testing.T) {
 	check.EqualSlices(t, c.Containers.ExtraArgs["cap-drop"], []string{"ALL"})
 }
 
+// TestSlipInTheNameOfASecret: an error about the key does not repeat its value.
+func TestSlipInTheNameOfASecret(t *testing.T) {
+	for _, variable := range []string{"CONFIG_whisk_gpu_couchbase_passwrd", "CONFIG_whisk_gpu_couchbase_Password", "CONFIG_whisk_gpu_couchdb_pasword"} {
+		err := refused(t, "the nearest is whisk.gpu.couchbase.password", variable+"=very-secret-7")
+		check.Lacks(t, err.Error(), "very-secret-7")
+	}
+}
+
 func TestErrorsNameKeyValueAndWhatIsAllowed(t *testing.T) {
 	for setting, want := range map[string]string{
 		"CONFIG_whisk_gpu_overrun=ten":                               `whisk.gpu.overrun: "ten" (from CONFIG_whisk_gpu_overrun) is not allowed; allowed: duration`,

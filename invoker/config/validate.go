@@ -127,24 +127,15 @@ func reason(path string) string {
 	return "not a setting of this invoker"
 }
 
+// unknown names the key that begins and ends most like a path, the first of equals.
 func unknown(all []*key, path string, l leaf) error {
-	var names []string
-	for _, k := range all {
-		if strings.HasPrefix(k.name, ours) {
-			names = append(names, k.name)
-		}
-	}
-	near := nearest(path, names)
-	if secretName(path) {
+	own := slices.DeleteFunc(slices.Clone(all), func(k *key) bool { return !strings.HasPrefix(k.name, ours) })
+	near := slices.MaxFunc(own, func(a, b *key) int { return alike(path, a.name) - alike(path, b.name) })
+	if secretName(path) || near.secret { // a slip in the name of a secret has its value
 		l.text = mask
 	}
 	return fmt.Errorf("%s (from %s): no such key (its value is %q); the nearest is %s, set by %s; all keys: gpuwhisk invoker --print-config",
-		path, l.source, l.text, near, variable(near))
-}
-
-// nearest is the name that begins and ends most like another, the first of equals.
-func nearest(name string, names []string) string {
-	return slices.MaxFunc(names, func(a, b string) int { return alike(name, a) - alike(name, b) })
+		path, l.source, l.text, near.name, variable(near.name))
 }
 
 // alike is how many bytes at the beginning and the end are the same, less those that
