@@ -195,6 +195,12 @@ func TestSlipInTheNameOfASecret(t *testing.T) {
 	}
 }
 
+// TestLoginInAnAddress: an error about the address does not repeat it.
+func TestLoginInAnAddress(t *testing.T) {
+	err := refused(t, `whisk.etcd.hosts names "********@10.0.0.1:2379", which is not host:port`, "CONFIG_whisk_etcd_hosts=http://root:very-secret-7@10.0.0.1:2379")
+	check.Lacks(t, err.Error(), "very-secret-7")
+}
+
 func TestErrorsNameKeyValueAndWhatIsAllowed(t *testing.T) {
 	for setting, want := range map[string]string{
 		"CONFIG_whisk_gpu_overrun=ten":                               `whisk.gpu.overrun: "ten" (from CONFIG_whisk_gpu_overrun) is not allowed; allowed: duration`,

@@ -14,6 +14,9 @@ type demand func(met bool, format string, args ...any)
 func (d demand) hostPorts(name string, addresses []string) {
 	for _, at := range addresses {
 		_, port, err := net.SplitHostPort(at)
+		if login := strings.LastIndexByte(at, '@'); login >= 0 {
+			at = mask + at[login:]
+		}
 		d(err == nil && port != "", "%s names %q, which is not host:port (several are separated by commas)", name, at)
 	}
 }
