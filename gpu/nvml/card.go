@@ -35,10 +35,10 @@ func (d *Driver) card(index int) Card {
 		return c
 	}
 	a := &asked{}
-	c.UUID = answer(a, h.GetUUID)
-	c.Name = answer(a, h.GetName)
+	c.UUID = answer(a, h.GetUUID, "")
+	c.Name = answer(a, h.GetName, "")
 	c.Memory = d.memory(a, h)
-	c.Minor = number(a, h.GetMinorNumber)
+	c.Minor = answer(a, h.GetMinorNumber, -1)
 	c.Bus = bus(a, h)
 	c.Capability = capability(a, h)
 	c.Mode = mode(a, h)
@@ -68,14 +68,12 @@ func (a *asked) ok(ret nvml.Return) bool {
 	return ret == nvml.SUCCESS
 }
 
-// answer is what a call returns, or the zero value.
-func answer[T any](a *asked, call func() (T, nvml.Return)) T {
-	v, ret := call()
-	if !a.ok(ret) {
-		var none T
-		return none
+// answer is what a call returns, or what stands for no answer.
+func answer[T any](a *asked, call func() (T, nvml.Return), none T) T {
+	if v, ret := call(); a.ok(ret) {
+		return v
 	}
-	return v
+	return none
 }
 
 // memory prefers the newer call: only that one separates the driver's own part.
@@ -99,18 +97,9 @@ func size(n uint64) int64 {
 	return int64(n)
 }
 
-// number is what a call returns, or -1.
-func number(a *asked, call func() (int, nvml.Return)) int {
-	n, ret := call()
-	if !a.ok(ret) {
-		return -1
-	}
-	return n
-}
-
 func bus(a *asked, h nvml.Device) string {
 	var id []byte
-	for _, c := range answer(a, h.GetPciInfo).BusId {
+	for _, c := range answer(a, h.GetPciInfo, nvml.PciInfo{}).BusId {
 		if c == 0 {
 			break
 		}
@@ -128,11 +117,7 @@ func capability(a *asked, h nvml.Device) string {
 }
 
 func mode(a *asked, h nvml.Device) ComputeMode {
-	m, ret := h.GetComputeMode()
-	if !a.ok(ret) {
-		return ModeUnknown
-	}
-	switch m {
+	switch answer(a, h.GetComputeMode, nvml.COMPUTEMODE_COUNT) {
 	case nvml.COMPUTEMODE_DEFAULT:
 		return ModeDefault
 	case nvml.COMPUTEMODE_EXCLUSIVE_PROCESS, nvml.COMPUTEMODE_EXCLUSIVE_THREAD:
@@ -195,7 +180,7 @@ func (d *Driver) divide(a *asked, h nvml.Device, c *Card) {
 	if c.MIG != On {
 		return
 	}
-	for i := range answer(a, h.GetMaxMigDeviceCount) {
+	for i := range answer(a, h.GetMaxMigDeviceCount, 0) {
 		if s, ret := h.GetMigDeviceHandleByIndex(i); ret == nvml.SUCCESS { // most slots are empty
 			c.Slices = append(c.Slices, d.slice(a, s, i))
 		}
@@ -204,7 +189,7 @@ func (d *Driver) divide(a *asked, h nvml.Device, c *Card) {
 
 func (d *Driver) slice(a *asked, h nvml.Device, index int) Slice {
 	return Slice{
-		Index: index, UUID: answer(a, h.GetUUID), Name: answer(a, h.GetName), Memory: d.memory(a, h),
-		GPUInstance: number(a, h.GetGpuInstanceId), Instance: number(a, h.GetComputeInstanceId),
+		Index: index, UUID: answer(a, h.GetUUID, ""), Name: answer(a, h.GetName, ""), Memory: d.memory(a, h),
+		GPUInstance: answer(a, h.GetGpuInstanceId, -1), Instance: answer(a, h.GetComputeInstanceId, -1),
 	}
 }
