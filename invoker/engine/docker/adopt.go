@@ -86,8 +86,8 @@ func (e *Engine) Adopt(ctx context.Context, lefts []container.Leftover, specs []
 		if errs[i] = e.fit(ctx, l, specs[i], images); errs[i] != nil {
 			continue
 		}
-		k := e.remember(l.ID)
-		e.handOut(k)
+		e.remember(l.ID)
+		e.handOut(l.ID)
 		if errs[i] = e.skipLog(ctx, l.ID); errs[i] != nil {
 			e.forget(l.ID)
 		}

@@ -111,29 +111,28 @@ func (e *Engine) launchLimited(ctx context.Context, spec container.Spec) (contai
 		if l.err != nil {
 			return container.Handle{}, l.err
 		}
-		e.handOut(l.known)
-		return container.Handle{ID: l.known.id, Name: spec.Name, Addr: l.addr}, nil
+		e.handOut(l.handle.ID)
+		return l.handle, nil
 	case <-ctx.Done():
 		return container.Handle{}, fmt.Errorf("create container %s: %w", spec.Name, context.Cause(ctx))
 	}
 }
 
 type launched struct {
-	known *known
-	addr  string
-	err   error
+	handle container.Handle
+	err    error
 }
 
 // launchFor launches a container for the receiver of done, and removes it if the
 // receiver has given up.
 func (e *Engine) launchFor(ctx context.Context, spec container.Spec, done chan<- launched) {
 	defer e.creates.Release(1)
-	known, addr, err := e.launch(ctx, spec)
+	handle, err := e.launch(ctx, spec)
 	select {
-	case done <- launched{known, addr, err}:
+	case done <- launched{handle, err}:
 	case <-ctx.Done():
 		if err == nil {
-			e.discard(string(known.id))
+			e.discard(string(handle.ID))
 		}
 	}
 }
@@ -141,26 +140,26 @@ func (e *Engine) launchFor(ctx context.Context, spec container.Spec, done chan<-
 // launch creates, starts and inspects a container, and leaves nothing behind
 // if that fails. The context ends when the caller gives up. It is done
 // again where the image turns out to be another than it was known to be.
-func (e *Engine) launch(ctx context.Context, spec container.Spec) (*known, string, error) {
+func (e *Engine) launch(ctx context.Context, spec container.Spec) (container.Handle, error) {
 	work, cancel := e.outlive(ctx)
 	defer cancel()
-	known, addr, err := e.launchOnce(ctx, work, spec)
+	handle, err := e.launchOnce(ctx, work, spec)
 	if errors.Is(err, errChanged) {
 		e.forgetImage(spec.Image)
-		known, addr, err = e.launchOnce(ctx, work, spec)
+		handle, err = e.launchOnce(ctx, work, spec)
 	}
-	return known, addr, err
+	return handle, err
 }
 
-func (e *Engine) launchOnce(ctx, work context.Context, spec container.Spec) (*known, string, error) {
+func (e *Engine) launchOnce(ctx, work context.Context, spec container.Spec) (container.Handle, error) {
 	id, env, err := e.createImageToo(work, spec)
 	if err != nil {
 		if !rejected(err) {
 			e.discard(spec.Name) // it may have been made all the same
 		}
-		return nil, "", fmt.Errorf("create container %s: %w", spec.Name, err)
+		return container.Handle{}, fmt.Errorf("create container %s: %w", spec.Name, err)
 	}
-	known := e.remember(id)
+	e.remember(id)
 	inspected, err := e.start(ctx, work, id)
 	if spec.GPU != nil {
 		err = deviceError(err)
@@ -180,9 +179,9 @@ func (e *Engine) launchOnce(ctx, work context.Context, spec container.Spec) (*kn
 		e.discard(string(id))
 	}
 	if err != nil {
-		return nil, "", fmt.Errorf("start container %s: %w", spec.Name, err)
+		return container.Handle{}, fmt.Errorf("start container %s: %w", spec.Name, err)
 	}
-	return known, addr, nil
+	return container.Handle{ID: id, Name: spec.Name, Addr: addr}, nil
 }
 
 // rejected reports that the daemon has refused, so that nothing was made. After no

@@ -234,7 +234,6 @@ var (
 // known is a container from its create to its Remove. The fields below oomed
 // are guarded by the engine's mu.
 type known struct {
-	id     container.ID
 	ctx    context.Context // ends with Remove
 	cancel context.CancelFunc
 	ended  chan struct{} // closed when the container was seen to end
@@ -246,23 +245,26 @@ type known struct {
 	tail      *logs.Tail
 }
 
-func (e *Engine) remember(id container.ID) *known {
-	k := &known{id: id, ended: make(chan struct{}), oomed: make(chan struct{})}
+func (e *Engine) remember(id container.ID) {
+	k := &known{ended: make(chan struct{}), oomed: make(chan struct{})}
 	k.ctx, k.cancel = context.WithCancel(e.base)
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	e.known[id] = k
-	return k
 }
 
 // handOut records that a container is the caller's. If it has died in the meantime,
 // that is reported now.
-func (e *Engine) handOut(k *known) {
+func (e *Engine) handOut(id container.ID) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
+	k := e.known[id]
+	if k == nil { // removed already
+		return
+	}
 	k.handedOut = true
 	if k.dead {
-		e.reportDeath(k.id)
+		e.reportDeath(id)
 	}
 }
 
