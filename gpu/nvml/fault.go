@@ -66,9 +66,8 @@ type Fault struct {
 	Text string
 }
 
-// xids are the errors whose meaning differs from "reset the device", by
-// NVIDIA's list of XID errors. Like NVIDIA's own device plugin for Kubernetes,
-// everything that is not a program's fault counts as the device's.
+// xid is what an error means, by NVIDIA's list of XID errors. As for NVIDIA's own device
+// plugin for Kubernetes, everything that is not a program's fault counts as the device's.
 func xid(number uint64) (Severity, string) {
 	switch number {
 	case 13:

@@ -4,9 +4,12 @@ import "fmt"
 
 // check returns an error that names the first broken invariant.
 func (p *Pool) check() error {
-	used, freeing := p.reserved, 0
+	used, freeing, making := p.reserved, 0, map[*cell]int{}
 	for _, s := range p.slots {
 		used += s.memoryMB
+		if s.state == starting {
+			making[s.cell]++
+		}
 		if s.state == removing {
 			freeing += s.memoryMB
 		}
@@ -19,6 +22,11 @@ func (p *Pool) check() error {
 		return fmt.Errorf("used %d, sum %d, limit %d", p.used, used, p.cfg.MemoryMB)
 	case freeing != p.freeing:
 		return fmt.Errorf("freeing %d, sum %d", p.freeing, freeing)
+	}
+	for _, c := range p.cells {
+		if c.starting != making[c] {
+			return fmt.Errorf("%d containers of stem cell %+v are being made, %d slots", c.starting, c.StemCell, making[c])
+		}
 	}
 	for key, slots := range p.warm {
 		if len(slots) == 0 {

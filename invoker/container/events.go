@@ -64,9 +64,8 @@ func (p *Pool) Done(now time.Duration, id SlotID, keep bool) {
 	}
 }
 
-// Failed reports that a container could not be created, or died, while the
-// given number of activations were placed in it. No further activation comes; the slot's
-// memory is free when Gone follows.
+// Failed reports that a container could not be created, or died. No further activation
+// is placed in it; the slot's memory is free when Gone follows.
 func (p *Pool) Failed(id SlotID) {
 	s, ok := p.slots[id]
 	if !ok || s.doomed || s.state == removing {

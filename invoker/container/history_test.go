@@ -22,7 +22,7 @@ func history(t *testing.T, seed uint64, steps int) {
 	r := rand.New(rand.NewPCG(seed, 1))
 	b := newFixture(t, Config{
 		MemoryMB: 1024, Overtake: 500 * time.Millisecond, PauseGrace: time.Second, IdleTimeout: 5 * time.Second,
-		StemCells: []StemCell{{Kind: "k", MemoryMB: 128, Count: 2}},
+		StemCells: []StemCell{{Kind: "k", MemoryMB: 128, Count: 2}, {Kind: "k", MemoryMB: 128, Count: 1}},
 	})
 	w := &outside{r: r, b: b, asked: map[uint64]bool{}}
 	for range steps {

@@ -55,7 +55,10 @@ func (m *Mover) setMoved(b *gpuContainer, moved bool) {
 }
 
 func newContainer(name string, device gpu.Device) *gpuContainer {
-	return &gpuContainer{name: name, device: device, firstReport: make(chan struct{}), reporting: map[int]bool{}, usage: map[int]gpu.Usage{}, seen: map[int]int64{}, beside: map[int]beside{}}
+	return &gpuContainer{
+		name: name, device: device, firstReport: make(chan struct{}),
+		reporting: map[int]bool{}, usage: map[int]gpu.Usage{}, seen: map[int]int64{}, beside: map[int]beside{},
+	}
 }
 
 // assumedPID stands for the processes of a container that cannot be asked.
