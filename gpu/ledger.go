@@ -128,18 +128,22 @@ func (l *Ledger) Release(now time.Duration, id Container) {
 	l.pump(now)
 }
 
-// Cancel withdraws the youngest reservation of a container that does not stand
-// yet. It reports whether there was one.
-func (l *Ledger) Cancel(now time.Duration, id Container) bool {
-	for i := len(l.waiting) - 1; i >= 0; i-- {
-		if a := l.waiting[i].a; a.id == id {
-			l.waiting = slices.Delete(l.waiting, i, i+1)
-			a.reservations--
-			l.pump(now)
-			return true
+// Cancel withdraws the nth of a container's reservations that do not stand yet, the
+// oldest being number 0. Each asks for a size of its own.
+func (l *Ledger) Cancel(now time.Duration, id Container, nth int) {
+	for i, w := range l.waiting {
+		if w.a.id != id {
+			continue
 		}
+		if nth == 0 {
+			l.waiting = slices.Delete(l.waiting, i, i+1)
+			w.a.reservations--
+			l.pump(now)
+			return
+		}
+		nth--
 	}
-	return false
+	panic(fmt.Sprintf("gpu: cancel of container %d without such a reservation", id))
 }
 
 // SetEvictable makes the memory of a container the first to be evicted (its flow is

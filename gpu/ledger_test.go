@@ -122,7 +122,7 @@ func TestLedgerRunCancelsTheEvictionOfItsOwnContainer(t *testing.T) {
 	w.tick()
 	resident, _ := w.l.Residency(a)
 	check.Equal(check.Must(t), resident, 60)
-	w.l.Cancel(w.now, b)
+	w.l.Cancel(w.now, b, 0)
 	w.tick()
 	// How far the eviction had come is unknown, so all is moved in.
 	w.only(Prefetch, a)

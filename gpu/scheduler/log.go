@@ -23,8 +23,9 @@ import (
 // not charge set-ups and unused runs, and had no back-off; version 3 weighed set-ups less,
 // and forgot what was measured of a function with its last container; version 4 raised
 // global virtual time for what fits nowhere; version 5 kept no host memory for a flow, and
-// devices for one that waited for its namespace's limit.
-const logVersion = 6
+// devices for one that waited for its namespace's limit; version 6 cancelled another run's
+// reservation where several waited in a container.
+const logVersion = 7
 
 type logHead struct {
 	Version int    `json:"scheduler"`

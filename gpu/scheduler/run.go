@@ -175,9 +175,9 @@ func (s *Scheduler) release(c *container) {
 func (s *Scheduler) requeue(r *run) {
 	c, f := r.container, r.rev.flow
 	s.collectMoves(c.dev)
-	if slices.Contains(c.waiting, r) {
-		c.waiting = without(c.waiting, r)
-		c.dev.ledger.Cancel(s.now, c.id)
+	if i := slices.Index(c.waiting, r); i >= 0 {
+		c.waiting = slices.Delete(c.waiting, i, i+1)
+		c.dev.ledger.Cancel(s.now, c.id, i)
 	} else {
 		c.blocked, s.starting = without(c.blocked, r), without(s.starting, r)
 		c.dev.ledger.Release(s.now, c.id)

@@ -183,3 +183,24 @@ func TestHostMemoryIsShared(t *testing.T) {
 	s.expect("", Event{Kind: Tick}) // it was ordered before
 	s.expect("create 2, start 2 in 2 on 0 cold", Event{Kind: HostReported, Host: HostMemory{Free: 300}})
 }
+
+// TestWithdrawnReservationIsItsOwn: of two runs that wait for memory in a container the
+// one that is withdrawn takes its own reservation with it, not the other's.
+func TestWithdrawnReservationIsItsOwn(t *testing.T) {
+	c := config("fcfs", 1)
+	c.Tokens.Max = 4
+	s := newScript(t, c)
+	one := s.submit("create 1, start 1 in 1 on 0 cold", fn("g", 10*gib))
+	s.run("", one, 1, 10*gib)
+	f := fn("f", 2*gib)
+	f.Width = 3
+	s.submit("create 2, start 2 in 2 on 0 cold", f)
+	s.take(Event{Kind: Initialized, Container: 2})
+	s.holds("", 2, 8*gib, 4*gib)
+	older := s.submit("evict 1 epoch 1", f)
+	s.holds("", 2, 11*gib, 4*gib)
+	s.submit("", f)
+	s.expect("refuse 3 withdrawn", Event{Kind: Withdrawn, Invocation: older})
+	s.holds("", 1, 10*gib, 6*gib) // room for the older's need, not for the younger's
+	s.holds("prefetch 2 epoch 1", 1, 10*gib, 0)
+}
