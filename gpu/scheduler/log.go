@@ -24,7 +24,8 @@ import (
 // and forgot what was measured of a function with its last container; version 4 raised
 // global virtual time for what fits nowhere; version 5 kept no host memory for a flow, and
 // devices for one that waited for its namespace's limit; version 6 cancelled another run's
-// reservation where several waited in a container.
+// reservation where several waited in a container, and had the keys of orders in another
+// order.
 const logVersion = 7
 
 type logHead struct {
@@ -55,32 +56,15 @@ type logEvent struct {
 	Host     *HostMemory  `json:"host,omitempty"`
 }
 
+// logOrder is an order with what has another form in a log.
 type logOrder struct {
-	Do         string    `json:"do"`
-	Invocation uint64    `json:"invocation,omitempty"`
-	Container  Container `json:"container,omitempty"`
-	Device     int       `json:"device,omitempty"`
+	Do string `json:"do"`
 	logFlow
-	HostMB int `json:"hostMB,omitempty"`
-
-	Start    string        `json:"start,omitempty"`
-	Rested   bool          `json:"rested,omitempty"`
-	Need     *gpu.Need     `json:"need,omitempty"`
-	Memory   int64         `json:"memory,omitempty"`
-	Waited   time.Duration `json:"waited,omitempty"`
-	Charged  time.Duration `json:"charged,omitempty"`
-	Transfer uint64        `json:"transfer,omitempty"`
-
-	Move      string `json:"move,omitempty"`
-	Epoch     uint64 `json:"epoch,omitempty"`
-	Bytes     int64  `json:"bytes,omitempty"`
-	Again     bool   `json:"again,omitempty"`
-	Footprint int64  `json:"footprint,omitempty"`
-
-	Reason        string        `json:"reason,omitempty"`
-	LargestDevice int64         `json:"largestDevice,omitempty"`
-	Service       time.Duration `json:"service,omitempty"`
-	Setup         time.Duration `json:"setup,omitempty"`
+	Order
+	Start  string    `json:"start,omitempty"`
+	Need   *gpu.Need `json:"need,omitempty"`
+	Move   string    `json:"move,omitempty"`
+	Reason string    `json:"reason,omitempty"`
 }
 
 // AppendConfig appends the first line of a log.
@@ -111,12 +95,7 @@ func AppendEvent(b []byte, e Event) ([]byte, error) {
 func AppendOrders(b []byte, orders []Order) ([]byte, error) {
 	line := logOrders{make([]logOrder, 0, len(orders))}
 	for _, o := range orders {
-		out := logOrder{
-			Do: o.Do.String(), Invocation: o.Invocation, Container: o.Container, Device: o.Device, logFlow: logFlow(o.Flow),
-			HostMB: o.HostMB, Rested: o.Rested, Memory: o.Memory, Waited: o.Waited, Charged: o.Charged, Transfer: o.Transfer,
-			Epoch: o.Epoch, Bytes: o.Bytes, Again: o.Again, Footprint: o.Footprint,
-			LargestDevice: o.LargestDevice, Service: o.Service, Setup: o.Setup,
-		}
+		out := logOrder{Do: o.Do.String(), logFlow: logFlow(o.Flow), Order: o}
 		switch o.Do {
 		case Start:
 			out.Start, out.Need = o.Start.String(), &o.Need

@@ -80,32 +80,32 @@ var reasonWords = [Reasons]string{"too big", "no device", "withdrawn", "overdue"
 // String returns the reason's name in logs and records.
 func (r Reason) String() string { return word(reasonWords[:], uint8(r), "reason") }
 
-// Order is one thing to do.
+// Order is one thing to do. Its keys are for logs.
 type Order struct {
-	Do         Do
-	Invocation uint64
-	Container  Container
-	Device     int
-	Flow       sched.FlowID
-	HostMB     int
+	Do         Do           `json:"-"`
+	Invocation uint64       `json:"invocation,omitempty"`
+	Container  Container    `json:"container,omitempty"`
+	Device     int          `json:"device,omitempty"`
+	Flow       sched.FlowID `json:"-"`
+	HostMB     int          `json:"hostMB,omitempty"`
 
-	Start    sched.StartKind
-	Rested   bool          // no other run is at work in the container
-	Need     gpu.Need      // what is reserved for the run
-	Memory   int64         // the most of its container so far, or what is reserved, less contexts
-	Waited   time.Duration // from its submission to its token
-	Charged  time.Duration // virtual time
-	Transfer uint64        // epoch of the prefetch that serves the run, 0 for none
+	Start    sched.StartKind `json:"-"`
+	Rested   bool            `json:"rested,omitempty"`   // no other run is at work in the container
+	Need     gpu.Need        `json:"-"`                  // what is reserved for the run
+	Memory   int64           `json:"memory,omitempty"`   // the most of its container so far, or what is reserved, less contexts
+	Waited   time.Duration   `json:"waited,omitempty"`   // from its submission to its token
+	Charged  time.Duration   `json:"charged,omitempty"`  // virtual time
+	Transfer uint64          `json:"transfer,omitempty"` // epoch of the prefetch that serves the run, 0 for none
 
-	Move      gpu.OrderKind
-	Epoch     uint64
-	Bytes     int64 // expected to move
-	Again     bool  // given before under the same epoch
-	Footprint int64 // the container's memory altogether
+	Move      gpu.OrderKind `json:"-"`
+	Epoch     uint64        `json:"epoch,omitempty"`
+	Bytes     int64         `json:"bytes,omitempty"`     // expected to move
+	Again     bool          `json:"again,omitempty"`     // given before under the same epoch
+	Footprint int64         `json:"footprint,omitempty"` // the container's memory altogether
 
-	Reason        Reason
-	LargestDevice int64 // the memory of the largest device
+	Reason        Reason `json:"-"`
+	LargestDevice int64  `json:"largestDevice,omitempty"` // the memory of the largest device
 
-	Service time.Duration
-	Setup   time.Duration
+	Service time.Duration `json:"service,omitempty"`
+	Setup   time.Duration `json:"setup,omitempty"`
 }
