@@ -150,7 +150,7 @@ type Event struct {
 	Ran    time.Duration `json:"ran,omitempty"`    // the run proper took so long, 0 if there was none
 
 	PID    int       `json:"pid,omitempty"`
-	Usage  gpu.Usage `json:"-"`
+	Usage  gpu.Usage `json:"usage,omitzero"`
 	Exited bool      `json:"exited,omitempty"`
 
 	Epoch uint64 `json:"epoch,omitempty"`
@@ -162,5 +162,5 @@ type Event struct {
 
 	Of   Loss       `json:"loss,omitempty"`
 	Why  string     `json:"why,omitempty"`
-	Host HostMemory `json:"-"`
+	Host HostMemory `json:"host,omitzero"`
 }

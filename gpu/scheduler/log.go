@@ -9,7 +9,6 @@ import (
 	"slices"
 	"time"
 
-	"github.com/gpuwhisk/gpuwhisk/gpu"
 	"github.com/gpuwhisk/gpuwhisk/sched"
 )
 
@@ -52,8 +51,6 @@ type logEvent struct {
 	Kind string `json:"event"`
 	Event
 	Function *logFunction `json:"of,omitempty"`
-	Usage    *gpu.Usage   `json:"usage,omitempty"`
-	Host     *HostMemory  `json:"host,omitempty"`
 }
 
 // logOrder is an order with what has another form in a log.
@@ -61,10 +58,9 @@ type logOrder struct {
 	Do string `json:"do"`
 	logFlow
 	Order
-	Start  string    `json:"start,omitempty"`
-	Need   *gpu.Need `json:"need,omitempty"`
-	Move   string    `json:"move,omitempty"`
-	Reason string    `json:"reason,omitempty"`
+	Start  string `json:"start,omitempty"`
+	Move   string `json:"move,omitempty"`
+	Reason string `json:"reason,omitempty"`
 }
 
 // AppendConfig appends the first line of a log.
@@ -82,12 +78,6 @@ func AppendEvent(b []byte, e Event) ([]byte, error) {
 		f.Key = hex.EncodeToString(sum[:8])
 		line.Function = &logFunction{logFlow(f.Flow), f}
 	}
-	switch e.Kind {
-	case MemoryReported:
-		line.Usage = &e.Usage
-	case HostReported:
-		line.Host = &e.Host
-	}
 	return appendLine(b, line)
 }
 
@@ -98,7 +88,7 @@ func AppendOrders(b []byte, orders []Order) ([]byte, error) {
 		out := logOrder{Do: o.Do.String(), logFlow: logFlow(o.Flow), Order: o}
 		switch o.Do {
 		case Start:
-			out.Start, out.Need = o.Start.String(), &o.Need
+			out.Start = o.Start.String()
 		case Move, CancelMove, Unresponsive:
 			out.Move = o.Move.String()
 		case Refuse:
@@ -222,12 +212,6 @@ func parseEvent(text []byte) (Event, error) {
 	if f := line.Function; f != nil {
 		f.Flow = sched.FlowID(f.logFlow)
 		e.Function = &f.Function
-	}
-	if line.Usage != nil {
-		e.Usage = *line.Usage
-	}
-	if line.Host != nil {
-		e.Host = *line.Host
 	}
 	return e, nil
 }

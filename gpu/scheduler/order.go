@@ -91,7 +91,7 @@ type Order struct {
 
 	Start    sched.StartKind `json:"-"`
 	Rested   bool            `json:"rested,omitempty"`   // no other run is at work in the container
-	Need     gpu.Need        `json:"-"`                  // what is reserved for the run
+	Need     gpu.Need        `json:"need,omitzero"`      // what is reserved for the run
 	Memory   int64           `json:"memory,omitempty"`   // the most of its container so far, or what is reserved, less contexts
 	Waited   time.Duration   `json:"waited,omitempty"`   // from its submission to its token
 	Charged  time.Duration   `json:"charged,omitempty"`  // virtual time
