@@ -28,16 +28,14 @@ const (
 )
 
 // String returns the word used in records, metrics and logs.
-func (s Sharing) String() string {
-	switch s {
-	case Whole:
-		return "whole"
-	case MIGSlice:
-		return "mig"
-	case MPSShared:
-		return "mps"
+func (s Sharing) String() string { return word(uint8(s), "sharing", "whole", "mig", "mps") }
+
+// word is the one of a number, or the number of that kind.
+func word(n uint8, kind string, words ...string) string {
+	if int(n) < len(words) {
+		return words[n]
 	}
-	return fmt.Sprintf("sharing(%d)", uint8(s))
+	return fmt.Sprintf("%s(%d)", kind, n)
 }
 
 // Device is one schedulable accelerator: what the scheduler counts tokens for

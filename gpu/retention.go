@@ -74,12 +74,7 @@ const (
 var ruleWords = [...]string{"lru", "flow-lru", "protect-lru", "demand"}
 
 // String returns the rule's name on the command line and in configuration.
-func (r Rule) String() string {
-	if int(r) < len(ruleWords) {
-		return ruleWords[r]
-	}
-	return fmt.Sprintf("rule(%d)", uint8(r))
-}
+func (r Rule) String() string { return word(uint8(r), "rule", ruleWords[:]...) }
 
 // ParseRule is the inverse of String.
 func ParseRule(word string) (Rule, error) {

@@ -59,15 +59,7 @@ const (
 )
 
 // String returns the name for people and JSON.
-func (s Switch) String() string {
-	switch s {
-	case Off:
-		return "off"
-	case On:
-		return "on"
-	}
-	return "unknown"
-}
+func (s Switch) String() string { return word(uint8(s), "switch", "unknown", "off", "on") }
 
 // ComputeMode is which processes may have a context on a device.
 type ComputeMode uint8
@@ -85,15 +77,7 @@ const (
 
 // String returns the name that nvidia-smi uses.
 func (m ComputeMode) String() string {
-	switch m {
-	case ModeDefault:
-		return "Default"
-	case ModeExclusive:
-		return "Exclusive_Process"
-	case ModeProhibited:
-		return "Prohibited"
-	}
-	return "unknown"
+	return word(uint8(m), "mode", "unknown", "Default", "Exclusive_Process", "Prohibited")
 }
 
 // Memory is a device's memory in bytes. A number that the driver does not report
