@@ -30,6 +30,9 @@ is one about every run. Results of ours beyond the paper follow.`
 
 // Validate names what is wrong with the flags.
 func (c *simClaimsCmd) Validate() error {
+	if c.Into != "" && c.JSON {
+		return errors.New("--into: writes Markdown, and --json prints JSON: want one of them")
+	}
 	return errors.Join(c.check(), sim.CheckClaims(c.Only))
 }
 
