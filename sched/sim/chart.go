@@ -120,6 +120,7 @@ type chart struct {
 func draw(f figure, results map[string][]*Result, file string) error {
 	all := f.series(results)
 	c := &chart{}
+	c.layout(f, all)
 	c.scale(f, all)
 	c.frame(f)
 	for _, s := range all {
@@ -129,10 +130,31 @@ func draw(f figure, results map[string][]*Result, file string) error {
 	return os.WriteFile(file, []byte(c.String()), 0o644)
 }
 
-// scale sets the axes' ranges and where they are drawn.
-func (c *chart) scale(f figure, all []series) {
-	c.x, c.y = axis{low: math.Inf(1), high: math.Inf(-1), log: f.logX}, axis{low: math.Inf(1), high: math.Inf(-1), log: f.logY}
+// layout sets where the axes and the legend are drawn: beside the picture there is room
+// for the longest name of a curve.
+func (c *chart) layout(f figure, all []series) {
 	longest := 0
+	for _, s := range all {
+		if s.style != bars {
+			longest = max(longest, len(s.name))
+		}
+	}
+	c.right = chartWidth - 8
+	if longest > 0 {
+		c.right -= legendLine + 8 + letter*float64(longest)
+	}
+	c.x.from, c.x.to, c.y.from, c.y.to = marginLeft, c.right-12, chartHeight-marginBottom, marginTop
+	if f.count(bars) > 0 {
+		c.y.from -= slantedLabels
+	}
+}
+
+// scale sets the values at the ends of the axes.
+func (c *chart) scale(f figure, all []series) {
+	for _, a := range []*axis{&c.x, &c.y} {
+		a.low, a.high = math.Inf(1), math.Inf(-1)
+	}
+	c.x.log, c.y.log = f.logX, f.logY
 	for _, s := range all {
 		for k, v := range s.x {
 			c.x.include(v)
@@ -141,9 +163,6 @@ func (c *chart) scale(f figure, all []series) {
 				c.y.include(s.y[k].Q10)
 				c.y.include(s.y[k].Q90)
 			}
-		}
-		if s.style != bars {
-			longest = max(longest, len(s.name))
 		}
 	}
 	switch {
@@ -165,14 +184,6 @@ func (c *chart) scale(f figure, all []series) {
 		if a.low >= a.high { // one value
 			a.low, a.high = a.low*0.9, a.low*1.1+0.1
 		}
-	}
-	c.right = chartWidth - 8
-	if longest > 0 {
-		c.right -= legendLine + 8 + letter*float64(longest)
-	}
-	c.x.from, c.x.to, c.y.from, c.y.to = marginLeft, c.right-12, chartHeight-marginBottom, marginTop
-	if f.count(bars) > 0 {
-		c.y.from -= slantedLabels
 	}
 }
 

@@ -47,7 +47,12 @@ type curve struct {
 // row is a curve with a point for each value of x: the figure f of the run in which
 // the value replaces X.
 func row(name string, s style, x []float64, run string, f func(*Result) float64) curve {
-	return curve{name, s, at(x, run), func(r [][]*Result) ([]float64, []Spread) {
+	return along(name, s, x, at(x, run), f)
+}
+
+// along is a curve with a point for each run: the figure f of it, at its value of x.
+func along(name string, s style, x []float64, each runs, f func(*Result) float64) curve {
+	return curve{name, s, each, func(r [][]*Result) ([]float64, []Spread) {
 		var y []Spread
 		for _, bySeed := range r {
 			y = append(y, spread(bySeed, f))
@@ -291,7 +296,7 @@ func frontierFigure() figure {
 		f.curves = append(f.curves, curve{policy, dotted, runs{"zipf " + policy + " pool=16"}, trail})
 	}
 	f.curves = append(f.curves, curve{"lower bound", limit, f.curves[0].runs, func(r [][]*Result) ([]float64, []Spread) {
-		x, low := medians(r, gap), Spread{Median: medians(r, bound)[4]}
+		x, low := medians(r, gap), Spread{Median: medians(r, bound)[0]} // the same for all T
 		return []float64{slices.Min(x), slices.Max(x)}, []Spread{low, low}
 	}})
 	return f
@@ -347,12 +352,12 @@ var attacks = []string{"hog", "liar", "onoff", "tiny"}
 func adversaryFigure() figure {
 	f := figure{name: "adversaries", title: "The honest functions beside an adversary, load 0.5 without it", x: "adversary", y: "mean latency, s", logY: true, labels: attacks}
 	for _, policy := range []string{"fcfs", mqfq, plus, "sjf"} {
-		c := row(policy, dots, []float64{0, 1, 2, 3}, "", honest)
-		c.runs = nil
-		for _, a := range attacks {
-			c.runs = append(c.runs, a+" "+policy+" load=0.5")
+		var x []float64
+		var each runs
+		for i, a := range attacks {
+			x, each = append(x, float64(i)), append(each, a+" "+policy+" load=0.5")
 		}
-		f.curves = append(f.curves, c)
+		f.curves = append(f.curves, along(policy, dots, x, each, honest))
 	}
 	return f
 }

@@ -102,20 +102,29 @@ func (g GridSize) Cells() (list []GridCell) {
 					continue // fewer come to the same server
 				}
 				last = each
-				c := GridCell{Workload: "zipf", Devices: devices, Tokens: tokens, Containers: each * devices, First: g.First}
-				for _, c.Load = range g.Loads {
-					list = append(list, c)
-				}
-				c.Load = 0.7
-				for _, c.Footprint = range g.Footprints {
-					list = append(list, c)
-				}
-				c.Footprint = 0
-				for _, c.Workload = range g.Kinds {
-					list = append(list, c)
-				}
+				server := GridCell{Devices: devices, Tokens: tokens, Containers: each * devices, First: g.First}
+				list = append(list, g.workloads(server)...)
 			}
 		}
+	}
+	return list
+}
+
+// workloads lists the cells of one server.
+func (g GridSize) workloads(server GridCell) (list []GridCell) {
+	add := func(kind string, load float64, footprint int64) {
+		c := server
+		c.Workload, c.Load, c.Footprint = kind, load, footprint
+		list = append(list, c)
+	}
+	for _, load := range g.Loads {
+		add("zipf", load, 0)
+	}
+	for _, footprint := range g.Footprints {
+		add("zipf", 0.7, footprint)
+	}
+	for _, kind := range g.Kinds {
+		add(kind, 0.7, 0)
 	}
 	return list
 }

@@ -33,9 +33,16 @@ func (s Starts) Total() int { return s.GPUWarm + s.HostWarm + s.Cold + s.BusyCol
 func (s Starts) ColdShare() float64 { return share(float64(s.Cold+s.BusyCold), s.Total()) }
 
 func (s *Starts) add(k sched.StartKind) {
-	*[sched.StartKinds]*int{
-		sched.GPUWarm: &s.GPUWarm, sched.HostWarm: &s.HostWarm, sched.Cold: &s.Cold, sched.BusyCold: &s.BusyCold,
-	}[k]++
+	switch k {
+	case sched.GPUWarm:
+		s.GPUWarm++
+	case sched.HostWarm:
+		s.HostWarm++
+	case sched.Cold:
+		s.Cold++
+	case sched.BusyCold:
+		s.BusyCold++
+	}
 }
 
 // FunctionResult is one function's part of a result.

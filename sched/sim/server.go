@@ -242,7 +242,8 @@ func (e *engine) complete(j int32) {
 	if !x.kind.Warm() {
 		v.Setup = x.ran - x.granted
 	}
-	for _, v.Kind = range []scheduler.EventKind{scheduler.Answered, scheduler.Ended, scheduler.Left} {
+	for _, kind := range []scheduler.EventKind{scheduler.Answered, scheduler.Ended, scheduler.Left} {
+		v.Kind = kind
 		e.notify(v)
 	}
 }
