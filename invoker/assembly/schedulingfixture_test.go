@@ -19,6 +19,7 @@ import (
 	"github.com/gpuwhisk/gpuwhisk/invoker/container"
 	"github.com/gpuwhisk/gpuwhisk/invoker/develop/check"
 	"github.com/gpuwhisk/gpuwhisk/invoker/develop/fakescheduler"
+	"github.com/gpuwhisk/gpuwhisk/invoker/develop/fakescheduler/memoryqueue"
 	"github.com/gpuwhisk/gpuwhisk/invoker/develop/peertest"
 	"github.com/gpuwhisk/gpuwhisk/invoker/develop/standalone/broker"
 	clientv3 "go.etcd.io/etcd/client/v3"
@@ -49,6 +50,14 @@ type scheduling struct {
 const schedulingManifest = `{"runtimes":{"nodejs":[{"kind":"nodejs:20","default":true,"image":{"prefix":"p","name":"node","tag":"1"}}]},"blackboxes":[{"prefix":"p","name":"dockerskeleton"}]}`
 
 func newScheduling(t *testing.T, more ...string) *scheduling {
+	t.Helper()
+	queue := memoryqueue.Defaults()
+	queue.Retention = time.Hour // nothing is given up because a machine is slow
+	return newSchedulingOf(t, queue, more...)
+}
+
+// newSchedulingOf is newScheduling with other settings of queues.
+func newSchedulingOf(t *testing.T, queue memoryqueue.Settings, more ...string) *scheduling {
 	t.Helper()
 	addr := peertest.NeedEtcd(t)
 	bus, environ := deployment(t)
@@ -87,7 +96,7 @@ func newScheduling(t *testing.T, more ...string) *scheduling {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = f.etcd.Close() })
-	f.config = fakescheduler.Config{Cluster: f.cluster, Etcd: addr, Kafka: kafka, Manifest: m, Log: slog.New(slog.DiscardHandler)}
+	f.config = fakescheduler.Config{Cluster: f.cluster, Etcd: addr, Kafka: kafka, Manifest: m, Log: slog.New(slog.DiscardHandler), Queue: queue, Job: time.Hour}
 	if f.scheduler, err = fakescheduler.New(f.config); err != nil {
 		t.Fatal(err)
 	}
