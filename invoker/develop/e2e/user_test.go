@@ -126,7 +126,7 @@ func life(t *testing.T, p *platform) {
 	result := soon(t, func() (*whisk.Response, error) { r, _, err := p.c.Activations.Result(id); return r, err })
 	check.That(t, result.Success, "result %+v", result)
 	check.Equal(t, result.Status, "success")
-	check.Equal(t, strings.TrimPrefix(fmt.Sprint(result.Result), "&"), "map[greeting:hi Bob]")
+	check.Equal(t, fmt.Sprint(*result.Result), "map[greeting:hi Bob]")
 	soon(t, func() (int, error) { // the record of the first was not awaited
 		list, _, err := p.c.Activations.List(&whisk.ActivationListOptions{Name: "life", Limit: 5})
 		if err == nil && len(list) != 2 {
