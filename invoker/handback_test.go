@@ -8,6 +8,7 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/gpuwhisk/gpuwhisk/activation"
@@ -207,12 +208,14 @@ func TestLossOfTheLastDeviceGivesBackWhatIsBeingWritten(t *testing.T) {
 			env.invoke("f", nil)
 		}
 		pass(500 * time.Millisecond) // one runs
+		synctest.Wait()
 		d := iv.dispatch
 		waiting := slices.Collect(maps.Values(d.gpus.backlog.inMemory))
 		d.loop.mu.Lock() // both are applied before the scheduler decides
 		d.loop.waiting = append(d.loop.waiting, deviceChanged{Kind: scheduler.DeviceLost, Why: "Xid 79"}, spilledEvent{all: waiting})
 		d.loop.mu.Unlock()
 		pass(time.Minute)
+		synctest.Wait()
 		check.Equal(t, len(waiting), 11)
 		check.Equal(t, len(r.back), len(waiting))
 		stop()
