@@ -115,7 +115,7 @@ func (a *assigner) overwrite(ctx context.Context, t tree, id int) (int, error) {
 	return settle(ctx, func() (int, error) { return id, a.seize(t, id) })
 }
 
-// settle tries until the tree is not changed meanwhile.
+// settle tries again as long as others change the tree meanwhile.
 func settle(ctx context.Context, try func() (int, error)) (int, error) {
 	for {
 		id, err := try()
