@@ -1,6 +1,7 @@
 package devices
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -62,10 +63,7 @@ func OpenHost(want string, o nvml.Options, log *slog.Logger) (*Host, error) {
 }
 
 func openHost(want string, log *slog.Logger, open func() (driver, error)) (*Host, error) {
-	if log == nil {
-		log = slog.New(slog.DiscardHandler)
-	}
-	h := &Host{log: log}
+	h := &Host{log: cmp.Or(log, slog.New(slog.DiscardHandler))}
 	if want == None {
 		return h, nil
 	}

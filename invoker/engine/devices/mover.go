@@ -108,16 +108,16 @@ type Mover struct {
 // OpenMover makes the directory of the sockets and is ready for containers.
 // Close ends it.
 func OpenMover(o Options) (*Mover, error) {
-	m := &Mover{options: o, log: o.Log, owners: map[int]string{}, containers: map[string]*gpuContainer{}, warned: map[string]bool{}}
+	m := &Mover{
+		options: o, log: cmp.Or(o.Log, slog.New(slog.DiscardHandler)),
+		owners: map[int]string{}, containers: map[string]*gpuContainer{}, warned: map[string]bool{},
+	}
 	m.options.proc = cmp.Or(o.proc, "/proc")
 	m.options.moveTime = cmp.Or(o.moveTime, moveTime)
 	m.options.answerTime = cmp.Or(o.answerTime, answerTime)
 	m.options.helloTime = cmp.Or(o.helloTime, helloTime)
 	m.options.rejoinTime = cmp.Or(o.rejoinTime, rejoinTime)
 	m.options.confirmTime = cmp.Or(o.confirmTime, confirmTime)
-	if m.log == nil {
-		m.log = slog.New(slog.DiscardHandler)
-	}
 	if o.Library == "" {
 		return m, nil
 	}

@@ -104,13 +104,9 @@ func New(ctx context.Context, options Options) (*Engine, error) {
 }
 
 func newEngine(api *client.Client, options Options, host hostPart) *Engine {
-	log := options.Logger
-	if log == nil {
-		log = slog.New(slog.DiscardHandler)
-	}
 	base, cancel := context.WithCancel(context.Background())
 	e := &Engine{
-		api: api, options: options, host: host, log: log,
+		api: api, options: options, host: host, log: cmp.Or(options.Logger, slog.New(slog.DiscardHandler)),
 		died: make(chan container.ID, maxDeaths),
 		base: base, cancel: cancel,
 		known: map[container.ID]*known{}, images: map[string][]string{},

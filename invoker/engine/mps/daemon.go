@@ -116,6 +116,9 @@ func (d *daemon) relaunch(end error, backoff *retry.Backoff) (*process, error) {
 			d.Back(d.device)
 			return p, nil
 		}
+		if errors.Is(err, errStopped) {
+			return nil, err
+		}
 		end = err
 	}
 }

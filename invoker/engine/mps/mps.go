@@ -118,9 +118,7 @@ func (o Options) withDefaults() Options {
 	o.EndLimit = cmp.Or(o.EndLimit, 3*time.Second)
 	o.FirstPause = cmp.Or(o.FirstPause, time.Second)
 	o.LongestPause = cmp.Or(o.LongestPause, time.Minute)
-	if o.Log == nil {
-		o.Log = slog.New(slog.DiscardHandler)
-	}
+	o.Log = cmp.Or(o.Log, slog.New(slog.DiscardHandler))
 	if o.Lost == nil {
 		o.Lost = func(string, string) {}
 	}

@@ -10,6 +10,7 @@
 package process
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -95,10 +96,7 @@ func New(options Options) (*Engine, error) {
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return nil, fmt.Errorf("make state directory: %w", err)
 	}
-	log := options.Logger
-	if log == nil {
-		log = slog.New(slog.DiscardHandler)
-	}
+	log := cmp.Or(options.Logger, slog.New(slog.DiscardHandler))
 	log.Warn("actions run as plain processes: for development only, nothing isolates them")
 	e := &Engine{
 		options: options, log: log,
