@@ -68,6 +68,20 @@ func available(c *Container, pid int, want limits) {
 	}
 }
 
+// TestLimitToItsLastByte: beside a process that holds nothing, one may have all of the
+// limit.
+func TestLimitToItsLastByte(t *testing.T) {
+	ctl, rec := openControl(t, Settings{})
+	c := openContainer(t, ctl, "a")
+	c.Limit(10*mib, 10*mib)
+	idle := startGuest(t, c)
+	rec.awaitUsage(t, idle.PID(), 0)
+	other := startGuest(t, c)
+	rec.awaitUsage(t, other.PID(), 0)
+	check.Equal(t, other.Do("pin %d", 10*mib), 0, "pinning 10 MiB of 10: the driver answers")
+	check.Equal(t, other.Do("try %d", 10*mib), 0, "10 MiB of 10: the driver answers")
+}
+
 // TestProcessesRaceForTheLimit: processes that allocate at the same time get what there
 // is, and never more together; what fits beside the others is not refused.
 func TestProcessesRaceForTheLimit(t *testing.T) {

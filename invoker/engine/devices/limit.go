@@ -21,16 +21,17 @@ const unreportedBytes = 64 << 20
 // by their own reports. The caller holds m.mu.
 func (b *gpuContainer) overByReport() string {
 	sum, pinned := int64(0), int64(0)
+	slack := int64(len(b.usage)) // a process that was granted nothing may take a byte
 	for _, u := range b.usage {
 		sum += u.Allocated
 		pinned += u.Pinned
 	}
-	if b.host > 0 && pinned > b.host && !b.over {
+	if b.host > 0 && pinned > b.host+slack && !b.over {
 		b.over = true
 		return fmt.Sprintf("The action has pinned %s of host memory, more than its memory limit of %s (limits, key memory).",
 			activation.Size(pinned), activation.Size(b.host))
 	}
-	return b.beyond(sum, b.limit)
+	return b.beyond(sum, b.limit+slack)
 }
 
 // overByNVML returns the same by what NVML lists of its processes, with what they have

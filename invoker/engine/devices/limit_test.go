@@ -104,6 +104,31 @@ func TestNamespaceRace(t *testing.T) {
 	}
 }
 
+// TestNamespaceToItsLastByte: beside a container of its namespace that holds nothing, one
+// may have all of the limit.
+func TestNamespaceToItsLastByte(t *testing.T) {
+	b := open(t, nil)
+	b.inNamespace("idle", 0)
+	check.Equal(t, b.inNamespace("a", 0).Do("try %d", 10*mib), 0, "10 MiB of 10: the driver answers")
+}
+
+// TestByteBesideTheLimit: a process that was granted nothing may take a byte, and its
+// container is not ended for that.
+func TestByteBesideTheLimit(t *testing.T) {
+	b := newContainer("a", realDevice())
+	b.limit, b.host = 10*mib, 10*mib
+	for _, c := range []struct {
+		bytes int64
+		over  bool
+	}{{1, false}, {2, false}, {3, true}} {
+		for _, u := range []gpu.Usage{{Allocated: c.bytes}, {Pinned: c.bytes}} {
+			b.over = false
+			b.usage = map[int]gpu.Usage{1: {Allocated: 10 * mib, Pinned: 10 * mib}, 2: u}
+			check.Equal(t, b.overByReport() != "", c.over, "%+v", u)
+		}
+	}
+}
+
 // TestNamespaceBesideFrozen: a container that does not answer keeps what it was granted
 // for a while, and then what it holds.
 func TestNamespaceBesideFrozen(t *testing.T) {
