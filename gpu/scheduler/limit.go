@@ -1,5 +1,7 @@
 package scheduler
 
+import "github.com/gpuwhisk/gpuwhisk/gpu"
+
 // A namespace may have a limit of device memory, for each device by itself: for the
 // data of its running containers there, resident or promised, and that of its idle
 // ones. Contexts do not count, nor does what was evicted.
@@ -12,16 +14,33 @@ func (s *Scheduler) namespaceLimit(namespace string) int64 {
 	return s.cfg.NamespaceLimits["*"]
 }
 
-// permits reports whether the limit of a revision's namespace leaves so many bytes to
-// a run in the container own, or when that is nil in a new one. Memory of idle
-// containers does not count: it can be evicted.
-func (s *Scheduler) permits(dev *device, rev *revision, own *container, bytes int64) bool {
+// data is what a namespace's limit counts of a container.
+func (s *Scheduler) data(c *container) int64 {
+	if c.rev.noShim {
+		return s.footprint(c)
+	}
+	return c.dev.ledger.Data(c.id)
+}
+
+// wanted is what it counts of a run's need.
+func (s *Scheduler) wanted(rev *revision, need gpu.Need) int64 {
+	if rev.noShim {
+		return need.Context - s.cfg.Context
+	}
+	return need.Bytes
+}
+
+// permits reports whether the limit of a revision's namespace leaves what a run needs in
+// the container own, or when that is nil in a new one. Memory of idle containers does not
+// count: it can be evicted, or given up with its container.
+func (s *Scheduler) permits(dev *device, rev *revision, own *container, need gpu.Need) bool {
 	limit := s.namespaceLimit(rev.flow.id.Namespace)
 	if limit == 0 {
 		return true
 	}
+	bytes := s.wanted(rev, need)
 	if own != nil && len(own.runs) > 0 {
-		bytes = max(bytes, dev.ledger.Data(own.id))
+		bytes = max(bytes, s.data(own))
 	}
 	return bytes+s.namespaceData(dev, rev, own, true) <= limit
 }
@@ -42,7 +61,7 @@ func (s *Scheduler) withinLimit(c *container) bool {
 func (s *Scheduler) namespaceData(dev *device, rev *revision, but *container, running bool) (sum int64) {
 	for _, c := range dev.containers {
 		if c != but && c.rev.flow.id.Namespace == rev.flow.id.Namespace && (len(c.runs) > 0 || !running) {
-			sum += dev.ledger.Data(c.id)
+			sum += s.data(c)
 		}
 	}
 	return sum
@@ -57,12 +76,12 @@ func (s *Scheduler) enforceLimit(r *run) {
 	if limit == 0 {
 		return
 	}
-	own := max(c.dev.ledger.Data(c.id), r.need.Bytes)
+	own := max(s.data(c), r.asked)
 	excess := own + s.namespaceData(c.dev, c.rev, c, false) - limit
 	for at := s.idle.Front(); at != nil && excess > 0; {
 		next := at.Next()
 		i := at.Value.(*container)
-		if n := c.dev.ledger.Data(i.id); i.dev == c.dev && n > 0 && i.rev.flow.id.Namespace == c.rev.flow.id.Namespace {
+		if n := s.data(i); i.dev == c.dev && n > 0 && i.rev.flow.id.Namespace == c.rev.flow.id.Namespace {
 			excess -= n
 			if !c.dev.ledger.MoveOut(s.now, i.id) {
 				s.takeAway(i)

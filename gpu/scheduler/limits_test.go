@@ -4,6 +4,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/gpuwhisk/gpuwhisk/gpu"
 	"github.com/gpuwhisk/gpuwhisk/invoker/develop/check"
 )
 
@@ -25,7 +26,7 @@ func TestNamespaceLimit(t *testing.T) {
 	s.run("create 3, evict 1 epoch 1, start 2 in 3 on 0 cold", x, 1, 4*gib)
 	s.holds("", 1, 4*gib, 0)
 	s.expect("", Event{Kind: Moved, Container: 1, Epoch: 1, OK: true})
-	check.That(t, s.l.permits(s.l.devices[0], s.l.flows[fn("x", 0).Flow].newest(), nil, 2*gib), "2 of 6 GiB beside 4 are not permitted")
+	check.That(t, s.l.permits(s.l.devices[0], s.l.flows[fn("x", 0).Flow].newest(), nil, gpu.Need{Bytes: 2 * gib}), "2 of 6 GiB beside 4 are not permitted")
 	again := s.submit("", fn("x", 4*gib))
 	s.run("prefetch 1 epoch 2, evict 3 epoch 1", y, 3, 4*gib)
 	s.holds("", 1, 4*gib, 4*gib)
@@ -49,6 +50,24 @@ func TestNamespaceLimitRemoves(t *testing.T) {
 	s.expect("", Event{Kind: Moved, Container: 1, Epoch: 1, OK: true}) // nothing has moved
 	s.run("", y, 2, 1*gib)
 	s.submit("create 3, remove 1, start 3 in 3 on 0 cold", fn("z", 4*gib))
+}
+
+// TestNamespaceLimitWithoutShim: memory that no shim reports counts for its namespace's
+// limit, too, and what is idle of it is freed by removing its container.
+func TestNamespaceLimitWithoutShim(t *testing.T) {
+	c := config("fcfs", 1)
+	c.Tokens.Max = 3
+	c.NamespaceLimits = map[string]int64{"n": 6 * gib}
+	s := newScript(t, c)
+	off := func(name string, memory int64) *Function {
+		f := fn(name, memory)
+		f.NoShim = true
+		return f
+	}
+	x := s.submit("create 1, start 1 in 1 on 0 cold", off("x", 4*gib))
+	s.submit("", fn("y", 4*gib))
+	s.submit("", off("z", 4*gib))
+	s.run("create 2, remove 1, start 2 in 2 on 0 cold", x, 1, 4*gib)
 }
 
 // TestLimitIdlesNoToken: a flow that waits for its namespace's limit leaves the other

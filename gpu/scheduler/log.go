@@ -23,8 +23,8 @@ import (
 // and forgot what was measured of a function with its last container; version 4 raised
 // global virtual time for what fits nowhere; version 5 kept no host memory for a flow, and
 // devices for one that waited for its namespace's limit; version 6 cancelled another run's
-// reservation where several waited in a container, and had the keys of orders in another
-// order.
+// reservation where several waited in a container, did not count memory without a shim for
+// its namespace's limit, and had the keys of orders in another order.
 const logVersion = 7
 
 type logHead struct {

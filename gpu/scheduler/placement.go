@@ -27,7 +27,7 @@ func (s *Scheduler) Placements(id sched.FlowID) func(device int) sched.Placement
 		}
 		if !p.Fits {
 			p.Unfit = s.unfit(dev, need)
-			p.Elsewhere = memory && slot || !s.permits(dev, rev, own, need.Bytes) // by host memory, or its namespace's limit
+			p.Elsewhere = memory && slot || !s.permits(dev, rev, own, need) // by host memory, or its namespace's limit
 		}
 		return p
 	}
@@ -80,7 +80,7 @@ func (s *Scheduler) hasMemory(dev *device, rev *revision, own *container, need g
 		// reason.
 		return all > s.largest
 	}
-	if !s.permits(dev, rev, own, need.Bytes) {
+	if !s.permits(dev, rev, own, need) {
 		return false
 	}
 	if own == nil {
@@ -138,8 +138,11 @@ func (s *Scheduler) need(dev *device, rev *revision, own *container) gpu.Need {
 		measured = measured || footprint > n.Bytes
 		n.Bytes, n.Context = max(n.Bytes, footprint), max(n.Context, dev.ledger.Overhead(own.id))
 	}
-	if most := s.namespaceLimit(rev.flow.id.Namespace); most > 0 {
-		n.Bytes = min(n.Bytes, most) // more it is not given
+	if most := s.namespaceLimit(rev.flow.id.Namespace); most > 0 { // more it is not given
+		n.Bytes = min(n.Bytes, most)
+		if rev.noShim {
+			n.Context = min(n.Context, most+s.cfg.Context)
+		}
 	}
 	if measured {
 		// What needs more than any device is served with all of the largest.

@@ -1,6 +1,7 @@
 package scheduler
 
 import (
+	"github.com/gpuwhisk/gpuwhisk/gpu"
 	"github.com/gpuwhisk/gpuwhisk/invoker/develop/check"
 	"github.com/gpuwhisk/gpuwhisk/sched"
 	"testing"
@@ -160,7 +161,7 @@ func TestBusyContainerCountsAgainstItsNamespace(t *testing.T) {
 	s.submit("create 2, start 2 in 2 on 0 cold", fn("g", 2*gib))
 	s.holds("", 1, 7*gib, 7*gib)
 	s.submit("", f)
-	check.That(t, !s.l.permits(s.l.devices[0], s.l.flows[f.Flow].newest(), s.l.containers[1], gib), "1 GiB more in a container of 7, beside 2, is permitted where 8 are the limit")
+	check.That(t, !s.l.permits(s.l.devices[0], s.l.flows[f.Flow].newest(), s.l.containers[1], gpu.Need{Bytes: gib}), "1 GiB more in a container of 7, beside 2, is permitted where 8 are the limit")
 }
 
 // TestIdleMemoryIsPrefetched: that of a flow with work queued, where memory is free.

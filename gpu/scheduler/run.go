@@ -67,10 +67,7 @@ func (s *Scheduler) grantNext() bool {
 	if c.move.arrived {
 		r.before = c.move.epoch
 	}
-	r.asked = r.need.Bytes
-	if rev.noShim {
-		r.asked = r.need.Context - s.cfg.Context
-	}
+	r.asked = s.wanted(rev, r.need)
 	if c.reported {
 		r.peak = s.footprint(c)
 	}

@@ -206,7 +206,7 @@ func (s *Scheduler) missing(f *flow) string {
 func (s *Scheduler) missingOn(dev *device, rev *revision, own *container) string {
 	need := s.need(dev, rev, own)
 	switch {
-	case !s.permits(dev, rev, own, need.Bytes):
+	case !s.permits(dev, rev, own, need):
 		return fmt.Sprintf("namespace %s has reached its limit of %d MiB of device memory (whisk.gpu.namespace-limits)",
 			rev.flow.id.Namespace, s.namespaceLimit(rev.flow.id.Namespace)>>20)
 	case !s.hasMemory(dev, rev, own, need):
