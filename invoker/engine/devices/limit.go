@@ -257,14 +257,19 @@ func (e events) Wants(name string) {
 }
 
 // overTenant returns, once, that the running containers of a namespace use more than its
-// limit and this one more than it was granted of it, if they do. The caller holds m.mu.
+// limit and this one more than it was granted of it, or without a shim than was reserved
+// for it, if they do. The caller holds m.mu.
 func (b *gpuContainer) overTenant(running []*gpuContainer, context int64) string {
 	if b.tenant == "" || b.over || b.runs == 0 {
 		return ""
 	}
 	own := b.counted(context)
 	all := own + b.others(running, func(o *gpuContainer) int64 { return o.counted(context) })
-	if all <= b.most || !b.noShim() && own <= b.shim.Bound() {
+	granted := b.promised
+	if !b.noShim() {
+		granted = b.shim.Bound()
+	}
+	if all <= b.most || own <= granted {
 		return ""
 	}
 	b.over = true

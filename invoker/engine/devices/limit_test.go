@@ -104,6 +104,28 @@ func TestNamespaceRace(t *testing.T) {
 	}
 }
 
+// TestReservedWithoutShim: a container without a shim is not ended for what was reserved
+// for its run, where another of its namespace took more before.
+func TestReservedWithoutShim(t *testing.T) {
+	b := open(t, func(o *Options) { o.proc = t.TempDir() })
+	for name, word := range map[string]string{"a": "managed", "b": "off"} {
+		_, err := b.Prepare(name, realDevice(), container.DeviceRequest{Shim: word, Namespace: "one", NamespaceLimit: 50 * mib})
+		check.NoError(t, err)
+	}
+	const pid = 7
+	b.shows(pid, "environ", b.container("b").shim.Dir())
+	see := func(bytes int64) string {
+		b.observe([]nvml.Reading{{Listed: true, Processes: []nvml.Process{{PID: pid, Bytes: bytes + mib + unreportedBytes}}}})
+		return b.last(assumedPID).Over
+	}
+	b.Begin("a", gpu.Need{})
+	events{b.Mover}.Usage("a", 1, gpu.Usage{Allocated: 40 * mib})
+	b.Begin("b", gpu.Need{Context: 21 * mib})
+	check.Equal(t, b.container("a").allowed, 30*mib, "bytes of 50 beside 20 that are reserved")
+	check.Equal(t, see(20*mib), "", "what was reserved for it")
+	check.Contains(t, see(40*mib), "held 80 MB of GPU memory together", "more than that")
+}
+
 // TestNamespaceToItsLastByte: beside a container of its namespace that holds nothing, one
 // may have all of the limit.
 func TestNamespaceToItsLastByte(t *testing.T) {

@@ -215,7 +215,11 @@ func (m *Mover) Begin(name string, need gpu.Need) {
 	if b == nil {
 		return
 	}
-	m.runs(b, 1, need.Bytes)
+	promised := need.Bytes
+	if b.noShim() { // what is reserved for it is all context: it stays as long as the container
+		promised = max(promised, need.Context-m.options.Context)
+	}
+	m.runs(b, 1, promised)
 	m.mu.Lock()
 	moved := b.moved
 	m.mu.Unlock()
