@@ -59,12 +59,12 @@ type account struct {
 const readTime = 3 * time.Second
 
 // bound is the most that a process holds or may come to hold.
-func (a account) bound() limits { return a.most.with(a.used, held) }
+func (a account) bound() limits { return a.most.with(a.used, possible) }
 
-// held is the most that may be held by a grant beside what is used. A grant of 1 is one of
+// possible is the most that may come to be used by a grant. A grant of 1 is one of
 // nothing, where 0 would be no limit: the rest is the others' to the last byte, and who
 // takes that byte all the same is not worth a refusal of theirs.
-func held(grant, used int64) int64 {
+func possible(grant, used int64) int64 {
 	if grant == 1 {
 		return used
 	}
@@ -120,7 +120,7 @@ func (c *Container) Bound() int64 {
 	for _, p := range c.processes {
 		p.lower(now)
 	}
-	return held(c.grant.device, c.others(nil, account.bound).device)
+	return possible(c.grant.device, c.others(nil, account.bound).device)
 }
 
 // others sums up what all processes but one have, also those that are not connected
