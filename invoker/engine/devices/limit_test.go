@@ -108,9 +108,11 @@ func TestNamespaceRace(t *testing.T) {
 // for its run, where another of its namespace took more before.
 func TestReservedWithoutShim(t *testing.T) {
 	b := open(t, func(o *Options) { o.proc = t.TempDir() })
+	made := map[string]container.GPU{}
 	for name, word := range map[string]string{"a": "managed", "b": "off"} {
-		_, err := b.Prepare(name, realDevice(), container.DeviceRequest{Shim: word, Namespace: "one", NamespaceLimit: 50 * mib})
+		g, err := b.Prepare(name, realDevice(), container.DeviceRequest{Shim: word, Namespace: "one", NamespaceLimit: 50 * mib})
 		check.NoError(t, err)
+		made[name] = g
 	}
 	const pid = 7
 	b.shows(pid, "environ", b.container("b").shim.Dir())
@@ -119,7 +121,10 @@ func TestReservedWithoutShim(t *testing.T) {
 		return b.last(assumedPID).Over
 	}
 	b.Begin("a", gpu.Need{})
-	events{b.Mover}.Usage("a", 1, gpu.Usage{Allocated: 40 * mib})
+	guest := b.guest(made["a"])
+	b.awaitUsage(guest.PID(), 0)
+	check.Equal(t, guest.Do("try %d", 40*mib), 0, "40 MiB of 50: the driver answers")
+	b.awaitUsage(guest.PID(), 40*mib)
 	b.Begin("b", gpu.Need{Context: 21 * mib})
 	check.Equal(t, b.container("a").allowed, 30*mib, "bytes of 50 beside 20 that are reserved")
 	check.Equal(t, see(20*mib), "", "what was reserved for it")
