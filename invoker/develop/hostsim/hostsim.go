@@ -101,7 +101,14 @@ func Run(cfg Config) (*Result, error) {
 // loop takes one time after another until all activations have ended.
 func (s *simulation) loop() error {
 	arrived, served, warm := 0, false, false
-	var before []float64
+	var before []float64 // service when the measuring began
+	measure := func() {
+		served = true
+		s.result.Service = s.service()
+		for i := range before {
+			s.result.Service[i] -= before[i]
+		}
+	}
 	for s.result.Ended+s.result.Failed < len(s.calls) {
 		at := s.events[0].at // there is always a tick
 		if arrived < len(s.calls) {
@@ -118,11 +125,7 @@ func (s *simulation) loop() error {
 			before = s.service()
 		}
 		if !served && at >= s.cfg.Workload.Horizon {
-			served = true
-			s.result.Service = s.service()
-			for i := range before {
-				s.result.Service[i] -= before[i]
-			}
+			measure()
 		}
 		s.pass(max(at, s.now))
 		for ; arrived < len(s.calls) && s.calls[arrived].At <= s.now; arrived++ {
@@ -136,6 +139,9 @@ func (s *simulation) loop() error {
 				return fmt.Errorf("host %d: %w", h.n, err)
 			}
 		}
+	}
+	if !served {
+		measure()
 	}
 	return nil
 }

@@ -1,0 +1,20 @@
+package hostsim
+
+import (
+	"testing"
+	"time"
+
+	"github.com/gpuwhisk/gpuwhisk/invoker/develop/check"
+)
+
+// TestAllEndsWhileActivationsMayArrive: nothing is left to do before the workload's
+// time is over, as where little is asked for.
+func TestAllEndsWhileActivationsMayArrive(t *testing.T) {
+	cfg := hosts(t, "equal", 0.2, 2*time.Minute)
+	cfg.Workload.Horizon = time.Hour
+	r := run(t, cfg)
+	check.Equal(t, r.Ended, len(cfg.Workload.Arrivals))
+	check.Equal(check.Must(t), len(r.Service), len(cfg.Workload.Functions))
+	check.Greater(t, r.Fairness(), 0)
+	check.AtMost(t, r.Fairness(), 1)
+}
