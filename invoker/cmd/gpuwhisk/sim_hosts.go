@@ -48,6 +48,12 @@ func (c *simHostsCmd) Validate(k *kong.Context) error {
 	if c.Count < c.Hosts {
 		return fmt.Errorf("--count %d: must be at least --hosts", c.Count)
 	}
+	if c.Containers < 1 {
+		return fmt.Errorf("--containers %d: must be at least 1", c.Containers)
+	}
+	if err := sim.CheckSeeds(c.Seeds); err != nil {
+		return err
+	}
 	entries, err := sim.Entries([]string{c.Policy}, c.Options, c.Spec, c.unread())
 	return c.check(k, entries, err)
 }
