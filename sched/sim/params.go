@@ -116,6 +116,9 @@ func above[T float64 | time.Duration | Bytes](flag string, v, least, most T) con
 	return constraint{flag, v, v > least && v <= most, fmt.Sprintf("be above %v and at most %v", least, most)}
 }
 
+// leastWindow keeps a run from being all windows: each goes over all functions.
+const leastWindow = time.Millisecond
+
 // Validate names the flag and the value that is out of range. The policy's own
 // parameters are validated by sched.New.
 func (p Params) Validate() error {
@@ -128,7 +131,7 @@ func (p Params) Validate() error {
 		inside("--pool", p.Pool.Size, 0, 100_000),
 		inside("--container-start", p.ContainerStart, 0, maxCost),
 		above("--kernel-share", p.KernelShare, 0, 1),
-		above("--window", p.Window, 0, maxTime),
+		inside("--window", p.Window, leastWindow, maxTime),
 		inside("--warmup", p.Warmup, 0, maxTime),
 		inside("--drain", p.Drain, 0, maxTime),
 		above("--threshold", p.Tokens.Threshold, 0, 1),

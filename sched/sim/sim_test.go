@@ -271,6 +271,7 @@ func TestBadParametersNameTheFlag(t *testing.T) {
 		"--kernel-share":    func(p *Params) { p.KernelShare = nan },
 		"--container-start": func(p *Params) { p.ContainerStart = -1 },
 		"--window":          func(p *Params) { p.Window = 0 },
+		"--window 1ns":      func(p *Params) { p.Window = 1 },
 		"--warmup":          func(p *Params) { p.Warmup = -1 },
 		"--warmup 25h":      func(p *Params) { p.Warmup = 25 * time.Hour },
 		"--threshold":       func(p *Params) { p.Tokens.Threshold = nan },
