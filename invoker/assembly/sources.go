@@ -36,6 +36,7 @@ type sources struct {
 	life    context.Context
 	end     context.CancelFunc
 	pull    sync.WaitGroup
+	keep    time.Duration
 }
 
 type pulled struct {
@@ -44,7 +45,7 @@ type pulled struct {
 }
 
 func newSources(j *journal.Journal, log *slog.Logger, all ...source) *sources {
-	s := &sources{journal: j, log: log, all: all, came: make(chan pulled)}
+	s := &sources{journal: j, log: log, all: all, came: make(chan pulled), keep: keepTime}
 	s.life, s.end = context.WithCancel(context.Background())
 	if j == nil {
 		return s
@@ -140,17 +141,17 @@ func (s *sources) from(ctx context.Context, i int) (invoker.Delivery, error) {
 	}
 }
 
-// keepTime bounds how long a run waits for the broker where the journal cannot have
-// its start.
+// keepTime bounds how long a run waits for the broker where no journal has its start.
 const keepTime = time.Second
 
 // begin reports that an activation begins to run. The feed commits that within a few
-// milliseconds, and before the run where the journal is in trouble, or a process that
-// is killed then would leave no trace of it, and the next one run it again.
+// milliseconds; where no journal has it, and of the shared topic none has, before the
+// run, or a process that is killed then would leave no trace of it, and the next one run
+// it again.
 func (s *sources) begin(d kafka.Delivery, own bool) {
 	d.Begin()
-	if s.journal != nil && own && !s.journal.Health().OK() {
-		ctx, cancel := context.WithTimeout(context.Background(), keepTime)
+	if !own || s.journal == nil || !s.journal.Health().OK() {
+		ctx, cancel := context.WithTimeout(context.Background(), s.keep)
 		defer cancel()
 		d.Keep(ctx)
 	}

@@ -6,8 +6,12 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
+
+	"github.com/twmb/franz-go/pkg/kfake"
+	"github.com/twmb/franz-go/pkg/kmsg"
 
 	"github.com/gpuwhisk/gpuwhisk/activation"
 	"github.com/gpuwhisk/gpuwhisk/activation/journal"
@@ -16,6 +20,7 @@ import (
 	"github.com/gpuwhisk/gpuwhisk/invoker"
 	"github.com/gpuwhisk/gpuwhisk/invoker/config"
 	"github.com/gpuwhisk/gpuwhisk/invoker/develop/check"
+	"github.com/gpuwhisk/gpuwhisk/invoker/develop/peertest"
 )
 
 // spring is a source that a test fills.
@@ -89,6 +94,42 @@ func TestFetchedRunsThoughTheDiskIsAway(t *testing.T) {
 	if _, err := newSources(j, quiet, &spring{}).Next(ended); !errors.Is(err, context.Canceled) {
 		t.Errorf("over Kafka: %v", err)
 	}
+}
+
+// TestBrokerHasTheStartFirst: where no journal has it, a run begins when the broker has
+// its start, and one whose process is killed at once does not run again.
+func TestBrokerHasTheStartFirst(t *testing.T) {
+	j, err := journal.Open(journal.Config{Dir: t.TempDir()})
+	check.NoError(t, err)
+	defer func() { _ = j.Close() }()
+	broker, err := kfake.NewCluster(kfake.NumBrokers(1), kfake.SeedTopics(1, "invoker0"))
+	check.NoError(t, err)
+	defer broker.Close()
+	cluster, err := kafka.New(kafka.Options{Brokers: broker.ListenAddrs(), Log: quiet})
+	check.NoError(t, err)
+	feed := cluster.NewFeed(kafka.FeedConfig{Topic: "invoker0", Raw: true})
+	producer := cluster.NewProducer(kafka.ProducerConfig{})
+	defer func() { _ = producer.Close(t.Context()) }()
+	var commits atomic.Int32
+	broker.ControlKey(kmsg.OffsetCommit.Int16(), func(kmsg.Request) (kmsg.Response, error, bool) {
+		broker.KeepControl()
+		commits.Add(1)
+		return nil, nil, false
+	})
+	for name, s := range map[string]*sources{
+		"of the shared topic": newSources(j, quiet, &spring{}, feed),
+		"without a journal":   newSources(nil, quiet, feed),
+	} {
+		s.keep = peertest.WaitLimit // the machine may be slow
+		check.NoError(t, producer.Send(t.Context(), "invoker0", []byte("{}"), nil))
+		d, err := s.from(t.Context(), len(s.all)-1)
+		check.NoError(t, err)
+		before := commits.Load()
+		d.Begin()
+		check.Greater(t, commits.Load(), before, "commits before a run %s", name)
+		d.Done()
+	}
+	check.NoError(t, feed.Close(t.Context()))
 }
 
 // An invoker does not consume another's own topic, nor any without a GPU.
