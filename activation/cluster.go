@@ -1,6 +1,7 @@
 package activation
 
 import (
+	"cmp"
 	"strconv"
 	"strings"
 )
@@ -16,11 +17,7 @@ func (c Cluster) key(parts ...string) string {
 
 // queue is the part of a key that names a queue.
 func (q Queue) key() string {
-	revision := q.Revision
-	if revision == "" {
-		revision = "null"
-	}
-	return q.Namespace + "/" + q.Action.FQN() + "/" + revision
+	return q.Namespace + "/" + q.Action.FQN() + "/" + cmp.Or(q.Revision, "null")
 }
 
 // Invoker is the key of an invoker's Health.

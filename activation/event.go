@@ -91,7 +91,7 @@ func userStatus(result json.RawMessage) *int {
 	if !ok {
 		return nil
 	}
-	return pointer(statusNumber(value))
+	return new(statusNumber(value))
 }
 
 func statusNumber(value json.RawMessage) int {

@@ -1,6 +1,7 @@
 package activation
 
 import (
+	"cmp"
 	"encoding/base64"
 	"fmt"
 	"strings"
@@ -27,10 +28,7 @@ type Exec struct {
 
 // Entry is the name of the function to call.
 func (e Exec) Entry() string {
-	if e.Main == "" {
-		return "main"
-	}
-	return e.Main
+	return cmp.Or(e.Main, "main")
 }
 
 // AttachmentScheme is where the bytes of an attachment are.

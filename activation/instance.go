@@ -78,7 +78,7 @@ func (p *parser) instance() Instance {
 		required("dedicatedNamespaces", func() { in.DedicatedNamespaces = p.strings() }),
 		optional("uniqueName", func() { in.UniqueName = p.str() }),
 		optional("displayedName", func() { in.DisplayedName = p.str() }),
-		optional("busyMemory", func() { in.BusyMemory = pointer(p.size()) }),
+		optional("busyMemory", func() { in.BusyMemory = new(p.size()) }),
 	)
 	return in
 }

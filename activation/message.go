@@ -1,6 +1,7 @@
 package activation
 
 import (
+	"cmp"
 	"encoding/json"
 	"fmt"
 	"strings"
@@ -165,10 +166,7 @@ func (m *Message) CausedBySequence() bool { return m.Cause != "" }
 // Version is the version of the action, the default one without any in the
 // message.
 func (m *Message) Version() string {
-	if m.Action.Version == "" {
-		return DefaultVersion
-	}
-	return m.Action.Version
+	return cmp.Or(m.Action.Version, DefaultVersion)
 }
 
 // Encode writes the message as a controller does.

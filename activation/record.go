@@ -99,7 +99,7 @@ func (p *parser) record() *Record {
 		required("publish", func() { r.Publish = p.bool() }),
 		required("annotations", func() { r.Annotations = p.annotations() }),
 		optional("cause", func() { r.Cause = p.id() }),
-		optional("duration", func() { r.Duration = pointer(p.integer()) }),
+		optional("duration", func() { r.Duration = new(p.integer()) }),
 	)
 	return r
 }

@@ -19,9 +19,7 @@ type Response struct {
 
 // ErrorResponse makes the response of a failure with a text.
 func ErrorResponse(status int, text string) Response {
-	o := newObject(make([]byte, 0, len(text)+16))
-	o.str("error", text)
-	return Response{StatusCode: status, Result: o.end()}
+	return ErrorValue(status, AppendString(make([]byte, 0, len(text)+2), text))
 }
 
 // ErrorValue makes the response of a failure whose error is a JSON value.
@@ -62,7 +60,7 @@ func (p *parser) response() Response {
 	p.fields(
 		required("statusCode", func() { r.StatusCode = int(p.integer()) }),
 		optional("result", func() { r.Result = p.raw() }),
-		optional("size", func() { r.Size = pointer(int(p.integer())) }),
+		optional("size", func() { r.Size = new(int(p.integer())) }),
 	)
 	if p.err == nil && (r.StatusCode < StatusSuccess || r.StatusCode > StatusWhiskError) {
 		p.failf("want a status code from 0 to 3")

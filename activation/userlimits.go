@@ -74,11 +74,11 @@ func (p *parser) userLimits() UserLimits {
 		switch {
 		case p.null():
 		case whole != nil:
-			*whole = pointer(int(p.integer()))
+			*whole = new(int(p.integer()))
 		case size != nil:
-			*size = pointer(p.size())
+			*size = new(p.size())
 		case key == "storeActivations":
-			l.StoreActivations = pointer(p.bool())
+			l.StoreActivations = new(p.bool())
 		case key == keyKeptTime:
 			// What is no duration is as if it were not there (FPCInvokerReactive.scala).
 			if d, err := ParseDuration(p.str()); err == nil {
@@ -95,8 +95,6 @@ func (p *parser) userLimits() UserLimits {
 	}
 	return l
 }
-
-func pointer[T any](v T) *T { return &v }
 
 // ParseUserLimits reads the limits of a namespace, of the members of data those
 // that are known.

@@ -328,7 +328,7 @@ func (cs *claims) warmed(ctr *actionContainer) {
 }
 
 // left takes the leaving of a run.
-func (cs *claims) left(_ time.Duration, ctr *actionContainer, keep bool) {
+func (cs *claims) left(ctr *actionContainer, keep bool) {
 	if ctr.claim == nil {
 		return
 	}

@@ -79,7 +79,7 @@ func (e left) apply(d *dispatcher, now time.Duration) {
 		return
 	}
 	d.pool.Done(now, e.run.ctr.slot, e.keep)
-	d.claims.left(now, e.run.ctr, e.keep)
+	d.claims.left(e.run.ctr, e.keep)
 }
 
 type pausedEvent struct {

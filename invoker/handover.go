@@ -164,14 +164,13 @@ func (d *dispatcher) finishAdoption(now time.Duration) {
 	if g == nil {
 		return
 	}
-	all := g.adopted
 	g.decide(now)
-	for _, ad := range all {
+	for _, ad := range g.adopted {
 		if ad.assumed != nil {
 			g.memoryReported(now, *ad.assumed)
 		}
 	}
-	g.adopted = map[uint64]*adopted{}
+	clear(g.adopted)
 	if g.adopter == nil {
 		return
 	}

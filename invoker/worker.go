@@ -157,7 +157,7 @@ func (w *worker) create(ctx context.Context, r *run) error {
 	if ended(err); err != nil {
 		return err
 	}
-	w.observe.created(r, began, time.Now().Sub(began))
+	w.observe.created(r, began, time.Since(began))
 	w.post(opened{r.ctr})
 	return nil
 }
@@ -292,7 +292,7 @@ func (w *worker) logs(ctx context.Context, r *run, rec *activation.Record, faile
 	began := time.Now()
 	w.observe.logsBegun(r)
 	got := w.engine.Logs(ctx, r.ctr.handle.ID, request)
-	w.observe.logsRead(r, began, time.Now().Sub(began), got)
+	w.observe.logsRead(r, began, time.Since(began), got)
 	if w.userLogs != nil {
 		w.userLogs.Write(r.userLog(rec, got.Raw))
 	}

@@ -5,6 +5,7 @@
 package couchbase
 
 import (
+	"cmp"
 	"context"
 	"crypto/tls"
 	"crypto/x509"
@@ -71,16 +72,9 @@ func Open(cfg Config) (*Store, error) {
 		return nil, fmt.Errorf("open Couchbase client for %q: %w", cfg.Connection, err)
 	}
 	s := &Store{at: cfg.Connection, trust: &tls.Config{RootCAs: options.SecurityConfig.TLSRootCAs}, cluster: cluster, bucket: cluster.Bucket(cfg.Bucket)}
-	s.collection = s.bucket.Scope(name(cfg.Scope)).Collection(name(cfg.Collection))
+	s.collection = s.bucket.Scope(cmp.Or(cfg.Scope, "_default")).Collection(cmp.Or(cfg.Collection, "_default"))
 	s.queue = records.Open(cfg.Records, "couchbase", s.write, cfg.Log)
 	return s, nil
-}
-
-func name(s string) string {
-	if s == "" {
-		return "_default"
-	}
-	return s
 }
 
 // PutDocument queues the document of a record. It blocks while the buffer is

@@ -229,12 +229,6 @@ func (a *actions) document(ctx context.Context, id string) ([]byte, error) {
 }
 
 func (a *actions) attachment(ctx context.Context, id string, from *activation.Attachment) (data []byte, err error) {
-	if from.Scheme != activation.InS3 {
-		ended := spans.Begin(ctx, a.spans, attaching(a.db.Name(), id, from.Name))
-		defer func() {
-			ended(fmt.Sprintf("[ATT_GET] '%s' completed: found attachment '%s' of document 'id: %s, rev: null'", a.db.Name(), from.Name, id), err)
-		}()
-	}
 	if from.Scheme == activation.InS3 {
 		data, found, err := a.bucket.Read(ctx, id, from.Name)
 		if err == nil && !found {
@@ -242,6 +236,10 @@ func (a *actions) attachment(ctx context.Context, id string, from *activation.At
 		}
 		return data, err
 	}
+	ended := spans.Begin(ctx, a.spans, attaching(a.db.Name(), id, from.Name))
+	defer func() {
+		ended(fmt.Sprintf("[ATT_GET] '%s' completed: found attachment '%s' of document 'id: %s, rev: null'", a.db.Name(), from.Name, id), err)
+	}()
 	escaped := strings.ReplaceAll(url.QueryEscape(from.Name), "+", "%20")
 	at, err := a.db.GetAttachment(ctx, id, escaped)
 	if missing(err) {

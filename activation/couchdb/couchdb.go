@@ -140,7 +140,7 @@ func newTransport() *http.Transport {
 // callers must not change it.
 //
 // The error is, or wraps, ErrNotFound, activation.ErrIncompatible or
-// activation.ErrUnfetchable, the latter with ErrAway where the database, not the
+// activation.ErrUnfetchable, the latter with ErrUnavailable where the database, not the
 // action, is the reason.
 func (s *Store) Action(ctx context.Context, id, rev string) (*activation.Action, error) {
 	return s.actions.get(ctx, id, rev)
@@ -177,7 +177,7 @@ func (s *Store) RefreshBlacklist(ctx context.Context) error { return s.blacklist
 func (s *Store) Probe(ctx context.Context) error { return s.raw.probe(ctx) }
 
 // AwaitReads waits until the database answers reads again, after Action returned
-// ErrAway. Any number may wait; one asks for all.
+// ErrUnavailable. Any number may wait; one asks for all.
 func (s *Store) AwaitReads(ctx context.Context) error { return s.actions.await(ctx) }
 
 // Close ends every goroutine of the store. Records that are not written go to

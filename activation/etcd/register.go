@@ -51,9 +51,10 @@ func (c *Client) Delete(ctx context.Context, key string) error {
 // Report sets the invoker's health. Of all keys it is the last that is put after a lease was
 // lost. It returns as Change does.
 func (c *Client) Report(ctx context.Context, h activation.Health) error {
+	value := string(h.Encode())
 	c.mu.Lock()
-	if e := c.keys[c.health]; e == nil || e.value != string(h.Encode()) {
-		c.set(c.health, string(h.Encode()), true)
+	if e := c.keys[c.health]; e == nil || e.value != value {
+		c.set(c.health, value, true)
 	}
 	gen := c.gen
 	c.mu.Unlock()

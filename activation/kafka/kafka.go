@@ -28,6 +28,7 @@
 package kafka
 
 import (
+	"cmp"
 	"crypto/tls"
 	"errors"
 	"fmt"
@@ -68,18 +69,12 @@ func New(o Options) (*Cluster, error) {
 			return nil, fmt.Errorf("kafka: broker %q is not host:port: %w", b, err)
 		}
 	}
-	c := &Cluster{brokers: slices.Clone(o.Brokers), tls: o.TLS, clientID: o.ClientID, log: o.Log}
+	c := &Cluster{brokers: slices.Clone(o.Brokers), tls: o.TLS, clientID: cmp.Or(o.ClientID, "gpuwhisk"), log: cmp.Or(o.Log, slog.Default())}
 	if o.Login != nil {
 		var err error
 		if c.login, err = newLogin(*o.Login); err != nil {
 			return nil, err
 		}
-	}
-	if c.clientID == "" {
-		c.clientID = "gpuwhisk"
-	}
-	if c.log == nil {
-		c.log = slog.Default()
 	}
 	return c, nil
 }

@@ -31,7 +31,7 @@ var (
 	ErrTooLarge = errors.New("too large")
 	// ErrRefused: to send it again as it is would be no use.
 	ErrRefused = errors.New("refused")
-	// ErrAway, of a document: the part of the store that it belongs to is away.
+	// ErrUnavailable, of a document: the part of the store that it belongs to is away.
 	// It is sent until that is back.
 	ErrUnavailable = errors.New("away")
 )
@@ -151,7 +151,7 @@ func (r *Queue) Put(ctx context.Context, doc Document) error {
 				return nil
 			}
 		case fits:
-			r.nudge()
+			signal(r.wake)
 			return nil
 		}
 		// A spool that takes nothing is pressure, as a full buffer is.
@@ -195,10 +195,10 @@ func (r *Queue) enqueue(doc Document) {
 	r.unwrittenBytes += len(doc.Body)
 }
 
-// nudge wakes the leader.
-func (r *Queue) nudge() {
+// signal wakes what waits on a channel of capacity 1: one signal is enough.
+func signal(ch chan struct{}) {
 	select {
-	case r.wake <- struct{}{}:
+	case ch <- struct{}{}:
 	default:
 	}
 }
@@ -352,7 +352,7 @@ func (r *Queue) Flush(ctx context.Context) error {
 	r.mu.Lock()
 	r.flushing++
 	r.mu.Unlock()
-	r.nudge()
+	signal(r.wake)
 	defer func() {
 		r.mu.Lock()
 		r.flushing--

@@ -14,14 +14,14 @@ func (r *Queue) spool(docs []Document) error {
 		r.spoolCondition.Failed(r.log, "activation records cannot be spooled", err)
 		r.spooled = true // part of them may be there all the same
 		r.mu.Unlock()
-		r.remind()
+		signal(r.doubt)
 		return fmt.Errorf("spool %d records: %w", len(docs), err)
 	}
 	r.spoolCondition.Succeeded(r.log, "activation records are spooled again")
 	r.spooled = true
 	r.stats.Spooled += uint64(len(docs))
 	r.mu.Unlock()
-	r.remind()
+	signal(r.doubt)
 	for _, doc := range docs {
 		doc.settled(0, nil)
 	}

@@ -22,15 +22,7 @@ func (r *Queue) suspect(doc Document, err error) {
 	r.mu.Lock()
 	r.suspects = append(r.suspects, &suspect{doc: doc, err: err, since: time.Now(), written: r.stats.Written})
 	r.mu.Unlock()
-	r.remind()
-}
-
-// remind wakes clear.
-func (r *Queue) remind() {
-	select {
-	case r.doubt <- struct{}{}:
-	default:
-	}
+	signal(r.doubt)
 }
 
 // clear tries suspects until ctx ends, all of them between two pauses, as long

@@ -4,6 +4,7 @@
 package s3
 
 import (
+	"cmp"
 	"context"
 	"crypto/tls"
 	"crypto/x509"
@@ -47,7 +48,7 @@ type Store struct {
 	folder string
 }
 
-// Folder is below the prefix: the original's name for what holds actions, in
+// folder is below the prefix: the original's name for what holds actions, in
 // lower case.
 const folder = "whiskentity"
 
@@ -55,11 +56,7 @@ const amazon = "https://s3.amazonaws.com"
 
 // Open prepares a store. It sends nothing to the server.
 func Open(cfg Config) (*Store, error) {
-	at := cfg.Endpoint
-	if at == "" {
-		at = amazon
-	}
-	u, err := url.Parse(at)
+	u, err := url.Parse(cmp.Or(cfg.Endpoint, amazon))
 	if err != nil || u.Host == "" || u.Scheme != "http" && u.Scheme != "https" || u.User != nil ||
 		u.Path != "" && u.Path != "/" || u.RawQuery != "" {
 		return nil, errors.New("open S3: the endpoint is not http://host:port or https://host:port, without a path")
