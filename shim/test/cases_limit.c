@@ -94,11 +94,16 @@ static void limit_host(int argc, char **argv)
 	OK(cu.cuMemHostAlloc(&q, 32 * MIB, 0));
 }
 
-/* Arrays, too, are below the limit. */
+/* Arrays, too, are below the limit; of those that are given memory by handles later
+ * (sparse or of deferred mapping) it is the handles' memory that counts. */
 static void limit_array(int argc, char **argv)
 {
 	struct gw_array2d flat = {1024, 1024, 0x01, 4}; /* 4 MiB */
-	CUarray a, b;
+	struct gw_array3d sparse = {1024, 1024, 1024, 0x01, 4, 0x40},
+			  deferred = {1024, 1024, 0, 0x01, 4, 0x80};
+	CUarray a, b, empty;
+	CUmemHandle pages;
+	struct gw_memprop prop = {.type = 1, .location = {LOCATION_DEVICE, 0}};
 	int c = begin();
 
 	invoker_send(c, GW_LIMIT, 0, 6 * MIB, 0);
@@ -107,6 +112,14 @@ static void limit_array(int argc, char **argv)
 	SAME(cu.cuArrayCreate_v2(&b, &flat), CUDA_ERROR_OUT_OF_MEMORY);
 	OK(cu.cuArrayDestroy(a));
 	OK(cu.cuArrayCreate_v2(&b, &flat));
+	OK(cu.cuArray3DCreate_v2(&a, &sparse));
+	OK(cu.cuArray3DCreate_v2(&empty, &deferred));
+	OK(cu.cuMipmappedArrayCreate(&empty, &sparse, 3));
+	SAME(invoker_report(c).number[ALLOCATED], 4 * MIB);
+	OK(cu.cuMemCreate(&pages, 2 * MIB, &prop, 0));
+	SAME(invoker_report(c).number[ALLOCATED], 6 * MIB);
+	OK(cu.cuArrayDestroy(a));
+	SAME(invoker_report(c).number[ALLOCATED], 6 * MIB);
 }
 
 /* Rows narrower than the pitch: what is below the limit is what they take, by the

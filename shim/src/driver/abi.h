@@ -162,6 +162,8 @@ enum {
 	POOL_RESERVED_CURRENT = 5,      /* cuMemPoolGetAttribute */
 	GRAPH_RESERVED_CURRENT = 2,     /* cuDeviceGetGraphMemAttribute */
 	GRAPH_NODE_MEM_ALLOC = 10,      /* CUgraphNodeParams.type */
+	ARRAY_SPARSE = 0x40,            /* CUDA_ARRAY3D_DESCRIPTOR.Flags */
+	ARRAY_DEFERRED_MAPPING = 0x80,
 	STREAM = 2,                     /* cuGetProcAddress: per-thread streams */
 };
 

@@ -21,9 +21,12 @@ static uint64_t element_bytes(int format)
 }
 
 /* cuArrayGetMemoryRequirements has the size only of arrays with deferred mapping,
- * so it is computed from the description. */
+ * so it is computed from the description. Those, and sparse ones, are made without
+ * memory: the handles that are mapped into them count. */
 static uint64_t array_bytes(const struct gw_array3d *d)
 {
+	if (d->flags & (ARRAY_SPARSE | ARRAY_DEFERRED_MAPPING))
+		return 0;
 	uint64_t n = d->width * element_bytes(d->format) * (d->channels ? d->channels : 1);
 
 	return n * (d->height ? d->height : 1) * (d->depth ? d->depth : 1);
