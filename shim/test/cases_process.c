@@ -2,6 +2,7 @@
  * Processes, contexts, captures, libraries that come and go.
  */
 #include <dlfcn.h>
+#include <poll.h>
 #include <pthread.h>
 #include <string.h>
 #include <sys/wait.h>
@@ -141,6 +142,44 @@ static void closes(int argc, char **argv)
 	CHECK((fn_cuMemAlloc_v2 *)dlsym(h, "cuMemAlloc_v2") == alloc);
 	CHECK((fn_cuMemAlloc_v2 *)dlvsym(h, "cuMemAlloc_v2", "NOVERSION") == NULL);
 	SAME(invoker_move(c, GW_EVICT, 1).number[MOVED], MIB);
+}
+
+/* Load a library whose constructor calls the function, with the dynamic linker's lock
+ * held, for which the lookups of other threads wait. */
+static void load_with(const char *library, void (*constructor)(void))
+{
+	char address[32];
+
+	snprintf(address, sizeof address, "%p", (void *)constructor);
+	setenv("AT_LOAD", address, 1);
+	CHECK(dlopen(library, RTLD_NOW) != NULL);
+}
+
+static pthread_t beside;
+
+static void *looks_up(void *arg)
+{
+	void *found = NULL;
+	int status;
+
+	OK(cu.cuGetProcAddress_v2("cuMemAlloc", &found, 3020, 0, &status));
+	CHECK(found == (void *)cu.cuMemAlloc_v2);
+	return NULL;
+}
+
+static void looks_up_beside(void)
+{
+	SAME(pthread_create(&beside, NULL, looks_up, NULL), 0);
+	poll(NULL, 0, 200); /* for the thread to be in its lookup, which it need not be */
+	looks_up(NULL);
+}
+
+/* A library's constructor looks a function up while another thread does. */
+static void loads(int argc, char **argv)
+{
+	begin();
+	load_with(argv[0], looks_up_beside);
+	pthread_join(beside, NULL);
 }
 
 /* A context takes its memory along. */
@@ -318,6 +357,7 @@ const struct test_case cases_process[] = {
 	{"covered", covered}, {"launch_path", launch_path},
 	{"forks", forks}, {"fork_first", fork_first}, {"execs", execs},
 	{"allocates_and_waits", allocates_and_waits},
-	{"vforks", vforks}, {"closes", closes}, {"reset", reset}, {"reset_table", reset_table},
+	{"vforks", vforks}, {"closes", closes},
+	{"loads", loads}, {"reset", reset}, {"reset_table", reset_table},
 	{"reset_race", reset_race}, {"capture", capture}, {NULL, NULL},
 };

@@ -7,11 +7,14 @@
  * MIDDLE    wraps a function of libc by RTLD_NEXT: the one that a dlsym
  *           override without a tail jump sends into a loop
  * EARLY     looks things up in its constructor
+ * LOADED    is loaded by a program, and its constructor calls the function of the
+ *           program's at the address AT_LOAD: with the dynamic linker's lock held
  *
  * Each prints a line at the end, so that the runner sees that it took part.
  */
 #include <dlfcn.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <time.h>
 #include <unistd.h>
@@ -88,6 +91,15 @@ __attribute__((constructor)) static void early(void)
 	calls += dlsym(dlopen(NULL, RTLD_LAZY), "getpid") != NULL;
 	calls += dlsym(RTLD_DEFAULT, "cuNoSuchThing") == NULL;
 	calls += dlsym(RTLD_DEFAULT, "no such thing") == NULL;
+}
+
+#elif defined(LOADED)
+
+__attribute__((constructor)) static void call_program(void)
+{
+	void (*function)(void) = (void (*)(void))strtoul(getenv("AT_LOAD"), NULL, 0);
+
+	function();
 }
 
 #endif

@@ -222,6 +222,7 @@ one fork_first
 [ -n "$emulator" ] || one execs
 [ -n "$emulator" ] || one vforks
 one closes
+one loads "$dir/libloaded.so"
 one reset
 one reset_table
 one reset_table unseen

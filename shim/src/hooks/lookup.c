@@ -3,44 +3,46 @@
  * pointer that comes back is one that we hook, give ours instead. So versions,
  * flags and ABIs that do not exist yet are right by themselves.
  */
-#include <pthread.h>
-#include <stdbool.h>
+#include <stdatomic.h>
+#include <sys/mman.h>
 
 #include "driver/resolve.h"
 #include "hooks/hooks.h"
 #include "hooks/serve.h"
+#include "process/state.h"
 
 /* Each hook has up to three pointers: by dlsym, by cuGetProcAddress, and that
  * of an interposer behind us. A power of two, less than half full. */
 enum { BUCKETS = 1024 };
 _Static_assert(BUCKETS > 6 * GW_HOOKS, "the map of pointers is too small");
 
-static struct {
-	void *pointer;
-	int id;
-} map[BUCKETS];
-static pthread_once_t built = PTHREAD_ONCE_INIT;
+struct map {
+	struct {
+		void *pointer;
+		int id;
+	} at[BUCKETS];
+};
 
-static unsigned slot_of(const void *pointer)
+static unsigned slot_of(const struct map *m, const void *pointer)
 {
 	uintptr_t i = ((uintptr_t)pointer >> 4) * 2654435761u % BUCKETS;
 
-	while (map[i].pointer && map[i].pointer != pointer)
+	while (m->at[i].pointer && m->at[i].pointer != pointer)
 		i = (i + 1) % BUCKETS;
 	return (unsigned)i;
 }
 
 /* The first entry of a pointer stays. */
-static void insert(void *pointer, int id)
+static void insert(struct map *m, void *pointer, int id)
 {
 	unsigned i;
 
 	if (!pointer || pointer == gw_wrappers[id])
 		return;
-	i = slot_of(pointer);
-	if (!map[i].pointer) {
-		map[i].pointer = pointer;
-		map[i].id = id;
+	i = slot_of(m, pointer);
+	if (!m->at[i].pointer) {
+		m->at[i].pointer = pointer;
+		m->at[i].id = id;
 	}
 }
 
@@ -64,25 +66,51 @@ static void *lookup_by_driver(const struct gw_entry *e)
  * answer an old version with a newer ABI, its pointer is taken already by the
  * hook of that ABI.
  */
-static void build(void)
+static void build(struct map *m)
 {
 	for (int id = 0; id < GW_HOOKS; id++) {
 		if (gw_driver())
-			insert(gw_next_dlsym(gw_driver(), gw_entries[id].export), id);
-		insert(gw_real(id), id);
+			insert(m, gw_next_dlsym(gw_driver(), gw_entries[id].export), id);
+		insert(m, gw_real(id), id);
 	}
 	for (int id = 0; id < GW_HOOKS; id++)
-		insert(lookup_by_driver(&gw_entries[id]), id);
+		insert(m, lookup_by_driver(&gw_entries[id]), id);
+}
+
+/*
+ * The map, built by the first lookup; NULL: there is no memory for it. Threads that come
+ * at once build one each, and the first to be done stays. None waits for another: one
+ * may be in a library's constructor and hold the dynamic linker's lock, which the other
+ * needs for its dlsym.
+ */
+static const struct map *pointers(void)
+{
+	static struct map *_Atomic built;
+	struct map *m = atomic_load_explicit(&built, memory_order_acquire), *none = NULL;
+
+	if (m)
+		return m;
+	m = mmap(NULL, sizeof *m, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+	if (m == MAP_FAILED)
+		return NULL;
+	build(m);
+	if (atomic_compare_exchange_strong(&built, &none, m))
+		return m;
+	munmap(m, sizeof *m);
+	return none;
 }
 
 /* Where a looked-up pointer is one of the driver's that we hook: our own. */
 static void *wrapper_of(void *pointer)
 {
-	unsigned i;
+	const struct map *m = pointers();
 
-	pthread_once(&built, build);
-	i = slot_of(pointer);
-	return map[i].pointer ? gw_wrappers[map[i].id] : NULL;
+	if (!m) {
+		gw_disable("no memory for the pointers of hooks");
+		return NULL;
+	}
+	unsigned i = slot_of(m, pointer);
+	return m->at[i].pointer ? gw_wrappers[m->at[i].id] : NULL;
 }
 
 static void substitute(CUresult r, void **pfn)
