@@ -182,6 +182,34 @@ static void loads(int argc, char **argv)
 	pthread_join(beside, NULL);
 }
 
+static void *limits(void *arg)
+{
+	int c = invoker_accept_within(HANG_MS);
+
+	CHECK(c >= 0);
+	invoker_send(c, GW_LIMIT, 0, 16 * MIB, 0);
+	invoker_hello(c, GW_VERSION);
+	return NULL;
+}
+
+static void begins_and_allocates(void)
+{
+	CUdeviceptr p;
+
+	cuda_open("dlsym");
+	SAME(cu.cuMemAlloc_v2(&p, 17 * MIB), CUDA_ERROR_OUT_OF_MEMORY);
+	OK(cu.cuMemAlloc_v2(&p, 16 * MIB));
+}
+
+/* CUDA begins in a library's constructor: the invoker's limit holds there too. */
+static void loads_first(int argc, char **argv)
+{
+	invoker_listen();
+	SAME(pthread_create(&beside, NULL, limits, NULL), 0);
+	load_with(argv[0], begins_and_allocates);
+	pthread_join(beside, NULL);
+}
+
 /* A context takes its memory along. */
 static void reset(int argc, char **argv)
 {
@@ -358,6 +386,6 @@ const struct test_case cases_process[] = {
 	{"forks", forks}, {"fork_first", fork_first}, {"execs", execs},
 	{"allocates_and_waits", allocates_and_waits},
 	{"vforks", vforks}, {"closes", closes},
-	{"loads", loads}, {"reset", reset}, {"reset_table", reset_table},
+	{"loads", loads}, {"loads_first", loads_first}, {"reset", reset}, {"reset_table", reset_table},
 	{"reset_race", reset_race}, {"capture", capture}, {NULL, NULL},
 };

@@ -223,6 +223,7 @@ one fork_first
 [ -n "$emulator" ] || one vforks
 one closes
 one loads "$dir/libloaded.so"
+one loads_first "$dir/libloaded.so"
 one reset
 one reset_table
 one reset_table unseen

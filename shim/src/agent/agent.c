@@ -67,6 +67,8 @@ void gw_agent_start(void)
 {
 	if (!gw_requests_begin())
 		return;
+	/* The thread must not wait for a library's constructor that waits for it. */
+	gw_find_driver();
 	if (!gw_requests_open() || !start_thread())
 		gw_disable("no thread for the connection to the invoker");
 }

@@ -230,21 +230,35 @@ static void *resolve_linked(int id)
 	return cache_entry(id, p);
 }
 
+/* A program that loads the library by hand goes to it directly, so must we: another
+ * interposer's exports expect programs that are linked. */
+static void *find(int id, void *handle)
+{
+	if (!handle)
+		return resolve_linked(id);
+	void *p = gw_next_dlsym(handle, gw_entries[id].export);
+	return is_own(p) ? NULL : cache_entry(id, p);
+}
+
 void *gw_real(int id)
 {
 	void *p = __atomic_load_n(&slots[id], __ATOMIC_ACQUIRE);
 
 	if (p)
 		return p;
-	/* A program that loads the library by hand goes to it directly, so must
-	 * we: another interposer's exports expect programs that are linked. */
 	struct library *l = library_of(id);
-	if (!__atomic_load_n(&l->handle, __ATOMIC_ACQUIRE) && (p = resolve_linked(id)))
-		return p;
-	if (!held(l))
-		return NULL;
-	p = gw_next_dlsym(l->handle, gw_entries[id].export);
-	return is_own(p) ? NULL : cache_entry(id, p);
+	void *handle = __atomic_load_n(&l->handle, __ATOMIC_ACQUIRE);
+	p = find(id, handle);
+	if (!p && !handle && (handle = held(l)))
+		p = find(id, handle);
+	return p;
+}
+
+void gw_find_driver(void)
+{
+	for (int id = 0; id < GW_CUDA_ENTRIES; id++)
+		if (!__atomic_load_n(&slots[id], __ATOMIC_ACQUIRE))
+			find(id, __atomic_load_n(&cuda.handle, __ATOMIC_ACQUIRE));
 }
 
 void *gw_real_linked(int id) { return linked[id] ? slots[id] : NULL; }
