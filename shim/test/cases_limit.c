@@ -262,6 +262,16 @@ static void limit_asked(int argc, char **argv)
 	SAME(s.number[ALLOCATED], 17 * MIB);
 	pthread_join(t, NULL);
 	SAME(code, CUDA_SUCCESS);
+	/* The next invoker is not asked for what the first has granted. */
+	close(c);
+	c = invoker_accept();
+	for (int answers = 0; answers < 2; answers++) {
+		invoker_send(c, GW_REPORT, report.epoch, 0, 0);
+		do {
+			CHECK(invoker_receive_any(c, &s));
+			CHECK(s.type != GW_WANT);
+		} while (s.type != GW_USAGE || s.epoch != report.epoch);
+	}
 }
 
 /* A thread ends between the driver's calls, which are no cancellation points. */

@@ -149,7 +149,12 @@ bool gw_agent_ask(void)
 	return atomic_load(&answered) >= number;
 }
 
-uint64_t gw_asked(void) { return atomic_load(&asked); }
+uint64_t gw_wanted(void)
+{
+	uint64_t number = atomic_load(&asked);
+
+	return number > atomic_load(&answered) ? number : 0;
+}
 
 void gw_answer(uint64_t number)
 {

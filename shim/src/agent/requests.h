@@ -23,8 +23,9 @@ uint64_t gw_changed(bool *large);
 void gw_changed_take(void);
 void gw_set_large(uint64_t bytes);
 
-/* The number of the newest WANT, and the answer to all up to one. */
-uint64_t gw_asked(void);
+/* The number of the newest WANT, 0 if that is answered; and the answer to all up to
+ * one. */
+uint64_t gw_wanted(void);
 void gw_answer(uint64_t number);
 /* The invoker has set a limit, or there is none. */
 void gw_set_limit_known(void);

@@ -38,9 +38,9 @@ static bool send_usage(uint64_t epoch, bool at_rest)
 
 static bool send_want(void)
 {
-	uint64_t number = gw_asked();
+	uint64_t number = gw_wanted();
 
-	if (number == session.want_sent)
+	if (!number || number == session.want_sent)
 		return true;
 	session.want_sent = number;
 	return gw_send_want(&session.conn, number);
