@@ -32,6 +32,8 @@ static uint64_t array_bytes(const struct gw_array3d *d)
 	return n * (d->height ? d->height : 1) * (d->depth ? d->depth : 1);
 }
 
+static bool reserve(uint64_t bytes) { return gw_obtain(GW_DEVICE_BYTES, bytes); }
+
 /* The end of an array whose bytes are reserved. */
 static CUresult finish_array(CUresult r, CUarray *array, uint64_t bytes)
 {
@@ -45,10 +47,13 @@ CUresult gw_on_array_create(fn_cuArrayCreate_v2 *real, CUarray *array,
 {
 	if (!array || !desc)
 		return real(array, desc);
-	struct gw_array3d d = {desc->width, desc->height, 0, desc->format, desc->channels, 0};
-	if (!gw_obtain(GW_DEVICE_BYTES, array_bytes(&d)))
+	uint64_t bytes = array_bytes(&(struct gw_array3d){
+		.width = desc->width, .height = desc->height,
+		.format = desc->format, .channels = desc->channels,
+	});
+	if (!reserve(bytes))
 		return CUDA_ERROR_OUT_OF_MEMORY;
-	return finish_array(real(array, desc), array, array_bytes(&d));
+	return finish_array(real(array, desc), array, bytes);
 }
 
 CUresult gw_on_array3d_create(fn_cuArray3DCreate_v2 *real, CUarray *array,
@@ -56,9 +61,10 @@ CUresult gw_on_array3d_create(fn_cuArray3DCreate_v2 *real, CUarray *array,
 {
 	if (!array || !desc)
 		return real(array, desc);
-	if (!gw_obtain(GW_DEVICE_BYTES, array_bytes(desc)))
+	uint64_t bytes = array_bytes(desc);
+	if (!reserve(bytes))
 		return CUDA_ERROR_OUT_OF_MEMORY;
-	return finish_array(real(array, desc), array, array_bytes(desc));
+	return finish_array(real(array, desc), array, bytes);
 }
 
 /* The levels of a mipmap together take a third more than the first. */
@@ -67,10 +73,10 @@ CUresult gw_on_mipmap_create(fn_cuMipmappedArrayCreate *real, CUarray *array,
 {
 	if (!array || !desc)
 		return real(array, desc, levels);
-	uint64_t first = array_bytes(desc), all = levels > 1 ? first + first / 3 : first;
-	if (!gw_obtain(GW_DEVICE_BYTES, all))
+	uint64_t first = array_bytes(desc), bytes = levels > 1 ? first + first / 3 : first;
+	if (!reserve(bytes))
 		return CUDA_ERROR_OUT_OF_MEMORY;
-	return finish_array(real(array, desc, levels), array, all);
+	return finish_array(real(array, desc, levels), array, bytes);
 }
 
 CUresult gw_on_array_destroy(fn_cuArrayDestroy *real, CUarray array)

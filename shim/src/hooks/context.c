@@ -7,14 +7,18 @@
 #include "driver/resolve.h"
 #include "hooks/serve.h"
 
+/* made: by cuCtxCreate, as of gw_add_context. */
+static CUresult add_context(CUresult r, const CUcontext *ctx, CUdevice dev, bool made)
+{
+	if (r == CUDA_SUCCESS && ctx)
+		gw_add_context(*ctx, dev, made);
+	return r;
+}
+
 CUresult gw_on_primary_retain(fn_cuDevicePrimaryCtxRetain *real, CUcontext *ctx,
 			      CUdevice dev)
 {
-	CUresult r = real(ctx, dev);
-
-	if (r == CUDA_SUCCESS && ctx)
-		gw_add_context(*ctx, dev, false);
-	return r;
+	return add_context(real(ctx, dev), ctx, dev, false);
 }
 
 static void remove_context(CUcontext ctx)
@@ -43,31 +47,19 @@ CUresult gw_on_primary_end(fn_cuDevicePrimaryCtxRelease *real, CUdevice dev)
 CUresult gw_on_ctx_create(fn_cuCtxCreate_v2 *real, CUcontext *ctx, unsigned flags,
 			  CUdevice dev)
 {
-	CUresult r = real(ctx, flags, dev);
-
-	if (r == CUDA_SUCCESS && ctx)
-		gw_add_context(*ctx, dev, true);
-	return r;
+	return add_context(real(ctx, flags, dev), ctx, dev, true);
 }
 
 CUresult gw_on_ctx_create_affinity(fn_cuCtxCreate_v3 *real, CUcontext *ctx,
 				   void *affinity, int n, unsigned flags, CUdevice dev)
 {
-	CUresult r = real(ctx, affinity, n, flags, dev);
-
-	if (r == CUDA_SUCCESS && ctx)
-		gw_add_context(*ctx, dev, true);
-	return r;
+	return add_context(real(ctx, affinity, n, flags, dev), ctx, dev, true);
 }
 
 CUresult gw_on_ctx_create_params(fn_cuCtxCreate_v4 *real, CUcontext *ctx, void *how,
 				 unsigned flags, CUdevice dev)
 {
-	CUresult r = real(ctx, how, flags, dev);
-
-	if (r == CUDA_SUCCESS && ctx)
-		gw_add_context(*ctx, dev, true);
-	return r;
+	return add_context(real(ctx, how, flags, dev), ctx, dev, true);
 }
 
 CUresult gw_on_ctx_destroy(fn_cuCtxDestroy_v2 *real, CUcontext ctx)

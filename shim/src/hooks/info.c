@@ -129,7 +129,7 @@ CUresult gw_on_prefetch_location(fn_cuMemPrefetchAsync_v2 *real, CUdeviceptr ptr
 {
 	CUresult r = real(ptr, bytes, to, flags, stream);
 
-	if (to.type == LOCATION_DEVICE)
+	if (!gw_on_host(to))
 		fetched(ptr, bytes);
 	return r;
 }

@@ -94,38 +94,34 @@ CUresult gw_on_pool_destroy(fn_cuMemPoolDestroy *real, CUmemoryPool pool)
 	return r;
 }
 
-static void graph_memory(CUresult r)
+static CUresult graph_memory(CUresult r)
 {
 	if (r == CUDA_SUCCESS)
 		gw_pools_set_in_use();
+	return r;
+}
+
+/* how begins with the node's type. */
+static CUresult graph_node(CUresult r, const int *how)
+{
+	return how && *how == GRAPH_NODE_MEM_ALLOC ? graph_memory(r) : r;
 }
 
 CUresult gw_on_graph_alloc(fn_cuGraphAddMemAllocNode *real, void **node, void *graph,
 			   void *const *deps, size_t n, void *how)
 {
-	CUresult r = real(node, graph, deps, n, how);
-
-	graph_memory(r);
-	return r;
+	return graph_memory(real(node, graph, deps, n, how));
 }
 
 CUresult gw_on_graph_node(fn_cuGraphAddNode *real, void **node, void *graph,
 			  void *const *deps, size_t n, int *how)
 {
-	CUresult r = real(node, graph, deps, n, how);
-
-	if (how && *how == GRAPH_NODE_MEM_ALLOC)
-		graph_memory(r);
-	return r;
+	return graph_node(real(node, graph, deps, n, how), how);
 }
 
 CUresult gw_on_graph_node_edges(fn_cuGraphAddNode_v2 *real, void **node, void *graph,
 				void *const *deps, const void *edges, size_t n,
 				int *how)
 {
-	CUresult r = real(node, graph, deps, edges, n, how);
-
-	if (how && *how == GRAPH_NODE_MEM_ALLOC)
-		graph_memory(r);
-	return r;
+	return graph_node(real(node, graph, deps, edges, n, how), how);
 }
