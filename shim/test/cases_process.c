@@ -2,6 +2,7 @@
  * Processes, contexts, captures, libraries that come and go.
  */
 #include <dlfcn.h>
+#include <fcntl.h>
 #include <poll.h>
 #include <pthread.h>
 #include <string.h>
@@ -210,6 +211,47 @@ static void loads_first(int argc, char **argv)
 	pthread_join(beside, NULL);
 }
 
+static int call_log;
+
+/* Runs after the shim's own end: what was begun before comes within this time. */
+static void log_end(void)
+{
+	SAME(write(call_log, "end\n", 4), 4);
+	poll(NULL, 0, 20);
+}
+
+/* A program that ends right after cuInit: no call of the driver comes after the shim's
+ * end, when the driver takes itself down. */
+static void ends_at_once(int argc, char **argv)
+{
+	enum { TRIES = 20 };
+	char path[] = "/tmp/shimtest-XXXXXX", text[4096];
+
+	for (int i = 0; i < TRIES; i++) {
+		strcpy(path + sizeof path - 7, "XXXXXX");
+		CHECK((call_log = mkostemp(path, O_APPEND)) >= 0);
+		pid_t pid = fork();
+		if (pid == 0) {
+			setenv("FAKE_CUDA_LOG", path, 1);
+			atexit(log_end);
+			void *h = dlopen("libcuda.so.1", RTLD_NOW);
+			OK(((fn_cuInit *)dlsym(h, "cuInit"))(0));
+			exit(0);
+		}
+		ended_well(pid);
+		ssize_t n = pread(call_log, text, sizeof text - 1, 0);
+		CHECK(n > 0);
+		text[n] = 0;
+		SAME(unlink(path), 0);
+		close(call_log);
+		const char *end = strstr(text, "end\n");
+		CHECK(end != NULL);
+		if (end[4])
+			fprintf(stderr, "after the end: %s", end + 4);
+		SAME(strlen(end + 4), 0);
+	}
+}
+
 /* A context takes its memory along. */
 static void reset(int argc, char **argv)
 {
@@ -386,6 +428,7 @@ const struct test_case cases_process[] = {
 	{"forks", forks}, {"fork_first", fork_first}, {"execs", execs},
 	{"allocates_and_waits", allocates_and_waits},
 	{"vforks", vforks}, {"closes", closes},
-	{"loads", loads}, {"loads_first", loads_first}, {"reset", reset}, {"reset_table", reset_table},
+	{"loads", loads}, {"loads_first", loads_first}, {"ends_at_once", ends_at_once},
+	{"reset", reset}, {"reset_table", reset_table},
 	{"reset_race", reset_race}, {"capture", capture}, {NULL, NULL},
 };

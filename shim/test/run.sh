@@ -224,6 +224,7 @@ one fork_first
 one closes
 one loads "$dir/libloaded.so"
 one loads_first "$dir/libloaded.so"
+one ends_at_once
 one reset
 one reset_table
 one reset_table unseen

@@ -11,6 +11,7 @@
 #include "agent/requests.h"
 #include "agent/session.h"
 #include "driver/resolve.h"
+#include "memory/contexts.h"
 #include "process/config.h"
 #include "process/state.h"
 
@@ -21,16 +22,25 @@ enum {
 	LONGEST_BACKOFF_MS = 2000,
 };
 
+/* A capture in global mode forbids other threads what we must do. */
+static void relax_captures(void)
+{
+	fn_cuThreadExchangeStreamCaptureMode *exchange =
+		GW_REAL(cuThreadExchangeStreamCaptureMode);
+	int mode = CAPTURE_RELAXED;
+
+	gw_driver_lock();
+	if (exchange && !gw_driver_stopped())
+		exchange(&mode);
+	gw_driver_unlock();
+}
+
 static void *run(void *arg)
 {
-	fn_cuThreadExchangeStreamCaptureMode *capture =
-		GW_REAL(cuThreadExchangeStreamCaptureMode);
-	int mode = CAPTURE_RELAXED, backoff = FIRST_BACKOFF_MS;
+	int backoff = FIRST_BACKOFF_MS;
 
 	(void)arg;
-	/* A capture in global mode forbids other threads what we must do. */
-	if (capture)
-		capture(&mode);
+	relax_captures();
 	while (!gw_session_is_refused() && !gw_disabled()) {
 		if (gw_session_is_open()) {
 			gw_session_serve();
