@@ -124,7 +124,7 @@ func (d Delivery) Begin() { d.from.begin(d.run) }
 // Keep returns when the broker has what Begin reported, or cannot have it before ctx
 // ends.
 func (d Delivery) Keep(ctx context.Context) {
-	_ = d.from.feed.commits.commit(ctx) // it is committed later
+	_ = retry.Do(ctx, retry.Default(), func() error { return d.from.feed.commits.commit(ctx) }) // it is committed later
 }
 
 // Done reports that the activation is completed: its acks are with the broker, so

@@ -114,6 +114,28 @@ func TestKeptStartIsKnownAfterAKill(t *testing.T) {
 	check.Equal(t, d.Attempts, 1)
 }
 
+// While a group rebalances its broker refuses commits for a moment.
+func TestKeepTriesAgain(t *testing.T) {
+	b := newFakeFixture(t)
+	topic := b.topicOf(messages(0, 2)...)
+	f := b.cluster().NewFeed(FeedConfig{Topic: topic, CommitEvery: time.Hour})
+	first, second := b.next(f, 0), b.next(f, 1)
+	first.Done()
+	b.saved(f) // by the one commit that is due at once
+	refused := 0
+	b.fake.ControlKey(kmsg.OffsetCommit.Int16(), func(req kmsg.Request) (kmsg.Response, error, bool) {
+		b.fake.KeepControl()
+		if refused++; refused > 3 {
+			return nil, nil, false
+		}
+		return refuseCommit(req, kerr.RebalanceInProgress.Code), nil, true
+	})
+	second.Begin()
+	second.Keep(t.Context())
+	check.That(t, b.next(b.feed(topic), 1).Begun, "the start is not known")
+	b.must(f.Close(b.ctx()))
+}
+
 // A broker that answers no commit delays a run for no longer than Keep may take.
 func TestKeepDoesNotWaitForAnotherCommit(t *testing.T) {
 	b := newFakeFixture(t)
