@@ -96,7 +96,12 @@ func newSchedulingOf(t *testing.T, queue memoryqueue.Settings, more ...string) *
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = f.etcd.Close() })
-	f.config = fakescheduler.Config{Cluster: f.cluster, Etcd: addr, Kafka: kafka, Manifest: m, Log: slog.New(slog.DiscardHandler), Queue: queue, Job: time.Hour}
+	// A creation for which there is no invoker for a moment counts for the namespace until
+	// its job's time is over, and a queue at the limit without a container fails what waits.
+	f.config = fakescheduler.Config{
+		Cluster: f.cluster, Etcd: addr, Kafka: kafka, Manifest: m, Log: slog.New(slog.DiscardHandler),
+		Queue: queue, Job: time.Hour, NamespaceLimit: 10000,
+	}
 	if f.scheduler, err = fakescheduler.New(f.config); err != nil {
 		t.Fatal(err)
 	}
