@@ -98,14 +98,22 @@ func TestFinishedIsKnownOverSeveralStarts(t *testing.T) {
 	b.nothing(f, topic, 200)
 }
 
+// rareCommits is a feed that has made the one commit that is due at once, by which the
+// first message is completed; the next is due an hour later. The second is open.
+func (b *fixture) rareCommits() (f *Feed, topic string, second Delivery) {
+	b.t.Helper()
+	topic = b.topicOf(messages(0, 2)...)
+	f = b.cluster().NewFeed(FeedConfig{Topic: topic, CommitEvery: time.Hour})
+	first, second := b.next(f, 0), b.next(f, 1)
+	first.Done()
+	b.saved(f)
+	return f, topic, second
+}
+
 // What Keep returned for is known to the next process, however seldom a commit is due.
 func TestKeptStartIsKnownAfterAKill(t *testing.T) {
 	b := newFakeFixture(t)
-	topic := b.topicOf(messages(0, 2)...)
-	f := b.cluster().NewFeed(FeedConfig{Topic: topic, CommitEvery: time.Hour})
-	first, second := b.next(f, 0), b.next(f, 1)
-	first.Done()
-	b.saved(f) // by the one commit that is due at once
+	f, topic, second := b.rareCommits()
 	second.Begin()
 	second.Keep(t.Context())
 	b.kill(f)
@@ -117,11 +125,7 @@ func TestKeptStartIsKnownAfterAKill(t *testing.T) {
 // While a group rebalances its broker refuses commits for a moment.
 func TestKeepTriesAgain(t *testing.T) {
 	b := newFakeFixture(t)
-	topic := b.topicOf(messages(0, 2)...)
-	f := b.cluster().NewFeed(FeedConfig{Topic: topic, CommitEvery: time.Hour})
-	first, second := b.next(f, 0), b.next(f, 1)
-	first.Done()
-	b.saved(f) // by the one commit that is due at once
+	f, topic, second := b.rareCommits()
 	refused := 0
 	b.fake.ControlKey(kmsg.OffsetCommit.Int16(), func(req kmsg.Request) (kmsg.Response, error, bool) {
 		b.fake.KeepControl()
