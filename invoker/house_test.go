@@ -299,56 +299,19 @@ func TestNothingSleeps(t *testing.T) {
 	}
 }
 
-// TestGPUSchedulerIsOneFile: of the GPU scheduler the invoker has one file, which turns orders
-// into work and news into events; whatever decides is in gpu/scheduler.
-func TestGPUSchedulerIsOneFile(t *testing.T) {
-	const home = "invoker/gpu.go"
-	for _, f := range house(t) {
-		if f.pkg != "invoker" {
-			continue
-		}
-		if strings.HasPrefix(f.name, "invoker/gpu") && f.name != home {
-			t.Errorf("%s: the GPU scheduler is %s; a file is named for what it is", f.name, home)
-		}
-		for _, d := range f.ast.Decls {
-			fn, ok := d.(*ast.FuncDecl)
-			if !ok || fn.Recv == nil || f.name == home {
-				continue
-			}
-			if star, ok := fn.Recv.List[0].Type.(*ast.StarExpr); ok {
-				if of, ok := star.X.(*ast.Ident); ok && of.Name == "gpuScheduler" {
-					t.Errorf("%s: %s is the scheduler's and belongs into %s", f.name, fn.Name.Name, home)
-				}
-			}
-		}
-	}
-	text, err := os.ReadFile("gpu.go")
-	check.NoError(t, err)
-	if n := strings.Count(string(text), "\n"); n > 420 {
-		t.Errorf("%s has %d lines: what is more than translation belongs elsewhere", home, n)
-	}
-}
-
 // coined lists words that this project once made up, with the field's term for
 // each. They must not come back as a part of a name.
 var coined = map[string]string{
-	"box": "container", "boxes": "containers", "boxed": "container",
-	"heir": "adopted", "heirs": "adopted", "bequeath": "adopt", "inherit": "adopt", "inherited": "adopted",
-	"living": "run context", "farewell": "final response", "nanny": "engine command",
-	"lane": "scheduler", "lanes": "schedulers", "item": "invocation", "items": "invocations", "parcel": "message", "parcels": "messages",
-	"ticket": "pending activation", "tickets": "pending activations",
-	"place": "slot", "places": "slots", "room": "free memory", "rooms": "free memory", "held": "resident",
-	"tell": "report", "tells": "reports", "told": "reported", "say": "report", "says": "reports", "said": "reported",
-	"hear": "receive", "hears": "receives", "heard": "received", "hearing": "receiving", "telling": "reporting", "saying": "reporting", "talk": "client", "talks": "clients", "speaker": "sender",
-	"note": "offset metadata or state file", "notes": "state files", "noted": "stored", "mark": "log marker", "marks": "log markers", "marked": "dirty",
-	"look": "snapshot", "looks": "snapshots", "looking": "polling", "shown": "snapshot", "facts": "placement cost",
-	"taker": "consumer", "takers": "consumers", "door": "listener", "doors": "listeners", "outage": "retry", "pace": "backoff or interval", "paces": "intervals",
-	"park": "spill", "parked": "spilled", "parker": "spiller", "parking": "spilling", "shelf": "spill", "shelved": "spilled", "shelves": "spill", "owe": "unacknowledged", "owed": "unacknowledged", "owing": "unacknowledged",
-	"patience": "timeout", "turn": "event loop", "turns": "event loop", "hands": "worker pool", "desk": "completer", "desks": "completers",
-	"errand": "pending move", "errands": "pending moves", "slab": "free list", "stir": "dirty", "stirred": "dirty", "calm": "clean",
-	"deaf": "no shim", "mute": "unresponsive", "adrift": "disconnected", "elder": "previous", "elders": "previous", "twin": "duplicate instance", "twins": "duplicate instances", "bury": "end or dead letter", "buried": "dead-lettered", "knob": "option", "knobs": "options",
-	"sacrifice": "evict", "relief": "evict", "vacate": "hand over", "bed": "fixture", "beds": "fixtures", "drink": "consume", "rig": "harness", "tape": "recording", "tapes": "recordings", "world": "fixture", "worlds": "workloads",
-	"nobody": "", "somebody": "", "whoever": "", "who": "", "everybody": "", "anybody": "",
+	"adrift":   "disconnected",
+	"bequeath": "adopt",
+	"bury":     "dead-letter",
+	"elder":    "previous",
+	"errand":   "pending move",
+	"farewell": "final response",
+	"heir":     "adopted",
+	"nanny":    "engine command",
+	"parcel":   "message",
+	"shelf":    "spill",
 }
 
 // spoken are the folders that are free of coined words.
