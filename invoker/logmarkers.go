@@ -6,6 +6,7 @@ import (
 	"log/slog"
 	"maps"
 	"net"
+	"net/http"
 	"slices"
 	"strings"
 	"time"
@@ -196,14 +197,21 @@ func (s *SpanObserver) ObserveRequest(method, path string, status int, id string
 	if s == nil {
 		return
 	}
-	method = strings.ToLower(method)
-	if len(method) > len("options") { // none of HTTP's
-		method = "other"
-	}
+	method = methodLabel(method)
 	s.answers.WithLabelValues(method, fmt.Sprint(status)).Observe(took.Seconds())
 	if s.logMarkers == nil || path == "/ping" || path == "/metrics" { // the original logs these at debug level
 		return
 	}
 	t := activation.NewTransID(id, time.Now().Add(-took).UnixMilli(), false)
 	s.logMarkers.write(slog.LevelInfo, t, ofHTTP, "", fmt.Sprintf("http_%s.%d_counter", method, status), took)
+}
+
+// methodLabel returns the label value of a request's method. A client can make up any
+// number of methods, so all but HTTP's own are "other".
+func methodLabel(method string) string {
+	switch method {
+	case http.MethodGet, http.MethodHead, http.MethodPost, http.MethodPut, http.MethodPatch, http.MethodDelete, http.MethodOptions:
+		return strings.ToLower(method)
+	}
+	return "other"
 }

@@ -2,10 +2,12 @@ package invoker
 
 import (
 	"strconv"
+	"strings"
 	"time"
 
 	"github.com/gpuwhisk/gpuwhisk/activation"
 	"github.com/gpuwhisk/gpuwhisk/gpu"
+	"github.com/gpuwhisk/gpuwhisk/gpu/scheduler"
 	"github.com/gpuwhisk/gpuwhisk/sched"
 	"github.com/prometheus/client_golang/prometheus"
 )
@@ -44,7 +46,10 @@ type Metrics struct {
 	gpuLost        *prometheus.GaugeVec
 	gpuQueue       prometheus.Histogram
 	gpuWaits       *prometheus.HistogramVec
-	waiters        map[sched.FlowID]bool // that gpuWaits has a series of; the dispatcher's
+	// The functions that have series of their own, and what is in gpuResident of each
+	// function. Only the dispatcher uses them.
+	named map[sched.FlowID]bool
+	held  map[sched.FlowID]heldMemory
 }
 
 // Latency is the buckets of all times: from a millisecond to the longest that an
@@ -147,44 +152,67 @@ func (m *Metrics) gpus(r maker) {
 	m.gpuQueue = r.histogram("gpu_queue_seconds", "Time from acceptance to a GPU token.")
 }
 
-// functions makes what is counted of each GPU function.
+// functions makes what is counted of each GPU function, of at most maxFunctions at a
+// time.
 func (m *Metrics) functions(r maker) {
 	m.gpuSeconds = r.counter("gpu_seconds_total", "GPU service by namespace and action.", "namespace", "action")
 	m.gpuMoved = r.counter("gpu_moved_bytes_total", "Device memory moved, by namespace, action and direction.", "namespace", "action", "direction")
 	m.gpuResident = r.gauge("gpu_resident_bytes", "Memory on devices that containers hold, by namespace and action; source is measured or assumed.", "namespace", "action", "source")
-	m.waiters = map[sched.FlowID]bool{}
+	m.named, m.held = map[sched.FlowID]bool{}, map[sched.FlowID]heldMemory{}
 	m.gpuWaits = prometheus.NewHistogramVec(prometheus.HistogramOpts{
 		Namespace: "gpuwhisk", Name: "gpu_function_queue_seconds", Buckets: Latency(),
-		Help: "The same by namespace and action, of at most 200 functions at a time; action other is of all further ones.",
+		Help: "Time from acceptance to a GPU token, by namespace and action.",
 	}, []string{"namespace", "action"})
 	r.reg.MustRegister(m.gpuWaits)
 }
 
-// maxWaiters bounds the functions that have a histogram of their own: each has
-// some twenty series.
-const maxWaiters = 200
+// maxFunctions bounds the functions that have series of their own at a time. Callers
+// choose the names of namespaces and actions, and each function has some thirty series.
+const maxFunctions = 200
+
+// otherFunctions stands in label values for all functions beyond maxFunctions.
+var otherFunctions = sched.FlowID{Function: "other"}
+
+// labels returns the label values of a function: its own names while at most
+// maxFunctions have series, otherwise those of otherFunctions.
+func (m *Metrics) labels(f sched.FlowID) sched.FlowID {
+	if !m.named[f] {
+		if len(m.named) >= maxFunctions {
+			return otherFunctions
+		}
+		m.named[f] = true
+	}
+	return f
+}
 
 // queued counts how long a run waited for its token.
 func (m *Metrics) queued(f sched.FlowID, d time.Duration) {
 	m.gpuQueue.Observe(d.Seconds())
-	if !m.waiters[f] {
-		if len(m.waiters) >= maxWaiters {
-			f = sched.FlowID{Function: "other"}
-		} else {
-			m.waiters[f] = true
+	f = m.labels(f)
+	m.gpuWaits.WithLabelValues(f.Namespace, f.Function).Observe(d.Seconds())
+}
+
+// queueDepths returns how many activations wait, by flow as labels has them.
+func (m *Metrics) queueDepths(core *scheduler.Scheduler) map[string]int {
+	depths := map[string]int{}
+	for _, id := range core.Flows() {
+		if f, ok := core.Flow(id); ok {
+			depths[strings.TrimPrefix(m.labels(id).String(), "/")] += f.Queued
 		}
 	}
-	m.gpuWaits.WithLabelValues(f.Namespace, f.Function).Observe(d.Seconds())
+	return depths
 }
 
 // served counts what a run of a flow used of a device.
 func (m *Metrics) served(f sched.FlowID, service time.Duration) {
+	f = m.labels(f)
 	m.gpuSeconds.WithLabelValues(f.Namespace, f.Function).Add(max(0, service.Seconds()))
 }
 
 // moved counts memory that was moved.
 func (m *Metrics) moved(f sched.FlowID, kind gpu.OrderKind, bytes int64) {
 	if bytes > 0 {
+		f = m.labels(f)
 		m.gpuMoved.WithLabelValues(f.Namespace, f.Function, kind.String()).Add(float64(bytes))
 	}
 }
@@ -197,9 +225,15 @@ func (m *Metrics) lost(d gpu.Device, lost bool) {
 	m.gpuLost.WithLabelValues(DeviceValues(d)...).Set(value)
 }
 
-// forget drops the series of a flow that is no more: there may be very many
-// flows in an invoker's life, and at a time, so each series is named in full.
+// forget drops the series of a flow that no longer exists. Each series is named in
+// full, so the cost does not depend on how many there are.
 func (m *Metrics) forget(f sched.FlowID) {
+	m.hold(f, heldMemory{})
+	delete(m.held, f)
+	if !m.named[f] {
+		return
+	}
+	delete(m.named, f)
 	m.gpuSeconds.DeleteLabelValues(f.Namespace, f.Function)
 	for _, kind := range []gpu.OrderKind{gpu.Prefetch, gpu.Evict} {
 		m.gpuMoved.DeleteLabelValues(f.Namespace, f.Function, kind.String())
@@ -208,7 +242,6 @@ func (m *Metrics) forget(f sched.FlowID) {
 		m.gpuResident.DeleteLabelValues(f.Namespace, f.Function, source)
 	}
 	m.gpuWaits.DeleteLabelValues(f.Namespace, f.Function)
-	delete(m.waiters, f)
 }
 
 // The sources of what is known of a function's memory on devices.
@@ -230,6 +263,12 @@ func (r assumedMemory) assume(ctr *actionContainer, bytes int64) {
 	}
 }
 
+// heldMemory is what gpuResident has of a function, and under which label values.
+type heldMemory struct {
+	labels            sched.FlowID
+	assumed, measured int64
+}
+
 // resident brings the gauges of what a flow's containers hold on devices up to
 // date. all is what they hold together; a flow that is not known has none.
 func (m *Metrics) resident(id sched.FlowID, r assumedMemory, all int64, known bool) {
@@ -237,7 +276,21 @@ func (m *Metrics) resident(id sched.FlowID, r assumedMemory, all int64, known bo
 		return
 	}
 	assumed := min(r[id], all)
-	for source, n := range map[string]int64{assumedSource: assumed, measuredSource: all - assumed} {
-		m.gpuResident.WithLabelValues(id.Namespace, id.Function, source).Set(float64(n))
+	m.hold(id, heldMemory{m.labels(id), assumed, all - assumed})
+}
+
+// hold replaces what gpuResident has of a function. The series of otherFunctions is
+// the sum of many.
+func (m *Metrics) hold(id sched.FlowID, now heldMemory) {
+	add := func(h heldMemory, sign float64) {
+		m.gpuResident.WithLabelValues(h.labels.Namespace, h.labels.Function, assumedSource).Add(sign * float64(h.assumed))
+		m.gpuResident.WithLabelValues(h.labels.Namespace, h.labels.Function, measuredSource).Add(sign * float64(h.measured))
+	}
+	if before, ok := m.held[id]; ok {
+		add(before, -1)
+	}
+	if now != (heldMemory{}) {
+		add(now, 1)
+		m.held[id] = now
 	}
 }

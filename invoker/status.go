@@ -25,6 +25,9 @@ type Status struct {
 	Backlog    *BacklogStatus     `json:"backlog,omitempty"`
 	Devices    []DeviceStatus     `json:"devices,omitempty"`
 	Flows      []*FlowStatus      `json:"flows,omitempty"`
+	// Queued is how many activations wait, by the flows that have series of their own
+	// in metrics and one name for all others.
+	Queued map[string]int `json:"-"`
 }
 
 // BacklogStatus is where the messages of GPU activations are that are accepted
@@ -160,6 +163,7 @@ func (d *dispatcher) snapshot() Status {
 	if g := d.gpus; g != nil {
 		st := g.core.Stats()
 		s.Policy, s.Backlog, s.Flows = st.Policy, g.backlog.status(), flowStatuses(g.core)
+		s.Queued = d.metrics.queueDepths(g.core)
 		for _, c := range g.core.Containers() {
 			if ctr := g.containers[c.ID]; ctr != nil {
 				s.Containers = append(s.Containers, ctr.status(c))

@@ -61,8 +61,8 @@ func (m sink) send(kind prometheus.ValueType, name, help string, v float64, labe
 // workGauges shows what the dispatcher does.
 func workGauges(s *status, m sink) {
 	m.gauge("activations_in_flight", "Accepted and not completed.", float64(s.Work.InFlight))
-	for _, f := range s.Work.Flows {
-		m.gauge("gpu_queue_depth", "Activations that wait in a flow.", float64(f.Queued), label{"flow", f.Flow})
+	for flow, n := range s.Work.Queued {
+		m.gauge("gpu_queue_depth", "Activations that wait in a flow.", float64(n), label{"flow", flow})
 	}
 	if b := s.Work.Backlog; b != nil {
 		const name, help = "gpu_backlog", "GPU activations that are accepted and not completed, by where their messages are: memory, or disk alone."
