@@ -111,7 +111,7 @@ func (w *worker) steps(ctx context.Context, r *run) (activation.Response, error)
 	if err != nil {
 		return activation.Response{}, err
 	}
-	call.GPU = r.lease != nil
+	call.GPU = r.ctr.spec.GPU
 	response, err := w.exchange(ctx, r, call)
 	if err == nil && response.StatusCode != activation.StatusSuccess && r.ctr.lost() {
 		// The error of the action, or its end, only comes from that of its device.

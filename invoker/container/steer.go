@@ -1,15 +1,38 @@
 package container
 
 import (
+	"iter"
 	"slices"
 	"strings"
 )
 
-// Steers reports whether a variable is one of those by which the loader, the CUDA driver, NVIDIA's
-// container runtime and the shim are controlled. A container on a device
-// gets them from the invoker only: neither an action's parameters nor a
-// setting for all containers may take the shim off, put something before it,
-// or choose another device, driver or MPS daemon.
+// Variables yields the name and the value of each variable in Env. A nil GPU has none.
+func (g *GPU) Variables() iter.Seq2[string, string] {
+	return func(yield func(string, string) bool) {
+		if g == nil {
+			return
+		}
+		for _, entry := range g.Env {
+			if name, value, _ := strings.Cut(entry, "="); !yield(name, value) {
+				return
+			}
+		}
+	}
+}
+
+// Owns reports whether only the invoker may set a variable in a container with this
+// GPU: a variable of Env, or one that Steers names. A nil GPU owns none.
+func (g *GPU) Owns(name string) bool {
+	if g == nil {
+		return false
+	}
+	return Steers(name) || slices.ContainsFunc(g.Env, func(entry string) bool { return strings.HasPrefix(entry, name+"=") })
+}
+
+// Steers reports whether a variable controls the loader, the CUDA driver, NVIDIA's
+// container runtime or the shim. A GPU container gets such variables from the invoker
+// only: neither an action's parameters nor a setting for all containers may take the
+// shim off, load something before it, or choose another device, driver or MPS daemon.
 func Steers(name string) bool {
 	return begins(name, "NVIDIA_", "LD_", "CUDA_", "GPUWHISK_")
 }

@@ -127,7 +127,7 @@ func (e *Engine) command(c *child, spec container.Spec, runtime Runtime) (*exec.
 		"__OW_PROXY_HOST="+loopback,
 		"__OW_PROXY_PORT="+strconv.Itoa(c.port),
 		markerVar+"="+string(c.id),
-		"CUDA_VISIBLE_DEVICES="+visible(spec.GPU),
+		"CUDA_VISIBLE_DEVICES=-1", // no device, unless spec.GPU names one
 	)
 	if spec.GPU != nil {
 		env = append(env, spec.GPU.Env...) // the last of a name counts
@@ -146,17 +146,6 @@ func (e *Engine) command(c *child, spec container.Spec, runtime Runtime) (*exec.
 func steering(variable string) bool {
 	name, _, _ := strings.Cut(variable, "=")
 	return container.Steers(name)
-}
-
-// visible gives the device that CUDA may see: a real one, or none.
-func visible(gpu *container.GPU) string {
-	if gpu == nil || gpu.Simulated {
-		return "-1"
-	}
-	if _, index, found := strings.Cut(gpu.Device, "="); found { // a CDI name
-		return index
-	}
-	return gpu.Device
 }
 
 // start runs the process and begins to copy its output and to wait for it.

@@ -283,21 +283,6 @@ func TestEnvironmentOfGPU(t *testing.T) {
 	check.NoError(t, f.Remove(t.Context(), h.ID))
 }
 
-func TestVisibleDevice(t *testing.T) {
-	for _, c := range []struct {
-		gpu  *container.GPU
-		want string
-	}{
-		{nil, "-1"},
-		{&container.GPU{Device: "0", Simulated: true}, "-1"},
-		{&container.GPU{Device: "1"}, "1"},
-		{&container.GPU{Device: "GPU-8f6"}, "GPU-8f6"},
-		{&container.GPU{Device: "nvidia.com/gpu=3"}, "3"},
-	} {
-		check.Equal(t, visible(c.gpu), c.want, "%+v", c.gpu)
-	}
-}
-
 func TestUnknownKind(t *testing.T) {
 	f := start(t, nil)
 	for kind, want := range map[string]struct {

@@ -16,7 +16,7 @@ import (
 type Invocation struct {
 	Message *activation.Message
 	APIKey  bool                // the action may have the caller's keys
-	GPU     bool                // it runs on a device: see container.Steers
+	GPU     *container.GPU      // the device of its container; nil in the CPU path
 	Env     []activation.Member // init arguments, for /init only
 	Value   json.RawMessage     // all other parameters
 }
@@ -64,19 +64,25 @@ func (v Invocation) InitBody(a *activation.Action, deadline time.Time) []byte {
 	return append(value.end(), '}')
 }
 
-// appendEnv writes the environment of /init: the init arguments, and over them
-// what the runtime sets for every action.
+// appendEnv writes the environment of /init: the init arguments, the runtime's own
+// variables and those of the GPU. An init argument never replaces one of the others.
+//
+// The container has the GPU's variables already, but OpenWhisk's action-loop proxy
+// starts the action with an empty environment and adds only the env of /init.
 func (v Invocation) appendEnv(dst []byte, deadline time.Time) []byte {
 	own := v.context(deadline)
 	env := members{out: append(dst, '{')}
 	for _, p := range v.Env {
-		if taken(own, p.Key) || v.GPU && container.Steers(p.Key) {
+		if taken(own, p.Key) || v.GPU.Owns(p.Key) {
 			continue
 		}
 		env.text(p.Key, envText(p.Value))
 	}
 	for _, p := range own {
 		env.text(envName(p.Key), envText(p.Value))
+	}
+	for name, value := range v.GPU.Variables() {
+		env.text(name, value)
 	}
 	return env.end()
 }

@@ -2,10 +2,12 @@ package proxy
 
 import (
 	"encoding/json"
+	"strings"
 	"testing"
 	"time"
 
 	"github.com/gpuwhisk/gpuwhisk/activation"
+	"github.com/gpuwhisk/gpuwhisk/invoker/container"
 	"github.com/gpuwhisk/gpuwhisk/invoker/develop/check"
 )
 
@@ -53,32 +55,41 @@ func TestInitArgumentsGoToInitOnly(t *testing.T) {
 	check.Equal(t, string(v.Value), `{"a":1,"arr":[1,{"b":2}]}`)
 }
 
-// An action on a device does not learn by its init arguments how the loader, the
-// driver and the shim work. Without a device they pass, as in the original.
-func TestInitArgumentsThatSteerTheDriver(t *testing.T) {
+// TestEnvironmentOfTheDevice: /init carries the variables of the GPU and the shim, since
+// an action loop passes on no others. Init arguments replace none of them. Without a
+// device all init arguments pass, as in the original.
+func TestEnvironmentOfTheDevice(t *testing.T) {
 	content, names := `{"rest":1`, []string{}
 	for _, name := range []string{"LD_PRELOAD", "LD_AUDIT", "LD_LIBRARY_PATH", "CUDA_VISIBLE_DEVICES", "CUDA_MPS_PIPE_DIRECTORY",
-		"NVIDIA_VISIBLE_DEVICES", "GPUWHISK_SHIM"} {
+		"NVIDIA_VISIBLE_DEVICES", "GPUWHISK_SHIM", "FAKE_CUDA_MEMORY"} {
 		content += `,"` + name + `":"x"`
 		names = append(names, name)
 	}
-	kept := []string{"MY_LD_PRELOAD", "cuda_visible_devices", "CUDAX", "PATH", "NVIDIA"}
+	kept := []string{"MY_LD_PRELOAD", "cuda_visible_devices", "CUDAX", "PATH", "NVIDIA", "FAKE_CUDA_MEM", ""}
 	for _, name := range kept {
 		content += `,"` + name + `":"x"`
 	}
 	all := append(append([]string{}, names...), kept...)
-	for _, onDevice := range []bool{false, true} {
+	for _, gpu := range []*container.GPU{nil, {}, {Env: []string{"LD_PRELOAD=/shim.so", "GPUWHISK_SHIM=a=b", "FAKE_CUDA_MEMORY=5"}}} {
 		v := invocation(t, message(content+"}", all...), false)
-		v.GPU = onDevice
+		v.GPU = gpu
 		env := initEnv(t, v)
 		for _, name := range names {
-			_, there := env[name]
-			check.That(t, there != onDevice, "on a device %v: %s is there: %v", onDevice, name, there)
+			got, there := env[name]
+			switch want := map[string]string{"LD_PRELOAD": "/shim.so", "GPUWHISK_SHIM": "a=b", "FAKE_CUDA_MEMORY": "5"}[name]; {
+			case gpu != nil && len(gpu.Env) > 0 && want != "":
+				check.Equal(t, got, want, "on %+v: %s", gpu, name)
+			default:
+				passes := gpu == nil || !container.Steers(name)
+				check.Equal(t, there, passes, "on %+v: %s is there", gpu, name)
+			}
 		}
 		for _, name := range kept {
-			check.Equal(t, env[name], "x", "on a device %v: %s", onDevice, name)
+			check.Equal(t, env[name], "x", "on %+v: %q", gpu, name)
 		}
 		check.Equal(t, string(v.Value), `{"rest":1}`, "an init argument went to /run")
+		text := string(v.InitBody(&activation.Action{}, time.UnixMilli(deadline)))
+		check.Equal(t, strings.Count(text, `"LD_PRELOAD"`), min(1, len(env["LD_PRELOAD"])), "times that it is set in %s", text)
 	}
 }
 
