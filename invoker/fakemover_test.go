@@ -63,7 +63,7 @@ func (m *fakeMover) Prepare(name string, device gpu.Device, wish container.Devic
 			return container.GPU{}, err
 		}
 	}
-	return container.GPU{Index: device.Index, Device: device.UUID, Simulated: device.Simulated}, nil
+	return container.GPU{Index: device.Index, Device: device.UUID, Simulated: device.Simulated, Env: []string{"LD_PRELOAD=/shim.so"}}, nil
 }
 
 func (m *fakeMover) Begin(name string, _ gpu.Need) {

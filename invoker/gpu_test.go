@@ -141,8 +141,8 @@ func TestDevicesOfSeveralSizes(t *testing.T) {
 	})
 }
 
-// The init arguments by which an action could steer loader and driver are kept
-// from an action that runs on a device, and only from that.
+// An action on a device gets the variables of its container's GPU with /init, and init
+// arguments replace none of them. An action without a device gets all its init arguments.
 func TestGPUActionsDoNotSteerTheDriver(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newFixture(t)
@@ -175,7 +175,7 @@ func TestGPUActionsDoNotSteerTheDriver(t *testing.T) {
 		time.Sleep(time.Second)
 		stop()
 		check.DeepEqual(t, env["cpu"], map[string]string{"LD_PRELOAD": "/x", "CUDA_VISIBLE_DEVICES": "1", "MODEL": "a"})
-		check.DeepEqual(t, env["gpu"], map[string]string{"MODEL": "a"})
+		check.DeepEqual(t, env["gpu"], map[string]string{"LD_PRELOAD": "/shim.so", "MODEL": "a"})
 	})
 }
 

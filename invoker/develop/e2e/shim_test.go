@@ -110,7 +110,11 @@ func (p *platform) gpuRun(name string, bytes int) (a gpuAnswer, run gpuAnnotatio
 }
 
 // gpuAnnotation is what a record reports of the GPU.
-type gpuAnnotation struct{ Device, Start, Fallback string }
+type gpuAnnotation struct {
+	Device, Start, Fallback string
+	Memory                  int64
+	MemoryMeasured          bool
+}
 
 // metric sums a metric over its labels; part must be in the line.
 func (p *platform) metric(name, part string) float64 {
