@@ -78,7 +78,7 @@ var plan = map[string][]string{
 	"docker/runtimes/native/cmd/gpuwhisk-native": {"docker/runtimes/native"},
 
 	"invoker":               {"activation", "invoker/lib/retry", "activation/spans", "gpu", "gpu/scheduler", "invoker/container", "invoker/operate/explain", "invoker/engine/proxy", "sched"},
-	"invoker/operate/admin": {"invoker/lib/prettyjson"},
+	"invoker/operate/admin": {"invoker/lib/httpserver", "invoker/lib/prettyjson"},
 	"invoker/pull":          {"activation", "invoker", "invoker/container", "invoker/lib/retry", "invoker/pull/slot"},
 	"invoker/pull/slot":     {"activation"},
 	"invoker/config":        {"activation", "gpu", "invoker/lib/prettyjson", "sched"},
@@ -117,7 +117,7 @@ var plan = map[string][]string{
 	"invoker/develop/standalone/couchdb": {"activation", "invoker/develop/standalone/entity"},
 	"invoker/develop/standalone/entity":  {"activation"},
 	"invoker/develop/standalone/rest": {"activation", "invoker/develop/standalone/controller",
-		"invoker/develop/standalone/couchdb", "invoker/develop/standalone/entity"},
+		"invoker/develop/standalone/couchdb", "invoker/develop/standalone/entity", "invoker/lib/httpserver"},
 	"invoker/develop/standalone/store": {},
 }
 

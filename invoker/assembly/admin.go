@@ -6,7 +6,9 @@ import (
 	"fmt"
 	"net"
 	"net/http"
+	"os"
 	"strconv"
+	"strings"
 
 	"github.com/gpuwhisk/gpuwhisk/invoker/lib/httpserver"
 	"github.com/gpuwhisk/gpuwhisk/invoker/operate/admin"
@@ -19,9 +21,13 @@ import (
 // adminHandler makes the admin handler. Until the invoker accepts work /ping names
 // what it waits for, with a status that readiness probes take as "not yet".
 func (a *assembly) adminHandler() http.Handler {
+	username, password := a.c.Admin.Login()
 	o := admin.Options{
-		Instance: a.instance.String(), Username: a.c.Admin.Username, Password: a.c.Admin.Password,
+		Instance: a.instance.String(), Username: username, Password: password, LocalOnly: a.c.Admin.LocalOnly(),
 		Header: a.c.Admin.TransactionHeader, Pings: a.intake, Pool: a.intake.pool(), Fallbacks: fallbackList{a}, Answered: a.steps.ObserveRequest,
+	}
+	if a.c.Admin.WellKnown() {
+		o.Names = machineNames()
 	}
 	if a.c.Metrics.Served() {
 		// Gauges are collected on demand and have a registry of their own: the
@@ -56,6 +62,13 @@ func (a *assembly) adminHandler() http.Handler {
 	})
 }
 
+// machineNames are the names by which this machine is known to itself.
+func machineNames() []string {
+	full, _ := os.Hostname() // without one it has no name
+	short, _, _ := strings.Cut(full, ".")
+	return []string{full, short}
+}
+
 // cannot is why the invoker cannot work although it is ready, or empty.
 func (a *assembly) cannot() string {
 	if why, _ := a.unable.Load().(string); why != "" {
@@ -86,9 +99,13 @@ func (a *assembly) openListener(ctx context.Context) (func(), error) {
 		return nil, fmt.Errorf("open the admin port: %w (PORT names another)", err)
 	}
 	if addr, is := listener.Addr().(*net.TCPAddr); is && !addr.IP.IsLoopback() && a.c.Admin.WellKnown() {
-		a.login = "the login of the admin port is the one of OpenWhisk's sources, and the port is open to other hosts: set " +
-			"whisk.invoker.username and whisk.invoker.password"
-		a.Log.Warn(a.login, "address", listener.Addr().String())
+		const keys = "whisk.invoker.username and whisk.invoker.password"
+		if a.c.Admin.LocalOnly() {
+			a.Log.Info("no login is set for the admin port: all but /ping and /metrics is served to this machine alone", "keys", keys)
+		} else {
+			a.login = "the login of the admin port is the one of OpenWhisk's sources, and the port is open to other hosts: set " + keys
+			a.Log.Warn(a.login, "address", listener.Addr().String())
+		}
 	}
 	server := httpserver.New(a.adminHandler(), 0)
 	server.RegisterOnShutdown(func() { close(a.closing) })

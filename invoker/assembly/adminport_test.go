@@ -14,27 +14,27 @@ import (
 
 // TestWellKnownLoginIsWarnedOf where other hosts reach the admin port.
 func TestWellKnownLoginIsWarnedOf(t *testing.T) {
-	const known = "invoker.user"
+	const known = "invoker.pass"
 	for _, c := range []struct {
-		host, user string
-		warned     bool
+		host, password string
+		warned         bool
 	}{
-		{"", known, true}, {"127.0.0.1", known, false}, {"", "operator", false},
+		{"", known, true}, {"127.0.0.1", known, false}, {"", "of their own", false}, {"", "", false},
 	} {
 		log := &bytes.Buffer{}
 		a := &assembly{Options: Options{Host: c.host, Log: slog.New(slog.NewTextHandler(log, nil))}, c: &config.Config{}, closing: make(chan struct{})}
 		a.intake = classic{a}
-		a.c.Admin = config.Admin{Username: c.user, Password: "invoker.pass"}
+		a.c.Admin = config.Admin{Username: "invoker.user", Password: c.password}
 		stop, err := a.openListener(t.Context())
 		check.NoError(t, err)
 		stop()
 		s, err := a.status(t.Context())
 		check.NoError(t, err)
-		if logged := strings.Contains(log.String(), "whisk.invoker.password"); logged != c.warned {
-			t.Errorf("host %q, user %s: logged %t, want %t", c.host, c.user, logged, c.warned)
+		if logged := strings.Contains(log.String(), "level=WARN"); logged != c.warned {
+			t.Errorf("host %q, password %q: logged %t, want %t", c.host, c.password, logged, c.warned)
 		}
 		if listed := len(s.Warnings) == 1; listed != c.warned {
-			t.Errorf("host %q, user %s: /status has %q", c.host, c.user, s.Warnings)
+			t.Errorf("host %q, password %q: /status has %q", c.host, c.password, s.Warnings)
 		}
 	}
 }

@@ -10,6 +10,7 @@
 package config
 
 import (
+	"cmp"
 	"math"
 	"reflect"
 	"slices"
@@ -97,16 +98,29 @@ type Identity struct {
 type Admin struct {
 	Port     int    `key:"port,plain" env:"PORT" default:"8080" range:"0..65535" doc:"port of the invoker's HTTP endpoints"`
 	Protocol string `key:"whisk.invoker.protocol" default:"http" enum:"http,https" doc:"https serves the HTTP endpoints with TLS"`
-	Username string `key:"whisk.invoker.username" default:"invoker.user" doc:"login of the guarded endpoints"`
-	Password string `key:"whisk.invoker.password,secret" default:"invoker.pass"`
+	Username string `key:"whisk.invoker.username" doc:"login of the guarded endpoints; without a password only this machine is served, as invoker.user with invoker.pass"`
+	Password string `key:"whisk.invoker.password,secret"`
 	// TLS names the key store; it matters only with https.
 	TLS               AdminTLS
 	TransactionHeader string `key:"whisk.transactions.header" default:"X-Request-ID" doc:"HTTP header of the transaction id"`
 	Status            bool   `key:"whisk.gpu.status.enabled" default:"true" doc:"serve /status"`
 }
 
-// WellKnown reports whether the login is the one of OpenWhisk's sources.
-func (a Admin) WellKnown() bool { return a.Username == "invoker.user" && a.Password == "invoker.pass" }
+// Login returns the user and the password of the guarded endpoints.
+func (a Admin) Login() (username, password string) {
+	return cmp.Or(a.Username, "invoker.user"), cmp.Or(a.Password, "invoker.pass")
+}
+
+// WellKnown reports whether the password is the one of OpenWhisk's sources.
+func (a Admin) WellKnown() bool {
+	_, password := a.Login()
+	return password == "invoker.pass"
+}
+
+// LocalOnly reports whether the guarded endpoints serve this machine alone, because no
+// password is set. One that is set counts also if it is well known: OpenWhisk's own role
+// sets it, and disables invokers from other hosts.
+func (a Admin) LocalOnly() bool { return a.Password == "" }
 
 // AdminTLS names the store that is both the key and the trust store.
 type AdminTLS struct {

@@ -9,6 +9,8 @@ import (
 	"context"
 	"net"
 	"net/http"
+	"slices"
+	"strings"
 	"time"
 
 	"golang.org/x/net/netutil"
@@ -36,6 +38,27 @@ func Listen(ctx context.Context, address string, connections int) (net.Listener,
 		return nil, err
 	}
 	return netutil.LimitListener(l, connections), nil
+}
+
+// IsLocal reports whether the host of a request is an address or localhost. A web page
+// cannot have such a host: any other name may be the page's own, which leads to this
+// server for as long as the page wants (DNS rebinding).
+func IsLocal(host string) bool {
+	host = hostName(host)
+	return strings.EqualFold(host, "localhost") || net.ParseIP(host) != nil
+}
+
+// IsNamed reports whether the host of a request is one of the names.
+func IsNamed(host string, names []string) bool {
+	return slices.ContainsFunc(names, func(name string) bool { return strings.EqualFold(name, hostName(host)) })
+}
+
+// hostName returns a request's host without its port.
+func hostName(host string) string {
+	if name, _, err := net.SplitHostPort(host); err == nil {
+		return name
+	}
+	return strings.Trim(host, "[]")
 }
 
 // Stream makes a writer for an answer without an end: each part has a time to be taken

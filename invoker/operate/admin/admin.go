@@ -10,10 +10,12 @@ import (
 	"crypto/subtle"
 	"encoding/json"
 	"net/http"
+	"net/netip"
 	"strconv"
 	"strings"
 	"time"
 
+	"github.com/gpuwhisk/gpuwhisk/invoker/lib/httpserver"
 	"github.com/gpuwhisk/gpuwhisk/invoker/lib/prettyjson"
 )
 
@@ -21,12 +23,18 @@ import (
 type Options struct {
 	Instance           string // text form of the instance, such as "invoker0/0"
 	Username, Password string
-	Header             string // carries the transaction id in and out
-	Metrics            http.Handler
-	Pings              Pings
-	Status             func(ctx context.Context) (any, error) // nil: not served
-	Console            http.Handler                           // below /console/; nil: not served
-	Fallbacks          Fallbacks                              // nil: not served
+	// LocalOnly serves the guarded endpoints to this machine alone.
+	LocalOnly bool
+	// Names, where the login is well known, are the names of this machine. Requests for
+	// other names are refused then: a web page could have a name of its own lead here,
+	// and it knows the login (DNS rebinding).
+	Names     []string // nil: any name will do
+	Header    string   // carries the transaction id in and out
+	Metrics   http.Handler
+	Pings     Pings
+	Status    func(ctx context.Context) (any, error) // nil: not served
+	Console   http.Handler                           // below /console/; nil: not served
+	Fallbacks Fallbacks                              // nil: not served
 	// Pool shows the containers, and how many are not gone, as the original's scheduler
 	// mode does; nil: not served.
 	Pool func(ctx context.Context) (pool any, count int, err error)
@@ -126,6 +134,14 @@ func (h *recorder) Unwrap() http.ResponseWriter { return h.ResponseWriter }
 
 func (d *handler) guard(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if d.LocalOnly && !fromHere(r) {
+			d.refuse(w, http.StatusForbidden, "No password is set, so only this machine is served: set whisk.invoker.username and whisk.invoker.password.")
+			return
+		}
+		if d.Names != nil && !httpserver.IsLocal(r.Host) && !httpserver.IsNamed(r.Host, d.Names) {
+			d.refuse(w, http.StatusForbidden, "The password is the one of OpenWhisk's sources, so only an address, localhost or this machine's name is served as host: set whisk.invoker.password.")
+			return
+		}
 		user, password, _ := r.BasicAuth()
 		ok := subtle.ConstantTimeCompare([]byte(user), []byte(d.Username)) &
 			subtle.ConstantTimeCompare([]byte(password), []byte(d.Password))
@@ -135,6 +151,12 @@ func (d *handler) guard(next http.Handler) http.Handler {
 		}
 		next.ServeHTTP(w, r)
 	})
+}
+
+// fromHere reports whether a request comes from this machine.
+func fromHere(r *http.Request) bool {
+	from, err := netip.ParseAddrPort(r.RemoteAddr)
+	return err == nil && from.Addr().Unmap().IsLoopback()
 }
 
 func (d *handler) ping(w http.ResponseWriter, _ *http.Request) { text(w, "pong") }

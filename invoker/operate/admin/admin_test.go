@@ -144,3 +144,52 @@ func TestRequestsAreReported(t *testing.T) {
 	ask(t, h, "POST", "/enable", "invoker.user", "c")
 	check.EqualSlices(t, reported, []string{"GET/ping 200 a", "POST/enable 401 b", "POST/enable 200 c"})
 }
+
+// TestWhoIsServed: without a password only this machine, and with a well-known one no
+// host that is a name but this machine's.
+func TestWhoIsServed(t *testing.T) {
+	const here, container = "127.0.0.1:4711", "172.17.0.2:4711"
+	unset := Options{LocalOnly: true, Names: []string{"gpu1.example", "gpu1"}}
+	known := Options{Names: unset.Names}
+	own := Options{}
+	for _, c := range []struct {
+		what       string
+		o          Options
+		from, host string
+		status     int
+		why        string
+	}{
+		{"unset, from here", unset, here, "127.0.0.1:8080", 200, ""},
+		{"unset, from here by IPv6", unset, "[::1]:4711", "[::1]:8080", 200, ""},
+		{"unset, from here, IPv4 in IPv6", unset, "[::ffff:127.0.0.1]:4711", "localhost:8080", 200, ""},
+		{"unset, from a container", unset, container, "172.17.0.1:8080", 403, "whisk.invoker.password"},
+		{"unset, a page's name", unset, here, "evil.example:8080", 403, "whisk.invoker.password"},
+		{"well known, from another host", known, container, "10.0.0.1:8080", 200, ""},
+		{"well known, its name", known, container, "GPU1:8080", 200, ""},
+		{"well known, its full name", known, container, "gpu1.example", 200, ""},
+		{"well known, localhost", known, here, "LOCALHOST", 200, ""},
+		{"well known, an IPv6 address", known, here, "[2001:db8::1]", 200, ""},
+		{"well known, a page's name", known, here, "evil.example:8080", 403, "whisk.invoker.password"},
+		{"well known, an empty host", known, here, "", 403, "whisk.invoker.password"},
+		{"of its own, any name", own, container, "invoker7.example:12001", 200, ""},
+	} {
+		on := &pings{on: true}
+		c.o.Username, c.o.Password, c.o.Header, c.o.Pings = "invoker.user", "invoker.pass", "X-Request-ID", on
+		c.o.Status = func(context.Context) (any, error) { return "status", nil }
+		for _, path := range []string{"POST /disable", "GET /status", "GET /ping"} {
+			method, path, _ := strings.Cut(path, " ")
+			r := httptest.NewRequest(method, path, nil)
+			r.RemoteAddr, r.Host = c.from, c.host
+			r.SetBasicAuth("invoker.user", "invoker.pass")
+			w := httptest.NewRecorder()
+			New(c.o).ServeHTTP(w, r)
+			if path == "/ping" {
+				check.Equal(t, w.Code, 200, "%s: %s", c.what, path)
+				continue
+			}
+			check.Equal(t, w.Code, c.status, "%s: %s: %s", c.what, path, w.Body)
+			check.Contains(t, w.Body.String(), c.why, "%s: %s", c.what, path)
+		}
+		check.Equal(t, on.on, c.status == 403, "%s: work is still sent", c.what)
+	}
+}

@@ -175,6 +175,7 @@ func TestSettingChecks(t *testing.T) {
 		{"one problem", func(f *fake) { f.ConfigErr = config.Problems{errors.New("bad Y")} }, "Settings/configuration", Fail, "bad Y", "docs/configuration.md"},
 
 		{"", func(f *fake) { f.Config.Admin.Username, f.Config.Admin.Password = "ops", "s3cret" }, "Settings/admin login", OK, "not the one", ""},
+		{"no login", func(f *fake) { f.Config.Admin.Username, f.Config.Admin.Password = "", "" }, "Settings/admin login", OK, "this machine alone", ""},
 		{"well known", func(f *fake) { f.Config.Admin.Username, f.Config.Admin.Password = "invoker.user", "invoker.pass" }, "Settings/admin login", Warn, "OpenWhisk's sources", "docs/operating.md"},
 
 		{"", nil, "Settings/mode", OK, "classic mode", ""},

@@ -90,6 +90,9 @@ func (m *Machine) instance() activation.Instance {
 // checkLogin examines the login of the admin port, which is open to all hosts that
 // reach it.
 func checkLogin(s *snapshot) []Finding {
+	if s.Config.Admin.LocalOnly() {
+		return ok("none is set: all but /ping and /metrics is served to this machine alone")
+	}
 	if s.Config.Admin.WellKnown() {
 		return warn("give it a login of its own: docs/operating.md, Security and isolation",
 			"the admin port takes the login of OpenWhisk's sources, which everybody knows: with it anyone who reaches the port can disable the invoker")

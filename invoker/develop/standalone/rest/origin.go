@@ -2,10 +2,10 @@ package rest
 
 import (
 	"fmt"
-	"net"
 	"net/http"
 	"slices"
-	"strings"
+
+	"github.com/gpuwhisk/gpuwhisk/invoker/lib/httpserver"
 )
 
 // Guard refuses what a browser sends for a web page of another origin, unless it is
@@ -24,7 +24,7 @@ func Guard(next http.Handler, origins []string) (http.Handler, error) {
 			next.ServeHTTP(w, r)
 			return
 		}
-		if !isLocal(r.Host) {
+		if !httpserver.IsLocal(r.Host) {
 			http.Error(w, "The host of the request is neither an address nor localhost.", http.StatusForbidden)
 			return
 		}
@@ -39,12 +39,4 @@ func Guard(next http.Handler, origins []string) (http.Handler, error) {
 		}
 		next.ServeHTTP(w, r)
 	}), nil
-}
-
-// isLocal reports whether a request's host is an address or localhost.
-func isLocal(host string) bool {
-	if name, _, err := net.SplitHostPort(host); err == nil {
-		host = name
-	}
-	return strings.EqualFold(host, "localhost") || net.ParseIP(strings.Trim(host, "[]")) != nil
 }
