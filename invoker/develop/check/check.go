@@ -1,10 +1,10 @@
-// Package check compares what a test got with what it wants. A failed check
-// says which expression of the test it is about, and both values. It is for
-// tests alone.
+// Package check compares the values of a test with the expected ones. The message
+// of a failed check has the expression in the test and both values. Only tests
+// import the package.
 //
-// A test goes on after a failed check; with Must(t) for t it ends, where what
-// follows would mean nothing. A format and its arguments may follow what is
-// compared: they go before the message.
+// A test continues after a failed check. Pass Must(t) instead of t if the rest of
+// the test would be meaningless after a failure. Every check accepts a format and
+// its arguments after the values; that text is put before the message.
 package check
 
 import (
@@ -22,7 +22,7 @@ import (
 
 type must struct{ testing.TB }
 
-// Must is t, whose failed checks end the test.
+// Must returns t such that a failed check ends the test.
 func Must(t testing.TB) testing.TB { return must{t} }
 
 // Errorf implements testing.TB.
@@ -39,7 +39,7 @@ func NoError(t testing.TB, err error, about ...any) {
 	}
 }
 
-// ErrorIs fails unless the error is of the target.
+// ErrorIs fails unless errors.Is(err, target).
 func ErrorIs(t testing.TB, err, target error, about ...any) {
 	t.Helper()
 	if !errors.Is(err, target) {
@@ -127,7 +127,7 @@ func Lacks(t testing.TB, got, part string, about ...any) {
 	}
 }
 
-// Includes fails unless the element is one of those.
+// Includes fails unless got contains the element.
 func Includes[S ~[]E, E comparable](t testing.TB, got S, element E, about ...any) {
 	t.Helper()
 	if !slices.Contains(got, element) {
@@ -143,8 +143,8 @@ func That(t testing.TB, condition bool, about ...any) {
 	}
 }
 
-// Receive returns what comes over a channel, and ends the test when nothing
-// comes. Of a closed channel it returns the zero value.
+// Receive returns the next value of the channel, or the zero value if the channel
+// is closed. It ends the test if nothing arrives within peertest.WaitLimit.
 func Receive[T any](t testing.TB, from <-chan T, about ...any) (v T) {
 	t.Helper()
 	select {
@@ -155,7 +155,8 @@ func Receive[T any](t testing.TB, from <-chan T, about ...any) (v T) {
 	return v
 }
 
-// text quotes a string, in which a blank or an end of line counts.
+// text formats a value for a message. Strings are quoted, so that blanks and line
+// ends can be seen.
 func text(v any) string {
 	switch v.(type) {
 	case string, []string:

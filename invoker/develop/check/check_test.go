@@ -10,7 +10,7 @@ import (
 	"github.com/gpuwhisk/gpuwhisk/invoker/develop/check"
 )
 
-// report is a test that keeps what it would have reported.
+// report is a testing.TB that records failures instead of reporting them.
 type report struct {
 	testing.TB
 	text  string
@@ -26,8 +26,8 @@ func (r *report) Fatalf(format string, args ...any) {
 	r.ended = true
 }
 
-// TestFailures: a failed check names the expression, what the test says about it,
-// and both values.
+// TestFailures: the message of a failed check has the expression, the text of the
+// test, and both values.
 func TestFailures(t *testing.T) {
 	n, name, names, err := 2, "a b", []string{"a", "b"}, errors.New("broken")
 	for want, failed := range map[string]func(*report){
@@ -56,7 +56,7 @@ func TestFailures(t *testing.T) {
 	}
 }
 
-// TestSilent: what holds is not reported.
+// TestSilent: a check that succeeds reports nothing.
 func TestSilent(t *testing.T) {
 	var r report
 	check.Equal(&r, 2, 2)

@@ -9,8 +9,9 @@ import (
 	"runtime"
 )
 
-// subject is what a failed check is about: what the test says about it, and the
-// expression that it checks. It is called by a check.
+// subject returns the beginning of a failed check's message: the text of the test
+// and the expression that is checked. Only a check may call it, because it reads its
+// caller's caller.
 func subject(about []any) string {
 	_, name, line, _ := runtime.Caller(2)
 	checked := expression(name, line)
@@ -23,8 +24,8 @@ func subject(about []any) string {
 	return fmt.Sprintf(about[0].(string), about[1:]...) + ": " + checked
 }
 
-// expression is the second argument of the call in a line of a source file. It
-// is empty where the file is not here any more.
+// expression returns the second argument of the check in a line of a source file, or
+// "" if the file cannot be read.
 func expression(name string, line int) (found string) {
 	source, _ := os.ReadFile(name)
 	files := token.NewFileSet()

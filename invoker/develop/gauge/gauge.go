@@ -1,5 +1,5 @@
-// Package gauge reports what another process takes of the machine, and how two
-// that do the same work in turns compare. It is for benchmarks alone.
+// Package gauge measures the processor time and the memory of another process, and
+// compares two processes that do the same work in turns. Only benchmarks use it.
 package gauge
 
 import (
@@ -15,10 +15,10 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// CPU is the time that the threads of a process have spent on a core.
+// CPU returns the processor time that the threads of a process have used.
 func CPU(b testing.TB, pid int) time.Duration {
 	b.Helper()
-	const ofProcess = 2 // the clock that counts what all threads have run (clock_getcpuclockid(3))
+	const ofProcess = 2 // the clock of the time of all threads (clock_getcpuclockid(3))
 	var t unix.Timespec
 	if err := unix.ClockGettime(int32(^pid<<3|ofProcess), &t); err != nil {
 		b.Fatal(err)
@@ -26,7 +26,7 @@ func CPU(b testing.TB, pid int) time.Duration {
 	return time.Duration(t.Nano())
 }
 
-// Resident is the memory of a process that lies in the machine's, in MB.
+// Resident returns the resident memory of a process in MB.
 func Resident(b testing.TB, pid int) float64 {
 	b.Helper()
 	kb, ok := status(fmt.Sprintf("/proc/%d/status", pid), "VmRSS")
@@ -36,7 +36,7 @@ func Resident(b testing.TB, pid int) float64 {
 	return float64(kb) / 1024
 }
 
-// Switches is how often the threads of a process gave their core back to wait.
+// Switches returns the number of voluntary context switches of a process's threads.
 func Switches(b testing.TB, pid int) (n int) {
 	b.Helper()
 	tasks, err := filepath.Glob(fmt.Sprintf("/proc/%d/task/*/status", pid))
@@ -50,7 +50,8 @@ func Switches(b testing.TB, pid int) (n int) {
 	return n
 }
 
-// status is the number of a line of a status file.
+// status returns the number that follows the key in a status file of /proc, and
+// whether there is one.
 func status(file, key string) (int, bool) {
 	text, _ := os.ReadFile(file)
 	_, after, _ := strings.Cut(string(text), "\n"+key+":")
@@ -62,17 +63,18 @@ func status(file, key string) (int, bool) {
 	return n, err == nil
 }
 
-// Side is one of several processes that do the same work in turns.
+// Side is one of the processes that are compared.
 type Side struct {
-	Name   string          // before the names of what is reported
+	Name   string          // prefix of the names of its metrics
 	PID    int             // the process
 	Rounds []time.Duration // the processor time of each turn
-	Walls  []time.Duration // how long each turn took
+	Walls  []time.Duration // the elapsed time of each turn
 
 	switches, runs int
 }
 
-// Round has a process do so many runs of the work.
+// Round measures the process during one turn. work must perform the given number of
+// runs.
 func (s *Side) Round(b testing.TB, runs int, work func()) {
 	cpu, switches, began := CPU(b, s.PID), Switches(b, s.PID), time.Now()
 	work()
@@ -82,7 +84,7 @@ func (s *Side) Round(b testing.TB, runs int, work func()) {
 	s.runs += runs
 }
 
-// Each is the processor time of a run in us.
+// Each returns the mean processor time of a run in us.
 func (s *Side) Each() float64 { return s.each(s.Rounds) }
 
 func (s *Side) each(rounds []time.Duration) (us float64) {
@@ -92,15 +94,15 @@ func (s *Side) each(rounds []time.Duration) (us float64) {
 	return us / float64(s.runs)
 }
 
-// Report reports what a run took.
+// Report adds the mean costs of a run to the metrics of the benchmark.
 func (s *Side) Report(b *testing.B) {
 	b.ReportMetric(s.Each(), s.Name+"cpu-us/run")
 	b.ReportMetric(s.each(s.Walls), s.Name+"wall-us/run")
 	b.ReportMetric(float64(s.switches)/float64(s.runs), s.Name+"switches/run")
 }
 
-// ReportRatio reports what a run of ours took as against one of the other's, in
-// processor time and by the clock, and where that lies (Interval).
+// ReportRatio adds the ratio of our cost to the other's, for processor time and for
+// elapsed time, each with its confidence interval (see Interval).
 func ReportRatio(b *testing.B, ours, other *Side) {
 	for _, of := range []struct {
 		name        string
@@ -113,9 +115,9 @@ func ReportRatio(b *testing.B, ours, other *Side) {
 	}
 }
 
-// Interval is where the ratio of what the turns of one took to those of another
-// lies by the spread of the turns, with 95 %: two standard errors about the mean
-// of its logarithm. Of one turn it is no measure.
+// Interval returns the 95 % confidence interval of the ratio of a to b: two standard
+// errors around the mean of the logarithms of the turns' ratios. It needs at least
+// two turns.
 func Interval(a, b []time.Duration) (low, high float64) {
 	var sum, squares float64
 	n := float64(len(a))

@@ -7,7 +7,7 @@ import (
 	"github.com/gpuwhisk/gpuwhisk/activation"
 )
 
-// Counts are a namespace's containers and what it may have.
+// Counts holds the number of a namespace's containers and its limit.
 type Counts struct {
 	Limit      int
 	Existing   int
@@ -44,8 +44,8 @@ func (q *Queue) Decide(now time.Time, c Counts) int {
 	return max(n, 0)
 }
 
-// throttle is what becomes of a namespace without another container. Without any
-// of its own the queue drops what waits.
+// throttle handles a namespace that may not have another container. If drop is set,
+// the queue has no container of its own, and its waiting activations fail.
 func (q *Queue) throttle(drop bool) {
 	if q.state != Running {
 		return
@@ -60,7 +60,8 @@ func (q *Queue) throttle(drop bool) {
 	q.flush("TooManyConcurrentRequests", tooManyRequests)
 }
 
-// wanted is how many containers the queue would have beside those that are there.
+// wanted returns the number of further containers that the queue needs. It ignores
+// the limits.
 func (q *Queue) wanted(now time.Time, total int) int {
 	switch q.state {
 	case NamespaceThrottled:
@@ -89,7 +90,8 @@ func (q *Queue) wanted(now time.Time, total int) int {
 	return q.byLoad(now, total)
 }
 
-// byLoad asks for containers by what waits, and by how long runs take.
+// byLoad computes the number of further containers from the waiting activations and
+// the mean duration of runs.
 func (q *Queue) byLoad(now time.Time, total int) int {
 	stale := q.stale(now)
 	if len(q.durations) == 0 {
@@ -99,7 +101,7 @@ func (q *Queue) byLoad(now time.Time, total int) int {
 		return min(ceil(float64(stale)/float64(q.settings.Concurrency))-len(q.creations), len(q.waiting))
 	}
 	mean := q.mean()
-	perContainer := float64(q.settings.Concurrency) // runs in the time after which activations are stale
+	perContainer := float64(q.settings.Concurrency) // runs of one container within settings.Stale
 	if mean > 0 {
 		perContainer *= float64(q.settings.Stale) / float64(mean)
 	}
@@ -116,12 +118,13 @@ func (q *Queue) byLoad(now time.Time, total int) int {
 
 func ceil(f float64) int { return int(math.Ceil(min(f, 1e6))) }
 
-// stale counts what has waited long.
+// stale returns the number of activations that have waited longer than
+// settings.Stale.
 func (q *Queue) stale(now time.Time) int {
 	n := 0
 	for _, a := range q.waiting {
 		if now.Sub(a.At) <= q.settings.Stale {
-			break // in the order of arrival
+			break // the activations are sorted by arrival
 		}
 		n++
 	}
@@ -148,7 +151,7 @@ func (q *Queue) CreationPut(id activation.ID) { q.creations[id] = true }
 // CreationDeleted no longer counts a creation.
 func (q *Queue) CreationDeleted(id activation.ID) { delete(q.creations, id) }
 
-// CreationSucceeded is a container that was made.
+// CreationSucceeded reports that the container of a creation exists.
 func (q *Queue) CreationSucceeded(id activation.ID) {
 	delete(q.creations, id)
 	if q.state == Flushing {
@@ -156,9 +159,9 @@ func (q *Queue) CreationSucceeded(id activation.ID) {
 	}
 }
 
-// CreationFailed is a container that could not be made, at last. Without any
-// other the queue flushes: what is OpenWhisk's fault leaves activations waiting,
-// what is the developer's ends them.
+// CreationFailed reports that the last attempt to create a container has failed. A
+// queue without containers then flushes: an error of OpenWhisk leaves the
+// activations waiting, an error of the developer fails the waiting activations.
 func (q *Queue) CreationFailed(id activation.ID, cause activation.CreationError, reason string) {
 	delete(q.creations, id)
 	if len(q.containers) > 0 || q.state == Removed {

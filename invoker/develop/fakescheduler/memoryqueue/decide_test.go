@@ -19,7 +19,7 @@ func TestDecisions(t *testing.T) {
 		containers, creations int
 		durationMillis        int
 		concurrency           int
-		started               bool // had its first container
+		started               bool // the first container was created before
 		counts                Counts
 		want                  int
 		state                 State
@@ -111,8 +111,8 @@ func TestMeanOfTheLastTen(t *testing.T) {
 	check.Equal(t, f.mean(), 2*time.Second)
 }
 
-// TestWhiskErrorsFlush: what waits goes on waiting, and containers are ordered one
-// by one.
+// TestWhiskErrorsFlush: waiting activations keep waiting, and containers are ordered
+// one by one.
 func TestWhiskErrorsFlush(t *testing.T) {
 	f := newFixture(nil)
 	f.add("1")
@@ -130,7 +130,7 @@ func TestWhiskErrorsFlush(t *testing.T) {
 	check.Equal(t, f.Creations(), 0)
 }
 
-// TestDevelopersErrorsFailAll that waits, and what comes.
+// TestDevelopersErrorsFailAll: the waiting and the following activations fail.
 func TestDevelopersErrorsFailAll(t *testing.T) {
 	f := newFixture(nil)
 	f.add("1", "2")
@@ -166,7 +166,8 @@ func TestFlushedQueueGoes(t *testing.T) {
 	check.Equal(t, f.State(), Removed)
 }
 
-// TestOutdatedQueueServes what it has, and orders for what is stale alone.
+// TestOutdatedQueueServes: a removed queue serves its activations, and orders
+// containers only for stale ones.
 func TestOutdatedQueueServes(t *testing.T) {
 	f := newFixture(nil)
 	f.ContainerPut("a")

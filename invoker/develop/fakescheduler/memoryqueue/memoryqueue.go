@@ -1,11 +1,11 @@
-// Package memoryqueue is one queue of OpenWhisk's scheduler: the activations that
-// wait for containers of one action, the calls of containers that wait for
-// activations, and the decision how many containers to order. It repeats what the
-// original does, its faults included, so that tests and simulations of an invoker
-// meet them.
+// Package memoryqueue is one queue of OpenWhisk's scheduler. A queue holds the
+// activations of one action that wait for a container, and the calls of containers
+// that wait for an activation. It decides how many containers to order. It behaves
+// like the original, including the original's faults, so that tests and simulations
+// of an invoker meet these faults.
 //
-// The package is pure: it takes the time and starts nothing. What it does not
-// know is how containers are made; package fakescheduler does.
+// The package is pure: the caller passes the time. Package fakescheduler creates the
+// containers.
 package memoryqueue
 
 import (
@@ -19,21 +19,21 @@ import (
 
 // Settings are the times and sizes of a queue.
 type Settings struct {
-	Stale       time.Duration // what waits longer has containers ordered for it
-	Poll        time.Duration // how long a call waits
-	Retention   time.Duration // what waits longer fails
-	Drop        time.Duration // how often that is looked at
-	IdleGrace   time.Duration // without activations and containers it is idle then
-	StopGrace   time.Duration // and removed after that
-	FlushGrace  time.Duration // without a container it is removed after so long
-	MaxSize     int           // activations that may wait
-	Durations   int           // of which the mean is taken
-	Concurrency int           // of the action
-	Instances   int           // containers of the action; 0: as the namespace's
+	Stale       time.Duration // waiting time after which a container is ordered
+	Poll        time.Duration // waiting time of a call
+	Retention   time.Duration // waiting time after which an activation fails
+	Drop        time.Duration // interval of the checks for Retention
+	IdleGrace   time.Duration // time without activations and containers until the queue is idle
+	StopGrace   time.Duration // time from idle to removed
+	FlushGrace  time.Duration // time until a flushing queue is removed
+	MaxSize     int           // most waiting activations
+	Durations   int           // number of latest durations in the mean
+	Concurrency int           // concurrency limit of the action
+	Instances   int           // most containers of the action; 0 means the namespace's limit
 }
 
-// Defaults are the original's. BlackboxRetention replaces Retention for images that
-// are pulled.
+// Defaults returns the original's settings. For images that are pulled,
+// BlackboxRetention replaces Retention.
 func Defaults() Settings {
 	return Settings{
 		Stale: 100 * time.Millisecond, Poll: time.Second, Retention: time.Minute, Drop: 10 * time.Second,
@@ -45,15 +45,15 @@ func Defaults() Settings {
 // BlackboxRetention is how long activations of kind blackbox may wait.
 const BlackboxRetention = 5 * time.Minute
 
-// State is what a queue does with activations.
+// State says how a queue handles activations.
 type State uint8
 
-// The states. A queue that is Removing serves what it has.
+// The states. A queue in state Removing still serves its waiting activations.
 const (
 	Running State = iota
 	NamespaceThrottled
 	ActionThrottled
-	Flushing // it could make no container
+	Flushing // no container could be created
 	Idle
 	Removing
 	Removed
@@ -64,7 +64,7 @@ func (s State) String() string {
 	return [...]string{"running", "namespace throttled", "action throttled", "flushing", "idle", "removing", "removed"}[s]
 }
 
-// Activation is one that waits.
+// Activation is an activation that waits.
 type Activation struct {
 	ID   activation.ID
 	JSON []byte
@@ -106,14 +106,15 @@ type Queue struct {
 	creations   map[activation.ID]bool
 	durations   []time.Duration
 	initialized bool
-	reason      string                   // why it flushes
+	reason      string                   // the reason for flushing
 	cause       activation.CreationError // the same for programs
 	refused     int                      // creations that failed for the action's limits
 	idleSince   time.Time
 	dropAt      time.Time
 }
 
-// New makes a queue of an action. fail is called for activations that it gives up.
+// New returns the queue of an action. The queue calls fail for each activation that
+// it gives up.
 func New(now time.Time, s Settings, action activation.ActionRef, fail func(Activation, int, string)) *Queue {
 	return &Queue{
 		settings: s, action: action, fail: fail, idleSince: now, dropAt: now.Add(s.Drop),
@@ -121,22 +122,23 @@ func New(now time.Time, s Settings, action activation.ActionRef, fail func(Activ
 	}
 }
 
-// State is what the queue does.
+// State returns the state of the queue.
 func (q *Queue) State() State { return q.state }
 
-// Waiting is how many activations wait, and Calls how many calls do.
+// Waiting returns the number of waiting activations.
 func (q *Queue) Waiting() int { return len(q.waiting) }
 
-// Calls is how many calls wait.
+// Calls returns the number of waiting calls.
 func (q *Queue) Calls() int { return len(q.calls) }
 
-// Containers is how many containers count as alive, ghosts included.
+// Containers returns the number of containers that count as alive, ghosts included.
 func (q *Queue) Containers() int { return len(q.containers) }
 
-// Creations is how many creations are under way.
+// Creations returns the number of creations in progress.
 func (q *Queue) Creations() int { return len(q.creations) }
 
-// Add takes an activation.
+// Add hands the activation to a waiting call, or enqueues it. A throttled or flushing
+// queue may fail it instead.
 func (q *Queue) Add(now time.Time, a Activation) {
 	a.At = now
 	q.idleSince = now
@@ -165,7 +167,7 @@ func (q *Queue) Add(now time.Time, a Activation) {
 
 const tooManyRequests = "Too many requests in the last minute (count: 0, allowed: 0)."
 
-// first is the call that is served before all others.
+// first returns the index of the waiting call that is served next.
 func (q *Queue) first() int {
 	best := 0
 	for i, c := range q.calls {
@@ -176,7 +178,8 @@ func (q *Queue) first() int {
 	return best
 }
 
-// Fetch takes a call.
+// Fetch answers the call with the oldest activation. If none waits, the call waits
+// for at most settings.Poll.
 func (q *Queue) Fetch(now time.Time, c Call) {
 	nothing := activation.FetchAnswer{Kind: activation.NoActivation}
 	switch {
@@ -195,7 +198,7 @@ func (q *Queue) Fetch(now time.Time, c Call) {
 		c.Answer(nothing)
 		return
 	}
-	// Also one whose key was deleted before: a ghost.
+	// A container whose key was deleted before counts again: it is a ghost.
 	q.containers[c.Container] = true
 	if c.LastDuration != nil {
 		q.durations = append(q.durations, *c.LastDuration)
@@ -246,7 +249,7 @@ func (q *Queue) Tick(now time.Time) {
 	}
 }
 
-// drop fails what has waited too long.
+// drop fails the activations that have waited for settings.Retention.
 func (q *Queue) drop(now time.Time) {
 	reason := q.reason
 	if q.state != Flushing {
@@ -267,7 +270,7 @@ func (q *Queue) Remove() {
 	q.release(func(Call) bool { return true }, activation.FetchAnswer{Kind: activation.NoQueue})
 }
 
-// Take takes what waits out of the queue.
+// Take removes the waiting activations from the queue and returns them.
 func (q *Queue) Take() []Activation {
 	all := q.waiting
 	q.waiting = nil

@@ -12,7 +12,7 @@ import (
 
 var hello = activation.ActionRef{Path: "guest", Name: "hello", Version: "0.0.3"}
 
-// fixture is a queue with a clock of its own and a list of what happens.
+// fixture is a queue with its own clock and a list of events.
 type fixture struct {
 	*Queue
 	now    time.Time
@@ -62,7 +62,7 @@ func (f *fixture) fetch(containers ...string) {
 	}
 }
 
-// expect compares what has happened since the last time.
+// expect compares the events since its last call.
 func (f *fixture) expect(t *testing.T, want ...string) {
 	t.Helper()
 	check.EqualSlices(t, f.events, want, "got %s, want %s", strings.Join(f.events, ", "), strings.Join(want, ", "))
@@ -81,7 +81,7 @@ func TestGreatestCallIsServedFirst(t *testing.T) {
 	f.expect(t, "c gets 1", "a gets 2", "z gets 3", "b gets 4")
 }
 
-// TestOldestActivationGoesFirst, whichever call comes.
+// TestOldestActivationGoesFirst: every call gets the oldest activation.
 func TestOldestActivationGoesFirst(t *testing.T) {
 	f := newFixture(nil)
 	f.add("1", "2", "3")
@@ -104,7 +104,8 @@ func TestCallsWaitOneSecond(t *testing.T) {
 	check.Equal(t, f.Containers(), 1)
 }
 
-// TestLeaving answers all calls of a container. One that comes later is a ghost.
+// TestLeaving: a leaving container's calls are all answered. A later call makes the
+// container a ghost.
 func TestLeaving(t *testing.T) {
 	f := newFixture(nil)
 	f.fetch("a", "a", "b")
