@@ -79,7 +79,6 @@ var riddled = []string{
 	"invoker/develop/bench",
 	"invoker/develop/demo",
 	"invoker/develop/e2e",
-	"invoker/develop/fakescheduler",
 	"invoker/develop/harness",
 	"invoker/develop/hostsim",
 	"invoker/develop/load",

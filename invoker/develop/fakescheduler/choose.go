@@ -7,19 +7,19 @@ import (
 	"github.com/gpuwhisk/gpuwhisk/activation"
 )
 
-// invoker is one as etcd has it.
+// invoker is an invoker as its record in etcd describes it.
 type invoker struct {
 	id     int
 	health activation.Health
 }
 
-// need is what a container asks of its invoker.
+// need holds the requirements of a container to its invoker.
 type need struct {
 	namespace string
 	memoryMB  int64
-	pulled    bool     // its image
-	resources []string // tags; nil: no matter
-	strict    bool     // else an invoker without them will do
+	pulled    bool     // the image must be pulled
+	resources []string // required tags; nil means any invoker
+	strict    bool     // if unset, an invoker without the tags is used when none has them
 }
 
 func needOf(f Function) need {
@@ -36,7 +36,8 @@ func needOf(f Function) need {
 	return n
 }
 
-// usable keeps the invokers that could take a container at all.
+// usable returns the healthy invokers that have enough free memory and accept the
+// namespace.
 func usable(all []invoker, n need) []invoker {
 	return slices.DeleteFunc(slices.Clone(all), func(i invoker) bool {
 		dedicated := i.health.DedicatedNamespaces

@@ -69,7 +69,7 @@ func ids(all []invoker) []int {
 	return ids
 }
 
-// TestNeed reads what an action asks of its invoker.
+// TestNeed derives the requirements of a container from its action.
 func TestNeed(t *testing.T) {
 	m, err := activation.ParseManifest([]byte(manifest), activation.ManifestOptions{})
 	check.NoError(t, err)

@@ -14,18 +14,18 @@ import (
 	"github.com/gpuwhisk/gpuwhisk/activation"
 )
 
-// mostRetries is how often a creation is tried again.
+// mostRetries limits the retries of a creation.
 const mostRetries = 5
 
-// job is a creation that has no final ack yet.
+// job is a creation whose final ack has not arrived yet.
 type job struct {
 	creation activation.ContainerCreation
 	queue    *queue
-	claim    string      // the warmed key that it is to use, empty for none
-	timer    *time.Timer // of the whole job, retries included
+	claim    string      // the warmed key of the paused container to use; "" means a new container
+	timer    *time.Timer // ends the job, retries included
 }
 
-// order begins the creation of containers. s.mu is locked.
+// order begins the creation of n containers. The caller must hold s.mu.
 func (s *Scheduler) order(q *queue, n int) {
 	var jobs []*job
 	for range n {
@@ -34,14 +34,14 @@ func (s *Scheduler) order(q *queue, n int) {
 			Scheduler: s.cfg.ID, Endpoint: s.endpoints.Endpoint,
 		}}
 		jobs = append(jobs, j)
-		// The original counts it when its watch of etcd does, and may order once more until then.
+		// The original counts the creation when its watch of etcd reports the key, and may order one more until then.
 		q.CreationPut(j.creation.ID)
 		s.inProgress[s.key(j)] = true
 	}
 	s.background(func(ctx context.Context) error { return s.schedule(ctx, q.Function, jobs) })
 }
 
-// newID is one of 32 hexadecimal digits.
+// newID returns an id of 32 hexadecimal digits.
 func (s *Scheduler) newID() activation.ID {
 	return activation.ID(fmt.Sprintf("%016x%016x", s.random.Uint64(), s.random.Uint64()))
 }
@@ -50,7 +50,7 @@ func (s *Scheduler) newID() activation.ID {
 func (s *Scheduler) schedule(ctx context.Context, f Function, jobs []*job) error {
 	invokers, err := s.invokers(ctx)
 	if err != nil && s.ctx.Err() == nil {
-		s.log.Error("list the invokers", "error", err) // and as in the original there are none
+		s.log.Error("list the invokers", "error", err) // as in the original, the list is then empty
 	}
 	n := needOf(f)
 	reduced := slices.Clone(invokers)
@@ -62,7 +62,7 @@ func (s *Scheduler) schedule(ctx context.Context, f Function, jobs []*job) error
 			s.unplaced(j, failure)
 			continue
 		}
-		// The original forgets at each choice what the one before took.
+		// The original forgets at each choice the memory of the choice before.
 		reduced = slices.Clone(invokers)
 		for i := range reduced {
 			if reduced[i].id == to {
@@ -76,8 +76,9 @@ func (s *Scheduler) schedule(ctx context.Context, f Function, jobs []*job) error
 	return nil
 }
 
-// unplaced ends a job for which there is no invoker. That of a retry stays, as in the
-// original: its queue forgets it, and its key counts until the job's time is over.
+// unplaced ends a job for which there is no invoker. As in the original, the job of a
+// retry stays: the queue forgets the creation, but its key counts until the job's
+// time is over.
 func (s *Scheduler) unplaced(j *job, failure activation.CreationError) {
 	const reason = "No available invokers."
 	if j.timer == nil {
@@ -90,8 +91,8 @@ func (s *Scheduler) unplaced(j *job, failure activation.CreationError) {
 	s.happened()
 }
 
-// choose gives an invoker with a paused container of the queue, or any. s.mu is
-// locked.
+// choose returns the index of an invoker for the job; an invoker with a paused
+// container of the queue comes first. The caller must hold s.mu.
 func (s *Scheduler) choose(all []invoker, n need, j *job) (int, activation.CreationError) {
 	fit := usable(all, n)
 	prefix := s.cfg.Cluster.WarmedOf(j.creation.Queue)
@@ -110,7 +111,7 @@ func (s *Scheduler) choose(all []invoker, n need, j *job) (int, activation.Creat
 	return from[s.random.IntN(len(from))].id, activation.NoCreationError
 }
 
-// send puts the key of a job when it is new, and sends its message.
+// send puts the key of a new job, and sends the message of the job.
 func (s *Scheduler) send(ctx context.Context, j *job, to int) error {
 	if j.timer == nil {
 		limit := s.cfg.Job
@@ -147,9 +148,9 @@ func (s *Scheduler) topic(invoker int) string {
 	return s.cfg.Prefix + "invoker" + strconv.Itoa(invoker)
 }
 
-// ack takes an invoker's answer to a creation. It waits for the container's key, as if
-// the ack had come later: the original may count the container after the ack, and
-// orders once more.
+// ack handles an invoker's answer to a creation. It waits for the container's key, as
+// if the ack had come later, because the original sometimes counts the container
+// after the ack and then orders one more.
 func (s *Scheduler) ack(value []byte) {
 	a, err := activation.DecodeContainerCreationAck(value)
 	if err == nil && a.Error == activation.NoCreationError {
@@ -166,7 +167,7 @@ func (s *Scheduler) ack(value []byte) {
 	s.seen.Acks = append(s.seen.Acks, Ack{a.Creation.ID, a.Instance.ID, a.Error, a.Reason})
 	j := s.jobs[a.Creation.ID]
 	switch {
-	case j == nil: // too late: only the queue learns of it
+	case j == nil: // too late: only the queue is informed
 		if q := s.queues[Function{Queue: a.Creation.Queue}.id()]; q != nil && a.Error == activation.NoCreationError {
 			q.CreationSucceeded(a.Creation.ID)
 		}
@@ -179,12 +180,12 @@ func (s *Scheduler) ack(value []byte) {
 	}
 }
 
-// again schedules a creation anew, over all invokers.
+// again retries a creation. All invokers are candidates.
 func (s *Scheduler) again(j *job) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.jobs[j.creation.ID] != j {
-		return // its time is over
+		return // the job's time is over
 	}
 	j.creation.Retry++
 	s.background(func(ctx context.Context) error { return s.schedule(ctx, j.queue.Function, []*job{j}) })
@@ -196,7 +197,7 @@ func (s *Scheduler) finish(j *job, failure activation.CreationError, reason stri
 	s.end(j, failure, reason)
 }
 
-// end ends a job with its result. s.mu is locked.
+// end ends a job with its result. The caller must hold s.mu.
 func (s *Scheduler) end(j *job, failure activation.CreationError, reason string) {
 	s.release(j)
 	if j.timer != nil {
@@ -217,14 +218,14 @@ func (s *Scheduler) end(j *job, failure activation.CreationError, reason string)
 	s.happened()
 }
 
-// release gives up the claim of a warmed key. s.mu is locked.
+// release gives up the job's claim on a warmed key. The caller must hold s.mu.
 func (s *Scheduler) release(j *job) {
 	delete(s.claims, j.claim)
 	j.claim = ""
 }
 
-// delete has the containers of an old revision ended, on every invoker that has
-// a container of the action. s.mu is locked.
+// delete orders the end of an old revision's containers, from every invoker that has
+// a container of the action. The caller must hold s.mu.
 func (s *Scheduler) delete(q *queue) {
 	d := activation.ContainerDeletion{
 		TransID: activation.NewTransID("sid_containerDeletion", s.transID.StartMillis(), false), Queue: q.Function.Queue, MetaData: q.MetaData,
@@ -245,7 +246,7 @@ func (s *Scheduler) delete(q *queue) {
 	s.happened()
 }
 
-// invokers lists the invokers, in the order of their keys' text.
+// invokers lists the invokers in the order of their keys.
 func (s *Scheduler) invokers(ctx context.Context) ([]invoker, error) {
 	answer, err := s.etcd.Get(ctx, s.cfg.Cluster.Invokers(), clientv3.WithPrefix())
 	if err != nil {

@@ -1,10 +1,10 @@
-// Package fakescheduler is a scheduler of OpenWhisk for tests: it orders containers
-// by Kafka, hands activations out by gRPC and keeps its keys in etcd, as the
-// original does, its faults included. Only tests and simulations import it.
+// Package fakescheduler is a scheduler of OpenWhisk for tests. Like the original, and
+// with the original's faults, it orders containers by Kafka, hands out activations
+// by gRPC and keeps its keys in etcd. Only tests and simulations import it.
 //
-// It stands in for the controller, too, as far as that makes queues: a test calls
-// CreateQueue, and then Invoke or sends to the scheduler's topic. It reads no
-// database.
+// It also replaces the part of the controller that creates queues: a test calls
+// CreateQueue, and then calls Invoke or sends to the scheduler's topic. The package
+// does not read the database.
 //
 // Its goroutines end with Stop or Kill.
 package fakescheduler
@@ -31,10 +31,10 @@ import (
 	"github.com/gpuwhisk/gpuwhisk/invoker/develop/standalone/broker"
 )
 
-// Config of a Scheduler. Zero times are the original's.
+// Config holds the settings of a Scheduler. A zero time means the original's value.
 type Config struct {
 	ID       string // "0" when empty
-	Host     string // where it listens, 127.0.0.1 when empty
+	Host     string // address to listen on, 127.0.0.1 when empty
 	Cluster  activation.Cluster
 	Etcd     string // host:port
 	Kafka    string // host:port
@@ -43,20 +43,20 @@ type Config struct {
 	Log      *slog.Logger
 	Seed     uint64 // of the choice of invokers
 
-	// NamespaceLimit is how many containers a namespace may have; 0 means 30.
+	// NamespaceLimit is the most containers of a namespace; 0 means 30.
 	NamespaceLimit int
 	// Lease is the time of the scheduler's lease.
 	Lease time.Duration
-	// Job is how long a creation may take; one whose image is pulled has fifteen times as
-	// much.
+	// Job limits the time of a creation. If the image is pulled, the limit is fifteen
+	// times as long.
 	Job time.Duration
-	// Check is how often containers are ordered.
+	// Check is the interval between decisions to order containers.
 	Check time.Duration
-	// Queue sets the times of queues; each action brings its concurrency.
+	// Queue sets the times of queues. The concurrency comes from each action.
 	Queue memoryqueue.Settings
 }
 
-// withDefaults fills in what is not set.
+// withDefaults returns the settings with the defaults filled in.
 func (c Config) withDefaults() Config {
 	c.ID = cmp.Or(c.ID, "0")
 	c.Host = cmp.Or(c.Host, "127.0.0.1")
@@ -68,7 +68,7 @@ func (c Config) withDefaults() Config {
 	return c
 }
 
-// Scheduler is one scheduler. It is safe for use by many goroutines.
+// Scheduler is one scheduler. It is safe for concurrent use.
 type Scheduler struct {
 	activationpb.UnimplementedActivationServiceServer
 	cfg       Config
@@ -78,7 +78,7 @@ type Scheduler struct {
 	server    *grpc.Server
 	lease     clientv3.LeaseID
 	endpoints activation.SchedulerEndpoints
-	transID   activation.TransID // of all creations, as old as the process
+	transID   activation.TransID // of all creations, made at the start
 
 	ctx  context.Context
 	stop context.CancelFunc
@@ -86,27 +86,27 @@ type Scheduler struct {
 
 	mu         sync.Mutex
 	random     *rand.Rand
-	limits     map[string]int      // of namespaces that have their own
+	limits     map[string]int      // namespaces with a limit of their own
 	queues     map[string]*queue   // by namespace and action
-	outdated   []*queue            // of older revisions, that are not empty
-	functions  map[string]Function // to make a removed queue anew
+	outdated   []*queue            // non-empty queues of older revisions
+	functions  map[string]Function // for creating a removed queue again
 	jobs       map[activation.ID]*job
-	claims     map[string]activation.ID // warmed keys that a creation is to use
+	claims     map[string]activation.ID // warmed keys that a creation will use
 	existing   map[string]bool          // keys of containers
 	inProgress map[string]bool          // keys of creations
 	warmed     map[string]bool          // keys of paused containers that were put since the start
-	greeted    map[int]bool             // invokers that had a warm-up
-	revisions  map[string]int64         // of etcd, up to which a prefix is counted
+	greeted    map[int]bool             // invokers that received a warm-up
+	revisions  map[string]int64         // etcd's revision up to which a prefix is counted
 	seen       Seen
-	changed    chan struct{} // closed and made anew when something happens
+	changed    chan struct{} // closed and replaced at each event
 }
 
-// queue is a memory queue with the function that it is of.
+// queue is a memory queue with its function.
 type queue struct {
 	*memoryqueue.Queue
 	Function
 	outdated bool
-	flag     bool // the throttling that controllers were told
+	flag     bool // the throttling state that controllers know
 }
 
 // New starts a scheduler. It needs etcd and Kafka.
@@ -178,7 +178,7 @@ func (s *Scheduler) start() (err error) {
 	return nil
 }
 
-// consume reads a topic from now on.
+// consume passes each new message of a topic to handle.
 func (s *Scheduler) consume(ctx context.Context, topic string, handle func([]byte)) error {
 	ready := make(chan struct{})
 	s.done.Go(func() {
@@ -220,7 +220,7 @@ func (s *Scheduler) listen() error {
 	return nil
 }
 
-// Endpoint is where it answers.
+// Endpoint returns the address of the gRPC server.
 func (s *Scheduler) Endpoint() activation.Endpoint { return s.endpoints.Endpoint }
 
 // put puts a key on the scheduler's lease.
@@ -229,7 +229,7 @@ func (s *Scheduler) put(ctx context.Context, key string, value []byte) error {
 	return err
 }
 
-// run decides as often as the original, and answers calls in time.
+// run decides in the intervals of the original, and answers calls in time.
 func (s *Scheduler) run() {
 	tick := time.NewTicker(s.cfg.Check)
 	defer tick.Stop()
@@ -243,7 +243,7 @@ func (s *Scheduler) run() {
 	}
 }
 
-// Stop ends the scheduler as an operator does: its keys go at once.
+// Stop ends the scheduler as an operator does: its keys are deleted at once.
 func (s *Scheduler) Stop() error {
 	ctx, cancel := context.WithTimeout(context.Background(), requestLimit)
 	defer cancel()
@@ -252,8 +252,8 @@ func (s *Scheduler) Stop() error {
 	return err
 }
 
-// Kill ends the scheduler as the loss of its machine does: what its queues hold is
-// gone, and its keys stay until the lease has run out.
+// Kill ends the scheduler as the loss of its machine does: the activations in its
+// queues are lost, and its keys stay until the lease expires.
 func (s *Scheduler) Kill() {
 	s.stop()
 	if s.server != nil {
@@ -261,7 +261,7 @@ func (s *Scheduler) Kill() {
 	}
 	s.mu.Lock()
 	for _, q := range s.all() {
-		q.Remove() // so that calls end, whose answers reach nothing
+		q.Remove() // ends the waiting calls; nobody receives their answers
 	}
 	for _, j := range s.jobs {
 		j.timer.Stop()

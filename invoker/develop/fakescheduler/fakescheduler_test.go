@@ -74,8 +74,8 @@ func TestConversation(t *testing.T) {
 	})
 }
 
-// TestRefusalsAreRetried five times, with the same id; then activations wait for a
-// creation that succeeds.
+// TestRefusalsAreRetried: a refused creation is retried five times, with the same id.
+// Then the activations wait for a creation that succeeds.
 func TestRefusalsAreRetried(t *testing.T) {
 	onEachBroker(t, func(t *testing.T, kafka string) {
 		f := newFixture(t, kafka)
@@ -102,8 +102,8 @@ func TestRefusalsAreRetried(t *testing.T) {
 	})
 }
 
-// TestRefusedWithoutAnotherInvoker: a creation that is to be tried again where there is
-// no invoker counts for its namespace until its time is over.
+// TestRefusedWithoutAnotherInvoker: a refused creation without another invoker counts
+// for its namespace until its time is over.
 func TestRefusedWithoutAnotherInvoker(t *testing.T) {
 	onEachBroker(t, func(t *testing.T, kafka string) {
 		f := newFixture(t, kafka)
@@ -142,7 +142,8 @@ func TestDevelopersErrorReachesTheCaller(t *testing.T) {
 	})
 }
 
-// TestActivationsByTopic come as a controller sends them; what is too old fails.
+// TestActivationsByTopic: activations arrive as a controller sends them, and too old
+// ones fail.
 func TestActivationsByTopic(t *testing.T) {
 	onEachBroker(t, func(t *testing.T, kafka string) {
 		f := newFixture(t, kafka)
@@ -224,14 +225,14 @@ func TestUpdate(t *testing.T) {
 		check.That(check.Must(t), deletion.Covers(hello.Queue), "the deletion is of %+v", deletion.Queue)
 		check.That(t, !deletion.Covers(newer.Queue), "the deletion is of %+v", deletion.Queue)
 		check.That(t, creation.Queue.Same(newer.Queue), "the creation is of %+v", creation.Queue)
-		check.NoError(t, s.Invoke(f.context(), message(1))) // of the old revision
+		check.NoError(t, s.Invoke(f.context(), message(1))) // an activation of the old revision
 		a := f.fetch(s, newer, "d")
 		check.Equal(t, a.Kind, activation.Fetched, "the new container gets")
 		check.Equal(t, a.Message.Revision, newer.Queue.Revision, "the new container gets")
 	})
 }
 
-// TestReschedule, and what is no request at all.
+// TestReschedule: an activation can be given back, and invalid requests are refused.
 func TestReschedule(t *testing.T) {
 	onEachBroker(t, func(t *testing.T, kafka string) {
 		f := newFixture(t, kafka)

@@ -37,7 +37,7 @@ func onEachBroker(t *testing.T, test func(t *testing.T, kafka string)) {
 	})
 }
 
-// fixture is a cluster with one invoker, of which a test plays the part.
+// fixture is a cluster with one invoker, which the test plays.
 type fixture struct {
 	t        *testing.T
 	cfg      Config
@@ -104,7 +104,7 @@ func (f *fixture) start() *Scheduler {
 	return s
 }
 
-// healthy puts the invoker's record, and takes the warm-up.
+// healthy puts the invoker's record and receives the warm-up.
 func (f *fixture) healthy(freeMB int64) {
 	f.t.Helper()
 	f.put(f.cfg.Cluster.Invoker(f.instance), string(activation.Health{Status: activation.Up, FreeMB: freeMB}.Encode()))
@@ -124,7 +124,7 @@ func (f *fixture) delete(key string) {
 	check.NoError(f.t, err)
 }
 
-// keys counts what etcd has below a prefix.
+// keys returns the number of keys in etcd below a prefix.
 func (f *fixture) keys(prefix string) int64 {
 	f.t.Helper()
 	answer, err := f.etcd.Get(f.context(), prefix, clientv3.WithPrefix(), clientv3.WithCountOnly())
@@ -132,7 +132,7 @@ func (f *fixture) keys(prefix string) int64 {
 	return answer.Count
 }
 
-// receive gives the next message to the invoker.
+// receive returns the next message to the invoker.
 func (f *fixture) receive() (*activation.ContainerCreation, *activation.ContainerDeletion) {
 	f.t.Helper()
 	select {
@@ -146,7 +146,7 @@ func (f *fixture) receive() (*activation.ContainerCreation, *activation.Containe
 	return nil, nil
 }
 
-// invoke makes the queue of hello, with one activation.
+// invoke creates the queue of hello, with one activation.
 func (f *fixture) invoke(s *Scheduler) {
 	f.t.Helper()
 	check.NoError(f.t, s.CreateQueue(f.context(), hello))
@@ -188,7 +188,7 @@ func message(n int) *activation.Message {
 	}
 }
 
-// until waits until what was seen satisfies want.
+// until blocks until want accepts the events seen so far, and returns them.
 func (f *fixture) until(s *Scheduler, what string, want func(Seen) bool) Seen {
 	f.t.Helper()
 	late := time.After(peertest.WaitLimit)

@@ -9,7 +9,7 @@ import (
 	"github.com/gpuwhisk/gpuwhisk/invoker/develop/fakescheduler/memoryqueue"
 )
 
-// Seen is what happened so far.
+// Seen holds the events so far.
 type Seen struct {
 	Creations   []Creation // each message, retries included
 	Acks        []Ack
@@ -18,11 +18,11 @@ type Seen struct {
 	Fetches     map[activation.FetchKind]int
 	Rescheduled int
 	WarmUps     int
-	// Unparsed is how many acks and health records no scheduler can read.
+	// Unparsed counts acks and health records that a scheduler cannot read.
 	Unparsed int
-	// Lost is how many activations went to a call that its invoker had given up.
+	// Lost counts activations that answered a call after its invoker had given up.
 	Lost int
-	// MostContainers is how many containers' keys there were at once.
+	// MostContainers is the largest number of containers' keys at one time.
 	MostContainers int
 }
 
@@ -32,7 +32,7 @@ type Creation struct {
 	Queue   activation.Queue
 	Invoker int
 	Retry   int
-	Claimed bool // it is to use a paused container
+	Claimed bool // the creation uses a paused container
 }
 
 // Ack is one answer of an invoker.
@@ -49,14 +49,14 @@ type Deletion struct {
 	Invoker int
 }
 
-// Failure is an activation that no invoker ran.
+// Failure is an activation that the scheduler failed before any invoker ran it.
 type Failure struct {
 	Activation activation.ID
 	Status     int
 	Reason     string
 }
 
-// QueueState is what one queue has.
+// QueueState describes a queue.
 type QueueState struct {
 	State      memoryqueue.State
 	Waiting    int // activations
@@ -65,7 +65,8 @@ type QueueState struct {
 	Creations  int
 }
 
-// Seen copies what happened, and gives a channel that is closed when more does.
+// Seen returns a copy of the events so far, and a channel that is closed at the next
+// event.
 func (s *Scheduler) Seen() (Seen, <-chan struct{}) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -76,7 +77,7 @@ func (s *Scheduler) Seen() (Seen, <-chan struct{}) {
 	return all, s.changed
 }
 
-// Queue is the state of a function's queue; ok is false where there is none.
+// Queue returns the state of a function's queue. ok is false if there is none.
 func (s *Scheduler) Queue(q activation.Queue) (state QueueState, ok bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -87,14 +88,14 @@ func (s *Scheduler) Queue(q activation.Queue) (state QueueState, ok bool) {
 	return QueueState{of.State(), of.Waiting(), of.Calls(), of.Containers(), of.Creations()}, true
 }
 
-// happened wakes what waits for something to happen. s.mu is locked.
+// happened closes the channel that Seen returned. The caller must hold s.mu.
 func (s *Scheduler) happened() {
 	close(s.changed)
 	s.changed = make(chan struct{})
 }
 
-// Disable hands the queues over, as POST /disable does: their leaders' keys go at
-// once, what waits is still fetched.
+// Disable hands over the queues, as POST /disable does: their leaders' keys are
+// deleted at once, and waiting activations can still be fetched.
 func (s *Scheduler) Disable(ctx context.Context) error {
 	s.mu.Lock()
 	var led []activation.Queue

@@ -14,10 +14,10 @@ import (
 	"github.com/gpuwhisk/gpuwhisk/invoker/develop/fakescheduler/memoryqueue"
 )
 
-// ErrLed is a queue that another scheduler has.
+// ErrLed means that another scheduler leads the queue.
 var ErrLed = errors.New("another scheduler leads the queue")
 
-// Function is an action in a namespace that invokes it.
+// Function is an action, together with the namespace that invokes it.
 type Function struct {
 	Queue    activation.Queue
 	MetaData activation.ActionMetaData
@@ -25,19 +25,19 @@ type Function struct {
 	action *activation.Action
 }
 
-// id names the queue among all revisions.
+// id returns the name of the queue, which all revisions share.
 func (f Function) id() string { return f.Queue.Namespace + "/" + f.Queue.Action.FQN() }
 
-// SetLimit sets how many containers a namespace may have.
+// SetLimit sets the most containers of a namespace.
 func (s *Scheduler) SetLimit(namespace string, containers int) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.limits[namespace] = containers
 }
 
-// CreateQueue makes the queue of a function and puts its leader's key, as a
-// controller has it done before the first activation. The error is an ErrLed where
-// another scheduler has the queue.
+// CreateQueue creates the queue of a function and puts its leader's key. A controller
+// requests this before the first activation. The error wraps ErrLed if another
+// scheduler leads the queue.
 func (s *Scheduler) CreateQueue(ctx context.Context, f Function) error {
 	action, err := f.MetaData.Decode(s.cfg.Manifest)
 	if err != nil {
@@ -66,7 +66,7 @@ func (s *Scheduler) CreateQueue(ctx context.Context, f Function) error {
 	return nil
 }
 
-// queue makes a queue. s.mu is locked.
+// queue creates a queue. The caller must hold s.mu.
 func (s *Scheduler) queue(f Function) *queue {
 	settings := s.cfg.Queue
 	settings.Concurrency = max(f.action.Limits.Concurrency, 1)
@@ -81,8 +81,8 @@ func (s *Scheduler) queue(f Function) *queue {
 	return q
 }
 
-// Update is an action that was updated: its next activation makes a queue of the
-// new revision and retires the old one.
+// Update reports that an action was updated. The next activation creates a queue for
+// the new revision and retires the old queue.
 func (s *Scheduler) Update(f Function) error {
 	action, err := f.MetaData.Decode(s.cfg.Manifest)
 	if err != nil {
@@ -102,10 +102,10 @@ func (s *Scheduler) Update(f Function) error {
 	return nil
 }
 
-// mostAge is how old an activation may be on its arrival.
+// mostAge is the greatest age of an activation on its arrival.
 const mostAge = 20 * time.Second
 
-// arrive takes an activation off the scheduler's topic.
+// arrive handles an activation from the scheduler's topic.
 func (s *Scheduler) arrive(value []byte) {
 	m, err := activation.DecodeMessage(value)
 	if err != nil {
@@ -127,8 +127,8 @@ func (s *Scheduler) arrive(value []byte) {
 	}
 }
 
-// Invoke is an activation that came by the scheduler's topic. The queue must have
-// been created once; one that was removed since is made anew.
+// Invoke handles an activation as if it had come by the scheduler's topic. The queue
+// must have been created once; a removed queue is created again.
 func (s *Scheduler) Invoke(ctx context.Context, m *activation.Message) error {
 	id := m.User.Namespace.Name + "/" + m.Action.FQN()
 	s.mu.Lock()
@@ -152,8 +152,8 @@ func (s *Scheduler) Invoke(ctx context.Context, m *activation.Message) error {
 	return nil
 }
 
-// add puts an activation into a queue, and makes it one of the queue's revision.
-// s.mu is locked.
+// add puts an activation into a queue, with the revision of the queue. The caller
+// must hold s.mu.
 func (s *Scheduler) add(q *queue, m *activation.Message) {
 	if m.Revision != q.Function.Queue.Revision {
 		restamped := *m
@@ -164,7 +164,8 @@ func (s *Scheduler) add(q *queue, m *activation.Message) {
 	s.happened()
 }
 
-// all lists the queues in the order of their names, old ones last. s.mu is locked.
+// all lists the queues in the order of their names, outdated ones last. The caller
+// must hold s.mu.
 func (s *Scheduler) all() []*queue {
 	var all []*queue
 	for _, id := range slices.Sorted(maps.Keys(s.queues)) {
@@ -173,7 +174,7 @@ func (s *Scheduler) all() []*queue {
 	return append(all, s.outdated...)
 }
 
-// tick lets every queue do what is due, and orders containers.
+// tick calls Tick of every queue and orders containers.
 func (s *Scheduler) tick(now time.Time) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -197,7 +198,7 @@ func (s *Scheduler) tick(now time.Time) {
 	s.outdated = slices.DeleteFunc(s.outdated, s.retired)
 }
 
-// resign deletes the key of a queue's leader, if that is this scheduler.
+// resign deletes the key of a queue's leader if this scheduler is the leader.
 func (s *Scheduler) resign(ctx context.Context, q activation.Queue) error {
 	key := s.cfg.Cluster.Leader(q)
 	_, err := s.etcd.Txn(ctx).If(clientv3.Compare(clientv3.Value(key), "=", string(s.endpoints.Encode()))).
@@ -205,8 +206,9 @@ func (s *Scheduler) resign(ctx context.Context, q activation.Queue) error {
 	return err
 }
 
-// retired ends a queue of an old revision that has run dry, and its containers. What
-// waits without any container goes to the new queue. s.mu is locked.
+// retired ends an empty queue of an old revision together with its containers.
+// Activations that wait without any container move to the new queue. The caller
+// must hold s.mu.
 func (s *Scheduler) retired(q *queue) bool {
 	if q.Waiting() > 0 && q.Containers()+q.Creations() > 0 {
 		return false
@@ -226,7 +228,7 @@ func (s *Scheduler) retired(q *queue) bool {
 	return true
 }
 
-// counts are the containers of a namespace. s.mu is locked.
+// counts returns the numbers of a namespace's containers. The caller must hold s.mu.
 func (s *Scheduler) counts(namespace string) memoryqueue.Counts {
 	c := memoryqueue.Counts{Limit: s.cfg.NamespaceLimit}
 	if own, ok := s.limits[namespace]; ok {
