@@ -32,8 +32,8 @@ type loading struct {
 	spilled    *spilled
 	order      *scheduler.Order // the run that waits for it; nil: none yet
 	ctr        *actionContainer
-	why        string // it is refused, with this text
-	back       bool   // it is to be given back
+	refusal    *ending // it is refused, and ends so
+	back       bool    // it is to be given back
 }
 
 func (iv *Invoker) newBacklog(d *dispatcher) *backlog {
@@ -145,18 +145,18 @@ func (b *backlog) await(o scheduler.Order, ctr *actionContainer) bool {
 }
 
 // refuse answers an activation whose message is not in memory.
-func (b *backlog) refuse(invocation uint64, reason scheduler.Reason, text string) {
+func (b *backlog) refuse(invocation uint64, reason scheduler.Reason, refusal func(key string) *ending) {
 	l := b.loading[invocation]
 	switch {
 	case l != nil:
-		l.why = text
+		l.refusal = refusal(l.spilled.caller.Value().key)
 	case b.spilled[invocation] == nil:
 	case reason == scheduler.WasWithdrawn: // by draining: it stays on disk for the next process
 		b.unspill(invocation)
 		b.permits.spilled.Add(-1)
 	default:
 		l = b.startLoading(invocation)
-		l.why = text
+		l.refusal = refusal(l.spilled.caller.Value().key)
 		b.fetcher.add(l)
 	}
 }
@@ -181,8 +181,8 @@ func (e broughtBack) apply(d *dispatcher, now time.Duration) {
 		arrived{p}.apply(d, now)
 	case e.back:
 		d.refuse(p, e.no)
-	case e.why != "":
-		d.refuse(p, appError(e.why))
+	case e.refusal != nil:
+		d.refuse(p, e.refusal)
 	case e.no != nil:
 		g.take(now, e.withdrawal())
 		d.refuse(p, e.no)

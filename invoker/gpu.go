@@ -31,6 +31,7 @@ type gpuScheduler struct {
 	host       scheduler.HostMemory // as reported last, less what was taken since
 	hostKnown  bool
 	past       history
+	failures   startFailures
 	warmth     *warmth // nil: it is not reported
 	backlog    *backlog
 }
@@ -57,7 +58,7 @@ func newGPUScheduler(d *dispatcher, adopter DeviceAdopter) (*gpuScheduler, error
 	return &gpuScheduler{
 		d: d, settings: s, adopter: adopter, core: core, record: record,
 		adopted: map[uint64]*adopted{}, runs: map[uint64]*run{}, containers: map[scheduler.Container]*actionContainer{}, named: map[string]*actionContainer{},
-		shares: shares, assumed: assumedMemory{},
+		shares: shares, assumed: assumedMemory{}, failures: startFailures{},
 		past: history{core: core, flows: map[sched.FlowID]*flowHistory{}, of: map[string]int{}},
 	}, nil
 }
@@ -171,6 +172,7 @@ func (g *gpuScheduler) carryOut(now time.Duration, o scheduler.Order) {
 	case scheduler.Forget:
 		g.d.metrics.forget(o.Flow)
 		g.past.forget(o.Flow)
+		delete(g.failures, o.Flow)
 	case scheduler.Unresponsive:
 		g.d.log.Warn("container does not answer about its device memory, given up", keyContainer, ctr.name, "order", o.Move.String())
 	case scheduler.RemovalOverdue:
@@ -264,11 +266,13 @@ func (g *gpuScheduler) served(o scheduler.Order) {
 // over takes the end of a run's use of its token.
 func (g *gpuScheduler) over(now time.Duration, e left) {
 	e.run.lease.over = true
+	g.failures.ended(e.run, e.keep)
 	g.take(now, e.event(scheduler.Ended))
 }
 
 // left takes a run's leaving of its container.
 func (g *gpuScheduler) left(now time.Duration, e left) {
+	g.failures.ended(e.run, e.keep)
 	g.take(now, e.event(scheduler.Left))
 	delete(g.runs, e.run.invocation)
 	ctr := e.run.ctr
@@ -292,10 +296,9 @@ func (g *gpuScheduler) resident(id sched.FlowID) {
 
 // refuse answers an activation that will never run here.
 func (g *gpuScheduler) refuse(o scheduler.Order) {
-	text := g.settings.refusal(o, g.core)
 	p := g.backlog.inMemory[o.Invocation]
 	if p == nil {
-		g.backlog.refuse(o.Invocation, o.Reason, text)
+		g.backlog.refuse(o.Invocation, o.Reason, func(key string) *ending { return g.refusal(o, key) })
 		return
 	}
 	delete(g.backlog.inMemory, o.Invocation)
@@ -304,7 +307,7 @@ func (g *gpuScheduler) refuse(o scheduler.Order) {
 		g.d.handBack(p)
 		return
 	}
-	g.d.refuse(p, appError(text))
+	g.d.refuse(p, g.refusal(o, p.key))
 }
 
 // moved takes the end of the mover's work on an order.

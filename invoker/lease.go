@@ -116,7 +116,7 @@ func (w *worker) leave(ctx context.Context, e left) {
 // created and initialised is not the device's.
 func (e left) event(kind scheduler.EventKind) scheduler.Event {
 	r := e.run
-	out := scheduler.Event{Kind: kind, Invocation: r.invocation, Keep: e.keep, Unused: e.unused}
+	out := scheduler.Event{Kind: kind, Invocation: r.invocation, Keep: e.keep, Unused: e.unused, Unstartable: r.unstartable != nil}
 	switch at := r.at; {
 	case !at.runStart.IsZero():
 		out.Ran = at.runEnd.Sub(at.runStart)

@@ -29,7 +29,10 @@ type run struct {
 	over     chan struct{} // closed when the dispatcher has applied over; nil before finish
 	// answered is whether /run was answered, whatever the answer is.
 	answered bool
-	at       times
+	// unstartable is the response of a run whose action could not be started, if any
+	// other run of the revision would get the same. It is nil otherwise.
+	unstartable *activation.Response
+	at          times
 }
 
 // worker carries runs out. It has no state of its own: what a run needs is in the
@@ -225,6 +228,7 @@ func (w *worker) conclude(ctx context.Context, r *run, response activation.Respo
 	if combined {
 		response = w.failure(r, err)
 	}
+	r.judgeStart(response)
 	rec := r.record(response, r.at, time.Now())
 	keep := response.StatusCode < activation.StatusDeveloperError
 	if r.lease != nil && !combined {

@@ -4,9 +4,10 @@ import "time"
 
 // A function that fails again and again takes tokens from others for nothing: each run
 // creates a container and loses it. It pays for the time, like any other. Beyond that it
-// pauses: after the third failure in a row for a while, after each further one for
-// twice as long. One run that succeeds ends it. A flow that pauses does not compete:
-// global virtual time goes on without it, and lifts it when it returns.
+// pauses: after the third failure in a row for a while, after each further one for twice
+// as long. A run that succeeds ends the pause, and so does a new revision (Revised). A
+// flow that pauses does not compete: global virtual time goes on without it, and lifts
+// it when it returns.
 
 const (
 	// freeFailures in a row may be chance: a device that failed, a single bad input.

@@ -20,7 +20,9 @@ func (s *Scheduler) Done(now time.Duration, id uint64, used Usage) {
 			s.excuse(it.flow, r, setup)
 		}
 	}
-	s.backOff(it.flow, used.Failed)
+	if !used.Outdated {
+		s.backOff(it.flow, used.Failed)
+	}
 	s.drop(it)
 }
 
@@ -85,11 +87,14 @@ func without[T comparable](list []T, it T) []T {
 }
 
 // Revised follows a new revision of a flow's function. What was learned is expected of it
-// until its first run has ended, which counts in full.
+// until its first run has ended, which counts in full. Failures of the former revision are
+// forgotten, and a pause that followed from them ends: the update may be the fix.
 func (s *Scheduler) Revised(now time.Duration, id FlowID) {
 	s.clock(now)
 	if f := s.flows[id]; f != nil {
 		f.known = false
+		f.backoff.failures = 0
+		s.resume(f)
 	}
 }
 

@@ -48,6 +48,41 @@ func TestForgottenInTime(t *testing.T) {
 	}
 }
 
+// TestNewRevisionIsTriedAtOnce: a function pauses after three failures. Its update ends the
+// pause, and failures of runs that began before the update do not count.
+func TestNewRevisionIsTriedAtOnce(t *testing.T) {
+	s := newScheduler(t, "fcfs", nil, nil)
+	s.AddDevice(0, 0, 5)
+	f := FlowID{"n", "f"}
+	for id := range uint64(5) {
+		s.Enqueue(0, Invocation{ID: id, Flow: f})
+		s.Next(0)
+	}
+	for id := range uint64(3) {
+		s.Done(0, id, Usage{Failed: true})
+	}
+	s.Enqueue(0, Invocation{ID: 5, Flow: f})
+	_, granted := s.Next(0)
+	check.That(t, !granted, "granted during the pause")
+	check.Equal(t, s.Explain(0, f).Rule, RuleBackoff)
+	s.Revised(0, f)
+	s.Done(0, 3, Usage{Failed: true, Outdated: true})
+	check.Equal(t, s.Explain(0, f).Failed, 0, "failures of the new revision")
+	_, granted = s.Next(0)
+	check.That(t, granted, "the new revision waits: %s", s.Explain(0, f))
+	for id := uint64(6); id < 8; id++ {
+		s.Enqueue(0, Invocation{ID: id, Flow: f})
+		s.Next(0)
+	}
+	for id := uint64(5); id < 8; id++ {
+		s.Done(0, id, Usage{Failed: true})
+	}
+	s.Done(0, 4, Usage{Outdated: true})
+	s.Enqueue(0, Invocation{ID: 8, Flow: f})
+	_, granted = s.Next(0)
+	check.That(t, !granted, "a success of the former revision ended the pause")
+}
+
 // TestNewRevisionIsLearnedAtOnce: the first run after it counts in full.
 func TestNewRevisionIsLearnedAtOnce(t *testing.T) {
 	s := newScheduler(t, "sticky-plus", nil, nil)

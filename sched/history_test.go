@@ -56,6 +56,10 @@ func (h *history) event() error {
 		h.finish()
 	case r < 760:
 		h.weigh()
+	case r < 765:
+		f := h.fixture.flows[h.rng.IntN(len(h.fixture.flows))]
+		h.both(func(s subject) { s.Revised(h.now, f) })
+		h.count("revised")
 	case r < 790:
 		h.device()
 	case r < 850:
@@ -161,7 +165,7 @@ func (h *history) finish() {
 		h.count("abandon")
 	default:
 		u := Usage{Service: time.Duration(h.rng.IntN(4000)) * time.Millisecond, Setup: c.Placement.Setup}
-		u.Failed, u.Replaces = h.failing[c.Flow], h.rng.IntN(3) == 0
+		u.Failed, u.Replaces, u.Outdated = h.failing[c.Flow], h.rng.IntN(3) == 0, h.rng.IntN(10) == 0
 		if h.rng.IntN(8) == 0 {
 			h.failing[c.Flow] = !h.failing[c.Flow]
 		}

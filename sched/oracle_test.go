@@ -58,6 +58,7 @@ type oracleFlow struct {
 	competes       bool
 	queue, flights []*oracleInvocation
 	est, served    int64
+	revised        bool // and no run has ended since
 	seen           bool
 	last           int64
 	iat            oracleMean
@@ -382,9 +383,10 @@ func (w *oracle) Done(now time.Duration, id uint64, used Usage) {
 	if service > 0 || !used.Failed {
 		f.served++
 		weight := w.cfg.Smoothing
-		if f.served == 1 {
+		if f.served == 1 || f.revised {
 			weight = 1
 		}
+		f.revised = false
 		f.est += int64(weight * float64(service-f.est))
 		f.est = max(f.est, int64(time.Microsecond))
 	}
@@ -392,7 +394,9 @@ func (w *oracle) Done(now time.Duration, id uint64, used Usage) {
 		w.settleCharge(f, it, service+int64(used.Setup))
 		w.excuse(f, it, used)
 	}
-	w.backOff(f, used.Failed)
+	if !used.Outdated {
+		w.backOff(f, used.Failed)
+	}
 	w.rest(f)
 	w.update()
 }

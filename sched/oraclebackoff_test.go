@@ -45,3 +45,16 @@ func (w *oracle) resumePaused() {
 		w.update()
 	}
 }
+
+// Revised has the next run count in full, and ends the pause of a flow.
+func (w *oracle) Revised(now time.Duration, id FlowID) {
+	w.clock(now)
+	f := w.find(id)
+	if f == nil {
+		return
+	}
+	f.revised = true
+	f.failures, f.pauseEnd = 0, 0
+	w.compete(f)
+	w.update()
+}

@@ -82,6 +82,9 @@ type Usage struct {
 	Replaces bool
 	// Failed means that the container could not be used after the invocation.
 	Failed bool
+	// Outdated means that the function has a newer revision than the one that ran. How
+	// the run ended says nothing about the newer one, so the back-off ignores it.
+	Outdated bool
 }
 
 // State is a flow's state, which memory management follows.

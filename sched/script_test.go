@@ -21,6 +21,7 @@ type subject interface {
 	Undo(time.Duration, uint64)
 	Abandon(time.Duration, uint64)
 	Touch(time.Duration, FlowID)
+	Revised(time.Duration, FlowID)
 	AddDevice(time.Duration, int, int)
 	RemoveDevice(time.Duration, int)
 	SetTokens(time.Duration, int, int)

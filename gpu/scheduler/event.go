@@ -31,10 +31,10 @@ const (
 	// is bookkeeping and logs: Invocation.
 	Answered
 	// Ended: a run needs its token no more, and the memory of its container was
-	// reported before: Invocation, Keep, Unused, Setup, Ran.
+	// reported before: Invocation, Keep, Unused, Unstartable, Setup, Ran.
 	Ended
 	// Left: a run has left its container. It means Ended as well where that was not
-	// reported before: Invocation, Keep, Unused, Setup, Ran.
+	// reported before: Invocation, Keep, Unused, Unstartable, Setup, Ran.
 	Left
 	// Died: a container has ended by itself: Container.
 	Died
@@ -144,10 +144,13 @@ type Event struct {
 	Due        time.Duration `json:"due,omitempty"`     // when no caller waits for the invocation any more; 0 for never
 	Idle       time.Duration `json:"idle,omitempty"`    // for how long a container has been idle
 
-	Keep   bool          `json:"keep,omitempty"`   // the container can be used again
-	Unused bool          `json:"unused,omitempty"` // the run has not begun; its invocation is submitted again or never
-	Setup  time.Duration `json:"setup,omitempty"`  // creating and initialising the container took so long
-	Ran    time.Duration `json:"ran,omitempty"`    // the run proper took so long, 0 if there was none
+	Keep   bool `json:"keep,omitempty"`   // the container can be used again
+	Unused bool `json:"unused,omitempty"` // the run has not begun; its invocation is submitted again or never
+	// Unstartable means that the function could not be started, for a reason that holds for
+	// any invocation of its revision.
+	Unstartable bool          `json:"unstartable,omitempty"`
+	Setup       time.Duration `json:"setup,omitempty"` // creating and initialising the container took so long
+	Ran         time.Duration `json:"ran,omitempty"`   // the run proper took so long, 0 if there was none
 
 	PID    int       `json:"pid,omitempty"`
 	Usage  gpu.Usage `json:"usage,omitzero"`

@@ -338,7 +338,7 @@ func (s *chaos) start(o Order) {
 	if !o.Start.Warm() {
 		if s.chance(12) { // it is never created, or only after very long
 			next(5*time.Minute, Event{Kind: Failed})
-			next(0, Event{Kind: Left, Unused: s.r.IntN(2) == 0})
+			next(0, Event{Kind: Left, Unused: s.r.IntN(2) == 0, Unstartable: s.r.IntN(2) == 0})
 			return
 		}
 		next(5*time.Second, Event{Kind: Created})

@@ -61,6 +61,10 @@ func (s *Scheduler) submit(e Event) {
 	f.demand.Arrived(s.now)
 	s.policy.Enqueue(s.now, sched.Invocation{ID: in.id, Flow: f.id})
 	s.startTimeouts(in, e.Due)
+	if s.holdsBack(rev) {
+		s.refuseQueued(in.id, Unstartable)
+		return
+	}
 	if f.queue.Len() <= s.cfg.Ahead {
 		s.load(f)
 	}
@@ -195,6 +199,10 @@ func (s *Scheduler) forget(f *flow) {
 	if f.queue.Len() > 0 || f.containers > 0 || s.flows[f.id] != f || s.policy.State(f.id) != sched.Inactive {
 		return
 	}
+	_, known := s.policy.Flow(f.id)
+	if known && f.newest().unstartable {
+		return // the owner keeps why, and says so when the flow is invoked again
+	}
 	if !f.rests {
 		f.rests = true
 		for _, dev := range s.devices {
@@ -202,7 +210,7 @@ func (s *Scheduler) forget(f *flow) {
 		}
 		s.order(Order{Do: Forget, Flow: f.id})
 	}
-	if _, known := s.policy.Flow(f.id); known {
+	if known {
 		return
 	}
 	delete(s.flows, f.id)

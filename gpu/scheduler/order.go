@@ -68,6 +68,9 @@ const (
 	WasWithdrawn
 	// Overdue was not started before it was due.
 	Overdue
+	// Unstartable could not be started: its function pauses after failures, the last of which
+	// was an Unstartable run of the same revision.
+	Unstartable
 	// Broken is a contradiction in the ledger, which must not be.
 	Broken
 
@@ -75,7 +78,7 @@ const (
 	Reasons = int(Broken) + 1
 )
 
-var reasonWords = [Reasons]string{"too big", "no device", "withdrawn", "overdue", "broken"}
+var reasonWords = [Reasons]string{"too big", "no device", "withdrawn", "overdue", "unstartable", "broken"}
 
 // String returns the reason's name in logs and records.
 func (r Reason) String() string { return word(reasonWords[:], uint8(r), "reason") }

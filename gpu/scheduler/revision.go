@@ -18,6 +18,7 @@ type revision struct {
 	cold        gpu.ColdStart
 	containers  []*container // not gone, in the order of their creation
 	invocations int          // queued and running
+	unstartable bool         // its last run could not be started
 }
 
 // addContainer enters a container of the revision.

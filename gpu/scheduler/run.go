@@ -223,6 +223,7 @@ func (s *Scheduler) over(r *run, e Event) {
 	if !e.Keep {
 		s.unusable(c)
 	}
+	s.refuseUnstartable(r.rev)
 }
 
 // serve charges a run for all the time that it kept its token, however it ended, and
@@ -244,7 +245,9 @@ func (s *Scheduler) serve(r *run, e Event) {
 	}
 	s.policy.Done(s.now, r.in.id, sched.Usage{
 		Service: granted - setup, Setup: setup, Replaces: replaces, Failed: !e.Keep && c.dev.lost == "",
+		Outdated: r.rev != f.newest(),
 	})
+	r.rev.unstartable = e.Unstartable && !e.Keep && c.dev.lost == ""
 	s.orderFor(c, Order{Do: Served, Invocation: r.in.id, Service: granted - setup, Setup: setup, Memory: r.memory()})
 	if r.peak >= 0 {
 		r.rev.measured.Add(r.peak)
