@@ -110,7 +110,7 @@ var plan = map[string][]string{
 
 	"invoker/develop/standalone": {"activation", "docker/runtimes", "invoker/develop/standalone/broker",
 		"invoker/develop/standalone/controller", "invoker/develop/standalone/couchdb", "invoker/develop/standalone/rest", "invoker/develop/standalone/store",
-		"invoker/engine/docker", "invoker/lib/httpserver"},
+		"invoker/config", "invoker/engine/docker", "invoker/lib/httpserver"},
 	"invoker/develop/standalone/broker": {"invoker/lib/retry"},
 	"invoker/develop/standalone/controller": {"activation", "invoker/develop/standalone/broker",
 		"invoker/develop/standalone/couchdb", "invoker/develop/standalone/entity", "invoker/lib/retry"},

@@ -82,7 +82,7 @@ func (a *scheduled) openPuller(manifest *activation.Manifest) (hooks, error) {
 	a.orders = a.cluster.NewFeed(kafka.FeedConfig{Topic: a.topic, Delay: a.observeDelay(), Raw: true})
 	a.from = newSources(a.state.journal, a.Log)
 	puller := pull.New(pull.Config{
-		Bounds: bounds(a.c.Limits), Defaults: namespaceDefaults(a.c.Limits.Namespace),
+		Bounds: a.c.Limits.Bounds(), Defaults: namespaceDefaults(a.c.Limits.Namespace),
 		Instance: a.reported(), Cluster: activation.Cluster(c.Cluster), Manifest: manifest, MemoryMB: int64(mib(a.c.Pool.UserMemory)),
 		GPUs: len(a.gpus.devices), JobTime: finite(c.JobTime), BlackboxMultiple: c.BlackboxMultiple, ReportEvery: max(finite(c.MemorySync), time.Millisecond),
 		Slots: slot.Config{

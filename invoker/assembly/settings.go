@@ -19,7 +19,7 @@ func settings(c *config.Config, id activation.Instance, m *activation.Manifest, 
 		Instance:      id,
 		Prefix:        id.ContainerPrefix(),
 		InFlight:      c.MaxPeek(),
-		Bounds:        bounds(c.Limits),
+		Bounds:        c.Limits.Bounds(),
 		Defaults:      namespaceDefaults(c.Limits.Namespace),
 		Keys:          activation.Keys{AES128: c.Actions.AES128, AES256: c.Actions.AES256},
 		Store:         storePolicy(c.Records),
@@ -39,17 +39,6 @@ func settings(c *config.Config, id activation.Instance, m *activation.Manifest, 
 		LogMarkers:  c.Metrics.Log,
 		Events:      c.Events.Enabled,
 		GPU:         gpuSettings(c.GPU, devices),
-	}
-}
-
-func bounds(l config.Limits) activation.Bounds {
-	return activation.Bounds{
-		TimeoutMillis: activation.Range{Min: int(l.TimeMin.Milliseconds()), Max: int(l.TimeMax.Milliseconds())},
-		MemoryMB:      activation.Range{Min: mib(l.MemoryMin), Max: mib(l.MemoryMax)},
-		Concurrency:   activation.Range{Min: l.ConcurrencyMin, Max: l.ConcurrencyMax},
-		LogsMB:        activation.Range{Min: mib(l.LogMin), Max: mib(l.LogMax)},
-		Payload:       activation.Size(l.Payload),
-		Truncation:    activation.Size(l.Truncation),
 	}
 }
 

@@ -182,6 +182,10 @@ Sizes: ` + "`512 m`" + `, ` + "`2g`" + `, ` + "`4 MiB`" + ` are powers of 1024; 
 Lists are separated by commas. An unknown key below ` + "`whisk.gpu`" + ` and a value that
 is not allowed stop the start.
 
+` + "`gpuwhisk standalone`" + ` takes these keys, too: as ` + "`CONFIG_whisk_...`" + ` variables, or, stronger,
+as ` + "`--set whisk.gpu.pool-size=1`" + `. It refuses unknown keys and names the flag for those that
+it sets itself (Kafka, the database, ports, ...).
+
 Arguments: ` + "`--id N`" + ` sets the invoker's number; without it ` + "`--uniqueName S`" + ` has
 ZooKeeper keep one for that name, and ` + "`--overwriteId N`" + ` takes over a number
 there. ` + "`--displayedName S`" + ` is shown to people. The last one of a kind wins.

@@ -3,6 +3,8 @@ package config
 import (
 	"cmp"
 	"time"
+
+	"github.com/gpuwhisk/gpuwhisk/activation"
 )
 
 // Limits are the system's bounds for actions, and what a namespace without
@@ -29,6 +31,19 @@ type Limits struct {
 	SerdesOverhead Size `key:"whisk.activation.payload.serdes-overhead" default:"6068"`
 
 	Namespace NamespaceLimits
+}
+
+// Bounds returns what the limits of an action may be.
+func (l Limits) Bounds() activation.Bounds {
+	mb := func(s Size) int { return int(s / MiB) }
+	return activation.Bounds{
+		TimeoutMillis: activation.Range{Min: int(l.TimeMin.Milliseconds()), Max: int(l.TimeMax.Milliseconds())},
+		MemoryMB:      activation.Range{Min: mb(l.MemoryMin), Max: mb(l.MemoryMax)},
+		Concurrency:   activation.Range{Min: l.ConcurrencyMin, Max: l.ConcurrencyMax},
+		LogsMB:        activation.Range{Min: mb(l.LogMin), Max: mb(l.LogMax)},
+		Payload:       activation.Size(l.Payload),
+		Truncation:    activation.Size(l.Truncation),
+	}
 }
 
 func (l Limits) check(demand demand) {

@@ -3,6 +3,7 @@ package config
 import (
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 
 	"github.com/gpuwhisk/gpuwhisk/gpu"
@@ -12,6 +13,9 @@ import (
 type Input struct {
 	// Environ is the environment, "NAME=value" each.
 	Environ []string
+	// Settings are "key=value" each, as the flag --set gives them. They win over
+	// all other sources.
+	Settings []string
 	// Args are the identity arguments: --id, --uniqueName, --displayedName,
 	// --overwriteId.
 	Args []string
@@ -48,10 +52,35 @@ func Load(in Input) (*Config, error) {
 	return c, nil
 }
 
+// Given reads settings that a user adds to those of a deployment, and lists the keys
+// that they set. Unlike Load, it demands no required key, and it refuses every setting
+// that has no effect.
+func Given(in Input) (*Config, []Setting, error) {
+	tree, problems := gather(in)
+	c, all := empty()
+	problems = append(problems, assign(all, tree)...)
+	set := slices.DeleteFunc(listSettings(all), func(s Setting) bool { return s.Source == "default" })
+	unknown, ignored := leftOver(all, tree)
+	problems = append(problems, unknown...)
+	for _, s := range ignored {
+		problems = append(problems, fmt.Errorf("%s (from %s) has no effect: %s; the nearest key is %s",
+			s.Name, s.Source, s.Ignored, nearest(all, s.Name).name))
+	}
+	if len(problems) > 0 {
+		return c, set, Problems(problems)
+	}
+	return c, set, nil
+}
+
+// empty returns a configuration before any key is set, and its keys.
+func empty() (*Config, []*key) {
+	c := &Config{GPU: GPU{Tokens: gpu.DefaultTokens()}}
+	return c, keys(c)
+}
+
 // fill sets every key of a new configuration from the sources.
 func fill(tree *node) (*Config, []*key, []error) {
-	c := &Config{GPU: GPU{Tokens: gpu.DefaultTokens()}}
-	all := keys(c)
+	c, all := empty()
 	problems := assign(all, tree)
 	resolveDefaults(c, all)
 	c.settings = listSettings(all)

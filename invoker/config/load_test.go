@@ -112,6 +112,37 @@ func TestPrecedence(t *testing.T) {
 		check.NoError(t, err)
 		check.Equal(t, show(c, name), step.want, "after %q", step.add)
 	}
+	c, err := Load(Input{Environ: env, Settings: []string{name + "=6 s", name + "=7 s", "port=8081"}, Args: []string{"--id", "0"}})
+	check.NoError(t, err)
+	check.Equal(t, show(c, name), "7 seconds from --set")
+	check.Equal(t, show(c, "port"), "8081 from --set")
+}
+
+// Given lists the keys that are set, asks for no other, and refuses settings without
+// an effect.
+func TestGiven(t *testing.T) {
+	c, given, err := Given(Input{
+		Environ:  []string{"CONFIG_whisk_gpu_poolSize=3", "CONFIG_whisk_gpu_tokens="},
+		Settings: []string{"whisk.gpu.weights=a=1,b=2", "kafka.hosts=h:1"},
+	})
+	check.NoError(t, err)
+	var names []string
+	for _, s := range given {
+		names = append(names, s.Variable+" "+s.Value+" "+s.Source)
+	}
+	check.DeepEqual(t, names, []string{"KAFKA_HOSTS h:1 --set", "CONFIG_whisk_gpu_poolSize 3 CONFIG_whisk_gpu_poolSize", "CONFIG_whisk_gpu_weights a=1,b=2 --set"})
+	check.Equal(t, c.GPU.Pool.Size, 3)
+	for setting, want := range map[string]string{
+		"whisk.gpu.pool-size=0.5":                         "allowed: integer",
+		"whisk.gpu.shin.library=x":                        "the nearest is whisk.gpu.shim.library",
+		"whisk.controller.actor-system=x":                 "of the controller",
+		"whisk.container-factory.container-arg.network=x": "the nearest key is whisk.container-factory.container-args.network",
+		"=x":                           "want KEY=VALUE",
+		"whisk.gpu.couchbase.passwd=s": "********",
+	} {
+		_, _, err := Given(Input{Settings: []string{setting}})
+		check.ErrorContains(t, err, want)
+	}
 }
 
 func TestPrecedenceOfPlainNames(t *testing.T) {

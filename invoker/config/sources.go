@@ -15,8 +15,8 @@ const plainPrefix = "whisk-config."
 
 // gather reads all inputs from the weakest to the strongest:
 // plain variables of single keys, HOCON, -D options of JAVA_OPTS and
-// INVOKER_OPTS, CONFIG_ variables. Plain names have an order of their own:
-// -Dwhisk-config.name, the environment, whisk.properties.
+// INVOKER_OPTS, CONFIG_ variables, --set. Plain names have an order of their own:
+// -Dwhisk-config.name, the environment, whisk.properties, --set.
 func gather(in Input) (*node, []error) {
 	env := environment(in.Environ)
 	tree, all := newTree(), keys(new(Config))
@@ -42,6 +42,9 @@ func gather(in Input) (*node, []error) {
 				tree.put(plainPrefix+k.name, l)
 			}
 		}
+	}
+	if err := tree.addSettings(in.Settings, all); err != nil {
+		problems = append(problems, err)
 	}
 	return tree, problems
 }
@@ -111,6 +114,21 @@ func (n *node) addVariables(env map[string]string) {
 			n.put(path, leaf{v, name})
 		}
 	}
+}
+
+// addSettings reads settings of the form key=value.
+func (n *node) addSettings(settings []string, all []*key) error {
+	for _, setting := range settings {
+		name, text, ok := strings.Cut(setting, "=")
+		if name = strings.TrimSpace(name); !ok || name == "" {
+			return fmt.Errorf("--set %s: want KEY=VALUE", name)
+		}
+		if slices.ContainsFunc(all, func(k *key) bool { return k.plain && k.name == name }) {
+			name = plainPrefix + name
+		}
+		n.put(name, leaf{text, "--set"})
+	}
+	return nil
 }
 
 // apply sets k from the strongest source that names it. Blank values of plain keys

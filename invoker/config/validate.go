@@ -130,10 +130,15 @@ func reason(path string) string {
 	return "not a setting of this invoker"
 }
 
-// unknown names the key that begins and ends most like a path, the first of equals.
+// nearest returns the key whose name begins and ends most like a path, the first of equals.
+func nearest(all []*key, path string) *key {
+	return slices.MaxFunc(all, func(a, b *key) int { return alike(path, a.name) - alike(path, b.name) })
+}
+
+// unknown returns the error of a path below whisk.gpu that is no key.
 func unknown(all []*key, path string, l leaf) error {
 	own := slices.DeleteFunc(slices.Clone(all), func(k *key) bool { return !strings.HasPrefix(k.name, ours) })
-	near := slices.MaxFunc(own, func(a, b *key) int { return alike(path, a.name) - alike(path, b.name) })
+	near := nearest(own, path)
 	if secretName(path) || near.secret { // a slip in the name of a secret has its value
 		l.text = mask
 	}

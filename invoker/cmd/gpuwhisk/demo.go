@@ -44,7 +44,7 @@ func (c demoCmd) Run() error {
 	}
 	// Others are compared with fcfs, which serves in the order of arrival.
 	policies := slices.Compact([]string{"fcfs", cmp.Or(c.Policy, config.Default().GPU.Policy)})
-	invoker, admin := inProcess(log)
+	invoker, admin := inProcess(log, nil)
 	return demo.Run(interrupted(), demo.Options{
 		Standalone: standalone.Options{
 			Runtime: runtime, GPUs: 1, GPUMemory: machine.DeviceMemory(), Memory: "8192m",

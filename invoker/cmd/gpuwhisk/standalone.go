@@ -52,6 +52,7 @@ type standaloneCmd struct {
 	DBPrefix  string   `name:"db-prefix" default:"whisk_local_" help:"Prefix of the databases' names."`
 	Namespace []string `placeholder:"NAME[:UUID:KEY]" env:"GPUWHISK_NAMESPACE" help:"A further namespace beside guest, or guest with a key of your choice; repeatable."`
 	Runtimes  string   `placeholder:"FILE" type:"existingfile" help:"Runtimes manifest instead of the built-in one."`
+	Set       []string `placeholder:"KEY=VALUE" sep:"none" help:"Set a key of the invoker (docs/configuration.md), such as whisk.gpu.pool-size=1; repeatable. CONFIG_whisk_... variables count, too, but --set wins."`
 	Quiet     bool     `short:"q" help:"Print nothing but the wsk line and errors: no warnings."`
 	Verbose   bool     `short:"v" help:"Log what the invoker does."`
 }
@@ -61,6 +62,7 @@ func (standaloneCmd) Help() string {
 	return `One process with the REST API that wsk and the OpenWhisk client libraries use,
 an embedded Kafka broker and database, and the invoker. For development: one
 machine, no throttling, GPUs simulated unless --devices names real ones.
+--set takes every key of docs/configuration.md, to try a setting on a laptop.
 
   gpuwhisk standalone
   export WSK_CONFIG_FILE=~/.gpuwhisk/wskprops   # or the wsk line that it prints
@@ -158,6 +160,9 @@ func (c *standaloneCmd) Validate() error {
 	if err := standalone.CheckPeers(c.Kafka, c.CouchDB); err != nil {
 		return err
 	}
+	if _, err := standalone.CheckSettings(c.settings(os.Environ())); err != nil {
+		return err
+	}
 	return checkPolicy(c.Policy)
 }
 
@@ -221,23 +226,34 @@ func (c standaloneCmd) greet(w io.Writer, s *standalone.Standalone) {
 	}
 }
 
-// tracing are the standard variables of OpenTelemetry.
-func tracing(environ []string) []string {
-	return slices.DeleteFunc(slices.Clone(environ), func(v string) bool { return !strings.HasPrefix(v, "OTEL_") })
+// settings returns the settings that the user adds, from --set and the environment.
+func (c standaloneCmd) settings(environ []string) config.Input {
+	return config.Input{Settings: c.Set, Environ: withPrefix(environ, "CONFIG_whisk_")}
+}
+
+// withPrefix returns the variables whose names begin with one of the prefixes.
+func withPrefix(environ []string, prefixes ...string) []string {
+	return slices.DeleteFunc(slices.Clone(environ), func(v string) bool {
+		return !slices.ContainsFunc(prefixes, func(prefix string) bool { return strings.HasPrefix(v, prefix) })
+	})
 }
 
 func (c standaloneCmd) options(log *slog.Logger) (standalone.Options, error) {
+	bounds, err := standalone.CheckSettings(c.settings(os.Environ()))
+	if err != nil {
+		return standalone.Options{}, err
+	}
 	o := standalone.Options{
 		Devices: c.Devices, FakeDriver: c.FakeGPU, Shim: c.Shim,
 		Port: c.Port, Origins: c.CORS, Data: c.Data, Runtime: c.Runtime, GPUs: c.GPUs, GPUMemory: activation.Size(c.GPUMemory), Policy: c.Policy, Tokens: c.Tokens,
 		Memory: c.Memory.bytes(), MemoryMax: activation.Size(c.MemoryMax), Kafka: c.Kafka, CouchDB: c.CouchDB, DBPrefix: c.DBPrefix, Docker: os.Getenv("DOCKER_HOST"),
-		Version: version, Log: log, Extra: tracing(os.Environ()),
+		Version: version, Log: log, Bounds: &bounds,
+		Extra: withPrefix(os.Environ(), "OTEL_", "CONFIG_whisk_"), // OTEL_ variables say where traces go
 	}
-	o.Invoker, o.Admin = inProcess(log)
+	o.Invoker, o.Admin = inProcess(log, c.Set)
 	if c.Port != 0 && !standalone.Free(c.Port) {
 		return o, fmt.Errorf("port %d is taken (--port 0 finds a free one)", c.Port)
 	}
-	var err error
 	if o.Data == "" {
 		if o.Data, err = c.home(); err != nil {
 			return o, err
@@ -272,12 +288,13 @@ func (c standaloneCmd) home() (string, error) {
 	return dir, nil
 }
 
-// inProcess starts the invoker that this program also is, with an environment
-// made for it. The address of its admin port is empty until that is open.
-func inProcess(log *slog.Logger) (start standalone.StartInvoker, admin func() string) {
+// inProcess returns a function that starts an invoker in this process, with the
+// settings of --set, and one that returns the address of its admin port. The address
+// is empty until the port is open.
+func inProcess(log *slog.Logger, settings []string) (start standalone.StartInvoker, admin func() string) {
 	var address atomic.Value
 	start = func(ctx context.Context, environ, args []string) (func() error, error) {
-		cfg, err := config.Load(config.Input{Environ: environ, Args: args})
+		cfg, err := config.Load(config.Input{Environ: environ, Args: args, Settings: settings})
 		if err != nil {
 			return nil, err
 		}

@@ -78,6 +78,14 @@ func TestWrongUsageHasStatusTwoAndNamesTheFlag(t *testing.T) {
 		"standalone --runtime elsewhere":   "--runtime",
 		"standalone --fake-driver /absent": "/absent",
 
+		"standalone --set whisk.gpu.pool-size":          "--set whisk.gpu.pool-size: want KEY=VALUE",
+		"standalone --set whisk.gpu.pool-sise=1":        "whisk.gpu.pool-sise (from --set): no such key (its value is \"1\"); the nearest is whisk.gpu.pool-size",
+		"standalone --set whisk.user-event.enabled=yes": "whisk.user-event.enabled (from --set) has no effect: not a setting of this invoker; the nearest key is whisk.user-events.enabled",
+		"standalone --set whisk.gpu.pool-size=many":     `whisk.gpu.pool-size: "many" (from --set) is not allowed; allowed: integer from 0`,
+		"standalone --set kafka.hosts=h:1":              "kafka.hosts (from --set): use --kafka instead",
+		"standalone --set whisk.couchdb.password=p":     "whisk.couchdb.password (from --set): use --couchdb instead",
+		"standalone --set whisk.etcd.hosts=h:1":         "whisk.etcd.hosts (from --set): not possible in standalone: it has a controller and no schedulers",
+
 		"standalone --kafka x --couchdb y":     "--kafka x: want HOST:PORT",
 		"standalone --kafka h:1,h --couchdb y": "--kafka h: want HOST:PORT",
 		"standalone --couchdb http://h:5984":   "--couchdb: want http://USER:PASSWORD@HOST:PORT",

@@ -7,15 +7,26 @@ import (
 	"net"
 	"net/url"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 
+	"github.com/gpuwhisk/gpuwhisk/activation"
+	"github.com/gpuwhisk/gpuwhisk/invoker/config"
 	"github.com/gpuwhisk/gpuwhisk/invoker/develop/standalone/couchdb"
 )
 
-// environment is what the invoker is started with: the variables that
-// OpenWhisk's deployment sets, and ours. What is empty is left out.
-func (s *Standalone) environment(manifest string) ([]string, error) {
+// setting is a variable that standalone gives to its invoker.
+type setting struct {
+	variable, value string
+	// flag is the flag of standalone that sets the variable. Empty means that
+	// standalone chooses the value at each start.
+	flag string
+}
+
+// invokerSettings returns the variables of the invoker that follow from the options: those
+// that OpenWhisk's deployment sets, and our own. Empty values are not passed on.
+func (s *Standalone) invokerSettings(manifest string) ([]setting, error) {
 	db, err := url.Parse(s.info.Database.URL)
 	if err != nil {
 		return nil, fmt.Errorf("read database address: %w", err)
@@ -34,44 +45,90 @@ func (s *Standalone) environment(manifest string) ([]string, error) {
 		adminName, adminPassword = adminUser, s.adminPassword
 	}
 	port := map[string]string{"http": "80", "https": "443"}[db.Scheme]
+	return []setting{
+		{"KAFKA_HOSTS", s.info.Kafka, "--kafka"},
+		{"RUNTIMES_MANIFEST", manifest, "--runtimes"},
+		{"WHISK_API_HOST_PROTO", "http", ""},
+		{"WHISK_API_HOST_NAME", api.Hostname(), ""},
+		{"WHISK_API_HOST_PORT", api.Port(), "--port"},
+		{"PORT", "0", "--port"},
+		{"DOCKER_HOST", o.Docker, "the variable DOCKER_HOST"},
+		{"CONFIG_whisk_couchdb_provider", "CouchDB", ""},
+		{"CONFIG_whisk_couchdb_protocol", db.Scheme, "--couchdb"},
+		{"CONFIG_whisk_couchdb_host", db.Hostname(), "--couchdb"},
+		{"CONFIG_whisk_couchdb_port", cmp.Or(db.Port(), port), "--couchdb"},
+		{"CONFIG_whisk_couchdb_username", s.info.Database.User, "--couchdb"},
+		{"CONFIG_whisk_couchdb_password", s.info.Database.Password, "--couchdb"},
+		{"CONFIG_whisk_couchdb_databases_WhiskAuth", n.Subjects, "--db-prefix"},
+		{"CONFIG_whisk_couchdb_databases_WhiskEntity", n.Whisks, "--db-prefix"},
+		{"CONFIG_whisk_couchdb_databases_WhiskActivation", n.Activations, "--db-prefix"},
+		{"CONFIG_whisk_containerPool_userMemory", cmp.Or(o.Memory, "2048m"), "--memory"},
+		{"CONFIG_whisk_invoker_username", adminName, ""},
+		{"CONFIG_whisk_invoker_password", adminPassword, ""},
+		{"CONFIG_whisk_memory_max", number(int64(o.MemoryMax)), "--memory-max"},
+		{"CONFIG_whisk_gpu_runtime", s.info.Runtime, "--runtime"},
+		{"CONFIG_whisk_gpu_process_dir", filepath.Join(o.Data, "processes"), "--data"},
+		{"CONFIG_whisk_gpu_state", filepath.Join(o.Data, "state"), "--data"},
+		{"CONFIG_whisk_gpu_devices", devices, "--devices"},
+		{"CONFIG_whisk_gpu_simulated_devices", simulated, "--gpus"},
+		{"CONFIG_whisk_gpu_simulated_memory", number(int64(o.GPUMemory)), "--gpu-memory"},
+		{"CONFIG_whisk_gpu_fakeDriver", o.FakeDriver, "--fake-driver"},
+		{"CONFIG_whisk_gpu_shim_library", o.Shim, "--shim"},
+		{"CONFIG_whisk_gpu_tokens", number(int64(o.Tokens)), "--tokens"},
+		{"CONFIG_whisk_gpu_policy", o.Policy, "--policy"},
+	}, nil
+}
+
+// environment returns the environment that the invoker is started with.
+func (s *Standalone) environment(manifest string) ([]string, error) {
+	all, err := s.invokerSettings(manifest)
+	if err != nil {
+		return nil, err
+	}
 	var env []string
-	for _, v := range [...]struct{ name, value string }{
-		{"KAFKA_HOSTS", s.info.Kafka},
-		{"RUNTIMES_MANIFEST", manifest},
-		{"WHISK_API_HOST_PROTO", "http"},
-		{"WHISK_API_HOST_NAME", api.Hostname()},
-		{"WHISK_API_HOST_PORT", api.Port()},
-		{"PORT", "0"},
-		{"DOCKER_HOST", o.Docker},
-		{"CONFIG_whisk_couchdb_provider", "CouchDB"},
-		{"CONFIG_whisk_couchdb_protocol", db.Scheme},
-		{"CONFIG_whisk_couchdb_host", db.Hostname()},
-		{"CONFIG_whisk_couchdb_port", cmp.Or(db.Port(), port)},
-		{"CONFIG_whisk_couchdb_username", s.info.Database.User},
-		{"CONFIG_whisk_couchdb_password", s.info.Database.Password},
-		{"CONFIG_whisk_couchdb_databases_WhiskAuth", n.Subjects},
-		{"CONFIG_whisk_couchdb_databases_WhiskEntity", n.Whisks},
-		{"CONFIG_whisk_couchdb_databases_WhiskActivation", n.Activations},
-		{"CONFIG_whisk_containerPool_userMemory", cmp.Or(o.Memory, "2048m")},
-		{"CONFIG_whisk_invoker_username", adminName},
-		{"CONFIG_whisk_invoker_password", adminPassword},
-		{"CONFIG_whisk_memory_max", number(int64(o.MemoryMax))},
-		{"CONFIG_whisk_gpu_runtime", s.info.Runtime},
-		{"CONFIG_whisk_gpu_process_dir", filepath.Join(o.Data, "processes")},
-		{"CONFIG_whisk_gpu_state", filepath.Join(o.Data, "state")},
-		{"CONFIG_whisk_gpu_devices", devices},
-		{"CONFIG_whisk_gpu_simulated_devices", simulated},
-		{"CONFIG_whisk_gpu_simulated_memory", number(int64(o.GPUMemory))},
-		{"CONFIG_whisk_gpu_fakeDriver", o.FakeDriver},
-		{"CONFIG_whisk_gpu_shim_library", o.Shim},
-		{"CONFIG_whisk_gpu_tokens", number(int64(o.Tokens))},
-		{"CONFIG_whisk_gpu_policy", o.Policy},
-	} {
+	for _, v := range all {
 		if v.value != "" {
-			env = append(env, v.name+"="+v.value)
+			env = append(env, v.variable+"="+v.value)
 		}
 	}
-	return append(env, o.Extra...), nil
+	return append(env, s.opts.Extra...), nil
+}
+
+// reserved lists the keys that would separate the invoker from the rest of the
+// installation, and why. A name that ends in a dot stands for all keys below it.
+var reserved = []struct{ name, why string }{
+	{"whisk.kafka.topics.prefix", "its controller uses topics without a prefix"},
+	{"whisk.kafka.common.", "its controller connects to Kafka without TLS and without a login"},
+	{"whisk.invoker.protocol", "its console reads the invoker over plain HTTP"},
+	{"whisk.etcd.", "it has a controller and no schedulers"},
+	{"whisk.spi.InvokerProvider", "it has a controller and no schedulers"},
+	{"whisk.spi.ActivationStoreProvider", "its API reads records from its own database"},
+	{"whisk.gpu.records.store", "its API reads records from its own database"},
+	{"whisk.spi.AttachmentStoreProvider", "its API keeps code in its own database"},
+}
+
+// CheckSettings checks the settings that a user adds to those that standalone makes,
+// and returns the bounds of actions' limits under them. It refuses unknown keys,
+// values that are not allowed, and keys that standalone sets itself.
+func CheckSettings(in config.Input) (activation.Bounds, error) {
+	c, given, err := config.Given(in)
+	own, ownErr := new(Standalone).invokerSettings("")
+	problems := []error{err, ownErr}
+	for _, g := range given {
+		if i := slices.IndexFunc(own, func(s setting) bool { return s.variable == g.Variable }); i >= 0 {
+			instead := "standalone chooses the value itself"
+			if own[i].flag != "" {
+				instead = "use " + own[i].flag + " instead"
+			}
+			problems = append(problems, fmt.Errorf("%s (from %s): %s", g.Name, g.Source, instead))
+		}
+		for _, r := range reserved {
+			if g.Name == r.name || strings.HasSuffix(r.name, ".") && strings.HasPrefix(g.Name, r.name) {
+				problems = append(problems, fmt.Errorf("%s (from %s): not possible in standalone: %s", g.Name, g.Source, r.why))
+			}
+		}
+	}
+	return c.Limits.Bounds(), errors.Join(problems...)
 }
 
 // CheckPeers checks the form of the addresses of brokers and of a database

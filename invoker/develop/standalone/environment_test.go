@@ -2,6 +2,7 @@ package standalone
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"errors"
 	"net"
@@ -44,6 +45,27 @@ func TestTheInvokerTakesItsEnvironment(t *testing.T) {
 	check.Equal(t, c.Pool.UserMemory, 4096<<20)
 	check.Equal(t, c.GPU.SimulatedMemory, 16<<30)
 	check.Equal(t, c.Limits.MemoryMax, 2<<30)
+}
+
+// TestOwnSettingsAreKeys compares the keys that standalone keeps for itself with those
+// that the invoker knows.
+func TestOwnSettingsAreKeys(t *testing.T) {
+	own, err := new(Standalone).invokerSettings("")
+	check.NoError(t, err)
+	var names []string
+	for _, v := range own {
+		names = append(names, v.variable+"=1")
+		_, err := CheckSettings(config.Input{Environ: []string{v.variable + "=1"}})
+		check.That(check.Must(t), err != nil, "%s", v.variable)
+		check.Contains(t, err.Error(), cmp.Or(v.flag, "chooses the value itself"), "%s", v.variable)
+	}
+	_, given, _ := config.Given(config.Input{Environ: names})
+	check.Equal(t, len(given), len(own))
+	below := map[string]string{"whisk.kafka.common.": "sasl-mechanism", "whisk.etcd.": "hosts"}
+	for _, r := range reserved {
+		_, err := CheckSettings(config.Input{Settings: []string{r.name + below[r.name] + "=x"}})
+		check.ErrorContains(t, err, r.why)
+	}
 }
 
 func TestCouchDBAddress(t *testing.T) {

@@ -101,6 +101,9 @@ func (s *Standalone) serve(name string, port int, h http.Handler) (addr string, 
 
 func (s *Standalone) serveAPI(db *couchdb.Client, m *activation.Manifest) error {
 	bounds := activation.DefaultBounds()
+	if s.opts.Bounds != nil {
+		bounds = *s.opts.Bounds
+	}
 	if most := s.opts.MemoryMax; most > 0 {
 		bounds.MemoryMB.Max = max(bounds.MemoryMB.Min, int(most/activation.MB))
 	}

@@ -55,7 +55,10 @@ type Options struct {
 	Tokens     int             // runs that a device takes at once; 0: the invoker's default
 	Policy     string          // of the scheduler; empty: the invoker's default
 	Memory     string          // for all action containers, such as "2048m"; empty: 2048m
-	MemoryMax  activation.Size // that an action may ask for; 0: 512 MB, as a stock installation has it
+	MemoryMax  activation.Size // that an action may ask for; 0: that of Bounds
+
+	// Bounds are the bounds of actions' limits, nil for those of a stock installation.
+	Bounds *activation.Bounds
 
 	Kafka    string // host:port of brokers elsewhere; empty: the embedded one
 	CouchDB  string // URL with user and password; empty: the embedded store
