@@ -14,8 +14,8 @@ import (
 // Admin is the administration page of an invoker.
 type Admin struct{ URL, User, Password string }
 
-// AdminOf has the user and the password that an environment sets, or those that
-// hold where it sets none.
+// AdminOf returns an Admin with the user and the password of an environment, or with
+// the defaults where the environment does not set them.
 func AdminOf(environ []string) Admin {
 	a := Admin{User: "invoker.user", Password: "invoker.pass"}
 	for _, v := range environ {
@@ -29,7 +29,7 @@ func AdminOf(environ []string) Admin {
 	return a
 }
 
-// Do requests a path, and fails the test where the answer is none or an error.
+// Do requests a path and returns the answer. It fails the test on an error.
 func (a Admin) Do(t testing.TB, method, path string) []byte {
 	t.Helper()
 	req, err := http.NewRequest(method, a.URL+path, nil) // also at a test's end, when its context has ended
@@ -44,7 +44,7 @@ func (a Admin) Do(t testing.TB, method, path string) []byte {
 	return text
 }
 
-// Get decodes the JSON of a path.
+// Get decodes the JSON answer of a path.
 func (a Admin) Get(t testing.TB, path string, into any) {
 	t.Helper()
 	text := a.Do(t, http.MethodGet, path)

@@ -16,32 +16,33 @@ import (
 	"github.com/gpuwhisk/gpuwhisk/invoker/develop/peertest"
 )
 
-// Caller takes a controller's place, so that no time of a real one is in what
-// benchmarks measure: it sends activations and takes the times of acks and pings.
+// Caller replaces a controller in benchmarks, so that the measured times do not
+// include a real controller's. It sends activations and notes the times of acks and
+// pings.
 type Caller struct {
 	*kgo.Client
-	Pings chan time.Time // has room for one; the others are dropped
+	Pings chan time.Time // has capacity one; further pings are dropped
 	t     testing.TB
 	next  atomic.Int64 // number of an activation
 
 	mu      sync.Mutex
-	flights map[activation.ID]*Flight // whose completion is to come
+	flights map[activation.ID]*Flight // the activations without a completion
 }
 
-// Flight is an activation that was sent, and when that was and its acks came: the
-// first of them, and the one that frees the slot.
+// Flight is an activation in progress, with the times of its sending, of its first
+// ack, and of the ack that frees its slot.
 type Flight struct {
 	ID                      activation.ID
-	Sent, First, Completion time.Time // the latter two are read when it is done
+	Sent, First, Completion time.Time // First and Completion may be read once Done is closed
 	done                    chan struct{}
 }
 
-// NewCaller reads acks and pings from now on from topics that are there.
+// NewCaller starts to read new acks and pings from existing topics.
 func NewCaller(t testing.TB, kafka string, topics ...string) *Caller {
 	t.Helper()
 	c := &Caller{t: t, Pings: make(chan time.Time, 1), flights: map[activation.ID]*Flight{}}
-	c.next.Store(time.Now().UnixNano()) // a broker may have acks of an earlier one
-	// As controllers send.
+	c.next.Store(time.Now().UnixNano()) // a broker may still have acks for an earlier Caller
+	// Controllers send with these options.
 	c.Client = connect(t, kafka, kgo.ProducerBatchCompression(kgo.NoCompression()), kgo.DisableIdempotentWrite(), kgo.RequiredAcks(kgo.LeaderAck()))
 	ends, err := kadm.NewClient(c.Client).ListEndOffsets(t.Context(), topics...)
 	check.NoError(t, err)
@@ -82,7 +83,7 @@ func (c *Caller) receive(m *kgo.Record, now time.Time) {
 	}
 }
 
-// Send sends what encode makes for the id of a new activation.
+// Send sends the message that encode returns for the id of a new activation.
 func (c *Caller) Send(topic string, encode func(activation.ID) []byte) *Flight {
 	f := &Flight{ID: activation.ID(fmt.Sprintf("%032x", c.next.Add(1))), done: make(chan struct{})}
 	value := encode(f.ID)
@@ -98,10 +99,10 @@ func (c *Caller) Send(topic string, encode func(activation.ID) []byte) *Flight {
 	return f
 }
 
-// Done is closed when the activation's slot is free.
+// Done returns a channel that is closed when the activation's slot is free.
 func (f *Flight) Done() <-chan struct{} { return f.done }
 
-// Await waits for that.
+// Await blocks until the activation's slot is free.
 func (c *Caller) Await(f *Flight) {
 	late := time.NewTimer(2 * peertest.WaitLimit)
 	defer late.Stop()
@@ -112,8 +113,8 @@ func (c *Caller) Await(f *Flight) {
 	}
 }
 
-// Burst makes so many calls, with no more than flight at once, and gives the time that
-// all took.
+// Burst makes the given number of calls, at most flight at a time, and returns the
+// total time.
 func Burst(flight, calls int, call func()) time.Duration {
 	began, todo := time.Now(), make(chan struct{}, calls)
 	for range calls {

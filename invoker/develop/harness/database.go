@@ -11,8 +11,8 @@ import (
 	"github.com/gpuwhisk/gpuwhisk/invoker/develop/standalone/couchdb"
 )
 
-// Database is that of an installation, which a test uses as a controller does.
-// Actions and records are those of the namespace guest.
+// Database is the database of an installation. A test uses it as a controller does.
+// Actions and records belong to the namespace guest.
 type Database struct{ *couchdb.Client }
 
 // OpenDatabase connects to a database until the end of the test.
@@ -24,13 +24,13 @@ func OpenDatabase(t testing.TB, cfg couchdb.Config) Database {
 	return Database{c}
 }
 
-// StoreAction stores an action, and gives its revision.
+// StoreAction stores an action and returns its revision.
 func (d Database) StoreAction(t testing.TB, a Action) (revision string) {
 	t.Helper()
 	return d.Store(t, d.Names().Whisks, "guest/"+a.Name, a.Document(t))
 }
 
-// Store stores a document, and gives its revision.
+// Store stores a document and returns its revision.
 func (d Database) Store(t testing.TB, db, id string, doc []byte) (revision string) {
 	t.Helper()
 	revision, err := d.Put(context.Background(), db, id, doc)
@@ -38,8 +38,7 @@ func (d Database) Store(t testing.TB, db, id string, doc []byte) (revision strin
 	return revision
 }
 
-// StoredRecord is the record of an activation as it is stored, nil where there is
-// none.
+// StoredRecord returns the stored record of an activation, or nil if there is none.
 func (d Database) StoredRecord(t testing.TB, id string) []byte {
 	t.Helper()
 	doc, err := d.Get(context.Background(), d.Names().Activations, "guest/"+id)
@@ -50,7 +49,7 @@ func (d Database) StoredRecord(t testing.TB, id string) []byte {
 	return doc
 }
 
-// AwaitRecord waits for the record of an activation.
+// AwaitRecord blocks until the record of an activation is stored, and returns it.
 func (d Database) AwaitRecord(t testing.TB, id activation.ID) (r *activation.Record) {
 	t.Helper()
 	peertest.Until(t, "the record of "+string(id), func() string {

@@ -7,21 +7,21 @@ import (
 	"sync"
 )
 
-// Fault answers a request in the place of a server, or has next answer it.
+// Fault answers a request in place of a server, or passes it to next.
 type Fault func(w http.ResponseWriter, r *http.Request, next http.Handler)
 
-// Faults is a switch before a server (Proxy).
+// Faults injects faults in front of a server; see Proxy.
 type Faults struct {
 	mu   sync.Mutex
-	part string // of the path of requests that are spoilt
+	part string // requests with this part in their path are spoilt
 	do   Fault
-	left int // how often it strikes
+	left int // number of requests that will still be spoilt
 }
 
-// Always is a number of requests that no test makes.
+// Always is more requests than any test makes.
 const Always = 1 << 30
 
-// Wrap has requests pass the switch.
+// Wrap returns a handler that applies the current fault before next.
 func (f *Faults) Wrap(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if do := f.aimedAt(r); do != nil {
@@ -32,7 +32,7 @@ func (f *Faults) Wrap(next http.Handler) http.Handler {
 	})
 }
 
-// Strike spoils so many requests that have the part in their path.
+// Strike applies a fault to the given number of requests with the part in their path.
 func (f *Faults) Strike(part string, times int, do Fault) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -52,14 +52,14 @@ func (f *Faults) aimedAt(r *http.Request) Fault {
 	return f.do
 }
 
-// Remaining reports how many strikes are left.
+// Remaining returns the number of requests that will still be spoilt.
 func (f *Faults) Remaining() int {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	return f.left
 }
 
-// AnswerStatus answers as CouchDB reports an error.
+// AnswerStatus answers with a status and an error document, as CouchDB does.
 func AnswerStatus(code int) Fault {
 	return func(w http.ResponseWriter, _ *http.Request, _ http.Handler) {
 		w.Header().Set("Content-Type", "application/json")

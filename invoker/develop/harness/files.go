@@ -7,7 +7,7 @@ import (
 	"github.com/gpuwhisk/gpuwhisk/invoker/develop/check"
 )
 
-// Read reads a file that must be there.
+// Read returns the content of a file. It fails the test if the file cannot be read.
 func Read(t testing.TB, path string) []byte {
 	t.Helper()
 	text, err := os.ReadFile(path)

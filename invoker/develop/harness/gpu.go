@@ -7,9 +7,9 @@ import (
 	"github.com/gpuwhisk/gpuwhisk/gpu/shimctl/shimtest"
 )
 
-// SimulatedGPU is the environment by which an invoker finds one device with so much
-// memory, for processes under the shim and the fake driver. Without those the test
-// is skipped.
+// SimulatedGPU returns the environment in which an invoker finds one device with the
+// given memory. Processes run under the shim and the fake driver; the test is skipped
+// if these are not built.
 func SimulatedGPU(t testing.TB, memory string) []string {
 	t.Helper()
 	dir := shimtest.Dir(t)
@@ -21,8 +21,8 @@ func SimulatedGPU(t testing.TB, memory string) []string {
 	}
 }
 
-// GPUFunction is the code of the example function, in Python, which keeps memory of
-// its device and reports how it finds it.
+// GPUFunction returns the Python code of the example function. The function keeps
+// device memory between its calls and reports whether the content is intact.
 func GPUFunction(t testing.TB) string {
 	t.Helper()
 	return string(Read(t, "../../../shim/examples/gpufunc.py"))

@@ -1,9 +1,13 @@
-// Package harness is what the tests of whole invokers share: an invoker in this
-// process or in one of its own, with a simulated GPU where one is wanted; its admin
-// page and what is waited for there; the messages of a controller, a recording of
-// what comes back, and a caller that takes the time; and the database as a controller
-// uses it, with a proxy before it that fails when a test wants it. Only tests import
-// it. Its goroutines end with the process or the test that they serve.
+// Package harness is the common fixture of tests of whole invokers. It has
+//
+//   - an invoker in this process or in its own, with or without a simulated GPU;
+//   - the invoker's admin page, with functions that wait for a state;
+//   - the messages of a controller, a recording of the invoker's messages, and a
+//     caller that measures times;
+//   - the database as a controller uses it, behind a proxy that can inject faults.
+//
+// Only tests import it. Its goroutines end with the process or the test that they
+// serve.
 package harness
 
 import (
@@ -22,16 +26,16 @@ import (
 	"github.com/gpuwhisk/gpuwhisk/invoker/config"
 )
 
-// RoleInvoker is the argument by which a test's program is an invoker.
+// RoleInvoker is the argument that turns a test's program into an invoker.
 const RoleInvoker = "test-invoker"
 
-// EndsWithInput is set for an invoker in a container, which does not end with the
-// test that started it: its standard input does.
+// EndsWithInput is set for an invoker in a container. Such an invoker does not end
+// with the test's process; it ends when its standard input is closed.
 const EndsWithInput = "GPUWHISK_TEST_ENDS_WITH_INPUT"
 
-// Act lets a test's program be what gpuwhisk is to its processes, where it was
-// started as such: the action proxy of executables, or an invoker, which calls
-// prepare first, if there is any. It returns in a process that runs the tests.
+// Act runs the role for which a test's program was started: the action proxy of
+// executables, or an invoker. An invoker calls prepare first if it is not nil. Act
+// returns only in a process that runs the tests.
 func Act(prepare func() error) {
 	if len(os.Args) < 2 {
 		return
@@ -55,7 +59,7 @@ func Act(prepare func() error) {
 	Exit(err)
 }
 
-// Exit ends a process that has carried out its role.
+// Exit ends a process whose role has returned.
 func Exit(err error) {
 	if err != nil {
 		fmt.Fprintln(os.Stderr, err)
@@ -64,8 +68,8 @@ func Exit(err error) {
 	os.Exit(0)
 }
 
-// actInvoker is `gpuwhisk invoker` as far as a test needs it. It prints where its
-// admin page is, and when it is ready.
+// actInvoker is the part of `gpuwhisk invoker` that tests need. It prints the address
+// of its admin page, and a line when it is ready.
 func actInvoker(args []string) error {
 	ctx, cancel := context.WithCancel(context.Background())
 	signals := make(chan os.Signal, 2)
@@ -87,8 +91,8 @@ func actInvoker(args []string) error {
 	})
 }
 
-// Run runs an invoker with this environment and these arguments until ctx ends.
-// Without Self this program is its action proxy (Act).
+// Run runs an invoker with the environment and the arguments until ctx ends. If
+// o.Self is empty, this program is the invoker's action proxy (see Act).
 func Run(ctx context.Context, environ, args []string, o assembly.Options) error {
 	cfg, err := config.Load(config.Input{Environ: environ, Args: args})
 	if err != nil {

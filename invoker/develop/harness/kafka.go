@@ -10,7 +10,7 @@ import (
 	"github.com/gpuwhisk/gpuwhisk/invoker/develop/check"
 )
 
-// connect makes a client that waits for no more than what it is asked for.
+// connect returns a client that sends and fetches without waiting for batches.
 func connect(t testing.TB, kafka string, more ...kgo.Opt) *kgo.Client {
 	t.Helper()
 	c, err := kgo.NewClient(append([]kgo.Opt{kgo.SeedBrokers(kafka), kgo.FetchMaxWait(100 * time.Millisecond),
@@ -19,7 +19,8 @@ func connect(t testing.TB, kafka string, more ...kgo.Opt) *kgo.Client {
 	return c
 }
 
-// consume has take get what comes, until the end of the test, which closes the client.
+// consume passes the fetched records to take until the test ends. The end of the test
+// closes the client.
 func consume(t testing.TB, c *kgo.Client, take func(kgo.Fetches)) {
 	ctx, cancel := context.WithCancel(context.Background())
 	done := make(chan struct{})

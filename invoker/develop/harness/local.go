@@ -17,11 +17,11 @@ import (
 
 // Local is an invoker in this process, as a standalone OpenWhisk starts it.
 type Local struct {
-	Options assembly.Options // what a test sets of them; the default logs nothing
+	Options assembly.Options // the options that a test sets; the default logs nothing
 	admin   atomic.Pointer[Admin]
 }
 
-// Start starts it, and returns when its administration page is open.
+// Start starts the invoker. It returns when the invoker's administration page is open.
 func (l *Local) Start(ctx context.Context, environ, args []string) (wait func() error, err error) {
 	admin, listening, ended := AdminOf(environ), make(chan string, 1), make(chan error, 1)
 	o := l.Options
@@ -38,7 +38,7 @@ func (l *Local) Start(ctx context.Context, environ, args []string) (wait func() 
 	}
 }
 
-// Admin is its administration page, without an address before that is open.
+// Admin returns the administration page. Its address is empty until the page is open.
 func (l *Local) Admin() Admin {
 	if admin := l.admin.Load(); admin != nil {
 		return *admin
@@ -46,11 +46,11 @@ func (l *Local) Admin() Admin {
 	return Admin{}
 }
 
-// Addr is the page's host and port.
+// Addr returns the host and port of the administration page.
 func (l *Local) Addr() string { return strings.TrimPrefix(l.Admin().URL, "http://") }
 
-// Standalone is a whole OpenWhisk until the end of the test, with actions as
-// processes and an invoker in this one.
+// Standalone starts a whole OpenWhisk that runs until the test ends. Actions are
+// processes, and the invoker runs in this process.
 func Standalone(t testing.TB, o standalone.Options) (*standalone.Standalone, *Local) {
 	t.Helper()
 	l := &Local{}

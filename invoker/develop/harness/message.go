@@ -14,11 +14,11 @@ import (
 // action in the namespace guest.
 type Message struct {
 	ID, Action, Revision string
-	NoAnswer             bool // the caller does not wait
+	NoAnswer             bool // the call is non-blocking
 	Content              map[string]any
 }
 
-// Text is the message's JSON.
+// Text returns the JSON of the message.
 func (m Message) Text(t testing.TB) []byte {
 	t.Helper()
 	content, err := json.Marshal(m.Content)
@@ -30,18 +30,19 @@ func (m Message) Text(t testing.TB) []byte {
 		m.ID, time.Now().UnixMilli(), m.Action, m.Revision, m.ID, !m.NoAnswer, content)
 }
 
-// Action is what a test sets of an action; the rest is as wsk has it.
+// Action holds the parts of an action that tests set. The other parts are wsk's
+// defaults.
 type Action struct {
 	Name, Kind, Code string
-	Image            string // of kind blackbox
+	Image            string // makes the action a blackbox
 	Annotations      map[string]any
 	Timeout          time.Duration
-	Concurrency      int // otherwise 1
-	MemoryMB         int // otherwise 256
+	Concurrency      int // 0 means 1
+	MemoryMB         int // 0 means 256
 	LogsMB           int
 }
 
-// Document is what a controller stores of the action.
+// Document returns the document that a controller stores for the action.
 func (a Action) Document(t testing.TB) []byte {
 	t.Helper()
 	annotations := []any{}

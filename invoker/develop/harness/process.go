@@ -23,26 +23,26 @@ const (
 	ready     = "ready"
 )
 
-// Process is an invoker in a process of its own.
+// Process is an invoker in its own process.
 type Process struct {
 	Cmd    *exec.Cmd
 	Output peertest.Tail // the end of its log
-	Admin  Admin         // its page, once it is ready
-	Ready  chan struct{} // closed when it takes activations
-	Ended  chan struct{} // closed when it has ended
-	Err    error         // of its end, afterwards
+	Admin  Admin         // the admin page; set when Ready is closed
+	Ready  chan struct{} // closed when the invoker accepts activations
+	Ended  chan struct{} // closed when the process has ended
+	Err    error         // the error of the process; set when Ended is closed
 }
 
-// Command is this test's program as an invoker. It takes nothing from this
-// process's environment but the PATH.
+// Command returns the command that runs this test's program as an invoker. From this
+// process's environment it takes only PATH.
 func Command(environ []string, args ...string) *exec.Cmd {
 	cmd := exec.Command("/proc/self/exe", append([]string{RoleInvoker}, args...)...)
 	cmd.Env = append(append([]string{}, environ...), "PATH="+os.Getenv("PATH"))
 	return cmd
 }
 
-// Start starts an invoker, by Command or by another one that prints the same, and
-// does not wait until it is ready. It ends with this process at the latest.
+// Start starts an invoker and does not wait until it is ready. cmd is made by Command,
+// or prints the same lines. The invoker ends at the latest with this process.
 func Start(cmd *exec.Cmd) (*Process, error) {
 	p := &Process{Cmd: cmd, Admin: AdminOf(cmd.Env), Ready: make(chan struct{}), Ended: make(chan struct{})}
 	if cmd.Stderr == nil {
@@ -65,17 +65,17 @@ func Start(cmd *exec.Cmd) (*Process, error) {
 				p.Admin.URL = "http://127.0.0.1" + addr[strings.LastIndex(addr, ":"):]
 			case lines.Text() == ready:
 				close(p.Ready)
-			default: // the program as it ships logs here
+			default: // the released program also logs to standard output
 				fmt.Fprintln(cmd.Stderr, lines.Text())
 			}
 		}
-		_, _ = io.Copy(io.Discard, out) // behind a line that is too long
+		_, _ = io.Copy(io.Discard, out) // drains the rest after a line that is too long
 		p.Err = cmd.Wait()
 	}()
 	return p, nil
 }
 
-// Launch is Start for a test, with which the invoker ends at the latest.
+// Launch is Start for a test. The invoker ends at the latest with the test.
 func Launch(t testing.TB, cmd *exec.Cmd) *Process {
 	t.Helper()
 	p, err := Start(cmd)
@@ -84,11 +84,11 @@ func Launch(t testing.TB, cmd *exec.Cmd) *Process {
 	return p
 }
 
-// Await returns when the invoker takes activations, and an error where it ends
-// before, or takes too long.
+// Await blocks until the invoker accepts activations. It returns an error if the
+// invoker ends before or is not ready within peertest.WaitLimit.
 func (p *Process) Await() error { return p.AwaitWithin(peertest.WaitLimit) }
 
-// AwaitWithin is Await with another limit than peertest.WaitLimit.
+// AwaitWithin is Await with another limit.
 func (p *Process) AwaitWithin(limit time.Duration) error {
 	select {
 	case <-p.Ready:
@@ -100,17 +100,17 @@ func (p *Process) AwaitWithin(limit time.Duration) error {
 	}
 }
 
-// Kill ends the invoker as a failing machine would, and waits for that.
+// Kill kills the invoker, as the loss of its machine would, and waits for its end.
 func (p *Process) Kill() {
 	_ = p.Cmd.Process.Kill()
 	<-p.Ended
 }
 
-// Stop asks the invoker to end, and waits for that. It ends for good after an
-// interrupt; after SIGTERM it leaves its containers to the next one.
+// Stop sends a signal to the invoker and waits for its end. After an interrupt the
+// invoker removes its containers; after SIGTERM it leaves them to the next invoker.
 func (p *Process) Stop(how os.Signal) error { return p.StopWithin(peertest.WaitLimit, how) }
 
-// Terminate asks the invoker to end for good, and demands that it ends well.
+// Terminate interrupts the invoker and fails the test unless it ends without an error.
 func (p *Process) Terminate(t testing.TB) {
 	t.Helper()
 	if err := p.Stop(os.Interrupt); err != nil {
@@ -118,8 +118,8 @@ func (p *Process) Terminate(t testing.TB) {
 	}
 }
 
-// StopWithin is Stop with another limit than peertest.WaitLimit. An invoker that
-// does not end is killed.
+// StopWithin is Stop with another limit than peertest.WaitLimit. After the limit the
+// invoker is killed.
 func (p *Process) StopWithin(limit time.Duration, how os.Signal) error {
 	if how == syscall.SIGKILL {
 		p.Kill()

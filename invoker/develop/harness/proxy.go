@@ -11,8 +11,8 @@ import (
 	"github.com/gpuwhisk/gpuwhisk/invoker/develop/check"
 )
 
-// Proxy stands before a server as long as a test runs, and gives its own URL. What
-// comes passes through wrap, which may answer in the server's place.
+// Proxy starts a proxy in front of a server until the test ends, and returns the
+// proxy's URL. Requests pass through wrap, which may answer in place of the server.
 func Proxy(t testing.TB, target string, wrap func(http.Handler) http.Handler) (address string) {
 	t.Helper()
 	at, err := url.Parse(target)

@@ -19,17 +19,17 @@ import (
 	"github.com/gpuwhisk/gpuwhisk/invoker/develop/standalone/broker"
 )
 
-// Record is one message of a topic.
+// Record is a message of a topic.
 type Record struct {
 	Topic string `json:"topic"`
 	Value string `json:"value"`
 }
 
-// IsAck reports whether the record is one for a controller.
+// IsAck reports whether the record is an ack for a controller.
 func (r Record) IsAck() bool { return strings.HasPrefix(r.Topic, "completed") }
 
-// ActivationID reads the id of an activation message or of an event, or of
-// either kind of ack; it is empty for what is none of these.
+// ActivationID returns the activation id of an activation message, an event or an
+// ack. It returns "" for other records.
 func (r Record) ActivationID() string {
 	var m struct {
 		ActivationID string
@@ -54,10 +54,10 @@ func (r Record) ActivationID() string {
 	return ""
 }
 
-// Shape names the kind of an ack by its fields, as a controller does.
+// Shape returns the kind of an ack. Like a controller, it looks at the ack's fields.
 func (r Record) Shape() string {
 	var m map[string]json.RawMessage
-	_ = json.Unmarshal([]byte(r.Value), &m) // no object: no shape
+	_ = json.Unmarshal([]byte(r.Value), &m) // a value that is not an object has no shape
 	switch {
 	case m["response"] == nil:
 		return "completion"
@@ -69,12 +69,12 @@ func (r Record) Shape() string {
 	return "combined"
 }
 
-// FreesSlot reports whether it is the ack by which a controller takes an
-// activation's slot as free again.
+// FreesSlot reports whether the record is the ack after which a controller considers
+// the activation's slot free.
 func (r Record) FreesSlot() bool { return r.IsAck() && r.Shape() != "result" }
 
-// Recording keeps what an invoker sends to topics, in the order of each, and sends
-// messages to it.
+// Recording stores the messages of topics in the order of each topic, and can send
+// messages to an invoker.
 type Recording struct {
 	t      testing.TB
 	client *kgo.Client
@@ -84,19 +84,19 @@ type Recording struct {
 	mu      sync.Mutex
 	records []Record
 	next    map[string]int64 // offsets by topic
-	counts  bool             // nothing is kept
-	count   int64            // completions that came
-	freed   map[string]int   // the same by activation, of those that are kept
-	changed chan struct{}    // closed and replaced when something comes
+	counts  bool             // records are counted and not stored
+	count   int64            // number of completions
+	freed   map[string]int   // number of stored completions by activation
+	changed chan struct{}    // closed and replaced at each new record
 }
 
-// NewRecording records topics that are there from their beginnings.
+// NewRecording records existing topics from their beginnings.
 func NewRecording(t testing.TB, addr string, topics ...string) *Recording {
 	t.Helper()
 	return newRecording(t, addr, topics, func(*Recording, string) int64 { return 0 })
 }
 
-// RecordFromNow records only what comes from now on.
+// RecordFromNow records only new messages.
 func RecordFromNow(t testing.TB, addr string, topics ...string) *Recording {
 	t.Helper()
 	return newRecording(t, addr, topics, (*Recording).End)
@@ -137,8 +137,8 @@ func (p *Recording) add(fetches kgo.Fetches) {
 	p.changed = make(chan struct{})
 }
 
-// Publish sends messages as a controller does that tries for as long as it takes;
-// they are with the broker when it returns.
+// Publish sends messages like a controller that retries without a limit. The broker
+// has the messages when Publish returns.
 func (p *Recording) Publish(t testing.TB, topic string, messages ...[]byte) {
 	t.Helper()
 	records := make([]*kgo.Record, len(messages))
@@ -150,7 +150,7 @@ func (p *Recording) Publish(t testing.TB, topic string, messages ...[]byte) {
 	check.NoError(t, p.client.ProduceSync(ctx, records...).FirstErr(), "publish")
 }
 
-// Send sends a message and does not wait until it is with the broker. Flush does.
+// Send sends a message and does not wait for the broker; Flush does.
 func (p *Recording) Send(topic string, message []byte) {
 	p.client.Produce(context.Background(), &kgo.Record{Topic: topic, Value: message}, func(_ *kgo.Record, err error) {
 		if err != nil {
@@ -159,41 +159,41 @@ func (p *Recording) Send(topic string, message []byte) {
 	})
 }
 
-// Flush waits until all that was sent is with the broker.
+// Flush blocks until the broker has all sent messages.
 func (p *Recording) Flush() {
 	p.t.Helper()
 	check.NoError(p.t, p.client.Flush(p.t.Context()))
 }
 
-// All gives what came until now, and a channel that is closed when more comes.
+// All returns the records so far, and a channel that is closed at the next record.
 func (p *Recording) All() ([]Record, <-chan struct{}) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return p.records[:len(p.records):len(p.records)], p.changed
 }
 
-// CountOnly has the recording keep nothing of what comes, only count.
+// CountOnly makes the recording count further records instead of storing them.
 func (p *Recording) CountOnly() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.counts = true
 }
 
-// Completions is how many acks came that free a slot.
+// Completions returns the number of acks so far that free a slot.
 func (p *Recording) Completions() int64 {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return p.count
 }
 
-// Completed is how many of them came for an activation.
+// Completed returns the number of acks of an activation that free a slot.
 func (p *Recording) Completed(id string) int {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return p.freed[id]
 }
 
-// AwaitCompleted waits until each activation has one.
+// AwaitCompleted blocks until each activation has an ack that frees its slot.
 func (p *Recording) AwaitCompleted(ids ...string) {
 	p.t.Helper()
 	p.until(peertest.WaitLimit+time.Duration(len(ids))*100*time.Millisecond, "completions", func([]Record) string {
@@ -207,14 +207,15 @@ func (p *Recording) AwaitCompleted(ids ...string) {
 	})
 }
 
-// At is how far a topic was read.
+// At returns the offset of the next record to read of a topic.
 func (p *Recording) At(topic string) int64 {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return p.next[topic]
 }
 
-// Wait returns when what came satisfies want, and fails the test otherwise.
+// Wait blocks until want accepts the records so far. It fails the test if that does
+// not happen in time.
 func (p *Recording) Wait(what string, want func([]Record) bool) {
 	p.t.Helper()
 	p.until(peertest.WaitLimit, what, func(records []Record) string {
@@ -225,7 +226,7 @@ func (p *Recording) Wait(what string, want func([]Record) bool) {
 	})
 }
 
-// until asks why not whenever something came, until the answer is empty.
+// until calls whyNot after each new record until it returns "".
 func (p *Recording) until(limit time.Duration, what string, whyNot func([]Record) string) {
 	p.t.Helper()
 	late := time.After(limit)
@@ -243,7 +244,7 @@ func (p *Recording) until(limit time.Duration, what string, whyNot func([]Record
 	}
 }
 
-// ToTheEnd gives all that the topics hold; the invoker must have ended.
+// ToTheEnd returns all records of the topics. The invoker must have ended.
 func (p *Recording) ToTheEnd() []Record {
 	p.t.Helper()
 	ends := map[string]int64{}
@@ -257,7 +258,7 @@ func (p *Recording) ToTheEnd() []Record {
 	return records
 }
 
-// AwaitTopic waits until a topic is there: an invoker makes its own.
+// AwaitTopic blocks until a topic exists. An invoker creates its own topic.
 func (p *Recording) AwaitTopic(name string) {
 	p.t.Helper()
 	ask(p, "topic "+name, func(ctx context.Context) (kadm.TopicDetails, error) {
@@ -266,7 +267,7 @@ func (p *Recording) AwaitTopic(name string) {
 	})
 }
 
-// ask calls try until it succeeds: the broker may be away.
+// ask calls try until it succeeds, because the broker may be unreachable for a while.
 func ask[T any](p *Recording, what string, try func(context.Context) (T, error)) (answer T) {
 	p.t.Helper()
 	peertest.Until(p.t, what, func() string {
@@ -281,13 +282,13 @@ func ask[T any](p *Recording, what string, try func(context.Context) (T, error))
 	return answer
 }
 
-// End is the offset behind a topic's last record.
+// End returns the offset after a topic's last record.
 func (p *Recording) End(topic string) int64 {
 	p.t.Helper()
 	return p.edge(topic, p.admin.ListEndOffsets)
 }
 
-// First is the offset of a topic's first record.
+// First returns the offset of a topic's first record.
 func (p *Recording) First(topic string) int64 {
 	p.t.Helper()
 	return p.edge(topic, p.admin.ListStartOffsets)
@@ -302,8 +303,8 @@ func (p *Recording) edge(topic string, list func(context.Context, ...string) (ka
 	})
 }
 
-// Committed is the position of an invoker's topic from which the next invoker reads,
-// -1 without one.
+// Committed returns the committed offset of an invoker's topic, from which the next
+// invoker reads, or -1 if there is none.
 func (p *Recording) Committed(topic string) int64 {
 	p.t.Helper()
 	return ask(p, "committed offset of "+topic, func(ctx context.Context) (int64, error) {
@@ -313,7 +314,7 @@ func (p *Recording) Committed(topic string) int64 {
 	})
 }
 
-// Delete deletes a topic's records below an offset, as its retention does.
+// Delete deletes a topic's records below an offset, as Kafka's retention does.
 func (p *Recording) Delete(topic string, until int64) error {
 	var offsets kadm.Offsets
 	offsets.AddOffset(topic, 0, max(0, until), -1)

@@ -11,15 +11,15 @@ import (
 	"github.com/gpuwhisk/gpuwhisk/invoker/develop/peertest"
 )
 
-// RemovesSlowly reports whether an invoker ended with nothing but this: it gives a
-// daemon half a minute to remove its containers, and leaves the rest to the next one
-// with its name.
+// RemovesSlowly reports whether the only error of an invoker's end is a slow daemon:
+// the invoker waits half a minute for the removal of its containers, and leaves the
+// rest to the next invoker with its name.
 func RemovesSlowly(err error) bool {
 	return errors.Is(err, context.DeadlineExceeded) && strings.Contains(err.Error(), "remove own containers")
 }
 
-// AwaitRemoval takes the place of that next invoker: it removes what is left, and
-// waits until nothing is.
+// AwaitRemoval does the work of that next invoker: it removes the remaining containers
+// and blocks until left returns none.
 func AwaitRemoval(t testing.TB, left func() []string) {
 	t.Helper()
 	peertest.Until(t, "containers are removed", func() string {
@@ -27,7 +27,7 @@ func AwaitRemoval(t testing.TB, left func() []string) {
 		if len(all) == 0 {
 			return ""
 		}
-		_ = exec.Command("docker", append([]string{"rm", "-f"}, all...)...).Run() // some may be on their way
+		_ = exec.Command("docker", append([]string{"rm", "-f"}, all...)...).Run() // fails if the daemon is already removing one
 		return fmt.Sprint(all)
 	})
 }

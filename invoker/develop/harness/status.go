@@ -9,7 +9,7 @@ import (
 	"github.com/gpuwhisk/gpuwhisk/invoker/develop/peertest"
 )
 
-// Status is what tests read of an invoker's page /status.
+// Status holds the parts of an invoker's /status that tests read.
 type Status struct {
 	Healthy   bool
 	Reasons   []string
@@ -41,7 +41,7 @@ type Status struct {
 	}
 }
 
-// Container is an action's.
+// Container is a container of an action.
 type Container struct {
 	Name, State, Device string
 	MemoryMB            int
@@ -53,7 +53,7 @@ type Device struct {
 	Lost                   string
 }
 
-// Status is the page, which fails the test where the invoker has no work to show.
+// Status returns the page /status. It fails the test if the page has no work to show.
 func (a Admin) Status(t testing.TB) (s Status) {
 	t.Helper()
 	a.Get(t, "/status", &s)
@@ -61,14 +61,14 @@ func (a Admin) Status(t testing.TB) (s Status) {
 	return s
 }
 
-// Await requests the page until it is as wanted, and fails the test with the last
-// one where that does not come.
+// Await requests /status until want accepts it. It fails the test with the last page
+// if that takes longer than peertest.WaitLimit.
 func (a Admin) Await(t testing.TB, what string, want func(Status) bool) {
 	t.Helper()
 	a.AwaitWithin(t, peertest.WaitLimit, what, want)
 }
 
-// AwaitWithin is Await with another limit than peertest.WaitLimit.
+// AwaitWithin is Await with another limit.
 func (a Admin) AwaitWithin(t testing.TB, limit time.Duration, what string, want func(Status) bool) {
 	t.Helper()
 	peertest.UntilWithin(t, limit, what, func() string {

@@ -7,7 +7,8 @@ import (
 	"github.com/gpuwhisk/gpuwhisk/invoker/develop/check"
 )
 
-// UnitEnvironment is what the shipped systemd unit, and the image, set.
+// UnitEnvironment returns the environment that the shipped systemd unit, and the
+// image, set.
 func UnitEnvironment(t testing.TB) (environ []string) {
 	t.Helper()
 	for line := range strings.Lines(string(Read(t, "../../package/files/gpuwhisk@.service"))) {

@@ -10,7 +10,8 @@ import (
 	"github.com/gpuwhisk/gpuwhisk/invoker/develop/check"
 )
 
-// Number is that which a variable of the environment sets, from 1.
+// Number returns the positive number in an environment variable, or otherwise if the
+// variable is not set.
 func Number(t testing.TB, variable string, otherwise int) int {
 	t.Helper()
 	text := os.Getenv(variable)
@@ -23,6 +24,6 @@ func Number(t testing.TB, variable string, otherwise int) int {
 	return n
 }
 
-// ManyAtOnce has more tests run beside each other than there are processors: most
-// of what tests of whole invokers do is to wait. Flags are parsed before.
+// ManyAtOnce raises the number of parallel tests above the number of processors,
+// because tests of whole invokers mostly wait. Call it after flag.Parse.
 func ManyAtOnce() { _ = flag.Set("test.parallel", strconv.Itoa(2*runtime.GOMAXPROCS(0))) }

@@ -15,11 +15,10 @@ import (
 	"time"
 )
 
-// kafkaStart is how long a Kafka may take to start on a machine that has much
-// else to do.
+// kafkaStart limits the start of a Kafka. It is long because the machine may be busy.
 const kafkaStart = 10 * time.Minute
 
-// Kafka is an Apache Kafka of a test's own, which may be stopped or killed.
+// Kafka is an Apache Kafka that belongs to one test, which may stop or kill it.
 type Kafka struct {
 	Addr string // host:port, kept over restarts
 	dir  string
@@ -45,7 +44,7 @@ func NewKafka(settings ...string) (*Kafka, error) {
 
 // Start starts the broker, or starts it again with its data and its address.
 func (k *Kafka) Start() (err error) {
-	for range 3 { // a Kafka whose parts did not meet in time ends by itself
+	for range 3 { // on a busy machine a Kafka sometimes gives up its own start
 		var output map[string]string
 		if output, err = scriptWithin(2*kafkaStart, k.env, "kafka", "start"); err == nil {
 			k.Addr = output["GPUWHISK_TEST_KAFKA"]
@@ -66,7 +65,7 @@ func (k *Kafka) Kill() error {
 	if err := signal(k.dir, syscall.SIGKILL); err != nil {
 		return fmt.Errorf("kill Kafka: %w", err)
 	}
-	return k.Stop() // waits for its end
+	return k.Stop() // waits until the process has ended
 }
 
 // Close stops the broker and removes its data.
@@ -110,8 +109,8 @@ func PouchDBProgram() (string, error) {
 	return exec.LookPath(name)
 }
 
-// StartPouchDB starts a server of the CouchDB API with one user, on one of the ports
-// that OnFreePort takes. It has its data in memory and ends with the test.
+// StartPouchDB starts a server of the CouchDB API with one user, on a port that
+// OnFreePort finds. The server keeps its data in memory and ends with the test.
 func StartPouchDB(t testing.TB, first int, user, password string) (address string) {
 	t.Helper()
 	program, err := PouchDBProgram()

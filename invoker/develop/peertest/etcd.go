@@ -9,22 +9,22 @@ import (
 	"testing"
 )
 
-// Etcd is an etcd server of a test's own, which may be stopped, frozen or wiped.
+// Etcd is an etcd server that belongs to one test, which may stop, freeze or wipe it.
 type Etcd struct {
 	Addr string // host:port, kept over restarts
 	dir  string
 	env  []string
 }
 
-// NeedEtcd gives the address of the etcd that tests share, or skips a test where
+// NeedEtcd returns the address of the etcd that tests share. It skips the test if
 // there is none.
 func NeedEtcd(t testing.TB) (addr string) {
 	t.Helper()
 	return Variable(t, "GPUWHISK_TEST_ETCD", "etcd.sh")
 }
 
-// NewEtcd starts a server that the test stops. It needs a shared one, so that tests
-// install nothing by themselves.
+// NewEtcd starts a server that ends with the test. It skips the test unless a shared
+// server runs, because tests install nothing by themselves.
 func NewEtcd(t testing.TB) *Etcd {
 	t.Helper()
 	NeedEtcd(t)
@@ -56,7 +56,7 @@ func (e *Etcd) Stop(t testing.TB) {
 	}
 }
 
-// Wipe removes the data of a server that was stopped.
+// Wipe removes the data of a stopped server.
 func (e *Etcd) Wipe(t testing.TB) {
 	t.Helper()
 	if err := os.RemoveAll(filepath.Join(e.dir, "data")); err != nil {
@@ -64,15 +64,15 @@ func (e *Etcd) Wipe(t testing.TB) {
 	}
 }
 
-// Freeze has the server stand still, as a machine that is overloaded does.
+// Freeze suspends the server, as an overloaded machine does.
 func (e *Etcd) Freeze(t testing.TB) { e.signal(t, syscall.SIGSTOP) }
 
-// Thaw lets a frozen server go on.
+// Thaw resumes a frozen server.
 func (e *Etcd) Thaw(t testing.TB) { e.signal(t, syscall.SIGCONT) }
 
 func (e *Etcd) signal(t testing.TB, s syscall.Signal) {
 	t.Helper()
-	if err := signal(e.dir, s); err != nil && !errors.Is(err, fs.ErrNotExist) { // where it is stopped
+	if err := signal(e.dir, s); err != nil && !errors.Is(err, fs.ErrNotExist) { // a stopped server has no pid file
 		t.Errorf("signal etcd: %v", err)
 	}
 }

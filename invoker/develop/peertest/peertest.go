@@ -1,5 +1,5 @@
-// Package peertest starts and stops, for tests alone, the real parts that tests
-// use: the scripts of .ci/peers.
+// Package peertest starts and stops the real peers of tests by the scripts in
+// .ci/peers. Only tests import it.
 package peertest
 
 import (
@@ -17,17 +17,17 @@ import (
 	"time"
 )
 
-// waitLimit is how long a script may take; the first start of a peer downloads it.
+// waitLimit limits a script. The first start of a peer includes its download.
 const waitLimit = 5 * time.Minute
 
-// Script runs a command (start, env, stop) of the peer's script with env added
-// to this process's environment, and gives the NAME=VALUE lines that it prints.
-// An error holds what the script printed.
+// Script runs a command (start, env, stop) of a peer's script with env added to this
+// process's environment. It returns the NAME=VALUE lines that the script prints. The
+// error contains the script's output.
 func Script(env []string, name, command string) (map[string]string, error) {
 	return scriptWithin(waitLimit, env, name, command)
 }
 
-// scriptWithin is Script with another time that it may take.
+// scriptWithin is Script with another time limit.
 func scriptWithin(limit time.Duration, env []string, name, command string) (map[string]string, error) {
 	dir, err := root()
 	if err != nil {
@@ -50,7 +50,7 @@ func scriptWithin(limit time.Duration, env []string, name, command string) (map[
 	return output, nil
 }
 
-// signal signals a peer that has its files in dir.
+// signal sends a signal to the peer whose files are in dir.
 func signal(dir string, s syscall.Signal) error {
 	text, err := os.ReadFile(filepath.Join(dir, "pid"))
 	if err != nil {
@@ -63,7 +63,7 @@ func signal(dir string, s syscall.Signal) error {
 	return syscall.Kill(pid, s)
 }
 
-// root is the folder of the module that the test is in.
+// root returns the root folder of the test's module.
 func root() (string, error) {
 	dir, err := os.Getwd()
 	for err == nil {

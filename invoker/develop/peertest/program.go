@@ -11,15 +11,15 @@ import (
 	"sync"
 )
 
-// built are the programs and images that were made for tests, by source and name.
+// built holds the programs and images that were built for tests, by source and name.
 var built struct {
 	sync.Mutex
 	dir    string
 	images map[string]bool
 }
 
-// Program compiles a program, once, without a C library, so that it runs in any
-// image, and gives its path.
+// Program compiles a program and returns its path. Each program is compiled once,
+// without a C library, so that it runs in any image.
 func Program(source string, flags ...string) (path string, err error) {
 	built.Lock()
 	defer built.Unlock()
@@ -41,8 +41,8 @@ func Program(source string, flags ...string) (path string, err error) {
 	return path, nil
 }
 
-// Image makes an image, once, from nothing but a program, which is /exec in it, and
-// removes it at Exit. The change is a line of a Dockerfile.
+// Image builds an image that contains only a program, as /exec. Each image is built
+// once and removed at Exit. The change is a line of a Dockerfile.
 func Image(name, program, change string) error {
 	built.Lock()
 	defer built.Unlock()

@@ -35,7 +35,7 @@ func StartS3(t testing.TB, bucket string) (address string) {
 		t.Fatalf("s3rver does not start: %s", &stderr)
 	}
 	read := make(chan struct{})
-	go func() { // it logs each request there
+	go func() { // the server logs each request to its output
 		defer close(read)
 		for lines.Scan() {
 		}

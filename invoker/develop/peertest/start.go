@@ -12,9 +12,9 @@ import (
 	"syscall"
 )
 
-// Start starts a process that the kernel kills when this one ends, however that
-// comes: a test that ran out of time leaves nothing running, not even a process
-// that stands still.
+// Start starts a process that the kernel kills when this process ends for any reason.
+// A test that ran out of time therefore leaves no process running, not even a
+// suspended one.
 func Start(cmd *exec.Cmd) error {
 	if cmd.SysProcAttr == nil {
 		cmd.SysProcAttr = &syscall.SysProcAttr{}
@@ -30,9 +30,9 @@ type order struct {
 	done chan error
 }
 
-// orders goes to the thread that starts processes and lives as long as this
-// process: the kernel's signal comes with the end of the thread that started one
-// (prctl(2), PR_SET_PDEATHSIG), and Go ends threads.
+// orders leads to the thread that starts processes. That thread lives as long as this
+// process, because the kernel sends its signal when the thread that started the
+// process ends (prctl(2), PR_SET_PDEATHSIG), and Go ends threads.
 var orders = sync.OnceValue(func() chan order {
 	to := make(chan order)
 	go func() {
@@ -44,16 +44,17 @@ var orders = sync.OnceValue(func() chan order {
 	return to
 })
 
-// Prepare lets what Start needs begin, for tests that count goroutines.
+// Prepare starts the goroutine that Start needs. Tests that count goroutines call it
+// first.
 func Prepare() { orders() }
 
-// Processes are those, by their numbers, whose environment has a text, with their
-// command lines. One that has ended and was not waited for is none of them.
+// Processes returns the command lines of the processes whose environment contains the
+// text, by process id. Zombies are left out.
 func Processes(text string) map[int]string {
 	found := map[int]string{}
 	all, _ := filepath.Glob("/proc/[0-9]*/environ")
 	for _, name := range all {
-		env, _ := os.ReadFile(name) // gone meanwhile, or not ours
+		env, _ := os.ReadFile(name) // fails if the process has ended or belongs to another user
 		command, _ := os.ReadFile(filepath.Join(filepath.Dir(name), "cmdline"))
 		if pid, err := strconv.Atoi(filepath.Base(filepath.Dir(name))); err == nil && len(command) > 0 && bytes.Contains(env, []byte(text)) {
 			found[pid] = strings.ReplaceAll(string(command), "\x00", " ")

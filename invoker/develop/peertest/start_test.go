@@ -11,16 +11,16 @@ import (
 	"testing"
 )
 
-// TestMain lets the test's program be one that starts another and waits.
+// TestMain also acts as the program that starts another process and waits.
 func TestMain(m *testing.M) {
 	if len(os.Args) == 3 && os.Args[1] == "parent" {
 		cmd := exec.Command("sleep", "600")
-		cmd.Stdout = os.Stdout // its reader sees the end of the last process that holds it
+		cmd.Stdout = os.Stdout // the reader gets EOF when the last process that has it open ends
 		if err := Start(cmd); err != nil {
 			fmt.Println(err)
 			os.Exit(1)
 		}
-		for range 3 { // threads that end are no reason
+		for range 3 { // the end of a thread must not end the process
 			done := make(chan bool)
 			go func() { runtime.LockOSThread(); close(done) }()
 			<-done
@@ -36,7 +36,8 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-// TestStartedProcessEndsWithUs kills a process, and what it had started goes, too.
+// TestStartedProcessEndsWithUs kills a process; the process that it had started must
+// end, too.
 func TestStartedProcessEndsWithUs(t *testing.T) {
 	for _, how := range []string{"running", "stopped"} {
 		t.Run(how, func(t *testing.T) {
@@ -59,7 +60,7 @@ func TestStartedProcessEndsWithUs(t *testing.T) {
 			if err := parent.Process.Kill(); err != nil {
 				t.Fatal(err)
 			}
-			if _, err := io.Copy(io.Discard, lines); err != nil { // ends when no process holds the other end
+			if _, err := io.Copy(io.Discard, lines); err != nil { // returns when no process has the other end open
 				t.Fatal(err)
 			}
 			_ = parent.Wait()

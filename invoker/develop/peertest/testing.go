@@ -15,8 +15,8 @@ import (
 	"testing"
 )
 
-// Missing skips a test for want of a peer, or fails it where peers must be there
-// (GPUWHISK_REQUIRE_PEERS=1).
+// Missing skips a test whose peer is missing. With GPUWHISK_REQUIRE_PEERS=1 it fails
+// the test instead.
 func Missing(t testing.TB, reason string) {
 	t.Helper()
 	if os.Getenv("GPUWHISK_REQUIRE_PEERS") == "1" {
@@ -25,8 +25,8 @@ func Missing(t testing.TB, reason string) {
 	t.Skip(reason)
 }
 
-// Variable gives what a script of .ci/peers has found or started, by the variable that
-// it prints, or skips a test for want of it as Missing does.
+// Variable returns the value of a variable that a script of .ci/peers prints for the
+// peer that it found or started. Without a peer it calls Missing.
 func Variable(t testing.TB, name, script string) string {
 	t.Helper()
 	value := os.Getenv(name)
@@ -36,7 +36,7 @@ func Variable(t testing.TB, name, script string) string {
 	return value
 }
 
-// Tool gives the path of a program, or skips a test for want of it as Missing does.
+// Tool returns the path of a program. Without the program it calls Missing.
 func Tool(t testing.TB, name string) string {
 	t.Helper()
 	path, err := exec.LookPath(name)
@@ -46,21 +46,21 @@ func Tool(t testing.TB, name string) string {
 	return path
 }
 
-// ends are what outlives single tests.
+// ends holds the functions that Exit calls.
 var ends struct {
 	sync.Mutex
 	all []func() error
 }
 
-// AtExit has Exit call end, the last one first.
+// AtExit registers a function for Exit. Exit calls the functions in reverse order.
 func AtExit(end func() error) {
 	ends.Lock()
 	defer ends.Unlock()
 	ends.all = append(ends.all, end)
 }
 
-// Exit ends what the tests of a package started together, and then the process:
-// with code, or with 1 where that failed. TestMain calls it last.
+// Exit calls the functions that were registered by AtExit, and then exits with the
+// code, or with 1 if a function failed. TestMain calls it last.
 func Exit(code int) {
 	for _, end := range slices.Backward(ends.all) {
 		if err := end(); err != nil {
@@ -71,8 +71,8 @@ func Exit(code int) {
 	os.Exit(code)
 }
 
-// Docker runs the docker command, which finds its daemon as our engine does, and
-// gives its output.
+// Docker runs the docker command and returns its output. The command finds its daemon
+// as our engine does.
 func Docker(t testing.TB, args ...string) string {
 	t.Helper()
 	out, err := exec.Command("docker", args...).CombinedOutput()
@@ -82,7 +82,8 @@ func Docker(t testing.TB, args ...string) string {
 	return strings.TrimSpace(string(out))
 }
 
-// NeedDocker gives the address of the daemon, or skips a test where none answers.
+// NeedDocker returns the address of the Docker daemon. It skips the test if no daemon
+// answers.
 func NeedDocker(t testing.TB) (host string) {
 	t.Helper()
 	if out, err := exec.Command("docker", "version", "--format", "{{.Server.Version}}").CombinedOutput(); err != nil {
@@ -94,8 +95,8 @@ func NeedDocker(t testing.TB) (host string) {
 	return host
 }
 
-// Images gives the tag of the images of our action proxies. They are built once
-// per state of their sources, and stay for the next time.
+// Images returns the tag of the images of our action proxies. The images are built
+// once for each state of their sources and are kept.
 var Images = sync.OnceValues(func() (tag string, err error) {
 	if tag := os.Getenv("GPUWHISK_TEST_IMAGES_TAG"); tag != "" {
 		return tag, nil
@@ -104,12 +105,13 @@ var Images = sync.OnceValues(func() (tag string, err error) {
 	return output["GPUWHISK_TEST_IMAGES_TAG"], err
 })
 
-// ports are those that running tests were given.
+// ports holds the ports in use by running tests.
 var ports sync.Map
 
-// OnFreePort has listen take a port that can be taken again: one of the thousand
-// from first on, below those that Linux gives to clients, and one that no other
-// test of the package has. Packages are tested at once: each has its own thousand.
+// OnFreePort calls listen with free ports until one succeeds. The ports are the
+// thousand from first on; they lie below the range that Linux gives to clients, so a
+// server can listen on the same port again later. Packages are tested at the same
+// time, so each package has its own thousand.
 func OnFreePort(t testing.TB, first int, listen func(port int) error) {
 	t.Helper()
 	var err error
@@ -126,8 +128,8 @@ func OnFreePort(t testing.TB, first int, listen func(port int) error) {
 	t.Fatalf("no free port: %v", err)
 }
 
-// FreePort is a port without a listener, for a program that is given its number: see
-// OnFreePort.
+// FreePort returns a port without a listener, for a program that takes a port number.
+// See OnFreePort.
 func FreePort(t testing.TB, first int) (free int) {
 	t.Helper()
 	OnFreePort(t, first, func(port int) error {
@@ -141,7 +143,7 @@ func FreePort(t testing.TB, first int) (free int) {
 	return free
 }
 
-// PortOf is the port of an address.
+// PortOf returns the port of an address.
 func PortOf(t testing.TB, address string) int {
 	t.Helper()
 	_, port, err := net.SplitHostPort(address)
@@ -155,11 +157,11 @@ func PortOf(t testing.TB, address string) int {
 	return n
 }
 
-// Log is a logger to Output.
+// Log returns a logger that writes to Output.
 func Log(t *testing.T) *slog.Logger { return slog.New(slog.NewTextHandler(Output(t), nil)) }
 
-// Output prints what is written to it when the test runs verbosely, and the last of
-// it when it fails.
+// Output returns a writer whose text is printed if the tests run verbosely. Otherwise
+// the end of the text is printed if the test fails.
 func Output(t *testing.T) io.Writer {
 	if testing.Verbose() {
 		return t.Output()
@@ -173,7 +175,7 @@ func Output(t *testing.T) io.Writer {
 	return last
 }
 
-// Tail keeps the end of what is written to it.
+// Tail is a writer that keeps the end of the written text.
 type Tail struct {
 	mu     sync.Mutex
 	output []byte
@@ -189,7 +191,7 @@ func (w *Tail) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// String is what was kept.
+// String returns the kept text.
 func (w *Tail) String() string {
 	w.mu.Lock()
 	defer w.mu.Unlock()

@@ -5,12 +5,12 @@ import (
 	"time"
 )
 
-// WaitLimit is how long a test waits for what should happen soon, on a machine
-// that has much else to do, or that stands still for a minute.
+// WaitLimit is the time that a test waits for an event that should happen soon. It is
+// long because the machine may be busy, or may stand still for a minute.
 const WaitLimit = 3 * time.Minute
 
-// Until asks why not until the answer is empty, and fails the test with the last
-// answer where that does not come within WaitLimit.
+// Until calls whyNot until it returns "". It fails the test with the last answer if
+// that takes longer than WaitLimit.
 func Until(t testing.TB, what string, whyNot func() string) {
 	t.Helper()
 	UntilWithin(t, WaitLimit, what, whyNot)
