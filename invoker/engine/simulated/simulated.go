@@ -62,10 +62,10 @@ func (m *Mover) Forget(name string) {
 // Begin does nothing.
 func (m *Mover) Begin(string, gpu.Need) {}
 
-// End reports that the run's container holds what was reserved, all of it on the
-// device.
+// End reports that the run's container holds the memory that was reserved for the run,
+// all of it on the device. Nothing measures that: the report says that it is assumed.
 func (m *Mover) End(_ context.Context, name string, need gpu.Need) {
-	m.report(gpu.MemoryReport{Container: name, PID: process, Usage: gpu.Usage{
+	m.report(gpu.MemoryReport{Container: name, PID: process, Assumed: true, Usage: gpu.Usage{
 		Allocated: need.Bytes, Resident: need.Bytes, Context: need.Context,
 	}})
 }
@@ -91,7 +91,7 @@ func (m *Mover) Move(ctx context.Context, o gpu.Order, footprint int64) (int64, 
 	if o.Kind == gpu.Prefetch {
 		u.Resident = footprint
 	}
-	m.report(gpu.MemoryReport{Container: o.Container, PID: process, Usage: u})
+	m.report(gpu.MemoryReport{Container: o.Container, PID: process, Assumed: true, Usage: u})
 	return o.Bytes, nil
 }
 
