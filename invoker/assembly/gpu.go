@@ -63,8 +63,13 @@ func findGPUs(ctx context.Context, c *config.Config, prefix string, of Options) 
 	if fake == "" {
 		o.Driver = of.LibraryPath
 	}
-	if o.Library, err = shimLibrary(ctx, c, self, log); err == nil && o.Library != "" {
+	switch o.Library, err = shimLibrary(ctx, c, self, log); {
+	case err != nil:
+	case o.Library != "":
 		o.Dir, err = socketDir(c, prefix)
+	case fake != "" && o.Mounted:
+		err = errors.New("whisk.gpu.fake-driver: containers get the fake driver only together with the shim, and there is no " +
+			"shim library: make shim and name it in whisk.gpu.shim.library, or unset whisk.gpu.fake-driver")
 	}
 	if err == nil {
 		g.shim, err = devices.OpenMover(o)

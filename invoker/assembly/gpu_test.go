@@ -100,6 +100,13 @@ func TestUnfitParts(t *testing.T) {
 		_, _, err := opened(t, cfg, text)
 		check.ErrorContains(t, err, c.key+": ", "%+v", cfg.GPU)
 	}
+	// Containers get the fake driver only beside the shim.
+	for _, library := range []string{"", "none"} {
+		cfg := simulatedGPUs(t)
+		cfg.Runtimes.Kind, cfg.GPU.Shim.Dir, cfg.GPU.Shim.Library = "docker", t.TempDir(), library
+		_, _, err := opened(t, cfg, filepath.Join(t.TempDir(), "bin", "gpuwhisk"))
+		check.ErrorContains(t, err, "whisk.gpu.fake-driver: ", "library %q", library)
+	}
 	// One that was only found is done without.
 	cfg := simulatedGPUs(t)
 	cfg.GPU.Shim.Library = ""
