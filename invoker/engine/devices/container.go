@@ -126,8 +126,10 @@ func (m *Mover) countUnhooked(b *gpuContainer) {
 	}
 	m.warned[action] = true
 	m.log.Warn("no process of a GPU container is connected by the shim: its memory cannot be moved and counts as reserved",
-		"container", b.name, "fix", "a function that never asks for the GPU does not load it, a static program or an image with musl cannot, and one of "+
-			"another version is not accepted; an action that does without sets that in its annotation gpu: {\"shim\": \"off\"}")
+		"container", b.name,
+		"causes", "the function did not use the GPU; its image's proxy drops the container's variables and those of /init (gpuwhisk doctor --image IMAGE tells); "+
+			"the program is static, or its image has musl; its library was loaded with RTLD_DEEPBIND, as PHP loads extensions; the shim is of another version",
+		"fix", "an action that does without the shim sets the annotation gpu: {\"shim\": \"off\"}")
 }
 
 // maxWarned bounds the actions that are stored as warned of.
