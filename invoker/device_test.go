@@ -62,6 +62,47 @@ func TestFootprintIsCharged(t *testing.T) {
 	})
 }
 
+// TestIdleContainersMakeWay: a GPU function gets the host memory of idle containers, whatever
+// mix of idle containers with and without a GPU, and of prewarmed ones, has it.
+func TestIdleContainersMakeWay(t *testing.T) {
+	for _, test := range []struct {
+		limits []string // of the GPU functions, called one after the other
+		stem   int      // prewarmed containers of 256 MiB
+	}{
+		{[]string{"2 GB", "3 GB"}, 0},
+		{[]string{"2 GB", "8 GB"}, 0},
+		{[]string{"1 GB", "1 GB", "3 GB"}, 0},
+		{[]string{"8 GB"}, 0},
+		{[]string{"2 GB", "3 GB"}, 4},
+		{[]string{"8 GB"}, 2},
+	} {
+		t.Run(fmt.Sprint(test.limits, " and ", test.stem, " prewarmed"), func(t *testing.T) {
+			withFixture(t, func(t *testing.T, env *fixture) {
+				s := env.gpuSettings(1)
+				s.Pool.MemoryMB = 4 << 10
+				if test.stem > 0 {
+					s.Pool.StemCells = []container.StemCell{{Kind: "nodejs:20", MemoryMB: 256, Count: test.stem}}
+				}
+				_, stop := env.start(s)
+				for i := range 6 {
+					name := fmt.Sprint("cpu", i)
+					env.action(name, nil)
+					env.answered(env.invokeAndWait(name, time.Second), 1)
+				}
+				for i, limit := range test.limits {
+					name := fmt.Sprint("gpu", i)
+					env.action(name, annotate(`{"limit":"`+limit+`"}`))
+					began := time.Now()
+					env.answered(env.invoke(name, nil), 1)
+					check.AtMost(t, time.Since(began), 2*time.Second, "%s was called", name)
+					pass(time.Second)
+				}
+				stop()
+			})
+		})
+	}
+}
+
 // TestLimitBeyondTheDeviceIsCharged: a limit that an action's author makes larger than
 // any device counts like one of all of the device.
 func TestLimitBeyondTheDeviceIsCharged(t *testing.T) {

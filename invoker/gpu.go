@@ -85,6 +85,7 @@ func (g *gpuScheduler) decide(now time.Duration) {
 	for _, o := range orders {
 		g.carryOut(now, o)
 	}
+	g.d.pool.SetAside(g.core.Claimed())
 	g.past.observe(now, g.backlog.inMemory)
 	g.warmth.observe(g.core, g.containers)
 }

@@ -41,56 +41,63 @@ func (h *hostSearch) skip(at *list.Element) {
 	}
 }
 
-// freeHost frees host memory where it is short: before grants for the claim, but not the
-// containers of flows that may run next; after them for other pools of the host as well,
-// and whatever is idle then. What the host has reserved and does not use is reclaimed
-// before.
+// freeHost frees host memory where it is short. Before grants it frees memory for the
+// claim, but spares the containers of flows that may run next; after grants it frees memory
+// for other pools of the host as well, and from any idle container. Memory that the host can
+// reclaim is used first, and containers of the devices for the rest.
 func (s *Scheduler) freeHost(granted bool) {
 	if !s.limited {
 		return
 	}
-	lack, before := 0, s.kept
+	before := s.kept
+	s.kept = 0
 	if granted {
 		s.findClaim()
-		lack = s.host.Needed
 	} else {
 		s.checkClaim()
 	}
-	missing := s.keep()
-	if missing > 0 || lack > 0 {
+	lack, freed := s.claimShortfall(), 0
+	others := 0
+	if granted {
+		others = s.host.Needed
+	}
+	if lack > 0 || others > 0 {
 		victims, leaving, obtainable := s.hostVictims(granted)
-		switch {
-		case missing > leaving+obtainable:
-			s.claim = nil // another may have its turn
-		case missing > 0:
-			s.kept, lack = s.host.Free+missing, max(lack, missing)
+		if lack > leaving+obtainable {
+			s.claim, lack = nil, 0 // another may have its turn
 		}
-		for lack -= leaving; lack > 0 && len(victims) > 0; victims = victims[1:] {
-			lack -= victims[0].hostMB
+		freed = leaving
+		for ; freed < max(lack, others) && len(victims) > 0; victims = victims[1:] {
+			freed += victims[0].hostMB
 			s.takeAway(victims[0])
 		}
 	}
+	s.keepForClaim(freed)
 	if s.kept < before && !granted {
 		s.policy.Touch(s.now, sched.FlowID{}) // whatever waited for it may fit
 	}
 }
 
-// keep keeps what the host can give to the claim, and is otherwise what it lacks.
-func (s *Scheduler) keep() (missing int) {
-	s.kept = 0
+// claimShortfall returns how many MiB containers of the devices must give back for the
+// claim: what is neither free nor reclaimable.
+func (s *Scheduler) claimShortfall() int {
 	if s.claim == nil {
 		return 0
 	}
-	mb := s.claim.next().hostMB
-	if mb > s.host.Free+s.host.Reclaimable {
-		return mb - s.host.Free
+	return max(0, s.claim.next().hostMB-s.host.Free-s.host.Reclaimable)
+}
+
+// keepForClaim sets aside the host memory that the claim asks for, and has the host reclaim
+// what is neither free nor freed by the removal of containers.
+func (s *Scheduler) keepForClaim(freed int) {
+	if s.claim == nil {
+		return
 	}
-	s.kept = mb
-	if mb > s.host.Free && !s.asked {
+	s.kept = s.claim.next().hostMB
+	if reclaim := min(s.kept-s.host.Free-freed, s.host.Reclaimable); reclaim > 0 && !s.asked {
 		s.asked = true
-		s.order(Order{Do: ReclaimHost, Flow: s.claim.id, HostMB: mb})
+		s.order(Order{Do: ReclaimHost, Flow: s.claim.id, HostMB: s.host.Free + reclaim})
 	}
-	return 0
 }
 
 // hostVictims lists the containers that may be removed for host memory, in the order of
@@ -122,6 +129,9 @@ func (s *Scheduler) hostVictims(granted bool) (victims []*container, leaving, ob
 	})
 	return victims, leaving, obtainable
 }
+
+// Claimed returns the host memory, in MiB, that is set aside for a waiting flow, 0 for none.
+func (s *Scheduler) Claimed() int { return s.kept }
 
 // Spare is the host memory, in MiB, that containers give back when others need it:
 // that of idle ones, and of those that are being removed.

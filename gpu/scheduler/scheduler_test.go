@@ -184,6 +184,22 @@ func TestHostMemoryIsShared(t *testing.T) {
 	s.expect("create 2, start 2 in 2 on 0 cold", Event{Kind: HostReported, Host: HostMemory{Free: 300}})
 }
 
+// TestHostMemoryOfBothKinds: where neither the memory that the host can reclaim nor that of
+// idle containers suffices for a new container, both are used together.
+func TestHostMemoryOfBothKinds(t *testing.T) {
+	s := newScript(t, config("mqfq-sticky", 1))
+	idle, large := fn("idle", gib), fn("large", gib)
+	idle.HostMB, large.HostMB = 2048, 3328
+	s.expect("", Event{Kind: HostReported, Host: HostMemory{Free: 2560}})
+	one := s.submit("create 1, start 1 in 1 on 0 cold", idle)
+	s.run("", one, 1, gib)
+	s.expect("", Event{Kind: HostReported, Host: HostMemory{Free: 512, Reclaimable: 1536}})
+	s.submit("remove 1, reclaim host memory 0", large)
+	s.l.Take(Event{At: s.now, Kind: Removed, Container: 1})
+	s.expect("reclaim host memory 0", Event{Kind: HostReported, Host: HostMemory{Free: 2560, Reclaimable: 1536}})
+	s.expect("create 2, start 2 in 2 on 0 cold", Event{Kind: HostReported, Host: HostMemory{Free: 3328, Reclaimable: 768}})
+}
+
 // TestWithdrawnReservationIsItsOwn: of two runs that wait for memory in a container the
 // one that is withdrawn takes its own reservation with it, not the other's.
 func TestWithdrawnReservationIsItsOwn(t *testing.T) {

@@ -93,6 +93,7 @@ type Pool struct {
 	used     int // MiB
 	freeing  int // MiB, part of used
 	reserved int // MiB, part of used: containers that others keep
+	setAside int // MiB that no prewarmed container may take, see SetAside
 	slots    map[SlotID]*slot
 	warm     map[string][]*slot // by key: those that know the action, the most recently used last
 	idle     slotQueue          // ready, no activation runs in them; longest idle first

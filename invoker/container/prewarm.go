@@ -125,7 +125,7 @@ func (p *Pool) fill(now time.Duration, c *cell, want int) {
 	if c.failed && now < c.again {
 		return
 	}
-	for c.started.Len()+c.starting < want && p.used+c.MemoryMB <= p.cfg.MemoryMB {
+	for c.started.Len()+c.starting < want && p.used+p.setAside+c.MemoryMB <= p.cfg.MemoryMB {
 		s := p.add(c.MemoryMB)
 		s.kind, s.cell, s.state = c.Kind, c, starting
 		c.starting++

@@ -32,6 +32,10 @@ func (p *Pool) Release(now time.Duration, memoryMB int) {
 	p.refill(now, nil)
 }
 
+// SetAside names the memory that the caller of Reserve waits for, 0 for none. Until it has
+// that memory no prewarmed container is started in it.
+func (p *Pool) SetAside(memoryMB int) { p.setAside = memoryMB }
+
 // Fits reports whether one more container of that memory has its turn when all that
 // waits has containers, and the idle ones are gone, with those outside of the pool
 // whose memory is returned when it is Needed.
