@@ -38,7 +38,7 @@ func (a *assembly) adminHandler() http.Handler {
 		if a.c.Metrics.Names() {
 			all = a.kamon(all)
 		}
-		o.Metrics = promhttp.HandlerFor(all, promhttp.HandlerOpts{})
+		o.Metrics = promhttp.HandlerFor(all, promhttp.HandlerOpts{MaxRequestsInFlight: maxScrapes})
 	}
 	if a.c.Admin.Status {
 		o.Status = func(ctx context.Context) (any, error) { return a.status(ctx) }
@@ -87,14 +87,18 @@ func (a *assembly) waiting() string {
 	return "stopping"
 }
 
-// maxConnections to the admin port are served at once, so that some descriptors stay for
-// the invoker's work.
-const maxConnections = 256
+const (
+	// maxConnections to the admin port are open at once, so that some descriptors stay for
+	// the invoker's work.
+	maxConnections = 256
+	// maxScrapes of /metrics are answered at once, because each takes processor time.
+	maxScrapes = 4
+)
 
 // openListener serves the admin endpoints from the start on, so that /status names
 // what the start waits for.
 func (a *assembly) openListener(ctx context.Context) (func(), error) {
-	listener, err := httpserver.Listen(ctx, net.JoinHostPort(a.Host, strconv.Itoa(a.c.Admin.Port)), maxConnections)
+	listener, err := new(net.ListenConfig).Listen(ctx, "tcp", net.JoinHostPort(a.Host, strconv.Itoa(a.c.Admin.Port)))
 	if err != nil {
 		return nil, fmt.Errorf("open the admin port: %w (PORT names another)", err)
 	}
@@ -107,7 +111,7 @@ func (a *assembly) openListener(ctx context.Context) (func(), error) {
 			a.Log.Warn(a.login, "address", listener.Addr().String())
 		}
 	}
-	server := httpserver.New(a.adminHandler(), 0)
+	server := httpserver.New(a.adminHandler(), 0, maxConnections)
 	server.RegisterOnShutdown(func() { close(a.closing) })
 	done := make(chan struct{})
 	serve := func() error { return server.Serve(listener) }

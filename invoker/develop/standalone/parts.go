@@ -69,17 +69,17 @@ func (s *Standalone) openStore() error {
 	return err
 }
 
-// maxConnections to each server are served at once, as to OpenWhisk's controller: blocking
+// maxConnections to each server are open at once, as to OpenWhisk's controller: blocking
 // calls hold them.
 const maxConnections = 1024
 
 // serve answers HTTP on a port of the loopback interface until Stop.
 func (s *Standalone) serve(name string, port int, h http.Handler) (addr string, server *http.Server, err error) {
-	ln, err := httpserver.Listen(s.closing, net.JoinHostPort("127.0.0.1", strconv.Itoa(port)), maxConnections)
+	ln, err := new(net.ListenConfig).Listen(s.closing, "tcp", net.JoinHostPort("127.0.0.1", strconv.Itoa(port)))
 	if err != nil {
 		return "", nil, fmt.Errorf("open %s: %w", name, err)
 	}
-	server = httpserver.New(h, controller.MaxWait)
+	server = httpserver.New(h, controller.MaxWait, maxConnections)
 	server.ErrorLog = slog.NewLogLogger(s.log.Handler(), slog.LevelDebug)
 	done := make(chan struct{})
 	go func() {

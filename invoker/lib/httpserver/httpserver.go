@@ -1,19 +1,16 @@
 // Package httpserver makes HTTP servers that bound what an unknown client can hold: how
 // long its request may take to come and its answer to be taken, and how many connections
-// are served at once. What a client may do, the caller decides.
+// are open at once. The caller decides what a client may do.
 //
 // It has no goroutines but those of net/http.
 package httpserver
 
 import (
-	"context"
 	"net"
 	"net/http"
 	"slices"
 	"strings"
 	"time"
-
-	"golang.org/x/net/netutil"
 )
 
 const (
@@ -26,18 +23,14 @@ const (
 	eventTime = 10 * time.Second
 )
 
-// New makes a server; handling is how long its handler may take to answer.
-func New(h http.Handler, handling time.Duration) *http.Server {
-	return &http.Server{Handler: h, ReadTimeout: RequestTime, WriteTimeout: handling + AnswerTime, IdleTimeout: time.Minute}
-}
-
-// Listen opens a port at which so many connections are served at once; others wait.
-func Listen(ctx context.Context, address string, connections int) (net.Listener, error) {
-	l, err := new(net.ListenConfig).Listen(ctx, "tcp", address)
-	if err != nil {
-		return nil, err
+// New makes a server of at most so many connections at once. handling is how long its
+// handler may take to answer.
+func New(h http.Handler, handling time.Duration, connections int) *http.Server {
+	b := newBudget(connections)
+	return &http.Server{
+		Handler: b.handler(h), ConnContext: b.admit, ConnState: b.state,
+		ReadTimeout: RequestTime, WriteTimeout: handling + AnswerTime, IdleTimeout: time.Minute,
 	}
-	return netutil.LimitListener(l, connections), nil
 }
 
 // IsLocal reports whether the host of a request is an address or localhost. A web page

@@ -6,9 +6,7 @@ import (
 	"io"
 	"net"
 	"net/http"
-	"runtime"
 	"strings"
-	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -63,7 +61,7 @@ func handler(w http.ResponseWriter, r *http.Request) {
 // dial serves one connection, in a bubble of synctest.
 func dial(t *testing.T, request string) net.Conn {
 	t.Helper()
-	server, conns, ended := New(http.HandlerFunc(handler), blocking), make(pipes), make(chan error, 1)
+	server, conns, ended := New(http.HandlerFunc(handler), blocking, 10), make(pipes), make(chan error, 1)
 	go func() { ended <- server.Serve(conns) }()
 	client, at := net.Pipe()
 	conns <- at
@@ -114,31 +112,4 @@ func TestWaits(t *testing.T) {
 			})
 		})
 	}
-}
-
-// TestConnections: those beyond the limit wait until one ends.
-func TestConnections(t *testing.T) {
-	l, err := Listen(t.Context(), "127.0.0.1:0", 2)
-	check.NoError(t, err)
-	defer l.Close()
-	for range 3 {
-		c, err := net.Dial("tcp", l.Addr().String())
-		check.NoError(t, err)
-		defer c.Close()
-	}
-	first, err := l.Accept()
-	check.NoError(t, err)
-	_, err = l.Accept()
-	check.NoError(t, err)
-	var ended atomic.Bool
-	go func() {
-		for range 1000 { // time for an Accept that does not wait
-			runtime.Gosched()
-		}
-		ended.Store(true)
-		_ = first.Close()
-	}()
-	_, err = l.Accept()
-	check.NoError(t, err, "a third beside two")
-	check.That(t, ended.Load(), "a third beside two: %v", err)
 }

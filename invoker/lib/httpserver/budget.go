@@ -1,0 +1,235 @@
+package httpserver
+
+import (
+	"cmp"
+	"context"
+	"io"
+	"net"
+	"net/http"
+	"sync"
+	"time"
+)
+
+// budget bounds the connections of a server. A new connection beyond the bound takes the
+// place of one whose request has not come or that is slow to take its answer; while every
+// connection waits for its handler the new one waits, too. So a short request is served
+// however many clients keep connections open. Clients with the most connections lose
+// theirs first, and of those the oldest one goes, but none before it had time to send
+// its request.
+type budget struct {
+	max int
+
+	mu      sync.Mutex
+	changed sync.Cond // the number or the phase of connections
+	open    map[net.Conn]*connection
+	clients map[string]int // open connections by the client's address
+}
+
+// grace is how long a connection does not make way after it came, began its answer or ended
+// it. So a flood of others ends none before its request is read and its answer is sent.
+const grace = 100 * time.Millisecond
+
+// connection is one open connection. The mutex of its budget guards it.
+type connection struct {
+	client string
+	since  time.Time // when it came, began to answer or ended an answer
+	// requests counts the requests whose handlers run, by phase. HTTP/2 has several.
+	requests [phases]int
+}
+
+// phase is how far a request has got.
+type phase int
+
+const (
+	arriving phase = iota // the body has not come
+	handled
+	answering
+	phases
+)
+
+func newBudget(connections int) *budget {
+	b := &budget{max: connections, open: map[net.Conn]*connection{}, clients: map[string]int{}}
+	b.changed.L = &b.mu
+	return b
+}
+
+type connectionKey struct{}
+
+// admit makes a place for a new connection. It is an http.Server's ConnContext, which
+// no further connection is accepted before.
+func (b *budget) admit(ctx context.Context, conn net.Conn) context.Context {
+	c := &connection{client: conn.RemoteAddr().String()}
+	if host, _, err := net.SplitHostPort(c.client); err == nil {
+		c.client = host
+	}
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	for len(b.open) >= b.max {
+		victim, age := b.victim()
+		if victim != nil && age >= grace {
+			b.remove(victim)
+			cut(victim)
+			continue
+		}
+		if victim != nil {
+			time.AfterFunc(grace-age, b.changed.Broadcast)
+		}
+		b.changed.Wait()
+	}
+	c.since = time.Now()
+	b.open[conn] = c
+	b.clients[c.client]++
+	return context.WithValue(ctx, connectionKey{}, c)
+}
+
+// victim returns the connection that makes way for a new one and its age, nil if all wait
+// for their handlers.
+func (b *budget) victim() (conn net.Conn, age time.Duration) {
+	var worst *connection
+	for at, c := range b.open {
+		if c.requests[handled] == 0 && (worst == nil || b.compare(c, worst) < 0) {
+			conn, worst = at, c
+		}
+	}
+	if worst == nil {
+		return nil, 0
+	}
+	return conn, time.Since(worst.since)
+}
+
+// compare orders connections by which one makes way first.
+func (b *budget) compare(x, y *connection) int {
+	return cmp.Or(
+		cmp.Compare(min(x.requests[answering], 1), min(y.requests[answering], 1)),
+		cmp.Compare(b.clients[y.client], b.clients[x.client]),
+		x.since.Compare(y.since))
+}
+
+func (b *budget) remove(conn net.Conn) {
+	c := b.open[conn]
+	if c == nil {
+		return
+	}
+	delete(b.open, conn)
+	if b.clients[c.client]--; b.clients[c.client] == 0 {
+		delete(b.clients, c.client)
+	}
+	b.changed.Broadcast()
+}
+
+// cut closes a connection without the end that TLS has, which a client may not take.
+func cut(conn net.Conn) {
+	if over, is := conn.(interface{ NetConn() net.Conn }); is {
+		conn = over.NetConn()
+	}
+	_ = conn.Close() // its server notices
+}
+
+// state follows what becomes of connections. It is an http.Server's ConnState.
+func (b *budget) state(conn net.Conn, state http.ConnState) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if state == http.StateClosed || state == http.StateHijacked {
+		b.remove(conn)
+	}
+}
+
+// full reports whether a new connection would need the place of another.
+func (b *budget) full() bool {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return len(b.open) >= b.max
+}
+
+// handler follows the phases of requests. While there is no place for a new connection
+// each one ends with its answer, or busy clients could keep theirs for ever.
+func (b *budget) handler(next http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		c, is := r.Context().Value(connectionKey{}).(*connection)
+		if !is {
+			next.ServeHTTP(w, r)
+			return
+		}
+		if b.full() {
+			w.Header().Set("Connection", "close")
+		}
+		p := &progress{b: b, c: c}
+		p.enter(arriving)
+		defer p.leave()
+		if r.ContentLength == 0 {
+			p.enter(handled)
+		} else {
+			r.Body = &body{r.Body, p}
+		}
+		next.ServeHTTP(&answer{w, p}, r)
+	})
+}
+
+// progress is the phase of one request.
+type progress struct {
+	b      *budget
+	c      *connection
+	at     phase
+	counts bool
+}
+
+// enter goes on to a later phase. Phases never go back.
+func (p *progress) enter(to phase) {
+	p.b.mu.Lock()
+	defer p.b.mu.Unlock()
+	if p.counts && to <= p.at {
+		return
+	}
+	if p.counts {
+		p.c.requests[p.at]--
+	}
+	p.at, p.counts = to, true
+	p.c.requests[to]++
+	if to == answering {
+		p.c.since = time.Now()
+	}
+	p.b.changed.Broadcast()
+}
+
+func (p *progress) leave() {
+	p.b.mu.Lock()
+	defer p.b.mu.Unlock()
+	p.c.requests[p.at]--
+	p.c.since = time.Now()
+	p.b.changed.Broadcast()
+}
+
+// body notices when the last of a request's body has come.
+type body struct {
+	io.ReadCloser
+	progress *progress
+}
+
+func (b *body) Read(to []byte) (int, error) {
+	n, err := b.ReadCloser.Read(to)
+	if err == io.EOF {
+		b.progress.enter(handled)
+	}
+	return n, err
+}
+
+// answer notices when an answer begins.
+type answer struct {
+	http.ResponseWriter
+	progress *progress
+}
+
+func (a *answer) Write(b []byte) (int, error) {
+	a.progress.enter(answering)
+	return a.ResponseWriter.Write(b)
+}
+
+func (a *answer) WriteHeader(status int) {
+	if status >= http.StatusOK {
+		a.progress.enter(answering)
+	}
+	a.ResponseWriter.WriteHeader(status)
+}
+
+// Unwrap lets http.ResponseController reach what it needs.
+func (a *answer) Unwrap() http.ResponseWriter { return a.ResponseWriter }
