@@ -45,8 +45,6 @@ var riddled = []string{
 	"activation/couchbase",
 	"activation/couchdb",
 	"activation/elasticsearch",
-	"activation/etcd",
-	"activation/fetch",
 	"activation/journal",
 	"activation/kafka",
 	"activation/records",

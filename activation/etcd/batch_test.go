@@ -8,7 +8,7 @@ import (
 	"github.com/gpuwhisk/gpuwhisk/invoker/develop/check"
 )
 
-// unconnected is a client that writes nothing by itself.
+// unconnected returns a client that does not write by itself.
 func unconnected() *Client {
 	return &Client{
 		health: "health", keys: map[string]*entry{}, settled: make(chan struct{}),
@@ -16,7 +16,8 @@ func unconnected() *Client {
 	}
 }
 
-// TestBatchesKeepTheOrder of the changes; health waits for all others.
+// TestBatchesKeepTheOrder: batches have the order of the changes, and the health comes
+// last.
 func TestBatchesKeepTheOrder(t *testing.T) {
 	c := unconnected()
 	c.set("health", "up", true)
@@ -44,7 +45,8 @@ func TestBatchesKeepTheOrder(t *testing.T) {
 	check.Equal(t, s.Pending, 0)
 }
 
-// TestChangeDuringItsWrite is written again, and confirmed only then.
+// TestChangeDuringItsWrite: a key that changes while it is written is written again,
+// and confirmed only then.
 func TestChangeDuringItsWrite(t *testing.T) {
 	given, cancel := context.WithCancel(t.Context())
 	cancel()
@@ -62,7 +64,7 @@ func TestChangeDuringItsWrite(t *testing.T) {
 	check.Equal(t, len(c.keys), 0)
 }
 
-// TestLostKeysAreWrittenAgain, those to be deleted included.
+// TestLostKeysAreWrittenAgain: puts and deletions are repeated.
 func TestLostKeysAreWrittenAgain(t *testing.T) {
 	c := unconnected()
 	c.set("a", "", true)

@@ -1,12 +1,14 @@
-// Package etcd keeps what an invoker reports in OpenWhisk's etcd: its health and
-// the keys of its containers, on one lease, and knows where schedulers are.
-// Schedulers count those keys, so a key that is missing costs containers, and one
-// too many keeps activations waiting: what is registered is put again when it
-// is lost, and what is not is deleted, through any interruption.
+// Package etcd maintains an invoker's keys in OpenWhisk's etcd and finds the
+// schedulers. The keys are the invoker's health and one key for each container, all
+// on one lease.
 //
-// The package decides neither what is reported nor when. A Client has goroutines
-// that end with Close: one that writes, one that renews the lease, and one for each
-// watch.
+// Schedulers count these keys: a missing key makes them order too many containers,
+// and a surplus key keeps activations waiting. A Client therefore puts registered
+// keys again if they are lost, and deletes unregistered ones, through any
+// interruption.
+//
+// The caller decides the content of the keys. A Client has one goroutine that writes,
+// one that renews the lease, and one for each watch. They end with Close.
 package etcd
 
 import (
@@ -28,32 +30,32 @@ import (
 	"github.com/gpuwhisk/gpuwhisk/invoker/lib/retry"
 )
 
-// ErrTaken is another living process that reports the health of the same invoker.
+// ErrTaken means that another living process reports the health of the same invoker.
 var ErrTaken = errors.New("another process is this invoker")
 
-// ErrClosed is a client that is closed.
+// ErrClosed is returned by calls of a closed client.
 var ErrClosed = errors.New("client of etcd is closed")
 
-// requestLimit bounds one request. A member that is slower counts as away.
+// requestLimit is the timeout of one request. A slower member counts as unreachable.
 const requestLimit = 5 * time.Second
 
 // Config of a Client.
 type Config struct {
 	Hosts    []string // host:port
-	Username string   // empty: etcd asks for none
+	Username string   // empty: no login
 	Password string
 	TTL      time.Duration // of the lease, in whole seconds
 	Cluster  activation.Cluster
 	Instance activation.Instance
-	// LeaseFile is where the lease's number is kept, so that the next process ends
-	// it at once and waits for no key of this one; empty: nowhere.
+	// LeaseFile stores the number of the lease, so that the next process can revoke it
+	// at once instead of waiting until it expires. Empty means no file.
 	LeaseFile string
-	// RetryInterval is the longest pause between tries; zero means a second.
+	// RetryInterval is the longest pause between attempts; zero means a second.
 	RetryInterval time.Duration
 	Log           *slog.Logger
 }
 
-// Client is an invoker's end of etcd. It is safe for use by many goroutines.
+// Client maintains the keys of one invoker. It is safe for concurrent use.
 type Client struct {
 	cfg    Config
 	log    *slog.Logger
@@ -72,18 +74,18 @@ type Client struct {
 	mu        sync.Mutex
 	keys      map[string]*entry
 	gen       uint64        // of the last change
-	settled   chan struct{} // closed and made anew when changes are confirmed
-	check     bool          // what is on the lease is to be compared
+	settled   chan struct{} // closed and replaced when changes are confirmed
+	check     bool          // the keys on the lease must be compared
 	current   clientv3.LeaseID
 	leases    int   // granted so far
-	renewals  int64 // of the present one
+	renewals  int64 // of the current lease
 	condition retry.Condition
-	foreign   clientv3.LeaseID // of the process that has our health key, 0 for none
-	since     time.Time        // that was seen
-	taken     chan struct{}    // closed when that one lives
+	foreign   clientv3.LeaseID // lease of another process that has our health key, 0 for none
+	since     time.Time        // when the foreign lease was first seen
+	taken     chan struct{}    // closed when the foreign lease is known to be alive
 }
 
-// New makes a client, which begins to register at once. It needs no etcd yet.
+// New returns a client that starts to register at once. etcd may be unreachable.
 func New(cfg Config) (*Client, error) {
 	if len(cfg.Hosts) == 0 {
 		return nil, errors.New("etcd: no host")
@@ -98,14 +100,14 @@ func New(cfg Config) (*Client, error) {
 	c := &Client{
 		cfg: cfg, log: cfg.Log.With("peer", "etcd"), stop: stop,
 		health: cfg.Cluster.Invoker(cfg.Instance), lease: cfg.Cluster.Lease(cfg.Instance),
-		closing: make(chan struct{}), wake: make(chan struct{}, 1), // one call is enough
+		closing: make(chan struct{}), wake: make(chan struct{}, 1), // one pending wake-up is enough
 		keys: map[string]*entry{}, settled: make(chan struct{}), taken: make(chan struct{}),
 	}
 	c.done.Go(func() { c.run(ctx) })
 	return c, nil
 }
 
-// dial makes etcd's own client. With a login it asks etcd, and can fail.
+// dial returns etcd's own client. With a login it contacts etcd and can fail.
 func (cfg Config) dial() (*clientv3.Client, error) {
 	return clientv3.New(clientv3.Config{
 		Endpoints:            cfg.Hosts,
@@ -114,23 +116,23 @@ func (cfg Config) dial() (*clientv3.Client, error) {
 		DialTimeout:          requestLimit,
 		DialKeepAliveTime:    10 * time.Second,
 		DialKeepAliveTimeout: requestLimit,
-		Logger:               zap.NewNop(), // what it would write is in our errors
+		Logger:               zap.NewNop(), // our errors have the same text
 		DialOptions: []grpc.DialOption{grpc.WithConnectParams(grpc.ConnectParams{
-			// gRPC's own pauses grow to two minutes: an etcd that is back would wait.
+			// gRPC's default pauses grow to two minutes, which would delay the return of etcd.
 			Backoff:           backoff.Config{BaseDelay: 100 * time.Millisecond, Multiplier: 1.6, Jitter: 0.2, MaxDelay: cmp.Or(cfg.RetryInterval, time.Second)},
 			MinConnectTimeout: requestLimit,
 		})},
 	})
 }
 
-// backoff gives the pauses of one loop.
+// backoff returns the pauses of one retry loop.
 func (c *Client) backoff() retry.Backoff {
 	return retry.Backoff{Min: min(retry.MinPause, c.cfg.RetryInterval), Max: c.cfg.RetryInterval}
 }
 
-// Claim waits until the invoker's health is this process's to report: there is a
-// lease, and no key of another process. One that stays for longer than a lease
-// without renewal is of a living process: ErrTaken.
+// Claim blocks until this process may report the invoker's health: it has a lease,
+// and the key of an earlier process is gone. It returns ErrTaken if that key outlives
+// the time of an unrenewed lease, because the other process must then be alive.
 func (c *Client) Claim(ctx context.Context) error {
 	pause := retry.Default()
 	for {
@@ -155,7 +157,7 @@ func (c *Client) Claim(ctx context.Context) error {
 	}
 }
 
-// healthLease is the lease of another process that the health hangs on, 0 for none.
+// healthLease returns another process's lease that the health key is on, 0 for none.
 func (c *Client) healthLease(ctx context.Context) (clientv3.LeaseID, error) {
 	etcd, err := c.connected()
 	if err != nil {
@@ -181,10 +183,11 @@ func (c *Client) healthLease(ctx context.Context) (clientv3.LeaseID, error) {
 	return 0, nil
 }
 
-// Taken is closed when another living process reports the health of this invoker.
+// Taken returns a channel that is closed when another living process reports the
+// health of this invoker.
 func (c *Client) Taken() <-chan struct{} { return c.taken }
 
-// Count counts the keys below prefixes.
+// Count returns the number of keys below the prefixes.
 func (c *Client) Count(ctx context.Context, prefixes ...string) (int64, error) {
 	etcd, err := c.connected()
 	if err != nil {
@@ -216,17 +219,17 @@ func (c *Client) connected() (*clientv3.Client, error) {
 	return c.etcd, nil
 }
 
-// State is what the client has to report of itself.
+// State describes the client for /status.
 type State struct {
-	Lease    string `json:"lease,omitempty"` // decimal, empty while there is none
+	Lease    string `json:"lease,omitempty"` // decimal, empty without a lease
 	Leases   int    `json:"leases"`          // granted since the start
-	Renewals int64  `json:"renewals"`        // of this lease
+	Renewals int64  `json:"renewals"`        // of the current lease
 	Keys     int    `json:"keys"`            // registered
-	Pending  int    `json:"pending"`         // of those and of deletions, not confirmed
+	Pending  int    `json:"pending"`         // puts and deletions without a confirmation
 	retry.Condition
 }
 
-// State is the present state.
+// State returns the current state.
 func (c *Client) State() State {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -245,8 +248,8 @@ func (c *Client) State() State {
 	return s
 }
 
-// Close revokes the lease, and with it all keys go. It returns when that is done,
-// or cannot be for the moment: then they go when the lease runs out.
+// Close revokes the lease, which deletes all keys. If etcd is unreachable, Close
+// returns anyway, and the keys disappear when the lease expires.
 func (c *Client) Close() error {
 	c.mu.Lock()
 	select {

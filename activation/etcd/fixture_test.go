@@ -22,7 +22,7 @@ var (
 	up    = activation.Health{Status: activation.Up, FreeMB: 2048}
 )
 
-// fixture is a cluster of a test's own in an etcd, with a plain client of it.
+// fixture is a test's own cluster in an etcd, with a plain client.
 type fixture struct {
 	t       *testing.T
 	host    string
@@ -30,7 +30,7 @@ type fixture struct {
 	etcd    *clientv3.Client
 }
 
-// shared uses the etcd that all tests share.
+// shared returns a fixture in the etcd that all tests share.
 func shared(t *testing.T) *fixture { return connect(t, peertest.NeedEtcd(t)) }
 
 func connect(t *testing.T, host string) *fixture {
@@ -50,7 +50,7 @@ func (f *fixture) config() Config {
 	}
 }
 
-// client makes a client that the test closes.
+// client returns a client that ends with the test.
 func (f *fixture) client(cfg Config) *Client {
 	f.t.Helper()
 	c, err := New(cfg)
@@ -63,7 +63,7 @@ func (f *fixture) client(cfg Config) *Client {
 	return c
 }
 
-// run makes a client that reports to be up.
+// run returns a client that reports to be up.
 func (f *fixture) run() *Client {
 	f.t.Helper()
 	c := f.client(f.config())
@@ -78,10 +78,10 @@ func (f *fixture) context() context.Context {
 	return ctx
 }
 
-// key is a container's.
+// key returns the key of the n-th container.
 func (f *fixture) key(n int) string { return f.cluster.Existing(hello, us, fmt.Sprintf("c%04d", n)) }
 
-// all is what etcd has of the cluster.
+// all returns the cluster's keys in etcd.
 func (f *fixture) all() map[string]*kv {
 	f.t.Helper()
 	answer, err := f.etcd.Get(f.context(), string(f.cluster)+"/", clientv3.WithPrefix())
@@ -99,7 +99,7 @@ type kv struct {
 	revision int64
 }
 
-// until waits until etcd has so many keys of the cluster.
+// until blocks until the cluster has n keys in etcd.
 func (f *fixture) until(n int) {
 	f.t.Helper()
 	peertest.Until(f.t, "keys in etcd", func() string {
@@ -110,7 +110,7 @@ func (f *fixture) until(n int) {
 	})
 }
 
-// put puts a key by hand.
+// put puts a key without the client under test.
 func (f *fixture) put(key, value string, options ...clientv3.OpOption) {
 	f.t.Helper()
 	_, err := f.etcd.Put(f.context(), key, value, options...)
@@ -123,7 +123,7 @@ func (f *fixture) delete(key string) {
 	check.NoError(f.t, err)
 }
 
-// lease gets a lease by hand.
+// lease gets a lease without the client under test.
 func (f *fixture) lease(ttl time.Duration) clientv3.LeaseID {
 	f.t.Helper()
 	answer, err := f.etcd.Grant(f.context(), int64(ttl/time.Second))
@@ -131,7 +131,7 @@ func (f *fixture) lease(ttl time.Duration) clientv3.LeaseID {
 	return answer.ID
 }
 
-// revoke ends a client's lease as somebody else can.
+// revoke ends a client's lease from outside.
 func (f *fixture) revoke(c *Client) {
 	f.t.Helper()
 	c.mu.Lock()
@@ -141,7 +141,7 @@ func (f *fixture) revoke(c *Client) {
 	check.NoError(f.t, err)
 }
 
-// abandon ends a client as a kill does: nothing is revoked.
+// abandon ends a client as a kill does, without revoking its lease.
 func abandon(c *Client) {
 	c.stop()
 	c.done.Wait()

@@ -11,8 +11,8 @@ import (
 	"github.com/gpuwhisk/gpuwhisk/invoker/develop/peertest"
 )
 
-// TestRandomHistory has containers come, pause and go while the lease is revoked and
-// keys are deleted: in the end etcd has what is registered, and nothing else.
+// TestRandomHistory: containers come, pause and go while the lease is revoked and keys
+// are deleted. In the end etcd has exactly the registered keys.
 func TestRandomHistory(t *testing.T) {
 	const containers, steps, revocations = 20, 60, 8
 	seed := rand.Uint64()
@@ -31,7 +31,7 @@ func TestRandomHistory(t *testing.T) {
 			for range steps {
 				ctx := t.Context()
 				if random.IntN(3) == 0 {
-					ctx = given // does not wait
+					ctx = given // an ended context: the call does not wait
 				}
 				var put, deleted []string
 				for k := range 2 {

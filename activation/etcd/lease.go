@@ -15,10 +15,10 @@ import (
 	clientv3 "go.etcd.io/etcd/client/v3"
 )
 
-// errLeaseLost is the end of a lease, from whatever cause.
+// errLeaseLost reports the end of the lease for any reason.
 var errLeaseLost = errors.New("the lease is lost")
 
-// run holds a lease until ctx ends.
+// run maintains a lease until ctx ends.
 func (c *Client) run(ctx context.Context) {
 	pause := c.backoff()
 	for ctx.Err() == nil {
@@ -39,7 +39,7 @@ func (c *Client) run(ctx context.Context) {
 }
 
 func (c *Client) failed(err error) {
-	if errors.Is(err, context.DeadlineExceeded) { // etcd's client keeps the cause to itself
+	if errors.Is(err, context.DeadlineExceeded) { // etcd's client does not report the cause
 		err = fmt.Errorf("no answer of %s within %s: %w", strings.Join(c.cfg.Hosts, ","), requestLimit, err)
 	}
 	c.mu.Lock()
@@ -54,7 +54,7 @@ func (c *Client) succeeded() {
 	c.condition.Succeeded(c.log, "reports to etcd resumed")
 }
 
-// grant gets a lease: the present one, if etcd still has it, or a new one.
+// grant keeps the current lease if etcd still has it, and otherwise gets a new one.
 func (c *Client) grant(ctx context.Context) error {
 	if c.etcd == nil {
 		etcd, err := c.cfg.dial()
@@ -92,7 +92,7 @@ func (c *Client) grant(ctx context.Context) error {
 	return nil
 }
 
-// hold changes the lease, 0 for none.
+// hold sets the current lease; 0 means none.
 func (c *Client) hold(lease clientv3.LeaseID) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -105,7 +105,7 @@ func (c *Client) hold(lease clientv3.LeaseID) {
 	c.changed()
 }
 
-// revoke ends a lease, or finds it ended.
+// revoke ends a lease. It returns nil if the lease has already ended.
 func revoke(ctx context.Context, etcd *clientv3.Client, lease clientv3.LeaseID) error {
 	if _, err := etcd.Revoke(ctx, lease); err != nil && !errors.Is(err, rpctypes.ErrLeaseNotFound) {
 		return fmt.Errorf("revoke the lease: %w", err)
@@ -113,7 +113,7 @@ func revoke(ctx context.Context, etcd *clientv3.Client, lease clientv3.LeaseID) 
 	return nil
 }
 
-// serve keeps a lease and what hangs on it until the lease is lost or ctx ends.
+// serve maintains the lease and its keys until the lease is lost or ctx ends.
 func (c *Client) serve(ctx context.Context) error {
 	lease := c.current
 	ctx, cancel := context.WithCancel(ctx)
@@ -127,7 +127,7 @@ func (c *Client) serve(ctx context.Context) error {
 	lost := make(chan struct{})
 	watches.Go(func() {
 		defer close(lost)
-		for range renewals { // ends with the lease
+		for range renewals { // the channel is closed when the lease ends
 			c.mu.Lock()
 			c.renewals++
 			c.mu.Unlock()
@@ -135,8 +135,8 @@ func (c *Client) serve(ctx context.Context) error {
 	})
 	c.watchAll(ctx, &watches)
 	pause := c.backoff()
-	// What a watch has missed, and a process that overwrites the health, is found
-	// within the time of a lease.
+	// The regular comparison finds changes that a watch missed, and a process that
+	// overwrites the health.
 	check := time.NewTicker(c.cfg.TTL)
 	defer check.Stop()
 	for {
@@ -148,7 +148,7 @@ func (c *Client) serve(ctx context.Context) error {
 			return errLeaseLost
 		case err != nil:
 			c.failed(err)
-			c.compare() // nobody knows what was done
+			c.compare() // it is unknown which operations were carried out
 			if !pause.Wait(ctx) {
 				return ctx.Err()
 			}
@@ -170,7 +170,7 @@ func (c *Client) serve(ctx context.Context) error {
 	}
 }
 
-// settle does one step of what is to be done, and reports whether there was one.
+// settle carries out one pending step. It reports whether there was one.
 func (c *Client) settle(ctx context.Context, lease clientv3.LeaseID) (again bool, err error) {
 	c.mu.Lock()
 	check := c.check
@@ -186,7 +186,7 @@ func (c *Client) settle(ctx context.Context, lease clientv3.LeaseID) (again bool
 	return true, c.write(ctx, lease, batch)
 }
 
-// compare has the keys on the lease compared with those that are registered.
+// compare requests a comparison of the keys on the lease with the registered keys.
 func (c *Client) compare() {
 	c.mu.Lock()
 	c.check = true
@@ -194,7 +194,7 @@ func (c *Client) compare() {
 	c.signal()
 }
 
-// reconcile finds keys that are lost, and keys on the lease that are not registered.
+// reconcile finds lost keys, and unregistered keys on the lease.
 func (c *Client) reconcile(ctx context.Context, lease clientv3.LeaseID) error {
 	ctx, cancel := context.WithTimeout(ctx, requestLimit)
 	defer cancel()
@@ -202,7 +202,7 @@ func (c *Client) reconcile(ctx context.Context, lease clientv3.LeaseID) error {
 	if err != nil {
 		return err
 	}
-	if answer.TTL < 0 { // 0 is less than a second
+	if answer.TTL < 0 { // 0 means less than a second
 		return errLeaseLost
 	}
 	there := make(map[string]bool, len(answer.Keys))
@@ -224,8 +224,9 @@ func (c *Client) reconcile(ctx context.Context, lease clientv3.LeaseID) error {
 	return nil
 }
 
-// contend takes note of another process's lease on our health. Its key goes within
-// the time of a lease after its end, and a little more: one that stays lives.
+// contend handles another process's lease on our health key. The key of a dead
+// process disappears a little after the time of a lease. If the key stays longer, the
+// process is alive, and contend returns ErrTaken.
 func (c *Client) contend(foreign clientv3.LeaseID) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -243,15 +244,15 @@ func (c *Client) contend(foreign clientv3.LeaseID) error {
 	return fmt.Errorf("%w: it has %s on its lease %d", ErrTaken, c.health, foreign)
 }
 
-// yielded takes note that the health is ours.
+// yielded records that the health key is ours.
 func (c *Client) yielded() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.foreign = 0
 }
 
-// keepLease writes the lease's number for the next process. Without it that one waits until the
-// lease has run out.
+// keepLease stores the lease's number for the next process. Without the number the
+// next process waits until the lease expires.
 func (c *Client) keepLease(lease clientv3.LeaseID) {
 	if c.cfg.LeaseFile == "" {
 		return
@@ -276,15 +277,15 @@ func (c *Client) forgetLease() {
 	}
 }
 
-// endPrevious ends the lease of the process before this one, if it still is what
-// etcd has for this invoker.
+// endPrevious revokes the lease of the previous process if etcd still has that lease
+// for this invoker.
 func (c *Client) endPrevious(ctx context.Context) error {
 	if c.cfg.LeaseFile == "" || c.leases > 0 || c.current != 0 {
 		return nil
 	}
 	text, err := os.ReadFile(c.cfg.LeaseFile)
 	if err != nil {
-		return nil // there was none
+		return nil // no previous process
 	}
 	number := strings.TrimSpace(string(text))
 	id, err := strconv.ParseInt(number, 10, 64)

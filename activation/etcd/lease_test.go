@@ -11,8 +11,8 @@ import (
 	"github.com/gpuwhisk/gpuwhisk/invoker/develop/peertest"
 )
 
-// TestSecondProcessIsRefused: the health of one invoker is one process's, as long as
-// that lives.
+// TestSecondProcessIsRefused: while a process reports the health of an invoker, a
+// second process is refused.
 func TestSecondProcessIsRefused(t *testing.T) {
 	f := shared(t)
 	first := f.run()
@@ -30,7 +30,8 @@ func TestSecondProcessIsRefused(t *testing.T) {
 	check.That(t, s.OK(), "the first one's state is %+v", s)
 }
 
-// TestNextProcessWaitsForTheLease: the keys of a process that was killed go with its lease.
+// TestNextProcessWaitsForTheLease: the keys of a killed process disappear when its
+// lease expires.
 func TestNextProcessWaitsForTheLease(t *testing.T) {
 	f := shared(t)
 	first := f.client(f.config())
@@ -44,8 +45,8 @@ func TestNextProcessWaitsForTheLease(t *testing.T) {
 	check.Equal(t, f.all()[f.cluster.Invoker(us)].value, string(busy.Encode()), "the health")
 }
 
-// TestLeaseFile: with it the next process does not wait, and ends the keys that the
-// last one left.
+// TestLeaseFile: with a lease file the next process does not wait, and deletes the
+// keys that the last process left.
 func TestLeaseFile(t *testing.T) {
 	f := shared(t)
 	cfg := f.config()
@@ -59,8 +60,7 @@ func TestLeaseFile(t *testing.T) {
 	check.That(t, f.all()[f.key(1)] == nil, "a key of the last process is there")
 }
 
-// TestLeaseFileOfAnother: a number that etcd does not have for this invoker is not
-// revoked.
+// TestLeaseFileOfAnother: a lease that does not belong to this invoker is not revoked.
 func TestLeaseFileOfAnother(t *testing.T) {
 	f := shared(t)
 	cfg := f.config()
@@ -77,7 +77,7 @@ func TestLeaseFileOfAnother(t *testing.T) {
 	f.etcd.Revoke(f.context(), lease)
 }
 
-// TestHealthWithoutALease: a key that somebody left by hand is overwritten.
+// TestHealthWithoutALease: a health key without a lease is overwritten.
 func TestHealthWithoutALease(t *testing.T) {
 	f := shared(t)
 	f.put(f.cluster.Invoker(us), "stale")
@@ -87,8 +87,8 @@ func TestHealthWithoutALease(t *testing.T) {
 	check.That(t, got.lease != 0, "it is %+v", got)
 }
 
-// TestHealthThatAnotherOverwrites: the original writes over what is there. That is
-// found, and ends in a refusal if the other one lives.
+// TestHealthThatAnotherOverwrites: the original invoker overwrites an existing health
+// key. The client notices, and refuses to go on if the other process stays alive.
 func TestHealthThatAnotherOverwrites(t *testing.T) {
 	f := shared(t)
 	c := f.run()
@@ -104,7 +104,7 @@ func TestHealthThatAnotherOverwrites(t *testing.T) {
 	f.until(2)
 }
 
-// TestLogin: an etcd that asks for a user, and one that does not know it yet.
+// TestLogin: etcd requires a user, and the user is unknown at first.
 func TestLogin(t *testing.T) {
 	e := peertest.NewEtcd(t)
 	f := connect(t, e.Addr)
@@ -138,7 +138,7 @@ func TestLogin(t *testing.T) {
 	check.NoError(t, c.Report(f.context(), up))
 }
 
-// TestConfig names what is wrong.
+// TestConfig: the errors of a wrong configuration name the fault.
 func TestConfig(t *testing.T) {
 	for name, cfg := range map[string]Config{
 		"no host": {TTL: time.Second, Log: peertest.Log(t)},
@@ -149,7 +149,7 @@ func TestConfig(t *testing.T) {
 	}
 }
 
-// TestWithoutEtcd: a client begins and ends without one.
+// TestWithoutEtcd: a client starts and ends although etcd is unreachable.
 func TestWithoutEtcd(t *testing.T) {
 	c, err := New(Config{Hosts: []string{"127.0.0.1:1"}, TTL: time.Second, Cluster: "x", Instance: activation.Instance{}, Log: peertest.Log(t)})
 	check.NoError(t, err)

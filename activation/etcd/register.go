@@ -10,20 +10,20 @@ import (
 	"github.com/gpuwhisk/gpuwhisk/activation"
 )
 
-// entry is a key that is registered, or whose deletion is not confirmed yet.
+// entry is a registered key, or a key whose deletion is not confirmed yet.
 type entry struct {
-	put       bool // else it is to be deleted
+	put       bool // the key must exist; otherwise it must not
 	value     string
-	gen, done uint64 // of the last change, and up to which all are confirmed
-	lost      bool   // etcd may not have it any more
+	gen, done uint64 // generation of the last change, and of the last confirmed one
+	lost      bool   // etcd may have lost the key
 }
 
-// pending reports whether etcd has yet to be told.
+// pending reports whether the entry must still be written to etcd.
 func (e *entry) pending() bool { return e.done < e.gen || e.lost }
 
-// Change registers keys, whose values are empty, and deletes others, in one
-// transaction where they are not too many. It returns when etcd has confirmed it;
-// when ctx ends before, it is done as soon as etcd can.
+// Change registers keys with empty values and deletes others, in one transaction
+// unless there are too many. It blocks until etcd has confirmed the change. If ctx ends
+// before, the change is still carried out as soon as etcd is reachable.
 func (c *Client) Change(ctx context.Context, put, deleted []string) error {
 	c.mu.Lock()
 	for _, key := range put {
@@ -38,18 +38,18 @@ func (c *Client) Change(ctx context.Context, put, deleted []string) error {
 	return c.await(ctx, gen, slices.Concat(put, deleted))
 }
 
-// Put registers a key, as Change does.
+// Put registers one key; see Change.
 func (c *Client) Put(ctx context.Context, key string) error {
 	return c.Change(ctx, []string{key}, nil)
 }
 
-// Delete deletes a key, as Change does.
+// Delete deletes one key; see Change.
 func (c *Client) Delete(ctx context.Context, key string) error {
 	return c.Change(ctx, nil, []string{key})
 }
 
-// Report sets the invoker's health. Of all keys it is the last that is put after a lease was
-// lost. It returns as Change does.
+// Report sets the invoker's health. It blocks as Change does. After the loss of a lease
+// the health is the last key that is put.
 func (c *Client) Report(ctx context.Context, h activation.Health) error {
 	value := string(h.Encode())
 	c.mu.Lock()
@@ -62,7 +62,7 @@ func (c *Client) Report(ctx context.Context, h activation.Health) error {
 	return c.await(ctx, gen, []string{c.health})
 }
 
-// set changes a key. c.mu is locked.
+// set changes a key. The caller must hold c.mu.
 func (c *Client) set(key, value string, put bool) {
 	c.gen++
 	e := c.keys[key]
@@ -80,7 +80,7 @@ func (c *Client) signal() {
 	}
 }
 
-// await waits until the changes of keys up to gen are confirmed.
+// await blocks until the changes of the keys up to generation gen are confirmed.
 func (c *Client) await(ctx context.Context, gen uint64, keys []string) error {
 	for {
 		c.mu.Lock()
@@ -103,23 +103,23 @@ func (c *Client) await(ctx context.Context, gen uint64, keys []string) error {
 	}
 }
 
-// changed wakes what waits for a confirmation. c.mu is locked.
+// changed wakes the callers that wait for a confirmation. The caller must hold c.mu.
 func (c *Client) changed() {
 	close(c.settled)
 	c.settled = make(chan struct{})
 }
 
-// batchSize is below the 128 operations that etcd takes in one transaction.
+// batchSize is below etcd's limit of 128 operations in a transaction.
 const batchSize = 100
 
-// operation is what a transaction does to a key.
+// operation is a put or a deletion of a key in a transaction.
 type operation struct {
 	key string
 	entry
 }
 
-// next lists what is to be written, in the order of the changes; health comes
-// when nothing else is left.
+// next returns the operations of the next transaction in the order of the changes.
+// The health is written after all other keys.
 func (c *Client) next() []operation {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -136,7 +136,7 @@ func (c *Client) next() []operation {
 	return all[:min(len(all), batchSize)]
 }
 
-// write does one batch in one transaction.
+// write carries out a batch in one transaction.
 func (c *Client) write(ctx context.Context, lease clientv3.LeaseID, batch []operation) error {
 	ctx, cancel := context.WithTimeout(ctx, requestLimit)
 	defer cancel()
@@ -158,7 +158,7 @@ func (c *Client) write(ctx context.Context, lease clientv3.LeaseID, batch []oper
 	return nil
 }
 
-// confirm takes note that etcd has a batch.
+// confirm records that etcd has carried out a batch.
 func (c *Client) confirm(batch []operation) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -166,7 +166,7 @@ func (c *Client) confirm(batch []operation) {
 		e := c.keys[o.key]
 		e.done = max(e.done, o.gen)
 		if e.gen != o.gen {
-			continue // changed since
+			continue // the key has changed since
 		}
 		if e.lost = false; !e.put {
 			delete(c.keys, o.key)
@@ -175,13 +175,13 @@ func (c *Client) confirm(batch []operation) {
 	c.changed()
 }
 
-// writeHealth puts the health unless another process has it on its lease.
+// writeHealth puts the health key unless it is on another process's lease.
 func (c *Client) writeHealth(ctx context.Context, lease clientv3.LeaseID, o operation) error {
 	put := clientv3.OpPut(o.key, o.value, clientv3.WithLease(lease))
 	ours := clientv3.OpTxn(
 		[]clientv3.Cmp{clientv3.Compare(clientv3.LeaseValue(o.key), "=", lease)},
 		[]clientv3.Op{put}, []clientv3.Op{clientv3.OpGet(o.key)})
-	// A key that is not there, or that hangs on no lease, has lease 0.
+	// A missing key, or a key without a lease, has lease 0.
 	answer, err := c.etcd.Txn(ctx).If(clientv3.Compare(clientv3.LeaseValue(o.key), "=", 0)).Then(put).Else(ours).Commit()
 	if err != nil {
 		return err
@@ -197,7 +197,7 @@ func (c *Client) writeHealth(ctx context.Context, lease clientv3.LeaseID, o oper
 	return nil
 }
 
-// lose has every key put again: those of an old lease are gone.
+// lose marks all keys as lost, because they ended with the old lease.
 func (c *Client) lose() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -206,7 +206,7 @@ func (c *Client) lose() {
 	}
 }
 
-// loseKeys has keys put again that somebody else deleted.
+// loseKeys marks keys as lost that another process deleted.
 func (c *Client) loseKeys(keys ...string) {
 	c.mu.Lock()
 	for _, key := range keys {

@@ -14,8 +14,8 @@ import (
 	"github.com/gpuwhisk/gpuwhisk/invoker/develop/peertest"
 )
 
-// TestKeysHangOnOneLease: what is registered is there when the call returns, and
-// nothing is left after the end.
+// TestKeysHangOnOneLease: a registered key exists when the call returns, and no key is
+// left after the end.
 func TestKeysHangOnOneLease(t *testing.T) {
 	f := shared(t)
 	c := f.run()
@@ -54,7 +54,7 @@ func TestKeysHangOnOneLease(t *testing.T) {
 	check.ErrorIs(t, c.Put(f.context(), f.key(3)), ErrClosed, "after the end a put")
 }
 
-// TestHealthIsWrittenWhenItChanges, and then at once.
+// TestHealthIsWrittenWhenItChanges: a change of the health is written at once.
 func TestHealthIsWrittenWhenItChanges(t *testing.T) {
 	f := shared(t)
 	c := f.run()
@@ -67,8 +67,8 @@ func TestHealthIsWrittenWhenItChanges(t *testing.T) {
 	check.Equal(t, f.all()[f.cluster.Invoker(us)].value, string(down.Encode()))
 }
 
-// TestLostLeaseBringsAllKeysBack revokes the lease in a burst, with many keys. The
-// health is the last key that is put.
+// TestLostLeaseBringsAllKeysBack: after the lease is revoked, all keys return, and the
+// health is put last.
 func TestLostLeaseBringsAllKeysBack(t *testing.T) {
 	const keys = 1000
 	f := shared(t)
@@ -100,7 +100,8 @@ func TestLostLeaseBringsAllKeysBack(t *testing.T) {
 	check.Equal(t, s.Leases, 6)
 }
 
-// TestKeysThatOthersDeleteComeBack, the health and the lease's own included.
+// TestKeysThatOthersDeleteComeBack: deleted keys return, including the health and the
+// key of the lease.
 func TestKeysThatOthersDeleteComeBack(t *testing.T) {
 	f := shared(t)
 	c := f.run()
@@ -119,8 +120,8 @@ func TestKeysThatOthersDeleteComeBack(t *testing.T) {
 	check.Equal(t, c.State().Leases, 1)
 }
 
-// TestGhostsGo: a key on our lease that is not registered any more is deleted, as
-// one whose put was reported as a failure and came about.
+// TestGhostsGo: an unregistered key on our lease is deleted. Such a key can come from a
+// put that was reported as failed but succeeded.
 func TestGhostsGo(t *testing.T) {
 	f := shared(t)
 	c := f.run()
@@ -128,12 +129,12 @@ func TestGhostsGo(t *testing.T) {
 	lease := c.current
 	c.mu.Unlock()
 	f.put(f.key(7), "", clientv3.WithLease(lease))
-	f.until(2) // found by the check that comes with each lease's time
+	f.until(2) // the regular comparison finds it
 	check.Equal(t, c.State().Leases, 1)
 }
 
-// TestChangesWaitForEtcd: what changes while etcd is away is there when it is back,
-// on the same lease if that was soon.
+// TestChangesWaitForEtcd: changes during an interruption are written when etcd
+// returns. After a short interruption the lease is still the same.
 func TestChangesWaitForEtcd(t *testing.T) {
 	e := peertest.NewEtcd(t)
 	f := connect(t, e.Addr)
@@ -165,12 +166,12 @@ func TestChangesWaitForEtcd(t *testing.T) {
 	peertest.Until(t, "the state", func() string { return c.State().LastError })
 }
 
-// TestEtcdWithoutItsData: all is put again into an etcd that knows nothing.
+// TestEtcdWithoutItsData: all keys are put again after etcd has lost its data.
 func TestEtcdWithoutItsData(t *testing.T) {
 	e := peertest.NewEtcd(t)
 	f := connect(t, e.Addr)
 	c := f.run()
-	for i := range 300 { // so that the new one's revisions are below the old one's
+	for i := range 300 { // the new etcd's revisions must be below the old etcd's
 		check.NoError(t, c.Put(f.context(), f.key(i)))
 	}
 	f.put(f.cluster.Leader(hello), `{"host":"h","pekkoPort":1,"rpcPort":2}`)
@@ -199,8 +200,8 @@ func TestEtcdWithoutItsData(t *testing.T) {
 	})
 }
 
-// TestFrozenEtcd: a server that stands still longer than the lease costs it, and all
-// comes back.
+// TestFrozenEtcd: if the server is suspended for longer than the lease, the lease is
+// lost, and all keys return.
 func TestFrozenEtcd(t *testing.T) {
 	e := peertest.NewEtcd(t)
 	f := connect(t, e.Addr)

@@ -15,13 +15,13 @@ import (
 	"github.com/gpuwhisk/gpuwhisk/invoker/lib/retry"
 )
 
-// ErrLogin is an etcd that does not take the login, or asks for one.
+// ErrLogin means that etcd refuses the login, or requires one.
 var ErrLogin = errors.New("etcd refuses the login")
 
-// Survey is what an etcd is found to have.
+// Survey is the result of Inspect.
 type Survey struct {
 	Members    []Member
-	Lease      error // why it grants no lease of the configured time
+	Lease      error // the reason why etcd does not grant a lease of the configured time
 	Schedulers []activation.SchedulerState
 }
 
@@ -31,8 +31,8 @@ type Member struct {
 	Err           error
 }
 
-// Inspect asks each member for its version, and etcd for a lease, which it returns at
-// once, and for the schedulers. The error is why etcd cannot be used at all.
+// Inspect reads the version of each member and the schedulers, and gets a lease that
+// it revokes at once. It returns an error if etcd cannot be used at all.
 func Inspect(ctx context.Context, cfg Config) (Survey, error) {
 	var s Survey
 	var away error
@@ -69,7 +69,8 @@ func Inspect(ctx context.Context, cfg Config) (Survey, error) {
 	return s, nil
 }
 
-// ask asks one member, within its share of the time. Its version needs no login.
+// ask reads the version of one member, within its share of the time. Versions can be
+// read without a login.
 func ask(ctx context.Context, host string, of int) Member {
 	m := Member{Host: host}
 	if until, ok := ctx.Deadline(); ok {
@@ -77,7 +78,7 @@ func ask(ctx context.Context, host string, of int) Member {
 		ctx, cancel = context.WithTimeout(ctx, time.Until(until)/time.Duration(of+1))
 		defer cancel()
 	}
-	// etcd's client keeps to itself why it reaches no member.
+	// etcd's client does not report why a member is unreachable.
 	conn, err := new(net.Dialer).DialContext(ctx, "tcp", host)
 	if err != nil {
 		m.Err = err
@@ -97,7 +98,7 @@ func ask(ctx context.Context, host string, of int) Member {
 	return m
 }
 
-// login tells a refused login from other errors.
+// login wraps a refused login in ErrLogin.
 func login(err error) error {
 	for _, refused := range []error{
 		rpctypes.ErrUserEmpty, rpctypes.ErrAuthFailed, rpctypes.ErrPermissionDenied, rpctypes.ErrAuthNotEnabled, rpctypes.ErrInvalidAuthToken, rpctypes.ErrUserNotFound,
@@ -109,14 +110,14 @@ func login(err error) error {
 	return err
 }
 
-// Lease is the lease on which the health of an invoker hangs, 0 for none.
+// Lease returns the lease of an invoker's health key, 0 for none.
 func Lease(ctx context.Context, cfg Config, id int) (int64, error) {
 	_, lease, err := cfg.health(ctx, id)
 	return lease, err
 }
 
-// AwaitUp ends a lease, if it is not 0 and still is what the health of an invoker
-// hangs on, and waits until that invoker reports to be up.
+// AwaitUp blocks until an invoker reports to be up. Before that, it revokes the lease
+// `ended` if it is not 0 and the invoker's health key is still on it.
 func AwaitUp(ctx context.Context, cfg Config, id int, ended int64) error {
 	for {
 		h, lease, err := cfg.health(ctx, id)
@@ -136,7 +137,7 @@ func AwaitUp(ctx context.Context, cfg Config, id int, ended int64) error {
 	}
 }
 
-// health reads what an invoker reports, and the lease of that.
+// health returns an invoker's health and the lease of the key.
 func (cfg Config) health(ctx context.Context, id int) (h activation.Health, lease int64, err error) {
 	etcd, err := cfg.dial()
 	if err != nil {

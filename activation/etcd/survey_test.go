@@ -13,7 +13,8 @@ import (
 	"github.com/gpuwhisk/gpuwhisk/invoker/develop/check"
 )
 
-// TestInspect: the members' versions and the schedulers are found, and nothing stays.
+// TestInspect finds the members' versions and the schedulers, and leaves no key or
+// lease behind.
 func TestInspect(t *testing.T) {
 	f := shared(t)
 	state := activation.SchedulerState{ID: "0", Endpoints: activation.SchedulerEndpoints{Endpoint: activation.Endpoint{Host: "s0", Port: 13001}}}
@@ -39,8 +40,8 @@ func TestInspect(t *testing.T) {
 	check.ErrorContains(t, err, f.cluster.Scheduler("1"), "a scheduler's record that cannot be read")
 }
 
-// TestAwaitUp: the lease of a process that is dead is ended at once, that of the next
-// one never.
+// TestAwaitUp: the lease of a dead process is revoked at once, the lease of the next
+// process never.
 func TestAwaitUp(t *testing.T) {
 	f := shared(t)
 	cfg := f.config()

@@ -13,11 +13,12 @@ import (
 	"github.com/gpuwhisk/gpuwhisk/activation"
 )
 
-// watchAll starts the watches of one lease. A new lease has new ones: an etcd that
-// lost its data counts its revisions anew, and a watch would wait for an old one.
+// watchAll starts the watches of one lease. A new lease needs new watches, because an
+// etcd that lost its data restarts its revisions, and an old watch would wait for a
+// revision that does not come.
 func (c *Client) watchAll(ctx context.Context, group *sync.WaitGroup) {
 	k := c.cfg.Cluster
-	// Only deletions are sent: of the cluster's containers, and of our own two keys.
+	// These watches receive deletions only: of the cluster's containers and of our two keys.
 	for _, prefix := range []string{k.ExistingAll(), k.WarmedAll(), c.health, c.lease} {
 		group.Go(func() { c.watchOwn(ctx, prefix) })
 	}
@@ -25,7 +26,7 @@ func (c *Client) watchAll(ctx context.Context, group *sync.WaitGroup) {
 	group.Go(func() { follow(ctx, c, k.Schedulers(), &c.schedulers, activation.DecodeSchedulerState) })
 }
 
-// watchOwn finds registered keys that were deleted.
+// watchOwn finds deletions of registered keys.
 func (c *Client) watchOwn(ctx context.Context, key string) {
 	options := []clientv3.OpOption{clientv3.WithFilterPut(), clientv3.WithCreatedNotify()}
 	if strings.HasSuffix(key, "/") {
@@ -40,7 +41,7 @@ func (c *Client) watchOwn(ctx context.Context, key string) {
 			}
 			if answer.Created {
 				pause.Reset()
-				c.compare() // what was deleted before is not told
+				c.compare() // earlier deletions were not reported
 			}
 			var keys []string
 			for _, e := range answer.Events {
@@ -57,14 +58,14 @@ func (c *Client) watchOwn(ctx context.Context, key string) {
 	}
 }
 
-// table is what etcd has below a prefix. It is safe for use by many goroutines.
+// table holds a copy of the keys below a prefix. It is safe for concurrent use.
 type table[T any] struct {
 	mu      sync.Mutex
 	values  map[string]T
-	waiting map[string]chan struct{} // closed at the next change of a key; of any for ""
+	waiting map[string]chan struct{} // closed at the next change of the key; "" stands for any key
 }
 
-// get gives a key's value and a channel that is closed when that changes.
+// get returns a key's value, and a channel that is closed when the value changes.
 func (t *table[T]) get(key string) (v T, ok bool, changed <-chan struct{}) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -72,8 +73,8 @@ func (t *table[T]) get(key string) (v T, ok bool, changed <-chan struct{}) {
 	return v, ok, t.wait(key)
 }
 
-// all gives every value in the order of the keys, and a channel that is closed when
-// one changes.
+// all returns the values in the order of their keys, and a channel that is closed
+// when a value changes.
 func (t *table[T]) all() (v []T, changed <-chan struct{}) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -93,7 +94,7 @@ func (t *table[T]) wait(key string) <-chan struct{} {
 	return t.waiting[key]
 }
 
-// set changes a key, or deletes it.
+// set changes a key, or deletes it if ok is false.
 func (t *table[T]) set(key string, v T, ok bool) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -118,7 +119,8 @@ func (t *table[T]) keys() []string {
 	return slices.Collect(maps.Keys(t.values))
 }
 
-// follow keeps a table as etcd has it: a list, and from its revision on a watch.
+// follow keeps a table up to date: it lists the keys and then watches from that
+// revision.
 func follow[T any](ctx context.Context, c *Client, prefix string, t *table[T], decode func([]byte) (T, error)) {
 	apply := func(kv *mvccpb.KeyValue, there bool) {
 		var v T
@@ -168,15 +170,15 @@ func (c *Client) list(ctx context.Context, prefix string) (*clientv3.GetResponse
 	return c.etcd.Get(ctx, prefix, clientv3.WithPrefix())
 }
 
-// Leader is where the scheduler answers that has a queue, and a channel that is closed
-// when that changes. Without ok there is none for now.
+// Leader returns the address of the scheduler that leads a queue, and a channel that is
+// closed when the leader changes. ok is false if the queue has no leader.
 func (c *Client) Leader(q activation.Queue) (at activation.Endpoint, ok bool, changed <-chan struct{}) {
 	e, ok, changed := c.leaders.get(c.cfg.Cluster.Leader(q))
 	return e.Endpoint, ok, changed
 }
 
-// Schedulers are those of the cluster, in the order of their keys, and a channel
-// that is closed when one comes, goes or changes its record.
+// Schedulers returns the cluster's schedulers in the order of their keys, and a channel
+// that is closed when the list or a record changes.
 func (c *Client) Schedulers() (all []activation.SchedulerState, changed <-chan struct{}) {
 	return c.schedulers.all()
 }

@@ -19,7 +19,7 @@ func await(t *testing.T, changed <-chan struct{}) {
 	}
 }
 
-// TestLeader follows one queue's scheduler: there before, moved, gone, back.
+// TestLeader follows the leader of a queue: it exists, moves, disappears and returns.
 func TestLeader(t *testing.T) {
 	f := shared(t)
 	const value = `{"host":"10.0.0.%d","pekkoPort":17355,"rpcPort":13001}`

@@ -27,18 +27,18 @@ import (
 )
 
 const (
-	// callsPerChannel is below the 256 streams that a scheduler's server takes on one
+	// callsPerChannel is below the limit of a scheduler's server, 256 streams on one
 	// connection.
 	callsPerChannel = 200
-	// overhead is what an answer holds beside an activation's content: the
-	// identity with its key and limits, trace context, names.
+	// overhead is the size of an answer without the activation's content: the identity
+	// with its key and limits, the trace context and names.
 	overhead = 1 << 20
-	// leastReceived is gRPC's own limit of an answer.
+	// leastReceived is gRPC's default limit of an answer.
 	leastReceived = 4 << 20
 )
 
-// Client calls schedulers. It keeps a pool of channels for each. It is safe for
-// use by many goroutines.
+// Client calls schedulers. It has a pool of channels for each scheduler. It is safe
+// for concurrent use.
 type Client struct {
 	cfg     Config
 	options []grpc.DialOption
@@ -53,10 +53,10 @@ type scheduler struct {
 	at        activation.Endpoint
 	condition retry.Condition
 	channels  []*channel
-	leaving   bool // not of the cluster any more: closed with its last call
+	leaving   bool // left the cluster; closed when its last call ends
 }
 
-// channel is a gRPC channel with the calls that are open on it.
+// channel is a gRPC channel with its number of open calls.
 type channel struct {
 	conn   *grpc.ClientConn
 	client activationpb.ActivationServiceClient
@@ -64,24 +64,24 @@ type channel struct {
 	calls  int
 }
 
-// New makes a client.
+// New returns a client without connections.
 func New(cfg Config) *Client {
 	if cfg.Payload == 0 {
 		cfg.Payload = activation.DefaultBounds().Payload
 	}
 	options := []grpc.DialOption{
-		// Schedulers speak plain HTTP/2 only, whatever whisk.scheduler.grpc.tls says.
+		// Schedulers speak plain HTTP/2 only, even if whisk.scheduler.grpc.tls is set.
 		grpc.WithTransportCredentials(insecure.NewCredentials()),
 		grpc.WithNoProxy(),
 		grpc.WithDisableRetry(),
 		grpc.WithStatsHandler(departures{}),
 		grpc.WithDefaultCallOptions(grpc.MaxCallRecvMsgSize(max(leastReceived, int(cfg.Payload)+overhead))),
-		// The way back to a scheduler that restarts is short.
+		// Short pauses make the client reconnect soon after a scheduler restarts.
 		grpc.WithConnectParams(grpc.ConnectParams{
 			Backoff:           backoff.Config{BaseDelay: 100 * time.Millisecond, Multiplier: 1.6, Jitter: 0.2, MaxDelay: time.Second},
 			MinConnectTimeout: 5 * time.Second,
 		}),
-		// A peer that vanished without a word ends its calls after 20 s.
+		// Calls to a peer that vanished silently end after 20 s.
 		grpc.WithKeepaliveParams(keepalive.ClientParameters{Time: 10 * time.Second, Timeout: 10 * time.Second}),
 	}
 	if cfg.dial != nil {
@@ -92,7 +92,7 @@ func New(cfg Config) *Client {
 
 func address(at activation.Endpoint) string { return net.JoinHostPort(at.Host, strconv.Itoa(at.Port)) }
 
-// acquire takes a channel with room for a call, or opens one.
+// acquire returns a channel with capacity for a call. It opens one if necessary.
 func (c *Client) acquire(at activation.Endpoint) (*channel, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -119,7 +119,7 @@ func (c *Client) acquire(at activation.Endpoint) (*channel, error) {
 	return ch, nil
 }
 
-// release ends a call with its result.
+// release ends a call on a channel. err is the result of the call.
 func (c *Client) release(ch *channel, err error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -128,7 +128,7 @@ func (c *Client) release(ch *channel, err error) {
 	switch log := c.cfg.Log.With("scheduler", address(s.at)); {
 	case err == nil || errors.Is(err, ErrRejected) || errors.Is(err, ErrUnreadable):
 		s.condition.Succeeded(log, "calls of a scheduler resumed")
-	case errors.Is(err, context.Canceled): // our own end
+	case errors.Is(err, context.Canceled): // we ended the call ourselves
 	default:
 		s.condition.Failed(log, "calls of a scheduler interrupted", err)
 	}
@@ -145,7 +145,7 @@ func (s *scheduler) calls() int {
 	return n
 }
 
-// drop closes the pool of a scheduler. c.mu is locked.
+// drop closes the pool of a scheduler. The caller must hold c.mu.
 func (c *Client) drop(s *scheduler) {
 	for _, ch := range s.channels {
 		if err := ch.conn.Close(); err != nil {
@@ -155,8 +155,8 @@ func (c *Client) drop(s *scheduler) {
 	delete(c.schedulers, s.at)
 }
 
-// Retain forgets schedulers that are not in a list, each when its last call has
-// ended.
+// Retain forgets the schedulers that are not in the list. Each is closed when its
+// last call has ended.
 func (c *Client) Retain(live []activation.Endpoint) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -168,7 +168,7 @@ func (c *Client) Retain(live []activation.Endpoint) {
 	}
 }
 
-// State is what is known of the calls to one scheduler.
+// State describes the calls to one scheduler.
 type State struct {
 	Scheduler string `json:"scheduler"` // host and port
 	Channels  int    `json:"channels"`
@@ -176,7 +176,7 @@ type State struct {
 	retry.Condition
 }
 
-// States lists the schedulers that were called, by their addresses.
+// States lists the called schedulers in the order of their addresses.
 func (c *Client) States() []State {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -188,8 +188,8 @@ func (c *Client) States() []State {
 	return all
 }
 
-// Close closes all channels. Calls that are still open fail, and what their answers
-// would have brought is lost: the caller ends them by Leave before.
+// Close closes all channels. Open calls fail, and activations in their answers are
+// lost. The caller must end open calls by Leave before.
 func (c *Client) Close() error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -200,8 +200,8 @@ func (c *Client) Close() error {
 	return nil
 }
 
-// connected waits while a connection is made. Where that fails, the call that
-// follows fails at once, with the reason.
+// connected blocks while a connection is being made. If that fails, the following call
+// fails at once, with the reason.
 func (ch *channel) connected(ctx context.Context) error {
 	for {
 		state := ch.conn.GetState()
@@ -215,10 +215,10 @@ func (ch *channel) connected(ctx context.Context) error {
 	}
 }
 
-// once lets gRPC try a call once: credentials are asked for at each attempt. gRPC
-// repeats a call by itself when the server says that it did not begin it, which no
-// option turns off; a scheduler that errs there would hand over an activation that
-// nothing receives.
+// once stops gRPC from repeating a call. gRPC repeats a call when the server reports
+// that it did not begin it, and no option turns that off. A scheduler that is wrong
+// about it would hand over an activation that nobody receives. gRPC asks for
+// credentials at each attempt, so once refuses the second request.
 type once struct{ tried atomic.Bool }
 
 func (o *once) GetRequestMetadata(context.Context, ...string) (map[string]string, error) {
@@ -228,19 +228,19 @@ func (o *once) GetRequestMetadata(context.Context, ...string) (map[string]string
 	return nil, nil
 }
 
-// RequireTransportSecurity is part of credentials, of which there are none.
+// RequireTransportSecurity is part of the credentials interface.
 func (o *once) RequireTransportSecurity() bool { return false }
 
 var _ credentials.PerRPCCredentials = (*once)(nil)
 
-// departures calls what waits for a request to be written: what is sent elsewhere
-// after that follows the request.
+// departures calls the function in a request's context once the request is written.
+// Messages that are sent after that call follow the request.
 type departures struct{}
 
-// sentKey is the key of that call in a request's context.
+// sentKey is the context key of the function that departures calls.
 type sentKey struct{}
 
-// HandleRPC takes the event that a request is written.
+// HandleRPC handles the event that a request is written.
 func (departures) HandleRPC(ctx context.Context, s stats.RPCStats) {
 	if _, is := s.(*stats.OutPayload); !is {
 		return

@@ -24,7 +24,7 @@ import (
 	"github.com/gpuwhisk/gpuwhisk/invoker/develop/peertest"
 )
 
-// plain gives messages as the bytes they are.
+// plain is a codec that passes messages unchanged.
 type plain struct{}
 
 func (plain) Name() string { return "plain" }
@@ -38,7 +38,7 @@ func (plain) Unmarshal(data mem.BufferSlice, v any) error {
 
 var _ encoding.CodecV2 = plain{}
 
-// TestWireForm reads the bytes of a fetch by the numbers that schedulers know.
+// TestWireForm reads the bytes of a fetch by the field numbers of schedulers.
 func TestWireForm(t *testing.T) {
 	l, at := listen(t)
 	var path string
@@ -83,8 +83,8 @@ func TestWireForm(t *testing.T) {
 	check.Equal(t, len(got), len(want), "fields are %v, want %v", got, want)
 }
 
-// TestCallsSpreadOverChannels: a scheduler's server takes so many streams on one
-// connection, and each waiting call is one.
+// TestCallsSpreadOverChannels: a scheduler's server limits the streams on one
+// connection, and each waiting call is a stream.
 func TestCallsSpreadOverChannels(t *testing.T) {
 	const calls = 2*callsPerChannel + 1
 	var open sync.WaitGroup
@@ -110,7 +110,7 @@ func TestCallsSpreadOverChannels(t *testing.T) {
 	check.Equal(check.Must(t), len(states), 1)
 	check.Equal(t, states[0].Calls, calls)
 	check.Equal(t, states[0].Channels, 3)
-	c.Retain(nil) // the cluster has no such scheduler any more; its calls go on
+	c.Retain(nil) // the scheduler leaves the cluster; its calls continue
 	close(end)
 	for range calls {
 		check.NoError(t, check.Receive(t, done))
@@ -118,7 +118,8 @@ func TestCallsSpreadOverChannels(t *testing.T) {
 	check.Equal(t, len(c.States()), 0, "it is not forgotten")
 }
 
-// TestRetainKeepsWhatIsListed, those that were called since included.
+// TestRetainKeepsWhatIsListed: listed schedulers stay, including those that were
+// called since the listing.
 func TestRetainKeepsWhatIsListed(t *testing.T) {
 	_, at := serve(t, &fake{fetch: answers(activation.FetchAnswer{Kind: activation.NoActivation})})
 	_, other := serve(t, &fake{fetch: answers(activation.FetchAnswer{Kind: activation.NoActivation})})
@@ -135,8 +136,8 @@ func TestRetainKeepsWhatIsListed(t *testing.T) {
 	check.NoError(t, err, "called again")
 }
 
-// TestCallsAreTriedOnce: a scheduler that says it did not begin a call is not asked
-// again by gRPC itself.
+// TestCallsAreTriedOnce: gRPC does not repeat a call when a scheduler reports that it
+// did not begin it.
 func TestCallsAreTriedOnce(t *testing.T) {
 	l, at := listen(t)
 	calls := make(chan int, 1)
@@ -177,8 +178,8 @@ func TestCallsAreTriedOnce(t *testing.T) {
 	check.Equal(t, check.Receive(t, calls), 1)
 }
 
-// TestSchedulerRestarts: calls fail while a scheduler is away, and work by the same
-// client once it is back.
+// TestSchedulerRestarts: calls fail while a scheduler is down, and the same client
+// works again once the scheduler is back.
 func TestSchedulerRestarts(t *testing.T) {
 	c := client(t, Config{})
 	f := &fake{fetch: answers(activation.FetchAnswer{Kind: activation.NoActivation})}
@@ -208,8 +209,8 @@ func TestSchedulerRestarts(t *testing.T) {
 	peertest.Until(t, "calls of the scheduler that is back", fetch)
 }
 
-// TestDeadPeerEndsCalls: a machine that vanishes sends no word, and its calls end
-// by the keep-alive, before their limit.
+// TestDeadPeerEndsCalls: calls to a machine that vanished silently end by the
+// keep-alive, before their limit.
 func TestDeadPeerEndsCalls(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l := bufconn.Listen(1 << 16)
@@ -221,7 +222,7 @@ func TestDeadPeerEndsCalls(t *testing.T) {
 				return
 			}
 			framer := http2.NewFramer(conn, conn)
-			framer.WriteSettings() // the last word
+			framer.WriteSettings() // the peer's last message
 			io.Copy(io.Discard, conn)
 		}()
 		begun := time.Now()

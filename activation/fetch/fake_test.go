@@ -17,7 +17,7 @@ import (
 
 var hello = activation.NewQueue("guest", activation.ActionRef{Path: "guest", Name: "hello", Version: "0.0.3"}, "5-3f")
 
-// fake is a scheduler that answers by a function.
+// fake is a scheduler whose answers come from a function.
 type fake struct {
 	activationpb.UnimplementedActivationServiceServer
 	fetch      func(context.Context, *activationpb.FetchRequest) (*activationpb.FetchResponse, error)
@@ -32,14 +32,14 @@ func (f *fake) RescheduleActivation(ctx context.Context, r *activationpb.Resched
 	return f.reschedule(ctx, r)
 }
 
-// answers is a fetch that always gets the same.
+// answers returns a function that always gives the same answer.
 func answers(a activation.FetchAnswer) func(context.Context, *activationpb.FetchRequest) (*activationpb.FetchResponse, error) {
 	return func(context.Context, *activationpb.FetchRequest) (*activationpb.FetchResponse, error) {
 		return &activationpb.FetchResponse{ActivationMessage: string(a.Encode())}, nil
 	}
 }
 
-// counted is a listener that knows how many connections it accepted.
+// counted is a listener that counts its connections.
 type counted struct {
 	net.Listener
 	mu    sync.Mutex

@@ -1,10 +1,10 @@
-// Package fetch asks OpenWhisk's schedulers for activations, by gRPC. A scheduler
-// hands an activation over once and for good: no call is given up while its
-// answer can still come, and none is repeated.
+// Package fetch asks OpenWhisk's schedulers for activations, by gRPC. A scheduler hands
+// over an activation once and then forgets it. A call is therefore never abandoned
+// while its answer can still arrive, and never repeated.
 //
-// The package decides neither when to ask nor what becomes of an activation, and
-// it does not look for schedulers: the invoker and activation/etcd do. It starts
-// no goroutine; those of the channels belong to gRPC and end with Close.
+// The invoker decides when to ask and handles the activations; activation/etcd finds
+// the schedulers. The package starts no goroutines of its own. gRPC's goroutines end
+// with Close.
 package fetch
 
 import (
@@ -28,55 +28,55 @@ import (
 	"github.com/gpuwhisk/gpuwhisk/activation/fetch/activationpb"
 )
 
-// The times that calls may take.
+// The time limits of calls.
 const (
-	// fetchLimit is beyond all that a scheduler does: it keeps a call for one
-	// second, waits five for the queue, and when it is cold or busy needs ten more.
-	// Channels whose peer is gone end by their keep-alive, long before.
+	// fetchLimit is longer than a scheduler ever takes: it holds a call for one second,
+	// waits five seconds for the queue, and needs up to ten more when it is cold or
+	// busy. A channel to a vanished peer ends long before, by its keep-alive.
 	fetchLimit = time.Minute
-	// rescheduleLimit is the original's.
+	// rescheduleLimit is the original invoker's limit.
 	rescheduleLimit = 10 * time.Second
 )
 
-// What callers tell apart. Any other error is a scheduler that was not reached,
-// or whose answer was not.
+// The errors that callers distinguish. Any other error means that the scheduler could
+// not be reached, or that its answer did not arrive.
 var (
-	// ErrRejected is a scheduler that answers with an error. Asked the same again, it
-	// most likely does so again.
+	// ErrRejected means that the scheduler answered with an error. A repeated call would
+	// most likely fail again.
 	ErrRejected = errors.New("scheduler rejects the call")
-	// ErrUnreadable is an answer that cannot be read. If it was an activation,
-	// nothing has it any more.
+	// ErrUnreadable means that the answer cannot be decoded. If it was an activation, the
+	// activation is lost.
 	ErrUnreadable = errors.New("answer of the scheduler cannot be read")
-	// ErrClosed is a client that is closed.
+	// ErrClosed is returned by calls of a closed client.
 	ErrClosed = errors.New("client of schedulers is closed")
 )
 
 // Config of a Client.
 type Config struct {
 	Log *slog.Logger
-	// Payload is the longest content of an activation; zero means OpenWhisk's own.
+	// Payload is the longest content of an activation; zero means OpenWhisk's default.
 	Payload activation.Size
 
 	// dial replaces TCP in tests.
 	dial func(ctx context.Context, address string) (net.Conn, error)
 }
 
-// Request is what a container asks for.
+// Request is the request of a container for an activation.
 type Request struct {
 	Queue     activation.Queue
 	Container string
 	// Warmed calls are served before others.
 	Warmed bool
-	// LastDuration is how long the run took that has just ended, nil when none
-	// has. The scheduler orders containers by the mean of the last ten.
+	// LastDuration is the duration of the run that has just ended, or nil. The scheduler
+	// orders containers by the mean of the last ten durations.
 	LastDuration *time.Duration
-	// Sent, when not nil, is called once: when the request has left, or cannot.
+	// Sent, if not nil, is called once: when the request has been written, or has failed.
 	Sent func()
 }
 
-// Fetch asks the scheduler at an endpoint for an activation, and waits for as long as it
-// may answer: ctx ends the wait for a connection only. What is Fetched is the
-// caller's alone.
+// Fetch asks the scheduler at an endpoint for an activation. It blocks as long as an
+// answer may arrive; ctx ends only the wait for a connection. A fetched activation
+// belongs to the caller alone.
 func (c *Client) Fetch(ctx context.Context, at activation.Endpoint, r Request) (activation.FetchAnswer, error) {
 	m := message(r.Queue, r.Container)
 	m.Alive, m.Warmed = true, r.Warmed
@@ -86,22 +86,23 @@ func (c *Client) Fetch(ctx context.Context, at activation.Endpoint, r Request) (
 	return c.fetch(ctx, at, m, r.Sent)
 }
 
-// Leave says that a container fetches no more. The scheduler answers the calls
-// that it has open, which are to be waited for, and this one with NoActivation. A
-// later Fetch of the container would let the scheduler believe in it for ever.
+// Leave tells the scheduler that a container will not fetch again. The scheduler
+// answers this call and the container's open calls with NoActivation; the caller must
+// wait for the open calls. After a later Fetch of the container the scheduler would
+// count the container for ever.
 func (c *Client) Leave(ctx context.Context, at activation.Endpoint, q activation.Queue, container string) (activation.FetchAnswer, error) {
 	return c.fetch(ctx, at, message(q, container), nil)
 }
 
-// WarmUp opens a channel to a scheduler: the first call to one takes long.
+// WarmUp opens a channel to a scheduler, because the first call takes long.
 func (c *Client) WarmUp(ctx context.Context, at activation.Endpoint) error {
 	_, err := c.Fetch(ctx, at, Request{Queue: activation.WarmUpQueue(), Container: "warmUp"})
 	return err
 }
 
-// Reschedule gives an activation back, as it came, to the end of its queue. When
-// it reports false the scheduler has no such queue, or was not reached, and the
-// activation is still the caller's. With an error nobody knows.
+// Reschedule returns an unchanged activation to the end of its queue. It returns false
+// if the scheduler has no such queue or cannot be reached; the activation then still
+// belongs to the caller. After an error it is unknown who has the activation.
 func (c *Client) Reschedule(ctx context.Context, at activation.Endpoint, q activation.Queue, message json.RawMessage) (bool, error) {
 	var r *activationpb.RescheduleResponse
 	var left atomic.Bool
@@ -122,7 +123,7 @@ func (c *Client) Reschedule(ctx context.Context, at activation.Endpoint, q activ
 	return r.GetIsRescheduled(), err
 }
 
-// message is a fetch that is not alive.
+// message returns a fetch request whose Alive is not set.
 func message(q activation.Queue, container string) *activationpb.FetchRequest {
 	transaction := activation.NewTransID((rand.Text() + rand.Text())[:32], time.Now().UnixMilli(), false)
 	return &activationpb.FetchRequest{
@@ -155,14 +156,14 @@ func (c *Client) fetch(ctx context.Context, at activation.Endpoint, m *activatio
 	return a, nil
 }
 
-// call runs one call on a channel to the scheduler.
+// call makes one call on a channel to the scheduler.
 func (c *Client) call(ctx context.Context, at activation.Endpoint, limit time.Duration, do func(context.Context, activationpb.ActivationServiceClient) error) error {
 	ch, err := c.acquire(at)
 	if err != nil {
 		return err
 	}
 	if err = ch.connected(ctx); err == nil {
-		// From here on the scheduler may take an activation off its queue.
+		// From here on the scheduler may remove an activation from its queue.
 		calling, cancel := context.WithTimeout(context.WithoutCancel(ctx), limit)
 		err = reason(do(calling, ch.client))
 		cancel()
@@ -174,12 +175,12 @@ func (c *Client) call(ctx context.Context, at activation.Endpoint, limit time.Du
 	return err
 }
 
-// reason tells the errors of a call apart.
+// reason translates gRPC's error of a call into one of ours.
 func reason(err error) error {
 	switch status.Code(err) {
 	case codes.OK, codes.Canceled, codes.Unavailable, codes.DeadlineExceeded:
 		return err
-	case codes.ResourceExhausted: // longer than what is received
+	case codes.ResourceExhausted: // the answer exceeds our limit
 		return fmt.Errorf("%w: %w", ErrUnreadable, err)
 	}
 	return fmt.Errorf("%w: %w", ErrRejected, err)

@@ -16,7 +16,7 @@ import (
 	"github.com/gpuwhisk/gpuwhisk/invoker/develop/check"
 )
 
-// oneMessage is a small activation.
+// oneMessage returns a small activation with the content.
 func oneMessage(content string) json.RawMessage {
 	m := activation.Message{
 		TransID: activation.NewTransID("t", 1, false), Action: hello.Action, Revision: hello.Revision,
@@ -46,7 +46,7 @@ func TestFetchAnswers(t *testing.T) {
 	check.That(t, states[0].OK(), "the states are %+v", states)
 }
 
-// TestFetchErrors: callers can tell a scheduler that refuses from one that is away.
+// TestFetchErrors: callers can distinguish a refusal from an unreachable scheduler.
 func TestFetchErrors(t *testing.T) {
 	f := &fake{}
 	_, at := serve(t, f)
@@ -87,7 +87,7 @@ func TestFetchErrors(t *testing.T) {
 	check.That(t, !errors.Is(err, ErrRejected), "without a scheduler it is %v", err)
 }
 
-// TestFetchTakesLargeActivations: the limit follows the payload's.
+// TestFetchTakesLargeActivations: the limit of an answer follows Config.Payload.
 func TestFetchTakesLargeActivations(t *testing.T) {
 	f := &fake{fetch: answers(activation.NewFetchAnswer(oneMessage(`"` + strings.Repeat("x", 6<<20) + `"`)))}
 	_, at := serve(t, f)
@@ -99,8 +99,8 @@ func TestFetchTakesLargeActivations(t *testing.T) {
 	check.ErrorIs(t, err, ErrUnreadable, "beyond the limit it")
 }
 
-// TestFetchOutlivesItsContext: once the scheduler may answer, nothing but the answer
-// ends a call.
+// TestFetchOutlivesItsContext: once the scheduler may answer, only the answer ends a
+// call.
 func TestFetchOutlivesItsContext(t *testing.T) {
 	asked, answer := make(chan bool), make(chan bool)
 	f := &fake{fetch: func(ctx context.Context, _ *activationpb.FetchRequest) (*activationpb.FetchResponse, error) {
@@ -132,7 +132,7 @@ func TestFetchOutlivesItsContext(t *testing.T) {
 	check.ErrorIs(t, err, context.Canceled, "before there is a connection it")
 }
 
-// TestLeave: the call that a container has open is answered, and so is this one.
+// TestLeave: the container's open call and the call of Leave are both answered.
 func TestLeave(t *testing.T) {
 	open, left := make(chan bool), make(chan bool)
 	f := &fake{fetch: func(ctx context.Context, r *activationpb.FetchRequest) (*activationpb.FetchResponse, error) {

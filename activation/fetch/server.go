@@ -14,11 +14,11 @@ import (
 	"github.com/gpuwhisk/gpuwhisk/activation/fetch/activationpb"
 )
 
-// closeLimit bounds the wait for calls that are being answered at the end.
+// closeLimit limits the time that Close waits for open calls.
 const closeLimit = 2 * time.Second
 
-// Server answers fetches as a scheduler does, for a process that is one for a
-// moment. It has a goroutine that listens, and one for each call.
+// Server answers fetches as a scheduler does, in a process that acts as a scheduler
+// for a moment. It has a goroutine that listens, and one for each call.
 type Server struct {
 	activationpb.UnimplementedActivationServiceServer
 	answer func(q activation.Queue, alive bool) activation.FetchAnswer
@@ -26,8 +26,8 @@ type Server struct {
 	done   chan struct{}
 }
 
-// Serve answers what comes to a listener, which Close closes. answer is called by
-// many goroutines, and does not wait.
+// Serve answers the calls to a listener, which Close closes. answer is called
+// concurrently and must not block.
 func Serve(l net.Listener, answer func(q activation.Queue, alive bool) activation.FetchAnswer) *Server {
 	s := &Server{answer: answer, done: make(chan struct{})}
 	// The original answers any number of pings.
@@ -35,12 +35,12 @@ func Serve(l net.Listener, answer func(q activation.Queue, alive bool) activatio
 	activationpb.RegisterActivationServiceServer(s.server, s)
 	go func() {
 		defer close(s.done)
-		_ = s.server.Serve(l) // ends with Close
+		_ = s.server.Serve(l) // returns after Close
 	}()
 	return s
 }
 
-// FetchActivation is the call of a container.
+// FetchActivation answers the call of a container.
 func (s *Server) FetchActivation(_ context.Context, r *activationpb.FetchRequest) (*activationpb.FetchResponse, error) {
 	q, err := activation.ParseQueue(r.GetInvocationNamespace(), []byte(r.GetFqn()), []byte(r.GetRev()))
 	if err != nil {
@@ -49,7 +49,7 @@ func (s *Server) FetchActivation(_ context.Context, r *activationpb.FetchRequest
 	return &activationpb.FetchResponse{ActivationMessage: string(s.answer(q, r.GetAlive()).Encode())}, nil
 }
 
-// Close ends the server, when calls that are under way are answered.
+// Close ends the server after its open calls are answered, or after closeLimit.
 func (s *Server) Close() {
 	late := time.AfterFunc(closeLimit, s.server.Stop)
 	defer late.Stop()
