@@ -26,6 +26,10 @@ type FeedConfig struct {
 	LagEvery time.Duration
 	// Delay, when not nil, gets the time that each record spent in Kafka.
 	Delay func(time.Duration)
+	// Journaled means that the caller records what is completed, so that it may be more
+	// than the metadata of a commit can name. Without it the feed reads no further than
+	// the metadata reaches.
+	Journaled bool
 	// Raw has messages delivered as they are, whatever they hold.
 	Raw bool
 }
@@ -231,10 +235,12 @@ func (f *Feed) oldest() (from *partition, first *record) {
 	return from, first
 }
 
-// narrowed reports whether nothing more may be handed out, since what is open
-// would be too much for the metadata of a commit to name. The caller holds the
-// lock.
+// narrowed reports whether nothing more may be handed out, since the metadata of a commit
+// could not name all that is open, and nothing else would. The caller holds the lock.
 func (f *Feed) narrowed() bool {
+	if f.cfg.Journaled {
+		return false
+	}
 	chars := f.metadataChars
 	if f.member != nil {
 		chars = max(0, chars-heartbeatChars)

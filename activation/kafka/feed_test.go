@@ -16,9 +16,12 @@ import (
 )
 
 // feed opens a feed that the test closes at its end.
-func (b *fixture) feed(topic string) *Feed {
+func (b *fixture) feed(topic string) *Feed { return b.feedOf(FeedConfig{Topic: topic}) }
+
+func (b *fixture) feedOf(cfg FeedConfig) *Feed {
 	b.t.Helper()
-	f := b.cluster().NewFeed(FeedConfig{Topic: topic, CommitEvery: 5 * time.Millisecond})
+	cfg.CommitEvery = 5 * time.Millisecond
+	f := b.cluster().NewFeed(cfg)
 	b.t.Cleanup(func() {
 		ctx, cancel := context.WithCancel(context.Background())
 		cancel()

@@ -120,7 +120,7 @@ func (p *partition) commit(chars int) offsetCommit {
 		heartbeat = heartbeatSeparator + strconv.FormatInt(p.heartbeat, 36)
 	}
 	c := offsetCommit{offset: p.offset(), changes: p.changes}
-	c.metadata, _ = p.metadata().encode(c.offset, max(0, chars-len(heartbeat)))
+	c.metadata, _ = p.metadata(chars).encode(c.offset, max(0, chars-len(heartbeat)))
 	c.metadata += heartbeat
 	return c
 }

@@ -82,7 +82,7 @@ func TestOffsetMetadataIsShort(t *testing.T) {
 			p.end(run)
 		}
 	}
-	text, whole := p.metadata().encode(p.offset(), metadataChars)
+	text, whole := p.metadata(metadataChars).encode(p.offset(), metadataChars)
 	check.That(check.Must(t), whole, "%d characters for %d open among 100,000, whole %v", len(text), len(p.open), whole)
 	check.AtMost(t, len(text), 1000, "%d characters for %d open among 100,000, whole %v", len(text), len(p.open), whole)
 }
@@ -119,7 +119,7 @@ func TestOffsetMetadataFitsWhatItPromises(t *testing.T) {
 				}
 			}
 			p.skipTo(window)
-			_, whole := p.metadata().encode(p.offset(), chars)
+			_, whole := p.metadata(chars).encode(p.offset(), chars)
 			check.That(check.Must(t), whole, "seed %d shape %d: %d open of %d do not fit into %d characters", seed, shape, left, window, chars)
 		}
 	}
@@ -233,7 +233,7 @@ func BenchmarkOffsetMetadata(b *testing.B) {
 	b.ReportAllocs()
 	var text string
 	for b.Loop() {
-		text, _ = p.metadata().encode(p.offset(), metadataChars)
+		text, _ = p.metadata(metadataChars).encode(p.offset(), metadataChars)
 	}
 	b.ReportMetric(float64(len(text)), "chars")
 }
@@ -251,7 +251,7 @@ func TestOffsetMetadataWithoutWhatExpired(t *testing.T) {
 	kept := attempt{offset: 12, begun: true}
 	p.resume(5, offsetMetadata{tried: []attempt{{offset: 5, attempts: 1, begun: true}, kept}})
 	p.skipTo(10)
-	text, _ := p.metadata().encode(p.offset(), metadataChars)
+	text, _ := p.metadata(metadataChars).encode(p.offset(), metadataChars)
 	m, err := decodeOffsetMetadata(text, 10)
 	check.NoError(t, err)
 	check.DeepEqual(t, m.tried, []attempt{kept}, "read %+v, %v, want %+v alone", m.tried, err, kept)

@@ -182,11 +182,15 @@ func (p *progress) finished(offset int64) bool {
 	return slices.ContainsFunc(p.ahead, func(r offsetRange) bool { return r.from <= offset && offset < r.end })
 }
 
-// metadata is what is to be committed beside the offset.
-func (p *progress) metadata() *offsetMetadata {
+// metadata is what is to be committed beside the offset. It ends where it surely fills so
+// many characters: each of its entries takes two of them and more.
+func (p *progress) metadata(chars int) *offsetMetadata {
 	m := &offsetMetadata{last: p.last}
 	at := p.offset()
 	for _, a := range p.open {
+		if len(m.done) > chars/2 {
+			return m.addTried(p)
+		}
 		if at < a.offset {
 			m.done = append(m.done, offsetRange{at, a.offset})
 		}
@@ -196,6 +200,11 @@ func (p *progress) metadata() *offsetMetadata {
 		m.done = append(m.done, offsetRange{at, p.next})
 	}
 	m.done = append(m.done, p.ahead...)
+	return m.addTried(p)
+}
+
+// addTried adds the activations that have begun to run.
+func (m *offsetMetadata) addTried(p *progress) *offsetMetadata {
 	for _, a := range slices.Concat(p.open, p.earlier) {
 		run := *a
 		if !run.tried() {
@@ -222,7 +231,7 @@ func (p *progress) hasCapacity(chars int) bool {
 	if metadataFits(int64(len(p.open))+1, p.window()+1, chars) {
 		return true
 	}
-	_, whole := p.metadata().encode(p.offset(), chars/2)
+	_, whole := p.metadata(chars).encode(p.offset(), chars/2)
 	return whole && p.window() < maxWindow
 }
 

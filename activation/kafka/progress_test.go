@@ -161,7 +161,7 @@ func TestProgressIsResumedFromItsMetadata(t *testing.T) {
 			h.cut(next)
 		}
 		var resumed progress
-		resumed.resume(h.progress.offset(), *h.metadata())
+		resumed.resume(h.progress.offset(), *h.metadata(metadataChars))
 		for _, p := range []*progress{&h.progress, &resumed} {
 			open := 0
 			for o := int64(10); o < next; o++ {

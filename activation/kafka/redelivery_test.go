@@ -410,6 +410,37 @@ func TestFeedNarrowsToWhatTheBrokerTakes(t *testing.T) {
 	})
 }
 
+// A feed whose caller has a journal reads on however little of it the metadata can name.
+// The next feed hands out every message that was open.
+func TestJournaledFeedReadsOn(t *testing.T) {
+	b := newFakeFixture(t)
+	const many = 6000
+	topic := b.topicOf(messages(0, many)...)
+	open := func() *Feed { return b.feedOf(FeedConfig{Topic: topic, Journaled: true}) }
+	f := open()
+	for n := range many {
+		if d := b.next(f, n); n%2 == 1 {
+			d.Done()
+		}
+	}
+	b.saved(f)
+	_, text := b.committedMetadata(f.cfg.Group, topic)
+	check.AtMost(t, len(text), metadataChars)
+	check.AtLeast(t, len(text), metadataChars-8)
+	b.kill(f)
+	f = open()
+	came := map[int]bool{}
+	for !came[many-2] {
+		d, err := f.Next(b.ctx())
+		check.NoError(t, err)
+		came[number(d)] = true
+	}
+	for n := 0; n < many; n += 2 {
+		check.That(check.Must(t), came[n], "message %d was open and did not come again", n)
+	}
+	check.AtLeast(t, f.Stats().Finished, 1000, "messages that the metadata names")
+}
+
 // A broker that takes less beside a position is given less, one that takes
 // nothing still gets the position.
 func TestFeedGoesOnWithoutMetadata(t *testing.T) {
