@@ -29,7 +29,6 @@ func (iv *Invoker) accept(ctx context.Context) {
 		iv.permits.taken.Add(1)
 		p := newPending(iv.completer, del, iv.dispatch.clock())
 		iv.observe.accepted(p)
-		iv.completer.unsettled.accepted(p)
 		iv.admit(p)
 	}
 }

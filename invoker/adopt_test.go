@@ -309,30 +309,3 @@ func TestLastUsedStayWhereMemoryIsShort(t *testing.T) {
 		stop()
 	})
 }
-
-// TestMemoryOfASpilledRunsContainer: the next process counts as much of the host for a
-// container whose first run came back from the disk.
-func TestMemoryOfASpilledRunsContainer(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		e := newSurvivors(t)
-		e.follows, e.spill = true, newSpill()
-		e.action("gpu", annotate("true"))
-		iv, stop := e.start(e.aSecond())
-		for range 12 {
-			e.invoke("gpu", nil)
-		}
-		pass(6500 * time.Millisecond)
-		for id := range maps.Clone(e.lefts) {
-			e.diedC <- id
-		}
-		pass(20 * time.Second)
-		states, left := e.Read(), 0
-		stop()
-		taken := iv.dispatch.pool.Reserved()
-		for _, state := range states {
-			left += state.GPU.HostMB
-		}
-		check.Greater(t, taken, 0)
-		check.Equal(t, left, taken, "MiB in the state files")
-	})
-}

@@ -76,7 +76,7 @@ func newCrowd(b *testing.B, policy string, functions int) *crowd {
 	s := c.gpuSettings(8)
 	cfg, _ := sched.Defaults(policy)
 	s.GPU.Policy, s.GPU.Sched, s.GPU.Pool, s.GPU.Context = policy, cfg, gpu.PoolConfig{Size: 256}, 1<<20
-	s.GPU.Backlog, s.Pool.MemoryMB, s.Events = Backlog{10_000, 1 << 30}, 1<<20, false
+	s.GPU.BacklogBytes, s.Pool.MemoryMB, s.Events = 1<<30, 1<<20, false
 	for i := range s.GPU.Devices {
 		s.GPU.Devices[i].MemoryBytes = 80 << 30
 	}

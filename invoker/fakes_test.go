@@ -57,7 +57,6 @@ type fixture struct {
 	logging  func() // called before logs are handed over
 	diedC    chan container.ID
 	gpu      fakeMover
-	spill    SpillStore
 	asked    []container.LogRequest
 	dialled  []int
 	registry *prometheus.Registry
@@ -376,7 +375,7 @@ func (env *fixture) settings() Settings {
 func (env *fixture) start(s Settings, change ...func(*Invoker)) (iv *Invoker, stop func()) {
 	env.t.Helper()
 	iv, err := New(s, Ports{
-		Feed: env, Actions: env, Records: env, Outbox: env, Blacklist: env, Journal: env, Spill: env.spill, Engine: cmp.Or[Engine](env.engine, env), Daemon: env.daemon, Dial: env.dial, Mover: &env.gpu,
+		Feed: env, Actions: env, Records: env, Outbox: env, Blacklist: env, Journal: env, Engine: cmp.Or[Engine](env.engine, env), Daemon: env.daemon, Dial: env.dial, Mover: &env.gpu,
 		ContainerStates: env.states, UserLogs: env.userLogs, Successor: func() bool { return env.follows },
 	}, NewMetrics(env.registry, env.registry), cmp.Or(env.log, slog.New(slog.DiscardHandler)))
 	check.NoError(env.t, err)

@@ -32,8 +32,9 @@ type gpuScheduler struct {
 	hostKnown  bool
 	past       history
 	failures   startFailures
-	warmth     *warmth // nil: it is not reported
-	backlog    *backlog
+	warmth     *warmth             // nil: it is not reported
+	waiting    map[uint64]*pending // submitted and not started
+	permits    *permits
 }
 
 func newGPUScheduler(d *dispatcher, adopter DeviceAdopter) (*gpuScheduler, error) {
@@ -57,7 +58,7 @@ func newGPUScheduler(d *dispatcher, adopter DeviceAdopter) (*gpuScheduler, error
 	}
 	return &gpuScheduler{
 		d: d, settings: s, adopter: adopter, core: core, record: record,
-		adopted: map[uint64]*adopted{}, runs: map[uint64]*run{}, containers: map[scheduler.Container]*actionContainer{}, named: map[string]*actionContainer{},
+		adopted: map[uint64]*adopted{}, waiting: map[uint64]*pending{}, runs: map[uint64]*run{}, containers: map[scheduler.Container]*actionContainer{}, named: map[string]*actionContainer{},
 		shares: shares, assumed: assumedMemory{}, failures: startFailures{},
 		past: history{core: core, flows: map[sched.FlowID]*flowHistory{}, of: map[string]int{}},
 	}, nil
@@ -86,7 +87,7 @@ func (g *gpuScheduler) decide(now time.Duration) {
 		g.carryOut(now, o)
 	}
 	g.d.pool.SetAside(g.core.Claimed())
-	g.past.observe(now, g.backlog.inMemory)
+	g.past.observe(now, g.waiting)
 	g.warmth.observe(g.core, g.containers)
 }
 
@@ -125,23 +126,19 @@ func (g *gpuScheduler) deadline() (time.Duration, bool) {
 // submit queues an activation in its flow: the function as the invoking namespace
 // sees it.
 func (g *gpuScheduler) submit(now time.Duration, p *pending) {
-	g.backlog.inMemory[p.invocation] = p
-	g.backlog.permits.setApart(p)
-	spill, far := g.backlog.spills(p, g.core)
+	g.waiting[p.invocation] = p
+	g.permits.setApart(p)
 	p.applyFallback(g.settings)
 	due := time.Duration(0)
 	if g.settings.Overdue > 0 {
 		due = p.accepted + g.settings.Overdue
 	}
-	g.take(now, scheduler.Event{Kind: scheduler.Submitted, Invocation: p.invocation, Due: due, Spilled: far, Function: &scheduler.Function{
+	g.take(now, scheduler.Event{Kind: scheduler.Submitted, Invocation: p.invocation, Due: due, Function: &scheduler.Function{
 		Flow: flowOf(p),
 		Key:  p.key, HostMB: g.shares.of(p, func() int64 { return g.core.Footprint(flowOf(p), p.key) }), Memory: int64(p.gpu.Memory),
 		NoShim: p.gpu.Shim == activation.ShimOff, Width: p.concurrency(), Weight: p.gpu.Weight,
 	}})
 	g.past.submitted(p)
-	if spill {
-		g.backlog.spiller.add(p)
-	}
 }
 
 // carryOut does one order of the GPU scheduler.
@@ -164,8 +161,6 @@ func (g *gpuScheduler) carryOut(now time.Duration, o scheduler.Order) {
 		g.d.startRemoval(0, ctr)
 	case scheduler.Refuse:
 		g.refuse(o)
-	case scheduler.Load:
-		g.backlog.load(o.Invocation)
 	case scheduler.ReclaimHost:
 		g.d.pool.EvictIdle(o.HostMB)
 	case scheduler.Served:
@@ -190,7 +185,7 @@ func (g *gpuScheduler) make(o scheduler.Order) {
 	}
 	ctr := g.d.newContainer(0, o.Flow.Namespace, path.Base(o.Flow.Function), container.Spec{MemoryMB: o.HostMB})
 	ctr.gpu = &deviceState{id: o.Container, device: g.settings.Devices[o.Device], flow: o.Flow}
-	if p := g.backlog.inMemory[o.Invocation]; p != nil {
+	if p := g.waiting[o.Invocation]; p != nil {
 		ctr.specify(g.d.settings, p)
 	}
 	g.enter(ctr)
@@ -207,13 +202,10 @@ func (g *gpuScheduler) enter(ctr *actionContainer) {
 	g.containers[ctr.gpu.id], g.named[ctr.name] = ctr, ctr
 }
 
-// start starts a run, when its message is in memory.
+// start starts a run.
 func (g *gpuScheduler) start(now time.Duration, o scheduler.Order, ctr *actionContainer) {
-	if g.backlog.await(o, ctr) {
-		return
-	}
-	p := g.backlog.inMemory[o.Invocation]
-	delete(g.backlog.inMemory, o.Invocation)
+	p := g.waiting[o.Invocation]
+	delete(g.waiting, o.Invocation)
 	ctr.specify(g.d.settings, p)
 	r := &run{pending: p, ctr: ctr, start: container.Warm, first: o.Rested}
 	if !o.Start.Warm() {
@@ -297,12 +289,8 @@ func (g *gpuScheduler) resident(id sched.FlowID) {
 
 // refuse answers an activation that will never run here.
 func (g *gpuScheduler) refuse(o scheduler.Order) {
-	p := g.backlog.inMemory[o.Invocation]
-	if p == nil {
-		g.backlog.refuse(o.Invocation, o.Reason, func(key string) *ending { return g.refusal(o, key) })
-		return
-	}
-	delete(g.backlog.inMemory, o.Invocation)
+	p := g.waiting[o.Invocation]
+	delete(g.waiting, o.Invocation)
 	if o.Reason == scheduler.WasWithdrawn && p.withdrawn {
 		p.withdrawn = false
 		g.d.handBack(p)

@@ -2,6 +2,7 @@ package invoker
 
 import (
 	"encoding/json"
+	"errors"
 	"fmt"
 	"maps"
 	"slices"
@@ -26,7 +27,7 @@ func (env *fixture) gpuSettings(devices int) Settings {
 			Policy: "mqfq-sticky", Sched: cfg, Tokens: gpu.TokensConfig{Max: 2}, Pool: gpu.PoolConfig{Size: 32},
 			PrefetchActive: true, PrefetchNext: true, Memory: 1 << 30, Context: 400 << 20,
 		},
-		Backlog: Backlog{1000, 1 << 20},
+		BacklogBytes: 16 << 20,
 	}
 	for i := range devices {
 		s.GPU.Devices = append(s.GPU.Devices, gpu.Device{Index: i, Name: "test", MemoryBytes: 16 << 30, Simulated: true})
@@ -203,4 +204,43 @@ func TestRecordShowsWhetherMemoryIsMeasured(t *testing.T) {
 			stop()
 		})
 	}
+}
+
+// aSecond has each run take a second, one at a time.
+func (env *fixture) aSecond() Settings {
+	env.lasting(time.Second)
+	s := env.gpuSettings(1)
+	s.GPU.Tokens.Max = 1
+	return s
+}
+
+// TestPausedFunctionIsReported: a function that fails in each run pauses, the status
+// says so and why, and the end of the pause is seen without an event.
+func TestPausedFunctionIsReported(t *testing.T) {
+	withFixture(t, func(t *testing.T, env *fixture) {
+		env.action("gpu", annotate("true"))
+		s := env.aSecond()
+		env.setRun(func(int, []byte) proxy.Exchange {
+			return proxy.Exchange{Failure: proxy.NoResponse, Err: errors.New("connection reset"), Sent: true}
+		})
+		iv, stop := env.start(s)
+		const n = 5
+		for range n {
+			env.invoke("gpu", nil)
+		}
+		time.Sleep(8 * time.Second)
+		st := env.status(iv)
+		check.Equal(check.Must(t), len(st.Flows), 1)
+		f := st.Flows[0]
+		check.That(check.Must(t), f.Paused, "after failures in a row: %+v", f)
+		check.Contains(t, f.Why, "backs off", "after failures in a row")
+		time.Sleep(time.Hour)
+		st = env.status(iv)
+		for _, f := range st.Flows {
+			check.That(t, !f.Paused, "an hour later: %+v", f)
+			check.AtMost(t, f.Queued, 0, "an hour later")
+		}
+		stop()
+		env.judge(0, n)
+	})
 }

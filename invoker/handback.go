@@ -90,20 +90,23 @@ func (d *dispatcher) devicesChanged(now time.Duration) {
 // handBackGPU gives back what waits for a device.
 func (d *dispatcher) handBackGPU(now time.Duration) {
 	g := d.gpus
-	for _, invocation := range slices.Sorted(maps.Keys(g.backlog.inMemory)) {
-		if p := g.backlog.inMemory[invocation]; d.returns(p) {
+	for _, invocation := range slices.Sorted(maps.Keys(g.waiting)) {
+		if p := g.waiting[invocation]; d.returns(p) {
 			p.withdrawn = true
 			g.take(now, scheduler.Event{Kind: scheduler.Withdrawn, Invocation: invocation})
 		}
 	}
-	if d.returner == nil || !d.draining && g.usable() {
-		return
-	}
-	for _, invocation := range slices.Sorted(maps.Keys(g.backlog.spilled)) {
-		l := g.backlog.startLoading(invocation)
-		l.back = true
-		g.backlog.permits.leaving.Add(1)
-		g.take(now, scheduler.Event{Kind: scheduler.Withdrawn, Invocation: invocation})
-		g.backlog.fetcher.add(l)
+}
+
+// draining begins the stop: activations that have not started go back to their
+// scheduler, where there is one. All others are finished.
+type draining struct{ begun chan struct{} }
+
+func (e draining) apply(d *dispatcher, now time.Duration) {
+	defer close(e.begun)
+	d.draining = true
+	d.handBackQueued()
+	if d.gpus != nil {
+		d.handBackGPU(now)
 	}
 }

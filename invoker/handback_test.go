@@ -3,16 +3,12 @@ package invoker
 import (
 	"context"
 	"errors"
-	"maps"
-	"slices"
 	"strings"
 	"sync"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"github.com/gpuwhisk/gpuwhisk/activation"
-	"github.com/gpuwhisk/gpuwhisk/gpu/scheduler"
 	"github.com/gpuwhisk/gpuwhisk/invoker/develop/check"
 	"github.com/gpuwhisk/gpuwhisk/invoker/engine/proxy"
 )
@@ -158,87 +154,4 @@ func TestLossOfTheLastDeviceGivesBackWhatWaits(t *testing.T) {
 			})
 		})
 	}
-}
-
-// What is being read back from the disk when the last device is lost goes back, too.
-func TestLossOfTheLastDeviceGivesBackWhatIsBeingRead(t *testing.T) {
-	withFixture(t, func(t *testing.T, env *fixture) {
-		store := newSpill()
-		store.slow = func(activation.ID) { pass(time.Minute) }
-		env.spill = store
-		env.action("f", annotate("true"))
-		s := env.aSecond()
-		s.GPU.DeviceTimeout = 5 * time.Minute
-		r := &fakeReturner{takes: true, back: map[activation.ID]int{}}
-		iv, stop := env.start(s, func(iv *Invoker) { iv.dispatch.returner = r })
-		var ids []activation.ID
-		for range 12 {
-			ids = append(ids, env.invoke("f", nil))
-		}
-		pass(30 * time.Second)
-		reading := env.status(iv).Backlog.Spilled
-		iv.DeviceLost(0, "Xid 79")
-		pass(time.Hour)
-		stop()
-		back := 0
-		for _, id := range ids {
-			switch rec := env.record(id); {
-			case rec == nil && r.back[id] == 1:
-				back++
-			case rec == nil || rec.Response.StatusCode != activation.StatusSuccess || r.back[id] > 0:
-				t.Errorf("%s: record %+v, given back %d times", id, rec, r.back[id])
-			}
-		}
-		check.Greater(t, reading, 0)
-		check.Equal(t, back, reading, "given back of what was on the disk")
-	})
-}
-
-// What is written to the disk in the moment in which the last device is lost goes back,
-// too: it does not stay there for the next process.
-func TestLossOfTheLastDeviceGivesBackWhatIsBeingWritten(t *testing.T) {
-	withFixture(t, func(t *testing.T, env *fixture) {
-		store := newSpill()
-		store.refuse = errors.New("disk is full")
-		env.spill = store
-		env.action("f", annotate("true"))
-		r := &fakeReturner{takes: true, back: map[activation.ID]int{}}
-		iv, stop := env.start(env.aSecond(), func(iv *Invoker) { iv.dispatch.returner = r })
-		for range 12 {
-			env.invoke("f", nil)
-		}
-		pass(500 * time.Millisecond) // one runs
-		synctest.Wait()
-		d := iv.dispatch
-		waiting := slices.Collect(maps.Values(d.gpus.backlog.inMemory))
-		d.loop.mu.Lock() // both are applied before the scheduler decides
-		d.loop.waiting = append(d.loop.waiting, deviceChanged{Kind: scheduler.DeviceLost, Why: "Xid 79"}, spilledEvent{all: waiting})
-		d.loop.mu.Unlock()
-		pass(time.Minute)
-		synctest.Wait()
-		check.Equal(t, len(waiting), 11)
-		check.Equal(t, len(r.back), len(waiting))
-		stop()
-		check.Equal(t, iv.InFlight(), 0)
-	})
-}
-
-// What is on the disk at a stop goes back, too, however long reading takes.
-func TestStopGivesBackWhatIsOnTheDisk(t *testing.T) {
-	withFixture(t, func(t *testing.T, env *fixture) {
-		store := newSpill()
-		store.slow = func(activation.ID) { pass(time.Second) }
-		env.spill = store
-		env.action("f", annotate("true"))
-		r := &fakeReturner{takes: true, back: map[activation.ID]int{}}
-		iv, stop := env.start(env.aSecond(), func(iv *Invoker) { iv.dispatch.returner = r })
-		const n = 100
-		for range n {
-			env.invoke("f", nil)
-		}
-		pass(500 * time.Millisecond) // one runs
-		stop()
-		check.Equal(t, len(r.back), n-1)
-		check.Equal(t, iv.InFlight(), 0)
-	})
 }

@@ -10,8 +10,7 @@
 //	worker.go      the run in its container (container.go), with its part for GPUs (lease.go)
 //	pending.go     its completion, exactly once: acks, event and record
 //
-// Beside it: backlog.go and spill.go keep on disk what waits for a GPU
-// for long; unsettled.go guards what a crash could lose; adopt.go,
+// Beside it: unsettled.go guards what a crash could lose; adopt.go,
 // statefile.go and handover.go keep containers over restarts; observer.go counts,
 // logs and traces; permits.go bounds all.
 //
@@ -42,7 +41,6 @@ type Ports struct {
 	Outbox          Outbox
 	Blacklist       Blacklist
 	Journal         Journal
-	Spill           SpillStore // nil: nothing is spilled
 	Engine          Engine
 	Daemon          Daemon          // nil: containers end with this process
 	ContainerStates ContainerStates // nil: nothing outlives the process
@@ -99,7 +97,7 @@ func New(s Settings, p Ports, m *Metrics, log *slog.Logger) (*Invoker, error) {
 	flushing, flush := context.WithCancel(context.Background())
 	iv := &Invoker{
 		settings: s, ports: p, metrics: m, log: log, flush: flush,
-		permits: newPermits(s.InFlight, s.GPU.Backlog), ended: make(chan struct{}),
+		permits: newPermits(s.InFlight, s.GPU.BacklogBytes), ended: make(chan struct{}),
 	}
 	iv.observe = &observer{metrics: m, markers: newLogMarkers(s.LogMarkers, log), traces: explain.NewLog(s.Explain), exporter: p.Tracer, at: epoch.Add}
 	iv.health = newEngineHealth(p.Engine, p.Daemon, log, p.Away)
@@ -108,7 +106,7 @@ func New(s Settings, p Ports, m *Metrics, log *slog.Logger) (*Invoker, error) {
 		instance: s.Instance, store: s.Store, logErrors: s.LogErrors, unstored: s.LogUnstored, events: s.Events,
 		log: log, observe: iv.observe, wall: time.Now, ended: p.Ended, permits: iv.permits,
 		unsettled: &unsettled{
-			retention: s.Retention, spill: p.Spill, journal: p.Journal, events: s.Events, log: log, clock: clock, wall: time.Now,
+			journal: p.Journal, events: s.Events, log: log, wall: time.Now,
 			ends: map[*pending]bool{},
 		},
 	}
@@ -139,7 +137,7 @@ func (iv *Invoker) newDispatcher(clock func() time.Duration) (*dispatcher, error
 		return nil, fmt.Errorf("start gpu scheduling: %w", err)
 	}
 	if d.gpus != nil {
-		d.gpus.backlog = iv.newBacklog(d)
+		d.gpus.permits = iv.permits
 		d.gpus.warmth = newWarmth(iv.ports.Warmth)
 		iv.ports.Mover.Listen(func(h gpu.MemoryReport) { iv.dispatch.post(memoryReport{h}) })
 	}
@@ -255,6 +253,5 @@ func (e shut) apply(d *dispatcher, _ time.Duration) {
 	close(e.done)
 }
 
-// InFlight is how many activations are accepted and not completed, those that
-// are spilled included.
-func (iv *Invoker) InFlight() int { return int(iv.permits.taken.Load() + iv.permits.spilled.Load()) }
+// InFlight returns how many activations are accepted and not completed.
+func (iv *Invoker) InFlight() int { return int(iv.permits.taken.Load()) }

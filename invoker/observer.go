@@ -30,11 +30,6 @@ func (o *observer) accepted(p *pending) {
 	if !p.Completed {
 		o.markers.info(p.TransID, ofReactive, "", "invoker_activation_start", noStep)
 	}
-	o.loaded(p)
-}
-
-// loaded is a spilled activation whose message is read back.
-func (o *observer) loaded(p *pending) {
 	p.trace.ID, p.trace.Namespace, p.trace.Action = string(p.ActivationID), p.User.Namespace.Name, p.Action.FQN()
 	p.trace.Accepted = o.at(p.accepted)
 	if ms := p.TransID.StartMillis(); ms > 0 {

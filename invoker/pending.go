@@ -1,7 +1,6 @@
 package invoker
 
 import (
-	"container/list"
 	"context"
 	"encoding/json"
 	"errors"
@@ -32,10 +31,8 @@ type pending struct {
 	permit    permit
 
 	// completer.unsettled guards these.
-	age    *list.Element // in the list of messages; nil: not there
-	before int64         // bytes of messages that came before it
-	polls  uint8         // of its end
-	kept   stage         // at which the journal was given that; nowhere: it was not
+	polls uint8 // of its end
+	kept  stage // at which the journal was given that; nowhere: it was not
 
 	// Known when it is routed, and fixed from then on.
 	action  *activation.Action // nil: it could not be fetched, or the caller's limits exclude it
@@ -48,7 +45,6 @@ type pending struct {
 	// Of its wait for a container or a token. The dispatcher owns these.
 	invocation uint64 // its number in the cores
 	queued     time.Duration
-	near       bool          // the GPU scheduler wants its message in memory
 	withdrawn  bool          // it is to be given back
 	keep       bool          // and was not taken
 	fallback   string        // why its memory is only counted, where the action lets it be moved
@@ -59,7 +55,6 @@ type pending struct {
 	// as a whole.
 	outstanding atomic.Int32
 	unsent      atomic.Int32 // acks among them
-	committed   atomic.Bool  // the feed may forget the message
 	stored      bool         // its record is to be stored; known when it is answered
 
 	mu     sync.Mutex
@@ -78,7 +73,6 @@ const (
 	isFiled                 // the record is handed on and the permit released: the end
 	isPassing               // it is being forwarded, or given back to the queue that it came from
 	isPassed                // another invoker or that queue has it: the end
-	isSpilled               // its message is on disk, and another pending follows: the end
 )
 
 // move is what may happen to a pending activation.
@@ -91,20 +85,18 @@ const (
 	startPass                  // to another invoker, or back to its queue
 	endPass                    // that has it
 	failPass                   // it does not take it
-	setSpilled                 // the message is on disk
 	nMoves
 )
 
 // moves is where each move leads from each stage. What is not here does
 // nothing: that is how an activation is completed once, however often it is tried.
 var moves = [...][nMoves]stage{
-	isAccepted: {sendResult: isResulted, sendCompletion: isAnswered, startPass: isPassing, setSpilled: isSpilled},
+	isAccepted: {sendResult: isResulted, sendCompletion: isAnswered, startPass: isPassing},
 	isResulted: {sendCompletion: isAnswered},
 	isAnswered: {sendRecord: isFiled},
 	isFiled:    {},
 	isPassing:  {endPass: isPassed, failPass: isAccepted},
 	isPassed:   {},
-	isSpilled:  {},
 }
 
 // take makes a move, and reports whether it was allowed.
@@ -149,11 +141,12 @@ func newPending(c *completer, d Delivery, now time.Duration) *pending {
 	return p
 }
 
-// size is about how much memory its message takes.
-func (p *pending) size() int64 {
-	const rest = 1 << 10
-	return rest + int64(len(p.Content))
-}
+// pendingBytes is about how much memory an activation takes that waits for a GPU, its
+// parameters left out: 3.9 kB by BenchmarkBacklog.
+const pendingBytes = 4 << 10
+
+// size is about how much memory a pending activation takes while it waits.
+func (p *pending) size() int64 { return pendingBytes + int64(len(p.Content)) }
 
 // started reports to the feed and the journal that the activation begins to run.
 // With an error it must not run: ctx has ended.
@@ -185,13 +178,6 @@ func (p *pending) settle() {
 		if !p.Unlisted {
 			p.completer.journal.Completed(p.ActivationID)
 		}
-		p.commit()
-	}
-}
-
-// commit lets the feed forget the message, once.
-func (p *pending) commit() {
-	if !p.committed.Swap(true) {
 		p.Done()
 	}
 }

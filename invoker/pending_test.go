@@ -42,7 +42,7 @@ func newClerk(events bool) *clerk {
 	c.completer = &completer{
 		ctx: context.Background(), events: events, out: c, records: c, journal: c,
 		log: slog.New(slog.DiscardHandler), observe: newTestObserver(),
-		wall: func() time.Time { return time.UnixMilli(epoch) }, permits: newPermits(taken, Backlog{}),
+		wall: func() time.Time { return time.UnixMilli(epoch) }, permits: newPermits(taken, 0),
 	}
 	c.completer.unsettled = &unsettled{journal: c, events: events, log: c.completer.log, wall: c.completer.wall, ends: map[*pending]bool{}}
 	for range taken {

@@ -60,32 +60,30 @@ func TestBacklogOfALostDeviceStopsNothingElse(t *testing.T) {
 // TestFullBacklogPressesBack: what finds no GPU permit keeps its common one, so
 // that no more is pulled than is allowed, and everything ends all the same.
 func TestFullBacklogPressesBack(t *testing.T) {
-	for name, b := range map[string]Backlog{"activations": {10, 1 << 30}, "bytes": {1000, 10 * (1<<10 + 2000)}} {
-		withFixture(t, func(t *testing.T, env *fixture) {
-			env.action("gpu", annotate("true"))
-			env.lasting(time.Second)
-			s := env.gpuSettings(1)
-			s.InFlight, s.GPU.Backlog = 4, b
-			iv, stop := env.start(s)
-			var ids []activation.ID
-			for range 40 {
-				ids = append(ids, env.invoke("gpu", func(m *activation.Message) {
-					m.Content = json.RawMessage(fmt.Sprintf(`"%01998d"`, 0))
-				}))
-			}
-			pass(time.Millisecond)
-			check.Equal(t, iv.InFlight(), 14, "%s", name)
-			pass(5 * time.Minute)
-			n, used := iv.permits.used()
-			check.Equal(t, iv.InFlight(), 0, "%s", name)
-			check.Equal(t, n, 0, "%s", name)
-			check.Equal(t, used, 0, "%s", name)
-			stop()
-			for _, id := range ids {
-				check.That(t, env.record(id) != nil, "%s: an activation never ended", name)
-			}
-		})
-	}
+	withFixture(t, func(t *testing.T, env *fixture) {
+		env.action("gpu", annotate("true"))
+		env.lasting(time.Second)
+		s := env.gpuSettings(1)
+		s.InFlight, s.GPU.BacklogBytes = 4, 10*(pendingBytes+2000)
+		iv, stop := env.start(s)
+		var ids []activation.ID
+		for range 40 {
+			ids = append(ids, env.invoke("gpu", func(m *activation.Message) {
+				m.Content = json.RawMessage(fmt.Sprintf(`"%01998d"`, 0))
+			}))
+		}
+		pass(time.Millisecond)
+		check.Equal(t, iv.InFlight(), 14)
+		pass(5 * time.Minute)
+		n, used := iv.permits.used()
+		check.Equal(t, iv.InFlight(), 0)
+		check.Equal(t, n, 0)
+		check.Equal(t, used, 0)
+		stop()
+		for _, id := range ids {
+			check.That(t, env.record(id) != nil, "an activation never ended")
+		}
+	})
 }
 
 // TestOverdueActivationsEnd: where the operator sets it, what has not begun in

@@ -40,7 +40,7 @@ type Delivery struct {
 	// Ended is the end that it had in an earlier process, whose acks and record
 	// may not all be safe; nil: none is known.
 	Ended *activation.Record
-	// Unlisted is whether the journal keeps nothing of it: it cannot be spilled.
+	// Unlisted is whether the journal keeps nothing of it.
 	Unlisted bool
 	// Claim is whose container it runs in, where that is fit for it; 0: any.
 	Claim Claim
@@ -98,16 +98,6 @@ type Journal interface {
 	Begin(ctx context.Context, id activation.ID) error
 	Completed(id activation.ID)
 	KeepUnacknowledged(ids []activation.ID, records [][]byte) []error
-}
-
-// SpillStore keeps the messages of activations that wait for long, so that they need
-// no memory and do not depend on the feed. Both calls wait for a disk.
-type SpillStore interface {
-	// Spill stores messages, and reports for each whether it is safe: then the next
-	// process gets it, and Done may be called.
-	Spill(ids []activation.ID, messages [][]byte) []error
-	// Message reads a message that was spilled.
-	Message(id activation.ID) ([]byte, error)
 }
 
 // Tracer receives each activation that is over, with its trace and the trace

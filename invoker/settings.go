@@ -17,10 +17,8 @@ type Settings struct {
 	// Prefix starts the name of every container, such as "wsk00_".
 	Prefix string
 	// InFlight bounds the activations that are accepted and not completed, those
-	// of GPUs left out: GPU.Backlog bounds them.
+	// of GPUs left out: GPU.BacklogBytes bounds them.
 	InFlight int
-	// Retention is the feed's topic's: what gets half as old is spilled.
-	Retention Retention
 	// Bounds are the system's limits, Defaults those of a namespace that has
 	// none of its own.
 	Bounds   activation.Bounds
@@ -73,8 +71,8 @@ type GPUSettings struct {
 	// Overdue is after how long an activation that has not begun is refused, since
 	// its caller waits no longer; 0 is never.
 	Overdue time.Duration
-	// Backlog bounds the activations that wait for a device.
-	Backlog Backlog
+	// BacklogBytes bounds the messages of activations that wait for a device.
+	BacklogBytes int64
 	// Record, when not nil, gets the GPU scheduler's log, a line at a time. It does not
 	// block; after its first error it is left alone.
 	Record io.Writer
@@ -100,8 +98,8 @@ func (s Settings) Validate() error {
 }
 
 func (g GPUSettings) validate() error {
-	if len(g.Devices) > 0 && (g.Backlog.Activations < 1 || g.Backlog.Bytes < 1) {
-		return fmt.Errorf("GPU backlog of %d activations and %d bytes: must be at least 1", g.Backlog.Activations, g.Backlog.Bytes)
+	if len(g.Devices) > 0 && g.BacklogBytes < 1 {
+		return fmt.Errorf("GPU backlog of %d bytes: must be at least 1", g.BacklogBytes)
 	}
 	if g.AckTimeout < 0 {
 		return fmt.Errorf("acknowledgement timeout of %s: must not be negative", g.AckTimeout)

@@ -30,15 +30,12 @@ type Status struct {
 	Queued map[string]int `json:"-"`
 }
 
-// BacklogStatus is where the messages of GPU activations are that are accepted
-// and not completed. Only of an invoker with devices.
+// BacklogStatus is what an invoker with devices has of GPU activations that are accepted
+// and not completed. Those that keep a common permit because the backlog is full are left out.
 type BacklogStatus struct {
-	InMemory int   `json:"inMemory"`
-	Bytes    int64 `json:"inMemoryBytes"`
-	Spilled  int   `json:"spilled"` // on disk alone
-	// Off states why nothing is spilled, Trouble why the last could not be.
-	Off     string `json:"off,omitempty"`
-	Trouble string `json:"trouble,omitempty"`
+	Activations int   `json:"activations"`
+	Bytes       int64 `json:"bytes"` // of their messages
+	Limit       int64 `json:"limitBytes"`
 }
 
 // ContainerStatus is one container.
@@ -122,8 +119,8 @@ type question struct{ reply chan Status }
 // apply leaves it to answerStatus.
 func (e question) apply(d *dispatcher, _ time.Duration) { d.questions = append(d.questions, e) }
 
-// capacity is how many activations may be accepted and not completed.
-func (iv *Invoker) capacity() int { return cap(iv.permits.common) + iv.permits.most.Activations }
+// capacity is how many activations may be accepted and not completed beside the GPU backlog.
+func (iv *Invoker) capacity() int { return cap(iv.permits.common) }
 
 func deviceStatus(d scheduler.DeviceStats) DeviceStatus {
 	ds := DeviceStatus{
@@ -162,7 +159,7 @@ func (d *dispatcher) snapshot() Status {
 	}
 	if g := d.gpus; g != nil {
 		st := g.core.Stats()
-		s.Policy, s.Backlog, s.Flows = st.Policy, g.backlog.status(), flowStatuses(g.core)
+		s.Policy, s.Backlog, s.Flows = st.Policy, g.permits.status(), flowStatuses(g.core)
 		s.Queued = d.metrics.queueDepths(g.core)
 		for _, c := range g.core.Containers() {
 			if ctr := g.containers[c.ID]; ctr != nil {

@@ -1,7 +1,6 @@
 package invoker
 
 import (
-	"container/list"
 	"context"
 	"log/slog"
 	"sync"
@@ -11,66 +10,24 @@ import (
 	"github.com/gpuwhisk/gpuwhisk/activation"
 )
 
-// unsettled lists the accepted activations of which this process could lose something,
-// were it to end.
-//
-// Of some only the feed has the message. What gets half as old as the topic's retention
-// is spilled, whatever it waits for or does: a later process might not find it any more.
-//
-// Of others an end is reported, and acks and record are not all safe. Their messages are
-// delivered again, and the next process must not send another end than a caller, a
-// record or an event has already. The journal is given the ends that callers and events
-// get before they get them, and others that stay on the list for long.
+// unsettled lists the activations whose end is reported while their acks and record are
+// not all safe. Their messages are delivered again if this process ends, and the next
+// process must not send another end than a caller, a record or an event has already. The
+// journal is given the ends that callers and events get before they get them, and the
+// other ends that stay on the list for long.
 type unsettled struct {
-	retention Retention
-	spill     SpillStore // nil: no message is spilled
-	journal   Journal
-	events    bool // user events have a reader
-	log       *slog.Logger
-	clock     func() time.Duration
-	wall      func() time.Time
-	failing   atomic.Bool // the journal did not take the last ends
+	journal Journal
+	events  bool // user events have a reader
+	log     *slog.Logger
+	wall    func() time.Time
+	failing atomic.Bool // the journal did not take the last ends
 
-	mu       sync.Mutex
-	messages list.List // of *pending, the oldest first
-	read     int64     // bytes of messages so far
-	ends     map[*pending]bool
+	mu   sync.Mutex
+	ends map[*pending]bool
 }
 
-// Retention is for how long the feed's topic keeps a message, at least: until it
-// has that age, or until so many bytes came after it. 0 is for ever.
-type Retention struct {
-	Time  time.Duration
-	Bytes int64
-}
-
-// ages reports whether messages grow old.
-func (u *unsettled) ages() bool { return u.spill != nil && u.retention != Retention{} }
-
-// accepted lists the message of a pending activation.
-func (u *unsettled) accepted(p *pending) {
-	if p.Unlisted || !u.ages() {
-		return
-	}
-	u.mu.Lock()
-	defer u.mu.Unlock()
-	p.age, p.before = u.messages.PushBack(p), u.read
-	u.read += p.size()
-}
-
-// spilled takes a message off the list, if it is there: it is on disk.
-func (u *unsettled) spilled(p *pending) {
-	u.mu.Lock()
-	defer u.mu.Unlock()
-	if p.age != nil {
-		u.messages.Remove(p.age)
-		p.age = nil
-	}
-}
-
-// settled takes a pending activation off both lists: nothing can be lost any more.
+// settled takes a pending activation off the list: nothing of it can be lost any more.
 func (u *unsettled) settled(p *pending) {
-	u.spilled(p)
 	u.mu.Lock()
 	defer u.mu.Unlock()
 	delete(u.ends, p)
@@ -97,9 +54,6 @@ func (u *unsettled) reported(p *pending, e ending) {
 }
 
 const (
-	// Bounds of the time between two polls of the messages.
-	agingPollMin = 100 * time.Millisecond
-	agingPollMax = 10 * time.Second
 	// An ack takes milliseconds and a record some hundred at most when all is well.
 	// Nothing more is written then. The journal is given the end of what is not safe
 	// after so many polls: were the process killed, the next one would answer that it
@@ -111,58 +65,18 @@ const (
 	endsBatch = 64
 )
 
-// watch polls both lists until ctx ends.
+// watch polls the list until ctx ends.
 func (u *unsettled) watch(ctx context.Context) {
 	ends := time.NewTicker(endsPoll)
 	defer ends.Stop()
-	every := min(max(u.retention.Time/20, agingPollMin), agingPollMax)
-	messages := time.NewTicker(every)
-	defer messages.Stop()
 	for {
 		select {
 		case <-ends.C:
 			u.keep(u.overdue(false))
-		case <-messages.C:
-			for u.spillAll(u.old(every)) {
-			}
 		case <-ctx.Done():
 			return
 		}
 	}
-}
-
-// old lists the oldest of the messages that would be too old at the next poll.
-func (u *unsettled) old(every time.Duration) (all []*pending) {
-	u.mu.Lock()
-	defer u.mu.Unlock()
-	for e := u.messages.Front(); e != nil && len(all) < spillBatch; e = e.Next() {
-		p, r := e.Value.(*pending), u.retention
-		late := r.Time > 0 && 2*(u.clock()+every-p.accepted) >= r.Time
-		behind := r.Bytes > 0 && 2*(u.read-p.before) >= r.Bytes
-		if !late && !behind {
-			break
-		}
-		all = append(all, p)
-	}
-	return all
-}
-
-// spillAll commits those whose messages are on disk, and reports whether there may be
-// more. The others are tried again at the next poll.
-func (u *unsettled) spillAll(all []*pending) bool {
-	if len(all) == 0 {
-		return false
-	}
-	well := true
-	for i, err := range writeMessages(u.spill, all) {
-		if err != nil {
-			well = false
-			continue
-		}
-		u.spilled(all[i])
-		all[i].commit()
-	}
-	return well && len(all) == spillBatch
 }
 
 // overdue polls the ends, and gives those that the journal should have by now and has

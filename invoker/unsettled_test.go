@@ -1,9 +1,7 @@
 package invoker
 
 import (
-	"encoding/json"
 	"errors"
-	"fmt"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -11,7 +9,6 @@ import (
 
 	"github.com/gpuwhisk/gpuwhisk/activation"
 	"github.com/gpuwhisk/gpuwhisk/invoker/develop/check"
-	"github.com/gpuwhisk/gpuwhisk/invoker/engine/proxy"
 )
 
 // TestReportedIsKeptBefore: the journal has an end before a caller that waits or a
@@ -183,79 +180,4 @@ func TestUnacknowledgedEndingIsSentAgain(t *testing.T) {
 			check.That(t, env.acks[0].FreesSlot(), "%s: ack %+v", c.name, env.acks[0])
 		})
 	}
-}
-
-// TestWhatGrowsOldIsSpilled: what waits or runs for half as long as its topic
-// keeps messages is spilled, before that, and the feed lets go of it, once.
-func TestWhatGrowsOldIsSpilled(t *testing.T) {
-	withFixture(t, func(t *testing.T, env *fixture) {
-		store := newSpill()
-		env.spill = store
-		env.action("cpu", nil)
-		env.action("gpu", annotate("true"))
-		env.lasting(10 * time.Minute)
-		s := env.gpuSettings(1)
-		s.Retention = Retention{Time: 5 * time.Minute}
-		s.GPU.Tokens.Max, s.Drain = 1, time.Hour
-		iv, stop := env.start(s)
-		for _, name := range []string{"cpu", "gpu", "gpu", "cpu"} {
-			env.invoke(name, nil)
-		}
-		store.will(func(s *fakeSpill) { s.refuse = errors.New("disk full") })
-		time.Sleep(150 * time.Second)
-		spilled := func() (messages, done int) {
-			store.mu.Lock()
-			defer store.mu.Unlock()
-			env.mu.Lock()
-			defer env.mu.Unlock()
-			return len(store.has), len(env.done)
-		}
-		m, d := spilled()
-		check.Equal(t, m, 0)
-		check.Equal(t, d, 0)
-		store.will(func(s *fakeSpill) { s.refuse = nil })
-		young := env.invokeAndWait("cpu", 15*time.Second)
-		m, d = spilled()
-		check.Equal(t, m, 4)
-		check.Equal(t, d, 4)
-		store.will(func(s *fakeSpill) {
-			check.That(t, s.has[young] == nil, "a young one is spilled")
-		})
-		time.Sleep(40 * time.Minute)
-		stop()
-		env.judge(0, 5)
-		check.Equal(t, iv.completer.unsettled.messages.Len(), 0, "the list is not empty at the end")
-	})
-}
-
-// TestWhatIsFarBehindIsSpilled: so is what half of the topic's bytes came after.
-func TestWhatIsFarBehindIsSpilled(t *testing.T) {
-	withFixture(t, func(t *testing.T, env *fixture) {
-		store := newSpill()
-		env.spill = store
-		env.action("slow", nil)
-		env.action("quick", nil)
-		env.setRun(func(_ int, body []byte) proxy.Exchange {
-			if strings.Contains(string(body), "slow") {
-				time.Sleep(time.Hour)
-			}
-			return answer(200, `{}`)
-		})
-		s := env.settings()
-		s.Retention, s.Drain = Retention{Bytes: 100 << 10}, 2*time.Hour
-		_, stop := env.start(s)
-		slow := env.invoke("slow", nil)
-		const n = 60 // of some 2 KB each
-		for i := range n {
-			env.invoke("quick", func(m *activation.Message) { m.Content = json.RawMessage(fmt.Sprintf(`"%01000d"`, i)) })
-			time.Sleep(time.Second)
-		}
-		store.mu.Lock()
-		check.Equal(check.Must(t), len(store.has), 1)
-		check.That(t, store.has[slow] != nil, "%d spilled, want the slow one", len(store.has))
-		store.mu.Unlock()
-		time.Sleep(time.Hour)
-		stop()
-		env.judge(0, n+1)
-	})
 }

@@ -2,14 +2,12 @@ package journal
 
 import (
 	"fmt"
-	"runtime"
 	"sync"
 	"sync/atomic"
 	"syscall"
 	"testing"
 
 	"github.com/gpuwhisk/gpuwhisk/activation"
-	"github.com/gpuwhisk/gpuwhisk/invoker/develop/check"
 	"github.com/gpuwhisk/gpuwhisk/invoker/lib/wal"
 )
 
@@ -58,37 +56,4 @@ func processor() int64 {
 	var u syscall.Rusage
 	_ = syscall.Getrusage(syscall.RUSAGE_SELF, &u)
 	return u.Utime.Nano() + u.Stime.Nano()
-}
-
-// BenchmarkSpilled spills messages of 1 KiB and reports the memory of each.
-func BenchmarkSpilled(b *testing.B) {
-	const n = 100_000
-	text := make([]byte, 1024)
-	for b.Loop() {
-		before := heap()
-		j := open(b, Config{Dir: b.TempDir()})
-		const together = 250 // as many as come while the disk is at the ones before
-		var ids []activation.ID
-		var texts [][]byte
-		for i := range n {
-			j.Delivered(id(i), 0, int64(i))
-			if ids, texts = append(ids, id(i)), append(texts, text); len(ids) < together {
-				continue
-			}
-			for _, err := range j.Spill(ids, texts) {
-				check.NoError(b, err)
-			}
-			ids, texts = ids[:0], texts[:0]
-		}
-		b.ReportMetric(float64(heap()-before)/(1<<20), fmt.Sprintf("MiB/%d", n))
-		runtime.KeepAlive(j)
-		check.NoError(b, j.Close())
-	}
-}
-
-func heap() uint64 {
-	runtime.GC()
-	var m runtime.MemStats
-	runtime.ReadMemStats(&m)
-	return m.HeapAlloc
 }

@@ -25,7 +25,7 @@ func TestCutAndFlippedAnywhere(t *testing.T) {
 	j := open(t, Config{Dir: dir, Sync: wal.None})
 	for i := range 6 {
 		j.Delivered(id(i), 0, int64(i))
-		spill(t, j, i)
+		mustStore(t, j, i)
 	}
 	begin(j, id(1))
 	check.NoError(t, keepResult(j, id(1), result))
@@ -43,7 +43,7 @@ func TestCutAndFlippedAnywhere(t *testing.T) {
 			lost := 0
 			for i := range 6 {
 				p := j.Past(id(i))
-				if p.Spilled {
+				if p.HasMessage {
 					got, err := j.Message(id(i))
 					check.NoError(t, err, "at %d: message %d: %q", at, i, got)
 					check.Equal(check.Must(t), string(got), string(messageOf(i)), "at %d: message %d", at, i)
@@ -91,7 +91,7 @@ func TestSurvivesAKill(t *testing.T) {
 	check.AtLeast(check.Must(t), reported, 2000, "the victim ended by itself")
 	j := open(t, Config{Dir: dir})
 	for i := range reported {
-		check.Equal(check.Must(t), j.Past(id(i)), Past{State: Started, Crashes: 1, Spilled: true}, "activation %d", i)
+		check.Equal(check.Must(t), j.Past(id(i)), Past{State: Started, Crashes: 1, HasMessage: true}, "activation %d", i)
 		got, err := j.Message(id(i))
 		check.NoError(t, err, "message %d: %q", i, got)
 		check.Equal(check.Must(t), string(got), string(messageOf(i)), "message %d", i)
@@ -106,7 +106,7 @@ func victim(dir string) {
 	}
 	for i := 0; ; i++ {
 		j.Delivered(id(i), 0, int64(i))
-		if err := spillOne(j, id(i), messageOf(i)); err != nil {
+		if err := store(j, id(i), messageOf(i)); err != nil {
 			fmt.Println(err)
 			os.Exit(1)
 		}
@@ -115,7 +115,7 @@ func victim(dir string) {
 	}
 }
 
-// TestDiskThatRefusesDelaysNoRun: runs go on, spilling is refused, and Health
+// TestDiskThatRefusesDelaysNoRun: runs go on, messages are refused, and Health
 // reports the trouble.
 func TestDiskThatRefusesDelaysNoRun(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "journal")
@@ -126,7 +126,7 @@ func TestDiskThatRefusesDelaysNoRun(t *testing.T) {
 	j.Delivered(id(1), 0, 1)
 	begin(j, id(1))
 	j.Completed(id(0))
-	check.That(t, spillOne(j, id(1), messageOf(1)) != nil, "spilled to a disk that is not there")
+	check.That(t, store(j, id(1), messageOf(1)) != nil, "stored on a disk that is not there")
 	h := j.Health()
 	check.That(t, !h.OK(), "health %+v", h)
 	check.That(t, !h.Since.IsZero(), "health %+v", h)
@@ -138,20 +138,20 @@ func TestDiskThatRefusesDelaysNoRun(t *testing.T) {
 	check.Equal(t, b.State, Started)
 }
 
-// TestSpilledWaitsForTheDisk: Kafka no longer delivers a spilled activation, so it
-// does not begin before that is written; another one does.
-func TestSpilledWaitsForTheDisk(t *testing.T) {
+// TestOnlyCopyWaitsForTheDisk: an activation whose message only the journal has does not
+// begin before its start is written; another one does.
+func TestOnlyCopyWaitsForTheDisk(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "journal")
 	j := open(t, Config{Dir: dir, SegmentBytes: 1})
 	for i := range 2 {
 		j.Delivered(id(i), 0, int64(i))
 	}
-	check.NoError(t, spillOne(j, id(0), messageOf(0)))
+	check.NoError(t, store(j, id(0), messageOf(0)))
 	check.NoError(t, os.Rename(dir, dir+"x"))
-	check.NoError(t, j.Begin(t.Context(), id(1)), "not spilled")
+	check.NoError(t, j.Begin(t.Context(), id(1)), "Kafka has the message")
 	ended, cancel := context.WithCancel(t.Context())
 	cancel()
-	check.ErrorIs(t, j.Begin(ended, id(0)), context.Canceled, "spilled, on a disk that is not there")
+	check.ErrorIs(t, j.Begin(ended, id(0)), context.Canceled, "only the journal has the message, on a disk that is not there")
 	check.Equal(t, j.Past(id(0)).State, Accepted, "it did not begin")
 	check.NoError(t, os.Rename(dir+"x", dir))
 	check.NoError(t, j.Begin(t.Context(), id(0)))
@@ -176,7 +176,7 @@ func away(t *testing.T, j *Journal) (back func()) {
 func TestDiskThatWasAwayResurrectsNothing(t *testing.T) {
 	j := open(t, Config{Dir: filepath.Join(t.TempDir(), "journal"), SegmentBytes: 1})
 	j.Delivered(id(0), 0, 0)
-	spill(t, j, 0)
+	mustStore(t, j, 0)
 	back := away(t, j)
 	j.Completed(id(0))
 	j.Delivered(id(1), 0, 1)
@@ -195,7 +195,7 @@ func TestFileThatCannotBeDeletedIsKeptInOrder(t *testing.T) {
 	j := open(t, Config{Dir: t.TempDir(), SegmentBytes: 1})
 	for i := range 3 {
 		j.Delivered(id(i), 0, int64(i))
-		spill(t, j, i)
+		mustStore(t, j, i)
 	}
 	oldest, err := filepath.Glob(filepath.Join(j.cfg.Dir, "00000001-*"))
 	check.NoError(t, err)
@@ -219,7 +219,7 @@ func TestFileThatCannotBeDeletedIsKeptInOrder(t *testing.T) {
 func TestDiskThatIsAwayDamagesNoMessage(t *testing.T) {
 	j := open(t, Config{Dir: filepath.Join(t.TempDir(), "journal")})
 	j.Delivered(id(0), 0, 0)
-	spill(t, j, 0)
+	mustStore(t, j, 0)
 	j = again(t, j)
 	back := away(t, j)
 	_, _, err := j.Take(id(0))

@@ -1,9 +1,9 @@
 // Package journal is the record on this host of what became of each activation:
-// accepted, spilled with its message, started, completed. After a crash it
-// has, of the activations that Kafka delivers again, which never ran, which were
-// running and how often, and which are completed. It also has the messages that
-// Kafka no longer delivers, and the results whose acks or records were not
-// acknowledged.
+// accepted, started, completed. After a crash it has, of the activations that Kafka
+// delivers again, which never ran, which were running and how often, and which are
+// completed. It also has the messages of activations that a scheduler handed over, and
+// the results whose acks or records were not acknowledged. A former version stored
+// messages from Kafka as well; these are read in the same way.
 //
 // It is the truth about these states. The metadata of the offset that is
 // committed to Kafka repeats a part of it, which activations beyond the offset
@@ -34,7 +34,7 @@ import (
 type Config struct {
 	Dir  string
 	Sync wal.Sync
-	// Bytes bounds the files, about: beyond it nothing is spilled; 1 GiB.
+	// Bytes bounds the files, about: beyond it no payload is stored; 1 GiB.
 	Bytes int64
 	// SegmentBytes is the size of a file; 8 MiB.
 	SegmentBytes int
@@ -78,8 +78,8 @@ type Past struct {
 	// Crashes is how often the action was running when a process ended without
 	// closing its journal. A run that a process ended in order is not counted.
 	Crashes int
-	// Spilled: the journal has the message.
-	Spilled bool
+	// HasMessage: the journal has the message.
+	HasMessage bool
 	// Taken: this process works, or worked, on the journal's copy of the
 	// message. Kafka's copy is of no use.
 	Taken bool
@@ -92,15 +92,15 @@ type Past struct {
 }
 
 var (
-	// ErrFull is returned by Spill and KeepUnacknowledged when the journal has
+	// ErrFull is returned by AppendMessage and KeepUnacknowledged when the journal has
 	// its share of the disk.
 	ErrFull = errors.New("journal is full")
-	// ErrNotOpen is returned by Spill and KeepUnacknowledged for an activation
+	// ErrNotOpen is returned by AppendMessage and KeepUnacknowledged for an activation
 	// that is completed, or was never accepted.
 	ErrNotOpen = errors.New("it is not being worked on")
-	// ErrNotSpilled is returned by Message for an activation whose message is
+	// ErrNoMessage is returned by Message for an activation whose message is
 	// not in the journal.
-	ErrNotSpilled = errors.New("message is not spilled")
+	ErrNoMessage = errors.New("there is no message")
 	// ErrNoResult is returned by Result for an activation whose result is not
 	// in the journal.
 	ErrNoResult = errors.New("there is no result")
@@ -205,7 +205,7 @@ func (j *Journal) Delivered(id activation.ID, partition int, offset int64) Past 
 }
 
 func (e *entry) past() Past {
-	p := Past{State: e.state, Crashes: int(e.starts), Spilled: e.has(message), Taken: e.taken, Unacknowledged: e.has(result)}
+	p := Past{State: e.state, Crashes: int(e.starts), HasMessage: e.has(message), Taken: e.taken, Unacknowledged: e.has(result)}
 	if e.running {
 		p.Crashes-- // it may yet end well
 	}
@@ -218,21 +218,21 @@ func (e *entry) past() Past {
 // Begin is to be called before the action can have any effect: before /run, and
 // before an /init that runs code of the user. It returns when the start is
 // written, or when the disk is in trouble: the run goes on then, and Health
-// reports the trouble. Only a spilled activation waits for the disk, until ctx
-// ends: Kafka no longer delivers it, so that the next process would run it again
-// as if it had never run.
+// reports the trouble. Only an activation whose message the journal has waits for the
+// disk, until ctx ends: nobody else delivers it, so that the next process would run it
+// again as if it had never run.
 func (j *Journal) Begin(ctx context.Context, id activation.ID) error {
 	k := keyOf(id)
 	for begun := false; ; {
 		r, wait := j.begin(k, begun)
 		if !wait {
-			if err := r.Wait(); err == nil || !j.Past(id).Spilled {
+			if err := r.Wait(); err == nil || !j.Past(id).HasMessage {
 				return nil
 			}
 			begun = true // and trouble came between
 		}
 		if err := j.log.Ready(ctx); err != nil {
-			return fmt.Errorf("begin spilled activation %s: %w", id, err)
+			return fmt.Errorf("begin activation %s: %w", id, err)
 		}
 	}
 }
@@ -339,8 +339,8 @@ type Health struct {
 	Dir            string    `json:"dir"`
 	Sync           string    `json:"fsync"`
 	Known          int       `json:"activations"`
-	Spilled        int       `json:"spilled"` // messages, also of running activations
-	SpilledBytes   int64     `json:"spilledBytes"`
+	Messages       int       `json:"messages"`
+	MessageBytes   int64     `json:"messageBytes"`
 	Unacknowledged int       `json:"unacknowledged"` // results
 	Bytes          int64     `json:"bytes"`
 	Segments       int       `json:"segments"`
@@ -363,12 +363,12 @@ func (j *Journal) Health() Health {
 	}
 	j.mu.Lock()
 	defer j.mu.Unlock()
-	h.Known, h.Spilled, h.SpilledBytes, h.Unacknowledged = len(j.known), j.counts[message], j.bytes[message], j.counts[result]
+	h.Known, h.Messages, h.MessageBytes, h.Unacknowledged = len(j.known), j.counts[message], j.bytes[message], j.counts[result]
 	return h
 }
 
 // None stores nothing. With it a crash has every activation run again that was
-// not completed, and nothing can be spilled.
+// not completed.
 type None struct{}
 
 // Begin does nothing.

@@ -49,17 +49,17 @@ func compactNow(j *Journal) {
 // begin has an activation begin that need not wait for the disk.
 func begin(j *Journal, id activation.ID) { _ = j.Begin(context.Background(), id) }
 
-func spill(t testing.TB, j *Journal, i int) {
+func mustStore(t testing.TB, j *Journal, i int) {
 	t.Helper()
-	err := spillOne(j, id(i), messageOf(i))
+	err := store(j, id(i), messageOf(i))
 	for err != nil && j.log.Ready(t.Context()) == nil && !errors.Is(err, ErrFull) { // a disk that is slow for a moment
-		err = spillOne(j, id(i), messageOf(i))
+		err = store(j, id(i), messageOf(i))
 	}
 	check.NoError(t, err)
 }
 
-func spillOne(j *Journal, id activation.ID, message []byte) error {
-	return j.Spill([]activation.ID{id}, [][]byte{message})[0]
+func store(j *Journal, id activation.ID, message []byte) error {
+	return j.AppendMessage(id, message)
 }
 
 func TestNextLifeKnowsEachStep(t *testing.T) {
@@ -67,12 +67,12 @@ func TestNextLifeKnowsEachStep(t *testing.T) {
 	for i := range 4 {
 		j.Delivered(id(i), 2, int64(100+i))
 	}
-	spill(t, j, 1)
+	mustStore(t, j, 1)
 	begin(j, id(2))
 	begin(j, id(2)) // before /init and before /run
 	begin(j, id(3))
 	j.Completed(id(3))
-	want := []Past{{State: Accepted}, {State: Accepted, Spilled: true, Taken: true}, {State: Started}, {State: Completed}, {}}
+	want := []Past{{State: Accepted}, {State: Accepted, HasMessage: true, Taken: true}, {State: Started}, {State: Completed}, {}}
 	checkPast := func() {
 		t.Helper()
 		for i, w := range want {
@@ -103,12 +103,12 @@ func TestNextLifeKnowsEachStep(t *testing.T) {
 	check.Equal(t, left[0].Past, want[1])
 }
 
-func TestSpilledMessagesComeBackInOrder(t *testing.T) {
+func TestMessagesComeBackInOrder(t *testing.T) {
 	j := open(t, Config{Dir: t.TempDir(), SegmentBytes: 500})
 	const n = 100
 	for i := range n {
 		j.Delivered(id(i), 0, int64(i))
-		spill(t, j, i)
+		mustStore(t, j, i)
 	}
 	for range 2 {
 		for i := range n {
@@ -124,9 +124,9 @@ func TestSpilledMessagesComeBackInOrder(t *testing.T) {
 	for i := range n {
 		j.Completed(id(i))
 		_, err := j.Message(id(i))
-		check.ErrorIs(check.Must(t), err, ErrNotSpilled, "message %d after completion", i)
+		check.ErrorIs(check.Must(t), err, ErrNoMessage, "message %d after completion", i)
 	}
-	check.Equal(t, j.Health().Spilled, 0)
+	check.Equal(t, j.Health().Messages, 0)
 	j = again(t, j)
 	check.Equal(t, len(j.Unfinished()), 0)
 }
@@ -135,7 +135,7 @@ func TestSpilledMessagesComeBackInOrder(t *testing.T) {
 func TestFilesGoWhenAllInThemIsDone(t *testing.T) {
 	j := open(t, Config{Dir: t.TempDir(), SegmentBytes: 1000, Sync: wal.None})
 	j.Delivered(id(0), 0, 0)
-	spill(t, j, 0)
+	mustStore(t, j, 0)
 	for i := 1; i < 5000; i++ {
 		j.Delivered(id(i), 0, int64(i))
 		begin(j, id(i))
@@ -154,24 +154,24 @@ func TestFilesGoWhenAllInThemIsDone(t *testing.T) {
 	got, err := j.Message(id(0))
 	check.NoError(t, err, "message %q", got)
 	check.Equal(t, string(got), string(messageOf(0)))
-	check.Equal(t, j.Past(id(0)), Past{State: Accepted, Spilled: true})
+	check.Equal(t, j.Past(id(0)), Past{State: Accepted, HasMessage: true})
 }
 
-func TestFullJournalRefusesToSpill(t *testing.T) {
+func TestFullJournalRefusesMessages(t *testing.T) {
 	j := open(t, Config{Dir: t.TempDir(), Bytes: 10_000})
 	for i := range 200 {
 		j.Delivered(id(i), 0, int64(i))
-		if err := spillOne(j, id(i), make([]byte, 100)); err != nil {
+		if err := store(j, id(i), make([]byte, 100)); err != nil {
 			check.ErrorIs(check.Must(t), err, ErrFull)
-			check.AtLeast(check.Must(t), i, 20)
+			check.AtLeast(check.Must(t), i, 40)
 			j.Completed(id(0))
 			j.Completed(id(1))
 			j.Covered(0, func(int64) bool { return true })
-			check.NoError(t, spillOne(j, id(i), make([]byte, 100)), "spill when there is space again")
+			check.NoError(t, store(j, id(i), make([]byte, 100)), "with space again")
 			return
 		}
 	}
-	t.Error("everything was spilled")
+	t.Error("everything was stored")
 }
 
 // TestRandomHistories lives through many lives, each ended without warning, and
@@ -235,15 +235,15 @@ func step(t *testing.T, r *rand.Rand, j *Journal, i int, known map[int]Past, sta
 	switch what := r.IntN(3); {
 	case p.State == Unknown || p.State == Completed:
 	case what == 0:
-		spill(t, j, i)
-		p.Spilled = true
+		mustStore(t, j, i)
+		p.HasMessage = true
 	case what == 1:
 		begin(j, id(i))
 		p.State = Started
 		started[i] = true
 	default:
 		j.Completed(id(i))
-		p.State, p.Spilled = Completed, false
+		p.State, p.HasMessage = Completed, false
 		delete(started, i)
 	}
 	known[i] = p
@@ -282,8 +282,8 @@ func TestFormerVersionIsRead(t *testing.T) {
 	activationID := func(n int) activation.ID { return activation.ID(fmt.Sprintf("%032x", n)) }
 	for n, want := range []Past{
 		0: {},
-		1: {State: Accepted, Spilled: true},
-		2: {State: Started, Crashes: 1, Spilled: true},
+		1: {State: Accepted, HasMessage: true},
+		2: {State: Started, Crashes: 1, HasMessage: true},
 		3: {State: Started, Crashes: 1},
 		4: {State: Completed},
 		5: {State: Started, Crashes: 1, Unacknowledged: true},

@@ -39,7 +39,7 @@ func (j *Journal) Unfinished() []Unfinished {
 
 // Take returns the message of an activation that Unfinished listed, once. The
 // caller works on it: Kafka's copy, should it come, is of no use from then on. Its
-// error is ErrNotSpilled where Kafka's copy came first. Where the message cannot be
+// error is ErrNoMessage where Kafka's copy came first. Where the message cannot be
 // read Kafka's copy counts, if there is one; a damaged message is forgotten.
 func (j *Journal) Take(id activation.ID) (text []byte, past Past, err error) {
 	text, err = j.Message(id)
@@ -48,7 +48,7 @@ func (j *Journal) Take(id activation.ID) (text []byte, past Past, err error) {
 	e := j.known[keyOf(id)]
 	switch {
 	case e == nil || !e.former || !e.has(message) || e.state == Completed:
-		return nil, past, fmt.Errorf("message of %s: %w", id, ErrNotSpilled)
+		return nil, past, fmt.Errorf("message of %s: %w", id, ErrNoMessage)
 	case err == nil:
 		e.former, e.taken = false, true
 		return text, e.past(), nil
@@ -58,44 +58,28 @@ func (j *Journal) Take(id activation.ID) (text []byte, past Past, err error) {
 	return nil, past, err
 }
 
-// Spill stores the messages of accepted activations, so that they need not be in
-// memory and outlive Kafka's copies. It returns when they survive what the
-// journal survives, a loss of power included unless nothing is ever synced, with
-// an error for each. A message with an error is not stored, and stays the
-// caller's: the journal is full, or the disk does not take it.
-func (j *Journal) Spill(ids []activation.ID, messages [][]byte) []error {
-	errs := make([]error, len(ids))
-	var last wal.Receipt
-	for i, id := range ids {
-		r, err := j.spill(keyOf(id), messages[i], slackFactor)
-		if err != nil {
-			errs[i] = fmt.Errorf("spill message of %s: %w", id, err)
-		}
-		last = cmp.Or(r, last)
+// AppendMessage stores the message of an accepted activation of which there is no other
+// copy. It returns when the message is written. It does not wait for a sync of the disk,
+// as Begin does not.
+func (j *Journal) AppendMessage(id activation.ID, text []byte) error {
+	k := keyOf(id)
+	r, err := j.appendMessage(k, text)
+	if err == nil {
+		err = r.Wait()
 	}
-	trouble := last.Wait() // entries are written in order, so the last is enough
-	if trouble == nil {
-		trouble = j.log.Sync()
+	if err != nil {
+		return fmt.Errorf("store message of %s: %w", id, err)
 	}
 	j.mu.Lock()
 	defer j.mu.Unlock()
-	for i, id := range ids {
-		switch e := j.known[keyOf(id)]; {
-		case errs[i] != nil:
-		case trouble != nil:
-			errs[i] = fmt.Errorf("spill message of %s: %w", id, trouble)
-		case e != nil:
-			e.taken = true
-		}
+	if e := j.known[k]; e != nil {
+		e.taken = true
 	}
-	return errs
+	return nil
 }
 
-// spill appends one message, unless that was done before.
-//
-// What has no other copy may take all of the files, where what could stay elsewhere
-// leaves half of them.
-func (j *Journal) spill(k key, text []byte, factor int64) (r wal.Receipt, err error) {
+// appendMessage appends one message, unless that was done before.
+func (j *Journal) appendMessage(k key, text []byte) (r wal.Receipt, err error) {
 	if _, err := j.log.Trouble(); err != nil {
 		return r, err
 	}
@@ -107,34 +91,14 @@ func (j *Journal) spill(k key, text []byte, factor int64) (r wal.Receipt, err er
 		return r, ErrNotOpen
 	case e.has(message):
 		return j.log.Appended(), nil
-	case (j.live+int64(len(text)))*factor > j.cfg.Bytes:
+	case j.live+int64(len(text)) > j.cfg.Bytes:
 		return r, fmt.Errorf("%w: it may take %d bytes", ErrFull, j.cfg.Bytes)
 	}
 	return j.writePayload(k, e, message, text), nil
 }
 
-// Keep stores the message of an accepted activation of which there is no other copy.
-// It returns when it is written: it does not wait for more of the disk than a start
-// does.
-func (j *Journal) Keep(id activation.ID, text []byte) error {
-	k := keyOf(id)
-	r, err := j.spill(k, text, 1)
-	if err == nil {
-		err = r.Wait()
-	}
-	if err != nil {
-		return fmt.Errorf("keep message of %s: %w", id, err)
-	}
-	j.mu.Lock()
-	defer j.mu.Unlock()
-	if e := j.known[k]; e != nil {
-		e.taken = true
-	}
-	return nil
-}
-
-// Full reports whether no more is to be taken on that only the journal would have:
-// half of the files is needed. The other half is for what is under way.
+// Full reports whether no more activations are to be fetched, whose only copy would be the
+// journal's: half of the files is needed. The other half is for fetches that are under way.
 func (j *Journal) Full() bool {
 	j.mu.Lock()
 	defer j.mu.Unlock()
@@ -195,9 +159,9 @@ func (j *Journal) keepUnacknowledged(k key, text []byte) (wal.Receipt, error) {
 	return j.writePayload(k, e, result, text), nil
 }
 
-// Message reads the message of a spilled activation.
+// Message reads the message of an activation whose Past has HasMessage.
 func (j *Journal) Message(id activation.ID) ([]byte, error) {
-	text, err := j.payload(keyOf(id), message, ErrNotSpilled)
+	text, err := j.payload(keyOf(id), message, ErrNoMessage)
 	if err != nil {
 		return nil, fmt.Errorf("message of %s: %w", id, err)
 	}

@@ -22,7 +22,7 @@ func TestWhicheverComesFirst(t *testing.T) {
 	j := open(t, Config{Dir: t.TempDir()})
 	for i := range 3 {
 		j.Delivered(id(i), 0, int64(i))
-		spill(t, j, i)
+		mustStore(t, j, i)
 	}
 	begin(j, id(2))
 	j = again(t, j)
@@ -33,12 +33,12 @@ func TestWhicheverComesFirst(t *testing.T) {
 	got := j.Delivered(id(0), 0, 0)
 	check.That(t, got.Taken, "Kafka's copy of what was taken: %+v", got)
 	_, _, err = j.Take(id(0))
-	check.ErrorIs(t, err, ErrNotSpilled, "taken twice")
+	check.ErrorIs(t, err, ErrNoMessage, "taken twice")
 	got = j.Delivered(id(1), 0, 1)
 	check.That(t, !got.Taken, "Kafka's copy came first: %+v", got)
-	check.That(t, got.Spilled, "Kafka's copy came first: %+v", got)
+	check.That(t, got.HasMessage, "Kafka's copy came first: %+v", got)
 	_, _, err = j.Take(id(1))
-	check.ErrorIs(t, err, ErrNotSpilled, "taken after Kafka's copy came")
+	check.ErrorIs(t, err, ErrNoMessage, "taken after Kafka's copy came")
 	_, past, err = j.Take(id(2))
 	check.NoError(t, err, "what had begun")
 	check.Equal(t, past.State, Started, "what had begun")
@@ -47,12 +47,12 @@ func TestWhicheverComesFirst(t *testing.T) {
 }
 
 // TestUnreadableMessageLeavesKafkas: what the journal cannot read any more counts
-// as not spilled, so that Kafka's copy runs.
+// as not stored, so that Kafka's copy runs.
 func TestUnreadableMessageLeavesKafkas(t *testing.T) {
 	dir := t.TempDir()
 	j := open(t, Config{Dir: dir})
 	j.Delivered(id(0), 0, 0)
-	spill(t, j, 0)
+	mustStore(t, j, 0)
 	j = again(t, j)
 	files, err := filepath.Glob(filepath.Join(dir, "*"))
 	check.NoError(t, err)
@@ -64,10 +64,10 @@ func TestUnreadableMessageLeavesKafkas(t *testing.T) {
 	}
 	_, _, err = j.Take(id(0))
 	check.That(check.Must(t), err != nil, "taken: %v", err)
-	check.That(check.Must(t), !errors.Is(err, ErrNotSpilled), "taken: %v", err)
+	check.That(check.Must(t), !errors.Is(err, ErrNoMessage), "taken: %v", err)
 	got := j.Delivered(id(0), 0, 0)
 	check.That(t, !got.Taken, "Kafka's copy: %+v", got)
-	check.That(t, !got.Spilled, "Kafka's copy: %+v", got)
+	check.That(t, !got.HasMessage, "Kafka's copy: %+v", got)
 	check.Equal(t, got.State, Accepted)
 }
 
@@ -79,7 +79,7 @@ func TestUnreadableMessageLeavesKafkasThatCameMeanwhile(t *testing.T) {
 	j := open(t, Config{Dir: dir})
 	for n := range many {
 		j.Delivered(id(n), 0, int64(n))
-		spill(t, j, n)
+		mustStore(t, j, n)
 	}
 	j = again(t, j)
 	files, err := filepath.Glob(filepath.Join(dir, "00000001-*"))
@@ -99,44 +99,27 @@ func TestUnreadableMessageLeavesKafkasThatCameMeanwhile(t *testing.T) {
 	}
 }
 
-// TestSpillReportsEach: an error for each message that cannot be spilled.
-func TestSpillReportsEach(t *testing.T) {
-	j := open(t, Config{Dir: t.TempDir(), Bytes: 4000})
-	for i := range 3 {
-		j.Delivered(id(i), 0, int64(i))
-	}
-	j.Completed(id(1))
-	ids := []activation.ID{id(0), id(1), id(9), id(2)}
-	errs := j.Spill(ids, [][]byte{messageOf(0), messageOf(1), messageOf(9), make([]byte, 3000)})
-	for i, want := range []error{nil, ErrNotOpen, ErrNotOpen, ErrFull} {
-		check.ErrorIs(t, errs[i], want, "%d", i)
-	}
-	h := j.Health()
-	check.Equal(t, h.Spilled, 1)
-	check.AtLeast(t, h.SpilledBytes, int64(len(messageOf(0))))
-}
-
-// TestSpilledAgainIsWritten: a message that is to be spilled a second time is safe when
-// the first time is, and not before.
-func TestSpilledAgainIsWritten(t *testing.T) {
+// TestMessageIsStoredOnce: a message that is stored a second time is safe when the first
+// copy is, and not before.
+func TestMessageIsStoredOnce(t *testing.T) {
 	j := open(t, Config{Dir: t.TempDir()})
 	j.Delivered(id(0), 0, 0)
-	first, err := j.spill(keyOf(id(0)), messageOf(0), slackFactor)
+	first, err := j.appendMessage(keyOf(id(0)), messageOf(0))
 	check.NoError(t, err)
-	second, err := j.spill(keyOf(id(0)), messageOf(0), slackFactor)
+	second, err := j.appendMessage(keyOf(id(0)), messageOf(0))
 	check.NoError(t, err)
 	if second == (wal.Receipt{}) {
-		t.Error("spilled again, there is nothing to wait for")
+		t.Error("stored again, there is nothing to wait for")
 	}
 	if err := errors.Join(second.Wait(), first.Wait()); err != nil {
 		t.Error(err)
 	}
 }
 
-// TestSpillOnAFullDisk: on a file system that is full a message is not spilled,
-// and stays the caller's; what was spilled before is there, and when there is
-// space again the next one is taken.
-func TestSpillOnAFullDisk(t *testing.T) {
+// TestFullDiskRefusesMessages: on a file system that is full a message is refused and stays
+// the caller's. Earlier messages are there, and when there is space again the next one is
+// taken.
+func TestFullDiskRefusesMessages(t *testing.T) {
 	dir := t.TempDir()
 	if err := syscall.Mount("tmpfs", dir, "tmpfs", 0, "size=256k"); err != nil {
 		t.Skipf("no file system of a bounded size: %v", err)
@@ -150,9 +133,9 @@ func TestSpillOnAFullDisk(t *testing.T) {
 	for ; refused == nil; n++ {
 		check.AtMost(check.Must(t), n, 100, "a full disk took everything")
 		j.Delivered(id(n), 0, int64(n))
-		refused = spillOne(j, id(n), text)
+		refused = store(j, id(n), text)
 	}
-	check.ErrorIs(check.Must(t), refused, syscall.ENOSPC, "spilled to a full disk")
+	check.ErrorIs(check.Must(t), refused, syscall.ENOSPC, "stored on a full disk")
 	last := n - 1
 	past := j.Past(id(last))
 	check.That(t, !past.Taken, "what was refused: %+v", past)
@@ -163,7 +146,7 @@ func TestSpillOnAFullDisk(t *testing.T) {
 	}
 	check.NoError(t, os.Remove(ballast))
 	check.NoError(t, j.Ready(t.Context()))
-	check.NoError(t, spillOne(j, id(last), text), "with space again")
+	check.NoError(t, store(j, id(last), text), "with space again")
 	j = again(t, j)
 	check.Equal(t, len(j.Unfinished()), n, "messages are left")
 }
@@ -176,7 +159,7 @@ func TestResultIsKeptUntilCompleted(t *testing.T) {
 		j.Delivered(id(i), 0, int64(i))
 		begin(j, id(i))
 	}
-	spill(t, j, 1)
+	mustStore(t, j, 1)
 	for i := range 2 {
 		check.NoError(t, keepResult(j, id(i), []byte("not yet")))
 		if err := keepResult(j, id(i), fmt.Appendf(nil, "ended %d", i)); err != nil { // the last one counts
@@ -190,7 +173,7 @@ func TestResultIsKeptUntilCompleted(t *testing.T) {
 			got, err := j.Result(id(i))
 			check.That(check.Must(t), past.Unacknowledged, "%d: %+v, %q, %v", i, past, got, err)
 			check.Equal(t, past.State, Started, "%d", i)
-			check.That(t, past.Spilled == (i == 1), "%d: %+v, %q, %v", i, past, got, err)
+			check.That(t, past.HasMessage == (i == 1), "%d: %+v, %q, %v", i, past, got, err)
 			check.NoError(t, err, "%d: %+v, %q", i, past, got)
 			check.Equal(t, string(got), fmt.Sprint("ended ", i), "%d", i)
 		}
@@ -260,9 +243,9 @@ func TestKeptMessageIsTheNextProcesses(t *testing.T) {
 	j := open(t, Config{Dir: t.TempDir()})
 	for i := range 2 {
 		j.Delivered(id(i), 7, int64(i))
-		check.NoError(t, j.Keep(id(i), messageOf(i)))
+		check.NoError(t, j.AppendMessage(id(i), messageOf(i)))
 	}
-	check.ErrorIs(t, j.Keep(id(9), messageOf(9)), ErrNotOpen, "kept what was not accepted")
+	check.ErrorIs(t, j.AppendMessage(id(9), messageOf(9)), ErrNotOpen, "kept what was not accepted")
 	j.Completed(id(0))
 	p := j.Past(id(1))
 	check.That(t, p.Taken, "past %+v: another copy would count", p)
@@ -289,12 +272,12 @@ func TestSpace(t *testing.T) {
 		check.NoError(t, err, "full before %s", id)
 		check.That(check.Must(t), !j.Full(), "full before %s: %v", id, err)
 		j.Delivered(id, 0, 1)
-		check.NoError(t, j.Keep(id, text))
+		check.NoError(t, j.AppendMessage(id, text))
 	}
 	check.That(check.Must(t), j.Full(), "not full")
 	late := activation.ID(strings.Repeat("3", 32))
 	j.Delivered(late, 0, 2)
-	if err := j.Keep(late, text); err != nil { // a fetch had been out
+	if err := j.AppendMessage(late, text); err != nil { // a fetch had been out
 		t.Fatal(err)
 	}
 	ctx, cancel := context.WithCancel(t.Context())
@@ -329,13 +312,13 @@ func TestOfferedAcrossProcesses(t *testing.T) {
 		{"forgotten, and come again", func(j *Journal, id activation.ID) error {
 			err := errors.Join(j.Offer(id), j.Forget(id))
 			j.Delivered(id, 0, 9)
-			return errors.Join(err, j.Keep(id, []byte("again")))
+			return errors.Join(err, j.AppendMessage(id, []byte("again")))
 		}, Accepted},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			j := open(t, Config{Dir: dir})
 			j.Delivered(id(1), 0, 1)
-			check.NoError(t, j.Keep(id(1), []byte("text")))
+			check.NoError(t, j.AppendMessage(id(1), []byte("text")))
 			check.NoError(t, c.do(j, id(1)))
 			check.NoError(t, j.Close())
 			j = open(t, Config{Dir: dir})

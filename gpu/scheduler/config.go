@@ -57,9 +57,6 @@ type Config struct {
 	// DeviceTimeout is how long an invocation waits while no device is there that could
 	// serve it; 0 is for ever.
 	DeviceTimeout time.Duration
-	// Ahead is how many invocations of a flow run soon: their bodies are loaded. 0
-	// takes the default.
-	Ahead int
 
 	// NewPolicy replaces sched.New where the policy's calls are checked.
 	NewPolicy func(name string, cfg sched.Config, view sched.View) (Policy, error) `json:"-"`
@@ -98,15 +95,9 @@ const (
 	maxDevices = 1024
 )
 
-// DefaultAhead is enough for a device to be busy while bodies are loaded.
-const DefaultAhead = 4
-
 func (c *Config) complete() {
 	if c.Link == (gpu.Link{}) {
 		c.Link = gpu.DefaultLink()
-	}
-	if c.Ahead == 0 {
-		c.Ahead = DefaultAhead
 	}
 	if c.NewPolicy == nil {
 		c.NewPolicy = func(name string, cfg sched.Config, view sched.View) (Policy, error) {
@@ -127,8 +118,6 @@ func (c *Config) validate() error {
 		return fmt.Errorf("device timeout of %s: must lie within 0 and %s", c.DeviceTimeout, maxLogTime)
 	case len(c.Devices) > maxDevices:
 		return fmt.Errorf("%d devices: must be at most %d", len(c.Devices), maxDevices)
-	case c.Ahead < 1:
-		return fmt.Errorf("%d invocations ahead: must be at least 1", c.Ahead)
 	}
 	for i, d := range c.Devices {
 		if err := d.Validate(); err != nil {

@@ -14,7 +14,7 @@ type EventKind uint8
 // The events, each with the fields of Event that it has. An event of an unknown
 // invocation, container or device is ignored.
 const (
-	// Submitted is a new invocation of a function: Invocation, Function, Spilled, Due.
+	// Submitted is a new invocation of a function: Invocation, Function, Due.
 	Submitted EventKind = iota
 	// Withdrawn cancels an invocation. One that has not started ends with a Refuse
 	// order, one that has is not affected: Invocation.
@@ -139,10 +139,9 @@ type Event struct {
 	Invocation uint64        `json:"invocation,omitempty"`
 	Container  Container     `json:"container,omitempty"`
 	Device     int           `json:"device,omitempty"`
-	Function   *Function     `json:"-"`                 // read, not kept
-	Spilled    bool          `json:"spilled,omitempty"` // the invocation's body is not in memory: Load loads it
-	Due        time.Duration `json:"due,omitempty"`     // when no caller waits for the invocation any more; 0 for never
-	Idle       time.Duration `json:"idle,omitempty"`    // for how long a container has been idle
+	Function   *Function     `json:"-"`              // read, not kept
+	Due        time.Duration `json:"due,omitempty"`  // when no caller waits for the invocation any more; 0 for never
+	Idle       time.Duration `json:"idle,omitempty"` // for how long a container has been idle
 
 	Keep   bool `json:"keep,omitempty"`   // the container can be used again
 	Unused bool `json:"unused,omitempty"` // the run has not begun; its invocation is submitted again or never

@@ -237,7 +237,7 @@ func (s *chaos) submit() {
 	}
 	s.invocation++
 	s.open[s.invocation] = true
-	e := Event{Kind: Submitted, Invocation: s.invocation, Function: &f, Spilled: s.chance(2)}
+	e := Event{Kind: Submitted, Invocation: s.invocation, Function: &f}
 	if s.chance(30) {
 		e.Due = s.now + s.upTo(time.Minute)
 	}

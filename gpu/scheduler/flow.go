@@ -11,13 +11,12 @@ import (
 
 // invocation is one that was submitted and has not left.
 type invocation struct {
-	id      uint64
-	seq     uint64 // order of submission
-	at      time.Duration
-	rev     *revision
-	run     *run          // nil while it is queued
-	queued  *list.Element // in its flow's queue, nil while it runs
-	spilled bool          // its body is not in memory
+	id     uint64
+	seq    uint64 // order of submission
+	at     time.Duration
+	rev    *revision
+	run    *run          // nil while it is queued
+	queued *list.Element // in its flow's queue, nil while it runs
 
 	since         time.Duration // it waits for a device that could serve it
 	before, after *invocation   // in Scheduler.waits
@@ -54,7 +53,7 @@ func (s *Scheduler) submit(e Event) {
 	rev := s.revision(f, e.Function)
 	s.weigh(f, e.Function.Weight)
 	s.seq++
-	in := &invocation{id: e.Invocation, seq: s.seq, at: s.now, rev: rev, spilled: e.Spilled}
+	in := &invocation{id: e.Invocation, seq: s.seq, at: s.now, rev: rev}
 	s.invocations[in.id] = in
 	rev.invocations++
 	s.enqueue(f, in)
@@ -63,10 +62,6 @@ func (s *Scheduler) submit(e Event) {
 	s.startTimeouts(in, e.Due)
 	if s.holdsBack(rev) {
 		s.refuseQueued(in.id, Unstartable)
-		return
-	}
-	if f.queue.Len() <= s.cfg.Ahead {
-		s.load(f)
 	}
 }
 
@@ -169,25 +164,6 @@ func (s *Scheduler) refuseQueued(id uint64, why Reason) {
 	s.forgetInvocation(in)
 	s.touch(f)
 	s.forget(f)
-}
-
-// load orders the spilled bodies of the invocations that will run soon.
-func (s *Scheduler) load(f *flow) {
-	at := f.queue.Front()
-	for n := 0; n < s.cfg.Ahead && at != nil; n++ {
-		if in := at.Value.(*invocation); in.spilled {
-			in.spilled = false
-			s.order(Order{Do: Load, Invocation: in.id, Flow: f.id})
-		}
-		at = at.Next()
-	}
-}
-
-// Spillable reports whether an invocation of a flow would run so late, if it were
-// submitted now, that its body need not be in memory.
-func (s *Scheduler) Spillable(id sched.FlowID) bool {
-	f := s.flows[id]
-	return f != nil && f.queue.Len() >= s.cfg.Ahead
 }
 
 // touch follows a change of a flow's placement.

@@ -24,8 +24,8 @@ import (
 // global virtual time for what fits nowhere; version 5 kept no host memory for a flow, and
 // devices for one that waited for its namespace's limit; version 6 cancelled another run's
 // reservation where several waited in a container, did not count memory without a shim for
-// its namespace's limit, and had the keys of orders in another order;
-// version 7 kept the back-off of a function that was updated, and what waited for its end.
+// its namespace's limit, and had the keys of orders in another order; version 7 kept the
+// back-off of a function that was updated, and ordered that messages be read back from disk.
 const logVersion = 8
 
 type logHead struct {

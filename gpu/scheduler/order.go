@@ -29,8 +29,6 @@ const (
 	// Refuse ends an invocation that will never run here: Invocation, Reason, Memory, LargestDevice,
 	// Waited.
 	Refuse
-	// Load loads the body of a spilled invocation that will run soon: Invocation.
-	Load
 	// ReclaimHost reclaims host memory that is reserved and not used: HostMB.
 	ReclaimHost
 	// Served is what a run used of its device: Invocation, Service, Setup, Memory.
@@ -48,7 +46,7 @@ const (
 )
 
 var orderWords = [Orders]string{
-	"create", "start", "move", "cancel move", "remove", "refuse", "load", "reclaim host memory", "served", "forget", "unresponsive",
+	"create", "start", "move", "cancel move", "remove", "refuse", "reclaim host memory", "served", "forget", "unresponsive",
 	"removal overdue",
 }
 

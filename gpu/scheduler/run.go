@@ -77,7 +77,6 @@ func (s *Scheduler) grantNext() bool {
 	dev.inFlight++
 	c.runs = append(c.runs, r)
 	s.becomeBusy(c)
-	s.load(f)
 	s.reserve(r)
 	return true
 }

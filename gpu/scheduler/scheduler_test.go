@@ -58,8 +58,6 @@ func (s *script) take(e Event) string {
 			out = append(out, fmt.Sprintf("%s %d epoch %d", o.Move, o.Container, o.Epoch))
 		case Refuse:
 			out = append(out, fmt.Sprintf("refuse %d %s", o.Invocation, o.Reason))
-		case Load:
-			out = append(out, fmt.Sprintf("load %d", o.Invocation))
 		case Served, Forget:
 		default:
 			out = append(out, fmt.Sprintf("%s %d", o.Do, o.Container))
@@ -118,25 +116,6 @@ func TestMemoryIsEvictedForAnother(t *testing.T) {
 	s.expect("", Event{Kind: Moved, Container: 2, Epoch: 1, Bytes: 10 * gib, OK: true})
 	s.holds("", 1, 10*gib, 10*gib)
 	s.expect("start 4 in 1 on 0 host-warm", Event{Kind: Moved, Container: 1, Epoch: 2, Bytes: 10 * gib, OK: true})
-}
-
-// TestBodiesAreLoaded: of spilled invocations the first few are loaded, and one
-// more with each that starts.
-func TestBodiesAreLoaded(t *testing.T) {
-	c := config("fcfs", 1)
-	c.Ahead, c.Tokens.Max = 2, 1
-	s := newScript(t, c)
-	f := fn("f", gib)
-	one := s.submit("create 1, start 1 in 1 on 0 cold", f)
-	for i, want := range []string{"load 2", "load 3", "", ""} {
-		far := s.l.Spillable(f.Flow)
-		check.That(t, far == (i >= 2), "invocation %d: far %t", i+2, far)
-		s.n++
-		s.expect(want, Event{Kind: Submitted, Invocation: s.n, Function: f, Spilled: true})
-	}
-	s.expect("", Event{Kind: Answered, Invocation: one})
-	s.expect("load 4", Event{Kind: Ended, Invocation: one, Keep: true})
-	s.expect("start 2 in 1 on 0 gpu-warm", Event{Kind: Left, Invocation: one, Keep: true})
 }
 
 // TestDeviceTimeout: an invocation that waits for a lost device is refused in the end,

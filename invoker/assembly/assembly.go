@@ -114,7 +114,6 @@ type assembly struct {
 	feed         *kafka.Feed
 	forwarded    *kafka.Member // nil: this invoker does not consume the forward topic
 	from         *sources
-	retention    invoker.Retention // of the invoker's topic
 	producer     *kafka.Producer
 	pinger       atomic.Pointer[kafka.Pinger]
 	announceStop func() // sends the last ping, or waits for it
@@ -219,14 +218,13 @@ func (a *assembly) newInvoker(manifest *activation.Manifest) (hooks, error) {
 	if a.gpus.fallbacks != nil {
 		s.GPU.Fallbacks = a.gpus.fallbacks
 	}
-	s.Retention = a.retention
 	out := outbox{producer: a.producer, prefix: a.c.Kafka.TopicPrefix}
 	if a.c.Events.Enabled {
 		out.events = a.c.Kafka.UserEventPrefix + "events"
 	}
 	ports := invoker.Ports{
 		Feed: a.from, Actions: actions{a.store}, Records: a.recordStore(), Outbox: out,
-		Blacklist: a.store, Journal: a.journal(), Spill: a.spill(), Engine: a.engine, Daemon: a.daemon, Dial: dial,
+		Blacklist: a.store, Journal: a.journal(), Engine: a.engine, Daemon: a.daemon, Dial: dial,
 		Mover: a.gpus.mover, Away: a.setUnable, ContainerStates: a.containerStates(), Successor: a.successor,
 		Tracer: a.tracer, UserLogs: a.userLogs,
 	}

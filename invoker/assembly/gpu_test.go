@@ -161,7 +161,7 @@ func TestGPUSettings(t *testing.T) {
 	s := settings(c, activation.Instance{}, m, simulated.Devices(2, 1<<30))
 	check.Equal(t, len(s.GPU.Devices), 2)
 	check.Equal(t, s.InFlight, without.InFlight)
-	check.Equal(t, s.GPU.Backlog.Activations, c.GPU.Backlog)
+	check.Equal(t, s.GPU.BacklogBytes, int64(c.GPU.BacklogSize))
 	check.Equal(t, s.GPU.Tokens.Max, 3)
 	check.That(t, s.GPU.Tokens.Dynamic)
 	check.Equal(t, s.GPU.Tokens.Threshold, 0.8)

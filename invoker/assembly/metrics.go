@@ -65,9 +65,8 @@ func workGauges(s *status, m sink) {
 		m.gauge("gpu_queue_depth", "Activations that wait in a flow.", float64(n), label{"flow", flow})
 	}
 	if b := s.Work.Backlog; b != nil {
-		const name, help = "gpu_backlog", "GPU activations that are accepted and not completed, by where their messages are: memory, or disk alone."
-		m.gauge(name, help, float64(b.InMemory), label{"where", "memory"})
-		m.gauge(name, help, float64(b.Spilled), label{"where", "disk"})
+		m.gauge("gpu_backlog", "GPU activations that are accepted and not completed.", float64(b.Activations))
+		m.gauge("gpu_backlog_bytes", "Their messages; less is pulled beyond whisk.gpu.backlog-size.", float64(b.Bytes))
 	}
 	poolGauges(s, m)
 }

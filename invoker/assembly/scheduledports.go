@@ -92,7 +92,7 @@ func (p pulledJournal) Keep(d *invoker.Delivery, message []byte) bool {
 	if d.Completed {
 		return true
 	}
-	if err := p.Journal.Keep(d.Message.ActivationID, message); err != nil {
+	if err := p.Journal.AppendMessage(d.Message.ActivationID, message); err != nil {
 		p.log.Error("what was pulled is not in the journal: it is lost with this process", "activation", d.Message.ActivationID, "error", err)
 	}
 	return true

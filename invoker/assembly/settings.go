@@ -129,10 +129,10 @@ func gpuSettings(g config.GPU, devices []gpu.Device) invoker.GPUSettings {
 			Devices: devices, Tokens: g.Tokens, Pool: g.Pool, Context: int64(g.ContextMemory), Memory: int64(g.DefaultMemory),
 			AckTimeout: finite(g.AckTimeout), PrefetchActive: g.Prefetch, PrefetchNext: g.Prefetch, DeviceTimeout: finite(g.DeviceTimeout),
 		},
-		Limits:    limits(g.Limits),
-		Modes:     g.Shim.Modes,
-		ForwardTo: g.ForwardTopic,
-		Overdue:   finite(g.Overdue),
-		Backlog:   invoker.Backlog{Activations: g.Backlog, Bytes: int64(g.BacklogSize)},
+		Limits:       limits(g.Limits),
+		Modes:        g.Shim.Modes,
+		ForwardTo:    g.ForwardTopic,
+		Overdue:      finite(g.Overdue),
+		BacklogBytes: int64(g.BacklogSize),
 	}
 }

@@ -4,9 +4,7 @@ import (
 	"context"
 	"errors"
 	"log/slog"
-	"math"
 	"regexp"
-	"strconv"
 	"sync"
 	"time"
 
@@ -95,7 +93,7 @@ func (s *sources) resume() {
 	for _, l := range s.left {
 		d, err := resumed(s.journal, l)
 		switch {
-		case errors.Is(err, journal.ErrNotSpilled): // Kafka's copy came first
+		case errors.Is(err, journal.ErrNoMessage): // Kafka's copy came first
 		case err != nil:
 			s.log.Error("an activation of a former process cannot be read from the journal, and is lost unless Kafka has it",
 				"activation", l.ID, "partition", l.Partition, "offset", l.Offset, "error", err)
@@ -180,8 +178,7 @@ func (a *assembly) consumesForwarded() bool {
 
 // openSources opens what activations come from.
 func (a *assembly) openSources(ctx context.Context, topic string) (hooks, error) {
-	a.retention = a.retentionOf(ctx, topic)
-	a.feed = a.cluster.NewFeed(kafka.FeedConfig{Topic: topic, Delay: a.observeDelay()})
+	a.feed = a.cluster.NewFeed(kafka.FeedConfig{Topic: topic, Journaled: a.state.journal != nil, Delay: a.observeDelay()})
 	h := hooks{close: func(ctx context.Context) error { return a.from.close(ctx) }, status: a.sourcesStatus, gauges: sourcesGauges}
 	a.from = newSources(a.state.journal, a.Log, a.feed)
 	if !a.consumesForwarded() {
@@ -199,35 +196,6 @@ func (a *assembly) openSources(ctx context.Context, topic string) (hooks, error)
 	a.from = newSources(a.state.journal, a.Log, a.feed, member)
 	return h, nil
 }
-
-// retentionOf is how long a topic keeps its messages: by the broker or, where it does
-// not answer, by the configuration.
-func (a *assembly) retentionOf(ctx context.Context, topic string) invoker.Retention {
-	retention, err := a.cluster.Retention(ctx, topic)
-	if err != nil {
-		message := func(key string) int64 {
-			n, err := strconv.ParseInt(a.c.Kafka.TopicConfig[key], 10, 64)
-			if err != nil || n < 0 {
-				return math.MaxInt64
-			}
-			return n
-		}
-		retention.Time = time.Duration(min(message("retention.ms"), int64(forever/time.Millisecond))) * time.Millisecond
-		retention.Bytes = message("retention.bytes")
-		a.Log.Warn("broker does not report how long a topic keeps messages: the configuration's values are taken", "topic", topic, "keeps", retention.Time, "bytes", retention.Bytes, "error", err)
-	}
-	var r invoker.Retention
-	if retention.Time < forever {
-		r.Time = retention.Time
-	}
-	if retention.Bytes < math.MaxInt64/2 { // it is doubled
-		r.Bytes = retention.Bytes
-	}
-	return r
-}
-
-// forever is a retention that no activation outlives, and that can be doubled.
-const forever = 10 * 365 * 24 * time.Hour
 
 func (a *assembly) sourcesStatus(s *status) {
 	k := &s.Kafka

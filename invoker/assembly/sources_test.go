@@ -132,6 +132,46 @@ func TestBrokerHasTheStartFirst(t *testing.T) {
 	check.NoError(t, feed.Close(t.Context()))
 }
 
+// TestJournalHasWhatMetadataCannot: more is completed above an open activation than the
+// metadata of an offset can name. The next process with the journal runs none of it again.
+func TestJournalHasWhatMetadataCannot(t *testing.T) {
+	b := newBroker(t)
+	cluster, err := kafka.New(kafka.Options{Brokers: []string{b.Addr()}, Log: quiet})
+	check.NoError(t, err)
+	check.NoError(t, cluster.EnsureTopic(t.Context(), kafka.InvokerTopic("invoker0", 1, nil)))
+	producer := cluster.NewProducer(kafka.ProducerConfig{})
+	const n = 6000
+	for i := range n {
+		check.NoError(t, producer.Send(t.Context(), "invoker0", messageOf(i), nil))
+	}
+	check.NoError(t, producer.Close(t.Context()))
+	cfg := journal.Config{Dir: t.TempDir()}
+	completed := map[activation.ID]bool{}
+	for life := range 2 {
+		j, err := journal.Open(cfg)
+		check.NoError(t, err)
+		feed := cluster.NewFeed(kafka.FeedConfig{Topic: "invoker0", Journaled: true})
+		s := newSources(j, quiet, feed)
+		open := 0
+		for i := 0; life == 0 && i < n || life == 1 && open < n/2; i++ {
+			d, err := s.Next(t.Context())
+			check.NoError(t, err)
+			id := d.Message.ActivationID
+			check.Equal(check.Must(t), d.Completed, completed[id], "activation %d of life %d", i, life)
+			switch {
+			case life == 1 && !d.Completed:
+				open++
+			case life == 0 && i%2 == 1:
+				completed[id] = true
+				j.Completed(id)
+				d.Done()
+			}
+		}
+		check.NoError(t, s.close(t.Context()))
+		check.NoError(t, j.Close())
+	}
+}
+
 // An invoker does not consume another's own topic, nor any without a GPU.
 func TestForwardTopicIsConsumed(t *testing.T) {
 	for _, c := range []struct {

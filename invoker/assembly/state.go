@@ -133,7 +133,7 @@ func (a *assembly) stateStatus(s *status) {
 func stateGauges(s *status, m sink) {
 	if j := s.State.Journal; j != nil {
 		m.gauge("journal_bytes", "Size of the journal's files.", float64(j.Bytes))
-		m.gauge("journal_spilled_bytes", "Messages in the journal that wait or run.", float64(j.SpilledBytes))
+		m.gauge("journal_message_bytes", "Messages in the journal, of activations that schedulers handed over.", float64(j.MessageBytes))
 	}
 }
 
@@ -150,15 +150,6 @@ func (a *assembly) besideJournal(name string) string {
 		return ""
 	}
 	return filepath.Join(a.c.State.JournalDir(a.instance.Topic()), name)
-}
-
-// spill is where messages wait that need not be in memory; nil without a
-// journal.
-func (a *assembly) spill() invoker.SpillStore {
-	if a.state.journal == nil {
-		return nil
-	}
-	return a.state.journal
 }
 
 // forgetfulJournal writes to the journal, and has it forget what Kafka will not

@@ -86,7 +86,4 @@ func (a *assembly) status(ctx context.Context) (status, error) {
 // workStatus adds why the dispatcher cannot work.
 func workStatus(s *status) {
 	s.because("container engine", s.Work.Engine)
-	if b := s.Work.Backlog; b != nil {
-		s.because("spilling GPU activations", b.Trouble)
-	}
 }

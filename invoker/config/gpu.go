@@ -39,8 +39,7 @@ type GPU struct {
 	NamespaceLimits   map[string]Size    `key:"whisk.gpu.namespace-limits" format:"namespaces" doc:"most device memory of a namespace's containers on one device; a run beyond it waits. Empty: no limit"`
 	DeviceTimeout     time.Duration      `key:"whisk.gpu.device-timeout" default:"5 minutes" doc:"an activation without a GPU that could run it ends with an error after this time; 0: never"`
 	Overdue           time.Duration      `key:"whisk.gpu.overdue" default:"0 seconds" doc:"a GPU activation that has not begun after this time ends with an error; 0: never"`
-	Backlog           int                `key:"whisk.gpu.backlog" default:"1000000" range:"1..10000000" doc:"GPU activations that may wait, some 400 bytes each; beyond it less is pulled"`
-	BacklogSize       Size               `key:"whisk.gpu.backlog-size" default:"256 MiB" min:"1 MiB" doc:"memory for their messages where those cannot be spilled to the journal, which leaves at most 2,000 messages or 16 MiB in memory"`
+	BacklogSize       Size               `key:"whisk.gpu.backlog-size" default:"256 MiB" min:"1 MiB" doc:"memory for GPU activations that wait, 4 KiB and its parameters for each; when it is full CPU activations wait, too"`
 	Record            string             `key:"whisk.gpu.record" doc:"file that records GPU scheduling for gpuwhisk sim replay; an older one is kept as FILE.old"`
 	RecordSize        Size               `key:"whisk.gpu.record-size" default:"256 MiB" min:"1 MiB" doc:"the recording ends when its file has this size"`
 	Explain           int                `key:"whisk.gpu.explain" default:"10000" range:"0..1000000" doc:"how many of the last activations the console and gpuwhisk explain know"`

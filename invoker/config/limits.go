@@ -90,10 +90,9 @@ func (c *Config) MaxPeek() int {
 // largest size for each activation that user-memory lets controllers send.
 func (c *Config) OwnMemory() int64 {
 	const (
-		atWork  = 256 * MiB // 80 MB with 10,000 actions; logs of activations may add 32 MiB
-		waiting = 400       // bytes of a GPU activation that waits
+		atWork = 256 * MiB // 80 MB with 10,000 actions; logs of activations may add 32 MiB
 	)
-	buffered := c.Actions.CacheBytes + c.Records.BufferSize + c.GPU.BacklogSize + Size(c.GPU.Backlog)*waiting
+	buffered := c.Actions.CacheBytes + c.Records.BufferSize + c.GPU.BacklogSize
 	if c.Logs.Files.Enabled {
 		buffered += c.Logs.Files.Size
 	}

@@ -346,9 +346,7 @@ func TestMaxPeek(t *testing.T) {
 }
 
 func TestOwnMemory(t *testing.T) {
-	own := func(more ...string) int64 {
-		return loaded(t, append(more, "CONFIG_whisk_gpu_backlog=1000")...).OwnMemory()
-	}
+	own := func(more ...string) int64 { return loaded(t, more...).OwnMemory() }
 	small := own("CONFIG_whisk_containerPool_userMemory=2048m")
 	check.AtLeast(t, small, 256<<20)
 	check.AtMost(t, small, 1<<30)

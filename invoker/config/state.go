@@ -14,7 +14,7 @@ type State struct {
 	// directory, None, or empty: one in Dir.
 	Journal     string `key:"whisk.gpu.journal" doc:"directory of the journal of what began and ended, or none"`
 	JournalSync string `key:"whisk.gpu.journal-fsync" default:"batch" enum:"batch,each,none" doc:"when the journal survives a power loss: batch within about 150 ms, each before an action runs, none when the system sees fit"`
-	JournalSize Size   `key:"whisk.gpu.journal-size" default:"1 GiB" min:"16 MiB" doc:"disk for the journal; when half of it holds spilled messages, no more are spilled"`
+	JournalSize Size   `key:"whisk.gpu.journal-size" default:"1 GiB" min:"16 MiB" doc:"disk for the journal; in scheduler mode nothing more is fetched when half of it holds messages"`
 	Spool       string `key:"whisk.gpu.records.spool" doc:"directory of records that wait for their store, or none"`
 	SpoolSize   Size   `key:"whisk.gpu.records.spool-size" default:"12 GiB" min:"16 MiB" doc:"disk for them: a day of a hundred a second. When it is full nothing more is pulled"`
 	DeadLetters string `key:"whisk.gpu.records.dead-letters" doc:"directory of records that the store refuses, a file each with the reason; none drops them with a log line"`

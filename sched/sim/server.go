@@ -66,7 +66,7 @@ func (e *engine) execute(o scheduler.Order) {
 		e.fail(fmt.Errorf("container %d counts as unresponsive", o.Container))
 	case scheduler.RemovalOverdue:
 		e.fail(fmt.Errorf("container %d is not gone in time", o.Container))
-	case scheduler.Load, scheduler.ReclaimHost, scheduler.Forget: // bodies and host memory are there
+	case scheduler.ReclaimHost, scheduler.Forget: // host memory is there
 	}
 }
 

@@ -41,7 +41,7 @@ func BenchmarkConsole(b *testing.B) {
 		r := newController(b)
 		p := r.gpuProcess(0, "CONFIG_whisk_gpu_simulated_devices="+fmt.Sprint(consoleDevices), "CONFIG_whisk_gpu_simulated_memory=80 g",
 			"CONFIG_whisk_gpu_tokens=4", "CONFIG_whisk_containerPool_userMemory=1024g", "CONFIG_whisk_gpu_defaultMemory=256 m",
-			"CONFIG_whisk_gpu_poolSize=200", "CONFIG_whisk_gpu_policy=mqfq-sticky", "CONFIG_whisk_gpu_overrun=1 second", "CONFIG_whisk_gpu_backlog=100000")
+			"CONFIG_whisk_gpu_poolSize=200", "CONFIG_whisk_gpu_policy=mqfq-sticky", "CONFIG_whisk_gpu_overrun=1 second", "CONFIG_whisk_gpu_backlogSize=1g")
 		answered, stop := r.busy("invoker0", consoleFlows, consoleQueued)
 		// Every flow has run once before anything is measured.
 		peertest.UntilWithin(b, time.Hour, "flows have run", func() string {

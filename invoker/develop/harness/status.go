@@ -27,11 +27,11 @@ type Status struct {
 		Writes struct{ LastError string }
 	}
 	State struct {
-		Journal struct{ Spilled, Unacknowledged int }
+		Journal struct{ Messages, Unacknowledged int }
 	}
 	Work *struct {
 		InFlight   int
-		Backlog    struct{ InMemory, Spilled int }
+		Backlog    struct{ Activations int }
 		Containers []Container
 		Devices    []Device
 		Pool       struct {
