@@ -224,7 +224,7 @@ func (a *assembly) newInvoker(manifest *activation.Manifest) (hooks, error) {
 	}
 	ports := invoker.Ports{
 		Feed: a.from, Actions: actions{a.store}, Records: a.recordStore(), Outbox: out,
-		Blacklist: a.store, Journal: a.journal(), Engine: a.engine, Daemon: a.daemon, Dial: dial,
+		Blacklist: a.store, Journal: a.journal(), Engine: a.engine, Daemon: a.daemon, Dial: a.dial,
 		Mover: a.gpus.mover, Away: a.setUnable, ContainerStates: a.containerStates(), Successor: a.successor,
 		Tracer: a.tracer, UserLogs: a.userLogs,
 	}

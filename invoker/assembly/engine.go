@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net"
 	"os"
 	"path/filepath"
 	"slices"
@@ -131,4 +132,14 @@ func (a *assembly) runtimes(proxies string) map[string]process.Runtime {
 // executables.
 const NativeProxy = "native-proxy"
 
-func dial(addr string, concurrency int) invoker.ProxyClient { return proxy.New(addr, concurrency) }
+// dialer is an engine whose containers are reached in a way of its own.
+type dialer interface {
+	Dial(ctx context.Context, network, addr string) (net.Conn, error)
+}
+
+func (a *assembly) dial(addr string, concurrency int) invoker.ProxyClient {
+	if e, ok := a.engine.(dialer); ok {
+		return proxy.NewDialing(addr, concurrency, e.Dial)
+	}
+	return proxy.New(addr, concurrency)
+}

@@ -42,7 +42,7 @@ type LogErrors struct {
 
 // Containers is what every action container is created with.
 type Containers struct {
-	Network    string              `key:"whisk.container-factory.container-args.network" default:"bridge" doc:"Docker network of action containers"`
+	Network    string              `key:"whisk.container-factory.container-args.network" default:"bridge" doc:"Docker network of action containers; bridge: one that the invoker makes, gpuwhisk, which keeps them apart; default: Docker's own bridge, where they reach each other"`
 	DNSServers []string            `key:"whisk.container-factory.container-args.dns-servers" doc:"containers' resolver"`
 	DNSSearch  []string            `key:"whisk.container-factory.container-args.dns-search"`
 	DNSOptions []string            `key:"whisk.container-factory.container-args.dns-options"`

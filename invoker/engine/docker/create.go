@@ -139,7 +139,8 @@ func (e *Engine) launchFor(ctx context.Context, spec container.Spec, done chan<-
 
 // launch creates, starts and inspects a container, and leaves nothing behind
 // if that fails. The context ends when the caller gives up. It is done
-// again where the image turns out to be another than it was known to be.
+// again if the image turns out to be another than it was known to be, or if somebody
+// has removed the invoker's network.
 func (e *Engine) launch(ctx context.Context, spec container.Spec) (container.Handle, error) {
 	work, cancel := e.outlive(ctx)
 	defer cancel()
@@ -148,11 +149,20 @@ func (e *Engine) launch(ctx context.Context, spec container.Spec) (container.Han
 		e.forgetImage(spec.Image)
 		handle, err = e.launchOnce(ctx, work, spec)
 	}
+	if errors.Is(err, errNoNetwork) {
+		if remakeErr := e.remakeNetwork(work); remakeErr != nil {
+			return container.Handle{}, errors.Join(err, remakeErr)
+		}
+		handle, err = e.launchOnce(ctx, work, spec)
+	}
 	return handle, err
 }
 
 func (e *Engine) launchOnce(ctx, work context.Context, spec container.Spec) (container.Handle, error) {
 	id, env, err := e.createImageToo(work, spec)
+	if e.networkGone(err) { // nothing was made
+		return container.Handle{}, fmt.Errorf("%w: %w", errNoNetwork, err)
+	}
 	if err != nil {
 		if !rejected(err) {
 			e.discard(spec.Name) // it may have been made all the same
@@ -161,6 +171,9 @@ func (e *Engine) launchOnce(ctx, work context.Context, spec container.Spec) (con
 	}
 	e.remember(id)
 	inspected, err := e.start(ctx, work, id)
+	if e.networkGone(err) {
+		err = e.withdraw(work, id, fmt.Errorf("%w: %w", errNoNetwork, err))
+	}
 	if spec.GPU != nil {
 		err = deviceError(err)
 	}
@@ -173,7 +186,7 @@ func (e *Engine) launchOnce(ctx, work context.Context, spec container.Spec) (con
 		addr, err = address(inspected, e.options.Network)
 	}
 	switch {
-	case errors.Is(err, errChanged): // it is removed
+	case errors.Is(err, errChanged), errors.Is(err, errNoNetwork): // it is removed
 		e.forget(id)
 	case err != nil:
 		e.discard(string(id))
@@ -201,11 +214,16 @@ func (e *Engine) unchanged(ctx context.Context, spec container.Spec, c api.Inspe
 	if name == "" {
 		return nil
 	}
-	err := fmt.Errorf("%w: it sets %s", errChanged, name)
-	if removeErr := e.removeOnce(ctx, c.ID); removeErr != nil {
-		return errors.Join(errors.New("image "+spec.Image+" changed while it was used"), removeErr)
+	return e.withdraw(ctx, container.ID(c.ID), fmt.Errorf("%w: image %s sets %s", errChanged, spec.Image, name))
+}
+
+// withdraw removes a container that will be made again under the same name, and returns
+// the reason. If that fails, the error has its text only, so that nothing is repeated.
+func (e *Engine) withdraw(ctx context.Context, id container.ID, reason error) error {
+	if err := e.removeOnce(ctx, string(id)); err != nil {
+		return errors.Join(errors.New(reason.Error()), err)
 	}
-	return err
+	return reason
 }
 
 // outlive gives a context that ends a while after the caller's does, or with

@@ -36,6 +36,8 @@ type Engine struct {
 	log     *slog.Logger
 
 	registries registries
+	dial       dialFunc                // to containers' proxies
+	own        atomic.Pointer[Network] // the invoker's own network, nil if it is not used
 
 	creates *semaphore.Weighted // see parallelCreates
 	pulls   singleflight.Group
@@ -94,7 +96,10 @@ func New(ctx context.Context, options Options) (*Engine, error) {
 	}
 	e := newEngine(api, options, host)
 	e.registries = known
-	if err := e.greet(ctx); err != nil {
+	if err = e.greet(ctx); err == nil {
+		err = e.openNetwork(ctx)
+	}
+	if err != nil {
 		e.cancel()
 		_ = api.Close()
 		return nil, err
@@ -109,7 +114,7 @@ func newEngine(api *client.Client, options Options, host hostPart) *Engine {
 		api: api, options: options, host: host, log: cmp.Or(options.Logger, slog.New(slog.DiscardHandler)),
 		died: make(chan container.ID, maxDeaths),
 		base: base, cancel: cancel,
-		known: map[container.ID]*known{}, images: map[string][]string{},
+		known: map[container.ID]*known{}, images: map[string][]string{}, dial: direct,
 	}
 	e.sweeper = newSweeper(e.removeOnce, e.spawn)
 	return e

@@ -47,7 +47,7 @@ func TestRealHardening(t *testing.T) {
 	check.Includes(t, host.SecurityOpt, "no-new-privileges")
 	check.Equal(t, host.LogConfig.Type, "json-file")
 	check.Equal(t, host.CPUShares, 128)
-	check.Equal(t, host.NetworkMode, "bridge")
+	check.Equal(t, host.NetworkMode, OwnNetwork)
 	check.That(check.Must(t), host.PidsLimit != nil)
 	check.Equal(t, *host.PidsLimit, 1024)
 	check.Equal(check.Must(t), len(host.Ulimits), 1)

@@ -10,6 +10,7 @@ import (
 	"net"
 	"net/http"
 	"net/http/httptest"
+	"net/netip"
 	"runtime"
 	"slices"
 	"strings"
@@ -18,6 +19,7 @@ import (
 	"time"
 
 	api "github.com/moby/moby/api/types/container"
+	"github.com/moby/moby/api/types/network"
 
 	"github.com/gpuwhisk/gpuwhisk/invoker/container"
 	"github.com/gpuwhisk/gpuwhisk/invoker/develop/check"
@@ -35,6 +37,9 @@ type daemon struct {
 	onEvents func(w http.ResponseWriter, r *http.Request) bool
 	onLogs   func(w http.ResponseWriter, r *http.Request)
 
+	onNetwork func(w http.ResponseWriter) bool // before a network is made
+	gateway   string                           // of networks; empty: an address of this machine
+
 	server *httptest.Server
 	addr   string
 
@@ -46,6 +51,7 @@ type daemon struct {
 	noIP       bool
 	info       string              // of the daemon; empty: an old one
 	images     map[string][]string // environment, by reference
+	networks   []network.Inspect
 }
 
 type fakeContainer struct {
@@ -57,7 +63,7 @@ type fakeContainer struct {
 
 func startDaemon(t testing.TB) *daemon {
 	t.Helper()
-	d := &daemon{containers: map[string]*fakeContainer{}}
+	d := &daemon{containers: map[string]*fakeContainer{}, networks: []network.Inspect{defaultNetwork()}}
 	// Below the range that Linux gives to clients: any connection could have
 	// the port when the daemon comes back to it. Packages are tested at once: each
 	// has a thousand ports of its own.
@@ -123,6 +129,10 @@ func (d *daemon) routes() http.Handler {
 	mux.HandleFunc("GET /v1.40/images/{name...}", d.inspectImage)
 	mux.HandleFunc("POST /v1.40/images/create", d.pull)
 	mux.HandleFunc("GET /v1.40/events", d.events)
+	mux.HandleFunc("GET /v1.40/networks", d.listNetworks)
+	mux.HandleFunc("GET /v1.40/networks/{name}", d.inspectNetwork)
+	mux.HandleFunc("POST /v1.40/networks/create", d.createNetwork)
+	mux.HandleFunc("DELETE /v1.40/networks/{id}", d.removeNetwork)
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		d.mu.Lock()
 		d.calls = append(d.calls, r.Method+" "+r.URL.Path)
@@ -207,7 +217,7 @@ func (d *daemon) inspect(w http.ResponseWriter, r *http.Request) {
 		ip = ""
 	}
 	env, _ := json.Marshal(c.env)
-	_, _ = fmt.Fprintf(w, `{"Id":%q,"State":{"Status":%q,"Running":%v,"OOMKilled":%v,"ExitCode":%d},"Config":{"Env":%s},"NetworkSettings":{"Networks":{"bridge":{"IPAddress":%q}}}}`,
+	_, _ = fmt.Fprintf(w, `{"Id":%q,"State":{"Status":%q,"Running":%v,"OOMKilled":%v,"ExitCode":%d},"Config":{"Env":%s},"NetworkSettings":{"Networks":{"gpuwhisk":{"IPAddress":%q}}}}`,
 		r.PathValue("id"), c.state, c.state == "running", c.oom, c.code, env, ip)
 }
 
@@ -362,4 +372,61 @@ func created(t testing.TB, e *Engine, n int) container.Handle {
 
 func fakeSpec(n int) container.Spec {
 	return container.Spec{Name: fmt.Sprintf("wsk00_%d_guest_hello", n), Image: "openwhisk/action-nodejs-v20:nightly", MemoryMB: 256, CPUShares: 128}
+}
+
+// defaultNetwork is Docker's, with packets of another size than usual.
+func defaultNetwork() network.Inspect {
+	return network.Inspect{Network: network.Network{
+		Name: defaultBridge, ID: "bridge-id", Driver: bridgeDriver, Options: map[string]string{optionICC: "true", optionMTU: "1450"},
+	}}
+}
+
+func (d *daemon) listNetworks(w http.ResponseWriter, _ *http.Request) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	_ = json.NewEncoder(w).Encode(d.networks)
+}
+
+func (d *daemon) inspectNetwork(w http.ResponseWriter, r *http.Request) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	for _, n := range d.networks {
+		if n.Name == r.PathValue("name") {
+			_ = json.NewEncoder(w).Encode(n)
+			return
+		}
+	}
+	refuse(w, http.StatusNotFound, "No such network: "+r.PathValue("name"))
+}
+
+// createNetwork gives a network the loopback interface as its gateway, which is an
+// address of the machine that the test runs on.
+func (d *daemon) createNetwork(w http.ResponseWriter, r *http.Request) {
+	var body network.CreateRequest
+	_ = json.NewDecoder(r.Body).Decode(&body)
+	if d.onNetwork != nil && d.onNetwork(w) {
+		return
+	}
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.networks = append(d.networks, d.networkLike(body))
+	w.WriteHeader(http.StatusCreated)
+	_, _ = io.WriteString(w, `{"Id":"network-id"}`)
+}
+
+func (d *daemon) networkLike(body network.CreateRequest) network.Inspect {
+	return network.Inspect{Network: network.Network{
+		Name: body.Name, ID: fmt.Sprintf("network-%d", len(d.networks)), Created: time.Unix(int64(len(d.networks)), 0),
+		Driver: body.Driver, EnableIPv6: body.EnableIPv6 != nil && *body.EnableIPv6, Options: body.Options,
+		IPAM: network.IPAM{Config: []network.IPAMConfig{{
+			Subnet: netip.MustParsePrefix("127.0.0.0/8"), Gateway: netip.MustParseAddr(cmp.Or(d.gateway, "127.0.0.1")),
+		}}},
+	}}
+}
+
+func (d *daemon) removeNetwork(w http.ResponseWriter, r *http.Request) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.networks = slices.DeleteFunc(d.networks, func(n network.Inspect) bool { return n.ID == r.PathValue("id") })
+	w.WriteHeader(http.StatusNoContent)
 }

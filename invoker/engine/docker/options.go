@@ -24,6 +24,8 @@ type Options struct {
 	// the daemon was away, containers with it are compared with what is known.
 	Prefix string
 
+	// Network is the Docker network of action containers. OwnNetwork is made where it
+	// is missing; SharedNetwork is Docker's default one.
 	Network    string
 	DNSServers []string
 	DNSSearch  []string
@@ -92,7 +94,7 @@ type Timeouts struct {
 func DefaultOptions() Options {
 	return Options{
 		Prefix:          "wsk",
-		Network:         "bridge",
+		Network:         OwnNetwork,
 		CapDrop:         []string{"NET_RAW", "NET_ADMIN"},
 		PidsLimit:       1024,
 		LogDriver:       "json-file",

@@ -194,12 +194,13 @@ func (r *real) create() container.Handle {
 
 // answer is what the proxy returns.
 type answer struct {
-	Started  int      `json:"started"`
-	Env      string   `json:"env"`
-	Environ  []string `json:"environ"`
-	Output   string   `json:"read"`
-	Written  string   `json:"written"`
-	Received string   `json:"received"`
+	Started   int      `json:"started"`
+	Env       string   `json:"env"`
+	Environ   []string `json:"environ"`
+	Output    string   `json:"read"`
+	Written   string   `json:"written"`
+	Received  string   `json:"received"`
+	Connected string   `json:"connected"`
 }
 
 // run has the proxy do something. It waits until the proxy listens.

@@ -56,11 +56,19 @@ type Client struct {
 	transport *http.Transport
 }
 
+// Dial opens a connection to a proxy, as net.Dialer.DialContext does.
+type Dial func(ctx context.Context, network, addr string) (net.Conn, error)
+
 // New makes a client for the proxy at addr, host:port. It opens nothing.
 func New(addr string, concurrency int) *Client {
 	dialer := net.Dialer{KeepAlive: -1} // an idle connection is closed before a probe
+	return NewDialing(addr, concurrency, dialer.DialContext)
+}
+
+// NewDialing makes a client that opens its connections by dial.
+func NewDialing(addr string, concurrency int, dial Dial) *Client {
 	return &Client{base: "http://" + addr, transport: &http.Transport{
-		DialContext:            dialer.DialContext,
+		DialContext:            dial,
 		DisableCompression:     true, // the body's length must be the one that was declared
 		MaxIdleConnsPerHost:    max(concurrency, 1),
 		IdleConnTimeout:        idleLimit,

@@ -105,6 +105,7 @@ func checks() []checker {
 		{"Containers", "logs", (*snapshot).dockerAnswers, checkLogs},
 		{"Containers", "runtimes", nil, checkManifest},
 		{"Containers", "images", (*snapshot).dockerAnswers, checkImages},
+		{"Containers", "network", (*snapshot).dockerAnswers, checkNetwork},
 		{"Containers", "probe", (*snapshot).usesDocker, checkProbes},
 		{"Host", "port", nil, checkPort},
 		{"Host", "memory", nil, checkMemory},
@@ -131,7 +132,7 @@ func checks() []checker {
 }
 
 // slow are the checks that run something, for which ProbeLimit counts.
-var slow = []string{"shim", "shim in image", "probe"}
+var slow = []string{"shim", "shim in image", "network", "probe"}
 
 // Examine asks the machine everything at the same time, no question for longer
 // than the limit, and reports what the answers mean.

@@ -111,6 +111,9 @@ func (f *fake) machine(c *config.Config) *Machine {
 			i, ok := f.images[ref]
 			return i, ok, nil
 		},
+		Network: func(context.Context) (docker.Isolation, error) {
+			return docker.Isolation{Network: docker.Network{Name: docker.OwnNetwork}, Found: true, From: "wsk00_1_a_b", To: "wsk00_2_c_d"}, nil
+		},
 		Probe:     func(context.Context, string) (string, error) { return "answers /init after 20ms", nil },
 		Broker:    func(context.Context, string) (kafka.Description, error) { return f.kafka, nil },
 		Reach:     func(context.Context, string) error { return nil },

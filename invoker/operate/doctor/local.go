@@ -22,7 +22,6 @@ import (
 	"github.com/gpuwhisk/gpuwhisk/activation/records"
 	"github.com/gpuwhisk/gpuwhisk/gpu/nvml"
 	"github.com/gpuwhisk/gpuwhisk/invoker/config"
-	"github.com/gpuwhisk/gpuwhisk/invoker/container"
 	"github.com/gpuwhisk/gpuwhisk/invoker/engine/devices"
 	"github.com/gpuwhisk/gpuwhisk/invoker/engine/docker"
 	"github.com/gpuwhisk/gpuwhisk/invoker/engine/proxy"
@@ -67,7 +66,7 @@ func (m *Machine) Here(self, shim, management string) *Machine {
 	m.Etcd = func(ctx context.Context) (etcd.Survey, error) {
 		return etcd.Inspect(ctx, clients.Etcd(m.Config.Scheduler, silent()))
 	}
-	m.Probe, m.Broker = m.probe, m.askBroker
+	m.Probe, m.Network, m.Broker = m.probe, m.network, m.askBroker
 	m.Records, m.Bucket = m.askRecords, m.askBucket
 	m.Listen, m.Reach, m.Ping, m.Disk, m.Writable = listen, reach, Ping, disk, writable
 	return m
@@ -211,22 +210,14 @@ var errEnded = errors.New("its program ended by itself")
 // proxy answers that something is missing; anything else answers 404, or not
 // at all.
 func (m *Machine) probe(ctx context.Context, reference string) (output string, err error) {
-	const removeTime = 10 * time.Second
 	e, err := docker.New(ctx, clients.Docker(m.Config, probePrefix, silent()))
 	if err != nil {
 		return "", err
 	}
 	defer func() { err = errors.Join(err, e.Close()) }()
 	name := probePrefix + strings.ToLower(rand.Text())
-	// By name: a container that ended before it had an address is there, too.
-	defer func() {
-		bye, cancel := context.WithTimeout(context.WithoutCancel(ctx), removeTime)
-		defer cancel()
-		err = errors.Join(err, e.CleanUp(bye, name))
-	}()
-	h, err := e.Create(ctx, container.Spec{
-		Name: name, Image: reference, MemoryMB: int(m.Config.Limits.MemoryStd / config.MiB), CPUShares: 256, Env: m.Config.ContainerEnv(),
-	})
+	defer func() { err = errors.Join(err, removeProbes(ctx, e, name)) }()
+	h, err := e.Create(ctx, m.probeSpec(name, reference))
 	if err != nil {
 		return "", err
 	}
@@ -239,13 +230,12 @@ func (m *Machine) probe(ctx context.Context, reference string) (output string, e
 			}
 		}
 	}()
-	return initProxy(ctx, h.Addr)
+	return initProxy(ctx, proxy.NewDialing(h.Addr, 1, e.Dial))
 }
 
 // initProxy waits for the proxy and returns its answer.
-func initProxy(ctx context.Context, address string) (string, error) {
+func initProxy(ctx context.Context, c *proxy.Client) (string, error) {
 	const most = 64 << 10 // of an answer that is a line long
-	c := proxy.New(address, 1)
 	defer c.Close()
 	left := 10 * time.Second
 	if end, bounded := ctx.Deadline(); bounded {

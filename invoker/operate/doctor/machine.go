@@ -58,6 +58,8 @@ type Machine struct {
 	Docker func(ctx context.Context) (docker.Survey, error)
 	Image  func(ctx context.Context, reference string) (docker.Image, bool, error)
 	Libc   func(ctx context.Context, reference string) (docker.Libc, error)
+	// Network examines the network of action containers.
+	Network func(ctx context.Context) (docker.Isolation, error)
 	// Probe runs an image and asks whether it speaks OpenWhisk's protocol of actions.
 	Probe func(ctx context.Context, reference string) (string, error)
 	// Broker asks one Kafka broker, Reach whether an address takes

@@ -24,6 +24,7 @@ import (
 	"github.com/gpuwhisk/gpuwhisk/invoker/config"
 	"github.com/gpuwhisk/gpuwhisk/invoker/develop/check"
 	"github.com/gpuwhisk/gpuwhisk/invoker/develop/peertest"
+	"github.com/gpuwhisk/gpuwhisk/invoker/engine/proxy"
 )
 
 func TestListenAndReach(t *testing.T) {
@@ -133,7 +134,7 @@ func TestInitProxy(t *testing.T) {
 			w.WriteHeader(tt.status)
 			_, _ = w.Write([]byte(`{"error":"Missing main/no code to execute."}`))
 		}))
-		output, err := initProxy(t.Context(), s.Listener.Addr().String())
+		output, err := initProxy(t.Context(), proxy.New(s.Listener.Addr().String(), 1))
 		if err != nil {
 			output = err.Error()
 		}
@@ -146,7 +147,7 @@ func TestInitProxy(t *testing.T) {
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	check.NoError(t, err)
 	l.Close()
-	_, err = initProxy(ctx, l.Addr().String())
+	_, err = initProxy(ctx, proxy.New(l.Addr().String(), 1))
 	check.ErrorContains(t, err, "nothing answers on port 8080")
 }
 
@@ -212,7 +213,8 @@ func main() {
 `)
 	ends := importImage(t, c, "ends", "package main\n\nfunc main() {}\n")
 	m := (&Machine{Config: c, ProbeImages: []string{good, ends, "gpuwhisk-test/absent:1"}, ProbeLimit: time.Minute}).Here("", "", "")
-	r := Examine(t.Context(), m, time.Minute).of("Containers", "probe")
+	all := Examine(t.Context(), m, time.Minute)
+	r := all.of("Containers", "probe")
 	verdicts := map[string]Result{}
 	for _, x := range r {
 		for _, image := range []string{good, ends, "gpuwhisk-test/absent:1"} {
@@ -227,6 +229,11 @@ func main() {
 	check.Equal(t, verdicts[ends].Status, Fail, "%+v", verdicts)
 	check.That(t, strings.Contains(found, "ended") || strings.Contains(found, "state"), "%q", found)
 	check.Equal(t, verdicts["gpuwhisk-test/absent:1"].Status, Fail, "%+v", verdicts)
+	// The network was tried with two containers of the first image, or with others.
+	if network := all.of("Containers", "network"); m.exists("proc/sys/net/bridge/bridge-nf-call-iptables") {
+		check.Equal(t, network[0].Status, OK, "%+v", network)
+		check.Contains(t, network[0].Found, "was not reached from")
+	}
 	left := dockerAnswers(t, c, nil, "ps", "--all", "--quiet", "--filter", "name=gpuwhisk-doctor")
 	check.Equal(t, strings.TrimSpace(left), "", "containers are left")
 }

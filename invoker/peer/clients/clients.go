@@ -75,7 +75,8 @@ func Docker(c *config.Config, prefix string, log *slog.Logger) docker.Options {
 	o := docker.DefaultOptions()
 	o.Prefix, o.Logger = prefix, log
 	args := c.Containers
-	o.Network, o.DNSServers, o.DNSSearch, o.DNSOptions, o.ExtraArgs = args.Network, args.DNSServers, args.DNSSearch, args.DNSOptions, args.ExtraArgs
+	o.Network = network(args.Network)
+	o.DNSServers, o.DNSSearch, o.DNSOptions, o.ExtraArgs = args.DNSServers, args.DNSSearch, args.DNSOptions, args.ExtraArgs
 	if c.Logs.OutOfBand {
 		o.LogDriver = "" // the daemon's own driver carries the logs away
 	}
@@ -87,4 +88,14 @@ func Docker(c *config.Config, prefix string, log *slog.Logger) docker.Options {
 	limits.Create, limits.Inspect, limits.List, limits.Remove, limits.Pull = t.Run, t.Inspect, t.List, t.Remove, t.Pull
 	limits.Pause, limits.Unpause = t.Pause, t.Resume
 	return o
+}
+
+// network returns the Docker network that a setting means. "bridge" is OpenWhisk's
+// default, which its Ansible role always sets: nobody chose by it that action
+// containers reach each other, so it means the network that keeps them apart.
+func network(setting string) string {
+	if setting == "bridge" {
+		return docker.OwnNetwork
+	}
+	return setting
 }

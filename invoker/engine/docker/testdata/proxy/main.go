@@ -12,6 +12,7 @@ import (
 	"os/exec"
 	"strings"
 	"syscall"
+	"time"
 )
 
 const sentinel = "XXX_THE_END_OF_A_WHISK_ACTIVATION_XXX"
@@ -28,6 +29,7 @@ type order struct {
 	Read     string   `json:"read"`     // file to answer with
 	Write    string   `json:"write"`    // file to write to
 	Dial     string   `json:"dial"`     // unix socket to read from
+	Connect  string   `json:"connect"`  // address to connect to, host:port
 }
 
 func main() {
@@ -67,7 +69,7 @@ func run(w http.ResponseWriter, r *http.Request) {
 		fmt.Fprintln(os.Stderr, sentinel)
 	}
 	answer(w, map[string]any{"started": started, "env": os.Getenv(o.Env), "environ": os.Environ(), "dir": dir(),
-		"read": read(o.Read), "written": written(o.Write), "received": received(o.Dial)})
+		"read": read(o.Read), "written": written(o.Write), "received": received(o.Dial), "connected": connected(o.Connect)})
 }
 
 // read is the text of a file, or why there is none.
@@ -107,6 +109,19 @@ func received(path string) string {
 		return err.Error()
 	}
 	return string(text)
+}
+
+// connected reports how an attempt to connect within a second ended.
+func connected(address string) string {
+	if address == "" {
+		return ""
+	}
+	conn, err := net.DialTimeout("tcp", address, time.Second)
+	if err != nil {
+		return err.Error()
+	}
+	conn.Close()
+	return "done"
 }
 
 func dir() string {

@@ -1,0 +1,116 @@
+package docker
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"net/netip"
+	"os"
+	"runtime"
+	"slices"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+// hostNamespace is the network of process 1. For an invoker in a container that
+// shares the host's processes (--pid host) it is the host's network.
+const hostNamespace = "/proc/1/ns/net"
+
+// keepAlive is off: an idle connection to a container is closed before a probe.
+const keepAlive = -time.Second
+
+var errNamespace = errors.New("cannot enter the network namespace")
+
+// dialFunc opens a connection as net.Dialer.DialContext does.
+type dialFunc func(ctx context.Context, network, address string) (net.Conn, error)
+
+func direct(ctx context.Context, network, address string) (net.Conn, error) {
+	return (&net.Dialer{KeepAlive: keepAlive}).DialContext(ctx, network, address)
+}
+
+// dialerTo finds the way to the containers of a network. Docker lets nothing but the
+// host reach them, and the host is where the network's gateway is: in the network
+// namespace of this process, or in the given one, which is then entered for each
+// connection.
+func dialerTo(gateways []netip.Addr, host string) (dialFunc, error) {
+	if here, err := hasAddress(gateways); err != nil || here {
+		return direct, err
+	}
+	there, err := inside(host, func() (bool, error) { return hasAddress(gateways) })
+	if err == nil && !there {
+		err = fmt.Errorf("the gateway %v is no address of this machine", gateways)
+	}
+	if err != nil {
+		return direct, err
+	}
+	return func(ctx context.Context, network, address string) (net.Conn, error) {
+		return dialInside(ctx, host, network, address)
+	}, nil
+}
+
+// hasAddress reports whether an interface has one of the addresses.
+func hasAddress(wanted []netip.Addr) (bool, error) {
+	addrs, err := net.InterfaceAddrs()
+	if err != nil {
+		return false, fmt.Errorf("list addresses of this machine: %w", err)
+	}
+	return slices.ContainsFunc(addrs, func(a net.Addr) bool {
+		p, err := netip.ParsePrefix(a.String())
+		return err == nil && slices.Contains(wanted, p.Addr())
+	}), nil
+}
+
+// dialInside connects from within a network namespace. The connection stays in it.
+func dialInside(ctx context.Context, namespace, network, address string) (net.Conn, error) {
+	return inside(namespace, func() (net.Conn, error) { return direct(ctx, network, address) })
+}
+
+// inside calls f on a thread that has entered a network namespace. f must start no
+// goroutine that needs the namespace.
+func inside[T any](namespace string, f func() (T, error)) (T, error) {
+	type result struct {
+		value T
+		err   error
+	}
+	done := make(chan result, 1)
+	go func() {
+		var r result
+		runtime.LockOSThread()
+		back, err := enter(namespace)
+		if err != nil {
+			runtime.UnlockOSThread()
+			done <- result{err: fmt.Errorf("%w %s: %w", errNamespace, namespace, err)}
+			return
+		}
+		r.value, r.err = f()
+		if back() == nil {
+			runtime.UnlockOSThread()
+		} // otherwise the thread ends with the goroutine
+		done <- r
+	}()
+	r := <-done
+	return r.value, r.err
+}
+
+// enter moves this thread into a network namespace. back returns it to its own.
+func enter(namespace string) (back func() error, err error) {
+	own, err := os.Open("/proc/thread-self/ns/net")
+	if err != nil {
+		return nil, err
+	}
+	other, err := os.Open(namespace)
+	if err == nil {
+		err = unix.Setns(int(other.Fd()), unix.CLONE_NEWNET)
+		_ = other.Close()
+	}
+	if err != nil {
+		_ = own.Close()
+		return nil, err
+	}
+	return func() error {
+		defer own.Close()
+		return unix.Setns(int(own.Fd()), unix.CLONE_NEWNET)
+	}, nil
+}

@@ -1,0 +1,265 @@
+package docker
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"net/netip"
+	"os"
+	"slices"
+	"strings"
+	"time"
+
+	cerrdefs "github.com/containerd/errdefs"
+	api "github.com/moby/moby/api/types/container"
+	"github.com/moby/moby/api/types/network"
+	"github.com/moby/moby/client"
+)
+
+const (
+	// OwnNetwork is the network that the invoker makes for action containers.
+	// Docker drops what one of its containers sends to another.
+	OwnNetwork = "gpuwhisk"
+	// SharedNetwork is Docker's default network, whose containers reach each other.
+	SharedNetwork = "default"
+
+	defaultBridge  = "bridge" // the shared network as Docker lists it
+	bridgeDriver   = "bridge"
+	optionICC      = "com.docker.network.bridge.enable_icc" // inter-container communication
+	optionMTU      = "com.docker.network.driver.mtu"
+	networkSetting = "CONFIG_whisk_containerFactory_containerArgs_network"
+)
+
+// bridgeFilter tells whether the kernel shows packets between ports of one bridge to
+// iptables, which is where Docker drops them.
+const bridgeFilter = "/proc/sys/net/bridge/bridge-nf-call-iptables"
+
+// errNoNetwork is a container that could not start because its network is missing.
+var errNoNetwork = errors.New("network is missing")
+
+// Network is a Docker network, as far as it matters for who reaches whom.
+type Network struct {
+	Name, ID string
+	// Open says why containers of the network may reach each other. It is empty if
+	// Docker is told to keep them apart.
+	Open     string
+	Subnets  []netip.Prefix
+	Gateways []netip.Addr
+
+	mtu string
+}
+
+func networkOf(n network.Network) Network {
+	d := Network{Name: n.Name, ID: n.ID, mtu: n.Options[optionMTU]}
+	switch {
+	case n.Driver != bridgeDriver:
+		d.Open = "its driver is " + n.Driver + ", not bridge"
+	case n.Options[optionICC] != "false":
+		d.Open = "it lacks the option " + optionICC + "=false"
+	case n.EnableIPv6:
+		d.Open = "it has IPv6, which not every Docker Engine filters"
+	}
+	for _, c := range n.IPAM.Config {
+		if c.Subnet.IsValid() {
+			d.Subnets = append(d.Subnets, c.Subnet)
+		}
+		if c.Gateway.IsValid() {
+			d.Gateways = append(d.Gateways, c.Gateway)
+		}
+	}
+	return d
+}
+
+// Has reports whether an address is one of the network's containers.
+func (n Network) Has(addr netip.Addr) bool {
+	addr = addr.Unmap()
+	return !slices.Contains(n.Gateways, addr) && slices.ContainsFunc(n.Subnets, func(p netip.Prefix) bool { return p.Contains(addr) })
+}
+
+// inspectNetwork returns a network by its name. The second value is false if there is
+// none.
+func inspectNetwork(ctx context.Context, daemon *client.Client, name string) (Network, bool, error) {
+	if name == SharedNetwork {
+		name = defaultBridge
+	}
+	result, err := daemon.NetworkInspect(ctx, name, client.NetworkInspectOptions{})
+	if cerrdefs.IsNotFound(err) {
+		return Network{}, false, nil
+	}
+	if err != nil {
+		return Network{}, false, fmt.Errorf("inspect network %s: %w", name, err)
+	}
+	return networkOf(result.Network.Network), true, nil
+}
+
+// ensureNetwork returns the invoker's own network. It makes the network if it is
+// missing, and returns an error if the network does not keep containers apart.
+func ensureNetwork(ctx context.Context, daemon *client.Client) (Network, error) {
+	found, err := ownNetworks(ctx, daemon)
+	if err == nil && len(found) == 0 {
+		if err = makeNetwork(ctx, daemon); err == nil {
+			found, err = ownNetworks(ctx, daemon)
+		}
+	}
+	if err != nil {
+		return Network{}, err
+	}
+	if len(found) == 0 {
+		return Network{}, fmt.Errorf("network %s is gone again", OwnNetwork)
+	}
+	// Engines before 25 let two invokers that start at once make a network each. Both
+	// take the older one; the other has no containers yet.
+	for _, twin := range found[1:] {
+		_, _ = daemon.NetworkRemove(ctx, twin.ID, client.NetworkRemoveOptions{})
+	}
+	own := networkOf(found[0].Network)
+	if own.Open != "" {
+		return Network{}, fmt.Errorf("network %s does not keep action containers apart: %s; "+
+			"remove it (docker network rm %s) and it is made anew, or name another network in %s",
+			OwnNetwork, own.Open, OwnNetwork, networkSetting)
+	}
+	return own, nil
+}
+
+// ownNetworks lists the networks with our name, the oldest first.
+func ownNetworks(ctx context.Context, daemon *client.Client) ([]network.Summary, error) {
+	result, err := daemon.NetworkList(ctx, client.NetworkListOptions{Filters: client.Filters{}.Add("name", OwnNetwork)})
+	if err != nil {
+		return nil, fmt.Errorf("list networks: %w", err)
+	}
+	found := slices.DeleteFunc(result.Items, func(n network.Summary) bool { return n.Name != OwnNetwork })
+	slices.SortFunc(found, func(a, b network.Summary) int {
+		return cmp.Or(a.Created.Compare(b.Created), strings.Compare(a.ID, b.ID))
+	})
+	return found, nil
+}
+
+// makeNetwork makes the invoker's own network. Its packets are as large as those of the
+// default network, which has the daemon's setting; Docker does not give that to others.
+func makeNetwork(ctx context.Context, daemon *client.Client) error {
+	options := map[string]string{optionICC: "false"}
+	if usual, found, err := inspectNetwork(ctx, daemon, defaultBridge); err == nil && found && usual.mtu != "" {
+		options[optionMTU] = usual.mtu
+	}
+	ipv6 := false
+	_, err := daemon.NetworkCreate(ctx, OwnNetwork, client.NetworkCreateOptions{
+		Driver: bridgeDriver, EnableIPv6: &ipv6, Options: options,
+	})
+	if err == nil || cerrdefs.IsConflict(err) { // another invoker has made it
+		return nil
+	}
+	return fmt.Errorf("make network %s, which keeps action containers apart: %w; make it by hand "+
+		"(docker network create --opt %s=false --subnet FREE_SUBNET %s), or name another network in %s",
+		OwnNetwork, err, optionICC, OwnNetwork, networkSetting)
+}
+
+// openNetwork makes the network of the options ready and finds the way to its
+// containers.
+func (e *Engine) openNetwork(ctx context.Context) error {
+	ctx, cancel := limited(ctx, e.options.Timeouts.List)
+	defer cancel()
+	if e.options.Network != OwnNetwork {
+		return e.judgeNetwork(ctx)
+	}
+	own, err := ensureNetwork(ctx, e.api)
+	if err != nil {
+		return e.away(ctx, err)
+	}
+	if e.dial, err = dialerTo(own.Gateways, hostNamespace); err != nil {
+		e.useNetwork(SharedNetwork)
+		e.log.Warn("action containers can reach each other: this invoker cannot reach containers of a network that keeps them apart; "+
+			"run it with Docker's --network host, or with --privileged --pid host", "network", defaultBridge, "error", err)
+		return nil
+	}
+	e.own.Store(&own)
+	if why := unfiltered(os.ReadFile); why != "" {
+		e.log.Warn("action containers may be able to reach each other (gpuwhisk doctor --probe IMAGE tries it)", "network", OwnNetwork, "cause", why)
+	}
+	return nil
+}
+
+// judgeNetwork warns of a configured network whose containers reach each other.
+func (e *Engine) judgeNetwork(ctx context.Context) error {
+	n, found, err := inspectNetwork(ctx, e.api, e.options.Network)
+	switch {
+	case err != nil:
+		return e.away(ctx, err)
+	case !found:
+		e.log.Warn("the network of action containers does not exist", "network", e.options.Network, "setting", networkSetting)
+	case n.Open != "":
+		e.log.Warn("action containers can reach each other (setting "+networkSetting+")", "network", n.Name, "cause", n.Open)
+	}
+	return nil
+}
+
+func (e *Engine) useNetwork(name string) {
+	e.options.Network = name
+	e.host.host.NetworkMode = api.NetworkMode(name)
+}
+
+// remakeNetwork makes the own network again after somebody has removed it.
+func (e *Engine) remakeNetwork(ctx context.Context) error {
+	own, err := ensureNetwork(ctx, e.api)
+	if err != nil {
+		return err
+	}
+	e.own.Store(&own)
+	e.log.Warn("the network of action containers had been removed and was made again", "network", own.Name)
+	return nil
+}
+
+// networkGone reports whether a container could not start because the invoker's own
+// network does not exist.
+func (e *Engine) networkGone(err error) bool {
+	if err == nil || e.own.Load() == nil {
+		return false
+	}
+	text := err.Error()
+	return strings.Contains(text, "network "+OwnNetwork+" not found") || strings.Contains(text, "No such network: "+OwnNetwork)
+}
+
+// FromContainer reports whether an address is that of an action container. It knows
+// those of the invoker's own network.
+func (e *Engine) FromContainer(addr netip.Addr) bool {
+	own := e.own.Load()
+	return own != nil && own.Has(addr)
+}
+
+// Dial connects to a container's proxy.
+func (e *Engine) Dial(ctx context.Context, network, address string) (net.Conn, error) {
+	return e.dial(ctx, network, address)
+}
+
+// unfiltered returns why the kernel lets packets between containers of one bridge pass
+// Docker's rules, or "" if it does not.
+func unfiltered(read func(string) ([]byte, error)) string {
+	text, err := read(bridgeFilter)
+	switch {
+	case err != nil:
+		return "the kernel module br_netfilter is not loaded (modprobe br_netfilter)"
+	case strings.TrimSpace(string(text)) == "0":
+		return "net.bridge.bridge-nf-call-iptables is 0 (sysctl -w net.bridge.bridge-nf-call-iptables=1)"
+	}
+	return ""
+}
+
+// reachTime is how long a connection between two containers is waited for. Docker drops
+// its packets, so nothing is answered.
+const reachTime = time.Second
+
+// reaches reports whether a process of a container can connect to an address. It returns
+// an error if this process may not enter the container's network.
+func reaches(ctx context.Context, pid int, address string) (bool, error) {
+	ctx, cancel := context.WithTimeout(ctx, reachTime)
+	defer cancel()
+	conn, err := dialInside(ctx, fmt.Sprintf("/proc/%d/ns/net", pid), "tcp", address)
+	switch {
+	case err == nil:
+		return true, conn.Close()
+	case errors.Is(err, errNamespace):
+		return false, err
+	}
+	return false, nil
+}

@@ -1,0 +1,88 @@
+package docker
+
+import (
+	"fmt"
+	"net"
+	"os"
+	"testing"
+
+	"github.com/moby/moby/client"
+
+	"github.com/gpuwhisk/gpuwhisk/invoker/container"
+	"github.com/gpuwhisk/gpuwhisk/invoker/develop/check"
+)
+
+func (r *real) pid(h container.Handle) int {
+	r.t.Helper()
+	result, err := r.api.ContainerInspect(r.t.Context(), string(h.ID), client.ContainerInspectOptions{})
+	check.NoError(r.t, err)
+	return result.Container.State.Pid
+}
+
+// TestRealApart: an action reaches the host, but no other container; the invoker reaches
+// both. With Docker's shared network the same attempt succeeds.
+func TestRealApart(t *testing.T) {
+	for network, want := range map[string]bool{OwnNetwork: false, SharedNetwork: true} {
+		t.Run(network, func(t *testing.T) {
+			r := startReal(t, func(o *Options) { o.Network = network })
+			if why := unfiltered(os.ReadFile); why != "" {
+				t.Skip("this machine's kernel lets containers reach each other: " + why)
+			}
+			host, err := net.Listen("tcp", ":0")
+			check.NoError(t, err)
+			defer host.Close()
+			a, b := r.create(), r.create()
+			waitListening(t, b.Addr)
+			n, found, err := inspectNetwork(t.Context(), r.api, network)
+			check.NoError(t, err)
+			check.That(check.Must(t), found)
+			_, port, _ := net.SplitHostPort(host.Addr().String())
+			check.Equal(t, mustRun(t, a.Addr, map[string]any{"connect": net.JoinHostPort(n.Gateways[0].String(), port)}).Connected, "done", "to the host")
+			got := mustRun(t, a.Addr, map[string]any{"connect": b.Addr}).Connected
+			check.Equal(t, got == "done", want, "from one container to another: %s", got)
+			// What an action sees is what the doctor sees from its network.
+			reached, err := reaches(t.Context(), r.pid(a), b.Addr)
+			check.NoError(t, err)
+			check.Equal(t, reached, want)
+		})
+	}
+}
+
+// TestRealFromElsewhere reaches a container as an invoker does that runs in a container
+// itself: through the host's network namespace.
+func TestRealFromElsewhere(t *testing.T) {
+	r := startReal(t, nil)
+	h := r.create()
+	mustRun(t, h.Addr, nil)
+	elsewhere := namespaceOf(r)
+	if _, err := inside(elsewhere, func() (bool, error) { return false, nil }); err != nil {
+		t.Skip("only root enters a namespace: ", err)
+	}
+	if _, err := inside(elsewhere, func() (net.Conn, error) { return direct(t.Context(), "tcp", h.Addr) }); err == nil {
+		t.Error("the container is reached without a network")
+	}
+	host, err := os.Open("/proc/thread-self/ns/net")
+	check.NoError(t, err)
+	defer host.Close()
+	dial, err := inside(elsewhere, func() (dialFunc, error) {
+		return dialerTo(r.own.Load().Gateways, fmt.Sprintf("/proc/self/fd/%d", host.Fd()))
+	})
+	check.NoError(t, err)
+	conn, err := dial(t.Context(), "tcp", h.Addr)
+	check.NoError(t, err)
+	conn.Close()
+}
+
+// namespaceOf is the network of a container that has none but its loopback interface.
+func namespaceOf(r *real) string {
+	r.t.Helper()
+	spec := r.spec()
+	config, err := r.host.request(spec, nil)
+	check.NoError(r.t, err)
+	config.HostConfig.NetworkMode = "none"
+	made, err := r.api.ContainerCreate(r.t.Context(), config)
+	check.NoError(r.t, err)
+	_, err = r.api.ContainerStart(r.t.Context(), made.ID, client.ContainerStartOptions{})
+	check.NoError(r.t, err)
+	return fmt.Sprintf("/proc/%d/ns/net", r.pid(container.Handle{ID: container.ID(made.ID)}))
+}
