@@ -7,11 +7,10 @@ import (
 	"strings"
 )
 
-// What can be wrong with an action's document. The invoker answers each with
-// its own text.
+// The faults of an action's document. The invoker answers each fault with its own
+// text.
 var (
-	// ErrIncompatible is a document that is no action, or one that cannot be
-	// read as such.
+	// ErrIncompatible means that the document is not an action or cannot be decoded.
 	ErrIncompatible = errors.New("action document is not compatible")
 	// ErrUnfetchable is an action that is one, but whose code cannot be had.
 	ErrUnfetchable = errors.New("action cannot be fetched")
@@ -65,7 +64,7 @@ func DecodeAction(doc []byte, m *Manifest) (*Action, error) {
 		optional("entityType", func() { d.entityType = p.str() }),
 		optional("_attachments", func() { d.attached = p.attachments() }),
 	)...)
-	// A wrong type is reported before anything that is missing for it.
+	// A wrong type is reported before the missing fields of an action.
 	if d.entityType != "" && d.entityType != "action" {
 		return nil, fmt.Errorf("%w: entity type %q", ErrIncompatible, d.entityType)
 	}
@@ -75,7 +74,7 @@ func DecodeAction(doc []byte, m *Manifest) (*Action, error) {
 	return d.resolve(m)
 }
 
-// actionFields are those that a document of an action and the metadata of one share.
+// actionFields returns the fields that an action's document and its metadata share.
 func (p *parser) actionFields(a *Action, e *execFields) []field {
 	return []field{
 		required("namespace", func() { a.Namespace = p.path() }),

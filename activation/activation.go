@@ -3,10 +3,10 @@
 // user events, actions, runtimes manifests and activation records, each with
 // its JSON as OpenWhisk writes it.
 //
-// The package is pure. It reads no clock, opens nothing, starts no goroutine
-// and keeps no state. It moves no message: packages below it do (kafka, couchdb,
-// journal), and the invoker decides what becomes of an activation.
+// The package is pure: it has no clock, no I/O, no goroutines and no state. The
+// packages below it (kafka, couchdb, journal) transport and store these types, and
+// the invoker handles activations.
 //
 // Values that belong to users (parameters, results, annotations) stay raw JSON
-// from end to end: a number is text here and never a float64.
+// from end to end. A number stays text and never becomes a float64.
 package activation

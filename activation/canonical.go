@@ -11,10 +11,10 @@ import (
 	"unicode/utf8"
 )
 
-// Canonical prints a JSON value the way OpenWhisk prints what it has parsed:
-// without white space, keys sorted, the last of equal keys, and numbers as
-// java.math.BigDecimal writes them. Results of actions pass through that on
-// their way into acks and records.
+// Canonical prints a JSON value as OpenWhisk prints a parsed value: without white
+// space, with sorted keys, with the last of equal keys, and with numbers as
+// java.math.BigDecimal writes them. The results of actions in acks and records have
+// this form.
 func Canonical(value []byte) (json.RawMessage, error) {
 	p := newParser(value)
 	tree := p.tree()
@@ -143,8 +143,8 @@ func mayHaveExponent(value []byte) bool {
 	return false
 }
 
-// quoteHuge writes numbers that overflow a double as text. CouchDB takes no
-// such number, and refuses every document of a request that holds one.
+// quoteHuge writes numbers that overflow a double as text. CouchDB refuses all
+// documents of a request that contains such a number.
 func quoteHuge(value json.RawMessage) json.RawMessage {
 	if !mayHaveExponent(value) {
 		return value // 100 digits cannot overflow
@@ -172,7 +172,7 @@ func fitsDouble(text string) bool {
 	return err == nil && !math.IsInf(f, 0)
 }
 
-// numbers calls each with the offsets of every number in what is left.
+// numbers calls each with the offsets of every number in the rest of the input.
 func (p *parser) numbers(each func(from, to int)) {
 	for p.peek() != 0 {
 		from, number := p.start(), p.peek() == '0'

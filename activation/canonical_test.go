@@ -13,7 +13,7 @@ import (
 	"github.com/gpuwhisk/gpuwhisk/invoker/develop/check"
 )
 
-// TestNumbers lists what java.math.BigDecimal prints.
+// TestNumbers: numbers are printed as java.math.BigDecimal prints them.
 func TestNumbers(t *testing.T) {
 	for in, want := range map[string]string{
 		"0": "0", "-0": "0", "0.0": "0.0", "-0.0": "0.0", "-0.00": "0.00", "1": "1", "-1": "-1", "10": "10", "100": "100",
@@ -106,8 +106,8 @@ func disorder(r *rand.Rand, depth int) (in, want string) {
 	return "{" + strings.Join(ins, ",") + "}", "{" + strings.Join(wants, ",") + "}"
 }
 
-// TestDeepIsLinear: what is allocated for a document does not grow with the
-// product of its size and its depth.
+// TestDeepIsLinear: the memory for a document does not grow with the product of its
+// size and its depth.
 func TestDeepIsLinear(t *testing.T) {
 	data := deep(990, 1<<20)
 	var before, after runtime.MemStats
@@ -118,7 +118,7 @@ func TestDeepIsLinear(t *testing.T) {
 	check.AtMost(t, after.TotalAlloc-before.TotalAlloc, uint64(16*len(data)), "%d bytes allocated for %d", after.TotalAlloc-before.TotalAlloc, len(data))
 }
 
-// TestErrorOfADeepDocumentIsShort: an error has no names that a user chose.
+// TestErrorOfADeepDocumentIsShort: an error does not contain names from the document.
 func TestErrorOfADeepDocumentIsShort(t *testing.T) {
 	_, err := Canonical([]byte(strings.Repeat(`{"key":`, 900) + "?"))
 	check.That(check.Must(t), err != nil, "error %v", err)

@@ -54,7 +54,7 @@ func (c Cluster) WarmedOf(q Queue) string { return c.key("warmed", q.key(), "") 
 // WarmedAll begins the keys of all paused containers.
 func (c Cluster) WarmedAll() string { return c.key("warmed", "") }
 
-// InProgress is the key by which a scheduler counts a creation that has no ack yet.
+// InProgress returns the key by which a scheduler counts a creation without an ack.
 func (c Cluster) InProgress(q Queue, scheduler string, creation ID) string {
 	return c.InProgressOf(q) + "scheduler/" + scheduler + "/creationId/" + string(creation)
 }
@@ -94,8 +94,8 @@ func (c Cluster) ThrottledAction(q Queue) string {
 	return c.key("throttling", q.Namespace, q.Action.FQN())
 }
 
-// ContainerOf is the container that a key of Existing or Warmed names: what
-// follows the last slash.
+// ContainerOf returns the container in a key of Existing or Warmed: the text after the
+// last slash.
 func ContainerOf(key string) string { return key[strings.LastIndexByte(key, '/')+1:] }
 
 // InvokerOf is the invoker that a key of Existing or Warmed names.

@@ -111,15 +111,16 @@ func (m ActionMetaData) String() string { return "(secret)" }
 // GoString hides the metadata, as String does.
 func (m ActionMetaData) GoString() string { return "(secret)" }
 
-// WarmUpQueue is what a fetch asks for to open a connection before it is needed,
-// and what schedulers' creations name that warm up an invoker's topic (WarmUp.scala).
+// WarmUpQueue returns the queue of warm-ups (WarmUp.scala): a fetch asks for it to open
+// a connection early, and a scheduler's creation names it to warm up an invoker's
+// topic.
 func WarmUpQueue() Queue {
 	const system = "whisk.system"
 	return NewQueue(system, ActionRef{Path: system, Name: "warmUp"}, "")
 }
 
-// WarmUp reports whether the creation only warms up the topic: it makes no
-// container and has no ack.
+// WarmUp reports whether the creation only warms up the topic. Such a creation creates
+// no container and is not acknowledged.
 func (c *ContainerCreation) WarmUp() bool { return c.Queue.Action == WarmUpQueue().Action }
 
 // Covers reports whether the deletion ends the containers of a queue: those of
@@ -140,13 +141,13 @@ func generation(revision string) int {
 	return n
 }
 
-// DecodeContainerMessage reads what a scheduler sends to an invoker's topic: a
-// creation or a deletion, of which the other is nil. It keeps data; the caller
-// must not change it afterwards.
+// DecodeContainerMessage decodes a scheduler's message to an invoker: a creation or a
+// deletion. The other result is nil. The result refers to data, so the caller must not
+// change data afterwards.
 func DecodeContainerMessage(data []byte) (*ContainerCreation, *ContainerDeletion, error) {
 	c := &ContainerCreation{}
 	creation := false
-	missing := make([]string, 0, 4) // of what a creation has and a deletion has not
+	missing := make([]string, 0, 4) // the fields that only a creation has
 	p := newParser(data)
 	part := func(key string, read func()) field {
 		missing = append(missing, key)

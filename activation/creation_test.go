@@ -145,7 +145,7 @@ func TestQueueRepeatsTheAction(t *testing.T) {
 	check.Equal(t, string(made.RevisionJSON()), "null", "no revision")
 }
 
-// TestParseQueue reads what a fetch says of its queue, as schedulers do.
+// TestParseQueue reads the queue in a fetch as schedulers do.
 func TestParseQueue(t *testing.T) {
 	want := creation(t, oneCreation).Queue
 	got, err := ParseQueue("guest", want.ActionJSON(), want.RevisionJSON())

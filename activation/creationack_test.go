@@ -29,8 +29,8 @@ func TestContainerCreationAck(t *testing.T) {
 	check.Equal(t, string(ack.Encode()), want, "a failure")
 }
 
-// TestCreationErrors: the texts are those on the wire, and two that the original
-// invoker writes are no errors to a scheduler.
+// TestCreationErrors: the texts are the same as on the wire. Schedulers do not know two
+// of the errors that the original invoker writes.
 func TestCreationErrors(t *testing.T) {
 	for text, retried := range map[string]bool{
 		"ResourceNotEnoughError": true, "WhiskError": true, "UnknownError": true, "TimeoutError": true,

@@ -76,8 +76,7 @@ func member(value json.RawMessage, key string) (json.RawMessage, bool) {
 	return found, found != nil && p.err == nil
 }
 
-// oddStatus stands for a status code that an action set to something that is
-// no number.
+// oddStatus replaces a status code that an action set to a value that is not a number.
 const oddStatus = 400
 
 // userStatus finds the HTTP status that an action set in its result, or in the

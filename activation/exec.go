@@ -44,7 +44,7 @@ const (
 // Attachment is code kept apart from the action's document.
 type Attachment struct {
 	Scheme AttachmentScheme
-	Name   string // of the document's attachment, or of that in the bucket
+	Name   string // of the attachment, in the document or in the bucket
 	Type   string // media type
 	inline []byte
 }
@@ -107,7 +107,7 @@ func (p *parser) code() codeField {
 	return codeField{present: true, attachment: &a}
 }
 
-// resolve turns the document's exec into one that can be run.
+// resolve turns the exec of a document into an Exec that can be run.
 func (m *Manifest) resolve(f execFields) (Exec, error) {
 	switch f.kind {
 	case sequenceKind:
@@ -181,7 +181,7 @@ func (f attachmentFields) resolve() (*Attachment, error) {
 	case scheme == "s3" && rest != "":
 		a.Scheme, a.Name = InS3, rest
 	case scheme == "mem":
-		// Code of no bytes has no path in its URI, and an authority instead.
+		// The URI of empty code has an authority instead of a path.
 		data, err := base64.URLEncoding.DecodeString(strings.TrimPrefix(rest, "//"))
 		if err != nil {
 			return nil, fmt.Errorf("%w: code in the attachment's name is no base64", ErrUnfetchable)

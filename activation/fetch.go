@@ -5,7 +5,7 @@ import (
 	"fmt"
 )
 
-// FetchKind is what a scheduler has for a container that asks.
+// FetchKind is the kind of a scheduler's answer to a fetch.
 type FetchKind uint8
 
 // Kinds of answers to a fetch.
@@ -45,7 +45,7 @@ func NewFetchAnswer(message json.RawMessage) FetchAnswer { return FetchAnswer{ra
 // Callers must not change it, nor log it.
 func (a FetchAnswer) JSON() json.RawMessage { return a.raw }
 
-// String is what kind of answer it is, without what it holds.
+// String returns the kind of the answer. It does not contain the activation.
 func (a FetchAnswer) String() string { return a.Kind.String() }
 
 // GoString is String.

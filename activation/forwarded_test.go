@@ -7,8 +7,8 @@ import (
 	"github.com/gpuwhisk/gpuwhisk/invoker/develop/check"
 )
 
-// A forwarded message names the invoker whose slot it takes. Without all of that
-// it is refused, and what a newer version adds is skipped.
+// TestForwardedMessage: a forwarded message names the invoker whose slot it takes. An
+// incomplete one is refused, and fields of a newer version are skipped.
 func TestForwardedMessage(t *testing.T) {
 	m := &Message{
 		TransID: NewTransID("t", 1, false), Action: ActionRef{Path: "guest", Name: "a"}, Controller: "0",

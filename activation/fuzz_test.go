@@ -22,7 +22,8 @@ func seed(f *testing.F, topic string) {
 	}
 }
 
-// stable requires that what was written can be read and is written the same.
+// stable requires that an encoded value can be decoded, and that encoding it again
+// gives the same bytes.
 func stable(t *testing.T, first []byte, again func([]byte) ([]byte, error)) {
 	t.Helper()
 	check.That(check.Must(t), json.Valid(first), "wrote no json: %q", first)
@@ -32,8 +33,8 @@ func stable(t *testing.T, first []byte, again func([]byte) ([]byte, error)) {
 	check.Equal(check.Must(t), string(first), string(second), "not stable:\n%s\n%s", first, second)
 }
 
-// fuzzCodec decodes any bytes, uses what can be decoded, and requires that it is
-// stable.
+// fuzzCodec decodes arbitrary bytes. It calls use with each decoded value and requires
+// that the value is stable.
 func fuzzCodec[T any](f *testing.F, decode func([]byte) (T, error), encode func(T) []byte, use func(T)) {
 	f.Fuzz(func(t *testing.T, data []byte) {
 		v, err := decode(data)

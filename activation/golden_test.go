@@ -175,8 +175,8 @@ func TestCapturedDocuments(t *testing.T) {
 	check.AtLeast(t, compared, 50, "compared only")
 }
 
-// TestCapturedBulkDocs compares documents with what the original sent, byte
-// for byte. The one that CouchDB refused differs in the number it refused.
+// TestCapturedBulkDocs compares our documents with the original's, byte for byte. The
+// document that CouchDB refused differs in the refused number.
 func TestCapturedBulkDocs(t *testing.T) {
 	data, err := os.ReadFile(goldenDir + "/http/couchdb-invoker.txt")
 	check.NoError(t, err)
@@ -198,9 +198,8 @@ func TestCapturedBulkDocs(t *testing.T) {
 	check.Equal(t, compared, 2)
 }
 
-// TestCapturedNumbers sends the answer of the number scenario through the
-// printer and compares it with the result that the original acked and with
-// what it tried to store.
+// TestCapturedNumbers prints the answer of the number scenario and compares it with the
+// result in the original's ack and in its document.
 func TestCapturedNumbers(t *testing.T) {
 	var answer, acked string
 	for _, c := range capturedRecords(t) {

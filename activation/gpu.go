@@ -7,8 +7,8 @@ import (
 	"strings"
 )
 
-// GPUAnnotation is the key under which an action asks for a GPU, and under
-// which its records have what it got.
+// GPUAnnotation is the key of an action's request for a GPU, and of the GPURun in its
+// records.
 const GPUAnnotation = "gpu"
 
 // How much of the interposition shim an action gets.
@@ -18,7 +18,7 @@ const (
 	ShimOff     = "off"
 )
 
-// GPURequest is what an action's gpu annotation asks for.
+// GPURequest is the request in an action's gpu annotation.
 type GPURequest struct {
 	Memory      Size    // hint for the first run, zero for none
 	Weight      float64 // share of service against other functions
@@ -27,7 +27,7 @@ type GPURequest struct {
 	Concurrency int  // runs in one container at a time; zero: the action's limit
 }
 
-// DefaultGPURequest is what the plain annotation true asks for.
+// DefaultGPURequest returns the request of the plain annotation true.
 func DefaultGPURequest() GPURequest {
 	return GPURequest{Weight: 1, Shim: ShimManaged}
 }
@@ -39,7 +39,7 @@ type GPUError struct {
 	Allowed string
 }
 
-// Error names the key, what was given and what is allowed.
+// Error names the key, the given value and the allowed values.
 func (e *GPUError) Error() string {
 	what := "annotation gpu"
 	if e.Key != "" {
@@ -138,8 +138,8 @@ func given(value json.RawMessage) string {
 
 func quoted(key string) string { return given(AppendString(nil, key)) }
 
-// GPURun is what the record of a GPU run has about it. Times are in
-// milliseconds, memory in bytes.
+// GPURun describes a GPU run in its record. Times are in milliseconds, memory is in
+// bytes.
 type GPURun struct {
 	Device       string
 	Start        string // gpu-warm, host-warm, cold or busy-cold

@@ -72,11 +72,11 @@ const minSubjectLength = 5
 // SemVer is an entity's version.
 type SemVer struct{ Major, Minor, Patch int }
 
-// DefaultVersion is what an entity without a version has.
+// DefaultVersion is the version of an entity without a version.
 const DefaultVersion = "0.0.1"
 
-// ParseSemVer reads "1.2.3" and, like the original, "1" and "1.2"; what follows
-// a third number is ignored. 0.0.0 is no version.
+// ParseSemVer parses "1.2.3" and, like the original, "1" and "1.2". Text after the third
+// number is ignored. 0.0.0 is invalid.
 func ParseSemVer(s string) (SemVer, error) {
 	rest, more := strings.TrimRight(s, "."), true
 	var n [3]int
@@ -119,9 +119,9 @@ func ValidControllerID(s string) bool {
 	return true
 }
 
-// UTF16Length counts the UTF-16 code units of s: the length that the original
-// reports as the size of a response. A byte that is no UTF-8 counts as one,
-// like the character that replaces it.
+// UTF16Length returns the number of UTF-16 code units in s, which the original reports
+// as the size of a response. An invalid UTF-8 byte counts as one unit, like the
+// character that replaces it.
 func UTF16Length(s string) int {
 	n := 0
 	for _, r := range s {

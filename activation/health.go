@@ -2,7 +2,7 @@ package activation
 
 import "fmt"
 
-// HealthStatus is what an invoker reports of itself. Any other text makes every
+// HealthStatus is the health that an invoker reports. An unknown text would make every
 // controller's list of invokers fail.
 type HealthStatus string
 

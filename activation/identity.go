@@ -20,8 +20,8 @@ type Identity struct {
 	Limits    UserLimits
 }
 
-// AuthKey is what an action may authenticate with: a free-form object, since
-// an installation can bring its own authentication. It is a secret.
+// AuthKey holds the credentials of an action. It is a free-form object, because an
+// installation can have its own authentication. It is a secret.
 type AuthKey struct{ raw json.RawMessage }
 
 // NewAuthKey makes the key of the stock authentication.
@@ -133,7 +133,7 @@ func (p *parser) rawObject() json.RawMessage {
 var privileges = [...]string{"READ", "PUT", "DELETE", "ACTIVATE", "REJECT"}
 
 func (p *parser) rights() []string {
-	rights := make([]string, 0, 4) // what an ordinary user has
+	rights := make([]string, 0, 4) // an ordinary user has four
 	p.array(func() {
 		word := p.str()
 		for _, known := range privileges {

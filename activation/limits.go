@@ -2,7 +2,7 @@ package activation
 
 import "fmt"
 
-// Limits are what an action may use.
+// Limits holds the limits of an action.
 type Limits struct {
 	TimeoutMillis int
 	MemoryMB      int
@@ -42,20 +42,20 @@ func (p *parser) limits() Limits {
 	return l
 }
 
-// Range is what a limit may be, both ends included.
+// Range holds the smallest and the largest allowed value.
 type Range struct{ Min, Max int }
 
 // clamp puts n into the range.
 func (r Range) clamp(n int) int { return max(r.Min, min(n, r.Max)) }
 
-// Bounds are what the limits of actions may be, and how long their answers.
+// Bounds holds the allowed ranges of actions' limits and the limits of their answers.
 type Bounds struct {
 	TimeoutMillis Range
 	MemoryMB      Range
 	Concurrency   Range
 	LogsMB        Range
 	Payload       Size // longest answer
-	Truncation    Size // what is kept of a longer one
+	Truncation    Size // length to which a longer answer is cut
 }
 
 // DefaultBounds returns OpenWhisk's shipped values.
@@ -70,9 +70,9 @@ func DefaultBounds() Bounds {
 	}
 }
 
-// For returns the bounds that hold for one user: what the user's namespace
-// sets, else the defaults for namespaces, else the system's, and never outside
-// the system's (Identity.scala).
+// For returns the bounds for one user (Identity.scala). Each bound is the one of the
+// user's namespace, or else the default for namespaces, or else the system's. It never
+// exceeds the system's bound.
 func (b Bounds) For(defaults, user UserLimits) Bounds {
 	pick := func(r Range, userMin, userMax, defaultMin, defaultMax *int) Range {
 		return Range{
@@ -101,12 +101,12 @@ func first[T any](system T, candidates ...*T) T {
 	return system
 }
 
-// LimitError is an action that asks for more, or less, than its user may have.
-// Its text is what the user reads.
+// LimitError reports a limit of an action that is outside its user's bounds. Its text
+// is shown to the user.
 type LimitError struct{ text string }
 
-// Error is the original's text, with what its precondition check puts before
-// it.
+// Error returns the original's text, with the prefix of the original's precondition
+// check.
 func (e *LimitError) Error() string { return "requirement failed: " + e.text }
 
 // Check compares an action's limits with the bounds, in the original's order;

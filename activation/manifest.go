@@ -195,8 +195,8 @@ func (m *Manifest) Runtime(kind string) (Runtime, bool) {
 	return Runtime{}, false
 }
 
-// Native reports whether a user's image needs no pull: the operator listed it,
-// or it carries the prefix of local images.
+// Native reports whether a user's image is used without a pull, because the operator
+// listed it or because it has the prefix of local images.
 func (m *Manifest) Native(i Image) bool {
 	if m.options.BypassPull && i.Prefix != "" && i.Prefix == m.options.LocalPrefix {
 		return true

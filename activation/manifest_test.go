@@ -13,7 +13,7 @@ func TestManifest(t *testing.T) {
 	check.Equal(check.Must(t), len(m.Runtimes()), 5)
 	for kind, want := range map[string]string{
 		"nodejs:20": "nodejs:20", "nodejs:default": "nodejs:20", "python:default": "python:3.11",
-		" NodeJS:18 ": "nodejs:18", //nolint:gocritic // the blanks are what is tested
+		" NodeJS:18 ": "nodejs:18", //nolint:gocritic // the test is about the blanks
 		"cobol:60":    "", "cobol:default": "", "default": "", "": "",
 	} {
 		r, ok := m.Runtime(kind)

@@ -37,11 +37,11 @@ type Message struct {
 	Forwarded    *Forwarded      // nil: it comes from a controller
 }
 
-// Forwarded is what an invoker adds to a message that it passes on to another.
-// No original invoker or controller reads it.
+// Forwarded is added to a message that one invoker passes on to another. Controllers
+// and original invokers ignore it.
 type Forwarded struct {
-	// Instance is the invoker that the controller sent the message to: its
-	// slot is the one that the acks must free.
+	// Instance is the invoker to which the controller sent the message. The acks must
+	// free a slot of this invoker.
 	Instance Instance
 	// Hops is how often the message was passed on.
 	Hops int
@@ -50,9 +50,9 @@ type Forwarded struct {
 // LockedArg names an encrypted parameter and its algorithm.
 type LockedArg struct{ Name, Algorithm string }
 
-// DecodeMessage reads an activation message. It is as strict as the original:
-// what that would drop is an error here. The message keeps data; the caller
-// must not change it afterwards.
+// DecodeMessage decodes an activation message. It returns an error for every message
+// that the original would drop. The message refers to data, so the caller must not
+// change data afterwards.
 func DecodeMessage(data []byte) (*Message, error) {
 	m := &Message{}
 	p := newParser(data)

@@ -36,8 +36,8 @@ type parser struct {
 	err  error
 }
 
-// newParser starts at the first value of data. Bytes that are no UTF-8 are
-// replaced, as the original does when it turns a message into text.
+// newParser returns a parser at the first value of data. Invalid UTF-8 bytes are
+// replaced, as in the original.
 func newParser(data []byte) *parser {
 	if !utf8.Valid(data) {
 		data = []byte(strings.ToValidUTF8(string(data), "\uFFFD"))
@@ -79,8 +79,8 @@ func (p *parser) failf(format string, args ...any) {
 	p.fail(fmt.Errorf(format, args...))
 }
 
-// want fails with what was expected. What was there stays out of the error: it
-// may be a user's secret.
+// want fails with the expected kind of value. The error does not contain the actual
+// value, which may be a user's secret.
 func (p *parser) want(what string) {
 	at, err := p.start(), fmt.Errorf("want %s", what)
 	if at == len(p.data) {
@@ -162,8 +162,8 @@ type field struct {
 	read           func()
 }
 
-// required is a field that must be there, allowed one that may be absent, and
-// optional one that may be absent or null.
+// required returns a field that must be present. An allowed field may be absent, an
+// optional field may be absent or null.
 func required(key string, read func()) field { return field{key, true, false, read} }
 func allowed(key string, read func()) field  { return field{key, false, false, read} }
 func optional(key string, read func()) field { return field{key, false, true, read} }

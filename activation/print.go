@@ -6,9 +6,9 @@ import (
 	"github.com/go-json-experiment/json/jsontext"
 )
 
-// AppendString appends s as a JSON string the way OpenWhisk prints one: only
-// quotes, backslashes and control characters are escaped, everything else
-// stands as it is. Bytes that are no UTF-8 become the replacement character.
+// AppendString appends s as a JSON string in OpenWhisk's form: only quotes, backslashes
+// and control characters are escaped. Invalid UTF-8 bytes become the replacement
+// character.
 func AppendString(dst []byte, s string) []byte {
 	dst, _ = jsontext.AppendQuote(dst, s) // the error is about those bytes
 	return dst

@@ -46,7 +46,7 @@ func (r *Record) Document(updated int64) []byte {
 	return o.end()
 }
 
-// members appends what acks and documents share, in the order of the keys.
+// members appends the members that acks and documents share, in the order of the keys.
 // updated is zero in an ack.
 func (r *Record) members(o *object, logs []string, updated int64) {
 	o.str("activationId", string(r.ActivationID))

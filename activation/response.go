@@ -10,7 +10,7 @@ const (
 	StatusWhiskError       = 3 // the system broke
 )
 
-// Response is what an activation came to.
+// Response is the outcome of an activation.
 type Response struct {
 	StatusCode int
 	Result     json.RawMessage // nil when there is none

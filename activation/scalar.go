@@ -22,8 +22,8 @@ func (p *parser) str() string {
 	return unquote(quoted)
 }
 
-// unquote returns the meaning of a string that was checked. Half a surrogate pair
-// becomes a question mark: that is what the original's encoder writes for it.
+// unquote returns the value of a valid JSON string. Half a surrogate pair becomes a
+// question mark, as in the original's encoder.
 func unquote(quoted []byte) string {
 	if bytes.IndexByte(quoted, '\\') < 0 {
 		return string(quoted[1 : len(quoted)-1])
@@ -81,7 +81,7 @@ func (p *parser) integer() int64 {
 	return n
 }
 
-// wholeInt consumes a number that must have no fraction.
+// wholeInt consumes an integer. It fails if the number has a fraction.
 func (p *parser) wholeInt() int {
 	n, exact := p.whole()
 	if p.err == nil && (!exact || n != int64(int32(n))) {

@@ -26,8 +26,8 @@ func ShortenLogs(doc []byte, keep int) ([]byte, bool) {
 	return o.end(), cut
 }
 
-// fitting returns the first lines that take at most keep bytes together. The
-// line that earlier shortening left does not count as one that was dropped.
+// fitting returns the first lines that together have at most keep bytes. dropped does
+// not count the line that an earlier shortening added.
 func fitting(lines []string, keep int) (kept []string, dropped bool) {
 	size := 0
 	for i, line := range lines {

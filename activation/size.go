@@ -40,7 +40,7 @@ func ParseSize(s string) (Size, error) {
 // Bytes writes the size in bytes, as messages have an invoker's memory.
 func (s Size) Bytes() string { return strconv.FormatInt(int64(s), 10) + " B" }
 
-// String writes the size with the largest unit that leaves no remainder.
+// String returns the size in the largest unit that divides it.
 func (s Size) String() string {
 	for _, u := range [...]struct {
 		size Size

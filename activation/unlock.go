@@ -27,9 +27,9 @@ const (
 	ivLength256 = 128
 )
 
-// Unlock returns the content with its locked parameters in clear. Unknown algorithms
-// and values that are no strings stay as they are, like
-// content that is no object (ParameterEncryption.unlock).
+// Unlock returns the content with its locked parameters decrypted. Values with an
+// unknown algorithm, values other than strings, and content other than an object are
+// returned unchanged (ParameterEncryption.unlock).
 func Unlock(content json.RawMessage, locked []LockedArg, keys Keys) (json.RawMessage, error) {
 	if len(locked) == 0 || len(content) == 0 || content[0] != '{' {
 		return content, nil

@@ -16,7 +16,7 @@ import (
 // testKey is the key that the capture was made with.
 func testKey() []byte { return bytes.Repeat([]byte{'k'}, 32) }
 
-// TestUnlockCaptured opens what the original sealed.
+// TestUnlockCaptured decrypts parameters that the original encrypted.
 func TestUnlockCaptured(t *testing.T) {
 	found := false
 	for _, c := range capturedRecords(t) {

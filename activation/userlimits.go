@@ -80,7 +80,7 @@ func (p *parser) userLimits() UserLimits {
 		case key == "storeActivations":
 			l.StoreActivations = new(p.bool())
 		case key == keyKeptTime:
-			// What is no duration is as if it were not there (FPCInvokerReactive.scala).
+			// An invalid duration is ignored (FPCInvokerReactive.scala).
 			if d, err := ParseDuration(p.str()); err == nil {
 				l.KeptTime = &d
 			}
@@ -96,8 +96,7 @@ func (p *parser) userLimits() UserLimits {
 	return l
 }
 
-// ParseUserLimits reads the limits of a namespace, of the members of data those
-// that are known.
+// ParseUserLimits parses the limits of a namespace. Unknown members are ignored.
 func ParseUserLimits(data []byte) (UserLimits, error) {
 	p := newParser(data)
 	l := p.userLimits()
@@ -110,7 +109,7 @@ func (l UserLimits) StoresActivations() bool {
 	return l.StoreActivations == nil || *l.StoreActivations
 }
 
-// append writes the limits as they were read, or those that are set in code.
+// append appends the limits as they were parsed, or as they were set in code.
 func (l UserLimits) append(dst []byte) []byte {
 	if l.raw != nil {
 		return append(dst, l.raw...)

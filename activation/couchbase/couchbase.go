@@ -50,8 +50,8 @@ type Store struct {
 // and again by itself while a node is away.
 const operationTime = 5 * time.Second
 
-// Open prepares a store and starts its goroutines. It does not wait for the
-// cluster: one that is away shows in Health.
+// Open returns a store and starts its goroutines. It does not wait for the cluster;
+// Health reports an unreachable cluster.
 func Open(cfg Config) (*Store, error) {
 	options := gocb.ClusterOptions{
 		Authenticator:      gocb.PasswordAuthenticator{Username: cfg.Username, Password: cfg.Password},
@@ -77,8 +77,8 @@ func Open(cfg Config) (*Store, error) {
 	return s, nil
 }
 
-// PutDocument queues the document of a record. It blocks while the buffer is
-// full and there is no spool.
+// PutDocument queues the document of a record. Without a spool it blocks while the
+// buffer is full.
 func (s *Store) PutDocument(ctx context.Context, doc records.Document) error {
 	return s.queue.Put(ctx, doc)
 }

@@ -53,7 +53,7 @@ func doc(i int) records.Document {
 	return records.Document{ID: id, Body: fmt.Appendf(nil, `{"_id":%q,"logs":["<a> & 1.0e2"],"n":12345678901234567890}`, id)}
 }
 
-// put queues documents and returns how many of them were stored.
+// put queues documents and returns the counter of stored documents.
 func put(t testing.TB, s *Store, from, to int) (stored *atomic.Int32) {
 	t.Helper()
 	stored = new(atomic.Int32)
@@ -109,8 +109,8 @@ func TestRecordsArriveAsWritten(t *testing.T) {
 	}
 }
 
-// TestAwayForAWhile: what comes while the cluster takes nothing goes to the
-// disk, and to the cluster when that is back.
+// TestAwayForAWhile: while the cluster is unreachable, records go to the disk, and later
+// from there to the cluster.
 func TestAwayForAWhile(t *testing.T) {
 	t.Parallel()
 	m := startMock(t)
@@ -174,8 +174,8 @@ func TestRecordsOutliveAProcess(t *testing.T) {
 	}
 }
 
-// TestRefusedForGood: a record that the cluster will never take becomes a dead
-// letter, and one that is too large keeps its result without its logs.
+// TestRefusedForGood: a record that the cluster always refuses becomes a dead letter. A
+// record that is too large is stored without its logs.
 func TestRefusedForGood(t *testing.T) {
 	t.Parallel()
 	m := startMock(t)
@@ -267,8 +267,8 @@ func TestOpenRefuses(t *testing.T) {
 	}
 }
 
-// TestMeaning: what is not known to be about a document is no reason to give it
-// up.
+// TestMeaning: a record is given up only for an error that is known to concern its
+// document.
 func TestMeaning(t *testing.T) {
 	for _, c := range []struct{ err, want error }{
 		{gocb.ErrDocumentExists, records.ErrExists},

@@ -84,8 +84,8 @@ func (m *mock) command(name string, args url.Values, into any) {
 	}
 }
 
-// fail has the next operations answered with a status of the protocol; -1 is
-// all of them.
+// fail makes the next count operations fail with a status of the protocol; -1 means all
+// operations.
 func (m *mock) fail(status, count int) {
 	m.t.Helper()
 	m.command("opfail", url.Values{"code": {fmt.Sprint(status)}, "count": {fmt.Sprint(count)}, "servers": {"[0]"}}, nil)
@@ -104,7 +104,7 @@ func (m *mock) config() Config {
 	return Config{Connection: "couchbase://" + m.data, Username: mockBucket, Password: mockPass, Bucket: mockBucket}
 }
 
-// read gives what the bucket has of a document, by a client of the test's own.
+// read returns a document of the bucket, and whether it exists, by a client of the test.
 func (m *mock) read(id string) (string, bool) {
 	m.t.Helper()
 	cluster, err := gocb.Connect("couchbase://"+m.data, gocb.ClusterOptions{

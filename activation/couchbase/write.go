@@ -23,7 +23,7 @@ func (s *Store) write(ctx context.Context, docs []records.Document) ([]error, er
 		inserts[i] = &gocb.InsertOp{ID: doc.ID, Value: doc.Body}
 		ops[i] = inserts[i]
 	}
-	// The library's bulk operation has no other end than its timeout.
+	// The library's bulk operation cannot be cancelled; it ends by its timeout.
 	done := make(chan error, 1)
 	begun := &beginning{Transcoder: gocb.NewRawJSONTranscoder(), seen: make(chan struct{})}
 	s.asks.Go(func() {
@@ -51,9 +51,9 @@ func (s *Store) write(ctx context.Context, docs []records.Document) ([]error, er
 	return results, nil
 }
 
-// beginning reports that an operation has begun: the library encodes documents after
-// it has counted it. Close waits for what is counted, and one that began to be
-// counted meanwhile would race with that.
+// beginning reports that the library has counted an operation: the library encodes the
+// document after that. Close waits for the counted operations, and an operation that
+// was counted during Close would race with it.
 type beginning struct {
 	gocb.Transcoder
 	once sync.Once
@@ -66,9 +66,9 @@ func (b *beginning) Encode(v any) ([]byte, uint32, error) {
 	return b.Transcoder.Encode(v)
 }
 
-// meaning is what the answer to one document means. What is not known to be
-// about the document passes: the library retries what it can by itself, and what
-// it then gives up, a node that is away or an operator's change, is not for ever.
+// meaning classifies the answer to one document. Only errors that are known to concern
+// the document are permanent. All others are temporary, for example a node that is down
+// or a change by an operator; the library has already retried where it can.
 func meaning(err error) error {
 	switch {
 	case err == nil:

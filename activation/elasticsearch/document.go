@@ -9,12 +9,15 @@ import (
 	"time"
 )
 
-// source is a record's document as the original indexes it: without _id, which
-// Elasticsearch keeps beside it, with the action's path and a timestamp to
-// search for, with its annotations as an object, since arrays of mixed values
-// cannot be indexed, and with its result as a text, since results of two actions
-// need not agree on the type of a field
-// (OpenWhisk: ElasticSearchActivationStore.store).
+// source returns a record's document as the original indexes it
+// (ElasticSearchActivationStore.store):
+//
+//   - without _id, which Elasticsearch stores separately;
+//   - with the action's path and a timestamp, for searches;
+//   - with the annotations as an object, because arrays of mixed values cannot be
+//     indexed;
+//   - with the result as text, because the results of two actions may have different
+//     types for the same field.
 func source(body []byte) ([]byte, error) {
 	var fields map[string]json.RawMessage
 	if err := json.Unmarshal(body, &fields); err != nil {
@@ -82,8 +85,8 @@ func instant(ms int64) string {
 	return time.UnixMilli(ms).UTC().Format(layout)
 }
 
-// encode writes JSON on one line and leaves < and > alone. What it is given was
-// read from JSON, and cannot fail.
+// encode returns the JSON of a value on one line, with < and > unescaped. The value was
+// decoded from JSON, so encoding cannot fail.
 func encode(value any) []byte {
 	var b bytes.Buffer
 	e := json.NewEncoder(&b)

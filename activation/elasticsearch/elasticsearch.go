@@ -60,8 +60,8 @@ type Store struct {
 	typed atomic.Pointer[bool]
 }
 
-// Open prepares a store and starts its goroutines. It does not wait for a
-// server: one that is away shows in Health.
+// Open returns a store and starts its goroutines. It does not wait for a server; Health
+// reports an unreachable one.
 func Open(cfg Config) (*Store, error) {
 	index, err := ParsePattern(cfg.Index)
 	if err != nil {
@@ -108,8 +108,8 @@ func transport(cfg Config) (*http.Transport, error) {
 	return t, nil
 }
 
-// PutDocument queues the document of a record. It blocks while the buffer is
-// full and there is no spool.
+// PutDocument queues the document of a record. Without a spool it blocks while the
+// buffer is full.
 func (s *Store) PutDocument(ctx context.Context, doc records.Document) error {
 	return s.queue.Put(ctx, doc)
 }

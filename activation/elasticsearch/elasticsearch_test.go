@@ -34,8 +34,7 @@ func open(t testing.TB, cfg Config) *Store {
 	return s
 }
 
-// record is an activation of guest, whose result is what every action has of its
-// own.
+// record returns an activation of guest with the given result.
 func record(i int, result string) *activation.Record {
 	n := int64(17)
 	return &activation.Record{
@@ -55,7 +54,8 @@ func doc(i int, result string) records.Document {
 	return records.Document{ID: r.DocumentID(), Body: r.Document(1718000000300)}
 }
 
-// put queues documents and waits until nothing of them is under way.
+// put queues documents and waits until each is stored or given up. It returns the
+// number of stored documents.
 func put(t testing.TB, s *Store, docs ...records.Document) (stored int) {
 	t.Helper()
 	var good atomic.Int32
@@ -71,7 +71,7 @@ func put(t testing.TB, s *Store, docs ...records.Document) (stored int) {
 	return int(good.Load())
 }
 
-// TestDocumentIsTheOriginals: field by field what OpenWhisk's own store indexes.
+// TestDocumentIsTheOriginals: each field is the same as in OpenWhisk's own store.
 func TestDocumentIsTheOriginals(t *testing.T) {
 	got, err := source(doc(0x1f, `{"n":1.0, "big":12345678901234567890,"text":"a\u2028<b>"}`).Body)
 	check.NoError(t, err)
@@ -144,8 +144,8 @@ func TestPattern(t *testing.T) {
 	}
 }
 
-// TestRecordsArrive: each once, also when it is sent again, and where OpenWhisk's
-// controllers look for them.
+// TestRecordsArrive: each record arrives once, even if it is sent twice, at the place
+// where OpenWhisk's controllers look for it.
 func TestRecordsArrive(t *testing.T) {
 	w := startServer(t)
 	s := open(t, w.config())
@@ -195,8 +195,8 @@ func TestFirstRecordStays(t *testing.T) {
 	check.Equal(t, h.Written, 3)
 }
 
-// TestOneBadRecord: what the index cannot take is put aside with its reason, and
-// delays no other.
+// TestOneBadRecord: a record that the index refuses becomes a dead letter with its
+// reason, and does not delay other records.
 func TestOneBadRecord(t *testing.T) {
 	w := startServer(t)
 	cfg := w.config()

@@ -157,7 +157,7 @@ func (s *server) read(id string) (json.RawMessage, bool) {
 	return found.Source, found.Found
 }
 
-// keeps checks that the node keeps what was sent of a document.
+// keeps checks that the node returns a document as it was sent.
 func (s *server) keeps(d records.Document) {
 	s.t.Helper()
 	want, _ := source(d.Body)

@@ -30,8 +30,8 @@ type target struct {
 	ID    string `json:"_id"`
 }
 
-// write indexes documents in one request. What an index has stays as it is. Of no
-// documents it reports whether a server takes any.
+// write indexes documents in one request. Existing documents are not changed. Without
+// documents it reports whether a server accepts writes.
 func (s *Store) write(ctx context.Context, docs []records.Document) ([]error, error) {
 	if len(docs) == 0 {
 		return nil, s.nothing(ctx)
@@ -82,8 +82,8 @@ func (s *Store) nothing(ctx context.Context) error {
 	return err
 }
 
-// What an answer may have: some hundred bytes per document, and a reason where
-// one failed.
+// The limits of an answer: some hundred bytes per document, and the reason of each
+// failure.
 const (
 	mostAnswer    = 64 << 10
 	mostPerRecord = 8 << 10
@@ -134,9 +134,9 @@ type result struct {
 
 type failure struct{ Type, Reason string }
 
-// meaning is what an answer means for its document. Only what is about the
-// document itself is for ever: a full disk, an index that is closed, a right
-// that is lacking or too many writes at once will pass.
+// meaning classifies the answer to one document. Only an error that concerns the
+// document itself is permanent. A full disk, a closed index, a missing permission or
+// too many writes at once are temporary.
 func (r result) meaning() error {
 	if r.Status == http.StatusOK || r.Status == http.StatusCreated {
 		return nil
@@ -153,7 +153,7 @@ func (r result) meaning() error {
 	return records.Classify(err, records.ErrUnavailable)
 }
 
-// refusal is what the failure of a request means for the documents in it.
+// refusal classifies the failure of a whole request.
 func refusal(status int, body []byte) error {
 	if status >= 200 && status < 300 {
 		return nil
@@ -170,7 +170,7 @@ func refusal(status int, body []byte) error {
 	case http.StatusForbidden:
 		return fmt.Errorf("the user may not do this (%susername): %w", keys, err)
 	case http.StatusBadRequest:
-		if f == nil { // not Elasticsearch's own: what stands before it would refuse anything
+		if f == nil { // the answer is from a proxy in front of Elasticsearch, not about these documents
 			return err
 		}
 		return records.Classify(err, records.ErrRefused)
@@ -180,7 +180,7 @@ func refusal(status int, body []byte) error {
 	return err
 }
 
-// keys is what the names of Elasticsearch's settings begin with.
+// keys is the common prefix of the names of Elasticsearch's settings.
 const keys = "whisk.activation-store.elasticsearch."
 
 // settings names the key that an operator checks when no server could be reached.

@@ -30,9 +30,9 @@ type Config struct {
 	Region   string // empty: the server names it
 	// PathStyle names the bucket in the path and not in the host.
 	PathStyle bool
-	// Anonymous sends no credentials. Without AccessKey and it, they come from
-	// as AWS's own programs do: the environment, ~/.aws/credentials, the
-	// machine's role.
+	// Anonymous sends requests without credentials. If neither Anonymous nor AccessKey is
+	// set, the credentials come from the environment, ~/.aws/credentials or the machine's
+	// role, as with AWS's own programs.
 	Anonymous                   bool
 	AccessKey, SecretKey, Token string
 	// Certificate is a PEM file of the authorities that sign the server's
@@ -48,8 +48,7 @@ type Store struct {
 	folder string
 }
 
-// folder is below the prefix: the original's name for what holds actions, in
-// lower case.
+// folder is the folder below the prefix: the original's type of actions in lower case.
 const folder = "whiskentity"
 
 const amazon = "https://s3.amazonaws.com"
@@ -121,8 +120,8 @@ func (s *Store) Close() { s.pool.CloseIdleConnections() }
 // key is where the attachment of a document lies.
 func (s *Store) key(document, name string) string { return s.folder + "/" + document + "/" + name }
 
-// mostCode bounds what an attachment may have: more than any controller takes,
-// whose own limit (whisk.exec-size-limit) is 48 MB as shipped.
+// mostCode limits the size of an attachment. Controllers accept less: their limit
+// (whisk.exec-size-limit) is 48 MB by default.
 const mostCode = 256 << 20
 
 // Read returns the attachment of a document, or that there is none.
@@ -175,7 +174,7 @@ func settings(err error) string {
 // may mean only that this login may not list.
 func Denied(err error) bool { return err != nil && minio.ToErrorResponse(err).Code == "AccessDenied" }
 
-// probeKey is one that no attachment has.
+// probeKey is a key that is never used for an attachment.
 const probeKey = "gpuwhisk-probe"
 
 // Probe requests an object that is not there: the bucket exists, and this login

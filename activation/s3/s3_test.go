@@ -25,7 +25,8 @@ func open(t testing.TB, cfg Config) *Store {
 	return s
 }
 
-// TestRead: what a controller keeps is found under its key, byte for byte.
+// TestRead: an attachment that a controller stored is found under its key, byte for
+// byte.
 func TestRead(t *testing.T) {
 	t.Parallel()
 	cfg := startServer(t)

@@ -36,8 +36,8 @@ func (d *daemon) shm() string  { return filepath.Join(d.dir, "shm") }
 // control is the pipe that the daemon makes when it serves.
 func (d *daemon) control() string { return filepath.Join(d.pipe(), "control") }
 
-// longestPath is what a unix socket's path may have (unix(7), less the closing
-// zero), and longestName the longest name that the daemon gives one.
+// longestPath is the longest path of a unix socket (unix(7), without the closing zero).
+// longestName is the longest name that the daemon gives to a socket.
 const (
 	longestPath = 107
 	longestName = "control_privileged"
@@ -80,7 +80,7 @@ func (d *daemon) await(ctx context.Context) error {
 func (d *daemon) keep() {
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
-	d.dismiss() // one that a former invoker left
+	d.dismiss() // ends a daemon that a former invoker left
 	p, err := d.launch()
 	d.first <- err
 	backoff := retry.Backoff{Min: d.FirstPause, Max: d.LongestPause}
@@ -171,7 +171,7 @@ func (d *daemon) start() (*process, error) {
 	return p, nil
 }
 
-// advice is what is missing where a mount namespace is not allowed.
+// advice adds the missing right to an error if a mount namespace is not allowed.
 func (d *daemon) advice(err error) string {
 	if d.Apart && errors.Is(err, os.ErrPermission) {
 		return " (a daemon with a /dev/shm of its own takes the right to mount: root, and CAP_SYS_ADMIN in a container)"
@@ -189,8 +189,8 @@ func (d *daemon) env() []string {
 	}
 }
 
-// sweep removes what a daemon that is gone left in the directory of its pipes.
-// The directory itself stays: containers may have it mounted.
+// sweep removes the files that a former daemon left in the directory of its pipes. The
+// directory itself stays, because containers may have it mounted.
 func (d *daemon) sweep() error {
 	left, err := os.ReadDir(d.pipe())
 	for _, entry := range left {
@@ -205,7 +205,7 @@ func (d *daemon) sweep() error {
 // serveTick is the pause between two checks whether a daemon serves.
 const serveTick = 10 * time.Millisecond
 
-// serves waits until the daemon listens. One that does not in time is ended.
+// serves blocks until the daemon listens. It ends a daemon that does not listen in time.
 func (d *daemon) serves(p *process) error {
 	limit := time.NewTimer(d.StartLimit)
 	defer limit.Stop()
@@ -263,8 +263,8 @@ func (d *daemon) died(p *process) error {
 // killTime is how long a daemon that was killed may take to end.
 const killTime = 10 * time.Second
 
-// kill ends the daemon's process group and waits for the daemon, but not for ever: one
-// that hangs in the driver of a device that died ends when it comes back.
+// kill ends the daemon's process group and waits for the daemon for a limited time: a
+// daemon that hangs in the driver of a dead device ends only when the device is back.
 func (d *daemon) kill(p *process) {
 	_ = syscall.Kill(-p.cmd.Process.Pid, syscall.SIGKILL) // none left: nothing to do
 	select {

@@ -1,15 +1,15 @@
-// Package mps keeps one MPS control daemon of NVIDIA's for each GPU whose
-// containers are to run kernels side by side: it starts it, returns what a
-// container needs to join it, detects its end, starts it again and ends it.
+// Package mps runs one NVIDIA MPS control daemon for each GPU whose containers may run
+// kernels at the same time. It starts the daemon, returns the variables and mounts with
+// which a container joins it, restarts it after a failure, and ends it.
 //
-// Processes that share a daemon share a fault domain: an error of one ends the
-// work of all, and none is protected from the others' use of the device
-// (NVIDIA, Multi-Process Service, "Client-Server Connection" and "Error
-// Containment"). Whether that is wanted the caller decides; this package has
-// no notion of namespaces.
+// Processes that share a daemon share a fault domain: an error of one process ends the
+// work of all, and no process is protected from the others' use of the device (NVIDIA,
+// Multi-Process Service, "Client-Server Connection" and "Error Containment"). The
+// caller decides which containers may share a daemon; this package does not know
+// namespaces.
 //
-// Goroutines: one per daemon, which starts it and waits for its end. Close
-// ends them.
+// There is one goroutine per daemon, which starts the daemon and waits for its end.
+// Close ends the goroutines.
 package mps
 
 import (

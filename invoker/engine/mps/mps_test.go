@@ -24,7 +24,7 @@ const (
 	second = "GPU-b"
 )
 
-// fake is a scripted control daemon and what was received.
+// fake is a scripted control daemon that records its input.
 type fake struct {
 	t     *testing.T
 	home  string // of the program
@@ -136,7 +136,8 @@ func TestDeath(t *testing.T) {
 	check.Equal(t, f.pid(second), other, "the other daemon was started again, too")
 }
 
-// One that cannot be started again is tried until it can, and logged once.
+// TestDeathForAWhile: the start of a dead daemon is retried until it succeeds, and
+// logged once.
 func TestDeathForAWhile(t *testing.T) {
 	f := newFake(t)
 	f.Devices = []string{first}
@@ -151,8 +152,8 @@ func TestDeathForAWhile(t *testing.T) {
 	f.await("back " + first)
 }
 
-// What a former daemon left in the directory is gone, and one that still
-// listens there is ordered to end.
+// TestLeftOver: the files of a former daemon are removed, and a former daemon that
+// still listens is ended.
 func TestLeftOver(t *testing.T) {
 	f := newFake(t)
 	f.Devices = []string{first}

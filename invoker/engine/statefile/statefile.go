@@ -1,17 +1,17 @@
-// Package statefile keeps a state file for each container on disk, by which the
-// next process adopts the containers that are warm. It decides nothing:
-// the states come from the invoker, which also decides what becomes of what is read.
+// Package statefile stores the state of each container in a file on disk. The next
+// process of the invoker reads the files to adopt warm containers. The invoker decides
+// about the states and about adoption.
 //
-// A file has one line of fixed length that is written again in place, and one of
-// JSON that is not:
+// A file has one line of fixed length that is overwritten in place, and one line of
+// JSON that never changes:
 //
 //	r 1763776800000000000 00000000a0000000 00000000a0000000 0000000019000000
 //	{"version":1,"id":"8f2c...","name":"wsk00_7_guest_hello",...}
 //
-// The first line is the container's activity, since when in Unix nanoseconds, and
-// the bytes of device memory that are allocated, resident and of contexts. It is
-// written by one call, so that the death of the process leaves the line before or
-// the line after. The package starts no goroutine.
+// The first line has the container's activity, the start of the activity in Unix
+// nanoseconds, and the bytes of device memory that are allocated, resident and used by
+// contexts. One system call writes the line, so after a crash the file has either the
+// old or the new line. The package starts no goroutines.
 package statefile
 
 import (
@@ -115,8 +115,8 @@ func (d *Dir) write(s container.StateFile) (*os.File, error) {
 	return f, nil
 }
 
-// SetActivity writes what a container is doing. A file of an earlier process is
-// opened first.
+// SetActivity writes the activity of a container. It opens the file of an earlier
+// process if necessary.
 func (d *Dir) SetActivity(name string, is container.Activity, since time.Time, m container.DeviceMemory) {
 	d.mu.Lock()
 	f := d.open[name]
@@ -164,7 +164,7 @@ func (d *Dir) remove(name string) error {
 	delete(d.open, name)
 	d.mu.Unlock()
 	if f != nil {
-		_ = f.Close() // what it holds is not wanted any more
+		_ = f.Close() // the content does not matter any more
 	}
 	if err := os.Remove(d.file(name)); err != nil && !errors.Is(err, os.ErrNotExist) {
 		return err

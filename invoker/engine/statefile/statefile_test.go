@@ -32,7 +32,8 @@ func sample(name string) container.StateFile {
 	}
 }
 
-// What one process wrote, the next one reads, whatever ended the first.
+// TestStatesOutliveTheProcess: the next process reads the states, no matter how the
+// first one ended.
 func TestStatesOutliveTheProcess(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "a", "warm")
 	d, _ := open(t, path)
@@ -75,7 +76,7 @@ func TestSlowDiskDelaysOneContainer(t *testing.T) {
 	for {
 		lease, err := unix.FcntlInt(leased.Fd(), unix.F_GETLEASE, 0)
 		check.NoError(t, err)
-		if lease != unix.F_WRLCK { // the write waits for it
+		if lease != unix.F_WRLCK { // the write blocks until the lease is given up
 			break
 		}
 		select {
@@ -98,8 +99,8 @@ func TestSlowDiskDelaysOneContainer(t *testing.T) {
 	check.Equal(t, got[1].Activity, container.Busy)
 }
 
-// A container whose state cannot be written has no state file: it is removed by
-// the next process.
+// TestStateThatCannotBeWritten: a container whose state cannot be written loses its
+// state file, so the next process removes the container.
 func TestStateThatCannotBeWritten(t *testing.T) {
 	d, logged := open(t, t.TempDir())
 	d.Write(sample("wsk00_1_a"))

@@ -1,5 +1,5 @@
-// Package prettyjson writes JSON for people and for programs that they write: indented,
-// and with <, > and & as they are. It knows nothing of what it writes.
+// Package prettyjson writes JSON for people and scripts: indented, and with <, > and &
+// unescaped.
 package prettyjson
 
 import (

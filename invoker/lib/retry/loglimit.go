@@ -10,9 +10,9 @@ import (
 // LogPause is how often a LogLimit logs.
 const LogPause = time.Minute
 
-// LogLimit logs what a peer can cause by the thousand: the first time, and then once
-// per LogPause at most, with how often it has happened since. The zero value is
-// ready. It is safe for use by many goroutines.
+// LogLimit limits log lines that a peer can cause by the thousand. It logs the first
+// event, and then at most one line per LogPause with the number of events since. The
+// zero value is ready to use. It is safe for concurrent use.
 type LogLimit struct {
 	mu    sync.Mutex
 	last  time.Time // zero: nothing was logged

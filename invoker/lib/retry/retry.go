@@ -1,11 +1,10 @@
-// Package retry waits for peers that are away and tries again: with growing
-// pauses, and with two lines in the log, one when a peer fails first and one
-// when it works again. It starts no goroutine.
+// Package retry repeats requests to peers that fail, with growing pauses. It logs two
+// lines, one at the first failure and one when the peer works again. It starts no
+// goroutines.
 //
-// Do is for a call that is repeated until it succeeds, Backoff for a loop that
-// needs only the pauses, Condition for the state of one kind of request, Retrier for
-// a loop that reports its state while it retries, and LogLimit for what a peer does
-// wrong again and again.
+// Do repeats a call until it succeeds. Backoff has only the pauses. Condition is the
+// state of one kind of request. Retrier is for a loop that reports its state while it
+// retries. LogLimit limits the log lines about repeated faults of a peer.
 package retry
 
 import (
@@ -85,8 +84,8 @@ func Permanent(err error) error { return permanent{err} }
 
 type permanent struct{ error }
 
-// Condition is the state of one kind of request. It logs each change of that
-// once. The zero value is that requests succeed. Its owner locks.
+// Condition is the state of one kind of request. It logs each change of the state. The
+// zero value means that requests succeed. It is not safe for concurrent use.
 type Condition struct {
 	LastError string    `json:"lastError,omitzero"` // empty while requests succeed
 	Since     time.Time `json:"since,omitzero"`     // of the first failure in a row
@@ -123,7 +122,8 @@ type Retrier struct {
 	condition Condition
 }
 
-// New makes a Retrier of what, a noun for the log such as "sending of pings".
+// New returns a Retrier. what names the activity in the log, such as "sending of
+// pings".
 func New(log *slog.Logger, what string) *Retrier {
 	return &Retrier{log: log, what: what, backoff: Default()}
 }

@@ -1,10 +1,8 @@
-// Package clients makes the clients of a deployment's peers from its settings: of
-// Kafka, etcd, CouchDB and the stores beside it, and of Docker. The invoker and the
-// commands that examine a deployment take them from here, so that what a command
-// finds holds for the invoker.
+// Package clients creates the clients of a deployment's peers from its settings: Kafka,
+// etcd, CouchDB, the other stores and Docker. The invoker and the commands that examine
+// a deployment both use it, so that a command sees the same as the invoker.
 //
-// It decides nothing else. What a peer's protocol is, its adapter knows; the caller
-// closes what it gets.
+// The caller closes the clients. The adapters know the protocols.
 package clients
 
 import (
@@ -43,7 +41,8 @@ func Kafka(k config.Kafka, clientID string, log *slog.Logger) (*kafka.Cluster, e
 	return kafka.New(o)
 }
 
-// Etcd is how etcd is used. The caller adds what only an invoker has.
+// Etcd returns the settings of the client of etcd. The caller adds the fields that only
+// an invoker has.
 func Etcd(c config.Scheduler, log *slog.Logger) etcd.Config {
 	e := c.Etcd
 	return etcd.Config{

@@ -13,8 +13,8 @@ import (
 
 var quiet = slog.New(slog.DiscardHandler)
 
-// TestDocker: every setting of the engine and its containers is an option, and what has
-// no setting is the default.
+// TestDocker: every setting of the engine and its containers becomes an option. Without
+// a setting the option has its default.
 func TestDocker(t *testing.T) {
 	c := config.Default()
 	c.Containers = config.Containers{
@@ -73,7 +73,7 @@ func TestCouchDB(t *testing.T) {
 	}
 }
 
-// TestKafka: what is wrong with stores and login is an error before anything connects.
+// TestKafka: faults of key stores and logins are errors before any connection is made.
 func TestKafka(t *testing.T) {
 	c := config.Default().Kafka
 	c.Hosts = []string{"127.0.0.1:1"}

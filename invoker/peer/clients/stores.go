@@ -36,8 +36,8 @@ func Bucket(c *config.Config) (*s3.Store, error) {
 	})
 }
 
-// Records opens the configured store of records; nil where they go to CouchDB or
-// nowhere. It does not wait for it.
+// Records opens the configured store of records. It returns nil if records go to
+// CouchDB or are not stored. It does not wait for the store's server.
 func Records(c *config.Config, way records.Config, log *slog.Logger) (Store, error) {
 	if !c.RecordsOutsideCouchDB() {
 		return nil, nil

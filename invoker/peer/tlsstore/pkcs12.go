@@ -38,10 +38,9 @@ func decodePKCS12(data []byte, password string) (*Store, error) {
 	return nil, fmt.Errorf("read PKCS12: neither a key store (%w) nor a trust store (%w)", err, trustErr)
 }
 
-// slow reports whether the digest that guards a store asks for more rounds
-// than anyone configures: a damaged number would keep us busy for minutes. The
-// digest is checked before anything else, so a number that is part of what it
-// covers needs no check.
+// slow reports whether the digest of a store has far more rounds than anyone
+// configures, because a damaged number would cost minutes. The digest is checked
+// first, so numbers that the digest covers need no check of their own.
 func slow(data []byte) bool {
 	const most = 1_000_000
 	var store struct {

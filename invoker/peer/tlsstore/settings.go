@@ -7,11 +7,11 @@ import (
 	"fmt"
 )
 
-// Client makes the settings of a connection to a server that trust vouches
-// for. keys, which may name no file, authenticates us. verifyHost also
-// compares the host name with the certificate; OpenWhisk leaves that off for
-// Kafka. Without a file of trust the system's authorities are trusted, which needs
-// verifyHost: they vouch for any host.
+// Client returns the settings of a connection to a server whose certificate is signed
+// by an authority in trust. keys holds our own certificate and may be empty. verifyHost
+// also compares the host name with the certificate; OpenWhisk does not verify it for
+// Kafka. Without trust the system's authorities are used. That needs verifyHost,
+// because they sign certificates of any host.
 func Client(trust, keys File, verifyHost bool) (*tls.Config, error) {
 	c := &tls.Config{MinVersion: tls.VersionTLS12}
 	switch t, err := Load(trust); {

@@ -1,10 +1,7 @@
-// Package tlsstore reads the key and trust stores that a Java deployment of
-// OpenWhisk hands to its invoker (JKS and PKCS12) and makes TLS settings of
-// them: for the connection to Kafka and for the invoker's own HTTPS endpoint.
-//
-// It opens the named files and nothing else, decides nothing about addresses
-// or ports, and starts no goroutine. It is the only importer of keystore-go
-// and go-pkcs12.
+// Package tlsstore reads the key and trust stores (JKS and PKCS12) of a Java deployment
+// of OpenWhisk and turns them into TLS settings, for the connection to Kafka and for
+// the invoker's own HTTPS endpoint. It opens only the named files and starts no
+// goroutines.
 package tlsstore
 
 import (

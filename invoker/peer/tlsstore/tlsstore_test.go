@@ -177,7 +177,7 @@ func file(t testing.TB, data []byte) File {
 	return File{Path: at, Password: pass}
 }
 
-// shake runs one handshake and returns what each side made of it.
+// shake runs one handshake and returns the error of each side.
 func shake(t *testing.T, client, server *tls.Config) (clientErr, serverErr error) {
 	t.Helper()
 	l, err := net.Listen("tcp", "127.0.0.1:0")

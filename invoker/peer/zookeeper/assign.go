@@ -15,7 +15,7 @@ const (
 	counterPath    = assignmentPath + "/counter"
 )
 
-// What a tree may answer, beside errors nothing can be done about.
+// The expected errors of a tree.
 var (
 	errAway       = errors.New("zookeeper is away") // try again later
 	errNoNode     = errors.New("no such node")
@@ -72,10 +72,10 @@ func number(t tree, name string) (int, error) {
 	return id, nil
 }
 
-// assign reads the number of the name, or gives it the next one: the number of
-// names so far. Counter and mapping change in one transaction, so that two
-// assigners can never count the same children; the counter's version decides which
-// of them is first, as it does between the original's invokers.
+// assign returns the number of the name. A new name gets the next number, which is the
+// number of names so far. The counter and the mapping change in one transaction, so two
+// assigners never use the same count. The counter's version decides which assigner is
+// first, as between original invokers.
 func (a *assigner) assign(ctx context.Context, t tree) (int, error) {
 	return settle(ctx, func() (int, error) {
 		id, err := number(t, a.name)

@@ -212,8 +212,8 @@ func TestOverwriteRefuses(t *testing.T) {
 	check.NoError(t, runOverwrite(t, m, "b", 1), "the next id itself")
 }
 
-// Between our read of the counter and our change of it, another invoker takes
-// the number.
+// TestAssignYieldsToAConcurrentAssigner: another invoker takes the number after we read
+// the counter and before we change it.
 func TestAssignYieldsToAConcurrentAssigner(t *testing.T) {
 	m := newMemory()
 	run(t, m, "zero")

@@ -30,7 +30,7 @@ func TestMappingOfATree(t *testing.T) {
 
 func TestMappingOfARealServer(t *testing.T) {
 	at := realZooKeeper(t)
-	clean(t, at, raw(t, at)) // and what is written here is no other test's burden
+	clean(t, at, raw(t, at)) // also removes this test's nodes at its end
 	id := assigned(t, at, "mapped", nil)
 	all, err := Mapping(t.Context(), at)
 	check.NoError(t, err)

@@ -9,8 +9,8 @@ import (
 
 var errNumber = errors.New("not a number that an invoker can have")
 
-// encodeID writes an id as the fewest bytes of two's complement, big end
-// first: what BigInt.toByteArray gives. 127 is 7f, 128 is 00 80.
+// encodeID encodes an id as BigInt.toByteArray does: big-endian two's complement with
+// the fewest bytes. 127 is 7f, 128 is 00 80.
 func encodeID(id int) []byte {
 	b := big.NewInt(int64(id)).Bytes()
 	if len(b) == 0 || b[0] >= 0x80 { // a leading one would be a sign
@@ -19,7 +19,7 @@ func encodeID(id int) []byte {
 	return b
 }
 
-// decodeID reads what encodeID writes, and forms that are longer than needed.
+// decodeID decodes the result of encodeID. It also accepts leading sign bytes.
 func decodeID(b []byte) (int, error) {
 	if len(b) == 0 || len(b) > 8 || b[0] >= 0x80 {
 		return 0, errNumber

@@ -23,8 +23,8 @@ import (
 	"github.com/gpuwhisk/gpuwhisk/invoker/develop/peertest"
 )
 
-// realZooKeeper is the address of a server without invokers: the one that
-// GPUWHISK_TEST_ZOOKEEPER names, or one that the test starts.
+// realZooKeeper returns the address of a server without invokers: the server in
+// GPUWHISK_TEST_ZOOKEEPER, or a server that the test starts.
 func realZooKeeper(t *testing.T) string {
 	t.Helper()
 	if at := os.Getenv("GPUWHISK_TEST_ZOOKEEPER"); at != "" {
@@ -103,8 +103,8 @@ func raw(t *testing.T, at string) *zk.Conn {
 	return conn
 }
 
-// clean makes sure that no invoker has a number, and removes what the test
-// leaves. A server that has some is in use, and as good as none.
+// clean skips the test if the server has numbers of invokers, because the server is
+// then in use. At the end of the test it removes the test's nodes.
 func clean(t *testing.T, at string, conn *zk.Conn) {
 	t.Helper()
 	deadline, cancel := context.WithTimeout(t.Context(), time.Minute)

@@ -10,17 +10,16 @@ import (
 	"github.com/go-zookeeper/zk"
 )
 
-// sessionTimeout is how long the server keeps a session from which it receives
-// nothing. We leave no ephemeral nodes, so it matters little.
+// sessionTimeout is the time after which the server ends a silent session. It matters
+// little, because we create no ephemeral nodes.
 const sessionTimeout = 10 * time.Second
 
-// answerLimit is how long a server may be silent before another connection is
-// tried. One that is still starting takes connections, and may then never
-// answer on them; the library would wait ten times as long for a greeting, and
-// for the rest of one without end.
+// answerLimit is the time after which a silent connection is replaced by another one. A
+// starting server accepts connections and may never answer on them. The library would
+// wait ten times as long for the beginning of a greeting, and for ever for the rest.
 const answerLimit = sessionTimeout * 2 / 3
 
-// limited is a connection whose reads never wait longer than that.
+// limited is a connection whose reads block for at most answerLimit.
 type limited struct{ net.Conn }
 
 func dial(network, address string, timeout time.Duration) (net.Conn, error) {
@@ -39,8 +38,8 @@ func (c limited) SetReadDeadline(at time.Time) error {
 	return c.Conn.SetReadDeadline(at)
 }
 
-// unimplemented is the server's answer to an operation that it does not have. The
-// library has no name for it.
+// unimplemented is the server's answer to an unknown operation. The library does not
+// define an error for it.
 const unimplemented = "unknown error: -6"
 
 // session is a tree on a real server.
@@ -51,8 +50,7 @@ type session struct {
 	stop func() bool
 }
 
-// silent keeps the library's running commentary out of the log; what matters
-// comes back as errors.
+// silent discards the library's log lines. Failures are returned as errors.
 type silent struct{}
 
 func (silent) Printf(string, ...any) {}

@@ -1,11 +1,9 @@
-// Package zookeeper gives an invoker its number: OpenWhisk keeps a name to
-// number mapping in ZooKeeper, and this package reads and extends it exactly
-// as the original invoker does, so that either may come after the other
-// (OpenWhisk: InstanceIdAssigner).
+// Package zookeeper assigns numbers to invokers. OpenWhisk maps the names of invokers to
+// numbers in ZooKeeper. This package reads and extends the mapping exactly as the
+// original does (InstanceIdAssigner), so that original invokers and ours can share it.
 //
-// It is not a general ZooKeeper client and keeps no session: Assign connects,
-// settles the number and leaves. The client library's goroutines end before
-// Assign returns. It is the only importer of go-zookeeper/zk.
+// The package is not a general client. Assign connects, gets the number and
+// disconnects; the client library's goroutines end before Assign returns.
 package zookeeper
 
 import (
@@ -36,9 +34,8 @@ type Request struct {
 	Log *slog.Logger
 }
 
-// Assign returns the number of the invoker. While ZooKeeper cannot be reached
-// it tries again until ctx ends; an answer that makes no sense is an error at
-// once.
+// Assign returns the number of the invoker. While ZooKeeper is unreachable, Assign
+// retries until ctx ends. It returns an error at once for an invalid answer.
 func Assign(ctx context.Context, r Request) (int, error) {
 	if err := r.check(); err != nil {
 		return 0, err
@@ -67,7 +64,7 @@ func Assign(ctx context.Context, r Request) (int, error) {
 	}
 }
 
-// check refuses what would not make a node of its own below the mapping.
+// check refuses names that do not form a single node below the mapping.
 func (r Request) check() error {
 	odd := func(c rune) bool {
 		return c == '/' || c < ' ' || c >= 0x7f && c <= 0x9f || c >= 0xd800 && c <= 0xf8ff || c >= 0xfff0
