@@ -6,7 +6,6 @@ import (
 	"fmt"
 
 	"github.com/gpuwhisk/gpuwhisk/activation"
-	"github.com/gpuwhisk/gpuwhisk/activation/spans"
 )
 
 // accept pulls messages while a permit is free, and only then: that is how the
@@ -68,7 +67,6 @@ func (iv *Invoker) decide(p *pending) (way, *ending) {
 		return toEnd, iv.blocked(p)
 	}
 	a, cached := iv.cached(p)
-	iv.observe.fetched(p, cached)
 	if !cached {
 		return toFetch, nil
 	}
@@ -131,7 +129,7 @@ func (iv *Invoker) repeated(p *pending) *ending {
 // record and no event (InvokerReactive.handleActivationMessage).
 func (iv *Invoker) blocked(p *pending) *ending {
 	iv.log.Warn(fmt.Sprintf("namespace %s was blocked in invoker.", p.User.Namespace.Name), // the original's text
-		keyTransID, p.TransID.Root(), keyClass, ofReactive, keyActivation, p.ActivationID)
+		keyTransID, p.TransID.Root(), keyClass, "InvokerReactive", keyActivation, p.ActivationID)
 	e := appError(textBlocked)
 	e.silent = true
 	return e
@@ -147,7 +145,7 @@ func (iv *Invoker) cached(p *pending) (*activation.Action, bool) {
 
 // awaitAction is the action of a pending activation, for which it waits.
 func (iv *Invoker) awaitAction(ctx context.Context, p *pending) (*activation.Action, error) {
-	ctx, cancel := context.WithTimeout(spans.With(ctx, p.TransID), iv.settings.fetchTime())
+	ctx, cancel := context.WithTimeout(ctx, iv.settings.fetchTime())
 	defer cancel()
 	return iv.ports.Actions.Action(ctx, p.Action.FQN(), p.Revision)
 }

@@ -149,14 +149,13 @@ func (cs *claims) reach(ctx context.Context, ctr *actionContainer, concurrency i
 	d := cs.d
 	switch {
 	case cold:
-		err := d.command("run", ctr.name, func() error { return d.open(ctx, ctr, concurrency) })
+		err := d.open(ctx, ctr, concurrency)
 		if cs.health.explains(err) && ctx.Err() == nil {
 			cs.health.lost(err, &ctr.spec)
 		}
 		return err
 	case resume:
-		err := d.command("unpause", string(ctr.handle.ID), func() error { return d.engine.Resume(ctx, ctr.handle.ID) })
-		if err != nil {
+		if err := d.engine.Resume(ctx, ctr.handle.ID); err != nil {
 			return fmt.Errorf("%w: resume: %w", errAgain, err)
 		}
 	}

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"sync/atomic"
 	"time"
 
 	"github.com/gpuwhisk/gpuwhisk/activation"
@@ -31,8 +30,6 @@ type actionContainer struct {
 	die    context.CancelCauseFunc
 
 	state stateFile
-
-	runs atomic.Int32 // runs in it, as log markers count them
 }
 
 // errDeviceLost ends the life of a container whose device is lost.
@@ -125,7 +122,7 @@ func (x *executor) prepare(ctr *actionContainer) error {
 func (x *executor) pause(ctx context.Context, ctr *actionContainer) bool {
 	ctr.client.Close() // its proxy does not answer while it is paused
 	x.stateFiles.setActivity(ctr, container.Pausing)
-	err := x.command("pause", string(ctr.handle.ID), func() error { return x.engine.Pause(ctx, ctr.handle.ID) })
+	err := x.engine.Pause(ctx, ctr.handle.ID)
 	if err == nil {
 		x.stateFiles.setActivity(ctr, container.Idle)
 	} else if ctx.Err() == nil {
@@ -150,7 +147,7 @@ func (x *executor) remove(ctx context.Context, ctr *actionContainer) {
 
 func (x *executor) removeUntilGone(ctx context.Context, ctr *actionContainer) {
 	for backoff := (retry.Backoff{Min: time.Second, Max: time.Minute}); ; {
-		err := x.command("rm", string(ctr.handle.ID), func() error { return x.engine.Remove(ctx, ctr.handle.ID) })
+		err := x.engine.Remove(ctx, ctr.handle.ID)
 		if err == nil || ctx.Err() != nil {
 			return
 		}
@@ -172,18 +169,6 @@ func (x *executor) resize(ctx context.Context, ctr *actionContainer, bytes int64
 		return fmt.Errorf("give %s memory for what is swapped out: %w", ctr.name, err)
 	}
 	return nil
-}
-
-// command observes a command of the invoker's own to the engine.
-func (x *executor) command(name, about string, do func() error) error {
-	transID := maintenanceTID
-	if name == "run" {
-		transID = warmupTID
-	}
-	ended := x.observe.command(activation.NewTransID(transID, x.began.UnixMilli(), false), name, about)
-	err := do()
-	ended(err)
-	return err
 }
 
 // finalResponse is how long a run waits for its answer after its container has

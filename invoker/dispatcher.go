@@ -32,21 +32,20 @@ type dispatcher struct {
 	work    context.Context // ends when running work must stop
 	workers sync.WaitGroup  // goWork's
 
-	pool            *container.Pool
-	gpus            *gpuScheduler // nil without devices
-	claims          *claims
-	returner        Returner // nil: nothing is given back
-	draining        bool
-	reserved        atomic.Int64        // memory of GPU containers, MiB
-	queued          map[uint64]*pending // of the CPU path
-	containers      map[container.SlotID]*actionContainer
-	alive           map[container.ID]*actionContainer
-	early           map[container.ID]bool // died before their creation was reported
-	next            uint64
-	named           int64
-	questions       []question    // answered when all is decided
-	blockedReported time.Duration // blocked is not observed before that
-	closed          bool          // nothing more is started
+	pool       *container.Pool
+	gpus       *gpuScheduler // nil without devices
+	claims     *claims
+	returner   Returner // nil: nothing is given back
+	draining   bool
+	reserved   atomic.Int64        // memory of GPU containers, MiB
+	queued     map[uint64]*pending // of the CPU path
+	containers map[container.SlotID]*actionContainer
+	alive      map[container.ID]*actionContainer
+	early      map[container.ID]bool // died before their creation was reported
+	next       uint64
+	named      int64
+	questions  []question // answered when all is decided
+	closed     bool       // nothing more is started
 
 	inspect func() // of tests: checks the cores after every step
 }
@@ -64,7 +63,6 @@ func (d *dispatcher) decide(now time.Duration) {
 		}
 		d.startRun(now, p)
 	}
-	d.reportBlocked(now)
 	d.gpus.decide(now)
 	if d.inspect != nil {
 		d.inspect()
@@ -141,7 +139,7 @@ func (d *dispatcher) createPrewarm(o container.Order) {
 	}
 	ctr := d.newContainer(o.Slot, "prewarm", o.Kind, d.settings.spec(activation.Exec{Kind: o.Kind, Image: image}, o.MemoryMB))
 	d.goWork(func(ctx context.Context) {
-		if err := d.command("run", ctr.name, func() error { return d.open(ctx, ctr, 1) }); err != nil {
+		if err := d.open(ctx, ctr, 1); err != nil {
 			d.log.Warn("create prewarmed container", keyContainer, ctr.name, "kind", o.Kind, "error", err)
 			d.post(gone{slot: o.Slot})
 			return

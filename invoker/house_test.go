@@ -31,7 +31,7 @@ var plan = map[string][]string{
 	"activation":               {},
 	"activation/couchbase":     {"activation/records"},
 	"activation/elasticsearch": {"activation/records"},
-	"activation/couchdb":       {"activation", "invoker/lib/retry", "activation/records", "activation/spans"},
+	"activation/couchdb":       {"activation", "invoker/lib/retry", "activation/records"},
 	"activation/etcd":          {"activation", "invoker/lib/retry"},
 	// Schedulers' protocol; the second is compiled from its .proto.
 	"activation/fetch":              {"activation", "activation/fetch/activationpb", "invoker/lib/retry"},
@@ -47,8 +47,6 @@ var plan = map[string][]string{
 	"activation/records":     {"activation", "invoker/lib/retry", "invoker/lib/wal"},
 	"activation/s3":          {},
 	"invoker/lib/wal":        {"invoker/lib/retry"},
-	// Reports of what is done for an activation: adapters may.
-	"activation/spans": {"activation"},
 
 	"sched":         {},
 	"sched/sim":     {"gpu", "gpu/scheduler", "sched"},
@@ -77,7 +75,7 @@ var plan = map[string][]string{
 	"docker/runtimes/native":                     {},
 	"docker/runtimes/native/cmd/gpuwhisk-native": {"docker/runtimes/native"},
 
-	"invoker":               {"activation", "invoker/lib/retry", "activation/spans", "gpu", "gpu/scheduler", "invoker/container", "invoker/operate/explain", "invoker/engine/proxy", "sched"},
+	"invoker":               {"activation", "invoker/lib/retry", "gpu", "gpu/scheduler", "invoker/container", "invoker/operate/explain", "invoker/engine/proxy", "sched"},
 	"invoker/operate/admin": {"invoker/lib/httpserver", "invoker/lib/prettyjson"},
 	"invoker/pull":          {"activation", "invoker", "invoker/container", "invoker/lib/retry", "invoker/pull/slot"},
 	"invoker/pull/slot":     {"activation"},
@@ -90,7 +88,7 @@ var plan = map[string][]string{
 	"invoker/operate/explain":  {"activation"},
 	"invoker/operate/top":      {"invoker/operate/explain"},
 	"invoker/engine/devices":   {"activation", "gpu", "gpu/nvml", "gpu/shimctl", "invoker/container"},
-	"invoker/engine/docker":    {"invoker/lib/retry", "activation/spans", "invoker/container", "invoker/engine/logs"},
+	"invoker/engine/docker":    {"invoker/lib/retry", "invoker/container", "invoker/engine/logs"},
 	"invoker/operate/gpucheck": {"activation", "gpu/nvml", "gpu/shimctl", "invoker/engine/mps", "invoker/lib/prettyjson"},
 	"invoker/handover":         {"activation", "activation/etcd", "activation/fetch", "activation/kafka"},
 	"invoker/develop/load":     {"activation", "invoker/lib/retry"},
@@ -326,7 +324,6 @@ var spoken = []string{
 	"activation/kafka",
 	"activation/records",
 	"activation/s3",
-	"activation/spans",
 	"ansible/tests",
 	"docker/runtimes",
 	"docker/runtimes/native",

@@ -99,7 +99,7 @@ func New(s Settings, p Ports, m *Metrics, log *slog.Logger) (*Invoker, error) {
 		settings: s, ports: p, metrics: m, log: log, flush: flush,
 		permits: newPermits(s.InFlight, s.GPU.BacklogBytes), ended: make(chan struct{}),
 	}
-	iv.observe = &observer{metrics: m, markers: newLogMarkers(s.LogMarkers, log), traces: explain.NewLog(s.Explain), exporter: p.Tracer, at: epoch.Add}
+	iv.observe = &observer{metrics: m, traces: explain.NewLog(s.Explain), exporter: p.Tracer, at: epoch.Add}
 	iv.health = newEngineHealth(p.Engine, p.Daemon, log, p.Away)
 	iv.completer = &completer{
 		ctx: flushing, out: p.Outbox, records: p.Records, journal: p.Journal,

@@ -100,7 +100,6 @@ func (w *worker) finish(ctx context.Context, r *run, keep bool) {
 // leave gives a run's container back, and its token, if it has that still.
 func (w *worker) leave(ctx context.Context, e left) {
 	e.run.gone = true
-	w.observe.runLeft(e.run)
 	if e.run.over != nil {
 		<-e.run.over
 	} else {

@@ -19,7 +19,6 @@ const (
 	keyContainer  = "container"
 	keyAction     = "action"
 	keyDevice     = "device"
-	keyChild      = "child" // a transaction below another, which keyTransID has then
 	keyClass      = "class" // of OpenWhisk that logs the same
 )
 

@@ -12,7 +12,6 @@ import (
 	"time"
 
 	"github.com/gpuwhisk/gpuwhisk/activation"
-	"github.com/gpuwhisk/gpuwhisk/activation/spans"
 	"github.com/gpuwhisk/gpuwhisk/invoker/operate/explain"
 )
 
@@ -396,7 +395,7 @@ func (c *completer) put(p *pending, r *activation.Record) (document []byte) {
 	if c.ctx.Err() != nil {
 		return document
 	}
-	err := c.records.Put(spans.With(c.ctx, p.TransID), r.DocumentID(), document, func(batch int, err error) {
+	err := c.records.Put(c.ctx, r.DocumentID(), document, func(batch int, err error) {
 		c.observe.stored(p, batch, err)
 		if err != nil {
 			c.log.Error("record refused by the store", keyActivation, p.ActivationID, "error", err)

@@ -41,8 +41,6 @@ type Settings struct {
 	// LogUnstored has a line written for each record that is not kept.
 	LogErrors   [activation.StatusWhiskError + 1]bool
 	LogUnstored bool
-	// LogMarkers has the lines written that OpenWhisk's invoker writes of each step.
-	LogMarkers bool
 	// Explain is of how many activations traces are kept; 0 for none.
 	Explain int
 	// Events is whether user events have a reader; without it none are made.

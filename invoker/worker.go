@@ -10,7 +10,6 @@ import (
 	"golang.org/x/sync/semaphore"
 
 	"github.com/gpuwhisk/gpuwhisk/activation"
-	"github.com/gpuwhisk/gpuwhisk/activation/spans"
 	"github.com/gpuwhisk/gpuwhisk/invoker/container"
 	"github.com/gpuwhisk/gpuwhisk/invoker/engine/proxy"
 )
@@ -100,7 +99,6 @@ func (w *worker) abort(r *run) {
 // comes back as a *container.CreateError.
 func (w *worker) steps(ctx context.Context, r *run) (activation.Response, error) {
 	r.at.begun = time.Now()
-	w.observe.runBegun(r)
 	err := w.reach(ctx, r)
 	if r.ctr.lost() { // which is also why it could not be created
 		return activation.Response{}, fmt.Errorf("%w: %w before the run", errAgain, errDeviceLost)
@@ -144,9 +142,7 @@ func (w *worker) reach(ctx context.Context, r *run) error {
 	case r.start == container.Cold:
 		return w.create(ctx, r)
 	case r.resume:
-		ended := w.observe.command(r.TransID, "unpause", string(r.ctr.handle.ID))
-		err := w.engine.Resume(ctx, r.ctr.handle.ID)
-		if ended(err); err != nil {
+		if err := w.engine.Resume(ctx, r.ctr.handle.ID); err != nil {
 			return fmt.Errorf("%w: resume: %w", errAgain, err)
 		}
 	}
@@ -155,9 +151,7 @@ func (w *worker) reach(ctx context.Context, r *run) error {
 
 func (w *worker) create(ctx context.Context, r *run) error {
 	began := time.Now()
-	ended := w.observe.command(r.TransID, "run", r.ctr.name)
-	err := w.createWhenBack(spans.With(ctx, r.TransID), r)
-	if ended(err); err != nil {
+	if err := w.createWhenBack(ctx, r); err != nil {
 		return err
 	}
 	w.observe.created(r, began, time.Since(began))
@@ -171,7 +165,6 @@ func (w *worker) init(ctx context.Context, r *run, call proxy.Invocation) (activ
 	}
 	body := call.InitBody(r.action, time.Now().Add(r.timeout()))
 	limit := proxy.Limit{Max: int64(w.bounds.Payload), Truncation: int64(w.bounds.Truncation)}
-	w.observe.initBegun(r)
 	runCtx, end := r.ctr.alive(ctx, 0)
 	x := unlessDead(ctx, r.ctr.client.Init(runCtx, body, r.timeout(), limit))
 	end()
@@ -193,7 +186,6 @@ func (w *worker) run(ctx context.Context, r *run, call proxy.Invocation) (activa
 	}
 	body := call.RunBody(time.Now().Add(r.timeout()))
 	limit := proxy.Limit{Max: int64(r.bounds.Payload), Truncation: int64(r.bounds.Truncation)}
-	w.observe.runSent(r)
 	runCtx, end := r.ctr.alive(ctx, finalResponse)
 	x := unlessDead(ctx, r.ctr.client.Run(runCtx, body, r.timeout(), limit))
 	end()
@@ -294,7 +286,6 @@ func (w *worker) logs(ctx context.Context, r *run, rec *activation.Record, faile
 		w.completer.result(r.pending, rec)
 	}
 	began := time.Now()
-	w.observe.logsBegun(r)
 	got := w.engine.Logs(ctx, r.ctr.handle.ID, request)
 	w.observe.logsRead(r, began, time.Since(began), got)
 	if w.userLogs != nil {

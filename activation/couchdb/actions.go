@@ -20,7 +20,6 @@ import (
 
 	"github.com/gpuwhisk/gpuwhisk/activation"
 	"github.com/gpuwhisk/gpuwhisk/activation/records"
-	"github.com/gpuwhisk/gpuwhisk/activation/spans"
 	"github.com/gpuwhisk/gpuwhisk/invoker/lib/retry"
 )
 
@@ -42,7 +41,7 @@ type actions struct {
 	manifest *activation.Manifest
 	timeout  time.Duration
 	log      *slog.Logger
-	spans    spans.Listener
+	steps    steps
 	ctx      context.Context // ends with the store; fetches outlive their first caller
 	wg       sync.WaitGroup
 
@@ -78,7 +77,7 @@ type flight struct {
 
 func newActions(ctx context.Context, db *kivik.DB, m *activation.Manifest, cfg Config) *actions {
 	return &actions{
-		db: db, bucket: cfg.Bucket, manifest: m, timeout: cfg.ReadTimeout, log: cfg.Log, spans: cfg.Spans, ctx: ctx,
+		db: db, bucket: cfg.Bucket, manifest: m, timeout: cfg.ReadTimeout, log: cfg.Log, steps: cfg.Steps, ctx: ctx,
 		cache:   newCache(cfg.CacheBytes, cfg.CacheIdle),
 		flights: map[key]*flight{}, replaced: map[key]replacement{},
 	}
@@ -129,7 +128,7 @@ func (a *actions) replace(k key, rev string, now time.Time) {
 
 // join answers from the cache, joins the flight of a key, or starts it. An
 // empty revision is always a flight of its own: it means what the database
-// has now. Its spans are those of the first caller.
+// has now.
 func (a *actions) join(caller context.Context, k key) (*flight, error) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -151,7 +150,7 @@ func (a *actions) join(caller context.Context, k key) (*flight, error) {
 	if k.rev != "" {
 		a.flights[k] = f
 	}
-	a.wg.Go(func() { a.fly(spans.Carry(a.ctx, caller), k, f) })
+	a.wg.Go(func() { a.fly(a.ctx, k, f) })
 	return f, nil
 }
 
@@ -217,14 +216,14 @@ func (a *actions) read(ctx context.Context, k key) (*activation.Action, int64, e
 }
 
 func (a *actions) document(ctx context.Context, id string) ([]byte, error) {
-	ended := spans.Begin(ctx, a.spans, finding(a.db.Name(), id))
+	ended := a.steps.begin("database_getDocument", 0)
 	var doc json.RawMessage
 	err := a.db.Get(ctx, id, couchdb.OptionNoMultipartGet()).ScanDoc(&doc)
 	if missing(err) { // an answer like another
-		ended(fmt.Sprintf("[GET] '%s', document: 'id: %s, rev: null'; not found.", a.db.Name(), id), nil)
-		return doc, err
+		ended(nil)
+	} else {
+		ended(err)
 	}
-	ended(fmt.Sprintf("[GET] '%s' completed: found document 'id: %s, rev: null'", a.db.Name(), id), err)
 	return doc, err
 }
 
@@ -236,10 +235,8 @@ func (a *actions) attachment(ctx context.Context, id string, from *activation.At
 		}
 		return data, err
 	}
-	ended := spans.Begin(ctx, a.spans, attaching(a.db.Name(), id, from.Name))
-	defer func() {
-		ended(fmt.Sprintf("[ATT_GET] '%s' completed: found attachment '%s' of document 'id: %s, rev: null'", a.db.Name(), from.Name, id), err)
-	}()
+	ended := a.steps.begin("database_getDocumentAttachment", 0)
+	defer func() { ended(err) }()
 	escaped := strings.ReplaceAll(url.QueryEscape(from.Name), "+", "%20")
 	at, err := a.db.GetAttachment(ctx, id, escaped)
 	if missing(err) {

@@ -11,7 +11,6 @@ import (
 
 	"github.com/go-kivik/kivik/v4"
 
-	"github.com/gpuwhisk/gpuwhisk/activation/spans"
 	"github.com/gpuwhisk/gpuwhisk/invoker/lib/retry"
 )
 
@@ -22,7 +21,7 @@ type blacklist struct {
 	interval time.Duration
 	timeout  time.Duration
 	log      *slog.Logger
-	spans    spans.Listener
+	steps    steps
 	set      atomic.Pointer[map[string]struct{}]
 
 	mu        sync.Mutex
@@ -31,7 +30,7 @@ type blacklist struct {
 }
 
 func newBlacklist(db *kivik.DB, cfg Config) *blacklist {
-	b := &blacklist{db: db, interval: cfg.BlacklistInterval, timeout: cfg.ReadTimeout, log: cfg.Log, spans: cfg.Spans}
+	b := &blacklist{db: db, interval: cfg.BlacklistInterval, timeout: cfg.ReadTimeout, log: cfg.Log, steps: cfg.Steps}
 	b.set.Store(&map[string]struct{}{})
 	return b
 }
@@ -75,8 +74,8 @@ func (b *blacklist) refresh(ctx context.Context) error {
 
 // poll reads the view that the original reads, with its parameters.
 func (b *blacklist) poll(ctx context.Context) (set map[string]struct{}, err error) {
-	ended := spans.Begin(ctx, b.spans, searching(b.db.Name(), "namespaceThrottlings/blockedNamespaces"))
-	defer func() { ended(fmt.Sprintf("[QUERY] '%s' completed: matched %d", b.db.Name(), len(set)), err) }()
+	ended := b.steps.begin("database_queryView", 0)
+	defer func() { ended(err) }()
 	ctx, cancel := context.WithTimeout(ctx, b.timeout)
 	defer cancel()
 	rows := b.db.Query(ctx, "namespaceThrottlings", "blockedNamespaces",

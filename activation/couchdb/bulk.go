@@ -10,22 +10,20 @@ import (
 	"github.com/go-kivik/kivik/v4/couchdb/chttp"
 
 	"github.com/gpuwhisk/gpuwhisk/activation/records"
-	"github.com/gpuwhisk/gpuwhisk/activation/spans"
 )
 
 // bulkDocs sends documents to the database of records. The body is what the
 // original sends: every document as it stands, even if there is but one. It is
 // put together here, since the library would parse each document again, and send
 // it through a goroutine of its own.
-func bulkDocs(v rawClient, listener spans.Listener) records.Write {
-	name := v.cfg.Activations
+func bulkDocs(v rawClient, steps steps) records.Write {
 	return func(ctx context.Context, docs []records.Document) ([]error, error) {
 		if len(docs) == 0 {
 			return nil, v.write(ctx)
 		}
-		ended := spans.Begin(ctx, listener, saving(name, len(docs)))
+		ended := steps.begin("database_saveDocumentBulk", len(docs))
 		results, err := v.post(ctx, docs)
-		ended(fmt.Sprintf("'%s' completed %d documents", name, len(docs)), err)
+		ended(err)
 		if err != nil {
 			return nil, classify(err)
 		}

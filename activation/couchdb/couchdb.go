@@ -27,7 +27,6 @@ import (
 
 	"github.com/gpuwhisk/gpuwhisk/activation"
 	"github.com/gpuwhisk/gpuwhisk/activation/records"
-	"github.com/gpuwhisk/gpuwhisk/activation/spans"
 	"github.com/gpuwhisk/gpuwhisk/invoker/lib/retry"
 )
 
@@ -47,8 +46,10 @@ type Config struct {
 	Bucket Bucket
 
 	Records records.Config
-	Log     *slog.Logger   // nil: nothing is logged
-	Spans   spans.Listener // nil: requests are not reported
+	Log     *slog.Logger // nil: nothing is logged
+	// Steps, when not nil, is called when a request begins, with OpenWhisk's name for it
+	// and the documents of a batch. What it returns is called when the request has ended.
+	Steps func(step string, documents int) (ended func(err error))
 }
 
 // withDefaults fills in what is zero.
@@ -99,7 +100,7 @@ func Open(cfg Config, manifest *activation.Manifest) (*Store, error) {
 	s := &Store{client: client, transport: transport, stop: stop}
 	s.actions = newActions(ctx, whisks, manifest, cfg)
 	s.raw = rawClient{cfg: cfg, client: &http.Client{Transport: transport}}
-	s.records = records.Open(cfg.Records, "couchdb", bulkDocs(s.raw, cfg.Spans), cfg.Log)
+	s.records = records.Open(cfg.Records, "couchdb", bulkDocs(s.raw, cfg.Steps), cfg.Log)
 	s.blacklist = newBlacklist(client.DB(cfg.Subjects), cfg)
 	s.wg.Go(func() { s.blacklist.run(ctx) })
 	return s, nil
@@ -211,4 +212,14 @@ func (s *Store) Health() Health {
 	s.actions.health(&h)
 	h.Blacklist = s.blacklist.health()
 	return h
+}
+
+// steps reports requests, to nobody if it is nil.
+type steps func(step string, documents int) (ended func(err error))
+
+func (s steps) begin(step string, documents int) (ended func(err error)) {
+	if s == nil {
+		return func(error) {}
+	}
+	return s(step, documents)
 }

@@ -90,7 +90,7 @@ type assembly struct {
 	// functions are the metrics of each GPU function, apart from the others: the
 	// console reads those once a second.
 	functions *prometheus.Registry
-	steps     *invoker.SpanObserver // of adapters
+	steps     *invoker.StepObserver // of adapters
 	ready     atomic.Bool
 	closing   chan struct{}  // closed when the admin listener closes
 	stopping  atomic.Bool    // the stop has begun
@@ -135,7 +135,7 @@ func Run(ctx context.Context, o Options) (err error) {
 		a.intake = &scheduled{assembly: a}
 	}
 	a.stage.Store("starting")
-	a.steps = invoker.NewSpanObserver(o.Config.Metrics.Log, a.metrics, o.Log)
+	a.steps = invoker.NewStepObserver(a.metrics)
 	manifest, err := a.c.Runtimes.ParseManifest()
 	if err != nil {
 		return fmt.Errorf("read RUNTIMES_MANIFEST: %w", err)

@@ -5,7 +5,6 @@ import (
 
 	"github.com/gpuwhisk/gpuwhisk/activation/couchdb"
 	"github.com/gpuwhisk/gpuwhisk/activation/records"
-	"github.com/gpuwhisk/gpuwhisk/activation/spans"
 	"github.com/gpuwhisk/gpuwhisk/invoker"
 	"github.com/gpuwhisk/gpuwhisk/invoker/peer/clients"
 )
@@ -52,7 +51,7 @@ func (a *assembly) recordsConfig() records.Config {
 // disk.
 func (a *assembly) databaseConfig() couchdb.Config {
 	cfg := clients.CouchDB(a.c, a.Log)
-	cfg.Spans = a.steps
+	cfg.Steps = a.steps.Begin
 	if a.bucket != nil {
 		cfg.Bucket = a.bucket
 	}
@@ -68,9 +67,9 @@ func (a *assembly) recordStore() invoker.Records {
 	case a.c.Records.Discard:
 		return discard{}
 	case a.records != nil:
-		return recordSink{a.records, a.steps, a.c.Records.Store}
+		return recordSink{a.records, a.steps}
 	}
-	return recordSink{a.store, a.steps, a.c.CouchDB.Activations}
+	return recordSink{a.store, a.steps}
 }
 
 // recordSink writes records to a store.
@@ -78,15 +77,13 @@ type recordSink struct {
 	to interface {
 		PutDocument(ctx context.Context, doc records.Document) error
 	}
-	steps *invoker.SpanObserver
-	name  string
+	steps *invoker.StepObserver
 }
 
 func (s recordSink) Put(ctx context.Context, id string, doc []byte, stored func(batch int, err error)) error {
-	step, done := s.steps.SaveSpan(s.name, id)
-	ended := spans.Begin(ctx, s.steps, step)
+	ended := s.steps.Begin("database_saveDocument", 0)
 	return s.to.PutDocument(ctx, records.Document{ID: id, Body: doc, Stored: func(batch int, err error) {
-		ended(done, err)
+		ended(err)
 		stored(batch, err)
 	}})
 }

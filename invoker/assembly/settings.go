@@ -36,7 +36,6 @@ func settings(c *config.Config, id activation.Instance, m *activation.Manifest, 
 		Explain:     c.GPU.Explain,
 		LogErrors:   [4]bool{1: c.Proxy.LogErrors.Application, 2: c.Proxy.LogErrors.Developer, 3: c.Proxy.LogErrors.Whisk},
 		LogUnstored: c.Records.UnstoredLogs,
-		LogMarkers:  c.Metrics.Log,
 		Events:      c.Events.Enabled,
 		GPU:         gpuSettings(c.GPU, devices),
 	}

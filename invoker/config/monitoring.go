@@ -43,7 +43,6 @@ type Metrics struct {
 	Prometheus bool `key:"whisk.metrics.prometheus-enabled" default:"false" doc:"with METRICS_KAMON, serve /metrics"`
 	Endpoint   bool `key:"whisk.gpu.metrics.enabled" default:"true" doc:"serve /metrics whatever the two above are"`
 	Tags       bool `key:"whisk.metrics.kamon-tags-enabled" env:"METRICS_KAMON_TAGS" default:"false" doc:"states and topics are labels, as OpenWhisk's Grafana boards expect"`
-	Log        bool `key:"whisk.metrics.logs-enabled" env:"METRICS_LOG" default:"false" doc:"write OpenWhisk's line with a [marker:...] for each step of an activation"`
 	StatsD     StatsD
 }
 

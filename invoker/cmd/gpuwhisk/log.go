@@ -42,8 +42,7 @@ func newLogger(w io.Writer, l config.Logs) *slog.Logger {
 //
 //	[2026-11-21T12:00:00.000Z] [INFO] [#tid_sid_invoker] [Invoker] text key=value
 //
-// The id of a transaction within another follows that of the other, and a class of
-// OpenWhisk's replaces Invoker.
+// A class of OpenWhisk's, in the attribute "class", replaces Invoker.
 type whiskHandler struct {
 	slog.Handler // writes what is behind the text
 	line         *line
@@ -59,15 +58,13 @@ type line struct {
 }
 
 // head is what stands before the text.
-type head struct{ tid, child, class string }
+type head struct{ tid, class string }
 
 // add takes an attribute that belongs into the head.
 func (h *head) add(a slog.Attr) bool {
 	switch a.Key {
 	case "transid":
 		h.tid = a.Value.String()
-	case "child":
-		h.child = a.Value.String()
 	case "class":
 		h.class = a.Value.String()
 	}
@@ -76,7 +73,7 @@ func (h *head) add(a slog.Attr) bool {
 
 // behindText leaves out what stands before the text.
 func behindText(groups []string, a slog.Attr) slog.Attr {
-	if len(groups) == 0 && slices.Contains([]string{slog.TimeKey, slog.LevelKey, slog.MessageKey, "transid", "child", "class"}, a.Key) {
+	if len(groups) == 0 && slices.Contains([]string{slog.TimeKey, slog.LevelKey, slog.MessageKey, "transid", "class"}, a.Key) {
 		return slog.Attr{}
 	}
 	if a.Value.Kind() == slog.KindDuration {
@@ -87,12 +84,9 @@ func behindText(groups []string, a slog.Attr) slog.Attr {
 
 // Handle writes one line.
 func (h *whiskHandler) Handle(ctx context.Context, r slog.Record) error {
-	top, child := h.head, ""
+	top := h.head
 	if !h.grouped {
 		r.Attrs(top.add)
-	}
-	if top.child != "" {
-		child = "[#tid_" + top.child + "] "
 	}
 	message := strings.ReplaceAll(r.Message, "\n", "\\n") // which could forge another line
 	h.line.mu.Lock()
@@ -101,8 +95,8 @@ func (h *whiskHandler) Handle(ctx context.Context, r slog.Record) error {
 	if err := h.Handler.Handle(ctx, r); err != nil {
 		return err
 	}
-	text := fmt.Sprintf("[%s] [%s] [#tid_%s] %s[%s] %s %s", r.Time.UTC().Format("2006-01-02T15:04:05.000Z"), r.Level,
-		cmp.Or(top.tid, "sid_invoker"), child, cmp.Or(top.class, "Invoker"), message, h.line.attrs.Bytes())
+	text := fmt.Sprintf("[%s] [%s] [#tid_%s] [%s] %s %s", r.Time.UTC().Format("2006-01-02T15:04:05.000Z"), r.Level,
+		cmp.Or(top.tid, "sid_invoker"), cmp.Or(top.class, "Invoker"), message, h.line.attrs.Bytes())
 	_, err := fmt.Fprintln(h.line.out, strings.TrimRight(text, " \n")) // without attributes there is a blank
 	return err
 }

@@ -10,7 +10,6 @@ import (
 
 	"github.com/moby/moby/client"
 
-	"github.com/gpuwhisk/gpuwhisk/activation/spans"
 	"github.com/gpuwhisk/gpuwhisk/invoker/engine/logs"
 )
 
@@ -55,7 +54,7 @@ type Options struct {
 	Logins     string
 
 	// Steps is called for pulls; nil: they are not reported.
-	Steps spans.Listener
+	Steps func(step string, documents int) (ended func(err error))
 
 	// ParallelCreates is how many creates may be under way at once at most,
 	// first come first served; never more than the daemon's host has

@@ -14,8 +14,6 @@ import (
 	"github.com/moby/moby/client"
 	"oras.land/oras-go/v2/registry/remote/auth"
 	"oras.land/oras-go/v2/registry/remote/credentials"
-
-	"github.com/gpuwhisk/gpuwhisk/activation/spans"
 )
 
 // pull fetches an image. Callers that want the same one share one pull; it goes
@@ -26,7 +24,7 @@ func (e *Engine) pull(ctx context.Context, image string) error {
 			return nil, errClosed
 		}
 		defer e.leave()
-		return nil, e.pullNow(spans.Carry(e.base, ctx), image)
+		return nil, e.pullNow(e.base, image)
 	})
 	select {
 	case result := <-done:
@@ -39,9 +37,10 @@ func (e *Engine) pull(ctx context.Context, image string) error {
 func (e *Engine) pullNow(ctx context.Context, image string) (err error) {
 	ctx, cancel := limited(ctx, e.options.Timeouts.Pull)
 	defer cancel()
-	ended := spans.Begin(ctx, e.options.Steps, spans.Span{Token: "invoker_docker.pull", Class: "DockerClientWithFileAccess",
-		Text: "running docker pull " + image, System: "sid_invokerWarmup"})
-	defer func() { ended("", err) }()
+	if e.options.Steps != nil {
+		ended := e.options.Steps("invoker_docker.pull", 0)
+		defer func() { ended(err) }()
+	}
 	e.log.Info("pull image", "image", image)
 	login, err := e.login(ctx, image)
 	if err != nil {

@@ -39,7 +39,7 @@ type Options struct {
 	// mode does; nil: not served.
 	Pool func(ctx context.Context) (pool any, count int, err error)
 	// Answered is called for each request, unless it is nil.
-	Answered func(method, path string, status int, id string, took time.Duration)
+	Answered func(method string, status int, took time.Duration)
 }
 
 // Fallbacks are the actions whose GPU memory is only counted. Clear forgets one,
@@ -113,7 +113,7 @@ func (d *handler) transaction(next http.Handler) http.Handler {
 		}
 		began, recorded := time.Now(), &recorder{ResponseWriter: w, status: http.StatusOK}
 		next.ServeHTTP(recorded, r)
-		d.Answered(r.Method, r.URL.Path, recorded.status, id, time.Since(began))
+		d.Answered(r.Method, recorded.status, time.Since(began))
 	})
 }
 
