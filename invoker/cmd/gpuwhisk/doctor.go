@@ -20,8 +20,8 @@ type doctorCmd struct {
 	JSON         bool          `name:"json" help:"Print one JSON object."`
 	Colour       string        `name:"color" enum:"auto,always,never" default:"auto" help:"Colour of the signs: ${enum}."`
 	Probe        []string      `placeholder:"IMAGE" help:"Run this image for a moment and ask whether it speaks the protocol of actions; may be given more than once."`
-	Image        []string      `placeholder:"IMAGE" help:"Report whether the shim fits the C library of this image; may be given more than once. The image must be on this host; nothing of it runs."`
-	ProbeTimeout time.Duration `default:"30s" help:"Longest time for one probed image."`
+	Image        []string      `placeholder:"IMAGE" help:"Report whether the shim reaches the actions of this image: run it for a moment, with a small action; may be given more than once. The image must be on this host."`
+	ProbeTimeout time.Duration `default:"30s" help:"Longest time for one image of --probe or --image."`
 	Timeout      time.Duration `default:"3s" help:"Longest time for one check."`
 	Shim         string        `placeholder:"PATH" help:"The shim library; without it the usual paths are tried."`
 	NVML         string        `name:"nvml" placeholder:"PATH" help:"The driver's libnvidia-ml.so.1, where the loader does not find it."`
@@ -48,7 +48,7 @@ func (c doctorCmd) Run() error {
 	self, _ := os.Executable() // without it the shim is looked for elsewhere
 	m := &doctor.Machine{
 		Config: cfg, ConfigErr: problem, Source: source, Environ: environ,
-		ProbeImages: c.Probe, LibcImages: c.Image, ProbeLimit: c.ProbeTimeout,
+		ProbeImages: c.Probe, ShimImages: c.Image, ProbeLimit: c.ProbeTimeout,
 	}
 	report := doctor.Examine(context.Background(), m.Here(self, c.Shim, c.NVML), c.Timeout)
 	if err := c.print(report); err != nil {

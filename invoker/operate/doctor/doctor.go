@@ -98,7 +98,7 @@ func checks() []checker {
 		{"GPU", "daemon-reload", (*snapshot).gpuByDocker, checkReload},
 		{"GPU", "shim", nil, checkShim},
 		{"GPU", "shim sockets", (*snapshot).gpuWithDocker, checkSockets},
-		{"GPU", "shim in image", nil, checkImageLibc},
+		{"GPU", "shim in image", nil, checkShimImages},
 		{"GPU", "fallbacks", nil, checkFallbacks},
 		{"Containers", "engine", nil, checkEngine},
 		{"Containers", "storage", (*snapshot).dockerAnswers, checkStorage},

@@ -22,6 +22,7 @@ import (
 	"github.com/gpuwhisk/gpuwhisk/activation/records"
 	"github.com/gpuwhisk/gpuwhisk/gpu/nvml"
 	"github.com/gpuwhisk/gpuwhisk/invoker/config"
+	"github.com/gpuwhisk/gpuwhisk/invoker/container"
 	"github.com/gpuwhisk/gpuwhisk/invoker/engine/devices"
 	"github.com/gpuwhisk/gpuwhisk/invoker/engine/docker"
 	"github.com/gpuwhisk/gpuwhisk/invoker/engine/proxy"
@@ -66,7 +67,7 @@ func (m *Machine) Here(self, shim, management string) *Machine {
 	m.Etcd = func(ctx context.Context) (etcd.Survey, error) {
 		return etcd.Inspect(ctx, clients.Etcd(m.Config.Scheduler, silent()))
 	}
-	m.Probe, m.Network, m.Broker = m.probe, m.network, m.askBroker
+	m.Probe, m.Look, m.Network, m.Broker = m.probe, m.look, m.network, m.askBroker
 	m.Records, m.Bucket = m.askRecords, m.askBucket
 	m.Listen, m.Reach, m.Ping, m.Disk, m.Writable = listen, reach, Ping, disk, writable
 	return m
@@ -206,20 +207,32 @@ const probePrefix = "gpuwhisk-doctor_"
 // errEnded is a container that did not wait for /init.
 var errEnded = errors.New("its program ended by itself")
 
-// probe runs an image as the invoker would and sends /init without code. A
-// proxy answers that something is missing; anything else answers 404, or not
-// at all.
+// probe runs an image as the invoker would and sends /init without code. A proxy
+// answers that something is missing. Any other server answers 404 or not at all.
 func (m *Machine) probe(ctx context.Context, reference string) (output string, err error) {
+	spec := m.probeSpec(probeName(), reference)
+	err = m.withContainer(ctx, spec, func(ctx context.Context, c *proxy.Client) (err error) {
+		output, err = initProxy(ctx, c)
+		return err
+	})
+	return output, err
+}
+
+// probeName makes a name for a container that no other has.
+func probeName() string { return probePrefix + strings.ToLower(rand.Text()) }
+
+// withContainer creates a container, calls use with a client of its proxy, and removes
+// the container. The context of use ends with the container.
+func (m *Machine) withContainer(ctx context.Context, spec container.Spec, use func(context.Context, *proxy.Client) error) (err error) {
 	e, err := docker.New(ctx, clients.Docker(m.Config, probePrefix, silent()))
 	if err != nil {
-		return "", err
+		return err
 	}
 	defer func() { err = errors.Join(err, e.Close()) }()
-	name := probePrefix + strings.ToLower(rand.Text())
-	defer func() { err = errors.Join(err, removeProbes(ctx, e, name)) }()
-	h, err := e.Create(ctx, m.probeSpec(name, reference))
+	defer func() { err = errors.Join(err, removeProbes(ctx, e, spec.Name)) }()
+	h, err := e.Create(ctx, spec)
 	if err != nil {
-		return "", err
+		return err
 	}
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
@@ -230,7 +243,7 @@ func (m *Machine) probe(ctx context.Context, reference string) (output string, e
 			}
 		}
 	}()
-	return initProxy(ctx, proxy.NewDialing(h.Addr, 1, e.Dial))
+	return use(ctx, proxy.NewDialing(h.Addr, 1, e.Dial))
 }
 
 // initProxy waits for the proxy and returns its answer.

@@ -31,9 +31,9 @@ type Machine struct {
 	Environ   []string
 	// Source is the file that the settings come from; empty: the environment.
 	Source string
-	// ProbeImages are images to run for a moment, LibcImages those whose C
-	// library is examined.
-	ProbeImages, LibcImages []string
+	// ProbeImages are images to run for a moment, ShimImages those that are examined
+	// for the shim, and run with it.
+	ProbeImages, ShimImages []string
 	// ProbeLimit bounds one of these runs, and that of Hooks.
 	ProbeLimit time.Duration
 
@@ -62,6 +62,9 @@ type Machine struct {
 	Network func(ctx context.Context) (docker.Isolation, error)
 	// Probe runs an image and asks whether it speaks OpenWhisk's protocol of actions.
 	Probe func(ctx context.Context, reference string) (string, error)
+	// Look runs an image with the shim library, and a small action in it, and returns
+	// what the action finds in its own process.
+	Look func(ctx context.Context, reference, library string) (Inside, error)
 	// Broker asks one Kafka broker, Reach whether an address takes
 	// connections.
 	Broker func(ctx context.Context, address string) (kafka.Description, error)

@@ -2,9 +2,7 @@ package doctor
 
 import (
 	"context"
-	"crypto/rand"
 	"errors"
-	"strings"
 	"time"
 
 	"github.com/gpuwhisk/gpuwhisk/invoker/config"
@@ -81,7 +79,7 @@ func (m *Machine) network(ctx context.Context) (i docker.Isolation, err error) {
 		return i, err
 	}
 	defer func() { err = errors.Join(err, e.Close()) }()
-	name := probePrefix + strings.ToLower(rand.Text())
+	name := probeName()
 	defer func() { err = errors.Join(err, removeProbes(ctx, e, name)) }()
 	for _, suffix := range []string{"_1", "_2"} {
 		h, err := e.Create(ctx, m.probeSpec(name+suffix, m.ProbeImages[0]))

@@ -177,27 +177,33 @@ func checkFallbacks(s *snapshot) []Finding {
 	})
 }
 
-// checkImageLibc compares the C library that the shim needs with those of the
-// images that were asked about.
-func checkImageLibc(s *snapshot) []Finding {
+// checkShimImages examines the images that were asked about: whether the shim fits their C
+// library, and whether it reaches their actions.
+func checkShimImages(s *snapshot) []Finding {
 	switch {
-	case len(s.LibcImages) == 0, s.dockerErr != nil:
+	case len(s.ShimImages) == 0, s.dockerErr != nil:
 		return nil
 	case !s.usesDocker():
 		return skip("see the finding on the shim", "actions run as processes of this host, without images")
 	}
-	lib, err := s.library(s.shimAt())
+	at := s.shimAt()
+	lib, err := s.library(at)
 	if err != nil {
-		return warn("make shim, or name it with --shim", "there is no libgpuwhisk.so to compare with images")
+		return warn("make shim, or name it with --shim", "there is no libgpuwhisk.so to try in images")
 	}
 	needs, _ := devices.NeededGlibc(lib)
 	parts, _ := lib.ImportedLibraries() // of both none: it needs nothing
-	return ofEach(s.LibcImages, func(ref string) []Finding {
+	return ofEach(s.ShimImages, func(ref string) []Finding {
 		has, err := s.Libc(s.ctx, ref)
 		if err != nil {
 			return fail("docker pull "+ref, "%s: %v", ref, err)
 		}
-		return judgeLibc(ref, has, needs, parts)
+		found := judgeLibc(ref, has, needs, parts)
+		if found[0].Status != OK {
+			return found
+		}
+		inside, err := s.Look(s.ctx, ref, at)
+		return judgeInside(found[0].Found, ref, inside, err)
 	})
 }
 
