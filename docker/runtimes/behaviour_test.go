@@ -5,6 +5,7 @@ import (
 	"bytes"
 	"encoding/base64"
 	"io/fs"
+	"net"
 	"strings"
 	"testing"
 
@@ -91,6 +92,17 @@ func TestInitAndRun(t *testing.T) {
 			check.Equal(t, out, "hello\n")
 			check.Equal(t, err, "oops\n")
 		}
+	})
+}
+
+// A proxy that is given a Unix socket listens there, and its action does not see it.
+func TestUnixSocket(t *testing.T) {
+	each(t, func(t *testing.T, d dialect) {
+		p := start(t, d.family, "__OW_PROXY_SOCKET=s")
+		p.load(d.echo)
+		p.returns(`{"n":1}`, map[string]any{"got": map[string]any{"n": 1.0}})
+		_, err := net.Dial("tcp", p.port)
+		check.That(t, err != nil, "it also listens on its port")
 	})
 }
 
@@ -240,7 +252,7 @@ func TestRequestsThatAreNone(t *testing.T) {
 				check.AtMost(t, status, 404, "run %s: %q", body, text)
 			}
 		}
-		resp, err := p.client.Get("http://" + p.addr + "/run")
+		resp, err := p.client.Get("http://proxy/run")
 		check.NoError(t, err)
 		resp.Body.Close()
 		check.Equal(t, resp.StatusCode, 405, "GET")

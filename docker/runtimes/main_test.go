@@ -13,6 +13,7 @@ import (
 	"net/http"
 	"os"
 	"os/exec"
+	"path/filepath"
 	"slices"
 	"strings"
 	"sync"
@@ -52,7 +53,9 @@ func TestMain(m *testing.M) {
 // running is an action proxy in a process of its own.
 type running struct {
 	t        testing.TB
-	addr     string
+	network  string // tcp or unix
+	port     string // host:port that it was given
+	addr     string // where it listens
 	dir      string
 	cmd      *exec.Cmd
 	out, err stream
@@ -124,11 +127,17 @@ func start(t testing.TB, family runtimes.Family, env ...string) *running {
 
 func (p *running) launch(family runtimes.Family, env []string) {
 	p.t.Helper()
-	p.addr = freeAddr(p.t)
-	host, port, _ := net.SplitHostPort(p.addr)
+	p.network, p.port = "tcp", freeAddr(p.t)
+	p.addr = p.port
+	host, port, _ := net.SplitHostPort(p.port)
 	p.cmd.Dir = p.dir
 	p.cmd.Env = append([]string{"PATH=" + os.Getenv("PATH"), "TMPDIR=" + p.dir,
 		"__OW_PROXY_HOST=" + host, "__OW_PROXY_PORT=" + port}, env...)
+	for _, v := range env {
+		if path, found := strings.CutPrefix(v, "__OW_PROXY_SOCKET="); found {
+			p.network, p.addr = "unix", filepath.Join(p.dir, path)
+		}
+	}
 	if family == runtimes.Native {
 		p.cmd.Env = append(p.cmd.Env, asNative+"=1")
 	}
@@ -150,7 +159,7 @@ func (p *running) launch(family runtimes.Family, env []string) {
 		})
 	}
 	check.NoError(p.t, p.cmd.Start())
-	p.client = &http.Client{Transport: &http.Transport{}, Timeout: time.Minute}
+	p.client = &http.Client{Transport: &http.Transport{DialContext: p.connect}, Timeout: time.Minute}
 	p.t.Cleanup(func() {
 		p.client.CloseIdleConnections()
 		p.cmd.Process.Kill()
@@ -160,13 +169,19 @@ func (p *running) launch(family runtimes.Family, env []string) {
 	p.await()
 }
 
+// connect opens a connection to the proxy, wherever a URL leads.
+func (p *running) connect(ctx context.Context, _, _ string) (net.Conn, error) {
+	var d net.Dialer
+	return d.DialContext(ctx, p.network, p.addr)
+}
+
 // await returns when the proxy listens.
 func (p *running) await() {
 	p.t.Helper()
 	tick := time.NewTicker(2 * time.Millisecond)
 	defer tick.Stop()
 	for deadline := time.Now().Add(waitLimit); time.Now().Before(deadline); <-tick.C {
-		c, err := net.Dial("tcp", p.addr)
+		c, err := p.connect(p.t.Context(), "", "")
 		if err == nil {
 			c.Close()
 			return
@@ -203,7 +218,7 @@ func freeAddr(t testing.TB) string {
 // post sends a body and gives status and answer; status 0 when there is none.
 func (p *running) post(path, body string) (int, string) {
 	p.t.Helper()
-	resp, err := p.client.Post("http://"+p.addr+path, "application/json", strings.NewReader(body))
+	resp, err := p.client.Post("http://proxy"+path, "application/json", strings.NewReader(body))
 	if err != nil {
 		return 0, err.Error()
 	}

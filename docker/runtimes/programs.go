@@ -84,9 +84,9 @@ func isScript(path string) bool {
 }
 
 // Command gives the argument vector that starts the proxy for an action kind.
-// dir is the directory that Write filled. The proxy listens on the address in
-// __OW_PROXY_HOST and __OW_PROXY_PORT, by default 0.0.0.0 and 8080, which it removes from
-// the action's environment.
+// dir is the directory that Write filled. The proxy listens on the Unix socket in
+// __OW_PROXY_SOCKET, else on the address in __OW_PROXY_HOST and __OW_PROXY_PORT, by default
+// 0.0.0.0 and 8080. It removes these from the action's environment.
 func (p Programs) Command(dir, kind string) ([]string, error) {
 	family, ok := FamilyOf(kind)
 	if !ok {

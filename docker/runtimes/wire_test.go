@@ -16,7 +16,7 @@ import (
 // dial opens a bare connection to the proxy.
 func (p *running) dial() net.Conn {
 	p.t.Helper()
-	c, err := net.Dial("tcp", p.addr)
+	c, err := p.connect(p.t.Context(), "", "")
 	check.NoError(p.t, err)
 	p.t.Cleanup(func() { c.Close() })
 	c.SetDeadline(time.Now().Add(waitLimit))

@@ -29,6 +29,7 @@ import (
 // Variables that the proxy reads. Its own are removed from the action's
 // environment.
 const (
+	envSocket   = "__OW_PROXY_SOCKET" // a Unix socket to listen on instead of a port
 	envPort     = "__OW_PROXY_PORT"   // default 8080
 	envHost     = "__OW_PROXY_HOST"   // default 0.0.0.0
 	envDir      = "__OW_PROXY_DIR"    // where code is kept, default "action"
@@ -49,15 +50,15 @@ type Config struct {
 	NoImage        bool     // an action without code has nothing to run
 }
 
-// FromEnv divides an environment into the address to listen on and what the
-// action inherits.
-func FromEnv(environ []string, stdout, stderr *os.File) (addr string, cfg Config) {
+// FromEnv divides an environment into the address to listen on, a Unix or TCP one, and
+// what the action inherits.
+func FromEnv(environ []string, stdout, stderr *os.File) (addr net.Addr, cfg Config) {
 	set := map[string]string{envPort: "8080", envHost: "0.0.0.0", envDir: "action"}
 	cfg = Config{Stdout: stdout, Stderr: stderr}
 	for _, kv := range environ {
 		name, value, _ := strings.Cut(kv, "=")
 		switch name {
-		case envPort, envHost, envDir:
+		case envSocket, envPort, envHost, envDir:
 			if value != "" {
 				set[name] = value
 			}
@@ -71,8 +72,16 @@ func FromEnv(environ []string, stdout, stderr *os.File) (addr string, cfg Config
 		cfg.Env = append(cfg.Env, kv)
 	}
 	cfg.Dir = set[envDir]
-	return net.JoinHostPort(set[envHost], set[envPort]), cfg
+	if path := set[envSocket]; path != "" {
+		return address{"unix", path}, cfg
+	}
+	return address{"tcp", net.JoinHostPort(set[envHost], set[envPort])}, cfg
 }
+
+type address struct{ network, text string }
+
+func (a address) Network() string { return a.network }
+func (a address) String() string  { return a.text }
 
 // WithoutImage is an environment for a proxy that runs outside of any image, so
 // that an action which is an image cannot run.
@@ -84,7 +93,7 @@ func WithoutImage(environ []string) []string {
 // the environment.
 func Run(ctx context.Context, environ []string, stdout, stderr *os.File) error {
 	addr, cfg := FromEnv(environ, stdout, stderr)
-	listener, err := net.Listen("tcp", addr)
+	listener, err := net.Listen(addr.Network(), addr.String())
 	if err != nil {
 		return fmt.Errorf("listen for the invoker: %w", err)
 	}

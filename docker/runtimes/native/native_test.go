@@ -22,14 +22,18 @@ func TestFromEnv(t *testing.T) {
 	addr, cfg := FromEnv([]string{"A=1=2", "__OW_PROXY_PORT=99", "__OW_PROXY_HOST=::1", "__OW_PROXY_DIR=/code",
 		"__OW_ACTION_LOOP=TRUE", "__OW_API_HOST=h"}, nil, nil)
 	want := []string{"A=1=2", "__OW_ACTION_LOOP=TRUE", "__OW_API_HOST=h"}
-	check.Equal(t, addr, "[::1]:99")
+	check.Equal(t, addr.String(), "[::1]:99")
 	check.Equal(t, cfg.Dir, "/code")
 	check.That(check.Must(t), cfg.Loop, "%s %+v", addr, cfg)
 	check.DeepEqual(t, cfg.Env, want)
 	addr, cfg = FromEnv([]string{"__OW_PROXY_PORT="}, nil, nil)
-	check.Equal(t, addr, "0.0.0.0:8080")
+	check.Equal(t, addr.String(), "0.0.0.0:8080")
+	check.Equal(t, addr.Network(), "tcp")
 	check.Equal(t, cfg.Dir, "action")
 	check.That(t, !cfg.Loop, "%s %+v", addr, cfg)
+	addr, cfg = FromEnv([]string{"__OW_PROXY_SOCKET=../s", "__OW_PROXY_PORT=99"}, nil, nil)
+	check.Equal(t, addr.Network()+" "+addr.String(), "unix ../s")
+	check.Equal(t, len(cfg.Env), 0)
 }
 
 func TestServeEndsWithItsContext(t *testing.T) {

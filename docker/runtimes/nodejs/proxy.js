@@ -375,6 +375,8 @@ async function serve(action, request, response) {
 function main() {
     const host = process.env.__OW_PROXY_HOST || '0.0.0.0';
     const port = Number(process.env.__OW_PROXY_PORT || 8080);
+    const path = process.env.__OW_PROXY_SOCKET;
+    delete process.env.__OW_PROXY_SOCKET;
     delete process.env.__OW_PROXY_HOST;
     delete process.env.__OW_PROXY_PORT;
     const concurrent = (process.env.__OW_ALLOW_CONCURRENT || '').toLowerCase() === 'true';
@@ -388,7 +390,8 @@ function main() {
     server.headersTimeout = 0;
     server.on('connection', socket => socket.setNoDelay(true));
     process.on('SIGTERM', () => process.exit(143));
-    server.listen(port, host);
+    // A Unix socket if one is named, else a port.
+    server.listen(path ? { path } : { port, host });
 }
 
 main();

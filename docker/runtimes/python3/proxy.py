@@ -316,7 +316,8 @@ class Connection:
     """One keep-alive connection and the request that is being read from it."""
 
     def __init__(self, sock):
-        sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        if sock.family != socket.AF_UNIX:
+            sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         # A peer that stops reading must not hold the proxy for ever.
         sock.setsockopt(socket.SOL_SOCKET, socket.SO_SNDTIMEO,
                         struct.pack("ll", 60, 0))
@@ -401,10 +402,9 @@ class Connection:
 class Server:
     """The poll loop. Everything, the user's code too, runs on its thread."""
 
-    def __init__(self, host, port, action):
-        family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    def __init__(self, listener, action):
         self.action = action
-        self.listener = socket.create_server((host, port), family=family, backlog=128)
+        self.listener = listener
         self.open = {}
         self.poll = select.poll()
         self.poll.register(self.listener, select.POLLIN)
@@ -468,13 +468,26 @@ def error_body(error):
     return (json.dumps({"error": str(error)}, separators=(",", ":")) + "\n").encode()
 
 
-def main():
+def listen():
+    """Listen on a Unix socket if one is named, else on a port."""
+    path = os.environ.pop("__OW_PROXY_SOCKET", "")
     host = os.environ.pop("__OW_PROXY_HOST", "") or "0.0.0.0"
     port = int(os.environ.pop("__OW_PROXY_PORT", "") or "8080")
+    if path:
+        listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+        listener.bind(path)
+        listener.listen(128)
+        return listener
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    return socket.create_server((host, port), family=family, backlog=128)
+
+
+def main():
+    listener = listen()
     sys.path.pop(0)  # our own folder: user code must not find us by name
     # As a container's first process we would otherwise ignore it.
     signal.signal(signal.SIGTERM, lambda *_: os._exit(143))
-    Server(host, port, Action(Output())).serve()
+    Server(listener, Action(Output())).serve()
 
 
 if __name__ == "__main__":

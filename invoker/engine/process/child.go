@@ -22,7 +22,6 @@ type child struct {
 	id      container.ID
 	name    string
 	dir     string
-	port    int
 	limit   int64 // bytes of memory, 0 for none
 	pid     int   // of the leader, and of its process group and session
 	cmd     *exec.Cmd

@@ -22,7 +22,10 @@ import (
 )
 
 const (
-	loopback = "127.0.0.1"
+	// socketName is the Unix socket of the proxy in its container's directory, which
+	// nobody but this user may enter. The proxy binds it by a path that is relative to
+	// its home, because a path of a socket holds 107 bytes.
+	socketName = "proxy.sock"
 	// markerVar names the variable by which a process and whatever it starts
 	// are found again. Its value is the container's id, which cannot be guessed.
 	// Its name has not the prefix of OpenWhisk's variables: actions list those.
@@ -70,7 +73,6 @@ func (e *Engine) launch(ctx context.Context, spec container.Spec, runtime Runtim
 	}
 	if err != nil {
 		c.cancel()
-		e.ports.free(c.port)
 		return container.Handle{}, errors.Join(err, os.RemoveAll(c.dir))
 	}
 	if !e.adopt(c) {
@@ -79,10 +81,22 @@ func (e *Engine) launch(ctx context.Context, spec container.Spec, runtime Runtim
 	}
 	e.handOut(c)
 	e.guard.wake()
-	return container.Handle{ID: c.id, Name: spec.Name, Addr: net.JoinHostPort(loopback, strconv.Itoa(c.port))}, nil
+	return container.Handle{ID: c.id, Name: spec.Name, Addr: filepath.Join(c.dir, socketName)}, nil
 }
 
-// prepare makes the container's directory and finds it a port.
+// Dial connects to a proxy by the path of its socket. The path goes through a descriptor
+// of the socket's directory, because it may be too long.
+func (e *Engine) Dial(ctx context.Context, _, path string) (net.Conn, error) {
+	dir, err := os.OpenFile(filepath.Dir(path), unix.O_PATH|unix.O_DIRECTORY, 0)
+	if err != nil {
+		return nil, fmt.Errorf("find the socket of an action proxy: %w", err)
+	}
+	defer dir.Close()
+	var d net.Dialer
+	return d.DialContext(ctx, "unix", fmt.Sprintf("/proc/self/fd/%d/%s", dir.Fd(), filepath.Base(path)))
+}
+
+// prepare makes the container's directory.
 func (e *Engine) prepare(spec container.Spec) (*child, error) {
 	if spec.Name == "" || strings.ContainsAny(spec.Name, "/\x00") {
 		return nil, fmt.Errorf("container name %q is not a file name", spec.Name)
@@ -96,13 +110,9 @@ func (e *Engine) prepare(spec container.Spec) (*child, error) {
 			return nil, errors.Join(fmt.Errorf("make directory: %w", err), os.RemoveAll(dir))
 		}
 	}
-	port, err := e.ports.take()
-	if err != nil {
-		return nil, errors.Join(err, os.RemoveAll(dir))
-	}
 	ctx, cancel := context.WithCancel(context.Background())
 	return &child{
-		ctx: ctx, cancel: cancel, id: container.ID(id), name: spec.Name, dir: dir, port: port,
+		ctx: ctx, cancel: cancel, id: container.ID(id), name: spec.Name, dir: dir,
 		limit: spec.Limit(), ended: make(chan struct{}),
 	}, nil
 }
@@ -124,8 +134,7 @@ func (e *Engine) command(c *child, spec container.Spec, runtime Runtime) (*exec.
 	env = append(env,
 		"HOME="+home,
 		"TMPDIR="+filepath.Join(c.dir, "tmp"),
-		"__OW_PROXY_HOST="+loopback,
-		"__OW_PROXY_PORT="+strconv.Itoa(c.port),
+		"__OW_PROXY_SOCKET="+filepath.Join("..", socketName),
 		markerVar+"="+string(c.id),
 		"CUDA_VISIBLE_DEVICES=-1", // no device, unless spec.GPU names one
 	)

@@ -114,9 +114,11 @@ func (f *fixture) run(addr string, v wish) (state, error) {
 	f.t.Helper()
 	f.listening(addr)
 	body, _ := json.Marshal(v)
-	client := http.Client{Timeout: time.Minute}
+	client := http.Client{Timeout: time.Minute, Transport: &http.Transport{
+		DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) { return f.Dial(ctx, "", addr) },
+	}}
 	defer client.CloseIdleConnections()
-	resp, err := client.Post("http://"+addr+"/run", "application/json", bytes.NewReader(body))
+	resp, err := client.Post("http://localhost/run", "application/json", bytes.NewReader(body))
 	if err != nil {
 		return state{}, err
 	}
@@ -135,7 +137,7 @@ func (f *fixture) mustRun(addr string, v wish) state {
 func (f *fixture) listening(addr string) {
 	f.t.Helper()
 	for deadline := time.Now().Add(time.Minute); ; <-time.After(time.Millisecond) {
-		conn, err := net.DialTimeout("tcp", addr, time.Second)
+		conn, err := f.Dial(f.t.Context(), "", addr)
 		if err == nil {
 			conn.Close()
 			return
@@ -241,6 +243,20 @@ func TestRemoveWhatHangs(t *testing.T) {
 	}
 }
 
+// A proxy listens on a socket that only this user reaches, however long the names of
+// actions and directories are.
+func TestSocketIsPrivate(t *testing.T) {
+	f := start(t, func(o *Options) {
+		o.StateDir = filepath.Join(o.StateDir, strings.Repeat("long", 30))
+	})
+	h := f.create()
+	f.mustRun(h.Addr, wish{})
+	check.Less(t, 107, len(h.Addr), "the path would fit into an address")
+	info, err := os.Stat(filepath.Dir(h.Addr))
+	check.NoError(t, err)
+	check.Equal(t, info.Mode().Perm(), 0o700)
+}
+
 // The process gets what it is given and nothing of ours.
 func TestSurroundings(t *testing.T) {
 	t.Setenv("GPUWHISK_TEST_SECRET", "hidden")
@@ -248,11 +264,10 @@ func TestSurroundings(t *testing.T) {
 	h := f.create()
 	s := f.mustRun(h.Addr, wish{})
 	dir := filepath.Join(f.options.StateDir, string(h.ID))
-	_, port, _ := net.SplitHostPort(h.Addr)
 	want := []string{
 		"CUDA_VISIBLE_DEVICES=-1", "HOME=" + dir + "/home", "LANG=C.UTF-8", "PATH=" + f.options.Path,
-		"TMPDIR=" + dir + "/tmp", "__OW_API_HOST=https://example", "__OW_PROXY_HOST=127.0.0.1",
-		"GPUWHISK_CONTAINER=" + string(h.ID), "__OW_PROXY_PORT=" + port, actAs + "=proxy",
+		"TMPDIR=" + dir + "/tmp", "__OW_API_HOST=https://example",
+		"GPUWHISK_CONTAINER=" + string(h.ID), "__OW_PROXY_SOCKET=../proxy.sock", actAs + "=proxy",
 	}
 	slices.Sort(want)
 	slices.Sort(s.Environ)

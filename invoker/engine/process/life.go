@@ -98,7 +98,6 @@ func (e *Engine) end(c *child) error {
 func (e *Engine) free(c *child) error {
 	c.wg.Wait()
 	errs := []error{killByMarker(c.id), c.out.close(), c.tail.Close()}
-	e.ports.free(c.port)
 	if err := os.RemoveAll(c.dir); err != nil {
 		errs = append(errs, fmt.Errorf("delete files of process %s: %w", c.id, err))
 	}

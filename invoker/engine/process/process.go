@@ -71,7 +71,6 @@ type Engine struct {
 	starter *starter
 	guard   *guard
 	died    chan container.ID
-	ports   *ports
 	endTime time.Duration
 
 	mu     sync.Mutex
@@ -100,7 +99,7 @@ func New(options Options) (*Engine, error) {
 	log.Warn("actions run as plain processes: for development only, nothing isolates them")
 	e := &Engine{
 		options: options, log: log,
-		starter: newStarter(), died: make(chan container.ID, maxDeaths), ports: newPorts(),
+		starter: newStarter(), died: make(chan container.ID, maxDeaths),
 		endTime: endTime, live: map[container.ID]*child{},
 	}
 	e.guard = newGuard(e.children, options.PidsLimit, log)

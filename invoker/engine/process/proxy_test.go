@@ -63,8 +63,11 @@ func serve() {
 		grant(v)
 		_ = json.NewEncoder(w).Encode(readState())
 	})
-	addr := net.JoinHostPort(os.Getenv("__OW_PROXY_HOST"), os.Getenv("__OW_PROXY_PORT"))
-	fmt.Fprintln(os.Stderr, http.ListenAndServe(addr, nil))
+	l, err := net.Listen("unix", os.Getenv("__OW_PROXY_SOCKET"))
+	if err == nil {
+		err = http.Serve(l, nil)
+	}
+	fmt.Fprintln(os.Stderr, err)
 	os.Exit(1)
 }
 

@@ -65,10 +65,17 @@ func New(addr string, concurrency int) *Client {
 	return NewDialing(addr, concurrency, dialer.DialContext)
 }
 
-// NewDialing makes a client that opens its connections by dial.
+// NewDialing makes a client that opens its connections by dial. addr is host:port, or the
+// path of a Unix socket.
 func NewDialing(addr string, concurrency int, dial Dial) *Client {
-	return &Client{base: "http://" + addr, transport: &http.Transport{
-		DialContext:            dial,
+	host := addr
+	if strings.HasPrefix(addr, "/") {
+		host = "localhost"
+	}
+	return &Client{base: "http://" + host, transport: &http.Transport{
+		DialContext: func(ctx context.Context, network, _ string) (net.Conn, error) {
+			return dial(ctx, network, addr)
+		},
 		DisableCompression:     true, // the body's length must be the one that was declared
 		MaxIdleConnsPerHost:    max(concurrency, 1),
 		IdleConnTimeout:        idleLimit,
@@ -195,6 +202,7 @@ func charsetOf(mediaType string) string {
 func failure(ctx context.Context, sent bool, err error) Failure {
 	for _, no := range []syscall.Errno{
 		syscall.ECONNREFUSED, syscall.EHOSTUNREACH, syscall.ENETUNREACH, syscall.EHOSTDOWN,
+		syscall.ENOENT, syscall.EAGAIN, // of a Unix socket that is not there yet, or has a full queue
 	} {
 		if !sent && errors.Is(err, no) {
 			return Refused

@@ -5,6 +5,7 @@ and the env of /init."""
 import http.server
 import json
 import os
+import socketserver
 import subprocess
 import sys
 
@@ -62,6 +63,9 @@ class Proxy(http.server.BaseHTTPRequestHandler):
         pass
 
 
-host = os.environ.get("__OW_PROXY_HOST", "0.0.0.0")
-port = int(os.environ.get("__OW_PROXY_PORT", 8080))
-http.server.HTTPServer((host, port), Proxy).serve_forever()
+path = os.environ.get("__OW_PROXY_SOCKET")
+if path:
+    server = socketserver.UnixStreamServer(path, Proxy)
+else:
+    server = http.server.HTTPServer(("0.0.0.0", 8080), Proxy)
+server.serve_forever()

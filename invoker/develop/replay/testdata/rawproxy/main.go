@@ -26,11 +26,15 @@ type wish struct {
 func main() {
 	http.HandleFunc("POST /init", func(w http.ResponseWriter, _ *http.Request) { answer(w, http.StatusOK, `{"ok":true}`) })
 	http.HandleFunc("POST /run", run)
-	host, port := os.Getenv("__OW_PROXY_HOST"), os.Getenv("__OW_PROXY_PORT")
-	if port == "" {
-		port = "8080"
+	network, addr := "tcp", ":8080"
+	if path := os.Getenv("__OW_PROXY_SOCKET"); path != "" {
+		network, addr = "unix", path
 	}
-	fmt.Fprintln(os.Stderr, http.ListenAndServe(net.JoinHostPort(host, port), nil))
+	l, err := net.Listen(network, addr)
+	if err == nil {
+		err = http.Serve(l, nil)
+	}
+	fmt.Fprintln(os.Stderr, err)
 	os.Exit(1)
 }
 

@@ -38,11 +38,7 @@ func main() {
 	}
 	http.HandleFunc("POST /init", func(w http.ResponseWriter, _ *http.Request) { answer(w, map[string]any{"ok": true}) })
 	http.HandleFunc("POST /run", run)
-	host, port := os.Getenv("__OW_PROXY_HOST"), os.Getenv("__OW_PROXY_PORT")
-	if port == "" {
-		port = "8080"
-	}
-	fmt.Fprintln(os.Stderr, http.ListenAndServe(host+":"+port, nil))
+	fmt.Fprintln(os.Stderr, http.ListenAndServe(":8080", nil))
 	os.Exit(1)
 }
 
