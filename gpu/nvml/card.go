@@ -68,7 +68,7 @@ func (a *asked) ok(ret nvml.Return) bool {
 	return ret == nvml.SUCCESS
 }
 
-// answer is what a call returns, or what stands for no answer.
+// answer returns the result of a call, or none if the call has no answer.
 func answer[T any](a *asked, call func() (T, nvml.Return), none T) T {
 	if v, ret := call(); a.ok(ret) {
 		return v
@@ -143,8 +143,8 @@ func onOff(on bool) Switch {
 	return Off
 }
 
-// processes lists the processes with a context on a device, and whether an MPS daemon
-// serves some of them. listed is false where the driver does not list any.
+// processes lists the processes with a context on a device, and reports whether an MPS
+// daemon serves some of the processes. listed is false if the driver has no list.
 func (d *Driver) processes(a *asked, h nvml.Device) (all []Process, mps, listed bool) {
 	add := func(infos []nvml.ProcessInfo) {
 		for _, p := range infos {
@@ -167,7 +167,7 @@ func (d *Driver) processes(a *asked, h nvml.Device) (all []Process, mps, listed 
 	return all, mps, listed
 }
 
-// divide reads whether a card is divided by MIG, and into what.
+// divide reads whether a card is divided by MIG, and its slices.
 func (d *Driver) divide(a *asked, h nvml.Device, c *Card) {
 	if !d.has("nvmlDeviceGetMigMode") {
 		return

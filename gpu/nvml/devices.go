@@ -2,10 +2,10 @@ package nvml
 
 import "github.com/gpuwhisk/gpuwhisk/gpu"
 
-// Devices lists what can be scheduled on: each MIG slice of a divided card,
-// each other card as a whole. Cards that are lost, divided into nothing or
-// closed to all processes are left out. The order is that of the cards and
-// slices, so that a host has the same indexes after a restart.
+// Devices lists the devices for scheduling: each MIG slice of a divided card, and each
+// other card as a whole. Cards that are lost, divided without slices or closed to all
+// processes are left out. The order follows the cards and slices, so a host has the
+// same indexes after a restart.
 func Devices(cards []Card) []gpu.Device {
 	var out []gpu.Device
 	add := func(card int, uuid, name string, m Memory, s gpu.Sharing) {

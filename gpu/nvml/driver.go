@@ -68,14 +68,14 @@ func (d *Driver) Versions() Versions {
 	return v
 }
 
-// has reports whether the loaded library has a function. To call one that an
-// older driver lacks would end the process: go-nvml binds lazily.
+// has reports whether the loaded library has a function. go-nvml binds lazily, so
+// calling a function that an older driver lacks would end the process.
 func (d *Driver) has(symbol string) bool {
 	return d.lib.Extensions().LookupSymbol(symbol) == nil
 }
 
-// gone reports whether a call failed because the device or the whole driver is
-// no longer there.
+// gone reports whether a call failed because the device or the whole driver has
+// disappeared.
 func gone(ret nvml.Return) bool {
 	switch ret {
 	case nvml.ERROR_GPU_IS_LOST, nvml.ERROR_RESET_REQUIRED, nvml.ERROR_DRIVER_NOT_LOADED,
@@ -85,7 +85,7 @@ func gone(ret nvml.Return) bool {
 	return false
 }
 
-// why describes to a person what a lost device's last answer means.
+// why explains the last answer of a lost device to a person.
 func why(ret nvml.Return) string {
 	switch ret {
 	case nvml.ERROR_GPU_IS_LOST:

@@ -14,8 +14,8 @@ import (
 	"github.com/gpuwhisk/gpuwhisk/invoker/lib/retry"
 )
 
-// events waits for what the driver reports on its own: XID errors and memory
-// errors. They come for whole cards; origin is which devices that means.
+// events waits for the driver's own reports: XID errors and memory errors. A report
+// concerns a whole card; origin maps it to devices.
 type events struct {
 	set    nvml.EventSet
 	fault  func(Fault)

@@ -16,8 +16,8 @@ const (
 	// Lost means that the device does not answer any more: it fell off the
 	// bus, must be reset, or its driver is gone.
 	Lost
-	// Found means that a lost device answers again, or that one that broke and
-	// still answers has needed no recovery for a while, by the driver.
+	// Found means that a lost device answers again, or that a broken device which still
+	// answers has needed no recovery by the driver for a while.
 	Found
 )
 
@@ -26,7 +26,7 @@ func (k FaultKind) String() string {
 	return word(uint8(k), "fault", "xid", "ecc", "lost", "found")
 }
 
-// word is the one of a number, or the number of that kind.
+// word returns the word for a number, or the kind followed by the number.
 func word(n uint8, kind string, words ...string) string {
 	if int(n) < len(words) {
 		return words[n]
@@ -34,7 +34,7 @@ func word(n uint8, kind string, words ...string) string {
 	return fmt.Sprintf("%s(%d)", kind, n)
 }
 
-// Severity is what a fault means for the device.
+// Severity is the consequence of a fault for the device.
 type Severity uint8
 
 const (
@@ -66,8 +66,8 @@ type Fault struct {
 	Text string
 }
 
-// xid is what an error means, by NVIDIA's list of XID errors. As for NVIDIA's own device
-// plugin for Kubernetes, everything that is not a program's fault counts as the device's.
+// xid classifies an error by NVIDIA's list of XID errors. As in NVIDIA's device plugin
+// for Kubernetes, every error that is not a program's fault counts as the device's.
 func xid(number uint64) (Severity, string) {
 	switch number {
 	case 13:

@@ -67,7 +67,7 @@ func newFixtureOf(machine *server.Server) *fixture {
 	return b
 }
 
-// ret is what a call shall return now.
+// ret returns the scripted result of a call.
 func (b *fixture) ret(call string) nvml.Return {
 	b.mu.Lock()
 	defer b.mu.Unlock()

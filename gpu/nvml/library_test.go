@@ -13,8 +13,8 @@ import (
 	"github.com/gpuwhisk/gpuwhisk/invoker/develop/peertest"
 )
 
-// library builds the management library of testdata, and skips the test where
-// there is no C compiler.
+// library builds the management library of testdata. It skips the test without a C
+// compiler.
 func library(t *testing.T, flags ...string) string {
 	t.Helper()
 	cc := peertest.Tool(t, "cc")
@@ -29,9 +29,9 @@ func library(t *testing.T, flags ...string) string {
 // the functions of one library only.
 const child = "GPUWHISK_TEST_NVML"
 
-// TestRealLoader goes the whole way by the loader: found at run time, each
-// function under its newest name, structures as the driver lays them out. The
-// old library lacks functions, and calling one of those would end the process.
+// TestRealLoader uses the real loader: the library is found at run time, each function
+// is bound by its newest name, and structures have the driver's layout. The old library
+// lacks functions, and calling a missing function would end the process.
 func TestRealLoader(t *testing.T) {
 	if at := os.Getenv(child); at != "" {
 		useLibrary(t, at)

@@ -1,23 +1,21 @@
-// Package nvml uses NVIDIA's management library: it finds the
-// devices of a host, reports what they are and how they are set, samples how busy
-// and how full they are, and reports when one fails. What it returns are types of
-// its own and gpu.Device; it is the only importer of go-nvml.
+// Package nvml uses NVIDIA's management library. It finds the devices of a host, reports
+// their properties and modes, samples their utilization and memory, and reports their
+// failures. It returns its own types and gpu.Device.
 //
-// It changes nothing on a device: no mode, no clock, no MIG slice. It decides
-// nothing either: what a lost device means for queued work is the caller's.
+// The package never changes a mode, a clock or a MIG slice of a device. The caller
+// decides about the queued work of a lost device.
 //
-// go-nvml needs cgo and loads libnvidia-ml.so.1 at run time. A build without
-// cgo, and one for another system than Linux, has the same names here, and
-// Open answers ErrNotBuilt. The library's functions live in global variables
-// of go-nvml, so a process has one Driver at a time.
+// go-nvml needs cgo and loads libnvidia-ml.so.1 at run time. In a build without cgo, or
+// for another system than Linux, Open returns ErrNotBuilt. go-nvml stores the library's
+// functions in global variables, so a process has one Driver at a time.
 //
-// Goroutines: a Watcher has one that samples and one that waits for events;
-// its Close waits for both.
+// A Watcher has a goroutine that samples and a goroutine that waits for events. Its
+// Close waits for both.
 package nvml
 
 import "errors"
 
-// What Open may answer. The error that wraps one of them has the details.
+// The errors of Open. The returned error wraps one of these and has the details.
 var (
 	// ErrNotBuilt means that this program was built without cgo.
 	ErrNotBuilt = errors.New("this build has no NVML (it was made without cgo)")
@@ -83,7 +81,7 @@ func (m ComputeMode) String() string {
 // Memory is a device's memory in bytes. A number that the driver does not report
 // is negative.
 type Memory struct {
-	// Total is what may be given out: the driver's own part is not in it.
+	// Total is the usable memory, without the driver's own part.
 	Total int64
 	Free  int64
 	Used  int64
@@ -113,8 +111,8 @@ type Card struct {
 	Mode        ComputeMode
 	Persistence Switch
 	ECC         Switch
-	// MIG reports whether the GPU is divided; MIGPending what it will be after
-	// the next reset. Slices are what it is divided into.
+	// MIG reports whether the GPU is divided, MIGPending whether it will be after the
+	// next reset. Slices lists its parts.
 	MIG, MIGPending Switch
 	Slices          []Slice
 	// MPS is true when processes run on it through an MPS daemon.

@@ -24,7 +24,7 @@ type Reading struct {
 	Lost bool
 }
 
-// WatchOptions are what is sampled and where it is reported.
+// WatchOptions sets the sampled values and the receivers of reports.
 type WatchOptions struct {
 	Devices []gpu.Device
 	// Interval is the time between samples; 0 means 200 ms.

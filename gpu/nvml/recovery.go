@@ -12,10 +12,9 @@ import (
 )
 
 const (
-	// How long a device that broke and still answers must be well before it counts as
-	// found again: the first time, and at most. Each time takes twice as long as the
-	// one before, because a device that breaks again and again ends what runs there
-	// each time.
+	// A broken device that still answers counts as found again after it has worked for
+	// the time of its quarantine. The quarantine doubles with each failure, because each
+	// failure ends the runs on the device.
 	firstQuarantine   = 10 * time.Second
 	longestQuarantine = 10 * time.Minute
 )

@@ -107,8 +107,8 @@ func TestSliceComesBackWithItsCard(t *testing.T) {
 	})
 }
 
-// TestFaultWhileTheDriverIsAsked: an answer from before does not count for what came
-// since.
+// TestFaultWhileTheDriverIsAsked: an answer that is older than a fault does not clear
+// the fault.
 func TestFaultWhileTheDriverIsAsked(t *testing.T) {
 	began := time.Now()
 	over := began.Add(firstQuarantine)

@@ -9,7 +9,7 @@ import (
 	"strings"
 )
 
-// smiFields are what nvidia-smi is asked for where this build cannot ask NVML.
+// smiFields lists the fields that are read from nvidia-smi in builds without NVML.
 const smiFields = "index,uuid,name,pci.bus_id,memory.total,memory.free,memory.used," +
 	"persistence_mode,compute_mode,mig.mode.current,mig.mode.pending,driver_version"
 

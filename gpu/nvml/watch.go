@@ -130,7 +130,7 @@ func (dr *Driver) fill(a *asked, d *watched, r *Reading) {
 	r.Processes, _, r.Listed = dr.processes(a, d.handle)
 }
 
-// countErrors finds memory errors where the driver sends no events.
+// countErrors finds memory errors by their counters, for drivers without events.
 func (w *Watcher) countErrors(a *asked, d *watched, now time.Time) {
 	n, ret := d.handle.GetTotalEccErrors(nvml.MEMORY_ERROR_TYPE_UNCORRECTED, nvml.VOLATILE_ECC)
 	if !a.ok(ret) {

@@ -16,8 +16,8 @@ import (
 	"github.com/gpuwhisk/gpuwhisk/invoker/develop/check"
 )
 
-// eventSet returns what is sent to events. Inside of a synctest bubble the
-// time of its waits costs nothing.
+// eventSet returns an event set that delivers the events sent to the fixture. In a
+// synctest bubble its waits take no real time.
 func (b *fixture) eventSet() *mock.EventSet {
 	return &mock.EventSet{
 		WaitFunc: func(millis uint32) (nvml.EventData, nvml.Return) {
@@ -35,7 +35,7 @@ func (b *fixture) eventSet() *mock.EventSet {
 	}
 }
 
-// seen collects what a watcher reports.
+// seen collects the reports of a watcher.
 type seen struct {
 	mu       sync.Mutex
 	readings [][]Reading
@@ -251,8 +251,8 @@ func TestEventsFailWithoutSpinning(t *testing.T) {
 	})
 }
 
-// TestMemoryErrorsAreCountedWithoutEvents: where the driver sends no events,
-// the counter reports.
+// TestMemoryErrorsAreCountedWithoutEvents: without events from the driver, memory errors
+// are found by their counter.
 func TestMemoryErrorsAreCountedWithoutEvents(t *testing.T) {
 	for _, without := range []bool{true, false} {
 		onWatch(t, func(b *fixture) {

@@ -24,18 +24,17 @@ func backlogSize(b *testing.B) int {
 	return n
 }
 
-// BenchmarkBacklog has 100,000 activations of 100 GPU functions wait for a device,
-// in an invoker that is a process of its own.
+// BenchmarkBacklog lets 100,000 activations of 100 GPU functions wait for a device, in
+// an invoker in its own process.
 //
-//	hangs: its runs do not end
-//	lost:  the same, and then it is lost, and there is no other (needs the fake
-//	       driver of make shim-fake)
+//	hangs: the runs on the device do not end
+//	lost:  the same, and then the only device is lost (needs the fake driver of
+//	       make shim-fake)
 //
-// It reports what memory they take there, in units of 2^20 bytes: live, and
-// resident after unused memory was given back (swept) and before, which has the
-// garbage of the pulling. And it reports how long a CPU action takes beside them
-// against one without, in turns with an invoker that has no backlog. Goal: a ratio
-// of 1.1.
+// It reports the memory of the waiting activations in units of 2^20 bytes: live memory,
+// and resident memory before and after unused memory was returned (swept). It also
+// reports the time of a CPU action, as a ratio to an invoker without a backlog that is
+// measured in turns. Goal: a ratio of at most 1.1.
 func BenchmarkBacklog(b *testing.B) {
 	b.Run("hangs", func(b *testing.B) {
 		for b.Loop() {
@@ -119,7 +118,7 @@ func (p *invokerProcess) backlog(n int) {
 	p.admin.AwaitWithin(p.b, time.Hour, "the backlog", func(s harness.Status) bool { return s.Work.Backlog.Activations == n })
 }
 
-// allLost waits until an invoker has no device left.
+// allLost blocks until the invoker has lost its last device.
 func (p *invokerProcess) allLost() {
 	p.admin.Await(p.b, "a device that is lost", func(s harness.Status) bool {
 		return !slices.ContainsFunc(s.Work.Devices, func(d harness.Device) bool { return d.Lost == "" })

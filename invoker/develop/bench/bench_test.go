@@ -96,7 +96,7 @@ func message(action string, id activation.ID) activation.Message {
 	}
 }
 
-// environment is what an operator would start the invoker with.
+// environment returns the environment in which an operator would start the invoker.
 func (r *controller) environment() []string {
 	host, port, _ := strings.Cut(strings.TrimPrefix(r.dbURL, "http://"), ":")
 	return []string{

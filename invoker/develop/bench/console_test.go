@@ -16,8 +16,8 @@ import (
 	"github.com/gpuwhisk/gpuwhisk/invoker/develop/peertest"
 )
 
-// What the console is measured with: every flow has calls waiting, so that all
-// of them move.
+// The workload of the console's benchmark: calls of every flow wait, so every flow
+// changes.
 const (
 	consoleFlows   = 1000
 	consoleDevices = 16
@@ -27,15 +27,15 @@ const (
 	consoleRound   = 2 * time.Second
 )
 
-// BenchmarkConsole is what an open console costs an invoker, which is a process
-// of its own with 1,000 flows on 16 devices, all of which have calls waiting. It
-// takes turns between the console closed and open under the same load. Of each turn
-// it takes the CPU time of the process and how many calls were answered: a load that
-// waits for its answers gets fewer of them where the console takes the processor, so
-// what an open turn is compared with is what its calls cost while the console was
-// closed. It reports the median of the pairs, and the second lowest and the second
-// highest, between which the true median lies in 93 of 100 runs. Goal: 10 ms of a
-// core in a second, which is 1 %.
+// BenchmarkConsole measures the cost of an open console to an invoker in its own
+// process, with 1,000 flows on 16 devices. Calls of every flow wait.
+//
+// The console is closed and open in turns under the same load. Each turn measures the
+// processor time and the number of answered calls. An open console slows the load down,
+// because the load waits for its answers. An open turn is therefore compared with the
+// cost of the same number of calls in a closed turn. The benchmark reports the median
+// of the pairs, and the second lowest and second highest pair, between which the true
+// median lies in 93 of 100 runs. Goal: at most 10 ms of a core per second, which is 1 %.
 func BenchmarkConsole(b *testing.B) {
 	for b.Loop() {
 		r := newController(b)
@@ -99,10 +99,10 @@ func (r *controller) busy(topic string, functions, n int) (answered *atomic.Int6
 	return answered, func() { close(ended) }
 }
 
-// round is what a process did in a second of a turn.
+// round holds a process's work per second of a turn.
 type round struct{ cpu, calls float64 } // seconds of all cores, answers
 
-// over is what a process does within a time.
+// over measures the work of a process during a time.
 func (p *invokerProcess) over(d time.Duration, answered *atomic.Int64) round {
 	began, before, calls := time.Now(), gauge.CPU(p.b, p.PID), answered.Load()
 	<-time.After(d)

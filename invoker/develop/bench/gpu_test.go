@@ -94,12 +94,11 @@ func (r *controller) gpuInvoker(id, guest string, more ...string) {
 	})
 }
 
-// BenchmarkGPUWarm takes turns between an invoker that only pretends to keep
-// memory and one whose containers run under the shim on the fake driver. It
-// reports the time to the result, which is what a caller waits for, and to the
-// completion, which frees the slot at the controller; with the shim the
-// container reports beside both what it holds. Goal: the shim adds at most 200 us
-// to a warm run.
+// BenchmarkGPUWarm compares, in turns, an invoker that only simulates memory with one
+// whose containers run under the shim on the fake driver. It reports the time until the
+// result, for which a caller waits, and the time until the completion, which frees the
+// slot at the controller. Under the shim the container also reports its memory. Goal:
+// the shim adds at most 200 us to a warm run.
 func BenchmarkGPUWarm(b *testing.B) {
 	dir := shimtest.Dir(b)
 	guest := filepath.Join(dir, "guest")

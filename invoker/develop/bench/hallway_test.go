@@ -28,12 +28,12 @@ func builds() []string {
 	return programs
 }
 
-// BenchmarkHallway reports the processor time and the context switches that an
-// activation takes of an invoker that is a process of its own, at the pace at
-// which activations come by among real parts, on 16 containers: an invoker that
-// is busy without a pause wakes no thread and seems cheaper than it is.
-// "prints" ones have a log to be read, of which the end comes beside the answer.
-// In turns with it goes the floor, which does nothing but pass "noop" ones on.
+// BenchmarkHallway measures the processor time and the context switches of an
+// activation in an invoker in its own process, on 16 containers. Activations arrive at
+// the rate that is usual with real parts, because an invoker that is always busy wakes
+// fewer threads and would seem cheaper. The runs of "prints" write a log whose end
+// arrives together with the answer. The floor, which only passes on activations of
+// "noop", is measured in the same turns.
 func BenchmarkHallway(b *testing.B) {
 	r := newController(b)
 	programs := builds()

@@ -6,12 +6,11 @@ import (
 	"github.com/gpuwhisk/gpuwhisk/invoker/develop/gauge"
 )
 
-// BenchmarkJournal keeps 64 activations in flight at two invokers in turns, of
-// which one has the journal, each a process of its own, and reports the processor
-// time of an activation. Goal: the journal takes at most 5 us more, and at most
-// 1.1 times as much. What the worst pair of turns shows stands beside the whole,
-// and where the difference lies with 95 %, by the spread of the turns.
-// Another build (otherBuild) is measured in the same turns.
+// BenchmarkJournal measures the processor time of an activation with and without the
+// journal, in two invokers in their own processes, with 64 activations in flight. Goal:
+// the journal costs at most 5 us, and at most a factor of 1.1. The report has the mean,
+// the worst pair of turns, and the 95 % confidence interval of the difference. Another
+// build (otherBuild) is measured in the same turns.
 func BenchmarkJournal(b *testing.B) {
 	r := newController(b)
 	programs := builds()

@@ -32,8 +32,8 @@ const (
 // prints is how the names of actions end that print a line.
 const prints = "prints"
 
-// actionServer answers /init and /run as an action proxy that does nothing. What
-// runs print goes to a file in dir that is named for the address that was called.
+// actionServer answers /init and /run like an action proxy whose action does nothing.
+// The output of runs goes to a file in dir that is named for the called address.
 func actionServer(dir string) (*http.Server, net.Listener, error) {
 	ln, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
@@ -86,7 +86,7 @@ func waitsFor(body []byte) time.Duration {
 	return time.Duration(n) * time.Millisecond
 }
 
-// printed adds to a log what a run prints: a line and both sentinels.
+// printed appends the output of a run to a log: a line and both sentinels.
 func printed(path string) {
 	f, err := os.OpenFile(path, os.O_APPEND|os.O_CREATE|os.O_WRONLY, 0o600)
 	if err != nil {

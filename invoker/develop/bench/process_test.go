@@ -39,12 +39,12 @@ const (
 	withDatabase = "GPUWHISK_BENCH_DATABASE"
 )
 
-// profileInto, when set, is a directory that gets profiles of each invoker, by its
-// id and process: of its processor time, 2-123.cpu, and of what it allocated,
-// 2-123.allocs.
+// profileInto names a variable. If it is set to a directory, profiles of each invoker
+// are written there, named for the invoker's id and process: the processor time in
+// 2-123.cpu and the allocations in 2-123.allocs.
 const profileInto = "GPUWHISK_BENCH_PROFILE"
 
-// profile begins one, and returns what ends it.
+// profile begins the profiles of an invoker and returns a function that ends them.
 func profile(id string) (end func()) {
 	dir := os.Getenv(profileInto)
 	if dir == "" {
@@ -79,7 +79,7 @@ func sweepAtSignal() {
 	asked := make(chan os.Signal, 1)
 	signal.Notify(asked, syscall.SIGUSR1)
 	for range asked {
-		runtime.GC() // pools keep what they have for one more turn
+		runtime.GC() // a sync.Pool keeps its content for one more collection
 		debug.FreeOSMemory()
 		var m runtime.MemStats
 		runtime.ReadMemStats(&m)
@@ -111,7 +111,7 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-// invokerProcess is an invoker that holds nothing but itself, and what it used.
+// invokerProcess is an invoker in its own process, with its resource usage.
 type invokerProcess struct {
 	gauge.Side
 	b      *testing.B
@@ -121,7 +121,7 @@ type invokerProcess struct {
 	output *bufio.Scanner
 }
 
-// process starts an invoker, by this program or another build of it.
+// process starts an invoker from this program or from another build.
 func (r *controller) process(program string, id int, more ...string) *invokerProcess {
 	r.b.Helper()
 	cmd := exec.Command(program)
@@ -143,7 +143,7 @@ func (r *controller) process(program string, id int, more ...string) *invokerPro
 	return p
 }
 
-// stop asks the invoker to end, and waits for that.
+// stop asks the invoker to end and waits for its end.
 func (p *invokerProcess) stop() {
 	_ = p.cmd.Process.Signal(syscall.SIGTERM)
 	if err := p.cmd.Wait(); err != nil {

@@ -61,9 +61,9 @@ func readAcks(ctx context.Context, kafka string) (ids <-chan string, stop func()
 	return freed, stop, nil
 }
 
-// settleTime is how long nothing may happen before what is missing counts as
-// lost. Records are written in batches, behind the answers, and a call whose
-// caller gave up may still be queued.
+// settleTime is the time without an event after which missing records and acks count as
+// lost. Records are written in batches after the answers, and a call may still be
+// queued after its caller gave up.
 const settleTime = 30 * time.Second
 
 // settle waits until there is an ack and a record for every call, or until no
@@ -139,8 +139,8 @@ type moved struct{ out, in float64 }
 
 var movedBytes = regexp.MustCompile(`gpuwhisk_gpu_moved_bytes_total\{.*direction="(\w+)".*\} (\S+)`)
 
-// settledMoved is what was moved when nothing moves any more: a run need not wait for the
-// move that serves it.
+// settledMoved returns the totals of moved memory once no move is in progress. A run
+// does not always wait for its move.
 func settledMoved(ctx context.Context, admin string) (moved, error) {
 	before, err := readMoved(ctx, admin)
 	for err == nil && retry.Sleep(ctx, 200*time.Millisecond) {

@@ -1,17 +1,17 @@
-// Package demo shows the main job end to end, and what the scheduler does: under
-// each of two policies it starts a standalone OpenWhisk, deploys CPU actions and GPU
-// functions through OpenWhisk's own client library, makes the same calls, and checks
-// in Kafka and in the database that nothing was lost and nothing was done twice. Then
-// it shows side by side what became of each function.
+// Package demo shows the main job end to end, and the effect of the scheduler. For each
+// of two policies it starts a standalone OpenWhisk, deploys CPU actions and GPU
+// functions through OpenWhisk's client library, makes the same calls, and checks in
+// Kafka and in the database that no activation was lost or ran twice. Then it shows
+// both results side by side.
 //
-// GPUs are simulated and the functions only take time: the times that the
-// MQFQ-Sticky paper measured (Table 1), divided by twenty. Where the shim and
-// its fake driver are built, they run on that driver and keep memory there,
-// which is really moved out and in; elsewhere they sleep. The demo measures
-// nothing about a machine; it shows that and how the parts work.
+// The GPUs are simulated, and the functions only take time: the times in Table 1 of the
+// MQFQ-Sticky paper, divided by twenty. If the shim and its fake driver are built, the
+// functions run on that driver and keep memory there, which is really moved out and
+// in; otherwise they sleep. The demo shows that and how the parts work. It does not
+// measure the speed of a machine.
 //
-// Run starts one goroutine that reads acks, and those of package load, and waits
-// for all of them.
+// Run starts a goroutine that reads acks, and the goroutines of package load. All end
+// before Run returns.
 package demo
 
 import (
@@ -36,20 +36,20 @@ import (
 // ErrInterrupted means that the user ended the demo before its time.
 var ErrInterrupted = errors.New("interrupted; nothing is left behind")
 
-// Options is what a demo is made of.
+// Options sets the parts of a demo.
 type Options struct {
 	Standalone standalone.Options // with Admin, and without Data: a temporary directory is used
-	Machine    Machine            // what runs the functions
-	Functions  []Function         // what is deployed and called
-	// Policies are compared: under each in turn a fresh installation gets the
-	// same calls. The last is the one that the demo is about.
+	Machine    Machine            // runs the functions
+	Functions  []Function         // deployed and called
+	// Policies are compared: a fresh installation with each policy gets the same calls.
+	// The last policy is the subject of the demo.
 	Policies []string
-	Memory   bool          // show first what becomes of device memory; needs Machine.Driver
+	Memory   bool          // first show how device memory moves; needs Machine.Driver
 	Keep     bool          // stay when the report is printed, until ctx ends
 	Load     time.Duration // how long calls are made, under each policy
 	Seed     uint64        // of the arrivals
 	Out      io.Writer
-	Terminal bool // Out is one: progress may rewrite its line, and what matters most is bold
+	Terminal bool // Out is a terminal: progress rewrites its line, and the main results are bold
 }
 
 // readyTime bounds the start, drainTime the answers after the last call and
@@ -130,7 +130,7 @@ func install(ctx context.Context, o Options, p printer, use func(*standalone.Sta
 	return use(s)
 }
 
-// round is what happened under one policy.
+// round holds the results under one policy.
 type round struct {
 	policy  string
 	calls   []load.Call

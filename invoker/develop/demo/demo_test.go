@@ -23,11 +23,11 @@ import (
 	"github.com/gpuwhisk/gpuwhisk/invoker/develop/standalone"
 )
 
-// played runs a short demo on a machine and returns what it printed.
+// played runs a short demo on a machine and returns its output.
 func played(t *testing.T, m Machine, memory activation.Size, policies, pick []string, extra ...string) string {
 	t.Helper()
 	functions := Catalogue(m)
-	// Not all of them: starting their interpreters takes longer than the rest.
+	// Starting the interpreters takes longest, so only the picked functions are used.
 	functions = slices.DeleteFunc(functions, func(f Function) bool { return !slices.Contains(pick, f.Name) })
 	temp, err := os.MkdirTemp("", "demo") // for sockets: t.TempDir has the test's name in it
 	check.NoError(t, err)

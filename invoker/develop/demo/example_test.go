@@ -19,7 +19,7 @@ import (
 	"github.com/gpuwhisk/gpuwhisk/invoker/develop/standalone"
 )
 
-// example is a function of examples/, how it is called and what it answers.
+// example is a function in examples/, with its parameters and its expected answer.
 type example struct {
 	name, kind string
 	code       func(t *testing.T) string
@@ -105,10 +105,9 @@ func TestReadmeShowsWhatInferAnswers(t *testing.T) {
 	check.Equal(t, fmt.Sprint(answer), call.want[0], "README.md")
 }
 
-// TestExamples: each function of examples/ is deployed and called through a
-// standalone with a GPU function's annotation. Those that call the driver run on
-// the fake one; the others find no GPU that their libraries can use and do the
-// same work on the CPU.
+// TestExamples: each function in examples/ is deployed as a GPU function and called
+// through a standalone. Functions that call the driver run on the fake driver. The
+// others find no usable GPU and do the same work on the CPU.
 func TestExamples(t *testing.T) {
 	library, driver := shim(t, Here())
 	s, _ := harness.Standalone(t, standalone.Options{GPUs: 1, FakeDriver: driver, Shim: library, Memory: "8192m", MemoryMax: 1 << 30})

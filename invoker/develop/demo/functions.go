@@ -26,16 +26,16 @@ const (
 	nativeKind = "native:1"
 )
 
-// timeScale divides the times of the paper, so that twenty seconds show what
-// took minutes there, and its memory: moving it must not take longer in
-// proportion than it did. Where functions really fill their memory,
-// driverScale divides it, since a laptop's memory is used as the device's.
+// timeScale divides the times of the paper, so that twenty seconds show the effects of
+// minutes. It also divides the memory sizes, so that moves take the same share of the
+// time. If functions really fill their memory, driverScale divides the sizes instead,
+// because a laptop's memory stands for the device's.
 const (
 	timeScale   = 20
 	driverScale = 200
 )
 
-// Machine is what there is to run functions with.
+// Machine holds the means of the machine for running functions.
 type Machine struct {
 	Python, Node bool
 	// Driver is true where GPU functions run in Python under the shim on the fake
@@ -75,10 +75,9 @@ func (m Machine) memoryScale() int {
 	return timeScale
 }
 
-// measured is a function of the paper's Table 1: execution times on a V100,
-// warm and cold, in milliseconds. The paper has no memory but that of FFT; the
-// other sizes, in MB, are ours, chosen so that not all six fit into the device
-// at once.
+// measured is a function in the paper's Table 1, with its warm and cold execution times
+// on a V100 in milliseconds. Except for FFT the paper does not give the memory. The
+// other sizes, in MB, are ours; the six functions do not fit into the device together.
 type measured struct {
 	name       string
 	warm, cold int
@@ -86,7 +85,8 @@ type measured struct {
 	rate       float64
 }
 
-// table1 offers the device seven tenths of what two invocations at a time use.
+// table1 is the workload. It uses seven tenths of the capacity of a device that runs two
+// invocations at a time.
 var table1 = [...]measured{
 	{"imagenet", 2253, 11286, 4096, 3},
 	{"roberta", 268, 15481, 5120, 10},
@@ -96,8 +96,9 @@ var table1 = [...]measured{
 	{"lud", 2050, 2359, 3072, 3},
 }
 
-// Catalogue is what the demo deploys on a machine: two CPU actions and six GPU
-// functions, in the languages that are there; nothing if there is none.
+// Catalogue returns the functions that the demo deploys on a machine: two CPU actions
+// and six GPU functions in the installed languages. It returns nil if no language is
+// installed.
 func Catalogue(m Machine) []Function {
 	if !m.Python && !m.Node {
 		return nil

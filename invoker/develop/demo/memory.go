@@ -86,7 +86,8 @@ func showMemory(ctx context.Context, o Options, p printer) error {
 	})
 }
 
-// step prints a line for each call of its function, and what was moved meanwhile.
+// step prints a line for each call of the step's function, and the memory that was moved
+// meanwhile.
 func (p printer) step(s memoryStep, calls []load.Call, m moved) error {
 	what, amounts := s.what, fmt.Sprintf("%6.0f %6.0f", m.out/(1<<20), m.in/(1<<20))
 	for _, c := range calls {

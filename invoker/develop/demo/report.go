@@ -14,8 +14,8 @@ import (
 	"github.com/gpuwhisk/gpuwhisk/invoker/develop/standalone"
 )
 
-// printer writes for a person: what matters most in bold, and a line of progress on a terminal,
-// plain text elsewhere.
+// printer writes for a person. On a terminal the main results are bold and the progress
+// has one line; otherwise it writes plain text.
 type printer struct {
 	w        io.Writer
 	terminal bool
@@ -30,7 +30,7 @@ func (p printer) bold(s string) string {
 	return "\x1b[1m" + s + "\x1b[0m"
 }
 
-// introduce describes what is going to be seen, before anything is started.
+// introduce describes the demo before it starts.
 func (p printer) introduce(o Options) {
 	p.line("%s", p.bold("GPU Whisk: the same calls under "+strings.Join(o.Policies, ", then under ")))
 	if o.Machine.Driver {
@@ -78,16 +78,16 @@ func (p printer) answered(r *load.Result) {
 	p.line("  %d calls, the last was answered after %.1f s", len(r.Calls), r.Took.Seconds())
 }
 
-// figures are what became of one function, or of all GPU functions, under one policy.
+// figures holds the results of one function, or of all GPU functions, under one policy.
 type figures struct {
 	load.Report
-	// slowdown is the mean latency over what a run alone takes, of all functions the
-	// worst's; 0: unknown.
+	// slowdown is the mean latency divided by the time of a run alone; for all functions
+	// it is the worst slowdown. 0 means unknown.
 	slowdown float64
 }
 
-// started counts the runs that began so. One is cold whether a container was made for
-// it because there was none or because all were busy.
+// started returns the number of runs with a start kind. "cold" includes runs for which a
+// container was created because all others were busy.
 func (f figures) started(kind string) (n int) {
 	for _, g := range f.Starts {
 		if strings.TrimPrefix(g.Name, "busy-") == kind {
@@ -100,8 +100,8 @@ func (f figures) started(kind string) (n int) {
 // reloads are the runs that had to load or move memory first.
 func (f figures) reloads() int { return f.All.Calls - f.started("gpu-warm") }
 
-// column is one policy in the tables: the figures of each function, and behind them
-// those of all GPU functions.
+// column is one policy in the tables: the figures of each function, followed by the
+// figures of all GPU functions.
 type column struct {
 	policy  string
 	moved   moved
@@ -166,8 +166,8 @@ func (p printer) report(functions []Function, rounds []round) error {
 	return nil
 }
 
-// table prints its heading, and returns what prints a row: a column of some width for
-// each policy. Two of them and the names fit a terminal.
+// table prints the heading of a table and returns a function that prints a row, with a
+// column for each policy. The names and two columns fit a terminal.
 func (p printer) table(name, head string, width int, all []column) (row func(name string, text func(column) string)) {
 	row = func(name string, text func(column) string) {
 		for _, c := range all {
@@ -251,8 +251,8 @@ func (p printer) record(records []*activation.Record) error {
 	return nil
 }
 
-// closing is the whole comparison in one sentence. Its numbers are those of the
-// tables, whichever way they go.
+// closing returns the comparison in one sentence. Its numbers are the same as in the
+// tables, also if the last policy is worse.
 func closing(first, last column) string {
 	from, to := first.gpus(), last.gpus()
 	return fmt.Sprintf("%d GPU calls on the simulated GPU, the same under both:\n"+

@@ -88,7 +88,8 @@ func TestTablesAreSideBySide(t *testing.T) {
 	}
 }
 
-// The closing sentence has what was measured, whichever way it went.
+// TestClosingSentence: the sentence has the measured numbers, also if the last policy is
+// worse.
 func TestClosingSentence(t *testing.T) {
 	functions, rounds := compared()
 	for _, c := range []struct {

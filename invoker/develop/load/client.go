@@ -114,7 +114,8 @@ func (c *Client) Check(ctx context.Context, actions []string) error {
 	return all.Wait()
 }
 
-// record is what is read of an activation. What has an end has a response.
+// record holds the fields of an activation record that are read. A finished activation
+// has a response.
 type record struct {
 	ID       string `json:"activationId"`
 	Response *struct {
@@ -194,7 +195,7 @@ func (c *Client) do(ctx context.Context, method, path string, body []byte) (int,
 	return res.StatusCode, b, err
 }
 
-// errorText is OpenWhisk's own text of what is wrong, in one line.
+// errorText returns OpenWhisk's error text on one line.
 func errorText(body []byte) string {
 	var e struct{ Error any }
 	text := strings.TrimSpace(string(body))

@@ -56,7 +56,8 @@ func TestAnswersAreDistinguished(t *testing.T) {
 	}
 }
 
-// What takes longer than OpenWhisk waits is followed by its record.
+// TestALongRunIsFollowedByItsRecord: the client polls the record of a call that takes
+// longer than OpenWhisk waits.
 func TestALongRunIsFollowedByItsRecord(t *testing.T) {
 	var asked atomic.Int64
 	c := client(t, func(w http.ResponseWriter, r *http.Request) {

@@ -28,9 +28,9 @@ func (p past) Invoke(ctx context.Context, action string) load.Answer {
 
 func (past) Start(context.Context, string) string { return "" }
 
-// TestPastControllers: activations that are written straight to an invoker's
-// topic run, their acks have how they started and ended, and the topic that was
-// made for them is gone at the end.
+// TestPastControllers: activations that are sent directly to an invoker's topic run.
+// Their acks contain start kind and outcome, and the topic for the acks is deleted at
+// the end.
 func TestPastControllers(t *testing.T) {
 	info := openWhisk(t)
 	cluster, err := kafka.New(kafka.Options{Brokers: []string{info.Kafka}, ClientID: "test", Log: slog.New(slog.DiscardHandler)})

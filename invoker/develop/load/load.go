@@ -1,12 +1,10 @@
-// Package load calls actions of a live OpenWhisk over its REST interface and
-// reports how long the answers took. The load is open: a call is sent when its
-// time has come, whatever became of those before, and its latency counts from
-// that time. A call that had to wait because the system (or this program) was
-// behind therefore shows that wait.
+// Package load calls actions of a live OpenWhisk over its REST interface and measures
+// the latencies. The load is open: each call is sent at its scheduled time, even if
+// earlier calls are still running, and its latency counts from that time. If the system
+// (or this program) falls behind, the latencies therefore include the delay.
 //
-// Run starts one goroutine for each call under way and one that reports progress;
-// Starts starts a few that fetch records. All have ended when either
-// returns.
+// Run starts one goroutine for each running call and one that reports progress. Starts
+// starts a few that fetch records. All end before the function returns.
 package load
 
 import (
@@ -30,7 +28,7 @@ type Arrival struct {
 	Action int           // index in Options.Actions
 }
 
-// Answer is what became of one call.
+// Answer is the outcome of one call.
 type Answer struct {
 	ID    string // of the activation, empty when the call was not taken
 	Start string // gpu-warm, host-warm, cold ...; empty when the answer does not have it
@@ -41,16 +39,16 @@ type Answer struct {
 	Detail  string // the system's text of a failure
 }
 
-// System is what is loaded.
+// System is the system under load.
 type System interface {
 	// Invoke calls an action and waits for its end.
 	Invoke(ctx context.Context, action string) Answer
-	// Start asks an activation's record how it started; empty when there is no
-	// such record (yet).
+	// Start returns the start kind in an activation's record, or "" if there is no record
+	// yet.
 	Start(ctx context.Context, id string) string
 }
 
-// Options are what is called, and when.
+// Options sets the calls and their times.
 type Options struct {
 	Actions  []string
 	Arrivals iter.Seq[Arrival] // in order of time
@@ -79,7 +77,7 @@ type Call struct {
 	Answer
 }
 
-// Result is what a load came to.
+// Result is the outcome of a load.
 type Result struct {
 	Begin       time.Time
 	Took        time.Duration // until the last answer
@@ -93,8 +91,8 @@ const (
 	failureUnsent      = "not sent: too many calls under way"
 )
 
-// Run makes the calls and returns when all are answered. The end of ctx ends it
-// at once, with what there is.
+// Run makes the calls and returns when all are answered. If ctx ends, Run returns at once
+// with the results so far.
 func Run(ctx context.Context, o Options, system System) *Result {
 	r := &run{Options: o, system: system, slots: make(chan struct{}, o.InFlight)}
 	r.result.Begin = time.Now()
@@ -119,13 +117,13 @@ type run struct {
 	slots   chan struct{} // one in it for each call under way
 	running sync.WaitGroup
 
-	mu       sync.Mutex // over what follows
+	mu       sync.Mutex // guards the following fields
 	result   Result
 	progress Progress
 }
 
-// send makes each call in its time. When no slot is free it waits for one, and
-// the calls behind it become late, which their latencies show.
+// send makes each call at its time. Without a free slot it waits, and the following
+// calls become late; their latencies include the delay.
 func (r *run) send(ctx context.Context) {
 	sending, cancel := context.WithTimeout(ctx, r.Duration)
 	defer cancel()
@@ -203,7 +201,7 @@ type Mix struct {
 	Seed    uint64
 }
 
-// Validate names the flag of what cannot be.
+// Validate returns an error that names the flag of an impossible value.
 func (m Mix) Validate() error {
 	switch {
 	case !(m.Rate > 0 && m.Rate <= 100_000):
@@ -245,9 +243,9 @@ const fetchers = 8
 // Unknown is the start of a run without a record.
 const Unknown = "unknown"
 
-// Starts fetches the records of calls whose answers do not have their start. A
-// record may be written some time after its answer: what is missing is asked
-// for again until none came for as long as timeout, or ctx ends.
+// Starts fetches the records of calls whose answers lack the start kind. A record may be
+// written some time after its answer, so Starts repeats the requests until no record
+// has come for the time of timeout, or ctx ends.
 func Starts(ctx context.Context, r *Result, system System, timeout time.Duration, progress func(missing int)) {
 	var missing []*Call
 	for i := range r.Calls {
@@ -269,7 +267,7 @@ func Starts(ctx context.Context, r *Result, system System, timeout time.Duration
 				return nil
 			})
 		}
-		_ = all.Wait() // without errors: what was not found is asked for again
+		_ = all.Wait() // always nil: missing records are requested again
 		asked := len(missing)
 		missing = slices.DeleteFunc(missing, func(c *Call) bool { return c.Start != "" })
 		if len(missing) < asked {

@@ -59,8 +59,8 @@ func latencies(r *Result) []time.Duration {
 	return all
 }
 
-// A system that takes longer than the distance of calls is sent each of them in
-// its time.
+// TestTheLoadIsOpen: each call is sent at its time, even if the system takes longer than
+// the interval between calls.
 func TestTheLoadIsOpen(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		most := 0
@@ -76,8 +76,8 @@ func TestTheLoadIsOpen(t *testing.T) {
 	})
 }
 
-// When a call must wait for a slot its latency holds that wait, and what did
-// not get one before the end is counted.
+// TestAWaitForASlotIsLatency: the latency of a call includes its wait for a slot. Calls
+// without a slot at the end are counted.
 func TestAWaitForASlotIsLatency(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		o := Options{Actions: []string{"a"}, Arrivals: every(time.Second, 8), Duration: 7500 * time.Millisecond, InFlight: 1, Wait: time.Minute}
@@ -133,8 +133,8 @@ func TestOneAnswerIsWaitedForSoLong(t *testing.T) {
 	})
 }
 
-// Records come when they are written; those that never do are
-// unknown.
+// TestStartsAreFetchedUntilNoneComes: records are fetched when they are written. The
+// start kind of a missing record is unknown.
 func TestStartsAreFetchedUntilNoneComes(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		asked := map[string]int{}
@@ -204,7 +204,8 @@ func TestPercentilesAreExact(t *testing.T) {
 	check.Equal(t, empty.P50, 0)
 }
 
-// What a person reads fits into 80 columns, whatever the names.
+// TestPrintedWithin80Columns: the printed report fits into 80 columns even with long
+// names.
 func TestPrintedWithin80Columns(t *testing.T) {
 	name := "/a-long-namespace/package/" + strings.Repeat("é", 70)
 	unsent := Call{Answer: Answer{Failure: failureUnsent}}

@@ -10,7 +10,7 @@ import (
 	"time"
 )
 
-// Report is what a load came to, in figures. Its JSON is an interface.
+// Report holds the figures of a load. Scripts rely on its JSON form.
 type Report struct {
 	APIHost     string    `json:"apihost"`
 	Load        string    `json:"load"` // described
@@ -55,7 +55,7 @@ type Failure struct {
 	Example string `json:"example,omitempty"`
 }
 
-// lateness is what the timers of a busy machine may take.
+// lateness is the delay that the timers of a busy machine may have.
 const lateness = 10 * time.Millisecond
 
 // Summarise counts.
@@ -126,8 +126,8 @@ func (g *Group) settle() {
 	g.Max = ms(percentile(g.latencies, 100))
 }
 
-// percentile is the smallest of the sorted values that at least p percent of
-// them do not exceed.
+// percentile returns the smallest of the sorted values that is at least as large as p
+// percent of the values.
 func percentile(sorted []time.Duration, p int) time.Duration {
 	return sorted[max((p*len(sorted)+99)/100, 1)-1]
 }

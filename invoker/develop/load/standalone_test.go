@@ -66,8 +66,8 @@ func starts(gpu bool) []string {
 	return []string{"cold", "warm"}
 }
 
-// A load on a real installation: every call has one outcome, its record has
-// how it started, and what fails is counted by its kind.
+// TestAgainstStandalone puts load on a real installation: every call has one outcome,
+// its record has the start kind, and failures are counted by kind.
 func TestAgainstStandalone(t *testing.T) {
 	info := openWhisk(t)
 	c, err := load.NewClient(load.Access{APIHost: info.APIHost, Auth: info.Guest().AuthKey(), InFlight: 4, Parameters: []byte(`{"n":1}`)})
