@@ -88,8 +88,11 @@ func answerError(word, reason string) error {
 		return nil
 	}
 	err := fmt.Errorf("%s: %s", word, reason)
-	if word == "conflict" {
+	switch word {
+	case "conflict":
 		return records.Classify(err, records.ErrExists)
+	case "forbidden", "unauthorized": // by a design document's validate_doc_update
+		return records.Classify(err, records.ErrRefused)
 	}
-	return err
+	return err // such as timeout and unknown_error
 }

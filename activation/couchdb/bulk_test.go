@@ -13,6 +13,7 @@ import (
 	"github.com/gpuwhisk/gpuwhisk/activation"
 	"github.com/gpuwhisk/gpuwhisk/activation/records"
 	"github.com/gpuwhisk/gpuwhisk/invoker/develop/check"
+	"github.com/gpuwhisk/gpuwhisk/invoker/develop/peertest"
 )
 
 func record(i int, result string) *activation.Record {
@@ -71,8 +72,8 @@ func TestRecordsSurviveFaults(t *testing.T) {
 func TestRefusedNumber(t *testing.T) {
 	f := newFake(t)
 	cfg := f.config()
-	var rejected []string
-	cfg.Records.Rejected = func(id string, _ error) { rejected = append(rejected, id) }
+	rejected := make(chan string, 20)
+	cfg.Records.Rejected = func(id string, _ error) { rejected <- id }
 	cfg.Records.Requests = 1
 	s := open(t, cfg)
 	for i := range 20 {
@@ -82,10 +83,52 @@ func TestRefusedNumber(t *testing.T) {
 		}
 		check.NoError(t, s.PutDocument(t.Context(), records.Document{ID: record(i, "").DocumentID(), Body: doc}))
 	}
+	more := 20
+	peertest.Until(t, "one record is given up while others are written", func() string {
+		r := record(more, `{}`)
+		check.NoError(t, s.PutDocument(t.Context(), records.Document{ID: r.DocumentID(), Body: r.Document(1)}))
+		more++
+		if len(rejected) == 0 {
+			return fmt.Sprintf("%+v", s.Health())
+		}
+		return ""
+	})
 	check.NoError(t, s.Flush(t.Context()))
-	check.Equal(check.Must(t), len(f.docs), 19)
-	check.Equal(check.Must(t), len(rejected), 1)
-	check.Equal(t, rejected[0], record(7, "").DocumentID())
+	check.Equal(check.Must(t), len(f.docs), more-1)
+	check.Equal(t, <-rejected, record(7, "").DocumentID())
+	check.Equal(t, len(rejected), 0)
+}
+
+// TestRefusedByADesignDocument: CouchDB answers 201 and an error for every record, as its
+// design document, its shards or its rights have it. All are written once it takes them.
+func TestRefusedByADesignDocument(t *testing.T) {
+	for _, word := range []string{"forbidden", "unauthorized", "timeout", "unknown_error", "internal_server_error"} {
+		t.Run(word, func(t *testing.T) {
+			f := newFake(t)
+			f.setRefusal(word)
+			s := open(t, f.config())
+			for i := range 20 {
+				r := record(i, `{}`)
+				check.NoError(t, s.PutDocument(t.Context(), records.Document{ID: r.DocumentID(), Body: r.Document(1)}))
+			}
+			tries := f.seen("POST")
+			peertest.Until(t, "the records are tried again and again", func() string {
+				if n := f.seen("POST") - tries; n < 30 {
+					return fmt.Sprint(n, " requests")
+				}
+				return ""
+			})
+			h := s.Health()
+			check.Equal(t, h.Refused, 20)
+			check.Contains(t, h.Writes.LastError, "every record is refused: "+word+": not today")
+			f.setRefusal("")
+			check.NoError(t, s.Flush(t.Context()))
+			h = s.Health()
+			check.Equal(t, h.Records.Written, 20)
+			check.Equal(t, h.Records.Rejected, 0)
+			check.That(t, h.OK(), "health %+v", h)
+		})
+	}
 }
 
 // TestDiskSpoolBehindTheStore: the records of a time without database arrive, each once.

@@ -27,6 +27,7 @@ type fake struct {
 	files    map[string]string // database/id/name -> attachment
 	blocked  []string
 	faults   []fault // one for each of the next requests
+	refusal  string  // the error of each document that is to be written
 	requests []string
 	gate     chan struct{} // not nil: reads wait until it is closed
 	arrived  chan struct{} // gets a token from each read that waits
@@ -58,6 +59,13 @@ func (f *fake) inject(faults ...fault) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.faults = faults
+}
+
+// setRefusal has every document answered with an error, as CouchDB does with status 201.
+func (f *fake) setRefusal(word string) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.refusal = word
 }
 
 // has reports whether a document was stored. A request that was given up may
@@ -180,6 +188,10 @@ func (f *fake) bulk(body []byte) (int, string) {
 		}
 		if _, ok := f.docs["activations/"+head.ID]; ok {
 			answers = append(answers, fmt.Sprintf(`{"id":%q,"error":"conflict","reason":"Document update conflict."}`, head.ID))
+			continue
+		}
+		if f.refusal != "" {
+			answers = append(answers, fmt.Sprintf(`{"id":%q,"error":%q,"reason":"not today"}`, head.ID, f.refusal))
 			continue
 		}
 		f.docs["activations/"+head.ID] = string(doc)

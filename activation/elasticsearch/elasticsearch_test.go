@@ -20,6 +20,7 @@ import (
 	"github.com/gpuwhisk/gpuwhisk/activation"
 	"github.com/gpuwhisk/gpuwhisk/activation/records"
 	"github.com/gpuwhisk/gpuwhisk/invoker/develop/check"
+	"github.com/gpuwhisk/gpuwhisk/invoker/develop/peertest"
 )
 
 func open(t testing.TB, cfg Config) *Store {
@@ -202,11 +203,25 @@ func TestOneBadRecord(t *testing.T) {
 	cfg := w.config()
 	dir := t.TempDir()
 	cfg.Records.DeadLetters = records.DeadLetterDir{Dir: dir}
+	cfg.Records.BackoffMax = 100 * time.Millisecond
 	s := open(t, cfg)
 	put(t, s, doc(0, `{}`))
 	bad := record(1, `{}`)
 	bad.Annotations[2].Value = []byte(`"limits are an object elsewhere"`)
-	check.Equal(t, put(t, s, doc(2, `{}`), records.Document{ID: bad.DocumentID(), Body: bad.Document(1)}, doc(3, `{}`)), 2)
+	for _, d := range []records.Document{doc(2, `{}`), {ID: bad.DocumentID(), Body: bad.Document(1)}, doc(3, `{}`)} {
+		check.NoError(t, s.PutDocument(t.Context(), d))
+	}
+	more := 4
+	peertest.Until(t, "one record is given up while others are written", func() string {
+		check.NoError(t, s.PutDocument(t.Context(), doc(more, `{}`)))
+		more++
+		if h := s.Health(); h.Records.DeadLettered == 0 {
+			return fmt.Sprintf("%+v", h)
+		}
+		return ""
+	})
+	check.NoError(t, s.Flush(t.Context()))
+	check.Equal(t, s.Health().Records.Written, uint64(more-1))
 	letters, _ := filepath.Glob(filepath.Join(dir, "*.json"))
 	check.Equal(check.Must(t), len(letters), 1, "%v: %+v", letters, s.Health())
 	text, _ := os.ReadFile(letters[0])

@@ -18,9 +18,9 @@ type Config struct {
 	BackoffMin  time.Duration // after a failed request; 100 ms
 	BackoffMax  time.Duration // between failing requests; 5 s
 	Spool       Spool         // takes records that the buffer cannot; may be nil
-	// Dead takes records that the database does not take; may be nil. A record
-	// is one when writing it alone failed for DeadAfter, 5 minutes, while
-	// others were written, or at once when the database refuses it.
+	// DeadLetters takes records that the store does not take; may be nil. A record is
+	// given up only if others are written meanwhile: after a few refusals, or when writing
+	// it failed for DeadAfter, 5 minutes, without being refused.
 	DeadLetters DeadLetterStore
 	DeadAfter   time.Duration
 	// Rejected is called for each record that the database will never take; may
@@ -57,6 +57,8 @@ type Document struct {
 	// many documents were in the request that wrote it, 0 where none did. It is
 	// not called for a document that Close leaves behind. It must not block.
 	Stored func(batch int, err error)
+
+	spooled bool // the spool has it until it is settled
 }
 
 // settled calls Stored.

@@ -19,15 +19,16 @@ import (
 type database struct {
 	mu      sync.Mutex
 	docs    map[string]string
-	batches []int           // sizes of requests that succeeded
-	busy    time.Duration   // time that a request takes
-	down    error           // answer to every request
-	full    bool            // the request of nothing succeeds, none else
-	poison  map[string]int  // id -> HTTP status for a request that has it
-	bad     map[string]bool // id -> error for this document alone
-	tooBig  int             // bytes of a document from which it is refused with 413
-	alone   bool            // and then it is refused alone, not its request
-	most    int             // requests at once, seen
+	batches []int                 // sizes of requests that succeeded
+	busy    time.Duration         // time that a request takes
+	down    error                 // answer to every request
+	full    bool                  // the request of nothing succeeds, none else
+	poison  map[string]int        // id -> HTTP status for a request that has it
+	bad     map[string]bool       // id -> error for this document alone
+	refuse  func(id string) error // the answer to a document, nil: it is taken
+	tooBig  int                   // bytes of a document from which it is refused with 413
+	alone   bool                  // and then it is refused alone, not its request
+	most    int                   // requests at once, seen
 	now     int
 }
 
@@ -105,6 +106,8 @@ func (d *database) store(docs []Document) []error {
 			results[i] = status(http.StatusInternalServerError)
 		case there:
 			results[i] = status(http.StatusConflict)
+		case d.refuse != nil && d.refuse(doc.ID) != nil:
+			results[i] = d.refuse(doc.ID)
 		default:
 			d.docs[doc.ID] = string(doc.Body)
 		}

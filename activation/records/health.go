@@ -14,7 +14,9 @@ type Health struct {
 	BufferedBytes int             `json:"bufferedBytes"`
 	Spooling      bool            `json:"spooling"` // the spool may hold records
 	Spool         retry.Condition `json:"spool"`    // of its disk
-	// Suspects are records that make the requests fail that they are in.
+	// Refused is how many records the store refused, or failed on, that are in memory until
+	// it takes them or until they are given up. Suspects are the oldest of them.
+	Refused  int       `json:"refused"`
 	Suspects []Suspect `json:"suspects,omitempty"`
 	Records  Stats     `json:"records"`
 }
@@ -37,6 +39,10 @@ func (r *Queue) Health() (h Health) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	h.Writes = r.condition
+	if h.Writes.OK() {
+		h.Writes = r.refusals
+	}
+	h.Refused = len(r.suspects)
 	h.BufferedDocs, h.BufferedBytes = r.unwritten, r.unwrittenBytes
 	h.Spool = r.spoolCondition
 	for _, s := range r.suspects[:min(len(r.suspects), maxSuspects)] {

@@ -77,8 +77,11 @@ type Queue struct {
 	closed         bool
 	changed        chan struct{} // closed and replaced when unwritten shrinks
 	condition      retry.Condition
+	refusals       retry.Condition // of a store that answers, and takes no document
+	lastTaken      time.Time       // when the store took a document
 	stats          Stats
 	suspects       []*suspect
+	parked         bool       // a flush left suspects to the spool
 	sent           []Document // of the spool, which keeps them as long as some are suspects
 	// spoolCondition is that of the disk that the spool is on.
 	spoolCondition retry.Condition
@@ -317,12 +320,15 @@ func (r *Queue) Close() error {
 func (r *Queue) close() error {
 	r.mu.Lock()
 	left := slices.Clone(r.queue)
-	for _, s := range r.suspects {
-		left = append(left, s.doc)
-	}
+	suspects := r.suspects
 	r.suspects = nil
 	r.queue, r.queued, r.unwritten, r.unwrittenBytes = nil, 0, 0, 0
 	r.mu.Unlock()
+	for _, s := range suspects {
+		if r.cfg.Spool != nil || r.cfg.DeadLetters == nil || r.cfg.DeadLetters.Add(s.doc, s.err) != nil {
+			left = append(left, s.doc)
+		}
+	}
 	switch {
 	case len(left) == 0:
 		return nil
@@ -353,9 +359,11 @@ func (r *Queue) Flush(ctx context.Context) error {
 	r.flushing++
 	r.mu.Unlock()
 	signal(r.wake)
+	signal(r.doubt)
 	defer func() {
 		r.mu.Lock()
 		r.flushing--
+		r.parked = r.parked && r.flushing > 0
 		r.mu.Unlock()
 	}()
 	for {

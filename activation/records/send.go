@@ -4,36 +4,34 @@ import (
 	"cmp"
 	"context"
 	"errors"
+	"fmt"
+	"slices"
+	"time"
 
 	"github.com/gpuwhisk/gpuwhisk/activation"
 	"github.com/gpuwhisk/gpuwhisk/invoker/lib/retry"
 )
 
-// documentTries is how often a single document that the database refuses for
-// a reason of its own is sent before it is given up.
-const documentTries = 3
-
 // keptLogBytes is what stays of the logs of a record that the database finds
 // too large; CouchDB's own limit for a document is 8 MB.
 const keptLogBytes = 4 << 20
 
-// deliver sends a batch until each of its documents is written or rejected. It
+// deliver sends a batch until each of its documents is written or set aside. It
 // returns what is left when ctx ends.
 func (r *Queue) deliver(ctx context.Context, batch []Document) (left []Document) {
-	answers, failures := 0, 0
+	before, failures := r.taken(), 0
 	backoff := retry.Backoff{Min: 2 * r.cfg.BackoffMin, Max: r.cfg.BackoffMax}
 	for len(batch) > 0 {
 		results, err := r.request(ctx, batch)
 		switch {
 		case err == nil:
-			answers++
-			batch = r.settle(batch, results, answers)
+			batch = r.settle(batch, results)
 		case r.blames(ctx, err):
-			return r.halve(ctx, batch, err)
+			return r.halve(ctx, batch, err, before)
 		default:
 			failures++
 			if failures >= batchTries && r.alive(ctx) {
-				return r.halve(ctx, batch, err)
+				return r.halve(ctx, batch, err, before)
 			}
 		}
 		if len(batch) > 0 && r.leave(batch) {
@@ -80,14 +78,14 @@ func (r *Queue) blames(ctx context.Context, err error) bool {
 }
 
 // halve deals with a batch that fails though the database is there: one bad document
-// is enough for that, so it is halved until that one is alone. What makes a request
-// fail without being refused is set aside, so that it delays no other.
-func (r *Queue) halve(ctx context.Context, batch []Document, err error) (left []Document) {
-	switch {
-	case len(batch) == 1 && r.blames(ctx, err):
-		return r.deliver(ctx, r.fix(batch[0], err))
-	case len(batch) == 1:
-		r.suspect(batch[0], err)
+// is enough for that, so it is halved until that one is alone. It is set aside, so that
+// it delays no other. before is how many documents the store had taken before the batch.
+func (r *Queue) halve(ctx context.Context, batch []Document, err error, before uint64) (left []Document) {
+	if len(batch) == 1 {
+		if errors.Is(err, ErrTooLarge) && r.shorten(&batch[0]) {
+			return r.deliver(ctx, batch)
+		}
+		r.isolate(batch[0], err, before)
 		return nil
 	}
 	half := len(batch) / 2
@@ -95,14 +93,14 @@ func (r *Queue) halve(ctx context.Context, batch []Document, err error) (left []
 		results, err := r.request(ctx, part)
 		switch {
 		case err == nil:
-			part = r.deliver(ctx, r.settle(part, results, 1))
+			part = r.deliver(ctx, r.settle(part, results))
 		case refused(err):
-			part = r.halve(ctx, part, err)
+			part = r.halve(ctx, part, err, before)
 		case !retry.Sleep(ctx, r.cfg.BackoffMin): // a sick database is not hammered
 		case !r.alive(ctx): // it is the database after all
 			part = r.deliver(ctx, part)
 		default:
-			part = r.halve(ctx, part, err)
+			part = r.halve(ctx, part, err, before)
 		}
 		left = append(left, part...)
 	}
@@ -157,26 +155,56 @@ var errShortAnswer = errors.New("the store answered for another number of docume
 // it is would be no use.
 func refused(err error) bool { return errors.Is(err, ErrRefused) || errors.Is(err, ErrTooLarge) }
 
-// settle sorts out a request that succeeded and returns the documents that are
-// to be sent again. tries is how many requests with them succeeded.
-func (r *Queue) settle(batch []Document, results []error, tries int) []Document {
-	var again []Document
+// settle sorts out a request that succeeded and returns the documents that are to be
+// sent again. Documents that the store refused are set aside.
+func (r *Queue) settle(batch []Document, results []error) (again []Document) {
+	r.noteAnswers(results)
+	var aside []Document
+	var why []error
 	for i, doc := range batch {
 		err := results[i]
 		switch {
 		case err == nil || errors.Is(err, ErrExists):
 			r.written(doc, len(batch), err != nil)
-		case refused(err):
-			again = append(again, r.fix(doc, err)...)
-		case errors.Is(err, ErrUnavailable):
+		case errors.Is(err, ErrUnavailable), errors.Is(err, ErrTooLarge) && r.shorten(&doc):
 			again = append(again, doc)
-		case tries >= documentTries:
-			r.reject(doc, err)
 		default:
-			again = append(again, doc)
+			aside, why = append(aside, doc), append(why, err)
 		}
 	}
+	r.setAside(aside, why, slices.Contains(results, nil))
 	return again
+}
+
+// refusalsAfter is how long a store may refuse documents and take none before it counts
+// as one that takes none.
+const refusalsAfter = 10 * time.Second
+
+// noteAnswers records whether a store that answers takes any document at all.
+func (r *Queue) noteAnswers(results []error) {
+	var refusal error
+	for _, err := range results {
+		if err != nil && !errors.Is(err, ErrExists) && !errors.Is(err, ErrUnavailable) && !errors.Is(err, ErrTooLarge) {
+			refusal = err
+		}
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	switch {
+	case slices.Contains(results, nil):
+		r.lastTaken = time.Now()
+		r.refusals.Succeeded(r.log, r.name+" takes activation records again")
+	case refusal != nil && time.Since(r.lastTaken) >= refusalsAfter:
+		r.refusals.Failed(r.log, r.name+" refuses every activation record, they are kept", fmt.Errorf("every record is refused: %w", refusal))
+	}
+}
+
+// taken is how many documents the store took. One that it had before is no sign that it
+// takes others.
+func (r *Queue) taken() uint64 {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.stats.Written - r.stats.Conflicts
 }
 
 // written counts a document as stored. A conflict means that the database has
@@ -192,22 +220,19 @@ func (r *Queue) written(doc Document, batch int, conflict bool) {
 	r.release(doc)
 }
 
-// fix returns a document that the database refused on its own in a form that
-// it may take, or rejects it.
-func (r *Queue) fix(doc Document, err error) []Document {
-	if errors.Is(err, ErrTooLarge) {
-		keep := keptLogBytes
-		if len(doc.Body) <= 2*keptLogBytes {
-			keep = 0
-		}
-		if body, ok := activation.ShortenLogs(doc.Body, keep); ok {
-			r.resize(len(body) - len(doc.Body))
-			doc.Body = body
-			return []Document{doc}
-		}
+// shorten takes log lines out of a document that is too large. It returns false if
+// there are none left.
+func (r *Queue) shorten(doc *Document) bool {
+	keep := keptLogBytes
+	if len(doc.Body) <= 2*keptLogBytes {
+		keep = 0
 	}
-	r.reject(doc, err)
-	return nil
+	body, ok := activation.ShortenLogs(doc.Body, keep)
+	if ok {
+		r.resize(len(body) - len(doc.Body))
+		doc.Body = body
+	}
+	return ok
 }
 
 func (r *Queue) resize(delta int) {
@@ -216,16 +241,17 @@ func (r *Queue) resize(delta int) {
 	r.unwrittenBytes += delta
 }
 
-// reject gives a document up that the database will never take: it goes to the
-// dead letters where there are any. While they take none, it is tried again.
-func (r *Queue) reject(doc Document, err error) {
+// reject gives a suspect up that the store does not take: it goes to the dead letters
+// where there are any. While they take none, it stays a suspect.
+func (r *Queue) reject(s *suspect) {
+	doc, err := s.doc, s.err
 	if r.cfg.DeadLetters != nil {
 		if failed := r.cfg.DeadLetters.Add(doc, err); failed != nil {
 			r.log.Error("an activation record that "+r.name+" does not take cannot be put aside", "document", doc.ID, "error", failed)
-			r.suspect(doc, err)
 			return
 		}
 	}
+	r.acquit(s)
 	r.log.Error(r.name+" does not take an activation record", "document", doc.ID, "error", err, "kept", r.cfg.DeadLetters != nil)
 	if r.cfg.Rejected != nil {
 		r.cfg.Rejected(doc.ID, err)

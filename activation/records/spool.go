@@ -49,7 +49,8 @@ func (r *Queue) drainSpool(ctx context.Context) {
 func (r *Queue) acquireSpool() bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if !r.spooled || r.draining || r.sent != nil || !r.condition.OK() {
+	probes := len(r.suspects) == 0 // no other document shows whether the store takes any
+	if !r.spooled || r.draining || r.parked || r.sent != nil || !r.condition.OK() || !r.refusals.OK() && !probes {
 		return false
 	}
 	r.spooled, r.draining = false, true
@@ -142,7 +143,8 @@ func (r *Queue) suspected(docs []Document) bool {
 func (r *Queue) adopt(docs []Document) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	for _, doc := range docs {
+	for i, doc := range docs {
+		docs[i].spooled = true
 		r.unwritten++
 		r.unwrittenBytes += len(doc.Body)
 	}

@@ -153,12 +153,13 @@ func TestDeadLettersThatCannotBeWritten(t *testing.T) {
 	dead := &deadLetters{full: true}
 	bubble(t, Config{DeadLetters: dead}, d, func(t *testing.T, r *Queue) {
 		put(t, r, doc(0), doc(1))
-		time.Sleep(time.Hour)
-		check.Equal(t, d.count(), 1)
-		check.Equal(t, r.stats.Rejected, 0)
+		others(t, r, 1000, 60)
+		check.Equal(t, d.count(), 61)
+		check.Equal(t, r.Health().Records.Rejected, 0)
 		dead.mu.Lock()
 		dead.full = false
 		dead.mu.Unlock()
+		others(t, r, 2000, 10)
 		flush(t, r)
 		check.Equal(t, len(dead.list()), 1)
 		check.Equal(t, r.stats.Rejected, 1)

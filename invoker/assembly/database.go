@@ -45,6 +45,7 @@ func storeGauges(s *status, m sink) {
 	const name, help = "couchdb_cache_total", "Actions that were looked up, by whether the cache had them."
 	m.counter(name, help, float64(s.CouchDB.Cache.Hits), label{"outcome", "hit"})
 	m.counter(name, help, float64(s.CouchDB.Cache.Misses), label{"outcome", "miss"})
+	recordGauges(s.CouchDB.Health, m)
 }
 
 // await tries to use a peer until that succeeds. An error that does not mean that the

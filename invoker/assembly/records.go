@@ -23,7 +23,7 @@ func (a *assembly) openRecordStore(ctx context.Context) (hooks, error) {
 		return hooks{}, err
 	}
 	a.records = store
-	return hooks{flush: store.Flush, close: closer(store.Close), status: a.recordStoreStatus},
+	return hooks{flush: store.Flush, close: closer(store.Close), status: a.recordStoreStatus, gauges: recordStoreGauges},
 		a.await(ctx, a.c.Records.Store, store.Probe, anyError)
 }
 
@@ -32,6 +32,14 @@ func (a *assembly) recordStoreStatus(s *status) {
 	s.Records = &recordsStatus{a.c.Records.Store, h}
 	s.because("writing records", h.Writes.LastError)
 	s.because("spooling records", h.Spool.LastError)
+}
+
+func recordStoreGauges(s *status, m sink) { recordGauges(s.Records.Health, m) }
+
+// recordGauges are those of any store of records.
+func recordGauges(h records.Health, m sink) {
+	m.gauge("records_waiting", "Activation records in memory that are not written yet.", float64(h.BufferedDocs))
+	m.gauge("records_refused", "Activation records among them that the store refused or failed on, and that are tried again.", float64(h.Refused))
 }
 
 // recordsConfig is how records are batched and buffered, with what is open on disk.
