@@ -26,9 +26,9 @@ type Broker struct {
 	addr    string
 }
 
-// Start brings up a broker on a port of the loopback interface; 0 takes a free
-// one. Topics, offsets and messages live in dir and survive the process, even
-// killed: what was acknowledged lies in the system's page cache at least.
+// Start starts a broker on a port of the loopback interface; 0 means any free port.
+// Topics, offsets and messages are stored in dir. Acknowledged messages survive the
+// end of the process, even by a kill, because they are at least in the page cache.
 func Start(dir string, port int, log *slog.Logger) (*Broker, error) {
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return nil, fmt.Errorf("create broker directory: %w", err)
@@ -68,7 +68,7 @@ func (b *Broker) Port() int {
 	return n
 }
 
-// Close writes what is in memory to disk and ends the broker.
+// Close writes buffered data to disk and ends the broker.
 func (b *Broker) Close() { b.cluster.Close() }
 
 // brokerLog forwards the broker's errors. At lower levels kfake logs a line for

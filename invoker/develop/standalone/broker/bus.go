@@ -18,8 +18,8 @@ import (
 // ErrTooLarge is a message over the broker's limit.
 var ErrTooLarge = errors.New("message is larger than the topic allows")
 
-// MaxMessageBytes is the limit of OpenWhisk's activation and ack topics: one
-// MiB of payload and what wraps it (whisk.activation.payload).
+// MaxMessageBytes is the limit of OpenWhisk's activation and ack topics: one MiB of
+// payload and the other fields of a message (whisk.activation.payload).
 const MaxMessageBytes = 1<<20 + 6068
 
 // Bus publishes to and reads from one Kafka cluster.
@@ -100,9 +100,9 @@ func (t Topic) settings() map[string]*string {
 	return set
 }
 
-// Consume calls handle with every message that comes to the topic's one
-// partition from now on, in order, until the context ends. ready is called
-// once the position is fixed: what is published afterwards will be read.
+// Consume calls handle with every new message of the topic's only partition, in order,
+// until the context ends. It calls ready once the position is fixed. Messages that are
+// published after that are certain to be read.
 func (b *Bus) Consume(ctx context.Context, topic string, ready func(), handle func([]byte)) error {
 	end, err := b.end(ctx, topic)
 	if err != nil {

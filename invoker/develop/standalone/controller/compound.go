@@ -28,8 +28,8 @@ type compound struct {
 	count    *counts
 }
 
-// counts are of a compound and of those nested in it, so that the limits hold
-// for the whole.
+// counts holds the numbers of a compound together with its nested compounds, because the
+// limits apply to the whole.
 type counts struct {
 	actions    int // of sequences
 	components int // of compositions
@@ -151,11 +151,11 @@ func (c *Controller) store(ctx context.Context, user activation.Identity, r *act
 	}
 }
 
-// runSequence executes the components one after the other, each on what the
-// last one answered. The first that does not succeed ends it.
+// runSequence runs the components one after the other. Each gets the answer of the
+// previous one as its payload. The first component without success ends the sequence.
 func (s *compound) runSequence(ctx context.Context) activation.Response {
-	// A sequence has no arguments of its own: its parameters only repeat its
-	// components (Actions.scala, makeWhiskAction).
+	// A sequence does not have arguments: its parameters only repeat its components
+	// (Actions.scala, makeWhiskAction).
 	response := activation.Response{Result: s.call.Payload}
 	for _, name := range s.call.Action.Exec.Components {
 		if s.count.actions >= MaxSequence {
@@ -193,8 +193,8 @@ func (s *compound) runComposition(ctx context.Context) activation.Response {
 	payload, state := s.call.Payload, json.RawMessage(nil)
 	for s.count.conductors <= 2*MaxSequence {
 		s.count.conductors++
-		if state != nil { // an object, laid over what the conductor gets
-			before, _ := parametersOf(payload) // what is no object has none
+		if state != nil { // an object that is merged into the conductor's payload
+			before, _ := parametersOf(payload) // nil unless the payload is an object
 			over, _ := parametersOf(state)
 			payload = over.Over(before).Object()
 		}
@@ -246,11 +246,11 @@ func (s *compound) named(text json.RawMessage) (entity.Ref, error) {
 	return entity.ParseRef(name, s.call.User.Namespace.Name)
 }
 
-// conductorAnswer is what a conductor answered.
+// conductorAnswer is the answer of a conductor.
 type conductorAnswer struct {
 	action json.RawMessage // the next action, nil at the end
-	params json.RawMessage // of that action
-	state  json.RawMessage // what the conductor gets back the next time
+	params json.RawMessage // parameters of the next action
+	state  json.RawMessage // returned to the conductor at its next call
 	result json.RawMessage // of the composition, if this is the end
 }
 

@@ -1,15 +1,13 @@
-// Package controller is the part of an OpenWhisk controller that runs things:
-// it publishes activations to invokers over Kafka, reads their acks and pings,
-// tracks which invokers are healthy, waits for results, and executes itself what no
-// invoker can: sequences, compositions and the rules of a trigger.
+// Package controller is the part of an OpenWhisk controller that runs activations. It
+// publishes activations to invokers over Kafka, reads acks and pings, tracks the health
+// of invokers and waits for results. It also runs sequences, compositions and the
+// rules of triggers, which are not sent to invokers.
 //
-// It is for one machine and its developer. It does not throttle, it does not
-// share invokers with other controllers, and it has no HTTP: package rest serves
-// it.
+// The package serves the developer of one machine. It has no throttling and does not
+// share invokers with other controllers. Package rest has the HTTP interface.
 //
-// Start begins two goroutines (acks, pings), Invoke one per
-// running sequence or composition, Fire one per trigger; Close ends all and waits for
-// them.
+// Start starts two goroutines (acks, pings), Invoke one for each running sequence or
+// composition, and Fire one for each trigger. Close ends all and waits for their end.
 package controller
 
 import (
@@ -52,7 +50,7 @@ const (
 	startTime = 30 * time.Second
 )
 
-// Config is what a controller works with.
+// Config holds the parts and settings of a Controller.
 type Config struct {
 	ID         string // its name in topics, such as "0"
 	Bus        *broker.Bus
@@ -70,7 +68,7 @@ type Controller struct {
 	cfg     Config
 	log     *slog.Logger
 	health  activation.TransID // of every health test of this process
-	callers sync.Map           // the channels of those that wait, by activation
+	callers sync.Map           // channels of waiting callers by activation
 	pool    *invokerPool
 	damaged retry.LogLimit // pings and acks
 
@@ -125,8 +123,8 @@ func (c *Controller) Start(ctx context.Context) error {
 
 func (c *Controller) ackTopic() string { return "completed" + c.cfg.ID }
 
-// topics are those that a controller makes at its start, with the times for
-// which it keeps messages; activation topics are made by the invokers.
+// topics returns the topics that a controller creates at its start, with their
+// retention. Invokers create the activation topics.
 func (c *Controller) topics() []broker.Topic {
 	return []broker.Topic{
 		{Name: c.ackTopic(), Retention: time.Hour, Large: true},
@@ -136,8 +134,8 @@ func (c *Controller) topics() []broker.Topic {
 	}
 }
 
-// Cancel ends every wait for an invoker: callers get what they get when their time
-// is over, an activation's id or a sequence's error.
+// Cancel ends every wait for an invoker. Callers get the same answer as after a timeout:
+// an activation's id or a sequence's error.
 func (c *Controller) Cancel() { c.cancel() }
 
 // Close takes nothing new, waits for sequences and triggers under way until

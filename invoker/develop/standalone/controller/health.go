@@ -10,7 +10,7 @@ import (
 	"github.com/gpuwhisk/gpuwhisk/invoker/develop/standalone/entity"
 )
 
-// SystemNamespace holds what belongs to the installation.
+// SystemNamespace holds the installation's own entities.
 const SystemNamespace = "whisk.system"
 
 func (c *Controller) healthRef() entity.Ref {
@@ -70,8 +70,8 @@ func (c *Controller) onPing(value []byte) {
 	}
 }
 
-// onAck gives a result to the caller that waits for it: a record, or nil when only
-// the database has it. The first answer counts, a second is dropped.
+// onAck passes a result to the waiting caller: a record, or nil if only the database has
+// the record. A second answer for the same activation is dropped.
 func (c *Controller) onAck(value []byte) {
 	ack, err := activation.DecodeAck(value)
 	if err != nil {

@@ -9,8 +9,8 @@ import (
 	"github.com/gpuwhisk/gpuwhisk/invoker/develop/check"
 )
 
-// TestDamagedMessagesAreOneLine: whoever may write to the topics of pings and acks
-// cannot fill the disk with the log.
+// TestDamagedMessagesAreOneLine: damaged pings and acks cannot fill the disk with log
+// lines.
 func TestDamagedMessagesAreOneLine(t *testing.T) {
 	var text bytes.Buffer
 	c := New(Config{Log: slog.New(slog.NewTextHandler(&text, nil))})
@@ -52,7 +52,7 @@ func TestResultsReachTheirCallers(t *testing.T) {
 	c.callers.Store(id, answers)
 	c.onAck(activation.NewCompletion(trans, id, false, invoker).Encode()) // the completion may overtake the result
 	c.onAck(result)
-	c.onAck(result) // the second has no reader and must not block
+	c.onAck(result) // nobody reads the second ack, and onAck must not block
 	got := check.Receive(t, answers)
 	check.That(check.Must(t), got != nil)
 	check.Equal(t, got.ActivationID, id)

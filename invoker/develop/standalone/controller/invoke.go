@@ -24,8 +24,8 @@ type Call struct {
 	Trace   json.RawMessage // the caller's trace context; nil for none
 }
 
-// Outcome is what the caller gets: the record, or only an id when there is no
-// result yet or the caller did not wait.
+// Outcome is the answer to a caller: the record, or only an id if there is no result yet
+// or the call is non-blocking.
 type Outcome struct {
 	ID     activation.ID
 	Record *activation.Record
@@ -87,7 +87,7 @@ func (c *Controller) invoke(ctx context.Context, call Call, cause activation.ID)
 		return Outcome{}, err
 	}
 	content := call.Payload
-	if !isArray(content) { // which has no names under which it is laid over others
+	if !isArray(content) { // an array has no names, so it cannot be merged
 		content = given.Over(a.Parameters).Object()
 	}
 	invoker, ok := c.pool.pick(call.User.Namespace.Name+"/"+a.ID, time.Now())

@@ -13,9 +13,9 @@ import (
 // it.
 type State string
 
-// States of an invoker (InvokerSupervision.scala): without pings, not tested yet,
-// and tested. Only one that is up gets activations. Unlike the original's, an
-// invoker stays up whatever its activations come to: a developer has no other.
+// The states of an invoker (InvokerSupervision.scala): without pings, not tested yet,
+// and tested. Only an invoker that is up gets activations. Unlike in the original, failed
+// activations do not change the state, because a developer has only one invoker.
 const (
 	Offline   State = "down"
 	Unhealthy State = "unhealthy"

@@ -9,7 +9,7 @@ import (
 	"github.com/gpuwhisk/gpuwhisk/invoker/develop/check"
 )
 
-// step is one event in the life of an invoker and what must hold after it.
+// step is an event in the life of an invoker, with the expected state after it.
 type step struct {
 	after time.Duration // since the step before
 	event string        // ping, off; ok of a test; none

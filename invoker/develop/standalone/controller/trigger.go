@@ -22,9 +22,8 @@ type Event struct {
 	Headers json.RawMessage
 }
 
-// Fire runs the actions of the trigger's active rules and writes the record of
-// the event. It returns at once. ok is false when no rule is active: nothing
-// happens then, and there is no record.
+// Fire runs the actions of the trigger's active rules and writes the record of the
+// event. It returns at once. ok is false if no rule is active; there is no record then.
 func (c *Controller) Fire(e Event) (id activation.ID, ok bool, err error) {
 	rules := slices.Collect(maps.Values(e.Trigger.Rules))
 	if !slices.ContainsFunc(rules, func(l entity.Link) bool { return l.Status == entity.Active }) {

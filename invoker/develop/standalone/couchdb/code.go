@@ -23,8 +23,8 @@ const (
 	binaryCode = "application/octet-stream"
 )
 
-// What the names of attachments begin with: code in the name itself, or beside the
-// document.
+// The schemes of attachments' names: the code is in the name itself, or it is attached
+// to the document.
 const (
 	inline = "mem:"
 	beside = "couch:"

@@ -1,12 +1,11 @@
-// Package couchdb is the database of the standalone controller, embedded or not,
-// on top of kivik: it keeps what users created and what their activations came to,
-// the code of actions as attachments included, and makes what is missing of an
-// OpenWhisk deployment (databases, design documents, subjects).
+// Package couchdb is the standalone controller's client of its database, embedded or
+// external, on top of kivik. It stores entities, the code of actions as attachments, and
+// the records of activations. It also creates the missing parts of an OpenWhisk
+// deployment: databases, design documents and subjects.
 //
-// The invoker's package for the same database, activation/couchdb, reads actions
-// and writes records; this one writes actions and reads records. Requests are
-// decided by package rest and package controller. It starts no goroutine; a Client
-// may be used by many at once.
+// The invoker's package for the same database, activation/couchdb, reads actions and
+// writes records; this package writes actions and reads records. It starts no
+// goroutines. A Client is safe for concurrent use.
 package couchdb
 
 import (
@@ -48,8 +47,8 @@ type Client struct {
 	transport *http.Transport
 }
 
-// connections is how many requests run at once before more wait. OpenWhisk's
-// controller allows 128; on one machine half of that saturates a database.
+// connections is the number of concurrent requests; further requests wait. OpenWhisk's
+// controller allows 128. On one machine 64 saturate a database.
 const connections = 64
 
 // New makes a client; it connects when it is first used.
@@ -105,7 +104,7 @@ func (c *Client) Put(ctx context.Context, db, id string, doc []byte) (string, er
 	return rev, translate(err)
 }
 
-// Delete removes a document of that revision.
+// Delete removes a document with the given revision.
 func (c *Client) Delete(ctx context.Context, db, id, rev string) error {
 	_, err := c.client.DB(db).Delete(ctx, id, rev)
 	return translate(err)
@@ -115,8 +114,8 @@ func (c *Client) Delete(ctx context.Context, db, id, rev string) error {
 // for.
 func escape(name string) string { return strings.ReplaceAll(url.QueryEscape(name), "+", "%20") }
 
-// PutAttachment attaches content to the document of that revision and returns
-// the next one.
+// PutAttachment attaches content to the document with the given revision and returns the
+// document's next revision.
 func (c *Client) PutAttachment(ctx context.Context, db, id, rev, name, contentType string, content []byte) (string, error) {
 	rev, err := c.client.DB(db).PutAttachment(ctx, id, &kivik.Attachment{
 		Filename: escape(name), ContentType: contentType, Content: io.NopCloser(bytes.NewReader(content)),

@@ -10,8 +10,8 @@ import (
 	"github.com/go-kivik/kivik/v4"
 )
 
-// Deploy makes what is missing of an OpenWhisk deployment: the databases and their
-// design documents. What is there stays as it is.
+// Deploy creates the missing databases and design documents of an OpenWhisk deployment.
+// It does not change existing ones.
 func (c *Client) Deploy(ctx context.Context) error {
 	n := c.names
 	for _, db := range []string{n.Whisks, n.Activations, n.Subjects} {
@@ -41,7 +41,7 @@ type Namespace struct {
 	Key  string `json:"key"`
 }
 
-// AuthKey is what wsk takes after --auth.
+// AuthKey returns the key in the form of wsk's option --auth.
 func (n Namespace) AuthKey() string { return n.UUID + ":" + n.Key }
 
 // Subject reads a subject.
@@ -53,8 +53,8 @@ func (c *Client) Subject(ctx context.Context, name string) (s Subject, err error
 	return s, err
 }
 
-// PutSubject makes a subject, or gives the one of that name other namespaces: whether
-// it is blocked stays.
+// PutSubject creates a subject. If the subject exists, its namespaces are replaced, and
+// it stays blocked if it was blocked.
 func (c *Client) PutSubject(ctx context.Context, s Subject) error {
 	doc := map[string]any{}
 	old, err := c.Get(ctx, c.names.Subjects, s.Name)

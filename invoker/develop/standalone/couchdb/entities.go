@@ -9,8 +9,8 @@ import (
 	"github.com/gpuwhisk/gpuwhisk/invoker/develop/standalone/entity"
 )
 
-// Entity reads an entity, an action without its code. The error is ErrNotFound or
-// entity.ErrOtherKind where it is one of them.
+// Entity reads an entity; an action is read without its code. The error is ErrNotFound
+// if there is no such entity, or entity.ErrOtherKind if it has another kind.
 func (c *Client) Entity(ctx context.Context, kind entity.Kind, ref entity.Ref) (*entity.Entity, error) {
 	doc, err := c.Get(ctx, c.names.Whisks, ref.String())
 	if err != nil {
@@ -19,7 +19,7 @@ func (c *Client) Entity(ctx context.Context, kind entity.Kind, ref entity.Ref) (
 	return entity.Decode(kind, doc)
 }
 
-// Absent reports whether an error means that there is no entity of that kind.
+// Absent reports whether an error means that an entity of the kind does not exist.
 func Absent(err error) bool {
 	return errors.Is(err, ErrNotFound) || errors.Is(err, entity.ErrOtherKind)
 }

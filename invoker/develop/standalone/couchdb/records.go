@@ -46,7 +46,7 @@ func (c *Client) Record(ctx context.Context, namespace string, id activation.ID)
 	return activation.DecodeRecord(doc)
 }
 
-// SaveRecord writes a record; one that is there already counts as written.
+// SaveRecord writes a record. It returns nil if the record exists already.
 func (c *Client) SaveRecord(ctx context.Context, r *activation.Record, now int64) error {
 	_, err := c.Put(ctx, c.names.Activations, r.DocumentID(), r.Document(now))
 	if err != nil && !errors.Is(err, ErrConflict) {

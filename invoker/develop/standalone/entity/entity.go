@@ -1,12 +1,11 @@
-// Package entity holds the things that users create through OpenWhisk's REST
-// API: actions, packages, triggers and rules. An Entity is its own database
-// document; the body of a PUT is laid over it as OpenWhisk's controller does,
-// and its answer is the document without what only the database needs.
+// Package entity holds the entities that users create through OpenWhisk's REST API:
+// actions, packages, triggers and rules. An Entity is its own database document. A PUT
+// changes it as OpenWhisk's controller does, and the answer is the document without the
+// members that only the database needs.
 //
-// It is not where activations are described (package activation is), and it
-// opens nothing: documents come and go as bytes. It is pure and starts no
-// goroutine. The values of parameters and annotations stay the JSON that their
-// user wrote.
+// The package is pure: documents are passed as bytes, and there are no goroutines. The
+// values of parameters and annotations stay the JSON that the user wrote. Package
+// activation describes activations.
 package entity
 
 import (
@@ -34,8 +33,8 @@ const (
 	Rule    Kind = "rule"
 )
 
-// Entity is an action, package, trigger or rule. Members come in the order of
-// their names, as in OpenWhisk's answers; those that its kind lacks are zero.
+// Entity is an action, package, trigger or rule. The members are in alphabetical order,
+// as in OpenWhisk's answers. Members that the entity's kind does not have are zero.
 type Entity struct {
 	ID          string          `json:"_id,omitempty"`    // the full name
 	Rev         string          `json:"_rev,omitempty"`   // empty when it is new
@@ -84,10 +83,10 @@ type Binding struct {
 	Namespace string `json:"namespace,omitempty"`
 }
 
-// Limits are those of an action; a trigger has none, but a place for them.
+// Limits holds the limits of an action. Triggers have the member, but no limits.
 type Limits struct{ activation.Limits }
 
-// UnmarshalJSON lays the limits that are given over those that are there.
+// UnmarshalJSON sets the limits in b and keeps the other limits.
 func (l *Limits) UnmarshalJSON(b []byte) error {
 	return json.Unmarshal(b, &struct {
 		Timeout     *int `json:"timeout"`
@@ -106,7 +105,7 @@ func (l Limits) MarshalJSON() ([]byte, error) {
 	return l.JSON(), nil
 }
 
-// New makes an entity that has nothing yet but what its kind brings.
+// New returns an entity with only the members that every entity of the kind has.
 func New(kind Kind, ref Ref) *Entity {
 	e := &Entity{ID: ref.String(), Kind: kind, Namespace: ref.Path, Name: ref.Name, Parameters: Parameters{}}
 	switch kind {
@@ -122,8 +121,8 @@ func New(kind Kind, ref Ref) *Entity {
 	return e
 }
 
-// Decode reads the document of an entity. The error is ErrOtherKind if it is
-// not of that kind.
+// Decode decodes the document of an entity. The error is ErrOtherKind if the entity has
+// another kind.
 func Decode(kind Kind, doc []byte) (*Entity, error) {
 	e := New(kind, Ref{})
 	e.Kind, e.Binding = "", nil // as the document has them
@@ -245,7 +244,8 @@ func Marshal(v any) ([]byte, error) {
 	return bytes.TrimSuffix(b.Bytes(), []byte("\n")), nil
 }
 
-// mustMarshal writes what is made of values that were checked when they were read.
+// mustMarshal encodes a value. It panics on an error, which cannot happen with values
+// that were checked when they were decoded.
 func mustMarshal(v any) []byte {
 	b, err := Marshal(v)
 	if err != nil {

@@ -10,7 +10,7 @@ import (
 // SequenceKind is the kind of an action that is a list of others.
 const SequenceKind = "sequence"
 
-// Exec is what an action runs.
+// Exec describes the code of an action.
 type Exec struct {
 	Kind       string
 	Image      string // of a blackbox
@@ -46,7 +46,7 @@ func (e *Exec) UnmarshalJSON(b []byte) error {
 	case j.Code == nil || string(j.Code) == "null":
 	case json.Unmarshal(j.Code, &code) == nil:
 		e.Code = &code
-		e.Binary = activation.IsBinaryCode(code) // the flag beside it does not count
+		e.Binary = activation.IsBinaryCode(code) // the caller's flag is ignored
 	case j.Code[0] == '{':
 		e.Attachment = compact(j.Code)
 	default:
@@ -58,7 +58,7 @@ func (e *Exec) UnmarshalJSON(b []byte) error {
 // IsSequence reports whether the controller runs it, and not an invoker.
 func (e *Exec) IsSequence() bool { return e.Kind == SequenceKind }
 
-// check completes what a user sent and refuses what cannot be run.
+// check completes a user's exec. It returns an error if the exec cannot be run.
 func (e *Exec) check(home string, m *activation.Manifest) error {
 	switch e.Kind {
 	case SequenceKind:

@@ -28,7 +28,7 @@ func testManifest(t testing.TB) *activation.Manifest {
 	return m
 }
 
-// scenario is what a recording holds of entities.
+// scenario holds the entities of a recording.
 type scenario struct {
 	name string
 	Put  *struct {
@@ -95,8 +95,8 @@ func TestAnswersToPutsAreThoseOfTheController(t *testing.T) {
 	check.AtLeast(t, compared, 10)
 }
 
-// TestDocumentsComeBackAsTheyWere reads every recorded document and writes it
-// again: the database must hold what the real controller would have put there.
+// TestDocumentsComeBackAsTheyWere decodes every recorded document and encodes it again.
+// The result must be the same as the real controller's document.
 func TestDocumentsComeBackAsTheyWere(t *testing.T) {
 	kinds := map[Kind]int{}
 	for _, s := range scenarios(t) {

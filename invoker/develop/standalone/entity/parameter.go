@@ -65,8 +65,8 @@ func (p Parameters) Over(others Parameters) Parameters {
 	return out
 }
 
-// Defines reports whether there is a value under the key that a final action
-// protects: one that is neither null nor empty text.
+// Defines reports whether the key has a value that a final action protects: a value
+// other than null and the empty text.
 func (p Parameters) Defines(key string) bool {
 	v, ok := p.Get(key)
 	return ok && string(v) != "null" && string(v) != `""`

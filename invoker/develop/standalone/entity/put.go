@@ -12,7 +12,7 @@ const (
 	maxParameterBytes = 1 << 20
 )
 
-// Terms are what a PUT depends on besides its body and the entity.
+// Terms holds the inputs of a PUT other than its body and the entity.
 type Terms struct {
 	Home     string // the user's namespace, in place of "_"
 	Manifest *activation.Manifest
@@ -20,7 +20,7 @@ type Terms struct {
 	Now      int64             // epoch milliseconds
 }
 
-// put is what the body of a PUT may have. Members that are absent are nil.
+// put is the body of a PUT. Absent members are nil.
 type put struct {
 	Parameters     *Parameters     `json:"parameters"`
 	Version        *string         `json:"version"`
@@ -34,9 +34,8 @@ type put struct {
 	Action         *Ref            `json:"action"`
 }
 
-// Put gives the entity as the body of a PUT leaves it, the next version of it.
-// An entity without a version is new. What is not replaced is shared with the
-// result.
+// Put returns the next version of the entity, with the changes of a PUT's body. An
+// entity without a version is new. The result shares the unchanged members with e.
 func (e *Entity) Put(body []byte, t Terms) (*Entity, error) {
 	made := *e
 	version, _ := activation.ParseSemVer(e.Version) // zero when it is new
@@ -79,7 +78,7 @@ func (e *Entity) Put(body []byte, t Terms) (*Entity, error) {
 		return &made, p.connect(&made, t.Home)
 	case Trigger:
 		if _, ok := made.Annotations.Get("feed"); ok && e.Version == "" {
-			feed, _ := made.Annotations.Text("feed") // what is no text is no path either
+			feed, _ := made.Annotations.Text("feed") // "" if the annotation is not a text
 			if _, err := activation.ParsePath(feed); err != nil {
 				return nil, Bad("Feed name is not valid")
 			}
@@ -88,8 +87,9 @@ func (e *Entity) Put(body []byte, t Terms) (*Entity, error) {
 	return &made, nil
 }
 
-// action keeps the annotations that are not named. What a sequence had for
-// parameters are not arguments.
+// action applies the body of a PUT to an action. Annotations that the body does not name
+// are kept. The parameters of an old sequence are dropped, because they are not
+// arguments.
 func (p *put) action(a, old *Entity, t Terms) error {
 	wasSequence := old.Exec != nil && old.Exec.IsSequence()
 	switch {

@@ -65,8 +65,8 @@ func (r *request) checkSequence(made, old *entity.Entity) error {
 	return err
 }
 
-// countActions is how many actions a sequence runs. It refuses one that is too
-// long, contains itself or names what is not there.
+// countActions returns the number of actions that a sequence runs. It returns an error
+// if the sequence is too long, contains itself, or names a missing action.
 func (r *request) countActions(components []string, depth int) (int, error) {
 	tooMany := entity.Bad("Too many actions in the sequence.")
 	if len(components) > controller.MaxSequence || depth > controller.MaxSequence {
@@ -126,7 +126,7 @@ func (r *request) invokeAction() error {
 		return err
 	}
 	var args map[string]json.RawMessage
-	_ = json.Unmarshal(payload, &args) // an array has no names
+	_ = json.Unmarshal(payload, &args) // an array has no argument names
 	if err := checkNames(args, a); err != nil {
 		return err
 	}
@@ -176,7 +176,7 @@ func (r *request) payload(arrays bool) json.RawMessage {
 	return value
 }
 
-// checkNames refuses arguments that callers may not set: reserved ones, and those that
+// checkNames refuses arguments that callers may not set: reserved names, and names that
 // would replace a parameter of a final action.
 func checkNames(args map[string]json.RawMessage, a *couchdb.Resolved, reserved ...string) error {
 	final := a.Annotations.IsTrue("final")
@@ -188,7 +188,8 @@ func checkNames(args map[string]json.RawMessage, a *couchdb.Resolved, reserved .
 	return nil
 }
 
-// outcome answers with what an activation came to, or with its id.
+// outcome answers with the outcome of an activation, or with its id if there is none
+// yet.
 func (r *request) outcome(out controller.Outcome, resultOnly bool) error {
 	if out.Record == nil {
 		return r.accepted(out.ID)

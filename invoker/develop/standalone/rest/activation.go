@@ -38,7 +38,8 @@ func extend(r *activation.Record) extended {
 	return e
 }
 
-// part answers with what show picks from the record that the path names.
+// part returns a handler that answers with a part of the record in the path. show picks
+// the part.
 func part(show func(extended) any) func(*request) error {
 	return func(r *request) error {
 		if err := r.own(r.ns); err != nil {

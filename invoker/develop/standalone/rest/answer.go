@@ -44,8 +44,8 @@ func translate(err error) *entity.Refusal {
 	return entity.Refuse(http.StatusInternalServerError, "There was an internal server error.")
 }
 
-// refuse answers with an error: the text that OpenWhisk has for it, and the
-// transaction by which it is found in the logs.
+// refuse answers with an error: OpenWhisk's text, and the transaction id for finding
+// the request in the logs.
 func (r *request) refuse(err error) {
 	e := translate(err)
 	if e.Status >= 500 && e.Status != http.StatusNotImplemented {

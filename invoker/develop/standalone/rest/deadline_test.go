@@ -13,7 +13,7 @@ import (
 	"github.com/gpuwhisk/gpuwhisk/invoker/develop/standalone/controller"
 )
 
-// deadlines keeps those that a handler sets.
+// deadlines records the deadlines that a handler sets.
 type deadlines struct {
 	*httptest.ResponseRecorder
 	read, write time.Time

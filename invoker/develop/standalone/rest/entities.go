@@ -11,8 +11,8 @@ import (
 	"github.com/gpuwhisk/gpuwhisk/invoker/develop/standalone/entity"
 )
 
-// collection is what the API does with the entities of one kind. Of its hooks,
-// permit, link and unlink may be nil; a nil read or answer is the usual one.
+// collection handles the entities of one kind. The hooks permit, link and unlink may be
+// nil. A nil read or answer means the default.
 type collection struct {
 	name string // in paths, also that of the database's view
 	kind entity.Kind
@@ -22,10 +22,11 @@ type collection struct {
 	post func(*request) error
 	// permit refuses a PUT or DELETE by the name alone.
 	permit func(*request) error
-	// link refuses a PUT, or changes what else depends on it, before the entity is
-	// written; old is the entity as it was, without a version for a new one.
+	// link is called before an entity is written. It refuses the PUT, or updates entities
+	// that depend on it. old is the previous state; a new entity has no version there.
 	link func(r *request, made, old *entity.Entity) error
-	// unlink changes what else depends on a DELETE, or refuses it.
+	// unlink is called before an entity is deleted. It refuses the DELETE, or updates
+	// entities that depend on it.
 	unlink func(*request, *entity.Entity) error
 	// answer writes the entity for its user.
 	answer func(*request, *entity.Entity) ([]byte, error)
@@ -90,7 +91,7 @@ func (c collection) put(r *request) error {
 	return r.sendJSON(c.text(r, made))
 }
 
-// delete removes an entity and answers with what it was.
+// delete removes an entity and answers with its last state.
 func (c collection) delete(r *request) error {
 	if err := c.permitted(r); err != nil {
 		return err
@@ -144,7 +145,7 @@ func (c collection) list(r *request) error {
 	return r.list(c.name, r.DB.Entities(view, r.ns), show)
 }
 
-// list answers with what show makes of the rows of a query, or with how many there are.
+// list answers with the rows of a query, converted by show, or with their number.
 func (r *request) list(name string, q couchdb.Query, show func(json.RawMessage) (json.RawMessage, error)) error {
 	q.Skip, q.Limit = r.skip(name), r.limit(name)
 	counting := r.flag("count", false)

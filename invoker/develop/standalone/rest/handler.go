@@ -1,10 +1,10 @@
-// Package rest serves the HTTP API of an OpenWhisk controller as wsk and the
-// OpenWhisk client libraries use it. It answers in the shape of the real one,
-// field by field; to what it does not serve it answers 501.
+// Package rest serves the part of an OpenWhisk controller's HTTP API that wsk and the
+// client libraries use. Its answers have the same fields as the original's. Other
+// requests are answered with 501.
 //
-// It checks what a user may do and translates requests to entities and
-// activations. It stores nothing (package couchdb does) and runs nothing
-// (package controller does). Its goroutines are those of net/http.
+// The package checks permissions and translates requests to entities and activations.
+// Package couchdb stores entities, and package controller runs activations. All
+// goroutines belong to net/http.
 package rest
 
 import (
@@ -22,12 +22,12 @@ import (
 	"github.com/gpuwhisk/gpuwhisk/invoker/develop/standalone/entity"
 )
 
-// Config is what a Handler works with.
+// Config holds the parts and settings of a Handler.
 type Config struct {
 	Controller *controller.Controller
 	DB         *couchdb.Client
 	Manifest   *activation.Manifest
-	Bounds     activation.Bounds // what the limits of actions may be
+	Bounds     activation.Bounds // bounds of actions' limits
 	Build      string            // version that the API names
 	Log        *slog.Logger
 }
@@ -75,8 +75,7 @@ const (
 	namespace  = namespaces + "/{ns}"
 )
 
-// methods are what answers the methods of a path; an empty method stands for
-// all.
+// methods maps the methods of a path to handlers. The empty method stands for all.
 type methods map[string]func(*request) error
 
 // routes are all but those of web actions, whose paths are free.
@@ -118,7 +117,7 @@ type request struct {
 	user    *activation.Identity // nil before it is known
 	ns      string               // the namespace in the path, resolved
 	ref     entity.Ref           // the entity in the path
-	err     error                // the first of what is wrong with body and parameters
+	err     error                // the first fault of body and parameters
 }
 
 // Headers of cross-origin requests, as the controller sets them.
@@ -131,7 +130,7 @@ const (
 // transactionHeader carries the name of a transaction, in and out.
 const transactionHeader = "X-Request-ID"
 
-// maxBody bounds any request: code of 48 MiB as base64, and what is around it.
+// maxBody limits the body of a request: code of 48 MiB in base64, and the other fields.
 const maxBody = 72 << 20
 
 // transferTime is how long a user who is known may take for a request, or for an
@@ -171,7 +170,8 @@ func newTransaction(r *http.Request) activation.TransID {
 	return activation.NewTransID(id, time.Now().UnixMilli(), extra)
 }
 
-// authorized finds the caller and what the path names first.
+// authorized returns a handler that identifies the caller and parses the beginning of
+// the path before it calls route.
 func authorized(route func(*request) error) func(*request) error {
 	return func(r *request) error {
 		if err := r.authenticate(); err != nil {

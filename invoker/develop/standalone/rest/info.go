@@ -8,8 +8,8 @@ import (
 	"github.com/gpuwhisk/gpuwhisk/invoker/develop/standalone/controller"
 )
 
-// Rates that the API names. A stock installation refuses what exceeds them;
-// this API serves one developer and refuses nothing for being too much.
+// The rate limits that the API reports. A stock installation enforces them. This API
+// serves one developer and does not.
 const (
 	perMinute  = 1_000_000
 	concurrent = 10_000
@@ -73,7 +73,7 @@ func (r *request) apiInfo() error {
 	})
 }
 
-// limits are those that hold for the caller's namespace.
+// limits answers with the limits of the caller's namespace.
 func (r *request) limits() error {
 	if err := r.own(r.ns); err != nil {
 		return err

@@ -10,8 +10,8 @@ import (
 // reservedPackage stands for no package in the names of web actions.
 const reservedPackage = "default"
 
-// getPackage answers with the package, or with what a binding makes of one,
-// and with the actions in it.
+// getPackage answers with a package, or with a binding and its resolved package, and
+// with the actions in the package.
 func (r *request) getPackage() error {
 	if err := r.mayUsePackage(r.ref); err != nil {
 		return err
@@ -32,7 +32,8 @@ func (r *request) getPackage() error {
 	return r.sendJSON(asked.AnswerPackage(summaries))
 }
 
-// checkPackage refuses a binding to what is no package, or not the caller's to bind.
+// checkPackage refuses a binding to an entity that is not a package, or that the caller
+// may not bind.
 func (r *request) checkPackage(made, old *entity.Entity) error {
 	bound := made.Bound()
 	switch {

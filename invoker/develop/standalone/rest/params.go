@@ -10,8 +10,8 @@ import (
 	"github.com/gpuwhisk/gpuwhisk/invoker/develop/standalone/entity"
 )
 
-// What follows reads parts of a request. The first error stays in r.err, so that
-// a handler checks once, after it has read all that it needs.
+// The following methods read parts of a request. The first error stays in r.err, so a
+// handler checks for errors once, after it has read all parts.
 
 func (r *request) fail(err error) {
 	if r.err == nil {
@@ -59,7 +59,8 @@ func (r *request) skip(collection string) int {
 	return skip
 }
 
-// whole reads a whole number; format words what is none.
+// whole returns the whole number in a query parameter. format is the text of the error
+// for another value.
 func (r *request) whole(name string, otherwise int, format string) int {
 	v := r.query.Get(name)
 	if v == "" {

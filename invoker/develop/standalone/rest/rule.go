@@ -136,9 +136,8 @@ func (r *request) fireTrigger() error {
 	return r.accepted(id)
 }
 
-// headerObject is the request's headers as an action gets them, by their names
-// in lower case. Those that only concern the transport of the body are left out,
-// as the original's HTTP library does.
+// headerObject returns the request's headers in the form that actions get: with names in
+// lower case. As in the original, headers about the transport of the body are left out.
 func (r *request) headerObject() json.RawMessage {
 	all := map[string]string{"host": r.Host}
 	for name, values := range r.Header {

@@ -63,8 +63,8 @@ func (r *request) own(ns string) error {
 // mayUse refuses an action of another namespace unless its package is shared.
 func (r *request) mayUse(action entity.Ref) error { return r.mayUsePackage(action.PackageRef()) }
 
-// mayUsePackage refuses a package of another namespace unless it is shared. The
-// name is empty for what is in no package.
+// mayUsePackage refuses a package of another namespace unless the package is shared.
+// The name is empty for entities outside of packages.
 func (r *request) mayUsePackage(pkg entity.Ref) error {
 	if pkg.Path == r.user.Namespace.Name {
 		return nil

@@ -19,7 +19,7 @@ import (
 type webCall struct {
 	owner  *activation.Identity
 	action *couchdb.Resolved
-	shape  string // what the answer is made of: http, json, html, svg, text
+	shape  string // the form of the answer: http, json, html, svg, text
 	rest   string // the path behind the action's name
 }
 
@@ -100,9 +100,9 @@ func (r *request) webAction() (*webCall, error) {
 	return &webCall{owner, a, shape, rest}, nil
 }
 
-// segments are the first three of the path behind /api/v1/web, each unescaped by
-// itself: names may contain escaped slashes and blanks. rest is what follows, as
-// it stands.
+// segments splits the path after /api/v1/web. names holds the first three segments, each
+// unescaped separately, because names may contain escaped slashes and blanks. rest is
+// the remaining path, still escaped.
 func segments(u *url.URL) (names []string, rest string) {
 	behind := strings.TrimPrefix(strings.TrimPrefix(u.EscapedPath(), webPath), "/")
 	names = strings.SplitN(behind, "/", 4)
@@ -125,8 +125,8 @@ func cutShape(name string) (base, shape string) {
 	return name, "http"
 }
 
-// webAuthorized checks what the annotation require-whisk-auth asks for: a
-// secret in a header, or, if it is just true, a user of the installation.
+// webAuthorized checks the requirement of the annotation require-whisk-auth: a secret in
+// a header, or, if the annotation is true, a user of the installation.
 func (r *request) webAuthorized(a entity.Parameters) error {
 	required, ok := a.Get("require-whisk-auth")
 	if !ok || string(required) == "false" || string(required) == "null" {
@@ -145,10 +145,10 @@ func (r *request) webAuthorized(a entity.Parameters) error {
 	return nil
 }
 
-// webArguments turns the request into the arguments of the action: query, then
-// body, then what the request was, each over the one before.
+// webArguments turns the request into the arguments of the action: the query, the body,
+// and the description of the request. Later arguments replace earlier ones.
 func (r *request) webArguments(call *webCall) (json.RawMessage, error) {
-	r.Body = http.MaxBytesReader(r.w, r.Body, maxPayload) // no more is kept of what anybody may send
+	r.Body = http.MaxBytesReader(r.w, r.Body, maxPayload) // anybody may send a request, so its size is limited
 	body := r.body()
 	if r.err != nil {
 		return nil, r.err
@@ -179,7 +179,7 @@ func (r *request) webArguments(call *webCall) (json.RawMessage, error) {
 	return entity.Marshal(args)
 }
 
-// reservedNames are of what a request was: its callers may not set them.
+// reservedNames are the arguments that describe the request. Callers may not set them.
 var reservedNames = []string{"__ow_method", "__ow_headers", "__ow_path", "__ow_user", "__ow_query", "__ow_body"}
 
 func jsonText(s string) json.RawMessage { return activation.AppendString(nil, s) }
@@ -191,7 +191,8 @@ func addLast(args map[string]json.RawMessage, from url.Values) {
 	}
 }
 
-// addBody adds the arguments that a body names. One that names none comes back as it is.
+// addBody adds the arguments in a body. A body without named arguments is returned as
+// opaque.
 func addBody(args map[string]json.RawMessage, contentType string, body []byte) (opaque json.RawMessage, err error) {
 	if len(body) == 0 {
 		return nil, nil

@@ -25,7 +25,7 @@ func (r *request) webAnswer(shape string, record *activation.Record) error {
 	switch record.Response.StatusCode {
 	case activation.StatusSuccess:
 	case activation.StatusApplicationError:
-		// The answer is made of what is under "error".
+		// The answer is made from the value of "error".
 		var fields map[string]json.RawMessage
 		if json.Unmarshal(result, &fields) != nil || fields["error"] == nil {
 			return entity.Refuse(http.StatusNotFound, "Response does not include requested property.")
@@ -54,8 +54,8 @@ func (r *request) webJSON(result json.RawMessage) error {
 	return r.send(http.StatusOK, "application/json", result)
 }
 
-// bodyOf picks the body out of a result: what is under "body", else under the
-// name of the shape; a result that is no object is the body itself.
+// bodyOf returns the body in a result: the member "body", or else the member with the
+// name of the shape. A result that is not an object is the body itself.
 func bodyOf(result json.RawMessage, name string) json.RawMessage {
 	var fields map[string]json.RawMessage
 	if json.Unmarshal(result, &fields) != nil {
@@ -174,7 +174,7 @@ func (r *request) webBody(status int, headers http.Header, body json.RawMessage)
 		return mismatch
 	case !isText:
 		content, contentType = body, cmp.Or(contentType, "application/json")
-	case binary(media) || isJSON(media) && len(text)%4 == 0: // else it is no base64
+	case binary(media) || isJSON(media) && len(text)%4 == 0: // another length cannot be base64
 		decoded, err := base64.StdEncoding.DecodeString(text)
 		switch {
 		case err == nil:

@@ -23,7 +23,7 @@ var (
 	bucketViews = []byte("views")
 )
 
-// open finds a database; nil when there is none of that name.
+// open returns a database, or nil if there is none of that name.
 func open(tx *bolt.Tx, name string) *database {
 	root := tx.Bucket([]byte(name))
 	if root == nil {

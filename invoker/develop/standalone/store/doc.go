@@ -23,8 +23,8 @@ type record struct {
 	body []byte // the JSON object without _id, _rev, _attachments, _deleted
 }
 
-// stub is what a document has of an attachment; the content lies apart, so that
-// reading a document does not read it.
+// stub describes an attachment in its document. The content is stored separately, so
+// that reading a document does not read the attachment.
 type stub struct {
 	ContentType string `json:"content_type"`
 	RevPos      int    `json:"revpos"`
@@ -93,7 +93,7 @@ func generation(rev string) int {
 	return max(g, 0)
 }
 
-// nextRev makes the revision that follows prev: a counter, and what no other has.
+// nextRev returns the revision after prev: a counter and a unique suffix.
 func nextRev(prev string) string {
 	return strconv.Itoa(generation(prev)+1) + "-" + strings.ToLower(rand.Text())
 }
@@ -145,11 +145,11 @@ func parseDoc(raw []byte) (*incoming, error) {
 	return in, nil
 }
 
-// closed ends an object, whose members each have a comma behind them.
+// closed ends an object in which each member is followed by a comma.
 func closed(object []byte) []byte { return append(bytes.TrimSuffix(object, []byte{','}), '}') }
 
-// validID refuses what CouchDB refuses, and the zero byte that separates
-// attachment keys.
+// validID refuses the ids that CouchDB refuses, and ids with a zero byte, because a zero
+// byte separates attachment keys.
 func validID(id string) error {
 	illegal := func(reason string) error { return &refusal{http.StatusBadRequest, "illegal_docid", reason} }
 	switch {
@@ -165,9 +165,9 @@ func validID(id string) error {
 	return nil
 }
 
-// replaceable reads what a change of a revision replaces. That is CouchDB's optimistic
-// locking: a document is replaced only by one with its revision, and a revision of
-// anything else is a conflict.
+// replaceable returns the document that a change replaces. It implements CouchDB's
+// optimistic locking: a change must name the document's current revision, and any other
+// revision is a conflict.
 func (db *database) replaceable(id, rev string, deletes bool) (*record, error) {
 	old, err := db.record(id)
 	switch {

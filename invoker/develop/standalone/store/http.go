@@ -43,12 +43,12 @@ type request struct {
 	body []byte
 }
 
-// answer is a body that is ready, or what is to be written as JSON.
+// answer is the bytes of a body, or a value to be encoded as JSON.
 type answer any
 
-// route lists what is served. What reads and what changes works on the database
-// that the path names, in a transaction: a change perhaps with others, and
-// perhaps again. An error undoes it.
+// route registers the handlers. A handler works on the database in the path, in a
+// transaction. A transaction may contain several changes and may be repeated. An error
+// rolls a change back.
 func (s *Store) route() {
 	s.mux = http.NewServeMux()
 	s.handle("/{$}", func(*request) (answer, error) {
@@ -84,7 +84,7 @@ func (s *Store) within(transaction func(func(*bolt.Tx) error) error, r *request,
 			return notFound("Database does not exist.")
 		}
 		a, err = fn(db, r)
-		if _, ready := a.([]byte); !ready && err == nil { // what it is made of lasts as long as the transaction
+		if _, ready := a.([]byte); !ready && err == nil { // the values are valid only during the transaction
 			a, err = json.Marshal(a)
 		}
 		return err
@@ -132,7 +132,7 @@ func (s *Store) authorized(r *http.Request) bool {
 	return ok && userOK&passOK == 1
 }
 
-// reply answers with what was made, as the status that its method has.
+// reply writes an answer with the status of the request's method.
 func (s *Store) reply(w http.ResponseWriter, r *http.Request, a answer, err error) {
 	status := http.StatusOK
 	if r.Method == http.MethodPut || r.Method == http.MethodPost {

@@ -12,7 +12,7 @@ import (
 // entry is one row a document has in a view: its key and, where it does not
 // follow from the document, its value.
 type entry struct {
-	key   any // of texts, json.RawMessage and slices of them
+	key   any // a text, a json.RawMessage, or a slice of such values
 	value json.RawMessage
 }
 
@@ -22,9 +22,9 @@ type row struct {
 	key, value json.RawMessage
 }
 
-// eachRow calls fn with each row of a document: the index that it is in, its key
-// there, which is the collated one with the document's id behind it, and what lies
-// under that: how long the collated key and the key as JSON are, that JSON, the value.
+// eachRow calls fn with each index row of a document: the bucket of the index, the key
+// (the collated key followed by the document's id), and the row. A row has the lengths
+// of the collated key and of the key as JSON, the key as JSON, and the value.
 func (db *database) eachRow(id string, body []byte, fn func(b *bolt.Bucket, key, row []byte) error) error {
 	var doc members
 	if err := json.Unmarshal(body, &doc); err != nil {

@@ -13,7 +13,7 @@ import (
 
 // Type tags in CouchDB's collation order: null, false, true, numbers, strings,
 // arrays, objects. A zero byte ends strings, arrays and objects, so that a
-// prefix sorts before what it begins.
+// prefix sorts before a longer value.
 const (
 	tagEnd    = 0x00
 	tagNull   = 0x01

@@ -23,8 +23,8 @@ type query struct {
 	reduce      bool
 }
 
-// parseQuery reads the parameters, which are JSON values. Others have no effect,
-// such as "stale": the indexes are never stale.
+// parseQuery parses the parameters, which are JSON values. Unknown parameters are
+// ignored. So is "stale", because the indexes are never stale.
 func parseQuery(values url.Values) (*query, error) {
 	q := &query{limit: -1, reduce: true}
 	wrong := func(reason string) error { return &refusal{http.StatusBadRequest, "query_parse_error", reason} }

@@ -1,15 +1,15 @@
-// Package store is a small document database in one file that speaks the part
-// of CouchDB's HTTP API that the standalone controller and the invoker use:
-// documents with revisions, attachments, _bulk_docs and the views of an
-// OpenWhisk deployment, computed natively. With it, both use their database as
-// in production, with nothing to install.
+// Package store is a small document database in one file. It implements the part of
+// CouchDB's HTTP API that the standalone controller and the invoker use: documents with
+// revisions, attachments, _bulk_docs, and the views of an OpenWhisk deployment, computed
+// natively. Controller and invoker use it like the database of a production system,
+// and nothing has to be installed.
 //
-// It is not a CouchDB: it keeps no revision trees, replicates nothing and runs
-// no JavaScript. A design document can be stored; its views answer only when
-// they are among those listed in view.go.
+// The package does not keep revision trees, does not replicate and does not run
+// JavaScript. A design document can be stored, but only the views in view.go are
+// answered.
 //
-// It starts no goroutine of its own. A request that changes something returns
-// after its change is on disk.
+// It starts no goroutines. A request that changes a document returns after the change is
+// on disk.
 package store
 
 import (
@@ -30,7 +30,7 @@ type Config struct {
 	// User and Password guard every request by basic authentication. An empty
 	// user admits all requests.
 	User, Password string
-	// Log gets what went wrong; nil discards it.
+	// Log receives errors; nil discards them.
 	Log *slog.Logger
 }
 
@@ -67,8 +67,7 @@ func Open(cfg Config) (*Store, error) {
 	return s, nil
 }
 
-// Close ends after what is being committed and closes the file. Requests that
-// come later fail.
+// Close waits for the current commit and closes the file. Later requests fail.
 func (s *Store) Close() error {
 	if err := s.db.Close(); err != nil {
 		return fmt.Errorf("close store: %w", err)

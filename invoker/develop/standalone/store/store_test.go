@@ -246,7 +246,8 @@ func TestWritesAfterCloseFail(t *testing.T) {
 	check.Equal(t, w.Code, 500)
 }
 
-// A change that is refused does not undo those that share its commit.
+// TestOneRefusalDoesNotSpoilItsGroup: a refused change does not roll back other changes
+// in the same commit.
 func TestOneRefusalDoesNotSpoilItsGroup(t *testing.T) {
 	_, srv := newDB(t)
 	call(t, srv, "PUT", "/whisks/taken", `{}`)

@@ -14,7 +14,7 @@ func (m members) has(name string) bool { _, ok := m[name]; return ok }
 func (m members) text(name string) string { return textOf(m[name]) }
 
 func textOf(v json.RawMessage) (text string) {
-	_ = json.Unmarshal(v, &text) // what is no text counts as none
+	_ = json.Unmarshal(v, &text) // another type counts as an empty text
 	return text
 }
 
@@ -41,7 +41,7 @@ type view struct {
 	counts  bool                  // it is reduced to the number of rows
 }
 
-// views are those that are answered.
+// views lists the implemented views.
 var views = []view{
 	{"whisks.v2.1.0/actions", has("exec"), members.byUpdated, actionSummary, true},
 	{"whisks.v2.1.0/packages", has("binding"), under("updated"), packageSummary, true},
@@ -73,8 +73,8 @@ func (m members) isBinding() bool {
 	return json.Unmarshal(m["binding"], &to) == nil && len(to) > 0
 }
 
-// byUpdated is the key [namespace, updated], and once more under the first
-// segment for what lies in a package.
+// byUpdated returns an entry with the key [namespace, updated]. For an entity in a
+// package it returns a second entry with the first segment of the namespace.
 func (m members) byUpdated() []entry {
 	entries := under("updated")(m)
 	if root, _, inPackage := strings.Cut(m.text("namespace"), "/"); inPackage {
@@ -107,7 +107,7 @@ func (m members) byPath() []entry {
 
 // namespaces are those of a subject, with their keys.
 func (m members) namespaces() (all []members) {
-	_ = json.Unmarshal(m["namespaces"], &all) // what is no list counts as none
+	_ = json.Unmarshal(m["namespaces"], &all) // another type counts as an empty list
 	return all
 }
 
@@ -126,8 +126,8 @@ func (m members) identities() (entries []entry) {
 	return entries
 }
 
-// blockedNamespaces are those that may not run anything: those of a blocked subject
-// and those whose limits are zero.
+// blockedNamespaces returns the namespaces that may not run actions: all namespaces of a
+// blocked subject, and namespaces whose limits are zero.
 func (m members) blockedNamespaces() (entries []entry) {
 	if ns, ok := strings.CutSuffix(m.text("_id"), "/limits"); ok && (string(m["concurrentInvocations"]) == "0" || string(m["invocationsPerMinute"]) == "0") {
 		return []entry{{key: ns}}
