@@ -40,6 +40,10 @@ type Waits struct {
 	// the unit of the limit for the whole collection: OpenWhisk allows two
 	// seconds, and as much again for each MB of the limit, but five at least.
 	Idle time.Duration
+	// Behind replaces Idle once the log has brought more than a few lines. A
+	// daemon that copies many large logs at once can stop for seconds in the
+	// middle of one.
+	Behind time.Duration
 	// Quiet is the silence that ends a reading without sentinels. What an
 	// action printed reaches the file a moment after it answered.
 	Quiet time.Duration
@@ -57,11 +61,12 @@ type Waits struct {
 	OtherStream time.Duration
 }
 
-// DefaultWaits are OpenWhisk's two seconds, and silences that are long against
-// a daemon's delay: about a millisecond, tens of them on a busy machine.
+// DefaultWaits are OpenWhisk's two seconds, and silences that are much longer than
+// a daemon's delay, which is about a millisecond, and tens of them on a busy machine.
 func DefaultWaits() Waits {
 	return Waits{
 		Idle:        2 * time.Second,
+		Behind:      10 * time.Second,
 		Quiet:       10 * time.Millisecond,
 		QuietFailed: 100 * time.Millisecond,
 		Answered:    time.Second,
@@ -190,6 +195,8 @@ type reading struct {
 	lastNews  time.Time
 	poll      time.Duration
 	chunk     int
+	arrived   int64       // bytes read from the source
+	extended  int64       // arrived, when the total time limit last began anew
 	reserved  bool        // memory for the whole log
 	limit     *time.Timer // ends a collection that hangs; nil: none
 }
@@ -323,8 +330,24 @@ func (r *reading) fill() bool {
 	}
 	if n > 0 {
 		r.lastNews, r.poll = time.Now(), firstPoll
+		r.arrived += int64(n)
+		r.extend()
 	}
 	return n > 0
+}
+
+// extend starts the total time limit anew each time that an eighth of the log limit
+// has arrived. So a daemon that is behind with a large log does not cost the log's
+// end, and a collection still has an end: the limit is not extended any more
+// once the log is truncated.
+func (r *reading) extend() {
+	if r.collector.truncated || r.arrived-r.extended < max(r.req.LimitBytes/8, maxReady) {
+		return
+	}
+	r.extended, r.began = r.arrived, r.lastNews
+	if r.limit != nil {
+		r.limit.Reset(2 * r.total())
+	}
 }
 
 // deadline is until when the next byte is waited for.
@@ -333,6 +356,8 @@ func (r *reading) deadline() time.Time {
 	switch {
 	case r.req.WaitForSentinel && r.collector.Ended():
 		silence = r.waits.OtherStream
+	case r.req.WaitForSentinel && r.arrived >= maxReady:
+		silence = r.waits.Behind
 	case r.req.WaitForSentinel:
 		silence = r.waits.Idle
 	case r.req.Answered && !r.collector.Ended():
@@ -349,7 +374,8 @@ func (r *reading) deadline() time.Time {
 
 func (r *reading) total() time.Duration { return r.waits.total(r.req) }
 
-// total is the longest that a collection takes of a source that answers.
+// total is the longest that a collection takes of a source that answers and brings
+// little.
 func (w Waits) total(req container.LogRequest) time.Duration {
 	return w.Idle * time.Duration(max(5, req.LimitBytes>>20))
 }
