@@ -1,7 +1,6 @@
 package couchdb
 
 import (
-	"bytes"
 	"context"
 	"fmt"
 	"net/http"
@@ -14,8 +13,8 @@ import (
 
 // bulkDocs sends documents to the database of records. The body is what the
 // original sends: every document as it stands, even if there is but one. It is
-// put together here, since the library would parse each document again, and send
-// it through a goroutine of its own.
+// built here because the library would parse each document again, and send it
+// through a goroutine of its own.
 func bulkDocs(v rawClient, steps steps) records.Write {
 	return func(ctx context.Context, docs []records.Document) ([]error, error) {
 		if len(docs) == 0 {
@@ -33,7 +32,7 @@ func bulkDocs(v rawClient, steps steps) records.Write {
 
 // post sends one batch and gives the answer to each document.
 func (v rawClient) post(ctx context.Context, docs []records.Document) ([]error, error) {
-	res, err := v.send(ctx, http.MethodPost, v.bulkPath(), bytes.NewReader(bulkBody(docs))) //nolint:bodyclose // each way below does
+	res, err := v.send(ctx, http.MethodPost, v.bulkPath(), bulkBody(docs)...) //nolint:bodyclose // each way below does
 	if err != nil {
 		return nil, err
 	}
@@ -55,20 +54,17 @@ func (v rawClient) post(ctx context.Context, docs []records.Document) ([]error, 
 	return results, nil
 }
 
-func bulkBody(docs []records.Document) []byte {
-	const head, tail = `{"docs":[`, `]}`
-	size := len(head) + len(tail)
+// bulkBody returns the parts of the request's body. They are not joined: a document
+// may have megabytes of logs.
+func bulkBody(docs []records.Document) [][]byte {
+	const head, comma, tail = `{"docs":[`, `,`, `]}`
+	parts := make([][]byte, 0, 2*len(docs)+1)
+	separator := []byte(head)
 	for _, d := range docs {
-		size += len(d.Body) + 1
+		parts = append(parts, separator, d.Body)
+		separator = []byte(comma)
 	}
-	body := append(make([]byte, 0, size), head...)
-	for i, d := range docs {
-		if i > 0 {
-			body = append(body, ',')
-		}
-		body = append(body, d.Body...)
-	}
-	return append(body, tail...)
+	return append(parts, []byte(tail))
 }
 
 // classify gives the failure of a request its meaning for the documents in it.

@@ -4,6 +4,9 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"io"
+	"net/http"
+	"net/http/httptest"
 	"runtime"
 	"slices"
 	"strings"
@@ -43,6 +46,27 @@ func TestRecordsArriveAsWritten(t *testing.T) {
 	for path, doc := range want {
 		check.Equal(t, f.docs[path], doc)
 	}
+}
+
+// TestBulkRequestCopiesNoDocument checks a request of large documents: it holds them
+// once, has a length, and can be sent again where a connection breaks.
+func TestBulkRequestCopiesNoDocument(t *testing.T) {
+	large := []byte(strings.Repeat(" ", 1<<20) + "{}")
+	docs := []records.Document{{Body: large}, {Body: large}}
+	req := httptest.NewRequest(http.MethodPost, "/", nil)
+	parts := bulkBody(docs)
+	check.Equal(t, &parts[1][0], &large[0], "the document is copied")
+	setBody(req, parts)
+	var length int
+	for range 2 {
+		body, err := req.GetBody()
+		check.NoError(t, err)
+		sent, err := io.ReadAll(body)
+		check.NoError(t, err)
+		check.Equal(t, string(sent), `{"docs":[`+string(large)+","+string(large)+"]}")
+		length = len(sent)
+	}
+	check.Equal(t, req.ContentLength, int64(length))
 }
 
 // TestRecordsSurviveFaults puts a record through every way a database fails.

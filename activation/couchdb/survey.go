@@ -6,8 +6,10 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"net"
 	"net/http"
 	"net/url"
+	"slices"
 	"strings"
 )
 
@@ -151,11 +153,12 @@ func (v rawClient) database(ctx context.Context, name string, designs ...string)
 }
 
 // send sends one request below the server's address.
-func (v rawClient) send(ctx context.Context, method, path string, body io.Reader) (*http.Response, error) {
-	req, err := http.NewRequestWithContext(ctx, method, strings.TrimSuffix(v.cfg.URL, "/")+"/"+path, body)
+func (v rawClient) send(ctx context.Context, method, path string, body ...[]byte) (*http.Response, error) {
+	req, err := http.NewRequestWithContext(ctx, method, strings.TrimSuffix(v.cfg.URL, "/")+"/"+path, http.NoBody)
 	if err != nil {
 		return nil, fmt.Errorf("ask couchdb: %w", err)
 	}
+	setBody(req, body)
 	if v.cfg.Username != "" {
 		req.SetBasicAuth(v.cfg.Username, v.cfg.Password)
 	}
@@ -170,10 +173,26 @@ func (v rawClient) send(ctx context.Context, method, path string, body io.Reader
 	return res, nil
 }
 
+// setBody gives a request a body in parts. Like the body of a bytes.Reader, it has a
+// known length and can be sent again on another connection.
+func setBody(req *http.Request, parts [][]byte) {
+	for _, part := range parts {
+		req.ContentLength += int64(len(part))
+	}
+	if req.ContentLength == 0 {
+		return
+	}
+	req.GetBody = func() (io.ReadCloser, error) {
+		body := net.Buffers(slices.Clone(parts)) // reading consumes the list, not the parts
+		return io.NopCloser(&body), nil
+	}
+	req.Body, _ = req.GetBody()
+}
+
 // call sends one request and reads its answer.
 func (v rawClient) call(ctx context.Context, method, path, body string, into any) error {
 	what := method + " /" + path
-	res, err := v.send(ctx, method, path, strings.NewReader(body))
+	res, err := v.send(ctx, method, path, []byte(body))
 	if err != nil {
 		return err
 	}
