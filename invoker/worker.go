@@ -51,7 +51,7 @@ type worker struct {
 // largeLogs bounds the bytes of large logs that are in memory at once, over all
 // activations. A line takes up to twice its bytes in the log: as text, and in the
 // document for the store. A log that waits stays in its container's file.
-const largeLogs = 20 << 20
+const largeLogs = 16 << 20
 
 // errAgain is a container that was gone or unhealthy before the activation had
 // begun: the activation runs elsewhere, nothing is sent.

@@ -90,7 +90,7 @@ func (c *Config) MaxPeek() int {
 // largest size for each activation that user-memory lets controllers send.
 func (c *Config) OwnMemory() int64 {
 	const (
-		atWork = 256 * MiB // 80 MB with 10,000 actions; logs of activations may add 20 MiB
+		atWork = 256 * MiB // 80 MB with 10,000 actions; logs of activations may add 16 MiB
 	)
 	buffered := c.Actions.CacheBytes + c.Records.BufferSize + c.GPU.BacklogSize
 	if c.Logs.Files.Enabled {

@@ -127,8 +127,15 @@ func streamIndex(stream string) int {
 	return 0
 }
 
-// Lose records that something of the log could not be read.
-func (c *Collector) Lose() { c.lost = true }
+// counter returns a collector that goes on from here and keeps no line: it only
+// finds the end of the output.
+func (c *Collector) counter() *Collector {
+	return &Collector{req: container.LogRequest{LimitBytes: -1}, ends: c.ends, pieces: c.pieces, truncated: true}
+}
+
+// Lose records that something of the log could not be read. It is a no-op past the
+// limit, where nothing is kept.
+func (c *Collector) Lose() { c.lost = c.lost || !c.truncated }
 
 // Ended reports whether two sentinels were seen, on whatever streams: that is
 // when OpenWhisk stops.
@@ -143,6 +150,9 @@ func (c *Collector) Result(at time.Time) container.LogResult {
 	incomplete := c.lost || (c.req.WaitForSentinel && !c.Ended())
 	switch {
 	case c.truncated:
+		if c.lost {
+			c.stamp(at, failedText)
+		}
 		c.stamp(at, truncatedText(c.req.LimitBytes))
 	case incomplete:
 		c.stamp(at, failedText)

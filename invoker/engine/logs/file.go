@@ -7,6 +7,7 @@ import (
 	"io"
 	"io/fs"
 	"os"
+	"strconv"
 
 	"golang.org/x/sys/unix"
 )
@@ -132,24 +133,75 @@ func (f *File) missing() (int, error) {
 	return 0, io.EOF
 }
 
-// follow goes over to the file that took the place of the open one, once that
-// is read to its end. Docker names the last one before it ".1"; if that is
-// another, a whole file was missed.
+// follow goes over to the file that took the place of the open one, once that is
+// read to its end. It returns ErrLost if a file in between may have been deleted.
 func (f *File) follow(p []byte, own fs.FileInfo) (int, error) {
 	if n, err := f.readAt(p); n > 0 || err != nil {
 		return n, err
 	}
-	next, err := openRegular(f.path)
-	if err != nil {
+	next, lost := f.successor(own)
+	if next == nil {
 		return 0, nil // rotated once more just now, which the next check sees, or no log
 	}
 	_ = f.file.Close()
 	f.file = next
 	f.offset, f.idle = 0, 0
-	if before, err := os.Stat(f.path + ".1"); err == nil && os.SameFile(own, before) {
-		return f.readAt(p)
+	if lost {
+		return 0, ErrLost
 	}
-	return 0, ErrLost
+	return f.readAt(p)
+}
+
+// successor opens the file after the open one. Docker renames the log to PATH.1, that
+// to PATH.2 and so on, and deletes the oldest. If the open file is none of them, it
+// was deleted, perhaps with others after it, and the oldest is next. The file is nil
+// if the names change just now.
+func (f *File) successor(own fs.FileInfo) (next *os.File, lost bool) {
+	n, oldest := f.rotated(own)
+	lost = n == 0
+	if lost {
+		n = oldest + 1
+	}
+	next, err := openRegular(f.name(n - 1))
+	if err != nil {
+		return nil, false
+	}
+	if still, _ := f.rotated(own); !lost && still != n {
+		_ = next.Close()
+		return nil, false
+	}
+	return next, lost
+}
+
+// rotated returns the number in the name of a rotated file, 0 if it has none, and the
+// number of the oldest rotated file.
+func (f *File) rotated(own fs.FileInfo) (number, oldest int) {
+	for n := 1; ; n++ {
+		info, err := os.Lstat(f.name(n))
+		if err != nil {
+			return number, n - 1
+		}
+		if os.SameFile(own, info) {
+			number = n
+		}
+	}
+}
+
+// name returns the name of the log after it was rotated n times.
+func (f *File) name(n int) string {
+	if n == 0 {
+		return f.path
+	}
+	return f.path + "." + strconv.Itoa(n)
+}
+
+// clone returns a reader that stands at the same place and moves on by itself.
+func (f *File) clone() (*File, error) {
+	fd, err := unix.FcntlInt(f.file.Fd(), unix.F_DUPFD_CLOEXEC, 0)
+	if err != nil {
+		return nil, fmt.Errorf("duplicate log file: %w", err)
+	}
+	return &File{path: f.path, file: os.NewFile(uintptr(fd), f.path), offset: f.offset}, nil
 }
 
 // End leaves the file open for the next activation.

@@ -4,7 +4,9 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -48,6 +50,15 @@ func (d *daemon) rotate() {
 	check.NoError(d.t, os.Rename(d.path, d.path+".1"))
 }
 
+// rotateTwo keeps two old files.
+func (d *daemon) rotateTwo() {
+	d.t.Helper()
+	if err := os.Rename(d.path+".1", d.path+".2"); err != nil {
+		check.ErrorIs(d.t, err, os.ErrNotExist)
+	}
+	d.rotate()
+}
+
 func quick() Waits {
 	w := DefaultWaits()
 	w.Idle = 100 * time.Millisecond
@@ -66,7 +77,23 @@ func TestFile(t *testing.T) {
 		{"rotated", func(d *daemon) { d.rotate(); d.write(run("b")...) }, []string{"b"}, false},
 		{"rotated in the middle", func(d *daemon) { d.write(out("b\n")); d.rotate(); d.write(run("c")...) }, []string{"b", "c"}, false},
 		{"rotated twice", func(d *daemon) { d.rotate(); d.write(out("b\n")); d.rotate(); d.write(run("c")...) },
-			[]string{"c", failedText}, true},
+			[]string{"b", "c", failedText}, true},
+		{"rotated twice, two old files kept", func(d *daemon) {
+			d.write(out("b\n"))
+			d.rotateTwo()
+			d.write(out("c\n"))
+			d.rotateTwo()
+			d.write(run("d")...)
+		},
+			[]string{"b", "c", "d"}, false},
+		{"rotated three times, two old files kept", func(d *daemon) {
+			d.rotateTwo()
+			d.write(out("b\n"))
+			d.rotateTwo()
+			d.write(out("c\n"))
+			d.rotateTwo()
+			d.write(run("d")...)
+		}, []string{"b", "c", "d", failedText}, true},
 		{"cut", func(d *daemon) {
 			check.NoError(d.t, os.Truncate(d.path, 0))
 			d.write(bothEnds...)
@@ -134,7 +161,7 @@ func TestRotatedBeforeTheFirstReading(t *testing.T) {
 	d.rotate()
 	d.write(append([]output{out("c\n")}, bothEnds...)...)
 	got := tail.Collect(t.Context(), waiting)
-	check.EqualSlices(t, shortOf(got.Lines), []string{"a", "c", failedText})
+	check.EqualSlices(t, shortOf(got.Lines), []string{"a", "b", "c", failedText})
 	check.That(t, got.Incomplete, "got %+v", got)
 }
 
@@ -200,4 +227,39 @@ func TestReady(t *testing.T) {
 	check.That(t, !got.Incomplete, "read %+v", got)
 	check.Equal(t, len(got.Lines), 1)
 	ready(false, "when all was read")
+}
+
+// TestLateLogHoldsNoMemory: a large log reserves memory once it is complete, wherever
+// its end lies, or once its end was waited for.
+func TestLateLogHoldsNoMemory(t *testing.T) {
+	lines := make([]output, 200)
+	for i := range lines {
+		lines[i] = out(fmt.Sprintf("%d %s\n", i, strings.Repeat("X", 1000)))
+	}
+	for name, end := range map[string]func(d *daemon){
+		"in the same file":      func(d *daemon) { d.write(bothEnds...) },
+		"in the next file":      func(d *daemon) { d.rotate(); d.write(bothEnds...) },
+		"after two more floods": func(d *daemon) { d.write(lines...); d.rotate(); d.write(append(lines, bothEnds...)...) },
+		"nowhere":               func(*daemon) {},
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			d := newDaemon(t)
+			tail := d.tail(DefaultWaits())
+			ended := time.Now().Add(9 * time.Second)
+			d.write(lines...)
+			go func() {
+				time.Sleep(time.Until(ended))
+				end(d)
+			}()
+			req := alone
+			req.Reserve = func() error {
+				check.That(t, !time.Now().Before(ended), "%s: memory is taken before the end of the log is there", name)
+				return nil
+			}
+			got := tail.Collect(t.Context(), req)
+			check.AtLeast(t, len(got.Lines), 200, name)
+			check.Equal(t, got.Incomplete, name == "nowhere", name)
+			check.AtMost(t, time.Since(ended), 2*time.Second, name)
+		})
+	}
 }

@@ -146,7 +146,7 @@ func (t *Tail) Ready(req container.LogRequest) bool {
 	defer t.source.End()
 	r := newReading(t, req, time.Now())
 	ends := func() bool { return bytes.Count(r.buf, []byte(Sentinel)) >= 2 }
-	for !ends() && len(r.buf) < maxReady && r.fill() {
+	for !ends() && len(r.buf) < maxReady && r.fill(context.Background()) {
 		continue
 	}
 	t.buf = r.buf
@@ -221,10 +221,10 @@ func (r *reading) run(ctx context.Context) {
 	for {
 		r.lines()
 		if r.ended() {
-			r.drain()
+			r.drain(ctx)
 			return
 		}
-		if r.fill() && time.Since(r.began) < r.total() {
+		if r.fill(ctx) && time.Since(r.began) < r.total() {
 			continue
 		}
 		left := time.Until(r.deadline())
@@ -278,9 +278,10 @@ func (r *reading) ended() bool {
 	return true
 }
 
-// reserve waits for memory before a collection keeps more than maxReady. The time
-// limits of the collection stand still meanwhile.
-func (r *reading) reserve() error {
+// reserve waits for memory before a collection keeps more than maxReady, and before
+// that for the rest of the log. The time limits of the collection stand still
+// meanwhile.
+func (r *reading) reserve(ctx context.Context) error {
 	if r.reserved || r.req.Reserve == nil || r.collector.size+int64(len(r.buf)-r.at) < maxReady {
 		return nil
 	}
@@ -289,6 +290,7 @@ func (r *reading) reserve() error {
 		defer func() { r.limit.Reset(2 * r.total()) }()
 	}
 	asked := time.Now()
+	r.await(ctx)
 	if err := r.req.Reserve(); err != nil {
 		return err
 	}
@@ -298,9 +300,31 @@ func (r *reading) reserve() error {
 	return nil
 }
 
+// await waits until the log file has the end of the output, and keeps nothing of the
+// output meanwhile: a log that is late must not hold memory that others wait for.
+func (r *reading) await(ctx context.Context) {
+	file, ok := r.source.(*File)
+	if !ok || !r.req.WaitForSentinel {
+		return
+	}
+	ahead, err := file.clone()
+	if err != nil {
+		return // then the wait follows the reservation
+	}
+	defer ahead.Close()
+	look := &reading{
+		source: ahead, waits: r.waits, req: r.req, collector: r.collector.counter(), buf: bytes.Clone(r.buf[r.at:]),
+		arrived: r.arrived, began: r.began, lastNews: r.lastNews, poll: firstPoll, chunk: firstChunk, reserved: true,
+	}
+	look.run(ctx)
+	if !look.ended() { // the end was waited for already
+		r.waits.Idle, r.waits.Behind = r.waits.Quiet, r.waits.Quiet
+	}
+}
+
 // fill reads what the source has. It reports whether there was anything.
-func (r *reading) fill() bool {
-	if r.reserve() != nil { // the work has ended
+func (r *reading) fill(ctx context.Context) bool {
+	if r.reserve(ctx) != nil { // the work has ended
 		r.collector.Lose()
 		r.over = true
 		return false
@@ -338,10 +362,9 @@ func (r *reading) fill() bool {
 
 // extend starts the total time limit anew each time that an eighth of the log limit
 // has arrived. So a daemon that is behind with a large log does not cost the log's
-// end, and a collection still has an end: the limit is not extended any more
-// once the log is truncated.
+// end. A collection still has an end: bytes far beyond the log limit do not count.
 func (r *reading) extend() {
-	if r.collector.truncated || r.arrived-r.extended < max(r.req.LimitBytes/8, maxReady) {
+	if r.arrived > 2*r.req.LimitBytes || r.arrived-r.extended < max(r.req.LimitBytes/8, maxReady) {
 		return
 	}
 	r.extended, r.began = r.arrived, r.lastNews
@@ -404,11 +427,11 @@ func (r *reading) pause(ctx context.Context, left time.Duration) bool {
 // drain takes what lies up to the last sentinel in reach. When the activation
 // had the container for itself, that is its own output too: it forged a
 // sentinel, and the rest would turn up in the next activation's logs.
-func (r *reading) drain() {
+func (r *reading) drain(ctx context.Context) {
 	if !r.req.Alone {
 		return
 	}
-	for len(r.buf)-r.at < maxDrain && r.fill() {
+	for len(r.buf)-r.at < maxDrain && r.fill(ctx) {
 		continue
 	}
 	last := bytes.LastIndex(r.buf[r.at:], []byte(Sentinel))
