@@ -248,7 +248,7 @@ func TestLargeLogsAreBounded(t *testing.T) {
 		s := env.settings()
 		s.Bounds.LogsMB.Max, s.Pool.MemoryMB = 100, 30*256
 		_, stop := env.start(s, func(iv *Invoker) { iv.completer.records = store })
-		const all, atOnce = 30, 3 // of 10 MB each in 32 MB
+		const all, atOnce = 30, 1 // of 10 MB each in 16 MiB
 		for range all {
 			env.invoke("large", nil)
 		}
