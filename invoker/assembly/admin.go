@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"net"
 	"net/http"
+	"net/netip"
 	"os"
 	"strconv"
 	"strings"
@@ -111,6 +112,11 @@ func (a *assembly) openListener(ctx context.Context) (func(), error) {
 			a.Log.Warn(a.login, "address", listener.Addr().String())
 		}
 	}
+	// Actions have no business with the admin port.
+	listener = httpserver.Filter(listener, func(from netip.Addr) bool {
+		e := a.docker.Load()
+		return e == nil || !e.FromContainer(from)
+	})
 	server := httpserver.New(a.adminHandler(), 0, maxConnections)
 	server.RegisterOnShutdown(func() { close(a.closing) })
 	done := make(chan struct{})

@@ -26,6 +26,7 @@ import (
 	"github.com/gpuwhisk/gpuwhisk/docker/runtimes"
 	"github.com/gpuwhisk/gpuwhisk/invoker"
 	"github.com/gpuwhisk/gpuwhisk/invoker/config"
+	"github.com/gpuwhisk/gpuwhisk/invoker/engine/docker"
 	"github.com/gpuwhisk/gpuwhisk/invoker/peer/clients"
 	"github.com/gpuwhisk/gpuwhisk/invoker/peer/zookeeper"
 	"github.com/prometheus/client_golang/prometheus"
@@ -123,6 +124,7 @@ type assembly struct {
 	bucket  *bucket // nil: no code is in S3
 	state   state
 	invoker atomic.Pointer[invoker.Invoker]
+	docker  atomic.Pointer[docker.Engine] // nil before it is connected, and for processes
 	began   time.Time
 }
 

@@ -68,6 +68,7 @@ func (a *assembly) newEngine(ctx context.Context) (Engine, error) {
 		return nil, fmt.Errorf("%w (is the Docker daemon up, and may this user reach it? CONFIG_whisk_gpu_docker_host or DOCKER_HOST names another)", err)
 	}
 	a.deviceEngine, a.daemon = e, e
+	a.docker.Store(e)
 	return e, nil
 }
 

@@ -239,15 +239,16 @@ func withPrefix(environ []string, prefixes ...string) []string {
 }
 
 func (c standaloneCmd) options(log *slog.Logger) (standalone.Options, error) {
-	bounds, err := standalone.CheckSettings(c.settings(os.Environ()))
+	set, err := standalone.CheckSettings(c.settings(os.Environ()))
 	if err != nil {
 		return standalone.Options{}, err
 	}
+	bounds := set.Limits.Bounds()
 	o := standalone.Options{
 		Devices: c.Devices, FakeDriver: c.FakeGPU, Shim: c.Shim,
 		Port: c.Port, Origins: c.CORS, Data: c.Data, Runtime: c.Runtime, GPUs: c.GPUs, GPUMemory: activation.Size(c.GPUMemory), Policy: c.Policy, Tokens: c.Tokens,
 		Memory: c.Memory.bytes(), MemoryMax: activation.Size(c.MemoryMax), Kafka: c.Kafka, CouchDB: c.CouchDB, DBPrefix: c.DBPrefix, Docker: os.Getenv("DOCKER_HOST"),
-		Version: version, Log: log, Bounds: &bounds,
+		Version: version, Log: log, Bounds: &bounds, Network: set.Containers.Network,
 		Extra: withPrefix(os.Environ(), "OTEL_", "CONFIG_whisk_"), // OTEL_ variables say where traces go
 	}
 	o.Invoker, o.Admin = inProcess(log, c.Set)

@@ -11,7 +11,6 @@ import (
 	"strconv"
 	"strings"
 
-	"github.com/gpuwhisk/gpuwhisk/activation"
 	"github.com/gpuwhisk/gpuwhisk/invoker/config"
 	"github.com/gpuwhisk/gpuwhisk/invoker/develop/standalone/couchdb"
 )
@@ -31,7 +30,7 @@ func (s *Standalone) invokerSettings(manifest string) ([]setting, error) {
 	if err != nil {
 		return nil, fmt.Errorf("read database address: %w", err)
 	}
-	api, err := url.Parse(s.info.APIHost)
+	api, err := url.Parse(cmp.Or(s.actionsHost, s.info.APIHost))
 	if err != nil {
 		return nil, fmt.Errorf("read API address: %w", err)
 	}
@@ -108,9 +107,9 @@ var reserved = []struct{ name, why string }{
 }
 
 // CheckSettings checks the settings that a user adds to those that standalone makes,
-// and returns the bounds of actions' limits under them. It refuses unknown keys,
+// and returns the configuration of the invoker with them. It refuses unknown keys,
 // values that are not allowed, and keys that standalone sets itself.
-func CheckSettings(in config.Input) (activation.Bounds, error) {
+func CheckSettings(in config.Input) (*config.Config, error) {
 	c, given, err := config.Given(in)
 	own, ownErr := new(Standalone).invokerSettings("")
 	problems := []error{err, ownErr}
@@ -128,7 +127,7 @@ func CheckSettings(in config.Input) (activation.Bounds, error) {
 			}
 		}
 	}
-	return c.Limits.Bounds(), errors.Join(problems...)
+	return c, errors.Join(problems...)
 }
 
 // CheckPeers checks the form of the addresses of brokers and of a database

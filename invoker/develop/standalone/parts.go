@@ -19,6 +19,7 @@ import (
 	"github.com/gpuwhisk/gpuwhisk/invoker/develop/standalone/couchdb"
 	"github.com/gpuwhisk/gpuwhisk/invoker/develop/standalone/rest"
 	"github.com/gpuwhisk/gpuwhisk/invoker/develop/standalone/store"
+	"github.com/gpuwhisk/gpuwhisk/invoker/engine/docker"
 	"github.com/gpuwhisk/gpuwhisk/invoker/lib/httpserver"
 )
 
@@ -81,6 +82,12 @@ func (s *Standalone) serve(name string, port int, h http.Handler) (addr string, 
 	}
 	server = httpserver.New(h, controller.MaxWait, maxConnections)
 	server.ErrorLog = slog.NewLogLogger(s.log.Handler(), slog.LevelDebug)
+	s.answer(name, server, ln)
+	return ln.Addr().String(), server, nil
+}
+
+// answer has a server answer at a listener until Stop.
+func (s *Standalone) answer(name string, server *http.Server, ln net.Listener) {
 	done := make(chan struct{})
 	go func() {
 		defer close(done)
@@ -96,10 +103,9 @@ func (s *Standalone) serve(name string, port int, h http.Handler) (addr string, 
 		<-done
 		return err
 	})
-	return ln.Addr().String(), server, nil
 }
 
-func (s *Standalone) serveAPI(db *couchdb.Client, m *activation.Manifest) error {
+func (s *Standalone) serveAPI(ctx context.Context, db *couchdb.Client, m *activation.Manifest) error {
 	bounds := activation.DefaultBounds()
 	if s.opts.Bounds != nil {
 		bounds = *s.opts.Bounds
@@ -119,7 +125,41 @@ func (s *Standalone) serveAPI(db *couchdb.Client, m *activation.Manifest) error 
 	server.RegisterOnShutdown(s.endConsole) // its streams never end by themselves
 	s.api = server
 	s.info.APIHost = "http://" + addr
+	if s.info.Runtime == runtimeDocker {
+		if err := s.serveActions(ctx, addr); err != nil {
+			s.log.Warn("actions cannot call the API: it listens on the loopback interface, which containers do not reach", "error", err)
+		}
+	}
 	return s.writeSettings()
+}
+
+// serveActions serves the API to action containers as well, and to nobody else: on the
+// gateway of their network, at the port of the API.
+func (s *Standalone) serveActions(ctx context.Context, api string) error {
+	d, err := docker.Connect(docker.Options{Host: s.opts.Docker})
+	if err != nil {
+		return err
+	}
+	defer d.Close()
+	n, err := d.Network(ctx, cmp.Or(s.opts.Network, "bridge"))
+	if err != nil {
+		return err
+	}
+	if len(n.Gateways) == 0 {
+		return fmt.Errorf("network %s has no gateway", n.Name)
+	}
+	_, port, err := net.SplitHostPort(api)
+	if err != nil {
+		return fmt.Errorf("read the API's address: %w", err)
+	}
+	at := net.JoinHostPort(n.Gateways[0].String(), port)
+	ln, err := new(net.ListenConfig).Listen(s.closing, "tcp", at)
+	if err != nil {
+		return fmt.Errorf("open the API for actions: %w", err)
+	}
+	s.answer("API for actions", s.api, httpserver.Filter(ln, n.Has))
+	s.actionsHost = "http://" + at
+	return nil
 }
 
 func (s *Standalone) openBus() (*broker.Bus, error) {

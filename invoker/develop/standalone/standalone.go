@@ -63,6 +63,7 @@ type Options struct {
 	Kafka    string // host:port of brokers elsewhere; empty: the embedded one
 	CouchDB  string // URL with user and password; empty: the embedded store
 	Docker   string // address of the Docker Engine; empty: its usual socket
+	Network  string // of action containers, as the invoker's setting has it; empty: bridge
 	DBPrefix string // of the databases' names; empty: whisk_local_
 
 	Namespaces []Namespace // besides guest, or guest with a key
@@ -101,6 +102,7 @@ type Standalone struct {
 	closers []func(context.Context) error // in the order of opening
 
 	api           *http.Server
+	actionsHost   string // address of the API for actions in containers; empty: as for everybody
 	controller    *controller.Controller
 	adminPassword string          // of the invoker's own admin port
 	closing       context.Context // ends when the API closes
@@ -154,7 +156,7 @@ func (s *Standalone) start(ctx context.Context) error {
 	if err := s.controller.Start(ctx); err != nil {
 		return withFlag("--kafka", s.opts.Kafka, err)
 	}
-	if err := s.serveAPI(db, manifest); err != nil {
+	if err := s.serveAPI(ctx, db, manifest); err != nil {
 		return err
 	}
 	return s.startInvoker(manifestText)

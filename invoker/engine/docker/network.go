@@ -72,6 +72,30 @@ func networkOf(n network.Network) Network {
 	return d
 }
 
+// NetworkOf returns the Docker network that the setting of OpenWhisk means. "bridge" is
+// the default, which OpenWhisk's Ansible role always sets: nobody chose by it that action
+// containers reach each other, so it means the network that keeps them apart.
+func NetworkOf(setting string) string {
+	if setting == "bridge" {
+		return OwnNetwork
+	}
+	return setting
+}
+
+// Network returns the network of action containers that a setting means. The invoker's own
+// network is made if it is missing.
+func (d *Daemon) Network(ctx context.Context, setting string) (Network, error) {
+	name := NetworkOf(setting)
+	if name == OwnNetwork {
+		return ensureNetwork(ctx, d.api)
+	}
+	n, found, err := inspectNetwork(ctx, d.api, name)
+	if err == nil && !found {
+		err = fmt.Errorf("network %s does not exist", name)
+	}
+	return n, err
+}
+
 // Has reports whether an address is one of the network's containers.
 func (n Network) Has(addr netip.Addr) bool {
 	addr = addr.Unmap()

@@ -8,6 +8,7 @@ package httpserver
 import (
 	"net"
 	"net/http"
+	"net/netip"
 	"slices"
 	"strings"
 	"time"
@@ -30,6 +31,29 @@ func New(h http.Handler, handling time.Duration, connections int) *http.Server {
 	return &http.Server{
 		Handler: b.handler(h), ConnContext: b.admit, ConnState: b.state,
 		ReadTimeout: RequestTime, WriteTimeout: handling + AnswerTime, IdleTimeout: time.Minute,
+	}
+}
+
+// Filter makes a listener of one that closes each connection from an address that is not
+// admitted. admit is called for every connection, from the goroutine that accepts.
+func Filter(l net.Listener, admit func(netip.Addr) bool) net.Listener { return filter{l, admit} }
+
+type filter struct {
+	net.Listener
+	admit func(netip.Addr) bool
+}
+
+// Accept returns the next connection that is admitted.
+func (f filter) Accept() (net.Conn, error) {
+	for {
+		conn, err := f.Listener.Accept()
+		if err != nil {
+			return nil, err
+		}
+		if from, err := netip.ParseAddrPort(conn.RemoteAddr().String()); err == nil && f.admit(from.Addr().Unmap()) {
+			return conn, nil
+		}
+		_ = conn.Close() // nothing was read from it
 	}
 }
 

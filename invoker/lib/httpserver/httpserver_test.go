@@ -6,6 +6,7 @@ import (
 	"io"
 	"net"
 	"net/http"
+	"net/netip"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -112,4 +113,28 @@ func TestWaits(t *testing.T) {
 			})
 		})
 	}
+}
+
+// TestFilter closes connections from addresses that are not admitted, and goes on.
+func TestFilter(t *testing.T) {
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	check.NoError(t, err)
+	admitted := netip.MustParseAddr("127.0.0.2")
+	server := &http.Server{Handler: http.NotFoundHandler()}
+	ended := make(chan error, 1)
+	go func() { ended <- server.Serve(Filter(l, func(from netip.Addr) bool { return from == admitted })) }()
+	for _, c := range []struct {
+		from   string
+		served bool
+	}{{"127.0.0.3", false}, {"127.0.0.2", true}, {"127.0.0.3", false}, {"127.0.0.2", true}} {
+		from := net.Dialer{LocalAddr: &net.TCPAddr{IP: net.ParseIP(c.from)}}
+		client := http.Client{Transport: &http.Transport{DialContext: from.DialContext, DisableKeepAlives: true}}
+		resp, err := client.Get("http://" + l.Addr().String())
+		check.Equal(t, err == nil, c.served, "from %s: %v", c.from, err)
+		if err == nil {
+			resp.Body.Close()
+		}
+	}
+	check.NoError(t, server.Close())
+	check.ErrorIs(t, <-ended, http.ErrServerClosed)
 }

@@ -74,7 +74,7 @@ func Docker(c *config.Config, prefix string, log *slog.Logger) docker.Options {
 	o := docker.DefaultOptions()
 	o.Prefix, o.Logger = prefix, log
 	args := c.Containers
-	o.Network = network(args.Network)
+	o.Network = docker.NetworkOf(args.Network)
 	o.DNSServers, o.DNSSearch, o.DNSOptions, o.ExtraArgs = args.DNSServers, args.DNSSearch, args.DNSOptions, args.ExtraArgs
 	if c.Logs.OutOfBand {
 		o.LogDriver = "" // the daemon's own driver carries the logs away
@@ -87,14 +87,4 @@ func Docker(c *config.Config, prefix string, log *slog.Logger) docker.Options {
 	limits.Create, limits.Inspect, limits.List, limits.Remove, limits.Pull = t.Run, t.Inspect, t.List, t.Remove, t.Pull
 	limits.Pause, limits.Unpause = t.Pause, t.Resume
 	return o
-}
-
-// network returns the Docker network that a setting means. "bridge" is OpenWhisk's
-// default, which its Ansible role always sets: nobody chose by it that action
-// containers reach each other, so it means the network that keeps them apart.
-func network(setting string) string {
-	if setting == "bridge" {
-		return docker.OwnNetwork
-	}
-	return setting
 }
