@@ -32,7 +32,8 @@ func DefaultGPURequest() GPURequest {
 	return GPURequest{Weight: 1, Shim: ShimManaged}
 }
 
-// GPUError is a malformed gpu annotation. Its text is for the action's author.
+// GPUError is a malformed gpu annotation. Its text is for the action's author: it repeats
+// what the author wrote, so it belongs in no trace or log. Cause is for those.
 type GPUError struct {
 	Key     string // empty when the annotation itself is wrong
 	Given   string
@@ -47,6 +48,18 @@ func (e *GPUError) Error() string {
 	}
 	return fmt.Sprintf("%s: given %s, allowed is %s", what, e.Given, e.Allowed)
 }
+
+// Cause says what is wrong without any text of the annotation.
+func (e *GPUError) Cause() string {
+	what := "annotation gpu"
+	if slices.Contains(gpuMembers, e.Key) {
+		what += ": key " + e.Key
+	}
+	return what + ": allowed is " + e.Allowed
+}
+
+// gpuMembers are the keys of the annotation.
+var gpuMembers = []string{"memory", "weight", "shim", "limit", "concurrency"}
 
 const gpuKeys = "true, false, or an object with the keys memory, weight, shim, limit, concurrency"
 

@@ -1,6 +1,7 @@
 package invoker
 
 import (
+	"cmp"
 	"time"
 
 	"github.com/gpuwhisk/gpuwhisk/activation"
@@ -38,7 +39,9 @@ func (o *observer) interrupted(p *pending, how string) {
 }
 
 // refused is an activation that will not reach a container.
-func (o *observer) refused(p *pending, r activation.Response) { p.trace.Refused = refusalText(r) }
+func (o *observer) refused(p *pending, e ending) {
+	p.trace.Refused = cmp.Or(e.cause, refusalText(e.response))
+}
 
 func (o *observer) forwarded() { o.metrics.forwarded.Inc() }
 

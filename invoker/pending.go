@@ -185,6 +185,7 @@ func (p *pending) settle() {
 type ending struct {
 	record   *activation.Record  // nil: it never reached a container, and is made of
 	response activation.Response // this
+	cause    string              // for traces, where response has text of a user's; else empty
 	combined bool                // one combined ack in any case, for what never reached a container
 	silent   bool                // a blocked namespace: no record, no event, the shortest ack
 	earlier  bool                // an earlier process failed it: no reason to avoid this one
@@ -236,7 +237,7 @@ func (c *completer) result(p *pending, r *activation.Record) {
 // record. It does nothing when it was answered before.
 func (c *completer) complete(p *pending, e ending) {
 	if e.record == nil {
-		c.observe.refused(p, e.response)
+		c.observe.refused(p, e)
 		e.record, e.combined = p.record(e.response, times{}, c.wall()), true
 	}
 	if c.answer(p, e) {

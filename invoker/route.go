@@ -35,10 +35,13 @@ func (s Settings) route(p *pending, a *activation.Action) *ending {
 		return appError(err.Error())
 	}
 	p.action = a
+	var err error
+	if p.gpu, err = a.Annotations.GPU(); err != nil {
+		return badAnnotation(err)
+	}
 	if text := s.unfit(p); text != "" {
 		return appError(text)
 	}
-	var err error
 	if p.content, err = activation.Unlock(p.Content, p.LockedArgs, s.Keys); err != nil {
 		return refused(activation.StatusWhiskError, textAborted)
 	}
@@ -47,18 +50,23 @@ func (s Settings) route(p *pending, a *activation.Action) *ending {
 	return nil
 }
 
-// unfit is why this invoker cannot run a pending activation's action, or empty. It
-// reads what the action asks of a GPU.
+// badAnnotation ends an activation whose action has an annotation that cannot be read. The
+// author is told what is wrong with it; traces do not repeat what the author wrote.
+func badAnnotation(err error) *ending {
+	e := appError(err.Error())
+	if bad := new(activation.GPUError); errors.As(err, &bad) {
+		e.cause = bad.Cause()
+	}
+	return e
+}
+
+// unfit is why this invoker cannot run a pending activation's action, or empty.
 func (s Settings) unfit(p *pending) string {
 	a := p.action
 	if a.Limits.MemoryMB > s.Pool.MemoryMB {
 		return fmt.Sprintf(
 			"The action needs %d MB of memory, but this invoker has %d MB for all of its containers (CONFIG_whisk_containerPool_userMemory).",
 			a.Limits.MemoryMB, s.Pool.MemoryMB)
-	}
-	var err error
-	if p.gpu, err = a.Annotations.GPU(); err != nil {
-		return err.Error()
 	}
 	if p.gpu == nil {
 		return ""

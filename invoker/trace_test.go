@@ -127,3 +127,30 @@ func TestAccountsOfOthers(t *testing.T) {
 		check.That(t, !ok, "three accounts are kept where two may be")
 	})
 }
+
+// TestTracesOfBadAnnotationsRepeatNone of their text, which the action's author alone is
+// told.
+func TestTracesOfBadAnnotationsRepeatNone(t *testing.T) {
+	const secret = "s3cret-value"
+	for _, c := range []struct{ annotation, cause string }{
+		{`"` + secret + `"`, "annotation gpu: allowed is true, false, or an object"},
+		{`{"` + secret + `":1}`, "annotation gpu: allowed is only the keys memory"},
+		{`{"memory":"` + secret + `"}`, "annotation gpu: key memory: allowed is a size"},
+		{`{"limit":["` + secret + `"]}`, "annotation gpu: key limit: allowed is a size"},
+		{`{"weight":"` + secret + `"}`, "annotation gpu: key weight: allowed is a number"},
+		{`{"shim":"` + secret + `"}`, "annotation gpu: key shim: allowed is managed"},
+		{`{"concurrency":"` + secret + `"}`, "annotation gpu: key concurrency: allowed is a whole number"},
+	} {
+		withFixture(t, func(t *testing.T, env *fixture) {
+			env.action("f", annotate(c.annotation))
+			s := env.gpuSettings(1)
+			s.Explain = 1
+			iv, stop := env.start(s)
+			id := env.invokeAndWait("f", time.Second)
+			stop()
+			check.Contains(t, string(env.record(id).Response.Result), secret, "the answer to the author")
+			check.Contains(t, tracesOf(t, iv, id), "Did not run: "+c.cause)
+			check.Lacks(t, tracesOf(t, iv, id), secret)
+		})
+	}
+}
