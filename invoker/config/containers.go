@@ -46,8 +46,8 @@ type Containers struct {
 	DNSServers []string            `key:"whisk.container-factory.container-args.dns-servers" doc:"containers' resolver"`
 	DNSSearch  []string            `key:"whisk.container-factory.container-args.dns-search"`
 	DNSOptions []string            `key:"whisk.container-factory.container-args.dns-options"`
-	ExtraEnv   []string            `key:"whisk.container-factory.container-args.extra-env-vars" doc:"environment added to every action container, K=V or K each"`
-	ExtraArgs  map[string][]string `key:"whisk.container-factory.container-args.extra-args.*" doc:"further docker run options, a list of values each; they replace the invoker's own"`
+	ExtraEnv   []string            `key:"whisk.container-factory.container-args.extra-env-vars,pairs" format:"environment" doc:"environment added to every action container, K=V or K each"`
+	ExtraArgs  map[string][]string `key:"whisk.container-factory.container-args.extra-args.*,pairs" doc:"further docker run options, a list of values each; they replace the invoker's own"`
 }
 
 // Docker is how the Docker Engine is used.

@@ -24,6 +24,7 @@ type key struct {
 	value    value
 	required bool
 	secret   bool // the value is never printed
+	pairs    bool // of K=V in the value, V is never printed
 	// byPolicy keys have the scheduling policy's own value until they are set.
 	byPolicy bool
 	// plain keys come from the plain environment and whisk.properties, and
@@ -37,7 +38,7 @@ type key struct {
 
 // tagged lists the keys of a struct and of the structs in it. Their tags are
 //
-//	key:"name[,required][,plain][,secret][,policy]"  the name, and what key has of these
+//	key:"name[,required][,plain][,secret][,pairs][,policy]"  the name, and what key has of these
 //	env, default, like:"text"                        as key has them; default is standard
 //	doc:"text"                                       likewise; without it that of the key before
 //	also:"name[,name...]"                            as key has them
@@ -59,7 +60,7 @@ func tagged(v reflect.Value, section string) []*key {
 			all = append(all, &key{
 				name: name, env: f.Tag.Get("env"), also: splitCommas(f.Tag.Get("also")),
 				standard: f.Tag.Get("default"), like: f.Tag.Get("like"), doc: doc, section: section,
-				required: option("required"), plain: option("plain"), secret: option("secret"), byPolicy: option("policy"),
+				required: option("required"), plain: option("plain"), secret: option("secret"), pairs: option("pairs"), byPolicy: option("policy"),
 				value: valueOf(v.Field(i).Addr().Interface(), f.Tag, option("secret")),
 			})
 		case f.IsExported() && f.Type.Kind() == reflect.Struct:

@@ -300,14 +300,21 @@ func TestPrintMasksSecrets(t *testing.T) {
 	key := base64.StdEncoding.EncodeToString(bytes.Repeat([]byte("k"), 32))
 	c := loaded(t, "CONFIG_whisk_parameterStorage_aes256="+key, "CONFIG_whisk_invoker_password=very-secret-2", "CONFIG_whisk_unknown_password=very-secret-3",
 		"CONFIG_whisk_kafka_common_sslKeystorePassword=very-secret-4", "CONFIG_whisk_kafka_common_securityProtocol=SASL_PLAINTEXT",
-		"CONFIG_whisk_kafka_common_saslMechanism=PLAIN", "CONFIG_whisk_kafka_common_saslJaasConfig="+scramEntry)
+		"CONFIG_whisk_kafka_common_saslMechanism=PLAIN", "CONFIG_whisk_kafka_common_saslJaasConfig="+scramEntry,
+		"CONFIG_whisk_containerFactory_containerArgs_extraEnvVars_0=DB_PASSWORD=very-secret-5", "CONFIG_whisk_containerFactory_containerArgs_extraEnvVars_1=MODE=very-secret-mode",
+		"CONFIG_whisk_containerFactory_containerArgs_extraArgs_env_0=API_TOKEN=very-secret-6", "CONFIG_whisk_containerFactory_containerArgs_extraArgs_logOpt_0=splunk-token=very-secret-7",
+		"CONFIG_whisk_containerFactory_containerArgs_extraArgs_ulimit_0=nofile=64", "DOCKER_HOST=tcp://me:very-secret-8@docker:2375",
+		"OTEL_EXPORTER_OTLP_ENDPOINT=https://me:very-secret-9@collector:4318")
+	for _, secret := range []string{"very-secret-2", "very-secret-5", "very-secret-6", "very-secret-7", "very-secret-8", "very-secret-9"} {
+		check.Includes(t, c.Secrets(), secret)
+	}
 	var b bytes.Buffer
 	check.NoError(t, c.Print(&b))
 	check.NoError(t, c.PrintJSON(&b))
 	got := b.String()
 	check.Lacks(t, got, "very-secret")
 	check.Lacks(t, got, key)
-	for _, want := range []string{"whisk.invoker.password", mask, "whisk.unknown.password", "--id", "CONFIG_whisk_couchdb_host"} {
+	for _, want := range []string{"whisk.invoker.password", mask, "whisk.unknown.password", "--id", "CONFIG_whisk_couchdb_host", "DB_PASSWORD=" + mask, "nofile=64", "me:" + mask + "@docker:2375"} {
 		if !strings.Contains(got, want) {
 			t.Errorf("%s is not shown:\n%s", want, got)
 		}

@@ -36,12 +36,45 @@ func (c *Config) Ignored() []Setting { return slices.Clone(c.ignored) }
 func (c *Config) Secrets() []string {
 	var values []string
 	for _, k := range keys(c) {
-		if v := k.value.text(); k.secret && v != "" {
+		v := k.value.text()
+		if k.secret && v != "" {
+			values = append(values, v)
+		}
+		for _, login := range logins.FindAllStringSubmatch(v, -1) {
+			values = append(values, login[2])
+		}
+	}
+	given := slices.Clone(c.Containers.ExtraEnv)
+	for _, option := range secretOptions {
+		given = append(given, c.Containers.ExtraArgs[option]...)
+	}
+	for _, pair := range given {
+		if name, v, _ := strings.Cut(pair, "="); v != "" && secretVariable.MatchString(name) {
 			values = append(values, v)
 		}
 	}
 	return values
 }
+
+// secretOptions are the options of docker run whose K=V may hold secrets.
+var secretOptions = []string{"env", "e", "log-opt", "label"}
+
+// maskPairs masks V in each K=V.
+func maskPairs(all []string) []string {
+	masked := make([]string, len(all))
+	for i, pair := range all {
+		if name, _, is := strings.Cut(pair, "="); is {
+			pair = name + "=" + mask
+		}
+		masked[i] = pair
+	}
+	return masked
+}
+
+// logins finds the passwords in URLs.
+var logins = regexp.MustCompile(`(://[^/@:\s]*:)([^/@\s]+)@`)
+
+func maskLogins(text string) string { return logins.ReplaceAllString(text, "${1}"+mask+"@") }
 
 // all is what is printed: the arguments, the mode, every key in the order of the
 // documentation, and what was ignored.
@@ -105,7 +138,7 @@ func (id Identity) settings() []Setting {
 func listSettings(all []*key) []Setting {
 	out := make([]Setting, len(all))
 	for i, k := range all {
-		text := k.value.text()
+		text := maskLogins(k.value.text())
 		if k.secret && text != "" {
 			text = mask
 		}
@@ -115,6 +148,9 @@ func listSettings(all []*key) []Setting {
 }
 
 var secretWords = regexp.MustCompile(`(?i)password|secret|jaas|credential|passphrase|keystore\.key`)
+
+// secretVariable matches names of variables that hold secrets.
+var secretVariable = regexp.MustCompile(`(?i)pass|secret|credential|token|key|auth`)
 
 // secretName reports whether a property that is not a key may hold a secret.
 func secretName(name string) bool { return secretWords.MatchString(name) }

@@ -164,8 +164,8 @@ func (k *key) set(name string, given []entry, source string) error {
 		return nil
 	}
 	k.refused = true
-	text := asText(given)
-	if k.secret {
+	text := maskLogins(asText(given))
+	if k.secret || k.pairs {
 		text = mask
 	}
 	if errors.Is(err, errBad) {

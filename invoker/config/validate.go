@@ -139,7 +139,7 @@ func nearest(all []*key, path string) *key {
 func unknown(all []*key, path string, l leaf) error {
 	own := slices.DeleteFunc(slices.Clone(all), func(k *key) bool { return !strings.HasPrefix(k.name, ours) })
 	near := nearest(own, path)
-	if secretName(path) || near.secret { // a slip in the name of a secret has its value
+	if secretName(path) || near.secret || near.pairs { // a slip in the name of a secret has its value
 		l.text = mask
 	}
 	return fmt.Errorf("%s (from %s): no such key (its value is %q); the nearest is %s, set by %s; all keys: gpuwhisk invoker --print-config",

@@ -94,6 +94,8 @@ func valueOf(at any, tag reflect.StructTag, secret bool) value {
 			return quoted(at)
 		case "modes":
 			return shimModes(at)
+		case "environment":
+			return containerEnv(at)
 		}
 		return list(at)
 	case *gpu.Rule:
@@ -293,6 +295,13 @@ func list(at *[]string) value {
 	return compound(at, "list: one value per numbered key, or comma-separated", elements, joinCommas)
 }
 
+// containerEnv is a list of K=V. Its text has no V, which may be a secret.
+func containerEnv(at *[]string) value {
+	v := list(at)
+	v.text = func() string { return joinCommas(maskPairs(*at)) }
+	return v
+}
+
 // quoted is a list that may stand between blanks and single quotes: Ansible
 // renders it as " 'a,b' ".
 func quoted(at *[]string) value {
@@ -364,7 +373,12 @@ func lists(at *map[string][]string) value {
 		}
 		return m, nil
 	}, func(m map[string][]string) string {
-		return joinPairs(m, func(_ string, all []string) string { return strings.Join(all, "|") })
+		return joinPairs(m, func(option string, all []string) string {
+			if slices.Contains(secretOptions, option) {
+				all = maskPairs(all)
+			}
+			return strings.Join(all, "|")
+		})
 	})
 }
 
