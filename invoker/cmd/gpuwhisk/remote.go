@@ -112,7 +112,7 @@ func fetch(ctx context.Context, method, at, user, password string) ([]byte, erro
 // whisk is the OpenWhisk that activation records are read from: as wsk has it.
 type whisk struct {
 	APIHost string `name:"apihost" placeholder:"URL" env:"APIHOST" help:"OpenWhisk's REST API; without it that of WSK_CONFIG_FILE, or ~/.wskprops."`
-	Auth    string `placeholder:"UUID:KEY" env:"AUTH" help:"Key for it; without it that of WSK_CONFIG_FILE, or ~/.wskprops."`
+	Auth    string `placeholder:"UUID:KEY" env:"AUTH" help:"Key for it; better given as AUTH; without it that of WSK_CONFIG_FILE, or ~/.wskprops."`
 }
 
 // orOwn adds the settings of the user's own wsk, from the file that WSK_CONFIG_FILE

@@ -48,7 +48,7 @@ type standaloneCmd struct {
 	Memory    size     `default:"4GB" help:"Memory for all action containers together."`
 	MemoryMax size     `name:"memory-max" default:"2GB" help:"The most that one action may ask for (wsk action create -m)."`
 	Kafka     string   `placeholder:"HOST:PORT" help:"Use these brokers instead of the embedded one."`
-	CouchDB   string   `name:"couchdb" placeholder:"URL" help:"Use this database, http://USER:PASSWORD@HOST:PORT, instead of the embedded one."`
+	CouchDB   string   `name:"couchdb" placeholder:"URL" env:"GPUWHISK_COUCHDB" help:"Use this database, http://USER:PASSWORD@HOST:PORT, instead of the embedded one; better given as GPUWHISK_COUCHDB, which other users of the machine do not see."`
 	DBPrefix  string   `name:"db-prefix" default:"whisk_local_" help:"Prefix of the databases' names."`
 	Namespace []string `placeholder:"NAME[:UUID:KEY]" env:"GPUWHISK_NAMESPACE" help:"A further namespace beside guest, or guest with a key of your choice; repeatable."`
 	Runtimes  string   `placeholder:"FILE" type:"existingfile" help:"Runtimes manifest instead of the built-in one."`
@@ -69,7 +69,10 @@ machine, no throttling, GPUs simulated unless --devices names real ones.
   wsk action create hello hello.js && wsk action invoke hello --result
 
 The key of guest is made for each data directory and stays. Scripts give one of their
-own: GPUWHISK_NAMESPACE=guest:UUID:KEY. In a database of --couchdb no key is changed.`
+own: GPUWHISK_NAMESPACE=guest:UUID:KEY. In a database of --couchdb no key is changed.
+
+Other users of the machine see the arguments of a process, not its environment: give
+what has a password as GPUWHISK_COUCHDB, GPUWHISK_NAMESPACE or CONFIG_whisk_...`
 }
 
 // Run serves until a signal.

@@ -176,3 +176,20 @@ func TestLibrariesAreCheckedFirst(t *testing.T) {
 		check.ErrorContains(t, err, "make shim-fake")
 	}
 }
+
+// TestSecretsHaveVariables: other users of a machine see the arguments of a process, so
+// whatever holds a password or a key can be given as a variable, and the help says so.
+func TestSecretsHaveVariables(t *testing.T) {
+	k, err := parser(&cli{})
+	check.NoError(t, err)
+	holds := regexp.MustCompile(`PASSWORD|\bKEY\b|(?i)password|secret`)
+	found := 0
+	_ = kong.Visit(k.Model, func(node kong.Visitable, next kong.Next) error {
+		if f, is := node.(*kong.Flag); is && f.Name != "set" && !f.IsBool() && holds.MatchString(f.PlaceHolder+" "+f.Help+" "+f.Name) {
+			found++
+			check.AtLeast(t, len(f.Envs), 1, "variables of --%s", f.Name)
+		}
+		return next(nil)
+	})
+	check.AtLeast(t, found, 4, "flags that hold secrets")
+}

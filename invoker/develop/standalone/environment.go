@@ -154,7 +154,7 @@ func parseCouchDB(address string) (couchdb.Config, error) {
 			return couchdb.Config{URL: u.Scheme + "://" + u.Host, User: u.User.Username(), Password: password}, nil
 		}
 	}
-	return couchdb.Config{}, errors.New("--couchdb: want http://USER:PASSWORD@HOST:PORT")
+	return couchdb.Config{}, errors.New("--couchdb: want http://USER:PASSWORD@HOST:PORT (or in GPUWHISK_COUCHDB)")
 }
 
 // splitList gives the parts of a list, blanks aside.
