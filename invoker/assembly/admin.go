@@ -10,6 +10,7 @@ import (
 	"os"
 	"strconv"
 	"strings"
+	"time"
 
 	"github.com/gpuwhisk/gpuwhisk/invoker/lib/httpserver"
 	"github.com/gpuwhisk/gpuwhisk/invoker/operate/admin"
@@ -96,6 +97,20 @@ const (
 	maxScrapes = 4
 )
 
+// certificateTrouble says why the admin port's certificate is not valid, or soon will not
+// be; empty if nothing is wrong. Clients that check it do not get an answer then, but work
+// goes on.
+func (a *assembly) certificateTrouble() string {
+	if a.certificate == nil {
+		return ""
+	}
+	_, text := tlsstore.Validity(a.certificate, time.Now())
+	if text == "" {
+		return ""
+	}
+	return "admin port: " + text + " (whisk.invoker.https.keystore-path)"
+}
+
 // openListener serves the admin endpoints from the start on, so that /status names
 // what the start waits for.
 func (a *assembly) openListener(ctx context.Context) (func(), error) {
@@ -126,7 +141,11 @@ func (a *assembly) openListener(ctx context.Context) (func(), error) {
 		server.TLSConfig, err = tlsstore.Server(tlsstore.File{Path: t.KeystorePath, Password: t.KeystorePassword}, t.ClientAuth)
 		if err != nil {
 			_ = listener.Close()
-			return nil, fmt.Errorf("open the key store of the admin port: %w", err)
+			return nil, fmt.Errorf("open the key store of the admin port: %w (whisk.invoker.https.keystore-path)", err)
+		}
+		a.certificate = server.TLSConfig.Certificates[0].Leaf
+		if why := a.certificateTrouble(); why != "" {
+			a.Log.Warn(why)
 		}
 		serve = func() error { return server.ServeTLS(listener, "", "") }
 	}

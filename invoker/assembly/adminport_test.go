@@ -5,11 +5,16 @@ import (
 	"fmt"
 	"log/slog"
 	"net/http"
+	"os"
+	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/gpuwhisk/gpuwhisk/invoker/config"
 	"github.com/gpuwhisk/gpuwhisk/invoker/develop/check"
+	"github.com/gpuwhisk/gpuwhisk/invoker/develop/peertest"
+	"software.sslmate.com/src/go-pkcs12"
 )
 
 // TestWellKnownLoginIsWarnedOf where other hosts reach the admin port.
@@ -75,4 +80,35 @@ func TestFloodOfRequestsAddsNoSeries(t *testing.T) {
 	flood(len(methods), 500)
 	check.AtMost(t, series(), before, "lines at /metrics after 2,000 requests")
 	r.end(t)
+}
+
+// TestExpiredCertificateIsWarnedOf in the log and on /status; the port is served, because
+// probes of OpenWhisk's role do not check it.
+func TestExpiredCertificateIsWarnedOf(t *testing.T) {
+	for name, c := range map[string]struct {
+		until time.Duration
+		text  string
+	}{
+		"valid": {90 * 24 * time.Hour, ""}, "ends soon": {time.Hour, "expires on"}, "expired": {-time.Hour, "expired on"},
+	} {
+		key, certificate := peertest.Certificate(t, time.Now().Add(-2*time.Hour), time.Now().Add(c.until))
+		data, err := pkcs12.Modern.Encode(key, certificate, nil, "pass")
+		check.NoError(t, err)
+		store := filepath.Join(t.TempDir(), "own.p12")
+		check.NoError(t, os.WriteFile(store, data, 0o600))
+		log := &bytes.Buffer{}
+		a := &assembly{Options: Options{Host: "127.0.0.1", Log: slog.New(slog.NewTextHandler(log, nil))}, c: &config.Config{}, closing: make(chan struct{})}
+		a.intake = classic{a}
+		a.c.Admin = config.Admin{Protocol: "https", TLS: config.AdminTLS{KeystorePath: store, KeystorePassword: "pass"}}
+		stop, err := a.openListener(t.Context())
+		check.NoError(t, err)
+		stop()
+		s, err := a.status(t.Context())
+		check.NoError(t, err)
+		check.Contains(t, strings.Join(s.Warnings, ""), c.text, "%s", name)
+		check.Contains(t, log.String(), c.text, "%s", name)
+		if c.text == "" {
+			check.Equal(t, len(s.Warnings), 0, "%s: %q", name, s.Warnings)
+		}
+	}
 }

@@ -11,6 +11,7 @@ package assembly
 
 import (
 	"context"
+	"crypto/x509"
 	"errors"
 	"fmt"
 	"io"
@@ -90,16 +91,17 @@ type assembly struct {
 	metrics  *prometheus.Registry
 	// functions are the metrics of each GPU function, apart from the others: the
 	// console reads those once a second.
-	functions *prometheus.Registry
-	steps     *invoker.StepObserver // of adapters
-	ready     atomic.Bool
-	closing   chan struct{}  // closed when the admin listener closes
-	stopping  atomic.Bool    // the stop has begun
-	stage     atomic.Value   // string: what the start waits for
-	login     string         // why the admin port's login protects nothing; empty if it does
-	unable    atomic.Value   // string: why the invoker cannot work
-	retired   atomic.Bool    // an operator disabled it
-	following sync.WaitGroup // the switching of the pings
+	functions   *prometheus.Registry
+	steps       *invoker.StepObserver // of adapters
+	ready       atomic.Bool
+	closing     chan struct{}     // closed when the admin listener closes
+	stopping    atomic.Bool       // the stop has begun
+	stage       atomic.Value      // string: what the start waits for
+	login       string            // why the admin port's login protects nothing; empty if it does
+	certificate *x509.Certificate // of the admin port; nil without https
+	unable      atomic.Value      // string: why the invoker cannot work
+	retired     atomic.Bool       // an operator disabled it
+	following   sync.WaitGroup    // the switching of the pings
 
 	intake       intake
 	parts        openParts

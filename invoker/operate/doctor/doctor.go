@@ -114,6 +114,8 @@ func checks() []checker {
 		{"Settings", "configuration", nil, checkConfiguration},
 		{"Settings", "mode", nil, checkMode},
 		{"Settings", "admin login", (*snapshot).configured, checkLogin},
+		{"Settings", "certificates", (*snapshot).configured, checkCertificates},
+		{"Settings", "logins", (*snapshot).configured, checkLogins},
 		{"Settings", "ignored", (*snapshot).configured, checkIgnored},
 		{"Kafka", "brokers", nil, checkBrokers},
 		{"Kafka", "addresses", (*snapshot).kafkaAnswers, checkAdvertised},
