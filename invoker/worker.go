@@ -189,8 +189,9 @@ func (w *worker) run(ctx context.Context, r *run, call proxy.Invocation) (activa
 	runCtx, end := r.ctr.alive(ctx, finalResponse)
 	x := unlessDead(ctx, r.ctr.client.Run(runCtx, body, r.timeout(), limit))
 	end()
-	if r.first && r.start == container.Warm && (x.Failure == proxy.Refused || x.Unhealthy()) {
-		return activation.Response{}, fmt.Errorf("%w: first run after an idle time: %s, status %d", errAgain, x.Failure, x.Status)
+	if r.start == container.Warm && (x.Failure == proxy.Refused || r.first && x.Unhealthy()) {
+		// A refused call reached no action, so it can run elsewhere.
+		return activation.Response{}, fmt.Errorf("%w: %s, status %d", errAgain, x.Failure, x.Status)
 	}
 	r.answered = x.Status != 0 && x.Failure == proxy.None
 	w.observe.runAnswered(r, x)

@@ -90,35 +90,45 @@ func TestUnwellAfterRest(t *testing.T) {
 	}
 }
 
-// A container that has just run an action was not idle: what breaks then may
-// have begun, so it is answered and not run again.
+// TestUnwellBesideAnotherRun: a call that reached no action runs in another container. A
+// container that answers 503 beside another run was not idle, so that the call may have
+// begun: it is answered and not run again.
 func TestUnwellBesideAnotherRun(t *testing.T) {
-	withFixture(t, func(t *testing.T, env *fixture) {
-		env.action("a", func(a *activation.Action) { a.Limits.Concurrency = 2 })
-		resident := make(chan struct{})
-		env.setRun(func(n int, _ []byte) proxy.Exchange {
-			switch n {
-			case 2:
-				<-resident
-			case 3:
-				return proxy.Exchange{Failure: proxy.Refused}
-			}
-			return answer(200, `{}`)
+	for name, c := range map[string]struct {
+		broken     proxy.Exchange
+		status     int
+		containers int
+	}{
+		"refused":   {proxy.Exchange{Failure: proxy.Refused}, activation.StatusSuccess, 2},
+		"unhealthy": {proxy.Exchange{Status: 503, Sent: true}, activation.StatusDeveloperError, 1},
+	} {
+		withFixture(t, func(t *testing.T, env *fixture) {
+			env.action("a", func(a *activation.Action) { a.Limits.Concurrency = 2 })
+			resident := make(chan struct{})
+			env.setRun(func(n int, _ []byte) proxy.Exchange {
+				switch n {
+				case 2:
+					<-resident
+				case 3:
+					return c.broken
+				}
+				return answer(200, `{}`)
+			})
+			s := env.settings()
+			s.Bounds.Concurrency.Max = 2
+			_, stop := env.start(s)
+			env.invokeAndWait("a", 0)
+			env.invokeAndWait("a", 0)
+			id := env.invokeAndWait("a", 0)
+			close(resident)
+			synctest.Wait()
+			stop()
+			rec := env.record(id)
+			check.That(check.Must(t), rec != nil, "%s: no record, %d containers", name, env.made)
+			check.Equal(t, rec.Response.StatusCode, c.status, "%s", name)
+			check.Equal(t, env.made, c.containers, "%s: containers", name)
 		})
-		s := env.settings()
-		s.Bounds.Concurrency.Max = 2
-		_, stop := env.start(s)
-		env.invokeAndWait("a", 0)
-		env.invokeAndWait("a", 0)
-		id := env.invokeAndWait("a", 0)
-		close(resident)
-		synctest.Wait()
-		stop()
-		rec := env.record(id)
-		check.That(check.Must(t), rec != nil, "record %+v, %d containers, want a developer error in the first", rec, env.made)
-		check.Equal(t, rec.Response.StatusCode, activation.StatusDeveloperError)
-		check.Equal(t, env.made, 1)
-	})
+	}
 }
 
 // A container whose log is being read is not offered to another run: their

@@ -17,16 +17,19 @@ import (
 	"net/http"
 	"net/http/httptrace"
 	"os"
+	"strconv"
 	"strings"
+	"sync/atomic"
 	"syscall"
 	"time"
 )
 
 const (
-	// idleLimit is how long a connection may be idle and still be used again.
-	// Node's HTTP server closes after 5 s; staying far below keeps a request and a
-	// close from crossing on the wire.
-	idleLimit = 2 * time.Second
+	// idleLimit is how long a connection may be idle and still be used again, of a proxy
+	// that announces to keep it at least announcedLimit. Node's HTTP server announces 5 s.
+	// Staying far below keeps a request and a close from crossing on the wire.
+	idleLimit      = 2 * time.Second
+	announcedLimit = 2 * idleLimit
 	// maxHead bounds an answer's headers: the action is not trusted.
 	maxHead = 64 << 10
 	// firstRead is the most memory that is allocated because of Content-Length alone.
@@ -51,9 +54,15 @@ type Limit struct {
 // Client is the HTTP client of one container's action proxy. It may be used by as
 // many goroutines at once as the action's concurrency limit allows. Each container
 // has its own, so that no connection outlives it: addresses are used again.
+//
+// Each request has a connection of its own, unless the proxy's last answer announced for
+// how long it keeps the connection. HTTP permits a server to close a connection after any
+// answer: a request that crosses with that is lost, and may not be sent again.
 type Client struct {
 	base      string
-	transport *http.Transport
+	once      *http.Transport // closes each connection after its request
+	keeping   *http.Transport // keeps connections for idleLimit
+	announced atomic.Bool     // the proxy keeps connections
 }
 
 // Dial opens a connection to a proxy, as net.Dialer.DialContext does.
@@ -72,19 +81,29 @@ func NewDialing(addr string, concurrency int, dial Dial) *Client {
 	if strings.HasPrefix(addr, "/") {
 		host = "localhost"
 	}
-	return &Client{base: "http://" + host, transport: &http.Transport{
-		DialContext: func(ctx context.Context, network, _ string) (net.Conn, error) {
-			return dial(ctx, network, addr)
-		},
+	opened := func(ctx context.Context, network, _ string) (net.Conn, error) {
+		c, err := dial(ctx, network, addr)
+		if err != nil {
+			return nil, err
+		}
+		return checked(c), nil
+	}
+	return &Client{base: "http://" + host, once: transport(opened, -1), keeping: transport(opened, max(concurrency, 1))}
+}
+
+// transport makes one that keeps so many idle connections; negative: none.
+func transport(dial Dial, idle int) *http.Transport {
+	return &http.Transport{
+		DialContext:            dial,
 		DisableCompression:     true, // the body's length must be the one that was declared
-		MaxIdleConnsPerHost:    max(concurrency, 1),
+		MaxIdleConnsPerHost:    idle,
 		IdleConnTimeout:        idleLimit,
 		MaxResponseHeaderBytes: maxHead,
-	}}
+	}
 }
 
 // Close closes the idle connections. A call under way is not disturbed.
-func (c *Client) Close() { c.transport.CloseIdleConnections() }
+func (c *Client) Close() { c.keeping.CloseIdleConnections() }
 
 // Init sends /init and waits for the proxy to come up first: while nothing listens
 // at the address it tries again until the timeout is used up. An attempt that
@@ -149,13 +168,32 @@ func (c *Client) send(ctx context.Context, path string, body []byte, limit Limit
 	req.Header = http.Header{
 		"Content-Type": {"application/json"}, "Accept": {"application/json"}, "User-Agent": nil,
 	}
-	resp, err := c.transport.RoundTrip(req)
+	t := c.once
+	if c.announced.Load() {
+		t = c.keeping
+	}
+	resp, err := t.RoundTrip(req)
 	if err != nil {
 		return fmt.Errorf("send request to action: %w", err)
 	}
+	c.announced.Store(keepTime(resp.Header) >= announcedLimit)
 	defer resp.Body.Close() // an error of the body has been returned by its reads
 	return x.read(resp, limit)
 }
+
+// keepTime is for how long a proxy announces to keep an idle connection, 0 if it does not.
+func keepTime(h http.Header) time.Duration {
+	for part := range strings.SplitSeq(h.Get("Keep-Alive"), ",") {
+		name, value, _ := strings.Cut(strings.TrimSpace(part), "=")
+		if seconds, err := strconv.Atoi(value); err == nil && strings.EqualFold(name, "timeout") {
+			return time.Duration(min(seconds, maxKeepSeconds)) * time.Second
+		}
+	}
+	return 0
+}
+
+// maxKeepSeconds bounds an announcement, as the proxy is not trusted.
+const maxKeepSeconds = 3600
 
 var errNoLength = errors.New("the answer declares no length")
 

@@ -10,6 +10,7 @@ import (
 	"net"
 	"net/http"
 	"os"
+	"runtime"
 	"strconv"
 	"strings"
 	"sync"
@@ -116,10 +117,103 @@ func TestRequestsAreWhatAnActionExpects(t *testing.T) {
 	check.Equal(t, x.ContentLength, int64(len(body)), "took %v, length", x.Elapsed())
 }
 
+// keeps is the answer of a proxy that announces for how long it keeps the connection.
+func keeps(seconds, body string) string {
+	return strings.Replace(ok(body), "\r\n", "\r\nConnection: keep-alive\r\nKeep-Alive: timeout="+seconds+"\r\n", 1)
+}
+
+// TestEachRunHasItsConnection: unless the proxy announces that it keeps connections for
+// long enough.
+func TestEachRunHasItsConnection(t *testing.T) {
+	for name, answer := range map[string]string{
+		"silent": ok("{}"), "too short": keeps("3", "{}"), "damaged": keeps("x", "{}"), "negative": keeps("-5", "{}"),
+	} {
+		p := listen(t, answers(answer))
+		c := p.client(t)
+		for range 3 {
+			x := c.Run(t.Context(), []byte("{}"), time.Minute, wide)
+			check.That(check.Must(t), x.OK(), "%s: %v %v", name, x.Failure, x.Err)
+			check.That(t, !x.Reused, "%s: used again", name)
+		}
+		check.Equal(t, p.conns.Load(), 3, "%s: connections", name)
+	}
+}
+
+// TestProxyThatClosesSilently: a proxy that closes each connection some time after its
+// answer, without saying so, loses no run, whatever it announced.
+func TestProxyThatClosesSilently(t *testing.T) {
+	for name, answer := range map[string]string{"silent": ok("{}"), "announces 5 s": keeps("5", "{}")} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			var runs atomic.Int32
+			p := listen(t, func(c net.Conn, r *bufio.Reader) {
+				for {
+					if _, _, err := request(r); err != nil {
+						return
+					}
+					runs.Add(1)
+					if _, err := io.WriteString(c, answer); err != nil {
+						return
+					}
+					if runs.Load()%3 == 0 {
+						return // as a server whose keep-alive has just ended
+					}
+				}
+			})
+			c := New(p.Addr().String(), 4)
+			defer c.Close()
+			const each = 500
+			var wg sync.WaitGroup
+			for range 4 {
+				wg.Go(func() {
+					for i := range each {
+						x := c.Run(t.Context(), []byte("{}"), time.Minute, wide)
+						check.That(t, x.OK() || x.Reused && name != "silent", "run %d: %v %v, reused %v", i, x.Failure, x.Err, x.Reused)
+					}
+				})
+			}
+			wg.Wait()
+			check.AtMost(t, runs.Load(), 4*each, "requests that the proxy got")
+		})
+	}
+}
+
+// TestClosedConnectionGetsNoRequest: a connection that the proxy has closed gets nothing of
+// the request, which goes by another one.
+func TestClosedConnectionGetsNoRequest(t *testing.T) {
+	closing := make(chan net.Conn, 1)
+	p := listen(t, func(c net.Conn, r *bufio.Reader) {
+		if _, _, err := request(r); err == nil {
+			io.WriteString(c, keeps("5", "{}"))
+			closing <- c
+		}
+	})
+	nc, err := net.Dial("tcp", p.Addr().String())
+	check.NoError(t, err)
+	c := checked(nc)
+	defer c.Close()
+	_, err = io.WriteString(c, "POST /run HTTP/1.1\r\nHost: a\r\nContent-Length: 0\r\n\r\n")
+	check.NoError(t, err)
+	got := make([]byte, 1024)
+	_, err = c.Read(got)
+	check.NoError(t, err)
+	check.Receive(t, closing) // the script's end closes it
+	for err = nil; err == nil; {
+		c.(*conn).answered.Store(true)
+		var n int
+		if n, err = c.Write(nil); err == nil {
+			check.Equal(t, n, 0)
+			runtime.Gosched()
+		}
+	}
+	check.ErrorIs(t, err, errClosedByProxy)
+}
+
 func TestConnectionIsUsedAgain(t *testing.T) {
-	p := listen(t, answers(ok("{}")))
+	p := listen(t, answers(keeps("5", "{}")))
 	c := p.client(t)
-	opened := int32(0)
+	c.Run(t.Context(), []byte("{}"), time.Minute, wide) // now the client knows
+	opened := int32(1)
 	var rested time.Time
 	for i := range 5 {
 		x := c.Run(t.Context(), []byte("{}"), time.Minute, wide)
@@ -141,13 +235,15 @@ func TestConnectionIsUsedAgain(t *testing.T) {
 // closes counts the connections that a client has closed.
 func closes(c *Client) <-chan struct{} {
 	closed := make(chan struct{}, 100)
-	dial := c.transport.DialContext
-	c.transport.DialContext = func(ctx context.Context, network, addr string) (net.Conn, error) {
-		nc, err := dial(ctx, network, addr)
-		if err != nil {
-			return nil, err
+	for _, t := range []*http.Transport{c.once, c.keeping} {
+		dial := t.DialContext
+		t.DialContext = func(ctx context.Context, network, addr string) (net.Conn, error) {
+			nc, err := dial(ctx, network, addr)
+			if err != nil {
+				return nil, err
+			}
+			return &closing{Conn: nc, closed: closed}, nil
 		}
-		return &closing{Conn: nc, closed: closed}, nil
 	}
 	return closed
 }
@@ -190,7 +286,7 @@ func TestConnectionIsNotUsedAgain(t *testing.T) {
 func TestConnectionClosedWhileIdleIsNoticed(t *testing.T) {
 	p := listen(t, func(c net.Conn, r *bufio.Reader) {
 		if _, _, err := request(r); err == nil {
-			io.WriteString(c, ok("{}"))
+			io.WriteString(c, keeps("5", "{}"))
 		}
 	})
 	c := p.client(t)
@@ -205,10 +301,10 @@ func TestConnectionClosedWhileIdleIsNoticed(t *testing.T) {
 
 // What a busy moment opened is closed when it has been idle for long.
 func TestIdleConnectionIsClosed(t *testing.T) {
-	p := listen(t, answers(ok("{}")))
+	p := listen(t, answers(keeps("5", "{}")))
 	c := p.client(t)
-	check.Equal(t, c.transport.IdleConnTimeout, idleLimit, "connections are idle")
-	c.transport.IdleConnTimeout = time.Millisecond
+	check.Equal(t, c.keeping.IdleConnTimeout, idleLimit, "connections are idle")
+	c.keeping.IdleConnTimeout = time.Millisecond
 	closed := closes(c)
 	for range 2 {
 		x := c.Run(t.Context(), nil, time.Minute, wide)
@@ -353,12 +449,12 @@ func TestParallelRuns(t *testing.T) {
 			}
 			waiting.Done()
 			waiting.Wait() // all at once, or the test never ends
-			io.WriteString(c, ok(body))
+			io.WriteString(c, keeps("5", body))
 		}
 	})
 	c := New(p.Addr().String(), n)
 	defer c.Close()
-	for range 2 {
+	for range 3 {
 		var wg sync.WaitGroup
 		for i := range n {
 			wg.Go(func() {
@@ -369,7 +465,7 @@ func TestParallelRuns(t *testing.T) {
 		wg.Wait()
 		waiting.Add(n)
 	}
-	check.Equal(t, p.conns.Load(), n)
+	check.Equal(t, p.conns.Load(), 2*n, "connections: the first answers announce that they are kept")
 }
 
 func TestCloseLeavesNothingOpen(t *testing.T) {
