@@ -37,6 +37,7 @@ type dispatcher struct {
 	claims     *claims
 	returner   Returner // nil: nothing is given back
 	draining   bool
+	deadline   time.Duration       // of the stop, once it drains
 	reserved   atomic.Int64        // memory of GPU containers, MiB
 	queued     map[uint64]*pending // of the CPU path
 	containers map[container.SlotID]*actionContainer

@@ -76,6 +76,9 @@ type left struct {
 func (e left) apply(d *dispatcher, now time.Duration) {
 	if e.run.lease != nil {
 		d.gpus.left(now, e)
+		if d.draining && !e.keep {
+			d.leavePaused(now)
+		}
 		return
 	}
 	d.pool.Done(now, e.run.ctr.slot, e.keep)

@@ -291,6 +291,10 @@ func (g *gpuScheduler) resident(id sched.FlowID) {
 func (g *gpuScheduler) refuse(o scheduler.Order) {
 	p := g.waiting[o.Invocation]
 	delete(g.waiting, o.Invocation)
+	if p.left {
+		g.d.completer.permits.release(p)
+		return
+	}
 	if o.Reason == scheduler.WasWithdrawn && p.withdrawn {
 		p.withdrawn = false
 		g.d.handBack(p)

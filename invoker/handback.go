@@ -8,6 +8,7 @@ import (
 
 	"github.com/gpuwhisk/gpuwhisk/activation"
 	"github.com/gpuwhisk/gpuwhisk/gpu/scheduler"
+	"github.com/gpuwhisk/gpuwhisk/sched"
 )
 
 // Returner gives activations that have not started back to the queue that they came
@@ -104,9 +105,28 @@ type draining struct{ begun chan struct{} }
 
 func (e draining) apply(d *dispatcher, now time.Duration) {
 	defer close(e.begun)
-	d.draining = true
+	d.draining, d.deadline = true, now+d.settings.Drain
 	d.handBackQueued()
 	if d.gpus != nil {
 		d.handBackGPU(now)
+		d.leavePaused(now)
+	}
+}
+
+// leavePaused leaves activations to the next process whose function pauses after failures
+// until the stop's deadline or longer. The stop does not wait for them.
+func (d *dispatcher) leavePaused(now time.Duration) {
+	g, n := d.gpus, 0
+	for _, invocation := range slices.Sorted(maps.Keys(g.waiting)) {
+		p := g.waiting[invocation]
+		if why := g.core.Explain(flowOf(p)); p.withdrawn || why.Rule != sched.RuleBackoff || why.Until < d.deadline {
+			continue
+		}
+		p.left = true
+		g.take(now, scheduler.Event{Kind: scheduler.Withdrawn, Invocation: invocation})
+		n++
+	}
+	if n > 0 {
+		d.log.Info("activations of functions that pause after failures are left to the next process", "activations", n)
 	}
 }

@@ -2,10 +2,12 @@ package invoker
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"strings"
 	"sync"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/gpuwhisk/gpuwhisk/activation"
@@ -151,6 +153,51 @@ func TestLossOfTheLastDeviceGivesBackWhatWaits(t *testing.T) {
 				check.Equal(check.Must(t), len(c.r.usable), 2)
 				check.That(t, !c.r.usable[0], "devices %v", c.r.usable)
 				check.That(t, c.r.usable[1], "devices %v", c.r.usable)
+			})
+		})
+	}
+}
+
+// TestStopLeavesWhatCannotStartInTime: a stop waits for what runs. It does not wait for the
+// calls of a function that pauses after failures beyond the stop's deadline: they are
+// delivered again to the next process.
+func TestStopLeavesWhatCannotStartInTime(t *testing.T) {
+	for name, c := range map[string]struct {
+		runs  time.Duration // of a call of another function, when the stop begins
+		fails time.Duration // how long the failing calls take
+		begin time.Duration // of the stop
+		want  time.Duration // that it takes
+	}{
+		"paused before the stop": {3 * time.Second, time.Second, 2500 * time.Millisecond, 3 * time.Second},
+		"paused during the stop": {0, 5 * time.Second, 8 * time.Second, 2 * time.Second},
+	} {
+		t.Run(name, func(t *testing.T) {
+			withFixture(t, func(t *testing.T, env *fixture) {
+				env.action("f", annotate(`{"memory":"1 GB"}`))
+				env.action("g", nil)
+				env.run = func(_ int, body []byte) proxy.Exchange {
+					if strings.Contains(string(body), `"whole":true`) {
+						pass(c.runs)
+						return answer(200, `{}`)
+					}
+					pass(c.fails)
+					return proxy.Exchange{Failure: proxy.NoResponse, Sent: true}
+				}
+				s := env.gpuSettings(1)
+				s.Drain = 8 * time.Second
+				iv, stop := env.start(s)
+				for range 6 {
+					env.invoke("f", nil)
+				}
+				pass(c.begin)
+				other := env.invoke("g", func(m *activation.Message) { m.Content = json.RawMessage(`{"whole":true}`) })
+				synctest.Wait()
+				began := time.Now()
+				stop()
+				check.Equal(t, time.Since(began), c.want, "the stop took")
+				env.ok(other)
+				check.Equal(t, iv.InFlight(), 0)
+				check.Equal(t, len(env.done), 5, "settled messages: two calls are delivered again")
 			})
 		})
 	}

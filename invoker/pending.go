@@ -46,6 +46,7 @@ type pending struct {
 	queued     time.Duration
 	withdrawn  bool          // it is to be given back
 	keep       bool          // and was not taken
+	left       bool          // to the next process: it cannot start before the stop's deadline
 	fallback   string        // why its memory is only counted, where the action lets it be moved
 	came       arrivalCounts // for its trace
 	obstacle   *obstacle     // what made it wait when it came; nil: nothing

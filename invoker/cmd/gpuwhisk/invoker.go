@@ -36,7 +36,7 @@ docs/configuration.md lists every key; --print-config shows what holds here.
 
 Admin endpoints on PORT (8080): /ping, /metrics, and with the credentials of
 CONFIG_whisk_invoker_username and _password /status, /enable, /disable.
-SIGTERM stops pulling, finishes what runs and exits; warm containers stay for the next
+SIGTERM and SIGHUP stop pulling, finish what runs and exit; warm containers stay for the next
 process with this id (whisk.gpu.handover). Ctrl-C, or SIGTERM after POST /disable, removes
 them. A second signal, two seconds later or more, ends it at once. What an invoker has left
 that never comes back, gpuwhisk clean removes.
@@ -126,25 +126,28 @@ func loadConfig(environ, args []string) (*config.Config, error) {
 // the same: GNU timeout, a shell and a service manager may each pass one on.
 const secondSignal = 2 * time.Second
 
-// interrupted is a context that ends with the first SIGTERM or interrupt. A
+// interrupted is a context that ends with the first SIGTERM, SIGHUP or interrupt. A
 // second one ends the process at once, unless it comes so soon that it is the
-// same one from another sender.
+// same one from another sender. A terminal that closes sends SIGHUP; nohup ignores it.
 func interrupted() context.Context {
 	signals := make(chan os.Signal, 2)
 	signal.Notify(signals, os.Interrupt, syscall.SIGTERM)
+	if !signal.Ignored(syscall.SIGHUP) {
+		signal.Notify(signals, syscall.SIGHUP)
+	}
 	return untilSignalled(signals, func() {
 		fmt.Fprintln(os.Stderr, "gpuwhisk: second signal, leaving at once")
 		os.Exit(130)
 	})
 }
 
-// errTerminated is the cause of a context that SIGTERM has ended.
+// errTerminated is the cause of a context that SIGTERM or SIGHUP has ended.
 var errTerminated = errors.New("terminated")
 
 func untilSignalled(signals <-chan os.Signal, exit func()) context.Context {
 	ctx, cancel := context.WithCancelCause(context.Background())
 	go func() {
-		if <-signals == syscall.SIGTERM {
+		if s := <-signals; s == syscall.SIGTERM || s == syscall.SIGHUP {
 			cancel(errTerminated)
 		}
 		cancel(nil)

@@ -1,6 +1,8 @@
 package main
 
 import (
+	"context"
+	"errors"
 	"os"
 	"syscall"
 	"testing"
@@ -36,4 +38,23 @@ func TestSecondSignalWithinAMoment(t *testing.T) {
 			t.Error("a second signal does not end the process")
 		}
 	})
+}
+
+// TestHangUpIsATermination: SIGHUP ends the process as SIGTERM does, after which another
+// process is to follow. Ctrl-C is for good.
+func TestHangUpIsATermination(t *testing.T) {
+	for s, follows := range map[os.Signal]bool{syscall.SIGHUP: true, syscall.SIGTERM: true, os.Interrupt: false} {
+		synctest.Test(t, func(t *testing.T) {
+			signals := make(chan os.Signal)
+			ctx := untilSignalled(signals, func() {})
+			signals <- s
+			<-ctx.Done()
+			if got := errors.Is(context.Cause(ctx), errTerminated); got != follows {
+				t.Errorf("%s: another process is to follow: %t, want %t", s, got, follows)
+			}
+			signals <- s
+			time.Sleep(secondSignal)
+			signals <- s // the goroutine ends
+		})
+	}
 }
