@@ -11,23 +11,27 @@ import (
 	"github.com/gpuwhisk/gpuwhisk/invoker/container"
 	"github.com/gpuwhisk/gpuwhisk/invoker/engine/proxy"
 	"github.com/gpuwhisk/gpuwhisk/invoker/lib/retry"
+	"github.com/gpuwhisk/gpuwhisk/sched"
 )
 
 // actionContainer is one container with what is needed to use it. The dispatcher
 // makes and forgets them. handle and client are written by the worker that creates
 // the container, before its event; from then on they do not change.
 type actionContainer struct {
-	slot   container.SlotID // in the CPU pool, 0 for a GPU container
-	name   string
-	key    string // of its runs, as its state file has it
-	spec   container.Spec
-	handle container.Handle
-	client ProxyClient
-	gpu    *deviceState    // nil in the CPU path
-	claim  *claim          // nil: it may serve any activation
-	memo   string          // of its claim, fixed before the first run
-	life   context.Context // ends when the container has ended by itself
-	die    context.CancelCauseFunc
+	slot container.SlotID // in the CPU pool, 0 for a GPU container
+	name string
+	key  string // of its runs, as its state file has it
+	// function is the flow of the last run in a CPU container, for the status page. The
+	// dispatcher alone uses it.
+	function sched.FlowID
+	spec     container.Spec
+	handle   container.Handle
+	client   ProxyClient
+	gpu      *deviceState    // nil in the CPU path
+	claim    *claim          // nil: it may serve any activation
+	memo     string          // of its claim, fixed before the first run
+	life     context.Context // ends when the container has ended by itself
+	die      context.CancelCauseFunc
 
 	state stateFile
 }

@@ -91,7 +91,12 @@ func (d *dispatcher) startRun(now time.Duration, placement container.Placement) 
 }
 
 // begin has a worker carry a run out.
-func (d *dispatcher) begin(r *run) { d.goWork(func(ctx context.Context) { d.worker.do(ctx, r) }) }
+func (d *dispatcher) begin(r *run) {
+	if r.ctr.gpu == nil {
+		r.ctr.function = flowOf(r.pending)
+	}
+	d.goWork(func(ctx context.Context) { d.worker.do(ctx, r) })
+}
 
 // refuse has a pending activation answered that will not run here.
 func (d *dispatcher) refuse(p *pending, e *ending) {

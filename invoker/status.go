@@ -45,6 +45,9 @@ type ContainerStatus struct {
 	State    string `json:"state"`
 	MemoryMB int    `json:"memoryMB"`
 	Active   int    `json:"active"`
+	// Function is the function of a CPU container, empty until a run of this process
+	// was in it.
+	Function string `json:"function,omitempty"`
 	Device   string `json:"device,omitempty"`
 	// Flow is the function of a GPU container; the sizes are what it has of its
 	// device.
@@ -154,7 +157,11 @@ func (d *dispatcher) snapshot() Status {
 	s := Status{Pool: d.pool.Stats(), Containers: []*ContainerStatus{}}
 	for _, v := range d.pool.Views() {
 		if ctr := d.containers[v.Slot]; ctr != nil {
-			s.Containers = append(s.Containers, &ContainerStatus{Name: ctr.name, Kind: v.Kind, State: v.State, MemoryMB: v.MemoryMB, Active: v.Active})
+			c := &ContainerStatus{Name: ctr.name, Kind: v.Kind, State: v.State, MemoryMB: v.MemoryMB, Active: v.Active}
+			if ctr.function != (sched.FlowID{}) {
+				c.Function = ctr.function.String()
+			}
+			s.Containers = append(s.Containers, c)
 		}
 	}
 	if g := d.gpus; g != nil {

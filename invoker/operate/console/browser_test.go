@@ -170,6 +170,9 @@ func TestConsoleInABrowser(t *testing.T) {
 		check.Equal(t, row.Failed, "0", "%s on the page", name)
 		check.That(t, row.Latency != "", "%s on the page", name)
 	}
+	containers := read[string](ctx, t, `document.getElementById("containers").innerText`)
+	check.Contains(t, containers, "whisk.system/invokerHealthTestAction0")
+	check.Lacks(t, containers, "wskstandalone")
 	p.compareDevices(ctx)
 	p.openRecent(ctx)
 	keys(ctx, t)

@@ -13,11 +13,16 @@ import (
 	"github.com/gpuwhisk/gpuwhisk/invoker/operate/console"
 )
 
-// serve has a console of made-up snapshots.
+// serve serves the console with made-up snapshots.
 func serve(t *testing.T, snapshot func() any) *httptest.Server {
+	return serveExplained(t, snapshot, nil)
+}
+
+// serveExplained serves the console with made-up snapshots and explanations.
+func serveExplained(t *testing.T, snapshot func() any, explain func(id string) (any, bool)) *httptest.Server {
 	closing := make(chan struct{})
 	s := httptest.NewServer(console.New(console.Options{
-		Snapshot: func(context.Context) (any, error) { return snapshot(), nil }, Closing: closing,
+		Snapshot: func(context.Context) (any, error) { return snapshot(), nil }, Explain: explain, Closing: closing,
 	}))
 	t.Cleanup(func() { close(closing); s.Close() })
 	return s

@@ -1,8 +1,8 @@
 // The page: it gets a snapshot each second and shows it.
-import { $, cls, el, keyed, ms, put, restyle } from "./util.js";
+import { $, cls, date, el, keyed, ms, put, restyle, short, time } from "./util.js";
 import { flows, redraw } from "./flows.js";
 import { devices } from "./devices.js";
-import { begin, showContainers, showFunctions, showRecent } from "./tables.js";
+import { begin, refocus, showContainers, showFunctions, showRecent } from "./tables.js";
 
 let paused = false, before, source, unseen;
 
@@ -49,7 +49,7 @@ function show(v) {
     () => showFunctions(list, total),
     () => showRecent([...(v.recent || [])].sort((a, b) => b.at - a.at)),
     () => showContainers(containers, counters),
-    () => { safe(s, counters); put($("clock"), new Date(v.at).toLocaleTimeString()); },
+    () => { safe(s, counters); put($("clock"), date(v.at) + " " + time(v.at)); },
   ]);
 }
 
@@ -102,6 +102,8 @@ async function explain(id) {
   id = id.trim();
   const list = $("story-text");
   put($("story-id"), id);
+  put($("story-title"), "Activation");
+  put($("story-date"), "");
   list.replaceChildren(el("li", {}, "Reading its trace."));
   if (!$("story").open) $("story").showModal();
   history.replaceState(null, "", "#activation=" + encodeURIComponent(id));
@@ -109,17 +111,17 @@ async function explain(id) {
     const r = await fetch("explain/" + encodeURIComponent(id)), answer = await r.json();
     if (!r.ok) { list.replaceChildren(el("li", {}, answer.error)); return; }
     const a = answer.trace;
-    put($("story-title"), a.namespace + "/" + a.action);
+    put($("story-title"), short(a.namespace + "/" + a.action));
+    const first = answer.sentences.find((s) => s.at);
+    if (first) put($("story-date"), date(first.at));
     list.replaceChildren(...answer.sentences.map((s) => el("li", {}, ...(s.at ? [el("time", { datetime: s.at }, clock(s.at))] : []), s.text)));
   } catch (e) {
     list.replaceChildren(el("li", {}, "The invoker does not answer: " + e.message));
   }
 }
 
-function clock(at) {
-  const d = new Date(at);
-  return d.toTimeString().slice(0, 8) + "." + String(d.getMilliseconds()).padStart(3, "0");
-}
+// clock is a time with milliseconds.
+const clock = (at) => time(at) + "." + String(new Date(at).getMilliseconds()).padStart(3, "0");
 
 function listen() {
   source = new EventSource("events");
@@ -178,9 +180,11 @@ document.addEventListener("keydown", (e) => {
 $("pause").addEventListener("click", pause);
 $("theme").addEventListener("click", () => theme(true));
 $("help").addEventListener("click", () => $("keys").showModal());
-$("lookup").addEventListener("keydown", (e) => { if (e.key === "Enter" && e.target.value.trim()) explain(e.target.value); });
+// The default of the key must not happen: the button that has the focus by then would get it.
+$("lookup").addEventListener("keydown", (e) => { if (e.key === "Enter" && e.target.value.trim()) { e.preventDefault(); explain(e.target.value); } });
 $("filter").addEventListener("keydown", (e) => { if (e.key === "Escape") { e.target.value = ""; e.target.dispatchEvent(new Event("input")); e.target.blur(); } });
-$("story").addEventListener("close", () => history.replaceState(null, "", location.pathname));
+$("story").addEventListener("close", () => { history.replaceState(null, "", location.pathname); refocus(); });
+$("whole").addEventListener("close", refocus);
 matchMedia("(prefers-color-scheme: dark)").addEventListener("change", repaint);
 
 begin(explain);

@@ -21,13 +21,22 @@ export function devices(list, containers) {
   legend(on);
 }
 
+// deviceName turns "0 (NVIDIA A100)" into "GPU 0, NVIDIA A100". A device whose model is
+// not known is called gpu.
+export function deviceName(device) {
+  const [, index, model] = /^(\S+)(?: \((.*)\))?$/.exec(device.replace(", simulated", "").replace(" (simulated)", "")) || ["", device, ""];
+  return "GPU " + index + (model && model !== "gpu" ? ", " + model : "");
+}
+
 function make() {
   const part = {
-    name: el("h3"), tag: el("span", { class: "tag" }, "simulated"), tokens: el("span"), dots: el("span", { class: "dots" }),
-    use: el("span"), spark: el("canvas", { class: "spark" }), memory: el("span"), map: el("canvas", { class: "map", role: "img" }),
+    name: el("h3"), tag: el("span", { class: "tag", title: "Functions run on the processor; the memory of the device is only counted." }, "simulated"),
+    tokens: el("span", { title: "A run needs a token of the device: so many functions may run on the device at once." }),
+    dots: el("span", { class: "dots", "aria-hidden": "true" }),
+    use: el("span"), spark: el("canvas", { class: "spark", role: "img" }), memory: el("span"), map: el("canvas", { class: "map", role: "img" }),
   };
   const node = el("article", { class: "device" },
-    el("header", {}, part.name, part.tag, part.tokens, part.dots, el("span", { class: "push" }), part.use, part.spark),
+    el("header", {}, part.name, part.tag, part.tokens, part.dots, el("span", { class: "push" }), el("span", { class: "use" }, part.use, part.spark)),
     el("div", { class: "mapline" }, part.map, part.memory));
   node.bits = part;
   sized(part.spark, () => spark(part.spark));
@@ -41,12 +50,14 @@ function update(node, d, flows) {
   const p = node.bits;
   cls(node, d.lost ? "device lost" : "device");
   node.dataset.device = d.device;
-  put(p.name, "GPU " + d.device.replace(", simulated", "").replace("(simulated)", "").trim());
+  put(p.name, deviceName(d.device));
   p.tag.hidden = !d.simulated;
-  put(p.tokens, d.lost ? "lost: " + d.lost : d.inFlight + " of " + d.tokens + " tokens");
+  put(p.tokens, d.lost ? "lost: " + d.lost : d.inFlight + " of " + d.tokens + " tokens in use");
   put(p.dots, "●".repeat(Math.min(d.inFlight, 32)) + "○".repeat(Math.max(0, Math.min(d.tokens, 32) - d.inFlight)));
   const share = d.utilization !== undefined ? d.utilization : d.tokens ? d.inFlight / d.tokens : 0;
-  put(p.use, d.utilization !== undefined ? Math.round(100 * share) + " % busy" : Math.round(100 * share) + " % of tokens");
+  put(p.use, d.utilization !== undefined ? Math.round(100 * share) + " % busy, last minute" : "last minute");
+  const past_ = "The last minute: " + (d.utilization !== undefined ? "how busy the device was" : "the share of tokens in use") + ", now " + Math.round(100 * share) + " %";
+  if (p.spark.title !== past_) { p.spark.title = past_; p.spark.setAttribute("aria-label", past_); }
   const past = history.get(d.device) || [];
   past.push(share);
   if (past.length > 60) past.shift();

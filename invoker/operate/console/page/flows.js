@@ -1,7 +1,7 @@
 // The moving chart of how far flows are ahead, and the strip of all flows.
-import { $, colour, sharp, short, sized, style, put } from "./util.js";
+import { $, colour, put, scale, seconds, sharp, short, sized, style, time } from "./util.js";
 
-const seconds = 180; // of history
+const kept = 180;    // seconds of history
 const shown = 8;     // flows in the chart
 const least = 30;    // seconds that the chart shows, however young it is
 
@@ -30,10 +30,10 @@ function remember(list, t) {
   }
   for (const [flow, values] of leads) {
     if (!here.has(flow)) { values.push(null); busy.set(flow, 0.9 * (busy.get(flow) || 0)); }
-    if (times.length > seconds) values.shift();
+    if (times.length > kept) values.shift();
     if (!here.has(flow) && values.every((v) => v === null)) { leads.delete(flow); busy.delete(flow); }
   }
-  if (times.length > seconds) times.shift();
+  if (times.length > kept) times.shift();
 }
 
 // choose picks the busiest flows. It changes its mind every ten seconds at most.
@@ -55,19 +55,26 @@ export function redraw() {
 }
 
 function draw() {
-  if (chart) { chart.setData(data()); return; }
+  if (chart) { chart.setData(data()); showNow(chart); return; }
+  if (times.length < 2) return; // the axis of a single instant would span years
   const box = $("lead"), ink = style("--dim"), grid = { stroke: style("--line"), width: 1 };
   const axis = { stroke: ink, grid, ticks: grid, font: "12px system-ui, sans-serif" };
   chart = new uPlot({
     width: box.clientWidth, height: tall(),
     cursor: { drag: { x: false, y: false } },
-    scales: { x: { range: (u, lo, hi) => [Math.min(lo, hi - least), hi] }, y: { range: (u, lo, hi) => [Math.min(lo || 0, 0), Math.max(hi || 0, overrun * 1.15, 1)] } },
-    axes: [{ ...axis, space: 70 }, { ...axis, size: 46, values: (u, v) => v.map((x) => x + " s") }],
-    series: [{ value: "{HH}:{mm}:{ss}" }, ...names.map((n) => ({
-      label: short(n), stroke: colour(n), width: 2, points: { show: false }, value: (u, v) => v === null ? "" : v.toFixed(1) + " s",
+    scales: { x: { range: (u, lo, hi) => [Math.min(lo, hi - least), hi] }, y: { range: (u, lo, hi) => [0, scale(hi || 0, overrun)] } },
+    axes: [{ ...axis, space: 90, values: (u, v) => v.map((x) => time(x * 1000)) }, { ...axis, size: 58, values: (u, v) => v.map(seconds) }],
+    series: [{ label: "At", value: (u, v) => v ? time(v * 1000) : "" }, ...names.map((n) => ({
+      label: short(n), stroke: colour(n), width: 2, points: { show: false }, value: (u, v) => v === null || v === undefined ? "" : v.toFixed(1) + " s",
     }))],
-    hooks: { drawClear: [band] },
+    hooks: { drawClear: [band], setCursor: [showNow] },
   }, data(), box);
+  showNow(chart);
+}
+
+// showNow has the legend show the newest values while the pointer is elsewhere.
+function showNow(u) {
+  if (u.cursor.left < 0 || u.cursor.left === undefined) u.setLegend({ idx: times.length - 1 });
 }
 
 // tall is the height of the chart without its legend.
@@ -76,15 +83,17 @@ const tall = () => innerWidth <= 700 ? 160 : 200;
 // band shades the window that flows may be in.
 function band(u) {
   if (!overrun) return;
-  const top = u.valToPos(overrun, "y", true), foot = u.valToPos(0, "y", true), c = u.ctx;
+  const top = Math.max(u.bbox.top, u.valToPos(overrun, "y", true)), foot = u.valToPos(0, "y", true), c = u.ctx;
   c.save();
   c.fillStyle = style("--band");
   c.fillRect(u.bbox.left, top, u.bbox.width, foot - top);
   c.strokeStyle = style("--accent");
   c.setLineDash([6, 4]);
   c.beginPath();
-  c.moveTo(u.bbox.left, top);
-  c.lineTo(u.bbox.left + u.bbox.width, top);
+  if (overrun <= u.scales.y.max) {
+    c.moveTo(u.bbox.left, top);
+    c.lineTo(u.bbox.left + u.bbox.width, top);
+  }
   c.stroke();
   c.restore();
 }
@@ -111,13 +120,15 @@ function strip(list) {
 }
 
 function paint() {
-  const canvas = $("strip"), c = sharp(canvas), w = canvas.wide, h = canvas.tall;
+  const canvas = $("strip"), c = sharp(canvas), w = canvas.wide, h = canvas.tall - 18; // above the scale
   if (!c) return;
   const t = overrun * 1000;
-  let hi = Math.max(t * 1.1, 1);
-  for (const f of dots) hi = Math.max(hi, f.leadMs);
+  let highest = 0;
+  for (const f of dots) highest = Math.max(highest, f.leadMs);
+  const hi = 1000 * scale(highest / 1000, overrun);
   const x = (v) => 6 + (w - 12) * v / hi;
-  if (t) { c.fillStyle = style("--band"); c.fillRect(x(0), 0, x(t) - x(0), h); }
+  if (t) { c.fillStyle = style("--band"); c.fillRect(x(0), 0, x(Math.min(t, hi)) - x(0), h); }
+  ticks(c, x, hi, h, w);
   for (const [state, ink, alpha] of [["inactive", "--dim", 0.45], ["active", "--accent", 0.9], ["throttled", "--warn", 0.9]]) {
     c.fillStyle = style(ink);
     c.globalAlpha = alpha;
@@ -129,11 +140,28 @@ function paint() {
       if (taken.has(place)) continue;
       taken.add(place);
       c.beginPath();
-      c.arc(at, y, r, 0, 7);
+      if (state === "throttled") c.rect(at - r, y - r, 2 * r, 2 * r);
+      else c.arc(at, y, r, 0, 7);
       c.fill();
     }
   }
   c.globalAlpha = 1;
+}
+
+// ticks draws the scale of the strip: about four round numbers.
+function ticks(c, x, hi, h, w) {
+  const rough = hi / 4, power = 10 ** Math.floor(Math.log10(rough)), step = [1, 2, 5, 10].find((n) => n * power >= rough) * power;
+  c.fillStyle = style("--dim");
+  c.strokeStyle = style("--line");
+  c.font = "12px system-ui, sans-serif";
+  c.beginPath();
+  for (let i = 0; i * step <= hi; i++) {
+    const at = x(i * step), text = seconds(i * step / 1000), wide = c.measureText(text).width;
+    c.moveTo(at, h);
+    c.lineTo(at, h + 4);
+    c.fillText(text, Math.max(0, Math.min(at - wide / 2, w - wide)), h + 15);
+  }
+  c.stroke();
 }
 
 sized($("strip"), paint);

@@ -1,13 +1,26 @@
 // The tables: functions, last activations, containers.
-import { $, bytes, cls, el, keyed, ms, parts, put, short, sized, startColours } from "./util.js";
+import { $, bytes, cls, date, el, keyed, ms, parts, put, short, sized, startColours, time } from "./util.js";
+import { deviceName } from "./devices.js";
 
 // A table has an element only for the rows that are in view, and a few around
 // them: one above and one below are as tall as all the others together.
 const around = 8;
 
-// columns: name, title, class, text of a row, value that is sorted by.
+// The row that a dialog was opened from: its table and its name.
+let opened;
+
+// refocus gives the focus back to the row that a dialog was opened from. The row may be
+// in another place by then.
+export function refocus() {
+  if (opened) opened.table.focus(opened.name);
+  opened = undefined;
+}
+
+// columns: name, title, class, text of a row, value that is sorted by. open shows more
+// of a row that is clicked, or chosen with Enter.
 class Table {
-  constructor(id, columns, by) {
+  constructor(id, columns, by, open) {
+    this.open = open;
     this.table = $(id);
     this.body = this.table.tBodies[0];
     this.columns = columns;
@@ -62,19 +75,48 @@ class Table {
     while (this.lines.length < to - from) {
       const tr = el("tr", {}, ...this.columns.map((c) => el("td", { class: c.cls, "data-col": c.name })));
       tr.cells_ = [...tr.children];
-      if (this.made) this.made(tr);
+      tr.className = "link";
+      tr.tabIndex = 0;
+      tr.addEventListener("click", () => this.choose(tr));
+      tr.addEventListener("keydown", (e) => { if (e.key === "Enter") { e.preventDefault(); this.choose(tr); } });
       this.below.before(tr);
       this.lines.push(tr);
     }
+    const focused = this.lines.find((tr) => tr === document.activeElement), name = focused && focused.name_;
     for (let i = from; i < to; i++) this.line(this.lines[i - from], this.rows[i], i);
+    if (focused && focused.name_ !== name) this.focus(name);
     this.gap(this.above, from);
     this.gap(this.below, all - to);
   }
 
   line(tr, r, i) {
-    this.columns.forEach((c, at) => c.draw ? c.draw(tr.cells_[at], r) : put(tr.cells_[at], c.text(r)));
+    tr.row_ = r;
+    this.columns.forEach((c, at) => {
+      const td = tr.cells_[at];
+      if (c.draw) c.draw(td, r);
+      else put(td, c.text(r));
+      if (c.cut && td.title !== c.text(r)) td.title = c.text(r);
+    });
     if (tr.index_ !== i) tr.setAttribute("aria-rowindex", (tr.index_ = i) + 2);
     if (tr.name_ !== r.name) { tr.name_ = r.name; if (this.named) this.named(tr, r); }
+  }
+
+  choose(tr) {
+    opened = { table: this, name: tr.name_ };
+    this.open(tr.row_);
+  }
+
+  // focus moves the focus to a row, or, if the row is not in view, to the table.
+  focus(name) {
+    (this.lines.find((tr) => tr.name_ === name) || this.view).focus({ preventScroll: true });
+  }
+
+  // whole shows all columns of a row, uncut.
+  whole(title, r, more = []) {
+    put($("whole-title"), title);
+    const all = [...this.columns.map((c) => [c.title, c.whole ? c.whole(r) : c.text(r)]), ...more];
+    $("whole-values").replaceChildren(...all.filter((p) => p[1] !== "").flatMap((p) => [el("dt", {}, p[0]), el("dd", {}, String(p[1]))]));
+    $("whole").showModal();
   }
 
   gap(tr, rows) {
@@ -92,12 +134,25 @@ function bar(cell, starts) {
   parts(cell.bar, Object.keys(startColours).filter((k) => starts && starts[k]).map((k) => [startColours[k], starts[k] / all, starts[k] + " " + k, ""]));
 }
 
+// startsText lists the starts of a function by kind.
+const startsText = (starts) => Object.keys(startColours).filter((k) => starts && starts[k]).map((k) => starts[k] + " " + k).join(", ");
+
+// containerFor names a container by its function. A container without one is there for any
+// function of its kind, or was taken over from an earlier process.
+function containerFor(c) {
+  if (c.flow || c.function) return short(c.flow || c.function);
+  const taken = /^wsk[^_]*\d_(?!prewarm)(.+)$/.exec(c.name);
+  return taken ? taken[1].replace("_", "/") : "any " + c.kind;
+}
+
+const results = ["success", "application error", "developer error", "system error"];
+
 let functions, recent, containers;
 
-export function begin(open) {
+export function begin(explain) {
   functions = new Table("functions", [
-    { name: "function", title: "Function", cls: "name", text: (f) => short(f.name) },
-    { name: "state", title: "State", text: (f) => f.flow.state, draw: (td, f) => { put(td, f.flow.state); cls(td, "state " + f.flow.state); } },
+    { name: "function", title: "Function", cls: "name", cut: true, text: (f) => short(f.name) },
+    { name: "state", title: "State", cls: "mid", text: (f) => f.flow.state, draw: (td, f) => { put(td, f.flow.state); cls(td, "mid state " + f.flow.state); } },
     { name: "queued", title: "Queued", cls: "n", text: (f) => f.flow.queued },
     { name: "running", title: "Running", cls: "n wide", text: (f) => f.flow.inFlight },
     { name: "weight", title: "Weight", cls: "n wide", text: (f) => f.flow.weight },
@@ -107,38 +162,31 @@ export function begin(open) {
     { name: "failed", title: "Failed", cls: "n wide", text: (f) => f.calls.failed, draw: (td, f) => { put(td, f.calls.failed); cls(td, "n wide" + (f.calls.failed ? " fail" : "")); } },
     { name: "wait", title: "Waited", cls: "n wide", text: (f) => quantiles(f.calls.waitMs), value: (f) => f.calls.waitMs ? f.calls.waitMs.p95 : 0 },
     { name: "latency", title: "Answered in", cls: "n", text: (f) => quantiles(f.calls.latencyMs), value: (f) => f.calls.latencyMs ? f.calls.latencyMs.p95 : 0 },
-    { name: "starts", title: "Starts", cls: "wide", text: () => "", draw: (td, f) => bar(td, f.calls.starts), value: (f) => (f.calls.starts && f.calls.starts.cold) || 0 },
-    { name: "why", title: "Why", cls: "why wide", text: (f) => f.flow.why, draw: (td, f) => { put(td, f.flow.why); if (td.title !== f.flow.why) td.title = f.flow.why; } },
-  ], "queued");
+    { name: "starts", title: "Starts", cls: "wide", text: (f) => startsText(f.calls.starts), draw: (td, f) => bar(td, f.calls.starts), value: (f) => (f.calls.starts && f.calls.starts.cold) || 0 },
+    { name: "why", title: "Why", cls: "why wide", cut: true, text: (f) => f.flow.why },
+  ], "queued", (f) => functions.whole(short(f.name), f));
   recent = new Table("recent", [
-    { name: "at", title: "At", text: (r) => new Date(r.at).toTimeString().slice(0, 8), value: (r) => r.at },
-    { name: "function", title: "Function", cls: "name", text: (r) => short(r.function) },
-    { name: "start", title: "Start", text: (r) => r.start },
+    { name: "at", title: "At", text: (r) => time(r.at), draw: (td, r) => { put(td, time(r.at)); const day = date(r.at); if (td.title !== day) td.title = day; }, value: (r) => r.at },
+    { name: "function", title: "Function", cls: "name", cut: true, text: (r) => short(r.function) },
+    { name: "start", title: "Start", cls: "mid", text: (r) => r.start },
     { name: "wait", title: "Waited", cls: "n wide", text: (r) => ms(r.waitMs) },
     { name: "run", title: "Ran", cls: "n wide", text: (r) => ms(r.runMs) },
     { name: "latency", title: "All", cls: "n", text: (r) => ms(r.latencyMs) },
-    { name: "status", title: "Result", text: (r) => ["success", "application error", "developer error", "system error"][r.status & 3],
+    { name: "status", title: "Result", text: (r) => results[r.status & 3],
       draw: (td, r) => { put(td, ["success", "app error", "dev error", "system error"][r.status & 3]); cls(td, r.status ? "fail" : ""); } },
-  ], "at");
+  ], "at", (r) => explain(r.id));
   recent.fixed = true;
   containers = new Table("containers", [
-    { name: "flow", title: "Function", cls: "name", text: (c) => c.flow ? short(c.flow) : c.name },
-    { name: "device", title: "Device", text: (c) => c.device ? "GPU " + c.device.split(" ")[0] : "CPU" },
-    { name: "state", title: "State", text: (c) => c.state },
-    { name: "active", title: "Runs", cls: "n", text: (c) => c.active },
+    { name: "flow", title: "Function", cls: "name", cut: true, text: containerFor },
+    { name: "device", title: "Device", text: (c) => c.device ? "GPU " + c.device.split(" ")[0] : "CPU", whole: (c) => c.device ? deviceName(c.device) : "none: it computes on the CPU" },
+    { name: "state", title: "State", cls: "mid", text: (c) => c.state },
+    { name: "active", title: "Runs", cls: "n mid", text: (c) => c.active },
     { name: "memory", title: "Memory", cls: "n wide", text: (c) => c.memoryMB + " MB", value: (c) => c.memoryMB },
     { name: "resident", title: "On device", cls: "n", text: (c) => c.device ? bytes(c.residentBytes || 0) : "", value: (c) => c.residentBytes || 0 },
     { name: "kind", title: "Kind", cls: "wide", text: (c) => c.kind },
-  ], "resident");
+  ], "resident", (c) => containers.whole(containerFor(c), c, [["Container", c.name]]));
   functions.named = (tr, f) => { tr.dataset.flow = f.name; };
   recent.named = (tr, r) => { tr.dataset.id = r.id; };
-  recent.made = (tr) => {
-    tr.className = "link";
-    tr.tabIndex = 0;
-    tr.title = "Explain it";
-    tr.addEventListener("click", () => open(tr.dataset.id));
-    tr.addEventListener("keydown", (e) => { if (e.key === "Enter") open(tr.dataset.id); });
-  };
   $("filter").addEventListener("input", drawFunctions);
 }
 

@@ -80,6 +80,28 @@ export function ms(x) {
   return Math.round(x / 60000) + " min";
 }
 
+// time and date are the one form in which the page shows an instant: 14:03:59 of
+// 2026-01-31, in the browser's time zone.
+const two = (n) => String(n).padStart(2, "0");
+export function time(at) {
+  const d = new Date(at);
+  return two(d.getHours()) + ":" + two(d.getMinutes()) + ":" + two(d.getSeconds());
+}
+export function date(at) {
+  const d = new Date(at);
+  return d.getFullYear() + "-" + two(d.getMonth() + 1) + "-" + two(d.getDate());
+}
+
+// scale returns the upper end of an axis of leads, in seconds. It follows the leads, and
+// reaches to T only where the highest lead comes near T.
+export function scale(highest, overrun) {
+  const end = Math.max(highest * 1.15, 0.1);
+  return overrun && highest > overrun / 3 ? Math.max(end, overrun * 1.15) : end;
+}
+
+// seconds writes a tick of such an axis.
+export const seconds = (x) => x === 0 ? "0" : x < 1 ? Math.round(x * 1000) + " ms" : +x.toFixed(2) + " s";
+
 export function bytes(n) {
   const units = ["B", "KB", "MB", "GB"];
   let i = 0;
@@ -95,7 +117,8 @@ export function colour(name) {
   return given.get(name);
 }
 
-// short names a function without its namespace where that is its path's too.
+// short names a function as OpenWhisk does: namespace/action. The namespace of the
+// caller comes before it only where another one owns the action.
 export function short(name) {
   const parts = name.split("/");
   return parts.length > 2 && parts[0] === parts[1] ? parts.slice(1).join("/") : name;
@@ -111,9 +134,10 @@ export function style(name) {
 
 export function restyle() { inks.clear(); }
 
-// startColours are of start kinds, from cheap to dear.
+// startColours are the colours of the kinds of starts, from the fastest to the slowest.
+// People with any kind of colour blindness can distinguish them.
 export const startColours = {
-  "gpu-warm": "#2e9e5b", "warmed": "#2e9e5b", "host-warm": "#0b84a5", "prewarmed": "#0b84a5", "busy-cold": "#e07b00", "cold": "#d1495b",
+  "gpu-warm": "#009e73", "warmed": "#0072b2", "host-warm": "#56b4e9", "prewarmed": "#cc79a7", "busy-cold": "#e69f00", "cold": "#a63d00",
 };
 
 // parts draws a bar of shares: [[colour, share 0..1, title, class], ...].
