@@ -71,7 +71,7 @@ func TestTraceOfAThrottledRun(t *testing.T) {
 		pass(time.Millisecond)
 		last := env.invokeAndWait("greedy", time.Minute)
 		stop()
-		holds(t, tracesOf(t, iv, last), "Waited", "calls of its own function", "of guest/guest/modest", "lead over the others was", "1.00 s is allowed")
+		holds(t, tracesOf(t, iv, last), "Waited", "calls of its own function", "of guest/modest", "lead over the others was", "1.00 s is allowed")
 	})
 }
 

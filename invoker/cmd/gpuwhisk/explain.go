@@ -74,7 +74,7 @@ func (c explainCmd) print(w io.Writer, t explain.Explanation) error {
 	if t.Trace.FromRecord {
 		from = ", from its record alone"
 	}
-	fmt.Fprintf(w, "%s of %s%s\n\n", t.Trace.ID, t.Trace.Function(), from)
+	fmt.Fprintf(w, "%s of %s%s\n\n", t.Trace.ID, explain.FunctionName(t.Trace.Function()), from)
 	for _, s := range t.Sentences {
 		at := "            "
 		if !s.At.IsZero() {

@@ -2,6 +2,7 @@ package explain
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 )
@@ -80,9 +81,9 @@ func (g *GPU) behind() string {
 	}
 	switch {
 	case g.PassedBy > 0 && g.PassedBy < g.Passed:
-		parts = append(parts, fmt.Sprintf("behind %d of %s and %d of other functions", g.PassedBy, g.Behind, g.Passed-g.PassedBy))
+		parts = append(parts, fmt.Sprintf("behind %d of %s and %d of other functions", g.PassedBy, FunctionName(g.Behind), g.Passed-g.PassedBy))
 	case g.PassedBy > 0:
-		parts = append(parts, fmt.Sprintf("behind %d of %s", g.PassedBy, g.Behind))
+		parts = append(parts, fmt.Sprintf("behind %d of %s", g.PassedBy, FunctionName(g.Behind)))
 	case g.Passed > 0:
 		parts = append(parts, fmt.Sprintf("behind %s of other functions", many(g.Passed, "call")))
 	}
@@ -184,9 +185,9 @@ func (g *GPU) company() string {
 	case g.CompanyRuns == 0:
 		return many(g.Beside, "other run")
 	case others > 0:
-		return fmt.Sprintf("%s of %s and %s", many(g.CompanyRuns, "run"), g.Company, many(others, "other run"))
+		return fmt.Sprintf("%s of %s and %s", many(g.CompanyRuns, "run"), FunctionName(g.Company), many(others, "other run"))
 	}
-	return fmt.Sprintf("%s of %s", many(g.CompanyRuns, "run"), g.Company)
+	return fmt.Sprintf("%s of %s", many(g.CompanyRuns, "run"), FunctionName(g.Company))
 }
 
 // outcomes are OpenWhisk's names of a response's status codes.
@@ -222,10 +223,27 @@ func (t *describer) ending(a *Trace) {
 	}
 }
 
-// DeviceName is a device's name, with whether it is simulated.
+// DeviceName turns a device's name, such as "0 (NVIDIA A100)" or "1 (gpu, simulated)",
+// into "GPU 0 (NVIDIA A100)" or "GPU 1 (simulated)". A device whose model is not known is
+// called gpu, which says nothing.
 func DeviceName(name string, simulated bool) string {
-	if simulated && !strings.Contains(name, "simulated") {
-		return name + " (simulated)"
+	index, model, _ := strings.Cut(name, " (")
+	model, marked := strings.CutSuffix(strings.TrimSuffix(model, ")"), ", simulated")
+	notes := slices.DeleteFunc([]string{model, "simulated"}, func(note string) bool {
+		return note == "" || note == "gpu" || note == "simulated" && !simulated && !marked
+	})
+	if len(notes) == 0 {
+		return "GPU " + index
+	}
+	return "GPU " + index + " (" + strings.Join(notes, ", ") + ")"
+}
+
+// FunctionName shortens namespace/owner/action to namespace/action, as OpenWhisk writes
+// it, where the namespace owns the action.
+func FunctionName(name string) string {
+	namespace, action, _ := strings.Cut(name, "/")
+	if owner, _, found := strings.Cut(action, "/"); found && owner == namespace {
+		return action
 	}
 	return name
 }

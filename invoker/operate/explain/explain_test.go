@@ -29,11 +29,11 @@ func TestDescribe(t *testing.T) {
 		ID: "1", Namespace: "guest", Action: "guest/f", Sent: at(0), Accepted: at(3), Queued: at(4), Granted: at(2104), Launched: at(2105),
 		Start: "host-warm", RunStart: at(2106), RunEnd: at(2906), Answered: at(2908), Completed: at(2920), Recorded: true, Batch: 12,
 		GPU: &GPU{Device: "0 (A100)", Moved: 140 * time.Millisecond, Memory: 1288490189, Beside: 1, WaitReason: "throttled",
-			Lead: 10 * time.Second, Overrun: 5 * time.Second, Behind: "guest/b", Own: 1, Passed: 15, PassedBy: 14},
+			Lead: 10 * time.Second, Overrun: 5 * time.Second, Behind: "guest/guest/b", Own: 1, Passed: 15, PassedBy: 14},
 	}
 	want := `Accepted, 3.0 ms after the controller made it.
 Waited 2.10 s behind 1 call of its own function and behind 14 of guest/b and 1 of other functions, because its lead over the others was 10.0 s where 5.00 s is allowed.
-Started host-warm on 0 (A100): the container was there, its memory not on the device, or not all of it.
+Started host-warm on GPU 0 (A100): the container was there, its memory not on the device, or not all of it.
 Its memory was brought to the device in 140 ms.
 Ran 800 ms beside 1 other run; its container held 1.2 GB of device memory.
 Answered with success, 2.91 s after it was sent.
@@ -47,7 +47,7 @@ Its record, written in a batch of 12, and its acks were safe 12 ms later.`
 	}
 	for runs, want := range map[int]string{1: "beside 1 run of guest/b and 2 other runs", 3: "beside 3 runs of guest/b;"} {
 		a, g := whole, *whole.GPU
-		g.Beside, g.Company, g.CompanyRuns, a.GPU = 3, "guest/b", runs, &g
+		g.Beside, g.Company, g.CompanyRuns, a.GPU = 3, "guest/guest/b", runs, &g
 		check.Contains(t, text(a), want)
 	}
 	for reason, want := range map[string]string{
@@ -64,6 +64,22 @@ Its record, written in a batch of 12, and its acks were safe 12 ms later.`
 	check.Contains(t, refused, "Did not run: no such thing")
 	check.Contains(t, refused, "no record is kept")
 	check.Equal(t, text(Trace{}), "Accepted.")
+}
+
+func TestNames(t *testing.T) {
+	for name, want := range map[string]string{
+		"guest/guest/fft": "guest/fft", "guest/guest/pkg/fft": "guest/pkg/fft", "guest/other/pkg/fft": "guest/other/pkg/fft",
+		"guest/fft": "guest/fft", "guest/guest": "guest/guest", "": "",
+	} {
+		check.Equal(t, FunctionName(name), want, "%s", name)
+	}
+	for name, want := range map[string]string{
+		"0 (NVIDIA A100)": "GPU 0 (NVIDIA A100)", "1 (gpu, simulated)": "GPU 1 (simulated)", "2 (gpu)": "GPU 2",
+		"3 (A100, simulated)": "GPU 3 (A100, simulated)", "4": "GPU 4",
+	} {
+		check.Equal(t, DeviceName(name, false), want, "%s", name)
+	}
+	check.Equal(t, DeviceName("0 (gpu)", true), "GPU 0 (simulated)")
 }
 
 func TestLogKeepsTheLast(t *testing.T) {
@@ -182,7 +198,7 @@ func TestFromRecord(t *testing.T) {
 	check.NoError(t, err)
 	want := `Sent by the controller.
 Waited 2.10 s.
-Started host-warm on 0 (A100): the container was there, its memory not on the device, or not all of it.
+Started host-warm on GPU 0 (A100): the container was there, its memory not on the device, or not all of it.
 Its memory was brought to the device in 140 ms.
 Ran 900 ms; its container held 1.0 GB of device memory.
 Answered with success, 3.10 s after it was sent.`

@@ -24,15 +24,17 @@ type Options struct {
 // every is how often a snapshot is taken.
 const every = time.Second
 
-// screen is the open screen. Everything is touched by tview's loop alone.
+// screen is the open screen. Only tview's loop uses its fields.
 type screen struct {
 	o      Options
 	app    *tview.Application
 	head   *tview.TextView
 	table  *tview.Table
 	foot   *tview.InputField
+	rows   *tview.Flex // head, table and foot
 	last   *Snapshot
 	paused bool
+	width  int // of the terminal
 }
 
 // Show opens the screen until ctx ends or q is pressed.
@@ -51,9 +53,16 @@ func Show(ctx context.Context, o Options) error {
 	s.foot.SetDoneFunc(func(tcell.Key) { s.app.SetFocus(s.table) })
 	rows := tview.NewFlex().SetDirection(tview.FlexRow).
 		AddItem(s.head, 4, 0, false).AddItem(s.table, 0, 1, true).AddItem(s.foot, 1, 0, false)
-	s.app.SetRoot(rows, true).SetInputCapture(s.key)
+	s.rows = rows
+	s.app.SetRoot(rows, true).SetInputCapture(s.key).SetBeforeDrawFunc(func(t tcell.Screen) bool {
+		if width, _ := t.Size(); width != s.width {
+			s.width = width
+			s.draw()
+		}
+		return false
+	})
 	asked := make(chan struct{})
-	go func() { defer close(asked); s.ask(ctx, rows) }()
+	go func() { defer close(asked); s.ask(ctx) }()
 	stop := context.AfterFunc(ctx, s.app.Stop)
 	defer stop()
 	err := s.app.Run()
@@ -63,7 +72,7 @@ func Show(ctx context.Context, o Options) error {
 }
 
 // ask takes a snapshot each second.
-func (s *screen) ask(ctx context.Context, rows *tview.Flex) {
+func (s *screen) ask(ctx context.Context) {
 	tick := time.NewTicker(every)
 	defer tick.Stop()
 	for {
@@ -79,7 +88,6 @@ func (s *screen) ask(ctx context.Context, rows *tview.Flex) {
 			}
 			if !s.paused {
 				s.last = snap
-				rows.ResizeItem(s.head, len(head(snap))+1, 0)
 				s.draw()
 			}
 		})
@@ -92,6 +100,9 @@ func (s *screen) ask(ctx context.Context, rows *tview.Flex) {
 }
 
 func (s *screen) label() string {
+	if s.width < wide {
+		return fmt.Sprintf("by %s: s sort, p pause, q quit, / filter: ", s.o.Sort)
+	}
 	return fmt.Sprintf("sorted by %s | s sort  / filter  p pause  q quit | filter: ", s.o.Sort)
 }
 
@@ -117,25 +128,48 @@ func (s *screen) key(e *tcell.EventKey) *tcell.EventKey {
 	return nil
 }
 
+// draw fills the screen from the last snapshot.
 func (s *screen) draw() {
+	s.foot.SetLabel(s.label())
 	if s.last == nil {
 		return
 	}
-	s.head.SetText(strings.Join(head(s.last), "\n"))
+	s.drawHead()
+	columns, room := fitting(s.width)
 	s.table.Clear()
-	for i, c := range columns() {
-		s.table.SetCell(0, i, tview.NewTableCell(strings.ToUpper(c)).SetSelectable(false).SetTextColor(tcell.ColorTeal))
+	for i, title := range append([]string{"function"}, titles(columns)...) {
+		s.table.SetCell(0, i, tview.NewTableCell(strings.ToUpper(title)).SetSelectable(false).SetTextColor(tcell.ColorTeal))
 	}
 	for i, r := range arrange(rows(s.last), s.o.Sort, s.o.Filter) {
-		for k, text := range cells(r) {
-			cell := tview.NewTableCell(tview.Escape(text))
-			if k > 1 {
+		s.setCell(i+1, 0, r, tview.NewTableCell(tview.Escape(r.Name)).SetMaxWidth(room))
+		for k, c := range columns {
+			cell := tview.NewTableCell(tview.Escape(c.text(r)))
+			if c.title != "state" {
 				cell.SetAlign(tview.AlignRight)
 			}
-			if r.State == "throttled" {
-				cell.SetTextColor(tcell.ColorOlive)
-			}
-			s.table.SetCell(i+1, k, cell)
+			s.setCell(i+1, k+1, r, cell)
 		}
 	}
+}
+
+// drawHead makes the head as tall as its lines are when they are wrapped.
+func (s *screen) drawHead() {
+	text := strings.Join(head(s.last, s.width), "\n")
+	s.head.SetText(text)
+	s.rows.ResizeItem(s.head, len(tview.WordWrap(text, max(s.width, 1)))+1, 0)
+}
+
+func titles(columns []column) (all []string) {
+	for _, c := range columns {
+		all = append(all, c.title)
+	}
+	return all
+}
+
+// setCell adds a cell in the colour of its row.
+func (s *screen) setCell(row, column int, r *Row, cell *tview.TableCell) {
+	if r.State == "throttled" {
+		cell.SetTextColor(tcell.ColorOlive)
+	}
+	s.table.SetCell(row, column, cell)
 }

@@ -78,7 +78,7 @@ func rows(s *Snapshot) map[string]*Row {
 	by := map[string]*Row{}
 	row := func(name string) *Row {
 		if by[name] == nil {
-			by[name] = &Row{Name: name}
+			by[name] = &Row{Name: explain.FunctionName(name)}
 		}
 		return by[name]
 	}
@@ -120,8 +120,8 @@ func Sorts() (names []string) {
 // arrange filters and sorts rows. What is equal stands in the order of names.
 func arrange(all map[string]*Row, by, filter string) (out []*Row) {
 	filter = strings.ToLower(filter)
-	for name, r := range all {
-		if strings.Contains(strings.ToLower(name), filter) || r.State == filter {
+	for _, r := range all {
+		if strings.Contains(strings.ToLower(r.Name), filter) || r.State == filter {
 			out = append(out, r)
 		}
 	}
@@ -130,8 +130,11 @@ func arrange(all map[string]*Row, by, filter string) (out []*Row) {
 	return out
 }
 
-// head is what stands above the functions.
-func head(s *Snapshot) []string {
+// wide is the width of a terminal on which no line is shortened.
+const wide = 100
+
+// head returns the lines above the functions, for a terminal of so many columns.
+func head(s *Snapshot, width int) []string {
 	health := "healthy"
 	if !s.Status.Healthy {
 		health = "NOT HEALTHY"
@@ -165,14 +168,16 @@ func head(s *Snapshot) []string {
 			p.Pulled, p.Slots.Pulled, p.Fetching, p.Slots.WaitingCreations, refused))
 	}
 	for _, d := range w.Devices {
-		lines = append(lines, d.line())
+		lines = append(lines, d.line(width))
 	}
 	return lines
 }
 
-func (d Device) line() string {
+// line describes the device in at most width columns, if the width is 60 or more.
+func (d Device) line(width int) string {
+	name := explain.DeviceName(d.Device, d.Simulated)
 	if d.Lost != "" {
-		return fmt.Sprintf("GPU %-24s LOST: %s", d.Device, d.Lost)
+		return fmt.Sprintf("%-24s  LOST: %s", name, d.Lost)
 	}
 	busy := ""
 	if d.Utilization != nil {
@@ -182,7 +187,13 @@ func (d Device) line() string {
 	if d.Memory > 0 {
 		part = float64(d.Used) / float64(d.Memory)
 	}
-	return fmt.Sprintf("GPU %-24s %d/%d tokens  [%s] %s of %s%s", explain.DeviceName(d.Device, d.Simulated), d.InFlight, d.Tokens,
+	if width < wide {
+		if len(name) > 17 {
+			name = name[:16] + "~"
+		}
+		return fmt.Sprintf("%-17s %d/%d tokens %s of %s%s", name, d.InFlight, d.Tokens, explain.Bytes(d.Used), explain.Bytes(d.Memory), busy)
+	}
+	return fmt.Sprintf("%-24s  %d/%d tokens  [%s] %s of %s%s", name, d.InFlight, d.Tokens,
 		bar(part, 20), explain.Bytes(d.Used), explain.Bytes(d.Memory), busy)
 }
 
@@ -193,27 +204,67 @@ func bar(part float64, width int) string {
 
 // Print writes a snapshot as plain text.
 func Print(w io.Writer, s *Snapshot, by, filter string) error {
-	fmt.Fprintf(w, "%s\n\n", strings.Join(head(s), "\n"))
+	fmt.Fprintf(w, "%s\n\n", strings.Join(head(s, wide), "\n"))
 	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
-	fmt.Fprintln(t, strings.ToUpper(strings.Join(columns(), "\t")))
+	fmt.Fprintln(t, strings.ToUpper(strings.Join(append([]string{"function"}, titles(columns)...), "\t")))
 	for _, r := range arrange(rows(s), by, filter) {
-		fmt.Fprintln(t, strings.Join(cells(r), "\t"))
+		cells := []string{r.Name}
+		for _, c := range columns {
+			cells = append(cells, c.text(r))
+		}
+		fmt.Fprintln(t, strings.Join(cells, "\t"))
 	}
 	return t.Flush()
 }
 
-// columns are the table's, and cells a row's.
-func columns() []string {
-	return []string{"function", "state", "queued", "running", "lead", "calls", "failed", "wait p50", "wait p95", "all p95"}
+// column is one column of the table, beside the function's name.
+type column struct {
+	title string
+	width int // of the longest usual text
+	rank  int // order of importance; a narrow terminal leaves out the last ones
+	text  func(*Row) string
 }
 
-func cells(r *Row) []string {
-	ms := func(x float64) string {
-		if x == 0 {
-			return "-"
-		}
-		return explain.Short(time.Duration(x * float64(time.Millisecond)))
+var columns = []column{
+	{"state", 9, 3, func(r *Row) string { return cmp.Or(r.State, "-") }},
+	{"queued", 6, 1, func(r *Row) string { return fmt.Sprint(r.Queued) }},
+	{"running", 7, 2, func(r *Row) string { return fmt.Sprint(r.Running) }},
+	{"lead", 7, 7, func(r *Row) string { return explain.Short(max(0, r.Lead)) }},
+	{"calls", 6, 4, func(r *Row) string { return fmt.Sprint(r.Calls) }},
+	{"failed", 6, 6, func(r *Row) string { return fmt.Sprint(r.Failed) }},
+	{"wait p50", 8, 9, func(r *Row) string { return milliseconds(r.WaitP50) }},
+	{"wait p95", 8, 8, func(r *Row) string { return milliseconds(r.WaitP95) }},
+	{"all p95", 8, 5, func(r *Row) string { return milliseconds(r.AllP95) }},
+}
+
+func milliseconds(x float64) string {
+	if x == 0 {
+		return "-"
 	}
-	return []string{r.Name, cmp.Or(r.State, "-"), fmt.Sprint(r.Queued), fmt.Sprint(r.Running), explain.Short(max(0, r.Lead)),
-		fmt.Sprint(r.Calls), fmt.Sprint(r.Failed), ms(r.WaitP50), ms(r.WaitP95), ms(r.AllP95)}
+	return explain.Short(time.Duration(x * float64(time.Millisecond)))
+}
+
+// leastName is the width that a function's name keeps, however narrow the terminal is.
+const leastName = 19
+
+// fitting returns the columns for a terminal of some width, and the width that is left
+// for the names.
+func fitting(width int) (shown []column, name int) {
+	left := width - leastName
+	byRank := slices.SortedFunc(slices.Values(columns), func(a, b column) int { return a.rank - b.rank })
+	least := 0 // the lowest rank that does not fit
+	for _, c := range byRank {
+		if left -= c.width + 1; left < 0 {
+			least = c.rank
+			break
+		}
+	}
+	name = width
+	for _, c := range columns {
+		if least == 0 || c.rank < least {
+			shown = append(shown, c)
+			name -= c.width + 1
+		}
+	}
+	return shown, name
 }

@@ -32,7 +32,7 @@ func TestPrint(t *testing.T) {
 	for _, want := range []string{
 		"NOT HEALTHY", "classic mode", "! pings: no broker", "3 in flight, 8 queued for a GPU, 2 flows, 2 containers, 7 behind in Kafka, policy mqfq-sticky",
 		"1/2 tokens  [##########..........] 8.0 GB of 16 GB   25% busy", "LOST: Xid 79",
-		"ns/ns/b    throttled  4       1        1.50 s  9      2       10 ms     2.00 s    2.50 s",
+		"ns/b      throttled  4       1        1.50 s  9      2       10 ms     2.00 s    2.50 s",
 	} {
 		if !strings.Contains(out.String(), want) {
 			t.Errorf("no %q in\n%s", want, &out)
@@ -60,7 +60,7 @@ func TestArrange(t *testing.T) {
 	} {
 		var got []string
 		for _, r := range arrange(rows(snapshot(t)), by, "") {
-			got = append(got, strings.TrimPrefix(r.Name, "ns/ns/"))
+			got = append(got, strings.TrimPrefix(r.Name, "ns/"))
 		}
 		check.Equal(t, strings.Join(got, " "), want, "by %s", by)
 	}
@@ -100,13 +100,13 @@ func TestScreen(t *testing.T) {
 	go func() {
 		done <- Show(t.Context(), Options{Ask: ask, Sort: "queued", Screen: s, Drawn: func(s tcell.Screen) { drawn <- seen(s) }})
 	}()
-	until := func(want string) {
+	until := func(want string) string {
 		t.Helper()
 		for {
 			select {
 			case text := <-drawn:
 				if strings.Contains(text, want) {
-					return
+					return text
 				}
 			case err := <-done:
 				t.Fatalf("ended without %q: %v", want, err)
@@ -114,7 +114,14 @@ func TestScreen(t *testing.T) {
 		}
 	}
 	until("connection refused")
-	until("ns/ns/cpu")
+	until("ns/cpu")
+	s.SetSize(60, 20)
+	small := until("by queued: s sort, p pause, q quit, / filter:")
+	for _, want := range []string{"GPU 0 (A100)      1/2 tokens 8.0 GB of 16 GB   25% busy", "GPU 1 (simulated)", "FUNCTION", "throttled", "     9  2.50 s"} {
+		check.Contains(t, small, want)
+	}
+	check.Lacks(t, small, "ns/ns")
+	s.SetSize(120, 40)
 	s.InjectKey(tcell.KeyRune, 's', 0)
 	until("sorted by running")
 	s.InjectKey(tcell.KeyRune, 'q', 0)
