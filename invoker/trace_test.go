@@ -41,11 +41,11 @@ func TestAccountsOfGPURuns(t *testing.T) {
 		warm := env.invokeAndWait("f", time.Millisecond)
 		behind := env.invokeAndWait("f", 5*time.Second)
 		stop()
-		holds(t, tracesOf(t, iv, cold), "Accepted", "Did not wait", "Started cold on 0 (test, simulated)",
+		holds(t, tracesOf(t, iv, cold), "Accepted", "Did not wait", "Started cold on GPU 0 (test, simulated)",
 			"Ran 200 ms alone on the device", "held 10 GB", "Answered with success", "Its record, written in a batch of 12, and its acks were safe")
 		holds(t, tracesOf(t, iv, warm), "Started host-warm")
 		// Its container is busy, and there is no memory for a second one.
-		holds(t, tracesOf(t, iv, behind), "Waited 199 ms, because neither device memory nor a container could be had")
+		holds(t, tracesOf(t, iv, behind), "Waited 199 ms, because neither device memory nor a container was free")
 	})
 }
 
@@ -106,7 +106,7 @@ func TestTraceOfALongWait(t *testing.T) {
 		}
 		pass(time.Minute)
 		stop()
-		holds(t, tracesOf(t, iv, last), "Accepted", "Waited 19", "behind 18 calls of its own function", "because every device had as many runs as it may", "Ran 1.00 s")
+		holds(t, tracesOf(t, iv, last), "Accepted", "Waited 19", "behind 18 calls of its own function", "because every device had as many runs as it takes at once", "Ran 1.00 s")
 	})
 }
 

@@ -25,7 +25,7 @@ import (
 	"github.com/gpuwhisk/gpuwhisk/invoker/develop/standalone"
 )
 
-// timeout is for a machine that has much else to do.
+// timeout is long enough for a busy machine.
 const timeout = 2 * time.Minute
 
 func do(ctx context.Context, t *testing.T, actions ...chromedp.Action) {
@@ -38,8 +38,8 @@ func do(ctx context.Context, t *testing.T, actions ...chromedp.Action) {
 	}
 }
 
-// until waits until an expression holds in the page. chromedp's own Poll makes
-// a function of a text there, which the page's security policy forbids.
+// until waits until an expression is true in the page. chromedp's own Poll evaluates text
+// in the page, which the page's security policy forbids.
 func until(expression string) chromedp.Action {
 	return chromedp.ActionFunc(func(ctx context.Context) error {
 		ctx, end := context.WithTimeout(ctx, timeout)
@@ -52,7 +52,7 @@ func until(expression string) chromedp.Action {
 			if done {
 				return nil
 			}
-			select { // what is not there yet is an error in the page
+			select { // elements that are not there yet cause errors
 			case <-again.C:
 			case <-ctx.Done():
 				return fmt.Errorf("waiting for %s: %w (%w)", expression, ctx.Err(), err)
@@ -61,13 +61,13 @@ func until(expression string) chromedp.Action {
 	})
 }
 
-// shoot keeps a picture of the whole page, for people.
+// shoot saves a picture of the whole page, for people.
 func shoot(ctx context.Context, t *testing.T, name string) {
 	t.Helper()
 	check.NoError(t, picture(ctx, name))
 }
 
-// picture puts one into build/console.
+// picture saves a picture in build/console.
 func picture(ctx context.Context, name string) error {
 	var png []byte
 	if err := chromedp.Run(ctx, chromedp.Evaluate(`scrollTo(0, 0)`, nil), chromedp.FullScreenshot(&png, 100)); err != nil {
@@ -96,7 +96,7 @@ func begin(t *testing.T) *platform {
 	return &platform{t, s, invoker}
 }
 
-// ask does a request of the REST API.
+// ask sends a request to the REST API.
 func (p *platform) ask(method, path string, body any) (int, []byte) {
 	p.t.Helper()
 	b, _ := json.Marshal(body)
@@ -129,8 +129,8 @@ func (p *platform) put(name, memory string) {
 	}
 }
 
-// TestConsoleInABrowser opens the console of a whole OpenWhisk under load, as a
-// person does, and compares what it shows with what was done.
+// TestConsoleInABrowser opens the console of a whole OpenWhisk under load, as a person
+// does, and compares the numbers on the page with the calls that were made.
 func TestConsoleInABrowser(t *testing.T) {
 	ctx, complaints := browser(t, 1280, 900)
 	p := begin(t)
@@ -144,7 +144,7 @@ func TestConsoleInABrowser(t *testing.T) {
 		t.Errorf("a browser that asks for / is at %s", at)
 	}
 
-	// Load lasts until the page has shown it, however slow the machine is.
+	// The load lasts until the page has shown it, even on a slow machine.
 	calls, end := p.load("resnet", "bert", "whisper", "fft", "hello")
 	busy := `[...document.querySelectorAll("#functions td[data-col=running]")].some((td) => +td.textContent > 0)`
 	do(ctx, t, until(busy), until(`document.querySelectorAll("#devices .device").length === 2`),
@@ -153,13 +153,13 @@ func TestConsoleInABrowser(t *testing.T) {
 		until(`document.querySelectorAll("#lead canvas").length > 0`))
 	shoot(ctx, t, "busy")
 	all := end()
-	// The invoker's health was tested with one activation, or with more where it
-	// sent no ping for a while.
+	// The invoker's health was tested with one activation, or with more if it sent no
+	// ping for a while.
 	do(ctx, t, until(fmt.Sprintf(`+document.getElementById("n-done").textContent > %d`, all)))
 
 	for name, made := range calls {
 		n := made.Load()
-		// An account is there when its record is safe, after its answer.
+		// The page counts a call when its record is safe, some time after the answer.
 		do(ctx, t, until(fmt.Sprintf(`document.querySelector('tr[data-flow="guest/guest/%s"] [data-col=calls]').textContent === "%d"`, name, n)))
 		var row struct{ Calls, State, Queued, Failed, Latency string }
 		do(ctx, t, chromedp.Evaluate(fmt.Sprintf(`(() => { const tr = document.querySelector('tr[data-flow="guest/guest/%s"]');
@@ -182,8 +182,8 @@ func TestConsoleInABrowser(t *testing.T) {
 	}
 }
 
-// load calls functions, each by three callers, until its end is called. That
-// returns when all calls are answered, and how many there were.
+// load calls each function with three callers until end is called. end returns the
+// number of calls when all are answered.
 func (p *platform) load(names ...string) (calls map[string]*atomic.Int64, end func() (all int64)) {
 	stop := make(chan struct{})
 	calls = map[string]*atomic.Int64{}
@@ -250,7 +250,7 @@ func (p *platform) compareDevices(ctx context.Context) {
 	}
 }
 
-// openRecent opens the newest activation's account.
+// openRecent opens the explanation of the newest activation.
 func (p *platform) openRecent(ctx context.Context) {
 	var id, story string
 	do(ctx, p.t,
@@ -280,7 +280,7 @@ func keys(ctx context.Context, t *testing.T) {
 	)
 }
 
-// themes goes through the themes and the width of a telephone.
+// themes tries the themes, and the width of a telephone.
 func themes(ctx context.Context, t *testing.T) {
 	t.Helper()
 	background := `getComputedStyle(document.body).backgroundColor`
@@ -292,7 +292,7 @@ func themes(ctx context.Context, t *testing.T) {
 	if light == dark {
 		t.Errorf("light and dark are both %s", light)
 	}
-	// What is drawn follows the window's width a moment later.
+	// The page adapts to the new width a moment later.
 	do(ctx, t, chromedp.EmulateViewport(400, 800), until(`innerWidth === 400 && document.documentElement.scrollWidth <= 400`))
 	shoot(ctx, t, "narrow")
 }

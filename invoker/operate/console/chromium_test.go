@@ -39,7 +39,7 @@ func browser(t *testing.T, width, height int) (ctx context.Context, complaints f
 	// process alone.
 	allocator, end := chromedp.NewExecAllocator(context.WithoutCancel(t.Context()), options...)
 	t.Cleanup(end)
-	// An event that the library does not have yet is no error of the page.
+	// Events that the library does not know yet are not errors of the page.
 	ctx, end2 := chromedp.NewContext(allocator, chromedp.WithErrorf(func(string, ...any) {}))
 	t.Cleanup(end2)
 	t.Cleanup(group.kill)
@@ -60,25 +60,25 @@ func browser(t *testing.T, width, height int) (ctx context.Context, complaints f
 	return ctx, func() []string { mu.Lock(); defer mu.Unlock(); return complained }
 }
 
-// group is all processes of a browser: those that it starts outlive its first
-// one otherwise, and write on.
+// group is all processes of a browser. Without it, child processes outlive the first
+// process and go on writing files.
 type group struct{ cmd *exec.Cmd }
 
 func (g *group) lead(cmd *exec.Cmd) {
-	// What Chromium is to end with is this process, whatever becomes of it.
+	// Chromium ends with this process, even if this process is killed.
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true, Pdeathsig: syscall.SIGKILL}
 	g.cmd = cmd
 }
 
-// kill ends them all at once. After that none of them makes a file.
+// kill ends all processes. Afterwards they write no more files.
 func (g *group) kill() {
 	if g.cmd != nil && g.cmd.Process != nil {
-		_ = syscall.Kill(-g.cmd.Process.Pid, syscall.SIGKILL) // none is left
+		_ = syscall.Kill(-g.cmd.Process.Pid, syscall.SIGKILL) // an error means that all have ended
 	}
 }
 
-// profile makes a directory for what a browser keeps. What is killed still ends
-// the call it is in, so that the directory may refuse to go for a moment.
+// profile makes a directory for the browser's files. A killed process finishes the
+// system call that it is in, so removing the directory may fail for a moment.
 func profile(t *testing.T) string {
 	t.Helper()
 	dir, err := os.MkdirTemp("", "gpuwhisk-chromium-")
@@ -91,7 +91,7 @@ func profile(t *testing.T) string {
 			select {
 			case <-again.C:
 			case <-late:
-				t.Errorf("the browser's profile stays: %v", err)
+				t.Errorf("remove the browser's profile: %v", err)
 				return
 			}
 		}

@@ -1,11 +1,11 @@
-// Package console is the web page that shows an invoker at work, and what the
-// page reads: a snapshot once a second, and the explanation of an activation.
-// The page is in the binary and needs no network beside its own server. It only
-// reads: nothing that it serves changes anything.
+// Package console serves the web page that shows an invoker at work, with the data of
+// the page: a snapshot each second, and explanations of activations. The page is
+// embedded in the binary and loads nothing from other servers. The console is
+// read-only.
 //
-// Its data comes from the functions it is given, as values that encode to
-// JSON. Access control is the caller's. Its goroutines are those of net/http:
-// one for each page that is open.
+// The data comes from the functions in Options, as values that encode to JSON. The
+// caller controls access. The package starts no goroutines besides those of net/http,
+// one for each open page.
 package console
 
 import (
@@ -24,31 +24,33 @@ import (
 	"github.com/gpuwhisk/gpuwhisk/invoker/lib/httpserver"
 )
 
-// Options is what the console shows.
+// Options holds the functions that return the data.
 type Options struct {
-	// Snapshot is the state of the invoker now.
+	// Snapshot returns the current state of the invoker.
 	Snapshot func(ctx context.Context) (any, error)
-	// Explain describes an activation; false where there is no trace of it.
+	// Explain describes an activation. It returns false if the invoker has no trace of
+	// the activation.
 	Explain func(id string) (any, bool)
-	// Closing ends the streams to open pages: a server that shuts down waits for
-	// them.
+	// Closing ends the streams to open pages when it is closed. A server that shuts down
+	// waits for the streams.
 	Closing <-chan struct{}
 }
 
 const (
-	// interval is how often an open page gets a snapshot.
+	// interval is the time between two snapshots of an open page.
 	interval = time.Second
-	// snapshotTimeout bounds the making of one.
+	// snapshotTimeout bounds the time for one snapshot.
 	snapshotTimeout = 5 * time.Second
-	// maxID is the longest activation id that is looked for.
+	// maxID is the longest activation id that is looked up.
 	maxID = 64
 )
 
 //go:embed page
 var files embed.FS
 
-// New makes the console's handler. It serves below a path that ends in a slash
-// and that the caller has stripped: the page names everything relative to it.
+// New returns the handler of the console. The page uses relative addresses, so the
+// console can be served below any path that ends in a slash. The caller strips that
+// path.
 func New(o Options) http.Handler {
 	c := &console{Options: o}
 	page, _ := fs.Sub(files, "page") // the directory is embedded
@@ -59,7 +61,7 @@ func New(o Options) http.Handler {
 	mux.Handle("GET /", http.FileServerFS(page))
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		h := w.Header()
-		// The page loads nothing from elsewhere and may not be framed.
+		// The page loads nothing from other servers and must not be framed.
 		h.Set("Content-Security-Policy", "default-src 'self'; frame-ancestors 'none'; base-uri 'none'; form-action 'none'")
 		h.Set("X-Content-Type-Options", "nosniff")
 		h.Set("Referrer-Policy", "no-referrer")
@@ -76,7 +78,7 @@ type console struct {
 	made time.Time
 }
 
-// latest returns a snapshot as JSON. Pages that are open together share one.
+// latest returns a snapshot as JSON. All open pages share it for half an interval.
 func (c *console) latest(ctx context.Context) ([]byte, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -127,8 +129,8 @@ func refuse(w http.ResponseWriter, status int, why string) {
 	_ = json.NewEncoder(w).Encode(map[string]string{"error": why})
 }
 
-// events sends a snapshot each second as long as the page is open, or, where
-// there is none, the reason.
+// events sends a snapshot each second while the page is open. If there is no snapshot, it
+// sends the error.
 func (c *console) events(w http.ResponseWriter, r *http.Request) {
 	w.Header().Set("Content-Type", "text/event-stream")
 	s := newStream(w, r)
@@ -155,8 +157,7 @@ func (c *console) events(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// stream is a sequence of server-sent events, compressed where the page accepts
-// that.
+// stream is a sequence of server-sent events. It is compressed if the page accepts that.
 type stream struct {
 	to      io.Writer
 	zip     *gzip.Writer // nil: plain

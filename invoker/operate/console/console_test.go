@@ -64,8 +64,8 @@ func TestConsoleServes(t *testing.T) {
 	check.Contains(t, w.Body.String(), "ended", "no snapshot")
 }
 
-// TestStreamEndsWithItsServer: a stream lasts as long as the page is open, and
-// no longer than the server.
+// TestStreamEndsWithItsServer: a stream lasts while the page is open, and ends when the
+// server closes.
 func TestStreamEndsWithItsServer(t *testing.T) {
 	closing := make(chan struct{})
 	made := 0
@@ -96,7 +96,7 @@ func TestStreamEndsWithItsServer(t *testing.T) {
 	}
 	last := []*bufio.Scanner{read("identity"), read("gzip")}
 	close(closing)
-	for _, lines := range last { // gzip checks that what came is what was sent
+	for _, lines := range last { // gzip verifies its checksum
 		for lines.Scan() {
 		}
 		if err := lines.Err(); err != nil {
@@ -105,7 +105,7 @@ func TestStreamEndsWithItsServer(t *testing.T) {
 	}
 }
 
-// TestPageIsSmall: what a browser loads is at most 200 KB, without compression.
+// TestPageIsSmall: a browser loads at most 200 KB, without compression.
 func TestPageIsSmall(t *testing.T) {
 	sum := int64(0)
 	err := fs.WalkDir(files, "page", func(_ string, d fs.DirEntry, err error) error {

@@ -6,7 +6,7 @@ import (
 	"time"
 )
 
-// A snapshot as the invoker makes it, whose types this package does not have.
+// A snapshot with the fields of the invoker's. The package does not import those types.
 type (
 	snapshot struct {
 		At        int64              `json:"at"`
@@ -91,8 +91,8 @@ type (
 	}
 )
 
-// Large is a snapshot as a busy invoker has it, at a second: many flows
-// on many devices, all of which move, and a tenth of which have run since.
+// Large returns the snapshot of a busy invoker at a second. All flows and devices change
+// every second, and a tenth of the flows has one more call.
 func Large(flows, devices, second int) *snapshot {
 	now := time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC).Add(time.Duration(second) * time.Second)
 	s := &snapshot{
@@ -109,7 +109,7 @@ func Large(flows, devices, second int) *snapshot {
 		if lead > 9500 {
 			state = "throttled"
 		}
-		runs := (second + i) / 10 // a tenth of them have one more each second
+		runs := (second + i) / 10 // one more every ten seconds
 		w.Flows = append(w.Flows, &flow{
 			Flow: name, State: state, Queued: (runs + i) % 7, InFlight: runs % 2, Weight: 1, LeadMs: int64(lead), OverrunMs: 10000,
 			VirtualMs: int64(100000 + 1000*runs), Why: fmt.Sprintf("no token; last chosen by order at %ds", 10*runs),

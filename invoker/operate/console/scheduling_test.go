@@ -8,8 +8,8 @@ import (
 	"github.com/chromedp/chromedp"
 )
 
-// TestSchedulerModeInABrowser: the page shows the mode, and what schedulers order and
-// hand out.
+// TestSchedulerModeInABrowser: the page shows the mode, the creations that schedulers
+// order, and the activations that they hand out.
 func TestSchedulerModeInABrowser(t *testing.T) {
 	ctx, complaints := browser(t, 1280, 900)
 	var scheduled atomic.Bool

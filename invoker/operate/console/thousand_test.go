@@ -28,9 +28,9 @@ func serveExplained(t *testing.T, snapshot func() any, explain func(id string) (
 	return s
 }
 
-// TestThousandInABrowser opens the page with a thousand flows on sixteen devices,
-// all of which move. How long the browser works at an update is for the log: it is
-// of the machine that the test runs on. What it has to work at is not.
+// TestThousandInABrowser opens the page with a thousand changing flows on sixteen
+// devices. It logs the time of an update, which depends on the machine, and bounds the
+// number of elements, which does not.
 func TestThousandInABrowser(t *testing.T) {
 	ctx, complaints := browser(t, 1280, 900)
 	var second atomic.Int32
@@ -57,9 +57,9 @@ func TestThousandInABrowser(t *testing.T) {
 	var rows, elements int
 	do(ctx, t, chromedp.Evaluate(`document.querySelectorAll("tbody tr").length`, &rows), chromedp.Evaluate(`document.querySelectorAll("*").length`, &elements))
 	t.Logf("%d rows, %d elements", rows, elements)
-	check.AtMost(t, rows, 150, "what fits on a screen")
-	check.AtMost(t, elements, 3000, "what fits on a screen")
-	// The last row is there when one scrolls to it, below nearly a thousand others.
+	check.AtMost(t, rows, 150, "rows on a screen")
+	check.AtMost(t, elements, 3000, "elements on a screen")
+	// The last row appears after scrolling to it, below nearly a thousand others.
 	last := `(() => { const view = document.getElementById("functions").parentElement, all = document.querySelectorAll("#functions tbody tr:not(.gap)");
 		const foot = all[all.length - 1].getBoundingClientRect(), box = view.getBoundingClientRect();
 		return all[all.length - 1].getAttribute("aria-rowindex") === "1001" && Math.abs(foot.bottom - box.bottom) < 30; })()`
@@ -70,7 +70,7 @@ func TestThousandInABrowser(t *testing.T) {
 	}
 }
 
-// spent is what the page's thread has worked, in seconds of CPU by kind.
+// spent returns the CPU time of the page's thread, in seconds by kind.
 func spent(ctx context.Context, t *testing.T) map[string]float64 {
 	t.Helper()
 	out := map[string]float64{}

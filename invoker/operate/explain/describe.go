@@ -7,22 +7,22 @@ import (
 	"time"
 )
 
-// Sentence is one step of a trace, and when it ended.
+// Sentence describes one step of a trace, and the time at which the step ended.
 type Sentence struct {
 	At   time.Time `json:"at,omitzero"`
 	Text string    `json:"text"`
 }
 
-// Explanation is a trace, and what it says in words.
+// Explanation is a trace with its description.
 type Explanation struct {
 	Trace     *Trace     `json:"trace"`
 	Sentences []Sentence `json:"sentences"`
 }
 
-// Explain adds the words to a trace.
+// Explain adds the description to a trace.
 func Explain(t *Trace) Explanation { return Explanation{t, Describe(t)} }
 
-// Describe puts a trace into sentences from acceptance to record, in the order of time.
+// Describe describes a trace in sentences, from acceptance to record, in the order of time.
 func Describe(a *Trace) []Sentence {
 	t := &describer{}
 	t.arrival(a)
@@ -73,7 +73,7 @@ func (t *describer) waiting(a *Trace) {
 	}
 }
 
-// behind states what went before a function that waited.
+// behind lists the runs that started while the activation waited.
 func (g *GPU) behind() string {
 	var parts []string
 	if g.Own > 0 {
@@ -93,14 +93,14 @@ func (g *GPU) behind() string {
 	return " " + strings.Join(parts, " and ")
 }
 
-// reasons are what the scheduler's names of why a flow waits stand for.
+// reasons explains the scheduler's reasons for which a flow waits.
 var reasons = map[string]string{
-	"no token":                "every device had as many runs as it may",
-	"does not fit":            "neither device memory nor a container could be had",
+	"no token":                "every device had as many runs as it takes at once",
+	"does not fit":            "neither device memory nor a container was free",
 	"no device":               "no device could be used",
 	"waits for its container": "its own container was busy, and waiting was sooner than a cold start",
-	"backs off":               "its function had failed again and again and paused",
-	"behind":                  "others came first in the policy's order",
+	"backs off":               "its function had failed several times in a row and was paused",
+	"behind":                  "the policy put other functions first",
 }
 
 func (g *GPU) reason() string {
@@ -118,10 +118,10 @@ func (g *GPU) reason() string {
 	return ", because " + reason
 }
 
-// starts are the kinds of starts, and what is between and behind the device of each.
+// starts names the kinds of starts and explains them.
 var starts = map[string][2]string{
 	"gpu-warm":  {"GPU-warm", "the container was there and all of its memory on the device"},
-	"host-warm": {"host-warm", "the container was there, its memory not on the device, or not all of it"},
+	"host-warm": {"host-warm", "the container was there, but not all of its memory on the device"},
 	"busy-cold": {"cold", "the function has containers, but all of them were busy"},
 	"cold":      {"cold", "there was no container of the function"},
 	"warmed":    {"warm", "a container of the function was idle"},
@@ -135,9 +135,9 @@ func (t *describer) start(a *Trace) {
 	}
 	switch {
 	case a.Again == 1:
-		t.add(a.Granted, "A container was gone when it came; it went to another.")
+		t.add(a.Granted, "Its container had ended when it came; it went to another container.")
 	case a.Again > 1:
-		t.add(a.Granted, "%d containers were gone when it came; it went to another.", a.Again)
+		t.add(a.Granted, "%d containers had ended when it came; it went to another container.", a.Again)
 	}
 	at := a.Launched
 	if at.IsZero() {
@@ -152,7 +152,7 @@ func (t *describer) start(a *Trace) {
 	if d := span(a.InitStart, a.InitEnd); d > 0 {
 		t.add(a.InitEnd, "The function was initialised in %s.", Short(d))
 	}
-	if a.GPU != nil && a.GPU.Moved >= 100*time.Microsecond { // less is the answer to an order that had nothing to move
+	if a.GPU != nil && a.GPU.Moved >= 100*time.Microsecond { // a shorter time means that nothing had to be moved
 		t.add(a.RunStart, "Its memory was brought to the device in %s.", Short(a.GPU.Moved))
 	}
 }
@@ -179,7 +179,7 @@ func (t *describer) run(a *Trace) {
 	t.add(a.RunEnd, "Ran %s%s%s%s.", Short(span(a.RunStart, a.RunEnd)), beside, limit, memory)
 }
 
-// company states what else ran on the device.
+// company lists the other runs on the device.
 func (g *GPU) company() string {
 	switch others := g.Beside - g.CompanyRuns; {
 	case g.CompanyRuns == 0:
@@ -190,7 +190,7 @@ func (g *GPU) company() string {
 	return fmt.Sprintf("%s of %s", many(g.CompanyRuns, "run"), FunctionName(g.Company))
 }
 
-// outcomes are OpenWhisk's names of a response's status codes.
+// outcomes describes OpenWhisk's status codes of responses.
 var outcomes = [...]string{"success", "an application error", "a developer error", "an error of the system"}
 
 func (t *describer) ending(a *Trace) {
@@ -219,7 +219,7 @@ func (t *describer) ending(a *Trace) {
 	case a.Recorded:
 		t.add(a.Completed, "Its record, written in a batch of %d, and its acks were safe %s later.", a.Batch, Short(d))
 	default:
-		t.add(a.Completed, "Its acks were safe %s later; no record is kept of it.", Short(d))
+		t.add(a.Completed, "Its acks were safe %s later; no record of it is kept.", Short(d))
 	}
 }
 
@@ -248,14 +248,14 @@ func FunctionName(name string) string {
 	return name
 }
 
-func many(n int, what string) string {
+func many(n int, noun string) string {
 	if n == 1 {
-		return "1 " + what
+		return "1 " + noun
 	}
-	return fmt.Sprintf("%d %ss", n, what)
+	return fmt.Sprintf("%d %ss", n, noun)
 }
 
-// Short writes a duration with about three digits.
+// Short formats a duration with about three digits.
 func Short(d time.Duration) string {
 	switch {
 	case d >= 10*time.Minute:
@@ -276,8 +276,8 @@ func Short(d time.Duration) string {
 	return "0 s"
 }
 
-// Bytes writes an amount of memory with about three digits; units are powers
-// of 1024, as OpenWhisk has them.
+// Bytes formats an amount of memory with about three digits. The units are powers of
+// 1024, as in OpenWhisk.
 func Bytes(n int64) string {
 	f := float64(n)
 	for _, unit := range []string{"B", "KB", "MB", "GB"} {

@@ -33,7 +33,7 @@ func TestDescribe(t *testing.T) {
 	}
 	want := `Accepted, 3.0 ms after the controller made it.
 Waited 2.10 s behind 1 call of its own function and behind 14 of guest/b and 1 of other functions, because its lead over the others was 10.0 s where 5.00 s is allowed.
-Started host-warm on GPU 0 (A100): the container was there, its memory not on the device, or not all of it.
+Started host-warm on GPU 0 (A100): the container was there, but not all of its memory on the device.
 Its memory was brought to the device in 140 ms.
 Ran 800 ms beside 1 other run; its container held 1.2 GB of device memory.
 Answered with success, 2.91 s after it was sent.
@@ -51,8 +51,8 @@ Its record, written in a batch of 12, and its acks were safe 12 ms later.`
 		check.Contains(t, text(a), want)
 	}
 	for reason, want := range map[string]string{
-		"no token": "as many runs as it may", "does not fit": "neither device memory", "no device": "no device",
-		"waits for its container": "sooner than a cold start", "behind": "policy's order",
+		"no token": "as many runs as it takes at once", "does not fit": "neither device memory", "no device": "no device",
+		"waits for its container": "sooner than a cold start", "behind": "policy put other functions first",
 	} {
 		a := whole
 		g := *whole.GPU
@@ -62,7 +62,7 @@ Its record, written in a batch of 12, and its acks were safe 12 ms later.`
 	}
 	refused := text(Trace{Accepted: at(0), Answered: at(1), Refused: "no such thing", Completed: at(2)})
 	check.Contains(t, refused, "Did not run: no such thing")
-	check.Contains(t, refused, "no record is kept")
+	check.Contains(t, refused, "no record of it is kept")
 	check.Equal(t, text(Trace{}), "Accepted.")
 }
 
@@ -153,7 +153,7 @@ func TestUnits(t *testing.T) {
 	}
 }
 
-// BenchmarkAdd is what keeping a trace costs beside filling it in.
+// BenchmarkAdd measures adding a finished trace.
 func BenchmarkAdd(b *testing.B) {
 	ids := make([]string, 20_000)
 	for i := range ids {
@@ -180,7 +180,7 @@ func BenchmarkAdd(b *testing.B) {
 	runtime.KeepAlive(ids) // they are not the traces
 }
 
-// BenchmarkFunctions is what the console asks for once a second.
+// BenchmarkFunctions measures the statistics, for which the console asks each second.
 func BenchmarkFunctions(b *testing.B) {
 	l := NewLog(10_000)
 	for i := range 10_000 {
@@ -198,7 +198,7 @@ func TestFromRecord(t *testing.T) {
 	check.NoError(t, err)
 	want := `Sent by the controller.
 Waited 2.10 s.
-Started host-warm on GPU 0 (A100): the container was there, its memory not on the device, or not all of it.
+Started host-warm on GPU 0 (A100): the container was there, but not all of its memory on the device.
 Its memory was brought to the device in 140 ms.
 Ran 900 ms; its container held 1.0 GB of device memory.
 Answered with success, 3.10 s after it was sent.`
@@ -225,8 +225,8 @@ func FuzzFromRecord(f *testing.F) {
 	})
 }
 
-// What is kept of an activation does not keep its message, which may be a
-// megabyte of parameters.
+// A trace in the log does not keep the activation's message in memory. A message may
+// contain a megabyte of parameters.
 func TestLogKeepsNoMessage(t *testing.T) {
 	message := strings.Repeat("x", 1<<16)
 	from := uintptr(unsafe.Pointer(unsafe.StringData(message)))

@@ -7,7 +7,7 @@ import (
 	"time"
 )
 
-// Function is what the runs of a function have been like.
+// Function holds statistics of a function.
 type Function struct {
 	Function string         `json:"function"`
 	Count    int            `json:"count"`
@@ -17,15 +17,15 @@ type Function struct {
 	Latency  Quantiles      `json:"latencyMs"`
 }
 
-// Quantiles of times, in milliseconds.
+// Quantiles are quantiles of times, in milliseconds.
 type Quantiles struct {
 	P50 float64 `json:"p50"`
 	P95 float64 `json:"p95"`
 	P99 float64 `json:"p99"`
 }
 
-// Functions sums up the kept traces that were answered since a time, by function
-// and in the order of their names.
+// Functions returns the statistics of all activations in the log that were answered since
+// a time, sorted by the functions' names.
 func (l *Log) Functions(since time.Time) []*Function {
 	if l == nil {
 		return nil
@@ -58,7 +58,7 @@ func (l *Log) Functions(since time.Time) []*Function {
 	return slices.SortedFunc(maps.Values(all), func(a, b *Function) int { return strings.Compare(a.Function, b.Function) })
 }
 
-// quantiles sorts d.
+// quantiles returns the quantiles of d. It sorts d.
 func quantiles(d []time.Duration) (q Quantiles) {
 	if len(d) == 0 {
 		return q

@@ -2,8 +2,7 @@ package explain
 
 import "sync"
 
-// Log keeps the last traces. It may be used from many goroutines; a nil one
-// keeps nothing.
+// Log keeps the last traces. It is safe for concurrent use. A nil Log keeps nothing.
 type Log struct {
 	size int
 
@@ -12,8 +11,8 @@ type Log struct {
 	seen uint64
 }
 
-// NewLog makes a log of the last n traces, nil for none. Its memory is taken as
-// traces come and grows no more after n.
+// NewLog returns a log of the last n traces, or nil if n is 0. Its memory grows with the
+// traces, up to n.
 func NewLog(n int) *Log {
 	if n <= 0 {
 		return nil
@@ -21,7 +20,7 @@ func NewLog(n int) *Log {
 	return &Log{size: n}
 }
 
-// Add keeps a copy of a trace; the oldest gives way.
+// Add adds a copy of a trace. If the log is full, it replaces the oldest trace.
 func (l *Log) Add(t *Trace) {
 	if l == nil {
 		return
@@ -37,8 +36,8 @@ func (l *Log) Add(t *Trace) {
 	l.seen++
 }
 
-// Find gives the newest trace of an activation. It looks through all of them:
-// that is asked for by a person.
+// Find returns the newest trace of an activation. It searches the whole log, which is
+// fast enough for requests by people.
 func (l *Log) Find(id string) (Trace, bool) {
 	if l == nil {
 		return Trace{}, false
@@ -51,8 +50,8 @@ func (l *Log) Find(id string) (Trace, bool) {
 	return Trace{}, false
 }
 
-// Recent gives the newest n traces, the newest first, and how many there ever
-// were.
+// Recent returns the newest n traces, the newest first, and the number of traces that
+// were ever added.
 func (l *Log) Recent(n int) (out []Trace, seen uint64) {
 	if l == nil {
 		return nil, 0
@@ -65,7 +64,7 @@ func (l *Log) Recent(n int) (out []Trace, seen uint64) {
 	return out, l.seen
 }
 
-// newest lists the newest n traces, which nothing changes any more.
+// newest returns the newest n traces. They must not be changed.
 func (l *Log) newest(n int) []*Trace {
 	l.mu.Lock()
 	defer l.mu.Unlock()

@@ -9,12 +9,11 @@ import (
 	"github.com/gpuwhisk/gpuwhisk/activation"
 )
 
-// statuses are the REST API's names of status codes.
+// statuses maps the REST API's names to status codes.
 var statuses = map[string]int{"success": 0, "application error": 1, "action developer error": 2, "whisk internal error": 3}
 
-// FromRecord makes a trace from an activation record as the REST API and the
-// database have it, as far as that goes: what held a function that waited is in
-// no record.
+// FromRecord makes a trace from an activation record of the REST API or the database. The
+// trace is incomplete: for example, a record does not contain the reason of a wait.
 func FromRecord(text []byte) (*Trace, error) {
 	var r struct {
 		ID         string `json:"activationId"`
@@ -31,7 +30,7 @@ func FromRecord(text []byte) (*Trace, error) {
 		return nil, fmt.Errorf("read activation record: %w", err)
 	}
 	if r.ID == "" || r.Start <= 0 {
-		return nil, errors.New("read activation record: it has no activationId or no start")
+		return nil, errors.New("read activation record: activationId or start is missing")
 	}
 	start, end := time.UnixMilli(r.Start), time.UnixMilli(max(r.Start, r.End))
 	a := &Trace{

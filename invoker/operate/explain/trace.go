@@ -1,10 +1,9 @@
-// Package explain keeps a trace of what became of each of the last
-// activations, and describes it in plain sentences: why it waited, how it started,
-// what it did and how it ended. It also sums up what the functions' waiting and
-// running times have been of late.
+// Package explain keeps traces of the last activations, and describes a trace in plain
+// sentences: why the activation waited, how it started, how it ran and how it ended. It
+// also computes statistics of the functions' waiting and answering times.
 //
-// It decides nothing and starts no goroutine. The invoker adds a trace when
-// an activation has left it; the console and the admin listener read.
+// It makes no decisions and starts no goroutines. The invoker adds a trace when it has
+// completed an activation; the console and the admin port read the traces.
 package explain
 
 import (
@@ -13,9 +12,8 @@ import (
 	"unique"
 )
 
-// Trace is what one activation went through. Times are instants of this
-// machine's clock; the zero time, duration and text stand for what did not
-// happen or is not known.
+// Trace is the history of one activation. Times are instants of this machine's clock. A
+// field is zero if the step did not happen or is not known.
 type Trace struct {
 	ID        string `json:"activationId"`
 	Namespace string `json:"namespace"`
@@ -25,16 +23,16 @@ type Trace struct {
 
 	Sent      time.Time `json:"sent,omitzero"` // by the controller
 	Accepted  time.Time `json:"accepted,omitzero"`
-	Queued    time.Time `json:"queued,omitzero"` // its action was known and it stood in a queue
+	Queued    time.Time `json:"queued,omitzero"` // when its action was known, and it joined a queue
 	Granted   time.Time `json:"granted,omitzero"`
 	Launched  time.Time `json:"launched,omitzero"`
 	Answered  time.Time `json:"answered,omitzero"`
-	Completed time.Time `json:"completed,omitzero"` // acks and record are safe
+	Completed time.Time `json:"completed,omitzero"` // when acks and record were safe
 
-	Acked  time.Time `json:"acked,omitzero"`  // the broker had the last ack
-	Stored time.Time `json:"stored,omitzero"` // the store had the record, or would not take it
-	// Batch is how many records were written in one request with it, 0 where that
-	// is not known, as of one that went to the spool.
+	Acked  time.Time `json:"acked,omitzero"`  // when the broker had the last ack
+	Stored time.Time `json:"stored,omitzero"` // when the store had accepted or refused the record
+	// Batch is the number of records that were written in one request, this one
+	// included. It is 0 if that is not known, as for a record that went to the spool.
 	Batch int `json:"batch,omitzero"`
 
 	Start       string        `json:"start,omitzero"` // gpu-warm, host-warm, cold, busy-cold; warmed, prewarmed, cold
@@ -47,46 +45,46 @@ type Trace struct {
 	RunEnd      time.Time     `json:"runEnd,omitzero"`
 	LogsStart   time.Time     `json:"logsStart,omitzero"`
 	Logs        time.Duration `json:"logsNs,omitzero"`
-	Again       int           `json:"again,omitzero"` // containers that were gone when it came
+	Again       int           `json:"again,omitzero"` // containers that had ended when it came
 	TimedOut    bool          `json:"timedOut,omitzero"`
 	Recorded    bool          `json:"recorded,omitzero"`
-	Refused     string        `json:"refused,omitzero"` // why it never reached a container
+	Refused     string        `json:"refused,omitzero"` // reason for which it never reached a container
 
-	// FromRecord is whether nothing but the record is known.
+	// FromRecord means that the trace was made from the record alone.
 	FromRecord bool `json:"fromRecord,omitzero"`
 
-	GPU *GPU `json:"gpu,omitzero"` // nil: the CPU path
+	GPU *GPU `json:"gpu,omitzero"` // nil for a CPU run
 }
 
-// GPU is the part of a trace that only GPU runs have.
+// GPU is the part of a trace that belongs to GPU runs only.
 type GPU struct {
 	Device      string        `json:"device,omitzero"`
 	Simulated   bool          `json:"simulated,omitzero"`
 	MoveStart   time.Time     `json:"moveStart,omitzero"`
-	Moved       time.Duration `json:"movedNs,omitzero"`     // bringing its memory back
-	Memory      int64         `json:"memoryBytes"`          // the most of its container
-	Beside      int           `json:"beside,omitzero"`      // other runs on the device when it began
+	Moved       time.Duration `json:"movedNs,omitzero"`     // time to bring its memory back
+	Memory      int64         `json:"memoryBytes"`          // peak of its container
+	Beside      int           `json:"beside,omitzero"`      // other runs on the device when this run began
 	Company     string        `json:"company,omitzero"`     // the function with the most of those runs
-	CompanyRuns int           `json:"companyRuns,omitzero"` // that many of them
-	WaitReason  string        `json:"waitReason,omitzero"`  // why its flow waited when it came
-	Lead        time.Duration `json:"leadNs,omitzero"`      // how far its flow was ahead then
-	Overrun     time.Duration `json:"overrunNs,omitzero"`   // how far it might be
-	Alone       bool          `json:"-"`                    // nothing is known of other runs
+	CompanyRuns int           `json:"companyRuns,omitzero"` // number of those runs
+	WaitReason  string        `json:"waitReason,omitzero"`  // reason for which its flow waited when it came
+	Lead        time.Duration `json:"leadNs,omitzero"`      // lead of its flow at that time
+	Overrun     time.Duration `json:"overrunNs,omitzero"`   // greatest lead that was allowed
+	Alone       bool          `json:"-"`                    // other runs are not known
 	Level       string        `json:"level,omitzero"`       // whose lead it was: the function's or its namespace's
 	Behind      string        `json:"behind,omitzero"`      // the flow that went first
-	Own         int           `json:"own,omitzero"`         // of its own function, queued before it
-	Passed      int           `json:"passed,omitzero"`      // of others, granted while it waited
-	PassedBy    int           `json:"passedBy,omitzero"`    // of them, of Behind
+	Own         int           `json:"own,omitzero"`         // calls of its own function that were queued before it
+	Passed      int           `json:"passed,omitzero"`      // calls of other functions that started while it waited
+	PassedBy    int           `json:"passedBy,omitzero"`    // those of Behind
 }
 
 // NoBatch is the Batch of a trace whose record the store refused.
 const NoBatch = -1
 
-// Wait is how long it stood in a queue.
+// Wait returns the time in the queue.
 func (a *Trace) Wait() time.Duration { return span(a.Queued, a.Granted) }
 
-// Latency is the time from the controller's sending to the answer, or from the
-// acceptance where the sending is not known.
+// Latency returns the time from the sending by the controller to the answer. If the time
+// of the sending is not known, it begins with the acceptance.
 func (a *Trace) Latency() time.Duration {
 	if a.Sent.IsZero() {
 		return span(a.Accepted, a.Answered)
@@ -94,18 +92,18 @@ func (a *Trace) Latency() time.Duration {
 	return span(a.Sent, a.Answered)
 }
 
-// Function names what ran as its caller sees it.
+// Function returns the function's name: the namespace of the caller, and the action.
 func (a *Trace) Function() string { return a.Namespace + "/" + a.Action }
 
-// Cold reports whether its container was made for it.
+// Cold reports whether a container was created for the activation.
 func (a *Trace) Cold() bool { return a.Start == "cold" || a.Start == "busy-cold" }
 
-// Outcome is OpenWhisk's name of its status code.
+// Outcome describes the status code.
 func (a *Trace) Outcome() string { return outcomes[a.Status&3] }
 
-// Copy is a trace that shares nothing with this one, nor with the message that
-// it is about: a text that is a part of it would keep all of it in memory,
-// parameters too. Names are shared between copies.
+// Copy returns a deep copy. The copy shares no text with the activation's message,
+// because a substring would keep the whole message in memory, with its parameters. Equal
+// names are shared between copies.
 func (a *Trace) Copy() Trace {
 	c := *a
 	c.ID, c.Container = strings.Clone(a.ID), strings.Clone(a.Container)

@@ -1,11 +1,10 @@
-// Package kamon shows an invoker's metrics once more under the names that
-// OpenWhisk's own invoker gives them, which Kamon makes. Boards and alerts of an
-// existing deployment ask for those. The names are made when they are read, from
-// what has been measured anyway; nothing is measured twice. StatsD sends the same
-// to a StatsD agent, as Kamon's reporter does.
+// Package kamon shows the invoker's metrics a second time, under the names that Kamon
+// gives them in OpenWhisk's own invoker. Boards and alerts of existing deployments use
+// these names. The metrics are translated when they are read; nothing is measured
+// twice. StatsD sends the same metrics to a StatsD agent, as Kamon's reporter does.
 //
-// Two families of the original have no counterpart here: those of the JVM, and
-// those of programs (docker, runc, kubectl) that this invoker does not start.
+// The metrics of the JVM, and of programs that this invoker does not start (docker, runc,
+// kubectl), have no counterpart.
 package kamon
 
 import (
@@ -18,17 +17,16 @@ import (
 	dto "github.com/prometheus/client_model/go"
 )
 
-// Gatherer adds Kamon's names to what Of gathers.
+// Gatherer gathers the metrics of Of, and adds them under Kamon's names.
 type Gatherer struct {
 	Of prometheus.Gatherer
-	// Topic is the invoker's, which is part of some names.
+	// Topic is the invoker's topic, which is part of some names.
 	Topic string
-	// Tags makes labels of what is part of a name otherwise, as
-	// whisk.metrics.kamon-tags-enabled has it.
+	// Tags turns variable parts of names into labels (whisk.metrics.kamon-tags-enabled).
 	Tags bool
 }
 
-// Gather implements prometheus.Gatherer. Families come sorted by name.
+// Gather implements prometheus.Gatherer. It sorts the families by name.
 func (g Gatherer) Gather() ([]*dto.MetricFamily, error) {
 	ours, err := g.Of.Gather()
 	all := slices.Concat(ours, g.translate(ours))
@@ -36,7 +34,7 @@ func (g Gatherer) Gather() ([]*dto.MetricFamily, error) {
 	return all, err
 }
 
-// translate gives what ours hold under Kamon's names alone.
+// translate returns the families under Kamon's names, without ours.
 func (g Gatherer) translate(ours []*dto.MetricFamily) []*dto.MetricFamily {
 	made := map[string]*dto.MetricFamily{}
 	for _, f := range ours {
@@ -51,8 +49,8 @@ func (g Gatherer) translate(ours []*dto.MetricFamily) []*dto.MetricFamily {
 	return slices.Collect(maps.Values(made))
 }
 
-// add translates one metric. What a name holds for several states is a family
-// of its own where there are no tags.
+// add translates one metric. Without tags, each state of a metric becomes a family of
+// its own.
 func (g Gatherer) add(made map[string]*dto.MetricFamily, from *dto.MetricFamily, m *dto.Metric, r rule) {
 	token, labels := r.name(label(m, r.part), g.Topic, g.Tags)
 	for our, theirs := range r.labels {
@@ -79,7 +77,7 @@ func label(m *dto.Metric, name string) string {
 
 func pair(name, value string) *dto.LabelPair { return &dto.LabelPair{Name: &name, Value: &value} }
 
-// letters replaces what a Prometheus name cannot hold.
+// letters replaces the characters that Prometheus does not allow in names.
 func letters(s string) string {
 	return strings.Map(func(r rune) rune {
 		if r >= 'a' && r <= 'z' || r >= 'A' && r <= 'Z' || r >= '0' && r <= '9' || r == '_' || r == ':' {

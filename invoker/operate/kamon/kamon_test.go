@@ -78,7 +78,7 @@ func text(t *testing.T, g Gatherer) string {
 	return b.String()
 }
 
-// The names are those that a running OpenWhisk gave, without tags.
+// A running OpenWhisk gave these names, without tags.
 func TestNamesWithoutTags(t *testing.T) {
 	got := text(t, Gatherer{Of: measured(t), Topic: "invoker0"})
 	for _, want := range []string{

@@ -7,18 +7,18 @@ import (
 	dto "github.com/prometheus/client_model/go"
 )
 
-// rule states what one of our families is called by Kamon.
+// rule translates one of our families into Kamon's names.
 type rule struct {
 	token string // <component>_<action>[.$]_<state>; $ stands for the part
 	forms []form
-	part  string // our label whose value takes the place of $, empty: the topic
-	tag   string // the label that it becomes where there are tags
-	only  string // value of our first label that the rule is for, empty for any
-	// labels are further labels of ours by Kamon's name for them.
+	part  string // our label whose value replaces $; empty means the topic
+	tag   string // Kamon's label for the part, used with tags
+	only  string // the rule applies to this value of our first label; empty means any
+	// labels maps further labels of ours to Kamon's labels.
 	labels map[string]string
 }
 
-// form is what Kamon makes of a token: a family with this in its name.
+// form makes a family of a token: its type, and the text around the token.
 type form struct {
 	kind          dto.MetricType
 	before, after string
@@ -31,7 +31,7 @@ var (
 	times   = []form{{dto.MetricType_HISTOGRAM, "histogram_", "_seconds"}}
 	values  = []form{{dto.MetricType_HISTOGRAM, "histogram_", ""}}
 	counted = slices.Concat(counts, times)
-	// timed counts what began, and times what ended.
+	// timed counts the starts and measures the ends.
 	timed = []form{{dto.MetricType_COUNTER, "counter_", "_start_total"}, {dto.MetricType_HISTOGRAM, "histogram_", "_finish_seconds"}}
 )
 
@@ -87,8 +87,8 @@ var rules = map[string][]rule{
 var stepNames = []string{"database_getDocument", "database_getDocumentAttachment", "database_queryView",
 	"database_saveDocument", "database_saveDocumentBulk", "invoker_docker.pull"}
 
-// each is a rule for each of several values of our first label, which take the place
-// of the star.
+// each returns a copy of the rule for each value of our first label. The value replaces
+// the star in the token.
 func each(r rule, values ...string) (all []rule) {
 	for _, v := range values {
 		one := r
@@ -102,8 +102,8 @@ func (r rule) takes(m *dto.Metric) bool {
 	return r.only == "" || len(m.GetLabel()) > 0 && m.GetLabel()[0].GetValue() == r.only
 }
 
-// name fills in the token. With tags the part after a dot goes, and a topic
-// becomes its name.
+// name fills in the token. With tags, the part after the dot is removed and a topic is
+// replaced by the name of its tag; the value goes into a label.
 func (r rule) name(part, topic string, tags bool) (string, []*dto.LabelPair) {
 	if r.part == "" {
 		part = topic
@@ -118,7 +118,8 @@ func (r rule) name(part, topic string, tags bool) (string, []*dto.LabelPair) {
 	return letters(token), []*dto.LabelPair{pair(r.tag, part)}
 }
 
-// metric is one of ours in this form. A histogram counts how often a time was taken.
+// metric converts one of our metrics to the form. As a counter, a histogram gives the
+// number of its samples.
 func (f form) metric(m *dto.Metric, labels []*dto.LabelPair) *dto.Metric {
 	switch f.kind {
 	case dto.MetricType_GAUGE:

@@ -12,7 +12,7 @@ import (
 	dto "github.com/prometheus/client_model/go"
 )
 
-// StatsDConfig states where metrics go and how they are called there.
+// StatsDConfig holds the address of the agent and the parts of the metrics' names.
 type StatsDConfig struct {
 	Address  string // host:port of the agent
 	Service  string // first part of every name
@@ -21,29 +21,28 @@ type StatsDConfig struct {
 	Packet   int // most bytes of a datagram
 }
 
-// StatsD sends metrics to an agent by UDP: counters as what was added since the
-// time before, gauges as they are, times as one value and its frequency for each
-// bucket in which there are new ones. The agent may be away; what it misses then
-// is lost.
+// StatsD sends metrics to an agent by UDP: counters as their growth since the previous
+// flush, gauges as their values, histograms as one value and its frequency for each
+// bucket with new samples. Metrics that are sent while the agent is away are lost.
 type StatsD struct {
 	c      StatsDConfig
 	of     Gatherer
-	last   map[string]*dto.Metric // by name: what was sent of counters and times
+	last   map[string]*dto.Metric // counters and histograms at the previous flush, by name
 	conn   net.Conn
 	dialed time.Time
 	stop   context.CancelFunc
 	done   chan struct{}
 }
 
-// How long looking the agent up and handing a datagram to the kernel may take,
-// and after what time an agent that moved is looked up anew.
+// Limits of the look-up of the agent's address and of a write, and the time after which
+// the address is looked up again.
 const (
 	dialTime   = time.Second
 	writeTime  = 100 * time.Millisecond
 	dialedTime = time.Minute
 )
 
-// NewStatsD begins to send; Close ends its goroutine.
+// NewStatsD starts a goroutine that sends metrics until Close.
 func NewStatsD(c StatsDConfig, of Gatherer) *StatsD {
 	s := &StatsD{c: c, of: of, last: map[string]*dto.Metric{}, done: make(chan struct{})}
 	ctx, stop := context.WithCancel(context.Background())
@@ -52,7 +51,7 @@ func NewStatsD(c StatsDConfig, of Gatherer) *StatsD {
 	return s
 }
 
-// Close sends what is left and waits for it until ctx ends.
+// Close sends the metrics a last time, and returns when they are sent or ctx ends.
 func (s *StatsD) Close(ctx context.Context) {
 	s.stop()
 	select {
@@ -77,12 +76,13 @@ func (s *StatsD) run(ctx context.Context) {
 	}
 }
 
-// flush sends everything once. Without a connection nothing is counted as sent.
+// flush sends all metrics once. Without a connection it does nothing, and the next flush
+// includes the growth.
 func (s *StatsD) flush() {
 	if !s.dial() {
 		return
 	}
-	ours, _ := s.of.Of.Gather() // what it gives beside an error is right
+	ours, _ := s.of.Of.Gather() // families that come with an error are valid
 	var packet []byte
 	for _, line := range s.lines(s.of.translate(ours)) {
 		if len(packet) > 0 && len(packet)+1+len(line) > s.c.Packet {
@@ -105,7 +105,7 @@ func (s *StatsD) dial() bool {
 	}
 	conn, err := net.DialTimeout("udp", s.c.Address, dialTime)
 	if err != nil {
-		return s.conn != nil // the old one may still do
+		return s.conn != nil // the old connection may still work
 	}
 	s.hangUp()
 	s.conn, s.dialed = conn, time.Now()
@@ -119,8 +119,8 @@ func (s *StatsD) hangUp() {
 	}
 }
 
-// send loses the datagram where the agent is not there. An error may be about the
-// one before, which did not arrive: then this one has not been sent yet.
+// send sends a datagram, which is lost if the agent is away. A write may return the error
+// of the previous datagram without sending, so send tries twice.
 func (s *StatsD) send(packet []byte) {
 	_ = s.conn.SetWriteDeadline(time.Now().Add(writeTime))
 	if _, err := s.conn.Write(packet); err != nil {
@@ -128,7 +128,7 @@ func (s *StatsD) send(packet []byte) {
 	}
 }
 
-// lines are the metrics in StatsD's format, by name.
+// lines returns the metrics in StatsD's format, sorted by name.
 func (s *StatsD) lines(families []*dto.MetricFamily) (all []string) {
 	for _, f := range families {
 		for _, m := range f.GetMetric() {
@@ -141,7 +141,7 @@ func (s *StatsD) lines(families []*dto.MetricFamily) (all []string) {
 				// With a sign it would be a change.
 				all = append(all, name+":"+number(max(0, math.Trunc(m.GetGauge().GetValue())))+"|g")
 			case dto.MetricType_HISTOGRAM:
-				unit := 1.0 // Kamon's reporter sends what has no unit as it is
+				unit := 1.0 // Kamon's reporter sends values without a unit unchanged
 				if strings.HasSuffix(f.GetName(), "_seconds") {
 					unit = 1000
 				}
@@ -157,15 +157,15 @@ func (s *StatsD) lines(families []*dto.MetricFamily) (all []string) {
 	return all
 }
 
-// name is service.host.metric, and each label with its value. Prometheus' words
-// for units at the end of a name are no part of Kamon's.
+// name returns service.host.metric, followed by each label and its value. Kamon's names
+// do not end in Prometheus' words for units.
 func (s *StatsD) name(f *dto.MetricFamily, m *dto.Metric) string {
 	metric := f.GetName()
 	for _, unit := range []string{"_total", "_seconds", "_bytes"} {
 		metric = strings.TrimSuffix(metric, unit)
 	}
 	metric = sections.Replace(metric)
-	// Counters and histograms stand in a part of their own, gauges do not
+	// The words counter and histogram are parts of their own, unlike gauge
 	// (OpenWhisk: WhiskStatsDMetricKeyGenerator).
 	for _, kind := range []string{"counter", "histogram"} {
 		if rest, ok := strings.CutPrefix(metric, kind+"_"); ok {
@@ -179,16 +179,16 @@ func (s *StatsD) name(f *dto.MetricFamily, m *dto.Metric) string {
 	return strings.Join(parts, ".")
 }
 
-// sections replaces what would end a part of a name or a line, as Kamon does
-// and, for what only StatsD's protocol means, beyond it.
+// sections replaces the characters that separate names, values and lines. Kamon replaces
+// the first few; the others have a meaning in StatsD's protocol.
 var sections = strings.NewReplacer(": ", "-", ":", "-", " ", "_", "/", "_", ".", "_", "|", "_", "@", "_", "#", "_", "\n", "_")
 
-// number is a value to a thousandth.
+// number formats a value with at most three decimals.
 func number(v float64) string {
 	return strconv.FormatFloat(math.Round(v*1000)/1000, 'f', -1, 64)
 }
 
-// added is by how much a counter grew; one that fell began anew.
+// added returns the growth of a counter. A counter that fell has started again at 0.
 func added(last, now *dto.Metric) float64 {
 	v := now.GetCounter().GetValue()
 	if was := last.GetCounter().GetValue(); was <= v {

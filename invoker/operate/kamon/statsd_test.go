@@ -56,8 +56,8 @@ func TestStatsDNames(t *testing.T) {
 	}
 }
 
-// What was sent is not sent again, and a number is never less than nothing.
-func TestStatsDSendsWhatWasAdded(t *testing.T) {
+// A value is sent once, and is never negative.
+func TestStatsDSendsGrowth(t *testing.T) {
 	reg := prometheus.NewRegistry()
 	accepted := prometheus.NewCounter(prometheus.CounterOpts{Name: "gpuwhisk_activations_accepted_total"})
 	lag := prometheus.NewGauge(prometheus.GaugeOpts{Name: "gpuwhisk_kafka_lag"})
@@ -82,11 +82,11 @@ func TestStatsDSendsWhatWasAdded(t *testing.T) {
 		}
 		check.EqualSlices(t, lines(t, s), step.want)
 	}
-	// One that began anew.
+	// A counter that started again at 0.
 	check.Equal(t, added(&dto.Metric{Counter: &dto.Counter{Value: ptr(9.0)}}, &dto.Metric{Counter: &dto.Counter{Value: ptr(1.0)}}), 1)
 }
 
-// Whatever was taken, the values of the buckets lie in them and make its sum.
+// The values lie in their buckets, and their sum is the sum of the samples.
 func TestTimesKeepTheirSum(t *testing.T) {
 	for _, c := range []struct {
 		before, since []float64
@@ -185,8 +185,8 @@ func TestStatsDTicks(t *testing.T) {
 	check.Contains(t, read(), "s.invoker0.counter.invoker_activation_start:0|c")
 }
 
-// An agent that is away costs what was sent to it, and one that is found late
-// gets all that was counted until then.
+// Metrics that are sent while the agent is away are lost. An agent whose address is found
+// late gets the growth since the start.
 func TestStatsDAgentAway(t *testing.T) {
 	addr, read := agent(t)
 	s := silent(Gatherer{Of: measured(t), Topic: "invoker0"})

@@ -7,14 +7,15 @@ import (
 	dto "github.com/prometheus/client_model/go"
 )
 
-// timing is a time, or another value, that was taken so often.
+// timing is a time, or another value, and how often it was measured.
 type timing struct {
 	value    float64
 	times    float64
 	low, upp float64 // bounds of its bucket
 }
 
-// String is StatsD's timer, and for more than one a rate of sampling.
+// String formats the timing as a timer of StatsD. If it was measured more than once, a
+// sampling rate follows.
 func (t timing) String() string {
 	s := number(t.value) + "|ms"
 	if t.times > 1 {
@@ -23,8 +24,8 @@ func (t timing) String() string {
 	return s
 }
 
-// taken gives the times that came into a histogram since last, one for each
-// bucket. A histogram that has fewer than before began anew.
+// taken returns the samples that a histogram gained since last, one timing for each
+// bucket. A histogram with fewer samples than before has started again at 0.
 func taken(last, now *dto.Histogram) []timing {
 	if last.GetSampleCount() > now.GetSampleCount() {
 		last = nil
@@ -53,9 +54,10 @@ func taken(last, now *dto.Histogram) []timing {
 	return all
 }
 
-// interpolate gives each its value inside its bucket, all at the same share of the
-// way, so that together they make the sum: of a single one it is the time itself,
-// and means stay true. Where the last bucket has no end, that one makes the sum.
+// interpolate sets the values of the timings inside their buckets, all at the same share
+// of the bucket's width, so that their sum is the sum of the samples. So a single sample
+// has its exact value, and means are exact. If the last bucket has no upper bound, its
+// value makes up the rest of the sum.
 func interpolate(all []timing, sum float64) {
 	least, wide := 0.0, 0.0
 	for _, t := range all {

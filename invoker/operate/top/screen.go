@@ -11,17 +11,17 @@ import (
 	"github.com/rivo/tview"
 )
 
-// Options is what the screen begins with.
+// Options holds the source of the snapshots and the first state of the screen.
 type Options struct {
 	Ask    func(ctx context.Context) (*Snapshot, error)
 	Sort   string
 	Filter string
-	Screen tcell.Screen // nil: the terminal
-	// Drawn, when not nil, is called after each drawing.
+	Screen tcell.Screen // nil means the terminal
+	// Drawn is called after each drawing. It may be nil.
 	Drawn func(tcell.Screen)
 }
 
-// every is how often a snapshot is taken.
+// every is the time between two snapshots.
 const every = time.Second
 
 // screen is the open screen. Only tview's loop uses its fields.
@@ -37,7 +37,7 @@ type screen struct {
 	width  int // of the terminal
 }
 
-// Show opens the screen until ctx ends or q is pressed.
+// Show shows the screen until ctx ends or q is pressed.
 func Show(ctx context.Context, o Options) error {
 	ctx, end := context.WithCancel(ctx)
 	defer end()
@@ -71,7 +71,7 @@ func Show(ctx context.Context, o Options) error {
 	return err
 }
 
-// ask takes a snapshot each second.
+// ask asks for a snapshot each second.
 func (s *screen) ask(ctx context.Context) {
 	tick := time.NewTicker(every)
 	defer tick.Stop()
@@ -80,7 +80,7 @@ func (s *screen) ask(ctx context.Context) {
 		if ctx.Err() != nil {
 			return
 		}
-		// Not QueueUpdateDraw, which waits for a loop that may have ended.
+		// QueueUpdateDraw blocks for ever after the loop has ended, so it runs in a goroutine.
 		go s.app.QueueUpdateDraw(func() {
 			if err != nil {
 				s.head.SetText("no answer, trying again: " + err.Error())

@@ -1,6 +1,6 @@
-// Package top shows an invoker in a terminal: the same snapshot as the console.
-// It gets one each second through the function it is given, and changes nothing.
-// Its own goroutine does that while the screen is open.
+// Package top shows an invoker in a terminal, from the same snapshot as the console. While
+// the screen is open, a goroutine asks for a snapshot each second. The package is
+// read-only.
 package top
 
 import (
@@ -15,7 +15,7 @@ import (
 	"github.com/gpuwhisk/gpuwhisk/invoker/operate/explain"
 )
 
-// Snapshot is what of the console's snapshot is printed.
+// Snapshot is the printed part of the console's snapshot.
 type Snapshot struct {
 	At      int64
 	Version string
@@ -30,7 +30,7 @@ type Snapshot struct {
 			Pulled    int64
 			Fetching  int
 			Slots     struct{ Pulled, WaitingCreations int }
-			Creations map[string]int // by what became of them
+			Creations map[string]int // by outcome
 		}
 		Work *struct {
 			InFlight, Capacity int
@@ -64,7 +64,7 @@ type Flow struct {
 	LeadMs           int64
 }
 
-// Row is one function: its queue, and what its runs were like of late.
+// Row is one function: its queue, and statistics of its runs in the last minutes.
 type Row struct {
 	Name, State              string
 	Queued, Running          int
@@ -95,7 +95,7 @@ func rows(s *Snapshot) map[string]*Row {
 	return by
 }
 
-// sorts compare rows by what they can be sorted by, the first by default.
+// sorts lists the sort keys with their comparisons. The first is the default.
 var sorts = []struct {
 	by      string
 	compare func(a, b *Row) int
@@ -109,7 +109,7 @@ var sorts = []struct {
 	{"name", func(*Row, *Row) int { return 0 }},
 }
 
-// Sorts are the names of what rows can be sorted by.
+// Sorts returns the names of the sort keys.
 func Sorts() (names []string) {
 	for _, s := range sorts {
 		names = append(names, s.by)
@@ -117,7 +117,7 @@ func Sorts() (names []string) {
 	return names
 }
 
-// arrange filters and sorts rows. What is equal stands in the order of names.
+// arrange filters and sorts rows. Equal rows are sorted by name.
 func arrange(all map[string]*Row, by, filter string) (out []*Row) {
 	filter = strings.ToLower(filter)
 	for _, r := range all {
@@ -159,12 +159,12 @@ func head(s *Snapshot, width int) []string {
 		w.InFlight, queued, len(w.Flows), len(w.Containers), s.Status.Kafka.Lag, cmp.Or(w.Policy, "none")))
 	if p := s.Status.Scheduling; p != nil {
 		refused := 0
-		for what, n := range p.Creations {
-			if what != "opened" {
+		for outcome, n := range p.Creations {
+			if outcome != "opened" {
 				refused += n
 			}
 		}
-		lines = append(lines, fmt.Sprintf("%d pulled, %d of them in flight, %d fetches out, %d creations waiting, %d refused",
+		lines = append(lines, fmt.Sprintf("%d pulled, %d in flight, %d fetches waiting, %d creations waiting, %d refused",
 			p.Pulled, p.Slots.Pulled, p.Fetching, p.Slots.WaitingCreations, refused))
 	}
 	for _, d := range w.Devices {

@@ -40,14 +40,14 @@ func TestPrint(t *testing.T) {
 	}
 }
 
-// What schedulers order and hand out is a line in their mode.
+// In scheduler mode a line shows pulled activations and ordered creations.
 func TestPrintSchedulerMode(t *testing.T) {
 	var s Snapshot
 	scheduled := strings.Replace(text, `"work":`, `"scheduling":{"pulled":9,"fetching":2,"slots":{"pulled":3,"waitingCreations":4},"creations":{"opened":8,"WhiskError":1,"stale":2}},"work":`, 1)
 	check.NoError(t, json.Unmarshal([]byte(scheduled), &s))
 	var out bytes.Buffer
 	check.NoError(t, Print(&out, &s, "queued", ""))
-	for _, want := range []string{"scheduler mode", "9 pulled, 3 of them in flight, 2 fetches out, 4 creations waiting, 3 refused"} {
+	for _, want := range []string{"scheduler mode", "9 pulled, 3 in flight, 2 fetches waiting, 4 creations waiting, 3 refused"} {
 		if !strings.Contains(out.String(), want) {
 			t.Errorf("no %q in\n%s", want, &out)
 		}
@@ -71,7 +71,7 @@ func TestArrange(t *testing.T) {
 	}
 }
 
-// seen is what a screen shows.
+// seen returns the text of a screen.
 func seen(s tcell.Screen) string {
 	width, height := s.Size()
 	var b strings.Builder
@@ -85,10 +85,10 @@ func seen(s tcell.Screen) string {
 	return b.String()
 }
 
-// TestScreen opens the screen on a terminal of cells, and presses its keys.
+// TestScreen opens the screen on a simulated terminal, and presses its keys.
 func TestScreen(t *testing.T) {
 	s := tcell.NewSimulationScreen("UTF-8")
-	drawn := make(chan string, 1000) // more than the test lets be drawn
+	drawn := make(chan string, 1000) // more drawings than the test causes
 	asked := 0
 	ask := func(context.Context) (*Snapshot, error) {
 		if asked++; asked == 1 {

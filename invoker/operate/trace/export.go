@@ -11,14 +11,13 @@ import (
 	sdk "go.opentelemetry.io/otel/sdk/trace"
 )
 
-// GRPC and HTTP are the protocols of OTLP that are spoken.
+// GRPC and HTTP are the supported protocols of OTLP.
 const (
 	GRPC = "grpc"
 	HTTP = "http/protobuf"
 )
 
-// connect makes the client of the protocol. It connects when there is something
-// to send.
+// connect makes the client of the protocol. The client connects when it first sends.
 func connect(ctx context.Context, c Config) (sdk.SpanExporter, error) {
 	var grpc []otlptracegrpc.Option
 	var web []otlptracehttp.Option
@@ -32,8 +31,9 @@ func connect(ctx context.Context, c Config) (sdk.SpanExporter, error) {
 	return otlptrace.New(ctx, otlptracehttp.NewClient(web...))
 }
 
-// exporter counts what the receiver takes, logs once when it stops taking and
-// once when it takes again, and can be made to give up.
+// exporter counts the spans that the receiver accepts, and the lost spans. It logs
+// the first failure after a success, and the first success after a failure. giveUp ends
+// all sends.
 type exporter struct {
 	sdk.SpanExporter
 	log    *slog.Logger
@@ -50,7 +50,7 @@ func newExporter(to sdk.SpanExporter, log *slog.Logger) *exporter {
 	return e
 }
 
-// ExportSpans sends one batch. Its failure is logged here and nowhere else.
+// ExportSpans sends one batch. It logs failures itself and returns nil.
 func (e *exporter) ExportSpans(ctx context.Context, spans []sdk.ReadOnlySpan) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
@@ -60,14 +60,14 @@ func (e *exporter) ExportSpans(ctx context.Context, spans []sdk.ReadOnlySpan) er
 		e.sent.Add(int64(len(spans)))
 		if e.away {
 			e.away = false
-			e.log.Info("traces are taken again", "lost", e.failed.Load())
+			e.log.Info("traces are accepted again", "lost", e.failed.Load())
 		}
 		return nil
 	}
 	e.failed.Add(int64(len(spans)))
 	if !e.away {
 		e.away = true
-		e.log.Warn("traces are not taken, activations go on", "error", err)
+		e.log.Warn("traces cannot be sent, activations go on", "error", err)
 	}
 	return nil
 }

@@ -9,10 +9,10 @@ import (
 	"go.opentelemetry.io/otel/propagation"
 )
 
-// A controller with Zipkin puts B3's fields into a message's traceContext
-// (OpenTracingProvider.scala: a text map): X-B3-TraceId, X-B3-SpanId,
-// X-B3-Sampled. W3C's traceparent is taken as well, and counts first where both
-// are there, for it has the whole id.
+// known reads the trace context of a message. A controller with Zipkin writes B3's
+// fields into it (OpenTracingProvider.scala: a text map): X-B3-TraceId, X-B3-SpanId,
+// X-B3-Sampled. W3C's traceparent is read, too, and wins over B3, because it has the
+// whole id.
 var known = propagation.NewCompositeTextMapPropagator(b3.New(), propagation.TraceContext{})
 
 // carrier is a text map whose keys are in lower case.
@@ -22,8 +22,8 @@ func (c carrier) Get(key string) string { return c[strings.ToLower(key)] }
 func (c carrier) Set(string, string)    {}
 func (c carrier) Keys() []string        { return nil }
 
-// extract adds the span that a message's trace context names to ctx, if it
-// names one. What cannot be read names none.
+// extract adds the span in a message's trace context to ctx. It returns ctx unchanged
+// if the context is malformed or has no span.
 func extract(ctx context.Context, text []byte) context.Context {
 	var all map[string]any
 	if json.Unmarshal(text, &all) != nil {

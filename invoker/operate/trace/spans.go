@@ -10,7 +10,7 @@ import (
 	api "go.opentelemetry.io/otel/trace"
 )
 
-// Names of the spans of an activation's phases. The whole has the name of the
+// Names of the spans of an activation's phases. The root span has the name of the
 // function.
 const (
 	spanFetch  = "fetch action"
@@ -24,12 +24,11 @@ const (
 	spanRecord = "store record"
 )
 
-// spans makes the spans of an activation: the whole, and in it each phase that
-// there was.
+// spans makes the root span of an activation, and a child span for each phase.
 func spans(parent context.Context, t api.Tracer, a *explain.Trace) {
 	begin := first(a.Accepted, a.Sent, a.Queued, a.Answered)
 	ctx, whole := t.Start(parent, a.Function(), api.WithTimestamp(begin), api.WithSpanKind(api.SpanKindConsumer))
-	if !whole.IsRecording() { // its parent, or the sampler, wants none of it
+	if !whole.IsRecording() { // the parent or the sampler excludes the activation
 		whole.End(api.WithTimestamp(last(begin, a.Completed, a.Answered)))
 		return
 	}
@@ -58,8 +57,8 @@ func spans(parent context.Context, t api.Tracer, a *explain.Trace) {
 	whole.End(api.WithTimestamp(last(begin, a.Completed, a.Answered)))
 }
 
-// about is what is known of the whole, in OpenTelemetry's words for functions
-// where it has one.
+// about returns the attributes of the root span, under OpenTelemetry's names for
+// functions if there are any.
 func about(a *explain.Trace) []attribute.KeyValue {
 	all := []attribute.KeyValue{
 		attribute.String("faas.invocation_id", a.ID),
@@ -92,7 +91,7 @@ func about(a *explain.Trace) []attribute.KeyValue {
 	return all
 }
 
-// waited is why a GPU run stood in its queue.
+// waited returns the reasons for which a GPU run waited in its queue.
 func waited(g *explain.GPU) []attribute.KeyValue {
 	if g == nil || g.WaitReason == "" {
 		return nil
@@ -108,7 +107,7 @@ func waited(g *explain.GPU) []attribute.KeyValue {
 	return all
 }
 
-// first is the first time that is known.
+// first returns the first time that is not zero.
 func first(all ...time.Time) time.Time {
 	for _, t := range all {
 		if !t.IsZero() {
@@ -118,7 +117,7 @@ func first(all ...time.Time) time.Time {
 	return time.Time{}
 }
 
-// last is the latest of all.
+// last returns the latest time.
 func last(t time.Time, all ...time.Time) time.Time {
 	for _, u := range all {
 		if u.After(t) {

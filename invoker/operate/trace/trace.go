@@ -1,13 +1,12 @@
-// Package trace exports to OpenTelemetry each activation that has ended: one
-// activation is one trace, or a part of the trace that its message came with.
-// Its spans are made afterwards from the activation's trace, so that nothing
-// of it is done while the activation runs.
+// Package trace exports ended activations to OpenTelemetry. An activation becomes one
+// trace, or a part of the trace that its message names. The spans are made after the
+// end of the activation, so that tracing does not slow the activation down.
 //
-// Ended puts the trace into a bounded queue and never blocks; what does not
-// fit is counted and dropped. One goroutine makes spans of the queue, and the
-// library's batch processor has one that sends them. Both end with Close.
+// Ended puts the trace into a bounded queue and never blocks. If the queue is full,
+// the trace is dropped and counted. One goroutine makes the spans, and the library's
+// batch processor has another goroutine that sends them. Both end with Close.
 //
-// It is not a log: what was asked for and what was answered is in no span.
+// Spans never contain the parameters or the result of an activation.
 package trace
 
 import (
@@ -25,22 +24,22 @@ import (
 	api "go.opentelemetry.io/otel/trace"
 )
 
-// Config is what the library does not find in its own variables.
+// Config holds the settings that the library does not read from its own variables.
 type Config struct {
 	Protocol string // grpc, or http/protobuf
-	// Endpoint is where traces go, with its path, empty for the library's default
-	// on this machine.
+	// Endpoint is the URL of the receiver, with its path. Empty means the library's
+	// default on this machine.
 	Endpoint string
 	Instance string // the invoker's name among its peers
 	Version  string
 }
 
-// waiting is how many traces may wait to become spans. Each is about 1 KB;
-// more than that waits only where the receiver is away.
+// waiting is the number of traces that may wait to become spans, about 1 KB each. The
+// queue fills up only while the receiver is away.
 const waiting = 1024
 
-// longestContext bounds a message's trace context; a real one has some hundred
-// bytes.
+// longestContext bounds the trace context of a message. A usual one has some hundred
+// bytes; a longer one is ignored.
 const longestContext = 4 << 10
 
 // Tracer makes spans of traces and sends them.
@@ -54,22 +53,21 @@ type Tracer struct {
 	dropped  atomic.Int64
 }
 
-// ended is an activation that is over, and the trace context of its message.
+// ended is an ended activation, and the trace context of its message.
 type ended struct {
 	trace   explain.Trace
 	context []byte
 }
 
-// New starts a tracer. It does not wait for the receiver to be there. The
-// sampler, the limits of spans and batches, headers, certificates and the
-// resource's attributes are those of the OTEL_* variables, which the library
-// reads.
+// New starts a tracer. It does not wait for the receiver. The library reads the sampler,
+// the limits of spans and batches, headers, certificates and the resource's attributes
+// from the OTEL_* variables.
 func New(ctx context.Context, c Config, log *slog.Logger) (*Tracer, error) {
 	client, err := connect(ctx, c)
 	if err != nil {
 		return nil, fmt.Errorf("export traces: %w", err)
 	}
-	what, err := resource.New(ctx,
+	process, err := resource.New(ctx,
 		resource.WithAttributes(
 			attribute.String("service.name", "gpuwhisk"), attribute.String("service.version", c.Version),
 			attribute.String("service.instance.id", c.Instance)),
@@ -81,16 +79,16 @@ func New(ctx context.Context, c Config, log *slog.Logger) (*Tracer, error) {
 		queue: make(chan ended, waiting), stop: make(chan struct{}), done: make(chan struct{}),
 		out: newExporter(client, log),
 	}
-	// The processor waits for the receiver, so that only the queue here
-	// overflows: what is lost is lost in whole traces, and counted.
-	t.provider = sdk.NewTracerProvider(sdk.WithResource(what),
+	// The processor blocks while the receiver is slow. So only our own queue can
+	// overflow, and it drops whole traces and counts them.
+	t.provider = sdk.NewTracerProvider(sdk.WithResource(process),
 		sdk.WithSpanProcessor(sdk.NewBatchSpanProcessor(t.out, sdk.WithBlocking())))
 	t.tracer = t.provider.Tracer("github.com/gpuwhisk/gpuwhisk", api.WithInstrumentationVersion(c.Version))
 	go t.work()
 	return t, nil
 }
 
-// Ended exports an activation that is over. It copies what it keeps.
+// Ended exports an ended activation. It copies the trace and the context.
 func (t *Tracer) Ended(a *explain.Trace, context json.RawMessage) {
 	e := ended{trace: a.Copy()}
 	if len(context) <= longestContext {
@@ -103,31 +101,31 @@ func (t *Tracer) Ended(a *explain.Trace, context json.RawMessage) {
 	}
 }
 
-// Stats is what has become of traces so far.
+// Stats counts traces and spans since the start.
 type Stats struct {
-	Dropped int64 // activations whose trace found the queue full
-	Sent    int64 // spans that the receiver took
-	Failed  int64 // spans that it did not take, after all attempts
+	Dropped int64 // activations that were dropped because the queue was full
+	Sent    int64 // spans that the receiver accepted
+	Failed  int64 // spans that the receiver refused or did not get, after all attempts
 }
 
-// Stats may be called from any goroutine.
+// Stats is safe for concurrent use.
 func (t *Tracer) Stats() Stats {
 	return Stats{Dropped: t.dropped.Load(), Sent: t.out.sent.Load(), Failed: t.out.failed.Load()}
 }
 
-// Close sends what waits, until ctx ends; what is left then is dropped.
+// Close sends the traces that wait. When ctx ends, it drops the rest.
 func (t *Tracer) Close(ctx context.Context) error {
 	defer context.AfterFunc(ctx, t.out.giveUp)()
 	close(t.stop)
 	<-t.done
-	// It is not left half done when ctx ends: then nothing it does takes time.
+	// After giveUp every send fails at once, so the shutdown needs no deadline.
 	if err := t.provider.Shutdown(context.WithoutCancel(ctx)); err != nil {
 		return fmt.Errorf("send the last traces: %w", err)
 	}
 	return nil
 }
 
-// work makes spans until Close, and then of what is left.
+// work makes spans until Close, and empties the queue before it returns.
 func (t *Tracer) work() {
 	defer close(t.done)
 	for stopped := false; !stopped || len(t.queue) > 0; {

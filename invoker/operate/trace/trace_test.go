@@ -49,8 +49,7 @@ var phases = map[string][2]int{
 	spanInit: {2605, 2700}, spanRun: {2700, 2906}, spanLogs: {2906, 2907}, spanAck: {2908, 2910}, spanRecord: {2908, 2915},
 }
 
-// receiver is a strict one: it takes what OTLP's own module can read, and no
-// field that it does not know.
+// receiver is a strict receiver of OTLP: it refuses unknown fields.
 type receiver struct {
 	collector.UnimplementedTraceServiceServer
 	mu    sync.Mutex
@@ -190,8 +189,8 @@ func judge(t *testing.T, spans []*otlp.Span) {
 	}
 }
 
-// TestJoinsTheMessage: the span's parent is the one that the message's trace
-// context names, in the words of Zipkin or of W3C.
+// TestJoinsTheMessage: the message's trace context, of Zipkin or of W3C, names the parent
+// of the span.
 func TestJoinsTheMessage(t *testing.T) {
 	for name, c := range map[string]struct{ context, trace, parent string }{
 		"zipkin":          {`{"X-B3-Sampled":"1","X-B3-SpanId":"f5f1cf0a2dfd1a40","X-B3-TraceId":"f5f1cf0a2dfd1a40"}`, "0000000000000000f5f1cf0a2dfd1a40", "f5f1cf0a2dfd1a40"},
@@ -258,11 +257,11 @@ func TestNeverBlocks(t *testing.T) {
 	s := tr.Stats()
 	check.Equal(t, s.Sent, 0)
 	check.Equal(t, s.Failed, (n-s.Dropped)*int64(len(phases)), "%d activations, %d dropped", n, s.Dropped)
-	check.Equal(t, strings.Count(logged.String(), "traces are not taken"), 1, "%s", logged.String())
+	check.Equal(t, strings.Count(logged.String(), "traces cannot be sent"), 1, "%s", logged.String())
 }
 
-// BenchmarkEnded measures what the trace of an activation costs from its trace
-// to the receiver (sent), and what one costs where the queue is full (full).
+// BenchmarkEnded measures an export up to the receiver (sent), and a drop because the
+// queue is full (full).
 func BenchmarkEnded(b *testing.B) {
 	a, c := sample(), json.RawMessage(`{"X-B3-Sampled":"1","X-B3-SpanId":"f5f1cf0a2dfd1a40","X-B3-TraceId":"f5f1cf0a2dfd1a40"}`)
 	for _, kind := range []string{"sent", "full"} {

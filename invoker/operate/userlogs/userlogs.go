@@ -1,13 +1,10 @@
-// Package userlogs writes what actions print to files, where programs that ship
-// logs pick it up: those of OpenWhisk's DockerToActivationFileLogStore, with its
-// names, its permissions and its rotation. What stands in a line is the
-// invoker's choice.
+// Package userlogs writes the output of actions to files for log shippers. The files
+// have the names, the permissions and the rotation of OpenWhisk's
+// DockerToActivationFileLogStore. The caller decides the content of the lines.
 //
-// No activation waits for it. What the disk does not take waits in a buffer, and
-// what the buffer does not hold is dropped and counted: it is in the
-// activation's record all the same.
-//
-// Its goroutine writes; New starts it, Close ends it.
+// Write never blocks. Lines wait in a buffer until a goroutine has written them. If the
+// buffer is full, lines are dropped and counted; the activation's record has them all
+// the same. New starts the goroutine, and Close ends it.
 package userlogs
 
 import (
@@ -24,36 +21,36 @@ import (
 	"github.com/gpuwhisk/gpuwhisk/invoker/lib/retry"
 )
 
-// Config is where the files are, and how large.
+// Config holds the place and the sizes of the files.
 type Config struct {
 	Dir      string
-	FileSize int64 // a file ends before an entry that would make it larger
-	Buffer   int64 // bytes that wait for the disk at most
+	FileSize int64 // a new file begins before an entry that would exceed this size
+	Buffer   int64 // most bytes that wait for the disk
 	Log      *slog.Logger
 }
 
-// Files is the files of one process.
+// Files writes the log files of one process.
 type Files struct {
 	cfg   Config
 	open  func(path string) (*os.File, error)
 	retry *retry.Retrier
-	more  chan struct{} // holds one: there may be something to write
+	more  chan struct{} // capacity 1: entries may wait
 	ended chan struct{}
 	stop  context.CancelFunc
 
-	// Of the goroutine.
+	// Used by the goroutine alone.
 	file *os.File
 	size int64
 
 	mu      sync.Mutex
 	waiting [][]byte
-	bytes   int64 // of waiting and of what is being written
+	bytes   int64 // of waiting, and of the entry that is being written
 	closing bool
 	dropped int64
 }
 
-// New makes the directory where it is missing, and fails at once if no file can
-// be made there.
+// New creates the directory if it is missing. It returns an error if no file can be
+// created there.
 func New(cfg Config) (*Files, error) {
 	if err := os.MkdirAll(cfg.Dir, 0o755); err != nil {
 		return nil, fmt.Errorf("make the directory of log files: %w", err)
@@ -78,21 +75,20 @@ func start(cfg Config, open func(string) (*os.File, error)) *Files {
 	return f
 }
 
-// create makes a new file that a log shipper may read and truncate, as the
-// original's are.
+// create creates a file that log shippers may read and truncate, like OpenWhisk's.
 func create(path string) (*os.File, error) {
 	file, err := os.OpenFile(path, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o666)
 	if err != nil {
 		return nil, err
 	}
-	if err := file.Chmod(0o666); err != nil { // whatever the umask is
+	if err := file.Chmod(0o666); err != nil { // the umask may have cleared bits
 		return nil, errors.Join(err, file.Close())
 	}
 	return file, nil
 }
 
-// Write takes the lines of one activation, which stay together. It keeps them,
-// and waits for nothing.
+// Write adds the lines of one activation, which stay together in the file. It keeps the
+// slice, and never blocks.
 func (f *Files) Write(entry []byte) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -110,17 +106,18 @@ func (f *Files) Write(entry []byte) {
 	}
 }
 
-// Trouble is why nothing is written, empty where all is well.
+// Trouble returns the error of the last write, empty if the write succeeded.
 func (f *Files) Trouble() string { return f.retry.LastError() }
 
-// Dropped counts the activations whose lines are in no file.
+// Dropped returns the number of activations whose lines were dropped.
 func (f *Files) Dropped() int64 {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	return f.dropped
 }
 
-// Close writes what waits, until ctx ends.
+// Close writes the waiting entries. It returns an error if ctx ends before all are
+// written.
 func (f *Files) Close(ctx context.Context) error {
 	f.mu.Lock()
 	f.closing = true
@@ -136,7 +133,7 @@ func (f *Files) Close(ctx context.Context) error {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	if n := len(f.waiting); n > 0 {
-		return fmt.Errorf("write log files: lines of %d activations are left: %s", n, f.Trouble())
+		return fmt.Errorf("write log files: lines of %d activations are not written: %s", n, f.Trouble())
 	}
 	return nil
 }
@@ -155,8 +152,8 @@ func (f *Files) run(ctx context.Context) {
 	}
 }
 
-// step writes the entry that has waited longest. It reports whether there may be
-// another; what is not written stays.
+// step writes the oldest entry, and reports whether to call it again. An entry stays in
+// the buffer until it is written.
 func (f *Files) step(ctx context.Context) bool {
 	f.mu.Lock()
 	if len(f.waiting) == 0 {
@@ -178,8 +175,8 @@ func (f *Files) step(ctx context.Context) bool {
 	return true
 }
 
-// write puts an entry into the file, or nothing of it: the next try is at a new
-// file.
+// write appends an entry to the file. After an error it removes the part that was
+// written, and the next call begins a new file.
 func (f *Files) write(entry []byte) error {
 	if f.file != nil && f.size+int64(len(entry)) > f.cfg.FileSize {
 		f.abandon()
@@ -211,8 +208,8 @@ func (f *Files) abandon() {
 	f.file = nil
 }
 
-// rotate begins a file that is named for this moment, or for the next that no
-// file has the name of.
+// rotate begins a file that is named for the current millisecond, or for the next one
+// if that file exists.
 func (f *Files) rotate() error {
 	for now := time.Now().UnixMilli(); ; now++ {
 		path := filepath.Join(f.cfg.Dir, fmt.Sprintf("userlogs-%d.log", now))

@@ -22,7 +22,7 @@ func config(dir string) Config {
 	return Config{Dir: dir, FileSize: 100, Buffer: 1000, Log: slog.New(slog.DiscardHandler)}
 }
 
-// read gives what the files hold, in the order of their names.
+// read returns the contents of the files, sorted by the names of the files.
 func read(t *testing.T, dir string) (texts []string) {
 	t.Helper()
 	names, err := filepath.Glob(filepath.Join(dir, "userlogs-*.log"))
@@ -72,9 +72,8 @@ func TestRotation(t *testing.T) {
 	check.Equal(t, f.Dropped(), 1)
 }
 
-// A disk that takes nothing blocks no caller. What the buffer holds is written
-// when the disk is there again, in order and once; what it does not hold is
-// counted.
+// A disk that fails blocks no caller. The entries in the buffer are written once and in
+// order when the disk works again; dropped entries are counted.
 func TestDiskAway(t *testing.T) {
 	dir := t.TempDir()
 	var away atomic.Bool
@@ -107,7 +106,7 @@ func TestDiskAway(t *testing.T) {
 	check.Equal(t, f.Trouble(), "")
 }
 
-// The end does not wait for a disk that stays away, and reports what is left.
+// Close does not wait for a disk that still fails, and reports the unwritten entries.
 func TestEndWithoutDisk(t *testing.T) {
 	f := start(config(t.TempDir()), func(string) (*os.File, error) { return nil, errors.New("no disk") })
 	f.Write(entry("a", 10))
