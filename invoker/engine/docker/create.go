@@ -112,6 +112,7 @@ func (e *Engine) launchLimited(ctx context.Context, spec container.Spec) (contai
 			return container.Handle{}, l.err
 		}
 		e.handOut(l.handle.ID)
+		e.tryIsolation()
 		return l.handle, nil
 	case <-ctx.Done():
 		return container.Handle{}, fmt.Errorf("create container %s: %w", spec.Name, context.Cause(ctx))

@@ -38,6 +38,7 @@ type Engine struct {
 	registries registries
 	dial       dialFunc                // to containers' proxies
 	own        atomic.Pointer[Network] // the invoker's own network, nil if it is not used
+	tried      atomic.Bool             // see tryIsolation
 
 	creates *semaphore.Weighted // see parallelCreates
 	pulls   singleflight.Group

@@ -2,11 +2,13 @@ package docker
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"net"
 	"os"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/moby/moby/api/types/network"
 	"github.com/moby/moby/client"
@@ -48,26 +50,65 @@ func (d *Daemon) Isolation(ctx context.Context, name string) (Isolation, error) 
 	if i.Away = err; err != nil {
 		return i, nil
 	}
+	pid, err := d.try(ctx, dial, &i)
+	if err == nil && i.Tried() {
+		i.Metadata, i.TryErr = reaches(ctx, pid, metadataAddress)
+	}
+	return i, err
+}
+
+// try connects from one container of the network to another. It returns the process from
+// whose network namespace it did.
+func (d *Daemon) try(ctx context.Context, dial dialFunc, i *Isolation) (pid int, err error) {
 	all, err := d.members(ctx, i.Network.ID)
 	if err != nil {
-		return i, err
+		return 0, err
 	}
 	from, to, found := pair(ctx, dial, all)
 	if !found {
-		return i, nil
+		return 0, nil
 	}
 	i.From, i.To = from.name, to.name
 	result, err := d.api.ContainerInspect(ctx, from.id, client.ContainerInspectOptions{})
-	if err == nil && (result.Container.State == nil || result.Container.State.Pid == 0) {
-		err = fmt.Errorf("container %s has ended", from.name)
+	switch {
+	case err != nil:
+		i.TryErr = err
+	case result.Container.State == nil || result.Container.State.Pid == 0:
+		i.TryErr = fmt.Errorf("container %s has ended", from.name)
+	default:
+		pid = result.Container.State.Pid
+		i.Reached, i.TryErr = reaches(ctx, pid, to.address)
 	}
-	if err == nil {
-		i.Reached, err = reaches(ctx, result.Container.State.Pid, to.address)
+	return pid, nil
+}
+
+// tryTime bounds the attempt of an engine.
+const tryTime = 30 * time.Second
+
+// tryIsolation tries in the background, once in the engine's life, whether containers of
+// the own network really do not reach each other: Docker accepts the network's option
+// also if it sets no firewall rules. While fewer than two containers accept connections
+// the attempt is left to the next container.
+func (e *Engine) tryIsolation() {
+	own := e.own.Load()
+	if own == nil || len(e.all()) < 2 || !e.tried.CompareAndSwap(false, true) {
+		return
 	}
-	if i.TryErr = err; err == nil {
-		i.Metadata, i.TryErr = reaches(ctx, result.Container.State.Pid, metadataAddress)
-	}
-	return i, nil
+	e.spawn(func() {
+		ctx, cancel := context.WithTimeout(e.base, tryTime)
+		defer cancel()
+		i := Isolation{Network: *own}
+		_, err := (&Daemon{e.api}).try(ctx, e.dial, &i)
+		switch {
+		case errors.Is(i.TryErr, errNamespace):
+			e.log.Debug("cannot try whether action containers reach each other", "error", i.TryErr)
+		case err != nil || !i.Tried():
+			e.tried.Store(false)
+		case i.Reached:
+			e.log.Error("action containers reach each other, so one tenant's action can run another's: Docker sets no firewall rules, or others override them "+
+				"(gpuwhisk doctor names the way out)", "network", own.Name, "from", i.From, "to", i.To)
+		}
+	})
 }
 
 // member is a container of a network.

@@ -2,8 +2,11 @@ package docker
 
 import (
 	"fmt"
+	"log/slog"
 	"net"
 	"os"
+	"strings"
+	"sync"
 	"testing"
 
 	"github.com/moby/moby/client"
@@ -85,4 +88,41 @@ func namespaceOf(r *real) string {
 	_, err = r.api.ContainerStart(r.t.Context(), made.ID, client.ContainerStartOptions{})
 	check.NoError(r.t, err)
 	return fmt.Sprintf("/proc/%d/ns/net", r.pid(container.Handle{ID: container.ID(made.ID)}))
+}
+
+// TestRealOpenNetworkIsLogged: a network that is said to keep containers apart, and does
+// not, is found out by the second container.
+func TestRealOpenNetworkIsLogged(t *testing.T) {
+	var log lines
+	r := startReal(t, func(o *Options) {
+		o.Network, o.Logger = SharedNetwork, slog.New(slog.NewTextHandler(&log, nil))
+	})
+	n, _, err := inspectNetwork(t.Context(), r.api, SharedNetwork)
+	check.NoError(t, err)
+	h := r.create()
+	waitListening(t, h.Addr)
+	if _, err := reaches(t.Context(), r.pid(h), h.Addr); err != nil {
+		t.Skip("only root enters a namespace: ", err)
+	}
+	r.own.Store(&n) // as if it were the invoker's own
+	r.create()
+	until(t, "the log has the error", func() bool { return strings.Contains(log.String(), "action containers reach each other") })
+}
+
+// lines is a log that is read while it is written.
+type lines struct {
+	mu   sync.Mutex
+	text strings.Builder
+}
+
+func (l *lines) Write(p []byte) (int, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.text.Write(p)
+}
+
+func (l *lines) String() string {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.text.String()
 }
