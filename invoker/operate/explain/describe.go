@@ -52,11 +52,11 @@ func (t *describer) arrival(a *Trace) {
 		return
 	}
 	on := ""
-	if d := span(a.Sent, a.Accepted); d > 0 {
+	if d := duration(a.Sent, a.Accepted); d > 0 {
 		on = fmt.Sprintf(", %s after the controller made it", Short(d))
 	}
 	t.add(a.Accepted, "Accepted%s.", on)
-	if d := span(a.Accepted, a.Queued); d >= 5*time.Millisecond {
+	if d := duration(a.Accepted, a.Queued); d >= 5*time.Millisecond {
 		t.add(a.Queued, "Its action was read from the database in %s.", Short(d))
 	}
 }
@@ -77,7 +77,7 @@ func (t *describer) waiting(a *Trace) {
 func (g *GPU) behind() string {
 	var parts []string
 	if g.Own > 0 {
-		parts = append(parts, fmt.Sprintf("behind %s of its own function", many(g.Own, "call")))
+		parts = append(parts, fmt.Sprintf("behind %s of its own function", plural(g.Own, "call")))
 	}
 	switch {
 	case g.PassedBy > 0 && g.PassedBy < g.Passed:
@@ -85,7 +85,7 @@ func (g *GPU) behind() string {
 	case g.PassedBy > 0:
 		parts = append(parts, fmt.Sprintf("behind %d of %s", g.PassedBy, FunctionName(g.Behind)))
 	case g.Passed > 0:
-		parts = append(parts, fmt.Sprintf("behind %s of other functions", many(g.Passed, "call")))
+		parts = append(parts, fmt.Sprintf("behind %s of other functions", plural(g.Passed, "call")))
 	}
 	if len(parts) == 0 {
 		return ""
@@ -149,7 +149,7 @@ func (t *describer) start(a *Trace) {
 	if a.Create > 0 {
 		t.add(a.InitStart, "Its container was created in %s.", Short(a.Create))
 	}
-	if d := span(a.InitStart, a.InitEnd); d > 0 {
+	if d := duration(a.InitStart, a.InitEnd); d > 0 {
 		t.add(a.InitEnd, "The function was initialised in %s.", Short(d))
 	}
 	if a.GPU != nil && a.GPU.Moved >= 100*time.Microsecond { // a shorter time means that nothing had to be moved
@@ -176,18 +176,18 @@ func (t *describer) run(a *Trace) {
 			memory = fmt.Sprintf("; its container held %s of device memory", Bytes(g.Memory))
 		}
 	}
-	t.add(a.RunEnd, "Ran %s%s%s%s.", Short(span(a.RunStart, a.RunEnd)), beside, limit, memory)
+	t.add(a.RunEnd, "Ran %s%s%s%s.", Short(duration(a.RunStart, a.RunEnd)), beside, limit, memory)
 }
 
 // company lists the other runs on the device.
 func (g *GPU) company() string {
 	switch others := g.Beside - g.CompanyRuns; {
 	case g.CompanyRuns == 0:
-		return many(g.Beside, "other run")
+		return plural(g.Beside, "other run")
 	case others > 0:
-		return fmt.Sprintf("%s of %s and %s", many(g.CompanyRuns, "run"), FunctionName(g.Company), many(others, "other run"))
+		return fmt.Sprintf("%s of %s and %s", plural(g.CompanyRuns, "run"), FunctionName(g.Company), plural(others, "other run"))
 	}
-	return fmt.Sprintf("%s of %s", many(g.CompanyRuns, "run"), FunctionName(g.Company))
+	return fmt.Sprintf("%s of %s", plural(g.CompanyRuns, "run"), FunctionName(g.Company))
 }
 
 // outcomes describes OpenWhisk's status codes of responses.
@@ -205,7 +205,7 @@ func (t *describer) ending(a *Trace) {
 	if a.Logs > 0 {
 		t.add(a.Answered, "Its log was read in %s.", Short(a.Logs))
 	}
-	d := span(a.Answered, a.Completed)
+	d := duration(a.Answered, a.Completed)
 	switch {
 	case a.FromRecord:
 	case a.Completed.IsZero():
@@ -248,7 +248,7 @@ func FunctionName(name string) string {
 	return name
 }
 
-func many(n int, noun string) string {
+func plural(n int, noun string) string {
 	if n == 1 {
 		return "1 " + noun
 	}

@@ -81,15 +81,15 @@ type GPU struct {
 const NoBatch = -1
 
 // Wait returns the time in the queue.
-func (a *Trace) Wait() time.Duration { return span(a.Queued, a.Granted) }
+func (a *Trace) Wait() time.Duration { return duration(a.Queued, a.Granted) }
 
 // Latency returns the time from the sending by the controller to the answer. If the time
 // of the sending is not known, it begins with the acceptance.
 func (a *Trace) Latency() time.Duration {
 	if a.Sent.IsZero() {
-		return span(a.Accepted, a.Answered)
+		return duration(a.Accepted, a.Answered)
 	}
-	return span(a.Sent, a.Answered)
+	return duration(a.Sent, a.Answered)
 }
 
 // Function returns the function's name: the namespace of the caller, and the action.
@@ -107,22 +107,22 @@ func (a *Trace) Outcome() string { return outcomes[a.Status&3] }
 func (a *Trace) Copy() Trace {
 	c := *a
 	c.ID, c.Container = strings.Clone(a.ID), strings.Clone(a.Container)
-	share(&c.Namespace, &c.Action, &c.Kind, &c.Refused)
+	intern(&c.Namespace, &c.Action, &c.Kind, &c.Refused)
 	if a.GPU != nil {
 		g := *a.GPU
-		share(&g.Device, &g.Company, &g.Behind)
+		intern(&g.Device, &g.Company, &g.Behind)
 		c.GPU = &g
 	}
 	return c
 }
 
-func share(texts ...*string) {
+func intern(texts ...*string) {
 	for _, text := range texts {
 		*text = unique.Make(*text).Value()
 	}
 }
 
-func span(from, to time.Time) time.Duration {
+func duration(from, to time.Time) time.Duration {
 	if from.IsZero() || to.IsZero() {
 		return 0
 	}

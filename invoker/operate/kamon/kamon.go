@@ -77,8 +77,8 @@ func label(m *dto.Metric, name string) string {
 
 func pair(name, value string) *dto.LabelPair { return &dto.LabelPair{Name: &name, Value: &value} }
 
-// letters replaces the characters that Prometheus does not allow in names.
-func letters(s string) string {
+// prometheusName replaces the characters that Prometheus does not allow in names.
+func prometheusName(s string) string {
 	return strings.Map(func(r rune) rune {
 		if r >= 'a' && r <= 'z' || r >= 'A' && r <= 'Z' || r >= '0' && r <= '9' || r == '_' || r == ':' {
 			return r

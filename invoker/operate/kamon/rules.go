@@ -35,8 +35,8 @@ var (
 	timed = []form{{dto.MetricType_COUNTER, "counter_", "_start_total"}, {dto.MetricType_HISTOGRAM, "histogram_", "_finish_seconds"}}
 )
 
-// ofKind are the labels that name a prewarmed container.
-var ofKind = map[string]string{"kind": "kind", "memory": "memory"}
+// kindLabels are the labels that name a prewarmed container.
+var kindLabels = map[string]string{"kind": "kind", "memory": "memory"}
 
 // rules by the name of our family. The tokens are those of OpenWhisk's
 // LoggingMarkers.
@@ -62,13 +62,13 @@ var rules = map[string][]rule{
 		{token: "containerPool_prewarmSize_counter", only: "prewarm", forms: sizes},
 		{token: "containerPool_runBufferSize_counter", only: "waiting", forms: sizes},
 	},
-	"gpuwhisk_prewarm_missed_total":  {{token: "containerPool_prewarmColdstart_counter", forms: counts, labels: ofKind}},
-	"gpuwhisk_prewarm_expired_total": {{token: "containerPool_prewarmExpired_counter", forms: counts, labels: ofKind}},
-	"gpuwhisk_steps_begun_total":     each(rule{token: "*_start", forms: counts}, stepNames...),
-	"gpuwhisk_step_seconds":          each(rule{token: "*_finish", forms: times}, stepNames...),
-	"gpuwhisk_step_failed_seconds":   each(rule{token: "*_error", forms: counted}, stepNames...),
+	"gpuwhisk_prewarm_missed_total":  {{token: "containerPool_prewarmColdstart_counter", forms: counts, labels: kindLabels}},
+	"gpuwhisk_prewarm_expired_total": {{token: "containerPool_prewarmExpired_counter", forms: counts, labels: kindLabels}},
+	"gpuwhisk_steps_begun_total":     forEach(rule{token: "*_start", forms: counts}, stepNames...),
+	"gpuwhisk_step_seconds":          forEach(rule{token: "*_finish", forms: times}, stepNames...),
+	"gpuwhisk_step_failed_seconds":   forEach(rule{token: "*_error", forms: counted}, stepNames...),
 	"gpuwhisk_batch_documents":       {{token: "database_batchSize_counter", forms: values}},
-	"gpuwhisk_http_seconds":          each(rule{token: "http_*.$_counter", forms: counted, part: "status", tag: "statusCode"}, "get", "post", "delete"),
+	"gpuwhisk_http_seconds":          forEach(rule{token: "http_*.$_counter", forms: counted, part: "status", tag: "statusCode"}, "get", "post", "delete"),
 	"gpuwhisk_kafka_lag":             {{token: "kafka_$_counter", tag: "topic", forms: gauges}},
 	"gpuwhisk_kafka_delay_seconds":   {{token: "kafka_$.delay_start", tag: "topic", forms: times}},
 	"gpuwhisk_couchdb_cache_total": {
@@ -76,7 +76,7 @@ var rules = map[string][]rule{
 		{token: "database_cacheMiss_counter", only: "miss", forms: counts},
 	},
 	// Of OpenWhisk's scheduler mode.
-	"gpuwhisk_scheduler_creations_total": each(rule{token: "invoker_creation_counter", forms: counts,
+	"gpuwhisk_scheduler_creations_total": forEach(rule{token: "invoker_creation_counter", forms: counts,
 		labels: map[string]string{"class": "state", "outcome": "error"}}, "reschedule", "failed"),
 	"gpuwhisk_etcd_renewals_total":       {{token: "scheduler_keepAlive_counter", forms: counts, labels: map[string]string{"lease": "leaseId"}}},
 	"gpuwhisk_scheduler_pool_mebibytes":  {{token: "invoker_containerPoolMemory.$_counter", part: "state", tag: "state", forms: values}},
@@ -87,9 +87,9 @@ var rules = map[string][]rule{
 var stepNames = []string{"database_getDocument", "database_getDocumentAttachment", "database_queryView",
 	"database_saveDocument", "database_saveDocumentBulk", "invoker_docker.pull"}
 
-// each returns a copy of the rule for each value of our first label. The value replaces
+// forEach returns a copy of the rule for each value of our first label. The value replaces
 // the star in the token.
-func each(r rule, values ...string) (all []rule) {
+func forEach(r rule, values ...string) (all []rule) {
 	for _, v := range values {
 		one := r
 		one.token, one.only = strings.Replace(r.token, "*", v, 1), v
@@ -110,12 +110,12 @@ func (r rule) name(part, topic string, tags bool) (string, []*dto.LabelPair) {
 	}
 	switch {
 	case r.tag == "":
-		return letters(r.token), nil
+		return prometheusName(r.token), nil
 	case !tags:
-		return letters(strings.Replace(r.token, "$", part, 1)), nil
+		return prometheusName(strings.Replace(r.token, "$", part, 1)), nil
 	}
 	token := strings.NewReplacer("$.delay", r.tag, ".$", "", "$", r.tag).Replace(r.token)
-	return letters(token), []*dto.LabelPair{pair(r.tag, part)}
+	return prometheusName(token), []*dto.LabelPair{pair(r.tag, part)}
 }
 
 // metric converts one of our metrics to the form. As a counter, a histogram gives the

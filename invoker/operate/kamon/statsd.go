@@ -135,7 +135,7 @@ func (s *StatsD) lines(families []*dto.MetricFamily) (all []string) {
 			name := s.name(f, m)
 			switch f.GetType() {
 			case dto.MetricType_COUNTER:
-				all = append(all, name+":"+number(added(s.last[name], m))+"|c")
+				all = append(all, name+":"+number(growth(s.last[name], m))+"|c")
 				s.last[name] = m
 			case dto.MetricType_GAUGE:
 				// With a sign it would be a change.
@@ -145,7 +145,7 @@ func (s *StatsD) lines(families []*dto.MetricFamily) (all []string) {
 				if strings.HasSuffix(f.GetName(), "_seconds") {
 					unit = 1000
 				}
-				for _, t := range taken(s.last[name].GetHistogram(), m.GetHistogram()) {
+				for _, t := range newSamples(s.last[name].GetHistogram(), m.GetHistogram()) {
 					t.value *= unit
 					all = append(all, name+":"+t.String())
 				}
@@ -164,7 +164,7 @@ func (s *StatsD) name(f *dto.MetricFamily, m *dto.Metric) string {
 	for _, unit := range []string{"_total", "_seconds", "_bytes"} {
 		metric = strings.TrimSuffix(metric, unit)
 	}
-	metric = sections.Replace(metric)
+	metric = statsDName.Replace(metric)
 	// The words counter and histogram are parts of their own, unlike gauge
 	// (OpenWhisk: WhiskStatsDMetricKeyGenerator).
 	for _, kind := range []string{"counter", "histogram"} {
@@ -172,24 +172,24 @@ func (s *StatsD) name(f *dto.MetricFamily, m *dto.Metric) string {
 			metric = kind + "." + rest
 		}
 	}
-	parts := []string{s.c.Service, sections.Replace(s.c.Host), metric}
+	parts := []string{s.c.Service, statsDName.Replace(s.c.Host), metric}
 	for _, l := range m.GetLabel() {
-		parts = append(parts, sections.Replace(l.GetName()), sections.Replace(l.GetValue()))
+		parts = append(parts, statsDName.Replace(l.GetName()), statsDName.Replace(l.GetValue()))
 	}
 	return strings.Join(parts, ".")
 }
 
-// sections replaces the characters that separate names, values and lines. Kamon replaces
+// statsDName replaces the characters that separate names, values and lines. Kamon replaces
 // the first few; the others have a meaning in StatsD's protocol.
-var sections = strings.NewReplacer(": ", "-", ":", "-", " ", "_", "/", "_", ".", "_", "|", "_", "@", "_", "#", "_", "\n", "_")
+var statsDName = strings.NewReplacer(": ", "-", ":", "-", " ", "_", "/", "_", ".", "_", "|", "_", "@", "_", "#", "_", "\n", "_")
 
 // number formats a value with at most three decimals.
 func number(v float64) string {
 	return strconv.FormatFloat(math.Round(v*1000)/1000, 'f', -1, 64)
 }
 
-// added returns the growth of a counter. A counter that fell has started again at 0.
-func added(last, now *dto.Metric) float64 {
+// growth returns the growth of a counter. A counter that fell has started again at 0.
+func growth(last, now *dto.Metric) float64 {
 	v := now.GetCounter().GetValue()
 	if was := last.GetCounter().GetValue(); was <= v {
 		return v - was

@@ -83,7 +83,7 @@ func TestStatsDSendsGrowth(t *testing.T) {
 		check.EqualSlices(t, lines(t, s), step.want)
 	}
 	// A counter that started again at 0.
-	check.Equal(t, added(&dto.Metric{Counter: &dto.Counter{Value: ptr(9.0)}}, &dto.Metric{Counter: &dto.Counter{Value: ptr(1.0)}}), 1)
+	check.Equal(t, growth(&dto.Metric{Counter: &dto.Counter{Value: ptr(9.0)}}, &dto.Metric{Counter: &dto.Counter{Value: ptr(1.0)}}), 1)
 }
 
 // The values lie in their buckets, and their sum is the sum of the samples.
@@ -113,7 +113,7 @@ func TestTimesKeepTheirSum(t *testing.T) {
 			h.Observe(v)
 			sum += v
 		}
-		got, made := taken(last, read()), 0.0
+		got, made := newSamples(last, read()), 0.0
 		for _, g := range got {
 			made += g.value * g.times
 			check.AtLeast(t, g.value, g.low, "%v: %+v", c.since, g)
@@ -127,8 +127,8 @@ func TestTimesKeepTheirSum(t *testing.T) {
 				check.AtMost(t, math.Abs(got[i].value-w.value), 1e-9, "%v: %+v", c.since, got)
 			}
 		}
-		check.Equal(t, len(taken(read(), read())), 0, "%v", c.since)
-		if anew := taken(&dto.Histogram{SampleCount: ptr(uint64(1000))}, read()); len(c.since) > 0 && len(anew) == 0 {
+		check.Equal(t, len(newSamples(read(), read())), 0, "%v", c.since)
+		if anew := newSamples(&dto.Histogram{SampleCount: ptr(uint64(1000))}, read()); len(c.since) > 0 && len(anew) == 0 {
 			t.Errorf("%v: a histogram that began anew is not sent", c.since)
 		}
 	}

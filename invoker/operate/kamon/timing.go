@@ -24,9 +24,9 @@ func (t timing) String() string {
 	return s
 }
 
-// taken returns the samples that a histogram gained since last, one timing for each
+// newSamples returns the samples that a histogram gained since last, one timing for each
 // bucket. A histogram with fewer samples than before has started again at 0.
-func taken(last, now *dto.Histogram) []timing {
+func newSamples(last, now *dto.Histogram) []timing {
 	if last.GetSampleCount() > now.GetSampleCount() {
 		last = nil
 	}

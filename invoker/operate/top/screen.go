@@ -21,8 +21,8 @@ type Options struct {
 	Drawn func(tcell.Screen)
 }
 
-// every is the time between two snapshots.
-const every = time.Second
+// interval is the time between two snapshots.
+const interval = time.Second
 
 // screen is the open screen. Only tview's loop uses its fields.
 type screen struct {
@@ -73,7 +73,7 @@ func Show(ctx context.Context, o Options) error {
 
 // ask asks for a snapshot each second.
 func (s *screen) ask(ctx context.Context) {
-	tick := time.NewTicker(every)
+	tick := time.NewTicker(interval)
 	defer tick.Stop()
 	for {
 		snap, err := s.o.Ask(ctx)

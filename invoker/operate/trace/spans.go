@@ -26,13 +26,13 @@ const (
 
 // spans makes the root span of an activation, and a child span for each phase.
 func spans(parent context.Context, t api.Tracer, a *explain.Trace) {
-	begin := first(a.Accepted, a.Sent, a.Queued, a.Answered)
+	begin := firstKnown(a.Accepted, a.Sent, a.Queued, a.Answered)
 	ctx, whole := t.Start(parent, a.Function(), api.WithTimestamp(begin), api.WithSpanKind(api.SpanKindConsumer))
 	if !whole.IsRecording() { // the parent or the sampler excludes the activation
-		whole.End(api.WithTimestamp(last(begin, a.Completed, a.Answered)))
+		whole.End(api.WithTimestamp(latest(begin, a.Completed, a.Answered)))
 		return
 	}
-	whole.SetAttributes(about(a)...)
+	whole.SetAttributes(rootAttributes(a)...)
 	if a.Status != 0 {
 		whole.SetStatus(codes.Error, a.Outcome())
 	}
@@ -44,7 +44,7 @@ func spans(parent context.Context, t api.Tracer, a *explain.Trace) {
 		s.End(api.WithTimestamp(to))
 	}
 	phase(spanFetch, a.Accepted, a.Queued)
-	phase(spanQueue, a.Queued, a.Granted, waited(a.GPU)...)
+	phase(spanQueue, a.Queued, a.Granted, waitAttributes(a.GPU)...)
 	phase(spanCreate, a.CreateStart, a.CreateStart.Add(a.Create))
 	if g := a.GPU; g != nil {
 		phase(spanMemory, g.MoveStart, g.MoveStart.Add(g.Moved))
@@ -54,12 +54,12 @@ func spans(parent context.Context, t api.Tracer, a *explain.Trace) {
 	phase(spanLogs, a.LogsStart, a.LogsStart.Add(a.Logs))
 	phase(spanAck, a.Answered, a.Acked)
 	phase(spanRecord, a.Answered, a.Stored)
-	whole.End(api.WithTimestamp(last(begin, a.Completed, a.Answered)))
+	whole.End(api.WithTimestamp(latest(begin, a.Completed, a.Answered)))
 }
 
-// about returns the attributes of the root span, under OpenTelemetry's names for
+// rootAttributes returns the attributes of the root span, under OpenTelemetry's names for
 // functions if there are any.
-func about(a *explain.Trace) []attribute.KeyValue {
+func rootAttributes(a *explain.Trace) []attribute.KeyValue {
 	all := []attribute.KeyValue{
 		attribute.String("faas.invocation_id", a.ID),
 		attribute.String("faas.name", a.Action),
@@ -91,8 +91,8 @@ func about(a *explain.Trace) []attribute.KeyValue {
 	return all
 }
 
-// waited returns the reasons for which a GPU run waited in its queue.
-func waited(g *explain.GPU) []attribute.KeyValue {
+// waitAttributes returns the reasons for which a GPU run waited in its queue.
+func waitAttributes(g *explain.GPU) []attribute.KeyValue {
 	if g == nil || g.WaitReason == "" {
 		return nil
 	}
@@ -107,8 +107,8 @@ func waited(g *explain.GPU) []attribute.KeyValue {
 	return all
 }
 
-// first returns the first time that is not zero.
-func first(all ...time.Time) time.Time {
+// firstKnown returns the first time that is not zero.
+func firstKnown(all ...time.Time) time.Time {
 	for _, t := range all {
 		if !t.IsZero() {
 			return t
@@ -117,8 +117,8 @@ func first(all ...time.Time) time.Time {
 	return time.Time{}
 }
 
-// last returns the latest time.
-func last(t time.Time, all ...time.Time) time.Time {
+// latest returns the latest time.
+func latest(t time.Time, all ...time.Time) time.Time {
 	for _, u := range all {
 		if u.After(t) {
 			t = u

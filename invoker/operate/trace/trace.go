@@ -34,9 +34,9 @@ type Config struct {
 	Version  string
 }
 
-// waiting is the number of traces that may wait to become spans, about 1 KB each. The
+// queueCapacity is the number of traces that may wait to become spans, about 1 KB each. The
 // queue fills up only while the receiver is away.
-const waiting = 1024
+const queueCapacity = 1024
 
 // longestContext bounds the trace context of a message. A usual one has some hundred
 // bytes; a longer one is ignored.
@@ -76,7 +76,7 @@ func New(ctx context.Context, c Config, log *slog.Logger) (*Tracer, error) {
 		return nil, fmt.Errorf("describe this process to the receiver of traces: %w", err)
 	}
 	t := &Tracer{
-		queue: make(chan ended, waiting), stop: make(chan struct{}), done: make(chan struct{}),
+		queue: make(chan ended, queueCapacity), stop: make(chan struct{}), done: make(chan struct{}),
 		out: newExporter(client, log),
 	}
 	// The processor blocks while the receiver is slow. So only our own queue can

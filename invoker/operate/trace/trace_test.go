@@ -242,7 +242,7 @@ func TestNeverBlocks(t *testing.T) {
 	var logged bytes.Buffer
 	tr, err := New(t.Context(), Config{Protocol: HTTP, Endpoint: web.URL + "/v1/traces"}, slog.New(slog.NewTextHandler(&logged, nil)))
 	check.NoError(t, err)
-	const n = 10 * waiting
+	const n = 10 * queueCapacity
 	for range n {
 		tr.Ended(sample(), nil)
 	}

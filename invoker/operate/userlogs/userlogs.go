@@ -34,7 +34,7 @@ type Files struct {
 	cfg   Config
 	open  func(path string) (*os.File, error)
 	retry *retry.Retrier
-	more  chan struct{} // capacity 1: entries may wait
+	wake  chan struct{} // capacity 1: entries may wait
 	ended chan struct{}
 	stop  context.CancelFunc
 
@@ -69,7 +69,7 @@ func start(cfg Config, open func(string) (*os.File, error)) *Files {
 	ctx, stop := context.WithCancel(context.Background())
 	f := &Files{
 		cfg: cfg, open: open, retry: retry.New(cfg.Log, "writing log files"),
-		more: make(chan struct{}, 1), ended: make(chan struct{}), stop: stop,
+		wake: make(chan struct{}, 1), ended: make(chan struct{}), stop: stop,
 	}
 	go f.run(ctx)
 	return f
@@ -101,7 +101,7 @@ func (f *Files) Write(entry []byte) {
 	f.waiting = append(f.waiting, entry)
 	f.bytes += int64(len(entry))
 	select {
-	case f.more <- struct{}{}:
+	case f.wake <- struct{}{}:
 	default:
 	}
 }
@@ -122,7 +122,7 @@ func (f *Files) Close(ctx context.Context) error {
 	f.mu.Lock()
 	f.closing = true
 	f.mu.Unlock()
-	close(f.more) // Write sends no more
+	close(f.wake) // Write sends no more
 	select {
 	case <-f.ended:
 	case <-ctx.Done():
@@ -140,21 +140,21 @@ func (f *Files) Close(ctx context.Context) error {
 
 func (f *Files) run(ctx context.Context) {
 	defer close(f.ended)
-	defer func() { f.abandon() }()
-	for range f.more {
-		for f.step(ctx) {
+	defer func() { f.closeFile() }()
+	for range f.wake {
+		for f.writeNext(ctx) {
 		}
 		if ctx.Err() != nil {
 			return
 		}
 	}
-	for f.step(ctx) {
+	for f.writeNext(ctx) {
 	}
 }
 
-// step writes the oldest entry, and reports whether to call it again. An entry stays in
+// writeNext writes the oldest entry, and reports whether to call it again. An entry stays in
 // the buffer until it is written.
-func (f *Files) step(ctx context.Context) bool {
+func (f *Files) writeNext(ctx context.Context) bool {
 	f.mu.Lock()
 	if len(f.waiting) == 0 {
 		f.waiting = nil
@@ -179,7 +179,7 @@ func (f *Files) step(ctx context.Context) bool {
 // written, and the next call begins a new file.
 func (f *Files) write(entry []byte) error {
 	if f.file != nil && f.size+int64(len(entry)) > f.cfg.FileSize {
-		f.abandon()
+		f.closeFile()
 	}
 	if f.file == nil {
 		if err := f.rotate(); err != nil {
@@ -191,14 +191,14 @@ func (f *Files) write(entry []byte) error {
 		if f.size == 0 {
 			cut = os.Remove(f.file.Name())
 		}
-		f.abandon()
+		f.closeFile()
 		return errors.Join(err, cut)
 	}
 	f.size += int64(len(entry))
 	return nil
 }
 
-func (f *Files) abandon() {
+func (f *Files) closeFile() {
 	if f.file == nil {
 		return
 	}
