@@ -22,10 +22,10 @@ type explainCmd struct {
 
 // Help is the longer text of gpuwhisk explain --help.
 func (explainCmd) Help() string {
-	return `Reads from the invoker, which keeps its last 10,000 activations (whisk.gpu.explain):
-why it waited and behind whom, how it started, what it ran beside, when its record
-was safe. What the invoker no longer has is explained from the activation's record,
-as far as that goes.
+	return `Shows why an activation waited and behind which functions, how it started, which
+functions ran beside it, and when its record was safe. The invoker keeps its last 10,000
+activations (whisk.gpu.explain). An older activation is explained from its record, which
+contains less.
 
   gpuwhisk explain $(wsk activation list --limit 1 | awk 'NR==2 {print $3}')`
 }

@@ -15,8 +15,8 @@ import (
 type topCmd struct {
 	Once   bool   `help:"Print once and exit; without a terminal always."`
 	JSON   bool   `name:"json" help:"Print the whole snapshot as JSON; with --once."`
-	Sort   string `default:"queued" enum:"queued,running,lead,wait,latency,calls,name" help:"What functions are sorted by (${enum})."`
-	Filter string `placeholder:"TEXT" help:"Show only functions whose names contain this, or that are in this state."`
+	Sort   string `default:"queued" enum:"queued,running,lead,wait,latency,calls,name" help:"Sort the functions by this column (${enum})."`
+	Filter string `placeholder:"TEXT" help:"Show only functions whose name contains this text, or whose state is this one."`
 	remote
 }
 
@@ -37,7 +37,7 @@ func (c *topCmd) Validate() error {
 	return nil
 }
 
-// Run shows until q or a signal.
+// Run shows the screen until q or a signal.
 func (c topCmd) Run() error {
 	ctx := interrupted()
 	if c.JSON {

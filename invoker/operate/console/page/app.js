@@ -1,4 +1,4 @@
-// The page: it gets a snapshot each second and shows it.
+// The main script: it receives a snapshot each second and shows it.
 import { $, cls, date, el, keyed, ms, put, restyle, short, time } from "./util.js";
 import { flows, redraw } from "./flows.js";
 import { devices } from "./devices.js";
@@ -35,7 +35,7 @@ function show(v) {
     ["in flight", w.inFlight || 0],
     ["queued for a GPU", queued],
     ["flows", list.length],
-    ["of them throttled", list.filter((f) => f.state === "throttled").length],
+    ["throttled flows", list.filter((f) => f.state === "throttled").length],
     ["done per second", rate.toFixed(rate < 10 ? 1 : 0)],
     ["done", done],
     ["failed", failed, failed ? "warn" : ""],
@@ -53,9 +53,9 @@ function show(v) {
   ]);
 }
 
-// pulling is what schedulers order and hand out.
+// pulling returns the tiles of scheduler mode: pulled activations and ordered creations.
 function pulling(p) {
-  const refused = Object.entries(p.creations).reduce((n, [what, x]) => n + (what === "opened" ? 0 : x), 0);
+  const refused = Object.entries(p.creations).reduce((n, [outcome, x]) => n + (outcome === "opened" ? 0 : x), 0);
   return [
     ["pulled, in flight", p.slots.pulled],
     ["pulled", p.pulled],
@@ -64,9 +64,8 @@ function pulling(p) {
   ];
 }
 
-// stepwise does the parts of an update one after the other and lets the browser see
-// to keys, clicks and scrolling between them. Newer parts take the place of those
-// that are not done.
+// stepwise runs the parts of an update one after the other. Between two parts, the browser
+// handles keys, clicks and scrolling. The parts of a newer update replace the waiting ones.
 let todo = [], going = false;
 function stepwise(parts) {
   todo = parts;
@@ -80,7 +79,7 @@ function next() {
   part();
 }
 
-// safe shows what is lost, waiting or repeated.
+// safe shows the counts of lost, waiting and repeated work.
 function safe(s, counters) {
   const k = s.kafka || {}, feed = k.feed || {}, sends = k.sends || {}, db = s.couchdb || {};
   const list = [
@@ -120,7 +119,7 @@ async function explain(id) {
   }
 }
 
-// clock is a time with milliseconds.
+// clock formats a time with milliseconds.
 const clock = (at) => time(at) + "." + String(new Date(at).getMilliseconds()).padStart(3, "0");
 
 function listen() {
@@ -130,7 +129,7 @@ function listen() {
     if (!paused) show(JSON.parse(e.data));
   });
   source.addEventListener("trouble", (e) => trouble(JSON.parse(e.data).error));
-  source.onerror = () => trouble("The invoker does not answer; trying again.");
+  source.onerror = () => trouble("The invoker does not answer. The page tries again.");
 }
 
 // A page that is hidden for a minute closes its stream.
@@ -180,7 +179,7 @@ document.addEventListener("keydown", (e) => {
 $("pause").addEventListener("click", pause);
 $("theme").addEventListener("click", () => theme(true));
 $("help").addEventListener("click", () => $("keys").showModal());
-// The default of the key must not happen: the button that has the focus by then would get it.
+// Without preventDefault, Enter would press the button that has the focus in the dialog.
 $("lookup").addEventListener("keydown", (e) => { if (e.key === "Enter" && e.target.value.trim()) { e.preventDefault(); explain(e.target.value); } });
 $("filter").addEventListener("keydown", (e) => { if (e.key === "Escape") { e.target.value = ""; e.target.dispatchEvent(new Event("input")); e.target.blur(); } });
 $("story").addEventListener("close", () => { history.replaceState(null, "", location.pathname); refocus(); });

@@ -1,4 +1,4 @@
-// Each device with its tokens, its utilization and a map of its memory.
+// The devices, each with its tokens, its utilization and a map of its memory.
 import { $, bytes, cls, colour, el, keyed, put, sharp, short, sized, style } from "./util.js";
 
 const history = new Map(); // device -> shares 0..1
@@ -68,7 +68,7 @@ function update(node, d, flows) {
   map(p.map, d, flows);
 }
 
-// map draws the device's memory by function, then what is not a function's.
+// map draws the device's memory: first the functions, then other processes.
 function map(canvas, d, flows) {
   const list = [], total = d.memoryBytes || 1;
   let resident = 0, context = 0;
@@ -87,8 +87,8 @@ function map(canvas, d, flows) {
   if (canvas.label !== label) { canvas.setAttribute("aria-label", canvas.label = label); if (!canvas.matches(":hover")) canvas.title = label; }
 }
 
-// least is how wide a part is drawn on its own, in points: narrower ones go with
-// the one before.
+// least is the smallest width of a part, in points. Narrower parts are added to their
+// neighbour.
 const least = 0.5;
 
 function paint(canvas) {
@@ -122,7 +122,7 @@ function stripes(c, x, w, h, upright) {
   c.restore();
 }
 
-// at describes what is shown at a position of a map.
+// at describes the part at a position of a map.
 function at(canvas, x) {
   let end = 0;
   for (const p of canvas.parts || []) {

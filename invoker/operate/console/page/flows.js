@@ -1,13 +1,13 @@
-// The moving chart of how far flows are ahead, and the strip of all flows.
+// The chart of the busiest flows' leads over time, and the strip of all flows' leads.
 import { $, colour, put, scale, seconds, sharp, short, sized, style, time } from "./util.js";
 
 const kept = 180;    // seconds of history
 const shown = 8;     // flows in the chart
-const least = 30;    // seconds that the chart shows, however young it is
+const least = 30;    // seconds on the axis of a new chart
 
 const times = [];
 const leads = new Map(); // flow -> leads in seconds, aligned with times
-const busy = new Map();  // flow -> how much it has had to do of late
+const busy = new Map();  // flow -> moving average of its work
 let chart, names = [], chosenAt = 0, overrun = 0;
 
 export function flows(list, at, policy) {
@@ -36,7 +36,7 @@ function remember(list, t) {
   if (times.length > kept) times.shift();
 }
 
-// choose picks the busiest flows. It changes its mind every ten seconds at most.
+// choose picks the busiest flows. It changes the choice at most every ten seconds.
 function choose(at) {
   const gone = names.some((n) => !leads.has(n));
   if (chart && !gone && at - chosenAt < 10000 && (names.length === shown || names.length === leads.size)) return;
@@ -72,7 +72,7 @@ function draw() {
   showNow(chart);
 }
 
-// showNow has the legend show the newest values while the pointer is elsewhere.
+// showNow shows the newest values in the legend while no pointer is on the chart.
 function showNow(u) {
   if (u.cursor.left < 0 || u.cursor.left === undefined) u.setLegend({ idx: times.length - 1 });
 }
@@ -80,7 +80,7 @@ function showNow(u) {
 // tall is the height of the chart without its legend.
 const tall = () => innerWidth <= 700 ? 160 : 200;
 
-// band shades the window that flows may be in.
+// band shades the leads from 0 to T.
 function band(u) {
   if (!overrun) return;
   const top = Math.max(u.bbox.top, u.valToPos(overrun, "y", true)), foot = u.valToPos(0, "y", true), c = u.ctx;
@@ -104,7 +104,7 @@ function hash(s) {
   return (h >>> 0) / 4294967296;
 }
 
-const heights = new Map(); // flow -> where it is in the strip, 0..1
+const heights = new Map(); // flow -> height of its dot in the strip, 0..1
 function heightOf(flow) {
   let at = heights.get(flow);
   if (at === undefined) heights.set(flow, at = hash(flow));
@@ -132,7 +132,7 @@ function paint() {
   for (const [state, ink, alpha] of [["inactive", "--dim", 0.45], ["active", "--accent", 0.9], ["throttled", "--warn", 0.9]]) {
     c.fillStyle = style(ink);
     c.globalAlpha = alpha;
-    const taken = new Set(); // where one is, another is not seen
+    const taken = new Set(); // a second dot at the same place is not drawn
     for (const f of dots) {
       if (f.state !== state) continue;
       const at = x(Math.max(0, f.leadMs)), y = 6 + heightOf(f.flow) * (h - 12), r = f.queued + f.inFlight > 0 ? 4 : 2.5;

@@ -2,22 +2,22 @@
 import { $, bytes, cls, date, el, keyed, ms, parts, put, short, sized, startColours, time } from "./util.js";
 import { deviceName } from "./devices.js";
 
-// A table has an element only for the rows that are in view, and a few around
-// them: one above and one below are as tall as all the others together.
+// A table has elements only for the rows in view and a few neighbours. Two empty rows, one
+// above and one below, are as tall as the other rows.
 const around = 8;
 
 // The row that a dialog was opened from: its table and its name.
 let opened;
 
-// refocus gives the focus back to the row that a dialog was opened from. The row may be
-// in another place by then.
+// refocus gives the focus back to the row that a dialog was opened from, even if the row
+// has moved.
 export function refocus() {
   if (opened) opened.table.focus(opened.name);
   opened = undefined;
 }
 
-// columns: name, title, class, text of a row, value that is sorted by. open shows more
-// of a row that is clicked, or chosen with Enter.
+// columns: name, title, class, text of a row, value for sorting. open shows the details of
+// a row after a click or Enter.
 class Table {
   constructor(id, columns, by, open) {
     this.open = open;
@@ -28,7 +28,7 @@ class Table {
     this.down = true;
     this.rows = [];
     this.lines = [];
-    this.height = 27; // of a row, until one was seen
+    this.height = 27; // of a row, until a row was measured
     this.heads = columns.map((c) => {
       const b = el("button", { type: "button" }, c.title);
       const th = el("th", { class: c.cls, scope: "col" }, b);
@@ -49,7 +49,7 @@ class Table {
     sized(this.view, () => { const seen = this.lines[0]; if (seen) this.height = seen.offsetHeight || this.height; this.draw(); });
   }
 
-  // show takes the rows, each with a name, in this table's order.
+  // show shows rows in the order of the table. Each row has a name.
   show(rows) {
     const c = this.columns.find((c) => c.name === this.by), sign = this.down ? -1 : 1;
     const value = c.value || c.text;
@@ -111,7 +111,7 @@ class Table {
     (this.lines.find((tr) => tr.name_ === name) || this.view).focus({ preventScroll: true });
   }
 
-  // whole shows all columns of a row, uncut.
+  // whole shows all columns of a row in a dialog, without cutting texts.
   whole(title, r, more = []) {
     put($("whole-title"), title);
     const all = [...this.columns.map((c) => [c.title, c.whole ? c.whole(r) : c.text(r)]), ...more];
@@ -137,8 +137,8 @@ function bar(cell, starts) {
 // startsText lists the starts of a function by kind.
 const startsText = (starts) => Object.keys(startColours).filter((k) => starts && starts[k]).map((k) => starts[k] + " " + k).join(", ");
 
-// containerFor names a container by its function. A container without one is there for any
-// function of its kind, or was taken over from an earlier process.
+// containerFor names a container by its function. A container without a function is
+// prewarmed for its kind, or was adopted from an earlier process.
 function containerFor(c) {
   if (c.flow || c.function) return short(c.flow || c.function);
   const taken = /^wsk[^_]*\d_(?!prewarm)(.+)$/.exec(c.name);
@@ -197,7 +197,7 @@ export function showFunctions(flows, sums) {
   drawFunctions();
 }
 
-// A row is a function: its flow, what its calls were like, or both.
+// A row is a function: its flow, the statistics of its calls, or both.
 const known = new Map();
 const noFlow = { state: "", queued: 0, inFlight: 0, weight: "", why: "" }, noCalls = { count: 0, failed: 0 };
 

@@ -1,4 +1,4 @@
-// Small things that every part of the page uses.
+// Functions that all scripts of the page use.
 
 export const $ = (id) => document.getElementById(id);
 
@@ -10,8 +10,8 @@ export function el(tag, attrs = {}, ...children) {
   return e;
 }
 
-// put sets a text only where it changes: the browser then lays out nothing anew.
-// The element holds nothing else, and only put writes to it.
+// put sets the text of an element only if it changes, which avoids a new layout. The
+// element must contain nothing else, and only put may write to it.
 export function put(node, text) {
   text = String(text);
   if (node.put === text) return;
@@ -25,8 +25,8 @@ export function cls(node, name) {
   if (node.className !== name) node.className = name;
 }
 
-// sized calls draw when an element has another width, and keeps that in wide:
-// reading it from the browser would lay out the page in the middle of an update.
+// sized calls draw when the size of an element changes, and keeps the size in wide and
+// tall. Reading the size from the browser would force a layout during an update.
 const widths = new ResizeObserver((list) => {
   for (const e of list) {
     e.target.wide = e.contentRect.width;
@@ -39,8 +39,8 @@ export function sized(node, draw) {
   widths.observe(node);
 }
 
-// sharp gives the context of a canvas with a point for each of the screen's, in
-// the page's measure, cleared; undefined while it is not shown.
+// sharp returns the cleared context of a canvas, in CSS pixels and with the screen's full
+// resolution. It returns undefined while the canvas is hidden.
 export function sharp(canvas) {
   const w = canvas.wide, h = canvas.tall, ratio = devicePixelRatio || 1;
   if (!w || !h) return undefined;
@@ -52,8 +52,8 @@ export function sharp(canvas) {
   return c;
 }
 
-// keyed keeps one child of a parent per item, in their order, and brings each up
-// to date; children stay themselves, and with them focus and selection.
+// keyed keeps one child of a parent for each item, in the order of the items, and updates
+// it. Children are reused, so that they keep focus and selection.
 export function keyed(parent, items, key, make, update) {
   const old = parent.kept || new Map();
   const now = new Map(), wanted = new Set(items.map(key));
@@ -80,8 +80,8 @@ export function ms(x) {
   return Math.round(x / 60000) + " min";
 }
 
-// time and date are the one form in which the page shows an instant: 14:03:59 of
-// 2026-01-31, in the browser's time zone.
+// time and date format an instant in the browser's time zone: 14:03:59, 2026-01-31. The page
+// uses no other format.
 const two = (n) => String(n).padStart(2, "0");
 export function time(at) {
   const d = new Date(at);
@@ -92,14 +92,14 @@ export function date(at) {
   return d.getFullYear() + "-" + two(d.getMonth() + 1) + "-" + two(d.getDate());
 }
 
-// scale returns the upper end of an axis of leads, in seconds. It follows the leads, and
-// reaches to T only where the highest lead comes near T.
+// scale returns the upper end of an axis of leads, in seconds. The axis includes T only if
+// the highest lead is above a third of T.
 export function scale(highest, overrun) {
   const end = Math.max(highest * 1.15, 0.1);
   return overrun && highest > overrun / 3 ? Math.max(end, overrun * 1.15) : end;
 }
 
-// seconds writes a tick of such an axis.
+// seconds formats a tick of an axis of leads.
 export const seconds = (x) => x === 0 ? "0" : x < 1 ? Math.round(x * 1000) + " ms" : +x.toFixed(2) + " s";
 
 export function bytes(n) {
@@ -109,7 +109,7 @@ export function bytes(n) {
   return (n < 10 && i > 0 ? n.toFixed(1) : Math.round(n)) + " " + units[i];
 }
 
-// Colours that people tell apart, the colour-blind too, on light and on dark.
+// Colours of functions, for light and dark backgrounds.
 const palette = ["#0b84a5", "#e07b00", "#6f4e9c", "#2e9e5b", "#d1495b", "#8d6e4a", "#4472ca", "#c2a300", "#b0569a", "#5b8c85", "#7a8b2c", "#9c5151"];
 const given = new Map();
 export function colour(name) {
@@ -124,8 +124,8 @@ export function short(name) {
   return parts.length > 2 && parts[0] === parts[1] ? parts.slice(1).join("/") : name;
 }
 
-// style gives a colour of the style sheet. They are read once: a read makes the
-// browser compute the styles of all that has changed.
+// style returns a colour of the style sheet. It caches the colours, because reading a style
+// forces the browser to compute all styles.
 const inks = new Map();
 export function style(name) {
   if (!inks.has(name)) inks.set(name, getComputedStyle(document.documentElement).getPropertyValue(name).trim());
