@@ -36,6 +36,7 @@ var errNoCode = errors.New("its code is missing")
 // actions reads actions, keeps them by id and revision, and lets concurrent
 // readers of one share a request.
 type actions struct {
+	cfg      Config
 	db       *kivik.DB
 	bucket   Bucket
 	manifest *activation.Manifest
@@ -77,7 +78,7 @@ type flight struct {
 
 func newActions(ctx context.Context, db *kivik.DB, m *activation.Manifest, cfg Config) *actions {
 	return &actions{
-		db: db, bucket: cfg.Bucket, manifest: m, timeout: cfg.ReadTimeout, log: cfg.Log, steps: cfg.Steps, ctx: ctx,
+		cfg: cfg, db: db, bucket: cfg.Bucket, manifest: m, timeout: cfg.ReadTimeout, log: cfg.Log, steps: cfg.Steps, ctx: ctx,
 		cache:   newCache(cfg.CacheBytes, cfg.CacheIdle),
 		flights: map[key]*flight{}, replaced: map[key]replacement{},
 	}
@@ -261,7 +262,14 @@ func missing(err error) bool {
 	if kivik.HTTPStatus(err) != http.StatusNotFound || !errors.As(err, &answer) {
 		return false
 	}
-	return !slices.Contains([]string{"", "Database does not exist.", "no_db_file"}, answer.Reason)
+	return answer.Reason != "" && !noDatabase(err)
+}
+
+// noDatabase reports whether an error is the database server's answer that it does not
+// have the database.
+func noDatabase(err error) bool {
+	var answer *chttp.HTTPError
+	return errors.As(err, &answer) && slices.Contains([]string{"Database does not exist.", "no_db_file"}, answer.Reason)
 }
 
 // failed turns an error of the database into one of ours. A missing document
@@ -270,6 +278,7 @@ func (a *actions) failed(id string, err error) error {
 	if missing(err) || errors.Is(err, errNoCode) {
 		return fmt.Errorf("fetch action %s: %w: %w", id, ErrNotFound, err)
 	}
+	err = a.cfg.explain(err, a.cfg.Whisks)
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	if a.ctx.Err() == nil {

@@ -17,6 +17,7 @@ import (
 // blacklist is the set of namespaces whose activations are refused. A poll
 // that fails leaves the former set standing.
 type blacklist struct {
+	cfg      Config
 	db       *kivik.DB
 	interval time.Duration
 	timeout  time.Duration
@@ -30,7 +31,7 @@ type blacklist struct {
 }
 
 func newBlacklist(db *kivik.DB, cfg Config) *blacklist {
-	b := &blacklist{db: db, interval: cfg.BlacklistInterval, timeout: cfg.ReadTimeout, log: cfg.Log, steps: cfg.Steps}
+	b := &blacklist{cfg: cfg, db: db, interval: cfg.BlacklistInterval, timeout: cfg.ReadTimeout, log: cfg.Log, steps: cfg.Steps}
 	b.set.Store(&map[string]struct{}{})
 	return b
 }
@@ -56,6 +57,7 @@ func (b *blacklist) run(ctx context.Context) {
 
 func (b *blacklist) refresh(ctx context.Context) error {
 	set, err := b.poll(ctx)
+	err = b.cfg.explain(err, b.cfg.Subjects)
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	if err != nil {

@@ -18,13 +18,13 @@ import (
 func bulkDocs(v rawClient, steps steps) records.Write {
 	return func(ctx context.Context, docs []records.Document) ([]error, error) {
 		if len(docs) == 0 {
-			return nil, v.write(ctx)
+			return nil, v.cfg.explain(v.write(ctx), v.cfg.Activations)
 		}
 		ended := steps.begin("database_saveDocumentBulk", len(docs))
 		results, err := v.post(ctx, docs)
 		ended(err)
 		if err != nil {
-			return nil, classify(err)
+			return nil, v.cfg.explain(classify(err), v.cfg.Activations)
 		}
 		return results, nil
 	}

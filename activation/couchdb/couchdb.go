@@ -173,7 +173,7 @@ func (s *Store) RefreshBlacklist(ctx context.Context) error { return s.blacklist
 
 // Probe asks whether an invoker can work with the database: the credentials are
 // accepted, the three databases are there, and records may be written. The error
-// names the database and wraps ErrUnauthorized, ErrForbidden or ErrNotFound
+// names the database and wraps ErrUnauthorized, ErrForbidden or ErrNoDatabase
 // where that is it.
 func (s *Store) Probe(ctx context.Context) error { return s.raw.probe(ctx) }
 

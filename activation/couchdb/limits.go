@@ -20,7 +20,7 @@ func (s *Store) Limits(ctx context.Context, namespace string) (activation.UserLi
 	var doc json.RawMessage
 	path := url.PathEscape(s.raw.cfg.Subjects) + "/" + url.PathEscape(namespace+"/limits")
 	err := s.raw.call(ctx, http.MethodGet, path, "", &doc)
-	if errors.Is(err, ErrNotFound) {
+	if errors.Is(err, errMissing) {
 		return activation.UserLimits{}, nil
 	}
 	if err != nil {

@@ -34,7 +34,7 @@ type Survey struct {
 type Database struct {
 	Name string
 	// Read is nil when documents can be read, else why not; it wraps
-	// ErrNotFound when there is no such database.
+	// ErrNoDatabase when there is no such database.
 	Read error
 	// Write is the same for writing. It is asked only of the database of
 	// records, the only one that is written to.
@@ -105,11 +105,11 @@ func (v rawClient) probe(ctx context.Context) error {
 			return nil // records go elsewhere
 		}
 		if err := v.call(ctx, http.MethodGet, url.PathEscape(name), "", nil); err != nil {
-			return fmt.Errorf("probe database %s: %w", name, err)
+			return fmt.Errorf("probe database %s: %w", name, v.cfg.explain(err, name))
 		}
 	}
 	if err := v.write(ctx); err != nil {
-		return fmt.Errorf("probe database %s for writing: %w", v.cfg.Activations, err)
+		return fmt.Errorf("probe database %s for writing: %w", v.cfg.Activations, v.cfg.explain(err, v.cfg.Activations))
 	}
 	return nil
 }
@@ -136,13 +136,16 @@ func (v rawClient) database(ctx context.Context, name string, designs ...string)
 		Documents int64 `json:"doc_count"`
 	}
 	if d.Read = v.call(ctx, http.MethodGet, url.PathEscape(name), "", &info); d.Read != nil {
+		if errors.Is(d.Read, errMissing) {
+			d.Read = ErrNoDatabase
+		}
 		return d
 	}
 	d.Documents = info.Documents
 	for _, design := range designs {
 		err := v.call(ctx, http.MethodHead, url.PathEscape(name)+"/_design/"+design, "", nil)
 		switch {
-		case errors.Is(err, ErrNotFound):
+		case errors.Is(err, errMissing):
 			d.Lacking = append(d.Lacking, design)
 		case err != nil:
 			d.Read = err
@@ -222,7 +225,7 @@ func refusal(status int) error {
 	case status == http.StatusForbidden:
 		return ErrForbidden
 	case status == http.StatusNotFound:
-		return ErrNotFound
+		return errMissing
 	}
 	return fmt.Errorf("status %d", status)
 }

@@ -64,7 +64,7 @@ func TestInspectFindsWhatIsWrong(t *testing.T) {
 		status int
 		ok     func(Survey) bool
 	}{
-		{"GET /whisks", 404, func(s Survey) bool { return errors.Is(s.Whisks.Read, ErrNotFound) && s.Subjects.Read == nil }},
+		{"GET /whisks", 404, func(s Survey) bool { return errors.Is(s.Whisks.Read, ErrNoDatabase) && s.Subjects.Read == nil }},
 		{"GET /subjects", 403, func(s Survey) bool { return errors.Is(s.Subjects.Read, ErrForbidden) }},
 		{"GET /activations", 500, func(s Survey) bool { return s.Activations.Read != nil && s.Activations.Write == nil }},
 		{"POST /activations/_bulk_docs", 403, func(s Survey) bool {
@@ -125,7 +125,7 @@ func TestInspectPeers(t *testing.T) {
 			absent.Activations += "-absent"
 			s, err := Inspect(t.Context(), absent)
 			check.NoError(t, err)
-			check.ErrorIs(t, s.Activations.Read, ErrNotFound)
+			check.ErrorIs(t, s.Activations.Read, ErrNoDatabase)
 		})
 	}
 }

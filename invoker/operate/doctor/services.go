@@ -184,7 +184,7 @@ func judgeDatabase(d couchdb.Database, key string) []Finding {
 		return nil // records go elsewhere
 	case d.Read == nil:
 		return ok("%s, %d documents", d.Name, d.Documents)
-	case errors.Is(d.Read, couchdb.ErrNotFound):
+	case errors.Is(d.Read, couchdb.ErrNoDatabase):
 		return fail("check CONFIG_whisk_couchdb_databases_"+key+", or create it (Ansible: initdb.yml)", "database %s does not exist", d.Name)
 	case errors.Is(d.Read, couchdb.ErrForbidden), errors.Is(d.Read, couchdb.ErrUnauthorized):
 		return fail("make the user a member of the database", "database %s may not be read: %v", d.Name, d.Read)

@@ -134,7 +134,7 @@ func TestCouchChecks(t *testing.T) {
 
 		{"", nil, "CouchDB/databases", OK, "activations, 7 documents", ""},
 		{"writable", nil, "CouchDB/databases", OK, "records may be written", ""},
-		{"absent", func(f *fake) { f.couch.Whisks.Read = couchdb.ErrNotFound }, "CouchDB/databases", Fail, "whisks does not exist", "WhiskEntity"},
+		{"absent", func(f *fake) { f.couch.Whisks.Read = couchdb.ErrNoDatabase }, "CouchDB/databases", Fail, "whisks does not exist", "WhiskEntity"},
 		{"closed", func(f *fake) { f.couch.Subjects.Read = couchdb.ErrForbidden }, "CouchDB/databases", Fail, "subjects may not be read", "member"},
 		{"broken", func(f *fake) { f.couch.Subjects.Read = errors.New("status 500") }, "CouchDB/databases", Fail, "status 500", "log"},
 		{"read only", func(f *fake) { f.couch.Activations.Write = couchdb.ErrForbidden }, "CouchDB/databases", Fail, "cannot be written", "right to write"},
