@@ -67,12 +67,21 @@ func lifeError(verb string, id container.ID, err error, reached string) error {
 	switch {
 	case err == nil:
 		return nil
-	case cerrdefs.IsNotFound(err), strings.Contains(err.Error(), "is not running"):
+	case noContainer(err), strings.Contains(err.Error(), "is not running"):
 		return fmt.Errorf("%s container %s: %w", verb, id, container.ErrGone)
 	case reached != "" && strings.Contains(err.Error(), reached):
 		return nil
 	}
+	if cerrdefs.IsNotFound(err) {
+		return fmt.Errorf("%s container %s: the engine, or a proxy before it, does not serve this request: %w (whisk.gpu.docker.host)", verb, id, err)
+	}
 	return fmt.Errorf("%s container %s: %w", verb, id, err)
+}
+
+// noContainer reports whether the daemon says that a container does not exist. A path that
+// an engine or a proxy before it does not serve is answered with 404, too.
+func noContainer(err error) bool {
+	return cerrdefs.IsNotFound(err) && strings.Contains(strings.ToLower(err.Error()), "container")
 }
 
 // Remove ends and deletes a container in any state. If that fails it is tried
@@ -92,7 +101,7 @@ func (e *Engine) removeOnce(ctx context.Context, idOrName string) error {
 	err := retry.Do(ctx, soon(), func() error {
 		_, err := e.api.ContainerRemove(ctx, idOrName, client.ContainerRemoveOptions{Force: true, RemoveVolumes: true})
 		switch {
-		case err == nil, cerrdefs.IsNotFound(err):
+		case err == nil, noContainer(err):
 			return nil
 		case strings.Contains(err.Error(), "already in progress"): // another caller has begun it
 			return err
