@@ -56,7 +56,7 @@ func ParseManifest(data []byte, options ManifestOptions) (*Manifest, error) {
 	m := &Manifest{options: options}
 	p := newParser(data)
 	p.fields(
-		allowed("runtimes", func() { p.object(func(name string) { m.family(p, name) }) }),
+		required("runtimes", func() { p.object(func(name string) { m.family(p, name) }) }),
 		optional("blackboxes", func() { p.array(func() { m.blackboxes = append(m.blackboxes, p.image()) }) }),
 	)
 	if err := p.end(); err != nil {

@@ -42,6 +42,7 @@ func TestManifestRefuses(t *testing.T) {
 		"no kind":           `{"runtimes":{"f":[{` + image + `}]}}`,
 		"no image":          `{"runtimes":{"f":[{"kind":"k:1"}]}}`,
 		"no image name":     `{"runtimes":{"f":[{"kind":"k:1","image":{"tag":"x"}}]}}`,
+		"no runtimes":       `{}`,
 		"no cells":          entry(`,"stemCells":[{"initialCount":0,"memory":"1 MB"}]`),
 		"no memory":         entry(`,"stemCells":[{"initialCount":1}]`),
 		"bad memory":        entry(`,"stemCells":[{"initialCount":1,"memory":"lots"}]`),
@@ -103,7 +104,7 @@ func TestNativeImages(t *testing.T) {
 		i, _ := ParseImage(image)
 		check.Equal(t, m.Native(i), want, "%s", image)
 	}
-	m, err := ParseManifest([]byte(`{}`), ManifestOptions{BypassPull: true, LocalPrefix: "whisk", UserImagesRegistry: "u", RuntimesRegistry: "r"})
+	m, err := ParseManifest([]byte(`{"runtimes":{}}`), ManifestOptions{BypassPull: true, LocalPrefix: "whisk", UserImagesRegistry: "u", RuntimesRegistry: "r"})
 	check.NoError(t, err)
 	local, _ := ParseImage("whisk/mine")
 	bare, _ := ParseImage("mine")

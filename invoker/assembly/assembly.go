@@ -98,6 +98,7 @@ type assembly struct {
 	stopping    atomic.Bool       // the stop has begun
 	stage       atomic.Value      // string: what the start waits for
 	login       string            // why the admin port's login protects nothing; empty if it does
+	manifest    string            // why actions of every kind fail; empty if they do not
 	certificate *x509.Certificate // of the admin port; nil without https
 	unable      atomic.Value      // string: why the invoker cannot work
 	retired     atomic.Bool       // an operator disabled it
@@ -142,7 +143,11 @@ func Run(ctx context.Context, o Options) (err error) {
 	a.steps = invoker.NewStepObserver(a.metrics)
 	manifest, err := a.c.Runtimes.ParseManifest()
 	if err != nil {
-		return fmt.Errorf("read RUNTIMES_MANIFEST: %w", err)
+		return fmt.Errorf("read RUNTIMES_MANIFEST, which must be what the controllers have: %w", err)
+	}
+	if len(manifest.Runtimes()) == 0 {
+		a.manifest = "RUNTIMES_MANIFEST has no runtime: actions fail unless they have an image of their own, and so does the controllers' test action"
+		a.Log.Warn(a.manifest)
 	}
 	if err := a.identify(ctx); err != nil {
 		return err

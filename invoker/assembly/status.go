@@ -59,8 +59,10 @@ func (a *assembly) status(ctx context.Context) (status, error) {
 	if a.login != "" {
 		s.Warnings = append(s.Warnings, a.login)
 	}
-	if why := a.certificateTrouble(); why != "" {
-		s.Warnings = append(s.Warnings, why)
+	for _, why := range []string{a.certificateTrouble(), a.manifest} {
+		if why != "" {
+			s.Warnings = append(s.Warnings, why)
+		}
 	}
 	if !a.ready.Load() {
 		s.because("not ready", a.waiting())

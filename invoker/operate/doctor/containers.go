@@ -66,6 +66,9 @@ func checkManifest(s *snapshot) []Finding {
 		}
 	}
 	switch {
+	case kinds == 0:
+		return fail("set RUNTIMES_MANIFEST to what the controllers have",
+			"RUNTIMES_MANIFEST has no runtime: actions fail unless they have an image of their own, and so does the controllers' test action")
 	case len(gpu) > 0:
 		return ok("%d kinds, for GPUs %s", kinds, strings.Join(gpu, ", "))
 	case s.hasDriver():

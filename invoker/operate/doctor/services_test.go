@@ -214,6 +214,8 @@ func TestContainerChecks(t *testing.T) {
 		{"", nil, "Containers/runtimes", OK, "for GPUs python:3-gpu", ""},
 		{"none given", func(f *fake) { f.Config.Runtimes.Manifest = "" }, "Containers/runtimes", Skip, "not configured", "RUNTIMES_MANIFEST"},
 		{"broken", func(f *fake) { f.Config.Runtimes.Manifest = "{" }, "Containers/runtimes", Fail, "parse runtimes manifest", "controllers"},
+		{"no runtimes", func(f *fake) { f.Config.Runtimes.Manifest = `{"runtimes":{}}` }, "Containers/runtimes", Fail, "has no runtime", "what the controllers have"},
+		{"nothing", func(f *fake) { f.Config.Runtimes.Manifest = `{}` }, "Containers/runtimes", Fail, "missing runtimes", "controllers"},
 		{"no GPU kinds", func(f *fake) { f.Config.Runtimes.Manifest = `{"runtimes":{"a":[{"kind":"a:1","image":{"name":"a"}}]}}` }, "Containers/runtimes", Warn, "none of them for GPUs", "python:3-gpu"},
 
 		{"", nil, "Containers/images", OK, pythonImage, ""},
