@@ -14,11 +14,12 @@ import (
 	"time"
 
 	"github.com/gpuwhisk/gpuwhisk/invoker/config"
+	"github.com/gpuwhisk/gpuwhisk/invoker/lib/retry"
 )
 
 // textLog writes text lines on standard error.
 func textLog(level slog.Level) *slog.Logger {
-	return slog.New(slog.NewTextHandler(os.Stderr, &slog.HandlerOptions{Level: level}))
+	return slog.New(retry.LimitRepeats(slog.NewTextHandler(os.Stderr, &slog.HandlerOptions{Level: level})))
 }
 
 // newLogger writes the invoker's own log lines in the configured form.
@@ -28,13 +29,13 @@ func newLogger(w io.Writer, l config.Logs) *slog.Logger {
 	o := &slog.HandlerOptions{Level: level}
 	switch l.Format {
 	case "json":
-		return slog.New(slog.NewJSONHandler(w, o))
+		return slog.New(retry.LimitRepeats(slog.NewJSONHandler(w, o)))
 	case "text":
-		return slog.New(slog.NewTextHandler(w, o))
+		return slog.New(retry.LimitRepeats(slog.NewTextHandler(w, o)))
 	}
 	o.ReplaceAttr = behindText
 	line := &line{out: w}
-	return slog.New(&whiskHandler{Handler: slog.NewTextHandler(&line.attrs, o), line: line})
+	return slog.New(retry.LimitRepeats(&whiskHandler{Handler: slog.NewTextHandler(&line.attrs, o), line: line}))
 }
 
 // whiskHandler writes lines as OpenWhisk does, so that log pipelines built for

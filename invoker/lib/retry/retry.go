@@ -4,7 +4,8 @@
 //
 // Do repeats a call until it succeeds. Backoff has only the pauses. Condition is the
 // state of one kind of request. Retrier is for a loop that reports its state while it
-// retries. LogLimit limits the log lines about repeated faults of a peer.
+// retries. LogLimit limits the log lines about repeated faults
+// of a peer, LimitRepeats those of a whole program.
 package retry
 
 import (
