@@ -64,6 +64,7 @@ type ProducerStats struct {
 	Shrunk      int64    `json:"shrunk"`               // sent without the result, which was too large
 	Waiting     int64    `json:"waiting"`              // given and neither sent nor dropped
 	Interrupted []string `json:"interrupted,omitzero"` // per topic that cannot be sent to, why
+	Missing     []string `json:"missing,omitzero"`     // topics that are not there: their controllers are gone
 }
 
 // NewProducer makes a producer. It does not wait for a broker.
@@ -183,7 +184,11 @@ func (p *Producer) Stats() ProducerStats {
 	all := p.stats
 	for topic, s := range p.byTopic {
 		all.Waiting += int64(s.users)
-		if reason := s.retrier.LastError(); reason != "" {
+		switch reason := s.retrier.LastError(); {
+		case reason == "":
+		case s.missing:
+			all.Missing = append(all.Missing, topic)
+		default:
 			all.Interrupted = append(all.Interrupted, topic+": "+reason)
 		}
 	}

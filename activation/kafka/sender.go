@@ -42,8 +42,9 @@ type topicSender struct {
 	gone     bool // the topic was given up and has not answered since
 
 	// Guarded by the producer's mu.
-	queue []outgoing
-	users int // messages in the queue, on their way or waiting for capacity
+	missing bool // the last answer was that there is no such topic
+	queue   []outgoing
+	users   int // messages in the queue, on their way or waiting for capacity
 }
 
 func newTopicSender(p *Producer, topic string) *topicSender {
@@ -118,6 +119,9 @@ func (s *topicSender) deliver(batch []outgoing) {
 	p := s.producer
 	for refusals := 0; len(batch) > 0; {
 		n, err := s.attempt(batch)
+		p.mu.Lock()
+		s.missing = code(err) == wire.UnknownTopicOrPartition
+		p.mu.Unlock()
 		switch {
 		case err == nil:
 			s.gone = false
