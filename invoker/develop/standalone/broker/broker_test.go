@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"log/slog"
 	"os"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -78,6 +79,67 @@ func inOrder(t *testing.T, bus *Bus, topic string) {
 	}
 	stop()
 	check.NoError(t, <-done)
+}
+
+// TestTopicMadeAnew: a consumer of a topic that is deleted and made anew reads all messages
+// of the new one, and logs two lines.
+func TestTopicMadeAnew(t *testing.T) {
+	t.Run("embedded", func(t *testing.T) {
+		b, err := Start(t.TempDir(), 0, nil)
+		check.NoError(t, err)
+		defer b.Close()
+		madeAnew(t, b.Addr(), "acks")
+	})
+	t.Run("Kafka", func(t *testing.T) {
+		addr := peertest.Variable(t, "GPUWHISK_TEST_KAFKA", "kafka.sh")
+		topic := fmt.Sprintf("standalone-anew-%d-%d", os.Getpid(), time.Now().UnixNano())
+		t.Cleanup(func() { drop(t, addr, topic) })
+		madeAnew(t, addr, topic)
+	})
+}
+
+func madeAnew(t *testing.T, addr, topic string) {
+	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
+	defer cancel()
+	var lines lineCount
+	bus, err := Dial([]string{addr}, slog.New(slog.NewTextHandler(&lines, nil)))
+	check.NoError(t, err)
+	defer bus.Close()
+	made := []Topic{{Name: topic, Retention: time.Hour}}
+	check.NoError(t, bus.CreateTopics(ctx, made))
+	ready, got, done := make(chan struct{}), make(chan string, 100), make(chan error, 1)
+	consuming, stop := context.WithCancel(ctx)
+	go func() {
+		done <- bus.Consume(consuming, topic, func() { close(ready) }, func(v []byte) { got <- string(v) })
+	}()
+	check.Receive(t, ready)
+	check.NoError(t, bus.Publish(ctx, topic, []byte("before")))
+	check.Equal(t, check.Receive(t, got), "before")
+	drop(t, addr, topic)
+	peertest.Until(t, "the topic is made anew", func() string {
+		if err := bus.CreateTopics(ctx, made); err != nil {
+			return err.Error()
+		}
+		other, err := Dial([]string{addr}, slog.New(slog.DiscardHandler))
+		check.NoError(t, err)
+		defer other.Close()
+		if err := other.Publish(ctx, topic, []byte("after")); err != nil {
+			return err.Error()
+		}
+		return ""
+	})
+	check.Equal(t, check.Receive(t, got), "after")
+	stop()
+	check.NoError(t, <-done)
+	check.AtMost(t, lines.n.Load(), 4, "log lines")
+}
+
+// lineCount counts the lines of a log handler.
+type lineCount struct{ n atomic.Int64 }
+
+func (c *lineCount) Write(b []byte) (int, error) {
+	c.n.Add(1)
+	return len(b), nil
 }
 
 func TestSizeLimit(t *testing.T) {

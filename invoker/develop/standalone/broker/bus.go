@@ -1,6 +1,7 @@
 package broker
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -100,40 +101,65 @@ func (t Topic) settings() map[string]*string {
 	return set
 }
 
-// Consume calls handle with every new message of the topic's only partition, in order,
-// until the context ends. It calls ready once the position is fixed. Messages that are
-// published after that are certain to be read.
+// Consume calls handle with every message that comes to the topic's one
+// partition from now on, in order, until the context ends. ready is called
+// once the position is fixed: messages published afterwards will be read. If the topic is
+// deleted, reading goes on with the first message of the next topic of that name.
 func (b *Bus) Consume(ctx context.Context, topic string, ready func(), handle func([]byte)) error {
-	end, err := b.end(ctx, topic)
+	at, err := b.end(ctx, topic)
 	if err != nil {
 		return err
 	}
+	ready()
+	retrier := retry.New(b.log.With("topic", topic), "reading from Kafka")
+	for {
+		err := b.read(ctx, topic, &at, func(v []byte) {
+			retrier.Succeeded()
+			handle(v)
+		})
+		if !retrier.Wait(ctx, err) {
+			return nil
+		}
+		if next, err := b.end(ctx, topic); err == nil && next.topic != at.topic {
+			at = position{topic: next.topic}
+		}
+	}
+}
+
+// position is where a consumer reads on.
+type position struct {
+	topic  kadm.TopicID // another topic of the same name has another one
+	offset int64
+}
+
+// read calls handle with the messages from a position on, and moves the position. It
+// returns the first error.
+func (b *Bus) read(ctx context.Context, topic string, at *position, handle func([]byte)) error {
 	client, err := kgo.NewClient(
 		kgo.SeedBrokers(b.seeds...),
 		kgo.ClientID("gpuwhisk-standalone-"+topic),
-		kgo.ConsumePartitions(map[string]map[int32]kgo.Offset{topic: {0: kgo.NewOffset().At(end)}}),
+		kgo.ConsumePartitions(map[string]map[int32]kgo.Offset{topic: {0: kgo.NewOffset().At(at.offset)}}),
 		kgo.FetchMaxWait(500*time.Millisecond),
 	)
 	if err != nil {
 		return fmt.Errorf("configure consumer of %s: %w", topic, err)
 	}
 	defer client.Close()
-	ready()
 	for {
 		fetches := client.PollFetches(ctx)
-		if ctx.Err() != nil || fetches.IsClientClosed() {
-			return nil
-		}
-		fetches.EachError(func(topic string, _ int32, err error) {
-			b.log.Warn("reading from Kafka failed, trying again", "topic", topic, "error", err)
+		fetches.EachRecord(func(r *kgo.Record) {
+			at.offset = r.Offset + 1
+			handle(r.Value)
 		})
-		fetches.EachRecord(func(r *kgo.Record) { handle(r.Value) })
+		if err := cmp.Or(ctx.Err(), fetches.Err()); err != nil {
+			return err
+		}
 	}
 }
 
-// end is the offset that the next message of the topic will get. It waits for
-// a topic that is being made.
-func (b *Bus) end(ctx context.Context, topic string) (end int64, err error) {
+// end is the position of the topic's next message. It waits for a topic that is being
+// made.
+func (b *Bus) end(ctx context.Context, topic string) (end position, err error) {
 	err = retry.Do(ctx, retry.Default(), func() error {
 		ends, err := b.admin.ListEndOffsets(ctx, topic)
 		if err == nil {
@@ -145,12 +171,18 @@ func (b *Bus) end(ctx context.Context, topic string) (end int64, err error) {
 			return retry.Permanent(err)
 		case err == nil && !found:
 			return kerr.UnknownTopicOrPartition
+		case err != nil:
+			return err
 		}
-		end = at.Offset
-		return err
+		details, err := b.admin.ListTopics(ctx, topic)
+		if err != nil {
+			return err
+		}
+		end = position{topic: details[topic].ID, offset: at.Offset}
+		return nil
 	})
 	if err != nil {
-		return 0, fmt.Errorf("find end of %s: %w", topic, err)
+		return position{}, fmt.Errorf("find end of %s: %w", topic, err)
 	}
 	return end, nil
 }
