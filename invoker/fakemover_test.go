@@ -13,6 +13,7 @@ import (
 // fakeMover moves memory as a test sets it, and records its calls. A container holds
 // after a run what was reserved for it, in one process.
 type fakeMover struct {
+	hurried  int // ends of runs that waited for nothing
 	faults   bool
 	moveTime func() time.Duration
 	// move, hold and prepare replace what is done without them.
@@ -76,10 +77,13 @@ func (m *fakeMover) Begin(name string, _ gpu.Need) {
 	m.open[name]++
 }
 
-func (m *fakeMover) End(_ context.Context, name string, need gpu.Need) {
+func (m *fakeMover) End(ctx context.Context, name string, need gpu.Need) {
 	m.log("end")
 	m.mu.Lock()
 	m.open[name]--
+	if ctx.Err() != nil {
+		m.hurried++
+	}
 	m.mu.Unlock()
 	if m.hold != nil {
 		m.hold(name, need)

@@ -93,6 +93,11 @@ func (w *worker) finish(ctx context.Context, r *run, keep bool) {
 				w.log.Error("end of a run panicked", keyActivation, r.ActivationID, "panic", fmt.Sprint(cause), "stack", string(debug.Stack()))
 			}
 		}()
+		if !keep { // nothing is to be learned of a container that goes
+			ended, end := context.WithCancel(ctx)
+			end()
+			ctx = ended
+		}
 		w.end(ctx, r)
 	}()
 }

@@ -62,6 +62,9 @@ func TestUnstartableIsAnsweredAtOnce(t *testing.T) {
 				}
 				env.mu.Lock()
 				check.AtMost(t, env.made, 4, "containers")
+				if c.init != nil {
+					check.Equal(t, env.gpu.hurried, 4, "failed runs wait for no report")
+				}
 				env.create, env.init = nil, works
 				env.mu.Unlock()
 				env.action("f", func(a *activation.Action) {

@@ -36,8 +36,9 @@ const (
 	answerTime = 100 * time.Millisecond
 	// helloTime is how long the end of a container's first run waits for a
 	// process to connect at all: its program may have come to use the GPU just
-	// now. The caller has the result by then.
-	helloTime = time.Second
+	// now. The caller has the result by then, the token waits. A process that connects
+	// later is counted from then on.
+	helloTime = 100 * time.Millisecond
 	// moveTime bounds one order. The largest device is swapped in half of it
 	// even by a slow link; a container that is frozen would take for ever.
 	moveTime = 30 * time.Second
@@ -230,7 +231,7 @@ func (m *Mover) Begin(name string, need gpu.Need) {
 
 // End notifies the container's processes that a run has ended and has them report
 // their usage. A container of which no process answers counts as using what was
-// reserved.
+// reserved. If ctx has ended, nobody waits for that and the container goes.
 func (m *Mover) End(ctx context.Context, name string, need gpu.Need) {
 	b := m.container(name)
 	if b == nil {
@@ -241,8 +242,10 @@ func (m *Mover) End(ctx context.Context, name string, need gpu.Need) {
 	case b.noShim():
 		m.assume(b, need)
 	case !m.connected(ctx, b):
-		m.countUnhooked(b)
-		m.assume(b, need)
+		if ctx.Err() == nil {
+			m.countUnhooked(b)
+			m.assume(b, need)
+		}
 	default:
 		m.ended(ctx, b)
 	}

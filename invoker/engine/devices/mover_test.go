@@ -224,6 +224,18 @@ func TestUnhooked(t *testing.T) {
 	b.awaitUsage(late.PID(), mib)
 }
 
+// TestEndOfAContainerThatGoes: the end of a run whose container is not used again waits for
+// no process to connect, and draws no conclusion from that.
+func TestEndOfAContainerThatGoes(t *testing.T) {
+	b := open(t, func(o *Options) { o.helloTime = time.Hour })
+	b.prepare(name, "managed")
+	b.Begin(name, gpu.Need{})
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	b.End(ctx, name, gpu.Need{Bytes: mib, Context: mib})
+	check.Equal(t, b.Stats().Unhooked, 0)
+}
+
 func TestWordOff(t *testing.T) {
 	b := open(t, nil)
 	g := b.prepare(name, "off")
