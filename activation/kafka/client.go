@@ -11,6 +11,7 @@ import (
 	"time"
 
 	wire "github.com/segmentio/kafka-go"
+	"github.com/segmentio/kafka-go/protocol"
 )
 
 // Times that bound how long a dead broker is taken for a slow one. The second
@@ -83,8 +84,22 @@ func call[Answer any](ctx context.Context, c *client, limit time.Duration, reque
 	if err == nil || aboutRequest(err) {
 		return answer, err
 	}
+	err = c.causeOfNoLeader(ctx, err)
 	c.close()
 	return answer, c.explain(err)
+}
+
+// causeOfNoLeader returns why the brokers could not be asked for the leaders, where that is
+// the reason why a request found none: the library then says "topic not found".
+func (c *client) causeOfNoLeader(ctx context.Context, err error) error {
+	if !errors.Is(err, protocol.ErrNoTopic) && !errors.Is(err, protocol.ErrNoPartition) && !errors.Is(err, protocol.ErrNoLeader) {
+		return err
+	}
+	// The library answers from what it knows: the brokers are not asked again.
+	if _, cause := c.Metadata(ctx, &wire.MetadataRequest{Topics: c.topics}); cause != nil {
+		return fmt.Errorf("ask the brokers %s for topics %q: %w", strings.Join(c.brokers, ","), c.topics, cause)
+	}
+	return err
 }
 
 // callAgain is call for a request that may be sent twice. Where the broker has
