@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"net"
-	"os"
 	"slices"
 	"strings"
 	"time"
@@ -45,12 +44,12 @@ func (d *Daemon) Isolation(ctx context.Context, name string) (Isolation, error) 
 	if i.Network, i.Found, err = inspectNetwork(ctx, d.api, name); err != nil || !i.Found {
 		return i, err
 	}
-	i.Unfiltered = unfiltered(os.ReadFile)
-	dial, err := dialerTo(i.Network.Gateways, hostNamespace)
+	host, err := hostOf(i.Network.Gateways, hostNamespace)
 	if i.Away = err; err != nil {
 		return i, nil
 	}
-	pid, err := d.try(ctx, dial, &i)
+	i.Unfiltered = unfiltered(host)
+	pid, err := d.try(ctx, dialer(host), &i)
 	if err == nil && i.Tried() {
 		i.Metadata, i.TryErr = reaches(ctx, pid, metadataAddress)
 	}

@@ -30,24 +30,24 @@ func direct(ctx context.Context, network, address string) (net.Conn, error) {
 	return (&net.Dialer{KeepAlive: keepAlive}).DialContext(ctx, network, address)
 }
 
-// dialerTo finds the way to the containers of a network. Docker lets nothing but the
-// host reach them, and the host is where the network's gateway is: in the network
-// namespace of this process, or in the given one, which is then entered for each
-// connection.
-func dialerTo(gateways []netip.Addr, host string) (dialFunc, error) {
-	if here, err := hasAddress(gateways); err != nil || here {
-		return direct, err
+// hostOf finds the network namespace from which the containers of a network are reached.
+// Docker lets nothing but the host reach them, and the host is where the network's gateway
+// is: in the namespace of this process, which is "", or in the given one.
+func hostOf(gateways []netip.Addr, host string) (namespace string, err error) {
+	for _, namespace := range []string{"", host} {
+		there, err := inside(namespace, func() (bool, error) { return hasAddress(gateways) })
+		if err != nil || there {
+			return namespace, err
+		}
 	}
-	there, err := inside(host, func() (bool, error) { return hasAddress(gateways) })
-	if err == nil && !there {
-		err = fmt.Errorf("the gateway %v is no address of this machine", gateways)
-	}
-	if err != nil {
-		return direct, err
-	}
+	return "", fmt.Errorf("the gateway %v is no address of this machine", gateways)
+}
+
+// dialer opens connections from within a network namespace.
+func dialer(namespace string) dialFunc {
 	return func(ctx context.Context, network, address string) (net.Conn, error) {
-		return dialInside(ctx, host, network, address)
-	}, nil
+		return dialInside(ctx, namespace, network, address)
+	}
 }
 
 // hasAddress reports whether an interface has one of the addresses.
@@ -67,9 +67,12 @@ func dialInside(ctx context.Context, namespace, network, address string) (net.Co
 	return inside(namespace, func() (net.Conn, error) { return direct(ctx, network, address) })
 }
 
-// inside calls f on a thread that has entered a network namespace. f must start no
-// goroutine that needs the namespace.
+// inside calls f on a thread that has entered a network namespace, or on this one if the
+// namespace is "". f must start no goroutine that needs the namespace.
 func inside[T any](namespace string, f func() (T, error)) (T, error) {
+	if namespace == "" {
+		return f()
+	}
 	type result struct {
 		value T
 		err   error

@@ -191,14 +191,17 @@ func (e *Engine) openNetwork(ctx context.Context) error {
 	if err != nil {
 		return e.away(ctx, err)
 	}
-	if e.dial, err = dialerTo(own.Gateways, hostNamespace); err != nil {
+	host, err := hostOf(own.Gateways, hostNamespace)
+	if err != nil {
 		e.useNetwork(SharedNetwork)
 		e.log.Warn("action containers can reach each other: this invoker cannot reach containers of a network that keeps them apart; "+
 			"run it with Docker's --network host, or with --privileged --pid host", "network", defaultBridge, "error", err)
 		return nil
 	}
+	e.dial = dialer(host)
 	e.own.Store(&own)
-	if why := unfiltered(os.ReadFile); why != "" {
+	e.log.Info("action containers are kept apart", "network", own.Name, "subnets", own.Subnets)
+	if why := unfiltered(host); why != "" {
 		e.log.Warn("action containers may be able to reach each other (gpuwhisk doctor --probe IMAGE tries it)", "network", OwnNetwork, "cause", why)
 	}
 	return nil
@@ -257,13 +260,16 @@ func (e *Engine) Dial(ctx context.Context, network, address string) (net.Conn, e
 }
 
 // unfiltered returns why the kernel lets packets between containers of one bridge pass
-// Docker's rules, or "" if it does not.
-func unfiltered(read func(string) ([]byte, error)) string {
-	text, err := read(bridgeFilter)
+// Docker's rules, or "" if it does not. host is the network namespace of the host.
+func unfiltered(host string) string {
+	return filterFault(inside(host, func() ([]byte, error) { return os.ReadFile(bridgeFilter) }))
+}
+
+func filterFault(setting []byte, err error) string {
 	switch {
 	case err != nil:
 		return "the kernel module br_netfilter is not loaded (modprobe br_netfilter)"
-	case strings.TrimSpace(string(text)) == "0":
+	case strings.TrimSpace(string(setting)) == "0":
 		return "net.bridge.bridge-nf-call-iptables is 0 (sysctl -w net.bridge.bridge-nf-call-iptables=1)"
 	}
 	return ""

@@ -164,14 +164,13 @@ func TestNetworkAsConfigured(t *testing.T) {
 	}
 }
 
-func TestUnfiltered(t *testing.T) {
+func TestFilterFault(t *testing.T) {
 	for text, want := range map[string]string{"1\n": "", "0\n": "bridge-nf-call-iptables=1", "": "modprobe br_netfilter"} {
-		got := unfiltered(func(string) ([]byte, error) {
-			if text == "" {
-				return nil, errors.New("no such file")
-			}
-			return []byte(text), nil
-		})
+		var err error
+		if text == "" {
+			err = errors.New("no such file")
+		}
+		got := filterFault([]byte(text), err)
 		check.Contains(t, got, want)
 		check.Equal(t, got == "", want == "")
 	}

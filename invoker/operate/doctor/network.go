@@ -29,12 +29,16 @@ func checkNetwork(s *snapshot) []Finding {
 	case !i.Found:
 		return fail("docker network create "+name+", or unset "+networkSetting, "network %s does not exist", name)
 	case own && i.Away != nil:
-		return fail("run the invoker with Docker's --network host, or with --privileged --pid host",
+		return warn("run the invoker with Docker's --network host, or with --privileged --pid host",
 			"this process cannot reach containers of network %s, so the invoker takes Docker's shared one, and %s: %v", name, secret, i.Away)
-	case i.Reached:
+	case i.Reached && own:
 		return fail(apartFix(i, own), "%s was reached from %s in network %s: %s", i.To, i.From, name, secret)
+	case i.Network.Open != "" && !own:
+		return warn(apartFix(i, own), "containers of network %s reach each other (%s): %s", name, i.Network.Open, secret)
 	case i.Network.Open != "":
-		return fail(apartFix(i, own), "containers of network %s reach each other (%s): %s", name, i.Network.Open, secret)
+		return fail(apartFix(i, own), "the invoker will not start: containers of network %s reach each other (%s)", name, i.Network.Open)
+	case i.Reached: // the operator's own choice of a network
+		return warn(apartFix(i, own), "%s was reached from %s in network %s: %s", i.To, i.From, name, secret)
 	case !i.Tried() && i.Unfiltered != "":
 		return warn("gpuwhisk doctor --probe IMAGE, as root, tries it", "containers of network %s may reach each other: %s", name, i.Unfiltered)
 	case !i.Tried():

@@ -31,9 +31,10 @@ func TestNetwork(t *testing.T) {
 		"no filter but apart": {"bridge", docker.Isolation{Network: apart, Found: true, From: "a", To: "b", Unfiltered: "modprobe it"}, nil, OK, "was not reached", ""},
 		"metadata":            {"bridge", docker.Isolation{Network: apart, Found: true, From: "a", To: "b", Metadata: true}, nil, Warn, "metadata service", "iptables -I DOCKER-USER"},
 		"own network, open":   {"bridge", docker.Isolation{Network: open, Found: true}, nil, Fail, "it lacks an option", "docker network rm gpuwhisk"},
-		"away":                {"bridge", docker.Isolation{Network: apart, Found: true, Away: errors.New("no such address")}, nil, Fail, "cannot reach", "--network host"},
-		"shared":              {"default", docker.Isolation{Network: open, Found: true}, nil, Fail, "it lacks an option", "unset " + networkSetting},
+		"away":                {"bridge", docker.Isolation{Network: apart, Found: true, Away: errors.New("no such address")}, nil, Warn, "cannot reach", "--network host"},
+		"shared":              {"default", docker.Isolation{Network: open, Found: true}, nil, Warn, "it lacks an option", "unset " + networkSetting},
 		"one's own, apart":    {"lan", docker.Isolation{Network: docker.Network{Name: "lan"}, Found: true}, nil, OK, "lan keeps", ""},
+		"one's own, reached":  {"lan", docker.Isolation{Network: docker.Network{Name: "lan"}, Found: true, From: "a", To: "b", Reached: true}, nil, Warn, "b was reached", "unset"},
 		"one's own, missing":  {"lan", docker.Isolation{}, nil, Fail, "does not exist", "docker network create lan"},
 		"no answer":           {"lan", docker.Isolation{}, errors.New("no answer"), Warn, "no answer", "docker network inspect lan"},
 	} {
