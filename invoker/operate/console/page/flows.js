@@ -121,7 +121,7 @@ function strip(list) {
 
 function paint() {
   const canvas = $("strip"), c = sharp(canvas), w = canvas.wide, h = canvas.tall - 18; // above the scale
-  if (!c) return;
+  if (!c || !dots.length) return;
   const t = overrun * 1000;
   let highest = 0;
   for (const f of dots) highest = Math.max(highest, f.leadMs);
