@@ -189,10 +189,12 @@ func TestStrangersAreNotAdopted(t *testing.T) {
 		})
 	}
 	// With other settings none is what would be made today.
-	check.NoError(t, p.child.end(syscall.SIGTERM))
-	p.child.environ = append(p.child.environ, "CONFIG_whisk_containerFactory_containerArgs_extraEnvVars_0=NEW=1")
-	p.child.again()
-	p.call("same", nil).want(t, 0, `{"n":1}`)
+	for _, setting := range []string{"extraEnvVars_0=NEW=1", "network=default"} {
+		check.NoError(t, p.child.end(syscall.SIGTERM))
+		p.child.environ = append(p.child.environ, "CONFIG_whisk_containerFactory_containerArgs_"+setting)
+		p.child.again()
+		p.call("same", nil).want(t, 0, `{"n":1}`)
+	}
 }
 
 // change rewrites the state file of an action's container.

@@ -10,6 +10,7 @@ import (
 	"net"
 	"net/http"
 	"os"
+	"path/filepath"
 	"runtime"
 	"strconv"
 	"strings"
@@ -478,4 +479,28 @@ func TestCloseLeavesNothingOpen(t *testing.T) {
 	c.Run(t.Context(), nil, time.Minute, wide)
 	c.Close()
 	check.Receive(t, gone)
+}
+
+// TestUnixSocket: a proxy is waited for until its socket is there.
+func TestUnixSocket(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "s")
+	server := &http.Server{Handler: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		w.Header().Set("Content-Length", strconv.Itoa(len(r.Host)))
+		_, _ = io.WriteString(w, r.Host)
+	})}
+	dials := 0
+	c := NewDialing(path, 1, func(ctx context.Context, _, addr string) (net.Conn, error) {
+		if dials++; dials == 3 {
+			l, err := net.Listen("unix", addr)
+			check.NoError(t, err)
+			go func() { _ = server.Serve(l) }()
+		}
+		return new(net.Dialer).DialContext(ctx, "unix", addr)
+	})
+	defer c.Close()
+	x := c.Init(t.Context(), nil, time.Minute, Limit{Max: 100, Truncation: 100})
+	check.NoError(t, x.Err)
+	check.Equal(t, string(x.Body), "localhost")
+	check.Equal(t, dials, 3)
+	check.NoError(t, server.Close())
 }
