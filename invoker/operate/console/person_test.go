@@ -87,8 +87,9 @@ func TestLabelsInABrowser(t *testing.T) {
 		check.That(t, !regexp.MustCompile(pattern).MatchString(body), "%s is on the page", pattern)
 	}
 	check.Contains(t, body, "GPU 0, NVIDIA A100")
-	do(ctx, t, chromedp.Evaluate(`import(location.href + "util.js").then((m) => { window.util = m; }); import(location.href + "devices.js").then((m) => { window.parts_ = m; }); 0`, nil),
-		until(`!!(window.util && window.parts_)`))
+	do(ctx, t, chromedp.Evaluate(`import(location.href + "util.js").then((m) => { window.util = m; }); import(location.href + "devices.js").then((m) => { window.parts_ = m; });
+		import(location.href + "tables.js").then((m) => { window.tables = m; }); 0`, nil),
+		until(`!!(window.util && window.parts_ && window.tables)`))
 	for expression, want := range map[string]string{
 		`util.scale(0.2, 10) < 1`: "true", // all leads lie near 0: T is not on the axis
 		`util.scale(5, 10) > 10`:  "true",
@@ -96,9 +97,13 @@ func TestLabelsInABrowser(t *testing.T) {
 		`util.scale(12, 10) > 12`: "true",
 		`util.seconds(0.05)`:      "50 ms",
 		`util.seconds(2.5)`:       "2.5 s",
-		`util.short("guest/guest/fft") + " " + util.short("guest/other/pkg/f")`: "guest/fft guest/other/pkg/f",
-		`parts_.deviceName("0 (gpu, simulated)")`:                               "GPU 0",
-		`parts_.deviceName("1 (NVIDIA A100)")`:                                  "GPU 1, NVIDIA A100",
+		`util.short("guest/guest/fft") + " " + util.short("guest/other/pkg/f")`:                  "guest/fft guest/other/pkg/f",
+		`parts_.deviceName("0 (gpu, simulated)")`:                                                "GPU 0",
+		`parts_.deviceName("1 (NVIDIA A100)")`:                                                   "GPU 1, NVIDIA A100",
+		`tables.containerFor({flow: "guest/guest/fft", name: "x"})`:                              "guest/fft",
+		`tables.containerFor({function: "whisk.system/whisk.system/health", name: "x"})`:         "whisk.system/health",
+		`tables.containerFor({name: "wskstandalone1a2b_6_guest_hello_world", kind: "python:3"})`: "guest/hello_world",
+		`tables.containerFor({name: "wsk00_12_prewarm_nodejs20", kind: "nodejs:20"})`:            "any nodejs:20",
 	} {
 		check.Equal(t, read[string](ctx, t, "String("+expression+")"), want, "%s", expression)
 	}

@@ -139,10 +139,10 @@ const startsText = (starts) => Object.keys(startColours).filter((k) => starts &&
 
 // containerFor names a container by its function. A container without a function is
 // prewarmed for its kind, or was adopted from an earlier process.
-function containerFor(c) {
+export function containerFor(c) {
   if (c.flow || c.function) return short(c.flow || c.function);
-  const taken = /^wsk[^_]*\d_(?!prewarm)(.+)$/.exec(c.name);
-  return taken ? taken[1].replace("_", "/") : "any " + c.kind;
+  const [, namespace, action] = /_\d+_([^_]+)_(.+)$/.exec(c.name) || [];
+  return !namespace || namespace === "prewarm" ? "any " + c.kind : namespace + "/" + action;
 }
 
 const results = ["success", "application error", "developer error", "system error"];
