@@ -75,3 +75,18 @@ func TestDeathDuringRun(t *testing.T) {
 		})
 	}
 }
+
+// TestStatusNamesTheFunctionOfACPUContainer: people see the function of a container, not
+// only its name in Docker.
+func TestStatusNamesTheFunctionOfACPUContainer(t *testing.T) {
+	withFixture(t, func(t *testing.T, env *fixture) {
+		env.action("hello", nil)
+		iv, stop := env.start(env.settings())
+		id := env.invoke("hello", nil)
+		env.answered(id, 1)
+		st := env.status(iv)
+		check.Equal(check.Must(t), len(st.Containers), 1)
+		check.Equal(t, st.Containers[0].Function, "guest/guest/hello")
+		stop()
+	})
+}
