@@ -149,6 +149,8 @@ stop() {
 		for id in $(DOCKER_HOST=unix://$run/docker.sock docker ps -aq); do
 			DOCKER_HOST=unix://$run/docker.sock docker rm -f "$id" >/dev/null 2>&1 || true
 		done
+		# The bridges of networks would stay behind.
+		DOCKER_HOST=unix://$run/docker.sock docker network prune --force >/dev/null 2>&1 || true
 	fi
 	end "$dir"
 	forget_network
