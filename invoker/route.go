@@ -152,10 +152,16 @@ func (s Settings) spec(e activation.Exec, memoryMB int) container.Spec {
 
 // containerName follows the original's pattern, so that its clean-up and ours
 // find each other's containers: head, running number, prefix and suffix with
-// nothing but letters, digits and underscores.
+// nothing but letters, digits and underscores. A long name is cut: engines and state
+// files use it as the beginning of a file name, and the number makes it unique.
 func containerName(head string, n int64, prefix, suffix string) string {
-	return fmt.Sprintf("%s%d_%s_%s", head, n, plain(prefix), plain(suffix))
+	name := fmt.Sprintf("%s%d_%s_%s", head, n, plain(prefix), plain(suffix))
+	return name[:min(len(name), maxContainerName)]
 }
+
+// maxContainerName leaves room for what is added to a name in a file name, which may
+// have 255 bytes.
+const maxContainerName = 180
 
 func plain(s string) string {
 	return strings.Map(func(r rune) rune {

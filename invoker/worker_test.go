@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"strings"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
@@ -218,6 +219,8 @@ func TestContainerShares(t *testing.T) {
 		check.Equal(t, s.spec(activation.Exec{Kind: "k", Image: "i"}, memory).CPUs, want, "%d MB", memory)
 	}
 	check.Equal(t, containerName("wsk00_", 7, "guest", "a b.c-d_é"), "wsk00_7_guest_abcd_")
+	long := containerName("wsk00_", 8, strings.Repeat("n", 256), strings.Repeat("a", 256))
+	check.Equal(t, long, "wsk00_8_"+strings.Repeat("n", 172), "the longest names of OpenWhisk")
 }
 
 // slowRecords is a store of which each record is taken when the test lets it.

@@ -105,6 +105,7 @@ func (a *assembly) newProcesses() (Engine, error) {
 	o.Path = cmp.Or(a.Path, o.Path)
 	o.Logger = a.Log
 	o.PidsLimit = a.c.Docker.PidsLimit
+	o.MaxLogBytes = a.c.MaxLogBytes()
 	return process.New(o)
 }
 

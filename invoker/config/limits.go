@@ -85,6 +85,13 @@ func (c *Config) MaxPeek() int {
 	return max(containers, ahead)
 }
 
+// MaxLogBytes is the size at which a container's log file is rotated: the log of one
+// activation and some more. So an activation within its limit fills no whole file,
+// and an activation that loses lines to a rotation is over its limit.
+func (c *Config) MaxLogBytes() int64 {
+	return int64(max(c.Limits.LogMax, c.Limits.Namespace.LogMax) + MiB)
+}
+
 // OwnMemory is what the invoker's process should need at most: what it is at work,
 // what the settings let it buffer, and a message, a result and a record of the
 // largest size for each activation that user-memory lets controllers send.

@@ -198,3 +198,40 @@ func BenchmarkRealLogs(b *testing.B) {
 		})
 	}
 }
+
+// TestRealLogIsRotated: the log of a warm container takes two files at most, and each
+// activation still gets its own lines, read as files or through the API.
+func TestRealLogIsRotated(t *testing.T) {
+	const limit = 2 << 20
+	r := startReal(t, func(o *Options) { o.MaxLogBytes = limit })
+	h := r.create()
+	path := r.logPath(h.ID)
+	tails := map[string]*logs.Tail{"api": logs.NewTail(&stream{api: r.api, id: string(h.ID), settle: settleTime}, ample())}
+	if r.readsFile(h.ID) {
+		tails["file"] = logs.NewTail(r.logSource(h.ID), ample())
+	}
+	for range 3 {
+		mustRun(t, h.Addr, map[string]any{"stdout": []string{strings.Repeat("y", 99) + "\n"}, "repeat": 40_000})
+		for name, tail := range tails {
+			got := tail.Collect(t.Context(), logRequest())
+			check.That(t, got.Truncated, "by %s: %d lines", name, len(got.Lines))
+		}
+		mustRun(t, h.Addr, map[string]any{"stdout": []string{"after the flood\n"}})
+		for name, tail := range tails {
+			got := tail.Collect(t.Context(), logRequest())
+			check.Equal(check.Must(t), len(got.Lines), 1, name)
+			check.That(t, strings.HasSuffix(got.Lines[0], ": after the flood"), "by %s: %q", name, got.Lines)
+			check.That(t, !got.Incomplete, name)
+		}
+	}
+	var size int64
+	for _, name := range []string{path, path + ".1", path + ".2"} {
+		if info, err := os.Stat(name); err == nil {
+			size += info.Size()
+		}
+	}
+	check.AtMost(t, size, 2*limit)
+	for _, tail := range tails {
+		check.NoError(t, tail.Close())
+	}
+}

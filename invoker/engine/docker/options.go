@@ -37,6 +37,10 @@ type Options struct {
 	CapAdd    []string
 	PidsLimit int64
 	LogDriver string // empty: the daemon's own; then Logs may find nothing
+	// MaxLogBytes is the size at which the daemon rotates a json-file log; 0 leaves
+	// that to the daemon's settings. One older file is kept. A log up to this
+	// size can be read whole, whatever was printed before it.
+	MaxLogBytes int64
 
 	// Devices is how containers are given their GPU: one of the Devices
 	// constants, empty for DevicesAuto. Files is the host's file system from

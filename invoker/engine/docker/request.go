@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"math"
 	"slices"
+	"strconv"
 	"strings"
 
 	cerrdefs "github.com/containerd/errdefs"
@@ -32,7 +33,11 @@ func (o Options) hostPart() (hostPart, error) {
 	if err != nil {
 		return hostPart{}, err
 	}
-	shared := hostPart{whose: strings.TrimSuffix(o.Prefix, "_"), host: api.HostConfig{
+	shared := hostPart{whose: strings.TrimSuffix(o.Prefix, "_"), config: api.Config{
+		// The proxy is watched by the invoker. A check of the image's own would run
+		// beside every activation, in some images every second.
+		Healthcheck: &api.HealthConfig{Test: []string{"NONE"}},
+	}, host: api.HostConfig{
 		NetworkMode: api.NetworkMode(o.Network),
 		DNS:         dns,
 		DNSSearch:   o.DNSSearch,
@@ -52,7 +57,16 @@ func (o Options) hostPart() (hostPart, error) {
 	if err := shared.apply(o.ExtraArgs); err != nil {
 		return hostPart{}, err
 	}
+	shared.limitLog(o.MaxLogBytes)
 	return shared, nil
+}
+
+// limitLog bounds the disk that a container's log takes, unless the extra arguments
+// choose another log driver or options of their own.
+func (p *hostPart) limitLog(bytes int64) {
+	if log := &p.host.LogConfig; bytes > 0 && log.Type == "json-file" && log.Config == nil {
+		log.Config = map[string]string{"max-size": strconv.FormatInt(bytes, 10), "max-file": "2"}
+	}
 }
 
 // request gives the create request for one container. Memory plus swap is

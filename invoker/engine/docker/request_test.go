@@ -44,13 +44,31 @@ func TestRequest(t *testing.T) {
 		"security": slices.Equal(host.SecurityOpt, []string{"no-new-privileges"}),
 		"ulimit":   len(host.Ulimits) == 1 && *host.Ulimits[0] == api.Ulimit{Name: "nofile", Soft: 1024, Hard: 1024},
 		"pids":     *host.PidsLimit == 1024,
-		"log":      host.LogConfig.Type == "json-file",
+		"log":      host.LogConfig.Type == "json-file" && host.LogConfig.Config == nil,
+		"health":   slices.Equal(got.Config.Healthcheck.Test, []string{"NONE"}),
 		"devices":  host.DeviceRequests == nil && host.Mounts == nil && host.Runtime == "",
 		"nothing else": !host.Privileged && !host.AutoRemove && host.Binds == nil && host.PortBindings == nil &&
 			len(got.Config.Labels) == 3 && got.Config.User == "" && host.MemoryReservation == 0,
 	}
 	for what, ok := range checks {
 		check.That(t, ok, "%s: config %+v, host %+v", what, got.Config, host)
+	}
+}
+
+// TestLogIsBounded: a json-file log has a size, unless the operator chose otherwise.
+func TestLogIsBounded(t *testing.T) {
+	for name, c := range map[string]struct {
+		driver string
+		extra  map[string][]string
+		want   string
+	}{
+		"json-file":        {"json-file", nil, "1048577"},
+		"options":          {"json-file", map[string][]string{"log-opt": {"max-size=3m"}}, "3m"},
+		"driver":           {"json-file", map[string][]string{"log-driver": {"fluentd"}}, ""},
+		"the daemon's own": {"", nil, ""},
+	} {
+		part := shared(t, func(o *Options) { o.LogDriver, o.ExtraArgs, o.MaxLogBytes = c.driver, c.extra, 1<<20+1 })
+		check.Equal(t, part.host.LogConfig.Config["max-size"], c.want, name)
 	}
 }
 

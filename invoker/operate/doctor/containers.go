@@ -43,11 +43,23 @@ func checkLogs(s *snapshot) []Finding {
 	dirs := append(slices.Clone(s.Config.Docker.LogDirs), path.Join(s.docker.Root, "containers"))
 	for _, dir := range dirs {
 		if _, err := fs.ReadDir(s.Files, inRoot(dir)); err == nil {
-			return ok("json-file, read at %s", dir)
+			return ok("json-file, read at %s, %s", dir, s.logSize())
 		}
 	}
 	return warn("run as root, or mount Docker's containers directory and name it in CONFIG_whisk_gpu_docker_logDirs",
 		"container logs cannot be read as files (%s), so they are read through Docker's API, which is slower", strings.Join(dirs, ", "))
+}
+
+// logSize describes how the size of a container's log is bounded, and what the daemon
+// does for containers that ask for no log driver.
+func (s *snapshot) logSize() string {
+	bound := fmt.Sprintf("two files of %d MB a container", s.Config.MaxLogBytes()>>20)
+	for _, arg := range []string{"log-driver", "log-opt"} {
+		if given := s.Config.Containers.ExtraArgs[arg]; len(given) > 0 {
+			bound = "with " + arg + " " + strings.Join(given, " ") + " of the extra arguments"
+		}
+	}
+	return bound + "; other containers: " + s.docker.LogDriver
 }
 
 func checkManifest(s *snapshot) []Finding {

@@ -79,6 +79,7 @@ func Docker(c *config.Config, prefix string, log *slog.Logger) docker.Options {
 	if c.Logs.OutOfBand {
 		o.LogDriver = "" // the daemon's own driver carries the logs away
 	}
+	o.MaxLogBytes = c.MaxLogBytes()
 	d := c.Docker
 	o.Host, o.CertDir, o.LogDirs, o.Devices, o.SELinux = d.Host, d.CertDir, d.LogDirs, d.Devices, d.SELinux
 	o.Registries, o.Logins, o.ParallelCreates = d.Registries, d.Logins, d.ParallelRuns

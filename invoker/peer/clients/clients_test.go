@@ -33,7 +33,7 @@ func TestDocker(t *testing.T) {
 		Host: "tcp://d:1", CertDir: "/certs", Prefix: "wsk0_", Network: "net",
 		DNSServers: []string{"10.0.0.1"}, DNSSearch: []string{"search"}, DNSOptions: []string{"option"},
 		ExtraArgs: map[string][]string{"env": {"A=1"}}, CapDrop: []string{"ALL"}, CapAdd: []string{"SYS_NICE"}, PidsLimit: 7,
-		LogDriver: want.LogDriver, Devices: "cdi", SELinux: "off", Registries: []string{"r"}, Logins: "/logins",
+		LogDriver: want.LogDriver, MaxLogBytes: 11 << 20, Devices: "cdi", SELinux: "off", Registries: []string{"r"}, Logins: "/logins",
 		ParallelCreates: 3, Timeouts: times, LogDirs: []string{"/logs"}, LogWaits: want.LogWaits, Logger: quiet,
 	}
 	check.DeepEqual(t, Docker(c, "wsk0_", quiet), want)
