@@ -4,7 +4,10 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/prometheus/client_golang/prometheus"
+
 	"github.com/gpuwhisk/gpuwhisk/activation/records"
+	"github.com/gpuwhisk/gpuwhisk/invoker"
 	"github.com/gpuwhisk/gpuwhisk/invoker/config"
 	"github.com/gpuwhisk/gpuwhisk/invoker/develop/check"
 	"github.com/gpuwhisk/gpuwhisk/invoker/peer/clients"
@@ -14,6 +17,7 @@ import (
 // and CouchDB needs no database of records; /status shows what is wrong.
 func TestRecordsOutsideCouchDB(t *testing.T) {
 	a := withState(config.State{Dir: t.TempDir()})
+	a.steps = invoker.NewStepObserver(prometheus.NewRegistry())
 	check.NoError(t, a.openState())
 	defer func() { _ = a.state.close() }()
 	a.c.CouchDB.Activations = "activations"
