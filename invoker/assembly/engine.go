@@ -64,6 +64,9 @@ func (a *assembly) newEngine(ctx context.Context) (Engine, error) {
 		o.Timeouts.Settle = 20 * time.Second
 	}
 	e, err := docker.New(ctx, o)
+	if err != nil && !errors.Is(err, container.ErrAway) {
+		return nil, err
+	}
 	if err != nil {
 		return nil, fmt.Errorf("%w (is the Docker daemon up, and may this user reach it? CONFIG_whisk_gpu_docker_host or DOCKER_HOST names another)", err)
 	}

@@ -23,7 +23,7 @@ func checkNetwork(s *snapshot) []Finding {
 	const secret = "one tenant's action can post /run and /init to another's container"
 	switch {
 	case err != nil:
-		return warn("docker network inspect "+name, "%v", err)
+		return fail("docker network inspect "+name, "%v", err)
 	case !i.Found && own:
 		return ok("%s, which the invoker makes at its start", name)
 	case !i.Found:
@@ -75,7 +75,7 @@ func (m *Machine) network(ctx context.Context) (i docker.Isolation, err error) {
 	}
 	defer d.Close()
 	i, err = d.Isolation(ctx, o.Network)
-	if err != nil || i.Tried() || i.TryErr != nil || len(m.ProbeImages) == 0 {
+	if err != nil || i.Tried() || i.TryErr != nil || i.Network.Open != "" || len(m.ProbeImages) == 0 {
 		return i, err
 	}
 	e, err := docker.New(ctx, o)

@@ -36,7 +36,7 @@ func TestNetwork(t *testing.T) {
 		"one's own, apart":    {"lan", docker.Isolation{Network: docker.Network{Name: "lan"}, Found: true}, nil, OK, "lan keeps", ""},
 		"one's own, reached":  {"lan", docker.Isolation{Network: docker.Network{Name: "lan"}, Found: true, From: "a", To: "b", Reached: true}, nil, Warn, "b was reached", "unset"},
 		"one's own, missing":  {"lan", docker.Isolation{}, nil, Fail, "does not exist", "docker network create lan"},
-		"no answer":           {"lan", docker.Isolation{}, errors.New("no answer"), Warn, "no answer", "docker network inspect lan"},
+		"no answer":           {"lan", docker.Isolation{}, errors.New("no answer"), Fail, "no answer", "docker network inspect lan"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			f := healthy()
