@@ -170,11 +170,14 @@ func (t *Tail) Collect(ctx context.Context, req container.LogRequest) container.
 	if err := t.source.Begin(ctx, req.WaitForSentinel || req.Answered); err != nil {
 		return Unreadable()
 	}
-	defer t.source.End()
 	r := newReading(t, req, began)
 	r.limit = limit
 	r.run(ctx)
 	t.buf = r.leave()
+	t.source.End()
+	if r.abandoned() && t.source.Skip(ctx) == nil {
+		t.buf = nil
+	}
 	if req.Now.IsZero() {
 		req.Now = began
 	}
@@ -276,6 +279,13 @@ func (r *reading) ended() bool {
 		return (r.req.WaitForSentinel || r.req.Answered) && r.collector.EndedOnBoth()
 	}
 	return true
+}
+
+// abandoned reports whether the end of a truncated log did not come, although nothing
+// else runs in the container. Docker's API loses it now and then when it follows a log
+// that is rotated. What is there by now is of this activation, not of the next.
+func (r *reading) abandoned() bool {
+	return r.req.Alone && r.req.WaitForSentinel && r.collector.truncated && !r.ended()
 }
 
 // reserve waits for memory before a collection keeps more than maxReady, and before

@@ -30,7 +30,12 @@ type part struct {
 }
 
 func (s *script) Begin(context.Context, bool) error { s.open++; return s.err }
-func (s *script) Skip(context.Context) error        { return nil }
+func (s *script) Skip(context.Context) error {
+	for len(s.parts) > 0 && time.Since(s.began) >= s.parts[0].after {
+		s.parts = s.parts[1:]
+	}
+	return nil
+}
 
 func (s *script) End()         { s.open-- }
 func (s *script) Close() error { return nil }
@@ -194,6 +199,37 @@ func TestTailSkipsTheRestOfATruncatedLog(t *testing.T) {
 		check.EqualSlices(t, texts, []string{"b"})
 		check.That(t, !got.Truncated, "next: got %q", texts)
 		check.AtMost(t, cap(tail.buf), 2*firstChunk, "bytes are kept after a flood")
+	})
+}
+
+// losing is a source whose first collection does not get the end of the log, which is
+// there for the next one.
+type losing struct {
+	*script
+	lost []part
+}
+
+func (l *losing) End() {
+	l.script.End()
+	l.parts, l.lost = append(l.parts, l.lost...), nil
+}
+
+// TestAbandonedLogIsNotOfTheNext: where a collection does not get the end of a truncated
+// log, the next activation of the container begins with its own lines.
+func TestAbandonedLogIsNotOfTheNext(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		flood := slices.Repeat([]output{out(strings.Repeat("y", 1000) + "\n")}, 2000)
+		source := &losing{
+			script: &script{began: time.Now(), parts: []part{printLine(0, flood...)}},
+			lost:   []part{printLine(0, append(flood[:10:10], bothEnds...)...)},
+		}
+		tail := NewTail(source, DefaultWaits())
+		req := alone
+		req.LimitBytes = 1 << 20
+		got := tail.Collect(t.Context(), req)
+		check.That(t, got.Truncated, "incomplete %t", got.Incomplete)
+		source.parts = append(source.parts, printLine(0, append([]output{out("b\n")}, bothEnds...)...))
+		check.EqualSlices(t, shortOf(tail.Collect(t.Context(), req).Lines), []string{"b"})
 	})
 }
 
