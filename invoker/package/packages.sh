@@ -60,6 +60,20 @@ words() {
 	invoker/package/licenses.sh >"$1/doc/third-party-licenses.txt"
 }
 
+# check_directories DEB... fails if a user cannot enter a directory of a package, such
+# as a manual's that has the mode of its pages.
+check_directories() {
+	command -v dpkg-deb >/dev/null || return 0
+	local deb closed
+	for deb; do
+		closed=$(dpkg-deb -c "$deb" | awk '/^d/ && $1 !~ /^drwx/')
+		[[ ! $closed ]] || {
+			printf '%s has directories that nobody can enter:\n%s\n' "$deb" "$closed" >&2
+			return 1
+		}
+	done
+}
+
 # tool MODULE builds a tool of the release, once. Its modules are downloaded, and
 # a server that stumbles must not fail a release.
 tool() {
@@ -96,6 +110,7 @@ for arch; do
 		invoker/package/nfpm.yaml >"$work/nfpm.yaml"
 	for packager in ${PACKAGERS:-deb rpm}; do
 		"$work/own/nfpm" package --config "$work/nfpm.yaml" --packager "$packager" --target "$dist/"
+		[[ $packager != deb ]] || check_directories "$dist/"gpuwhisk_*_"$arch".deb
 	done
 	[[ ${RELEASE:-} ]] || continue
 	tree=$work/gpuwhisk-$VERSION-linux-$arch
