@@ -47,6 +47,9 @@ func idleDaemon(w http.ResponseWriter, r *http.Request) {
 		<-r.Context().Done()
 	case strings.HasSuffix(r.URL.Path, "/containers/json"):
 		_, _ = w.Write([]byte(`[]`))
+	case strings.HasSuffix(r.URL.Path, "/networks"):
+		_, _ = w.Write([]byte(`[{"Name":"gpuwhisk","Driver":"bridge","Options":{"com.docker.network.bridge.enable_icc":"false"},
+			"IPAM":{"Config":[{"Subnet":"127.0.0.0/8","Gateway":"127.0.0.1"}]}}]`))
 	case strings.HasSuffix(r.URL.Path, "/info"):
 		_, _ = w.Write([]byte(`{"NCPU":2,"ServerVersion":"test","OSType":"linux"}`))
 	default:
