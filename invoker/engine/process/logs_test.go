@@ -39,20 +39,22 @@ func TestPipeInsteadOfTheLog(t *testing.T) {
 	check.That(t, !got.Incomplete, "got %+v", got)
 }
 
-// TestLogLargerThanItsFiles: the beginning of a log that is rotated twice before it is
-// first read is read, and that lines are missing is stated.
+// TestLogLargerThanItsFiles: of a log that is rotated three times before it is first
+// read, the file that was open, the newest older one and the present one are read. The
+// file between them is deleted, and the result says that lines are missing.
 func TestLogLargerThanItsFiles(t *testing.T) {
 	f := start(t, nil)
 	h := f.create()
 	c := f.find(h.ID)
-	for _, line := range []string{"first\n", "lost\n"} {
+	for _, line := range []string{"first\n", "deleted\n", "older\n"} {
 		c.out.write("stdout", []byte(line))
 		check.NoError(t, c.out.rotate())
 	}
 	f.mustRun(h.Addr, wish{Stdout: "last\n"})
 	got := f.Logs(t.Context(), h.ID, request())
-	check.Equal(check.Must(t), len(got.Lines), 3)
-	check.That(check.Must(t), strings.HasSuffix(got.Lines[0], " stdout: first"), "got %+v", got)
-	check.That(check.Must(t), strings.HasSuffix(got.Lines[1], " stdout: last"), "got %+v", got)
+	check.Equal(check.Must(t), len(got.Lines), 4, "%q", got.Lines)
+	for i, text := range []string{"first", "older", "last"} {
+		check.That(t, strings.HasSuffix(got.Lines[i], " stdout: "+text), "line %d: got %q", i, got.Lines)
+	}
 	check.That(t, got.Incomplete, "got %+v", got)
 }
