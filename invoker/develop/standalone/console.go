@@ -2,6 +2,7 @@ package standalone
 
 import (
 	"context"
+	"net"
 	"net/http"
 	"net/http/httputil"
 	"net/url"
@@ -19,8 +20,9 @@ const adminUser = "standalone"
 const consolePath = "/console/"
 
 // withConsole serves the invoker's console beside the REST API, read-only and
-// without a password: the API listens on the loopback interface alone, and rest.Guard
-// refuses pages of other sites.
+// without a password: only requests at the loopback interface get it, and rest.Guard
+// refuses pages of other sites. Action containers reach the API at another address. They
+// get no console, which shows the calls of all namespaces.
 func (s *Standalone) withConsole(api http.Handler) http.Handler {
 	if s.opts.Admin == nil {
 		return api
@@ -38,6 +40,8 @@ func (s *Standalone) withConsole(api http.Handler) http.Handler {
 	}
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		switch {
+		case !atLoopback(r):
+			api.ServeHTTP(w, r)
 		case r.URL.Path == strings.TrimSuffix(consolePath, "/"), r.URL.Path == "/" && r.Method == http.MethodGet && wantsPage(r):
 			http.Redirect(w, r, consolePath, http.StatusSeeOther)
 		case !strings.HasPrefix(r.URL.Path, consolePath):
@@ -53,6 +57,12 @@ func (s *Standalone) withConsole(api http.Handler) http.Handler {
 			console.ServeHTTP(httpserver.Stream(w), r.WithContext(ctx))
 		}
 	})
+}
+
+// atLoopback reports whether a request came to an address of the loopback interface.
+func atLoopback(r *http.Request) bool {
+	at, is := r.Context().Value(http.LocalAddrContextKey).(*net.TCPAddr)
+	return is && at.IP.IsLoopback()
 }
 
 // wantsPage distinguishes a browser from the clients of the API.
