@@ -92,7 +92,7 @@ type executor struct {
 	began      time.Time
 }
 
-// open creates a container.
+// open creates a container. Of one that ended at once there is an error and a handle.
 func (x *executor) open(ctx context.Context, ctr *actionContainer, concurrency int) error {
 	if ctr.gpu != nil {
 		if err := x.prepare(ctr); err != nil {
@@ -100,12 +100,12 @@ func (x *executor) open(ctx context.Context, ctr *actionContainer, concurrency i
 		}
 	}
 	h, err := x.engine.Create(ctx, ctr.spec)
-	if err != nil {
+	if h.ID == "" {
 		return err
 	}
 	ctr.handle = h
 	ctr.client = x.dial(h.Addr, concurrency)
-	return nil
+	return err
 }
 
 // prepare adds what its device memory needs to a GPU container's spec.

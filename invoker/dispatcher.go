@@ -147,6 +147,7 @@ func (d *dispatcher) createPrewarm(o container.Order) {
 	d.goWork(func(ctx context.Context) {
 		if err := d.open(ctx, ctr, 1); err != nil {
 			d.log.Warn("create prewarmed container", keyContainer, ctr.name, "kind", o.Kind, "error", err)
+			d.remove(ctx, ctr)
 			d.post(gone{slot: o.Slot})
 			return
 		}

@@ -45,27 +45,29 @@ type fixture struct {
 	forwardErr error
 	logsAtOnce bool // nothing is waited for when logs are read
 
-	create   func(spec container.Spec) error
-	resume   func() error
-	pause    func() error
-	run      func(n int, body []byte) proxy.Exchange
-	init     func(body []byte) proxy.Exchange
-	oom      bool
-	hang     bool                            // init never answers
-	stall    func(n int) (sent, stalls bool) // the nth run never answers
-	logs     container.LogResult
-	logging  func() // called before logs are handed over
-	diedC    chan container.ID
-	gpu      fakeMover
-	asked    []container.LogRequest
-	dialled  []int
-	registry *prometheus.Registry
-	engine   Engine // instead of the fixture
-	daemon   Daemon
-	states   ContainerStates
-	userLogs UserLogs
-	log      *slog.Logger // nil: discarded
-	follows  bool         // a process is to follow
+	create func(spec container.Spec) error
+	// endsAtOnce is whether a container whose create fails was made, and has a log.
+	endsAtOnce bool
+	resume     func() error
+	pause      func() error
+	run        func(n int, body []byte) proxy.Exchange
+	init       func(body []byte) proxy.Exchange
+	oom        bool
+	hang       bool                            // init never answers
+	stall      func(n int) (sent, stalls bool) // the nth run never answers
+	logs       container.LogResult
+	logging    func() // called before logs are handed over
+	diedC      chan container.ID
+	gpu        fakeMover
+	asked      []container.LogRequest
+	dialled    []int
+	registry   *prometheus.Registry
+	engine     Engine // instead of the fixture
+	daemon     Daemon
+	states     ContainerStates
+	userLogs   UserLogs
+	log        *slog.Logger // nil: discarded
+	follows    bool         // a process is to follow
 }
 
 func newFixture(t testing.TB) *fixture {
@@ -176,8 +178,10 @@ func (env *fixture) Create(_ context.Context, spec container.Spec) (container.Ha
 	create := env.create
 	env.mu.Unlock()
 	if create != nil {
-		if err := create(spec); err != nil {
+		if err := create(spec); err != nil && !env.endsAtOnce {
 			return container.Handle{}, err
+		} else if err != nil {
+			return container.Handle{ID: container.ID(fmt.Sprint("id", n)), Name: spec.Name}, err
 		}
 	}
 	return container.Handle{ID: container.ID(fmt.Sprint("id", n)), Name: spec.Name, Addr: fmt.Sprint("addr", n)}, nil

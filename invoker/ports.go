@@ -195,7 +195,9 @@ type DeviceAdopter interface {
 // from many goroutines at once.
 type Engine interface {
 	// Create makes and starts a container and waits until it has an address,
-	// not until its proxy listens. The error is a *container.CreateError.
+	// not until its proxy listens. The error is a *container.CreateError. A container
+	// that ended before it had an address is returned beside the error: the caller
+	// may read its logs, and must remove it.
 	Create(ctx context.Context, spec container.Spec) (container.Handle, error)
 	// Pause freezes a container; Resume thaws it. Both return
 	// container.ErrGone when it no longer exists.

@@ -217,8 +217,8 @@ func (w *worker) outOfMemory(ctx context.Context, r *run, x proxy.Exchange) bool
 // wait until it is known what the container holds; only the record does.
 func (w *worker) conclude(ctx context.Context, r *run, response activation.Response, err error) {
 	defer func() { w.large.Release(r.logBytes) }()
-	combined := err != nil // it never reached a container
-	if combined {
+	combined := err != nil && !r.endedAtOnce(err) // it never reached a container
+	if err != nil {
 		response = w.failure(r, err)
 	}
 	r.judgeStart(response)
@@ -239,6 +239,13 @@ func (w *worker) conclude(ctx context.Context, r *run, response activation.Respo
 	}
 	w.observe.runEnded(r, w.clock())
 	w.completer.file(r.pending, ending{record: w.annotated(r, rec), combined: combined})
+}
+
+// endedAtOnce reports whether err is of a container that was created and ended before it
+// had an address. What it printed tells its author why.
+func (r *run) endedAtOnce(err error) bool {
+	var failed *container.CreateError
+	return errors.As(err, &failed) && r.ctr.handle.ID != ""
 }
 
 func withLogs(rec *activation.Record, lines []string) *activation.Record {

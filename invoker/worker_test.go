@@ -53,6 +53,35 @@ func TestAnswerDecidesOnLogsAndContainer(t *testing.T) {
 	}
 }
 
+// TestLogsOfAContainerThatEndsAtOnce: the record of an activation whose container ended
+// before it had an address has what the container printed, and the container is removed.
+func TestLogsOfAContainerThatEndsAtOnce(t *testing.T) {
+	for _, gpus := range []bool{false, true} {
+		withFixture(t, func(t *testing.T, env *fixture) {
+			env.endsAtOnce = true
+			env.create = func(container.Spec) error {
+				return &container.CreateError{Blame: container.BlameDeveloper, Message: "The action did not initialize and exited unexpectedly."}
+			}
+			env.logs.Lines = []string{"no licence"}
+			s := env.settings()
+			env.action("a", nil)
+			if gpus {
+				s = env.gpuSettings(1)
+				env.action("a", annotate(`{"memory":"2 GB"}`))
+			}
+			_, stop := env.start(s)
+			id := env.invokeAndWait("a", 0)
+			synctest.Wait()
+			rec, removed := env.record(id), env.removed
+			stop()
+			check.EqualSlices(check.Must(t), rec.Logs, []string{"no licence"}, "gpus: %t", gpus)
+			check.Equal(t, rec.Response.StatusCode, activation.StatusDeveloperError)
+			check.Equal(t, removed, 1, "containers")
+			check.That(t, env.asked[0].Failed, "asked %+v", env.asked[0])
+		})
+	}
+}
+
 // A container that turns out to be unhealthy after its rest, or gone, does no harm: the
 // action saw nothing, and runs elsewhere.
 func TestUnwellAfterRest(t *testing.T) {

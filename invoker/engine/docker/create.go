@@ -36,7 +36,8 @@ var errEnded = errors.New("container ended at once")
 var errChanged = errors.New("image is not what it was")
 
 // Create makes and starts a container. The error is a *container.CreateError
-// with the texts of OpenWhisk's DockerContainer.
+// with the texts of OpenWhisk's DockerContainer. A container that ended at once is
+// returned beside the error.
 func (e *Engine) Create(ctx context.Context, spec container.Spec) (container.Handle, error) {
 	var pullErr error
 	if spec.Pull {
@@ -55,7 +56,7 @@ func (e *Engine) Create(ctx context.Context, spec container.Spec) (container.Han
 	case errors.Is(err, errNotInImage): // then the image is here, pulled or not
 		return container.Handle{}, developerError("executable file not found in image "+spec.Image, err)
 	case errors.Is(err, errEnded): // its author's doing, not the invoker's
-		return container.Handle{}, developerError("The action did not initialize and exited unexpectedly.", err)
+		return handle, developerError("The action did not initialize and exited unexpectedly.", err)
 	case pullErr != nil:
 		return container.Handle{}, pullFailed(spec.Image, errors.Join(pullErr, err))
 	}
@@ -109,7 +110,7 @@ func (e *Engine) launchLimited(ctx context.Context, spec container.Spec) (contai
 	select {
 	case l := <-done:
 		if l.err != nil {
-			return container.Handle{}, l.err
+			return l.handle, l.err
 		}
 		e.handOut(l.handle.ID)
 		e.tryIsolation()
@@ -132,14 +133,14 @@ func (e *Engine) launchFor(ctx context.Context, spec container.Spec, done chan<-
 	select {
 	case done <- launched{handle, err}:
 	case <-ctx.Done():
-		if err == nil {
+		if handle.ID != "" {
 			e.discard(string(handle.ID))
 		}
 	}
 }
 
 // launch creates, starts and inspects a container, and leaves nothing behind
-// if that fails. The context ends when the caller gives up. It is done
+// if that fails, except a container that ended at once, whose log is to be read. The context ends when the caller gives up. It is done
 // again if the image turns out to be another than it was known to be, or if somebody
 // has removed the invoker's network.
 func (e *Engine) launch(ctx context.Context, spec container.Spec) (container.Handle, error) {
@@ -186,16 +187,20 @@ func (e *Engine) launchOnce(ctx, work context.Context, spec container.Spec) (con
 		e.tail(id) // its log is read from the beginning, rotated or not
 		addr, err = address(inspected, e.options.Network)
 	}
+	handle := container.Handle{ID: id, Name: spec.Name, Addr: addr}
+	if err == nil {
+		return handle, nil
+	}
 	switch {
+	case errors.Is(err, errEnded):
 	case errors.Is(err, errChanged), errors.Is(err, errNoNetwork): // it is removed
 		e.forget(id)
-	case err != nil:
+		handle = container.Handle{}
+	default:
 		e.discard(string(id))
+		handle = container.Handle{}
 	}
-	if err != nil {
-		return container.Handle{}, fmt.Errorf("start container %s: %w", spec.Name, err)
-	}
-	return container.Handle{ID: id, Name: spec.Name, Addr: addr}, nil
+	return handle, fmt.Errorf("start container %s: %w", spec.Name, err)
 }
 
 // rejected reports that the daemon has refused, so that nothing was made. After no

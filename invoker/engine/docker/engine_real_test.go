@@ -1,6 +1,7 @@
 package docker
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"strings"
@@ -111,6 +112,30 @@ func TestRealExit(t *testing.T) {
 	check.That(t, !got.Incomplete, "got %+v", got)
 	check.Equal(t, r.awaitDeath(), h.ID)
 	check.ErrorIs(t, r.Pause(t.Context(), h.ID), container.ErrGone, "pause of a stopped container")
+}
+
+// TestRealEndsAtOnce: the log of a container whose program ends at once can be read,
+// whether it still had an address when it was inspected or not.
+func TestRealEndsAtOnce(t *testing.T) {
+	r := startReal(t, nil)
+	rootfs, err := proxyRoot()
+	check.NoError(t, err)
+	name := imageName() + "-ends"
+	check.NoError(t, importImage(name, bytes.NewReader(rootfs), `CMD ["/proxy", "exit"]`))
+	r.images = append(r.images, name)
+	for range 3 {
+		spec := r.spec()
+		spec.Image = name
+		h, err := r.Create(t.Context(), spec)
+		if err != nil {
+			var failed *container.CreateError
+			check.That(check.Must(t), errors.As(err, &failed), "got %v, want a CreateError", err)
+			check.Equal(t, failed.Blame, container.BlameDeveloper)
+		}
+		got := r.Logs(t.Context(), h.ID, container.LogRequest{LimitBytes: 1 << 20, Failed: true})
+		check.That(t, len(got.Lines) > 0 && strings.HasSuffix(got.Lines[0], "stdout: no licence"), "got %+v", got)
+		check.NoError(t, r.Remove(t.Context(), h.ID))
+	}
 }
 
 func TestRealForkBomb(t *testing.T) {

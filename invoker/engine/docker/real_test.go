@@ -44,23 +44,32 @@ func realHost(t testing.TB) string {
 
 // image is the tiny proxy as an image, made once for all tests of a process.
 var image = sync.OnceValues(func() (string, error) {
-	dir, err := os.MkdirTemp("", "proxy")
+	rootfs, err := proxyRoot()
 	if err != nil {
 		return "", err
+	}
+	name := imageName()
+	return name, importImage(name, bytes.NewReader(rootfs), `CMD ["/proxy"]`)
+})
+
+// proxyRoot is the root file system of the tiny proxy's image.
+var proxyRoot = sync.OnceValues(func() ([]byte, error) {
+	dir, err := os.MkdirTemp("", "proxy")
+	if err != nil {
+		return nil, err
 	}
 	defer os.RemoveAll(dir)
 	binary := filepath.Join(dir, "proxy")
 	build := exec.Command("go", "build", "-o", binary, "./testdata/proxy")
 	build.Env = append(os.Environ(), "CGO_ENABLED=0")
 	if out, err := build.CombinedOutput(); err != nil {
-		return "", fmt.Errorf("build proxy: %w: %s", err, out)
+		return nil, fmt.Errorf("build proxy: %w: %s", err, out)
 	}
 	rootfs, err := tarOf(binary)
 	if err != nil {
-		return "", err
+		return nil, err
 	}
-	name := imageName()
-	return name, importImage(name, rootfs, `CMD ["/proxy"]`)
+	return io.ReadAll(rootfs)
 })
 
 func imageName() string { return "gpuwhisk-test.invalid/proxy:" + strconv.Itoa(os.Getpid()) }

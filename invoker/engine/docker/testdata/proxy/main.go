@@ -33,8 +33,14 @@ type order struct {
 }
 
 func main() {
-	if len(os.Args) > 1 && os.Args[1] == "sleep" {
-		_ = syscall.Pause()
+	if len(os.Args) > 1 {
+		switch os.Args[1] {
+		case "sleep":
+			_ = syscall.Pause()
+		case "exit":
+			fmt.Println("no licence")
+			os.Exit(3)
+		}
 	}
 	http.HandleFunc("POST /init", func(w http.ResponseWriter, _ *http.Request) { answer(w, map[string]any{"ok": true}) })
 	http.HandleFunc("POST /run", run)
