@@ -11,12 +11,13 @@ import (
 
 // invocation is one that was submitted and has not left.
 type invocation struct {
-	id     uint64
-	seq    uint64 // order of submission
-	at     time.Duration
-	rev    *revision
-	run    *run          // nil while it is queued
-	queued *list.Element // in its flow's queue, nil while it runs
+	id      uint64
+	seq     uint64 // order of submission
+	at      time.Duration
+	rev     *revision
+	run     *run          // nil while it is queued
+	queued  *list.Element // in its flow's queue, nil while it runs
+	expects time.Duration // service, while it is queued
 
 	since         time.Duration // it waits for a device that could serve it
 	before, after *invocation   // in Scheduler.waits
@@ -34,6 +35,8 @@ type flow struct {
 	backlogged *list.Element // in the backlog, nil while nothing is queued
 	containers int           // not gone
 	rests      bool          // it is inactive, without container, and a Forget order said so
+	service    time.Duration // mean of its last runs
+	services   int           // how many the mean is of, up to a bound
 	taken      int           // containers that worked and were removed for others, and not replaced
 }
 
@@ -103,6 +106,8 @@ func (s *Scheduler) weigh(f *flow, w float64) {
 // enqueue puts an invocation into its flow's queue, by its age. Only those that were
 // granted and requeued are not the youngest, and those are among the first.
 func (s *Scheduler) enqueue(f *flow, in *invocation) {
+	in.expects = s.expected(f)
+	s.waitingWork += in.expects
 	if f.queue.Len() == 0 {
 		f.backlogged = s.backlog.PushBack(f)
 		f.rests = false
@@ -120,6 +125,7 @@ func (s *Scheduler) enqueue(f *flow, in *invocation) {
 
 // dequeue takes an invocation out of its flow's queue.
 func (s *Scheduler) dequeue(f *flow, in *invocation) {
+	s.waitingWork -= in.expects
 	f.queue.Remove(in.queued)
 	in.queued = nil
 	if f.queue.Len() == 0 {

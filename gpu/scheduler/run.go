@@ -242,6 +242,7 @@ func (s *Scheduler) serve(r *run, e Event) {
 	if !r.kind.Warm() && setup > 0 && e.Keep {
 		r.rev.cold.Add(setup)
 	}
+	s.learnService(f, granted-setup)
 	s.policy.Done(s.now, r.in.id, sched.Usage{
 		Service: granted - setup, Setup: setup, Replaces: replaces, Failed: !e.Keep && c.dev.lost == "",
 		Outdated: r.rev != f.newest(),

@@ -59,6 +59,10 @@ type Scheduler struct {
 	claim       *flow // which waits for host memory, nil for none
 	kept        int   // MiB that only it may take
 
+	waitingWork time.Duration // service that the queued invocations are expected to need
+	service     time.Duration // mean of the last runs
+	services    int           // how many the mean is of, up to a bound
+
 	lost     int           // number of lost devices
 	shrunk   time.Duration // when a device was lost last
 	timeouts timeouts

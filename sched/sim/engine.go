@@ -99,9 +99,13 @@ func newEngine(w *Workload, p Params) (*engine, error) {
 	if err := p.validateFor(w); err != nil {
 		return nil, err
 	}
+	return buildEngine(w, p)
+}
+
+func buildEngine(w *Workload, p Params) (*engine, error) {
 	e := &engine{
 		p: p, w: w,
-		fns:        make([]function, len(w.Functions)),
+		fns:        make([]function, 0, len(w.Functions)),
 		byFlow:     make(map[sched.FlowID]int32, len(w.Functions)),
 		executions: make([]execution, len(w.Arrivals)),
 		containers: make([]container, 1),
@@ -118,15 +122,19 @@ func newEngine(w *Workload, p Params) (*engine, error) {
 			e.sampleLater(d, len(e.devices)-1)
 		}
 	}
-	for i, f := range w.Functions {
-		flow := f.Flow()
-		if _, ok := e.byFlow[flow]; ok {
-			return nil, fmt.Errorf("workload %s: function %s twice", w.Name, flow)
+	for _, f := range w.Functions {
+		if _, ok := e.byFlow[f.Flow()]; ok {
+			return nil, fmt.Errorf("workload %s: function %s twice", w.Name, f.Flow())
 		}
-		e.byFlow[flow] = int32(i)
-		e.fns[i] = function{Function: f, submitted: scheduler.Function{Flow: flow, Key: flow.String(), Memory: f.Memory, Width: 1, Weight: f.Weight}}
+		e.addFunction(f)
 	}
 	return e, nil
+}
+
+func (e *engine) addFunction(f Function) {
+	flow := f.Flow()
+	e.byFlow[flow] = int32(len(e.fns))
+	e.fns = append(e.fns, function{Function: f, submitted: scheduler.Function{Flow: flow, Key: flow.String(), Memory: f.Memory, Width: 1, Weight: f.Weight}})
 }
 
 // loop takes one time after another until nothing is left to do.

@@ -21,6 +21,38 @@ func NewServer(w *Workload, p Params) (*Server, error) {
 	return &Server{e}, nil
 }
 
+// OpenServer makes a server without functions and activations, until horizon:
+// AddFunction and AddActivation add them. Many such servers take little memory.
+func OpenServer(horizon time.Duration, p Params) (*Server, error) {
+	e, err := buildEngine(&Workload{Name: "open", Horizon: horizon}, p)
+	if err != nil {
+		return nil, err
+	}
+	e.hosted = true
+	return &Server{e}, nil
+}
+
+// AddFunction adds a function that the server does not have, and returns its number.
+func (s *Server) AddFunction(f Function) int {
+	s.e.w.Functions = append(s.e.w.Functions, f)
+	s.e.addFunction(f)
+	return len(s.e.fns) - 1
+}
+
+// AddActivation adds an activation of a function, to be submitted, and returns its number.
+func (s *Server) AddActivation(a Arrival) int {
+	s.e.w.Arrivals = append(s.e.w.Arrivals, a)
+	s.e.executions = append(s.e.executions, execution{})
+	s.e.arrived++
+	return s.e.arrived - 1
+}
+
+// Backlog returns for how long the activations that wait keep the devices busy.
+func (s *Server) Backlog() time.Duration {
+	waits, _ := s.e.scheduler.Backlog()
+	return waits
+}
+
 // touch notes a function whose containers or memory may have changed.
 func (e *engine) touch(fn int32) {
 	if e.hosted {
