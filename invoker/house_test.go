@@ -66,7 +66,7 @@ var plan = map[string][]string{
 
 	// A scheduler's queue, also for simulations.
 	"invoker/develop/fakescheduler/memoryqueue": {"activation"},
-	"invoker/develop/hostsim":                   {"activation", "invoker/develop/fakescheduler/memoryqueue", "invoker/pull/slot", "sched", "sched/sim"},
+	"invoker/develop/hostsim":                   {"invoker/forward", "activation", "invoker/develop/fakescheduler/memoryqueue", "invoker/pull/slot", "sched", "sched/sim"},
 
 	// Functions to start from.
 	"examples": {},
@@ -77,6 +77,7 @@ var plan = map[string][]string{
 
 	"invoker":               {"activation", "invoker/lib/retry", "gpu", "gpu/scheduler", "invoker/container", "invoker/operate/explain", "invoker/engine/proxy", "sched"},
 	"invoker/operate/admin": {"invoker/lib/httpserver", "invoker/lib/prettyjson"},
+	"invoker/forward":       {},
 	"invoker/pull":          {"activation", "invoker", "invoker/container", "invoker/lib/retry", "invoker/pull/slot"},
 	"invoker/pull/slot":     {"activation"},
 	"invoker/config":        {"activation", "gpu", "invoker/lib/prettyjson", "sched"},
@@ -155,7 +156,7 @@ var owners = map[string][]string{
 }
 
 // pure packages decide: no IO, no goroutines, no clock, no chance.
-var pure = []string{"activation", "sched", "gpu", "gpu/scheduler", "invoker/container", "invoker/develop/fakescheduler/memoryqueue", "invoker/pull/slot"}
+var pure = []string{"activation", "sched", "gpu", "gpu/scheduler", "invoker/container", "invoker/develop/fakescheduler/memoryqueue", "invoker/forward", "invoker/pull/slot"}
 
 // pureLibraries are those of the outside that only compute.
 var pureLibraries = []string{"github.com/go-json-experiment/json/jsontext"}

@@ -2,6 +2,7 @@ package main
 
 import (
 	"cmp"
+	"errors"
 	"fmt"
 	"os"
 	"slices"
@@ -14,10 +15,12 @@ import (
 	"github.com/gpuwhisk/gpuwhisk/sched/sim"
 )
 
-// simHostsCmd simulates several hosts in scheduler mode.
+// simHostsCmd simulates several hosts in scheduler mode, or in classic mode behind
+// forwarders.
 type simHostsCmd struct {
 	Policy     string        `default:"sticky-plus" help:"Policy of the hosts."`
 	Hosts      int           `default:"4" group:"Hosts" help:"How many."`
+	Forward    bool          `group:"Hosts" help:"Hosts of classic mode, which get their activations from forwarders."`
 	PauseGrace time.Duration `default:"10s" group:"Hosts" help:"For how long a function's slot fetches without work."`
 	Containers int           `default:"1000" group:"Hosts" help:"Containers that the namespace may have; OpenWhisk's default is 30."`
 	Random     bool          `group:"Hosts" help:"Also hosts that put no warmed keys."`
@@ -37,15 +40,26 @@ put no warmed keys, so that functions are placed at random. Load is a share of w
 time of functions, as shares of what they asked for. Idle is the longest that an
 activation was at the scheduler while the host that took it could have started it.
 
-  gpuwhisk sim hosts --workload equal --count 100 --load 0.4`
+  gpuwhisk sim hosts --workload equal --count 100 --load 0.4
+
+With --forward the hosts are in classic mode, and invokers without a GPU choose among them
+by the code of whisk.gpu.forward-to, from pings that are up to 1.5 s old. Each host brings
+as many functions and as much load with it. The ideal is hosts of which each has the
+functions that came with it to itself, so that all have the same load.
+
+  gpuwhisk sim hosts --forward --hosts 16 --gpu-memory 80GB --pool 128`
 }
 
 // Validate names what is wrong with the flags.
 func (c *simHostsCmd) Validate(k *kong.Context) error {
-	if c.Hosts < 1 || c.Hosts > 64 {
-		return fmt.Errorf("--hosts %d: must lie within 1 and 64", c.Hosts)
+	most := 64
+	if c.Forward {
+		most = 1000
 	}
-	if c.Count < c.Hosts {
+	if c.Hosts < 1 || c.Hosts > most {
+		return fmt.Errorf("--hosts %d: must lie within 1 and %d", c.Hosts, most)
+	}
+	if c.Count < c.Hosts && !c.Forward {
 		return fmt.Errorf("--count %d: must be at least --hosts", c.Count)
 	}
 	if c.Containers < 1 {
@@ -67,6 +81,12 @@ func (c simHostsCmd) Run() error {
 	trace, err := c.trace()
 	if err != nil {
 		return err
+	}
+	if c.Forward {
+		if trace != nil {
+			return errors.New("--trace: --forward makes a workload for each host")
+		}
+		return c.forward(p)
 	}
 	t := sim.Table{Head: []string{"seed", "hosts", "mean", "p99", "over alone", "warm", "at scheduler", "longest", "idle", "Jain", "hosts per function", "creations", "failed"}}
 	var over [2][]float64
@@ -94,14 +114,14 @@ func (c simHostsCmd) Run() error {
 	if err := t.Text(os.Stdout); err != nil {
 		return err
 	}
-	return cmp.Or(summary("alone", over[0]), summary("classic", over[1]))
+	return cmp.Or(summary("shared over alone", over[0]), summary("shared over classic", over[1]))
 }
 
-// summary prints what the seeds say.
-func summary(than string, over []float64) error {
+// summary prints a ratio of all seeds.
+func summary(what string, over []float64) error {
 	slices.Sort(over)
 	n := len(over)
-	text := fmt.Sprintf("shared over %s: median %.2f", than, (over[(n-1)/2]+over[n/2])/2)
+	text := fmt.Sprintf("%s: median %.2f", what, (over[(n-1)/2]+over[n/2])/2)
 	if in := sim.IntervalOf(over); in != nil {
 		text += fmt.Sprintf(" (95%% interval %.2f to %.2f)", in.Low, in.High)
 	}
@@ -148,3 +168,37 @@ func compareHosts(t *sim.Table, cfg hostsim.Config, random bool) (over [2]float6
 func ratio(a, b time.Duration) string { return fmt.Sprintf("%.2f", float64(a)/float64(b)) }
 
 func seconds(d time.Duration) string { return fmt.Sprintf("%.2f s", d.Seconds()) }
+
+// forward simulates hosts of classic mode behind forwarders, and prints.
+func (c simHostsCmd) forward(p sim.Params) error {
+	t := sim.Table{Head: []string{"seed", "hosts", "mean", "p99", "over ideal", "warm", "hosts per function"}}
+	var over []float64
+	for range c.Seeds {
+		w, err := hostsim.Copies(c.Hosts, func(copy int) (*sim.Workload, error) {
+			spec := c.Spec
+			spec.Capacity = sim.Capacity(p)
+			spec.Seed += uint64(copy) * 1000
+			return spec.Build()
+		})
+		if err != nil {
+			return err
+		}
+		all, err := hostsim.Alone(hostsim.Config{Hosts: c.Hosts, Server: p, Workload: w, Warmup: p.Warmup})
+		if err != nil {
+			return err
+		}
+		ideal, warm := hostsim.MeanOf(all)
+		t.Add(c.Seed, "ideal", seconds(ideal), "", "1.00", fmt.Sprintf("%.3f", warm), "1.00")
+		r, err := hostsim.Forward(hostsim.ForwardConfig{Hosts: c.Hosts, Server: p, Workload: w, Seed: c.Seed, Warmup: p.Warmup})
+		if err != nil {
+			return fmt.Errorf("seed %d: %w", c.Seed, err)
+		}
+		t.Add(c.Seed, "forwarded", seconds(r.Mean), seconds(r.P99), ratio(r.Mean, ideal), fmt.Sprintf("%.3f", r.Warm), fmt.Sprintf("%.2f", r.HostsPerFunction))
+		over = append(over, float64(r.Mean)/float64(ideal))
+		c.Seed++
+	}
+	if err := t.Text(os.Stdout); err != nil {
+		return err
+	}
+	return summary("forwarded over ideal", over)
+}
