@@ -82,10 +82,13 @@ func (iv *Invoker) wayOf(p *pending, a *activation.Action) (way, *ending) {
 	switch {
 	case no != nil:
 		return toEnd, no
-	case p.gpu == nil || len(iv.settings.GPU.Devices) > 0:
+	case p.gpu == nil || iv.dispatch.backlog.Load() >= 0:
 		return toRun, nil
-	case p.Forwarded != nil && p.Forwarded.Hops >= maxHops:
-		return toEnd, iv.notForwarded(p, fmt.Sprintf("it was passed on %d times already and came back to %s, which has no GPU", maxHops, iv.completer.instance.Topic()))
+	case len(iv.settings.GPU.Devices) > 0 && !iv.dispatch.mayPassOn(p): // it waits for a device
+		return toRun, nil
+	case p.hops() >= maxHops:
+		why := fmt.Sprintf("it was passed on %d times already and came back to %s, which has no GPU", maxHops, iv.completer.instance.Topic())
+		return toEnd, refused(activation.StatusWhiskError, fmt.Sprintf(textNotForwarded, why))
 	}
 	return toForward, nil
 }
@@ -193,22 +196,34 @@ func (iv *Invoker) interrupted(p *pending) *ending {
 // just lost its own. More is a circle.
 const maxHops = 2
 
-// forward sends an activation on to invokers that have a GPU. They answer it:
-// from the moment that the broker has it nothing is acked here and no record
-// is written. What cannot be forwarded is answered here.
+// hops returns how often a pending activation was forwarded.
+func (p *pending) hops() int {
+	if p.Forwarded == nil {
+		return 0
+	}
+	return p.Forwarded.Hops
+}
+
+// forward sends an activation on to an invoker that has a GPU, which answers it: from the
+// moment that the broker has the message nothing is acked here and no record is written.
+// An activation that cannot be forwarded waits for a device if this invoker has one, and
+// is answered otherwise. forward may block.
 func (iv *Invoker) forward(p *pending) {
 	if !p.take(startPass) {
 		return
 	}
-	m := *p.Message
-	m.Forwarded = &activation.Forwarded{Instance: iv.completer.sentTo(p), Hops: 1}
-	if p.Forwarded != nil {
-		m.Forwarded.Hops += p.Forwarded.Hops
+	to, err := iv.ports.GPUHosts.Choose(iv.completer.ctx, p.User.Namespace.Name, p.action.FQN())
+	switch {
+	case err == nil:
+	case iv.completer.ctx.Err() != nil: // the message is delivered again after a restart
+		iv.permits.release(p)
+		return
+	default:
+		iv.notForwarded(p, *appError(fmt.Sprintf(textNotForwarded, err)))
+		return
 	}
-	topic := iv.settings.GPU.ForwardTo
-	// A function stays with one of the invokers that share the topic: where it
-	// is warm.
-	key := p.User.Namespace.Name + " " + p.action.FQN()
+	m := *p.Message
+	m.Forwarded = &activation.Forwarded{Instance: iv.completer.sentTo(p), Hops: p.hops() + 1}
 	sent := func(err error) {
 		switch {
 		case err == nil:
@@ -216,21 +231,29 @@ func (iv *Invoker) forward(p *pending) {
 			iv.observe.forwarded()
 			iv.completer.endedElsewhere(p)
 		case errors.Is(err, ErrUnsent): // the message is delivered again after a restart
-			iv.log.Warn("forward activation", keyActivation, p.ActivationID, "topic", topic, "error", err)
+			iv.log.Warn("forward activation", keyActivation, p.ActivationID, "invoker", to, "error", err)
 			iv.permits.release(p)
 		default:
-			p.take(failPass)
-			go iv.carry(p, toEnd, iv.notForwarded(p, fmt.Sprintf("the topic %s does not take it: %s", topic, err)))
+			why := fmt.Sprintf("the topic of invoker%d does not take it: %s", to, err)
+			go iv.notForwarded(p, *refused(activation.StatusWhiskError, fmt.Sprintf(textNotForwarded, why)))
 		}
 	}
-	if err := iv.ports.Outbox.Forward(iv.completer.ctx, topic, key, m.Encode(), sent); err != nil {
+	if err := iv.ports.Outbox.Forward(iv.completer.ctx, to, m.Encode(), sent); err != nil {
 		sent(fmt.Errorf("%w: %w", ErrUnsent, err)) // flushing is over
 	}
 }
 
-// notForwarded is the end of an activation that cannot be forwarded.
-func (iv *Invoker) notForwarded(p *pending, why string) *ending {
-	iv.log.Error("forward activation", keyActivation, p.ActivationID, "topic", iv.settings.GPU.ForwardTo, "error", why)
-	return refused(activation.StatusWhiskError,
-		fmt.Sprintf("The action asks for a GPU, and its activation could not be passed on to the invokers that have one (whisk.gpu.forward-topic): %s.", why))
+// textNotForwarded answers an activation that cannot be forwarded.
+const textNotForwarded = "The action asks for a GPU, and its activation could not be passed on to an invoker that has one (whisk.gpu.forward-to): %s."
+
+// notForwarded goes on with an activation that cannot be forwarded.
+func (iv *Invoker) notForwarded(p *pending, e ending) {
+	defer iv.completer.rescue(p)
+	p.take(failPass)
+	if len(iv.settings.GPU.Devices) > 0 {
+		iv.dispatch.post(notReturned{p: p})
+		return
+	}
+	iv.log.Error("forward activation", keyActivation, p.ActivationID, keyAction, p.Action.FQN(), "error", string(e.response.Result))
+	iv.completer.complete(p, e)
 }

@@ -100,13 +100,14 @@ func TestWhatAnEarlierProcessLeft(t *testing.T) {
 	}
 }
 
-// forwarding is a fixture with one GPU action whose invoker has no GPU, but a
-// topic of invokers that do.
+// forwarding is a fixture with one GPU action whose invoker has no GPU, and names others
+// that have one.
 func forwarding(t *testing.T) (*fixture, Settings) {
 	env := newFixture(t)
 	env.action("f", annotate("true"))
+	env.gpuHosts = fakeGPUHosts{}
 	s := env.settings()
-	s.GPU.ForwardTo = "gpus"
+	s.GPU.Forwards = true
 	return env, s
 }
 
@@ -119,7 +120,7 @@ func TestForwardWithoutDevice(t *testing.T) {
 		id := env.invokeAndWait("f", 0)
 		stop()
 		check.Equal(check.Must(t), len(env.forwarded), 1)
-		check.Equal(check.Must(t), env.forwarded[0].topic, "gpus")
+		check.Equal(check.Must(t), env.forwarded[0].invoker, 9)
 		check.Equal(check.Must(t), len(env.acks), 0)
 		check.Equal(check.Must(t), len(env.records), 0)
 		check.Equal(check.Must(t), len(env.done), 1)
@@ -163,15 +164,18 @@ func TestForwardedIsAckedForItsFirstInvoker(t *testing.T) {
 func TestForwardThatIsRefused(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		for name, c := range map[string]struct {
-			err  error
-			hops int
-			want string
+			err    error
+			hosts  error
+			hops   int
+			status int
+			want   string
 		}{
-			"refused":  {err: errors.New("topic authorization failed"), want: "topic authorization failed"},
-			"a circle": {hops: maxHops, want: "no GPU"},
+			"refused":  {err: errors.New("topic authorization failed"), status: activation.StatusWhiskError, want: "topic authorization failed"},
+			"a circle": {hops: maxHops, status: activation.StatusWhiskError, want: "no GPU"},
+			"no host":  {hosts: errors.New("none of invoker9 takes work"), status: activation.StatusApplicationError, want: "none of invoker9 takes work"},
 		} {
 			env, s := forwarding(t)
-			env.forwardErr = c.err
+			env.forwardErr, env.gpuHosts = c.err, fakeGPUHosts{c.hosts}
 			_, stop := env.start(s)
 			id := env.invoke("f", func(m *activation.Message) {
 				if c.hops > 0 {
@@ -188,9 +192,59 @@ func TestForwardThatIsRefused(t *testing.T) {
 			check.Equal(check.Must(t), len(env.done), 1, "%s: acks", name)
 			var logged struct{ Error string }
 			check.NoError(t, json.Unmarshal(rec.Response.Result, &logged), "%s", name)
-			check.Equal(t, rec.Response.StatusCode, activation.StatusWhiskError, "%s", name)
+			check.Equal(t, rec.Response.StatusCode, c.status, "%s", name)
 			check.Contains(t, logged.Error, c.want, "%s", name)
-			check.Contains(t, logged.Error, "whisk.gpu.forward-topic", "%s", name)
+			check.Contains(t, logged.Error, "whisk.gpu.forward-to", "%s", name)
 		}
 	})
+}
+
+// An invoker that loses its last GPU passes on the activations that wait for it and those
+// that come. They wait here while no other invoker takes them, and after the last hop.
+func TestLostDevicesForward(t *testing.T) {
+	for name, c := range map[string]struct {
+		hosts fakeGPUHosts
+		hops  int
+		away  int
+	}{
+		"to another":      {away: 4},
+		"no other":        {hosts: fakeGPUHosts{errors.New("none")}},
+		"after two hops":  {hops: maxHops},
+		"after the first": {hops: 1, away: 4},
+	} {
+		withFixture(t, func(t *testing.T, env *fixture) {
+			env.action("f", annotate("true"))
+			env.gpuHosts = c.hosts
+			s := env.aSecond()
+			s.GPU.Forwards, s.GPU.DeviceTimeout = true, 5*time.Minute
+			iv, stop := env.start(s)
+			invoke := func() activation.ID {
+				return env.invoke("f", func(m *activation.Message) {
+					if c.hops > 0 {
+						m.Forwarded = &activation.Forwarded{Instance: activation.Instance{ID: 7, UserMemory: 1}, Hops: c.hops}
+					}
+				})
+			}
+			for range 4 {
+				invoke()
+			}
+			pass(500 * time.Millisecond) // one runs
+			iv.DeviceLost(0, "Xid 79")
+			pass(100 * time.Millisecond)
+			invoke()
+			pass(100 * time.Millisecond)
+			_, usable := iv.GPUBacklog()
+			check.That(t, !usable, "%s", name)
+			iv.DeviceBack(0)
+			pass(time.Minute)
+			stop()
+			check.Equal(t, len(env.forwarded), c.away, "%s: passed on", name)
+			check.Equal(t, len(env.records), 5-c.away, "%s: ended here", name)
+			for _, f := range env.forwarded {
+				m, err := activation.DecodeMessage(f.message)
+				check.NoError(t, err)
+				check.Equal(t, m.Forwarded.Hops, c.hops+1, "%s", name)
+			}
+		})
+	}
 }

@@ -35,7 +35,9 @@ type dispatcher struct {
 	pool       *container.Pool
 	gpus       *gpuScheduler // nil without devices
 	claims     *claims
-	returner   Returner // nil: nothing is given back
+	returner   Returner         // nil: nothing is given back
+	passOn     func(p *pending) // forwards an activation; nil: none is
+	backlog    atomic.Int64     // see Invoker.GPUBacklog; below 0 without a usable device
 	draining   bool
 	deadline   time.Duration       // of the stop, once it drains
 	reserved   atomic.Int64        // memory of GPU containers, MiB

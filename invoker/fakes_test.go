@@ -43,6 +43,7 @@ type fixture struct {
 	history    func(d *Delivery) // what an earlier process left of each delivery
 	forwarded  []forwarded
 	forwardErr error
+	gpuHosts   GPUHosts
 	logsAtOnce bool // nothing is waited for when logs are read
 
 	create func(spec container.Spec) error
@@ -143,9 +144,9 @@ func (env *fixture) Event(_ context.Context, e activation.Event) error {
 	return nil
 }
 
-func (env *fixture) Forward(_ context.Context, topic, _ string, message []byte, sent func(error)) error {
+func (env *fixture) Forward(_ context.Context, invoker int, message []byte, sent func(error)) error {
 	env.mu.Lock()
-	env.forwarded = append(env.forwarded, forwarded{topic, message})
+	env.forwarded = append(env.forwarded, forwarded{invoker, message})
 	env.mu.Unlock()
 	sent(env.forwardErr)
 	return nil
@@ -153,9 +154,14 @@ func (env *fixture) Forward(_ context.Context, topic, _ string, message []byte, 
 
 // forwarded is a message that was passed on.
 type forwarded struct {
-	topic   string
+	invoker int
 	message []byte
 }
+
+// fakeGPUHosts chooses invoker 9, or none.
+type fakeGPUHosts struct{ err error }
+
+func (h fakeGPUHosts) Choose(context.Context, string, string) (int, error) { return 9, h.err }
 
 func (env *fixture) Blocked(namespace string) bool { return namespace == "blocked" }
 
@@ -380,7 +386,7 @@ func (env *fixture) start(s Settings, change ...func(*Invoker)) (iv *Invoker, st
 	env.t.Helper()
 	iv, err := New(s, Ports{
 		Feed: env, Actions: env, Records: env, Outbox: env, Blacklist: env, Journal: env, Engine: cmp.Or[Engine](env.engine, env), Daemon: env.daemon, Dial: env.dial, Mover: &env.gpu,
-		ContainerStates: env.states, UserLogs: env.userLogs, Successor: func() bool { return env.follows },
+		ContainerStates: env.states, UserLogs: env.userLogs, GPUHosts: env.gpuHosts, Successor: func() bool { return env.follows },
 	}, NewMetrics(env.registry, env.registry), cmp.Or(env.log, slog.New(slog.DiscardHandler)))
 	check.NoError(env.t, err)
 	for _, f := range change {

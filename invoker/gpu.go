@@ -88,6 +88,7 @@ func (g *gpuScheduler) decide(now time.Duration) {
 	}
 	g.d.pool.SetAside(g.core.Claimed())
 	g.past.observe(now, g.waiting)
+	g.reportBacklog()
 	g.warmth.observe(g.core, g.containers)
 }
 
@@ -100,6 +101,16 @@ func (g *gpuScheduler) reportHost(now time.Duration) {
 	}
 	g.host, g.hostKnown = h, true
 	g.take(now, scheduler.Event{Kind: scheduler.HostReported, Host: h})
+}
+
+// reportBacklog has GPUBacklog return for how long the waiting activations keep the
+// devices busy.
+func (g *gpuScheduler) reportBacklog() {
+	backlog, usable := g.core.Backlog()
+	if !usable {
+		backlog = -1
+	}
+	g.d.backlog.Store(int64(backlog))
 }
 
 // spare is the host memory that GPU containers give back when CPU actions need it, in MiB.

@@ -32,10 +32,22 @@ func (d *dispatcher) returns(p *pending) bool {
 	return d.returner != nil && !p.Unlisted && !p.keep && !p.Begun && (d.draining || p.gpu != nil && !d.gpus.usable())
 }
 
-// handBack gives back an activation that no core has.
+// mayPassOn reports whether an activation that waits for a device is passed on to another
+// invoker when all devices are lost.
+func (d *dispatcher) mayPassOn(p *pending) bool {
+	return d.passOn != nil && p.gpu != nil && !p.keep && !p.Begun && p.hops() < maxHops
+}
+
+// handBack gives back, or passes on, an activation that no core has.
 func (d *dispatcher) handBack(p *pending) {
-	if d.closed || !p.take(startPass) {
-		return // it is delivered to the next process
+	switch {
+	case d.closed: // it is delivered to the next process
+		return
+	case d.returner == nil:
+		d.goWork(func(context.Context) { d.passOn(p) })
+		return
+	case !p.take(startPass):
+		return
 	}
 	d.goWork(func(ctx context.Context) {
 		returned, err := d.returner.Return(ctx, p.Message)
@@ -52,8 +64,8 @@ func (d *dispatcher) handBack(p *pending) {
 	})
 }
 
-// notReturned reports that an activation is not given back: it runs here, or with an
-// error nobody knows whether it runs elsewhere.
+// notReturned reports that an activation is not given back or passed on: it runs here, or
+// with an error nobody knows whether it runs elsewhere.
 type notReturned struct {
 	p   *pending
 	err error
@@ -92,7 +104,7 @@ func (d *dispatcher) devicesChanged(now time.Duration) {
 func (d *dispatcher) handBackGPU(now time.Duration) {
 	g := d.gpus
 	for _, invocation := range slices.Sorted(maps.Keys(g.waiting)) {
-		if p := g.waiting[invocation]; d.returns(p) {
+		if p := g.waiting[invocation]; d.returns(p) || !d.draining && !g.usable() && d.mayPassOn(p) {
 			p.withdrawn = true
 			g.take(now, scheduler.Event{Kind: scheduler.Withdrawn, Invocation: invocation})
 		}

@@ -138,7 +138,7 @@ var owners = map[string][]string{
 	"go.yaml.in/yaml":                         {"invoker/engine/docker"},
 	"github.com/NVIDIA/go-nvml":               {"gpu/nvml"},
 	"github.com/go-zookeeper/zk":              {"invoker/peer/zookeeper"},
-	"github.com/twmb/franz-go":                {"activation/kafka", "invoker/develop/standalone/broker", "invoker/develop/harness", "ansible/tests/stock"},
+	"github.com/twmb/franz-go":                {"invoker/develop/standalone/broker", "invoker/develop/harness", "ansible/tests/stock"},
 	"go.etcd.io/etcd":                         {"activation/etcd", "invoker/develop/fakescheduler"},
 	"google.golang.org/grpc":                  {"activation/etcd", "activation/fetch", "activation/fetch/activationpb", "invoker/develop/fakescheduler"},
 	"google.golang.org/protobuf":              {"activation/fetch", "activation/fetch/activationpb"},

@@ -51,6 +51,7 @@ type Ports struct {
 	UserLogs        UserLogs      // nil: logs go into records alone
 	Claims          ClaimOwner    // nil: nothing is claimed
 	Returner        Returner      // nil: nothing is given back
+	GPUHosts        GPUHosts      // nil: no activation is passed on
 	// Ended, when not nil, is called once for each activation when how it ended is
 	// reported, or when it is another invoker's. It must not block.
 	Ended func(End)
@@ -136,10 +137,15 @@ func (iv *Invoker) newDispatcher(clock func() time.Duration) (*dispatcher, error
 	if d.gpus, err = newGPUScheduler(d, iv.ports.DeviceAdopter); err != nil {
 		return nil, fmt.Errorf("start gpu scheduling: %w", err)
 	}
+	d.backlog.Store(-1)
 	if d.gpus != nil {
+		d.gpus.reportBacklog()
 		d.gpus.permits = iv.permits
 		d.gpus.warmth = newWarmth(iv.ports.Warmth)
 		iv.ports.Mover.Listen(func(h gpu.MemoryReport) { iv.dispatch.post(memoryReport{h}) })
+	}
+	if iv.ports.GPUHosts != nil {
+		d.passOn = iv.forward
 	}
 	d.completer, d.worker = iv.completer, &worker{
 		executor: d.executor, post: d.post, completer: iv.completer, health: iv.health, userLogs: iv.ports.UserLogs,
@@ -251,6 +257,13 @@ func (e shut) apply(d *dispatcher, _ time.Duration) {
 	d.closed = true
 	d.claims.handOver(d.clock())
 	close(e.done)
+}
+
+// GPUBacklog returns for how long the activations that wait keep the devices busy. It
+// returns false if no device can be used. It does not block.
+func (iv *Invoker) GPUBacklog() (time.Duration, bool) {
+	backlog := iv.dispatch.backlog.Load()
+	return time.Duration(max(backlog, 0)), backlog >= 0
 }
 
 // InFlight returns how many activations are accepted and not completed.

@@ -64,7 +64,7 @@ func (c *clerk) Event(context.Context, activation.Event) error {
 	return nil
 }
 
-func (c *clerk) Forward(context.Context, string, string, []byte, func(error)) error { return nil }
+func (c *clerk) Forward(context.Context, int, []byte, func(error)) error { return nil }
 
 func (c *clerk) Put(_ context.Context, _ string, _ []byte, stored func(batch int, err error)) error {
 	if c.noPuts != nil {

@@ -78,9 +78,15 @@ var ErrUnsent = errors.New("not sent before the end")
 type Outbox interface {
 	Ack(ctx context.Context, controller string, ack activation.Ack, sent func(error)) error
 	Event(ctx context.Context, event activation.Event) error
-	// Forward sends a message to another topic. Those of one key arrive in order
-	// at one consumer.
-	Forward(ctx context.Context, topic, key string, message []byte, sent func(error)) error
+	// Forward sends a message to another invoker's topic.
+	Forward(ctx context.Context, invoker int, message []byte, sent func(error)) error
+}
+
+// GPUHosts knows the invokers that GPU activations may be passed on to.
+type GPUHosts interface {
+	// Choose returns the invoker that takes an activation of a function. While it is not
+	// known which invokers live it waits. Its error says why no invoker takes it.
+	Choose(ctx context.Context, namespace, function string) (invoker int, err error)
 }
 
 // Blacklist has the namespaces that may not invoke anything.

@@ -74,7 +74,7 @@ func (s Settings) unfit(p *pending) string {
 	if text := s.GPU.judge(p.gpu, p.User.Namespace.Name, a); text != "" {
 		return text
 	}
-	if len(s.GPU.Devices) == 0 && s.GPU.ForwardTo == "" {
+	if len(s.GPU.Devices) == 0 && !s.GPU.Forwards {
 		return "The action asks for a GPU (annotation gpu), but this invoker has none."
 	}
 	return ""

@@ -65,7 +65,7 @@ type GPUSettings struct {
 	Modes  []string
 	// Fallbacks has the actions whose memory cannot be moved; nil: none falls back.
 	Fallbacks Fallbacks
-	ForwardTo string // topic for gpu actions when there is no device
+	Forwards  bool // activations are passed on to other invokers when there is no device
 	// Overdue is after how long an activation that has not begun is refused, since
 	// its caller waits no longer; 0 is never.
 	Overdue time.Duration

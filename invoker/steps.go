@@ -11,7 +11,7 @@ import (
 
 // StepObserver counts and times what adapters do for the invoker: requests to the
 // database, pulls of images, answers at the invoker's own port. Steps have OpenWhisk's
-// names, of which package kamon makes its metrics.
+// names, of which package kamon makes its metrics. A nil one ignores all.
 type StepObserver struct {
 	begun        *prometheus.CounterVec
 	took, failed *prometheus.HistogramVec
@@ -41,6 +41,9 @@ func NewStepObserver(reg prometheus.Registerer) *StepObserver {
 // Begin observes that a step begins; a batch has so many documents, other steps 0. The
 // caller calls ended once, at the end of the step.
 func (s *StepObserver) Begin(step string, documents int) (ended func(err error)) {
+	if s == nil {
+		return func(error) {}
+	}
 	began := time.Now()
 	s.begun.WithLabelValues(step).Inc()
 	if documents > 0 {

@@ -95,10 +95,6 @@ func (c *committer) commitUntil(ctx context.Context) {
 		case err == nil:
 			c.retrier.Succeeded()
 			return
-		case c.feed.member != nil && code(err) == wire.RebalanceInProgress: // commits are taken again when that has ended
-			if !retry.Sleep(ctx, retry.MinPause) {
-				return
-			}
 		case !c.retrier.Wait(ctx, err):
 			return
 		}
@@ -135,8 +131,22 @@ func (c *committer) commit(ctx context.Context) error {
 	}
 }
 
-// send writes a group's offsets: as a member of it, or from outside, which a
-// broker takes only while the group has no member.
+// offsetCommit is what a commit holds of one partition.
+type offsetCommit struct {
+	offset   int64
+	metadata string
+	changes  uint64 // of the partition that this commits
+}
+
+// commit is what is to be committed now.
+func (p *partition) commit(chars int) offsetCommit {
+	c := offsetCommit{offset: p.offset(), changes: p.changes}
+	c.metadata, _ = p.metadata(chars).encode(c.offset, chars)
+	return c
+}
+
+// send writes the group's offsets from outside the group, which a broker takes only
+// while the group has no member.
 //
 // It does not use the client's OffsetCommit, which gives the offsets the leader
 // epoch 0: the original would take that for a truncated log and begin anew.
@@ -148,13 +158,9 @@ func (c *committer) send(ctx context.Context, all map[*partition]offsetCommit) e
 			CommitTimestamp: -1, CommittedLeaderEpoch: -1,
 		})
 	}
-	group, limit := c.feed.cfg.Group, callTimeout
+	group := c.feed.cfg.Group
 	req := &wirecommit.Request{GroupID: group, GenerationID: -1, RetentionTimeMs: -1, Topics: []wirecommit.RequestTopic{topic}}
-	if m := c.feed.member; m != nil {
-		req.MemberID, req.GenerationID = m.client.GroupMetadata()
-		limit = m.cfg.Session
-	}
-	_, err := callAgain(ctx, c.client, limit, func(ctx context.Context) (wire.Response, error) {
+	_, err := callAgain(ctx, c.client, callTimeout, func(ctx context.Context) (wire.Response, error) {
 		res, err := c.client.Transport.RoundTrip(ctx, c.client.Addr, req)
 		if err == nil {
 			err = commitError(res.(*wirecommit.Response))
@@ -167,9 +173,7 @@ func (c *committer) send(ctx context.Context, all map[*partition]offsetCommit) e
 	err = fmt.Errorf("commit the offsets of group %s: %w", group, err)
 	switch code(err) {
 	case wire.UnknownMemberId, wire.IllegalGeneration, wire.RebalanceInProgress:
-		if c.feed.member == nil {
-			err = fmt.Errorf("%w: the group still has a member until its session ends", err)
-		}
+		err = fmt.Errorf("%w: the group still has a member until its session ends", err)
 	}
 	return err
 }

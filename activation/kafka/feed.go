@@ -43,14 +43,12 @@ const fetchBytes = 128 << 10
 // beside it which above are, so that no start hands those out again.
 //
 // It reads all partitions by assignment and never joins the group, so it starts
-// at once even while a dead member still holds it; the feed of a Member reads
-// those that the group assigns to it. A partition is fetched from only when its
+// at once even while a dead member still holds it. A partition is fetched from only when its
 // last answer is used up, and only while a Next waits: a caller without capacity
 // does not call, and so does not pull.
 type Feed struct {
 	cluster *Cluster
 	cfg     FeedConfig
-	member  *Member // nil: all partitions are read
 	log     *slog.Logger
 	ctx     context.Context // ends with the feed
 	cancel  context.CancelFunc
@@ -137,22 +135,17 @@ func (d Delivery) Done() { d.from.finish(d.run) }
 
 // NewFeed starts a feed. It does not wait for a broker.
 func (c *Cluster) NewFeed(cfg FeedConfig) *Feed {
-	f := c.newFeed(cfg, nil)
-	f.grow(1) // the first one reports how many there are
-	return f
-}
-
-func (c *Cluster) newFeed(cfg FeedConfig, member *Member) *Feed {
 	cfg.Group = cmp.Or(cfg.Group, cfg.Topic)
 	cfg.CommitEvery = cmp.Or(cfg.CommitEvery, 150*time.Millisecond)
 	cfg.LagEvery = cmp.Or(cfg.LagEvery, 10*time.Second)
 	f := &Feed{
-		cluster: c, cfg: cfg, member: member, log: c.log.With("topic", cfg.Topic),
+		cluster: c, cfg: cfg, log: c.log.With("topic", cfg.Topic),
 		metadataChars: metadataChars, changed: make(chan struct{}, 1),
 	}
 	f.ctx, f.cancel = context.WithCancel(context.Background())
 	f.commits = newCommitter(f)
 	f.owned.Go(f.commits.run)
+	f.grow(1) // the first one reports how many there are
 	return f
 }
 
@@ -161,29 +154,12 @@ func (c *Cluster) newFeed(cfg FeedConfig, member *Member) *Feed {
 func (f *Feed) grow(partitions int) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	for i := len(f.partitions); i < partitions; i++ {
-		f.add(int32(i))
+	for i := len(f.partitions); i < partitions && !f.ended; i++ {
+		p := newPartition(f, int32(i))
+		f.partitions = append(f.partitions, p)
+		f.owned.Go(p.run)
+		signal(f.changed) // a Next that waits now waits for it as well
 	}
-}
-
-// add reads one more partition. The caller holds the lock.
-func (f *Feed) add(index int32) {
-	if f.ended {
-		return
-	}
-	p := newPartition(f, index)
-	f.partitions = append(f.partitions, p)
-	f.owned.Go(p.run)
-	signal(f.changed) // a Next that waits now waits for it as well
-}
-
-// remove forgets a partition: nothing of it is delivered, or committed, any
-// more. The caller holds the lock.
-func (f *Feed) remove(p *partition) {
-	p.stop()
-	p.removed = true
-	f.partitions = slices.DeleteFunc(f.partitions, func(one *partition) bool { return one == p })
-	signal(f.changed) // of what was open there nothing will be completed
 }
 
 // Next waits for the next activation. Records that cannot be decoded are
@@ -224,7 +200,6 @@ func (f *Feed) oldest() (from *partition, first *record) {
 	}
 	for _, p := range f.partitions {
 		switch {
-		case p.ctx.Err() != nil: // revoked
 		case len(p.records) == 0 && !p.asked:
 			p.asked = true
 			signal(p.want)
@@ -241,11 +216,7 @@ func (f *Feed) narrowed() bool {
 	if f.cfg.Journaled {
 		return false
 	}
-	chars := f.metadataChars
-	if f.member != nil {
-		chars = max(0, chars-heartbeatChars)
-	}
-	return slices.ContainsFunc(f.partitions, func(p *partition) bool { return p.ctx.Err() == nil && !p.hasCapacity(chars) })
+	return slices.ContainsFunc(f.partitions, func(p *partition) bool { return !p.hasCapacity(f.metadataChars) })
 }
 
 // Stats returns a snapshot.
@@ -314,9 +285,6 @@ func (f *Feed) setCommitted(all map[*partition]offsetCommit) {
 	defer f.mu.Unlock()
 	for p, c := range all {
 		p.confirmed, p.committed = c.offset, c.changes
-		if p.handedOver() {
-			f.remove(p)
-		}
 	}
 }
 

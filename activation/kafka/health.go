@@ -4,6 +4,7 @@ import (
 	"context"
 	"log/slog"
 	"slices"
+	"strconv"
 	"sync"
 	"time"
 
@@ -18,12 +19,15 @@ import (
 // no headers.
 const processHeader = "gpuwhisk-process"
 
-// healthReader reads the pings of one invoker from the health topic, whichever
-// process sent them. One goroutine at a time uses it.
+// backlogHeader is the header in which an invoker with a GPU that can be used says for how
+// many milliseconds its waiting activations keep its devices busy.
+const backlogHeader = "gpuwhisk-gpu-backlog"
+
+// healthReader reads pings from the health topic, whichever process sent them. One
+// goroutine at a time uses it.
 type healthReader struct {
 	*partitionReader
-	instance activation.Instance
-	located  bool // the reader stands where reading goes on
+	located bool // the reader stands where reading goes on
 }
 
 // receivedPing is a ping and its record.
@@ -33,12 +37,29 @@ type receivedPing struct {
 }
 
 // process is what the ping's sender calls itself; empty: it is of another program.
-func (p *receivedPing) process() string {
-	i := slices.IndexFunc(p.headers, func(h wire.Header) bool { return h.Key == processHeader })
+func (p *receivedPing) process() string { return p.header(processHeader) }
+
+// header is the value of a header; empty: there is none.
+func (p *receivedPing) header(key string) string {
+	i := slices.IndexFunc(p.headers, func(h wire.Header) bool { return h.Key == key })
 	if i < 0 {
 		return ""
 	}
 	return string(p.headers[i].Value)
+}
+
+// HeardPing is a ping of any invoker.
+type HeardPing struct {
+	activation.Ping
+	// GPU is whether the invoker has a GPU that can be used, and Backlog for how long its
+	// waiting activations keep its devices busy.
+	GPU     bool
+	Backlog time.Duration
+}
+
+func (p *receivedPing) heard() HeardPing {
+	ms, err := strconv.ParseUint(p.header(backlogHeader), 10, 40)
+	return HeardPing{Ping: p.Ping, GPU: err == nil, Backlog: time.Duration(ms) * time.Millisecond}
 }
 
 // locate goes to the end of the topic, and reports where it is.
@@ -59,7 +80,7 @@ func (h *healthReader) read(ctx context.Context) (all []receivedPing, err error)
 	}
 	for _, r := range records {
 		ping, err := activation.DecodePing(r.value)
-		if err == nil && ping.Instance.ID == h.instance.ID {
+		if err == nil {
 			all = append(all, receivedPing{ping, r})
 		}
 	}
@@ -73,32 +94,41 @@ const (
 	duplicateWindow = 10 // times the interval between pings
 )
 
-// duplicateWatch reads the health topic for pings with our id that are not ours.
-type duplicateWatch struct {
+// healthWatch reads the health topic: it notices pings with our id that are not ours, and
+// reports all pings where that is asked for.
+type healthWatch struct {
 	healthReader
-	log     *slog.Logger
-	process string // our own
-	window  time.Duration
-	reading *retry.Retrier
+	instance activation.Instance
+	heard    func(all []HeardPing) // nil: nobody asks
+	log      *slog.Logger
+	process  string // our own
+	window   time.Duration
+	reading  *retry.Retrier
 
 	mu     sync.Mutex
 	others []time.Time // when pings of others were read, in the window
 	other  string      // the second process; empty: none
 }
 
-func newDuplicateWatch(c *Cluster, topic, process string, i activation.Instance, every time.Duration) *duplicateWatch {
-	return &duplicateWatch{
-		// Many invokers ping: rather than wake for each, let the broker gather.
-		healthReader: healthReader{partitionReader: c.reader(topic, 0, 64<<10, 1<<20, 2*every), instance: i},
+func newHealthWatch(c *Cluster, cfg PingerConfig) *healthWatch {
+	// Many invokers ping: rather than wake for each, let the broker gather.
+	pause := 2 * cfg.Every
+	if cfg.Heard != nil {
+		pause = cfg.Every / 2
+	}
+	return &healthWatch{
+		healthReader: healthReader{partitionReader: c.reader(cfg.Topic, 0, 64<<10, 1<<20, pause)},
+		instance:     cfg.Instance,
+		heard:        cfg.Heard,
 		log:          c.log,
-		process:      process,
-		window:       duplicateWindow * every,
-		reading:      retry.New(c.log.With("topic", topic), "watching for a second process"),
+		process:      cfg.Process,
+		window:       duplicateWindow * cfg.Every,
+		reading:      retry.New(c.log.With("topic", cfg.Topic), "reading of pings"),
 	}
 }
 
 // run reads the topic from its end until ctx ends.
-func (w *duplicateWatch) run(ctx context.Context) {
+func (w *healthWatch) run(ctx context.Context) {
 	defer w.close()
 	for ctx.Err() == nil {
 		if err := w.poll(ctx); err != nil {
@@ -109,7 +139,7 @@ func (w *duplicateWatch) run(ctx context.Context) {
 	}
 }
 
-func (w *duplicateWatch) poll(ctx context.Context) error {
+func (w *healthWatch) poll(ctx context.Context) error {
 	if _, err := w.connect(ctx, 0); err != nil {
 		return err
 	}
@@ -119,19 +149,27 @@ func (w *duplicateWatch) poll(ctx context.Context) error {
 		}
 	}
 	received, err := w.read(ctx)
-	if err == nil {
-		w.judge(received, time.Now())
+	if err != nil {
+		return err
 	}
-	return err
+	w.judge(received, time.Now())
+	if w.heard != nil {
+		all := make([]HeardPing, len(received))
+		for i := range received {
+			all[i] = received[i].heard()
+		}
+		w.heard(all)
+	}
+	return nil
 }
 
 // judge logs when a second process appears and when it is gone.
-func (w *duplicateWatch) judge(received []receivedPing, now time.Time) {
+func (w *healthWatch) judge(received []receivedPing, now time.Time) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	last := ""
 	for _, p := range received {
-		if p.process() != w.process {
+		if p.Instance.ID == w.instance.ID && p.process() != w.process {
 			w.others, last = append(w.others, now), p.Instance.String()
 		}
 	}
@@ -149,7 +187,7 @@ func (w *duplicateWatch) judge(received []receivedPing, now time.Time) {
 }
 
 // name is the second process, empty when there is none.
-func (w *duplicateWatch) name() string {
+func (w *healthWatch) name() string {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	return w.other

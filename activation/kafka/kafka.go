@@ -5,23 +5,19 @@
 //
 // To be read in this order: a Feed (feed, partition, truncate, progress) hands out
 // the activations of the invoker's own topic, and its committer (commit,
-// offsetmetadata) commits which of them are completed. A Member (member,
-// handover) has a Feed for the partitions of a topic that it shares with other
-// invokers. A Producer (producer, sender) sends. A Pinger (pinger, health,
-// previous) reports that the invoker lives, and that no other process has its id. Below these are requests about one topic (client, login), the
-// reading of one partition (reader) and topics; Pending and Requester are for
-// operators' tools.
+// offsetmetadata) commits which of them are completed. A Producer (producer, sender)
+// sends. A Pinger (pinger, health, previous) reports that the invoker lives, hears the
+// pings of others, and notices another process with its id. Below these are requests
+// about one topic (client, login), the reading of one partition (reader) and topics;
+// Pending and Requester are for operators' tools.
 //
-// Requests go through the Client of kafka-go. Its reader and writer are not
-// used: those would join a group, where a member that died keeps its partition
-// for 30 s, and would sit out a linger when idle. Only a Member joins a group,
-// by franz-go, since rebalancing is where kafka-go has known defects.
+// Requests go through the Client of kafka-go. Its reader and writer are not used: those
+// would join a group, where a member that died keeps its partition for 30 s, and would
+// sit out a linger when idle.
 //
-// Goroutines, each waited for by the Close of its owner: a Feed has one that
-// commits and one per partition, which fetches and asks for the lag, a Member two
-// more, for the state of the group and for heartbeats, a Producer has one per
-// topic it sends to, a Pinger has one that pings and one that watches for a second
-// process with its id.
+// Goroutines, each waited for by the Close of its owner: a Feed has one that commits and
+// one per partition, which fetches and asks for the lag, a Producer has one per topic it
+// sends to, a Pinger has one that pings and one that reads pings.
 //
 // A broker that is away is no error: every part retries for ever with backoff,
 // logs the change of state once, and resumes by itself.

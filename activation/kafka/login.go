@@ -8,11 +8,9 @@ import (
 	"strconv"
 
 	wire "github.com/segmentio/kafka-go"
-	wiresasl "github.com/segmentio/kafka-go/sasl"
-	"github.com/twmb/franz-go/pkg/kerr"
-	"github.com/twmb/franz-go/pkg/sasl"
-	"github.com/twmb/franz-go/pkg/sasl/plain"
-	"github.com/twmb/franz-go/pkg/sasl/scram"
+	"github.com/segmentio/kafka-go/sasl"
+	"github.com/segmentio/kafka-go/sasl/plain"
+	"github.com/segmentio/kafka-go/sasl/scram"
 )
 
 // Login is how the invoker authenticates to the brokers.
@@ -25,8 +23,7 @@ type Login struct {
 // String leaves the password out.
 func (l Login) String() string { return fmt.Sprintf("%q by %s", l.Username, l.Mechanism) }
 
-// login is a Login that can be carried out, by any number of connections and by
-// both clients: that of franz-go, and by its own methods that of kafka-go.
+// login is a Login that can be carried out, by any number of connections.
 type login struct {
 	sasl.Mechanism
 	name string
@@ -36,54 +33,43 @@ func newLogin(l Login) (*login, error) {
 	if l.Username == "" || l.Password == "" {
 		return nil, fmt.Errorf("kafka: login %v needs a user and a password", l)
 	}
-	prepared := &login{name: l.String()}
+	var mechanism sasl.Mechanism
+	var err error
 	switch l.Mechanism {
 	case "PLAIN":
-		prepared.Mechanism = plain.Auth{User: l.Username, Pass: l.Password}.AsMechanism()
+		mechanism = plain.Mechanism{Username: l.Username, Password: l.Password}
 	case "SCRAM-SHA-256":
-		prepared.Mechanism = bounded{scram.Auth{User: l.Username, Pass: l.Password}.AsSha256Mechanism()}
+		mechanism, err = scram.Mechanism(scram.SHA256, l.Username, l.Password)
 	case "SCRAM-SHA-512":
-		prepared.Mechanism = bounded{scram.Auth{User: l.Username, Pass: l.Password}.AsSha512Mechanism()}
+		mechanism, err = scram.Mechanism(scram.SHA512, l.Username, l.Password)
 	default:
-		return nil, fmt.Errorf("kafka: login %v: the mechanisms are PLAIN, SCRAM-SHA-256 and SCRAM-SHA-512", l)
+		err = errors.New("the mechanisms are PLAIN, SCRAM-SHA-256 and SCRAM-SHA-512")
 	}
-	return prepared, nil
+	if err != nil {
+		return nil, fmt.Errorf("kafka: login %v: %w", l, err)
+	}
+	return &login{mechanism, l.String()}, nil
 }
 
 // String leaves the password out.
 func (l *login) String() string { return l.name }
 
-// Start begins a login of kafka-go's.
-func (l *login) Start(ctx context.Context) (wiresasl.StateMachine, []byte, error) {
-	session, first, err := l.Authenticate(ctx, "") // of these mechanisms none asks for the host
-	return loginSession{session}, first, err
-}
-
-type loginSession struct{ sasl.Session }
-
-// Next answers the broker's challenge.
-func (s loginSession) Next(_ context.Context, challenge []byte) (done bool, answer []byte, err error) {
-	return s.Challenge(challenge)
+// Start begins a login.
+func (l *login) Start(ctx context.Context) (sasl.StateMachine, []byte, error) {
+	session, first, err := l.Mechanism.Start(ctx)
+	return bounded{session}, first, err
 }
 
 // maxRounds is how often a broker may have a password hashed. Kafka's own bound
 // for what it stores is 16,384; each million takes about a second of a processor.
 const maxRounds = 1_000_000
 
-// bounded is SCRAM with a broker that may not ask for any amount of computing.
-type bounded struct{ sasl.Mechanism }
+// bounded is a login with a broker that may not ask for any amount of computing.
+type bounded struct{ sasl.StateMachine }
 
-// Authenticate begins a login.
-func (m bounded) Authenticate(ctx context.Context, host string) (sasl.Session, []byte, error) {
-	session, first, err := m.Mechanism.Authenticate(ctx, host)
-	return boundedSession{session}, first, err
-}
-
-type boundedSession struct{ sasl.Session }
-
-// Challenge answers the broker's challenge.
-func (s boundedSession) Challenge(text []byte) (done bool, answer []byte, err error) {
-	for word := range bytes.SplitSeq(text, []byte{','}) {
+// Next answers the broker's challenge.
+func (s bounded) Next(ctx context.Context, challenge []byte) (done bool, answer []byte, err error) {
+	for word := range bytes.SplitSeq(challenge, []byte{','}) {
 		if rounds, ok := bytes.CutPrefix(word, []byte("i=")); ok {
 			n, err := strconv.Atoi(string(rounds))
 			if n > maxRounds || errors.Is(err, strconv.ErrRange) {
@@ -91,19 +77,19 @@ func (s boundedSession) Challenge(text []byte) (done bool, answer []byte, err er
 			}
 		}
 	}
-	return s.Session.Challenge(text)
+	return s.StateMachine.Next(ctx, challenge)
 }
 
 var errHostileLogin = errors.New("login refused")
 
 // advice names the setting behind a refusal.
 func advice(err error) string {
-	switch {
-	case errors.Is(err, kerr.SaslAuthenticationFailed), code(err) == wire.SASLAuthenticationFailed:
+	switch code(err) {
+	case wire.SASLAuthenticationFailed:
 		return " (check username and password in whisk.kafka.common.sasl-jaas-config)"
-	case errors.Is(err, kerr.UnsupportedSaslMechanism), code(err) == wire.UnsupportedSASLMechanism:
+	case wire.UnsupportedSASLMechanism:
 		return " (check whisk.kafka.common.sasl-mechanism)"
-	case errors.Is(err, kerr.IllegalSaslState), code(err) == wire.IllegalSASLState:
+	case wire.IllegalSASLState:
 		return " (this listener knows no login: check KAFKA_HOSTS and whisk.kafka.common.security-protocol)"
 	}
 	return ""

@@ -12,9 +12,6 @@ import (
 // TestMain fails the run when a goroutine of this package outlives the tests:
 // each has an owner whose Close waits for it.
 func TestMain(m *testing.M) {
-	if topic := os.Getenv("GPUWHISK_TEST_SHARE"); topic != "" {
-		beMembers(topic, os.Getenv("GPUWHISK_TEST_SHARE_BROKER"))
-	}
 	code := m.Run()
 	if code == 0 {
 		if left := leaked(); left != "" {

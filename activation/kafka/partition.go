@@ -22,9 +22,8 @@ const growEvery = 6
 type partition struct {
 	feed    *Feed
 	index   int32
-	ctx     context.Context // ends when the partition is not read any more
-	stop    context.CancelFunc
-	want    chan struct{} // fetch once; one signal is enough
+	ctx     context.Context // ends with the feed
+	want    chan struct{}   // fetch once; one signal is enough
 	reading *retry.Retrier
 
 	// Of its goroutine.
@@ -36,11 +35,9 @@ type partition struct {
 
 	// Guarded by the feed's mu.
 	progress
-	release
 	records   []record  // fetched and not yet handed out
 	after     time.Time // when these were not there yet
 	asked     bool      // a fetch is under way
-	removed   bool      // nothing of it is committed any more
 	position  int64     // the offset that is read next
 	confirmed int64     // the committed offset, -1 before the first commit
 	end       int64     // of the partition, when last known
@@ -53,9 +50,8 @@ func newPartition(f *Feed, index int32) *partition {
 	if index > 0 {
 		log = log.With("partition", index)
 	}
-	ctx, stop := context.WithCancel(f.ctx)
 	return &partition{
-		feed: f, index: index, ctx: ctx, stop: stop, want: make(chan struct{}, 1), confirmed: -1,
+		feed: f, index: index, ctx: f.ctx, want: make(chan struct{}, 1), confirmed: -1,
 		reading: retry.New(log, "reading of activations"),
 		reader:  f.cluster.reader(f.cfg.Topic, index, 1, fetchBytes, fetchWait),
 		measure: time.NewTicker(f.cfg.LagEvery),
@@ -63,15 +59,10 @@ func newPartition(f *Feed, index int32) *partition {
 	}
 }
 
-// run fetches once for each signal on want, until the partition is not read any
-// more. In a group it first finds where to begin, while the member that had the
-// partition before finishes its open activations.
+// run fetches once for each signal on want, until the feed ends.
 func (p *partition) run() {
 	defer p.reader.close()
 	defer p.measure.Stop()
-	if p.feed.member != nil {
-		p.try(p.ready)
-	}
 	for {
 		select {
 		case <-p.ctx.Done():
@@ -106,7 +97,7 @@ func (p *partition) fetchSome() {
 	signal(p.feed.changed)
 }
 
-// try repeats a request until it succeeds, or the partition is not read any more.
+// try repeats a request until it succeeds, or the feed ends.
 func (p *partition) try(request func() error) {
 	again := false
 	for p.ctx.Err() == nil {
@@ -140,9 +131,7 @@ func (p *partition) ready() error {
 	if !fresh {
 		return nil
 	}
-	if p.feed.member == nil {
-		p.feed.grow(p.reader.partitions)
-	}
+	p.feed.grow(p.reader.partitions)
 	return p.verify(p.ctx)
 }
 
@@ -172,7 +161,7 @@ func (p *partition) fetch() ([]record, error) {
 // failure: the next fetch does.
 func (p *partition) measureLag() {
 	every := p.feed.cfg.LagEvery
-	grow := p.index == 0 && p.feed.member == nil && time.Since(p.grown) >= growEvery*every
+	grow := p.index == 0 && time.Since(p.grown) >= growEvery*every
 	if !p.located || !grow && time.Since(p.endKnown) < every {
 		return
 	}
@@ -201,7 +190,7 @@ func (p *partition) setEnd(end int64) {
 // original).
 func (p *partition) locate(ctx context.Context) error {
 	f := p.feed
-	offset, text, ok, err := p.committedOffset(ctx)
+	offset, text, ok, err := p.reader.committed(ctx, f.cfg.Group)
 	if err != nil {
 		return err
 	}
@@ -232,11 +221,6 @@ func (p *partition) startAt(offset int64, committed bool, m offsetMetadata) {
 	defer f.mu.Unlock()
 	p.resume(offset, m)
 	p.position = offset
-	if p.following {
-		p.following = false
-		p.changes++ // the heartbeat is not to stay there
-		f.commits.changed(false)
-	}
 	if committed {
 		p.confirmed = offset
 	}
@@ -262,7 +246,7 @@ func (p *partition) deliver(first *record) (Delivery, bool) {
 	}
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	if p.ctx.Err() != nil || len(p.records) == 0 || &p.records[0] != first { // revoked, or read again
+	if len(p.records) == 0 || &p.records[0] != first { // read again
 		return Delivery{}, false
 	}
 	p.records[0] = record{}
@@ -294,9 +278,6 @@ func (p *partition) deliver(first *record) (Delivery, bool) {
 func (p *partition) begin(run *attempt) {
 	p.feed.mu.Lock()
 	defer p.feed.mu.Unlock()
-	if p.removed {
-		return
-	}
 	if news, again := p.start(run); news {
 		p.feed.commits.changed(again)
 	}
@@ -310,7 +291,7 @@ func (p *partition) finish(run *attempt) {
 }
 
 func (p *partition) completed(run *attempt) {
-	if !p.removed && p.progress.end(run) {
+	if p.progress.end(run) {
 		signal(p.feed.changed)
 		p.feed.commits.completed()
 	}

@@ -5,6 +5,7 @@ import (
 	"context"
 	"crypto/rand"
 	"log/slog"
+	"strconv"
 	"sync"
 	"time"
 
@@ -27,6 +28,12 @@ type PingerConfig struct {
 	// Process is what this process calls itself in its pings, which no other does;
 	// any text when empty.
 	Process string
+	// Backlog, when not nil, is asked before each ping for how long the activations that
+	// wait keep the GPUs busy. It returns false while no GPU can be used.
+	Backlog func() (time.Duration, bool)
+	// Heard, when not nil, is called each time that pings were read, with those of all
+	// invokers that came, or none.
+	Heard func(all []HeardPing)
 }
 
 // Pinger reports to controllers that the invoker lives. It pings at once and then
@@ -40,7 +47,7 @@ type Pinger struct {
 	cancel  context.CancelFunc
 	owned   sync.WaitGroup
 	sending *retry.Retrier
-	watch   *duplicateWatch
+	watch   *healthWatch
 	client  *client       // of the pinging goroutine
 	now     chan struct{} // ping at once; one signal is enough
 
@@ -76,7 +83,7 @@ func (c *Cluster) NewPinger(cfg PingerConfig) *Pinger {
 	}
 	p.ctx, p.cancel = context.WithCancel(context.Background())
 	p.client = c.client(cfg.Topic)
-	p.watch = newDuplicateWatch(c, cfg.Topic, cfg.Process, cfg.Instance, cfg.Every)
+	p.watch = newHealthWatch(c, cfg)
 	p.owned.Go(p.run)
 	p.owned.Go(func() { p.watch.run(p.ctx) })
 	return p
@@ -174,6 +181,11 @@ func (p *Pinger) send(value []byte) error {
 		return err
 	}
 	headers := []wire.Header{{Key: processHeader, Value: []byte(p.cfg.Process)}}
+	if p.cfg.Backlog != nil {
+		if backlog, ok := p.cfg.Backlog(); ok {
+			headers = append(headers, wire.Header{Key: backlogHeader, Value: strconv.AppendInt(nil, backlog.Milliseconds(), 10)})
+		}
+	}
 	err := p.client.send(p.ctx, 0, []outgoing{{value: value, headers: headers, time: time.Now()}}, pingTimeout)
 	if err != nil {
 		p.client.close()

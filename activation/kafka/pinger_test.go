@@ -5,6 +5,7 @@ import (
 	"os"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -172,9 +173,46 @@ func TestDuplicateWatchCountsOnlyOthers(t *testing.T) {
 		{"three, long ago", from("them", 3), nil, late, false},
 	} {
 		b := &fixture{t: t, addrs: []string{"127.0.0.1:1"}, log: &logbook{}}
-		w := newDuplicateWatch(b.cluster(), "health", "us", invoker0(), every)
+		w := newHealthWatch(b.cluster(), PingerConfig{Topic: "health", Process: "us", Instance: invoker0(), Every: every})
 		w.judge(c.first, start)
 		w.judge(c.second, c.at)
 		check.Equal(t, w.name() != "", c.duplicate, "%s: duplicate", c.name)
 	}
+}
+
+// Each pinger hears the pings of all, with the backlog of those that have a GPU.
+func TestPingsAreHeard(t *testing.T) {
+	onEachBroker(t, func(b *fixture) {
+		topic := b.topic()
+		var mu sync.Mutex
+		heard := map[int]HeardPing{}
+		start := func(id int, backlog func() (time.Duration, bool), each func([]HeardPing)) {
+			i := invoker0()
+			i.ID = id
+			p := b.cluster().NewPinger(PingerConfig{Topic: topic, Instance: i, Every: 20 * time.Millisecond, Backlog: backlog, Heard: each})
+			b.t.Cleanup(p.Close)
+		}
+		start(1, func() (time.Duration, bool) { return 1500 * time.Millisecond, true }, nil)
+		start(2, func() (time.Duration, bool) { return 0, false }, nil)
+		start(3, nil, nil)
+		start(4, func() (time.Duration, bool) { return 0, true }, func(all []HeardPing) {
+			mu.Lock()
+			defer mu.Unlock()
+			for _, p := range all {
+				heard[p.Instance.ID] = p
+			}
+		})
+		b.await("pings of all four", func() bool {
+			mu.Lock()
+			defer mu.Unlock()
+			return len(heard) == 4
+		})
+		mu.Lock()
+		defer mu.Unlock()
+		for id, want := range map[int]HeardPing{1: {GPU: true, Backlog: 1500 * time.Millisecond}, 2: {}, 3: {}, 4: {GPU: true}} {
+			check.Equal(b.t, heard[id].GPU, want.GPU, "invoker %d", id)
+			check.Equal(b.t, heard[id].Backlog, want.Backlog, "invoker %d", id)
+			check.That(b.t, heard[id].Enabled, "invoker %d", id)
+		}
+	})
 }

@@ -46,7 +46,7 @@ func (c *Cluster) AwaitPrevious(ctx context.Context, cfg PreviousConfig) error {
 	cfg.Fresh = cmp.Or(cfg.Fresh, 2*time.Second)
 	cfg.Silence = cmp.Or(cfg.Silence, 5*time.Second)
 	reader := c.reader(cfg.Topic, 0, 1, 1<<20, previousPause)
-	p := &previous{PreviousConfig: cfg, log: c.log, pings: healthReader{partitionReader: reader, instance: cfg.Instance}}
+	p := &previous{PreviousConfig: cfg, log: c.log, pings: healthReader{partitionReader: reader}}
 	defer reader.close()
 	return p.await(ctx)
 }
@@ -125,6 +125,7 @@ func (p *previous) poll(ctx context.Context) error {
 	p.began = min(p.began, p.pings.end) // the log may have been cut meanwhile
 	for _, r := range received {
 		switch {
+		case r.Instance.ID != p.Instance.ID:
 		case p.Dead != "" && r.process() == p.Dead:
 			p.last, p.over = time.Time{}, false // it had waited for any other itself
 		case r.offset < p.began:

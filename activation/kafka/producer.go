@@ -86,12 +86,6 @@ func (p *Producer) Send(ctx context.Context, topic string, value []byte, sent fu
 	return p.send(ctx, topic, outgoing{value: value, sent: sent})
 }
 
-// SendKeyed is Send with a key: messages of one key arrive in order at one
-// partition, the one that the Java client would choose.
-func (p *Producer) SendKeyed(ctx context.Context, topic, key string, value []byte, sent func(error)) error {
-	return p.send(ctx, topic, outgoing{key: []byte(key), value: value, sent: sent})
-}
-
 // SendAck gives an ack to a controller's topic. One that is too large goes
 // without its result, which the controller then reads from the database; the
 // original means to do so and loses it.

@@ -326,88 +326,66 @@ func TestFeedReadsAForeignPositionAsPlain(t *testing.T) {
 	}
 }
 
-// onEachReader runs a test with a feed of an invoker's own topic and with that of
-// a member. What is opened is ended by what comes with it.
-func onEachReader(t *testing.T, test func(*fixture, func(topic string) (f *Feed, end func()))) {
-	t.Run("feed", func(t *testing.T) {
-		b := newFakeFixture(t)
-		test(b, func(topic string) (*Feed, func()) {
-			f := b.feed(topic)
-			return f, func() { b.kill(f) }
-		})
-	})
-	t.Run("member", func(t *testing.T) {
-		b := newFakeFixture(t)
-		test(b, func(topic string) (*Feed, func()) {
-			m := b.member(topic)
-			return m.feed, func() {
-				b.must(m.Close(b.ctx()))
-			}
-		})
-	})
-}
-
 // While what a broker takes beside a position cannot name all that is open,
 // nothing more is read.
 func TestFeedNarrowsToWhatTheBrokerTakes(t *testing.T) {
-	onEachReader(t, func(b *fixture, open func(string) (*Feed, func())) {
-		const limit, many = 128, 2000
-		topic := b.topicOf(messages(0, many)...)
-		f, end := open(topic)
-		var left []Delivery
-		finished := map[int]bool{}
+	b := newFakeFixture(t)
+	const limit, many = 128, 2000
+	topic := b.topicOf(messages(0, many)...)
+	f := b.feed(topic)
+	var left []Delivery
+	finished := map[int]bool{}
+	f.mu.Lock()
+	f.metadataChars = limit
+	f.mu.Unlock()
+	for n := range many {
 		f.mu.Lock()
-		f.metadataChars = limit
+		full := f.narrowed()
 		f.mu.Unlock()
-		for n := range many {
-			f.mu.Lock()
-			full := f.narrowed()
-			f.mu.Unlock()
-			if full {
-				ctx, cancel := context.WithCancel(b.ctx())
-				next := make(chan error, 1)
-				go func() {
-					_, err := f.Next(ctx)
-					next <- err
-				}()
-				b.await("the feed to report that it waits", func() bool { return f.Stats().Narrowed })
-				cancel()
-				check.ErrorIs(check.Must(b.t), <-next, context.Canceled, "message %d came though the metadata is full", n)
-				break
-			}
-			d := b.next(f, n)
-			d.Begin()
-			if n%3 == 0 {
-				left = append(left, d)
-				continue
-			}
-			finished[n] = true
-			d.Done()
+		if full {
+			ctx, cancel := context.WithCancel(b.ctx())
+			next := make(chan error, 1)
+			go func() {
+				_, err := f.Next(ctx)
+				next <- err
+			}()
+			b.await("the feed to report that it waits", func() bool { return f.Stats().Narrowed })
+			cancel()
+			check.ErrorIs(check.Must(b.t), <-next, context.Canceled, "message %d came though the metadata is full", n)
+			break
 		}
-		check.That(check.Must(b.t), len(left) != many/3, "everything was read at once")
-		b.saved(f)
-		_, text := b.committedMetadata(f.cfg.Group, topic)
-		check.AtMost(b.t, len(text), limit, "%d characters, log:\n%s", len(text), b.log)
-		check.That(b.t, text != "", "%d characters, log:\n%s", len(text), b.log)
-		check.AtMost(b.t, b.log.count("WARN"), 0, "%d characters, log:\n%s", len(text), b.log)
-		end()
-		f, _ = open(topic)
-		f.mu.Lock()
-		f.metadataChars = limit
-		f.mu.Unlock()
-		again := map[int]bool{}
-		for n := range many { // finishing what comes frees metadata
-			if finished[n] {
-				continue
-			}
-			d := b.next(f, n)
-			again[n] = true
-			d.Done()
+		d := b.next(f, n)
+		d.Begin()
+		if n%3 == 0 {
+			left = append(left, d)
+			continue
 		}
-		for _, d := range left {
-			check.That(b.t, again[number(d)], "message %d was open and did not come again", number(d))
+		finished[n] = true
+		d.Done()
+	}
+	check.That(check.Must(b.t), len(left) != many/3, "everything was read at once")
+	b.saved(f)
+	_, text := b.committedMetadata(f.cfg.Group, topic)
+	check.AtMost(b.t, len(text), limit, "%d characters, log:\n%s", len(text), b.log)
+	check.That(b.t, text != "", "%d characters, log:\n%s", len(text), b.log)
+	check.AtMost(b.t, b.log.count("WARN"), 0, "%d characters, log:\n%s", len(text), b.log)
+	b.kill(f)
+	f = b.feed(topic)
+	f.mu.Lock()
+	f.metadataChars = limit
+	f.mu.Unlock()
+	again := map[int]bool{}
+	for n := range many { // finishing what comes frees metadata
+		if finished[n] {
+			continue
 		}
-	})
+		d := b.next(f, n)
+		again[n] = true
+		d.Done()
+	}
+	for _, d := range left {
+		check.That(b.t, again[number(d)], "message %d was open and did not come again", number(d))
+	}
 }
 
 // A feed whose caller has a journal reads on however little of it the metadata can name.
@@ -444,18 +422,17 @@ func TestJournaledFeedReadsOn(t *testing.T) {
 // A broker that takes less beside a position is given less, one that takes
 // nothing still gets the position.
 func TestFeedGoesOnWithoutMetadata(t *testing.T) {
-	onEachReader(t, func(b *fixture, open func(string) (*Feed, func())) {
-		b.fake.ControlKey(kmsg.OffsetCommit.Int16(), func(req kmsg.Request) (kmsg.Response, error, bool) {
-			b.fake.KeepControl()
-			if m := req.(*kmsg.OffsetCommitRequest).Topics[0].Partitions[0].Metadata; m != nil && *m != "" {
-				return refuseCommit(req, kerr.OffsetMetadataTooLarge.Code), nil, true
-			}
-			return nil, nil, false
-		})
-		topic := b.topicOf(messages(0, 3)...)
-		f, _ := open(topic)
-		done(b.nexts(f, 0, 3))
-		b.await("position 3", func() bool { return b.committed(f.cfg.Group, topic) == 3 })
-		check.That(b.t, b.log.count("WARN", "offset.metadata.max.bytes") != 0, "no line about the limit:\n%s", b.log)
+	b := newFakeFixture(t)
+	b.fake.ControlKey(kmsg.OffsetCommit.Int16(), func(req kmsg.Request) (kmsg.Response, error, bool) {
+		b.fake.KeepControl()
+		if m := req.(*kmsg.OffsetCommitRequest).Topics[0].Partitions[0].Metadata; m != nil && *m != "" {
+			return refuseCommit(req, kerr.OffsetMetadataTooLarge.Code), nil, true
+		}
+		return nil, nil, false
 	})
+	topic := b.topicOf(messages(0, 3)...)
+	f := b.feed(topic)
+	done(b.nexts(f, 0, 3))
+	b.await("position 3", func() bool { return b.committed(f.cfg.Group, topic) == 3 })
+	check.That(b.t, b.log.count("WARN", "offset.metadata.max.bytes") != 0, "no line about the limit:\n%s", b.log)
 }

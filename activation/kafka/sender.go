@@ -1,7 +1,6 @@
 package kafka
 
 import (
-	"cmp"
 	"context"
 	"fmt"
 	"slices"
@@ -20,7 +19,6 @@ const batchLimit = 256 << 10
 
 // outgoing is a message on its way.
 type outgoing struct {
-	key     []byte // chooses the partition; nil: the first
 	value   []byte
 	headers []wire.Header
 	time    time.Time
@@ -118,7 +116,7 @@ const closingTries = 5
 func (s *topicSender) deliver(batch []outgoing) {
 	p := s.producer
 	for refusals := 0; len(batch) > 0; {
-		n, err := s.attempt(batch)
+		n, err := len(batch), s.attempt(batch)
 		p.mu.Lock()
 		s.missing = code(err) == wire.UnknownTopicOrPartition
 		p.mu.Unlock()
@@ -126,7 +124,7 @@ func (s *topicSender) deliver(batch []outgoing) {
 		case err == nil:
 			s.gone = false
 			s.retrier.Succeeded()
-			s.settle(batch[:n], nil)
+			s.settle(batch, nil)
 		case p.ctx.Err() != nil:
 			p.mu.Lock()
 			p.unsent += len(batch)
@@ -134,7 +132,7 @@ func (s *topicSender) deliver(batch []outgoing) {
 			s.settle(batch, ErrClosed)
 			return
 		case tooLarge(err):
-			s.split(batch[:n], err)
+			s.split(batch, err)
 		case refused(err):
 			s.retrier.Failed(err)
 			refusals++
@@ -149,38 +147,13 @@ func (s *topicSender) deliver(batch []outgoing) {
 	}
 }
 
-// attempt brings together what is for one partition, each in order, sends what
-// is for the first, and reports how many messages these are.
-func (s *topicSender) attempt(batch []outgoing) (n int, err error) {
-	partition := 0
-	if slices.ContainsFunc(batch, func(m outgoing) bool { return m.key != nil }) {
-		if _, err := s.client.connect(s.producer.ctx, 0); err != nil {
-			return len(batch), err
-		}
-		slices.SortStableFunc(batch, func(a, b outgoing) int { return cmp.Compare(s.partitionOf(a), s.partitionOf(b)) })
-		partition = s.partitionOf(batch[0])
+// attempt sends a batch to the first partition, which is the only one of the topics of
+// controllers and invokers as OpenWhisk makes them.
+func (s *topicSender) attempt(batch []outgoing) error {
+	if _, err := s.client.connect(s.producer.ctx, 0); err != nil {
+		return err
 	}
-	for n < len(batch) && s.partitionOf(batch[n]) == partition {
-		n++
-	}
-	if _, err := s.client.connect(s.producer.ctx, partition); err != nil {
-		return n, err
-	}
-	err = s.client.send(s.producer.ctx, partition, batch[:n], callTimeout)
-	return n, err
-}
-
-// partitionOf is the partition that a message belongs to, by its key as the
-// Java client has it.
-func (s *topicSender) partitionOf(m outgoing) int {
-	if m.key == nil {
-		return 0
-	}
-	all := make([]int, s.client.partitions)
-	for i := range all {
-		all[i] = i
-	}
-	return wire.Murmur2Balancer{Consistent: true}.Balance(wire.Message{Key: m.key}, all...)
+	return s.client.send(s.producer.ctx, 0, batch, callTimeout)
 }
 
 // send writes messages to a partition. It waits for the leader's ack alone, as the
@@ -189,7 +162,7 @@ func (c *client) send(ctx context.Context, partition int, batch []outgoing, limi
 	_, err := callAgain(ctx, c, limit, func(ctx context.Context) (*wire.ProduceResponse, error) {
 		records := make([]wire.Record, len(batch))
 		for i, m := range batch {
-			records[i] = wire.Record{Time: m.time, Key: wire.NewBytes(m.key), Value: wire.NewBytes(m.value), Headers: m.headers}
+			records[i] = wire.Record{Time: m.time, Value: wire.NewBytes(m.value), Headers: m.headers}
 		}
 		res, err := c.Produce(ctx, &wire.ProduceRequest{
 			Topic: c.topics[0], Partition: partition, RequiredAcks: wire.RequireOne, Records: wire.NewRecordReader(records...),

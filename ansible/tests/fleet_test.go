@@ -35,7 +35,7 @@ gpuwhisk_gpu_probe_action=guest/gpu0
 [cpu_invokers]
 ` + cpu.String() + `
 [cpu_invokers:vars]
-gpuwhisk_env={"CONFIG_whisk_gpu_forwardTopic": "invoker0"}
+gpuwhisk_env={"CONFIG_whisk_gpu_forwardTo": "invoker0"}
 `
 	w.save()
 	body, _ := json.Marshal(map[string]any{

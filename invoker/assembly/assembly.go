@@ -116,7 +116,7 @@ type assembly struct {
 	daemon       invoker.Daemon // nil: actions run as processes
 	cluster      *kafka.Cluster
 	feed         *kafka.Feed
-	forwarded    *kafka.Member // nil: this invoker does not consume the forward topic
+	gpuHosts     *gpuHosts // nil: no activation is passed on
 	from         *sources
 	producer     *kafka.Producer
 	pinger       atomic.Pointer[kafka.Pinger]

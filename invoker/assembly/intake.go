@@ -73,13 +73,17 @@ func (a classic) parts(topic string, _ *activation.Manifest) []part {
 		// which the next process reads once they are silent.
 		{"pings", a.openPings},
 		// Closed after acks and records, which are safe then: it commits offsets.
-		{"activations", func(ctx context.Context) (hooks, error) { return a.openSources(ctx, topic) }},
+		{"activations", func(context.Context) (hooks, error) { return a.openSources(topic), nil }},
 	}
 }
 
 func (classic) pool() func(context.Context) (any, int, error) { return nil }
 
-func (classic) fill(*invoker.Ports) {}
+func (a classic) fill(p *invoker.Ports) {
+	if a.gpuHosts != nil {
+		p.GPUHosts = a.gpuHosts
+	}
+}
 
 func (classic) use(*invoker.Invoker) {}
 

@@ -16,15 +16,15 @@ func (a *assembly) openKafka(ctx context.Context, topic string) (err error) {
 	if a.cluster, err = clients.Kafka(k, "consumer-"+topic, a.Log); err != nil {
 		return err
 	}
-	return a.ensureTopic(ctx, topic, k.Partitions)
+	return a.ensureTopic(ctx, topic)
 }
 
-// ensureTopic waits until Kafka has a topic of messages to invokers.
-func (a *assembly) ensureTopic(ctx context.Context, topic string, partitions int) error {
+// ensureTopic waits until Kafka has the invoker's topic.
+func (a *assembly) ensureTopic(ctx context.Context, topic string) error {
 	k := a.c.Kafka
 	a.stage.Store("waiting for Kafka at " + fmt.Sprint(k.Hosts) + " to have the topic " + topic)
 	spec := kafka.InvokerTopic(topic, k.ReplicationFactor, k.TopicConfig)
-	spec.Partitions = partitions
+	spec.Partitions = k.Partitions
 	if err := a.cluster.EnsureTopic(ctx, spec); err != nil {
 		return fmt.Errorf("create topic %s: %w", topic, err)
 	}
@@ -76,6 +76,6 @@ func (o outbox) Event(_ context.Context, e activation.Event) error {
 	return nil
 }
 
-func (o outbox) Forward(ctx context.Context, topic, key string, message []byte, sent func(error)) error {
-	return o.producer.SendKeyed(ctx, o.prefix+topic, key, message, unsent(sent))
+func (o outbox) Forward(ctx context.Context, to int, message []byte, sent func(error)) error {
+	return o.producer.Send(ctx, o.prefix+activation.Instance{ID: to}.Topic(), message, unsent(sent))
 }

@@ -66,10 +66,9 @@ func useKafka(t *testing.T, k config.Kafka) {
 	sent := make(chan error, 1)
 	check.NoError(t, p.Send(ctx, topic, []byte(sentMessage), func(err error) { sent <- err }))
 	check.NoError(t, <-sent)
-	s, err := cluster.NewMember(kafka.MemberConfig{Topic: topic})
-	check.NoError(t, err)
-	defer s.Close(ctx)
-	d, err := s.Next(ctx)
+	f := cluster.NewFeed(kafka.FeedConfig{Topic: topic})
+	defer f.Close(ctx)
+	d, err := f.Next(ctx)
 	check.NoError(t, err)
 	d.Done()
 }

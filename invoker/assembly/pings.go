@@ -11,9 +11,16 @@ import (
 // begin starts the pings, and prepares the last one, which is sent when ctx ends,
 // before the drain begins.
 func (a classic) begin(ctx context.Context) {
-	p := a.cluster.NewPinger(kafka.PingerConfig{
+	cfg := kafka.PingerConfig{
 		Topic: a.c.Kafka.TopicPrefix + "health", Instance: a.instance, Process: a.namePinger(), Disabled: !a.wanted(),
-	})
+	}
+	if len(a.gpus.devices) > 0 {
+		cfg.Backlog = a.invoker.Load().GPUBacklog
+	}
+	if a.gpuHosts != nil {
+		cfg.Heard = a.gpuHosts.heard
+	}
+	p := a.cluster.NewPinger(cfg)
 	a.pinger.Store(p)
 	if p.Status().Enabled != a.wanted() { // that has changed since it was made
 		a.following.Go(func() { a.switchPings(p) })

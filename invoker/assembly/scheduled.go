@@ -80,7 +80,7 @@ func (a *scheduled) openPuller(manifest *activation.Manifest) (hooks, error) {
 	c := a.c.Scheduler
 	a.schedulers = fetch.New(fetch.Config{Log: a.Log, Payload: activation.Size(a.c.Limits.Payload)})
 	a.orders = a.cluster.NewFeed(kafka.FeedConfig{Topic: a.topic, Delay: a.observeDelay(), Raw: true})
-	a.from = newSources(a.state.journal, a.Log)
+	a.from = newSources(a.state.journal, a.Log, nil)
 	puller := pull.New(pull.Config{
 		Bounds: a.c.Limits.Bounds(), Defaults: namespaceDefaults(a.c.Limits.Namespace),
 		Instance: a.reported(), Cluster: activation.Cluster(c.Cluster), Manifest: manifest, MemoryMB: int64(mib(a.c.Pool.UserMemory)),

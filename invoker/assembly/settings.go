@@ -130,7 +130,7 @@ func gpuSettings(g config.GPU, devices []gpu.Device) invoker.GPUSettings {
 		},
 		Limits:       limits(g.Limits),
 		Modes:        g.Shim.Modes,
-		ForwardTo:    g.ForwardTopic,
+		Forwards:     len(g.ForwardTo) > 0,
 		Overdue:      finite(g.Overdue),
 		BacklogBytes: int64(g.BacklogSize),
 	}

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"log/slog"
-	"regexp"
 	"sync"
 	"time"
 
@@ -13,21 +12,21 @@ import (
 	"github.com/gpuwhisk/gpuwhisk/invoker"
 )
 
-// source is where activations come from: a kafka.Feed or a kafka.Member.
+// source is where activations come from: a kafka.Feed.
 type source interface {
 	Next(ctx context.Context) (kafka.Delivery, error)
 	Close(ctx context.Context) error
 }
 
-// sources is the invoker's feed: of its own topic, of what a former process left in
-// the journal and, where it consumes that, of the forward topic. It pulls nothing
-// from them while the journal's disk does not keep up. With one source the caller
-// pulls itself; with more, a goroutine for each pulls one activation ahead. Without
-// one it has what is given to deliver.
+// sources is the invoker's feed: its own topic, and the activations that a former process
+// left in the journal. It pulls nothing from the topic while the journal's disk does not
+// keep up. While activations of the journal are left a goroutine each pulls one activation
+// ahead from both; then the caller pulls itself. In scheduler mode there is no topic;
+// activations arrive only through deliver.
 type sources struct {
-	journal *journal.Journal // of the first source, nil: there is none
+	journal *journal.Journal // nil: there is none
 	log     *slog.Logger
-	all     []source
+	topic   source               // nil in scheduler mode
 	left    []journal.Unfinished // by a former process
 	once    sync.Once
 	came    chan pulled
@@ -42,8 +41,9 @@ type pulled struct {
 	err error
 }
 
-func newSources(j *journal.Journal, log *slog.Logger, all ...source) *sources {
-	s := &sources{journal: j, log: log, all: all, came: make(chan pulled), keep: keepTime}
+// newSources takes a nil topic in scheduler mode.
+func newSources(j *journal.Journal, log *slog.Logger, topic source) *sources {
+	s := &sources{journal: j, log: log, topic: topic, came: make(chan pulled), keep: keepTime}
 	s.life, s.end = context.WithCancel(context.Background())
 	if j == nil {
 		return s
@@ -54,19 +54,19 @@ func newSources(j *journal.Journal, log *slog.Logger, all ...source) *sources {
 	return s
 }
 
-// Next waits for the next activation of any source.
+// Next waits for the next activation.
 func (s *sources) Next(ctx context.Context) (invoker.Delivery, error) {
-	if s.journal != nil && len(s.all) > 0 {
+	if s.journal != nil && s.topic != nil {
 		if err := s.journal.Ready(ctx); err != nil {
 			return invoker.Delivery{}, err
 		}
 	}
-	if len(s.all) == 1 && len(s.left) == 0 {
-		return s.from(ctx, 0)
+	if s.topic != nil && len(s.left) == 0 {
+		return s.fromTopic(ctx)
 	}
 	s.once.Do(func() {
-		for i := range s.all {
-			s.pull.Go(func() { s.run(i) })
+		if s.topic != nil {
+			s.pull.Go(s.run)
 		}
 		s.pull.Go(s.resume)
 	})
@@ -78,10 +78,10 @@ func (s *sources) Next(ctx context.Context) (invoker.Delivery, error) {
 	}
 }
 
-// run emits what comes from one source.
-func (s *sources) run(i int) {
+// run emits the activations of the topic.
+func (s *sources) run() {
 	for {
-		d, err := s.from(s.life, i)
+		d, err := s.fromTopic(s.life)
 		if s.emit(s.life, pulled{d, err}) != nil || err != nil {
 			return
 		}
@@ -120,19 +120,17 @@ func (s *sources) deliver(ctx context.Context, d invoker.Delivery) error {
 	return s.emit(ctx, pulled{d: d})
 }
 
-// from pulls from one source and adds the journal's state. The journal has nothing
-// of the shared topic: the next member may be another host.
-func (s *sources) from(ctx context.Context, i int) (invoker.Delivery, error) {
+// fromTopic pulls from the topic and adds the journal's state.
+func (s *sources) fromTopic(ctx context.Context) (invoker.Delivery, error) {
 	for {
-		k, err := s.all[i].Next(ctx)
+		k, err := s.topic.Next(ctx)
 		if err != nil {
 			return invoker.Delivery{}, err
 		}
 		d := invoker.Delivery{
-			Message: k.Message, Offset: k.Offset, Begin: func() { s.begin(k, i == 0) }, Done: k.Done, Begun: k.Begun, Attempts: k.Attempts,
-			Unlisted: i > 0,
+			Message: k.Message, Offset: k.Offset, Begin: func() { s.begin(k) }, Done: k.Done, Begun: k.Begun, Attempts: k.Attempts,
 		}
-		if i > 0 || s.journal == nil || recall(s.journal, int(k.Partition), &d) {
+		if s.journal == nil || recall(s.journal, int(k.Partition), &d) {
 			return d, nil
 		}
 		k.Done()
@@ -143,12 +141,11 @@ func (s *sources) from(ctx context.Context, i int) (invoker.Delivery, error) {
 const keepTime = time.Second
 
 // begin reports that an activation begins to run. The feed commits that within a few
-// milliseconds; where no journal has it, and of the shared topic none has, before the
-// run, or a process that is killed then would leave no trace of it, and the next one run
-// it again.
-func (s *sources) begin(d kafka.Delivery, own bool) {
+// milliseconds. Without a journal begin waits for that commit: a process that is killed
+// right after would leave no trace of the run, and the next one would run it again.
+func (s *sources) begin(d kafka.Delivery) {
 	d.Begin()
-	if !own || s.journal == nil || !s.journal.Health().OK() {
+	if s.journal == nil || !s.journal.Health().OK() {
 		ctx, cancel := context.WithTimeout(context.Background(), s.keep)
 		defer cancel()
 		d.Keep(ctx)
@@ -159,42 +156,18 @@ func (s *sources) begin(d kafka.Delivery, own bool) {
 func (s *sources) close(ctx context.Context) error {
 	s.end()
 	s.pull.Wait()
-	var errs []error
-	for _, from := range s.all {
-		errs = append(errs, from.Close(ctx))
+	if s.topic == nil {
+		return nil
 	}
-	return errors.Join(errs...)
-}
-
-// ofInvoker matches the topics that belong to one invoker.
-var ofInvoker = regexp.MustCompile(`^invoker[0-9]+$`)
-
-// consumesForwarded reports whether this invoker consumes the forward topic: it has
-// a GPU, and the topic does not belong to a single invoker.
-func (a *assembly) consumesForwarded() bool {
-	topic := a.c.GPU.ForwardTopic
-	return topic != "" && len(a.gpus.devices) > 0 && !ofInvoker.MatchString(topic)
+	return s.topic.Close(ctx)
 }
 
 // openSources opens what activations come from.
-func (a *assembly) openSources(ctx context.Context, topic string) (hooks, error) {
+func (a *assembly) openSources(topic string) hooks {
 	a.feed = a.cluster.NewFeed(kafka.FeedConfig{Topic: topic, Journaled: a.state.journal != nil, Delay: a.observeDelay()})
-	h := hooks{close: func(ctx context.Context) error { return a.from.close(ctx) }, status: a.sourcesStatus, gauges: sourcesGauges}
 	a.from = newSources(a.state.journal, a.Log, a.feed)
-	if !a.consumesForwarded() {
-		return h, nil
-	}
-	shared := a.c.Kafka.TopicPrefix + a.c.GPU.ForwardTopic
-	if err := a.ensureTopic(ctx, shared, a.c.GPU.ForwardPartitions); err != nil {
-		return h, err
-	}
-	member, err := a.cluster.NewMember(kafka.MemberConfig{Topic: shared})
-	if err != nil {
-		return h, err
-	}
-	a.forwarded = member
-	a.from = newSources(a.state.journal, a.Log, a.feed, member)
-	return h, nil
+	a.gpuHosts = newGPUHosts(a.instance.ID, a.c.GPU.ForwardInvokers())
+	return hooks{close: a.from.close, status: a.sourcesStatus, gauges: sourcesGauges}
 }
 
 func (a *assembly) sourcesStatus(s *status) {
@@ -203,13 +176,7 @@ func (a *assembly) sourcesStatus(s *status) {
 	k.Lag = k.Feed.Lag()
 	s.because("reading activations", k.Feed.Interrupted)
 	s.because("committing offsets", k.Feed.CommitFailing)
-	if a.forwarded == nil {
-		return
-	}
-	k.Forward = new(a.forwarded.Stats())
-	k.Lag += k.Forward.Waiting
-	s.because("reading of the forward topic", k.Forward.Interrupted)
-	s.because("committing of the forward topic", k.Forward.CommitFailing)
+	k.Forward = a.gpuHosts.statuses()
 }
 
 func sourcesGauges(s *status, m sink) {

@@ -16,9 +16,7 @@ import (
 	"github.com/gpuwhisk/gpuwhisk/activation"
 	"github.com/gpuwhisk/gpuwhisk/activation/journal"
 	"github.com/gpuwhisk/gpuwhisk/activation/kafka"
-	"github.com/gpuwhisk/gpuwhisk/gpu"
 	"github.com/gpuwhisk/gpuwhisk/invoker"
-	"github.com/gpuwhisk/gpuwhisk/invoker/config"
 	"github.com/gpuwhisk/gpuwhisk/invoker/develop/check"
 	"github.com/gpuwhisk/gpuwhisk/invoker/develop/peertest"
 )
@@ -43,30 +41,6 @@ func (s *spring) Close(context.Context) error {
 	return nil
 }
 
-// What an invoker pulls comes from its own topic and from the shared one, and
-// each of them is closed.
-func TestSourcesPullFromBoth(t *testing.T) {
-	own, shared := &spring{has: make(chan int64)}, &spring{has: make(chan int64)}
-	s := newSources(nil, quiet, own, shared)
-	go func() { own.has <- 1; shared.has <- 2; shared.has <- 3; own.has <- 4 }()
-	seen := map[int64]bool{}
-	for range 4 {
-		d, err := s.Next(t.Context())
-		check.NoError(t, err)
-		seen[d.Offset] = true
-	}
-	if len(seen) != 4 {
-		t.Errorf("deliveries %v", seen)
-	}
-	ctx, cancel := context.WithCancel(t.Context())
-	cancel()
-	_, err := s.Next(ctx)
-	check.ErrorIs(t, err, context.Canceled)
-	check.NoError(t, s.close(t.Context()))
-	check.That(t, own.closed)
-	check.That(t, shared.closed)
-}
-
 // TestFetchedRunsThoughTheDiskIsAway: what a scheduler has handed out is here alone, and
 // does not wait for a disk that takes nothing; what comes over Kafka does.
 func TestFetchedRunsThoughTheDiskIsAway(t *testing.T) {
@@ -81,7 +55,7 @@ func TestFetchedRunsThoughTheDiskIsAway(t *testing.T) {
 	if j.Health().OK() {
 		t.Fatal("the disk takes what is written")
 	}
-	fetched := newSources(j, quiet)
+	fetched := newSources(j, quiet, nil)
 	go func() { _ = fetched.deliver(t.Context(), invoker.Delivery{Offset: 7}) }()
 	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
 	defer cancel()
@@ -117,12 +91,11 @@ func TestBrokerHasTheStartFirst(t *testing.T) {
 		return nil, nil, false
 	})
 	for name, s := range map[string]*sources{
-		"of the shared topic": newSources(j, quiet, &spring{}, feed),
-		"without a journal":   newSources(nil, quiet, feed),
+		"without a journal": newSources(nil, quiet, feed),
 	} {
 		s.keep = peertest.WaitLimit // the machine may be slow
 		check.NoError(t, producer.Send(t.Context(), "invoker0", []byte("{}"), nil))
-		d, err := s.from(t.Context(), len(s.all)-1)
+		d, err := s.fromTopic(t.Context())
 		check.NoError(t, err)
 		before := commits.Load()
 		d.Begin()
@@ -169,24 +142,5 @@ func TestJournalHasWhatMetadataCannot(t *testing.T) {
 		}
 		check.NoError(t, s.close(t.Context()))
 		check.NoError(t, j.Close())
-	}
-}
-
-// An invoker does not consume another's own topic, nor any without a GPU.
-func TestForwardTopicIsConsumed(t *testing.T) {
-	for _, c := range []struct {
-		topic   string
-		devices int
-		want    bool
-	}{
-		{"", 1, false}, {"gpu", 1, true}, {"gpu", 0, false}, {"invoker9", 1, false}, {"invoker-gpu", 2, true},
-	} {
-		cfg := &config.Config{}
-		cfg.GPU.ForwardTopic = c.topic
-		a := &assembly{c: cfg}
-		a.gpus.devices = make([]gpu.Device, c.devices)
-		if got := a.consumesForwarded(); got != c.want {
-			t.Errorf("topic %q with %d devices: %v", c.topic, c.devices, got)
-		}
 	}
 }

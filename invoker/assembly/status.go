@@ -10,6 +10,7 @@ import (
 	"github.com/gpuwhisk/gpuwhisk/activation/kafka"
 	"github.com/gpuwhisk/gpuwhisk/invoker"
 	"github.com/gpuwhisk/gpuwhisk/invoker/engine/devices"
+	"github.com/gpuwhisk/gpuwhisk/invoker/forward"
 )
 
 // status is the health of the invoker, with reasons.
@@ -40,7 +41,7 @@ type status struct {
 type kafkaStatus struct {
 	Pings   kafka.PingStatus    `json:"pings"`
 	Feed    kafka.FeedStats     `json:"feed"`
-	Forward *kafka.MemberStats  `json:"forward,omitempty"` // the forward topic, where this invoker consumes it
+	Forward []forward.Status    `json:"forward,omitempty"` // the invokers that GPU activations are passed on to
 	Lag     int64               `json:"lag"`
 	Sends   kafka.ProducerStats `json:"sends"`
 }

@@ -18,7 +18,7 @@ var operators = []string{
 	"runtimes.manifest", "whisk.api.host.name", "port", "whisk.invoker.username", "whisk.invoker.password",
 	"whisk.container-pool.user-memory", "whisk.gpu.devices", "whisk.gpu.policy", "whisk.gpu.tokens",
 	"whisk.gpu.weights", "whisk.gpu.limits", "whisk.gpu.namespace-limits", "whisk.gpu.pool-size",
-	"whisk.gpu.default-memory", "whisk.gpu.mps", "whisk.gpu.forward-topic", "whisk.gpu.docker.devices",
+	"whisk.gpu.default-memory", "whisk.gpu.mps", "whisk.gpu.forward-to", "whisk.gpu.docker.devices",
 	"whisk.gpu.state", "whisk.gpu.drain-deadline", "whisk.gpu.handover", "whisk.gpu.log.level",
 }
 

@@ -254,7 +254,7 @@ func TestErrorsNameKeyValueAndWhatIsAllowed(t *testing.T) {
 		"CONFIG_whisk_kafka_common_saslMechanism=GSSAPI":             `allowed: (empty) | PLAIN | SCRAM-SHA-256 | SCRAM-SHA-512`,
 		"CONFIG_whisk_containerFactory_containerArgs_dnsServers_x=1": `"x=1"`,
 		"CONFIG_whisk_gpu_weights=a=0":                               `weights above 0`,
-		"CONFIG_whisk_gpu_forwardTopic=a b":                          `topic name`,
+		"CONFIG_whisk_gpu_forwardTo=invoker3,gpu":                    `"gpu" is no invoker`,
 		"CONFIG_whisk_parameterStorage_aes128=short":                 `whisk.parameter-storage.aes128: "********" (from CONFIG_whisk_parameterStorage_aes128) is not allowed; allowed: base64 of 16 bytes`,
 		"OPENWHISK_CONFIG=a = {":                                     `read OPENWHISK_CONFIG: line 1`,
 		"OPENWHISK_ENCODED_CONFIG=%%%":                               `decode OPENWHISK_ENCODED_CONFIG`,
@@ -325,12 +325,12 @@ func TestPrintMasksSecrets(t *testing.T) {
 func TestGPUKeys(t *testing.T) {
 	c := loaded(t, "CONFIG_whisk_gpu_simulated_devices=2", "CONFIG_whisk_gpu_simulated_memory=8g", "CONFIG_whisk_gpu_overrun=0",
 		"CONFIG_whisk_gpu_weights=guest/infer=2, guest=0.5", "CONFIG_whisk_gpu_charge_correct=true", "CONFIG_whisk_gpu_policy=Sticky-Plus",
-		"CONFIG_whisk_gpu_forwardTopic=invoker9", "CONFIG_whisk_gpu_drainDeadline=Inf")
+		"CONFIG_whisk_gpu_forwardTo=invoker9,invoker12", "CONFIG_whisk_gpu_drainDeadline=Inf")
 	wantSettings(t, c, map[string]string{
 		"whisk.gpu.simulated.devices": "2",
 		"whisk.gpu.simulated.memory":  "8 GiB",
 		"whisk.gpu.policy":            "sticky-plus",
-		"whisk.gpu.forward-topic":     "invoker9",
+		"whisk.gpu.forward-to":        "invoker9,invoker12",
 		"whisk.gpu.overrun":           "0 seconds",
 		"whisk.gpu.gap":               "0 seconds",
 		"whisk.gpu.charge.correct":    "true",

@@ -7,7 +7,6 @@ import (
 	"maps"
 	"math"
 	"reflect"
-	"regexp"
 	"slices"
 	"strconv"
 	"strings"
@@ -82,8 +81,6 @@ func valueOf(at any, tag reflect.StructTag, secret bool) value {
 			return choice(at, strings.Split(words, ",")...)
 		case provider:
 			return class(at, strings.Split(classes, ",")...)
-		case format == "topic":
-			return topic(at)
 		case secret && format != "trimmed":
 			return exact(at)
 		}
@@ -96,6 +93,8 @@ func valueOf(at any, tag reflect.StructTag, secret bool) value {
 			return shimModes(at)
 		case "environment":
 			return containerEnv(at)
+		case "invokers":
+			return invokers(at)
 		}
 		return list(at)
 	case *gpu.Rule:
@@ -245,17 +244,6 @@ func secretBytes(at *[]byte, n int) value {
 		}
 		return b, nil
 	}, base64.StdEncoding.EncodeToString))
-}
-
-var topicName = regexp.MustCompile(`^[a-zA-Z0-9._-]{0,249}$`)
-
-func topic(at *string) value {
-	return field(at, "topic name: at most 249 letters, digits, dots, dashes and underscores", func(s string) (string, error) {
-		if s = strings.TrimSpace(s); !topicName.MatchString(s) {
-			return "", errBad
-		}
-		return s, nil
-	}, unchanged)
 }
 
 // elements are those of a list: of a comma-separated text, or numbered. Gaps between

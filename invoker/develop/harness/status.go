@@ -20,8 +20,11 @@ type Status struct {
 			Undecodable                        uint64
 			Open                               int
 		}
-		Forward struct{ Partitions []int32 }
-		Sends   struct{ Waiting int64 }
+		Forward []struct {
+			Invoker int
+			Refuses string
+		}
+		Sends struct{ Waiting int64 }
 	}
 	CouchDB struct {
 		Writes struct{ LastError string }

@@ -7,10 +7,8 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/gpuwhisk/gpuwhisk/invoker/config"
 	"github.com/gpuwhisk/gpuwhisk/invoker/develop/check"
 	"github.com/gpuwhisk/gpuwhisk/invoker/develop/harness"
-	"github.com/gpuwhisk/gpuwhisk/invoker/develop/peertest"
 )
 
 // reporter is a GPU function that sends the name of its container, waits for the
@@ -22,15 +20,15 @@ def main(args):
     return {"n": args["n"]}
 `
 
-// members are the invokers with a GPU that share the forward topic.
+// members are the invokers with a GPU that are named to the one without.
 const members = 3
 
-// TestThreeShareTheForwardTopic: an invoker without a GPU passes activations
-// on, and three whole invokers with one share them by Kafka's group protocol.
-// One of the three is killed in the midst of its work. What it ran is not lost,
-// its functions are served by the others when its session has ended, nothing
-// runs twice, and every ack names the invoker that the controller chose.
-func TestThreeShareTheForwardTopic(t *testing.T) {
+// TestForwardToNamedInvokers: an invoker without a GPU passes activations on to three whole
+// invokers that have one. One of the three is killed in the midst of its work. When its last
+// ping is 10 s old, its functions go to the others. What it had waits for its return: what
+// it ran is interrupted, nothing is lost or runs twice, and every ack names the invoker that
+// the controller chose.
+func TestForwardToNamedInvokers(t *testing.T) {
 	t.Parallel()
 	t.Run("embedded", func(t *testing.T) {
 		t.Parallel()
@@ -48,6 +46,7 @@ func TestThreeShareTheForwardTopic(t *testing.T) {
 // sharing is invokers that share functions.
 type sharing struct {
 	w       *fixture
+	gpu     []string // environment of the members
 	members []*harness.Process
 }
 
@@ -57,14 +56,14 @@ const shared = 12
 
 func newSharing(w *fixture) *sharing {
 	w.t.Helper()
-	s, gpu := &sharing{w: w}, append(harness.SimulatedGPU(w.t, "1 GiB"), "CONFIG_whisk_gpu_tokens=8")
+	s := &sharing{w: w, gpu: append(harness.SimulatedGPU(w.t, "4 GiB"), "CONFIG_whisk_gpu_tokens=24")}
 	w.gate, w.once = newGate(w.t, "127.0.0.1"), true
-	w.extra = append(w.extra, "CONFIG_whisk_gpu_forwardTopic=gpu", "CONFIG_whisk_containerPool_userMemory=8192m")
+	w.extra = append(w.extra, "CONFIG_whisk_gpu_forwardTo=invoker1,invoker2,invoker3", "CONFIG_whisk_containerPool_userMemory=8192m")
 	for i := range shared {
 		w.put(gpuFunction(fmt.Sprint("taken", i), reporter))
 	}
 	for id := 1; id <= members; id++ {
-		s.members = append(s.members, w.spawnAs(id, gpu...))
+		s.members = append(s.members, w.spawnAs(id, s.gpu...))
 	}
 	return s
 }
@@ -95,18 +94,17 @@ func (s *sharing) begun(n int) map[string]int {
 	return by
 }
 
-// awaitShares waits until each member has its share of the partitions.
-func (s *sharing) awaitShares() {
+// awaitTakers waits until the invoker without a GPU passes activations on to so many.
+func (s *sharing) awaitTakers(front *harness.Process, n int) {
 	s.w.t.Helper()
-	cfg, err := config.Load(config.Input{Environ: s.w.environment(), Args: s.w.args(0)})
-	check.NoError(s.w.t, err)
-	peertest.Until(s.w.t, "the members do not share the partitions evenly", func() string {
-		for i, p := range s.members {
-			if n := len(p.Admin.Status(s.w.t).Kafka.Forward.Partitions); n != cfg.GPU.ForwardPartitions/members {
-				return fmt.Sprintf("member %d has %d", i+1, n)
+	front.Admin.Await(s.w.t, fmt.Sprint(n, " invokers take activations"), func(st harness.Status) bool {
+		takers := 0
+		for _, h := range st.Kafka.Forward {
+			if h.Refuses == "" {
+				takers++
 			}
 		}
-		return ""
+		return takers == n
 	})
 }
 
@@ -114,7 +112,7 @@ func (s *sharing) oneIsKilled() {
 	w, t := s.w, s.w.t
 	t.Helper()
 	front := w.spawnAs(0, "CONFIG_whisk_gpu_simulated_devices=0")
-	s.awaitShares()
+	s.awaitTakers(front, members)
 	s.invoke()
 	by := s.begun(shared)
 	had := map[int]int{}
@@ -125,27 +123,21 @@ func (s *sharing) oneIsKilled() {
 	check.AtLeast(check.Must(t), len(had), 2, "all functions are with one member: %v", had)
 	victim := by[w.ids[0]]
 	s.members[victim-1].Kill()
-
-	// Those that ran there are answered by the next member that has the partition while the
-	// others are still at the gate. A second round reaches all functions.
-	dead := 0
-	for _, id := range w.ids {
-		if by[id] == victim {
-			dead++
-			w.awaitSlot(id)
-		}
+	s.awaitTakers(front, members-1)
+	s.invoke()
+	for id, member := range s.begun(shared) {
+		check.That(t, member != victim, "activation %s is with the dead member", id)
+		by[id] = member
 	}
 	s.w.gate.open()
-	s.invoke()
+	s.members[victim-1] = w.spawnAs(victim, s.gpu...)
 	w.awaitSlot(w.ids...)
 	front.Terminate(t)
-	for i, p := range s.members {
-		if i != victim-1 {
-			p.Terminate(t)
-		}
+	for _, p := range s.members {
+		p.Terminate(t)
 	}
 	s.check(by, victim)
-	t.Logf("member %d was killed with %d runs", victim, dead)
+	t.Logf("member %d was killed with %d runs", victim, had[victim])
 }
 
 // check demands an account of every activation that holds.

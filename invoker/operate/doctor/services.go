@@ -106,25 +106,31 @@ func checkTopics(s *snapshot) []Finding {
 	if len(scheduler) > 0 && !s.Config.Scheduler.Enabled {
 		all = append(all, warn(modeFix, "topics of the scheduler mode exist (%s): a controller that runs in it sends this invoker nothing", strings.Join(scheduler, ", "))...)
 	}
-	return slices.Concat(all, s.ownTopic(d), s.forwardTopic(d))
+	return slices.Concat(all, s.ownTopic(d), s.forwardTopics(d))
 }
 
-// forwardTopic: GPU activations of a host without a GPU go there, and an invoker
-// must take them from it.
-func (s *snapshot) forwardTopic(d kafka.Description) []Finding {
-	name := s.Config.GPU.ForwardTopic
-	_, there := d.Topics[s.Config.Kafka.TopicPrefix+name]
-	switch {
-	case name == "":
+// forwardTopics: GPU activations of a host without a GPU go to the topics of the named
+// invokers.
+func (s *snapshot) forwardTopics(d kafka.Description) []Finding {
+	names := s.Config.GPU.ForwardTo
+	if len(names) == 0 {
 		return nil
-	case s.Config.Scheduler.Enabled:
-		return warn("unset it, and annotate GPU functions with invoker-resources [\"gpu\"]",
-			"CONFIG_whisk_gpu_forwardTopic is %s, which has no effect in scheduler mode: a host without a GPU refuses GPU functions, and their scheduler tries another", name)
-	case !there:
-		return fail("start the invoker whose topic it is, or correct CONFIG_whisk_gpu_forwardTopic",
-			"%s%s, to which GPU activations are forwarded, does not exist", s.Config.Kafka.TopicPrefix, name)
 	}
-	return ok("%s%s takes GPU activations that are forwarded", s.Config.Kafka.TopicPrefix, name)
+	if s.Config.Scheduler.Enabled {
+		return warn("unset it, and annotate GPU functions with invoker-resources [\"gpu\"]",
+			"CONFIG_whisk_gpu_forwardTo is %s, which has no effect in scheduler mode: a host without a GPU refuses GPU functions, and their scheduler tries another", strings.Join(names, ","))
+	}
+	var missing []string
+	for _, name := range names {
+		if _, there := d.Topics[s.Config.Kafka.TopicPrefix+name]; !there {
+			missing = append(missing, s.Config.Kafka.TopicPrefix+name)
+		}
+	}
+	if len(missing) > 0 {
+		return fail("start the invokers whose topics they are, or correct CONFIG_whisk_gpu_forwardTo",
+			"GPU activations cannot be forwarded to %s: no such topic", strings.Join(missing, ", "))
+	}
+	return ok("GPU activations can be forwarded to %s", strings.Join(names, ", "))
 }
 
 func (s *snapshot) ownTopic(d kafka.Description) []Finding {

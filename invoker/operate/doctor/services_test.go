@@ -37,8 +37,8 @@ func TestKafkaChecks(t *testing.T) {
 		{"long memory", func(f *fake) {
 			f.kafka.Topics["invoker0"], f.kafka.Retention = 1, map[string]time.Duration{"invoker0": time.Hour}
 		}, "Kafka/topics", OK, "keeps messages for 1h0m0s", ""},
-		{"forwarding to no invoker", func(f *fake) { f.Config.GPU.ForwardTopic = "invoker9" }, "Kafka/topics", Fail, "invoker9, to which", "CONFIG_whisk_gpu_forwardTopic"},
-		{"forwarding", func(f *fake) { f.Config.GPU.ForwardTopic = "health" }, "Kafka/topics", OK, "health takes", ""},
+		{"forwarding to no invoker", func(f *fake) { f.Config.GPU.ForwardTo = []string{"invoker9"} }, "Kafka/topics", Fail, "forwarded to invoker9: no such topic", "CONFIG_whisk_gpu_forwardTo"},
+		{"forwarding", func(f *fake) { f.Config.GPU.ForwardTo, f.kafka.Topics["invoker9"] = []string{"invoker9"}, 1 }, "Kafka/topics", OK, "forwarded to invoker9", ""},
 		{"", nil, "Kafka/brokers", OK, "kafka:9092 answers in plain text", ""},
 		{"TLS", func(f *fake) { f.Config.Kafka.SecurityProtocol = "SSL" }, "Kafka/brokers", OK, "over TLS", ""},
 		{"login", func(f *fake) { logIn(f, "SASL_SSL") }, "Kafka/brokers", OK, "over TLS, as user whisk by SCRAM-SHA-512", ""},
@@ -74,7 +74,7 @@ func TestKafkaChecks(t *testing.T) {
 		}, "Kafka/topics", OK, "p-completed1", ""},
 		{"partitions", func(f *fake) { f.kafka.Topics["invoker0"] = 3 }, "Kafka/topics", Fail, "3 partitions", "delete"},
 		{"scheduler", func(f *fake) { f.kafka.Topics["creationAck0"] = 1 }, "Kafka/topics", Warn, "creationAck0", "scheduler_enable=false"},
-		{"forwarded", func(f *fake) { f.Config.GPU.ForwardTopic, f.Config.Scheduler.Enabled = "gpus", true }, "Kafka/topics", Warn, "no effect in scheduler mode", "invoker-resources"},
+		{"forwarded", func(f *fake) { f.Config.GPU.ForwardTo, f.Config.Scheduler.Enabled = []string{"invoker9"}, true }, "Kafka/topics", Warn, "no effect in scheduler mode", "invoker-resources"},
 		{"scheduler mode", func(f *fake) { f.kafka.Topics["creationAck0"], f.Config.Scheduler.Enabled = 1, true }, "Kafka/topics", OK, "controllers were here", ""},
 	})
 }
