@@ -26,7 +26,8 @@ the invoker had them. The same by hand:
 
   docker rm -f $(docker ps -aq --filter label=org.gpuwhisk.invoker=wsk00)
 
-where wsk00 is wsk, the unique name and the number; without = and it, all invokers'.`
+where wsk00 is wsk, the unique name and the number; without =wsk00, all invokers'.
+--all also removes their network (docker network rm gpuwhisk), unless it was made by hand.`
 }
 
 // Run removes them.

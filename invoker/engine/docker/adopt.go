@@ -160,7 +160,8 @@ func nameWith(c api.Summary, prefix string) string {
 func alive(c api.Summary) bool { return c.State == api.StateRunning || c.State == api.StatePaused }
 
 // Clean removes the containers of the invoker whose containers' names start with
-// prefix, or of all invokers where that is empty, and reports how many there were.
+// prefix, and reports how many there were. An empty prefix means all invokers; their
+// network is removed, too, unless it was made by hand.
 func (d *Daemon) Clean(ctx context.Context, prefix string) (int, error) {
 	label := LabelInvoker
 	if prefix != "" {
@@ -178,6 +179,9 @@ func (d *Daemon) Clean(ctx context.Context, prefix string) (int, error) {
 			continue
 		}
 		n++
+	}
+	if prefix == "" {
+		errs = append(errs, removeNetwork(ctx, d.api))
 	}
 	return n, errors.Join(errs...)
 }

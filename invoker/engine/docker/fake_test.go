@@ -417,7 +417,7 @@ func (d *daemon) createNetwork(w http.ResponseWriter, r *http.Request) {
 func (d *daemon) networkLike(body network.CreateRequest) network.Inspect {
 	return network.Inspect{Network: network.Network{
 		Name: body.Name, ID: fmt.Sprintf("network-%d", len(d.networks)), Created: time.Unix(int64(len(d.networks)), 0),
-		Driver: body.Driver, EnableIPv6: body.EnableIPv6 != nil && *body.EnableIPv6, Options: body.Options,
+		Driver: body.Driver, EnableIPv6: body.EnableIPv6 != nil && *body.EnableIPv6, Options: body.Options, Labels: body.Labels,
 		IPAM: network.IPAM{Config: []network.IPAMConfig{{
 			Subnet: netip.MustParsePrefix("127.0.0.0/8"), Gateway: netip.MustParseAddr(cmp.Or(d.gateway, "127.0.0.1")),
 		}}},

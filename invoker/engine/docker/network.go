@@ -29,6 +29,7 @@ const (
 	bridgeDriver   = "bridge"
 	optionICC      = "com.docker.network.bridge.enable_icc" // inter-container communication
 	optionMTU      = "com.docker.network.driver.mtu"
+	labelMade      = "org.gpuwhisk.made" // on a network that an invoker has made
 	networkSetting = "CONFIG_whisk_containerFactory_containerArgs_network"
 )
 
@@ -169,7 +170,7 @@ func makeNetwork(ctx context.Context, daemon *client.Client) error {
 	}
 	ipv6 := false
 	_, err := daemon.NetworkCreate(ctx, OwnNetwork, client.NetworkCreateOptions{
-		Driver: bridgeDriver, EnableIPv6: &ipv6, Options: options,
+		Driver: bridgeDriver, EnableIPv6: &ipv6, Options: options, Labels: map[string]string{labelMade: "true"},
 	})
 	if err == nil || cerrdefs.IsConflict(err) { // another invoker has made it
 		return nil
@@ -177,6 +178,25 @@ func makeNetwork(ctx context.Context, daemon *client.Client) error {
 	return fmt.Errorf("make network %s, which keeps action containers apart: %w; make it by hand "+
 		"(docker network create --opt %s=false --subnet FREE_SUBNET %s), or name another network in %s",
 		OwnNetwork, err, optionICC, OwnNetwork, networkSetting)
+}
+
+// removeNetwork removes the invoker's own network if an invoker has made it. A network with
+// containers stays.
+func removeNetwork(ctx context.Context, daemon *client.Client) error {
+	found, err := ownNetworks(ctx, daemon)
+	if err != nil {
+		return err
+	}
+	var errs []error
+	for _, n := range found {
+		if n.Labels[labelMade] == "" {
+			continue
+		}
+		if _, err := daemon.NetworkRemove(ctx, n.ID, client.NetworkRemoveOptions{}); err != nil && !cerrdefs.IsNotFound(err) {
+			errs = append(errs, fmt.Errorf("remove network %s: %w", n.Name, err))
+		}
+	}
+	return errors.Join(errs...)
 }
 
 // openNetwork makes the network of the options ready and finds the way to its

@@ -47,6 +47,28 @@ func TestNetworkIsMadeOnce(t *testing.T) {
 	check.That(t, !made[0].EnableIPv6, "IPv6 is on")
 }
 
+// Clean removes the network with the containers of all invokers, but none that an operator
+// made.
+func TestCleanRemovesTheNetwork(t *testing.T) {
+	d := startDaemon(t)
+	d.engine(t, nil)
+	daemon, err := Connect(Options{Host: "tcp://" + d.addr})
+	check.NoError(t, err)
+	defer daemon.Close()
+	clean := func(prefix string, left int) {
+		t.Helper()
+		_, err := daemon.Clean(t.Context(), prefix)
+		check.NoError(t, err)
+		check.Equal(t, len(d.own()), left)
+	}
+	clean("wsk00_", 1)
+	clean("", 0)
+	d.mu.Lock()
+	d.networks = append(d.networks, d.networkLike(network.CreateRequest{Name: OwnNetwork, Driver: bridgeDriver}))
+	d.mu.Unlock()
+	clean("", 1)
+}
+
 func TestContainersAreInTheOwnNetwork(t *testing.T) {
 	d := startDaemon(t)
 	e := d.engine(t, nil)
