@@ -1,0 +1,80 @@
+#!/bin/bash
+# A containerd of our own, started by hand as root with its own root, state and
+# socket, so that it touches no other daemon's containers. The programs are Debian's;
+# CONTAINERD names a folder with those of another version, which may
+# lack what Debian has beside them: runc and the CNI plugins.
+. "$(dirname "$0")/lib.sh"
+
+dir=$peers/containerd
+# A path of a unix socket holds 107 bytes; a deep checkout would be over that.
+sum=$(echo -n "$dir" | cksum | cut -d' ' -f1)
+run=${TMPDIR:-/tmp}/gpuwhisk-containerd-$sum
+sock=$run/containerd.sock
+[[ -z ${CONTAINERD:-} ]] || PATH=$CONTAINERD:$PATH
+
+plugins() { [[ -x /usr/lib/cni/bridge || -x /opt/cni/bin/bridge ]]; }
+
+install() {
+	local c
+	for c in containerd ctr containerd-shim-runc-v2 runc iptables ip; do
+		command -v $c >/dev/null || break
+		c=
+	done
+	[[ -z $c ]] && plugins && return 0
+	debian containerd runc containernetworking-plugins iptables iproute2
+}
+
+answers() { ctr --connect-timeout 2s -a "$sock" version >/dev/null 2>&1; }
+
+start() {
+	if alive "$dir" && answers; then
+		env
+		return 0
+	fi
+	install
+	need containerd ctr runc
+	[[ $(id -u) == 0 ]] || fail "only root can start containerd"
+	mkdir -p "$dir" "$run"
+	# The CRI plugin would want a network configuration of the machine.
+	cat >"$dir/config.toml" <<-END
+		version = 2
+		root = "$dir/root"
+		state = "$run/state"
+		disabled_plugins = ["io.containerd.grpc.v1.cri"]
+		[grpc]
+		  address = "$sock"
+	END
+	daemon "$dir" containerd --config "$dir/config.toml" --log-level warn
+	await "$dir" 180 answers || {
+		end "$dir"
+		tail_of "$dir/log"
+		fail "containerd does not start; its log is $dir/log"
+	}
+	env
+}
+
+env() {
+	alive "$dir" || fail "no containerd of ours is running"
+	echo "GPUWHISK_TEST_CONTAINERD=$sock"
+}
+
+# forget_containers ends what tests have left, for a container outlives its daemon.
+forget_containers() {
+	local ns id
+	for ns in $(ctr -a "$sock" namespaces ls -q); do
+		for id in $(ctr -a "$sock" -n "$ns" containers ls -q); do
+			ctr -a "$sock" -n "$ns" tasks rm -f "$id" >/dev/null 2>&1 || true
+			ctr -a "$sock" -n "$ns" containers rm "$id" >/dev/null 2>&1 || true
+		done
+	done
+}
+
+stop() {
+	[[ -d $dir ]] || return 0
+	if alive "$dir" && answers; then forget_containers >&2; fi
+	end "$dir"
+	awk -v at="$run/state/" 'index($2, at) == 1 { print $2 }' /proc/mounts | xargs -r umount 2>/dev/null || true
+	rm -rf "$run"
+}
+
+command_of "$@"
