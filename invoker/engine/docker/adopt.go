@@ -86,10 +86,10 @@ func (e *Engine) Adopt(ctx context.Context, lefts []container.Leftover, specs []
 		if errs[i] = e.fit(ctx, l, specs[i], images); errs[i] != nil {
 			continue
 		}
-		e.remember(l.ID)
-		e.handOut(l.ID)
+		e.roster.Remember(l.ID)
+		e.roster.HandOut(l.ID)
 		if errs[i] = e.skipLog(ctx, l.ID); errs[i] != nil {
-			e.forget(l.ID)
+			e.roster.Forget(l.ID)
 		}
 	}
 	// What ended since it was listed is reported as any other death.
@@ -125,7 +125,7 @@ func (e *Engine) fit(ctx context.Context, l container.Leftover, spec container.S
 
 // skipLog sets a container's log to its end, behind what earlier activations printed.
 func (e *Engine) skipLog(ctx context.Context, id container.ID) error {
-	_, tail := e.tail(id)
+	_, tail := e.roster.Tail(id)
 	if tail == nil {
 		return errClosed
 	}

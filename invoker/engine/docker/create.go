@@ -14,6 +14,7 @@ import (
 	"github.com/moby/moby/client"
 
 	"github.com/gpuwhisk/gpuwhisk/invoker/container"
+	"github.com/gpuwhisk/gpuwhisk/invoker/engine/registry"
 )
 
 const (
@@ -43,9 +44,9 @@ func (e *Engine) Create(ctx context.Context, spec container.Spec) (container.Han
 	if spec.Pull {
 		pullErr = e.pull(ctx, spec.Image)
 		if err := e.away(ctx, pullErr); errors.Is(err, container.ErrAway) {
-			return container.Handle{}, notProvisioned(err)
+			return container.Handle{}, container.NotProvisioned(err)
 		}
-		if pullErr != nil && movesOn(spec.Image) {
+		if pullErr != nil && registry.MovesOn(spec.Image) {
 			return container.Handle{}, pullFailed(spec.Image, pullErr)
 		}
 	}
@@ -54,21 +55,13 @@ func (e *Engine) Create(ctx context.Context, spec container.Spec) (container.Han
 	case err == nil:
 		return handle, nil
 	case errors.Is(err, errNotInImage): // then the image is here, pulled or not
-		return container.Handle{}, developerError("executable file not found in image "+spec.Image, err)
+		return container.Handle{}, container.NoProgram(spec.Image, err)
 	case errors.Is(err, errEnded): // its author's doing, not the invoker's
-		return handle, developerError("The action did not initialize and exited unexpectedly.", err)
+		return handle, container.EndedAtOnce(err)
 	case pullErr != nil:
 		return container.Handle{}, pullFailed(spec.Image, errors.Join(pullErr, err))
 	}
-	return container.Handle{}, notProvisioned(e.away(ctx, err))
-}
-
-func notProvisioned(err error) error {
-	return &container.CreateError{Blame: container.BlameWhisk, Message: "Failed to provision resources to run the action.", Err: err}
-}
-
-func developerError(message string, err error) error {
-	return &container.CreateError{Blame: container.BlameDeveloper, Message: message, Err: err}
+	return container.Handle{}, container.NotProvisioned(e.away(ctx, err))
 }
 
 // away wraps an error of a daemon that is not there in container.ErrAway: one that could
@@ -86,11 +79,7 @@ func (e *Engine) away(ctx context.Context, err error) error {
 }
 
 func pullFailed(image string, err error) error {
-	text := "Failed to pull container image '" + image + "'."
-	if errors.Is(err, errRegistry) {
-		text += " Images from this registry are not allowed here."
-	}
-	return developerError(text, err)
+	return container.PullFailed(image, errors.Is(err, registry.ErrNotAllowed), err)
 }
 
 // launchLimited waits for a slot of the parallel creates. The creation
@@ -103,7 +92,7 @@ func (e *Engine) launchLimited(ctx context.Context, spec container.Spec) (contai
 	ctx, cancel := limited(ctx, e.options.Timeouts.Create)
 	defer cancel()
 	done := make(chan launched)
-	if !e.spawn(func() { e.launchFor(ctx, spec, done) }) {
+	if !e.roster.Spawn(func() { e.launchFor(ctx, spec, done) }) {
 		e.creates.Release(1)
 		return container.Handle{}, errClosed
 	}
@@ -112,7 +101,7 @@ func (e *Engine) launchLimited(ctx context.Context, spec container.Spec) (contai
 		if l.err != nil {
 			return l.handle, l.err
 		}
-		e.handOut(l.handle.ID)
+		e.roster.HandOut(l.handle.ID)
 		e.tryIsolation()
 		return l.handle, nil
 	case <-ctx.Done():
@@ -171,7 +160,7 @@ func (e *Engine) launchOnce(ctx, work context.Context, spec container.Spec) (con
 		}
 		return container.Handle{}, fmt.Errorf("create container %s: %w", spec.Name, err)
 	}
-	e.remember(id)
+	e.roster.Remember(id)
 	inspected, err := e.start(ctx, work, id)
 	if e.networkGone(err) {
 		err = e.withdraw(work, id, fmt.Errorf("%w: %w", errNoNetwork, err))
@@ -184,7 +173,7 @@ func (e *Engine) launchOnce(ctx, work context.Context, spec container.Spec) (con
 	}
 	var addr string
 	if err == nil {
-		e.tail(id) // its log is read from the beginning, rotated or not
+		e.roster.Tail(id) // its log is read from the beginning, rotated or not
 		addr, err = address(inspected, e.options.Network)
 	}
 	handle := container.Handle{ID: id, Name: spec.Name, Addr: addr}
@@ -194,7 +183,7 @@ func (e *Engine) launchOnce(ctx, work context.Context, spec container.Spec) (con
 	switch {
 	case errors.Is(err, errEnded):
 	case errors.Is(err, errChanged), errors.Is(err, errNoNetwork): // it is removed
-		e.forget(id)
+		e.roster.Forget(id)
 		handle = container.Handle{}
 	default:
 		e.discard(string(id))
@@ -235,7 +224,7 @@ func (e *Engine) withdraw(ctx context.Context, id container.ID, reason error) er
 // outlive gives a context that ends a while after the caller's does, or with
 // the engine.
 func (e *Engine) outlive(ctx context.Context) (context.Context, context.CancelFunc) {
-	work, cancel := context.WithCancel(e.base)
+	work, cancel := context.WithCancel(e.roster.Context())
 	stop := context.AfterFunc(ctx, func() {
 		timer := time.AfterFunc(lateCreate, cancel)
 		context.AfterFunc(work, func() { timer.Stop() })
@@ -375,11 +364,11 @@ func address(c api.InspectResponse, network string) (string, error) {
 // discard removes what a failed or abandoned create has made, by id or by
 // name, while the caller goes on. No later create may have the same name.
 func (e *Engine) discard(idOrName string) {
-	e.forget(container.ID(idOrName))
-	e.spawn(func() {
-		if err := e.removeOnce(e.base, idOrName); err != nil && e.base.Err() == nil {
+	e.roster.Forget(container.ID(idOrName))
+	e.roster.Spawn(func() {
+		if err := e.removeOnce(e.roster.Context(), idOrName); err != nil && e.roster.Context().Err() == nil {
 			e.log.Warn("remove container of a failed create, will try again", "container", idOrName, "error", err)
-			e.sweeper.add(e.base, idOrName)
+			e.roster.Sweep(idOrName)
 		}
 	})
 }

@@ -88,7 +88,7 @@ func TestCreateFailures(t *testing.T) {
 			check.Equal(check.Must(t), failed.Message, c.message)
 			check.That(check.Must(t), failed.Err != nil, "got %v, want blame %d, %q", err, c.blame, c.message)
 			until(t, "nothing is left", func() bool { return d.names() == "" })
-			check.Equal(t, len(e.all()), 0, "containers are remembered")
+			check.Equal(t, e.roster.Len(), 0, "containers are remembered")
 		})
 	}
 }

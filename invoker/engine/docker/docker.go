@@ -12,7 +12,6 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"maps"
 	"path/filepath"
 	"slices"
 	"sync"
@@ -24,7 +23,9 @@ import (
 	"golang.org/x/sync/singleflight"
 
 	"github.com/gpuwhisk/gpuwhisk/invoker/container"
-	"github.com/gpuwhisk/gpuwhisk/invoker/engine/logs"
+	"github.com/gpuwhisk/gpuwhisk/invoker/engine/netns"
+	"github.com/gpuwhisk/gpuwhisk/invoker/engine/registry"
+	"github.com/gpuwhisk/gpuwhisk/invoker/engine/roster"
 )
 
 // Engine is a Docker daemon as the invoker uses it. It may be used from many
@@ -35,25 +36,18 @@ type Engine struct {
 	host    hostPart // the part of a create request that all containers share
 	log     *slog.Logger
 
-	registries registries
-	dial       dialFunc                // to containers' proxies
+	registries registry.Registries
+	dial       netns.DialFunc          // to containers' proxies
 	own        atomic.Pointer[Network] // the invoker's own network, nil if it is not used
 	tried      atomic.Bool             // see tryIsolation
 
 	creates *semaphore.Weighted // see parallelCreates
 	pulls   singleflight.Group
-	died    chan container.ID
-	sweeper *sweeper    // removes what could not be removed at once
+	roster  *roster.Roster
 	blind   atomic.Bool // deaths are not reported
 
-	base   context.Context // ends with Close
-	cancel context.CancelFunc
-	wg     sync.WaitGroup
-
 	mu     sync.Mutex
-	known  map[container.ID]*known // from create to Remove
-	images map[string][]string     // see steering
-	closed bool
+	images map[string][]string // see steering
 }
 
 // maxCreates stands for "no limit" in the semaphore.
@@ -75,10 +69,6 @@ func parallelCreates(asked, processors int) int {
 	return min(asked, max(processors, 2))
 }
 
-// maxDeaths is more than the containers that a host can run: each dies once, so
-// only a reader that has stopped reading can let the channel fill up.
-const maxDeaths = 4096
-
 // New connects to the daemon and agrees with it on an API version. Where the
 // daemon does not answer as it should the error is container.ErrAway: it is
 // worth another try. Any other error is for good.
@@ -87,7 +77,7 @@ func New(ctx context.Context, options Options) (*Engine, error) {
 	if err != nil {
 		return nil, err
 	}
-	known, err := newRegistries(options.Logins, options.Registries)
+	known, err := registry.New(options.Logins, options.Registries)
 	if err != nil {
 		return nil, err
 	}
@@ -101,23 +91,20 @@ func New(ctx context.Context, options Options) (*Engine, error) {
 		err = e.openNetwork(ctx)
 	}
 	if err != nil {
-		e.cancel()
+		e.roster.Close()
 		_ = api.Close()
 		return nil, err
 	}
-	e.wg.Go(e.watch)
+	e.roster.Spawn(e.watch)
 	return e, nil
 }
 
 func newEngine(api *client.Client, options Options, host hostPart) *Engine {
-	base, cancel := context.WithCancel(context.Background())
 	e := &Engine{
 		api: api, options: options, host: host, log: cmp.Or(options.Logger, slog.New(slog.DiscardHandler)),
-		died: make(chan container.ID, maxDeaths),
-		base: base, cancel: cancel,
-		known: map[container.ID]*known{}, images: map[string][]string{}, dial: direct,
+		images: map[string][]string{}, dial: netns.Direct,
 	}
-	e.sweeper = newSweeper(e.removeOnce, e.spawn)
+	e.roster = roster.New(roster.Options{Log: e.log, OpenLog: e.logSource, Waits: options.LogWaits, Remove: e.removeOnce})
 	return e
 }
 
@@ -173,18 +160,8 @@ func (e *Engine) Ping(ctx context.Context) error {
 
 // Close ends what is under way and waits for it. Containers stay as they are.
 func (e *Engine) Close() error {
-	e.mu.Lock()
-	if e.closed {
-		e.mu.Unlock()
+	if !e.roster.Close() {
 		return nil
-	}
-	e.closed = true
-	e.mu.Unlock()
-	e.cancel()
-	e.wg.Wait()
-	close(e.died)
-	for _, k := range e.all() {
-		k.closeTail()
 	}
 	if err := e.api.Close(); err != nil {
 		return fmt.Errorf("close docker connection: %w", err)
@@ -193,32 +170,7 @@ func (e *Engine) Close() error {
 }
 
 // Died delivers the containers that ended or vanished without Remove.
-func (e *Engine) Died() <-chan container.ID { return e.died }
-
-// spawn runs f in a goroutine that Close waits for. It answers false once the
-// engine is closed.
-func (e *Engine) spawn(f func()) bool {
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	if e.closed {
-		return false
-	}
-	e.wg.Go(f)
-	return true
-}
-
-// enter makes Close wait until leave is called.
-func (e *Engine) enter() bool {
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	if e.closed {
-		return false
-	}
-	e.wg.Add(1)
-	return true
-}
-
-func (e *Engine) leave() { e.wg.Done() }
+func (e *Engine) Died() <-chan container.ID { return e.roster.Died() }
 
 // limited is a context with a time limit; zero means none.
 func limited(ctx context.Context, limit time.Duration) (context.Context, context.CancelFunc) {
@@ -232,100 +184,3 @@ var (
 	errTimeout = errors.New("docker did not answer in time")
 	errClosed  = errors.New("docker engine is closed")
 )
-
-// known is a container from its create to its Remove. The fields below oomed
-// are guarded by the engine's mu.
-type known struct {
-	ctx    context.Context // ends with Remove
-	cancel context.CancelFunc
-	ended  chan struct{} // closed when the container was seen to end
-	oomed  chan struct{} // closed when it was seen to run out of memory
-
-	dead      bool // ended is closed
-	oom       bool // oomed is closed
-	handedOut bool // Create has returned it, so its death is reported
-	tail      *logs.Tail
-}
-
-func (e *Engine) remember(id container.ID) {
-	k := &known{ended: make(chan struct{}), oomed: make(chan struct{})}
-	k.ctx, k.cancel = context.WithCancel(e.base)
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	e.known[id] = k
-}
-
-// handOut records that a container is the caller's. If it has died in the meantime,
-// that is reported now.
-func (e *Engine) handOut(id container.ID) {
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	k := e.known[id]
-	if k == nil { // removed already
-		return
-	}
-	k.handedOut = true
-	if k.dead {
-		e.reportDeath(id)
-	}
-}
-
-// forget drops a container: its death is not reported any more.
-func (e *Engine) forget(id container.ID) {
-	e.mu.Lock()
-	k := e.known[id]
-	delete(e.known, id)
-	e.mu.Unlock()
-	if k != nil {
-		k.cancel()
-		e.spawn(k.closeTail) // a collection under way ends first
-	}
-}
-
-func (e *Engine) all() []*known {
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	return slices.Collect(maps.Values(e.known))
-}
-
-func (e *Engine) find(id container.ID) *known {
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	return e.known[id]
-}
-
-// recordEnd records the end of a container and reports it once.
-func (e *Engine) recordEnd(id container.ID) {
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	k := e.known[id]
-	if k == nil || k.dead {
-		return
-	}
-	k.dead = true
-	close(k.ended)
-	if k.handedOut {
-		e.reportDeath(id)
-	}
-}
-
-// reportDeath delivers a death. It is called with mu held and must not block.
-func (e *Engine) reportDeath(id container.ID) {
-	if e.closed {
-		return
-	}
-	select {
-	case e.died <- id:
-	default:
-		e.log.Error("the deaths of containers are not read", "container", id)
-	}
-}
-
-func (e *Engine) setOOM(id container.ID) {
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	if k := e.known[id]; k != nil && !k.oom {
-		k.oom = true
-		close(k.oomed)
-	}
-}

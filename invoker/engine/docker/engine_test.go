@@ -39,9 +39,9 @@ func TestDeathDuringCreate(t *testing.T) {
 	d.onStart = func(_ http.ResponseWriter, id string) bool {
 		d.emit("die", id)
 		until(t, "the death is noticed", func() bool {
-			k := e.find(container.ID(id))
+			k := e.roster.Find(container.ID(id))
 			select {
-			case <-k.ended:
+			case <-k.Ended():
 				return true
 			default:
 				return false

@@ -11,6 +11,7 @@ import (
 	api "github.com/moby/moby/api/types/container"
 
 	"github.com/gpuwhisk/gpuwhisk/invoker/container"
+	"github.com/gpuwhisk/gpuwhisk/invoker/engine/cdi"
 )
 
 // The ways in which a container can be given a GPU. Auto takes the first of
@@ -29,16 +30,13 @@ const (
 	DevicesRequest = "gpus"
 )
 
-// CDIKind is how NVIDIA's specifications call their devices.
-const CDIKind = "nvidia.com/gpu"
-
 // nvidiaRuntime is the name under which nvidia-ctk sets its runtime up.
 const nvidiaRuntime = "nvidia"
 
 // Devices finds the way in which each GPU of this host gets into a container.
 type Devices struct {
 	want    string
-	cdi     specs
+	cdi     cdi.Specs
 	runtime bool // NVIDIA's runtime can be used
 	taken   string
 	survey  Survey
@@ -62,8 +60,8 @@ func (s Survey) Devices(want, runtime string, files fs.FS) (*Devices, error) {
 	if files == nil {
 		files = os.DirFS("/")
 	}
-	d := &Devices{want: want, survey: s, cdi: readSpecs(files, s.CDIDirs), runtime: slices.Contains(s.Runtimes, nvidiaRuntime)}
-	d.cdi.addNames(s.CDIDevices)
+	d := &Devices{want: want, survey: s, cdi: cdi.Read(files, s.CDIDirs), runtime: slices.Contains(s.Runtimes, nvidiaRuntime)}
+	d.cdi.AddNames(s.CDIDevices)
 	if runtime != "" && runtime != nvidiaRuntime {
 		d.runtime, d.taken = false, runtime
 	}
@@ -73,7 +71,7 @@ func (s Survey) Devices(want, runtime string, files fs.FS) (*Devices, error) {
 // Assign is how a container gets a device, which may be named by its UUID, its
 // index, or as CDI does.
 func (d *Devices) Assign(device string) (Assignment, error) {
-	qualified, known := d.cdi.find(device)
+	qualified, known := d.cdi.Find(device)
 	plain := device
 	if _, name, is := strings.Cut(device, "="); is {
 		plain = name
@@ -107,10 +105,10 @@ func (d *Devices) Found() string {
 		return text + " and reads no CDI specifications"
 	}
 	text += " and reads CDI specifications in " + strings.Join(s.CDIDirs, ", ")
-	if names := d.cdi.names(); len(names) > 0 {
+	if names := d.cdi.Names(); len(names) > 0 {
 		return text + ", which name " + strings.Join(names, ", ")
 	}
-	return text + ", where none for " + CDIKind + " can be seen from here"
+	return text + ", where none for " + cdi.Kind + " can be seen from here"
 }
 
 // env is the environment that goes with an assignment. Where the daemon's default

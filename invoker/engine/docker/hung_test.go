@@ -1,16 +1,12 @@
 package docker
 
 import (
-	"context"
 	"errors"
 	"fmt"
-	"maps"
 	"net/http"
 	"strings"
-	"sync"
 	"sync/atomic"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"github.com/gpuwhisk/gpuwhisk/invoker/container"
@@ -99,7 +95,7 @@ func TestDeathsAreKnownBeforeAddressesAreGivenAnew(t *testing.T) {
 	known := make(chan bool, 1)
 	d.onStart = func(http.ResponseWriter, string) bool {
 		select {
-		case <-e.find(old.ID).ended:
+		case <-e.roster.Find(old.ID).Ended():
 			known <- true
 		default:
 			known <- false
@@ -182,42 +178,6 @@ func TestRemovalIsTriedAgain(t *testing.T) {
 	check.Equal(t, check.Receive(t, e.Died()), "id-wsk00_2_guest_hello")
 	back.Store(true)
 	until(t, "the second is gone", func() bool { return !strings.Contains(d.names(), "wsk00_1_") })
-}
-
-// What is refused is asked for ever more seldom, and no sooner for one that joins
-// it.
-func TestSweeperPauses(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		var tries atomic.Int32
-		var wg sync.WaitGroup
-		s := newSweeper(func(_ context.Context, id string) error {
-			if id == "a" {
-				tries.Add(1)
-				return errors.New("busy")
-			}
-			return nil
-		}, func(f func()) bool { wg.Go(f); return true })
-		ctx, end := context.WithCancel(t.Context())
-		s.add(ctx, "a")
-		synctest.Wait()
-		check.Equal(t, tries.Load(), 0, "tried again at once")
-		for range 100 {
-			time.Sleep(100 * time.Millisecond)
-			s.add(ctx, "b")
-		}
-		check.AtLeast(t, tries.Load(), 2, "one that joined put it off")
-		time.Sleep(time.Hour)
-		n := tries.Load()
-		check.AtLeast(t, n, 60)
-		check.AtMost(t, n, 140)
-		before := tries.Load()
-		s.wake()
-		synctest.Wait()
-		check.Equal(t, tries.Load(), before+1, "not tried when the daemon was back")
-		end()
-		wg.Wait()
-		check.That(t, maps.Equal(s.left, map[string]bool{"a": true}), "left: %v", s.left)
-	})
 }
 
 // A daemon that hangs holds up the reading of logs for a bounded time.

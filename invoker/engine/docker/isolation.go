@@ -11,6 +11,8 @@ import (
 
 	"github.com/moby/moby/api/types/network"
 	"github.com/moby/moby/client"
+
+	"github.com/gpuwhisk/gpuwhisk/invoker/engine/netns"
 )
 
 // metadataAddress is where clouds serve a machine's credentials.
@@ -44,21 +46,21 @@ func (d *Daemon) Isolation(ctx context.Context, name string) (Isolation, error) 
 	if i.Network, i.Found, err = inspectNetwork(ctx, d.api, name); err != nil || !i.Found {
 		return i, err
 	}
-	host, err := hostOf(i.Network.Gateways, hostNamespace)
+	host, err := netns.HostOf(i.Network.Gateways, netns.Host)
 	if i.Away = err; err != nil {
 		return i, nil
 	}
 	i.Unfiltered = unfiltered(host)
-	pid, err := d.try(ctx, dialer(host), &i)
+	pid, err := d.try(ctx, netns.Dialer(host), &i)
 	if err == nil && i.Tried() {
-		i.Metadata, i.TryErr = reaches(ctx, pid, metadataAddress)
+		i.Metadata, i.TryErr = netns.Reaches(ctx, pid, metadataAddress)
 	}
 	return i, err
 }
 
 // try connects from one container of the network to another. It returns the process from
 // whose network namespace it did.
-func (d *Daemon) try(ctx context.Context, dial dialFunc, i *Isolation) (pid int, err error) {
+func (d *Daemon) try(ctx context.Context, dial netns.DialFunc, i *Isolation) (pid int, err error) {
 	all, err := d.members(ctx, i.Network.ID)
 	if err != nil {
 		return 0, err
@@ -76,7 +78,7 @@ func (d *Daemon) try(ctx context.Context, dial dialFunc, i *Isolation) (pid int,
 		i.TryErr = fmt.Errorf("container %s has ended", from.name)
 	default:
 		pid = result.Container.State.Pid
-		i.Reached, i.TryErr = reaches(ctx, pid, to.address)
+		i.Reached, i.TryErr = netns.Reaches(ctx, pid, to.address)
 	}
 	return pid, nil
 }
@@ -90,16 +92,16 @@ const tryTime = 30 * time.Second
 // the attempt is left to the next container.
 func (e *Engine) tryIsolation() {
 	own := e.own.Load()
-	if own == nil || len(e.all()) < 2 || !e.tried.CompareAndSwap(false, true) {
+	if own == nil || e.roster.Len() < 2 || !e.tried.CompareAndSwap(false, true) {
 		return
 	}
-	e.spawn(func() {
-		ctx, cancel := context.WithTimeout(e.base, tryTime)
+	e.roster.Spawn(func() {
+		ctx, cancel := context.WithTimeout(e.roster.Context(), tryTime)
 		defer cancel()
 		i := Isolation{Network: *own}
 		_, err := (&Daemon{e.api}).try(ctx, e.dial, &i)
 		switch {
-		case errors.Is(i.TryErr, errNamespace):
+		case errors.Is(i.TryErr, netns.ErrNamespace):
 			e.log.Debug("cannot try whether action containers reach each other", "error", i.TryErr)
 		case err != nil || !i.Tried():
 			e.tried.Store(false)
@@ -138,12 +140,12 @@ func addressOf(end network.EndpointResource) string {
 
 // pair picks a container whose proxy accepts connections, and another one to connect
 // from.
-func pair(ctx context.Context, dial dialFunc, all []member) (from, to member, found bool) {
+func pair(ctx context.Context, dial netns.DialFunc, all []member) (from, to member, found bool) {
 	for i, to := range all {
 		if len(all) < 2 {
 			break
 		}
-		ctx, cancel := context.WithTimeout(ctx, reachTime)
+		ctx, cancel := context.WithTimeout(ctx, netns.ReachTime)
 		conn, err := dial(ctx, "tcp", to.address)
 		cancel()
 		if err == nil {

@@ -87,10 +87,10 @@ func noContainer(err error) bool {
 // Remove ends and deletes a container in any state. If that fails it is tried
 // again, and once more when a daemon that was away is back.
 func (e *Engine) Remove(ctx context.Context, id container.ID) error {
-	e.forget(id)
+	e.roster.Forget(id)
 	err := e.removeOnce(ctx, string(id))
 	if err != nil {
-		e.sweeper.add(e.base, string(id))
+		e.roster.Sweep(string(id))
 	}
 	return err
 }
@@ -139,12 +139,12 @@ func (e *Engine) CleanUp(ctx context.Context, prefix string) error {
 // end: the proxy's connection breaks some ten milliseconds before the daemon
 // notices why.
 func (e *Engine) OOMKilled(ctx context.Context, id container.ID) bool {
-	k := e.find(id)
+	k := e.roster.Find(id)
 	if k == nil {
 		killed, _ := e.inspectOOM(ctx, id)
 		return killed
 	}
-	if k.oomsBefore(ctx, k.ended, e.options.Timeouts.Settle) {
+	if k.OOMBefore(ctx, k.Ended(), e.options.Timeouts.Settle) {
 		return true
 	}
 	killed, bySignal := e.inspectOOM(ctx, id)
@@ -153,26 +153,11 @@ func (e *Engine) OOMKilled(ctx context.Context, id container.ID) bool {
 	}
 	// The kernel reports its memory use and its end to the daemon by two ways, and
 	// the report on memory may be the later.
-	if k.oomsBefore(ctx, nil, min(lateOOM, e.options.Timeouts.Settle)) {
+	if k.OOMBefore(ctx, nil, min(lateOOM, e.options.Timeouts.Settle)) {
 		return true
 	}
 	killed, _ = e.inspectOOM(ctx, id)
 	return killed
-}
-
-// oomsBefore waits for the report that a container has run out of memory, until its end
-// if that is given, and no longer than a limit.
-func (k *known) oomsBefore(ctx context.Context, end <-chan struct{}, limit time.Duration) bool {
-	timer := time.NewTimer(limit)
-	defer timer.Stop()
-	select {
-	case <-k.oomed:
-		return true
-	case <-end:
-	case <-timer.C:
-	case <-ctx.Done():
-	}
-	return false
 }
 
 // lateOOM is how much later than a container's end the daemon may notice that it

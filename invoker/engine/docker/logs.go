@@ -254,34 +254,12 @@ func parseEntry(stream string, body []byte) (entry, error) {
 
 // LogsReady reports whether Logs would return at once.
 func (e *Engine) LogsReady(id container.ID, req container.LogRequest) bool {
-	_, tail := e.tail(id)
-	return tail != nil && tail.Ready(req)
+	return e.roster.LogsReady(id, req)
 }
 
 // Logs reads what a container printed since the last call for it.
 func (e *Engine) Logs(ctx context.Context, id container.ID, req container.LogRequest) container.LogResult {
-	k, tail := e.tail(id)
-	if tail == nil {
-		return logs.Unreadable()
-	}
-	ctx, cancel := context.WithCancel(ctx)
-	defer cancel()
-	defer context.AfterFunc(k.ctx, cancel)()
-	return tail.Collect(ctx, req)
-}
-
-// tail gives the container's log from where the last reading ended.
-func (e *Engine) tail(id container.ID) (*known, *logs.Tail) {
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	k := e.known[id]
-	if k == nil || e.closed {
-		return nil, nil
-	}
-	if k.tail == nil {
-		k.tail = logs.NewTail(e.logSource(id), e.options.LogWaits)
-	}
-	return k, k.tail
+	return e.roster.Logs(ctx, id, req)
 }
 
 // settleTime is long against the daemon's delay between a container's write
@@ -297,15 +275,6 @@ func (e *Engine) logSource(id container.ID) logs.Source {
 		}
 	}
 	return &stream{api: e.api, id: string(id), settle: settleTime}
-}
-
-// closeTail ends the reading of logs. A collection under way has been made to
-// end by the container's context.
-func (k *known) closeTail() {
-	k.cancel()
-	if k.tail != nil {
-		_ = k.tail.Close()
-	}
 }
 
 // position is how far a container's log has been read, in each of its streams.

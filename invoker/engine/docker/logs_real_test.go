@@ -181,10 +181,10 @@ func BenchmarkRealLogs(b *testing.B) {
 	for _, way := range []string{"file", "api"} {
 		b.Run(way, func(b *testing.B) {
 			r.t = b
-			h := r.create()
 			if way == "api" {
-				r.find(h.ID).tail = logs.NewTail(&stream{api: r.api, id: string(h.ID)}, logs.DefaultWaits())
+				r.options.LogDirs = nil
 			}
+			h := r.create()
 			var took []time.Duration
 			for b.Loop() {
 				mustRun(b, h.Addr, map[string]any{"stdout": []string{"a\n"}})

@@ -10,12 +10,13 @@ import (
 	"os"
 	"slices"
 	"strings"
-	"time"
 
 	cerrdefs "github.com/containerd/errdefs"
 	api "github.com/moby/moby/api/types/container"
 	"github.com/moby/moby/api/types/network"
 	"github.com/moby/moby/client"
+
+	"github.com/gpuwhisk/gpuwhisk/invoker/engine/netns"
 )
 
 const (
@@ -211,14 +212,14 @@ func (e *Engine) openNetwork(ctx context.Context) error {
 	if err != nil {
 		return e.away(ctx, err)
 	}
-	host, err := hostOf(own.Gateways, hostNamespace)
+	host, err := netns.HostOf(own.Gateways, netns.Host)
 	if err != nil {
 		e.useNetwork(SharedNetwork)
 		e.log.Warn("action containers can reach each other: this invoker cannot reach containers of a network that keeps them apart; "+
 			"run it with Docker's --network host, or with --privileged --pid host", "network", defaultBridge, "error", err)
 		return nil
 	}
-	e.dial = dialer(host)
+	e.dial = netns.Dialer(host)
 	e.own.Store(&own)
 	e.log.Info("action containers are kept apart", "network", own.Name, "subnets", own.Subnets)
 	if why := unfiltered(host); why != "" {
@@ -282,7 +283,7 @@ func (e *Engine) Dial(ctx context.Context, network, address string) (net.Conn, e
 // unfiltered returns why the kernel lets packets between containers of one bridge pass
 // Docker's rules, or "" if it does not. host is the network namespace of the host.
 func unfiltered(host string) string {
-	return filterFault(inside(host, func() ([]byte, error) { return os.ReadFile(bridgeFilter) }))
+	return filterFault(netns.Inside(host, func() ([]byte, error) { return os.ReadFile(bridgeFilter) }))
 }
 
 func filterFault(setting []byte, err error) string {
@@ -293,23 +294,4 @@ func filterFault(setting []byte, err error) string {
 		return "net.bridge.bridge-nf-call-iptables is 0 (sysctl -w net.bridge.bridge-nf-call-iptables=1)"
 	}
 	return ""
-}
-
-// reachTime is how long a connection between two containers is waited for. Docker drops
-// its packets, so nothing is answered.
-const reachTime = time.Second
-
-// reaches reports whether a process of a container can connect to an address. It returns
-// an error if this process may not enter the container's network.
-func reaches(ctx context.Context, pid int, address string) (bool, error) {
-	ctx, cancel := context.WithTimeout(ctx, reachTime)
-	defer cancel()
-	conn, err := dialInside(ctx, fmt.Sprintf("/proc/%d/ns/net", pid), "tcp", address)
-	switch {
-	case err == nil:
-		return true, conn.Close()
-	case errors.Is(err, errNamespace):
-		return false, err
-	}
-	return false, nil
 }

@@ -13,6 +13,7 @@ import (
 
 	"github.com/gpuwhisk/gpuwhisk/invoker/container"
 	"github.com/gpuwhisk/gpuwhisk/invoker/develop/check"
+	"github.com/gpuwhisk/gpuwhisk/invoker/engine/netns"
 )
 
 func (r *real) pid(h container.Handle) int {
@@ -48,7 +49,7 @@ func TestRealApart(t *testing.T) {
 				check.That(t, !strings.Contains(addresses, "eth0"), "IPv6, which no rule filters: %s", addresses)
 			}
 			// What an action sees is what the doctor sees from its network.
-			reached, err := reaches(t.Context(), r.pid(a), b.Addr)
+			reached, err := netns.Reaches(t.Context(), r.pid(a), b.Addr)
 			check.NoError(t, err)
 			check.Equal(t, reached, want)
 		})
@@ -62,20 +63,20 @@ func TestRealFromElsewhere(t *testing.T) {
 	h := r.create()
 	mustRun(t, h.Addr, nil)
 	elsewhere := namespaceOf(r)
-	if _, err := inside(elsewhere, func() (bool, error) { return false, nil }); err != nil {
+	if _, err := netns.Inside(elsewhere, func() (bool, error) { return false, nil }); err != nil {
 		t.Skip("only root enters a namespace: ", err)
 	}
-	if _, err := inside(elsewhere, func() (net.Conn, error) { return direct(t.Context(), "tcp", h.Addr) }); err == nil {
+	if _, err := netns.Inside(elsewhere, func() (net.Conn, error) { return netns.Direct(t.Context(), "tcp", h.Addr) }); err == nil {
 		t.Error("the container is reached without a network")
 	}
 	host, err := os.Open("/proc/thread-self/ns/net")
 	check.NoError(t, err)
 	defer host.Close()
-	found, err := inside(elsewhere, func() (string, error) {
-		return hostOf(r.own.Load().Gateways, fmt.Sprintf("/proc/self/fd/%d", host.Fd()))
+	found, err := netns.Inside(elsewhere, func() (string, error) {
+		return netns.HostOf(r.own.Load().Gateways, fmt.Sprintf("/proc/self/fd/%d", host.Fd()))
 	})
 	check.NoError(t, err)
-	conn, err := inside(elsewhere, func() (net.Conn, error) { return dialer(found)(t.Context(), "tcp", h.Addr) })
+	conn, err := netns.Inside(elsewhere, func() (net.Conn, error) { return netns.Dialer(found)(t.Context(), "tcp", h.Addr) })
 	check.NoError(t, err)
 	conn.Close()
 }
@@ -105,7 +106,7 @@ func TestRealOpenNetworkIsLogged(t *testing.T) {
 	check.NoError(t, err)
 	h := r.create()
 	waitListening(t, h.Addr)
-	if _, err := reaches(t.Context(), r.pid(h), h.Addr); err != nil {
+	if _, err := netns.Reaches(t.Context(), r.pid(h), h.Addr); err != nil {
 		t.Skip("only root enters a namespace: ", err)
 	}
 	r.own.Store(&n) // as if it were the invoker's own

@@ -2,29 +2,23 @@ package docker
 
 import (
 	"context"
-	"errors"
 	"fmt"
-	"path/filepath"
-	"slices"
-	"strings"
 
-	"github.com/distribution/reference"
 	"github.com/moby/moby/api/pkg/authconfig"
-	"github.com/moby/moby/api/types/registry"
+	registrytypes "github.com/moby/moby/api/types/registry"
 	"github.com/moby/moby/client"
 	"oras.land/oras-go/v2/registry/remote/auth"
-	"oras.land/oras-go/v2/registry/remote/credentials"
 )
 
 // pull fetches an image. Callers that want the same one share one pull; it goes
 // on when one of them gives up.
 func (e *Engine) pull(ctx context.Context, image string) error {
 	done := e.pulls.DoChan(image, func() (any, error) {
-		if !e.enter() {
+		if !e.roster.Enter() {
 			return nil, errClosed
 		}
-		defer e.leave()
-		return nil, e.pullNow(e.base, image)
+		defer e.roster.Leave()
+		return nil, e.pullNow(e.roster.Context(), image)
 	})
 	select {
 	case result := <-done:
@@ -67,7 +61,7 @@ func (e *Engine) login(ctx context.Context, image string) (string, error) {
 	}
 	done := make(chan answer, 1)
 	go func() {
-		login, err := e.registries.login(ctx, image)
+		login, err := e.encodedLogin(ctx, image)
 		done <- answer{login, err}
 	}()
 	select {
@@ -78,67 +72,14 @@ func (e *Engine) login(ctx context.Context, image string) (string, error) {
 	}
 }
 
-// movesOn reports whether an image reference may mean another image tomorrow: it
-// has no tag, or the tag "latest". Such an image must be pulled; for any other
-// the copy on the host will do when the registry is away.
-func movesOn(image string) bool {
-	if strings.Contains(image, "@") {
-		return false
+// encodedLogin returns the login for an image's registry as the daemon takes it, empty if
+// none is known.
+func (e *Engine) encodedLogin(ctx context.Context, image string) (string, error) {
+	server, known, err := e.registries.Login(ctx, image)
+	if err != nil || known == auth.EmptyCredential {
+		return "", err
 	}
-	name := image[strings.LastIndexByte(image, '/')+1:]
-	_, tag, found := strings.Cut(name, ":")
-	return !found || tag == "latest"
-}
-
-// errRegistry is an image of a registry that the operator does not allow.
-var errRegistry = errors.New("registry is not allowed")
-
-// registries is which registries images may be pulled from, and the login of each.
-type registries struct {
-	allowed []string // empty: any
-	logins  credentials.Store
-}
-
-// newRegistries reads the logins of a directory as `docker login` leaves them
-// in its config.json: names and passwords, tokens, and the helper programs that
-// keep them. A file that is not there is one without logins.
-func newRegistries(dir string, allowed []string) (registries, error) {
-	r := registries{allowed: allowed}
-	if dir == "" {
-		return r, nil
-	}
-	file := filepath.Join(dir, "config.json")
-	store, err := credentials.NewStore(file, credentials.StoreOptions{})
-	if err != nil {
-		return r, fmt.Errorf("read registry logins in %s: %w", file, err)
-	}
-	r.logins = store
-	return r, nil
-}
-
-// login is what goes with a pull of an image, empty where its registry is not
-// known; errRegistry where images may not come from it.
-func (r registries) login(ctx context.Context, image string) (string, error) {
-	name, err := reference.ParseNormalizedNamed(image)
-	if err != nil {
-		return "", err // an image that cannot be pulled
-	}
-	host := reference.Domain(name)
-	if len(r.allowed) > 0 && !slices.Contains(r.allowed, host) {
-		return "", fmt.Errorf("%w: %s", errRegistry, host)
-	}
-	if r.logins == nil {
-		return "", nil
-	}
-	server := credentials.ServerAddressFromRegistry(host)
-	known, err := r.logins.Get(ctx, server)
-	if err != nil {
-		return "", fmt.Errorf("find the login for registry %s: %w", host, err)
-	}
-	if known == auth.EmptyCredential {
-		return "", nil
-	}
-	return authconfig.Encode(registry.AuthConfig{
+	return authconfig.Encode(registrytypes.AuthConfig{
 		Username: known.Username, Password: known.Password, ServerAddress: server,
 		IdentityToken: known.RefreshToken, RegistryToken: known.AccessToken,
 	})

@@ -104,15 +104,6 @@ func TestPullsAreShared(t *testing.T) {
 	check.Equal(t, failed.Load(), 1)
 }
 
-func TestMovesOn(t *testing.T) {
-	for image, want := range map[string]bool{
-		"a": true, "a/b": true, "a/b:latest": true, "a/b:1": false, "host:5000/a/b": true,
-		"host:5000/a/b:1": false, "a@sha256:00": false, "host:5000/a:latest": true,
-	} {
-		check.Equal(t, movesOn(image), want, "%s", image)
-	}
-}
-
 // logins writes a config.json as docker login does.
 func logins(t *testing.T, text string) string {
 	t.Helper()
@@ -122,41 +113,6 @@ func logins(t *testing.T, text string) string {
 }
 
 func basic(login string) string { return base64.StdEncoding.EncodeToString([]byte(login)) }
-
-// Each registry sees its own login and no other one.
-func TestLogins(t *testing.T) {
-	dir := logins(t, `{"auths": {
-		"https://index.docker.io/v1/": {"auth": "`+basic("hub:one")+`"},
-		"registry.example.org:5000": {"auth": "`+basic("own:two")+`"}}}`)
-	r, err := newRegistries(dir, nil)
-	check.NoError(t, err)
-	for image, want := range map[string]string{
-		"openwhisk/python":                     "hub:one",
-		"python:3":                             "hub:one",
-		"registry.example.org:5000/a/b:1":      "own:two",
-		"registry.example.org:5000/a/b@" + sha: "own:two",
-		"registry.example.org/a/b":             "",
-		"elsewhere.example.org/python":         "",
-	} {
-		header, err := r.login(t.Context(), image)
-		if err != nil {
-			t.Errorf("%s: %v", image, err)
-			continue
-		}
-		got := ""
-		if header != "" {
-			a, err := authconfig.Decode(header)
-			if err != nil {
-				t.Errorf("%s: %v", image, err)
-				continue
-			}
-			got = a.Username + ":" + a.Password
-		}
-		check.Equal(t, got, want, "%s is pulled", image)
-	}
-}
-
-const sha = "sha256:0123456789abcdef0123456789abcdef0123456789abcdef0123456789abcdef"
 
 // A helper program that hangs with its children holds up a pull for as long as that
 // may take, and no longer.
@@ -181,22 +137,6 @@ func TestLoginHelperThatHangs(t *testing.T) {
 	spec.Pull, spec.Image = true, "hello"
 	_, err := e.Create(t.Context(), spec)
 	check.ErrorIs(t, err, errTimeout)
-}
-
-func TestNoLogins(t *testing.T) {
-	r, err := newRegistries(t.TempDir(), nil)
-	check.NoError(t, err)
-	header, err := r.login(t.Context(), "a/b")
-	check.Equal(t, header, "")
-	check.NoError(t, err, "login %q without a file", header)
-}
-
-// An unreadable file stops the start and does not show its content.
-func TestLoginsUnreadable(t *testing.T) {
-	dir := logins(t, `{"auths": {"a": {"auth": "c2VjcmV0`)
-	_, err := newRegistries(dir, nil)
-	check.ErrorContains(check.Must(t), err, filepath.Join(dir, "config.json"))
-	check.Lacks(t, err.Error(), "c2VjcmV0")
 }
 
 // An image of another registry than those allowed is refused with words that

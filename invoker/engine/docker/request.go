@@ -14,6 +14,7 @@ import (
 	"github.com/moby/moby/client"
 
 	"github.com/gpuwhisk/gpuwhisk/invoker/container"
+	"github.com/gpuwhisk/gpuwhisk/invoker/engine/runargs"
 )
 
 // hostPart is what all containers of this invoker have in common.
@@ -54,9 +55,11 @@ func (o Options) hostPart() (hostPart, error) {
 	if o.PidsLimit > 0 {
 		shared.host.PidsLimit = &o.PidsLimit
 	}
-	if err := shared.apply(o.ExtraArgs); err != nil {
+	args := runargs.Args{Config: shared.config, Host: shared.host}
+	if err := args.Apply(o.ExtraArgs); err != nil {
 		return hostPart{}, err
 	}
+	shared.config, shared.host = args.Config, args.Host
 	shared.limitLog(o.MaxLogBytes)
 	return shared, nil
 }
@@ -100,7 +103,7 @@ func (p hostPart) request(spec container.Spec, steering []string) (client.Contai
 		// set on purpose comes after it.
 		lists = append([][]string{steering}, append(lists, g.Env)...)
 	}
-	config.Env = environ(lists...)
+	config.Env = runargs.Environ(lists...)
 	if err := p.label(&config, host, spec); err != nil {
 		return client.ContainerCreateOptions{}, err
 	}
@@ -128,25 +131,6 @@ func binds(mounts []container.Mount, readOnly bool) []mount.Mount {
 		})
 	}
 	return all
-}
-
-// environ joins lists of variables. Of several values for a name the last one
-// counts: a process that is given two may take either.
-func environ(lists ...[]string) []string {
-	var joined []string
-	at := map[string]int{}
-	for _, list := range lists {
-		for _, entry := range list {
-			name, _, _ := strings.Cut(entry, "=")
-			if i, again := at[name]; again {
-				joined[i] = entry
-				continue
-			}
-			at[name] = len(joined)
-			joined = append(joined, entry)
-		}
-	}
-	return joined
 }
 
 // maxImages bounds what is remembered of images; beyond it all is asked again.

@@ -11,6 +11,7 @@ import (
 
 	"github.com/gpuwhisk/gpuwhisk/invoker/container"
 	"github.com/gpuwhisk/gpuwhisk/invoker/develop/check"
+	"github.com/gpuwhisk/gpuwhisk/invoker/engine/runargs"
 )
 
 func shared(t *testing.T, change func(*Options)) hostPart {
@@ -141,9 +142,9 @@ func TestBadOptionsAreNamed(t *testing.T) {
 }
 
 func TestEnviron(t *testing.T) {
-	got := environ([]string{"A", "B=1"}, []string{"A=2", "C=3", "A=4"}, nil, []string{"B"})
+	got := runargs.Environ([]string{"A", "B=1"}, []string{"A=2", "C=3", "A=4"}, nil, []string{"B"})
 	check.EqualSlices(t, got, []string{"A=4", "B", "C=3"})
-	got = environ(nil, nil)
+	got = runargs.Environ(nil, nil)
 	check.That(t, got == nil, "of nothing: %v", got)
 }
 

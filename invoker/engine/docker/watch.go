@@ -3,7 +3,6 @@ package docker
 import (
 	"context"
 	"errors"
-	"sync"
 	"time"
 
 	"github.com/moby/moby/api/types/events"
@@ -26,7 +25,7 @@ var errUnresponsive = errors.New("docker accepts the connection and does not ans
 // watch follows the daemon's events until the engine is closed.
 func (e *Engine) watch() {
 	backoff, away := retry.Backoff{Min: firstRetry, Max: slowRetry}, false
-	for e.base.Err() == nil {
+	for e.roster.Context().Err() == nil {
 		began := time.Now()
 		err := e.follow(func() {
 			if away {
@@ -34,9 +33,9 @@ func (e *Engine) watch() {
 			}
 			away = false
 			e.blind.Store(false)
-			e.sweeper.wake()
+			e.roster.Wake()
 		})
-		if e.base.Err() != nil {
+		if e.roster.Context().Err() != nil {
 			return
 		}
 		// The next request is not to find a connection of a daemon that went.
@@ -51,14 +50,14 @@ func (e *Engine) watch() {
 		if time.Since(began) > slowRetry { // else it may break off again as soon
 			backoff.Reset()
 		}
-		backoff.Wait(e.base)
+		backoff.Wait(e.roster.Context())
 	}
 }
 
 // follow reads one event stream to its end. First it compares the containers
 // with what is known: what happened before the stream began is not in it.
 func (e *Engine) follow(up func()) error {
-	ctx, cancel := context.WithCancel(e.base)
+	ctx, cancel := context.WithCancel(e.roster.Context())
 	defer cancel()
 	filters := client.Filters{}.
 		Add("type", string(events.ContainerEventType)).
@@ -107,15 +106,15 @@ func (e *Engine) handle(event events.Message) {
 	id := container.ID(event.Actor.ID)
 	switch event.Action {
 	case events.ActionOOM:
-		e.setOOM(id)
+		e.roster.RecordOOM(id)
 	case events.ActionDie, events.ActionDestroy:
-		e.recordEnd(id)
+		e.roster.RecordEnd(id)
 	}
 }
 
 // reconcile reports the deaths of the containers that ended unseen.
 func (e *Engine) reconcile(ctx context.Context) error {
-	before := e.handedOut() // before the list: containers that are created meanwhile are alive
+	before := e.roster.HandedOut() // before the list: containers that are created meanwhile are alive
 	found, err := e.search(ctx, e.options.Prefix)
 	if err != nil {
 		return err
@@ -126,79 +125,8 @@ func (e *Engine) reconcile(ctx context.Context) error {
 	}
 	for _, id := range before {
 		if !running[id] {
-			e.recordEnd(id)
+			e.roster.RecordEnd(id)
 		}
 	}
 	return nil
-}
-
-func (e *Engine) handedOut() []container.ID {
-	var ids []container.ID
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	for id, k := range e.known {
-		if k.handedOut {
-			ids = append(ids, id)
-		}
-	}
-	return ids
-}
-
-// Bounds of the pause between two tries to remove what could not be removed.
-const (
-	firstSweep = time.Second
-	slowSweep  = time.Minute
-)
-
-// sweeper removes the containers whose removal failed, each in a goroutine of its
-// own that tries until it is gone. A daemon that is there may refuse one for a
-// while, for a mount that is still busy.
-type sweeper struct {
-	remove func(ctx context.Context, idOrName string) error
-	spawn  func(f func()) bool
-
-	mu   sync.Mutex
-	left map[string]bool
-	back chan struct{} // closed when the daemon is back, and replaced
-}
-
-func newSweeper(remove func(context.Context, string) error, spawn func(func()) bool) *sweeper {
-	return &sweeper{remove: remove, spawn: spawn, left: map[string]bool{}, back: make(chan struct{})}
-}
-
-// add has a container removed as soon as that can be, until ctx ends.
-func (s *sweeper) add(ctx context.Context, idOrName string) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if !s.left[idOrName] {
-		s.left[idOrName] = s.spawn(func() { s.sweep(ctx, idOrName) })
-	}
-}
-
-func (s *sweeper) sweep(ctx context.Context, idOrName string) {
-	for backoff := (retry.Backoff{Min: firstSweep, Max: slowSweep}); ; {
-		s.mu.Lock()
-		back := s.back
-		s.mu.Unlock()
-		select {
-		case <-ctx.Done():
-			return
-		case <-back:
-		case <-time.After(backoff.Next()):
-		}
-		if s.remove(ctx, idOrName) == nil {
-			s.mu.Lock()
-			defer s.mu.Unlock()
-			delete(s.left, idOrName)
-			return
-		}
-	}
-}
-
-// wake has the next tries come at once.
-func (s *sweeper) wake() {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	close(s.back)
-	s.back = make(chan struct{})
 }

@@ -25,8 +25,8 @@ type child struct {
 	limit   int64 // bytes of memory, 0 for none
 	pid     int   // of the leader, and of its process group and session
 	cmd     *exec.Cmd
-	out     *output
-	streams [2]*stream // its stdout and stderr
+	out     *logs.Writer
+	streams [2]*logs.Stream // its stdout and stderr
 	tail    *logs.Tail
 	ended   chan struct{} // closed when the leader has ended
 	wg      sync.WaitGroup
@@ -82,7 +82,7 @@ func (e *Engine) await(c *child) {
 	c.mu.Unlock()
 	_ = c.cmd.Wait() // for its output alone
 	for _, s := range c.streams {
-		s.end()
+		s.End()
 	}
 	close(c.ended)
 	if news {

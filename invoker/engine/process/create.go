@@ -159,18 +159,18 @@ func steering(variable string) bool {
 
 // start runs the process and begins to copy its output and to wait for it.
 func (e *Engine) start(c *child, cmd *exec.Cmd) error {
-	out, err := openOutput(c.logPath(), e.options.MaxLogBytes)
+	out, err := logs.OpenWriter(c.logPath(), e.options.MaxLogBytes)
 	if err != nil {
 		return err
 	}
 	log, err := logs.OpenFile(c.logPath())
 	if err != nil {
-		return errors.Join(err, out.close())
+		return errors.Join(err, out.Close())
 	}
-	c.streams = [2]*stream{{name: "stdout", out: out}, {name: "stderr", out: out}}
+	c.streams = [2]*logs.Stream{out.Stream("stdout"), out.Stream("stderr")}
 	cmd.Stdout, cmd.Stderr, cmd.WaitDelay = c.streams[0], c.streams[1], printDelay
 	if err := e.starter.start(cmd); err != nil {
-		return errors.Join(err, out.close(), log.Close())
+		return errors.Join(err, out.Close(), log.Close())
 	}
 	c.pid, c.cmd, c.out = cmd.Process.Pid, cmd, out
 	limitFiles(c.pid)

@@ -97,7 +97,7 @@ func (e *Engine) end(c *child) error {
 // free gives back what a container had, when its processes have ended.
 func (e *Engine) free(c *child) error {
 	c.wg.Wait()
-	errs := []error{killByMarker(c.id), c.out.close(), c.tail.Close()}
+	errs := []error{killByMarker(c.id), c.out.Close(), c.tail.Close()}
 	if err := os.RemoveAll(c.dir); err != nil {
 		errs = append(errs, fmt.Errorf("delete files of process %s: %w", c.id, err))
 	}

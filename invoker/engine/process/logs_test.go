@@ -47,8 +47,8 @@ func TestLogLargerThanItsFiles(t *testing.T) {
 	h := f.create()
 	c := f.find(h.ID)
 	for _, line := range []string{"first\n", "deleted\n", "older\n"} {
-		c.out.write("stdout", []byte(line))
-		check.NoError(t, c.out.rotate())
+		_, _ = c.streams[0].Write([]byte(line))
+		check.NoError(t, c.out.Rotate())
 	}
 	f.mustRun(h.Addr, wish{Stdout: "last\n"})
 	got := f.Logs(t.Context(), h.ID, request())

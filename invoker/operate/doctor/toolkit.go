@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/gpuwhisk/gpuwhisk/gpu/nvml"
+	"github.com/gpuwhisk/gpuwhisk/invoker/engine/cdi"
 	"github.com/gpuwhisk/gpuwhisk/invoker/engine/docker"
 )
 
@@ -38,7 +39,7 @@ func (s *snapshot) cdiSpecs() []string {
 	if len(dirs) == 0 {
 		dirs = []string{"/etc/cdi", "/var/run/cdi"}
 	}
-	return slices.DeleteFunc(docker.CDIFiles(s.Files, dirs), func(name string) bool { return !strings.Contains(s.read(name), docker.CDIKind) })
+	return slices.DeleteFunc(cdi.Files(s.Files, dirs), func(name string) bool { return !strings.Contains(s.read(name), cdi.Kind) })
 }
 
 // checkCDI: a specification names the driver's libraries by their version. After an

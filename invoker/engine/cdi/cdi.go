@@ -1,4 +1,5 @@
-package docker
+// Package cdi finds the GPUs that the CDI specifications of a host name.
+package cdi
 
 import (
 	"io/fs"
@@ -10,10 +11,13 @@ import (
 	"go.yaml.in/yaml/v3"
 )
 
-// specs are the GPUs that CDI specifications name. A specification that
+// Kind is how NVIDIA's specifications call their devices.
+const Kind = "nvidia.com/gpu"
+
+// Specs are the GPUs that CDI specifications name. A specification that
 // nvidia-ctk writes calls them by index, by UUID or by both
 // (--device-name-strategy), so a UUID is also looked up by its device node.
-type specs struct {
+type Specs struct {
 	named map[string]bool   // by full name, such as nvidia.com/gpu=0
 	nodes map[string]string // full name by device node, such as /dev/nvidia0
 	uuids map[string]string // device node by UUID, as the driver reports it
@@ -25,11 +29,11 @@ type cdiDevice struct {
 	nodes []string
 }
 
-// readSpecs reads the specifications in some directories. What cannot be read
-// or understood names nothing.
-func readSpecs(files fs.FS, dirs []string) specs {
-	s := specs{named: map[string]bool{}, nodes: map[string]string{}, uuids: driverNodes(files)}
-	for _, name := range CDIFiles(files, dirs) {
+// Read reads the specifications in some directories. It skips files that it cannot read
+// or parse.
+func Read(files fs.FS, dirs []string) Specs {
+	s := Specs{named: map[string]bool{}, nodes: map[string]string{}, uuids: driverNodes(files)}
+	for _, name := range Files(files, dirs) {
 		data, err := fs.ReadFile(files, name)
 		if err == nil {
 			s.add(parseSpec(data))
@@ -38,9 +42,9 @@ func readSpecs(files fs.FS, dirs []string) specs {
 	return s
 }
 
-// CDIFiles are the CDI specifications in some directories, of whatever devices, by
-// their names in files.
-func CDIFiles(files fs.FS, dirs []string) []string {
+// Files lists the CDI specifications in some directories, for devices of any kind. It
+// returns their names in files.
+func Files(files fs.FS, dirs []string) []string {
 	var all []string
 	for _, dir := range dirs {
 		for _, kind := range []string{"yaml", "json"} {
@@ -52,36 +56,36 @@ func CDIFiles(files fs.FS, dirs []string) []string {
 	return slices.Compact(all)
 }
 
-func (s specs) add(kind string, devices []cdiDevice) {
-	if kind != CDIKind {
+func (s Specs) add(kind string, devices []cdiDevice) {
+	if kind != Kind {
 		return
 	}
 	for _, d := range devices {
-		full := CDIKind + "=" + d.name
+		full := Kind + "=" + d.name
 		s.named[full] = true
-		// A name with several devices, such as "all", is none of them, and a
-		// slice has the node of its card. Of two names for one node either
-		// will do; the same one each time is better.
+		// A name with several devices, such as "all", is not the name of one device,
+		// and a MIG slice has the node of its card. If two names have the same node,
+		// the first in the alphabet is used.
 		if len(d.nodes) == 1 && !d.slice() && (s.nodes[d.nodes[0]] == "" || full < s.nodes[d.nodes[0]]) {
 			s.nodes[d.nodes[0]] = full
 		}
 	}
 }
 
-// addNames adds the names that the daemon itself lists.
-func (s specs) addNames(names []string) {
+// AddNames adds names that the container engine reports.
+func (s Specs) AddNames(names []string) {
 	for _, name := range names {
-		if strings.HasPrefix(name, CDIKind+"=") {
+		if strings.HasPrefix(name, Kind+"=") {
 			s.named[name] = true
 		}
 	}
 }
 
-// find gives the full name of a device.
-func (s specs) find(device string) (string, bool) {
+// Find returns the full name of a device, which may be given by its name or its UUID.
+func (s Specs) Find(device string) (string, bool) {
 	full := device
-	if !strings.HasPrefix(device, CDIKind+"=") {
-		full = CDIKind + "=" + device
+	if !strings.HasPrefix(device, Kind+"=") {
+		full = Kind + "=" + device
 	}
 	if s.named[full] {
 		return full, true
@@ -90,9 +94,10 @@ func (s specs) find(device string) (string, bool) {
 	return byNode, byNode != ""
 }
 
-func (s specs) names() []string { return slices.Sorted(maps.Keys(s.named)) }
+// Names lists the devices by their full names.
+func (s Specs) Names() []string { return slices.Sorted(maps.Keys(s.named)) }
 
-// driverNodes asks the driver's files which device node each GPU has.
+// driverNodes reads the device node of each GPU from the driver's files.
 func driverNodes(files fs.FS) map[string]string {
 	nodes := map[string]string{}
 	infos, _ := fs.Glob(files, "proc/driver/nvidia/gpus/*/information")
@@ -110,8 +115,7 @@ func driverNodes(files fs.FS) map[string]string {
 	return nodes
 }
 
-// parseSpec reads kind and devices of a specification, in YAML or JSON, which is
-// YAML, too.
+// parseSpec reads the kind and the devices of a specification. JSON is YAML, too.
 func parseSpec(data []byte) (string, []cdiDevice) {
 	var spec struct {
 		Kind    string
@@ -128,7 +132,7 @@ func parseSpec(data []byte) (string, []cdiDevice) {
 	var devices []cdiDevice
 	for _, d := range spec.Devices {
 		device := cdiDevice{name: d.Name}
-		for _, n := range d.ContainerEdits.DeviceNodes { // of which some are of all GPUs
+		for _, n := range d.ContainerEdits.DeviceNodes { // some nodes belong to all GPUs
 			if number, gpu := strings.CutPrefix(n.Path, "/dev/nvidia"); gpu && number != "" && strings.Trim(number, "0123456789") == "" {
 				device.nodes = append(device.nodes, n.Path)
 			}

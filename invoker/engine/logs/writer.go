@@ -1,4 +1,4 @@
-package process
+package logs
 
 import (
 	"bytes"
@@ -7,12 +7,10 @@ import (
 	"os"
 	"sync"
 	"time"
-
-	"github.com/gpuwhisk/gpuwhisk/invoker/engine/logs"
 )
 
-// output is the log file of a container, in Docker's json-file form.
-type output struct {
+// Writer is the log file of a container, in Docker's json-file form.
+type Writer struct {
 	path  string
 	limit int64 // size at which the file is rotated, 0 for none
 
@@ -23,12 +21,14 @@ type output struct {
 	torn bool // the last line has no end: the disk was full
 }
 
-func openOutput(path string, limit int64) (*output, error) {
+// OpenWriter makes the log file at path, where none may be yet. The file is rotated when it
+// reaches limit bytes; 0 means no limit.
+func OpenWriter(path string, limit int64) (*Writer, error) {
 	file, err := makeLog(path)
 	if err != nil {
 		return nil, fmt.Errorf("make log file: %w", err)
 	}
-	return &output{path: path, limit: limit, file: file}, nil
+	return &Writer{path: path, limit: limit, file: file}, nil
 }
 
 // makeLog makes a file that is not there. What the process itself has put there may
@@ -37,34 +37,46 @@ func makeLog(path string) (*os.File, error) {
 	return os.OpenFile(path, os.O_CREATE|os.O_EXCL|os.O_WRONLY|os.O_APPEND, 0o600)
 }
 
-func (o *output) close() error {
+// Rotate begins a new file. It keeps one older file, as Docker names it, where the
+// reader finds it.
+func (o *Writer) Rotate() error {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	return o.rotate()
+}
+
+// Close closes the file. The caller has ended the streams.
+func (o *Writer) Close() error {
 	if err := o.file.Close(); err != nil {
 		return fmt.Errorf("close log file: %w", err)
 	}
 	return nil
 }
 
-// stream writes what a process prints on one of its streams into its log file, with
+// Stream writes what a process prints on one of its streams into its log file, with
 // pieces of the same length as Docker, so that one collector reads both: a line
 // longer than MaxPiece is cut, and only its last piece has a line feed.
-type stream struct {
+type Stream struct {
 	name string
-	out  *output
+	out  *Writer
 	rest []byte // of a line
 }
 
+// Stream returns a writer for one of the container's streams, stdout or stderr.
+func (o *Writer) Stream(name string) *Stream { return &Stream{name: name, out: o} }
+
 // Write never fails: the process must not notice that its log is incomplete.
-func (s *stream) Write(text []byte) (int, error) {
+func (s *Stream) Write(text []byte) (int, error) {
 	s.rest = append(s.rest, text...)
 	done := 0
 	for {
 		rest := s.rest[done:]
 		n := bytes.IndexByte(rest, '\n') + 1
-		if n == 0 || n > logs.MaxPiece {
-			if len(rest) < logs.MaxPiece {
+		if n == 0 || n > MaxPiece {
+			if len(rest) < MaxPiece {
 				break
 			}
-			n = logs.MaxPiece
+			n = MaxPiece
 		}
 		s.out.write(s.name, rest[:n])
 		done += n
@@ -73,8 +85,8 @@ func (s *stream) Write(text []byte) (int, error) {
 	return len(text), nil
 }
 
-// end gives text at the end the line feed that it lacks.
-func (s *stream) end() {
+// End gives text at the end the line feed that it lacks.
+func (s *Stream) End() {
 	if len(s.rest) > 0 {
 		s.out.write(s.name, append(s.rest, '\n'))
 		s.rest = nil
@@ -84,10 +96,10 @@ func (s *stream) end() {
 // write appends one line to the file. An error does not reach the action: the line
 // is lost, and the next activation's log may be complete again. Of a
 // line that was written in part only that one is lost.
-func (o *output) write(stream string, text []byte) {
+func (o *Writer) write(stream string, text []byte) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	o.line = logs.AppendLine(o.line[:0], stream, time.Now(), text)
+	o.line = AppendLine(o.line[:0], stream, time.Now(), text)
 	if o.limit > 0 && o.size > 0 && o.size+int64(len(o.line)) > o.limit {
 		_ = o.rotate()
 	}
@@ -100,14 +112,13 @@ func (o *output) write(stream string, text []byte) {
 	}
 }
 
-func (o *output) put(b []byte) int {
+func (o *Writer) put(b []byte) int {
 	n, _ := o.file.Write(b)
 	o.size += int64(n)
 	return n
 }
 
-// rotate keeps one older file, as Docker names it. Its reader finds it there.
-func (o *output) rotate() error {
+func (o *Writer) rotate() error {
 	if err := os.Rename(o.path, o.path+".1"); err != nil {
 		return err
 	}

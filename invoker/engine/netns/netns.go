@@ -1,4 +1,6 @@
-package docker
+// Package netns connects to containers from within the network namespaces of a host:
+// the namespace from which a container is reached, or the container's own.
+package netns
 
 import (
 	"context"
@@ -14,28 +16,28 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// hostNamespace is the network of process 1. For an invoker in a container that
+// Host is the network of process 1. For an invoker in a container that
 // shares the host's processes (--pid host) it is the host's network.
-const hostNamespace = "/proc/1/ns/net"
+const Host = "/proc/1/ns/net"
 
 // keepAlive is off: an idle connection to a container is closed before a probe.
 const keepAlive = -time.Second
 
-var errNamespace = errors.New("cannot enter the network namespace")
+var ErrNamespace = errors.New("cannot enter the network namespace")
 
-// dialFunc opens a connection as net.Dialer.DialContext does.
-type dialFunc func(ctx context.Context, network, address string) (net.Conn, error)
+// DialFunc opens a connection as net.Dialer.DialContext does.
+type DialFunc func(ctx context.Context, network, address string) (net.Conn, error)
 
-func direct(ctx context.Context, network, address string) (net.Conn, error) {
+func Direct(ctx context.Context, network, address string) (net.Conn, error) {
 	return (&net.Dialer{KeepAlive: keepAlive}).DialContext(ctx, network, address)
 }
 
-// hostOf finds the network namespace from which the containers of a network are reached.
+// HostOf finds the network namespace from which the containers of a network are reached.
 // Docker lets nothing but the host reach them, and the host is where the network's gateway
 // is: in the namespace of this process, which is "", or in the given one.
-func hostOf(gateways []netip.Addr, host string) (namespace string, err error) {
+func HostOf(gateways []netip.Addr, host string) (namespace string, err error) {
 	for _, namespace := range []string{"", host} {
-		there, err := inside(namespace, func() (bool, error) { return hasAddress(gateways) })
+		there, err := Inside(namespace, func() (bool, error) { return hasAddress(gateways) })
 		if err != nil || there {
 			return namespace, err
 		}
@@ -43,8 +45,8 @@ func hostOf(gateways []netip.Addr, host string) (namespace string, err error) {
 	return "", fmt.Errorf("the gateway %v is no address of this machine", gateways)
 }
 
-// dialer opens connections from within a network namespace.
-func dialer(namespace string) dialFunc {
+// Dialer opens connections from within a network namespace.
+func Dialer(namespace string) DialFunc {
 	return func(ctx context.Context, network, address string) (net.Conn, error) {
 		return dialInside(ctx, namespace, network, address)
 	}
@@ -64,12 +66,12 @@ func hasAddress(wanted []netip.Addr) (bool, error) {
 
 // dialInside connects from within a network namespace. The connection stays in it.
 func dialInside(ctx context.Context, namespace, network, address string) (net.Conn, error) {
-	return inside(namespace, func() (net.Conn, error) { return direct(ctx, network, address) })
+	return Inside(namespace, func() (net.Conn, error) { return Direct(ctx, network, address) })
 }
 
-// inside calls f on a thread that has entered a network namespace, or on this one if the
+// Inside calls f on a thread that has entered a network namespace, or on this one if the
 // namespace is "". f must start no goroutine that needs the namespace.
-func inside[T any](namespace string, f func() (T, error)) (T, error) {
+func Inside[T any](namespace string, f func() (T, error)) (T, error) {
 	if namespace == "" {
 		return f()
 	}
@@ -84,7 +86,7 @@ func inside[T any](namespace string, f func() (T, error)) (T, error) {
 		back, err := enter(namespace)
 		if err != nil {
 			runtime.UnlockOSThread()
-			done <- result{err: fmt.Errorf("%w %s: %w", errNamespace, namespace, err)}
+			done <- result{err: fmt.Errorf("%w %s: %w", ErrNamespace, namespace, err)}
 			return
 		}
 		r.value, r.err = f()
@@ -116,4 +118,23 @@ func enter(namespace string) (back func() error, err error) {
 		defer own.Close()
 		return unix.Setns(int(own.Fd()), unix.CLONE_NEWNET)
 	}, nil
+}
+
+// ReachTime is how long a connection between two containers is waited for. Where
+// their packets are dropped nothing is answered.
+const ReachTime = time.Second
+
+// Reaches reports whether a process of a container can connect to an address. It returns
+// an error if this process may not enter the container's network.
+func Reaches(ctx context.Context, pid int, address string) (bool, error) {
+	ctx, cancel := context.WithTimeout(ctx, ReachTime)
+	defer cancel()
+	conn, err := dialInside(ctx, fmt.Sprintf("/proc/%d/ns/net", pid), "tcp", address)
+	switch {
+	case err == nil:
+		return true, conn.Close()
+	case errors.Is(err, ErrNamespace):
+		return false, err
+	}
+	return false, nil
 }

@@ -1,10 +1,13 @@
-package docker
+package cdi
 
 import (
 	"testing"
+	"testing/fstest"
 
 	"github.com/gpuwhisk/gpuwhisk/invoker/develop/check"
 )
+
+const uuid = "GPU-5fd4f087-86f3-7a43-b711-4771313afc50"
 
 // As nvidia-ctk 1.17 writes it, shortened.
 const generated = `---
@@ -79,14 +82,14 @@ func TestParseSpec(t *testing.T) {
 // Of two names for one device the same one is taken each time; a name for
 // several is none of them.
 func TestFindByNode(t *testing.T) {
-	s := readSpecs(host(generated), []string{"/etc/cdi", "/not/there"})
+	s := Read(host(generated), []string{"/etc/cdi", "/not/there"})
 	s.uuids["GPU-b"] = "/dev/nvidia0"
-	name, ok := s.find("GPU-b")
+	name, ok := s.Find("GPU-b")
 	check.That(t, ok)
 	check.Equal(t, name, "nvidia.com/gpu=0")
-	s.add(CDIKind, []cdiDevice{{"1:0", []string{"/dev/nvidia3"}}, {"MIG-x", []string{"/dev/nvidia3"}}})
+	s.add(Kind, []cdiDevice{{"1:0", []string{"/dev/nvidia3"}}, {"MIG-x", []string{"/dev/nvidia3"}}})
 	for _, device := range []string{"7", uuid, "", "nvidia.com/gpu=7"} {
-		name, ok := s.find(device)
+		name, ok := s.Find(device)
 		check.That(t, !ok, "%q is taken for %s", device, name)
 	}
 }
@@ -103,4 +106,14 @@ func FuzzParseSpec(f *testing.F) {
 			}
 		}
 	})
+}
+
+// host is a file system with one GPU, and a specification if that is given.
+func host(spec string) fstest.MapFS {
+	files := fstest.MapFS{"proc/driver/nvidia/gpus/0000:1a:00.0/information": {
+		Data: []byte("Model: \t\t NVIDIA H200\nGPU UUID: \t " + uuid + "\nDevice Minor: \t 3\n")}}
+	if spec != "" {
+		files["etc/cdi/nvidia.yaml"] = &fstest.MapFile{Data: []byte(spec)}
+	}
+	return files
 }

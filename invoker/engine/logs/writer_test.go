@@ -1,4 +1,4 @@
-package process
+package logs
 
 import (
 	"bytes"
@@ -14,27 +14,26 @@ import (
 
 	"github.com/gpuwhisk/gpuwhisk/invoker/container"
 	"github.com/gpuwhisk/gpuwhisk/invoker/develop/check"
-	"github.com/gpuwhisk/gpuwhisk/invoker/engine/logs"
 )
 
 // texts copies what a stream prints and gives the texts of the lines written.
-func texts(t *testing.T, from io.Reader, limit int64) (*output, []string) {
+func texts(t *testing.T, from io.Reader, limit int64) (*Writer, []string) {
 	t.Helper()
-	o, err := openOutput(filepath.Join(t.TempDir(), "log"), limit)
+	o, err := OpenWriter(filepath.Join(t.TempDir(), "log"), limit)
 	check.NoError(t, err)
 	printed(t, o, "stdout", from)
-	check.NoError(t, o.close())
+	check.NoError(t, o.Close())
 	return o, readTexts(t, o.path)
 }
 
 // printed writes all that a stream of a process prints.
-func printed(t *testing.T, o *output, name string, from io.Reader) {
+func printed(t *testing.T, o *Writer, name string, from io.Reader) {
 	t.Helper()
-	s := &stream{name: name, out: o}
+	s := o.Stream(name)
 	if _, err := io.Copy(s, from); err != nil {
 		t.Error(err)
 	}
-	s.end()
+	s.End()
 }
 
 func readTexts(t *testing.T, path string) []string {
@@ -43,7 +42,7 @@ func readTexts(t *testing.T, path string) []string {
 	check.NoError(t, err)
 	var got []string
 	for raw := range bytes.Lines(content) {
-		line, err := logs.ParseLine(bytes.TrimSuffix(raw, []byte("\n")))
+		line, err := ParseLine(bytes.TrimSuffix(raw, []byte("\n")))
 		check.NoError(t, err, "line %q: %v", raw, line)
 		check.Equal(check.Must(t), line.Stream, "stdout", "line %q", raw)
 		got = append(got, line.Log)
@@ -62,7 +61,7 @@ func TestLineAfterAFullDisk(t *testing.T) {
 	if _, err := unix.FcntlInt(uintptr(ends[1]), unix.F_SETPIPE_SZ, 4096); err != nil {
 		t.Skip("the size of a pipe cannot be set: ", err)
 	}
-	o := &output{file: full}
+	o := &Writer{file: full}
 	check.NoError(t, full.SetWriteDeadline(time.Now().Add(10*time.Millisecond)))
 	for range 2 { // the second finds the disk full
 		o.write("stdout", bytes.Repeat([]byte("x"), 5000))
@@ -80,13 +79,13 @@ func TestLineAfterAFullDisk(t *testing.T) {
 	check.Contains(t, string(lines[1]), "next")
 	check.Contains(t, string(lines[2]), "last")
 	for _, raw := range lines[1 : len(lines)-1] {
-		_, err := logs.ParseLine(raw)
+		_, err := ParseLine(raw)
 		check.NoError(t, err, "%q", raw)
 	}
 }
 
 func TestOutputIsCutAsDockerDoes(t *testing.T) {
-	long := strings.Repeat("x", logs.MaxPiece)
+	long := strings.Repeat("x", MaxPiece)
 	cases := []struct {
 		name, text string
 		want       []string
@@ -114,17 +113,17 @@ func TestOutputIsCutAsDockerDoes(t *testing.T) {
 // The reader gets every line of a log that was rotated while it read.
 func TestOutputRotates(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "log")
-	o, err := openOutput(path, 400)
+	o, err := OpenWriter(path, 400)
 	check.NoError(t, err)
-	defer o.close()
-	file, err := logs.OpenFile(path)
+	defer o.Close()
+	file, err := OpenFile(path)
 	check.NoError(t, err)
-	tail := logs.NewTail(file, logs.DefaultWaits())
+	tail := NewTail(file, DefaultWaits())
 	defer tail.Close()
 	for i := range 20 {
 		text := strings.Repeat(string(rune('a'+i)), 20)
-		printed(t, o, "stdout", strings.NewReader(text+"\n"+logs.Sentinel+"\n"))
-		printed(t, o, "stderr", strings.NewReader(logs.Sentinel+"\n"))
+		printed(t, o, "stdout", strings.NewReader(text+"\n"+Sentinel+"\n"))
+		printed(t, o, "stderr", strings.NewReader(Sentinel+"\n"))
 		got := tail.Collect(t.Context(), container.LogRequest{WaitForSentinel: true, LimitBytes: 1 << 20, Now: time.Now()})
 		check.Equal(check.Must(t), len(got.Lines), 1, "run %d", i)
 		check.That(check.Must(t), strings.HasSuffix(got.Lines[0], text), "run %d: got %+v", i, got)
@@ -139,40 +138,21 @@ func TestOutputRotates(t *testing.T) {
 func TestOutputDoesNotWaitForAPipe(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "log")
 	check.NoError(t, unix.Mkfifo(path, 0o600))
-	_, err := openOutput(path, 0)
+	_, err := OpenWriter(path, 0)
 	check.That(t, err != nil, "a pipe is opened")
 }
 
 func FuzzOutput(f *testing.F) {
 	f.Add([]byte("a\nb"))
-	f.Add(bytes.Repeat([]byte("x"), 2*logs.MaxPiece+1))
+	f.Add(bytes.Repeat([]byte("x"), 2*MaxPiece+1))
 	f.Fuzz(func(t *testing.T, text []byte) {
 		_, got := texts(t, bytes.NewReader(text), 0)
 		want := string([]rune(string(text))) // invalid bytes as the file shows them
 		if want != "" && !strings.HasSuffix(want, "\n") {
 			want += "\n"
 		}
-		if len(text) <= logs.MaxPiece && strings.Join(got, "") != want {
+		if len(text) <= MaxPiece && strings.Join(got, "") != want {
 			t.Errorf("got %q, want %q", got, want)
 		}
 	})
-}
-
-func BenchmarkCreateToAnswer(b *testing.B) {
-	f := start(b, nil)
-	for b.Loop() {
-		h := f.create()
-		f.mustRun(h.Addr, wish{})
-		check.NoError(b, f.Remove(b.Context(), h.ID))
-	}
-}
-
-func BenchmarkCreate(b *testing.B) {
-	f := start(b, nil)
-	for b.Loop() {
-		h := f.create()
-		b.StopTimer()
-		check.NoError(b, f.Remove(b.Context(), h.ID))
-		b.StartTimer()
-	}
 }
