@@ -1,6 +1,7 @@
 package gpu
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"slices"
@@ -22,10 +23,12 @@ type LedgerConfig struct {
 	// Headroom is how much the ledger tries to keep free beforehand by evicting
 	// memory that is evictable. 0 evicts on demand only.
 	Headroom int64
-	// AckTimeout is how long a move may be unacknowledged before it is ordered
-	// again: an acknowledgement is never assumed. A container that is not gone so
-	// long after its Leave counts as one that stays. 0 is for ever.
+	// AckTimeout is how long after its Leave a container that is not gone counts as one
+	// that stays. 0 is for ever.
 	AckTimeout time.Duration
+	// AskAgain is how long a move may be unacknowledged before it is ordered again: an
+	// acknowledgement is never assumed. 0 takes AckTimeout.
+	AskAgain time.Duration
 }
 
 // Ledger accounts for the memory of one device and decides what moves. Its
@@ -78,9 +81,10 @@ func NewLedger(cfg LedgerConfig) (*Ledger, error) {
 		return nil, fmt.Errorf("ledger capacity %d: must be positive", cfg.Capacity)
 	case cfg.Headroom < 0 || cfg.Headroom > cfg.Capacity:
 		return nil, fmt.Errorf("ledger headroom %d: must lie within 0 and the capacity %d", cfg.Headroom, cfg.Capacity)
-	case cfg.AckTimeout < 0:
-		return nil, fmt.Errorf("ledger acknowledgement timeout %v: must not be negative", cfg.AckTimeout)
+	case cfg.AckTimeout < 0 || cfg.AskAgain < 0:
+		return nil, fmt.Errorf("ledger acknowledgement timeout %v, asked again after %v: must not be negative", cfg.AckTimeout, cfg.AskAgain)
 	}
+	cfg.AskAgain = cmp.Or(cfg.AskAgain, cfg.AckTimeout)
 	return &Ledger{cfg: cfg, byID: make(map[Container]*memory)}, nil
 }
 

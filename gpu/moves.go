@@ -44,6 +44,16 @@ type Order struct {
 	Again     bool
 }
 
+// slowestLink is the least speed, in bytes per second, that a move of device memory is
+// expected to have: less than a third of the slowest one that was measured, the first way
+// out of memory on an H200, which makes the pages of the host.
+const slowestLink = 512 << 20
+
+// SlowestMove returns how long the slowest link takes to move so many bytes.
+func SlowestMove(bytes int64) time.Duration {
+	return time.Duration(float64(bytes) / slowestLink * float64(time.Second))
+}
+
 // Usage is the device memory of one process of a container.
 type Usage struct {
 	Allocated int64 // altogether, on the device or swapped to the host
@@ -243,7 +253,10 @@ func (l *Ledger) MoveOut(now time.Duration, id Container) bool {
 // awaits is when an answer about a container's memory is overdue: about its move or
 // its removal; false when none is awaited.
 func (l *Ledger) awaits(a *memory) (due time.Duration, ok bool) {
-	return a.ordered + l.cfg.AckTimeout, l.cfg.AckTimeout > 0 && (a.move != settled || a.removing && !a.overdue)
+	if a.move != settled {
+		return a.ordered + l.cfg.AskAgain, l.cfg.AskAgain > 0
+	}
+	return a.ordered + l.cfg.AckTimeout, l.cfg.AckTimeout > 0 && a.removing && !a.overdue
 }
 
 // Deadline returns when Tick would repeat an overdue move or give up waiting for a

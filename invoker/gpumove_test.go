@@ -78,14 +78,14 @@ func TestRunStartsWhileItsMemoryComes(t *testing.T) {
 	}
 }
 
-// TestLostAcknowledgementIsAskedAgain: nothing is assumed about an order that
-// no answer came; it is given again, and the run that needs the memory waits.
+// TestLostAcknowledgementIsAskedAgain: nothing is assumed about an order without an
+// answer; it is given again, and the run that needs the memory waits.
 func TestLostAcknowledgementIsAskedAgain(t *testing.T) {
 	withFixture(t, func(t *testing.T, env *fixture) {
 		env.large("f", "g")
 		s := env.gpuSettings(1)
 		s.GPU.AckTimeout = 5 * time.Second
-		lose := 2
+		lose := 1
 		env.gpu.will(func(ctx context.Context, o gpu.Order, footprint int64) (int64, error) {
 			if lose--; lose >= 0 {
 				<-ctx.Done()
@@ -99,21 +99,20 @@ func TestLostAcknowledgementIsAskedAgain(t *testing.T) {
 		id := env.invoke("g", nil)
 		env.answered(id, 1)
 		took := time.Since(began)
-		check.AtLeast(t, took, 10*time.Second, "the run began")
-		check.AtMost(t, took, 11*time.Second, "the run began")
+		check.AtLeast(t, took, 2500*time.Millisecond, "the run began")
+		check.AtMost(t, took, 3500*time.Millisecond, "the run began")
 		stop()
 		orders := env.gpu.orders()
-		check.Equal(check.Must(t), len(orders), 3)
+		check.Equal(check.Must(t), len(orders), 2)
 		check.That(t, !orders[0].Again, "orders %+v", orders)
 		check.That(check.Must(t), orders[1].Again, "orders %+v", orders)
-		check.That(check.Must(t), orders[2].Again, "orders %+v", orders)
-		check.Equal(t, orders[2].Epoch, orders[0].Epoch)
+		check.Equal(t, orders[1].Epoch, orders[0].Epoch)
 		check.Equal(t, env.made, 2)
 	})
 }
 
 // maxAsked is how often an order is given before its container is given up.
-const maxAsked = 4
+const maxAsked = 2
 
 // TestUnresponsiveContainerIsGivenUp: a container that keeps the device and does not
 // answer does not keep it for ever.
@@ -123,7 +122,11 @@ func TestUnresponsiveContainerIsGivenUp(t *testing.T) {
 		env.gpu.will(func(context.Context, gpu.Order, int64) (int64, error) { return 0, errors.New("no process there") })
 		iv, stop := env.start(env.gpuSettings(1))
 		env.invokeAndWait("f", time.Second)
-		id := env.invokeAndWait("g", 2*maxAsked*defaultAckTimeout)
+		began := time.Now()
+		id := env.invoke("g", nil)
+		env.answered(id, 1)
+		check.AtMost(t, time.Since(began), defaultAckTimeout+time.Second, "the delay of another function's run")
+		pass(time.Minute)
 		st := env.status(iv)
 		stop()
 		rec := env.record(id)
@@ -145,7 +148,7 @@ func TestSlowMoveIsNoSilence(t *testing.T) {
 		env.gpu.will(func(ctx context.Context, o gpu.Order, _ int64) (int64, error) {
 			for left.Load() > 0 {
 				select {
-				case <-time.After(20 * time.Second):
+				case <-time.After(2 * time.Second):
 					env.gpu.holds(o.Container, 10<<30, left.Add(-2<<30), 0)
 				case <-ctx.Done():
 					return 0, ctx.Err()
@@ -154,7 +157,7 @@ func TestSlowMoveIsNoSilence(t *testing.T) {
 			return o.Bytes, nil
 		})
 		s := env.gpuSettings(1)
-		s.GPU.AckTimeout = 21 * time.Second
+		s.GPU.AckTimeout = 5 * time.Second
 		_, stop := env.start(s)
 		env.invokeAndWait("f", time.Second)
 		id := env.invokeAndWait("g", 5*time.Minute)

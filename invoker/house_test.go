@@ -88,7 +88,7 @@ var plan = map[string][]string{
 	"invoker/operate/console": {"invoker/lib/httpserver"},
 	"invoker/operate/explain": {"activation"},
 	"invoker/operate/top":     {"invoker/operate/explain"},
-	"invoker/engine/devices":  {"activation", "gpu", "gpu/nvml", "gpu/shimctl", "invoker/container"},
+	"invoker/engine/devices":  {"activation", "gpu", "gpu/nvml", "gpu/shimctl", "invoker/container", "invoker/lib/retry"},
 	"invoker/engine/docker": {"invoker/lib/retry", "invoker/container", "invoker/engine/cdi", "invoker/engine/logs", "invoker/engine/netns",
 		"invoker/engine/registry", "invoker/engine/roster", "invoker/engine/runargs"},
 	// The parts that engines share.

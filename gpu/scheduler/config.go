@@ -36,8 +36,9 @@ type Config struct {
 	Memory  int64
 	// Headroom is device memory that is kept free ahead of need.
 	Headroom int64
-	// AckTimeout is how long a Move order may be unacknowledged before it is given
-	// again; 0 is for ever.
+	// AckTimeout is how long a Move order may be unacknowledged before its container
+	// is removed, unless its memory keeps pace; 0 is for ever. Halfway the order is
+	// given again.
 	AckTimeout time.Duration
 	// IdleTimeout is how long a container may be idle; 0 is for ever.
 	IdleTimeout time.Duration

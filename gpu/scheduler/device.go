@@ -37,7 +37,7 @@ func newDevice(d gpu.Device, cfg *Config) (dev *device, err error) {
 	if cfg.SwapEachRun {
 		headroom = d.MemoryBytes // nothing that is evictable stays
 	}
-	ledger := gpu.LedgerConfig{Capacity: d.MemoryBytes, Headroom: headroom, AckTimeout: cfg.AckTimeout}
+	ledger := gpu.LedgerConfig{Capacity: d.MemoryBytes, Headroom: headroom, AckTimeout: cfg.AckTimeout, AskAgain: cfg.AckTimeout / maxAsked}
 	if dev.ledger, err = gpu.NewLedger(ledger); err != nil {
 		return nil, err
 	}

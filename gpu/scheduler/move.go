@@ -1,20 +1,21 @@
 package scheduler
 
 import (
+	"maps"
 	"time"
 
 	"github.com/gpuwhisk/gpuwhisk/gpu"
+	"github.com/gpuwhisk/gpuwhisk/sched"
 )
 
 // pendingMove is the newest order to move a container's memory.
 type pendingMove struct {
-	kind       gpu.OrderKind
-	epoch      uint64
-	open       bool          // its acknowledgement is awaited
-	began      time.Duration // when it was first ordered
-	asked      int           // how often it was ordered since its last progress
-	bytes      int64         // to be moved
-	progressed int64         // resident at its last progress
+	kind     gpu.OrderKind
+	epoch    uint64
+	open     bool          // its acknowledgement is awaited
+	began    time.Duration // when it was first ordered
+	asked    int           // how often it was ordered
+	resident int64         // when it was first ordered
 	// serves is the epoch of the prefetch that brought the memory for the next run of
 	// the container or those in it now; 0 for none.
 	serves  uint64
@@ -28,18 +29,15 @@ func (m *pendingMove) brings() bool { return m.open && m.kind == gpu.Prefetch }
 // leaves reports whether memory is on its way off the device.
 func (m *pendingMove) leaves() bool { return m.open && m.kind == gpu.Evict }
 
-// progress takes what is resident while the order is carried out. A part of the move
-// counts as an answer, but a small part does not: no container keeps the device by
+// keepsPace reports whether as much has moved by now as the slowest link moves. A large
+// move may take longer than an acknowledgement, but no container keeps the device by
 // moving a page now and then.
-func (m *pendingMove) progress(resident int64) {
-	const parts = 8
-	done := resident - m.progressed
+func (m *pendingMove) keepsPace(now time.Duration, resident int64) bool {
+	moved := resident - m.resident
 	if m.kind == gpu.Evict {
-		done = -done
+		moved = -moved
 	}
-	if m.open && done > 0 && done >= m.bytes/parts {
-		m.asked, m.progressed = 1, resident
-	}
+	return moved > 0 && gpu.SlowestMove(moved) >= now-m.began
 }
 
 // cancelMove ends a move whose acknowledgement is not awaited any more.
@@ -74,23 +72,33 @@ func (s *Scheduler) collectMoves(dev *device) {
 	}
 }
 
-// maxAsked is how often a move is ordered before its container counts as
-// unresponsive.
-const maxAsked = 4
+const (
+	// maxAsked is how often a move is ordered within the acknowledgement timeout. Then
+	// its container counts as unresponsive, unless its memory keeps pace.
+	maxAsked = 2
+	// distrustTime is how long the containers of a function are removed where others are
+	// evicted, after one of them ignored an eviction. Otherwise each new container could
+	// delay the runs of others once more.
+	distrustTime = time.Hour
+)
 
 // orderMove orders a move of a container, again if need be.
 func (s *Scheduler) orderMove(c *container, m gpu.Move) {
+	if m.Kind == gpu.Evict && s.now < s.distrusted[c.rev.flow.id] && c.inside() == 0 {
+		s.unusable(c)
+		return
+	}
 	p := &c.move
 	resident, footprint := c.dev.ledger.Residency(c.id)
 	if p.epoch != m.Epoch {
-		*p = pendingMove{kind: m.Kind, epoch: m.Epoch, began: s.now, bytes: m.Bytes, progressed: resident}
+		*p = pendingMove{kind: m.Kind, epoch: m.Epoch, began: s.now, resident: resident}
 		if m.Kind == gpu.Prefetch {
 			p.serves = m.Epoch
 		} else {
 			c.evicted = true
 		}
 	}
-	if p.asked == maxAsked && s.giveUp(c) {
+	if p.asked == maxAsked && !p.keepsPace(s.now, resident) && s.giveUp(c) {
 		return
 	}
 	p.open = true
@@ -101,16 +109,25 @@ func (s *Scheduler) orderMove(c *container, m gpu.Move) {
 	})
 }
 
-// giveUp removes an unresponsive container, which frees its memory for sure. What had
-// been granted to it runs elsewhere. False while a run is inside it, which would be
-// lost.
+// giveUp removes an unresponsive container, which frees its memory for sure. The runs
+// that had been granted to it run elsewhere. It does nothing and returns false while a run
+// is inside the container, because that run would be lost.
 func (s *Scheduler) giveUp(c *container) bool {
 	if c.inside() > 0 {
 		return false
 	}
 	s.orderFor(c, Order{Do: Unresponsive, Move: c.move.kind, Epoch: c.move.epoch})
+	if c.move.kind == gpu.Evict {
+		s.distrust(c.rev.flow)
+	}
 	s.unusable(c)
 	return true
+}
+
+// distrust has the containers of a flow removed instead of evicted for a while.
+func (s *Scheduler) distrust(f *flow) {
+	maps.DeleteFunc(s.distrusted, func(_ sched.FlowID, until time.Duration) bool { return until <= s.now })
+	s.distrusted[f.id] = s.now + distrustTime
 }
 
 // moved follows the end of a move. Without an acknowledgement the move stays open:
@@ -142,7 +159,6 @@ func (s *Scheduler) memoryReported(c *container, e Event) {
 	}
 	c.reported = true
 	resident, _ := dev.ledger.Residency(c.id)
-	c.move.progress(resident)
 	if !c.evicted {
 		c.whole = resident
 	}

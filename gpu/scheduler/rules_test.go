@@ -1,6 +1,7 @@
 package scheduler
 
 import (
+	"fmt"
 	"github.com/gpuwhisk/gpuwhisk/gpu"
 	"github.com/gpuwhisk/gpuwhisk/invoker/develop/check"
 	"github.com/gpuwhisk/gpuwhisk/sched"
@@ -78,27 +79,58 @@ func TestEvictForHost(t *testing.T) {
 	s.expect("remove 3", Event{Kind: HostReported, Host: HostMemory{Needed: 513}})
 }
 
-// TestUnresponsiveContainerIsRemoved: a move without acknowledgement is ordered four
-// times; a page now and then does not count as progress, an eighth does.
+// TestUnresponsiveContainerIsRemoved: a container whose memory does not move delays the
+// run of another function by one acknowledgement timeout, however much it moves now and
+// then. One that moves as fast as a slow link is waited for.
 func TestUnresponsiveContainerIsRemoved(t *testing.T) {
-	for _, moves := range []int64{0, gib / 64, 2 * gib} {
-		s := newScript(t, config("fcfs", 1))
-		one := s.submit("create 1, start 1 in 1 on 0 cold", fn("f", 10*gib))
-		s.run("", one, 1, 10*gib)
+	for moves, want := range map[int64]time.Duration{0: 1, gib / 64: 1, 2 * gib: 1, 3 * gib: 0} {
+		c := config("fcfs", 1)
+		s := newScript(t, c)
+		one := s.submit("create 1, start 1 in 1 on 0 cold", fn("f", 14*gib))
+		s.run("", one, 1, 14*gib)
 		s.submit("create 2, evict 1 epoch 1", fn("g", 15*gib))
-		left := 10 * gib
+		began, left := s.now, 14*gib
 		for range 3 {
 			left -= moves
-			s.holds("", 1, 10*gib, left)
+			s.holds("", 1, 14*gib, left)
+			if s.now == began+c.AckTimeout/2 && want > 0 {
+				s.tick("unresponsive 1, remove 1")
+				check.Equal(t, s.now-began, want*c.AckTimeout, "a container that moves %d bytes in half of it is given up after", moves)
+				break
+			}
 			s.tick("evict 1 epoch 1")
 		}
-		left -= moves
-		s.holds("", 1, 10*gib, left)
-		if moves == 2*gib {
-			s.tick("evict 1 epoch 1")
+	}
+}
+
+// TestUnresponsiveFunctionIsDistrusted: after one container ignored an eviction the next
+// ones of its function delay nobody: they are removed at once. After a while the function
+// is trusted again.
+func TestUnresponsiveFunctionIsDistrusted(t *testing.T) {
+	s := newScript(t, config("fcfs", 1))
+	hostile, other := fn("f", 14*gib), fn("g", 15*gib)
+	s.run("", s.submit("create 1, start 1 in 1 on 0 cold", hostile), 1, 14*gib)
+	two := s.submit("create 2, evict 1 epoch 1", other)
+	s.tick("evict 1 epoch 1")
+	s.tick("unresponsive 1, remove 1")
+	s.expect("start 2 in 2 on 0 cold", Event{Kind: Removed, Container: 1})
+	s.run("", two, 2, 15*gib)
+	for i := range uint64(2) {
+		c, left := Container(3+i), Event{Kind: Moved, Container: 2, Epoch: 2*i + 1, OK: true}
+		n := s.submit(fmt.Sprintf("create %d, evict 2 epoch %d", c, left.Epoch), hostile)
+		s.holds(fmt.Sprintf("start %d in %d on 0 cold", n, c), 2, 15*gib, 0)
+		s.expect("", left)
+		s.run("", n, c, 14*gib)
+		if i == 1 {
+			s.now += distrustTime
+			s.submit("evict 4 epoch 1", other)
 			continue
 		}
-		s.tick("unresponsive 1, remove 1")
+		n = s.submit("remove 3", other)
+		s.expect("prefetch 2 epoch 2", Event{Kind: Removed, Container: 3})
+		s.holds("", 2, 15*gib, 15*gib)
+		s.expect(fmt.Sprintf("start %d in 2 on 0 host-warm", n), Event{Kind: Moved, Container: 2, Epoch: 2, Bytes: 15 * gib, OK: true})
+		s.run("", n, 2, 15*gib)
 	}
 }
 

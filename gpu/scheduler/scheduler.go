@@ -50,6 +50,9 @@ type Scheduler struct {
 	created    Container // number of the last container
 	used       uint64    // counts the uses of containers, see container.used
 	idle       list.List // of *container, the longest idle first
+	// distrusted has the flows whose containers are removed instead of evicted, and until
+	// when.
+	distrusted map[sched.FlowID]time.Duration
 
 	host        HostMemory
 	limited     bool // the host's memory was reported
@@ -83,6 +86,7 @@ func New(cfg Config) (*Scheduler, error) {
 	s := &Scheduler{
 		cfg: cfg, invocations: map[uint64]*invocation{},
 		flows: map[sched.FlowID]*flow{}, namespaces: map[string]*namespace{}, containers: map[Container]*container{},
+		distrusted: map[sched.FlowID]time.Duration{},
 	}
 	policy, err := cfg.NewPolicy(cfg.Policy, cfg.Sched, s)
 	if err != nil {

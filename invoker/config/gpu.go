@@ -33,7 +33,7 @@ type GPU struct {
 	MPS              string `key:"whisk.gpu.mps" default:"off" enum:"off,shared" doc:"shared: an MPS daemon for each whole GPU; a fault of one function ends the work of all"`
 	Shim             GPUShim
 	Prefetch         bool               `key:"whisk.gpu.prefetch" default:"true" doc:"move a function's memory to the device before its turn"`
-	AckTimeout       time.Duration      `key:"whisk.gpu.ack-timeout" default:"10 seconds" doc:"a move of device memory that is unanswered for so long is ordered again; 0 means 10 seconds"`
+	AckTimeout       time.Duration      `key:"whisk.gpu.ack-timeout" default:"10 seconds" doc:"a move of device memory that is unanswered for half as long is ordered again; after so long its container is removed, unless its memory moves at 512 MiB a second or faster; 0 means 10 seconds"`
 	DefaultMemory    Size               `key:"whisk.gpu.default-memory" default:"1 GiB" min:"1 MiB" doc:"device memory of an action that states none and was never measured"`
 	ContextMemory    Size               `key:"whisk.gpu.context-memory" default:"400 MiB" doc:"device memory that a container's context takes beside its own"`
 	Weights          map[string]float64 `key:"whisk.gpu.weights" doc:"shares of device time, which go before annotations'; 1 where none is set"`

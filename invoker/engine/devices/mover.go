@@ -27,6 +27,7 @@ import (
 	"github.com/gpuwhisk/gpuwhisk/gpu"
 	"github.com/gpuwhisk/gpuwhisk/gpu/shimctl"
 	"github.com/gpuwhisk/gpuwhisk/invoker/container"
+	"github.com/gpuwhisk/gpuwhisk/invoker/lib/retry"
 )
 
 const (
@@ -39,9 +40,11 @@ const (
 	// now. The caller has the result by then, the token waits. A process that connects
 	// later is counted from then on.
 	helloTime = 100 * time.Millisecond
-	// moveTime bounds one order. The largest device is swapped in half of it
-	// even by a slow link; a container that is frozen would take for ever.
+	// moveTime bounds one order, beside the time that its bytes take on a slow link. A
+	// container that is frozen would take for ever.
 	moveTime = 30 * time.Second
+	// progressTime is the time between two questions how far an order has come.
+	progressTime = time.Second
 	// rejoinTime is how long after a restart the processes of an adopted container
 	// may need to find the socket: they try it every two seconds, and between two
 	// parts of a move that was under way.
@@ -82,7 +85,7 @@ type Options struct {
 
 	proc string // where processes are; empty: /proc
 	// 0: the constants
-	moveTime, answerTime, helloTime, rejoinTime, confirmTime time.Duration
+	moveTime, progressTime, answerTime, helloTime, rejoinTime, confirmTime time.Duration
 }
 
 // Mover keeps the device memory of containers by the shim in their processes.
@@ -115,6 +118,7 @@ func OpenMover(o Options) (*Mover, error) {
 	}
 	m.options.proc = cmp.Or(o.proc, "/proc")
 	m.options.moveTime = cmp.Or(o.moveTime, moveTime)
+	m.options.progressTime = cmp.Or(o.progressTime, progressTime)
 	m.options.answerTime = cmp.Or(o.answerTime, answerTime)
 	m.options.helloTime = cmp.Or(o.helloTime, helloTime)
 	m.options.rejoinTime = cmp.Or(o.rejoinTime, rejoinTime)
@@ -267,13 +271,18 @@ func (m *Mover) Move(ctx context.Context, o gpu.Order, _ int64) (int64, error) {
 	if b == nil || b.noShim() {
 		return 0, nil // nothing of it can be moved, and the ledger counts it so
 	}
-	ctx, cancel := context.WithTimeout(ctx, m.options.moveTime)
+	ctx, cancel := context.WithTimeout(ctx, m.options.moveTime+gpu.SlowestMove(o.Bytes))
 	defer cancel()
 	m.setMoved(b, true)
 	err := m.rejoined(ctx, b)
 	if err != nil {
 		return 0, fmt.Errorf("%s %s: %w", o.Kind, o.Container, err)
 	}
+	asking, stop := context.WithCancel(ctx)
+	var asked sync.WaitGroup
+	asked.Go(func() { m.askProgress(asking, b) })
+	defer asked.Wait()
+	defer stop()
 	var done shimctl.Done
 	if o.Kind == gpu.Evict {
 		done, err = b.shim.Evict(ctx, o.Epoch)
@@ -284,6 +293,14 @@ func (m *Mover) Move(ctx context.Context, o gpu.Order, _ int64) (int64, error) {
 		return 0, fmt.Errorf("%s %s: %w", o.Kind, o.Container, err)
 	}
 	return m.judge(b, o, done)
+}
+
+// askProgress has the processes of a container report their usage now and then until ctx
+// ends. While memory moves they do not report it by themselves.
+func (m *Mover) askProgress(ctx context.Context, b *gpuContainer) {
+	for retry.Sleep(ctx, m.options.progressTime) {
+		_, _ = b.shim.Report(ctx) // Events.Usage gets the answers
+	}
 }
 
 // judge is an error if an order was not carried out. One that the driver refused was

@@ -88,6 +88,18 @@ func (b *fixture) underWay(o gpu.Order) <-chan error {
 	return ended
 }
 
+// TestMoveReportsItsProgress: while memory moves, its container's usage is reported.
+func TestMoveReportsItsProgress(t *testing.T) {
+	b := open(t, func(o *Options) { o.progressTime = 10 * time.Millisecond })
+	g := b.loaded(slow()...)
+	ended := b.underWay(evict(1))
+	b.await("memory of which a part has left", func(h gpu.MemoryReport) bool {
+		return h.PID == g.PID() && h.Usage.Resident < h.Usage.Allocated && h.Usage.Resident > 0
+	})
+	b.Begin(name, gpu.Need{})
+	check.ErrorIs(t, check.Receive(t, ended), ErrUndone)
+}
+
 func TestNewerOrderReplacesOlder(t *testing.T) {
 	b := open(t, nil)
 	g := b.loaded(slow()...)
