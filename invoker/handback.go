@@ -29,7 +29,7 @@ const textNotReturned = "The invoker gave the activation back to its scheduler, 
 // invoker drains, or it asks for a GPU and none can be used. One that was not
 // taken back, or that an earlier process had begun, is run here.
 func (d *dispatcher) returns(p *pending) bool {
-	return d.returner != nil && !p.Unlisted && !p.keep && !p.Begun && (d.draining || p.gpu != nil && !d.gpus.usable())
+	return d.returner != nil && !p.NotJournaled && !p.keep && !p.Begun && (d.draining || p.gpu != nil && !d.gpus.usable())
 }
 
 // mayPassOn reports whether an activation that waits for a device is passed on to another

@@ -151,7 +151,7 @@ func (p *pending) size() int64 { return pendingBytes + int64(len(p.Content)) }
 // started reports to the feed and the journal that the activation begins to run.
 // With an error it must not run: ctx has ended.
 func (p *pending) started(ctx context.Context) error {
-	if !p.Unlisted {
+	if !p.NotJournaled {
 		if err := p.completer.journal.Begin(ctx, p.ActivationID); err != nil {
 			return err
 		}
@@ -175,7 +175,7 @@ func (p *pending) settle() {
 	if p.outstanding.Add(-1) == 0 {
 		p.completer.unsettled.settled(p)
 		p.completer.observe.settled(p)
-		if !p.Unlisted {
+		if !p.NotJournaled {
 			p.completer.journal.Completed(p.ActivationID)
 		}
 		p.Done()

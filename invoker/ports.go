@@ -40,8 +40,8 @@ type Delivery struct {
 	// Ended is the end that it had in an earlier process, whose acks and record
 	// may not all be safe; nil: none is known.
 	Ended *activation.Record
-	// Unlisted is whether the journal keeps nothing of it.
-	Unlisted bool
+	// NotJournaled is whether the journal keeps nothing of it.
+	NotJournaled bool
 	// Claim is whose container it runs in, where that is fit for it; 0: any.
 	Claim Claim
 	// Kind is the action's, where that is known before the action is; "": it is not.

@@ -36,7 +36,7 @@ func (u *unsettled) settled(p *pending) {
 // ended lists the end of a pending activation, unless the next process does not get it
 // or comes to the same end by itself.
 func (u *unsettled) ended(p *pending, e ending) {
-	if p.Unlisted || e.silent {
+	if p.NotJournaled || e.silent {
 		return
 	}
 	u.mu.Lock()
@@ -48,7 +48,7 @@ func (u *unsettled) ended(p *pending, e ending) {
 // if a caller or a reader of events is about to get it.
 func (u *unsettled) reported(p *pending, e ending) {
 	u.ended(p, e)
-	if (p.Blocking || u.events) && !p.Unlisted && !e.silent && !e.repeated {
+	if (p.Blocking || u.events) && !p.NotJournaled && !e.silent && !e.repeated {
 		u.keep([]*pending{p})
 	}
 }

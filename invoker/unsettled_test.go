@@ -31,7 +31,7 @@ func TestReportedIsKeptBefore(t *testing.T) {
 	} {
 		k := newClerk(c.events)
 		p, rec := k.pending(c.blocking)
-		p.Unlisted, c.ending.record = c.unlisted, rec
+		p.NotJournaled, c.ending.record = c.unlisted, rec
 		if c.resulted {
 			k.completer.result(p, rec)
 		}
@@ -82,7 +82,7 @@ func TestUnacknowledgedIsWhatIsNotSafe(t *testing.T) {
 	} {
 		k := newClerk(false)
 		tick, rec := k.pending(false)
-		tick.Unlisted = c.unlisted
+		tick.NotJournaled = c.unlisted
 		k.completer.complete(tick, ending{record: rec, silent: c.blocked})
 		for _, sent := range k.sent {
 			if c.sent {

@@ -40,7 +40,7 @@ func BenchmarkActivation(b *testing.B) {
 						}
 						j.Completed(id)
 						if i%1000 == 0 {
-							j.Covered(0, func(offset int64) bool { return offset <= i })
+							j.ForgetBelow(0, func(offset int64) bool { return offset <= i })
 						}
 					}
 				})

@@ -42,7 +42,7 @@ func TestCutAndFlippedAnywhere(t *testing.T) {
 			check.NoError(t, err, "at %d", at)
 			lost := 0
 			for i := range 6 {
-				p := j.Past(id(i))
+				p := j.History(id(i))
 				if p.HasMessage {
 					got, err := j.Message(id(i))
 					check.NoError(t, err, "at %d: message %d: %q", at, i, got)
@@ -51,7 +51,7 @@ func TestCutAndFlippedAnywhere(t *testing.T) {
 					lost++
 				}
 			}
-			if j.Past(id(1)).Unacknowledged {
+			if j.History(id(1)).Unacknowledged {
 				got, err := j.Result(id(1))
 				check.NoError(t, err, "at %d: result %q", at, got)
 				check.Equal(check.Must(t), string(got), string(result), "at %d: result", at)
@@ -91,7 +91,7 @@ func TestSurvivesAKill(t *testing.T) {
 	check.AtLeast(check.Must(t), reported, 2000, "the victim ended by itself")
 	j := open(t, Config{Dir: dir})
 	for i := range reported {
-		check.Equal(check.Must(t), j.Past(id(i)), Past{State: Started, Crashes: 1, HasMessage: true}, "activation %d", i)
+		check.Equal(check.Must(t), j.History(id(i)), History{State: Started, Crashes: 1, HasMessage: true}, "activation %d", i)
 		got, err := j.Message(id(i))
 		check.NoError(t, err, "message %d: %q", i, got)
 		check.Equal(check.Must(t), string(got), string(messageOf(i)), "message %d", i)
@@ -133,7 +133,7 @@ func TestDiskThatRefusesDelaysNoRun(t *testing.T) {
 	check.NoError(t, os.Rename(dir+"x", dir))
 	check.NoError(t, j.Ready(t.Context()))
 	j = again(t, j)
-	a, b := j.Past(id(0)), j.Past(id(1))
+	a, b := j.History(id(0)), j.History(id(1))
 	check.Equal(t, a.State, Completed)
 	check.Equal(t, b.State, Started)
 }
@@ -152,10 +152,10 @@ func TestOnlyCopyWaitsForTheDisk(t *testing.T) {
 	ended, cancel := context.WithCancel(t.Context())
 	cancel()
 	check.ErrorIs(t, j.Begin(ended, id(0)), context.Canceled, "only the journal has the message, on a disk that is not there")
-	check.Equal(t, j.Past(id(0)).State, Accepted, "it did not begin")
+	check.Equal(t, j.History(id(0)).State, Accepted, "it did not begin")
 	check.NoError(t, os.Rename(dir+"x", dir))
 	check.NoError(t, j.Begin(t.Context(), id(0)))
-	check.Equal(t, again(t, j).Past(id(0)).State, Started)
+	check.Equal(t, again(t, j).History(id(0)).State, Started)
 }
 
 // away takes a journal's directory away; the function that it returns brings it back.
@@ -183,11 +183,11 @@ func TestDiskThatWasAwayResurrectsNothing(t *testing.T) {
 	begin(j, id(1)) // returns when the disk has refused
 	compactNow(j)
 	back()
-	j.Covered(0, func(offset int64) bool { return offset == 0 })
+	j.ForgetBelow(0, func(offset int64) bool { return offset == 0 })
 	j.Delivered(id(2), 0, 2)
 	begin(j, id(2))
 	compactNow(j)
-	check.Equal(t, again(t, j).Past(id(0)), Past{}, "what was completed and covered")
+	check.Equal(t, again(t, j).History(id(0)), History{}, "what was completed and covered")
 }
 
 // TestFileThatCannotBeDeletedIsKeptInOrder: no younger file goes before it.
@@ -204,7 +204,7 @@ func TestFileThatCannotBeDeletedIsKeptInOrder(t *testing.T) {
 	for i := range 3 {
 		j.Completed(id(i))
 	}
-	j.Covered(0, func(int64) bool { return true })
+	j.ForgetBelow(0, func(int64) bool { return true })
 	before := j.log.Segments()
 	compactNow(j)
 	check.Equal(t, j.log.Segments(), before)
@@ -222,14 +222,14 @@ func TestDiskThatIsAwayDamagesNoMessage(t *testing.T) {
 	mustStore(t, j, 0)
 	j = again(t, j)
 	back := away(t, j)
-	_, _, err := j.Take(id(0))
+	_, _, err := j.LoadUnfinished(id(0))
 	check.That(t, err != nil, "taken while the disk is away")
 	check.That(t, !errors.Is(err, wal.ErrDamaged), "%v", err)
 	if j.rewrite(j.log.Oldest()) {
 		t.Error("rewritten while the disk is away")
 	}
 	back()
-	text, _, err := j.Take(id(0))
+	text, _, err := j.LoadUnfinished(id(0))
 	check.NoError(t, err, "taken when it is back")
 	check.Equal(t, string(text), string(messageOf(0)))
 }
@@ -272,7 +272,7 @@ func TestDeliveredOnce(t *testing.T) {
 		begin(j, a)
 	}
 	j.Completed(id)
-	check.Equal(t, j.Delivered(id, 0, 8), Past{Other: true}, "another message with the id")
+	check.Equal(t, j.Delivered(id, 0, 8), History{DuplicateID: true}, "another message with the id")
 	check.Equal(t, j.Delivered(id, 0, 7).State, Completed, "the same message")
 	check.NoError(t, j.Close())
 	j, err = Open(Config{Dir: dir})
@@ -281,6 +281,6 @@ func TestDeliveredOnce(t *testing.T) {
 	if got := j.Delivered(id, 0, 9); got.State != Completed { // the log was made anew
 		t.Errorf("delivered again: %+v, want completed", got)
 	}
-	check.Equal(t, j.Delivered(id, 0, 10), Past{Other: true}, "another message with the id")
+	check.Equal(t, j.Delivered(id, 0, 10), History{DuplicateID: true}, "another message with the id")
 	check.Equal(t, j.Delivered(other, 0, 7).State, Started, "delivered again")
 }

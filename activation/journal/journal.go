@@ -72,23 +72,23 @@ func (s State) String() string {
 	return [...]string{"unknown", "accepted", "started", "completed"}[s]
 }
 
-// Past is what a journal knows of an activation.
-type Past struct {
+// History is what a journal knows of an activation.
+type History struct {
 	State State
 	// Crashes is how often the action was running when a process ended without
 	// closing its journal. A run that a process ended in order is not counted.
 	Crashes int
 	// HasMessage: the journal has the message.
 	HasMessage bool
-	// Taken: this process works, or worked, on the journal's copy of the
+	// JournalOwned: this process works, or worked, on the journal's copy of the
 	// message. Kafka's copy is of no use.
-	Taken bool
+	JournalOwned bool
 	// Unacknowledged: the journal has the result, whose acks or record may be
 	// missing.
 	Unacknowledged bool
-	// Other: the journal knows another message under this id, and stores
+	// DuplicateID: the journal knows another message under this id, and stores
 	// nothing of this one.
-	Other bool
+	DuplicateID bool
 }
 
 var (
@@ -139,7 +139,7 @@ type entry struct {
 	running   bool // started by this process
 	offered   bool // another may have it, and run it
 	former    bool // of a former process, and not delivered to this one
-	taken     bool // the message is the journal's alone: see Past.Taken
+	taken     bool // the message is the journal's alone: see History.JournalOwned
 }
 
 // has reports whether a payload is stored.
@@ -169,15 +169,15 @@ func Open(cfg Config) (*Journal, error) {
 	return j, nil
 }
 
-// Past returns what is known of an activation.
-func (j *Journal) Past(id activation.ID) Past {
+// History returns what is known of an activation.
+func (j *Journal) History(id activation.ID) History {
 	j.mu.Lock()
 	defer j.mu.Unlock()
 	e := j.known[keyOf(id)]
 	if e == nil {
-		return Past{}
+		return History{}
 	}
-	return e.past()
+	return e.history()
 }
 
 // Delivered is to be called for every message that Kafka delivers, when it is
@@ -188,7 +188,7 @@ func (j *Journal) Past(id activation.ID) Past {
 // An unknown activation is accepted from here on. That is not written: the next
 // process needs no entry of an activation that is accepted and no more, and most
 // activations start at once.
-func (j *Journal) Delivered(id activation.ID, partition int, offset int64) Past {
+func (j *Journal) Delivered(id activation.ID, partition int, offset int64) History {
 	k := keyOf(id)
 	j.mu.Lock()
 	defer j.mu.Unlock()
@@ -196,16 +196,16 @@ func (j *Journal) Delivered(id activation.ID, partition int, offset int64) Past 
 	switch {
 	case e == nil:
 		j.known[k] = &entry{state: Accepted, partition: int32(partition), offset: offset}
-		return Past{}
+		return History{}
 	case !e.former && (int(e.partition) != partition || e.offset != offset):
-		return Past{Other: true}
+		return History{DuplicateID: true}
 	}
 	e.former = false
-	return e.past()
+	return e.history()
 }
 
-func (e *entry) past() Past {
-	p := Past{State: e.state, Crashes: int(e.starts), HasMessage: e.has(message), Taken: e.taken, Unacknowledged: e.has(result)}
+func (e *entry) history() History {
+	p := History{State: e.state, Crashes: int(e.starts), HasMessage: e.has(message), JournalOwned: e.taken, Unacknowledged: e.has(result)}
 	if e.running {
 		p.Crashes-- // it may yet end well
 	}
@@ -226,7 +226,7 @@ func (j *Journal) Begin(ctx context.Context, id activation.ID) error {
 	for begun := false; ; {
 		r, wait := j.begin(k, begun)
 		if !wait {
-			if err := r.Wait(); err == nil || !j.Past(id).HasMessage {
+			if err := r.Wait(); err == nil || !j.History(id).HasMessage {
 				return nil
 			}
 			begun = true // and trouble came between
@@ -263,7 +263,7 @@ const maxStarts = 250
 
 // Completed is to be called when the last ack is with the broker and the record
 // with the database, before the offset is committed. The payloads are forgotten;
-// the state is known until Covered.
+// the state is known until ForgetBelow.
 func (j *Journal) Completed(id activation.ID) {
 	k := keyOf(id)
 	j.mu.Lock()
@@ -287,10 +287,10 @@ func (e *entry) stop() {
 	}
 }
 
-// Covered forgets the completed activations of a partition that Kafka will not
+// ForgetBelow forgets the completed activations of a partition that Kafka will not
 // deliver again: covers reports whether an offset is before the committed one.
 // It must be called now and then, or the journal grows.
-func (j *Journal) Covered(partition int, covers func(offset int64) bool) {
+func (j *Journal) ForgetBelow(partition int, covers func(offset int64) bool) {
 	j.mu.Lock()
 	defer j.mu.Unlock()
 	kept := j.done[partition][:0]

@@ -72,17 +72,17 @@ func TestNextLifeKnowsEachStep(t *testing.T) {
 	begin(j, id(2)) // before /init and before /run
 	begin(j, id(3))
 	j.Completed(id(3))
-	want := []Past{{State: Accepted}, {State: Accepted, HasMessage: true, Taken: true}, {State: Started}, {State: Completed}, {}}
+	want := []History{{State: Accepted}, {State: Accepted, HasMessage: true, JournalOwned: true}, {State: Started}, {State: Completed}, {}}
 	checkPast := func() {
 		t.Helper()
 		for i, w := range want {
-			check.Equal(t, j.Past(id(i)), w, "activation %d", i)
+			check.Equal(t, j.History(id(i)), w, "activation %d", i)
 		}
 	}
 	checkPast()
 	j = again(t, j)
-	want[0] = Past{}      // it was accepted and no more
-	want[1].Taken = false // not taken in this life yet
+	want[0] = History{}          // it was accepted and no more
+	want[1].JournalOwned = false // not taken in this life yet
 	checkPast()
 	// It was running when a process ended, this time without closing.
 	j.Delivered(id(2), 2, 102)
@@ -100,7 +100,7 @@ func TestNextLifeKnowsEachStep(t *testing.T) {
 	check.Equal(t, left[0].ID, id(1))
 	check.Equal(t, left[0].Offset, 101)
 	check.Equal(t, left[0].Partition, 2)
-	check.Equal(t, left[0].Past, want[1])
+	check.Equal(t, left[0].History, want[1])
 }
 
 func TestMessagesComeBackInOrder(t *testing.T) {
@@ -141,10 +141,10 @@ func TestFilesGoWhenAllInThemIsDone(t *testing.T) {
 		begin(j, id(i))
 		j.Completed(id(i))
 		if i%100 == 0 {
-			j.Covered(0, func(offset int64) bool { return offset > 0 && offset <= int64(i) })
+			j.ForgetBelow(0, func(offset int64) bool { return offset > 0 && offset <= int64(i) })
 		}
 	}
-	j.Covered(0, func(offset int64) bool { return offset > 0 })
+	j.ForgetBelow(0, func(offset int64) bool { return offset > 0 })
 	compactNow(j)
 	h := j.Health()
 	check.Equal(t, h.Known, 1)
@@ -154,7 +154,7 @@ func TestFilesGoWhenAllInThemIsDone(t *testing.T) {
 	got, err := j.Message(id(0))
 	check.NoError(t, err, "message %q", got)
 	check.Equal(t, string(got), string(messageOf(0)))
-	check.Equal(t, j.Past(id(0)), Past{State: Accepted, HasMessage: true})
+	check.Equal(t, j.History(id(0)), History{State: Accepted, HasMessage: true})
 }
 
 func TestFullJournalRefusesMessages(t *testing.T) {
@@ -166,7 +166,7 @@ func TestFullJournalRefusesMessages(t *testing.T) {
 			check.AtLeast(check.Must(t), i, 40)
 			j.Completed(id(0))
 			j.Completed(id(1))
-			j.Covered(0, func(int64) bool { return true })
+			j.ForgetBelow(0, func(int64) bool { return true })
 			check.NoError(t, store(j, id(i), make([]byte, 100)), "with space again")
 			return
 		}
@@ -184,17 +184,17 @@ func TestRandomHistories(t *testing.T) {
 
 func history(t *testing.T, r *rand.Rand, seed uint64) {
 	dir := t.TempDir()
-	known := map[int]Past{}
+	known := map[int]History{}
 	next := 0
 	for life := range 5 {
 		j := open(t, Config{Dir: dir, SegmentBytes: 300, Sync: wal.None})
 		started := map[int]bool{} // and not completed
 		for i := range next {
-			got := j.Past(id(i))
-			if known[i] == (Past{}) && got.State == Completed {
+			got := j.History(id(i))
+			if known[i] == (History{}) && got.State == Completed {
 				known[i] = got // covered, and its file is still there
 			}
-			if known[i] == (Past{State: Accepted}) && got == (Past{}) {
+			if known[i] == (History{State: Accepted}) && got == (History{}) {
 				j.Delivered(id(i), i%3, int64(i)) // it comes again
 				continue
 			}
@@ -205,17 +205,17 @@ func history(t *testing.T, r *rand.Rand, seed uint64) {
 			if i == next {
 				next++
 				j.Delivered(id(i), i%3, int64(i))
-				known[i] = Past{State: Accepted}
+				known[i] = History{State: Accepted}
 			}
 			step(t, r, j, i, known, started)
 			if r.IntN(20) == 0 {
 				covered := r.IntN(next)
 				for p := range 3 {
-					j.Covered(p, func(offset int64) bool { return offset < int64(covered) })
+					j.ForgetBelow(p, func(offset int64) bool { return offset < int64(covered) })
 				}
 				for i := range covered {
 					if known[i].State == Completed {
-						known[i] = Past{}
+						known[i] = History{}
 					}
 				}
 				compactNow(j)
@@ -230,7 +230,7 @@ func history(t *testing.T, r *rand.Rand, seed uint64) {
 	}
 }
 
-func step(t *testing.T, r *rand.Rand, j *Journal, i int, known map[int]Past, started map[int]bool) {
+func step(t *testing.T, r *rand.Rand, j *Journal, i int, known map[int]History, started map[int]bool) {
 	p := known[i]
 	switch what := r.IntN(3); {
 	case p.State == Unknown || p.State == Completed:
@@ -254,7 +254,7 @@ func step(t *testing.T, r *rand.Rand, j *Journal, i int, known map[int]Past, sta
 func killed(t *testing.T, j *Journal) string {
 	t.Helper()
 	last := 1 << 20
-	for j.Past(id(last)).State != Unknown {
+	for j.History(id(last)).State != Unknown {
 		last++
 	}
 	j.Delivered(id(last), 0, 1<<40)
@@ -280,7 +280,7 @@ func TestFormerVersionIsRead(t *testing.T) {
 	check.NoError(t, err)
 	defer j.Close()
 	activationID := func(n int) activation.ID { return activation.ID(fmt.Sprintf("%032x", n)) }
-	for n, want := range []Past{
+	for n, want := range []History{
 		0: {},
 		1: {State: Accepted, HasMessage: true},
 		2: {State: Started, Crashes: 1, HasMessage: true},
@@ -288,7 +288,7 @@ func TestFormerVersionIsRead(t *testing.T) {
 		4: {State: Completed},
 		5: {State: Started, Crashes: 1, Unacknowledged: true},
 	} {
-		check.Equal(t, j.Past(activationID(n)), want, "activation %d", n)
+		check.Equal(t, j.History(activationID(n)), want, "activation %d", n)
 	}
 	check.Equal(t, j.Health().Damaged, 0)
 	for _, n := range []int{1, 2} {

@@ -17,7 +17,7 @@ type Unfinished struct {
 	ID        activation.ID
 	Partition int
 	Offset    int64
-	Past      Past
+	History   History
 }
 
 // Unfinished lists what a former process left unfinished with its message, in
@@ -28,7 +28,7 @@ func (j *Journal) Unfinished() []Unfinished {
 	var all []Unfinished
 	for k, e := range j.known {
 		if e.has(message) && e.state != Completed {
-			all = append(all, Unfinished{k.id(), int(e.partition), e.offset, e.past()})
+			all = append(all, Unfinished{k.id(), int(e.partition), e.offset, e.history()})
 		}
 	}
 	slices.SortFunc(all, func(a, b Unfinished) int {
@@ -37,11 +37,11 @@ func (j *Journal) Unfinished() []Unfinished {
 	return all
 }
 
-// Take returns the message of an activation that Unfinished listed, once. The
+// LoadUnfinished returns the message of an activation that Unfinished listed, once. The
 // caller works on it: Kafka's copy, should it come, is of no use from then on. Its
 // error is ErrNoMessage where Kafka's copy came first. Where the message cannot be
 // read Kafka's copy counts, if there is one; a damaged message is forgotten.
-func (j *Journal) Take(id activation.ID) (text []byte, past Past, err error) {
+func (j *Journal) LoadUnfinished(id activation.ID) (text []byte, past History, err error) {
 	text, err = j.Message(id)
 	j.mu.Lock()
 	defer j.mu.Unlock()
@@ -51,7 +51,7 @@ func (j *Journal) Take(id activation.ID) (text []byte, past Past, err error) {
 		return nil, past, fmt.Errorf("message of %s: %w", id, ErrNoMessage)
 	case err == nil:
 		e.former, e.taken = false, true
-		return text, e.past(), nil
+		return text, e.history(), nil
 	case errors.Is(err, wal.ErrDamaged):
 		j.dropPayload(e, message)
 	}
@@ -159,7 +159,7 @@ func (j *Journal) keepUnacknowledged(k key, text []byte) (wal.Receipt, error) {
 	return j.writePayload(k, e, result, text), nil
 }
 
-// Message reads the message of an activation whose Past has HasMessage.
+// Message reads the message of an activation whose History has HasMessage.
 func (j *Journal) Message(id activation.ID) ([]byte, error) {
 	text, err := j.payload(keyOf(id), message, ErrNoMessage)
 	if err != nil {
@@ -168,7 +168,7 @@ func (j *Journal) Message(id activation.ID) ([]byte, error) {
 	return text, nil
 }
 
-// Result reads the result of an activation whose Past is Unacknowledged.
+// Result reads the result of an activation whose History is Unacknowledged.
 func (j *Journal) Result(id activation.ID) ([]byte, error) {
 	text, err := j.payload(keyOf(id), result, ErrNoResult)
 	if err != nil {
@@ -217,10 +217,10 @@ func (j *Journal) read(at wal.Position, kind payloadKind) ([]byte, error) {
 	return text, nil
 }
 
-// Offer is to be called before an activation is given to another who may run it. It
+// BeginHandback is to be called before an activation is given to another who may run it. It
 // returns when that is written: for the next process the activation counts as
-// started, until Withdraw or Forget.
-func (j *Journal) Offer(id activation.ID) error {
+// started, until AbortHandback or CommitHandback.
+func (j *Journal) BeginHandback(id activation.ID) error {
 	k := keyOf(id)
 	j.mu.Lock()
 	e := j.known[k]
@@ -232,14 +232,14 @@ func (j *Journal) Offer(id activation.ID) error {
 	r := j.writeState(k, e)
 	j.mu.Unlock()
 	if err := r.Wait(); err != nil {
-		j.Withdraw(id)
+		j.AbortHandback(id)
 		return fmt.Errorf("offer activation %s: %w", id, err)
 	}
 	return nil
 }
 
-// Withdraw is the end of an Offer that nobody took.
-func (j *Journal) Withdraw(id activation.ID) {
+// AbortHandback is the end of a hand-back that nobody took.
+func (j *Journal) AbortHandback(id activation.ID) {
 	k := keyOf(id)
 	j.mu.Lock()
 	defer j.mu.Unlock()
@@ -249,9 +249,9 @@ func (j *Journal) Withdraw(id activation.ID) {
 	}
 }
 
-// Forget is the end of an Offer that was taken: the journal knows nothing of the
+// CommitHandback is the end of a hand-back that was taken: the journal knows nothing of the
 // activation any more, which may come again. It returns when that is written.
-func (j *Journal) Forget(id activation.ID) error {
+func (j *Journal) CommitHandback(id activation.ID) error {
 	k := keyOf(id)
 	j.mu.Lock()
 	e := j.known[k]

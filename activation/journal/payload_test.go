@@ -26,20 +26,20 @@ func TestWhicheverComesFirst(t *testing.T) {
 	}
 	begin(j, id(2))
 	j = again(t, j)
-	text, past, err := j.Take(id(0))
+	text, past, err := j.LoadUnfinished(id(0))
 	check.NoError(t, err, "taken: %q, %+v", text, past)
 	check.Equal(t, string(text), string(messageOf(0)))
 	check.Equal(t, past.State, Accepted)
 	got := j.Delivered(id(0), 0, 0)
-	check.That(t, got.Taken, "Kafka's copy of what was taken: %+v", got)
-	_, _, err = j.Take(id(0))
+	check.That(t, got.JournalOwned, "Kafka's copy of what was taken: %+v", got)
+	_, _, err = j.LoadUnfinished(id(0))
 	check.ErrorIs(t, err, ErrNoMessage, "taken twice")
 	got = j.Delivered(id(1), 0, 1)
-	check.That(t, !got.Taken, "Kafka's copy came first: %+v", got)
+	check.That(t, !got.JournalOwned, "Kafka's copy came first: %+v", got)
 	check.That(t, got.HasMessage, "Kafka's copy came first: %+v", got)
-	_, _, err = j.Take(id(1))
+	_, _, err = j.LoadUnfinished(id(1))
 	check.ErrorIs(t, err, ErrNoMessage, "taken after Kafka's copy came")
-	_, past, err = j.Take(id(2))
+	_, past, err = j.LoadUnfinished(id(2))
 	check.NoError(t, err, "what had begun")
 	check.Equal(t, past.State, Started, "what had begun")
 	j.Completed(id(2))
@@ -62,11 +62,11 @@ func TestUnreadableMessageLeavesKafkas(t *testing.T) {
 			check.NoError(t, os.WriteFile(name, data, 0o600))
 		}
 	}
-	_, _, err = j.Take(id(0))
+	_, _, err = j.LoadUnfinished(id(0))
 	check.That(check.Must(t), err != nil, "taken: %v", err)
 	check.That(check.Must(t), !errors.Is(err, ErrNoMessage), "taken: %v", err)
 	got := j.Delivered(id(0), 0, 0)
-	check.That(t, !got.Taken, "Kafka's copy: %+v", got)
+	check.That(t, !got.JournalOwned, "Kafka's copy: %+v", got)
 	check.That(t, !got.HasMessage, "Kafka's copy: %+v", got)
 	check.Equal(t, got.State, Accepted)
 }
@@ -89,12 +89,12 @@ func TestUnreadableMessageLeavesKafkasThatCameMeanwhile(t *testing.T) {
 	for n := range many {
 		ended := make(chan error)
 		go func() {
-			_, _, err := j.Take(id(n))
+			_, _, err := j.LoadUnfinished(id(n))
 			ended <- err
 		}()
 		got := j.Delivered(id(n), 0, int64(n))
 		check.That(t, check.Receive(t, ended) != nil, "message %d is read", n)
-		check.That(t, !got.Taken, "Kafka's copy of %d: %+v", n, got)
+		check.That(t, !got.JournalOwned, "Kafka's copy of %d: %+v", n, got)
 		check.Equal(t, got.State, Accepted)
 	}
 }
@@ -137,8 +137,8 @@ func TestFullDiskRefusesMessages(t *testing.T) {
 	}
 	check.ErrorIs(check.Must(t), refused, syscall.ENOSPC, "stored on a full disk")
 	last := n - 1
-	past := j.Past(id(last))
-	check.That(t, !past.Taken, "what was refused: %+v", past)
+	past := j.History(id(last))
+	check.That(t, !past.JournalOwned, "what was refused: %+v", past)
 	for i := range last {
 		got, err := j.Message(id(i))
 		check.NoError(t, err, "message %d", i)
@@ -169,7 +169,7 @@ func TestResultIsKeptUntilCompleted(t *testing.T) {
 	checkResults := func() {
 		t.Helper()
 		for i := range 2 {
-			past := j.Past(id(i))
+			past := j.History(id(i))
 			got, err := j.Result(id(i))
 			check.That(check.Must(t), past.Unacknowledged, "%d: %+v, %q, %v", i, past, got, err)
 			check.Equal(t, past.State, Started, "%d", i)
@@ -188,7 +188,7 @@ func TestResultIsKeptUntilCompleted(t *testing.T) {
 		j.Delivered(id(i), 0, int64(i))
 		j.Completed(id(i))
 	}
-	j.Covered(0, func(offset int64) bool { return offset >= 10 })
+	j.ForgetBelow(0, func(offset int64) bool { return offset >= 10 })
 	compactNow(j)
 	check.AtMost(t, j.Health().Segments, 2*slackSegments+2)
 	checkResults()
@@ -201,12 +201,12 @@ func TestResultIsKeptUntilCompleted(t *testing.T) {
 		for i := range 2 {
 			_, err := j.Result(id(i))
 			check.ErrorIs(t, err, ErrNoResult, "%d: a result after its completion", i)
-			check.That(t, !j.Past(id(i)).Unacknowledged, "%d: a result after its completion: %v", i, err)
+			check.That(t, !j.History(id(i)).Unacknowledged, "%d: a result after its completion: %v", i, err)
 		}
 		j = again(t, j)
 	}
 	check.ErrorIs(t, keepResult(j, id(0), []byte("late")), ErrNotOpen, "kept after its completion")
-	j.Covered(0, func(int64) bool { return true })
+	j.ForgetBelow(0, func(int64) bool { return true })
 	check.Equal(t, len(j.refs), 0)
 	check.Equal(t, j.live, 0)
 	check.Equal(t, j.counts[result], 0)
@@ -247,14 +247,14 @@ func TestKeptMessageIsTheNextProcesses(t *testing.T) {
 	}
 	check.ErrorIs(t, j.AppendMessage(id(9), messageOf(9)), ErrNotOpen, "kept what was not accepted")
 	j.Completed(id(0))
-	p := j.Past(id(1))
-	check.That(t, p.Taken, "past %+v: another copy would count", p)
+	p := j.History(id(1))
+	check.That(t, p.JournalOwned, "past %+v: another copy would count", p)
 	j = again(t, j)
 	left := j.Unfinished()
 	check.Equal(check.Must(t), len(left), 1)
 	check.Equal(check.Must(t), left[0].ID, id(1))
 	check.Equal(check.Must(t), left[0].Partition, 7)
-	text, _, err := j.Take(id(1))
+	text, _, err := j.LoadUnfinished(id(1))
 	check.NoError(t, err, "message %q", text)
 	check.Equal(t, string(text), string(messageOf(1)))
 }
@@ -300,17 +300,17 @@ func TestOfferedAcrossProcesses(t *testing.T) {
 		state State // of the next process; Unknown: it has none
 	}{
 		{"kept", func(*Journal, activation.ID) error { return nil }, Accepted},
-		{"offered", (*Journal).Offer, Started},
+		{"offered", (*Journal).BeginHandback, Started},
 		{"withdrawn", func(j *Journal, id activation.ID) error {
-			err := j.Offer(id)
-			j.Withdraw(id)
+			err := j.BeginHandback(id)
+			j.AbortHandback(id)
 			return err
 		}, Accepted},
 		{"forgotten", func(j *Journal, id activation.ID) error {
-			return errors.Join(j.Offer(id), j.Forget(id))
+			return errors.Join(j.BeginHandback(id), j.CommitHandback(id))
 		}, Unknown},
 		{"forgotten, and come again", func(j *Journal, id activation.ID) error {
-			err := errors.Join(j.Offer(id), j.Forget(id))
+			err := errors.Join(j.BeginHandback(id), j.CommitHandback(id))
 			j.Delivered(id, 0, 9)
 			return errors.Join(err, j.AppendMessage(id, []byte("again")))
 		}, Accepted},
@@ -327,9 +327,9 @@ func TestOfferedAcrossProcesses(t *testing.T) {
 				check.Equal(t, len(left), 0, "left %+v", left)
 			} else {
 				check.Equal(check.Must(t), len(left), 1, "left %+v", left)
-				check.Equal(t, left[0].Past.State, c.state)
+				check.Equal(t, left[0].History.State, c.state)
 			}
-			check.NoError(t, j.Forget(id(1)))
+			check.NoError(t, j.CommitHandback(id(1)))
 			check.Equal(t, len(j.refs), 0)
 			check.Equal(t, j.live, 0)
 			check.NoError(t, j.Close())
@@ -341,5 +341,5 @@ func TestOfferWhatHasStarted(t *testing.T) {
 	j := open(t, Config{Dir: t.TempDir()})
 	j.Delivered(id(1), 0, 1)
 	begin(j, id(1))
-	check.ErrorIs(t, j.Offer(id(1)), ErrNotOpen)
+	check.ErrorIs(t, j.BeginHandback(id(1)), ErrNotOpen)
 }

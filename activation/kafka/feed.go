@@ -69,19 +69,19 @@ type Feed struct {
 // topic with more than one partition, offsets are those of the first, and
 // Partitions has those of each.
 type FeedStats struct {
-	Position      int64            `json:"position"`      // the offset that is read next
-	Committed     int64            `json:"committed"`     // -1 before the first commit
-	HighWatermark int64            `json:"highWatermark"` // the end of the partition when last known
-	Delivered     uint64           `json:"delivered"`
-	Undecodable   uint64           `json:"undecodable"`
-	Finished      uint64           `json:"finished"`               // not delivered, since an earlier process had completed them
-	Open          int              `json:"open"`                   // handed out and not completed
-	Lost          int64            `json:"lost"`                   // offsets that had expired before they were read
-	Narrowed      bool             `json:"narrowed,omitzero"`      // nothing is read until more is completed: the commit would not hold it all
-	Interrupted   string           `json:"interrupted,omitzero"`   // why reading does not work; empty when it does
-	Since         time.Time        `json:"since,omitzero"`         // when no partition could be read any more; zero: some can
-	CommitFailing string           `json:"commitFailing,omitzero"` // why committing does not work; empty when it does
-	Partitions    []PartitionStats `json:"partitions,omitzero"`    // only of a topic with more than one
+	Position         int64            `json:"position"`      // the offset that is read next
+	Committed        int64            `json:"committed"`     // -1 before the first commit
+	HighWatermark    int64            `json:"highWatermark"` // the end of the partition when last known
+	Delivered        uint64           `json:"delivered"`
+	Undecodable      uint64           `json:"undecodable"`
+	SkippedCompleted uint64           `json:"skippedCompleted"`       // not delivered, since an earlier process had completed them
+	Open             int              `json:"open"`                   // handed out and not completed
+	Lost             int64            `json:"lost"`                   // offsets that had expired before they were read
+	ReadPaused       bool             `json:"readPaused,omitzero"`    // nothing is read until more is completed: the commit would not hold it all
+	Interrupted      string           `json:"interrupted,omitzero"`   // why reading does not work; empty when it does
+	Since            time.Time        `json:"since,omitzero"`         // when no partition could be read any more; zero: some can
+	CommitFailing    string           `json:"commitFailing,omitzero"` // why committing does not work; empty when it does
+	Partitions       []PartitionStats `json:"partitions,omitzero"`    // only of a topic with more than one
 
 	lag int64
 }
@@ -195,7 +195,7 @@ func (f *Feed) Next(ctx context.Context) (Delivery, error) {
 func (f *Feed) oldest() (from *partition, first *record) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	if f.stats.Narrowed = f.narrowed(); f.stats.Narrowed {
+	if f.stats.ReadPaused = f.narrowed(); f.stats.ReadPaused {
 		return nil, nil
 	}
 	for _, p := range f.partitions {

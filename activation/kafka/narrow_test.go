@@ -35,7 +35,7 @@ func TestNarrowedFeedReadsOnWhenTheLogIsTruncated(t *testing.T) {
 		go func() { _, _ = f.Next(ctx) }()
 		synctest.Wait()
 		check.That(check.Must(t), !p.asked, "reads on though a commit does not say it all")
-		check.That(check.Must(t), f.stats.Narrowed, "does not say that a commit does not say it all")
+		check.That(check.Must(t), f.stats.ReadPaused, "does not say that a commit does not say it all")
 		p.cutAt(0)
 		synctest.Wait()
 		check.That(t, p.asked, "waits for what nothing completes")

@@ -254,7 +254,7 @@ func (p *partition) deliver(first *record) (Delivery, bool) {
 	p.position = r.offset + 1
 	p.anyRead = true
 	if !p.read(r) {
-		f.stats.Finished++
+		f.stats.SkippedCompleted++
 		return Delivery{}, false
 	}
 	d := p.progress.deliver(r)

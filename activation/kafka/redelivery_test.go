@@ -62,7 +62,7 @@ func TestNothingThatEndedIsDeliveredAgain(t *testing.T) {
 				open := b.next(f, 1)
 				b.nothing(f, topic, many).Done()
 				s := f.Stats()
-				check.Equal(b.t, s.Finished, many-2)
+				check.Equal(b.t, s.SkippedCompleted, many-2)
 				check.Equal(b.t, s.Delivered, 2)
 				open.Done()
 				b.must(f.Close(b.ctx()))
@@ -349,7 +349,7 @@ func TestFeedNarrowsToWhatTheBrokerTakes(t *testing.T) {
 				_, err := f.Next(ctx)
 				next <- err
 			}()
-			b.await("the feed to report that it waits", func() bool { return f.Stats().Narrowed })
+			b.await("the feed to report that it waits", func() bool { return f.Stats().ReadPaused })
 			cancel()
 			check.ErrorIs(check.Must(b.t), <-next, context.Canceled, "message %d came though the metadata is full", n)
 			break
@@ -416,7 +416,7 @@ func TestJournaledFeedReadsOn(t *testing.T) {
 	for n := 0; n < many; n += 2 {
 		check.That(check.Must(t), came[n], "message %d was open and did not come again", n)
 	}
-	check.AtLeast(t, f.Stats().Finished, 1000, "messages that the metadata names")
+	check.AtLeast(t, f.Stats().SkippedCompleted, 1000, "messages that the metadata names")
 }
 
 // A broker that takes less beside a position is given less, one that takes

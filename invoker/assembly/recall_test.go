@@ -50,7 +50,7 @@ func TestJournalAndKafkaTogether(t *testing.T) {
 		check.Equal(t, d.Begun, c.want.Begun, "%+v", c)
 		check.Equal(t, d.Attempts, c.want.Attempts, "%+v", c)
 	}
-	check.Equal(t, j.Past(id("d")).State, journal.Accepted)
+	check.Equal(t, j.History(id("d")).State, journal.Accepted)
 }
 
 // TestEveryMessageOfAnActivationRuns: a second message with a known id is run, and
@@ -67,17 +67,17 @@ func TestEveryMessageOfAnActivationRuns(t *testing.T) {
 	}
 	d, used := deliver(0)
 	check.That(t, used, "the first: %+v", d)
-	check.Equal(t, d.Unlisted, false)
+	check.Equal(t, d.NotJournaled, false)
 	_ = j.Begin(t.Context(), id)
 	j.Completed(id)
 	for offset := range int64(3) {
 		d, used := deliver(offset + 1)
 		check.That(t, used, "another: %+v", d)
-		check.That(t, d.Unlisted, "another")
+		check.That(t, d.NotJournaled, "another")
 		check.That(t, !d.Completed, "another")
 		check.That(t, !d.Begun, "another")
 	}
-	if got := j.Past(id).State; got != journal.Completed {
+	if got := j.History(id).State; got != journal.Completed {
 		t.Errorf("the first is %v", got)
 	}
 }
@@ -122,7 +122,7 @@ func TestHandedOutAgainIsNotRunAgain(t *testing.T) {
 				t.Error("another activation is not used")
 			}
 			if disk == "well" {
-				check.NoError(t, p.Forget(other))
+				check.NoError(t, p.CommitHandback(other))
 				if !keep() {
 					t.Error("what went back and comes again is not used")
 				}

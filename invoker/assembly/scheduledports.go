@@ -85,8 +85,8 @@ func (p pulledJournal) Ready(ctx context.Context) error {
 }
 
 func (p pulledJournal) Keep(d *invoker.Delivery, message []byte) bool {
-	d.Offset = time.Now().UnixNano()                          // the next process runs them in this order
-	if !recall(p.Journal, pulledPartition, d) || d.Unlisted { // this process has it already
+	d.Offset = time.Now().UnixNano()                              // the next process runs them in this order
+	if !recall(p.Journal, pulledPartition, d) || d.NotJournaled { // this process has it already
 		return false
 	}
 	if d.Completed {
@@ -98,19 +98,21 @@ func (p pulledJournal) Keep(d *invoker.Delivery, message []byte) bool {
 	return true
 }
 
-func (p pulledJournal) Offer(_ context.Context, id activation.ID) error { return p.Journal.Offer(id) }
+func (p pulledJournal) BeginHandback(_ context.Context, id activation.ID) error {
+	return p.Journal.BeginHandback(id)
+}
 
 // noJournal keeps nothing.
 type noJournal struct{}
 
-func (noJournal) Ready(ctx context.Context) error                  { return ctx.Err() }
-func (noJournal) Full() bool                                       { return false }
-func (noJournal) Keep(*invoker.Delivery, []byte) bool              { return true }
-func (noJournal) Offer(ctx context.Context, _ activation.ID) error { return ctx.Err() }
-func (noJournal) Withdraw(activation.ID)                           {}
-func (noJournal) Forget(activation.ID) error                       { return nil }
+func (noJournal) Ready(ctx context.Context) error                          { return ctx.Err() }
+func (noJournal) Full() bool                                               { return false }
+func (noJournal) Keep(*invoker.Delivery, []byte) bool                      { return true }
+func (noJournal) BeginHandback(ctx context.Context, _ activation.ID) error { return ctx.Err() }
+func (noJournal) AbortHandback(activation.ID)                              {}
+func (noJournal) CommitHandback(activation.ID) error                       { return nil }
 
 // covered: nothing that was pulled comes again.
 func (a *scheduled) covered(j *journal.Journal) {
-	j.Covered(pulledPartition, func(int64) bool { return true })
+	j.ForgetBelow(pulledPartition, func(int64) bool { return true })
 }

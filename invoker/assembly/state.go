@@ -175,7 +175,7 @@ func (a *forgetfulJournal) Completed(id activation.ID) {
 func (a classic) covered(j *journal.Journal) {
 	stats := a.feed.Stats()
 	for _, p := range append(stats.Partitions, kafka.PartitionStats{Committed: stats.Committed}) {
-		j.Covered(int(p.Partition), func(offset int64) bool { return offset < p.Committed })
+		j.ForgetBelow(int(p.Partition), func(offset int64) bool { return offset < p.Committed })
 	}
 }
 
@@ -184,10 +184,10 @@ func (a classic) covered(j *journal.Journal) {
 // not if the journal's copy of the message is in progress.
 func recall(j *journal.Journal, partition int, d *invoker.Delivery) bool {
 	past := j.Delivered(d.Message.ActivationID, partition, d.Offset)
-	if past.Taken && past.State != journal.Completed {
+	if past.JournalOwned && past.State != journal.Completed {
 		return false
 	}
-	d.Unlisted = past.Other
+	d.NotJournaled = past.DuplicateID
 	d.Completed = past.State == journal.Completed
 	d.Begun = d.Begun || past.State == journal.Started
 	d.Attempts = max(d.Attempts, past.Crashes)
@@ -197,7 +197,7 @@ func recall(j *journal.Journal, partition int, d *invoker.Delivery) bool {
 
 // ended is the record with which a former process ended an activation whose acks
 // or record were not all sent, or nil.
-func ended(j *journal.Journal, id activation.ID, past journal.Past) *activation.Record {
+func ended(j *journal.Journal, id activation.ID, past journal.History) *activation.Record {
 	if !past.Unacknowledged || past.State == journal.Completed {
 		return nil
 	}
@@ -214,7 +214,7 @@ func ended(j *journal.Journal, id activation.ID, past journal.Past) *activation.
 
 // resumed is what a former process left in the journal.
 func resumed(j *journal.Journal, l journal.Unfinished) (invoker.Delivery, error) {
-	text, past, err := j.Take(l.ID)
+	text, past, err := j.LoadUnfinished(l.ID)
 	if err != nil {
 		return invoker.Delivery{}, err
 	}

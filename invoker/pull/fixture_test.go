@@ -225,16 +225,16 @@ func (f fakeSchedulers) Return(_ context.Context, at activation.Endpoint, q acti
 	return f.takes[at.Host], f.returnErr
 }
 
-func (f *fixture) Offer(context.Context, activation.ID) error {
+func (f *fixture) BeginHandback(context.Context, activation.ID) error {
 	f.add("offer")
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	return f.offerErr
 }
 
-func (f *fixture) Withdraw(activation.ID) { f.add("withdraw") }
+func (f *fixture) AbortHandback(activation.ID) { f.add("withdraw") }
 
-func (f *fixture) Forget(id activation.ID) error {
+func (f *fixture) CommitHandback(id activation.ID) error {
 	f.add("forget")
 	f.mu.Lock()
 	defer f.mu.Unlock()

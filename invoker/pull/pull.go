@@ -94,11 +94,11 @@ type Journal interface {
 	// it. It reports whether the delivery is to be used: not if the activation is in
 	// progress already.
 	Keep(d *invoker.Delivery, message []byte) bool
-	// Offer marks an activation as begun elsewhere, perhaps; Withdraw takes that
-	// back, and Forget ends it. Offer and Forget return when that is written.
-	Offer(ctx context.Context, id activation.ID) error
-	Withdraw(id activation.ID)
-	Forget(id activation.ID) error
+	// BeginHandback marks an activation as begun elsewhere, perhaps; AbortHandback takes that
+	// back, and Forget ends it. BeginHandback and Forget return when that is written.
+	BeginHandback(ctx context.Context, id activation.ID) error
+	AbortHandback(id activation.ID)
+	CommitHandback(id activation.ID) error
 }
 
 // Containers are the invoker's claims: an *invoker.Invoker.

@@ -40,7 +40,7 @@ func (p *Puller) Return(ctx context.Context, m *activation.Message) (taken bool,
 			p.endReturn(m.ActivationID)
 		}
 	}()
-	if err := p.ports.Journal.Offer(ctx, m.ActivationID); err != nil {
+	if err := p.ports.Journal.BeginHandback(ctx, m.ActivationID); err != nil {
 		p.log.Warn("activation is not given back", "activation", m.ActivationID, "error", err)
 		return false, nil
 	}
@@ -61,7 +61,7 @@ func (p *Puller) Return(ctx context.Context, m *activation.Message) (taken bool,
 			break
 		}
 	}
-	p.ports.Journal.Withdraw(m.ActivationID)
+	p.ports.Journal.AbortHandback(m.ActivationID)
 	return false, nil
 }
 
@@ -89,7 +89,7 @@ func (p *Puller) awaitReturn(id activation.ID) {
 }
 
 func (p *Puller) returned(id activation.ID) {
-	if err := p.ports.Journal.Forget(id); err != nil {
+	if err := p.ports.Journal.CommitHandback(id); err != nil {
 		p.log.Error("an activation that was given back is still in the journal: the next process answers it", "activation", id, "error", err)
 	}
 	p.mu.Lock()
