@@ -63,6 +63,9 @@ type Options struct {
 	// LongTimeouts waits longer for a Docker daemon's reports of containers: for
 	// tests, on a machine that stalls now and then.
 	LongTimeouts bool
+	// LocalImages lets users' images without a tag run from Docker's copy where they
+	// cannot be pulled.
+	LocalImages bool
 	// Terminated, when not nil, reports once the context has ended whether a
 	// process is to follow, as after SIGTERM, and not after Ctrl-C.
 	Terminated func() bool

@@ -57,7 +57,7 @@ func (a *assembly) newEngine(ctx context.Context) (Engine, error) {
 		return a.newProcesses()
 	}
 	o := clients.Docker(a.c, a.instance.ContainerPrefix(), a.Log)
-	o.Steps = a.steps.Begin
+	o.Steps, o.LocalImages = a.steps.Begin, a.LocalImages
 	if a.LongTimeouts {
 		w := &o.LogWaits
 		w.Idle, w.Answered, w.OtherStream, w.QuietFailed = 12*time.Second, 10*time.Second, 6*time.Second, 6*time.Second

@@ -310,7 +310,7 @@ func inProcess(log *slog.Logger, settings []string) (start standalone.StartInvok
 		go func() {
 			ended <- assembly.Run(ctx, assembly.Options{
 				Config: cfg, Log: log, Version: version, Self: self, Path: os.Getenv("PATH"), LibraryPath: os.Getenv("LD_LIBRARY_PATH"), Host: "127.0.0.1",
-				Listening: func(addr string) { address.Store(addr) },
+				Listening: func(addr string) { address.Store(addr) }, LocalImages: true,
 			})
 		}()
 		return func() error { return <-ended }, nil

@@ -46,13 +46,16 @@ func (e *Engine) Create(ctx context.Context, spec container.Spec) (container.Han
 		if err := e.away(ctx, pullErr); errors.Is(err, container.ErrAway) {
 			return container.Handle{}, container.NotProvisioned(err)
 		}
-		if pullErr != nil && registry.MovesOn(spec.Image) {
+		if pullErr != nil && registry.MovesOn(spec.Image) && !e.options.LocalImages {
 			return container.Handle{}, pullFailed(spec.Image, pullErr)
 		}
 	}
 	handle, err := e.launchLimited(ctx, spec)
 	switch {
 	case err == nil:
+		if pullErr != nil {
+			e.log.Warn("image cannot be pulled, this host's copy is used", "image", spec.Image, "error", pullErr)
+		}
 		return handle, nil
 	case errors.Is(err, errNotInImage): // then the image is here, pulled or not
 		return container.Handle{}, container.NoProgram(spec.Image, err)
@@ -130,14 +133,17 @@ func (e *Engine) launchFor(ctx context.Context, spec container.Spec, done chan<-
 
 // launch creates, starts and inspects a container, and leaves nothing behind
 // if that fails, except a container that ended at once, whose log is to be read. The context ends when the caller gives up. It is done
-// again if the image turns out to be another than it was known to be, or if somebody
-// has removed the invoker's network.
+// again if the image turns out to be another than it was known to be, if somebody
+// has removed the invoker's network, or if the daemon misses its init program.
 func (e *Engine) launch(ctx context.Context, spec container.Spec) (container.Handle, error) {
 	work, cancel := e.outlive(ctx)
 	defer cancel()
 	handle, err := e.launchOnce(ctx, work, spec)
 	if errors.Is(err, errChanged) {
 		e.forgetImage(spec.Image)
+		handle, err = e.launchOnce(ctx, work, spec)
+	}
+	if errors.Is(err, errNoInit) && e.leaveOutInit(err) {
 		handle, err = e.launchOnce(ctx, work, spec)
 	}
 	if errors.Is(err, errNoNetwork) {
@@ -150,9 +156,13 @@ func (e *Engine) launch(ctx context.Context, spec container.Spec) (container.Han
 }
 
 func (e *Engine) launchOnce(ctx, work context.Context, spec container.Spec) (container.Handle, error) {
+	inits := e.inits(spec)
 	id, env, err := e.createImageToo(work, spec)
 	if e.networkGone(err) { // nothing was made
 		return container.Handle{}, fmt.Errorf("%w: %w", errNoNetwork, err)
+	}
+	if inits && e.initMissing(err) { // nothing was made
+		return container.Handle{}, fmt.Errorf("%w: %w", errNoInit, err)
 	}
 	if err != nil {
 		if !rejected(err) {
@@ -162,6 +172,10 @@ func (e *Engine) launchOnce(ctx, work context.Context, spec container.Spec) (con
 	}
 	e.roster.Remember(id)
 	inspected, err := e.start(ctx, work, id)
+	if inits && e.initMissing(err) {
+		// Without errNotInImage: the image is not to blame.
+		err = e.withdraw(work, id, fmt.Errorf("%w: %s", errNoInit, err))
+	}
 	if e.networkGone(err) {
 		err = e.withdraw(work, id, fmt.Errorf("%w: %w", errNoNetwork, err))
 	}
@@ -182,7 +196,7 @@ func (e *Engine) launchOnce(ctx, work context.Context, spec container.Spec) (con
 	}
 	switch {
 	case errors.Is(err, errEnded):
-	case errors.Is(err, errChanged), errors.Is(err, errNoNetwork): // it is removed
+	case errors.Is(err, errChanged), errors.Is(err, errNoNetwork), errors.Is(err, errNoInit): // it is removed
 		e.roster.Forget(id)
 		handle = container.Handle{}
 	default:

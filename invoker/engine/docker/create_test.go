@@ -93,6 +93,65 @@ func TestCreateFailures(t *testing.T) {
 	}
 }
 
+// TestInit: containers of the manifest's images have the daemon's init program, as far as
+// there is one, and those of users' images if the operator says so.
+func TestInit(t *testing.T) {
+	const missing = `exec: "docker-init": executable file not found in $PATH: unknown`
+	for name, c := range map[string]struct {
+		extra   string
+		missing bool
+		user    bool
+		want    []bool // of the creates
+		fails   bool
+	}{
+		"manifest":            {want: []bool{true, true}},
+		"user":                {user: true, want: []bool{false, false}},
+		"user, operator":      {user: true, extra: "true", want: []bool{true, true}},
+		"operator":            {extra: "false", want: []bool{false, false}},
+		"missing":             {missing: true, want: []bool{true, false, false}},
+		"missing, operator":   {missing: true, extra: "true", want: []bool{true, true}, fails: true},
+		"user's own, missing": {missing: true, user: true, want: []bool{false, false}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			d := startDaemon(t)
+			if c.missing {
+				d.onStart = func(w http.ResponseWriter, _ string) bool {
+					d.mu.Lock()
+					init := d.bodies[len(d.bodies)-1].HostConfig.Init
+					d.mu.Unlock()
+					if init == nil || !*init {
+						return false
+					}
+					refuse(w, 400, missing)
+					return true
+				}
+			}
+			e := d.engine(t, func(o *Options) {
+				if c.extra != "" {
+					o.ExtraArgs = map[string][]string{"init": {c.extra}}
+				}
+			})
+			for i := range 2 {
+				spec := fakeSpec(i)
+				spec.Pull = c.user
+				_, err := e.Create(t.Context(), spec)
+				if !c.fails {
+					check.NoError(t, err)
+					continue
+				}
+				var failed *container.CreateError
+				check.That(check.Must(t), errors.As(err, &failed), "got %v", err)
+				check.Equal(t, failed.Blame, container.BlameWhisk)
+			}
+			var got []bool
+			for _, body := range d.bodies {
+				got = append(got, body.HostConfig.Init != nil && *body.HostConfig.Init)
+			}
+			check.EqualSlices(t, got, c.want)
+		})
+	}
+}
+
 func pullError(w http.ResponseWriter, _ string) bool {
 	_, _ = io.WriteString(w, `{"status":"pulling"}`+"\n"+`{"error":"denied","errorDetail":{"message":"denied"}}`+"\n")
 	return true

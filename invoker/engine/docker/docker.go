@@ -40,6 +40,9 @@ type Engine struct {
 	dial       netns.DialFunc          // to containers' proxies
 	own        atomic.Pointer[Network] // the invoker's own network, nil if it is not used
 	tried      atomic.Bool             // see tryIsolation
+	initBinary string                  // the daemon's init program
+	// withoutInit is set when the daemon was found to miss its init program.
+	withoutInit atomic.Bool
 
 	creates *semaphore.Weighted // see parallelCreates
 	pulls   singleflight.Group
@@ -127,6 +130,7 @@ func (e *Engine) greet(ctx context.Context) error {
 	if err := e.learnDevices(survey(info, e.api.ClientVersion())); err != nil {
 		return err
 	}
+	e.initBinary = info.InitBinary
 	e.log.Info("connected to docker", "version", info.ServerVersion,
 		"api", e.api.ClientVersion(), "storage", info.Driver, "cgroup", info.CgroupVersion)
 	return nil

@@ -146,6 +146,20 @@ func TestRealForkBomb(t *testing.T) {
 	mustRun(t, r.create().Addr, nil) // others are not affected
 }
 
+// TestRealOrphans: the orphans that an action leaves behind do not fill its container,
+// unless the image is a user's.
+func TestRealOrphans(t *testing.T) {
+	r := startReal(t, func(o *Options) { o.PidsLimit = 64 })
+	a := mustRun(t, r.create().Addr, map[string]any{"orphans": 200})
+	check.Equal(t, a.Started, 200)
+	spec := r.spec()
+	spec.Pull = true
+	h, err := r.Create(t.Context(), spec)
+	check.NoError(t, err)
+	a = mustRun(t, h.Addr, map[string]any{"orphans": 200})
+	check.Less(t, a.Started, 64, "processes in a container that may have 64")
+}
+
 func TestRealRemovedBehindOurBack(t *testing.T) {
 	r := startReal(t, nil)
 	h := r.create()
@@ -176,7 +190,7 @@ func TestRealCreateFailures(t *testing.T) {
 		blame       container.Blame
 		message     string
 	}{
-		{"no such program", noProgram, false, container.BlameDeveloper, "executable file not found in image " + noProgram},
+		{"no such program", noProgram, true, container.BlameDeveloper, "executable file not found in image " + noProgram},
 		{"managed image is missing", absent + ":1", false, container.BlameWhisk, provision},
 		{"pull fails", absent, true, container.BlameDeveloper, "Failed to pull container image '" + absent + "'."},
 		{"pull and run fail", absent + ":1", true, container.BlameDeveloper, "Failed to pull container image '" + absent + ":1'."},

@@ -56,6 +56,9 @@ type Options struct {
 	// docker login writes; empty: pulls are anonymous.
 	Registries []string
 	Logins     string
+	// LocalImages has a user's image without a tag, which must be pulled elsewhere, run
+	// from this host's copy where it cannot be pulled: for a developer's machine.
+	LocalImages bool
 
 	// Steps is called for pulls; nil: they are not reported.
 	Steps func(step string, documents int) (ended func(err error))

@@ -1,10 +1,12 @@
 package docker
 
 import (
+	"bytes"
 	"context"
 	"encoding/base64"
 	"errors"
 	"fmt"
+	"log/slog"
 	"net/http"
 	"os"
 	"path/filepath"
@@ -25,18 +27,27 @@ import (
 	"github.com/gpuwhisk/gpuwhisk/invoker/develop/peertest"
 )
 
-// A tagged user image whose pull fails is tried all the same, and a missing
-// image of ours is pulled as `docker run` does.
+// TestPullTolerated: a tagged user image whose pull fails runs from the host's copy, and one
+// without a tag where LocalImages is set. The log says so.
 func TestPullTolerated(t *testing.T) {
-	d := startDaemon(t)
-	e := d.engine(t, nil)
-	d.onPull = pullError
-	spec := fakeSpec(1)
-	spec.Image, spec.Pull = "a/b:1", true
-	_, err := e.Create(t.Context(), spec)
-	check.NoError(t, err)
+	for image, local := range map[string]bool{"a/b:1": false, "a/b": true} {
+		d := startDaemon(t)
+		var log bytes.Buffer
+		e := d.engine(t, func(o *Options) {
+			o.LocalImages, o.Logger = local, slog.New(slog.NewTextHandler(&log, nil))
+		})
+		d.onPull = pullError
+		spec := fakeSpec(1)
+		spec.Image, spec.Pull = image, true
+		_, err := e.Create(t.Context(), spec)
+		check.NoError(t, err)
+		check.NoError(t, e.Close())
+		check.Contains(t, log.String(), "image cannot be pulled, this host's copy is used", image)
+		check.Contains(t, log.String(), "denied", image)
+	}
 }
 
+// TestMissingImageIsPulled: a missing image of ours is pulled as `docker run` does.
 func TestMissingImageIsPulled(t *testing.T) {
 	d := startDaemon(t)
 	e := d.engine(t, nil)

@@ -118,7 +118,14 @@ func (e *Engine) request(ctx context.Context, spec container.Spec) (request clie
 			return request, err
 		}
 	}
-	return e.host.request(spec, names)
+	request, err = e.host.request(spec, names)
+	if err == nil && e.inits(spec) {
+		// After the seal: a container without an init can be adopted by a process that
+		// would make it with one.
+		init := true
+		request.HostConfig.Init = &init
+	}
+	return request, err
 }
 
 // binds are mounts whose labels stay as they are.

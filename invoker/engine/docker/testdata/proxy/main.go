@@ -24,6 +24,7 @@ type order struct {
 	Quiet    bool     `json:"quiet"`    // no sentinels
 	Allocate int      `json:"allocate"` // MiB to fill
 	Fork     int      `json:"fork"`     // children to start
+	Orphans  int      `json:"orphans"`  // orphans to leave behind, one after the other
 	Exit     int      `json:"exit"`     // exit code to end with, without an answer
 	Env      string   `json:"env"`      // variable to answer with
 	Read     string   `json:"read"`     // file to answer with
@@ -40,6 +41,11 @@ func main() {
 		case "exit":
 			fmt.Println("no licence")
 			os.Exit(3)
+		case "nothing":
+			return
+		case "leave":
+			_ = exec.Command("/proc/self/exe", "nothing").Start()
+			return
 		}
 	}
 	http.HandleFunc("POST /init", func(w http.ResponseWriter, _ *http.Request) { answer(w, map[string]any{"ok": true}) })
@@ -61,7 +67,7 @@ func run(w http.ResponseWriter, r *http.Request) {
 		io.WriteString(os.Stdout, strings.Join(o.Stdout, ""))
 	}
 	io.WriteString(os.Stderr, strings.Join(o.Stderr, ""))
-	started := fork(o.Fork)
+	started := fork(o.Fork) + orphans(o.Orphans)
 	allocate(o.Allocate)
 	if o.Exit != 0 {
 		os.Exit(o.Exit)
@@ -135,6 +141,16 @@ func dir() string {
 func fork(n int) int {
 	for i := range n {
 		if exec.Command("/proc/self/exe", "sleep").Start() != nil {
+			return i
+		}
+	}
+	return n
+}
+
+// orphans has children leave a child behind each, and returns how many could be started.
+func orphans(n int) int {
+	for i := range n {
+		if exec.Command("/proc/self/exe", "leave").Run() != nil {
 			return i
 		}
 	}
