@@ -8,9 +8,14 @@ import "slices"
 // reports as used with what is accounted for. The zero value has found nothing.
 type Foreign struct {
 	found int64
-	rests [foreignReadings]int64 // the last ones, of any kind
-	seen  int
-	quiet int // quiet readings in a row
+	// kept is the most that the driver can still have in use of memory that was moved to
+	// the host: it keeps the emptied pages until somebody needs them.
+	kept     int64
+	movedOut int64                  // as read last
+	above    [foreignReadings]int64 // what the last ones were above the held memory
+	rests    [foreignReadings]int64 // the last ones, of any kind
+	seen     int
+	quiet    int // quiet readings in a row
 }
 
 const (
@@ -23,28 +28,33 @@ const (
 	foreignReadings = 3
 )
 
-// Read takes how much of a device is used and how much of that is accounted for,
-// and returns what is foreign. quiet means that nothing runs or moves: only then
-// are the two comparable, so only then does the result grow, and it falls at
-// once. Otherwise containers may have more than they have reported so far, and
-// the result only falls, to the most of the last readings. A negative used is no
-// reading.
-func (f *Foreign) Read(used, accounted int64, quiet bool) int64 {
+// Read takes how much of a device is used, how much containers hold there, and how much
+// of their memory was moved to the host so far, and returns how much is foreign. quiet
+// means that nothing runs or moves: only then are used and held comparable, so only then
+// does the result grow, and it falls at once. Otherwise containers may have more than they
+// have reported so far, and the result only falls, to the most of the last readings. A
+// negative used is no reading.
+func (f *Foreign) Read(used, held, movedOut int64, quiet bool) int64 {
 	if used < 0 {
 		return f.found
 	}
-	rest := max(0, used-accounted)
+	above := max(0, used-held)
+	f.kept += max(0, movedOut-f.movedOut)
+	f.movedOut = movedOut
+	rest := max(0, above-f.kept)
 	if rest < foreignLeast {
 		rest = 0
 	}
-	f.rests[f.seen%foreignReadings] = rest
-	f.seen = (f.seen + 1) % (2 * foreignReadings)
+	f.above[f.seen], f.rests[f.seen] = above, rest
+	f.seen = (f.seen + 1) % foreignReadings
 	if !quiet {
 		f.quiet = 0
 		f.found = min(f.found, slices.Max(f.rests[:]))
 		return f.found
 	}
-	f.quiet++
+	if f.quiet++; f.quiet >= foreignReadings {
+		f.kept = min(f.kept, slices.Max(f.above[:]))
+	}
 	if rest < f.found {
 		f.found = rest
 	} else if f.quiet >= foreignReadings {

@@ -6,24 +6,30 @@ import (
 	"github.com/gpuwhisk/gpuwhisk/invoker/develop/check"
 )
 
-// TestForeign reads scripts of what a device shows and what is accounted for.
+// TestForeign reads scripts of what a device has in use and what containers hold.
 func TestForeign(t *testing.T) {
 	const mb, gb = int64(1 << 20), int64(1 << 30)
 	type reading struct {
-		used, accounted int64
-		quiet           bool
-		want            int64
+		used, held, movedOut int64
+		quiet                bool
+		want                 int64
 	}
-	quiet := func(used, accounted, want int64) reading { return reading{used, accounted, true, want} }
-	busy := func(used, accounted, want int64) reading { return reading{used, accounted, false, want} }
+	quiet := func(used, held, want int64) reading { return reading{used, held, 0, true, want} }
+	busy := func(used, held, want int64) reading { return reading{used, held, 0, false, want} }
+	moved := func(used, held, movedOut, want int64) reading { return reading{used, held, movedOut, true, want} }
 	for name, script := range map[string][]reading{
 		"found after three readings, of which the least counts": {
 			quiet(5*gb, gb, 0), quiet(6*gb, gb, 0), quiet(5*gb, gb, 4*gb), quiet(5*gb, gb, 4*gb),
 		},
 		"little is not looked at": {quiet(63*mb, 0, 0), quiet(63*mb, 0, 0), quiet(63*mb, 0, 0), quiet(64*mb, 0, 0)},
-		"managed memory is not counted twice": {
-			quiet(8*gb, 8*gb, 0), quiet(8*gb, 8*gb, 0), quiet(8*gb, 8*gb, 0),
-			quiet(2*gb, 2*gb, 0), quiet(2*gb, 2*gb, 0), quiet(2*gb, 2*gb, 0),
+		"emptied pages are the driver's": {
+			quiet(8*gb, 8*gb, 0), moved(8*gb, 2*gb, 6*gb, 0), moved(8*gb, 2*gb, 6*gb, 0), moved(8*gb, 2*gb, 6*gb, 0),
+			moved(8*gb, 8*gb, 6*gb, 0), moved(8*gb, 2*gb, 12*gb, 0), moved(8*gb, 2*gb, 12*gb, 0), moved(8*gb, 2*gb, 12*gb, 0),
+		},
+		"found beside memory that was moved out": {
+			moved(2*gb, 2*gb, 90*gb, 0), moved(2*gb, 2*gb, 90*gb, 0), moved(2*gb, 2*gb, 90*gb, 0),
+			moved(5*gb, 2*gb, 90*gb, 0), moved(5*gb, 2*gb, 90*gb, 0), moved(5*gb, 2*gb, 90*gb, 3*gb),
+			moved(8*gb, 2*gb, 93*gb, 3*gb),
 		},
 		"accounted for and not there is no debt": {quiet(gb, 4*gb, 0), quiet(gb, 4*gb, 0), quiet(gb, 4*gb, 0)},
 		"falls at once": {
@@ -46,7 +52,7 @@ func TestForeign(t *testing.T) {
 	} {
 		var f Foreign
 		for i, r := range script {
-			got := f.Read(r.used, r.accounted, r.quiet)
+			got := f.Read(r.used, r.held, r.movedOut, r.quiet)
 			check.Equal(t, got, r.want, "%s: reading %d: %d MiB, want %d", name, i, got>>20, r.want>>20)
 		}
 	}

@@ -51,6 +51,7 @@ type Ledger struct {
 	byID       map[Container]*memory
 	waiting    []wait // oldest first
 	used       int64  // sum of charges, plus foreign
+	movedOut   int64  // see Totals
 	foreign    int64
 	over       bool // a report, not a grant, took used beyond the capacity
 	counted    bool // available is as of now
@@ -303,11 +304,13 @@ type Totals struct {
 	Reserved  int64 // promised to runs and prefetches beyond that
 	Context   int64 // overhead of containers
 	Foreign   int64 // of no known container
+	// MovedOut is the data that left the device for the host so far.
+	MovedOut int64
 }
 
 // Totals sums over all containers.
 func (l *Ledger) Totals() Totals {
-	t := Totals{Foreign: l.foreign}
+	t := Totals{Foreign: l.foreign, MovedOut: l.movedOut}
 	for _, a := range l.containers {
 		t.Resident += a.resident
 		t.Allocated += max(a.resident, a.footprint)

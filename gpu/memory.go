@@ -89,8 +89,9 @@ func (a *memory) immovable() int64 {
 // recharge applies a change to a container's memory and carries it into the total.
 func (l *Ledger) recharge(a *memory, change func()) {
 	l.counted = false
-	before := a.charge()
+	before, outside := a.charge(), a.footprint-a.resident
 	change()
+	l.movedOut += max(0, a.footprint-a.resident-outside)
 	l.used += a.charge() - before
 	if l.used <= l.cfg.Capacity {
 		l.over = false

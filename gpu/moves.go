@@ -58,6 +58,7 @@ func SlowestMove(bytes int64) time.Duration {
 type Usage struct {
 	Allocated int64 // altogether, on the device or swapped to the host
 	Resident  int64 // of it, on the device
+	Plain     int64 // of it, all but managed memory: what the driver lists for the process
 	Context   int64 // the overhead of its CUDA context
 	Pinned    int64 // host memory that it has pinned, which is not device memory
 }

@@ -58,11 +58,8 @@ func (s *Scheduler) sampled(dev *device, e Event) {
 		dev.tokens.Sample(s.now, e.Utilization)
 		s.applyTokens(dev)
 	}
-	// A driver may report memory as used that it has moved to the host: it keeps
-	// the emptied pages and gives them to the next allocation. So what is on
-	// the host is accounted for, too.
 	t := dev.ledger.Totals()
-	if n := dev.foreign.Read(e.Used, t.Allocated+t.Context, dev.ledger.Quiet()); n != t.Foreign {
+	if n := dev.foreign.Read(e.Used, t.Resident+t.Context, t.MovedOut, dev.ledger.Quiet()); n != t.Foreign {
 		dev.ledger.SetForeign(s.now, n)
 		s.resized(dev)
 	}

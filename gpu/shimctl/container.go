@@ -302,6 +302,7 @@ func (c *Container) bounded(f usageFrame) gpu.Usage {
 	return gpu.Usage{
 		Allocated: allocated,
 		Resident:  min(capped(f.Resident, c.ctl.cfg.MaxResident), allocated),
+		Plain:     min(capped(f.Fixed, maxBytes), allocated),
 		Context:   int64(min(f.Contexts, 16)) * c.ctl.cfg.Context, // a device has few of one process
 		Pinned:    capped(f.Pinned, maxBytes),
 	}

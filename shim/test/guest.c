@@ -3,6 +3,7 @@
  * each with "ok", or a number, or ends with what went wrong.
  *
  *   alloc BYTES        a block; its number
+ *   managed BYTES      a block of managed memory; its number
  *   try BYTES          a block without a number; the driver's code
  *   pin BYTES          pinned host memory; the driver's code
  *   many COUNT BYTES   so many blocks without a number
@@ -43,6 +44,12 @@ static unsigned long long execute(const char *verb, unsigned long a, unsigned lo
 	if (strcmp(verb, "alloc") == 0) {
 		CHECK(blocks < BLOCKS_MAX);
 		OK(cu.cuMemAlloc_v2(&block[blocks].at, a));
+		block[blocks].bytes = a;
+		return (unsigned long long)blocks++;
+	}
+	if (strcmp(verb, "managed") == 0) {
+		CHECK(blocks < BLOCKS_MAX);
+		OK(cu.cuMemAllocManaged(&block[blocks].at, a, 1));
 		block[blocks].bytes = a;
 		return (unsigned long long)blocks++;
 	}

@@ -43,6 +43,9 @@ type gpuContainer struct {
 	reporting   map[int]bool      // processes that report their usage; true: silent now
 	seen        map[int]int64     // bytes of processes that only NVML lists
 	beside      map[int]beside    // what reporting processes have beside their memory
+	listing     map[int]observed  // what NVML listed last
+	unlisted    lastReadings      // of the device while the container was alone there
+	beyondLimit int               // readings in a row
 }
 
 // noShim reports whether no shim is loaded into the container's processes.
@@ -159,11 +162,12 @@ func (e events) Usage(name string, pid int, u gpu.Usage) {
 	}
 	e.m.known(b)
 	delete(b.seen, pid) // the report below takes its place
+	before := b.usage[pid]
+	b.usage[pid], b.reporting[pid] = u, false
+	e.m.uncharge(b, pid, before, u)
 	if pid > shimctl.Outside {
 		e.m.unseen(b, shimctl.Outside)
 	}
-	b.reporting[pid] = false
-	b.usage[pid] = u
 	e.m.report(gpu.MemoryReport{Container: name, PID: pid, Usage: u, Over: b.overByReport()})
 	e.m.allot(b)
 }

@@ -3,11 +3,13 @@ package devices
 import (
 	"context"
 	"fmt"
+	"math"
 	"slices"
 	"sync"
 
 	"github.com/gpuwhisk/gpuwhisk/activation"
 	"github.com/gpuwhisk/gpuwhisk/gpu"
+	"github.com/gpuwhisk/gpuwhisk/gpu/nvml"
 	"github.com/gpuwhisk/gpuwhisk/gpu/shimctl"
 )
 
@@ -34,13 +36,68 @@ func (b *gpuContainer) overByReport() string {
 	return b.beyond(sum, b.limit+slack)
 }
 
-// overByNVML returns the same by what NVML lists of its processes, with what they have
-// beside their memory. The caller holds m.mu.
+// overByNVML returns the same by what NVML lists of its processes, which is all but
+// managed memory. Managed memory is added as it is reported, or found beyond all lists:
+// then the reports may be later than the list, so it must be too much in some readings in
+// a row. The caller holds m.mu.
 func (b *gpuContainer) overByNVML(found map[int]observed, context int64) string {
+	managed := b.unlisted.least()
+	for _, u := range b.usage {
+		managed = min(managed+u.Allocated-u.Plain, maxUsed)
+	}
 	sum, before := b.listed(found, context)
-	b.learn(found, context, b.limit == 0 || sum <= before)
+	b.learn(found, context, b.limit == 0 || sum+managed <= before)
 	sum, allowed := b.listed(found, context)
-	return b.beyond(sum, allowed)
+	if over := b.beyond(sum, allowed); over != "" {
+		return over
+	}
+	if b.beyondLimit++; sum+managed <= allowed {
+		b.beyondLimit = 0
+	}
+	if b.beyondLimit < readings {
+		return ""
+	}
+	return b.beyond(sum+managed, allowed)
+}
+
+// readings is how many readings in a row must agree where lists of the driver are
+// compared with reports of processes.
+const readings = 3
+
+// lastReadings has the last ones of a number.
+type lastReadings [readings]int64
+
+func (l *lastReadings) add(n int64) { *l = lastReadings{l[1], l[2], n} }
+
+func (l *lastReadings) least() int64 { return slices.Min(l[:]) }
+
+// unlistedLeast is what a device may have in use beyond what is known of it: the driver's
+// own part. Beside it there is a share of all managed memory, for its page tables.
+const (
+	unlistedLeast = 128 << 20
+	unlistedShare = 16
+)
+
+// unlisted returns how much a device has in use beyond what the driver lists of processes
+// and what containers report of managed memory. Managed memory counts also where it was
+// moved out, because the driver may keep the emptied pages. A negative use is unknown.
+func (m *Mover) unlisted(r nvml.Reading) int64 {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	rest := r.Memory.Used - unlistedLeast
+	for _, p := range r.Processes {
+		rest -= max(p.Bytes, 0)
+	}
+	for _, b := range m.containers {
+		if b.device.Index != r.Device {
+			continue
+		}
+		for _, u := range b.usage {
+			managed := u.Allocated - u.Plain
+			rest -= managed + managed/unlistedShare
+		}
+	}
+	return max(rest, 0)
 }
 
 // listed is what NVML lists of the container's processes, and what it may list at their
@@ -80,7 +137,7 @@ func (b *gpuContainer) learn(found map[int]observed, context int64, within bool)
 		}
 		bytes := s.bytes
 		for _, u := range usages {
-			bytes -= u.Allocated
+			bytes -= u.Plain
 		}
 		learned, known := b.beside[key]
 		if !known || s.processes > learned.processes {
@@ -107,12 +164,11 @@ func (b *gpuContainer) beyond(sum, allowed int64) string {
 		activation.Size(sum), activation.Size(b.limit))
 }
 
-// hidden is what reporting processes have on the device beyond what they report, by
-// NVML. What was moved out may still be listed there, so all that they have
-// allocated is allowed for. The caller holds m.mu.
+// hidden returns what reporting processes have on the device beyond what they report, by
+// NVML, which lists all but managed memory. The caller holds m.mu.
 func (b *gpuContainer) hidden(key int, bytes int64, context int64) int64 {
 	for _, u := range b.reportedBy(key) {
-		bytes -= u.Allocated + max(u.Context, context) + unreportedBytes
+		bytes -= u.Plain + max(u.Context, context) + unreportedBytes
 	}
 	return max(bytes, 0)
 }
@@ -120,6 +176,29 @@ func (b *gpuContainer) hidden(key int, bytes int64, context int64) int64 {
 // hiddenPID stands for the memory that a process does not report: it is of the
 // same process, beside what it reports.
 func hiddenPID(pid int) int { return -pid }
+
+// unlistedPID stands for memory of a container that the driver lists for no process.
+const unlistedPID = math.MinInt32
+
+// uncharge lowers what was seen of a container beyond its reports by what a process
+// reports now: a late report must not count beside what was seen instead of it. The
+// caller holds m.mu.
+func (m *Mover) uncharge(b *gpuContainer, pid int, before, now gpu.Usage) {
+	key := min(pid, shimctl.Outside)
+	m.lower(b, hiddenPID(key), b.hidden(key, b.listing[key].bytes, m.options.Context))
+	m.lower(b, unlistedPID, b.seen[unlistedPID]-max(0, now.Allocated-now.Plain-(before.Allocated-before.Plain)))
+}
+
+// lower lowers what was seen to so many bytes. The caller holds m.mu.
+func (m *Mover) lower(b *gpuContainer, pid int, bytes int64) {
+	switch before, seen := b.seen[pid]; {
+	case !seen || bytes >= before:
+	case bytes <= 0:
+		m.unseen(b, pid)
+	default:
+		m.charged(b, pid, bytes)
+	}
+}
 
 // charged reports bytes that are seen and not reported. The caller holds
 // m.mu.

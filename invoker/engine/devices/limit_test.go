@@ -257,7 +257,7 @@ func TestLibrariesBesideTheLimit(t *testing.T) {
 			usage, err := b.container("a").shim.Report(b.limited())
 			check.NoError(t, err)
 			b.last(0)
-			b.observe([]nvml.Reading{{Listed: true, Processes: []nvml.Process{{PID: guest.PID(), Bytes: usage[guest.PID()].Allocated + libraries}}}})
+			b.observe([]nvml.Reading{{Listed: true, Processes: []nvml.Process{{PID: guest.PID(), Bytes: usage[guest.PID()].Plain + libraries}}}})
 			return b.last(assumedPID).Over
 		}
 		guest.Do("try %d", 10*mib)
@@ -278,7 +278,7 @@ func TestLibrariesBesideTheLimit(t *testing.T) {
 func TestLittleBesideTheLimit(t *testing.T) {
 	b := newContainer("a", realDevice())
 	b.limit = 100 * mib
-	b.reporting[7], b.usage[7] = false, gpu.Usage{Allocated: 100 * mib}
+	b.reporting[7], b.usage[7] = false, gpu.Usage{Allocated: 100 * mib, Plain: 100 * mib}
 	see := func(bytes int64) string {
 		return b.overByNVML(map[int]observed{7: {bytes, 1}}, mib)
 	}

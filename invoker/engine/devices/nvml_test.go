@@ -3,10 +3,13 @@
 package devices
 
 import (
+	"context"
+	"fmt"
 	"os"
 	"path/filepath"
 	"testing"
 
+	"github.com/gpuwhisk/gpuwhisk/gpu"
 	"github.com/gpuwhisk/gpuwhisk/gpu/nvml"
 	"github.com/gpuwhisk/gpuwhisk/invoker/develop/check"
 )
@@ -41,4 +44,87 @@ func TestFakeNVML(t *testing.T) {
 	o.await(t, "back")
 	o.await(t, "utilization 0.2")
 	check.NoError(t, h.Close(t.Context()))
+}
+
+// TestMemoryPastTheShim: NVML lists no managed memory of a process, and yet a container that
+// takes device memory past the shim beyond its limit is ended.
+func TestMemoryPastTheShim(t *testing.T) {
+	for what, c := range map[string]struct {
+		limit int64
+		do    []string
+		usage gpu.Usage // as the process reports it
+	}{
+		"managed memory": {2 * mib, []string{"managed 200", "fill 0 1"}, gpu.Usage{}},
+		"plain memory":   {2 * mib, []string{"alloc 200"}, gpu.Usage{}},
+		"plain memory beside managed memory at the limit": {
+			100 * mib, []string{"alloc 100", "managed 100", "fill 1 1"},
+			gpu.Usage{Allocated: 100 * mib, Resident: 100 * mib, Context: mib},
+		},
+	} {
+		b := open(t, nil)
+		b.watchFakeNVML()
+		g := b.bare(name)
+		b.mu.Lock()
+		b.containers[name].limit = c.limit
+		b.mu.Unlock()
+		for _, line := range c.do {
+			var verb string
+			var n, seed int64
+			_, _ = fmt.Sscan(line, &verb, &n, &seed)
+			if verb == "fill" {
+				g.Do("%s", line)
+			} else {
+				g.Do("%s %d", verb, n*mib)
+			}
+		}
+		if c.usage.Allocated > 0 {
+			events{b.Mover}.Usage(name, g.PID(), c.usage)
+		}
+		over := b.await(what, func(h gpu.MemoryReport) bool { return h.Over != "" })
+		check.Equal(t, over.Container, name, what)
+		g.Kill()
+	}
+}
+
+// TestLateReport: memory that NVML lists before its process reports it counts once.
+func TestLateReport(t *testing.T) {
+	b := open(t, nil)
+	b.prepare(name, "managed")
+	charged := func() (sum int64) {
+		usage := map[int]int64{}
+		for len(b.reports) > 0 {
+			h := check.Receive(t, b.reports)
+			if usage[h.PID] = h.Usage.Allocated; h.Exited {
+				delete(usage, h.PID)
+			}
+			sum = 0
+			for _, n := range usage {
+				sum += n
+			}
+		}
+		return sum
+	}
+	const pid = 7
+	events{b.Mover}.Usage(name, pid, gpu.Usage{})
+	found := map[int]observed{pid: {200 * mib, 1}}
+	for range readings {
+		b.charge(b.container(name), found, 50*mib)
+	}
+	events{b.Mover}.Usage(name, pid, gpu.Usage{Allocated: 300 * mib, Resident: 300 * mib, Plain: 200 * mib})
+	check.Equal(t, charged(), 300*mib, "bytes are charged in all")
+}
+
+// watchFakeNVML has the mover watch its device by the fake NVML.
+func (b *fixture) watchFakeNVML() {
+	b.t.Helper()
+	t := b.t.(*testing.T)
+	script := filepath.Join(t.TempDir(), "script")
+	check.NoError(t, os.WriteFile(script, nil, 0o600))
+	t.Setenv("FAKE_NVML_SCRIPT", script)
+	t.Setenv("FAKE_NVML_DEVICES", "1")
+	t.Setenv("FAKE_CUDA_STATE", filepath.Join(b.deviceDir(simulatedDevice()), stateName))
+	h, err := OpenHost("0", nvml.Options{Library: filepath.Join(shimDir(t), "nvml", "libnvidia-ml.so.1")}, nil)
+	check.NoError(t, err)
+	check.NoError(t, h.Watch(make(report, 1<<14), b.Mover))
+	t.Cleanup(func() { _ = h.Close(context.Background()) })
 }

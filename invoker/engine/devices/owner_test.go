@@ -27,7 +27,7 @@ func TestOutside(t *testing.T) {
 	})
 	const first, second = shimctl.Outside + 2, shimctl.Outside + 7
 	for _, pid := range []int{first, second} {
-		events{b.Mover}.Usage("reports", pid, gpu.Usage{Allocated: 30 * mib, Resident: 30 * mib, Context: mib})
+		events{b.Mover}.Usage("reports", pid, gpu.Usage{Allocated: 30 * mib, Resident: 30 * mib, Plain: 30 * mib, Context: mib})
 	}
 	received := func() (got []gpu.MemoryReport) {
 		for len(b.reports) > 0 {

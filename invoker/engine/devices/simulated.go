@@ -19,9 +19,9 @@ import (
 	"github.com/gpuwhisk/gpuwhisk/invoker/container"
 )
 
-// What NVML is for real devices, the state file of the fake driver is for
-// simulated ones: it has what each process really uses, whatever the process
-// reports. Its layout is in shim/test/fake/usage.h.
+// The state file of the fake driver stands for NVML on simulated devices: it has what
+// each process really uses, whatever the process reports. Of a process only its plain
+// memory is read, as NVML lists it. The layout is in shim/test/fake/usage.h.
 const (
 	stateMagic   = 0x6b616601
 	stateHeader  = 8 + 8*stateDevices*2
@@ -88,12 +88,10 @@ func (s *simulation) read() []nvml.Reading {
 		switch {
 		case err == nil:
 			r.Listed, r.Memory.Used = true, 0
-			for holder, bytes := range reported {
-				r.Memory.Used += bytes
+			for holder, held := range reported {
+				r.Memory.Used += held.all
 				seen[holder] = s.pid(holder)
-				if pid := seen[holder]; pid > 0 {
-					r.Processes = append(r.Processes, nvml.Process{PID: pid, Bytes: bytes})
-				}
+				r.Processes = append(r.Processes, nvml.Process{PID: seen[holder], Bytes: held.plain})
 			}
 		case errors.Is(err, fs.ErrNotExist):
 			r.Listed, r.Memory.Used = true, 0 // no process has used it yet
@@ -165,9 +163,12 @@ func space(proc, pid string) uint64 {
 	return st.Ino
 }
 
-// readState gives the bytes of each living process on a simulated device. Its
-// lock is not taken: its owner may be frozen.
-func readState(path string) (map[slotHolder]int64, error) {
+// slotBytes is the memory of a process on a simulated device: its plain memory, and all.
+type slotBytes struct{ plain, all int64 }
+
+// readState returns the memory of each living process on a simulated device. It does
+// not take the file's lock, because the lock's owner may be frozen.
+func readState(path string) (map[slotHolder]slotBytes, error) {
 	file, err := os.Open(path)
 	if err != nil {
 		return nil, err
@@ -181,17 +182,22 @@ func readState(path string) (map[slotHolder]int64, error) {
 	if n < len(text) || binary.LittleEndian.Uint32(text) != stateMagic {
 		return nil, fmt.Errorf("%s is not the state of a fake driver of this build", path)
 	}
-	reported := map[slotHolder]int64{}
+	reported := map[slotHolder]slotBytes{}
 	for i := range stateSlots {
 		slot := text[stateHeader+i*stateSlot:][:stateSlot]
 		if binary.LittleEndian.Uint32(slot[4:]) == 0 || !lockedAt(file, int64(1+i)) {
 			continue
 		}
 		holder := slotHolder{int(binary.LittleEndian.Uint32(slot)), binary.LittleEndian.Uint64(slot[8:])}
+		held := reported[holder]
 		for k := range stateNumbers {
-			bytes := binary.LittleEndian.Uint64(slot[16+8*stateDevices*k:])
-			reported[holder] = min(reported[holder]+int64(min(bytes, maxUsed)), maxUsed)
+			bytes := int64(min(binary.LittleEndian.Uint64(slot[16+8*stateDevices*k:]), maxUsed))
+			held.all = min(held.all+bytes, maxUsed)
+			if k == 0 {
+				held.plain = min(held.plain+bytes, maxUsed)
+			}
 		}
+		reported[holder] = held
 	}
 	return reported, nil
 }

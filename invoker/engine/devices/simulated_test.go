@@ -32,7 +32,7 @@ func (b *fixture) seesWhatIsThere(g *shimtest.Guest) {
 	b.t.Helper()
 	g.Do("alloc %d", 160*mib)
 	b.awaitUsage(g.PID(), 160*mib)
-	events{b.Mover}.Usage(name, g.PID(), gpu.Usage{Allocated: mib, Resident: mib, Context: mib})
+	events{b.Mover}.Usage(name, g.PID(), gpu.Usage{Allocated: mib, Resident: mib, Plain: mib, Context: mib})
 	// Less what it reports, a context and what the driver may need for itself.
 	b.awaitUsage(hiddenPID(g.PID()), (160-1-1-64)*mib)
 	g.Do("free 0")

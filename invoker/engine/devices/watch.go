@@ -89,19 +89,33 @@ func (h *Host) Close(ctx context.Context) error {
 // minChange is the change of a process's memory that is worth a report.
 const minChange = 16 << 20
 
-// observe charges what NVML lists of processes that belong to a container and do
-// not report by a shim: a static program, or one that cleared its
-// environment. Only what is on the device is listed, and none of it can be moved.
+// observe charges containers with the memory of processes that do not report it by a
+// shim: static programs, and those that cleared their environment. NVML lists their plain
+// memory, of which nothing can be moved. Of managed memory it shows only the sum over all
+// processes: that is charged to a container that is alone on its device.
 func (m *Mover) observe(readings []nvml.Reading) {
 	found, unlisted := map[*gpuContainer]map[int]observed{}, map[int]bool{}
+	beyond := map[*gpuContainer]int64{}
 	for _, r := range readings {
 		if !r.Listed { // a process is not missing there because none was listed
 			unlisted[r.Device] = true
 			continue
 		}
+		alone, others := (*gpuContainer)(nil), false
 		for _, p := range r.Processes {
+			if p.PID == 0 { // it cannot be seen from here
+				others = true
+				continue
+			}
 			name, ok := m.ownerOnce(p.PID)
-			if b := m.container(name); ok && b != nil && b.device.Index == r.Device && p.Bytes > 0 {
+			b := m.container(name)
+			if !ok || b == nil || b.device.Index != r.Device {
+				others = true
+				continue
+			}
+			others = others || alone != nil && alone != b
+			alone = b
+			if p.Bytes > 0 {
 				if found[b] == nil {
 					found[b] = map[int]observed{}
 				}
@@ -109,19 +123,29 @@ func (m *Mover) observe(readings []nvml.Reading) {
 				found[b][at] = observed{found[b][at].bytes + p.Bytes, found[b][at].processes + 1}
 			}
 		}
+		if alone != nil && !others {
+			beyond[alone] = m.unlisted(r)
+		}
 	}
 	m.forgetOwners(readings)
 	for _, b := range m.all() {
 		if !unlisted[b.device.Index] {
-			m.charge(b, found[b])
+			m.charge(b, found[b], beyond[b])
 		}
 	}
 }
 
-// charge reports what a container's unreported processes use.
-func (m *Mover) charge(b *gpuContainer, found map[int]observed) {
+// charge reports what a container's processes use and do not report: what was found of
+// them, and how much the device has in use beyond all lists while they are alone there.
+func (m *Mover) charge(b *gpuContainer, found map[int]observed, unlisted int64) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
+	b.listing = found
+	if b.unlisted.add(unlisted); b.unlisted.least() > 0 {
+		m.charged(b, unlistedPID, b.unlisted.least())
+	} else {
+		m.unseen(b, unlistedPID)
+	}
 	for key, s := range found {
 		if len(b.reportedBy(key)) == 0 {
 			m.known(b)
@@ -135,6 +159,9 @@ func (m *Mover) charge(b *gpuContainer, found map[int]observed) {
 	}
 	m.allot(b)
 	for pid := range b.seen {
+		if pid == unlistedPID {
+			continue
+		}
 		key := max(pid, -pid)
 		s, still := found[key]
 		reports := len(b.reportedBy(key)) > 0

@@ -73,10 +73,10 @@ static int walk(int device, int nth, struct state_process *out, uint64_t *sum)
 			const struct usage_slot *s = &shared->slot[i];
 			if (!s->in_use || !lives(file, i))
 				continue;
-			uint64_t bytes = s->plain[device] + s->managed[device] + s->kept[device];
-			*sum += bytes;
+			*sum += s->plain[device] + s->managed[device] + s->kept[device];
+			/* As on a card, managed memory is not in a process's number. */
 			if (n++ == nth && out)
-				*out = (struct state_process){seen_as(s), bytes};
+				*out = (struct state_process){seen_as(s), s->plain[device]};
 		}
 	if (file >= 0)
 		close(file);

@@ -9,7 +9,7 @@
 
 struct state_process {
 	unsigned pid; /* as we see it */
-	uint64_t bytes;
+	uint64_t bytes; /* without managed memory */
 };
 
 /* The nth process that holds a context or memory there. False: there is none. */
