@@ -1,12 +1,10 @@
-// Package config turns what an OpenWhisk deployment gives to its invoker
-// (environment, command line, HOCON, JVM-style properties, whisk.properties)
-// into one checked struct.
+// Package config reads the settings of an OpenWhisk deployment (environment, command
+// line, HOCON, JVM-style properties, whisk.properties) into one checked struct.
 //
-// It decides which source wins, what a value means and what is allowed. It does
-// not read the environment or any file, opens no connection and starts no
-// goroutine: the caller passes everything in as Input. Every key is described
-// once, in the tags of the field that it sets (see tagged), and
-// docs/configuration.md is generated from them.
+// It applies the precedence of the sources, parses the values and checks them. It does
+// not read the environment or any file, opens no connection and starts no goroutine: the
+// caller passes all text in Input. Every key is described once, in the tags of the field
+// that it sets (see tagged). docs/configuration.md is generated from the tags.
 package config
 
 import (
@@ -17,7 +15,7 @@ import (
 	"time"
 )
 
-// Forever is what a duration of "Inf" becomes: no limit.
+// Forever is the value of the duration "Inf": no limit.
 const Forever = time.Duration(math.MaxInt64)
 
 // Size is a number of bytes.
@@ -30,8 +28,8 @@ const (
 	GiB Size = 1 << 30
 )
 
-// Config is every setting of the invoker, by the package that uses it. Load or
-// Default makes one; afterwards nothing changes it.
+// Config holds every setting of the invoker, grouped by the package that uses it. Load
+// and Default create it. It is not modified afterwards.
 type Config struct {
 	Identity      Identity      `section:"Identity and HTTP endpoints"`
 	Admin         Admin         `section:"Identity and HTTP endpoints"`
@@ -64,8 +62,7 @@ type Config struct {
 	ignored  []Setting
 }
 
-// keys describes every setting, in the order of the fields. The values point
-// into c.
+// keys describes every setting, in the order of the fields. The values point into c.
 func keys(c *Config) []*key {
 	all := tagged(reflect.ValueOf(c).Elem(), "")
 	policy := slices.IndexFunc(all, func(k *key) bool { return k.name == "whisk.gpu.policy" })
@@ -75,56 +72,54 @@ func keys(c *Config) []*key {
 
 // Identity names this invoker among its peers.
 type Identity struct {
-	// ID is the number given with --id; nil means that ZooKeeper assigns one
-	// to UniqueName.
+	// ID is the number given with --id. If it is nil, ZooKeeper assigns a number to
+	// UniqueName.
 	ID *int
-	// UniqueName is --uniqueName, empty when not given. It is part of the
-	// instance id and of container names even when ID is given.
+	// UniqueName is --uniqueName, empty if not given. It is part of the instance id and
+	// of container names even if ID is given.
 	UniqueName string
-	// DisplayedName is --displayedName, empty when not given.
+	// DisplayedName is --displayedName, empty if not given.
 	DisplayedName string
-	// OverwriteID is --overwriteId; it has meaning only where ZooKeeper
-	// assigns the id.
+	// OverwriteID is --overwriteId. It is used only if ZooKeeper assigns the id.
 	OverwriteID *int
-	// ZooKeeperHosts is the connect string of ZooKeeper, used only when ID is
-	// nil.
+	// ZooKeeperHosts is the connect string of ZooKeeper. It is used only if ID is nil.
 	ZooKeeperHosts string `key:"zookeeper.hosts,plain" env:"ZOOKEEPER_HOSTS" doc:"ZooKeeper servers host:port[,host:port...]; needed only without --id"`
-	// Tags and DedicatedNamespaces are advertised in every ping.
-	Tags                []string `key:"whisk.invoker.resource.tags" format:"quoted" doc:"what pings advertise"`
+	// Every ping carries Tags and DedicatedNamespaces.
+	Tags                []string `key:"whisk.invoker.resource.tags" format:"quoted" doc:"resources and namespaces that pings advertise"`
 	DedicatedNamespaces []string `key:"whisk.invoker.dedicated.namespaces" format:"quoted"`
 }
 
-// Admin is the invoker's own HTTP endpoints.
+// Admin configures the invoker's own HTTP endpoints.
 type Admin struct {
 	Port     int    `key:"port,plain" env:"PORT" default:"8080" range:"0..65535" doc:"port of the invoker's HTTP endpoints"`
 	Protocol string `key:"whisk.invoker.protocol" default:"http" enum:"http,https" doc:"https serves the HTTP endpoints with TLS"`
 	Username string `key:"whisk.invoker.username" doc:"login of the guarded endpoints; without a password only this machine is served, as invoker.user with invoker.pass"`
 	Password string `key:"whisk.invoker.password,secret"`
-	// TLS names the key store; it matters only with https.
+	// TLS names the key store. It is used only with https.
 	TLS               AdminTLS
 	TransactionHeader string `key:"whisk.transactions.header" default:"X-Request-ID" doc:"HTTP header of the transaction id"`
 	Status            bool   `key:"whisk.gpu.status.enabled" default:"true" doc:"serve /status"`
 }
 
-// Login returns the user and the password of the guarded endpoints.
+// Login returns the user name and the password of the guarded endpoints.
 func (a Admin) Login() (username, password string) {
 	return cmp.Or(a.Username, "invoker.user"), cmp.Or(a.Password, "invoker.pass")
 }
 
-// WellKnown reports whether the password is the one of OpenWhisk's sources.
+// WellKnown reports whether the password is the default in OpenWhisk's sources.
 func (a Admin) WellKnown() bool {
 	_, password := a.Login()
 	return password == "invoker.pass"
 }
 
-// LocalOnly reports whether the guarded endpoints serve this machine alone, because no
-// password is set. One that is set counts also if it is well known: OpenWhisk's own role
-// sets it, and disables invokers from other hosts.
+// LocalOnly reports whether the guarded endpoints serve only this machine, which is the
+// case without a password. A configured password counts even if it is well known:
+// OpenWhisk's Ansible role sets it and disables invokers from other hosts.
 func (a Admin) LocalOnly() bool { return a.Password == "" }
 
-// AdminTLS names the store that is both the key and the trust store.
+// AdminTLS names the store that serves as key store and as trust store.
 type AdminTLS struct {
-	KeystorePath     string `key:"whisk.invoker.https.keystore-path" doc:"store of the server's key and of trusted certificates, needed with https. The file's own format goes before flavor"`
+	KeystorePath     string `key:"whisk.invoker.https.keystore-path" doc:"store of the server's key and of trusted certificates, needed with https. The file's own format overrides flavor"`
 	KeystorePassword string `key:"whisk.invoker.https.keystore-password,secret"`
 	KeystoreFlavor   string `key:"whisk.invoker.https.keystore-flavor" default:"PKCS12" enum:"PKCS12,JKS"`
 	ClientAuth       bool   `key:"whisk.invoker.https.client-auth" default:"false" doc:"demand a client certificate that the key store trusts"`

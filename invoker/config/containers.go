@@ -9,7 +9,7 @@ import (
 	"github.com/gpuwhisk/gpuwhisk/activation"
 )
 
-// Pool bounds the containers this invoker keeps.
+// Pool limits the memory and CPUs of action containers.
 type Pool struct {
 	UserMemory           Size          `key:"whisk.container-pool.user-memory" default:"1024 m" min:"1 MiB" doc:"memory that all action containers may hold together"`
 	UserCPUs             float64       `key:"whisk.container-pool.user-cpus" range:"0.01..4096" doc:"CPUs shared out to containers in proportion to their memory; empty: no limit"`
@@ -18,31 +18,31 @@ type Pool struct {
 	PrewarmExpiration    PrewarmExpiration
 }
 
-// PrewarmExpiration is when unused prewarmed containers are removed.
+// PrewarmExpiration sets when unused prewarmed containers are removed.
 type PrewarmExpiration struct {
-	InitDelay time.Duration `key:"whisk.container-pool.prewarm-expiration-check-init-delay" default:"10 minutes" doc:"first check for unused prewarmed containers, time between checks, and random time added to that once"`
+	InitDelay time.Duration `key:"whisk.container-pool.prewarm-expiration-check-init-delay" default:"10 minutes" doc:"time until the first check for unused prewarmed containers, time between checks, and most random time added once"`
 	Interval  time.Duration `key:"whisk.container-pool.prewarm-expiration-check-interval" default:"10 minutes"`
 	Variance  time.Duration `key:"whisk.container-pool.prewarm-expiration-check-interval-variance" default:"10 seconds"`
-	Limit     int           `key:"whisk.container-pool.prewarm-expiration-limit" default:"100" range:"1..1000000" doc:"most of them removed in one check"`
+	Limit     int           `key:"whisk.container-pool.prewarm-expiration-limit" default:"100" range:"1..1000000" doc:"most prewarmed containers removed in one check"`
 }
 
-// Proxy is the life of one container around its runs.
+// Proxy sets when an idle container is paused and removed.
 type Proxy struct {
 	IdleContainer time.Duration `key:"whisk.container-proxy.timeouts.idle-container" default:"10 minutes" doc:"remove, or pause, a container that was not used for this long"`
 	PauseGrace    time.Duration `key:"whisk.container-proxy.timeouts.pause-grace" default:"10 seconds"`
 	LogErrors     LogErrors
 }
 
-// LogErrors is which failed activations the invoker logs.
+// LogErrors selects the failed activations that the invoker logs.
 type LogErrors struct {
-	Application bool `key:"whisk.container-proxy.log-activation-errors.application-errors" default:"false" doc:"log activations that end so"`
+	Application bool `key:"whisk.container-proxy.log-activation-errors.application-errors" default:"false" doc:"log activations with this kind of error"`
 	Developer   bool `key:"whisk.container-proxy.log-activation-errors.developer-errors" default:"false"`
 	Whisk       bool `key:"whisk.container-proxy.log-activation-errors.whisk-errors" default:"true"`
 }
 
-// Containers is what every action container is created with.
+// Containers holds the settings with which every action container is created.
 type Containers struct {
-	Network    string              `key:"whisk.container-factory.container-args.network" default:"bridge" doc:"Docker network of action containers; bridge: one that the invoker makes, gpuwhisk, which keeps them apart; default: Docker's own bridge, where they reach each other"`
+	Network    string              `key:"whisk.container-factory.container-args.network" default:"bridge" doc:"Docker network of action containers; bridge: gpuwhisk, a network that the invoker creates and that isolates containers from each other; default: Docker's own bridge, where containers reach each other"`
 	DNSServers []string            `key:"whisk.container-factory.container-args.dns-servers" doc:"containers' resolver"`
 	DNSSearch  []string            `key:"whisk.container-factory.container-args.dns-search"`
 	DNSOptions []string            `key:"whisk.container-factory.container-args.dns-options"`
@@ -50,25 +50,25 @@ type Containers struct {
 	ExtraArgs  map[string][]string `key:"whisk.container-factory.container-args.extra-args.*,pairs" doc:"further docker run options, a list of values each; they replace the invoker's own"`
 }
 
-// Docker is how the Docker Engine is used.
+// Docker configures the use of the Docker Engine.
 type Docker struct {
 	Host         string   `key:"whisk.gpu.docker.host" env:"DOCKER_HOST" doc:"address of the Docker Engine; empty means its default socket"`
 	CertDir      string   `key:"whisk.gpu.docker.cert-dir" env:"DOCKER_CERT_PATH" doc:"directory of ca.pem, cert.pem and key.pem for an engine at a TCP address"`
 	Registries   []string `key:"whisk.gpu.docker.registries" doc:"registries that images may be pulled from, such as docker.io,registry.example.org:5000; empty: any"`
 	Logins       string   `key:"whisk.gpu.docker.logins" env:"DOCKER_CONFIG" default:"/root/.docker" doc:"directory of docker login's config.json"`
-	Devices      string   `key:"whisk.gpu.docker.devices" default:"auto" enum:"auto,cdi,nvidia,gpus" doc:"how containers get their GPU; auto takes the first way that the engine has"`
+	Devices      string   `key:"whisk.gpu.docker.devices" default:"auto" enum:"auto,cdi,nvidia,gpus" doc:"how containers get their GPU; auto uses the first way that the engine supports"`
 	SELinux      string   `key:"whisk.gpu.docker.selinux" default:"auto" enum:"auto,relabel,disable,off" doc:"how GPU containers may read their mounts under SELinux: relabelled as by docker run -v PATH:z, or without confinement; auto relabels where the engine uses SELinux"`
 	LogDirs      []string `key:"whisk.gpu.docker.log-dirs" default:"/containers" doc:"where the engine's containers directory may be mounted, to read log files; else its own root, else the API"`
 	ParallelRuns int      `key:"whisk.docker.client.parallel-runs" default:"10" range:"-1..1000" doc:"container creations at once, at most as many as Docker's host has processors, or two; 0: no bound"`
-	CapDrop      []string `key:"whisk.gpu.docker.cap-drop" default:"NET_RAW,NET_ADMIN" doc:"capabilities that action containers lose (ALL: every one), and keep all the same"`
+	CapDrop      []string `key:"whisk.gpu.docker.cap-drop" default:"NET_RAW,NET_ADMIN" doc:"capabilities removed from action containers (ALL: every one), and added back"`
 	CapAdd       []string `key:"whisk.gpu.docker.cap-add"`
 	PidsLimit    int      `key:"whisk.gpu.docker.pids-limit" default:"1024" range:"1..4194304" doc:"processes that an action container may have"`
 	Timeouts     DockerTimeouts
 }
 
-// DockerTimeouts bound single operations; Forever means no bound.
+// DockerTimeouts limit single operations. Forever means no limit.
 type DockerTimeouts struct {
-	Run     time.Duration `key:"whisk.docker.client.timeouts.run" default:"1 minute" doc:"limit of creating, removing, pulling, listing, asking for an address, pausing, resuming"`
+	Run     time.Duration `key:"whisk.docker.client.timeouts.run" default:"1 minute" doc:"time limit of creating, removing, pulling, listing, inspecting, pausing and resuming"`
 	Remove  time.Duration `key:"whisk.docker.client.timeouts.rm" default:"1 minute"`
 	Pull    time.Duration `key:"whisk.docker.client.timeouts.pull" default:"10 minutes"`
 	List    time.Duration `key:"whisk.docker.client.timeouts.ps" default:"1 minute"`
@@ -77,13 +77,13 @@ type DockerTimeouts struct {
 	Resume  time.Duration `key:"whisk.docker.client.timeouts.unpause" also:"whisk.runc.timeouts.resume" default:"10 seconds"`
 }
 
-// Process is the development runtime without Docker.
+// Process configures the development runtime, which needs no Docker.
 type Process struct {
 	Dir     string `key:"whisk.gpu.process.dir" doc:"working directories of action processes; empty means the temporary directory"`
 	Proxies string `key:"whisk.gpu.process.proxies" doc:"directory of the action proxies of the process runtime; empty means those that come with the program"`
 }
 
-// Runtimes is what actions run in.
+// Runtimes selects the kind of container and the images of actions.
 type Runtimes struct {
 	Kind                     string `key:"whisk.gpu.runtime" default:"docker" enum:"docker,process" doc:"process has no isolation and is for development only"`
 	Manifest                 string `key:"runtimes.manifest,required,plain" env:"RUNTIMES_MANIFEST" doc:"the runtimes manifest (JSON)"`
@@ -94,7 +94,7 @@ type Runtimes struct {
 	API                      APIHost
 }
 
-// ParseManifest reads the runtimes manifest, with the registries of its images.
+// ParseManifest parses the runtimes manifest and adds the registries of its images.
 func (r Runtimes) ParseManifest() (*activation.Manifest, error) {
 	return activation.ParseManifest([]byte(r.Manifest), activation.ManifestOptions{
 		RuntimesRegistry: r.Registry, UserImagesRegistry: r.UserRegistry,
@@ -105,20 +105,20 @@ func (r Runtimes) ParseManifest() (*activation.Manifest, error) {
 // Processes reports whether actions run as plain processes.
 func (r Runtimes) Processes() bool { return r.Kind == "process" }
 
-// APIHost is the OpenWhisk API as actions see it.
+// APIHost is the address of the OpenWhisk API as actions see it.
 type APIHost struct {
 	Proto string `key:"whisk.api.host.proto,plain" env:"WHISK_API_HOST_PROTO" default:"https" enum:"http,https" doc:"of the OpenWhisk API"`
 	Name  string `key:"whisk.api.host.name,required,plain" env:"WHISK_API_HOST_NAME" doc:"host name of the OpenWhisk API as actions see it"`
 	Port  int    `key:"whisk.api.host.port,plain" env:"WHISK_API_HOST_PORT" default:"443" range:"1..65535" doc:"of the OpenWhisk API"`
 }
 
-// ContainerEnv is the environment that every action container has.
+// ContainerEnv returns the environment of every action container.
 func (c *Config) ContainerEnv() []string {
 	return append([]string{"__OW_API_HOST=" + c.Runtimes.API.URL()}, c.Containers.ExtraEnv...)
 }
 
-// URL is the address in the form that __OW_API_HOST has: the host in lower
-// case, a port that the protocol implies left out.
+// URL returns the address in the form of __OW_API_HOST: the host in lower case, without
+// a port that is the protocol's default.
 func (a APIHost) URL() string {
 	host := strings.ToLower(a.Name)
 	if a.Proto == "https" && a.Port == 443 || a.Proto == "http" && a.Port == 80 || a.Port == 0 {

@@ -10,7 +10,8 @@ import (
 	"github.com/gpuwhisk/gpuwhisk/invoker/develop/check"
 )
 
-// As the Ansible role starts its invoker, the oddities included.
+// TestAnsibleEnvironment: the environment of OpenWhisk's Ansible role is accepted as it
+// is, with its oddities.
 func TestAnsibleEnvironment(t *testing.T) {
 	c, err := Load(Input{Args: []string{"--id", "3", "--uniqueName", "3"}, Environ: full(
 		"JAVA_OPTS=-Xmx1g -Dconfig.file=/conf/x.conf", "INVOKER_OPTS=", "PORT=8080", "TZ=UTC", "ZOOKEEPER_HOSTS=zk:2181",
@@ -49,7 +50,8 @@ func TestAnsibleEnvironment(t *testing.T) {
 	}
 }
 
-// As the chart of Kubernetes does for hosts with Docker.
+// TestKubeEnvironment: the environment of OpenWhisk's Helm chart, for hosts with Docker,
+// is accepted.
 func TestKubeEnvironment(t *testing.T) {
 	c, err := Load(Input{Args: []string{"--uniqueName", "node-7"}, Environ: full(
 		"INVOKER_OPTS=-Dkubernetes.master=https://10.0.0.1 -Dwhisk.spi.ContainerFactoryProvider=org.apache.openwhisk.core.containerpool.docker.DockerContainerFactoryProvider",
@@ -88,8 +90,8 @@ func TestServiceProviders(t *testing.T) {
 	}
 }
 
-// The role's settings for Elasticsearch are enough, and our own key has the last
-// word about where records go.
+// TestElasticsearchAsTheRoleSetsIt: the role's settings for Elasticsearch suffice, and
+// whisk.gpu.records.store overrides the service provider.
 func TestElasticsearchAsTheRoleSetsIt(t *testing.T) {
 	role := []string{
 		"CONFIG_whisk_activationStore_elasticsearch_protocol=http",
@@ -122,8 +124,8 @@ func TestElasticsearchAsTheRoleSetsIt(t *testing.T) {
 	check.That(t, !c.RecordsOutsideCouchDB(), "without a choice")
 }
 
-// Code in S3 is read with the keys that the original has, of this release or of
-// the one before; what is not served is refused.
+// TestS3AsTheOriginalHasIt: code in S3 is read with OpenWhisk's keys, in the names of
+// this release and of the previous one. Unsupported settings are refused.
 func TestS3AsTheOriginalHasIt(t *testing.T) {
 	for _, library := range []string{"pekkoConnectors", "alpakka"} {
 		given := []string{
@@ -154,8 +156,8 @@ func TestS3AsTheOriginalHasIt(t *testing.T) {
 	}
 }
 
-// The mode is decided as the original does: by the service provider, or where none is
-// named by whether there is an etcd.
+// TestMode: the service provider selects the mode. Without a provider, the mode is the
+// scheduler mode if etcd is configured.
 func TestMode(t *testing.T) {
 	const (
 		provider = "CONFIG_whisk_spi_InvokerProvider=org.apache.openwhisk.core.invoker."
@@ -182,7 +184,8 @@ func TestMode(t *testing.T) {
 	refused(t, "not host:port", "CONFIG_whisk_etcd_hosts=10.0.0.1")
 }
 
-// The role's environment of the scheduler mode is taken as it is.
+// TestSchedulerModeAsTheRoleSetsIt: the role's environment for the scheduler mode is
+// accepted as it is.
 func TestSchedulerModeAsTheRoleSetsIt(t *testing.T) {
 	c := loaded(t, "CONFIG_whisk_etcd_hosts=10.0.0.1:2379", "CONFIG_whisk_etcd_lease_timeout=10", "CONFIG_whisk_etcd_pool_threads=10",
 		"CONFIG_whisk_scheduler_dataManagementService_retryInterval=1 second", "CONFIG_whisk_invoker_containerCreation_maxPeek=500",

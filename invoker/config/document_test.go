@@ -40,13 +40,15 @@ func TestKeysAreDescribedAndDistinct(t *testing.T) {
 		if k.required && k.standard != "" {
 			t.Errorf("%s is required and has a default", k.name)
 		}
-		// Where credentials come from is none, though its name has the word.
+		// The name of a credentials provider is not a secret, although the key's name
+		// contains "credentials".
 		named := secretName(k.name) && !strings.HasSuffix(k.name, "credentials.provider")
 		check.Equal(t, k.secret, named || strings.Contains(k.name, "aes"), "%s", k.name)
 	}
 }
 
-// A variable must lead back to its key, or setting it has no effect.
+// TestVariablesLeadToTheirKeys: each variable maps back to its key. Otherwise setting
+// the variable would have no effect.
 func TestVariablesLeadToTheirKeys(t *testing.T) {
 	for _, k := range keys(new(Config)) {
 		if k.env != "" || k.open() {

@@ -9,8 +9,8 @@ import (
 
 //go:generate go test . -run TestDocument -update
 
-// operators are the keys that most deployments set or look up, in the order in
-// which an operator meets them.
+// operators lists the keys that most deployments set or look up, in the order in which
+// an operator needs them.
 var operators = []string{
 	"kafka.hosts", "whisk.kafka.topics.prefix", "zookeeper.hosts",
 	"whisk.couchdb.protocol", "whisk.couchdb.host", "whisk.couchdb.port", "whisk.couchdb.username", "whisk.couchdb.password",
@@ -22,7 +22,7 @@ var operators = []string{
 	"whisk.gpu.state", "whisk.gpu.drain-deadline", "whisk.gpu.handover", "whisk.gpu.log.level",
 }
 
-// document is the reference of all keys in Markdown: docs/configuration.md. The
+// document renders the reference of all keys as Markdown, docs/configuration.md. The
 // keys that operators need come first, by their variables.
 func document() string {
 	var b strings.Builder
@@ -60,13 +60,13 @@ func document() string {
 	return b.String()
 }
 
-// row is what a table has of keys that belong together.
+// row renders the table row of a family of keys.
 func row(family []*key, name func(*key) string) string {
 	return fmt.Sprintf("| %s | %s | %s |\n", code(familyName(family, name)), code(familyDefaults(family)), cell(effect(family)))
 }
 
-// related is how many of the first keys share a row: they have one description,
-// and their names differ in one part.
+// related returns how many of the first keys share a row: they have the same
+// description, and their names differ in one part.
 func related(keys []*key) int {
 	n := 1
 	for n < len(keys) && keys[n].section == keys[0].section && keys[n].doc == keys[0].doc {
@@ -75,10 +75,10 @@ func related(keys []*key) int {
 	return n
 }
 
-// listedName is the name by which a key is listed.
+// listedName returns the name of the key in the tables: its variable, or else its path.
 func (k *key) listedName() string { return cmp.Or(k.env, k.name) }
 
-// familyName writes several names as one, with what differs in braces.
+// familyName writes several names as one, with the differing parts in braces.
 func familyName(family []*key, name func(*key) string) string {
 	first := name(family[0])
 	if len(family) == 1 {
@@ -109,8 +109,9 @@ func familyName(family []*key, name func(*key) string) string {
 	return prefix + "{" + strings.Join(parts, ",") + "}" + suffix
 }
 
-// familyDefaults lists the defaults in the order of the names: one where all are
-// the same, none where a namespace's limits are those of the system.
+// familyDefaults lists the defaults in the order of the names. It returns a single
+// default if all are equal, and nothing for the limits of a namespace, whose defaults
+// are the system's limits.
 func familyDefaults(family []*key) string {
 	texts := make([]string, len(family))
 	for i, k := range family {
@@ -128,8 +129,8 @@ func familyDefaults(family []*key) string {
 	return strings.Join(texts, ", ")
 }
 
-// effect is what the keys do, with the values that they may have where those are
-// their own.
+// effect returns the description of the keys, with the allowed values if they are
+// special to these keys.
 func effect(family []*key) string {
 	var allowed []string
 	for _, k := range family {
@@ -150,21 +151,21 @@ func effect(family []*key) string {
 	return family[0].doc + " (" + strings.Join(allowed, "; ") + ")"
 }
 
-// documentHead explains what the tables leave out.
+// documentHead explains the columns and rules that the tables do not repeat.
 const documentHead = `# Configuration
 
 <!-- Generated from invoker/config; after a change of a key run
      go test ./invoker/config -run TestDocument -update -->
 
-The invoker reads what an OpenWhisk deployment hands to its own invoker.
+The invoker reads the same settings that an OpenWhisk deployment passes to its own invoker.
 ` + "`gpuwhisk invoker --print-config`" + ` lists every value with its source, secrets masked, and
-everything ignored with the reason.
+every ignored setting with the reason.
 
 The variable of a key is ` + "`CONFIG_`" + ` and its name, with ` + "`_`" + ` for ` + "`.`" + ` and a capital letter
-for a dash and the letter behind it: ` + "`whisk.gpu.pool-size`" + ` is
+for a dash and the letter after it: ` + "`whisk.gpu.pool-size`" + ` is
 ` + "`CONFIG_whisk_gpu_poolSize`" + `. Names in capital letters are variables themselves. Braces
-stand for several names, whose defaults have the same order. Of several sources the
-last wins:
+enclose alternatives in several names, whose defaults have the same order. If several
+sources set a key, the last one in this list wins:
 
 1. the default;
 2. a plain variable of the key (` + "`METRICS_KAMON`" + `, ` + "`DOCKER_HOST`" + `, ...);
@@ -173,25 +174,26 @@ last wins:
 5. the variable ` + "`CONFIG_...`" + `. Empty variables are ignored; a value ` + "`$NAME`" + `
    stands for the variable of that name.
 
-Plain variables other than ` + "`METRICS_*`" + ` and ` + "`DOCKER_*`" + ` may also come, weaker, from
-` + "`-Dwhisk-config.key=value`" + `, and, stronger, from a file ` + "`whisk.properties`" + ` in the
-working directory or one above it.
+Plain variables other than ` + "`METRICS_*`" + ` and ` + "`DOCKER_*`" + ` may also be set by
+` + "`-Dwhisk-config.key=value`" + `, which the variable overrides, and by a file
+` + "`whisk.properties`" + ` in the working directory or a parent, which overrides the variable.
 
 Sizes: ` + "`512 m`" + `, ` + "`2g`" + `, ` + "`4 MiB`" + ` are powers of 1024; ` + "`kB`" + `, ` + "`MB`" + `, ` + "`GB`" + ` are powers of
 1000; a bare number is bytes. Durations: ` + "`100 ms`" + `, ` + "`10 minutes`" + `, ` + "`5m`" + `, ` + "`1 d`" + `, ` + "`Inf`" + `.
-Lists are separated by commas. An unknown key below ` + "`whisk.gpu`" + ` and a value that
-is not allowed stop the start.
+Lists are separated by commas. The invoker does not start with an unknown
+key below ` + "`whisk.gpu`" + ` or a value that is not allowed.
 
-` + "`gpuwhisk standalone`" + ` takes these keys, too: as ` + "`CONFIG_whisk_...`" + ` variables, or, stronger,
-as ` + "`--set whisk.gpu.pool-size=1`" + `. It refuses unknown keys and names the flag for those that
-it sets itself (Kafka, the database, ports, ...).
+` + "`gpuwhisk standalone`" + ` takes these keys, too: as ` + "`CONFIG_whisk_...`" + ` variables, or as
+` + "`--set whisk.gpu.pool-size=1`" + `, which overrides the variables. It refuses unknown keys. For a
+key that it sets itself (Kafka, the database, ports, ...), its error names the flag to use.
 
-Arguments: ` + "`--id N`" + ` sets the invoker's number; without it ` + "`--uniqueName S`" + ` has
-ZooKeeper keep one for that name, and ` + "`--overwriteId N`" + ` takes over a number
-there. ` + "`--displayedName S`" + ` is shown to people. The last one of a kind wins.
+Arguments: ` + "`--id N`" + ` sets the invoker's number. Without it, ZooKeeper assigns a number to
+the name in ` + "`--uniqueName S`" + `, and ` + "`--overwriteId N`" + ` takes over a number
+there. ` + "`--displayedName S`" + ` is shown to people. If an argument is repeated, the last one wins.
 
-Each invoker has a directory of its own name below those of the journal, of records
-that wait and of dead letters, which are in ` + "`whisk.gpu.state`" + ` where they are not set.
+The directories of the journal, of waiting records and of dead letters are in
+` + "`whisk.gpu.state`" + ` unless they are set. In each directory, each invoker has a
+subdirectory of its own name.
 `
 
 func (k *key) defaultText() string {
@@ -211,5 +213,5 @@ func code(s string) string {
 	return "`" + cell(s) + "`"
 }
 
-// cell keeps a text inside its cell.
+// cell escapes a text for a table cell.
 func cell(s string) string { return strings.ReplaceAll(s, "|", `\|`) }

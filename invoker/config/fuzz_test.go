@@ -8,8 +8,8 @@ import (
 	"github.com/gpuwhisk/gpuwhisk/invoker/develop/check"
 )
 
-// No input makes Load panic or repeat a password, and what it accepts it can
-// print.
+// FuzzLoad: no input makes Load panic or repeat a password, and an accepted
+// configuration can be printed.
 func FuzzLoad(f *testing.F) {
 	f.Add("CONFIG_whisk_containerPool_userMemory=2048m", "--id\n0", "port=1")
 	f.Add("CONFIG_whisk_containerFactory_containerArgs_dnsServers_0=1.1.1.1", "--uniqueName\nx", "")

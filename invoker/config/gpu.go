@@ -14,16 +14,16 @@ import (
 	"github.com/gpuwhisk/gpuwhisk/sched"
 )
 
-// GPU is the scheduling of GPU functions. The terms are those of the
-// MQFQ-Sticky paper.
+// GPU configures the scheduling of GPU functions. The terms are those of the MQFQ-Sticky
+// paper.
 type GPU struct {
-	// Policy orders the flows; Sched is what it does and what was set beside it, so
-	// that it comes first.
+	// Policy orders the flows. It must precede Sched: setting it assigns the policy's
+	// defaults to Sched, and later keys override them.
 	Policy string `key:"whisk.gpu.policy" default:"sticky-plus" format:"policy" doc:"which queued GPU invocation goes next"`
 	Sched  sched.Config
-	// Tokens is D, fixed or found by utilization.
+	// Tokens is D, the number of device tokens: fixed, or controlled by utilization.
 	Tokens gpu.TokensConfig
-	// Pool bounds the containers of a device.
+	// Pool limits the containers of a device.
 	Pool gpu.PoolConfig
 
 	Devices          string `key:"whisk.gpu.devices" default:"auto" doc:"auto: all GPUs of the driver, if any; none; or a list of UUIDs and of indexes as nvidia-smi counts them, CARD:SLICE for a MIG slice"`
@@ -34,30 +34,30 @@ type GPU struct {
 	Shim             GPUShim
 	Prefetch         bool               `key:"whisk.gpu.prefetch" default:"true" doc:"move a function's memory to the device before its turn"`
 	AckTimeout       time.Duration      `key:"whisk.gpu.ack-timeout" default:"10 seconds" doc:"a move of device memory that is unanswered for half as long is ordered again; after so long its container is removed, unless its memory moves at 512 MiB a second or faster; 0 means 10 seconds"`
-	DefaultMemory    Size               `key:"whisk.gpu.default-memory" default:"1 GiB" min:"1 MiB" doc:"device memory of an action that states none and was never measured"`
+	DefaultMemory    Size               `key:"whisk.gpu.default-memory" default:"1 GiB" min:"1 MiB" doc:"device memory of an action without an annotation that was never measured"`
 	ContextMemory    Size               `key:"whisk.gpu.context-memory" default:"400 MiB" doc:"device memory that a container's context takes beside its own"`
-	Weights          map[string]float64 `key:"whisk.gpu.weights" doc:"shares of device time, which go before annotations'; 1 where none is set"`
-	Limits           map[string]Size    `key:"whisk.gpu.limits" format:"actions" doc:"most device memory of a container, by the closest rule, or its annotation's where that is less. It counts against user-memory too. Empty: the device is the limit"`
+	Weights          map[string]float64 `key:"whisk.gpu.weights" doc:"shares of device time, which override annotations; 1 if not set"`
+	Limits           map[string]Size    `key:"whisk.gpu.limits" format:"actions" doc:"most device memory of a container, by the most specific rule, or by its annotation if that is less. It counts against user-memory too. Empty: the device is the limit"`
 	NamespaceLimits  map[string]Size    `key:"whisk.gpu.namespace-limits" format:"namespaces" doc:"most device memory of a namespace's containers on one device; a run beyond it waits. Empty: no limit"`
 	DeviceTimeout    time.Duration      `key:"whisk.gpu.device-timeout" default:"5 minutes" doc:"an activation without a GPU that could run it ends with an error after this time; 0: never"`
 	Overdue          time.Duration      `key:"whisk.gpu.overdue" default:"0 seconds" doc:"a GPU activation that has not begun after this time ends with an error; 0: never"`
 	BacklogSize      Size               `key:"whisk.gpu.backlog-size" default:"256 MiB" min:"1 MiB" doc:"memory for GPU activations that wait, 4 KiB and its parameters for each; when it is full CPU activations wait, too"`
-	Record           string             `key:"whisk.gpu.record" doc:"file that records GPU scheduling for gpuwhisk sim replay; an older one is kept as FILE.old"`
-	RecordSize       Size               `key:"whisk.gpu.record-size" default:"256 MiB" min:"1 MiB" doc:"the recording ends when its file has this size"`
-	Explain          int                `key:"whisk.gpu.explain" default:"10000" range:"0..1000000" doc:"how many of the last activations the console and gpuwhisk explain know"`
+	Record           string             `key:"whisk.gpu.record" doc:"file that records GPU scheduling for gpuwhisk sim replay; an older file is kept as FILE.old"`
+	RecordSize       Size               `key:"whisk.gpu.record-size" default:"256 MiB" min:"1 MiB" doc:"the recording ends at this file size"`
+	Explain          int                `key:"whisk.gpu.explain" default:"10000" range:"0..1000000" doc:"number of recent activations that the console and gpuwhisk explain can show"`
 	ForwardTo        []string           `key:"whisk.gpu.forward-to" format:"invokers" doc:"classic mode: the invokers that have GPUs, such as invoker3,invoker9. An invoker without a usable GPU passes GPU activations on to one of them; empty: it answers them with an error"`
 }
 
-// GPUShim is how containers get the shim.
+// GPUShim configures how containers get the shim.
 type GPUShim struct {
 	Library string   `key:"whisk.gpu.shim.library" doc:"path of libgpuwhisk.so, or none; empty looks beside the program, in ../lib/gpuwhisk and in build/shim"`
 	Dir     string   `key:"whisk.gpu.shim.dir" doc:"directory of the shim's sockets on the containers' host; empty: /var/run/gpuwhisk"`
-	Modes   []string `key:"whisk.gpu.shim.modes" format:"modes" default:"managed,count,off" doc:"what annotations may ask of the shim"`
-	Log     bool     `key:"whisk.gpu.shim.log" default:"false" doc:"the shim writes to an action's logs why it disables itself"`
+	Modes   []string `key:"whisk.gpu.shim.modes" format:"modes" default:"managed,count,off" doc:"shim modes that annotations may request"`
+	Log     bool     `key:"whisk.gpu.shim.log" default:"false" doc:"the shim writes to an action's logs why it is disabled"`
 }
 
-// ProcessDir is where an invoker keeps what belongs to its processes. temp is the
-// directory for temporary files, and prefix that of the invoker's containers.
+// ProcessDir returns the directory for the files of the invoker's action processes. temp
+// is the directory for temporary files, prefix the prefix of the invoker's containers.
 func (c *Config) ProcessDir(prefix, temp string) string {
 	dir := filepath.Join(cmp.Or(c.Process.Dir, filepath.Join(temp, "gpuwhisk-processes")), prefix)
 	if absolute, err := filepath.Abs(dir); err == nil {
@@ -66,10 +66,11 @@ func (c *Config) ProcessDir(prefix, temp string) string {
 	return dir
 }
 
-// SocketDirs are the directories in which the shim's sockets of an invoker may be. It
-// takes the first that it can make and in which a socket's path is short enough; the
-// last one is short for every prefix. Sockets of processes are beside their other
-// files, and containers need a directory that their host has under the same name.
+// SocketDirs returns the candidate directories for the invoker's shim sockets. The
+// caller uses the first directory that can be created and in which a socket's path is
+// short enough; the last candidate is short enough for every prefix. The sockets of
+// processes are beside their other files. The sockets of containers need a directory
+// that has the same path on the containers' host.
 func (c *Config) SocketDirs(prefix, temp string) []string {
 	if c.GPU.Shim.Dir != "" {
 		return []string{filepath.Join(c.GPU.Shim.Dir, prefix)}
@@ -125,7 +126,7 @@ func (g *GPU) policy() value {
 		if err := name(given); err != nil {
 			return err
 		}
-		g.Sched, _ = sched.Defaults(g.Policy) // it is one of them
+		g.Sched, _ = sched.Defaults(g.Policy) // choice accepted the name, so it is known
 		g.Pool.Rule = gpu.LRU
 		if g.info().Demand {
 			g.Pool.Rule = gpu.DemandAware
@@ -136,21 +137,22 @@ func (g *GPU) policy() value {
 }
 
 func (g *GPU) info() sched.Info {
-	info, _ := sched.Policy(g.Policy) // it is one of them
+	info, _ := sched.Policy(g.Policy) // choice accepted the name, so it is known
 	return info
 }
 
-// complete settles what several keys decide together.
+// complete applies the settings that depend on several keys.
 func (g *GPU) complete(given func(key string) bool) {
 	if given("whisk.gpu.overrun") && !given("whisk.gpu.gap") {
-		g.Sched.Gap = 0 // an overrun that is set is T
+		g.Sched.Gap = 0 // a configured overrun is T
 	}
 	if g.info().NoPool {
 		g.Pool.Size = 0
 	}
 }
 
-// retention is which container is removed when the pool is full.
+// retention returns the value of the rule that selects the container to remove when the
+// pool is full.
 func retention(at *gpu.Rule) value {
 	return own(field(at, "lru | flow-lru | protect-lru | demand", func(s string) (gpu.Rule, error) {
 		rule, err := gpu.ParseRule(strings.TrimSpace(s))

@@ -10,7 +10,8 @@ import (
 	"github.com/gpuwhisk/gpuwhisk/sched"
 )
 
-// Devices are found, named, simulated or none, and never two of these.
+// TestGPUDevices: devices are found, named, simulated or none. Combinations of these are
+// refused.
 func TestGPUDevices(t *testing.T) {
 	for _, c := range []struct {
 		env     []string
@@ -62,7 +63,7 @@ func TestGPULimits(t *testing.T) {
 	}
 }
 
-// TestPolicy: what an operator sets overrides the policy.
+// TestPolicy: explicit settings override the policy's defaults.
 func TestPolicy(t *testing.T) {
 	plus, _ := sched.Defaults("sticky-plus")
 	batch, _ := sched.Defaults("batch")
@@ -92,8 +93,8 @@ func TestPolicy(t *testing.T) {
 	}
 }
 
-// TestSocketDirs: one that is named is the only one, and the last of the others is short
-// whatever the prefix, and this prefix's own.
+// TestSocketDirs: a configured directory is the only candidate. Otherwise the last
+// candidate is short for every prefix, and differs between prefixes.
 func TestSocketDirs(t *testing.T) {
 	c := Default()
 	c.Process.Dir = "/p"

@@ -8,30 +8,31 @@ import (
 	"strings"
 )
 
-// No library for HOCON serves here: a value's text must reach its key unchanged
-// ("1024 m" is a size for one key and a time for another), substitutions must
-// come from the environment that was passed in, errors must not repeat the text,
-// which may be secret, and no document may take all memory.
+// No library for HOCON fits: a value's text must reach its key unchanged ("1024 m" is a
+// size for one key and a duration for another), substitutions must use the environment
+// that was passed in, errors must not repeat the text, which may be secret, and no
+// document may exhaust the memory.
 
-// A value of a document is a string, a list, an object, or nil: null, or an
-// optional substitution without a value. Until it is resolved it may be pending.
+// A value of a document is a string, a list, an object, or nil (null, or an optional
+// substitution without a value). Until resolve has run, it may also be a *hoconPending.
 type (
 	hoconList   []any
 	hoconObject map[string]any
 )
 
-// hoconPending is a value that others decide: a substitution, which has a path,
-// values written side by side, or top, which was given to a key that had base.
+// hoconPending is a value that depends on other values: a substitution (path), values
+// written side by side (parts), or a new value (top) for a key that already had one
+// (base).
 type hoconPending struct {
 	line      int
-	busy      bool // it is being resolved
+	busy      bool // resolve is working on it, so a second visit is a cycle
 	path      string
 	optional  bool // ${?path}
 	parts     []hoconPart
 	base, top any
 }
 
-// hoconPart is a value in a row of them, and the blanks before it.
+// hoconPart is one of several values written side by side, and the blanks before it.
 type hoconPart struct {
 	gap   string
 	value any
@@ -60,7 +61,7 @@ func parseHOCON(doc string, env func(string) (string, bool)) (hoconObject, error
 	return root, err
 }
 
-// flatten calls visit for each text and each list of texts, in order of their paths.
+// flatten calls visit for each text and each list of texts, in the order of their paths.
 func (o hoconObject) flatten(path string, visit func(path string, v any)) {
 	for _, name := range slices.Sorted(maps.Keys(o)) {
 		at := strings.TrimPrefix(path+"."+name, ".")
@@ -81,7 +82,7 @@ func (o hoconObject) flatten(path string, visit func(path string, v any)) {
 	}
 }
 
-// insert sets the value at a path of keys, merging objects on the way.
+// insert sets the value at a path of keys. It merges objects on the way.
 func (o hoconObject) insert(keys []string, v any) {
 	if len(keys) > 1 {
 		below := hoconObject{}
@@ -91,8 +92,8 @@ func (o hoconObject) insert(keys []string, v any) {
 	o[keys[0]] = over(o[keys[0]], v)
 }
 
-// over is what a key holds after a further value was given to it: objects
-// merge, anything else replaces, and what is pending is decided by resolve.
+// over combines the old and the new value of a key: objects merge, any other value
+// replaces the old one, and resolve decides later if either is pending.
 func over(base, top any) any {
 	lower, object := base.(hoconObject)
 	upper, merges := top.(hoconObject)
@@ -111,7 +112,7 @@ func over(base, top any) any {
 	return top
 }
 
-// hoconResolver replaces references by what they stand for.
+// hoconResolver replaces references by their values.
 type hoconResolver struct {
 	root  hoconObject
 	env   func(string) (string, bool)
@@ -119,7 +120,7 @@ type hoconResolver struct {
 	bytes int
 }
 
-// resolve decides all that is pending in v, in place.
+// resolve replaces all pending values in v, in place.
 func (r *hoconResolver) resolve(v any, depth int) (any, error) {
 	if err := r.grow(1, 0); err != nil || depth > 4*hoconDepth {
 		return nil, errHOCONSize
@@ -149,7 +150,7 @@ func (r *hoconResolver) resolve(v any, depth int) (any, error) {
 
 func (r *hoconResolver) decide(p *hoconPending, depth int) (any, error) {
 	switch {
-	case p.busy && p.top != nil: // it refers to the earlier value of its key
+	case p.busy && p.top != nil: // a reference to the earlier value of the same key
 		return r.resolve(p.base, depth+1)
 	case p.busy:
 		return nil, fmt.Errorf("line %d: %w", p.line, errHOCONSelf)
@@ -176,7 +177,7 @@ func (r *hoconResolver) decide(p *hoconPending, depth int) (any, error) {
 func (r *hoconResolver) reference(p *hoconPending, depth int) (any, error) {
 	found, err := r.lookup(p.path, depth)
 	if p.optional && errors.Is(err, errHOCONSelf) {
-		err = nil // there is no earlier value to refer to
+		err = nil // the key has no earlier value
 	}
 	if err != nil || found != nil {
 		return found, err
@@ -190,13 +191,13 @@ func (r *hoconResolver) reference(p *hoconPending, depth int) (any, error) {
 	return nil, nil
 }
 
-// lookup walks from the root to what a reference names; nil when absent.
+// lookup walks from the root to the referenced path. It returns nil if nothing is there.
 func (r *hoconResolver) lookup(path string, depth int) (at any, err error) {
 	at = r.root
 	for name := range strings.SplitSeq(path, ".") {
 		object, _ := at.(hoconObject)
 		at = object[name]
-		if p, pending := at.(*hoconPending); pending { // the rest is resolved on demand
+		if p, pending := at.(*hoconPending); pending { // resolve the rest on demand
 			if at, err = r.resolve(p, depth+1); err != nil {
 				return nil, err
 			}
@@ -205,8 +206,8 @@ func (r *hoconResolver) lookup(path string, depth int) (at any, err error) {
 	return r.resolve(at, depth+1)
 }
 
-// sequence joins values written side by side: texts to a text, lists to a
-// list, objects to an object.
+// sequence joins values written side by side: texts into a text, lists into a list,
+// objects into an object.
 func (r *hoconResolver) sequence(p *hoconPending, depth int) (sum any, err error) {
 	gap := ""
 	for _, part := range p.parts {
@@ -245,7 +246,7 @@ func (r *hoconResolver) join(sum, part any, gap string) (any, error) {
 	return nil, errors.New("a text, a list and an object cannot be joined")
 }
 
-// grow counts what the document becomes.
+// grow counts the size of the resolved document. It returns an error above the limits.
 func (r *hoconResolver) grow(leafs, bytes int) error {
 	r.leafs, r.bytes = r.leafs+leafs, r.bytes+bytes
 	if r.leafs > hoconLeafs || r.bytes > hoconBytes {

@@ -8,7 +8,7 @@ import (
 	"github.com/gpuwhisk/gpuwhisk/invoker/develop/check"
 )
 
-// render shows a document as its paths.
+// render shows a document as a list of paths and values.
 func render(root hoconObject) string {
 	var out []string
 	root.flatten("", func(path string, v any) {
@@ -113,7 +113,8 @@ func TestHOCONRefuses(t *testing.T) {
 	}
 }
 
-// Substitutions that double at each step end in an error, not in all memory.
+// TestHOCONBombs: substitutions that double the document at each step end in an error
+// before they exhaust the memory.
 func TestHOCONBombs(t *testing.T) {
 	texts, objects := "a0 = xxxxxxxxxx\n", "a0 = {x = 1}\n"
 	for i := 1; i < 60; i++ {

@@ -9,7 +9,8 @@ import (
 	"unicode/utf8"
 )
 
-// hoconSpecial characters end an unquoted text; blanks and comments do, too.
+// hoconSpecial lists the characters that end an unquoted text. Blanks and comments end
+// it, too.
 const hoconSpecial = "$\"{}[]:=,+#`^?!@*&\\\n"
 
 const hoconSpace = `[\t\v\f\r \x{85}\p{Z}]`
@@ -19,17 +20,17 @@ var (
 	hoconComment = regexp.MustCompile(`^(?:(?:#|//).*)?`)
 	hoconLines   = regexp.MustCompile(`^(?:\n|` + hoconSpace + `|(?:#|//).*)*`)
 	hoconQuoted  = regexp.MustCompile(`^"(?:[^"\\\n]|\\(?s:.))*"`)
-	// A triple quote ends at the last three of its quotes.
+	// A triple quote ends at the last three of consecutive quotes.
 	hoconTriple = regexp.MustCompile(`^"""(?s:(.*?))"""("*)`)
-	// includeForm is how an include statement begins; a key may also be named so.
+	// includeForm matches an include statement. A key may also be named "include".
 	includeForm = regexp.MustCompile(`^include[ \t]+(?:"|(?:required|classpath|file|url|package)\()[^\n},]*`)
 )
 
-// hoconParser reads a document. Its first error ends it; errors name the line,
+// hoconParser parses a document. Parsing stops at the first error. Errors name the line,
 // never the content, which may be secret.
 type hoconParser struct {
 	doc   string
-	rest  string // of doc, not read yet
+	rest  string // unread part of doc
 	depth int
 	err   error
 }
@@ -52,8 +53,8 @@ func (p *hoconParser) line() int {
 	return 1 + strings.Count(p.doc[:len(p.doc)-len(p.rest)], "\n")
 }
 
-// fail keeps the first error. Nothing is left to read after it. A %c stands for the
-// character that is next.
+// fail records the first error and discards the unread text. In text, %c is replaced by
+// the next character.
 func (p *hoconParser) fail(text string) {
 	if p.err == nil {
 		found := "the end"
@@ -65,21 +66,22 @@ func (p *hoconParser) fail(text string) {
 	p.rest = ""
 }
 
-// next passes over a text, if it is what comes next.
+// next consumes text if it comes next, and reports whether it did.
 func (p *hoconParser) next(text string) bool {
 	rest, ok := strings.CutPrefix(p.rest, text)
 	p.rest = rest
 	return ok
 }
 
-// take passes over what a pattern matches.
+// take consumes and returns the match of a pattern, "" if there is none.
 func (p *hoconParser) take(pattern *regexp.Regexp) string {
 	s := pattern.FindString(p.rest)
 	p.rest = p.rest[len(s):]
 	return s
 }
 
-// until passes over what comes before any of the characters or a comment.
+// until consumes and returns the text before a character that ends accepts, before a
+// comment, or before the end.
 func (p *hoconParser) until(ends func(rune) bool) string {
 	s := p.rest
 	if i := strings.IndexFunc(s, ends); i >= 0 {
@@ -90,8 +92,8 @@ func (p *hoconParser) until(ends func(rune) bool) string {
 	return s
 }
 
-// block reads elements, each behind a comma or on a line of its own, up to and
-// including end, which is empty at the end of the document.
+// block parses elements up to and including end, which is empty for the whole document.
+// Each further element follows a comma or begins on a new line.
 func (p *hoconParser) block(end, unseparated string, element func()) {
 	if p.depth++; p.depth > hoconDepth {
 		p.fail("nested too deep")
@@ -127,9 +129,9 @@ func (p *hoconParser) list() hoconList {
 	return v
 }
 
-// field reads a field, or an include. What an invoker's configuration includes are
-// resources that come with OpenWhisk, whose values are our defaults. A file would
-// be lost silently, so it is refused.
+// field parses a field or an include. Included resources come with OpenWhisk, and their
+// values are our defaults, so they are skipped. An included file or URL is refused,
+// because its settings would be lost silently.
 func (p *hoconParser) field(object hoconObject) {
 	if resource := p.take(includeForm); resource != "" {
 		if strings.Contains(resource, "file(") || strings.Contains(resource, "url(") {
@@ -155,7 +157,7 @@ func (p *hoconParser) field(object hoconObject) {
 
 func endsKey(r rune) bool { return r == '.' || r == '(' || strings.ContainsRune(hoconSpecial, r) }
 
-// key reads a path of keys; quoted parts may hold dots.
+// key parses a path of keys. Quoted parts may contain dots.
 func (p *hoconParser) key() (keys []string) {
 	part := ""
 	for {
@@ -177,7 +179,7 @@ func (p *hoconParser) key() (keys []string) {
 	}
 }
 
-// sequence reads the values that stand side by side on one line.
+// sequence parses the values that stand side by side on one line.
 func (p *hoconParser) sequence() any {
 	all, quoted := &hoconPending{line: p.line()}, false
 	for {
@@ -226,7 +228,7 @@ func (p *hoconParser) part() any {
 	return text
 }
 
-// quoted reads "..." with JSON's escapes, or """...""" without any.
+// quoted parses "..." with JSON's escapes, or """...""" without escapes.
 func (p *hoconParser) quoted() string {
 	if strings.HasPrefix(p.rest, `"""`) {
 		m := hoconTriple.FindStringSubmatch(p.rest)

@@ -49,27 +49,27 @@ func parseJAAS(s string) (module string, options map[string]string, err error) {
 	return module, options, err
 }
 
-// Kinds of tokens beside '=' and ';', which are their own.
+// Kinds of tokens. The tokens '=' and ';' are their own kinds.
 const (
 	jaasEnd  = 0
-	jaasText = 'a' // a word, or what was in quotes
+	jaasText = 'a' // a word or a quoted text
 )
 
 type jaasToken struct {
 	kind byte
 	text string
-	at   int // the number of its first byte, from 1
+	at   int // position of its first byte, from 1
 }
 
 var (
 	jaasBlank = regexp.MustCompile(`^(?:[\x00-\x20]|//[^\n]*|/\*(?s:.*?)\*/)*`)
-	// A sign, a word, or a text in quotes.
+	// A sign, a word, or a quoted text.
 	jaasPattern = regexp.MustCompile(`^(?:([=;])|([A-Za-z_$[:^ascii:]][A-Za-z0-9_$.[:^ascii:]-]*)|` +
 		`"((?:[^"\\\n\r]|\\(?s:.))*)"|'((?:[^'\\\n\r]|\\(?s:.))*)')`)
 	jaasEscape = regexp.MustCompile(`\\(?:[0-3][0-7]{0,2}|[4-7][0-7]?|(?s:.))`)
 )
 
-// jaasTokens cuts an entry into tokens as Java's StreamTokenizer does. The last one
+// jaasTokens splits an entry into tokens as Java's StreamTokenizer does. The last token
 // is jaasEnd.
 func jaasTokens(s string) (all []jaasToken, err error) {
 	for at := 0; ; {
@@ -83,7 +83,7 @@ func jaasTokens(s string) (all []jaasToken, err error) {
 			return nil, fmt.Errorf("the comment at character %d is not closed", at+1)
 		case s[at] == '"' || s[at] == '\'':
 			return nil, fmt.Errorf("the quote at character %d is not closed on its line", at+1)
-		default: // to Java a number is no text, and a sign is a token of its own
+		default: // in Java, a number is not a word, and another sign is a separate token
 			return nil, fmt.Errorf("character %d is not the beginning of a word: put the text in double quotes", at+1)
 		}
 		t := jaasToken{kind: jaasText, text: m[2] + jaasEscape.ReplaceAllStringFunc(m[3]+m[4], unescapeJava), at: at + 1}
@@ -95,7 +95,7 @@ func jaasTokens(s string) (all []jaasToken, err error) {
 	}
 }
 
-// unescapeJava decodes a backslash and the characters behind it.
+// unescapeJava decodes a backslash and the characters after it.
 func unescapeJava(escape string) string {
 	code := escape[1:]
 	if n, err := strconv.ParseUint(code, 8, 16); err == nil {

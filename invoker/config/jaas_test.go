@@ -12,7 +12,7 @@ const scramEntry = scramModule + ` required username="invoker" password="very-se
 
 func TestJAAS(t *testing.T) {
 	const entry = plainModule + " required "
-	for text, want := range map[string]string{ // password behind user, by a space
+	for text, want := range map[string]string{ // user and password, separated by a space
 		entry + `username="a" password="b";`:                                         "a b",
 		entry + "username='a'\n\tpassword='b' ;  ":                                   "a b",
 		entry + `username=a password=b-1_2.3$ß;`:                                     "a b-1_2.3$ß",
@@ -74,20 +74,20 @@ func TestLoginAtTheBrokers(t *testing.T) {
 	check.NoError(t, err)
 	check.Equal(t, *l, Login{"SCRAM-SHA-256", "invoker", "very-secret-9"})
 	check.That(t, c.Kafka.Encrypted())
-	// Without SASL the keys of a login are not read.
+	// Without SASL, the keys of a login are not read.
 	c = loaded(t, "CONFIG_whisk_kafka_common_saslJaasConfig=nonsense")
 	l, err = c.Kafka.Login()
 	check.NoError(t, err)
 	check.Equal(t, l, nil)
 	check.That(t, !c.Kafka.Encrypted())
-	// The stores of the system do, when host names are checked.
+	// The trust store of the system suffices if host names are checked.
 	loaded(t, "CONFIG_whisk_kafka_common_securityProtocol=SASL_SSL", "CONFIG_whisk_kafka_common_sslEndpointIdentificationAlgorithm=https",
 		"CONFIG_whisk_kafka_common_saslMechanism=PLAIN", "CONFIG_whisk_kafka_common_saslJaasConfig="+scramEntry)
 }
 
-// No input makes the parser panic or accept a login without its parts, and no
-// error repeats what stood in the key. What is written with all quoted comes
-// back as it was.
+// FuzzJAAS: no input makes the parser panic or accept an incomplete login, no error
+// repeats a part of the input, and an entry whose values are all quoted keeps its
+// values.
 func FuzzJAAS(f *testing.F) {
 	f.Add(scramEntry, "a", "b")
 	f.Add(plainModule+` required username=a password='\101\377' /* c */; // d`, `"`, "\\\n")

@@ -8,43 +8,42 @@ import (
 	"strings"
 )
 
-// key describes one setting: its names, its default and what it does.
+// key describes one setting: its names, its default and its effect.
 type key struct {
-	// name is the property path, or the dotted name in whisk.properties. A
-	// last part "*" stands for any path below.
+	// name is the property path, or the dotted name in whisk.properties. A last part "*"
+	// matches any path below.
 	name string
-	// env is the variable that sets the key when it does not follow from the
-	// name.
+	// env is the variable that sets the key, if it cannot be derived from the name.
 	env      string
 	also     []string // older or shorter names, in order of precedence
 	standard string   // text of the default value; empty: unset
 	like     string   // key whose value is the default
-	doc      string   // what the key does
-	section  string   // of the documentation
+	doc      string   // description in the documentation
+	section  string   // section of the documentation
 	value    value
 	required bool
 	secret   bool // the value is never printed
-	pairs    bool // of K=V in the value, V is never printed
-	// byPolicy keys have the scheduling policy's own value until they are set.
+	pairs    bool // a list of K=V whose V is never printed
+	// byPolicy keys have the scheduling policy's default until they are set.
 	byPolicy bool
-	// plain keys come from the plain environment and whisk.properties, and
-	// from the JVM only under "whisk-config.".
+	// plain keys come from the plain environment and whisk.properties. The JVM sets them
+	// only under "whisk-config.".
 	plain bool
-	// source is where the value came from, empty for the default; refused that
-	// it was not allowed.
+	// source names the source of the value, empty for the default. refused is true if
+	// the value was not allowed.
 	source  string
 	refused bool
 }
 
-// tagged lists the keys of a struct and of the structs in it. Their tags are
+// tagged lists the keys of a struct and of its nested structs. The tags of a field are
 //
-//	key:"name[,required][,plain][,secret][,pairs][,policy]"  the name, and what key has of these
-//	env, default, like:"text"                        as key has them; default is standard
-//	doc:"text"                                       likewise; without it that of the key before
-//	also:"name[,name...]"                            as key has them
-//	section:"text"                                   of a struct: the documentation's
+//	key:"name[,required][,plain][,secret][,pairs][,policy]"  the name and the flags of key
+//	env, default, like:"text"                                fields of key; default is standard
+//	doc:"text"                                               the description; the previous key's if missing
+//	also:"name[,name...]"                                    other names
+//	section:"text"                                           of a struct: the section of the documentation
 //
-// and those of the values that are allowed, see valueOf.
+// and the tags for the allowed values, see valueOf.
 func tagged(v reflect.Value, section string) []*key {
 	var all []*key
 	for i := range v.NumField() {
@@ -70,23 +69,22 @@ func tagged(v reflect.Value, section string) []*key {
 	return all
 }
 
-// variable is the environment variable that sets the key.
+// variable returns the environment variable that sets the key.
 func (k *key) variable() string { return cmp.Or(k.env, variable(k.name)) }
 
 // open reports whether the key stands for all paths below its name.
 func (k *key) open() bool { return strings.HasSuffix(k.name, ".*") }
 
-// names are all property paths of the key, best first.
+// names returns all property paths of the key, in order of precedence.
 func (k *key) names() []string { return append([]string{k.name}, k.also...) }
 
 const variablePrefix = "CONFIG_"
 
 var humps = regexp.MustCompile(`([a-z0-9])([A-Z])`)
 
-// property turns the name of a CONFIG_ variable into a property path as
-// OpenWhisk's transformEnvironment.sh does: parts are separated by
-// underscores, camelCase becomes kebab-case, a part that begins with a capital
-// letter stays as it is.
+// property turns the name of a CONFIG_ variable into a property path as OpenWhisk's
+// transformEnvironment.sh does: underscores separate the parts, camelCase becomes
+// kebab-case, and a part that begins with a capital letter is unchanged.
 func property(variable string) string {
 	parts := strings.FieldsFunc(strings.TrimPrefix(variable, variablePrefix), func(r rune) bool { return r == '_' })
 	for i, part := range parts {

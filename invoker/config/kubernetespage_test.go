@@ -9,8 +9,8 @@ import (
 	"github.com/gpuwhisk/gpuwhisk/invoker/develop/check"
 )
 
-// TestKubernetesPage: the settings on the page are those of a complete configuration, and
-// what the page says of pods' settings is true.
+// TestKubernetesPage: the page's settings are a complete configuration, and its
+// statements about the settings of pods are true.
 func TestKubernetesPage(t *testing.T) {
 	page, err := os.ReadFile("../../docs/kubernetes.md")
 	check.NoError(t, err)

@@ -7,8 +7,8 @@ import (
 	"github.com/gpuwhisk/gpuwhisk/activation"
 )
 
-// Limits are the system's bounds for actions, and what a namespace without
-// limits of its own gets.
+// Limits are the system's limits for actions, and the defaults for namespaces without
+// limits.
 type Limits struct {
 	MemoryMin Size `key:"whisk.memory.min" default:"128 m" min:"1 MiB" doc:"smallest, largest and default action memory"`
 	MemoryMax Size `key:"whisk.memory.max" default:"512 m" min:"1 MiB"`
@@ -26,14 +26,14 @@ type Limits struct {
 	ConcurrencyMax int `key:"whisk.concurrency-limit.max" default:"1" range:"1..1000000"`
 	ConcurrencyStd int `key:"whisk.concurrency-limit.std" default:"1" range:"1..1000000"`
 
-	Payload        Size `key:"whisk.activation.payload.max" default:"1 m" min:"1" doc:"largest result, what is kept of a larger one, and space for a message beside its payload"`
+	Payload        Size `key:"whisk.activation.payload.max" default:"1 m" min:"1" doc:"largest result, size to which a larger result is truncated, and space in a message in addition to the payload"`
 	Truncation     Size `key:"whisk.activation.payload.truncation" default:"1 m"`
 	SerdesOverhead Size `key:"whisk.activation.payload.serdes-overhead" default:"6068"`
 
 	Namespace NamespaceLimits
 }
 
-// Bounds returns what the limits of an action may be.
+// Bounds returns the allowed range of each limit of an action.
 func (l Limits) Bounds() activation.Bounds {
 	mb := func(s Size) int { return int(s / MiB) }
 	return activation.Bounds{
@@ -58,8 +58,8 @@ func ordered[T cmp.Ordered](demand demand, name string, least, standard, most T)
 	demand(least <= standard && standard <= most, "%s: min %v, std %v, max %v are out of order", name, least, standard, most)
 }
 
-// NamespaceLimits bound the actions of a namespace that has no limits of its own.
-// Keys that are not set take the system's values.
+// NamespaceLimits apply to the actions of a namespace without limits of its own. Unset
+// keys have the system's values.
 type NamespaceLimits struct {
 	MemoryMin      Size          `key:"whisk.namespace-default-limit.memory.min" like:"whisk.memory.min" min:"1 MiB" doc:"limits of a namespace without limits of its own"`
 	MemoryMax      Size          `key:"whisk.namespace-default-limit.memory.max" like:"whisk.memory.max" min:"1 MiB"`
@@ -76,8 +76,8 @@ type NamespaceLimits struct {
 // MaxMessage is the largest Kafka message, max.message.bytes of a topic.
 func (l Limits) MaxMessage() Size { return l.Payload + l.SerdesOverhead }
 
-// MaxPeek is how many activations may be in the pool at once: as many as the
-// smallest containers fit, more when containers run several at a time.
+// MaxPeek returns how many activations may be in the pool at once: the number of
+// smallest containers that fit, multiplied if containers run several activations.
 // OpenWhisk derives its fetch size the same way (InvokerReactive).
 func (c *Config) MaxPeek() int {
 	containers := int(c.Pool.UserMemory / max(c.Limits.MemoryMin, 1))
@@ -85,19 +85,20 @@ func (c *Config) MaxPeek() int {
 	return max(containers, ahead)
 }
 
-// MaxLogBytes is the size at which a container's log file is rotated: the log of one
-// activation and some more. So an activation within its limit fills no whole file,
-// and an activation that loses lines to a rotation is over its limit.
+// MaxLogBytes returns the size at which a container's log file is rotated, somewhat more
+// than the log limit of one activation. An activation within its limit therefore never
+// fills a whole file, and an activation that loses lines to a rotation has exceeded its
+// limit.
 func (c *Config) MaxLogBytes() int64 {
 	return int64(max(c.Limits.LogMax, c.Limits.Namespace.LogMax) + MiB)
 }
 
-// OwnMemory is what the invoker's process should need at most: what it is at work,
-// what the settings let it buffer, and a message, a result and a record of the
-// largest size for each activation that user-memory lets controllers send.
+// OwnMemory estimates the most memory that the invoker's process needs: its working
+// memory, its configured buffers, and a message, a result and a record of the largest
+// size for each activation that controllers can send within user-memory.
 func (c *Config) OwnMemory() int64 {
 	const (
-		atWork = 256 * MiB // 80 MB with 10,000 actions; logs of activations may add 16 MiB
+		atWork = 256 * MiB // 80 MB with 10,000 actions; activation logs may add 16 MiB
 	)
 	buffered := c.Actions.CacheBytes + c.Records.BufferSize + c.GPU.BacklogSize
 	if c.Logs.Files.Enabled {

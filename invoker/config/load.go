@@ -9,34 +9,34 @@ import (
 	"github.com/gpuwhisk/gpuwhisk/gpu"
 )
 
-// Input is everything a configuration is made of. Nothing else is read.
+// Input holds the text of all sources. Nothing else is read.
 type Input struct {
-	// Environ is the environment, "NAME=value" each.
+	// Environ is the environment, as "NAME=value".
 	Environ []string
-	// Settings are "key=value" each, as the flag --set gives them. They win over
-	// all other sources.
+	// Settings are the values of the flag --set, as "key=value". They override all other
+	// sources.
 	Settings []string
 	// Args are the identity arguments: --id, --uniqueName, --displayedName,
 	// --overwriteId.
 	Args []string
-	// Properties is the text of whisk.properties and PropertiesPath where it
-	// was found; both are empty when there is none.
+	// Properties is the text of whisk.properties and PropertiesPath its path. Both are
+	// empty if there is no such file.
 	Properties     string
 	PropertiesPath string
 }
 
-// Default is the configuration without any source: what standalone and tests
-// start from. Required settings are empty in it.
+// Default returns the configuration without any source, from which standalone and tests
+// start. Required settings are empty.
 func Default() *Config {
 	c, _, problems := fill(newTree())
 	if len(problems) > 0 {
-		panic(errors.Join(problems...)) // a default that its own key refuses
+		panic(errors.Join(problems...)) // a key refuses its own default
 	}
 	return c
 }
 
-// Load makes the configuration. Its error is Problems, of everything wrong with it; the
-// configuration that comes with an error is fit to be printed, not used.
+// Load creates the configuration. Its error is a Problems with every mistake. A
+// configuration that is returned with an error may be printed, but not used.
 func Load(in Input) (*Config, error) {
 	tree, problems := gather(in)
 	c, all, more := fill(tree)
@@ -52,9 +52,9 @@ func Load(in Input) (*Config, error) {
 	return c, nil
 }
 
-// Given reads settings that a user adds to those of a deployment, and lists the keys
-// that they set. Unlike Load, it demands no required key, and it refuses every setting
-// that has no effect.
+// Given reads the settings that a user adds to a deployment, and lists the keys that
+// they set. Unlike Load, it does not demand required keys, and it refuses every setting
+// without an effect.
 func Given(in Input) (*Config, []Setting, error) {
 	tree, problems := gather(in)
 	c, all := empty()
@@ -89,8 +89,8 @@ func fill(tree *node) (*Config, []*key, []error) {
 	return c, all, append(problems, unknown...)
 }
 
-// assign sets all keys: first those that stand for one path, then, from what
-// they left, those that stand for any path below theirs.
+// assign sets all keys: first the keys for a single path, then the keys for any path
+// below their name, from the remaining values.
 func assign(all []*key, tree *node) (problems []error) {
 	for _, open := range []bool{false, true} {
 		for _, k := range all {
@@ -110,7 +110,7 @@ func assign(all []*key, tree *node) (problems []error) {
 	return problems
 }
 
-// resolveDefaults resolves the keys whose default is another key's value, what the
+// resolveDefaults sets the keys whose default is another key's value, the keys that the
 // service providers decide, and the message size that follows from the payload limit.
 func resolveDefaults(c *Config, all []*key) {
 	byName := map[string]*key{}
@@ -119,7 +119,8 @@ func resolveDefaults(c *Config, all []*key) {
 	}
 	for _, k := range all {
 		if k.like != "" && k.source == "" {
-			// The same kind of value: what one renders the other reads.
+			// Both have the same kind of value, so the text of one is valid for the
+			// other.
 			_ = k.value.setText(byName[k.like].value.text())
 			k.source = "as " + k.like
 		}
@@ -140,8 +141,8 @@ func resolveDefaults(c *Config, all []*key) {
 	}
 }
 
-// missing names all required settings that no source gave, and how to give
-// them.
+// missing returns an error with all required settings that no source gave, and the ways
+// to set them.
 func missing(all []*key) []error {
 	var names []string
 	for _, k := range all {
@@ -156,10 +157,10 @@ func missing(all []*key) []error {
 		"(whisk.* keys may also stand in OPENWHISK_CONFIG, plain ones in whisk.properties)", strings.Join(names, ", "))}
 }
 
-// Problems are all that is wrong with a configuration: an error of a line each.
+// Problems lists every mistake of a configuration, each in one line.
 type Problems []error
 
-// Error counts and lists them.
+// Error returns the number of problems and lists them.
 func (p Problems) Error() string {
 	if len(p) == 1 {
 		return "load configuration: " + p[0].Error()
@@ -167,5 +168,4 @@ func (p Problems) Error() string {
 	return fmt.Sprintf("load configuration: %d problems\n%v", len(p), errors.Join(p...))
 }
 
-// Unwrap gives each of them.
 func (p Problems) Unwrap() []error { return p }

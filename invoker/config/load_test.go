@@ -16,7 +16,7 @@ import (
 	"github.com/gpuwhisk/gpuwhisk/sched"
 )
 
-// full is the least environment with which the invoker starts.
+// full returns the smallest environment with which the invoker starts, and more.
 func full(more ...string) []string {
 	return append([]string{
 		"KAFKA_HOSTS=kafka:9092", "RUNTIMES_MANIFEST={}", "WHISK_API_HOST_NAME=api",
@@ -26,7 +26,7 @@ func full(more ...string) []string {
 	}, more...)
 }
 
-// loaded is the configuration of the least environment and more.
+// loaded returns the configuration of the smallest environment and more.
 func loaded(t *testing.T, more ...string) *Config {
 	t.Helper()
 	c, err := Load(Input{Environ: full(more...), Args: []string{"--id", "0"}})
@@ -34,8 +34,8 @@ func loaded(t *testing.T, more ...string) *Config {
 	return c
 }
 
-// refused checks that the least environment and more is refused with an error that
-// has a text, and returns the error.
+// refused checks that the smallest environment and more is refused with an error that
+// contains want. It returns the error.
 func refused(t *testing.T, want string, more ...string) error {
 	t.Helper()
 	_, err := Load(Input{Environ: full(more...), Args: []string{"--id", "0"}})
@@ -43,7 +43,7 @@ func refused(t *testing.T, want string, more ...string) error {
 	return err
 }
 
-// show is the value and the source of one setting.
+// show returns the value and the source of one setting.
 func show(c *Config, name string) string {
 	for _, s := range c.settings {
 		if s.Name == name {
@@ -95,7 +95,7 @@ func TestDefaults(t *testing.T) {
 	check.Equal(t, c.GPU.Tokens, gpu.DefaultTokens())
 }
 
-// Each source beats those before it.
+// TestPrecedence: each source overrides the weaker sources.
 func TestPrecedence(t *testing.T) {
 	const name = "whisk.container-proxy.timeouts.pause-grace"
 	env := full()
@@ -118,8 +118,8 @@ func TestPrecedence(t *testing.T) {
 	check.Equal(t, show(c, "port"), "8081 from --set")
 }
 
-// Given lists the keys that are set, asks for no other, and refuses settings without
-// an effect.
+// TestGiven: Given lists the keys that are set, demands no other key, and refuses
+// settings without an effect.
 func TestGiven(t *testing.T) {
 	c, given, err := Given(Input{
 		Environ:  []string{"CONFIG_whisk_gpu_poolSize=3", "CONFIG_whisk_gpu_tokens="},
@@ -207,8 +207,8 @@ func TestLists(t *testing.T) {
 	if got := c.Containers.ExtraArgs; !maps.EqualFunc(got, map[string][]string{"ulimit": {"a", "b"}, "volume": {"one"}}, slices.Equal) {
 		t.Errorf("arguments of the file: %v", got)
 	}
-	// Numbered variables replace the list of the file as a whole; numbers
-	// order the elements and gaps close up.
+	// Numbered variables replace the whole list of the file. The numbers order the
+	// elements, and gaps close up.
 	c = loaded(t, hocon, "CONFIG_whisk_containerFactory_containerArgs_dnsServers_10=b",
 		"CONFIG_whisk_containerFactory_containerArgs_dnsServers_9=a",
 		"CONFIG_whisk_containerFactory_containerArgs_extraEnvVars_0=__OW_ALLOW_CONCURRENT=false",
@@ -264,8 +264,8 @@ func TestErrorsNameKeyValueAndWhatIsAllowed(t *testing.T) {
 	}
 }
 
-// TestUnusedStoreNeedsNothing: where records are dropped, no store of them needs its
-// settings, whichever is chosen.
+// TestUnusedStoreNeedsNothing: if records are dropped, the settings of the selected
+// store are not required.
 func TestUnusedStoreNeedsNothing(t *testing.T) {
 	for _, store := range []string{StoreCouchbase, StoreElasticsearch} {
 		c := loaded(t, "CONFIG_whisk_spi_ActivationStoreProvider=org.apache.openwhisk.core.database.NoopActivationStoreProvider", "CONFIG_whisk_gpu_records_store="+store)
@@ -283,7 +283,7 @@ func TestEverythingMissingIsOneError(t *testing.T) {
 	for _, want := range []string{"KAFKA_HOSTS", "RUNTIMES_MANIFEST", "WHISK_API_HOST_NAME", "CONFIG_whisk_couchdb_password", "--id N nor --uniqueName"} {
 		check.ErrorContains(t, err, want)
 	}
-	// A value that is wrong is not missing as well.
+	// A wrong value is not also reported as missing.
 	_, err = Load(Input{Environ: full("CONFIG_whisk_couchdb_port=x"), Args: []string{"--id", "0"}})
 	check.That(check.Must(t), err != nil)
 	check.Lacks(t, err.Error(), "not set")
@@ -357,7 +357,7 @@ func TestOwnMemory(t *testing.T) {
 	small := own("CONFIG_whisk_containerPool_userMemory=2048m")
 	check.AtLeast(t, small, 256<<20)
 	check.AtMost(t, small, 1<<30)
-	// 2,048 activations more, of 3 MiB each.
+	// 2,048 more activations of 3 MiB each.
 	check.Equal(t, own("CONFIG_whisk_containerPool_userMemory=258g")-small, 2048*3<<20)
 	check.Equal(t, own("CONFIG_whisk_containerPool_userMemory=2048m", "CONFIG_whisk_gpu_cache_size=1064m")-small, 1000<<20)
 }

@@ -7,8 +7,8 @@ import (
 	"github.com/gpuwhisk/gpuwhisk/invoker/develop/check"
 )
 
-// Metrics go to StatsD where Kamon is on and the agent has a name; the keys are
-// those of the role and of Kamon, and nonsense is refused.
+// TestStatsD: metrics go to StatsD if Kamon is enabled and the agent has a host name.
+// The keys are those of the role and of Kamon, and invalid values are refused.
 func TestStatsD(t *testing.T) {
 	c := loaded(t, "METRICS_KAMON=true", "CONFIG_kamon_statsd_hostname=statsd.example", "CONFIG_kamon_statsd_port=9125")
 	want := StatsD{Hostname: "statsd.example", Port: 9125, Interval: time.Second, Packet: 1024, Service: "openwhisk-statsd"}
@@ -36,8 +36,8 @@ func TestStatsD(t *testing.T) {
 	}
 }
 
-// The address of traces alone is taken as it is; HTTP adds a path to that of all
-// signals.
+// TestTarget: the address for traces is used unchanged. With HTTP, a path is added to
+// the address for all signals.
 func TestTarget(t *testing.T) {
 	for want, env := range map[string][]string{
 		" by http/protobuf":                              {"OTEL_TRACES_EXPORTER=otlp"},
@@ -51,7 +51,8 @@ func TestTarget(t *testing.T) {
 	}
 }
 
-// An address without a host would have its path taken for one.
+// TestTracesNeedAnAddress: an address without a host is refused, because the library
+// would take its path for the host.
 func TestTracesNeedAnAddress(t *testing.T) {
 	for _, address := range []string{"http://", "http:///", "https://", "ftp://c", "c:4318"} {
 		refused(t, "OTEL_EXPORTER_OTLP_ENDPOINT: not an address", "OTEL_EXPORTER_OTLP_ENDPOINT="+address)

@@ -12,27 +12,26 @@ import (
 	"github.com/gpuwhisk/gpuwhisk/invoker/lib/prettyjson"
 )
 
-// mask replaces a secret in whatever is printed.
+// mask replaces a secret in all output.
 const mask = "********"
 
-// Setting is one value in force, or one that has no effect, fit to be printed:
+// Setting is a value in force, or a setting without an effect, ready to be printed:
 // secrets are masked.
 type Setting struct {
-	// Name is the property path, Variable the environment variable that sets
-	// it.
+	// Name is the property path. Variable is the environment variable that sets it.
 	Name     string `json:"key"`
 	Variable string `json:"variable,omitempty"`
 	Value    string `json:"value"`
-	// Source is "default" or what the value came from.
+	// Source is "default" or the source of the value.
 	Source string `json:"source"`
-	// Ignored is why the setting has no effect; then Value is not repeated.
+	// Ignored is the reason why the setting has no effect. Value is empty then.
 	Ignored string `json:"ignored,omitempty"`
 }
 
-// Ignored lists the settings that this invoker does not use.
+// Ignored returns the settings that this invoker does not use.
 func (c *Config) Ignored() []Setting { return slices.Clone(c.ignored) }
 
-// Secrets are the values that must not be printed anywhere.
+// Secrets returns the values that must never be printed.
 func (c *Config) Secrets() []string {
 	var values []string
 	for _, k := range keys(c) {
@@ -76,13 +75,14 @@ var logins = regexp.MustCompile(`(://[^/@:\s]*:)([^/@\s]+)@`)
 
 func maskLogins(text string) string { return logins.ReplaceAllString(text, "${1}"+mask+"@") }
 
-// all is what is printed: the arguments, the mode, every key in the order of the
-// documentation, and what was ignored.
+// all returns the settings for printing: the arguments, the mode, every key in the order
+// of the documentation, and the ignored settings.
 func (c *Config) all() []Setting {
 	return slices.Concat(c.Identity.settings(), []Setting{c.mode()}, c.settings, c.ignored)
 }
 
-// mode is how work comes to the invoker, and which key decides it.
+// mode returns how the invoker gets its work (classic or scheduler mode), and the key
+// that decides it.
 func (c *Config) mode() Setting {
 	s := Setting{Name: "mode", Value: "classic", Source: "default"}
 	if c.Scheduler.Enabled {
@@ -94,7 +94,7 @@ func (c *Config) mode() Setting {
 	return s
 }
 
-// Print writes every setting with its source, then what was ignored.
+// Print writes every setting with its source, then the ignored settings.
 func (c *Config) Print(w io.Writer) error {
 	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
 	fmt.Fprintln(t, "KEY\tVALUE\tSOURCE")
@@ -108,12 +108,12 @@ func (c *Config) Print(w io.Writer) error {
 	return t.Flush()
 }
 
-// PrintJSON writes what Print writes as a JSON array, values whole.
+// PrintJSON writes the same settings as a JSON array, with untruncated values.
 func (c *Config) PrintJSON(w io.Writer) error {
 	return prettyjson.Write(w, c.all())
 }
 
-// settings shows the identity arguments, which have no keys.
+// settings returns the identity arguments, which have no keys.
 func (id Identity) settings() []Setting {
 	number := func(n *int) string {
 		if n == nil {
@@ -152,10 +152,10 @@ var secretWords = regexp.MustCompile(`(?i)password|secret|jaas|credential|passph
 // secretVariable matches names of variables that hold secrets.
 var secretVariable = regexp.MustCompile(`(?i)pass|secret|credential|token|key|auth`)
 
-// secretName reports whether a property that is not a key may hold a secret.
+// secretName reports whether the value of a property that is not a key may be secret.
 func secretName(name string) bool { return secretWords.MatchString(name) }
 
-// oneLine keeps a value on its line; the manifest is long and has breaks.
+// oneLine shortens a value to one line. The manifest is long and has line breaks.
 func oneLine(s string) string {
 	const most = 120
 	s = strings.Join(strings.Fields(s), " ")

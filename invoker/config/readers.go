@@ -13,8 +13,8 @@ import (
 
 var errQuote = errors.New("a quote is not closed")
 
-// systemProperties lists the -Dkey=value options of a JVM command line, in
-// order. Other options are none of ours.
+// systemProperties lists the -Dkey=value options of a JVM command line, in order. It
+// skips other options.
 func systemProperties(line string) ([]entry, error) {
 	parts, err := shellWords(line)
 	if err != nil {
@@ -30,8 +30,8 @@ func systemProperties(line string) ([]entry, error) {
 	return out, nil
 }
 
-// shellWords splits a line at blanks and takes quotes away as a shell does: single
-// quotes, double quotes and backslashes. Nothing is expanded.
+// shellWords splits a line at blanks and removes quotes as a shell does: single quotes,
+// double quotes and backslashes. It expands nothing.
 func shellWords(line string) (words []string, err error) {
 	var word strings.Builder
 	inWord, escaped, quote := false, false, byte(0)
@@ -60,7 +60,7 @@ func shellWords(line string) (words []string, err error) {
 	switch {
 	case quote != 0:
 		return nil, errQuote
-	case escaped: // nothing is behind it
+	case escaped: // a backslash at the end of the line
 		word.WriteByte('\\')
 	}
 	if inWord {
@@ -69,9 +69,10 @@ func shellWords(line string) (words []string, err error) {
 	return words, nil
 }
 
-// FindProperties searches for whisk.properties, which deployments of one machine
-// leave in their source tree, in dir and its parents, as the original does, and
-// returns its path and text; both are empty when there is none. dir is a path of root, such as "home/me/openwhisk" in os.DirFS("/").
+// FindProperties searches dir and its parents for whisk.properties, as OpenWhisk does;
+// single-machine deployments leave the file in their source tree. It returns the file's
+// path and text, or empty strings if there is none. dir is a path in root, such as
+// "home/me/openwhisk" in os.DirFS("/").
 func FindProperties(root fs.FS, dir string) (at, text string, err error) {
 	for {
 		at = path.Join(dir, "whisk.properties")
@@ -89,7 +90,7 @@ func FindProperties(root fs.FS, dir string) (at, text string, err error) {
 	}
 }
 
-// propertiesFile reads key=value lines; "#" begins a comment line.
+// propertiesFile parses key=value lines. A line that begins with "#" is a comment.
 func propertiesFile(doc string) map[string]string {
 	m := map[string]string{}
 	for line := range strings.Lines(doc) {
@@ -103,8 +104,8 @@ func propertiesFile(doc string) map[string]string {
 }
 
 // parseArgs reads the identity arguments in any order, as "--name value" or
-// "--name=value". The last one of a kind wins; blank means unset. The error begins as
-// it does in the original.
+// "--name=value". The last occurrence of an argument wins, and a blank value means
+// unset. The error begins with OpenWhisk's words.
 func parseArgs(args []string, id *Identity) error {
 	flags := flag.NewFlagSet("", flag.ContinueOnError)
 	flags.SetOutput(io.Discard)

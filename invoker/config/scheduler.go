@@ -5,19 +5,20 @@ import "time"
 // Scheduler is OpenWhisk's scheduler mode, where schedulers order containers and
 // hand out activations.
 type Scheduler struct {
-	// Enabled is derived: whisk.spi.InvokerProvider names it, or nothing and etcd is
-	// given, as the original decides.
+	// Enabled is derived as OpenWhisk does: whisk.spi.InvokerProvider decides, or, if it
+	// is empty, whether etcd is configured.
 	Enabled bool
 	Cluster string `key:"whisk.cluster.name" default:"whisk" doc:"first part of all keys in etcd"`
 	Etcd    Etcd
-	// Keeping is how long a paused container stays that its namespace keeps.
-	Keeping          time.Duration `key:"whisk.container-proxy.timeouts.keeping-duration" default:"10 minutes" doc:"how much longer a paused container stays that its namespace keeps (warmedContainerKeepingCount)"`
-	MemorySync       time.Duration `key:"whisk.container-pool.memory-sync-interval" default:"1 second" doc:"how often the invoker's memory is reported where it has changed"`
+	// Keeping is how much longer a paused container stays if its namespace keeps warm
+	// containers.
+	Keeping          time.Duration `key:"whisk.container-proxy.timeouts.keeping-duration" default:"10 minutes" doc:"how much longer a paused container stays if its namespace keeps it (warmedContainerKeepingCount)"`
+	MemorySync       time.Duration `key:"whisk.container-pool.memory-sync-interval" default:"1 second" doc:"how often a change of the invoker's memory is reported"`
 	JobTime          time.Duration `key:"whisk.scheduler.in-progress-job-retention" default:"20 seconds" doc:"how long a scheduler waits for a container; older orders are dropped"`
-	BlackboxMultiple int           `key:"whisk.scheduler.blackbox-multiple" default:"15" range:"1..1000" doc:"how many times as long it waits for one whose image is pulled"`
+	BlackboxMultiple int           `key:"whisk.scheduler.blackbox-multiple" default:"15" range:"1..1000" doc:"factor on that time for a container whose image must be pulled"`
 }
 
-// Etcd is how etcd is reached.
+// Etcd configures the connection to etcd.
 type Etcd struct {
 	Hosts         []string      `key:"whisk.etcd.hosts" doc:"etcd members host:port[,host:port...]"`
 	Username      string        `key:"whisk.etcd.username" doc:"user of etcd; empty: etcd asks for none"`
@@ -27,6 +28,6 @@ type Etcd struct {
 }
 
 func (s Scheduler) check(demand demand) {
-	demand(len(s.Etcd.Hosts) > 0, "whisk.spi.InvokerProvider names the invoker of the scheduler mode, which needs whisk.etcd.hosts")
+	demand(len(s.Etcd.Hosts) > 0, "whisk.spi.InvokerProvider selects the scheduler mode, which needs whisk.etcd.hosts")
 	demand.hostPorts("whisk.etcd.hosts", s.Etcd.Hosts)
 }

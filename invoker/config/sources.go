@@ -9,14 +9,14 @@ import (
 	"strings"
 )
 
-// plainPrefix is where plain names such as kafka.hosts are in the tree of property
-// paths: there the JVM has them.
+// plainPrefix precedes plain names such as kafka.hosts in the tree of property paths.
+// The JVM uses the same prefix.
 const plainPrefix = "whisk-config."
 
-// gather reads all inputs from the weakest to the strongest:
-// plain variables of single keys, HOCON, -D options of JAVA_OPTS and
-// INVOKER_OPTS, CONFIG_ variables, --set. Plain names have an order of their own:
-// -Dwhisk-config.name, the environment, whisk.properties, --set.
+// gather reads all inputs from the weakest to the strongest: plain variables of single
+// keys, HOCON, -D options of JAVA_OPTS and INVOKER_OPTS, CONFIG_ variables, --set. Plain
+// names have a separate order: -Dwhisk-config.name, the environment, whisk.properties,
+// --set.
 func gather(in Input) (*node, []error) {
 	env := environment(in.Environ)
 	tree, all := newTree(), keys(new(Config))
@@ -97,9 +97,9 @@ func (n *node) addOptions(line, name string) error {
 	return nil
 }
 
-// addVariables reads the CONFIG_ variables. Empty ones are ignored:
-// deployments set dozens of them. A value "$NAME" stands for that variable,
-// when it is not empty (transformEnvironment.sh).
+// addVariables reads the CONFIG_ variables. It ignores empty variables, because
+// deployments set dozens of these. A value "$NAME" is replaced by that variable if it is
+// not empty (transformEnvironment.sh).
 func (n *node) addVariables(env map[string]string) {
 	for _, name := range slices.Sorted(maps.Keys(env)) {
 		path := property(name)
@@ -131,10 +131,10 @@ func (n *node) addSettings(settings []string, all []*key) error {
 	return nil
 }
 
-// apply sets k from the strongest source that names it. Blank values of plain keys
-// leave what was there.
+// apply sets k from the strongest source that has it. A blank value of a plain key does
+// not replace a weaker value.
 func (n *node) apply(k *key) error {
-	// Weaker names first, so that the best one has the last word.
+	// Weaker names first, so that the preferred name wins.
 	for _, name := range slices.Backward(k.names()) {
 		path := strings.TrimSuffix(name, ".*")
 		if k.plain {
@@ -156,7 +156,7 @@ func (n *node) apply(k *key) error {
 	return nil
 }
 
-// set gives k what a source has under a name. Its error is without secrets.
+// set sets k to the value that a source has under a name. Its error contains no secrets.
 func (k *key) set(name string, given []entry, source string) error {
 	k.source = source
 	err := k.value.set(given)
@@ -174,7 +174,7 @@ func (k *key) set(name string, given []entry, source string) error {
 	return fmt.Errorf("%s: %q (from %s): %w", name, text, source, err)
 }
 
-// asText shows what a source gives to a key in one text.
+// asText shows the entries of a source for a key as one text.
 func asText(entries []entry) string {
 	parts := make([]string, len(entries))
 	for i, e := range entries {

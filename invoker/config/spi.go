@@ -6,11 +6,11 @@ import (
 	"strings"
 )
 
-// Providers are OpenWhisk's service providers by simple class name, of those that
-// this invoker has.
+// Providers are the simple class names of those OpenWhisk service providers that this
+// invoker supports.
 type Providers struct {
 	Invoker     string `key:"whisk.spi.InvokerProvider" class:",InvokerReactive,FPCInvokerReactive" doc:"InvokerReactive: classic mode, FPCInvokerReactive: scheduler mode; empty: scheduler mode where whisk.etcd.hosts is set"`
-	Server      string `key:"whisk.spi.InvokerServerProvider" class:",DefaultInvokerServer,FPCInvokerServer" doc:"kind of HTTP endpoints: those of the mode, whatever is named"`
+	Server      string `key:"whisk.spi.InvokerServerProvider" class:",DefaultInvokerServer,FPCInvokerServer" doc:"accepted without effect: the mode decides the HTTP endpoints"`
 	Messaging   string `key:"whisk.spi.MessagingProvider" default:"KafkaMessagingProvider" class:"KafkaMessagingProvider" doc:"message bus"`
 	Artifacts   string `key:"whisk.spi.ArtifactStoreProvider" default:"CouchDbStoreProvider" class:"CouchDbStoreProvider" doc:"store of actions and records"`
 	Attachments string `key:"whisk.spi.AttachmentStoreProvider" class:",S3AttachmentStoreProvider" doc:"where actions' code is: in the database where empty, or in whisk.s3"`
@@ -19,7 +19,7 @@ type Providers struct {
 	Containers  string `key:"whisk.spi.ContainerFactoryProvider" default:"DockerContainerFactoryProvider" class:"DockerContainerFactoryProvider" doc:"where action containers run"`
 }
 
-// instead is what to do in the place of OpenWhisk's other providers.
+// instead maps OpenWhisk's other providers to advice on a replacement.
 var instead = map[string]string{
 	"LeanMessagingProvider":                          "for one process without Kafka use gpuwhisk standalone",
 	"MongoDBArtifactStoreProvider":                   "MongoDB is not served; use CouchDB",
@@ -33,8 +33,8 @@ var instead = map[string]string{
 	"KubernetesContainerFactoryProvider":             "Kubernetes pods are not served; run the invoker on hosts with Docker",
 }
 
-// class is one of several classes: of their names only the last part counts, since
-// packages moved between releases.
+// class returns the value of a class name that must be one of served. Only the last part
+// of the name counts, because packages moved between releases.
 func class(at *string, served ...string) value {
 	return own(field(at, "class name ending in "+strings.TrimPrefix(strings.Join(served, " | "), " | "), func(s string) (string, error) {
 		s = strings.TrimSuffix(strings.TrimSpace(s), "$")
@@ -49,7 +49,7 @@ func class(at *string, served ...string) value {
 	}, unchanged))
 }
 
-// provide sets what the providers decide.
+// provide applies the settings that follow from the providers.
 func (c *Config) provide() {
 	p := c.Providers
 	c.Scheduler.Enabled = p.Invoker == "FPCInvokerReactive" || p.Invoker == "" && len(c.Scheduler.Etcd.Hosts) > 0

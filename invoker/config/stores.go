@@ -5,9 +5,9 @@ import (
 	"time"
 )
 
-// CouchDB is where actions are read and records are written.
+// CouchDB configures the database of actions and records.
 type CouchDB struct {
-	Protocol    string `key:"whisk.couchdb.protocol,required" enum:"http,https" doc:"how CouchDB is reached, and the login"`
+	Protocol    string `key:"whisk.couchdb.protocol,required" enum:"http,https" doc:"address of CouchDB, and the login"`
 	Host        string `key:"whisk.couchdb.host,required"`
 	Port        int    `key:"whisk.couchdb.port,required" range:"1..65535"`
 	Username    string `key:"whisk.couchdb.username,required"`
@@ -18,12 +18,12 @@ type CouchDB struct {
 	Activations string `key:"whisk.couchdb.databases.WhiskActivation,required"`
 }
 
-// Records is which activation records are stored, and how.
+// Records selects the activation records to store, and how they are stored.
 type Records struct {
 	// Discard drops all records (the Noop activation store).
 	Discard bool
-	// Store is where records go: one of the stores.
-	Store            string        `key:"whisk.gpu.records.store" enum:"couchdb,couchbase,elasticsearch" doc:"where records go; empty means that of whisk.spi.ActivationStoreProvider"`
+	// Store is the name of the record store.
+	Store            string        `key:"whisk.gpu.records.store" enum:"couchdb,couchbase,elasticsearch" doc:"record store; empty: as whisk.spi.ActivationStoreProvider says"`
 	BlockingLevel    string        `key:"whisk.activation.store-blocking-result-level" default:"STORE_ALWAYS" enum:"STORE_ALWAYS,STORE_FAILURES,STORE_FAILURES_NOT_APPLICATION_ERRORS" doc:"which activations leave a record"`
 	NonBlockingLevel string        `key:"whisk.activation.store-non-blocking-result-level" default:"STORE_ALWAYS" enum:"STORE_ALWAYS,STORE_FAILURES,STORE_FAILURES_NOT_APPLICATION_ERRORS"`
 	UnstoredLogs     bool          `key:"whisk.activation.unstored-logs-enabled" default:"false" doc:"log a line for each record that is not stored"`
@@ -35,16 +35,16 @@ type Records struct {
 	BufferSize       Size          `key:"whisk.gpu.records.buffer-size" default:"32 MiB" min:"1 KiB"`
 }
 
-// Actions is how fetched actions are kept and their parameters unlocked.
+// Actions configures the cache of actions and the keys for their parameters.
 type Actions struct {
-	CacheBytes Size          `key:"whisk.gpu.cache.size" default:"64 m" doc:"memory for cached actions and their code; how long one that is not used stays"`
+	CacheBytes Size          `key:"whisk.gpu.cache.size" default:"64 m" doc:"memory for cached actions and their code; how long an unused action stays cached"`
 	CacheTTL   time.Duration `key:"whisk.gpu.cache.ttl" default:"5 minutes"`
-	// AES128 and AES256 unlock encrypted parameters; nil when not configured.
+	// AES128 and AES256 decrypt parameters. They are nil if not configured.
 	AES128 []byte `key:"whisk.parameter-storage.aes-128,secret" also:"whisk.parameter-storage.aes128" bytes:"16" doc:"keys that unlock parameters"`
 	AES256 []byte `key:"whisk.parameter-storage.aes-256,secret" also:"whisk.parameter-storage.aes256" bytes:"32"`
 }
 
-// Blacklist is the list of blocked namespaces.
+// Blacklist configures the list of blocked namespaces.
 type Blacklist struct {
 	PollInterval time.Duration `key:"whisk.blacklist.poll-interval" default:"5 minutes" doc:"how often the list of blocked namespaces is read"`
 }
@@ -56,7 +56,7 @@ const (
 	StoreElasticsearch = "elasticsearch"
 )
 
-// Couchbase is where records go that do not go to CouchDB.
+// Couchbase configures the record store Couchbase.
 type Couchbase struct {
 	Connection  string `key:"whisk.gpu.couchbase.connection" doc:"as couchbase://host[,host...], or couchbases:// with TLS; a login that may write there, and the bucket; needed with records.store couchbase"`
 	Username    string `key:"whisk.gpu.couchbase.username"`
@@ -67,7 +67,7 @@ type Couchbase struct {
 	Certificate string `key:"whisk.gpu.couchbase.certificate" doc:"PEM file of authorities; empty: the system's"`
 }
 
-// check names what a Couchbase that records shall go to needs.
+// check demands the settings that a record store in Couchbase needs.
 func (d Couchbase) check(demand demand) {
 	for _, k := range []struct{ name, value string }{
 		{"connection", d.Connection}, {"username", d.Username}, {"password", d.Password}, {"bucket", d.Bucket},
@@ -76,15 +76,15 @@ func (d Couchbase) check(demand demand) {
 	}
 }
 
-// RecordsOutsideCouchDB reports whether records go to another store than CouchDB.
+// RecordsOutsideCouchDB reports whether records are stored outside CouchDB.
 func (c *Config) RecordsOutsideCouchDB() bool {
 	return !c.Records.Discard && c.Records.Store != "" && c.Records.Store != StoreCouchDB
 }
 
-// Elasticsearch is where records go that do not go to CouchDB, in the form and
-// under the keys that OpenWhisk has for it.
+// Elasticsearch configures the record store Elasticsearch, with OpenWhisk's keys and
+// document format.
 type Elasticsearch struct {
-	Protocol    string        `key:"whisk.activation-store.elasticsearch.protocol" default:"http" enum:"http,https" doc:"how Elasticsearch is reached"`
+	Protocol    string        `key:"whisk.activation-store.elasticsearch.protocol" default:"http" enum:"http,https" doc:"protocol of Elasticsearch"`
 	Hosts       []string      `key:"whisk.activation-store.elasticsearch.hosts" doc:"servers host:port; needed where records go there"`
 	Index       string        `key:"whisk.activation-store.elasticsearch.index-pattern" default:"openwhisk-%s" doc:"index, %s for the namespace in lower case; without %s all share one"`
 	Username    string        `key:"whisk.activation-store.elasticsearch.username" doc:"login; empty means none"`
@@ -93,7 +93,7 @@ type Elasticsearch struct {
 	Certificate string        `key:"whisk.gpu.elasticsearch.certificate" doc:"PEM file of authorities; empty: the system's"`
 }
 
-// check names what is wrong with an Elasticsearch that records shall go to.
+// check demands the settings that a record store in Elasticsearch needs.
 func (d Elasticsearch) check(demand demand) {
 	demand(len(d.Hosts) > 0, "records go to Elasticsearch, which needs whisk.activation-store.elasticsearch.hosts")
 	for _, host := range d.Hosts {
@@ -104,8 +104,8 @@ func (d Elasticsearch) check(demand demand) {
 		"whisk.activation-store.elasticsearch.username and .password belong together: give both or neither")
 }
 
-// S3 is where controllers keep the code of actions beside the database, under
-// the keys that OpenWhisk has for it.
+// S3 configures the bucket in which controllers store the code of actions, with
+// OpenWhisk's keys.
 type S3 struct {
 	Enabled     bool
 	Bucket      string `key:"whisk.s3.bucket" doc:"bucket that controllers keep code in; needed with S3AttachmentStoreProvider"`

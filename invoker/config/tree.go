@@ -7,23 +7,23 @@ import (
 	"strings"
 )
 
-// node is a place in the tree of properties: a value, or a branch. Sources are
-// put in from the weakest to the strongest.
+// node is a value or a branch in the tree of properties. Sources are added from the
+// weakest to the strongest.
 type node struct {
 	leaf
-	below map[string]*node // nil: it is a value
-	// list branches were written as one: a later source that numbers elements
-	// replaces the whole list.
+	below map[string]*node // nil for a value
+	// list is true for a branch that was written as a list. A stronger source with
+	// numbered elements replaces the whole list.
 	list bool
-	used bool // a key has taken the value
+	used bool // a key has consumed the value
 }
 
-// leaf is one property value and where it came from.
+// leaf is a property value and its source.
 type leaf struct{ text, source string }
 
 func newTree() *node { return &node{below: map[string]*node{}} }
 
-// find is the node at a path, or nil.
+// find returns the node at a path, or nil.
 func (n *node) find(path string) *node {
 	for part := range strings.SplitSeq(path, ".") {
 		if n == nil {
@@ -34,10 +34,10 @@ func (n *node) find(path string) *node {
 	return n
 }
 
-// put replaces whatever is at path by a value.
+// put replaces the node at a path by a value.
 func (n *node) put(path string, l leaf) { n.insert(path, &node{leaf: l}) }
 
-// putList replaces whatever is at path by a list.
+// putList replaces the node at a path by a list.
 func (n *node) putList(path string, elements []string, source string) {
 	list := &node{leaf: leaf{"", source}} // an empty list is an empty value
 	for i, element := range elements {
@@ -62,7 +62,7 @@ func (n *node) insert(path string, v *node) {
 	n.below[name].insert(rest, v)
 }
 
-// walk calls visit for each value from here, in the order of the paths.
+// walk calls visit for each value in the subtree, in the order of the paths.
 func (n *node) walk(path string, visit func(path string, v *node)) {
 	if n.below == nil {
 		visit(path, n)
@@ -72,8 +72,8 @@ func (n *node) walk(path string, visit func(path string, v *node)) {
 	}
 }
 
-// take lists the values from here that no key has used, and marks them as used. The
-// source is the last one's.
+// take returns the values in the subtree that no key has used yet, and marks them as
+// used. The source is that of the last value.
 func (n *node) take() (entries []entry, source string) {
 	n.walk("", func(path string, v *node) {
 		if !v.used {

@@ -10,12 +10,12 @@ import (
 	"time"
 )
 
-// errBad is the inner error of every value that its key does not allow; the
-// caller adds key, value and what is allowed.
+// errBad is the inner error for a value that its key does not allow. The caller adds the
+// key, the value and the allowed values.
 var errBad = errors.New("value not allowed")
 
-// sizeUnits are the units of HOCON. One letter and the "i" forms are powers of
-// 1024, the others powers of 1000; messages and manifests count otherwise.
+// sizeUnits are the units of HOCON. One letter and the "i" forms are powers of 1024, the
+// others powers of 1000. The limits in messages and manifests use a different notation.
 var sizeUnits = map[string]float64{
 	"": 1, "b": 1, "B": 1, "byte": 1, "bytes": 1,
 	"kB": 1e3, "kilobyte": 1e3, "kilobytes": 1e3,
@@ -28,11 +28,11 @@ var sizeUnits = map[string]float64{
 	"t": 1 << 40, "T": 1 << 40, "Ti": 1 << 40, "TiB": 1 << 40, "tebibyte": 1 << 40, "tebibytes": 1 << 40,
 }
 
-// parseSize reads a size as HOCON writes it: "1024 m", "2GB", "1.5 GiB", or a
-// bare number of bytes.
+// parseSize parses a size in HOCON's notation: "1024 m", "2GB", "1.5 GiB", or a bare
+// number of bytes.
 func parseSize(s string) (Size, error) {
 	bytes, err := quantity(s, sizeUnits)
-	if err != nil || bytes > 1<<53 { // where a float stops counting single bytes
+	if err != nil || bytes > 1<<53 { // above 1<<53 a float64 cannot count single bytes
 		return 0, errBad
 	}
 	return Size(bytes), nil
@@ -43,7 +43,7 @@ func (s Size) String() string {
 	return rendered(int64(s), []unit{{"GiB", int64(GiB)}, {"MiB", int64(MiB)}, {"KiB", int64(KiB)}, {"B", 1}})
 }
 
-// durationUnits are the units that Scala's Duration reads, in nanoseconds.
+// durationUnits maps the units of Scala's Duration to nanoseconds.
 var durationUnits = map[string]float64{
 	"d": 86400e9, "day": 86400e9, "days": 86400e9,
 	"h": 3600e9, "hr": 3600e9, "hrs": 3600e9, "hour": 3600e9, "hours": 3600e9,
@@ -54,9 +54,8 @@ var durationUnits = map[string]float64{
 	"ns": 1, "nano": 1, "nanos": 1, "nanosecond": 1, "nanoseconds": 1,
 }
 
-// parseDuration reads a duration as OpenWhisk's configuration writes it:
-// "10 minutes", "100 ms", "5m", "1 d", "Inf". A number other than 0 needs a
-// unit, and none is negative.
+// parseDuration parses a duration in OpenWhisk's notation: "10 minutes", "100 ms", "5m",
+// "1 d", "Inf". A number other than 0 needs a unit. Negative durations are refused.
 func parseDuration(s string) (time.Duration, error) {
 	switch s = strings.TrimSpace(s); {
 	case strings.EqualFold(s, "Inf"):
@@ -83,7 +82,7 @@ func formatDuration(d time.Duration) string {
 		{"seconds", int64(time.Second)}, {"ms", int64(time.Millisecond)}, {"us", int64(time.Microsecond)}, {"ns", 1}})
 }
 
-// quantity reads a plain decimal number and the unit behind it.
+// quantity parses a decimal number followed by a unit.
 func quantity(s string, units map[string]float64) (float64, error) {
 	s = strings.TrimSpace(s)
 	unit := strings.TrimLeft(s, "0123456789.")
@@ -95,13 +94,13 @@ func quantity(s string, units map[string]float64) (float64, error) {
 	return n * factor, nil
 }
 
-// unit is a number's unit and how many of the least one it is.
+// unit is a unit and its size in the smallest unit.
 type unit struct {
 	name string
 	size int64
 }
 
-// rendered writes a number in the first unit that divides it.
+// rendered writes a number in the first of the units that divides it.
 func rendered(n int64, units []unit) string {
 	i := slices.IndexFunc(units, func(u unit) bool { return n != 0 && n%u.size == 0 || u.size == 1 })
 	return fmt.Sprintf("%d %s", n/units[i].size, units[i].name)

@@ -19,8 +19,8 @@ const (
 	settings = module + "/invoker/config"
 )
 
-// program reads the module's packages and what each name in them means. Packages
-// from elsewhere are empty.
+// program loads the module's packages with their type information. Packages from outside
+// the module are empty.
 type program struct {
 	t     *testing.T
 	fset  *token.FileSet
@@ -34,7 +34,7 @@ func newProgram(t *testing.T) *program {
 		info: &types.Info{Selections: map[*ast.SelectorExpr]*types.Selection{}, Defs: map[*ast.Ident]types.Object{}}}
 }
 
-// Import gives a package, for itself and for those that import it.
+// Import implements types.Importer.
 func (p *program) Import(path string) (*types.Package, error) {
 	if p.known[path] != nil {
 		return p.known[path], nil
@@ -55,13 +55,13 @@ func (p *program) Import(path string) (*types.Package, error) {
 		check.NoError(p.t, err)
 		p.files[path] = append(p.files[path], f)
 	}
-	cfg := types.Config{Importer: p, Error: func(error) {}} // of what strangers have
+	cfg := types.Config{Importer: p, Error: func(error) {}} // errors come from the empty packages
 	p.known[path], _ = cfg.Check(path, p.fset, p.files[path], p.info)
 	return p.known[path], nil
 }
 
-// field names a field of the configuration by the struct that it is in, empty
-// where a selector is none.
+// field names a field of the configuration by its struct. It returns "" if the selector
+// is not such a field.
 func field(s *types.Selection) string {
 	if s == nil || s.Kind() != types.FieldVal || s.Obj().Pkg().Path() != settings {
 		return ""
@@ -73,8 +73,8 @@ func field(s *types.Selection) string {
 	return types.TypeString(recv, func(*types.Package) string { return "" }) + "." + s.Obj().Name()
 }
 
-// makes reports whether a function makes keys, and judges whether it only compares
-// values: neither is a use of them.
+// makes reports whether a function creates keys, and judges whether it only compares
+// values. Neither counts as a use of a field.
 func makes(f *ast.FuncDecl, info *types.Info) bool {
 	results := info.Defs[f.Name].Type().(*types.Signature).Results()
 	return results.Len() == 1 && strings.HasSuffix(results.At(0).Type().String(), "config.key")
@@ -84,7 +84,7 @@ func judges(f *ast.FuncDecl) bool {
 	return f.Name.Name == "check" || f.Name.Name == "validate"
 }
 
-// tagged gives the name of each key by the field that has its tag.
+// tagged maps each field with a key tag to the name of its key.
 func tagged(pkg *types.Package) map[string]string {
 	keys := map[string]string{}
 	for _, name := range pkg.Scope().Names() {
@@ -102,8 +102,8 @@ func tagged(pkg *types.Package) map[string]string {
 	return keys
 }
 
-// declared are keys that a deployment gives and that only their check needs, with
-// the reason.
+// declared lists keys that deployments set and that only the check of the configuration
+// reads, each with the reason.
 var declared = map[string]string{
 	"whisk.kafka.common.ssl-truststore-type":  "the format is recognised",
 	"whisk.kafka.common.ssl-keystore-type":    "the format is recognised",
@@ -119,8 +119,8 @@ var declared = map[string]string{
 	"whisk.concurrency-limit.std":             "documents of actions have their limits",
 }
 
-// A key that is not read has no effect: each field that a key fills is read
-// outside of this package, or by what this package offers.
+// TestEveryKeyIsRead: each field that a key sets is read outside of this package, or by
+// a function that this package exports. A key that is not read would have no effect.
 func TestEveryKeyIsRead(t *testing.T) {
 	p := newProgram(t)
 	if _, err := p.Import(module + "/invoker/cmd/gpuwhisk"); err != nil {
@@ -140,7 +140,7 @@ func TestEveryKeyIsRead(t *testing.T) {
 		}
 	}
 	if len(keys) < 150 {
-		t.Fatalf("only %d fields of keys are found: are keys described another way now?", len(keys))
+		t.Fatalf("only %d fields of keys are found: has the form of the key tags changed?", len(keys))
 	}
 	for name, key := range keys {
 		_, known := declared[key]
@@ -153,7 +153,7 @@ func TestEveryKeyIsRead(t *testing.T) {
 	}
 }
 
-// reads collects the fields that are read; one that is only assigned is not.
+// reads collects the fields that are read. A mere assignment is not a read.
 func reads(decl ast.Decl, info *types.Info, into map[string]bool) {
 	written := map[ast.Expr]bool{}
 	ast.Inspect(decl, func(n ast.Node) bool {

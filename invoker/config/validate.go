@@ -7,7 +7,7 @@ import (
 	"strings"
 )
 
-// demand reports a problem unless it is met.
+// demand reports a problem if the condition is not met.
 type demand func(met bool, format string, args ...any)
 
 // hostPorts demands that each address has a port.
@@ -21,8 +21,8 @@ func (d demand) hostPorts(name string, addresses []string) {
 	}
 }
 
-// validate checks what one key alone cannot: bounds in order, and what a
-// choice needs beside it.
+// validate checks conditions over several keys: the order of bounds, and the settings
+// that a choice requires.
 func validate(c *Config) []error {
 	var problems []error
 	var demand demand = func(met bool, format string, args ...any) {
@@ -77,11 +77,11 @@ func validate(c *Config) []error {
 	return problems
 }
 
-// ours begins every key of this project; below it nothing is ignored.
+// ours is the prefix of this project's keys. Unknown keys below it are errors.
 const ours = "whisk.gpu"
 
-// leftOver lists the paths that no key has used: those below whisk.gpu are
-// mistakes, others belong to parts of OpenWhisk that this invoker does not have.
+// leftOver lists the paths that no key has used. Paths below whisk.gpu are mistakes;
+// other paths belong to parts of OpenWhisk that this invoker does not have.
 func leftOver(all []*key, tree *node) (problems []error, ignored []Setting) {
 	tree.walk("", func(path string, v *node) {
 		switch {
@@ -95,8 +95,8 @@ func leftOver(all []*key, tree *node) (problems []error, ignored []Setting) {
 	return problems, ignored
 }
 
-// without is why settings that deployments give have no effect.
-// A name that ends in a dot stands for everything below.
+// without gives the reason why some settings of deployments have no effect. A name that
+// ends in a dot matches everything below.
 var without = []struct{ name, why string }{
 	{"whisk.docker.container-factory.use-runc", "the engine pauses containers, with the same effect"},
 	{"whisk.docker.client.mask-docker-run-args", "arguments of containers are never logged"},
@@ -120,7 +120,7 @@ var without = []struct{ name, why string }{
 	{"whisk.loadbalancer.", "of the controller"},
 }
 
-// reason is why a path is ignored.
+// reason returns why a path is ignored.
 func reason(path string) string {
 	for _, w := range without {
 		if path == w.name || strings.HasSuffix(w.name, ".") && strings.HasPrefix(path, w.name) {
@@ -130,23 +130,24 @@ func reason(path string) string {
 	return "not a setting of this invoker"
 }
 
-// nearest returns the key whose name begins and ends most like a path, the first of equals.
+// nearest returns the key whose name has the most in common with a path at its beginning
+// and end. The first of equal keys wins.
 func nearest(all []*key, path string) *key {
 	return slices.MaxFunc(all, func(a, b *key) int { return alike(path, a.name) - alike(path, b.name) })
 }
 
-// unknown returns the error of a path below whisk.gpu that is no key.
+// unknown returns the error for an unknown path below whisk.gpu.
 func unknown(all []*key, path string, l leaf) error {
 	own := slices.DeleteFunc(slices.Clone(all), func(k *key) bool { return !strings.HasPrefix(k.name, ours) })
 	near := nearest(own, path)
-	if secretName(path) || near.secret || near.pairs { // a slip in the name of a secret has its value
+	if secretName(path) || near.secret || near.pairs { // a misspelled name may still hold a secret
 		l.text = mask
 	}
 	return fmt.Errorf("%s (from %s): no such key (its value is %q); the nearest is %s, set by %s; all keys: gpuwhisk invoker --print-config",
 		path, l.source, l.text, near.name, variable(near.name))
 }
 
-// alike is how many bytes at the beginning and the end are the same, less those that
+// alike counts the equal bytes at the beginning and at the end, minus the bytes that
 // differ.
 func alike(a, b string) int {
 	n, short := 0, min(len(a), len(b))

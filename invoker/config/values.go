@@ -15,19 +15,19 @@ import (
 	"github.com/gpuwhisk/gpuwhisk/gpu"
 )
 
-// entry is one path, relative to a key, and its text.
+// entry is a path relative to a key, and the text there.
 type entry struct{ path, text string }
 
-// value is a field of the Config together with its text form.
+// value connects a field of the Config with its text form.
 type value struct {
-	// set sets the field from what a source gives: one text, with an empty path, or
-	// where below is true from paths below the key, sorted. What text renders,
-	// set accepts again.
+	// set sets the field from the entries of a source: a single text with an empty path,
+	// or, if below is true, the sorted paths below the key. set accepts the output of
+	// text.
 	set   func(given []entry) error
 	text  func() string
 	below bool
-	// allowed describes what set accepts. It is special where that does not hold
-	// for all values of the type.
+	// allowed describes the values that set accepts. special is true if the description
+	// is not that of all values of the type.
 	allowed string
 	special bool
 }
@@ -35,7 +35,7 @@ type value struct {
 // setText sets the field from one text.
 func (v value) setText(text string) error { return v.set([]entry{{"", text}}) }
 
-// valueOf makes the value of a field. These tags are what is allowed:
+// valueOf returns the value of a field. Tags describe the allowed values:
 //
 //	enum:"a,b"      of a text: one of these words
 //	class:"a,b"     of a text: one of these classes
@@ -118,15 +118,15 @@ func bounds(tag reflect.StructTag) (lo, hi float64) {
 	return lo, hi
 }
 
-// must panics on a tag that is wrong.
+// must panics if a tag is wrong.
 func must(err error, tag reflect.StructTag) {
 	if err != nil {
 		panic(fmt.Sprintf("%s: %v", tag, err))
 	}
 }
 
-// compound makes the value of a field that parse reads from one text or from
-// paths below the key, and that format writes.
+// compound returns the value of a field that parse reads from one text or from paths
+// below the key, and that format renders.
 func compound[T any](at *T, allowed string, parse func([]entry) (T, error), format func(T) string) value {
 	return value{
 		allowed: allowed, below: true,
@@ -141,14 +141,14 @@ func compound[T any](at *T, allowed string, parse func([]entry) (T, error), form
 	}
 }
 
-// field makes the value of a field that parse reads from one text.
+// field returns the value of a field that parse reads from one text.
 func field[T any](at *T, allowed string, parse func(string) (T, error), format func(T) string) value {
 	v := compound(at, allowed, func(given []entry) (T, error) { return parse(given[0].text) }, format)
 	v.below = false
 	return v
 }
 
-// own marks what a value allows as special.
+// own marks the description of the allowed values as special.
 func own(v value) value {
 	v.special = true
 	return v
@@ -160,12 +160,12 @@ func text(at *string) value {
 	return field(at, "text", func(s string) (string, error) { return strings.TrimSpace(s), nil }, unchanged)
 }
 
-// exact is text whose blanks matter.
+// exact returns the value of a text whose blanks matter.
 func exact(at *string) value {
 	return field(at, "text", func(s string) (string, error) { return s, nil }, unchanged)
 }
 
-// choice is one of several words, in any case.
+// choice returns the value of a word that must be one of several, in any case.
 func choice(at *string, from ...string) value {
 	allowed := strings.Join(from, " | ")
 	if from[0] == "" {
@@ -210,7 +210,7 @@ func formatReal(f float64) string { return strconv.FormatFloat(f, 'g', -1, 64) }
 
 func parseReal(s string, lo, hi float64) (float64, error) {
 	f, err := strconv.ParseFloat(strings.TrimSpace(s), 64)
-	if err != nil || !(f >= lo && f <= hi) { // NaN is in no range
+	if err != nil || !(f >= lo && f <= hi) { // false for NaN, too
 		return 0, errBad
 	}
 	return f, nil
@@ -235,7 +235,7 @@ func duration(at *time.Duration) value {
 	return field(at, `duration such as "100 ms", "10 minutes", "5m", "1 d", or Inf`, parseDuration, formatDuration)
 }
 
-// secretBytes is a key of n bytes.
+// secretBytes returns the value of a key of n bytes.
 func secretBytes(at *[]byte, n int) value {
 	return own(field(at, fmt.Sprintf("base64 of %d bytes", n), func(s string) ([]byte, error) {
 		b, err := base64.StdEncoding.DecodeString(strings.TrimSpace(s))
@@ -283,15 +283,16 @@ func list(at *[]string) value {
 	return compound(at, "list: one value per numbered key, or comma-separated", elements, joinCommas)
 }
 
-// containerEnv is a list of K=V. Its text has no V, which may be a secret.
+// containerEnv returns the value of a list of K=V. Its text omits V, which may be a
+// secret.
 func containerEnv(at *[]string) value {
 	v := list(at)
 	v.text = func() string { return joinCommas(maskPairs(*at)) }
 	return v
 }
 
-// quoted is a list that may stand between blanks and single quotes: Ansible
-// renders it as " 'a,b' ".
+// quoted returns the value of a list that may be enclosed in blanks and single quotes:
+// Ansible renders " 'a,b' ".
 func quoted(at *[]string) value {
 	v := list(at)
 	set := v.set
@@ -304,7 +305,7 @@ func quoted(at *[]string) value {
 	return v
 }
 
-// shimModes is a set of the modes of the shim.
+// shimModes returns the value of a set of shim modes.
 func shimModes(at *[]string) value {
 	return own(compound(at, "comma-separated, of managed, count and off; managed is among them", func(given []entry) ([]string, error) {
 		all, err := elements(given)
@@ -316,8 +317,8 @@ func shimModes(at *[]string) value {
 	}, joinCommas))
 }
 
-// properties is a map of client properties as Kafka names them, to which a source
-// adds. It renders without their secrets.
+// properties returns the value of a map of client properties by Kafka's names. Each
+// source adds to the map. The text omits secrets.
 func properties(at *map[string]string) value {
 	return compound(at, "text for each name below", func(given []entry) (map[string]string, error) {
 		if given[0].path == "" {
@@ -339,7 +340,7 @@ func properties(at *map[string]string) value {
 	})
 }
 
-// lists is a map of lists.
+// lists returns the value of a map of lists.
 func lists(at *map[string][]string) value {
 	return compound(at, "for each name below a list: numbered keys, or one text", func(given []entry) (map[string][]string, error) {
 		parts := map[string][]entry{}
@@ -370,7 +371,7 @@ func lists(at *map[string][]string) value {
 	})
 }
 
-// parsePairs reads a list of name=value.
+// parsePairs parses a list of name=value.
 func parsePairs[T any](given []entry, parse func(name, text string) (T, error)) (map[string]T, error) {
 	all, err := elements(given)
 	m := map[string]T{}
@@ -395,7 +396,7 @@ func joinPairs[T any](m map[string]T, format func(name string, v T) string) stri
 	return joinCommas(parts)
 }
 
-// pairs is a map from a list of name=value.
+// pairs returns the value of a map that is written as a list of name=value.
 func pairs[T any](at *map[string]T, allowed string, parse func(name, text string) (T, error), format func(T) string) value {
 	return own(compound(at, allowed,
 		func(given []entry) (map[string]T, error) { return parsePairs(given, parse) },
@@ -404,13 +405,14 @@ func pairs[T any](at *map[string]T, allowed string, parse func(name, text string
 		}))
 }
 
-// weights maps flows and namespaces to weights.
+// weights returns the value of a map from flows and namespaces to weights.
 func weights(at *map[string]float64) value {
 	return pairs(at, "comma-separated namespace/action=weight or namespace=weight, weights above 0 and at most 1000",
 		func(_, text string) (float64, error) { return parseReal(text, math.SmallestNonzeroFloat64, 1000) }, formatReal)
 }
 
-// limits maps functions and namespaces, or namespaces alone, to sizes.
+// limits returns the value of a map from functions and namespaces (or only namespaces,
+// if namespaces is true) to sizes.
 func limits(at *map[string]Size, namespaces bool) value {
 	allowed := "comma-separated namespace/path/action=size, namespace=size or *=size, such as guest=4 GB"
 	if namespaces {
