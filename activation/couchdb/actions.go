@@ -23,18 +23,18 @@ import (
 	"github.com/gpuwhisk/gpuwhisk/invoker/lib/retry"
 )
 
-// ErrNotFound is an action, or the code of one, that the database has not.
+// ErrNotFound means that the database does not have the action, or its code.
 var ErrNotFound = errors.New("action not found")
 
-// ErrUnavailable means that the database does not answer, or not as it should: later
-// the same may succeed.
+// ErrUnavailable means that the database does not answer, or answers wrongly. A later
+// try may succeed.
 var ErrUnavailable = errors.New("the database is away")
 
-// errNoCode is code that a document names and that is not there.
+// errNoCode means that the code which a document names does not exist.
 var errNoCode = errors.New("its code is missing")
 
-// actions reads actions, keeps them by id and revision, and lets concurrent
-// readers of one share a request.
+// actions reads and caches actions by id and revision. Concurrent readers of the same
+// action share one request.
 type actions struct {
 	cfg      Config
 	db       *kivik.DB
@@ -43,7 +43,7 @@ type actions struct {
 	timeout  time.Duration
 	log      *slog.Logger
 	steps    steps
-	ctx      context.Context // ends with the store; fetches outlive their first caller
+	ctx      context.Context // ends with the store; a fetch continues after its first caller has gone
 	wg       sync.WaitGroup
 
 	mu        sync.Mutex
@@ -52,26 +52,26 @@ type actions struct {
 	closed    bool
 	condition retry.Condition
 	replaced  map[key]replacement
-	recovered chan struct{} // not nil while it is asked whether reads work; then closed
+	recovered chan struct{} // not nil while a probe checks reads; closed afterwards
 }
 
-// replacement is the revision that replaced another, remembered for a
-// moment: without it each further message that names the old revision would read
-// the action again.
+// replacement is the revision that replaced another. It is remembered briefly; without
+// it, each further message with the old revision would read the action again.
 type replacement struct {
 	rev   string
 	until time.Time
 }
 
-// replacedFor is how late an update may be noticed that follows on another.
+// replacedFor limits how late a second update may be noticed.
 const replacedFor = 5 * time.Second
 
-// key names one version of an action for ever: a cached one is never stale.
+// key names one version of an action. A version never changes, so a cached action is
+// never stale.
 type key struct{ id, rev string }
 
-// flight is one fetch that any number of readers wait for.
+// flight is one fetch, for which any number of readers may wait.
 type flight struct {
-	done   chan struct{} // closed when the fields below are set
+	done   chan struct{} // closed after the fields below are set
 	action *activation.Action
 	err    error
 }
@@ -97,7 +97,7 @@ func (a *actions) get(ctx context.Context, id, rev string) (*activation.Action, 
 	}
 }
 
-// cached answers from the cache or not at all.
+// cached returns an action from the cache. It never reads the database.
 func (a *actions) cached(id, rev string) (*activation.Action, bool) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -105,8 +105,7 @@ func (a *actions) cached(id, rev string) (*activation.Action, bool) {
 	return a.cache.get(a.current(key{id, rev}, now), now)
 }
 
-// current is the key of what is known to have replaced k, or k. The
-// caller holds the lock.
+// current returns the key of the known replacement of k, or k. The caller must hold mu.
 func (a *actions) current(k key, now time.Time) key {
 	if r, ok := a.replaced[k]; ok {
 		if now.Before(r.until) {
@@ -117,7 +116,7 @@ func (a *actions) current(k key, now time.Time) key {
 	return k
 }
 
-// replace remembers what replaced k. The caller holds the lock.
+// replace records that rev replaced k. The caller must hold mu.
 func (a *actions) replace(k key, rev string, now time.Time) {
 	for old, r := range a.replaced {
 		if !now.Before(r.until) {
@@ -127,9 +126,9 @@ func (a *actions) replace(k key, rev string, now time.Time) {
 	a.replaced[k] = replacement{rev, now.Add(replacedFor)}
 }
 
-// join answers from the cache, joins the flight of a key, or starts it. An
-// empty revision is always a flight of its own: it means what the database
-// has now.
+// join returns the flight of a key, which is already done if the action is cached. It
+// starts a flight if there is none. An empty revision always starts a new flight,
+// because it means the latest version in the database.
 func (a *actions) join(caller context.Context, k key) (*flight, error) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -165,8 +164,8 @@ func (a *actions) fly(ctx context.Context, k key, f *flight) {
 		delete(a.flights, k)
 	}
 	if err == nil {
-		// Kept under its own revision: after a mismatch that is not the one
-		// that was asked for.
+		// Cache it by its own revision, which differs from the requested one after a
+		// mismatch.
 		now := time.Now()
 		a.cache.put(key{k.id, action.Rev}, action, size, now)
 		if k.rev != "" && action.Rev != k.rev {
@@ -177,7 +176,8 @@ func (a *actions) fly(ctx context.Context, k key, f *flight) {
 }
 
 // fetch reads the document, whatever its revision, and its code. A controller replaces
-// the two one after the other: what is missing then is there a moment later.
+// the document and the code one after the other, so missing code is read again a moment
+// later.
 func (a *actions) fetch(ctx context.Context, k key) (action *activation.Action, size int64, err error) {
 	ctx, cancel := context.WithTimeout(ctx, a.timeout)
 	defer cancel()
@@ -220,7 +220,7 @@ func (a *actions) document(ctx context.Context, id string) ([]byte, error) {
 	ended := a.steps.begin("database_getDocument", 0)
 	var doc json.RawMessage
 	err := a.db.Get(ctx, id, couchdb.OptionNoMultipartGet()).ScanDoc(&doc)
-	if missing(err) { // an answer like another
+	if missing(err) { // a missing document is a proper answer
 		ended(nil)
 	} else {
 		ended(err)
@@ -254,9 +254,9 @@ func (a *actions) attachment(ctx context.Context, id string, from *activation.At
 	return data, err
 }
 
-// missing reports whether an error is the database's answer that it has not what was
-// asked for. What stands before it answers 404, too, and so does a server that has not
-// the database.
+// missing reports whether an error is the database's answer that the requested document
+// does not exist. A proxy in front of the database also answers 404, and so does a
+// server without the database, so the status alone is not enough.
 func missing(err error) bool {
 	var answer *chttp.HTTPError
 	if kivik.HTTPStatus(err) != http.StatusNotFound || !errors.As(err, &answer) {
@@ -265,15 +265,15 @@ func missing(err error) bool {
 	return answer.Reason != "" && !noDatabase(err)
 }
 
-// noDatabase reports whether an error is the database server's answer that it does not
-// have the database.
+// noDatabase reports whether an error is the server's answer that it does not have the
+// database.
 func noDatabase(err error) bool {
 	var answer *chttp.HTTPError
 	return errors.As(err, &answer) && slices.Contains([]string{"Database does not exist.", "no_db_file"}, answer.Reason)
 }
 
-// failed turns an error of the database into one of ours. A missing document
-// is no failure of the database.
+// failed converts an error of the database. A missing document does not count as a
+// failure of the database.
 func (a *actions) failed(id string, err error) error {
 	if missing(err) || errors.Is(err, errNoCode) {
 		return fmt.Errorf("fetch action %s: %w: %w", id, ErrNotFound, err)
@@ -287,7 +287,7 @@ func (a *actions) failed(id string, err error) error {
 	return fmt.Errorf("fetch action %s: %w: %w: %w", id, activation.ErrUnfetchable, ErrUnavailable, err)
 }
 
-// answered records that reads work. The caller holds the lock.
+// answered records that reads work. The caller must hold mu.
 func (a *actions) answered() {
 	a.condition.Succeeded(a.log, "actions are read again")
 	if a.recovered != nil {
@@ -296,7 +296,7 @@ func (a *actions) answered() {
 	}
 }
 
-// await waits until reads work. The first waiter starts the probe.
+// await blocks until reads work. The first waiter starts the probe.
 func (a *actions) await(ctx context.Context) error {
 	a.mu.Lock()
 	if a.closed {
@@ -323,7 +323,7 @@ func (a *actions) await(ctx context.Context) error {
 	}
 }
 
-// probe asks for the database of actions until it answers, or a read did.
+// probe requests the database of actions until it answers, or until a read has worked.
 func (a *actions) probe() {
 	backoff := retry.Backoff{Min: 100 * time.Millisecond, Max: 2 * time.Second}
 	for backoff.Wait(a.ctx) {
@@ -356,9 +356,9 @@ func (a *actions) health(h *Health) {
 	h.Cache = a.cache.stats
 }
 
-// readTries bounds how often a read is tried. The original tries once; a
-// second and third time bridge a restart of a load balancer or a moment of
-// overload, and cost a failing activation a quarter of a second.
+// readTries limits the tries of a read. OpenWhisk tries once. Two more tries bridge a
+// restart of a load balancer or a short overload, and delay an activation that fails by
+// a quarter of a second.
 const readTries = 3
 
 func retried(ctx context.Context, read func() ([]byte, error)) ([]byte, error) {
@@ -373,13 +373,13 @@ func retried(ctx context.Context, read func() ([]byte, error)) ([]byte, error) {
 	}
 }
 
-// pause waits after a try. It returns false when ctx has ended.
+// pause waits after a try. It returns false if ctx has ended.
 func pause(ctx context.Context, try int) bool {
 	return retry.Sleep(ctx, time.Duration(try*try)*50*time.Millisecond)
 }
 
-// passing reports whether an error may go away by itself. Connection errors come
-// from the library as 502.
+// passing reports whether an error may be temporary. The library reports connection
+// errors as 502.
 func passing(err error) bool {
 	if errors.Is(err, errNoCode) {
 		return false

@@ -38,7 +38,7 @@ func TestCodeFromEverySource(t *testing.T) {
 	cfg.Bucket = bucket{"guest/s3 9f1c-4a11": "code of a bucket"}
 	s := open(t, cfg)
 	_, err := s.Action(t.Context(), "guest/s3gone", "1-a")
-	check.ErrorIs(t, err, ErrNotFound, "code that is not in the bucket")
+	check.ErrorIs(t, err, ErrNotFound, "code that the bucket lacks")
 	for _, c := range []struct {
 		id, code string
 		binary   bool
@@ -62,7 +62,7 @@ func TestCodeFromEverySource(t *testing.T) {
 	}
 }
 
-// bucket has code by document and name.
+// bucket holds code by document and name.
 type bucket map[string]string
 
 func (b bucket) Read(_ context.Context, document, name string) ([]byte, bool, error) {
@@ -118,8 +118,8 @@ func TestActionErrors(t *testing.T) {
 	check.That(t, s.Health().Reads.OK(), "%v, %+v", err, s.Health().Reads)
 }
 
-// TestNotFoundByOthers: a load balancer without a server behind it answers 404, and so
-// does a server without the database. Neither knows whether there is an action.
+// TestNotFoundByOthers: a load balancer without a server answers 404, and so does a
+// server without the database. Neither answer means that the action does not exist.
 func TestNotFoundByOthers(t *testing.T) {
 	for name, answer := range map[string]struct{ kind, body string }{
 		"load balancer": {"text/plain", "default backend - 404"},
@@ -143,8 +143,8 @@ func TestNotFoundByOthers(t *testing.T) {
 	}
 }
 
-// TestCodeThatIsReplaced: while a controller updates an action, its document names code
-// that is not there yet, or that is there no more when it is read.
+// TestCodeThatIsReplaced: while a controller updates an action, its document may name
+// code that does not exist yet, or that is deleted before it is read.
 func TestCodeThatIsReplaced(t *testing.T) {
 	f := newFake(t)
 	document := func(rev, name string) string {
@@ -172,8 +172,8 @@ func TestCodeThatIsReplaced(t *testing.T) {
 	check.Equal(t, a.Exec.Code, "the new code")
 }
 
-// TestAwayIsNotMissing: the error of a database that is away, for which a
-// caller may wait, is not that of a missing action.
+// TestAwayIsNotMissing: an unreachable database leads to a different error than a
+// missing action, so that a caller may wait.
 func TestAwayIsNotMissing(t *testing.T) {
 	f := newFake(t)
 	f.docs["whisks/guest%2Fok"] = action("ok", "1-a", inlineExec("c"))
@@ -182,7 +182,7 @@ func TestAwayIsNotMissing(t *testing.T) {
 	_, err := s.Action(t.Context(), "guest/none", "")
 	check.That(t, !errors.Is(err, ErrUnavailable), "missing: %v", err)
 	check.ErrorIs(t, err, ErrNotFound)
-	check.NoError(t, s.AwaitReads(t.Context()), "wait for a database that is there")
+	check.NoError(t, s.AwaitReads(t.Context()), "wait for a reachable database")
 	for _, broken := range []fault{401, 503, 500} {
 		f.inject(broken, broken, broken)
 		_, err := s.Action(t.Context(), "guest/ok", "")
@@ -200,7 +200,7 @@ func TestAwayIsNotMissing(t *testing.T) {
 		}
 		wg.Wait()
 		check.Equal(t, f.seen("GET /whisks")-asked, 3, "fault %d", broken)
-		check.That(t, s.Health().Reads.OK(), "fault %d: reads still called bad", broken)
+		check.That(t, s.Health().Reads.OK(), "fault %d: reads still count as failing", broken)
 	}
 	f.inject(503, 503, 503)
 	_, _ = s.Action(t.Context(), "guest/ok", "")
@@ -227,8 +227,8 @@ func TestHangingDatabase(t *testing.T) {
 	check.ErrorIs(t, err, context.Canceled)
 }
 
-// TestRevision follows what a revision means: cached, read on a miss, the
-// latest on a mismatch, always read when there is none.
+// TestRevision: a known revision is cached, an unknown one is read, a mismatch returns
+// the latest version, and an empty revision is always read.
 func TestRevision(t *testing.T) {
 	f := newFake(t)
 	f.docs["whisks/guest%2Fa"] = action("a", "2-b", inlineExec("two"))
@@ -241,20 +241,20 @@ func TestRevision(t *testing.T) {
 		check.Equal(t, a.Rev, wantRev, "asked for %q", rev)
 		check.Equal(t, f.seen("GET /whisks")-before, wantReads, "asked for %q", rev)
 	}
-	get("1-a", "2-b", 1) // mismatch: the latest
-	get("2-b", "2-b", 0) // and that is cached
-	get("1-a", "2-b", 0) // for a moment also under the name that it replaced
+	get("1-a", "2-b", 1) // mismatch: the latest version
+	get("2-b", "2-b", 0) // now cached
+	get("1-a", "2-b", 0) // for a short time, also by the replaced revision
 	a, ok := s.Cached("guest/a", "1-a")
-	check.That(check.Must(t), ok, "what replaced a revision is not at hand: %t, %+v", ok, a)
-	check.Equal(t, a.Rev, "2-b", "what replaced a revision is not at hand")
+	check.That(check.Must(t), ok, "the replacement of a revision is not cached: %t, %+v", ok, a)
+	check.Equal(t, a.Rev, "2-b", "the replacement of a revision is not cached")
 	s.actions.mu.Lock()
-	s.actions.replaced[key{"guest/a", "1-a"}] = replacement{"2-b", time.Now()} // the moment is over
+	s.actions.replaced[key{"guest/a", "1-a"}] = replacement{"2-b", time.Now()} // the short time is over
 	s.actions.mu.Unlock()
 	get("1-a", "2-b", 1)
 	s.actions.mu.Lock()
 	clear(s.actions.replaced)
 	s.actions.mu.Unlock()
-	get("", "2-b", 1) // no revision: always asked
+	get("", "2-b", 1) // no revision: always read
 	f.mu.Lock()
 	f.docs["whisks/guest%2Fa"] = action("a", "3-c", inlineExec("three"))
 	f.mu.Unlock()
@@ -262,10 +262,10 @@ func TestRevision(t *testing.T) {
 	get("3-c", "3-c", 1)
 	get("", "3-c", 1)
 	a, ok = s.Cached("guest/a", "3-c")
-	check.That(check.Must(t), ok, "a cached revision is not at hand: %t, %+v", ok, a)
-	check.Equal(t, a.Exec.Code, "three", "a cached revision is not at hand")
+	check.That(check.Must(t), ok, "a revision is not cached: %t, %+v", ok, a)
+	check.Equal(t, a.Exec.Code, "three", "a revision is not cached")
 	_, ok = s.Cached("guest/a", "1-a")
-	check.That(t, !ok, "a revision that is gone is at hand")
+	check.That(t, !ok, "a replaced revision is still cached")
 }
 
 func TestConcurrentReadersShareARequest(t *testing.T) {
@@ -328,14 +328,14 @@ func TestCache(t *testing.T) {
 	c.get(k(1), now.Add(30*time.Second))
 	c.put(k(5), &activation.Action{}, 30, now.Add(30*time.Second))
 	_, ok = c.get(k(2), now.Add(30*time.Second))
-	check.That(t, !ok, "dropped the one that was used last")
+	check.That(t, !ok, "dropped the most recently used action")
 	_, ok = c.get(k(1), now.Add(80*time.Second))
 	check.That(t, ok, "expired although it was used")
 	_, ok = c.get(k(3), now.Add(80*time.Second))
 	check.That(t, !ok, "not expired")
 	c.put(k(6), &activation.Action{}, 1000, now.Add(80*time.Second))
 	_, ok = c.get(k(6), now.Add(80*time.Second))
-	check.That(t, !ok, "kept what is larger than the cache")
+	check.That(t, !ok, "cached an action larger than the cache")
 	c.expire(now.Add(time.Hour))
 	check.Equal(t, c.stats.Entries, 0)
 	check.Equal(t, c.stats.Bytes, 0)

@@ -14,8 +14,8 @@ import (
 	"github.com/gpuwhisk/gpuwhisk/invoker/lib/retry"
 )
 
-// blacklist is the set of namespaces whose activations are refused. A poll
-// that fails leaves the former set standing.
+// blacklist is the set of namespaces whose activations are refused. A failed poll leaves
+// the set unchanged.
 type blacklist struct {
 	cfg      Config
 	db       *kivik.DB
@@ -27,7 +27,7 @@ type blacklist struct {
 
 	mu        sync.Mutex
 	condition retry.Condition
-	read      bool // once at least
+	read      bool // at least once
 }
 
 func newBlacklist(db *kivik.DB, cfg Config) *blacklist {
@@ -41,12 +41,12 @@ func (b *blacklist) blocked(namespace string) bool {
 	return ok
 }
 
-// run polls at once and then at the interval.
+// run polls immediately and then at the interval.
 func (b *blacklist) run(ctx context.Context) {
 	ticker := time.NewTicker(b.interval)
 	defer ticker.Stop()
 	for {
-		_ = b.refresh(ctx) // is in Health and in the log
+		_ = b.refresh(ctx) // Health and the log have the error
 		select {
 		case <-ticker.C:
 		case <-ctx.Done():
@@ -68,13 +68,13 @@ func (b *blacklist) refresh(ctx context.Context) error {
 	}
 	b.condition.Succeeded(b.log, "the list of blocked namespaces is read again")
 	if before := b.set.Swap(&set); !b.read || !maps.Equal(*before, set) {
-		b.log.Info(fmt.Sprintf("updated blacklist to %d entries", len(set))) // the original's words
+		b.log.Info(fmt.Sprintf("updated blacklist to %d entries", len(set))) // OpenWhisk's words
 	}
 	b.read = true
 	return nil
 }
 
-// poll reads the view that the original reads, with its parameters.
+// poll reads the same view as OpenWhisk, with the same parameters.
 func (b *blacklist) poll(ctx context.Context) (set map[string]struct{}, err error) {
 	ended := b.steps.begin("database_queryView", 0)
 	defer func() { ended(err) }()

@@ -11,10 +11,10 @@ import (
 	"github.com/gpuwhisk/gpuwhisk/activation/records"
 )
 
-// bulkDocs sends documents to the database of records. The body is what the
-// original sends: every document as it stands, even if there is but one. It is
-// built here because the library would parse each document again, and send it
-// through a goroutine of its own.
+// bulkDocs returns a Write that sends documents to the database of records. The body
+// equals OpenWhisk's: every document unchanged, in a batch even if there is only one.
+// The body is built here because the library would parse each document again and send it
+// through an extra goroutine.
 func bulkDocs(v rawClient, steps steps) records.Write {
 	return func(ctx context.Context, docs []records.Document) ([]error, error) {
 		if len(docs) == 0 {
@@ -30,7 +30,7 @@ func bulkDocs(v rawClient, steps steps) records.Write {
 	}
 }
 
-// post sends one batch and gives the answer to each document.
+// post sends one batch and returns the answer for each document.
 func (v rawClient) post(ctx context.Context, docs []records.Document) ([]error, error) {
 	res, err := v.send(ctx, http.MethodPost, v.bulkPath(), bulkBody(docs)...) //nolint:bodyclose // each way below does
 	if err != nil {
@@ -54,8 +54,8 @@ func (v rawClient) post(ctx context.Context, docs []records.Document) ([]error, 
 	return results, nil
 }
 
-// bulkBody returns the parts of the request's body. They are not joined: a document
-// may have megabytes of logs.
+// bulkBody returns the parts of the request's body. They are not joined, because a
+// document may contain megabytes of logs.
 func bulkBody(docs []records.Document) [][]byte {
 	const head, comma, tail = `{"docs":[`, `,`, `]}`
 	parts := make([][]byte, 0, 2*len(docs)+1)
@@ -67,7 +67,7 @@ func bulkBody(docs []records.Document) [][]byte {
 	return append(parts, []byte(tail))
 }
 
-// classify gives the failure of a request its meaning for the documents in it.
+// classify adds the meaning for the documents to the error of a request.
 func classify(err error) error {
 	switch kivik.HTTPStatus(err) {
 	case http.StatusBadRequest:
@@ -78,7 +78,8 @@ func classify(err error) error {
 	return err
 }
 
-// answerError is what the answer to one document means; nil: it is written.
+// answerError converts the answer for one document into an error, nil if the document is
+// written.
 func answerError(word, reason string) error {
 	if word == "" {
 		return nil
@@ -87,8 +88,8 @@ func answerError(word, reason string) error {
 	switch word {
 	case "conflict":
 		return records.Classify(err, records.ErrExists)
-	case "forbidden", "unauthorized": // by a design document's validate_doc_update
+	case "forbidden", "unauthorized": // by the validate_doc_update of a design document
 		return records.Classify(err, records.ErrRefused)
 	}
-	return err // such as timeout and unknown_error
+	return err // for example timeout or unknown_error
 }

@@ -31,7 +31,7 @@ func record(i int, result string) *activation.Record {
 	return r
 }
 
-// TestRecordsArriveAsWritten sends records over HTTP and compares the bytes.
+// TestRecordsArriveAsWritten: records arrive over HTTP byte for byte.
 func TestRecordsArriveAsWritten(t *testing.T) {
 	f := newFake(t)
 	s := open(t, f.config())
@@ -48,8 +48,8 @@ func TestRecordsArriveAsWritten(t *testing.T) {
 	}
 }
 
-// TestBulkRequestCopiesNoDocument checks a request of large documents: it holds them
-// once, has a length, and can be sent again where a connection breaks.
+// TestBulkRequestCopiesNoDocument: a request of large documents holds each document
+// once, has a length, and can be sent again after a broken connection.
 func TestBulkRequestCopiesNoDocument(t *testing.T) {
 	large := []byte(strings.Repeat(" ", 1<<20) + "{}")
 	docs := []records.Document{{Body: large}, {Body: large}}
@@ -69,7 +69,7 @@ func TestBulkRequestCopiesNoDocument(t *testing.T) {
 	check.Equal(t, req.ContentLength, int64(length))
 }
 
-// TestRecordsSurviveFaults puts a record through every way a database fails.
+// TestRecordsSurviveFaults: a record survives every kind of failure of the database.
 func TestRecordsSurviveFaults(t *testing.T) {
 	f := newFake(t)
 	cfg := f.config()
@@ -84,15 +84,15 @@ func TestRecordsSurviveFaults(t *testing.T) {
 		check.That(t, f.has("activations/"+r.DocumentID()), "lost with fault %d", broken)
 	}
 	h := s.Health()
-	// A body that breaks off after the write makes the next try a conflict.
+	// If the answer breaks off after the write, the next try is a conflict.
 	check.That(check.Must(t), h.Writes.OK(), "health %+v", h)
 	check.Equal(t, h.Records.Written, uint64(len(faults)))
 	check.That(t, h.Records.Conflicts != 0, "health %+v", h)
 	check.Equal(t, h.Records.Rejected, 0)
 }
 
-// TestRefusedNumber: what CouchDB refuses takes no neighbour with it, and our
-// own documents do not provoke it.
+// TestRefusedNumber: a document that CouchDB refuses does not affect its neighbours, and
+// the invoker's own documents contain no such number.
 func TestRefusedNumber(t *testing.T) {
 	f := newFake(t)
 	cfg := f.config()
@@ -123,8 +123,9 @@ func TestRefusedNumber(t *testing.T) {
 	check.Equal(t, len(rejected), 0)
 }
 
-// TestRefusedByADesignDocument: CouchDB answers 201 and an error for every record, as its
-// design document, its shards or its rights have it. All are written once it takes them.
+// TestRefusedByADesignDocument: CouchDB answers 201 with an error for every record,
+// because of a design document, shards or permissions. After it accepts records again,
+// all are written.
 func TestRefusedByADesignDocument(t *testing.T) {
 	for _, word := range []string{"forbidden", "unauthorized", "timeout", "unknown_error", "internal_server_error"} {
 		t.Run(word, func(t *testing.T) {
@@ -155,9 +156,9 @@ func TestRefusedByADesignDocument(t *testing.T) {
 	}
 }
 
-// TestDiskSpoolBehindTheStore: the records of a time without database arrive, each once.
+// TestDiskSpoolBehindTheStore: records from a time without a database arrive, each once.
 func TestDiskSpoolBehindTheStore(t *testing.T) {
-	// A disk may be as slow as it likes, for two minutes.
+	// The time limit of two minutes allows for a slow disk.
 	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
 	defer cancel()
 	f := newFake(t)
@@ -178,7 +179,7 @@ func TestDiskSpoolBehindTheStore(t *testing.T) {
 	}
 	f.inject()
 	check.NoError(t, s.Flush(ctx))
-	// The spool is drained when the senders come to it.
+	// The senders drain the spool when they get to it.
 	tick := time.NewTicker(10 * time.Millisecond)
 	defer tick.Stop()
 	for i := 200; spool.Documents() > 0; i++ {

@@ -7,7 +7,7 @@ import (
 	"github.com/gpuwhisk/gpuwhisk/activation"
 )
 
-// CacheStats counts what the cache of actions did.
+// CacheStats counts the events of the action cache.
 type CacheStats struct {
 	Hits    uint64 `json:"hits"`
 	Misses  uint64 `json:"misses"`
@@ -15,8 +15,9 @@ type CacheStats struct {
 	Bytes   int64  `json:"bytes"`
 }
 
-// cache keeps actions by id and revision, the least recently used last, within
-// a number of bytes and for a time after the last use. Its owner locks.
+// cache holds actions by id and revision, with a limit on their bytes and on the time
+// since the last use. The least recently used action is dropped first. The owner must
+// hold its lock.
 type cache struct {
 	maxBytes int64
 	idle     time.Duration
@@ -66,7 +67,8 @@ func (c *cache) put(k key, action *activation.Action, size int64, now time.Time)
 	}
 }
 
-// expire drops what was not used for long: the end of the list is the oldest.
+// expire drops actions that have not been used for long. The oldest is at the end of the
+// list.
 func (c *cache) expire(now time.Time) {
 	for el := c.order.Back(); el != nil && now.Sub(el.Value.(*entry).used) >= c.idle; el = c.order.Back() {
 		c.drop(el)
@@ -81,11 +83,11 @@ func (c *cache) drop(el *list.Element) {
 	c.stats.Entries--
 }
 
-// entryOverhead is about what an entry costs beyond its texts.
+// entryOverhead is the approximate size of an entry without its texts.
 const entryOverhead = 1024
 
-// sizeOf estimates the memory of an action. The decoder keeps the document, and
-// copies of its strings; code that came otherwise comes on top.
+// sizeOf estimates the memory of an action. The decoder keeps the document and copies of
+// its strings. Code from an attachment or bucket is added.
 func sizeOf(a *activation.Action, doc []byte) int64 {
 	return int64(2*len(doc)+len(a.Exec.Code)) + entryOverhead
 }

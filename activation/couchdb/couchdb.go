@@ -1,15 +1,13 @@
-// Package couchdb is the invoker's client of its database: it reads actions with
-// their code, writes activation records, and polls which namespaces are
-// blocked. It uses kivik, except for batches of records (bulk.go), and is the only
-// package that imports that library; what it returns are types of package
-// activation.
+// Package couchdb is the invoker's client of its database. It reads actions with their
+// code, writes activation records, and polls the list of blocked namespaces. It uses
+// kivik, except for batches of records (bulk.go), and is the only importer of that
+// library. It returns types of package activation.
 //
-// It decides nothing about activations, and it never writes to the databases
-// of actions and subjects.
+// The package makes no decisions about activations, and never writes to the databases of
+// actions and subjects.
 //
-// A Store owns its goroutines: the senders of records and the poller of the
-// blacklist start in Open and end in Close, and one more runs for each action
-// that is being fetched.
+// A Store owns its goroutines. The senders of records and the poller of the blacklist
+// start in Open and end in Close. Each fetch of an action has another goroutine.
 package couchdb
 
 import (
@@ -30,29 +28,30 @@ import (
 	"github.com/gpuwhisk/gpuwhisk/invoker/lib/retry"
 )
 
-// Config is where the databases are and how hard they may be worked. Zero
-// values of everything below Activations mean the defaults.
+// Config sets the address of the databases and the limits of their use. Zero values of
+// the fields below Activations mean the defaults.
 type Config struct {
 	URL                           string // "http://host:5984", without credentials
 	Username, Password            string
-	Whisks, Subjects, Activations string // names of the databases; records go elsewhere without Activations
+	Whisks, Subjects, Activations string // names of the databases; Activations is empty if records go to another store
 
-	BlacklistInterval time.Duration // between two polls; 5 minutes
-	ReadTimeout       time.Duration // of one read; 30 s
-	CacheBytes        int64         // of actions with their code; 64 MiB
-	CacheIdle         time.Duration // after which an action is dropped; 5 minutes
+	BlacklistInterval time.Duration // between two polls; default 5 minutes
+	ReadTimeout       time.Duration // of one read; default 30 s
+	CacheBytes        int64         // of actions with their code; default 64 MiB
+	CacheIdle         time.Duration // after which an unused action is dropped; default 5 minutes
 
-	// Bucket reads the code of actions that is kept in S3; nil: none is.
+	// Bucket reads the code of actions in S3. It may be nil.
 	Bucket Bucket
 
 	Records records.Config
-	Log     *slog.Logger // nil: nothing is logged
-	// Steps, when not nil, is called when a request begins, with OpenWhisk's name for it
-	// and the documents of a batch. What it returns is called when the request has ended.
+	Log     *slog.Logger // nil: discard
+	// Steps is called when a request begins, with OpenWhisk's name for the request and
+	// the number of documents in a batch. The returned function is called when the
+	// request has ended. Steps may be nil.
 	Steps func(step string, documents int) (ended func(err error))
 }
 
-// withDefaults fills in what is zero.
+// withDefaults replaces zero values by the defaults.
 func (c Config) withDefaults() Config {
 	c.BlacklistInterval = cmp.Or(c.BlacklistInterval, 5*time.Minute)
 	c.ReadTimeout = cmp.Or(c.ReadTimeout, 30*time.Second)
@@ -64,14 +63,13 @@ func (c Config) withDefaults() Config {
 	return c
 }
 
-// Bucket holds code that is not in the database.
+// Bucket stores code outside of the database.
 type Bucket interface {
-	// Read returns the attachment of a document, or that there is none.
+	// Read returns the attachment of a document. found is false if it does not exist.
 	Read(ctx context.Context, document, name string) (data []byte, found bool, err error)
 }
 
-// Store is the database as the invoker sees it. It is safe for use by many
-// goroutines.
+// Store is the invoker's access to the database. It is safe for concurrent use.
 type Store struct {
 	actions   *actions
 	records   *records.Queue
@@ -83,11 +81,11 @@ type Store struct {
 	wg        sync.WaitGroup
 }
 
-// maxConnections is what the original allows itself.
+// maxConnections is OpenWhisk's limit.
 const maxConnections = 128
 
-// Open prepares a store and starts its goroutines. It asks nothing of the
-// database: one that is away shows in Health.
+// Open creates a store and starts its goroutines. It sends no request; Health shows an
+// unreachable database.
 func Open(cfg Config, manifest *activation.Manifest) (*Store, error) {
 	cfg = cfg.withDefaults()
 	transport := newTransport()
@@ -121,8 +119,8 @@ func dial(cfg Config, transport http.RoundTripper) (*kivik.Client, error) {
 	return client, nil
 }
 
-// newTransport keeps connections open and leaves bodies as they are: CouchDB
-// would compress text attachments for a client that accepts that.
+// newTransport returns a transport that keeps connections open and requests no
+// compression. CouchDB would otherwise compress text attachments.
 func newTransport() *http.Transport {
 	dialer := net.Dialer{Timeout: 10 * time.Second, KeepAlive: 30 * time.Second}
 	return &http.Transport{
@@ -135,55 +133,52 @@ func newTransport() *http.Transport {
 	}
 }
 
-// Action returns the action of a document id with its code in place. With a
-// revision it is that one if the database still has it, else the latest; an
-// empty revision means the latest, always read anew. The action is shared:
-// callers must not change it.
+// Action returns the action of a document id with its code. With a revision it returns
+// that revision, or the latest if the database no longer has it. An empty revision means
+// the latest, which is always read from the database. The action is shared: callers must
+// not change it.
 //
-// The error is, or wraps, ErrNotFound, activation.ErrIncompatible or
-// activation.ErrUnfetchable, the latter with ErrUnavailable where the database, not the
-// action, is the reason.
+// The error wraps ErrNotFound, activation.ErrIncompatible or activation.ErrUnfetchable.
+// The latter also wraps ErrUnavailable if the database, not the action, is the reason.
 func (s *Store) Action(ctx context.Context, id, rev string) (*activation.Action, error) {
 	return s.actions.get(ctx, id, rev)
 }
 
-// PutDocument hands over a record. It blocks while the buffer is full
-// and there is no spool; then the caller should take on no more work. The
-// error is the context's, the spool's, or ErrClosed.
+// PutDocument enqueues a record. It blocks while the buffer is full and there is no
+// spool; the caller should accept no more work then. The error is the context's, the
+// spool's, or ErrClosed.
 func (s *Store) PutDocument(ctx context.Context, doc records.Document) error {
 	return s.records.Put(ctx, doc)
 }
 
-// Cached returns the action of a revision if it is at hand; it never waits for
-// the database.
+// Cached returns the action of a revision if it is cached. It never waits for the
+// database.
 func (s *Store) Cached(id, rev string) (*activation.Action, bool) { return s.actions.cached(id, rev) }
 
-// Full reports whether PutDocument would block or spool now.
+// Full reports whether PutDocument would block or use the spool now.
 func (s *Store) Full() bool { return s.records.Full() }
 
-// Flush waits until every record that was put is written or spooled.
+// Flush blocks until every enqueued record is written or spooled.
 func (s *Store) Flush(ctx context.Context) error { return s.records.Flush(ctx) }
 
-// Blocked reports whether activations of a namespace are refused. Before the
-// first poll succeeds none is.
+// Blocked reports whether activations of a namespace are refused. Until the first
+// successful poll it returns false.
 func (s *Store) Blocked(namespace string) bool { return s.blacklist.blocked(namespace) }
 
 // RefreshBlacklist polls the blacklist now.
 func (s *Store) RefreshBlacklist(ctx context.Context) error { return s.blacklist.refresh(ctx) }
 
-// Probe asks whether an invoker can work with the database: the credentials are
-// accepted, the three databases are there, and records may be written. The error
-// names the database and wraps ErrUnauthorized, ErrForbidden or ErrNoDatabase
-// where that is it.
+// Probe checks that an invoker can work with the database: the credentials are accepted,
+// the three databases exist, and records may be written. The error names the database,
+// and wraps ErrUnauthorized, ErrForbidden or ErrNoDatabase if that is the reason.
 func (s *Store) Probe(ctx context.Context) error { return s.raw.probe(ctx) }
 
-// AwaitReads waits until the database answers reads again, after Action returned
-// ErrUnavailable. Any number may wait; one asks for all.
+// AwaitReads blocks until the database answers reads again, after Action returned
+// ErrUnavailable. Any number of callers share one probe.
 func (s *Store) AwaitReads(ctx context.Context) error { return s.actions.await(ctx) }
 
-// Close ends every goroutine of the store. Records that are not written go to
-// the spool; without one they are lost and counted in the error. Call Flush
-// before.
+// Close ends every goroutine of the store. Unwritten records go to the spool; without a
+// spool they are lost, and the error counts them. Call Flush before.
 func (s *Store) Close() error {
 	s.stop()
 	s.actions.close()
@@ -206,7 +201,7 @@ func (h Health) OK() bool {
 	return h.Reads.OK() && h.Blacklist.OK() && h.Health.OK()
 }
 
-// Health returns a snapshot.
+// Health returns the current state.
 func (s *Store) Health() Health {
 	h := Health{Health: s.records.Health()}
 	s.actions.health(&h)
@@ -214,7 +209,7 @@ func (s *Store) Health() Health {
 	return h
 }
 
-// steps reports requests, to nobody if it is nil.
+// steps reports requests. If it is nil, begin does nothing.
 type steps func(step string, documents int) (ended func(err error))
 
 func (s steps) begin(step string, documents int) (ended func(err error)) {

@@ -11,11 +11,11 @@ import (
 // ErrNoDatabase means that the server does not have a database.
 var ErrNoDatabase = errors.New("no such database")
 
-// errMissing is the answer 404 of whatever a path leads to.
+// errMissing is a 404 answer.
 var errMissing = errors.New("not found")
 
-// explain adds to what the server refuses the server, the user and the settings to look at.
-// Other errors stay as they are.
+// explain adds the server, the user and the settings to an error about a refusal. It
+// returns other errors unchanged.
 func (c Config) explain(err error, database string) error {
 	switch {
 	case err == nil:
@@ -30,7 +30,7 @@ func (c Config) explain(err error, database string) error {
 	return err
 }
 
-// databaseKey is the setting that names a database.
+// databaseKey returns the name of the setting for a database.
 func (c Config) databaseKey(database string) string {
 	const keys = "whisk.couchdb.databases."
 	switch database {

@@ -11,13 +11,13 @@ import (
 	"github.com/gpuwhisk/gpuwhisk/invoker/develop/check"
 )
 
-// TestRefusalsNameTheSettings: an error about the login or a database names the server, and
-// the settings to look at, whatever was asked of the database.
+// TestRefusalsNameTheSettings: an error about the login or a database names the server
+// and the settings, for every kind of request.
 func TestRefusalsNameTheSettings(t *testing.T) {
 	for name, c := range map[string]struct {
 		status int
 		answer string
-		want   map[string][]string // by what is asked
+		want   map[string][]string // by kind of request
 	}{
 		"a wrong password": {401, `{"error":"unauthorized","reason":"Name or password is incorrect."}`, map[string][]string{
 			"": {`user "me"`, "whisk.couchdb.username and whisk.couchdb.password"},

@@ -16,8 +16,8 @@ import (
 	"github.com/gpuwhisk/gpuwhisk/invoker/develop/check"
 )
 
-// fake is a CouchDB of a few requests, with the manners that the captured
-// session shows, and with faults on demand.
+// fake is a CouchDB for a few requests. It behaves as in the captured session, and fails
+// on demand.
 type fake struct {
 	*httptest.Server
 	t testing.TB
@@ -26,14 +26,14 @@ type fake struct {
 	docs     map[string]string // database/id -> document
 	files    map[string]string // database/id/name -> attachment
 	blocked  []string
-	faults   []fault // one for each of the next requests
-	refusal  string  // the error of each document that is to be written
+	faults   []fault // for the next requests, one each
+	refusal  string  // error for each document that is written
 	requests []string
-	gate     chan struct{} // not nil: reads wait until it is closed
-	arrived  chan struct{} // gets a token from each read that waits
+	gate     chan struct{} // if not nil, reads wait until it is closed
+	arrived  chan struct{} // receives a token from each waiting read
 }
 
-// fault is what happens to a request instead of its answer.
+// fault replaces the answer to a request.
 type fault int
 
 const (
@@ -61,15 +61,16 @@ func (f *fake) inject(faults ...fault) {
 	f.faults = faults
 }
 
-// setRefusal has every document answered with an error, as CouchDB does with status 201.
+// setRefusal makes the fake answer every document with an error, as CouchDB does with
+// status 201.
 func (f *fake) setRefusal(word string) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.refusal = word
 }
 
-// has reports whether a document was stored. A request that was given up may
-// still be served.
+// has reports whether a document is stored. The fake may still serve an abandoned
+// request.
 func (f *fake) has(path string) bool {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -171,8 +172,8 @@ func (f *fake) view(r *http.Request) (int, string) {
 	return 200, fmt.Sprintf(`{"total_rows":%d,"offset":0,"rows":[%s]}`, len(rows), strings.Join(rows, ","))
 }
 
-// bulk stores documents. Like CouchDB it refuses all of them for a number that
-// does not fit a double.
+// bulk stores documents. Like CouchDB, it refuses all of them if a number does not fit
+// into a double.
 func (f *fake) bulk(body []byte) (int, string) {
 	var request struct{ Docs []json.RawMessage }
 	if err := json.Unmarshal(body, &request); err != nil || strings.Contains(string(body), ":1E+400") {
@@ -209,7 +210,7 @@ func manifest(t testing.TB) *activation.Manifest {
 	return m
 }
 
-// config points at a fake, with waits that a test can afford.
+// config returns the configuration for the fake, with short waits.
 func (f *fake) config() Config {
 	return Config{
 		URL: f.URL, Username: fakeUser, Password: fakePass,
@@ -230,7 +231,7 @@ func open(t testing.TB, cfg Config) *Store {
 	return s
 }
 
-// action writes an action's document.
+// action returns the document of an action.
 func action(name, rev, exec string) string {
 	return fmt.Sprintf(`{"_id":"guest/%s","_rev":%q,"annotations":[],"entityType":"action","exec":%s,`+
 		`"limits":{"concurrency":1,"logs":10,"memory":256,"timeout":60000},"name":%q,"namespace":"guest",`+

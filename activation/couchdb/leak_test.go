@@ -11,9 +11,9 @@ import (
 	"github.com/gpuwhisk/gpuwhisk/invoker/develop/check"
 )
 
-// TestNoGoroutineStays works a store through faults, closes it in the middle
-// of requests, and looks for what is left of it.
-func TestNoGoroutineStays(t *testing.T) {
+// TestNoGoroutineRemains: after faults and a Close in the middle of requests, no goroutine
+// of the store remains.
+func TestNoGoroutineRemains(t *testing.T) {
 	f := newFake(t)
 	f.docs["whisks/guest%2Fa"] = action("a", "1-a", inlineExec("x"))
 	cfg := f.config()
@@ -49,8 +49,8 @@ func TestNoGoroutineStays(t *testing.T) {
 	}
 }
 
-// ours returns the stacks of goroutines of this package and of the library,
-// other than the test's own.
+// ours returns the stacks of goroutines of this package and the library, except the
+// test's own.
 func ours() string {
 	buffer := make([]byte, 1<<20)
 	buffer = buffer[:runtime.Stack(buffer, true)]

@@ -11,9 +11,9 @@ import (
 	"github.com/gpuwhisk/gpuwhisk/activation"
 )
 
-// Limits reads the limits of a namespace, which are a document of their own beside
-// the subjects (auth_design_document_for_subjects_db_v2.0.0.json). Without one, or
-// with one that cannot be read, none is set (Identity.scala).
+// Limits reads the limits of a namespace, which are a separate document in the database
+// of subjects (auth_design_document_for_subjects_db_v2.0.0.json). Without such a
+// document, or if it is unreadable, no limit is set (Identity.scala).
 func (s *Store) Limits(ctx context.Context, namespace string) (activation.UserLimits, error) {
 	ctx, cancel := context.WithTimeout(ctx, s.blacklist.timeout)
 	defer cancel()

@@ -19,10 +19,9 @@ import (
 	"github.com/gpuwhisk/gpuwhisk/invoker/develop/peertest"
 )
 
-// peers are the servers to test with. The first is one that
-// GPUWHISK_TEST_COUCHDB gives by its address; the second is pouchdb-server, an
-// independent implementation of the same API, which the test starts where it
-// finds one. One of the two must be there.
+// peers returns the servers for tests: a server at the address in GPUWHISK_TEST_COUCHDB,
+// and pouchdb-server, an independent implementation of the same API, which the test
+// starts if it is installed. One of the two is required.
 func peers() map[string]func(t testing.TB) Config {
 	return map[string]func(t testing.TB) Config{"given": givenServer, "pouchdb": startPouchDB}
 }
@@ -54,7 +53,7 @@ func startPouchDB(t testing.TB) Config {
 	return databases(t, Config{URL: address, Username: fakeUser, Password: fakePass})
 }
 
-// databases makes the three databases of a test and removes them after it.
+// databases creates the three databases of a test and removes them afterwards.
 func databases(t testing.TB, cfg Config) Config {
 	t.Helper()
 	admin, err := dial(cfg, newTransport())
@@ -69,7 +68,7 @@ func databases(t testing.TB, cfg Config) Config {
 	return cfg
 }
 
-// blockedView is what a deployment puts into the database of subjects.
+// blockedView is the design document that deployments add to the database of subjects.
 const blockedView = `{"_id":"_design/namespaceThrottlings","language":"javascript","views":{"blockedNamespaces":{` +
 	`"map":"function (doc) { if (doc._id.indexOf('/limits') >= 0) { if (doc.concurrentInvocations === 0 || doc.invocationsPerMinute === 0) {` +
 	` emit(doc._id.substring(0, doc._id.indexOf('/')), 1); } } else if (doc.subject && doc.namespaces && doc.blocked) {` +
@@ -130,7 +129,7 @@ func peerRecords(t *testing.T, cfg Config, activations *kivik.DB) {
 		r := record(i, fmt.Sprintf(`{"i":%d,"e":1E+3,"text":"é\u0001"}`, i))
 		check.NoError(t, s.PutDocument(t.Context(), records.Document{ID: r.DocumentID(), Body: r.Document(7)}))
 	}
-	if err := s.Flush(t.Context()); err != nil { // several requests are on their way at once
+	if err := s.Flush(t.Context()); err != nil { // several requests are in progress at once
 		t.Fatal(err)
 	}
 	again := record(5, `{"other":true}`)
@@ -152,7 +151,7 @@ func peerBlacklist(t *testing.T, cfg Config, subjects *kivik.DB) {
 	insert(t, subjects, "evil/limits", `{"concurrentInvocations":0}`)
 	insert(t, subjects, "good/limits", `{"concurrentInvocations":5}`)
 	s := open(t, cfg)
-	// The view answers from its index and brings that up to date afterwards.
+	// The view answers from its index and updates the index afterwards.
 	for !s.Blocked("evil") {
 		check.NoError(t, s.RefreshBlacklist(t.Context()))
 	}
@@ -169,8 +168,8 @@ func peerStranger(t *testing.T, cfg Config) {
 	check.ErrorContains(t, err, activation.ErrUnfetchable.Error())
 }
 
-// BenchmarkRecords reports how many records a second the fake server, and a real
-// one where there is one, take from us.
+// BenchmarkRecords measures how many records a second the fake server, and a real one if
+// available, accept.
 func BenchmarkRecords(b *testing.B) {
 	servers := peers()
 	servers["fake"] = func(t testing.TB) Config { return newFake(t).config() }

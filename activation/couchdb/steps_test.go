@@ -24,7 +24,7 @@ func (l *stepLog) begin(step string, documents int) func(error) {
 	}
 }
 
-// Each request is reported under OpenWhisk's name for it.
+// TestRequestsAreReported: each request is reported with OpenWhisk's name.
 func TestRequestsAreReported(t *testing.T) {
 	f := newFake(t)
 	f.docs["whisks/guest%2Fhello"] = action("hello", "1-a", `{"kind":"nodejs:20","code":{"attachmentName":"couch:77","attachmentType":"text/plain"}}`)
@@ -49,5 +49,5 @@ func TestRequestsAreReported(t *testing.T) {
 		check.Includes(t, log.lines, want)
 	}
 	attachments := slices.DeleteFunc(slices.Clone(log.lines), func(line string) bool { return line != "database_getDocumentAttachment of 0: true" })
-	check.Equal(t, len(attachments), 1, "requests for the code of an action that is cached")
+	check.Equal(t, len(attachments), 1, "requests for the code of a cached action")
 }

@@ -13,16 +13,15 @@ import (
 	"strings"
 )
 
-// What a survey may find. Errors of a Survey's parts wrap them.
+// Errors of a Survey's parts wrap these errors.
 var (
 	// ErrUnauthorized means that the credentials are not accepted.
 	ErrUnauthorized = errors.New("user or password not accepted")
-	// ErrForbidden means that the user may not do this.
+	// ErrForbidden means that the user lacks the permission.
 	ErrForbidden = errors.New("not allowed for this user")
 )
 
-// Survey is the state of a database server and of the databases
-// of an invoker.
+// Survey is the state of a database server and an invoker's databases.
 type Survey struct {
 	// Server is the product and version, such as "CouchDB 3.3.3".
 	Server string
@@ -30,24 +29,22 @@ type Survey struct {
 	Whisks, Subjects, Activations Database
 }
 
-// Database is how one database appears to the invoker's user.
+// Database is the state of one database as the invoker's user sees it.
 type Database struct {
 	Name string
-	// Read is nil when documents can be read, else why not; it wraps
-	// ErrNoDatabase when there is no such database.
+	// Read is nil if documents can be read. It wraps ErrNoDatabase if the database does
+	// not exist.
 	Read error
-	// Write is the same for writing. It is asked only of the database of
-	// records, the only one that is written to.
+	// Write is nil if documents can be written. It is tested only for the database of
+	// records, because the invoker writes to no other.
 	Write error
-	// Documents is how many there are.
+	// Documents is the number of documents.
 	Documents int64
-	// Lacking are the design documents that OpenWhisk's deployment creates
-	// and that are not there.
+	// Lacking lists the design documents of OpenWhisk's deployment that do not exist.
 	Lacking []string
 }
 
-// The design documents by which an OpenWhisk finds its documents
-// (OpenWhisk: ansible/files/*.json).
+// The design documents of OpenWhisk's queries (OpenWhisk: ansible/files/*.json).
 const (
 	whisksDesign     = "whisks.v2.1.0"
 	filtersDesign    = "whisks-filters.v2.1.1"
@@ -55,8 +52,8 @@ const (
 	blockedDesign    = "namespaceThrottlings"
 )
 
-// Inspect surveys the databases of a configuration. It writes nothing: whether
-// records may be written is asked by a batch of no documents.
+// Inspect surveys the databases of a configuration. It writes nothing: an empty batch
+// shows whether records may be written.
 func Inspect(ctx context.Context, cfg Config) (Survey, error) {
 	transport := newTransport()
 	defer transport.CloseIdleConnections()
@@ -69,7 +66,7 @@ func Inspect(ctx context.Context, cfg Config) (Survey, error) {
 	s.Whisks = v.database(ctx, cfg.Whisks, whisksDesign)
 	s.Subjects = v.database(ctx, cfg.Subjects, identitiesDesign, blockedDesign)
 	if cfg.Activations == "" {
-		return s, nil // records go elsewhere
+		return s, nil // records go to another store
 	}
 	s.Activations = v.database(ctx, cfg.Activations, whisksDesign, filtersDesign)
 	if s.Activations.Read == nil {
@@ -92,7 +89,7 @@ type rawClient struct {
 	client *http.Client
 }
 
-// write asks whether records may be written, by a batch of none.
+// write sends an empty batch to check the permission to write records.
 func (v rawClient) write(ctx context.Context) error {
 	return v.call(ctx, http.MethodPost, v.bulkPath(), `{"docs":[]}`, nil)
 }
@@ -102,7 +99,7 @@ func (v rawClient) bulkPath() string { return url.PathEscape(v.cfg.Activations) 
 func (v rawClient) probe(ctx context.Context) error {
 	for _, name := range []string{v.cfg.Whisks, v.cfg.Subjects, v.cfg.Activations} {
 		if name == "" {
-			return nil // records go elsewhere
+			return nil // records go to another store
 		}
 		if err := v.call(ctx, http.MethodGet, url.PathEscape(name), "", nil); err != nil {
 			return fmt.Errorf("probe database %s: %w", name, v.cfg.explain(err, name))
@@ -115,7 +112,7 @@ func (v rawClient) probe(ctx context.Context) error {
 }
 
 func (v rawClient) server(ctx context.Context) (string, error) {
-	// CouchDB's vendor is a foundation; others name their product there.
+	// CouchDB's vendor is a foundation. Other servers name their product in that field.
 	var welcome struct {
 		Version string
 		Vendor  struct{ Name string }
@@ -155,7 +152,7 @@ func (v rawClient) database(ctx context.Context, name string, designs ...string)
 	return d
 }
 
-// send sends one request below the server's address.
+// send sends one request to a path of the server.
 func (v rawClient) send(ctx context.Context, method, path string, body ...[]byte) (*http.Response, error) {
 	req, err := http.NewRequestWithContext(ctx, method, strings.TrimSuffix(v.cfg.URL, "/")+"/"+path, http.NoBody)
 	if err != nil {
@@ -186,13 +183,13 @@ func setBody(req *http.Request, parts [][]byte) {
 		return
 	}
 	req.GetBody = func() (io.ReadCloser, error) {
-		body := net.Buffers(slices.Clone(parts)) // reading consumes the list, not the parts
+		body := net.Buffers(slices.Clone(parts)) // reading consumes the slice, not the parts
 		return io.NopCloser(&body), nil
 	}
 	req.Body, _ = req.GetBody()
 }
 
-// call sends one request and reads its answer.
+// call sends one request and decodes its answer.
 func (v rawClient) call(ctx context.Context, method, path, body string, into any) error {
 	what := method + " /" + path
 	res, err := v.send(ctx, method, path, []byte(body))
@@ -203,7 +200,7 @@ func (v rawClient) call(ctx context.Context, method, path, body string, into any
 	if err := refusal(res.StatusCode); err != nil {
 		return fmt.Errorf("%s: %w", what, err)
 	}
-	const most = 64 << 20 // most answers are a few hundred bytes long, an action's has its code
+	const most = 64 << 20 // most answers have a few hundred bytes, but the answer with an action contains its code
 	limited := io.LimitReader(res.Body, most)
 	if into == nil {
 		_, err = io.Copy(io.Discard, limited)

@@ -13,8 +13,8 @@ import (
 	"github.com/gpuwhisk/gpuwhisk/invoker/develop/check"
 )
 
-// surveyConfig is that of a server which answers each "METHOD path" with a status;
-// what is not listed is 404.
+// surveyConfig returns the configuration of a server that answers each "METHOD path"
+// with a status, and 404 if it is not listed.
 func surveyConfig(t *testing.T, answers map[string]int) Config {
 	t.Helper()
 	s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -38,7 +38,7 @@ func surveyConfig(t *testing.T, answers map[string]int) Config {
 	}
 }
 
-// whole is a server with everything in its place.
+// whole returns the answers of a faultless server.
 func whole() map[string]int {
 	return map[string]int{
 		"GET /": 200, "GET /whisks": 200, "GET /subjects": 200, "GET /activations": 200,
@@ -108,8 +108,7 @@ func TestInspectEnds(t *testing.T) {
 	check.ErrorIs(t, err, context.Canceled)
 }
 
-// TestInspectPeers: real servers take the batch of no documents and have no
-// document more afterwards.
+// TestInspectPeers: real servers accept the empty batch, and no document is added.
 func TestInspectPeers(t *testing.T) {
 	for name, start := range peers() {
 		t.Run(name, func(t *testing.T) {
@@ -132,7 +131,7 @@ func TestInspectPeers(t *testing.T) {
 
 func TestProbe(t *testing.T) {
 	cfg := surveyConfig(t, whole())
-	check.NoError(t, open(t, cfg).Probe(t.Context()), "everything in its place")
+	check.NoError(t, open(t, cfg).Probe(t.Context()), "a faultless server")
 	for request, status := range map[string]int{
 		"GET /whisks": http.StatusNotFound, "GET /subjects": http.StatusForbidden,
 		"GET /activations": http.StatusInternalServerError, "POST /activations/_bulk_docs": http.StatusForbidden,

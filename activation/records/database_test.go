@@ -14,21 +14,20 @@ import (
 	"github.com/gpuwhisk/gpuwhisk/invoker/develop/check"
 )
 
-// database is a fake behind Write that keeps documents and fails on
-// request.
+// database is a fake store that keeps documents and fails on demand.
 type database struct {
 	mu      sync.Mutex
 	docs    map[string]string
-	batches []int                 // sizes of requests that succeeded
-	busy    time.Duration         // time that a request takes
-	down    error                 // answer to every request
-	full    bool                  // the request of nothing succeeds, none else
-	poison  map[string]int        // id -> HTTP status for a request that has it
-	bad     map[string]bool       // id -> error for this document alone
-	refuse  func(id string) error // the answer to a document, nil: it is taken
-	tooBig  int                   // bytes of a document from which it is refused with 413
-	alone   bool                  // and then it is refused alone, not its request
-	most    int                   // requests at once, seen
+	batches []int                 // sizes of successful requests
+	busy    time.Duration         // duration of a request
+	down    error                 // error of every request
+	full    bool                  // only an empty request succeeds
+	poison  map[string]int        // id -> HTTP status of a request that contains it
+	bad     map[string]bool       // id -> error of this document alone
+	refuse  func(id string) error // answer to a document, nil if it is stored
+	tooBig  int                   // documents of at least this size are refused with 413
+	alone   bool                  // refuse the document instead of the whole request
+	most    int                   // most concurrent requests so far
 	now     int
 }
 
@@ -36,7 +35,7 @@ func newDatabase() *database {
 	return &database{docs: map[string]string{}, poison: map[string]int{}, bad: map[string]bool{}}
 }
 
-// status is an error with an HTTP status, and with what that means.
+// status is an error with an HTTP status and the matching meaning.
 type status int
 
 func (s status) Error() string { return http.StatusText(int(s)) }
@@ -131,7 +130,7 @@ func (d *database) count() int {
 type memorySpool struct {
 	mu    sync.Mutex
 	docs  []Document
-	limit int // of documents; 0: none
+	limit int // most documents; 0: no limit
 }
 
 func (m *memorySpool) Append(docs []Document) error {
@@ -163,7 +162,7 @@ func (m *memorySpool) Documents() int {
 	return len(m.docs)
 }
 
-// bubble runs a test with senders in a synctest bubble.
+// bubble runs a test with a queue's senders in a synctest bubble.
 func bubble(t *testing.T, cfg Config, d *database, test func(t *testing.T, r *Queue)) {
 	synctest.Test(t, func(t *testing.T) {
 		ctx, stop := context.WithCancel(t.Context())

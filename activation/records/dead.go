@@ -11,23 +11,23 @@ import (
 	"unicode/utf8"
 )
 
-// DeadLetterDir keeps documents as files in a directory, one each, which is made
-// with the first of them.
+// DeadLetterDir stores each document as a file in a directory. The first document
+// creates the directory.
 type DeadLetterDir struct{ Dir string }
 
-// letter is the content of a file.
+// letter is the content of a dead letter's file.
 type letter struct {
 	ID     string    `json:"id"`
 	Reason string    `json:"reason"`
 	At     time.Time `json:"at"`
-	// Document is the record as it was to be written; Text has it when it is
-	// no JSON.
+	// Document is the record as sent to the store. If it is not valid JSON, Text holds
+	// it instead.
 	Document json.RawMessage `json:"document,omitempty"`
 	Text     []byte          `json:"text,omitempty"`
 }
 
-// Add writes a document and the reason to a file. A document that is there
-// already is replaced.
+// Add writes a document and the reason to a file. It replaces an existing file of the
+// document.
 func (d DeadLetterDir) Add(doc Document, reason error) error {
 	l := letter{ID: doc.ID, Reason: reason.Error(), At: time.Now().UTC(), Document: doc.Body}
 	if !json.Valid(doc.Body) || !utf8.Valid(doc.Body) {
@@ -46,13 +46,13 @@ func (d DeadLetterDir) Add(doc Document, reason error) error {
 	return nil
 }
 
-// Count is how many there are.
+// Count returns the number of dead letters.
 func (d DeadLetterDir) Count() int {
 	names, _ := filepath.Glob(filepath.Join(d.Dir, "*.json"))
 	return len(names)
 }
 
-// deadName is the activation id, which is what follows the namespace.
+// deadName returns the activation id, the part after the namespace, as a safe file name.
 func deadName(id string) string {
 	tail := id[strings.LastIndexByte(id, '/')+1:]
 	safe := strings.Map(func(r rune) rune {
@@ -64,7 +64,7 @@ func deadName(id string) string {
 	return safe[:min(len(safe), 64)] + ".json"
 }
 
-// writeWhole writes a file that is there whole or not at all.
+// writeWhole writes a file atomically.
 func writeWhole(dir, name string, data []byte) error {
 	f, err := os.CreateTemp(dir, name+".*")
 	if err != nil {

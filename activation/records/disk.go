@@ -11,41 +11,42 @@ import (
 	"github.com/gpuwhisk/gpuwhisk/invoker/lib/wal"
 )
 
-// ErrSpoolFull is returned by a spool that has its share of the disk.
+// ErrSpoolFull means that the spool uses all of its disk space.
 var ErrSpoolFull = errors.New("spool is full")
 
-// SpoolConfig is where a spool lies. Zero values below Dir are defaults.
+// SpoolConfig sets the directory and the limits of a spool. Zero values below Dir mean
+// the defaults.
 type SpoolConfig struct {
 	Dir          string
-	Bytes        int64 // at most on disk, about; 1 GiB
-	SegmentBytes int   // of a file; 8 MiB
+	Bytes        int64 // most on disk, approximately; default 1 GiB
+	SegmentBytes int   // size of a file; default 8 MiB
 	Sync         wal.Sync
-	Timeout      time.Duration // how long the disk may take; 1 s
+	Timeout      time.Duration // of the disk; default 1 s
 	Log          *slog.Logger
 }
 
-// DiskSpool is a Spool in files. It keeps nothing of the documents in memory.
-// What was sent and not yet removed when the process ended is sent again by the
-// next, which the database answers with a conflict.
+// DiskSpool is a Spool in files. It keeps no documents in memory. If the process ends
+// between sending and removing documents, the next process sends them again, and the
+// database answers with a conflict.
 type DiskSpool struct {
 	cfg SpoolConfig
 	log *wal.Log
 
 	mu     sync.Mutex
-	docs   int         // Append counts them before they are there
-	busy   int         // calls of Append
+	docs   int         // Append adds documents before they are on disk
+	busy   int         // calls of Append in progress
 	at     wal.Segment // of the oldest document
-	from   int64       // where it begins
-	peeked []position  // where the documents of the last Peek end
+	from   int64       // its offset
+	peeked []position  // ends of the documents of the last Peek
 }
 
-// position is where a document ends.
+// position is the end of a document.
 type position struct {
 	at   wal.Segment
 	from int64
 }
 
-// OpenSpool opens a spool with what a former process left in it.
+// OpenSpool opens a spool with the documents that an earlier process left.
 func OpenSpool(cfg SpoolConfig) (*DiskSpool, error) {
 	if cfg.Bytes == 0 {
 		cfg.Bytes = 1 << 30
@@ -92,7 +93,7 @@ func (s *DiskSpool) Append(docs []Document) error {
 	return last.Wait()
 }
 
-// Peek reads the oldest documents.
+// Peek returns the oldest documents.
 func (s *DiskSpool) Peek(n, bytes int) ([]Document, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -103,12 +104,12 @@ func (s *DiskSpool) Peek(n, bytes int) ([]Document, error) {
 	}
 	for at, from := s.at, s.from; ; at, from = at+1, 0 {
 		if at == s.log.Head() && (len(docs) > 0 || s.log.Roll() == at) {
-			break // only what is no longer appended to is read
+			break // read only segments that are no longer appended to
 		}
 		_, end, err := s.log.Each(at, from, func(p wal.Position, payload []byte) bool {
 			doc, ok := decodeSpooled(payload)
 			if !ok {
-				s.cfg.Log.Error("a spooled record is not understood", "segment", p.Segment, "at", p.Offset)
+				s.cfg.Log.Error("a spooled record cannot be decoded", "segment", p.Segment, "at", p.Offset)
 				return true
 			}
 			if bytes -= len(doc.Body); len(docs) == n || len(docs) > 0 && bytes < 0 {
@@ -129,24 +130,24 @@ func (s *DiskSpool) Peek(n, bytes int) ([]Document, error) {
 		}
 	}
 	if len(docs) == 0 && s.busy == 0 && s.at == s.log.Head() {
-		s.docs = 0 // less was readable than was counted
+		s.docs = 0 // fewer documents were readable than counted
 	}
 	return docs, nil
 }
 
-// pass forgets all files before one. What cannot be deleted is tried again with the
-// next ones.
+// pass removes all files before a segment. A file that cannot be deleted is tried again
+// at the next call.
 func (s *DiskSpool) pass(next wal.Segment) {
 	s.at, s.from = max(s.at, next), 0
 	for n := s.log.Oldest(); n < s.at; n++ {
 		if err := s.log.Drop(n); err != nil {
-			s.cfg.Log.Error("a file of the spool stays for now", "error", err)
+			s.cfg.Log.Error("a file of the spool cannot be deleted now", "error", err)
 			return
 		}
 	}
 }
 
-// Remove forgets the oldest documents, which Peek has just returned.
+// Remove removes the oldest documents, which Peek has just returned.
 func (s *DiskSpool) Remove(n int) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -168,26 +169,26 @@ func (s *DiskSpool) Remove(n int) error {
 	return nil
 }
 
-// Trouble is what keeps the spool from writing; nil when all is well.
+// Trouble returns the error that keeps the spool from writing, nil if there is none.
 func (s *DiskSpool) Trouble() error {
 	_, err := s.log.Trouble()
 	return err
 }
 
-// Documents is how many there are.
+// Documents returns the number of documents.
 func (s *DiskSpool) Documents() int {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.docs
 }
 
-// Bytes is what it takes on disk.
+// Bytes returns the size on disk.
 func (s *DiskSpool) Bytes() int64 { return s.log.Bytes() }
 
 // Close closes the files.
 func (s *DiskSpool) Close() error { return s.log.Close() }
 
-// spooledHead is what stands before a document's body.
+// spooledHead returns the bytes that precede a document's body.
 func spooledHead(id string) []byte {
 	return append(binary.AppendUvarint(nil, uint64(len(id))), id...)
 }

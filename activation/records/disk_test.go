@@ -31,7 +31,7 @@ func spoolDocs(t testing.TB, s *DiskSpool, from, to int) {
 	}
 }
 
-// drain takes all documents out, some at a time.
+// drain removes all documents, some at a time.
 func drain(t testing.TB, s *DiskSpool) (ids []string) {
 	t.Helper()
 	for {
@@ -74,8 +74,8 @@ func TestSpoolKeepsOrder(t *testing.T) {
 	check.EqualSlices(t, drain(t, s), ids(60, 70))
 }
 
-// TestSpoolSurvives the end of the process; what was sent from the file that is
-// being read may come again.
+// TestSpoolSurvives: documents survive the end of the process. Documents that were sent
+// from the file being read may come again.
 func TestSpoolSurvives(t *testing.T) {
 	cfg := SpoolConfig{Dir: t.TempDir(), SegmentBytes: 500}
 	s := openSpool(t, cfg)
@@ -109,25 +109,26 @@ func TestSpoolIsBounded(t *testing.T) {
 	spoolDocs(t, s, 0, n)
 }
 
-// TestSpoolOnBadDisk refuses at once and takes again when the disk does.
+// TestSpoolOnBadDisk: the spool fails at once on a bad disk, and works again when the
+// disk does.
 func TestSpoolOnBadDisk(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "spool")
 	s := openSpool(t, SpoolConfig{Dir: dir, SegmentBytes: 1})
 	spoolDocs(t, s, 0, 1)
 	check.NoError(t, os.Rename(dir, dir+"x"))
 	for range 3 {
-		check.That(check.Must(t), s.Append([]Document{doc(1)}) != nil, "spooled to a disk that is not there")
-		check.That(check.Must(t), s.Trouble() != nil, "a disk that is not there is no trouble")
+		check.That(check.Must(t), s.Append([]Document{doc(1)}) != nil, "spooled to a missing disk")
+		check.That(check.Must(t), s.Trouble() != nil, "no trouble with a missing disk")
 	}
 	check.NoError(t, os.Rename(dir+"x", dir))
 	check.NoError(t, s.log.Ready(t.Context()))
 	spoolDocs(t, s, 2, 3)
-	// The first that met the trouble was written after it.
+	// The first document of the trouble was written after the trouble.
 	check.EqualSlices(t, drain(t, s), ids(0, 3))
 }
 
-// TestSpoolDeletesWhenTheDiskIsBack: files that could not be deleted go with the next
-// ones, and their documents are not sent again by the next process.
+// TestSpoolDeletesWhenTheDiskIsBack: files that could not be deleted are deleted with
+// later ones, and the next process does not send their documents again.
 func TestSpoolDeletesWhenTheDiskIsBack(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "spool")
 	s := openSpool(t, SpoolConfig{Dir: dir, SegmentBytes: 1})
@@ -145,7 +146,8 @@ func TestSpoolDeletesWhenTheDiskIsBack(t *testing.T) {
 	}
 }
 
-// TestSpoolDrainsBesideFreshOnes loses none and shows none twice.
+// TestSpoolDrainsBesideFreshOnes: draining beside appends loses no document and returns
+// none twice.
 func TestSpoolDrainsBesideFreshOnes(t *testing.T) {
 	s := openSpool(t, SpoolConfig{Dir: t.TempDir(), SegmentBytes: 300, Sync: wal.None})
 	var wg sync.WaitGroup
@@ -198,8 +200,8 @@ func TestSpoolCutAndFlippedAnywhere(t *testing.T) {
 	}
 }
 
-// BenchmarkSpoolHour spools what an absent database misses in an hour at 100
-// records of 600 bytes a second, and reports the memory and the disk that it takes.
+// BenchmarkSpoolHour spools the records of an hour without a database, at 100 records of
+// 600 bytes a second, and reports the memory and disk space.
 func BenchmarkSpoolHour(b *testing.B) {
 	const hour = 3600 * 100
 	body := []byte(`{"_id":"guest/x","logs":["` + strings.Repeat("l", 560) + `"]}`)
@@ -231,8 +233,8 @@ func BenchmarkSpoolHour(b *testing.B) {
 	}
 }
 
-// FuzzSpooled checks that no entry makes decodeSpooled panic, and that what was
-// spooled comes back.
+// FuzzSpooled: no entry makes decodeSpooled panic, and a spooled document is decoded
+// unchanged.
 func FuzzSpooled(f *testing.F) {
 	f.Add([]byte{}, "guest/x", []byte(`{}`))
 	f.Add([]byte{0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 1, 'a'}, "", []byte{})

@@ -6,16 +6,17 @@ import (
 	"github.com/gpuwhisk/gpuwhisk/invoker/lib/retry"
 )
 
-// Health is the state of the records.
+// Health is the state of a queue.
 type Health struct {
 	Writes retry.Condition `json:"writes"`
 
-	BufferedDocs  int             `json:"bufferedDocs"` // records not yet written
+	BufferedDocs  int             `json:"bufferedDocs"` // unwritten records
 	BufferedBytes int             `json:"bufferedBytes"`
 	Spooling      bool            `json:"spooling"` // the spool may hold records
-	Spool         retry.Condition `json:"spool"`    // of its disk
-	// Refused is how many records the store refused, or failed on, that are in memory until
-	// it takes them or until they are given up. Suspects are the oldest of them.
+	Spool         retry.Condition `json:"spool"`    // state of the spool's disk
+	// Refused is the number of records that the store refused or failed on. They stay in
+	// memory until the store accepts them or they are given up. Suspects are the oldest
+	// of these records.
 	Refused  int       `json:"refused"`
 	Suspects []Suspect `json:"suspects,omitempty"`
 	Records  Stats     `json:"records"`
@@ -31,10 +32,10 @@ type Suspect struct {
 	Error    string    `json:"error"`
 }
 
-// maxSuspects bounds how many of them are in Health.
+// maxSuspects limits the suspects in Health.
 const maxSuspects = 10
 
-// Health returns a snapshot.
+// Health returns the current state.
 func (r *Queue) Health() (h Health) {
 	r.mu.Lock()
 	defer r.mu.Unlock()

@@ -1,9 +1,9 @@
-// Package records brings activation records to a store that may be slow or away:
-// it gathers them in batches, repeats what fails, keeps on disk what waits, and
-// puts aside what the store will never take. How a batch is written, and what a
-// failure means, is the adapter's.
+// Package records writes activation records to a store that may be slow or unreachable.
+// It gathers records in batches, repeats failed requests, stores waiting records on
+// disk, and puts aside records that the store never accepts. The adapter of a store
+// writes a batch and classifies its errors.
 //
-// A Queue owns its goroutines: the senders and the one that tries suspects start
+// A Queue owns its goroutines: the senders and the goroutine that retries suspects start
 // in Open and end in Close.
 package records
 
@@ -19,24 +19,24 @@ import (
 	"github.com/gpuwhisk/gpuwhisk/invoker/lib/retry"
 )
 
-// ErrClosed is what Put answers after Close.
+// ErrClosed is the error of Put after Close.
 var ErrClosed = errors.New("store is closed")
 
-// What an error of a Write means, where it is not simply a failure: a request
-// that fails is repeated, a document that fails is sent a few times.
+// The meanings of an error of a Write. Without one of these meanings, a failed request
+// is repeated, and a failed document is sent a few times.
 var (
-	// ErrExists: the store has the document already; ids are never used twice.
+	// ErrExists: the store already has the document; ids are never used twice.
 	ErrExists = errors.New("it exists")
 	// ErrTooLarge: the document, or the request, is too large.
 	ErrTooLarge = errors.New("too large")
-	// ErrRefused: to send it again as it is would be no use.
+	// ErrRefused: sending it again unchanged is useless.
 	ErrRefused = errors.New("refused")
-	// ErrUnavailable, of a document: the part of the store that it belongs to is away.
-	// It is sent until that is back.
+	// ErrUnavailable, for a document: its part of the store is unreachable. The document
+	// is sent until that part is back.
 	ErrUnavailable = errors.New("away")
 )
 
-// Classify gives an error one of the meanings above and leaves its text alone.
+// Classify gives an error one of the meanings above, with an unchanged text.
 func Classify(err, meaning error) error { return classified{err, meaning} }
 
 type classified struct{ err, meaning error }
@@ -44,22 +44,22 @@ type classified struct{ err, meaning error }
 func (m classified) Error() string   { return m.err.Error() }
 func (m classified) Unwrap() []error { return []error{m.err, m.meaning} }
 
-// Write sends documents in one request. It answers one error per document,
-// nil for one that is written, or one error for the request. Of no documents it
-// reports whether the store takes any.
+// Write sends documents in one request. It returns an error per document, nil for a
+// written one, or one error for the whole request. Without documents, it reports whether
+// the store accepts requests.
 type Write func(ctx context.Context, docs []Document) ([]error, error)
 
-// Queue buffers documents and sends them in batches. Several senders run
-// side by side; one of them at a time, the leader, waits for the next batch.
+// Queue buffers documents and sends them in batches. Several senders run concurrently.
+// One of the senders, the leader, waits for the next batch.
 //
 // Invariant: unwritten == queued + in requests, for documents and bytes.
 type Queue struct {
 	cfg    Config
 	write  Write
 	log    *slog.Logger
-	leader chan struct{} // capacity 1: has the token of the leader
-	wake   chan struct{} // capacity 1: a document came or a flush began
-	doubt  chan struct{} // capacity 1: a document came under suspicion
+	leader chan struct{} // capacity 1: holds the leader's token
+	wake   chan struct{} // capacity 1: a document arrived or a flush began
+	doubt  chan struct{} // capacity 1: there is a new suspect
 
 	name string // of the store, for the log
 	stop context.CancelFunc
@@ -67,39 +67,39 @@ type Queue struct {
 
 	mu             sync.Mutex
 	queue          []Document
-	queued         int       // bytes in queue
-	due            time.Time // when its first document is to be sent
-	unwritten      int       // documents not yet written
+	queued         int       // bytes in the queue
+	due            time.Time // when its first document must be sent
+	unwritten      int       // unwritten documents
 	unwrittenBytes int
 	flushing       int
 	spooled        bool // the spool may hold documents
-	draining       bool // one sender empties the spool
+	draining       bool // a sender is emptying the spool
 	closed         bool
-	changed        chan struct{} // closed and replaced when unwritten shrinks
+	changed        chan struct{} // closed and replaced when unwritten decreases
 	condition      retry.Condition
-	refusals       retry.Condition // of a store that answers, and takes no document
-	lastTaken      time.Time       // when the store took a document
+	refusals       retry.Condition // state of a store that answers but accepts no document
+	lastTaken      time.Time       // when the store last accepted a document
 	stats          Stats
 	suspects       []*suspect
-	parked         bool       // a flush left suspects to the spool
-	sent           []Document // of the spool, which keeps them as long as some are suspects
-	// spoolCondition is that of the disk that the spool is on.
+	parked         bool       // a flush has left the suspects to the spool
+	sent           []Document // sent documents that the spool keeps while some are suspects
+	// spoolCondition is the state of the spool's disk.
 	spoolCondition retry.Condition
 }
 
-// Stats counts what became of records since the start.
+// Stats counts the outcomes of records since the start.
 type Stats struct {
-	Written      uint64 `json:"written"`      // documents that are in the database
-	Conflicts    uint64 `json:"conflicts"`    // of these, documents that were there already
-	Rejected     uint64 `json:"rejected"`     // documents it will never take
-	Spooled      uint64 `json:"spooled"`      // documents that went to the spool
-	Requests     uint64 `json:"requests"`     // requests that succeeded
-	Failures     uint64 `json:"failures"`     // requests that failed and were repeated
-	DeadLettered uint64 `json:"deadLettered"` // documents that went to the dead letters
+	Written      uint64 `json:"written"`      // documents in the database
+	Conflicts    uint64 `json:"conflicts"`    // documents among them that already existed
+	Rejected     uint64 `json:"rejected"`     // documents that were given up
+	Spooled      uint64 `json:"spooled"`      // documents written to the spool
+	Requests     uint64 `json:"requests"`     // successful requests
+	Failures     uint64 `json:"failures"`     // failed requests, which were repeated
+	DeadLettered uint64 `json:"deadLettered"` // documents written to the dead letters
 }
 
-// Open starts a queue to a store of that name. No Write takes longer than the
-// configured timeout. A nil log discards.
+// Open creates a queue to a store and starts its senders. name is the store's name in
+// the log. Each Write gets the configured timeout. If log is nil, nothing is logged.
 func Open(cfg Config, name string, write Write, log *slog.Logger) *Queue {
 	cfg = cfg.WithDefaults()
 	if log == nil {
@@ -126,15 +126,15 @@ func newQueue(cfg Config, name string, write Write, log *slog.Logger) *Queue {
 		wake:    make(chan struct{}, 1),
 		doubt:   make(chan struct{}, 1),
 		changed: make(chan struct{}),
-		spooled: cfg.Spool != nil, // a former process may have left some
+		spooled: cfg.Spool != nil, // an earlier process may have left documents
 	}
 	r.leader <- struct{}{}
 	return r
 }
 
-// Put hands over a document. It blocks while the buffer is full and there is no
-// spool; then the caller should take on no more work. The error is the
-// context's, the spool's, or ErrClosed.
+// Put enqueues a document. It blocks while the buffer is full and there is no spool; the
+// caller should accept no more work then. The error is the context's, the spool's, or
+// ErrClosed.
 func (r *Queue) Put(ctx context.Context, doc Document) error {
 	for {
 		r.mu.Lock()
@@ -157,7 +157,7 @@ func (r *Queue) Put(ctx context.Context, doc Document) error {
 			signal(r.wake)
 			return nil
 		}
-		// A spool that takes nothing is pressure, as a full buffer is.
+		// A spool that fails is like a full buffer: wait.
 		select {
 		case <-changed:
 		case <-time.After(spoolRetry):
@@ -167,24 +167,24 @@ func (r *Queue) Put(ctx context.Context, doc Document) error {
 	}
 }
 
-// spoolRetry is how long a put that waits for space leaves the spool alone.
+// spoolRetry is how long a Put that waits for space does not try the spool.
 const spoolRetry = time.Second
 
-// fits reports whether the buffer takes size more bytes. An empty buffer takes
-// any one document.
+// fits reports whether the buffer has room for size more bytes. An empty buffer accepts
+// any document.
 func (r *Queue) fits(size int) bool {
 	return r.unwritten == 0 || r.unwritten < r.cfg.BufferDocs && r.unwrittenBytes+size <= r.cfg.BufferBytes
 }
 
-// Full reports whether Put would block or spool now.
+// Full reports whether Put would block or use the spool now.
 func (r *Queue) Full() bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return !r.fits(0) || r.cfg.Spool != nil && !r.spoolCondition.OK()
 }
 
-// enqueue puts a document into the buffer. The first of a batch waits for company
-// while others are under way, and for nothing when the queue is idle.
+// enqueue appends a document to the buffer. The first document of a batch waits for
+// others while requests are under way. In an idle queue it is due at once.
 func (r *Queue) enqueue(doc Document) {
 	if len(r.queue) == 0 {
 		r.due = time.Now()
@@ -198,7 +198,8 @@ func (r *Queue) enqueue(doc Document) {
 	r.unwrittenBytes += len(doc.Body)
 }
 
-// signal wakes what waits on a channel of capacity 1: one signal is enough.
+// signal wakes the receiver of a channel of capacity 1. It is a no-op if a signal is
+// pending.
 func signal(ch chan struct{}) {
 	select {
 	case ch <- struct{}{}:
@@ -218,7 +219,7 @@ func (r *Queue) run(ctx context.Context) {
 	}
 }
 
-// requeue puts documents back that could not be sent before the end.
+// requeue puts back documents that could not be sent before the end.
 func (r *Queue) requeue(batch []Document) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -228,8 +229,7 @@ func (r *Queue) requeue(batch []Document) {
 	}
 }
 
-// next waits, as the leader, until a batch is due. It returns nil when ctx
-// ends.
+// next waits, as the leader, until a batch is due. It returns nil if ctx ends.
 func (r *Queue) next(ctx context.Context) []Document {
 	select {
 	case <-r.leader:
@@ -255,14 +255,14 @@ func (r *Queue) next(ctx context.Context) []Document {
 }
 
 const (
-	// idleWait is how long a leader without documents sleeps; a nudge ends it.
+	// idleWait is how long a leader without documents sleeps, unless it is woken.
 	idleWait = time.Hour
-	// wantDocs is a batch that is cheap enough: beyond it CouchDB's cost of a
-	// document falls slowly.
+	// wantDocs is an efficient batch size: above it, CouchDB's cost per document falls
+	// slowly.
 	wantDocs = 64
 )
 
-// batch cuts a batch off the queue if it is time, else returns how long to wait.
+// batch takes a batch off the queue if it is due, otherwise it returns how long to wait.
 func (r *Queue) batch() ([]Document, time.Duration) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -278,7 +278,7 @@ func (r *Queue) batch() ([]Document, time.Duration) {
 	return r.cut(), 0
 }
 
-// cut takes the oldest documents that fit into one request, at least one.
+// cut removes and returns the oldest documents that fit into one request, at least one.
 func (r *Queue) cut() []Document {
 	n, bytes := 0, 0
 	for n < len(r.queue) && n < r.cfg.BatchDocs {
@@ -299,7 +299,7 @@ func (r *Queue) cut() []Document {
 	return batch
 }
 
-// shut refuses further documents and ends the wait of callers of Put.
+// shut makes Put refuse documents, and ends its waiting callers.
 func (r *Queue) shut() {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -307,8 +307,8 @@ func (r *Queue) shut() {
 	r.announce()
 }
 
-// Close ends the goroutines. Documents that are not written go to the spool;
-// without one they are lost and counted in the error. Call Flush before.
+// Close ends the goroutines. Unwritten documents go to the spool; without a spool they
+// are lost, and the error counts them. Call Flush before.
 func (r *Queue) Close() error {
 	r.shut()
 	r.stop()
@@ -316,7 +316,7 @@ func (r *Queue) Close() error {
 	return r.close()
 }
 
-// close, after the senders have ended, saves what they left.
+// close saves the remaining documents after the senders have ended.
 func (r *Queue) close() error {
 	r.mu.Lock()
 	left := slices.Clone(r.queue)
@@ -338,22 +338,20 @@ func (r *Queue) close() error {
 	return r.spool(left)
 }
 
-// announce wakes waiters when unwritten, or closed, has changed. The caller holds
-// the lock.
+// announce wakes waiters after a change of unwritten or closed. The caller must hold mu.
 func (r *Queue) announce() {
 	close(r.changed)
 	r.changed = make(chan struct{})
 }
 
-// release takes a document out of the buffer for good. The caller holds the
-// lock.
+// release removes a document from the count of unwritten ones. The caller must hold mu.
 func (r *Queue) release(doc Document) {
 	r.unwritten--
 	r.unwrittenBytes -= len(doc.Body)
 	r.announce()
 }
 
-// Flush waits until every document that was put is written or spooled.
+// Flush blocks until every enqueued document is written or spooled.
 func (r *Queue) Flush(ctx context.Context) error {
 	r.mu.Lock()
 	r.flushing++

@@ -29,7 +29,7 @@ func TestIdleRecordGoesAtOnce(t *testing.T) {
 	})
 }
 
-// TestLoadFillsBatches puts a thousand records a second for two seconds.
+// TestLoadFillsBatches enqueues a thousand records a second for two seconds.
 func TestLoadFillsBatches(t *testing.T) {
 	d := newDatabase()
 	d.busy = 5 * time.Millisecond
@@ -134,8 +134,8 @@ func TestConflictCountsAsWritten(t *testing.T) {
 	})
 }
 
-// TestBadDocumentLosesNoNeighbour: a document that makes the database refuse a
-// request is isolated, and everything else is written.
+// TestBadDocumentLosesNoNeighbour: a document that makes the database refuse a request
+// is isolated, and all others are written.
 func TestBadDocumentLosesNoNeighbour(t *testing.T) {
 	for _, code := range []int{http.StatusBadRequest, http.StatusRequestEntityTooLarge} {
 		d := newDatabase()
@@ -196,7 +196,7 @@ func TestSpoolTakesOverAndDrains(t *testing.T) {
 	d := newDatabase()
 	d.down = errors.New("connection refused")
 	spool := &memorySpool{}
-	spool.docs = []Document{doc(1000), doc(1001)} // left by a former process
+	spool.docs = []Document{doc(1000), doc(1001)} // left by an earlier process
 	bubble(t, Config{BufferDocs: 10, Spool: spool, BatchDocs: 7}, d, func(t *testing.T, r *Queue) {
 		for i := range 40 {
 			put(t, r, doc(i)) // never blocks
@@ -256,8 +256,8 @@ func TestFlushEndsWithItsContext(t *testing.T) {
 	})
 }
 
-// TestStored: every document is settled exactly once, before a flush that
-// waited for it returns.
+// TestStored: Stored is called exactly once for every document, before a waiting Flush
+// returns.
 func TestStored(t *testing.T) {
 	d := newDatabase()
 	d.poison[doc(3).ID] = http.StatusBadRequest
@@ -289,11 +289,11 @@ func TestStored(t *testing.T) {
 	})
 }
 
-// TestStoredHasTheBatch: Stored is given how many documents were in the request, so
-// the documents that are given a number are a multiple of it.
+// TestStoredHasTheBatch: Stored gets the number of documents in the request, so the
+// number of documents with the same value is a multiple of that value.
 func TestStoredHasTheBatch(t *testing.T) {
 	d := newDatabase()
-	d.busy = time.Second // all are there before the first request ends
+	d.busy = time.Second // all are enqueued before the first request ends
 	bubble(t, Config{Requests: 1, BatchDocs: 5}, d, func(t *testing.T, r *Queue) {
 		var mu sync.Mutex
 		counts := map[int]int{}

@@ -12,7 +12,7 @@ import (
 	"github.com/gpuwhisk/gpuwhisk/invoker/develop/check"
 )
 
-// others puts n documents, one a second.
+// others enqueues n documents, one a second.
 func others(t *testing.T, r *Queue, from, n int) {
 	t.Helper()
 	for i := range n {
@@ -22,19 +22,20 @@ func others(t *testing.T, r *Queue, from, n int) {
 	}
 }
 
-// all answers every document with an error.
+// all returns a refuse function that answers every document with err.
 func all(err error) func(string) error { return func(string) error { return err } }
 
 var errForbidden = Classify(errors.New("forbidden: no records today"), ErrRefused)
 
-// refusals are what a store may answer to each document of a request that succeeds.
+// refusals lists the possible answers to a document in a successful request.
 var refusals = map[string]error{
 	"forbidden": errForbidden,
 	"timeout":   errors.New("timeout: the shard did not answer"),
 }
 
-// TestStoreThatRefusesAllGivesUpNone: while the store answers and refuses every document,
-// all are kept, in the spool where there is one. All are written once it takes them again.
+// TestStoreThatRefusesAllGivesUpNone: while the store answers but refuses every
+// document, all documents are kept, in the spool if there is one. After it accepts
+// documents again, all are written.
 func TestStoreThatRefusesAllGivesUpNone(t *testing.T) {
 	for name, refusal := range refusals {
 		for _, batch := range []int{1, 100} {
@@ -79,8 +80,8 @@ func TestStoreThatRefusesAllGivesUpNone(t *testing.T) {
 	}
 }
 
-// TestOneRefusedDocumentWaitsForOthers: a store that refuses the only document may refuse
-// all of them. The document is given up when others are written meanwhile.
+// TestOneRefusedDocumentWaitsForOthers: a store that refuses the only document may
+// refuse all documents. The document is given up only after others are written.
 func TestOneRefusedDocumentWaitsForOthers(t *testing.T) {
 	for name, refusal := range refusals {
 		t.Run(name, func(t *testing.T) {
@@ -106,8 +107,9 @@ func TestOneRefusedDocumentWaitsForOthers(t *testing.T) {
 	}
 }
 
-// TestRefusedNamespaceDelaysNoOther: a design document may refuse the records of one
-// namespace only. They are given up within a minute, and the others are written at once.
+// TestRefusedNamespaceDelaysNoOther: a design document may refuse the records of a
+// single namespace. These records are given up within a minute, and others are written
+// at once.
 func TestRefusedNamespaceDelaysNoOther(t *testing.T) {
 	d := newDatabase()
 	d.refuse = func(id string) error {
@@ -138,8 +140,8 @@ func TestRefusedNamespaceDelaysNoOther(t *testing.T) {
 	})
 }
 
-// TestStoreThatRefusesInTurnsGivesUpNone: a store that takes all documents and refuses all
-// documents in turns, by the second or by the request, finds no fault with any.
+// TestStoreThatRefusesInTurnsGivesUpNone: if a store alternates between accepting all
+// and refusing all documents, by the second or by the request, no document is given up.
 func TestStoreThatRefusesInTurnsGivesUpNone(t *testing.T) {
 	for name, period := range map[string]time.Duration{"3 s": 3 * time.Second, "20 s": 20 * time.Second} {
 		t.Run(name, func(t *testing.T) {
@@ -166,8 +168,8 @@ func TestStoreThatRefusesInTurnsGivesUpNone(t *testing.T) {
 	}
 }
 
-// TestRefusedSpoolOfAnEarlierProcess: documents in the spool are not given up either, and a
-// flush leaves those in memory to the spool.
+// TestRefusedSpoolOfAnEarlierProcess: refused documents in the spool are not given up
+// either, and a flush leaves those in memory to the spool.
 func TestRefusedSpoolOfAnEarlierProcess(t *testing.T) {
 	d := newDatabase()
 	d.refuse = all(errForbidden)
@@ -194,7 +196,8 @@ func TestRefusedSpoolOfAnEarlierProcess(t *testing.T) {
 	})
 }
 
-// TestCloseKeepsRefusedDocuments: without a spool they become dead letters at the end.
+// TestCloseKeepsRefusedDocuments: without a spool, refused documents become dead letters
+// in Close.
 func TestCloseKeepsRefusedDocuments(t *testing.T) {
 	d := newDatabase()
 	d.refuse = all(errForbidden)

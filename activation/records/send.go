@@ -12,12 +12,12 @@ import (
 	"github.com/gpuwhisk/gpuwhisk/invoker/lib/retry"
 )
 
-// keptLogBytes is what stays of the logs of a record that the database finds
-// too large; CouchDB's own limit for a document is 8 MB.
+// keptLogBytes is how much of the logs remains in a record that is too large for the
+// database. CouchDB's own limit for a document is 8 MB.
 const keptLogBytes = 4 << 20
 
-// deliver sends a batch until each of its documents is written or set aside. It
-// returns what is left when ctx ends.
+// deliver sends a batch until each document is written or set aside. It returns the
+// remaining documents if ctx ends.
 func (r *Queue) deliver(ctx context.Context, batch []Document) (left []Document) {
 	before, failures := r.taken(), 0
 	backoff := retry.Backoff{Min: 2 * r.cfg.BackoffMin, Max: r.cfg.BackoffMax}
@@ -44,8 +44,8 @@ func (r *Queue) deliver(ctx context.Context, batch []Document) (left []Document)
 	return nil
 }
 
-// leave hands a batch to the spool if a flush waits for its documents to be safe
-// while the database is away. It reports whether the spool has the batch.
+// leave moves a batch to the spool if a flush is waiting while the database is
+// unreachable. It reports whether the spool has the batch.
 func (r *Queue) leave(batch []Document) bool {
 	r.mu.Lock()
 	leave := r.cfg.Spool != nil && r.flushing > 0 && !r.condition.OK()
@@ -57,18 +57,18 @@ func (r *Queue) leave(batch []Document) bool {
 	return true
 }
 
-// batchTries is how often a batch that fails for no reason of its own is sent
-// before its documents are suspected.
+// batchTries is how often a batch that fails without a refusal is sent before its
+// documents are suspected.
 const batchTries = 3
 
-// alive reports whether the database takes writes at all: a batch of nothing.
+// alive reports whether the database accepts an empty batch.
 func (r *Queue) alive(ctx context.Context) bool {
 	_, err := r.write(ctx, nil)
 	return err == nil
 }
 
-// blames reports whether a failure is of what was sent. What refuses a batch of nothing,
-// too, as a load balancer may that was set up wrong, would refuse anything.
+// blames reports whether the documents are to blame for a failure. If an empty batch is
+// refused as well, for example by a misconfigured load balancer, any batch would be.
 func (r *Queue) blames(ctx context.Context, err error) bool {
 	if !refused(err) {
 		return false
@@ -77,9 +77,10 @@ func (r *Queue) blames(ctx context.Context, err error) bool {
 	return none == nil
 }
 
-// halve deals with a batch that fails though the database is there: one bad document
-// is enough for that, so it is halved until that one is alone. It is set aside, so that
-// it delays no other. before is how many documents the store had taken before the batch.
+// halve handles a batch that fails although the database answers. A single bad document
+// can cause that, so the batch is halved until the document is alone. It is set aside
+// then, so that it delays no other. before is the number of documents that the store had
+// accepted before the batch.
 func (r *Queue) halve(ctx context.Context, batch []Document, err error, before uint64) (left []Document) {
 	if len(batch) == 1 {
 		if errors.Is(err, ErrTooLarge) && r.shorten(&batch[0]) {
@@ -96,8 +97,8 @@ func (r *Queue) halve(ctx context.Context, batch []Document, err error, before u
 			part = r.deliver(ctx, r.settle(part, results))
 		case refused(err):
 			part = r.halve(ctx, part, err, before)
-		case !retry.Sleep(ctx, r.cfg.BackoffMin): // a sick database is not hammered
-		case !r.alive(ctx): // it is the database after all
+		case !retry.Sleep(ctx, r.cfg.BackoffMin): // do not burden a struggling database
+		case !r.alive(ctx): // the database itself is the problem
 			part = r.deliver(ctx, part)
 		default:
 			part = r.halve(ctx, part, err, before)
@@ -107,14 +108,14 @@ func (r *Queue) halve(ctx context.Context, batch []Document, err error, before u
 	return left
 }
 
-// request sends a batch and records by the answer whether the database is there.
+// request sends a batch, and records in the condition whether the database works.
 func (r *Queue) request(ctx context.Context, batch []Document) ([]error, error) {
 	results, err := r.send(ctx, batch)
 	failed := cmp.Or(err, unavailable(results))
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	switch {
-	case failed == nil: // the database is there and answers
+	case failed == nil: // the database works
 		r.condition.Succeeded(r.log, "activation records are written again")
 	case ctx.Err() == nil && (len(batch) == 0 || !refused(err)):
 		r.condition.Failed(r.log, "activation records cannot be written", failed)
@@ -138,8 +139,8 @@ func (r *Queue) send(ctx context.Context, batch []Document) ([]error, error) {
 	return results, err
 }
 
-// unavailable is the first answer that a document's part of the store is
-// unavailable.
+// unavailable returns the first answer that a document's part of the store is
+// unavailable, nil if there is none.
 func unavailable(results []error) error {
 	for _, err := range results {
 		if errors.Is(err, ErrUnavailable) {
@@ -149,14 +150,14 @@ func unavailable(results []error) error {
 	return nil
 }
 
-var errShortAnswer = errors.New("the store answered for another number of documents")
+var errShortAnswer = errors.New("the store answered for a different number of documents")
 
-// refused reports whether a request failed for what is in it: to repeat it as
-// it is would be no use.
+// refused reports whether a request failed because of its content, so that repeating it
+// unchanged is useless.
 func refused(err error) bool { return errors.Is(err, ErrRefused) || errors.Is(err, ErrTooLarge) }
 
-// settle sorts out a request that succeeded and returns the documents that are to be
-// sent again. Documents that the store refused are set aside.
+// settle processes the answers to a request and returns the documents to send again.
+// Documents that the store refused are set aside.
 func (r *Queue) settle(batch []Document, results []error) (again []Document) {
 	r.noteAnswers(results)
 	var aside []Document
@@ -176,11 +177,11 @@ func (r *Queue) settle(batch []Document, results []error) (again []Document) {
 	return again
 }
 
-// refusalsAfter is how long a store may refuse documents and take none before it counts
-// as one that takes none.
+// refusalsAfter is how long a store may refuse documents without accepting one before it
+// counts as refusing all.
 const refusalsAfter = 10 * time.Second
 
-// noteAnswers records whether a store that answers takes any document at all.
+// noteAnswers records whether the store accepts any document at all.
 func (r *Queue) noteAnswers(results []error) {
 	var refusal error
 	for _, err := range results {
@@ -199,18 +200,18 @@ func (r *Queue) noteAnswers(results []error) {
 	}
 }
 
-// taken is how many documents the store took. One that it had before is no sign that it
-// takes others.
+// taken returns the number of documents that the store has accepted. A document that it
+// already had does not count, because it does not show that the store accepts others.
 func (r *Queue) taken() uint64 {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return r.stats.Written - r.stats.Conflicts
 }
 
-// written counts a document as stored. A conflict means that the database has
-// the record already: ids are never used twice.
+// written counts a document as stored. A conflict means that the database already has
+// the record, because ids are never used twice.
 func (r *Queue) written(doc Document, batch int, conflict bool) {
-	doc.settled(batch, nil) // before Flush can see that nothing is left
+	doc.settled(batch, nil) // before Flush can return
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.stats.Written++
@@ -220,8 +221,8 @@ func (r *Queue) written(doc Document, batch int, conflict bool) {
 	r.release(doc)
 }
 
-// shorten takes log lines out of a document that is too large. It returns false if
-// there are none left.
+// shorten removes log lines from a document that is too large. It returns false if there
+// are none left.
 func (r *Queue) shorten(doc *Document) bool {
 	keep := keptLogBytes
 	if len(doc.Body) <= 2*keptLogBytes {
@@ -241,8 +242,8 @@ func (r *Queue) resize(delta int) {
 	r.unwrittenBytes += delta
 }
 
-// reject gives a suspect up that the store does not take: it goes to the dead letters
-// where there are any. While they take none, it stays a suspect.
+// reject gives up a suspect and writes it to the dead letters, if configured. If they
+// fail, the document stays a suspect.
 func (r *Queue) reject(s *suspect) {
 	doc, err := s.doc, s.err
 	if r.cfg.DeadLetters != nil {

@@ -6,13 +6,13 @@ import (
 	"slices"
 )
 
-// spool hands documents to the disk spool.
+// spool writes documents to the disk spool.
 func (r *Queue) spool(docs []Document) error {
 	err := r.cfg.Spool.Append(docs)
 	r.mu.Lock()
 	if err != nil {
 		r.spoolCondition.Failed(r.log, "activation records cannot be spooled", err)
-		r.spooled = true // part of them may be there all the same
+		r.spooled = true // some documents may have been written
 		r.mu.Unlock()
 		signal(r.doubt)
 		return fmt.Errorf("spool %d records: %w", len(docs), err)
@@ -28,8 +28,8 @@ func (r *Queue) spool(docs []Document) error {
 	return nil
 }
 
-// drainSpool writes what the spool holds, once the database takes records. One
-// sender does it, the others go on with what comes in.
+// drainSpool writes the spooled documents to the database, once it works. One sender
+// does this, and the others continue with new documents.
 func (r *Queue) drainSpool(ctx context.Context) {
 	for r.acquireSpool() {
 		drained, more, err := r.drainBatch(ctx)
@@ -44,12 +44,12 @@ func (r *Queue) drainSpool(ctx context.Context) {
 	}
 }
 
-// acquireSpool reports whether this sender is to drain: the database is well, there
-// may be something, and no other sender drains.
+// acquireSpool reports whether this sender should drain the spool: the database works,
+// the spool may hold documents, and no other sender is draining.
 func (r *Queue) acquireSpool() bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	probes := len(r.suspects) == 0 // no other document shows whether the store takes any
+	probes := len(r.suspects) == 0 // without suspects, only the spool's documents show whether the store accepts any
 	if !r.spooled || r.draining || r.parked || r.sent != nil || !r.condition.OK() || !r.refusals.OK() && !probes {
 		return false
 	}
@@ -64,11 +64,10 @@ func (r *Queue) releaseSpool(more bool) {
 	r.spooled = r.spooled || more
 }
 
-// drainBatch sends the oldest documents of the spool and then removes them. If
-// it does not come that far they are sent again, which the database answers
-// with a conflict and which counts as written. Where some of them came under
-// suspicion all stay until those are settled: the spool alone survives the
-// process.
+// drainBatch sends the oldest documents of the spool and then removes them. If it is
+// interrupted, they are sent again, and the database answers with a conflict, which
+// counts as written. If some have become suspects, all stay in the spool until those are
+// settled, because only the spool survives the process.
 func (r *Queue) drainBatch(ctx context.Context) (drained int, more bool, err error) {
 	docs, err := r.cfg.Spool.Peek(r.cfg.BatchDocs, r.cfg.BatchBytes)
 	if err != nil {
@@ -91,18 +90,19 @@ func (r *Queue) drainBatch(ctx context.Context) (drained int, more bool, err err
 	return len(docs), true, nil
 }
 
-// removeSent shortens the spool by documents that need it no more.
+// removeSent removes documents from the spool that are settled.
 func (r *Queue) removeSent(n int) error {
 	if err := r.cfg.Spool.Remove(n); err != nil {
 		return fmt.Errorf("shorten spool: %w", err)
 	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	r.announce() // a Put that waits for space may spool
+	r.announce() // a Put that waits for space may use the spool
 	return nil
 }
 
-// keepSent remembers documents that the spool has to keep, because some are suspects.
+// keepSent remembers the documents in the spool if some are suspects. It reports whether
+// the spool must keep them.
 func (r *Queue) keepSent(docs []Document) bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -113,7 +113,7 @@ func (r *Queue) keepSent(docs []Document) bool {
 	return true
 }
 
-// removeKept removes what was kept, once its suspects are settled.
+// removeKept removes the kept documents after their suspects are settled.
 func (r *Queue) removeKept() {
 	r.mu.Lock()
 	n := len(r.sent)
@@ -124,15 +124,14 @@ func (r *Queue) removeKept() {
 	}
 	if err := r.removeSent(n); err != nil {
 		r.log.Error("spooled activation records stay where they are", "error", err)
-		return // they are tried to be removed again
+		return // a later call tries again
 	}
 	r.mu.Lock()
 	r.sent = nil
 	r.mu.Unlock()
 }
 
-// suspected reports whether one of the documents is a suspect. The caller holds
-// the lock.
+// suspected reports whether one of the documents is a suspect. The caller must hold mu.
 func (r *Queue) suspected(docs []Document) bool {
 	return slices.ContainsFunc(r.suspects, func(s *suspect) bool {
 		return slices.ContainsFunc(docs, func(d Document) bool { return d.ID == s.doc.ID })
@@ -150,7 +149,7 @@ func (r *Queue) adopt(docs []Document) {
 	}
 }
 
-// disown takes documents back out that stay in the spool.
+// disown undoes adopt for documents that stay in the spool.
 func (r *Queue) disown(docs []Document) {
 	r.mu.Lock()
 	defer r.mu.Unlock()

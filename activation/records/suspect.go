@@ -9,36 +9,39 @@ import (
 	"github.com/gpuwhisk/gpuwhisk/invoker/lib/retry"
 )
 
-// suspect is a document that the store refused, or that makes the requests fail that it
-// is in, while the store is there. It is tried now and then. Whether it is the document's
-// fault shows only in what becomes of others: a store may refuse everything for a while.
+// suspect is a document that the store refused, or whose requests fail although the
+// store answers. It is retried from time to time. Only the outcome of other documents
+// shows whether the document is at fault, because a store may refuse everything for a
+// while.
 type suspect struct {
 	doc   Document
-	err   error // the last one
+	err   error // the last error
 	since time.Time
-	alone bool // requests with it fail, so it is tried alone
-	// beside means that the store took another document in the answer that refused this
-	// one, or in the batch that it made fail.
+	alone bool // requests with it fail, so it is sent alone
+	// beside means that the store accepted another document in the answer that refused
+	// this one, or in the batch that failed because of it.
 	beside bool
-	// first and last are how many documents the store had taken when the document failed
-	// first and last. strikes counts the failures between which it took others.
+	// first and last are the numbers of documents that the store had accepted at the
+	// first and the last failure of this document. strikes counts the failures between
+	// which it accepted others.
 	first, last uint64
 	strikes     int
 }
 
-// A refused document is given up after so many strikes. Without another document in the
-// same answer or batch, the store might take all and refuse all in turns.
+// A refused document is given up after this number of strikes: strikesBeside if the
+// store accepted another document in the same answer or batch, otherwise strikesAlone,
+// because the store might alternate between accepting and refusing everything.
 const (
 	strikesBeside = 3
 	strikesAlone  = 10
 )
 
-// maxRefused bounds how many refused documents are in memory where there is a spool, while
-// the store refuses every document.
+// maxRefused limits the refused documents in memory if there is a spool and the store
+// refuses every document.
 const maxRefused = 500
 
-// setAside makes suspects of documents that an answer refused; beside: it took others.
-// They count as unwritten.
+// setAside makes suspects of documents that an answer refused. beside reports whether
+// the same answer accepted others. Suspects count as unwritten.
 func (r *Queue) setAside(docs []Document, why []error, beside bool) {
 	if len(docs) == 0 {
 		return
@@ -64,8 +67,7 @@ func (r *Queue) overflows() bool {
 	return r.cfg.Spool != nil && !r.refusals.OK() && len(r.suspects) >= maxRefused
 }
 
-// spoolRefused leaves documents to the spool. It returns false if the spool cannot take
-// them.
+// spoolRefused moves documents to the spool. It returns false if the spool fails.
 func (r *Queue) spoolRefused(docs []Document) bool {
 	fresh := slices.DeleteFunc(slices.Clone(docs), func(d Document) bool { return d.spooled })
 	if len(fresh) > 0 && r.spool(fresh) != nil {
@@ -75,8 +77,8 @@ func (r *Queue) spoolRefused(docs []Document) bool {
 	return true
 }
 
-// isolate makes a suspect of a document that makes the requests fail that it is in. The
-// store had taken so many documents before the batch.
+// isolate makes a suspect of a document whose requests fail. before is the number of
+// documents that the store had accepted before the batch.
 func (r *Queue) isolate(doc Document, err error, before uint64) {
 	s := &suspect{doc: doc, since: time.Now(), alone: true, first: before, last: before}
 	taken := r.taken()
@@ -87,8 +89,8 @@ func (r *Queue) isolate(doc Document, err error, before uint64) {
 	signal(r.doubt)
 }
 
-// strike records that a suspect failed. beside is whether the store took another document
-// in the same answer or batch. The caller holds the lock.
+// strike records a failure of a suspect. beside reports whether the store accepted
+// another document in the same answer or batch. The caller must hold mu.
 func (s *suspect) strike(err error, taken uint64, beside bool) {
 	s.err = err
 	s.beside = s.beside || beside
@@ -98,8 +100,8 @@ func (s *suspect) strike(err error, taken uint64, beside bool) {
 	s.last = taken
 }
 
-// guilty reports whether a suspect is given up: others were written all the while. The
-// caller holds the lock.
+// guilty reports whether to give up a suspect, because others were written meanwhile.
+// The caller must hold mu.
 func (r *Queue) guilty(s *suspect) bool {
 	switch {
 	case !refused(s.err):
@@ -110,9 +112,8 @@ func (r *Queue) guilty(s *suspect) bool {
 	return s.strikes >= strikesAlone
 }
 
-// clear tries suspects until ctx ends, all of them between two pauses, as long
-// as there are any, and sees to it that what is spooled does not wait for the
-// next record once the database is well.
+// clear retries all suspects, with pauses, until ctx ends. It also makes sure that
+// spooled documents do not wait for the next record after the database is back.
 func (r *Queue) clear(ctx context.Context) {
 	for {
 		select {
@@ -129,7 +130,7 @@ func (r *Queue) clear(ctx context.Context) {
 			r.retrySuspects(ctx)
 			r.removeKept()
 			if r.unasked() {
-				_, _ = r.request(ctx, nil) // records how the database is
+				_, _ = r.request(ctx, nil) // records the state of the database
 			}
 			r.drainSpool(ctx)
 			r.clearConditions()
@@ -137,15 +138,15 @@ func (r *Queue) clear(ctx context.Context) {
 	}
 }
 
-// unsettled reports whether documents wait that no sender works on.
+// unsettled reports whether documents are waiting on which no sender works.
 func (r *Queue) unsettled() bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return len(r.suspects) > 0 || r.spooled || !r.spoolCondition.OK() || !r.refusals.OK()
 }
 
-// clearConditions ends conditions that no document will end: the trouble of a spool that is
-// not needed any more, and the refusals of a store where no refused document is left.
+// clearConditions ends conditions that no document can end: the trouble of a spool that
+// is no longer needed, and the refusals of a store without refused documents.
 func (r *Queue) clearConditions() {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -160,15 +161,15 @@ func (r *Queue) clearConditions() {
 	}
 }
 
-// unasked reports whether the database was away and no sender has a document
-// whose request would find it back: all of them are in the spool.
+// unasked reports whether the database was unreachable and no sender has a document
+// whose request would show that it is back, because all documents are in the spool.
 func (r *Queue) unasked() bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return r.spooled && r.unwritten == 0 && !r.condition.OK()
 }
 
-// park leaves suspects to the spool while a flush waits for them.
+// park moves suspects to the spool while a flush waits for them.
 func (r *Queue) park() {
 	r.mu.Lock()
 	if r.cfg.Spool == nil || r.flushing == 0 || len(r.suspects) == 0 {
@@ -176,7 +177,7 @@ func (r *Queue) park() {
 		return
 	}
 	parked := slices.Clone(r.suspects)
-	r.parked = true // until the flush ends: nothing is drained
+	r.parked = true // until the flush ends: the spool is not drained
 	r.mu.Unlock()
 	docs := make([]Document, len(parked))
 	for i, s := range parked {
@@ -188,12 +189,13 @@ func (r *Queue) park() {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.suspects = slices.DeleteFunc(r.suspects, func(s *suspect) bool { return slices.Contains(parked, s) })
-	r.sent = nil // the spool keeps them
+	r.sent = nil // they stay in the spool
 	r.spooled = true
 }
 
-// retrySuspects tries all suspects: each one that makes requests fail alone, the others
-// together. While the store refuses every document, one request of them suffices.
+// retrySuspects retries all suspects: those whose requests fail are sent alone, the
+// others together. While the store refuses every document, it sends only one request of
+// the latter.
 func (r *Queue) retrySuspects(ctx context.Context) {
 	alone, together := r.sortSuspects()
 	for _, s := range alone {
@@ -221,7 +223,7 @@ func (r *Queue) sortSuspects() (alone, together []*suspect) {
 	return alone, together
 }
 
-// fitsRequest is how many of the first suspects go into one request.
+// fitsRequest returns how many of the first suspects fit into one request.
 func (r *Queue) fitsRequest(suspects []*suspect) (n int) {
 	bytes := 0
 	for n < len(suspects) && n < r.cfg.BatchDocs {
@@ -233,8 +235,8 @@ func (r *Queue) fitsRequest(suspects []*suspect) (n int) {
 	return n
 }
 
-// try sends one suspect alone. Its failure is not the database's, which is
-// probed with a request of no documents.
+// try sends one suspect alone. Its failure does not count as the database's, which is
+// probed with an empty request.
 func (r *Queue) try(ctx context.Context, s *suspect) {
 	results, err := r.send(ctx, []Document{s.doc})
 	if err != nil || unavailable(results) != nil {
@@ -251,8 +253,8 @@ func (r *Queue) try(ctx context.Context, s *suspect) {
 	}
 }
 
-// tryTogether sends suspects in one request, and reports whether more of them are worth a
-// try.
+// tryTogether sends suspects in one request. It reports whether more suspects should be
+// tried.
 func (r *Queue) tryTogether(ctx context.Context, suspects []*suspect) bool {
 	docs := make([]Document, len(suspects))
 	for i, s := range suspects {
@@ -260,7 +262,7 @@ func (r *Queue) tryTogether(ctx context.Context, suspects []*suspect) bool {
 	}
 	results, err := r.request(ctx, docs)
 	if err != nil {
-		if ctx.Err() == nil && r.alive(ctx) { // one of them makes the request fail
+		if ctx.Err() == nil && r.alive(ctx) { // a suspect makes the request fail
 			r.mu.Lock()
 			defer r.mu.Unlock()
 			for _, s := range suspects {
@@ -276,7 +278,7 @@ func (r *Queue) tryTogether(ctx context.Context, suspects []*suspect) bool {
 	return r.refusals.OK()
 }
 
-// answered sorts out what the store answered to suspects.
+// answered processes the store's answers to suspects.
 func (r *Queue) answered(suspects []*suspect, results []error) {
 	beside := slices.Contains(results, nil)
 	for i, s := range suspects {
@@ -299,8 +301,8 @@ func (r *Queue) setError(s *suspect, err error) {
 	s.err = err
 }
 
-// failedAgain records that a suspect failed once more, and rejects it if that is its own
-// fault. Those that were tried go to the end of the list.
+// failedAgain records another failure of a suspect, and rejects it if the document is at
+// fault. A retried suspect moves to the end of the list.
 func (r *Queue) failedAgain(s *suspect, err error, beside bool) {
 	taken := r.taken()
 	r.mu.Lock()

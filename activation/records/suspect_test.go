@@ -18,7 +18,7 @@ import (
 	"github.com/gpuwhisk/gpuwhisk/invoker/develop/check"
 )
 
-// deadLetters is a Dead in memory.
+// deadLetters is a DeadLetterStore in memory.
 type deadLetters struct {
 	mu   sync.Mutex
 	ids  []string
@@ -41,8 +41,8 @@ func (g *deadLetters) list() []string {
 	return slices.Sorted(slices.Values(g.ids))
 }
 
-// TestGuiltyDocumentsLeaveTheOthersAlone: documents that make each request fail
-// that they are in are found, and put aside when they have had their time.
+// TestGuiltyDocumentsLeaveTheOthersAlone: documents whose requests always fail are
+// found, and put aside after their time.
 func TestGuiltyDocumentsLeaveTheOthersAlone(t *testing.T) {
 	for _, fault := range []int{http.StatusInternalServerError, http.StatusGatewayTimeout} {
 		d := newDatabase()
@@ -65,7 +65,7 @@ func TestGuiltyDocumentsLeaveTheOthersAlone(t *testing.T) {
 			check.Equal(t, h.BufferedDocs, 4, "status %d: health", fault)
 			check.That(t, h.Suspects[0].Error != "", "status %d: health %+v", fault, h)
 			time.Sleep(5 * time.Minute)
-			put(t, r, doc(200)) // nothing is delayed meanwhile
+			put(t, r, doc(200)) // nothing else is delayed
 			flush(t, r)
 			check.EqualSlices(t, dead.list(), want, "status %d: put aside", fault)
 			check.Equal(t, r.stats.DeadLettered, 4, "status %d: put aside", fault)
@@ -74,8 +74,8 @@ func TestGuiltyDocumentsLeaveTheOthersAlone(t *testing.T) {
 	}
 }
 
-// TestSuspectsAreClearedWhenTheDatabaseRecovers: while it takes no
-// document at all none is a suspect, however long that lasts.
+// TestSuspectsAreClearedWhenTheDatabaseRecovers: while the database accepts no document
+// at all, no document becomes a suspect, however long that lasts.
 func TestSuspectsAreClearedWhenTheDatabaseRecovers(t *testing.T) {
 	d := newDatabase()
 	d.full = true
@@ -92,9 +92,9 @@ func TestSuspectsAreClearedWhenTheDatabaseRecovers(t *testing.T) {
 	})
 }
 
-// TestWhatRefusesAllGivesUpNone: what answers each request with 400, as a load balancer
-// that was set up wrong, finds nothing wrong with any record.
-func TestWhatRefusesAllGivesUpNone(t *testing.T) {
+// TestServerThatRefusesAllGivesUpNone: if every request is answered with 400, for example by a
+// misconfigured load balancer, no record is given up.
+func TestServerThatRefusesAllGivesUpNone(t *testing.T) {
 	d := newDatabase()
 	d.down = status(http.StatusBadRequest)
 	dead := &deadLetters{}
@@ -115,8 +115,8 @@ func TestWhatRefusesAllGivesUpNone(t *testing.T) {
 	})
 }
 
-// TestSuspectThatIsTooLargeKeepsItsResult: a database may close the connection of a
-// request that is too large before it says so.
+// TestSuspectThatIsTooLargeKeepsItsResult: a database may close the connection of a too
+// large request before it answers.
 func TestSuspectThatIsTooLargeKeepsItsResult(t *testing.T) {
 	for _, alone := range []bool{false, true} {
 		t.Run(fmt.Sprint("refused alone ", alone), func(t *testing.T) {
@@ -146,7 +146,8 @@ func TestSuspectThatIsTooLargeKeepsItsResult(t *testing.T) {
 	}
 }
 
-// TestDeadLettersThatCannotBeWritten: the document stays until they can.
+// TestDeadLettersThatCannotBeWritten: a document stays until the dead letters can be
+// written.
 func TestDeadLettersThatCannotBeWritten(t *testing.T) {
 	d := newDatabase()
 	d.poison[doc(1).ID] = http.StatusBadRequest
@@ -168,7 +169,7 @@ func TestDeadLettersThatCannotBeWritten(t *testing.T) {
 
 func TestDeadLettersAreFiles(t *testing.T) {
 	d := DeadLetterDir{Dir: filepath.Join(t.TempDir(), "dead")}
-	check.Equal(t, d.Count(), 0, "dead letters in a directory that is not there")
+	check.Equal(t, d.Count(), 0, "dead letters in a directory that cannot exist")
 	body := `{"_id":"guest/../../x","n":1E+400}`
 	for _, doc := range []Document{{ID: "guest/../../x", Body: []byte(body)}, {ID: strings.Repeat("y", 500), Body: []byte("{\xff")}} {
 		check.NoError(t, d.Add(doc, errors.New("too bad")))
@@ -189,15 +190,15 @@ func TestDeadLettersAreFiles(t *testing.T) {
 	check.Contains(t, string(l.Document), "1E+400", "letter %s", data)
 }
 
-// TestFullSpoolIsPressure: a Put waits, loses nothing, and goes on when
-// there is space again.
+// TestFullSpoolIsPressure: a Put waits, loses nothing, and continues when there is
+// space.
 func TestFullSpoolIsPressure(t *testing.T) {
 	d := newDatabase()
 	d.down = errors.New("connection refused")
 	spool := &boundedSpool{most: 10}
 	bubble(t, Config{Spool: spool}, d, func(t *testing.T, r *Queue) {
 		put(t, r, doc(0))
-		time.Sleep(time.Second) // the database is known to be away
+		time.Sleep(time.Second) // the database is known to be unreachable
 		for i := range 10 {
 			put(t, r, doc(1+i))
 		}
@@ -222,7 +223,8 @@ func TestFullSpoolIsPressure(t *testing.T) {
 	})
 }
 
-// TestFlushGoesToTheSpoolOfADatabaseThatIsAway: a stop does not wait for it.
+// TestFlushGoesToTheSpoolOfADatabaseThatIsAway: a stop does not wait for an unreachable
+// database.
 func TestFlushGoesToTheSpoolOfADatabaseThatIsAway(t *testing.T) {
 	d := newDatabase()
 	d.down = errors.New("connection refused")
@@ -251,16 +253,16 @@ func (b *boundedSpool) Append(docs []Document) error {
 	return b.memorySpool.Append(docs)
 }
 
-// TestSpoolIsDrainedWithoutAnotherRecord: what went to the spool while the
-// database failed is written when it is well again, also if it is a suspect's
-// try that finds that out and nothing else comes.
+// TestSpoolIsDrainedWithoutAnotherRecord: spooled documents are written when the
+// database works again, even if only the retry of a suspect discovers that and no new
+// record arrives.
 func TestSpoolIsDrainedWithoutAnotherRecord(t *testing.T) {
 	d := newDatabase()
 	d.poison[doc(0).ID] = http.StatusInternalServerError
 	spool := &boundedSpool{most: 10}
 	bubble(t, Config{Spool: spool, DeadLetters: &deadLetters{}}, d, func(t *testing.T, r *Queue) {
 		put(t, r, doc(0))
-		time.Sleep(10 * time.Second) // it is a suspect now
+		time.Sleep(10 * time.Second) // now it is a suspect
 		put(t, r, doc(1))
 		time.Sleep(10 * time.Second)
 		d.set(func() { delete(d.poison, doc(0).ID) })
@@ -269,8 +271,9 @@ func TestSpoolIsDrainedWithoutAnotherRecord(t *testing.T) {
 	})
 }
 
-// TestSpoolIsDrainedAfterAFlushWithoutDatabase: a flush leaves no sender with a
-// document whose request would find the database back.
+// TestSpoolIsDrainedAfterAFlushWithoutDatabase: spooled documents are written even if,
+// after a flush, no sender has a document whose request would show that the database is
+// back.
 func TestSpoolIsDrainedAfterAFlushWithoutDatabase(t *testing.T) {
 	d := newDatabase()
 	d.down = errors.New("connection refused")
@@ -290,8 +293,8 @@ func TestSpoolIsDrainedAfterAFlushWithoutDatabase(t *testing.T) {
 	})
 }
 
-// TestFullSpoolIsForgotten: when the database is back and the spool is drained,
-// no document goes to the spool and finds that it has space.
+// TestFullSpoolIsForgotten: after the database is back and the spool is drained, the
+// condition of a full spool ends, although no document goes to the spool.
 func TestFullSpoolIsForgotten(t *testing.T) {
 	d := newDatabase()
 	d.down = errors.New("connection refused")
@@ -326,20 +329,20 @@ func TestFullSpoolIsForgotten(t *testing.T) {
 	})
 }
 
-// TestSpoolKeepsWhatIsUnderSuspicion: a document of the spool that the database
-// fails on lies there until it is settled, for the process may be killed.
-func TestSpoolKeepsWhatIsUnderSuspicion(t *testing.T) {
+// TestSpoolKeepsSuspects: a suspect from the spool stays in the spool until
+// it is settled, because the process may be killed.
+func TestSpoolKeepsSuspects(t *testing.T) {
 	d := newDatabase()
 	d.poison[doc(3).ID] = http.StatusInternalServerError
 	spool, dead := &memorySpool{}, &deadLetters{}
 	for i := range 10 {
-		spool.docs = append(spool.docs, doc(i)) // left by a former process
+		spool.docs = append(spool.docs, doc(i)) // left by an earlier process
 	}
 	bubble(t, Config{Spool: spool, DeadLetters: dead, BatchDocs: 5}, d, func(t *testing.T, r *Queue) {
 		time.Sleep(time.Minute)
 		check.Equal(t, d.count(), 4)
 		check.Equal(t, spool.Documents(), 10)
-		put(t, r, doc(100)) // nothing is delayed meanwhile
+		put(t, r, doc(100)) // nothing else is delayed
 		time.Sleep(time.Second)
 		check.Equal(t, d.count(), 5, "a fresh document was not written within a second")
 		time.Sleep(5 * time.Minute)

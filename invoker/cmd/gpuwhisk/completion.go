@@ -11,7 +11,7 @@ import (
 	"github.com/alecthomas/kong"
 )
 
-// completionCmd prints a shell's script that completes this command line.
+// completionCmd prints a shell script that completes this command line.
 type completionCmd struct {
 	Shell string `arg:"" enum:"bash,zsh,fish" help:"bash, zsh or fish."`
 }
@@ -27,15 +27,15 @@ func (c completionCmd) Run(k *kong.Context) error {
 	return complete(os.Stdout, c.Shell, k.Model.Node)
 }
 
-// manCmd writes the manual's pages, for packages.
+// manCmd writes the pages of the manual, for packages.
 type manCmd struct {
-	Dir string `arg:"" help:"Folder for the pages."`
+	Dir string `arg:"" help:"Directory for the pages."`
 }
 
 // Run writes gpuwhisk.1 and a page for each command.
 func (c manCmd) Run(k *kong.Context) error {
 	if err := os.MkdirAll(c.Dir, 0o755); err != nil {
-		return fmt.Errorf("make the folder of the pages: %w", err)
+		return fmt.Errorf("create the directory of the pages: %w", err)
 	}
 	for _, n := range tree(k.Model.Node) {
 		path := filepath.Join(c.Dir, strings.ReplaceAll(n.FullPath(), " ", "-")+".1")
@@ -46,12 +46,12 @@ func (c manCmd) Run(k *kong.Context) error {
 	return nil
 }
 
-// commands are those right below a node that a person may use, in order.
+// commands returns the visible commands directly below a node, in order.
 func commands(n *kong.Node) []*kong.Node {
 	return slices.DeleteFunc(slices.Clone(n.Children), func(c *kong.Node) bool { return c.Hidden || c.Type != kong.CommandNode })
 }
 
-// tree is a node, and all commands below it.
+// tree returns a node and all commands below it.
 func tree(n *kong.Node) []*kong.Node {
 	all := []*kong.Node{n}
 	for _, c := range commands(n) {
@@ -60,12 +60,12 @@ func tree(n *kong.Node) []*kong.Node {
 	return all
 }
 
-// flags are those of a command itself.
+// flags returns the visible flags of a command, without those of its parents.
 func flags(n *kong.Node) []*kong.Flag {
 	return slices.DeleteFunc(slices.Clone(n.Flags), func(f *kong.Flag) bool { return f.Hidden })
 }
 
-// page is a command's page in roff's man macros.
+// page returns the manual page of a command, in roff's man macros.
 func page(n *kong.Node) string {
 	name := strings.ReplaceAll(n.FullPath(), " ", "-")
 	var b strings.Builder
@@ -111,7 +111,8 @@ func roff(s string) string {
 	return strings.Join(lines, "\n")
 }
 
-// complete writes a shell's script: the commands, and the flags of each.
+// complete writes the completion script of a shell: the commands, and the flags of each
+// command.
 func complete(w io.Writer, shell string, root *kong.Node) error {
 	var b strings.Builder
 	switch shell {
@@ -131,8 +132,8 @@ func completeBash(b *strings.Builder, root *kong.Node) {
 	b.WriteString("\tCOMPREPLY=($(compgen -W \"${found[*]}\" -- \"${COMP_WORDS[COMP_CWORD]}\"))\n}\ncomplete -o default -F _gpuwhisk gpuwhisk\n")
 }
 
-// completeZsh writes a script that may be sourced, or lie in a folder of fpath as
-// _gpuwhisk.
+// completeZsh writes a script that may be sourced, or installed in a directory of fpath
+// as _gpuwhisk.
 func completeZsh(b *strings.Builder, root *kong.Node) {
 	b.WriteString("#compdef gpuwhisk\n")
 	find(b, root, "${(@)words[2,CURRENT-1]}")
@@ -140,9 +141,10 @@ func completeZsh(b *strings.Builder, root *kong.Node) {
 	b.WriteString("if [[ $funcstack[1] = _gpuwhisk ]]; then _gpuwhisk; else compdef _gpuwhisk gpuwhisk; fi\n")
 }
 
-// find writes the beginning of a function of bash or zsh: from the words before, of
-// which those that are no flags name a command, it finds those that may follow. The
-// names path and words are special in zsh.
+// find writes the first part of a function for bash or zsh. The function derives the
+// command from the words before the cursor, skipping flags, and collects the possible
+// next words in found. It avoids the variable names path and words, which are special in
+// zsh.
 func find(b *strings.Builder, root *kong.Node, before string) {
 	b.WriteString("_gpuwhisk() {\n\tlocal word at=gpuwhisk\n\tlocal -a found\n")
 	fmt.Fprintf(b, "\tfor word in \"%s\"; do\n\t\tcase $word in (-*) ;; (*) at=\"$at $word\" ;; esac\n\tdone\n\tcase $at in\n", before)
@@ -156,7 +158,7 @@ func find(b *strings.Builder, root *kong.Node, before string) {
 		}
 		pattern := "'" + n.FullPath() + "'"
 		if len(n.Children) == 0 {
-			pattern += "*" // a flag's value is no command
+			pattern += "*" // skip the value of a flag
 		}
 		fmt.Fprintf(b, "\t(%s) found=(%s) ;;\n", pattern, strings.Join(words, " "))
 	}

@@ -61,8 +61,8 @@ func TestBashCompletes(t *testing.T) {
 	}
 }
 
-// TestZshCompletes has zsh complete, as far as that goes without a terminal: a
-// function in the place of compadd prints what the script offers.
+// TestZshCompletes runs the completion in zsh without a terminal: a replacement of
+// compadd prints the completions of the script.
 func TestZshCompletes(t *testing.T) {
 	zsh, err := exec.LookPath("zsh")
 	if err != nil {

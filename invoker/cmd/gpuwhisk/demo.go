@@ -20,17 +20,17 @@ import (
 	"github.com/gpuwhisk/gpuwhisk/sched"
 )
 
-// demoCmd shows the main job end to end and cleans up after itself.
+// demoCmd shows a GPU workload under two policies, and cleans up afterwards.
 type demoCmd struct {
-	Load    time.Duration `default:"15s" help:"How long calls are made, under each policy."`
+	Load    time.Duration `default:"15s" help:"How long calls are sent, under each policy."`
 	Seed    uint64        `default:"1" help:"Seed of the arrivals."`
 	Runtime string        `default:"auto" enum:"auto,docker,process" help:"Run actions in Docker, or as plain processes (${enum})."`
-	Policy  string        `placeholder:"NAME" help:"Scheduling policy that is shown beside fcfs (sticky-plus)."`
-	Keep    bool          `help:"Stay when the report is printed, so that the console can be looked at; Ctrl-C ends it."`
+	Policy  string        `placeholder:"NAME" help:"Scheduling policy to compare with fcfs (sticky-plus)."`
+	Keep    bool          `help:"Keep running after the report, to look at the console, until Ctrl-C."`
 	Verbose bool          `short:"v" help:"Log what the invoker does."`
 }
 
-// Run shows everything on standard output.
+// Run prints the demonstration on standard output.
 func (c demoCmd) Run() error {
 	level := slog.LevelError
 	if c.Verbose {
@@ -40,9 +40,9 @@ func (c demoCmd) Run() error {
 	machine, extra := c.machine()
 	runtime := c.Runtime
 	if machine.Driver && runtime == "auto" {
-		runtime = "process" // which can run an executable, too
+		runtime = "process" // it can run an executable as well
 	}
-	// Others are compared with fcfs, which serves in the order of arrival.
+	// The other policy is compared with fcfs, which serves in the order of arrival.
 	policies := slices.Compact([]string{"fcfs", cmp.Or(c.Policy, config.Default().GPU.Policy)})
 	invoker, admin := inProcess(log, nil)
 	return demo.Run(interrupted(), demo.Options{
@@ -56,7 +56,7 @@ func (c demoCmd) Run() error {
 	})
 }
 
-// Validate checks what flags alone show, before anything is started.
+// Validate checks the flags before anything is started.
 func (c demoCmd) Validate() error {
 	if c.Load <= 0 {
 		return fmt.Errorf("--load %s: want a time above 0, such as 20s", c.Load)
@@ -64,8 +64,8 @@ func (c demoCmd) Validate() error {
 	return checkPolicy(c.Policy)
 }
 
-// checkPolicy returns an error that names the flag for an unknown policy; empty is
-// the default policy.
+// checkPolicy returns an error that names the flag if the policy is unknown. An empty
+// name means the default policy.
 func checkPolicy(name string) error {
 	if name != "" && !slices.Contains(sched.PolicyNames(), name) {
 		return fmt.Errorf("--policy %s: want one of %s", name, strings.Join(sched.PolicyNames(), ", "))
@@ -73,8 +73,8 @@ func checkPolicy(name string) error {
 	return nil
 }
 
-// machine looks for what functions can run with, and gives the settings that
-// have GPU functions run under the shim on the fake driver where both are built.
+// machine finds the tools that can run functions on this machine. It also returns the
+// settings that run GPU functions under the shim on the fake driver, if both are built.
 func (c demoCmd) machine() (demo.Machine, []string) {
 	m := demo.Here()
 	self, err := os.Executable()

@@ -9,18 +9,19 @@ import (
 
 var (
 	variableName = regexp.MustCompile(`^[A-Za-z_][A-Za-z0-9_]*$`)
-	// A value is any number of texts in quotes, and then what is bare up to the end of
-	// the line, without the blanks around it.
+	// A value consists of any number of quoted texts, followed by bare text up to the
+	// end of the line, without the blanks around it.
 	quotedText = regexp.MustCompile(`^[ \t]*(?:'([^']*)'|"((?:[^"\\]|\\(?s:.))*)")`)
 	bareText   = regexp.MustCompile(`^[ \t]*((?:[^\\\r\n]|\\(?s:.))*?)[ \t]*(?:[\r\n]|$)`)
 	escaped    = regexp.MustCompile(`\\(?s:.)`)
 )
 
-// parseEnvFile reads a file of variables as systemd's EnvironmentFile= does, see
+// parseEnvFile parses a file of variables as systemd's EnvironmentFile= does, see
 // systemd.exec(5): lines NAME=value, and comments, which begin with # or ; or have no
-// "=". What systemd drops with a warning, or does not end where it should, is an error.
+// "=". An assignment that systemd would drop with a warning, or a value without its end,
+// is an error.
 func parseEnvFile(text string) (environ []string, err error) {
-	text += "\n" // what is escaped at the end of a file is nothing
+	text += "\n" // an escape at the end of the file yields nothing
 	for rest := text; ; {
 		rest = strings.TrimLeft(rest, " \t\r\n")
 		if rest == "" {
@@ -45,7 +46,7 @@ func parseEnvFile(text string) (environ []string, err error) {
 	}
 }
 
-// envValue reads the value that a text begins with.
+// envValue parses the value at the beginning of a text.
 func envValue(text string) (value, rest string, err error) {
 	for quoted := quotedText.FindStringSubmatch(text); quoted != nil; quoted = quotedText.FindStringSubmatch(text) {
 		value += quoted[1] + escaped.ReplaceAllStringFunc(quoted[2], func(pair string) string {

@@ -9,8 +9,8 @@ import (
 	"github.com/gpuwhisk/gpuwhisk/invoker/develop/check"
 )
 
-// TestParseEnvFile: a file gives to a command what systemd gives from it to the
-// service (systemd.exec(5), EnvironmentFile=).
+// TestParseEnvFile: a command gets the same variables from a file as systemd would give
+// to the service (systemd.exec(5), EnvironmentFile=).
 func TestParseEnvFile(t *testing.T) {
 	for _, c := range []struct {
 		name, text string

@@ -14,7 +14,7 @@ import (
 
 // explainCmd explains how an activation ran.
 type explainCmd struct {
-	Activation string `arg:"" help:"Its id, as wsk activation list shows it."`
+	Activation string `arg:"" help:"Activation id, from wsk activation list."`
 	JSON       bool   `name:"json" help:"Print the trace as JSON."`
 	remote
 	whisk
@@ -72,7 +72,7 @@ func (c explainCmd) print(w io.Writer, t explain.Explanation) error {
 	}
 	from := ""
 	if t.Trace.FromRecord {
-		from = ", from its record alone"
+		from = ", only from its record"
 	}
 	fmt.Fprintf(w, "%s of %s%s\n\n", t.Trace.ID, explain.FunctionName(t.Trace.Function()), from)
 	for _, s := range t.Sentences {

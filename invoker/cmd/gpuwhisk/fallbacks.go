@@ -12,10 +12,10 @@ import (
 	"github.com/gpuwhisk/gpuwhisk/invoker/engine/devices"
 )
 
-// fallbacksCmd lists and clears the actions whose GPU memory is only counted.
+// fallbacksCmd lists or clears the actions whose GPU memory is counted but not moved.
 type fallbacksCmd struct {
-	Clear    string `placeholder:"ACTION" help:"Let this action have its memory moved again: NAMESPACE/ACTION or NAMESPACE/PACKAGE/ACTION."`
-	ClearAll bool   `name:"clear-all" help:"Let every action try again."`
+	Clear    string `placeholder:"ACTION" help:"Move this action's memory again: NAMESPACE/ACTION or NAMESPACE/PACKAGE/ACTION."`
+	ClearAll bool   `name:"clear-all" help:"Move the memory of every action again."`
 	remote
 }
 
@@ -23,12 +23,12 @@ type fallbacksCmd struct {
 func (fallbacksCmd) Help() string {
 	return `Some libraries fail when device memory is managed and moved: they share it
 with other processes, or their kernels fail after it was moved. The invoker notices,
-and from then on only counts what such an action holds, as if its annotation were
+and from then on only counts the memory of such an action, as if its annotation were
 gpu: {"shim": "count"}. Its memory stays on the device, and its container is
-removed where others need the memory.
+removed if others need the memory.
 
-That holds until it is cleared here, also across restarts. Clear an action when it
-has other libraries now, or after a fault of the device that was not its own:
+The fallback survives restarts and lasts until it is cleared here. Clear an action after
+its libraries have changed, or after a device fault that it did not cause:
 
   gpuwhisk fallbacks --clear guest/images/resize`
 }
@@ -36,12 +36,12 @@ has other libraries now, or after a fault of the device that was not its own:
 // Validate refuses flags that contradict each other.
 func (c *fallbacksCmd) Validate() error {
 	if c.Clear != "" && c.ClearAll {
-		return errors.New("--clear and --clear-all are one or the other")
+		return errors.New("--clear and --clear-all exclude each other: give one")
 	}
 	return nil
 }
 
-// Run lists, or clears.
+// Run lists or clears the fallbacks.
 func (c fallbacksCmd) Run() error {
 	ctx := interrupted()
 	if c.Clear != "" || c.ClearAll {
@@ -65,7 +65,7 @@ func (c fallbacksCmd) Run() error {
 
 func printFallbacks(out io.Writer, list []devices.Fallback) error {
 	if len(list) == 0 {
-		_, err := fmt.Fprintln(out, "No action has fallen back: all GPU memory of actions that let it is moved.")
+		_, err := fmt.Fprintln(out, "No action has fallen back: the GPU memory of all actions that allow it is moved.")
 		return err
 	}
 	w := tabwriter.NewWriter(out, 0, 8, 2, ' ', 0)

@@ -15,25 +15,25 @@ import (
 // gpuCheckCmd tests and measures the shim on the GPU of this machine.
 type gpuCheckCmd struct {
 	Out        string        `default:"docs/results" type:"path" placeholder:"DIR" help:"Where the results are written, as Markdown and JSON."`
-	Shim       string        `default:"build/shim" type:"path" placeholder:"DIR" help:"Directory of libgpuwhisk.so and, in check/, of the programs (${default})."`
-	FakeDriver string        `type:"path" placeholder:"DIR" help:"Directory of a fake libcuda.so.1: results are labelled as such."`
-	NVML       string        `name:"nvml" placeholder:"PATH" help:"The driver's libnvidia-ml.so.1, where the loader does not find it."`
+	Shim       string        `default:"build/shim" type:"path" placeholder:"DIR" help:"Directory of libgpuwhisk.so, with the test programs in check/ (${default})."`
+	FakeDriver string        `type:"path" placeholder:"DIR" help:"Directory of a fake libcuda.so.1; the results say that the driver is fake."`
+	NVML       string        `name:"nvml" placeholder:"PATH" help:"The driver's libnvidia-ml.so.1, if the loader does not find it."`
 	Python     string        `placeholder:"PROGRAM" help:"Python with PyTorch, CuPy or JAX, if any (${check_python})."`
 	Step       []string      `placeholder:"NAME" help:"Only this step; may be given more than once."`
-	Size       size          `placeholder:"SIZE" help:"Largest block that is swapped (${check_swap}, never more than 40% of what is free)."`
+	Size       size          `placeholder:"SIZE" help:"Largest block that is swapped (${check_swap}, never more than 40% of the free memory)."`
 	Set        size          `placeholder:"SIZE" help:"Working set of one container (${check_set})."`
-	HostMemory size          `placeholder:"SIZE" help:"Free memory of the host, where the kernel reports it wrong, as in a virtual machine whose memory grows with use."`
+	HostMemory size          `placeholder:"SIZE" help:"Free memory of the host, if the kernel reports a wrong value, as in a virtual machine whose memory grows with use."`
 	Containers int           `placeholder:"N" help:"Containers that run one after the other (${check_containers})."`
 	Rounds     int           `placeholder:"N" help:"Repetitions of each measurement (${check_rounds})."`
-	Limit      time.Duration `help:"Longest time for all (${check_limit})."`
-	Reclaim    bool          `help:"Where moved memory still counts as used, allocate more plain memory than the driver reports as free, to see whether it can be had. It fills the card for a moment: not on a card that others use."`
+	Limit      time.Duration `help:"Longest time for the whole check (${check_limit})."`
+	Reclaim    bool          `help:"If moved memory still counts as used, try to allocate more plain memory than the driver reports as free. This fills the card for a moment: do not use it on a shared card."`
 	RealGoals  bool          `help:"Compare a fake driver with the goals of a real one."`
 	JSON       bool          `name:"json" help:"Print the report as one JSON object, too."`
 }
 
 // Help is the longer text of gpuwhisk gpu-check --help.
 func (gpuCheckCmd) Help() string {
-	return `It needs a GPU with its driver and nothing else, and never takes more of the card than is free.
+	return `It needs only a GPU with its driver, and never uses more than the free memory of the card.
 MPS, MIG, clocks and the compute mode stay as they are. On a machine without a GPU:
 
   make shim-fake && make -C shim/check && gpuwhisk gpu-check --fake-driver build/shim/fake12 --out /tmp/results
@@ -41,11 +41,11 @@ MPS, MIG, clocks and the compute mode stay as they are. On a machine without a G
 Steps:
 
 ` + gpucheck.Help() + `
-Exit status: 0 all well, 1 something missed its goal or failed, 2 it could not run.
+Exit status: 0 all well, 1 a step missed its goal or failed, 2 the check could not run.
 docs/results/README.md explains the results.`
 }
 
-// Run checks. Its error has the report's status.
+// Run runs the checks. Its error carries the exit status of the report.
 func (c gpuCheckCmd) Run() error {
 	report, err := gpucheck.Run(interrupted(), c.settings())
 	if errors.Is(err, context.Canceled) {
@@ -75,7 +75,7 @@ func (c gpuCheckCmd) settings() gpucheck.Settings {
 		Environ: os.Environ(), Progress: os.Stderr,
 		Log: textLog(slog.LevelWarn),
 	}
-	s.Self, _ = os.Executable() // without it the end-to-end step fails
+	s.Self, _ = os.Executable() // without it, the end-to-end step fails
 	if c.RealGoals {
 		s.Goals = new(gpucheck.RealGoals())
 	}

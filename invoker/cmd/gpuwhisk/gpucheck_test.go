@@ -11,8 +11,8 @@ import (
 	"github.com/gpuwhisk/gpuwhisk/invoker/develop/check"
 )
 
-// asProgram makes the test binary the program itself: a check starts a
-// standalone of its own from it.
+// asProgram makes the test binary act as gpuwhisk: the check starts a standalone from
+// it.
 const asProgram = "GPUWHISK_TEST_AS_PROGRAM"
 
 func TestMain(m *testing.M) {
@@ -23,8 +23,8 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-// gpuCheck runs the command and returns its exit status, what it output, and
-// what it wrote, by the files' names.
+// gpuCheck runs the command. It returns the exit status, the output, and the written
+// files by name.
 func gpuCheck(t *testing.T, env []string, args ...string) (status int, output string, written map[string]string) {
 	t.Helper()
 	out := t.TempDir()
@@ -48,8 +48,8 @@ func gpuCheck(t *testing.T, env []string, args ...string) (status int, output st
 
 func fakeDriver(t *testing.T) string { return filepath.Join(shimtest.Build(t), "fake12") }
 
-// Functions with kernels of their own go through a standalone, and their
-// memory is swapped: the whole way, without a GPU.
+// TestGPUCheckEndToEnd: without a GPU, functions with their own kernels run through a
+// standalone, and their memory is swapped.
 func TestGPUCheckEndToEnd(t *testing.T) {
 	status, output, written := gpuCheck(t, nil, "--fake-driver", fakeDriver(t), "--step", "end-to-end", "--step", "pointers")
 	check.Equal(check.Must(t), status, 0, "%s", output)
@@ -70,6 +70,6 @@ func TestGPUCheckExitStatus(t *testing.T) {
 	check.Equal(t, len(written), 0, "no driver: %v", written)
 	check.Contains(t, output, "cannot run")
 	status, output, written = gpuCheck(t, nil, "--fake-driver", fakeDriver(t), "--size", "much")
-	check.Equal(t, status, 2, "a size that is none: %s", output)
-	check.Equal(t, len(written), 0, "a size that is none: %v", written)
+	check.Equal(t, status, 2, "an invalid size: %s", output)
+	check.Equal(t, len(written), 0, "an invalid size: %v", written)
 }

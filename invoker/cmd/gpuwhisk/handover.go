@@ -15,22 +15,22 @@ import (
 	"github.com/gpuwhisk/gpuwhisk/invoker/handover"
 )
 
-// drainedCmd waits until an invoker has answered everything.
+// drainedCmd waits until an invoker has answered all activations.
 type drainedCmd struct {
 	ID      int           `name:"id" required:"" placeholder:"N" help:"Number of the invoker."`
 	Wait    time.Duration `default:"6m" help:"Longest time to wait."`
-	Longest time.Duration `default:"6m" help:"Longest time that an activation may take; what is older and was never answered is taken for lost."`
+	Longest time.Duration `default:"6m" help:"Longest time that an activation may take; an older activation without an answer counts as lost."`
 	EnvFile string        `name:"env-file" placeholder:"PATH" help:"${env_file}"`
 }
 
 // Help is the longer text of gpuwhisk drained --help.
 func (drainedCmd) Help() string {
-	return `Compares what controllers sent to the invoker with the acks that came back; works with
-any OpenWhisk invoker in classic mode. Disable the invoker first (POST /disable), or new work keeps coming.
-Reads Kafka's settings from the invoker's environment, or as doctor does. Exit status 1 when time is up.`
+	return `Compares the activations that controllers sent to the invoker with the acks that came back; works with
+any OpenWhisk invoker in classic mode. Disable the invoker first (POST /disable), or new work keeps arriving.
+Reads Kafka's settings from the invoker's environment, or as doctor does. Exit status 1 if the time is up.`
 }
 
-// Run waits.
+// Run blocks until the invoker is drained or the time is up.
 func (c drainedCmd) Run() error {
 	i, err := kafkaOf(c.EnvFile, c.ID)
 	if err != nil {
@@ -54,9 +54,9 @@ func (c drainedCmd) Run() error {
 // probeCmd runs one activation through an invoker.
 type probeCmd struct {
 	ID     int           `name:"id" required:"" placeholder:"N" help:"Number of the invoker."`
-	Action string        `placeholder:"NAMESPACE/NAME" help:"Action to run without parameters; without it the one by which controllers test invokers."`
+	Action string        `placeholder:"NAMESPACE/NAME" help:"Action to run, without parameters; by default the action with which controllers test invokers."`
 	Wait   time.Duration `default:"60s" help:"Longest time to wait."`
-	Ready  bool          `name:"held" help:"Get ready, print \"ready\", and send on SIGUSR1; the time to wait begins then."`
+	Ready  bool          `name:"held" help:"Get ready, print \"ready\", and send the activation on SIGUSR1; --wait counts from then."`
 
 	EnvFile string `name:"env-file" placeholder:"PATH" help:"${env_file}"`
 }
@@ -64,12 +64,12 @@ type probeCmd struct {
 // Help is the longer text of gpuwhisk probe --help.
 func (probeCmd) Help() string {
 	return `Sends an activation to the invoker as a controller would and waits for its ack; works with
-any OpenWhisk invoker, also a disabled one. For a GPU name an action that is annotated with gpu.
-In scheduler mode it is the scheduler of one activation, which an invoker that is up fetches from it.
+any OpenWhisk invoker, even a disabled one. To test a GPU, name an action with the annotation gpu.
+In scheduler mode it acts as a scheduler with one activation, and a running invoker fetches it.
 Reads Kafka's settings from the invoker's environment, or as doctor does. The record stays in the database.`
 }
 
-// Run probes.
+// Run sends the activation and waits for its ack.
 func (c probeCmd) Run() error {
 	i, err := kafkaOf(c.EnvFile, c.ID)
 	if err != nil {
@@ -108,14 +108,15 @@ func untilReleased(late *time.Timer, wait time.Duration) func(context.Context) e
 	}
 }
 
-// kafkaOf is an invoker as Kafka has it, by the settings of this host.
+// kafkaOf returns access to the topics of an invoker in Kafka, by the settings of this
+// host.
 func kafkaOf(envFile string, id int) (handover.Invoker, error) {
 	cfg, err := hostConfig(envFile, strconv.Itoa(id))
 	if err != nil {
 		return handover.Invoker{}, err
 	}
 	if len(cfg.Kafka.Hosts) == 0 {
-		return handover.Invoker{}, errors.New("KAFKA_HOSTS is not set: it names the brokers, host:port; gpuwhisk standalone prints its own as Kafka")
+		return handover.Invoker{}, errors.New("KAFKA_HOSTS is not set: set it to the brokers, host:port (gpuwhisk standalone prints its broker as Kafka)")
 	}
 	i, err := assembly.Handover(cfg, slog.New(slog.DiscardHandler))
 	i.ID = id

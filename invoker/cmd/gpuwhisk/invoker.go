@@ -19,30 +19,29 @@ import (
 	"github.com/gpuwhisk/gpuwhisk/invoker/config"
 )
 
-// invokerCmd joins an OpenWhisk cluster instead of its own invoker.
+// invokerCmd runs the invoker in an OpenWhisk cluster, in place of OpenWhisk's own.
 type invokerCmd struct {
 	identity
-	PrintConfig bool `help:"Print every setting with its value and where it comes from, secrets masked, and exit."`
+	PrintConfig bool `help:"Print every setting with its value and source, secrets masked, and exit."`
 	JSON        bool `name:"json" help:"With --print-config: print JSON."`
 }
 
 // Help is the longer text of gpuwhisk invoker --help.
 func (invokerCmd) Help() string {
-	return `Reads the environment that OpenWhisk's Ansible role and chart give their invoker:
+	return `Reads the same environment as OpenWhisk's own invoker under its Ansible role and chart:
 KAFKA_HOSTS, RUNTIMES_MANIFEST, WHISK_API_HOST_NAME and the CONFIG_whisk_* variables.
-docs/configuration.md lists every key; --print-config shows what holds here.
+docs/configuration.md lists every key; --print-config shows the values in force.
 
   KAFKA_HOSTS=kafka:9092 ... gpuwhisk invoker --id 0 --uniqueName 0
 
 Admin endpoints on PORT (8080): /ping, /metrics, and with the credentials of
 CONFIG_whisk_invoker_username and _password /status, /enable, /disable.
-SIGTERM and SIGHUP stop pulling, finish what runs and exit; warm containers stay for the next
-process with this id (whisk.gpu.handover). Ctrl-C, or SIGTERM after POST /disable, removes
-them. A second signal, two seconds later or more, ends it at once. What an invoker has left
-that never comes back, gpuwhisk clean removes.
-It computes on half of the machine's processors, on four at most, and collects
-garbage before it takes more memory than its settings let it need; GOMAXPROCS and GOMEMLIMIT
-override that.`
+On SIGTERM and SIGHUP it stops pulling, finishes the running activations and exits. Warm
+containers stay for the next process with this id (whisk.gpu.handover). On Ctrl-C, or SIGTERM
+after POST /disable, it removes them. A second signal, at least two seconds later, ends it at
+once. If an invoker never comes back, gpuwhisk clean removes its containers.
+The invoker computes on half of the machine's processors, at most four, and collects garbage
+before its memory exceeds the need of its settings. GOMAXPROCS and GOMEMLIMIT override that.`
 }
 
 // Run loads the configuration and runs the invoker until a signal.
@@ -88,15 +87,15 @@ func (c invokerCmd) print(cfg *config.Config) error {
 	return cfg.Print(os.Stdout)
 }
 
-// identity names an invoker as the original's command line does.
+// identity holds the arguments of OpenWhisk's invoker that name it.
 type identity struct {
-	ID            string `name:"id" placeholder:"N" help:"Number of this invoker; without it ZooKeeper assigns one to the unique name."`
+	ID            string `name:"id" placeholder:"N" help:"Number of this invoker; without it, ZooKeeper assigns a number to the unique name."`
 	UniqueName    string `name:"uniqueName" placeholder:"NAME" help:"Name that stays the same over restarts."`
 	DisplayedName string `name:"displayedName" placeholder:"NAME" help:"Name shown to operators."`
 	OverwriteID   string `name:"overwriteId" placeholder:"N" help:"Take this number in ZooKeeper from the invoker that has it."`
 }
 
-// args are the arguments as config reads them.
+// args returns the arguments in the form that config parses.
 func (c identity) args() []string {
 	var args []string
 	for _, a := range [][2]string{
@@ -109,7 +108,8 @@ func (c identity) args() []string {
 	return args
 }
 
-// loadConfig adds whisk.properties, if there is one, to the sources.
+// loadConfig loads the configuration from the environment, the arguments and
+// whisk.properties, if there is such a file.
 func loadConfig(environ, args []string) (*config.Config, error) {
 	in := config.Input{Environ: environ, Args: args}
 	if dir, err := os.Getwd(); err == nil {
@@ -122,13 +122,13 @@ func loadConfig(environ, args []string) (*config.Config, error) {
 	return config.Load(in)
 }
 
-// secondSignal is how long after the first signal a second one is taken for
-// the same: GNU timeout, a shell and a service manager may each pass one on.
+// secondSignal is how long after the first signal a second one counts as the same: GNU
+// timeout, a shell and a service manager may each pass on a signal.
 const secondSignal = 2 * time.Second
 
-// interrupted is a context that ends with the first SIGTERM, SIGHUP or interrupt. A
-// second one ends the process at once, unless it comes so soon that it is the
-// same one from another sender. A terminal that closes sends SIGHUP; nohup ignores it.
+// interrupted returns a context that the first SIGTERM, SIGHUP or interrupt cancels. A
+// second signal ends the process at once, unless it follows so soon that another sender
+// has only repeated the first. A closed terminal sends SIGHUP; nohup ignores it.
 func interrupted() context.Context {
 	signals := make(chan os.Signal, 2)
 	signal.Notify(signals, os.Interrupt, syscall.SIGTERM)
@@ -136,12 +136,12 @@ func interrupted() context.Context {
 		signal.Notify(signals, syscall.SIGHUP)
 	}
 	return untilSignalled(signals, func() {
-		fmt.Fprintln(os.Stderr, "gpuwhisk: second signal, leaving at once")
+		fmt.Fprintln(os.Stderr, "gpuwhisk: second signal, exiting at once")
 		os.Exit(130)
 	})
 }
 
-// errTerminated is the cause of a context that SIGTERM or SIGHUP has ended.
+// errTerminated is the cause of a context that SIGTERM or SIGHUP has cancelled.
 var errTerminated = errors.New("terminated")
 
 func untilSignalled(signals <-chan os.Signal, exit func()) context.Context {
@@ -162,13 +162,13 @@ func untilSignalled(signals <-chan os.Signal, exit func()) context.Context {
 	return ctx
 }
 
-// nativeProxyCmd is this program as the action proxy of executables, started
-// by the process runtime and in the native image.
+// nativeProxyCmd runs this program as the action proxy of executables. The process
+// runtime and the native image start it.
 type nativeProxyCmd struct {
-	NoImage bool `help:"The action's image, if it has one, is not there."`
+	NoImage bool `help:"The action's image does not exist here."`
 }
 
-// Run serves until a signal.
+// Run serves until a signal arrives.
 func (c nativeProxyCmd) Run() error {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
@@ -182,28 +182,28 @@ func (c nativeProxyCmd) Run() error {
 	return nil
 }
 
-// maxProcessors is more than an invoker needs: on one it completes a thousand
-// activations a second.
+// maxProcessors is more than an invoker needs: it completes a thousand activations a
+// second on one processor.
 const maxProcessors = 4
 
-// limitProcessors bounds the processors that the invoker computes on, unless
-// the environment does (GOMAXPROCS). An invoker mostly waits for programs that run
-// on the same machine. With all processors the Go runtime wakes a thread on
-// another one for each event, to find more work; on two that was an eighth of the
-// invoker's CPU.
+// limitProcessors limits the processors that the invoker computes on, unless the
+// environment sets GOMAXPROCS. An invoker mostly waits for programs on the same machine.
+// With all processors, the Go runtime wakes a thread on another processor at each event,
+// to look for more work. On two processors that cost an eighth of the invoker's CPU
+// time.
 func limitProcessors(environ []string) {
 	if lookup(environ, "GOMAXPROCS") == "" {
 		runtime.GOMAXPROCS(processors(runtime.GOMAXPROCS(0)))
 	}
 }
 
-// limitMemory has garbage collected before the invoker takes more than it should
-// need, unless the environment has a limit (GOMEMLIMIT).
+// limitMemory makes the garbage collector run before the invoker's memory exceeds its
+// expected need, unless the environment sets GOMEMLIMIT.
 func limitMemory(environ []string, bytes int64) {
 	if lookup(environ, "GOMEMLIMIT") == "" {
 		debug.SetMemoryLimit(bytes)
 	}
 }
 
-// processors is the invoker's share of those of the machine, or of the cgroup.
+// processors returns the invoker's share of the processors of the machine or cgroup.
 func processors(all int) int { return min(max(all/2, 1), maxProcessors) }

@@ -17,26 +17,26 @@ import (
 	"github.com/gpuwhisk/gpuwhisk/sched/sim"
 )
 
-// loadCmd calls actions of a live OpenWhisk.
+// loadCmd calls actions of a live OpenWhisk system.
 type loadCmd struct {
 	Actions []string `arg:"" optional:"" help:"Actions to call, the most popular first: NAME, PACKAGE/NAME or /NAMESPACE/[PACKAGE/]NAME."`
 
-	Rate        float64       `default:"10" help:"Calls a second, of all actions together; their distances are Poisson's."`
-	Zipf        float64       `default:"1" help:"Popularity: the n-th action is called in proportion to n to the power of minus this; 0 calls all alike."`
-	Seed        uint64        `default:"1" help:"Seed of the arrivals; the same seed makes the same calls at the same times."`
-	Trace       string        `placeholder:"FILE" type:"existingfile" help:"Take the arrivals from a trace instead. Its functions are the actions of these names, or those given, one after the other."`
+	Rate        float64       `default:"10" help:"Calls per second, over all actions; arrivals follow a Poisson process."`
+	Zipf        float64       `default:"1" help:"Popularity: the share of the n-th action is proportional to n to the power of minus this; 0: all alike."`
+	Seed        uint64        `default:"1" help:"Seed of the arrivals; the same seed leads to the same calls at the same times."`
+	Trace       string        `placeholder:"FILE" type:"existingfile" help:"Take the arrivals from a trace instead. Its functions are names of actions, or stand for the given actions in order."`
 	TraceFormat string        `default:"plain" enum:"plain,azure2021,activations" help:"Form of the trace (${enum}); plain has the columns arrival_ms,function."`
-	Speed       float64       `default:"1" help:"Play a trace so many times as fast."`
-	Duration    time.Duration `short:"d" default:"30s" help:"Send nothing after this."`
-	Count       int           `short:"n" default:"10000" help:"Send at most so many calls (up to 1000000)."`
-	InFlight    int           `default:"500" help:"Have at most so many calls under way; the rest waits, and that shows in its latency."`
-	Wait        time.Duration `default:"5m" help:"How long one answer is waited for."`
+	Speed       float64       `default:"1" help:"Factor by which a trace is played faster."`
+	Duration    time.Duration `short:"d" default:"30s" help:"Stop sending after this time."`
+	Count       int           `short:"n" default:"10000" help:"Send at most this number of calls (up to 1000000)."`
+	InFlight    int           `default:"500" help:"Most calls under way at once; further calls wait, which adds to their latency."`
+	Wait        time.Duration `default:"5m" help:"Longest time to wait for one answer."`
 
-	Invoker   *int   `placeholder:"N" help:"Write to the topic of this invoker instead, past all controllers; actions are NAMESPACE/[PACKAGE/]NAME."`
+	Invoker   *int   `placeholder:"N" help:"Write to the topic of this invoker instead, bypassing controllers; actions are NAMESPACE/[PACKAGE/]NAME."`
 	EnvFile   string `name:"env-file" placeholder:"PATH" help:"With --invoker: ${env_file}"`
 	ParamFile string `short:"P" placeholder:"FILE" type:"existingfile" help:"JSON object with the parameters of each call."`
-	NoRecords bool   `help:"Fetch no records afterwards: how a call started is then reported only where its answer has it."`
-	Insecure  bool   `short:"i" help:"Take any certificate of the API, as wsk -i does."`
+	NoRecords bool   `help:"Do not fetch records afterwards; the kind of start is then reported only for answers that contain it."`
+	Insecure  bool   `short:"i" help:"Accept any certificate of the API, as wsk -i does."`
 	JSON      bool   `name:"json" help:"Print the report as JSON."`
 	Quiet     bool   `short:"q" help:"Print nothing before the report."`
 	whisk
@@ -47,14 +47,14 @@ func (loadCmd) Help() string {
 	return `This loads a REAL system: the calls run, fill its queues, count against the
 limits of the namespace and may cost money. Begin with a low --rate.
 
-The load is open: a call is sent when its time has come, whatever became of the
-others, and its latency counts from that time. Calls are blocking; how each
-started (gpu-warm, host-warm, cold ...) is read from its record afterwards.
-Any OpenWhisk will do, with our invokers or others. Ctrl-C prints what there is.
+The load is open: a call is sent at its time even if earlier calls have not ended,
+and its latency counts from that time. Calls are blocking. The kind of start
+(gpu-warm, host-warm, cold ...) is read from the record of each call afterwards.
+This works with any OpenWhisk and any invokers. Ctrl-C prints the results so far.
 
-With --invoker N the calls go straight to the topic of one invoker and their acks
-come back on a topic that is made for them, which shows what controllers add: no
-limit of a namespace holds then, and records are kept as of any call.
+With --invoker N the calls go directly to the topic of one invoker, and their acks
+return on a temporary topic. The difference shows the latency of controllers. The
+limits of namespaces do not apply then. Records are kept as for any call.
 
   gpuwhisk load infer                          # 10 calls a second for 30 s
   gpuwhisk load infer fft resnet --rate 50 --zipf 1.2 -d 5m -n 100000
@@ -63,21 +63,21 @@ limit of a namespace holds then, and records are kept as of any call.
   KAFKA_HOSTS=kafka:9092 gpuwhisk load guest/infer --invoker 0 --rate 5`
 }
 
-// errLoadInterrupted follows a report that is cut short.
+// errLoadInterrupted is the error after the report of an interrupted load.
 var errLoadInterrupted = errors.New("interrupted")
 
-// mostCalls is what fits into memory with room to spare.
+// mostCalls is the largest number of calls whose results surely fit into memory.
 const mostCalls = 1_000_000
 
-// Validate checks what flags alone show.
+// Validate checks the flags.
 func (c *loadCmd) Validate() error {
 	switch {
 	case len(c.Actions) == 0 && c.Trace == "":
-		return errors.New("want at least one action to call, or --trace")
+		return errors.New("give at least one action to call, or --trace")
 	case c.Invoker != nil && *c.Invoker < 0:
 		return fmt.Errorf("--invoker %d: want the number of an invoker, from 0", *c.Invoker)
 	case c.Invoker == nil && c.EnvFile != "":
-		return errors.New("--env-file: has Kafka's settings, which only --invoker needs")
+		return errors.New("--env-file: has settings of Kafka, which only --invoker uses")
 	case c.Count < 1 || c.Count > mostCalls:
 		return fmt.Errorf("--count %d: want 1 to %d", c.Count, mostCalls)
 	case c.Duration <= 0 || c.Duration > 24*time.Hour:
@@ -98,7 +98,7 @@ func (c *loadCmd) mix() load.Mix {
 	return load.Mix{Actions: len(c.Actions), Rate: c.Rate, Zipf: c.Zipf, Count: c.Count, Seed: c.Seed}
 }
 
-// Run loads until the time or the calls are up, or a signal comes.
+// Run sends calls until the time is up, all calls are sent, or a signal arrives.
 func (c *loadCmd) Run() (err error) {
 	ctx := interrupted()
 	var parameters []byte
@@ -125,12 +125,12 @@ func (c *loadCmd) Run() (err error) {
 	}, load.Report{APIHost: name, Load: words}, os.Stdout, os.Stderr)
 }
 
-// api connects to an OpenWhisk's REST interface. It returns the name that the
-// report has for it, and what ends the connection.
+// api connects to OpenWhisk's REST API. It returns the system's name for the report, and
+// a function that closes the connection.
 func (c *loadCmd) api(ctx context.Context, actions []string, parameters []byte) (_ load.System, name string, end func() error, err error) {
 	w := c.whisk.orOwn()
 	if w.APIHost == "" || w.Auth == "" {
-		return nil, "", nil, errors.New("no OpenWhisk to load: --apihost and --auth, or wsk property set, name one")
+		return nil, "", nil, errors.New("no OpenWhisk to load: give --apihost and --auth, or use wsk property set")
 	}
 	client, err := load.NewClient(load.Access{APIHost: w.APIHost, Auth: w.Auth, Insecure: c.Insecure, InFlight: c.InFlight, Parameters: parameters})
 	if err != nil {
@@ -139,7 +139,7 @@ func (c *loadCmd) api(ctx context.Context, actions []string, parameters []byte) 
 	return client, w.APIHost, func() error { client.Close(); return nil }, client.Check(ctx, actions)
 }
 
-// load calls the system and prints the report, of which head is the beginning.
+// load calls the system and prints the report, which begins with head.
 func (c *loadCmd) load(ctx context.Context, system load.System, o load.Options, head load.Report, out, aside io.Writer) error {
 	line := newProgressLine(aside, c.Quiet)
 	line.print("loading " + head.APIHost + ": " + head.Load)
@@ -171,8 +171,8 @@ func (c *loadCmd) load(ctx context.Context, system load.System, o load.Options, 
 	return nil
 }
 
-// arrivals are those of the mix or of the trace, with the actions that they
-// count through.
+// arrivals returns the arrivals of the generated mix or of the trace, and the actions
+// that the arrivals refer to by index.
 func (c *loadCmd) arrivals() ([]string, iter.Seq[load.Arrival], string, error) {
 	if c.Trace == "" {
 		words := fmt.Sprintf("%d actions, Poisson %v/s, Zipf %v, seed %d, %v, at most %d calls",
@@ -188,7 +188,7 @@ func (c *loadCmd) arrivals() ([]string, iter.Seq[load.Arrival], string, error) {
 		for _, function := range w.Functions {
 			name := function.Name
 			if c.TraceFormat == "activations" && strings.Contains(name, "/") {
-				name = "/" + name // records have the namespace first
+				name = "/" + name // records begin with the namespace
 			}
 			actions = append(actions, name)
 		}
@@ -205,10 +205,10 @@ func (c *loadCmd) arrivals() ([]string, iter.Seq[load.Arrival], string, error) {
 	}, words, nil
 }
 
-// progressLine shows how a long job goes: on a terminal in place, elsewhere a
-// line now and then.
+// progressLine shows the progress of a long job. On a terminal it replaces its line;
+// elsewhere it prints a new line from time to time.
 type progressLine struct {
-	w        io.Writer // nil: it is silent
+	w        io.Writer // nil: print nothing
 	terminal bool
 	printed  bool
 	last     time.Duration
@@ -228,7 +228,7 @@ func (l *progressLine) print(text string) {
 	}
 }
 
-// apart is the least time between two lines that do not replace each other.
+// apart is the minimum time between two lines that do not replace each other.
 const apart = 10 * time.Second
 
 func (l *progressLine) show(text string, at time.Duration) {
@@ -246,7 +246,7 @@ func (l *progressLine) show(text string, at time.Duration) {
 	}
 }
 
-// end clears the line for what follows.
+// end clears the line for the following output.
 func (l *progressLine) end() {
 	if l.printed {
 		fmt.Fprint(l.w, "\r\x1b[K")

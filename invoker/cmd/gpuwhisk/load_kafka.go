@@ -11,11 +11,12 @@ import (
 	"github.com/gpuwhisk/gpuwhisk/invoker/handover"
 )
 
-// pastControllers warns of what --invoker does.
-const pastControllers = "WARNING: this writes to the topic of invoker%d, past all controllers: no limit of a namespace holds,\n" +
-	"and controllers do not know of the slots that these calls take. Ctrl-C ends it; what is sent runs on.\n"
+// pastControllers is the warning for --invoker.
+const pastControllers = "WARNING: this writes to the topic of invoker%d, bypassing all controllers: limits of namespaces do not apply,\n" +
+	"and controllers do not know of the slots that these calls take. Ctrl-C stops sending; the calls already sent still run.\n"
 
-// invoker connects to the topic of one invoker through Kafka, as api does.
+// invoker connects to the topic of one invoker through Kafka. Its results are those of
+// api.
 func (c *loadCmd) invoker(ctx context.Context, actions []string, parameters []byte) (_ load.System, name string, end func() error, err error) {
 	for _, a := range actions {
 		if _, _, err := handover.SplitAction(a); err != nil {
@@ -36,10 +37,10 @@ func (c *loadCmd) invoker(ctx context.Context, actions []string, parameters []by
 	return direct{l}, fmt.Sprintf("invoker%d", *c.Invoker), func() error { return l.Close(context.WithoutCancel(ctx)) }, nil
 }
 
-// direct is an invoker as a system to load.
+// direct is an invoker as a load.System.
 type direct struct{ loader *handover.Loader }
 
-// Invoke calls an action and waits for its result.
+// Invoke calls an action and waits for the result.
 func (d direct) Invoke(ctx context.Context, action string) load.Answer {
 	e, err := d.loader.Call(ctx, action)
 	switch {
@@ -47,7 +48,7 @@ func (d direct) Invoke(ctx context.Context, action string) load.Answer {
 		return load.Answer{ID: e.ID, Failure: "no answer within --wait"}
 	case err != nil:
 		return load.Answer{ID: e.ID, Failure: "not sent", Detail: err.Error()}
-	case e.Start == "": // an ack without its record has no more
+	case e.Start == "": // an ack without its record has no further fields
 		e.Start = load.Unknown
 	}
 	a := load.Answer{ID: e.ID, Start: e.Start, Ran: true}
@@ -57,5 +58,5 @@ func (d direct) Invoke(ctx context.Context, action string) load.Answer {
 	return a
 }
 
-// Start has nothing to add: the ack has it.
+// Start adds nothing, because the ack already has the kind of start.
 func (direct) Start(context.Context, string) string { return "" }

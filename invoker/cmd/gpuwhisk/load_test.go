@@ -37,7 +37,8 @@ func TestLoadNamesTheWrongFlag(t *testing.T) {
 	wantOutcome(t, "load --help", 0, "REAL system")
 }
 
-// A trace's functions are actions by their names, or stand for those given.
+// TestLoadTakesATrace: the functions of a trace are names of actions, or stand for the
+// actions in the arguments.
 func TestLoadTakesATrace(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "t.csv")
 	check.NoError(t, os.WriteFile(file, []byte("arrival_ms,function\n0,x\n100,y\n200,z\n300,x\n"), 0o600))
@@ -66,18 +67,18 @@ func TestLoadTakesATrace(t *testing.T) {
 	check.EqualSlices(t, actions, []string{"/ns/a"})
 	c.TraceFormat = "plain"
 	_, _, _, err = c.arrivals()
-	check.ErrorContains(t, err, "t.csv:1: bare", "a file that is no trace")
+	check.ErrorContains(t, err, "t.csv:1: bare", "a file that is not a trace")
 }
 
-// instant answers at once, and has every record.
+// instant answers at once and has every record.
 type instant struct{}
 
 func (instant) Invoke(context.Context, string) load.Answer { return load.Answer{ID: "x", Ran: true} }
 
 func (instant) Start(context.Context, string) string { return "warm" }
 
-// A load that is interrupted prints what there is and how it ended; beside
-// the report there is a line every ten seconds where no terminal is.
+// TestLoadReports: an interrupted load prints the results so far and its end. Without a
+// terminal, it also prints a progress line every ten seconds.
 func TestLoadReports(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := loadCmd{Actions: []string{"a"}, Rate: 2, Count: 1000, JSON: true}
@@ -91,7 +92,7 @@ func TestLoadReports(t *testing.T) {
 		check.Equal(t, r.Ran, r.Sent)
 		check.Equal(check.Must(t), len(r.Starts), 1)
 		check.Equal(t, r.Starts[0].Name, "warm")
-		lines := strings.Count(aside.String(), "under way") // in a minute
+		lines := strings.Count(aside.String(), "under way") // one minute
 		check.AtLeast(t, lines, 4, "%s", &aside)
 		check.AtMost(t, lines, 6, "%s", &aside)
 		check.Lacks(t, aside.String(), "\x1b")

@@ -17,14 +17,14 @@ import (
 	"github.com/gpuwhisk/gpuwhisk/invoker/lib/retry"
 )
 
-// textLog writes text lines on standard error.
+// textLog returns a logger that writes text lines on standard error.
 func textLog(level slog.Level) *slog.Logger {
 	return slog.New(retry.LimitRepeats(slog.NewTextHandler(os.Stderr, &slog.HandlerOptions{Level: level})))
 }
 
-// newLogger writes the invoker's own log lines in the configured form.
+// newLogger returns the invoker's logger in the configured format and level.
 func newLogger(w io.Writer, l config.Logs) *slog.Logger {
-	level := slog.LevelDebug // of TRACE, which slog has no name for
+	level := slog.LevelDebug // also for TRACE, which slog does not know
 	_ = level.UnmarshalText([]byte(l.Level))
 	o := &slog.HandlerOptions{Level: level}
 	switch l.Format {
@@ -38,30 +38,30 @@ func newLogger(w io.Writer, l config.Logs) *slog.Logger {
 	return slog.New(retry.LimitRepeats(&whiskHandler{Handler: slog.NewTextHandler(&line.attrs, o), line: line}))
 }
 
-// whiskHandler writes lines as OpenWhisk does, so that log pipelines built for
-// it go on to match:
+// whiskHandler writes log lines in OpenWhisk's format, so that existing log pipelines
+// still match:
 //
 //	[2026-11-21T12:00:00.000Z] [INFO] [#tid_sid_invoker] [Invoker] text key=value
 //
-// A class of OpenWhisk's, in the attribute "class", replaces Invoker.
+// The attribute "class" replaces Invoker by another class of OpenWhisk's.
 type whiskHandler struct {
-	slog.Handler // writes what is behind the text
+	slog.Handler // formats the attributes after the message
 	line         *line
 	head         head
 	grouped      bool
 }
 
-// line is shared by the handlers of one logger.
+// line is shared by all handlers of one logger.
 type line struct {
 	mu    sync.Mutex
-	attrs bytes.Buffer // of the line that is being written
+	attrs bytes.Buffer // attributes of the current line
 	out   io.Writer
 }
 
-// head is what stands before the text.
+// head holds the fields before the message.
 type head struct{ tid, class string }
 
-// add takes an attribute that belongs into the head.
+// add stores an attribute that belongs in the head, and reports whether it did.
 func (h *head) add(a slog.Attr) bool {
 	switch a.Key {
 	case "transid":
@@ -72,7 +72,7 @@ func (h *head) add(a slog.Attr) bool {
 	return true
 }
 
-// behindText leaves out what stands before the text.
+// behindText drops the attributes that are written before the message.
 func behindText(groups []string, a slog.Attr) slog.Attr {
 	if len(groups) == 0 && slices.Contains([]string{slog.TimeKey, slog.LevelKey, slog.MessageKey, "transid", "class"}, a.Key) {
 		return slog.Attr{}
@@ -89,7 +89,7 @@ func (h *whiskHandler) Handle(ctx context.Context, r slog.Record) error {
 	if !h.grouped {
 		r.Attrs(top.add)
 	}
-	message := strings.ReplaceAll(r.Message, "\n", "\\n") // which could forge another line
+	message := strings.ReplaceAll(r.Message, "\n", "\\n") // a line break could forge another line
 	h.line.mu.Lock()
 	defer h.line.mu.Unlock()
 	h.line.attrs.Reset()
@@ -98,11 +98,11 @@ func (h *whiskHandler) Handle(ctx context.Context, r slog.Record) error {
 	}
 	text := fmt.Sprintf("[%s] [%s] [#tid_%s] [%s] %s %s", r.Time.UTC().Format("2006-01-02T15:04:05.000Z"), r.Level,
 		cmp.Or(top.tid, "sid_invoker"), cmp.Or(top.class, "Invoker"), message, h.line.attrs.Bytes())
-	_, err := fmt.Fprintln(h.line.out, strings.TrimRight(text, " \n")) // without attributes there is a blank
+	_, err := fmt.Fprintln(h.line.out, strings.TrimRight(text, " \n")) // without attributes there is a trailing blank
 	return err
 }
 
-// WithAttrs gives a handler that adds attributes to every line.
+// WithAttrs returns a handler that adds the attributes to every line.
 func (h *whiskHandler) WithAttrs(attrs []slog.Attr) slog.Handler {
 	c := *h
 	if !h.grouped {
@@ -114,7 +114,7 @@ func (h *whiskHandler) WithAttrs(attrs []slog.Attr) slog.Handler {
 	return &c
 }
 
-// WithGroup puts a name before the keys that follow.
+// WithGroup returns a handler that adds a prefix to the keys of later attributes.
 func (h *whiskHandler) WithGroup(name string) slog.Handler {
 	c := *h
 	c.Handler, c.grouped = h.Handler.WithGroup(name), true

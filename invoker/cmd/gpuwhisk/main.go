@@ -1,8 +1,7 @@
-// Command gpuwhisk is the one binary of GPU Whisk: the invoker that joins an
-// Apache OpenWhisk cluster, a one-process OpenWhisk for development, and the
-// scheduling simulator. It only wires packages together: every decision lives in
-// a package of its own. It is the only place, with its files in this
-// directory, that reads the environment or exits the process.
+// Command gpuwhisk is the only binary of GPU Whisk: the invoker of an Apache OpenWhisk
+// cluster, a one-process OpenWhisk for development, and the scheduling simulator. It
+// only wires packages together; the decisions are made in other packages. Only the files
+// in this directory read the environment or exit the process.
 package main
 
 import (
@@ -20,31 +19,31 @@ import (
 // version is set by the linker (-X main.version=...).
 var version = "dev"
 
-// cli is the whole command line. Each command is a struct in a file of its
-// own whose Run method kong calls.
+// cli is the whole command line. Each command is a struct in its own file, and kong
+// calls its Run method.
 type cli struct {
-	Invoker    invokerCmd    `cmd:"" help:"Join an OpenWhisk cluster in the place of its own invoker."`
+	Invoker    invokerCmd    `cmd:"" help:"Run as an invoker of an OpenWhisk cluster, in place of its own."`
 	Standalone standaloneCmd `cmd:"" help:"Run a whole OpenWhisk in one process, for development."`
-	Demo       demoCmd       `cmd:"" help:"Show fcfs and fair queueing side by side on a simulated GPU, about a minute."`
+	Demo       demoCmd       `cmd:"" help:"Compare fcfs and fair queueing on a simulated GPU, in about a minute."`
 	Top        topCmd        `cmd:"" help:"Watch an invoker in the terminal: devices, functions, last activations."`
-	Fallbacks  fallbacksCmd  `cmd:"" help:"List the actions whose GPU memory an invoker only counts because their libraries fail when it is moved, or let them try again."`
+	Fallbacks  fallbacksCmd  `cmd:"" help:"List or clear the actions whose GPU memory is counted but not moved, because their libraries fail otherwise."`
 	Explain    explainCmd    `cmd:"" help:"Explain an activation: why it waited, how it started, how it ended."`
 	Load       loadCmd       `cmd:"" help:"Call actions of a live OpenWhisk at a rate or from a trace, and report the latencies."`
-	New        newCmd        `cmd:"" help:"Write a GPU function to start from, with its test, and print what to do next."`
+	New        newCmd        `cmd:"" help:"Create a GPU function to start from, with its test, and print the next steps."`
 	Sim        simCmd        `cmd:"" help:"Simulate scheduling: policies, workloads, the paper's claims."`
-	Doctor     doctorCmd     `cmd:"" help:"Examine this host and its invoker's settings; report what is wrong and how to fix it."`
-	GPUCheck   gpuCheckCmd   `cmd:"" name:"gpu-check" help:"Try and measure the GPU of this machine under the shim; write the results to files."`
-	Ping       pingCmd       `cmd:"" help:"Ask the invoker of this host whether it takes work."`
-	Drained    drainedCmd    `cmd:"" help:"Wait until an invoker has answered all that was sent to it."`
+	Doctor     doctorCmd     `cmd:"" help:"Examine this host and its invoker's settings; report problems and how to fix them."`
+	GPUCheck   gpuCheckCmd   `cmd:"" name:"gpu-check" help:"Test and measure the GPU of this machine under the shim; write the results to files."`
+	Ping       pingCmd       `cmd:"" help:"Check whether the invoker of this host accepts work."`
+	Drained    drainedCmd    `cmd:"" help:"Wait until an invoker has answered all activations."`
 	Probe      probeCmd      `cmd:"" help:"Run one activation through an invoker and wait for its ack."`
 	Clean      cleanCmd      `cmd:"" help:"Remove action containers that an invoker left behind."`
-	Completion completionCmd `cmd:"" help:"Print a script by which a shell completes this command line."`
+	Completion completionCmd `cmd:"" help:"Print the completion script of a shell."`
 	Version    versionCmd    `cmd:"" help:"Print the version."`
 
-	Man         manCmd           `cmd:"" hidden:"" help:"Write the manual's pages."`
+	Man         manCmd           `cmd:"" hidden:"" help:"Write the pages of the manual."`
 	ShowVersion kong.VersionFlag `name:"version" help:"Print the version and exit."`
 
-	NativeProxy nativeProxyCmd `cmd:"" hidden:"" help:"Be the action proxy of executables."`
+	NativeProxy nativeProxyCmd `cmd:"" hidden:"" help:"Run as the action proxy of executables."`
 }
 
 type versionCmd struct{}
@@ -67,14 +66,14 @@ func main() {
 	}
 }
 
-// statusError ends the process with a status of its own. Without an error in it
-// nothing is printed.
+// statusError ends the process with an exit status. If its error is nil, nothing is
+// printed.
 type statusError struct {
 	status int
 	error
 }
 
-// report prints an error, and returns the exit status that it has.
+// report prints an error and returns its exit status.
 func report(err error) int {
 	own := statusError{status: 1}
 	if errors.As(err, &own) {
@@ -84,13 +83,13 @@ func report(err error) int {
 		fmt.Fprintln(os.Stderr, "gpuwhisk:", err)
 	}
 	if errors.Is(err, errInterrupted) || errors.Is(err, errLoadInterrupted) || errors.Is(err, demo.ErrInterrupted) {
-		return 130 // as a shell has it
+		return 130 // as shells do
 	}
 	return own.status
 }
 
-// standardLog takes what libraries print by package log. It leaves out what
-// net/http prints of unsolicited responses: they are the output of
+// standardLog receives the lines that libraries print with package log. It drops
+// net/http's lines about unsolicited responses, because they contain output of
 // functions.
 type standardLog struct{}
 

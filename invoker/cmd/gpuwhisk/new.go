@@ -15,37 +15,38 @@ import (
 	"github.com/gpuwhisk/gpuwhisk/examples"
 )
 
-// newCmd writes a function to start from.
+// newCmd writes the files of a new function.
 type newCmd struct {
-	Name string `arg:"" help:"Name of the function, and of the directory that is made."`
+	Name string `arg:"" help:"Name of the function and of its directory."`
 
-	Kind string `default:"python-gpu" enum:"python-gpu" help:"What to write it in (${enum})."`
-	Dir  string `default:"." placeholder:"DIR" help:"Where to make the directory."`
+	Kind string `default:"python-gpu" enum:"python-gpu" help:"Language and runtime (${enum})."`
+	Dir  string `default:"." placeholder:"DIR" help:"Where to create the directory."`
 }
 
 // Help is the longer text of gpuwhisk new --help.
 func (newCmd) Help() string {
-	return `It writes a small function that uses the GPU through CuPy, and the CPU where
-there is none, with a test that runs on this machine; then it prints what to do
-next. Nothing that exists is overwritten.
+	return `It creates a small function that uses the GPU through CuPy, or the CPU if there is
+no GPU, with a test that runs on this machine. Then it prints the next steps. It
+never overwrites files.
 
   gpuwhisk new infer               # infer/main.py and infer/test_main.py
 
 examples/ has larger ones: PyTorch, CuPy, PTX, C++.`
 }
 
-// functionName is what OpenWhisk accepts as the name of an action, without blanks.
+// functionName matches the names that OpenWhisk accepts for an action, except names with
+// blanks.
 var functionName = regexp.MustCompile(`^[A-Za-z0-9_][A-Za-z0-9_@.-]{0,254}$`)
 
 // Validate checks the name.
 func (c *newCmd) Validate() error {
 	if !functionName.MatchString(c.Name) {
-		return fmt.Errorf("%q: a function's name begins with a letter, a digit or _, and has those, @, . and -", c.Name)
+		return fmt.Errorf("%q: a function's name begins with a letter, a digit or _, and may also contain @, . and -", c.Name)
 	}
 	return nil
 }
 
-// Run writes the files and prints what comes next.
+// Run writes the files and prints the next steps.
 func (c *newCmd) Run() error { return c.write(os.Stdout) }
 
 func (c *newCmd) write(out io.Writer) error {

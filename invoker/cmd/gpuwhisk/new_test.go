@@ -10,8 +10,8 @@ import (
 	"github.com/gpuwhisk/gpuwhisk/invoker/develop/check"
 )
 
-// TestNew: what is written passes its own test, and the commands that come next
-// name what is there. How the function runs is invoker/develop/demo's test of examples.
+// TestNew: the new function passes its own test, and the printed commands name existing
+// files. The test of examples in invoker/develop/demo runs the function itself.
 func TestNew(t *testing.T) {
 	c := newCmd{Name: "infer", Kind: "python-gpu", Dir: t.TempDir()}
 	var printed bytes.Buffer

@@ -10,8 +10,8 @@ import (
 	"github.com/gpuwhisk/gpuwhisk/invoker/operate/doctor"
 )
 
-// pingCmd checks whether the invoker of this host takes work: the health
-// check of the image.
+// pingCmd checks whether the invoker of this host accepts work. It is the health check
+// of the image.
 type pingCmd struct {
 	ID      string        `name:"id" placeholder:"N" help:"As for gpuwhisk invoker."`
 	Timeout time.Duration `default:"4s" help:"Longest time to wait."`
@@ -20,8 +20,8 @@ type pingCmd struct {
 
 // Help is the longer text of gpuwhisk ping --help.
 func (pingCmd) Help() string {
-	return `Asks /ping on PORT of this host, over https with the invoker's own key store where the
-environment has that. Exit status 1, and what the invoker waits for, when it takes no work.`
+	return `Asks /ping on PORT of this host, over https with the invoker's key store if the
+environment configures that. If the invoker does not accept work, it prints the reason and exits with status 1.`
 }
 
 // Run sends one request.
@@ -41,7 +41,7 @@ func ping(ctx context.Context, a config.Admin) error {
 	case err != nil:
 		return err
 	case status != http.StatusOK:
-		return fmt.Errorf("the invoker takes no work: %s", text)
+		return fmt.Errorf("the invoker does not accept work: %s", text)
 	}
 	fmt.Println(text)
 	return nil

@@ -23,7 +23,7 @@ func TestPing(t *testing.T) {
 	_, port, _ := net.SplitHostPort(s.Listener.Addr().String())
 	n, _ := strconv.Atoi(port)
 	a := config.Admin{Port: n, Protocol: "http"}
-	check.NoError(t, ping(t.Context(), a), "one that takes work")
+	check.NoError(t, ping(t.Context(), a), "an invoker that accepts work")
 	status, text = http.StatusServiceUnavailable, "not ready: waiting for Kafka"
 	check.ErrorContains(t, ping(t.Context(), a), "waiting for Kafka")
 	s.Close()

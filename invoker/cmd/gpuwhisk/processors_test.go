@@ -6,7 +6,8 @@ import (
 	"testing"
 )
 
-// GOMEMLIMIT of the environment holds unless it is empty, else what the settings ask for.
+// TestMemoryLimit: the limit of the settings applies, unless GOMEMLIMIT is set and not
+// empty.
 func TestMemoryLimit(t *testing.T) {
 	before := debug.SetMemoryLimit(-1)
 	defer debug.SetMemoryLimit(before)
@@ -16,7 +17,7 @@ func TestMemoryLimit(t *testing.T) {
 	}
 	limitMemory([]string{"GOMEMLIMIT="}, 5<<30)
 	if got := debug.SetMemoryLimit(-1); got != 5<<30 {
-		t.Errorf("where it is empty the limit is %d", got)
+		t.Errorf("with an empty GOMEMLIMIT the limit is %d", got)
 	}
 }
 
@@ -28,7 +29,8 @@ func TestProcessors(t *testing.T) {
 	}
 }
 
-// GOMAXPROCS of the environment holds unless it is empty.
+// TestProcessorsOfTheEnvironment: GOMAXPROCS overrides the invoker's choice, unless it
+// is empty.
 func TestProcessorsOfTheEnvironment(t *testing.T) {
 	before := runtime.GOMAXPROCS(0)
 	defer runtime.GOMAXPROCS(before)
@@ -39,6 +41,6 @@ func TestProcessorsOfTheEnvironment(t *testing.T) {
 	}
 	limitProcessors([]string{"PATH=/bin", "GOMAXPROCS="})
 	if got := runtime.GOMAXPROCS(0); got != 1 {
-		t.Errorf("where it is empty there are %d of 3 processors, want 1", got)
+		t.Errorf("with an empty GOMAXPROCS there are %d of 3 processors, want 1", got)
 	}
 }

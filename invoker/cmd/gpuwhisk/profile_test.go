@@ -6,8 +6,8 @@ import (
 	"testing"
 )
 
-// TestProfileIsOfThisProgram: the compiler can read where the invoker's time
-// goes, and has nothing of the machine that it was taken on.
+// TestProfileIsOfThisProgram: the compiler can read the profile of the invoker, and the
+// profile contains no paths of the machine that recorded it.
 func TestProfileIsOfThisProgram(t *testing.T) {
 	if _, err := exec.LookPath("go"); err != nil {
 		t.Skip("no go command")
@@ -18,10 +18,10 @@ func TestProfileIsOfThisProgram(t *testing.T) {
 	}
 	for _, name := range []string{"invoker.(*worker).do", "activation/kafka.(*partition).run", "activation/records.(*Queue).run"} {
 		if !strings.Contains(string(out), "github.com/gpuwhisk/gpuwhisk/"+name) {
-			t.Errorf("%s is not in it: make profile", name)
+			t.Errorf("%s is not in the profile: run make profile", name)
 		}
 	}
 	if strings.Contains(string(out), "/home/") {
-		t.Error("it names a directory of the machine: build with -trimpath")
+		t.Error("the profile names a directory of the machine: build with -trimpath")
 	}
 }

@@ -16,19 +16,19 @@ import (
 	"time"
 )
 
-// remote is an invoker that is reached at its admin port, or at the REST port of
-// gpuwhisk standalone.
+// remote is a running invoker, reached at its admin port or at the REST port of gpuwhisk
+// standalone.
 type remote struct {
-	Host     string `placeholder:"URL" env:"GPUWHISK_HOST" help:"Admin address of the invoker, http://HOST:PORT; without it a standalone (wsk's API host, 3233) and an invoker (8080) on this machine are tried."`
+	Host     string `placeholder:"URL" env:"GPUWHISK_HOST" help:"Admin address of the invoker, http://HOST:PORT; by default a standalone (wsk's API host, 3233) and an invoker (8080) on this machine are tried."`
 	User     string `env:"CONFIG_whisk_invoker_username" default:"invoker.user" help:"User of the admin port."`
 	Password string `env:"CONFIG_whisk_invoker_password" default:"invoker.pass" help:"Password of the admin port; better given as CONFIG_whisk_invoker_password."`
 }
 
-// usual are the addresses of a standalone and of an invoker on this machine.
+// usual lists the default addresses of a standalone and of an invoker on this machine.
 var usual = []string{"http://127.0.0.1:3233", "http://127.0.0.1:8080"}
 
-// ownAPI is the address of the REST API that wsk uses, if that is on this machine:
-// it may be a standalone's on another port.
+// ownAPI returns the address of the REST API that wsk uses, if it is on this machine,
+// because it may be a standalone on another port.
 func ownAPI(w whisk) []string {
 	at, err := url.Parse(w.APIHost)
 	if err != nil || at.Scheme != "http" {
@@ -40,15 +40,15 @@ func ownAPI(w whisk) []string {
 	return []string{"http://" + at.Host}
 }
 
-// errUnknown means that the invoker does not have what was requested.
+// errUnknown means that the invoker does not know the requested item.
 var errUnknown = errors.New("not known")
 
-// get reads a path below the console's.
+// get reads a path below /console/.
 func (r remote) get(ctx context.Context, path string, into any) error {
 	return r.ask(ctx, http.MethodGet, "console/"+path, into)
 }
 
-// ask makes one request of the admin port.
+// ask sends a request to the admin port and decodes the answer.
 func (r remote) ask(ctx context.Context, method, path string, into any) error {
 	hosts := append(ownAPI(whisk{APIHost: os.Getenv("APIHOST")}.orOwn()), usual...)
 	if r.Host != "" {
@@ -62,7 +62,7 @@ func (r remote) ask(ctx context.Context, method, path string, into any) error {
 		b, err := fetch(ctx, method, host+"/"+path, r.User, r.Password)
 		if err == nil {
 			if err := json.Unmarshal(b, into); err != nil {
-				return fmt.Errorf("%s does not answer as an invoker of ours: %w", host, err)
+				return fmt.Errorf("%s does not answer like a GPU Whisk invoker: %w", host, err)
 			}
 			return nil
 		}
@@ -72,12 +72,12 @@ func (r remote) ask(ctx context.Context, method, path string, into any) error {
 		tried = append(tried, err)
 	}
 	if r.Host == "" {
-		return fmt.Errorf("no invoker answers on this machine (--host names one): %w", errors.Join(tried...))
+		return fmt.Errorf("no invoker answers on this machine (use --host for another): %w", errors.Join(tried...))
 	}
 	return errors.Join(tried...)
 }
 
-// fetch does one request.
+// fetch sends one HTTP request and returns the body of the answer.
 func fetch(ctx context.Context, method, at, user, password string) ([]byte, error) {
 	ctx, cancel := context.WithTimeout(ctx, 10*time.Second)
 	defer cancel()
@@ -99,30 +99,31 @@ func fetch(ctx context.Context, method, at, user, password string) ([]byte, erro
 		return b, nil
 	}
 	var refusal struct{ Error string }
-	_ = json.Unmarshal(b, &refusal) // what is no JSON is left out
+	_ = json.Unmarshal(b, &refusal) // only JSON answers contain a reason
 	if res.StatusCode == http.StatusNotFound && refusal.Error != "" {
 		return nil, fmt.Errorf("%w: %s", errUnknown, refusal.Error)
 	}
 	if res.StatusCode == http.StatusUnauthorized {
-		refusal.Error = "--user and --password are not those of its admin port (CONFIG_whisk_invoker_username, CONFIG_whisk_invoker_password)"
+		refusal.Error = "the admin port refuses --user and --password (CONFIG_whisk_invoker_username, CONFIG_whisk_invoker_password)"
 	}
 	return nil, fmt.Errorf("%s: %s %s", at, res.Status, refusal.Error)
 }
 
-// whisk is the OpenWhisk that activation records are read from: as wsk has it.
+// whisk holds the address and the key of the OpenWhisk that has the activation records,
+// as for wsk.
 type whisk struct {
-	APIHost string `name:"apihost" placeholder:"URL" env:"APIHOST" help:"OpenWhisk's REST API; without it that of WSK_CONFIG_FILE, or ~/.wskprops."`
-	Auth    string `placeholder:"UUID:KEY" env:"AUTH" help:"Key for it; better given as AUTH; without it that of WSK_CONFIG_FILE, or ~/.wskprops."`
+	APIHost string `name:"apihost" placeholder:"URL" env:"APIHOST" help:"Address of OpenWhisk's REST API; default: from WSK_CONFIG_FILE or ~/.wskprops."`
+	Auth    string `placeholder:"UUID:KEY" env:"AUTH" help:"Key for the API; better given as AUTH; default: from WSK_CONFIG_FILE or ~/.wskprops."`
 }
 
-// orOwn adds the settings of the user's own wsk, from the file that WSK_CONFIG_FILE
-// names, or else ~/.wskprops.
+// orOwn fills empty fields from the settings of the user's wsk: the file in
+// WSK_CONFIG_FILE, or else ~/.wskprops.
 func (w whisk) orOwn() whisk {
 	props := os.Getenv("WSK_CONFIG_FILE")
 	if home, err := os.UserHomeDir(); err == nil && props == "" {
 		props = filepath.Join(home, ".wskprops")
 	}
-	text, _ := os.ReadFile(props) // where there is none there is nothing to add
+	text, _ := os.ReadFile(props) // a missing file adds nothing
 	for line := range strings.Lines(string(text)) {
 		key, value, _ := strings.Cut(strings.TrimSpace(line), "=")
 		switch key {
@@ -135,10 +136,10 @@ func (w whisk) orOwn() whisk {
 	return w
 }
 
-// record reads an activation's record.
+// record fetches the record of an activation.
 func (w whisk) record(ctx context.Context, id string) ([]byte, error) {
 	if w.APIHost == "" || w.Auth == "" {
-		return nil, errors.New("no OpenWhisk to read its record from: --apihost and --auth, or wsk property set, name one")
+		return nil, errors.New("no OpenWhisk to read the record from: give --apihost and --auth, or use wsk property set")
 	}
 	host := strings.TrimSuffix(w.APIHost, "/")
 	if !strings.Contains(host, "://") {

@@ -8,7 +8,7 @@ import (
 	"github.com/gpuwhisk/gpuwhisk/invoker/develop/check"
 )
 
-// TestWskConfigFile: settings are read from the file that wsk reads.
+// TestWskConfigFile: settings are read from the same file as by wsk.
 func TestWskConfigFile(t *testing.T) {
 	home, other := t.TempDir(), filepath.Join(t.TempDir(), "props")
 	for path, host := range map[string]string{filepath.Join(home, ".wskprops"): "home", other: "other"} {

@@ -12,10 +12,10 @@ import (
 	"github.com/gpuwhisk/gpuwhisk/invoker/operate/doctor"
 )
 
-// settings returns the environment of an invoker of this host: that of this process
-// or, where it names no Kafka, the service's file and the one of the invoker's number.
-// The folder FILE.credentials beside FILE.env has the passwords. The source is the
-// file, if one was read.
+// settings returns the environment of an invoker of this host: the environment of this
+// process or, if that has no KAFKA_HOSTS, the service's file and the file for the
+// invoker's number. The directory FILE.credentials beside FILE.env contains the
+// passwords. source is the path of the file, "" if no file was read.
 func settings(envFile, id string) (environ []string, source string, err error) {
 	environ = os.Environ()
 	if envFile == "" && lookup(environ, "KAFKA_HOSTS") != "" {
@@ -52,8 +52,8 @@ func settings(envFile, id string) (environ []string, source string, err error) {
 	return environ, source, err
 }
 
-// hostConfig is the configuration of an invoker of this host, for commands that need
-// a part of it: what is wrong with the others does not matter to them.
+// hostConfig loads the configuration of an invoker of this host, for commands that need
+// only a part. Mistakes in other parts are ignored.
 func hostConfig(envFile, id string) (*config.Config, error) {
 	environ, _, err := settings(envFile, id)
 	if err != nil {
@@ -66,7 +66,8 @@ func hostConfig(envFile, id string) (*config.Config, error) {
 	return cfg, nil
 }
 
-// withOwnCredentials adds what a service manager keeps for this process.
+// withOwnCredentials adds the credentials that a service manager provides to this
+// process.
 func withOwnCredentials(environ []string) ([]string, error) {
 	return withCredentials(environ, lookup(environ, "CREDENTIALS_DIRECTORY"))
 }

@@ -8,8 +8,8 @@ import (
 	"github.com/gpuwhisk/gpuwhisk/invoker/develop/check"
 )
 
-// The service's own file, that of the number, and the passwords beside it come
-// in this order; an environment of a deployment comes alone.
+// TestSettings: the file of the service, the file of the number and the passwords beside
+// them are read in this order. The environment of a deployment is used alone.
 func TestSettings(t *testing.T) {
 	t.Setenv("KAFKA_HOSTS", "")
 	t.Setenv("CREDENTIALS_DIRECTORY", "")
@@ -35,7 +35,7 @@ func TestSettings(t *testing.T) {
 		check.Equal(t, lookup(environ, name), want, "another number: %s", name)
 	}
 	if _, _, err := settings(filepath.Join(dir, "none.env"), ""); err == nil {
-		t.Error("a file that was named and is not there is no error")
+		t.Error("no error for a file that was named and does not exist")
 	}
 	t.Setenv("KAFKA_HOSTS", "b:2")
 	environ, source, err = settings("", "3")

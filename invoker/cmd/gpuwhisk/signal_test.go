@@ -10,8 +10,9 @@ import (
 	"time"
 )
 
-// Two signals within a moment are one: GNU timeout sends its own and has the
-// process group get another. A later one means it.
+// TestSecondSignalWithinAMoment: two signals in quick succession count as one, because
+// GNU timeout sends a signal to the process and another one to its group. A later second
+// signal ends the process.
 func TestSecondSignalWithinAMoment(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		signals, left := make(chan os.Signal), 0
@@ -29,7 +30,7 @@ func TestSecondSignalWithinAMoment(t *testing.T) {
 		signals <- syscall.SIGTERM
 		synctest.Wait()
 		if left != 0 {
-			t.Error("left undrained for signals that came together")
+			t.Error("exited without a drain after two signals at once")
 		}
 		time.Sleep(time.Millisecond)
 		signals <- syscall.SIGTERM
@@ -40,8 +41,8 @@ func TestSecondSignalWithinAMoment(t *testing.T) {
 	})
 }
 
-// TestHangUpIsATermination: SIGHUP ends the process as SIGTERM does, after which another
-// process is to follow. Ctrl-C is for good.
+// TestHangUpIsATermination: SIGHUP ends the process like SIGTERM, and another process is
+// expected to follow. After Ctrl-C none is.
 func TestHangUpIsATermination(t *testing.T) {
 	for s, follows := range map[os.Signal]bool{syscall.SIGHUP: true, syscall.SIGTERM: true, os.Interrupt: false} {
 		synctest.Test(t, func(t *testing.T) {
@@ -50,11 +51,11 @@ func TestHangUpIsATermination(t *testing.T) {
 			signals <- s
 			<-ctx.Done()
 			if got := errors.Is(context.Cause(ctx), errTerminated); got != follows {
-				t.Errorf("%s: another process is to follow: %t, want %t", s, got, follows)
+				t.Errorf("%s: another process is expected to follow: %t, want %t", s, got, follows)
 			}
 			signals <- s
 			time.Sleep(secondSignal)
-			signals <- s // the goroutine ends
+			signals <- s // let the goroutine end
 		})
 	}
 }

@@ -20,14 +20,14 @@ type simCmd struct {
 	Grid    simGridCmd    `cmd:"" help:"Compare sticky-plus with every policy over a grid of servers and workloads."`
 	Sweep   simSweepCmd   `cmd:"" help:"Vary one parameter: T, D, TTL, pool, load, weight and others."`
 	Claims  simClaimsCmd  `cmd:"" help:"Reproduce the paper's results, claim by claim, with a verdict on each."`
-	Figures simFiguresCmd `cmd:"" help:"Draw the paper's figures again, and those beyond it, as SVG."`
-	Replay  simReplayCmd  `cmd:"" help:"Replay what an invoker's GPU scheduler received and compare the orders."`
+	Figures simFiguresCmd `cmd:"" help:"Draw the paper's figures, and further ones, as SVG."`
+	Replay  simReplayCmd  `cmd:"" help:"Replay the recorded events of an invoker's GPU scheduler and compare the orders."`
 }
 
 // Help is the longer text of gpuwhisk sim --help.
 func (simCmd) Help() string {
 	return `The simulator runs the scheduling and memory code of the invoker itself on simulated
-devices. Nothing of it needs a GPU, and the same seed always gives the same numbers.
+devices. It needs no GPU, and the same seed always gives the same numbers.
 
   gpuwhisk sim run --policy mqfq-sticky
   gpuwhisk sim run --trace t.csv --functions f.csv --policy fcfs --pool 4 --tokens 1 --json
@@ -39,15 +39,16 @@ devices. Nothing of it needs a GPU, and the same seed always gives the same numb
 docs/scheduling-results.md explains the model and every parameter.`
 }
 
-// workloadFlags choose what arrives.
+// workloadFlags select the workload.
 type workloadFlags struct {
 	sim.Spec
 	sim.Trace
 }
 
-// check names what is wrong with flags before anything runs. A flag that has no
-// effect is an error: arrivals come from a file or are generated, never both.
-// entries are made of the flags. What a trace contains is not read: a file is no flag.
+// check returns an error for invalid flags before anything runs. A flag without effect
+// is an error: arrivals are either read from a file or generated. entries are the
+// entries made from the flags, and err the error of making them. check does not read the
+// trace.
 func (f workloadFlags) check(k *kong.Context, entries []sim.Entry, err error) error {
 	for _, path := range k.Path {
 		switch given := path.Flag; {
@@ -55,7 +56,7 @@ func (f workloadFlags) check(k *kong.Context, entries []sim.Entry, err error) er
 		case given.Group.Key == "Trace" && f.File == "":
 			return fmt.Errorf("--%s: needs --trace", given.Name)
 		case given.Group.Key == "Workload" && f.File != "":
-			return fmt.Errorf("--%s: is for generated workloads, and --trace reads one", given.Name)
+			return fmt.Errorf("--%s: applies to generated workloads, and --trace reads a recorded one", given.Name)
 		}
 	}
 	if f.File != "" && f.Functions == "" && f.Format == "plain" {
@@ -67,7 +68,8 @@ func (f workloadFlags) check(k *kong.Context, entries []sim.Entry, err error) er
 	return sim.Check(entries, f.Seed)
 }
 
-// unread stands for a trace that is not read yet.
+// unread returns a placeholder for a trace that is not read yet, nil if no trace is
+// given.
 func (f workloadFlags) unread() *sim.Workload {
 	if f.File == "" {
 		return nil
@@ -75,7 +77,7 @@ func (f workloadFlags) unread() *sim.Workload {
 	return &sim.Workload{}
 }
 
-// trace reads the trace if one is given.
+// trace reads the trace, if one is given.
 func (f workloadFlags) trace() (*sim.Workload, error) {
 	if f.File == "" {
 		return nil, nil
@@ -83,14 +85,14 @@ func (f workloadFlags) trace() (*sim.Workload, error) {
 	return f.Read(f.Seed)
 }
 
-// manyFlags are those of the commands that make many runs.
+// manyFlags are the flags of commands with many runs.
 type manyFlags struct {
-	Seeds    int  `default:"20" help:"Seeds per figure; medians and 10% and 90% quantiles are over them."`
-	Parallel int  `default:"0" help:"Runs at a time; 0 is one per processor."`
+	Seeds    int  `default:"20" help:"Seeds per figure, over which medians and 10% and 90% quantiles are taken."`
+	Parallel int  `default:"0" help:"Runs at a time; 0: one per processor."`
 	JSON     bool `name:"json" help:"Print JSON."`
 }
 
-// check names what is wrong with them.
+// check returns an error for invalid flags.
 func (f manyFlags) check() error {
 	if f.Parallel < 0 || f.Parallel > mostParallel {
 		return fmt.Errorf("--parallel %d: must lie within 0 and %d", f.Parallel, mostParallel)
@@ -98,14 +100,14 @@ func (f manyFlags) check() error {
 	return sim.CheckSeeds(f.Seeds)
 }
 
-// runsOf shows how many runs are done, in a line where stderr is a terminal, until
-// the end is called.
+// runsOf returns a function that shows the number of finished runs in one line, if
+// stderr is a terminal, and a function that clears the line.
 func runsOf(what string) (report sim.Progress, end func()) {
 	line := newProgressLine(os.Stderr, !term.IsTerminal(int(os.Stderr.Fd())))
 	return func(done, total int) { line.show(fmt.Sprintf("%s: %d of %d runs", what, done, total), 0) }, line.end
 }
 
-// insert replaces the text between two lines of a file.
+// insert replaces the text between two marker lines of a file.
 func insert(file, begin, end, text string) error {
 	document, err := os.ReadFile(file)
 	if err != nil {
@@ -118,7 +120,7 @@ func insert(file, begin, end, text string) error {
 	return os.WriteFile(file, []byte(changed), 0o644)
 }
 
-// writeCSV writes a table into the file of --csv, if there is one.
+// writeCSV writes a table to the file of --csv, if the flag is set.
 func writeCSV(file string, t sim.Table) error {
 	if file == "" {
 		return nil
@@ -134,5 +136,5 @@ func writeCSV(file string, t sim.Table) error {
 	return nil
 }
 
-// mostParallel is more processors than a machine has.
+// mostParallel exceeds the number of processors of any machine.
 const mostParallel = 1024

@@ -13,8 +13,8 @@ import (
 
 // simClaimsCmd reproduces the paper's results.
 type simClaimsCmd struct {
-	Only []string `help:"Only the claims whose names begin so."`
-	Into string   `type:"path" placeholder:"FILE" help:"Write the tables into a Markdown file, between the lines that docs/scheduling-results.md has."`
+	Only []string `help:"Only the claims whose names begin with this."`
+	Into string   `type:"path" placeholder:"FILE" help:"Write the tables into a Markdown file, between the marker lines of docs/scheduling-results.md."`
 	CSV  string   `name:"csv" type:"path" placeholder:"FILE" help:"Write all figures, with the 95% interval of each median, into a CSV file."`
 	manyFlags
 }
@@ -28,21 +28,21 @@ interval on its side and is unclear otherwise, so always with fewer than 6 seeds
 is one about every run. Results of ours beyond the paper follow.`
 }
 
-// Validate names what is wrong with the flags.
+// Validate checks the flags.
 func (c *simClaimsCmd) Validate() error {
 	if c.Into != "" && c.JSON {
-		return errors.New("--into: writes Markdown, and --json prints JSON: want one of them")
+		return errors.New("--into: writes Markdown, and --json prints JSON: give one")
 	}
 	return errors.Join(c.check(), sim.CheckClaims(c.Only))
 }
 
-// The lines of a document between which the findings stand.
+// The markers in a document between which the results are written.
 const (
 	claimsBegin = "<!-- claims: written by gpuwhisk sim claims --into -->"
 	claimsEnd   = "<!-- end of claims -->"
 )
 
-// Run makes the runs and prints the table.
+// Run runs the simulations and prints the table.
 func (c simClaimsCmd) Run() error {
 	report, end := runsOf("claims")
 	found, err := sim.Claims(interrupted(), c.Only, c.Seeds, c.Parallel, report)
@@ -79,19 +79,19 @@ func printClaims(to io.Writer, found []sim.Finding) error {
 	return nil
 }
 
-// simFiguresCmd draws.
+// simFiguresCmd draws the paper's figures.
 type simFiguresCmd struct {
-	Out  string   `default:"docs/figures" type:"path" help:"Folder to write the SVG files into."`
-	Only []string `help:"Only the figures whose names begin so."`
+	Out  string   `default:"docs/figures" type:"path" help:"Directory for the SVG files."`
+	Only []string `help:"Only the figures whose names begin with this."`
 	manyFlags
 }
 
-// Validate names what is wrong with the flags.
+// Validate checks the flags.
 func (c *simFiguresCmd) Validate() error {
 	return errors.Join(c.check(), sim.CheckFigures(c.Only))
 }
 
-// Run makes the runs and writes the files.
+// Run runs the simulations and writes the files.
 func (c simFiguresCmd) Run() error {
 	if err := os.MkdirAll(c.Out, 0o755); err != nil {
 		return fmt.Errorf("--out: %w", err)

@@ -6,7 +6,8 @@ import (
 	"github.com/gpuwhisk/gpuwhisk/invoker/develop/check"
 )
 
-// TestIntoADocumentOrJSON: a command that prints JSON would leave the document as it is.
+// TestIntoADocumentOrJSON: --into and --json exclude each other, because with --json the
+// document would not be written.
 func TestIntoADocumentOrJSON(t *testing.T) {
 	for _, command := range []string{"claims", "grid"} {
 		_, err := parseSim(t, command, "--into", "doc.md", "--json")

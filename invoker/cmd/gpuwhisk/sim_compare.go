@@ -12,14 +12,14 @@ import (
 	"github.com/gpuwhisk/gpuwhisk/sched/sim"
 )
 
-// comparison has the flags of the commands that compare rows.
+// comparison holds the flags of commands that compare rows.
 type comparison struct {
 	manyFlags
 	workloadFlags
 	sim.Options
 }
 
-// validate names what is wrong with the flags, of which entries makes the rows.
+// validate checks the flags. entries makes the rows from the flags.
 func (c comparison) validate(k *kong.Context, entries func(trace *sim.Workload) ([]sim.Entry, error)) error {
 	if err := c.manyFlags.check(); err != nil {
 		return err
@@ -64,7 +64,7 @@ func (c comparison) compare(what string, entries func(trace *sim.Workload) ([]si
 
 // simCompareCmd simulates one workload under every policy.
 type simCompareCmd struct {
-	Policies []string `help:"Policies to compare; the first is what the others are related to. All by default."`
+	Policies []string `help:"Policies to compare, in relation to the first one. All by default."`
 	comparison
 }
 
@@ -83,7 +83,7 @@ func (c simCompareCmd) entries(trace *sim.Workload) ([]sim.Entry, error) {
 	return sim.Entries(policies, c.Options, c.Spec, trace)
 }
 
-// Validate names what is wrong with the flags.
+// Validate checks the flags.
 func (c *simCompareCmd) Validate(k *kong.Context) error { return c.validate(k, c.entries) }
 
 // Run compares and prints.
@@ -111,7 +111,7 @@ func (c simSweepCmd) entries(trace *sim.Workload) ([]sim.Entry, error) {
 	return sim.Sweep(c.Over, c.Values, c.Policies, c.Options, c.Spec, trace)
 }
 
-// Validate names what is wrong with the flags.
+// Validate checks the flags.
 func (c *simSweepCmd) Validate(k *kong.Context) error { return c.validate(k, c.entries) }
 
 // Run sweeps and prints.

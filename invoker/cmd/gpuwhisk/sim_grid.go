@@ -14,9 +14,9 @@ type simGridCmd struct {
 	Full  bool   `help:"Devices 1 to 8, D 1 to 4, loads 0.3 to 0.95, adversaries: two hours of processor time."`
 	Into  string `type:"path" placeholder:"FILE" help:"Write the tables into a Markdown file, between its lines grid:begin and grid:end."`
 	CSV   string `name:"csv" type:"path" placeholder:"FILE" help:"Write every cell into a CSV file."`
-	Brief bool   `help:"Leave the table of all cells out of what is printed."`
+	Brief bool   `help:"Do not print the table of all cells."`
 	Seed  uint64 `default:"1" help:"The first seed."`
-	Rule  string `name:"retention" placeholder:"demand" help:"Which idle container is evicted, under all policies alike: lru, flow-lru, protect-lru, demand. Each has its own unless set."`
+	Rule  string `name:"retention" placeholder:"demand" help:"Which idle container is evicted, under all policies alike: lru, flow-lru, protect-lru, demand. By default each policy uses its own rule."`
 	manyFlags
 }
 
@@ -30,10 +30,10 @@ over seeds, and its interval with 95% confidence, which takes 6 seeds at least.
   gpuwhisk sim grid --seeds 20 --into docs/scheduling-results.md --csv docs/results/scheduling-grid.csv`
 }
 
-// Validate names what is wrong with the flags.
+// Validate checks the flags.
 func (c *simGridCmd) Validate() error {
 	if c.Into != "" && c.JSON {
-		return errors.New("--into: writes Markdown, and --json prints JSON: want one of them")
+		return errors.New("--into: writes Markdown, and --json prints JSON: give one")
 	}
 	return c.check()
 }
@@ -47,13 +47,13 @@ func (c simGridCmd) size() sim.GridSize {
 	return size
 }
 
-// The lines of a document between which the grid stands.
+// The markers in a document between which the grid is written.
 const (
 	gridBegin = "<!-- grid:begin -->"
 	gridEnd   = "<!-- grid:end -->"
 )
 
-// Run makes the runs, or reads them, and prints the tables.
+// Run runs the simulations and prints the tables.
 func (c simGridCmd) Run() error {
 	report, end := runsOf("grid")
 	cells, err := sim.Grid(interrupted(), c.size(), c.Seeds, c.Parallel, report)
@@ -64,7 +64,7 @@ func (c simGridCmd) Run() error {
 	return c.print(cells)
 }
 
-// print writes the tables where they are asked for.
+// print writes the tables to the outputs that the flags select.
 func (c simGridCmd) print(cells []sim.GridCell) error {
 	if err := writeCSV(c.CSV, sim.GridCells(cells)); err != nil {
 		return err
@@ -82,7 +82,7 @@ func (c simGridCmd) print(cells []sim.GridCell) error {
 	return err
 }
 
-// gridText is what a grid comes to: its goals, a line for each policy, and the
+// gridText returns the results of a grid: its goals, a line for each policy, and the
 // worst cells.
 func gridText(cells []sim.GridCell) string {
 	last := cells[0].First + uint64(cells[0].Seeds) - 1

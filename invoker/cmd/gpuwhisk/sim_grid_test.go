@@ -10,8 +10,8 @@ import (
 	"github.com/gpuwhisk/gpuwhisk/sched/sim"
 )
 
-// TestGridIsWrittenWhereItIsAskedFor: into a document, into a file of all cells, and on
-// standard output.
+// TestGridIsWrittenWhereItIsAskedFor: the grid is written to a document, to a CSV file
+// of all cells, and to standard output.
 func TestGridIsWrittenWhereItIsAskedFor(t *testing.T) {
 	dir := t.TempDir()
 	document, table := filepath.Join(dir, "doc.md"), filepath.Join(dir, "cells.csv")

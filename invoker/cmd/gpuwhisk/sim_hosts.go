@@ -20,11 +20,11 @@ import (
 type simHostsCmd struct {
 	Policy     string        `default:"sticky-plus" help:"Policy of the hosts."`
 	Hosts      int           `default:"4" group:"Hosts" help:"How many."`
-	Forward    bool          `group:"Hosts" help:"Hosts of classic mode, which get their activations from forwarders."`
-	PauseGrace time.Duration `default:"10s" group:"Hosts" help:"For how long a function's slot fetches without work."`
+	Forward    bool          `group:"Hosts" help:"Hosts in classic mode that get their activations from forwarders."`
+	PauseGrace time.Duration `default:"10s" group:"Hosts" help:"How long a function's idle slot keeps fetching work."`
 	Containers int           `default:"1000" group:"Hosts" help:"Containers that the namespace may have; OpenWhisk's default is 30."`
-	Random     bool          `group:"Hosts" help:"Also hosts that put no warmed keys."`
-	Seeds      int           `default:"1" group:"Seeds" help:"How many seeds are run."`
+	Random     bool          `group:"Hosts" help:"Also simulate hosts that do not put warmed keys."`
+	Seeds      int           `default:"1" group:"Seeds" help:"Number of seeds."`
 	workloadFlags
 	sim.Options
 }
@@ -32,25 +32,25 @@ type simHostsCmd struct {
 // Help is the longer text of gpuwhisk sim hosts --help.
 func (simHostsCmd) Help() string {
 	return `Each host runs the code by which an invoker decides in OpenWhisk's scheduler mode; the
-scheduler hands out activations and orders containers as the original does. Compared with
-them are hosts of which each serves its part of the functions by itself: every host as
-much as the next where functions have the same demand (alone), or those that have their
-home there, at random hosts, as in classic mode (classic); and with --random hosts that
-put no warmed keys, so that functions are placed at random. Load is a share of what all hosts can serve. Jain's index is that of the device
-time of functions, as shares of what they asked for. Idle is the longest that an
-activation was at the scheduler while the host that took it could have started it.
+scheduler hands out activations and orders containers as the original does. They are
+compared with hosts that each serve a fixed part of the functions: equal parts if the
+functions have the same demand (alone), or the functions whose random home host it is, as in
+classic mode (classic). With --random there are also hosts that do not put warmed keys, so
+that functions are placed at random. Load is a share of the capacity of all hosts. Jain's
+index is over the device time of functions, as shares of their demand. Idle is the longest
+time that an activation was at the scheduler while the host that took it could have started it.
 
   gpuwhisk sim hosts --workload equal --count 100 --load 0.4
 
 With --forward the hosts are in classic mode, and invokers without a GPU choose among them
-by the code of whisk.gpu.forward-to, from pings that are up to 1.5 s old. Each host brings
-as many functions and as much load with it. The ideal is hosts of which each has the
-functions that came with it to itself, so that all have the same load.
+by the code of whisk.gpu.forward-to, from pings that are up to 1.5 s old. Each host adds
+the same number of functions and the same load. In the ideal each host serves only the
+functions that it added, so that all hosts have the same load.
 
   gpuwhisk sim hosts --forward --hosts 16 --gpu-memory 80GB --pool 128`
 }
 
-// Validate names what is wrong with the flags.
+// Validate checks the flags.
 func (c *simHostsCmd) Validate(k *kong.Context) error {
 	most := 64
 	if c.Forward {
@@ -117,7 +117,7 @@ func (c simHostsCmd) Run() error {
 	return cmp.Or(summary("shared over alone", over[0]), summary("shared over classic", over[1]))
 }
 
-// summary prints a ratio of all seeds.
+// summary prints the distribution of a ratio over all seeds.
 func summary(what string, over []float64) error {
 	slices.Sort(over)
 	n := len(over)
@@ -129,8 +129,8 @@ func summary(what string, over []float64) error {
 	return err
 }
 
-// compareHosts adds the lines of one workload. It returns the mean latency of hosts that
-// share it, over that of such that do not: alone, and in classic mode.
+// compareHosts adds the lines of one workload. It returns two ratios of mean latencies:
+// hosts that share the functions to hosts alone, and to hosts in classic mode.
 func compareHosts(t *sim.Table, cfg hostsim.Config, random bool) (over [2]float64, err error) {
 	var mean [2]time.Duration
 	for i, simulate := range []func(hostsim.Config) ([]*sim.Result, error){hostsim.Alone, hostsim.Classic} {

@@ -7,7 +7,8 @@ import (
 	"github.com/gpuwhisk/gpuwhisk/invoker/develop/check"
 )
 
-// TestSimHostsNamesTheFlag: what nothing can be measured with is refused before a run.
+// TestSimHostsNamesTheFlag: flags with which nothing can be measured are refused before
+// a run.
 func TestSimHostsNamesTheFlag(t *testing.T) {
 	for _, flags := range []string{
 		"--hosts=0", "--hosts=65", "--count=3", "--seeds=0", "--seeds=-1", "--containers=0", "--load=0",

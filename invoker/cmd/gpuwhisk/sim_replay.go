@@ -10,9 +10,9 @@ import (
 	"github.com/gpuwhisk/gpuwhisk/gpu/scheduler"
 )
 
-// simReplayCmd feeds a recording to a scheduler.
+// simReplayCmd replays a recording in a scheduler.
 type simReplayCmd struct {
-	File  string `arg:"" type:"existingfile" help:"Log that an invoker wrote (whisk.gpu.record)."`
+	File  string `arg:"" type:"existingfile" help:"File that an invoker recorded (whisk.gpu.record)."`
 	Check bool   `help:"Check all invariants after every event."`
 }
 
@@ -20,14 +20,14 @@ type simReplayCmd struct {
 func (simReplayCmd) Help() string {
 	return `An invoker with CONFIG_whisk_gpu_record=FILE writes every event that its GPU scheduler
 received and every order that it gave. This command feeds the events to a scheduler again and compares
-its orders with the file, byte for byte. A file that gives the same orders shows all that
-led to a strange decision: send it with a report. One that differs shows what this version
-decides otherwise.
+its orders with the file, byte for byte. If the orders are the same, the file explains a
+strange decision completely: send it with a report. If they differ, this version decides
+otherwise.
 
   gpuwhisk sim replay /var/lib/gpuwhisk/scheduler.log
 
-The file has names of namespaces and actions, sizes and times. It has no parameters, no
-code and no keys.`
+The file contains names of namespaces and actions, sizes and times, but no parameters, code
+or keys.`
 }
 
 // Run replays the file.
@@ -50,7 +50,7 @@ func (c simReplayCmd) replay(log io.Reader, out io.Writer) error {
 			return fmt.Errorf("%s: empty", c.File)
 		case errors.Is(err, io.EOF):
 			if len(line) > 0 {
-				fmt.Fprintf(out, "the last line is not whole and was left out\n")
+				fmt.Fprintf(out, "the last line is incomplete and was skipped\n")
 			}
 			s := r.Scheduler().Stats()
 			fmt.Fprintf(out, "the same orders: %d events gave %d orders on %d devices under %s, in %s of the invoker's time\n",

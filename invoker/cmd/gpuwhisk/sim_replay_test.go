@@ -13,8 +13,8 @@ import (
 	"github.com/gpuwhisk/gpuwhisk/sched"
 )
 
-// TestReplay: a log that gives the same orders is reported as such, also when its
-// last line was cut off; one that does not is an error that shows both.
+// TestReplay: a log that leads to the same orders is reported as such, even if its last
+// line is cut off. A log that leads to other orders is an error that shows both orders.
 func TestReplay(t *testing.T) {
 	cfg, _ := sched.Defaults("mqfq-sticky")
 	c := scheduler.Config{
@@ -35,7 +35,7 @@ func TestReplay(t *testing.T) {
 	}
 	for _, c := range []struct{ log, out, err string }{
 		{string(log), "the same orders: 3 events gave 2 orders on 1 devices under mqfq-sticky, in 2s", ""},
-		{string(log) + `{"at":1`, "the last line is not whole", ""},
+		{string(log) + `{"at":1`, "the last line is incomplete", ""},
 		{strings.Replace(string(log), `"do":"create"`, `"do":"remove"`, 1), "", "f.log: line 3: the orders differ\nrecorded: "},
 		{"", "", "f.log: empty"},
 	} {

@@ -48,7 +48,7 @@ With --json the fields are those that docs/scheduling-results.md lists.`)
 	return b.String()
 }
 
-// Validate names what is wrong with the flags.
+// Validate checks the flags.
 func (c *simRunCmd) Validate(k *kong.Context) error {
 	if c.Series && !c.JSON {
 		return errors.New("--series: needs --json")
@@ -115,5 +115,5 @@ func printResult(to io.Writer, r *sim.Result, took time.Duration) error {
 	return b.Flush()
 }
 
-// sec writes milliseconds as seconds.
+// sec formats milliseconds as seconds.
 func sec(ms float64) string { return fmt.Sprintf("%.2f s", ms/1000) }

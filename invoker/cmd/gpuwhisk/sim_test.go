@@ -28,8 +28,8 @@ func parseSim(t *testing.T, args ...string) (*simCmd, error) {
 	return &c.Sim, err
 }
 
-// TestPublishedDefaultsAreTrue gives every server and policy flag the value
-// that its help shows as default: nothing may change by it.
+// TestPublishedDefaultsAreTrue sets every server and policy flag to the default that its
+// help states. The result must not change.
 func TestPublishedDefaultsAreTrue(t *testing.T) {
 	args := []string{"run"}
 	flags := reflect.TypeFor[sim.Options]()
@@ -37,7 +37,7 @@ func TestPublishedDefaultsAreTrue(t *testing.T) {
 		f := flags.Field(i)
 		value := f.Tag.Get("placeholder")
 		if value == "" || value == "off" || strings.Contains(value, "/") {
-			continue // not a value but words
+			continue // words in place of a value
 		}
 		name := f.Tag.Get("name")
 		if name == "" {
@@ -55,7 +55,7 @@ func TestPublishedDefaultsAreTrue(t *testing.T) {
 	check.Equal(t, c.Run.Spec, sim.DefaultSpec())
 }
 
-// dashed writes a field's name as kong does.
+// dashed converts a field's name to a flag's name, as kong does.
 func dashed(name string) string {
 	var b strings.Builder
 	for i, r := range name {
@@ -86,7 +86,8 @@ func TestSimRunPrintsWhatItMeasured(t *testing.T) {
 	check.Equal(t, r.Completed, 3)
 	check.Equal(t, len(r.Functions), 2)
 	check.Greater(t, r.DecisionNano, 0)
-	// a: 1.5 s of start and 300 ms; b the same after it and 400; a warm.
+	// a: 1.5 s start and 300 ms run; b, after a: 1.5 s start and 400 ms run; the last a is warm
+	// a.
 	check.AtMost(t, math.Abs(r.Latency.P99-(1800+1900-10)), 0.1, "p99 is %v", r.Latency.P99)
 }
 
@@ -142,7 +143,7 @@ func TestSimErrorsNameFileAndLineOrFlag(t *testing.T) {
 		"--ttl-alpha":                 {"run", "--ttl-alpha", "NaN"},
 		"--ttl-max":                   {"run", "--ttl-min", "20m"},
 		"--series":                    {"run", "--series"},
-		"--load: is":                  {"run", "--trace", bad, "--functions", table, "--load", "0.5"},
+		"--load: applies":             {"run", "--trace", bad, "--functions", table, "--load", "0.5"},
 		"--duration":                  {"run", "--trace", bad, "--functions", table, "--duration", "1m"},
 		"--cold-extra: needs --trace": {"run", "--cold-extra", "1s"},
 	} {
@@ -178,7 +179,7 @@ func write(t *testing.T, file, text string) {
 	check.NoError(t, os.WriteFile(file, []byte(text), 0o644))
 }
 
-// captured returns what f prints on standard output.
+// captured returns the standard output of f.
 func captured(t *testing.T, f func() error) []byte {
 	t.Helper()
 	file, err := os.Create(filepath.Join(t.TempDir(), "stdout"))

@@ -21,38 +21,38 @@ import (
 	"github.com/gpuwhisk/gpuwhisk/invoker/engine/devices"
 )
 
-// readyTime bounds the start, slowTime is when a line reports that it takes longer,
-// and drainTime bounds the end.
+// readyTime limits the start and drainTime the end. After slowTime, a line reports a
+// slow start.
 const (
 	readyTime = 2 * time.Minute // Docker on a busy machine
 	slowTime  = 15 * time.Second
-	drainTime = 75 * time.Second // a blocking call waits a minute
+	drainTime = 75 * time.Second // a blocking call may take a minute
 )
 
 // leastMax is the default memory of an action.
 const leastMax = size(256 << 20)
 
-// standaloneCmd is a whole OpenWhisk in one process.
+// standaloneCmd runs a whole OpenWhisk in one process.
 type standaloneCmd struct {
-	Port      int      `default:"3233" help:"Port of the REST API on the loopback interface; 0 takes a free one."`
-	CORS      []string `name:"cors" placeholder:"ORIGIN" help:"Let web pages of this origin use the API, such as http://localhost:5173; repeatable. Pages of others cannot."`
+	Port      int      `default:"3233" help:"Port of the REST API on the loopback interface; 0: any free port."`
+	CORS      []string `name:"cors" placeholder:"ORIGIN" help:"Let web pages of this origin use the API, such as http://localhost:5173; repeatable. Pages of other origins cannot."`
 	Data      string   `placeholder:"DIR" type:"path" help:"Where actions, records and queued work are kept (~/.gpuwhisk)."`
 	Runtime   string   `default:"auto" enum:"auto,docker,process" help:"Run actions in Docker, or as plain processes (${enum})."`
 	GPUs      int      `name:"gpus" default:"1" help:"Number of simulated GPUs."`
 	GPUMemory size     `name:"gpu-memory" default:"16GB" help:"Memory of each simulated GPU."`
 	Devices   string   `placeholder:"LIST" help:"GPUs of this machine instead of simulated ones: auto for all, or UUIDs and indexes. Needs a build with NVML (make build-gpu)."`
-	FakeGPU   string   `name:"fake-driver" placeholder:"DIR" type:"existingdir" help:"Run functions of simulated GPUs under the shim on the driver in DIR (make shim-fake: build/shim/fake12), so that their memory really moves."`
-	Shim      string   `placeholder:"FILE" type:"existingfile" help:"The shim's library, when it is not beside this program or in build/shim."`
-	Tokens    int      `default:"2" help:"Runs that each GPU takes at once (D)."`
+	FakeGPU   string   `name:"fake-driver" placeholder:"DIR" type:"existingdir" help:"Run functions of simulated GPUs under the shim on the fake driver in DIR (make shim-fake: build/shim/fake12), so that their memory really moves."`
+	Shim      string   `placeholder:"FILE" type:"existingfile" help:"The shim's library, if it is not beside this program or in build/shim."`
+	Tokens    int      `default:"2" help:"Runs at once on each GPU (D)."`
 	Policy    string   `placeholder:"NAME" help:"Scheduling policy of GPU functions (sticky-plus)."`
 	Memory    size     `default:"4GB" help:"Memory for all action containers together."`
-	MemoryMax size     `name:"memory-max" default:"2GB" help:"The most that one action may ask for (wsk action create -m)."`
+	MemoryMax size     `name:"memory-max" default:"2GB" help:"Largest memory of one action (wsk action create -m)."`
 	Kafka     string   `placeholder:"HOST:PORT" help:"Use these brokers instead of the embedded one."`
 	CouchDB   string   `name:"couchdb" placeholder:"URL" env:"GPUWHISK_COUCHDB" help:"Use this database, http://USER:PASSWORD@HOST:PORT, instead of the embedded one; better given as GPUWHISK_COUCHDB, which other users of the machine do not see."`
 	DBPrefix  string   `name:"db-prefix" default:"whisk_local_" help:"Prefix of the databases' names."`
 	Namespace []string `placeholder:"NAME[:UUID:KEY]" env:"GPUWHISK_NAMESPACE" help:"A further namespace beside guest, or guest with a key of your choice; repeatable."`
 	Runtimes  string   `placeholder:"FILE" type:"existingfile" help:"Runtimes manifest instead of the built-in one."`
-	Set       []string `placeholder:"KEY=VALUE" sep:"none" help:"Set a key of the invoker (docs/configuration.md), such as whisk.gpu.pool-size=1; repeatable. CONFIG_whisk_... variables count, too, but --set wins."`
+	Set       []string `placeholder:"KEY=VALUE" sep:"none" help:"Set a key of the invoker (docs/configuration.md), such as whisk.gpu.pool-size=1; repeatable. CONFIG_whisk_... variables work too; --set overrides them."`
 	Quiet     bool     `short:"q" help:"Print nothing but the wsk line and errors: no warnings."`
 	Verbose   bool     `short:"v" help:"Log what the invoker does."`
 }
@@ -62,20 +62,20 @@ func (standaloneCmd) Help() string {
 	return `One process with the REST API that wsk and the OpenWhisk client libraries use,
 an embedded Kafka broker and database, and the invoker. For development: one
 machine, no throttling, GPUs simulated unless --devices names real ones.
---set takes every key of docs/configuration.md, to try a setting on a laptop.
+--set accepts every key of docs/configuration.md, to try a setting on a laptop.
 
   gpuwhisk standalone
   export WSK_CONFIG_FILE=~/.gpuwhisk/wskprops   # or the wsk line that it prints
   wsk action create hello hello.js && wsk action invoke hello --result
 
-The key of guest is made for each data directory and stays. Scripts give one of their
-own: GPUWHISK_NAMESPACE=guest:UUID:KEY. In a database of --couchdb no key is changed.
+Each data directory has its own key for guest, which is created once. Scripts can set a
+key: GPUWHISK_NAMESPACE=guest:UUID:KEY. Keys in a database of --couchdb are not changed.
 
-Other users of the machine see the arguments of a process, not its environment: give
-what has a password as GPUWHISK_COUCHDB, GPUWHISK_NAMESPACE or CONFIG_whisk_...`
+Other users of the machine can see the arguments of a process, but not its environment:
+give passwords in GPUWHISK_COUCHDB, GPUWHISK_NAMESPACE or CONFIG_whisk_...`
 }
 
-// Run serves until a signal.
+// Run serves until a signal arrives.
 func (c standaloneCmd) Run() error {
 	log := textLog(c.level())
 	o, err := c.options(log)
@@ -104,7 +104,7 @@ func (c standaloneCmd) Run() error {
 	select {
 	case <-stopping.Done():
 		began := time.Now()
-		c.report("stopping: nothing new is taken, what runs is finished (a second signal after two seconds ends it at once)")
+		c.report("stopping: running activations are finished, new ones are refused (a second signal after two seconds ends it at once)")
 		err := drain(s)
 		if err == nil {
 			c.report("stopped after " + time.Since(began).Round(time.Millisecond).String() + "; actions and records are kept in " + s.Info().Data)
@@ -117,8 +117,8 @@ func (c standaloneCmd) Run() error {
 
 var errInterrupted = errors.New("interrupted before it was ready")
 
-// orInterrupted shortens the error of a start that the user ended, and adds to that
-// of one that took too long where to find more.
+// orInterrupted shortens the error of a start that the user interrupted. To the error of
+// a start that timed out, it adds where to find more.
 func orInterrupted(stopping context.Context, err error) error {
 	switch {
 	case stopping.Err() != nil:
@@ -139,7 +139,7 @@ func (c standaloneCmd) level() slog.Level {
 	return slog.LevelWarn
 }
 
-// Validate checks what flags alone show.
+// Validate checks the flags.
 func (c *standaloneCmd) Validate() error {
 	switch {
 	case c.Port < 0 || c.Port > 65535:
@@ -153,7 +153,7 @@ func (c *standaloneCmd) Validate() error {
 	case c.MemoryMax > c.Memory:
 		return fmt.Errorf("--memory-max %s: want at most --memory, which is %s", c.MemoryMax, c.Memory)
 	case c.Quiet && c.Verbose:
-		return errors.New("--quiet and --verbose: want one of them")
+		return errors.New("--quiet and --verbose: give one")
 	}
 	for _, text := range c.Namespace {
 		if _, err := standalone.ParseNamespace(text); err != nil {
@@ -169,8 +169,8 @@ func (c *standaloneCmd) Validate() error {
 	return checkPolicy(c.Policy)
 }
 
-// checkDevices fails before anything is started where a library is not what its
-// flag needs, or where there is no GPU: else the first call would fail.
+// checkDevices returns an error before anything is started if a library of a flag is
+// unusable or there is no GPU. Otherwise the first call would fail.
 func (c standaloneCmd) checkDevices(log *slog.Logger) error {
 	if c.FakeGPU != "" {
 		if err := devices.CheckDriver(c.FakeGPU); err != nil {
@@ -216,7 +216,7 @@ func (c standaloneCmd) report(text string) {
 	}
 }
 
-// greet prints where everything is, or in quiet mode only what to type, and the
+// greet prints all addresses, or in quiet mode only the wsk command to type, and the
 // keys of further namespaces.
 func (c standaloneCmd) greet(w io.Writer, s *standalone.Standalone) {
 	if c.Quiet {
@@ -229,7 +229,7 @@ func (c standaloneCmd) greet(w io.Writer, s *standalone.Standalone) {
 	}
 }
 
-// settings returns the settings that the user adds, from --set and the environment.
+// settings returns the user's settings, from --set and the environment.
 func (c standaloneCmd) settings(environ []string) config.Input {
 	return config.Input{Settings: c.Set, Environ: withPrefix(environ, "CONFIG_whisk_")}
 }
@@ -252,11 +252,11 @@ func (c standaloneCmd) options(log *slog.Logger) (standalone.Options, error) {
 		Port: c.Port, Origins: c.CORS, Data: c.Data, Runtime: c.Runtime, GPUs: c.GPUs, GPUMemory: activation.Size(c.GPUMemory), Policy: c.Policy, Tokens: c.Tokens,
 		Memory: c.Memory.bytes(), MemoryMax: activation.Size(c.MemoryMax), Kafka: c.Kafka, CouchDB: c.CouchDB, DBPrefix: c.DBPrefix, Docker: os.Getenv("DOCKER_HOST"),
 		Version: version, Log: log, Bounds: &bounds, Network: set.Containers.Network,
-		Extra: withPrefix(os.Environ(), "OTEL_", "CONFIG_whisk_"), // OTEL_ variables say where traces go
+		Extra: withPrefix(os.Environ(), "OTEL_", "CONFIG_whisk_"), // OTEL_ variables configure traces
 	}
 	o.Invoker, o.Admin = inProcess(log, c.Set)
 	if c.Port != 0 && !standalone.Free(c.Port) {
-		return o, fmt.Errorf("port %d is taken (--port 0 finds a free one)", c.Port)
+		return o, fmt.Errorf("port %d is in use (--port 0 finds a free one)", c.Port)
 	}
 	if o.Data == "" {
 		if o.Data, err = c.home(); err != nil {
@@ -278,8 +278,8 @@ func (c standaloneCmd) options(log *slog.Logger) (standalone.Options, error) {
 	return o, nil
 }
 
-// home is the default directory of data: below the user's home, or, for
-// a user without one, in a temporary directory that is named.
+// home returns the default data directory: in the user's home directory, or, for a user
+// without one, in a temporary directory that is printed.
 func (c standaloneCmd) home() (string, error) {
 	if dir, err := os.UserHomeDir(); err == nil {
 		return filepath.Join(dir, ".gpuwhisk"), nil
@@ -292,9 +292,9 @@ func (c standaloneCmd) home() (string, error) {
 	return dir, nil
 }
 
-// inProcess returns a function that starts an invoker in this process, with the
-// settings of --set, and one that returns the address of its admin port. The address
-// is empty until the port is open.
+// inProcess returns a function that starts an invoker in this process, with the settings
+// of --set, and a function that returns the address of its admin port. The address is
+// empty until the port is open.
 func inProcess(log *slog.Logger, settings []string) (start standalone.StartInvoker, admin func() string) {
 	var address atomic.Value
 	start = func(ctx context.Context, environ, args []string) (func() error, error) {

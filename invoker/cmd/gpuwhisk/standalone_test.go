@@ -7,8 +7,9 @@ import (
 	"github.com/gpuwhisk/gpuwhisk/invoker/develop/check"
 )
 
-// A standalone's invoker gets the settings of the environment and where traces go, and
-// no other variable. A setting that belongs to standalone itself is refused.
+// TestStandaloneTakesSettingsOfTheEnvironment: the invoker of a standalone gets the
+// settings in the environment and the OTEL_ variables, but no other variables. A setting
+// that standalone itself controls is refused.
 func TestStandaloneTakesSettingsOfTheEnvironment(t *testing.T) {
 	t.Setenv("OTEL_EXPORTER_OTLP_ENDPOINT", "http://collector:4318")
 	t.Setenv("CONFIG_whisk_gpu_poolSize", "3")

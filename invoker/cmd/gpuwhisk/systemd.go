@@ -12,21 +12,21 @@ import (
 	"github.com/coreos/go-systemd/v22/daemon"
 )
 
-// What systemd gives to a service of Type=notify with credentials, and how the
-// service notifies it: sd_notify(3) and systemd.exec(5).
+// The protocol between systemd and a service of Type=notify with credentials:
+// sd_notify(3) and systemd.exec(5).
 
-// notify sends a state to the service manager. Without one, and where it does not
-// listen, nothing happens.
+// notify sends a state to the service manager. It is a no-op if there is no manager or
+// it does not listen.
 func notify(state string) { _, _ = daemon.SdNotify(false, state) }
 
-// watchdogInterval is how often the manager is notified that all is well: half of
-// the time after which it takes the service for dead. Zero means never.
+// watchdogInterval returns the time between keep-alive messages to the manager: half of
+// the manager's timeout. Zero means that no messages are needed.
 func watchdogInterval() time.Duration {
-	timeout, _ := daemon.SdWatchdogEnabled(false) // zero for what cannot be read
+	timeout, _ := daemon.SdWatchdogEnabled(false) // zero if unreadable
 	return timeout / 2
 }
 
-// beat notifies the manager that all is well as long as it is.
+// beat sends a keep-alive message at each interval, as long as alive returns no error.
 func beat(ctx context.Context, every time.Duration, alive func(context.Context) error) {
 	tick := time.NewTicker(every)
 	defer tick.Stop()
@@ -55,9 +55,9 @@ func lookup(environ []string, name string) string {
 	return value
 }
 
-// withCredentials adds the credentials of a folder, which systemd keeps for this
-// service alone, or fills that one from: a file with the name of a variable has
-// its value, without the newline at its end. So passwords need not be in an
+// withCredentials adds the credentials in a directory to the environment: a file with
+// the name of a variable holds its value, with an optional newline at its end. systemd
+// keeps or fills such a directory for this service alone, so passwords need not be in an
 // environment.
 func withCredentials(environ []string, dir string) ([]string, error) {
 	if dir == "" {

@@ -16,8 +16,8 @@ import (
 	"github.com/gpuwhisk/gpuwhisk/invoker/develop/check"
 )
 
-// TestWatchdogNeedsALiveDispatcher: a dispatcher that does not answer is not
-// reported as alive. Without a manager, or one that listens, a state is dropped.
+// TestWatchdogNeedsALiveDispatcher: a dispatcher that does not answer is not reported as
+// alive. Without a manager that listens, states are dropped.
 func TestWatchdogNeedsALiveDispatcher(t *testing.T) {
 	at := filepath.Join(t.TempDir(), "notify")
 	notify("READY=1")
@@ -40,7 +40,7 @@ func TestWatchdogNeedsALiveDispatcher(t *testing.T) {
 		cancel()
 		synctest.Wait()
 	})
-	notify("STOPPING=1") // after all other states
+	notify("STOPPING=1") // arrives after all other states
 	_ = l.SetReadDeadline(time.Now().Add(time.Minute))
 	received := ""
 	for buf := make([]byte, 100); !strings.HasSuffix(received, "STOPPING=1"); {
@@ -78,6 +78,6 @@ func TestCredentialsReplaceVariables(t *testing.T) {
 	check.Equal(t, got[len(got)-1], "CONFIG_whisk_couchdb_password=secret")
 	check.That(t, !slices.Contains(got, "other=x"), "environment %q", got)
 	if _, err := withCredentials(nil, dir+"/none"); err == nil {
-		t.Error("a folder that is not there is no error")
+		t.Error("no error for a missing directory")
 	}
 }

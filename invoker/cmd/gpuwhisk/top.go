@@ -11,12 +11,12 @@ import (
 	"github.com/gpuwhisk/gpuwhisk/invoker/operate/top"
 )
 
-// topCmd shows an invoker in the terminal.
+// topCmd shows the state of an invoker in the terminal.
 type topCmd struct {
-	Once   bool   `help:"Print once and exit; without a terminal always."`
+	Once   bool   `help:"Print once and exit; the default without a terminal."`
 	JSON   bool   `name:"json" help:"Print the whole snapshot as JSON; with --once."`
 	Sort   string `default:"queued" enum:"queued,running,lead,wait,latency,calls,name" help:"Sort the functions by this column (${enum})."`
-	Filter string `placeholder:"TEXT" help:"Show only functions whose name contains this text, or whose state is this one."`
+	Filter string `placeholder:"TEXT" help:"Show only functions whose name contains this text, or whose state is this word."`
 	remote
 }
 
@@ -29,7 +29,7 @@ func (topCmd) Help() string {
   gpuwhisk top --once --json | jq .status.work.devices`
 }
 
-// Validate checks the flags against each other.
+// Validate checks the flags.
 func (c *topCmd) Validate() error {
 	if c.JSON && !c.Once {
 		return errors.New("--json: needs --once")
@@ -37,7 +37,7 @@ func (c *topCmd) Validate() error {
 	return nil
 }
 
-// Run shows the screen until q or a signal.
+// Run shows the screen until q or a signal arrives.
 func (c topCmd) Run() error {
 	ctx := interrupted()
 	if c.JSON {

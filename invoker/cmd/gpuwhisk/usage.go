@@ -12,8 +12,8 @@ import (
 	"github.com/gpuwhisk/gpuwhisk/invoker/operate/gpucheck"
 )
 
-// parse reads a command line. What is wrong with it is reported with the usage of
-// the command that was meant, and kong.Exit is called.
+// parse parses a command line. On a mistake it prints the error with the usage of the
+// intended command, and calls kong.Exit.
 func parse(c *cli, args []string, with ...kong.Option) (*kong.Context, error) {
 	k, err := parser(c, with...)
 	if err != nil {
@@ -26,15 +26,15 @@ func parse(c *cli, args []string, with ...kong.Option) (*kong.Context, error) {
 	return ctx, nil
 }
 
-// wrongUsage is an error of the parser.
+// wrongUsage is an error of the command line parser.
 type wrongUsage struct{ error }
 
-// ExitCode is the one that shells and most programs have for a wrong command line.
+// ExitCode returns 2, as shells and most programs do for a wrong command line.
 func (wrongUsage) ExitCode() int { return 2 }
 
 func (w wrongUsage) Unwrap() error { return w.error }
 
-// Error rewords that of a flag without its value at the end of a line.
+// Error rewords the parser's error for a flag without a value at the end of the line.
 func (w wrongUsage) Error() string {
 	text := w.error.Error()
 	flag, _, found := strings.Cut(text, ": expected ")
@@ -44,7 +44,7 @@ func (w wrongUsage) Error() string {
 	return text
 }
 
-// parser makes the parser of the command line; the manual is made from it, too.
+// parser creates the parser of the command line. The manual is generated from it, too.
 func parser(c *cli, with ...kong.Option) (*kong.Kong, error) {
 	check := gpucheck.Defaults()
 	return kong.New(c, append(with,
@@ -53,7 +53,7 @@ func parser(c *cli, with ...kong.Option) (*kong.Kong, error) {
 		kong.ShortUsageOnError(),
 		kong.Vars{
 			"version":  "gpuwhisk " + version,
-			"env_file": "Settings as systemd reads them; without it, and without KAFKA_HOSTS here, " + doctor.SettingsFile + " if it is there.",
+			"env_file": "File of settings, as systemd reads it; default, if KAFKA_HOSTS is not set: " + doctor.SettingsFile + " if it exists.",
 
 			"check_swap": size(check.Swap).String(), "check_set": size(check.Set).String(), "check_python": check.Python,
 			"check_containers": strconv.Itoa(check.Containers), "check_rounds": strconv.Itoa(check.Rounds), "check_limit": check.Limit.String(),
@@ -61,12 +61,12 @@ func parser(c *cli, with ...kong.Option) (*kong.Kong, error) {
 	)...)
 }
 
-// negative matches a number that looks like a flag.
+// negative matches an argument that is a negative number, which looks like a flag.
 var negative = regexp.MustCompile(`^-[0-9]`)
 
-// plain puts a command line into the form that the parser takes: "help X" is
-// "X --help", and a negative number behind a flag is its value, so that the error
-// is that of the flag's limits.
+// plain converts arguments into a form that the parser accepts: "help X" becomes "X
+// --help", and a negative number after a flag becomes its value, so that the error names
+// the flag's limits.
 func plain(args []string) []string {
 	if len(args) > 0 && args[0] == "help" {
 		return slices.Concat(args[1:], []string{"--help"})

@@ -29,8 +29,8 @@ func TestPlainWords(t *testing.T) {
 	}
 }
 
-// outcome parses a command line as main does, and gives the exit status it
-// would end with (-1: none) and what a person reads.
+// outcome parses a command line as main does. It returns the exit status with which main
+// would end (-1: none) and the printed text.
 func outcome(t *testing.T, line string) (status int, text string) {
 	t.Helper()
 	type ended struct{}
@@ -51,8 +51,7 @@ func outcome(t *testing.T, line string) (status int, text string) {
 	return status, out.String()
 }
 
-// wantOutcome has a command line end with a status, after a text that a person
-// reads.
+// wantOutcome checks that a command line ends with a status and prints a text.
 func wantOutcome(t *testing.T, line string, wantStatus int, wantText string) {
 	t.Helper()
 	status, text := outcome(t, line)
@@ -72,9 +71,9 @@ func TestWrongUsageHasStatusTwoAndNamesTheFlag(t *testing.T) {
 		"standalone --policy fastest":      "--policy fastest: want one of mqfq-sticky, sticky-plus,",
 		"demo --policy fastest":            "--policy fastest: want one of mqfq-sticky, sticky-plus,",
 		"standalone --gpus -1":             "--gpus -1: want 0 to 64",
-		"standalone --gpu-memory lots":     `--gpu-memory: "lots" is no size`,
+		"standalone --gpu-memory lots":     `--gpu-memory: "lots" is not a size`,
 		"standalone --memory-max 8GB":      "--memory-max 8 GB: want at most --memory, which is 4 GB",
-		"standalone -q -v":                 "want one of them",
+		"standalone -q -v":                 "give one",
 		"standalone --runtime elsewhere":   "--runtime",
 		"standalone --fake-driver /absent": "/absent",
 
@@ -113,7 +112,7 @@ func TestWrongUsageHasStatusTwoAndNamesTheFlag(t *testing.T) {
 		"sim figures --only nothing":           "--only nothing: no figure begins so",
 		"sim figures --seeds 10001":            "--seeds 10001: must lie within",
 		"sim grid --seeds 0":                   "--seeds 0: must lie within",
-		"sim grid --json --into x":             "want one of them",
+		"sim grid --json --into x":             "give one",
 		"sim replay /absent":                   "/absent",
 	} {
 		wantOutcome(t, line, 2, want)
@@ -124,8 +123,7 @@ func TestWrongUsageHasStatusTwoAndNamesTheFlag(t *testing.T) {
 	wantOutcome(t, "standalone --gpu-memory 24GiB", -1, "")
 }
 
-// TestReadmeLinesParse: each gpuwhisk that a block of README.md runs is a good
-// command line.
+// TestReadmeLinesParse: each gpuwhisk command in a code block of README.md parses.
 func TestReadmeLinesParse(t *testing.T) {
 	page, err := os.ReadFile("../../../README.md")
 	check.NoError(t, err)
@@ -160,7 +158,7 @@ func TestSizesHaveOneUnit(t *testing.T) {
 	}
 }
 
-// TestLibrariesAreCheckedFirst: a file that cannot be loaded is reported with its
+// TestLibrariesAreCheckedFirst: a library that cannot be loaded is reported with its
 // flag, before anything is started.
 func TestLibrariesAreCheckedFirst(t *testing.T) {
 	empty := t.TempDir()
@@ -177,8 +175,8 @@ func TestLibrariesAreCheckedFirst(t *testing.T) {
 	}
 }
 
-// TestSecretsHaveVariables: other users of a machine see the arguments of a process, so
-// whatever holds a password or a key can be given as a variable, and the help says so.
+// TestSecretsHaveVariables: other users of a machine can see the arguments of a process.
+// Therefore each flag that holds a password or key has a variable, and the help says so.
 func TestSecretsHaveVariables(t *testing.T) {
 	k, err := parser(&cli{})
 	check.NoError(t, err)

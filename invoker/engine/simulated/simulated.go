@@ -1,7 +1,6 @@
-// Package simulated plays the part of a GPU where there is none: it makes
-// devices with a memory size and moves their memory by letting the time pass
-// that a link of a given bandwidth would take. Whatever comes of it is
-// labelled simulated. It owns no goroutine.
+// Package simulated replaces a GPU on hosts without one. It creates devices with a
+// memory size, and moves memory by waiting as long as a link of a given bandwidth would
+// take. All its results are labelled as simulated. It starts no goroutine.
 package simulated
 
 import (
@@ -13,7 +12,7 @@ import (
 	"github.com/gpuwhisk/gpuwhisk/invoker/container"
 )
 
-// Devices makes n devices of so many bytes each.
+// Devices returns n devices with the given memory in bytes.
 func Devices(n int, memory int64) []gpu.Device {
 	out := make([]gpu.Device, n)
 	for i := range out {
@@ -22,8 +21,8 @@ func Devices(n int, memory int64) []gpu.Device {
 	return out
 }
 
-// Mover moves memory at the speed of its link. A container is taken to hold
-// after a run what was reserved for the run, in one process.
+// Mover moves memory at the speed of its link. After a run, it assumes that the
+// container holds the memory that was reserved for the run, in one process.
 type Mover struct {
 	link   gpu.Link
 	report func(gpu.MemoryReport)
@@ -32,51 +31,50 @@ type Mover struct {
 	transfers map[string]transfer // the newest of each container
 }
 
-// transfer is an order that began to be carried out.
+// transfer is an order in progress.
 type transfer struct {
 	epoch uint64
 	ends  time.Time
 }
 
-// NewMover makes a mover for a link.
+// NewMover returns a mover for a link.
 func NewMover(link gpu.Link) *Mover { return &Mover{link: link, transfers: map[string]transfer{}} }
 
-// process is the one process that a simulated container is taken to have.
+// process is the id of the single process of a simulated container.
 const process = 1
 
-// Listen sets where the usage of containers is reported.
+// Listen sets the receiver of usage reports.
 func (m *Mover) Listen(report func(gpu.MemoryReport)) { m.report = report }
 
-// Prepare has nothing to add to a container.
+// Prepare returns the device for a container. It adds nothing else.
 func (m *Mover) Prepare(_ string, device gpu.Device, _ container.DeviceRequest) (container.GPU, error) {
 	return container.GPU{Index: device.Index, Simulated: true}, nil
 }
 
-// Forget drops what is known of the container.
+// Forget drops the state of a container.
 func (m *Mover) Forget(name string) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	delete(m.transfers, name)
 }
 
-// Begin does nothing.
+// Begin is a no-op.
 func (m *Mover) Begin(string, gpu.Need) {}
 
-// End reports that the run's container holds the memory that was reserved for the run,
-// all of it on the device. Nothing measures that: the report says that it is assumed.
+// End reports that the container holds the memory that was reserved for the run, all of
+// it on the device. The report is marked as assumed, because nothing is measured.
 func (m *Mover) End(_ context.Context, name string, need gpu.Need) {
 	m.report(gpu.MemoryReport{Container: name, PID: process, Assumed: true, Usage: gpu.Usage{
 		Allocated: need.Bytes, Resident: need.Bytes, Context: need.Context,
 	}})
 }
 
-// Faults is false: a run without its memory would pretend to be faster than
-// any GPU.
+// Faults returns false: a run without its memory would seem faster than on any GPU.
 func (m *Mover) Faults() bool { return false }
 
-// Move waits for as long as the transfer takes and then reports the memory where
-// it belongs. It ends early, without a report, with ctx; the transfer goes on
-// when the same order is given again, and is void when another one is.
+// Move blocks for the duration of the transfer, and then reports the memory in its new
+// place. If ctx ends, it returns early without a report. The transfer continues if the
+// same order is given again, and is abandoned if another order is given.
 func (m *Mover) Move(ctx context.Context, o gpu.Order, footprint int64) (int64, error) {
 	timer := time.NewTimer(time.Until(m.begin(o)))
 	defer timer.Stop()
@@ -84,7 +82,7 @@ func (m *Mover) Move(ctx context.Context, o gpu.Order, footprint int64) (int64, 
 	case <-timer.C:
 	case <-ctx.Done():
 	}
-	if err := ctx.Err(); err != nil { // also when both came at once
+	if err := ctx.Err(); err != nil { // both may have ended at once
 		return 0, err
 	}
 	u := gpu.Usage{Allocated: footprint}
@@ -95,7 +93,7 @@ func (m *Mover) Move(ctx context.Context, o gpu.Order, footprint int64) (int64, 
 	return o.Bytes, nil
 }
 
-// begin returns when the transfer of an order ends.
+// begin returns the time at which the transfer of an order ends.
 func (m *Mover) begin(o gpu.Order) time.Time {
 	m.mu.Lock()
 	defer m.mu.Unlock()

@@ -26,12 +26,12 @@ func TestMoveTakesTheLinksTime(t *testing.T) {
 		_, err = m.Move(t.Context(), gpu.Order{Kind: gpu.Prefetch, Container: "c", Bytes: 3e9}, 3e9)
 		check.NoError(t, err)
 		check.Equal(t, got.Usage.Resident, 3e9)
-		check.That(t, got.Assumed, "memory that nothing measures is reported as measured")
+		check.That(t, got.Assumed, "assumed memory is reported as measured")
 	})
 }
 
-// TestMoveGoesOnWhenAskedAgain: a second request for what takes long does not
-// start it over.
+// TestMoveGoesOnWhenAskedAgain: a second request for a long transfer does not restart
+// it.
 func TestMoveGoesOnWhenAskedAgain(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		m := NewMover(gpu.Link{BytesPerSecond: 1e9})
@@ -74,7 +74,7 @@ func TestRunLeavesWhatWasReserved(t *testing.T) {
 	want := gpu.Usage{Allocated: 5, Resident: 5, Context: 7}
 	check.Equal(t, got.Container, "c", "a run left")
 	check.Equal(t, got.Usage, want, "a run left")
-	check.That(t, got.Assumed, "memory that nothing measures is reported as measured")
+	check.That(t, got.Assumed, "assumed memory is reported as measured")
 }
 
 func TestDevicesAreLabelled(t *testing.T) {

@@ -10,38 +10,40 @@ import (
 	"time"
 )
 
-// budget bounds the connections of a server. A new connection beyond the bound takes the
-// place of one whose request has not come or that is slow to take its answer; while every
-// connection waits for its handler the new one waits, too. So a short request is served
-// however many clients keep connections open. Clients with the most connections lose
-// theirs first, and of those the oldest one goes, but none before it had time to send
-// its request.
+// budget limits the connections of a server. A new connection beyond the limit replaces
+// a connection whose request has not arrived, or whose client is slow to receive the
+// answer. If all connections wait for their handlers, the new one waits, too. Therefore
+// a short request is served even if clients keep many connections open. Clients with the
+// most connections lose theirs first, the oldest connection first, but no connection is
+// closed before it had time to send its request.
 type budget struct {
 	max int
 
 	mu      sync.Mutex
-	changed sync.Cond // the number or the phase of connections
+	changed sync.Cond // signals changes of the number or phase of connections
 	open    map[net.Conn]*connection
-	clients map[string]int // open connections by the client's address
+	clients map[string]int // open connections by client address
 }
 
-// grace is how long a connection does not make way after it came, began its answer or ended
-// it. So a flood of others ends none before its request is read and its answer is sent.
+// grace is how long a connection is protected after it was opened, began its answer or
+// ended it. So a flood of connections closes none before its request is read and its
+// answer is sent.
 const grace = 100 * time.Millisecond
 
 // connection is one open connection. The mutex of its budget guards it.
 type connection struct {
 	client string
-	since  time.Time // when it came, began to answer or ended an answer
-	// requests counts the requests whose handlers run, by phase. HTTP/2 has several.
+	since  time.Time // when it was opened, or began or ended an answer
+	// requests counts the requests with running handlers, by phase. With HTTP/2 there
+	// may be several.
 	requests [phases]int
 }
 
-// phase is how far a request has got.
+// phase is the progress of a request.
 type phase int
 
 const (
-	arriving phase = iota // the body has not come
+	arriving phase = iota // the body has not arrived
 	handled
 	answering
 	phases
@@ -55,8 +57,8 @@ func newBudget(connections int) *budget {
 
 type connectionKey struct{}
 
-// admit makes a place for a new connection. It is an http.Server's ConnContext, which
-// no further connection is accepted before.
+// admit makes room for a new connection. It is the ConnContext of an http.Server, which
+// accepts no further connection before it returns.
 func (b *budget) admit(ctx context.Context, conn net.Conn) context.Context {
 	c := &connection{client: conn.RemoteAddr().String()}
 	if host, _, err := net.SplitHostPort(c.client); err == nil {
@@ -82,8 +84,8 @@ func (b *budget) admit(ctx context.Context, conn net.Conn) context.Context {
 	return context.WithValue(ctx, connectionKey{}, c)
 }
 
-// victim returns the connection that makes way for a new one and its age, nil if all wait
-// for their handlers.
+// victim returns the connection to close for a new one, and its age. It returns nil if
+// all connections wait for their handlers.
 func (b *budget) victim() (conn net.Conn, age time.Duration) {
 	var worst *connection
 	for at, c := range b.open {
@@ -97,7 +99,7 @@ func (b *budget) victim() (conn net.Conn, age time.Duration) {
 	return conn, time.Since(worst.since)
 }
 
-// compare orders connections by which one makes way first.
+// compare orders connections: the first one is closed first.
 func (b *budget) compare(x, y *connection) int {
 	return cmp.Or(
 		cmp.Compare(min(x.requests[answering], 1), min(y.requests[answering], 1)),
@@ -117,15 +119,16 @@ func (b *budget) remove(conn net.Conn) {
 	b.changed.Broadcast()
 }
 
-// cut closes a connection without the end that TLS has, which a client may not take.
+// cut closes a connection without TLS's close message, which the client might not
+// receive.
 func cut(conn net.Conn) {
 	if over, is := conn.(interface{ NetConn() net.Conn }); is {
 		conn = over.NetConn()
 	}
-	_ = conn.Close() // its server notices
+	_ = conn.Close() // the server notices
 }
 
-// state follows what becomes of connections. It is an http.Server's ConnState.
+// state tracks the state of connections. It is the ConnState of an http.Server.
 func (b *budget) state(conn net.Conn, state http.ConnState) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -134,15 +137,16 @@ func (b *budget) state(conn net.Conn, state http.ConnState) {
 	}
 }
 
-// full reports whether a new connection would need the place of another.
+// full reports whether a new connection would have to replace another.
 func (b *budget) full() bool {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	return len(b.open) >= b.max
 }
 
-// handler follows the phases of requests. While there is no place for a new connection
-// each one ends with its answer, or busy clients could keep theirs for ever.
+// handler tracks the phases of requests. While there is no room for a new connection,
+// each connection ends with its answer. Otherwise busy clients could keep theirs for
+// ever.
 func (b *budget) handler(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		c, is := r.Context().Value(connectionKey{}).(*connection)
@@ -173,7 +177,7 @@ type progress struct {
 	counts bool
 }
 
-// enter goes on to a later phase. Phases never go back.
+// enter moves the request to a later phase. Phases never go back.
 func (p *progress) enter(to phase) {
 	p.b.mu.Lock()
 	defer p.b.mu.Unlock()
@@ -199,7 +203,7 @@ func (p *progress) leave() {
 	p.b.changed.Broadcast()
 }
 
-// body notices when the last of a request's body has come.
+// body notices the end of a request's body.
 type body struct {
 	io.ReadCloser
 	progress *progress
@@ -213,7 +217,7 @@ func (b *body) Read(to []byte) (int, error) {
 	return n, err
 }
 
-// answer notices when an answer begins.
+// answer notices the beginning of an answer.
 type answer struct {
 	http.ResponseWriter
 	progress *progress
@@ -231,5 +235,5 @@ func (a *answer) WriteHeader(status int) {
 	a.ResponseWriter.WriteHeader(status)
 }
 
-// Unwrap lets http.ResponseController reach what it needs.
+// Unwrap gives http.ResponseController access to the wrapped writer.
 func (a *answer) Unwrap() http.ResponseWriter { return a.ResponseWriter }

@@ -16,7 +16,7 @@ import (
 	"github.com/gpuwhisk/gpuwhisk/invoker/develop/check"
 )
 
-// from is a connection of a client with an address of its own.
+// from is a connection of a client with its own address.
 type from struct {
 	net.Conn
 	client string
@@ -26,7 +26,7 @@ func (f from) RemoteAddr() net.Addr {
 	return &net.TCPAddr{IP: net.ParseIP(f.client), Port: 4711}
 }
 
-// crowd is a server of few connections, and its clients, in a bubble of synctest.
+// crowd is a server with few connections, and its clients, in a synctest bubble.
 type crowd struct {
 	t     *testing.T
 	conns pipes
@@ -39,7 +39,7 @@ func newCrowd(t *testing.T, connections int) *crowd {
 	go func() { ended <- server.Serve(c.conns) }()
 	t.Cleanup(func() {
 		for _, client := range c.all {
-			_ = client.Close() // a pipe's end
+			_ = client.Close() // closes the end of a pipe
 		}
 		if err := server.Close(); err != nil {
 			t.Error(err)
@@ -49,20 +49,20 @@ func newCrowd(t *testing.T, connections int) *crowd {
 	return c
 }
 
-// come sends the text of a request from an address, and does not wait until it is read.
+// come sends the text of a request from an address, without waiting until it is read.
 func (c *crowd) come(client, request string) net.Conn {
 	c.t.Helper()
 	near, far := net.Pipe()
 	c.all = append(c.all, near)
 	go func() {
 		c.conns <- from{far, client}
-		_, _ = io.WriteString(near, strings.ReplaceAll(request, "\n", "\r\n")) // cut off where it makes way
+		_, _ = io.WriteString(near, strings.ReplaceAll(request, "\n", "\r\n")) // the write is cut off if the connection is closed
 	}()
 	synctest.Wait()
 	return near
 }
 
-// status reads an answer's status line within a moment, empty where none comes.
+// status reads the status line of an answer, or returns "" if none arrives soon.
 func (c *crowd) status(client net.Conn) string {
 	_ = client.SetReadDeadline(time.Now().Add(time.Second))
 	line, _ := bufio.NewReader(client).ReadString('\n')
@@ -88,7 +88,8 @@ const (
 	served      = "HTTP/1.1 200 OK"
 )
 
-// TestSlowConnectionsMakeWay for a request that comes at once.
+// TestSlowConnectionsMakeWay: a slow connection is closed for a request that arrives at
+// once.
 func TestSlowConnectionsMakeWay(t *testing.T) {
 	for name, slow := range map[string]string{
 		"nothing": "", "half a head": halfHead, "a slow body": slowBody, "a slow body of a long call": slowBlocked,
@@ -110,8 +111,8 @@ func TestSlowConnectionsMakeWay(t *testing.T) {
 	}
 }
 
-// TestWorkDoesNotMakeWay: while all connections wait for their handlers a new one waits,
-// and then it is served.
+// TestWorkDoesNotMakeWay: while all connections wait for their handlers, a new
+// connection waits and is served afterwards.
 func TestWorkDoesNotMakeWay(t *testing.T) {
 	for name, request := range map[string]string{"without a body": working, "with a body": workingBody} {
 		t.Run(name, func(t *testing.T) {
@@ -132,8 +133,8 @@ func TestWorkDoesNotMakeWay(t *testing.T) {
 	}
 }
 
-// TestTheClientWithMostMakesWay, its oldest connection first; a stream that is read stays
-// while others make way.
+// TestTheClientWithMostMakesWay: the client with the most connections loses its oldest
+// one first. A stream whose client reads it stays.
 func TestTheClientWithMostMakesWay(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := newCrowd(t, 4)
@@ -160,8 +161,8 @@ func TestTheClientWithMostMakesWay(t *testing.T) {
 	})
 }
 
-// TestBusyConnectionsEndWhileAllAreInUse, so that a client that always has a request under
-// way keeps none for ever.
+// TestBusyConnectionsEndWhileAllAreInUse: a client that always has a request under way
+// does not keep its connection for ever.
 func TestBusyConnectionsEndWhileAllAreInUse(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := newCrowd(t, 1)
@@ -174,7 +175,8 @@ func TestBusyConnectionsEndWhileAllAreInUse(t *testing.T) {
 	})
 }
 
-// TestHealthIsServedInAFlood of clients that open slow bodies again and again.
+// TestHealthIsServedInAFlood: health checks are answered while clients open slow
+// requests again and again.
 func TestHealthIsServedInAFlood(t *testing.T) {
 	const clients, connections, checks = 600, 256, 10
 	l, err := net.Listen("tcp", "127.0.0.1:0")
@@ -198,13 +200,13 @@ func TestHealthIsServedInAFlood(t *testing.T) {
 				}
 				cut := context.AfterFunc(ctx, func() { _ = conn.Close() })
 				_, _ = io.WriteString(conn, strings.ReplaceAll(slowBody, "\n", "\r\n"))
-				_, _ = io.Copy(io.Discard, conn) // until the server closes it
+				_, _ = io.Copy(io.Discard, conn) // until the server closes the connection
 				cut()
 				_ = conn.Close()
 			}
 		})
 	}
-	<-full // so that connections have made way, each one perhaps for another
+	<-full // now connections have been closed, perhaps each for another
 	lost := 0
 	for range checks {
 		client := http.Client{Transport: &http.Transport{DisableKeepAlives: true}, Timeout: 4 * time.Second}

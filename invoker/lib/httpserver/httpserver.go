@@ -1,8 +1,8 @@
-// Package httpserver makes HTTP servers that bound what an unknown client can hold: how
-// long its request may take to come and its answer to be taken, and how many connections
-// are open at once. The caller decides what a client may do.
+// Package httpserver creates HTTP servers that limit the resources of an unknown client:
+// the time for its request to arrive and for its answer to be received, and the number
+// of open connections. The caller decides which requests a client may make.
 //
-// It has no goroutines but those of net/http.
+// It starts no goroutines besides net/http's.
 package httpserver
 
 import (
@@ -15,16 +15,16 @@ import (
 )
 
 const (
-	// RequestTime is how long a request may take to come, and AnswerTime how long its
-	// answer to be taken. A handler that has found out whose request it is may allow
-	// more, see http.ResponseController.
+	// RequestTime limits the time for a request to arrive, and AnswerTime the time for
+	// its answer to be received. A handler that knows its client may allow more, see
+	// http.ResponseController.
 	RequestTime = 10 * time.Second
 	AnswerTime  = 30 * time.Second
-	// eventTime is how long a client may take for a part of a stream.
+	// eventTime limits the time for a client to receive a part of a stream.
 	eventTime = 10 * time.Second
 )
 
-// New makes a server of at most so many connections at once. handling is how long its
+// New returns a server with a limited number of connections. handling is how long its
 // handler may take to answer.
 func New(h http.Handler, handling time.Duration, connections int) *http.Server {
 	b := newBudget(connections)
@@ -34,8 +34,8 @@ func New(h http.Handler, handling time.Duration, connections int) *http.Server {
 	}
 }
 
-// Filter makes a listener of one that closes each connection from an address that is not
-// admitted. admit is called for every connection, from the goroutine that accepts.
+// Filter wraps a listener. It closes each connection whose address is not admitted.
+// admit is called for every connection, by the goroutine that accepts.
 func Filter(l net.Listener, admit func(netip.Addr) bool) net.Listener { return filter{l, admit} }
 
 type filter struct {
@@ -43,7 +43,7 @@ type filter struct {
 	admit func(netip.Addr) bool
 }
 
-// Accept returns the next connection that is admitted.
+// Accept returns the next admitted connection.
 func (f filter) Accept() (net.Conn, error) {
 	for {
 		conn, err := f.Listener.Accept()
@@ -57,9 +57,9 @@ func (f filter) Accept() (net.Conn, error) {
 	}
 }
 
-// IsLocal reports whether the host of a request is an address or localhost. A web page
-// cannot have such a host: any other name may be the page's own, which leads to this
-// server for as long as the page wants (DNS rebinding).
+// IsLocal reports whether the host of a request is an IP address or localhost. The name
+// of a web page's own host could lead to this server for as long as the page wants (DNS
+// rebinding), but a page cannot have such a host.
 func IsLocal(host string) bool {
 	host = hostName(host)
 	return strings.EqualFold(host, "localhost") || net.ParseIP(host) != nil
@@ -78,8 +78,8 @@ func hostName(host string) string {
 	return strings.Trim(host, "[]")
 }
 
-// Stream makes a writer for an answer without an end: each part has a time to be taken
-// instead of the whole.
+// Stream returns a writer for an endless answer: the time limit applies to each part
+// instead of the whole answer.
 func Stream(w http.ResponseWriter) http.ResponseWriter {
 	return stream{w, http.NewResponseController(w)}
 }
@@ -89,11 +89,11 @@ type stream struct {
 	control *http.ResponseController
 }
 
-// Write writes a part.
+// Write writes a part of the stream.
 func (s stream) Write(b []byte) (int, error) {
-	_ = s.control.SetWriteDeadline(time.Now().Add(eventTime)) // without deadlines the client waits for ever
+	_ = s.control.SetWriteDeadline(time.Now().Add(eventTime)) // on an error there is no deadline
 	return s.ResponseWriter.Write(b)
 }
 
-// Unwrap lets http.ResponseController reach what it needs.
+// Unwrap gives http.ResponseController access to the wrapped writer.
 func (s stream) Unwrap() http.ResponseWriter { return s.ResponseWriter }

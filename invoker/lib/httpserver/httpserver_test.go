@@ -15,7 +15,7 @@ import (
 	"github.com/gpuwhisk/gpuwhisk/invoker/develop/check"
 )
 
-// pipes is a listener of connections in memory.
+// pipes is a listener of in-memory connections.
 type pipes chan net.Conn
 
 func (p pipes) Accept() (net.Conn, error) {
@@ -29,7 +29,7 @@ func (p pipes) Accept() (net.Conn, error) {
 func (p pipes) Close() error   { close(p); return nil }
 func (p pipes) Addr() net.Addr { return &net.TCPAddr{} }
 
-// blocking is how long a call of the handler takes.
+// blocking is the duration of a call of the handler.
 const blocking = time.Minute
 
 func handler(w http.ResponseWriter, r *http.Request) {
@@ -59,7 +59,7 @@ func handler(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// dial serves one connection, in a bubble of synctest.
+// dial serves one connection, in a synctest bubble.
 func dial(t *testing.T, request string) net.Conn {
 	t.Helper()
 	server, conns, ended := New(http.HandlerFunc(handler), blocking, 10), make(pipes), make(chan error, 1)
@@ -69,7 +69,7 @@ func dial(t *testing.T, request string) net.Conn {
 	_, err := io.WriteString(client, strings.ReplaceAll(request, "\n", "\r\n"))
 	check.NoError(t, err)
 	t.Cleanup(func() {
-		_ = client.Close() // a pipe's end
+		_ = client.Close() // closes the end of a pipe
 		if err := server.Close(); err != nil {
 			t.Error(err)
 		}
@@ -78,7 +78,8 @@ func dial(t *testing.T, request string) net.Conn {
 	return client
 }
 
-// TestLetsGo of clients whose request does not come, or who do not take their answers.
+// TestLetsGo: clients lose their connection if their request does not arrive or they do
+// not receive the answer.
 func TestLetsGo(t *testing.T) {
 	for name, request := range map[string]string{
 		"half a head":    "POST /disable HTTP/1.1\nHost: x\n",
@@ -98,7 +99,8 @@ func TestLetsGo(t *testing.T) {
 	}
 }
 
-// TestWaits for handlers that take their time, and for ever with a stream that is read.
+// TestWaits: the server waits for slow handlers, and without limit for a stream that the
+// client reads.
 func TestWaits(t *testing.T) {
 	for path, want := range map[string]string{"/blocking": "\r\ndone", "/stream": strings.Repeat("9\r\ndata: x\n\n\r\n", 10)} {
 		t.Run(path, func(t *testing.T) {
@@ -115,7 +117,8 @@ func TestWaits(t *testing.T) {
 	}
 }
 
-// TestFilter closes connections from addresses that are not admitted, and goes on.
+// TestFilter: connections from addresses that are not admitted are closed, and later
+// ones are still accepted.
 func TestFilter(t *testing.T) {
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	check.NoError(t, err)

@@ -7,23 +7,22 @@ import (
 
 // A frame is one entry in a file:
 //
-//	length of the payload   4 bytes, little endian
-//	check sum of the payload 4 bytes
-//	check sum of these 8    4 bytes
+//	length of the payload    4 bytes, little endian
+//	checksum of the payload  4 bytes
+//	checksum of these 8      4 bytes
 //	payload
 //
-// Both sums begin with the salt of the file's name. So a part of a payload that
-// a user chose is not taken for a frame when the frame before is damaged and the
-// next whole one is searched for.
+// Both checksums begin with the salt in the file's name. Therefore, when a damaged frame
+// is skipped and the next whole frame is searched, user data inside a payload is never
+// mistaken for a frame.
 const headerBytes = 12
 
-// maxPayload bounds what is believed of a length. It is far above the largest
-// message that a broker takes.
+// maxPayload is the largest plausible length, far above the largest message of a broker.
 const maxPayload = 64 << 20
 
 var table = crc32.MakeTable(crc32.Castagnoli)
 
-// appendFrame appends the frame of a payload that comes in two parts.
+// appendFrame appends the frame of a payload that is given in two parts.
 func appendFrame(dst []byte, salt uint32, head, body []byte) []byte {
 	sum := crc32.Update(salt, table, head)
 	if len(body) > 0 {
@@ -36,8 +35,8 @@ func appendFrame(dst []byte, salt uint32, head, body []byte) []byte {
 	return append(append(dst, head...), body...)
 }
 
-// decodeFrame reads the frame at the start of data. The payload is a part of
-// data; size is that of the whole frame.
+// decodeFrame decodes the frame at the start of data. The payload is a slice of data.
+// size is the size of the whole frame.
 func decodeFrame(data []byte, salt uint32) (payload []byte, size int, ok bool) {
 	if len(data) < headerBytes || crc32.Update(salt, table, data[:8]) != binary.LittleEndian.Uint32(data[8:]) {
 		return nil, 0, false
@@ -53,11 +52,11 @@ func decodeFrame(data []byte, salt uint32) (payload []byte, size int, ok bool) {
 	return payload, headerBytes + int(n), true
 }
 
-// gap is a part of a file in which no frame is whole.
+// gap is a part of a file without a whole frame.
 type gap struct{ from, to int }
 
-// scan calls each with every whole frame of a file's content, and lists what
-// lies between them.
+// scan calls each for every whole frame in a file's content, and returns the gaps
+// between the frames.
 func scan(data []byte, salt uint32, each func(at int, payload []byte)) []gap {
 	var gaps []gap
 	for at := 0; at < len(data); {

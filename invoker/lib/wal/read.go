@@ -11,8 +11,8 @@ import (
 	"strings"
 )
 
-// Names of files have the format, so that a version that cannot read it reports
-// that and not damage.
+// The names of files contain the format's version, so that a program that cannot read
+// the format reports that instead of damage.
 const (
 	format    = "v1"
 	nameParts = "%08x-%08x."
@@ -20,7 +20,7 @@ const (
 
 func fileName(n Segment, salt uint32) string { return fmt.Sprintf(nameParts+format, uint32(n), salt) }
 
-// parseName reads a file's name. ok is false for a file that is not of a log.
+// parseName parses a file's name. ok is false if the file does not belong to a log.
 func parseName(name string) (n Segment, salt uint32, ok bool, err error) {
 	var number uint32
 	var suffix string
@@ -79,31 +79,31 @@ func (l *Log) loadFile(n Segment, last bool, each func(Position, []byte)) error 
 	}
 	for _, g := range gaps {
 		l.damaged += int64(g.to - g.from)
-		l.cfg.Log.Error("a log is damaged, what is whole in it is used", "file", path, "from", g.from, "bytes", g.to-g.from)
+		l.cfg.Log.Error("a log is damaged, its whole entries are used", "file", path, "from", g.from, "bytes", g.to-g.from)
 	}
 	l.total += s.size
 	return nil
 }
 
-// cutEnd cuts the torn end off a file.
+// cutEnd truncates the torn end of a file.
 func (l *Log) cutEnd(path string, data []byte, from int, last bool) error {
 	if err := os.Truncate(path, int64(from)); err != nil {
 		return fmt.Errorf("cut torn end of log: %w", err)
 	}
-	torn := len(bytes.TrimRight(data[from:], "\x00")) // former versions allocated files before they wrote them
+	torn := len(bytes.TrimRight(data[from:], "\x00")) // earlier versions allocated files before writing
 	switch {
 	case torn == 0:
 	case last:
 		l.cfg.Log.Info("cut the torn end of a log", "file", path, "from", from, "bytes", torn)
-	default: // a later file was begun: this is not how a crash leaves it
+	default: // a later file exists, so this is not the result of a crash
 		l.damaged += int64(torn)
 		l.cfg.Log.Error("cut the damaged end of a log", "file", path, "from", from, "bytes", torn)
 	}
 	return nil
 }
 
-// Read reads an entry. It waits for one that is appended and not yet written,
-// unless there is trouble.
+// Read reads an entry. It waits for an entry that is appended but not yet written,
+// unless the disk is in trouble.
 func (l *Log) Read(p Position) ([]byte, error) {
 	payload, err := l.read(p)
 	if err == nil {
@@ -120,7 +120,7 @@ func (l *Log) read(p Position) ([]byte, error) {
 	s := l.files[p.Segment]
 	l.mu.Unlock()
 	if s == nil {
-		return nil, fmt.Errorf("read entry: segment %d is not there", p.Segment)
+		return nil, fmt.Errorf("read entry: segment %d does not exist", p.Segment)
 	}
 	f, err := os.Open(filepath.Join(l.cfg.Dir, s.name))
 	if err != nil {
@@ -138,9 +138,9 @@ func (l *Log) read(p Position) ([]byte, error) {
 	return payload, nil
 }
 
-// Each calls each with every entry of one file that is no longer appended to,
-// from an offset on, until each returns false. It returns the offset after
-// the last entry that it was called with, and whether the end was reached.
+// Each calls each for the entries of a file that is no longer appended to, from an
+// offset, until each returns false. It returns the offset after the last entry of these
+// calls, and whether it reached the end.
 func (l *Log) Each(n Segment, from int64, each func(Position, []byte) bool) (next int64, end bool, err error) {
 	l.mu.Lock()
 	s := l.files[n]
@@ -154,7 +154,7 @@ func (l *Log) Each(n Segment, from int64, each func(Position, []byte) bool) (nex
 	}
 	f, err := os.Open(filepath.Join(l.cfg.Dir, s.name))
 	if errors.Is(err, os.ErrNotExist) {
-		return from, size == 0, nil // nothing of it is written yet
+		return from, size == 0, nil // nothing is written yet
 	}
 	if err != nil {
 		return from, false, fmt.Errorf("read log: %w", err)

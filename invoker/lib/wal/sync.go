@@ -31,8 +31,7 @@ func (l *Log) syncEvery() {
 	}
 }
 
-// Sync makes everything that is written survive a loss of power, except with
-// None.
+// Sync makes all written entries survive a loss of power. It is a no-op with None.
 func (l *Log) Sync() error {
 	l.syncing.Lock()
 	defer l.syncing.Unlock()
@@ -47,8 +46,8 @@ func (l *Log) Sync() error {
 	return nil
 }
 
-// takeDirty finds a file that is written and not synced, and has it count as
-// synced; nil: there is none.
+// takeDirty returns a file with unsynced writes and marks it as synced. It returns nil
+// if there is none.
 func (l *Log) takeDirty() *segment {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -71,7 +70,7 @@ func (l *Log) syncFile(s *segment) error {
 	return err
 }
 
-// syncPath syncs a file, or the names in a directory.
+// syncPath syncs a file, or the entries of a directory.
 func syncPath(path string) error {
 	f, err := os.Open(path)
 	if err != nil {
@@ -80,7 +79,7 @@ func syncPath(path string) error {
 	return errors.Join(f.Sync(), f.Close())
 }
 
-// What the disk is asked for.
+// The operations on the disk.
 const (
 	writing = iota
 	syncing
@@ -90,12 +89,12 @@ var operations = [2]string{"write", "sync"}
 
 // operation is the state of writing or syncing.
 type operation struct {
-	err   error // nil: it works
+	err   error // nil if it works
 	since time.Time
 }
 
-// timed runs an operation at the disk. A failure is trouble until the next run
-// succeeds; a run that takes longer than the timeout is trouble until it ends.
+// timed runs an operation on the disk. A failure counts as trouble until the next run
+// succeeds. A run that exceeds the timeout counts as trouble until it ends.
 func (l *Log) timed(op int, run func() error) error {
 	ended := false
 	alarm := time.AfterFunc(l.cfg.Timeout, func() {
@@ -117,32 +116,33 @@ func (l *Log) timed(op int, run func() error) error {
 	return err
 }
 
-// setTrouble records trouble with an operation, or its end. The caller holds mu.
+// setTrouble records the start or end of trouble with an operation. The caller must hold
+// mu.
 func (l *Log) setTrouble(op int, err error) {
 	o := &l.disk[op]
 	switch {
 	case err == nil && o.err == nil:
 		return
 	case err == nil:
-		l.cfg.Log.Info("the disk takes a log again", "dir", l.cfg.Dir, "after", time.Since(o.since).Round(time.Millisecond))
+		l.cfg.Log.Info("a log can be written again", "dir", l.cfg.Dir, "after", time.Since(o.since).Round(time.Millisecond))
 	case o.err == nil:
 		o.since = time.Now()
-		l.cfg.Log.Error("the disk does not take a log", "dir", l.cfg.Dir, "error", err)
+		l.cfg.Log.Error("a log cannot be written", "dir", l.cfg.Dir, "error", err)
 	}
 	o.err = err
 	close(l.changed)
 	l.changed = make(chan struct{})
 }
 
-// Trouble is what keeps the log from writing, and since when; nil when all is
-// well.
+// Trouble returns the error that keeps the log from writing, and its start. It returns
+// nil if there is none.
 func (l *Log) Trouble() (since time.Time, err error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return l.trouble()
 }
 
-// trouble is Trouble for a caller that holds mu.
+// trouble implements Trouble. The caller must hold mu.
 func (l *Log) trouble() (since time.Time, err error) {
 	for _, o := range l.disk {
 		if o.err != nil {
@@ -152,7 +152,7 @@ func (l *Log) trouble() (since time.Time, err error) {
 	return time.Time{}, nil
 }
 
-// Ready waits until there is no trouble.
+// Ready blocks until there is no trouble.
 func (l *Log) Ready(ctx context.Context) error {
 	for {
 		l.mu.Lock()

@@ -1,21 +1,20 @@
-// Package wal is a write-ahead log: entries on disk, in the order in which they
-// are appended, in segment files of which the owner drops those that are no
-// longer needed. It knows nothing of what the entries mean.
+// Package wal is a write-ahead log: entries on disk in the order of their appends, in
+// segment files. The owner drops segments that it no longer needs. The log does not
+// interpret entries.
 //
-// One writer goroutine writes all entries that were appended since its last
-// write, so that concurrent owners share a write. A written entry survives the
-// end of the process, and a loss of power when Config.Sync has it.
+// One writer goroutine writes all entries that were appended since its last write, so
+// that concurrent owners share a write. A written entry survives the end of the process.
+// Config.Sync decides whether it survives a loss of power.
 //
-// A file that was cut short or damaged is read as far as it is whole: every
-// entry has a check sum, a torn end is cut off, and damage in the middle is
-// logged, skipped and counted. That is why this is no library's log or
-// database: those at hand refuse such a file or lose the rest of it.
+// A truncated or damaged file is read as far as possible: every entry has a checksum, a
+// torn end is cut off, and damage in the middle is logged, skipped and counted. This is
+// the reason for an own implementation: the available log libraries and databases refuse
+// such a file or lose the rest of it.
 //
-// A disk that is full or slow is reported by Trouble. Entries that were
-// appended meanwhile are written when the disk takes them again, and no caller
-// waits for that.
+// Trouble reports a full or slow disk. Entries that are appended meanwhile are written
+// when the disk works again, and no caller waits for that.
 //
-// A Log owns two goroutines, the writer and the syncer, from Open to Close.
+// A Log owns two goroutines from Open to Close: the writer and the syncer.
 package wal
 
 import (
@@ -32,23 +31,23 @@ import (
 	"time"
 )
 
-// Sync is when entries are made to survive a loss of power.
+// Sync selects when entries are synced, so that they survive a loss of power.
 type Sync int
 
 // When entries are synced.
 const (
-	Batch Sync = iota // every Config.SyncEvery, without a caller that waits for it
+	Batch Sync = iota // every Config.SyncEvery; callers do not wait for it
 	Each              // before Receipt.Wait returns
-	None              // when the operating system sees fit
+	None              // when the operating system decides
 )
 
-// Syncs are the configuration's words for Sync, in its order.
+// Syncs returns the configuration's words for the values of Sync, in order.
 func Syncs() []string { return []string{"batch", "each", "none"} }
 
-// String gives the word.
+// String returns the word of s.
 func (s Sync) String() string { return Syncs()[s] }
 
-// ParseSync reads a word of Syncs.
+// ParseSync parses a word of Syncs.
 func ParseSync(word string) (Sync, error) {
 	for i, w := range Syncs() {
 		if w == word {
@@ -58,15 +57,16 @@ func ParseSync(word string) (Sync, error) {
 	return 0, fmt.Errorf("sync %q: want batch, each or none", word)
 }
 
-// Config is where a log lies. Zero values of all but Dir are defaults.
+// Config sets the directory and limits of a log. Zero values of all fields except Dir
+// mean the defaults.
 type Config struct {
 	Dir          string
-	SegmentBytes int           // of a file, about; 8 MiB
-	Sync         Sync          // Batch
-	SyncEvery    time.Duration // with Batch; 20 ms
-	Timeout      time.Duration // of a write or a sync, after which Trouble reports it; 1 s
-	Retry        time.Duration // pause before a failed write or sync is repeated; 250 ms
-	Log          *slog.Logger  // nil: nothing is logged
+	SegmentBytes int           // of a file, approximately; default 8 MiB
+	Sync         Sync          // default Batch
+	SyncEvery    time.Duration // with Batch; default 20 ms
+	Timeout      time.Duration // of a write or sync, after which Trouble reports it; default 1 s
+	Retry        time.Duration // pause before a failed write or sync is repeated; default 250 ms
+	Log          *slog.Logger  // nil: discard
 }
 
 func (c Config) withDefaults() Config {
@@ -83,31 +83,31 @@ func (c Config) withDefaults() Config {
 // Segment numbers a file of a log; a later file has a higher number.
 type Segment uint32
 
-// Position is where an entry lies.
+// Position is the place of an entry.
 type Position struct {
 	Segment Segment
 	Offset  uint32 // of the frame in the file
 	Size    uint32 // of the payload
 }
 
-// End is the offset after the entry.
+// End returns the offset after the entry.
 func (p Position) End() int64 { return int64(p.Offset) + headerBytes + int64(p.Size) }
 
 var (
-	// ErrClosed is returned by a closed log.
+	// ErrClosed means that the log is closed.
 	ErrClosed = errors.New("log is closed")
-	// ErrDamaged is returned by Read for an entry that is not whole.
+	// ErrDamaged means that Read found a damaged entry.
 	ErrDamaged = errors.New("entry is damaged")
 	// ErrInUse means that another process has the log open.
 	ErrInUse = errors.New("another process uses it")
 )
 
-// Log is an open log. It is safe for use by many goroutines.
+// Log is an open log. It is safe for concurrent use.
 type Log struct {
 	cfg     Config
 	lock    *os.File
-	wake    chan struct{} // capacity 1: there is something to write
-	unsync  chan struct{} // capacity 1: there is something to sync
+	wake    chan struct{} // capacity 1: there are entries to write
+	unsync  chan struct{} // capacity 1: there are writes to sync
 	quit    chan struct{} // closed by Close
 	wg      sync.WaitGroup
 	syncing sync.Mutex // one sync at a time
@@ -115,12 +115,12 @@ type Log struct {
 
 	mu       sync.Mutex
 	closed   bool
-	head     Segment // appended to
+	head     Segment // the file that is appended to
 	headSize int
 	files    map[Segment]*segment
 	total    int64
 	pending  *batch // not yet taken by the writer
-	newest   *batch // the last that was pending
+	newest   *batch // the last pending batch
 	disk     [2]operation
 	changed  chan struct{} // closed and replaced when Trouble changes
 }
@@ -130,13 +130,12 @@ type segment struct {
 	name    string
 	salt    uint32
 	size    int64
-	dirty   bool // written and not synced
+	dirty   bool // written but not synced
 	dropped bool
 }
 
-// Open reads a log, calls each with every entry in the order in which they were
-// appended, and begins a new file for what is appended next. each may be nil,
-// and must not keep the payload.
+// Open opens a log and calls each for every existing entry, in the order of the appends.
+// New entries go to a new file. each may be nil, and must not keep the payload.
 func Open(cfg Config, each func(Position, []byte)) (*Log, error) {
 	cfg = cfg.withDefaults()
 	if err := os.MkdirAll(cfg.Dir, 0o700); err != nil {
@@ -165,8 +164,8 @@ func Open(cfg Config, each func(Position, []byte)) (*Log, error) {
 	return l, nil
 }
 
-// takeLock locks a directory against other processes. The lock ends with the
-// process, however that ends.
+// takeLock locks a directory against other processes. The system releases the lock when
+// the process ends, for whatever reason.
 func takeLock(dir string) (*os.File, error) {
 	f, err := os.OpenFile(filepath.Join(dir, "lock"), os.O_CREATE|os.O_RDWR, 0o600)
 	if err != nil {
@@ -182,10 +181,10 @@ func takeLock(dir string) (*os.File, error) {
 	return f, nil
 }
 
-// roll begins a new file. The caller holds mu, once the goroutines run.
+// roll begins a new file. If the goroutines are running, the caller must hold mu.
 func (l *Log) roll() {
 	var salt [4]byte
-	_, _ = rand.Read(salt[:]) // never fails
+	_, _ = rand.Read(salt[:]) // rand.Read never fails
 	l.head++
 	l.headSize = 0
 	s := &segment{salt: binary.LittleEndian.Uint32(salt[:])}
@@ -193,14 +192,14 @@ func (l *Log) roll() {
 	l.files[l.head] = s
 }
 
-// Head is the file that is appended to.
+// Head returns the file that is appended to.
 func (l *Log) Head() Segment {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return l.head
 }
 
-// Oldest is the oldest file there is.
+// Oldest returns the oldest file.
 func (l *Log) Oldest() Segment {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -211,8 +210,8 @@ func (l *Log) Oldest() Segment {
 	return oldest
 }
 
-// Roll begins a new file, unless the present one is empty, and returns its
-// number.
+// Roll begins a new file, unless the current one is empty, and returns the number of the
+// file.
 func (l *Log) Roll() Segment {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -222,27 +221,27 @@ func (l *Log) Roll() Segment {
 	return l.head
 }
 
-// Bytes is the size of all files.
+// Bytes returns the size of all files.
 func (l *Log) Bytes() int64 {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return l.total
 }
 
-// Segments is how many files there are, the one being written included.
+// Segments returns the number of files, including the current one.
 func (l *Log) Segments() int {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return len(l.files)
 }
 
-// Damaged is how many bytes of the files could not be read at Open, torn ends
-// aside.
+// Damaged returns how many bytes of the files were unreadable at Open, without torn
+// ends.
 func (l *Log) Damaged() int64 { return l.damaged }
 
-// Drop deletes a file. Its entries must not be needed any more, and must not
-// supersede any in an older file. Files are to be dropped in order, by one
-// goroutine. A file that cannot be deleted, as of a disk that is away, stays.
+// Drop deletes a file. Its entries must not be needed any more, and must not supersede
+// entries in an older file. One goroutine must drop the files in order. A file that
+// cannot be deleted stays.
 func (l *Log) Drop(n Segment) error {
 	l.mu.Lock()
 	s := l.files[n]
@@ -264,7 +263,7 @@ func (l *Log) Drop(n Segment) error {
 	return nil
 }
 
-// Close writes what was appended, unless the disk does not take it, and ends.
+// Close writes the pending entries, unless the disk fails, and ends the goroutines.
 func (l *Log) Close() error {
 	l.mu.Lock()
 	closed := l.closed

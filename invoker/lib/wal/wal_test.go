@@ -16,7 +16,7 @@ import (
 	"github.com/gpuwhisk/gpuwhisk/invoker/develop/check"
 )
 
-// open opens a log and returns what it got.
+// open opens a log and returns its entries.
 func open(t testing.TB, cfg Config) (*Log, []string) {
 	t.Helper()
 	var got []string
@@ -92,8 +92,8 @@ func TestReadWaitsForTheWriter(t *testing.T) {
 	}
 }
 
-// TestWrittenSurvivesKill: an entry whose Wait returned is in the file although
-// the log was never closed, as after a kill.
+// TestWrittenSurvivesKill: after Wait has returned, the entry is in the file even if the
+// log is never closed, as after a kill.
 func TestWrittenSurvivesKill(t *testing.T) {
 	dir := t.TempDir()
 	l, _ := open(t, Config{Dir: dir})
@@ -112,7 +112,7 @@ func TestWrittenSurvivesKill(t *testing.T) {
 	check.Equal(t, damaged, 0)
 }
 
-// reopened reads a copy of a log, as the next process finds it after a kill.
+// reopened opens a copy of a log, as the next process would after a kill.
 func reopened(t *testing.T, dir string) (got []string, damaged int64) {
 	t.Helper()
 	other := t.TempDir()
@@ -121,7 +121,8 @@ func reopened(t *testing.T, dir string) (got []string, damaged int64) {
 	return got, l.Damaged()
 }
 
-// TestLargeEntriesAmongSmallOnes are all there after a kill, in order.
+// TestLargeEntriesAmongSmallOnes: all entries of different sizes exist after a kill, in
+// order.
 func TestLargeEntriesAmongSmallOnes(t *testing.T) {
 	dir := t.TempDir()
 	l, _ := open(t, Config{Dir: dir, SegmentBytes: 1 << 20})
@@ -139,8 +140,8 @@ func TestLargeEntriesAmongSmallOnes(t *testing.T) {
 	check.Equal(t, damaged, 0)
 }
 
-// TestZerosAtTheEndAreNoDamage, in any file: former versions allocated files
-// before they wrote them.
+// TestZerosAtTheEndAreNoDamage: zeros at the end of any file do not count as damage,
+// because earlier versions allocated files before writing.
 func TestZerosAtTheEndAreNoDamage(t *testing.T) {
 	dir, files := fill(t, 20, 200)
 	for _, name := range files {
@@ -164,8 +165,8 @@ func TestOneProcessAtATime(t *testing.T) {
 	open(t, Config{Dir: dir})
 }
 
-// TestCutAnywhere: whatever is left of the last file, the entries that are
-// whole in it are read, and what is appended afterwards is read, too.
+// TestCutAnywhere: if the last file is truncated anywhere, its whole entries are read,
+// and so are entries that are appended later.
 func TestCutAnywhere(t *testing.T) {
 	dir, files := fill(t, 8, 1<<20)
 	whole, err := os.ReadFile(files[0])
@@ -192,9 +193,8 @@ func TestCutAnywhere(t *testing.T) {
 	}
 }
 
-// TestDamagedEndIsLoggedOnce: what is torn at the end of a file that a later one
-// follows, as a full disk leaves it, is named and cut off. The next start
-// logs nothing.
+// TestDamagedEndIsLoggedOnce: if a file before the last has a torn end, as after a full
+// disk, the damage is logged and cut off. The next start logs nothing.
 func TestDamagedEndIsLoggedOnce(t *testing.T) {
 	const torn = 68
 	dir, files := fill(t, 8, 100)
@@ -211,8 +211,8 @@ func TestDamagedEndIsLoggedOnce(t *testing.T) {
 	}
 }
 
-// TestFlipAnywhere: a byte that changed costs the entry that it is in and no
-// other, and is named.
+// TestFlipAnywhere: a changed byte destroys only the entry that contains it, and the
+// damage is logged.
 func TestFlipAnywhere(t *testing.T) {
 	dir, files := fill(t, 8, 1<<20)
 	whole, err := os.ReadFile(files[0])
@@ -226,14 +226,14 @@ func TestFlipAnywhere(t *testing.T) {
 		want := slices.Delete(entries(8), at/frame, at/frame+1)
 		check.EqualSlices(check.Must(t), got, want, "flipped at %d", at)
 		if at/frame < 7 && l.Damaged() != int64(frame) {
-			t.Fatalf("flipped at %d: %d bytes called damaged", at, l.Damaged())
+			t.Fatalf("flipped at %d: %d bytes reported as damaged", at, l.Damaged())
 		}
 		_ = l.Close()
 	}
 }
 
-// TestPayloadForgesNoEntry: what looks like an entry inside of a payload is not
-// taken for one when the payload's own frame is damaged.
+// TestPayloadForgesNoEntry: if a frame is damaged, the image of a frame inside its
+// payload is not read as an entry.
 func TestPayloadForgesNoEntry(t *testing.T) {
 	dir := t.TempDir()
 	l, _ := open(t, Config{Dir: dir, Sync: None})
@@ -243,7 +243,7 @@ func TestPayloadForgesNoEntry(t *testing.T) {
 	check.NoError(t, l.Close())
 	files, _ := filepath.Glob(filepath.Join(dir, "*."+format))
 	data, _ := os.ReadFile(files[0])
-	data[1] ^= 1 // in the length of the first
+	data[1] ^= 1 // in the length of the first frame
 	check.NoError(t, os.WriteFile(files[0], data, 0o600))
 	_, got := open(t, Config{Dir: dir})
 	check.EqualSlices(t, got, []string{"after"})
@@ -283,15 +283,15 @@ func TestDropAndEach(t *testing.T) {
 	check.EqualSlices(t, left, entries(30)[len(got):])
 }
 
-// TestDiskThatRefuses: the entries of that time are written when it takes them
-// again, in order, and no caller waits for them meanwhile.
+// TestDiskThatRefuses: entries that are appended while the disk fails are written later,
+// in order, and no caller waits for them meanwhile.
 func TestDiskThatRefuses(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "log")
 	l, _ := open(t, Config{Dir: dir, SegmentBytes: 1, Retry: time.Millisecond})
 	check.NoError(t, l.Append([]byte(entry(0)), nil).Wait())
 	check.NoError(t, os.Rename(dir, dir+"x"))
 	for i := 1; i < 20; i++ {
-		check.That(check.Must(t), l.Append([]byte(entry(i)), nil).Wait() != nil, "written to a disk that is not there")
+		check.That(check.Must(t), l.Append([]byte(entry(i)), nil).Wait() != nil, "written to a missing disk")
 	}
 	since, err := l.Trouble()
 	check.That(check.Must(t), err != nil, "trouble %v since %v", err, since)
@@ -307,7 +307,7 @@ func TestDiskThatRefuses(t *testing.T) {
 	check.EqualSlices(t, got, entries(21))
 }
 
-// TestFullDisk fills a small file system, where this machine lets us make one.
+// TestFullDisk fills a small file system, if the test may mount one.
 func TestFullDisk(t *testing.T) {
 	dir := t.TempDir()
 	if err := syscall.Mount("tmpfs", dir, "tmpfs", 0, "size=64k"); err != nil {
@@ -319,7 +319,7 @@ func TestFullDisk(t *testing.T) {
 	l, _ := open(t, Config{Dir: filepath.Join(dir, "log"), Retry: time.Millisecond})
 	n := 0
 	for ; l.Append([]byte(entry(n)), make([]byte, 1000)).Wait() == nil; n++ {
-		check.AtMost(check.Must(t), n, 100, "a full disk took everything")
+		check.AtMost(check.Must(t), n, 100, "a full disk accepted everything")
 	}
 	_, err := l.Trouble()
 	check.ErrorIs(check.Must(t), err, syscall.ENOSPC)
@@ -332,7 +332,7 @@ func TestFullDisk(t *testing.T) {
 	_ = l.Close()
 }
 
-// TestSlowDiskIsTrouble until the slow operation ends.
+// TestSlowDiskIsTrouble: a slow operation is trouble until it ends.
 func TestSlowDiskIsTrouble(t *testing.T) {
 	l, _ := open(t, Config{Dir: t.TempDir(), Timeout: time.Millisecond})
 	_ = l.timed(syncing, func() error {
@@ -361,7 +361,7 @@ func FuzzScan(f *testing.F) {
 			covered += g.to - g.from
 		}
 		check.Equal(check.Must(t), covered, len(noise))
-		// A whole entry is found on either side of noise that holds no frame.
+		// A whole frame is found on either side of noise that contains no frame.
 		if len(gaps) > 1 || len(gaps) == 1 && gaps[0] != (gap{0, len(noise)}) {
 			return
 		}

@@ -7,29 +7,29 @@ import (
 	"github.com/gpuwhisk/gpuwhisk/invoker/lib/retry"
 )
 
-// batch is what the writer takes at once.
+// batch holds the entries that the writer writes at once.
 type batch struct {
 	chunks []chunk
-	done   chan struct{} // closed when it is written, or the log has ended
+	done   chan struct{} // closed when the batch is written, or the log has ended
 	err    error         // set before done is closed
 }
 
-// chunk is the part of a batch that goes to one file.
+// chunk is the part of a batch for one file.
 type chunk struct {
 	file   *segment
 	offset int64
 	data   []byte
 }
 
-// Receipt is for one appended entry.
+// Receipt stands for an appended entry.
 type Receipt struct {
 	Position Position
 	batch    *batch
 	log      *Log
 }
 
-// Append appends an entry, whose payload is head and then body. It does not
-// wait for the disk; Receipt.Wait does.
+// Append appends an entry with the payload head followed by body. It does not wait for
+// the disk; Receipt.Wait does.
 func (l *Log) Append(head, body []byte) Receipt {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -60,7 +60,7 @@ func (l *Log) Append(head, body []byte) Receipt {
 	return Receipt{p, b, l}
 }
 
-// Appended is the receipt for all that was appended up to now.
+// Appended returns the receipt for all entries so far.
 func (l *Log) Appended() Receipt {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -74,8 +74,8 @@ func signal(ch chan struct{}) {
 	}
 }
 
-// Wait waits until the entry is written, and synced with Each. While the disk
-// is in trouble it returns that instead; the entry is then written later.
+// Wait blocks until the entry is written, and with Each also synced. If the disk is in
+// trouble, it returns that error, and the entry is written later.
 func (r Receipt) Wait() error {
 	if r.batch == nil {
 		return nil // the zero Receipt
@@ -117,7 +117,7 @@ func (l *Log) write() {
 		l.mu.Unlock()
 		if b != nil {
 			b.err = w.batch(b, closing)
-			b.chunks = nil // receipts live on
+			b.chunks = nil // receipts refer to the batch for longer
 			close(b.done)
 		}
 		if closing {
@@ -126,14 +126,14 @@ func (l *Log) write() {
 	}
 }
 
-// writer has the file that is being written.
+// writer holds the file that is being written.
 type writer struct {
 	log  *Log
 	name string
 	file *os.File
 }
 
-// batch writes a batch. It repeats what fails, except when the log closes.
+// batch writes a batch. It repeats failed writes, except when the log closes.
 func (w *writer) batch(b *batch, closing bool) error {
 	for i := 0; i < len(b.chunks); {
 		err := w.log.timed(writing, func() error { return w.chunk(b.chunks[i]) })
@@ -147,8 +147,8 @@ func (w *writer) batch(b *batch, closing bool) error {
 	return nil
 }
 
-// chunk writes a chunk. What a failure leaves of it is written over by the next
-// try, or cut off at the next start.
+// chunk writes a chunk. If it fails, the next try overwrites the incomplete bytes, or
+// the next start cuts them off.
 func (w *writer) chunk(c chunk) error {
 	if w.name != c.file.name {
 		if err := w.open(c.file.name); err != nil {

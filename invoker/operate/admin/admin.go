@@ -1,7 +1,7 @@
-// Package admin is the invoker's own HTTP endpoints: /ping, /metrics, /enable,
-// /disable and /isEnabled as the original answers them, /status, which explains
-// why the invoker is healthy or not, and the console. It decides nothing; what it
-// shows comes from the functions it is given. It starts no goroutine.
+// Package admin serves the invoker's own HTTP endpoints: /ping, /metrics, /enable,
+// /disable and /isEnabled with OpenWhisk's answers, /status, which explains why the
+// invoker is healthy or not, and the console. The package makes no decisions; its data
+// come from the given functions. It starts no goroutine.
 package admin
 
 import (
@@ -19,45 +19,45 @@ import (
 	"github.com/gpuwhisk/gpuwhisk/invoker/lib/prettyjson"
 )
 
-// Options is what the endpoints show, and the user who may see it.
+// Options sets the served data and the login.
 type Options struct {
 	Instance           string // text form of the instance, such as "invoker0/0"
 	Username, Password string
-	// LocalOnly serves the guarded endpoints to this machine alone.
+	// LocalOnly restricts the guarded endpoints to this machine.
 	LocalOnly bool
-	// Names, where the login is well known, are the names of this machine. Requests for
-	// other names are refused then: a web page could have a name of its own lead here,
-	// and it knows the login (DNS rebinding).
-	Names     []string // nil: any name will do
-	Header    string   // carries the transaction id in and out
+	// Names are the names of this machine, given if the login is well known. Requests
+	// for other host names are refused then, because a web page could point a name of
+	// its own here and use the well-known login (DNS rebinding).
+	Names     []string // nil: any name
+	Header    string   // name of the header with the transaction id
 	Metrics   http.Handler
 	Pings     Pings
 	Status    func(ctx context.Context) (any, error) // nil: not served
 	Console   http.Handler                           // below /console/; nil: not served
 	Fallbacks Fallbacks                              // nil: not served
-	// Pool shows the containers, and how many are not gone, as the original's scheduler
-	// mode does; nil: not served.
+	// Pool returns the containers and their number, as OpenWhisk's scheduler mode shows
+	// them. If it is nil, they are not served.
 	Pool func(ctx context.Context) (pool any, count int, err error)
-	// Answered is called for each request, unless it is nil.
+	// Answered is called for each request. It may be nil.
 	Answered func(method string, status int, took time.Duration)
 }
 
-// Fallbacks are the actions whose GPU memory is only counted. Clear forgets one,
-// or all for an empty name, and returns how many.
+// Fallbacks lists the actions whose GPU memory is counted but not moved. Clear removes
+// an action, or all for an empty name, and returns the number of removed actions.
 type Fallbacks interface {
 	List() any
 	Clear(action string) int
 }
 
-// Pings are what has controllers send work. Enable and Disable report whether they
-// changed anything.
+// Pings controls the pings that make controllers send work. Enable and Disable report
+// whether they changed the state.
 type Pings interface {
 	Enabled() bool
 	Enable() bool
 	Disable() bool
 }
 
-// New makes the handler.
+// New returns the handler of all endpoints.
 func New(o Options) http.Handler {
 	d := &handler{o}
 	guarded := http.NewServeMux()
@@ -86,8 +86,8 @@ func New(o Options) http.Handler {
 	if o.Metrics != nil {
 		open.Handle("GET /metrics", o.Metrics)
 	}
-	// A browser sends what it has of the user's login with whatever a page of another
-	// origin asks it to send.
+	// A browser sends the user's saved login with every request, even with requests that
+	// a page of another origin makes.
 	origin := http.NewCrossOriginProtection()
 	origin.SetDenyHandler(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 		d.refuse(w, http.StatusForbidden, "The request comes from a web page of another origin.")
@@ -98,8 +98,8 @@ func New(o Options) http.Handler {
 
 type handler struct{ Options }
 
-// transaction gives every answer its id. An id that a caller brings is kept
-// unless it has the form of one of the system's own.
+// transaction adds a transaction id to every answer. The caller's id is kept unless it
+// looks like an id of the system.
 func (d *handler) transaction(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		id := r.Header.Get(d.Header)
@@ -117,7 +117,7 @@ func (d *handler) transaction(next http.Handler) http.Handler {
 	})
 }
 
-// recorder keeps the status of a response.
+// recorder stores the status of a response.
 type recorder struct {
 	http.ResponseWriter
 	status int
@@ -129,7 +129,7 @@ func (h *recorder) WriteHeader(status int) {
 	h.ResponseWriter.WriteHeader(status)
 }
 
-// Unwrap lets http.ResponseController reach what it needs.
+// Unwrap gives http.ResponseController access to the wrapped writer.
 func (h *recorder) Unwrap() http.ResponseWriter { return h.ResponseWriter }
 
 func (d *handler) guard(next http.Handler) http.Handler {
@@ -139,7 +139,7 @@ func (d *handler) guard(next http.Handler) http.Handler {
 			return
 		}
 		if d.Names != nil && !httpserver.IsLocal(r.Host) && !httpserver.IsNamed(r.Host, d.Names) {
-			d.refuse(w, http.StatusForbidden, "The password is the one of OpenWhisk's sources, so only an address, localhost or this machine's name is served as host: set whisk.invoker.password.")
+			d.refuse(w, http.StatusForbidden, "The password is the default of OpenWhisk's sources, so the host in the request must be an address, localhost or this machine's name: set whisk.invoker.password.")
 			return
 		}
 		user, password, _ := r.BasicAuth()
@@ -202,7 +202,7 @@ func (d *handler) pool(w http.ResponseWriter, r *http.Request) {
 	document(w, pool)
 }
 
-// poolCount answers with a bare number: an upgrade waits until it is 0.
+// poolCount answers with a bare number. OpenWhisk's upgrade waits until it is 0.
 func (d *handler) poolCount(w http.ResponseWriter, r *http.Request) {
 	_, n, err := d.Pool(r.Context())
 	if err != nil {
@@ -214,17 +214,16 @@ func (d *handler) poolCount(w http.ResponseWriter, r *http.Request) {
 
 func document(w http.ResponseWriter, v any) {
 	w.Header().Set("Content-Type", "application/json")
-	_ = prettyjson.Write(w, v) // the connection is lost if this fails
+	_ = prettyjson.Write(w, v) // an error means that the connection is lost
 }
 
 func (d *handler) fallbacks(w http.ResponseWriter, _ *http.Request) { document(w, d.Fallbacks.List()) }
 
-// clearFallbacks forgets the action that the query names, or, where it has all,
-// every one.
+// clearFallbacks clears the action in the query, or all actions with all=true.
 func (d *handler) clearFallbacks(w http.ResponseWriter, r *http.Request) {
 	action, all := r.URL.Query().Get("action"), r.URL.Query().Get("all") == "true"
 	if (action == "") != all {
-		d.refuse(w, http.StatusBadRequest, "Which one is not given: ?action=NAMESPACE/PACKAGE/ACTION, or ?all=true for every one.")
+		d.refuse(w, http.StatusBadRequest, "Give ?action=NAMESPACE/PACKAGE/ACTION for one action, or ?all=true for all.")
 		return
 	}
 	n := d.Fallbacks.Clear(action)

@@ -21,7 +21,7 @@ func (p *pings) Enabled() bool { return p.on }
 func (p *pings) Enable() bool  { was := p.on; p.on = true; return !was }
 func (p *pings) Disable() bool { was := p.on; p.on = false; return was }
 
-// fallen are actions that fell back.
+// fallen is a set of fallbacks.
 type fallen map[string]bool
 
 func (f *fallen) List() any { return slices.AppendSeq([]string{}, maps.Keys(*f)) }
@@ -95,8 +95,8 @@ func TestHandler(t *testing.T) {
 	check.Equal(t, ask(t, h, "GET", "/status", "invoker.user").Code, 503, "status with an error")
 }
 
-// TestForeignPagesChangeNothing: what a browser sends for a page of another origin is
-// refused, also with the right login.
+// TestForeignPagesChangeNothing: requests of a page from another origin are refused,
+// even with the right login.
 func TestForeignPagesChangeNothing(t *testing.T) {
 	on := &pings{on: true}
 	h := New(Options{Username: "invoker.user", Password: "invoker.pass", Header: "X-Request-ID", Pings: on})
@@ -131,8 +131,8 @@ func TestTransactionIDs(t *testing.T) {
 	}
 }
 
-// TestRequestsAreReported with what was answered, under the id that the caller
-// gave.
+// TestRequestsAreReported: each request is reported with its status, and the answer has
+// the caller's id.
 func TestRequestsAreReported(t *testing.T) {
 	var reported []string
 	h := New(Options{Username: "invoker.user", Password: "invoker.pass", Header: "X-Request-ID", Pings: &pings{},
@@ -145,8 +145,8 @@ func TestRequestsAreReported(t *testing.T) {
 	check.EqualSlices(t, reported, []string{"GET 200", "POST 401", "POST 200"})
 }
 
-// TestWhoIsServed: without a password only this machine, and with a well-known one no
-// host that is a name but this machine's.
+// TestWhoIsServed: without a password only this machine is served. With a well-known
+// password, requests for foreign host names are refused.
 func TestWhoIsServed(t *testing.T) {
 	const here, container = "127.0.0.1:4711", "172.17.0.2:4711"
 	unset := Options{LocalOnly: true, Names: []string{"gpu1.example", "gpu1"}}

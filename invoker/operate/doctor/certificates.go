@@ -11,12 +11,12 @@ import (
 	"github.com/gpuwhisk/gpuwhisk/invoker/peer/tlsstore"
 )
 
-// certificateFile is a file of certificates that the settings name.
+// certificateFile is a file with certificates that the settings name.
 type certificateFile struct {
 	key, path string
-	store     *tlsstore.File // of JKS or PKCS12; nil: PEM
-	// own means that peers see its keys, each of which must be valid. Of authorities one
-	// that is valid may do.
+	store     *tlsstore.File // for JKS or PKCS12; nil for PEM
+	// own means that the invoker presents these certificates to peers, so all must be
+	// valid. Of the authorities in a trust store, a single valid one suffices.
 	own bool
 }
 
@@ -38,8 +38,8 @@ func certificateFiles(c *config.Config) (all []certificateFile) {
 	return all
 }
 
-// checkCertificates: a certificate that has expired does not keep an invoker from its
-// start, and then peers and probes refuse it.
+// checkCertificates: the invoker starts with an expired certificate, but then peers and
+// probes refuse it.
 func checkCertificates(s *snapshot) []Finding {
 	files := certificateFiles(s.Config)
 	if len(files) == 0 {
@@ -77,7 +77,7 @@ func (s *snapshot) judgeCertificates(f certificateFile, certificates []*x509.Cer
 	return ok("%s", f.path)
 }
 
-// certificates reads a file's own certificates, or the authorities in it.
+// certificates reads the own certificates of a file, or the authorities in it.
 func (s *snapshot) certificates(f certificateFile) (all []*x509.Certificate, err error) {
 	data, err := fs.ReadFile(s.Files, inRoot(f.path))
 	if err != nil {
@@ -99,7 +99,7 @@ func (s *snapshot) certificates(f certificateFile) (all []*x509.Certificate, err
 	return all, nil
 }
 
-// parsePEM reads the certificates of a PEM file.
+// parsePEM parses the certificates of a PEM file.
 func parsePEM(data []byte) (all []*x509.Certificate, err error) {
 	for block, rest := pem.Decode(data); block != nil; block, rest = pem.Decode(rest) {
 		if block.Type != "CERTIFICATE" {
@@ -114,8 +114,8 @@ func parsePEM(data []byte) (all []*x509.Certificate, err error) {
 	return all, nil
 }
 
-// checkLogins names the passwords that travel in the clear. OpenWhisk's own role has
-// CouchDB's and the admin port's do so by default.
+// checkLogins names the passwords that travel unencrypted. OpenWhisk's role sends those
+// of CouchDB and the admin port so by default.
 func checkLogins(s *snapshot) []Finding {
 	c := s.Config
 	var (
@@ -124,7 +124,7 @@ func checkLogins(s *snapshot) []Finding {
 	)
 	exposed := func(is bool, what, key, value string) {
 		if is {
-			all = append(all, warn("set "+key+"="+value, "%s's password is sent in the clear, to be read by whoever sees the network", what)...)
+			all = append(all, warn("set "+key+"="+value, "%s's password is sent unencrypted, so it can be read on the network", what)...)
 		}
 	}
 	login, err := c.Kafka.Login()
@@ -141,7 +141,7 @@ func checkLogins(s *snapshot) []Finding {
 		return all
 	}
 	if len(usual) == 0 {
-		return ok("no password is sent in the clear")
+		return ok("no password is sent unencrypted")
 	}
-	return ok("no password is sent in the clear but %s, as by default in OpenWhisk", strings.Join(usual, " and "))
+	return ok("no password is sent unencrypted, except %s, as by default in OpenWhisk", strings.Join(usual, " and "))
 }

@@ -15,7 +15,8 @@ import (
 
 const day = 24 * time.Hour
 
-// stored is a key store whose certificate is valid from and until so long after now.
+// stored returns a key store with a certificate that is valid between two times relative
+// to now.
 func stored(t *testing.T, from, until time.Duration) *fstest.MapFile {
 	t.Helper()
 	key, certificate := peertest.Certificate(t, now.Add(from), now.Add(until))
@@ -89,11 +90,11 @@ func TestLoginChecks(t *testing.T) {
 	}
 	const name = "Settings/logins"
 	runTrials(t, []trial{
-		{"", func(f *fake) { f.Config.CouchDB.Protocol, f.Config.CouchDB.Password = "http", "p" }, name, OK, "but CouchDB's (CONFIG_whisk_couchdb_protocol) and the admin port's", ""},
-		{"nothing", func(f *fake) { f.Config.CouchDB.Protocol, f.Config.Admin.Protocol = "https", "https" }, name, OK, "no password is sent in the clear", ""},
+		{"", func(f *fake) { f.Config.CouchDB.Protocol, f.Config.CouchDB.Password = "http", "p" }, name, OK, "except CouchDB's (CONFIG_whisk_couchdb_protocol) and the admin port's", ""},
+		{"nothing", func(f *fake) { f.Config.CouchDB.Protocol, f.Config.Admin.Protocol = "https", "https" }, name, OK, "no password is sent unencrypted", ""},
 		{"SCRAM", func(f *fake) { logIn(f, "SASL_PLAINTEXT") }, name, OK, "no password", ""},
 		{"PLAIN over TLS", plain("SASL_SSL"), name, OK, "no password", ""},
-		{"PLAIN in the clear", plain("SASL_PLAINTEXT"), name, Warn, "Kafka's password is sent in the clear", "CONFIG_whisk_kafka_common_securityProtocol=SASL_SSL"},
+		{"PLAIN in the clear", plain("SASL_PLAINTEXT"), name, Warn, "Kafka's password is sent unencrypted", "CONFIG_whisk_kafka_common_securityProtocol=SASL_SSL"},
 		{"Elasticsearch over TLS", search("https"), name, OK, "no password", ""},
 		{"Elasticsearch in the clear", search("http"), name, Warn, "Elasticsearch's password", "https"},
 	})

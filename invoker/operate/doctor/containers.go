@@ -15,7 +15,7 @@ func checkEngine(s *snapshot) []Finding {
 		return warn("unset CONFIG_whisk_gpu_runtime except for development", "actions run as plain processes, without any isolation")
 	}
 	if s.dockerErr != nil {
-		return fail("start Docker, and let this user open its socket (group docker); DOCKER_HOST names another address", "%v", s.dockerErr)
+		return fail("start Docker, and give this user access to its socket (group docker); set DOCKER_HOST if Docker has another address", "%v", s.dockerErr)
 	}
 	d := s.docker
 	text := fmt.Sprintf("Docker %s, API %s, %d CPUs, %s", d.Version, d.API, d.CPUs, amount(d.MemoryBytes))
@@ -29,13 +29,13 @@ func checkStorage(s *snapshot) []Finding {
 	d := s.docker
 	if slices.Contains([]string{"vfs", "devicemapper", "aufs"}, d.Storage) {
 		return warn("use overlay2 (\"storage-driver\" in /etc/docker/daemon.json)",
-			"%s at %s: every cold start copies or waits for whole images", d.Storage, d.Root)
+			"%s at %s: every cold start copies whole images", d.Storage, d.Root)
 	}
 	return ok("%s at %s", d.Storage, d.Root)
 }
 
-// checkLogs: the invoker asks for json-file logs and reads their files. Over
-// the API the same lines cost several times as much CPU.
+// checkLogs: the invoker requests the log driver json-file and reads its files. Reading
+// the same lines through the API costs several times as much CPU.
 func checkLogs(s *snapshot) []Finding {
 	if s.Config.Logs.OutOfBand {
 		return ok("left to Docker's driver %s; records have no logs", s.docker.LogDriver)
@@ -50,8 +50,8 @@ func checkLogs(s *snapshot) []Finding {
 		"container logs cannot be read as files (%s), so they are read through Docker's API, which is slower", strings.Join(dirs, ", "))
 }
 
-// logSize describes how the size of a container's log is bounded, and what the daemon
-// does for containers that ask for no log driver.
+// logSize describes the size limit of a container's log, and the daemon's settings for
+// containers that request no log driver.
 func (s *snapshot) logSize() string {
 	bound := fmt.Sprintf("two files of %d MB a container", s.Config.MaxLogBytes()>>20)
 	for _, arg := range []string{"log-driver", "log-opt"} {
@@ -67,7 +67,7 @@ func checkManifest(s *snapshot) []Finding {
 	case s.Config.Runtimes.Manifest == "":
 		return skip("set RUNTIMES_MANIFEST to the deployment's runtimes manifest", "not configured")
 	case err != nil:
-		return fail("fix RUNTIMES_MANIFEST; it must be what the controllers have", "%v", err)
+		return fail("fix RUNTIMES_MANIFEST; it must be the same as on the controllers", "%v", err)
 	}
 	kinds := 0
 	var gpu []string
@@ -79,13 +79,13 @@ func checkManifest(s *snapshot) []Finding {
 	}
 	switch {
 	case kinds == 0:
-		return fail("set RUNTIMES_MANIFEST to what the controllers have",
+		return fail("set RUNTIMES_MANIFEST to the same value as on the controllers",
 			"RUNTIMES_MANIFEST has no runtime: actions fail unless they have an image of their own, and so does the controllers' test action")
 	case len(gpu) > 0:
 		return ok("%d kinds, for GPUs %s", kinds, strings.Join(gpu, ", "))
 	case s.hasDriver():
 		return warn("add a kind such as python:3-gpu whose image has Python and the CUDA libraries",
-			"%d kinds, none of them for GPUs: only actions with an image of their own can use CUDA", kinds)
+			"%d kinds, no kind is for GPUs: only actions with their own image can use CUDA", kinds)
 	}
 	return ok("%d kinds", kinds)
 }
@@ -100,7 +100,7 @@ func checkImages(s *snapshot) []Finding {
 		references = append(references, s.manifest.ManagedReference(r.Image))
 	}
 	slices.Sort(references)
-	return merged(ofEach(slices.Compact(references), s.judgeImage), ", ", "there and made for actions: ", "")
+	return merged(ofEach(slices.Compact(references), s.judgeImage), ", ", "present and made for actions: ", "")
 }
 
 func (s *snapshot) judgeImage(ref string) []Finding {
@@ -109,7 +109,7 @@ func (s *snapshot) judgeImage(ref string) []Finding {
 	case err != nil:
 		return warn("docker image inspect "+ref, "%v", err)
 	case !there:
-		return warn("docker pull "+ref, "%s is not on this host: the first action of its kind waits for the pull, or fails where no registry has it", ref)
+		return warn("docker pull "+ref, "%s is not on this host: the first action of its kind waits for the pull, or fails if no registry has the image", ref)
 	}
 	switch certain, why := lacksProxy(image); {
 	case certain:
@@ -121,10 +121,10 @@ func (s *snapshot) judgeImage(ref string) []Finding {
 	return ok("%s", ref)
 }
 
-// lacksProxy guesses from what an image starts whether it lacks an action proxy, which
-// serves /init and /run; why is empty where it has one. The stock CUDA images start a
-// shell, and a shell without a terminal ends at once: the action then fails with a
-// time-out or a refused connection that does not name the reason.
+// lacksProxy guesses from an image's start command whether the image lacks an action
+// proxy, which serves /init and /run. why is empty if it has a proxy. The stock CUDA
+// images start a shell, and without a terminal a shell ends at once. Actions then fail
+// with a timeout or a refused connection that does not name the reason.
 func lacksProxy(i docker.Image) (certain bool, why string) {
 	argv := slices.Concat(i.Entrypoint, i.Cmd)
 	line := strings.Join(argv, " ")
@@ -145,12 +145,13 @@ func lacksProxy(i docker.Image) (certain bool, why string) {
 	return false, starts + ", which is not known to be an action proxy"
 }
 
-// stock recognises NVIDIA's own images by what all of them carry.
+// stock recognises NVIDIA's own images by their label or entry point.
 func stock(i docker.Image) bool {
 	return strings.Contains(i.Labels["maintainer"], "NVIDIA") || strings.Contains(strings.Join(i.Entrypoint, " "), "nvidia_entrypoint")
 }
 
-// shellOrInterpreter reports a program that waits for input and gets none.
+// shellOrInterpreter reports whether a command is a program that waits for input, which
+// a container does not have.
 func shellOrInterpreter(argv []string) bool {
 	return len(argv) == 0 || len(argv) == 1 && slices.Contains(
 		[]string{"sh", "bash", "dash", "ash", "zsh", "python", "python3", "node", "irb", "jshell", "php"}, path.Base(argv[0]))
@@ -160,7 +161,7 @@ func checkProbes(s *snapshot) []Finding {
 	return ofEach(s.ProbeImages, func(ref string) []Finding {
 		text, err := s.Probe(s.ctx, ref)
 		if err != nil {
-			return fail("see docker run --rm "+ref+" for what it does; an action image listens on port 8080 and answers /init and /run",
+			return fail("see docker run --rm "+ref+" to see its output; an action image listens on port 8080 and answers /init and /run",
 				"%s does not speak the protocol of actions: %v", ref, err)
 		}
 		return ok("%s: %s", ref, text)

@@ -12,8 +12,8 @@ import (
 	"github.com/gpuwhisk/gpuwhisk/invoker/develop/check"
 )
 
-// Every check is in the page about it, and no warning or failure is
-// without a fix.
+// TestChecksAreExplained: docs/doctor.md describes every check, and every warning or
+// failure has a fix.
 func TestChecksAreExplained(t *testing.T) {
 	text, err := os.ReadFile("../../../docs/doctor.md")
 	check.NoError(t, err)
@@ -51,6 +51,6 @@ func TestChecksAreExplained(t *testing.T) {
 		})
 	}
 	if calls < 40 {
-		t.Errorf("only %d findings are found in the source: are they made another way now?", calls)
+		t.Errorf("only %d findings are found in the source: has the way to create findings changed?", calls)
 	}
 }

@@ -1,15 +1,15 @@
-// Package doctor examines a host and what its invoker is configured to connect
-// to, and reports in one line each what is well, what is not, and how to fix it.
+// Package doctor examines a host and the services that its invoker connects to. It
+// reports each result in one line: whether it is good, and if not, how to fix it.
 //
-// A check is a function from a snapshot to findings. It asks by a Machine: files,
-// commands and calls to the outside, each bounded in time; what several checks need
-// is asked before them. It changes nothing, on the host or elsewhere, except that
-// for a moment a probe of an image runs a container of it, the try of the shim a
-// program that takes a few MiB of the first GPU, and that etcd grants a lease, which
-// is returned. It examines once and does not watch.
+// A check is a function from a snapshot to findings. It uses a Machine: files, commands
+// and calls to the outside, each with a time limit. Answers that several checks need are
+// gathered before the checks run. Doctor changes nothing on the host or elsewhere, with
+// three short exceptions: the probe of an image runs a container, the trial of the shim
+// runs a program that uses a few MiB of the first GPU, and etcd grants a lease, which is
+// returned. Doctor examines once and does not watch.
 //
-// Goroutines: one for each check and question while Examine runs. One that gets
-// no answer in time is left behind; the process is expected to end soon.
+// While Examine runs, each check and each question has a goroutine. A goroutine without
+// an answer in time is abandoned, because the process is expected to end soon.
 package doctor
 
 import (
@@ -20,45 +20,44 @@ import (
 	"time"
 )
 
-// Status is how well something is.
+// Status is the result of a check.
 type Status uint8
 
 const (
-	// Skip means that nothing was examined, since it is not configured.
+	// Skip means that nothing was examined, because the part is not configured.
 	Skip Status = iota
-	// OK means that nothing needs to be done.
+	// OK means that no action is needed.
 	OK
-	// Warn means that it works, but worse than it could or not for long.
+	// Warn means that the part works, but not well, or not for long.
 	Warn
-	// Fail means that something will not work.
+	// Fail means that the part will not work.
 	Fail
 )
 
 // String returns the name of a status.
 func (s Status) String() string { return [...]string{"skipped", "ok", "warn", "fail"}[s] }
 
-// MarshalText returns the name for JSON.
+// MarshalText returns the name, for JSON.
 func (s Status) MarshalText() ([]byte, error) { return []byte(s.String()), nil }
 
-// Finding is one thing that a check found, and, where it is not well, how to
-// fix it.
+// Finding is a single result of a check, with the way to fix a problem.
 type Finding struct {
 	Status Status `json:"status"`
 	Found  string `json:"found"`
 	Fix    string `json:"fix,omitempty"`
 }
 
-// Result is a finding with the check that made it.
+// Result is a finding with the name of its check.
 type Result struct {
 	Group string `json:"group"`
 	Check string `json:"check"`
 	Finding
 }
 
-// Report is everything that was found, in the order of the checks.
+// Report holds all findings, in the order of the checks.
 type Report []Result
 
-// Worst is the worst status of a report.
+// Worst returns the worst status of a report.
 func (r Report) Worst() Status {
 	worst := OK
 	for _, x := range r {
@@ -67,19 +66,18 @@ func (r Report) Worst() Status {
 	return worst
 }
 
-// ExitCode is what the process ends with: 0 all well, 1 warnings, 2 something
-// will fail.
+// ExitCode returns the exit status of the process: 0 all well, 1 warnings, 2 failures.
 func (r Report) ExitCode() int { return int(r.Worst() - OK) }
 
-// checker is one question about the snapshot. It may have several findings, or none
-// where it does not apply. docs/doctor.md explains each.
+// checker is a check of the snapshot. It may return several findings, or none if it does
+// not apply. docs/doctor.md explains each check.
 type checker struct {
 	group, name string
 	when        func(*snapshot) bool // nil: always
 	find        func(*snapshot) []Finding
 }
 
-// checks lists all, in the order of the report.
+// checks returns all checks, in the order of the report.
 func checks() []checker {
 	return []checker{
 		{"GPU", "driver", nil, checkDriver},
@@ -133,11 +131,12 @@ func checks() []checker {
 	}
 }
 
-// slow are the checks that run something, for which ProbeLimit counts.
+// slow lists the checks that run a program or container, and have the time of
+// ProbeLimit.
 var slow = []string{"shim", "shim in image", "network", "probe"}
 
-// Examine asks the machine everything at the same time, no question for longer
-// than the limit, and reports what the answers mean.
+// Examine asks all questions at the same time, each with the time limit, and reports the
+// findings of all checks.
 func Examine(ctx context.Context, m *Machine, limit time.Duration) Report {
 	s := gather(ctx, m, limit)
 	reports := each(checks(), func(c checker) Report {
@@ -149,10 +148,10 @@ func Examine(ctx context.Context, m *Machine, limit time.Duration) Report {
 	return m.masked(slices.Concat(reports...))
 }
 
-// judge runs one check. Whatever it calls should end with the limit, and a file may
-// lie on a file system that does not answer.
+// judge runs one check. A check should end within the limit, but it may block longer,
+// for example on a file system that does not answer.
 func (s snapshot) judge(ctx context.Context, c checker, limit time.Duration) (r Report) {
-	const grace = time.Second // to report what did not answer
+	const grace = time.Second // time to report the missing answer
 	found, err := bounded(ctx, limit+grace, func(ctx context.Context) ([]Finding, error) {
 		if c.when != nil && !c.when(&s) {
 			return nil, nil
@@ -163,7 +162,7 @@ func (s snapshot) judge(ctx context.Context, c checker, limit time.Duration) (r 
 		return c.find(&s), nil
 	})
 	if err != nil {
-		found = fail("find the file system or device that hangs", "the check got no answer: %v", err)
+		found = fail("find the file system or device that does not answer", "the check got no answer: %v", err)
 	}
 	for _, f := range found {
 		r = append(r, Result{c.group, c.name, f})
@@ -171,7 +170,7 @@ func (s snapshot) judge(ctx context.Context, c checker, limit time.Duration) (r 
 	return r
 }
 
-// ok, warn, fail and skip are a finding each, as checks return them.
+// ok, warn, fail and skip each return a single finding, in the form that checks return.
 func ok(format string, args ...any) []Finding {
 	return []Finding{{OK, fmt.Sprintf(format, args...), ""}}
 }
@@ -186,13 +185,12 @@ func fail(fix, format string, args ...any) []Finding {
 
 func skip(fix, found string) []Finding { return []Finding{{Skip, found, fix}} }
 
-// ofEach judges several things at once.
+// ofEach runs a check on several items at once.
 func ofEach[T any](things []T, judge func(T) []Finding) []Finding {
 	return slices.Concat(each(things, judge)...)
 }
 
-// merged makes one finding of those that are well, with a text before and behind
-// them.
+// merged combines the good findings into one, between the texts before and behind.
 func merged(all []Finding, separator, before, behind string) []Finding {
 	var good []string
 	bad := slices.DeleteFunc(all, func(x Finding) bool {

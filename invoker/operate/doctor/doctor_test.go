@@ -19,7 +19,7 @@ import (
 
 func TestHealthyHost(t *testing.T) {
 	f := healthy()
-	f.cards = nil // without the shim, which only the missing one of is faked
+	f.cards = nil // the fake host has no shim library
 	r := Examine(t.Context(), f.Machine, time.Minute)
 	for _, x := range r {
 		if x.Status != OK && x.Check != "shim" {
@@ -61,7 +61,7 @@ func TestExitCodes(t *testing.T) {
 	}
 }
 
-// TestNothingHangs: questions that never come back are given up together, and
+// TestNothingHangs: questions without an answer are abandoned at the same time, and
 // named.
 func TestNothingHangs(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
@@ -168,7 +168,8 @@ func TestPrintJSON(t *testing.T) {
 	check.Contains(t, out.String(), `"checks": []`, "empty report")
 }
 
-// TestSecretThatBeginsWithAnother: it is masked to its end.
+// TestSecretThatBeginsWithAnother: a secret that begins with another secret is masked
+// completely.
 func TestSecretThatBeginsWithAnother(t *testing.T) {
 	c := config.Default()
 	c.Admin.Password, c.CouchDB.Password = "openwhisk", "openwhisk-at-couch"
@@ -193,11 +194,11 @@ func TestFallsBackToSMI(t *testing.T) {
 	check.Equal(t, len(g.Cards), 1)
 	delete(f.output, "nvidia-smi")
 	if _, err := f.askSMI(t.Context()); err == nil {
-		t.Error("no nvidia-smi is no error")
+		t.Error("no error without nvidia-smi")
 	}
 }
 
-// TestLinesEndAtTheWidth: broken between words, below the text they belong to.
+// TestLinesEndAtTheWidth: lines are broken between words and indented to their text.
 func TestLinesEndAtTheWidth(t *testing.T) {
 	r := Report{{"Kafka", "topics", Finding{Warn, strings.Repeat("word ", 40), "do this"}}}
 	var out strings.Builder

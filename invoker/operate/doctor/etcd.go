@@ -13,7 +13,7 @@ import (
 )
 
 func checkEtcd(s *snapshot) []Finding {
-	const fix = "check CONFIG_whisk_etcd_hosts (host:port, no scheme), the members, and the firewall between"
+	const fix = "check CONFIG_whisk_etcd_hosts (host:port, no scheme), the members, and the firewall in between"
 	c := s.Config.Scheduler.Etcd
 	hosts := strings.Join(c.Hosts, ", ")
 	login := " answers, without a login"
@@ -49,7 +49,7 @@ func checkLease(s *snapshot) []Finding {
 func checkSchedulers(s *snapshot) []Finding {
 	if len(s.etcd.Schedulers) == 0 {
 		return warn("start a scheduler first; check CONFIG_whisk_cluster_name if one runs",
-			"etcd has no scheduler under %s", activation.Cluster(s.Config.Scheduler.Cluster).Schedulers())
+			"no scheduler is registered in etcd under %s", activation.Cluster(s.Config.Scheduler.Cluster).Schedulers())
 	}
 	return ofEach(s.etcd.Schedulers, func(x activation.SchedulerState) []Finding {
 		at := net.JoinHostPort(x.Endpoints.Endpoint.Host, strconv.Itoa(x.Endpoints.Endpoint.Port))
@@ -61,17 +61,17 @@ func checkSchedulers(s *snapshot) []Finding {
 	})
 }
 
-// checkTags: schedulers know GPU hosts by their tag alone.
+// checkTags: schedulers recognise GPU hosts only by their tag.
 func checkTags(s *snapshot) []Finding {
 	const tag = "gpu"
 	tags := s.Config.Identity.Tags
-	found, _ := s.devices() // checkCards has the error
+	found, _ := s.devices() // checkCards reports the error
 	without := len(found)+s.Config.GPU.SimulatedDevices == 0
 	tagged := slices.Contains(tags, tag)
 	switch {
 	case without && tagged:
-		return fail("take "+tag+" out of CONFIG_whisk_invoker_resource_tags (Ansible: tags of the host), or correct the GPU's findings above",
-			"CONFIG_whisk_invoker_resource_tags has %s, but no GPU is found here: schedulers send GPU functions, and each is refused", tag)
+		return fail("take "+tag+" out of CONFIG_whisk_invoker_resource_tags (Ansible: tags of the host), or fix the findings on the GPU above",
+			"CONFIG_whisk_invoker_resource_tags has %s, but no GPU is found here: schedulers send GPU functions, and this host refuses them", tag)
 	case without:
 		return ok("none for GPU functions, which this host refuses; others: %s", cmp.Or(strings.Join(tags, ", "), "none"))
 	case !tagged:

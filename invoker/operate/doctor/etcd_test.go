@@ -14,7 +14,7 @@ import (
 	"github.com/gpuwhisk/gpuwhisk/invoker/develop/peertest"
 )
 
-// whole is an etcd with which all is well.
+// whole returns the survey of a faultless etcd.
 func whole() etcd.Survey {
 	return etcd.Survey{
 		Members: []etcd.Member{{Host: "e0:2379", Version: "3.5.21"}},
@@ -24,7 +24,7 @@ func whole() etcd.Survey {
 	}
 }
 
-// scheduled turns a host to scheduler mode, where etcd answers so.
+// scheduled changes a host to scheduler mode, with a changed survey of etcd.
 func scheduled(change func(*fake, *etcd.Survey)) func(*fake) {
 	return func(f *fake) {
 		f.Config.Scheduler.Enabled = true
@@ -80,7 +80,7 @@ func TestEtcdChecks(t *testing.T) {
 	}
 }
 
-// TestRealEtcd asks an etcd with a scheduler that does not answer.
+// TestRealEtcd surveys a real etcd with a registered scheduler that does not answer.
 func TestRealEtcd(t *testing.T) {
 	c := config.Default()
 	c.Scheduler.Enabled, c.Scheduler.Cluster = true, fmt.Sprint("doctor", time.Now().UnixNano())
@@ -89,7 +89,7 @@ func TestRealEtcd(t *testing.T) {
 	f.Machine = f.machine(c)
 	f.Etcd = (&Machine{Config: c}).Here("", "", "").Etcd
 	r := Examine(t.Context(), f.Machine, time.Minute)
-	for _, want := range []struct{ check, found string }{{"members", "(etcd 3."}, {"lease", "grants a lease"}, {"schedulers", "etcd has no scheduler under " + c.Scheduler.Cluster}} {
+	for _, want := range []struct{ check, found string }{{"members", "(etcd 3."}, {"lease", "grants a lease"}, {"schedulers", "no scheduler is registered in etcd under " + c.Scheduler.Cluster}} {
 		check.Contains(t, r.only(t, "etcd", want.check).Found, want.found, "%s", want.check)
 	}
 	c.Scheduler.Etcd.Hosts = []string{"127.0.0.1:1"}

@@ -17,14 +17,14 @@ import (
 	"github.com/gpuwhisk/gpuwhisk/invoker/engine/docker"
 )
 
-// now is when the fake host is examined.
+// now is the time on the fake host.
 var now = time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
 
 const manifest = `{"runtimes":{"python":[{"kind":"python:3-gpu","image":{"prefix":"whisk","name":"python-gpu","tag":"1"}}]}}`
 
 const pythonImage = "whisk/python-gpu:1"
 
-// fake is a host whose answers a test can change before it is examined.
+// fake is a host whose answers a test can change before the examination.
 type fake struct {
 	*Machine
 	files  fstest.MapFS
@@ -38,7 +38,7 @@ type fake struct {
 
 	tried    Tried
 	triedErr error
-	output   map[string]string // what a program prints, by its name
+	output   map[string]string // output of a program, by its name
 }
 
 func text(s string) *fstest.MapFile {
@@ -47,7 +47,7 @@ func text(s string) *fstest.MapFile {
 
 func node() *fstest.MapFile { return &fstest.MapFile{Mode: fs.ModeDevice | fs.ModeCharDevice | 0o666} }
 
-// healthy is a host with one GPU on which everything is as it should be.
+// healthy returns a host with one GPU and no problems.
 func healthy() *fake {
 	c := config.Default()
 	id := 0
@@ -128,7 +128,7 @@ func (f *fake) machine(c *config.Config) *Machine {
 	}
 }
 
-// bare is a host with nothing on it and nothing configured.
+// bare returns a host without software and without configuration.
 func bare() *fake {
 	f := healthy()
 	f.files = fstest.MapFS{}
@@ -138,7 +138,7 @@ func bare() *fake {
 	return f
 }
 
-// of is what a report has of one check.
+// of returns the results of one check.
 func (r Report) of(group, name string) Report {
 	var some Report
 	for _, x := range r {
@@ -149,7 +149,7 @@ func (r Report) of(group, name string) Report {
 	return some
 }
 
-// only is the one result that a report has of a check.
+// only returns the single result of a check.
 func (r Report) only(t *testing.T, group, name string) Result {
 	t.Helper()
 	some := r.of(group, name)
@@ -157,7 +157,7 @@ func (r Report) only(t *testing.T, group, name string) Result {
 	return some[0]
 }
 
-// trial is a change to a host and what a check must then find.
+// trial is a change to a host and the expected finding of a check.
 type trial struct {
 	name   string
 	change func(*fake)

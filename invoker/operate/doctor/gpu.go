@@ -17,7 +17,7 @@ import (
 
 var driverLine = regexp.MustCompile(`(?m)^NVRM version:.*?\s([0-9]+\.[0-9.]*)(?:\s|$)`)
 
-// driverVersion is that of the loaded kernel module, empty without one.
+// driverVersion returns the version of the loaded kernel module, "" without a module.
 func (s *snapshot) driverVersion() string {
 	found := driverLine.FindStringSubmatch(s.read("proc/driver/nvidia/version"))
 	if found == nil {
@@ -28,7 +28,7 @@ func (s *snapshot) driverVersion() string {
 
 func checkDriver(s *snapshot) []Finding {
 	if s.hasDriver() {
-		// A container may see the devices and not /proc/driver.
+		// A container may have the devices but no /proc/driver.
 		text := "NVIDIA driver " + cmp.Or(s.driverVersion(), s.gpu.Versions.Driver, "of unknown version")
 		if cuda := s.gpu.Versions.CUDA; cuda != "" {
 			text += ", CUDA up to " + cuda
@@ -50,7 +50,7 @@ func checkDriver(s *snapshot) []Finding {
 		"no NVIDIA GPU and no driver: actions with the gpu annotation are answered with an error")
 }
 
-// nvidiaHardware is the PCI address of NVIDIA's first display or compute device
+// nvidiaHardware returns the PCI address of the first NVIDIA display or compute device
 // (class 03).
 func (s *snapshot) nvidiaHardware() string {
 	for _, vendor := range s.glob("sys/bus/pci/devices/*/vendor") {
@@ -67,7 +67,7 @@ func checkNodes(s *snapshot) []Finding {
 	if !s.exists("/dev/nvidiactl") {
 		return fail(fix, "/dev/nvidiactl is missing")
 	}
-	var nodes []string // as NVML has them
+	var nodes []string // from NVML
 	for _, c := range s.gpu.Cards {
 		if c.Minor >= 0 {
 			nodes = append(nodes, fmt.Sprintf("/dev/nvidia%d", c.Minor))
@@ -96,7 +96,7 @@ func checkUVM(s *snapshot) []Finding {
 	return ok("managed memory is available")
 }
 
-// nvmlFixes are what to do about NVML's errors.
+// nvmlFixes lists the fixes for NVML's errors.
 var nvmlFixes = []struct {
 	err error
 	fix string
@@ -123,7 +123,7 @@ func checkNVML(s *snapshot) []Finding {
 	return fail("see the kernel's log (dmesg) for lines with NVRM and Xid", "NVML: %v", err)
 }
 
-// perCard judges each card that answers, and reports once what holds for all.
+// perCard judges each card that answers, and merges the good findings.
 func (s *snapshot) perCard(judge func(c nvml.Card, label string) []Finding) []Finding {
 	return merged(ofEach(s.gpu.Cards, func(c nvml.Card) []Finding {
 		if c.Lost != "" {
@@ -148,7 +148,7 @@ func checkCards(s *snapshot) []Finding {
 	return all
 }
 
-// devices are those that the invoker takes of the driver.
+// devices returns the driver's devices that the invoker uses.
 func (s *snapshot) devices() ([]gpu.Device, error) {
 	if s.Config.GPU.SimulatedDevices > 0 {
 		return nil, nil
@@ -163,7 +163,7 @@ func checkPersistence(s *snapshot) []Finding {
 			return ok("%s on", name)
 		case nvml.Off:
 			return warn("start nvidia-persistenced, or run nvidia-smi -pm 1",
-				"%s: off, so the first use after a rest waits a second or more for the driver", name)
+				"%s: off, so the first use after an idle time waits a second or more for the driver", name)
 		}
 		return nil
 	})
@@ -202,7 +202,7 @@ func checkMIG(s *snapshot) []Finding {
 	})
 }
 
-// checkFreeMemory: what other processes hold is not the invoker's to give out.
+// checkFreeMemory: the invoker cannot use memory that other processes hold.
 func checkFreeMemory(s *snapshot) []Finding {
 	least := int64(s.Config.GPU.DefaultMemory + s.Config.GPU.ContextMemory)
 	return s.perCard(func(c nvml.Card, name string) []Finding {
@@ -217,7 +217,7 @@ func checkFreeMemory(s *snapshot) []Finding {
 		const fix = "see nvidia-smi for the processes that hold it; only this invoker should use the device"
 		switch {
 		case m.Free < least:
-			return fail(fix, "%s, less than one function and its context take (%s)", text, amount(least))
+			return fail(fix, "%s, less than one function with its context needs (%s)", text, amount(least))
 		case m.Free < m.Total/10*9:
 			return warn(fix, "%s", text)
 		}
@@ -235,14 +235,14 @@ func checkMPS(s *snapshot) []Finding {
 		return fail("install the driver's package with it (nvidia-compute-utils), or set CONFIG_whisk_gpu_mps=off",
 			"whisk.gpu.mps is shared, but %s is not in PATH", program)
 	case s.sharesMPS() && s.exists(control):
-		return warn("echo quit | "+program, "another MPS daemon than the invoker's has /tmp/nvidia-mps: a device can have one only")
+		return warn("echo quit | "+program, "an MPS daemon other than the invoker's uses /tmp/nvidia-mps: a device can have only one")
 	case s.sharesMPS():
 		return ok("whisk.gpu.mps is shared: the invoker keeps a daemon per GPU; a fault of one function ends the work of all on it")
 	case runs:
 		return warn("stop it (echo quit | "+program+") unless all functions on this host trust each other",
 			"an MPS daemon runs: a fault of one client ends all of them, and functions of different namespaces would share it")
 	case s.exists(control):
-		return warn("remove /tmp/nvidia-mps", "/tmp/nvidia-mps is left of an MPS daemon that is gone: clients that see it wait for it")
+		return warn("remove /tmp/nvidia-mps", "/tmp/nvidia-mps is left over from an MPS daemon that has ended: clients that find it wait for the daemon")
 	}
 	return ok("no MPS daemon; containers take turns")
 }

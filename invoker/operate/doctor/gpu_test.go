@@ -95,14 +95,14 @@ func TestDeviceChecks(t *testing.T) {
 			f.Config.GPU.MPS = "shared"
 			f.files["usr/bin/nvidia-cuda-mps-control"] = text("")
 		}, "GPU/MPS", OK, "a daemon per GPU", ""},
-		{"shared beside another", func(f *fake) { shareMPS(f); f.files["tmp/nvidia-mps/control"] = text("") }, "GPU/MPS", Warn, "one only", "echo quit"},
+		{"shared beside another", func(f *fake) { shareMPS(f); f.files["tmp/nvidia-mps/control"] = text("") }, "GPU/MPS", Warn, "only one", "echo quit"},
 		{"exclusive for shared MPS", func(f *fake) { shareMPS(f); f.cards[0].Mode = nvml.ModeExclusive }, "GPU/compute mode", OK, "Exclusive_Process", ""},
 		{"left over", func(f *fake) { f.files["tmp/nvidia-mps/control"] = text("") }, "GPU/MPS", Warn, "is left", "remove"},
 	})
 }
 
-// TestChosenDevices: the invoker does not start where a device that is named is not
-// there, and the others need not get into containers.
+// TestChosenDevices: a configured device that does not exist prevents the invoker's
+// start. Devices that are not configured do not have to work in containers.
 func TestChosenDevices(t *testing.T) {
 	named := func(devices string) func(*fake) { return func(f *fake) { f.Config.GPU.Devices = devices } }
 	runTrials(t, []trial{
@@ -112,7 +112,7 @@ func TestChosenDevices(t *testing.T) {
 	})
 	f := healthy()
 	other := f.cards[0]
-	other.Index, other.UUID = 1, "GPU-1" // CDI does not have it
+	other.Index, other.UUID = 1, "GPU-1" // CDI does not list it
 	f.cards = append(f.cards, other)
 	f.Config.Docker.Devices = "cdi"
 	for devices, want := range map[string]Status{"auto": Fail, "0": OK} {
@@ -123,7 +123,7 @@ func TestChosenDevices(t *testing.T) {
 	}
 }
 
-// TestUnknownIsSilent: what a driver does not report is neither well nor wrong.
+// TestUnknownIsSilent: values that a driver does not report are neither good nor bad.
 func TestUnknownIsSilent(t *testing.T) {
 	f := healthy()
 	f.cards = []nvml.Card{{UUID: "GPU-0", Memory: nvml.Memory{Total: -1, Free: -1, Used: -1}}}
@@ -168,7 +168,7 @@ func TestToolkitChecks(t *testing.T) {
 			f.cards[0].MIG, f.cards[0].Slices = nvml.On, []nvml.Slice{{UUID: "MIG-1", Memory: nvml.Memory{Total: 1 << 30}}}
 		}, "GPU/Docker runtime", Fail, "give GPU MIG-1", "--device-name-strategy=uuid"},
 		{"no such way", func(f *fake) { f.Config.Docker.Devices = "magic" }, "GPU/Docker runtime", Fail, "magic", "configuration.md"},
-		{"neither", func(f *fake) { noSpec(f); f.docker.Runtimes = []string{"runc"} }, "GPU/Docker runtime", Fail, "no GPU", "nvidia-ctk"},
+		{"neither", func(f *fake) { noSpec(f); f.docker.Runtimes = []string{"runc"} }, "GPU/Docker runtime", Fail, "cannot give a GPU", "nvidia-ctk"},
 		{"default", func(f *fake) { f.docker.DefaultRuntime = "nvidia" }, "GPU/Docker runtime", Warn, "default runtime", "daemon.json"},
 
 		{"", nil, "GPU/daemon-reload", OK, "devices by CDI", ""},
@@ -182,7 +182,7 @@ func TestToolkitChecks(t *testing.T) {
 	})
 }
 
-// TestNothingOfGPUsWithoutOne: a host without a GPU gets one finding about it.
+// TestNothingOfGPUsWithoutOne: a host without a GPU gets a single finding about GPUs.
 func TestNothingOfGPUsWithoutOne(t *testing.T) {
 	f := healthy()
 	noGPU(f)

@@ -15,19 +15,18 @@ import (
 	"github.com/gpuwhisk/gpuwhisk/gpu/shimctl"
 )
 
-// Tried is what the shim reported of a program that used CUDA, in bytes: how much
-// it counted, and how much was moved off the device and back.
+// Tried is the shim's report on a program that used CUDA: the bytes that it counted,
+// moved off the device, and moved back.
 type Tried struct{ Seen, Out, Back int64 }
 
-// errNothingToTry means that there is no program or no driver to try the shim
-// with.
+// errNothingToTry means that there is no program or no driver for a trial of the shim.
 var errNothingToTry = errors.New("not tried")
 
-// tryBytes is what the program allocates.
+// tryBytes is the size of the program's allocation.
 const tryBytes = 4 << 20
 
-// tryProgram uses the driver as any program of an action does, by its public
-// interface, and goes on when its input ends.
+// tryProgram uses the public interface of the driver, as the program of an action does.
+// It continues at the end of its input.
 const tryProgram = `
 import ctypes, sys
 cuda = ctypes.CDLL("libcuda.so.1")
@@ -47,15 +46,15 @@ sys.stdin.read()
 call("cuMemFree_v2", memory)
 `
 
-// tryHooks runs a program under the shim and has its memory moved. driver is
-// the directory of another libcuda.so.1 than the host's, empty for that. timeout is how
-// long the shim may take to report what its program did.
+// tryHooks runs a program under the shim and moves its memory. driver is the directory
+// of a libcuda.so.1, empty for the host's. timeout is how long the shim may take to
+// report the allocation.
 func tryHooks(ctx context.Context, timeout time.Duration, library, driver string) (t Tried, err error) {
 	python, err := exec.LookPath("python3")
 	if err != nil {
 		return t, fmt.Errorf("%w: no python3 here", errNothingToTry)
 	}
-	dir, err := os.MkdirTemp("", "gw") // short: a socket's path has room for 107 bytes
+	dir, err := os.MkdirTemp("", "gw") // short, because a socket's path is limited to 107 bytes
 	if err != nil {
 		return t, fmt.Errorf("make a directory for the shim's socket: %w", err)
 	}
@@ -85,10 +84,10 @@ func tryHooks(ctx context.Context, timeout time.Duration, library, driver string
 	if err != nil {
 		return t, fmt.Errorf("start python3: %w", err)
 	}
-	if bufio.NewScanner(out).Scan() { // it is ready, or ends with its context
+	if bufio.NewScanner(out).Scan() { // the program is ready, or has ended with its context
 		t, err = moveMemory(ctx, timeout, container)
 	}
-	_ = in.Close() // it goes on, if it still can
+	_ = in.Close() // the program continues, if it still can
 	_, _ = io.Copy(io.Discard, out)
 	ended, printed := cmd.Wait(), strings.TrimSpace(string(output))
 	switch {
@@ -100,7 +99,7 @@ func tryHooks(ctx context.Context, timeout time.Duration, library, driver string
 	return t, err
 }
 
-// moveMemory waits until the shim reports the allocation, and moves it.
+// moveMemory waits for the shim to report the allocation, and moves the memory.
 func moveMemory(ctx context.Context, timeout time.Duration, container *shimctl.Container) (t Tried, err error) {
 	late := time.After(timeout)
 	for t.Seen < tryBytes {
@@ -109,9 +108,9 @@ func moveMemory(ctx context.Context, timeout time.Duration, container *shimctl.C
 			return t, ctx.Err()
 		case <-late:
 			return t, errors.New("the shim does not report its memory")
-		case <-time.After(5 * time.Millisecond): // it connects on a thread of its own
+		case <-time.After(5 * time.Millisecond): // the shim connects on its own thread
 		}
-		processes, _ := container.Report(ctx) // what is missing is asked for again
+		processes, _ := container.Report(ctx) // a missing report is requested again
 		for _, u := range processes {
 			t.Seen = max(t.Seen, u.Allocated)
 		}

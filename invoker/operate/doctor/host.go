@@ -9,7 +9,7 @@ import (
 	"github.com/gpuwhisk/gpuwhisk/invoker/config"
 )
 
-// checkPort: what has the port may be an invoker.
+// checkPort: an invoker may be listening on the port.
 func checkPort(s *snapshot) []Finding {
 	port := s.Config.Admin.Port
 	err := s.Listen(s.ctx, port)
@@ -19,10 +19,10 @@ func checkPort(s *snapshot) []Finding {
 	case isInvoker(s.Ping(s.ctx, s.Config.Admin)):
 		return ok("an invoker answers on %d already", port)
 	}
-	return fail("end what listens there, or set PORT to another one", "%d: %v", port, err)
+	return fail("end the program that listens there, or set PORT to another port", "%d: %v", port, err)
 }
 
-// checkMemory compares what action containers may hold with what there is.
+// checkMemory compares the memory for action containers with the memory of the host.
 func checkMemory(s *snapshot) []Finding {
 	user, total := int64(s.Config.Pool.UserMemory), s.hostMemory()
 	if total == 0 {
@@ -32,7 +32,7 @@ func checkMemory(s *snapshot) []Finding {
 	const left = int64(config.GiB) // for the system, the engine and the invoker
 	switch {
 	case user > total:
-		return fail("lower it below the host's memory: the kernel would end containers and worse", "%s", text)
+		return fail("lower it below the host's memory: otherwise the kernel kills containers and other processes", "%s", text)
 	case user > total-min(left, total/8):
 		return warn("leave about 1 GiB for the system, Docker and the invoker", "%s", text)
 	}
@@ -54,7 +54,7 @@ func checkDisk(s *snapshot) []Finding {
 	if !s.usesDocker() {
 		dir = cmp.Or(s.Config.Process.Dir, "/tmp")
 	}
-	if dir == "" { // the engine does not answer
+	if dir == "" { // the engine did not answer
 		return nil
 	}
 	space, err := s.Disk(s.ctx, dir)
@@ -72,17 +72,17 @@ func checkDisk(s *snapshot) []Finding {
 	return ok("%s", text)
 }
 
-// stateDir is a directory that outlives the invoker.
+// stateDir is a directory that survives the invoker.
 type stateDir struct {
 	what, key, dir string
-	may            config.Size // bytes that may come to lie there
+	may            config.Size // most bytes that may be stored there
 }
 
-// minFree is what an invoker needs at its start and to end in order.
+// minFree is the space that an invoker needs to start and to stop cleanly.
 const minFree = 64 * int64(config.MiB)
 
-// checkState examines where the invoker keeps its journal with the state of its
-// containers, records that wait, and dead letters.
+// checkState examines the directories of the journal (with the state of containers), of
+// waiting records, and of dead letters.
 func checkState(s *snapshot) []Finding {
 	name, c := s.instance().Topic(), s.Config.State
 	all := ofEach([]stateDir{
@@ -91,7 +91,7 @@ func checkState(s *snapshot) []Finding {
 		{"dead letters", "whisk.gpu.records.dead-letters", c.DeadLetterDir(name), 0},
 	}, s.judgeStateDir)
 	if len(all) == 0 {
-		return ok("nothing outlives the invoker (whisk.gpu.state=none)")
+		return ok("no state survives the invoker (whisk.gpu.state=none)")
 	}
 	return all
 }
@@ -102,7 +102,7 @@ func (s *snapshot) judgeStateDir(k stateDir) []Finding {
 	}
 	at, err := s.Writable(s.ctx, k.dir)
 	if err != nil {
-		return fail("give the invoker's user a directory that may be written (whisk.gpu.state, or "+k.key+"; none does without)",
+		return fail("give the invoker's user a writable directory (whisk.gpu.state, or "+k.key+"; none does without)",
 			"%s: %s cannot be written: %v", k.what, at, err)
 	}
 	space, err := s.Disk(s.ctx, at)
@@ -114,19 +114,19 @@ func (s *snapshot) judgeStateDir(k stateDir) []Finding {
 	need := int64(k.may) - s.bytesIn(k.dir)
 	switch {
 	case space.Free < minFree:
-		return fail(fix, "%s; on a full disk nothing is pulled", text)
+		return fail(fix, "%s; on a full disk no activations are pulled", text)
 	case space.Free < need:
 		return warn(fix+", or allow less ("+k.key+"-size)",
-			"%s; up to %s more may come to lie there, and when the disk is full nothing is pulled", text, amount(need))
+			"%s; up to %s more may be written there, and when the disk is full no activations are pulled", text, amount(need))
 	}
 	return ok("%s", text)
 }
 
-// bytesIn is what lies in a directory already.
+// bytesIn returns the size of the files in a directory.
 func (s *snapshot) bytesIn(dir string) (sum int64) {
 	_ = fs.WalkDir(s.Files, inRoot(dir), func(_ string, d fs.DirEntry, err error) error {
 		if err != nil || d.IsDir() {
-			return nil // not there yet, or gone meanwhile
+			return nil // missing, or removed meanwhile
 		}
 		if info, err := d.Info(); err == nil {
 			sum += info.Size()

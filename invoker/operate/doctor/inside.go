@@ -19,15 +19,16 @@ import (
 	"github.com/gpuwhisk/gpuwhisk/invoker/engine/proxy"
 )
 
-// Inside is what an action of an image finds in its own process.
+// Inside is what an action sees of the shim in its own process.
 type Inside struct {
 	Preload string // LD_PRELOAD
 	Socket  string // GPUWHISK_SHIM_SOCKET
 	Loaded  bool   // the shim library is loaded
 }
 
-// looks are the small actions, by language. Each returns an Inside. The first whose
-// sign an image's name, command or environment has is taken, else the last one.
+// looks lists the small test actions by language. Each returns an Inside. The first one
+// whose sign occurs in the name, command or environment of an image is used, else the
+// last one.
 var looks = []struct {
 	signs []string
 	code  string
@@ -56,7 +57,7 @@ def main(args)
     "loaded" => File.read("/proc/self/maps").include?("libgpuwhisk.so") }
 end
 `},
-	// With cgo, as without it no Go program uses CUDA: a program without it is static.
+	// With cgo: a Go program without cgo is static, and cannot use CUDA.
 	{[]string{"golang", "action-go"}, `package main
 
 import "C"
@@ -79,7 +80,7 @@ echo "{\"preload\":\"$LD_PRELOAD\",\"socket\":\"$GPUWHISK_SHIM_SOCKET\",\"loaded
 `},
 }
 
-// lookFor chooses the code for an image.
+// lookFor returns the code of the test action for an image.
 func lookFor(reference string, i docker.Image) string {
 	text := strings.ToLower(strings.Join(slices.Concat([]string{reference}, i.Entrypoint, i.Cmd, i.Env), "\n"))
 	for _, one := range looks {
@@ -90,15 +91,15 @@ func lookFor(reference string, i docker.Image) string {
 	return looks[len(looks)-1].code
 }
 
-// look runs an image as the invoker would for a GPU action, with a simulated device
-// and the shim, and in it a small action.
+// look runs an image as the invoker would for a GPU action, with a simulated device and
+// the shim, and runs a test action in it.
 func (m *Machine) look(ctx context.Context, reference, library string) (inside Inside, err error) {
 	image, there, err := m.Image(ctx, reference)
 	if err != nil || !there {
 		return Inside{}, cmp.Or(err, errors.New("it is not on this host"))
 	}
 	spec := m.probeSpec(probeName(), reference)
-	short := "doctor" + spec.Name[len(spec.Name)-6:] // a socket's path has room for 107 bytes
+	short := "doctor" + spec.Name[len(spec.Name)-6:] // a socket's path is limited to 107 bytes
 	dir, err := devices.SocketDir(m.Config.SocketDirs(short, os.TempDir())...)
 	if err != nil {
 		return Inside{}, fmt.Errorf("make a directory for the shim's socket: %w", err)
@@ -121,7 +122,7 @@ func (m *Machine) look(ctx context.Context, reference, library string) (inside I
 	return inside, err
 }
 
-// runLook initialises and runs the action, with the messages that the invoker sends.
+// runLook initialises and runs the action, with the invoker's messages.
 func runLook(ctx context.Context, c *proxy.Client, code string, given *container.GPU) (inside Inside, err error) {
 	defer c.Close()
 	message := &activation.Message{Action: activation.ActionRef{Path: "whisk.system", Name: "doctor", Version: "0.0.1"}}
@@ -145,30 +146,31 @@ func runLook(ctx context.Context, c *proxy.Client, code string, given *container
 		return Inside{}, refusal(ctx, "/run", answer)
 	}
 	if err := json.Unmarshal(answer.Result, &inside); err != nil {
-		return Inside{}, fmt.Errorf("read the answer of a small action: %w", err)
+		return Inside{}, fmt.Errorf("read the answer of the test action: %w", err)
 	}
 	return inside, nil
 }
 
-// refusal is the error for a small action that did not run.
+// refusal returns the error for a test action that did not run.
 func refusal(ctx context.Context, path string, answer activation.Response) error {
 	if errors.Is(context.Cause(ctx), errEnded) {
 		return errEnded
 	}
-	return fmt.Errorf("a small action is refused at %s: %s", path, answer.Result)
+	return fmt.Errorf("the test action is refused at %s: %s", path, answer.Result)
 }
 
-// judgeInside judges what an action found. fits is the finding on the C library.
+// judgeInside judges the answer of the test action. fits is the finding on the C
+// library.
 func judgeInside(fits, ref string, inside Inside, err error) []Finding {
-	const off = `; or have the action do without by the annotation gpu: {"shim": "off"}`
+	const off = `; or switch the shim off for the action with the annotation gpu: {"shim": "off"}`
 	switch {
 	case err != nil:
 		return warn("run a GPU action of this image and see whether the log warns that no process is connected; docker logs shows why the container ended",
-			"%s; whether the shim reaches its actions was not seen: %v", fits, err)
+			"%s; it is not known whether the shim reaches its actions: %v", fits, err)
 	case inside.Loaded && inside.Socket != "":
 		return ok("%s, and is loaded into the process of an action", fits)
 	case inside.Preload == "" || inside.Socket == "":
-		return fail("let its proxy pass on to the action the container's environment, or the env of /init, as OpenWhisk's runtimes do"+off,
+		return fail("make its proxy pass the container's environment, or the env of /init, to the action, as OpenWhisk's runtimes do"+off,
 			"the shim does not reach the actions of %s: their process lacks %s, so their GPU memory is neither measured, moved nor limited",
 			ref, strings.Join(inside.lacks(), " and "))
 	}
@@ -176,7 +178,7 @@ func judgeInside(fits, ref string, inside Inside, err error) []Finding {
 		"the shim does not reach the actions of %s: their process has the variables, but did not load the library, so their GPU memory is neither measured, moved nor limited", ref)
 }
 
-// lacks lists the variables that did not reach the action.
+// lacks returns the variables that did not reach the action.
 func (i Inside) lacks() (names []string) {
 	if i.Preload == "" {
 		names = append(names, "LD_PRELOAD")

@@ -19,8 +19,8 @@ const (
 	socket  = "/run/gpuwhisk/shim.sock"
 )
 
-// TestShimInImages: an image passes if its C library fits and the shim is in the process
-// of an action.
+// TestShimInImages: an image passes if its C library fits and the shim is loaded in an
+// action's process.
 func TestShimInImages(t *testing.T) {
 	finds := func(i Inside, err error) func(*fake) {
 		return func(f *fake) {
@@ -46,12 +46,12 @@ func TestShimInImages(t *testing.T) {
 		{"variables dropped", finds(Inside{}, nil), "GPU/shim in image", Fail, "lacks LD_PRELOAD and GPUWHISK_SHIM_SOCKET", "env of /init"},
 		{"the socket dropped", finds(Inside{preload, "", true}, nil), "GPU/shim in image", Fail, "lacks GPUWHISK_SHIM_SOCKET", "env of /init"},
 		{"static program", finds(Inside{preload, socket, false}, nil), "GPU/shim in image", Fail, "did not load the library", "glibc"},
-		{"no action runs", finds(Inside{}, errEnded), "GPU/shim in image", Warn, "was not seen: " + errEnded.Error(), "docker logs"},
+		{"no action runs", finds(Inside{}, errEnded), "GPU/shim in image", Warn, "reaches its actions: " + errEnded.Error(), "docker logs"},
 		{"musl", musl, "GPU/shim in image", Warn, "has musl", "glibc"},
 	})
 }
 
-// TestLookFor: the small action is in the language of the image.
+// TestLookFor: the test action is in the language of the image.
 func TestLookFor(t *testing.T) {
 	for _, c := range []struct {
 		ref, part string
@@ -68,13 +68,13 @@ func TestLookFor(t *testing.T) {
 	}
 }
 
-// TestLookIntoRealImages runs the small actions in real containers under the real shim.
-// A static program has the variables, and does not load the shim.
+// TestLookIntoRealImages runs the test actions in real containers under the real shim. A
+// static program has the variables, but does not load the shim.
 func TestLookIntoRealImages(t *testing.T) {
 	c := dockerHost(t)
 	tag, err := peertest.Images()
 	check.NoError(t, err, "build the action images")
-	c.GPU.Shim.Dir, err = os.MkdirTemp("", "gw") // short: a socket's path has 107 bytes at most
+	c.GPU.Shim.Dir, err = os.MkdirTemp("", "gw") // short, because a socket's path is limited to 107 bytes
 	check.NoError(t, err)
 	defer os.Remove(c.GPU.Shim.Dir)
 	library, _ := built(t)

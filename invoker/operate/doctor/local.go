@@ -31,10 +31,10 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Here completes a machine with its settings: it is the host that this process runs
-// on. self is the path of this program, beside which the shim may lie; shim that of
-// the shim library, and management that of the driver's management library, where
-// they are not in the usual places.
+// Here completes a machine that has its settings with the calls to the host of this
+// process. self is the path of this program, which may have the shim beside it. shim and
+// management are the paths of the shim library and of the driver's management library,
+// empty for the usual paths.
 func (m *Machine) Here(self, shim, management string) *Machine {
 	m.Shim, m.Arch, m.Now = shimPaths(m.Config, self, shim), runtime.GOARCH, time.Now()
 	m.Files, m.Command = os.DirFS("/"), command
@@ -50,7 +50,7 @@ func (m *Machine) Here(self, shim, management string) *Machine {
 		}
 		return g, err
 	}
-	engine, err := docker.Connect(clients.Docker(m.Config, probePrefix, silent())) // it connects when it is asked
+	engine, err := docker.Connect(clients.Docker(m.Config, probePrefix, silent())) // connects at the first request
 	m.Docker = func(ctx context.Context) (docker.Survey, error) {
 		if err != nil {
 			return docker.Survey{}, err
@@ -73,7 +73,7 @@ func (m *Machine) Here(self, shim, management string) *Machine {
 	return m
 }
 
-// shimPaths are where the invoker searches for the shim.
+// shimPaths returns the paths at which the invoker searches for the shim.
 func shimPaths(c *config.Config, self, named string) []string {
 	if named = cmp.Or(named, c.GPU.Shim.Library); named == "" || named == config.None {
 		return devices.LibraryPaths(self)
@@ -84,10 +84,10 @@ func shimPaths(c *config.Config, self, named string) []string {
 	return []string{named}
 }
 
-// silent is for parts whose log repeats the report.
+// silent returns a logger for parts whose log would repeat the report.
 func silent() *slog.Logger { return slog.New(slog.DiscardHandler) }
 
-// askSMI asks where this build has no NVML.
+// askSMI asks nvidia-smi, for builds without NVML.
 func (m *Machine) askSMI(ctx context.Context) (GPU, error) {
 	cards, versions, err := nvml.AskSMI(ctx, func(ctx context.Context, name string, args ...string) (string, error) {
 		return m.Command(ctx, nil, name, args...)
@@ -104,18 +104,18 @@ func askNVML(library string) (g GPU, err error) {
 	return GPU{d.Versions(), cards, "NVML"}, errors.Join(err, d.Close())
 }
 
-// command runs a program with a bound on what it may print.
+// command runs a program and limits the size of its output.
 func command(ctx context.Context, env []string, name string, args ...string) (string, error) {
 	c := exec.CommandContext(ctx, name, args...)
 	c.Env = append(c.Environ(), env...)
-	c.WaitDelay = time.Second // for children that keep its output open
+	c.WaitDelay = time.Second // for children that keep the output open
 	var out capped
 	c.Stdout, c.Stderr = &out, &out
 	err := c.Run()
 	return string(out), err
 }
 
-// capped keeps the beginning of what is written to it.
+// capped is a writer that keeps only the beginning.
 type capped []byte
 
 func (c *capped) Write(p []byte) (int, error) {
@@ -146,8 +146,8 @@ func disk(_ context.Context, path string) (Space, error) {
 	return Space{Free: int64(s.Bavail) * s.Bsize, Total: int64(s.Blocks) * s.Bsize}, err
 }
 
-// writable reports whether this user may make a directory, or write in it where it
-// is there. It makes nothing.
+// writable reports whether this user may write in a directory, or create it if it is
+// missing. It creates nothing.
 func writable(_ context.Context, dir string) (at string, err error) {
 	for at = filepath.Clean(dir); ; at = filepath.Dir(at) {
 		var s unix.Stat_t
@@ -163,7 +163,7 @@ func writable(_ context.Context, dir string) (at string, err error) {
 	}
 }
 
-// ownTopicName is the name of this invoker's topic.
+// ownTopicName returns the name of this invoker's topic.
 func (m *Machine) ownTopicName() string { return m.Config.Kafka.TopicPrefix + m.instance().Topic() }
 
 func (m *Machine) askBroker(ctx context.Context, address string) (d kafka.Description, err error) {
@@ -176,7 +176,8 @@ func (m *Machine) askBroker(ctx context.Context, address string) (d kafka.Descri
 	d, err = c.Describe(ctx)
 	own := m.ownTopicName()
 	if _, there := d.Topics[own]; err == nil && there {
-		// Without the right to read a topic's settings the rest counts.
+		// A user without the right to read a topic's settings still gets the other
+		// answers.
 		if retention, err := c.Retention(ctx, own); err == nil {
 			d.Retention = map[string]time.Duration{own: retention.Time}
 		}
@@ -201,14 +202,15 @@ func (m *Machine) askBucket(ctx context.Context) error {
 	return s.Probe(ctx)
 }
 
-// probePrefix begins the names of probed containers.
+// probePrefix begins the names of probe containers.
 const probePrefix = "gpuwhisk-doctor_"
 
-// errEnded is a container that did not wait for /init.
+// errEnded means that a container ended before /init.
 var errEnded = errors.New("its program ended by itself")
 
-// probe runs an image as the invoker would and sends /init without code. A proxy
-// answers that something is missing. Any other server answers 404 or not at all.
+// probe runs an image as the invoker would, and sends /init without code. A proxy
+// answers with an error about the missing code. Any other server answers 404 or not at
+// all.
 func (m *Machine) probe(ctx context.Context, reference string) (output string, err error) {
 	spec := m.probeSpec(probeName(), reference)
 	err = m.withContainer(ctx, spec, func(ctx context.Context, c *proxy.Client) (err error) {
@@ -218,11 +220,11 @@ func (m *Machine) probe(ctx context.Context, reference string) (output string, e
 	return output, err
 }
 
-// probeName makes a name for a container that no other has.
+// probeName returns a unique name for a container.
 func probeName() string { return probePrefix + strings.ToLower(rand.Text()) }
 
 // withContainer creates a container, calls use with a client of its proxy, and removes
-// the container. The context of use ends with the container.
+// the container. The context of use is cancelled when the container ends.
 func (m *Machine) withContainer(ctx context.Context, spec container.Spec, use func(context.Context, *proxy.Client) error) (err error) {
 	e, err := docker.New(ctx, clients.Docker(m.Config, probePrefix, silent()))
 	if err != nil {
@@ -236,7 +238,7 @@ func (m *Machine) withContainer(ctx context.Context, spec container.Spec, use fu
 	}
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
-	go func() { // ends with the engine, which closes the channel
+	go func() { // ends when the engine closes the channel
 		for id := range e.Died() {
 			if id == h.ID {
 				cancel(errEnded)
@@ -248,7 +250,7 @@ func (m *Machine) withContainer(ctx context.Context, spec container.Spec, use fu
 
 // initProxy waits for the proxy and returns its answer.
 func initProxy(ctx context.Context, c *proxy.Client) (string, error) {
-	const most = 64 << 10 // of an answer that is a line long
+	const most = 64 << 10 // the answer should be one line
 	defer c.Close()
 	left := 10 * time.Second
 	if end, bounded := ctx.Deadline(); bounded {

@@ -20,75 +20,74 @@ import (
 	"github.com/gpuwhisk/gpuwhisk/invoker/engine/docker"
 )
 
-// Machine is a host as the checks see it. Here makes it the host that this
-// process runs on. Every call may be made from many goroutines and should end
-// with its context; one that does not is left behind.
+// Machine is the host as the checks see it. Here connects it to the host of this
+// process. Every call is safe for concurrent use and should end with its context; a call
+// that does not is abandoned.
 type Machine struct {
-	// Config is the invoker's configuration and ConfigErr what is wrong with
-	// it. Environ is what it was loaded from.
+	// Config is the invoker's configuration, and ConfigErr the error of loading it.
+	// Environ is its environment.
 	Config    *config.Config
 	ConfigErr error
 	Environ   []string
-	// Source is the file that the settings come from; empty: the environment.
+	// Source is the file with the settings, empty for the environment.
 	Source string
-	// ProbeImages are images to run for a moment, ShimImages those that are examined
-	// for the shim, and run with it.
+	// ProbeImages are images to run briefly. ShimImages are images to examine for the
+	// shim, and to run with it.
 	ProbeImages, ShimImages []string
-	// ProbeLimit bounds one of these runs, and that of Hooks.
+	// ProbeLimit limits each of these runs, and the run of Hooks.
 	ProbeLimit time.Duration
 
-	// Here fills in the rest. Shim are the paths where the shim library may be, the
-	// first that exists counts.
+	// Here sets the fields below. Shim lists the paths of the shim library, of which the
+	// first existing one is used.
 	Shim []string
-	// Arch is the processor's name as Go has it.
+	// Arch is the processor architecture by its Go name.
 	Arch string
 	Now  time.Time
 
-	// Files is the file system from its root.
+	// Files is the root file system.
 	Files fs.FS
-	// Command runs a program and returns what it printed, errors included.
+	// Command runs a program and returns its output, including standard error.
 	Command func(ctx context.Context, env []string, name string, args ...string) (string, error)
-	// GPU asks the driver.
+	// GPU queries the driver.
 	GPU func(ctx context.Context) (GPU, error)
-	// Hooks runs a program that uses CUDA under the shim library. driver is
-	// the directory of a libcuda.so.1 to take, empty for the host's own.
+	// Hooks runs a program that uses CUDA under the shim library. driver is the
+	// directory of a libcuda.so.1, empty for the host's own.
 	Hooks func(ctx context.Context, library, driver string) (Tried, error)
-	// Docker asks the container engine; only where it answers Image and Libc are
-	// asked about an image, and whether it is there, and about its C library.
+	// Docker surveys the container engine. If that works, Image returns an image and
+	// whether it exists, and Libc returns its C library.
 	Docker func(ctx context.Context) (docker.Survey, error)
 	Image  func(ctx context.Context, reference string) (docker.Image, bool, error)
 	Libc   func(ctx context.Context, reference string) (docker.Libc, error)
 	// Network examines the network of action containers.
 	Network func(ctx context.Context) (docker.Isolation, error)
-	// Probe runs an image and asks whether it speaks OpenWhisk's protocol of actions.
+	// Probe runs an image and checks that it speaks OpenWhisk's protocol of actions.
 	Probe func(ctx context.Context, reference string) (string, error)
-	// Look runs an image with the shim library, and a small action in it, and returns
-	// what the action finds in its own process.
+	// Look runs an image with the shim library and a test action, and returns what the
+	// action sees in its process.
 	Look func(ctx context.Context, reference, library string) (Inside, error)
-	// Broker asks one Kafka broker, Reach whether an address takes
-	// connections.
+	// Broker queries one Kafka broker. Reach checks that an address accepts connections.
 	Broker func(ctx context.Context, address string) (kafka.Description, error)
 	Reach  func(ctx context.Context, address string) error
-	// Couch asks the database server, ZooKeeper for the invokers' numbers.
+	// Couch surveys the database server. ZooKeeper returns the invokers' numbers.
 	Couch func(ctx context.Context) (couchdb.Survey, error)
-	// Etcd asks etcd, in scheduler mode.
+	// Etcd surveys etcd, in scheduler mode.
 	Etcd func(ctx context.Context) (etcd.Survey, error)
-	// Bucket asks the bucket of code, where there is one.
+	// Bucket checks access to the bucket of code, if one is configured.
 	Bucket func(ctx context.Context) error
-	// Records asks the store of records, where that is not CouchDB.
+	// Records checks the record store, if it is not CouchDB.
 	Records   func(ctx context.Context) error
 	ZooKeeper func(ctx context.Context) (map[string]int, error)
-	// Listen reports whether a port is free; Ping what answers on the admin port.
+	// Listen checks that a port is free. Ping returns the answer of the admin port.
 	Listen func(ctx context.Context, port int) error
 	Ping   func(ctx context.Context, a config.Admin) (status int, text string, err error)
-	// Disk returns the bytes free and in all of the file system of a path.
+	// Disk returns the free and the total bytes of a path's file system.
 	Disk func(ctx context.Context, path string) (Space, error)
-	// Writable reports whether this user may write in a directory, or make it:
-	// at is the nearest one that is there.
+	// Writable checks that this user may write in a directory or create it. at is the
+	// nearest existing directory.
 	Writable func(ctx context.Context, path string) (at string, err error)
 }
 
-// GPU is what the driver reports.
+// GPU is the driver's report.
 type GPU struct {
 	Versions nvml.Versions
 	Cards    []nvml.Card
@@ -99,7 +98,7 @@ type GPU struct {
 // Space is the capacity of a file system, in bytes.
 type Space struct{ Free, Total int64 }
 
-// broker is what one Kafka broker reports.
+// broker is the report of one Kafka broker.
 type broker struct {
 	address string
 	kafka.Description
@@ -108,10 +107,10 @@ type broker struct {
 
 func (b broker) answers() bool { return b.err == nil }
 
-// snapshot is a machine, and the answers that several checks need.
+// snapshot is a machine with the answers that several checks need.
 type snapshot struct {
 	*Machine
-	ctx context.Context // of the check that has this copy
+	ctx context.Context // of the check that uses this copy
 
 	gpu         GPU
 	gpuErr      error
@@ -126,7 +125,7 @@ type snapshot struct {
 	manifestErr error
 }
 
-// gather puts all questions at once, of what is configured.
+// gather asks all questions about the configured parts at the same time.
 func gather(ctx context.Context, m *Machine, limit time.Duration) snapshot {
 	s := snapshot{Machine: m}
 	s.manifest, s.manifestErr = m.Config.Runtimes.ParseManifest()
@@ -150,7 +149,7 @@ func gather(ctx context.Context, m *Machine, limit time.Duration) snapshot {
 	return s
 }
 
-// bounded puts one question, and gives up on it after the limit.
+// bounded asks one question, and abandons it after the limit.
 func bounded[T any](ctx context.Context, limit time.Duration, question func(context.Context) (T, error)) (T, error) {
 	ctx, cancel := context.WithTimeoutCause(ctx, limit, fmt.Errorf("no answer within %v", limit))
 	defer cancel()
@@ -158,7 +157,7 @@ func bounded[T any](ctx context.Context, limit time.Duration, question func(cont
 		value T
 		err   error
 	}
-	done := make(chan answer, 1) // so that a late answer does not block
+	done := make(chan answer, 1) // buffered, so that a late answer does not block
 	go func() {
 		v, err := question(ctx)
 		done <- answer{v, err}
@@ -174,7 +173,7 @@ func bounded[T any](ctx context.Context, limit time.Duration, question func(cont
 	}
 }
 
-// each does something with several things at once.
+// each applies do to several items at once.
 func each[A, B any](things []A, do func(A) B) []B {
 	results := make([]B, len(things))
 	var wg sync.WaitGroup
@@ -185,11 +184,11 @@ func each[A, B any](things []A, do func(A) B) []B {
 	return results
 }
 
-// usesDocker: plain processes need no engine.
+// usesDocker is false for the process runtime, which needs no engine.
 func (s *snapshot) usesDocker() bool    { return !s.Config.Runtimes.Processes() }
 func (s *snapshot) dockerAnswers() bool { return s.usesDocker() && s.dockerErr == nil }
 
-// hasDriver reports whether there is a driver to examine further.
+// hasDriver reports whether there is any sign of a driver.
 func (s *snapshot) hasDriver() bool {
 	return s.driverVersion() != "" || s.exists("dev/nvidiactl") || s.gpuErr == nil
 }
@@ -203,7 +202,7 @@ func (s *snapshot) kafkaAnswers() bool {
 
 func (s *snapshot) couchAnswers() bool { return s.Config.CouchDB.Host != "" && s.couchErr == nil }
 
-// scheduled reports OpenWhisk's scheduler mode.
+// scheduled reports whether OpenWhisk's scheduler mode is configured.
 func (s *snapshot) scheduled() bool {
 	return s.Config.Scheduler.Enabled && len(s.Config.Scheduler.Etcd.Hosts) > 0
 }
@@ -212,13 +211,13 @@ func (s *snapshot) etcdAnswers() bool      { return s.scheduled() && s.etcdErr =
 func (s *snapshot) recordsElsewhere() bool { return s.Config.RecordsOutsideCouchDB() }
 func (s *snapshot) codeInS3() bool         { return s.Config.S3.Enabled }
 
-// configured reports whether anything of a deployment was given at all.
+// configured reports whether any setting of a deployment was given.
 func (s *snapshot) configured() bool {
 	c := s.Config
 	return len(c.Kafka.Hosts) > 0 || c.CouchDB.Host != "" || c.Runtimes.Manifest != "" || c.Identity.ID != nil || c.Identity.UniqueName != ""
 }
 
-// inRoot is a path as Files has it.
+// inRoot converts an absolute path to a path in Files.
 func inRoot(name string) string { return strings.TrimPrefix(name, "/") }
 
 func (m *Machine) exists(name string) bool {
@@ -226,29 +225,29 @@ func (m *Machine) exists(name string) bool {
 	return err == nil
 }
 
-// read is the text of a file, empty where there is none.
+// read returns the text of a file, "" if it does not exist.
 func (m *Machine) read(name string) string {
 	text, _ := fs.ReadFile(m.Files, inRoot(name))
 	return string(text)
 }
 
 func (m *Machine) glob(pattern string) []string {
-	names, _ := fs.Glob(m.Files, inRoot(pattern)) // only a malformed pattern is an error
+	names, _ := fs.Glob(m.Files, inRoot(pattern)) // the only error is a malformed pattern
 	return names
 }
 
-// commandTime is less than the limit of a check, so that a command which hangs
-// is distinguished from a check that does.
+// commandTime is less than the limit of a check, so that a command that hangs can be
+// told from a check that hangs.
 const commandTime = 2 * time.Second
 
-// run runs a command of a check within that time.
+// run runs a command of a check, for at most commandTime.
 func (s *snapshot) run(env []string, name string, args ...string) (string, error) {
 	ctx, cancel := context.WithTimeout(s.ctx, commandTime)
 	defer cancel()
 	return s.Command(ctx, env, name, args...)
 }
 
-// amount writes a number of bytes for people.
+// amount formats a number of bytes for people.
 func amount[T ~int64](n T) string {
 	text := units.CustomSize("%.1f %s", float64(n), 1024, []string{"B", "KiB", "MiB", "GiB"})
 	return strings.Replace(text, ".0 ", " ", 1)

@@ -22,7 +22,7 @@ func TestNetwork(t *testing.T) {
 		fix     string
 	}{
 		"not tried":           {"bridge", docker.Isolation{Network: apart, Found: true}, nil, OK, "by its options", ""},
-		"not made yet":        {"bridge", docker.Isolation{}, nil, OK, "makes at its start", ""},
+		"not made yet":        {"bridge", docker.Isolation{}, nil, OK, "creates when it starts", ""},
 		"may not try":         {"bridge", docker.Isolation{Network: apart, Found: true, From: "a", To: "b", TryErr: errors.New("permission denied")}, nil, OK, "by its options", ""},
 		"tried":               {"bridge", docker.Isolation{Network: apart, Found: true, From: "a", To: "b"}, nil, OK, "b was not reached from a", ""},
 		"reached":             {"bridge", docker.Isolation{Network: apart, Found: true, From: "a", To: "b", Reached: true}, nil, Fail, "b was reached from a", `"iptables"`},
@@ -33,7 +33,7 @@ func TestNetwork(t *testing.T) {
 		"own network, open":   {"bridge", docker.Isolation{Network: open, Found: true}, nil, Fail, "it lacks an option", "docker network rm gpuwhisk"},
 		"away":                {"bridge", docker.Isolation{Network: apart, Found: true, Away: errors.New("no such address")}, nil, Warn, "cannot reach", "--network host"},
 		"shared":              {"default", docker.Isolation{Network: open, Found: true}, nil, Warn, "it lacks an option", "unset " + networkSetting},
-		"one's own, apart":    {"lan", docker.Isolation{Network: docker.Network{Name: "lan"}, Found: true}, nil, OK, "lan keeps", ""},
+		"one's own, apart":    {"lan", docker.Isolation{Network: docker.Network{Name: "lan"}, Found: true}, nil, OK, "lan isolates", ""},
 		"one's own, reached":  {"lan", docker.Isolation{Network: docker.Network{Name: "lan"}, Found: true, From: "a", To: "b", Reached: true}, nil, Warn, "b was reached", "unset"},
 		"one's own, missing":  {"lan", docker.Isolation{}, nil, Fail, "does not exist", "docker network create lan"},
 		"no answer":           {"lan", docker.Isolation{}, errors.New("no answer"), Fail, "no answer", "docker network inspect lan"},

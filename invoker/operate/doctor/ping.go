@@ -14,9 +14,9 @@ import (
 	"github.com/gpuwhisk/gpuwhisk/invoker/peer/tlsstore"
 )
 
-// Ping asks for /ping at the admin port of this host, over https with the invoker's
-// own key store where the port has that. An invoker answers "pong", or with another
-// status than 200 that it is not ready, and why.
+// Ping requests /ping from the admin port of this host, over https with the invoker's
+// key store if that is configured. An invoker answers "pong", or a status other than 200
+// with the reason why it is not ready.
 func Ping(ctx context.Context, a config.Admin) (status int, text string, err error) {
 	client := &http.Client{}
 	if a.Protocol == "https" {
@@ -24,7 +24,8 @@ func Ping(ctx context.Context, a config.Admin) (status int, text string, err err
 		if err != nil {
 			return 0, "", fmt.Errorf("open the key store: %w", err)
 		}
-		// It connects to itself on the loopback, whatever its names.
+		// The invoker connects to itself on the loopback, so the certificate's names do
+		// not matter.
 		client.Transport = &http.Transport{TLSClientConfig: &tls.Config{Certificates: own.Certificates, InsecureSkipVerify: true}}
 	}
 	url := a.Protocol + "://" + net.JoinHostPort("127.0.0.1", strconv.Itoa(a.Port)) + "/ping"
@@ -44,7 +45,7 @@ func Ping(ctx context.Context, a config.Admin) (status int, text string, err err
 	return res.StatusCode, strings.TrimSpace(string(body)), nil
 }
 
-// isInvoker reports whether this is an invoker's answer to /ping.
+// isInvoker reports whether this is the answer of an invoker to /ping.
 func isInvoker(_ int, text string, err error) bool {
 	return err == nil && (text == "pong" || strings.HasPrefix(text, "not ready: ") || strings.HasPrefix(text, "cannot work: "))
 }

@@ -11,14 +11,14 @@ import (
 	"github.com/gpuwhisk/gpuwhisk/invoker/lib/prettyjson"
 )
 
-// colours of the signs on a terminal.
+// colours holds the colours of the signs on a terminal.
 var colours = map[Status]string{OK: "\x1b[32m", Warn: "\x1b[33m", Fail: "\x1b[31m", Skip: "\x1b[2m"}
 
 // margin is the column at which the text of a line begins.
 const margin = 2 + 4 + 2 + 16 + 1
 
-// Print writes a line for each result, and a last one that counts them. Lines
-// are broken at the width, if there is one.
+// Print writes a line for each result, and a last line with their counts. Lines are
+// broken at the width; zero means no limit.
 func (r Report) Print(w io.Writer, colour bool, width int) error {
 	var out strings.Builder
 	group := ""
@@ -45,9 +45,9 @@ func (r Report) Print(w io.Writer, colour bool, width int) error {
 	return err
 }
 
-// wrap breaks a text between words at a width, and begins at the margin.
+// wrap breaks a text between words at a width, and indents it to the margin.
 func wrap(text string, width int) string {
-	const least, most = 30, 1000 // less is worse to read than a terminal's own breaks
+	const least, most = 30, 1000 // below the least width, the terminal breaks lines better
 	if width < least {
 		return text
 	}
@@ -67,7 +67,7 @@ func (r Report) summary() string {
 	verdict := map[Status]string{OK: "All is well", Warn: "It works, with warnings", Fail: "Something will fail"}
 	text := fmt.Sprintf("%s: %d ok, %d to look at, %d that fail", verdict[r.Worst()], n[OK], n[Warn], n[Fail])
 	if n[Skip] > 0 {
-		text += fmt.Sprintf(", %d skipped since nothing is configured for them", n[Skip])
+		text += fmt.Sprintf(", %d skipped because they are not configured", n[Skip])
 	}
 	return text + "."
 }
@@ -77,11 +77,11 @@ func (r Report) PrintJSON(w io.Writer) error {
 	return prettyjson.Write(w, struct {
 		Status Status `json:"status"`
 		Checks Report `json:"checks"`
-	}{r.Worst(), append(Report{}, r...)}) // an empty one is a list, too
+	}{r.Worst(), append(Report{}, r...)}) // an empty report is a list, too
 }
 
-// oneLine keeps other programs' text on its line, and within reason. Control
-// characters of others' texts do not reach the terminal.
+// oneLine shortens the text of another program to one line of limited length. It removes
+// control characters, so that none reach the terminal.
 func oneLine(s string) string {
 	separates := func(c rune) bool { return unicode.IsSpace(c) || unicode.IsControl(c) }
 	s = strings.Join(strings.FieldsFunc(s, separates), " ")
@@ -92,18 +92,18 @@ func oneLine(s string) string {
 	return s
 }
 
-// masked takes every secret of the configuration out of a report, wherever a
-// peer's error may have put it.
+// masked removes every secret of the configuration from a report, because the error of a
+// peer may contain secrets anywhere.
 func (m *Machine) masked(r Report) Report {
 	secrets := m.Config.Secrets()
 	if login, err := m.Config.Kafka.Login(); err == nil && login != nil {
 		secrets = append(secrets, login.Password)
 	}
-	// The longer first: one may begin with another.
+	// Longer secrets first, because a secret may begin with another.
 	slices.SortFunc(secrets, func(a, b string) int { return len(b) - len(a) })
 	var pairs []string
 	for _, secret := range secrets {
-		const least = 4 // a shorter one would be found in ordinary words
+		const least = 4 // a shorter secret would match ordinary words
 		if len(secret) >= least {
 			pairs = append(pairs, secret, "********")
 		}

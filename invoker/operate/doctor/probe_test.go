@@ -12,7 +12,7 @@ import (
 	"github.com/gpuwhisk/gpuwhisk/invoker/develop/check"
 )
 
-// created is what a probe asks Docker for, in the words of its API.
+// created is the probe's request to Docker, in the words of its API.
 type created struct {
 	Image      string
 	Env        []string

@@ -28,8 +28,8 @@ import (
 )
 
 func TestListenAndReach(t *testing.T) {
-	// Below the ports that Linux gives to clients: one of theirs could have it,
-	// or the client that finds no listener would reach itself.
+	// Below the range that Linux uses for clients: a client could hold the port, or a
+	// client without a listener would reach itself.
 	var l net.Listener
 	err := errors.New("no port was tried")
 	for range 100 {
@@ -41,7 +41,7 @@ func TestListenAndReach(t *testing.T) {
 	port := peertest.PortOf(t, l.Addr().String())
 	at := net.JoinHostPort("localhost", strconv.Itoa(port))
 	if err := listen(t.Context(), port); err == nil {
-		t.Error("a port in use is taken for free")
+		t.Error("a port in use is reported as free")
 	}
 	if err := reach(t.Context(), at); err != nil {
 		t.Error(err)
@@ -51,7 +51,7 @@ func TestListenAndReach(t *testing.T) {
 		t.Error(err)
 	}
 	if err := reach(t.Context(), at); err == nil {
-		t.Error("a listener that is closed is reached")
+		t.Error("a closed listener is reported as reachable")
 	}
 }
 
@@ -79,7 +79,7 @@ func pinged(t *testing.T, status int, body string) http.Handler {
 	})
 }
 
-// TestPortOfAnInvokerWithTLS: it is known by its own key store.
+// TestPortOfAnInvokerWithTLS: the invoker is recognised with its own key store.
 func TestPortOfAnInvokerWithTLS(t *testing.T) {
 	s := httptest.NewUnstartedServer(pinged(t, 200, "pong"))
 	s.TLS = &tls.Config{ClientAuth: tls.RequireAnyClientCert}
@@ -121,7 +121,7 @@ func TestDisk(t *testing.T) {
 	check.AtLeast(t, s.Free, 0)
 	check.AtMost(t, s.Free, s.Total)
 	if _, err := disk(t.Context(), filepath.Join(t.TempDir(), "no")); err == nil {
-		t.Error("a directory that is not there has a disk")
+		t.Error("a missing directory has a disk")
 	}
 }
 
@@ -151,8 +151,8 @@ func TestInitProxy(t *testing.T) {
 	check.ErrorContains(t, err, "nothing answers on port 8080")
 }
 
-// TestHere examines the host that the test runs on: whatever is on it, the check
-// comes to an end and reports on every group.
+// TestHere examines the host of the test: whatever its state, the examination ends and
+// reports on every group.
 func TestHere(t *testing.T) {
 	m := (&Machine{Config: config.Default(), ProbeLimit: time.Second}).Here("/opt/gpuwhisk/bin/gpuwhisk", "", "")
 	r := Examine(t.Context(), m, 3*time.Second)
@@ -169,8 +169,7 @@ func TestHere(t *testing.T) {
 	check.EqualSlices(t, shimPaths(config.Default(), "", "/a/b.so"), []string{"/a/b.so"})
 }
 
-// TestMissingStore: a trust store that is not there is named, its password is
-// not.
+// TestMissingStore: the error names a missing trust store, but not its password.
 func TestMissingStore(t *testing.T) {
 	c := config.Default()
 	c.Kafka.Hosts, c.Kafka.SecurityProtocol = []string{"127.0.0.1:1"}, "SSL"
@@ -183,7 +182,7 @@ func TestMissingStore(t *testing.T) {
 	check.Lacks(t, x.Found, "changeit-now")
 }
 
-// dockerHost is a real daemon to test with, or the test is skipped.
+// dockerHost returns the configuration of a real daemon. It skips the test without one.
 func dockerHost(t *testing.T) *config.Config {
 	t.Helper()
 	c := config.Default()
@@ -197,8 +196,8 @@ func dockerHost(t *testing.T) *config.Config {
 	return c
 }
 
-// TestProbeOfRealImages runs an image that serves the protocol and two that do
-// not, and leaves no container behind.
+// TestProbeOfRealImages runs an image that speaks the protocol and two others that do
+// not. No container remains.
 func TestProbeOfRealImages(t *testing.T) {
 	c := dockerHost(t)
 	good := importImage(t, c, "good", `package main
@@ -229,7 +228,7 @@ func main() {
 	check.Equal(t, verdicts[ends].Status, Fail, "%+v", verdicts)
 	check.That(t, strings.Contains(found, "ended") || strings.Contains(found, "state"), "%q", found)
 	check.Equal(t, verdicts["gpuwhisk-test/absent:1"].Status, Fail, "%+v", verdicts)
-	// The network was tried with two containers of the first image, or with others.
+	// The network was tried with two containers, of the first image or of others.
 	if network := all.of("Containers", "network"); m.exists("proc/sys/net/bridge/bridge-nf-call-iptables") {
 		check.Equal(t, network[0].Status, OK, "%+v", network)
 		check.Contains(t, network[0].Found, "was not reached from")
@@ -238,7 +237,7 @@ func main() {
 	check.Equal(t, strings.TrimSpace(left), "", "containers are left")
 }
 
-// importImage makes an image of one program.
+// importImage creates an image with one program.
 func importImage(t *testing.T, c *config.Config, name, code string) string {
 	t.Helper()
 	dir := t.TempDir()

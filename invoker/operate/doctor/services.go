@@ -25,7 +25,7 @@ func checkBrokers(s *snapshot) []Finding {
 	}
 	judge := fail
 	if s.kafkaAnswers() {
-		judge = warn // the others serve
+		judge = warn // the other brokers work
 	}
 	return merged(ofEach(s.brokers, func(b broker) []Finding {
 		if b.err != nil {
@@ -35,7 +35,7 @@ func checkBrokers(s *snapshot) []Finding {
 	}), ", ", "", " answers "+with)
 }
 
-// brokerFixes are what to do by what is in an error.
+// brokerFixes lists the advice for errors that contain a text.
 var brokerFixes = []struct {
 	signs []string
 	fix   string
@@ -55,10 +55,10 @@ func (s *snapshot) brokerFix(text string) string {
 	if !s.Config.Kafka.Encrypted() && (has("EOF") || has("reset")) {
 		return "the port may speak TLS, or require a login: set CONFIG_whisk_kafka_common_securityProtocol=SSL and the stores, or SASL_PLAINTEXT or SASL_SSL and the login"
 	}
-	return "check KAFKA_HOSTS, the broker, and the firewall between"
+	return "check KAFKA_HOSTS, the broker, and the firewall in between"
 }
 
-// checkAdvertised: clients use the addresses that brokers advertise.
+// checkAdvertised: clients connect to the addresses that brokers advertise.
 func checkAdvertised(s *snapshot) []Finding {
 	var addresses []string
 	for _, b := range s.brokers {
@@ -82,9 +82,9 @@ func checkAdvertised(s *snapshot) []Finding {
 	return ok("the brokers' own addresses can be reached: %s", strings.Join(addresses, ", "))
 }
 
-// checkTopics: the controllers make all topics but the invoker's own. Those of
-// the scheduler exist only where controllers ran that an invoker of the
-// classic mode cannot serve.
+// checkTopics: the controllers create all topics except the invoker's own. Topics of the
+// scheduler exist only if controllers in scheduler mode ran, which an invoker in classic
+// mode cannot serve.
 func checkTopics(s *snapshot) []Finding {
 	d, prefix := s.brokers[slices.IndexFunc(s.brokers, broker.answers)].Description, s.Config.Kafka.TopicPrefix
 	var completed, scheduler []string
@@ -98,19 +98,18 @@ func checkTopics(s *snapshot) []Finding {
 			scheduler = append(scheduler, name)
 		}
 	}
-	all := ok("controllers were here: %shealth, %s", prefix, strings.Join(completed, ", "))
+	all := ok("topics of controllers exist: %shealth, %s", prefix, strings.Join(completed, ", "))
 	if _, there := d.Topics[prefix+"health"]; !there || len(completed) == 0 {
 		all = warn("start a controller first; check CONFIG_whisk_kafka_topics_prefix if one runs",
-			"no topic %shealth or %[1]scompleted*: no controller of this deployment ever ran here", prefix)
+			"no topic %shealth or %[1]scompleted*: no controller of this deployment has ever run", prefix)
 	}
 	if len(scheduler) > 0 && !s.Config.Scheduler.Enabled {
-		all = append(all, warn(modeFix, "topics of the scheduler mode exist (%s): a controller that runs in it sends this invoker nothing", strings.Join(scheduler, ", "))...)
+		all = append(all, warn(modeFix, "topics of the scheduler mode exist (%s): a controller in scheduler mode sends this invoker no work", strings.Join(scheduler, ", "))...)
 	}
 	return slices.Concat(all, s.ownTopic(d), s.forwardTopics(d))
 }
 
-// forwardTopics: GPU activations of a host without a GPU go to the topics of the named
-// invokers.
+// forwardTopics checks the topics to which a host without a GPU forwards GPU activations.
 func (s *snapshot) forwardTopics(d kafka.Description) []Finding {
 	names := s.Config.GPU.ForwardTo
 	if len(names) == 0 {
@@ -118,7 +117,7 @@ func (s *snapshot) forwardTopics(d kafka.Description) []Finding {
 	}
 	if s.Config.Scheduler.Enabled {
 		return warn("unset it, and annotate GPU functions with invoker-resources [\"gpu\"]",
-			"CONFIG_whisk_gpu_forwardTo is %s, which has no effect in scheduler mode: a host without a GPU refuses GPU functions, and their scheduler tries another", strings.Join(names, ","))
+			"CONFIG_whisk_gpu_forwardTo is %s, which has no effect in scheduler mode: a host without a GPU refuses GPU functions, and the scheduler tries another host", strings.Join(names, ","))
 	}
 	var missing []string
 	for _, name := range names {
@@ -127,7 +126,7 @@ func (s *snapshot) forwardTopics(d kafka.Description) []Finding {
 		}
 	}
 	if len(missing) > 0 {
-		return fail("start the invokers whose topics they are, or correct CONFIG_whisk_gpu_forwardTo",
+		return fail("start the invokers that own the topics, or correct CONFIG_whisk_gpu_forwardTo",
 			"GPU activations cannot be forwarded to %s: no such topic", strings.Join(missing, ", "))
 	}
 	return ok("GPU activations can be forwarded to %s", strings.Join(names, ", "))
@@ -142,15 +141,15 @@ func (s *snapshot) ownTopic(d kafka.Description) []Finding {
 	retention, known := d.Retention[name]
 	switch {
 	case !there:
-		return ok("%s does not exist yet; the invoker makes it", name)
+		return ok("%s does not exist yet; the invoker creates it", name)
 	case n > 1:
-		return fail("delete the topic while nothing runs; the invoker makes it with one", "%s has %d partitions, only the first is read", name, n)
+		return fail("delete the topic while nothing runs; the invoker creates it with one partition", "%s has %d partitions, but only the first is read", name, n)
 	case !known:
 		return ok("%s exists", name)
 	case retention < longest:
 		return warn("raise the topic's retention.ms (kafka-configs.sh --alter --entity-type topics --entity-name "+name+
-			"), and CONFIG_whisk_kafka_topics_invoker_retentionMs for the next time that it is made",
-			"%s keeps messages for %v, less than the longest action may run (%v): one that waits for so long is lost", name, retention, longest)
+			"), and CONFIG_whisk_kafka_topics_invoker_retentionMs for the next time that it is created",
+			"%s keeps messages for %v, less than the longest time limit of an action (%v): an activation that waits longer is lost", name, retention, longest)
 	}
 	return ok("%s exists and keeps messages for %v", name, retention)
 }
@@ -165,7 +164,7 @@ func checkCouch(s *snapshot) []Finding {
 	case errors.Is(err, couchdb.ErrUnauthorized) || errors.Is(err, couchdb.ErrForbidden):
 		return fail("check CONFIG_whisk_couchdb_username and _password", "%s: %v", address, err)
 	case err != nil:
-		return fail("check CONFIG_whisk_couchdb_protocol, _host and _port, the server, and the firewall between", "%s: %v", address, err)
+		return fail("check CONFIG_whisk_couchdb_protocol, _host and _port, the server, and the firewall in between", "%s: %v", address, err)
 	}
 	return ok("%s at %s knows user %s", s.couch.Server, address, c.Username)
 }
@@ -174,7 +173,7 @@ func checkDatabases(s *snapshot) []Finding {
 	c := s.couch
 	all := slices.Concat(judgeDatabase(c.Whisks, "WhiskEntity"), judgeDatabase(c.Subjects, "WhiskAuth"), judgeDatabase(c.Activations, "WhiskActivation"))
 	switch err := c.Activations.Write; {
-	case c.Activations.Name == "": // records go elsewhere
+	case c.Activations.Name == "": // records go to another store
 	case err != nil:
 		return append(all, fail("make the user a member with the right to write there (Ansible: initdb.yml and wipe.yml grant it)",
 			"records cannot be written to %s: %v", c.Activations.Name, err)...)
@@ -187,7 +186,7 @@ func checkDatabases(s *snapshot) []Finding {
 func judgeDatabase(d couchdb.Database, key string) []Finding {
 	switch {
 	case d.Name == "":
-		return nil // records go elsewhere
+		return nil // records go to another store
 	case d.Read == nil:
 		return ok("%s, %d documents", d.Name, d.Documents)
 	case errors.Is(d.Read, couchdb.ErrNoDatabase):
@@ -210,14 +209,14 @@ func checkViews(s *snapshot) []Finding {
 	switch {
 	case len(lacking) > 0:
 		return warn("create them (Ansible: initdb.yml, recreateViews.yml)",
-			"design documents are missing: %s; lists and the blocking of namespaces need them", strings.Join(lacking, ", "))
+			"design documents are missing: %s; they are needed for lists and for blocking namespaces", strings.Join(lacking, ", "))
 	case !readable:
 		return nil
 	}
-	return ok("all design documents of the deployment are there")
+	return ok("all design documents of the deployment exist")
 }
 
-// checkBucket examines the bucket where code is kept in S3.
+// checkBucket examines the S3 bucket of actions' code.
 func checkBucket(s *snapshot) []Finding {
 	if err := s.Bucket(s.ctx); err != nil {
 		return fail("check CONFIG_whisk_s3_bucket and CONFIG_whisk_s3_pekkoConnectors_*, and that the user may read and list the bucket",
@@ -226,13 +225,13 @@ func checkBucket(s *snapshot) []Finding {
 	return ok("bucket %s can be read", s.Config.S3.Bucket)
 }
 
-// recordFixes names for each store where its settings are.
+// recordFixes names the settings of each record store.
 var recordFixes = map[string]string{
 	config.StoreElasticsearch: "check CONFIG_whisk_activationStore_elasticsearch_protocol, _hosts, _username and _password",
 	config.StoreCouchbase:     "check CONFIG_whisk_gpu_couchbase_connection, _username, _password, _bucket, _scope and _collection, and that the user may write there",
 }
 
-// checkRecords examines the store of records where that is not CouchDB.
+// checkRecords examines the record store, if it is not CouchDB.
 func checkRecords(s *snapshot) []Finding {
 	store := s.Config.Records.Store
 	if err := s.Records(s.ctx); err != nil {

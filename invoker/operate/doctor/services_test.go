@@ -67,7 +67,7 @@ func TestKafkaChecks(t *testing.T) {
 		{"", nil, "Kafka/topics", OK, "health, completed0", ""},
 		{"own", nil, "Kafka/topics", OK, "invoker0 exists", ""},
 		{"no controller", func(f *fake) { f.kafka.Topics = nil }, "Kafka/topics", Warn, "no controller", "CONFIG_whisk_kafka_topics_prefix"},
-		{"new invoker", func(f *fake) { delete(f.kafka.Topics, "invoker0") }, "Kafka/topics", OK, "the invoker makes it", ""},
+		{"new invoker", func(f *fake) { delete(f.kafka.Topics, "invoker0") }, "Kafka/topics", OK, "the invoker creates it", ""},
 		{"prefix", func(f *fake) {
 			f.Config.Kafka.TopicPrefix = "p-"
 			f.kafka.Topics = map[string]int{"p-health": 1, "p-completed1": 1, "p-invoker0": 1}
@@ -75,11 +75,11 @@ func TestKafkaChecks(t *testing.T) {
 		{"partitions", func(f *fake) { f.kafka.Topics["invoker0"] = 3 }, "Kafka/topics", Fail, "3 partitions", "delete"},
 		{"scheduler", func(f *fake) { f.kafka.Topics["creationAck0"] = 1 }, "Kafka/topics", Warn, "creationAck0", "scheduler_enable=false"},
 		{"forwarded", func(f *fake) { f.Config.GPU.ForwardTo, f.Config.Scheduler.Enabled = []string{"invoker9"}, true }, "Kafka/topics", Warn, "no effect in scheduler mode", "invoker-resources"},
-		{"scheduler mode", func(f *fake) { f.kafka.Topics["creationAck0"], f.Config.Scheduler.Enabled = 1, true }, "Kafka/topics", OK, "controllers were here", ""},
+		{"scheduler mode", func(f *fake) { f.kafka.Topics["creationAck0"], f.Config.Scheduler.Enabled = 1, true }, "Kafka/topics", OK, "topics of controllers exist", ""},
 	})
 }
 
-// outsideCouchDB sends records to Couchbase, which answers so.
+// outsideCouchDB configures Couchbase as the record store, with this answer.
 func outsideCouchDB(err error) func(*fake) {
 	return func(f *fake) {
 		f.Config.Records.Store = config.StoreCouchbase
@@ -88,7 +88,7 @@ func outsideCouchDB(err error) func(*fake) {
 	}
 }
 
-// bucket keeps code in S3, which answers so.
+// bucket configures S3 for code, with this answer.
 func bucket(err error) func(*fake) {
 	return func(f *fake) {
 		f.Config.S3 = config.S3{Enabled: true, Bucket: "whisk-code"}
@@ -113,7 +113,7 @@ func TestStoreChecks(t *testing.T) {
 	}
 }
 
-// logIn asks for a login at the brokers.
+// logIn configures a login at the brokers.
 func logIn(f *fake, protocol string) {
 	f.Config.Kafka.SecurityProtocol, f.Config.Kafka.SASL.Mechanism = protocol, "SCRAM-SHA-512"
 	f.Config.Kafka.SASL.JAAS = `org.apache.kafka.common.security.scram.ScramLoginModule required username=whisk password="jaas-s3cret";`
@@ -174,8 +174,8 @@ func TestSettingChecks(t *testing.T) {
 		{"no sources", func(f *fake) { f.ConfigErr = errors.New("read properties: permission denied") }, "Settings/configuration", Fail, "permission denied", "docs/configuration.md"},
 		{"one problem", func(f *fake) { f.ConfigErr = config.Problems{errors.New("bad Y")} }, "Settings/configuration", Fail, "bad Y", "docs/configuration.md"},
 
-		{"", func(f *fake) { f.Config.Admin.Username, f.Config.Admin.Password = "ops", "s3cret" }, "Settings/admin login", OK, "not the one", ""},
-		{"no login", func(f *fake) { f.Config.Admin.Username, f.Config.Admin.Password = "", "" }, "Settings/admin login", OK, "this machine alone", ""},
+		{"", func(f *fake) { f.Config.Admin.Username, f.Config.Admin.Password = "ops", "s3cret" }, "Settings/admin login", OK, "not the login", ""},
+		{"no login", func(f *fake) { f.Config.Admin.Username, f.Config.Admin.Password = "", "" }, "Settings/admin login", OK, "only to this machine", ""},
 		{"well known", func(f *fake) { f.Config.Admin.Username, f.Config.Admin.Password = "invoker.user", "invoker.pass" }, "Settings/admin login", Warn, "OpenWhisk's sources", "docs/operating.md"},
 
 		{"", nil, "Settings/mode", OK, "classic mode", ""},
@@ -185,7 +185,7 @@ func TestSettingChecks(t *testing.T) {
 		{"mixed", func(f *fake) {
 			f.Config.Scheduler.Enabled = true
 			spi("LoadBalancerProvider", "loadBalancer.ShardingContainerPoolBalancer")(f)
-		}, "Settings/mode", Fail, "of the classic mode", "FPCInvokerReactive"},
+		}, "Settings/mode", Fail, "which means classic mode", "FPCInvokerReactive"},
 		{"another", spi("EntitlementSpiProvider", "entitlement.Mine"), "Settings/mode", Warn, "Mine", "LocalEntitlementProvider"},
 	})
 }
@@ -214,9 +214,9 @@ func TestContainerChecks(t *testing.T) {
 		{"", nil, "Containers/runtimes", OK, "for GPUs python:3-gpu", ""},
 		{"none given", func(f *fake) { f.Config.Runtimes.Manifest = "" }, "Containers/runtimes", Skip, "not configured", "RUNTIMES_MANIFEST"},
 		{"broken", func(f *fake) { f.Config.Runtimes.Manifest = "{" }, "Containers/runtimes", Fail, "parse runtimes manifest", "controllers"},
-		{"no runtimes", func(f *fake) { f.Config.Runtimes.Manifest = `{"runtimes":{}}` }, "Containers/runtimes", Fail, "has no runtime", "what the controllers have"},
+		{"no runtimes", func(f *fake) { f.Config.Runtimes.Manifest = `{"runtimes":{}}` }, "Containers/runtimes", Fail, "has no runtime", "same value as on the controllers"},
 		{"nothing", func(f *fake) { f.Config.Runtimes.Manifest = `{}` }, "Containers/runtimes", Fail, "missing runtimes", "controllers"},
-		{"no GPU kinds", func(f *fake) { f.Config.Runtimes.Manifest = `{"runtimes":{"a":[{"kind":"a:1","image":{"name":"a"}}]}}` }, "Containers/runtimes", Warn, "none of them for GPUs", "python:3-gpu"},
+		{"no GPU kinds", func(f *fake) { f.Config.Runtimes.Manifest = `{"runtimes":{"a":[{"kind":"a:1","image":{"name":"a"}}]}}` }, "Containers/runtimes", Warn, "no kind is for GPUs", "python:3-gpu"},
 
 		{"", nil, "Containers/images", OK, pythonImage, ""},
 		{"absent", func(f *fake) { f.images = nil }, "Containers/images", Warn, "not on this host", "docker pull " + pythonImage},
@@ -242,7 +242,7 @@ func TestContainerChecks(t *testing.T) {
 	})
 }
 
-// TestKnownProxies: what OpenWhisk's own images start is recognised.
+// TestKnownProxies: the start commands of OpenWhisk's own images are recognised.
 func TestKnownProxies(t *testing.T) {
 	for _, i := range []docker.Image{
 		{Entrypoint: []string{"/bin/proxy"}},
@@ -289,10 +289,10 @@ func TestHostChecks(t *testing.T) {
 		{"small, and used", func(f *fake) {
 			f.space.Free = 16 << 20
 			f.files["var/lib/gpuwhisk/invoker0/journal/x"] = text(strings.Repeat("x", 1<<20))
-		}, "Host/state", Fail, "journal: /var/lib/gpuwhisk/invoker0/journal can be written, 16 MiB of 200 GiB free; on a full disk nothing is pulled", "room"},
+		}, "Host/state", Fail, "journal: /var/lib/gpuwhisk/invoker0/journal can be written, 16 MiB of 200 GiB free; on a full disk no activations are pulled", "room"},
 		{"foreign", func(f *fake) {
 			f.Writable = func(context.Context, string) (string, error) { return "/var/lib", errors.New("permission denied") }
 		}, "Host/state", Fail, "journal: /var/lib cannot be written: permission denied", "whisk.gpu.state"},
-		{"none", func(f *fake) { f.Config.State.Dir = "none" }, "Host/state", OK, "nothing outlives", ""},
+		{"none", func(f *fake) { f.Config.State.Dir = "none" }, "Host/state", OK, "no state survives", ""},
 	})
 }

@@ -8,21 +8,21 @@ import (
 	"github.com/gpuwhisk/gpuwhisk/invoker/config"
 )
 
-// modeFix is where the mode of an OpenWhisk is set. Stock settings of recent
-// versions are the scheduler's (OpenWhisk: reference.conf, whisk.spi).
+// modeFix names the settings of the mode. The stock settings of recent versions select
+// the scheduler mode (OpenWhisk: reference.conf, whisk.spi).
 const modeFix = "for scheduler mode give the invoker CONFIG_whisk_etcd_hosts and CONFIG_whisk_spi_InvokerProvider=org.apache.openwhisk.core.invoker.FPCInvokerReactive, as OpenWhisk's role does; " +
 	"for classic mode set scheduler_enable=false with Ansible, or on the controllers " +
 	"CONFIG_whisk_spi_LoadBalancerProvider=org.apache.openwhisk.core.loadBalancer.ShardingContainerPoolBalancer and " +
 	"CONFIG_whisk_spi_EntitlementSpiProvider=org.apache.openwhisk.core.entitlement.LocalEntitlementProvider"
 
-// SettingsFile is where a host keeps its invokers' settings when they run as
-// services; see the package's unit.
+// SettingsFile is the file with the settings of invokers that run as services; see the
+// package's unit.
 const SettingsFile = "/etc/gpuwhisk/invoker.env"
 
 func checkConfiguration(s *snapshot) []Finding {
 	switch {
 	case !s.configured():
-		return skip("run this with the environment and the arguments of the invoker, or put its settings into "+SettingsFile,
+		return skip("run this with the environment and the arguments of the invoker, or put the invoker's settings into "+SettingsFile,
 			"not configured: none of the settings of an OpenWhisk deployment is given")
 	case s.ConfigErr == nil && s.Source != "":
 		return ok("complete, from %s", s.Source)
@@ -30,7 +30,7 @@ func checkConfiguration(s *snapshot) []Finding {
 		return ok("complete")
 	}
 	var problems config.Problems
-	if !errors.As(s.ConfigErr, &problems) { // the sources cannot be read
+	if !errors.As(s.ConfigErr, &problems) { // the sources are unreadable
 		problems = config.Problems{s.ConfigErr}
 	}
 	return ofEach(problems, func(problem error) []Finding {
@@ -38,9 +38,9 @@ func checkConfiguration(s *snapshot) []Finding {
 	})
 }
 
-// checkMode examines the settings that together make the mode in which work comes to
-// the invoker: from controllers, or from schedulers. Those of the controllers can be
-// seen here only if their environment is shared.
+// checkMode examines the settings that select the source of work: controllers or
+// schedulers. The settings of controllers are visible here only if they share the
+// environment.
 func checkMode(s *snapshot) []Finding {
 	scheduled := s.Config.Scheduler.Enabled
 	mode := map[bool]string{false: "classic mode", true: "scheduler mode"}
@@ -56,18 +56,18 @@ func checkMode(s *snapshot) []Finding {
 		switch class = class[strings.LastIndexByte(class, '.')+1:]; class {
 		case "", want:
 		case other:
-			all = append(all, fail(modeFix, "%s is %s, of the %s, but the invoker's settings are those of the %s", k.key, class, mode[!scheduled], mode[scheduled])...)
+			all = append(all, fail(modeFix, "%s is %s, which means %s, but the invoker's settings mean %s", k.key, class, mode[!scheduled], mode[scheduled])...)
 		default:
 			all = append(all, warn(modeFix, "%s is %s, not %s", k.key, class, want)...)
 		}
 	}
 	if len(all) == 0 && s.configured() {
-		return ok("%s; the controllers' own settings cannot be seen from here", mode[scheduled])
+		return ok("%s; the controllers' settings are not visible here", mode[scheduled])
 	}
 	return all
 }
 
-// variable is the last value of a variable of the environment.
+// variable returns the last value of a variable in the environment.
 func (s *snapshot) variable(name string) (value string) {
 	for _, kv := range s.Environ {
 		if v, found := strings.CutPrefix(kv, name+"="); found {
@@ -77,7 +77,8 @@ func (s *snapshot) variable(name string) (value string) {
 	return value
 }
 
-// instance is this invoker. Its number is 0 where ZooKeeper has it.
+// instance returns the identity of this invoker. The number is 0 if ZooKeeper assigns
+// it.
 func (m *Machine) instance() activation.Instance {
 	id := m.Config.Identity
 	i := activation.Instance{UniqueName: id.UniqueName}
@@ -87,17 +88,17 @@ func (m *Machine) instance() activation.Instance {
 	return i
 }
 
-// checkLogin examines the login of the admin port, which is open to all hosts that
+// checkLogin examines the login of the admin port, which is open to every host that can
 // reach it.
 func checkLogin(s *snapshot) []Finding {
 	if s.Config.Admin.LocalOnly() {
-		return ok("none is set: all but /ping and /metrics is served to this machine alone")
+		return ok("none is set: everything except /ping and /metrics is served only to this machine")
 	}
 	if s.Config.Admin.WellKnown() {
-		return warn("give it a login of its own: docs/operating.md, Security and isolation",
-			"the admin port takes the login of OpenWhisk's sources, which everybody knows: with it anyone who reaches the port can disable the invoker")
+		return warn("set a private login: docs/operating.md, Security and isolation",
+			"the admin port has the login of OpenWhisk's sources, which is public: anyone who can reach the port can disable the invoker")
 	}
-	return ok("not the one of OpenWhisk's sources")
+	return ok("not the login of OpenWhisk's sources")
 }
 
 func checkIgnored(s *snapshot) []Finding {
@@ -108,5 +109,5 @@ func checkIgnored(s *snapshot) []Finding {
 	if len(names) == 0 {
 		return nil
 	}
-	return ok("%d setting(s) of the original have no use here: %s", len(names), strings.Join(names, ", "))
+	return ok("%d setting(s) of OpenWhisk have no effect here: %s", len(names), strings.Join(names, ", "))
 }

@@ -16,7 +16,7 @@ import (
 	"github.com/gpuwhisk/gpuwhisk/invoker/engine/docker"
 )
 
-// shimAt is where the library is, empty if it is nowhere.
+// shimAt returns the path of the shim library, "" if there is none.
 func (s *snapshot) shimAt() string {
 	if i := slices.IndexFunc(s.Shim, s.exists); i >= 0 {
 		return s.Shim[i]
@@ -24,7 +24,7 @@ func (s *snapshot) shimAt() string {
 	return ""
 }
 
-// library reads the shim's library.
+// library opens the shim library.
 func (s *snapshot) library(at string) (*elf.File, error) {
 	data, err := fs.ReadFile(s.Files, inRoot(at))
 	if err != nil {
@@ -37,16 +37,16 @@ func checkShim(s *snapshot) []Finding {
 	at := s.shimAt()
 	switch {
 	case s.Config.GPU.Shim.Library == config.None:
-		return warn("unset it, or name the library in it", "done without by whisk.gpu.shim.library: memory of GPU actions is neither measured nor swapped")
+		return warn("unset it, or set it to the path of the library", "switched off by whisk.gpu.shim.library: memory of GPU actions is neither measured nor swapped")
 	case at == "" && !s.hasDriver() && s.Config.GPU.SimulatedDevices == 0:
 		return nil
 	case at == "":
-		return warn("make shim, or name it with --shim", "libgpuwhisk.so is not there: memory of GPU actions is neither measured nor swapped")
+		return warn("make shim, or give its path with --shim", "libgpuwhisk.so does not exist: memory of GPU actions is neither measured nor swapped")
 	}
 	lib, err := s.library(at)
 	switch {
 	case errors.As(err, new(*fs.PathError)):
-		return fail("let this user read it", "read %s: %v", at, err)
+		return fail("give this user permission to read it", "read %s: %v", at, err)
 	case err != nil:
 		return fail("build it again with make shim", "%s is not a library: %v", at, err)
 	}
@@ -57,36 +57,35 @@ func checkShim(s *snapshot) []Finding {
 	if bad != nil {
 		return bad
 	}
-	if needs, _ := devices.NeededGlibc(lib); devices.Everywhere.Before(needs) { // an error: it needs none
+	if needs, _ := devices.NeededGlibc(lib); devices.Everywhere.Before(needs) { // on an error, no glibc is needed
 		return warn(fmt.Sprintf("use the released library, which needs %v", devices.Everywhere),
 			"%s, but needs glibc %v: in images with an older one functions run without it", text, needs)
 	}
 	return ok("%s", text)
 }
 
-// judgeLibrary finds what is wrong with the file itself, and with loading it before
-// all others, if anything: the loader prints on the program's error output why it
-// refuses a library.
+// judgeLibrary checks the file and tries to preload it. If the loader refuses the
+// library, it prints the reason on the program's standard error.
 func (s *snapshot) judgeLibrary(at string, lib *elf.File) []Finding {
 	switch err := devices.Judge(lib, s.Arch); {
 	case errors.Is(err, devices.ErrProcessor):
-		return fail("use the library of this processor", "%s: %v", at, err)
+		return fail("use the library for this processor", "%s: %v", at, err)
 	case err != nil:
-		return fail("it is of another version, no shim, or cut off: build it again with make shim", "%s: %v", at, err)
+		return fail("it has another version, is not a shim, or is truncated: build it again with make shim", "%s: %v", at, err)
 	}
 	const fix = "use the released library, or build it on this host with make shim"
 	output, err := s.run([]string{"LD_PRELOAD=" + at}, "true")
 	switch {
 	case err != nil:
-		return fail(fix, "%s: a program that it is loaded into ends: %v %s", at, err, output)
+		return fail(fix, "%s: a program with this library ends: %v %s", at, err, output)
 	case strings.TrimSpace(output) != "":
 		return fail(fix, "%s is not loaded: %s", at, output)
 	}
 	return nil
 }
 
-// tryShim has a program use CUDA under the library, on the host's own driver or,
-// where there is none, the fake one that is built beside the library.
+// tryShim runs a program that uses CUDA under the library: on the host's driver, or
+// without one on the fake driver that is built beside the library.
 func (s *snapshot) tryShim(at string) (text string, bad []Finding) {
 	driver := ""
 	if s.driverVersion() == "" && !s.exists("dev/nvidiactl") {
@@ -100,16 +99,16 @@ func (s *snapshot) tryShim(at string) (text string, bad []Finding) {
 	case errors.Is(err, errNothingToTry):
 		return at + " is loaded and has the hooks, which were " + err.Error(), nil
 	case err != nil:
-		return "", fail("see whether the program works without it (docs/shim.md); whisk.gpu.shim.library=none does without",
+		return "", fail("check whether the program works without it (docs/shim.md); whisk.gpu.shim.library=none switches the shim off",
 			"%s: a program that uses CUDA under it: %v", at, err)
 	}
-	return fmt.Sprintf("%s is loaded and hooks the driver: %s of a program were seen, %s moved off the device and %s back",
+	return fmt.Sprintf("%s is loaded and hooks the driver: %s of a program were counted, %s moved off the device and %s back",
 		at, amount(t.Seen), amount(t.Out), amount(t.Back)), nil
 }
 
-// checkSockets examines the directory of the shims' sockets and of the library's
-// copy for containers. They are given it by its path on the host: where the
-// invoker runs in a container itself, it must come from there.
+// checkSockets examines the directory with the shims' sockets and the copy of the
+// library for containers. Containers mount it by its path on the host, so if the invoker
+// itself runs in a container, the directory must be a mount from the host.
 func checkSockets(s *snapshot) []Finding {
 	if s.Config.GPU.Shim.Library == config.None || s.shimAt() == "" {
 		return nil
@@ -117,23 +116,23 @@ func checkSockets(s *snapshot) []Finding {
 	dirs := s.Config.SocketDirs(s.instance().ContainerPrefix(), cmp.Or(s.variable("TMPDIR"), "/tmp"))
 	used := slices.IndexFunc(dirs, func(dir string) bool { return devices.SocketLength(dir) <= devices.LongestSocket })
 	if used < 0 {
-		return fail("name a shorter directory in CONFIG_whisk_gpu_shim_dir",
+		return fail("set CONFIG_whisk_gpu_shim_dir to a shorter path",
 			"a socket below %s has a path of %d bytes, the kernel takes %d", dirs[0], devices.SocketLength(dirs[0]), devices.LongestSocket)
 	}
-	dir, why := path.Dir(dirs[0]), "" // which all invokers of the host share
+	dir, why := path.Dir(dirs[0]), "" // shared by all invokers of the host
 	if used > 0 {
 		dir, why = dirs[used], ", since paths below "+dirs[0]+" are longer"
 	}
 	inside := s.exists(".dockerenv") || s.exists("run/.containerenv")
 	if inside && !s.mounted(dir) {
-		return fail(fmt.Sprintf("mount it from the host under the same path (--volume %s:%[1]s), or name one in CONFIG_whisk_gpu_shim_dir", dir),
-			"%s is this container's own: GPU containers are given the host's, which is another or none", dir)
+		return fail(fmt.Sprintf("mount it from the host under the same path (--volume %s:%[1]s), or set CONFIG_whisk_gpu_shim_dir to a mounted directory", dir),
+			"%s is inside this container: GPU containers mount the host's directory, which is a different one or does not exist", dir)
 	}
 	return ok("below %s, with paths of %d of %d bytes%s", dir, devices.SocketLength(dirs[used]), devices.LongestSocket, why)
 }
 
-// mounted reports whether a path lies on a mount other than the root. /var/run
-// is a link to /run on most systems, and a mount is listed by the latter.
+// mounted reports whether a path is on a mount other than the root. On most systems
+// /var/run is a link to /run, and the list of mounts uses /run.
 func (s *snapshot) mounted(at string) bool {
 	for line := range strings.Lines(s.read("proc/self/mountinfo")) {
 		fields := strings.Fields(line)
@@ -149,8 +148,8 @@ func (s *snapshot) mounted(at string) bool {
 	return false
 }
 
-// checkFallbacks lists the actions whose GPU memory the invokers of this host
-// only count, because their libraries do not bear that it is moved.
+// checkFallbacks lists the actions whose GPU memory the invokers of this host count but
+// do not move, because their libraries fail otherwise.
 func checkFallbacks(s *snapshot) []Finding {
 	return ofEach(s.glob(s.Config.State.FallbackFile("*")), func(name string) []Finding {
 		data, err := fs.ReadFile(s.Files, name)
@@ -160,11 +159,11 @@ func checkFallbacks(s *snapshot) []Finding {
 		}
 		switch {
 		case err != nil:
-			return warn("let this user read it; an invoker that cannot read it begins anew", "/%s: %v", name, err)
+			return warn("give this user permission to read it; an invoker that cannot read it starts with an empty list", "/%s: %v", name, err)
 		case len(list) == 0:
 			return nil
 		}
-		const most = 5 // actions that a finding names
+		const most = 5 // most actions that a finding names
 		var named []string
 		for _, one := range list[:min(len(list), most)] {
 			named = append(named, fmt.Sprintf("%s (%s)", one.Action, one.Reason))
@@ -172,13 +171,13 @@ func checkFallbacks(s *snapshot) []Finding {
 		if len(list) > most {
 			named = append(named, "and others (gpuwhisk fallbacks)")
 		}
-		return warn("give the action libraries that bear managed memory, or set it in its annotation (gpu: {\"shim\": \"count\"}); gpuwhisk fallbacks --clear ACTION has it tried again",
-			"memory of %d actions is counted and not moved: %s", len(list), strings.Join(named, "; "))
+		return warn("give the action libraries that work with managed memory, or set the annotation gpu: {\"shim\": \"count\"}; gpuwhisk fallbacks --clear ACTION moves its memory again",
+			"memory of %d actions is counted but not moved: %s", len(list), strings.Join(named, "; "))
 	})
 }
 
-// checkShimImages examines the images that were asked about: whether the shim fits their C
-// library, and whether it reaches their actions.
+// checkShimImages examines the requested images: whether the shim fits their C library,
+// and whether the shim reaches their actions.
 func checkShimImages(s *snapshot) []Finding {
 	switch {
 	case len(s.ShimImages) == 0, s.dockerErr != nil:
@@ -189,10 +188,10 @@ func checkShimImages(s *snapshot) []Finding {
 	at := s.shimAt()
 	lib, err := s.library(at)
 	if err != nil {
-		return warn("make shim, or name it with --shim", "there is no libgpuwhisk.so to try in images")
+		return warn("make shim, or give its path with --shim", "there is no libgpuwhisk.so to test in images")
 	}
 	needs, _ := devices.NeededGlibc(lib)
-	parts, _ := lib.ImportedLibraries() // of both none: it needs nothing
+	parts, _ := lib.ImportedLibraries() // on an error there are none: nothing is needed
 	return ofEach(s.ShimImages, func(ref string) []Finding {
 		has, err := s.Libc(s.ctx, ref)
 		if err != nil {
@@ -207,8 +206,8 @@ func checkShimImages(s *snapshot) []Finding {
 	})
 }
 
-// judgeLibc compares an image's C library with the version of glibc that the shim
-// needs and the libraries that it asks for by name.
+// judgeLibc compares the C library of an image with the version of glibc and the
+// libraries that the shim needs.
 func judgeLibc(ref string, l docker.Libc, needs devices.Glibc, parts []string) []Finding {
 	const without = "its functions run without the shim: their memory counts as reserved and is not moved"
 	has := devices.Glibc{l.Major, l.Minor}
@@ -216,9 +215,9 @@ func judgeLibc(ref string, l docker.Libc, needs devices.Glibc, parts []string) [
 	switch {
 	case l.Name == "glibc" && len(lacks) > 0:
 		return fail(`copy them into the image from its distribution's package of glibc (Debian: libc6), or set {"gpu": {"shim": "off"}} in the action's annotations`,
-			"%s lacks %s, which the shim asks for: every program of it ends at its start", ref, strings.Join(lacks, " and "))
+			"%s lacks %s, which the shim needs: every program of the image ends when it starts", ref, strings.Join(lacks, " and "))
 	case l.Name == "musl":
-		return warn("build the action's image on one with glibc, such as debian or ubuntu", "%s has musl, on which NVIDIA's driver does not work, nor the shim", ref)
+		return warn("base the action's image on an image with glibc, such as debian or ubuntu", "%s has musl, with which neither NVIDIA's driver nor the shim works", ref)
 	case l.Name == "":
 		return warn("use programs that are linked with glibc", "%s has no C library in its usual places: static programs do not load the shim, and %s", ref, without)
 	case has.Before(needs):

@@ -67,11 +67,11 @@ func TestShimChecks(t *testing.T) {
 		return func(f *fake) { with(all)(f); f.tried, f.triedErr = t, err }
 	}
 	runTrials(t, []trial{
-		{"", with(all), "GPU/shim", OK, "/lib/libgpuwhisk.so is loaded and hooks the driver: 4 MiB of a program were seen, 4 MiB moved off the device and 4 MiB back", ""},
+		{"", with(all), "GPU/shim", OK, "/lib/libgpuwhisk.so is loaded and hooks the driver: 4 MiB of a program were counted, 4 MiB moved off the device and 4 MiB back", ""},
 		{"not tried", tried(Tried{}, fmt.Errorf("%w: no python3 here", errNothingToTry)), "GPU/shim", OK, "which were not tried: no python3 here", ""},
 		{"not seen", tried(Tried{}, errors.New("the shim does not report its memory")), "GPU/shim", Fail, "uses CUDA under it: the shim does not report", "docs/shim.md"},
-		{"done without", func(f *fake) { f.Config.GPU.Shim.Library = "none" }, "GPU/shim", Warn, "done without", "unset it"},
-		{"absent", nil, "GPU/shim", Warn, "is not there", "--shim"},
+		{"done without", func(f *fake) { f.Config.GPU.Shim.Library = "none" }, "GPU/shim", Warn, "switched off", "unset it"},
+		{"absent", nil, "GPU/shim", Warn, "does not exist", "--shim"},
 		{"no library", with([]byte("#!/bin/sh\n")), "GPU/shim", Fail, "is not a library", "make shim"},
 		{"cut off", with(all[:len(all)/3]), "GPU/shim", Fail, "/lib/libgpuwhisk.so", "make shim"},
 		{"another processor", func(f *fake) { with(all)(f); f.Arch = "riscv64" }, "GPU/shim", Fail, "this host is riscv64", "processor"},
@@ -82,8 +82,8 @@ func TestShimChecks(t *testing.T) {
 	})
 }
 
-// TestHooksAreTheShimsOwn: the list follows the shim's table of functions that
-// change what a program gets.
+// TestHooksAreTheShimsOwn: the list equals the functions in the shim's table that change
+// a program's results.
 func TestHooksAreTheShimsOwn(t *testing.T) {
 	table, err := os.ReadFile(filepath.Join("..", "..", "..", "shim", "abi.def"))
 	check.NoError(t, err)
@@ -104,8 +104,8 @@ func built(t *testing.T) (library, driver string) {
 	return filepath.Join(dir, "libgpuwhisk.so"), filepath.Join(dir, "fake12")
 }
 
-// TestRealShim: the library that this repository builds passes, and is tried
-// on the fake driver beside it.
+// TestRealShim: the library that this repository builds passes, and the trial runs on
+// the fake driver beside it.
 func TestRealShim(t *testing.T) {
 	at, driver := built(t)
 	data, err := os.ReadFile(at)
@@ -124,7 +124,7 @@ func patientHooks(ctx context.Context, library, driver string) (Tried, error) {
 	return tryHooks(ctx, time.Minute, library, driver)
 }
 
-// TestTryHooks: the error names what prevents the try.
+// TestTryHooks: the error names the reason why the trial is impossible.
 func TestTryHooks(t *testing.T) {
 	library, driver := built(t)
 	empty := t.TempDir()
@@ -189,7 +189,7 @@ func TestSocketChecks(t *testing.T) {
 			inside("3 1 0:3 /y /run/gpuwhisk rw - tmpfs tmpfs rw\n")(f)
 			f.Config.Identity.UniqueName = strings.Repeat("x", 80)
 		}, "GPU/shim sockets", Fail, "/tmp/gpuwhisk-", "--volume /tmp/gpuwhisk-"},
-		{"in a container", inside(""), "GPU/shim sockets", Fail, "/var/run/gpuwhisk is this container's own", "--volume"},
+		{"in a container", inside(""), "GPU/shim sockets", Fail, "/var/run/gpuwhisk is inside this container", "--volume"},
 		{"in a container, mounted", inside("3 1 0:3 /y /run/gpuwhisk rw - tmpfs tmpfs rw\n"), "GPU/shim sockets", OK, "below /var/run/gpuwhisk", ""},
 	})
 }
@@ -224,7 +224,7 @@ func TestFallbacks(t *testing.T) {
 	}
 	six := "[" + strings.TrimSuffix(strings.Repeat(`{"action":"guest/f","reason":"why"},`, 6), ",") + "]"
 	runTrials(t, []trial{
-		{"one", remember(`[{"action":"guest/f","reason":"a kernel failed"}]`), "GPU/fallbacks", Warn, "1 actions is counted and not moved: guest/f (a kernel failed)", "--clear"},
+		{"one", remember(`[{"action":"guest/f","reason":"a kernel failed"}]`), "GPU/fallbacks", Warn, "1 actions is counted but not moved: guest/f (a kernel failed)", "--clear"},
 		{"many", remember(six), "GPU/fallbacks", Warn, "6 actions", "--clear"},
 		{"broken", remember(`{`), "GPU/fallbacks", Warn, "gpu-fallbacks.json", "read it"},
 	})

@@ -8,8 +8,8 @@ import (
 	"github.com/gpuwhisk/gpuwhisk/invoker/develop/check"
 )
 
-// TestWritable: where a directory is, or could be made, is reported without making
-// it; a file in its way is not taken for one.
+// TestWritable: the nearest existing directory is reported without creating anything,
+// and a file in the way is not mistaken for a directory.
 func TestWritable(t *testing.T) {
 	dir := t.TempDir()
 	far := filepath.Join(dir, "a", "b")

@@ -23,9 +23,9 @@ func checkToolkit(s *snapshot) []Finding {
 		}
 		if names, fixed := v.holes(); len(names) > 0 {
 			return warn(fmt.Sprintf("update nvidia-container-toolkit to %v or later", fixed),
-				"version %v has known holes by which a container may get at the host: %s", v, strings.Join(names, ", "))
+				"version %v has known vulnerabilities through which a container may reach the host: %s", v, strings.Join(names, ", "))
 		}
-		return ok("version %v, none of the known holes up to mid 2025", v)
+		return ok("version %v, without the vulnerabilities known up to mid 2025", v)
 	}
 	if !s.gpuWithDocker() {
 		return nil
@@ -33,7 +33,7 @@ func checkToolkit(s *snapshot) []Finding {
 	return fail("install the package nvidia-container-toolkit", "NVIDIA's container toolkit is not installed: containers cannot be given a GPU")
 }
 
-// cdiSpecs are the files that describe NVIDIA's devices to container engines.
+// cdiSpecs returns the files that describe NVIDIA's devices to container engines.
 func (s *snapshot) cdiSpecs() []string {
 	dirs := s.docker.CDIDirs
 	if len(dirs) == 0 {
@@ -42,14 +42,13 @@ func (s *snapshot) cdiSpecs() []string {
 	return slices.DeleteFunc(cdi.Files(s.Files, dirs), func(name string) bool { return !strings.Contains(s.read(name), cdi.Kind) })
 }
 
-// checkCDI: a specification names the driver's libraries by their version. After an
-// update of the driver it names files that are gone, and no container with a GPU
-// starts any more.
+// checkCDI: a specification names the driver's libraries by version. After an update of
+// the driver it names files that no longer exist, and no container with a GPU starts.
 func checkCDI(s *snapshot) []Finding {
 	const fix = "nvidia-ctk cdi generate --output=/etc/cdi/nvidia.yaml, after every update of the driver"
 	specs, v := s.cdiSpecs(), s.driverVersion()
 	if len(specs) == 0 {
-		return warn(fix, "no CDI specification of NVIDIA's devices; the older NVIDIA runtime is used where Docker has it")
+		return warn(fix, "no CDI specification of NVIDIA's devices; the older NVIDIA runtime is used if Docker has it")
 	}
 	all := ofEach(specs, func(name string) []Finding {
 		text := "/" + name
@@ -78,10 +77,9 @@ func age(d time.Duration) string {
 	return max(d, 0).Round(time.Minute).String()
 }
 
-// checkReload detects the trap that systemctl daemon-reload is for running
-// containers: systemd writes the device rules of their cgroups anew and finds
-// NVIDIA's devices only by links below /dev/char (NVIDIA's container toolkit,
-// issue 48 on GitHub).
+// checkReload detects a trap for running containers: on systemctl daemon-reload, systemd
+// rewrites the device rules of their cgroups, and finds NVIDIA's devices only by links
+// below /dev/char (NVIDIA's container toolkit, issue 48 on GitHub).
 func checkReload(s *snapshot) []Finding {
 	ways, names, err := s.deviceWays()
 	byCDI := err == nil && !slices.ContainsFunc(names, func(name string) bool {
@@ -90,27 +88,27 @@ func checkReload(s *snapshot) []Finding {
 	})
 	switch driver := s.docker.CgroupDriver; {
 	case driver != "systemd":
-		return ok("cgroup driver %s: systemctl daemon-reload leaves containers their GPU", driver)
+		return ok("cgroup driver %s: containers keep their GPU on systemctl daemon-reload", driver)
 	case byCDI:
 		return ok("cgroup driver systemd, but devices by CDI: containers keep their GPU")
 	case len(s.glob("dev/char/195:*")) > 0:
 		return ok("cgroup driver systemd, and /dev/char has links to the devices")
 	}
 	return warn("use CDI (nvidia-ctk cdi generate, and whisk.gpu.docker.devices=auto), or run nvidia-ctk system create-dev-char-symlinks --create-all at boot",
-		"cgroup driver systemd: systemctl daemon-reload, or a package update that does it, takes the GPU from running containers")
+		"cgroup driver systemd: systemctl daemon-reload, also as part of a package update, takes the GPU from running containers")
 }
 
-// deviceWays are the ways by which the invoker would give devices to containers, and
-// the devices' names. Where it takes none, those of the host stand for them, and where
-// NVML does not answer the first one.
+// deviceWays returns the ways in which the invoker would give devices to containers, and
+// the names of the devices. If the invoker uses no device, all devices of the host are
+// used instead, and if NVML does not answer, the first one.
 func (s *snapshot) deviceWays() (*docker.Devices, []string, error) {
-	runtime := "" // by which the operator has all containers started
+	runtime := "" // the runtime that the operator configured for all containers
 	if values := s.Config.Containers.ExtraArgs["runtime"]; len(values) > 0 {
 		runtime = values[len(values)-1]
 	}
 	ways, err := s.docker.Devices(s.Config.Docker.Devices, runtime, s.Files)
 	var names []string
-	found, _ := s.devices() // checkCards has the error
+	found, _ := s.devices() // checkCards reports the error
 	if len(found) == 0 {
 		found = nvml.Devices(s.gpu.Cards)
 	}
@@ -123,7 +121,7 @@ func (s *snapshot) deviceWays() (*docker.Devices, []string, error) {
 	return ways, names, err
 }
 
-// checkGPURuntime reports in which way each device gets into a container.
+// checkGPURuntime reports how each device gets into a container.
 func checkGPURuntime(s *snapshot) []Finding {
 	const fix = "nvidia-ctk cdi generate --device-name-strategy=uuid --output=/etc/cdi/nvidia.yaml, or nvidia-ctk runtime configure --runtime=docker and systemctl restart docker"
 	ways, names, err := s.deviceWays()
@@ -136,30 +134,30 @@ func checkGPURuntime(s *snapshot) []Finding {
 		case err != nil:
 			return fail(fix, "%v", err)
 		case by.Way == docker.DevicesRequest && s.Config.Docker.Devices == docker.DevicesAuto:
-			return fail(fix, "Docker can give no GPU to a container, unless its device requests work, which it does not report: %s", ways.Found())
+			return fail(fix, "Docker cannot give a GPU to a container, unless device requests work, which Docker does not report: %s", ways.Found())
 		}
 		return ok("%s by %s as %s", name, by.Way, by.Name)
 	}), "; ", "", "")
 	if s.docker.DefaultRuntime == "nvidia" {
 		all = append(all, warn("remove default-runtime from /etc/docker/daemon.json and restart Docker",
-			"nvidia is Docker's default runtime: every CUDA image asks for all devices; the invoker hides them, other containers see them")...)
+			"nvidia is Docker's default runtime: every CUDA image requests all devices; the invoker hides them, but other containers see them")...)
 	}
-	return slices.Compact(all) // of several devices that have the same one finding is enough
+	return slices.Compact(all) // one finding suffices for devices with the same problem
 }
 
-// version is the numbers of a version; a missing one counts as 0.
+// version holds the numbers of a version. A missing number is 0.
 type version [3]int
 
 var numbers = regexp.MustCompile(`\b(\d{1,6})\.(\d{1,6})(?:\.(\d{1,6}))?`)
 
-// findVersion reads the first version in a text.
+// findVersion returns the first version in a text.
 func findVersion(text string) (v version, found bool) {
 	parts := numbers.FindStringSubmatch(text)
 	if parts == nil {
 		return v, false
 	}
 	for i := range v {
-		v[i], _ = strconv.Atoi(parts[i+1]) // an absent part is 0
+		v[i], _ = strconv.Atoi(parts[i+1]) // a missing part is 0
 	}
 	return v, true
 }
@@ -168,10 +166,10 @@ func (v version) before(other version) bool { return slices.Compare(v[:], other[
 
 func (v version) String() string { return fmt.Sprintf("%d.%d.%d", v[0], v[1], v[2]) }
 
-// toolkitHoles are the known vulnerabilities of NVIDIA's security bulletins by which
-// a container may get at its host, by the version of the container toolkit that ends
-// them. All concern what the toolkit does when a container is made from an image that
-// other people built, which is what actions are.
+// toolkitHoles lists the known vulnerabilities in NVIDIA's security bulletins through
+// which a container may reach its host, with the version of the container toolkit that
+// fixes them. All concern the creation of a container from an image of other people, as
+// for actions.
 var toolkitHoles = []struct {
 	fixed version
 	names []string
@@ -183,7 +181,7 @@ var toolkitHoles = []struct {
 	{version{1, 17, 8}, []string{"CVE-2025-23266", "CVE-2025-23267"}},
 }
 
-// holes names those of a version, and the version that has none of them.
+// holes returns the vulnerabilities of a version, and the first version without any.
 func (v version) holes() (names []string, fixed version) {
 	for _, h := range toolkitHoles {
 		if v.before(h.fixed) {
