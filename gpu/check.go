@@ -33,6 +33,8 @@ func (a *memory) check() error {
 	switch {
 	case a.runs < 0 || a.reservations < a.runs:
 		return fmt.Errorf("container %d: %d runs, %d reservations", a.id, a.runs, a.reservations)
+	case a.runs != len(a.promises):
+		return fmt.Errorf("container %d: %d runs, %d promises", a.id, a.runs, len(a.promises))
 	case a.runs == 0 && a.forRuns != 0:
 		return fmt.Errorf("container %d: %d bytes promised to no run", a.id, a.forRuns)
 	case a.runs > 0 && a.move == evicting:

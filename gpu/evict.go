@@ -28,8 +28,7 @@ func (l *Ledger) pump(now time.Duration) {
 }
 
 // evict orders memory out until lack bytes are free or on their way out: least
-// recently used first among what is evictable, and, unless evictableOnly, then
-// among the memory of idle containers of active flows. The memory of containers
+// recently used first of what is held least; unless evictableOnly of all. The memory of containers
 // with runs is never evicted, nor that of keep; that of containers with waiting
 // reservations only when nothing else can help.
 func (l *Ledger) evict(now time.Duration, lack int64, keep *memory, evictableOnly bool) {
@@ -62,7 +61,7 @@ func (l *Ledger) evict(now time.Duration, lack int64, keep *memory, evictableOnl
 func (l *Ledger) victim(keep *memory, evictableOnly bool) *memory {
 	var best *memory
 	for _, a := range l.containers {
-		if a == keep || a.removing || !a.idle() || a.move == evicting || a.movable() <= 0 || evictableOnly && !a.evictable {
+		if a == keep || a.removing || !a.idle() || a.move == evicting || a.movable() <= 0 || evictableOnly && !a.hold.evictable() {
 			continue
 		}
 		if best == nil || before(a, best) {
@@ -90,8 +89,8 @@ func (l *Ledger) Running() bool {
 }
 
 func before(a, b *memory) bool {
-	if a.evictable != b.evictable {
-		return a.evictable
+	if a.hold != b.hold {
+		return a.hold > b.hold
 	}
 	return a.lastUsed < b.lastUsed
 }

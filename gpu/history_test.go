@@ -56,9 +56,9 @@ func history(t *testing.T, seed uint64, steps int) {
 				check.NoError(t, l.Report(now, id, r.IntN(2), Usage{Allocated: size[id] / 2, Resident: size[id] / 2}))
 			}
 		case 4:
-			l.SetEvictable(now, id, r.IntN(2) == 0)
+			l.SetHold(now, id, Hold(r.IntN(4)))
 		case 5:
-			l.Prefetch(now, id, r.IntN(2) == 0)
+			l.Prefetch(now, id)
 		case 6:
 			if r.IntN(6) == 0 {
 				l.Gone(now, id)

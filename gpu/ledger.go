@@ -116,18 +116,30 @@ func (l *Ledger) Reserve(now time.Duration, id Container, need Need) (standing b
 	return false, nil
 }
 
-// Release ends one run that Reserve let start. The container's memory stays
-// where it is until it is needed.
+// Release ends the oldest run of a container that Reserve let start.
 func (l *Ledger) Release(now time.Duration, id Container) {
+	if a := l.of(id); a.runs > 0 {
+		l.ReleaseBytes(now, id, a.promises[0])
+		return
+	}
+	panic(fmt.Sprintf("gpu: release of container %d without a standing reservation", id))
+}
+
+// ReleaseBytes ends one run that Reserve let start for so many bytes. The container's
+// memory stays where it is until it is needed.
+func (l *Ledger) ReleaseBytes(now time.Duration, id Container, bytes int64) {
 	a := l.of(id)
-	if a.runs == 0 {
-		panic(fmt.Sprintf("gpu: release of container %d without a standing reservation", id))
+	at := slices.Index(a.promises, bytes)
+	if at < 0 {
+		panic(fmt.Sprintf("gpu: release of container %d without a standing reservation of %d bytes", id, bytes))
 	}
 	a.reservations--
 	a.lastUsed = now
 	l.recharge(a, func() {
-		if a.runs--; a.runs == 0 {
-			a.forRuns = 0
+		a.promises = slices.Delete(a.promises, at, at+1)
+		a.runs, a.forRuns = a.runs-1, 0
+		for _, n := range a.promises {
+			a.forRuns = max(a.forRuns, n)
 		}
 	})
 	l.pump(now)
@@ -151,16 +163,32 @@ func (l *Ledger) Cancel(now time.Duration, id Container, nth int) {
 	panic(fmt.Sprintf("gpu: cancel of container %d without such a reservation", id))
 }
 
-// SetEvictable makes the memory of a container the first to be evicted (its flow is
-// throttled or inactive) or not (its flow is active). Idle memory that is not
-// evictable is evicted only for a run that cannot start otherwise.
-func (l *Ledger) SetEvictable(now time.Duration, id Container, evictable bool) {
+// Hold is how willingly the memory of an idle container is given up: the least first.
+type Hold uint8
+
+const (
+	// NeededNext is that of a flow whose queued work may run next. It is evicted only for a
+	// run that cannot start otherwise.
+	NeededNext Hold = iota
+	// NeededLater is that of a flow whose queued work may not run now.
+	NeededLater
+	// Expected is that of a flow without queued work that may come back soon.
+	Expected
+	// Unneeded is that of a flow that has had no work for long.
+	Unneeded
+)
+
+// evictable reports whether memory is evicted ahead of need, for the headroom.
+func (h Hold) evictable() bool { return h == NeededLater || h == Unneeded }
+
+// SetHold changes how willingly the memory of a container is given up.
+func (l *Ledger) SetHold(now time.Duration, id Container, hold Hold) {
 	a, ok := l.byID[id]
-	if !ok || a.evictable == evictable {
+	if !ok || a.hold == hold {
 		return
 	}
-	a.evictable = evictable
-	if !evictable && a.reservations == 0 && a.move == evicting && len(l.waiting) == 0 && !l.over {
+	a.hold = hold
+	if !hold.evictable() && a.reservations == 0 && a.move == evicting && len(l.waiting) == 0 && !l.over {
 		l.cancelEviction(a) // it was evicted ahead of need, and now it is needed again
 		l.bringBack(now, a)
 	}

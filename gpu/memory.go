@@ -22,15 +22,16 @@ type memory struct {
 	footprint    int64         // sum over processes, device and host
 	reported     int64         // context as reported, summed over processes
 	promised     int64         // context as asked for by Reserve
-	forRuns      int64         // promised to the runs in flight
+	promises     []int64       // to each of the runs in flight
+	forRuns      int64         // the largest of them
 	forPrefetch  int64         // promised to a prefetch ahead of a run
 	pinned       int64         // what an eviction could not move, until the next run
 	bound        int64         // of resident and context, what is believed; see Ledger.believed
 	runs         int           // standing reservations
 	reservations int           // standing or waiting
-	evictable    bool          // the first to be evicted
-	removing     bool          // its container is being removed
-	overdue      bool          // it should have been gone by now
+	hold         Hold
+	removing     bool // its container is being removed
+	overdue      bool // it should have been gone by now
 	lastUsed     time.Duration
 
 	move        moveState
@@ -113,6 +114,7 @@ func (l *Ledger) grant(now time.Duration, a *memory, need Need) {
 	l.recharge(a, func() {
 		a.promised = max(a.promised, need.Context)
 		a.forRuns = max(a.forRuns, need.Bytes)
+		a.promises = append(a.promises, need.Bytes)
 		a.runs++
 		a.pinned = 0
 	})

@@ -205,10 +205,9 @@ func (l *Ledger) withdraw(id Container) {
 }
 
 // Prefetch moves an idle container's memory in ahead of a run. It never delays a
-// reservation: with one waiting, or without free memory, it does nothing. When
-// evictOthers is set it evicts what is evictable, and the caller asks again when
-// that is done. It reports whether the memory is on the device or on its way.
-func (l *Ledger) Prefetch(now time.Duration, id Container, evictOthers bool) bool {
+// reservation: with one waiting, or without free memory, it does nothing. It reports
+// whether the memory is on the device or on its way.
+func (l *Ledger) Prefetch(now time.Duration, id Container) bool {
 	a, ok := l.byID[id]
 	if !ok {
 		return false
@@ -219,14 +218,10 @@ func (l *Ledger) Prefetch(now time.Duration, id Container, evictOthers bool) boo
 	if !a.idle() || a.removing || len(l.waiting) > 0 || l.over {
 		return false
 	}
-	if a.evictable && a.move == evicting && l.cfg.Headroom > 0 {
+	if a.hold.evictable() && a.move == evicting && l.cfg.Headroom > 0 {
 		return false // the headroom would have it moved out again at once, for ever
 	}
-	lack := a.footprint - max(a.resident, a.forPrefetch) - l.Free()
-	if lack > 0 {
-		if evictOthers {
-			l.evict(now, lack, a, true)
-		}
+	if a.footprint-max(a.resident, a.forPrefetch) > l.Free() {
 		return false
 	}
 	l.cancelEviction(a)

@@ -25,7 +25,7 @@ func (env *fixture) gpuSettings(devices int) Settings {
 	s.GPU = GPUSettings{
 		Config: scheduler.Config{
 			Policy: "mqfq-sticky", Sched: cfg, Tokens: gpu.TokensConfig{Max: 2}, Pool: gpu.PoolConfig{Size: 32},
-			PrefetchActive: true, PrefetchNext: true, Memory: 1 << 30, Context: 400 << 20,
+			PrefetchActive: true, Memory: 1 << 30, Context: 400 << 20,
 		},
 		BacklogBytes: 16 << 20,
 	}

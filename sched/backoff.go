@@ -19,13 +19,13 @@ const (
 
 // backoff is the failures of a flow and the pause that follows from them.
 type backoff struct {
-	failures int         // in a row
-	byEnd    node[*flow] // in Scheduler.pausing while it pauses
+	failures int  // in a row
+	byEnd    node // in Scheduler.pausing while it pauses
 }
 
 func (b *backoff) pausing() bool { return b.byEnd.at > 0 }
 
-// backOff follows the end of a run of a flow; settle must follow.
+// backOff follows the end of a run of a flow.
 func (s *Scheduler) backOff(f *flow, failed bool) {
 	b := &f.backoff
 	if !failed {
@@ -40,8 +40,18 @@ func (s *Scheduler) backOff(f *flow, failed bool) {
 	for n := freeFailures + 1; n < b.failures && pause < longestPause; n++ {
 		pause *= 2
 	}
-	s.withhold(f)
-	s.pausing.put(&b.byEnd, rank{key: s.now + min(pause, longestPause), tie: f.serial})
+	if s.withdraw(f); f.queue.Len() > 0 {
+		s.charged = true
+	}
+	s.pausing.put(&b.byEnd, s.now+min(pause, longestPause))
+}
+
+// withdraw has a flow compete no longer.
+func (s *Scheduler) withdraw(f *flow) {
+	if f.competes {
+		s.rules.hooks.drained(s, f)
+	}
+	f.competes = false
 }
 
 // resume ends the pause of a flow. It keeps the count of failures: the next one
@@ -51,6 +61,8 @@ func (s *Scheduler) resume(f *flow) {
 		return
 	}
 	s.pausing.remove(&f.backoff.byEnd)
-	s.admit(f)
-	s.settle(f)
+	if f.queue.Len() > 0 {
+		s.enter(f)
+		s.charged = true
+	}
 }

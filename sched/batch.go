@@ -5,11 +5,11 @@ package sched
 // function cannot keep the device for ever.
 type batch struct{ noHooks }
 
-func byBatch(_ *Scheduler, f *flow) (int64, int64) {
+func byBatch(_ *Scheduler, f *flow) key {
 	if f.batch > 0 {
-		return 0, 0
+		return key{}
 	}
-	return 1, 0
+	return key{1}
 }
 
 func (batch) granted(_ *Scheduler, f *flow) Rule {
@@ -18,7 +18,7 @@ func (batch) granted(_ *Scheduler, f *flow) Rule {
 		return RuleBatch
 	}
 	f.batch = f.queue.Len()
-	return RuleOrder
+	return RuleNone
 }
 
 func (batch) dropped(_ *Scheduler, f *flow) { f.batch = min(f.batch, f.queue.Len()) }

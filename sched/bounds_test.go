@@ -104,7 +104,7 @@ func TestRebase(t *testing.T) {
 				}
 			}
 			for _, g := range b.s.groups {
-				if gvt := max(b.s.root.gvt, g.level.gvt); gvt > b.s.rebaseAt {
+				if gvt := max(b.s.root.clock, g.level.clock); gvt > b.s.rebaseAt {
 					t.Errorf("%s: not rebased, GVT %s", p, time.Duration(gvt))
 				}
 			}
@@ -113,7 +113,7 @@ func TestRebase(t *testing.T) {
 }
 
 // TestSizeRank: what takes longer never ranks before what is shorter, and alike
-// are only those within a factor of four of each other.
+// are only those within a factor of two of each other.
 func TestSizeRank(t *testing.T) {
 	least := int64(0)
 	for size := int64(1); size < 1<<51; size += size/100 + 1 {
@@ -123,7 +123,7 @@ func TestSizeRank(t *testing.T) {
 			t.Fatalf("%d ranks before %d", size, least)
 		case rank > sizeRank(least):
 			least = size
-		case rank > 0 && size >= 4*least:
+		case rank > 0 && size >= 2*least:
 			t.Fatalf("%d ranks with %d", size, least)
 		}
 	}

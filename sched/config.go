@@ -15,12 +15,6 @@ type Config struct {
 	// Gap is by how much two flows may get apart because of the window: T
 	// is half of it where that is more than Overrun. 0 keeps T at Overrun.
 	Gap time.Duration `key:"whisk.gpu.gap,policy" doc:"how much more device time one waiting function may get than another: T is half of it where that is more than the overrun; more is faster on the mean and less fair; 0 where an overrun is set"`
-	// Slowdown bounds how long the order may leave a flow behind: a head that
-	// waited so many times what it takes, setup included, of a flow that is
-	// among those served least, goes first under the sticky policies, inside
-	// the window. 0 is off. MinWait is the least that it waits first.
-	Slowdown float64 `key:"whisk.gpu.slowdown" default:"40" range:"0..1000000" doc:"an activation that has waited so many times its expected time, set-up included, goes first if its function is among those served least; 0 never; for the sticky policies"`
-	MinWait  time.Duration
 	// Namespaces adds a level of fair queueing above the flows: namespaces
 	// share by their weight first, then the flows of each. Without it a
 	// tenant's weight for a flow counts against all others.
@@ -44,10 +38,9 @@ type Config struct {
 	// FixedCharge charges every dispatch the same instead of the function's
 	// estimate (the paper's ablation "1.0"); 0 is off.
 	FixedCharge time.Duration
-	// CountSetup charges container creation when a run starts, and without the
-	// exception for a container that replaces one removed for others. Without it the
+	// CountSetup charges the expected container creation when a run starts. Without it the
 	// creation is charged when the run ends.
-	CountSetup bool `key:"whisk.gpu.charge.setup,policy" doc:"charge the creation of every container, when its run starts; false: when it ends, but for containers that replace one removed for others"`
+	CountSetup bool `key:"whisk.gpu.charge.setup,policy" doc:"charge the expected creation of a container when its run starts; false: when it ends"`
 	// Correct settles the charge with what was used, at completion. Without
 	// it there is no bound on service: estimates may be wrong for ever.
 	Correct bool `key:"whisk.gpu.charge.correct,policy" doc:"settle a flow's charge with what was used, at completion; without it no bound on service holds"`
@@ -81,7 +74,6 @@ func Defaults(policy string) (Config, bool) {
 		TTLAlpha:     2,
 		TTLMin:       100 * time.Millisecond,
 		TTLMax:       10 * time.Minute,
-		Slowdown:     40,
 		Smoothing:    0.2,
 		DeficitLimit: 4,
 		Correct:      true,
@@ -116,7 +108,6 @@ func (c Config) validate() error {
 	}{
 		{"Overrun", c.Overrun, 0, limit},
 		{"Gap", c.Gap, 0, limit},
-		{"MinWait", c.MinWait, 0, limit},
 		{"TTLMin", c.TTLMin, 0, limit},
 		{"TTLMax", c.TTLMax, c.TTLMin, limit},
 		{"InitialCharge", c.InitialCharge, 0, limit},
@@ -132,7 +123,6 @@ func (c Config) validate() error {
 		value    float64
 		min, max float64
 	}{
-		{"Slowdown", c.Slowdown, 0, 1e6},
 		{"TTLAlpha", c.TTLAlpha, 0, 1000},
 		{"Smoothing", c.Smoothing, 0.001, 1},
 		{"DeficitLimit", c.DeficitLimit, 0.001, 1e6},
@@ -149,27 +139,17 @@ func (c Config) validate() error {
 // for.
 func (c Config) MaxOverrun() time.Duration { return max(c.Overrun, c.Gap/2) }
 
-// GapBound is the most by which the service of two flows, each over its
-// weight, can differ in any span in which both stay backlogged and fit on the same
-// devices at the same times:
+// GapBound is the most by which the service of two flows of one namespace that need the same,
+// each over its weight, can differ in any span in which both compete:
 //
 //	2T + 2D(ci/wi + cj/wj)
 //
-// Service is the time that tokens were really held, that of runs under way included,
-// less the set-ups that a flow was excused of, which are at most T. Time beyond the
-// window comes on top (docs/scheduling.md). c is the
+// Service is the time that tokens were really held, that of runs under way included. c is the
 // longest run of a flow, set-up included, or the most that was charged for one before it was
 // known, and D the tokens of all devices together, or the most there were if D
 // changed. T is Config.MaxOverrun. It takes the place of the paper's equation 1,
 // which gives 0 for D = 1. Namespaces keep it one level up, with the longest run
-// of any of their flows.
-//
-// Why: let G be global virtual time and S what a flow has used, over its weight
-// and from where it was lifted last. At its last grant the flow led by at most T
-// with all that was charged for; since then at most its D runs in flight can
-// turn out longer, so S <= G + T + D*c/w. And G is at most the flow's virtual
-// time, which is ahead of what it used by charges in flight alone, so
-// S >= G - D*c/w. Charges are settled in full, so nothing adds up over time.
+// of any of their flows. docs/scheduling.md says why.
 func GapBound(overrun time.Duration, tokens int, ci time.Duration, wi float64, cj time.Duration, wj float64) time.Duration {
 	per := float64(ci)/wi + float64(cj)/wj
 	return 2*overrun + time.Duration(float64(2*tokens)*per)

@@ -14,8 +14,6 @@ func TestBadConfig(t *testing.T) {
 		spoil func(*Config)
 		want  []string
 	}{
-		{func(c *Config) { c.Slowdown = -1 }, []string{"Slowdown", "-1"}},
-		{func(c *Config) { c.MinWait = -1 }, []string{"MinWait", "-1ns"}},
 		{func(c *Config) { c.Gap = -1 }, []string{"Gap", "-1ns"}},
 		{func(c *Config) { c.Overrun = -1 }, []string{"Overrun", "-1ns"}},
 		{func(c *Config) { c.Overrun = 25 * time.Hour }, []string{"Overrun", "25h"}},

@@ -13,7 +13,8 @@ type device struct {
 	tokens  int
 	leaving bool
 	flights []*invocation
-	wanted  int // flows inside the window that wait until it has drained
+	awaited awaited
+	held    []*flow // beyond the window, which wait until a run has left their container
 }
 
 func (d *device) free() int {
@@ -41,7 +42,6 @@ func (s *Scheduler) AddDevice(now time.Duration, index, tokens int) {
 		panic("sched: device added twice")
 	}
 	d.tokens, d.leaving = s.allowed(tokens), false
-	s.changedDevices()
 }
 
 func (s *Scheduler) find(index int) (int, bool) {
@@ -65,33 +65,10 @@ func (s *Scheduler) allowed(tokens int) int { return min(max(tokens, 0), s.maxTo
 func (s *Scheduler) RemoveDevice(now time.Duration, index int) {
 	s.clock(now)
 	s.present(index).leaving = true
-	s.changedDevices()
 }
 
 // SetTokens changes a device's D. More in flight than D drains by itself.
 func (s *Scheduler) SetTokens(now time.Duration, index, tokens int) {
 	s.clock(now)
 	s.present(index).tokens = s.allowed(tokens)
-	s.changedTokens()
-}
-
-// changedDevices follows a device that came or went: every flow may start sooner or
-// later than before, or nowhere.
-func (s *Scheduler) changedDevices() {
-	if all := s.setOf(nil, func(d *device) bool { return !d.leaving }); len(all) > 0 {
-		s.all = s.classOf(all)
-	}
-	s.sweepAll()
-	s.changedTokens()
-}
-
-// changedTokens follows a change of D.
-func (s *Scheduler) changedTokens() {
-	s.tokens = 0
-	for _, d := range s.devices {
-		if !d.leaving {
-			s.tokens += d.tokens
-		}
-	}
-	s.somethingFreed()
 }

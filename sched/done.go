@@ -14,28 +14,12 @@ func (s *Scheduler) Done(now time.Duration, id uint64, used Usage) {
 		s.learn(it.flow, service)
 	}
 	if s.cfg.Correct && s.cfg.FixedCharge == 0 {
-		setup := clamped(used.Setup)
-		s.correct(it.flow, r, service+setup)
-		if used.Replaces && !used.Failed && !s.cfg.CountSetup {
-			s.excuse(it.flow, r, setup)
-		}
+		s.correct(it.flow, r, service+clamped(used.Setup))
 	}
 	if !used.Outdated {
 		s.backOff(it.flow, used.Failed)
 	}
 	s.drop(it)
-}
-
-// excuse takes back what was charged for a set-up that the flow did not cause: at most
-// T until the flow has been inactive, and never from its namespace, which is charged for
-// all that its flows hold.
-func (s *Scheduler) excuse(f *flow, r *run, setup int64) {
-	if s.overrun == endless {
-		return
-	}
-	by := min(perWeight(setup, f.weight), max(0, s.overrun-f.excused))
-	f.excused += by
-	s.chargeRun(f, r, -by, 0)
 }
 
 // Undo returns the token, charges for how long it was held and puts the invocation at
@@ -61,7 +45,7 @@ func (s *Scheduler) Abandon(now time.Duration, id uint64) {
 func (s *Scheduler) drop(it *invocation) {
 	delete(s.invocations, it.id)
 	s.startTTL(it.flow)
-	s.settle(it.flow)
+	s.setDirty(it.flow)
 }
 
 // end gives the token of an invocation in flight back.
@@ -76,8 +60,6 @@ func (s *Scheduler) end(now time.Duration, id uint64) (*invocation, *run) {
 	f.flights = without(f.flights, it)
 	r.device.flights = without(r.device.flights, it)
 	s.inFlight--
-	s.somethingFreed()
-	s.setStale(f)
 	return it, r
 }
 
@@ -111,7 +93,7 @@ const leastEstimate = int64(time.Microsecond)
 // correct charges what was used instead of what was expected.
 func (s *Scheduler) correct(f *flow, r *run, service int64) {
 	ratio := float64(service) / float64(r.basis)
-	s.chargeRun(f, r, scaled(r.charge, ratio)-r.charge, scaled(r.above, ratio)-r.above)
+	s.charge(f, scaled(r.charge, ratio)-r.charge, scaled(r.above, ratio)-r.above)
 }
 
 func scaled(charge int64, ratio float64) int64 {

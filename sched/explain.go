@@ -13,34 +13,51 @@ func (s *Scheduler) Explain(now time.Duration, id FlowID) Reason {
 	if f == nil {
 		return Reason{Flow: id, State: Inactive, Rule: RuleEmpty}
 	}
+	s.refresh()
+	g := f.group
 	r := Reason{
-		Flow: id, State: s.State(id), Last: f.last, LastAt: time.Duration(f.lastAt),
-		Lead: time.Duration(max(0, f.lead(f.group.level.gvt))), Level: "function", Failed: f.backoff.failures,
+		Flow: id, State: s.state(f), Last: f.last, LastAt: time.Duration(f.lastAt),
+		Lead: time.Duration(max(0, g.level.lead(&f.virtualTime))), Level: "function", Failed: f.backoff.failures,
 	}
 	if s.rules.window {
 		r.Overrun = time.Duration(s.overrun)
 	}
 	switch {
-	case f.queue.Len() > 0 && f.backoff.pausing():
-		r.Rule, r.Until = RuleBackoff, time.Duration(f.backoff.byEnd.key)
-	case f.queue.Len() > 0 && f.standing == out:
-		s.explainEligible(f, &r)
-	case f.standing == out:
+	case f.queue.Len() == 0:
 		r.Rule = RuleEmpty
 		if f.byIdle.at > 0 {
 			r.Until = time.Duration(f.until)
 		}
-	case f.group.standing == throttled:
+	case f.backoff.pausing():
+		r.Rule, r.Until = RuleBackoff, time.Duration(f.backoff.byEnd.key)
+	case f.competes && !s.groupInside(g):
 		r.Rule, r.Level = RuleThrottle, "namespace"
-		r.Lead = time.Duration(f.group.vt - s.root.gvt)
-		r.Behind = FlowID{Namespace: s.root.eligible.top().of.name}
-	case f.standing == throttled:
+		r.Lead = time.Duration(g.vt - s.root.least)
+		r.Behind = s.leastServed(func(i *flow) int64 { return i.group.vt })
+		r.Behind.Function = ""
+	case f.competes && !s.inside(f):
 		r.Rule = RuleThrottle
-		r.Behind = f.group.level.eligible.top().of.id
+		r.Behind = s.leastServed(func(i *flow) int64 {
+			if i.group != g {
+				return never
+			}
+			return i.vt
+		})
 	default:
 		s.explainEligible(f, &r)
 	}
 	return r
+}
+
+// leastServed is the flow that competes with the least of something.
+func (s *Scheduler) leastServed(of func(*flow) int64) (id FlowID) {
+	least := int64(never)
+	for _, f := range s.backlog {
+		if n := of(f); f.competes && (n < least || n == least && f.id.String() < id.String()) {
+			least, id = n, f.id
+		}
+	}
+	return id
 }
 
 // explainEligible finds why a flow that may run does not; RuleNone where it is next.
@@ -60,15 +77,13 @@ func (s *Scheduler) explainEligible(f *flow, r *Reason) {
 	case r.Devices == 0:
 		r.Rule = RuleNoDevice
 		return
-	case r.Free == 0 && f.standing != out: // whether it would fit does not matter
+	case r.Free == 0 && f.competes: // whether it would fit does not matter
 		r.Rule = RuleNoToken
 		return
 	}
-	at := s.placements(f)
-	fits := f.standing != out && slices.ContainsFunc(s.devices, func(d *device) bool { return d.hasFree() && at(d).Fits })
-	first, _ := s.first(s.freeDevices())
+	first := s.first()
 	switch {
-	case !fits:
+	case !f.competes || !s.fitsFree(f):
 		r.Rule = RuleNoFit
 	case f.waiting && s.now < s.waitEnd(f):
 		r.Rule, r.Until = RuleWait, time.Duration(s.waitEnd(f))
@@ -77,16 +92,21 @@ func (s *Scheduler) explainEligible(f *flow, r *Reason) {
 	}
 }
 
-// waitEnd is when the wait of a flow for its own container ends at the latest.
-func (s *Scheduler) waitEnd(f *flow) int64 {
-	least, at := int64(never), s.placements(f)
-	for _, d := range s.devices {
-		if a := at(d); a.Fits && d.hasFree() {
-			least = min(least, int64(a.Setup))
+// fitsFree reports whether a flow fits on a device with a free token.
+func (s *Scheduler) fitsFree(f *flow) bool {
+	return slices.ContainsFunc(s.devices, func(d *device) bool { return d.hasFree() && f.work.Placement(d.index).Fits })
+}
+
+// first is the flow inside the window that comes first and fits, nil for none.
+func (s *Scheduler) first() (first *flow) {
+	var least rank
+	for _, f := range s.backlog {
+		if !f.competes || !s.inside(f) {
+			continue
+		}
+		if r := s.orderRank(f); (first == nil || r.before(&least)) && s.fitsFree(f) {
+			first, least = f, r
 		}
 	}
-	if least == never {
-		return never
-	}
-	return f.waitingSince + least
+	return first
 }

@@ -99,41 +99,6 @@ func TestExplain(t *testing.T) {
 	}
 }
 
-// TestLikely sees that the flow named is the one granted when a token comes,
-// on the device named.
-func TestLikely(t *testing.T) {
-	for _, p := range Policies() {
-		l := newLoad(t, p.Name, 30, 300)
-		hits, n := 0, 500
-		for range n {
-			flow, device, ok := l.s.Likely(l.now)
-			if !ok {
-				t.Fatalf("%s: nothing likely with %d queued", p.Name, l.s.queued)
-			}
-			if device != 0 && device != 1 {
-				t.Fatalf("%s: device %d", p.Name, device)
-			}
-			// Every token free for a moment: the next grant must be that flow.
-			l.s.SetTokens(l.now, 0, 5)
-			l.s.SetTokens(l.now, 1, 5)
-			c, ok := l.s.Next(l.now)
-			if ok && c.Flow == flow {
-				hits++
-			}
-			if ok {
-				l.s.Done(l.now, c.Invocation, Usage{Service: time.Second})
-			}
-			l.s.SetTokens(l.now, 0, 2)
-			l.s.SetTokens(l.now, 1, 2)
-			l.now += time.Millisecond
-			l.arrive(l.flows[l.rng.IntN(len(l.flows))])
-		}
-		if !p.Strict { // whose one token a device does not come free here
-			check.Equal(t, hits, n, "%s: flows named right", p.Name)
-		}
-	}
-}
-
 // TestFlowFigures: the figures of all flows add up.
 func TestFlowFigures(t *testing.T) {
 	l := newLoad(t, "mqfq-sticky", 25, 250)

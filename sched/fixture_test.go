@@ -38,12 +38,36 @@ func newFixture(rng *rand.Rand, flows, devices int) *fixture {
 	return w
 }
 
-func (w *fixture) Placements(id FlowID) func(int) Placement {
-	return func(d int) Placement { return w.placement(w.index[id], d) }
+func (w *fixture) Work(id FlowID) Work {
+	return testWork{w.devices, func(d int) Placement { return w.placement(w.index[id], d) }}
+}
+
+// testWork is a flow by what a start of it on each device would be.
+type testWork struct {
+	devices int
+	at      func(device int) Placement
+}
+
+func (w testWork) Placement(device int) Placement { return w.at(device) }
+
+func (w testWork) Outlook() (setup time.Duration, need int64, servable bool) {
+	setup = limit
+	for d := range w.devices {
+		p := w.at(d)
+		setup, need = min(setup, p.Setup), max(need, p.Need)
+		servable = servable || p.Lacks&LacksDevice == 0
+	}
+	return setup, need, servable
 }
 
 func (w *fixture) placement(i, d int) Placement {
-	f := Placement{Start: Cold, Setup: w.cold[i], Fits: !w.full[i][d] && !w.unfit[i][d], Unfit: w.unfit[i][d], Elsewhere: w.full[i][d] && i%3 == 0}
+	f := Placement{Start: Cold, Setup: w.cold[i], Fits: !w.full[i][d] && !w.unfit[i][d], Need: int64(i), Room: 20, Shares: i%5 == 0}
+	switch {
+	case w.unfit[i][d]:
+		f.Lacks = LacksDevice
+	case w.full[i][d]:
+		f.Lacks = []Lack{LacksMemory, LacksContainer, LacksLimit, LacksHost}[i%4]
+	}
 	switch {
 	case w.idle[i][d] > 0 && w.swapped[i][d]:
 		f.Start, f.Setup = HostWarm, w.swap

@@ -3,7 +3,6 @@ package sched
 import (
 	"container/list"
 	"math"
-	"slices"
 )
 
 // never is a time that does not come.
@@ -22,48 +21,44 @@ type invocation struct {
 
 // run is what a grant adds to an invocation.
 type run struct {
-	device            *device
-	granted           int64
-	setup             int64 // as View expected it
-	estimate          int64 // service expected
-	basis             int64 // service that the charge stands for
-	charge            int64 // to the flow
-	above             int64 // to its namespace
-	spare, spareAbove bool  // it was beyond the window: that is spare time
+	device   *device
+	granted  int64
+	setup    int64 // as View expected it
+	estimate int64 // service expected
+	basis    int64 // service that the charge stands for
+	charge   int64 // to the flow
+	above    int64 // to its namespace
+	beyond   bool  // it was granted beyond the window
+	need     int64 // memory of its device
 }
 
 // flow is one flow with its queue and its estimates.
 type flow struct {
-	id    FlowID
-	group *group
-	member[*flow]
+	id     FlowID
+	group  *group
+	serial int64 // order of creation
+	work   Work
+	virtualTime
 
 	queue   list.List // of *invocation, by age
+	at      int       // its index in Scheduler.backlog while something is queued
 	flights []*invocation
 	weight  float64
-
-	class   *class        // of its reach, nil until that is known
-	share   *share        // while it competes
-	byRank  node[*flow]   // in listed
-	listed  *heap[*flow]  // of its share
-	misfit  *list.Element // in its class, if it did not fit
-	wants   deviceSet     // then, the devices that drain for it
-	setup   int64         // least setup on any device, as last computed
-	byStale node[*flow]   // in Scheduler.stale while reach and setup are to be computed again
-	waits   *list.Element // in Scheduler.waiting while something is queued
-	swept   uint64        // the sweep that looked at it
+	setup   int64 // least setup on any device, as of the last survey
+	need    int64 // memory that a run needs, as of the last survey
+	inside  bool  // it and its namespace led by at most T, as of the last survey
+	ahead   bool  // it led the others of its namespace by more than T
 
 	waiting      bool  // its head waits for a container
 	waitingSince int64 // when that began
 
-	byIdle  node[*flow] // while nothing is queued or in flight: in expiry, or when expired in inactive
+	byIdle  node // while nothing is queued or in flight: in expiry, or when expired in inactive
 	expired bool
 	until   int64 // when its TTL ends or, once expired, when it is forgotten
 
 	lastSeen int64 // last arrival, never before the first
 	iat      int64 // smoothed inter-arrival time, below 0 before the second arrival
 	estimate int64 // mean service, 0 before the first completion
-	excused  int64 // virtual time of set-ups that were not charged since it was inactive
 	backoff  backoff
 	served   uint64
 	known    bool // a run has ended since its function was revised
@@ -73,24 +68,12 @@ type flow struct {
 	dirty    bool // in Scheduler.changed
 	reported State
 
-	deficit   int64       // paella: its offset from what all earned; when not queued the deficit
-	byDeficit node[*flow] // paella: under the limit
-	batch     int         // batch: how many more of its queue belong to the batch
+	deficit int64 // paella: its offset from what all earned; when not queued the deficit
+	batch   int   // batch: how many more of its queue belong to the batch
 }
 
 // head is the oldest queued invocation; there must be one.
 func (f *flow) head() *invocation { return f.queue.Front().Value.(*invocation) }
-
-// state is the flow's own standing, without its namespace's.
-func (f *flow) state() State {
-	switch {
-	case f.standing == throttled, f.standing == out && f.queue.Len() > 0:
-		return Throttled
-	case !f.expired:
-		return Active
-	}
-	return Inactive
-}
 
 // putBack queues an invocation again, by its age. It was granted and undone, so its
 // position is among the first few.
@@ -109,23 +92,17 @@ func (f *flow) putBack(it *invocation) {
 // group is the flows of one namespace; without namespace fairness there is one
 // group for all flows.
 type group struct {
-	name string
-	member[*group]
+	name   string
+	serial int64
 	weight float64
-	flows  int // all, not only those that are backlogged
-	level  level[*flow]
-	shares []*share // of those that are backlogged, by their reach
-
-	reported State
-	dirty    bool
-}
-
-// state of a group: it is throttled as a whole or not at all.
-func (g *group) state() State {
-	if g.standing == throttled {
-		return Throttled
-	}
-	return Active
+	virtualTime
+	level   level
+	flows   int // all, not only those with work queued
+	queued  int // those with work queued
+	at      int // its index in Scheduler.spaces while it has such
+	awaited []groupAwaited
+	passed  bool // see moveGroups
+	need    int64
 }
 
 // flowOf finds or makes a flow.
@@ -137,10 +114,8 @@ func (s *Scheduler) flowOf(id FlowID) *flow {
 		s.forget(s.inactive.top().of)
 	}
 	s.serial++
-	f := &flow{id: id, weight: 1, iat: -1, lastSeen: never}
-	f.serial = s.serial
-	f.byVT.of, f.byRank.of, f.byStale.of, f.byIdle.of, f.byDeficit.of = f, f, f, f, f
-	f.backoff.byEnd.of = f
+	f := &flow{id: id, serial: s.serial, weight: 1, iat: -1, lastSeen: never, work: s.view.Work(id)}
+	f.byIdle.of, f.backoff.byEnd.of = f, f
 	f.group = s.groupOf(id.Namespace)
 	f.group.flows++
 	s.flows[id] = f
@@ -155,24 +130,12 @@ func (s *Scheduler) groupOf(name string) *group {
 		return g
 	}
 	s.serial++
-	g := &group{name: name, weight: 1, reported: Active}
-	g.serial = s.serial
-	g.byVT.of = g
+	g := &group{name: name, serial: s.serial, weight: 1}
 	if w, ok := s.nsWeights[name]; ok && s.cfg.Namespaces {
 		g.weight = w
 	}
 	s.groups[name] = g
 	return g
-}
-
-// known lists all flows in the order of their creation, for rare events.
-func (s *Scheduler) known() []*flow {
-	all := make([]*flow, 0, len(s.flows))
-	for _, f := range s.flows {
-		all = append(all, f)
-	}
-	slices.SortFunc(all, func(a, b *flow) int { return int(a.serial - b.serial) })
-	return all
 }
 
 // forget drops an inactive flow with its estimates and its debt: that is at most T

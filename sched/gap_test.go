@@ -223,8 +223,8 @@ func (c contest) play(t *testing.T) result {
 				s.Enqueue(now, Invocation{ID: id, Flow: ids[i]})
 			}
 		}
-		if c.shake != nil && c.shake(m) {
-			s.Resized(now)
+		if c.shake != nil {
+			c.shake(m)
 		}
 		for g, ok := s.Next(now); ok; g, ok = s.Next(now) {
 			i := index[g.Flow]
@@ -279,7 +279,6 @@ func (c contest) play(t *testing.T) result {
 			s.Done(now, f.Invocation, Usage{Service: took - setup, Setup: setup})
 			if c.spoil != nil {
 				c.spoil(s, s.flows[f.Flow])
-				s.settle(s.flows[f.Flow])
 			}
 		}
 		if c.capacity != nil {
@@ -414,16 +413,14 @@ func TestServiceBoundCanBreak(t *testing.T) {
 			if ended != nil {
 				f(s, ended)
 				s.charge(ended, 0, 0)
-				s.settle(ended)
 			}
 		}
 	}
 	for name, c := range map[string]contest{
 		"no window":     {patterns: []pattern{steady(time.Second), steady(2 * time.Second)}, spoil: func(s *Scheduler, _ *flow) { s.rules, s.overrun = rules{key: byService, hooks: noHooks{}}, endless }},
 		"not settled":   {patterns: fortyNine, tokens: []int{2}, span: 200_000 * time.Second, adjust: func(c *Config) { c.Correct = false }},
-		"half settled":  {patterns: nine, spoil: after(func(_ *Scheduler, f *flow) { f.vt -= max(0, f.vt-f.group.level.gvt) / 2 })},
-		"debt forgiven": {patterns: nine, spoil: after(func(s *Scheduler, f *flow) { f.vt = min(f.vt, f.group.level.gvt+s.overrun) })},
-		"credit lost":   {patterns: nine, spoil: after(func(_ *Scheduler, f *flow) { f.credit = 0 })},
+		"half settled":  {patterns: nine, spoil: after(func(_ *Scheduler, f *flow) { f.vt -= max(0, f.vt-f.group.level.clock) / 2 })},
+		"debt forgiven": {patterns: nine, spoil: after(func(s *Scheduler, f *flow) { f.vt = min(f.vt, f.group.level.clock+s.overrun) })},
 	} {
 		t.Run(name, func(t *testing.T) {
 			c.policy, c.whole = "mqfq-sticky", true

@@ -1,49 +1,38 @@
 package sched
 
-import (
-	std "container/heap"
-	"slices"
-)
+import std "container/heap"
 
-// rank is a key: the least goes first. The tie is unique in a heap, so that the
-// order is total.
-type rank struct{ class, key, tie int64 }
+// node is the membership of a flow in a heap, by a time.
+type node struct {
+	key int64
+	of  *flow
+	at  int // index+1 in its heap, 0 outside
+}
 
-func (a rank) before(b rank) bool {
-	switch {
-	case a.class != b.class:
-		return a.class < b.class
-	case a.key != b.key:
-		return a.key < b.key
+// heap is an indexed binary min-heap of flows, as container/heap takes it. Flows of equal
+// keys go by the order of their creation.
+type heap []*node
+
+func (h heap) Len() int { return len(h) }
+func (h heap) Less(i, j int) bool {
+	if h[i].key != h[j].key {
+		return h[i].key < h[j].key
 	}
-	return a.tie < b.tie
+	return h[i].of.serial < h[j].of.serial
 }
 
-// node is the membership of a flow or a namespace in a heap.
-type node[T any] struct {
-	rank
-	of T
-	at int // index+1 in its heap, 0 outside
-}
-
-// heap is an indexed binary min-heap, as container/heap takes it.
-type heap[T any] []*node[T]
-
-func (h heap[T]) Len() int           { return len(h) }
-func (h heap[T]) Less(i, j int) bool { return h[i].before(h[j].rank) }
-
-func (h heap[T]) Swap(i, j int) {
+func (h heap) Swap(i, j int) {
 	h[i], h[j] = h[j], h[i]
 	h[i].at, h[j].at = i+1, j+1
 }
 
-func (h *heap[T]) Push(x any) {
-	n := x.(*node[T])
+func (h *heap) Push(x any) {
+	n := x.(*node)
 	*h = append(*h, n)
 	n.at = len(*h)
 }
 
-func (h *heap[T]) Pop() any {
+func (h *heap) Pop() any {
 	last := len(*h) - 1
 	n := (*h)[last]
 	(*h)[last] = nil
@@ -52,50 +41,23 @@ func (h *heap[T]) Pop() any {
 }
 
 // top is the least member; the heap must not be empty.
-func (h heap[T]) top() *node[T] { return h[0] }
+func (h heap) top() *node { return h[0] }
 
-// put brings a node in or gives it its new rank.
-func (h *heap[T]) put(n *node[T], r rank) {
+// put brings a node in or gives it its new key.
+func (h *heap) put(n *node, key int64) {
 	switch {
 	case n.at == 0:
-		n.rank = r
+		n.key = key
 		std.Push(h, n)
-	case n.rank != r:
-		n.rank = r
+	case n.key != key:
+		n.key = key
 		std.Fix(h, n.at-1)
 	}
 }
 
 // remove takes a node out, if it is in.
-func (h *heap[T]) remove(n *node[T]) {
+func (h *heap) remove(n *node) {
 	if n.at > 0 {
 		std.Remove(h, n.at-1)
 	}
-}
-
-// least is the first members in their order, as many as buf has room for.
-// A member is a candidate once its parent was taken, so the rest of the heap is not
-// visited.
-func (h heap[T]) least(buf []*node[T]) []*node[T] {
-	var open [maxLeast + 1]int // indices of candidates
-	candidates := open[:0]
-	if len(h) > 0 {
-		candidates = append(candidates, 0)
-	}
-	n := 0
-	for ; n < len(buf) && len(candidates) > 0; n++ {
-		best := 0
-		for k := range candidates {
-			if h[candidates[k]].before(h[candidates[best]].rank) {
-				best = k
-			}
-		}
-		i := candidates[best]
-		candidates = slices.Delete(candidates, best, best+1)
-		for c := 2*i + 1; c <= 2*i+2 && c < len(h); c++ {
-			candidates = append(candidates, c)
-		}
-		buf[n] = h[i]
-	}
-	return buf[:n]
 }

@@ -10,27 +10,28 @@ import (
 // TestHeap compares the indexed heap with a sorted list.
 func TestHeap(t *testing.T) {
 	rng := rand.New(rand.NewPCG(1, 1))
-	var h heap[int]
-	nodes := make([]node[int], 50)
+	var h heap
+	nodes := make([]node, 50)
 	for i := range nodes {
-		nodes[i].of = i
+		nodes[i].of = &flow{serial: int64(i)}
 	}
 	for step := range 20_000 {
 		n := &nodes[rng.IntN(len(nodes))]
 		if n.at == 0 || rng.IntN(2) == 0 {
-			h.put(n, rank{int64(rng.IntN(2)), int64(rng.IntN(20)), int64(step)})
+			h.put(n, int64(rng.IntN(20)))
 		} else {
 			h.remove(n)
 		}
-		if err := checkHeap("heap", h); err != nil {
-			t.Fatal(err)
-		}
-		want := slices.SortedFunc(slices.Values(h), func(a, b *node[int]) int {
-			return cmp.Or(cmp.Compare(a.class, b.class), cmp.Compare(a.key, b.key), cmp.Compare(a.tie, b.tie))
+		want := slices.SortedFunc(slices.Values(h), func(a, b *node) int {
+			return cmp.Or(cmp.Compare(a.key, b.key), cmp.Compare(a.of.serial, b.of.serial))
 		})
-		var first [4]*node[int]
-		if got := h.least(first[:]); !slices.Equal(got, want[:min(4, len(want))]) {
-			t.Fatalf("step %d: the first are %v, want %v", step, got, want)
+		if len(h) > 0 && h.top() != want[0] {
+			t.Fatalf("step %d: the first is %+v, want %+v", step, h.top(), want[0])
+		}
+		for i, n := range h {
+			if n.at != i+1 {
+				t.Fatalf("step %d: index %d of the node at %d", step, n.at, i)
+			}
 		}
 	}
 }

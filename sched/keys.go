@@ -2,29 +2,29 @@ package sched
 
 import "math/bits"
 
+// key is a position in a policy's order: the least goes first, and the older head among
+// equals.
+type key [3]int64
+
 // byAge is arrival order: the heads of all flows hold the oldest invocation.
-func byAge(*Scheduler, *flow) (int64, int64) { return 0, 0 }
+func byAge(*Scheduler, *flow) key { return key{} }
 
 // byVirtualTime takes the eligible flow of least virtual time. The original
 // multi-queue fair queueing leaves the choice inside the window open. With T = 0
 // and one token it is start-time fair queueing. Virtual times of two namespaces'
-// flows have nothing in common, so it is nested.
-func byVirtualTime(_ *Scheduler, f *flow) (int64, int64) { return 0, f.vt }
+// flows have nothing in common, so namespaces are ordered first.
+func byVirtualTime(_ *Scheduler, f *flow) key { return key{f.group.vt, f.group.serial, f.vt} }
 
 // byService takes the shortest expected service.
-func byService(s *Scheduler, f *flow) (int64, int64) { return 0, s.expected(f) }
+func byService(s *Scheduler, f *flow) key { return key{s.expected(f)} }
 
 // byDeadline takes the earliest deadline: arrival plus expected time, the cold
 // start included when no container of the flow is idle.
-func byDeadline(s *Scheduler, f *flow) (int64, int64) {
-	return 0, f.head().arrival + f.setup + s.expected(f)
-}
+func byDeadline(s *Scheduler, f *flow) key { return key{f.head().arrival + f.setup + s.expected(f)} }
 
 // byLongest is MQFQ-Sticky's order inside the window (paper, Algorithm 1): fewest
 // in flight, then longest queue, then older head.
-func byLongest(_ *Scheduler, f *flow) (int64, int64) {
-	return int64(len(f.flights)), -int64(f.queue.Len())
-}
+func byLongest(_ *Scheduler, f *flow) key { return key{int64(len(f.flights)), -int64(f.queue.Len())} }
 
 // byShortest takes, inside the window and among the flows with fewest in flight,
 // the one whose next invocation costs least: its expected service, and setupWeight
@@ -33,9 +33,9 @@ func byLongest(_ *Scheduler, f *flow) (int64, int64) {
 // the same go by the age of their heads.
 //
 // Shortest first alone starves what is long. Here the window ends that: a flow that
-// led by T gives way to those served least, and overdue heads go before.
-func byShortest(s *Scheduler, f *flow) (int64, int64) {
-	return int64(min(len(f.flights), maxFlights)), sizeRank(s.expected(f) + setupWeight*f.setup)
+// led by T gives way to those served least.
+func byShortest(s *Scheduler, f *flow) key {
+	return key{int64(len(f.flights)), sizeRank(s.expected(f) + setupWeight*f.setup)}
 }
 
 // setupWeight: a set-up serves none of those that wait, and mostly causes another one,
@@ -43,12 +43,7 @@ func byShortest(s *Scheduler, f *flow) (int64, int64) {
 // has before it moves others in.
 const setupWeight = 8
 
-// maxFlights is from how many runs of one function at once on all count alike. It makes a
-// difference with many tokens: with 32, a burst of one function is up to 1.5 times slower
-// where each further run is set behind.
-const maxFlights = 3
-
-// sizeRank gives sizes within a factor of four the same rank: expected times are not so
+// sizeRank gives sizes within a factor of two the same rank: expected times are not so
 // exact that a little more should put the older head behind. Below 2^20 ns, about a
 // millisecond, all are alike.
-func sizeRank(size int64) int64 { return int64(bits.Len64(uint64(size)>>20)+1) / 2 }
+func sizeRank(size int64) int64 { return int64(bits.Len64(uint64(size) >> 20)) }

@@ -13,6 +13,9 @@ type Info struct {
 	// NoPool means that the policy stands for a server without a warm pool
 	// and memory management: every start is to be cold.
 	NoPool bool
+	// Rival means that the policy is there to be compared with in the simulator, not to be
+	// operated: it has no bound on fairness, or is slower than another with the same bound.
+	Rival bool
 	// Demand means that the policy is to run with demand-aware retention of
 	// containers instead of least recently used.
 	Demand bool
@@ -30,18 +33,18 @@ func Policies() []Info {
 	return []Info{
 		{Name: "mqfq-sticky", Text: "fair queueing with an overrun window, longest queue first inside it", rules: sticky},
 		{Name: "sticky-plus", Text: "fair queueing with a wide window, shortest first inside it, which avoids cold starts", Demand: true, adjust: stickyPlus, rules: sticky},
-		{Name: "mqfq", Text: "fair queueing with an overrun window, least virtual time first", rules: by(rules{window: true, nested: true, key: byVirtualTime})},
-		{Name: "sfq", Text: "start-time fair queueing: no overrun, one token a device", Strict: true, adjust: func(c *Config) { c.Overrun = 0 },
-			rules: by(rules{window: true, nested: true, key: byVirtualTime})},
+		{Name: "mqfq", Rival: true, Text: "fair queueing with an overrun window, least virtual time first", rules: by(rules{window: true, key: byVirtualTime})},
+		{Name: "sfq", Rival: true, Text: "start-time fair queueing: no overrun, one token a device", Strict: true, adjust: func(c *Config) { c.Overrun = 0 },
+			rules: by(rules{window: true, key: byVirtualTime})},
 		{Name: "fcfs", Text: "arrival order", rules: by(rules{key: byAge})},
-		{Name: "batch", Text: "drain the queue that holds the oldest invocation", rules: by(rules{key: byBatch, hooks: batch{}})},
-		{Name: "paella", Text: "shortest expected first, with a limit on each function's deficit", rules: func(c Config) rules {
+		{Name: "batch", Rival: true, Text: "drain the queue that holds the oldest invocation", rules: by(rules{key: byBatch, hooks: batch{}})},
+		{Name: "paella", Rival: true, Text: "shortest expected first, with a limit on each function's deficit", rules: func(c Config) rules {
 			p := newPaella(c.DeficitLimit)
 			return rules{key: p.key, hooks: p}
 		}},
-		{Name: "sjf", Text: "shortest expected first", rules: by(rules{key: byService})},
-		{Name: "eevdf", Text: "earliest deadline: arrival plus expected time, cold start included", rules: by(rules{setup: true, key: byDeadline})},
-		{Name: "naive", Text: "arrival order without warm pool or memory management", NoPool: true, rules: by(rules{key: byAge})},
+		{Name: "sjf", Rival: true, Text: "shortest expected first", rules: by(rules{key: byService})},
+		{Name: "eevdf", Rival: true, Text: "earliest deadline: arrival plus expected time, cold start included", rules: by(rules{key: byDeadline})},
+		{Name: "naive", Rival: true, Text: "arrival order without warm pool or memory management", NoPool: true, rules: by(rules{key: byAge})},
 	}
 }
 
@@ -53,7 +56,7 @@ func stickyPlus(c *Config) {
 
 // sticky are the rules of MQFQ-Sticky, with the paper's order or ours.
 func sticky(c Config) rules {
-	r := rules{window: true, setup: true, overdue: true, key: byLongest}
+	r := rules{window: true, sticky: true, key: byLongest}
 	if c.Shortest {
 		r.key = byShortest
 	}
@@ -64,6 +67,16 @@ func sticky(c Config) rules {
 func PolicyNames() (names []string) {
 	for _, p := range Policies() {
 		names = append(names, p.Name)
+	}
+	return names
+}
+
+// ServedNames lists the policies that an invoker offers.
+func ServedNames() (names []string) {
+	for _, p := range Policies() {
+		if !p.Rival {
+			names = append(names, p.Name)
+		}
 	}
 	return names
 }
@@ -85,25 +98,20 @@ func unknown(name string) error {
 // rules is what makes a policy: where a flow stands in the order of those that may
 // run. Everything else is common to all policies.
 type rules struct {
-	window  bool // the overrun T throttles
-	strict  bool // as Info has it
-	setup   bool // key uses flow.setup
-	nested  bool // namespaces are ordered by their virtual time, and key orders the flows of one
-	overdue bool // heads that are overdue go before the order
-	// key ranks an eligible flow, by class and then by key. Less is sooner; equal
-	// keys go by the age of the head.
-	key func(s *Scheduler, f *flow) (class, key int64)
+	window bool // the overrun T throttles
+	strict bool // as Info has it
+	sticky bool // Config.Shortest chooses its order
+	key    func(s *Scheduler, f *flow) key
 	// hooks follow the flows of a policy with a state of its own.
 	hooks hooks
 }
 
 // hooks follow what becomes of flows.
 type hooks interface {
-	// queued and drained follow a flow into and out of backlog.
+	// queued and drained follow a flow that begins and ends to compete.
 	queued(s *Scheduler, f *flow)
 	drained(s *Scheduler, f *flow)
-	// granted follows a grant, before the order is brought up to date, and names
-	// the rule that made it.
+	// granted follows a grant, and names the rule that made it; RuleNone for the order.
 	granted(s *Scheduler, f *flow) Rule
 	// undone follows an invocation that comes back, or is given up, ungranted.
 	undone(s *Scheduler, f *flow)
@@ -116,7 +124,7 @@ type noHooks struct{}
 
 func (noHooks) queued(*Scheduler, *flow)       {}
 func (noHooks) drained(*Scheduler, *flow)      {}
-func (noHooks) granted(*Scheduler, *flow) Rule { return RuleOrder }
+func (noHooks) granted(*Scheduler, *flow) Rule { return RuleNone }
 func (noHooks) undone(*Scheduler, *flow)       {}
 func (noHooks) dropped(*Scheduler, *flow)      {}
 
@@ -127,7 +135,7 @@ func rulesOf(name string, cfg Config) (rules, error) {
 	}
 	r := info.rules(cfg)
 	r.strict = info.Strict
-	if cfg.Shortest && !r.overdue {
+	if cfg.Shortest && !r.sticky {
 		return rules{}, fmt.Errorf("sched config Shortest=true: policy %s has an order of its own", name)
 	}
 	if r.hooks == nil {

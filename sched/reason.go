@@ -15,7 +15,6 @@ const (
 	RuleSpare        // beyond the window, on a device that nothing inside it can use
 	RuleDeficit      // its deficit passed the limit (paella)
 	RuleBatch        // the rest of the queue being drained (batch)
-	RuleOverdue      // its head waited for many times what it takes (sticky policies)
 
 	RuleEmpty    // nothing is queued
 	RuleThrottle // more than T ahead
@@ -30,7 +29,7 @@ const (
 )
 
 var ruleNames = [Rules]string{
-	"none", "order", "spare", "deficit", "batch", "overdue", "empty", "throttled",
+	"none", "order", "spare", "deficit", "batch", "empty", "throttled",
 	"no device", "no token", "does not fit", "waits for its container", "backs off", "behind",
 }
 

@@ -10,11 +10,10 @@
 // Containers, device memory and activations are outside of it. What a decision needs
 // of them comes through View.
 //
-// Each rule has its file: level and fair (virtual time, of flows and of namespaces),
-// order and keys (which flow is first), overdue (what goes before the order), fit (on
-// which device, and when to wait), reach (which devices could serve a flow), spare (what
-// runs beyond the window), ttl (when a flow is inactive). Next and done have the life of
-// an invocation.
+// Each rule has its file: clock (virtual time, of flows and of namespaces), pick (which flow
+// is next, and where), keys (the policies' orders), wait (for a container of one's own),
+// blocked (flows that cannot use what others can), ttl (when a flow is inactive). done has
+// the end of a run.
 package sched
 
 import "time"
@@ -37,29 +36,49 @@ type Invocation struct {
 	Cost time.Duration // expected service where the caller has an estimate, else 0
 }
 
+// Lack is what a flow that does not fit on a device waits for there.
+type Lack uint8
+
+// What may be lacking. A flow may lack several things at once.
+const (
+	LacksMemory    Lack = 1 << iota // device memory that running functions hold
+	LacksContainer                  // a container's place, all of which are in use
+	LacksLimit                      // what its namespace's limit leaves of the device
+	LacksHost                       // host memory that other containers of devices hold
+	LacksDevice                     // the device could not serve it even if nothing else ran there
+)
+
 // Placement is what starting one invocation of a flow on a device would mean right now.
 type Placement struct {
 	Start StartKind
 	Setup time.Duration // expected time from token to running: create, init, swap in
 	Fits  bool          // the container and its memory can be had there now
-	// Unfit means that the device could not serve it even if nothing else ran there.
-	Unfit bool
-	// Elsewhere means that it does not fit, and that the end of other flows' runs there would
-	// not make it fit: the device is not kept for it.
-	Elsewhere bool
+	Lacks Lack          // what is lacking where it does not fit
+	// Shares means that the run begins in a container in which another one has not ended, and
+	// Anew is what would be lacking for a container without one.
+	Shares bool
+	Anew   Lack
+	// Need is the device memory that the run and its container hold, Room what the device
+	// has for containers altogether.
+	Need, Room int64
 }
 
-// View is implemented by the owner of containers and memory. A Scheduler calls it from
-// inside Next, Likely and Explain; it must return at once and must not call back.
-//
-// Fits=false makes Next skip the flow for this call; the flow keeps its position. When
-// a placement of a flow changes for a reason other than the Next, Done, Undo and
-// Abandon of its own invocations (a container removed, adopted or swapped), the owner
-// calls Touch; when it is not known of which flows, Resized.
+// View is implemented by the owner of containers and memory.
 type View interface {
-	// Placements is what a start of the flow's next invocation would be, by device. The
-	// function is not called after anything has changed.
-	Placements(flow FlowID) func(device int) Placement
+	// Work is a flow as its owner sees it. It is asked for once, when the flow becomes known.
+	Work(flow FlowID) Work
+}
+
+// Work is what the owner of containers and memory knows of a flow with work queued. A
+// Scheduler calls it from inside Next and Explain, for every such flow: it must return at
+// once, must not call back and changes nothing.
+type Work interface {
+	// Outlook is the least set-up of a start on any device, the device memory that a run
+	// needs, and whether some device could serve the flow now or once the current runs there
+	// have ended.
+	Outlook() (setup time.Duration, need int64, servable bool)
+	// Placement is what a start of the flow's next invocation on a device would be.
+	Placement(device int) Placement
 }
 
 // Choice is a granted token: this invocation, on this device.
@@ -77,9 +96,6 @@ type Choice struct {
 type Usage struct {
 	Service time.Duration // from grant to return of the token, without container creation
 	Setup   time.Duration // container creation and init within the token
-	// Replaces means that the container replaced one that worked and that its owner
-	// removed for others: of Setup the flow is excused, within bounds.
-	Replaces bool
 	// Failed means that the container could not be used after the invocation.
 	Failed bool
 	// Outdated means that the function has a newer revision than the one that ran. How
@@ -102,9 +118,7 @@ func (s State) String() string {
 	return [...]string{"inactive", "active", "throttled", "unknown"}[s&3]
 }
 
-// Change is one flow's transition since the last call of Changes. With
-// per-namespace fairness a whole namespace may be throttled at once: then
-// Flow.Function is empty and every backlogged flow of the namespace is meant.
+// Change is one flow's transition since the last call of Changes.
 type Change struct {
 	Flow FlowID
 	From State

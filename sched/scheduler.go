@@ -1,7 +1,6 @@
 package sched
 
 import (
-	"container/list"
 	"math"
 	"time"
 )
@@ -29,43 +28,26 @@ type Scheduler struct {
 	queued      int
 	inFlight    int
 
-	flows      map[FlowID]*flow
-	groups     map[string]*group
-	nsWeights  map[string]float64
-	root       level[*group]
-	backlogged int         // flows
-	expiry     heap[*flow] // idle flows by the end of their TTL
-	inactive   heap[*flow] // inactive flows by when they are forgotten
-	iat        int64       // smoothed over all flows, for TTLGlobal
-	iatSeen    bool
-	pausing    heap[*flow] // those in back-off by its end
-	waiting    list.List   // of *flow: those with something queued, the one last swept at the end
-	stale      heap[*flow] // whose reach and setup are to be computed again, by when that began
-	staled     int64       // how often that began
-	moved      []move      // buffer
-	flowsOf    []*flow     // buffer
-	sweep      uint64      // counts the changes that concern all flows
-	sweptAt    int64       // when that was last without a reason
+	flows     map[FlowID]*flow
+	backlog   []*flow // those with something queued, in no order
+	groups    map[string]*group
+	spaces    []*group // those with something queued, in no order
+	nsWeights map[string]float64
+	root      level
+	charged   bool  // virtual times have changed since the clocks were brought up to date
+	expiry    heap  // idle flows by the end of their TTL
+	inactive  heap  // inactive flows by when they are forgotten
+	pausing   heap  // those in back-off by its end
+	iat       int64 // smoothed over all flows, for TTLGlobal
+	iatSeen   bool
 
-	devices []*device // by index
-	tokens  int       // sum of D of the devices present
+	devices   []*device   // by index
+	misfits   []misfit    // buffer
+	waiters   []candidate // that could start and wait, in this call of Next
+	waitUntil int64       // earliest end of a wait seen by Next
 
-	classes         map[deviceSet]*class
-	active          []*class // those with flows that compete
-	all             *class   // of all devices there are, or were last
-	set, free, open []byte   // buffers for sets
-	crowded         []byte   // where the flow tried last did not fit beside what runs
-
-	retryAt   int64 // when Next goes on with those that it did not come to
-	waitUntil int64 // earliest end of a wait seen by Next
-	calls     int   // counts the calls of Next
-	tried     int   // flows in this call of Next
-	asked     int   // placements
-	overdueAt int64 // when the next overdue head may go first
-
-	changed       []*flow // dirty ones
-	changedGroups []*group
-	gone          []Change // of forgotten flows
+	changed []*flow  // dirty ones
+	gone    []Change // of forgotten flows
 }
 
 // endless is an overrun that no virtual time reaches.
@@ -83,11 +65,14 @@ func New(name string, cfg Config, view View) (*Scheduler, error) {
 	}
 	s := &Scheduler{
 		cfg: cfg, view: view, rules: r,
-		overrun: endless, maxTokens: math.MaxInt32, rebaseAt: rebaseAt, waitUntil: never, retryAt: never,
+		overrun: endless, maxTokens: math.MaxInt32, rebaseAt: rebaseAt, waitUntil: never,
 		invocations: map[uint64]*invocation{}, flows: map[FlowID]*flow{},
-		groups: map[string]*group{}, nsWeights: map[string]float64{}, classes: map[deviceSet]*class{},
+		groups: map[string]*group{}, nsWeights: map[string]float64{},
 	}
-	s.all = s.classOf(unknownDevices)
+	s.root.reset()
+	if view == nil {
+		s.view = everywhere{}
+	}
 	if r.window {
 		s.overrun = int64(cfg.MaxOverrun())
 	}
@@ -119,46 +104,30 @@ func (s *Scheduler) Enqueue(now time.Duration, in Invocation) {
 	s.queueGrew(f)
 }
 
-// admit makes a flow with queued invocations compete, unless it is in back-off or no
-// device could serve it.
-func (s *Scheduler) admit(f *flow) {
-	if f.standing != out || f.queue.Len() == 0 || f.backoff.pausing() {
-		return
-	}
-	s.setStale(f)
-	if f.class == nil {
-		f.class = s.all
-	}
-	if f.class.devices == "" {
-		return
-	}
-	s.enter(f)
-	s.rules.hooks.queued(s, f)
-}
-
-// withhold has a flow compete no longer.
-func (s *Scheduler) withhold(f *flow) {
-	if f.standing == out {
-		f.member.leave(f.group.level.gvt)
-		return
-	}
-	s.rules.hooks.drained(s, f)
-	s.leave(f)
-}
-
 // clamped is a duration within what is accepted.
 func clamped(d time.Duration) int64 { return int64(min(max(d, 0), limit)) }
 
-// queueGrew brings a flow that has one more queued invocation to its position.
+// queueGrew follows a flow that has one more queued invocation.
 func (s *Scheduler) queueGrew(f *flow) {
 	if f.queue.Len() == 1 {
 		s.stopTTL(f)
-		f.swept = s.sweep
-		f.waits = s.waiting.PushBack(f)
-		s.setStale(f)
-		s.admit(f)
+		f.at = len(s.backlog)
+		s.backlog = append(s.backlog, f)
+		s.refresh()
+		g := f.group
+		if g.queued++; g.queued == 1 {
+			g.at = len(s.spaces)
+			s.spaces = append(s.spaces, g)
+			g.level.reset()
+			g.virtualTime.enter(&s.root)
+			s.root.add(&g.virtualTime)
+		}
+		if !f.backoff.pausing() {
+			s.enter(f)
+			g.level.add(&f.virtualTime)
+		}
 	}
-	s.settle(f)
+	s.setDirty(f)
 }
 
 // Cancel takes a queued invocation out; false if it is not queued.
@@ -176,20 +145,38 @@ func (s *Scheduler) Cancel(now time.Duration, id uint64) bool {
 	delete(s.invocations, id)
 	s.queued--
 	s.rules.hooks.dropped(s, f)
-	s.setStale(f)
 	s.queueShrank(f)
 	return true
 }
 
-// queueShrank brings a flow that has one queued invocation less to its position.
+// queueShrank follows a flow that has one queued invocation less.
 func (s *Scheduler) queueShrank(f *flow) {
 	if f.queue.Len() == 0 {
-		s.withhold(f)
-		s.waiting.Remove(f.waits)
-		s.stale.remove(&f.byStale)
+		s.backlog = dropAt(s.backlog, f.at, func(f *flow, at int) { f.at = at })
+		g := f.group
+		if f.competes {
+			s.rules.hooks.drained(s, f)
+		}
+		f.stepBack(&g.level)
+		f.competes = false
+		if g.queued--; g.queued == 0 {
+			s.spaces = dropAt(s.spaces, g.at, func(g *group, at int) { g.at = at })
+			g.stepBack(&s.root)
+			g.competes = false
+		}
+		s.charged = true
 		s.startTTL(f)
 	}
-	s.settle(f)
+	s.setDirty(f)
+}
+
+// dropAt takes an element out of a list without order; moved hears where the last one is now.
+func dropAt[T any](list []T, at int, moved func(T, int)) []T {
+	last := len(list) - 1
+	list[at] = list[last]
+	moved(list[at], at)
+	clear(list[last:])
+	return list[:last]
 }
 
 // expected is the service that the flow's next invocation is expected to use.
@@ -199,9 +186,6 @@ func (s *Scheduler) expected(f *flow) int64 {
 	}
 	return s.usual(f)
 }
-
-// takes is what the next invocation of a flow is expected to take, setup included.
-func (s *Scheduler) takes(f *flow) int64 { return f.setup + s.expected(f) }
 
 // leastInitial is the least estimate of a function never seen to finish.
 const leastInitial = int64(time.Millisecond)
@@ -216,3 +200,11 @@ func (s *Scheduler) usual(f *flow) int64 {
 	}
 	return max(int64(s.cfg.MaxOverrun())/10, leastInitial)
 }
+
+// everywhere is the view without containers and memory: every invocation fits everywhere
+// and starts at once.
+type everywhere struct{}
+
+func (everywhere) Work(FlowID) Work                      { return everywhere{} }
+func (everywhere) Outlook() (time.Duration, int64, bool) { return 0, 0, true }
+func (everywhere) Placement(int) Placement               { return Placement{Fits: true} }

@@ -16,14 +16,21 @@ type FlowStats struct {
 
 // State is a flow's state now.
 func (s *Scheduler) State(id FlowID) State {
-	f := s.flows[id]
-	if f == nil {
-		return Inactive
+	if f := s.flows[id]; f != nil {
+		s.refresh()
+		return s.state(f)
 	}
-	if f.standing != out && f.group.standing == throttled {
+	return Inactive
+}
+
+func (s *Scheduler) state(f *flow) State {
+	switch {
+	case f.queue.Len() > 0 && (!f.competes || !s.inside(f)):
 		return Throttled
+	case !f.expired:
+		return Active
 	}
-	return f.state()
+	return Inactive
 }
 
 // Flow copies one flow's figures; false if it is not known.
@@ -34,11 +41,7 @@ func (s *Scheduler) Flow(id FlowID) (FlowStats, bool) {
 	}
 	st := FlowStats{
 		Flow: f.id, State: s.State(f.id), Weight: f.weight, Queued: f.queue.Len(), InFlight: len(f.flights),
-		VT: time.Duration(f.vt), Lead: time.Duration(f.lead(f.group.level.gvt)), Served: f.served,
-	}
-	if f.queue.Len() > 0 {
-		st.VT = time.Duration(max(f.vt, f.group.level.gvt))
-		st.Lead = max(st.Lead, 0)
+		VT: time.Duration(f.vt), Lead: time.Duration(f.group.level.lead(&f.virtualTime)), Served: f.served,
 	}
 	return st, true
 }
@@ -48,35 +51,21 @@ func (s *Scheduler) Len() (queued, inFlight int) { return s.queued, s.inFlight }
 
 // setDirty has Changes compare a flow's state with what was reported.
 func (s *Scheduler) setDirty(f *flow) {
-	if !f.dirty && f.state() != f.reported {
+	if !f.dirty && s.state(f) != f.reported {
 		f.dirty = true
 		s.changed = append(s.changed, f)
-	}
-}
-
-func (s *Scheduler) setGroupDirty(g *group) {
-	if !g.dirty && g.state() != g.reported {
-		g.dirty = true
-		s.changedGroups = append(s.changedGroups, g)
 	}
 }
 
 // Changes lists what changed state since the last call. The list grows until it is
 // read.
 func (s *Scheduler) Changes() []Change {
+	s.refresh()
 	changes := s.gone
 	s.gone = nil
-	for _, g := range s.changedGroups {
-		g.dirty = false
-		if to := g.state(); to != g.reported {
-			changes = append(changes, Change{Flow: FlowID{Namespace: g.name}, From: g.reported, To: to})
-			g.reported = to
-		}
-	}
-	s.changedGroups = s.changedGroups[:0]
 	for _, f := range s.changed {
 		f.dirty = false
-		if to := f.state(); to != f.reported {
+		if to := s.state(f); to != f.reported {
 			changes = append(changes, Change{Flow: f.id, From: f.reported, To: to})
 			f.reported = to
 		}

@@ -41,15 +41,14 @@ func (s *Scheduler) startTTL(f *flow) {
 		return
 	}
 	f.until = s.now + s.ttl(f)
-	s.expiry.put(&f.byIdle, rank{key: f.until, tie: f.serial})
+	s.expiry.put(&f.byIdle, f.until)
 }
 
 // expire makes a flow inactive, as from a time.
 func (s *Scheduler) expire(f *flow, at int64) {
 	s.expiry.remove(&f.byIdle)
-	f.excused = 0
 	f.expired, f.until = true, at+int64(s.cfg.KeepInactive)
-	s.inactive.put(&f.byIdle, rank{key: f.until, tie: f.serial})
+	s.inactive.put(&f.byIdle, f.until)
 }
 
 // stopTTL follows the return of an empty flow.
@@ -64,8 +63,8 @@ func (s *Scheduler) stopTTL(f *flow) {
 
 // Deadline is when Tick would change something; false for never.
 func (s *Scheduler) Deadline() (time.Duration, bool) {
-	at := min(s.waitUntil, s.retryAt, s.nextSweep())
-	for _, h := range []heap[*flow]{s.expiry, s.inactive, s.pausing} {
+	at := s.waitUntil
+	for _, h := range []heap{s.expiry, s.inactive, s.pausing} {
 		if len(h) > 0 {
 			at = min(at, h.top().key)
 		}
@@ -77,8 +76,7 @@ func (s *Scheduler) Deadline() (time.Duration, bool) {
 const maxTicked = 64
 
 // Tick lets time pass: empty flows whose TTL is over become inactive, flows
-// inactive for long are forgotten, and a wait or a pause of Next ends, so that the
-// next call of Next may grant. Of very many flows it follows those that come first.
+// inactive for long are forgotten, and a wait ends, so that the next call of Next may grant. Of very many flows it follows those that come first.
 func (s *Scheduler) Tick(now time.Duration) {
 	s.clock(now)
 	for range maxTicked {
@@ -86,22 +84,14 @@ func (s *Scheduler) Tick(now time.Duration) {
 			break
 		}
 	}
-	if s.nextSweep() <= s.now {
-		s.sweptAt = s.now
-		s.somethingFreed()
-		s.sweepAll()
-	}
 	if s.waitUntil <= s.now {
 		s.waitUntil = never
-	}
-	if s.retryAt <= s.now {
-		s.retryAt = never
 	}
 }
 
 // tickOne follows one flow; false when none is due.
 func (s *Scheduler) tickOne() bool {
-	due := func(h heap[*flow]) bool { return len(h) > 0 && h.top().key <= s.now }
+	due := func(h heap) bool { return len(h) > 0 && h.top().key <= s.now }
 	switch {
 	case due(s.pausing):
 		s.resume(s.pausing.top().of)

@@ -99,21 +99,6 @@ func TestContainerShrinks(t *testing.T) {
 	s.expect("start 2 in 1 on 0 gpu-warm", Event{Kind: MemoryReported, Container: 1, PID: 1, Usage: gpu.Usage{Allocated: gib, Resident: gib, Context: 400 << 20}})
 }
 
-// TestNetFindsFreeMemory: memory that came free without an event is found in seconds.
-func TestNetFindsFreeMemory(t *testing.T) {
-	s := newScript(t, config("sticky-plus", 1))
-	s.foreign(0, 10*gib)
-	f := fn("f", 8*gib)
-	s.submit("", f)
-	s.aside(f, "")
-	s.l.devices[0].ledger.SetForeign(s.now, 0)
-	at, due := s.l.Deadline()
-	check.That(check.Must(t), due, "deadline %s %t at %s", at, due, s.now)
-	check.AtMost(check.Must(t), at, s.now+10*time.Second, "deadline %s %t at %s", at, due, s.now)
-	s.now = max(s.now, at)
-	s.expect("create 1, start 1 in 1 on 0 cold", Event{Kind: Tick})
-}
-
 // TestTooBigIsRefusedBehindAFullPool: what fits no device at all is refused as soon as
 // there is a slot, and is never set aside.
 func TestTooBigIsRefusedBehindAFullPool(t *testing.T) {

@@ -44,10 +44,8 @@ type Config struct {
 	IdleTimeout time.Duration
 
 	// PrefetchActive moves in the memory of a flow that becomes active, where
-	// memory is free. PrefetchNext moves in that of the flow that runs next,
-	// and evicts for it.
+	// memory is free.
 	PrefetchActive bool
-	PrefetchNext   bool
 	// SwapEachRun evicts a container's memory after every run, as the baselines of the
 	// paper do.
 	SwapEachRun bool
@@ -71,9 +69,6 @@ type Policy interface {
 	Done(now time.Duration, id uint64, used sched.Usage)
 	Undo(now time.Duration, id uint64)
 	Abandon(now time.Duration, id uint64)
-	Touch(now time.Duration, flow sched.FlowID)
-	Resized(now time.Duration)
-	Likely(now time.Duration) (sched.FlowID, int, bool)
 	AddDevice(now time.Duration, device, tokens int)
 	RemoveDevice(now time.Duration, device int)
 	SetTokens(now time.Duration, device, tokens int)

@@ -4,8 +4,6 @@ import (
 	"container/list"
 	"slices"
 	"time"
-
-	"github.com/gpuwhisk/gpuwhisk/sched"
 )
 
 // container is one container of a device.
@@ -47,7 +45,8 @@ func (c *container) isIdle() bool { return c.idle != nil }
 func (s *Scheduler) becomeIdle(c *container, since time.Duration) {
 	c.since = since
 	c.idle = s.idle.PushBack(c)
-	c.dev.ledger.SetEvictable(s.now, c.id, s.cfg.SwapEachRun || s.policy.State(c.rev.flow.id) != sched.Active)
+	c.dev.idle++
+	c.dev.ledger.SetHold(s.now, c.id, s.holdOf(c.rev.flow))
 }
 
 // becomeBusy ends that.
@@ -55,6 +54,7 @@ func (s *Scheduler) becomeBusy(c *container) {
 	if c.idle != nil {
 		s.idle.Remove(c.idle)
 		c.idle = nil
+		c.dev.idle--
 	}
 }
 
@@ -78,6 +78,7 @@ func (s *Scheduler) newContainer(dev *device, rev *revision, invocation uint64) 
 	s.containers[c.id] = c
 	dev.containers = append(dev.containers, c)
 	dev.kept++
+	s.hostMB += c.hostMB
 	rev.addContainer(c)
 	if s.limited {
 		s.host.Free -= c.hostMB
@@ -113,7 +114,6 @@ func (s *Scheduler) adopted(e Event) {
 		s.fail(c)
 		s.remove(c)
 	}
-	s.touch(f)
 }
 
 // fail lets a container take no more runs; it is removed when the last has left.
@@ -122,7 +122,6 @@ func (s *Scheduler) fail(c *container) {
 		return
 	}
 	c.failed = true
-	s.touch(c.rev.flow)
 }
 
 // initialized lets a container take more than its first run.
@@ -132,7 +131,6 @@ func (s *Scheduler) initialized(c *container) {
 	}
 	c.initialized = true
 	s.use(c)
-	s.touch(c.rev.flow)
 }
 
 // allAnswered reports whether every run in a container has answered.
@@ -175,7 +173,6 @@ func (s *Scheduler) leave(r *run, keep bool) {
 	default:
 		s.becomeIdle(c, s.now)
 	}
-	s.touch(c.rev.flow)
 }
 
 // remove begins the removal of a container in which nothing runs. Its memory, on the
@@ -186,7 +183,6 @@ func (s *Scheduler) remove(c *container) {
 	c.dev.kept--
 	s.becomeBusy(c)
 	c.dev.ledger.Leave(s.now, c.id)
-	s.touch(c.rev.flow)
 	s.orderFor(c, Order{Do: Remove})
 }
 
@@ -226,11 +222,11 @@ func (s *Scheduler) removed(c *container) {
 		return
 	}
 	delete(s.containers, c.id)
+	s.hostMB -= c.hostMB
 	c.dev.containers = without(c.dev.containers, c)
 	c.rev.dropContainer(c)
 	c.dev.ledger.Gone(s.now, c.id)
-	s.resized(c.dev)
-	s.touch(c.rev.flow)
+	c.dev.resized()
 	c.rev.flow.prune()
 	s.forget(c.rev.flow)
 }

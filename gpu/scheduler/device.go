@@ -17,6 +17,7 @@ type device struct {
 	speed      linkSpeed
 	containers []*container // not gone, in the order of their creation
 	kept       int          // of them, not being removed
+	idle       int          // of them, those in which nothing runs
 	d          int          // D as the policy has it
 
 	inFlight int    // tokens given
@@ -24,7 +25,7 @@ type device struct {
 	losses   [losses]string
 	sampled  bool       // its utilization is read
 	used     int64      // as last read, negative while it is not known
-	usable   int64      // of its memory, as the policy has it
+	usable   int64      // of its memory, what containers can have
 	moves    []gpu.Move // of the ledger, to be ordered
 
 	running []*run        // launched, and not over
@@ -61,7 +62,7 @@ func (s *Scheduler) sampled(dev *device, e Event) {
 	t := dev.ledger.Totals()
 	if n := dev.foreign.Read(e.Used, t.Resident+t.Context, t.MovedOut, dev.ledger.Quiet()); n != t.Foreign {
 		dev.ledger.SetForeign(s.now, n)
-		s.resized(dev)
+		dev.resized()
 	}
 }
 
@@ -109,9 +110,6 @@ func (s *Scheduler) lose(dev *device, why string) {
 	s.policy.RemoveDevice(s.now, dev.Index)
 	var queued []*run
 	for _, c := range dev.containers {
-		if c.served && !c.failed && !c.removing {
-			c.rev.flow.taken++
-		}
 		s.fail(c)
 		queued = append(queued, c.unlaunched()...)
 	}
@@ -124,7 +122,7 @@ func (s *Scheduler) lose(dev *device, why string) {
 	}
 	dev.foreign, dev.used = gpu.Foreign{}, -1
 	dev.ledger.SetForeign(s.now, 0)
-	s.resized(dev)
+	dev.resized()
 }
 
 // enter takes a run among those that share the device.

@@ -31,12 +31,8 @@ func (s *Scheduler) evictForContainer(dev *device) bool {
 	return true
 }
 
-// takeAway removes a container for others, when its runs have left. Its flow did not cause
-// the set-up of the one that replaces it, unless this one never worked.
+// takeAway removes a container for others, when its runs have left.
 func (s *Scheduler) takeAway(c *container) {
-	if c.served {
-		c.rev.flow.taken++
-	}
 	s.fail(c)
 	if c.isIdle() {
 		s.remove(c)

@@ -219,44 +219,6 @@ func TestBackoffEndsWithSuccess(t *testing.T) {
 	check.AtLeast(t, bad.starts, 300)
 }
 
-// TestSetupOfWhatWasTakenAway: the set-up of a container that replaces one removed for
-// others is not charged to its function, up to T; to its namespace it is.
-func TestSetupOfWhatWasTakenAway(t *testing.T) {
-	for _, own := range []bool{false, true} {
-		c := config("mqfq-sticky", 1)
-		c.Pool.Size, c.Tokens.Max = 1, 1
-		s := newScript(t, c)
-		f, g := fn("f", gib), fn("g", gib)
-		container, total := Container(0), time.Duration(0)
-		cold := func(f *Function, setup time.Duration) {
-			s.n++
-			s.take(Event{Kind: Submitted, Invocation: s.n, Function: f})
-			container++
-			s.take(Event{Kind: Initialized, Container: container})
-			s.now += setup
-			s.take(Event{Kind: Left, Invocation: s.n, Keep: true, Setup: setup})
-			if container > 1 {
-				s.take(Event{Kind: Removed, Container: container - 1})
-			}
-		}
-		for range 5 {
-			cold(f, 4*time.Second)
-			total += 4 * time.Second
-			if own { // nothing is taken from it: it fails
-				s.take(Event{Kind: Died, Container: container})
-				s.take(Event{Kind: Removed, Container: container})
-			} else {
-				cold(g, 0)
-			}
-		}
-		want := total
-		if !own {
-			want -= c.Sched.MaxOverrun()
-		}
-		check.Equal(t, s.flow(f).VT, want, "own fault %t: charged", own)
-	}
-}
-
 // TestFailedIdleContainerIsRemoved: nothing else would ever remove it.
 func TestFailedIdleContainerIsRemoved(t *testing.T) {
 	s := newScript(t, config("fcfs", 1))

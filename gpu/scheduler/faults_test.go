@@ -89,7 +89,7 @@ func newChaos(t *testing.T, seed uint64) *chaos {
 	c := Config{
 		Policy: policy, Sched: cfg, Tokens: gpu.DefaultTokens(), Pool: gpu.PoolConfig{Size: 2 + int(seed%6), Rule: gpu.Rule(seed % 4)},
 		Context: 400 << 20, Memory: 1 << 30, AckTimeout: 2 * time.Second, IdleTimeout: 10 * time.Minute,
-		PrefetchActive: seed%2 == 0, PrefetchNext: seed%5 < 3, Faults: seed%4 < 2, SwapEachRun: seed%7 == 6,
+		PrefetchActive: seed%2 == 0, Faults: seed%4 < 2, SwapEachRun: seed%7 == 6,
 		DeviceTimeout: 5 * time.Minute, Headroom: int64(seed%2) << 30,
 		Weights: map[string]float64{"b/f1": 3},
 	}

@@ -37,12 +37,12 @@ type flow struct {
 	rests      bool          // it is inactive, without container, and a Forget order said so
 	service    time.Duration // mean of its last runs
 	services   int           // how many the mean is of, up to a bound
-	taken      int           // containers that worked and were removed for others, and not replaced
 }
 
 // namespace lists its flows.
 type namespace struct {
 	name           string
+	limit          int64   // of its device memory, 0 for none
 	flows          int     // all of them
 	withContainers []*flow // those with containers, in the order of their first one
 }
@@ -77,6 +77,7 @@ func (s *Scheduler) flow(id sched.FlowID) *flow {
 	ns := s.namespaces[id.Namespace]
 	if ns == nil {
 		ns = &namespace{name: strings.Clone(id.Namespace)}
+		ns.limit = s.namespaceLimit(ns.name)
 		s.namespaces[ns.name] = ns
 	}
 	id = sched.FlowID{Namespace: ns.name, Function: strings.Clone(id.Function)}
@@ -111,6 +112,7 @@ func (s *Scheduler) enqueue(f *flow, in *invocation) {
 	if f.queue.Len() == 0 {
 		f.backlogged = s.backlog.PushBack(f)
 		f.rests = false
+		defer s.hold(f)
 	}
 	if last := f.queue.Back(); last == nil || last.Value.(*invocation).seq < in.seq {
 		in.queued = f.queue.PushBack(in)
@@ -132,6 +134,7 @@ func (s *Scheduler) dequeue(f *flow, in *invocation) {
 		s.search.skip(f.backlogged)
 		s.backlog.Remove(f.backlogged)
 		f.backlogged = nil
+		s.hold(f)
 	}
 }
 
@@ -168,12 +171,8 @@ func (s *Scheduler) refuseQueued(id uint64, why Reason) {
 	s.order(Order{Do: Refuse, Invocation: id, Flow: f.id, Reason: why, Memory: in.rev.hint, LargestDevice: s.largest, Waited: s.now - in.at})
 	s.dequeue(f, in)
 	s.forgetInvocation(in)
-	s.touch(f)
 	s.forget(f)
 }
-
-// touch follows a change of a flow's placement.
-func (s *Scheduler) touch(f *flow) { s.policy.Touch(s.now, f.id) }
 
 // forget has the figures of a flow dropped that has neither work nor containers and is
 // inactive. What was measured of it stays until the policy forgets the flow.

@@ -74,7 +74,6 @@ func (s *Scheduler) freeHost(granted bool) {
 	}
 	s.keepForClaim(freed)
 	if s.kept < before && !granted {
-		s.policy.Touch(s.now, sched.FlowID{}) // whatever waited for it may fit
 	}
 }
 
@@ -203,7 +202,7 @@ func (s *Scheduler) lacksOnlyHost(devices []*device, rev *revision) bool {
 		if dev.lost != "" || !s.hasSlot(dev) {
 			continue
 		}
-		if own, _, _ := s.serving(dev, rev); own == nil && s.hasMemory(dev, rev, nil, s.need(dev, rev, nil)) {
+		if own, _, _ := s.serving(dev, rev); own == nil && s.hasAll(dev, rev) {
 			return true
 		}
 	}

@@ -88,7 +88,7 @@ func TestThrottledContainersGoFirst(t *testing.T) {
 // host where it would exceed its namespace's limit.
 func TestNoPrefetchBeyondALimit(t *testing.T) {
 	c := config("mqfq-sticky", 1)
-	c.Tokens.Max, c.PrefetchNext = 1, false
+	c.Tokens.Max = 1
 	c.NamespaceLimits = map[string]int64{"n": 8 * gib}
 	s := newScript(t, c)
 	f := fn("f", 6*gib)

@@ -34,7 +34,7 @@ func (s *Scheduler) wanted(rev *revision, need gpu.Need) int64 {
 // the container own, or when that is nil in a new one. Memory of idle containers does not
 // count: it can be evicted, or given up with its container.
 func (s *Scheduler) permits(dev *device, rev *revision, own *container, need gpu.Need) bool {
-	limit := s.namespaceLimit(rev.flow.id.Namespace)
+	limit := rev.flow.space.limit
 	if limit == 0 {
 		return true
 	}
@@ -48,7 +48,7 @@ func (s *Scheduler) permits(dev *device, rev *revision, own *container, need gpu
 // withinLimit reports whether all the memory of an idle container fits its namespace's
 // limit beside what the others have.
 func (s *Scheduler) withinLimit(c *container) bool {
-	limit := s.namespaceLimit(c.rev.flow.id.Namespace)
+	limit := c.rev.flow.space.limit
 	if limit == 0 {
 		return true
 	}
@@ -60,7 +60,7 @@ func (s *Scheduler) withinLimit(c *container) bool {
 // but for one: of those that run, or of all.
 func (s *Scheduler) namespaceData(dev *device, rev *revision, but *container, running bool) (sum int64) {
 	for _, c := range dev.containers {
-		if c != but && c.rev.flow.id.Namespace == rev.flow.id.Namespace && (len(c.runs) > 0 || !running) {
+		if c != but && c.rev.flow.space == rev.flow.space && (len(c.runs) > 0 || !running) {
 			sum += s.data(c)
 		}
 	}
@@ -72,7 +72,7 @@ func (s *Scheduler) namespaceData(dev *device, rev *revision, but *container, ru
 // is removed.
 func (s *Scheduler) enforceLimit(r *run) {
 	c := r.container
-	limit := s.namespaceLimit(c.rev.flow.id.Namespace)
+	limit := c.rev.flow.space.limit
 	if limit == 0 {
 		return
 	}
@@ -81,7 +81,7 @@ func (s *Scheduler) enforceLimit(r *run) {
 	for at := s.idle.Front(); at != nil && excess > 0; {
 		next := at.Next()
 		i := at.Value.(*container)
-		if n := s.data(i); i.dev == c.dev && n > 0 && i.rev.flow.id.Namespace == c.rev.flow.id.Namespace {
+		if n := s.data(i); i.dev == c.dev && n > 0 && i.rev.flow.space == c.rev.flow.space {
 			excess -= n
 			if !c.dev.ledger.MoveOut(s.now, i.id) {
 				s.takeAway(i)

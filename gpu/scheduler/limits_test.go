@@ -14,7 +14,7 @@ import (
 func TestNamespaceLimit(t *testing.T) {
 	c := config("fcfs", 1)
 	c.Tokens.Max = 3
-	c.PrefetchActive, c.PrefetchNext = false, false
+	c.PrefetchActive = false
 	c.NamespaceLimits = map[string]int64{"n": 6 * gib}
 	s := newScript(t, c)
 	x := s.submit("create 1, start 1 in 1 on 0 cold", fn("x", 4*gib))

@@ -17,10 +17,10 @@ type linkSpeed struct {
 // one is mostly overhead.
 const leastMeasured = 64 << 20
 
-// learn takes a move; true when what time returns changes by more than a little.
-func (p *linkSpeed) learn(bytes int64, took time.Duration) bool {
+// learn takes a move. What time returns changes where that is by more than a little.
+func (p *linkSpeed) learn(bytes int64, took time.Duration) {
 	if bytes < leastMeasured || took <= 0 {
-		return false
+		return
 	}
 	const weight, little = 0.2, 0.1
 	speed := float64(bytes) / took.Seconds()
@@ -29,10 +29,9 @@ func (p *linkSpeed) learn(bytes int64, took time.Duration) bool {
 	}
 	p.seen += weight * (speed - p.seen)
 	if p.seen < p.applied*(1+little) && p.seen > p.applied*(1-little) {
-		return false
+		return
 	}
 	p.applied = p.seen
-	return true
 }
 
 // time is how long a run waits for so many bytes.

@@ -26,7 +26,7 @@ func (s *script) idleOut() {
 
 // known is what is known of a function's memory and of its cold starts.
 func (s *script) known(f *Function) string {
-	setup := s.l.Placements(f.Flow)(0).Setup
+	setup := s.l.Work(f.Flow).Placement(0).Setup
 	return fmt.Sprintf("%d GiB, cold in %s", s.l.Footprint(f.Flow, f.Key)/gib, setup)
 }
 

@@ -103,7 +103,6 @@ func (s *Scheduler) orderMove(c *container, m gpu.Move) {
 	}
 	p.open = true
 	p.asked = min(p.asked+1, maxAsked)
-	s.touch(c.rev.flow)
 	s.orderFor(c, Order{
 		Do: Move, Move: m.Kind, Epoch: m.Epoch, Bytes: m.Bytes, Again: m.Again, Footprint: footprint,
 	})
@@ -140,12 +139,9 @@ func (s *Scheduler) moved(c *container, e Event) {
 	if c.move.kind == gpu.Prefetch {
 		c.evicted = false
 	}
-	if e.Bytes > 0 && c.move.asked == 1 && c.dev.speed.learn(e.Bytes, s.now-c.move.began) {
-		for _, other := range c.dev.containers {
-			s.touch(other.rev.flow)
-		}
+	if e.Bytes > 0 && c.move.asked == 1 {
+		c.dev.speed.learn(e.Bytes, s.now-c.move.began)
 	}
-	s.touch(c.rev.flow)
 	s.release(c)
 }
 
@@ -166,7 +162,6 @@ func (s *Scheduler) memoryReported(c *container, e Event) {
 	for _, r := range c.runs {
 		r.peak = max(r.peak, footprint)
 	}
-	s.touch(c.rev.flow)
 }
 
 // charged is how a usage is accounted. Memory of a container without a shim cannot be

@@ -1,36 +1,93 @@
 package scheduler
 
 import (
-	"slices"
 	"time"
 
 	"github.com/gpuwhisk/gpuwhisk/gpu"
 	"github.com/gpuwhisk/gpuwhisk/sched"
 )
 
-// Placements is what a start of a flow's next invocation would be, by device. It
-// changes nothing.
-func (s *Scheduler) Placements(id sched.FlowID) func(device int) sched.Placement {
-	f := s.flows[id]
+// work is a flow as the policy asks for it.
+type work struct {
+	s *Scheduler
+	f *flow
+}
+
+// Work returns a flow for the policy. An unknown flow fits nowhere.
+func (s *Scheduler) Work(id sched.FlowID) sched.Work { return work{s, s.flows[id]} }
+
+// Outlook returns the least set-up of a start on any device, the device memory that a run
+// needs, and whether some device could serve the flow now or once what runs there has ended.
+func (w work) Outlook() (setup time.Duration, bytes int64, servable bool) {
+	s, f := w.s, w.f
 	if f == nil {
-		return func(int) sched.Placement { return sched.Placement{} }
+		return 0, 0, false
 	}
 	rev := f.next()
-	return func(index int) sched.Placement {
-		dev := s.devices[index]
-		own, kind, _ := s.serving(dev, rev)
-		need := s.need(dev, rev, own)
-		// The memory of idle containers can be freed.
-		memory, slot := s.hasMemory(dev, rev, own, need), own != nil || s.hasSlot(dev)
-		p := sched.Placement{
-			Start: kind, Setup: rev.setup(dev, own, kind), Fits: memory && slot && (own != nil || s.affords(rev)),
+	setup = seconds(rev.cold.Expected())
+	need := s.need(nil, rev, nil)
+	for _, dev := range s.devices {
+		if dev.lost != "" {
+			continue
 		}
-		if !p.Fits {
-			p.Unfit = s.unfit(dev, need)
-			p.Elsewhere = memory && slot || !s.permits(dev, rev, own, need) // by host memory, or its namespace's limit
+		own, kind := (*container)(nil), sched.Cold
+		if len(rev.containers) > 0 {
+			if own, kind, _ = s.serving(dev, rev); own != nil {
+				setup = min(setup, rev.setup(dev, own, kind))
+			}
 		}
-		return p
+		here := need
+		if own != nil {
+			here = s.need(dev, rev, own)
+		}
+		servable = servable || !s.unfit(dev, here) && (own != nil || !s.hostless(rev))
 	}
+	return setup, need.Bytes + need.Context, servable
+}
+
+// Placement returns what a start of the flow's next invocation on a device would be.
+func (w work) Placement(index int) sched.Placement {
+	s, f := w.s, w.f
+	if f == nil {
+		return sched.Placement{Lacks: sched.LacksDevice}
+	}
+	dev, rev := s.devices[index], f.next()
+	own, kind := (*container)(nil), sched.Cold
+	if len(rev.containers) > 0 {
+		own, kind, _ = s.serving(dev, rev)
+	}
+	need := s.need(dev, rev, own)
+	p := sched.Placement{
+		Start: kind, Setup: rev.setup(dev, own, kind), Lacks: s.lacks(dev, rev, own, need),
+		Shares: own != nil && len(own.runs) > 0, Need: need.Bytes + need.Context, Room: dev.usable,
+	}
+	if p.Fits = p.Lacks == 0; p.Shares {
+		p.Anew = s.lacks(dev, rev, nil, s.need(dev, rev, nil))
+	}
+	return p
+}
+
+// lacks is what a run lacks on a device, in the container own or, when that is nil, in a new
+// one. Memory of idle containers is not lacking: it can be freed.
+func (s *Scheduler) lacks(dev *device, rev *revision, own *container, need gpu.Need) (lacks sched.Lack) {
+	if s.unfit(dev, need) || own == nil && s.hostless(rev) {
+		return sched.LacksDevice
+	}
+	if need.Bytes+need.Context <= s.largest { // else it is let through, to be refused with a reason
+		if !s.permits(dev, rev, own, need) {
+			lacks |= sched.LacksLimit
+		}
+		if !s.hasMemory(dev, own, need) {
+			lacks |= sched.LacksMemory
+		}
+	}
+	if own == nil && !s.hasSlot(dev) {
+		lacks |= sched.LacksContainer
+	}
+	if own == nil && !s.affords(rev) {
+		lacks |= sched.LacksHost
+	}
+	return lacks
 }
 
 // setup is how long a start takes until the run proper begins.
@@ -74,41 +131,43 @@ func (r *run) actualStart() sched.StartKind {
 
 // hasMemory reports whether the device has the memory that a run needs in the container
 // own, or when that is nil in a new one.
-func (s *Scheduler) hasMemory(dev *device, rev *revision, own *container, need gpu.Need) bool {
-	if all := need.Bytes + need.Context; all > dev.MemoryBytes {
-		// What fits no device at all is let through, to be refused with a
-		// reason.
-		return all > s.largest
-	}
-	if !s.permits(dev, rev, own, need) {
-		return false
-	}
+func (s *Scheduler) hasMemory(dev *device, own *container, need gpu.Need) bool {
 	if own == nil {
 		return need.Bytes+need.Context <= dev.ledger.Available()
 	}
 	return dev.ledger.Possible(own.id, need)
 }
 
+// hasAll reports whether the device has the memory for a new container of a revision and its
+// first run, and the limit of its namespace permits that.
+func (s *Scheduler) hasAll(dev *device, rev *revision) bool {
+	need := s.need(dev, rev, nil)
+	return need.Bytes+need.Context > s.largest || s.permits(dev, rev, nil, need) && !s.unfit(dev, need) && s.hasMemory(dev, nil, need)
+}
+
 // unfit reports whether a run would not fit if nothing else ran on the device: the
 // device is too small, or others than containers have its memory. What fits no device
-// at all is let through, as by hasMemory.
+// at all is let through, to be refused with a reason.
 func (s *Scheduler) unfit(dev *device, need gpu.Need) bool {
 	all := need.Bytes + need.Context
-	return all <= s.largest && all > dev.ledger.Usable()
+	return all <= s.largest && all > dev.usable
+}
+
+// hostless reports whether a new container of a revision would lack host memory even if all
+// containers of devices were gone.
+func (s *Scheduler) hostless(rev *revision) bool {
+	return s.limited && rev.hostMB > s.host.Free+s.host.Reclaimable+s.hostMB
 }
 
 // resized follows a change of what a device has for containers.
-func (s *Scheduler) resized(dev *device) {
-	if n := dev.ledger.Usable(); n != dev.usable {
-		dev.usable = n
-		s.policy.Resized(s.now)
-	}
+func (dev *device) resized() {
+	dev.usable = dev.ledger.Usable()
 }
 
 // hasSlot reports whether the device has a slot for a new container, or an idle one to
 // remove for it.
 func (s *Scheduler) hasSlot(dev *device) bool {
-	return s.cfg.Pool.Size == 0 || dev.kept < s.cfg.Pool.Size || slices.ContainsFunc(dev.containers, (*container).isIdle)
+	return s.cfg.Pool.Size == 0 || dev.kept < s.cfg.Pool.Size || dev.idle > 0
 }
 
 // affords reports whether there is host memory for a new container of a revision, beside
@@ -138,7 +197,7 @@ func (s *Scheduler) need(dev *device, rev *revision, own *container) gpu.Need {
 		measured = measured || footprint > n.Bytes
 		n.Bytes, n.Context = max(n.Bytes, footprint), max(n.Context, dev.ledger.Overhead(own.id))
 	}
-	if most := s.namespaceLimit(rev.flow.id.Namespace); most > 0 { // more it is not given
+	if most := rev.flow.space.limit; most > 0 { // more it is not given
 		n.Bytes = min(n.Bytes, most)
 		if rev.noShim {
 			n.Context = min(n.Context, most+s.cfg.Context)

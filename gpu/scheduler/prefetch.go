@@ -1,80 +1,69 @@
 package scheduler
 
 import (
-	"slices"
-
+	"github.com/gpuwhisk/gpuwhisk/gpu"
 	"github.com/gpuwhisk/gpuwhisk/sched"
 )
 
-// follow lets memory follow the states of flows: the idle containers of an active
-// flow are prefetched where memory is free, those of a throttled or inactive one are
-// evictable.
+// follow lets memory follow the states of flows: the idle containers of a flow that becomes
+// active are prefetched where memory is free.
 func (s *Scheduler) follow() {
 	for _, change := range s.policy.Changes() {
-		if change.Flow.Function == "" {
-			s.followNamespace(change)
-			continue
-		}
 		f := s.flows[change.Flow]
 		if f == nil {
 			continue
 		}
-		s.followFlow(f, change.To)
+		s.hold(f)
+		if change.To == sched.Active && s.cfg.PrefetchActive && !s.cfg.SwapEachRun {
+			s.prefetch(f)
+		}
 		if change.To == sched.Inactive {
 			s.forget(f)
 		}
 	}
 }
 
-// followNamespace follows a change of all backlogged flows of a namespace.
-func (s *Scheduler) followNamespace(change sched.Change) {
-	ns := s.namespaces[change.Flow.Namespace]
-	if ns == nil {
-		return
-	}
-	for _, f := range ns.withContainers {
-		if f.queue.Len() > 0 {
-			s.followFlow(f, change.To)
+// prefetch moves in the memory of a flow's idle containers, the youngest first.
+func (s *Scheduler) prefetch(f *flow) {
+	f.idleContainers(func(c *container) {
+		if s.withinLimit(c) {
+			c.dev.ledger.Prefetch(s.now, c.id)
 		}
-	}
+	})
 }
 
-func (s *Scheduler) followFlow(f *flow, to sched.State) {
-	if s.cfg.SwapEachRun {
-		return // everything is evicted after its run, whatever the state of its flow
+// hold tells the ledgers how willingly the memory of a flow's idle containers is given up.
+func (s *Scheduler) hold(f *flow) {
+	if f.containers == 0 {
+		return
 	}
+	to := s.holdOf(f)
+	f.idleContainers(func(c *container) { c.dev.ledger.SetHold(s.now, c.id, to) })
+}
+
+// holdOf is how willingly the memory of a flow's idle containers is given up: first that of
+// flows without queued work, then that of flows that may not run now.
+func (s *Scheduler) holdOf(f *flow) gpu.Hold {
+	state := s.policy.State(f.id)
+	switch {
+	case s.cfg.SwapEachRun || state == sched.Inactive:
+		return gpu.Unneeded
+	case f.queue.Len() == 0:
+		return gpu.Expected
+	case state == sched.Throttled:
+		return gpu.NeededLater
+	}
+	return gpu.NeededNext
+}
+
+// idleContainers calls a function for each idle container of a flow, the youngest of a
+// revision first.
+func (f *flow) idleContainers(do func(*container)) {
 	for _, rev := range f.revs {
-		for _, c := range slices.Backward(rev.containers) {
-			if !c.isIdle() {
-				continue
-			}
-			stays := to == sched.Active && s.withinLimit(c)
-			c.dev.ledger.SetEvictable(s.now, c.id, !stays)
-			if stays && s.cfg.PrefetchActive {
-				c.dev.ledger.Prefetch(s.now, c.id, false)
+		for i := len(rev.containers) - 1; i >= 0; i-- {
+			if c := rev.containers[i]; c.isIdle() {
+				do(c)
 			}
 		}
-	}
-}
-
-// prefetchNext moves in the memory of the flow that runs next, during the current
-// runs.
-func (s *Scheduler) prefetchNext() {
-	if !s.cfg.PrefetchNext {
-		return
-	}
-	id, index, ok := s.policy.Likely(s.now)
-	f := s.flows[id]
-	if !ok || f == nil {
-		return
-	}
-	var next *container
-	for _, c := range f.next().containers {
-		if c.dev.Index == index && c.isIdle() && (next == nil || c.preferred(next)) {
-			next = c
-		}
-	}
-	if next != nil && s.withinLimit(next) {
-		next.dev.ledger.Prefetch(s.now, next.id, true)
 	}
 }

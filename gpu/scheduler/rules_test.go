@@ -199,7 +199,7 @@ func TestBusyContainerCountsAgainstItsNamespace(t *testing.T) {
 // TestIdleMemoryIsPrefetched: that of a flow with work queued, where memory is free.
 func TestIdleMemoryIsPrefetched(t *testing.T) {
 	c := config("mqfq-sticky", 1)
-	c.Tokens.Max, c.PrefetchNext = 1, false
+	c.Tokens.Max = 1
 	s := newScript(t, c)
 	f := fn("f", 10*gib)
 	s.pushOut(f)
@@ -232,7 +232,7 @@ func TestHostWarm(t *testing.T) {
 	s.holds("", 1, 10*gib, 2*gib)
 	s.expect("", Event{Kind: Ended, Invocation: one, Keep: true})
 	s.expect("", Event{Kind: Left, Invocation: one, Keep: true})
-	placement := s.l.Placements(f.Flow)(0)
+	placement := s.l.Work(f.Flow).Placement(0)
 	check.Equal(t, placement.Start, sched.GPUWarm, "an arena that is on the device as far as it is used")
 	check.Equal(t, placement.Setup, 0, "an arena that is on the device as far as it is used")
 	s.submit("prefetch 1 epoch 1", f)
@@ -243,10 +243,10 @@ func TestHostWarm(t *testing.T) {
 
 	g := fn("g", 14*gib)
 	s.submit("create 2, evict 1 epoch 2", g)
-	check.Equal(t, s.l.Placements(f.Flow)(0).Start, sched.HostWarm, "memory that is being evicted")
+	check.Equal(t, s.l.Work(f.Flow).Placement(0).Start, sched.HostWarm, "memory that is being evicted")
 	s.holds("start 3 in 2 on 0 cold", 1, 10*gib, 0)
 	s.expect("", Event{Kind: Moved, Container: 1, Epoch: 2, OK: true, Bytes: 2 * gib})
-	check.Equal(t, s.l.Placements(f.Flow)(0).Start, sched.HostWarm, "memory that is evicted")
+	check.Equal(t, s.l.Work(f.Flow).Placement(0).Start, sched.HostWarm, "memory that is evicted")
 }
 
 // TestCancelledEviction: a container whose memory is being evicted is host-warm, unless

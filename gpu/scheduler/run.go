@@ -176,7 +176,7 @@ func (s *Scheduler) requeue(r *run) {
 		c.dev.ledger.Cancel(s.now, c.id, i)
 	} else {
 		c.blocked, s.starting = without(c.blocked, r), without(s.starting, r)
-		c.dev.ledger.Release(s.now, c.id)
+		c.dev.ledger.ReleaseBytes(s.now, c.id, r.need.Bytes)
 	}
 	s.policy.Undo(s.now, r.in.id)
 	r.in.run = nil
@@ -197,7 +197,6 @@ func (s *Scheduler) requeueAll(runs []*run) {
 func (s *Scheduler) answered(r *run) {
 	if !r.answered {
 		r.answered = true
-		s.touch(r.rev.flow)
 	}
 }
 
@@ -218,7 +217,7 @@ func (s *Scheduler) over(r *run, e Event) {
 	if c.move.serves != 0 && c.move.arrived {
 		c.move.serves = 0 // the prefetch served this run, and not those after it
 	}
-	c.dev.ledger.Release(s.now, c.id)
+	c.dev.ledger.ReleaseBytes(s.now, c.id, r.need.Bytes)
 	if !e.Keep {
 		s.unusable(c)
 	}
@@ -231,11 +230,6 @@ func (s *Scheduler) serve(r *run, e Event) {
 	granted := s.now - r.granted
 	setup := min(max(e.Setup, 0), granted)
 	f, c := r.rev.flow, r.container
-	replaces := false
-	if !r.kind.Warm() && f.taken > 0 {
-		f.taken--
-		replaces = true
-	}
 	if e.Keep {
 		c.served = true
 	}
@@ -244,7 +238,7 @@ func (s *Scheduler) serve(r *run, e Event) {
 	}
 	s.learnService(f, granted-setup)
 	s.policy.Done(s.now, r.in.id, sched.Usage{
-		Service: granted - setup, Setup: setup, Replaces: replaces, Failed: !e.Keep && c.dev.lost == "",
+		Service: granted - setup, Setup: setup, Failed: !e.Keep && c.dev.lost == "",
 		Outdated: r.rev != f.newest(),
 	})
 	r.rev.unstartable = e.Unstartable && !e.Keep && c.dev.lost == ""

@@ -48,6 +48,7 @@ type Scheduler struct {
 
 	containers map[Container]*container
 	created    Container // number of the last container
+	hostMB     int       // MiB of host memory that they have
 	used       uint64    // counts the uses of containers, see container.used
 	idle       list.List // of *container, the longest idle first
 	// distrusted has the flows whose containers are removed instead of evicted, and until
@@ -142,7 +143,6 @@ func (s *Scheduler) Take(e Event) {
 		s.deviceEvent(e)
 	case HostReported:
 		s.host, s.limited, s.asked = e.Host, true, false
-		s.policy.Touch(s.now, sched.FlowID{}) // whatever waited for it may fit
 	case Adopted:
 		s.adopted(e)
 	case Tick:
@@ -186,7 +186,9 @@ func (s *Scheduler) containerEvent(e Event) {
 	case Moved:
 		s.moved(c, e)
 	case HostGrown:
-		c.hostMB = max(c.hostMB, int(min(e.Bytes, maxBytes)))
+		grown := max(c.hostMB, int(min(e.Bytes, maxBytes)))
+		s.hostMB += grown - c.hostMB
+		c.hostMB = grown
 	}
 }
 
@@ -229,7 +231,6 @@ func (s *Scheduler) settle() {
 	for requeued && s.grantNext() {
 	}
 	s.follow()
-	s.prefetchNext()
 	for _, dev := range s.devices {
 		s.orderMoves(dev)
 	}
@@ -247,7 +248,7 @@ func (s *Scheduler) tick() {
 	for _, dev := range s.devices {
 		dev.ledger.Tick(s.now)
 		s.reportOverdue(dev)
-		s.resized(dev)
+		dev.resized()
 	}
 	for c, _, _ := s.expiredIdle(); c != nil; c, _, _ = s.expiredIdle() {
 		s.remove(c)

@@ -18,7 +18,7 @@ func config(policy string, devices int) Config {
 	cfg, _ := sched.Defaults(policy)
 	c := Config{
 		Policy: policy, Sched: cfg, Tokens: gpu.TokensConfig{Max: 2}, Pool: gpu.PoolConfig{Size: 32},
-		Context: 400 << 20, Memory: gib, AckTimeout: 10 * time.Second, PrefetchActive: true, PrefetchNext: true,
+		Context: 400 << 20, Memory: gib, AckTimeout: 10 * time.Second, PrefetchActive: true,
 	}
 	for i := range devices {
 		c.Devices = append(c.Devices, gpu.Device{Index: i, MemoryBytes: 16 * gib})

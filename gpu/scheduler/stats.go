@@ -209,7 +209,7 @@ func (s *Scheduler) missingOn(dev *device, rev *revision, own *container) string
 	case !s.permits(dev, rev, own, need):
 		return fmt.Sprintf("namespace %s has reached its limit of %d MiB of device memory (whisk.gpu.namespace-limits)",
 			rev.flow.id.Namespace, s.namespaceLimit(rev.flow.id.Namespace)>>20)
-	case !s.hasMemory(dev, rev, own, need):
+	case s.unfit(dev, need) || need.Bytes+need.Context <= s.largest && !s.hasMemory(dev, own, need):
 		text := fmt.Sprintf("it needs %d MiB of device memory, and others that run hold too much", (need.Bytes+need.Context)>>20)
 		if s.unfit(dev, need) {
 			text = fmt.Sprintf("it needs %d MiB of device memory, and the device has %d for containers", (need.Bytes+need.Context)>>20, max(0, dev.ledger.Usable())>>20)

@@ -126,7 +126,7 @@ func gpuSettings(g config.GPU, devices []gpu.Device) invoker.GPUSettings {
 		Config: scheduler.Config{
 			Policy: g.Policy, Sched: g.Sched, Weights: g.Weights, NamespaceLimits: limits(g.NamespaceLimits),
 			Devices: devices, Tokens: g.Tokens, Pool: g.Pool, Context: int64(g.ContextMemory), Memory: int64(g.DefaultMemory),
-			AckTimeout: finite(g.AckTimeout), PrefetchActive: g.Prefetch, PrefetchNext: g.Prefetch, DeviceTimeout: finite(g.DeviceTimeout),
+			AckTimeout: finite(g.AckTimeout), PrefetchActive: g.Prefetch, DeviceTimeout: finite(g.DeviceTimeout),
 		},
 		Limits:       limits(g.Limits),
 		Modes:        g.Shim.Modes,

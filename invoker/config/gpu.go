@@ -120,7 +120,7 @@ func invokers(at *[]string) value {
 
 // policy is the name of a policy. Setting it sets what the policy does.
 func (g *GPU) policy() value {
-	v := choice(&g.Policy, sched.PolicyNames()...)
+	v := choice(&g.Policy, sched.ServedNames()...)
 	name := v.set
 	v.set = func(given []entry) error {
 		if err := name(given); err != nil {
@@ -145,9 +145,6 @@ func (g *GPU) info() sched.Info {
 func (g *GPU) complete(given func(key string) bool) {
 	if given("whisk.gpu.overrun") && !given("whisk.gpu.gap") {
 		g.Sched.Gap = 0 // a configured overrun is T
-	}
-	if g.info().NoPool {
-		g.Pool.Size = 0
 	}
 }
 

@@ -66,14 +66,14 @@ func TestGPULimits(t *testing.T) {
 // TestPolicy: explicit settings override the policy's defaults.
 func TestPolicy(t *testing.T) {
 	plus, _ := sched.Defaults("sticky-plus")
-	batch, _ := sched.Defaults("batch")
+	fcfs, _ := sched.Defaults("fcfs")
 	for _, c := range []struct {
 		name string
 		env  []string
 		want func(g *GPU) bool
 	}{
 		{"default", nil, func(g *GPU) bool { return g.Sched == plus && g.Pool.Rule == gpu.DemandAware && g.Pool.Size == 32 }},
-		{"another", []string{"policy=batch"}, func(g *GPU) bool { return g.Sched == batch && g.Pool.Rule == gpu.LRU }},
+		{"another", []string{"policy=fcfs"}, func(g *GPU) bool { return g.Sched == fcfs && g.Pool.Rule == gpu.LRU }},
 		{"part", []string{"shortest=false", "charge_setup=true"}, func(g *GPU) bool {
 			return !g.Sched.Shortest && g.Sched.Wait && g.Sched.CountSetup && g.Sched.Correct
 		}},
@@ -81,7 +81,6 @@ func TestPolicy(t *testing.T) {
 		{"overrun and gap", []string{"overrun=3 s", "gap=9 s"}, func(g *GPU) bool { return g.Sched.Overrun == 3*time.Second && g.Sched.Gap == 9*time.Second }},
 		{"gap alone", []string{"gap=9 s"}, func(g *GPU) bool { return g.Sched.Overrun == plus.Overrun && g.Sched.Gap == 9*time.Second }},
 		{"retention", []string{"retention=flow-lru"}, func(g *GPU) bool { return g.Pool.Rule == gpu.FlowLRU }},
-		{"no pool", []string{"policy=naive", "poolSize=9"}, func(g *GPU) bool { return g.Pool.Size == 0 }},
 	} {
 		var env []string
 		for _, e := range c.env {

@@ -221,7 +221,7 @@ func oneOverTwo(d int) runs {
 // waiting, under each policy. The paper claims nothing about it.
 func rareClaims() (list []claim) {
 	why := map[string]string{
-		mqfq:     "all inside the window may go before it, until its head is overdue",
+		mqfq:     "all inside the window may go before it, until each of them leads it by T",
 		plus:     "the same; a function never seen is expected to take a tenth of T, so its first call waits longest",
 		"mqfq":   "only flows as far behind go first",
 		"sfq":    "the same with one run at a time, which serves less than arrives",

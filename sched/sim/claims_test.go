@@ -272,7 +272,6 @@ func TestOptionsNameTheFlag(t *testing.T) {
 	word, none, nan := "fifo", 0, -1.0
 	for flag, o := range map[string]Options{
 		"--retention":      {Retention: &word},
-		"--prefetch":       {Prefetch: &word},
 		"--pool":           {Pool: &none},
 		"--swap-bandwidth": {SwapBandwidth: &nan},
 	} {

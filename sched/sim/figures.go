@@ -317,13 +317,11 @@ func ablationFigure() figure {
 		{"+wait", mqfq, " wait"},
 		{"+correct", mqfq, " correct"},
 		{"+shortest", mqfq, " shortest"},
-		{"+next", mqfq, " prefetch=both"},
 		{plus, plus, ""},
 		{"-demand", plus, " retention=lru"},
 		{"-wait", plus, " wait=false"},
 		{"-correct", plus, " correct=false"},
 		{"-shortest", plus, " shortest=false"},
-		{"-next", plus, " prefetch=active"},
 	} {
 		f.labels = append(f.labels, part.label)
 		f.curves = append(f.curves, normalized(part.policy, bars, []float64{float64(i)}, "zipf "+part.policy+" pool=16"+part.flag, base, mean))

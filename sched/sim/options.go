@@ -29,7 +29,7 @@ type Options struct {
 	SwapOverlap   *float64       `group:"Server" placeholder:"0" help:"Share of a run's own transfer that is hidden."`
 	Headroom      *Bytes         `group:"Server" placeholder:"0B" help:"Device memory kept free by moving out what throttled and inactive flows have there."`
 	SwapEachRun   *bool          `negatable:"" group:"Server" help:"Move a container's memory out after every run."`
-	Prefetch      *string        `group:"Server" placeholder:"both" help:"Bring memory in ahead for flows that become active, for the likely next, both, or none."`
+	Prefetch      *bool          `negatable:"" group:"Server" help:"Bring memory in ahead for flows that become active."`
 	KernelShare   *float64       `group:"Server" placeholder:"0.6" help:"Share of a lone run's time with a kernel running, as a utilization reading sees it."`
 
 	Overrun       *time.Duration `group:"Policy" short:"T" placeholder:"10s" help:"T: how far a flow may run ahead."`
@@ -46,8 +46,6 @@ type Options struct {
 	Wait          *bool          `negatable:"" group:"Policy" help:"Wait for a busy container rather than start another. sticky-plus: yes."`
 	Locality      *bool          `negatable:"" group:"Policy" help:"Wait for the device of an idle container. sticky-plus: yes."`
 	Shortest      *bool          `negatable:"" aliases:"aged" group:"Policy" help:"Choose what is expected to take least, setup included. sticky-plus: yes."`
-	Slowdown      *float64       `group:"Policy" placeholder:"40" help:"A head of a flow served least goes first once it has waited so many times what it takes; 0 never."`
-	MinWait       *time.Duration `group:"Policy" name:"min-wait" aliases:"patience" placeholder:"0s" help:"The least that such a head waits."`
 	DeficitLimit  *float64       `group:"Policy" placeholder:"4" help:"paella: dispatches of deficit that go first."`
 	Namespaces    *bool          `negatable:"" group:"Policy" help:"Share between namespaces first."`
 
@@ -81,13 +79,6 @@ func (o Options) Apply(policy string) (Params, error) {
 			return p, fmt.Errorf("--retention: %w", err)
 		}
 	}
-	if o.Prefetch != nil {
-		ahead, ok := map[string][2]bool{"none": {}, "active": {true, false}, "next": {false, true}, "both": {true, true}}[*o.Prefetch]
-		if !ok {
-			return p, fmt.Errorf("--prefetch %q: not one of none, active, next, both", *o.Prefetch)
-		}
-		p.PrefetchActive, p.PrefetchNext = ahead[0], ahead[1]
-	}
 	if len(o.Interference) > 0 {
 		p.Interference = o.Interference
 	}
@@ -116,6 +107,7 @@ func (o Options) copyTo(p *Params) {
 	set(&p.Link.Overlap, o.SwapOverlap)
 	set((*Bytes)(&p.Headroom), o.Headroom)
 	set(&p.SwapEachRun, o.SwapEachRun)
+	set(&p.PrefetchActive, o.Prefetch)
 	set(&p.KernelShare, o.KernelShare)
 	set(&p.Window, o.Window)
 	set(&p.Warmup, o.Warmup)
@@ -135,8 +127,6 @@ func (o Options) copyTo(p *Params) {
 	set(&c.Wait, o.Wait)
 	set(&c.Locality, o.Locality)
 	set(&c.Shortest, o.Shortest)
-	set(&c.Slowdown, o.Slowdown)
-	set(&c.MinWait, o.MinWait)
 	set(&c.DeficitLimit, o.DeficitLimit)
 	set(&c.Namespaces, o.Namespaces)
 }

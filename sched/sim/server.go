@@ -242,10 +242,14 @@ func (e *engine) complete(j int32) {
 	if !x.kind.Warm() {
 		v.Setup = x.ran - x.granted
 	}
-	for _, kind := range []scheduler.EventKind{scheduler.Answered, scheduler.Ended, scheduler.Left} {
+	// As in an invoker the token is free before the container, with a decision of its own.
+	for _, kind := range []scheduler.EventKind{scheduler.Answered, scheduler.Ended} {
 		v.Kind = kind
 		e.notify(v)
+		e.decide()
 	}
+	v.Kind = scheduler.Left
+	e.notify(v)
 }
 
 // sampleLater has a device's utilization read, as NVML would, again and again.

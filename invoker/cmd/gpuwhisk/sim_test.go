@@ -167,7 +167,7 @@ func TestSimClaimsWritesIntoADocument(t *testing.T) {
 	check.NoError(t, c.Claims.Run())
 	text, err := os.ReadFile(file)
 	check.NoError(t, err)
-	check.Contains(t, string(text), "| 1 reproduced, 1 same direction |")
+	check.Contains(t, string(text), "| 2 reproduced |")
 	check.That(t, strings.HasSuffix(string(text), "end\n"), "%s", text)
 	figures, err := os.ReadFile(table)
 	check.NoError(t, err)

@@ -1,0 +1,218 @@
+package sched
+
+import (
+	"math"
+	"slices"
+	"time"
+)
+
+// Some flows cannot use what others can: they are too large for a device, wait until
+// running functions give memory back, or are held by the limit of their namespace. No
+// device idles for them, except where another start would delay them.
+//
+// Two rules keep that fair. A flow beyond the window does not start where it delays one
+// inside it. And a flow that could not have used such a start is not owed it: it moves along,
+// so that a flow that ran alone does not have to wait, later, until others have caught up
+// with all that it used meanwhile. Flows of equal needs are always treated alike by both.
+
+// awaited is what flows inside the window wait for on a device.
+type awaited struct {
+	memory     int64 // the most that one of them needs
+	container  bool
+	namespaces []string // whose limit one of them waits for
+	host       bool
+}
+
+func (a *awaited) reset() { *a = awaited{namespaces: a.namespaces[:0]} }
+
+// add notes a flow that does not fit, unless the device could never serve it.
+func (a *awaited) add(f *flow, p Placement) {
+	if p.Lacks&LacksDevice != 0 {
+		return
+	}
+	if p.Lacks&LacksLimit != 0 {
+		a.namespaces = append(a.namespaces, f.id.Namespace)
+		return // the device is not kept from other namespaces
+	}
+	if p.Lacks&LacksMemory != 0 {
+		a.memory = max(a.memory, p.Need)
+	}
+	a.container = a.container || p.Lacks&LacksContainer != 0
+	a.host = a.host || p.Lacks&LacksHost != 0
+}
+
+// groupAwaited is what the flows inside the window of a namespace wait for that is itself
+// beyond the window.
+type groupAwaited struct {
+	device *device
+	awaited
+}
+
+// awaits finds where the waits of a flow are noted: with the device, or with its namespace
+// where that is beyond the window.
+func (s *Scheduler) awaits(f *flow, d *device) *awaited {
+	if f.inside || !s.rules.window {
+		return &d.awaited
+	}
+	if a := f.group.awaits(d); a != nil {
+		return a
+	}
+	f.group.awaited = append(f.group.awaited, groupAwaited{device: d})
+	return f.group.awaits(d)
+}
+
+func (g *group) awaits(d *device) *awaited {
+	for i := range g.awaited {
+		if g.awaited[i].device == d {
+			return &g.awaited[i].awaited
+		}
+	}
+	return nil
+}
+
+// delays reports whether a start of a flow beyond the window would delay those that wait for
+// a device.
+func (s *Scheduler) delays(d *device, f *flow, p Placement) bool {
+	if d.delays(&d.awaited, f, p) {
+		return true
+	}
+	a := f.group.awaits(d)
+	return f.ahead && a != nil && d.delays(a, f, p)
+}
+
+func (d *device) delays(a *awaited, f *flow, p Placement) bool {
+	switch {
+	case a.host, slices.Contains(a.namespaces, f.id.Namespace):
+		return true
+	case p.Shares:
+		return a.container || a.memory > 0
+	case a.memory > 0:
+		return !d.roomBeside(a.memory, p)
+	}
+	return false
+}
+
+// isHeld reports whether a flow beyond the window would pass another by that waits only until
+// a run has left its container.
+func (s *Scheduler) isHeld(c candidate) bool {
+	return slices.ContainsFunc(c.device.held, func(h *flow) bool { return s.leads(c.flow, h) })
+}
+
+// roomBeside reports whether a flow that needs so much memory could start once the present
+// runs have ended, even if another starts now beside those that began like that.
+func (d *device) roomBeside(memory int64, p Placement) bool {
+	need, runs := p.Need, 2
+	for _, it := range d.flights {
+		if it.run.beyond {
+			need += it.run.need
+			runs++
+		}
+	}
+	return memory+need <= p.Room && runs <= d.tokens
+}
+
+// moveAlong follows a start that was charged: siblings that could not have used it fall
+// behind the flow by at most reach, and so do namespaces none of whose flows could have. Inside
+// the window that concerns only those that the device could never serve.
+func (s *Scheduler) moveAlong(f *flow, d *device, p Placement, beyond bool) {
+	if s.overrun == endless {
+		return
+	}
+	g := f.group
+	if edge := f.vt - s.reach(); g.level.least < edge {
+		s.moveSiblings(f, d, p, beyond, edge)
+	}
+	if edge := g.vt - s.reach(); s.root.least < edge {
+		s.moveGroups(f, d, p, beyond, edge)
+	}
+}
+
+// reach is by how much a flow that could not use the starts of another falls behind it. It
+// is more than T, so that those who run beyond the window stay beyond it until the flow has
+// its turn.
+func (s *Scheduler) reach() int64 { return s.overrun + max(s.overrun, leastReach) }
+
+const leastReach = int64(10 * time.Second)
+
+// passed is the virtual times of those that could not have used a start and fell behind by
+// more than reach: the least of each need. Those of one need move by the same.
+type passed map[int64]int64
+
+func (p passed) add(need, vt int64) {
+	if least, ok := p[need]; !ok || vt < least {
+		p[need] = vt
+	}
+}
+
+// move moves one of them along to the edge, or as far as others of its need move.
+func (p passed) move(v *virtualTime, need, edge int64) {
+	if least, ok := p[need]; ok {
+		v.vt += edge - least
+	}
+}
+
+func (s *Scheduler) moveSiblings(f *flow, d *device, p Placement, beyond bool, edge int64) {
+	behind := passed{}
+	for _, i := range s.backlog {
+		if i.group == f.group && i != f && i.competes && i.vt < edge {
+			if need, passed := s.couldNotUse(i, d, f, p, beyond); passed {
+				behind.add(need, i.vt)
+			}
+		}
+	}
+	if len(behind) == 0 {
+		return
+	}
+	for _, i := range s.backlog {
+		if i.group == f.group && i != f && i.competes {
+			if need, passed := s.couldNotUse(i, d, f, p, beyond); passed {
+				behind.move(&i.virtualTime, need, edge)
+			}
+		}
+	}
+}
+
+func (s *Scheduler) moveGroups(f *flow, d *device, p Placement, beyond bool, edge int64) {
+	for _, g := range s.spaces {
+		g.passed, g.need = g != f.group && g.competes, math.MaxInt64
+	}
+	for _, i := range s.backlog {
+		if g := i.group; g.passed && i.competes {
+			need, passed := s.couldNotUse(i, d, f, p, beyond)
+			g.passed, g.need = passed, min(g.need, need)
+		}
+	}
+	behind := passed{}
+	for _, g := range s.spaces {
+		if g.passed && g.vt < edge {
+			behind.add(g.need, g.vt)
+		}
+	}
+	for _, g := range s.spaces {
+		if g.passed {
+			behind.move(&g.virtualTime, g.need, edge)
+		}
+	}
+}
+
+// couldNotUse reports whether a flow could not have started on a device in place of
+// another, and is not delayed by it; and the memory that it needs there.
+func (s *Scheduler) couldNotUse(i *flow, d *device, f *flow, p Placement, beyond bool) (need int64, passed bool) {
+	at := i.work.Placement(d.index)
+	if at.Shares { // for a moment only
+		at.Shares, at.Lacks, at.Fits = false, at.Anew, at.Anew == 0
+	}
+	switch {
+	case at.Lacks&LacksDevice != 0:
+		passed = true
+	case !beyond:
+	case at.Fits:
+		passed = !i.inside && s.delays(d, i, at)
+	case at.Lacks&LacksHost != 0:
+	case at.Lacks&LacksLimit != 0:
+		passed = i.id.Namespace != f.id.Namespace
+	case !p.Shares && at.Lacks&LacksContainer == 0:
+		passed = d.roomBeside(at.Need, p)
+	}
+	return at.Need, passed
+}

@@ -1,0 +1,250 @@
+package sched
+
+import (
+	"cmp"
+	"time"
+)
+
+// candidate is a flow that could start now, and where.
+type candidate struct {
+	flow      *flow
+	device    *device
+	placement Placement
+	rank      rank
+}
+
+// rank is a position in an order: the least goes first. The last number is unique.
+type rank [7]int64
+
+func (a *rank) before(b *rank) bool {
+	for i := range a {
+		if a[i] != b[i] {
+			return a[i] < b[i]
+		}
+	}
+	return false
+}
+
+// Next grants a token to the flow and device that come first among those that may run
+// and fit; false if there is none.
+//
+// Flows inside the window go by the policy's order. Where none of them can start, a
+// device would idle: then the flow of least virtual time beyond the window starts, if it
+// delays none of those that wait for the device.
+func (s *Scheduler) Next(now time.Duration) (Choice, bool) {
+	s.clock(now)
+	s.waitUntil = never
+	if len(s.backlog) == 0 || !s.anyFree() {
+		return Choice{}, false
+	}
+	s.survey()
+	s.waiters = s.waiters[:0]
+	for _, d := range s.devices {
+		d.awaited.reset()
+		d.held = d.held[:0]
+	}
+	for _, g := range s.spaces {
+		g.awaited = g.awaited[:0]
+	}
+	best, rule := s.choose()
+	if best.flow == nil {
+		return Choice{}, false
+	}
+	return s.grant(best, rule), true
+}
+
+// choose returns the flow that starts next, and by which rule; none if none can start.
+func (s *Scheduler) choose() (candidate, Rule) {
+	if !s.rules.window {
+		return s.chooseInOrder(), RuleOrder
+	}
+	if best := s.best(func(f *flow) bool { return f.inside }, s.orderRank); best.flow != nil {
+		return best, RuleOrder
+	}
+	best := s.best(func(f *flow) bool { return !f.inside && !f.ahead }, s.beyondRank)
+	if other := s.best(func(f *flow) bool { return !f.inside && f.ahead }, s.beyondRank); best.flow == nil || other.flow != nil && other.rank.before(&best.rank) {
+		best = other
+	}
+	switch {
+	case best.flow == nil:
+		return best, RuleNone
+	case s.passedOver(best.flow).flow != nil:
+		return s.passedOver(best.flow), RuleOrder
+	case s.isHeld(best):
+		return candidate{}, RuleNone
+	}
+	return best, RuleSpare
+}
+
+// passedOver returns the first of those inside the window that wait for a container of their
+// own although they could start, and that a flow leads by more than T; none if there is none.
+func (s *Scheduler) passedOver(by *flow) (first candidate) {
+	for _, w := range s.waiters {
+		if w.flow.inside && s.leads(by, w.flow) && (first.flow == nil || w.rank.before(&first.rank)) {
+			first = w
+		}
+	}
+	return first
+}
+
+// chooseInOrder is for the policies without a window. Only the first in the order is sure
+// of its turn: the others do not start where they delay it.
+func (s *Scheduler) chooseInOrder() candidate {
+	var first candidate
+	for _, f := range s.backlog {
+		if r := s.orderRank(f); f.competes && (first.flow == nil || r.before(&first.rank)) {
+			first = candidate{flow: f, rank: r}
+		}
+	}
+	if first.flow == nil {
+		return first
+	}
+	var ok bool
+	if first.device, first.placement, ok = s.fit(first.flow, false); ok {
+		return first
+	}
+	return s.best(func(f *flow) bool { return f != first.flow }, s.orderRank)
+}
+
+// best goes through the flows that compete and pass a condition, and returns the one that
+// comes first of those that can start.
+func (s *Scheduler) best(among func(*flow) bool, rankOf func(*flow) rank) (best candidate) {
+	for _, f := range s.backlog {
+		if !f.competes || !among(f) {
+			continue
+		}
+		r := rankOf(f)
+		if best.flow != nil && !r.before(&best.rank) {
+			continue
+		}
+		if d, p, ok := s.fit(f, !s.rules.window || !f.inside); ok {
+			best = candidate{f, d, p, r}
+		}
+	}
+	return best
+}
+
+// orderRank is a flow's position inside the window: the policy's order, then the older head.
+func (s *Scheduler) orderRank(f *flow) rank {
+	k := s.rules.key(s, f)
+	return rank{k[0], k[1], k[2], f.head().seq}
+}
+
+// beyondRank is a flow's position beyond the window. Namespaces inside the window come
+// first, then those of least virtual time; the same holds for the flows of each.
+func (s *Scheduler) beyondRank(f *flow) rank {
+	r := rank{1, f.group.vt, f.group.serial, 1, f.vt, 0, f.head().seq}
+	if s.groupInside(f.group) {
+		r[0] = 0
+	}
+	if f.vt-f.group.level.least <= s.overrun {
+		k := s.rules.key(s, f)
+		r[3], r[4], r[5] = 0, k[0], k[1]
+	}
+	return r
+}
+
+// fit chooses the device with a free token where the flow fits and starts soonest; among
+// equals the one with most tokens free, then the first. A flow beyond the window delays
+// nobody. What a flow inside the window waits for is noted at the devices where it would
+// fit if less ran.
+func (s *Scheduler) fit(f *flow, beyond bool) (best *device, p Placement, ok bool) {
+	s.misfits = s.misfits[:0]
+	for _, d := range s.devices {
+		if !d.hasFree() {
+			continue
+		}
+		at := f.work.Placement(d.index)
+		at.Setup = time.Duration(clamped(at.Setup))
+		switch {
+		case !at.Fits:
+			s.misfits = append(s.misfits, misfit{d, at})
+		case beyond && s.delays(d, f, at):
+			if at.Shares {
+				d.held = append(d.held, f)
+			}
+		case best == nil || sooner(at, d, p, best):
+			best, p = d, at
+		}
+	}
+	switch {
+	case best == nil && !f.ahead:
+		for _, m := range s.misfits {
+			a := s.awaits(f, m.device)
+			a.add(f, m.placement)
+			a.host = a.host && s.rules.window // elsewhere another flow may have the claim to it
+		}
+		return nil, Placement{}, false
+	case best == nil:
+		return nil, Placement{}, false
+	case s.shouldWait(f, p):
+		s.waiters = append(s.waiters, candidate{f, best, p, s.orderRank(f)})
+		return nil, Placement{}, false
+	}
+	return best, p, true
+}
+
+// misfit is a device where a flow does not fit.
+type misfit struct {
+	device    *device
+	placement Placement
+}
+
+// sooner orders two devices for a flow.
+func sooner(a Placement, d *device, b Placement, than *device) bool {
+	return cmp.Or(
+		cmp.Compare(a.Setup, b.Setup), cmp.Compare(a.Start, b.Start),
+		cmp.Compare(than.free(), d.free()), cmp.Compare(d.index, than.index),
+	) < 0
+}
+
+// grant takes the head of a flow, charges it and moves those along that could not have
+// used the start.
+func (s *Scheduler) grant(c candidate, rule Rule) Choice {
+	f, d, it := c.flow, c.device, c.flow.head()
+	f.queue.Remove(it.queued)
+	it.queued, it.run = nil, s.price(f, it.cost, c.placement)
+	it.run.device, it.run.beyond, it.run.need = d, rule == RuleSpare, c.placement.Need
+	if by := s.rules.hooks.granted(s, f); by != RuleNone && rule == RuleOrder {
+		rule = by
+	}
+	s.charge(f, it.run.charge, it.run.above)
+	s.moveAlong(f, d, c.placement, rule == RuleSpare)
+	f.flights = append(f.flights, it)
+	d.flights = append(d.flights, it)
+	f.waiting = false
+	s.queued--
+	s.inFlight++
+	f.last, f.lastAt = rule, s.now
+	s.queueShrank(f)
+	return Choice{
+		Invocation: it.id, Flow: f.id, Device: d.index, Placement: c.placement,
+		Waited: time.Duration(s.now - it.arrival), Charged: time.Duration(it.run.charge), Rule: rule,
+	}
+}
+
+// price is a run with what is expected and what is charged for it, to take back or
+// correct later.
+func (s *Scheduler) price(f *flow, cost int64, p Placement) *run {
+	if cost == 0 {
+		cost = s.usual(f)
+	}
+	r := &run{granted: s.now, setup: int64(p.Setup), estimate: cost, basis: cost}
+	if s.cfg.CountSetup {
+		r.basis += r.setup
+	}
+	if s.cfg.FixedCharge > 0 {
+		r.basis = int64(s.cfg.FixedCharge)
+	}
+	r.charge = perWeight(r.basis, f.weight)
+	r.above = perWeight(r.basis, f.group.weight)
+	return r
+}
+
+// perWeight divides service by a weight.
+func perWeight(service int64, weight float64) int64 {
+	if weight == 1 {
+		return service
+	}
+	return int64(float64(service) / weight)
+}

@@ -1,0 +1,88 @@
+package sched
+
+// shouldWait reports whether a flow that could start should wait instead: the containers it
+// has serve its whole queue sooner than a new one starts. It waits while a token is empty or
+// others inside the window run meanwhile, and starts before one beyond the window that leads
+// it by more than T.
+//
+// With m containers, the first of them free in r, the last of q queued invocations
+// begins at about r + (q-1) x tau/m. A container that starts later than that
+// helps none of them. One that starts sooner lowers the sum of the waits, so a
+// flow with a long queue gets it.
+//
+// Expectations may be wrong, so a head waits at most as long as the start it
+// avoids would take: then both choices cost about the same, and it starts.
+func (s *Scheduler) shouldWait(f *flow, p Placement) bool {
+	if p.Setup <= 0 || !s.worthWaiting(f, p) {
+		return false
+	}
+	if !f.waiting {
+		f.waiting, f.waitingSince = true, s.now
+	}
+	until := f.waitingSince + int64(p.Setup)
+	if s.now >= until {
+		return false
+	}
+	s.waitUntil = min(s.waitUntil, until)
+	return true
+}
+
+func (s *Scheduler) worthWaiting(f *flow, p Placement) bool {
+	soonest, many := int64(never), 0
+	if s.cfg.Wait && p.Start >= Cold {
+		soonest, many = s.firstEnd(f.flights), len(f.flights)
+	}
+	if s.cfg.Locality {
+		at, n := s.nearIdle(f)
+		soonest, many = min(soonest, at), many+n
+	}
+	if many == 0 {
+		return false
+	}
+	behind := float64(f.queue.Len()-1) * float64(s.usual(f)) / float64(many)
+	return float64(soonest)+behind < float64(p.Setup)
+}
+
+// firstEnd is the expected time until the first of some runs ends, 0 when it is
+// late.
+func (s *Scheduler) firstEnd(flights []*invocation) int64 {
+	soonest := int64(never)
+	for _, it := range flights {
+		soonest = min(soonest, max(0, it.run.granted+it.run.setup+it.run.estimate-s.now))
+	}
+	return soonest
+}
+
+// nearIdle is when the flow is expected to start in an idle container of its
+// own on a full device, token and start there included, and how many devices
+// have one.
+func (s *Scheduler) nearIdle(f *flow) (soonest int64, many int) {
+	soonest = never
+	for _, d := range s.devices {
+		if d.leaving || d.free() > 0 || len(d.flights) == 0 {
+			continue
+		}
+		if p := f.work.Placement(d.index); p.Start <= HostWarm && p.Fits {
+			soonest = min(soonest, s.firstEnd(d.flights)+clamped(p.Setup))
+			many++
+		}
+	}
+	return soonest, many
+}
+
+// waitEnd is when the wait of a flow for its own container ends at the latest.
+func (s *Scheduler) waitEnd(f *flow) int64 {
+	least := int64(never)
+	for _, d := range s.devices {
+		if !d.hasFree() {
+			continue
+		}
+		if p := f.work.Placement(d.index); p.Fits {
+			least = min(least, clamped(p.Setup))
+		}
+	}
+	if least == never {
+		return never
+	}
+	return f.waitingSince + least
+}
