@@ -85,7 +85,7 @@ func checkFrameworks(t *trial) {
 		errs[i] = attempt(here[i].name, func() { programs[i] = t.framework(here[i], true) })
 	})
 	table := t.table(fmt.Sprintf("An array of %s in each", size(bytes)),
-		"framework", "counted", "beside it", "out", "GB/s", "in", "GB/s", "left by NVML", "wrong", "with a graph")
+		"framework", "counted", "does not move", "beside it", "out", "GB/s", "in", "GB/s", "left by NVML", "wrong", "with a graph")
 	for i, f := range here {
 		if errs[i] == nil {
 			errs[i] = attempt(f.name, func() { t.swapFramework(table, f, programs[i], bytes) })
@@ -114,30 +114,36 @@ func (t *trial) swapFramework(table *Table, f framework, p *program, bytes int64
 		graph = fmt.Sprintf("%d wrong", n)
 		wrong += n
 	}
-	table.row(f.name, size(counted), beside, size(out.Moved), gbs(rate(out.Moved, out.Took)), size(in.Moved), gbs(rate(in.Moved, in.Took)),
+	stays := max(0, counted-out.Moved)
+	table.row(f.name, size(counted), size(stays), beside, size(out.Moved), gbs(rate(out.Moved, out.Took)), size(in.Moved), gbs(rate(in.Moved, in.Took)),
 		left, wrong, graph)
 	t.none("wrong words with "+f.name, wrong)
 	t.whole("of the array counted by the shim with "+f.name, counted, bytes)
+	if stays >= bytes/2 {
+		t.remark("%s: %s of %s do not move. They are only counted, and leave the card when their container is removed.", f.name, size(stays), size(counted))
+	}
 	if f.movable {
 		t.whole("of the array swapped with "+f.name, min(out.Moved, in.Moved), bytes)
 	}
 }
 
-// besideMemory is what the shim counts of a program's memory, and what the program has
-// on the card beside that, once its libraries are loaded: the invoker must not hold it
-// against a limit.
+// besideMemory is what the shim counts of a program's memory, and what NVML lists for the
+// program beside that, once its libraries are loaded: the invoker must not hold it against
+// a limit. NVML lists no managed memory.
 func (t *trial) besideMemory(f framework, p *program) (counted int64, beside string) {
 	p.ask("libraries")
+	plain := int64(0)
 	for _, u := range value(p.container.Report(t.ctx)) {
 		counted += u.Allocated
+		plain += u.Plain
 	}
 	all := t.listed(p.cmd.Process.Pid)
 	if all >= 0 {
 		const most = cudaContext + shimctl.LibraryBytes
-		t.judge("MiB beside the memory of "+f.name+", by NVML", float64((all-counted)>>20), "",
-			fmt.Sprintf("at most %d, as limits allow for", most>>20), all-counted <= most)
+		t.judge("MiB beside the memory of "+f.name+", by NVML", float64((all-plain)>>20), "",
+			fmt.Sprintf("at most %d, as limits allow for", most>>20), all-plain <= most)
 	}
-	return counted, known(all, size(all-counted))
+	return counted, known(all, size(all-plain))
 }
 
 // whole adds a finding: part of an array must be all of it, or more.

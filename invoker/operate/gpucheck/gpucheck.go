@@ -86,7 +86,7 @@ func (s Settings) withDefaults() Settings {
 
 // Goals are the bounds between well and below.
 type Goals struct {
-	Swap     float64 `json:"swap"`     // the least share of the bandwidth of the driver's own moves
+	Swap     float64 `json:"swap"`     // the least share of the bandwidth of pinned copies
 	Overhead float64 `json:"overhead"` // the most that the shim may add to a workload
 	Prefetch float64 `json:"prefetch"` // the most that a run after a prefetch may take longer than one that was never swapped
 	Left     float64 `json:"left"`     // the least share of an evicted block that must be free afterwards
@@ -113,7 +113,7 @@ var steps = []step{
 		"the pointer of each line of shim/abi.def by dlsym and by cuGetProcAddress, without and under the shim; functions past the shim, and ABIs of hooked functions that are newer than the table",
 		30 * time.Second, checkPointers},
 	{"swap", "A block swapped out and in",
-		"a block of up to 8 GB: wrong words, GB/s each way against the driver's moves without the shim and copies of pinned memory, the share that is free afterwards by cuMemGetInfo and NVML",
+		"a block of up to 8 GB: wrong words, GB/s each way, the first time and later, against copies of pinned memory and the driver's moves without the shim, what NVML lists of it, the share that is free afterwards by cuMemGetInfo and NVML",
 		75 * time.Second, checkSwap},
 	{"pair", "Two processes on one device",
 		"ms of a run of each while the other's memory goes and comes, then of both at once; wrong words",
@@ -128,7 +128,7 @@ var steps = []step{
 		"ms of FFT, GEMM and a loop of small kernels without and under the shim in turns, by kernels of the check and of the first framework that is there",
 		120 * time.Second, checkOverhead},
 	{"frameworks", "Swapping under frameworks",
-		"an array in PyTorch (three allocators), CuPy (two pools) and JAX: wrong words, also below a recorded graph, GB/s, and the MiB that each has beside its memory by NVML",
+		"an array in PyTorch (three allocators), CuPy (two pools) and JAX: wrong words, also below a recorded graph, GB/s, how much of its memory does not move, and the MiB that each has beside its memory by NVML",
 		150 * time.Second, checkFrameworks},
 	{"end-to-end", "Functions through gpuwhisk standalone",
 		"two Python functions with kernels of their own in process mode: right results, and ms of each phase by their records",
