@@ -69,8 +69,6 @@ var riddled = []string{
 	"invoker/engine/devices",
 	"invoker/engine/docker",
 	"invoker/engine/logs",
-	"invoker/engine/process",
-	"invoker/engine/proxy",
 	"invoker/engine/simulated",
 	"invoker/handover",
 	"invoker/lib/wal",

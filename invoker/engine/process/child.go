@@ -16,13 +16,12 @@ import (
 	"github.com/gpuwhisk/gpuwhisk/invoker/engine/logs"
 )
 
-// child is one container: the proxy process, called the leader, and whatever
-// it started.
+// child is one container: the proxy process, called the leader, and its descendants.
 type child struct {
 	id      container.ID
 	name    string
 	dir     string
-	limit   int64 // bytes of memory, 0 for none
+	limit   int64 // of memory in bytes; 0: none
 	pid     int   // of the leader, and of its process group and session
 	cmd     *exec.Cmd
 	out     *logs.Writer
@@ -35,10 +34,10 @@ type child struct {
 	cancel context.CancelFunc
 
 	mu        sync.Mutex
-	reaped    bool             // the pid may belong to another process by now
-	state     *os.ProcessState // from then on
-	handedOut bool             // the caller has the id, so its death is reported
-	removed   bool             // the caller has asked for its end, so it is not
+	reaped    bool             // another process may have the pid now
+	state     *os.ProcessState // set together with reaped
+	handedOut bool             // the caller has the id, so a death is reported
+	removed   bool             // the caller has removed the child, so its death is not reported
 	paused    bool
 	oom       bool
 }
@@ -47,7 +46,7 @@ func (c *child) logPath() string {
 	return filepath.Join(c.dir, string(c.id)+"-json.log")
 }
 
-// kill ends the leader's process group, for its memory use or for another reason.
+// kill kills the leader's process group. oom reports whether memory use is the reason.
 func (c *child) kill(oom bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -55,8 +54,9 @@ func (c *child) kill(oom bool) {
 	c.signalLocked(syscall.SIGKILL)
 }
 
-// signalLocked reaches the leader's process group. It answers false when the leader has
-// ended: then the group's number may be another's.
+// signalLocked signals the leader's process group. It returns false if the leader has
+// been reaped, because the group's number may then belong to others. The caller must
+// hold mu.
 func (c *child) signalLocked(s syscall.Signal) bool {
 	if c.reaped {
 		return false
@@ -64,14 +64,13 @@ func (c *child) signalLocked(s syscall.Signal) bool {
 	return syscall.Kill(-c.pid, s) == nil
 }
 
-// printDelay is how long the output of a dead process is read when something that
-// it started still has it open: long enough for a busy machine to read what the
-// process itself has printed.
+// printDelay is how long the output of a dead process is read if a descendant still has
+// it open. It is long enough for a busy machine to read all output of the process
+// itself.
 const printDelay = time.Second
 
-// await waits for the leader's end and ends its group with it, as a container
-// ends with its first process. While the leader is a zombie its number is
-// safe.
+// await waits for the end of the leader, and then kills its group, as a container ends
+// with its first process. While the leader is a zombie, its pid cannot be reused.
 func (e *Engine) await(c *child) {
 	c.waitForEnd()
 	c.mu.Lock()
@@ -80,7 +79,7 @@ func (e *Engine) await(c *child) {
 	c.reaped = true
 	news := c.handedOut && !c.removed
 	c.mu.Unlock()
-	_ = c.cmd.Wait() // for its output alone
+	_ = c.cmd.Wait() // only to finish its output
 	for _, s := range c.streams {
 		s.End()
 	}
@@ -91,8 +90,8 @@ func (e *Engine) await(c *child) {
 	}
 }
 
-// waitForEnd waits until the leader has ended, and leaves it a zombie: it is reaped
-// by await alone.
+// waitForEnd blocks until the leader has ended. It leaves a zombie, which only await
+// reaps.
 func (c *child) waitForEnd() {
 	for {
 		err := unix.Waitid(unix.P_PID, c.pid, nil, unix.WEXITED|unix.WNOWAIT, nil)
@@ -102,8 +101,7 @@ func (c *child) waitForEnd() {
 	}
 }
 
-// stopped reports whether the leader stands still, or goes no more for another
-// reason.
+// stopped reports whether the leader is stopped, or has ended.
 func (c *child) stopped() bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -115,16 +113,16 @@ func (c *child) stopped() bool {
 	return err == nil && info.Signo != 0 || err == unix.ECHILD
 }
 
-// watched reports whether the container can use memory at all.
+// watched reports whether the container can use memory.
 func (c *child) watched() bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return !c.reaped && !c.paused
 }
 
-// starter starts processes from one thread that lives as long as the engine.
-// The kernel's parent-death signal is sent when the thread that started the
-// process ends (prctl(2), PR_SET_PDEATHSIG), not when the whole process does.
+// starter starts processes from one thread that lives as long as the engine. The kernel
+// sends the parent-death signal when the thread that started the process ends (prctl(2),
+// PR_SET_PDEATHSIG), not when the whole process does.
 type starter struct {
 	calls chan func()
 	stop  chan struct{}
@@ -134,8 +132,8 @@ type starter struct {
 func newStarter() *starter {
 	s := &starter{calls: make(chan func()), stop: make(chan struct{})}
 	s.wg.Go(func() {
-		// Never unlocked: the thread ends with the goroutine. By then all its
-		// children have ended.
+		// Never unlocked: the thread ends with the goroutine. All its children have
+		// ended then.
 		runtime.LockOSThread()
 		for {
 			select {

@@ -22,24 +22,24 @@ import (
 )
 
 const (
-	// socketName is the Unix socket of the proxy in its container's directory, which
-	// nobody but this user may enter. The proxy binds it by a path that is relative to
-	// its home, because a path of a socket holds 107 bytes.
+	// socketName is the proxy's Unix socket in the directory of its container, which
+	// only this user may enter. The proxy binds it by a path relative to its home,
+	// because the path of a socket is limited to 107 bytes.
 	socketName = "proxy.sock"
-	// markerVar names the variable by which a process and whatever it starts
-	// are found again. Its value is the container's id, which cannot be guessed.
-	// Its name has not the prefix of OpenWhisk's variables: actions list those.
+	// markerVar is the variable that identifies a process and its descendants. Its value
+	// is the container's id, which cannot be guessed. Its name does not begin like
+	// OpenWhisk's variables, because actions list those.
 	markerVar = "GPUWHISK_CONTAINER"
-	// noFile and oomScore are the limits of a Docker container's files, and
-	// the wish that the kernel ends actions before it ends us.
+	// noFile is the limit on open files of a Docker container. oomScore makes the kernel
+	// kill actions before the invoker.
 	noFile   = 1024
 	oomScore = "500"
 )
 
 var errClosed = errors.New("process engine is closed")
 
-// Create starts the proxy of the container's kind. It does not wait until the
-// proxy listens.
+// Create starts the proxy for the container's kind. It does not wait until the proxy
+// listens.
 func (e *Engine) Create(ctx context.Context, spec container.Spec) (container.Handle, error) {
 	runtime, ok := e.options.runtime(spec.Kind)
 	if !ok {
@@ -84,8 +84,8 @@ func (e *Engine) launch(ctx context.Context, spec container.Spec, runtime Runtim
 	return container.Handle{ID: c.id, Name: spec.Name, Addr: filepath.Join(c.dir, socketName)}, nil
 }
 
-// Dial connects to a proxy by the path of its socket. The path goes through a descriptor
-// of the socket's directory, because it may be too long.
+// Dial connects to a proxy by the path of its socket. It connects through a descriptor
+// of the socket's directory, because the path may be too long.
 func (e *Engine) Dial(ctx context.Context, _, path string) (net.Conn, error) {
 	dir, err := os.OpenFile(filepath.Dir(path), unix.O_PATH|unix.O_DIRECTORY, 0)
 	if err != nil {
@@ -96,7 +96,7 @@ func (e *Engine) Dial(ctx context.Context, _, path string) (net.Conn, error) {
 	return d.DialContext(ctx, "unix", fmt.Sprintf("/proc/self/fd/%d/%s", dir.Fd(), filepath.Base(path)))
 }
 
-// prepare makes the container's directory.
+// prepare creates the container's directory.
 func (e *Engine) prepare(spec container.Spec) (*child, error) {
 	if spec.Name == "" || strings.ContainsAny(spec.Name, "/\x00") {
 		return nil, fmt.Errorf("container name %q is not a file name", spec.Name)
@@ -117,8 +117,8 @@ func (e *Engine) prepare(spec container.Spec) (*child, error) {
 	}, nil
 }
 
-// command builds the process with an environment of its own: nothing of ours
-// is inherited, so none of our secrets can be.
+// command builds the process with a separate environment: it inherits no variable of
+// ours, and so no secret.
 func (e *Engine) command(c *child, spec container.Spec, runtime Runtime) (*exec.Cmd, error) {
 	path, err := exec.LookPath(runtime.Argv[0])
 	if err != nil {
@@ -136,28 +136,28 @@ func (e *Engine) command(c *child, spec container.Spec, runtime Runtime) (*exec.
 		"TMPDIR="+filepath.Join(c.dir, "tmp"),
 		"__OW_PROXY_SOCKET="+filepath.Join("..", socketName),
 		markerVar+"="+string(c.id),
-		"CUDA_VISIBLE_DEVICES=-1", // no device, unless spec.GPU names one
+		"CUDA_VISIBLE_DEVICES=-1", // no device, unless spec.GPU has one
 	)
 	if spec.GPU != nil {
-		env = append(env, spec.GPU.Env...) // the last of a name counts
+		env = append(env, spec.GPU.Env...) // the last value of a name wins
 	}
 	return &exec.Cmd{
 		Path: path, Args: runtime.Argv, Env: env, Dir: home,
 		SysProcAttr: &syscall.SysProcAttr{
-			Setsid:    true,            // a group and session of its own, to be ended as one
-			Pdeathsig: syscall.SIGKILL, // it dies with us, however we die
+			Setsid:    true,            // its own group and session, to end them together
+			Pdeathsig: syscall.SIGKILL, // it dies with us, however we end
 		},
 	}, nil
 }
 
-// steering recognizes a variable that would change which device or driver a GPU
-// process finds: only the device reports that.
+// steering reports whether a variable would change which device or driver a GPU process
+// finds. Only the device may set such variables.
 func steering(variable string) bool {
 	name, _, _ := strings.Cut(variable, "=")
 	return container.Steers(name)
 }
 
-// start runs the process and begins to copy its output and to wait for it.
+// start runs the process, and starts to copy its output and to wait for its end.
 func (e *Engine) start(c *child, cmd *exec.Cmd) error {
 	out, err := logs.OpenWriter(c.logPath(), e.options.MaxLogBytes)
 	if err != nil {
@@ -179,15 +179,15 @@ func (e *Engine) start(c *child, cmd *exec.Cmd) error {
 	return nil
 }
 
-// limitFiles sets what Docker sets for its containers. The process runs
-// already; it has no time to open a thousand files.
+// limitFiles sets the same limits as Docker. The process is already running, but it has
+// no time to open a thousand files before.
 func limitFiles(pid int) {
 	_ = unix.Prlimit(pid, unix.RLIMIT_NOFILE, &unix.Rlimit{Cur: noFile, Max: noFile}, nil)
 	_ = unix.Prlimit(pid, unix.RLIMIT_CORE, &unix.Rlimit{}, nil)
 	_ = os.WriteFile("/proc/"+strconv.Itoa(pid)+"/oom_score_adj", []byte(oomScore), 0)
 }
 
-// adopt makes the child findable. It answers false once the engine is closed.
+// adopt registers the child. It returns false if the engine is closed.
 func (e *Engine) adopt(c *child) bool {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -197,8 +197,8 @@ func (e *Engine) adopt(c *child) bool {
 	return !e.closed
 }
 
-// handOut records that the child is the caller's. If it has died in the meantime,
-// that is reported now.
+// handOut records that the caller has the child. If the child has died meanwhile, its
+// death is reported now.
 func (e *Engine) handOut(c *child) {
 	c.mu.Lock()
 	c.handedOut = true

@@ -26,8 +26,8 @@ type fixture struct {
 	made int
 }
 
-// start gives an engine whose processes, files and goroutines are counted when
-// the test ends.
+// start returns an engine, and checks at the end of the test that its processes, files
+// and goroutines are gone.
 func start(t testing.TB, change func(*Options)) *fixture {
 	t.Helper()
 	before := runtime.NumGoroutine()
@@ -35,7 +35,7 @@ func start(t testing.TB, change func(*Options)) *fixture {
 	check.NoError(t, err)
 	options := DefaultOptions()
 	options.StateDir = t.TempDir()
-	// These waits are never used up: a reading ends by what it has read.
+	// These waits never expire: the content that was read ends each reading.
 	options.LogWaits.Idle, options.LogWaits.OtherStream = time.Minute, time.Minute
 	options.Runtimes = map[string]Runtime{
 		"go:":  {Argv: []string{self}, Env: []string{actAs + "=proxy"}},
@@ -72,7 +72,7 @@ func (f *fixture) left() []string {
 	return paths
 }
 
-// processes gives those that run below the engine's state directory.
+// processes returns the processes that run below the engine's state directory.
 func (f *fixture) processes() []int {
 	var pids []int
 	for _, pid := range allPIDs() {
@@ -84,8 +84,8 @@ func (f *fixture) processes() []int {
 	return pids
 }
 
-// awaitProcesses waits until so many run. One that becomes another program shows
-// no environment for a moment, and its parent takes it as started then.
+// awaitProcesses waits for the given number of processes. During exec a process briefly
+// has no environment, although its parent already counts it as started.
 func (f *fixture) awaitProcesses(want int) {
 	f.t.Helper()
 	for deadline := time.Now().Add(time.Minute); ; <-time.After(time.Millisecond) {
@@ -184,8 +184,8 @@ func TestLife(t *testing.T) {
 	check.ErrorIs(t, f.Resume(t.Context(), h.ID), container.ErrGone, "resume of a removed process")
 }
 
-// A process may wait where no signal reaches it, such as for a child that is to
-// become another program and was stopped before it had. Its pause fails in the
+// TestPauseOfAProcessThatDoesNotStop: a process may wait where no signal reaches it, for
+// example for a vfork child that was stopped before its exec. The pause fails in the
 // end, and delays nothing else meanwhile.
 func TestPauseOfAProcessThatDoesNotStop(t *testing.T) {
 	f := start(t, nil)
@@ -209,7 +209,7 @@ func TestPauseOfAProcessThatDoesNotStop(t *testing.T) {
 			break
 		}
 	}
-	f.find(h.ID).watched() // as the memory's watcher asks
+	f.find(h.ID).watched() // as the memory guard does
 	cancel()
 	check.ErrorIs(t, check.Receive(t, paused), context.Canceled)
 	check.NoError(t, f.Remove(t.Context(), h.ID))
@@ -223,8 +223,9 @@ func TestRemovePaused(t *testing.T) {
 	check.NoError(t, f.Remove(t.Context(), h.ID))
 }
 
-// What hangs in the kernel delays nothing else, and is cleaned up when it comes back.
-func TestRemoveWhatHangs(t *testing.T) {
+// TestRemoveOfAHangingProcess: a process that hangs in the kernel delays nothing else, and is
+// cleaned up when it ends.
+func TestRemoveOfAHangingProcess(t *testing.T) {
 	f := start(t, nil)
 	h := f.create()
 	c := f.find(h.ID)
@@ -243,8 +244,8 @@ func TestRemoveWhatHangs(t *testing.T) {
 	}
 }
 
-// A proxy listens on a socket that only this user reaches, however long the names of
-// actions and directories are.
+// TestSocketIsPrivate: a proxy listens on a socket that only this user can reach, even
+// with long names of actions and directories.
 func TestSocketIsPrivate(t *testing.T) {
 	f := start(t, func(o *Options) {
 		o.StateDir = filepath.Join(o.StateDir, strings.Repeat("long", 30))
@@ -257,7 +258,7 @@ func TestSocketIsPrivate(t *testing.T) {
 	check.Equal(t, info.Mode().Perm(), 0o700)
 }
 
-// The process gets what it is given and nothing of ours.
+// TestSurroundings: the process gets its given environment, and no variable of ours.
 func TestSurroundings(t *testing.T) {
 	t.Setenv("GPUWHISK_TEST_SECRET", "hidden")
 	f := start(t, nil)
@@ -276,7 +277,8 @@ func TestSurroundings(t *testing.T) {
 	check.Equal(t, s.Files, noFile)
 }
 
-// What a device sets overrides all else, and nothing else steers the driver.
+// TestEnvironmentOfGPU: the device's variables override all others, and no other
+// variable steers the driver.
 func TestEnvironmentOfGPU(t *testing.T) {
 	f := start(t, nil)
 	spec := f.spec()
@@ -287,7 +289,7 @@ func TestEnvironmentOfGPU(t *testing.T) {
 	var got []string
 	for _, v := range f.mustRun(h.Addr, wish{}).Environ {
 		if strings.HasPrefix(v, markerVar+"=") || strings.HasPrefix(v, "GPUWHISK_TEST_") {
-			continue // the engine's own, and the test's
+			continue // set by the engine or the test
 		}
 		if steering(v) || v == "A=1" {
 			got = append(got, v)
@@ -341,8 +343,8 @@ func TestExit(t *testing.T) {
 	check.ErrorIs(t, f.Pause(t.Context(), h.ID), container.ErrGone, "pause of a dead process")
 }
 
-// A process ends with everything it has started, even what has left its group
-// and its parent.
+// TestRemoveEndsDescendants: a process ends with all its descendants, even those that
+// left its group and parent.
 func TestRemoveEndsDescendants(t *testing.T) {
 	f := start(t, nil)
 	h := f.create()
@@ -370,8 +372,8 @@ func TestCloseRefusesLaterWork(t *testing.T) {
 	check.NoError(t, f.Remove(context.Background(), h.ID))
 }
 
-// What a process has printed is in its log, and its death is reported, although
-// something that it started still has its output open.
+// TestOutputThatStaysOpen: the output of a process is in its log and its death is
+// reported, although a descendant still has the output open.
 func TestOutputThatStaysOpen(t *testing.T) {
 	f := start(t, nil)
 	h := f.create()

@@ -8,27 +8,27 @@ import (
 )
 
 const (
-	// allocRate is how fast a process is taken to fill memory, in bytes a
-	// second. The memory that a container has left, over this rate, is when it
-	// must be checked again.
+	// allocRate is the assumed speed at which a process fills memory, in bytes per
+	// second. The free memory of a container, divided by this rate, is the time until
+	// the next check.
 	allocRate = 1 << 30
 	minCheck  = 10 * time.Millisecond
 	farthest  = 500 * time.Millisecond
-	// Looking through all processes costs milliseconds. It is done soon when
-	// many were started on this machine, and in its time when a few were.
+	// Scanning all processes costs milliseconds. It is repeated soon after many
+	// processes were started on this machine, and later after only a few.
 	many       = 200
 	soonCount  = 100 * time.Millisecond
 	laterCount = 2 * time.Second
 )
 
-// guard ends containers that use more memory, or more processes, than they
-// may. It owns one goroutine, which sleeps while nothing runs.
+// guard kills containers that exceed their limit of memory or processes. It owns one
+// goroutine, which sleeps while nothing runs.
 type guard struct {
 	children  func() []*child
 	pidsLimit int
 	log       *slog.Logger
-	family    map[int][]int // pids by leader, as last seen
-	newest    int           // the newest pid at that time
+	family    map[int][]int // pids by leader, from the last scan
+	newest    int           // newest pid at the last scan
 	counted   time.Time
 	wakes     chan struct{} // capacity 1: one reminder is enough
 	stop      chan struct{}
@@ -44,7 +44,7 @@ func newGuard(children func() []*child, pidsLimit int, log *slog.Logger) *guard 
 	return g
 }
 
-// wake notifies the guard that there is something to check.
+// wake tells the guard that there are containers to check.
 func (g *guard) wake() {
 	select {
 	case g.wakes <- struct{}{}:
@@ -76,8 +76,8 @@ func (g *guard) run() {
 	}
 }
 
-// checkAll checks every running container. It returns when to check again, and
-// whether there is any to check.
+// checkAll checks every running container. It returns the time until the next check, and
+// whether there are containers to check.
 func (g *guard) checkAll() (time.Duration, bool) {
 	next := farthest
 	var running []*child
@@ -95,7 +95,8 @@ func (g *guard) checkAll() (time.Duration, bool) {
 	return max(next, minCheck), len(running) > 0
 }
 
-// check ends a container that is over a limit, or returns when it could be.
+// check kills a container that exceeds a limit. Otherwise it returns the earliest time
+// at which the container could exceed it.
 func (g *guard) check(c *child) time.Duration {
 	pids := g.family[c.pid]
 	if g.pidsLimit > 0 && len(pids) > g.pidsLimit {
@@ -118,14 +119,14 @@ func (g *guard) check(c *child) time.Duration {
 	return time.Duration(float64(c.limit-used) / allocRate * float64(time.Second))
 }
 
-// count finds out which processes belong to which container: those of its
-// session, and their descendants that left it. That is dear, so it is done
-// again only when something was started on this machine, and not at each check.
+// count assigns processes to containers: the processes of the container's session, and
+// descendants that left the session. The scan is expensive, so it is repeated only after
+// processes were started on this machine, not at each check.
 func (g *guard) count(running []*child) {
 	newest, since := newestPID(), time.Since(g.counted)
 	started := newest - g.newest
 	if started < 0 {
-		started = many // the numbers began anew
+		started = many // the numbers have wrapped around
 	}
 	due := started > 0 && since >= laterCount || started >= many && since >= soonCount
 	unknown := slices.ContainsFunc(running, func(c *child) bool { return len(g.family[c.pid]) == 0 })
@@ -156,9 +157,10 @@ func families(running []*child) map[int][]int {
 	return family
 }
 
-// leaderOf climbs from a process to the container it belongs to, 0 for none.
+// leaderOf follows the parents of a process to its container's leader. It returns 0 if
+// there is none.
 func leaderOf(pid int, stats map[int]stat, leaders map[int]bool) int {
-	for range len(stats) { // a chain of parents is not longer
+	for range len(stats) { // no chain of parents is longer
 		s, ok := stats[pid]
 		if !ok {
 			return 0

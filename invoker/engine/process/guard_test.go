@@ -13,7 +13,7 @@ func TestLeaderOf(t *testing.T) {
 		1: {}, 100: {parent: 1, session: 100}, 101: {parent: 100, session: 100}, // leader, child
 		102: {parent: 101, session: 102}, 103: {parent: 102, session: 102}, // left the session
 		104: {parent: 1, session: 104},                                 // a stranger
-		105: {parent: 106, session: 5}, 106: {parent: 105, session: 5}, // no way up
+		105: {parent: 106, session: 5}, 106: {parent: 105, session: 5}, // a cycle of parents
 	}
 	for pid, want := range map[int]int{1: 0, 100: 100, 101: 100, 102: 100, 103: 100, 104: 0, 105: 0, 999: 0} {
 		check.Equal(t, leaderOf(pid, stats, map[int]bool{100: true}), want, "%d", pid)
@@ -30,7 +30,7 @@ func TestFamilies(t *testing.T) {
 	check.Includes(t, family, c.pid)
 }
 
-// Without a running container nothing is looked at.
+// TestGuardRests: without a running container the guard checks nothing.
 func TestGuardRests(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		tries := 0

@@ -13,8 +13,8 @@ import (
 	"github.com/gpuwhisk/gpuwhisk/invoker/container"
 )
 
-// removeLeftover ends what an engine before this one has left running, and
-// deletes its files.
+// removeLeftover kills the processes that an earlier engine left running, and deletes
+// their files.
 func (e *Engine) removeLeftover(id container.ID) error {
 	dir := filepath.Join(e.options.StateDir, string(id))
 	killErr := killByMarker(id)
@@ -24,9 +24,9 @@ func (e *Engine) removeLeftover(id container.ID) error {
 	return killErr
 }
 
-// killByMarker ends every process that carries the container's id in its
-// environment, until there is none: a process may start another while it is
-// looked for.
+// killByMarker kills every process with the container's id in its environment, until
+// there is none. It repeats the search, because a process may start another one
+// meanwhile.
 func killByMarker(id container.ID) error {
 	marker := markerVar + "=" + string(id)
 	var errs []error
@@ -54,9 +54,9 @@ func withMarker(marker string, tries *retries) []int {
 	return pids
 }
 
-// retries is for processes that become another program: the system reports no
-// end of that, so they are checked again. It is for all that are checked together:
-// one that hid its environment for good delays nothing for long.
+// retries limits the repeated checks of processes during exec, whose end the system does
+// not report. All processes of a search share the retries, so a process that hides its
+// environment forever cannot delay the search for long.
 type retries struct {
 	left  int
 	pause time.Duration
@@ -64,7 +64,7 @@ type retries struct {
 
 func newRetries() *retries { return &retries{left: 1000, pause: time.Millisecond} }
 
-// wait pauses, and reports whether there is another try.
+// wait pauses, and reports whether another try is allowed.
 func (p *retries) wait() bool {
 	if p.left--; p.left < 0 {
 		return false
@@ -73,30 +73,29 @@ func (p *retries) wait() bool {
 	return true
 }
 
-// hasMarker waits for a process that becomes another program: for a moment it
-// shows no environment, though it has one, and its parent takes it as
-// started then.
+// hasMarker reports whether a process has the marker in its environment. During exec the
+// environment is briefly empty, although the parent already counts the process as
+// started, so hasMarker waits for the end of the exec.
 func hasMarker(pid int, marker string, tries *retries) bool {
 	for changes := true; ; {
 		environ, err := os.ReadFile(procPath(pid, "environ"))
 		if err != nil {
-			return false // ended, or another user's
+			return false // ended, or belongs to another user
 		}
 		if len(environ) > 0 {
 			return strings.Contains("\x00"+string(environ)+"\x00", "\x00"+marker+"\x00")
 		}
-		if !changes { // it has none
+		if !changes { // it has no environment
 			return false
 		}
 		if changes = becomesAnother(pid); changes && !tries.wait() {
 			return false
-		} // if it does not, it may have it now
+		} // after the exec, read the environment again
 	}
 }
 
-// killChecked kills a process by a descriptor, so that between the check and
-// the signal its number cannot come to mean another process. It waits for the
-// end.
+// killChecked kills a process through a descriptor, so that its pid cannot be reused
+// between the check and the signal. It waits for the end.
 func killChecked(pid int, same func() bool) error {
 	fd, err := unix.PidfdOpen(pid, 0)
 	if errors.Is(err, unix.ESRCH) {
@@ -112,7 +111,7 @@ func killChecked(pid int, same func() bool) error {
 	if err := unix.PidfdSendSignal(fd, unix.SIGKILL, nil, 0); err != nil && !errors.Is(err, unix.ESRCH) {
 		return fmt.Errorf("kill process %d: %w", pid, err)
 	}
-	const timeoutMillis = 2000 // ms; a process in an uninterruptible call may outlast it
+	const timeoutMillis = 2000 // ms; an uninterruptible call may take longer
 	for {
 		_, err := unix.Poll([]unix.PollFd{{Fd: int32(fd), Events: unix.POLLIN}}, timeoutMillis)
 		if !errors.Is(err, unix.EINTR) {

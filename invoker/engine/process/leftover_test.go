@@ -15,8 +15,8 @@ import (
 	"github.com/gpuwhisk/gpuwhisk/invoker/develop/check"
 )
 
-// strand is an engine in a process of its own that is killed while a proxy and
-// an orphan run.
+// strand runs an engine in a separate process that is killed while a proxy and an orphan
+// run.
 func strand() {
 	options := DefaultOptions()
 	options.StateDir = os.Getenv("GPUWHISK_TEST_DIR")
@@ -34,8 +34,8 @@ func strand() {
 	select {}
 }
 
-// An engine that was killed leaves no proxy running, and the next one ends the
-// rest and deletes the files.
+// TestCleanUpAfterCrash: after an engine was killed, no proxy runs, and the next engine
+// kills the other processes and deletes the files.
 func TestCleanUpAfterCrash(t *testing.T) {
 	f := start(t, nil)
 	self, err := os.Executable()
@@ -59,7 +59,7 @@ func TestCleanUpAfterCrash(t *testing.T) {
 	check.Equal(t, len(f.left()), 0)
 }
 
-// A process is found from the moment on when it is there.
+// TestMarkerIsSeenAtOnce: a process is found as soon as it exists.
 func TestMarkerIsSeenAtOnce(t *testing.T) {
 	const marker = markerVar + "=wsk00_1_a.0011"
 	for i := range 500 {
@@ -98,7 +98,7 @@ func TestParseStat(t *testing.T) {
 	}
 }
 
-// Retries are bounded for all processes that are checked together.
+// TestRetriesEnd: the retries are limited for all processes of a search together.
 func TestRetriesEnd(t *testing.T) {
 	tries := newRetries()
 	tries.pause = 0

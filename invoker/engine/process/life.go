@@ -13,17 +13,17 @@ import (
 	"github.com/gpuwhisk/gpuwhisk/invoker/engine/logs"
 )
 
-// pauseTime is how long the processes of a container may take to stop, stopPoll the
-// longest pause between two checks of them.
+// pauseTime limits the time for the processes of a container to stop. stopPoll is the
+// longest pause between two checks.
 const (
 	pauseTime = 10 * time.Second
 	stopPoll  = 20 * time.Millisecond
 )
 
-// endTime is how long a process that was killed may take to end.
+// endTime is how long a killed process may take to end.
 const endTime = 30 * time.Second
 
-// Pause stops a container's processes; Resume lets them go on.
+// Pause stops the processes of a container. Resume continues them.
 func (e *Engine) Pause(ctx context.Context, id container.ID) error {
 	c, err := e.halt(id, "pause", syscall.SIGSTOP)
 	if err != nil {
@@ -32,8 +32,8 @@ func (e *Engine) Pause(ctx context.Context, id container.ID) error {
 	ctx, cancel := context.WithTimeout(ctx, pauseTime)
 	defer cancel()
 	for pause := time.Millisecond; !c.stopped(); pause = min(2*pause, stopPoll) {
-		// The signal is only on its way. A process that waits for a child of its
-		// which is to become another program does not stop before it has.
+		// The signal may not have arrived yet. A vfork parent does not stop until its
+		// child has called exec.
 		select {
 		case <-time.After(pause):
 		case <-ctx.Done():
@@ -43,7 +43,7 @@ func (e *Engine) Pause(ctx context.Context, id container.ID) error {
 	return nil
 }
 
-// Resume lets a paused container go on.
+// Resume continues a paused container.
 func (e *Engine) Resume(_ context.Context, id container.ID) error {
 	_, err := e.halt(id, "resume", syscall.SIGCONT)
 	e.guard.wake()
@@ -76,8 +76,9 @@ func (e *Engine) Remove(_ context.Context, id container.ID) error {
 	return e.end(c)
 }
 
-// end does not wait for ever: a process that hangs in the kernel, on a file system
-// that is gone for instance, is killed when it comes back. What it had is freed then.
+// end kills a container and frees its resources. It does not wait forever: a process
+// that hangs in the kernel, for example on an unreachable file system, dies when the
+// call returns. Its resources are freed then.
 func (e *Engine) end(c *child) error {
 	c.mu.Lock()
 	c.removed = true
@@ -94,7 +95,7 @@ func (e *Engine) end(c *child) error {
 	}
 }
 
-// free gives back what a container had, when its processes have ended.
+// free frees the resources of a container after its processes have ended.
 func (e *Engine) free(c *child) error {
 	c.wg.Wait()
 	errs := []error{killByMarker(c.id), c.out.Close(), c.tail.Close()}
@@ -104,8 +105,8 @@ func (e *Engine) free(c *child) error {
 	return errors.Join(errs...)
 }
 
-// OOMKilled reports whether the container was ended for its memory use. There is
-// nothing to wait for: removed is set before the process is killed.
+// OOMKilled reports whether the container was killed because of its memory use. It never
+// waits, because the flag is set before the kill.
 func (e *Engine) OOMKilled(_ context.Context, id container.ID) bool {
 	c := e.find(id)
 	if c == nil {
@@ -122,7 +123,7 @@ func (e *Engine) LogsReady(id container.ID, req container.LogRequest) bool {
 	return c != nil && c.tail.Ready(req)
 }
 
-// Logs reads what a container printed since the last call for it.
+// Logs returns the output of a container since the last call.
 func (e *Engine) Logs(ctx context.Context, id container.ID, req container.LogRequest) container.LogResult {
 	c := e.find(id)
 	if c == nil {
@@ -134,8 +135,8 @@ func (e *Engine) Logs(ctx context.Context, id container.ID, req container.LogReq
 	return c.tail.Collect(ctx, req)
 }
 
-// CleanUp removes the containers whose name starts with prefix: this engine's,
-// and those that an engine before it left in the state directory.
+// CleanUp removes the containers whose name starts with prefix: those of this engine,
+// and those that an earlier engine left in the state directory.
 func (e *Engine) CleanUp(ctx context.Context, prefix string) error {
 	var errs []error
 	for _, c := range e.children() {

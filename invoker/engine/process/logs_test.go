@@ -28,8 +28,8 @@ func TestLogs(t *testing.T) {
 	check.Equal(t, len(got.Lines), 1)
 }
 
-// TestPipeInsteadOfTheLog: a process that puts a pipe where its log is has its output
-// read all the same, and delays nothing.
+// TestPipeInsteadOfTheLog: if a process replaces its log by a pipe, its output is still
+// read, without a delay.
 func TestPipeInsteadOfTheLog(t *testing.T) {
 	f := start(t, nil)
 	h := f.create()

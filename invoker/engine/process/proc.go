@@ -9,19 +9,19 @@ import (
 	"strings"
 )
 
-// procPath names a file of a process below /proc.
+// procPath returns the path of a file of a process below /proc.
 func procPath(pid int, file string) string {
 	return filepath.Join("/proc", strconv.Itoa(pid), file)
 }
 
-// allPIDs lists the processes there are.
+// allPIDs returns the pids of all processes.
 func allPIDs() []int {
 	dir, err := os.Open("/proc")
 	if err != nil {
 		return nil
 	}
 	defer dir.Close()
-	names, _ := dir.Readdirnames(-1) // what could be read is used
+	names, _ := dir.Readdirnames(-1) // on an error, use the names that were read
 	var pids []int
 	for _, name := range names {
 		if pid, err := strconv.Atoi(name); err == nil {
@@ -31,7 +31,7 @@ func allPIDs() []int {
 	return pids
 }
 
-// stat is what is needed of /proc/PID/stat (proc_pid_stat(5)).
+// stat holds the needed fields of /proc/PID/stat (proc_pid_stat(5)).
 type stat struct {
 	parent  int
 	session int
@@ -46,8 +46,8 @@ func readStat(pid int) (stat, error) {
 	return parseStat(text)
 }
 
-// parseStat reads from behind the program's name, which may hold anything,
-// even parentheses and spaces.
+// parseStat parses the fields after the program's name, which may contain parentheses
+// and spaces.
 func parseStat(text []byte) (stat, error) {
 	name := bytes.LastIndexByte(text, ')')
 	fields := strings.Fields(string(text[name+1:]))
@@ -62,8 +62,8 @@ func parseStat(text []byte) (stat, error) {
 	return stat{parent: parent, session: session, zombie: fields[0] == "Z"}, nil
 }
 
-// privateBytes is the memory that a process has for itself: what it shares
-// with others, libraries above all, would be counted once for each.
+// privateBytes returns the memory of a process without shared memory. Shared memory,
+// mostly libraries, would otherwise be counted once per process.
 func privateBytes(pid int) int64 {
 	text, err := os.ReadFile(procPath(pid, "statm"))
 	if err != nil {
@@ -76,9 +76,8 @@ func privateBytes(pid int) int64 {
 	return (resident - shared) * int64(os.Getpagesize())
 }
 
-// becomesAnother reports of a process without an environment whether it is on its
-// way to be another program: it has memory, unlike the kernel's own and what has
-// ended, and no arguments yet.
+// becomesAnother reports whether a process without an environment is in the middle of an
+// exec: it has memory, unlike kernel threads and zombies, but no arguments yet.
 func becomesAnother(pid int) bool {
 	memory, err := os.ReadFile(procPath(pid, "statm"))
 	if err != nil || bytes.HasPrefix(memory, []byte("0 ")) {
@@ -88,8 +87,8 @@ func becomesAnother(pid int) bool {
 	return err == nil && len(args) == 0
 }
 
-// newestPID is the number that was given to a process or thread last, 0 if
-// that cannot be read. While it stays, nothing was started on this machine.
+// newestPID returns the last number given to a process or thread, 0 if it is unreadable.
+// While it is unchanged, nothing was started on this machine.
 func newestPID() int {
 	text, err := os.ReadFile("/proc/loadavg")
 	if err != nil {

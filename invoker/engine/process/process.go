@@ -1,12 +1,12 @@
-// Package process runs action proxies as plain processes on this machine. It
-// is for development where there is no Docker: a process sees the machine's
-// files and network, and its limits are watched, not enforced by the kernel.
-// Never run actions of strangers with it. Linux only.
+// Package process runs action proxies as plain processes on this machine, for
+// development without Docker. A process can see the machine's files and network, and its
+// limits are checked from time to time instead of enforced by the kernel. Never run
+// actions of strangers with it. It works only on Linux.
 //
-// An Engine owns one goroutine that starts all processes, one that watches
-// their memory, and three for each process: two that copy its output and one
-// that waits for its end. Close ends the processes and waits for all of them, but
-// for those that hang in the kernel.
+// An Engine owns one goroutine that starts all processes, one that checks their memory,
+// and three for each process: two copy its output and one waits for its end. Close kills
+// the processes and waits for all of these goroutines, except for processes that hang in
+// the kernel.
 package process
 
 import (
@@ -27,34 +27,35 @@ import (
 	"github.com/gpuwhisk/gpuwhisk/invoker/engine/logs"
 )
 
-// Runtime is how the proxy of one action kind is started.
+// Runtime is the command of the proxy for an action kind.
 type Runtime struct {
 	Argv []string
-	Env  []string // K=V, beside the few variables that every process gets
+	Env  []string // K=V, in addition to the variables of every process
 }
 
-// Options are what an Engine may start and where it keeps its files.
+// Options sets the runtimes, limits and directory of an Engine.
 type Options struct {
-	// StateDir has a directory for each process, named by its container's id: its
-	// log, its working and temporary files. After a crash of ours the processes of
-	// the ids found there are ended. It is made if it does not exist.
+	// StateDir contains a directory for each process, named by its container's id, with
+	// its log, working directory and temporary files. After a crash of the invoker, the
+	// ids found there are used to kill leftover processes. StateDir is created if it
+	// does not exist.
 	StateDir string
-	// Runtimes maps an action kind such as "python:3.11", or a family with its
-	// colon such as "python:", to the proxy that serves it.
+	// Runtimes maps an action kind such as "python:3.11", or a family with a colon such
+	// as "python:", to its proxy.
 	Runtimes map[string]Runtime
-	// Path is the PATH of the processes.
+	// Path is the PATH variable of the processes.
 	Path string
-	// PidsLimit is how many processes one container may have, 0 for any number.
+	// PidsLimit limits the processes of a container. Zero means no limit.
 	PidsLimit int
-	// MaxLogBytes is the size at which a container's log file is rotated. One
-	// older file stays, so a container's output takes twice that at most.
+	// MaxLogBytes is the size at which a container's log file is rotated. One older file
+	// is kept, so a container's output uses at most twice that size.
 	MaxLogBytes int64
 	LogWaits    logs.Waits
-	Logger      *slog.Logger // nil: silent
+	Logger      *slog.Logger // nil: discard
 }
 
-// DefaultOptions are the limits that containers have elsewhere. StateDir and
-// Runtimes are the caller's to set.
+// DefaultOptions returns the same limits as for other containers. The caller must set
+// StateDir and Runtimes.
 func DefaultOptions() Options {
 	return Options{
 		Path:        "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin",
@@ -64,7 +65,7 @@ func DefaultOptions() Options {
 	}
 }
 
-// Engine starts and ends action proxies. It may be used from many goroutines.
+// Engine starts and ends action proxies. It is safe for concurrent use.
 type Engine struct {
 	options Options
 	log     *slog.Logger
@@ -78,11 +79,12 @@ type Engine struct {
 	closed bool
 }
 
-// maxDeaths is more than the processes that a laptop will run: each dies once,
-// so only a reader that has stopped reading can let the channel fill up.
+// maxDeaths exceeds the number of processes on a laptop. Each dies once, so the channel
+// fills up only if its reader has stopped.
 const maxDeaths = 4096
 
-// New prepares the state directory. Leftovers in it stay until CleanUp.
+// New creates an engine and its state directory. Leftovers in the directory stay until
+// CleanUp.
 func New(options Options) (*Engine, error) {
 	if options.StateDir == "" {
 		return nil, errors.New("process engine has no state directory")
@@ -106,10 +108,10 @@ func New(options Options) (*Engine, error) {
 	return e, nil
 }
 
-// Died delivers the processes that ended without Remove.
+// Died returns the channel of processes that ended without Remove.
 func (e *Engine) Died() <-chan container.ID { return e.died }
 
-// Close ends and removes all processes of this engine.
+// Close kills and removes all processes of this engine.
 func (e *Engine) Close() error {
 	e.mu.Lock()
 	if e.closed {
@@ -154,7 +156,7 @@ func (e *Engine) find(id container.ID) *child {
 	return e.live[id]
 }
 
-// runtime finds the proxy for a kind: the kind itself, or its family.
+// runtime returns the proxy for a kind, or else for its family.
 func (o Options) runtime(kind string) (Runtime, bool) {
 	r, ok := o.Runtimes[kind]
 	if family, _, found := strings.Cut(kind, ":"); found && !ok {

@@ -16,7 +16,8 @@ import (
 	"github.com/gpuwhisk/gpuwhisk/invoker/engine/logs"
 )
 
-// actAs has this test's own binary be a proxy, or what a proxy starts.
+// actAs is the variable that makes the test binary act as a proxy, or as a child of a
+// proxy.
 const actAs = "GPUWHISK_TEST_ACT_AS"
 
 func TestMain(m *testing.M) {
@@ -34,21 +35,21 @@ func TestMain(m *testing.M) {
 	}
 }
 
-// wish is what a test wants the proxy to do.
+// wish tells the test's proxy what to do.
 type wish struct {
-	Stdout   string // printed as it is
+	Stdout   string // printed unchanged
 	Stderr   string //
 	Quiet    bool   // no sentinels
-	Allocate int    // MiB to fill, then no answer
+	Allocate int    // MiB to allocate, without an answer afterwards
 	Sleepers int    // children to start
-	Keeper   bool   // start a child in a session of its own that keeps the output open
-	Orphan   bool   // start a child's child in a session of its own
+	Keeper   bool   // start a child in its own session that keeps the output open
+	Orphan   bool   // start a grandchild in its own session
 	Exit     bool   // end without an answer
-	Pipe     string // file in place of which a pipe is put
-	Fork     bool   // start a child and wait until it is another program, for ever
+	Pipe     string // file to replace by a pipe
+	Fork     bool   // start a child and wait forever for its exec
 }
 
-// state is what the proxy reports of itself.
+// state is the proxy's report about itself.
 type state struct {
 	Environ []string
 	Dir     string
@@ -127,8 +128,8 @@ func startSleeper(session bool) {
 	}
 }
 
-// forkAndWait starts a child as vfork(2) does: nothing reaches the parent before
-// the child has become another program or ended, and this one does neither.
+// forkAndWait starts a child like vfork(2): no signal reaches the parent until the child
+// has called exec or ended, and this child does neither.
 func forkAndWait() {
 	pid, _, _ := syscall.RawSyscall6(syscall.SYS_CLONE, syscall.CLONE_VFORK|uintptr(syscall.SIGCHLD), 0, 0, 0, 0, 0)
 	for pid == 0 {
@@ -136,8 +137,7 @@ func forkAndWait() {
 	}
 }
 
-// makeOrphan starts a process in a session of its own, whose child is left
-// without a parent.
+// makeOrphan starts a process in its own session, whose child is orphaned.
 func makeOrphan() {
 	cmd := exec.Command("/proc/self/exe")
 	cmd.Env = append(without(os.Environ(), actAs), actAs+"=orphan maker")

@@ -96,7 +96,8 @@ func TestLongAnswerIsTruncated(t *testing.T) {
 	}
 }
 
-// A body that never ends costs what the limit allows and no more.
+// TestEndlessAnswerIsTruncated: an endless body takes no more memory than the limit
+// allows.
 func TestEndlessAnswerIsTruncated(t *testing.T) {
 	p := listen(t, func(c net.Conn, r *bufio.Reader) {
 		request(r)

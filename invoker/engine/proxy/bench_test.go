@@ -10,10 +10,11 @@ import (
 	"time"
 )
 
-// Benchmarks of the hot path. The peer answers a fixed text as fast as it can,
-// so that what remains is the client and the loopback.
+// Benchmarks of the hot path. The peer answers with a fixed text as fast as possible, so
+// the time is that of the client and the loopback.
 
-// echoPeer reads requests of a known length and answers each with {}.
+// echoPeer reads requests of a known length and answers each with {}. It returns its
+// address.
 func echoPeer(b *testing.B, size int) string {
 	b.Helper()
 	l, err := net.Listen("tcp", "127.0.0.1:0")
@@ -76,7 +77,8 @@ func BenchmarkRun(b *testing.B) {
 	}
 }
 
-// BenchmarkFloor is a write and a read on a connection, without a client.
+// BenchmarkFloor measures a write and a read on a connection without a client, as the
+// lower bound.
 func BenchmarkFloor(b *testing.B) {
 	const size = 512
 	c, err := net.Dial("tcp", echoPeer(b, size))

@@ -12,18 +12,18 @@ import (
 	"github.com/gpuwhisk/gpuwhisk/invoker/container"
 )
 
-// Invocation is one activation as its action gets it.
+// Invocation holds the data of one activation for its action.
 type Invocation struct {
 	Message *activation.Message
-	APIKey  bool                // the action may have the caller's keys
-	GPU     *container.GPU      // the device of its container; nil in the CPU path
+	APIKey  bool                // the action may get the caller's keys
+	GPU     *container.GPU      // the container's device; nil for a CPU action
 	Env     []activation.Member // init arguments, for /init only
-	Value   json.RawMessage     // all other parameters
+	Value   json.RawMessage     // the other parameters
 }
 
-// NewInvocation divides the parameters between /init and /run: those that the
-// message names as init arguments go to /init only. content is the message's
-// content with encrypted parameters in clear.
+// NewInvocation divides the parameters between /init and /run: /init gets only the init
+// arguments that the message names, and /run the others. content is the content of the
+// message with decrypted parameters.
 func NewInvocation(m *activation.Message, content json.RawMessage, apiKey bool) (Invocation, error) {
 	v := Invocation{Message: m, APIKey: apiKey, Value: content}
 	if len(content) == 0 {
@@ -48,8 +48,8 @@ func NewInvocation(m *activation.Message, content json.RawMessage, apiKey bool) 
 	return v, nil
 }
 
-// InitBody writes the body of /init for an action whose code is in memory. The
-// deadline is passed to the action, not enforced by it.
+// InitBody returns the body of /init for an action with loaded code. The deadline is
+// passed to the action, not enforced.
 func (v Invocation) InitBody(a *activation.Action, deadline time.Time) []byte {
 	code := a.Exec.Code
 	value := members{out: append(make([]byte, 0, 1024+len(code)+len(code)/8), `{"value":{`...)}
@@ -64,10 +64,11 @@ func (v Invocation) InitBody(a *activation.Action, deadline time.Time) []byte {
 	return append(value.end(), '}')
 }
 
-// appendEnv writes the environment of /init: the init arguments, the runtime's own
-// variables and those of the GPU. An init argument never replaces one of the others.
+// appendEnv appends the environment of /init: the init arguments, the runtime's own
+// variables and the variables of the GPU. An init argument never replaces one of the
+// others.
 //
-// The container has the GPU's variables already, but OpenWhisk's action-loop proxy
+// The container already has the GPU's variables, but OpenWhisk's action-loop proxy
 // starts the action with an empty environment and adds only the env of /init.
 func (v Invocation) appendEnv(dst []byte, deadline time.Time) []byte {
 	own := v.context(deadline)
@@ -94,11 +95,11 @@ func taken(own []activation.Member, name string) bool {
 	})
 }
 
-// envName is the variable that a field of the context is passed in.
+// envName returns the name of the variable for a field of the context.
 func envName(key string) string { return "__OW_" + strings.ToUpper(key) }
 
-// envText turns a JSON value into the text of an environment variable: strings
-// as they are, nothing for null, everything else as compact JSON.
+// envText converts a JSON value to the text of an environment variable: strings
+// unchanged, null as "", other values as compact JSON.
 func envText(value json.RawMessage) string {
 	canonical, err := activation.Canonical(value)
 	if err != nil || string(canonical) == "null" {
@@ -111,9 +112,8 @@ func envText(value json.RawMessage) string {
 	return string(canonical)
 }
 
-// context lists what /init and /run pass on about the activation besides its
-// parameters, in the order of their names up to keys that an installation adds of
-// its own.
+// context returns the fields about the activation in /init and /run, sorted by name,
+// followed by the additional keys of an installation.
 func (v Invocation) context(deadline time.Time) []activation.Member {
 	m := v.Message
 	version := json.RawMessage("null")
@@ -139,7 +139,7 @@ func (v Invocation) context(deadline time.Time) []activation.Member {
 
 func quote(s string) json.RawMessage { return activation.AppendString(nil, s) }
 
-// reserved reports the names that an authentication key cannot replace.
+// reserved reports whether a field must not be replaced by an authentication key.
 func reserved(key string) bool {
 	switch key {
 	case "action_name", "action_version", "activation_id", "deadline", "namespace",
@@ -149,7 +149,7 @@ func reserved(key string) bool {
 	return false
 }
 
-// RunBody writes the body of /run.
+// RunBody returns the body of /run.
 func (v Invocation) RunBody(deadline time.Time) []byte {
 	body := members{out: append(make([]byte, 0, 512+len(v.Value)), '{')}
 	for _, p := range v.context(deadline) {
@@ -159,7 +159,7 @@ func (v Invocation) RunBody(deadline time.Time) []byte {
 	return body.end()
 }
 
-// members writes the members of one object in the order they are added.
+// members writes the members of an object in the order of the additions.
 type members struct{ out []byte }
 
 func (o *members) name(key string) {

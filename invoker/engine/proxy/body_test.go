@@ -55,9 +55,9 @@ func TestInitArgumentsGoToInitOnly(t *testing.T) {
 	check.Equal(t, string(v.Value), `{"a":1,"arr":[1,{"b":2}]}`)
 }
 
-// TestEnvironmentOfTheDevice: /init carries the variables of the GPU and the shim, since
-// an action loop passes on no others. Init arguments replace none of them. Without a
-// device all init arguments pass, as in the original.
+// TestEnvironmentOfTheDevice: /init carries the variables of the GPU and the shim,
+// because an action loop passes on no others. Init arguments do not replace these
+// variables. Without a device all init arguments pass, as in OpenWhisk.
 func TestEnvironmentOfTheDevice(t *testing.T) {
 	content, names := `{"rest":1`, []string{}
 	for _, name := range []string{"LD_PRELOAD", "LD_AUDIT", "LD_LIBRARY_PATH", "CUDA_VISIBLE_DEVICES", "CUDA_MPS_PIPE_DIRECTORY",

@@ -8,8 +8,8 @@ import (
 	"golang.org/x/text/encoding/unicode"
 )
 
-// charsets are those that are known here. UTF-16 without a byte order mark is
-// big-endian (RFC 2781, section 4.3).
+// charsets lists the supported charsets. UTF-16 without a byte order mark is big-endian
+// (RFC 2781, section 4.3).
 var charsets = map[string]encoding.Encoding{
 	"iso-8859-1": charmap.ISO8859_1,
 	"iso8859_1":  charmap.ISO8859_1,
@@ -19,11 +19,10 @@ var charsets = map[string]encoding.Encoding{
 	"utf-16le":   unicode.UTF16(unicode.LittleEndian, unicode.IgnoreBOM),
 }
 
-// decode turns the body into UTF-8. A charset that is not known here is read
-// as UTF-8, which JSON is anyhow. There one replacement character stands for each
-// malformed sequence, where the longest beginning of a well-formed one counts as a
-// single sequence (Unicode, section 3.9). Java decodes so; a truncated answer often
-// ends in the middle of a character.
+// decode converts the body to UTF-8. An unknown charset is read as UTF-8, which JSON
+// always is. Each malformed sequence becomes one replacement character, where the
+// longest prefix of a well-formed sequence counts as one sequence (Unicode, section
+// 3.9), as in Java. A truncated answer often ends in the middle of a character.
 func decode(text []byte, charset string) []byte {
 	known, ok := charsets[charset]
 	if !ok {
@@ -32,6 +31,6 @@ func decode(text []byte, charset string) []byte {
 		}
 		known = unicode.UTF8
 	}
-	out, _ := known.NewDecoder().Bytes(text) // what is malformed is replaced
+	out, _ := known.NewDecoder().Bytes(text) // malformed input is replaced
 	return out
 }

@@ -18,10 +18,10 @@ func TestCharset(t *testing.T) {
 		{"text/plain; charset=utf-16le", "a\x00b", "a\uFFFD"},
 		{"text/plain; charset=klingon", "grün", "grün"},
 		{"text/plain", "a\xffb", "a\uFFFDb"},
-		{"text/plain", "\xf0\x9f\x98", "\uFFFD"},             // a character cut off
-		{"text/plain", "\xe6\x97x\xe6", "\uFFFDx\uFFFD"},     // two of them
+		{"text/plain", "\xf0\x9f\x98", "\uFFFD"},             // a truncated character
+		{"text/plain", "\xe6\x97x\xe6", "\uFFFDx\uFFFD"},     // two truncated characters
 		{"text/plain", "\xed\xa0\x80", "\uFFFD\uFFFD\uFFFD"}, // a surrogate
-		{"text/plain", "\xc0\x80\xf5", "\uFFFD\uFFFD\uFFFD"}, // bytes that start nothing
+		{"text/plain", "\xc0\x80\xf5", "\uFFFD\uFFFD\uFFFD"}, // bytes that start no sequence
 		{"text/plain", "\xf0\x80\x80", "\uFFFD\uFFFD\uFFFD"}, // overlong
 		{"text/plain", "\xf4\x8f\xbf\xbf", "\U0010FFFF"},     // the last character
 		{"text/plain", "\xe1\x80\xe2\xf0\x91\x92\xf1\xbf\x41", "\uFFFD\uFFFD\uFFFD\uFFFDA"},

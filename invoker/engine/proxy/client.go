@@ -1,8 +1,8 @@
-// Package proxy sends /init and /run to the action proxy in a container, builds
-// what they carry, and decides what their outcome means for the activation.
+// Package proxy sends /init and /run to the action proxy in a container. It builds the
+// requests, and converts the outcome into the response of the activation.
 //
-// It does not create, pause or remove containers, reads no logs and knows no
-// flows. Its goroutines are those of net/http: two for each open connection.
+// It does not create, pause or remove containers, and reads no logs. Its only goroutines
+// are net/http's: two for each open connection.
 package proxy
 
 import (
@@ -25,57 +25,59 @@ import (
 )
 
 const (
-	// idleLimit is how long a connection may be idle and still be used again, of a proxy
-	// that announces to keep it at least announcedLimit. Node's HTTP server announces 5 s.
-	// Staying far below keeps a request and a close from crossing on the wire.
+	// idleLimit is how long an idle connection may be reused, if the proxy announces
+	// that it keeps connections for at least announcedLimit. Node's HTTP server
+	// announces 5 s. The large margin prevents a request from crossing with the proxy's
+	// close.
 	idleLimit      = 2 * time.Second
 	announcedLimit = 2 * idleLimit
-	// maxHead bounds an answer's headers: the action is not trusted.
+	// maxHead limits an answer's headers, because the action is not trusted.
 	maxHead = 64 << 10
-	// firstRead is the most memory that is allocated because of Content-Length alone.
+	// firstRead is the most memory that is allocated on the word of Content-Length
+	// alone.
 	firstRead = 64 << 10
 )
 
-// Pauses between attempts to reach a proxy that does not listen yet. They grow
-// with the time already waited, so that a fast start is met fast and a slow one
-// costs little.
+// Pauses between attempts to reach a proxy that is not listening yet. They grow with the
+// time already waited: a fast start is noticed early, and a slow start costs few
+// attempts.
 const (
 	firstPause    = time.Millisecond
 	longestPause  = 20 * time.Millisecond
-	pauseFraction = 16 // a pause is this fraction of the time already waited
+	pauseFraction = 16 // a pause is this fraction of the time waited so far
 )
 
-// Limit bounds the body of an answer.
+// Limit limits the body of an answer.
 type Limit struct {
 	Max        int64 // a longer answer is truncated
-	Truncation int64 // how much of it is kept then
+	Truncation int64 // kept bytes of a truncated answer
 }
 
-// Client is the HTTP client of one container's action proxy. It may be used by as
-// many goroutines at once as the action's concurrency limit allows. Each container
-// has its own, so that no connection outlives it: addresses are used again.
+// Client is the HTTP client of one container's action proxy. It allows as many
+// concurrent calls as the action's concurrency limit. Each container has its own client,
+// because addresses are reused and no connection may outlive its container.
 //
-// Each request has a connection of its own, unless the proxy's last answer announced for
-// how long it keeps the connection. HTTP permits a server to close a connection after any
-// answer: a request that crosses with that is lost, and may not be sent again.
+// Each request opens a new connection, unless the proxy's last answer announced how long
+// it keeps the connection. HTTP lets a server close a connection after any answer. A
+// request that crosses with such a close is lost, and must not be sent again.
 type Client struct {
 	base      string
 	once      *http.Transport // closes each connection after its request
 	keeping   *http.Transport // keeps connections for idleLimit
-	announced atomic.Bool     // the proxy keeps connections
+	announced atomic.Bool     // the proxy keeps connections open
 }
 
 // Dial opens a connection to a proxy, as net.Dialer.DialContext does.
 type Dial func(ctx context.Context, network, addr string) (net.Conn, error)
 
-// New makes a client for the proxy at addr, host:port. It opens nothing.
+// New returns a client for the proxy at addr, host:port. It opens no connection.
 func New(addr string, concurrency int) *Client {
-	dialer := net.Dialer{KeepAlive: -1} // an idle connection is closed before a probe
+	dialer := net.Dialer{KeepAlive: -1} // an idle connection is closed before a probe would be sent
 	return NewDialing(addr, concurrency, dialer.DialContext)
 }
 
-// NewDialing makes a client that opens its connections by dial. addr is host:port, or the
-// path of a Unix socket.
+// NewDialing returns a client that opens its connections with dial. addr is host:port,
+// or the path of a Unix socket.
 func NewDialing(addr string, concurrency int, dial Dial) *Client {
 	host := addr
 	if strings.HasPrefix(addr, "/") {
@@ -91,23 +93,24 @@ func NewDialing(addr string, concurrency int, dial Dial) *Client {
 	return &Client{base: "http://" + host, once: transport(opened, -1), keeping: transport(opened, max(concurrency, 1))}
 }
 
-// transport makes one that keeps so many idle connections; negative: none.
+// transport returns a transport that keeps at most idle connections; a negative number
+// means none.
 func transport(dial Dial, idle int) *http.Transport {
 	return &http.Transport{
 		DialContext:            dial,
-		DisableCompression:     true, // the body's length must be the one that was declared
+		DisableCompression:     true, // the body must have the declared length
 		MaxIdleConnsPerHost:    idle,
 		IdleConnTimeout:        idleLimit,
 		MaxResponseHeaderBytes: maxHead,
 	}
 }
 
-// Close closes the idle connections. A call under way is not disturbed.
+// Close closes the idle connections. It does not affect a call in progress.
 func (c *Client) Close() { c.keeping.CloseIdleConnections() }
 
-// Init sends /init and waits for the proxy to come up first: while nothing listens
-// at the address it tries again until the timeout is used up. An attempt that
-// reached the proxy is never repeated.
+// Init sends /init. It first waits for the proxy to start: while nothing listens at the
+// address, it tries again until the timeout. An attempt that reached the proxy is never
+// repeated.
 func (c *Client) Init(ctx context.Context, body []byte, timeout time.Duration, limit Limit) Exchange {
 	start := time.Now()
 	for {
@@ -125,7 +128,7 @@ func (c *Client) Init(ctx context.Context, body []byte, timeout time.Duration, l
 	}
 }
 
-// pause waits a little. It returns false when there is no time for another attempt.
+// pause waits before the next attempt. It returns false if there is no time for one.
 func pause(ctx context.Context, start, deadline time.Time) bool {
 	d := min(max(time.Since(start)/pauseFraction, firstPause), longestPause)
 	timer := time.NewTimer(min(d, time.Until(deadline)))
@@ -138,13 +141,12 @@ func pause(ctx context.Context, start, deadline time.Time) bool {
 	}
 }
 
-// Run sends /run, once: what may have reached the action is not sent again.
+// Run sends /run once. It never repeats a request that may have reached the action.
 func (c *Client) Run(ctx context.Context, body []byte, timeout time.Duration, limit Limit) Exchange {
 	return c.exchange(ctx, time.Now(), "/run", body, timeout, limit)
 }
 
-// exchange makes one attempt. The transport repeats a POST only if no byte of it
-// was written.
+// exchange makes one attempt. The transport repeats a POST only if no byte was written.
 func (c *Client) exchange(ctx context.Context, start time.Time, path string, body []byte, timeout time.Duration, limit Limit) Exchange {
 	x := Exchange{Start: start}
 	limited, cancel := context.WithDeadline(ctx, start.Add(timeout))
@@ -177,11 +179,12 @@ func (c *Client) send(ctx context.Context, path string, body []byte, limit Limit
 		return fmt.Errorf("send request to action: %w", err)
 	}
 	c.announced.Store(keepTime(resp.Header) >= announcedLimit)
-	defer resp.Body.Close() // an error of the body has been returned by its reads
+	defer resp.Body.Close() // errors of the body are returned by its reads
 	return x.read(resp, limit)
 }
 
-// keepTime is for how long a proxy announces to keep an idle connection, 0 if it does not.
+// keepTime returns how long a proxy announces to keep an idle connection, 0 without an
+// announcement.
 func keepTime(h http.Header) time.Duration {
 	for part := range strings.SplitSeq(h.Get("Keep-Alive"), ",") {
 		name, value, _ := strings.Cut(strings.TrimSpace(part), "=")
@@ -192,13 +195,13 @@ func keepTime(h http.Header) time.Duration {
 	return 0
 }
 
-// maxKeepSeconds bounds an announcement, as the proxy is not trusted.
+// maxKeepSeconds limits an announcement, because the proxy is not trusted.
 const maxKeepSeconds = 3600
 
 var errNoLength = errors.New("the answer declares no length")
 
-// read reads an answer. One without a declared length, or with a status that has no
-// body, counts as none: the original cannot read it either
+// read reads an answer. An answer without a declared length, or with a status that has
+// no body, is an error, because OpenWhisk cannot read it either
 // (ApacheBlockingContainerClient, HttpUtils).
 func (x *Exchange) read(resp *http.Response, limit Limit) error {
 	if resp.ContentLength < 0 || resp.ProtoMajor != 1 || bodiless(resp.StatusCode) {
@@ -227,7 +230,7 @@ func bodiless(status int) bool {
 	return false
 }
 
-// charsetOf is the charset parameter of a media type, in lower case.
+// charsetOf returns the charset parameter of a media type, in lower case.
 func charsetOf(mediaType string) string {
 	_, params, err := mime.ParseMediaType(mediaType)
 	if err != nil {
@@ -236,11 +239,11 @@ func charsetOf(mediaType string) string {
 	return strings.ToLower(params["charset"])
 }
 
-// failure classifies an error. sent is whether there was a connection.
+// failure classifies an error. sent reports whether a connection existed.
 func failure(ctx context.Context, sent bool, err error) Failure {
 	for _, no := range []syscall.Errno{
 		syscall.ECONNREFUSED, syscall.EHOSTUNREACH, syscall.ENETUNREACH, syscall.EHOSTDOWN,
-		syscall.ENOENT, syscall.EAGAIN, // of a Unix socket that is not there yet, or has a full queue
+		syscall.ENOENT, syscall.EAGAIN, // a Unix socket that does not exist yet, or has a full queue
 	} {
 		if !sent && errors.Is(err, no) {
 			return Refused
@@ -256,64 +259,63 @@ func failure(ctx context.Context, sent bool, err error) Failure {
 	return NoResponse
 }
 
-// over reports whether the context has ended. A dialer sees its deadline pass
-// before the context's own timer has fired.
+// over reports whether the context has ended. It also checks the deadline, because a
+// dialer may see the deadline pass before the context's timer fires.
 func over(ctx context.Context) bool {
 	end, limited := ctx.Deadline()
 	return ctx.Err() != nil || limited && !time.Now().Before(end)
 }
 
-// Failure is why an exchange brought no answer.
+// Failure is the reason for an exchange without an answer.
 type Failure uint8
 
-// Kinds of failure. Where a container turns out unhealthy on its first run
-// after a rest, Refused lets the invoker run the activation elsewhere: the
-// action cannot have seen it.
+// Kinds of failure. If a container fails with Refused at its first run after a pause,
+// the invoker may run the activation elsewhere, because the action cannot have seen it.
 const (
 	None       Failure = iota // there is an answer
-	Timeout                   // the time was used up
+	Timeout                   // the timeout has passed
 	Refused                   // nothing listens: no byte was sent
-	NoResponse                // the connection broke, or the answer is not one
+	NoResponse                // the connection broke, or the answer is invalid
 	Cancelled                 // the caller's context ended
 )
 
-// String names the failure for logs.
+// String returns the name of the failure for logs.
 func (f Failure) String() string {
 	return [...]string{"none", "timeout", "refused", "no response", "cancelled"}[f]
 }
 
-// Exchange is one request and what came of it.
+// Exchange is one request and its outcome.
 type Exchange struct {
 	Start, End    time.Time
 	Failure       Failure
-	Err           error  // cause of the failure, for the operator's log
+	Err           error  // cause of the failure, for the log
 	Status        int    // HTTP status, 0 without an answer
 	Body          []byte // UTF-8, truncated if Truncated
-	ContentLength int64  // as the answer declared it
+	ContentLength int64  // as declared by the answer
 	Truncated     bool
 	Max           int64 // the limit that truncated it
-	Reused        bool  // the connection had served before
-	Sent          bool  // a connection stood: the action may have seen the request
+	Reused        bool  // the connection was used before
+	Sent          bool  // a connection existed: the action may have seen the request
 }
 
-// Elapsed is how long the exchange took.
+// Elapsed returns the duration of the exchange.
 func (x Exchange) Elapsed() time.Duration { return x.End.Sub(x.Start) }
 
-// Unhealthy reports that the proxy itself asks to be taken out of service.
+// Unhealthy reports whether the proxy asks to be taken out of service.
 func (x Exchange) Unhealthy() bool {
 	return x.Failure == None && x.Status == http.StatusServiceUnavailable
 }
 
-// Broken reports that the connection failed before the time was used up, so that
-// it is worth asking whether the container ran out of memory.
+// Broken reports whether the connection failed before the timeout. The caller should
+// check then whether the container ran out of memory.
 func (x Exchange) Broken() bool { return x.Failure == Refused || x.Failure == NoResponse }
 
-// OK reports that the proxy answered 200 with a body within the limit.
+// OK reports whether the proxy answered 200 with a body within the limit.
 func (x Exchange) OK() bool {
 	return x.Failure == None && x.Status == http.StatusOK && !x.Truncated
 }
 
-// fail replaces whatever answer there was.
+// fail replaces any answer by a failure.
 func (x *Exchange) fail(f Failure, err error) {
 	*x = Exchange{Start: x.Start, End: time.Now(), Failure: f, Err: err, Reused: x.Reused, Sent: x.Sent}
 }

@@ -24,8 +24,7 @@ import (
 
 var wide = Limit{Max: 1 << 20, Truncation: 1 << 20}
 
-// peer is an action proxy made of a script: each connection is handed to
-// serve, which may do what it likes with it.
+// peer is a scripted action proxy: serve handles each connection.
 type peer struct {
 	net.Listener
 	conns atomic.Int32
@@ -76,7 +75,8 @@ func request(r *bufio.Reader) (path, body string, err error) {
 	return q.URL.Path, string(b), err
 }
 
-// answers serves every request on a connection with the same bytes.
+// answers returns a handler that answers every request on a connection with the same
+// bytes.
 func answers(text string) func(net.Conn, *bufio.Reader) {
 	return func(c net.Conn, r *bufio.Reader) {
 		for {
@@ -118,13 +118,13 @@ func TestRequestsAreWhatAnActionExpects(t *testing.T) {
 	check.Equal(t, x.ContentLength, int64(len(body)), "took %v, length", x.Elapsed())
 }
 
-// keeps is the answer of a proxy that announces for how long it keeps the connection.
+// keeps returns the answer of a proxy that announces how long it keeps the connection.
 func keeps(seconds, body string) string {
 	return strings.Replace(ok(body), "\r\n", "\r\nConnection: keep-alive\r\nKeep-Alive: timeout="+seconds+"\r\n", 1)
 }
 
-// TestEachRunHasItsConnection: unless the proxy announces that it keeps connections for
-// long enough.
+// TestEachRunHasItsConnection: each run has a new connection, unless the proxy announces
+// that it keeps connections for long enough.
 func TestEachRunHasItsConnection(t *testing.T) {
 	for name, answer := range map[string]string{
 		"silent": ok("{}"), "too short": keeps("3", "{}"), "damaged": keeps("x", "{}"), "negative": keeps("-5", "{}"),
@@ -140,8 +140,8 @@ func TestEachRunHasItsConnection(t *testing.T) {
 	}
 }
 
-// TestProxyThatClosesSilently: a proxy that closes each connection some time after its
-// answer, without saying so, loses no run, whatever it announced.
+// TestProxyThatClosesSilently: no run is lost if a proxy closes each connection some
+// time after its answer without notice, whatever it announced.
 func TestProxyThatClosesSilently(t *testing.T) {
 	for name, answer := range map[string]string{"silent": ok("{}"), "announces 5 s": keeps("5", "{}")} {
 		t.Run(name, func(t *testing.T) {
@@ -157,7 +157,7 @@ func TestProxyThatClosesSilently(t *testing.T) {
 						return
 					}
 					if runs.Load()%3 == 0 {
-						return // as a server whose keep-alive has just ended
+						return // like a server whose keep-alive time has just ended
 					}
 				}
 			})
@@ -179,8 +179,8 @@ func TestProxyThatClosesSilently(t *testing.T) {
 	}
 }
 
-// TestClosedConnectionGetsNoRequest: a connection that the proxy has closed gets nothing of
-// the request, which goes by another one.
+// TestClosedConnectionGetsNoRequest: no part of a request is sent on a connection that
+// the proxy has closed. The request uses another connection.
 func TestClosedConnectionGetsNoRequest(t *testing.T) {
 	closing := make(chan net.Conn, 1)
 	p := listen(t, func(c net.Conn, r *bufio.Reader) {
@@ -198,7 +198,7 @@ func TestClosedConnectionGetsNoRequest(t *testing.T) {
 	got := make([]byte, 1024)
 	_, err = c.Read(got)
 	check.NoError(t, err)
-	check.Receive(t, closing) // the script's end closes it
+	check.Receive(t, closing) // the handler's end closes the connection
 	for err = nil; err == nil; {
 		c.(*conn).answered.Store(true)
 		var n int
@@ -213,12 +213,12 @@ func TestClosedConnectionGetsNoRequest(t *testing.T) {
 func TestConnectionIsUsedAgain(t *testing.T) {
 	p := listen(t, answers(keeps("5", "{}")))
 	c := p.client(t)
-	c.Run(t.Context(), []byte("{}"), time.Minute, wide) // now the client knows
+	c.Run(t.Context(), []byte("{}"), time.Minute, wide) // now the client knows that connections are kept
 	opened := int32(1)
 	var rested time.Time
 	for i := range 5 {
 		x := c.Run(t.Context(), []byte("{}"), time.Minute, wide)
-		late := time.Since(rested) >= idleLimit // on a machine that stood still it may be another one
+		late := time.Since(rested) >= idleLimit // if the machine stood still, it may be a different connection
 		check.That(check.Must(t), x.OK(), "run %d: %v %v reused %v", i, x.Failure, x.Err, x.Reused)
 		if x.Reused && i == 0 {
 			t.Fatalf("run %d: %v %v reused %v", i, x.Failure, x.Err, x.Reused)
@@ -261,7 +261,7 @@ func (c *closing) Close() error {
 }
 
 func TestConnectionIsNotUsedAgain(t *testing.T) {
-	log.SetOutput(io.Discard) // net/http logs what comes unasked
+	log.SetOutput(io.Discard) // net/http logs unsolicited responses
 	t.Cleanup(func() { log.SetOutput(os.Stderr) })
 	for name, text := range map[string]string{
 		"close":              "HTTP/1.1 200 OK\r\nConnection: Close\r\nContent-Length: 2\r\n\r\n{}",
@@ -283,7 +283,8 @@ func TestConnectionIsNotUsedAgain(t *testing.T) {
 	}
 }
 
-// A peer that closes an idle connection must not fail the next run.
+// TestConnectionClosedWhileIdleIsNoticed: if a peer closes an idle connection, the next
+// run does not fail.
 func TestConnectionClosedWhileIdleIsNoticed(t *testing.T) {
 	p := listen(t, func(c net.Conn, r *bufio.Reader) {
 		if _, _, err := request(r); err == nil {
@@ -296,11 +297,12 @@ func TestConnectionClosedWhileIdleIsNoticed(t *testing.T) {
 		x := c.Run(t.Context(), nil, time.Minute, wide)
 		check.That(check.Must(t), x.OK(), "%v %v reused %v", x.Failure, x.Err, x.Reused)
 		check.That(check.Must(t), !x.Reused, "%v %v reused %v", x.Failure, x.Err, x.Reused)
-		check.Receive(t, closed) // the peer's close has come
+		check.Receive(t, closed) // the peer has closed the connection
 	}
 }
 
-// What a busy moment opened is closed when it has been idle for long.
+// TestIdleConnectionIsClosed: connections that a burst opened are closed after they have
+// been idle.
 func TestIdleConnectionIsClosed(t *testing.T) {
 	p := listen(t, answers(keeps("5", "{}")))
 	c := p.client(t)
@@ -351,10 +353,10 @@ func TestUnreadRequestTimesOut(t *testing.T) {
 	check.Equal(t, x.Failure, Timeout)
 }
 
-// A proxy may refuse a body without reading it to its end.
+// TestAnswerBeforeTheRequestWasRead: a proxy may answer without reading the whole body.
 func TestAnswerBeforeTheRequestWasRead(t *testing.T) {
 	p := listen(t, func(c net.Conn, r *bufio.Reader) {
-		if _, err := http.ReadRequest(r); err != nil { // its head
+		if _, err := http.ReadRequest(r); err != nil { // only the head
 			return
 		}
 		io.WriteString(c, "HTTP/1.1 413 Payload Too Large\r\nContent-Length: 2\r\n\r\n{}")
@@ -376,11 +378,11 @@ func TestCancelEndsACallAtOnce(t *testing.T) {
 	check.Equal(t, p.client(t).Init(ctx, nil, time.Hour, wide).Failure, Cancelled, "init after cancel")
 }
 
-// vacant is an address where nothing listens.
+// vacant returns an address where nothing listens.
 func vacant(t *testing.T) string {
 	t.Helper()
-	// Below the ports that Linux gives on request of any port, and among those
-	// that no other package, tested at the same time, looks at.
+	// Use a port below the range from which Linux assigns ports, and one that no other
+	// package uses in its tests.
 	for range 1000 {
 		addr := fmt.Sprintf("127.0.0.1:%d", 18000+rand.IntN(1000))
 		if l, err := net.Listen("tcp", addr); err == nil {
@@ -449,7 +451,7 @@ func TestParallelRuns(t *testing.T) {
 				return
 			}
 			waiting.Done()
-			waiting.Wait() // all at once, or the test never ends
+			waiting.Wait() // concurrent calls, or the test never ends
 			io.WriteString(c, keeps("5", body))
 		}
 	})
@@ -481,7 +483,7 @@ func TestCloseLeavesNothingOpen(t *testing.T) {
 	check.Receive(t, gone)
 }
 
-// TestUnixSocket: a proxy is waited for until its socket is there.
+// TestUnixSocket: the client waits until the proxy's socket exists.
 func TestUnixSocket(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "s")
 	server := &http.Server{Handler: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {

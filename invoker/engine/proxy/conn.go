@@ -7,9 +7,9 @@ import (
 	"syscall"
 )
 
-// conn is a connection that looks whether the proxy has closed it before it sends a
-// request. net/http notices that in a goroutine of its own, which on a busy machine runs
-// too late. Nothing of the request is sent then, so that net/http sends it by another
+// conn is a connection that checks before each request whether the proxy has closed it.
+// net/http notices a close in a separate goroutine, which runs too late on a busy
+// machine. If the connection is closed, nothing is sent, and net/http uses another
 // connection.
 type conn struct {
 	net.Conn
@@ -17,7 +17,7 @@ type conn struct {
 	answered atomic.Bool // something was read since the last write
 }
 
-// checked returns a connection that looks before it sends, where the system can tell.
+// checked returns a connection that checks before it sends, if the system supports that.
 func checked(c net.Conn) net.Conn {
 	sc, ok := c.(syscall.Conn)
 	if !ok {
@@ -40,8 +40,8 @@ func (c *conn) Read(b []byte) (int, error) {
 	return n, err
 }
 
-// Write sends nothing and returns an error if it begins another request, and the proxy has
-// closed the connection.
+// Write returns an error and sends nothing if it begins another request and the proxy
+// has closed the connection.
 func (c *conn) Write(b []byte) (int, error) {
 	if c.answered.Swap(false) && c.closedByProxy() {
 		return 0, errClosedByProxy
@@ -49,7 +49,7 @@ func (c *conn) Write(b []byte) (int, error) {
 	return c.Conn.Write(b)
 }
 
-// closedByProxy looks for the end of what the proxy sends, and takes nothing from it.
+// closedByProxy reports whether the proxy has closed its end. It consumes no bytes.
 func (c *conn) closedByProxy() (closed bool) {
 	err := c.raw.Control(func(fd uintptr) {
 		n, _, err := syscall.Recvfrom(int(fd), make([]byte, 1), syscall.MSG_PEEK|syscall.MSG_DONTWAIT)

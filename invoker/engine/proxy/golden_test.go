@@ -14,8 +14,8 @@ import (
 	"github.com/gpuwhisk/gpuwhisk/invoker/develop/check"
 )
 
-// capture is one activation of a running OpenWhisk: its message, what the
-// stock invoker sent to the container, what came back and what was recorded.
+// capture is one activation of a running OpenWhisk: its message, the requests of the
+// stock invoker to the container, the answers and the record.
 type capture struct {
 	Scenario   string          `json:"scenario"`
 	Message    string          `json:"message"`
@@ -61,7 +61,7 @@ func manifest(t *testing.T) *activation.Manifest {
 	return m
 }
 
-// action is the action as the database had it, or else as /init has it.
+// action returns the action as stored in the database, or else as sent in /init.
 func (c capture) action(t *testing.T) *activation.Action {
 	t.Helper()
 	if c.Action != nil {
@@ -122,8 +122,8 @@ func TestBodiesAreThoseOfTheOriginal(t *testing.T) {
 			check.NoError(t, err)
 			text := v.RunBody(millis(t, want.(map[string]any)["deadline"]))
 			check.DeepEqual(t, tree(t, text), want, "%s: run body", c.Scenario)
-			// Up to the parameters, whose order the original shuffles, key
-			// order and white space are the original's too.
+			// Up to the parameters, whose order OpenWhisk shuffles, the order of keys
+			// and the white space equal OpenWhisk's.
 			got, _, _ := strings.Cut(string(text), `"value":`)
 			if want, _, _ := strings.Cut(c.Run, `"value":`); got != want {
 				t.Errorf("%s: run body\n got %s\nwant %s", c.Scenario, got, want)
@@ -132,7 +132,7 @@ func TestBodiesAreThoseOfTheOriginal(t *testing.T) {
 	}
 }
 
-// answered is the exchange in which a container gave this answer at once.
+// answered returns an exchange with this immediate answer.
 func answered(a answer) Exchange {
 	now := time.Now()
 	return Exchange{Start: now, End: now.Add(time.Millisecond), Status: a.Status,

@@ -9,8 +9,8 @@ import (
 	"github.com/gpuwhisk/gpuwhisk/activation"
 )
 
-// Texts of failures, as the original words them (ErrorResponse.scala). Clients
-// and dashboards look for them.
+// Texts of failures in OpenWhisk's words (ErrorResponse.scala). Clients and dashboards
+// search for them.
 const (
 	textInitTimeout = "The action exceeded its time limits of %d milliseconds during initialization."
 	textRunTimeout  = "The action exceeded its time limits of %d milliseconds."
@@ -21,15 +21,15 @@ const (
 	textNotJSON    = "The action did not produce a valid JSON or JSON Array response"
 	textMemory     = "The action exhausted its memory and was aborted."
 
-	// TextAbnormal is the answer where the action gave none, and for whatever
-	// goes wrong in the invoker itself.
+	// TextAbnormal is the answer if the action gave none, and for errors in the invoker
+	// itself.
 	TextAbnormal = "The action did not produce a valid response and exited unexpectedly."
 )
 
-// InitOutcome is what a finished /init means. ok is true when the action is
-// ready to run; else the response is the activation's. oom means that the
-// container ran out of memory; it matters only where the exchange is Broken.
-// An unhealthy proxy is the caller's to see first.
+// InitOutcome converts a finished /init. ok is true if the action is ready to run.
+// Otherwise r is the response of the activation. oom reports whether the container ran
+// out of memory; it is used only if the exchange is Broken. The caller must handle an
+// unhealthy proxy first.
 func InitOutcome(x Exchange, timeout time.Duration, oom bool) (r activation.Response, ok bool) {
 	switch {
 	case x.OK():
@@ -48,7 +48,7 @@ func InitOutcome(x Exchange, timeout time.Duration, oom bool) (r activation.Resp
 	return developer(textInitGone), false
 }
 
-// initAnswer reads the error of a proxy that could not load the action.
+// initAnswer returns the response for a proxy that could not load the action.
 func initAnswer(x Exchange) activation.Response {
 	result, err := activation.Canonical(x.Body)
 	if err == nil && result[0] == '{' {
@@ -59,13 +59,13 @@ func initAnswer(x Exchange) activation.Response {
 	return sized(developer(withBody(textInitFailed, x.Body)), x)
 }
 
-// RunOutcome is what a finished /run means. oom is as in InitOutcome.
+// RunOutcome converts a finished /run. oom is as in InitOutcome.
 func RunOutcome(x Exchange, timeout time.Duration, oom bool) activation.Response {
 	switch {
 	case x.Failure == Cancelled:
 		return abnormal(activation.StatusWhiskError)
 	case x.Failure == Timeout || x.Elapsed() >= timeout:
-		// Even if the action answered: it was too late.
+		// Even if the action answered, it was too late.
 		return developer(fmt.Sprintf(textRunTimeout, timeout.Milliseconds()))
 	case x.Truncated:
 		return truncated(x, activation.StatusApplicationError)
@@ -77,8 +77,8 @@ func RunOutcome(x Exchange, timeout time.Duration, oom bool) activation.Response
 	return abnormal(activation.StatusDeveloperError)
 }
 
-// runAnswer judges a complete answer. An object with an error keeps nothing
-// but the error, whatever the status.
+// runAnswer judges a complete answer. An object with an error is reduced to the error,
+// whatever the status.
 func runAnswer(x Exchange) activation.Response {
 	result, err := activation.Canonical(x.Body)
 	if err != nil || result[0] != '{' && result[0] != '[' {
@@ -100,8 +100,8 @@ func runAnswer(x Exchange) activation.Response {
 	return activation.Response{StatusCode: activation.StatusSuccess, Result: result}
 }
 
-// errorOf finds the error of an object in canonical form, where a key stands
-// as its text alone: without that text there is nothing to parse for.
+// errorOf returns the error in an object in canonical form. In that form a key occurs
+// literally, so an object without the text has no such key.
 func errorOf(object []byte) (value []byte, found bool) {
 	if !bytes.Contains(object, []byte(`"error":`)) {
 		return nil, false
@@ -118,7 +118,7 @@ func errorOf(object []byte) (value []byte, found bool) {
 	return nil, false
 }
 
-// withBody ends a sentence with the answer, or with a full stop without one.
+// withBody ends a sentence with the answer, or with a full stop if there is none.
 func withBody(text string, body []byte) string {
 	if len(body) == 0 {
 		return text + "."
@@ -134,13 +134,14 @@ func abnormal(status int) activation.Response {
 	return activation.ErrorResponse(status, TextAbnormal)
 }
 
-// truncated counts in bytes, as the answer declared them.
+// truncated returns the response for a truncated answer. Its size is in bytes, as
+// declared by the answer.
 func truncated(x Exchange, status int) activation.Response {
 	text := fmt.Sprintf(textTruncated, x.ContentLength, x.Max, x.Body)
 	return activation.ErrorResponse(status, text).WithSize(int(x.ContentLength))
 }
 
-// sized counts in UTF-16 units, as the original counts the answer's text.
+// sized sets the size in UTF-16 units, as OpenWhisk counts the answer's text.
 func sized(r activation.Response, x Exchange) activation.Response {
 	return r.WithSize(activation.UTF16Length(string(x.Body)))
 }

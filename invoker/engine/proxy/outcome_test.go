@@ -10,7 +10,7 @@ import (
 	"github.com/gpuwhisk/gpuwhisk/invoker/develop/check"
 )
 
-// lasted is an exchange of a given length.
+// lasted returns an exchange of a given duration.
 func lasted(d time.Duration, x Exchange) Exchange {
 	x.Start = time.Now()
 	x.End = x.Start.Add(d)
@@ -49,7 +49,8 @@ func (c outcomeCase) check(t *testing.T, got activation.Response) {
 	check.Equal(t, size, c.size, "%s", c.name)
 }
 
-// One row for each line of the contract's table of outcomes, in its order.
+// TestInitOutcome has one row for each line of the contract's table of outcomes, in its
+// order.
 func TestInitOutcome(t *testing.T) {
 	const limit = time.Second
 	fast, slow := time.Millisecond, limit
@@ -141,8 +142,8 @@ func TestUnhealthyIsSeenBeforeAnOutcome(t *testing.T) {
 	check.That(t, !x.OK(), "no response: unhealthy %t, broken %t, ok %t", x.Unhealthy(), x.Broken(), x.OK())
 }
 
-// FuzzOutcome holds whatever a container may answer against what must hold of
-// every response.
+// FuzzOutcome: for any answer of a container, the response has the properties of every
+// response.
 func FuzzOutcome(f *testing.F) {
 	f.Add(200, []byte(`{"error":1}`), false)
 	f.Add(500, []byte(`[`), true)
