@@ -39,7 +39,6 @@ const (
 // riddled lists the packages and pages that are not rewritten yet. A name
 // leaves the list when its text is plain, and none is added.
 var riddled = []string{
-	"ARCHITECTURE.md",
 	"CHANGELOG.md",
 	"activation/journal",
 	"activation/kafka",
