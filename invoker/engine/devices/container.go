@@ -87,6 +87,19 @@ func (m *Mover) connected(ctx context.Context, b *gpuContainer) bool {
 	}
 }
 
+// reportsMemory reports whether a process of the container has reported memory that it
+// uses. Its first report, right after it has connected, is of none.
+func (m *Mover) reportsMemory(b *gpuContainer) bool {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	for _, u := range b.usage {
+		if u.Allocated > 0 {
+			return true
+		}
+	}
+	return false
+}
+
 // assume counts what was reserved as used by a container whose processes do not
 // report. Nothing of it can be moved.
 func (m *Mover) assume(b *gpuContainer, need gpu.Need) {

@@ -251,17 +251,20 @@ func (m *Mover) End(ctx context.Context, name string, need gpu.Need) {
 			m.assume(b, need)
 		}
 	default:
-		m.ended(ctx, b)
+		m.ended(ctx, b, need)
 	}
 }
 
-// ended asks the processes. Of one that does not answer the last report counts; the
-// heartbeat reports its silence.
-func (m *Mover) ended(ctx context.Context, b *gpuContainer) {
-	ctx, cancel := context.WithTimeout(ctx, m.options.answerTime)
+// ended asks the processes. Of one that does not answer in time the last report counts;
+// the heartbeat reports its silence. If nothing but the connection was reported so far,
+// the container counts as using what was reserved until a report comes.
+func (m *Mover) ended(ctx context.Context, b *gpuContainer, need gpu.Need) {
+	asking, cancel := context.WithTimeout(ctx, m.options.answerTime)
 	defer cancel()
-	if _, err := b.shim.Ended(ctx); err == nil {
+	if _, err := b.shim.Ended(asking); err == nil {
 		m.setMoved(b, false)
+	} else if ctx.Err() == nil && !m.reportsMemory(b) {
+		m.assume(b, need)
 	}
 }
 

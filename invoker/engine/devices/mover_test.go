@@ -205,6 +205,24 @@ func TestKilledProcess(t *testing.T) {
 	check.NoError(t, err, "an order to no container")
 }
 
+// TestConnectedWithoutAReport: of a process that has connected, and does not answer in time
+// what it uses, what was reserved counts, until it answers.
+func TestConnectedWithoutAReport(t *testing.T) {
+	b := open(t, func(o *Options) { o.answerTime = 50 * time.Millisecond })
+	g := b.guest(b.prepare(name, "managed"))
+	b.awaitUsage(g.PID(), 0)
+	check.NoError(t, g.Process().Signal(syscall.SIGSTOP))
+	need := gpu.Need{Bytes: 5 * mib, Context: mib}
+	b.Begin(name, need)
+	b.End(b.limited(), name, need)
+	h := b.last(assumedPID)
+	check.That(t, h.Assumed, "got %+v", h)
+	check.Equal(t, h.Usage.Resident, 5*mib)
+	check.NoError(t, g.Process().Signal(syscall.SIGCONT))
+	b.await("the end of what was assumed", func(h gpu.MemoryReport) bool { return h.PID == assumedPID && h.Exited })
+	check.Equal(t, b.Stats().Unhooked, 0)
+}
+
 // TestUnhooked: a container that does not report by a shim uses what was reserved,
 // until one does.
 func TestUnhooked(t *testing.T) {
