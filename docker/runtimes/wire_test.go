@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/gpuwhisk/gpuwhisk/invoker/develop/check"
+	"github.com/gpuwhisk/gpuwhisk/invoker/engine/proxy"
 )
 
 // dial opens a bare connection to the proxy.
@@ -51,6 +52,40 @@ func TestKeepAliveAndPipelining(t *testing.T) {
 			status := statusOf(r)
 			check.That(t, status == 200 || status == 403, "at once: %d", status)
 		}
+	})
+}
+
+// TestConnectionIsUsedAgain: the proxy announces how long it keeps a connection, so that the
+// invoker sends later runs by one that it has.
+func TestConnectionIsUsedAgain(t *testing.T) {
+	each(t, func(t *testing.T, d dialect) {
+		p := start(t, d.family)
+		p.load(d.echo)
+		c := proxy.NewDialing(p.addr, 1, p.connect)
+		defer c.Close()
+		limit := proxy.Limit{Max: 1 << 20, Truncation: 1 << 20}
+		for i := range 4 {
+			x := c.Run(t.Context(), []byte(runBody(`{}`)), waitLimit, limit)
+			check.That(t, x.OK(), "run %d: %s %v", i, x.Failure, x.Err)
+			check.Equal(t, x.Reused, i >= 2, "run %d: its connection was used before", i)
+		}
+	})
+}
+
+// TestConnectionThatTheInvokerEnds: a request that asks for the end of its connection gets it.
+func TestConnectionThatTheInvokerEnds(t *testing.T) {
+	each(t, func(t *testing.T, d dialect) {
+		p := start(t, d.family)
+		p.load(d.echo)
+		c := p.dial()
+		io.WriteString(c, strings.Replace(wire("/run", runBody(`{}`)), "Host: h", "Host: h\r\nConnection: close", 1))
+		r := bufio.NewReader(c)
+		resp, err := http.ReadResponse(r, nil)
+		check.NoError(t, err)
+		check.Equal(t, resp.Close, true)
+		_, _ = io.Copy(io.Discard, resp.Body)
+		_, err = r.ReadByte()
+		check.ErrorIs(t, err, io.EOF)
 	})
 }
 

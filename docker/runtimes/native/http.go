@@ -71,6 +71,8 @@ func answer(w http.ResponseWriter, status int, body []byte) {
 		h["Content-Type"] = []string{"text/html; charset=utf-8"}
 	}
 	h["Content-Length"] = []string{strconv.Itoa(len(body))}
+	h["Connection"] = []string{"keep-alive"} // the server says close where it closes
+	h["Keep-Alive"] = []string{"timeout=60"} // it has no limit for idle connections
 	w.WriteHeader(status)
 	_, _ = w.Write(body) // an error here is of an invoker that is gone
 }

@@ -382,9 +382,9 @@ function main() {
     const concurrent = (process.env.__OW_ALLOW_CONCURRENT || '').toLowerCase() === 'true';
     const action = new Action(concurrent);
     const server = http.createServer((request, response) => serve(action, request, response));
-    // The invoker closes connections, never we: a close that crosses a request
-    // on its way would look like an action that died.
-    server.keepAliveTimeout = 0;
+    // The invoker closes connections long before we do: a close that crosses a request
+    // on its way would look like an action that died. Answers announce this time.
+    server.keepAliveTimeout = 60000;
     server.timeout = 0;
     server.requestTimeout = 0;
     server.headersTimeout = 0;

@@ -22,6 +22,8 @@ SENTINEL = b"XXX_THE_END_OF_A_WHISK_ACTIVATION_XXX\n"
 MAX_HEAD = 64 << 10    # request line and headers
 MAX_BODY = 256 << 20   # code is at most 48 MiB before base64 and JSON
 CHUNK = 256 << 10
+# What an answer announces. This proxy closes no idle connection, so it keeps more.
+KEEP_ALIVE = "Connection: keep-alive\r\nKeep-Alive: timeout=60\r\n"
 REASONS = {200: "OK", 400: "Bad Request", 403: "Forbidden", 404: "Not Found",
            405: "Method Not Allowed", 411: "Length Required",
            413: "Payload Too Large", 431: "Request Header Fields Too Large",
@@ -393,9 +395,10 @@ class Connection:
         self.reset(rest)
         return head, body, keep
 
-    def answer(self, code, body):
+    def answer(self, code, body, keep=True):
         head = ("HTTP/1.1 %d %s\r\nContent-Type: application/json\r\n"
-                "Content-Length: %d\r\n\r\n" % (code, REASONS[code], len(body)))
+                "Content-Length: %d\r\n%s\r\n"
+                % (code, REASONS[code], len(body), KEEP_ALIVE if keep else "Connection: close\r\n"))
         self.sock.sendall(head.encode("ascii") + body)
 
 
@@ -435,7 +438,7 @@ class Server:
             state = connection.read()
             while state:
                 head, body, keep = connection.take()
-                connection.answer(*self.handle(head, body))
+                connection.answer(*self.handle(head, body), keep)
                 state = connection.complete() if keep else None
         except Rejected as error:
             self.refuse(connection, error)
@@ -448,7 +451,7 @@ class Server:
     @staticmethod
     def refuse(connection, error):
         try:
-            connection.answer(error.code, error_body(error))
+            connection.answer(error.code, error_body(error), False)
         except OSError:
             pass
 
