@@ -84,7 +84,7 @@ var plan = map[string][]string{
 	"invoker/operate/kamon": {},
 	"invoker/container":     {},
 	"invoker/operate/doctor": {"activation", "activation/couchdb", "activation/etcd", "activation/kafka", "gpu", "gpu/nvml", "gpu/shimctl", "invoker/config",
-		"activation/records", "invoker/container", "invoker/engine/cdi", "invoker/engine/devices", "invoker/engine/docker", "invoker/engine/mps", "invoker/engine/proxy", "invoker/lib/prettyjson", "invoker/peer/clients", "invoker/peer/tlsstore", "invoker/peer/zookeeper"},
+		"activation/records", "invoker/container", "invoker/engine/cdi", "invoker/engine/devices", "invoker/engine/docker", "invoker/engine/logs", "invoker/engine/mps", "invoker/engine/proxy", "invoker/lib/prettyjson", "invoker/peer/clients", "invoker/peer/tlsstore", "invoker/peer/zookeeper"},
 	"invoker/operate/console": {"invoker/lib/httpserver"},
 	"invoker/operate/explain": {"activation"},
 	"invoker/operate/top":     {"invoker/operate/explain"},

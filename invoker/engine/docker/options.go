@@ -38,7 +38,7 @@ type Options struct {
 	PidsLimit int64
 	LogDriver string // empty: the daemon's own; then Logs may find nothing
 	// MaxLogBytes is the size at which the daemon rotates a json-file log; 0 leaves
-	// that to the daemon's settings. One older file is kept. A log up to this
+	// that to the daemon's settings. logs.Files are kept. A log up to this
 	// size can be read whole, whatever was printed before it.
 	MaxLogBytes int64
 

@@ -14,6 +14,7 @@ import (
 	"github.com/moby/moby/client"
 
 	"github.com/gpuwhisk/gpuwhisk/invoker/container"
+	"github.com/gpuwhisk/gpuwhisk/invoker/engine/logs"
 	"github.com/gpuwhisk/gpuwhisk/invoker/engine/runargs"
 )
 
@@ -68,7 +69,7 @@ func (o Options) hostPart() (hostPart, error) {
 // choose another log driver or options of their own.
 func (p *hostPart) limitLog(bytes int64) {
 	if log := &p.host.LogConfig; bytes > 0 && log.Type == "json-file" && log.Config == nil {
-		log.Config = map[string]string{"max-size": strconv.FormatInt(bytes, 10), "max-file": "2"}
+		log.Config = map[string]string{"max-size": strconv.FormatInt(bytes, 10), "max-file": strconv.Itoa(logs.Files)}
 	}
 }
 

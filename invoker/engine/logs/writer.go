@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"strconv"
 	"sync"
 	"time"
 )
@@ -37,8 +38,13 @@ func makeLog(path string) (*os.File, error) {
 	return os.OpenFile(path, os.O_CREATE|os.O_EXCL|os.O_WRONLY|os.O_APPEND, 0o600)
 }
 
-// Rotate begins a new file. It keeps one older file, as Docker names it, where the
-// reader finds it.
+// Files is how many files a container's log has at most, the current one included. An
+// activation that prints a little more than its limit rotates the log twice. With three
+// files its reader, however late, still finds by their names that no file is missing.
+const Files = 3
+
+// Rotate begins a new file. It keeps the older files, as Docker names them, where the
+// reader finds them.
 func (o *Writer) Rotate() error {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -119,6 +125,10 @@ func (o *Writer) put(b []byte) int {
 }
 
 func (o *Writer) rotate() error {
+	for n := Files - 1; n > 1; n-- {
+		// Without this older file, or where its process is in the way, there is one less.
+		_ = os.Rename(o.path+"."+strconv.Itoa(n-1), o.path+"."+strconv.Itoa(n))
+	}
 	if err := os.Rename(o.path, o.path+".1"); err != nil {
 		return err
 	}

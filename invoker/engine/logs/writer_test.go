@@ -133,6 +133,30 @@ func TestOutputRotates(t *testing.T) {
 	check.NoError(t, err)
 }
 
+// TestTwoRotationsLoseNothing: an activation that prints somewhat more than its limit
+// rotates the log twice. Its reader, which begins late, finds every line and knows it.
+func TestTwoRotationsLoseNothing(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "log")
+	o, err := OpenWriter(path, 0)
+	check.NoError(t, err)
+	defer o.Close()
+	file, err := OpenFile(path)
+	check.NoError(t, err)
+	tail := NewTail(file, DefaultWaits())
+	defer tail.Close()
+	for _, text := range []string{"a", "b", "c"} {
+		if text != "a" {
+			check.NoError(t, o.Rotate())
+		}
+		printed(t, o, "stdout", strings.NewReader(text+"\n"))
+	}
+	printed(t, o, "stdout", strings.NewReader(Sentinel+"\n"))
+	printed(t, o, "stderr", strings.NewReader(Sentinel+"\n"))
+	got := tail.Collect(t.Context(), container.LogRequest{WaitForSentinel: true, LimitBytes: 1 << 20, Now: time.Now()})
+	check.Equal(t, len(got.Lines), 3, "%q", got.Lines)
+	check.That(t, !got.Incomplete, "got %+v", got)
+}
+
 // TestOutputDoesNotWaitForAPipe: a pipe that the process puts in the place of its log
 // does not hold up the rotation, and is not written to.
 func TestOutputDoesNotWaitForAPipe(t *testing.T) {

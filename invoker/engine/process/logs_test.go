@@ -39,21 +39,21 @@ func TestPipeInsteadOfTheLog(t *testing.T) {
 	check.That(t, !got.Incomplete, "got %+v", got)
 }
 
-// TestLogLargerThanItsFiles: of a log that is rotated three times before it is first
-// read, the file that was open, the newest older one and the present one are read. The
+// TestLogLargerThanItsFiles: of a log that is rotated four times before it is first
+// read, the file that was open, the two newest older ones and the present one are read. The
 // file between them is deleted, and the result says that lines are missing.
 func TestLogLargerThanItsFiles(t *testing.T) {
 	f := start(t, nil)
 	h := f.create()
 	c := f.find(h.ID)
-	for _, line := range []string{"first\n", "deleted\n", "older\n"} {
+	for _, line := range []string{"first\n", "deleted\n", "older\n", "old\n"} {
 		_, _ = c.streams[0].Write([]byte(line))
 		check.NoError(t, c.out.Rotate())
 	}
 	f.mustRun(h.Addr, wish{Stdout: "last\n"})
 	got := f.Logs(t.Context(), h.ID, request())
-	check.Equal(check.Must(t), len(got.Lines), 4, "%q", got.Lines)
-	for i, text := range []string{"first", "older", "last"} {
+	check.Equal(check.Must(t), len(got.Lines), 5, "%q", got.Lines)
+	for i, text := range []string{"first", "older", "old", "last"} {
 		check.That(t, strings.HasSuffix(got.Lines[i], " stdout: "+text), "line %d: got %q", i, got.Lines)
 	}
 	check.That(t, got.Incomplete, "got %+v", got)

@@ -8,6 +8,7 @@ import (
 	"strings"
 
 	"github.com/gpuwhisk/gpuwhisk/invoker/engine/docker"
+	"github.com/gpuwhisk/gpuwhisk/invoker/engine/logs"
 )
 
 func checkEngine(s *snapshot) []Finding {
@@ -53,7 +54,7 @@ func checkLogs(s *snapshot) []Finding {
 // logSize describes the size limit of a container's log, and the daemon's settings for
 // containers that request no log driver.
 func (s *snapshot) logSize() string {
-	bound := fmt.Sprintf("two files of %d MB a container", s.Config.MaxLogBytes()>>20)
+	bound := fmt.Sprintf("%d files of %d MB a container", logs.Files, s.Config.MaxLogBytes()>>20)
 	for _, arg := range []string{"log-driver", "log-opt"} {
 		if given := s.Config.Containers.ExtraArgs[arg]; len(given) > 0 {
 			bound = "with " + arg + " " + strings.Join(given, " ") + " of the extra arguments"
