@@ -28,6 +28,12 @@ static void limit(int argc, char **argv)
 	OK(cu.cuMemGetInfo_v2(&avail, &total));
 	SAME(total, 64 * MIB);
 	SAME(avail, 64 * MIB);
+	/* A program may ask for one of them. */
+	avail = total = 0;
+	OK(cu.cuMemGetInfo_v2(NULL, &total));
+	OK(cu.cuMemGetInfo_v2(&avail, NULL));
+	SAME(total, 64 * MIB);
+	SAME(avail, 64 * MIB);
 	OK(cu.cuDeviceTotalMem_v2(&total, 0));
 	SAME(total, 64 * MIB);
 	OK(cu.cuMemAlloc_v2(&p, 48 * MIB));
@@ -141,8 +147,153 @@ static void pitch_limit(int argc, char **argv)
 	SAME(cu.cuMemAlloc_v2(&p, MIB), CUDA_ERROR_OUT_OF_MEMORY);
 }
 
-enum { BELOW = 4, TURNS = 10000 };
 static CUcontext shared;
+
+/* A LIMIT of so many bytes granted, and so many that a WANT could bring. */
+static size_t put_limit(uint8_t *at, uint64_t answers, uint64_t granted, uint64_t most)
+{
+	struct {
+		uint32_t length;
+		uint16_t type, flags;
+		uint64_t epoch, granted, host, most, host_most;
+	} f = {sizeof f, GW_LIMIT, 0, answers, granted, 0, most, 0};
+
+	memcpy(at, &f, sizeof f);
+	return sizeof f;
+}
+
+static void *tries_to_allocate_ordered(void *code)
+{
+	CUdeviceptr p;
+
+	OK(cu.cuCtxSetCurrent(shared));
+	*(CUresult *)code = cu.cuMemAllocAsync(&p, MIB, NULL);
+	return NULL;
+}
+
+/* The report is what the device holds, and no more than the limit. */
+static void counts(int c, uint64_t limit)
+{
+	uint64_t reported = invoker_report(c).number[ALLOCATED];
+	size_t avail, total;
+
+	SAME(reported, in_use());
+	CHECK(reported <= limit);
+	OK(cu.cuMemGetInfo_v2(&avail, &total));
+	SAME(avail, limit - reported);
+}
+
+/* What pools keep counts against the limit, and gives way to other memory. The pool
+ * takes memory by FAKE_CUDA_POOL_CHUNK, 32 MiB, and keeps what is freed. */
+static void limit_pools(int argc, char **argv)
+{
+	uint64_t all = UINT64_MAX;
+	CUdeviceptr p, q, more;
+	CUmemoryPool own;
+	struct gw_memprop prop = {1, 0, {LOCATION_DEVICE, 0}};
+	CUmemHandle h;
+	int c = begin();
+
+	invoker_send(c, GW_LIMIT, 0, 100 * MIB, 0);
+	invoker_report(c);
+	OK(cu.cuDeviceGetDefaultMemPool(&own, 0));
+	OK(cu.cuMemPoolSetAttribute(own, 4, &all));
+	OK(cu.cuMemAllocAsync(&p, 60 * MIB, NULL));
+	SAME(in_use(), 64 * MIB);
+	counts(c, 100 * MIB);
+	/* From what the pool has taken already. */
+	OK(cu.cuMemAllocAsync(&q, 4 * MIB, NULL));
+	counts(c, 100 * MIB);
+	/* Its next piece, which is no longer below the limit with this. */
+	OK(cu.cuMemCreate(&h, 20 * MIB, &prop, 0));
+	SAME(cu.cuMemAllocAsync(&more, MIB, NULL), CUDA_ERROR_OUT_OF_MEMORY);
+	counts(c, 100 * MIB);
+	OK(cu.cuMemRelease(h));
+	OK(cu.cuMemAllocAsync(&more, MIB, NULL));
+	counts(c, 100 * MIB);
+	OK(cu.cuMemFreeAsync(more, NULL));
+	OK(cu.cuMemFreeAsync(q, NULL));
+	OK(cu.cuMemFreeAsync(p, NULL));
+	OK(cu.cuCtxSynchronize());
+	SAME(in_use(), 96 * MIB);
+	counts(c, 100 * MIB);
+	OK(cu.cuMemCreate(&h, 60 * MIB, &prop, 0));
+	SAME(in_use(), 60 * MIB);
+	counts(c, 100 * MIB);
+	/* A program's own pool is followed like the device's, whatever their number. */
+	for (int i = 0; i < 40; i++)
+		OK(cu.cuMemPoolCreate(&own, &prop));
+	OK(cu.cuMemPoolSetAttribute(own, 4, &all));
+	OK(cu.cuMemAllocFromPoolAsync(&p, 30 * MIB, own, NULL));
+	counts(c, 100 * MIB);
+	OK(cu.cuMemFreeAsync(p, NULL));
+	counts(c, 100 * MIB);
+	OK(cu.cuMemAllocAsync(&p, 30 * MIB, NULL));
+	counts(c, 100 * MIB);
+	OK(cu.cuMemFreeAsync(p, NULL));
+	OK(cu.cuMemPoolDestroy(own));
+	counts(c, 100 * MIB);
+}
+
+/* A pool's piece is more than is granted and less than could be: it is asked for. */
+static void limit_pool_asked(int argc, char **argv)
+{
+	uint8_t frame[64];
+	CUresult code = CUDA_SUCCESS;
+	pthread_t t;
+	int c = begin();
+
+	OK(cu.cuCtxGetCurrent(&shared));
+	invoker_send_raw(c, frame, put_limit(frame, 0, 20 * MIB, 64 * MIB));
+	invoker_report(c);
+	SAME(pthread_create(&t, NULL, tries_to_allocate_ordered, &code), 0);
+	uint64_t asked = invoker_receive(c, GW_WANT).epoch;
+	invoker_send_raw(c, frame, put_limit(frame, asked, 64 * MIB, 64 * MIB));
+	pthread_join(t, NULL);
+	SAME(code, CUDA_SUCCESS);
+	SAME(invoker_report(c).number[ALLOCATED], 32 * MIB);
+	SAME(in_use(), 32 * MIB);
+}
+
+static struct gw_graph_node node_of(uint64_t bytes)
+{
+	return (struct gw_graph_node){.type = GRAPH_NODE_MEM_ALLOC, .alloc.bytes = bytes};
+}
+
+/* Graphs that are launched one after the other hold no more than the limit: their nodes
+ * are granted when they are added. */
+static void limit_graphs(int argc, char **argv)
+{
+	struct gw_graph_node a = node_of(40 * MIB), b = node_of(20 * MIB), d = node_of(40 * MIB);
+	void *first = &a, *second = &b, *third = &d, *node;
+	CUdeviceptr p;
+	int c = begin();
+
+	invoker_send(c, GW_LIMIT, 0, 64 * MIB, 0);
+	invoker_report(c);
+	OK(cu.cuGraphAddNode_v2(&node, first, NULL, NULL, 0, &a));
+	OK(cu.cuGraphAddMemFreeNode(&node, first, NULL, 0, a.alloc.ptr));
+	/* A graph's node in the place of one that was freed, and another graph's. */
+	OK(cu.cuGraphAddMemAllocNode(&node, first, NULL, 0, &a.alloc));
+	OK(cu.cuGraphAddMemFreeNode(&node, first, NULL, 0, a.alloc.ptr));
+	OK(cu.cuGraphAddMemAllocNode(&node, second, NULL, 0, &b.alloc));
+	SAME(cu.cuGraphAddMemAllocNode(&node, second, NULL, 0, &d.alloc), CUDA_ERROR_OUT_OF_MEMORY);
+	SAME(cu.cuMemAlloc_v2(&p, 30 * MIB), CUDA_ERROR_OUT_OF_MEMORY);
+	OK(cu.cuGraphAddMemFreeNode(&node, second, NULL, 0, b.alloc.ptr));
+	OK(cu.cuGraphLaunch(first, NULL));
+	OK(cu.cuGraphLaunch(second, NULL));
+	counts(c, 64 * MIB);
+	SAME(in_use(), 40 * MIB);
+	SAME(cu.cuGraphAddMemAllocNode(&node, third, NULL, 0, &(struct gw_graph_alloc){.bytes = 65 * MIB}),
+	     CUDA_ERROR_OUT_OF_MEMORY);
+	OK(cu.cuGraphDestroy(first));
+	OK(cu.cuGraphDestroy(second));
+	/* The memory that they left is given back for this. */
+	OK(cu.cuMemAlloc_v2(&p, 60 * MIB));
+	SAME(invoker_report(c).number[ALLOCATED], 60 * MIB);
+}
+
+enum { BELOW = 4, TURNS = 10000 };
 
 static void *take_turns(void *arg)
 {
@@ -219,19 +370,6 @@ static void limit_late(int argc, char **argv)
 	SAME(code, CUDA_ERROR_OUT_OF_MEMORY);
 }
 
-/* A LIMIT of so many bytes granted, and so many that a WANT could bring. */
-static size_t put_limit(uint8_t *at, uint64_t answers, uint64_t granted, uint64_t most)
-{
-	struct {
-		uint32_t length;
-		uint16_t type, flags;
-		uint64_t epoch, granted, host, most, host_most;
-	} f = {sizeof f, GW_LIMIT, 0, answers, granted, 0, most, 0};
-
-	memcpy(at, &f, sizeof f);
-	return sizeof f;
-}
-
 /* What is granted to a process that asked is its own at once: it is not reported as
  * free, whatever comes right behind, and however late the asking thread wakes. */
 static void limit_asked(int argc, char **argv)
@@ -295,5 +433,6 @@ const struct test_case cases_limit[] = {
 	{"limit", limit}, {"limit_reported", limit_reported}, {"limit_host", limit_host},
 	{"limit_array", limit_array}, {"pitch_limit", pitch_limit},
 	{"limit_threads", limit_threads}, {"limit_late", limit_late}, {"limit_asked", limit_asked},
-	{"cancels", cancels}, {NULL, NULL},
+	{"limit_pools", limit_pools}, {"limit_pool_asked", limit_pool_asked},
+	{"limit_graphs", limit_graphs}, {"cancels", cancels}, {NULL, NULL},
 };

@@ -119,6 +119,14 @@ static void stays(int argc, char **argv)
 	SAME(invoker_move(c, GW_PREFETCH, 2).word[STATUS], GW_OK);
 }
 
+static CUmemoryPool default_pool(void)
+{
+	CUmemoryPool pool;
+
+	OK(cu.cuDeviceGetDefaultMemPool(&pool, 0));
+	return pool;
+}
+
 static void pools(int argc, char **argv)
 {
 	CUdeviceptr p, q;
@@ -144,23 +152,38 @@ static void pools(int argc, char **argv)
 	SAME(invoker_report(c).number[ALLOCATED], 0);
 }
 
-/* What a capture allocates is its graph's: it counts, and an eviction has it given
- * back. */
+/* What a capture allocates is its graph's. The graph takes the memory when it is
+ * launched, and it counts from the capture until the graph, and what was made executable
+ * of it, have ended. */
 static void captured(int argc, char **argv)
 {
 	CUdeviceptr p, kept;
 	CUstream s;
-	void *graph;
+	void *graph, *exec;
 	int c = begin();
 
 	OK(cu.cuStreamCreate(&s, 1));
 	OK(cu.cuStreamBeginCapture_v2(s, 0));
 	OK(cu.cuMemAllocAsync(&p, 4 * MIB, s));
-	OK(cu.cuMemAllocFromPoolAsync(&kept, 2 * MIB, NULL, s));
+	OK(cu.cuMemAllocFromPoolAsync(&kept, 2 * MIB, default_pool(), s));
 	OK(cu.cuMemFreeAsync(p, s));
 	OK(cu.cuStreamEndCapture(s, &graph));
+	SAME(in_use(), 0);
+	SAME(invoker_report(c).number[FIXED], 0);
+	SAME(invoker_report(c).number[ALLOCATED], 6 * MIB);
+	OK(cu.cuGraphInstantiateWithFlags(&exec, graph, 0));
+	OK(cu.cuGraphDestroy(graph));
+	SAME(invoker_report(c).number[ALLOCATED], 6 * MIB);
+	OK(cu.cuGraphLaunch(exec, s));
+	SAME(in_use(), 6 * MIB);
 	SAME(invoker_report(c).number[FIXED], 6 * MIB);
+	SAME(invoker_report(c).number[ALLOCATED], 6 * MIB);
 	invoker_move(c, GW_EVICT, 1);
+	SAME(invoker_report(c).number[FIXED], in_use());
+	SAME(in_use(), 2 * MIB);
+	OK(cu.cuGraphExecDestroy(exec));
+	invoker_move(c, GW_EVICT, 2);
+	SAME(in_use(), 0);
 	SAME(invoker_report(c).number[ALLOCATED], 0);
 }
 
@@ -214,6 +237,12 @@ static void locations(int argc, char **argv)
 		OK(cu.cuMemPoolDestroy(pool));
 		OK(cu.cuMemRelease(h));
 		SAME(invoker_report(c).number[HOST], 0);
+		/* The driver's own pool of the place. */
+		OK(cu.cuMemGetMemPool(&pool, &prop.location, 1));
+		OK(cu.cuMemAllocFromPoolAsync(&p, MIB, pool, NULL));
+		SAME(invoker_report(c).number[HOST], MIB);
+		SAME(invoker_report(c).number[ALLOCATED], 4 * MIB);
+		OK(cu.cuMemFreeAsync(p, NULL));
 	}
 }
 
@@ -286,7 +315,8 @@ static void others(int argc, char **argv)
 	CUarray a, b, m;
 	void *host, *node;
 	CUdeviceptr p;
-	int c = begin(), how[64] = {GRAPH_NODE_MEM_ALLOC};
+	struct gw_graph_node how = {.type = GRAPH_NODE_MEM_ALLOC, .alloc.bytes = MIB};
+	int c = begin();
 
 	OK(cu.cuArrayCreate_v2(&a, &flat));
 	OK(cu.cuArray3DCreate_v2(&b, &deep));
@@ -304,10 +334,9 @@ static void others(int argc, char **argv)
 	OK(cu.cuExternalMemoryGetMappedBuffer(&p, NULL, &ext));
 	SAME(invoker_report(c).number[FIXED], 3 * MIB);
 	OK(cu.cuMemFree_v2(p));
-	OK(cu.cuGraphAddNode_v2(&node, NULL, NULL, NULL, 0, how));
-	OK(cu.cuMemAlloc_v2(&p, 4096)); /* gives the agent a context to ask in */
-	invoker_move(c, GW_EVICT, 1);
-	OK(cu.cuMemFree_v2(p));
+	OK(cu.cuGraphAddNode_v2(&node, &how, NULL, NULL, 0, &how));
+	SAME(invoker_report(c).number[ALLOCATED], MIB);
+	OK(cu.cuGraphDestroy(&how));
 	SAME(invoker_report(c).number[ALLOCATED], 0);
 }
 

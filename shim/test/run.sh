@@ -177,6 +177,9 @@ one limit
 one limit_host
 one limit_array
 one limit_reported FAKE_CUDA_FAIL=cuMemGetInfo_v2:4:700
+one limit_pools FAKE_CUDA_POOL_CHUNK=33554432
+one limit_pool_asked FAKE_CUDA_POOL_CHUNK=33554432
+one limit_graphs
 one pitch
 one pitch_limit 512
 one pitch_limit 512 GPUWHISK_SHIM=count

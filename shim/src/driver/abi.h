@@ -82,6 +82,23 @@ struct gw_ipc {
 	char reserved[64];
 };
 
+/* CUDA_MEM_ALLOC_NODE_PARAMS, and CUgraphNodeParams up to what is read. */
+struct gw_graph_alloc {
+	char pool[88]; /* CUmemPoolProps */
+	const void *access;
+	size_t accesses, bytes;
+	CUdeviceptr ptr;
+};
+struct gw_graph_node {
+	int type, reserved[3];
+	union {
+		struct gw_graph_alloc alloc;
+		CUdeviceptr freed; /* CUDA_MEM_FREE_NODE_PARAMS */
+	};
+};
+_Static_assert(offsetof(struct gw_graph_alloc, bytes) == 104, "CUDA_MEM_ALLOC_NODE_PARAMS");
+_Static_assert(offsetof(struct gw_graph_node, alloc) == 16, "CUgraphNodeParams");
+
 /* CUDA_EXTERNAL_MEMORY_BUFFER_DESC, up to what is read. */
 struct gw_external {
 	unsigned long long offset, size;
@@ -162,6 +179,7 @@ enum {
 	POOL_RESERVED_CURRENT = 5,      /* cuMemPoolGetAttribute */
 	GRAPH_RESERVED_CURRENT = 2,     /* cuDeviceGetGraphMemAttribute */
 	GRAPH_NODE_MEM_ALLOC = 10,      /* CUgraphNodeParams.type */
+	GRAPH_NODE_MEM_FREE = 11,
 	ARRAY_SPARSE = 0x40,            /* CUDA_ARRAY3D_DESCRIPTOR.Flags */
 	ARRAY_DEFERRED_MAPPING = 0x80,
 	STREAM = 2,                     /* cuGetProcAddress: per-thread streams */

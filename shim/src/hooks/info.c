@@ -3,6 +3,7 @@
  * device memory it asked for; and what its own prefetches show.
  */
 #include "agent/agent.h"
+#include "hooks/obtain.h"
 #include "hooks/serve.h"
 #include "memory/registry.h"
 
@@ -14,9 +15,17 @@
 CUresult gw_on_mem_info(fn_cuMemGetInfo_v2 *real, size_t *avail, size_t *total)
 {
 	CUresult r = real(avail, total);
+	uint64_t left, all = total ? *total : UINT64_MAX;
 
-	if (r == CUDA_SUCCESS && avail && total)
-		gw_below_limit(total, avail);
+	if (r != CUDA_SUCCESS)
+		return r;
+	gw_count_pools(false);
+	if (gw_below_limit(&all, &left)) {
+		if (avail)
+			*avail = left;
+		if (total)
+			*total = all;
+	}
 	return r;
 }
 

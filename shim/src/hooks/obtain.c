@@ -2,27 +2,54 @@
 
 #include "agent/agent.h"
 #include "memory/contexts.h"
+#include "memory/pools.h"
 #include "process/state.h"
+
+/* Memory that ended unseen, or that pools do not keep any more, is no reason to refuse an
+ * allocation. */
+static void count_again(void)
+{
+	gw_driver_lock();
+	bool ended = gw_forget_ended();
+	gw_driver_unlock();
+	if (ended)
+		gw_agent_changed(0);
+	gw_count_pools(false);
+}
+
+void gw_count_pools(bool trim)
+{
+	if (!gw_pools_in_use())
+		return;
+	gw_pools_lock();
+	if (trim)
+		gw_pools_trim();
+	gw_pools_count();
+	gw_pools_unlock();
+}
 
 bool gw_obtain(enum gw_account account, uint64_t bytes)
 {
 	/* Where the others did not answer in time what they could take is not granted. */
 	enum { ASKS = 8 };
 	struct gw_waiter waiter = {.account = account, .bytes = bytes};
+	bool trimmed = false;
 
 	gw_agent_await_limit();
 	if (gw_reserve(account, bytes) == GW_ROOM)
 		return true;
-	/* What ended unseen is not what an allocation is refused for. */
-	gw_driver_lock();
-	bool ended = gw_forget_ended();
-	gw_driver_unlock();
-	if (ended)
-		gw_agent_changed(0);
-	for (int i = 0;; i++) {
+	count_again();
+	for (int asks = 0;;) {
 		enum gw_room room = gw_reserve(account, bytes);
-		if (room != GW_ROOM_IF_ASKED || i == ASKS)
-			return room == GW_ROOM;
+		if (room == GW_ROOM)
+			return true;
+		if (room == GW_NO_ROOM && !trimmed) {
+			gw_count_pools(true);
+			trimmed = true;
+			continue;
+		}
+		if (room == GW_NO_ROOM || asks++ == ASKS)
+			return false;
 		gw_await_room(&waiter);
 		bool answered = gw_agent_ask();
 		if (gw_end_await(&waiter))

@@ -7,28 +7,144 @@
 #include "hooks/obtain.h"
 #include "hooks/serve.h"
 #include "memory/contexts.h"
+#include "memory/graphs.h"
 #include "memory/pools.h"
+#include "process/state.h"
 
-/* Is captured into a graph. In the place of NULL the only stream without a name that
- * can be: the thread's own. */
-static bool captured(CUstream stream)
+/* An allocation in a stream's order, from the device's pool or a named one. */
+struct request {
+	fn_cuMemAllocAsync *plain;
+	fn_cuMemAllocFromPoolAsync *from_pool;
+	CUdeviceptr *out;
+	size_t bytes;
+	CUmemoryPool pool;
+	CUstream stream;
+};
+
+static CUresult carry_out(const struct request *q)
 {
-	fn_cuStreamIsCapturing *ask = GW_REAL(cuStreamIsCapturing);
-	int status = 0;
-
-	return ask && ask(stream ? stream : STREAM_PER_THREAD, &status) == CUDA_SUCCESS &&
-	       status;
+	return q->from_pool ? q->from_pool(q->out, q->bytes, q->pool, q->stream) :
+			      q->plain(q->out, q->bytes, q->stream);
 }
 
-/* What is captured is its graph's, of whose memory the driver keeps account. */
-static CUresult finish_ordered(CUresult r, const CUdeviceptr *out, size_t bytes,
-			       CUstream stream)
+/* The graph into which the stream is captured, or NULL. In the place of NULL the only
+ * stream without a name that can be captured: the thread's own. */
+static void *captured(CUstream stream)
 {
-	if (r != CUDA_SUCCESS || !captured(stream))
-		return gw_finish_device(r, out, bytes, GW_POOL);
-	gw_settle(GW_DEVICE_BYTES, bytes, GW_ADDRESS, NULL);
-	gw_agent_changed(bytes);
+	fn_cuStreamGetCaptureInfo_v2 *ask = GW_REAL(cuStreamGetCaptureInfo_v2);
+	void *graph = NULL;
+	uint64_t id;
+	int status = 0;
+
+	if (!ask || ask(stream ? stream : STREAM_PER_THREAD, &status, &id, &graph, NULL, NULL) !=
+			    CUDA_SUCCESS || !status)
+		return NULL;
+	return graph;
+}
+
+/* The driver gave r for a node that allocates: what is reserved becomes a part of what
+ * graphs will hold. */
+static CUresult finish_node(CUresult r, void *graph, const CUdeviceptr *ptr, size_t bytes,
+			    uint64_t reserved)
+{
+	struct gw_current h = gw_current();
+	struct gw_block b = {.size = bytes, .ctx = h.ctx, .device = (int16_t)h.device};
+
+	if (r == CUDA_SUCCESS) {
+		b.base = *ptr;
+		if (!gw_graph_alloc(graph, &b, reserved))
+			gw_disable("no memory for the registry");
+		gw_pools_set_in_use();
+	} else {
+		gw_settle(GW_DEVICE_BYTES, reserved, GW_ADDRESS, NULL);
+	}
+	gw_agent_changed(reserved);
 	return r;
+}
+
+static CUresult alloc_captured(const struct request *q, void *graph)
+{
+	CUresult r = CUDA_ERROR_OUT_OF_MEMORY;
+
+	gw_graphs_lock();
+	uint64_t growth = gw_graph_growth(graph, q->bytes);
+	if (gw_obtain(GW_DEVICE_BYTES, growth))
+		r = finish_node(carry_out(q), graph, q->out, q->bytes, growth);
+	gw_graphs_unlock();
+	return r;
+}
+
+/* Take back what made the pool hold more than may be granted. */
+static void undo(const struct request *q)
+{
+	fn_cuMemFreeAsync *give_back = GW_REAL(cuMemFreeAsync);
+	fn_cuStreamSynchronize *wait = GW_REAL(cuStreamSynchronize);
+
+	if (give_back)
+		give_back(*q->out, q->stream);
+	if (wait)
+		wait(q->stream);
+	gw_pools_trim();
+	gw_pools_count();
+}
+
+/* All that pools hold is granted, once they gave back what they keep. The caller holds
+ * gw_pools_lock. */
+static bool all_granted(void)
+{
+	gw_pools_count();
+	if (gw_reserve(GW_POOL_BYTES, 0) == GW_ROOM)
+		return true;
+	gw_pools_trim();
+	gw_pools_count();
+	return gw_reserve(GW_POOL_BYTES, 0) == GW_ROOM;
+}
+
+/* Allocate what is reserved, with so many bytes by which the pool may grow beyond that.
+ * All are settled. *lack: bytes that more would have to be reserved, or 0. */
+static CUresult alloc_reserved(const struct request *q, uint64_t growth, uint64_t *lack)
+{
+	*lack = 0;
+	gw_pools_lock();
+	uint64_t before = gw_sum().allocated - growth;
+	CUresult r = carry_out(q);
+	gw_settle(GW_DEVICE_BYTES, growth, GW_ADDRESS, NULL);
+	if (r == CUDA_SUCCESS && !all_granted()) {
+		*lack = gw_sum().allocated - before;
+		undo(q);
+		r = CUDA_ERROR_OUT_OF_MEMORY;
+	}
+	r = gw_finish_device(r, q->out, q->bytes, GW_POOL);
+	gw_pools_unlock();
+	return r;
+}
+
+/* A pool takes memory of the device by large pieces, whose size shows once it has taken
+ * one. If that is more than was granted, it is granted first in a second try. */
+static CUresult alloc_ordered(const struct request *q)
+{
+	CUresult r = CUDA_ERROR_OUT_OF_MEMORY;
+	uint64_t growth = 0, lack = 0;
+
+	gw_pools_set_in_use();
+	for (int tries = 0; tries < 2 && (tries == 0 || lack); tries++) {
+		if (!gw_obtain(GW_POOL_BYTES, q->bytes))
+			return CUDA_ERROR_OUT_OF_MEMORY;
+		if (lack && !gw_obtain(GW_DEVICE_BYTES, lack)) {
+			gw_settle(GW_POOL_BYTES, q->bytes, GW_ADDRESS, NULL);
+			return CUDA_ERROR_OUT_OF_MEMORY;
+		}
+		growth = lack;
+		r = alloc_reserved(q, growth, &lack);
+	}
+	return r;
+}
+
+static CUresult serve(const struct request *q)
+{
+	void *graph = captured(q->stream);
+
+	return graph ? alloc_captured(q, graph) : alloc_ordered(q);
 }
 
 CUresult gw_on_alloc_async(fn_cuMemAllocAsync *real, CUdeviceptr *out, size_t bytes,
@@ -36,10 +152,9 @@ CUresult gw_on_alloc_async(fn_cuMemAllocAsync *real, CUdeviceptr *out, size_t by
 {
 	if (!out)
 		return real(out, bytes, stream);
-	if (!gw_obtain(GW_DEVICE_BYTES, bytes))
-		return CUDA_ERROR_OUT_OF_MEMORY;
-	gw_pools_set_in_use();
-	return finish_ordered(real(out, bytes, stream), out, bytes, stream);
+	return serve(&(struct request){
+		.plain = real, .out = out, .bytes = bytes, .stream = stream,
+	});
 }
 
 static CUresult alloc_on_host(fn_cuMemAllocFromPoolAsync *real, CUdeviceptr *out,
@@ -57,18 +172,24 @@ CUresult gw_on_alloc_from_pool(fn_cuMemAllocFromPoolAsync *real, CUdeviceptr *ou
 		return real(out, bytes, pool, stream);
 	if (gw_pool_on_host(pool))
 		return alloc_on_host(real, out, bytes, pool, stream);
-	if (!gw_obtain(GW_DEVICE_BYTES, bytes))
-		return CUDA_ERROR_OUT_OF_MEMORY;
-	gw_pools_set_in_use();
-	return finish_ordered(real(out, bytes, pool, stream), out, bytes, stream);
+	gw_add_pool(pool, false);
+	return serve(&(struct request){
+		.from_pool = real, .out = out, .bytes = bytes, .pool = pool, .stream = stream,
+	});
 }
 
 CUresult gw_on_free_async(fn_cuMemFreeAsync *real, CUdeviceptr ptr, CUstream stream)
 {
 	struct gw_block b;
+
+	if (gw_pools_in_use() && captured(stream)) {
+		CUresult r = real(ptr, stream);
+		if (r == CUDA_SUCCESS)
+			gw_graph_free(ptr);
+		return r;
+	}
 	bool known = ptr && gw_remove(GW_ADDRESS, ptr, &b);
 	CUresult r = real(ptr, stream);
-
 	gw_finish_free(known, GW_ADDRESS, &b, r);
 	return r;
 }
@@ -85,43 +206,143 @@ CUresult gw_on_pool_create(fn_cuMemPoolCreate *real, CUmemoryPool *pool,
 
 CUresult gw_on_pool_destroy(fn_cuMemPoolDestroy *real, CUmemoryPool pool)
 {
-	/* The agent asks pools under the driver lock: none dies meanwhile. */
-	gw_driver_lock();
+	bool on_host, known = gw_remove_pool(pool, &on_host);
 	CUresult r = real(pool);
-	if (r == CUDA_SUCCESS)
-		gw_remove_pool(pool);
-	gw_driver_unlock();
+
+	if (r != CUDA_SUCCESS && known)
+		gw_add_pool(pool, on_host);
 	return r;
 }
 
-static CUresult graph_memory(CUresult r)
+/* The pool of a place, which the driver made. */
+CUresult gw_on_pool_at(fn_cuMemGetMemPool *real, CUmemoryPool *pool, struct gw_location *at,
+		       int type)
 {
-	if (r == CUDA_SUCCESS)
-		gw_pools_set_in_use();
+	CUresult r = real(pool, at, type);
+
+	if (r == CUDA_SUCCESS && pool && at)
+		gw_add_pool(*pool, gw_on_host(*at));
 	return r;
 }
 
-/* how begins with the node's type. */
-static CUresult graph_node(CUresult r, const int *how)
+/* Reserve what graphs will hold more with a node that allocates; gw_graphs_lock is held
+ * from then on. False: the limit is reached. */
+static bool reserve_node(void *graph, const struct gw_graph_alloc *how, uint64_t *growth)
 {
-	return how && *how == GRAPH_NODE_MEM_ALLOC ? graph_memory(r) : r;
+	gw_graphs_lock();
+	*growth = gw_graph_growth(graph, how->bytes);
+	return gw_obtain(GW_DEVICE_BYTES, *growth);
 }
 
 CUresult gw_on_graph_alloc(fn_cuGraphAddMemAllocNode *real, void **node, void *graph,
-			   void *const *deps, size_t n, void *how)
+			   void *const *deps, size_t n, struct gw_graph_alloc *how)
 {
-	return graph_memory(real(node, graph, deps, n, how));
+	CUresult r = CUDA_ERROR_OUT_OF_MEMORY;
+	uint64_t growth;
+
+	if (!how)
+		return real(node, graph, deps, n, how);
+	if (reserve_node(graph, how, &growth))
+		r = finish_node(real(node, graph, deps, n, how), graph, &how->ptr, how->bytes, growth);
+	gw_graphs_unlock();
+	return r;
+}
+
+CUresult gw_on_graph_free(fn_cuGraphAddMemFreeNode *real, void **node, void *graph,
+			  void *const *deps, size_t n, CUdeviceptr ptr)
+{
+	CUresult r = real(node, graph, deps, n, ptr);
+
+	if (r == CUDA_SUCCESS)
+		gw_graph_free(ptr);
+	return r;
+}
+
+/* The same by the calls that add any node: edges only by the newer ones. */
+static CUresult add_node(fn_cuGraphAddNode *plain, fn_cuGraphAddNode_v2 *edged, void **node,
+			 void *graph, void *const *deps, const void *edges, size_t n,
+			 struct gw_graph_node *how)
+{
+	return plain ? plain(node, graph, deps, n, how) : edged(node, graph, deps, edges, n, how);
+}
+
+static CUresult graph_node(fn_cuGraphAddNode *plain, fn_cuGraphAddNode_v2 *edged, void **node,
+			   void *graph, void *const *deps, const void *edges, size_t n,
+			   struct gw_graph_node *how)
+{
+	CUresult r = CUDA_ERROR_OUT_OF_MEMORY;
+	uint64_t growth;
+
+	if (!how || how->type != GRAPH_NODE_MEM_ALLOC) {
+		r = add_node(plain, edged, node, graph, deps, edges, n, how);
+		if (how && how->type == GRAPH_NODE_MEM_FREE && r == CUDA_SUCCESS)
+			gw_graph_free(how->freed);
+		return r;
+	}
+	if (reserve_node(graph, &how->alloc, &growth)) {
+		r = add_node(plain, edged, node, graph, deps, edges, n, how);
+		finish_node(r, graph, &how->alloc.ptr, how->alloc.bytes, growth);
+	}
+	gw_graphs_unlock();
+	return r;
 }
 
 CUresult gw_on_graph_node(fn_cuGraphAddNode *real, void **node, void *graph,
-			  void *const *deps, size_t n, int *how)
+			  void *const *deps, size_t n, struct gw_graph_node *how)
 {
-	return graph_node(real(node, graph, deps, n, how), how);
+	return graph_node(real, NULL, node, graph, deps, NULL, n, how);
 }
 
 CUresult gw_on_graph_node_edges(fn_cuGraphAddNode_v2 *real, void **node, void *graph,
 				void *const *deps, const void *edges, size_t n,
-				int *how)
+				struct gw_graph_node *how)
 {
-	return graph_node(real(node, graph, deps, edges, n, how), how);
+	return graph_node(NULL, real, node, graph, deps, edges, n, how);
+}
+
+CUresult gw_on_graph_destroy(fn_cuGraphDestroy *real, void *graph)
+{
+	CUresult r = real(graph);
+
+	if (r == CUDA_SUCCESS && gw_pools_in_use()) {
+		gw_graph_ended(graph);
+		gw_agent_changed(0);
+	}
+	return r;
+}
+
+CUresult gw_on_graph_exec_destroy(fn_cuGraphExecDestroy *real, void *exec)
+{
+	CUresult r = real(exec);
+
+	if (r == CUDA_SUCCESS && gw_pools_in_use()) {
+		gw_graph_exec_ended(exec);
+		gw_agent_changed(0);
+	}
+	return r;
+}
+
+static CUresult instantiated(CUresult r, void *graph, void *const *exec)
+{
+	if (r == CUDA_SUCCESS && exec && gw_pools_in_use())
+		gw_graph_instantiated(graph, *exec);
+	return r;
+}
+
+CUresult gw_on_graph_instantiate(fn_cuGraphInstantiate *real, void **exec, void *graph,
+				 void **failed, char *log, size_t bytes)
+{
+	return instantiated(real(exec, graph, failed, log, bytes), graph, exec);
+}
+
+CUresult gw_on_graph_instantiate_flags(fn_cuGraphInstantiateWithFlags *real, void **exec,
+				       void *graph, unsigned long long flags)
+{
+	return instantiated(real(exec, graph, flags), graph, exec);
+}
+
+CUresult gw_on_graph_instantiate_params(fn_cuGraphInstantiateWithParams *real, void **exec,
+					void *graph, void *how)
+{
+	return instantiated(real(exec, graph, how), graph, exec);
 }

@@ -49,13 +49,25 @@ CUresult gw_on_free_async(fn_cuMemFreeAsync *real, CUdeviceptr ptr, CUstream str
 CUresult gw_on_pool_create(fn_cuMemPoolCreate *real, CUmemoryPool *pool,
 			   const struct gw_memprop *props);
 CUresult gw_on_pool_destroy(fn_cuMemPoolDestroy *real, CUmemoryPool pool);
+CUresult gw_on_pool_at(fn_cuMemGetMemPool *real, CUmemoryPool *pool, struct gw_location *at,
+		       int type);
 CUresult gw_on_graph_alloc(fn_cuGraphAddMemAllocNode *real, void **node, void *graph,
-			   void *const *deps, size_t n, void *how);
+			   void *const *deps, size_t n, struct gw_graph_alloc *how);
+CUresult gw_on_graph_free(fn_cuGraphAddMemFreeNode *real, void **node, void *graph,
+			  void *const *deps, size_t n, CUdeviceptr ptr);
 CUresult gw_on_graph_node(fn_cuGraphAddNode *real, void **node, void *graph,
-			  void *const *deps, size_t n, int *how);
+			  void *const *deps, size_t n, struct gw_graph_node *how);
 CUresult gw_on_graph_node_edges(fn_cuGraphAddNode_v2 *real, void **node, void *graph,
 				void *const *deps, const void *edges, size_t n,
-				int *how);
+				struct gw_graph_node *how);
+CUresult gw_on_graph_destroy(fn_cuGraphDestroy *real, void *graph);
+CUresult gw_on_graph_exec_destroy(fn_cuGraphExecDestroy *real, void *exec);
+CUresult gw_on_graph_instantiate(fn_cuGraphInstantiate *real, void **exec, void *graph,
+				 void **failed, char *log, size_t bytes);
+CUresult gw_on_graph_instantiate_flags(fn_cuGraphInstantiateWithFlags *real, void **exec,
+				       void *graph, unsigned long long flags);
+CUresult gw_on_graph_instantiate_params(fn_cuGraphInstantiateWithParams *real, void **exec,
+					void *graph, void *how);
 
 /* physical.c */
 CUresult gw_on_physical_create(fn_cuMemCreate *real, CUmemHandle *handle, size_t bytes,

@@ -15,6 +15,7 @@
 #include "hooks/serve.h"
 #include "memory/backend.h"
 #include "memory/contexts.h"
+#include "memory/graphs.h"
 #include "memory/pools.h"
 #include "memory/registry.h"
 #include "migration/measure.h"
@@ -74,6 +75,7 @@ static void after_fork(void)
 	gw_contexts_reset();
 	gw_registry_reset();
 	gw_pools_reset();
+	gw_graphs_reset();
 	gw_physical_reset();
 	gw_agent_reset();
 }

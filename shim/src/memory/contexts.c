@@ -4,7 +4,7 @@
 #include <stdatomic.h>
 
 #include "driver/resolve.h"
-#include "memory/registry.h"
+#include "memory/graphs.h"
 
 /* A process has one context per device, seldom a few more. Those beyond are
  * served without a stream of ours: their memory stays where it is. */
@@ -83,6 +83,7 @@ void gw_remove_context(CUcontext ctx)
 		contexts.at[i] = contexts.at[--contexts.n];
 	pthread_mutex_unlock(&contexts.mu);
 	atomic_store(&last_seen, NULL);
+	gw_remove_graphs_of(ctx);
 	gw_remove_blocks_of(ctx);
 	atomic_fetch_add(&ended, 1);
 }

@@ -2,104 +2,29 @@
 
 #include <pthread.h>
 #include <stdatomic.h>
+#include <stdlib.h>
 
 #include "driver/resolve.h"
-
-enum { POOLS = 32 };
+#include "memory/contexts.h"
+#include "memory/registry.h"
 
 /* Any of either: a stream's capture makes a graph's memory of a pool's allocation. */
 static atomic_bool used;
+static pthread_mutex_t counting = PTHREAD_MUTEX_INITIALIZER;
+
+struct pool {
+	CUmemoryPool pool;
+	bool on_host;
+	struct pool *next;
+};
 static struct {
-	pthread_mutex_t mu; /* guards all below */
-	struct {
-		CUmemoryPool pool;
-		bool on_host;
-	} at[POOLS];
-	unsigned n;
-} created = {.mu = PTHREAD_MUTEX_INITIALIZER};
+	pthread_mutex_t mu; /* guards all below, and keeps the pools alive */
+	struct pool *first;
+} known = {.mu = PTHREAD_MUTEX_INITIALIZER};
 
 void gw_pools_set_in_use(void)
 {
 	atomic_store_explicit(&used, true, memory_order_relaxed);
-}
-
-void gw_add_pool(CUmemoryPool pool, bool on_host)
-{
-	pthread_mutex_lock(&created.mu);
-	if (created.n < POOLS) {
-		created.at[created.n].pool = pool;
-		created.at[created.n++].on_host = on_host;
-	}
-	pthread_mutex_unlock(&created.mu);
-}
-
-void gw_remove_pool(CUmemoryPool pool)
-{
-	pthread_mutex_lock(&created.mu);
-	for (unsigned i = 0; i < created.n; i++)
-		if (created.at[i].pool == pool)
-			created.at[i--] = created.at[--created.n];
-	pthread_mutex_unlock(&created.mu);
-}
-
-bool gw_pool_on_host(CUmemoryPool pool)
-{
-	bool on_host = false;
-
-	pthread_mutex_lock(&created.mu);
-	for (unsigned i = 0; i < created.n; i++)
-		on_host |= created.at[i].pool == pool && created.at[i].on_host;
-	pthread_mutex_unlock(&created.mu);
-	return on_host;
-}
-
-/* The pools to look after: the current device's default and those made on devices. */
-static unsigned pools(CUmemoryPool out[POOLS + 1], CUdevice *dev)
-{
-	fn_cuDeviceGetDefaultMemPool *get = GW_REAL(cuDeviceGetDefaultMemPool);
-	fn_cuCtxGetDevice *device = GW_REAL(cuCtxGetDevice);
-	unsigned n = 0;
-
-	*dev = 0;
-	if (!device || device(dev) != CUDA_SUCCESS)
-		return 0;
-	if (get && get(&out[0], *dev) == CUDA_SUCCESS)
-		n = 1;
-	pthread_mutex_lock(&created.mu);
-	for (unsigned i = 0; i < created.n; i++)
-		if (!created.at[i].on_host)
-			out[n++] = created.at[i].pool;
-	pthread_mutex_unlock(&created.mu);
-	return n;
-}
-
-static uint64_t reserved(void)
-{
-	fn_cuMemPoolGetAttribute *get = GW_REAL(cuMemPoolGetAttribute);
-	CUmemoryPool list[POOLS + 1];
-	CUdevice dev;
-	uint64_t sum = 0;
-	unsigned n = pools(list, &dev);
-
-	for (unsigned i = 0; get && i < n; i++) {
-		uint64_t bytes = 0;
-		if (get(list[i], POOL_RESERVED_CURRENT, &bytes) == CUDA_SUCCESS)
-			sum += bytes;
-	}
-	return sum;
-}
-
-static uint64_t in_graphs(void)
-{
-	fn_cuDeviceGetGraphMemAttribute *get = GW_REAL(cuDeviceGetGraphMemAttribute);
-	fn_cuCtxGetDevice *device = GW_REAL(cuCtxGetDevice);
-	uint64_t bytes = 0;
-	CUdevice dev;
-
-	if (!get || !device || device(&dev) != CUDA_SUCCESS ||
-	    get(dev, GRAPH_RESERVED_CURRENT, &bytes) != CUDA_SUCCESS)
-		return 0;
-	return bytes;
 }
 
 bool gw_pools_in_use(void)
@@ -107,33 +32,124 @@ bool gw_pools_in_use(void)
 	return atomic_load(&used);
 }
 
-uint64_t gw_pools_slack(uint64_t live)
-{
-	uint64_t total = reserved();
+void gw_pools_lock(void) { pthread_mutex_lock(&counting); }
+void gw_pools_unlock(void) { pthread_mutex_unlock(&counting); }
 
-	return (total > live ? total - live : 0) + in_graphs();
+/* The place of the pool in the list, or the list's end. The caller holds known.mu. */
+static struct pool **find(CUmemoryPool pool)
+{
+	struct pool **at = &known.first;
+
+	while (*at && (*at)->pool != pool)
+		at = &(*at)->next;
+	return at;
+}
+
+void gw_add_pool(CUmemoryPool pool, bool on_host)
+{
+	pthread_mutex_lock(&known.mu);
+	struct pool **at = find(pool);
+	if (!*at) {
+		*at = calloc(1, sizeof **at);
+		if (*at)
+			**at = (struct pool){pool, on_host, NULL};
+	}
+	pthread_mutex_unlock(&known.mu);
+}
+
+bool gw_remove_pool(CUmemoryPool pool, bool *on_host)
+{
+	pthread_mutex_lock(&known.mu);
+	struct pool **at = find(pool), *p = *at;
+	if (p) {
+		*at = p->next;
+		*on_host = p->on_host;
+	}
+	pthread_mutex_unlock(&known.mu);
+	free(p);
+	return p != NULL;
+}
+
+bool gw_pool_on_host(CUmemoryPool pool)
+{
+	pthread_mutex_lock(&known.mu);
+	struct pool *p = *find(pool);
+	bool on_host = p && p->on_host;
+	pthread_mutex_unlock(&known.mu);
+	return on_host;
+}
+
+/* Call f for each pool of devices: the current device's default one and those that the
+ * program knows. */
+static void each_pool(CUdevice dev, void (*f)(CUmemoryPool, void *), void *arg)
+{
+	fn_cuDeviceGetDefaultMemPool *get = GW_REAL(cuDeviceGetDefaultMemPool);
+	CUmemoryPool own = NULL;
+
+	if (get && get(&own, dev) == CUDA_SUCCESS)
+		f(own, arg);
+	pthread_mutex_lock(&known.mu);
+	for (struct pool *p = known.first; p; p = p->next)
+		if (!p->on_host && p->pool != own)
+			f(p->pool, arg);
+	pthread_mutex_unlock(&known.mu);
+}
+
+static void add_reserved(CUmemoryPool pool, void *sum)
+{
+	fn_cuMemPoolGetAttribute *get = GW_REAL(cuMemPoolGetAttribute);
+	uint64_t bytes = 0;
+
+	if (get && get(pool, POOL_RESERVED_CURRENT, &bytes) == CUDA_SUCCESS)
+		*(uint64_t *)sum += bytes;
+}
+
+void gw_pools_count(void)
+{
+	fn_cuDeviceGetGraphMemAttribute *get = GW_REAL(cuDeviceGetGraphMemAttribute);
+	uint64_t pools = 0, graphs = 0;
+	struct gw_current h = gw_current();
+
+	if (!h.ctx)
+		return;
+	each_pool(h.device, add_reserved, &pools);
+	if (!get || get(h.device, GRAPH_RESERVED_CURRENT, &graphs) != CUDA_SUCCESS)
+		graphs = 0;
+	gw_set_kept(pools, graphs);
+}
+
+static void trim(CUmemoryPool pool, void *unused)
+{
+	fn_cuMemPoolTrimTo *to = GW_REAL(cuMemPoolTrimTo);
+
+	(void)unused;
+	if (to)
+		to(pool, 0);
 }
 
 void gw_pools_trim(void)
 {
-	fn_cuMemPoolTrimTo *trim = GW_REAL(cuMemPoolTrimTo);
+	fn_cuThreadExchangeStreamCaptureMode *exchange =
+		GW_REAL(cuThreadExchangeStreamCaptureMode);
 	fn_cuDeviceGraphMemTrim *graphs = GW_REAL(cuDeviceGraphMemTrim);
-	CUmemoryPool list[POOLS + 1];
-	CUdevice dev;
-	unsigned n;
+	struct gw_current h = gw_current();
+	int mode = CAPTURE_RELAXED;
 
-	n = pools(list, &dev);
-	for (unsigned i = 0; trim && i < n; i++)
-		trim(list[i], 0);
+	if (!h.ctx)
+		return;
+	bool relaxed = exchange && exchange(&mode) == CUDA_SUCCESS;
+	each_pool(h.device, trim, NULL);
 	if (graphs)
-		graphs(dev);
+		graphs(h.device);
+	if (relaxed)
+		exchange(&mode);
 }
 
 void gw_pools_reset(void)
 {
 	pthread_mutex_t fresh = PTHREAD_MUTEX_INITIALIZER;
 
-	created.mu = fresh;
-	created.n = 0;
+	counting = known.mu = fresh;
+	known.first = NULL;
 	atomic_store(&used, false);
 }

@@ -1,12 +1,12 @@
 /*
- * Stream-ordered pools and graphs keep memory for later. It counts against the
- * process and is given back on an eviction.
+ * Stream-ordered pools and graphs keep memory for later. The driver's own figures of it
+ * go to the registry, by which memory is granted and reported, and an eviction gives it
+ * back.
  */
 #ifndef GW_POOLS_H
 #define GW_POOLS_H
 
 #include <stdbool.h>
-#include <stdint.h>
 
 #include "driver/abi.h"
 
@@ -14,16 +14,21 @@
 void gw_pools_set_in_use(void);
 bool gw_pools_in_use(void);
 
-/* The program has made a pool, or ended one. */
+/* The program has made a pool, or got to know one. It is a no-op if the pool is known. */
 void gw_add_pool(CUmemoryPool pool, bool on_host);
-void gw_remove_pool(CUmemoryPool pool);
-/* Its memory is the host's. */
+/* The program ends a pool. False: the pool was not known. on_host: as it was added. */
+bool gw_remove_pool(CUmemoryPool pool, bool *on_host);
+/* Reports whether the pool's memory is the host's. */
 bool gw_pool_on_host(CUmemoryPool pool);
 
-/* Bytes that pools and graphs of the current context's device hold beyond
- * their live allocations. */
-uint64_t gw_pools_slack(uint64_t live);
-/* Give back what they hold for later. */
+/* While a thread allocates from a pool the pool may hold more than was granted for a
+ * moment. The agent counts and reports only in between. */
+void gw_pools_lock(void);
+void gw_pools_unlock(void);
+/* Ask the driver what pools and graphs of the current context's device hold, and record
+ * it in the registry. The caller holds gw_pools_lock. */
+void gw_pools_count(void);
+/* Give back what they hold for later. Allowed during a stream's capture, too. */
 void gw_pools_trim(void);
 
 /* Forget all, in a forked child. */

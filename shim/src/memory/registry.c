@@ -13,34 +13,60 @@ static struct {
 	uint64_t bytes[GW_KINDS];
 	uint64_t evicted; /* of movable blocks */
 	uint64_t reserved[GW_ACCOUNTS];
-	struct gw_limit limit[GW_ACCOUNTS];
+	struct gw_limit limit[GW_ACCOUNTS]; /* that of pools is the device's */
+	uint64_t pools_hold, graphs_hold; /* the driver's figures, when last asked */
+	uint64_t planned;                 /* that graphs will hold */
 	struct gw_waiter *waiters; /* the first to wait first */
 	uint64_t blocks, movable;
 	uint32_t last_id;
 	bool dirty;
 } registry = {.mu = PTHREAD_MUTEX_INITIALIZER};
 
-static _Atomic uint64_t allocated; /* what device_bytes gives */
+static _Atomic uint64_t allocated; /* what device_bytes returns */
 static _Atomic uint64_t most;      /* of the limit of device memory */
 
 static void lock(void) { pthread_mutex_lock(&registry.mu); }
 static void unlock(void) { pthread_mutex_unlock(&registry.mu); }
 
-static uint64_t fixed_bytes(void)
+static uint64_t min(uint64_t a, uint64_t b) { return a < b ? a : b; }
+static uint64_t max(uint64_t a, uint64_t b) { return a > b ? a : b; }
+
+/* What pools hold, with what is about to be allocated from them. */
+static uint64_t pool_bytes(void)
 {
-	return registry.bytes[GW_PLAIN] + registry.bytes[GW_POOL] +
-	       registry.bytes[GW_PHYSICAL] + registry.bytes[GW_ARRAY] +
-	       registry.bytes[GW_EXTERNAL];
+	return max(registry.bytes[GW_POOL] + registry.reserved[GW_POOL_BYTES],
+		   registry.pools_hold);
 }
 
+static uint64_t fixed_bytes(void)
+{
+	return registry.bytes[GW_PLAIN] + registry.bytes[GW_PHYSICAL] +
+	       registry.bytes[GW_ARRAY] + registry.bytes[GW_EXTERNAL] +
+	       pool_bytes() + registry.graphs_hold;
+}
+
+static uint64_t movable_bytes(void)
+{
+	return registry.bytes[GW_MANAGED] + registry.bytes[GW_NATIVE];
+}
+
+/* The device bytes of the process: the one figure by which memory is granted, reported
+ * to the invoker, and shown to the program. */
 static uint64_t device_bytes(void)
 {
-	return registry.bytes[GW_MANAGED] + registry.bytes[GW_NATIVE] + fixed_bytes();
+	uint64_t to_come = max(registry.planned, registry.graphs_hold) - registry.graphs_hold;
+
+	return movable_bytes() + fixed_bytes() + to_come;
 }
 
 static uint64_t host_bytes(void)
 {
 	return registry.bytes[GW_HOST] + registry.bytes[GW_PHYSICAL_HOST];
+}
+
+static void publish(void)
+{
+	atomic_store_explicit(&allocated, device_bytes(), memory_order_relaxed);
 }
 
 /* Carry a block into the sums, or out of them. */
@@ -54,7 +80,7 @@ static void count(const struct gw_block *b, bool in)
 		registry.movable += sign;
 		registry.evicted += sign * gw_evicted(b);
 	}
-	atomic_store_explicit(&allocated, device_bytes(), memory_order_relaxed);
+	publish();
 }
 
 bool gw_below_limit(uint64_t *total, uint64_t *avail)
@@ -70,25 +96,29 @@ bool gw_below_limit(uint64_t *total, uint64_t *avail)
 	return true;
 }
 
-static bool fits(uint64_t used, uint64_t bytes, uint64_t limit)
+static struct gw_limit limit_of(enum gw_account account)
 {
-	return !limit || (bytes <= limit && used <= limit - bytes);
+	return registry.limit[account == GW_HOST_BYTES ? GW_HOST_BYTES : GW_DEVICE_BYTES];
 }
 
 /* The caller holds the lock. */
 static uint64_t used_of(enum gw_account account)
 {
-	return registry.reserved[account] +
-	       (account == GW_HOST_BYTES ? host_bytes() : device_bytes());
+	return account == GW_HOST_BYTES ? host_bytes() + registry.reserved[GW_HOST_BYTES] :
+					  device_bytes() + registry.reserved[GW_DEVICE_BYTES];
 }
 
-/* Reserve below what is granted. The caller holds the lock. */
-static bool reserve(enum gw_account account, uint64_t bytes)
+/* Reserve the bytes if they fit below what is granted, or below the most. The caller
+ * holds the lock. */
+static bool reserve(enum gw_account account, uint64_t bytes, uint64_t limit)
 {
-	if (!fits(used_of(account), bytes, registry.limit[account].granted))
+	if (limit && bytes > limit)
 		return false;
 	registry.reserved[account] += bytes;
-	return true;
+	if (!limit || used_of(account) <= limit)
+		return true;
+	registry.reserved[account] -= bytes;
+	return false;
 }
 
 enum gw_room gw_reserve(enum gw_account account, uint64_t bytes)
@@ -96,12 +126,33 @@ enum gw_room gw_reserve(enum gw_account account, uint64_t bytes)
 	enum gw_room room = GW_NO_ROOM;
 
 	lock();
-	if (reserve(account, bytes))
+	struct gw_limit limit = limit_of(account);
+	if (reserve(account, bytes, limit.granted)) {
 		room = GW_ROOM;
-	else if (fits(used_of(account), bytes, registry.limit[account].most))
+	} else if (reserve(account, bytes, limit.most)) {
+		registry.reserved[account] -= bytes;
 		room = GW_ROOM_IF_ASKED;
+	}
 	unlock();
 	return room;
+}
+
+void gw_set_kept(uint64_t pools, uint64_t graphs)
+{
+	lock();
+	registry.pools_hold = pools;
+	registry.graphs_hold = graphs;
+	publish();
+	unlock();
+}
+
+void gw_set_planned(uint64_t graphs, uint64_t reserved)
+{
+	lock();
+	registry.reserved[GW_DEVICE_BYTES] -= reserved;
+	registry.planned = graphs;
+	publish();
+	unlock();
 }
 
 void gw_set_limit(enum gw_account account, struct gw_limit limit)
@@ -111,8 +162,8 @@ void gw_set_limit(enum gw_account account, struct gw_limit limit)
 	if (account == GW_DEVICE_BYTES)
 		atomic_store(&most, limit.most);
 	for (struct gw_waiter *w = registry.waiters; w; w = w->next)
-		if (w->account == account && !w->reserved)
-			w->reserved = reserve(account, w->bytes);
+		if (!w->reserved)
+			w->reserved = reserve(w->account, w->bytes, limit_of(w->account).granted);
 	unlock();
 }
 
@@ -297,9 +348,6 @@ static void set_evicted(struct gw_block *b, uint64_t from, uint64_t to)
 	registry.evicted += gw_evicted(b);
 }
 
-static uint64_t min(uint64_t a, uint64_t b) { return a < b ? a : b; }
-static uint64_t max(uint64_t a, uint64_t b) { return a > b ? a : b; }
-
 void gw_set_evicted(uint64_t base, uint32_t id, uint64_t from, uint64_t to)
 {
 	lock();
@@ -348,10 +396,9 @@ struct gw_totals gw_sum(void)
 
 	lock();
 	t.fixed = fixed_bytes();
-	t.resident = device_bytes() - (registry.dirty ? 0 : registry.evicted);
-	t.pool = registry.bytes[GW_POOL];
+	t.resident = t.fixed + movable_bytes() - (registry.dirty ? 0 : registry.evicted);
 	/* What is reserved may be held in a moment: nothing is granted to others of it. */
-	t.allocated = device_bytes() + registry.reserved[GW_DEVICE_BYTES];
+	t.allocated = used_of(GW_DEVICE_BYTES);
 	t.host = host_bytes() + registry.reserved[GW_HOST_BYTES];
 	t.blocks = registry.blocks;
 	unlock();
@@ -409,15 +456,17 @@ void gw_free_list(struct gw_block *list, size_t n)
 }
 
 struct sweep {
-	CUcontext ctx;
+	CUcontext ctx; /* remove what it holds, or the nodes of a graph */
+	uint64_t graph;
 	struct gw_node *left; /* what remains */
 };
 
 static void keep_others(struct gw_node *n, void *arg)
 {
 	struct sweep *s = arg;
+	bool of_graph = n->b.kind == GW_GRAPH && n->b.owner == s->graph;
 
-	if (n->b.ctx == s->ctx) {
+	if (s->graph ? of_graph : n->b.ctx == s->ctx) {
 		count(&n->b, false);
 		gw_node_free(n);
 	} else {
@@ -425,16 +474,19 @@ static void keep_others(struct gw_node *n, void *arg)
 	}
 }
 
-void gw_remove_blocks_of(CUcontext ctx)
+static void sweep(struct sweep s)
 {
 	lock();
 	for (int space = 0; space < GW_SPACES; space++) {
-		struct sweep s = {.ctx = ctx};
+		s.left = NULL;
 		each(registry.root[space], keep_others, &s);
 		registry.root[space] = s.left;
 	}
 	unlock();
 }
+
+void gw_remove_blocks_of(CUcontext ctx) { sweep((struct sweep){.ctx = ctx}); }
+void gw_remove_nodes_of(uint64_t graph) { sweep((struct sweep){.graph = graph}); }
 
 void gw_registry_reset(void)
 {
@@ -448,6 +500,7 @@ void gw_registry_reset(void)
 	registry.evicted = 0;
 	for (int account = 0; account < GW_ACCOUNTS; account++)
 		registry.reserved[account] = 0;
+	registry.pools_hold = registry.graphs_hold = registry.planned = 0;
 	registry.waiters = NULL;
 	atomic_store(&allocated, 0);
 	registry.blocks = registry.movable = 0;

@@ -23,6 +23,7 @@ enum gw_kind {
 	GW_POOL,     /* stream-ordered */
 	GW_PHYSICAL, /* cuMemCreate, by handle */
 	GW_MAPPED,   /* a mapping of such a handle: no bytes of its own */
+	GW_GRAPH,    /* a node of a graph: its bytes are in the figure of graphs */
 	GW_ARRAY,
 	GW_EXTERNAL, /* imported from another API */
 	GW_HOST,     /* pinned host memory */
@@ -43,7 +44,7 @@ struct gw_block {
 		struct { /* of a movable block: what is known to be evicted, if any */
 			uint64_t evicted_from, evicted_to;
 		};
-		uint64_t owner; /* of a mapping: its handle */
+		uint64_t owner; /* of a mapping: its handle; of a node: its graph */
 	};
 	CUcontext ctx;
 	uint32_t id;   /* distinguishes blocks that had the same address */
@@ -60,7 +61,6 @@ struct gw_totals {
 	uint64_t allocated; /* device bytes, wherever they lie */
 	uint64_t resident;  /* of them, what must be taken to be on the device */
 	uint64_t fixed;     /* of them, what can never be moved */
-	uint64_t pool;      /* of fixed, stream-ordered */
 	uint64_t host;      /* pinned host bytes */
 	uint64_t blocks;
 };
@@ -75,14 +75,15 @@ static inline bool gw_movable(const struct gw_block *b)
 	return b->kind == GW_MANAGED || b->kind == GW_NATIVE;
 }
 
-/* Each has a limit of its own. */
-enum gw_account { GW_DEVICE_BYTES, GW_HOST_BYTES, GW_ACCOUNTS };
+/* What is reserved. Device bytes and host bytes have a limit each; bytes of pools are
+ * device bytes, of which a pool may hold some already. */
+enum gw_account { GW_DEVICE_BYTES, GW_HOST_BYTES, GW_POOL_BYTES, GW_ACCOUNTS };
 
 static inline enum gw_account gw_account_of(enum gw_kind kind)
 {
-	bool host = kind == GW_HOST || kind == GW_PHYSICAL_HOST;
-
-	return host ? GW_HOST_BYTES : GW_DEVICE_BYTES;
+	if (kind == GW_POOL)
+		return GW_POOL_BYTES;
+	return kind == GW_HOST || kind == GW_PHYSICAL_HOST ? GW_HOST_BYTES : GW_DEVICE_BYTES;
 }
 
 /* Bytes that the process may hold, now and once the invoker was asked for more; 0 is
@@ -90,7 +91,15 @@ static inline enum gw_account gw_account_of(enum gw_kind kind)
 struct gw_limit {
 	uint64_t granted, most;
 };
+/* Of device bytes, or of host bytes. */
 void gw_set_limit(enum gw_account account, struct gw_limit limit);
+
+/* By the driver's figures, pools and graphs hold so many bytes of the device: their live
+ * allocations, and what they keep for later. */
+void gw_set_kept(uint64_t pools, uint64_t graphs);
+/* Graphs will hold so many bytes once they run; with them, so many reserved device bytes
+ * are settled. */
+void gw_set_planned(uint64_t graphs, uint64_t reserved);
 
 /* Reserve bytes below the limit for an allocation about to be made. Each success needs
  * one gw_settle. */
@@ -144,6 +153,8 @@ bool gw_below_limit(uint64_t *total, uint64_t *avail);
  * libraries. Free it with gw_free_list. */
 struct gw_block *gw_list_movable(size_t *n);
 void gw_free_list(struct gw_block *list, size_t n);
+/* Forget the nodes of a graph. */
+void gw_remove_nodes_of(uint64_t graph);
 /* Forget what a dead context held. */
 void gw_remove_blocks_of(CUcontext ctx);
 /* Forget all, in a forked child. Takes no lock that the parent held. */

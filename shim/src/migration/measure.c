@@ -76,22 +76,24 @@ void gw_estimate_untouched(void)
 
 struct gw_totals gw_measure(bool at_rest)
 {
-	uint64_t slack = 0, used = UINT64_MAX;
+	uint64_t used = UINT64_MAX;
+	struct gw_totals t;
 
 	gw_driver_lock();
 	if (!gw_driver_stopped())
 		gw_forget_ended();
-	struct gw_totals t = gw_sum();
-	if (push_context_for_pools()) {
-		slack = gw_pools_slack(t.pool);
+	bool pools = push_context_for_pools();
+	gw_pools_lock();
+	if (pools)
+		gw_pools_count();
+	t = gw_sum();
+	gw_pools_unlock();
+	if (pools)
 		gw_pop_context();
-	}
 	if (at_rest && t.resident > t.fixed)
 		used = device_used();
 	gw_driver_unlock();
-	t.resident = t.fixed + min(t.resident - t.fixed, used) + slack;
-	t.allocated += slack;
-	t.fixed += slack;
+	t.resident = t.fixed + min(t.resident - t.fixed, used);
 	return t;
 }
 

@@ -6,8 +6,9 @@
 
 #include "fake.h"
 
-/* Allocate in the current context. */
-static CUresult alloc(CUdeviceptr *out, size_t bytes, enum fake_kind kind)
+/* Allocate in the current context; pool: of this pool's memory, in a stream's order. */
+static CUresult alloc(CUdeviceptr *out, size_t bytes, enum fake_kind kind,
+		      struct fake_pool *pool)
 {
 	CUresult r;
 	struct fake_context *c = fake_current(&r);
@@ -18,14 +19,17 @@ static CUresult alloc(CUdeviceptr *out, size_t bytes, enum fake_kind kind)
 	fake_lock();
 	if (kind == FAKE_DEVICE || kind == FAKE_MANAGED)
 		r = fake_unsafe(); /* what is in a stream's order is safe in a capture */
-	if (r == CUDA_SUCCESS)
+	if (r == CUDA_SUCCESS && pool && !fake_pool_take(pool, bytes))
+		r = CUDA_ERROR_OUT_OF_MEMORY;
+	if (r == CUDA_SUCCESS) {
 		r = fake_new(c, bytes, kind, out ? &base : NULL);
+		if (r != CUDA_SUCCESS && pool)
+			fake_pool_free(pool, bytes);
+	}
 	if (r == CUDA_SUCCESS) {
 		*out = base;
-		if (kind == FAKE_POOLED)
-			fake.pooled[c->device] += bytes;
-		if (fake.pool[c->device] < fake.pooled[c->device])
-			fake.pool[c->device] = fake.pooled[c->device];
+		if (pool)
+			fake_find(base)->pool = pool;
 	}
 	fake_unlock();
 	return r;
@@ -33,14 +37,14 @@ static CUresult alloc(CUdeviceptr *out, size_t bytes, enum fake_kind kind)
 
 CUresult fake_cuMemAlloc_v2(CUdeviceptr *out, size_t bytes)
 {
-	return alloc(out, bytes, FAKE_DEVICE);
+	return alloc(out, bytes, FAKE_DEVICE, NULL);
 }
 
 CUresult fake_cuMemAllocManaged(CUdeviceptr *out, size_t bytes, unsigned flags)
 {
 	if (flags != 1 && flags != 2)
 		return CUDA_ERROR_INVALID_VALUE;
-	return alloc(out, bytes, FAKE_MANAGED);
+	return alloc(out, bytes, FAKE_MANAGED, NULL);
 }
 
 CUresult fake_cuMemAllocPitch_v2(CUdeviceptr *out, size_t *pitch, size_t width,
@@ -49,10 +53,10 @@ CUresult fake_cuMemAllocPitch_v2(CUdeviceptr *out, size_t *pitch, size_t width,
 	if (element != 4 && element != 8 && element != 16)
 		return CUDA_ERROR_INVALID_VALUE;
 	*pitch = (width + fake.pitch - 1) / fake.pitch * fake.pitch;
-	return alloc(out, *pitch * height, FAKE_DEVICE);
+	return alloc(out, *pitch * height, FAKE_DEVICE, NULL);
 }
 
-static CUresult release(CUdeviceptr ptr, bool ordered)
+static CUresult release(CUdeviceptr ptr, CUstream stream, bool ordered)
 {
 	CUresult why;
 
@@ -65,50 +69,62 @@ static CUresult release(CUdeviceptr ptr, bool ordered)
 	struct fake_memory *m = fake_find(ptr);
 	if (r == CUDA_SUCCESS && (!m || m->base != ptr))
 		r = CUDA_ERROR_INVALID_VALUE;
-	if (r == CUDA_SUCCESS)
+	if (r == CUDA_SUCCESS && ordered && fake_captured(stream))
+		r = fake_graph_free(ptr) ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
+	else if (r == CUDA_SUCCESS)
 		fake_delete(m);
 	fake_unlock();
 	return r;
 }
 
-CUresult fake_cuMemFree_v2(CUdeviceptr ptr) { return release(ptr, false); }
+CUresult fake_cuMemFree_v2(CUdeviceptr ptr) { return release(ptr, NULL, false); }
 
-/* What is captured belongs to the graph, which takes its memory for itself: here at
- * once. */
-static CUresult alloc_ordered(CUdeviceptr *out, size_t bytes, CUstream stream)
+/* A captured allocation is a node of the graph: the launch takes its memory. */
+static CUresult alloc_ordered(CUdeviceptr *out, size_t bytes, struct fake_pool *pool,
+			      CUstream stream)
 {
 	fake_lock();
 	bool captured = fake_captured(stream);
-	if (captured)
-		fake.graph_bytes += bytes;
 	fake_unlock();
-	return alloc(out, bytes, captured ? FAKE_VIEW : FAKE_POOLED);
+	if (!captured)
+		return alloc(out, bytes, FAKE_POOLED, pool);
+	CUresult r = alloc(out, bytes, FAKE_VIEW, NULL);
+	if (r != CUDA_SUCCESS)
+		return r;
+	fake_lock();
+	fake_graph_alloc(stream, *out, bytes);
+	fake_unlock();
+	return CUDA_SUCCESS;
 }
 
 CUresult fake_cuMemAllocAsync(CUdeviceptr *out, size_t bytes, CUstream stream)
 {
-	return alloc_ordered(out, bytes, stream);
+	CUresult r;
+	struct fake_context *c = fake_current(&r);
+
+	return c ? alloc_ordered(out, bytes, fake_default_pool(c->device), stream) : r;
 }
 CUresult fake_cuMemAllocAsync_ptsz(CUdeviceptr *out, size_t bytes, CUstream stream)
 {
-	return alloc_ordered(out, bytes, stream);
+	return fake_cuMemAllocAsync(out, bytes, stream);
 }
 CUresult fake_cuMemAllocFromPoolAsync(CUdeviceptr *out, size_t bytes, CUmemoryPool pool,
 				      CUstream stream)
 {
-	if (fake_pool_on_host(pool))
-		return alloc(out, bytes, FAKE_VIEW);
-	return alloc_ordered(out, bytes, stream);
+	fake_lock();
+	struct fake_pool *p = fake_pool_of(pool);
+	fake_unlock();
+	return p ? alloc_ordered(out, bytes, p, stream) : CUDA_ERROR_INVALID_VALUE;
 }
 CUresult fake_cuMemAllocFromPoolAsync_ptsz(CUdeviceptr *out, size_t bytes,
 					   CUmemoryPool pool, CUstream stream)
 {
 	return fake_cuMemAllocFromPoolAsync(out, bytes, pool, stream);
 }
-CUresult fake_cuMemFreeAsync(CUdeviceptr ptr, CUstream stream) { return release(ptr, true); }
+CUresult fake_cuMemFreeAsync(CUdeviceptr ptr, CUstream stream) { return release(ptr, stream, true); }
 CUresult fake_cuMemFreeAsync_ptsz(CUdeviceptr ptr, CUstream stream)
 {
-	return release(ptr, true);
+	return release(ptr, stream, true);
 }
 
 /* dev is CPU_DEVICE for the host. */

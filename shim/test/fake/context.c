@@ -46,6 +46,7 @@ void fake_configure(void)
 	fake.fault_ns = number("FAKE_CUDA_FAULT_NS", 0);
 	fake.order_ns = number("FAKE_CUDA_ORDER_NS", 0);
 	fake.pitch = number("FAKE_CUDA_PITCH", 512);
+	fake.pool_chunk = number("FAKE_CUDA_POOL_CHUNK", 4096);
 	fake.concurrent = number("FAKE_CUDA_CONCURRENT", 1);
 	fake.moved_fault = (CUresult)number("FAKE_CUDA_MOVED", 0);
 	fake.managed_fault = (CUresult)number("FAKE_CUDA_MANAGED", 0);
@@ -116,8 +117,10 @@ static void end(struct fake_context *c)
 {
 	c->alive = false;
 	fake_delete_of(c);
-	if (c->primary)
+	if (c->primary) {
 		primary[c->device] = NULL;
+		fake_pool_end(c->device);
+	}
 }
 
 CUresult fake_cuDevicePrimaryCtxRetain(CUcontext *ctx, CUdevice dev)
@@ -335,9 +338,11 @@ CUresult fake_cuMemGetInfo_v2(size_t *avail, size_t *total)
 	if (!c)
 		return why;
 	fake_lock();
-	*total = fake.capacity;
 	uint64_t used = fake_in_use(c->device);
-	*avail = used < fake.capacity ? fake.capacity - used : 0;
+	if (total)
+		*total = fake.capacity;
+	if (avail)
+		*avail = used < fake.capacity ? fake.capacity - used : 0;
 	fake_unlock();
 	return CUDA_SUCCESS;
 }

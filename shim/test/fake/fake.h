@@ -22,6 +22,8 @@
  *                        and no prefetch moves it; 1
  *   FAKE_CUDA_FAIL       name:n:code,... the nth call fails; n of 0 is every one
  *   FAKE_CUDA_PITCH      bytes to whose multiple a row of a pitch is rounded, 512
+ *   FAKE_CUDA_POOL_CHUNK bytes by which a stream-ordered pool takes memory, 4096; a
+ *                        real driver takes 32 MiB
  *   FAKE_CUDA_SPLIT      1: cuGetProcAddress gives other pointers than dlsym
  *   FAKE_CUDA_LOG        file for a JSON line per call
  */
@@ -78,6 +80,7 @@ struct fake_memory {
 	enum fake_kind kind;
 	int device;
 	struct fake_context *ctx;
+	struct fake_pool *pool; /* of stream-ordered memory */
 	uint8_t *page;  /* of managed memory: where each page lies */
 	struct fake_chunk {
 		uint8_t pages; /* that lie on the device */
@@ -94,9 +97,7 @@ extern struct fake {
 	int devices;
 	uint64_t capacity, bandwidth, order_ns, fault_ns, pitch;
 	uint64_t used[DEVICES];   /* bytes that lie there, to the page */
-	uint64_t pooled[DEVICES]; /* live stream-ordered bytes */
-	uint64_t pool[DEVICES];   /* what the pool keeps, at least those */
-	uint64_t graph_bytes;     /* reserved for graphs */
+	uint64_t pool_chunk;      /* FAKE_CUDA_POOL_CHUNK */
 	int captures;           /* in global mode */
 	CUresult moved_fault;   /* FAKE_CUDA_MOVED */
 	CUresult managed_fault; /* FAKE_CUDA_MANAGED */
@@ -160,8 +161,19 @@ void fake_delete_of(struct fake_context *ctx);
 uint64_t fake_page_in(struct fake_memory *m, uint64_t from, uint64_t bytes, CUresult *why);
 uint64_t fake_page_out(struct fake_memory *m, uint64_t from, uint64_t bytes);
 
-/* others.c: its memory is the host's. */
-bool fake_pool_on_host(CUmemoryPool pool);
+/* pools.c: the caller holds the lock. NULL: there is no such pool. */
+struct fake_pool *fake_pool_of(CUmemoryPool pool);
+struct fake_pool *fake_default_pool(int device);
+/* False: the device has no memory for it. */
+bool fake_pool_take(struct fake_pool *p, uint64_t bytes);
+void fake_pool_free(struct fake_pool *p, uint64_t bytes);
+/* The program waited for the device: pools give back what is above their threshold. */
+void fake_pools_synchronize(void);
+/* A primary context ended. */
+void fake_pool_end(int device);
+/* A node of a graph allocates or frees. False: no node has allocated this. */
+void fake_graph_alloc(void *graph, CUdeviceptr ptr, uint64_t bytes);
+bool fake_graph_free(CUdeviceptr ptr);
 
 /* fake_<export> is what the exports lead to. */
 #define HOOK(base, export, version, flags, class, what, params, args) \

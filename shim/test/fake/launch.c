@@ -178,13 +178,3 @@ CUresult fake_cuLaunchCooperativeKernel(void *f, unsigned gx, unsigned gy, unsig
 {
 	return fake_cuLaunchKernel(f, gx, gy, gz, bx, by, bz, shared, stream, params, NULL);
 }
-
-/* A graph here is the stream that it was captured on, and holds no kernels. */
-CUresult fake_cuGraphLaunch(void *graph, CUstream stream)
-{
-	CUresult why;
-
-	if (!fake_current(&why))
-		return why;
-	return graph ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
-}

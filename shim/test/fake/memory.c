@@ -132,7 +132,7 @@ CUresult fake_new(struct fake_context *ctx, uint64_t bytes, enum fake_kind kind,
 		return CUDA_ERROR_INVALID_VALUE;
 	/* Emptying a place works by whole pages of the machine. */
 	slot = (slot + 4095) / 4096 * 4096;
-	bool plain = kind == FAKE_DEVICE || kind == FAKE_POOLED;
+	bool plain = kind == FAKE_DEVICE;
 	if (bytes > span || (plain && !fake_make_space(ctx->device, bytes, false, NULL)))
 		return CUDA_ERROR_OUT_OF_MEMORY;
 	uint64_t base = reserve_range(slot);
@@ -158,12 +158,12 @@ CUresult fake_new(struct fake_context *ctx, uint64_t bytes, enum fake_kind kind,
 
 static void uncount(struct fake_memory *m)
 {
-	if (m->kind == FAKE_DEVICE || m->kind == FAKE_POOLED) {
+	if (m->kind == FAKE_DEVICE) {
 		fake.used[m->device] -= m->size;
 		fake_release(m->device, m->size, false);
 	}
-	if (m->kind == FAKE_POOLED)
-		fake.pooled[m->device] -= m->size;
+	if (m->pool)
+		fake_pool_free(m->pool, m->size);
 	for (uint64_t i = 0; m->page && i < pages(m->size); i++)
 		if (m->page[i] == ON_DEVICE)
 			fake.used[m->device] -= extent(m, i);

@@ -1,68 +1,11 @@
 /*
- * Pools, physical memory, arrays, graphs, pinned memory: as far as they can be
- * counted.
+ * Physical memory, arrays, pinned memory: as far as they can be counted.
  */
 #include <sched.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "fake.h"
-
-static int default_pool[DEVICES];
-
-static int pool_device(CUmemoryPool pool)
-{
-	for (int i = 0; i < DEVICES; i++)
-		if (pool == &default_pool[i])
-			return i;
-	return -1;
-}
-
-CUresult fake_cuMemPoolCreate(CUmemoryPool *pool, const struct gw_memprop *props)
-{
-	struct gw_memprop *p = calloc(1, sizeof *p);
-
-	if (props)
-		*p = *props;
-	*pool = p;
-	return CUDA_SUCCESS;
-}
-bool fake_pool_on_host(CUmemoryPool pool)
-{
-	return pool && pool_device(pool) < 0 && gw_on_host(((struct gw_memprop *)pool)->location);
-}
-CUresult fake_cuMemPoolDestroy(CUmemoryPool pool)
-{
-	free(pool);
-	return CUDA_SUCCESS;
-}
-CUresult fake_cuDeviceGetDefaultMemPool(CUmemoryPool *pool, CUdevice dev)
-{
-	*pool = &default_pool[dev];
-	return CUDA_SUCCESS;
-}
-
-CUresult fake_cuMemPoolTrimTo(CUmemoryPool pool, size_t keep)
-{
-	int dev = pool_device(pool);
-
-	fake_lock();
-	if (dev >= 0)
-		fake.pool[dev] = fake.pooled[dev];
-	fake_unlock();
-	return CUDA_SUCCESS;
-}
-CUresult fake_cuMemPoolGetAttribute(CUmemoryPool pool, int attribute, void *value)
-{
-	int dev = pool_device(pool);
-
-	if (attribute != POOL_RESERVED_CURRENT)
-		return CUDA_ERROR_INVALID_VALUE;
-	fake_lock();
-	*(uint64_t *)value = dev >= 0 ? fake.pool[dev] : 0;
-	fake_unlock();
-	return CUDA_SUCCESS;
-}
 
 /* Physical memory: held by its handle's users and its mappings. */
 struct physical {
@@ -232,44 +175,6 @@ CUresult fake_cuArrayDestroy(CUarray a)
 	return CUDA_SUCCESS;
 }
 CUresult fake_cuMipmappedArrayDestroy(CUarray a) { return fake_cuArrayDestroy(a); }
-
-CUresult fake_cuGraphAddMemAllocNode(void **node, void *graph, void *const *deps, size_t n,
-				     void *how)
-{
-	fake_lock();
-	fake.graph_bytes += 1 << 20;
-	fake_unlock();
-	*node = &fake.graph_bytes;
-	return CUDA_SUCCESS;
-}
-CUresult fake_cuGraphAddNode(void **node, void *graph, void *const *deps, size_t n, int *how)
-{
-	return fake_cuGraphAddMemAllocNode(node, graph, deps, n, how);
-}
-CUresult fake_cuGraphAddNode_v2(void **node, void *graph, void *const *deps,
-				const void *edges, size_t n, int *how)
-{
-	return fake_cuGraphAddMemAllocNode(node, graph, deps, n, how);
-}
-CUresult fake_cuGraphAddNode_v3(void **node, void *graph, void *const *deps,
-				const void *edges, size_t n, int *how)
-{
-	return fake_cuGraphAddMemAllocNode(node, graph, deps, n, how);
-}
-CUresult fake_cuDeviceGraphMemTrim(CUdevice dev)
-{
-	fake_lock();
-	fake.graph_bytes = 0;
-	fake_unlock();
-	return CUDA_SUCCESS;
-}
-CUresult fake_cuDeviceGetGraphMemAttribute(CUdevice dev, int attribute, void *value)
-{
-	fake_lock();
-	*(uint64_t *)value = fake.graph_bytes;
-	fake_unlock();
-	return CUDA_SUCCESS;
-}
 
 CUresult fake_cuMemHostAlloc(void **out, size_t bytes, unsigned flags)
 {

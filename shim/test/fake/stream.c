@@ -168,6 +168,8 @@ CUresult fake_cuStreamSynchronize(CUstream stream)
 	bool ok = exists(stream);
 	CUresult r = ok ? fake_unsafe() : ERROR_INVALID_HANDLE;
 	int64_t until = ok ? stream_of(stream)->busy_until : 0;
+	if (r == CUDA_SUCCESS)
+		fake_pools_synchronize();
 	fake_unlock();
 	if (r == CUDA_SUCCESS)
 		fake_sleep_until(until);
@@ -199,6 +201,7 @@ CUresult fake_cuCtxSynchronize(void)
 	for (struct fake_stream *s = streams; s; s = s->next)
 		if (s->alive && s->busy_until > until)
 			until = s->busy_until;
+	fake_pools_synchronize();
 	fake_unlock();
 	fake_sleep_until(until);
 	return CUDA_SUCCESS;
@@ -244,10 +247,14 @@ CUresult fake_cuStreamEndCapture(CUstream stream, void **graph)
 	return r;
 }
 
-CUresult fake_cuStreamIsCapturing(CUstream stream, int *status)
+/* The graph that a capture makes is known by its stream. */
+CUresult fake_cuStreamGetCaptureInfo_v2(CUstream stream, int *status, uint64_t *id, void **graph,
+					void *const **deps, size_t *n)
 {
 	fake_lock();
 	*status = fake_captured(stream);
+	if (*status && graph)
+		*graph = stream;
 	fake_unlock();
 	return CUDA_SUCCESS;
 }
