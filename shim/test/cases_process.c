@@ -282,6 +282,45 @@ static void reset(int argc, char **argv)
 	SAME(invoker_report(c).number[ALLOCATED], 0);
 }
 
+/* What is allocated below a green context is the primary context's, and outlives it. */
+static void green(int argc, char **argv)
+{
+	CUcontext primary, part;
+	CUdeviceptr p, q;
+	void *h;
+	int c = begin();
+
+	invoker_send(c, GW_LIMIT, 0, 64 * MIB, 0);
+	invoker_report(c);
+	OK(cu.cuCtxGetCurrent(&primary));
+	for (int i = 0; i < 2; i++) {
+		OK(cu.cuGreenCtxCreate(&h, NULL, 0, 1));
+		OK(cu.cuCtxFromGreenCtx(&part, h));
+		OK(cu.cuCtxSetCurrent(part));
+		OK(cu.cuMemAlloc_v2(i ? &q : &p, 24 * MIB));
+		pattern_write(i ? q : p, 24 * MIB, 1);
+		SAME(invoker_report(c).word[0], 1);
+		SAME(invoker_move(c, GW_EVICT, 2 * i + 1).word[STATUS], GW_OK);
+		SAME(in_use(), 0);
+		OK(cu.cuCtxSetCurrent(primary));
+		OK(cu.cuGreenCtxDestroy(h));
+		SAME(invoker_report(c).number[ALLOCATED], (i + 1) * 24 * MIB);
+		pattern_check(p, 24 * MIB, 1);
+		SAME(invoker_move(c, GW_EVICT, 2 * i + 2).word[STATUS], GW_OK);
+		SAME(in_use(), 0);
+	}
+	SAME(cu.cuMemAlloc_v2(&p, 24 * MIB), CUDA_ERROR_OUT_OF_MEMORY);
+	/* The last user of the primary context is a green one. */
+	OK(cu.cuGreenCtxCreate(&h, NULL, 0, 1));
+	OK(cu.cuCtxFromGreenCtx(&part, h));
+	OK(cu.cuCtxSetCurrent(part));
+	OK(cu.cuDevicePrimaryCtxRelease_v2(0));
+	SAME(invoker_report(c).number[ALLOCATED], 48 * MIB);
+	OK(cu.cuGreenCtxDestroy(h));
+	SAME(invoker_report(c).number[ALLOCATED], 0);
+	SAME(invoker_report(c).word[0], 0);
+}
+
 /* The CUDA runtime gets the primary context by an export table and may end it by one:
  * the shim finds what went by its own means. */
 static void reset_table(int argc, char **argv)
@@ -429,6 +468,6 @@ const struct test_case cases_process[] = {
 	{"allocates_and_waits", allocates_and_waits},
 	{"vforks", vforks}, {"closes", closes},
 	{"loads", loads}, {"loads_first", loads_first}, {"ends_at_once", ends_at_once},
-	{"reset", reset}, {"reset_table", reset_table},
+	{"reset", reset}, {"green", green}, {"reset_table", reset_table},
 	{"reset_race", reset_race}, {"capture", capture}, {NULL, NULL},
 };

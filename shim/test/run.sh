@@ -229,6 +229,7 @@ one loads "$dir/libloaded.so"
 one loads_first "$dir/libloaded.so"
 one ends_at_once
 one reset
+one green
 one reset_table
 one reset_table unseen
 one reset_table unseen order

@@ -27,19 +27,72 @@ static void remove_context(CUcontext ctx)
 	gw_agent_changed(0);
 }
 
-/* Release ends the context with its last user, reset at once. */
-CUresult gw_on_primary_end(fn_cuDevicePrimaryCtxRelease *real, CUdevice dev)
+/* The device's primary context may have lost its last user. The caller holds the driver
+ * lock. */
+static void remove_ended_primary(CUdevice dev)
 {
 	fn_cuDevicePrimaryCtxGetState *state = GW_REAL(cuDevicePrimaryCtxGetState);
 	unsigned flags;
 	int active = 1;
 
-	gw_driver_lock();
-	CUresult r = real(dev);
-	if (r == CUDA_SUCCESS && state)
+	if (state)
 		state(dev, &flags, &active);
 	for (CUcontext gone; !active && (gone = gw_primary_of(dev));)
 		remove_context(gone);
+}
+
+/* Release ends the context with its last user, reset at once. */
+CUresult gw_on_primary_end(fn_cuDevicePrimaryCtxRelease *real, CUdevice dev)
+{
+	gw_driver_lock();
+	CUresult r = real(dev);
+	if (r == CUDA_SUCCESS)
+		remove_ended_primary(dev);
+	gw_driver_unlock();
+	return r;
+}
+
+/* The primary context of the device of a context that becomes current for a moment. */
+static struct gw_current primary_below(CUcontext ctx)
+{
+	fn_cuDevicePrimaryCtxRetain *retain = GW_REAL(cuDevicePrimaryCtxRetain);
+	fn_cuDevicePrimaryCtxRelease_v2 *release = GW_REAL(cuDevicePrimaryCtxRelease_v2);
+	fn_cuCtxGetDevice *device = GW_REAL(cuCtxGetDevice);
+	struct gw_current h = {NULL, 0};
+
+	if (!retain || !release || !device || gw_push_context(ctx) != CUDA_SUCCESS)
+		return h;
+	/* A green context keeps the primary one: this retains it for a moment more. */
+	if (device(&h.device) == CUDA_SUCCESS && retain(&h.ctx, h.device) == CUDA_SUCCESS)
+		release(h.device);
+	gw_pop_context();
+	return h;
+}
+
+CUresult gw_on_ctx_from_green(fn_cuCtxFromGreenCtx *real, CUcontext *ctx, void *green)
+{
+	CUresult r = real(ctx, green);
+
+	if (r != CUDA_SUCCESS || !ctx)
+		return r;
+	gw_driver_lock();
+	struct gw_current primary = primary_below(*ctx);
+	gw_driver_unlock();
+	if (primary.ctx) {
+		gw_add_green(*ctx, green, primary);
+		gw_add_context(primary.ctx, primary.device, false);
+	}
+	return r;
+}
+
+CUresult gw_on_green_destroy(fn_cuGreenCtxDestroy *real, void *green)
+{
+	struct gw_current primary;
+
+	gw_driver_lock();
+	CUresult r = real(green);
+	if (r == CUDA_SUCCESS && gw_remove_green(green, &primary))
+		remove_ended_primary(primary.device);
 	gw_driver_unlock();
 	return r;
 }

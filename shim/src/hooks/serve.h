@@ -28,6 +28,8 @@ CUresult gw_on_ctx_create_affinity(fn_cuCtxCreate_v3 *real, CUcontext *ctx,
 CUresult gw_on_ctx_create_params(fn_cuCtxCreate_v4 *real, CUcontext *ctx, void *how,
 				 unsigned flags, CUdevice dev);
 CUresult gw_on_ctx_destroy(fn_cuCtxDestroy_v2 *real, CUcontext ctx);
+CUresult gw_on_ctx_from_green(fn_cuCtxFromGreenCtx *real, CUcontext *ctx, void *green);
+CUresult gw_on_green_destroy(fn_cuGreenCtxDestroy *real, void *green);
 
 /* alloc.c */
 CUresult gw_on_alloc(fn_cuMemAlloc_v2 *real, CUdeviceptr *out, size_t bytes);

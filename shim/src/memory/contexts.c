@@ -2,6 +2,7 @@
 
 #include <pthread.h>
 #include <stdatomic.h>
+#include <stdlib.h>
 
 #include "driver/resolve.h"
 #include "memory/graphs.h"
@@ -22,6 +23,15 @@ static struct {
 	} at[CONTEXTS];
 	unsigned n;
 } contexts = {.mu = PTHREAD_MUTEX_INITIALIZER};
+
+struct green {
+	CUcontext ctx;
+	void *green;
+	struct gw_current primary;
+	struct green *next;
+};
+static struct green *greens; /* guarded by contexts.mu */
+static atomic_bool any_green;
 
 /* The context seen last: most threads of a program share one. */
 static _Atomic(CUcontext) last_seen;
@@ -75,6 +85,55 @@ void gw_add_context(CUcontext ctx, CUdevice device, bool made)
 	atomic_store(&last_seen, ctx);
 }
 
+void gw_add_green(CUcontext ctx, void *green, struct gw_current primary)
+{
+	struct green *g = calloc(1, sizeof *g);
+
+	if (!g)
+		return;
+	*g = (struct green){.ctx = ctx, .green = green, .primary = primary};
+	pthread_mutex_lock(&contexts.mu);
+	g->next = greens;
+	greens = g;
+	pthread_mutex_unlock(&contexts.mu);
+	atomic_store(&any_green, true);
+}
+
+bool gw_remove_green(void *green, struct gw_current *primary)
+{
+	bool found = false;
+
+	pthread_mutex_lock(&contexts.mu);
+	for (struct green **at = &greens; *at;) {
+		struct green *g = *at;
+		if (g->green == green) {
+			*at = g->next;
+			*primary = g->primary;
+			found = true;
+			free(g);
+		} else {
+			at = &g->next;
+		}
+	}
+	pthread_mutex_unlock(&contexts.mu);
+	return found;
+}
+
+/* The context that has the memory of this one. */
+static CUcontext owner(CUcontext ctx)
+{
+	if (!atomic_load_explicit(&any_green, memory_order_relaxed))
+		return ctx;
+	pthread_mutex_lock(&contexts.mu);
+	for (struct green *g = greens; g; g = g->next)
+		if (g->ctx == ctx) {
+			ctx = g->primary.ctx;
+			break;
+		}
+	pthread_mutex_unlock(&contexts.mu);
+	return ctx;
+}
+
 void gw_remove_context(CUcontext ctx)
 {
 	pthread_mutex_lock(&contexts.mu);
@@ -111,6 +170,7 @@ struct gw_current gw_current(void)
 	if (!current || !device || current(&h.ctx) != CUDA_SUCCESS || !h.ctx ||
 	    device(&h.device) != CUDA_SUCCESS)
 		return only_one();
+	h.ctx = owner(h.ctx);
 	if (h.ctx != atomic_load_explicit(&last_seen, memory_order_relaxed))
 		gw_add_context(h.ctx, h.device, false);
 	return h;
@@ -247,5 +307,7 @@ void gw_contexts_reset(void)
 	atomic_store(&waiting, 0);
 	contexts.mu = fresh;
 	contexts.n = 0;
+	greens = NULL;
+	atomic_store(&any_green, false);
 	atomic_store(&last_seen, NULL);
 }

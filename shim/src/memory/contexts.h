@@ -13,13 +13,19 @@ struct gw_current {
 	CUdevice device;
 };
 
-/* The calling thread's context and device, or the process's only one where the
- * driver does not report one; ctx is NULL if there is none. */
+/* The context that has what the calling thread allocates, and its device: the current
+ * one, or for a green one the primary context. Where the driver reports none it is the
+ * process's only one; ctx is NULL if there is none. */
 struct gw_current gw_current(void);
 unsigned gw_contexts(void);
 
 /* A context is there. made: by cuCtxCreate; the rest are primary, or parts of one. */
 void gw_add_context(CUcontext ctx, CUdevice device, bool made);
+/* A green context has no memory of its own: what is allocated below it is the primary
+ * context's. */
+void gw_add_green(CUcontext ctx, void *green, struct gw_current primary);
+/* A green context ended. False: it is not known. primary: the one that it belongs to. */
+bool gw_remove_green(void *green, struct gw_current *primary);
 /* A context has ended, and with it the blocks that it held. */
 void gw_remove_context(CUcontext ctx);
 /* How many have ended so far. */

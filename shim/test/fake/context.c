@@ -167,6 +167,49 @@ CUresult fake_cuDevicePrimaryCtxGetState(CUdevice dev, unsigned *flags, int *act
 	return CUDA_SUCCESS;
 }
 
+/* A green context runs on a part of the device. What is allocated below it is the
+ * primary context's, which lives for as long as the green one does, at least. */
+CUresult fake_cuGreenCtxCreate(void **green, void *desc, CUdevice dev, unsigned flags)
+{
+	CUcontext ctx;
+	CUresult r = fake_cuDevicePrimaryCtxRetain(&ctx, dev);
+
+	if (r != CUDA_SUCCESS)
+		return r;
+	fake_lock();
+	struct fake_context *c = make(dev);
+	c->of = ctx;
+	fake_unlock();
+	*green = &c->refs; /* no context by itself */
+	return CUDA_SUCCESS;
+}
+
+static struct fake_context *green_context(void *green)
+{
+	for (struct fake_context *c = contexts; c; c = c->next)
+		if (&c->refs == green && c->of && c->alive)
+			return c;
+	return NULL;
+}
+
+CUresult fake_cuCtxFromGreenCtx(CUcontext *ctx, void *green)
+{
+	fake_lock();
+	*ctx = green_context(green);
+	fake_unlock();
+	return *ctx ? CUDA_SUCCESS : ERROR_INVALID_HANDLE;
+}
+
+CUresult fake_cuGreenCtxDestroy(void *green)
+{
+	fake_lock();
+	struct fake_context *c = green_context(green);
+	if (c)
+		c->alive = false;
+	fake_unlock();
+	return c ? release(c->device, false) : ERROR_INVALID_HANDLE;
+}
+
 static void push(struct fake_context *c)
 {
 	if (depth < DEPTH)

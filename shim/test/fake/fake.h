@@ -59,6 +59,7 @@ enum {
 struct fake_context {
 	int device;
 	bool alive, primary;
+	struct fake_context *of; /* of a green context: the primary one that has its memory */
 	_Atomic CUresult fault; /* of a kernel: every call gives it from then on */
 	int refs;
 	struct fake_context *next;

@@ -143,7 +143,8 @@ CUresult fake_new(struct fake_context *ctx, uint64_t bytes, enum fake_kind kind,
 	}
 	struct fake_memory *m = calloc(1, sizeof *m);
 	*m = (struct fake_memory){
-		.base = base, .size = bytes, .slot = slot, .kind = kind, .device = ctx->device, .ctx = ctx,
+		.base = base, .size = bytes, .slot = slot, .kind = kind, .device = ctx->device,
+		.ctx = ctx->of ? ctx->of : ctx,
 	};
 	if (kind == FAKE_MANAGED) {
 		m->page = calloc(pages(bytes), 1);
