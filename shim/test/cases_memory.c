@@ -31,10 +31,10 @@ static void disguise(int argc, char **argv)
 	SAME(managed, 0);
 	SAME(type, MEMORYTYPE_DEVICE);
 	int more[2] = {POINTER_HOST, POINTER_IPC_CAPABLE};
-	bool capable = false;
+	bool capable = true;
 	void *host = &own, *into[2] = {&host, &capable};
 	OK(cu.cuPointerGetAttributes(2, more, into, p));
-	CHECK(host == NULL && capable);
+	CHECK(host == NULL && !capable);
 	SAME(cu.cuPointerGetAttribute(&host, POINTER_HOST, p), CUDA_ERROR_INVALID_VALUE);
 	OK(cu.cuMemAllocManaged(&own, MIB, ATTACH_GLOBAL));
 	OK(cu.cuPointerGetAttributes(2, what, to, own));
@@ -307,6 +307,31 @@ static void handles(int argc, char **argv)
 	SAME(invoker_report(c).number[FIXED], live * 4096);
 }
 
+/* Arrays count by what an element of their format takes. */
+static void formats(int argc, char **argv)
+{
+	static const struct {
+		int format;
+		unsigned channels;
+		uint64_t kib; /* of 1024 times 1024 elements */
+	} want[] = {
+		{0x01, 4, 4096}, {0x03, 2, 8192}, {0x10, 4, 8192}, {0x20, 4, 16384},
+		{0x91, 4, 512},  {0x97, 1, 512},  {0x9d, 4, 1024}, {0xb0, 3, 1536},
+		{0x9f, 3, 3072}, {0xa2, 3, 2048}, {0xc0, 1, 1024}, {0xc5, 4, 8192},
+		{0xc8, 4, 4096}, {0x50, 4, 4096}, {0x5e, 3, 6144}, {0x53, 3, 1536},
+		{0x7f, 4, 16384}, /* none that is known */
+	};
+	CUarray a;
+	int c = begin();
+
+	for (size_t i = 0; i < sizeof want / sizeof *want; i++) {
+		struct gw_array3d d = {1024, 1024, 0, want[i].format, want[i].channels, 0};
+		OK(cu.cuArray3DCreate_v2(&a, &d));
+		SAME(invoker_report(c).number[FIXED], want[i].kib << 10);
+		OK(cu.cuArrayDestroy(a));
+	}
+}
+
 static void others(int argc, char **argv)
 {
 	struct gw_array2d flat = {256, 128, 0x20, 4};
@@ -344,6 +369,6 @@ const struct test_case cases_memory[] = {
 	{"disguise", disguise}, {"pitch", pitch}, {"captured", captured},
 	{"locations", locations}, {"unmap_mixed", unmap_mixed}, {"wrong_free", wrong_free},
 	{"refused_free", refused_free}, {"alloc_fails", alloc_fails}, {"pools", pools},
-	{"stays", stays}, {"physical", physical}, {"others", others}, {"handles", handles},
+	{"stays", stays}, {"physical", physical}, {"formats", formats}, {"others", others}, {"handles", handles},
 	{NULL, NULL},
 };

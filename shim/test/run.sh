@@ -217,6 +217,7 @@ one physical
 one locations
 one unmap_mixed
 one handles
+one formats
 one others
 one own_prefetch
 one forks

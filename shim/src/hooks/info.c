@@ -46,7 +46,8 @@ static bool substituted(CUdeviceptr ptr)
 	return gw_find(GW_ADDRESS, ptr, &b) && b.kind == GW_MANAGED;
 }
 
-/* CUmemorytype is an unsigned int; the flags are bools in a byte, by their first. */
+/* CUmemorytype is an unsigned int; the flag is a bool in a byte. Whether the memory can be
+ * shared by IPC stays the driver's answer: managed memory cannot. */
 static void report_as_device(int attribute, void *data)
 {
 	switch (attribute) {
@@ -58,9 +59,6 @@ static void report_as_device(int attribute, void *data)
 		break;
 	case POINTER_IS_MANAGED:
 		*(unsigned char *)data = 0;
-		break;
-	case POINTER_IPC_CAPABLE:
-		*(unsigned char *)data = 1;
 		break;
 	}
 }
