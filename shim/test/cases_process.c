@@ -5,6 +5,7 @@
 #include <fcntl.h>
 #include <poll.h>
 #include <pthread.h>
+#include <signal.h>
 #include <string.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -252,6 +253,79 @@ static void ends_at_once(int argc, char **argv)
 	}
 }
 
+static void exit_in_handler(int signal)
+{
+	(void)signal;
+	exit(0);
+}
+
+static CUcontext of_all;
+
+static void *allocate_for_ever(void *arg)
+{
+	OK(cu.cuCtxSetCurrent(of_all));
+	for (;;) {
+		CUdeviceptr p;
+		if (cu.cuMemAlloc_v2(&p, MIB) == CUDA_SUCCESS)
+			cu.cuMemFree_v2(p);
+	}
+	return arg;
+}
+
+/* Of the process that gets the signal while its threads allocate, or within a call that
+ * holds the lock by which a context is ended. */
+static void end_in_handler(int running, int go, bool in_call)
+{
+	pthread_t t;
+	CUcontext own;
+	char c;
+
+	signal(SIGTERM, exit_in_handler);
+	if (in_call)
+		setenv("FAKE_CUDA_RAISE", "cuCtxDestroy_v2:15", 1);
+	cuda_open("dlsym");
+	OK(cu.cuCtxGetCurrent(&of_all));
+	if (in_call) {
+		OK(cu.cuCtxCreate_v2(&own, 0, 0));
+		SAME(read(go, &c, 1), 1);
+		cu.cuCtxDestroy_v2(own);
+		_exit(9);
+	}
+	for (int i = 0; i < 2; i++)
+		SAME(pthread_create(&t, NULL, allocate_for_ever, NULL), 0);
+	SAME(write(running, "", 1), 1);
+	allocate_for_ever(NULL);
+}
+
+/* A program may end in a signal's handler, whatever the handler came in between. */
+static void exits_in_handler(int argc, char **argv)
+{
+	int running[2], go[2], rounds = atoi(argv[0]);
+	char c = 0;
+
+	invoker_listen();
+	SAME(pipe(running), 0);
+	SAME(pipe(go), 0);
+	for (int i = 0; i < rounds; i++) {
+		bool in_call = i % 4 == 3;
+		pid_t pid = fork();
+		if (pid == 0)
+			end_in_handler(running[1], go[0], in_call);
+		int conn = invoker_accept();
+		if (in_call) {
+			SAME(write(go[1], &c, 1), 1);
+		} else {
+			SAME(read(running[0], &c, 1), 1);
+			SAME(kill(pid, SIGTERM), 0);
+		}
+		/* It hangs up when it ends. */
+		struct shim_frame s;
+		invoker_receive_or_end(conn, 0, &s);
+		close(conn);
+		ended_well(pid);
+	}
+}
+
 /* A context takes its memory along. */
 static void reset(int argc, char **argv)
 {
@@ -468,6 +542,6 @@ const struct test_case cases_process[] = {
 	{"allocates_and_waits", allocates_and_waits},
 	{"vforks", vforks}, {"closes", closes},
 	{"loads", loads}, {"loads_first", loads_first}, {"ends_at_once", ends_at_once},
-	{"reset", reset}, {"green", green}, {"reset_table", reset_table},
+	{"exits_in_handler", exits_in_handler}, {"reset", reset}, {"green", green}, {"reset_table", reset_table},
 	{"reset_race", reset_race}, {"capture", capture}, {NULL, NULL},
 };

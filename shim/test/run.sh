@@ -229,6 +229,7 @@ one closes
 one loads "$dir/libloaded.so"
 one loads_first "$dir/libloaded.so"
 one ends_at_once
+one exits_in_handler $([ -z "$runtime$emulator" ] && echo 40 || echo 8)
 one reset
 one green
 one reset_table

@@ -24,6 +24,8 @@ bool gw_agent_ask(void);
 void gw_agent_refused(enum gw_sign sign, CUresult code);
 /* Wait that moment, where a sign is recorded and not reported. */
 void gw_agent_await_reported(void);
+/* The same once the agent has asked a context for its error. */
+void gw_agent_await_checked(void);
 /* In a forked child: there is no agent. */
 void gw_agent_reset(void);
 

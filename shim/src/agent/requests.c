@@ -24,6 +24,7 @@ static struct gw_fd wake_fd[2] = {{.fd = -1}, {.fd = -1}};
 static _Atomic uint64_t changed;              /* bytes since the last USAGE */
 static _Atomic uint64_t threshold = 16 << 20; /* that are worth one at once */
 static atomic_bool wake_pending, connected;
+static atomic_bool check_wanted;
 
 /* What allocating threads wait for. */
 static atomic_bool limit_known;          /* or there is no invoker to set one */
@@ -53,6 +54,7 @@ void gw_requests_reset(void)
 	atomic_store(&changed, 0);
 	atomic_store(&wake_pending, false);
 	atomic_store(&connected, false);
+	atomic_store(&check_wanted, false);
 	atomic_store(&started, false);
 }
 
@@ -165,21 +167,39 @@ void gw_answer(uint64_t number)
 
 void gw_set_connected(bool to_invoker) { atomic_store(&connected, to_invoker); }
 
-void gw_agent_await_reported(void)
+bool gw_check_wanted(void) { return atomic_load(&check_wanted); }
+void gw_check_done(void) { atomic_store(&check_wanted, false); }
+
+static bool is_reported(void)
 {
-	/* The agent wakes and sends within a fraction of a millisecond; where the machine
-	 * is overloaded it is waited for this long, once in the life of a process. */
-	enum { WAITS = 2000, WAIT_MS = 1 };
 	CUresult code;
 
-	if (gw_unreported(&code) == GW_NO_SIGN)
+	return gw_unreported(&code) == GW_NO_SIGN;
+}
+
+static bool is_checked(void) { return !gw_check_wanted() && is_reported(); }
+
+/* Wait for the agent, which wakes and sends within a fraction of a millisecond. Where the
+ * machine is overloaded this waits longer, once in the life of a process. */
+static void await_agent(bool (*done)(void))
+{
+	enum { WAITS = 2000, WAIT_MS = 1 };
+
+	if (done())
 		return;
 	wake();
-	for (int i = 0; i < WAITS && atomic_load(&connected); i++) {
-		if (gw_unreported(&code) == GW_NO_SIGN)
-			return;
+	for (int i = 0; i < WAITS && atomic_load(&connected) && !done(); i++)
 		poll(NULL, 0, WAIT_MS);
-	}
+}
+
+void gw_agent_await_reported(void) { await_agent(is_reported); }
+
+void gw_agent_await_checked(void)
+{
+	if (!atomic_load(&connected))
+		return;
+	atomic_store(&check_wanted, true);
+	await_agent(is_checked);
 }
 
 void gw_agent_refused(enum gw_sign sign, CUresult code)

@@ -31,4 +31,8 @@ void gw_answer(uint64_t number);
 void gw_set_limit_known(void);
 void gw_set_connected(bool to_invoker);
 
+/* A thread waits until a context was asked for its error. */
+bool gw_check_wanted(void);
+void gw_check_done(void);
+
 #endif

@@ -205,7 +205,7 @@ static bool interrupted(void)
 {
 	struct pollfd p = {.fd = session.conn.fd.fd, .events = POLLIN};
 
-	return gw_driver_lock_wanted() || poll(&p, 1, 0) > 0;
+	return gw_driver_lock_wanted() || gw_check_wanted() || poll(&p, 1, 0) > 0;
 }
 
 /* While a part of the memory takes long. */
@@ -213,6 +213,17 @@ static void heartbeat(void)
 {
 	if (!gw_send_pong(&session.conn, 0) || !gw_conn_flush(&session.conn))
 		gw_conn_close(&session.conn);
+}
+
+/* The program ends: it may do so because of an error that is not known yet. */
+static bool check_if_wanted(void)
+{
+	if (!gw_check_wanted())
+		return true;
+	gw_check_context();
+	bool ok = gw_send_refused(&session.conn);
+	gw_check_done();
+	return ok;
 }
 
 void gw_session_serve(void)
@@ -226,7 +237,7 @@ void gw_session_serve(void)
 	if (ok && session.moving.type && !gw_work_step(&session.work, &watch))
 		ok = finish(false);
 	if (ok)
-		ok = send_want() && gw_send_refused(&session.conn);
+		ok = send_want() && gw_send_refused(&session.conn) && check_if_wanted();
 	/* The program may be using any of its memory now. */
 	if (ok && usage_due())
 		ok = send_usage(0, false);

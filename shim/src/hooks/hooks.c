@@ -24,7 +24,9 @@
 			return real args;                                  \
 		int cancel;                                                \
 		pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, &cancel);   \
+		gw_call_depth++;                                           \
 		int r = gw_on_##what(real, ARGS args);                     \
+		gw_call_depth--;                                           \
 		pthread_setcancelstate(cancel, NULL);                      \
 		return r;                                                  \
 	}

@@ -18,7 +18,6 @@
 #include "memory/graphs.h"
 #include "memory/pools.h"
 #include "memory/registry.h"
-#include "migration/measure.h"
 #include "migration/refusal.h"
 #include "process/config.h"
 #include "process/state.h"
@@ -80,12 +79,18 @@ static void after_fork(void)
 	gw_agent_reset();
 }
 
-/* A program may end of the very error that is to be reported. */
+__thread int gw_call_depth;
+
+/* A program may end of the very error that is to be reported. It may also end in a
+ * signal's handler that came in between anything, so nothing here takes a lock or waits
+ * without an end. */
 static void at_exit(void)
 {
-	gw_check_context();
-	gw_agent_await_reported();
-	gw_driver_stop();
+	enum { WAIT_MS = 2000, WITHIN_CALL_MS = 100 };
+
+	if (!gw_call_depth)
+		gw_agent_await_checked();
+	gw_driver_stop(gw_call_depth ? WITHIN_CALL_MS : WAIT_MS);
 }
 
 /* What pthread_atfork is since glibc 2.3. Newer ones link a part of it into us

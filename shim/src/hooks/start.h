@@ -8,5 +8,9 @@
 
 /* False: every call is forwarded as it came. Reads the environment when first asked. */
 bool gw_takes_part(void);
+/* Calls of this thread that are within the shim. In a signal's handler that came in
+ * between one the thread may hold any lock. The variable lies in the TLS block that every
+ * thread begins with, so no call allocates it. */
+extern __thread int gw_call_depth __attribute__((tls_model("initial-exec")));
 
 #endif

@@ -3,6 +3,7 @@
 #include <pthread.h>
 #include <stdatomic.h>
 #include <stdlib.h>
+#include <time.h>
 
 #include "driver/resolve.h"
 #include "memory/graphs.h"
@@ -49,11 +50,19 @@ void gw_driver_lock(void)
 bool gw_driver_lock_wanted(void) { return atomic_load(&waiting) > 0; }
 void gw_driver_unlock(void) { pthread_mutex_unlock(&driver); }
 
-void gw_driver_stop(void)
+void gw_driver_stop(int ms)
 {
+	struct timespec until;
+
 	atomic_store(&stopped, true);
-	gw_driver_lock();
-	gw_driver_unlock();
+	clock_gettime(CLOCK_REALTIME, &until);
+	int64_t ns = until.tv_nsec + ms * 1000000ll;
+	until.tv_sec += ns / 1000000000;
+	until.tv_nsec = ns % 1000000000;
+	atomic_fetch_add(&waiting, 1);
+	if (pthread_mutex_timedlock(&driver, &until) == 0)
+		pthread_mutex_unlock(&driver);
+	atomic_fetch_sub(&waiting, 1);
 }
 
 bool gw_driver_stopped(void) { return atomic_load(&stopped); }

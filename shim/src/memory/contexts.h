@@ -53,8 +53,9 @@ void gw_driver_lock(void);
 void gw_driver_unlock(void);
 /* A thread waits for the lock: the agent shall release it soon. */
 bool gw_driver_lock_wanted(void);
-/* The agent makes no call of the driver after this returns. */
-void gw_driver_stop(void);
+/* The agent makes no call of the driver after this returns, unless it could not be waited
+ * for in time. */
+void gw_driver_stop(int ms);
 /* True: it may make none any more. The caller holds the driver lock. */
 bool gw_driver_stopped(void);
 

@@ -21,6 +21,7 @@
  *   FAKE_CUDA_CONCURRENT 0: the host cannot have managed memory while the device works,
  *                        and no prefetch moves it; 1
  *   FAKE_CUDA_FAIL       name:n:code,... the nth call fails; n of 0 is every one
+ *   FAKE_CUDA_RAISE      name:signal  each of these calls raises the signal in its thread
  *   FAKE_CUDA_PITCH      bytes to whose multiple a row of a pitch is rounded, 512
  *   FAKE_CUDA_POOL_CHUNK bytes by which a stream-ordered pool takes memory, 4096; a
  *                        real driver takes 32 MiB

@@ -2,6 +2,7 @@
  * Failures on demand, and the log of calls.
  */
 #include <fcntl.h>
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -20,6 +21,8 @@ static struct {
 		int nth, code, seen;
 	} rule[RULES];
 	int rules, log;
+	char raises[64]; /* the call that raises a signal */
+	int signal;
 } faults = {.mu = PTHREAD_MUTEX_INITIALIZER, .log = -1};
 
 int64_t fake_now(void)
@@ -36,7 +39,11 @@ static void read_rules(void)
 	const char *text = getenv("FAKE_CUDA_FAIL");
 	const char *log = getenv("FAKE_CUDA_LOG");
 
+	const char *raises = getenv("FAKE_CUDA_RAISE");
+
 	faults.read = true;
+	if (raises && sscanf(raises, "%63[^:]:%d", faults.raises, &faults.signal) != 2)
+		faults.signal = 0;
 	if (log && *log)
 		faults.log = open(log, O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0644);
 	while (text && *text && faults.rules < RULES) {
@@ -64,7 +71,10 @@ CUresult fake_fails(const char *name)
 		if (!faults.rule[i].nth || faults.rule[i].nth == seen)
 			r = faults.rule[i].code;
 	}
+	int raised = strcmp(faults.raises, name) ? 0 : faults.signal;
 	pthread_mutex_unlock(&faults.mu);
+	if (raised)
+		raise(raised);
 	return r;
 }
 
