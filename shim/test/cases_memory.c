@@ -267,6 +267,39 @@ static void unmap_mixed(int argc, char **argv)
 	SAME(invoker_report(c).number[ALLOCATED], 0);
 }
 
+/* Memory that is exported and imported again counts until its last handle is released,
+ * once. Memory of another process is counted there. */
+static void exported(int argc, char **argv)
+{
+	struct gw_memprop prop = {1, 1, {LOCATION_DEVICE, 0}};
+	CUmemHandle h, again, third, other;
+	CUdeviceptr at;
+	int fd = -1, c = begin();
+
+	invoker_send(c, GW_LIMIT, 0, 48 * MIB, 0);
+	invoker_report(c);
+	OK(cu.cuMemCreate(&h, 32 * MIB, &prop, 0));
+	OK(cu.cuMemExportToShareableHandle(&fd, h, 1, 0));
+	OK(cu.cuMemImportFromShareableHandle(&again, (void *)(intptr_t)fd, 1));
+	OK(cu.cuMemImportFromShareableHandle(&third, (void *)(intptr_t)fd, 1));
+	OK(cu.cuMemImportFromShareableHandle(&other, (void *)(uintptr_t)(8 * MIB), 1));
+	SAME(invoker_report(c).number[ALLOCATED], 32 * MIB);
+	SAME(invoker_report(c).number[BLOCKS], 1);
+	OK(cu.cuMemRelease(h));
+	OK(cu.cuMemRelease(third));
+	OK(cu.cuMemRelease(other));
+	SAME(in_use(), 32 * MIB);
+	SAME(invoker_report(c).number[ALLOCATED], 32 * MIB);
+	SAME(cu.cuMemCreate(&h, 32 * MIB, &prop, 0), CUDA_ERROR_OUT_OF_MEMORY);
+	OK(cu.cuMemAddressReserve(&at, 32 * MIB, 0, 0, 0));
+	OK(cu.cuMemMap(at, 32 * MIB, 0, again, 0));
+	OK(cu.cuMemRelease(again));
+	SAME(invoker_report(c).number[ALLOCATED], 32 * MIB);
+	OK(cu.cuMemUnmap(at, 32 * MIB));
+	SAME(in_use(), 0);
+	SAME(invoker_report(c).number[ALLOCATED], 0);
+}
+
 enum { HANDLES = 32, ROUNDS = 2500 };
 
 /* Handles end and are given out again among threads. */
@@ -369,6 +402,6 @@ const struct test_case cases_memory[] = {
 	{"disguise", disguise}, {"pitch", pitch}, {"captured", captured},
 	{"locations", locations}, {"unmap_mixed", unmap_mixed}, {"wrong_free", wrong_free},
 	{"refused_free", refused_free}, {"alloc_fails", alloc_fails}, {"pools", pools},
-	{"stays", stays}, {"physical", physical}, {"formats", formats}, {"others", others}, {"handles", handles},
+	{"stays", stays}, {"physical", physical}, {"exported", exported}, {"formats", formats}, {"others", others}, {"handles", handles},
 	{NULL, NULL},
 };

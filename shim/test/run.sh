@@ -214,6 +214,7 @@ one pools
 one stays FAKE_CUDA_CONCURRENT=0
 one captured
 one physical
+one exported
 one locations
 one unmap_mixed
 one handles

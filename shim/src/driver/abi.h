@@ -180,6 +180,8 @@ enum {
 	GRAPH_RESERVED_CURRENT = 2,     /* cuDeviceGetGraphMemAttribute */
 	GRAPH_NODE_MEM_ALLOC = 10,      /* CUgraphNodeParams.type */
 	GRAPH_NODE_MEM_FREE = 11,
+	SHARED_BY_DESCRIPTOR = 1,       /* CUmemAllocationHandleType */
+	SHARED_BY_FABRIC = 8,
 	ARRAY_SPARSE = 0x40,            /* CUDA_ARRAY3D_DESCRIPTOR.Flags */
 	ARRAY_DEFERRED_MAPPING = 0x80,
 	STREAM = 2,                     /* cuGetProcAddress: per-thread streams */

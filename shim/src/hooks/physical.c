@@ -1,6 +1,6 @@
 /*
- * Physical memory by handle. It lives as long as the handle or a mapping of it,
- * so both are counted.
+ * Physical memory. It lives as long as a handle or a mapping of it, so both are counted.
+ * An import of what this process exported gives one more handle of the same memory.
  *
  * A handle that ends may be given out again at once, to another thread. So the
  * driver's call and our record of a handle are one step, under a lock: these calls
@@ -9,19 +9,77 @@
 #include "hooks/physical.h"
 
 #include <pthread.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
 
 #include "agent/agent.h"
 #include "hooks/obtain.h"
 #include "hooks/serve.h"
 #include "process/state.h"
 
+enum { FABRIC = 64 }; /* CUmemFabricHandle */
+
+/* By what this process has exported its memory. */
+struct export {
+	int type;
+	int fd;
+	dev_t dev; /* of the descriptor's file: the program may close it, and get the */
+	ino_t ino; /* number again for another one */
+	char fabric[FABRIC];
+	uint64_t memory;
+	struct export *next;
+};
+
 static pthread_mutex_t handles = PTHREAD_MUTEX_INITIALIZER;
+static uint64_t last_memory;    /* guarded by handles, like all below */
+static struct export *exports;
 
 void gw_physical_reset(void)
 {
 	pthread_mutex_t fresh = PTHREAD_MUTEX_INITIALIZER;
 
 	handles = fresh;
+	exports = NULL;
+}
+
+/* The memory that the handle stands for, 0 if it is not known. */
+static uint64_t memory_of(CUmemHandle handle)
+{
+	struct gw_block b;
+
+	return gw_find(GW_HANDLE, handle, &b) && b.base == handle && b.kind == GW_MAPPED ?
+		       b.owner : 0;
+}
+
+/* One more reference by a handle. */
+static void add_handle(CUmemHandle handle, uint64_t memory)
+{
+	struct gw_block b = {.base = handle, .kind = GW_MAPPED, .owner = memory, .refs = 1};
+
+	if (memory_of(handle) == memory)
+		gw_change_refs(GW_HANDLE, handle, 1);
+	else if (!gw_add(GW_HANDLE, &b))
+		gw_disable("no memory for the registry");
+}
+
+/* One reference less of the memory. The exports of memory that is gone are forgotten. */
+static void drop(uint64_t memory)
+{
+	struct gw_block b;
+
+	gw_change_refs(GW_MEMORY, memory, -1);
+	if (gw_find(GW_MEMORY, memory, &b) && b.base == memory)
+		return;
+	for (struct export **at = &exports; *at;) {
+		struct export *e = *at;
+		if (e->memory == memory) {
+			*at = e->next;
+			free(e);
+		} else {
+			at = &e->next;
+		}
+	}
 }
 
 CUresult gw_on_physical_create(fn_cuMemCreate *real, CUmemHandle *handle, size_t bytes,
@@ -35,10 +93,12 @@ CUresult gw_on_physical_create(fn_cuMemCreate *real, CUmemHandle *handle, size_t
 	pthread_mutex_lock(&handles);
 	CUresult r = real(handle, bytes, prop, flags);
 	bool made = r == CUDA_SUCCESS;
-	struct gw_block b = {
-		.base = *handle, .size = bytes, .kind = kind, .refs = 1,
-	};
-	if (!gw_settle(gw_account_of(kind), bytes, GW_HANDLE, made ? &b : NULL))
+	struct gw_block b = {.size = bytes, .kind = kind, .refs = 1};
+	if (made) {
+		b.base = ++last_memory;
+		add_handle(*handle, b.base);
+	}
+	if (!gw_settle(gw_account_of(kind), bytes, GW_MEMORY, made ? &b : NULL))
 		gw_disable("no memory for the registry");
 	pthread_mutex_unlock(&handles);
 	gw_agent_changed(made ? bytes : 0);
@@ -49,9 +109,13 @@ CUresult gw_on_physical_release(fn_cuMemRelease *real, CUmemHandle handle)
 {
 	pthread_mutex_lock(&handles);
 	CUresult r = real(handle);
-	bool known = r == CUDA_SUCCESS && gw_change_refs(handle, -1);
+	uint64_t memory = r == CUDA_SUCCESS ? memory_of(handle) : 0;
+	if (memory) {
+		gw_change_refs(GW_HANDLE, handle, -1);
+		drop(memory);
+	}
 	pthread_mutex_unlock(&handles);
-	if (known)
+	if (memory)
 		gw_agent_changed(0);
 	return r;
 }
@@ -59,10 +123,94 @@ CUresult gw_on_physical_release(fn_cuMemRelease *real, CUmemHandle handle)
 CUresult gw_on_physical_retain(fn_cuMemRetainAllocationHandle *real,
 			       CUmemHandle *handle, void *addr)
 {
+	struct gw_block b;
+
 	pthread_mutex_lock(&handles);
 	CUresult r = real(handle, addr);
-	if (r == CUDA_SUCCESS && handle)
-		gw_change_refs(*handle, 1);
+	if (r == CUDA_SUCCESS && handle && gw_find(GW_ADDRESS, (uintptr_t)addr, &b) &&
+	    b.kind == GW_MAPPED && gw_change_refs(GW_MEMORY, b.owner, 1))
+		add_handle(*handle, b.owner);
+	pthread_mutex_unlock(&handles);
+	return r;
+}
+
+/* Set out to what identifies the shared memory: a descriptor, as it is given to an import,
+ * or a fabric handle's bytes. False: it cannot be identified. */
+static bool identify(int type, const void *shared, struct export *out)
+{
+	struct stat st;
+
+	*out = (struct export){.type = type};
+	if (type == SHARED_BY_FABRIC) {
+		memcpy(out->fabric, shared, FABRIC);
+		return true;
+	}
+	out->fd = (int)(intptr_t)shared;
+	if (type != SHARED_BY_DESCRIPTOR || fstat(out->fd, &st) < 0)
+		return false;
+	out->dev = st.st_dev;
+	out->ino = st.st_ino;
+	return true;
+}
+
+static bool same(const struct export *a, const struct export *b)
+{
+	return a->type == b->type && a->fd == b->fd && a->dev == b->dev && a->ino == b->ino &&
+	       memcmp(a->fabric, b->fabric, FABRIC) == 0;
+}
+
+static struct export *find(const struct export *what)
+{
+	struct export *e = exports;
+
+	while (e && !same(e, what))
+		e = e->next;
+	return e;
+}
+
+static void record_export(int type, const void *shared, uint64_t memory)
+{
+	struct export what, *e;
+
+	/* An export writes the descriptor's number, an import takes it as the pointer. */
+	if (type == SHARED_BY_DESCRIPTOR)
+		shared = (const void *)(intptr_t)*(const int *)shared;
+	if (!identify(type, shared, &what))
+		return;
+	e = find(&what);
+	if (!e && (e = malloc(sizeof *e))) {
+		what.next = exports;
+		*e = what;
+		exports = e;
+	}
+	if (e)
+		e->memory = memory;
+}
+
+CUresult gw_on_physical_export(fn_cuMemExportToShareableHandle *real, void *shared,
+			       CUmemHandle handle, int type, unsigned long long flags)
+{
+	pthread_mutex_lock(&handles);
+	CUresult r = real(shared, handle, type, flags);
+	uint64_t memory = memory_of(handle);
+	if (r == CUDA_SUCCESS && shared && memory)
+		record_export(type, shared, memory);
+	pthread_mutex_unlock(&handles);
+	return r;
+}
+
+/* Memory of another process is counted there. */
+CUresult gw_on_physical_import(fn_cuMemImportFromShareableHandle *real, CUmemHandle *handle,
+			       void *shared, int type)
+{
+	struct export what, *own = NULL;
+
+	pthread_mutex_lock(&handles);
+	CUresult r = real(handle, shared, type);
+	if (r == CUDA_SUCCESS && handle && identify(type, shared, &what))
+		own = find(&what);
+	if (own && gw_change_refs(GW_MEMORY, own->memory, 1))
+		add_handle(*handle, own->memory);
 	pthread_mutex_unlock(&handles);
 	return r;
 }
@@ -70,13 +218,13 @@ CUresult gw_on_physical_retain(fn_cuMemRetainAllocationHandle *real,
 CUresult gw_on_physical_map(fn_cuMemMap *real, CUdeviceptr ptr, size_t bytes,
 			    size_t offset, CUmemHandle handle, uint64_t flags)
 {
-	struct gw_block b = {
-		.base = ptr, .size = bytes, .kind = GW_MAPPED, .owner = handle,
-	};
+	struct gw_block b = {.base = ptr, .size = bytes, .kind = GW_MAPPED};
 
 	pthread_mutex_lock(&handles);
 	CUresult r = real(ptr, bytes, offset, handle, flags);
-	if (r == CUDA_SUCCESS && gw_change_refs(handle, 1) && !gw_add(GW_ADDRESS, &b))
+	b.owner = memory_of(handle);
+	if (r == CUDA_SUCCESS && b.owner && gw_change_refs(GW_MEMORY, b.owner, 1) &&
+	    !gw_add(GW_ADDRESS, &b))
 		gw_disable("no memory for the registry");
 	pthread_mutex_unlock(&handles);
 	return r;
@@ -91,7 +239,7 @@ CUresult gw_on_physical_unmap(fn_cuMemUnmap *real, CUdeviceptr ptr, size_t bytes
 	CUresult r = real(ptr, bytes);
 
 	while (r == CUDA_SUCCESS && gw_remove_mapping(ptr, bytes, &b))
-		gw_change_refs(b.owner, -1);
+		drop(b.owner);
 	pthread_mutex_unlock(&handles);
 	if (r == CUDA_SUCCESS)
 		gw_agent_changed(0);

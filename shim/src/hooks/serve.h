@@ -77,6 +77,10 @@ CUresult gw_on_physical_create(fn_cuMemCreate *real, CUmemHandle *handle, size_t
 CUresult gw_on_physical_release(fn_cuMemRelease *real, CUmemHandle handle);
 CUresult gw_on_physical_retain(fn_cuMemRetainAllocationHandle *real,
 			       CUmemHandle *handle, void *addr);
+CUresult gw_on_physical_export(fn_cuMemExportToShareableHandle *real, void *shared,
+			       CUmemHandle handle, int type, unsigned long long flags);
+CUresult gw_on_physical_import(fn_cuMemImportFromShareableHandle *real, CUmemHandle *handle,
+			       void *shared, int type);
 CUresult gw_on_physical_map(fn_cuMemMap *real, CUdeviceptr ptr, size_t bytes,
 			    size_t offset, CUmemHandle handle, uint64_t flags);
 CUresult gw_on_physical_unmap(fn_cuMemUnmap *real, CUdeviceptr ptr, size_t bytes);

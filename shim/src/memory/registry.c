@@ -74,7 +74,8 @@ static void count(const struct gw_block *b, bool in)
 {
 	uint64_t sign = in ? 1 : (uint64_t)-1;
 
-	registry.blocks += sign;
+	if (b->kind != GW_MAPPED && b->kind != GW_GRAPH)
+		registry.blocks += sign;
 	registry.bytes[b->kind] += sign * b->size;
 	if (gw_movable(b)) {
 		registry.movable += sign;
@@ -280,16 +281,16 @@ static struct gw_node *find_base(enum gw_space space, uint64_t base)
 	return n && n->b.base == base ? n : NULL;
 }
 
-bool gw_change_refs(uint64_t handle, int change)
+bool gw_change_refs(enum gw_space space, uint64_t base, int change)
 {
 	struct gw_block gone;
 
 	lock();
-	struct gw_node *n = find_base(GW_HANDLE, handle);
+	struct gw_node *n = find_base(space, base);
 	if (n) {
 		n->b.refs += (uint32_t)change;
 		if (n->b.refs == 0)
-			remove_node(GW_HANDLE, handle, &gone);
+			remove_node(space, base, &gone);
 	}
 	unlock();
 	return n != NULL;

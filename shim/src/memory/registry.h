@@ -21,8 +21,8 @@ enum gw_kind {
 	GW_NATIVE,   /* managed by the program's own wish */
 	GW_PLAIN,    /* device memory as asked for */
 	GW_POOL,     /* stream-ordered */
-	GW_PHYSICAL, /* cuMemCreate, by handle */
-	GW_MAPPED,   /* a mapping of such a handle: no bytes of its own */
+	GW_PHYSICAL, /* cuMemCreate */
+	GW_MAPPED,   /* a handle or a mapping of such memory: no bytes of its own */
 	GW_GRAPH,    /* a node of a graph: its bytes are in the figure of graphs */
 	GW_ARRAY,
 	GW_EXTERNAL, /* imported from another API */
@@ -34,8 +34,9 @@ enum gw_kind {
 /* The largest page by which a driver moves managed memory. */
 enum { GW_PAGE = 1 << 16 };
 
-/* Arrays and physical memory are known by handles, which are no addresses. */
-enum gw_space { GW_ADDRESS, GW_HANDLE, GW_SPACES };
+/* Arrays and the handles of physical memory are no addresses. The memory itself has a
+ * number: several handles may stand for it, and it may outlive them all. */
+enum gw_space { GW_ADDRESS, GW_HANDLE, GW_MEMORY, GW_SPACES };
 
 /* Kept small: a program may have ten thousands. */
 struct gw_block {
@@ -44,12 +45,12 @@ struct gw_block {
 		struct { /* of a movable block: what is known to be evicted, if any */
 			uint64_t evicted_from, evicted_to;
 		};
-		uint64_t owner; /* of a mapping: its handle; of a node: its graph */
+		uint64_t owner; /* of a handle or mapping: its memory; of a node: its graph */
 	};
 	CUcontext ctx;
 	uint32_t id;   /* distinguishes blocks that had the same address */
 	union {
-		uint32_t refs;  /* of a handle: references that keep the memory */
+		uint32_t refs;  /* of a handle or memory: what keeps it */
 		uint32_t untouched; /* of a movable block: MiB that were likely never used.
 				 * A guide for what to bring in, and no more. */
 	};
@@ -129,8 +130,9 @@ bool gw_remove(enum gw_space space, uint64_t base, struct gw_block *out);
 bool gw_remove_mapping(uint64_t from, uint64_t bytes, struct gw_block *out);
 /* The block that holds the address. */
 bool gw_find(enum gw_space space, uint64_t address, struct gw_block *out);
-/* References of a handle; gone, with what it was, when none is left. */
-bool gw_change_refs(uint64_t handle, int change);
+/* References of a handle, or of memory, which is gone when none is left. False: it is not
+ * known. */
+bool gw_change_refs(enum gw_space space, uint64_t base, int change);
 
 /* A run began or ended: the program may have used all of its memory again. */
 void gw_set_dirty(void);

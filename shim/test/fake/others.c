@@ -1,6 +1,7 @@
 /*
  * Physical memory, arrays, pinned memory: as far as they can be counted.
  */
+#include <fcntl.h>
 #include <sched.h>
 #include <stdlib.h>
 #include <string.h>
@@ -40,14 +41,6 @@ CUresult fake_cuMemCreate(CUmemHandle *handle, size_t bytes, const struct gw_mem
 	return ok ? CUDA_SUCCESS : CUDA_ERROR_OUT_OF_MEMORY;
 }
 
-/* Of another process, which keeps account of it: shared is its size. */
-CUresult fake_cuMemImportFromShareableHandle(CUmemHandle *handle, void *shared, int type)
-{
-	struct gw_memprop prop = {1, 0, {LOCATION_HOST, 0}};
-
-	return fake_cuMemCreate(handle, (size_t)(uintptr_t)shared, &prop, 0);
-}
-
 static void drop(struct physical *p)
 {
 	if (--p->users)
@@ -60,10 +53,68 @@ static void drop(struct physical *p)
 	ended = p;
 }
 
+/* What a handle stands for: an import gives one of its own for the same memory. */
+static struct imported {
+	struct physical *of; /* NULL: free */
+} imports[64];
+
+static struct physical *physical_of(CUmemHandle handle)
+{
+	struct imported *i = (struct imported *)(uintptr_t)handle;
+
+	return i >= imports && i < imports + 64 ? i->of : (struct physical *)(uintptr_t)handle;
+}
+
+/* The descriptors by which memory was exported. */
+static struct export {
+	int fd;
+	struct physical *of;
+	struct export *next;
+} *exports;
+
+CUresult fake_cuMemExportToShareableHandle(void *shared, CUmemHandle handle, int type,
+					   unsigned long long flags)
+{
+	int fd = open("/dev/null", O_RDWR | O_CLOEXEC);
+	struct export *e = calloc(1, sizeof *e);
+
+	fake_lock();
+	*e = (struct export){fd, physical_of(handle), exports};
+	exports = e;
+	fake_unlock();
+	*(int *)shared = fd;
+	return fd >= 0 ? CUDA_SUCCESS : CUDA_ERROR_OUT_OF_MEMORY;
+}
+
+/* A number that is no descriptor is the size of memory of another process, which keeps
+ * account of it. */
+CUresult fake_cuMemImportFromShareableHandle(CUmemHandle *handle, void *shared, int type)
+{
+	struct gw_memprop prop = {1, 0, {LOCATION_HOST, 0}};
+	struct imported *i = imports;
+	struct export *e;
+
+	fake_lock();
+	for (e = exports; e && e->fd != (int)(intptr_t)shared; e = e->next)
+		;
+	while (e && i < imports + 64 && i->of)
+		i++;
+	if (e) {
+		i->of = e->of;
+		i->of->users++;
+		*handle = (uintptr_t)i;
+	}
+	fake_unlock();
+	return e ? CUDA_SUCCESS : fake_cuMemCreate(handle, (size_t)(uintptr_t)shared, &prop, 0);
+}
+
 CUresult fake_cuMemRelease(CUmemHandle handle)
 {
 	fake_lock();
-	drop((struct physical *)(uintptr_t)handle);
+	struct physical *p = physical_of(handle);
+	if ((CUmemHandle)(uintptr_t)p != handle)
+		((struct imported *)(uintptr_t)handle)->of = NULL;
+	drop(p);
 	fake_unlock();
 	sched_yield(); /* another thread may have the handle before this one is back */
 	return CUDA_SUCCESS;
@@ -92,7 +143,7 @@ CUresult fake_cuMemMap(CUdeviceptr ptr, size_t bytes, size_t offset, CUmemHandle
 	for (int i = 0; i < MAPPINGS && r; i++)
 		if (!mappings[i].p) {
 			mappings[i].ptr = ptr;
-			mappings[i].p = (struct physical *)(uintptr_t)handle;
+			mappings[i].p = physical_of(handle);
 			mappings[i].p->users++;
 			r = CUDA_SUCCESS;
 		}
