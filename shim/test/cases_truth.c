@@ -340,8 +340,57 @@ static void neighbours(int argc, char **argv)
 	SAME(in_use(), 24 * MIB);
 }
 
+/* With memory that stays, no more is shown as free than the device has. FAKE_CUDA_STATE,
+ * FAKE_CUDA_MEMORY of 64 MiB, GPUWHISK_SHIM_LIMIT of 60 MiB, count. */
+static void free_there(int argc, char **argv)
+{
+	size_t avail, total;
+	CUdeviceptr p;
+
+	struct allocator other = start_allocator(24 * MIB);
+	allocate(other);
+	cuda_open("dlsym");
+	OK(cu.cuMemGetInfo_v2(&avail, &total));
+	SAME(total, 60 * MIB);
+	SAME(avail, 40 * MIB);
+	OK(cu.cuMemAlloc_v2(&p, avail));
+	OK(cu.cuMemGetInfo_v2(&avail, NULL));
+	SAME(avail, 0);
+	end(other);
+	OK(cu.cuMemGetInfo_v2(&avail, NULL));
+	SAME(avail, 20 * MIB);
+}
+
+/* The same where another has moved out, and its places are shown as used until asked for. */
+static void free_when_asked(int argc, char **argv)
+{
+	char c = 0;
+	int go[2], ready[2];
+	size_t avail, total;
+
+	SAME(pipe(go), 0);
+	SAME(pipe(ready), 0);
+	pid_t pid = fork();
+	if (pid == 0) {
+		CUdeviceptr p;
+		cuda_open("dlsym");
+		OK(cu.cuMemAllocManaged(&p, 48 * MIB, ATTACH_GLOBAL));
+		OK(cu.cuMemPrefetchAsync(p, 48 * MIB, 0, NULL));
+		OK(cu.cuMemPrefetchAsync(p, 48 * MIB, CPU_DEVICE, NULL));
+		SAME(write(ready[1], &c, 1), 1);
+		pause();
+	}
+	SAME(read(ready[0], &c, 1), 1);
+	cuda_open("dlsym");
+	OK(cu.cuMemGetInfo_v2(&avail, &total));
+	SAME(avail, 60 * MIB);
+	SAME(kill(pid, SIGKILL), 0);
+	SAME(waitpid(pid, NULL, 0), pid);
+}
+
 const struct test_case cases_truth[] = {
 	{"grows", grows}, {"tail", tail}, {"kept", kept}, {"truth", truth},
 	{"own_prefetch", own_prefetch}, {"strict", strict}, {"neighbours", neighbours},
+	{"free_there", free_there}, {"free_when_asked", free_when_asked},
 	{NULL, NULL},
 };

@@ -148,6 +148,9 @@ one truth $([ -z "$runtime$emulator" ] && echo 30 || echo 5)
 one kept FAKE_CUDA_MEMORY=67108864
 one strict
 [ -n "$emulator" ] || one neighbours FAKE_CUDA_MEMORY=67108864 FAKE_CUDA_STATE="$top/state"
+for name in free_there free_when_asked; do
+	[ -n "$emulator" ] || one $name GPUWHISK_SHIM=count GPUWHISK_SHIM_LIMIT=62914560 FAKE_CUDA_MEMORY=67108864 FAKE_CUDA_STATE="$top/state-$name"
+done
 one cancel $slowest
 one partial $slow $chunk
 # Chunks of 0.4 s, and the device begins with an order 40 ms after it: a shim with

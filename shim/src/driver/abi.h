@@ -63,6 +63,14 @@ struct gw_memprop {
 	struct gw_location location;
 };
 
+/* CUmemAllocationProp, whole. */
+struct gw_physical_prop {
+	struct gw_memprop prop;
+	void *metadata;
+	unsigned char flags[8];
+};
+_Static_assert(sizeof(struct gw_physical_prop) == 32, "CUmemAllocationProp");
+
 /* CUDA_ARRAY_DESCRIPTOR_v2 and CUDA_ARRAY3D_DESCRIPTOR_v2. */
 struct gw_array2d {
 	size_t width, height;

@@ -2,16 +2,58 @@
  * What the program learns about memory, so that managed memory looks like the
  * device memory it asked for; and what its own prefetches show.
  */
+#include <stdatomic.h>
+
 #include "agent/agent.h"
+#include "driver/resolve.h"
 #include "hooks/obtain.h"
 #include "hooks/serve.h"
+#include "memory/backend.h"
+#include "memory/contexts.h"
 #include "memory/registry.h"
+#include "migration/refusal.h"
 
 /*
- * Below a limit what is free comes from our own count: what is free on the device now
- * is not the bound, because others move out. The driver is asked all the same: it gives
- * the fault that a kernel has left.
+ * Ask the device for so many bytes and give them back. A driver shows the places that
+ * managed memory of other processes has left as used until another needs them: now they
+ * are free. False: the device has not so many.
  */
+static bool reclaim(uint64_t bytes)
+{
+	enum { GRANULE = 2 << 20 };
+	fn_cuMemCreate *create = GW_REAL(cuMemCreate);
+	fn_cuMemRelease *release = GW_REAL(cuMemRelease);
+	struct gw_physical_prop how = {
+		.prop = {.type = 1, .location = {LOCATION_DEVICE, gw_current().device}},
+	};
+	CUmemHandle h;
+
+	bytes = (bytes + GRANULE - 1) / GRANULE * GRANULE;
+	return create && release && create(&h, bytes, &how.prop, 0) == CUDA_SUCCESS &&
+	       release(h) == CUDA_SUCCESS;
+}
+
+/*
+ * Below a limit what is free comes from our own count. Where memory moves, what is free
+ * on the device now is not the bound, because others move out. Where it stays, no more is
+ * free than the device has; it is asked for all that is left once in the life of a process.
+ */
+static uint64_t bounded(fn_cuMemGetInfo_v2 *real, uint64_t left)
+{
+	static atomic_bool asked;
+	size_t avail = 0, total;
+
+	if (!gw_memory_stays() && !gw_refused_before())
+		return left;
+	if (real(&avail, &total) != CUDA_SUCCESS || avail >= left)
+		return left;
+	if (!atomic_exchange(&asked, true) && reclaim(left) &&
+	    real(&avail, &total) == CUDA_SUCCESS && avail >= left)
+		return left;
+	return avail;
+}
+
+/* The driver is asked all the same: it gives the fault that a kernel has left. */
 CUresult gw_on_mem_info(fn_cuMemGetInfo_v2 *real, size_t *avail, size_t *total)
 {
 	CUresult r = real(avail, total);
@@ -22,7 +64,7 @@ CUresult gw_on_mem_info(fn_cuMemGetInfo_v2 *real, size_t *avail, size_t *total)
 	gw_count_pools(false);
 	if (gw_below_limit(&all, &left)) {
 		if (avail)
-			*avail = left;
+			*avail = bounded(real, left);
 		if (total)
 			*total = all;
 	}

@@ -132,6 +132,8 @@ const struct gw_backend gw_plain_backend = {"count", 1, plain, plain_pitch, NULL
 
 const struct gw_backend *gw_backend = &gw_plain_backend;
 
+bool gw_memory_stays(void) { return !gw_backend->move || !moves(); }
+
 bool gw_choose_backend(const char *name)
 {
 	static const struct gw_backend *const all[] = {&managed_backend, &gw_plain_backend};

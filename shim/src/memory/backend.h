@@ -43,6 +43,10 @@ extern const struct gw_backend *gw_backend;
 /* Device memory as it was asked for, and nothing is moved. */
 extern const struct gw_backend gw_plain_backend;
 
+/* Reports whether memory stays on the device because the backend, or the device, cannot
+ * move any. */
+bool gw_memory_stays(void);
+
 /* False: no backend has this name. */
 bool gw_choose_backend(const char *name);
 
