@@ -13,7 +13,7 @@ SIZES = {
     "size_t": 8, "uint64_t": 8, "cuuint64_t": 8, "unsigned long long": 8,
     "CUdeviceptr": 8, "CUdeviceptr_v2": 8, "CUmemHandle": 8, "CUmemGenericAllocationHandle_v1": 8,
     "CUcontext": 8, "CUstream": 8, "CUarray": 8, "CUmemoryPool": 8, "CUmipmappedArray": 8,
-    "CUfunction": 8, "CUmodule": 8, "CUevent": 8, "CUgraph": 8, "CUgraphExec": 8, "CUexternalMemory": 8,
+    "CUfunction": 8, "CUmodule": 8, "CUevent": 8, "CUgraph": 8, "CUgraphExec": 8, "CUexternalMemory": 8, "CUgreenCtx": 8, "CUdevResourceDesc": 8,
     "struct gw_location": 8, "CUmemLocation_v1": 8, "struct gw_ipc": 64, "CUipcMemHandle_v1": 64,
 }
 
