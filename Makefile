@@ -142,6 +142,7 @@ claims: build ## Measure the paper's claims again and redraw docs/scheduling-res
 long: build ## Random histories of a million events each, bounds over a million seconds, a million hostile messages, a backlog of 100,000, the invoker's image with GPU functions, restarts, the oldest and the newest Kafka, and a soak of SOAK=1h (hours)
 	GPUWHISK_LONG=1 $(GO) test -timeout 60m -run 'Histories|MillionSeconds' ./sched
 	$(GO) test -timeout 60m -run SchedulerUnderFaults ./gpu/scheduler -args -events 1000000
+	GPUWHISK_WORLDS=3000 $(GO) test -timeout 120m -run RandomWorlds ./gpu/scheduler
 	GPUWHISK_LONG=1 $(GO) test -timeout 30m -run HostileMessages ./activation/kafka
 	GPUWHISK_LONG=1 $(GO) test -timeout 30m -run 'TakesMoreThanItReports|InvokerInAContainer' ./invoker/develop/e2e
 	GPUWHISK_LONG=1 $(GO) test -timeout 30m -run MemoryTour ./invoker/develop/demo
