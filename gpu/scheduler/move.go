@@ -84,7 +84,8 @@ const (
 
 // orderMove orders a move of a container, again if need be.
 func (s *Scheduler) orderMove(c *container, m gpu.Move) {
-	if m.Kind == gpu.Evict && s.now < s.distrusted[c.rev.flow.id] && c.inside() == 0 {
+	// A run that gave its token back may be inside the container: it leaves first.
+	if m.Kind == gpu.Evict && s.now < s.distrusted[c.rev.flow.id] {
 		s.unusable(c)
 		return
 	}

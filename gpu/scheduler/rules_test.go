@@ -120,13 +120,18 @@ func TestUnresponsiveFunctionIsDistrusted(t *testing.T) {
 		n := s.submit(fmt.Sprintf("create %d, evict 2 epoch %d", c, left.Epoch), hostile)
 		s.holds(fmt.Sprintf("start %d in %d on 0 cold", n, c), 2, 15*gib, 0)
 		s.expect("", left)
-		s.run("", n, c, 14*gib)
 		if i == 1 {
+			s.run("", n, c, 14*gib)
 			s.now += distrustTime
 			s.submit("evict 4 epoch 1", other)
 			continue
 		}
-		n = s.submit("remove 3", other)
+		s.take(Event{Kind: Created, Container: c})
+		s.holds("", c, 14*gib, 14*gib)
+		s.take(Event{Kind: Ended, Invocation: n, Keep: true})
+		left.Kind, left.Invocation, left.Keep = Left, n, true
+		n = s.submit("", other)
+		s.expect("remove 3", left)
 		s.expect("prefetch 2 epoch 2", Event{Kind: Removed, Container: 3})
 		s.holds("", 2, 15*gib, 15*gib)
 		s.expect(fmt.Sprintf("start %d in 2 on 0 host-warm", n), Event{Kind: Moved, Container: 2, Epoch: 2, Bytes: 15 * gib, OK: true})
