@@ -170,3 +170,11 @@ func TestNodeInitLogsBelongToTheFirstRun(t *testing.T) {
 	check.Equal(t, out, "")
 	check.Equal(t, err, "")
 }
+
+// TestOutputIsWrittenAtOnce: an action's output is in the log's pipe before the action goes
+// on, so that a flood is in the log when the answer comes.
+func TestOutputIsWrittenAtOnce(t *testing.T) {
+	p := start(t, runtimes.NodeJS)
+	p.load(`function main() { console.log("x".repeat(1 << 20)); return { left: process.stdout.writableLength }; }`)
+	p.returns(`{}`, map[string]any{"left": 0.0})
+}

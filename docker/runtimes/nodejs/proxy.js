@@ -379,6 +379,11 @@ function main() {
     delete process.env.__OW_PROXY_SOCKET;
     delete process.env.__OW_PROXY_HOST;
     delete process.env.__OW_PROXY_PORT;
+    // Output is written before the action goes on. Node would keep it in memory while the
+    // pipe is full, and answer long before the log has it.
+    for (const stream of [process.stdout, process.stderr]) {
+        if (stream._handle && stream._handle.setBlocking) stream._handle.setBlocking(true);
+    }
     const concurrent = (process.env.__OW_ALLOW_CONCURRENT || '').toLowerCase() === 'true';
     const action = new Action(concurrent);
     const server = http.createServer((request, response) => serve(action, request, response));
