@@ -19,12 +19,12 @@ import (
 	"github.com/gpuwhisk/gpuwhisk/invoker/develop/check"
 )
 
-// withoutPrivileges is a socket before Docker's where a container that asks for
-// all privileges gets the usual ones, for a machine that may not give them. All
-// else passes as it is.
+// withoutPrivileges returns a socket in front of Docker's. A container that requests all
+// privileges gets the usual ones, for machines that may not grant them. Other requests
+// pass unchanged.
 func withoutPrivileges(t *testing.T, engine string) string {
 	t.Helper()
-	dir, err := os.MkdirTemp("", "engine") // a socket's path is short
+	dir, err := os.MkdirTemp("", "engine") // short, because a socket's path is limited
 	check.NoError(t, err)
 	t.Cleanup(func() { _ = os.RemoveAll(dir) })
 	at := filepath.Join(dir, "docker.sock")
@@ -49,7 +49,7 @@ func withoutPrivileges(t *testing.T, engine string) string {
 	return "unix://" + at
 }
 
-// unprivileged takes Privileged out of a container's settings.
+// unprivileged removes Privileged from a container's settings.
 func unprivileged(req *http.Request) error {
 	var container map[string]any
 	d := json.NewDecoder(req.Body)

@@ -24,17 +24,18 @@ import (
 	"github.com/gpuwhisk/gpuwhisk/invoker/develop/standalone"
 )
 
-// waitLimit is how long a test waits for what must come.
+// waitLimit limits the wait for an expected event.
 const waitLimit = 5 * time.Minute
 
-// short is the quick form: two hosts, each way once. What it leaves out is in
-// make swap-test.
+// short selects the quick form: two hosts, one swap and one way back. make swap-test
+// runs the whole form.
 var short = os.Getenv("GPUWHISK_SHORT") == "1"
 
-// hosts of the inventory, which are the invokers' numbers.
+// hosts is the number of hosts in the inventory. Their indexes are the invokers'
+// numbers.
 var hosts = map[bool]int{false: 3, true: 2}[short]
 
-// long skips a test that is not part of the short form.
+// long skips a test that does not belong to the short form.
 func long(t *testing.T) {
 	t.Helper()
 	if short {
@@ -46,15 +47,15 @@ func long(t *testing.T) {
 type fixture struct {
 	t       *testing.T
 	dir     string
-	ansible string // where Ansible is installed
+	ansible string // directory of Ansible
 	admin   *standalone.Standalone
 	kafka   string
 	gateway string         // this machine's address for containers
-	vars    map[string]any // group_vars of all
+	vars    map[string]any // group_vars of the group all
 	hosts   map[int]string // further variables of a host in the inventory
 	groups  string         // further groups of the inventory
 
-	machines map[int]string // containers that are hosts with a systemd of their own
+	machines map[int]string // containers that act as hosts with systemd
 	port     int            // of invoker 0
 
 	scheduling *scheduling // nil in classic mode
@@ -79,7 +80,7 @@ func docker(t *testing.T, args ...string) string {
 	return run(t, nil, "docker", args...)
 }
 
-// peer starts one of .ci/peers and ends it with the test.
+// peer starts one of .ci/peers, and stops it at the end of the test.
 func peer(t *testing.T, name string, env ...string) map[string]string {
 	t.Helper()
 	t.Cleanup(func() {
@@ -94,10 +95,10 @@ func peer(t *testing.T, name string, env ...string) map[string]string {
 
 const (
 	stockImage = "whisk-test/invoker:stock"
-	ownTag     = "GPUWHISK_TEST_INVOKER_TAG" // of gpuwhisk/invoker; .ci/ansible builds it
+	ownTag     = "GPUWHISK_TEST_INVOKER_TAG" // tag of gpuwhisk/invoker; .ci/ansible builds it
 )
 
-// newFixture starts all but the invokers.
+// newFixture starts everything except the invokers.
 func newFixture(t *testing.T) *fixture {
 	t.Helper()
 	for _, name := range []string{ownTag, "GPUWHISK_TEST_IMAGES_TAG", "GPUWHISK_TEST_ANSIBLE"} {
@@ -107,7 +108,7 @@ func newFixture(t *testing.T) *fixture {
 	}
 	own := "gpuwhisk/invoker:" + os.Getenv(ownTag)
 	w := &fixture{t: t, dir: t.TempDir(), ansible: os.Getenv("GPUWHISK_TEST_ANSIBLE"), hosts: map[int]string{}, machines: map[int]string{}}
-	// The address under which containers reach this machine.
+	// The address at which containers reach this machine.
 	fields := strings.Fields(docker(t, "run", "--rm", own, "ip", "route", "show", "default"))
 	at := slices.Index(fields, "via")
 	check.AtLeast(check.Must(t), at, 0, "%v\nthe way out of a container", fields)
@@ -146,8 +147,8 @@ func manifest() []byte {
 		os.Getenv("GPUWHISK_TEST_IMAGES_TAG") + `"},"attached":{"attachmentName":"codefile","attachmentType":"text/plain"}}]},"blackboxes":[]}`)
 }
 
-// deployOriginal starts the stand-in of the original on all hosts, as OpenWhisk's
-// role does.
+// deployOriginal starts the stand-in of OpenWhisk's invoker on all hosts, as OpenWhisk's
+// role would.
 func (w *fixture) deployOriginal() {
 	w.t.Helper()
 	importStock(w.t)
@@ -155,8 +156,7 @@ func (w *fixture) deployOriginal() {
 	w.healthy()
 }
 
-// importStock builds the stand-in's image: its program in the place of
-// /init.sh, and a shell.
+// importStock builds the stand-in's image: its program as /init.sh, and a shell.
 func importStock(t *testing.T) {
 	program := filepath.Join(t.TempDir(), "init.sh")
 	run(t, []string{"CGO_ENABLED=0"}, "go", "build", "-trimpath", "-o", program, "./stock")
@@ -175,7 +175,7 @@ func importStock(t *testing.T) {
 	check.NoError(t, err, "import the stand-in: %s", out)
 }
 
-// writeInventory makes the files that an operator has.
+// writeInventory writes the files of an operator.
 func (w *fixture) writeInventory(environ []string) {
 	w.t.Helper()
 	env := map[string]string{}
@@ -183,9 +183,9 @@ func (w *fixture) writeInventory(environ []string) {
 		name, value, _ := strings.Cut(v, "=")
 		env[name] = value
 	}
-	delete(env, "DOCKER_HOST") // its socket is mounted in the usual place
+	delete(env, "DOCKER_HOST") // its socket is mounted at the usual path
 	delete(env, "PATH")
-	delete(env, "CONFIG_whisk_gpu_state") // the container's own, or what the collection mounts
+	delete(env, "CONFIG_whisk_gpu_state") // the container has its own, or a mount of the collection
 	maps.Copy(env, map[string]string{
 		"PORT": "8080", "CONFIG_whisk_gpu_devices": "none",
 		"CONFIG_whisk_invoker_username": "invoker.user", "CONFIG_whisk_invoker_password": "invoker.pass",
@@ -208,8 +208,8 @@ func (w *fixture) writeInventory(environ []string) {
 	w.save()
 }
 
-// privileged reports whether this machine may run privileged containers, as
-// OpenWhisk's role does. A machine that is a container itself may not.
+// privileged reports whether this machine may run privileged containers, as OpenWhisk's
+// role does. A machine that is itself a container may not.
 func (w *fixture) privileged() bool {
 	err := exec.Command("docker", "run", "--rm", "--privileged", "gpuwhisk/invoker:"+os.Getenv(ownTag), "true").Run()
 	if err != nil {
@@ -237,7 +237,7 @@ func (w *fixture) save() {
 	}
 }
 
-// freePorts finds neighbouring ports on which no program listens.
+// freePorts returns the first of n consecutive ports without a listener.
 func freePorts(t *testing.T, n int) int {
 	for base := 21000 + os.Getpid()%8000; base < 32000; base += n {
 		free := 0
@@ -256,7 +256,7 @@ func freePorts(t *testing.T, n int) int {
 	return 0
 }
 
-// removeContainers leaves none of this test's behind, those of actions too.
+// removeContainers removes all containers of this test, including those of actions.
 func (w *fixture) removeContainers() {
 	for n := range hosts {
 		for _, suffix := range []string{"", "-stock", "-next", "-old", "-doctor", "-probe", "-drained"} {
@@ -269,13 +269,13 @@ func (w *fixture) removeContainers() {
 	}
 }
 
-// play runs a playbook and gives what it printed, and whether it succeeded.
+// play runs a playbook. It returns the output, and whether it succeeded.
 func (w *fixture) play(book string, args ...string) (string, bool) {
 	w.t.Helper()
 	if strings.HasSuffix(book, ".yml") {
 		book, _ = filepath.Abs(book)
 	}
-	ctx, cancel := context.WithTimeout(context.Background(), 20*time.Minute) // a busy machine
+	ctx, cancel := context.WithTimeout(context.Background(), 20*time.Minute) // for a busy machine
 	defer cancel()
 	c := exec.CommandContext(ctx, filepath.Join(w.ansible, "venv/bin/ansible-playbook"), append([]string{"-i", filepath.Join(w.dir, "hosts"), book}, args...)...)
 	c.Dir = w.dir
@@ -286,8 +286,8 @@ func (w *fixture) play(book string, args ...string) (string, bool) {
 	return string(out), err == nil
 }
 
-// collections is a folder in which this checkout has the place of the
-// installed collection, beside the one that carries the Docker modules.
+// collections creates a directory in which this checkout replaces the installed
+// collection, beside the collection with the Docker modules.
 func (w *fixture) collections() string {
 	own := filepath.Join(w.dir, "collections")
 	at := filepath.Join(own, "ansible_collections", "gpuwhisk")
@@ -297,7 +297,7 @@ func (w *fixture) collections() string {
 	return own + ":" + filepath.Join(w.ansible, "collections")
 }
 
-// must runs a playbook that has to succeed.
+// must runs a playbook that must succeed.
 func (w *fixture) must(book string, args ...string) string {
 	w.t.Helper()
 	began := time.Now()
@@ -309,7 +309,7 @@ func (w *fixture) must(book string, args ...string) string {
 	return out
 }
 
-// logs are the ends of the invokers' logs.
+// logs returns the ends of the invokers' logs.
 func (w *fixture) logs() string {
 	var all strings.Builder
 	for n := range hosts {
@@ -319,19 +319,19 @@ func (w *fixture) logs() string {
 	return all.String()
 }
 
-// unchanged reports whether a second run found nothing to do.
+// unchanged reports whether the output shows no changes.
 func unchanged(out string) bool {
 	recap := out[strings.LastIndex(out, "PLAY RECAP"):]
 	return strings.Count(recap, "changed=0 ") == hosts
 }
 
-// image is that of the container under an invoker's name.
+// image returns the image of the container with an invoker's name.
 func (w *fixture) image(n int) string {
 	w.t.Helper()
 	return docker(w.t, "inspect", "--format", "{{.Config.Image}}", fmt.Sprintf("invoker%d", n))
 }
 
-// healthy waits until the controller has work for all invokers.
+// healthy waits until the controller has working invokers on all hosts.
 func (w *fixture) healthy() {
 	w.t.Helper()
 	late := time.After(waitLimit)

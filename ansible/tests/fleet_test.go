@@ -11,9 +11,9 @@ import (
 	"github.com/gpuwhisk/gpuwhisk/invoker/develop/check"
 )
 
-// A mixed fleet: host0 has a (simulated) GPU and variables of its group, the
-// others pass GPU activations on to it.
-const gpuActions = 6 // so that each host is home to some
+// A mixed fleet: host0 has a (simulated) GPU and the variables of its group, and the
+// other hosts forward GPU activations to it.
+const gpuActions = 6 // enough that each host is home to some
 
 // mixFleet writes the groups of hosts with and without a GPU.
 func (w *fixture) mixFleet() {
@@ -48,8 +48,8 @@ gpuwhisk_env={"CONFIG_whisk_gpu_forwardTo": "invoker0"}
 	}
 }
 
-// wantForwarded calls GPU actions, wherever controllers send them, and holds
-// that all ran on the host with the GPU.
+// wantForwarded calls GPU actions that controllers send to all hosts, and checks that
+// all ran on the host with the GPU.
 func (w *fixture) wantForwarded(t *testing.T) {
 	t.Helper()
 	for n := range gpuActions {

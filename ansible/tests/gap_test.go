@@ -17,13 +17,13 @@ import (
 	"github.com/gpuwhisk/gpuwhisk/invoker/develop/check"
 )
 
-// acks stores when each invoker answered what, by the brokers' topics.
+// acks stores the time of each invoker's answers, from the brokers' topics.
 type acks struct {
 	mu sync.Mutex
 	at map[int][]time.Time
 }
 
-// watchAcks reads all topics of acks from now until the test ends.
+// watchAcks reads all topics of acks from now until the end of the test.
 func (w *fixture) watchAcks() *acks {
 	w.t.Helper()
 	a := &acks{at: map[int][]time.Time{}}
@@ -40,7 +40,7 @@ func (w *fixture) watchAcks() *acks {
 	return a
 }
 
-// readAcks has take get each ack that a client reads, until the end of the test.
+// readAcks calls take for each ack that a client reads, until the end of the test.
 func (w *fixture) readAcks(client *kgo.Client, take func(ack activation.Ack, at time.Time)) {
 	ctx, cancel := context.WithCancel(context.Background())
 	done := make(chan struct{})
@@ -57,7 +57,7 @@ func (w *fixture) readAcks(client *kgo.Client, take func(ack activation.Ack, at 
 	w.t.Cleanup(func() { cancel(); <-done; client.Close() })
 }
 
-// after is the first answer of an invoker since a moment.
+// after returns the time of an invoker's first answer since a moment.
 func (a *acks) after(n int, since time.Time) (first time.Time, ok bool) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -69,8 +69,8 @@ func (a *acks) after(n int, since time.Time) (first time.Time, ok bool) {
 	return first, ok
 }
 
-// parts is when, inside a gap, ours was started by Docker and was ready by its own
-// log.
+// parts returns the times within a gap at which Docker started our container and our log
+// reported readiness.
 func (w *fixture) parts(t *testing.T, n int, stopped time.Time) (output string) {
 	t.Helper()
 	if _, unit := w.machines[n]; !unit {
@@ -92,8 +92,8 @@ func (w *fixture) parts(t *testing.T, n int, stopped time.Time) (output string) 
 	return output
 }
 
-// logYardstick prints how long this machine takes for a container that does
-// nothing, which a gap has at least one of.
+// logYardstick prints how long this machine takes for a container that does nothing. A
+// gap contains at least one such time.
 func (w *fixture) logYardstick(t *testing.T) {
 	t.Helper()
 	began := time.Now()
@@ -101,15 +101,15 @@ func (w *fixture) logYardstick(t *testing.T) {
 	t.Logf("a container that does nothing takes %v here", time.Since(began).Round(time.Millisecond))
 }
 
-// logGap prints for how long no process served an invoker's activations: from the
-// end of the original to the first answer of ours. The time depends on the machine,
-// so it is printed and not judged; that there is an answer is.
+// logGap prints how long no process served an invoker's activations: from the end of
+// OpenWhisk's invoker to the first answer of ours. The time depends on the machine, so
+// it is printed but not checked. The existence of an answer is checked.
 func (w *fixture) logGap(t *testing.T, a *acks, n int) {
 	t.Helper()
 	output := docker(t, "inspect", "--format", "{{.State.FinishedAt}}", fmt.Sprintf("invoker%d-stock", n))
 	stopped, err := time.Parse(time.RFC3339Nano, output)
 	check.NoError(t, err)
-	stopped = stopped.Truncate(time.Millisecond) // as Kafka's times are
+	stopped = stopped.Truncate(time.Millisecond) // like Kafka's times
 	late := time.After(waitLimit)
 	for {
 		if first, ok := a.after(n, stopped); ok {

@@ -11,8 +11,8 @@ import (
 	"github.com/gpuwhisk/gpuwhisk/invoker/develop/check"
 )
 
-// Stand-ins for NVIDIA's programs and Docker's service: they keep their settings in
-// files, as the real ones do.
+// Stand-ins for NVIDIA's programs and Docker's service. They store their settings in
+// files, like the real programs.
 var fakes = map[string]string{
 	"nvidia-smi": `#!/bin/sh
 [ "$1" != -pm ] || exec touch /run/persistent
@@ -34,8 +34,8 @@ echo io.containerd.runc.v2 runc; [ ! -e /run/runtime ] || echo nvidia
 `,
 }
 
-// TestGPU prepares a host with stand-ins for NVIDIA's programs, and checks what is
-// printed where something is missing. No GPU is involved.
+// TestGPU prepares a host with stand-ins for NVIDIA's programs, and checks the messages
+// about missing parts. It uses no GPU.
 func TestGPU(t *testing.T) {
 	long(t)
 	w := &fixture{t: t, dir: t.TempDir(), ansible: os.Getenv("GPUWHISK_TEST_ANSIBLE"), vars: map[string]any{}, hosts: map[int]string{}, machines: map[int]string{}}

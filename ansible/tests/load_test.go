@@ -18,7 +18,7 @@ import (
 	"github.com/gpuwhisk/gpuwhisk/invoker/develop/check"
 )
 
-// load makes blocking calls of actions through the REST interface and keeps their
+// load makes blocking calls of actions through the REST interface and stores the
 // answers.
 type load struct {
 	w      *fixture
@@ -32,17 +32,17 @@ type load struct {
 	wrong    []string
 }
 
-// answer is the invoker that ran an activation, and when its ack came.
+// answer holds the invoker that ran an activation, and the time of its ack.
 type answer struct {
 	by string
 	at time.Time
 }
 
-// pause between two calls of an action, so that each can be checked by itself in the
-// end.
+// pause is the time between two calls of an action, so that each can be checked
+// separately at the end.
 const pause = 400 * time.Millisecond
 
-// The actions are spread over the invokers by their names.
+// The names of the actions spread them over the invokers.
 const actions = 8
 
 func (w *fixture) call(method, path, body string) (int, []byte, error) {
@@ -62,7 +62,7 @@ func (w *fixture) call(method, path, body string) (int, []byte, error) {
 	return res.StatusCode, text, err
 }
 
-// startLoad calls actions until the load's end.
+// startLoad calls actions until end.
 func (w *fixture) startLoad() *load {
 	w.t.Helper()
 	l := &load{w: w, invoke: w.invoke, stop: make(chan struct{}), answered: map[string]answer{}}
@@ -117,7 +117,7 @@ func (l *load) run(action string) {
 	}
 }
 
-// end stops the load and holds that everything sent was answered and recorded.
+// end stops the load, and checks that every call was answered and recorded.
 func (l *load) end(t *testing.T) {
 	t.Helper()
 	close(l.stop)
@@ -138,8 +138,8 @@ func (l *load) end(t *testing.T) {
 	check.Greater(t, by["gpuwhisk"], 0, "calls that ours ran")
 }
 
-// recorded counts the answered activations that the database has a record of.
-// Records are written a moment after the ack: the database reports of each.
+// recorded counts the answered activations with a record in the database. Records are
+// written a moment after the ack, so it waits for the database's changes.
 func (l *load) recorded(t *testing.T) int {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), waitLimit)
@@ -166,7 +166,7 @@ func (l *load) recorded(t *testing.T) int {
 	return len(l.answered) - len(missing)
 }
 
-// database requests a path of the database that OpenWhisk's settings have by this name.
+// database requests a path of the database with this name in OpenWhisk's settings.
 func (w *fixture) database(ctx context.Context, name, path string) (*http.Response, error) {
 	env := w.vars["test_env"].(map[string]string)
 	get := func(key string) string { return env["CONFIG_whisk_couchdb_"+key] }
@@ -179,8 +179,8 @@ func (w *fixture) database(ctx context.Context, name, path string) (*http.Respon
 	return http.DefaultClient.Do(req)
 }
 
-// changes waits for documents in the database of activations that came since a
-// place in its history, and gives their names and the place after them.
+// changes waits for new documents in the database of activations since a position in its
+// history. It returns their ids and the new position.
 func (w *fixture) changes(ctx context.Context, since string) (ids []string, now string, err error) {
 	res, err := w.database(ctx, "WhiskActivation", "_changes?feed=longpoll&timeout=30000&since="+url.QueryEscape(since))
 	if err != nil {
@@ -189,7 +189,7 @@ func (w *fixture) changes(ctx context.Context, since string) (ids []string, now 
 	defer res.Body.Close()
 	var output struct {
 		Results []struct{ ID string }
-		Last    json.RawMessage `json:"last_seq"` // a number, or with CouchDB a text
+		Last    json.RawMessage `json:"last_seq"` // a number, or a text with CouchDB
 	}
 	if err := json.NewDecoder(res.Body).Decode(&output); err != nil || res.StatusCode != http.StatusOK {
 		return nil, "", fmt.Errorf("changes of the database: %s %w", res.Status, err)

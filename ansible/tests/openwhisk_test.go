@@ -16,14 +16,14 @@ import (
 	"github.com/gpuwhisk/gpuwhisk/invoker/develop/check"
 )
 
-// TestOpenWhisksOwnRole: OpenWhisk's own playbooks, as they lie in a checkout of
-// it (GPUWHISK_OPENWHISK), deploy our image when its name is all that is
-// changed, and remove it again; and what they deploy is swapped by the
-// collection with the inventory and the variables that lie beside them.
+// TestOpenWhisksOwnRole: OpenWhisk's own playbooks, from a checkout
+// (GPUWHISK_OPENWHISK), deploy our image if only its name is changed, and remove it
+// again. The collection swaps the invokers of such a deployment with the inventory and
+// the variables in the checkout.
 func TestOpenWhisksOwnRole(t *testing.T) { ownRole(t, func(*fixture) {}) }
 
-// TestOpenWhisksOwnRoleScheduled: the same with OpenWhisk's scheduler enabled, as it
-// is by default.
+// TestOpenWhisksOwnRoleScheduled is the same with OpenWhisk's scheduler, which is
+// enabled by default.
 func TestOpenWhisksOwnRoleScheduled(t *testing.T) { ownRole(t, (*fixture).schedule) }
 
 func ownRole(t *testing.T, mode func(*fixture)) {
@@ -63,17 +63,16 @@ func ownRole(t *testing.T, mode func(*fixture)) {
 	o.wantClean()
 }
 
-// openwhisk is a checkout of it and its operator's files.
+// openwhisk is a checkout of OpenWhisk with an operator's files.
 type openwhisk struct {
 	*fixture
-	folder string // its ansible folder, a copy
-	engine string // what stands for Docker
-	old    string // a virtual environment with the Ansible that its README names
+	folder string // a copy of its ansible directory
+	engine string // the socket in front of Docker's
+	old    string // a virtual environment with the Ansible version of its README
 }
 
-// openwhisk copies a checkout's playbooks, in which setup.yml is going to put
-// keys, and writes where the peers are, as an operator does in a file of
-// variables.
+// openwhisk copies a checkout's playbooks, because setup.yml writes keys there, and
+// writes a file of variables with the addresses of the peers, as an operator does.
 func (w *fixture) openwhisk(checkout string) *openwhisk {
 	w.t.Helper()
 	o := &openwhisk{fixture: w, folder: filepath.Join(w.dir, "openwhisk", "ansible"), engine: os.Getenv("DOCKER_HOST"), old: os.Getenv("GPUWHISK_TEST_ANSIBLE_4")}
@@ -113,13 +112,14 @@ func (w *fixture) openwhisk(checkout string) *openwhisk {
 	return o
 }
 
-// must runs one of OpenWhisk's playbooks with the Ansible that it needs.
+// must runs one of OpenWhisk's playbooks with OpenWhisk's version of Ansible.
 func (o *openwhisk) must(book string, args ...string) string {
 	o.t.Helper()
 	return o.playbook(o.old, o.engine, book, args...)
 }
 
-// playbook runs one in OpenWhisk's folder, with its own settings of Ansible.
+// playbook runs a playbook in OpenWhisk's directory, with OpenWhisk's settings of
+// Ansible.
 func (o *openwhisk) playbook(venv, engine, book string, args ...string) string {
 	o.t.Helper()
 	ctx, cancel := context.WithTimeout(context.Background(), 20*time.Minute)
@@ -139,7 +139,7 @@ func (o *openwhisk) playbook(venv, engine, book string, args ...string) string {
 	return string(out)
 }
 
-// show shows what a playbook did, without what it skipped.
+// show logs the tasks of a playbook that were not skipped.
 func (o *openwhisk) show(out string) {
 	o.t.Helper()
 	var did strings.Builder
@@ -161,19 +161,19 @@ func (o *openwhisk) show(out string) {
 	o.t.Log(did.String())
 }
 
-// swap runs a playbook of the collection in OpenWhisk's folder, with an
-// inventory and variables that are OpenWhisk's.
+// swap runs a playbook of the collection in OpenWhisk's directory, with OpenWhisk's
+// inventory and variables.
 func (o *openwhisk) swap(book string) string {
 	o.t.Helper()
 	operator, _ := json.Marshal(map[string]any{
 		"gpuwhisk_version": os.Getenv(ownTag), "gpuwhisk_image_pull": "never", "gpuwhisk_state": filepath.Join(o.dir, "state"),
-		"gpuwhisk_controller_url":    o.vars["gpuwhisk_controller_url"], // not OpenWhisk's own
+		"gpuwhisk_controller_url":    o.vars["gpuwhisk_controller_url"], // not a variable of OpenWhisk
 		"ansible_python_interpreter": filepath.Join(o.ansible, "venv/bin/python3"),
 	})
 	return o.playbook(filepath.Join(o.ansible, "venv"), os.Getenv("DOCKER_HOST"), "gpuwhisk.openwhisk."+book, "-e", string(operator))
 }
 
-// wantClean holds that OpenWhisk's role has removed all.
+// wantClean checks that OpenWhisk's role has removed everything.
 func (o *openwhisk) wantClean() {
 	o.t.Helper()
 	check.That(o.t, !o.exists("invoker0"), "the role's clean removes the invoker")

@@ -16,24 +16,23 @@ import (
 	"github.com/gpuwhisk/gpuwhisk/invoker/develop/check"
 )
 
-// packages are the ways in which a host gets one: the commands, with the file
-// as the last argument of those that take one.
+// packages lists the commands for each kind of package. Commands for a file get its path
+// as the last argument.
 var packages = map[string]struct{ install, upgrade, remove, purge []string }{
 	"deb": {
 		[]string{"apt-get", "install", "-y", "--no-install-recommends"}, []string{"apt-get", "install", "-y", "--no-install-recommends"},
 		[]string{"apt-get", "remove", "-y", "gpuwhisk"}, []string{"apt-get", "purge", "-y", "gpuwhisk"},
 	},
-	"rpm": { // by the tool alone: Debian knows no package names of rpm's
+	"rpm": { // only by rpm: Debian does not know the package names of rpm
 		[]string{"rpm", "-i", "--nodeps", "--force-debian"}, []string{"rpm", "-U", "--nodeps", "--force-debian"},
 		[]string{"rpm", "-e", "--force-debian", "gpuwhisk"}, nil,
 	},
 }
 
-// TestPackage lives through a package's life on a fresh host with systemd:
-// installed, given settings, a first action, upgraded while an action runs,
-// removed and purged.
+// TestPackage follows a package on a fresh host with systemd: it is installed,
+// configured, runs a first action, is upgraded while an action runs, removed and purged.
 func TestPackage(t *testing.T) {
-	dir := os.Getenv("GPUWHISK_TEST_PACKAGES") // old/ and new/, with one of each kind in both
+	dir := os.Getenv("GPUWHISK_TEST_PACKAGES") // old/ and new/, each with one package of each kind
 	if dir == "" {
 		t.Fatal("GPUWHISK_TEST_PACKAGES is not set: .ci/ansible sets it")
 	}

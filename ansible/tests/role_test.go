@@ -28,9 +28,9 @@ import (
 	"github.com/gpuwhisk/gpuwhisk/invoker/develop/check"
 )
 
-// TestRole: the steps of OpenWhisk's own role deploy our image when its name is
-// all that is changed, over http and over https with client certificates; an
-// action runs; docker stop finishes what runs.
+// TestRole: the steps of OpenWhisk's own role deploy our image if only its name is
+// changed, over http and over https with client certificates. An action runs, and docker
+// stop finishes a running action.
 func TestRole(t *testing.T) {
 	w := newFixture(t)
 	w.vars["docker_image_prefix"], w.vars["docker_image_tag"] = "gpuwhisk", os.Getenv(ownTag)
@@ -54,8 +54,8 @@ func TestRole(t *testing.T) {
 	}
 }
 
-// numbered starts it as OpenWhisk's chart does, without --id: ZooKeeper gives the
-// number. It does not get the host's process ids either.
+// numbered starts the invoker as OpenWhisk's chart does, without --id, so ZooKeeper
+// assigns the number. The container does not share the host's process ids either.
 func (w *fixture) numbered() {
 	w.t.Helper()
 	zookeeper := peer(w.t, "zookeeper", "GPUWHISK_ZOOKEEPER_DIR="+filepath.Join(w.dir, "zookeeper"), "GPUWHISK_ZOOKEEPER_HOST="+w.gateway)["GPUWHISK_TEST_ZOOKEEPER"]
@@ -72,12 +72,12 @@ func (w *fixture) numbered() {
 	delete(w.vars, "test_pid_mode")
 }
 
-// usable runs an action.
+// usable checks that an action runs.
 func (w *fixture) usable() {
 	w.t.Helper()
 	ctx, cancel := context.WithTimeout(context.Background(), waitLimit)
 	defer cancel()
-	if w.scheduling == nil { // else what is invoked waits at the scheduler
+	if w.scheduling == nil { // otherwise activations wait at the scheduler
 		if err := w.admin.WaitReady(ctx); err != nil {
 			w.t.Fatalf("no invoker becomes healthy: %v\n%s", err, w.logs())
 		}
@@ -100,8 +100,7 @@ func (w *fixture) usable() {
 	check.Equal(check.Must(w.t), by, "gpuwhisk", "%s\nwhat ran it", w.logs())
 }
 
-// greets calls hello with a name, and shows logs where that fails, which take a
-// command to read.
+// greets calls hello with a name and checks the answer. On a failure it prints logs.
 func (w *fixture) greets(name string, logs func() string) {
 	w.t.Helper()
 	status, text, err := w.call("POST", "actions/hello?blocking=true", `{"name":"`+name+`"}`)
@@ -123,7 +122,7 @@ func (w *fixture) create(name, code string) {
 	w.put(name, body)
 }
 
-// put deploys an action, over one that is there.
+// put deploys an action, or replaces it.
 func (w *fixture) put(name string, body []byte) {
 	w.t.Helper()
 	status, text, err := w.call("PUT", "actions/"+name+"?overwrite=true", string(body))
@@ -131,20 +130,21 @@ func (w *fixture) put(name string, body []byte) {
 	check.Equal(check.Must(w.t), status, 200, "create action %s: %s: status", name, text)
 }
 
-// stopDrains stops the invoker while an action runs.
+// stopDrains stops the invoker while an action runs, and checks that the action is
+// finished.
 func (w *fixture) stopDrains() {
 	w.t.Helper()
 	answer := w.startSlow()
 	docker(w.t, "stop", "--time", "60", "invoker0")
 	check.Contains(w.t, <-answer, `"late":true`, "%s\nwhat ran when the invoker was stopped", w.logs())
-	// What rests stays for the next process, and an operator finds it by its
+	// Idle containers stay for the next process, and an operator finds them by their
 	// label.
 	left := docker(w.t, "ps", "-aq", "--filter", "name=^/wsk00_")
 	check.That(w.t, left != "", "containers are left")
 	check.Equal(w.t, docker(w.t, "ps", "-aq", "--filter", "label=org.gpuwhisk.invoker=wsk00"), left, "containers that are left, by their label,")
 }
 
-// printed reports whether an action's container has printed something.
+// printed reports whether an action's container has printed a text.
 func (w *fixture) printed(text string) bool {
 	w.t.Helper()
 	for id := range strings.FieldsSeq(docker(w.t, "ps", "-q", "--filter", "name=^/wsk00_")) {
@@ -155,8 +155,8 @@ func (w *fixture) printed(text string) bool {
 	return false
 }
 
-// secure makes the key store and the certificates that OpenWhisk's role copies,
-// and its settings for https.
+// secure creates the key store and the certificates that OpenWhisk's role copies, and
+// the settings for https.
 func (w *fixture) secure() {
 	w.t.Helper()
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
@@ -193,5 +193,5 @@ func (w *fixture) secure() {
 		"CONFIG_whisk_invoker_https_keystoreFlavor": "PKCS12",
 	})
 	w.save()
-	http.DefaultTransport.(*http.Transport).TLSClientConfig = &tls.Config{InsecureSkipVerify: true} // a client without a certificate of its own
+	http.DefaultTransport.(*http.Transport).TLSClientConfig = &tls.Config{InsecureSkipVerify: true} // a client without a certificate
 }

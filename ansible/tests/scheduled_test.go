@@ -32,8 +32,8 @@ import (
 // cluster is the first part of all keys in etcd.
 const cluster = activation.Cluster("whisk")
 
-// scheduling is what a deployment in OpenWhisk's scheduler mode has beside a classic
-// one: etcd, a scheduler, and a controller's list of invokers.
+// scheduling holds the additional parts of a deployment in OpenWhisk's scheduler mode:
+// etcd, a scheduler, and a controller's list of invokers.
 type scheduling struct {
 	w         *fixture
 	etcd      *clientv3.Client
@@ -42,12 +42,12 @@ type scheduling struct {
 	mu        sync.Mutex
 	functions map[string]fakescheduler.Function
 	next      int
-	by        map[activation.ID]string // who ran it, by the result's ack
+	by        map[activation.ID]string // the invoker that ran it, from the result's ack
 	ended     map[activation.ID]chan string
 }
 
-// schedule turns the deployment's mode. The invokers' environment gets what
-// OpenWhisk's role adds.
+// schedule switches the deployment to scheduler mode. The invokers' environment gets the
+// same additions as from OpenWhisk's role.
 func (w *fixture) schedule() {
 	w.t.Helper()
 	member := peer(w.t, "etcd", "GPUWHISK_ETCD_DIR="+filepath.Join(w.dir, "etcd"), "GPUWHISK_ETCD_HOST="+w.gateway)["GPUWHISK_TEST_ETCD"]
@@ -82,7 +82,7 @@ func (w *fixture) schedule() {
 	w.save()
 }
 
-// invokers answers as a controller of this mode does.
+// invokers answers like a controller in scheduler mode.
 func (s *scheduling) invokers(w http.ResponseWriter, r *http.Request) {
 	answer, err := s.etcd.Get(r.Context(), cluster.Invokers(), clientv3.WithPrefix())
 	if err != nil {
@@ -98,7 +98,7 @@ func (s *scheduling) invokers(w http.ResponseWriter, r *http.Request) {
 	_ = json.NewEncoder(w).Encode(all)
 }
 
-// consume reads the acks of the controller whose activations these are.
+// consume reads the acks of the activations' controller.
 func (s *scheduling) consume() {
 	client, err := kgo.NewClient(kgo.SeedBrokers(s.w.kafka), kgo.ConsumeTopics("completed0"), kgo.ConsumeResetOffset(kgo.NewOffset().AtEnd()))
 	check.NoError(s.w.t, err)
@@ -120,7 +120,7 @@ func (s *scheduling) take(ack activation.Ack) {
 	}
 }
 
-// invoke gives the scheduler an activation and waits for its end.
+// invoke gives an activation to the scheduler and waits for its end.
 func (s *scheduling) invoke(action string) (id, by string, err error) {
 	ctx, cancel := context.WithTimeout(context.Background(), waitLimit)
 	defer cancel()
@@ -152,7 +152,7 @@ func (s *scheduling) invoke(action string) (id, by string, err error) {
 	return string(m.ActivationID), by, nil
 }
 
-// function is an action of guest's, with its queue.
+// function returns an action of guest and its queue.
 func (s *scheduling) function(ctx context.Context, action string) (fakescheduler.Function, error) {
 	s.mu.Lock()
 	f, ok := s.functions[action]
@@ -178,7 +178,7 @@ func (s *scheduling) function(ctx context.Context, action string) (fakescheduler
 	return f, s.scheduler.CreateQueue(ctx, f)
 }
 
-// lease is the number of an invoker's lease, as it is in etcd, empty for none.
+// lease returns the number of an invoker's lease in etcd, "" if there is none.
 func (s *scheduling) lease(n int) string {
 	s.w.t.Helper()
 	answer, err := s.etcd.Get(s.w.t.Context(), cluster.Lease(activation.Instance{ID: n, UniqueName: fmt.Sprint(n)}))
@@ -190,7 +190,7 @@ func (s *scheduling) lease(n int) string {
 }
 
 // TestSwapScheduled swaps the invokers of a deployment with OpenWhisk's scheduler under
-// load, and back again. One that was deployed for the other mode stops it.
+// load, and back again. An invoker that was deployed for the other mode stops the swap.
 func TestSwapScheduled(t *testing.T) {
 	w := newFixture(t)
 	w.schedule()

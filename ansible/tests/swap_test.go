@@ -10,18 +10,18 @@ import (
 	"github.com/gpuwhisk/gpuwhisk/invoker/develop/check"
 )
 
-// unitHost is the host whose invoker becomes a unit of systemd.
+// unitHost is the host whose invoker becomes a systemd unit.
 var unitHost = hosts - 1
 
-// original reports whether the original serves on a host.
+// original reports whether OpenWhisk's invoker serves on a host.
 func (w *fixture) original(n int) bool {
 	w.t.Helper()
 	name := fmt.Sprintf("invoker%d", n)
 	return w.exists(name) && w.image(n) == stockImage && docker(w.t, "inspect", "--format", "{{.State.Running}}", name) == "true"
 }
 
-// TestSwap swaps three invokers under load and back again: two as containers,
-// one as a unit of systemd.
+// TestSwap swaps three invokers under load and back again: two as containers, one as a
+// systemd unit.
 func TestSwap(t *testing.T) {
 	w := newFixture(t)
 	w.giveSystemd(unitHost)
@@ -62,27 +62,29 @@ func TestSwap(t *testing.T) {
 	load.end(t)
 }
 
-// wantOurs holds that ours has the name of a host's invoker.
+// wantOurs checks that the container with the name of a host's invoker is ours.
 func (w *fixture) wantOurs(t *testing.T, n int) {
 	t.Helper()
 	image := w.image(n)
 	check.That(t, strings.HasPrefix(image, "gpuwhisk/invoker:"), "after the swap invoker%d, which is %s, is ours", n, image)
 }
 
-// wantOriginal holds that the original serves on a host again.
+// wantOriginal checks that OpenWhisk's invoker serves on a host again.
 func (w *fixture) wantOriginal(t *testing.T, n int) {
 	t.Helper()
 	check.That(t, w.original(n), "%s\nafter the way back invoker%d is the original", w.logs(), n)
 }
 
-// wantNoMore runs a playbook of the collection again, which finds nothing to do.
+// wantNoMore runs a playbook of the collection again, and checks that it changes
+// nothing.
 func (w *fixture) wantNoMore(t *testing.T, book string) {
 	t.Helper()
 	out := w.must("gpuwhisk.openwhisk." + book)
 	check.That(t, unchanged(out), "%s\na second %s changed nothing", out, book)
 }
 
-// wantUntouched runs the check mode, which reports what it would do.
+// wantUntouched runs the swap in check mode, and checks that it only reports the
+// changes.
 func (w *fixture) wantUntouched(t *testing.T) {
 	t.Helper()
 	out := w.must("gpuwhisk.openwhisk.swap", "--check")
@@ -94,7 +96,7 @@ func (w *fixture) wantUntouched(t *testing.T) {
 	check.That(t, !unchanged(out), "%s\n--check reports changes", out)
 }
 
-// wantStatus shows the table of all hosts, which changes nothing.
+// wantStatus checks that the table of all hosts changes nothing.
 func (w *fixture) wantStatus(t *testing.T, args ...string) {
 	t.Helper()
 	out := w.must("gpuwhisk.openwhisk.status", args...)
@@ -104,8 +106,8 @@ func (w *fixture) wantStatus(t *testing.T, args ...string) {
 	t.Log(out[strings.Index(out, "HOST"):])
 }
 
-// wantStillOurs runs the way back in check mode, which reports of each host that
-// it would change, and touches none.
+// wantStillOurs runs the way back in check mode, and checks that it reports a change for
+// each host and makes none.
 func (w *fixture) wantStillOurs(t *testing.T) {
 	t.Helper()
 	before := w.running()
@@ -115,7 +117,7 @@ func (w *fixture) wantStillOurs(t *testing.T) {
 	check.Lacks(t, out[strings.LastIndex(out, "PLAY RECAP"):], "changed=0 ", "%s\nthe end of --check of the way back", out)
 }
 
-// running reports which process serves on each host, and since when.
+// running returns which process serves on each host, and since when.
 func (w *fixture) running() string {
 	w.t.Helper()
 	var all strings.Builder
@@ -130,8 +132,8 @@ func (w *fixture) running() string {
 	return all.String()
 }
 
-// TestRollback: a host where ours does not start gets its invoker back, those
-// after it are left alone, and nothing is lost.
+// TestRollback: a host on which our invoker does not start gets its invoker back. The
+// hosts after it are not touched, and nothing is lost.
 func TestRollback(t *testing.T) {
 	long(t)
 	w := newFixture(t)
@@ -149,8 +151,8 @@ func TestRollback(t *testing.T) {
 	load.end(t)
 }
 
-// TestUnitRollback: where a unit does not start the original serves again; and
-// where one runs already, it runs again with the settings that it had.
+// TestUnitRollback: if a unit does not start, OpenWhisk's invoker serves again. If a
+// unit was already running, it runs again with its previous settings.
 func TestUnitRollback(t *testing.T) {
 	long(t)
 	w := newFixture(t)
@@ -185,7 +187,7 @@ func TestUnitRollback(t *testing.T) {
 	load.end(t)
 }
 
-// mustNot runs a playbook that must fail, and returns what it prints.
+// mustNot runs a playbook that must fail, and returns its output.
 func (w *fixture) mustNot(book string, args ...string) string {
 	w.t.Helper()
 	out, ok := w.play(book, args...)

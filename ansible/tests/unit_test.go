@@ -13,15 +13,15 @@ import (
 	"github.com/gpuwhisk/gpuwhisk/invoker/develop/check"
 )
 
-// A host with systemd of its own is a container of plain Debian on this
-// machine's network, whose Docker it shares. The package is installed there.
+// A host with systemd is a container of plain Debian in this machine's network, which
+// shares this machine's Docker. The package is installed there.
 
 const (
-	debianImage = "GPUWHISK_TEST_DEBIAN"  // .ci/peers/debian.sh makes it
+	debianImage = "GPUWHISK_TEST_DEBIAN"  // .ci/peers/debian.sh builds it
 	packageFile = "GPUWHISK_TEST_PACKAGE" // .ci/ansible builds it
 )
 
-// giveSystemd makes one host of the inventory a machine with systemd.
+// giveSystemd turns one host of the inventory into a machine with systemd.
 func (w *fixture) giveSystemd(n int) {
 	w.t.Helper()
 	for _, name := range []string{debianImage, packageFile} {
@@ -39,7 +39,7 @@ func (w *fixture) giveSystemd(n int) {
 		"--cap-add", "SYS_ADMIN", "--security-opt", "seccomp=unconfined", "--security-opt", "apparmor=unconfined",
 		"--tmpfs", "/run", "--tmpfs", "/run/lock", "--volume", "/sys/fs/cgroup:/sys/fs/cgroup",
 		"--volume", w.dir+":"+w.dir, "--volume", filepath.Dir(socket)+":"+filepath.Dir(socket), "--volume", client+":/usr/bin/docker:ro",
-		os.Getenv(debianImage), "sh", "-c", "mount --make-rshared /; exec /sbin/init") // as on a machine: credentials are mounts
+		os.Getenv(debianImage), "sh", "-c", "mount --make-rshared /; exec /sbin/init") // as on a machine, because credentials are mounted
 	late := time.After(waitLimit)
 	for {
 		out, _ := exec.Command("docker", "exec", name, "systemctl", "is-system-running").CombinedOutput()
@@ -64,19 +64,19 @@ func (w *fixture) on(n int, args ...string) string {
 	return docker(w.t, append([]string{"exec", w.machines[n]}, args...)...)
 }
 
-// unit is the state of a host's invoker in systemd.
+// unit returns the state of a host's invoker in systemd.
 func (w *fixture) unit(n int) string {
 	out, _ := exec.Command("docker", "exec", w.machines[n], "systemctl", "is-active", fmt.Sprintf("gpuwhisk@%d", n)).Output()
 	return strings.TrimSpace(string(out))
 }
 
-// exists reports whether a container is there under this name.
+// exists reports whether there is a container with this name.
 func (w *fixture) exists(name string) bool {
 	return exec.Command("docker", "container", "inspect", name).Run() == nil
 }
 
-// wantUnit checks that a host's invoker is a unit that runs with the original's
-// settings, with its passwords nowhere but in its credentials.
+// wantUnit checks that a host's invoker is a running unit with the settings of
+// OpenWhisk's invoker, and with passwords only in its credentials.
 func (w *fixture) wantUnit(n int) {
 	w.t.Helper()
 	must, name := check.Must(w.t), fmt.Sprint("invoker", n)
@@ -95,7 +95,7 @@ func (w *fixture) wantUnit(n int) {
 	check.Equal(w.t, w.on(n, "gpuwhisk", "ping", "--id", fmt.Sprint(n)), "pong", "gpuwhisk ping")
 }
 
-// wantNoUnit holds that nothing of it is left but the package.
+// wantNoUnit checks that nothing of the unit is left except the package.
 func (w *fixture) wantNoUnit(n int) {
 	w.t.Helper()
 	check.Equal(w.t, w.unit(n), "inactive", "after the way back the unit of host%d", n)

@@ -13,18 +13,18 @@ import (
 	"github.com/gpuwhisk/gpuwhisk/invoker/develop/check"
 )
 
-// dialect is the same action written for each proxy.
+// dialect holds the same actions, written for each proxy.
 type dialect struct {
 	family   runtimes.Family
-	echo     string // logs "hello" and "oops", answers with what it got
+	echo     string // logs "hello" and "oops", answers with its input
 	scalar   string // answers with a number
 	array    string // answers [1,"two"]
-	broken   string // does not load or start
+	broken   string // cannot be loaded or started
 	environ  string // answers with its variables that start with __OW_ or INI
 	exits    string // exits with code 7 after printing "going"
 	archive  map[string]string
-	notFound string // error of a number as result
-	initOK   string // answer of a good /init
+	notFound string // error text if the result is a number
+	initOK   string // answer of a successful /init
 }
 
 var dialects = []dialect{{
@@ -95,7 +95,8 @@ func TestInitAndRun(t *testing.T) {
 	})
 }
 
-// A proxy that is given a Unix socket listens there, and its action does not see it.
+// TestUnixSocket: a proxy with a Unix socket in its environment listens there, and its
+// action does not see the variable.
 func TestUnixSocket(t *testing.T) {
 	each(t, func(t *testing.T, d dialect) {
 		p := start(t, d.family, "__OW_PROXY_SOCKET=s")
@@ -122,7 +123,7 @@ func TestResultMustBeObjectOrArray(t *testing.T) {
 		p := start(t, d.family)
 		p.load(d.scalar)
 		p.refuses("/run", runBody(`{}`), 502, d.notFound)
-		p.logs() // the sentinels come all the same
+		p.logs() // the sentinels appear anyway
 	})
 }
 
@@ -161,7 +162,7 @@ func TestArchive(t *testing.T) {
 	})
 }
 
-// archive makes a zip file in base64; links maps names to targets.
+// archive returns a zip file in base64. links maps names to targets.
 func archive(t testing.TB, files, links map[string]string) string {
 	t.Helper()
 	var b bytes.Buffer
@@ -185,7 +186,8 @@ func archive(t testing.TB, files, links map[string]string) string {
 	return base64.StdEncoding.EncodeToString(b.Bytes())
 }
 
-// Nothing of an archive may land outside the action's folder.
+// TestArchiveStaysInItsFolder: no file of an archive is written outside the action's
+// directory.
 func TestArchiveStaysInItsFolder(t *testing.T) {
 	each(t, func(t *testing.T, d dialect) {
 		p := start(t, d.family)
@@ -234,7 +236,7 @@ func TestRequestsThatAreNone(t *testing.T) {
 			{"/init", `"text"`, 400, 400},
 			{"/init", `{"value":{"code":1,"main":"main"}}`, 400, 403},
 			{"/init", strings.Repeat("[", 100000), 400, 400},
-			{"/run", runBody(`{}`), 403, 502}, // before any code
+			{"/run", runBody(`{}`), 403, 502}, // before there is code
 			{"/other", `{}`, 404, 404},
 		} {
 			status, text := p.post(c.path, c.body)
@@ -261,7 +263,7 @@ func TestRequestsThatAreNone(t *testing.T) {
 	})
 }
 
-// The largest code is 48 MiB; results and parameters go to 1 MiB and beyond.
+// TestLargeBodies: the largest code has 48 MiB; results and parameters may exceed 1 MiB.
 func TestLargeBodies(t *testing.T) {
 	each(t, func(t *testing.T, d dialect) {
 		comment := map[runtimes.Family]string{runtimes.Python: "\n# ", runtimes.NodeJS: "\n// ", runtimes.Native: "\nexit\n# "}[d.family]
@@ -269,7 +271,7 @@ func TestLargeBodies(t *testing.T) {
 		p.load(d.echo + comment + strings.Repeat("x", 48<<20))
 		big := strings.Repeat("y", 3<<20)
 		if d.family == runtimes.Native {
-			big = big[:100<<10] // what fits in an argument
+			big = big[:100<<10] // fits into an argument
 		}
 		status, text := p.post("/run", runBody(`{"big":"`+big+`"}`))
 		check.Equal(t, status, 200)

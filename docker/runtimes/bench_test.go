@@ -14,8 +14,8 @@ var noop = map[runtimes.Family]string{
 	runtimes.Native: "#!/bin/sh\necho '{}'\n",
 }
 
-// BenchmarkNoop is a run of an action that does nothing, by the invoker's own
-// client: what a proxy costs.
+// BenchmarkNoop measures a run of an action that does nothing, with the invoker's own
+// client: the cost of a proxy.
 func BenchmarkNoop(b *testing.B) {
 	for _, family := range []runtimes.Family{runtimes.Python, runtimes.NodeJS, runtimes.Native} {
 		b.Run(string(family), func(b *testing.B) {
@@ -34,7 +34,8 @@ func BenchmarkNoop(b *testing.B) {
 	}
 }
 
-// BenchmarkStart is a proxy from its process's start to its answer to /init.
+// BenchmarkStart measures the time from the start of a proxy's process to its answer to
+// /init.
 func BenchmarkStart(b *testing.B) {
 	for _, family := range []runtimes.Family{runtimes.Python, runtimes.NodeJS, runtimes.Native} {
 		b.Run(string(family), func(b *testing.B) {

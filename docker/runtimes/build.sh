@@ -24,7 +24,7 @@ work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
 trap 'exit 1' INT TERM
 
-# tools that scripts expect beside a shell
+# tools that scripts expect besides a shell
 TOOLS="cat cp cut date env expr head id ls mkdir mktemp mv od pwd rm rmdir sed
 sleep sort tail tee touch tr uname uniq wc grep"
 
@@ -33,7 +33,7 @@ fail() {
 	exit 1
 }
 
-# put FILE...: copies files to the same paths in the image, links resolved
+# put FILE...: copies files to the same paths in the image, with links resolved
 put() {
 	for file; do
 		mkdir -p "$root$(dirname "$file")"
@@ -41,7 +41,7 @@ put() {
 	done
 }
 
-# put_linked FILE...: copies programs or libraries and what they are linked with
+# put_linked FILE...: copies programs or libraries, with the libraries they are linked to
 put_linked() {
 	put "$@"
 	for file; do
@@ -53,7 +53,7 @@ put_linked() {
 	done <"$work/libraries"
 }
 
-# put_libraries NAME...: copies libraries of this machine by their names
+# put_libraries NAME...: copies libraries of this machine by name
 put_libraries() {
 	for name; do
 		found=$(/sbin/ldconfig -p | sed -n "s/^[[:space:]]*$name (.*\(x86-64\|AArch64\).*=> //p" | head -n 1)
@@ -62,8 +62,8 @@ put_libraries() {
 	done
 }
 
-# begin NAME: an empty root with the links of a merged /usr where the host has
-# them, so that each path means the same in the image as here
+# begin NAME: creates an empty root, with the links of a merged /usr if the host has
+# them, so that each path means the same in the image
 begin() {
 	root=$work/$1
 	mkdir -p "$root/etc" "$root/usr" "$root/root" "$root/tmp" "$root/proxy"
@@ -83,8 +83,8 @@ nogroup:x:65534:' >"$root/etc/group"
 		[ ! -e "$file" ] || put "$file"
 	done
 	put_linked /bin/sh
-	# Parts of the C library that newer ones have within: what is built for old
-	# ones, the shim of the packages and PyTorch too, still asks for them by name.
+	# Parts of old C libraries that are included in newer ones. Binaries for old C
+	# libraries, such as the packaged shim and PyTorch, still need them by name.
 	put_libraries libpthread.so.0 libdl.so.2 librt.so.1 libm.so.6 libutil.so.1 libresolv.so.2
 }
 
@@ -99,7 +99,7 @@ end() {
 	echo "$PREFIX$1:$TAG"
 }
 
-# python3_root NAME: a root with Python and its proxy
+# python3_root NAME: creates a root with Python and its proxy
 python3_root() {
 	python=${PYTHON:-/usr/bin/python3}
 	[ -x "$python" ] || python=$(command -v python3) || fail "no python3 found"
@@ -108,7 +108,7 @@ python3_root() {
 	begin "$1"
 	put_linked "$program"
 	mkdir -p "$root$library"
-	# Tests, editors and installers are most of the library and no use here.
+	# Tests, editors and installers are most of the library and are not needed here.
 	tar -C "$library" --exclude=./test --exclude='./*/test' --exclude='./*/tests' \
 		--exclude=./idlelib --exclude=./tkinter --exclude=./turtledemo \
 		--exclude=./ensurepip --exclude=./lib2to3 --exclude='./config-*' \
@@ -129,7 +129,7 @@ python3_image() {
 	end python3 '["/usr/bin/python3", "/proxy/proxy.py"]'
 }
 
-# pip is any Python's: it fetches for the interpreter of the image.
+# Any Python's pip works: it downloads for the interpreter of the image.
 python3_gpu_image() {
 	python3_root python3-gpu
 	version=$("$python" -c 'import sys; print("%d.%d" % sys.version_info[:2])')
@@ -141,7 +141,7 @@ python3_gpu_image() {
 		--platform manylinux_2_17_x86_64 --platform manylinux_2_12_x86_64 --platform manylinux2010_x86_64 \
 		--target "$root$packages" -r "$here/python3-gpu/requirements.txt" >&2 ||
 		fail "python3-gpu: pip could not install what is listed in $here/python3-gpu/requirements.txt"
-	# What the wheels take for granted on any Linux, beside what begin puts there.
+	# Libraries that wheels expect on any Linux, in addition to those from begin.
 	put_libraries libstdc++.so.6 libgcc_s.so.1
 	(cd "$root" && ls -d ".$packages"/nvidia/*/lib) | sed 's/^\.//' >"$root/etc/ld.so.conf"
 	/sbin/ldconfig -r "$root"
@@ -164,7 +164,7 @@ native_image() {
 	for tool in bash $TOOLS; do
 		path=$(command -v "$tool") || continue
 		case $path in
-		/*) put_linked "$path" ;; # others are built into the shell
+		/*) put_linked "$path" ;; # other commands are built into the shell
 		esac
 	done
 	(cd "$here" && CGO_ENABLED=0 go build -trimpath -ldflags='-s -w' \

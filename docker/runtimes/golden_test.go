@@ -13,7 +13,7 @@ import (
 	"github.com/gpuwhisk/gpuwhisk/invoker/engine/proxy"
 )
 
-// recorded is an activation of a running OpenWhisk whose code came with it.
+// recorded is an activation of a running OpenWhisk, with its code.
 type recorded struct {
 	Scenario, Message, Init string
 	Response                struct {
@@ -23,8 +23,8 @@ type recorded struct {
 	}
 }
 
-// unlike lists the scenarios whose response cannot be that of the original,
-// with the reason.
+// unlike lists the scenarios whose response must differ from OpenWhisk's, with the
+// reason.
 var unlike = map[string]string{
 	"init-failure-syntax":    "the stack trace names files of the stock image",
 	"blocking-202-after-60s": "takes a minute",
@@ -65,8 +65,8 @@ func (r recorded) family() runtimes.Family {
 	return runtimes.NodeJS
 }
 
-// TestRecordedActivations sends to the proxies what a running OpenWhisk sent to
-// its own runtimes, and compares what the activations came to.
+// TestRecordedActivations sends the recorded requests of a running OpenWhisk to the
+// proxies, and compares the outcomes of the activations.
 func TestRecordedActivations(t *testing.T) {
 	seen := 0
 	for _, r := range recordings(t) {

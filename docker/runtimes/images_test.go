@@ -16,7 +16,7 @@ import (
 	"github.com/gpuwhisk/gpuwhisk/invoker/engine/proxy"
 )
 
-// docker runs the docker command, which finds its daemon by itself.
+// docker runs the docker command with its default daemon.
 func docker(t *testing.T, args ...string) string {
 	t.Helper()
 	out, err := exec.Command("docker", args...).CombinedOutput()
@@ -33,8 +33,8 @@ func needDocker(t *testing.T) {
 	}
 }
 
-// TestImages builds the images from this machine's interpreters and runs an
-// action in a container of each, with the limits of an invoker.
+// TestImages builds the images from this machine's interpreters, and runs an action in a
+// container of each with an invoker's limits.
 func TestImages(t *testing.T) {
 	needDocker(t)
 	tag := "test-" + strconv.Itoa(os.Getpid())
@@ -75,8 +75,8 @@ func runInImage(t *testing.T, d dialect, image string) {
 	check.Contains(t, logs, "oops")
 }
 
-// logsOf reads both streams of a container once each has come to its sentinel:
-// the daemon writes lines down some time after the container did.
+// logsOf reads both streams of a container up to their sentinels. The daemon writes
+// lines some time after the container did.
 func logsOf(t *testing.T, id string) string {
 	t.Helper()
 	late := time.After(waitLimit)

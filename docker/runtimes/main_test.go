@@ -26,16 +26,15 @@ import (
 	"github.com/gpuwhisk/gpuwhisk/invoker/develop/peertest"
 )
 
-// waitLimit is how long a test waits for what should happen soon, on a machine
-// that has much else to do.
+// waitLimit limits the wait for an event that should happen soon, on a busy machine.
 const waitLimit = time.Minute
 
-// sentinel is the line that a proxy prints on both streams when an activation has ended.
+// sentinel is the line that a proxy prints on both streams at the end of an activation.
 // OpenWhisk's log collectors search for exactly this text.
 const sentinel = "XXX_THE_END_OF_A_WHISK_ACTIVATION_XXX"
 
-// asNative makes the test binary the native proxy, so that a test needs no
-// other program built.
+// asNative makes the test binary act as the native proxy, so that no other program must
+// be built.
 const asNative = "GPUWHISK_TEST_NATIVE_PROXY"
 
 func TestMain(m *testing.M) {
@@ -50,11 +49,11 @@ func TestMain(m *testing.M) {
 	}
 }
 
-// running is an action proxy in a process of its own.
+// running is an action proxy in its own process.
 type running struct {
 	t        testing.TB
 	network  string // tcp or unix
-	port     string // host:port that it was given
+	port     string // its configured host:port
 	addr     string // where it listens
 	dir      string
 	cmd      *exec.Cmd
@@ -66,7 +65,7 @@ type running struct {
 type stream struct {
 	mu   sync.Mutex
 	text bytes.Buffer
-	seen chan struct{} // one token, when something was added
+	seen chan struct{} // receives one token after output was added
 }
 
 func (s *stream) add(line string) {
@@ -79,7 +78,7 @@ func (s *stream) add(line string) {
 	}
 }
 
-// until waits for n sentinels, then gives and forgets what was printed.
+// until waits for n sentinels. It returns the output so far and clears it.
 func (s *stream) until(t testing.TB, n int) string {
 	t.Helper()
 	timeout := time.After(waitLimit)
@@ -100,13 +99,13 @@ func (s *stream) until(t testing.TB, n int) string {
 	}
 }
 
-// findPrograms searches once: the result is the same for every test.
+// findPrograms searches once, because the result is the same for every test.
 var findPrograms = sync.OnceValue(func() runtimes.Programs {
 	return runtimes.FindPrograms(context.Background())
 })
 
-// start runs the proxy for a family with nothing in its environment but what
-// is given, and skips where its interpreter is missing.
+// start runs the proxy of a family with only the given environment. It skips the test if
+// the interpreter is missing.
 func start(t testing.TB, family runtimes.Family, env ...string) *running {
 	t.Helper()
 	programs := findPrograms()
@@ -169,13 +168,13 @@ func (p *running) launch(family runtimes.Family, env []string) {
 	p.await()
 }
 
-// connect opens a connection to the proxy, wherever a URL leads.
+// connect opens a connection to the proxy, regardless of the URL.
 func (p *running) connect(ctx context.Context, _, _ string) (net.Conn, error) {
 	var d net.Dialer
 	return d.DialContext(ctx, p.network, p.addr)
 }
 
-// await returns when the proxy listens.
+// await blocks until the proxy listens.
 func (p *running) await() {
 	p.t.Helper()
 	tick := time.NewTicker(2 * time.Millisecond)
@@ -190,16 +189,16 @@ func (p *running) await() {
 	p.t.Fatalf("the proxy does not listen; its errors: %q", p.err.text.String())
 }
 
-// inUse are the addresses that running tests were given.
+// inUse holds the addresses of running tests.
 var inUse sync.Map
 
-// freeAddr is an address without a listener. No other test gets it before this
-// one has ended: there would be two proxies on one address.
+// freeAddr returns an address without a listener. No other test gets it until this test
+// ends, because two proxies must not share an address.
 func freeAddr(t testing.TB) string {
 	t.Helper()
-	// Below the range that Linux takes ports for client connections from:
-	// one of those could get the port before the proxy listens. Packages are
-	// tested at once: each has ports of its own.
+	// Use a port below the range from which Linux assigns ports to clients, because a
+	// client could take the port before the proxy listens. Packages are tested
+	// concurrently, so each has a separate range.
 	for range 1000 {
 		addr := fmt.Sprintf("127.0.0.1:%d", 12000+rand.IntN(2000))
 		if _, taken := inUse.LoadOrStore(addr, true); taken {
@@ -215,7 +214,8 @@ func freeAddr(t testing.TB) string {
 	return ""
 }
 
-// post sends a body and gives status and answer; status 0 when there is none.
+// post sends a body and returns the status and the answer. The status is 0 without an
+// answer.
 func (p *running) post(path, body string) (int, string) {
 	p.t.Helper()
 	resp, err := p.client.Post("http://proxy"+path, "application/json", strings.NewReader(body))
@@ -231,7 +231,7 @@ func (p *running) post(path, body string) (int, string) {
 	return resp.StatusCode, string(text)
 }
 
-// initBody makes the body of /init.
+// initBody returns the body of /init.
 func initBody(code, main string, binary bool, env map[string]any) string {
 	body, err := json.Marshal(map[string]any{"value": map[string]any{
 		"name": "test", "main": main, "binary": binary, "code": code, "env": env}})
@@ -245,14 +245,14 @@ func runBody(value string) string {
 	return `{"value":` + value + `,"activation_id":"aid","api_key":"k:s","action_version":null}`
 }
 
-// load initialises the proxy and expects that to go well.
+// load initialises the proxy and checks that it succeeds.
 func (p *running) load(code string) {
 	p.t.Helper()
 	status, text := p.post("/init", initBody(code, "main", false, nil))
 	check.Equal(check.Must(p.t), status, 200, "init: %d %s", status, text)
 }
 
-// run runs the action on a value and expects an answer.
+// run runs the action on a value and checks the status and the answer.
 func (p *running) run(value string, status int, want string) {
 	p.t.Helper()
 	got, text := p.post("/run", runBody(value))
@@ -260,7 +260,7 @@ func (p *running) run(value string, status int, want string) {
 	check.Equal(p.t, text, want)
 }
 
-// returns runs the action on a value and expects a result.
+// returns runs the action on a value and checks the result.
 func (p *running) returns(value string, want any) {
 	p.t.Helper()
 	status, text := p.post("/run", runBody(value))
@@ -268,7 +268,7 @@ func (p *running) returns(value string, want any) {
 	check.DeepEqual(p.t, mustJSON(p.t, text), want)
 }
 
-// refuses sends a body and expects an error.
+// refuses sends a body and checks the error.
 func (p *running) refuses(path, body string, status int, want string) {
 	p.t.Helper()
 	got, text := p.post(path, body)
@@ -276,21 +276,21 @@ func (p *running) refuses(path, body string, status int, want string) {
 	check.Equal(p.t, failure(p.t, text), want, "%s", path)
 }
 
-// failure is the error of an answer.
+// failure returns the error in an answer.
 func failure(t testing.TB, text string) string {
 	t.Helper()
 	e, _ := mustJSON(t, text).(map[string]any)["error"].(string)
 	return e
 }
 
-// loading is code that is loaded, or is not.
+// loading is a case of code that is loaded or refused.
 type loading struct {
 	name, code, main string
 	status           int
-	err, log         string // the answer's error, or its beginning up to ": "; a part of the log
+	err, log         string // error of the answer, or its beginning up to ": "; a part of the log
 }
 
-// testLoading loads each code into a proxy of its own.
+// testLoading loads each code into a separate proxy.
 func testLoading(t *testing.T, family runtimes.Family, ownSource string, cases []loading) {
 	for _, c := range cases {
 		t.Run(c.name, func(t *testing.T) {
@@ -312,7 +312,7 @@ func testLoading(t *testing.T, family runtimes.Family, ownSource string, cases [
 	}
 }
 
-// logs gives what one activation printed, without the sentinels.
+// logs returns the output of one activation without the sentinels.
 func (p *running) logs() (out, err string) {
 	p.t.Helper()
 	strip := func(s string) string { return strings.TrimSuffix(s, sentinel+"\n") }

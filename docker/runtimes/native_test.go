@@ -12,7 +12,8 @@ import (
 	"github.com/gpuwhisk/gpuwhisk/invoker/develop/check"
 )
 
-// The bytes are those that a running OpenWhisk's docker skeleton answered.
+// TestNativeAnswersAsTheDockerSkeleton: the answers equal those of a running OpenWhisk's
+// docker skeleton, byte for byte.
 func TestNativeAnswersAsTheDockerSkeleton(t *testing.T) {
 	p := start(t, runtimes.Native)
 	p.load("#!/bin/sh\necho '{\"from\":\"bash\",\"args\":'\"$1\"'}'")
@@ -30,8 +31,8 @@ func TestNativeWithoutCode(t *testing.T) {
 	check.Equal(t, len(text), 65, "%d %q", status, text)
 }
 
-// Without an image, an action that is only an image fails with an error about
-// that; one with code runs.
+// TestNativeOutsideOfImages: without an image, an action that consists only of an image
+// fails with a clear error, and an action with code runs.
 func TestNativeOutsideOfImages(t *testing.T) {
 	p := start(t, runtimes.Native, "__OW_NO_IMAGE=true")
 	status, text := p.post("/init", `{"value":{"name":"n","main":"main","binary":false}}`)
@@ -46,7 +47,7 @@ func TestNativeOutsideOfImages(t *testing.T) {
 	check.Contains(t, text, "ran")
 }
 
-// An image may have its own executable.
+// TestNativeFindsTheImagesOwnExecutable: the executable of an image runs as the action.
 func TestNativeFindsTheImagesOwnExecutable(t *testing.T) {
 	dir := t.TempDir()
 	check.NoError(t, os.WriteFile(filepath.Join(dir, "exec"), []byte("#!/bin/sh\necho '{\"own\":true}'\n"), 0o755))
@@ -94,7 +95,8 @@ func TestNativeCodeThatCannotRun(t *testing.T) {
 	check.Equal(t, status, 502, "archive without exec: %d %q", status, text)
 }
 
-// What does not fit in an argument comes by the standard input.
+// TestNativeLargeParameters: parameters that do not fit into an argument arrive on the
+// standard input.
 func TestNativeLargeParameters(t *testing.T) {
 	p := start(t, runtimes.Native)
 	p.load("#!/bin/sh\necho $# >&2\ncat\n")
@@ -115,7 +117,7 @@ func TestNativeBinary(t *testing.T) {
 	check.NoError(t, err)
 	p := start(t, runtimes.Native)
 	p.post("/init", initBody(base64.StdEncoding.EncodeToString(code), "main", true, nil))
-	// cat takes its argument for a file, and so ends without a result.
+	// cat takes its argument for a file name, so there is no result.
 	status, text := p.post("/run", runBody(`{"a":1}`))
 	check.Equal(t, status, 502, "%d %q", status, text)
 	_, log := p.logs()

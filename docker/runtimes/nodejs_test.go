@@ -9,7 +9,8 @@ import (
 	"github.com/gpuwhisk/gpuwhisk/invoker/develop/check"
 )
 
-// Texts as a running OpenWhisk recorded them for the same code.
+// TestNodeStatesOfLoading: the texts equal those that a running OpenWhisk recorded for
+// the same code.
 func TestNodeStatesOfLoading(t *testing.T) {
 	const failed = "Initialization has failed due to: "
 	testLoading(t, runtimes.NodeJS, "proxy.js", []loading{
@@ -114,7 +115,7 @@ func TestNodeRunsAtOnceOnlyIfAllowed(t *testing.T) {
 	<-done
 }
 
-// printed is what is on standard output so far.
+// printed returns the standard output so far.
 func (p *running) printed() string {
 	p.out.mu.Lock()
 	defer p.out.mu.Unlock()

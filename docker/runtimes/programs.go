@@ -13,27 +13,26 @@ import (
 	"time"
 )
 
-// ErrNoProgram is answered for a kind whose interpreter or proxy is not on
-// this machine.
+// ErrNoProgram means that the interpreter or proxy of a kind is missing on this machine.
 var ErrNoProgram = errors.New("no program to run this kind")
 
-// ErrNoFamily is answered for a kind that no proxy serves.
+// ErrNoFamily means that no proxy serves a kind.
 var ErrNoFamily = errors.New("no action proxy for this kind")
 
-// Programs are the command lines, without the proxy's own source, that start
-// each proxy. An empty one means that the family cannot be served here.
+// Programs holds the command that starts each proxy, without the proxy's source file. An
+// empty command means that the family cannot be served here.
 type Programs struct {
 	Python []string
 	NodeJS []string
-	Native []string // the whole command: the native proxy is a program itself
+	Native []string // the whole command, because the native proxy is a program itself
 }
 
-// NativeProgram is the name of the native proxy's program.
+// NativeProgram is the file name of the native proxy.
 const NativeProgram = "gpuwhisk-native"
 
-// FindPrograms searches PATH. A Python that is a launcher script, as version
-// switchers install, is replaced by the interpreter behind it, so that every
-// later start is fast and the process that starts is the one that stays.
+// FindPrograms searches PATH. If python3 is a launcher script, as version managers
+// install it, the interpreter behind the script is used instead. So every later start is
+// fast, and the started process is the interpreter itself.
 func FindPrograms(ctx context.Context) Programs {
 	var found Programs
 	if p, err := exec.LookPath("python3"); err == nil {
@@ -51,11 +50,11 @@ func FindPrograms(ctx context.Context) Programs {
 	return found
 }
 
-// launcherTime is far beyond what a launcher takes on a busy machine.
+// launcherTime is far more than a launcher needs on a busy machine.
 const launcherTime = 10 * time.Second
 
-// behind asks a Python that is a script which executable it starts. The path given
-// stays when that does not answer in time.
+// behind asks a launcher script for the executable of its Python. It returns program
+// unchanged if the script does not answer in time.
 func behind(ctx context.Context, program string) string {
 	if !isScript(program) {
 		return program
@@ -75,7 +74,7 @@ func behind(ctx context.Context, program string) string {
 func isScript(path string) bool {
 	f, err := os.Open(path)
 	if err != nil {
-		return true // perhaps: it is asked
+		return true // possibly, so ask it
 	}
 	defer f.Close()
 	var first [2]byte
@@ -83,10 +82,10 @@ func isScript(path string) bool {
 	return err != nil || string(first[:]) == "#!"
 }
 
-// Command gives the argument vector that starts the proxy for an action kind.
-// dir is the directory that Write filled. The proxy listens on the Unix socket in
-// __OW_PROXY_SOCKET, else on the address in __OW_PROXY_HOST and __OW_PROXY_PORT, by default
-// 0.0.0.0 and 8080. It removes these from the action's environment.
+// Command returns the argument vector that starts the proxy for an action kind. dir is
+// the directory that Write filled. The proxy listens on the Unix socket in
+// __OW_PROXY_SOCKET, else on the address in __OW_PROXY_HOST and __OW_PROXY_PORT, by
+// default 0.0.0.0 and 8080. It removes these variables from the action's environment.
 func (p Programs) Command(dir, kind string) ([]string, error) {
 	family, ok := FamilyOf(kind)
 	if !ok {

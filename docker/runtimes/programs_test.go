@@ -14,8 +14,8 @@ import (
 	"github.com/gpuwhisk/gpuwhisk/invoker/develop/check"
 )
 
-// A Python that is a launcher is replaced by the one behind it, if it prints
-// that.
+// TestFindProgramsAsksLaunchers: a launcher is replaced by the interpreter that it
+// prints.
 func TestFindProgramsAsksLaunchers(t *testing.T) {
 	dir := t.TempDir()
 	t.Setenv("PATH", dir)
@@ -33,7 +33,8 @@ func TestFindProgramsAsksLaunchers(t *testing.T) {
 	}
 }
 
-// A launcher that hangs with a child of its own is not waited for.
+// TestFindProgramsPastALauncherThatHangs: FindPrograms does not wait for a launcher that
+// hangs with a child.
 func TestFindProgramsPastALauncherThatHangs(t *testing.T) {
 	dir := t.TempDir()
 	python, child := filepath.Join(dir, "python3"), filepath.Join(dir, "child")

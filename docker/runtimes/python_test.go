@@ -52,8 +52,8 @@ func TestPythonVirtualenv(t *testing.T) {
 	p.run(`{}`, 200, "{\"from\": \"virtualenv\"}\n")
 }
 
-// What ends the stock runtime's process ends the action here too. Its process is
-// this one, which answers with an error and runs nothing more.
+// TestPythonActionThatEnds: an action that ends the stock runtime's process ends here,
+// too. The proxy's process answers with an error, and runs nothing more.
 func TestPythonActionThatEnds(t *testing.T) {
 	for name, body := range map[string]string{
 		"exit":          "    import sys; sys.exit(1)",
@@ -73,9 +73,9 @@ func TestPythonActionThatEnds(t *testing.T) {
 
 func TestPythonResults(t *testing.T) {
 	for _, c := range []struct{ name, code, want string }{
-		// The stock runtime lets null through; for the invoker it is no valid answer.
+		// The stock runtime accepts null, but the invoker refuses it as an answer.
 		{"nothing", "def main(p):\n    pass\n", "null\n"},
-		// Tools such as kernel compilers read the source of a function back.
+		// Tools such as kernel compilers read the source of functions.
 		{"its own source", "import inspect\ndef main(p):\n    return {'found': 'inspect.getsource(main)' in inspect.getsource(main), 'name': __name__}\n",
 			"{\"found\": true, \"name\": \"main__\"}\n"},
 		{"not the proxy", "def main(p):\n    try:\n        import proxy\n        return {'found': True}\n" +
@@ -89,8 +89,9 @@ func TestPythonResults(t *testing.T) {
 	}
 }
 
-// A CUDA context belongs to the process, and some libraries need its main
-// thread; what an action loads must be there at its next run.
+// TestPythonKeepsOneProcessAndItsMainThread: all runs are in the main thread of one
+// process. A CUDA context belongs to the process, some libraries need its main thread,
+// and loaded data must still exist at the next run.
 func TestPythonKeepsOneProcessAndItsMainThread(t *testing.T) {
 	p := start(t, runtimes.Python)
 	p.load("import os, threading\nn = 0\npid = os.getpid()\ndef main(p):\n    global n\n    n += 1\n" +
@@ -101,7 +102,8 @@ func TestPythonKeepsOneProcessAndItsMainThread(t *testing.T) {
 	}
 }
 
-// Whatever path output takes, it comes before the sentinel.
+// TestPythonOutputComesBeforeTheSentinel: output appears before the sentinel, however it
+// is written.
 func TestPythonOutputComesBeforeTheSentinel(t *testing.T) {
 	p := start(t, runtimes.Python)
 	p.load(strings.Join([]string{

@@ -1,12 +1,10 @@
-// Package runtimes carries the action proxies: the small HTTP servers inside
-// a container that load a user's action on POST /init and run it on POST /run.
-// There is one for Python, one for Node.js and, in the package native, one for
-// executables.
+// Package runtimes contains the action proxies: the small HTTP servers inside a
+// container that load a user's action on POST /init and run it on POST /run. There is a
+// proxy for Python, one for Node.js and, in the package native, one for executables.
 //
-// The package writes the proxies' sources to a directory and gives the command
-// by which each is started; the images are built from the same sources by
-// build.sh. It starts no goroutine and, but for an interpreter that prints its
-// own path once, no process.
+// The package writes the sources of the proxies to a directory and returns the commands
+// that start them. build.sh builds the images from the same sources. The package starts
+// no goroutine, and no process except for an interpreter that prints its own path once.
 package runtimes
 
 import (
@@ -21,19 +19,19 @@ import (
 //go:embed python3/proxy.py nodejs/proxy.js
 var sources embed.FS
 
-// Family is the group of action kinds that one proxy serves.
+// Family is a group of action kinds with the same proxy.
 type Family string
 
-// The families that have a proxy.
+// The families with a proxy.
 const (
 	Python Family = "python"
 	NodeJS Family = "nodejs"
 	Native Family = "native"
 )
 
-// FamilyOf gives the proxy family of a resolved action kind such as
-// "python:3.11". Blackbox actions run on the native proxy, as those with code
-// do on OpenWhisk's docker skeleton.
+// FamilyOf returns the proxy family of a resolved action kind such as "python:3.11".
+// Blackbox actions run on the native proxy, as actions with code do on OpenWhisk's
+// docker skeleton.
 func FamilyOf(kind string) (Family, bool) {
 	name, _, _ := strings.Cut(kind, ":")
 	switch name {
@@ -47,7 +45,7 @@ func FamilyOf(kind string) (Family, bool) {
 	return "", false
 }
 
-// source gives the embedded file of a family, "" for the compiled one.
+// source returns the embedded file of a family, "" for the compiled proxy.
 func (f Family) source() string {
 	switch f {
 	case Python:
@@ -58,8 +56,8 @@ func (f Family) source() string {
 	return ""
 }
 
-// Write puts the proxies' sources under dir, which it makes when missing. The
-// native proxy is a program, not a source, and is not among them.
+// Write writes the sources of the proxies to dir, which it creates if missing. The
+// native proxy is not included, because it is a compiled program.
 func Write(dir string) error {
 	for _, family := range []Family{Python, NodeJS} {
 		name := family.source()

@@ -14,7 +14,7 @@ import (
 	"github.com/gpuwhisk/gpuwhisk/invoker/engine/proxy"
 )
 
-// dial opens a bare connection to the proxy.
+// dial opens a raw connection to the proxy.
 func (p *running) dial() net.Conn {
 	p.t.Helper()
 	c, err := p.connect(p.t.Context(), "", "")
@@ -118,7 +118,8 @@ func TestExpectContinue(t *testing.T) {
 	})
 }
 
-// Whatever comes in, the proxy neither ends nor blocks other requests.
+// TestBytesThatAreNoRequest: whatever bytes arrive, the proxy neither ends nor blocks
+// other requests.
 func TestBytesThatAreNoRequest(t *testing.T) {
 	each(t, func(t *testing.T, d dialect) {
 		p := start(t, d.family)
@@ -151,7 +152,7 @@ func TestBytesThatAreNoRequest(t *testing.T) {
 	})
 }
 
-// The proxy outlives a connection that an invoker gives up.
+// TestInvokerThatLeaves: the proxy survives a connection that an invoker abandons.
 func TestInvokerThatLeaves(t *testing.T) {
 	each(t, func(t *testing.T, d dialect) {
 		p := start(t, d.family)

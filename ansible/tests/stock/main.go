@@ -1,12 +1,11 @@
-// Command stock stands in for OpenWhisk's own invoker where that cannot be had:
-// it speaks the same protocol towards controllers and operators, and ends the
-// same way. It pings each second, takes messages as a member of the group of
-// its topic and commits them before they run, answers after a while with a
-// result, a completion and a record, and serves /ping, /enable and /disable. On
-// SIGTERM it ends at once, without a ping to the controllers or a leave of the group,
-// and what it was running is lost.
+// Command stock is a stand-in for OpenWhisk's own invoker where that is not available.
+// It uses the same protocol with controllers and operators, and ends in the same way. It
+// pings each second. It consumes messages as a member of its topic's group, and commits
+// them before they run. After a while it answers with a result, a completion and a
+// record. It serves /ping, /enable and /disable. On SIGTERM it ends at once, without a
+// ping to the controllers or leaving the group, and loses its running activations.
 //
-// It runs no containers and handles no failures: it is for tests.
+// It runs no containers and handles no failures: it is only for tests.
 package main
 
 import (
@@ -31,7 +30,7 @@ import (
 	"github.com/gpuwhisk/gpuwhisk/invoker/peer/tlsstore"
 )
 
-// runTime is how long an activation takes here.
+// runTime is the duration of each activation.
 const runTime = 300 * time.Millisecond
 
 type stock struct {
@@ -39,8 +38,8 @@ type stock struct {
 	client  *kgo.Client
 	enabled atomic.Bool
 
-	switched   func()       // has the change of enabled reported
-	containers atomic.Int64 // that schedulers count on
+	switched   func()       // reports a change of enabled
+	containers atomic.Int64 // the number that schedulers rely on
 }
 
 func main() {
@@ -86,7 +85,7 @@ func main() {
 	}
 }
 
-// makeTopic makes the invoker's topic, which only the invoker does.
+// makeTopic creates the invoker's topic, which only the invoker does.
 func (s *stock) makeTopic() {
 	topic := kmsg.NewCreateTopicsRequestTopic()
 	topic.Topic, topic.NumPartitions, topic.ReplicationFactor = s.self.Topic(), 1, 1
@@ -130,7 +129,7 @@ func (s *stock) run(value []byte) {
 		ActivationID: m.ActivationID, Start: began.UnixMilli(), End: time.Now().UnixMilli(),
 		Response: activation.Response{Result: json.RawMessage(`{"by":"stock"}`)},
 	}
-	for err := store(r); err != nil; err = store(r) { // a server may close the connection just then
+	for err := store(r); err != nil; err = store(r) { // a server may close the connection at that moment
 		log.Print("store: ", err)
 		time.Sleep(100 * time.Millisecond)
 	}
@@ -148,8 +147,8 @@ func store(r *activation.Record) error {
 
 func databaseKey(key string) string { return os.Getenv("CONFIG_whisk_couchdb_" + key) }
 
-// write sends a document to a path of the database. One that is there already is well: an
-// earlier try made it.
+// write sends a document to a path of the database. An existing document counts as
+// success, because an earlier try created it.
 func write(method, path string, document []byte) error {
 	at := fmt.Sprintf("%s://%s:%s/%s", databaseKey("protocol"), databaseKey("host"), databaseKey("port"), path)
 	req, err := http.NewRequest(method, at, bytes.NewReader(document))
@@ -205,7 +204,7 @@ func (s *stock) serve() {
 	log.Fatal(server.ListenAndServeTLS("", ""))
 }
 
-// settings are those of https: a key store, and whether it asks for a
+// settings returns the settings of https: a key store, and whether to request a
 // certificate.
 func settings() *tls.Config {
 	get := func(key string) string { return os.Getenv("CONFIG_whisk_invoker_https_" + key) }

@@ -17,12 +17,13 @@ import (
 	"github.com/gpuwhisk/gpuwhisk/invoker/lib/retry"
 )
 
-// idle is how long a container stays that gets no activation.
+// idle is how long a container without activations stays.
 const idle = 10 * time.Second
 
-// scheduled is the stand-in in OpenWhisk's scheduler mode: it reports its health in
-// etcd, and keeps a container for each creation, which fetches and has a key. What it
-// was doing when it is stopped is lost, and its keys stay until its lease has run out.
+// scheduled is the stand-in in OpenWhisk's scheduler mode. It reports its health in
+// etcd. For each creation it runs a container that has a key and fetches activations.
+// When it is stopped, its running work is lost, and its keys remain until its lease
+// expires.
 type scheduled struct {
 	*stock
 	cluster  activation.Cluster
@@ -30,7 +31,8 @@ type scheduled struct {
 	fetcher  *fetch.Client
 }
 
-// schedule begins that mode, and gives what takes the messages of the topic.
+// schedule starts the scheduler mode. It returns the function that handles the messages
+// of the topic.
 func (s *stock) schedule() func(value []byte) {
 	x := &scheduled{stock: s, cluster: activation.Cluster(os.Getenv("CONFIG_whisk_cluster_name")), fetcher: fetch.New(fetch.Config{Log: slog.Default()})}
 	var err error
@@ -65,8 +67,8 @@ func (x *scheduled) report() {
 	}
 }
 
-// writeHealthAction puts the action into the database by which an invoker tests
-// itself, as the original does.
+// writeHealthAction writes the action with which an invoker tests itself to the
+// database, as OpenWhisk's invoker does.
 func (x *scheduled) writeHealthAction() error {
 	name := fmt.Sprintf("invokerHealthTestAction%d", x.self.ID)
 	doc := fmt.Sprintf(`{"_id":"whisk.system/%s","entityType":"action","name":%q,"namespace":"whisk.system","version":"0.0.1","publish":false,
@@ -75,7 +77,7 @@ func (x *scheduled) writeHealthAction() error {
 	return write(http.MethodPut, databaseKey("databases_WhiskEntity")+"/"+url.PathEscape("whisk.system/"+name), []byte(doc))
 }
 
-// take carries out an order.
+// take executes an order.
 func (x *scheduled) take(value []byte) {
 	c, _, err := activation.DecodeContainerMessage(value)
 	if err != nil || c == nil || c.WarmUp() {
@@ -103,7 +105,8 @@ func (x *scheduled) take(value []byte) {
 	_, _ = x.fetcher.Leave(ctx, c.Endpoint, c.Queue, string(c.ID))
 }
 
-// serve runs what a container fetches, until it has been idle, or is to end.
+// serve runs the activations that a container fetches, until it has been idle or must
+// end.
 func (x *scheduled) serve(ctx context.Context, c *activation.ContainerCreation) {
 	for last := time.Now(); x.enabled.Load() && time.Since(last) < idle; {
 		a, err := x.fetcher.Fetch(ctx, c.Endpoint, fetch.Request{Queue: c.Queue, Container: string(c.ID)})

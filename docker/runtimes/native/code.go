@@ -14,10 +14,10 @@ import (
 	"strings"
 )
 
-// maxUnpacked bounds what an archive may grow to.
+// maxUnpacked limits the size of an unpacked archive.
 const maxUnpacked = 2 << 30
 
-// exec is the path of the action's executable.
+// exec returns the path of the action's executable.
 func (p *proxy) exec() string { return filepath.Join(p.cfg.Dir, "exec") }
 
 func executable(name string) bool {
@@ -25,8 +25,8 @@ func executable(name string) bool {
 	return err == nil && info.Mode().IsRegular() && info.Mode()&0o111 != 0
 }
 
-// unpack writes the code into the action's directory. Without code the image
-// brings its own executable, or there is none.
+// unpack writes the code to the action's directory. It is a no-op without code: the
+// image may bring its own executable.
 func (p *proxy) unpack(req initRequest) error {
 	if req.Code == nil {
 		return nil
@@ -53,8 +53,8 @@ func (p *proxy) unpack(req initRequest) error {
 	return nil
 }
 
-// writeExec replaces the file rather than its contents: a program that runs
-// cannot be written to.
+// writeExec replaces the file instead of its contents, because a running program cannot
+// be written to.
 func (p *proxy) writeExec(data []byte) error {
 	if err := os.Remove(p.exec()); err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return fmt.Errorf("replace action: %w", err)
@@ -65,8 +65,8 @@ func (p *proxy) writeExec(data []byte) error {
 	return nil
 }
 
-// unzip unpacks an archive. os.Root refuses every name and link that leads out
-// of the directory.
+// unzip unpacks an archive. os.Root refuses every name and link that leads out of the
+// directory.
 func (p *proxy) unzip(data []byte) error {
 	archive, err := zip.NewReader(bytes.NewReader(data), int64(len(data)))
 	if err != nil {

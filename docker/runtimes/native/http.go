@@ -10,10 +10,10 @@ import (
 	"strings"
 )
 
-// maxBody bounds a request: code is at most 48 MiB before base64 and JSON.
+// maxBody limits a request: code has at most 48 MiB before base64 and JSON.
 const maxBody = 256 << 20
 
-// Texts of the docker skeleton, on which clients may depend.
+// Texts of OpenWhisk's docker skeleton, on which clients may depend.
 const (
 	textNoImage  = "The action is a Docker image, which a plain process cannot run (gpuwhisk standalone --runtime docker can)."
 	textTwice    = "Cannot initialize the action more than once."
@@ -30,11 +30,11 @@ type initRequest struct {
 	Env    map[string]json.RawMessage
 }
 
-// runRequest is what /run carries.
+// runRequest is the content of /run.
 type runRequest struct {
 	value json.RawMessage // an object or an array
-	env   []string        // of this activation
-	whole []byte          // the body as it came
+	env   []string        // variables of this activation
+	whole []byte          // the unchanged body
 }
 
 // ServeHTTP answers /init and /run.
@@ -58,7 +58,7 @@ func (p *proxy) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	if err != nil {
-		return // the invoker is gone
+		return // the invoker has closed the connection
 	}
 	status, text := serve(body, r)
 	answer(w, status, text)
@@ -74,7 +74,7 @@ func answer(w http.ResponseWriter, status int, body []byte) {
 	h["Connection"] = []string{"keep-alive"} // the server says close where it closes
 	h["Keep-Alive"] = []string{"timeout=60"} // it has no limit for idle connections
 	w.WriteHeader(status)
-	_, _ = w.Write(body) // an error here is of an invoker that is gone
+	_, _ = w.Write(body) // on an error the invoker has closed the connection
 }
 
 func failure(text string) []byte {
@@ -112,8 +112,8 @@ func (p *proxy) serveInit(body []byte, _ *http.Request) (int, []byte) {
 	return http.StatusOK, []byte("OK")
 }
 
-// environ turns the env of /init into variables: strings as they are,
-// everything else as JSON.
+// environ converts the env of /init to variables: strings unchanged, other values as
+// JSON.
 func environ(env map[string]json.RawMessage) []string {
 	var out []string
 	for name, value := range env {
@@ -128,8 +128,8 @@ func environ(env map[string]json.RawMessage) []string {
 	return out
 }
 
-// lookup finds a variable; of several the last counts, as for the kernel's
-// users.
+// lookup returns the value of a variable. If it occurs several times, the last one
+// counts, as for programs.
 func lookup(env []string, name string) string {
 	for i := len(env) - 1; i >= 0; i-- {
 		if k, v, _ := strings.Cut(env[i], "="); k == name {
@@ -154,8 +154,8 @@ func (p *proxy) serveRun(body []byte, r *http.Request) (int, []byte) {
 	return a.run(r.Context(), req)
 }
 
-// parseRun reads the body of /run; everything in it but the parameters becomes
-// a variable of the action.
+// parseRun parses the body of /run. All members except the parameters become variables
+// of the action.
 func parseRun(body []byte) (runRequest, bool) {
 	req := runRequest{value: json.RawMessage("{}"), whole: body}
 	var message map[string]json.RawMessage

@@ -16,8 +16,8 @@ import (
 	"time"
 )
 
-// startGrace is how long a looping action without acknowledgement is watched
-// for an early end. The stock proxy takes the same time.
+// startGrace is how long a looping action without acknowledgement is checked for an
+// early end. The stock proxy uses the same time.
 const startGrace = 5 * time.Millisecond
 
 var (
@@ -26,8 +26,8 @@ var (
 	errNotProper = errors.New("the action did not initialize properly")
 )
 
-// loop is one process that serves all activations, one at a time: a request is
-// a line on its input, an answer a line on its descriptor 3.
+// loop is one process that serves all activations, one at a time: a request is a line on
+// its standard input, an answer a line on its descriptor 3.
 type loop struct {
 	mu      sync.Mutex
 	input   io.WriteCloser
@@ -54,7 +54,7 @@ func (p *proxy) startLoop(env []string) (*loop, error) {
 	if err != nil {
 		return nil, fmt.Errorf("open result pipe: %w", err)
 	}
-	defer write.Close() // the process has its own; ours would hide its end
+	defer write.Close() // the process has its own copy; ours would hide its end
 	ctx, cancel := context.WithCancel(p.ctx)
 	cmd := exec.CommandContext(ctx, p.exec())
 	ack := lookup(env, envAck) != "" || lookup(env, envStockAck) != ""
@@ -75,7 +75,7 @@ func (p *proxy) startLoop(env []string) (*loop, error) {
 	}
 	go func() {
 		defer close(l.ended)
-		_ = cmd.Wait() // that it ended is all that counts
+		_ = cmd.Wait() // only its end matters
 	}()
 	write.Close()
 	if err := l.ready(ack); err != nil {
@@ -85,7 +85,7 @@ func (p *proxy) startLoop(env []string) (*loop, error) {
 	return l, nil
 }
 
-// ready waits until the action acknowledges its start, or for a moment in which
+// ready blocks until the action acknowledges its start, or for startGrace, in which
 // it must not end.
 func (l *loop) ready(ack bool) error {
 	if !ack {
@@ -109,7 +109,7 @@ func (l *loop) ready(ack bool) error {
 	return nil
 }
 
-// close ends the process and waits for it.
+// close ends the process and waits for its end.
 func (l *loop) close() {
 	l.cancel()
 	<-l.ended
@@ -145,7 +145,7 @@ func (l *loop) interact(request []byte) ([]byte, error) {
 	return l.readLine()
 }
 
-// readLine reads an answer of bounded length; the process's end ends it too.
+// readLine reads an answer of limited length. The end of the process ends it, too.
 func (l *loop) readLine() ([]byte, error) {
 	var line []byte
 	for {

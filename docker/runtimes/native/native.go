@@ -1,16 +1,16 @@
 // Package native is the action proxy for executables: scripts with an
-// interpreter line and programs of any language, alone or in an archive with
+// interpreter line and programs in any language, alone or in an archive with
 // an entry named exec.
 //
-// It starts the executable once per activation and speaks the protocol of
-// OpenWhisk's docker skeleton with it: the parameters are the first argument
-// and the standard input, the last line on standard output is the result, and
-// all other output is log. Where the environment asks for it, it speaks the
-// action loop protocol instead: one process that reads a line per activation
-// and answers on descriptor 3.
+// It starts the executable once per activation, with the protocol of
+// OpenWhisk's docker skeleton: the parameters are the first argument and the
+// standard input, the last line on standard output is the result, and all
+// other output is log. If the environment says so, it uses the action loop
+// protocol instead: one process reads a line per activation and answers on
+// descriptor 3.
 //
 // The package owns the goroutines of its HTTP server and one that waits for a
-// looping process; Run ends after both.
+// looping process. Run returns after both have ended.
 package native
 
 import (
@@ -26,32 +26,32 @@ import (
 	"sync"
 )
 
-// Variables that the proxy reads. Its own are removed from the action's
-// environment.
+// Variables that the proxy reads. The proxy's own variables are removed from the
+// action's environment.
 const (
-	envSocket   = "__OW_PROXY_SOCKET" // a Unix socket to listen on instead of a port
+	envSocket   = "__OW_PROXY_SOCKET" // Unix socket to listen on instead of a port
 	envPort     = "__OW_PROXY_PORT"   // default 8080
 	envHost     = "__OW_PROXY_HOST"   // default 0.0.0.0
-	envDir      = "__OW_PROXY_DIR"    // where code is kept, default "action"
+	envDir      = "__OW_PROXY_DIR"    // directory of the code, default "action"
 	envLoop     = "__OW_ACTION_LOOP"  // "true": the action loops
 	envAck      = "__OW_WAIT_FOR_ACK" // not empty: a looping action acknowledges its start
 	envStockAck = "OW_WAIT_FOR_ACK"   // the same, as stock images set it
-	envNoImage  = "__OW_NO_IMAGE"     // not empty: this is a plain process, in no image
+	envNoImage  = "__OW_NO_IMAGE"     // not empty: this is a plain process, not in an image
 )
 
 const sentinel = "XXX_THE_END_OF_A_WHISK_ACTIVATION_XXX\n"
 
-// Config is where code is kept and what the action inherits.
+// Config sets the directory of the code and the environment of the action.
 type Config struct {
-	Dir            string   // made when missing
-	Env            []string // of the action, before what /init and /run add
+	Dir            string   // created if missing
+	Env            []string // of the action, without the additions of /init and /run
 	Stdout, Stderr *os.File // logs
 	Loop           bool     // speak the action loop protocol
-	NoImage        bool     // an action without code has nothing to run
+	NoImage        bool     // an action without code cannot run
 }
 
-// FromEnv divides an environment into the address to listen on, a Unix or TCP one, and
-// what the action inherits.
+// FromEnv splits an environment into the address to listen on, a Unix or TCP address,
+// and the configuration, which includes the action's environment.
 func FromEnv(environ []string, stdout, stderr *os.File) (addr net.Addr, cfg Config) {
 	set := map[string]string{envPort: "8080", envHost: "0.0.0.0", envDir: "action"}
 	cfg = Config{Stdout: stdout, Stderr: stderr}
@@ -83,14 +83,13 @@ type address struct{ network, text string }
 func (a address) Network() string { return a.network }
 func (a address) String() string  { return a.text }
 
-// WithoutImage is an environment for a proxy that runs outside of any image, so
-// that an action which is an image cannot run.
+// WithoutImage returns an environment for a proxy outside of any image, so that an
+// action that consists only of an image fails.
 func WithoutImage(environ []string) []string {
 	return append(slices.Clip(environ), envNoImage+"=true")
 }
 
-// Run serves one action until the context ends. FromEnv reads
-// the environment.
+// Run serves one action until the context ends. It reads the environment with FromEnv.
 func Run(ctx context.Context, environ []string, stdout, stderr *os.File) error {
 	addr, cfg := FromEnv(environ, stdout, stderr)
 	listener, err := net.Listen(addr.Network(), addr.String())
@@ -100,7 +99,7 @@ func Run(ctx context.Context, environ []string, stdout, stderr *os.File) error {
 	return Serve(ctx, listener, cfg)
 }
 
-// Serve serves one action on a listener, which it closes.
+// Serve serves one action on a listener. It closes the listener.
 func Serve(ctx context.Context, listener net.Listener, cfg Config) error {
 	dir, err := filepath.Abs(cfg.Dir)
 	if err != nil {
@@ -120,20 +119,20 @@ func Serve(ctx context.Context, listener net.Listener, cfg Config) error {
 	return nil
 }
 
-// action runs activations. Its answer is the status and the body of /run.
+// action runs activations. It returns the status and the body of the answer to /run.
 type action interface {
 	run(ctx context.Context, req runRequest) (status int, body []byte)
 	close()
 }
 
-// proxy is the state behind the two endpoints.
+// proxy is the state behind /init and /run.
 type proxy struct {
 	cfg    Config
-	ctx    context.Context // of Serve: a looping action lives as long
+	ctx    context.Context // of Serve; a looping action lives as long
 	mu     sync.Mutex
-	action action // nil until /init went well
+	action action // nil until a successful /init
 	logMu  sync.Mutex
-	busy   sync.WaitGroup // requests under way
+	busy   sync.WaitGroup // requests in progress
 }
 
 func (p *proxy) end() {
@@ -144,8 +143,8 @@ func (p *proxy) end() {
 	}
 }
 
-// writeSentinels writes the sentinel to both logs. Errors are dropped: a log that
-// cannot be written has no reader.
+// writeSentinels writes the sentinel to both logs. It ignores errors: a log that cannot
+// be written has no reader.
 func (p *proxy) writeSentinels() {
 	p.logMu.Lock()
 	defer p.logMu.Unlock()

@@ -15,8 +15,8 @@ import (
 	"github.com/gpuwhisk/gpuwhisk/invoker/develop/check"
 )
 
-// The behaviour of the proxy as a whole is tested beside the other two, in the
-// folder above.
+// The behaviour of the whole proxy is tested together with the other two, in the parent
+// directory.
 
 func TestFromEnv(t *testing.T) {
 	addr, cfg := FromEnv([]string{"A=1=2", "__OW_PROXY_PORT=99", "__OW_PROXY_HOST=::1", "__OW_PROXY_DIR=/code",
@@ -114,7 +114,7 @@ func FuzzParseRun(f *testing.F) {
 	})
 }
 
-// FuzzUnzip searches for an archive that writes outside its folder.
+// FuzzUnzip: no archive writes outside its directory.
 func FuzzUnzip(f *testing.F) {
 	seed := func(name, text string, mode fs.FileMode) {
 		var b bytes.Buffer

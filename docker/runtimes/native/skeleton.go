@@ -14,22 +14,22 @@ import (
 	"unicode/utf16"
 )
 
-// maxArgument is the longest parameter text that is passed as an argument;
-// Linux takes no single argument of 128 KiB or more (MAX_ARG_STRLEN).
+// maxArgument is the longest parameter text that is passed as an argument. Linux accepts
+// no single argument of 128 KiB or more (MAX_ARG_STRLEN).
 const maxArgument = 131071
 
-// maxLine bounds the line that may become the result.
+// maxLine limits the line that may become the result.
 const maxLine = 64 << 20
 
-// lingerLimit is how long output is awaited after the executable ended, when a
-// process that it left behind holds its output open.
+// lingerLimit is how long output is read after the executable has ended, if one of its
+// descendants holds the output open.
 const lingerLimit = 500 * time.Millisecond
 
-// emptyResult is what an image without any action answers, to the letter of the
-// original's.
+// emptyResult is the answer of an image without an action, with the exact text of
+// OpenWhisk's skeleton.
 const emptyResult = `{"error":"This is a stub action. Replace it with custom logic."}`
 
-// skeleton starts the executable for every activation.
+// skeleton starts the executable for each activation.
 type skeleton struct {
 	proxy *proxy
 	path  string
@@ -60,7 +60,7 @@ func (s *skeleton) run(ctx context.Context, req runRequest) (int, []byte) {
 		s.proxy.log(s.proxy.cfg.Stdout, fmt.Sprintf("start action: %v", err))
 		return http.StatusBadGateway, failure(textNoResult)
 	}
-	// How it exited does not matter: the last line is its result.
+	// The exit status does not matter: the last line is the result.
 	result, ok := plainJSON(out.line())
 	if !ok {
 		s.proxy.log(s.proxy.cfg.Stdout, string(out.line()))
@@ -69,14 +69,14 @@ func (s *skeleton) run(ctx context.Context, req runRequest) (int, []byte) {
 	return http.StatusOK, result
 }
 
-// lastLine passes output on to the log, line by line, but for the last line.
+// lastLine writes output to the log, line by line, except for the last line.
 type lastLine struct {
 	log     *os.File
-	pending []byte // whole lines and one begun; only the last can be the result
+	pending []byte // whole lines and an incomplete one; only the last can be the result
 }
 
-// Write holds back from the start of the last line on. A line that ends is
-// still the last one until another begins.
+// Write withholds the last line. A complete line remains the last one until another
+// begins.
 func (l *lastLine) Write(p []byte) (int, error) {
 	l.pending = append(l.pending, p...)
 	body := l.pending
@@ -93,15 +93,15 @@ func (l *lastLine) Write(p []byte) (int, error) {
 }
 
 func (l *lastLine) flush(n int) {
-	_, _ = l.log.Write(l.pending[:n]) // output must not stop the action
+	_, _ = l.log.Write(l.pending[:n]) // an error must not stop the action
 	l.pending = append(l.pending[:0], l.pending[n:]...)
 }
 
 func (l *lastLine) line() []byte { return bytes.TrimSpace(l.pending) }
 
-// plainJSON prints an object or array as the docker skeleton's web framework
-// does: compact, keys sorted, ASCII only, with a newline; the bytes are counted
-// as the size of the response.
+// plainJSON formats an object or array as the web framework of the docker skeleton does:
+// compact, sorted keys, ASCII only, with a newline. The number of its bytes counts as
+// the size of the response.
 func plainJSON(line []byte) ([]byte, bool) {
 	d := json.NewDecoder(bytes.NewReader(line))
 	d.UseNumber()
@@ -123,7 +123,7 @@ func plainJSON(line []byte) ([]byte, bool) {
 	return asciiOnly(b.Bytes()), true
 }
 
-// asciiOnly escapes what is beyond ASCII, which in JSON occurs in strings only.
+// asciiOnly escapes characters outside ASCII, which occur only in the strings of JSON.
 func asciiOnly(text []byte) []byte {
 	out := make([]byte, 0, len(text))
 	for _, r := range string(text) {

@@ -1,8 +1,8 @@
 #!/usr/bin/env node
-// Action proxy for Node.js 16 and later: no packages, one file.
+// Action proxy for Node.js 16 and later: a single file without packages.
 //
-// It answers POST /init and POST /run as OpenWhisk's own Node.js runtime does,
-// with its texts and its shapes. The user's code runs in this process.
+// It answers POST /init and POST /run like OpenWhisk's own Node.js runtime, with the
+// same texts and formats. The user's code runs in this process.
 'use strict';
 
 const fs = require('fs');
@@ -148,7 +148,7 @@ function zipData(zip, entry) {
     if (packed.length !== entry.packed) throw new Error('entry cut off');
     if (entry.method === 0) return packed;
     if (entry.method !== 8) throw new Error('unknown compression method');
-    // The limit keeps a bomb from growing past what its entry declares.
+    // The limit stops an entry that unpacks to more than its declared size.
     const data = zlib.inflateRawSync(packed, { maxOutputLength: Math.max(entry.size, 1) });
     if (data.length !== entry.size) throw new Error('entry has the wrong size');
     return data;
@@ -387,15 +387,16 @@ function main() {
     const concurrent = (process.env.__OW_ALLOW_CONCURRENT || '').toLowerCase() === 'true';
     const action = new Action(concurrent);
     const server = http.createServer((request, response) => serve(action, request, response));
-    // The invoker closes connections long before we do: a close that crosses a request
-    // on its way would look like an action that died. Answers announce this time.
+    // The invoker closes connections long before this time. If the proxy closed one while
+    // a request was on its way, the action would seem to have died. Answers announce the
+    // time.
     server.keepAliveTimeout = 60000;
     server.timeout = 0;
     server.requestTimeout = 0;
     server.headersTimeout = 0;
     server.on('connection', socket => socket.setNoDelay(true));
     process.on('SIGTERM', () => process.exit(143));
-    // A Unix socket if one is named, else a port.
+    // Listen on a Unix socket if one is given, else on a port.
     server.listen(path ? { path } : { port, host });
 }
 

@@ -45,7 +45,7 @@ class Output:
         self.fds = (os.dup(1), os.dup(2))
         self.fflush = None
         for stream in (sys.stdout, sys.stderr):
-            # By line, so that a crash or a kill loses nothing that was printed.
+            # Flush each line, so that a crash or a kill loses no output.
             stream.reconfigure(encoding="utf-8", errors="backslashreplace",
                                line_buffering=True)
 
@@ -107,7 +107,7 @@ def set_env(name, value):
     try:
         os.environ[name] = value
     except (ValueError, TypeError, UnicodeError):
-        pass  # no text, or not a name that an environment can hold
+        pass  # not a text, or not a valid name for a variable
 
 
 class Action:
@@ -116,7 +116,7 @@ class Action:
     def __init__(self, output):
         self.output = output
         self.main = None
-        self.ended = False   # the code asked to exit: nothing runs any more
+        self.ended = False   # the code has exited: no further run
         self.pid = os.getpid()
 
     def init(self, body):
@@ -210,8 +210,8 @@ class Action:
 
     @staticmethod
     def name_main(folder):
-        # The stock runtime renames the same way, so main__ is the module's name in
-        # user code.
+        # The stock runtime renames the file in the same way, so user code sees the
+        # module name main__.
         for name in ("exec", "__main__.py"):
             path = os.path.join(folder, name)
             if os.path.isfile(path):
@@ -256,14 +256,14 @@ class Action:
             result = self.invoke(args)
             if not isinstance(result, (dict, list, tuple, type(None))):
                 raise Rejected(502, "The action did not return a dictionary or array.")
-            # The bytes are those of the stock runtime: they are counted as
+            # The bytes equal those of the stock runtime, because their number counts as
             # the size of the response.
             return (json.dumps(result, ensure_ascii=False) + "\n").encode("utf-8")
         except Rejected:
             raise
         except BaseException as error:
-            # Not the action's exception but its end: it exited, or its result
-            # is no JSON, either of which ends the stock runtime's process.
+            # The action did not raise an exception: it exited, or its result is not
+            # JSON. In the stock runtime, either ends the process.
             if not isinstance(error, SystemExit):
                 self.output.error(describe(error))
             self.ended = True
@@ -277,7 +277,7 @@ class Action:
             return {"error": str(error)}
         finally:
             if os.getpid() != self.pid:
-                os._exit(0)  # a forked child that fell out of the action
+                os._exit(0)  # a forked child that has left the action's function
 
 
 def parse(body):
@@ -320,7 +320,7 @@ class Connection:
     def __init__(self, sock):
         if sock.family != socket.AF_UNIX:
             sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-        # A peer that stops reading must not hold the proxy for ever.
+        # A peer that stops reading must not block the proxy forever.
         sock.setsockopt(socket.SOL_SOCKET, socket.SO_SNDTIMEO,
                         struct.pack("ll", 60, 0))
         self.sock = sock
@@ -487,8 +487,8 @@ def listen():
 
 def main():
     listener = listen()
-    sys.path.pop(0)  # our own folder: user code must not find us by name
-    # As a container's first process we would otherwise ignore it.
+    sys.path.pop(0)  # our own directory: user code must not import us
+    # The first process of a container would otherwise ignore the signal.
     signal.signal(signal.SIGTERM, lambda *_: os._exit(143))
     Server(listener, Action(Output())).serve()
 

@@ -1,4 +1,4 @@
-// Command gpuwhisk-native is the action proxy for executables, to be the first
+// Command gpuwhisk-native is the action proxy for executables. It runs as the first
 // process of a container.
 package main
 
