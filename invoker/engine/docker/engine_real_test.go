@@ -2,10 +2,8 @@ package docker
 
 import (
 	"bytes"
-	"context"
 	"errors"
 	"strings"
-	"sync"
 	"testing"
 	"time"
 
@@ -13,28 +11,8 @@ import (
 
 	"github.com/gpuwhisk/gpuwhisk/invoker/container"
 	"github.com/gpuwhisk/gpuwhisk/invoker/develop/check"
+	"github.com/gpuwhisk/gpuwhisk/invoker/engine/enginetest"
 )
-
-func TestRealLife(t *testing.T) {
-	r := startReal(t, nil)
-	h := r.create()
-	check.Equal(t, mustRun(t, h.Addr, map[string]any{"env": "__OW_API_HOST"}).Env, "https://example", "got environment")
-	check.NoError(t, r.Pause(t.Context(), h.ID))
-	check.NoError(t, r.Pause(t.Context(), h.ID), "pause again")
-	check.NoError(t, r.Resume(t.Context(), h.ID))
-	check.NoError(t, r.Resume(t.Context(), h.ID), "resume again")
-	mustRun(t, h.Addr, nil)
-	check.That(t, !r.OOMKilled(t.Context(), h.ID), "a healthy container was killed for memory")
-	for range 2 {
-		check.NoError(t, r.Remove(t.Context(), h.ID))
-	}
-	for name, op := range map[string]func() error{
-		"pause":  func() error { return r.Pause(t.Context(), h.ID) },
-		"resume": func() error { return r.Resume(t.Context(), h.ID) },
-	} {
-		check.ErrorIs(t, op(), container.ErrGone, "%s of a removed container", name)
-	}
-}
 
 func TestRealHardening(t *testing.T) {
 	r := startReal(t, func(o *Options) { o.CapDrop = []string{"ALL"} })
@@ -75,30 +53,9 @@ func TestRealResize(t *testing.T) {
 	check.ErrorIs(t, r.Resize(t.Context(), h.ID, 512<<20), container.ErrGone, "of a removed container")
 }
 
-func TestRealRemovePaused(t *testing.T) {
-	r := startReal(t, nil)
-	h := r.create()
-	check.NoError(t, r.Pause(t.Context(), h.ID))
-	check.NoError(t, r.Remove(t.Context(), h.ID))
-	left, err := r.search(t.Context(), r.prefix)
-	check.NoError(t, err)
-	check.Equal(t, len(left), 0)
-}
-
 // awaitsEnds has the engine wait for the event of each end before it reports the
 // cause: how late a busy daemon sends it is chance.
 func awaitsEnds(o *Options) { o.Timeouts.Settle = time.Minute }
-
-func TestRealOOM(t *testing.T) {
-	r := startReal(t, awaitsEnds)
-	h := r.create()
-	_, err := run(t, h.Addr, map[string]any{"allocate": 400})
-	check.That(check.Must(t), err != nil, "400 MiB fit into 128")
-	began := time.Now()
-	check.That(t, r.OOMKilled(t.Context(), h.ID), "the OOM kill was not noticed")
-	t.Logf("noticed after %v", time.Since(began))
-	check.Equal(t, r.awaitDeath(), h.ID)
-}
 
 func TestRealExit(t *testing.T) {
 	r := startReal(t, awaitsEnds)
@@ -118,7 +75,7 @@ func TestRealExit(t *testing.T) {
 // whether it still had an address when it was inspected or not.
 func TestRealEndsAtOnce(t *testing.T) {
 	r := startReal(t, nil)
-	rootfs, err := proxyRoot()
+	rootfs, err := enginetest.ProxyTar()
 	check.NoError(t, err)
 	name := imageName() + "-ends"
 	check.NoError(t, importImage(name, bytes.NewReader(rootfs), `CMD ["/proxy", "exit"]`))
@@ -136,14 +93,6 @@ func TestRealEndsAtOnce(t *testing.T) {
 		check.That(t, len(got.Lines) > 0 && strings.HasSuffix(got.Lines[0], "stdout: no licence"), "got %+v", got)
 		check.NoError(t, r.Remove(t.Context(), h.ID))
 	}
-}
-
-func TestRealForkBomb(t *testing.T) {
-	r := startReal(t, func(o *Options) { o.PidsLimit = 64 })
-	h := r.create()
-	a := mustRun(t, h.Addr, map[string]any{"fork": 200})
-	check.Less(t, a.Started, 64, "processes in a container that may have 64")
-	mustRun(t, r.create().Addr, nil) // others are not affected
 }
 
 // TestRealOrphans: the orphans that an action leaves behind do not fill its container,
@@ -173,52 +122,6 @@ func TestRealRemovedBehindOurBack(t *testing.T) {
 	check.NoError(t, r.Remove(t.Context(), h.ID))
 }
 
-func TestRealCreateFailures(t *testing.T) {
-	r := startReal(t, nil)
-	rootfs, err := tarOf("real_test.go")
-	check.NoError(t, err)
-	noProgram := imageName() + "-empty"
-	check.NoError(t, importImage(noProgram, rootfs, `CMD ["/nothing"]`))
-	t.Cleanup(func() {
-		_, _ = r.api.ImageRemove(context.Background(), noProgram, client.ImageRemoveOptions{Force: true})
-	})
-	const provision = "Failed to provision resources to run the action."
-	absent := "gpuwhisk-test.invalid/none"
-	cases := []struct {
-		name, image string
-		pull        bool
-		blame       container.Blame
-		message     string
-	}{
-		{"no such program", noProgram, true, container.BlameDeveloper, "executable file not found in image " + noProgram},
-		{"managed image is missing", absent + ":1", false, container.BlameWhisk, provision},
-		{"pull fails", absent, true, container.BlameDeveloper, "Failed to pull container image '" + absent + "'."},
-		{"pull and run fail", absent + ":1", true, container.BlameDeveloper, "Failed to pull container image '" + absent + ":1'."},
-		{"bad reference", "UPPER CASE", false, container.BlameWhisk, provision},
-	}
-	for _, c := range cases {
-		t.Run(c.name, func(t *testing.T) {
-			spec := r.spec()
-			spec.Image, spec.Pull = c.image, c.pull
-			_, err := r.Create(t.Context(), spec)
-			var failed *container.CreateError
-			check.That(check.Must(t), errors.As(err, &failed), "got %v, want a CreateError", err)
-			check.Equal(t, failed.Blame, c.blame)
-			check.Equal(t, failed.Message, c.message)
-		})
-	}
-}
-
-// A user's image with a tag that does not move may be the host's own copy.
-func TestRealPullToleratedWhenImageIsThere(t *testing.T) {
-	r := startReal(t, nil)
-	spec := r.spec()
-	spec.Pull = true
-	h, err := r.Create(t.Context(), spec)
-	check.NoError(t, err)
-	mustRun(t, h.Addr, nil)
-}
-
 func TestRealTimedOutCreateLeavesNothing(t *testing.T) {
 	r := startReal(t, func(o *Options) { o.Timeouts.Create = 30 * time.Millisecond })
 	spec := r.spec()
@@ -243,41 +146,4 @@ func (r *real) wait() {
 			return
 		}
 	}
-}
-
-func TestRealParallel(t *testing.T) {
-	r := startReal(t, func(o *Options) { o.ParallelCreates = 3 })
-	specs := make([]container.Spec, 8)
-	for i := range specs {
-		specs[i] = r.spec()
-	}
-	var wg sync.WaitGroup
-	for _, spec := range specs {
-		wg.Go(func() {
-			h, err := r.Create(t.Context(), spec)
-			if err != nil {
-				t.Error(err)
-				return
-			}
-			mustRun(t, h.Addr, nil)
-		})
-	}
-	wg.Wait()
-	check.NoError(t, r.CleanUp(t.Context(), r.prefix))
-}
-
-func TestRealCleanUpKeepsOthers(t *testing.T) {
-	r := startReal(t, nil)
-	spec := r.spec()
-	spec.Name = r.prefix + "1_a"
-	other := r.spec()
-	other.Name = r.prefix + "10_x" + spec.Name // holds the prefix in its middle
-	for _, s := range []container.Spec{spec, other} {
-		_, err := r.Create(t.Context(), s)
-		check.NoError(t, err)
-	}
-	check.NoError(t, r.CleanUp(t.Context(), r.prefix+"1_"))
-	left, err := r.search(t.Context(), r.prefix)
-	check.NoError(t, err)
-	check.Equal(t, len(left), 1)
 }

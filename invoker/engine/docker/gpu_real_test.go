@@ -91,21 +91,6 @@ func refused(written string) bool {
 	return strings.Contains(written, "read-only file system") || strings.Contains(written, "permission denied")
 }
 
-// What a container shares with others of its device it may write, its /dev/shm
-// among it.
-func TestRealSharedMounts(t *testing.T) {
-	r := startReal(t, nil)
-	shm := t.TempDir()
-	spec := r.spec()
-	spec.GPU = &container.GPU{Simulated: true, Shared: []container.Mount{{Source: shm, Target: "/dev/shm"}}}
-	h, err := r.Create(t.Context(), spec)
-	check.NoError(t, err)
-	check.Equal(t, mustRun(t, h.Addr, map[string]any{"write": "/dev/shm/cuda"}).Written, "done")
-	text, err := os.ReadFile(filepath.Join(shm, "cuda"))
-	check.NoError(t, err, "on the host: %q", text)
-	check.Equal(t, string(text), "x", "on the host")
-}
-
 // mountOptions gives a mount's options and its ties to other mounts
 // (proc_pid_mountinfo(5)).
 func mountOptions(mountinfo, target string) string {
@@ -117,22 +102,6 @@ func mountOptions(mountinfo, target string) string {
 		}
 	}
 	return ""
-}
-
-// A source that is not there is the system's fault, and the operator reads
-// which.
-func TestRealMissingMount(t *testing.T) {
-	r := startReal(t, nil)
-	spec := r.spec()
-	missing := filepath.Join(t.TempDir(), "libgpuwhisk.so")
-	spec.GPU = &container.GPU{Simulated: true, Mounts: []container.Mount{{Source: missing, Target: "/opt/gpuwhisk/libgpuwhisk.so"}}}
-	_, err := r.Create(t.Context(), spec)
-	var failed *container.CreateError
-	check.That(check.Must(t), errors.As(err, &failed), "got %v", err)
-	check.Equal(check.Must(t), failed.Blame, container.BlameWhisk)
-	check.Equal(check.Must(t), failed.Message, provisionText)
-	check.ErrorContains(t, failed.Err, missing, "the operator reads")
-	check.ErrorContains(t, failed.Err, "on the host of the Docker daemon", "the operator reads")
 }
 
 // imageWith makes the proxy's image anew with variables of its own.

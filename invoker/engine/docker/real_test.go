@@ -10,7 +10,6 @@ import (
 	"net"
 	"net/http"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"runtime"
 	"strconv"
@@ -23,6 +22,7 @@ import (
 	"github.com/gpuwhisk/gpuwhisk/invoker/container"
 	"github.com/gpuwhisk/gpuwhisk/invoker/develop/check"
 	"github.com/gpuwhisk/gpuwhisk/invoker/develop/peertest"
+	"github.com/gpuwhisk/gpuwhisk/invoker/engine/enginetest"
 )
 
 // realHost gives the address of a Docker daemon to test with, or skips.
@@ -44,32 +44,12 @@ func realHost(t testing.TB) string {
 
 // image is the tiny proxy as an image, made once for all tests of a process.
 var image = sync.OnceValues(func() (string, error) {
-	rootfs, err := proxyRoot()
+	rootfs, err := enginetest.ProxyTar()
 	if err != nil {
 		return "", err
 	}
 	name := imageName()
 	return name, importImage(name, bytes.NewReader(rootfs), `CMD ["/proxy"]`)
-})
-
-// proxyRoot is the root file system of the tiny proxy's image.
-var proxyRoot = sync.OnceValues(func() ([]byte, error) {
-	dir, err := os.MkdirTemp("", "proxy")
-	if err != nil {
-		return nil, err
-	}
-	defer os.RemoveAll(dir)
-	binary := filepath.Join(dir, "proxy")
-	build := exec.Command("go", "build", "-o", binary, "./testdata/proxy")
-	build.Env = append(os.Environ(), "CGO_ENABLED=0")
-	if out, err := build.CombinedOutput(); err != nil {
-		return nil, fmt.Errorf("build proxy: %w: %s", err, out)
-	}
-	rootfs, err := tarOf(binary)
-	if err != nil {
-		return nil, err
-	}
-	return io.ReadAll(rootfs)
 })
 
 func imageName() string { return "gpuwhisk-test.invalid/proxy:" + strconv.Itoa(os.Getpid()) }
