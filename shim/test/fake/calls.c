@@ -127,12 +127,17 @@ CUresult fake_cuMemFreeAsync_ptsz(CUdeviceptr ptr, CUstream stream)
 	return release(ptr, stream, true);
 }
 
+static int64_t duration(uint64_t bytes, uint64_t bandwidth)
+{
+	return bandwidth ? (int64_t)((double)bytes / (double)bandwidth * 1e9) : 0;
+}
+
 /* dev is CPU_DEVICE for the host. */
 static CUresult prefetch(CUdeviceptr ptr, size_t bytes, CUdevice dev, CUstream stream)
 {
 	CUresult r;
-	uint64_t moved = 0;
-	int64_t asked = fake_now();
+	uint64_t moved = 0, fresh = 0;
+	int64_t asked = fake_now(), ns;
 	struct fake_context *c = fake_current(&r);
 
 	if (!c)
@@ -148,12 +153,14 @@ static CUresult prefetch(CUdeviceptr ptr, size_t bytes, CUdevice dev, CUstream s
 	if (r == CUDA_SUCCESS && dev != CPU_DEVICE)
 		moved = fake_page_in(m, ptr - m->base, bytes, &r);
 	else if (r == CUDA_SUCCESS) {
-		moved = fake_page_out(m, ptr - m->base, bytes);
+		moved = fake_page_out(m, ptr - m->base, bytes, &fresh);
 		m->moved = true;
 	}
-	if (fake.bandwidth && moved)
-		fake_transfer(stream, m->device, dev != CPU_DEVICE,
-			      (int64_t)((double)moved / (double)fake.bandwidth * 1e9), asked);
+	ns = dev == CPU_DEVICE ? duration(moved - fresh, fake.bandwidth_out) +
+					 duration(fresh, fake.bandwidth_first) :
+				 duration(moved, fake.bandwidth);
+	if (ns)
+		fake_transfer(stream, m->device, dev != CPU_DEVICE, ns, asked);
 	fake_unlock();
 	return r;
 }
@@ -209,10 +216,26 @@ CUresult fake_cuMemPrefetchBatchAsync_ptsz(CUdeviceptr *ptr, size_t *bytes, size
 	return fake_cuMemPrefetchBatchAsync(ptr, bytes, n, to, first, places, flags, s);
 }
 
+/* What is discarded has any contents: here such as a test notices. */
+static void discard(CUdeviceptr ptr, size_t bytes)
+{
+	CUresult r;
+
+	fake_lock();
+	struct fake_memory *m = fake_find(ptr);
+	if (m && ptr + bytes <= m->base + m->size) {
+		fake_page_in(m, ptr - m->base, bytes, &r);
+		memset((void *)(uintptr_t)ptr, 0xa5, bytes);
+	}
+	fake_unlock();
+}
+
 CUresult fake_cuMemDiscardAndPrefetchBatchAsync(CUdeviceptr *ptr, size_t *bytes, size_t n,
 						struct gw_location *to, size_t *first,
 						size_t places, unsigned long long flags, CUstream s)
 {
+	for (size_t i = 0; ptr && bytes && i < n; i++)
+		discard(ptr[i], bytes[i]);
 	return fake_cuMemPrefetchBatchAsync(ptr, bytes, n, to, first, places, flags, s);
 }
 CUresult fake_cuMemDiscardAndPrefetchBatchAsync_ptsz(CUdeviceptr *ptr, size_t *bytes, size_t n,
@@ -220,7 +243,7 @@ CUresult fake_cuMemDiscardAndPrefetchBatchAsync_ptsz(CUdeviceptr *ptr, size_t *b
 						     size_t places, unsigned long long flags,
 						     CUstream s)
 {
-	return fake_cuMemPrefetchBatchAsync(ptr, bytes, n, to, first, places, flags, s);
+	return fake_cuMemDiscardAndPrefetchBatchAsync(ptr, bytes, n, to, first, places, flags, s);
 }
 
 static CUresult attribute(void *data, int what, CUdeviceptr ptr)

@@ -43,6 +43,8 @@ void fake_configure(void)
 		fake.devices = DEVICES;
 	fake.capacity = number("FAKE_CUDA_MEMORY", 16ull << 30);
 	fake.bandwidth = number("FAKE_CUDA_BANDWIDTH", 0);
+	fake.bandwidth_out = number("FAKE_CUDA_BANDWIDTH_OUT", fake.bandwidth);
+	fake.bandwidth_first = number("FAKE_CUDA_BANDWIDTH_FIRST", fake.bandwidth_out);
 	fake.fault_ns = number("FAKE_CUDA_FAULT_NS", 0);
 	fake.order_ns = number("FAKE_CUDA_ORDER_NS", 0);
 	fake.pitch = number("FAKE_CUDA_PITCH", 512);

@@ -10,6 +10,9 @@
  *                        cannot have what another holds; it is made. Without it
  *                        each process has devices of its own
  *   FAKE_CUDA_BANDWIDTH  bytes per second of a prefetch, 0 is as fast as it goes
+ *   FAKE_CUDA_BANDWIDTH_OUT    the same to the host alone, as of FAKE_CUDA_BANDWIDTH
+ *   FAKE_CUDA_BANDWIDTH_FIRST  the same of pages that the host has not had before, as of
+ *                        FAKE_CUDA_BANDWIDTH_OUT
  *   FAKE_CUDA_ORDER_NS   time from an order of a move until the device can begin with
  *                        it, 0; the link may be busy with others meanwhile
  *   FAKE_CUDA_FAULT_NS   time for a page that a kernel finds missing, 0
@@ -84,6 +87,7 @@ struct fake_memory {
 	struct fake_context *ctx;
 	struct fake_pool *pool; /* of stream-ordered memory */
 	uint8_t *page;  /* of managed memory: where each page lies */
+	bool *hosted;   /* the host has had the page */
 	struct fake_chunk {
 		uint8_t pages; /* that lie on the device */
 		bool kept;     /* emptied, and its memory not asked for since */
@@ -97,6 +101,7 @@ extern struct fake {
 	pthread_mutex_t mu;
 	bool initialized, concurrent;
 	int devices;
+	uint64_t bandwidth_out, bandwidth_first;
 	uint64_t capacity, bandwidth, order_ns, fault_ns, pitch;
 	uint64_t used[DEVICES];   /* bytes that lie there, to the page */
 	uint64_t pool_chunk;      /* FAKE_CUDA_POOL_CHUNK */
@@ -159,9 +164,10 @@ CUresult fake_new(struct fake_context *ctx, uint64_t bytes, enum fake_kind kind,
 		  uint64_t *out);
 void fake_delete(struct fake_memory *m);
 void fake_delete_of(struct fake_context *ctx);
-/* Bring pages in or send them out; the bytes moved. */
+/* Bring pages in or send them out; the bytes moved. fresh: those of them that the host
+ * has not had before. */
 uint64_t fake_page_in(struct fake_memory *m, uint64_t from, uint64_t bytes, CUresult *why);
-uint64_t fake_page_out(struct fake_memory *m, uint64_t from, uint64_t bytes);
+uint64_t fake_page_out(struct fake_memory *m, uint64_t from, uint64_t bytes, uint64_t *fresh);
 
 /* pools.c: the caller holds the lock. NULL: there is no such pool. */
 struct fake_pool *fake_pool_of(CUmemoryPool pool);

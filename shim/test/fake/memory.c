@@ -108,7 +108,7 @@ bool fake_make_space(int device, uint64_t bytes, bool managed, const struct fake
 			return false;
 		struct fake_memory *m = known.at[i];
 		if (m != except && m->kind == FAKE_MANAGED && m->device == device)
-			fake_page_out(m, 0, m->size);
+			fake_page_out(m, 0, m->size, &(uint64_t){0});
 	}
 	return true;
 }
@@ -148,6 +148,7 @@ CUresult fake_new(struct fake_context *ctx, uint64_t bytes, enum fake_kind kind,
 	};
 	if (kind == FAKE_MANAGED) {
 		m->page = calloc(pages(bytes), 1);
+		m->hosted = calloc(pages(bytes), sizeof *m->hosted);
 		m->chunk = calloc(chunks(bytes), sizeof *m->chunk);
 	}
 	if (plain)
@@ -186,6 +187,7 @@ void fake_delete(struct fake_memory *m)
 		munmap(m->stage, m->slot);
 	release_range(m->base, m->slot);
 	free(m->page);
+	free(m->hosted);
 	free(m->chunk);
 	free(m);
 }
@@ -273,7 +275,7 @@ uint64_t fake_page_in(struct fake_memory *m, uint64_t from, uint64_t bytes, CUre
 
 /* An untouched page that is sent comes to exist on the host, as on a real
  * machine; there is nothing in it to be carried. */
-uint64_t fake_page_out(struct fake_memory *m, uint64_t from, uint64_t bytes)
+uint64_t fake_page_out(struct fake_memory *m, uint64_t from, uint64_t bytes, uint64_t *fresh)
 {
 	uint64_t moved = 0, last = bytes ? (from + bytes - 1) / PAGE : 0;
 
@@ -291,6 +293,8 @@ uint64_t fake_page_out(struct fake_memory *m, uint64_t from, uint64_t bytes)
 			stage_of(m);
 		}
 		m->page[i] = ON_HOST;
+		*fresh += m->hosted[i] ? 0 : n;
+		m->hosted[i] = true;
 		moved += n;
 	}
 	return moved;
