@@ -267,6 +267,27 @@ static void unmap_mixed(int argc, char **argv)
 	SAME(invoker_report(c).number[ALLOCATED], 0);
 }
 
+/* The fake's addresses are reached where memory with access is mapped. Elsewhere the
+ * context is of no more use. */
+static void mapped(int argc, char **argv)
+{
+	struct gw_memprop prop = {1, 0, {LOCATION_DEVICE, 0}};
+	struct gw_location access[2] = {{LOCATION_DEVICE, 0}, {3, 0}};
+	CUmemHandle h;
+	CUdeviceptr at, p;
+	int c = begin();
+
+	OK(cu.cuMemCreate(&h, 2 * MIB, &prop, 0));
+	OK(cu.cuMemAddressReserve(&at, 4 * MIB, 0, 0, 0));
+	OK(cu.cuMemMap(at, 2 * MIB, 0, h, 0));
+	OK(cu.cuMemSetAccess(at, 2 * MIB, access, 1));
+	pattern_write(at, 2 * MIB, 1);
+	pattern_check(at, 2 * MIB, 1);
+	SAME(invoker_report(c).number[FIXED], 2 * MIB);
+	SAME(cu.cuMemsetD8_v2(at, 1, 2 * MIB + 1), 700);
+	SAME(cu.cuMemAlloc_v2(&p, MIB), 700);
+}
+
 /* Memory that is exported and imported again counts until its last handle is released,
  * once. Memory of another process is counted there. */
 static void exported(int argc, char **argv)
@@ -402,6 +423,6 @@ const struct test_case cases_memory[] = {
 	{"disguise", disguise}, {"pitch", pitch}, {"captured", captured},
 	{"locations", locations}, {"unmap_mixed", unmap_mixed}, {"wrong_free", wrong_free},
 	{"refused_free", refused_free}, {"alloc_fails", alloc_fails}, {"pools", pools},
-	{"stays", stays}, {"physical", physical}, {"exported", exported}, {"formats", formats}, {"others", others}, {"handles", handles},
+	{"stays", stays}, {"physical", physical}, {"exported", exported}, {"mapped", mapped}, {"formats", formats}, {"others", others}, {"handles", handles},
 	{NULL, NULL},
 };

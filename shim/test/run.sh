@@ -219,6 +219,7 @@ one stays FAKE_CUDA_CONCURRENT=0
 one captured
 one physical
 one exported
+one mapped
 one locations
 one unmap_mixed
 one handles

@@ -11,12 +11,16 @@
 static CUresult reach(CUdeviceptr ptr, size_t bytes, CUstream stream)
 {
 	CUresult r;
+	struct fake_context *c = fake_current(&r);
 
-	if (!fake_current(&r))
+	if (!c)
 		return r;
 	struct fake_memory *m = fake_find(ptr);
 	if (!m || ptr + bytes > m->base + m->size)
 		return CUDA_ERROR_INVALID_VALUE;
+	/* What is not mapped, or has no access, ends the context. */
+	if (m->addresses && !fake_mapped(ptr, bytes))
+		return c->fault = ERROR_ILLEGAL_ADDRESS;
 	uint64_t moved = fake_page_in(m, ptr - m->base, bytes, &r);
 	fake_occupy(stream, (int64_t)(moved / PAGE * fake.fault_ns));
 	return r;

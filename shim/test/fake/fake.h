@@ -92,6 +92,7 @@ struct fake_memory {
 		uint8_t pages; /* that lie on the device */
 		bool kept;     /* emptied, and its memory not asked for since */
 	} *chunk;
+	bool addresses; /* reserved ones: what is mapped there can be reached */
 	bool moved;     /* it was prefetched to the host */
 	uint8_t *stage; /* the bytes of pages that lie on the host */
 };
@@ -182,6 +183,9 @@ void fake_pool_end(int device);
 /* A node of a graph allocates or frees. False: no node has allocated this. */
 void fake_graph_alloc(void *graph, CUdeviceptr ptr, uint64_t bytes);
 bool fake_graph_free(CUdeviceptr ptr);
+
+/* others.c: memory with access is mapped to all of the range. The caller holds the lock. */
+bool fake_mapped(CUdeviceptr ptr, uint64_t bytes);
 
 /* fake_<export> is what the exports lead to. */
 #define HOOK(base, export, version, flags, class, what, params, args) \

@@ -123,8 +123,24 @@ CUresult fake_cuMemRelease(CUmemHandle handle)
 enum { MAPPINGS = 64 };
 static struct {
 	CUdeviceptr ptr;
+	uint64_t bytes;
 	struct physical *p;
+	bool access;
 } mappings[MAPPINGS];
+
+bool fake_mapped(CUdeviceptr ptr, uint64_t bytes)
+{
+	for (CUdeviceptr at = ptr; at < ptr + bytes;) {
+		int i = 0;
+		while (i < MAPPINGS && !(mappings[i].p && mappings[i].access && at >= mappings[i].ptr &&
+					 at < mappings[i].ptr + mappings[i].bytes))
+			i++;
+		if (i == MAPPINGS)
+			return false;
+		at = mappings[i].ptr + mappings[i].bytes;
+	}
+	return true;
+}
 
 static int mapping_at(CUdeviceptr ptr)
 {
@@ -143,6 +159,8 @@ CUresult fake_cuMemMap(CUdeviceptr ptr, size_t bytes, size_t offset, CUmemHandle
 	for (int i = 0; i < MAPPINGS && r; i++)
 		if (!mappings[i].p) {
 			mappings[i].ptr = ptr;
+			mappings[i].bytes = bytes;
+			mappings[i].access = false;
 			mappings[i].p = physical_of(handle);
 			mappings[i].p->users++;
 			r = CUDA_SUCCESS;
@@ -189,6 +207,8 @@ CUresult fake_cuMemAddressReserve(CUdeviceptr *ptr, size_t bytes, size_t align,
 		return r;
 	fake_lock();
 	r = fake_new(c, bytes, FAKE_VIEW, &base);
+	if (r == CUDA_SUCCESS)
+		fake_find(base)->addresses = true;
 	fake_unlock();
 	*ptr = base;
 	return r;
@@ -206,7 +226,14 @@ CUresult fake_cuMemAddressFree(CUdeviceptr ptr, size_t bytes)
 
 CUresult fake_cuMemSetAccess(CUdeviceptr ptr, size_t bytes, const void *access, size_t n)
 {
-	return CUDA_SUCCESS;
+	bool any = false;
+
+	fake_lock();
+	for (int i = 0; i < MAPPINGS; i++)
+		if (mappings[i].p && mappings[i].ptr >= ptr && mappings[i].ptr < ptr + bytes)
+			any = mappings[i].access = true;
+	fake_unlock();
+	return any ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
 }
 
 static CUresult array(CUarray *out)
