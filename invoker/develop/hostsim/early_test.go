@@ -7,8 +7,8 @@ import (
 	"github.com/gpuwhisk/gpuwhisk/invoker/develop/check"
 )
 
-// TestAllEndsWhileActivationsMayArrive: nothing is left to do before the workload's
-// time is over, as where little is asked for.
+// TestAllEndsWhileActivationsMayArrive: under a low load, the simulation continues when
+// nothing is left to do before the end of the workload.
 func TestAllEndsWhileActivationsMayArrive(t *testing.T) {
 	cfg := hosts(t, "equal", 0.2, 2*time.Minute)
 	cfg.Workload.Horizon = time.Hour

@@ -13,33 +13,33 @@ import (
 	"github.com/gpuwhisk/gpuwhisk/sched/sim"
 )
 
-// Times of the reports by which forwarders know GPU hosts in classic mode.
+// The delays of the reports by which forwarders know GPU hosts in classic mode.
 const (
 	pingEvery = time.Second
-	// pingDelay is the longest that a ping waits at the broker before it is read.
+	// pingDelay is the longest time that a ping waits at the broker.
 	pingDelay = time.Second / 2
 )
 
-// ForwardConfig is what is simulated of classic mode: GPU hosts that get their activations
-// from forwarders.
+// ForwardConfig configures a simulation of classic mode: GPU hosts that get their
+// activations from forwarders.
 type ForwardConfig struct {
 	Hosts    int
 	Server   sim.Params // of each host
 	Workload *sim.Workload
 	Seed     uint64
-	// Warmup: activations that arrive before it are served and not measured.
+	// Warmup: activations that arrive earlier are served but not measured.
 	Warmup time.Duration
 }
 
-// ForwardResult is what a run measured.
+// ForwardResult holds the measurements of a run.
 type ForwardResult struct {
 	Mean, P99        time.Duration // from arrival to end
 	Warm             float64       // share of starts
 	HostsPerFunction float64
 }
 
-// Copies makes a workload for several hosts of one for each: every copy has functions of
-// its own, in a namespace of its own.
+// Copies builds a workload for several hosts from a workload for each. Every copy has
+// its own functions, in its own namespace.
 func Copies(n int, build func(copy int) (*sim.Workload, error)) (*sim.Workload, error) {
 	all := &sim.Workload{}
 	for i := range n {
@@ -62,14 +62,14 @@ func Copies(n int, build func(copy int) (*sim.Workload, error)) (*sim.Workload, 
 	return all, nil
 }
 
-// forwarding is one run.
+// forwarding is the state of a run.
 type forwarding struct {
 	cfg    ForwardConfig
 	random *rand.Rand
 	now    time.Duration
 	table  *forward.Table
 	hosts  []*gpuHost
-	due    sim.Queue[dueHost] // hosts by their next event, outdated entries included
+	due    sim.Queue[dueHost] // hosts by their next event, including outdated entries
 	events sim.Queue[event]
 	seq    int
 	calls  []forwardedCall
@@ -78,9 +78,9 @@ type forwarding struct {
 
 type gpuHost struct {
 	*sim.Server
-	functions map[int32]int // the server's numbers
-	calls     []int         // by the server's numbers of activations
-	version   int           // of its newest entry in due
+	functions map[int32]int // the server's numbers of functions
+	calls     []int         // calls, by the server's numbers of activations
+	version   int           // of the newest entry in due
 }
 
 type dueHost struct {
@@ -128,7 +128,7 @@ func (s *forwarding) after(d time.Duration, do func()) {
 	heap.Push(&s.events, event{s.now + d, s.seq, do})
 }
 
-// ping sends a host's report, which the forwarders read a while later.
+// ping sends a host's report. The forwarders read it after a delay.
 func (s *forwarding) ping(n int) {
 	backlog := s.hosts[n].Backlog()
 	s.after(time.Duration(s.random.Int64N(int64(pingDelay))), func() { s.report(n, backlog) })
@@ -142,7 +142,7 @@ func (s *forwarding) report(n int, backlog time.Duration) {
 func (s *forwarding) loop() error {
 	arrivals := s.cfg.Workload.Arrivals
 	for arrived := 0; s.ended < len(arrivals); {
-		at := s.events[0].at // there is always a ping
+		at := s.events[0].at // there is always a pending ping
 		if arrived < len(arrivals) {
 			at = min(at, arrivals[arrived].At)
 		}
@@ -173,11 +173,11 @@ func (s *forwarding) loop() error {
 	return nil
 }
 
-// place gives an activation to a host.
+// place assigns an activation to a host.
 func (s *forwarding) place(i int) error {
 	a := s.cfg.Workload.Arrivals[i]
 	f := s.cfg.Workload.Functions[a.Function]
-	n, _ := s.table.Choose(s.now, f.Namespace, f.Name, -1) // all hosts live
+	n, _ := s.table.Choose(s.now, f.Namespace, f.Name, -1) // all hosts are live
 	s.calls[i].host = n
 	h := s.hosts[n]
 	local, known := h.functions[a.Function]
@@ -190,7 +190,7 @@ func (s *forwarding) place(i int) error {
 	return s.step(n, h.AddActivation(a))
 }
 
-// step has a host do what is due, and take activations.
+// step processes the due events of a host, and submits activations to it.
 func (s *forwarding) step(n int, activations ...int) error {
 	h := s.hosts[n]
 	ended, _, err := h.Submit(s.now, activations...)

@@ -9,7 +9,8 @@ import (
 	"github.com/gpuwhisk/gpuwhisk/sched/sim"
 )
 
-// forwarded are hosts with a GPU of 80 GB, and as many copies of the paper's Zipf class.
+// forwarded returns hosts with a GPU of 80 GB, and as many copies of the paper's Zipf
+// class.
 func forwarded(t *testing.T, hosts int) ForwardConfig {
 	t.Helper()
 	p, err := sim.DefaultParams("sticky-plus")
@@ -24,8 +25,8 @@ func forwarded(t *testing.T, hosts int) ForwardConfig {
 	return ForwardConfig{Hosts: hosts, Server: p, Workload: w, Seed: 1, Warmup: 10 * time.Minute}
 }
 
-// Hosts that get their activations from forwarders are nearly as fast as hosts of which
-// each has an equal part of the load to itself.
+// TestForwardingIsNearIdeal: hosts that get their activations from forwarders are nearly
+// as fast as hosts that each have an equal part of the load to themselves.
 func TestForwardingIsNearIdeal(t *testing.T) {
 	for _, hosts := range []int{4, 16} {
 		cfg := forwarded(t, hosts)

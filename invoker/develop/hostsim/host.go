@@ -12,22 +12,22 @@ import (
 	"github.com/gpuwhisk/gpuwhisk/sched/sim"
 )
 
-// emptyPause is the least time between two fetches that bring nothing.
+// emptyPause is the minimum time between two fetches without a result.
 const emptyPause = 200 * time.Millisecond
 
 // idleTimeout is the default of whisk.container-proxy.timeouts.idle-container.
 const idleTimeout = 10 * time.Minute
 
-// host is one invoker.
+// host is one simulated invoker.
 type host struct {
 	s      *simulation
 	n      int
 	table  *slot.Table
 	server *sim.Server
-	slots  map[int]slot.ID // of what was pulled here
-	pulled []int           // and is not submitted yet
-	warm   map[int][2]bool // as it was reported of functions
-	idle   time.Duration   // time in which it could have started a run
+	slots  map[int]slot.ID // slots of pulled activations
+	pulled []int           // not submitted yet
+	warm   map[int][2]bool // last report, by function
+	idle   time.Duration   // time in which a run could have started
 }
 
 func newHost(s *simulation, n int) (*host, error) {
@@ -38,7 +38,7 @@ func newHost(s *simulation, n int) (*host, error) {
 	}, err
 }
 
-// next is when it has something to do by itself.
+// next returns the time of the host's next own event.
 func (h *host) next() time.Duration {
 	at := time.Duration(math.MaxInt64)
 	if t, ok := h.table.Deadline(); ok {
@@ -50,7 +50,7 @@ func (h *host) next() time.Duration {
 	return at
 }
 
-// step does what is due.
+// step processes the due events.
 func (h *host) step() error {
 	now := h.s.now
 	if at, ok := h.table.Deadline(); ok && at <= now {
@@ -70,7 +70,7 @@ func (h *host) step() error {
 	return nil
 }
 
-// report has the table take what the server did.
+// report tells the table the results of the server.
 func (h *host) report(ended, touched []int) {
 	now := h.s.now
 	for _, i := range ended {
@@ -90,7 +90,7 @@ func (h *host) report(ended, touched []int) {
 	}
 }
 
-// carryOut does an order of the table.
+// carryOut executes an order of the table.
 func (h *host) carryOut(o slot.Order) {
 	s, fn := h.s, h.function(o)
 	name := fmt.Sprintf("%d-%d", h.n, o.Slot)
@@ -157,7 +157,7 @@ func (h *host) change(o slot.Order, fn int, name string) {
 	}
 }
 
-// answered takes the answer to a fetch.
+// answered processes the answer to a fetch.
 func (h *host) answered(id slot.ID, a activation.FetchAnswer) {
 	now := h.s.now
 	if a.Kind != activation.Fetched {

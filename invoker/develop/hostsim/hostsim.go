@@ -1,10 +1,10 @@
-// Package hostsim simulates several GPU hosts under one scheduler of OpenWhisk, in
-// virtual time. Each host is what an invoker decides by in scheduler mode: its slots
-// (invoker/pull/slot) and its GPU scheduler, around the server of sched/sim. The
-// scheduler is the queues that tests have (memoryqueue), and the choice of hosts that
-// the original makes. A run depends on its configuration alone.
+// Package hostsim simulates several GPU hosts under one OpenWhisk scheduler, in virtual
+// time. Each host runs the code with which an invoker decides in scheduler mode: its
+// slots (invoker/pull/slot) and its GPU scheduler, around the server of sched/sim. The
+// scheduler consists of the queues of the tests (memoryqueue) and OpenWhisk's choice of
+// hosts. A run depends only on its configuration.
 //
-// Hosts have memory for whatever they are asked for, and nothing fails.
+// Hosts have unlimited memory, and nothing fails.
 package hostsim
 
 import (
@@ -18,43 +18,43 @@ import (
 	"github.com/gpuwhisk/gpuwhisk/sched/sim"
 )
 
-// How long messages take, one way each.
+// One-way delays of messages.
 const (
 	etcdTime  = 2 * time.Millisecond
 	kafkaTime = 5 * time.Millisecond
 	callTime  = time.Millisecond / 2
 )
 
-// Config is what is simulated.
+// Config configures a simulation.
 type Config struct {
 	Hosts    int
 	Server   sim.Params // of each host
 	Workload *sim.Workload
 	Rule     slot.GPU
-	// Limit is how many containers a namespace may have: by OpenWhisk's default 30.
+	// Limit is the most containers of a namespace. OpenWhisk's default is 30.
 	Limit int
 	// PauseGrace is whisk.container-proxy.timeouts.pause-grace.
 	PauseGrace time.Duration
-	// Random has warmed keys ignored.
+	// Random makes the scheduler ignore warmed keys.
 	Random bool
 	Seed   uint64
-	// Warmup: what arrives before it is served and not measured.
+	// Warmup: activations that arrive earlier are served but not measured.
 	Warmup time.Duration
 }
 
-// Call is what became of an activation.
+// Call is the outcome of an activation.
 type Call struct {
 	Function   int
 	Host       int
-	At         time.Duration // of its arrival at the scheduler
+	At         time.Duration // arrival at the scheduler
 	Pulled     time.Duration
 	Ended      time.Duration // 0: never
 	Found      sched.StartKind
-	Idle       time.Duration // it was at the scheduler while its host could have started it
+	Idle       time.Duration // time at the scheduler while its host could have started it
 	idleBefore []time.Duration
 }
 
-// simulation is one run.
+// simulation is the state of a run.
 type simulation struct {
 	cfg    Config
 	now    time.Duration
@@ -68,7 +68,7 @@ type simulation struct {
 
 	jobs   map[string]*job
 	claims map[key]bool
-	warmed []key // in the order of their text
+	warmed []key // sorted by their text
 	made   int
 }
 
@@ -98,10 +98,10 @@ func Run(cfg Config) (*Result, error) {
 	return s.finish(), nil
 }
 
-// loop takes one time after another until all activations have ended.
+// loop processes one event time after another, until all activations have ended.
 func (s *simulation) loop() error {
 	arrived, served, warm := 0, false, false
-	var before []float64 // service when the measuring began
+	var before []float64 // service at the start of the measurement
 	measure := func() {
 		served = true
 		s.result.Service = s.service()
@@ -110,7 +110,7 @@ func (s *simulation) loop() error {
 		}
 	}
 	for s.result.Ended+s.result.Failed < len(s.calls) {
-		at := s.events[0].at // there is always a tick
+		at := s.events[0].at // there is always a pending tick
 		if arrived < len(s.calls) {
 			at = min(at, s.calls[arrived].At)
 		}
@@ -146,7 +146,7 @@ func (s *simulation) loop() error {
 	return nil
 }
 
-// pass lets time pass.
+// pass advances the time.
 func (s *simulation) pass(to time.Duration) {
 	for _, h := range s.hosts {
 		if h.server.Idle() {
@@ -156,7 +156,7 @@ func (s *simulation) pass(to time.Duration) {
 	s.now = to
 }
 
-// service is the device time that functions have had.
+// service returns the device time of each function.
 func (s *simulation) service() []float64 {
 	all := make([]float64, len(s.queues))
 	for _, h := range s.hosts {
@@ -167,7 +167,7 @@ func (s *simulation) service() []float64 {
 	return all
 }
 
-// after has something done later.
+// after schedules a call.
 func (s *simulation) after(d time.Duration, do func()) {
 	s.seq++
 	heap.Push(&s.events, event{s.now + d, s.seq, do})
@@ -179,5 +179,5 @@ type event struct {
 	do  func()
 }
 
-// Before orders events that are due at once as they were asked for.
+// Before orders events by time, and simultaneous events by their scheduling.
 func (e event) Before(f event) bool { return e.at < f.at || e.at == f.at && e.seq < f.seq }

@@ -10,7 +10,7 @@ import (
 	"github.com/gpuwhisk/gpuwhisk/sched/sim"
 )
 
-// hosts are four hosts, and a workload of a hundred functions.
+// hosts returns four hosts, and a workload of a hundred functions.
 func hosts(t *testing.T, kind string, load float64, duration time.Duration) Config {
 	t.Helper()
 	p, err := sim.DefaultParams("sticky-plus")
@@ -31,13 +31,14 @@ func run(t *testing.T, cfg Config) *Result {
 	r, err := Run(cfg)
 	check.NoError(t, err)
 	check.Equal(t, r.Failed, 0)
-	check.AtMost(t, r.MostAtScheduler, 45*time.Second) // it fails what it has had for a minute
+	check.AtMost(t, r.MostAtScheduler, 45*time.Second) // the scheduler fails activations after a minute
 	return r
 }
 
-// Hosts that share their load are not slower than such that have a part of it each,
-// functions with equal demand get equal parts, and what waits at the scheduler waits
-// for work that its host has: only the retries of a creation, 3.1 s, come on top.
+// TestHostsShareTheirLoad: hosts that share their load are not slower than hosts with
+// separate parts, and functions with equal demand get equal parts. An activation at the
+// scheduler waits only while its host is busy, except for the retries of a creation, 3.1
+// s.
 func TestHostsShareTheirLoad(t *testing.T) {
 	for kind, c := range map[string]struct{ load, most float64 }{"equal": {0.4, 1.2}, "zipf": {0.6, 0.5}} {
 		cfg := hosts(t, kind, c.load, 12*time.Minute)
@@ -54,7 +55,8 @@ func TestHostsShareTheirLoad(t *testing.T) {
 	}
 }
 
-// Warmed keys keep functions where they are warm.
+// TestFunctionsStayWhereTheyAreWarm: warmed keys keep functions on hosts where they are
+// warm.
 func TestFunctionsStayWhereTheyAreWarm(t *testing.T) {
 	cfg := hosts(t, "zipf", 0.4, 10*time.Minute)
 	warm := run(t, cfg)
@@ -64,7 +66,8 @@ func TestFunctionsStayWhereTheyAreWarm(t *testing.T) {
 	check.AtMost(t, warm.HostsPerFunction, random.HostsPerFunction-1)
 }
 
-// More than all hosts can serve waits in their queues, and none fails at the scheduler.
+// TestOverloadWaitsInTheHosts: excess load waits in the queues of hosts, and no
+// activation fails at the scheduler.
 func TestOverloadWaitsInTheHosts(t *testing.T) {
 	cfg := hosts(t, "zipf", 1.5, 5*time.Minute)
 	run(t, cfg)

@@ -9,39 +9,39 @@ import (
 	"github.com/gpuwhisk/gpuwhisk/sched/sim"
 )
 
-// Result is what a run measured.
+// Result holds the measurements of a run.
 type Result struct {
 	Ended, Failed int // activations; the scheduler failed the latter
 	Creations     int // messages, retries included
-	Refused       int // of them
+	Refused       int // refused creations
 
 	Mean, P99        time.Duration // from arrival to end
 	AtScheduler      time.Duration // mean time until an activation is pulled
 	MostAtScheduler  time.Duration
-	Idle             time.Duration // the longest of Call.Idle
+	Idle             time.Duration // the longest Call.Idle
 	Warm             float64       // share of starts
-	HostsPerFunction float64       // that ran it
+	HostsPerFunction float64       // hosts that ran a function
 	Service          []float64     // seconds of device time by function, while activations arrived
-	Asked            []float64     // the same as they asked for it, warm
+	Asked            []float64     // warm device time of the demand, by function
 	Calls            []Call
 }
 
-// Alone simulates each host by itself with its part of the functions, in their order:
-// where those have the same demand it is the same load on each host.
+// Alone simulates each host separately with its part of the functions, in their order.
+// If the functions have the same demand, the hosts have the same load.
 func Alone(cfg Config) ([]*sim.Result, error) {
 	return byHomes(cfg, func(function int) int { return function * cfg.Hosts / len(cfg.Workload.Functions) })
 }
 
-// Classic is Alone with functions at random hosts, which is where classic mode's load
-// balancer has their homes, by a hash of their names. It would pass on what its home has
-// no memory for; here all stay at home.
+// Classic is Alone with functions at random hosts, like the homes in classic mode, which
+// the load balancer chooses by a hash of the names. The load balancer would send
+// activations elsewhere if the home lacks memory; here all stay at home.
 func Classic(cfg Config) ([]*sim.Result, error) {
 	random := rand.New(rand.NewPCG(cfg.Seed, 2))
 	return byHomes(cfg, func(int) int { return random.IntN(cfg.Hosts) })
 }
 
-// byHomes simulates each host by itself with the functions that have their home there,
-// without a scheduler.
+// byHomes simulates each host separately with the functions of that home, without a
+// scheduler.
 func byHomes(cfg Config, home func(function int) int) ([]*sim.Result, error) {
 	w := cfg.Workload
 	p := cfg.Server
@@ -74,7 +74,7 @@ func byHomes(cfg Config, home func(function int) int) ([]*sim.Result, error) {
 	return all, nil
 }
 
-// MeanOf is the mean latency of several hosts, and their share of warm starts.
+// MeanOf returns the mean latency of several hosts, and their share of warm starts.
 func MeanOf(all []*sim.Result) (mean time.Duration, warm float64) {
 	sum, n, cold, starts := 0.0, 0, 0, 0
 	for _, r := range all {
@@ -86,8 +86,8 @@ func MeanOf(all []*sim.Result) (mean time.Duration, warm float64) {
 	return time.Duration(sum / float64(n) * float64(time.Millisecond)), 1 - float64(cold)/float64(starts)
 }
 
-// Fairness is Jain's index of the device time that functions have had, as shares of
-// what they asked for: of functions with equal demand one draws more than another.
+// Fairness returns Jain's index over the device time of functions, as shares of their
+// demand, because functions with an equal rate may draw different runs.
 func (r *Result) Fairness() float64 {
 	var shares []float64
 	for i, asked := range r.Asked {

@@ -18,14 +18,14 @@ const (
 	mostRetries = 5
 )
 
-// queue is one function's at the scheduler.
+// queue is the scheduler's queue of one function.
 type queue struct {
 	*memoryqueue.Queue
 	function activation.Queue
-	existing int // keys of all hosts
+	existing int // containers with keys, over all hosts
 }
 
-// job is a creation that has no final answer.
+// job is a creation without a final answer.
 type job struct {
 	id    string
 	of    int
@@ -43,14 +43,14 @@ func (s *simulation) newQueue(n int) *queue {
 	f := s.cfg.Workload.Functions[n]
 	q := &queue{function: activation.NewQueue("guest", activation.ActionRef{Path: "guest", Name: f.Name, Version: "0.0.1"}, "1-a")}
 	settings := memoryqueue.Defaults()
-	settings.IdleGrace = 1 << 50 // it is not removed
+	settings.IdleGrace = 1 << 50 // queues are never removed
 	q.Queue = memoryqueue.New(clock(s.now), settings, q.function.Action, func(memoryqueue.Activation, int, string) { s.result.Failed++ })
 	return q
 }
 
 func clock(d time.Duration) time.Time { return time.Unix(0, 0).Add(d) }
 
-// arrive puts an activation into its queue.
+// arrive adds an activation to its queue.
 func (s *simulation) arrive(i int) {
 	c := &s.calls[i]
 	for _, h := range s.hosts {
@@ -60,7 +60,7 @@ func (s *simulation) arrive(i int) {
 	s.queues[c.Function].Add(clock(s.now), memoryqueue.Activation{ID: activation.ID(id), JSON: []byte(id)})
 }
 
-// tick decides for all queues.
+// tick makes the scheduler's decisions for all queues.
 func (s *simulation) tick() {
 	counts := memoryqueue.Counts{Limit: s.cfg.Limit, InProgress: len(s.jobs)}
 	for _, q := range s.queues {
@@ -87,7 +87,7 @@ func (s *simulation) tick() {
 	s.after(decideEvery, s.tick)
 }
 
-// send chooses a host for a job.
+// send chooses a host for a job and sends the creation.
 func (s *simulation) send(j *job) {
 	if s.jobs[j.id] != j {
 		return
@@ -106,7 +106,7 @@ func (s *simulation) send(j *job) {
 	s.after(kafkaTime, func() { s.hosts[to].table.Create(s.now, c) })
 }
 
-// ack takes the answer to a creation.
+// ack processes the answer to a creation.
 func (s *simulation) ack(id string, failure activation.CreationError) {
 	j := s.jobs[id]
 	switch {
@@ -139,7 +139,7 @@ func (s *simulation) release(j *job) {
 	j.claim = key{}
 }
 
-// setWarmed puts or deletes a warmed key.
+// setWarmed adds or deletes a warmed key.
 func (s *simulation) setWarmed(k key, put bool) {
 	i, there := slices.BinarySearchFunc(s.warmed, k, func(a, b key) int {
 		return cmp.Or(cmp.Compare(a.function, b.function), cmp.Compare(a.host, b.host), cmp.Compare(a.name, b.name))

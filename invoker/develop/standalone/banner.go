@@ -11,7 +11,7 @@ import (
 	"github.com/gpuwhisk/gpuwhisk/activation"
 )
 
-// Banner prints what is running and what to type next.
+// Banner prints the state of the installation and the next commands.
 func (s *Standalone) Banner(w io.Writer) {
 	i := s.info
 	fmt.Fprintf(w, "gpuwhisk %s: OpenWhisk is ready at %s\n", s.opts.Version, i.APIHost)
@@ -47,11 +47,11 @@ func (s *Standalone) gpus() string {
 	return simulated
 }
 
-// settings is the file with the address of the API and the key of guest, as wsk has
-// them in ~/.wskprops.
+// settings returns the path of the file with the address of the API and the key of
+// guest, in the format of ~/.wskprops.
 func (s *Standalone) settings() string { return filepath.Join(s.info.Data, "wskprops") }
 
-// writeSettings makes that file anew, for its owner alone.
+// writeSettings replaces that file, readable only by its owner.
 func (s *Standalone) writeSettings() error {
 	text := fmt.Sprintf("APIHOST=%s\nAUTH=%s\n", s.info.APIHost, s.info.Guest().AuthKey())
 	err := os.Remove(s.settings())
@@ -64,7 +64,7 @@ func (s *Standalone) writeSettings() error {
 	return nil
 }
 
-// SetCommand prints the command that points wsk here.
+// SetCommand prints the command that configures wsk for this installation.
 func (s *Standalone) SetCommand(w io.Writer) {
 	fmt.Fprintf(w, "wsk property set --apihost %s --auth %s\n", s.info.APIHost, s.info.Guest().AuthKey())
 }

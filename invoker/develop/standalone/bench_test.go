@@ -11,9 +11,9 @@ import (
 	"github.com/gpuwhisk/gpuwhisk/activation"
 )
 
-// BenchmarkBlockingCall is the way of a call through REST API, controller and
-// embedded broker to an invoker that answers at once, and back; the invoker
-// writes a record for each, one by one.
+// BenchmarkBlockingCall measures a blocking call through REST API, controller and
+// embedded broker to an invoker that answers at once. The invoker writes a record for
+// each call, one by one.
 func BenchmarkBlockingCall(b *testing.B) {
 	f := &fakeInvoker{run: func(m *activation.Message) activation.Response { return activation.Response{Result: m.Content} }}
 	s, err := Start(b.Context(), Options{Data: b.TempDir(), Runtime: "process", Invoker: f.start})

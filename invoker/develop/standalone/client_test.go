@@ -24,7 +24,7 @@ func client(t *testing.T, s *Standalone) *whisk.Client {
 	return c
 }
 
-// echo answers with the arguments; an argument "fail" makes it an error.
+// echo answers with the arguments. The argument "fail" turns the answer into an error.
 func echo(m *activation.Message) activation.Response {
 	var args map[string]json.RawMessage
 	if json.Unmarshal(m.Content, &args) == nil && args["fail"] != nil {
@@ -130,8 +130,8 @@ func TestInvocationsThroughTheClient(t *testing.T) {
 	check.Equal(t, string(m.User.AuthKey.JSON()), `{"api_key":"`+s.Info().Guest().AuthKey()+`"}`)
 }
 
-// eventually repeats until fn succeeds: records are written while their
-// callers already have their answers.
+// eventually repeats fn until it succeeds, because records are written after callers
+// have their answers.
 func eventually[T any](t *testing.T, fn func() (T, error)) (v T) {
 	t.Helper()
 	peertest.Until(t, "it succeeds", func() string {
@@ -175,8 +175,8 @@ func TestPackagesAndBindings(t *testing.T) {
 	check.Equal(t, pkg.Binding.Name, "pkg")
 	check.Equal(check.Must(t), len(pkg.Actions), 1)
 	check.Equal(t, pkg.Actions[0].Name, "inpkg")
-	// The client's own type of a package cannot hold the false that a package
-	// has for a binding in lists; it has names and number right.
+	// The client's type of a package cannot represent the false that lists contain in
+	// place of a binding, but its names and their number are right.
 	packages, _, err := c.Packages.List(&whisk.PackageListOptions{Limit: 30})
 	check.NoError(t, err)
 	check.Equal(t, len(packages), 2)
@@ -246,8 +246,8 @@ func TestTriggersAndRules(t *testing.T) {
 	check.ErrorContains(t, err, "trigger /guest/none does not exist")
 }
 
-// TestRuleOfAnotherTrigger: a rule that gets another trigger leaves the one that it had, and
-// stays as it was switched.
+// TestRuleOfAnotherTrigger: a rule that gets another trigger is removed from the old
+// one, and keeps its state.
 func TestRuleOfAnotherTrigger(t *testing.T) {
 	d := at(t, begin(t, &fakeInvoker{run: echo}, nil))
 	d.put("actions/a", `{"exec":{"kind":"nodejs:20","code":"x"}}`)

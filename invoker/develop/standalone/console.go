@@ -11,18 +11,17 @@ import (
 	"github.com/gpuwhisk/gpuwhisk/invoker/lib/httpserver"
 )
 
-// adminUser is the user of the invoker's admin port. The password is made up at
-// each start.
+// adminUser is the user of the invoker's admin port. The password is generated at each
+// start.
 const adminUser = "standalone"
 
-// consolePath is where the console lies at the REST API. The invoker has it
-// under the same path.
+// consolePath is the path of the console at the REST API. It is the same at the invoker.
 const consolePath = "/console/"
 
-// withConsole serves the invoker's console beside the REST API, read-only and
-// without a password: only requests at the loopback interface get it, and rest.Guard
-// refuses pages of other sites. Action containers reach the API at another address. They
-// get no console, which shows the calls of all namespaces.
+// withConsole adds the invoker's console to the REST API, read-only and without a
+// password. It is served only at the loopback interface, and rest.Guard refuses pages of
+// other sites. Action containers reach the API at another address and get no console,
+// because it shows the calls of all namespaces.
 func (s *Standalone) withConsole(api http.Handler) http.Handler {
 	if s.opts.Admin == nil {
 		return api
@@ -65,10 +64,10 @@ func atLoopback(r *http.Request) bool {
 	return is && at.IP.IsLoopback()
 }
 
-// wantsPage distinguishes a browser from the clients of the API.
+// wantsPage reports whether a request is from a browser, not from a client of the API.
 func wantsPage(r *http.Request) bool { return strings.Contains(r.Header.Get("Accept"), "text/html") }
 
-// Console is the address of the console, empty where there is none.
+// Console returns the address of the console, "" if there is none.
 func (s *Standalone) Console() string {
 	if s.opts.Admin == nil {
 		return ""

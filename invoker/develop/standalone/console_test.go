@@ -11,8 +11,8 @@ import (
 )
 
 // TestConsoleAtLoopbackOnly: the console has no password and shows the calls of all
-// namespaces, so action containers, which reach the API at their network's gateway, do not
-// get it.
+// namespaces, so action containers, which reach the API at their network's gateway, must
+// not get it.
 func TestConsoleAtLoopbackOnly(t *testing.T) {
 	invoker := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusOK) }))
 	defer invoker.Close()

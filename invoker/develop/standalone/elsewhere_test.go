@@ -15,8 +15,8 @@ import (
 	"github.com/gpuwhisk/gpuwhisk/invoker/develop/peertest"
 )
 
-// elsewhere is a database with a user: the given one, or a pouchdb-server that
-// is started for this test.
+// elsewhere returns a database with a user: the configured one, or a pouchdb-server that
+// it starts for this test.
 func elsewhere(t *testing.T) *url.URL {
 	t.Helper()
 	if u, err := url.Parse(os.Getenv("GPUWHISK_TEST_COUCHDB")); err == nil && u.User != nil {
@@ -28,9 +28,9 @@ func elsewhere(t *testing.T) *url.URL {
 	return u
 }
 
-// TestDatabaseElsewhere runs on a database that is not ours: what we deploy
-// there (databases, design documents in JavaScript, subjects) must do for us
-// what the embedded store does.
+// TestDatabaseElsewhere runs on an external database: the databases, design documents in
+// JavaScript and subjects that standalone deploys there must work like the embedded
+// store.
 func TestDatabaseElsewhere(t *testing.T) {
 	u := elsewhere(t)
 	prefix := fmt.Sprintf("standalone_%d_", os.Getpid())

@@ -11,7 +11,8 @@ import (
 	"github.com/gpuwhisk/gpuwhisk/invoker/develop/check"
 )
 
-// mortal starts a fake invoker that ends for a reason of its own when die is called.
+// mortal returns a fake invoker, and a function that makes it end by itself with a
+// reason.
 func mortal(f *fakeInvoker, reason error) (start StartInvoker, die func()) {
 	dying := make(chan struct{})
 	start = func(ctx context.Context, environ, args []string) (func() error, error) {
@@ -23,7 +24,7 @@ func mortal(f *fakeInvoker, reason error) (start StartInvoker, die func()) {
 			case <-ctx.Done():
 			}
 			cancel()
-			_ = wait() // a fake has no reason
+			_ = wait() // a fake returns no reason
 			return reason
 		}, err
 	}
@@ -47,8 +48,8 @@ func TestEndedIsDeliveredOnceAndStopDoesNotWaitForIt(t *testing.T) {
 	}
 }
 
-// Callers of a dead invoker get what those get whose time is over: the activation's
-// id, or the error of a sequence.
+// TestStopAnswersCallersOfADeadInvoker: callers of a dead invoker get the same answer as
+// after a timeout: the activation's id, or the error of a sequence.
 func TestStopAnswersCallersOfADeadInvoker(t *testing.T) {
 	for action, want := range map[string]struct {
 		status int
@@ -82,7 +83,7 @@ func TestStopAnswersCallersOfADeadInvoker(t *testing.T) {
 	}
 }
 
-// stopSoon fails if the end waits for what cannot come any more.
+// stopSoon fails if Stop waits for answers that cannot arrive any more.
 func stopSoon(t *testing.T, s *Standalone) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)

@@ -15,16 +15,16 @@ import (
 	"github.com/gpuwhisk/gpuwhisk/invoker/develop/standalone/couchdb"
 )
 
-// setting is a variable that standalone gives to its invoker.
+// setting is a variable that standalone sets for its invoker.
 type setting struct {
 	variable, value string
-	// flag is the flag of standalone that sets the variable. Empty means that
-	// standalone chooses the value at each start.
+	// flag is the flag of standalone that sets the variable. It is empty if standalone
+	// chooses the value at each start.
 	flag string
 }
 
-// invokerSettings returns the variables of the invoker that follow from the options: those
-// that OpenWhisk's deployment sets, and our own. Empty values are not passed on.
+// invokerSettings returns the variables of the invoker that follow from the options: the
+// variables of OpenWhisk's deployment, and our own. Empty values are not passed on.
 func (s *Standalone) invokerSettings(manifest string) ([]setting, error) {
 	db, err := url.Parse(s.info.Database.URL)
 	if err != nil {
@@ -34,7 +34,7 @@ func (s *Standalone) invokerSettings(manifest string) ([]setting, error) {
 	if err != nil {
 		return nil, fmt.Errorf("read API address: %w", err)
 	}
-	number := func(n int64) string { return strings.TrimPrefix(strconv.FormatInt(n, 10), "0") } // zero: empty
+	number := func(n int64) string { return strings.TrimPrefix(strconv.FormatInt(n, 10), "0") } // "" for zero
 	n, o := s.info.Database.Names, s.opts
 	devices, simulated, adminName, adminPassword := o.Devices, "", "", ""
 	if devices == "" {
@@ -78,7 +78,7 @@ func (s *Standalone) invokerSettings(manifest string) ([]setting, error) {
 	}, nil
 }
 
-// environment returns the environment that the invoker is started with.
+// environment returns the invoker's environment.
 func (s *Standalone) environment(manifest string) ([]string, error) {
 	all, err := s.invokerSettings(manifest)
 	if err != nil {
@@ -94,7 +94,7 @@ func (s *Standalone) environment(manifest string) ([]string, error) {
 }
 
 // reserved lists the keys that would separate the invoker from the rest of the
-// installation, and why. A name that ends in a dot stands for all keys below it.
+// installation, with the reason. A name that ends in a dot matches all keys below it.
 var reserved = []struct{ name, why string }{
 	{"whisk.kafka.topics.prefix", "its controller uses topics without a prefix"},
 	{"whisk.kafka.common.", "its controller connects to Kafka without TLS and without a login"},
@@ -106,9 +106,9 @@ var reserved = []struct{ name, why string }{
 	{"whisk.spi.AttachmentStoreProvider", "its API keeps code in its own database"},
 }
 
-// CheckSettings checks the settings that a user adds to those that standalone makes,
-// and returns the configuration of the invoker with them. It refuses unknown keys,
-// values that are not allowed, and keys that standalone sets itself.
+// CheckSettings checks the user's settings in addition to standalone's, and returns the
+// resulting configuration of the invoker. It refuses unknown keys, values that are not
+// allowed, and keys that standalone sets itself.
 func CheckSettings(in config.Input) (*config.Config, error) {
 	c, given, err := config.Given(in)
 	own, ownErr := new(Standalone).invokerSettings("")
@@ -130,8 +130,8 @@ func CheckSettings(in config.Input) (*config.Config, error) {
 	return c, errors.Join(problems...)
 }
 
-// CheckPeers checks the form of the addresses of brokers and of a database
-// elsewhere, without a connection.
+// CheckPeers checks the form of the addresses of external brokers and of an external
+// database. It opens no connection.
 func CheckPeers(kafka, couchDB string) error {
 	for _, host := range splitList(kafka) {
 		if _, port, err := net.SplitHostPort(host); err != nil || port == "" {
@@ -145,8 +145,8 @@ func CheckPeers(kafka, couchDB string) error {
 	return err
 }
 
-// parseCouchDB reads an address such as http://user:password@host:5984. The parser's
-// error is not passed on: it repeats the text, password included.
+// parseCouchDB parses an address such as http://user:password@host:5984. It drops the
+// parser's error, because that repeats the text with the password.
 func parseCouchDB(address string) (couchdb.Config, error) {
 	u, err := url.Parse(address)
 	if err == nil && (u.Scheme == "http" || u.Scheme == "https") && u.Host != "" {
@@ -157,7 +157,7 @@ func parseCouchDB(address string) (couchdb.Config, error) {
 	return couchdb.Config{}, errors.New("--couchdb: want http://USER:PASSWORD@HOST:PORT (or in GPUWHISK_COUCHDB)")
 }
 
-// splitList gives the parts of a list, blanks aside.
+// splitList splits a list at commas and blanks.
 func splitList(s string) []string {
 	return strings.FieldsFunc(s, func(r rune) bool { return r == ',' || r == ' ' })
 }

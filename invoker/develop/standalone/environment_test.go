@@ -20,8 +20,8 @@ import (
 	"github.com/gpuwhisk/gpuwhisk/invoker/develop/standalone/couchdb"
 )
 
-// TestTheInvokerTakesItsEnvironment gives what standalone makes to the code
-// that reads an operator's.
+// TestTheInvokerTakesItsEnvironment: the code that reads an operator's environment
+// accepts standalone's.
 func TestTheInvokerTakesItsEnvironment(t *testing.T) {
 	s := &Standalone{
 		opts: Options{Data: "/data", GPUs: 2, GPUMemory: 16 * activation.GB, MemoryMax: 2 * activation.GB, Policy: "fcfs", Tokens: 3, Memory: "4096m", Extra: []string{"CONFIG_whisk_gpu_prefetch=false"}},
@@ -47,8 +47,7 @@ func TestTheInvokerTakesItsEnvironment(t *testing.T) {
 	check.Equal(t, c.Limits.MemoryMax, 2<<30)
 }
 
-// TestOwnSettingsAreKeys compares the keys that standalone keeps for itself with those
-// that the invoker knows.
+// TestOwnSettingsAreKeys: the keys that standalone reserves are keys of the invoker.
 func TestOwnSettingsAreKeys(t *testing.T) {
 	own, err := new(Standalone).invokerSettings("")
 	check.NoError(t, err)
@@ -81,7 +80,7 @@ func TestCouchDBAddress(t *testing.T) {
 	}
 }
 
-// The error of a wrong value names its flag.
+// TestStartNamesTheFlag: the error about a wrong value names the flag.
 func TestStartNamesTheFlag(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "file")
 	check.NoError(t, os.WriteFile(file, nil, 0o600))
@@ -106,7 +105,7 @@ func TestStartNamesTheFlag(t *testing.T) {
 	}
 }
 
-// engineWith answers like a Docker Engine that has these images.
+// engineWith returns the address of a fake Docker Engine that has these images.
 func engineWith(t *testing.T, images ...string) string {
 	t.Helper()
 	socket := filepath.Join(t.TempDir(), "d.sock")
@@ -153,8 +152,7 @@ func TestRuntimeIsChosenAndExplained(t *testing.T) {
 	}
 }
 
-// TestPythonForGPUs: python:3-gpu is the image with the CUDA libraries where
-// Docker has it.
+// TestPythonForGPUs: python:3-gpu is the image with the CUDA libraries if Docker has it.
 func TestPythonForGPUs(t *testing.T) {
 	check.That(t, hasImage(t.Context(), engineWith(t, "gpuwhisk/action-python3-gpu:latest"), gpuImage))
 	check.That(t, !hasImage(t.Context(), engineWith(t), gpuImage))
@@ -193,8 +191,8 @@ func TestAnInvokerThatCannotStart(t *testing.T) {
 	check.NoError(t, s.Stop(t.Context()), "what was returned before")
 }
 
-// TestCallsWaitForTheInvokerThatStarts: from the first moment on no call is
-// refused, and /ping answers pong once an action can run.
+// TestCallsWaitForTheInvokerThatStarts: no call is refused while the invoker starts, and
+// /ping answers pong as soon as an action can run.
 func TestCallsWaitForTheInvokerThatStarts(t *testing.T) {
 	f := &fakeInvoker{run: echo, t: t}
 	hold := make(chan struct{})
@@ -230,8 +228,9 @@ func TestCallsWaitForTheInvokerThatStarts(t *testing.T) {
 	d.anonymous().contains("GET", "/ping", "", 200, "")
 }
 
-// TestTwoOnOneHost: the invoker of another data directory has another name, and
-// so other containers; that of the same one finds its own again.
+// TestTwoOnOneHost: the invokers of different data directories have different names, and
+// therefore different containers. The invoker of the same directory finds its own
+// containers again.
 func TestTwoOnOneHost(t *testing.T) {
 	name := func(data string) string {
 		var got []string

@@ -18,15 +18,14 @@ import (
 	"github.com/gpuwhisk/gpuwhisk/invoker/develop/standalone/couchdb"
 )
 
-// fakeInvoker is the least that a controller takes for an invoker: it reads
-// its topic from the beginning, pings, and answers each activation with what
-// run makes of it. It takes all settings from its environment, as the
-// real one does.
+// fakeInvoker is the minimum that a controller accepts as an invoker: it reads its topic
+// from the beginning, pings, and answers each activation with the result of run. It
+// takes all settings from its environment, like the real one.
 type fakeInvoker struct {
 	t   testing.TB
 	run func(m *activation.Message) activation.Response
-	// shrink answers blocking calls with the id only, as for results that do
-	// not fit into a message.
+	// shrink answers blocking calls with only the id, as for results that do not fit
+	// into a message.
 	shrink bool
 
 	mu   sync.Mutex
@@ -59,8 +58,8 @@ func (f *fakeInvoker) start(ctx context.Context, environ, _ []string) (func() er
 	}, nil
 }
 
-// createTopic is done by a client of its own: one that already consumes the
-// topic would ask for it again only after a second.
+// createTopic uses a separate client, because a client that already consumes the topic
+// would request it again only after a second.
 func createTopic(ctx context.Context, seed, name string) error {
 	bus, err := broker.Dial([]string{seed}, slog.New(slog.DiscardHandler))
 	if err != nil {
@@ -161,7 +160,7 @@ func (f *fakeInvoker) store(r *activation.Record) {
 	}
 }
 
-// messages are the activations seen so far, without health tests.
+// messages returns the activations so far, without health tests.
 func (f *fakeInvoker) messages() []*activation.Message {
 	f.mu.Lock()
 	defer f.mu.Unlock()

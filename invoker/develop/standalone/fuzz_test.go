@@ -32,7 +32,7 @@ func FuzzAPI(f *testing.F) {
 		req.SetBasicAuth(key.UUID, key.Key)
 		res, err := http.DefaultTransport.RoundTrip(req)
 		if err != nil {
-			return // not HTTP at all
+			return // not HTTP
 		}
 		defer res.Body.Close()
 		text, err := io.ReadAll(res.Body)

@@ -12,18 +12,18 @@ import (
 	"github.com/gpuwhisk/gpuwhisk/invoker/develop/standalone/couchdb"
 )
 
-// Namespace is a tenant of the installation. Without a key it has the one that the
-// database has for it, or else a new one.
+// Namespace is a tenant of the installation. Without a key it has its key from the
+// database, or else a new one.
 type Namespace = couchdb.Namespace
 
-// The namespace of every development installation of OpenWhisk, and the key that all of
-// them share. Here the key is made for each database instead.
+// The namespace of every development installation of OpenWhisk, and the key that all
+// those installations share. Here a key is generated for each database instead.
 const (
 	guest     = "guest"
 	sharedKey = "123zO3xZCLrMN6v2BKK1dXYFpXlPkccOFqm12CdAsMgRU4VrNZ9lyGVCGuMDGIwP"
 )
 
-// ParseNamespace reads NAME:UUID:KEY or NAME, as --namespace takes it.
+// ParseNamespace parses the value of --namespace, NAME:UUID:KEY or NAME.
 func ParseNamespace(s string) (Namespace, error) {
 	parts := strings.SplitN(s, ":", 3)
 	switch {
@@ -39,7 +39,7 @@ func ParseNamespace(s string) (Namespace, error) {
 	return Namespace{Name: parts[0], UUID: parts[1], Key: parts[2]}, nil
 }
 
-// namespaces are guest and those that were asked for, each once.
+// namespaces returns guest and the requested namespaces, without duplicates.
 func namespaces(asked []Namespace) []Namespace {
 	all := []Namespace{{Name: guest}}
 	for _, n := range asked {
@@ -56,9 +56,10 @@ func indexOf(all []Namespace, name string) int {
 	return slices.IndexFunc(all, func(n Namespace) bool { return n.Name == name })
 }
 
-// openNamespace gives a namespace its key and makes what is missing of it. In a database
-// elsewhere, which others use too, no key is changed. In our own a given key replaces
-// another, and a new one the key that every installation once had.
+// openNamespace sets the key of a namespace and creates its missing documents. In an
+// external database, which others use too, it changes no key. In the embedded store, a
+// given key replaces the old one, and a new key replaces the key that all installations
+// once shared.
 func (s *Standalone) openNamespace(ctx context.Context, c *couchdb.Client, n *Namespace) error {
 	subject, err := c.Subject(ctx, n.Name)
 	if err != nil && !errors.Is(err, couchdb.ErrNotFound) {

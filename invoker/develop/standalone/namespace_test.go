@@ -25,7 +25,7 @@ func TestNamespaceFlag(t *testing.T) {
 	}
 }
 
-// restart gives the namespaces of a standalone that ran on a data directory.
+// restart returns the namespaces of a standalone that ran on a data directory.
 func restart(t *testing.T, o Options) ([]Namespace, error) {
 	t.Helper()
 	o.Runtime = "process"
@@ -45,8 +45,8 @@ func restart(t *testing.T, o Options) ([]Namespace, error) {
 	return s.Info().Namespaces, nil
 }
 
-// TestKeys: each data directory has keys of its own, which stay; a key that is given
-// replaces them.
+// TestKeys: each data directory has its own lasting keys. A given key replaces the old
+// one.
 func TestKeys(t *testing.T) {
 	o := Options{Data: t.TempDir(), Namespaces: []Namespace{{Name: "team"}}}
 	first, err := restart(t, o)
@@ -83,8 +83,8 @@ func TestKeys(t *testing.T) {
 	check.Equal(t, info.Mode().Perm(), 0o600)
 }
 
-// TestKeysElsewhere: a database that others use, too, keeps its keys, even the one that
-// every OpenWhisk has.
+// TestKeysElsewhere: a shared database keeps its keys, even the key that every OpenWhisk
+// has.
 func TestKeysElsewhere(t *testing.T) {
 	main := begin(t, &fakeInvoker{}, nil)
 	db, err := couchdb.New(main.Info().Database)

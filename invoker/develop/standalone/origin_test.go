@@ -7,8 +7,8 @@ import (
 	"github.com/gpuwhisk/gpuwhisk/invoker/develop/check"
 )
 
-// TestForeignOrigins: the API serves no web page but those of the origins given, and
-// no host that is a name.
+// TestForeignOrigins: the API serves only web pages of the given origins, and refuses
+// requests for host names.
 func TestForeignOrigins(t *testing.T) {
 	const let = "http://localhost:5173"
 	s := begin(t, &fakeInvoker{run: echo}, func(o *Options) { o.Origins = []string{let} })

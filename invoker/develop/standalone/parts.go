@@ -23,8 +23,8 @@ import (
 	"github.com/gpuwhisk/gpuwhisk/invoker/lib/httpserver"
 )
 
-// openDatabase makes the embedded store unless there is a database elsewhere,
-// and what is missing of a deployment in either.
+// openDatabase opens the embedded store, or an external database if configured, and
+// creates the missing documents of a deployment.
 func (s *Standalone) openDatabase(ctx context.Context) (*couchdb.Client, error) {
 	var err error
 	if s.opts.CouchDB != "" {
@@ -54,8 +54,8 @@ func (s *Standalone) openDatabase(ctx context.Context) (*couchdb.Client, error) 
 	return c, nil
 }
 
-// openStore serves the embedded store on a free port of the loopback
-// interface, guarded by a password that is made up at each start.
+// openStore serves the embedded store on a free port of the loopback interface, with a
+// password that is generated at each start.
 func (s *Standalone) openStore() error {
 	s.info.Database.User, s.info.Database.Password = "standalone", randomText(32)
 	st, err := store.Open(store.Config{
@@ -70,11 +70,11 @@ func (s *Standalone) openStore() error {
 	return err
 }
 
-// maxConnections to each server are open at once, as to OpenWhisk's controller: blocking
-// calls hold them.
+// maxConnections is the limit of open connections of each server, as of OpenWhisk's
+// controller. Blocking calls hold a connection.
 const maxConnections = 1024
 
-// serve answers HTTP on a port of the loopback interface until Stop.
+// serve starts an HTTP server on a port of the loopback interface. It runs until Stop.
 func (s *Standalone) serve(name string, port int, h http.Handler) (addr string, server *http.Server, err error) {
 	ln, err := new(net.ListenConfig).Listen(s.closing, "tcp", net.JoinHostPort("127.0.0.1", strconv.Itoa(port)))
 	if err != nil {
@@ -86,7 +86,7 @@ func (s *Standalone) serve(name string, port int, h http.Handler) (addr string, 
 	return ln.Addr().String(), server, nil
 }
 
-// answer has a server answer at a listener until Stop.
+// answer starts a server on a listener. It runs until Stop.
 func (s *Standalone) answer(name string, server *http.Server, ln net.Listener) {
 	done := make(chan struct{})
 	go func() {
@@ -97,7 +97,7 @@ func (s *Standalone) answer(name string, server *http.Server, ln net.Listener) {
 	}()
 	s.onStop(name, func(ctx context.Context) error {
 		err := server.Shutdown(ctx)
-		if err != nil { // time is up: cut the rest off
+		if err != nil { // the time is up: close the remaining connections
 			_ = server.Close()
 		}
 		<-done
@@ -122,7 +122,7 @@ func (s *Standalone) serveAPI(ctx context.Context, db *couchdb.Client, m *activa
 	if err != nil {
 		return err
 	}
-	server.RegisterOnShutdown(s.endConsole) // its streams never end by themselves
+	server.RegisterOnShutdown(s.endConsole) // streams of the console never end by themselves
 	s.api = server
 	s.info.APIHost = "http://" + addr
 	if s.info.Runtime == runtimeDocker {
@@ -133,8 +133,8 @@ func (s *Standalone) serveAPI(ctx context.Context, db *couchdb.Client, m *activa
 	return s.writeSettings()
 }
 
-// serveActions serves the API to action containers as well, and to nobody else: on the
-// gateway of their network, at the port of the API.
+// serveActions serves the API to action containers, and to nobody else: on the gateway
+// of their network, at the port of the API.
 func (s *Standalone) serveActions(ctx context.Context, api string) error {
 	d, err := docker.Connect(docker.Options{Host: s.opts.Docker})
 	if err != nil {
@@ -182,10 +182,10 @@ func (s *Standalone) openBus() (*broker.Bus, error) {
 	return bus, nil
 }
 
-// randomText is that of so many random bytes.
+// randomText returns a text of the given number of random bytes.
 func randomText(bytes int) string {
 	b := make([]byte, bytes)
-	_, _ = rand.Read(b) // never fails, see crypto/rand
+	_, _ = rand.Read(b) // rand.Read never fails
 	return hex.EncodeToString(b)
 }
 

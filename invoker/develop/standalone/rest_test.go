@@ -11,11 +11,11 @@ import (
 	"github.com/gpuwhisk/gpuwhisk/invoker/develop/check"
 )
 
-// apiClient sends requests as they stand.
+// apiClient sends requests unchanged.
 type apiClient struct {
 	t    *testing.T
 	host string
-	auth string // user:password, empty for none
+	auth string // user:password, empty: no login
 }
 
 func at(t *testing.T, s *Standalone) apiClient {
@@ -45,7 +45,7 @@ func (d apiClient) do(method, path, body string, headers ...string) answer {
 	if user, password, ok := strings.Cut(d.auth, ":"); ok {
 		req.SetBasicAuth(user, password)
 	}
-	res, err := http.DefaultTransport.RoundTrip(req) // redirects are answers too
+	res, err := http.DefaultTransport.RoundTrip(req) // redirects are answers, too
 	if err != nil {
 		d.t.Fatal(err)
 	}
@@ -57,7 +57,7 @@ func (d apiClient) do(method, path, body string, headers ...string) answer {
 	return answer{res.StatusCode, res.Header, string(b)}
 }
 
-// equals sends a request and compares the answer.
+// equals sends a request and checks the whole answer.
 func (d apiClient) equals(method, path, body string, status int, want string) {
 	d.t.Helper()
 	got := d.do(method, path, body)
@@ -65,7 +65,7 @@ func (d apiClient) equals(method, path, body string, status int, want string) {
 	check.Equal(d.t, got.body, want, "%s %s", method, path)
 }
 
-// contains sends a request and requires a part of the answer.
+// contains sends a request and checks a part of the answer.
 func (d apiClient) contains(method, path, body string, status int, part string) {
 	d.t.Helper()
 	got := d.do(method, path, body)
@@ -305,7 +305,7 @@ func TestLargeCodeIsAttachedAndComesBack(t *testing.T) {
 		check.That(check.Must(t), a.Exec.Code == source, "%d bytes of code came back as %d", len(source), len(a.Exec.Code))
 	}
 	read()
-	d.put("actions/long?overwrite=true", `{"publish":false}`) // must not lose the attachment
+	d.put("actions/long?overwrite=true", `{"publish":false}`) // must keep the attachment
 	read()
 	check.Equal(t, a.Version, "0.0.2")
 	zip, _ := json.Marshal(map[string]any{"exec": map[string]any{"kind": "nodejs:20", "code": "UEsDBBQAAAAAAA=="}})

@@ -16,12 +16,12 @@ import (
 	"github.com/gpuwhisk/gpuwhisk/invoker/develop/check"
 )
 
-// childData names the data directory when this test program runs as a
-// standalone to be killed.
+// childData is the variable with the data directory that makes this test program run as
+// a standalone to be killed.
 const childData = "GPUWHISK_TEST_STANDALONE_DATA"
 
-// TestChild is no test: it is the process that TestKilledAndStartedAgain
-// kills. Its invoker takes activations and never answers.
+// TestChild is not a test: it is the process that TestKilledAndStartedAgain kills. Its
+// invoker accepts activations and never answers.
 func TestChild(t *testing.T) {
 	data := os.Getenv(childData)
 	if data == "" {
@@ -32,7 +32,7 @@ func TestChild(t *testing.T) {
 	check.NoError(t, err)
 	check.NoError(t, s.WaitReady(t.Context()))
 	fmt.Println("host", s.Info().APIHost, s.Info().Guest().AuthKey())
-	<-t.Context().Done() // until the kill, or the test's time is up
+	<-t.Context().Done() // until it is killed, or the test's time is up
 }
 
 func TestKilledAndStartedAgain(t *testing.T) {

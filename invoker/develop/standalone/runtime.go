@@ -13,23 +13,22 @@ import (
 	"github.com/gpuwhisk/gpuwhisk/invoker/engine/docker"
 )
 
-// Where actions run.
+// The runtimes of actions.
 const (
 	runtimeAuto    = "auto"
 	runtimeDocker  = "docker"
 	runtimeProcess = "process"
 )
 
-// The images of python:3-gpu: with the CUDA libraries, and the one in its place
-// where that is not built, which has Python alone.
+// The images of python:3-gpu: the image with the CUDA libraries, and the plain Python
+// image if the former is not built.
 const (
 	gpuImage   = "action-python3-gpu"
 	plainImage = "action-python3"
 )
 
-// defaultManifest offers the kinds that our own proxies serve. The images are
-// those that the build of this project makes; python3GPU is that of
-// python:3-gpu.
+// defaultManifest returns the manifest of the kinds that our own proxies serve, with the
+// images that this project builds. python3GPU is the image of python:3-gpu.
 func defaultManifest(python3GPU string) []byte {
 	kind := func(kind, image string, standard bool) string {
 		return fmt.Sprintf(`{"kind":%q,"default":%t,"image":{"prefix":"gpuwhisk","name":%q,"tag":"latest"},`+
@@ -40,7 +39,7 @@ func defaultManifest(python3GPU string) []byte {
 		kind("python:3-gpu", python3GPU, false), kind("native:1", "action-native", true))
 }
 
-// chooseManifest decides which kinds of actions there are, and where they run.
+// chooseManifest selects the runtimes manifest and the runtime.
 func (s *Standalone) chooseManifest(ctx context.Context) (text string, m *activation.Manifest, err error) {
 	given := s.opts.Manifest
 	if given == nil {
@@ -60,8 +59,8 @@ func (s *Standalone) chooseManifest(ctx context.Context) (text string, m *activa
 	return string(given), m, err
 }
 
-// healthTest gives the kind and code of the action that invokers are tested
-// with: Node.js as in the original, else what can run here.
+// healthTest returns the kind and code of the action with which invokers are tested:
+// Node.js as in OpenWhisk, or else a kind that can run here.
 func healthTest(runtime string, m *activation.Manifest) (kind, code string, err error) {
 	const node, python = "function main(params) { return params; }", "def main(params):\n    return params\n"
 	if r, ok := m.Runtime("nodejs:default"); ok && (runtime == runtimeDocker || onPath("node", "nodejs")) {
@@ -82,10 +81,10 @@ func onPath(names ...string) bool {
 	return false
 }
 
-// chooseRuntime decides between Docker and plain processes. "auto" takes
-// Docker if it answers and has the images. why is the reason, for the banner. Where
-// Docker is asked for, what the first call would fail for is found at once: that no
-// engine answers, or that images of ours are missing, which no registry has.
+// chooseRuntime selects Docker or plain processes. "auto" selects Docker if it answers
+// and has the images. why is the reason, for the banner. If Docker is requested, it
+// returns an error for problems that would make the first call fail: Docker does not
+// answer, or it lacks our images, which no registry has.
 func chooseRuntime(ctx context.Context, wanted, host string, m *activation.Manifest) (runtime, why string, err error) {
 	const unguarded, without = "; no isolation, for development only", "(--runtime process does without)"
 	switch wanted {
@@ -112,7 +111,7 @@ func chooseRuntime(ctx context.Context, wanted, host string, m *activation.Manif
 	return runtimeDocker, "Docker answers and has the images", nil
 }
 
-// ownImages begins the names of the images that this project builds.
+// ownImages is the prefix of images that this project builds.
 const ownImages = "gpuwhisk/"
 
 // hasImage reports whether the Docker Engine has one of our images.
@@ -121,7 +120,7 @@ func hasImage(ctx context.Context, host, name string) bool {
 	return err == nil && len(lacking) == 0
 }
 
-// defaultImages are those of the default kinds.
+// defaultImages returns the images of the default kinds.
 func defaultImages(m *activation.Manifest) []string {
 	var all []string
 	for _, r := range m.Runtimes() {
@@ -132,8 +131,8 @@ func defaultImages(m *activation.Manifest) []string {
 	return all
 }
 
-// lackingImages are those that the Docker Engine, by default at its usual
-// socket, does not have.
+// lackingImages returns the images that the Docker Engine does not have. If host is
+// empty, it uses the default socket.
 func lackingImages(ctx context.Context, host string, images ...string) ([]string, error) {
 	ctx, cancel := context.WithTimeout(ctx, time.Second)
 	defer cancel()

@@ -1,15 +1,15 @@
-// Package standalone is a whole OpenWhisk in one process, for development: the
-// REST API of wsk and the client libraries, a small controller, an
-// embedded Kafka broker, an embedded database, and the invoker itself, started
-// with the very environment that an operator would give it in production.
+// Package standalone runs a whole OpenWhisk in one process, for development: the REST
+// API of wsk and the client libraries, a small controller, an embedded Kafka broker, an
+// embedded database, and the invoker. The invoker gets the same environment as from an
+// operator in production.
 //
-// The packages below it do the work: rest, controller, couchdb with entity,
-// broker and store. This package only wires them and decides
-// addresses. It is not meant for users who do not trust each other: there is
-// one machine, no throttling and, with the process runtime, no isolation.
+// The packages below this directory do the work: rest, controller, couchdb with entity,
+// broker and store. This package wires them and assigns addresses. It is not for users
+// who do not trust each other: there is one machine, no throttling and, with the process
+// runtime, no isolation.
 //
-// Its own goroutines are two HTTP servers and one that waits for the invoker's
-// end; Stop ends them and, in reverse order of starting, everything else.
+// Its own goroutines are two HTTP servers and one that waits for the invoker's end. Stop
+// ends them and, in reverse order of starting, everything else.
 package standalone
 
 import (
@@ -30,48 +30,47 @@ import (
 	"github.com/gpuwhisk/gpuwhisk/invoker/develop/standalone/couchdb"
 )
 
-// StartInvoker starts an invoker with an environment ("NAME=value" each) and
-// the arguments of its command line. It returns when the invoker is starting;
-// wait returns when it has ended, which it does, drained, after ctx.
+// StartInvoker starts an invoker with an environment ("NAME=value") and command line
+// arguments. It returns while the invoker is starting. wait blocks until the invoker has
+// ended, which it does after ctx is cancelled and it is drained.
 type StartInvoker func(ctx context.Context, environ, args []string) (wait func() error, err error)
 
-// Options is what a standalone OpenWhisk is made of. The zero value of a field
-// means the default that its comment names.
+// Options configures a standalone OpenWhisk. The comment of a field names the meaning of
+// its zero value.
 type Options struct {
-	Port    int      // of the REST API; 0: any free one
-	Origins []string // of web pages that may use the API; none: no page may
-	Data    string   // directory of everything that survives; required
+	Port    int      // of the REST API; 0: any free port
+	Origins []string // of web pages that may use the API; empty: no page may
+	Data    string   // directory of all persistent data; required
 	Runtime string   // docker, process or auto; empty: auto
 
 	GPUs int // simulated devices
-	// Devices are real GPUs in place of simulated ones: "auto", or a list of
-	// UUIDs and indexes. FakeDriver is the directory of a driver under which
-	// functions of simulated ones run, Shim the shim's library; empty: none,
-	// and where it is usually found.
+	// Devices are real GPUs instead of simulated ones: "auto", or a list of UUIDs and
+	// indexes. FakeDriver is the directory of a driver for functions of simulated GPUs,
+	// empty for none. Shim is the shim's library, empty for the usual paths.
 	Devices    string
 	FakeDriver string
 	Shim       string
 	GPUMemory  activation.Size // of each; 0: the invoker's default
-	Tokens     int             // runs that a device takes at once; 0: the invoker's default
+	Tokens     int             // concurrent runs on a device; 0: the invoker's default
 	Policy     string          // of the scheduler; empty: the invoker's default
 	Memory     string          // for all action containers, such as "2048m"; empty: 2048m
-	MemoryMax  activation.Size // that an action may ask for; 0: that of Bounds
+	MemoryMax  activation.Size // most memory of an action; 0: as in Bounds
 
-	// Bounds are the bounds of actions' limits, nil for those of a stock installation.
+	// Bounds limits the limits of actions. Nil means the bounds of a stock installation.
 	Bounds *activation.Bounds
 
-	Kafka    string // host:port of brokers elsewhere; empty: the embedded one
+	Kafka    string // host:port of external brokers; empty: the embedded one
 	CouchDB  string // URL with user and password; empty: the embedded store
 	Docker   string // address of the Docker Engine; empty: its usual socket
-	Network  string // of action containers, as the invoker's setting has it; empty: bridge
+	Network  string // of action containers, as in the invoker's setting; empty: bridge
 	DBPrefix string // of the databases' names; empty: whisk_local_
 
 	Namespaces []Namespace // besides guest, or guest with a key
-	Manifest   []byte      // runtimes manifest; nil: the one for our own proxies
-	Extra      []string    // further environment of the invoker, NAME=value
+	Manifest   []byte      // runtimes manifest; nil: the manifest of our own proxies
+	Extra      []string    // further variables of the invoker, NAME=value
 
-	// Admin gives the address of the admin port of the invoker that is started,
-	// empty before it is open; nil: there is no console at the REST API.
+	// Admin returns the address of the invoker's admin port, "" before it is open. If
+	// Admin is nil, the REST API has no console.
 	Admin func() string
 
 	Version string
@@ -79,19 +78,19 @@ type Options struct {
 	Log     *slog.Logger
 }
 
-// Info is where everything is.
+// Info holds the addresses and the choices of an installation.
 type Info struct {
 	APIHost  string // http://127.0.0.1:PORT
 	Data     string
 	Kafka    string
-	Database couchdb.Config // secret: it holds the password
+	Database couchdb.Config // secret: contains the password
 	Runtime  string         // docker or process
-	Why      string         // why that one
+	Why      string         // reason for the choice of the runtime
 
-	Namespaces []Namespace // guest, and those that were asked for
+	Namespaces []Namespace // guest and the requested namespaces
 }
 
-// Guest is the namespace that is always there.
+// Guest returns the namespace guest, which always exists.
 func (i Info) Guest() Namespace { return i.Namespaces[0] }
 
 // Standalone is a running installation.
@@ -102,18 +101,18 @@ type Standalone struct {
 	closers []func(context.Context) error // in the order of opening
 
 	api           *http.Server
-	actionsHost   string // address of the API for actions in containers; empty: as for everybody
+	actionsHost   string // address of the API for actions in containers; empty: the common address
 	controller    *controller.Controller
 	adminPassword string          // of the invoker's own admin port
-	closing       context.Context // ends when the API closes
+	closing       context.Context // cancelled when the API closes
 	endConsole    context.CancelFunc
 
 	endInvoker context.CancelFunc
-	ended      chan error // gets the invoker's end, then it is closed
+	ended      chan error // receives the invoker's end and is closed then
 }
 
-// Start brings everything up. On an error nothing is left running. The context
-// bounds the start only.
+// Start starts all parts. On an error it stops those that were started. ctx applies only
+// to the start.
 func Start(ctx context.Context, o Options) (*Standalone, error) {
 	if o.Log == nil {
 		o.Log = slog.New(slog.DiscardHandler)
@@ -162,8 +161,8 @@ func (s *Standalone) start(ctx context.Context) error {
 	return s.startInvoker(manifestText)
 }
 
-// withFlag puts the flag of a part outside of this process before its error.
-// The address stays out: it may hold a password.
+// withFlag prefixes the error of an external part with its flag. It omits the address,
+// which may contain a password.
 func withFlag(flag, address string, err error) error {
 	if err == nil || address == "" {
 		return err
@@ -182,7 +181,7 @@ func (s *Standalone) onStop(name string, end func(context.Context) error) {
 
 func (s *Standalone) startInvoker(manifest string) error {
 	if s.opts.Invoker == nil {
-		return nil // an invoker elsewhere serves the topics
+		return nil // an external invoker serves the topics
 	}
 	env, err := s.environment(manifest)
 	if err != nil {
@@ -197,7 +196,7 @@ func (s *Standalone) startInvoker(manifest string) error {
 	go func() {
 		defer close(s.ended)
 		err := wait()
-		if ctx.Err() == nil { // by itself: no result comes any more
+		if ctx.Err() == nil { // it ended by itself: no result arrives any more
 			s.controller.Cancel()
 			if err == nil {
 				err = errors.New("it gave no reason")
@@ -205,15 +204,15 @@ func (s *Standalone) startInvoker(manifest string) error {
 		}
 		s.ended <- err
 	}()
-	// It stops before the controller, which would miss its acks,
-	// but after the API, whose callers still wait for results: see Stop.
+	// The invoker must stop before the controller, which would miss its acks, but after
+	// the API, whose callers still wait for results: see Stop.
 	s.endInvoker = cancel
 	return nil
 }
 
-// nameOf is the invoker's unique name, by which it finds its containers again,
-// also after a crash. Each data directory has its own, so that two invokers on
-// one host do not remove each other's containers.
+// nameOf returns the invoker's unique name, by which it finds its containers again, even
+// after a crash. Each data directory has its own name, so that two invokers on one host
+// do not remove each other's containers.
 func nameOf(data string) string {
 	if whole, err := filepath.Abs(data); err == nil {
 		data = whole
@@ -223,10 +222,10 @@ func nameOf(data string) string {
 	return fmt.Sprintf("standalone%08x", h.Sum32())
 }
 
-// Info is where everything is.
+// Info returns the addresses and choices of the installation.
 func (s *Standalone) Info() Info { return s.info }
 
-// WaitReady returns when an invoker is healthy, or has ended before.
+// WaitReady blocks until an invoker is healthy or has ended.
 func (s *Standalone) WaitReady(ctx context.Context) error {
 	healthy := make(chan error, 1)
 	wait, cancel := context.WithCancel(ctx)
@@ -240,12 +239,13 @@ func (s *Standalone) WaitReady(ctx context.Context) error {
 	}
 }
 
-// Ended delivers the invoker's end once, if it ends by itself, and is closed then.
+// Ended returns a channel that receives the invoker's end, if it ends by itself, and is
+// closed then.
 func (s *Standalone) Ended() <-chan error { return s.ended }
 
-// Stop ends everything in order: the API takes nothing new and answers what
-// it has, the invoker drains, then the rest closes. When the context ends, no
-// step is waited for any more.
+// Stop ends everything in order: the API refuses new calls and answers the current ones,
+// the invoker drains, then the rest closes. After ctx ends, Stop no longer waits for any
+// step.
 func (s *Standalone) Stop(ctx context.Context) error {
 	var errs []error
 	if s.api != nil {

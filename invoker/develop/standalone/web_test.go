@@ -10,7 +10,7 @@ import (
 	"github.com/gpuwhisk/gpuwhisk/invoker/lib/httpserver"
 )
 
-// web answers with the argument "answer", or with all of them.
+// web answers with the argument "answer", or with all arguments.
 func web(m *activation.Message) activation.Response {
 	var args map[string]json.RawMessage
 	_ = json.Unmarshal(m.Content, &args)
