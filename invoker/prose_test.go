@@ -57,7 +57,6 @@ var riddled = []string{
 	"invoker",
 	"invoker/assembly",
 	"invoker/container",
-	"invoker/develop/e2e",
 	"invoker/develop/replay",
 	"invoker/engine/devices",
 	"invoker/engine/docker",

@@ -147,8 +147,8 @@ func (p passing) Write(b []byte) (int, error) {
 	return p.Conn.Write(b)
 }
 
-// hang has the daemon hang, as it seems: connections are accepted, and nothing
-// comes of them until goOn is called.
+// hang makes the daemon seem to hang: it accepts connections, and answers nothing until
+// goOn is called.
 func (g *dockerProxy) hang() (goOn func()) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -173,9 +173,9 @@ func (g *dockerProxy) shut() {
 	g.wg.Wait()
 }
 
-// TestDockerRestarts takes the daemon away and lets its containers die, as a
-// restart does. What needs a container waits until the daemon is back, and the
-// status names it meanwhile; then all goes on.
+// TestDockerRestarts stops the daemon and lets its containers die, as in a restart. Work
+// that needs a container waits until the daemon is back, and the status says so
+// meanwhile. Then everything continues.
 func TestDockerRestarts(t *testing.T) {
 	p, g := behindProxy(t)
 	p.hello("idle")
@@ -199,8 +199,8 @@ func TestDockerRestarts(t *testing.T) {
 	p.served("idle", ada)
 }
 
-// TestDockerHangs has the daemon take requests and answer none, until it counts as
-// away. What needs a container waits until it answers again.
+// TestDockerHangs: the daemon accepts requests and answers none, until it counts as
+// unavailable. Work that needs a container waits until it answers again.
 func TestDockerHangs(t *testing.T) {
 	p, g := behindProxy(t)
 	p.hello("new")

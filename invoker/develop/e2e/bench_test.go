@@ -66,8 +66,8 @@ func (r *controller) cpuMS(before time.Duration) float64 {
 	return float64((r.cpu() - before).Microseconds()) / 1000
 }
 
-// hops are the times of a message to a topic and back by another, twice one
-// hop: what Kafka alone takes of an activation.
+// hops returns the times of a message to a topic and back through another, which is
+// twice one hop: Kafka's share of an activation's time.
 func (r *controller) hops(n int) (all []time.Duration) {
 	for range n {
 		f := r.Send("completed0", func(id activation.ID) []byte {
@@ -207,7 +207,7 @@ func gone(before, after string) (n int) {
 	return n
 }
 
-// lost ends the invoker with 50 in flight and counts those that never end.
+// lost ends the invoker with 50 activations in flight, and counts those that never end.
 func (r *controller) lost(how syscall.Signal) (n int) {
 	r.run()
 	r.once("slow")

@@ -88,7 +88,8 @@ func ask(at, query string) string {
 	return ""
 }
 
-// prometheus starts one that scrapes a target each second, and gives its address.
+// prometheus starts a Prometheus that scrapes a target each second, and returns its
+// address.
 func prometheus(t *testing.T, program, target string, more ...string) string {
 	t.Helper()
 	dir := t.TempDir()
@@ -117,7 +118,7 @@ func prometheus(t *testing.T, program, target string, more ...string) string {
 // is simulated, and whose functions move each other's memory out.
 func TestOurBoardsFindTheirData(t *testing.T) {
 	program := peertest.Variable(t, "GPUWHISK_TEST_PROMETHEUS", "prometheus.sh")
-	// How busy a simulated device is has no meter.
+	// There is no metric for the utilization of a simulated device.
 	measured := slices.DeleteFunc(queries(t), func(q query) bool { return strings.HasPrefix(q.text, "gpuwhisk_gpu_utilization{") })
 	p := startGPU(t, 64, nil)
 	p.create("beside", "python:3", "def main(p):\n    return {}\n", nil)
@@ -135,11 +136,10 @@ func TestOurBoardsFindTheirData(t *testing.T) {
 	}
 }
 
-// query is what a panel asks.
+// query is the query of a panel.
 type query struct{ panel, text string }
 
-// queries are those of the boards that we ship, with what Grafana would put
-// into the place of its variables.
+// queries returns the queries of the shipped boards, with Grafana's variables replaced.
 func queries(t *testing.T) []query {
 	t.Helper()
 	files, err := filepath.Glob(filepath.Join("..", "..", "..", "docs", "monitoring", "*.json"))

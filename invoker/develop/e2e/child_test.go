@@ -54,11 +54,10 @@ func (c *child) start() (err error) {
 	return err
 }
 
-// end ends the invoker. Only one that was killed may end badly.
+// end ends the invoker. An error is allowed only after a kill.
 func (c *child) end(how os.Signal) error { return c.process.Stop(how) }
 
-// again starts an invoker in the place of one that has ended, and waits until
-// controllers know.
+// again starts an invoker in place of an ended one, and waits until controllers know it.
 func (c *child) again() {
 	c.p.t.Helper()
 	check.NoError(c.p.t, c.start())

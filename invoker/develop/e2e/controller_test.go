@@ -19,9 +19,9 @@ import (
 	"github.com/gpuwhisk/gpuwhisk/invoker/develop/standalone"
 )
 
-// controller takes a controller's place, so that no time of a real one is in what
-// benchmarks measure: it starts an invoker as a program of its own among real parts,
-// publishes messages and receives acks.
+// controller replaces a controller, so that benchmarks do not measure a real one: it
+// starts an invoker as a separate program among real parts, publishes messages and
+// receives acks.
 type controller struct {
 	b         *testing.B
 	s         *standalone.Standalone // databases, topics, and a receiver of pings
@@ -138,8 +138,8 @@ func (r *controller) once(action string) (result, completion time.Duration) {
 	return f.First.Sub(f.Sent), f.Completion.Sub(f.Sent)
 }
 
-// containers are the ids of the invoker's containers that run or are paused; more
-// selects some of them.
+// containers returns the ids of the invoker's running or paused containers. more filters
+// these.
 func (r *controller) containers(more ...string) string {
 	r.b.Helper()
 	return peertest.Docker(r.b, append([]string{"ps", "-q", "--filter", "name=wsk" + r.unique}, more...)...)

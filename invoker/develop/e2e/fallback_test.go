@@ -26,7 +26,7 @@ func fallsBackToCount(t *testing.T, w parts) {
 		counts bool
 	}{
 		{true, "cold", false},
-		{true, "cold", true}, // the container that showed it takes no second run
+		{true, "cold", true}, // the container that failed gets no second run
 		{false, "gpu-warm", true},
 	} {
 		a, run := p.gpuRun("refuses", block)
@@ -48,7 +48,8 @@ func fallsBackToCount(t *testing.T, w parts) {
 	check.Equal(t, len(all), 0, "%+v are left after they were cleared", all)
 }
 
-// fallbacks are the actions that an operator sees to count only, and why.
+// fallbacks returns the actions that are only counted, as an operator sees them, with
+// the reasons.
 func (p *platform) fallbacks() (all []struct{ Action, Reason string }) {
 	p.t.Helper()
 	p.admin.Get(p.t, "/fallbacks", &all)

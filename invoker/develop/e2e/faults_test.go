@@ -19,7 +19,7 @@ func answerText(text string) harness.Fault {
 	}
 }
 
-// halfBody promises more than it sends.
+// halfBody announces more bytes than it sends.
 func halfBody(w http.ResponseWriter, _ *http.Request, _ http.Handler) {
 	w.Header().Set("Content-Type", "application/json")
 	w.Header().Set("ETag", `"1-abc"`)
@@ -75,9 +75,9 @@ func TestUnreadableActions(t *testing.T) {
 				o.want(t, c.status, c.text)
 				f.Clear()
 				if c.status == activation.StatusDeveloperError {
-					return // what could be read is kept by its revision
+					return // keep the readable part by its revision
 				}
-				for range 3 { // more failures than these allow make an invoker unhealthy
+				for range 3 { // more failures than these make an invoker unhealthy
 					p.greets("spoilt")
 				}
 			})
@@ -85,7 +85,7 @@ func TestUnreadableActions(t *testing.T) {
 	})
 }
 
-// unknownKind is an action that nothing here can run.
+// unknownKind is an action of a kind that cannot run here.
 const unknownKind = `{"_id":"guest/spoilt","_rev":"1-abc","annotations":[],"entityType":"action",
 "exec":{"kind":"cobol:85","code":"x","binary":false},"limits":{"concurrency":1,"logs":10,"memory":256,"timeout":60000},
 "name":"spoilt","namespace":"guest","parameters":[],"publish":false,"updated":1,"version":"0.0.1"}`

@@ -16,13 +16,13 @@ import (
 // it stands before first uses it.
 const refusesManaged = "import os\nos.environ['FAKE_CUDA_FAIL'] = 'cuMemAllocManaged:0:1'\n"
 
-// slowly gives a function a link that takes ten seconds for what it keeps.
+// slowly gives a function a link that needs ten seconds to move its memory.
 const slowly = "import os\nos.environ['FAKE_CUDA_BANDWIDTH'] = '4000000'\n"
 
-// TestKilledAmidAMove kills the invoker, or the container, while memory of 40
-// MiB is on its slow way to the host for another function, in containers.
-// What waited runs, what was moved is whole or begins anew, and
-// nothing of the device stays taken.
+// TestKilledAmidAMove kills the invoker or the container while 40 MiB of memory are
+// moving slowly to the host for another function, in containers. The waiting function
+// runs, the moved memory is intact or the function starts anew, and no device memory
+// stays reserved.
 func TestKilledAmidAMove(t *testing.T) {
 	t.Parallel()
 	for _, whom := range []string{"invoker", "container"} {
@@ -64,9 +64,9 @@ func TestKilledAmidAMove(t *testing.T) {
 	}
 }
 
-// TestFallbackOutlivesTheInvoker: what the invoker knows of an action's libraries
-// holds in the next one, after a crash and after a stop, also for a
-// container that the one before never saw.
+// TestFallbackOutlivesTheInvoker: the next invoker knows about an action's libraries
+// after a crash and after a stop, even for a container that the previous invoker never
+// saw.
 func TestFallbackOutlivesTheInvoker(t *testing.T) {
 	t.Parallel()
 	p := startGPUIn(t, dockerParts(t), 200, setup{child: true})

@@ -20,17 +20,17 @@ import (
 	"github.com/gpuwhisk/gpuwhisk/invoker/develop/peertest"
 )
 
-// TestGPUMemorySwaps runs three functions that keep 40 MiB each on a device of
-// 100, as processes and in Docker containers: what is not in use is on the host
-// meanwhile, unnoticed.
+// TestGPUMemorySwaps runs three functions that keep 40 MiB each on a device of 100 MiB,
+// as processes and in Docker containers. Unused memory is on the host meanwhile, and
+// functions do not notice.
 func TestGPUMemorySwaps(t *testing.T) {
 	t.Parallel()
 	eachOf(t, gpuMemorySwaps, map[string]func(testing.TB) parts{"processes": ownParts, "containers": realParts})
 }
 
-// withEachEngine runs a test with functions as processes and in Docker containers,
-// both on embedded parts, beside the other tests of GPU functions. One of those
-// is among real parts (TestGPUMemorySwaps).
+// withEachEngine runs a test with functions as processes and in Docker containers, both
+// on embedded parts, concurrently with other tests of GPU functions. TestGPUMemorySwaps
+// uses real parts.
 func withEachEngine(t *testing.T, test func(t *testing.T, w parts)) {
 	t.Parallel()
 	eachOf(t, test, map[string]func(testing.TB) parts{"processes": ownParts, "containers": dockerParts})
@@ -71,8 +71,8 @@ func gpuMemorySwaps(t *testing.T, w parts) {
 	replayed(t, log)
 }
 
-// replayed feeds what the GPU scheduler received until now to a scheduler again, which must
-// order the same.
+// replayed feeds the recorded events of the GPU scheduler to another scheduler, which
+// must give the same orders.
 func replayed(t *testing.T, file string) {
 	t.Helper()
 	var again *scheduler.Replay
@@ -140,9 +140,9 @@ def main(args):
     time.sleep(600)
 `
 
-// TestAboveTheLimit runs functions that want more device memory than they may
-// have: one is refused by its own CUDA calls, one that reports to have it is ended,
-// and what its neighbour has reserved stays so.
+// TestAboveTheLimit runs functions that need more device memory than their limit: one is
+// refused by its own CUDA calls, another reports more memory and is ended. The
+// reservation of a neighbour is unchanged.
 func TestAboveTheLimit(t *testing.T) {
 	withEachEngine(t, aboveTheLimit)
 }
@@ -163,8 +163,8 @@ func aboveTheLimit(t *testing.T, w parts) {
 	p.uses(holds+ctx, holds+2*ctx)
 }
 
-// sneak is a function whose child takes device memory past the shim and reports the
-// invoker of a hundredth of it.
+// sneak is a function whose child allocates device memory without the shim, and reports
+// a hundredth to the invoker.
 const sneak = `
 import os, subprocess, sys
 child = r"""
@@ -185,9 +185,9 @@ def main(args):
     return {"code": subprocess.run([sys.executable, "-c", child], env=env).returncode}
 `
 
-// TestTakesMoreThanItReports runs a function that holds more device memory than it
-// may and reports that it holds little: the device shows it, it is ended, and its
-// caller gets the limit as the reason. Its neighbour runs on.
+// TestTakesMoreThanItReports runs a function that holds more device memory than its
+// limit and reports little. The device shows the true use, the function is ended, and
+// its caller gets the limit as the reason. Its neighbour continues.
 func TestTakesMoreThanItReports(t *testing.T) {
 	if os.Getenv("GPUWHISK_LONG") == "1" { // containers take minutes
 		withEachEngine(t, takesMoreThanItReports)
@@ -279,8 +279,8 @@ func TestShimModes(t *testing.T) {
 	}
 }
 
-// TestGPUExecutable runs a program of its own for each activation: what it held
-// is free with its end.
+// TestGPUExecutable runs a new program for each activation: its memory is free after its
+// end.
 func TestGPUExecutable(t *testing.T) {
 	t.Parallel()
 	p := startGPU(t, 100, nil)

@@ -39,8 +39,8 @@ func BenchmarkHallway(b *testing.B) {
 	}
 }
 
-// hallway gives each side its turns of so many activations, each until the last
-// of them is in the database.
+// hallway runs a number of activations on each side in turns. A turn ends when its last
+// record is in the database.
 func hallway(b *testing.B, sides []*controller, action string, flight int) {
 	const calls = 500
 	round := func(s *controller, calls int) {

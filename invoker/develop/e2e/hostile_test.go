@@ -25,7 +25,7 @@ const (
 
 const sentinel = "XXX_THE_END_OF_A_WHISK_ACTIVATION_XXX"
 
-// hostile is an action that does its invoker wrong, and what comes of it.
+// hostile is an action that harms its invoker, and the expected outcome.
 type hostile struct {
 	name   string
 	kind   string
@@ -42,10 +42,10 @@ const (
 	// at once.
 	brief   = 5000
 	ample   = 10000
-	minutes = 120000 // one that no test reaches
+	minutes = 120000 // a time limit that no test reaches
 )
 
-// sleeps is code in Python that no test sees the end of.
+// sleeps is Python code that outlasts every test.
 const sleeps = "import time\ndef main(p):\n    time.sleep(100)\n"
 
 // pids is how many processes a container may have in these tests.
@@ -139,10 +139,9 @@ func (o outcome) wantLastLine(t *testing.T, want string) {
 	check.That(t, last == want, "the last of %d lines is %.100q, want %q", len(logs), last, want)
 }
 
-// ownLogs: at an end that was forged the reading takes what the daemon has
-// passed on by then. What is behind it comes with the next run of the same
-// container when the daemon is slow; it is never doubled, and never costs the
-// container.
+// ownLogs: after a forged end, the log contains the lines that the daemon has passed on
+// by then. If the daemon is slow, later lines appear in the next run of the same
+// container. They are never duplicated, and never cost the container.
 func ownLogs(t *testing.T, first, second outcome) {
 	all := slices.Concat(first.logged(), second.logged())
 	check.AtMost(t, len(all), 2, "logs of two runs: %q, then %q", first.logged(), second.logged())
@@ -151,9 +150,8 @@ func ownLogs(t *testing.T, first, second outcome) {
 	warmAgain(t, first, second)
 }
 
-// TestHostileActions runs actions that do everything wrong. Each ends with the
-// error that the contract has for it, one ack and one record, and leaves an
-// invoker that is as able as before.
+// TestHostileActions runs actions that misbehave in every way. Each ends with the
+// contract's error, one ack and one record, and the invoker works as before.
 func TestHostileActions(t *testing.T) {
 	withEachParts(t, func(t *testing.T, w parts) {
 		p := start(t, w, setup{memory: memoryForAll, env: map[string]string{"CONFIG_whisk_gpu_docker_pidsLimit": fmt.Sprint(pids)}})

@@ -41,9 +41,9 @@ func TestImagesOfOldAndNew(t *testing.T) {
 	p.wantMetric("gpuwhisk_shim_processes", 2)
 }
 
-// TestImageWithMusl runs a GPU action whose image has musl: the shim steps aside,
-// the program runs, finds no driver, and its container counts as one that
-// reports nothing of its memory.
+// TestImageWithMusl runs a GPU action in an image with musl: the shim disables itself,
+// the program runs and finds no driver, and its container counts as one without memory
+// reports.
 func TestImageWithMusl(t *testing.T) {
 	t.Parallel()
 	_, musl, env := otherLibc(t)

@@ -55,10 +55,10 @@ func (b *invokerContainer) command(p *platform, alone *exec.Cmd) (*exec.Cmd, err
 	return cmd, err
 }
 
-// TestInvokerInAContainer runs GPU functions by an invoker that is in a container
-// itself, with its host's process ids and without. Without, the kernel names no
-// process to it: it still reports containers' processes apart, and what a device
-// shows of a process that reports little is charged to its container.
+// TestInvokerInAContainer runs GPU functions with an invoker that is itself in a
+// container, with and without the host's process ids. Without them, the kernel shows it
+// no processes. It still distinguishes the processes of containers in reports, and a
+// process that reports less than the device shows is charged to its container.
 func TestInvokerInAContainer(t *testing.T) {
 	t.Parallel()
 	all := map[string]invokerContainer{"own process ids": {}}
@@ -101,8 +101,8 @@ func invokerInAContainer(t *testing.T, b invokerContainer) {
 	p.sneaks()
 }
 
-// sneaks runs a function whose child takes more than its limit past the shim and
-// reports little of it.
+// sneaks runs a function whose child allocates more than its limit without the shim and
+// reports little.
 func (p *platform) sneaks() {
 	p.t.Helper()
 	p.insertGPU("sneak", map[string]any{"limit": "20 MB"}, python(strings.ReplaceAll(sneak, "300 << 20", "120 << 20")))

@@ -11,8 +11,8 @@ import (
 	"github.com/gpuwhisk/gpuwhisk/invoker/develop/peertest"
 )
 
-// TestMain lets the test's own program be what gpuwhisk is to its processes, and
-// an invoker. What the tests started together ends here.
+// TestMain lets the test binary act as the programs of gpuwhisk, and as an invoker. It
+// ends the shared parts of the tests.
 func TestMain(m *testing.M) {
 	harness.Act(nil)
 	flag.Parse()

@@ -12,8 +12,7 @@ import (
 	"github.com/gpuwhisk/gpuwhisk/invoker/develop/peertest"
 )
 
-// parts are those that an installation is made of. The zero value is all
-// our own.
+// parts are the parts of an installation. The zero value means our embedded parts.
 type parts struct {
 	kafka  string // host:port; empty: the embedded broker
 	couch  string // URL with user and password; empty: the embedded store
@@ -67,8 +66,8 @@ func dockerParts(t testing.TB) parts {
 	return parts{docker: peertest.NeedDocker(t), images: realImages(t)}
 }
 
-// kafkaOnce is an Apache Kafka of these tests alone: they use the topics of
-// invoker 0, and they stop it.
+// kafkaOnce is an Apache Kafka for these tests alone, because they use the topics of
+// invoker 0 and stop the broker.
 var kafkaOnce = sync.OnceValues(func() (*peertest.Kafka, error) {
 	k, err := peertest.NewKafka()
 	if err == nil {

@@ -26,7 +26,7 @@ import (
 // serial reports the installations of one test process apart.
 var serial atomic.Int64
 
-// platform is a running installation with what a test needs of it.
+// platform is a running installation, with the helpers of a test.
 type platform struct {
 	t         *testing.T
 	parts     parts
@@ -36,14 +36,14 @@ type platform struct {
 	recording *recording
 	dir       string
 	unique    string    // of the invoker's containers
-	output    io.Writer // what the parts log
+	output    io.Writer // log output of the parts
 	admin     harness.Admin
 
 	outOf map[string]string // further environment of the invoker
 	child *child            // with setup.child
 }
 
-// setup is what tests change of an installation.
+// setup holds a test's changes to an installation.
 type setup struct {
 	env         map[string]string // of the invoker, over all else
 	store       func(http.Handler) http.Handler
@@ -141,11 +141,11 @@ func (p *platform) client() *whisk.Client {
 	return c
 }
 
-// prefix is what the names of this invoker's containers begin with.
+// prefix returns the prefix of the names of this invoker's containers.
 func (p *platform) prefix() string { return "wsk" + p.unique + "0_" }
 
-// end waits until the invoker is at rest, ends everything, and fails the test for
-// what is left.
+// end waits until the invoker is idle, ends everything, and fails the test for
+// leftovers.
 func (p *platform) end() {
 	if p.recording != nil {
 		p.atRest()

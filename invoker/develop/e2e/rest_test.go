@@ -26,7 +26,7 @@ func (p *platform) atRest() {
 		f, w := s.Kafka.Feed, s.Work
 		memory := w.Pool.ReservedMB
 		for _, c := range w.Containers {
-			if c.Device == "" { // those of a GPU are in what is reserved
+			if c.Device == "" { // GPU containers are part of the reservation
 				memory += c.MemoryMB
 			}
 		}
@@ -46,7 +46,7 @@ func (p *platform) atRest() {
 	})
 }
 
-// nothingLeft demands that no container and no process is left after the end.
+// nothingLeft checks that no container and no process is left after the end.
 func (p *platform) nothingLeft() {
 	check.Equal(p.t, p.leftContainers(), "", "containers left")
 	processes := peertest.Processes("HOME=" + p.dir)
@@ -55,7 +55,7 @@ func (p *platform) nothingLeft() {
 	check.Equal(p.t, len(dirs), 0, "directories of processes left: %v", dirs)
 }
 
-// leftContainers are those that the daemon has of this invoker's.
+// leftContainers returns the daemon's containers of this invoker.
 func (p *platform) leftContainers() string {
 	if p.parts.docker == "" {
 		return ""
@@ -71,7 +71,7 @@ func noGoroutines(t *testing.T, before int) {
 	}
 }
 
-// goroutinesLeft is what runs beyond those of before, when that does not end.
+// goroutinesLeft returns the goroutines beyond the earlier number, if they do not end.
 func goroutinesLeft(before int) string {
 	tick := time.NewTicker(10 * time.Millisecond)
 	defer tick.Stop()

@@ -76,9 +76,9 @@ func (p *platform) awaitIdleState(suffix string) {
 	})
 }
 
-// TestKilledInvokerLeavesWarmth: what was idle when an invoker was killed serves the
-// next one warm, running or paused, with nothing of before in its logs; what was
-// in use is gone, and its activation has one record.
+// TestKilledInvokerLeavesWarmth: a container that was idle when an invoker was killed
+// serves the next one warm, running or paused, without earlier lines in its logs. A busy
+// container is gone, and its activation has one record.
 func TestKilledInvokerLeavesWarmth(t *testing.T) {
 	for grace, state := range map[string]string{"10 minutes": "ready", "100 ms": "paused"} {
 		t.Run(state, func(t *testing.T) {
@@ -151,8 +151,8 @@ func TestUpgradeUnderLoadStaysWarm(t *testing.T) {
 	}
 }
 
-// TestStrangersAreNotAdopted: what a container was made for decides, to the last
-// byte; a container in doubt is removed.
+// TestStrangersAreNotAdopted: a container is adopted only if its settings are equal to
+// the last byte. A doubtful container is removed.
 func TestStrangersAreNotAdopted(t *testing.T) {
 	p := start(t, realParts(t), setup{child: true, memory: memoryForAll})
 	for _, name := range []string{"same", "revised", "rewritten", "emptied", "resized"} {
@@ -230,9 +230,8 @@ func TestStopForGoodLeavesNothing(t *testing.T) {
 	}
 }
 
-// TestGPUContainerIsAdoptedWithItsMemory: what a container holds of its device
-// counts in the next invoker as it did in the one before, as its shim reports it, and
-// is used as it is.
+// TestGPUContainerIsAdoptedWithItsMemory: the next invoker counts the device memory of a
+// container as the shim reports it, and uses the container as it is.
 func TestGPUContainerIsAdoptedWithItsMemory(t *testing.T) {
 	t.Parallel()
 	for _, how := range []syscall.Signal{syscall.SIGKILL, syscall.SIGTERM} {

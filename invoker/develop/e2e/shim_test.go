@@ -67,7 +67,7 @@ func (p *platform) deployGPU(annotation any, names ...string) {
 // python is code of the kind that GPU functions are of.
 func python(code string) *whisk.Exec { return &whisk.Exec{Kind: "python:3", Code: &code} }
 
-// gpuAnswer is what the example function returns.
+// gpuAnswer is the answer of the example function.
 type gpuAnswer struct {
 	Device          string
 	Cold            bool
@@ -109,7 +109,7 @@ func (p *platform) gpuRun(name string, bytes int) (a gpuAnswer, run gpuAnnotatio
 	return a, run
 }
 
-// gpuAnnotation is what a record reports of the GPU.
+// gpuAnnotation is the annotation about the GPU in a record.
 type gpuAnnotation struct {
 	Device, Start, Fallback string
 	Memory                  int64
@@ -138,7 +138,7 @@ func (p *platform) used() int64 {
 }
 
 // endIdle kills the idle container of each function, and waits until the invoker has
-// none of it.
+// removed it.
 func (p *platform) endIdle(functions ...string) {
 	p.t.Helper()
 	for _, name := range functions {
@@ -159,7 +159,7 @@ func (p *platform) uses(want ...int64) {
 }
 
 const (
-	block = 40 * mib  // what a function keeps
-	holds = block + 8 // and its sum
-	ctx   = mib       // what its context takes
+	block = 40 * mib  // memory that a function keeps
+	holds = block + 8 // and its checksum
+	ctx   = mib       // memory of its context
 )

@@ -15,8 +15,8 @@ import (
 	"github.com/gpuwhisk/gpuwhisk/invoker/engine/proxy"
 )
 
-// BenchmarkStarts are what a user waits for once in a while. Beside the times of
-// a cold and of a paused container stands what the container alone takes.
+// BenchmarkStarts measures the waits of a user for cold and for paused containers,
+// beside the time of the container alone.
 func BenchmarkStarts(b *testing.B) {
 	r := newController(b)
 	bare := newBare(b)
@@ -95,8 +95,8 @@ func (r *controller) afterEnd(action string) time.Duration {
 	return f.First.Sub(time.UnixMilli(r.db.AwaitRecord(r.b, f.ID).End))
 }
 
-// bare is the floor of what an invoker can do about containers: Docker and the
-// action proxy, used as the invoker uses them, and nothing else.
+// bare is the lower bound for container operations: only Docker and the action proxy,
+// used as by the invoker.
 type bare struct {
 	b      *testing.B
 	engine *engines.Engine

@@ -8,9 +8,9 @@ import (
 	"github.com/gpuwhisk/gpuwhisk/invoker/develop/harness"
 )
 
-// faultyStore serves the database of an environment through a handler that may
-// fail, and gives the address of that. Only the invoker goes there: the rest of
-// the installation keeps the whole database.
+// faultyStore serves the database of an environment through a handler that may fail, and
+// returns its address. Only the invoker uses it; the rest of the installation keeps the
+// intact database.
 func (p *platform) faultyStore(environ []string, fail func(http.Handler) http.Handler) (host, port string, err error) {
 	const head = "CONFIG_whisk_couchdb_"
 	for _, one := range environ {

@@ -18,14 +18,14 @@ import (
 	"github.com/gpuwhisk/gpuwhisk/invoker/develop/peertest"
 )
 
-// collected is what OpenTelemetry's own receiver wrote of what it took.
+// collected is the output of OpenTelemetry's own receiver.
 type collected struct {
 	mu    sync.Mutex
 	spans []span
 	text  strings.Builder
 }
 
-// span is what its JSON has of a span.
+// span is a span in its JSON.
 type span struct {
 	TraceID      string `json:"traceId"`
 	SpanID       string `json:"spanId"`

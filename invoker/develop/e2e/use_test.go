@@ -38,8 +38,7 @@ func (p *platform) insert(a *whisk.Action) {
 	check.NoError(p.t, err, "create %s", a.Name)
 }
 
-// call invokes an action and waits. It gives what the invoker made of it: by
-// the acks and the record.
+// call invokes an action and waits. It returns the outcome by the acks and the record.
 func (p *platform) call(name string, args map[string]any) outcome {
 	p.t.Helper()
 	o := p.started(name, args, true)
@@ -66,9 +65,8 @@ type outcome struct {
 	acks   []activation.Ack
 }
 
-// finish waits for the ack and the record of an activation and checks what
-// holds for each: one ack that frees the slot, last; at most one result before
-// it; one record.
+// finish waits for the ack and the record of an activation, and checks the rules for
+// both: one ack that frees the slot, last; at most one result before it; one record.
 func (p *platform) finish(id activation.ID) outcome {
 	p.t.Helper()
 	o := outcome{id: id, acks: p.completed(id)}

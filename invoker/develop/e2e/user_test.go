@@ -32,8 +32,7 @@ func (p *platform) greets(name string) {
 	p.call(name, ada).want(p.t, activation.StatusSuccess, "hi Ada")
 }
 
-// TestUser does what a person does with wsk, one thing after the other on one
-// installation.
+// TestUser uses wsk's library like a person, step by step on one installation.
 func TestUser(t *testing.T) {
 	withEachParts(t, func(t *testing.T, w parts) {
 		p := start(t, w, setup{})
@@ -228,7 +227,7 @@ func webAction(t *testing.T, p *platform) {
 func dockerImage(t *testing.T, p *platform) {
 	p.insert(&whisk.Action{Name: "image", Exec: &whisk.Exec{Kind: "blackbox", Image: actorImage(t, p.parts)}, Limits: limits(20000, 0, 0)})
 	o := p.call("image", map[string]any{"do": "echo", "name": "Ada"})
-	if !p.parts.real() { // no image without Docker: what runs is the skeleton
+	if !p.parts.real() { // no image without Docker: the skeleton runs
 		o.want(t, activation.StatusApplicationError, "This is a stub action.")
 		return
 	}

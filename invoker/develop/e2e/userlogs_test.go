@@ -11,8 +11,8 @@ import (
 	"github.com/gpuwhisk/gpuwhisk/invoker/develop/peertest"
 )
 
-// With the file log store what an action prints is in its record, and in a file
-// beside it, a line each, with the activation after them.
+// TestLogFiles: with the file log store, the output of an action is in its record, and
+// in a file beside it, one line each, followed by the activation.
 func TestLogFiles(t *testing.T) {
 	dir := t.TempDir()
 	p := start(t, ownParts(t), setup{env: map[string]string{

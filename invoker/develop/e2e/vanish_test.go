@@ -19,9 +19,9 @@ import (
 	"github.com/gpuwhisk/gpuwhisk/invoker/develop/peertest"
 )
 
-// TestVanishingContainers ends containers behind the invoker's back: idle, paused,
-// while they run and while they begin. An idle one is replaced without an effect on
-// callers; the caller of one that runs is answered at once.
+// TestVanishingContainers ends containers without the invoker: idle, paused, running and
+// starting ones. An idle container is replaced without an effect on callers. The caller
+// of a running one is answered at once.
 func TestVanishingContainers(t *testing.T) {
 	withEachParts(t, func(t *testing.T, w parts) {
 		for _, c := range []struct {

@@ -46,9 +46,9 @@ func mutants(m []byte) [][]byte {
 		bytes.Repeat([]byte{0xff}, 1000), append(bytes.Clone(m), m...), append(bytes.Clone(m), "x"...))
 }
 
-// TestMutilatedMessages puts thousands of broken messages on the topic. What
-// is still a message is answered once; the rest is counted and skipped; the
-// feed goes on and its offset passes them all.
+// TestMutilatedMessages puts thousands of broken messages on the topic. A message that
+// is still valid is answered once, and others are counted and skipped. The feed
+// continues, and its offset passes all of them.
 func TestMutilatedMessages(t *testing.T) {
 	withEachParts(t, func(t *testing.T, w parts) {
 		p := start(t, w, setup{})

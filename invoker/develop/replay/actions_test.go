@@ -67,7 +67,7 @@ func newLibrary(t *testing.T, all []scenario) *library {
 	return l
 }
 
-// readInits reads what the original posted to /init, the last per action.
+// readInits reads OpenWhisk's requests to /init, the last one per action.
 func readInits(t *testing.T) map[string]map[string]any {
 	t.Helper()
 	inits := map[string]map[string]any{}
@@ -134,8 +134,8 @@ func (l *library) rev(m harness.Record) {
 	}
 }
 
-// find gives the document of an action; ok is false for one that the original
-// had not.
+// find returns the document of an action. ok is false if OpenWhisk did not have the
+// action.
 func (l *library) find(t *testing.T, id string) (document, bool) {
 	t.Helper()
 	if missing[id] {

@@ -14,9 +14,9 @@ import (
 // GPUWHISK_BACKLOG sets another number.
 const shortBacklog = 2000
 
-// TestBacklogOutlivesAKill: when an invoker is killed while many activations wait for its
-// GPU, the next one serves each of them once, with one record. The record of an activation
-// that ran reports an interruption.
+// TestBacklogOutlivesAKill: if an invoker is killed while many activations wait for its
+// GPU, the next one serves each activation once, with one record. The record of an
+// activation that was running reports an interruption.
 func TestBacklogOutlivesAKill(t *testing.T) {
 	t.Parallel()
 	w, n := newFixture(t), harness.Number(t, "GPUWHISK_BACKLOG", shortBacklog)

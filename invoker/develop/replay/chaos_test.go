@@ -22,13 +22,13 @@ import (
 // sets another number, GPUWHISK_CHAOS_SEED which ends and faults they meet.
 const shortChaos = 4
 
-// chaos is a fixture, what can fail in it, and what was seen.
+// chaos is a fixture with its possible faults and the observed events.
 type chaos struct {
 	*fixture
 	r        *rand.Rand
 	lose     func() (over func()) // kills the broker
 	database harness.Faults       // of it, for invokers alone
-	disk     *disk                // nil: none can be filled here
+	disk     *disk                // nil: no disk can be filled here
 	clock    clock                // nil: it cannot be stepped here
 	long     bool                 // one of many fixtures that run for long
 	enough   int                  // ends of invokers in all fixtures
@@ -83,7 +83,7 @@ func (c *chaos) tryClock(path string) (output string, ok bool) {
 	return string(bytes.TrimSpace(out)), err == nil
 }
 
-// begin starts an invoker and does not wait for it.
+// begin starts an invoker without waiting for it.
 func (c *chaos) begin() {
 	c.t.Helper()
 	cmd := harness.Command(c.environment(), c.args(0)...)
@@ -97,8 +97,8 @@ func (c *chaos) begin() {
 	c.p = harness.Launch(c.t, cmd)
 }
 
-// alive returns when the invoker takes activations. One that cannot start on a
-// full disk ends, as a service manager would have it, and is started anew.
+// alive blocks until the invoker accepts activations. An invoker that cannot start on a
+// full disk ends, and is restarted as by a service manager.
 func (c *chaos) alive() {
 	c.t.Helper()
 	for {
@@ -165,11 +165,11 @@ func (c *chaos) run(seed, rounds int) {
 		}
 	}
 	c.checkpoint()
-	c.judge() // the one that was started last ran nothing again
+	c.judge() // the last invoker reran nothing
 	c.stop()
 }
 
-// stop has the invoker end as an operator does.
+// stop ends the invoker as an operator does.
 func (c *chaos) stop() {
 	c.t.Helper()
 	if err := c.p.StopWithin(limit, os.Interrupt); err != nil {

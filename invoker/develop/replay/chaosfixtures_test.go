@@ -16,8 +16,8 @@ import (
 	"github.com/gpuwhisk/gpuwhisk/invoker/develop/peertest"
 )
 
-// limit is how long chaos waits for an event before an invoker counts as hung.
-// Fixtures share a machine with each other and with what else it does.
+// limit is how long chaos waits for an event before an invoker counts as hung. Fixtures
+// share a busy machine.
 const limit = 5 * peertest.WaitLimit
 
 // TestChaos ends one invoker after the other, at moments and in ways that the
@@ -96,7 +96,7 @@ func newChaosIn(t *testing.T, real, inDocker bool, all *tally) *chaos {
 	return newChaos(w, lose, !inDocker, all)
 }
 
-// tally counts what happened in a fixture, by what it was; all counts it, too.
+// tally counts events in a fixture by kind. It also adds them to all.
 type tally struct {
 	mu  sync.Mutex
 	of  map[string]int
@@ -124,7 +124,7 @@ func (t *tally) count(what string) int {
 	return t.of[what]
 }
 
-// String is a table of it.
+// String formats the counts as a table.
 func (t *tally) String() string {
 	t.mu.Lock()
 	defer t.mu.Unlock()

@@ -51,9 +51,8 @@ func (c *chaos) send(n int) []*call {
 	return c.calls[first:]
 }
 
-// judge demands of an invoker that has ended, all of whose activations had
-// their ack and their record, that each has an account of what happened that
-// holds, and that none ran too often.
+// judge checks an ended invoker whose activations all have their ack and record: each
+// activation's account of events is consistent, and none ran too often.
 func (c *chaos) judge() {
 	c.t.Helper()
 	for _, one := range c.calls {

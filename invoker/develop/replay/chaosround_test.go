@@ -10,7 +10,7 @@ import (
 	"github.com/gpuwhisk/gpuwhisk/invoker/develop/harness"
 )
 
-// plan is what the seed picks for one round.
+// plan is the seed's choice for one round.
 type plan struct {
 	fault   fault
 	end     string
@@ -21,10 +21,10 @@ type plan struct {
 	still   time.Duration // how long an invoker stands still
 	mended  bool          // the fault is over before the next invoker starts
 	overlap time.Duration // for which it lasts beside the next, otherwise
-	again   int           // how often one that starts is killed
+	again   int           // how often a starting invoker is killed
 }
 
-// fault is something that fails for a while.
+// fault is a failure that lasts for a while.
 type fault struct {
 	name  string
 	begin func() (over func())
@@ -42,7 +42,7 @@ const (
 // ways are the ends, as often as they are to come.
 var ways = []string{killed, killed, killed, killed, killedAtStart, asked, asked, stood, stoodAlive, lives}
 
-// faults are those that this fixture can have.
+// faults returns the possible faults of this fixture.
 func (c *chaos) faults() []fault {
 	database := func(do harness.Fault) func() func() {
 		return func() func() {
@@ -83,8 +83,8 @@ func (c *chaos) faults() []fault {
 	return all
 }
 
-// draw makes the plan of a round. Faults take turns, or a short run would meet
-// few of them.
+// draw makes the plan of a round. Faults take turns, so that a short run meets many of
+// them.
 func (c *chaos) draw(round int, end string) plan {
 	r, all := c.r, c.faults()
 	p := plan{
@@ -140,7 +140,7 @@ func (c *chaos) meet(p plan) {
 	case killed, killedAtStart:
 		c.p.Kill()
 	case asked:
-		// What fails now may keep it from sending all it had to send.
+		// The current fault may prevent the invoker from sending everything.
 		if err := c.p.StopWithin(limit, os.Interrupt); err != nil && p.fault.name == "nothing else" {
 			c.t.Error(err)
 		}

@@ -18,8 +18,8 @@ func (d difference) String() string {
 	return fmt.Sprintf("%s: the original gave %s, we give %s", d.field, d.original, d.ours)
 }
 
-// masked are the values that no two runs share. What they are is compared all
-// the same: there or not, and of which type.
+// masked lists the values that differ between any two runs. Their presence and type are
+// compared.
 var masked = map[string]bool{
 	"_rev": true, "start": true, "end": true, "duration": true, "updated": true, "timestamp": true,
 	"waitTime": true, "initTime": true,
@@ -194,7 +194,7 @@ func plain(v any, printedAnew bool) any {
 func annotationsOf(list any) any {
 	annotations := annotations(map[string]any{"annotations": list})
 	if l, ok := list.([]any); !ok || len(l) != len(annotations) {
-		return list // not what annotations look like: compare as it is
+		return list // not in the form of annotations: compare unchanged
 	}
 	return annotations
 }

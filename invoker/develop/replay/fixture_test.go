@@ -32,8 +32,8 @@ import (
 // names are those of the captured deployment.
 var names = couchdb.Names{Whisks: "whisk_local_whisks", Activations: "whisk_local_activations", Subjects: "whisk_local_subjects"}
 
-// fixture is what an invoker lives in: a broker and a database with what a
-// deployment and a controller put there. Everything in it ends with the test.
+// fixture is the environment of an invoker: a broker and a database with the data of a
+// deployment and a controller. Everything ends with the test.
 type fixture struct {
 	t         *testing.T
 	dir       string
@@ -46,8 +46,8 @@ type fixture struct {
 	db        harness.Database
 	store     *storeServer
 	extra     []string          // further environment
-	once      bool              // what was running when an invoker ended is not run again
-	left      func() []string   // containers that are still there
+	once      bool              // interrupted activations are not rerun
+	left      func() []string   // remaining containers
 	revs      map[string]string // of the actions that were put
 	ids       []string          // of the activations that were invoked
 	gate      *gate             // at which their runs wait; nil: at none
@@ -88,7 +88,7 @@ func emptyFixture(t *testing.T) *fixture {
 	return w
 }
 
-// deploy puts into the broker and the database what a deployment does.
+// deploy creates a deployment's topics and documents in the broker and the database.
 func (w *fixture) deploy() {
 	t := w.t
 	t.Helper()
@@ -127,7 +127,7 @@ func (w *fixture) startBroker() {
 	}
 	peertest.OnFreePort(w.t, 16000, start)
 	w.kafka = w.broker.Addr()
-	w.t.Cleanup(func() { w.broker.Close() }) // the last of them, whichever that is
+	w.t.Cleanup(func() { w.broker.Close() }) // the last broker, after any restarts
 }
 
 // The user of the store.
@@ -178,7 +178,7 @@ func (s *storeServer) listen() error {
 	return nil
 }
 
-// shut breaks every connection and takes no new one.
+// shut closes every connection and the listener.
 func (s *storeServer) shut() { _ = s.server.Close() }
 
 func (s *storeServer) serve(w http.ResponseWriter, r *http.Request) {
@@ -188,15 +188,14 @@ func (s *storeServer) serve(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// manifest offers the kinds of the captured deployment. The image rawproxy was
-// known there as one that marks the end of an activation's output.
+// manifest offers the kinds of the captured deployment. There the image rawproxy was
+// configured to mark the end of an activation's output.
 const manifest = `{"runtimes":{
 "nodejs":[{"kind":"nodejs:20","default":true,"image":{"prefix":"gpuwhisk","name":"action-nodejs"},"attached":{"attachmentName":"codefile","attachmentType":"text/plain"}}],
 "python":[{"kind":"python:3.11","default":true,"image":{"prefix":"gpuwhisk","name":"action-python3"},"attached":{"attachmentName":"codefile","attachmentType":"text/plain"}}]},
 "blackboxes":[{"prefix":"openwhisk","name":"dockerskeleton"},{"prefix":"whisk","name":"rawproxy"}]}`
 
-// environment is what the captured invoker was started with, as far as it
-// matters here.
+// environment returns the relevant variables of the captured invoker.
 func (w *fixture) environment() []string {
 	db, _ := url.Parse(w.couch)
 	key := base64.StdEncoding.EncodeToString([]byte(strings.Repeat("k", 32)))
@@ -272,7 +271,7 @@ func (r *running) end() {
 				r.t.Errorf("the invoker ended with %v", err)
 			}
 			return
-		case <-stuck: // here, for what it logs is the test's
+		case <-stuck: // here, because its log belongs to the test
 			r.explain()
 		case <-late:
 			r.t.Fatal("the invoker does not end")
@@ -280,7 +279,7 @@ func (r *running) end() {
 	}
 }
 
-// explain logs what every goroutine waits for while an invoker does not end.
+// explain logs the state of every goroutine if an invoker does not end.
 func (r *running) explain() {
 	stacks := make([]byte, 4<<20)
 	stacks = stacks[:runtime.Stack(stacks, true)]
@@ -302,8 +301,8 @@ func (w *fixture) put(a harness.Action) (rev string) {
 	return rev
 }
 
-// message is the next activation of an action that was put. Its parameters are its
-// number, n, and the url of the gate, beside those that are given.
+// message returns the next activation of a stored action. Its parameters are its number
+// n and the url of the gate, in addition to the given ones.
 func (w *fixture) message(m harness.Message) []byte {
 	w.t.Helper()
 	n := len(w.ids) + 1
@@ -343,7 +342,7 @@ func (w *fixture) record(id string) []byte {
 	return w.db.StoredRecord(w.t, id)
 }
 
-// answer is what a record has of an activation's end.
+// answer is the part of a record about an activation's end.
 type answer struct {
 	StatusCode int
 	Result     struct {

@@ -23,11 +23,11 @@ def main(args):
 // members are the invokers with a GPU that are named to the one without.
 const members = 3
 
-// TestForwardToNamedInvokers: an invoker without a GPU passes activations on to three whole
-// invokers that have one. One of the three is killed in the midst of its work. When its last
-// ping is 10 s old, its functions go to the others. What it had waits for its return: what
-// it ran is interrupted, nothing is lost or runs twice, and every ack names the invoker that
-// the controller chose.
+// TestForwardToNamedInvokers: an invoker without a GPU forwards activations to three
+// whole invokers with GPUs. One of the three is killed while it works. When its last
+// ping is 10 s old, its functions go to the others. Its waiting activations wait for its
+// return, its running ones are interrupted, nothing is lost or runs twice, and every ack
+// names the invoker that the controller chose.
 func TestForwardToNamedInvokers(t *testing.T) {
 	t.Parallel()
 	t.Run("embedded", func(t *testing.T) {

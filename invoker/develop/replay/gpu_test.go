@@ -9,8 +9,8 @@ import (
 	"github.com/gpuwhisk/gpuwhisk/invoker/develop/harness"
 )
 
-// residentBytes is what each GPU function keeps on a device of 100 MiB: two of them
-// fit beside each other.
+// residentBytes is the memory that each GPU function keeps on a device of 100 MiB: two
+// functions fit together.
 const residentBytes = 40 << 20
 
 // waiter is put behind the example function: a run holds its memory for as long
@@ -57,9 +57,9 @@ func (w *fixture) ran(id string, runs int) {
 	check.That(w.t, a.Result.Correct, "activation %s: %+v", id, a)
 }
 
-// TestKillWithResidentGPUMemory: an invoker is killed while its functions hold
-// device memory, on the device and moved out, one in the middle of a run. The
-// next one has the whole device: what held it is gone, and so are its sockets.
+// TestKillWithResidentGPUMemory: an invoker is killed while its functions hold device
+// memory, on the device and moved out, one of them during a run. The next invoker has
+// the whole device: the processes and sockets are gone.
 func TestKillWithResidentGPUMemory(t *testing.T) {
 	t.Parallel()
 	w, functions := newFixture(t), []string{"alpha", "beta", "gamma"}

@@ -12,8 +12,7 @@ import (
 	"github.com/gpuwhisk/gpuwhisk/invoker/develop/harness"
 )
 
-// compare holds what came out against what the original gave, for each
-// activation of the scenario.
+// compare compares our records with OpenWhisk's, for each activation of the scenario.
 func (w *fixture) compare(s scenario, ours []harness.Record) []difference {
 	w.t.Helper()
 	var all []difference
@@ -31,8 +30,8 @@ func (w *fixture) compare(s scenario, ours []harness.Record) []difference {
 	return all
 }
 
-// shuffled are what the activations of one container at the same time share
-// out among them by chance: the order of their starts, and the lines.
+// shuffled matches the values that concurrent activations of one container share out by
+// chance: the order of their starts, and the lines.
 var shuffled = regexp.MustCompile(`\.response\.result\.k$|^record\.logs\.stdout`)
 
 func (w *fixture) compareAcks(s scenario, id string, ours []harness.Record) (all []difference) {
@@ -89,7 +88,7 @@ func unfolded(records []harness.Record) (all []harness.Record) {
 	return all
 }
 
-// renamed puts the name of this fixture's invoker for that of the original's.
+// renamed replaces the name of OpenWhisk's invoker by the name of this fixture's.
 func (w *fixture) renamed(ack string) string {
 	return strings.Replace(ack, `"uniqueName":"0"`, `"uniqueName":"`+w.unique+`"`, 1)
 }
@@ -156,8 +155,8 @@ func (w *fixture) compareRecord(s scenario, id string) []difference {
 	return differ("record", original, w.parse(string(stored), false))
 }
 
-// compareNext holds the run after the scenario against what was captured of it:
-// its annotations and logs show what became of the container.
+// compareNext compares the run after the scenario with the capture: its annotations and
+// logs show the fate of the container.
 func (w *fixture) compareNext(s scenario) []difference {
 	w.t.Helper()
 	var stored map[string]any

@@ -26,9 +26,9 @@ func (w *fixture) spawnAs(id int, extra ...string) *harness.Process {
 	return p
 }
 
-// TestKillAgainAndAgain: killed with all runs in flight, and then in the middle of
-// any number of things, the invokers together lose nothing. What ran is delivered to
-// the next one, and the containers of the dead are gone.
+// TestKillAgainAndAgain: invokers that are killed with all runs in flight, and then at
+// any moment, together lose nothing. Interrupted runs are delivered to the next invoker,
+// and the containers of dead ones are gone.
 func TestKillAgainAndAgain(t *testing.T) {
 	t.Parallel()
 	w := newFixture(t).load(caller)
@@ -76,9 +76,9 @@ func (w *fixture) killAgainAndAgain() {
 	w.check()
 }
 
-// TestEndsWithoutTheBroker: what succeeded while Kafka was away is acknowledged by
-// the next process as it ended, whether the invoker was asked to stop meanwhile or
-// was killed: an ack has what its record has, and nothing runs again.
+// TestEndsWithoutTheBroker: an activation that succeeded while Kafka was unreachable is
+// acknowledged by the next process with its result, whether the invoker was stopped or
+// killed meanwhile. The ack equals the record, and nothing runs again.
 func TestEndsWithoutTheBroker(t *testing.T) {
 	t.Parallel()
 	for name, killed := range map[string]bool{"stopped": false, "killed": true} {

@@ -113,7 +113,7 @@ func (g *gate) awaitUntil(n int, moment <-chan time.Time) {
 	}
 }
 
-// drop forgets what has begun.
+// drop discards the starts so far.
 func (g *gate) drop() {
 	for len(g.begun) > 0 {
 		<-g.begun
@@ -181,17 +181,17 @@ func (w *fixture) check() {
 	w.nothingLeft()
 }
 
-// nothingLeft demands, of an invoker that has ended, that no message is left to be
-// read, no action's process and nothing of it.
+// nothingLeft checks, for an ended invoker, that no unread message, no process and no
+// file of an action is left.
 func (w *fixture) nothingLeft() {
 	w.t.Helper()
 	check.Equal(w.t, w.behind(), "", "the position, for %d activations", len(w.ids))
 	w.noStrays()
 }
 
-// behind is where the committed position is, if it is not at the end of the topic. An
-// invoker that has begun a moment ago has yet to pass over what the one before it had
-// ended, and not committed.
+// behind describes the committed position, if it is not at the end of the topic. An
+// invoker that has just started must first skip the activations that the previous one
+// had ended but not committed.
 func (w *fixture) behind() string {
 	w.t.Helper()
 	// A message that the controller's own retry has doubled is read, too.
@@ -201,7 +201,7 @@ func (w *fixture) behind() string {
 	return ""
 }
 
-// noStrays demands that no action's process and nothing of it is left.
+// noStrays checks that no process and no file of an action is left.
 func (w *fixture) noStrays() {
 	w.t.Helper()
 	w.noContainers()
@@ -216,9 +216,9 @@ func (w *fixture) noContainers() {
 	check.Equal(w.t, len(left), 0, "containers are left: %v", left)
 }
 
-// TestStop: an invoker that is asked to stop lets every run finish, and the next
-// one begins where it ended. What waits for a container is run, too, or left for
-// the next invoker.
+// TestStop: an invoker that is asked to stop finishes every run, and the next one
+// continues there. An activation that waits for a container is run, or left for the next
+// invoker.
 func TestStop(t *testing.T) {
 	t.Parallel()
 	alone := caller
@@ -227,7 +227,7 @@ func TestStop(t *testing.T) {
 		name    string
 		action  harness.Action
 		extra   []string
-		running int // of those in flight
+		running int // running ones among those in flight
 	}{
 		{"runs in flight", caller, nil, inFlight},
 		{"runs queued", alone, []string{"CONFIG_whisk_concurrencyLimit_max=1", "CONFIG_whisk_containerPool_userMemory=256m"}, 1},
@@ -255,10 +255,9 @@ func TestStop(t *testing.T) {
 	}
 }
 
-// TestRecordsOutliveTheDatabase: acks do not wait for a database that is away, and
-// the records of what callers received are written when it is back: by the same
-// invoker, by the next one from the disk where it has stopped meanwhile, or by the
-// journal where it was killed. Nothing runs twice.
+// TestRecordsOutliveTheDatabase: acks do not wait for an unreachable database. When it
+// is back, the records of all answers are written: by the same invoker, after a stop by
+// the next one from the disk, or after a kill from the journal. Nothing runs twice.
 func TestRecordsOutliveTheDatabase(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct {

@@ -13,8 +13,8 @@ import (
 // stepped.
 const roleClock = "replay-clock"
 
-// TestMain lets the test's own program be what gpuwhisk is to its processes:
-// the action proxy of executables, and an invoker that can be killed.
+// TestMain lets the test binary act as the programs of gpuwhisk: the action proxy of
+// executables, and an invoker that can be killed.
 func TestMain(m *testing.M) {
 	if len(os.Args) == 3 && os.Args[1] == roleClock {
 		harness.Exit(tryClock(os.Args[2]))

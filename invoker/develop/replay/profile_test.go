@@ -12,8 +12,8 @@ import (
 	"syscall"
 )
 
-// profileVariable names the directory into which an invoker writes what lives in
-// its heap, at each SIGUSR2: `go tool pprof -base 1.heap 2.heap` reports what grew.
+// profileVariable is the variable with the directory into which an invoker writes a heap
+// profile at each SIGUSR2: `go tool pprof -base 1.heap 2.heap` reports the growth.
 const profileVariable = "GPUWHISK_SOAK_PROFILES"
 
 // sweepAtSignal has this process give back the memory that it does not need at
@@ -28,7 +28,7 @@ func sweepAtSignal() {
 	go func() {
 		for n := 1; ; {
 			why := <-asked
-			debug.FreeOSMemory() // collects first: what is written is as of then
+			debug.FreeOSMemory() // collect garbage first, so that the profile is current
 			if dir == "" || why != syscall.SIGUSR2 {
 				continue
 			}
@@ -52,7 +52,7 @@ func writeProfile(path string) error {
 	return pprof.Lookup("heap").WriteTo(f, 0)
 }
 
-// output is what a command prints of a process or of a directory, for a log.
+// output returns a command's output about a process or directory, for a log.
 func output(name string, args ...string) string {
 	text, err := exec.Command(name, args...).CombinedOutput()
 	if err != nil {

@@ -17,8 +17,8 @@ import (
 // engine is where the actions of a replay run.
 type engine struct {
 	name string
-	// fit prepares a fixture for it. It reports why a scenario cannot be played
-	// there, if so.
+	// fit prepares a fixture for the kind of container. It returns the reason if a
+	// scenario cannot be played there.
 	fit func(w *fixture, s scenario) (cannot string)
 }
 
@@ -50,8 +50,8 @@ func rawProxy(t *testing.T) (path string) {
 	return path
 }
 
-// TestReplayInProcesses plays every captured scenario that needs no image with
-// plain processes for containers.
+// TestReplayInProcesses plays every captured scenario that needs no image, with plain
+// processes as containers.
 func TestReplayInProcesses(t *testing.T) {
 	t.Parallel()
 	raw := rawProxy(t)
@@ -129,7 +129,7 @@ func play(t *testing.T, e engine, actions *library, s scenario) []difference {
 	return w.compare(s, w.recording.ToTheEnd())
 }
 
-// stages are what some scenarios need beside their actions.
+// stages prepares the scenarios that need more than their actions.
 var stages = map[string]func(w *fixture){
 	"blocked-namespace": func(w *fixture) {
 		doc := `{"subject":"guest","blocked":true,"namespaces":[{"name":"guest","uuid":"23bc46b1-71f6-4ed5-8c54-816aa4f8c502","key":"k"}]}`
@@ -146,7 +146,7 @@ var stages = map[string]func(w *fixture){
 	},
 }
 
-// revisions are what the original's revisions became here.
+// revisions maps OpenWhisk's revisions to ours.
 type revisions map[string]string
 
 func (r revisions) replace(message string) string {
@@ -290,8 +290,8 @@ func rewritten(message, id string, content map[string]any) string {
 
 func idOf(message string) string { return harness.Record{Value: message}.ActivationID() }
 
-// perform sends a scenario's messages as the controller did: one that was sent
-// after an ack had come waits for our ack.
+// perform sends a scenario's messages like the controller: a message that followed an
+// ack waits for our ack.
 func (w *fixture) perform(s scenario, revs revisions) {
 	w.t.Helper()
 	acks := map[string]int{}
@@ -308,10 +308,9 @@ func (w *fixture) perform(s scenario, revs revisions) {
 	}
 }
 
-// awaitEnds waits until every activation of a scenario is answered, as far as the
-// controller's topic shows it. An invoker that is asked to stop gives up after half
-// a minute, and a Docker daemon on a busy machine takes longer than that to start
-// a container.
+// awaitEnds waits until every activation of a scenario is answered on the controller's
+// topic. An invoker that is asked to stop gives up after half a minute, and a Docker
+// daemon on a busy machine may need longer to start a container.
 func (w *fixture) awaitEnds(s scenario) {
 	w.t.Helper()
 	for _, r := range s.records {

@@ -37,7 +37,7 @@ func newRestarts(w *fixture, host string) *restarts {
 	return &restarts{fixture: w}
 }
 
-// start starts an invoker and does not wait for it.
+// start starts an invoker without waiting for it.
 func (r *restarts) start() {
 	r.t.Helper()
 	cmd := harness.Command(r.environment(), r.args(0)...)
@@ -90,5 +90,5 @@ func (r *restarts) measure(rounds int) {
 		r.t.Logf("%s to the first ack, %d times: least %s, half %s, p95 %s, worst %s", name, len(all), at(0), at(50), at(95),
 			all[len(all)-1].Round(time.Millisecond))
 	}
-	_ = r.p.Stop(os.Interrupt) // leaves no warm container to a next one
+	_ = r.p.Stop(os.Interrupt) // leaves no warm container for a later one
 }

@@ -14,8 +14,8 @@ import (
 // golden is where the captured data lies.
 const golden = "../../../activation/testdata/golden"
 
-// scenario is one captured story: what was sent to the invoker, what it sent
-// and what it stored, in the order of the capture.
+// scenario is one captured story: the messages to the invoker, its messages and its
+// records, in the order of the capture.
 type scenario struct {
 	name    string
 	records []harness.Record

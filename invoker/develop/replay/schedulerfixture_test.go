@@ -107,7 +107,7 @@ func (s *scheduled) until(what string, whyNot func() string) {
 	peertest.Until(s.t, what, whyNot)
 }
 
-// keys has what etcd has below a part of the cluster, with the leases.
+// keys returns the keys in etcd below a part of the cluster, with their leases.
 func (s *scheduled) keys(below string) (leases map[string]clientv3.LeaseID) {
 	leases = map[string]clientv3.LeaseID{}
 	for _, kv := range s.get(string(cluster)+"/"+below, clientv3.WithPrefix()).Kvs {
@@ -159,7 +159,7 @@ func counter(name string, change ...func(*harness.Action)) harness.Action {
 	return a
 }
 
-// function stores an action, and gives what a scheduler knows of it.
+// function stores an action, and returns it as a scheduler knows it.
 func (s *scheduled) function(a harness.Action) fakescheduler.Function {
 	s.t.Helper()
 	return s.unstored(a, s.put(a))
@@ -185,7 +185,8 @@ func (s *scheduled) invoke(of fakescheduler.Function, n int, content map[string]
 // made numbers activations, in all deployments of the process.
 var made int
 
-// attempt is invoke of what has no record in the end: schedulers for tests write none.
+// attempt is invoke for activations that end without a record, because schedulers for
+// tests write none.
 func (s *scheduled) attempt(of fakescheduler.Function, n int, content map[string]any) (ids []string) {
 	s.t.Helper()
 	check.NoError(s.t, s.scheduler.CreateQueue(s.t.Context(), of))
@@ -223,7 +224,7 @@ func (s *scheduled) once(of fakescheduler.Function) string {
 	return string(s.db.AwaitRecord(s.t, activation.ID(ids[0])).Response.Result)
 }
 
-// creations are those that were sent of a function.
+// creations returns the creations that were sent for a function.
 func (s *scheduled) creations(of fakescheduler.Function) (all []fakescheduler.Creation) {
 	seen, _ := s.scheduler.Seen()
 	for _, c := range seen.Creations {
@@ -268,8 +269,8 @@ func (s *scheduled) check(most int) {
 	s.noStrays()
 }
 
-// settingsFile is the environment as the packages' unit reads it, with what else a test
-// sets.
+// settingsFile writes the environment in the form of the packages' unit, with a test's
+// additions.
 func (s *scheduled) settingsFile(extra ...string) (path string) {
 	s.t.Helper()
 	path = filepath.Join(s.t.TempDir(), "invoker.env")
@@ -282,7 +283,8 @@ func (s *scheduled) settingsFile(extra ...string) (path string) {
 	return path
 }
 
-// poolCount is what OpenWhisk's role asks before it replaces an invoker.
+// poolCount returns the count that OpenWhisk's role requests before it replaces an
+// invoker.
 func (s *scheduled) poolCount(p *harness.Process) (n int) {
 	s.t.Helper()
 	check.NoError(s.t, json.Unmarshal(p.Admin.Do(s.t, http.MethodGet, "/pool/count"), &n))

@@ -58,7 +58,7 @@ func TestSchedulerMode(t *testing.T) {
 	s.check(1)
 }
 
-// accepted is what the cases share.
+// accepted is the shared state of the cases.
 type accepted struct {
 	first *harness.Process
 	hello fakescheduler.Function
@@ -115,7 +115,7 @@ func (l *accepted) manyAtOnce(s *scheduled) {
 	s.once(many) // for which a container is ordered: no queue has one that is none
 }
 
-// waitsForMemory: what there is no memory for runs when there is.
+// waitsForMemory: an activation without memory runs as soon as there is memory.
 func (l *accepted) waitsForMemory(s *scheduled) {
 	g := newGate(s.t, "127.0.0.1")
 	ids := s.invoke(s.function(alone("large", 1024)), 2, map[string]any{"url": g.url})
@@ -180,7 +180,7 @@ func (l *accepted) disabled(s *scheduled) {
 }
 
 // packaged: the commands of the package find the invoker by the unit's settings file,
-// and the program shows what holds.
+// and the program shows the values in force.
 func (l *accepted) packaged(s *scheduled) {
 	_, port, _ := net.SplitHostPort(strings.TrimPrefix(l.first.Admin.URL, "http://"))
 	file := s.settingsFile("PORT=" + port)
@@ -199,14 +199,14 @@ func (l *accepted) packaged(s *scheduled) {
 	check.Lacks(s.t, string(out), storePassword, "--print-config")
 }
 
-// kafkaStops: what has begun ends, and is acknowledged when the broker is back.
+// kafkaStops: running activations end, and are acknowledged when the broker is back.
 func (l *accepted) kafkaStops(s *scheduled) {
-	s.scheduler.SetLimit("guest", 100) // what is ordered while Kafka or etcd is away takes places until its time is over
+	s.scheduler.SetLimit("guest", 100) // creations that were ordered while Kafka or etcd is unreachable count until they expire
 	g := newGate(s.t, "127.0.0.1")
 	of, before := s.function(alone("gated", 256)), s.fetched()
 	ids := s.attempt(of, 20, map[string]any{"url": g.url})
 	g.await(4)
-	s.until("the scheduler has all", func() string { // too old ones are given up
+	s.until("the scheduler has all", func() string { // those that are too old are given up
 		q, _ := s.scheduler.Queue(of.Queue)
 		if n := q.Waiting + s.fetched() - before; n < len(ids) {
 			return fmt.Sprint(n)
@@ -215,13 +215,13 @@ func (l *accepted) kafkaStops(s *scheduled) {
 	})
 	check.NoError(s.t, s.apache.Stop())
 	g.open()
-	g.await(1) // what is fetched meanwhile runs, too
+	g.await(1) // activations that are fetched meanwhile run, too
 	check.NoError(s.t, s.apache.Start())
 	s.settled(ids) // an ack may come twice, if the broker's answer was lost
 	s.once(l.hello)
 }
 
-// etcdStops: what is served goes on, and the keys are there again afterwards.
+// etcdStops: running activations continue, and the keys exist again afterwards.
 func (l *accepted) etcdStops(s *scheduled) {
 	g := newGate(s.t, "127.0.0.1")
 	ids := s.invoke(s.function(alone("served", 256)), 6, map[string]any{"url": g.url})
@@ -237,8 +237,8 @@ func (l *accepted) etcdStops(s *scheduled) {
 	s.once(l.hello)
 }
 
-// tags: an action that asks for a resource waits for an invoker that has it, and runs
-// there on its GPU. An invoker of another namespace gets no work of this one.
+// tags: an action that requires a resource waits for an invoker with that resource, and
+// runs there on its GPU. An invoker of another namespace gets no work of this one.
 func (l *accepted) tags(s *scheduled) {
 	gpu := s.function(counter("gpu", func(a *harness.Action) {
 		a.Annotations = map[string]any{"gpu": true, "invoker-resources": []string{"gpu"}}
@@ -319,7 +319,7 @@ func TestSchedulerModeKilledUnderLoad(t *testing.T) {
 	})
 	check.AtLeast(t, next.Admin.Metric(t, "gpuwhisk_containers_adopted_total", ""), 1)
 	s.none("namespace/")
-	s.scheduler.SetLimit("guest", 30) // what the scheduler had ordered of the dead one takes places for a while
+	s.scheduler.SetLimit("guest", 30) // creations for the dead invoker count for a while
 	s.awaitState("the namespace has places again", idle, memoryqueue.Running)
 	s.none("namespace/")
 	check.Contains(s.t, s.once(idle), `{"n":2}`)
@@ -357,8 +357,8 @@ func (s *scheduled) imageMissing() {
 	check.AtMost(s.t, len(s.creations(missing)), 20, "creations of an image that cannot be pulled")
 }
 
-// TestUnitIsReadyWhenSchedulersSeeIt: the service manager is told what the health key
-// says.
+// TestUnitIsReadyWhenSchedulersSeeIt: the service manager gets the same state as the
+// health key.
 func TestUnitIsReadyWhenSchedulersSeeIt(t *testing.T) {
 	t.Parallel()
 	at := filepath.Join(t.TempDir(), "notify")

@@ -72,7 +72,7 @@ func (s *soak) compare(name string, early, late, slack float64, judged bool) {
 	}
 }
 
-// maxLogs is what the container's log may take in MiB, with the one before it.
+// maxLogs is the limit of the container's log in MiB, together with the previous file.
 const maxLogs = 2*16 + 1
 
 // soakRest is longer than any connection is kept that is not used, which is the
@@ -98,9 +98,9 @@ var (
 	slack      = [gauges]float64{1, 0, 2, 2, 8}
 )
 
-// levels are what was seen at a moment, or for a while: the lowest tenth, since
-// what leaks is there also when least is in flight; on disk the mean, since files
-// grow until they are exchanged, and of logs the most.
+// levels are measured values, at a moment or over a while: the lowest tenth, because a
+// leak is also visible when least is in flight; on disk the mean, because files grow
+// until they are replaced; and for logs the maximum.
 type levels [gauges]float64
 
 type soak struct {
@@ -129,15 +129,15 @@ func (s *soak) send(n int64) {
 	}
 }
 
-// sample is what was seen at a moment.
+// sample holds the values of a moment.
 type sample struct {
 	at time.Time
 	levels
 }
 
-// work sends what is due every 20 ms, for a while, and measures each second
-// meanwhile. It has the broker forget what was read: it keeps all in memory, and
-// that is this process's.
+// work sends the due activations every 20 ms, for a while, and measures each second. It
+// deletes read messages from the broker, which would otherwise keep all of them in this
+// process's memory.
 func (s *soak) work(long time.Duration) []sample {
 	ctx, cancel := context.WithTimeout(s.w.t.Context(), long)
 	defer cancel()
@@ -180,8 +180,8 @@ func (s *soak) watch(ctx context.Context, then func()) <-chan []sample {
 	return seen
 }
 
-// rest waits until all is answered and no connection is kept longer, and
-// reports what is held then.
+// rest waits until everything is answered and no idle connection is kept, and returns
+// the levels.
 func (s *soak) rest() levels {
 	s.w.t.Helper()
 	s.settle()
@@ -202,7 +202,7 @@ func (s *soak) pause(long time.Duration) {
 	}
 }
 
-// lowest gives the levels of the last of what was seen.
+// lowest returns the levels of the last part of the samples.
 func lowest(all []sample, last time.Duration) (l levels) {
 	if len(all) == 0 {
 		return l // the test has failed
@@ -232,7 +232,7 @@ func (s *soak) one(n int64) {
 	s.w.recording.Send("invoker0", m.Text(s.w.t))
 }
 
-// trim has the broker forget what was read.
+// trim deletes the read messages from the broker.
 func (s *soak) trim() {
 	r := s.w.recording
 	for topic, until := range map[string]int64{"invoker0": r.Committed("invoker0"), "completed0": r.At("completed0"), "events": r.At("events")} {
@@ -269,9 +269,9 @@ func (s *soak) measure() (l levels) {
 
 func (s *soak) proc() string { return filepath.Join("/proc", strconv.Itoa(s.p.Cmd.Process.Pid)) }
 
-// pages are the MiB of the invoker in memory, and those of them that are the
-// program's and of other files: the system can take them back, and they become
-// more with each part of the program that runs for the first time.
+// pages returns the resident memory of the invoker in MiB, and the part that maps the
+// program and other files. The system can reclaim that part, and it grows whenever a
+// part of the program runs for the first time.
 func (s *soak) pages() (resident, ofFiles float64) {
 	text, _ := os.ReadFile(filepath.Join(s.proc(), "statm"))
 	fields := strings.Fields(string(text))
@@ -285,7 +285,7 @@ func (s *soak) pages() (resident, ofFiles float64) {
 	return mib(fields[1]), mib(fields[2])
 }
 
-// report logs what lies where, and what the open files are.
+// report logs the sizes of directories and the kinds of open files.
 func (s *soak) report() {
 	resident, ofFiles := s.pages()
 	threads, _ := os.ReadDir(filepath.Join(s.proc(), "task"))
