@@ -57,7 +57,6 @@ var riddled = []string{
 	"invoker",
 	"invoker/assembly",
 	"invoker/container",
-	"invoker/develop/replay",
 	"invoker/engine/devices",
 	"invoker/engine/docker",
 	"invoker/engine/logs",

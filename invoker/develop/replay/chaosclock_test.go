@@ -16,14 +16,13 @@ import (
 	"unsafe"
 )
 
-// A process gets the time from the vDSO, a page of the kernel's in its own
-// memory, so a library that is loaded before others cannot step its clock, and
-// a time namespace has no wall clock of its own. What can be stepped for one
-// process alone is where the Go runtime finds it: it keeps the address of the
-// vDSO's function in a variable. An invoker under test puts a few instructions
-// of our own there, which call that function and add as many seconds to the
-// wall clock as stand in a file that both share. The monotonic clock stays true,
-// as it does where an administrator steps the clock.
+// A process reads the time from the vDSO, a page of the kernel in its own memory, so a
+// preloaded library cannot step its clock, and a time namespace has no separate wall
+// clock. For a single process, the clock can be stepped where the Go runtime calls the
+// vDSO: the runtime keeps the address of the function in a variable. An invoker under
+// test replaces that address by a few instructions of ours, which call the function and
+// add a number of seconds to the wall clock. The number is in a file that both processes
+// share. The monotonic clock stays true, as when an administrator steps the clock.
 
 // clockVariable names the file to an invoker under test.
 const clockVariable = "GPUWHISK_CHAOS_CLOCK"
@@ -158,7 +157,8 @@ func findTime() (real, where uint64, err error) {
 	}
 	want, found, end := binary.LittleEndian.AppendUint64(nil, real), 0, uint64(0)
 	for _, m := range maps {
-		// What begins as zeros lies behind the last part of the file, unnamed.
+		// The zero-initialised data is in an unnamed mapping after the last part of the
+		// file.
 		ours := m.name == self || m.name == "" && m.from == end
 		if ours {
 			end = m.to

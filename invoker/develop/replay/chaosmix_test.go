@@ -20,9 +20,9 @@ type call struct {
 // rerunAction is caller with the annotation rerun.
 const rerunAction = "again"
 
-// deployMix puts actions of several kinds: one that works for a while beside many
-// others, one that may run again, and GPU functions, which keep memory of one
-// simulated device.
+// deployMix stores actions of several kinds: a slow action that runs beside many others,
+// an action that may be rerun, and GPU functions that keep memory of one simulated
+// device.
 func (c *chaos) deployMix(gpu bool) {
 	c.t.Helper()
 	rerun := caller

@@ -15,7 +15,7 @@ type plan struct {
 	fault   fault
 	end     string
 	batch   int           // activations that are sent
-	begun   int           // of them that have begun when the fault comes
+	begun   int           // activations among them that have begun when the fault comes
 	acks    int           // that are awaited before the end, where nothing fails
 	moment  time.Duration // that passes before the end
 	still   time.Duration // how long an invoker stands still

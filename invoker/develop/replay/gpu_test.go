@@ -58,8 +58,8 @@ func (w *fixture) ran(id string, runs int) {
 }
 
 // TestKillWithResidentGPUMemory: an invoker is killed while its functions hold device
-// memory, on the device and moved out, one of them during a run. The next invoker has
-// the whole device: the processes and sockets are gone.
+// memory, on the device and moved out, and a run is in progress. The next invoker has
+// the whole device, and the old processes and sockets are gone.
 func TestKillWithResidentGPUMemory(t *testing.T) {
 	t.Parallel()
 	w, functions := newFixture(t), []string{"alpha", "beta", "gamma"}

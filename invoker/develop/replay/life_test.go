@@ -227,7 +227,7 @@ func TestStop(t *testing.T) {
 		name    string
 		action  harness.Action
 		extra   []string
-		running int // running ones among those in flight
+		running int // running activations among those in flight
 	}{
 		{"runs in flight", caller, nil, inFlight},
 		{"runs queued", alone, []string{"CONFIG_whisk_concurrencyLimit_max=1", "CONFIG_whisk_containerPool_userMemory=256m"}, 1},

@@ -122,7 +122,7 @@ func play(t *testing.T, e engine, actions *library, s scenario) []difference {
 	}
 	w.noContainers()
 	want := int64(sent + 1)
-	if s.name == "direct-other-controller" { // its ack has no topic, and was not tried for the minute that one may be away
+	if s.name == "direct-other-controller" { // its ack has no topic, and was not retried for the minute that a topic may be missing
 		want = int64(len(s.warmUps()))
 	}
 	check.Equal(t, w.recording.Committed("invoker0"), want, "messages behind the committed offset")
@@ -205,9 +205,9 @@ func (w *fixture) delete(id string) {
 	}
 }
 
-// retimings make scenarios of a minute last seconds, and give a start of
-// Node.js on a busy machine ten of them: texts of the action's document and of
-// everything captured, and what is put for them.
+// retimings shorten scenarios of a minute to seconds, but allow ten seconds for a start
+// of Node.js on a busy machine. It maps texts of the action's document and of the
+// capture to their replacements.
 var retimings = map[string][]string{
 	"blocking-202-after-60s": {`setTimeout(()=>r({slept:p.ms}),p.ms)`, `setTimeout(()=>r({slept:p.ms}),p.ms/50)`},
 	"container-closes":       {`"timeout":20000`, `"timeout":5000`, `of 20000 milliseconds`, `of 5000 milliseconds`},

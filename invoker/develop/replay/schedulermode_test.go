@@ -112,7 +112,7 @@ func (l *accepted) manyAtOnce(s *scheduled) {
 	seen, _ := s.scheduler.Seen()
 	check.AtMost(s.t, seen.MostContainers, 30)
 	s.none("namespace/")
-	s.once(many) // for which a container is ordered: no queue has one that is none
+	s.once(many) // a container is ordered for each of the activations, because no queue has a container yet
 }
 
 // waitsForMemory: an activation without memory runs as soon as there is memory.
@@ -206,7 +206,7 @@ func (l *accepted) kafkaStops(s *scheduled) {
 	of, before := s.function(alone("gated", 256)), s.fetched()
 	ids := s.attempt(of, 20, map[string]any{"url": g.url})
 	g.await(4)
-	s.until("the scheduler has all", func() string { // those that are too old are given up
+	s.until("the scheduler has all", func() string { // activations that are too old are given up
 		q, _ := s.scheduler.Queue(of.Queue)
 		if n := q.Waiting + s.fetched() - before; n < len(ids) {
 			return fmt.Sprint(n)
@@ -238,7 +238,8 @@ func (l *accepted) etcdStops(s *scheduled) {
 }
 
 // tags: an action that requires a resource waits for an invoker with that resource, and
-// runs there on its GPU. An invoker of another namespace gets no work of this one.
+// runs there on its GPU. An invoker of another namespace gets no work from this
+// namespace.
 func (l *accepted) tags(s *scheduled) {
 	gpu := s.function(counter("gpu", func(a *harness.Action) {
 		a.Annotations = map[string]any{"gpu": true, "invoker-resources": []string{"gpu"}}
@@ -291,8 +292,8 @@ func TestSchedulerModeKilledUnderLoad(t *testing.T) {
 	})
 	g := newGate(t, bridge(t))
 	ids := s.invoke(s.function(alone("busy", 256)), 36, map[string]any{"url": g.url})
-	// What a scheduler answers a fetch and the journal does not have yet is lost: each
-	// container runs, and none fetches.
+	// An answer to a fetch that is not in the journal yet would be lost by a kill: wait
+	// until each container runs, so that none is fetching.
 	s.until("all containers run", func() string {
 		there, ordered := s.keys("namespace/guest/guest/busy/"), s.keys("in-progress/")
 		if n := g.all(); n < 6 || n != len(there) || len(ordered) > 0 {

@@ -18,26 +18,25 @@ import (
 	"github.com/gpuwhisk/gpuwhisk/invoker/develop/peertest"
 )
 
-// soakRate is how many activations a soak sends in a second unless
-// GPUWHISK_SOAK_RATE sets another number, after a first batch that has pools of
-// connections and tables of what is open reach their size. More than that load
-// is never open: how far a busy machine falls behind is no matter of the
-// invoker's, and with a rate that is too high it gets what it bears.
+// soakRate is the number of activations per second of a soak, unless GPUWHISK_SOAK_RATE
+// is set. They follow a first batch in which connection pools and tables of open
+// activations reach their size. No more than that batch is ever in flight, so a busy
+// machine cannot fall behind further, and a rate that is too high is reduced to the
+// possible rate.
 const (
 	soakRate  = 200
 	soakFirst = 2000
 )
 
-// TestSoak sends activations at a rate for as long as GPUWHISK_SOAK sets (an
-// hour in make long), and demands that what the invoker holds does not grow: its
-// memory, goroutines, open files and what lies in its directories. It rests after
-// a third of the time and at the end, and all of it is then to 5 % what it was at
-// the first rest: what leaks is there when nothing is done, and what is not used
-// was given back then. What is held at work, in the last sixth of the time and in
-// the second, is logged and not judged: it follows how many activations are in
-// flight, which follows what else the machine does. Logs of containers grow until
-// they are exchanged, and have a bound of their own. GPUWHISK_SOAK_PROFILES names a
-// directory for profiles of its heap at both rests.
+// TestSoak sends activations at a rate for the time in GPUWHISK_SOAK (an hour in make
+// long), and checks that the invoker's memory, goroutines, open files and directories do
+// not grow. It rests after a third of the time and at the end. All values at the second
+// rest must be within 5 % of the first, because a leak is visible at rest, and unused
+// memory was returned before the first rest. The values under load, in the second and
+// the last sixth of the time, are logged but not checked: they follow the number of
+// activations in flight, which depends on the load of the machine. Logs of containers
+// grow until they are rotated, and have a separate limit. GPUWHISK_SOAK_PROFILES names a
+// directory for heap profiles at both rests.
 func TestSoak(t *testing.T) {
 	text := os.Getenv("GPUWHISK_SOAK")
 	if text == "" {
@@ -79,10 +78,10 @@ const maxLogs = 2*16 + 1
 // database's for 90 s.
 const soakRest = 2 * time.Minute
 
-// What is watched, and how much more than 5 % it may differ: pages that the
-// runtime holds in reserve for heap and stacks, threads that it never ends, a
-// connection or two, a segment of the journal. Of what lives in the heap, which is
-// where a leak shows first, nothing.
+// The watched values, and the allowed difference beyond 5 %: reserve pages of the
+// runtime for heap and stacks, threads that the runtime never ends, a connection or two,
+// a segment of the journal. For the live heap, where a leak shows first, no further
+// difference is allowed.
 const (
 	memory = iota
 	heap
