@@ -112,7 +112,7 @@ func (l *accepted) manyAtOnce(s *scheduled) {
 	seen, _ := s.scheduler.Seen()
 	check.AtMost(s.t, seen.MostContainers, 30)
 	s.none("namespace/")
-	s.once(many) // a container is ordered for each of the activations, because no queue has a container yet
+	s.once(many) // the queue counts no container that is gone, so a new one is ordered
 }
 
 // waitsForMemory: an activation without memory runs as soon as there is memory.
