@@ -1,8 +1,8 @@
-// Package handover is what replacing one invoker by another asks: has
-// everything that was sent to the old one been answered, and does the new one
-// answer? It works with any invoker that speaks OpenWhisk's protocol, since it
-// uses only what controllers and schedulers use. It changes nothing but, for a probe
-// and for load, topics that it deletes again. It has no goroutine of its own.
+// Package handover answers the two questions of replacing an invoker: has the old
+// invoker answered all of its activations, and does the new invoker answer? It uses
+// only the protocol of controllers and schedulers, so it works with every invoker of
+// OpenWhisk. A probe and a load create topics and delete them at their end; nothing
+// else is changed. The package starts no goroutines.
 package handover
 
 import (
@@ -20,23 +20,24 @@ import (
 	"github.com/gpuwhisk/gpuwhisk/activation/kafka"
 )
 
-// Invoker is the one that is measured.
+// Invoker is the invoker under examination.
 type Invoker struct {
 	Cluster *kafka.Cluster
 	Prefix  string // of the deployment's topics
 	ID      int
-	// Hold, when not nil, is called by a probe that is ready to send, which waits
-	// for it: so preparing takes none of the time in which no invoker serves.
+	// Hold, if not nil, is called by a probe when it is ready to send. The probe waits
+	// until Hold returns. A caller can thus prepare the probe before it stops the old
+	// invoker, which shortens the time without an invoker.
 	Hold func(context.Context) error
 	// Scheduled is nil in classic mode.
 	Scheduled *Scheduled
 }
 
-// ErrNoController is a deployment where no controller ever ran.
+// ErrNoController means that no controller has ever run in the deployment.
 var ErrNoController = errors.New("no topic completed0, completed1, ...: no controller of this deployment ever ran; check CONFIG_whisk_kafka_topics_prefix")
 
-// completed are the topics on which controllers receive acks, and the number of
-// one of them.
+// completed returns the topics on which controllers receive acks, and the number of one
+// controller.
 func (i Invoker) completed(ctx context.Context) (topics []string, controller string, err error) {
 	s, err := i.Cluster.Describe(ctx)
 	if err != nil {
@@ -59,9 +60,9 @@ func (i Invoker) completed(ctx context.Context) (topics []string, controller str
 	return topics, controller, nil
 }
 
-// Drained returns when nothing that was sent to the invoker is unanswered.
-// Progress is called with each count. Longest is how long an activation may take: what the
-// invoker took before that and never answered is lost, and not waited for.
+// Drained blocks until every activation of the invoker is answered. It calls progress
+// with each count. longest is the longest time of an activation: Drained does not wait
+// for older activations without an answer, because they are lost.
 func (i Invoker) Drained(ctx context.Context, longest time.Duration, progress func(waiting, running int)) error {
 	if i.Scheduled != nil {
 		return fmt.Errorf("%w; after POST /disable, GET /pool/count shows 0 when all has ended", ErrScheduled)
@@ -90,10 +91,9 @@ func (i Invoker) Drained(ctx context.Context, longest time.Duration, progress fu
 	}
 }
 
-// Probe sends an activation to the invoker, as a controller would, and returns
-// when the ack that frees its slot has come. Without an action's name it is the
-// one by which controllers test invokers. In scheduler mode it is a scheduler that
-// sends.
+// Probe sends an activation to the invoker, as a controller does, or as a scheduler in
+// scheduler mode. It returns when the ack has come that frees the activation's slot. An
+// empty name means the action by which controllers test invokers.
 func (i Invoker) Probe(ctx context.Context, action string) (took time.Duration, err error) {
 	if i.Scheduled != nil {
 		return i.probeScheduled(ctx, action)
@@ -140,7 +140,7 @@ func (i Invoker) Probe(ctx context.Context, action string) (took time.Duration, 
 	}
 }
 
-// judge is what is wrong with the end of a probe.
+// judge returns an error if a probe's activation did not succeed.
 func judge(action string, m activation.Message, ack activation.Ack) error {
 	if !ack.SystemError {
 		return nil
@@ -148,11 +148,11 @@ func judge(action string, m activation.Message, ack activation.Ack) error {
 	return fmt.Errorf("%s ended in a system error (activation %s in namespace %s has the reason)", action, m.ActivationID, m.User.Namespace.Name)
 }
 
-// topic is the one from which the invoker takes activations.
+// topic returns the topic from which the invoker reads activations.
 func (i Invoker) topic() string { return i.Prefix + activation.Instance{ID: i.ID}.Topic() }
 
-// requester makes a topic of acks for a controller of this name, and passes on
-// what comes there.
+// requester creates a topic of acks for a controller of the given name and passes the
+// acks to receive.
 func (i Invoker) requester(ctx context.Context, controller string, receive func(activation.Ack)) (*kafka.Requester, error) {
 	reply := kafka.TopicSpec{Name: i.Prefix + "completed" + controller, Config: replyConfig()}
 	return i.Cluster.NewRequester(ctx, reply, func(value []byte) {
@@ -162,12 +162,13 @@ func (i Invoker) requester(ctx context.Context, controller string, receive func(
 	})
 }
 
-// replyConfig is that of topics on which answers come.
+// replyConfig returns the configuration of a topic for answers.
 func replyConfig() map[string]string {
 	return map[string]string{"retention.ms": "300000", "max.message.bytes": strconv.Itoa(kafka.MaxMessageBytes)}
 }
 
-// message is an activation of an action, as a controller of this name sends it.
+// message returns an activation of an action in the form that the named controller
+// sends.
 func message(action, controller string) (activation.Message, error) {
 	path, name, err := SplitAction(action)
 	if err != nil {
@@ -188,8 +189,8 @@ func message(action, controller string) (activation.Message, error) {
 	}, nil
 }
 
-// SplitAction divides NAMESPACE/[PACKAGE/]NAME, with or without a slash before
-// it.
+// SplitAction splits NAMESPACE/[PACKAGE/]NAME into path and name. A leading slash is
+// allowed.
 func SplitAction(action string) (path, name string, err error) {
 	full := strings.TrimPrefix(action, "/")
 	cut := strings.LastIndexByte(full, '/')

@@ -11,8 +11,8 @@ import (
 	"github.com/gpuwhisk/gpuwhisk/activation/kafka"
 )
 
-// Loader sends activations to an invoker past all controllers, and receives
-// their acks on a topic of its own. Calls may be made from many goroutines.
+// Loader sends activations directly to an invoker and receives their acks on its own
+// topic. It is safe for concurrent use.
 type Loader struct {
 	topic      string
 	controller string
@@ -23,14 +23,14 @@ type Loader struct {
 	waiting map[activation.ID]chan activation.Ack
 }
 
-// Ended is how an activation ended, by its ack.
+// Ended is the end of an activation, as in its ack.
 type Ended struct {
 	ID     string
-	Start  string // gpu-warm, host-warm, cold, busy-cold; warm, cold; empty where the ack has none
+	Start  string // gpu-warm, host-warm, cold, busy-cold; warm, cold; empty if the ack does not say
 	Status int    // OpenWhisk's status code
 }
 
-// Load opens a loader; parameters are those of each call, an object or nothing.
+// Load opens a loader. parameters, an object or nil, are sent with each call.
 func (i Invoker) Load(ctx context.Context, parameters []byte) (*Loader, error) {
 	if i.Scheduled != nil {
 		return nil, fmt.Errorf("%w; call actions through the API host", ErrScheduled)
@@ -58,8 +58,8 @@ func (i Invoker) Load(ctx context.Context, parameters []byte) (*Loader, error) {
 // Close deletes the topic of the acks.
 func (l *Loader) Close(ctx context.Context) error { return l.requester.Close(ctx) }
 
-// receive gives an ack to the call that waits for it: the first that has how it
-// ended.
+// receive passes an ack to the waiting call. The first ack with the activation's end
+// counts.
 func (l *Loader) receive(ack activation.Ack) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -69,7 +69,7 @@ func (l *Loader) receive(ack activation.Ack) {
 	}
 }
 
-// Call runs an action and returns when its result is there.
+// Call runs an action and blocks until its result arrives.
 func (l *Loader) Call(ctx context.Context, action string) (Ended, error) {
 	m, err := message(action, l.controller)
 	if err != nil {

@@ -15,42 +15,42 @@ import (
 	"github.com/gpuwhisk/gpuwhisk/activation/kafka"
 )
 
-// Scheduled is what a probe needs of a deployment in OpenWhisk's scheduler mode,
-// where it is the scheduler of one activation.
+// Scheduled holds the parts that a probe needs in OpenWhisk's scheduler mode. There the
+// probe acts as the scheduler of one activation.
 type Scheduled struct {
 	Etcd etcd.Config
-	// Document is an action's, by its name.
+	// Document reads the document of an action by its id.
 	Document func(ctx context.Context, id string) (json.RawMessage, error)
-	// Host is this machine's address for the invoker.
+	// Host is the address of this machine as seen by the invoker.
 	Host string
 }
 
-// ErrScheduled is what reads only topics, asked in scheduler mode: there activations
-// come by other ways.
+// ErrScheduled is returned in scheduler mode by functions that only read topics, because
+// activations do not use the topics there.
 var ErrScheduled = errors.New("this works in classic mode only: in OpenWhisk's scheduler mode the invoker's topic holds no activations")
 
 const (
-	// creationTime is how long an invoker may take for an ack; schedulers wait as long.
+	// creationTime limits the wait for an invoker's ack, as in schedulers.
 	creationTime = 20 * time.Second
-	// creationPause is between a refused creation and the next.
+	// creationPause is the pause between a refused creation and the next one.
 	creationPause = time.Second
-	// leaveTime bounds the wait until the invoker asks once more, and is told to end the
-	// container.
+	// leaveTime limits the wait for the invoker's next fetch, which is answered with an
+	// order to end the container.
 	leaveTime = 5 * time.Second
 )
 
-// exchange is the one activation of a probe.
+// exchange is the activation of a probe.
 type exchange struct {
 	message json.RawMessage
-	gone    chan struct{} // closed when a container was told to end
+	gone    chan struct{} // closed when a container was ordered to end
 
 	leaves  sync.Once
 	mu      sync.Mutex
 	fetched bool
 }
 
-// answer gives the activation to the first call. What asks later ends, as after an
-// update of its action.
+// answer gives the activation to the first fetch. Later fetches are answered as after an
+// update of the action, so their containers end.
 func (x *exchange) answer(_ activation.Queue, alive bool) activation.FetchAnswer {
 	x.mu.Lock()
 	defer x.mu.Unlock()
@@ -66,8 +66,8 @@ func (x *exchange) answer(_ activation.Queue, alive bool) activation.FetchAnswer
 }
 
 // probeScheduled orders a container as a scheduler does, hands out one activation, and
-// waits for the ack that frees its slot. Without an action's name it is the one by
-// which the original invoker tests itself.
+// waits for the ack that frees its slot. An empty name means the action by which the
+// original invoker tests itself.
 func (i Invoker) probeScheduled(ctx context.Context, action string) (took time.Duration, err error) {
 	if action == "" {
 		action = fmt.Sprintf("whisk.system/invokerHealthTestAction%d", i.ID)
@@ -99,7 +99,8 @@ func (i Invoker) probeScheduled(ctx context.Context, action string) (took time.D
 	return i.order(ctx, action, m, order, x)
 }
 
-// order sends creations until one is accepted, and waits for the activation's end.
+// order sends creations until one is accepted, and then waits for the end of the
+// activation.
 func (i Invoker) order(ctx context.Context, action string, m activation.Message, c *activation.ContainerCreation, x *exchange) (took time.Duration, err error) {
 	ended := make(chan activation.Ack, 1)
 	completed, err := i.requester(ctx, m.Controller, func(ack activation.Ack) {
@@ -145,7 +146,7 @@ func (i Invoker) order(ctx context.Context, action string, m activation.Message,
 			case ack := <-acks:
 				switch {
 				case ack.Error == activation.NoCreationError:
-					again.Stop() // from here on it is the invoker's
+					again.Stop() // the invoker has accepted the creation
 				case !ack.Error.Retried():
 					return 0, fmt.Errorf("the invoker refuses a container of %s: %s: %s", action, ack.Error, ack.Reason)
 				default:
@@ -160,8 +161,8 @@ func (i Invoker) order(ctx context.Context, action string, m activation.Message,
 	}
 }
 
-// awaitUp waits until the invoker takes creations. A probe that is held lets the
-// invoker's lease end that was there before it was released: its process is stopped.
+// awaitUp blocks until the invoker accepts creations. After Hold it first ends the lease
+// that the invoker had before, because the process of that lease has been stopped.
 func (i Invoker) awaitUp(ctx context.Context) error {
 	if i.Hold == nil {
 		return etcd.AwaitUp(ctx, i.Scheduled.Etcd, i.ID, 0)
@@ -176,7 +177,7 @@ func (i Invoker) awaitUp(ctx context.Context) error {
 	return etcd.AwaitUp(ctx, i.Scheduled.Etcd, i.ID, before)
 }
 
-// leave waits until the container asks once more.
+// leave blocks until the container fetches once more, or until leaveTime has passed.
 func (x *exchange) leave(ctx context.Context) {
 	select {
 	case <-x.gone:
@@ -185,7 +186,7 @@ func (x *exchange) leave(ctx context.Context) {
 	}
 }
 
-// offer keeps the first of what comes.
+// offer sends a value to a channel unless the channel is full.
 func offer[T any](to chan T, v T) {
 	select {
 	case to <- v:
@@ -193,8 +194,8 @@ func offer[T any](to chan T, v T) {
 	}
 }
 
-// Describe is what a scheduler has of an action, by its document, for a namespace that
-// invokes it: the name of its queue, and all of the document but the code.
+// Describe returns a scheduler's description of an action for the namespace that invokes
+// it: the name of the queue, and the action's document without the code.
 func Describe(doc json.RawMessage, namespace string) (activation.Queue, activation.ActionMetaData, error) {
 	var fields, exec map[string]json.RawMessage
 	var known struct {

@@ -8,13 +8,13 @@ import (
 	"github.com/gpuwhisk/gpuwhisk/invoker/container"
 )
 
-// Collector turns the raw lines of one activation into the lines of its
-// record. It is pure: the caller passes what was read, and when it is over.
+// Collector turns the raw lines of one activation into the lines of its record. It is
+// pure: the caller passes the lines and reports the end of the reading.
 //
-// A line ends the activation's output on its stream if its text ends in the
-// sentinel. A sentinel in the middle of a line is the user's own text and is
-// kept. What a user prints can end the reading early, once; it can neither
-// flag the result nor cost the container.
+// A line ends the activation's output on its stream if its text ends in the sentinel. A
+// sentinel in the middle of a line is the user's own text and is kept. A user can end
+// the reading early by printing a sentinel, once. That neither flags the result nor
+// costs the container.
 type Collector struct {
 	req       container.LogRequest
 	lines     []string
@@ -127,8 +127,8 @@ func streamIndex(stream string) int {
 	return 0
 }
 
-// counter returns a collector that goes on from here and keeps no line: it only
-// finds the end of the output.
+// counter returns a collector that continues from here and only finds the end of the
+// output. It does not keep lines.
 func (c *Collector) counter() *Collector {
 	return &Collector{req: container.LogRequest{LimitBytes: -1}, ends: c.ends, pieces: c.pieces, truncated: true}
 }

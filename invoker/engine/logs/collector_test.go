@@ -120,8 +120,8 @@ func TestCollectorLimitIsExact(t *testing.T) {
 	}
 }
 
-// What the original recorded for 20,000 lines of a hundred letters and a limit
-// of 1 MB: 5,803 lines and the closing one.
+// TestCollectorTruncatesWhereOpenWhiskDoes: for 20,000 lines of a hundred letters and a
+// limit of 1 MB the record has 5,803 lines and the closing line, as the original's.
 func TestCollectorTruncatesWhereOpenWhiskDoes(t *testing.T) {
 	c := NewCollector(container.LogRequest{WaitForSentinel: true, LimitBytes: 1 << 20})
 	at := time.Date(2026, 11, 21, 8, 36, 10, 877656132, time.UTC)
@@ -155,9 +155,9 @@ func TestEnded(t *testing.T) {
 	}
 }
 
-// A caller that wants the lines as the log has them gets one object for each line of the
-// record: the very bytes of the log, with what the collector cut out or added
-// written in the same form.
+// TestRawLines: a caller that wants raw lines gets one JSON object for each line of the
+// record. The objects have the bytes of the log. Lines that the collector cut or added
+// have the same form.
 func TestRawLines(t *testing.T) {
 	const at = `","time":"2024-06-10T06:13:20.25Z"}`
 	const now = `","time":"2024-06-10T06:13:20.000000000Z"}`
@@ -194,8 +194,8 @@ func TestRawLines(t *testing.T) {
 	}
 }
 
-// The log of an action that broke ends in the line that reports it, behind the
-// one with what is missing of the log.
+// TestBrokenActionIsReportedLast: the log of a broken action ends with the line that
+// reports the fault, after the line about missing logs.
 func TestBrokenActionIsReportedLast(t *testing.T) {
 	for name, c := range map[string]struct {
 		prepare func(c *Collector)

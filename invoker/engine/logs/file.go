@@ -30,8 +30,8 @@ type File struct {
 	gone   int // checks that found no file at the path, one after the other
 }
 
-// OpenFile opens a container's log file. What is printed later is read even if the
-// file is rotated before the first reading.
+// OpenFile opens a container's log file. Later output is read even if the file is
+// rotated before the first reading.
 func OpenFile(path string) (*File, error) {
 	file, err := openRegular(path)
 	if err != nil {
@@ -40,8 +40,8 @@ func OpenFile(path string) (*File, error) {
 	return &File{path: path, file: file}, nil
 }
 
-// openRegular opens a file and nothing else. An action that runs as a process can
-// put a pipe in place of its log, which would hold up the one that opens it.
+// openRegular opens a regular file and refuses all other kinds. An action that runs as a
+// process can replace its log with a pipe, and opening a pipe would block.
 func openRegular(path string) (*os.File, error) {
 	file, err := os.OpenFile(path, os.O_RDONLY|unix.O_NONBLOCK|unix.O_NOFOLLOW, 0)
 	if err != nil {
@@ -77,7 +77,7 @@ func (f *File) Skip(context.Context) error {
 	return nil
 }
 
-// Read gives the next bytes of the file, and of the one that took its place.
+// Read returns the next bytes of the file and of the files that replaced it by rotation.
 func (f *File) Read(p []byte) (int, error) {
 	n, err := f.readAt(p)
 	if n > 0 || err != nil {
@@ -152,10 +152,10 @@ func (f *File) follow(p []byte, own fs.FileInfo) (int, error) {
 	return f.readAt(p)
 }
 
-// successor opens the file after the open one. Docker renames the log to PATH.1, that
-// to PATH.2 and so on, and deletes the oldest. If the open file is none of them, it
-// was deleted, perhaps with others after it, and the oldest is next. The file is nil
-// if the names change just now.
+// successor opens the file after the open one. Docker renames the log to PATH.1, PATH.1
+// to PATH.2 and so on, and deletes the oldest file. If the open file has none of these
+// names, it was deleted, perhaps together with later files; then the oldest existing
+// file is next, and lost is true. The file is nil while a rotation is in progress.
 func (f *File) successor(own fs.FileInfo) (next *os.File, lost bool) {
 	n, oldest := f.rotated(own)
 	lost = n == 0

@@ -123,7 +123,7 @@ func TestFile(t *testing.T) {
 	}
 }
 
-// TestOnlyRegularFiles: nothing else is opened, and nothing waits for it.
+// TestOnlyRegularFiles: other kinds of files are refused without blocking.
 func TestOnlyRegularFiles(t *testing.T) {
 	pipe := func(path string) error { return unix.Mkfifo(path, 0o600) }
 	link := func(path string) error { return os.Symlink("/dev/null", path) }
@@ -150,8 +150,8 @@ func TestOnlyRegularFiles(t *testing.T) {
 	}
 }
 
-// TestRotatedBeforeTheFirstReading: the beginning is read, and what is missing after
-// it is stated.
+// TestRotatedBeforeTheFirstReading: the beginning is read, and the gap after it is
+// reported.
 func TestRotatedBeforeTheFirstReading(t *testing.T) {
 	d := newDaemon(t)
 	tail := d.tail(quick())
@@ -165,7 +165,7 @@ func TestRotatedBeforeTheFirstReading(t *testing.T) {
 	check.That(t, got.Incomplete, "got %+v", got)
 }
 
-// What a warm activation costs with its logs in the file already.
+// BenchmarkCollect measures a warm activation whose logs are already in the file.
 func BenchmarkCollect(b *testing.B) {
 	for _, lines := range []int{0, 10, 1000} {
 		b.Run(fmt.Sprintf("lines=%d", lines), func(b *testing.B) {

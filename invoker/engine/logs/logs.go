@@ -1,11 +1,9 @@
-// Package logs reads what a container printed during one activation and puts
-// it into the form of an activation record. It reads the log file that
-// Docker's json-file driver writes; the process engine writes the same form.
+// Package logs reads the output of a container during one activation and converts it to
+// the form of an activation record. It reads the log files of Docker's json-file driver;
+// the other engines write the same form.
 //
-// Collector is the pure half: lines in, a result out. Tail is the shell: it
-// waits for the lines of one container. Which container that is, and whether
-// its logs are wanted at all, the caller knows. The package starts no
-// goroutine.
+// Collector is the pure half: it turns lines into a result. Tail is the shell: it waits
+// for the lines of one container. The package starts no goroutines.
 package logs
 
 import (
@@ -20,7 +18,8 @@ import (
 // activation ends.
 const Sentinel = "XXX_THE_END_OF_A_WHISK_ACTIVATION_XXX"
 
-// The texts below are OpenWhisk's (core/entity Messages): tools look for them.
+// The texts below are the same as in OpenWhisk (core/entity Messages), because tools look
+// for these texts.
 const (
 	failedText = "There was an issue while collecting your logs. Data might be missing."
 	brokenText = "The action did not initialize or run as expected. Log data might be missing."
@@ -60,8 +59,8 @@ func trimTerminator(text string) string {
 const MaxPiece = 16 << 10
 
 // Line is one line of a container's log as Docker's json-file driver writes it
-// (daemon/logger/jsonfilelog/jsonlog). A line longer than the driver's buffer comes
-// in pieces, and only the last of them ends in a line feed.
+// (daemon/logger/jsonfilelog/jsonlog). A line that is longer than the driver's buffer is
+// split into pieces, and only the last piece ends in a line feed.
 type Line struct {
 	Log    string `json:"log,omitempty"`
 	Stream string `json:"stream"`

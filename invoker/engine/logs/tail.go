@@ -18,10 +18,9 @@ type Source interface {
 	// still to come are wanted; otherwise the source may end with io.EOF
 	// where the log stands.
 	Begin(ctx context.Context, follow bool) error
-	// Read gives the bytes that follow those of the last call, in this
-	// collection or an earlier one. It does not wait for lines still to be
-	// printed: 0 and nil means nothing for now, io.EOF nothing any more,
-	// ErrLost that something is missing before what comes next.
+	// Read returns the bytes after the last call's, also if that call was in an earlier
+	// collection. It does not block: 0 and nil means that there is no output yet, io.EOF
+	// that there will be none, and ErrLost that output is missing before the next bytes.
 	Read(p []byte) (int, error)
 	// Skip goes to where the log stands now. It is called before all others.
 	Skip(ctx context.Context) error
@@ -30,8 +29,8 @@ type Source interface {
 	Close() error
 }
 
-// ErrLost is what a source answers once when a part of the log vanished before
-// it was read. Reading goes on behind the gap.
+// ErrLost is returned once when a part of the log vanished before it was read. Reading
+// continues after the gap.
 var ErrLost = errors.New("part of the log was lost")
 
 // Waits are how long a Tail waits for lines.
@@ -44,25 +43,25 @@ type Waits struct {
 	// daemon that copies many large logs at once can stop for seconds in the
 	// middle of one.
 	Behind time.Duration
-	// Quiet is the silence that ends a reading without sentinels. What an
-	// action printed reaches the file a moment after it answered.
+	// Quiet is the silence that ends a reading without sentinels. An action's output
+	// reaches the file a moment after the action has answered.
 	Quiet time.Duration
 	// QuietFailed is the same for an activation that failed: its last lines
 	// are on their way while the engine still notices that it ended. It is
 	// waited out only where no sentinel comes: after a crash or a timeout.
 	QuietFailed time.Duration
-	// Answered is the longest silence before the sentinels of an activation
-	// count as missing that failed by what it answered. Not every runtime
-	// writes them then.
+	// Answered is the silence after which the sentinels of an activation with a failing
+	// answer count as missing. Some runtimes write no sentinels then.
 	Answered time.Duration
-	// OtherStream is how long the sentinel of the second stream is waited
-	// for, when the first stream has brought two. One of them was forged, or
-	// the runtime is an odd one.
+	// OtherStream is the longest wait for the sentinel of the second stream after the
+	// first stream has brought two: one was forged, or the runtime writes both to one
+	// stream.
 	OtherStream time.Duration
 }
 
-// DefaultWaits are OpenWhisk's two seconds, and silences that are much longer than
-// a daemon's delay, which is about a millisecond, and tens of them on a busy machine.
+// DefaultWaits returns OpenWhisk's two seconds, and silences that are much longer than
+// the delay of a daemon, which is a millisecond, or tens of milliseconds on a busy
+// machine.
 func DefaultWaits() Waits {
 	return Waits{
 		Idle:        2 * time.Second,
@@ -75,17 +74,17 @@ func DefaultWaits() Waits {
 }
 
 const (
-	// firstChunk is what a Tail keeps between collections: space for a few
-	// lines and the sentinels. Reads grow up to chunkSize while they are full.
+	// firstChunk is the size of a Tail's buffer between collections, enough for a few
+	// lines and the sentinels. The buffer grows up to chunkSize while reads fill it.
 	firstChunk = 4 << 10
 	chunkSize  = 256 << 10
 	// maxLine bounds one raw line. Docker's pieces hold 16 KiB of text, which
 	// escaping makes six times as long at most.
 	maxLine = 1 << 20
-	// maxDrain bounds what is searched behind the last sentinel.
+	// maxDrain limits the search after the last sentinel.
 	maxDrain = 1 << 20
-	// maxReady bounds what Ready reads: more takes a while to collect. A collection
-	// that has more than that in memory reserves it.
+	// maxReady limits the bytes that Ready reads, because more take a while to collect. A
+	// collection reserves memory beyond this size.
 	maxReady = 64 << 10
 	// firstPoll and slowPoll bound the pause between two reads of the log. It
 	// grows by half each time: a short wait costs little delay, a long one
@@ -123,8 +122,8 @@ func (t *Tail) Close() error {
 	return t.source.Close()
 }
 
-// Skip goes to where the log stands now: what is there already is of activations
-// that are over.
+// Skip moves to the current end of the log, because the existing lines belong to earlier
+// activations.
 func (t *Tail) Skip(ctx context.Context) error {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -132,9 +131,9 @@ func (t *Tail) Skip(ctx context.Context) error {
 	return t.source.Skip(ctx)
 }
 
-// Ready reports whether the log file has the ends of an activation's output, so that
-// Collect does not wait. It reads the file to its end once at most: what happened to
-// the file is for Collect to find.
+// Ready reports whether the log file contains the ends of an activation's output, so
+// that Collect would not block. It reads the file to its end at most once. Collect
+// reports faults of the file.
 func (t *Tail) Ready(req container.LogRequest) bool {
 	if t.remote() || !req.WaitForSentinel || !t.mu.TryLock() {
 		return false
@@ -153,8 +152,8 @@ func (t *Tail) Ready(req container.LogRequest) bool {
 	return ends()
 }
 
-// Collect reads the output of one activation. It always gives a result; what
-// was missing is stated there.
+// Collect reads the output of one activation. It always returns a result, which says
+// whether output is missing.
 func (t *Tail) Collect(ctx context.Context, req container.LogRequest) container.LogResult {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -211,8 +210,8 @@ func newReading(t *Tail, req container.LogRequest, began time.Time) *reading {
 	}
 }
 
-// leave returns what was read and not used, in a small buffer where a flood has
-// grown the present one.
+// leave returns the unused bytes. If a flood has grown the buffer, they are copied to a
+// small one.
 func (r *reading) leave() []byte {
 	if cap(r.buf) > 2*firstChunk {
 		return bytes.Clone(r.buf[r.at:])
@@ -268,9 +267,9 @@ func (r *reading) skipLong() {
 	}
 }
 
-// ended reports whether nothing more is to be read: both streams have brought
-// their sentinel, or there were two of them and it is not known which
-// activation's, because the container runs several.
+// ended reports whether the reading is complete: both streams have brought their
+// sentinel, or two sentinels came and their activation is unknown because the container
+// runs several activations.
 func (r *reading) ended() bool {
 	if !r.collector.Ended() {
 		return false
@@ -281,9 +280,9 @@ func (r *reading) ended() bool {
 	return true
 }
 
-// abandoned reports whether the end of a truncated log did not come, although nothing
-// else runs in the container. Docker's API loses it now and then when it follows a log
-// that is rotated. What is there by now is of this activation, not of the next.
+// abandoned reports whether the end of a truncated log did not come although nothing else
+// runs in the container. Docker's API sometimes loses the end when it follows a rotated
+// log. The existing lines then belong to this activation, not to the next one.
 func (r *reading) abandoned() bool {
 	return r.req.Alone && r.req.WaitForSentinel && r.collector.truncated && !r.ended()
 }
@@ -332,7 +331,7 @@ func (r *reading) await(ctx context.Context) {
 	}
 }
 
-// fill reads what the source has. It reports whether there was anything.
+// fill reads the available bytes of the source. It reports whether there were any.
 func (r *reading) fill(ctx context.Context) bool {
 	if r.reserve(ctx) != nil { // the work has ended
 		r.collector.Lose()
@@ -413,8 +412,8 @@ func (w Waits) total(req container.LogRequest) time.Duration {
 	return w.Idle * time.Duration(max(5, req.LimitBytes>>20))
 }
 
-// giveUp ends a reading at the end of what there is. A line without its end is
-// left: it could not be parsed.
+// giveUp ends a reading at the last available byte. An incomplete line stays unread,
+// because it cannot be parsed, and the result says that output is missing.
 func (r *reading) giveUp() {
 	r.lines()
 	if r.at < len(r.buf) && !r.ended() {
@@ -434,9 +433,9 @@ func (r *reading) pause(ctx context.Context, left time.Duration) bool {
 	}
 }
 
-// drain takes what lies up to the last sentinel in reach. When the activation
-// had the container for itself, that is its own output too: it forged a
-// sentinel, and the rest would turn up in the next activation's logs.
+// drain reads up to the last sentinel within maxDrain. If the activation had the
+// container for itself, these lines are its own: it forged a sentinel, and the lines
+// would otherwise appear in the next activation's logs.
 func (r *reading) drain(ctx context.Context) {
 	if !r.req.Alone {
 		return

@@ -19,7 +19,7 @@ import (
 type script struct {
 	began time.Time
 	parts []part
-	err   error // what Begin answers
+	err   error // the result of Begin
 	open  int
 }
 
@@ -289,8 +289,8 @@ func TestTailStamps(t *testing.T) {
 	})
 }
 
-// A log that takes much memory waits for it, and its time stands still meanwhile; a
-// small one asks for none.
+// TestTailReservesMemory: a large log waits for memory, and the wait does not count
+// against its time limit. A small log does not reserve memory.
 func TestTailReservesMemory(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		for lines, want := range map[int]int{10: 0, 20_000: 1} {
@@ -314,7 +314,8 @@ func TestTailReservesMemory(t *testing.T) {
 	})
 }
 
-// Where memory does not come, what was read so far is the result.
+// TestTailWithoutMemory: if no memory becomes free, the result has the lines read so
+// far.
 func TestTailWithoutMemory(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var raw []byte

@@ -19,7 +19,7 @@ type Writer struct {
 	file *os.File
 	size int64
 	line []byte
-	torn bool // the last line has no end: the disk was full
+	torn bool // the last line is incomplete because the disk was full
 }
 
 // OpenWriter makes the log file at path, where none may be yet. The file is rotated when it
@@ -32,8 +32,8 @@ func OpenWriter(path string, limit int64) (*Writer, error) {
 	return &Writer{path: path, limit: limit, file: file}, nil
 }
 
-// makeLog makes a file that is not there. What the process itself has put there may
-// be a pipe.
+// makeLog creates a log file. It fails if the path exists, because the process may have
+// put a pipe there.
 func makeLog(path string) (*os.File, error) {
 	return os.OpenFile(path, os.O_CREATE|os.O_EXCL|os.O_WRONLY|os.O_APPEND, 0o600)
 }
@@ -59,9 +59,9 @@ func (o *Writer) Close() error {
 	return nil
 }
 
-// Stream writes what a process prints on one of its streams into its log file, with
-// pieces of the same length as Docker, so that one collector reads both: a line
-// longer than MaxPiece is cut, and only its last piece has a line feed.
+// Stream writes the output of one stream of a process into the log file, in the same
+// form as Docker. A line longer than MaxPiece is split, and only its last piece has a
+// line feed.
 type Stream struct {
 	name string
 	out  *Writer

@@ -16,7 +16,7 @@ import (
 	"github.com/gpuwhisk/gpuwhisk/invoker/develop/check"
 )
 
-// texts copies what a stream prints and gives the texts of the lines written.
+// texts copies a stream into a log and returns the texts of the written lines.
 func texts(t *testing.T, from io.Reader, limit int64) (*Writer, []string) {
 	t.Helper()
 	o, err := OpenWriter(filepath.Join(t.TempDir(), "log"), limit)
