@@ -62,7 +62,6 @@ var riddled = []string{
 	"invoker/engine/simulated",
 	"invoker/lib/wal",
 	"invoker/operate/gpucheck",
-	"invoker/pull",
 	"invoker/pull/slot",
 	"sched",
 	"sched/sim",

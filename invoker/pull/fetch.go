@@ -10,24 +10,24 @@ import (
 	"github.com/gpuwhisk/gpuwhisk/invoker/pull/slot"
 )
 
-// ErrUnreadable is what Schedulers returns for an answer that may have been an
-// activation and cannot be read: nothing has it any more.
+// ErrUnreadable means that a scheduler's answer cannot be decoded. If it was an
+// activation, the activation is lost.
 var ErrUnreadable = errors.New("answer of a scheduler cannot be read")
 
 const (
-	// emptyPause is the least time between two fetches that bring nothing: a scheduler
-	// that answers so at once, as it does of an idle queue, is not asked all the time.
+	// emptyPause is the least time between two fetches without an activation, because a
+	// scheduler answers at once for an idle queue.
 	emptyPause = 200 * time.Millisecond
-	// leaderPause is how long a scheduler is left alone that is the leader still and has
-	// no queue.
+	// leaderPause is the pause before a scheduler is asked again that is still the leader
+	// but does not have the queue.
 	leaderPause = time.Second
 )
 
-// fetch asks once for an activation, and gives it on.
+// fetch asks once for an activation and passes it to pull.
 func (p *Puller) fetch(o slot.Order, r Request) {
 	event := p.table.Empty
 	began := time.Now()
-	defer r.Sent() // it will not be sent any more
+	defer r.Sent() // in case the request is never sent
 	if p.ready(o.Slot) {
 		answer, err := p.ports.Schedulers.Fetch(p.life, r)
 		switch {
@@ -55,8 +55,8 @@ func (p *Puller) fetch(o slot.Order, r Request) {
 	})
 }
 
-// ready waits until the journal can keep what comes. It reports whether the slot is
-// to fetch then: it may have been ended meanwhile, or all fetching.
+// ready blocks until the journal has capacity for an activation. It returns false if the
+// slot or all fetching has ended meanwhile.
 func (p *Puller) ready(id slot.ID) bool {
 	if p.ports.Journal.Full() {
 		p.setFull(true)
@@ -70,7 +70,7 @@ func (p *Puller) ready(id slot.ID) bool {
 	return p.table.Fetches(id)
 }
 
-// setFull is called with whether the journal keeps nothing more.
+// setFull records whether the journal is full.
 func (p *Puller) setFull(full bool) {
 	p.mu.Lock()
 	changed := p.full != full
@@ -87,7 +87,7 @@ func (p *Puller) setFull(full bool) {
 	p.poke()
 }
 
-// pull keeps an activation in the journal, and delivers it.
+// pull stores an activation in the journal and delivers it to the invoker.
 func (p *Puller) pull(o slot.Order, answer activation.FetchAnswer) {
 	m := answer.Message
 	d := invoker.Delivery{Message: m, Done: func() {}, Kind: o.Creation.Kind}
@@ -124,7 +124,7 @@ func (p *Puller) pull(o slot.Order, answer activation.FetchAnswer) {
 	p.do(func(time.Duration) { p.out-- })
 }
 
-// find waits until a slot's queue has another scheduler, or the same one again.
+// find blocks until a slot's queue has a leader again, another one or the same.
 func (p *Puller) find(o slot.Order) {
 	for asked := false; p.seeks(o.Slot); asked = true {
 		at, ok, changed := p.ports.Registry.Leader(o.Creation.Queue)

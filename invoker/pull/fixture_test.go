@@ -20,16 +20,16 @@ import (
 	"github.com/gpuwhisk/gpuwhisk/invoker/pull/slot"
 )
 
-// fixture is everything around a Puller: a topic, a scheduler, etcd, a journal, and
-// containers. It writes down what happens, in order.
+// fixture is the surroundings of a Puller: a topic, a scheduler, etcd, a journal, and
+// containers. It records the events in order.
 type fixture struct {
 	*testing.T
 	*Puller
 	orders     chan Message
 	queue      chan string // activations that wait at the scheduler
 	left       chan struct{}
-	redelivers bool // what is given back goes to the next fetch at once
-	busy       bool // the scheduler is about to hand out an activation to one that leaves, too
+	redelivers bool // a returned activation goes to the next fetch at once
+	busy       bool // the scheduler hands out an activation although the container leaves
 
 	mu        sync.Mutex
 	log       []string
@@ -90,11 +90,11 @@ func (f *fixture) add(format string, args ...any) {
 	f.log = append(f.log, fmt.Sprintf(format, args...))
 }
 
-// pass lets time pass on the fake clock of testing/synctest, on which all tests of this
-// package run: nothing really waits, and what is due by then has happened.
+// pass advances the fake clock of testing/synctest, on which all tests of this package
+// run. No real time passes, and all timers that are due have fired afterwards.
 func pass(d time.Duration) { time.Sleep(d) }
 
-// want compares what happened since the last time, when nothing more does.
+// want waits until the system is idle and compares the events since its last call.
 func (f *fixture) want(events ...string) {
 	f.Helper()
 	pass(50 * time.Millisecond)
@@ -107,7 +107,7 @@ func (f *fixture) want(events ...string) {
 	f.log = nil
 }
 
-// has reports whether something happened since the last time, and forgets the rest.
+// has reports whether an event has happened since the last call, and forgets the events.
 func (f *fixture) has(event string) bool {
 	synctest.Wait()
 	f.mu.Lock()
@@ -116,7 +116,7 @@ func (f *fixture) has(event string) bool {
 	return slices.Contains(f.log, event)
 }
 
-// creation sends one for an action with further fields of its metadata.
+// creation sends a creation for an action with the given annotations and limits.
 func (f *fixture) creation(annotations, limits string) activation.ID {
 	return f.send(time.Now(), "", cmp.Or(annotations, "[]"), cmp.Or(limits, `{"concurrency":1,"logs":10,"memory":256,"timeout":60000}`))
 }
@@ -125,7 +125,7 @@ func (f *fixture) send(at time.Time, exec, annotations, limits string) activatio
 	return f.sent(at, time.Now(), exec, annotations, limits)
 }
 
-// sent is a creation that the topic did not have yet at a time.
+// sent sends a creation that was sent at a time and was not in the topic before another.
 func (f *fixture) sent(at, after time.Time, exec, annotations, limits string) activation.ID {
 	f.made++
 	c := activation.ContainerCreation{
@@ -144,7 +144,7 @@ func (f *fixture) message(value []byte, at time.Time) {
 	f.orders <- Message{Value: value, Sent: at, Done: func() { f.add("done") }}
 }
 
-// activate has an activation wait at the scheduler.
+// activate puts an activation into the scheduler's queue.
 func (f *fixture) activate(n int) activation.ID {
 	m := activation.Message{
 		TransID: activation.NewTransID("tid", time.Now().UnixMilli(), false), Revision: "1-a",
@@ -206,7 +206,7 @@ func (f *fixture) Leave(context.Context, Request) error {
 	return nil
 }
 
-// fakeSchedulers are the fixture as schedulers.
+// fakeSchedulers is the fixture in the role of the schedulers.
 type fakeSchedulers struct{ *fixture }
 
 func (f fakeSchedulers) Return(_ context.Context, at activation.Endpoint, q activation.Queue, message []byte) (bool, error) {
@@ -285,7 +285,7 @@ func (f *fixture) Limits(context.Context, string) (activation.UserLimits, error)
 	return f.limits, f.limitsErr
 }
 
-// forget forgets what happened so far.
+// forget forgets the events so far.
 func (f *fixture) forget() { f.has("") }
 
 func (f *fixture) reported() activation.Health {

@@ -8,7 +8,7 @@ import (
 	"github.com/gpuwhisk/gpuwhisk/activation"
 )
 
-// health is the invoker's record. The caller holds the lock.
+// health returns the invoker's record. The caller must hold the lock.
 func (p *Puller) health() activation.Health {
 	s := p.table.Stats(time.Since(p.began))
 	busy := s.BusyMB - s.IdleMB + p.containers.ReservedMB()
@@ -26,8 +26,7 @@ func (p *Puller) health() activation.Health {
 	return h
 }
 
-// reportHealth reports the health when it has changed, until ctx ends, and a last
-// time then.
+// reportHealth reports each change of the health until ctx ends, and once more then.
 func (p *Puller) reportHealth(ctx context.Context) {
 	var last activation.Health
 	tick := time.NewTicker(p.cfg.ReportEvery)

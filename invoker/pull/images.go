@@ -8,19 +8,19 @@ import (
 	"github.com/gpuwhisk/gpuwhisk/invoker/pull/slot"
 )
 
-// imagePause is how long an image that could not be pulled is not tried again. Its
-// queue has no container, and a scheduler orders one more each 100 ms for such a one,
-// as long as it has the queue.
+// imagePause is the time until an image is tried again that could not be pulled. The
+// image's queue has no container, and a scheduler orders a container every 100 ms for
+// such a queue.
 const imagePause = 5 * time.Second
 
-// failedImage is why a container of an image failed.
+// failedImage holds the reason why a container of an image failed.
 type failedImage struct {
 	reason string
 	at     time.Time
 }
 
-// imageFailed takes the ack of a creation whose image could not be used. The caller
-// holds the lock.
+// imageFailed handles the ack of a creation whose image could not be used. The caller
+// must hold the lock.
 func (p *Puller) imageFailed(o slot.Order) {
 	a, err := o.Creation.MetaData.Decode(p.cfg.Manifest)
 	if err != nil || !a.Exec.Pull {
@@ -30,9 +30,9 @@ func (p *Puller) imageFailed(o slot.Order) {
 	p.images[a.Exec.Image] = failedImage{o.Reason, time.Now()}
 }
 
-// refusedImage gives the reason why an image is not tried now, "" where it is. The
-// ack is to be an InvalidActionLimit: it reaches the callers in the same words as a
-// BlackboxFailed, and its second one ends the queue, and with it the orders.
+// refusedImage returns the reason why an image is not tried now, or "". The ack must be
+// an InvalidActionLimit: callers see the same text as for a BlackboxFailed, and the
+// second such ack ends the queue and its orders.
 func (p *Puller) refusedImage(e activation.Exec) string {
 	p.mu.Lock()
 	defer p.mu.Unlock()

@@ -14,16 +14,15 @@ type Limits interface {
 }
 
 const (
-	// limitsAge is for how long limits are taken to be as they were read. The original
-	// keeps them as long.
+	// limitsAge is the lifetime of cached limits, as in the original.
 	limitsAge = 5 * time.Minute
-	// limitsTime bounds the reading: a scheduler waits for the ack.
+	// limitsTime limits the reading, because a scheduler waits for the ack.
 	limitsTime = 2 * time.Second
-	// limitsKept is of how many namespaces they are kept.
+	// limitsKept is the number of namespaces in the cache.
 	limitsKept = 10_000
 )
 
-// knownLimits are the limits that were read.
+// knownLimits is a cache of namespaces' limits.
 type knownLimits struct {
 	mu  sync.Mutex
 	all map[string]limitsRead
@@ -50,10 +49,10 @@ func (k *knownLimits) put(namespace string, l activation.UserLimits) {
 	k.all[namespace] = limitsRead{l, time.Now()}
 }
 
-// withLimits calls use with the limits of a namespace, before it returns where they
-// are known. Those that cannot be read are taken as not set: an ack that says so
-// would fail all that waits as the developer's fault, and each activation is
-// checked once more, with the limits that it brings.
+// withLimits calls use with the limits of a namespace. If the limits are cached, it calls
+// use before it returns. Limits that cannot be read count as not set: an ack with an
+// error would fail all waiting activations as the developer's fault, and each activation
+// brings limits that are checked again.
 func (p *Puller) withLimits(namespace string, use func(activation.UserLimits)) {
 	if l, ok := p.limits.get(namespace); ok {
 		use(l)

@@ -15,7 +15,7 @@ import (
 	"github.com/gpuwhisk/gpuwhisk/invoker/pull/slot"
 )
 
-// readOrders takes the orders of schedulers until ctx ends.
+// readOrders handles the orders of schedulers until ctx ends.
 func (p *Puller) readOrders(ctx context.Context) {
 	for {
 		m, err := p.ports.Orders.Next(ctx)
@@ -29,7 +29,8 @@ func (p *Puller) readOrders(ctx context.Context) {
 	}
 }
 
-// take does one order. What it holds reaches no log: parameters can be secret.
+// take handles one order. Its content must not be logged, because parameters can be
+// secret.
 func (p *Puller) take(m Message) {
 	create, remove, err := activation.DecodeContainerMessage(m.Value)
 	switch {
@@ -46,8 +47,9 @@ func (p *Puller) take(m Message) {
 	m.Done()
 }
 
-// age is how long ago a message was sent. Clocks of two machines may differ by more
-// than a job takes: what was not there a moment ago is not older than that.
+// age returns the age of a message. The clocks of two machines may differ by more than
+// the time of a job. A message that was not in the topic a moment ago is therefore never
+// older than that moment.
 func (m Message) age() time.Duration {
 	age := time.Since(m.Sent)
 	if !m.After.IsZero() {
@@ -62,7 +64,7 @@ func (p *Puller) count(what string) {
 	p.stats.Creations[what]++
 }
 
-// create judges a creation by its metadata and its namespace's limits.
+// create checks a creation by its metadata and its namespace's limits.
 func (p *Puller) create(m Message, c *activation.ContainerCreation) {
 	creation := slot.Creation{ContainerCreation: c}
 	a, err := c.MetaData.Decode(p.cfg.Manifest)
@@ -90,7 +92,7 @@ func (p *Puller) create(m Message, c *activation.ContainerCreation) {
 	}
 	creation.Kind, creation.MemoryMB, creation.Concurrency = a.Exec.Kind, a.Limits.MemoryMB, max(a.Limits.Concurrency, 1)
 	wish, err := a.Annotations.GPU()
-	creation.GPU = wish != nil || err != nil // what is wrong with it each activation is answered
+	creation.GPU = wish != nil || err != nil // each activation is answered with the error
 	if creation.GPU && !p.hasGPU() {
 		p.refuse(creation, activation.ResourceNotEnough, "The action asks for a GPU (annotation gpu), but this invoker has none that can be used.")
 		return
@@ -108,7 +110,7 @@ func (p *Puller) create(m Message, c *activation.ContainerCreation) {
 	})
 }
 
-// open gives the table a creation that was judged.
+// open passes a checked creation to the table.
 func (p *Puller) open(creation slot.Creation) {
 	p.do(func(now time.Duration) {
 		if p.full {
@@ -119,7 +121,7 @@ func (p *Puller) open(creation slot.Creation) {
 	})
 }
 
-// reasonFull is why no container is made while nothing can be fetched.
+// reasonFull is the reason of refused creations while fetching has stopped.
 const reasonFull = "The invoker has as many activations as its journal can keep (whisk.gpu.journal-size)."
 
 func (p *Puller) hasGPU() bool {
@@ -134,7 +136,8 @@ func (p *Puller) refuse(c slot.Creation, why activation.CreationError, reason st
 	})
 }
 
-// carryOut does one order of the table. It does not wait. The caller holds the lock.
+// carryOut carries out one order of the table without blocking. The caller must hold the
+// lock.
 func (p *Puller) carryOut(o slot.Order) {
 	claim := invoker.Claim(o.Slot)
 	switch o.Do {
@@ -176,10 +179,10 @@ func (p *Puller) request(o slot.Order) Request {
 	return r
 }
 
-// acquire has the invoker make a slot's container, or resume it.
+// acquire asks the invoker to create or resume the container of a slot.
 func (p *Puller) acquire(o slot.Order) {
 	a, err := o.Creation.MetaData.Decode(p.cfg.Manifest)
-	if err != nil { // it was read before
+	if err != nil { // cannot happen: the document was decoded before
 		p.table.Refused(time.Since(p.began), o.Slot, activation.CreationFailed, err.Error())
 		return
 	}
@@ -189,7 +192,7 @@ func (p *Puller) acquire(o slot.Order) {
 	})
 }
 
-// memo is what the next process must know of a slot, without what is secret.
+// memo returns the description of a slot for the next process, without secrets.
 func memo(c *activation.ContainerCreation) string {
 	known := *c
 	known.MetaData = activation.ActionMetaData{}
@@ -202,7 +205,7 @@ func (p *Puller) ack(o slot.Order) {
 	if o.Error != activation.NoCreationError {
 		what = string(o.Error)
 		level := slog.LevelInfo
-		if o.Error == activation.ResourceNotEnough { // by which work is shared among hosts
+		if o.Error == activation.ResourceNotEnough { // usual: schedulers spread the work over hosts this way
 			level = slog.LevelDebug
 		}
 		p.log.Log(p.life, level, "creation is refused", "creation", o.Creation.ID, "action", o.Creation.Queue.Action.FQN(), "error", o.Error, "reason", o.Reason)
@@ -224,28 +227,28 @@ func (p *Puller) ack(o slot.Order) {
 	left := p.leaving[o.Slot]
 	ack := activation.ContainerCreationAck{Creation: o.Creation.ContainerCreation, Instance: p.cfg.Instance, Error: o.Error, Reason: o.Reason}
 	p.calls.Go(func() {
-		await(left) // or the scheduler might order one more
+		await(left) // otherwise the scheduler might order one more container
 		if err := p.ports.Acks.Send(p.life, ack, sent); err != nil {
 			p.log.Warn("creation ack not sent", "creation", ack.Creation.ID, "error", err)
 		}
 	})
 }
 
-// await waits until a slot's last fetch has left, if there is one.
+// await blocks until a slot's last fetch has been sent. It returns at once for nil.
 func await(left chan struct{}) {
 	if left != nil {
 		<-left
 	}
 }
 
-// What the invoker answers about containers (invoker.ClaimOwner).
+// The invoker's answers about containers (invoker.ClaimOwner).
 
 // Acquired reports that a slot has its container.
 func (p *Puller) Acquired(id invoker.Claim, warmed bool) {
 	p.do(func(now time.Duration) { p.table.Acquired(now, slot.ID(id), warmed) })
 }
 
-// Refused reports that a slot gets none.
+// Refused reports that a slot gets no container.
 func (p *Puller) Refused(id invoker.Claim, err error) {
 	why, reason := refusal(err)
 	p.do(func(now time.Duration) { p.table.Refused(now, slot.ID(id), why, reason) })
@@ -261,14 +264,14 @@ func (p *Puller) Lost(id invoker.Claim) {
 	p.do(func(now time.Duration) { p.table.Lost(now, slot.ID(id)) })
 }
 
-// Warmth takes what became of a GPU function's containers.
+// Warmth handles a change of a GPU function's containers.
 func (p *Puller) Warmth(w invoker.Warmth) {
 	i := strings.LastIndexByte(w.Function, '/')
 	q := activation.NewQueue(w.Namespace, activation.ActionRef{Path: w.Function[:max(i, 0)], Name: w.Function[i+1:]}, w.Revision)
 	p.do(func(now time.Duration) { p.table.Warmth(now, q, w.Warm, w.Resident) })
 }
 
-// Adopted makes a slot of a container that an earlier process left.
+// Adopted creates the slot of a container that an earlier process left.
 func (p *Puller) Adopted(memo string) (id invoker.Claim, ok bool) {
 	c, _, err := activation.DecodeContainerMessage([]byte(memo))
 	if err != nil || c == nil {
@@ -280,7 +283,7 @@ func (p *Puller) Adopted(memo string) (id invoker.Claim, ok bool) {
 	return id, true
 }
 
-// Ended takes the end of an activation.
+// Ended handles the end of an activation.
 func (p *Puller) Ended(e invoker.End) {
 	p.do(func(now time.Duration) {
 		p.endReturn(e.ID)
@@ -291,13 +294,13 @@ func (p *Puller) Ended(e invoker.End) {
 	})
 }
 
-// change is a key that is put or deleted.
+// change is the put or the deletion of a key.
 type change struct {
 	o   slot.Order
 	key string
 }
 
-// change has a key put or deleted, when what was ordered about it before is done.
+// change puts or deletes a key after the earlier changes of that key.
 func (p *Puller) change(o slot.Order) {
 	q, i := o.Creation.Queue, p.cfg.Instance
 	key := p.cfg.Cluster.Existing(q, i, p.name(o.Slot))
@@ -318,7 +321,7 @@ func (p *Puller) changeKeys(key string) {
 		o := p.keys[key][0].o
 		left := p.leaving[o.Slot]
 		p.mu.Unlock()
-		if o.Key == slot.Warmed { // of a container that was resumed, and fetches
+		if o.Key == slot.Warmed { // the container was resumed and is fetching
 			await(left)
 		}
 		do := p.ports.Registry.Put
@@ -338,7 +341,7 @@ func (p *Puller) changeKeys(key string) {
 			} else {
 				p.table.Deleted(now, o.Slot, o.Key)
 			}
-			// What the table orders next is appended behind.
+			// The table's next orders for the key are appended to the list.
 			p.keys[key] = p.keys[key][1:]
 			if more = len(p.keys[key]) > 0; !more {
 				delete(p.keys, key)
@@ -350,7 +353,8 @@ func (p *Puller) changeKeys(key string) {
 	}
 }
 
-// countKeys counts what a paused slot's function has, or that of a creation that waits.
+// countKeys counts the containers' keys of the function of a paused slot, or of a waiting
+// creation.
 func (p *Puller) countKeys(o slot.Order) {
 	q, k := o.Creation.Queue, p.cfg.Cluster
 	ctx, cancel := context.WithTimeout(p.life, countTime)
@@ -364,10 +368,10 @@ func (p *Puller) countKeys(o slot.Order) {
 	p.do(func(now time.Duration) { p.table.Counted(now, o.Slot, int(n), err == nil) })
 }
 
-// countTime bounds the count: the original tries for as long.
+// countTime limits the count, as in the original.
 const countTime = 3 * time.Second
 
-// refusal is how a scheduler is answered that there is no container.
+// refusal returns the error and the reason in the ack of a refused creation.
 func refusal(err error) (why activation.CreationError, reason string) {
 	var failed *container.CreateError
 	switch {

@@ -1,6 +1,6 @@
 package pull
 
-// Pool is what the original's scheduler mode shows of its containers.
+// Pool describes the containers in the form of the original's scheduler mode.
 type Pool struct {
 	Busy       Containing `json:"busyPool"`
 	InProgress int        `json:"inProgressCount"`
@@ -9,13 +9,13 @@ type Pool struct {
 	Total      int        `json:"totalContainers"`
 }
 
-// Containing is some containers of a Pool.
+// Containing is a group of containers in a Pool.
 type Containing struct {
 	Containers []Container `json:"containers"`
 	Total      int         `json:"total"`
 }
 
-// Container is one of a Pool.
+// Container is a container in a Pool.
 type Container struct {
 	Action      string `json:"action"`
 	ContainerID string `json:"containerId"`
@@ -23,13 +23,14 @@ type Container struct {
 	Namespace   string `json:"namespace"`
 }
 
-// Prewarmed counts containers that no action has used.
+// Prewarmed counts unused containers.
 type Prewarmed struct {
 	Kinds map[string]int `json:"countsByKind"`
 	Total int            `json:"total"`
 }
 
-// Pool lists the slots. Of prewarmed containers a Puller knows nothing.
+// Pool lists the slots. Prewarmed containers are missing, because a Puller does not know
+// them.
 func (p *Puller) Pool() Pool {
 	p.mu.Lock()
 	defer p.mu.Unlock()

@@ -1,15 +1,14 @@
-// Package pull serves OpenWhisk's scheduler mode: schedulers order containers over
-// Kafka, and hand out activations to those that fetch by gRPC. The package turns such
-// orders into slots, keeps their keys in etcd, fetches for them, and gives what it
-// pulled to the invoker as classic mode's feed does; from there on nothing differs.
-// What a slot does next is decided in pull/slot.
+// Package pull serves OpenWhisk's scheduler mode, in which schedulers order containers
+// over Kafka and hand out activations to containers that fetch by gRPC. The package
+// turns orders into slots, maintains the slots' keys in etcd, fetches activations for
+// slots, and delivers the activations to the invoker like the feed of classic mode.
+// Package pull/slot decides the next step of each slot.
 //
-// From the answer to a fetch on an activation is the invoker's alone. It is in the
-// journal before anything else is done with it, and a fetch is never given up while
-// its answer can come.
+// Once a fetch is answered, the activation belongs to the invoker alone. It is stored in
+// the journal first. A fetch is never abandoned while its answer can arrive.
 //
-// A Puller has a goroutine that reads orders, one that reports the invoker's health,
-// and one for each fetch and each change of a key that is under way.
+// A Puller has a goroutine that reads orders, one that reports the invoker's health, and
+// one for each fetch and each change of a key in progress.
 package pull
 
 import (
@@ -26,91 +25,92 @@ import (
 	"github.com/gpuwhisk/gpuwhisk/invoker/pull/slot"
 )
 
-// Orders hands over the messages of the invoker's topic, as invoker.Feed does.
+// Orders returns the messages of the invoker's topic, as invoker.Feed does.
 type Orders interface {
 	Next(ctx context.Context) (Message, error)
 }
 
-// Message is one message of the invoker's topic. Done is called once, when a crash
-// need not bring it again.
+// Message is a message of the invoker's topic. Done is called once, when the message need
+// not be read again after a crash.
 type Message struct {
 	Value []byte
-	Sent  time.Time // by the scheduler's clock, or the broker's
-	After time.Time // by our own: it was not there yet; zero: not known
+	Sent  time.Time // when it was sent, by the clock of the scheduler or the broker
+	After time.Time // a time by our clock at which it was not in the topic; zero: unknown
 	Done  func()
 }
 
-// Acks sends the answer to a creation; sent is called once, whatever becomes of it.
-// It may wait while its queue is full.
+// Acks sends the answer to a creation. It calls sent once, also if sending fails. It may
+// block while its queue is full.
 type Acks interface {
 	Send(ctx context.Context, ack activation.ContainerCreationAck, sent func()) error
 }
 
-// Schedulers asks schedulers for activations. Both calls wait for as long as an answer can
-// come, whatever becomes of ctx.
+// Schedulers asks schedulers for activations. The calls block as long as an answer can
+// arrive, even if ctx ends.
 type Schedulers interface {
 	Fetch(ctx context.Context, r Request) (activation.FetchAnswer, error)
-	// Leave reports that a container fetches no more: what it has out is answered.
+	// Leave tells the scheduler that a container will not fetch again. The scheduler
+	// answers the container's open fetches.
 	Leave(ctx context.Context, r Request) error
-	// Return gives an activation back to the end of a queue. It reports false where
-	// the scheduler does not have the queue, or was not reached. With an error nobody
-	// knows.
+	// Return returns an activation to the end of a queue. It returns false if the
+	// scheduler does not have the queue or cannot be reached. After an error it is unknown
+	// who has the activation.
 	Return(ctx context.Context, at activation.Endpoint, q activation.Queue, message []byte) (bool, error)
 }
 
-// Request is what a container asks for.
+// Request is the request of a container for an activation.
 type Request struct {
 	At        activation.Endpoint
 	Queue     activation.Queue
 	Container string
 	Warmed    bool
-	Last      *time.Duration // of the run that has just ended; nil: none has
-	// Sent is called when the request has left, or cannot.
+	Last      *time.Duration // the duration of the run that has just ended, or nil
+	// Sent is called when the request has been sent, or has failed.
 	Sent func()
 }
 
-// Registry is etcd, as far as invokers use it. What is put stays, also when a lease
-// ends, until it is deleted.
+// Registry is the part of etcd that invokers use. A key stays until it is deleted, even
+// if a lease ends.
 type Registry interface {
-	// Put and Delete return when etcd has the change, or with an error when ctx has
-	// ended. Those of one key are not called at once.
+	// Put and Delete block until etcd has the change. They return an error if ctx ends.
+	// They are never called concurrently for one key.
 	Put(ctx context.Context, key string) error
 	Delete(ctx context.Context, key string) error
 	Count(ctx context.Context, prefixes ...string) (int64, error)
-	// Leader is where the scheduler answers that has a queue, and a channel that is closed
-	// when that changes.
+	// Leader returns the address of the scheduler that leads a queue, and a channel that
+	// is closed when the leader changes.
 	Leader(q activation.Queue) (at activation.Endpoint, ok bool, changed <-chan struct{})
 	// Report sets the invoker's health.
 	Report(ctx context.Context, h activation.Health) error
 }
 
-// Journal keeps what was pulled.
+// Journal stores the pulled activations.
 type Journal interface {
-	// Ready waits until what is pulled can be kept, and Full reports whether it
-	// would wait for room.
+	// Ready blocks until the journal has capacity. Full reports whether Ready would block.
 	Ready(ctx context.Context) error
 	Full() bool
-	// Keep stores a message, and adds to the delivery what an earlier process left of
-	// it. It reports whether the delivery is to be used: not if the activation is in
-	// progress already.
+	// Keep stores a message and completes the delivery with an earlier process's state of
+	// the activation. It returns false if the activation is already in progress; the
+	// delivery must then be dropped.
 	Keep(d *invoker.Delivery, message []byte) bool
-	// BeginHandback marks an activation as begun elsewhere, perhaps; AbortHandback takes that
-	// back, and Forget ends it. BeginHandback and Forget return when that is written.
+	// BeginHandback records that another invoker may have the activation. AbortHandback
+	// takes that back, and CommitHandback forgets the activation. BeginHandback and
+	// CommitHandback return when the entry is written.
 	BeginHandback(ctx context.Context, id activation.ID) error
 	AbortHandback(id activation.ID)
 	CommitHandback(id activation.ID) error
 }
 
-// Containers are the invoker's claims: an *invoker.Invoker.
+// Containers is the interface of *invoker.Invoker for claims on containers.
 type Containers interface {
 	Acquire(r invoker.AcquireRequest)
 	PauseClaim(id invoker.Claim)
 	Unclaim(id invoker.Claim)
-	// ReservedMB is memory that no claim can have.
+	// ReservedMB returns the memory that is not available for claims.
 	ReservedMB() int64
 }
 
-// Ports are what a Puller needs from outside.
+// Ports holds the outside parts of a Puller.
 type Ports struct {
 	Orders     Orders
 	Acks       Acks
@@ -118,28 +118,28 @@ type Ports struct {
 	Registry   Registry
 	Journal    Journal
 	Limits     Limits
-	// Deliver gives an activation to the invoker. It waits until that takes it, or
-	// until ctx ends: then the journal has it, for the next process.
+	// Deliver passes an activation to the invoker. It blocks until the invoker accepts it
+	// or ctx ends. After that the activation is in the journal for the next process.
 	Deliver func(ctx context.Context, d invoker.Delivery) error
 }
 
-// Config is what a Puller is given at its start.
+// Config holds the settings of a Puller.
 type Config struct {
 	Instance activation.Instance
 	Cluster  activation.Cluster
 	Manifest *activation.Manifest
-	// Bounds are those of the system for actions, Defaults what a namespace may have
-	// without limits of its own.
+	// Bounds holds the system's bounds of actions, Defaults the limits of namespaces
+	// without limits of their own.
 	Bounds   activation.Bounds
 	Defaults activation.UserLimits
 	Slots    slot.Config
 	MemoryMB int64
 	GPUs     int // devices
-	// JobTime is how long a scheduler waits for an ack; older creations are dropped.
-	// For images that are pulled it waits BlackboxMultiple as long.
+	// JobTime is the time that a scheduler waits for an ack; older creations are dropped.
+	// For images that must be pulled it waits BlackboxMultiple times as long.
 	JobTime          time.Duration
 	BlackboxMultiple int
-	// ReportEvery is how often the health is reported where it has changed.
+	// ReportEvery is the interval of reports while the health changes.
 	ReportEvery time.Duration
 }
 
@@ -152,41 +152,41 @@ type Puller struct {
 	began      time.Time
 	changed    chan struct{} // capacity 1: the health may have changed
 	calls      sync.WaitGroup
-	life       context.Context // ends when nothing is awaited any more
+	life       context.Context // ends all waits
 	end        context.CancelFunc
 	limits     knownLimits
-	fetching   context.Context // ends when nothing more is fetched
+	fetching   context.Context // ends all fetching
 	endFetches context.CancelFunc
 
 	mu        sync.Mutex
 	table     *slot.Table
 	timer     *time.Timer
-	names     map[slot.ID]string // of the containers, as schedulers know them
+	names     map[slot.ID]string // schedulers' names of the containers
 	pulled    map[activation.ID]origin
-	returning map[activation.ID]chan struct{} // closed when what is given back has ended here
-	done      map[activation.ID][]func()      // of the messages of creations without an ack
+	returning map[activation.ID]chan struct{} // closed when the returned activation has ended here
+	done      map[activation.ID][]func()      // confirmations of messages whose creations have no ack yet
 	keys      map[string][]change
 	images    map[string]failedImage
-	leaving   map[slot.ID]chan struct{} // closed when a slot's last fetch has left
-	out       int                       // fetches that are out, or whose activations are not delivered
+	leaving   map[slot.ID]chan struct{} // closed when a slot's last fetch has been sent
+	out       int                       // fetches without an answer, or whose activations are not delivered yet
 	quiet     chan struct{}
 	disabled  bool
 	stopping  bool
-	closed    bool   // nothing is begun any more
-	unable    string // why nothing can be done now
-	noDevice  bool   // no GPU can be used
-	full      bool   // the journal keeps nothing more
+	closed    bool   // no work may begin any more
+	unable    string // the reason why no work is possible now
+	noDevice  bool   // no GPU is usable
+	full      bool   // the journal is full
 	stats     Stats
 }
 
-// Opened is the outcome of a creation that has a container or a slot. The others are
-// the errors of acks, and what has no ack: stale and undecodable.
+// Opened is the outcome of a creation that has a container or a slot. The other outcomes
+// are the errors of acks, and two without an ack: stale and undecodable.
 const Opened = "opened"
 
 // Stats is a Puller's part of /status.
 type Stats struct {
 	Slots     slot.Stats     `json:"slots"`
-	Creations map[string]int `json:"creations"` // by what became of them
+	Creations map[string]int `json:"creations"` // number of creations by outcome
 	Pulled    int64          `json:"pulled"`
 	Returned  int64          `json:"returned"` // to their schedulers
 	Out       int            `json:"fetching"`
@@ -194,7 +194,7 @@ type Stats struct {
 	Status    string         `json:"status"`
 }
 
-// New makes a Puller. Use gives it the invoker, Run starts it.
+// New returns a Puller. Use passes the invoker, and Run starts the Puller.
 func New(cfg Config, ports Ports, log *slog.Logger) *Puller {
 	p := &Puller{
 		cfg: cfg, ports: ports, log: log, began: time.Now(), changed: make(chan struct{}, 1),
@@ -207,7 +207,7 @@ func New(cfg Config, ports Ports, log *slog.Logger) *Puller {
 	return p
 }
 
-// Use is called once, before Run and before the invoker runs.
+// Use sets the invoker. It is called once, before Run and before the invoker runs.
 func (p *Puller) Use(c Containers) { p.containers = c }
 
 // Run reads orders and reports the health until ctx ends.
@@ -218,9 +218,8 @@ func (p *Puller) Run(ctx context.Context) {
 	all.Wait()
 }
 
-// Stop ends the fetching, and returns when everything that was pulled is with the
-// invoker. Containers stay as they are: the invoker removes them, or leaves them to
-// the next process.
+// Stop ends the fetching. It blocks until all pulled activations are delivered to the
+// invoker. Containers stay: the invoker removes them or leaves them to the next process.
 func (p *Puller) Stop(ctx context.Context) {
 	p.mu.Lock()
 	quiet := make(chan struct{})
@@ -236,7 +235,7 @@ func (p *Puller) Stop(ctx context.Context) {
 	}
 }
 
-// Close ends what is under way.
+// Close ends all waits.
 func (p *Puller) Close() {
 	p.mu.Lock()
 	p.closed = true
@@ -246,7 +245,7 @@ func (p *Puller) Close() {
 	p.calls.Wait()
 }
 
-// do applies an event, and carries out what follows.
+// do applies an event to the table and carries out the resulting orders.
 func (p *Puller) do(event func(now time.Duration)) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -270,10 +269,10 @@ func (p *Puller) do(event func(now time.Duration)) {
 	}
 }
 
-// spareNames is how many names of slots that are gone are kept, at least.
+// spareNames is the least number of names of ended slots that are kept.
 const spareNames = 64
 
-// poke has the health reported without waiting for the next time.
+// poke requests a report of the health before the next interval.
 func (p *Puller) poke() {
 	select {
 	case p.changed <- struct{}{}:
@@ -281,7 +280,7 @@ func (p *Puller) poke() {
 	}
 }
 
-// name is a slot's container as schedulers know it. The caller holds the lock.
+// name returns schedulers' name of a slot's container. The caller must hold the lock.
 func (p *Puller) name(id slot.ID) string {
 	if p.names[id] == "" {
 		var b [16]byte
@@ -291,11 +290,11 @@ func (p *Puller) name(id slot.ID) string {
 	return p.names[id]
 }
 
-// Disable has the slots end when their runs have, and creations refused; Enable
-// takes that back. Each reports whether it changed anything.
+// Disable makes slots end after their runs, and creations be refused. It reports whether
+// the Puller was enabled.
 func (p *Puller) Disable() bool { return p.setDisabled(true) }
 
-// Enable is the end of Disable.
+// Enable takes Disable back. It reports whether the Puller was disabled.
 func (p *Puller) Enable() bool { return p.setDisabled(false) }
 
 func (p *Puller) setDisabled(off bool) (changed bool) {
@@ -320,7 +319,7 @@ func (p *Puller) Enabled() bool {
 	return !p.disabled && !p.stopping
 }
 
-// SetUnable is called with why nothing can be done now, or "".
+// SetUnable sets the reason why no work is possible now; "" means that work is possible.
 func (p *Puller) SetUnable(why string) {
 	p.mu.Lock()
 	p.unable = why
@@ -328,7 +327,7 @@ func (p *Puller) SetUnable(why string) {
 	p.poke()
 }
 
-// Stats is a snapshot.
+// Stats returns a snapshot for /status.
 func (p *Puller) Stats() Stats {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -341,7 +340,7 @@ func (p *Puller) Stats() Stats {
 	return s
 }
 
-// Count is how many slots there are.
+// Count returns the number of slots.
 func (p *Puller) Count() int {
 	p.mu.Lock()
 	defer p.mu.Unlock()

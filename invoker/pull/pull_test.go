@@ -17,7 +17,8 @@ import (
 
 const gpuAnnotation = `[{"key":"gpu","value":true}]`
 
-// What was pulled is in the journal before the invoker has it.
+// TestCreationBecomesAContainerThatFetches: a pulled activation is in the journal before
+// the invoker has it.
 func TestCreationBecomesAContainerThatFetches(t *testing.T) {
 	pulling(t, nil, func(f *fixture) {
 		f.creation("", "")
@@ -80,15 +81,16 @@ func TestOrdersThatMakeNoContainer(t *testing.T) {
 		f.want("ack WhiskError", "done")
 		f.creation(gpuAnnotation, "")
 		f.want("ack ResourceNotEnoughError", "done")
-		// One of an image that is pulled may be older.
+		// A creation for an image that must be pulled may be older.
 		f.send(time.Now().Add(-100*time.Second), `{"kind":"blackbox","image":"own/x","binary":false}`, "[]", `{"concurrency":1,"logs":10,"memory":256,"timeout":60000}`)
 		pass(100 * time.Millisecond)
 		check.That(t, f.has("ack success"), "a creation of a blackbox action was dropped")
 	})
 }
 
-// The clock of a scheduler may differ from ours by more than a creation's time:
-// one that was not in the topic a moment ago is new.
+// TestCreationIsNotOlderThanTheLastReading: the clock of a scheduler may differ from ours
+// by more than a creation's time. A creation that was not in the topic a moment ago is
+// new.
 func TestCreationIsNotOlderThanTheLastReading(t *testing.T) {
 	limits := `{"concurrency":1,"logs":10,"memory":256,"timeout":60000}`
 	for _, c := range []struct {
@@ -111,8 +113,8 @@ func TestCreationIsNotOlderThanTheLastReading(t *testing.T) {
 	}
 }
 
-// With the journal full nothing is fetched, and containers are refused, until it has
-// space: what would come could be lost.
+// TestNothingIsFetchedWhileTheJournalIsFull: while the journal is full, fetching stops and
+// creations are refused, because a fetched activation could be lost.
 func TestNothingIsFetchedWhileTheJournalIsFull(t *testing.T) {
 	pulling(t, nil, func(f *fixture) {
 		id := f.activate(1)
@@ -140,7 +142,7 @@ func TestNothingIsFetchedWhileTheJournalIsFull(t *testing.T) {
 	})
 }
 
-// A stop does not wait for space in the journal.
+// TestStopWhileTheJournalIsFull: a stop does not wait for capacity in the journal.
 func TestStopWhileTheJournalIsFull(t *testing.T) {
 	pulling(t, nil, func(f *fixture) {
 		f.mu.Lock()
@@ -174,8 +176,8 @@ func TestErrorsOfContainersInTheWordsOfSchedulers(t *testing.T) {
 	}
 }
 
-// An image that cannot be pulled is not tried again at once, and the scheduler ends
-// the queue: it would order 10 containers a second.
+// TestImageThatCannotBePulled: an image that cannot be pulled is not tried again at once,
+// and the scheduler ends the queue. Otherwise it would order 10 containers a second.
 func TestImageThatCannotBePulled(t *testing.T) {
 	pulling(t, nil, func(f *fixture) {
 		f.acquire = func(r invoker.AcquireRequest) {
@@ -191,7 +193,7 @@ func TestImageThatCannotBePulled(t *testing.T) {
 		create("own/y:1")
 		f.want("acquire own/y:1 256 MB", "ack BlackBoxError", "done")
 		pass(imagePause)
-		create("own/x:1") // it may be there by now
+		create("own/x:1") // after the pause the image is tried again
 		f.want("acquire own/x:1 256 MB", "ack BlackBoxError", "done")
 	})
 }
@@ -203,7 +205,7 @@ func TestGPUFunctionIsPulledWithoutAContainer(t *testing.T) {
 		id := f.activate(1)
 		check.That(t, f.has("deliver 0"), "it is not delivered")
 		f.Ended(invoker.End{ID: id, Keeps: false})
-		f.want("fetch s0 warmed=false") // that went out with the delivery, and is out
+		f.want("fetch s0 warmed=false") // this fetch was sent with the delivery and is open
 		f.Warmth(invoker.Warmth{Namespace: "guest", Function: "guest/hello", Revision: "1-a", Warm: true, Resident: true})
 		pass(2 * time.Second)
 		check.That(t, f.has("fetch s0 warmed=true"), "it is not reported as warm")
@@ -217,7 +219,7 @@ func TestGPUFunctionIsPulledWithoutAContainer(t *testing.T) {
 	})
 }
 
-// A scheduler that does not answer costs no container.
+// TestSchedulerThatMoved: a container outlives a scheduler that does not answer.
 func TestSchedulerThatMoved(t *testing.T) {
 	pulling(t, nil, func(f *fixture) {
 		id := f.activate(1)
@@ -249,7 +251,8 @@ func TestActivationThatIsInProgressIsNotDeliveredAgain(t *testing.T) {
 	})
 }
 
-// TestHandedOutTwiceWithoutAJournal: what is in progress is known without the journal.
+// TestHandedOutTwiceWithoutAJournal: activations in progress are known also without a
+// journal.
 func TestHandedOutTwiceWithoutAJournal(t *testing.T) {
 	pulling(t, nil, func(f *fixture) {
 		f.creation("", "")
@@ -298,7 +301,8 @@ func TestUnhealthyWhileNothingCanBeDone(t *testing.T) {
 	})
 }
 
-// A stop waits for what a fetch still brings, and leaves the keys to the lease's end.
+// TestStopWaitsForTheFetches: a stop waits for the answers of open fetches, and leaves the
+// keys to the end of the lease.
 func TestStopWaitsForTheFetches(t *testing.T) {
 	pulling(t, nil, func(f *fixture) {
 		f.creation("", "")
@@ -352,8 +356,8 @@ func TestManyContainersHaveKeysOfTheirOwn(t *testing.T) {
 	})
 }
 
-// An action that asks for more than its namespace may have is refused in words that
-// schedulers know; what cannot be read refuses none.
+// TestLimitsOfTheNamespaceAreCheckedAtTheCreation: an action beyond its namespace's limits
+// is refused with an error that schedulers know. Unreadable limits refuse no action.
 func TestLimitsOfTheNamespaceAreCheckedAtTheCreation(t *testing.T) {
 	small := 128
 	for name, c := range map[string]struct {
@@ -384,8 +388,9 @@ func TestLimitsOfTheNamespaceAreCheckedAtTheCreation(t *testing.T) {
 	}
 }
 
-// An activation goes back to the scheduler that it came from, else to the queue's
-// leader. While one may have it, it counts as begun in the journal.
+// TestActivationGoesBackToItsQueue: an activation returns to the scheduler from which it
+// came, or else to the queue's leader. While a scheduler may have it, the journal counts
+// it as begun.
 func TestActivationGoesBackToItsQueue(t *testing.T) {
 	for name, c := range map[string]struct {
 		takes            map[string]bool
@@ -420,8 +425,8 @@ func TestActivationGoesBackToItsQueue(t *testing.T) {
 	}
 }
 
-// What is given back may come again at once, by a fetch that is out: it is neither lost nor
-// mistaken for the one that has not quite ended.
+// TestActivationThatComesBackAtOnce: a returned activation may come again at once by an
+// open fetch. It is neither lost nor taken for the returned one, which has not ended yet.
 func TestActivationThatComesBackAtOnce(t *testing.T) {
 	pulling(t, func(c *Config) { c.GPUs = 1 }, func(f *fixture) {
 		f.takes, f.redelivers = map[string]bool{"s0": true}, true
@@ -432,7 +437,7 @@ func TestActivationThatComesBackAtOnce(t *testing.T) {
 		m := f.delivered[0].Message
 		f.known[id] = true
 		f.mu.Unlock()
-		f.forget() // another fetch is out
+		f.forget() // another fetch is open
 		returned, err := f.Puller.Return(t.Context(), m)
 		check.That(check.Must(t), returned, "%t, %v", returned, err)
 		check.NoError(t, err)
@@ -442,7 +447,8 @@ func TestActivationThatComesBackAtOnce(t *testing.T) {
 	})
 }
 
-// One of an earlier process goes to the leader, if there is one.
+// TestActivationOfAnEarlierProcessGoesBackToTheLeader: an activation of an earlier process
+// returns to the queue's leader if there is one.
 func TestActivationOfAnEarlierProcessGoesBackToTheLeader(t *testing.T) {
 	pulling(t, nil, func(f *fixture) {
 		f.takes = map[string]bool{"s0": true}

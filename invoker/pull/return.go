@@ -8,23 +8,23 @@ import (
 	"github.com/gpuwhisk/gpuwhisk/invoker/pull/slot"
 )
 
-// origin is where an activation was pulled from.
+// origin is the scheduler and the queue from which an activation was pulled.
 type origin struct {
 	slot  slot.ID
 	queue activation.Queue
 	at    activation.Endpoint
 }
 
-// Return gives an activation back: to the scheduler that it came from or, where that
-// does not have its queue, to the one that has it by now (invoker.Returner).
+// Return returns an activation to the scheduler from which it came or, if that scheduler
+// does not have the queue, to the queue's leader (invoker.Returner).
 //
-// In the journal it counts as begun while a scheduler may have it, and is forgotten
-// when one has. So a process that ends at any point leaves an activation that is run
-// once, by the next process or by the scheduler's next invoker, or that is answered
-// with an error: never one that nobody has, and none that runs twice.
+// While a scheduler may have the activation, the journal counts it as begun. Once a
+// scheduler has it, the journal forgets it. If the process ends at any point, the
+// activation is therefore run once, by the next process or by another invoker, or it is
+// answered with an error. It is never lost and never run twice.
 //
-// A fetch that is still out may bring the same activation again: it waits until Ended
-// was called for the one that was given back, whose end would be taken for its own.
+// An open fetch may bring the same activation again. That fetch waits until Ended was
+// called for the returned activation, because the end would be taken for its own.
 func (p *Puller) Return(ctx context.Context, m *activation.Message) (taken bool, err error) {
 	from := origin{queue: activation.NewQueue(m.User.Namespace.Name, m.Action, m.Revision)}
 	p.mu.Lock()
@@ -65,8 +65,8 @@ func (p *Puller) Return(ctx context.Context, m *activation.Message) (taken bool,
 	return false, nil
 }
 
-// endReturn has a fetch go on that brought what was being given back. The caller holds
-// the lock.
+// endReturn releases a fetch that brought an activation while it was being returned. The
+// caller must hold the lock.
 func (p *Puller) endReturn(id activation.ID) {
 	if ended := p.returning[id]; ended != nil {
 		close(ended)
@@ -74,7 +74,7 @@ func (p *Puller) endReturn(id activation.ID) {
 	}
 }
 
-// awaitReturn waits while an activation is being given back.
+// awaitReturn blocks while an activation is being returned.
 func (p *Puller) awaitReturn(id activation.ID) {
 	p.mu.Lock()
 	ended := p.returning[id]
@@ -84,7 +84,7 @@ func (p *Puller) awaitReturn(id activation.ID) {
 	}
 	select {
 	case <-ended:
-	case <-p.life.Done(): // the journal has it as begun elsewhere
+	case <-p.life.Done(): // the journal counts the activation as begun elsewhere
 	}
 }
 
@@ -97,8 +97,8 @@ func (p *Puller) returned(id activation.ID) {
 	p.stats.Returned++
 }
 
-// Devices reports whether any GPU can be used. Without one, slots of GPU functions
-// end, and creations are refused, so that another invoker gets them.
+// Devices sets whether any GPU is usable. Without a usable GPU, slots of GPU functions end
+// and their creations are refused, so that another invoker gets them.
 func (p *Puller) Devices(usable bool) {
 	p.do(func(now time.Duration) {
 		if p.noDevice = !usable; p.noDevice {
