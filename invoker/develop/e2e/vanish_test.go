@@ -104,16 +104,22 @@ func (p *platform) gone(suffix string) {
 	})
 }
 
-// inside waits until the action's own code runs: it sleeps, and so does the
-// whole container.
+// inside blocks until the action's own code runs. That code sleeps, and so does a process
+// of the container: the leader, or a child of the leader if that is Docker's init.
 func (p *platform) inside(name string) {
 	p.t.Helper()
 	peertest.Until(p.t, "the action in "+name, func() string {
-		stack, err := os.ReadFile("/proc/" + strconv.Itoa(p.leader(name)) + "/wchan")
-		if err != nil || !strings.Contains(string(stack), "nanosleep") {
-			return fmt.Sprintf("waits in %q, %v", stack, err)
+		leader := p.leader(name)
+		children, _ := os.ReadFile(fmt.Sprintf("/proc/%d/task/%d/children", leader, leader))
+		var waits []string
+		for _, pid := range append(strings.Fields(string(children)), strconv.Itoa(leader)) {
+			stack, err := os.ReadFile("/proc/" + pid + "/wchan")
+			if err == nil && strings.Contains(string(stack), "nanosleep") {
+				return ""
+			}
+			waits = append(waits, fmt.Sprintf("%s in %q, %v", pid, stack, err))
 		}
-		return ""
+		return strings.Join(waits, "; ")
 	})
 }
 

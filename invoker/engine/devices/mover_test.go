@@ -3,6 +3,7 @@ package devices
 import (
 	"context"
 	"errors"
+	"fmt"
 	"os"
 	"path/filepath"
 	"slices"
@@ -17,6 +18,7 @@ import (
 	"github.com/gpuwhisk/gpuwhisk/gpu/shimctl/shimtest"
 	"github.com/gpuwhisk/gpuwhisk/invoker/container"
 	"github.com/gpuwhisk/gpuwhisk/invoker/develop/check"
+	"github.com/gpuwhisk/gpuwhisk/invoker/develop/peertest"
 )
 
 const name = "wsk00_7_guest_infer"
@@ -212,6 +214,7 @@ func TestConnectedWithoutAReport(t *testing.T) {
 	g := b.guest(b.prepare(name, "managed"))
 	b.awaitUsage(g.PID(), 0)
 	check.NoError(t, g.Process().Signal(syscall.SIGSTOP))
+	peertest.Until(t, "every thread of the process is stopped", func() string { return runningThread(g.PID()) })
 	need := gpu.Need{Bytes: 5 * mib, Context: mib}
 	b.Begin(name, need)
 	b.End(b.limited(), name, need)
@@ -221,6 +224,18 @@ func TestConnectedWithoutAReport(t *testing.T) {
 	check.NoError(t, g.Process().Signal(syscall.SIGCONT))
 	b.await("the end of what was assumed", func(h gpu.MemoryReport) bool { return h.PID == assumedPID && h.Exited })
 	check.Equal(t, b.Stats().Unhooked, 0)
+}
+
+// runningThread names a thread of a process that is not stopped, or returns "".
+func runningThread(pid int) string {
+	threads, _ := filepath.Glob(fmt.Sprintf("/proc/%d/task/*/stat", pid))
+	for _, thread := range threads {
+		stat, _ := os.ReadFile(thread)
+		if _, state, _ := strings.Cut(string(stat), ") "); !strings.HasPrefix(state, "T") {
+			return fmt.Sprintf("%s: %s", thread, stat)
+		}
+	}
+	return ""
 }
 
 // TestUnhooked: a container that does not report by a shim uses what was reserved,
