@@ -138,7 +138,7 @@ func TestGiven(t *testing.T) {
 		"whisk.controller.actor-system=x":                 "of the controller",
 		"whisk.container-factory.container-arg.network=x": "the nearest key is whisk.container-factory.container-args.network",
 		"=x":                           "want KEY=VALUE",
-		"whisk.gpu.couchbase.passwd=s": "********",
+		"whisk.gpu.couchbase.passwd=s": "no such key; the nearest is whisk.gpu.couchbase.password",
 	} {
 		_, _, err := Given(Input{Settings: []string{setting}})
 		check.ErrorContains(t, err, want)
@@ -218,10 +218,21 @@ func TestLists(t *testing.T) {
 	check.EqualSlices(t, c.Containers.ExtraArgs["cap-drop"], []string{"ALL"})
 }
 
-// TestSlipInTheNameOfASecret: an error about the key does not repeat its value.
-func TestSlipInTheNameOfASecret(t *testing.T) {
-	for _, variable := range []string{"CONFIG_whisk_gpu_couchbase_passwrd", "CONFIG_whisk_gpu_couchbase_Password", "CONFIG_whisk_gpu_couchdb_pasword"} {
-		err := refused(t, "the nearest is whisk.gpu.couchbase.password", variable+"=very-secret-7")
+// TestUnknownKeysKeepTheirValues: an error about an unknown key does not repeat its value,
+// whatever the name is: a misplaced key may hold a secret.
+func TestUnknownKeysKeepTheirValues(t *testing.T) {
+	for setting, want := range map[string]string{
+		"CONFIG_whisk_gpu_couchbase_passwrd=":       "the nearest is whisk.gpu.couchbase.password",
+		"CONFIG_whisk_gpu_couchbase_Password=":      "the nearest is whisk.gpu.couchbase.password",
+		"CONFIG_whisk_gpu_couchdb_pasword=":         "the nearest is whisk.gpu.couchbase.password",
+		"CONFIG_whisk_gpu_extraEnvVars=TOKEN=":      "whisk.gpu.extra-env-vars (from CONFIG_whisk_gpu_extraEnvVars): no such key; the nearest is",
+		"CONFIG_whisk_gpu_extraEnvVars_0=TOKEN=":    "whisk.gpu.extra-env-vars.0 (from CONFIG_whisk_gpu_extraEnvVars_0): no such key; the nearest is",
+		"CONFIG_whisk_gpu_tokns=":                   "the nearest is whisk.gpu.tokens",
+		"OPENWHISK_CONFIG=whisk.gpu.tokns = ":       "whisk.gpu.tokns (from OPENWHISK_CONFIG): no such key",
+		"OPENWHISK_CONFIG=whisk.gpu.env.TOKEN = ":   "whisk.gpu.env.TOKEN (from OPENWHISK_CONFIG): no such key",
+		"JAVA_OPTS=-Dwhisk.gpu.extra-env-vars=KEY=": "whisk.gpu.extra-env-vars (from -D in JAVA_OPTS): no such key",
+	} {
+		err := refused(t, want, setting+"very-secret-7")
 		check.Lacks(t, err.Error(), "very-secret-7")
 	}
 }
@@ -237,7 +248,7 @@ func TestErrorsNameKeyValueAndWhatIsAllowed(t *testing.T) {
 		"CONFIG_whisk_gpu_overrun=ten":                               `whisk.gpu.overrun: "ten" (from CONFIG_whisk_gpu_overrun) is not allowed; allowed: duration`,
 		"CONFIG_whisk_gpu_tokens=0":                                  `whisk.gpu.tokens: "0" (from CONFIG_whisk_gpu_tokens) is not allowed; allowed: integer from 1 to 64`,
 		"CONFIG_whisk_gpu_policy=lifo":                               `allowed: mqfq-sticky | sticky-plus`,
-		"CONFIG_whisk_gpu_tokns=2":                                   `whisk.gpu.tokns (from CONFIG_whisk_gpu_tokns): no such key (its value is "2"); the nearest is whisk.gpu.tokens, set by CONFIG_whisk_gpu_tokens`,
+		"CONFIG_whisk_gpu_tokns=2":                                   `whisk.gpu.tokns (from CONFIG_whisk_gpu_tokns): no such key; the nearest is whisk.gpu.tokens, set by CONFIG_whisk_gpu_tokens`,
 		"CONFIG_whisk_gpuTokens=2":                                   `the nearest is whisk.gpu.tokens`,
 		"OPENWHISK_CONFIG=whisk.gpu.ttl.alfa = 2":                    `the nearest is whisk.gpu.ttl.alpha`,
 		"CONFIG_whisk_gpu_ttl_min=1 h":                               `whisk.gpu.ttl.min 1 h is above whisk.gpu.ttl.max 10 minutes`,

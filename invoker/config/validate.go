@@ -87,7 +87,7 @@ func leftOver(all []*key, tree *node) (problems []error, ignored []Setting) {
 		switch {
 		case v.used || strings.HasPrefix(path, plainPrefix):
 		case strings.HasPrefix(path, ours):
-			problems = append(problems, unknown(all, path, v.leaf))
+			problems = append(problems, unknown(all, path, v.source))
 		default:
 			ignored = append(ignored, Setting{Name: path, Variable: variable(path), Ignored: reason(path), Source: v.source})
 		}
@@ -136,15 +136,13 @@ func nearest(all []*key, path string) *key {
 	return slices.MaxFunc(all, func(a, b *key) int { return alike(path, a.name) - alike(path, b.name) })
 }
 
-// unknown returns the error for an unknown path below whisk.gpu.
-func unknown(all []*key, path string, l leaf) error {
+// unknown returns the error for an unknown path below whisk.gpu. It leaves out the value:
+// nothing tells whether a misspelled or misplaced key holds a secret.
+func unknown(all []*key, path, source string) error {
 	own := slices.DeleteFunc(slices.Clone(all), func(k *key) bool { return !strings.HasPrefix(k.name, ours) })
 	near := nearest(own, path)
-	if secretName(path) || near.secret || near.pairs { // a misspelled name may still hold a secret
-		l.text = mask
-	}
-	return fmt.Errorf("%s (from %s): no such key (its value is %q); the nearest is %s, set by %s; all keys: gpuwhisk invoker --print-config",
-		path, l.source, l.text, near.name, variable(near.name))
+	return fmt.Errorf("%s (from %s): no such key; the nearest is %s, set by %s; all keys: gpuwhisk invoker --print-config",
+		path, source, near.name, variable(near.name))
 }
 
 // alike counts the equal bytes at the beginning and at the end, minus the bytes that

@@ -78,7 +78,7 @@ func TestWrongUsageHasStatusTwoAndNamesTheFlag(t *testing.T) {
 		"standalone --fake-driver /absent": "/absent",
 
 		"standalone --set whisk.gpu.pool-size":          "--set whisk.gpu.pool-size: want KEY=VALUE",
-		"standalone --set whisk.gpu.pool-sise=1":        "whisk.gpu.pool-sise (from --set): no such key (its value is \"1\"); the nearest is whisk.gpu.pool-size",
+		"standalone --set whisk.gpu.pool-sise=1":        "whisk.gpu.pool-sise (from --set): no such key; the nearest is whisk.gpu.pool-size",
 		"standalone --set whisk.user-event.enabled=yes": "whisk.user-event.enabled (from --set) has no effect: not a setting of this invoker; the nearest key is whisk.user-events.enabled",
 		"standalone --set whisk.gpu.pool-size=many":     `whisk.gpu.pool-size: "many" (from --set) is not allowed; allowed: integer from 0`,
 		"standalone --set kafka.hosts=h:1":              "kafka.hosts (from --set): use --kafka instead",
