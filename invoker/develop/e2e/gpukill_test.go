@@ -16,8 +16,9 @@ import (
 // it stands before first uses it.
 const refusesManaged = "import os\nos.environ['FAKE_CUDA_FAIL'] = 'cuMemAllocManaged:0:1'\n"
 
-// slowly gives a function a link that needs ten seconds to move its memory.
-const slowly = "import os\nos.environ['FAKE_CUDA_BANDWIDTH'] = '4000000'\n"
+// slowly gives a function a link that takes four seconds for its memory. That is shorter
+// than whisk.gpu.ack-timeout, after which the scheduler removes a slow container.
+const slowly = "import os\nos.environ['FAKE_CUDA_BANDWIDTH'] = '10000000'\n"
 
 // TestKilledAmidAMove kills the invoker or the container while 40 MiB of memory are
 // moving slowly to the host for another function, in containers. The waiting function
