@@ -7,7 +7,7 @@
 #include "prog.h"
 
 static const struct test_case *const groups[] = {
-	cases_move, cases_memory, cases_process, cases_conn, cases_fault, cases_truth,
+	cases_move, cases_memory, cases_process, cases_context, cases_conn, cases_fault, cases_truth,
 	cases_refusal, cases_way, cases_limit, cases_nvml,
 };
 

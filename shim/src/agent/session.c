@@ -5,6 +5,7 @@
 #include "agent/report.h"
 #include "agent/requests.h"
 #include "memory/contexts.h"
+#include "memory/residency.h"
 #include "migration/measure.h"
 #include "migration/refusal.h"
 #include "process/state.h"

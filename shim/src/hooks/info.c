@@ -11,6 +11,7 @@
 #include "memory/backend.h"
 #include "memory/contexts.h"
 #include "memory/registry.h"
+#include "memory/residency.h"
 #include "migration/refusal.h"
 
 /*

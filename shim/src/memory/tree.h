@@ -6,7 +6,7 @@
 #ifndef GW_TREE_H
 #define GW_TREE_H
 
-#include "memory/registry.h"
+#include "memory/block.h"
 
 struct gw_node {
 	struct gw_block b;

@@ -2,6 +2,7 @@
 
 #include "driver/resolve.h"
 #include "memory/contexts.h"
+#include "memory/residency.h"
 #include "memory/pools.h"
 #include "migration/refusal.h"
 

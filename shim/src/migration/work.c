@@ -5,6 +5,7 @@
 #include "driver/resolve.h"
 #include "memory/backend.h"
 #include "memory/contexts.h"
+#include "memory/residency.h"
 #include "migration/measure.h"
 #include "migration/refusal.h"
 #include "process/config.h"

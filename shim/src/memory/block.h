@@ -1,0 +1,61 @@
+/*
+ * A block: one allocation of the program, or a part of one, of whatever kind.
+ */
+#ifndef GW_BLOCK_H
+#define GW_BLOCK_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "driver/abi.h"
+
+enum gw_kind {
+	GW_MANAGED,  /* managed in place of device memory */
+	GW_NATIVE,   /* managed by the program's own wish */
+	GW_PLAIN,    /* device memory as asked for */
+	GW_POOL,     /* stream-ordered */
+	GW_PHYSICAL, /* cuMemCreate */
+	GW_MAPPED,   /* a handle or a mapping of such memory: no bytes of its own */
+	GW_GRAPH,    /* a node of a graph: its bytes are in the figure of graphs */
+	GW_ARRAY,
+	GW_EXTERNAL, /* imported from another API */
+	GW_HOST,     /* pinned host memory */
+	GW_PHYSICAL_HOST, /* cuMemCreate on the host */
+	GW_KINDS
+};
+
+/* The largest page by which a driver moves managed memory. */
+enum { GW_PAGE = 1 << 16 };
+
+/* Kept small: a program may have ten thousands. */
+struct gw_block {
+	uint64_t base, size;
+	union {
+		struct { /* of a movable block: the part that is known to be evicted */
+			uint64_t evicted_from, evicted_to;
+		};
+		uint64_t owner; /* of a handle or mapping: its memory; of a node: its graph */
+	};
+	CUcontext ctx;
+	uint32_t id;   /* distinguishes blocks that had the same address */
+	union {
+		uint32_t refs;  /* of a handle or memory: how many keep it */
+		uint32_t untouched; /* of a movable block: MiB that were likely never used.
+				 * A guide for prefetches, and no more. */
+	};
+	int16_t device;
+	uint8_t kind; /* enum gw_kind */
+};
+
+static inline uint64_t gw_evicted(const struct gw_block *b)
+{
+	return b->evicted_to - b->evicted_from;
+}
+
+static inline bool gw_movable(const struct gw_block *b)
+{
+	return b->kind == GW_MANAGED || b->kind == GW_NATIVE;
+}
+
+#endif
