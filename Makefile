@@ -123,7 +123,7 @@ bench: ## Measure speed and memory, compare with the last kept run (BENCH_PEERS=
 .PHONY: profile
 profile: ## Make the profile of the invoker anew, for the compiler's profile-guided optimization
 	rm -rf build/profile && mkdir -p build/profile
-	GPUWHISK_BENCH_PROFILE=$(CURDIR)/build/profile $(GO) test -trimpath -run '^$$' -bench Hallway -benchtime 10x -timeout 30m ./invoker/develop/bench
+	GPUWHISK_BENCH_PROFILE=$(CURDIR)/build/profile $(GO) test -trimpath -run '^$$' -bench Hallway -benchtime 10x -timeout 30m ./invoker/internal/develop/bench
 	$(GO) tool pprof -proto build/profile/*.cpu > $(PROFILE)
 
 .PHONY: proto
@@ -144,14 +144,14 @@ long: build ## Random histories of a million events each, bounds over a million 
 	$(GO) test -timeout 60m -run SchedulerUnderFaults ./gpu/scheduler -args -events 1000000
 	GPUWHISK_WORLDS=3000 $(GO) test -timeout 120m -run RandomWorlds ./gpu/scheduler
 	GPUWHISK_LONG=1 $(GO) test -timeout 30m -run HostileMessages ./activation/kafka
-	GPUWHISK_LONG=1 $(GO) test -timeout 30m -run 'TakesMoreThanItReports|InvokerInAContainer' ./invoker/develop/e2e
-	GPUWHISK_LONG=1 $(GO) test -timeout 30m -run MemoryTour ./invoker/develop/demo
-	GPUWHISK_LONG=1 $(GO) test -count=1 -timeout 30m -v -run ApacheKafkasRetention ./invoker/develop/replay
-	GPUWHISK_BACKLOG=100000 $(GO) test -count=1 -timeout 120m -v -run BacklogOutlivesAKill ./invoker/develop/replay
-	GPUWHISK_RESTARTS=20 GPUWHISK_PROGRAM=$(CURDIR)/$(BIN)/gpuwhisk $(GO) test -count=1 -timeout 30m -v -run RestartGap ./invoker/develop/replay
+	GPUWHISK_LONG=1 $(GO) test -timeout 30m -run 'TakesMoreThanItReports|InvokerInAContainer' ./invoker/internal/develop/e2e
+	GPUWHISK_LONG=1 $(GO) test -timeout 30m -run MemoryTour ./invoker/internal/develop/demo
+	GPUWHISK_LONG=1 $(GO) test -count=1 -timeout 30m -v -run ApacheKafkasRetention ./invoker/internal/develop/replay
+	GPUWHISK_BACKLOG=100000 $(GO) test -count=1 -timeout 120m -v -run BacklogOutlivesAKill ./invoker/internal/develop/replay
+	GPUWHISK_RESTARTS=20 GPUWHISK_PROGRAM=$(CURDIR)/$(BIN)/gpuwhisk $(GO) test -count=1 -timeout 30m -v -run RestartGap ./invoker/internal/develop/replay
 	for v in 2.3.1 4.4.0; do \
-		GPUWHISK_KAFKA_VERSION=$$v .ci/test ./activation/kafka ./invoker/develop/standalone/broker ./invoker/assembly ./invoker/develop/e2e || exit 1; done
-	GPUWHISK_SOAK=$(or $(SOAK),1h) $(GO) test -count=1 -timeout 24h -v -run 'TestSoak$$' ./invoker/develop/replay | grep -v 'level='
+		GPUWHISK_KAFKA_VERSION=$$v .ci/test ./activation/kafka ./invoker/develop/standalone/broker ./invoker/internal/assembly ./invoker/internal/develop/e2e || exit 1; done
+	GPUWHISK_SOAK=$(or $(SOAK),1h) $(GO) test -count=1 -timeout 24h -v -run 'TestSoak$$' ./invoker/internal/develop/replay | grep -v 'level='
 
 .PHONY: fuzz
 fuzz: ## Fuzz every decoder for a while (FUZZTIME=30s each)

@@ -8,9 +8,9 @@ import (
 	"time"
 
 	"github.com/gpuwhisk/gpuwhisk/activation"
-	"github.com/gpuwhisk/gpuwhisk/invoker/container"
-	"github.com/gpuwhisk/gpuwhisk/invoker/engine/proxy"
+	"github.com/gpuwhisk/gpuwhisk/invoker/internal/container"
 	"github.com/gpuwhisk/gpuwhisk/invoker/lib/retry"
+	"github.com/gpuwhisk/gpuwhisk/invoker/proxy"
 	"github.com/gpuwhisk/gpuwhisk/sched"
 )
 

@@ -7,7 +7,7 @@ import (
 	"time"
 
 	"github.com/gpuwhisk/gpuwhisk/activation"
-	"github.com/gpuwhisk/gpuwhisk/invoker/container"
+	"github.com/gpuwhisk/gpuwhisk/invoker/internal/container"
 )
 
 // event is something that happened outside of the cores. The dispatcher applies it

@@ -7,7 +7,7 @@ import (
 	"time"
 
 	"github.com/gpuwhisk/gpuwhisk/gpu"
-	"github.com/gpuwhisk/gpuwhisk/invoker/container"
+	"github.com/gpuwhisk/gpuwhisk/invoker/internal/container"
 )
 
 // fakeMover moves memory as a test sets it, and records its calls. A container holds

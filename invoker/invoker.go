@@ -29,8 +29,8 @@ import (
 	"golang.org/x/sync/semaphore"
 
 	"github.com/gpuwhisk/gpuwhisk/gpu"
-	"github.com/gpuwhisk/gpuwhisk/invoker/container"
-	"github.com/gpuwhisk/gpuwhisk/invoker/operate/explain"
+	"github.com/gpuwhisk/gpuwhisk/invoker/internal/container"
+	"github.com/gpuwhisk/gpuwhisk/invoker/internal/operate/explain"
 )
 
 // Ports are what an invoker needs from outside.

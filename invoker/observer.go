@@ -5,9 +5,9 @@ import (
 	"time"
 
 	"github.com/gpuwhisk/gpuwhisk/activation"
-	"github.com/gpuwhisk/gpuwhisk/invoker/container"
-	"github.com/gpuwhisk/gpuwhisk/invoker/engine/proxy"
-	"github.com/gpuwhisk/gpuwhisk/invoker/operate/explain"
+	"github.com/gpuwhisk/gpuwhisk/invoker/internal/container"
+	"github.com/gpuwhisk/gpuwhisk/invoker/internal/operate/explain"
+	"github.com/gpuwhisk/gpuwhisk/invoker/proxy"
 )
 
 // observer is called at each step of an activation's life, by the goroutine that takes the

@@ -12,7 +12,7 @@ import (
 	"time"
 
 	"github.com/gpuwhisk/gpuwhisk/activation"
-	"github.com/gpuwhisk/gpuwhisk/invoker/operate/explain"
+	"github.com/gpuwhisk/gpuwhisk/invoker/internal/operate/explain"
 )
 
 // pending is one accepted activation until its end. Exactly one completion is

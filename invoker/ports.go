@@ -8,9 +8,9 @@ import (
 
 	"github.com/gpuwhisk/gpuwhisk/activation"
 	"github.com/gpuwhisk/gpuwhisk/gpu"
-	"github.com/gpuwhisk/gpuwhisk/invoker/container"
-	"github.com/gpuwhisk/gpuwhisk/invoker/engine/proxy"
-	"github.com/gpuwhisk/gpuwhisk/invoker/operate/explain"
+	"github.com/gpuwhisk/gpuwhisk/invoker/internal/container"
+	"github.com/gpuwhisk/gpuwhisk/invoker/internal/operate/explain"
+	"github.com/gpuwhisk/gpuwhisk/invoker/proxy"
 )
 
 // Feed hands over activation messages in order. Next blocks until there is one

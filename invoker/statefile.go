@@ -6,7 +6,7 @@ import (
 	"time"
 
 	"github.com/gpuwhisk/gpuwhisk/activation"
-	"github.com/gpuwhisk/gpuwhisk/invoker/container"
+	"github.com/gpuwhisk/gpuwhisk/invoker/internal/container"
 )
 
 // stateFile is what a container's state file on disk shows, as its runs keep it: it is

@@ -8,7 +8,7 @@ import (
 	"time"
 
 	"github.com/gpuwhisk/gpuwhisk/gpu/scheduler"
-	"github.com/gpuwhisk/gpuwhisk/invoker/container"
+	"github.com/gpuwhisk/gpuwhisk/invoker/internal/container"
 	"github.com/gpuwhisk/gpuwhisk/sched"
 )
 

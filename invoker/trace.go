@@ -8,7 +8,7 @@ import (
 
 	"github.com/gpuwhisk/gpuwhisk/activation"
 	"github.com/gpuwhisk/gpuwhisk/gpu/scheduler"
-	"github.com/gpuwhisk/gpuwhisk/invoker/operate/explain"
+	"github.com/gpuwhisk/gpuwhisk/invoker/internal/operate/explain"
 	"github.com/gpuwhisk/gpuwhisk/sched"
 )
 

@@ -7,7 +7,7 @@ import (
 
 	"github.com/gpuwhisk/gpuwhisk/activation"
 	"github.com/gpuwhisk/gpuwhisk/invoker/develop/check"
-	"github.com/gpuwhisk/gpuwhisk/invoker/operate/explain"
+	"github.com/gpuwhisk/gpuwhisk/invoker/internal/operate/explain"
 )
 
 // tracesOf is the trace of an activation in one text.

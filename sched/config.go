@@ -7,7 +7,7 @@ import (
 
 // Config is every parameter of every policy. Start from Defaults: a zero
 // Config is not the default one (T = 0 means strict fair queueing). The tags
-// are the invoker's settings, as invoker/config reads them.
+// are the invoker's settings, as invoker/internal/config reads them.
 type Config struct {
 	// Overrun is T: how far a flow's virtual time may lead global virtual
 	// time. Ignored by the policies without a window.

@@ -5,7 +5,7 @@ import (
 	"time"
 
 	"github.com/gpuwhisk/gpuwhisk/docker/runtimes"
-	"github.com/gpuwhisk/gpuwhisk/invoker/engine/proxy"
+	"github.com/gpuwhisk/gpuwhisk/invoker/proxy"
 )
 
 var noop = map[runtimes.Family]string{

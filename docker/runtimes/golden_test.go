@@ -10,7 +10,7 @@ import (
 	"github.com/gpuwhisk/gpuwhisk/activation"
 	"github.com/gpuwhisk/gpuwhisk/docker/runtimes"
 	"github.com/gpuwhisk/gpuwhisk/invoker/develop/check"
-	"github.com/gpuwhisk/gpuwhisk/invoker/engine/proxy"
+	"github.com/gpuwhisk/gpuwhisk/invoker/proxy"
 )
 
 // recorded is an activation of a running OpenWhisk, with its code.
@@ -39,7 +39,7 @@ var unlike = map[string]string{
 
 func recordings(t *testing.T) []recorded {
 	t.Helper()
-	f, err := os.Open("../../invoker/engine/proxy/testdata/golden.jsonl")
+	f, err := os.Open("../../invoker/proxy/testdata/golden.jsonl")
 	check.NoError(t, err)
 	defer f.Close()
 	var all []recorded

@@ -45,7 +45,7 @@ while read -r path version top; do
 done < <(awk '{ print $1, $2, $3 }' <<<"$modules" | sort -u)
 section "Go's standard library $(go env GOVERSION)"
 cat "$(go env GOROOT)/LICENSE"
-for file in invoker/operate/console/page/vendor/*LICENSE*; do
+for file in invoker/internal/operate/console/page/vendor/*LICENSE*; do
 	section "$file"
 	cat "$file"
 done

@@ -37,7 +37,7 @@ func TestLicencesOfAllModules(t *testing.T) {
 	for name, want := range map[string]string{
 		"github.com/apache/openwhisk-client-go": "--- NOTICE.txt\n\nApache OpenWhisk Client Go",
 		"Go's":                                  "Copyright 2009 The Go Authors",
-		"invoker/operate/console/page/vendor/LICENSE": "Leon Sorokin",
+		"invoker/internal/operate/console/page/vendor/LICENSE": "Leon Sorokin",
 	} {
 		if !strings.Contains(sections[name], want) {
 			t.Errorf("the section of %s has no %q", name, want)

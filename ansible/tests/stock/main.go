@@ -27,7 +27,7 @@ import (
 	"github.com/twmb/franz-go/pkg/kmsg"
 
 	"github.com/gpuwhisk/gpuwhisk/activation"
-	"github.com/gpuwhisk/gpuwhisk/invoker/peer/tlsstore"
+	"github.com/gpuwhisk/gpuwhisk/invoker/lib/tlsstore"
 )
 
 // runTime is the duration of each activation.

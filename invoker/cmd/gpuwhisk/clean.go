@@ -7,7 +7,7 @@ import (
 	"strconv"
 
 	"github.com/gpuwhisk/gpuwhisk/activation"
-	"github.com/gpuwhisk/gpuwhisk/invoker/assembly"
+	"github.com/gpuwhisk/gpuwhisk/invoker/internal/assembly"
 )
 
 // cleanCmd removes the containers that an invoker left behind.

@@ -13,10 +13,10 @@ import (
 
 	"golang.org/x/term"
 
-	"github.com/gpuwhisk/gpuwhisk/invoker/config"
-	"github.com/gpuwhisk/gpuwhisk/invoker/develop/demo"
 	"github.com/gpuwhisk/gpuwhisk/invoker/develop/standalone"
-	"github.com/gpuwhisk/gpuwhisk/invoker/engine/devices"
+	"github.com/gpuwhisk/gpuwhisk/invoker/internal/config"
+	"github.com/gpuwhisk/gpuwhisk/invoker/internal/develop/demo"
+	"github.com/gpuwhisk/gpuwhisk/invoker/internal/engine/devices"
 	"github.com/gpuwhisk/gpuwhisk/sched"
 )
 

@@ -8,8 +8,8 @@ import (
 
 	"golang.org/x/term"
 
-	"github.com/gpuwhisk/gpuwhisk/invoker/config"
-	"github.com/gpuwhisk/gpuwhisk/invoker/operate/doctor"
+	"github.com/gpuwhisk/gpuwhisk/invoker/internal/config"
+	"github.com/gpuwhisk/gpuwhisk/invoker/internal/operate/doctor"
 )
 
 // doctorCmd examines this host and the services that its invoker connects to.

@@ -8,8 +8,8 @@ import (
 	"os"
 	"regexp"
 
+	"github.com/gpuwhisk/gpuwhisk/invoker/internal/operate/explain"
 	"github.com/gpuwhisk/gpuwhisk/invoker/lib/prettyjson"
-	"github.com/gpuwhisk/gpuwhisk/invoker/operate/explain"
 )
 
 // explainCmd explains how an activation ran.

@@ -9,7 +9,7 @@ import (
 	"os"
 	"text/tabwriter"
 
-	"github.com/gpuwhisk/gpuwhisk/invoker/engine/devices"
+	"github.com/gpuwhisk/gpuwhisk/invoker/internal/engine/devices"
 )
 
 // fallbacksCmd lists or clears the actions whose GPU memory is counted but not moved.

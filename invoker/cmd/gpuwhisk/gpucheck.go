@@ -9,7 +9,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/gpuwhisk/gpuwhisk/invoker/operate/gpucheck"
+	"github.com/gpuwhisk/gpuwhisk/invoker/internal/operate/gpucheck"
 )
 
 // gpuCheckCmd tests and measures the shim on the GPU of this machine.

@@ -11,8 +11,8 @@ import (
 	"syscall"
 	"time"
 
-	"github.com/gpuwhisk/gpuwhisk/invoker/assembly"
 	"github.com/gpuwhisk/gpuwhisk/invoker/handover"
+	"github.com/gpuwhisk/gpuwhisk/invoker/internal/assembly"
 )
 
 // drainedCmd waits until an invoker has answered all activations.

@@ -15,8 +15,8 @@ import (
 	"github.com/coreos/go-systemd/v22/daemon"
 
 	"github.com/gpuwhisk/gpuwhisk/docker/runtimes/native"
-	"github.com/gpuwhisk/gpuwhisk/invoker/assembly"
-	"github.com/gpuwhisk/gpuwhisk/invoker/config"
+	"github.com/gpuwhisk/gpuwhisk/invoker/internal/assembly"
+	"github.com/gpuwhisk/gpuwhisk/invoker/internal/config"
 )
 
 // invokerCmd runs the invoker in an OpenWhisk cluster, in place of OpenWhisk's own.

@@ -12,7 +12,7 @@ import (
 
 	"golang.org/x/term"
 
-	"github.com/gpuwhisk/gpuwhisk/invoker/develop/load"
+	"github.com/gpuwhisk/gpuwhisk/invoker/internal/develop/load"
 	"github.com/gpuwhisk/gpuwhisk/invoker/lib/prettyjson"
 	"github.com/gpuwhisk/gpuwhisk/sched/sim"
 )

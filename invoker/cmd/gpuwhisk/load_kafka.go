@@ -7,8 +7,8 @@ import (
 	"os"
 
 	"github.com/gpuwhisk/gpuwhisk/activation"
-	"github.com/gpuwhisk/gpuwhisk/invoker/develop/load"
 	"github.com/gpuwhisk/gpuwhisk/invoker/handover"
+	"github.com/gpuwhisk/gpuwhisk/invoker/internal/develop/load"
 )
 
 // pastControllers is the warning for --invoker.

@@ -13,7 +13,7 @@ import (
 	"time"
 
 	"github.com/gpuwhisk/gpuwhisk/invoker/develop/check"
-	"github.com/gpuwhisk/gpuwhisk/invoker/develop/load"
+	"github.com/gpuwhisk/gpuwhisk/invoker/internal/develop/load"
 )
 
 func TestLoadNamesTheWrongFlag(t *testing.T) {

@@ -13,7 +13,7 @@ import (
 	"sync"
 	"time"
 
-	"github.com/gpuwhisk/gpuwhisk/invoker/config"
+	"github.com/gpuwhisk/gpuwhisk/invoker/internal/config"
 	"github.com/gpuwhisk/gpuwhisk/invoker/lib/retry"
 )
 

@@ -13,7 +13,7 @@ import (
 
 	"github.com/alecthomas/kong"
 
-	"github.com/gpuwhisk/gpuwhisk/invoker/develop/demo"
+	"github.com/gpuwhisk/gpuwhisk/invoker/internal/develop/demo"
 )
 
 // version is set by the linker (-X main.version=...).

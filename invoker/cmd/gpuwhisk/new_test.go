@@ -11,7 +11,7 @@ import (
 )
 
 // TestNew: the new function passes its own test, and the printed commands name existing
-// files. The test of examples in invoker/develop/demo runs the function itself.
+// files. The test of examples in invoker/internal/develop/demo runs the function itself.
 func TestNew(t *testing.T) {
 	c := newCmd{Name: "infer", Kind: "python-gpu", Dir: t.TempDir()}
 	var printed bytes.Buffer

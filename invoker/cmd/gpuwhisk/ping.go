@@ -6,8 +6,8 @@ import (
 	"net/http"
 	"time"
 
-	"github.com/gpuwhisk/gpuwhisk/invoker/config"
-	"github.com/gpuwhisk/gpuwhisk/invoker/operate/doctor"
+	"github.com/gpuwhisk/gpuwhisk/invoker/internal/config"
+	"github.com/gpuwhisk/gpuwhisk/invoker/internal/operate/doctor"
 )
 
 // pingCmd checks whether the invoker of this host accepts work. It is the health check

@@ -8,8 +8,8 @@ import (
 	"os"
 	"strings"
 
-	"github.com/gpuwhisk/gpuwhisk/invoker/config"
-	"github.com/gpuwhisk/gpuwhisk/invoker/operate/doctor"
+	"github.com/gpuwhisk/gpuwhisk/invoker/internal/config"
+	"github.com/gpuwhisk/gpuwhisk/invoker/internal/operate/doctor"
 )
 
 // settings returns the environment of an invoker of this host: the environment of this

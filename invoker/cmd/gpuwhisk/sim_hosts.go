@@ -10,8 +10,8 @@ import (
 
 	"github.com/alecthomas/kong"
 
-	"github.com/gpuwhisk/gpuwhisk/invoker/develop/hostsim"
-	"github.com/gpuwhisk/gpuwhisk/invoker/pull/slot"
+	"github.com/gpuwhisk/gpuwhisk/invoker/internal/develop/hostsim"
+	"github.com/gpuwhisk/gpuwhisk/invoker/internal/pull/slot"
 	"github.com/gpuwhisk/gpuwhisk/sched/sim"
 )
 

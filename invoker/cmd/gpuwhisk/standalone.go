@@ -15,10 +15,10 @@ import (
 
 	"github.com/gpuwhisk/gpuwhisk/activation"
 	"github.com/gpuwhisk/gpuwhisk/gpu/nvml"
-	"github.com/gpuwhisk/gpuwhisk/invoker/assembly"
-	"github.com/gpuwhisk/gpuwhisk/invoker/config"
 	"github.com/gpuwhisk/gpuwhisk/invoker/develop/standalone"
-	"github.com/gpuwhisk/gpuwhisk/invoker/engine/devices"
+	"github.com/gpuwhisk/gpuwhisk/invoker/internal/assembly"
+	"github.com/gpuwhisk/gpuwhisk/invoker/internal/config"
+	"github.com/gpuwhisk/gpuwhisk/invoker/internal/engine/devices"
 )
 
 // readyTime limits the start and drainTime the end. After slowTime, a line reports a

@@ -8,7 +8,7 @@ import (
 
 	"golang.org/x/term"
 
-	"github.com/gpuwhisk/gpuwhisk/invoker/operate/top"
+	"github.com/gpuwhisk/gpuwhisk/invoker/internal/operate/top"
 )
 
 // topCmd shows the state of an invoker in the terminal.

@@ -8,8 +8,8 @@ import (
 
 	"github.com/alecthomas/kong"
 
-	"github.com/gpuwhisk/gpuwhisk/invoker/operate/doctor"
-	"github.com/gpuwhisk/gpuwhisk/invoker/operate/gpucheck"
+	"github.com/gpuwhisk/gpuwhisk/invoker/internal/operate/doctor"
+	"github.com/gpuwhisk/gpuwhisk/invoker/internal/operate/gpucheck"
 )
 
 // parse parses a command line. On a mistake it prints the error with the usage of the

@@ -15,9 +15,9 @@ import (
 	"testing"
 
 	"github.com/gpuwhisk/gpuwhisk/activation"
-	"github.com/gpuwhisk/gpuwhisk/invoker/config"
 	"github.com/gpuwhisk/gpuwhisk/invoker/develop/check"
 	"github.com/gpuwhisk/gpuwhisk/invoker/develop/standalone/couchdb"
+	"github.com/gpuwhisk/gpuwhisk/invoker/internal/config"
 )
 
 // TestTheInvokerTakesItsEnvironment: the code that reads an operator's environment

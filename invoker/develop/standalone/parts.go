@@ -19,7 +19,7 @@ import (
 	"github.com/gpuwhisk/gpuwhisk/invoker/develop/standalone/couchdb"
 	"github.com/gpuwhisk/gpuwhisk/invoker/develop/standalone/rest"
 	"github.com/gpuwhisk/gpuwhisk/invoker/develop/standalone/store"
-	"github.com/gpuwhisk/gpuwhisk/invoker/engine/docker"
+	"github.com/gpuwhisk/gpuwhisk/invoker/internal/engine/docker"
 	"github.com/gpuwhisk/gpuwhisk/invoker/lib/httpserver"
 )
 

@@ -10,7 +10,7 @@ import (
 	"time"
 
 	"github.com/gpuwhisk/gpuwhisk/activation"
-	"github.com/gpuwhisk/gpuwhisk/invoker/engine/docker"
+	"github.com/gpuwhisk/gpuwhisk/invoker/internal/engine/docker"
 )
 
 // The runtimes of actions.

@@ -1,0 +1,114 @@
+package assembly
+
+import (
+	"bytes"
+	"fmt"
+	"log/slog"
+	"net/http"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/gpuwhisk/gpuwhisk/invoker/develop/check"
+	"github.com/gpuwhisk/gpuwhisk/invoker/develop/peertest"
+	"github.com/gpuwhisk/gpuwhisk/invoker/internal/config"
+	"software.sslmate.com/src/go-pkcs12"
+)
+
+// TestWellKnownLoginIsWarnedOf where other hosts reach the admin port.
+func TestWellKnownLoginIsWarnedOf(t *testing.T) {
+	const known = "invoker.pass"
+	for _, c := range []struct {
+		host, password string
+		warned         bool
+	}{
+		{"", known, true}, {"127.0.0.1", known, false}, {"", "of their own", false}, {"", "", false},
+	} {
+		log := &bytes.Buffer{}
+		a := &assembly{Options: Options{Host: c.host, Log: slog.New(slog.NewTextHandler(log, nil))}, c: &config.Config{}, closing: make(chan struct{})}
+		a.intake = classic{a}
+		a.c.Admin = config.Admin{Username: "invoker.user", Password: c.password}
+		stop, err := a.openListener(t.Context())
+		check.NoError(t, err)
+		stop()
+		s, err := a.status(t.Context())
+		check.NoError(t, err)
+		if logged := strings.Contains(log.String(), "level=WARN"); logged != c.warned {
+			t.Errorf("host %q, password %q: logged %t, want %t", c.host, c.password, logged, c.warned)
+		}
+		if listed := len(s.Warnings) == 1; listed != c.warned {
+			t.Errorf("host %q, password %q: /status has %q", c.host, c.password, s.Warnings)
+		}
+	}
+}
+
+// TestFloodOfRequestsAddsNoSeries: a client makes up methods, paths, queries, logins,
+// hosts and transaction ids, and no metric has a label or a name of them.
+func TestFloodOfRequestsAddsNoSeries(t *testing.T) {
+	_, environ := deployment(t)
+	r := start(t, append(environ, "CONFIG_whisk_metrics_prometheusEnabled=true", "CONFIG_whisk_metrics_kamonEnabled=true"))
+	<-r.ready
+	methods := []string{"HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS", "TRACE", "CONNECT"}
+	flood := func(from, to int) {
+		for i := from; i < to; i++ {
+			for _, method := range []string{methods[i%len(methods)], fmt.Sprint("MADEUP", i), fmt.Sprint("get", i), "G!" + fmt.Sprint(i)} {
+				req, err := http.NewRequestWithContext(t.Context(), method, r.address, nil)
+				check.NoError(t, err)
+				req.URL.Path, req.URL.RawQuery = fmt.Sprintf("/ns%d/actions/a%d", i, i), fmt.Sprint("q=", i)
+				req.Host = fmt.Sprint("127.0.0.1:", i+1)
+				req.SetBasicAuth(fmt.Sprint("user", i), "x")
+				req.Header.Set("X-Request-ID", fmt.Sprint("id", i))
+				res, err := http.DefaultClient.Do(req)
+				check.NoError(t, err)
+				_ = res.Body.Close()
+			}
+		}
+	}
+	series := func() int {
+		status, text := get(t, r.address+"/metrics")
+		check.Equal(t, status, http.StatusOK)
+		for _, made := range []string{"MADEUP", "madeup", "get1", "ns1", "user1", "q=1"} {
+			check.That(t, !strings.Contains(text, made), "/metrics has %s", made)
+		}
+		return strings.Count(text, "\n")
+	}
+	flood(0, len(methods))
+	series()
+	before := series() // with that of reading the metrics itself
+	flood(len(methods), 500)
+	check.AtMost(t, series(), before, "lines at /metrics after 2,000 requests")
+	r.end(t)
+}
+
+// TestExpiredCertificateIsWarnedOf in the log and on /status; the port is served, because
+// probes of OpenWhisk's role do not check it.
+func TestExpiredCertificateIsWarnedOf(t *testing.T) {
+	for name, c := range map[string]struct {
+		until time.Duration
+		text  string
+	}{
+		"valid": {90 * 24 * time.Hour, ""}, "ends soon": {time.Hour, "expires on"}, "expired": {-time.Hour, "expired on"},
+	} {
+		key, certificate := peertest.Certificate(t, time.Now().Add(-2*time.Hour), time.Now().Add(c.until))
+		data, err := pkcs12.Modern.Encode(key, certificate, nil, "pass")
+		check.NoError(t, err)
+		store := filepath.Join(t.TempDir(), "own.p12")
+		check.NoError(t, os.WriteFile(store, data, 0o600))
+		log := &bytes.Buffer{}
+		a := &assembly{Options: Options{Host: "127.0.0.1", Log: slog.New(slog.NewTextHandler(log, nil))}, c: &config.Config{}, closing: make(chan struct{})}
+		a.intake = classic{a}
+		a.c.Admin = config.Admin{Protocol: "https", TLS: config.AdminTLS{KeystorePath: store, KeystorePassword: "pass"}}
+		stop, err := a.openListener(t.Context())
+		check.NoError(t, err)
+		stop()
+		s, err := a.status(t.Context())
+		check.NoError(t, err)
+		check.Contains(t, strings.Join(s.Warnings, ""), c.text, "%s", name)
+		check.Contains(t, log.String(), c.text, "%s", name)
+		if c.text == "" {
+			check.Equal(t, len(s.Warnings), 0, "%s: %q", name, s.Warnings)
+		}
+	}
+}

@@ -1,0 +1,150 @@
+package assembly
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"os"
+	"path/filepath"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/gpuwhisk/gpuwhisk/docker/runtimes"
+	"github.com/gpuwhisk/gpuwhisk/invoker"
+	"github.com/gpuwhisk/gpuwhisk/invoker/internal/container"
+	"github.com/gpuwhisk/gpuwhisk/invoker/internal/engine/docker"
+	"github.com/gpuwhisk/gpuwhisk/invoker/internal/engine/process"
+	"github.com/gpuwhisk/gpuwhisk/invoker/internal/peer/clients"
+	"github.com/gpuwhisk/gpuwhisk/invoker/proxy"
+)
+
+// Engine is a container engine that can be closed.
+type Engine interface {
+	invoker.Engine
+	Close() error
+}
+
+// openEngine opens the container engine, which must be able to give the devices
+// to containers.
+func (a *assembly) openEngine(ctx context.Context) (hooks, error) {
+	if err := a.awaitEngine(ctx); err != nil {
+		return hooks{}, err
+	}
+	return hooks{close: closer(a.engine.Close)}, a.gpus.check(a.deviceEngine)
+}
+
+// awaitEngine opens the container engine, and waits for one that does not answer,
+// as for the database. A wrong setting, and a refusal of an engine that answers,
+// end the start.
+func (a *assembly) awaitEngine(ctx context.Context) error {
+	a.stage.Store("waiting for the " + a.c.Runtimes.Kind + " engine")
+	if a.engine = a.Engine; a.engine != nil {
+		a.Log.Info("the caller has given the container engine")
+		return nil
+	}
+	open := func(ctx context.Context) (err error) {
+		a.engine, err = a.newEngine(ctx)
+		return err
+	}
+	return a.await(ctx, "the container engine", open, func(err error) bool { return errors.Is(err, container.ErrAway) })
+}
+
+func (a *assembly) newEngine(ctx context.Context) (Engine, error) {
+	if a.c.Runtimes.Processes() {
+		return a.newProcesses()
+	}
+	o := clients.Docker(a.c, a.instance.ContainerPrefix(), a.Log)
+	o.Steps, o.LocalImages = a.steps.Begin, a.LocalImages
+	if a.LongTimeouts {
+		w := &o.LogWaits
+		w.Idle, w.Answered, w.OtherStream, w.QuietFailed = 12*time.Second, 10*time.Second, 6*time.Second, 6*time.Second
+		o.Timeouts.Settle = 20 * time.Second
+	}
+	e, err := docker.New(ctx, o)
+	if err != nil && !errors.Is(err, container.ErrAway) {
+		return nil, err
+	}
+	if err != nil {
+		return nil, fmt.Errorf("%w (is the Docker daemon up, and may this user reach it? CONFIG_whisk_gpu_docker_host or DOCKER_HOST names another)", err)
+	}
+	a.deviceEngine, a.daemon = e, e
+	a.docker.Store(e)
+	return e, nil
+}
+
+// findPrograms begins to find the interpreters of a process engine, beside the rest
+// of the start: where a launcher has to be run to find the interpreter behind it, that
+// takes as long as everything else. The search ends with done at the latest.
+func (a *assembly) findPrograms(ctx context.Context) (done func()) {
+	if !a.c.Runtimes.Processes() || a.Engine != nil {
+		return func() {}
+	}
+	ctx, cancel := context.WithCancel(ctx)
+	found := make(chan runtimes.Programs, 1)
+	go func() { found <- runtimes.FindPrograms(ctx) }()
+	a.programs = sync.OnceValue(func() runtimes.Programs { return <-found })
+	return func() {
+		cancel()
+		a.programs()
+	}
+}
+
+// newProcesses serves the kinds for which there is an interpreter here.
+func (a *assembly) newProcesses() (Engine, error) {
+	dir := a.c.ProcessDir(a.instance.ContainerPrefix(), os.TempDir())
+	proxies := a.c.Process.Proxies
+	if proxies == "" {
+		proxies = filepath.Join(dir, "proxies")
+		if err := runtimes.Write(proxies); err != nil {
+			return nil, err
+		}
+	}
+	o := process.DefaultOptions()
+	o.StateDir = filepath.Join(dir, "containers")
+	o.Runtimes = a.runtimes(proxies)
+	o.Path = cmp.Or(a.Path, o.Path)
+	o.Logger = a.Log
+	o.PidsLimit = a.c.Docker.PidsLimit
+	o.MaxLogBytes = a.c.MaxLogBytes()
+	return process.New(o)
+}
+
+// runtimes lists how each kind is started here. A kind without an interpreter
+// is left out: its actions then fail with an error that names the kind. This program
+// is its own proxy for executables.
+func (a *assembly) runtimes(proxies string) map[string]process.Runtime {
+	found := a.programs()
+	found.Native = []string{a.Self, NativeProxy}
+	all := map[string]process.Runtime{}
+	for _, kind := range []string{"python:", "nodejs:", "native:", "blackbox"} {
+		argv, err := found.Command(proxies, kind)
+		if err != nil {
+			a.Log.Warn("actions of a kind cannot run here", "kind", kind, "error", err)
+			continue
+		}
+		if kind == "blackbox" { // only its code is here, not its image
+			argv = append(slices.Clip(argv), "--no-image")
+		}
+		all[kind] = process.Runtime{Argv: argv}
+	}
+	return all
+}
+
+// NativeProxy is the command under which this program is the action proxy for
+// executables.
+const NativeProxy = "native-proxy"
+
+// dialer is an engine whose containers are reached in a way of its own.
+type dialer interface {
+	Dial(ctx context.Context, network, addr string) (net.Conn, error)
+}
+
+func (a *assembly) dial(addr string, concurrency int) invoker.ProxyClient {
+	if e, ok := a.engine.(dialer); ok {
+		return proxy.NewDialing(addr, concurrency, e.Dial)
+	}
+	return proxy.New(addr, concurrency)
+}

@@ -1,0 +1,90 @@
+package assembly
+
+import (
+	"context"
+	"time"
+
+	"github.com/gpuwhisk/gpuwhisk/activation"
+	"github.com/gpuwhisk/gpuwhisk/activation/journal"
+	"github.com/gpuwhisk/gpuwhisk/invoker"
+	"github.com/gpuwhisk/gpuwhisk/invoker/internal/operate/admin"
+)
+
+// intake is how work comes to the invoker: over its topic in OpenWhisk's classic
+// mode, by fetches from schedulers in scheduler mode.
+type intake interface {
+	// Pings switches whether work comes.
+	admin.Pings
+	// awaitPrevious returns when no other process works under this id.
+	awaitPrevious(ctx context.Context) error
+	// parts are what it needs of its own, between the database and the acks.
+	parts(topic string, manifest *activation.Manifest) []part
+	// fill adds what the invoker needs of it, and use gives it the invoker.
+	fill(p *invoker.Ports)
+	use(iv *invoker.Invoker)
+	// begin has work come, until ctx ends.
+	begin(ctx context.Context)
+	// working is a context that ends when nothing more comes, after that of begin.
+	working(ctx context.Context) context.Context
+	// follow is called with why the invoker cannot work, or "". It does not block.
+	follow(why string)
+	// away is why no work comes, or empty.
+	away() string
+	// pool shows containers as the mode's original does; nil: it does not.
+	pool() func(ctx context.Context) (any, int, error)
+	// covered has the journal forget what is completed and does not come again.
+	covered(j *journal.Journal)
+}
+
+// announce has work come, and reports that the invoker is ready.
+func (a *assembly) announce(ctx context.Context) {
+	a.intake.begin(ctx)
+	a.gpus.watch(a.invoker.Load(), a.deviceEngine, a.Log)
+	a.stage.Store("")
+	a.ready.Store(true)
+	a.Log.Info("invoker is ready", "version", a.Version, "instance", a.instance.String(), "topic", a.c.Kafka.TopicPrefix+a.instance.Topic(),
+		"memory", a.instance.UserMemory.String(), "runtime", a.c.Runtimes.Kind, "gpus", a.gpus.describe(), "policy", a.c.GPU.Policy,
+		"admin", a.admin, "took", time.Since(a.began).Round(time.Millisecond))
+	if a.Ready != nil {
+		a.Ready()
+	}
+	if a.Beat != nil {
+		go a.Beat(ctx, func(ctx context.Context) error {
+			_, err := a.invoker.Load().Status(ctx)
+			return err
+		})
+	}
+}
+
+// stops reports that the stop begins.
+func (a *assembly) stops() {
+	a.Log.Info("invoker stops: nothing more is pulled, what runs is finished", "version", a.Version, "instance", a.instance.String(),
+		"unfinished", a.invoker.Load().InFlight(), "deadline", a.c.Drain.Deadline)
+	a.stopping.Store(true)
+}
+
+// classic is the classic mode: controllers send activations to the invoker's topic
+// while it pings.
+type classic struct{ *assembly }
+
+func (a classic) parts(topic string, _ *activation.Manifest) []part {
+	return []part{
+		// They begin when the invoker is ready, and end after the last commit,
+		// which the next process reads once they are silent.
+		{"pings", a.openPings},
+		// Closed after acks and records, which are safe then: it commits offsets.
+		{"activations", func(context.Context) (hooks, error) { return a.openSources(topic), nil }},
+	}
+}
+
+func (classic) pool() func(context.Context) (any, int, error) { return nil }
+
+func (a classic) fill(p *invoker.Ports) {
+	if a.gpuHosts != nil {
+		p.GPUHosts = a.gpuHosts
+	}
+}
+
+func (classic) use(*invoker.Invoker) {}
+
+func (classic) working(ctx context.Context) context.Context { return ctx }

@@ -1,0 +1,258 @@
+package assembly
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/gpuwhisk/gpuwhisk/activation"
+	"github.com/gpuwhisk/gpuwhisk/activation/etcd"
+	"github.com/gpuwhisk/gpuwhisk/activation/fetch"
+	"github.com/gpuwhisk/gpuwhisk/activation/kafka"
+	"github.com/gpuwhisk/gpuwhisk/invoker"
+	"github.com/gpuwhisk/gpuwhisk/invoker/internal/peer/clients"
+	"github.com/gpuwhisk/gpuwhisk/invoker/internal/pull"
+	"github.com/gpuwhisk/gpuwhisk/invoker/internal/pull/slot"
+	"github.com/gpuwhisk/gpuwhisk/invoker/lib/retry"
+)
+
+// gpuTag is what an invoker with a GPU is found by (annotation invoker-resources).
+const gpuTag = "gpu"
+
+// lastFetches bounds the wait for fetches that are out at the stop.
+const lastFetches = 30 * time.Second
+
+// scheduled is the scheduler mode: schedulers order containers on the invoker's
+// topic, and activations are fetched from them.
+type scheduled struct {
+	*assembly
+	registry   *etcd.Client
+	schedulers *fetch.Client
+	orders     *kafka.Feed
+	puller     atomic.Pointer[pull.Puller]
+	topic      string
+	running    sync.WaitGroup
+	halt       context.CancelFunc // ends the reading of orders
+}
+
+// awaitPrevious has nothing to wait for here: the health key shows another process,
+// and etcd is not open yet.
+func (a *scheduled) awaitPrevious(context.Context) error { return nil }
+
+func (a *scheduled) parts(topic string, manifest *activation.Manifest) []part {
+	a.topic = topic
+	return []part{
+		{"etcd", a.openEtcd},
+		{"schedulers", func(context.Context) (hooks, error) { return a.openPuller(manifest) }},
+	}
+}
+
+// reported is the instance as schedulers have it: with its GPU among its tags.
+func (a *scheduled) reported() activation.Instance {
+	i := a.instance
+	if len(a.gpus.devices) > 0 && !slices.Contains(i.Tags, gpuTag) {
+		i.Tags = append(slices.Clone(i.Tags), gpuTag)
+	}
+	return i
+}
+
+func (a *scheduled) openEtcd(ctx context.Context) (hooks, error) {
+	cfg := clients.Etcd(a.c.Scheduler, a.Log)
+	cfg.Instance = a.instance
+	cfg.LeaseFile = a.besideJournal("lease")
+	var err error
+	if a.registry, err = etcd.New(cfg); err != nil {
+		return hooks{}, err
+	}
+	h := hooks{close: closer(a.registry.Close), status: func(s *status) {
+		s.Etcd = new(a.registry.State())
+		s.because("etcd", s.Etcd.LastError)
+	}}
+	a.stage.Store("waiting for etcd, or for another process with this id to end")
+	return h, a.registry.Claim(ctx)
+}
+
+func (a *scheduled) openPuller(manifest *activation.Manifest) (hooks, error) {
+	c := a.c.Scheduler
+	a.schedulers = fetch.New(fetch.Config{Log: a.Log, Payload: activation.Size(a.c.Limits.Payload)})
+	a.orders = a.cluster.NewFeed(kafka.FeedConfig{Topic: a.topic, Delay: a.observeDelay(), Raw: true})
+	a.from = newSources(a.state.journal, a.Log, nil)
+	puller := pull.New(pull.Config{
+		Bounds: a.c.Limits.Bounds(), Defaults: namespaceDefaults(a.c.Limits.Namespace),
+		Instance: a.reported(), Cluster: activation.Cluster(c.Cluster), Manifest: manifest, MemoryMB: int64(mib(a.c.Pool.UserMemory)),
+		GPUs: len(a.gpus.devices), JobTime: finite(c.JobTime), BlackboxMultiple: c.BlackboxMultiple, ReportEvery: max(finite(c.MemorySync), time.Millisecond),
+		Slots: slot.Config{
+			PauseGrace: orNever(a.c.Proxy.PauseGrace), IdleTimeout: orNever(a.c.Proxy.IdleContainer), Keeping: orNever(c.Keeping),
+			GPU: slot.DefaultGPU(len(a.gpus.devices), a.c.GPU.Tokens.Max),
+		},
+	}, pull.Ports{
+		Orders: orders{a.orders}, Acks: creationAcks{a.assembly}, Schedulers: schedulers{a.schedulers}, Registry: a.registry,
+		Journal: a.pulledJournal(), Deliver: a.from.deliver, Limits: a.store,
+	}, a.Log)
+	a.puller.Store(puller)
+	if a.retired.Load() {
+		puller.Disable()
+	}
+	return hooks{close: a.closePuller, status: a.pullStatus, gauges: pullGauges}, nil
+}
+
+func (a *scheduled) closePuller(ctx context.Context) error {
+	if a.halt != nil {
+		a.halt()
+	}
+	a.running.Wait()
+	a.puller.Load().Close()
+	return errors.Join(a.from.close(ctx), a.orders.Close(ctx), a.schedulers.Close())
+}
+
+func (a *scheduled) pullStatus(s *status) {
+	stats := a.puller.Load().Stats()
+	s.Schedulers = &schedulerStatus{Stats: stats, Calls: a.schedulers.States()}
+	k := &s.Kafka
+	k.Feed = a.orders.Stats()
+	k.Lag = k.Feed.Lag()
+	s.because("reading orders of schedulers", k.Feed.Interrupted)
+	s.because("committing offsets", k.Feed.CommitFailing)
+	if stats.Full {
+		s.because("fetching", "the journal is full (whisk.gpu.journal-size): nothing is fetched until activations have ended")
+	}
+	if !a.puller.Load().Enabled() && !a.stopping.Load() {
+		s.because("disabled", "POST /enable makes schedulers send work again")
+	}
+}
+
+// schedulerStatus is the health of what the scheduler mode needs.
+type schedulerStatus struct {
+	pull.Stats
+	Calls []fetch.State `json:"schedulers"`
+}
+
+func (a *scheduled) fill(p *invoker.Ports) {
+	puller := a.puller.Load()
+	p.Claims, p.Ended, p.Warmth, p.Returner = puller, puller.Ended, puller.Warmth, puller
+}
+
+func (a *scheduled) use(iv *invoker.Invoker) { a.puller.Load().Use(iv) }
+
+func (a *scheduled) begin(ctx context.Context) {
+	var running context.Context
+	running, a.halt = context.WithCancel(context.WithoutCancel(ctx))
+	a.running.Go(func() { a.puller.Load().Run(running) })
+	a.running.Go(func() { a.followSchedulers(running) })
+	a.running.Go(func() { a.samplePool(running) })
+}
+
+// followSchedulers opens a channel to each scheduler before it is needed, since the
+// first call to one takes long, and closes those of schedulers that are gone.
+func (a *scheduled) followSchedulers(ctx context.Context) {
+	var before []activation.Endpoint
+	for ctx.Err() == nil {
+		all, changed := a.registry.Schedulers()
+		var live []activation.Endpoint
+		for _, s := range all {
+			at := s.Endpoints.Endpoint
+			live = append(live, at)
+			if !slices.Contains(before, at) {
+				a.running.Go(func() { a.warmUp(ctx, at) })
+			}
+		}
+		a.schedulers.Retain(live)
+		before = live
+		select {
+		case <-changed:
+		case <-ctx.Done():
+		}
+	}
+}
+
+// warmUp makes the first call to a scheduler. One that starts puts its key into etcd
+// before it listens.
+func (a *scheduled) warmUp(ctx context.Context, at activation.Endpoint) {
+	listed := func() bool {
+		all, _ := a.registry.Schedulers()
+		return slices.ContainsFunc(all, func(s activation.SchedulerState) bool { return s.Endpoints.Endpoint == at })
+	}
+	pause := retry.Default()
+	for {
+		err := a.schedulers.WarmUp(ctx, at)
+		if err == nil || errors.Is(err, fetch.ErrRejected) || !pause.Wait(ctx) || !listed() {
+			return
+		}
+	}
+}
+
+// working ends when the fetches that are out have brought what they bring: that is
+// nowhere else.
+func (a *scheduled) working(ctx context.Context) context.Context {
+	working, end := context.WithCancel(context.WithoutCancel(ctx))
+	context.AfterFunc(ctx, func() {
+		defer end()
+		a.stops()
+		last, cancel := context.WithTimeout(context.WithoutCancel(ctx), lastFetches)
+		defer cancel()
+		a.puller.Load().Stop(last)
+	})
+	return working
+}
+
+func (a *scheduled) follow(why string) { a.puller.Load().SetUnable(why) }
+
+// Enabled, Enable and Disable are the admin endpoints'.
+func (a *scheduled) Enabled() bool {
+	p := a.puller.Load()
+	return p != nil && p.Enabled()
+}
+
+// Enable has schedulers send work.
+func (a *scheduled) Enable() bool {
+	changed := a.retired.Swap(false)
+	if p := a.puller.Load(); p != nil {
+		p.Enable()
+	}
+	return changed
+}
+
+// Disable has them send none, and containers end when they have nothing to do.
+func (a *scheduled) Disable() bool {
+	changed := !a.retired.Swap(true)
+	if p := a.puller.Load(); p != nil {
+		p.Disable()
+	}
+	return changed
+}
+
+// pool counts what has not ended, whether a container of a scheduler's runs it or not.
+func (a *scheduled) pool() func(context.Context) (any, int, error) {
+	return func(ctx context.Context) (any, int, error) {
+		iv := a.invoker.Load()
+		if iv == nil {
+			return nil, 0, errors.New("the invoker is not ready")
+		}
+		work, err := iv.Status(ctx)
+		if err != nil {
+			return nil, 0, err
+		}
+		pool := a.puller.Load().Pool()
+		for _, c := range work.Containers {
+			if c.State == "prewarmed" {
+				pool.Prewarmed.Kinds[c.Kind]++
+				pool.Prewarmed.Total++
+			}
+		}
+		pool.Total += pool.Prewarmed.Total
+		return pool, max(a.puller.Load().Count(), iv.InFlight()), nil
+	}
+}
+
+func (a *scheduled) away() string {
+	select {
+	case <-a.registry.Taken():
+		return "another process is this invoker: its health key in etcd is not ours"
+	default:
+	}
+	return kafkaAway(kafka.PingStatus{}, a.orders.Stats(), time.Now(), cmp.Or(a.silence, kafkaTimeout))
+}

@@ -1,0 +1,338 @@
+package assembly
+
+import (
+	"fmt"
+	"io"
+	"net/http"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/gpuwhisk/gpuwhisk/activation"
+	"github.com/gpuwhisk/gpuwhisk/invoker/develop/check"
+	"github.com/gpuwhisk/gpuwhisk/invoker/develop/fakescheduler"
+	"github.com/gpuwhisk/gpuwhisk/invoker/develop/fakescheduler/memoryqueue"
+	"github.com/gpuwhisk/gpuwhisk/invoker/internal/container"
+	clientv3 "go.etcd.io/etcd/client/v3"
+)
+
+// The whole life of a container: cold, warm, paused, resumed, with its keys.
+func TestSchedulerModeFromColdToResumed(t *testing.T) {
+	f := newScheduling(t, "CONFIG_whisk_containerPool_userMemory=256m") // for one, whatever is ordered
+	r := f.start()
+	hello := f.function("hello", "1-aa", "0.0.1", "", 256)
+	first := f.invoke(hello)
+	f.succeeded(first)
+	existing := f.keys("namespace/guest/guest/hello/1-aa/invoker0/container/")
+	if len(existing) != 1 {
+		t.Fatalf("keys %v", existing)
+	}
+	f.answered(f.invoke(hello))
+	check.Equal(t, f.engine.counts().made, 1, "after a warm call")
+	f.until("a warmed key", func() bool {
+		return len(f.keys("warmed/guest/guest/hello/1-aa/invoker/0/container/")) == 1 && len(f.keys("namespace/")) == 0
+	})
+	f.answered(f.invoke(hello))
+	check.Equal(t, f.engine.counts().made, 1)
+	check.Equal(t, f.engine.counts().resumed, 1)
+	f.until("the warmed key is gone", func() bool { return len(f.keys("warmed/")) == 0 })
+	f.until("an ack of each creation", func() bool {
+		seen, _ := f.scheduler.Seen()
+		return len(seen.Acks) == len(seen.Creations)
+	})
+	f.wantNothingLost()
+	r.end(t)
+	if keys := f.keys("invokers/"); len(keys) != 0 {
+		t.Errorf("after the end: %v", keys)
+	}
+}
+
+// A scheduler orders nothing from an invoker without free memory: what containers without
+// work take counts as free long before they are paused, and they make way.
+func TestSchedulerModeIdleContainersMakeWay(t *testing.T) {
+	f := newScheduling(t, "CONFIG_whisk_containerProxy_timeouts_pauseGrace=1 hour", "CONFIG_whisk_containerPool_userMemory=512 m")
+	r := f.start()
+	for n := range 5 {
+		f.answered(f.invoke(f.function(fmt.Sprint("f", n), "1-a", "0.0.1", "", 256)))
+	}
+	check.Equal(t, f.engine.counts(), counts{made: 5, removed: 3})
+	r.end(t)
+}
+
+func TestSchedulerModeManyAtOnce(t *testing.T) {
+	f := newScheduling(t)
+	f.scheduler.SetLimit("guest", 5)
+	r := f.start()
+	f.engine.setRun(func() { <-time.After(20 * time.Millisecond) })
+	hello := f.function("hello", "1-aa", "0.0.1", "", 256)
+	var all []activation.ID
+	for range 60 {
+		all = append(all, f.invoke(hello))
+	}
+	for _, id := range all {
+		f.answered(id)
+	}
+	f.until("everything is paused", func() bool { return len(f.keys("namespace/")) == 0 })
+	again := f.invoke(hello) // no ghosts: a container is ordered for it
+	f.answered(again)
+	for _, id := range append(all, again) {
+		f.recorded(id)
+	}
+	seen, _ := f.scheduler.Seen()
+	// On a busy machine a scheduler orders more than the limit, before it has counted
+	// what it ordered: the invoker's memory bounds that.
+	check.AtMost(t, seen.MostContainers, 8)
+	check.Equal(t, seen.Lost, 0)
+	check.Equal(t, seen.Unparsed, 0)
+	r.end(t)
+}
+
+func TestSchedulerModeRefusals(t *testing.T) {
+	f := newScheduling(t, "METRICS_KAMON=true", "CONFIG_whisk_memory_max=2048 m")
+	r := f.start()
+	f.engine.create = func(container.Spec) error {
+		return &container.CreateError{Blame: container.BlameDeveloper, Message: "Failed to pull container image 'x'."}
+	}
+	f.invoke(f.function("hello", "1-aa", "0.0.1", "", 256))
+	has := func(what activation.CreationError) func(fakescheduler.Ack) bool {
+		return func(a fakescheduler.Ack) bool { return a.Error == what }
+	}
+	f.until("the ack of an image that is not there", func() bool {
+		seen, _ := f.scheduler.Seen()
+		return slices.ContainsFunc(seen.Acks, has(activation.BlackboxFailed)) && len(seen.Failures) == 1
+	})
+	seen, _ := f.scheduler.Seen()
+	if !strings.Contains(seen.Failures[0].Reason, "Failed to pull container image") {
+		t.Errorf("failure %+v", seen.Failures[0])
+	}
+	f.engine.mu.Lock()
+	f.engine.create = nil
+	f.engine.mu.Unlock()
+	// All of the memory is in use: the next one is refused, and served when there is some.
+	hold := make(chan struct{})
+	f.engine.setRun(func() { <-hold })
+	big := f.invoke(f.function("big", "1-aa", "0.0.1", "", 1792))
+	f.until("big has its container", func() bool { return len(f.keys("namespace/guest/guest/big/")) == 1 })
+	other := f.function("other", "1-aa", "0.0.1", "", 256)
+	one := f.invoke(other)
+	f.until("the memory is all in use", func() bool { return len(f.keys("namespace/guest/guest/other/")) == 1 })
+	close(hold)
+	f.answered(big)
+	f.answered(one)
+	if seen, _ := f.scheduler.Seen(); seen.Unparsed != 0 {
+		t.Errorf("unparsed %d", seen.Unparsed)
+	}
+	f.wantMetrics(r, `gpuwhisk_scheduler_creations_total{class="failed",outcome="BlackBoxError"} `,
+		`counter_invoker_creation_counter_total{error="BlackBoxError",state="failed"} `, "gpuwhisk_scheduler_pulled_total 2",
+		"histogram_invoker_containerPoolMemory_max_counter_count ", "counter_scheduler_keepAlive_counter_total{leaseId=")
+	r.end(t)
+}
+
+// wantMetrics holds that metrics are there, the original's too.
+func (f *scheduling) wantMetrics(r running, want ...string) {
+	f.Helper()
+	got := f.ask(r, http.MethodGet, "/metrics")
+	for _, w := range want {
+		if !strings.Contains(got, "\n"+w) {
+			f.Errorf("/metrics has no %s", w)
+		}
+	}
+	if f.Failed() {
+		f.Log(got)
+	}
+}
+
+// What was fetched and has not ended is the next process's: it runs, or is answered
+// that it was interrupted.
+func TestSchedulerModeKeepsWhatWasFetched(t *testing.T) {
+	f := newScheduling(t, "CONFIG_whisk_gpu_drainDeadline=1 millisecond")
+	r := f.start()
+	began, hold := make(chan struct{}, 1), make(chan struct{})
+	f.engine.setRun(func() { began <- struct{}{}; <-hold })
+	id := f.invoke(f.function("hello", "1-aa", "0.0.1", `{"key":"rerun","value":true}`, 256))
+	<-began
+	r.end(t)
+	close(hold)
+	f.engine.setRun(nil)
+	r = f.start()
+	f.succeeded(id)
+	r.end(t)
+}
+
+func TestSchedulerModeDisableAndEnable(t *testing.T) {
+	f := newScheduling(t)
+	r := f.start()
+	hello := f.function("hello", "1-aa", "0.0.1", "", 256)
+	f.answered(f.invoke(hello))
+	f.post(r, "/disable", "invoker0 is now disabled.")
+	f.until("down, without a container", func() bool {
+		return f.health().Status == activation.Down && len(f.keys("namespace/"))+len(f.keys("warmed/")) == 0
+	})
+	if got := f.ask(r, http.MethodGet, "/pool/count"); got != "0" {
+		t.Errorf("/pool/count is %q", got)
+	}
+	f.post(r, "/enable", "invoker0 is now enabled.")
+	f.until("up", func() bool { return f.health().Status == activation.Up })
+	f.answered(f.invoke(hello))
+	r.end(t)
+}
+
+func (f *scheduling) post(r running, path, want string) {
+	f.Helper()
+	if got := f.ask(r, http.MethodPost, path); got != want {
+		f.Errorf("%s: %q, want %q", path, got, want)
+	}
+}
+
+// ask sends a request to the invoker's HTTP port.
+func (f *scheduling) ask(r running, method, path string) string {
+	f.Helper()
+	req, err := http.NewRequest(method, r.address+path, nil)
+	check.NoError(f, err)
+	req.SetBasicAuth("invoker.user", "invoker.pass")
+	res, err := http.DefaultClient.Do(req)
+	check.NoError(f, err)
+	defer res.Body.Close()
+	text, err := io.ReadAll(res.Body)
+	check.NoError(f, err)
+	return string(text)
+}
+
+// An update retires the queue of the old revision. Its containers leave it at once, as in
+// the original, and what it still holds is given up when it has waited for too long.
+func TestSchedulerModeUpdateUnderLoad(t *testing.T) {
+	queue := memoryqueue.Defaults()
+	queue.Drop, queue.Retention = 100*time.Millisecond, 5*time.Second
+	f := newSchedulingOf(t, queue)
+	f.scheduler.SetLimit("guest", 4)
+	r := f.start()
+	f.engine.setRun(func() { <-time.After(10 * time.Millisecond) })
+	var all []activation.ID
+	old := f.function("hello", "1-aa", "0.0.1", "", 256)
+	for range 10 {
+		all = append(all, f.invoke(old))
+	}
+	f.answered(all[0])
+	newer := f.function("hello", "2-bb", "0.0.2", "", 256)
+	check.NoError(t, f.scheduler.Update(newer))
+	for range 10 {
+		all = append(all, f.invoke(newer))
+	}
+	for _, id := range all[1:] {
+		f.answered(id)
+	}
+	f.until("the old containers are gone", func() bool {
+		return len(f.keys("namespace/guest/guest/hello/1-aa/"))+len(f.keys("warmed/guest/guest/hello/1-aa/")) == 0
+	})
+	if seen, _ := f.scheduler.Seen(); seen.Lost != 0 {
+		t.Errorf("lost %d", seen.Lost)
+	}
+	r.end(t)
+}
+
+// A creation of a GPU function opens a slot to pull, not a container: what is pulled
+// waits in the GPU queue, and the scheduler's limit is not reached.
+func TestSchedulerModePullsForGPUs(t *testing.T) {
+	f := newScheduling(t, "CONFIG_whisk_gpu_simulated_devices=1")
+	r := f.start()
+	if h := f.health(); !slices.Equal(h.Tags, []string{"gpu"}) {
+		t.Errorf("tags %q", h.Tags)
+	}
+	f.engine.setRun(func() { <-time.After(5 * time.Millisecond) })
+	onGPU := f.function("gpu", "1-aa", "0.0.1", `{"key":"gpu","value":true},{"key":"invoker-resources","value":["gpu"]}`, 256)
+	var all []activation.ID
+	for range 40 {
+		all = append(all, f.invoke(onGPU))
+	}
+	for _, id := range all {
+		f.succeeded(id)
+	}
+	seen, _ := f.scheduler.Seen()
+	check.AtMost(t, seen.MostContainers, 3)
+	f.wantNothingLost()
+	f.until("its slots end", func() bool { return len(f.keys("namespace/")) == 0 })
+	r.end(t)
+}
+
+// Without a lease the keys are gone; they come back by themselves, and no call is lost.
+func TestSchedulerModeOutlivesItsLease(t *testing.T) {
+	f := newScheduling(t, "CONFIG_whisk_containerProxy_timeouts_pauseGrace=1 minute")
+	r := f.start()
+	hello := f.function("hello", "1-aa", "0.0.1", "", 256)
+	f.answered(f.invoke(hello))
+	before := f.keys("namespace/")
+	res, err := f.etcd.Get(t.Context(), string(f.cluster)+"/invokers/0")
+	check.NoError(t, err)
+	old := clientv3.LeaseID(res.Kvs[0].Lease)
+	if _, err := f.etcd.Revoke(t.Context(), old); err != nil {
+		t.Fatal(err)
+	}
+	f.until("the keys are back on another lease", func() bool {
+		res, err := f.etcd.Get(t.Context(), string(f.cluster)+"/invokers/0")
+		return err == nil && len(res.Kvs) == 1 && clientv3.LeaseID(res.Kvs[0].Lease) != old && slices.Equal(f.keys("namespace/"), before)
+	})
+	f.answered(f.invoke(hello))
+	check.Equal(t, f.engine.counts().made, 1)
+	f.wantMetrics(r, "gpuwhisk_etcd_leases_regained_total 1", "gpuwhisk_scheduler_waiting_creations 0")
+	r.end(t)
+}
+
+// Calls of several functions, while their containers are paused, evicted and drained
+// all the time: each has one record, and no scheduler is left a container that does
+// not exist.
+func TestSchedulerModeLosesNothing(t *testing.T) {
+	f := newScheduling(t, "CONFIG_whisk_containerProxy_timeouts_pauseGrace=20 milliseconds", "CONFIG_whisk_containerPool_userMemory=1024 m")
+	r := f.start()
+	f.engine.setRun(func() { <-time.After(time.Millisecond) })
+	var functions []fakescheduler.Function
+	for _, name := range []string{"a", "b", "c", "d", "e"} {
+		functions = append(functions, f.function(name, "1-aa", "0.0.1", "", 256))
+	}
+	var all []activation.ID
+	for i := range 1000 {
+		all = append(all, f.invoke(functions[(i*i)%len(functions)]))
+		switch {
+		case i%100 == 60:
+			f.post(r, "/disable", "invoker0 is now disabled.")
+		case i%100 == 65:
+			f.post(r, "/enable", "invoker0 is now enabled.")
+		case i%5 == 0:
+			<-time.After(20 * time.Millisecond)
+		}
+	}
+	for _, id := range all {
+		f.answered(id)
+	}
+	for _, of := range functions {
+		f.answered(f.invoke(of))
+	}
+	f.wantNothingLost()
+	for _, id := range all {
+		f.recorded(id)
+	}
+	f.until("an ack of each creation", func() bool {
+		seen, _ := f.scheduler.Seen()
+		return len(seen.Acks) == len(seen.Creations)
+	})
+	r.end(t)
+}
+
+// The limits of a namespace are read once, and an action that exceeds them is answered
+// in their words.
+func TestSchedulerModeLimitsOfTheNamespace(t *testing.T) {
+	f := newScheduling(t)
+	f.limits = `{"_id":"guest/limits","maxActionMemory":256}`
+	r := f.start()
+	id := f.invoke(f.function("large", "1-aa", "0.0.1", "", 384))
+	a := f.answered(id)
+	check.That(check.Must(t), a.Record != nil, "ack %+v", a)
+	check.Equal(t, a.Record.Response.StatusCode, activation.StatusDeveloperError)
+	check.Contains(t, string(a.Record.Response.Result), "memory size 384 MB exceeds allowed threshold of 256 MB")
+	f.answered(f.invoke(f.function("small", "1-aa", "0.0.1", "", 256)))
+	seen, _ := f.scheduler.Seen()
+	if seen.Unparsed != 0 {
+		t.Errorf("unparsed %d", seen.Unparsed)
+	}
+	r.end(t)
+}

@@ -1,0 +1,118 @@
+package assembly
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"math"
+	"time"
+
+	"github.com/gpuwhisk/gpuwhisk/activation"
+	"github.com/gpuwhisk/gpuwhisk/activation/fetch"
+	"github.com/gpuwhisk/gpuwhisk/activation/journal"
+	"github.com/gpuwhisk/gpuwhisk/activation/kafka"
+	"github.com/gpuwhisk/gpuwhisk/invoker"
+	"github.com/gpuwhisk/gpuwhisk/invoker/internal/pull"
+)
+
+// orders are the messages of schedulers.
+type orders struct{ feed *kafka.Feed }
+
+func (o orders) Next(ctx context.Context) (pull.Message, error) {
+	d, err := o.feed.Next(ctx)
+	if err != nil {
+		return pull.Message{}, err
+	}
+	return pull.Message{Value: d.Value, Sent: d.Timestamp, After: d.After, Done: d.Done}, nil
+}
+
+// creationAcks sends the answers to creations.
+type creationAcks struct{ a *assembly }
+
+func (c creationAcks) Send(ctx context.Context, ack activation.ContainerCreationAck, sent func()) error {
+	topic := c.a.c.Kafka.TopicPrefix + activation.CreationAckTopic(ack.Creation.Scheduler)
+	return c.a.producer.Send(ctx, topic, ack.Encode(), func(err error) {
+		if err != nil {
+			c.a.Log.Warn("creation ack not delivered", "creation", ack.Creation.ID, "topic", topic, "error", err)
+		}
+		sent()
+	})
+}
+
+// schedulers fetches from schedulers.
+type schedulers struct{ client *fetch.Client }
+
+func (s schedulers) Fetch(ctx context.Context, r pull.Request) (activation.FetchAnswer, error) {
+	answer, err := s.client.Fetch(ctx, r.At, fetch.Request{Queue: r.Queue, Container: r.Container, Warmed: r.Warmed, LastDuration: r.Last, Sent: r.Sent})
+	if errors.Is(err, fetch.ErrUnreadable) {
+		err = fmt.Errorf("%w: %w", pull.ErrUnreadable, err)
+	}
+	return answer, err
+}
+
+func (s schedulers) Leave(ctx context.Context, r pull.Request) error {
+	_, err := s.client.Leave(ctx, r.At, r.Queue, r.Container)
+	return err
+}
+
+func (s schedulers) Return(ctx context.Context, at activation.Endpoint, q activation.Queue, message []byte) (bool, error) {
+	return s.client.Reschedule(ctx, at, q, message)
+}
+
+// pulledPartition is where the journal has what was pulled: Kafka's are smaller.
+const pulledPartition = math.MaxInt32
+
+// pulledJournal keeps what was pulled.
+type pulledJournal struct {
+	*journal.Journal
+	log *slog.Logger
+}
+
+func (a *scheduled) pulledJournal() pull.Journal {
+	if a.state.journal == nil {
+		a.Log.Warn("there is no journal (whisk.gpu.journal): what was fetched and has not ended is lost with the process")
+		return noJournal{}
+	}
+	return pulledJournal{a.state.journal, a.Log}
+}
+
+func (p pulledJournal) Ready(ctx context.Context) error {
+	if err := p.Journal.Ready(ctx); err != nil {
+		return err
+	}
+	return p.Space(ctx)
+}
+
+func (p pulledJournal) Keep(d *invoker.Delivery, message []byte) bool {
+	d.Offset = time.Now().UnixNano()                              // the next process runs them in this order
+	if !recall(p.Journal, pulledPartition, d) || d.NotJournaled { // this process has it already
+		return false
+	}
+	if d.Completed {
+		return true
+	}
+	if err := p.Journal.AppendMessage(d.Message.ActivationID, message); err != nil {
+		p.log.Error("what was pulled is not in the journal: it is lost with this process", "activation", d.Message.ActivationID, "error", err)
+	}
+	return true
+}
+
+func (p pulledJournal) BeginHandback(_ context.Context, id activation.ID) error {
+	return p.Journal.BeginHandback(id)
+}
+
+// noJournal keeps nothing.
+type noJournal struct{}
+
+func (noJournal) Ready(ctx context.Context) error                          { return ctx.Err() }
+func (noJournal) Full() bool                                               { return false }
+func (noJournal) Keep(*invoker.Delivery, []byte) bool                      { return true }
+func (noJournal) BeginHandback(ctx context.Context, _ activation.ID) error { return ctx.Err() }
+func (noJournal) AbortHandback(activation.ID)                              {}
+func (noJournal) CommitHandback(activation.ID) error                       { return nil }
+
+// covered: nothing that was pulled comes again.
+func (a *scheduled) covered(j *journal.Journal) {
+	j.ForgetBelow(pulledPartition, func(int64) bool { return true })
+}

@@ -1,0 +1,243 @@
+package assembly
+
+import (
+	"errors"
+	"fmt"
+	"path/filepath"
+	"sync/atomic"
+
+	"github.com/gpuwhisk/gpuwhisk/activation"
+	"github.com/gpuwhisk/gpuwhisk/activation/journal"
+	"github.com/gpuwhisk/gpuwhisk/activation/kafka"
+	"github.com/gpuwhisk/gpuwhisk/activation/records"
+	"github.com/gpuwhisk/gpuwhisk/invoker"
+	"github.com/gpuwhisk/gpuwhisk/invoker/internal/engine/statefile"
+	"github.com/gpuwhisk/gpuwhisk/invoker/lib/wal"
+)
+
+// state is what outlives the process. What is switched off is nil.
+type state struct {
+	journal *journal.Journal
+	spool   *records.DiskSpool
+	dead    *records.DeadLetterDir
+	warm    *statefile.Dir
+}
+
+// openState opens the directories that the configuration names.
+func (a *assembly) openState() (err error) {
+	c, name := a.c.State, a.instance.Topic()
+	sync, err := wal.ParseSync(c.JournalSync)
+	if err != nil {
+		return err
+	}
+	if dir := c.JournalDir(name); dir != "" {
+		a.state.journal, err = journal.Open(journal.Config{Dir: dir, Sync: sync, Bytes: int64(c.JournalSize), Log: a.Log})
+		if err != nil {
+			return stateError(err, "whisk.gpu.journal")
+		}
+	}
+	if dir := c.WarmDir(name); dir != "" {
+		if a.state.warm, err = statefile.Open(dir, a.Log); err != nil {
+			return stateError(err, "whisk.gpu.journal")
+		}
+	}
+	if dir := c.SpoolDir(name); dir != "" {
+		// Records that wait are nowhere else: each is synced, unless none is.
+		if sync != wal.None {
+			sync = wal.Each
+		}
+		a.state.spool, err = records.OpenSpool(records.SpoolConfig{Dir: dir, Bytes: int64(c.SpoolSize), Sync: sync, Log: a.Log})
+		if err != nil {
+			return stateError(err, "whisk.gpu.records.spool")
+		}
+	}
+	if dir := c.DeadLetterDir(name); dir != "" {
+		a.state.dead = &records.DeadLetterDir{Dir: dir}
+	}
+	return nil
+}
+
+// stateError adds which key to change.
+func stateError(err error, key string) error {
+	if errors.Is(err, wal.ErrInUse) {
+		return fmt.Errorf("%w (an invoker with the same id runs on this host; if that is meant, whisk.gpu.state names another directory)", err)
+	}
+	return fmt.Errorf("%w (set whisk.gpu.state to a directory that may be written, or %s to none)", err, key)
+}
+
+// into sets the directories that are open.
+func (s state) into(r *records.Config) {
+	if s.spool != nil {
+		r.Spool = s.spool
+	}
+	if s.dead != nil {
+		r.DeadLetters = *s.dead
+	}
+}
+
+func (s state) close() error {
+	var errs []error
+	if s.warm != nil {
+		errs = append(errs, s.warm.Close())
+	}
+	if s.journal != nil {
+		errs = append(errs, s.journal.Close())
+	}
+	if s.spool != nil {
+		errs = append(errs, s.spool.Close())
+	}
+	return errors.Join(errs...)
+}
+
+// stateStatus is what /status shows of it.
+type stateStatus struct {
+	Journal     *journal.Health `json:"journal,omitempty"`
+	Spool       *spoolStatus    `json:"spool,omitempty"`
+	DeadLetters *deadStatus     `json:"deadLetters,omitempty"`
+}
+
+type spoolStatus struct {
+	Records int    `json:"records"`
+	Bytes   int64  `json:"bytes"`
+	Trouble string `json:"trouble,omitzero"`
+}
+
+type deadStatus struct {
+	Dir     string `json:"dir"`
+	Records int    `json:"records"`
+}
+
+func (s state) status() (out stateStatus) {
+	if s.journal != nil {
+		out.Journal = new(s.journal.Health())
+	}
+	if s.spool != nil {
+		out.Spool = &spoolStatus{Records: s.spool.Documents(), Bytes: s.spool.Bytes()}
+		if err := s.spool.Trouble(); err != nil {
+			out.Spool.Trouble = err.Error()
+		}
+	}
+	if s.dead != nil {
+		out.DeadLetters = &deadStatus{s.dead.Dir, s.dead.Count()}
+	}
+	return out
+}
+
+func (a *assembly) stateStatus(s *status) {
+	s.State = a.state.status()
+	if j := s.State.Journal; j != nil {
+		s.because("writing the journal", j.Trouble)
+	}
+}
+
+func stateGauges(s *status, m sink) {
+	if j := s.State.Journal; j != nil {
+		m.gauge("journal_bytes", "Size of the journal's files.", float64(j.Bytes))
+		m.gauge("journal_message_bytes", "Messages in the journal, of activations that schedulers handed over.", float64(j.MessageBytes))
+	}
+}
+
+func (a *assembly) journal() invoker.Journal {
+	if a.state.journal == nil {
+		return journal.None{}
+	}
+	return &forgetfulJournal{Journal: a.state.journal, covered: a.intake.covered}
+}
+
+// besideJournal is a file in the journal's directory; empty without a journal.
+func (a *assembly) besideJournal(name string) string {
+	if a.state.journal == nil {
+		return ""
+	}
+	return filepath.Join(a.c.State.JournalDir(a.instance.Topic()), name)
+}
+
+// forgetfulJournal writes to the journal, and has it forget what Kafka will not
+// deliver again.
+type forgetfulJournal struct {
+	*journal.Journal
+	covered   func(*journal.Journal)
+	completed atomic.Int64
+}
+
+// forgetEvery is after how many completions the journal is given the committed
+// offsets: it holds so many more activations than it must.
+const forgetEvery = 1000
+
+// Completed is written to the journal.
+func (a *forgetfulJournal) Completed(id activation.ID) {
+	a.Journal.Completed(id)
+	if a.completed.Add(1)%forgetEvery == 0 {
+		a.covered(a.Journal)
+	}
+}
+
+func (a classic) covered(j *journal.Journal) {
+	stats := a.feed.Stats()
+	for _, p := range append(stats.Partitions, kafka.PartitionStats{Committed: stats.Committed}) {
+		j.ForgetBelow(int(p.Partition), func(offset int64) bool { return offset < p.Committed })
+	}
+}
+
+// recall adds the journal's state of an activation to a delivery, and writes to
+// the journal that it is accepted. It reports whether the delivery is to be used:
+// not if the journal's copy of the message is in progress.
+func recall(j *journal.Journal, partition int, d *invoker.Delivery) bool {
+	past := j.Delivered(d.Message.ActivationID, partition, d.Offset)
+	if past.JournalOwned && past.State != journal.Completed {
+		return false
+	}
+	d.NotJournaled = past.DuplicateID
+	d.Completed = past.State == journal.Completed
+	d.Begun = d.Begun || past.State == journal.Started
+	d.Attempts = max(d.Attempts, past.Crashes)
+	d.Ended = ended(j, d.Message.ActivationID, past)
+	return true
+}
+
+// ended is the record with which a former process ended an activation whose acks
+// or record were not all sent, or nil.
+func ended(j *journal.Journal, id activation.ID, past journal.History) *activation.Record {
+	if !past.Unacknowledged || past.State == journal.Completed {
+		return nil
+	}
+	text, err := j.Result(id)
+	if err != nil {
+		return nil // it counts as one that was running
+	}
+	r, err := activation.DecodeRecord(text)
+	if err != nil {
+		return nil
+	}
+	return r
+}
+
+// resumed is what a former process left in the journal.
+func resumed(j *journal.Journal, l journal.Unfinished) (invoker.Delivery, error) {
+	text, past, err := j.LoadUnfinished(l.ID)
+	if err != nil {
+		return invoker.Delivery{}, err
+	}
+	m, err := activation.DecodeMessage(text)
+	if err != nil {
+		return invoker.Delivery{}, err
+	}
+	return invoker.Delivery{
+		Message: m, Offset: l.Offset, Done: func() {}, Begun: past.State == journal.Started, Attempts: past.Crashes,
+		Ended: ended(j, l.ID, past),
+	}, nil
+}
+
+// containerStates are the state files of containers for the next process, nil
+// where none is handed over.
+func (a *assembly) containerStates() invoker.ContainerStates {
+	if a.state.warm == nil || !a.c.Drain.Handover {
+		return nil
+	}
+	return a.state.warm
+}
+
+// successor reports whether warm containers are left at the stop.
+func (a *assembly) successor() bool {
+	return a.c.Drain.Handover && a.Terminated != nil && a.Terminated() && !a.retired.Load()
+}

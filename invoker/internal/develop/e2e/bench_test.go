@@ -1,0 +1,231 @@
+package e2e
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/gpuwhisk/gpuwhisk/activation"
+	"github.com/gpuwhisk/gpuwhisk/invoker/develop/check"
+	"github.com/gpuwhisk/gpuwhisk/invoker/develop/peertest"
+	"github.com/gpuwhisk/gpuwhisk/invoker/develop/standalone/couchdb"
+	"github.com/gpuwhisk/gpuwhisk/invoker/internal/develop/harness"
+)
+
+const noop = "function main(p) { return p; }"
+
+// These benchmarks measure the invoker as a program of its own among real
+// parts; without them they are skipped.
+
+// BenchmarkWarm is a warm no-op on Node.js in Docker with Apache Kafka, one at
+// a time: from the message's publishing to its acks, beside the floor of two
+// Kafka hops.
+func BenchmarkWarm(b *testing.B) {
+	r := newController(b)
+	r.action("nologs", "nodejs:20", noop, time.Minute, 0)
+	r.action("logs", "nodejs:20", noop, time.Minute, 10)
+	const runs = 1000
+	for b.Loop() {
+		first := r.run()
+		b.ReportMetric(float64(first.Milliseconds()), "first-ping-ms")
+		timer := time.NewTimer(10 * time.Second)
+		before := r.cpu()
+		<-timer.C
+		b.ReportMetric(100*(r.cpu()-before).Seconds()/10, "rest-cpu-%")
+		b.ReportMetric(r.rss(), "rest-MB")
+		r.quantiles("two-hops", r.hops(runs), 0.95)
+		_, done := r.series("nologs", runs, "cpu-ms/op")
+		r.quantiles("combined", done, 0.95)
+		results, done := r.series("logs", runs, "logs-cpu-ms/op")
+		r.quantiles("result", results, 0.95)
+		r.quantiles("completion", done, 0.95)
+		r.stop(syscall.SIGINT)
+	}
+}
+
+// series runs an action, which is warm then, n times in turn, and reports the
+// processor time of one.
+func (r *controller) series(action string, n int, metric string) (results, completions []time.Duration) {
+	for range 50 {
+		r.once(action)
+	}
+	before := r.cpu()
+	for range n {
+		result, completion := r.once(action)
+		results, completions = append(results, result), append(completions, completion)
+	}
+	r.b.ReportMetric(r.cpuMS(before)/float64(n), metric)
+	return results, completions
+}
+
+// cpuMS is the invoker's processor time in milliseconds since it was so much.
+func (r *controller) cpuMS(before time.Duration) float64 {
+	return float64((r.cpu() - before).Microseconds()) / 1000
+}
+
+// hops returns the times of a message to a topic and back through another, which is
+// twice one hop: Kafka's share of an activation's time.
+func (r *controller) hops(n int) (all []time.Duration) {
+	for range n {
+		f := r.Send("completed0", func(id activation.ID) []byte {
+			return activation.NewCompletion(activation.NewTransID("x", 0, false), id, false, activation.Instance{UniqueName: "x"}).Encode()
+		})
+		r.Await(f)
+		all = append(all, 2*f.Completion.Sub(f.Sent))
+	}
+	return all
+}
+
+// BenchmarkThroughput keeps 16 and 64 no-ops in flight on at most 16
+// containers; each has its record in the database at the end.
+func BenchmarkThroughput(b *testing.B) {
+	r := newController(b)
+	r.action("noop", "nodejs:20", noop, time.Minute, 0)
+	r.action("logs", "nodejs:20", noop, time.Minute, 10)
+	for b.Loop() {
+		r.run()
+		for _, c := range []struct {
+			action string
+			flight int
+		}{{"noop", 16}, {"noop", 64}, {"logs", 16}, {"logs", 64}} {
+			r.burst(c.action, c.flight, 200) // containers come to be
+			const calls = 4000
+			before, began := r.cpu(), time.Now()
+			r.burst(c.action, c.flight, calls)
+			acked := time.Since(began)
+			r.written(int(r.sent.Load()))
+			stored := time.Since(began)
+			b.ReportMetric(calls/acked.Seconds(), fmt.Sprintf("%s-%d-acks/s", c.action, c.flight))
+			b.ReportMetric(calls/stored.Seconds(), fmt.Sprintf("%s-%d-records/s", c.action, c.flight))
+			b.ReportMetric(r.cpuMS(before)/calls, fmt.Sprintf("%s-%d-cpu-ms/op", c.action, c.flight))
+			b.ReportMetric(r.rss(), fmt.Sprintf("%s-%d-MB", c.action, c.flight))
+		}
+		r.stop(syscall.SIGINT)
+	}
+}
+
+// burst runs calls with so many in flight.
+func (r *controller) burst(action string, flight, calls int) {
+	harness.Burst(flight, calls, func() { r.once(action) })
+}
+
+// written waits until the database has so many records.
+func (r *controller) written(all int) {
+	q := couchdb.Query{DB: r.db.Names().Activations, Design: "whisks.v2.1.0", View: "activations", Prefix: "guest"}
+	peertest.Until(r.b, "records", func() string {
+		n, err := r.db.Count(context.Background(), q)
+		if err != nil || n < all {
+			return fmt.Sprintf("%d of %d, %v", n, all, err)
+		}
+		return ""
+	})
+}
+
+// BenchmarkRestart ends the invoker and starts it again at once: from the
+// start to the first ping, and to the ack of a message that waits. Then 50
+// are in flight when it is killed: how many have neither ack nor record.
+func BenchmarkRestart(b *testing.B) {
+	r := newController(b)
+	r.action("noop", "nodejs:20", noop, time.Minute, 10)
+	r.action("slow", "nodejs:20", "const main = () => new Promise(done => setTimeout(() => done({}), 300))", time.Minute, 10)
+	for b.Loop() {
+		r.restarts("sigterm", syscall.SIGTERM)
+		r.restarts("kill", syscall.SIGKILL)
+	}
+}
+
+func (r *controller) restarts(name string, how syscall.Signal) {
+	var acks, pings []time.Duration
+	for range 5 {
+		r.run()
+		r.once("noop")
+		ping, ack := r.again(how, "noop")
+		pings, acks = append(pings, ping), append(acks, ack)
+		r.stop(how)
+	}
+	r.quantiles(name+"-first-ping", pings, 1)
+	r.quantiles(name+"-first-ack", acks, 1)
+	r.b.ReportMetric(float64(r.lost(how)), name+"-lost-of-50")
+}
+
+// again ends the invoker and starts it at once, with a message that waits: from the
+// start to the first ping, and to the ack.
+func (r *controller) again(how syscall.Signal, action string) (ping, ack time.Duration) {
+	r.stop(how)
+	f := r.send(action)
+	check.NoError(r.b, r.Flush(r.b.Context()))
+	began := time.Now()
+	ping = r.run()
+	r.Await(f)
+	return ping, f.Completion.Sub(began)
+}
+
+// leftovers is how many warm containers an invoker leaves, and how often.
+const (
+	leftovers = 50
+	restarts  = 20
+)
+
+// BenchmarkLeftovers ends the invoker with 50 warm containers and starts it again
+// at once: from the start to the ack of a message that waits, which one of the
+// containers serves warm, and how many did not.
+func BenchmarkLeftovers(b *testing.B) {
+	r := newController(b, "CONFIG_whisk_containerPool_userMemory=16384m")
+	for b.Loop() {
+		r.run()
+		for i := range leftovers {
+			r.action(fmt.Sprint("left", i), "nodejs:20", noop, time.Minute, 10)
+			r.once(fmt.Sprint("left", i))
+		}
+		before := r.containers()
+		r.inherits("sigterm-50", syscall.SIGTERM)
+		r.inherits("kill-50", syscall.SIGKILL)
+		b.ReportMetric(float64(gone(before, r.containers())), "lost-containers")
+		r.stop(syscall.SIGINT)
+	}
+}
+
+func (r *controller) inherits(name string, how syscall.Signal) {
+	var acks []time.Duration
+	for n := range restarts {
+		_, ack := r.again(how, fmt.Sprint("left", n%leftovers))
+		acks = append(acks, ack)
+	}
+	r.quantiles(name+"-first-ack", acks, 0.95)
+}
+
+// gone counts the words that are in the first text and not in the second.
+func gone(before, after string) (n int) {
+	for word := range strings.FieldsSeq(before) {
+		if !strings.Contains(after, word) {
+			n++
+		}
+	}
+	return n
+}
+
+// lost ends the invoker with 50 activations in flight, and counts those that never end.
+func (r *controller) lost(how syscall.Signal) (n int) {
+	r.run()
+	r.once("slow")
+	var flights []*harness.Flight
+	for range 50 {
+		flights = append(flights, r.send("slow"))
+	}
+	check.NoError(r.b, r.Flush(r.b.Context()))
+	r.stop(how)
+	r.run()
+	late := time.After(time.Minute)
+	for _, f := range flights {
+		select {
+		case <-f.Done():
+		case <-late:
+			n++
+		}
+	}
+	r.stop(syscall.SIGINT)
+	return n
+}

@@ -1,0 +1,209 @@
+// Package containerd runs action containers on containerd, in a namespace and on a bridge
+// of their own: it creates, pauses and removes them, reads their logs, and reports their
+// deaths. It is the counterpart of package docker, and holds no policy.
+//
+// An Engine owns one goroutine that follows the daemon's events, one that prepares
+// network namespaces ahead, and one for each create, pull or late removal under way;
+// Close waits until each has ended.
+package containerd
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"log/slog"
+	"net"
+	"net/netip"
+	"os"
+	"path/filepath"
+	"sync/atomic"
+	"time"
+
+	tasks "github.com/containerd/containerd/api/services/tasks/v1"
+	"github.com/containerd/containerd/v2/client"
+	"github.com/containerd/containerd/v2/pkg/namespaces"
+	"golang.org/x/sync/semaphore"
+	"golang.org/x/sync/singleflight"
+	"tags.cncf.io/container-device-interface/pkg/cdi"
+
+	"github.com/gpuwhisk/gpuwhisk/invoker/internal/container"
+	"github.com/gpuwhisk/gpuwhisk/invoker/internal/engine/netns"
+	"github.com/gpuwhisk/gpuwhisk/invoker/internal/engine/registry"
+	"github.com/gpuwhisk/gpuwhisk/invoker/internal/engine/roster"
+	"github.com/gpuwhisk/gpuwhisk/invoker/internal/engine/runargs"
+)
+
+// proxyPort is where every action proxy listens (OpenWhisk, docs/actions-new.md).
+const proxyPort = "8080"
+
+// Engine is a containerd daemon as the invoker uses it. It may be used from many
+// goroutines.
+type Engine struct {
+	api     *client.Client
+	options Options
+	args    runargs.Args
+	cgroups cgroups
+	log     *slog.Logger
+
+	registries registry.Registries
+	devices    *cdi.Cache
+	network    *network
+	roster     *roster.Roster
+	creates    *semaphore.Weighted
+	pulls      singleflight.Group
+	blind      atomic.Bool // deaths are not reported
+}
+
+// maxCreates stands for "no limit" in the semaphore.
+const maxCreates = 1 << 30
+
+// New connects to the daemon and makes the network ready. The error is container.ErrAway
+// if the daemon does not answer: another try may succeed. Any other error is for good.
+func New(ctx context.Context, options Options) (*Engine, error) {
+	args, err := options.arguments()
+	if err != nil {
+		return nil, err
+	}
+	known, err := registry.New(options.Logins, options.Registries)
+	if err != nil {
+		return nil, err
+	}
+	if !filepath.IsAbs(options.LogProgram) {
+		return nil, fmt.Errorf("the program that writes containers' logs must have an absolute path, not %q", options.LogProgram)
+	}
+	if options.Files == nil {
+		options.Files = os.DirFS("/")
+	}
+	devices, err := cdi.NewCache(cdi.WithSpecDirs(options.CDIDirs...), cdi.WithAutoRefresh(false))
+	if err != nil {
+		return nil, fmt.Errorf("read CDI specifications: %w", err)
+	}
+	e := &Engine{
+		options: options, args: args, log: cmp.Or(options.Logger, slog.New(slog.DiscardHandler)),
+		registries: known, devices: devices,
+	}
+	e.roster = roster.New(roster.Options{Log: e.log, OpenLog: e.openLog, Waits: options.LogWaits, Remove: e.removeOnce})
+	e.creates = semaphore.NewWeighted(int64(options.parallel()))
+	if err := e.open(ctx); err != nil {
+		_ = e.Close()
+		return nil, err
+	}
+	return e, nil
+}
+
+func (o Options) parallel() int {
+	if o.ParallelCreates <= 0 {
+		return maxCreates
+	}
+	return o.ParallelCreates
+}
+
+func (e *Engine) open(ctx context.Context) (err error) {
+	if e.api, err = connect(e.options.Socket); err != nil {
+		return err
+	}
+	ctx, cancel := limited(e.in(ctx), e.options.Timeouts.List)
+	defer cancel()
+	version, err := e.api.Version(ctx)
+	if err != nil {
+		return fmt.Errorf("ask containerd at %s for its version: %w: %w", e.options.Socket, container.ErrAway, err)
+	}
+	if e.cgroups, err = hostCgroups(e.options.Files); err != nil {
+		return err
+	}
+	if e.network, err = openNetwork(e.options, e.log); err != nil {
+		return err
+	}
+	if err := e.releaseUnused(ctx); err != nil {
+		return err
+	}
+	e.log.Info("connected to containerd", "version", version.Version, "socket", e.options.Socket, "bridge", e.options.Bridge, "subnet", e.network.subnet)
+	e.roster.Spawn(e.watch)
+	for range fillers {
+		e.roster.Spawn(func() { e.network.fill(e.roster.Context()) })
+	}
+	return nil
+}
+
+// connect returns a client. Nothing is sent yet, but a socket that is missing or may not
+// be used is an error.
+func connect(socket string) (*client.Client, error) {
+	conn, err := net.Dial("unix", socket)
+	switch {
+	case errors.Is(err, fs.ErrPermission):
+		return nil, fmt.Errorf("open containerd's socket %s: this user may not use it; run the invoker as root: %w", socket, err)
+	case err != nil:
+		return nil, fmt.Errorf("open containerd's socket (whisk.gpu.containerd.socket): %w: %w", container.ErrAway, err)
+	}
+	_ = conn.Close()
+	api, err := client.New(socket, client.WithDefaultNamespace(Namespace))
+	if err != nil {
+		return nil, fmt.Errorf("connect to containerd at %s: %w: %w", socket, container.ErrAway, err)
+	}
+	return api, nil
+}
+
+// in returns a context whose requests are about the invoker's namespace.
+func (e *Engine) in(ctx context.Context) context.Context {
+	return namespaces.WithNamespace(ctx, Namespace)
+}
+
+func (e *Engine) tasks() tasks.TasksClient { return e.api.TaskService() }
+
+// Ping reports whether the daemon answers.
+func (e *Engine) Ping(ctx context.Context) error {
+	ctx, cancel := limited(ctx, e.options.Timeouts.Answer)
+	defer cancel()
+	if _, err := e.api.Version(ctx); err != nil {
+		return fmt.Errorf("ping containerd: %w", err)
+	}
+	return nil
+}
+
+// Close cancels the operations under way and waits for their end. Containers stay as
+// they are.
+func (e *Engine) Close() error {
+	if !e.roster.Close() {
+		return nil
+	}
+	var err error
+	if e.network != nil {
+		err = e.network.close()
+	}
+	if e.api != nil {
+		err = errors.Join(err, e.api.Close())
+	}
+	if err != nil {
+		return fmt.Errorf("close containerd: %w", err)
+	}
+	return nil
+}
+
+// Died delivers the containers that ended or vanished without Remove.
+func (e *Engine) Died() <-chan container.ID { return e.roster.Died() }
+
+// Dial connects to a container's proxy.
+func (e *Engine) Dial(ctx context.Context, network, address string) (net.Conn, error) {
+	return netns.Direct(ctx, network, address)
+}
+
+// FromContainer reports whether an address is that of an action container.
+func (e *Engine) FromContainer(addr netip.Addr) bool {
+	addr = addr.Unmap()
+	return e.network.subnet.Contains(addr) && addr != e.network.gateway()
+}
+
+// limited is a context with a time limit; zero means none.
+func limited(ctx context.Context, limit time.Duration) (context.Context, context.CancelFunc) {
+	if limit <= 0 {
+		return context.WithCancel(ctx)
+	}
+	return context.WithTimeoutCause(ctx, limit, errTimeout)
+}
+
+var (
+	errTimeout = errors.New("containerd did not answer in time")
+	errClosed  = errors.New("containerd engine is closed")
+)

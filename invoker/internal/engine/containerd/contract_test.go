@@ -1,0 +1,144 @@
+package containerd
+
+import (
+	"archive/tar"
+	"bytes"
+	"context"
+	"crypto/sha256"
+	"encoding/json"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/containerd/containerd/v2/core/images"
+	"github.com/containerd/containerd/v2/pkg/namespaces"
+
+	"github.com/gpuwhisk/gpuwhisk/invoker/develop/check"
+	"github.com/gpuwhisk/gpuwhisk/invoker/develop/peertest"
+	"github.com/gpuwhisk/gpuwhisk/invoker/internal/container"
+	"github.com/gpuwhisk/gpuwhisk/invoker/internal/engine/enginetest"
+)
+
+// bridge is of this process alone: other tests of the machine have theirs.
+var bridge = "gwt" + strconv.Itoa(os.Getpid())
+
+func TestMain(m *testing.M) {
+	if len(os.Args) > 2 && os.Args[1] == LogCommand {
+		if err := CopyLog(os.Args[2]); err != nil {
+			panic(err)
+		}
+		return
+	}
+	code := m.Run()
+	forget()
+	os.Exit(code)
+}
+
+// forget removes the bridge, its rules and the images of the tests.
+func forget() {
+	n := network{bridge: bridge}
+	if subnet, err := freeSubnet(bridge, nil); err == nil {
+		n.subnet = subnet
+		for _, rule := range n.rules() {
+			_ = iptables(rule[0], "-D", rule[1:])
+		}
+	}
+	_ = exec.Command("ip", "link", "delete", bridge).Run()
+	_ = os.RemoveAll(filepath.Join(os.TempDir(), bridge))
+	if api, err := connect(os.Getenv("GPUWHISK_TEST_CONTAINERD")); err == nil {
+		defer api.Close()
+		for _, name := range made {
+			_ = api.ImageService().Delete(namespaced(), name, images.SynchronousDelete())
+		}
+	}
+}
+
+func namespaced() context.Context {
+	return namespaces.WithNamespace(context.Background(), Namespace)
+}
+
+var (
+	made  []string // names of images
+	layer = sync.OnceValues(enginetest.ProxyTar)
+)
+
+// importImage imports an image with the proxy, as `docker save` writes it.
+func importImage(t testing.TB, name, program string, env ...string) string {
+	t.Helper()
+	files, err := layer()
+	check.NoError(t, err)
+	config, _ := json.Marshal(map[string]any{
+		"architecture": "amd64", "os": "linux", "config": map[string]any{"Cmd": []string{program}, "Env": env},
+		"rootfs": map[string]any{"type": "layers", "diff_ids": []string{fmt.Sprintf("sha256:%x", sha256.Sum256(files))}},
+	})
+	manifest, _ := json.Marshal([]any{map[string]any{"Config": "config.json", "RepoTags": []string{name}, "Layers": []string{"layer.tar"}}})
+	var archive bytes.Buffer
+	w := tar.NewWriter(&archive)
+	for _, f := range []struct {
+		name string
+		data []byte
+	}{{"config.json", config}, {"layer.tar", files}, {"manifest.json", manifest}} {
+		check.NoError(t, w.WriteHeader(&tar.Header{Name: f.name, Mode: 0o644, Size: int64(len(f.data))}))
+		_, err := w.Write(f.data)
+		check.NoError(t, err)
+	}
+	check.NoError(t, w.Close())
+	api, err := connect(socket(t))
+	check.NoError(t, err)
+	defer api.Close()
+	_, err = api.Import(namespaced(), &archive)
+	check.NoError(t, err)
+	made = append(made, name)
+	return name
+}
+
+func socket(t testing.TB) string {
+	return peertest.Variable(t, "GPUWHISK_TEST_CONTAINERD", "containerd.sh")
+}
+
+func realOptions(t testing.TB) Options {
+	o := DefaultOptions()
+	self, err := os.Executable()
+	check.NoError(t, err)
+	dir := filepath.Join(os.TempDir(), bridge)
+	o.Socket, o.LogProgram, o.Bridge, o.LogWaits = socket(t), self, bridge, enginetest.Waits()
+	o.StateDir, o.RunDir = filepath.Join(dir, "state"), filepath.Join(dir, "run")
+	o.Timeouts.Settle = time.Minute
+	return o
+}
+
+func imageName() string {
+	return fmt.Sprintf("gpuwhisk-test.invalid/proxy:%d-%d", os.Getpid(), len(made))
+}
+
+func TestContract(t *testing.T) {
+	socket(t)
+	enginetest.Run(t, enginetest.Host{
+		Image: importImage(t, imageName(), "/proxy"),
+		Open: func(t testing.TB, s enginetest.Settings) enginetest.Engine {
+			o := realOptions(t)
+			o.Prefix, o.CapDrop, o.PidsLimit, o.MaxLogBytes = s.Prefix, s.CapDrop, s.PidsLimit, s.MaxLogBytes
+			e, err := New(context.Background(), o)
+			check.NoError(t, err)
+			return e
+		},
+		ImageWith: func(t testing.TB, program string, env ...string) string {
+			if program == "" {
+				program = "/proxy"
+			}
+			return importImage(t, imageName(), program, env...)
+		},
+		Vanish: func(t testing.TB, id container.ID) {
+			api, err := connect(socket(t))
+			check.NoError(t, err)
+			defer api.Close()
+			_, err = destroy(namespaced(), api, string(id))
+			check.NoError(t, err)
+		},
+	})
+}

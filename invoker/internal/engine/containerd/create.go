@@ -1,0 +1,289 @@
+package containerd
+
+import (
+	"context"
+	"crypto/rand"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"net"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/containerd/containerd/v2/client"
+	"github.com/containerd/containerd/v2/pkg/cio"
+	cerrdefs "github.com/containerd/errdefs"
+	"github.com/distribution/reference"
+
+	"github.com/gpuwhisk/gpuwhisk/invoker/internal/container"
+	"github.com/gpuwhisk/gpuwhisk/invoker/internal/engine/registry"
+)
+
+// lateCreate is how long a create whose caller has given up may take to end.
+const lateCreate = time.Minute
+
+// errNotInImage is a container whose program is missing in its image.
+var errNotInImage = errors.New("executable file not found")
+
+// Create makes and starts a container. The error is a *container.CreateError
+// with the texts of OpenWhisk's DockerContainer.
+func (e *Engine) Create(ctx context.Context, spec container.Spec) (container.Handle, error) {
+	ctx = e.in(ctx)
+	var pullErr error
+	if spec.Pull {
+		pullErr = e.pull(ctx, spec.Image)
+		if err := e.away(ctx, pullErr); errors.Is(err, container.ErrAway) {
+			return container.Handle{}, container.NotProvisioned(err)
+		}
+		if pullErr != nil && registry.MovesOn(spec.Image) {
+			return container.Handle{}, pullFailed(spec.Image, pullErr)
+		}
+	}
+	handle, err := e.launchLimited(ctx, spec)
+	switch {
+	case err == nil:
+		return handle, nil
+	case errors.Is(err, errNotInImage): // then the image is here, pulled or not
+		return container.Handle{}, container.NoProgram(spec.Image, err)
+	case pullErr != nil:
+		return container.Handle{}, pullFailed(spec.Image, errors.Join(pullErr, err))
+	}
+	return container.Handle{}, container.NotProvisioned(e.away(ctx, err))
+}
+
+func pullFailed(image string, err error) error {
+	return container.PullFailed(image, errors.Is(err, registry.ErrNotAllowed), err)
+}
+
+// away wraps an error of a daemon that is not there in container.ErrAway.
+func (e *Engine) away(ctx context.Context, err error) error {
+	gone := cerrdefs.IsUnavailable(err)
+	if errors.Is(err, errTimeout) || errors.Is(err, context.DeadlineExceeded) || cerrdefs.IsDeadlineExceeded(err) {
+		gone = e.Ping(ctx) != nil && ctx.Err() == nil
+	}
+	if !gone {
+		return err
+	}
+	return fmt.Errorf("%w: %w", container.ErrAway, err)
+}
+
+// launchLimited waits for a slot of the parallel creates. The creation goes on when the
+// caller gives up, and then removes the container.
+func (e *Engine) launchLimited(ctx context.Context, spec container.Spec) (container.Handle, error) {
+	if err := e.creates.Acquire(ctx, 1); err != nil {
+		return container.Handle{}, fmt.Errorf("wait to create container %s: %w", spec.Name, err)
+	}
+	ctx, cancel := limited(ctx, e.options.Timeouts.Create)
+	defer cancel()
+	type launched struct {
+		handle container.Handle
+		err    error
+	}
+	done := make(chan launched)
+	work := func() {
+		defer e.creates.Release(1)
+		handle, err := e.launch(ctx, spec)
+		select {
+		case done <- launched{handle, err}:
+		case <-ctx.Done():
+			if err == nil {
+				e.discard(string(handle.ID))
+			}
+		}
+	}
+	if !e.roster.Spawn(work) {
+		e.creates.Release(1)
+		return container.Handle{}, errClosed
+	}
+	select {
+	case l := <-done:
+		if l.err == nil {
+			e.roster.HandOut(l.handle.ID)
+		}
+		return l.handle, l.err
+	case <-ctx.Done():
+		return container.Handle{}, fmt.Errorf("create container %s: %w", spec.Name, context.Cause(ctx))
+	}
+}
+
+// launch creates and starts a container, and leaves nothing behind if that fails. ctx ends
+// when the caller gives up.
+func (e *Engine) launch(ctx context.Context, spec container.Spec) (container.Handle, error) {
+	work, cancel := e.outlive(ctx)
+	defer cancel()
+	image, err := e.image(work, spec)
+	if err != nil {
+		return container.Handle{}, fmt.Errorf("create container %s: %w", spec.Name, err)
+	}
+	// While no deaths are reported a container may have ended unseen.
+	if e.blind.Load() {
+		if err := e.reconcile(work); err != nil {
+			return container.Handle{}, fmt.Errorf("create container %s: %w", spec.Name, err)
+		}
+	}
+	at, err := e.network.take(ctx)
+	if err != nil {
+		return container.Handle{}, fmt.Errorf("create container %s: wait for a network namespace: %w", spec.Name, err)
+	}
+	b := build{spec: spec, image: image, place: at, id: newID()}
+	b.dir = e.dirOf(b.id)
+	e.roster.Remember(container.ID(b.id))
+	if err := e.start(ctx, work, b); err != nil {
+		e.roster.Forget(container.ID(b.id))
+		if undo := e.undo(work, b); undo != nil {
+			e.log.Warn("remove container of a failed create, will try again", "container", spec.Name, "error", undo)
+			e.roster.Sweep(b.id)
+		}
+		return container.Handle{}, fmt.Errorf("start container %s: %w", spec.Name, err)
+	}
+	e.roster.Tail(container.ID(b.id)) // its log is read from the beginning, rotated or not
+	return container.Handle{ID: container.ID(b.id), Name: spec.Name, Addr: net.JoinHostPort(at.addr, proxyPort)}, nil
+}
+
+// build is a container that is being made.
+type build struct {
+	spec  container.Spec
+	image client.Image
+	place place
+	id    string
+	dir   string // of its files and its log
+}
+
+func newID() string {
+	var random [16]byte
+	_, _ = rand.Read(random[:]) // it never fails
+	return hex.EncodeToString(random[:])
+}
+
+func (e *Engine) dirOf(id string) string { return filepath.Join(e.options.StateDir, id) }
+
+func (e *Engine) start(ctx, work context.Context, b build) error {
+	if err := e.writeFiles(b); err != nil {
+		return err
+	}
+	labels, err := e.labels(b)
+	if err != nil {
+		return err
+	}
+	made, err := e.api.NewContainer(work, b.id,
+		client.WithImage(b.image), client.WithImageStopSignal(b.image, "SIGTERM"),
+		client.WithSnapshotter(e.options.Snapshotter), client.WithNewSnapshot(b.id, b.image),
+		client.WithAdditionalContainerLabels(labels), client.WithNewSpec(e.ociSpec(b)...))
+	if err != nil {
+		return fmt.Errorf("create: %w", err)
+	}
+	if err := ctx.Err(); err != nil {
+		return err // the caller has given up: do not start it at all
+	}
+	task, err := made.NewTask(work, cio.BinaryIO(e.options.LogProgram, map[string]string{
+		LogCommand: strconv.FormatInt(e.options.MaxLogBytes, 10) + ":" + logPath(b.dir),
+	}))
+	if err == nil {
+		err = task.Start(work)
+	}
+	return startError(err, b)
+}
+
+// startError recognises a missing program by the texts of runc. A missing file of a GPU
+// or of a mount is not the author's fault.
+func startError(err error, b build) error {
+	if err == nil {
+		return nil
+	}
+	text := err.Error()
+	if b.spec.GPU != nil {
+		for _, words := range []string{"nvidia", "CDI", "error mounting", "mounting"} {
+			if strings.Contains(text, words) {
+				return fmt.Errorf("mount into a GPU container, on the host of containerd: %w", err)
+			}
+		}
+	}
+	for _, words := range []string{"executable file not found", "no such file or directory"} {
+		if strings.Contains(text, words) && strings.Contains(text, "exec") {
+			return fmt.Errorf("%w: %w", errNotInImage, err)
+		}
+	}
+	return err
+}
+
+// undo removes the remains of a failed start.
+func (e *Engine) undo(ctx context.Context, b build) error {
+	err := e.removeOnce(ctx, b.id)
+	if err != nil {
+		return err
+	}
+	if _, err := os.Stat(b.place.path); err != nil { // released with the container
+		return nil
+	}
+	return e.network.release(b.place)
+}
+
+// outlive returns a context that ends a while after the caller's does, or with
+// the engine.
+func (e *Engine) outlive(ctx context.Context) (context.Context, context.CancelFunc) {
+	work, cancel := context.WithCancel(e.in(e.roster.Context()))
+	stop := context.AfterFunc(ctx, func() {
+		timer := time.AfterFunc(lateCreate, cancel)
+		context.AfterFunc(work, func() { timer.Stop() })
+	})
+	return work, func() { stop(); cancel() }
+}
+
+// image returns an image that is unpacked. Like `docker run`, it pulls an image that is
+// not there.
+func (e *Engine) image(ctx context.Context, spec container.Spec) (client.Image, error) {
+	name, err := fullName(spec.Image)
+	if err != nil {
+		return nil, err
+	}
+	image, err := e.api.GetImage(ctx, name)
+	if cerrdefs.IsNotFound(err) && !spec.Pull {
+		if err := e.pullAside(ctx, spec.Image); err != nil {
+			return nil, err
+		}
+		image, err = e.api.GetImage(ctx, name)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("find image %s: %w", name, err)
+	}
+	unpacked, err := image.IsUnpacked(ctx, e.options.Snapshotter)
+	if err == nil && !unpacked {
+		err = image.Unpack(ctx, e.options.Snapshotter)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("unpack image %s: %w", name, err)
+	}
+	return image, nil
+}
+
+// fullName adds the registry and the tag that Docker takes if they are not given.
+func fullName(image string) (string, error) {
+	name, err := reference.ParseNormalizedNamed(image)
+	if err != nil {
+		return "", fmt.Errorf("image %q: %w", image, err)
+	}
+	return reference.TagNameOnly(name).String(), nil
+}
+
+// pullAside pulls an image for a create, whose slot goes to others meanwhile. The
+// wait for another slot ends: none is kept for long.
+func (e *Engine) pullAside(ctx context.Context, image string) error {
+	e.creates.Release(1)
+	err := e.pull(ctx, image)
+	_ = e.creates.Acquire(context.WithoutCancel(ctx), 1) // fails with its context only
+	return err
+}
+
+// discard removes the container of an abandoned create, while the caller goes on.
+func (e *Engine) discard(id string) {
+	e.roster.Forget(container.ID(id))
+	e.roster.Spawn(func() {
+		if err := e.removeOnce(e.roster.Context(), id); err != nil && e.roster.Context().Err() == nil {
+			e.log.Warn("remove container of a failed create, will try again", "container", id, "error", err)
+			e.roster.Sweep(id)
+		}
+	})
+}

@@ -1,0 +1,229 @@
+package containerd
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"strings"
+	"time"
+
+	tasks "github.com/containerd/containerd/api/services/tasks/v1"
+	"github.com/containerd/containerd/v2/client"
+	cerrdefs "github.com/containerd/errdefs"
+	"github.com/containerd/errdefs/pkg/errgrpc"
+	specs "github.com/opencontainers/runtime-spec/specs-go"
+	"golang.org/x/sync/errgroup"
+
+	"github.com/gpuwhisk/gpuwhisk/invoker/internal/container"
+	"github.com/gpuwhisk/gpuwhisk/invoker/lib/retry"
+)
+
+// parallelCleanUp is how many containers CleanUp removes at once.
+const parallelCleanUp = 8
+
+// Pause freezes a container. A container that is frozen already is no error.
+func (e *Engine) Pause(ctx context.Context, id container.ID) error {
+	ctx, cancel := limited(e.in(ctx), e.options.Timeouts.Pause)
+	defer cancel()
+	soon := retry.Backoff{Min: 50 * time.Millisecond, Max: 50 * time.Millisecond}
+	err := retry.Do(ctx, soon, func() error {
+		_, err := e.tasks().Pause(ctx, &tasks.PauseTaskRequest{ContainerID: string(id)})
+		if err != nil && !strings.Contains(err.Error(), "unable to freeze") {
+			return retry.Permanent(err)
+		}
+		// runc gives up when the processes have not all frozen within some ten
+		// milliseconds, as on a busy machine.
+		return err
+	})
+	return lifeError("pause", id, err, "cannot pause a paused", "cannot pause paused")
+}
+
+// Resume thaws a container. A container that runs is no error.
+func (e *Engine) Resume(ctx context.Context, id container.ID) error {
+	ctx, cancel := limited(e.in(ctx), e.options.Timeouts.Unpause)
+	defer cancel()
+	_, err := e.tasks().Resume(ctx, &tasks.ResumeTaskRequest{ContainerID: string(id)})
+	return lifeError("resume", id, err, "cannot resume a running")
+}
+
+// Resize lets a container use so many bytes of memory, and no swap.
+func (e *Engine) Resize(ctx context.Context, id container.ID, bytes int64) error {
+	ctx, cancel := limited(e.in(ctx), e.options.Timeouts.Unpause)
+	defer cancel()
+	task, err := e.task(ctx, string(id))
+	if err == nil {
+		err = task.Update(ctx, client.WithResources(&specs.LinuxResources{Memory: e.cgroups.memory(bytes)}))
+	}
+	return lifeError("resize", id, err)
+}
+
+func (e *Engine) task(ctx context.Context, id string) (client.Task, error) {
+	c, err := e.api.LoadContainer(ctx, id)
+	if err != nil {
+		return nil, err
+	}
+	return c.Task(ctx, nil)
+}
+
+// lifeError translates the daemon's answer. A container that has stopped is as
+// good as gone. An answer with one of the words reached is no error: the container is
+// in the wanted state already.
+func lifeError(verb string, id container.ID, err error, reached ...string) error {
+	if err == nil {
+		return nil
+	}
+	for _, words := range reached {
+		if strings.Contains(err.Error(), words) {
+			return nil
+		}
+	}
+	if cerrdefs.IsNotFound(err) || cerrdefs.IsNotFound(errgrpc.ToNative(err)) || strings.Contains(err.Error(), "stopped") || strings.Contains(err.Error(), "not running") {
+		return fmt.Errorf("%s container %s: %w", verb, id, container.ErrGone)
+	}
+	return fmt.Errorf("%s container %s: %w", verb, id, err)
+}
+
+// Remove ends and deletes a container in any state. If that fails it is tried
+// again, and once more when a daemon that was away is back.
+func (e *Engine) Remove(ctx context.Context, id container.ID) error {
+	e.roster.Forget(id)
+	err := e.removeOnce(ctx, string(id))
+	if err != nil {
+		e.roster.Sweep(string(id))
+	}
+	return err
+}
+
+func (e *Engine) removeOnce(ctx context.Context, id string) error {
+	ctx, cancel := limited(e.in(ctx), e.options.Timeouts.Remove)
+	defer cancel()
+	path, err := destroy(ctx, e.api, id)
+	if err == nil {
+		err = os.RemoveAll(e.dirOf(id))
+	}
+	if err != nil {
+		return fmt.Errorf("remove container %s: %w", id, err)
+	}
+	if path == "" {
+		return nil
+	}
+	// The caller need not wait for the network. A network that cannot be
+	// released now is released at the next start.
+	release := func() {
+		if err := e.network.release(place{path: path}); err != nil {
+			e.log.Warn("release the network of a container", "container", id, "error", err)
+		}
+	}
+	if !e.roster.Spawn(release) {
+		release()
+	}
+	return nil
+}
+
+// destroy ends a container's processes and deletes its records and files. It returns the
+// path of its network namespace, "" if that is not known. A container that is gone is no error.
+func destroy(ctx context.Context, api *client.Client, id string) (network string, err error) {
+	c, err := api.LoadContainer(ctx, id)
+	if cerrdefs.IsNotFound(err) {
+		return "", nil
+	}
+	if err != nil {
+		return "", err
+	}
+	info, err := c.Info(ctx, client.WithoutRefreshedMetadata)
+	if err != nil {
+		return "", err
+	}
+	task, err := c.Task(ctx, nil)
+	if err == nil {
+		_, err = task.Delete(ctx, client.WithProcessKill)
+	}
+	if err != nil && !cerrdefs.IsNotFound(err) {
+		return "", err
+	}
+	if err := c.Delete(ctx, client.WithSnapshotCleanup); err != nil && !cerrdefs.IsNotFound(err) {
+		return "", err
+	}
+	return info.Labels[labelNetwork], nil
+}
+
+// CleanUp removes every container whose name starts with prefix, in whatever
+// state it is. It goes on past failures and names them all.
+func (e *Engine) CleanUp(ctx context.Context, prefix string) error {
+	found, err := e.search(ctx, prefix)
+	if err != nil {
+		return err
+	}
+	errs := make([]error, len(found))
+	var group errgroup.Group
+	group.SetLimit(parallelCleanUp)
+	for i, c := range found {
+		group.Go(func() error {
+			errs[i] = e.Remove(ctx, container.ID(c.ID))
+			return nil
+		})
+	}
+	_ = group.Wait()
+	return errors.Join(errs...)
+}
+
+// lateOOM is how much later than a container's end its report of memory may come.
+const lateOOM = time.Second
+
+// endedByKill is the exit code of a process that was ended by SIGKILL, by the kernel for
+// its memory use or by any process.
+const endedByKill = 128 + 9
+
+// OOMKilled reports whether the kernel ended the container, or a process in it,
+// for its memory use. A container that still seems to run gets a moment to end.
+func (e *Engine) OOMKilled(ctx context.Context, id container.ID) bool {
+	k := e.roster.Find(id)
+	if k == nil {
+		return false
+	}
+	if k.OOMBefore(ctx, k.Ended(), e.options.Timeouts.Settle) {
+		return true
+	}
+	limit := min(lateOOM, e.options.Timeouts.Settle)
+	if !e.killed(ctx, id) {
+		limit = 0
+	}
+	return k.OOMBefore(ctx, nil, limit)
+}
+
+// killed reports whether a container was ended by SIGKILL.
+func (e *Engine) killed(ctx context.Context, id container.ID) bool {
+	ctx, cancel := limited(e.in(ctx), e.options.Timeouts.Inspect)
+	defer cancel()
+	got, err := e.tasks().Get(ctx, &tasks.GetRequest{ContainerID: string(id)})
+	return err == nil && got.GetProcess().GetExitStatus() == endedByKill
+}
+
+// Processes lists the ids of a container's processes as the daemon's host has
+// them, and the name space of processes that they are in, 0 if that cannot be read.
+func (e *Engine) Processes(ctx context.Context, name string) (pids []int, space uint64, err error) {
+	ctx, cancel := limited(e.in(ctx), e.options.Timeouts.Inspect)
+	defer cancel()
+	found, err := e.search(ctx, name)
+	if err != nil {
+		return nil, 0, err
+	}
+	for _, c := range found {
+		if c.Labels[labelName] != name {
+			continue
+		}
+		got, err := e.tasks().ListPids(ctx, &tasks.ListPidsRequest{ContainerID: c.ID})
+		if err != nil {
+			return nil, 0, fmt.Errorf("list processes of container %s: %w", name, err)
+		}
+		for _, p := range got.Processes {
+			pids = append(pids, int(p.Pid))
+			if link, err := os.Readlink(fmt.Sprintf("/proc/%d/ns/pid", p.Pid)); err == nil {
+				_, _ = fmt.Sscanf(link, "pid:[%d]", &space)
+			}
+		}
+		return pids, space, nil
+	}
+	return nil, 0, fmt.Errorf("list processes of container %s: %w", name, container.ErrGone)
+}

@@ -1,0 +1,388 @@
+package docker
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"strings"
+	"time"
+
+	cerrdefs "github.com/containerd/errdefs"
+	api "github.com/moby/moby/api/types/container"
+	"github.com/moby/moby/api/types/network"
+	"github.com/moby/moby/client"
+
+	"github.com/gpuwhisk/gpuwhisk/invoker/internal/container"
+	"github.com/gpuwhisk/gpuwhisk/invoker/internal/engine/registry"
+)
+
+const (
+	proxyPort = "8080" // where every action proxy listens (OpenWhisk, docs/actions-new.md)
+
+	// lateCreate is how long a create whose caller has given up may take
+	// to show what it made, so that it can be removed.
+	lateCreate = time.Minute
+)
+
+// errNotInImage is a container whose program is missing in its image: what
+// `docker run` reports by exit code 127.
+var errNotInImage = errors.New("executable file not found")
+
+// errEnded is a container whose program ended before it had an address.
+var errEnded = errors.New("container ended at once")
+
+// errChanged is an image of whose environment too little was known: its name
+// means another image now.
+var errChanged = errors.New("image is not what it was")
+
+// Create makes and starts a container. The error is a *container.CreateError
+// with the texts of OpenWhisk's DockerContainer. A container that ended at once is
+// returned beside the error.
+func (e *Engine) Create(ctx context.Context, spec container.Spec) (container.Handle, error) {
+	var pullErr error
+	if spec.Pull {
+		pullErr = e.pull(ctx, spec.Image)
+		if err := e.away(ctx, pullErr); errors.Is(err, container.ErrAway) {
+			return container.Handle{}, container.NotProvisioned(err)
+		}
+		if pullErr != nil && registry.MovesOn(spec.Image) && !e.options.LocalImages {
+			return container.Handle{}, pullFailed(spec.Image, pullErr)
+		}
+	}
+	handle, err := e.launchLimited(ctx, spec)
+	switch {
+	case err == nil:
+		if pullErr != nil {
+			e.log.Warn("image cannot be pulled, this host's copy is used", "image", spec.Image, "error", pullErr)
+		}
+		return handle, nil
+	case errors.Is(err, errNotInImage): // then the image is here, pulled or not
+		return container.Handle{}, container.NoProgram(spec.Image, err)
+	case errors.Is(err, errEnded): // its author's doing, not the invoker's
+		return handle, container.EndedAtOnce(err)
+	case pullErr != nil:
+		return container.Handle{}, pullFailed(spec.Image, errors.Join(pullErr, err))
+	}
+	return container.Handle{}, container.NotProvisioned(e.away(ctx, err))
+}
+
+// away wraps an error of a daemon that is not there in container.ErrAway: one that could
+// not be reached, or that did not answer in time and does not answer a ping.
+func (e *Engine) away(ctx context.Context, err error) error {
+	gone := client.IsErrConnectionFailed(err)
+	// The client takes a time limit of ours for a connection that failed.
+	if errors.Is(err, errTimeout) || errors.Is(err, context.DeadlineExceeded) {
+		gone = e.Ping(ctx) != nil && ctx.Err() == nil
+	}
+	if !gone {
+		return err
+	}
+	return fmt.Errorf("%w: %w", container.ErrAway, err)
+}
+
+func pullFailed(image string, err error) error {
+	return container.PullFailed(image, errors.Is(err, registry.ErrNotAllowed), err)
+}
+
+// launchLimited waits for a slot of the parallel creates. The creation
+// itself goes on when the caller gives up, because what the daemon has begun
+// it finishes: only then is it known what is to be removed.
+func (e *Engine) launchLimited(ctx context.Context, spec container.Spec) (container.Handle, error) {
+	if err := e.creates.Acquire(ctx, 1); err != nil {
+		return container.Handle{}, fmt.Errorf("wait to create container %s: %w", spec.Name, err)
+	}
+	ctx, cancel := limited(ctx, e.options.Timeouts.Create)
+	defer cancel()
+	done := make(chan launched)
+	if !e.roster.Spawn(func() { e.launchFor(ctx, spec, done) }) {
+		e.creates.Release(1)
+		return container.Handle{}, errClosed
+	}
+	select {
+	case l := <-done:
+		if l.err != nil {
+			return l.handle, l.err
+		}
+		e.roster.HandOut(l.handle.ID)
+		e.tryIsolation()
+		return l.handle, nil
+	case <-ctx.Done():
+		return container.Handle{}, fmt.Errorf("create container %s: %w", spec.Name, context.Cause(ctx))
+	}
+}
+
+type launched struct {
+	handle container.Handle
+	err    error
+}
+
+// launchFor launches a container for the receiver of done, and removes it if the
+// receiver has given up.
+func (e *Engine) launchFor(ctx context.Context, spec container.Spec, done chan<- launched) {
+	defer e.creates.Release(1)
+	handle, err := e.launch(ctx, spec)
+	select {
+	case done <- launched{handle, err}:
+	case <-ctx.Done():
+		if handle.ID != "" {
+			e.discard(string(handle.ID))
+		}
+	}
+}
+
+// launch creates, starts and inspects a container, and leaves nothing behind
+// if that fails, except a container that ended at once, whose log is to be read. The context ends when the caller gives up. It is done
+// again if the image turns out to be another than it was known to be, if somebody
+// has removed the invoker's network, or if the daemon misses its init program.
+func (e *Engine) launch(ctx context.Context, spec container.Spec) (container.Handle, error) {
+	work, cancel := e.outlive(ctx)
+	defer cancel()
+	handle, err := e.launchOnce(ctx, work, spec)
+	if errors.Is(err, errChanged) {
+		e.forgetImage(spec.Image)
+		handle, err = e.launchOnce(ctx, work, spec)
+	}
+	if errors.Is(err, errNoInit) && e.leaveOutInit(err) {
+		handle, err = e.launchOnce(ctx, work, spec)
+	}
+	if errors.Is(err, errNoNetwork) {
+		if remakeErr := e.remakeNetwork(work); remakeErr != nil {
+			return container.Handle{}, errors.Join(err, remakeErr)
+		}
+		handle, err = e.launchOnce(ctx, work, spec)
+	}
+	return handle, err
+}
+
+func (e *Engine) launchOnce(ctx, work context.Context, spec container.Spec) (container.Handle, error) {
+	inits := e.inits(spec)
+	id, env, err := e.createImageToo(work, spec)
+	if e.networkGone(err) { // nothing was made
+		return container.Handle{}, fmt.Errorf("%w: %w", errNoNetwork, err)
+	}
+	if inits && e.initMissing(err) { // nothing was made
+		return container.Handle{}, fmt.Errorf("%w: %w", errNoInit, err)
+	}
+	if err != nil {
+		if !rejected(err) {
+			e.discard(spec.Name) // it may have been made all the same
+		}
+		return container.Handle{}, fmt.Errorf("create container %s: %w", spec.Name, err)
+	}
+	e.roster.Remember(id)
+	inspected, err := e.start(ctx, work, id)
+	if inits && e.initMissing(err) {
+		// Without errNotInImage: the image is not to blame.
+		err = e.withdraw(work, id, fmt.Errorf("%w: %s", errNoInit, err))
+	}
+	if e.networkGone(err) {
+		err = e.withdraw(work, id, fmt.Errorf("%w: %w", errNoNetwork, err))
+	}
+	if spec.GPU != nil {
+		err = deviceError(err)
+	}
+	if err == nil && spec.GPU != nil {
+		err = e.unchanged(work, spec, inspected, env)
+	}
+	var addr string
+	if err == nil {
+		e.roster.Tail(id) // its log is read from the beginning, rotated or not
+		addr, err = address(inspected, e.options.Network)
+	}
+	handle := container.Handle{ID: id, Name: spec.Name, Addr: addr}
+	if err == nil {
+		return handle, nil
+	}
+	switch {
+	case errors.Is(err, errEnded):
+	case errors.Is(err, errChanged), errors.Is(err, errNoNetwork), errors.Is(err, errNoInit): // it is removed
+		e.roster.Forget(id)
+		handle = container.Handle{}
+	default:
+		e.discard(string(id))
+		handle = container.Handle{}
+	}
+	return handle, fmt.Errorf("start container %s: %w", spec.Name, err)
+}
+
+// rejected reports that the daemon has refused, so that nothing was made. After no
+// answer, half of one, or a fault of the daemon's own there may be a container.
+func rejected(err error) bool {
+	return cerrdefs.IsInvalidArgument(err) || cerrdefs.IsNotFound(err) || cerrdefs.IsConflict(err) ||
+		cerrdefs.IsUnauthorized(err) || cerrdefs.IsPermissionDenied(err)
+}
+
+// unchanged checks that a GPU container has no variable of the image that it must
+// not have. A container that has one is removed, so that its name is free.
+func (e *Engine) unchanged(ctx context.Context, spec container.Spec, c api.InspectResponse, asked []string) error {
+	if c.Config == nil {
+		return nil
+	}
+	name := intruder(c.Config.Env, asked)
+	if name == "" {
+		return nil
+	}
+	return e.withdraw(ctx, container.ID(c.ID), fmt.Errorf("%w: image %s sets %s", errChanged, spec.Image, name))
+}
+
+// withdraw removes a container that will be made again under the same name, and returns
+// the reason. If that fails, the error has its text only, so that nothing is repeated.
+func (e *Engine) withdraw(ctx context.Context, id container.ID, reason error) error {
+	if err := e.removeOnce(ctx, string(id)); err != nil {
+		return errors.Join(errors.New(reason.Error()), err)
+	}
+	return reason
+}
+
+// outlive gives a context that ends a while after the caller's does, or with
+// the engine.
+func (e *Engine) outlive(ctx context.Context) (context.Context, context.CancelFunc) {
+	work, cancel := context.WithCancel(e.roster.Context())
+	stop := context.AfterFunc(ctx, func() {
+		timer := time.AfterFunc(lateCreate, cancel)
+		context.AfterFunc(work, func() { timer.Stop() })
+	})
+	return work, func() { stop(); cancel() }
+}
+
+// createImageToo creates a container and gives the environment that was asked
+// for it. Like `docker run`, it pulls an image that is not there.
+func (e *Engine) createImageToo(ctx context.Context, spec container.Spec) (container.ID, []string, error) {
+	id, env, err := e.createOnce(ctx, spec)
+	if !spec.Pull && cerrdefs.IsNotFound(err) && strings.Contains(strings.ToLower(err.Error()), "no such image") {
+		if pullErr := e.pullAside(ctx, spec.Image); pullErr != nil {
+			return "", nil, errors.Join(err, pullErr)
+		}
+		id, env, err = e.createOnce(ctx, spec)
+	}
+	return id, env, err
+}
+
+// pullAside pulls an image for a create, whose slot goes to others meanwhile. The
+// wait for another slot ends: none is kept for long.
+func (e *Engine) pullAside(ctx context.Context, image string) error {
+	e.creates.Release(1)
+	err := e.pull(ctx, image)
+	_ = e.creates.Acquire(context.WithoutCancel(ctx), 1) // fails with its context only
+	return err
+}
+
+func (e *Engine) createOnce(ctx context.Context, spec container.Spec) (container.ID, []string, error) {
+	request, err := e.request(ctx, spec)
+	if err != nil {
+		return "", nil, err
+	}
+	made, err := e.api.ContainerCreate(ctx, request)
+	if err != nil {
+		return "", nil, mountError(err)
+	}
+	return container.ID(made.ID), request.Config.Env, nil
+}
+
+// mountError names the host on which a path is missing: the daemon's own, which an
+// invoker in a container does not see.
+func mountError(err error) error {
+	if strings.Contains(err.Error(), "bind source path does not exist") {
+		return fmt.Errorf("mount into a GPU container, on the host of the Docker daemon: %w", err)
+	}
+	return err
+}
+
+func (e *Engine) start(ctx, work context.Context, id container.ID) (api.InspectResponse, error) {
+	if err := ctx.Err(); err != nil {
+		return api.InspectResponse{}, err // the caller has given up: do not start it at all
+	}
+	// While no deaths are reported a container may have ended whose address the daemon
+	// gives to this one, and an activation meant for the old one would run here.
+	if e.blind.Load() {
+		if err := e.reconcile(work); err != nil {
+			return api.InspectResponse{}, err
+		}
+	}
+	if _, err := e.api.ContainerStart(work, string(id), client.ContainerStartOptions{}); err != nil {
+		return api.InspectResponse{}, startError(err)
+	}
+	work, cancel := limited(work, e.options.Timeouts.Inspect)
+	defer cancel()
+	result, err := e.api.ContainerInspect(work, string(id), client.ContainerInspectOptions{})
+	if err != nil {
+		return api.InspectResponse{}, fmt.Errorf("inspect: %w", err)
+	}
+	return result.Container, nil
+}
+
+// startError recognises a missing program by the texts that the Docker CLI
+// uses (cli/command/container, toStatusError).
+func startError(err error) error {
+	text := err.Error()
+	for _, words := range []string{"executable file not found", "no such file or directory", "system cannot find the file specified"} {
+		if strings.Contains(text, words) {
+			return fmt.Errorf("%w: %w", errNotInImage, err)
+		}
+	}
+	return err
+}
+
+// deviceError takes the blame off a GPU container's author where the daemon
+// misses a file of the device or of a mount, and not the program.
+func deviceError(err error) error {
+	if !errors.Is(err, errNotInImage) {
+		return err
+	}
+	for _, words := range []string{"nvidia", "CDI", "error mounting"} {
+		if strings.Contains(err.Error(), words) {
+			return errors.New("give the container its device: " + err.Error()) // without errNotInImage
+		}
+	}
+	return err
+}
+
+// proxyAddress is host and port of a container's proxy in a network, empty if it has
+// no address there.
+func proxyAddress(networks map[string]*network.EndpointSettings, name string) string {
+	end := networks[name]
+	if end == nil && len(networks) == 1 { // the daemon's name for "default"
+		for _, only := range networks {
+			end = only
+		}
+	}
+	switch {
+	case end == nil:
+	case end.IPAddress.IsValid():
+		return net.JoinHostPort(end.IPAddress.String(), proxyPort)
+	case end.GlobalIPv6Address.IsValid():
+		return net.JoinHostPort(end.GlobalIPv6Address.String(), proxyPort)
+	}
+	return ""
+}
+
+// address is where the proxy of a started container listens.
+func address(c api.InspectResponse, network string) (string, error) {
+	if c.NetworkSettings != nil {
+		if addr := proxyAddress(c.NetworkSettings.Networks, network); addr != "" {
+			return addr, nil
+		}
+	}
+	state := "unknown"
+	if c.State != nil {
+		state = fmt.Sprintf("%s, exit code %d", c.State.Status, c.State.ExitCode)
+	}
+	err := fmt.Errorf("container has no IP address in network %q (state: %s)", network, state)
+	if c.State != nil && (c.State.Status == api.StateExited || c.State.Status == api.StateDead) {
+		return "", fmt.Errorf("%w: %w", errEnded, err)
+	}
+	return "", err
+}
+
+// discard removes what a failed or abandoned create has made, by id or by
+// name, while the caller goes on. No later create may have the same name.
+func (e *Engine) discard(idOrName string) {
+	e.roster.Forget(container.ID(idOrName))
+	e.roster.Spawn(func() {
+		if err := e.removeOnce(e.roster.Context(), idOrName); err != nil && e.roster.Context().Err() == nil {
+			e.log.Warn("remove container of a failed create, will try again", "container", idOrName, "error", err)
+			e.roster.Sweep(idOrName)
+		}
+	})
+}

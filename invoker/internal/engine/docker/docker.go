@@ -1,0 +1,190 @@
+// Package docker runs action containers on a Docker Engine: it creates, pauses
+// and removes them, reads their logs, and reports which of them died. It holds
+// no policy: which container is wanted, and when, the caller decides.
+//
+// An Engine owns one goroutine that follows the daemon's events, and one for each
+// create, pull or late removal under way; Close waits for all of them.
+package docker
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"path/filepath"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/moby/moby/client"
+	"golang.org/x/sync/semaphore"
+	"golang.org/x/sync/singleflight"
+
+	"github.com/gpuwhisk/gpuwhisk/invoker/internal/container"
+	"github.com/gpuwhisk/gpuwhisk/invoker/internal/engine/netns"
+	"github.com/gpuwhisk/gpuwhisk/invoker/internal/engine/registry"
+	"github.com/gpuwhisk/gpuwhisk/invoker/internal/engine/roster"
+)
+
+// Engine is a Docker daemon as the invoker uses it. It may be used from many
+// goroutines.
+type Engine struct {
+	api     *client.Client
+	options Options
+	host    hostPart // the part of a create request that all containers share
+	log     *slog.Logger
+
+	registries registry.Registries
+	dial       netns.DialFunc          // to containers' proxies
+	own        atomic.Pointer[Network] // the invoker's own network, nil if it is not used
+	tried      atomic.Bool             // see tryIsolation
+	initBinary string                  // the daemon's init program
+	// withoutInit is set when the daemon was found to miss its init program.
+	withoutInit atomic.Bool
+
+	creates *semaphore.Weighted // see parallelCreates
+	pulls   singleflight.Group
+	roster  *roster.Roster
+	blind   atomic.Bool // deaths are not reported
+
+	mu     sync.Mutex
+	images map[string][]string // see steering
+}
+
+// maxCreates stands for "no limit" in the semaphore.
+const maxCreates = 1 << 30
+
+// parallelCreates is how many creates may be under way at once: as many as were asked
+// for, but no more than the daemon's host has processors. The start of a
+// container is nearly all computing, of the daemon and of half a dozen programs
+// that it runs: on two processors four at once take as long as two and two, but
+// the first two then are ready after half the time. Two are worth it even on one
+// processor, for while one writes to the disk another can go on.
+func parallelCreates(asked, processors int) int {
+	switch {
+	case asked <= 0:
+		return maxCreates
+	case processors <= 0: // the daemon does not report it
+		return asked
+	}
+	return min(asked, max(processors, 2))
+}
+
+// New connects to the daemon and agrees with it on an API version. Where the
+// daemon does not answer as it should the error is container.ErrAway: it is
+// worth another try. Any other error is for good.
+func New(ctx context.Context, options Options) (*Engine, error) {
+	host, err := options.hostPart()
+	if err != nil {
+		return nil, err
+	}
+	known, err := registry.New(options.Logins, options.Registries)
+	if err != nil {
+		return nil, err
+	}
+	api, err := options.connect()
+	if err != nil {
+		return nil, fmt.Errorf("connect to docker: %w", err)
+	}
+	e := newEngine(api, options, host)
+	e.registries = known
+	if err = e.greet(ctx); err == nil {
+		err = e.openNetwork(ctx)
+	}
+	if err != nil {
+		e.roster.Close()
+		_ = api.Close()
+		return nil, err
+	}
+	e.roster.Spawn(e.watch)
+	return e, nil
+}
+
+func newEngine(api *client.Client, options Options, host hostPart) *Engine {
+	e := &Engine{
+		api: api, options: options, host: host, log: cmp.Or(options.Logger, slog.New(slog.DiscardHandler)),
+		images: map[string][]string{}, dial: netns.Direct,
+	}
+	e.roster = roster.New(roster.Options{Log: e.log, OpenLog: e.logSource, Waits: options.LogWaits, Remove: e.removeOnce})
+	return e
+}
+
+// greet asks the daemon what it is. The last directory where logs are searched
+// is the one below the daemon's root, which an invoker outside of a container
+// can read.
+func (e *Engine) greet(ctx context.Context) error {
+	ctx, cancel := limited(ctx, e.options.Timeouts.List)
+	defer cancel()
+	result, err := e.api.Info(ctx, client.InfoOptions{})
+	if err != nil {
+		return fmt.Errorf("ask docker for its version: %w: %w", container.ErrAway, err)
+	}
+	info := result.Info
+	e.options.ParallelCreates = parallelCreates(e.options.ParallelCreates, info.NCPU)
+	e.creates = semaphore.NewWeighted(int64(e.options.ParallelCreates))
+	if root := info.DockerRootDir; root != "" {
+		e.options.LogDirs = append(slices.Clone(e.options.LogDirs), filepath.Join(root, "containers"))
+	}
+	if err := e.learnDevices(survey(info, e.api.ClientVersion())); err != nil {
+		return err
+	}
+	e.initBinary = info.InitBinary
+	e.log.Info("connected to docker", "version", info.ServerVersion,
+		"api", e.api.ClientVersion(), "storage", info.Driver, "cgroup", info.CgroupVersion)
+	return nil
+}
+
+// learnDevices finds out how containers get a GPU and what is mounted for it,
+// and whether the others must be kept from one.
+func (e *Engine) learnDevices(s Survey) (err error) {
+	own := e.host.host.Runtime
+	e.host.devices, err = s.Devices(e.options.Devices, own, e.options.Files)
+	if err != nil {
+		return err
+	}
+	if e.host.selinux, err = s.selinux(e.options.SELinux); err != nil {
+		return err
+	}
+	used := cmp.Or(own, s.DefaultRuntime)
+	e.host.hideGPUs = used == nvidiaRuntime || slices.Contains(s.ShowingRuntimes, used)
+	return nil
+}
+
+// Ping reports whether the daemon answers.
+func (e *Engine) Ping(ctx context.Context) error {
+	ctx, cancel := limited(ctx, e.options.Timeouts.Answer)
+	defer cancel()
+	if _, err := e.api.Ping(ctx, client.PingOptions{}); err != nil {
+		return fmt.Errorf("ping docker: %w", err)
+	}
+	return nil
+}
+
+// Close ends what is under way and waits for it. Containers stay as they are.
+func (e *Engine) Close() error {
+	if !e.roster.Close() {
+		return nil
+	}
+	if err := e.api.Close(); err != nil {
+		return fmt.Errorf("close docker connection: %w", err)
+	}
+	return nil
+}
+
+// Died delivers the containers that ended or vanished without Remove.
+func (e *Engine) Died() <-chan container.ID { return e.roster.Died() }
+
+// limited is a context with a time limit; zero means none.
+func limited(ctx context.Context, limit time.Duration) (context.Context, context.CancelFunc) {
+	if limit <= 0 {
+		return context.WithCancel(ctx)
+	}
+	return context.WithTimeoutCause(ctx, limit, errTimeout)
+}
+
+var (
+	errTimeout = errors.New("docker did not answer in time")
+	errClosed  = errors.New("docker engine is closed")
+)

@@ -1,0 +1,149 @@
+package docker
+
+import (
+	"bytes"
+	"errors"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/moby/moby/client"
+
+	"github.com/gpuwhisk/gpuwhisk/invoker/develop/check"
+	"github.com/gpuwhisk/gpuwhisk/invoker/internal/container"
+	"github.com/gpuwhisk/gpuwhisk/invoker/internal/engine/enginetest"
+)
+
+func TestRealHardening(t *testing.T) {
+	r := startReal(t, func(o *Options) { o.CapDrop = []string{"ALL"} })
+	h := r.create()
+	result, err := r.api.ContainerInspect(t.Context(), string(h.ID), client.ContainerInspectOptions{})
+	check.NoError(t, err)
+	host := result.Container.HostConfig
+	check.Equal(t, host.Memory, 128<<20)
+	check.Equal(t, host.MemorySwap, host.Memory)
+	check.EqualSlices(t, host.CapDrop, []string{"ALL"})
+	check.Includes(t, host.SecurityOpt, "no-new-privileges")
+	check.Equal(t, host.LogConfig.Type, "json-file")
+	check.Equal(t, host.CPUShares, 128)
+	check.Equal(t, host.NetworkMode, OwnNetwork)
+	check.That(check.Must(t), host.PidsLimit != nil)
+	check.Equal(t, *host.PidsLimit, 1024)
+	check.Equal(check.Must(t), len(host.Ulimits), 1)
+	check.Equal(t, host.Ulimits[0].Hard, 1024)
+	mustRun(t, h.Addr, nil)
+}
+
+// TestRealResize gives a container more memory while it lives, also a frozen one.
+func TestRealResize(t *testing.T) {
+	r := startReal(t, nil)
+	h := r.create()
+	for _, mb := range []int64{256, 384} {
+		check.NoError(t, r.Resize(t.Context(), h.ID, mb<<20))
+		result, err := r.api.ContainerInspect(t.Context(), string(h.ID), client.ContainerInspectOptions{})
+		check.NoError(t, err)
+		host := result.Container.HostConfig
+		check.Equal(t, host.Memory, mb<<20, "memory %d, with swap %d, want %d MiB", host.Memory, host.MemorySwap, mb)
+		check.Equal(t, host.MemorySwap, mb<<20, "memory %d, with swap %d, want %d MiB", host.Memory, host.MemorySwap, mb)
+		check.NoError(t, r.Pause(t.Context(), h.ID))
+	}
+	check.NoError(t, r.Resume(t.Context(), h.ID))
+	mustRun(t, h.Addr, nil)
+	check.NoError(t, r.Remove(t.Context(), h.ID))
+	check.ErrorIs(t, r.Resize(t.Context(), h.ID, 512<<20), container.ErrGone, "of a removed container")
+}
+
+// awaitsEnds has the engine wait for the event of each end before it reports the
+// cause: how late a busy daemon sends it is chance.
+func awaitsEnds(o *Options) { o.Timeouts.Settle = time.Minute }
+
+func TestRealExit(t *testing.T) {
+	r := startReal(t, awaitsEnds)
+	h := r.create()
+	_, err := run(t, h.Addr, map[string]any{"stdout": []string{"last words\n"}, "exit": 3})
+	check.That(check.Must(t), err != nil, "an answer from the dead")
+	check.That(t, !r.OOMKilled(t.Context(), h.ID), "an exit was taken for an OOM kill")
+	got := r.Logs(t.Context(), h.ID, container.LogRequest{LimitBytes: 1 << 20, Failed: true, Now: time.Now()})
+	check.Equal(check.Must(t), len(got.Lines), 2)
+	check.That(check.Must(t), strings.HasSuffix(got.Lines[0], "stdout: last words"), "got %+v", got)
+	check.That(t, !got.Incomplete, "got %+v", got)
+	check.Equal(t, r.awaitDeath(), h.ID)
+	check.ErrorIs(t, r.Pause(t.Context(), h.ID), container.ErrGone, "pause of a stopped container")
+}
+
+// TestRealEndsAtOnce: the log of a container whose program ends at once can be read,
+// whether it still had an address when it was inspected or not.
+func TestRealEndsAtOnce(t *testing.T) {
+	r := startReal(t, nil)
+	rootfs, err := enginetest.ProxyTar()
+	check.NoError(t, err)
+	name := imageName() + "-ends"
+	check.NoError(t, importImage(name, bytes.NewReader(rootfs), `CMD ["/proxy", "exit"]`))
+	r.images = append(r.images, name)
+	for range 3 {
+		spec := r.spec()
+		spec.Image = name
+		h, err := r.Create(t.Context(), spec)
+		if err != nil {
+			var failed *container.CreateError
+			check.That(check.Must(t), errors.As(err, &failed), "got %v, want a CreateError", err)
+			check.Equal(t, failed.Blame, container.BlameDeveloper)
+		}
+		got := r.Logs(t.Context(), h.ID, container.LogRequest{LimitBytes: 1 << 20, Failed: true})
+		check.That(t, len(got.Lines) > 0 && strings.HasSuffix(got.Lines[0], "stdout: no licence"), "got %+v", got)
+		check.NoError(t, r.Remove(t.Context(), h.ID))
+	}
+}
+
+// TestRealOrphans: the orphans that an action leaves behind do not fill its container,
+// unless the image is a user's.
+func TestRealOrphans(t *testing.T) {
+	r := startReal(t, func(o *Options) { o.PidsLimit = 64 })
+	a := mustRun(t, r.create().Addr, map[string]any{"orphans": 200})
+	check.Equal(t, a.Started, 200)
+	spec := r.spec()
+	spec.Pull = true
+	h, err := r.Create(t.Context(), spec)
+	check.NoError(t, err)
+	a = mustRun(t, h.Addr, map[string]any{"orphans": 200})
+	check.Less(t, a.Started, 64, "processes in a container that may have 64")
+}
+
+func TestRealRemovedBehindOurBack(t *testing.T) {
+	r := startReal(t, nil)
+	h := r.create()
+	_, err := r.api.ContainerRemove(t.Context(), string(h.ID), client.ContainerRemoveOptions{Force: true})
+	check.NoError(t, err)
+	check.Equal(t, r.awaitDeath(), h.ID)
+	check.ErrorIs(t, r.Pause(t.Context(), h.ID), container.ErrGone)
+	got := r.Logs(t.Context(), h.ID, container.LogRequest{LimitBytes: 1 << 20, WaitForSentinel: true})
+	check.Equal(t, len(got.Lines), 1)
+	check.That(t, got.Incomplete, "logs: got %+v", got)
+	check.NoError(t, r.Remove(t.Context(), h.ID))
+}
+
+func TestRealTimedOutCreateLeavesNothing(t *testing.T) {
+	r := startReal(t, func(o *Options) { o.Timeouts.Create = 30 * time.Millisecond })
+	spec := r.spec()
+	if h, err := r.Create(t.Context(), spec); err == nil {
+		t.Skipf("the daemon made %s within the limit", h.Name)
+	}
+	for deadline := time.Now().Add(time.Minute); ; {
+		r.wait()
+		left, err := r.search(t.Context(), r.prefix)
+		if err == nil && len(left) == 0 {
+			return
+		}
+		check.That(check.Must(t), !time.Now().After(deadline), "left: %v, %v", left, err)
+	}
+}
+
+// wait lets the work of abandoned creates end.
+func (r *real) wait() {
+	for deadline := time.Now().Add(time.Minute); time.Now().Before(deadline); <-time.After(5 * time.Millisecond) {
+		if r.creates.TryAcquire(int64(r.options.ParallelCreates)) {
+			r.creates.Release(int64(r.options.ParallelCreates))
+			return
+		}
+	}
+}

@@ -1,0 +1,143 @@
+package docker
+
+import (
+	"fmt"
+	"io/fs"
+	"log/slog"
+	"net/netip"
+	"path/filepath"
+	"time"
+
+	"github.com/moby/moby/client"
+
+	"github.com/gpuwhisk/gpuwhisk/invoker/internal/engine/logs"
+)
+
+// Options are how containers are made and how long the daemon may take.
+// DefaultOptions holds the values of a stock deployment.
+type Options struct {
+	Host    string // such as unix:///var/run/docker.sock; empty: the platform's default
+	CertDir string // ca.pem, cert.pem and key.pem for a TCP host; empty: no TLS
+
+	// Prefix is what the names of this invoker's containers start with. After
+	// the daemon was away, containers with it are compared with what is known.
+	Prefix string
+
+	// Network is the Docker network of action containers. OwnNetwork is made where it
+	// is missing; SharedNetwork is Docker's default one.
+	Network    string
+	DNSServers []string
+	DNSSearch  []string
+	DNSOptions []string
+	// ExtraArgs are further `docker run` options without their dashes. An
+	// option that is also built in (cap-drop, ulimit, pids-limit,
+	// security-opt, log-driver) replaces the built-in values.
+	ExtraArgs map[string][]string
+	CapDrop   []string
+	CapAdd    []string
+	PidsLimit int64
+	LogDriver string // empty: the daemon's own; then Logs may find nothing
+	// MaxLogBytes is the size at which the daemon rotates a json-file log; 0 leaves
+	// that to the daemon's settings. logs.Files are kept. A log up to this
+	// size can be read whole, whatever was printed before it.
+	MaxLogBytes int64
+
+	// Devices is how containers are given their GPU: one of the Devices
+	// constants, empty for DevicesAuto. Files is the host's file system from
+	// its root, where CDI specifications lie; nil is this process's own.
+	Devices string
+	Files   fs.FS
+	// SELinux is what is done so that SELinux lets GPU containers read what is
+	// mounted into them: one of the SELinux constants, empty for SELinuxAuto.
+	SELinux string
+
+	// Registries are the hosts that images may be pulled from, such as
+	// docker.io; empty: any. Logins is a directory with the config.json that
+	// docker login writes; empty: pulls are anonymous.
+	Registries []string
+	Logins     string
+	// LocalImages has a user's image without a tag, which must be pulled elsewhere, run
+	// from this host's copy where it cannot be pulled: for a developer's machine.
+	LocalImages bool
+
+	// Steps is called for pulls; nil: they are not reported.
+	Steps func(step string, documents int) (ended func(err error))
+
+	// ParallelCreates is how many creates may be under way at once at most,
+	// first come first served; never more than the daemon's host has
+	// processors, or two. 0 or less means no limit.
+	ParallelCreates int
+	Timeouts        Timeouts
+
+	// LogDirs are where the daemon's container directories may be
+	// found, tried in order, and after them the one below the daemon's own
+	// root. Where no log file can be read, logs are read through the API.
+	LogDirs  []string
+	LogWaits logs.Waits
+
+	Logger *slog.Logger // nil: silent
+}
+
+// Timeouts limits single operations. Zero means no limit.
+type Timeouts struct {
+	Create  time.Duration // create and start
+	Inspect time.Duration
+	Pause   time.Duration
+	Unpause time.Duration
+	Remove  time.Duration
+	List    time.Duration
+	Pull    time.Duration
+	Answer  time.Duration // the begin of an answer, where there is nothing to do for it
+	// Settle is how long OOMKilled waits for a container to end, if it seems
+	// to run on. The daemon notices the end some ten milliseconds late, on two
+	// cores with sixty busy processes more than a second. Only a container that
+	// breaks a connection and runs on takes all of it.
+	Settle time.Duration
+}
+
+// DefaultOptions are those of OpenWhisk's application.conf, with the hardening
+// that it lacks.
+func DefaultOptions() Options {
+	return Options{
+		Prefix:          "wsk",
+		Network:         OwnNetwork,
+		CapDrop:         []string{"NET_RAW", "NET_ADMIN"},
+		PidsLimit:       1024,
+		LogDriver:       "json-file",
+		ParallelCreates: 10,
+		Timeouts: Timeouts{
+			Create: time.Minute, Inspect: time.Minute,
+			Pause: 10 * time.Second, Unpause: 10 * time.Second,
+			Remove: time.Minute, List: time.Minute, Pull: 10 * time.Minute,
+			Answer: 10 * time.Second, Settle: 5 * time.Second,
+		},
+		LogWaits: logs.DefaultWaits(),
+	}
+}
+
+func (o Options) connect() (*client.Client, error) {
+	var opts []client.Opt
+	if o.Host != "" {
+		opts = append(opts, client.WithHost(o.Host))
+	}
+	if o.CertDir != "" {
+		opts = append(opts, client.WithTLSClientConfig(
+			filepath.Join(o.CertDir, "ca.pem"),
+			filepath.Join(o.CertDir, "cert.pem"),
+			filepath.Join(o.CertDir, "key.pem")))
+	}
+	return client.New(opts...)
+}
+
+// addresses reads the DNS servers.
+func addresses(servers []string) ([]netip.Addr, error) {
+	var addrs []netip.Addr
+	for _, server := range servers {
+		addr, err := netip.ParseAddr(server)
+		if err != nil {
+			return nil, fmt.Errorf("dns server %q is not an IP address", server)
+		}
+		addrs = append(addrs, addr)
+	}
+	return addrs, nil
+}

@@ -1,0 +1,287 @@
+// Package roster lists the containers of an engine. For each container it records the
+// end, the report of that end, and the position in its log. It also repeats failed
+// removals. The engines of Docker and of containerd share it.
+//
+// A Roster owns the goroutines that Spawn starts, and Close waits until each has ended.
+package roster
+
+import (
+	"context"
+	"log/slog"
+	"maps"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/gpuwhisk/gpuwhisk/invoker/internal/container"
+	"github.com/gpuwhisk/gpuwhisk/invoker/internal/engine/logs"
+)
+
+// maxDeaths is more than the containers that a host can run. A container dies once, so
+// the channel fills up only if its reader has stopped.
+const maxDeaths = 4096
+
+// Options connect a roster with its engine.
+type Options struct {
+	Log *slog.Logger
+	// OpenLog opens the log of a container at its beginning.
+	OpenLog func(id container.ID) logs.Source
+	Waits   logs.Waits
+	// Remove removes a container by its id or name. Sweep calls it until it succeeds.
+	Remove func(ctx context.Context, idOrName string) error
+}
+
+// Roster is safe for concurrent use.
+type Roster struct {
+	options Options
+	died    chan container.ID
+	sweeper *sweeper
+
+	base   context.Context // ends with Close
+	cancel context.CancelFunc
+	wg     sync.WaitGroup
+
+	mu     sync.Mutex
+	known  map[container.ID]*Entry // from create to removal
+	closed bool
+}
+
+// New returns an empty roster.
+func New(options Options) *Roster {
+	r := &Roster{options: options, died: make(chan container.ID, maxDeaths), known: map[container.ID]*Entry{}}
+	r.base, r.cancel = context.WithCancel(context.Background())
+	r.sweeper = newSweeper(options.Remove, r.Spawn)
+	return r
+}
+
+// Context ends with Close.
+func (r *Roster) Context() context.Context { return r.base }
+
+// Close cancels the goroutines of the roster, waits for them and closes the channel of
+// deaths. It returns false if the roster was closed before.
+func (r *Roster) Close() bool {
+	r.mu.Lock()
+	if r.closed {
+		r.mu.Unlock()
+		return false
+	}
+	r.closed = true
+	r.mu.Unlock()
+	r.cancel()
+	r.wg.Wait()
+	close(r.died)
+	for _, entry := range r.all() {
+		entry.closeTail()
+	}
+	return true
+}
+
+func (r *Roster) all() []*Entry {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return slices.Collect(maps.Values(r.known))
+}
+
+// Died delivers the containers that ended or vanished without a removal.
+func (r *Roster) Died() <-chan container.ID { return r.died }
+
+// Spawn runs f in a goroutine that Close waits for. It returns false once the roster
+// is closed.
+func (r *Roster) Spawn(f func()) bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.closed {
+		return false
+	}
+	r.wg.Go(f)
+	return true
+}
+
+// Enter makes Close wait until Leave is called. It returns false once the roster is
+// closed.
+func (r *Roster) Enter() bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.closed {
+		return false
+	}
+	r.wg.Add(1)
+	return true
+}
+
+// Leave undoes one successful Enter.
+func (r *Roster) Leave() { r.wg.Done() }
+
+// Entry is a container from its create to its removal. The fields below oomed are
+// guarded by the roster's mu.
+type Entry struct {
+	ctx    context.Context // ends with the removal
+	cancel context.CancelFunc
+	ended  chan struct{} // closed when the container was seen to end
+	oomed  chan struct{} // closed when it was seen to run out of memory
+
+	dead      bool // ended is closed
+	oom       bool // oomed is closed
+	handedOut bool // the caller has it, so its death is reported
+	tail      *logs.Tail
+}
+
+// Ended is closed when the container was seen to end.
+func (k *Entry) Ended() <-chan struct{} { return k.ended }
+
+// OOMBefore waits for the report that the container has run out of memory. It returns
+// false when end is closed, when the limit has passed, or when ctx ends.
+func (k *Entry) OOMBefore(ctx context.Context, end <-chan struct{}, limit time.Duration) bool {
+	timer := time.NewTimer(limit)
+	defer timer.Stop()
+	select {
+	case <-k.oomed:
+		return true
+	case <-end:
+	case <-timer.C:
+	case <-ctx.Done():
+	}
+	return false
+}
+
+// Remember adds a container.
+func (r *Roster) Remember(id container.ID) {
+	k := &Entry{ended: make(chan struct{}), oomed: make(chan struct{})}
+	k.ctx, k.cancel = context.WithCancel(r.base)
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.known[id] = k
+}
+
+// HandOut records that the caller has a container. A death before HandOut is reported
+// now.
+func (r *Roster) HandOut(id container.ID) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	k := r.known[id]
+	if k == nil { // removed already
+		return
+	}
+	k.handedOut = true
+	if k.dead {
+		r.reportDeath(id)
+	}
+}
+
+// Forget drops a container. Its death is not reported any more.
+func (r *Roster) Forget(id container.ID) {
+	r.mu.Lock()
+	k := r.known[id]
+	delete(r.known, id)
+	r.mu.Unlock()
+	if k != nil {
+		k.cancel()
+		r.Spawn(k.closeTail) // it waits for a collection under way
+	}
+}
+
+// Len returns the number of containers.
+func (r *Roster) Len() int {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return len(r.known)
+}
+
+// Find returns a container, or nil.
+func (r *Roster) Find(id container.ID) *Entry {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.known[id]
+}
+
+// HandedOut lists the containers that the caller has.
+func (r *Roster) HandedOut() []container.ID {
+	var ids []container.ID
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for id, k := range r.known {
+		if k.handedOut {
+			ids = append(ids, id)
+		}
+	}
+	return ids
+}
+
+// RecordEnd records the end of a container and reports it once.
+func (r *Roster) RecordEnd(id container.ID) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	k := r.known[id]
+	if k == nil || k.dead {
+		return
+	}
+	k.dead = true
+	close(k.ended)
+	if k.handedOut {
+		r.reportDeath(id)
+	}
+}
+
+// reportDeath delivers a death. It is called with mu held and must not block.
+func (r *Roster) reportDeath(id container.ID) {
+	if r.closed {
+		return
+	}
+	select {
+	case r.died <- id:
+	default:
+		r.options.Log.Error("the deaths of containers are not read", "container", id)
+	}
+}
+
+// RecordOOM records that a container ran out of memory.
+func (r *Roster) RecordOOM(id container.ID) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if k := r.known[id]; k != nil && !k.oom {
+		k.oom = true
+		close(k.oomed)
+	}
+}
+
+// LogsReady reports whether Logs would return at once.
+func (r *Roster) LogsReady(id container.ID, req container.LogRequest) bool {
+	_, tail := r.Tail(id)
+	return tail != nil && tail.Ready(req)
+}
+
+// Logs reads the output of a container since the last call.
+func (r *Roster) Logs(ctx context.Context, id container.ID, req container.LogRequest) container.LogResult {
+	k, tail := r.Tail(id)
+	if tail == nil {
+		return logs.Unreadable()
+	}
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	defer context.AfterFunc(k.ctx, cancel)()
+	return tail.Collect(ctx, req)
+}
+
+// Tail returns the container's log at the position where the last reading ended. The
+// first call opens the log. The tail is nil if the container is not known.
+func (r *Roster) Tail(id container.ID) (*Entry, *logs.Tail) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	k := r.known[id]
+	if k == nil || r.closed {
+		return nil, nil
+	}
+	if k.tail == nil {
+		k.tail = logs.NewTail(r.options.OpenLog(id), r.options.Waits)
+	}
+	return k, k.tail
+}
+
+// closeTail closes the log. The container's context has already canceled a collection
+// under way.
+func (k *Entry) closeTail() {
+	k.cancel()
+	if k.tail != nil {
+		_ = k.tail.Close()
+	}
+}

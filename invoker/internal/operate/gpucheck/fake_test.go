@@ -1,0 +1,306 @@
+package gpucheck
+
+import (
+	"context"
+	"errors"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/gpuwhisk/gpuwhisk/gpu/shimctl/shimtest"
+	"github.com/gpuwhisk/gpuwhisk/invoker/develop/check"
+	"github.com/gpuwhisk/gpuwhisk/invoker/develop/peertest"
+)
+
+// small are settings of a check on the fake driver that is soon over.
+func small(t testing.TB, env ...string) Settings {
+	t.Helper()
+	dir := shimtest.Build(t)
+	return Settings{
+		Shim: dir, FakeDriver: filepath.Join(dir, "fake12"), Version: "test",
+		Swap: 2 << 20, Set: 1 << 20, Containers: 5, Rounds: 2, RunTime: time.Millisecond,
+		Limit: 10 * time.Minute, Environ: append(os.Environ(), env...),
+	}
+}
+
+func runCheck(t *testing.T, s Settings) *Report {
+	t.Helper()
+	r, err := Run(t.Context(), s)
+	check.NoError(t, err)
+	return r
+}
+
+// runStep runs one step alone.
+func runStep(t *testing.T, s Settings, name string) Result {
+	t.Helper()
+	s.Steps = []string{name}
+	return runCheck(t, s).step(t, name)
+}
+
+// step is one step's result.
+func (r *Report) step(t *testing.T, name string) Result {
+	t.Helper()
+	for _, s := range r.Steps {
+		if s.Name == name {
+			return s
+		}
+	}
+	t.Fatalf("no step %s in %v", name, r.Steps)
+	return Result{}
+}
+
+func TestWholeOnTheFakeDriver(t *testing.T) {
+	peertest.Tool(t, "python3")
+	s := small(t)
+	// The functions need the whole program: its package tests them.
+	s.Steps = slices.DeleteFunc(Names(), func(name string) bool { return name == "end-to-end" })
+	var progress strings.Builder
+	s.Progress = &progress
+	r := runCheck(t, s)
+	for _, step := range r.Steps {
+		check.Equal(t, step.Verdict, pick(step.Name == "frameworks", Skipped, Well), "%s: %s, %+v", step.Name, step.Reason, step.Findings)
+		check.Contains(t, progress.String(), step.Name)
+	}
+	seen(t, r)
+	check.Equal(t, r.Verdict, Well)
+	check.Equal(t, r.ExitCode(), 0)
+	check.That(t, r.Fake)
+	check.Equal(t, r.Driver, "fake driver")
+	check.Contains(t, r.Name(), "fake")
+	check.Equal(t, r.Card.Name, "Fake GPU 0")
+	check.Greater(t, r.Card.Memory, 0)
+	check.Greater(t, r.Machine.Cores, 0)
+}
+
+// seen compares a step with what it must have tried: one that tried
+// nothing would be well, too.
+func seen(t *testing.T, r *Report) {
+	t.Helper()
+	for name, words := range map[string][]string{
+		"pointers": {"past the shim", "the table lacks"},
+		"swap":     {"wrong words after 7 swaps", "by cuMemGetInfo", "swap out at", "swap in at"},
+		"pair":     {"wrong words in both", "orders carried out"},
+		"prefetch": {"wrong words in all containers", "moved out for others", "after its prefetch"},
+		"overhead": {"FFT", "GEMM", "small kernels"},
+	} {
+		var findings strings.Builder
+		for _, f := range r.step(t, name).Findings {
+			findings.WriteString(f.What + "\n")
+		}
+		for _, w := range words {
+			check.Contains(t, findings.String(), w, "%s", name)
+		}
+	}
+}
+
+func TestDriverWithTwoPointersForOneFunction(t *testing.T) {
+	step := runStep(t, small(t, "FAKE_CUDA_SPLIT=1"), "pointers")
+	if step.Verdict != Well {
+		t.Errorf("%s: %s, %+v", step.Verdict, step.Reason, step.Findings)
+	}
+	if len(step.Tables[0].Rows) < 50 {
+		t.Errorf("%d functions have two pointers, want nearly all", len(step.Tables[0].Rows))
+	}
+}
+
+// The step on frameworks, on workers that the fake driver serves: started at
+// once, swapped one after the other, with and without a graph.
+func TestFrameworks(t *testing.T) {
+	peertest.Tool(t, "python3")
+	peertest.Tool(t, "sh")
+	python, err := filepath.Abs("testdata/python")
+	check.NoError(t, err)
+	// The fake management library lists what the fake driver gave.
+	t.Setenv("FAKE_CUDA_STATE", filepath.Join(t.TempDir(), "state"))
+	s := small(t)
+	s.Python, s.frameworks, s.Steps = python, true, []string{"frameworks", "overhead"}
+	r := runCheck(t, s)
+	for _, name := range s.Steps {
+		step := r.step(t, name)
+		check.Equal(t, step.Verdict, Well, "%s: %s, %+v", name, step.Reason, step.Findings)
+	}
+	rows := r.step(t, "frameworks").Tables[0].Rows
+	if len(rows) != len(frameworks) {
+		t.Errorf("%d frameworks of %d: %v", len(rows), len(frameworks), rows)
+	}
+	for _, row := range rows {
+		if row[2] == "unknown" {
+			t.Errorf("%s: what it has beside its memory is not measured", row[0])
+		}
+		if graph := row[len(row)-1]; graph != "0 wrong" && row[0] != "JAX" {
+			t.Errorf("%s with a graph: %s", row[0], graph)
+		}
+	}
+	if rows := r.step(t, "overhead").Tables[0].Rows; len(rows) != 6 {
+		t.Errorf("%d workloads, want three of our own and three of a framework: %v", len(rows), rows)
+	}
+}
+
+// A deliberately broken driver is never reported as well.
+func TestBrokenDriverIsReported(t *testing.T) {
+	for _, c := range []struct{ name, fail, step string }{
+		{"moves refused", "cuMemPrefetchAsync_v2:0:2", "swap"},
+		{"one move refused", "cuMemPrefetchAsync_v2:3:1", "swap"},
+		{"no memory", "cuMemAllocManaged:2:2", "swap"},
+		{"a launch refused", "cuLaunchKernel:3:719", "pair"},
+		{"moves refused in turns", "cuMemPrefetchAsync_v2:0:2", "prefetch"},
+		{"copies refused", "cuMemcpyHtoD_v2:0:1", "swap"},
+		{"launches refused", "cuLaunchKernel:9:719", "overhead"},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			s := small(t, "FAKE_CUDA_FAIL="+c.fail)
+			s.Steps = []string{c.step}
+			r := runCheck(t, s)
+			got := r.step(t, c.step)
+			check.Equal(t, got.Verdict, Failed)
+			check.That(t, got.Reason != "")
+			check.Equal(t, r.ExitCode(), 1)
+		})
+	}
+}
+
+func TestOneFailedStepDoesNotStopTheOthers(t *testing.T) {
+	s := small(t, "FAKE_CUDA_FAIL=cuMemPrefetchAsync_v2:0:2")
+	s.Steps = []string{"pointers", "swap", "overhead"}
+	r := runCheck(t, s)
+	check.Equal(t, r.step(t, "swap").Verdict, Failed)
+	check.Equal(t, r.step(t, "overhead").Verdict, Well)
+	check.Equal(t, r.Verdict, Failed)
+}
+
+// Moves that take longer than the driver's own, which go by its older entry point, are
+// below, although all contents are right.
+func TestSlowMovesAreBelow(t *testing.T) {
+	s := small(t)
+	s.FakeDriver = patched(t, "if (flags || to.type < LOCATION_DEVICE ||", "extern int usleep(unsigned);\n\tusleep(100000);\n\tif (flags || to.type < LOCATION_DEVICE ||")
+	s.Steps, s.Swap = []string{"swap"}, 256<<10
+	goals := RealGoals()
+	s.Goals = &goals
+	r := runCheck(t, s)
+	step := r.step(t, "swap")
+	check.Equal(t, step.Verdict, Below, "%+v", step.Findings)
+	check.Equal(t, r.Verdict, Below)
+	check.Equal(t, r.ExitCode(), 1)
+	for _, f := range step.Findings {
+		slow := strings.HasPrefix(f.What, "swap out") || strings.HasPrefix(f.What, "swap in")
+		check.Equal(t, slow, f.Verdict == Below, "%s: %g", f.What, f.Value)
+	}
+}
+
+// A driver that loses what it moved out is found out.
+func TestLostContentsAreFound(t *testing.T) {
+	s := small(t)
+	s.FakeDriver = patched(t, "memcpy((uint8_t *)m->base + i * PAGE, stage_of(m) + i * PAGE, n);", "(void)n;")
+	for _, name := range []string{"swap", "pair", "prefetch"} {
+		step := runStep(t, s, name)
+		check.Equal(check.Must(t), step.Verdict, Failed, "%s: %s, %+v", name, step.Reason, step.Findings)
+		check.Contains(t, step.Findings[0].What, "wrong words", "%s", name)
+		check.That(t, step.Findings[0].Value != 0, "%s", name)
+	}
+}
+
+// A driver that keeps the pages of what has left, and gives them to no process,
+// is below: no process got the memory.
+func TestKeptPagesAreFound(t *testing.T) {
+	s := small(t)
+	s.FakeDriver = patched(t, "*kept -= some;\n\t\tlack -= some;", "(void)some;")
+	step := runStep(t, s, "swap")
+	check.Equal(t, step.Verdict, Below, "%+v", step.Findings)
+	check.Contains(t, step.Reason, "free after an eviction")
+	check.Contains(t, strings.Join(step.Remarks, "\n"), "did not get plain memory", "what asked for the memory")
+}
+
+// patched builds a fake driver that does one thing in another way.
+func patched(t *testing.T, from, to string) string {
+	t.Helper()
+	source, err := filepath.Abs("../../../../shim/test/fake")
+	check.NoError(t, err)
+	files, err := filepath.Glob(filepath.Join(source, "*.c"))
+	check.NoError(t, err)
+	dir, found := t.TempDir(), 0
+	args := []string{"-std=c11", "-D_GNU_SOURCE", "-O2", "-fPIC", "-shared", "-Wl,-Bsymbolic", "-I" + source,
+		"-Wl,-soname,libcuda.so.1", "-o", filepath.Join(dir, "libcuda.so.1")}
+	for _, f := range files {
+		text, err := os.ReadFile(f)
+		check.NoError(t, err)
+		if n := strings.Count(string(text), from); n > 0 {
+			found += n
+			f = filepath.Join(dir, "patched.c")
+			// Headers are named from where the file was.
+			changed := strings.ReplaceAll(strings.ReplaceAll(string(text), from, to), "../../", source+"/../../")
+			check.NoError(t, os.WriteFile(f, []byte(changed), 0o600))
+		}
+		args = append(args, f)
+	}
+	age := filepath.Join(dir, "age.c")
+	check.NoError(t, os.WriteFile(age, []byte("const int fake_generation = 12;\n"), 0o600))
+	args = append(args, age)
+	if found != 1 {
+		t.Fatalf("the fake driver has the text to change %d times, want 1", found)
+	}
+	if out, err := exec.Command("cc", append(args, "-lpthread")...).CombinedOutput(); err != nil {
+		t.Fatalf("%v\n%s", err, out)
+	}
+	return dir
+}
+
+func TestWhatCannotRun(t *testing.T) {
+	dir := shimtest.Build(t)
+	empty := t.TempDir()
+	for name, change := range map[string]func(*Settings){
+		"no shim":            func(s *Settings) { s.Shim = empty },
+		"no programs":        func(s *Settings) { s.Shim = shimAlone(t, dir) },
+		"fake and not named": func(s *Settings) { s.FakeDriver = ""; s.Environ = append(s.Environ, "LD_LIBRARY_PATH="+dir+"/fake12") },
+		"no device":          func(s *Settings) { s.Environ = append(s.Environ, "FAKE_CUDA_DEVICES=0") },
+		"unknown step":       func(s *Settings) { s.Steps = []string{"swap", "nonsense"} },
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := small(t)
+			change(&s)
+			if _, err := Run(t.Context(), s); !errors.Is(err, ErrCannotRun) {
+				t.Errorf("error %v, want one that wraps ErrCannotRun", err)
+			}
+		})
+	}
+}
+
+// shimAlone is a directory with the shim and without the programs.
+func shimAlone(t *testing.T, dir string) string {
+	t.Helper()
+	alone := t.TempDir()
+	check.NoError(t, os.Symlink(filepath.Join(dir, "libgpuwhisk.so"), filepath.Join(alone, "libgpuwhisk.so")))
+	return alone
+}
+
+// A card that has too little free is left alone.
+func TestLittleFreeMemory(t *testing.T) {
+	step := runStep(t, small(t, "FAKE_CUDA_MEMORY=3000000"), "prefetch")
+	check.Equal(t, step.Verdict, Skipped)
+	check.Contains(t, step.Reason, "free")
+	step = runStep(t, small(t, "FAKE_CUDA_MEMORY=200000000"), "swap") // less than the margin that a worker keeps
+	check.Equal(t, step.Verdict, Failed)
+	check.Contains(t, step.Reason, "not enough free device memory")
+}
+
+func TestOutOfTime(t *testing.T) {
+	s := small(t, "FAKE_CUDA_BANDWIDTH=1000")
+	s.Steps, s.Limit = []string{"swap", "overhead"}, 2*time.Second
+	r := runCheck(t, s)
+	for _, step := range r.Steps {
+		check.Equal(t, step.Verdict, Failed, "%s", step.Name)
+		check.Contains(t, step.Reason, "out of time", "%s", step.Name)
+	}
+}
+
+func TestInterrupted(t *testing.T) {
+	s := small(t)
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	if r, err := Run(ctx, s); err == nil {
+		t.Errorf("verdict %s of a check that was interrupted", r.Verdict)
+	}
+}

@@ -1,0 +1,270 @@
+// Package top shows an invoker in a terminal, from the same snapshot as the console. While
+// the screen is open, a goroutine asks for a snapshot each second. The package is
+// read-only.
+package top
+
+import (
+	"cmp"
+	"fmt"
+	"io"
+	"slices"
+	"strings"
+	"text/tabwriter"
+	"time"
+
+	"github.com/gpuwhisk/gpuwhisk/invoker/internal/operate/explain"
+)
+
+// Snapshot is the printed part of the console's snapshot.
+type Snapshot struct {
+	At      int64
+	Version string
+	Status  struct {
+		Instance string
+		Healthy  bool
+		Reasons  []string
+		Uptime   string
+		Kafka    struct{ Lag int64 }
+		// Scheduling is nil in classic mode.
+		Scheduling *struct {
+			Pulled    int64
+			Fetching  int
+			Slots     struct{ Pulled, WaitingCreations int }
+			Creations map[string]int // by outcome
+		}
+		Work *struct {
+			InFlight, Capacity int
+			Policy             string
+			Devices            []Device
+			Flows              []Flow
+			Containers         []struct{ State string }
+		}
+	}
+	Functions []explain.Function
+	Counters  map[string]float64
+}
+
+// Device is one GPU.
+type Device struct {
+	Device      string
+	Simulated   bool
+	Tokens      int
+	InFlight    int
+	Containers  int
+	Lost        string
+	Utilization *float64
+	Memory      int64 `json:"memoryBytes"`
+	Used        int64 `json:"usedBytes"`
+}
+
+// Flow is one function's queue.
+type Flow struct {
+	Flow, State      string
+	Queued, InFlight int
+	LeadMs           int64
+}
+
+// Row is one function: its queue, and statistics of its runs in the last minutes.
+type Row struct {
+	Name, State              string
+	Queued, Running          int
+	Lead                     time.Duration
+	Calls, Failed            int
+	WaitP50, WaitP95, AllP95 float64
+}
+
+// rows joins flows and functions by name.
+func rows(s *Snapshot) map[string]*Row {
+	by := map[string]*Row{}
+	row := func(name string) *Row {
+		if by[name] == nil {
+			by[name] = &Row{Name: explain.FunctionName(name)}
+		}
+		return by[name]
+	}
+	for _, f := range s.Functions {
+		r := row(f.Function)
+		r.Calls, r.Failed, r.WaitP50, r.WaitP95, r.AllP95 = f.Count, f.Failed, f.Wait.P50, f.Wait.P95, f.Latency.P95
+	}
+	if s.Status.Work != nil {
+		for _, f := range s.Status.Work.Flows {
+			r := row(f.Flow)
+			r.State, r.Queued, r.Running, r.Lead = f.State, f.Queued, f.InFlight, time.Duration(f.LeadMs)*time.Millisecond
+		}
+	}
+	return by
+}
+
+// sorts lists the sort keys with their comparisons. The first is the default.
+var sorts = []struct {
+	by      string
+	compare func(a, b *Row) int
+}{
+	{"queued", func(a, b *Row) int { return b.Queued - a.Queued }},
+	{"running", func(a, b *Row) int { return b.Running - a.Running }},
+	{"lead", func(a, b *Row) int { return cmp.Compare(b.Lead, a.Lead) }},
+	{"wait", func(a, b *Row) int { return cmp.Compare(b.WaitP95, a.WaitP95) }},
+	{"latency", func(a, b *Row) int { return cmp.Compare(b.AllP95, a.AllP95) }},
+	{"calls", func(a, b *Row) int { return b.Calls - a.Calls }},
+	{"name", func(*Row, *Row) int { return 0 }},
+}
+
+// Sorts returns the names of the sort keys.
+func Sorts() (names []string) {
+	for _, s := range sorts {
+		names = append(names, s.by)
+	}
+	return names
+}
+
+// arrange filters and sorts rows. Equal rows are sorted by name.
+func arrange(all map[string]*Row, by, filter string) (out []*Row) {
+	filter = strings.ToLower(filter)
+	for _, r := range all {
+		if strings.Contains(strings.ToLower(r.Name), filter) || r.State == filter {
+			out = append(out, r)
+		}
+	}
+	compare := sorts[max(0, slices.Index(Sorts(), by))].compare
+	slices.SortFunc(out, func(a, b *Row) int { return cmp.Or(compare(a, b), cmp.Compare(a.Name, b.Name)) })
+	return out
+}
+
+// wide is the width of a terminal on which no line is shortened.
+const wide = 100
+
+// head returns the lines above the functions, for a terminal of so many columns.
+func head(s *Snapshot, width int) []string {
+	health := "healthy"
+	if !s.Status.Healthy {
+		health = "NOT HEALTHY"
+	}
+	mode := "classic"
+	if s.Status.Scheduling != nil {
+		mode = "scheduler"
+	}
+	lines := []string{fmt.Sprintf("%s  %s  up %s  %s mode  gpuwhisk %s", s.Status.Instance, health, s.Status.Uptime, mode, s.Version)}
+	for _, r := range s.Status.Reasons {
+		lines = append(lines, "  ! "+r)
+	}
+	w := s.Status.Work
+	if w == nil {
+		return lines
+	}
+	queued := 0
+	for _, f := range w.Flows {
+		queued += f.Queued
+	}
+	lines = append(lines, fmt.Sprintf("%d in flight, %d queued for a GPU, %d flows, %d containers, %d behind in Kafka, policy %s",
+		w.InFlight, queued, len(w.Flows), len(w.Containers), s.Status.Kafka.Lag, cmp.Or(w.Policy, "none")))
+	if p := s.Status.Scheduling; p != nil {
+		refused := 0
+		for outcome, n := range p.Creations {
+			if outcome != "opened" {
+				refused += n
+			}
+		}
+		lines = append(lines, fmt.Sprintf("%d pulled, %d in flight, %d fetches waiting, %d creations waiting, %d refused",
+			p.Pulled, p.Slots.Pulled, p.Fetching, p.Slots.WaitingCreations, refused))
+	}
+	for _, d := range w.Devices {
+		lines = append(lines, d.line(width))
+	}
+	return lines
+}
+
+// line describes the device in at most width columns, if the width is 60 or more.
+func (d Device) line(width int) string {
+	name := explain.DeviceName(d.Device, d.Simulated)
+	if d.Lost != "" {
+		return fmt.Sprintf("%-24s  LOST: %s", name, d.Lost)
+	}
+	busy := ""
+	if d.Utilization != nil {
+		busy = fmt.Sprintf("  %3.0f%% busy", 100**d.Utilization)
+	}
+	part := 0.0
+	if d.Memory > 0 {
+		part = float64(d.Used) / float64(d.Memory)
+	}
+	if width < wide {
+		if len(name) > 17 {
+			name = name[:16] + "~"
+		}
+		return fmt.Sprintf("%-17s %d/%d tokens %s of %s%s", name, d.InFlight, d.Tokens, explain.Bytes(d.Used), explain.Bytes(d.Memory), busy)
+	}
+	return fmt.Sprintf("%-24s  %d/%d tokens  [%s] %s of %s%s", name, d.InFlight, d.Tokens,
+		bar(part, 20), explain.Bytes(d.Used), explain.Bytes(d.Memory), busy)
+}
+
+func bar(part float64, width int) string {
+	n := min(width, max(0, int(part*float64(width)+0.5)))
+	return strings.Repeat("#", n) + strings.Repeat(".", width-n)
+}
+
+// Print writes a snapshot as plain text.
+func Print(w io.Writer, s *Snapshot, by, filter string) error {
+	fmt.Fprintf(w, "%s\n\n", strings.Join(head(s, wide), "\n"))
+	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
+	fmt.Fprintln(t, strings.ToUpper(strings.Join(append([]string{"function"}, titles(columns)...), "\t")))
+	for _, r := range arrange(rows(s), by, filter) {
+		cells := []string{r.Name}
+		for _, c := range columns {
+			cells = append(cells, c.text(r))
+		}
+		fmt.Fprintln(t, strings.Join(cells, "\t"))
+	}
+	return t.Flush()
+}
+
+// column is one column of the table, beside the function's name.
+type column struct {
+	title string
+	width int // of the longest usual text
+	rank  int // order of importance; a narrow terminal leaves out the last ones
+	text  func(*Row) string
+}
+
+var columns = []column{
+	{"state", 9, 3, func(r *Row) string { return cmp.Or(r.State, "-") }},
+	{"queued", 6, 1, func(r *Row) string { return fmt.Sprint(r.Queued) }},
+	{"running", 7, 2, func(r *Row) string { return fmt.Sprint(r.Running) }},
+	{"lead", 7, 7, func(r *Row) string { return explain.Short(max(0, r.Lead)) }},
+	{"calls", 6, 4, func(r *Row) string { return fmt.Sprint(r.Calls) }},
+	{"failed", 6, 6, func(r *Row) string { return fmt.Sprint(r.Failed) }},
+	{"wait p50", 8, 9, func(r *Row) string { return milliseconds(r.WaitP50) }},
+	{"wait p95", 8, 8, func(r *Row) string { return milliseconds(r.WaitP95) }},
+	{"all p95", 8, 5, func(r *Row) string { return milliseconds(r.AllP95) }},
+}
+
+func milliseconds(x float64) string {
+	if x == 0 {
+		return "-"
+	}
+	return explain.Short(time.Duration(x * float64(time.Millisecond)))
+}
+
+// leastName is the width that a function's name keeps, however narrow the terminal is.
+const leastName = 19
+
+// fitting returns the columns for a terminal of some width, and the width that is left
+// for the names.
+func fitting(width int) (shown []column, name int) {
+	left := width - leastName
+	byRank := slices.SortedFunc(slices.Values(columns), func(a, b column) int { return a.rank - b.rank })
+	least := 0 // the lowest rank that does not fit
+	for _, c := range byRank {
+		if left -= c.width + 1; left < 0 {
+			least = c.rank
+			break
+		}
+	}
+	name = width
+	for _, c := range columns {
+		if least == 0 || c.rank < least {
+			shown = append(shown, c)
+			name -= c.width + 1
+		}
+	}
+	return shown, name
+}

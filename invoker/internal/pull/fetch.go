@@ -1,0 +1,152 @@
+package pull
+
+import (
+	"errors"
+	"time"
+
+	"github.com/gpuwhisk/gpuwhisk/activation"
+	"github.com/gpuwhisk/gpuwhisk/invoker"
+	"github.com/gpuwhisk/gpuwhisk/invoker/internal/pull/slot"
+	"github.com/gpuwhisk/gpuwhisk/invoker/lib/retry"
+)
+
+// ErrUnreadable means that a scheduler's answer cannot be decoded. If it was an
+// activation, the activation is lost.
+var ErrUnreadable = errors.New("answer of a scheduler cannot be read")
+
+const (
+	// emptyPause is the least time between two fetches without an activation, because a
+	// scheduler answers at once for an idle queue.
+	emptyPause = 200 * time.Millisecond
+	// leaderPause is the pause before a scheduler is asked again that is still the leader
+	// but does not have the queue.
+	leaderPause = time.Second
+)
+
+// fetch asks once for an activation and passes it to pull.
+func (p *Puller) fetch(o slot.Order, r Request) {
+	event := p.table.Empty
+	began := time.Now()
+	defer r.Sent() // in case the request is never sent
+	if p.ready(o.Slot) {
+		answer, err := p.ports.Schedulers.Fetch(p.life, r)
+		switch {
+		case err != nil:
+			p.log.Debug("fetch", "action", r.Queue.Action.FQN(), "error", err)
+			if errors.Is(err, ErrUnreadable) {
+				p.log.Error("an activation that a scheduler handed out cannot be read and is lost", "action", r.Queue.Action.FQN(), "error", err)
+				break
+			}
+			event = p.table.Moved
+		case answer.Kind == activation.Fetched:
+			p.pull(o, answer)
+			return
+		case answer.Kind == activation.NoQueue:
+			event = p.table.Moved
+		case answer.Kind == activation.ActionMismatch:
+			event = p.table.Mismatched
+		default:
+			retry.Sleep(p.life, emptyPause-time.Since(began))
+		}
+	}
+	p.do(func(now time.Duration) {
+		p.out--
+		event(now, o.Slot)
+	})
+}
+
+// ready blocks until the journal has capacity for an activation. It returns false if the
+// slot or all fetching has ended meanwhile.
+func (p *Puller) ready(id slot.ID) bool {
+	if p.ports.Journal.Full() {
+		p.setFull(true)
+	}
+	if p.ports.Journal.Ready(p.fetching) != nil {
+		return false
+	}
+	p.setFull(false)
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.table.Fetches(id)
+}
+
+// setFull records whether the journal is full.
+func (p *Puller) setFull(full bool) {
+	p.mu.Lock()
+	changed := p.full != full
+	p.full = full
+	p.mu.Unlock()
+	switch {
+	case !changed:
+		return
+	case full:
+		p.log.Warn("nothing is fetched: the journal is full (whisk.gpu.journal-size)")
+	default:
+		p.log.Info("the journal has room again: activations are fetched")
+	}
+	p.poke()
+}
+
+// pull stores an activation in the journal and delivers it to the invoker.
+func (p *Puller) pull(o slot.Order, answer activation.FetchAnswer) {
+	m := answer.Message
+	d := invoker.Delivery{Message: m, Done: func() {}, Kind: o.Creation.Kind}
+	if !o.Creation.GPU {
+		d.Claim = invoker.Claim(o.Slot)
+	}
+	p.awaitReturn(m.ActivationID)
+	use := p.ports.Journal.Keep(&d, answer.JSON())
+	age, keep := time.Duration(0), slot.Keep{}
+	if at := m.TransID.StartMillis(); at > 0 {
+		age = time.Since(time.UnixMilli(at))
+	}
+	if n := m.User.Limits.KeptContainers; n != nil {
+		keep.Containers = *n
+	}
+	if d := m.User.Limits.KeptTime; d != nil {
+		keep.Time = *d
+	}
+	p.do(func(now time.Duration) {
+		p.stats.Pulled++
+		p.table.Pulled(now, o.Slot, age, keep)
+		if _, again := p.pulled[m.ActivationID]; again || !use {
+			use = false
+			p.table.Ended(now, o.Slot, 0, true, false)
+			return
+		}
+		p.pulled[m.ActivationID] = origin{o.Slot, o.Creation.Queue, o.Creation.Endpoint}
+	})
+	if use {
+		if err := p.ports.Deliver(p.life, d); err != nil {
+			p.log.Warn("a pulled activation is left to the next process", "activation", m.ActivationID, "error", err)
+		}
+	}
+	p.do(func(time.Duration) { p.out-- })
+}
+
+// find blocks until a slot's queue has a leader again, another one or the same.
+func (p *Puller) find(o slot.Order) {
+	for asked := false; p.seeks(o.Slot); asked = true {
+		at, ok, changed := p.ports.Registry.Leader(o.Creation.Queue)
+		if ok && (asked || at != o.Creation.Endpoint) {
+			p.do(func(now time.Duration) { p.table.Found(now, o.Slot, at) })
+			return
+		}
+		pause := time.NewTimer(leaderPause)
+		select {
+		case <-changed:
+		case <-pause.C:
+		case <-p.life.Done():
+		}
+		pause.Stop()
+		if p.life.Err() != nil {
+			return
+		}
+	}
+}
+
+func (p *Puller) seeks(id slot.ID) bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.table.Seeks(id)
+}
