@@ -41,7 +41,6 @@ const (
 var riddled = []string{
 	"CHANGELOG.md",
 	"activation/journal",
-	"activation/kafka",
 	"docs/console.md",
 	"docs/divergence.md",
 	"docs/functions.md",
@@ -56,13 +55,11 @@ var riddled = []string{
 	"gpu/shimctl/shimtest",
 	"invoker",
 	"invoker/internal/assembly",
-	"invoker/internal/container",
 	"invoker/internal/engine/devices",
 	"invoker/internal/engine/docker",
 	"invoker/internal/engine/simulated",
 	"invoker/lib/wal",
 	"invoker/internal/operate/gpucheck",
-	"invoker/internal/pull/slot",
 	"sched",
 	"sched/sim",
 }

@@ -17,9 +17,8 @@ import (
 	"github.com/gpuwhisk/gpuwhisk/invoker/develop/check"
 )
 
-// onEachBench runs a benchmark on the broker in this process, and on a real one
-// where there is one: the first shows our own cost, the second what a person
-// gets.
+// onEachBench runs a benchmark on the broker in this process and, if there is one, on a real
+// broker. The first shows our own cost, the second shows the cost that users see.
 func onEachBench(b *testing.B, run func(*testing.B, *Cluster, string)) {
 	bench := func(name string, addr string) {
 		b.Run(name, func(b *testing.B) {

@@ -65,8 +65,8 @@ func (c *client) open() {
 	c.Addr, c.Transport = wire.TCP(c.brokers...), c.pool
 }
 
-// close ends the connections; one that waits for an answer ends with that, or with
-// the request's time. The next request makes others.
+// close ends the connections. A connection that waits for an answer ends after the answer or
+// the request's timeout. The next request opens new connections.
 func (c *client) close() {
 	if c.pool != nil {
 		c.pool.CloseIdleConnections()
@@ -95,7 +95,7 @@ func (c *client) causeOfNoLeader(ctx context.Context, err error) error {
 	if !errors.Is(err, protocol.ErrNoTopic) && !errors.Is(err, protocol.ErrNoPartition) && !errors.Is(err, protocol.ErrNoLeader) {
 		return err
 	}
-	// The library answers from what it knows: the brokers are not asked again.
+	// The library answers from its cached metadata. It does not ask the brokers again.
 	if _, cause := c.Metadata(ctx, &wire.MetadataRequest{Topics: c.topics}); cause != nil {
 		return fmt.Errorf("ask the brokers %s for topics %q: %w", strings.Join(c.brokers, ","), c.topics, cause)
 	}
@@ -118,8 +118,8 @@ func closedByPeer(err error) bool {
 	return errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) || errors.Is(err, syscall.ECONNRESET) || errors.Is(err, syscall.EPIPE)
 }
 
-// aboutRequest reports whether a broker refuses what a request has in it, which
-// another connection would not change.
+// aboutRequest reports whether a broker refused the content of a request, so that another
+// connection would not help.
 func aboutRequest(err error) bool {
 	switch code(err) {
 	case wire.OffsetOutOfRange, wire.OffsetMetadataTooLarge, wire.MessageSizeTooLarge, wire.RecordListTooLarge:
@@ -128,7 +128,7 @@ func aboutRequest(err error) bool {
 	return false
 }
 
-// explain adds to a refused login the broker, the user and what to look at.
+// explain adds the broker, the user and the settings to check to the error of a refused login.
 func (c *client) explain(err error) error {
 	if hint := advice(err); hint != "" && c.cluster.login != nil {
 		return fmt.Errorf("log in to broker %s as %s: %w%s", strings.Join(c.brokers, ","), c.cluster.login, err, hint)
@@ -212,7 +212,7 @@ func refused(err error) bool {
 	return false
 }
 
-// tooLarge reports whether err means that a batch is over what the topic takes.
+// tooLarge reports whether err means that a batch exceeds the topic's size limit.
 func tooLarge(err error) bool {
 	return code(err) == wire.MessageSizeTooLarge || code(err) == wire.RecordListTooLarge
 }

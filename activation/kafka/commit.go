@@ -25,7 +25,7 @@ type committer struct {
 	cut     context.CancelFunc
 
 	single chan struct{} // capacity 1: one commit at a time, so that no older one overtakes
-	client *client       // of the one that has it
+	client *client       // used only by the holder of single
 }
 
 func newCommitter(f *Feed) *committer {
@@ -79,7 +79,7 @@ func (c *committer) run() {
 		}
 		pause := c.feed.cfg.CommitEvery
 		if !c.ends.Swap(false) {
-			pause /= 16 // what has only begun would run again after a crash, unless the journal has it
+			pause /= 16 // without a journal, a started activation would run again after a crash
 		}
 		interval.Reset(pause)
 		c.commitUntil(ctx)
@@ -101,8 +101,8 @@ func (c *committer) commitUntil(ctx context.Context) {
 	}
 }
 
-// commit writes what is not committed yet, as it is when its turn comes. ctx ends the
-// wait for that, too.
+// commit waits for its turn and then commits all changes that are not committed yet. ctx
+// bounds the wait as well.
 func (c *committer) commit(ctx context.Context) error {
 	select {
 	case c.single <- struct{}{}:
@@ -131,14 +131,14 @@ func (c *committer) commit(ctx context.Context) error {
 	}
 }
 
-// offsetCommit is what a commit holds of one partition.
+// offsetCommit holds the values to commit for one partition.
 type offsetCommit struct {
 	offset   int64
 	metadata string
 	changes  uint64 // of the partition that this commits
 }
 
-// commit is what is to be committed now.
+// commit returns the values to commit now.
 func (p *partition) commit(chars int) offsetCommit {
 	c := offsetCommit{offset: p.offset(), changes: p.changes}
 	c.metadata, _ = p.metadata(chars).encode(c.offset, chars)
@@ -189,9 +189,9 @@ func commitError(res *wirecommit.Response) error {
 	return nil
 }
 
-// last commits a last time when the goroutine has ended, over the same connection:
-// a commit that is under way must not be overtaken, or its older offset would be
-// what the next process reads.
+// last commits once more after the goroutine has ended. It uses the same connection as the
+// goroutine did. On another connection it could overtake a commit under way, and the next
+// process would then read the older offset.
 func (c *committer) last(ctx context.Context) error {
 	defer c.client.close()
 	c.feed.closing()

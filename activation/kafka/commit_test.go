@@ -26,9 +26,9 @@ func TestCoordinatorMoves(t *testing.T) {
 	b.await("position 2", func() bool { return b.committed(topic, topic) == 2 })
 }
 
-// After a rest a completion is committed at once: an invoker that is killed
-// right after each activation would run all of them again each time. What ends
-// soon after is committed together.
+// A completion after an idle period is committed at once. Otherwise a killed invoker would run
+// the last activation again each time. Completions that follow soon after are committed
+// together.
 func TestFirstCommitGoesOutAtOnce(t *testing.T) {
 	b := newFakeFixture(t)
 	topic := b.topic()

@@ -238,7 +238,7 @@ func (b *fixture) join(group string) (die func()) {
 	return cl.Close
 }
 
-// The position that we commit is one that a stock consumer resumes at.
+// A stock consumer resumes at the position that we commit.
 func TestStockConsumerResumesOurPosition(t *testing.T) {
 	onEachBroker(t, func(b *fixture) {
 		topic := b.topicOf(messages(0, 5)...)

@@ -12,7 +12,7 @@ import (
 	"github.com/gpuwhisk/gpuwhisk/invoker/lib/retry"
 )
 
-// FeedConfig is what a Feed reads. Only the topic has no default.
+// FeedConfig configures a Feed. Only the topic has no default.
 type FeedConfig struct {
 	Topic string
 	// Group for which offsets are committed; the topic's name when
@@ -26,26 +26,26 @@ type FeedConfig struct {
 	LagEvery time.Duration
 	// Delay, when not nil, gets the time that each record spent in Kafka.
 	Delay func(time.Duration)
-	// Journaled means that the caller records what is completed, so that it may be more
-	// than the metadata of a commit can name. Without it the feed reads no further than
-	// the metadata reaches.
+	// Journaled means that the caller records completions itself, so the feed may read on when
+	// there are more completions than the metadata of a commit can name. Without a journal the
+	// feed stops reading at that point.
 	Journaled bool
 	// Raw has messages delivered as they are, whatever they hold.
 	Raw bool
 }
 
-// fetchBytes bounds one answer of the broker (the original's 1 MiB saves nothing
-// more). One record larger than that still comes.
+// fetchBytes bounds one answer of the broker. The original's 1 MiB brings no further gain. A
+// single larger record is still delivered.
 const fetchBytes = 128 << 10
 
-// Feed hands out the activations of one topic, those of a partition in order,
-// and commits how far they are completed: the offset below which all are, and
-// beside it which above are, so that no start hands those out again.
+// Feed hands out the activations of one topic, in order within each partition. It commits the
+// offset below which all activations are completed and, in the metadata of that commit, the
+// completed offsets above it. A restart hands out none of these again.
 //
-// It reads all partitions by assignment and never joins the group, so it starts
-// at once even while a dead member still holds it. A partition is fetched from only when its
-// last answer is used up, and only while a Next waits: a caller without capacity
-// does not call, and so does not pull.
+// It reads all partitions by assignment and never joins the group, so it starts at once even
+// while a dead member still holds the group. A partition is fetched only when its last answer
+// is used up and a call of Next is waiting. A caller without capacity does not call Next, so
+// nothing is pulled.
 type Feed struct {
 	cluster *Cluster
 	cfg     FeedConfig
@@ -61,7 +61,7 @@ type Feed struct {
 	mu            sync.Mutex
 	partitions    []*partition
 	ended         bool
-	metadataChars int // what the broker takes as metadata of an offset
+	metadataChars int // the broker's limit for the metadata of an offset
 	stats         FeedStats
 }
 
@@ -123,8 +123,7 @@ type Delivery struct {
 // Begin reports that the activation begins to run. It does not wait for anything.
 func (d Delivery) Begin() { d.from.begin(d.run) }
 
-// Keep returns when the broker has what Begin reported, or cannot have it before ctx
-// ends.
+// Keep blocks until the broker has stored the start that Begin reported, or until ctx ends.
 func (d Delivery) Keep(ctx context.Context) {
 	_ = retry.Do(ctx, retry.Default(), func() error { return d.from.feed.commits.commit(ctx) }) // it is committed later
 }
@@ -149,8 +148,8 @@ func (c *Cluster) NewFeed(cfg FeedConfig) *Feed {
 	return f
 }
 
-// grow reads partitions that were not read before. A topic never has fewer
-// than it had, unless it was made anew.
+// grow adds readers for new partitions. A topic never loses partitions unless it is created
+// anew.
 func (f *Feed) grow(partitions int) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -158,7 +157,7 @@ func (f *Feed) grow(partitions int) {
 		p := newPartition(f, int32(i))
 		f.partitions = append(f.partitions, p)
 		f.owned.Go(p.run)
-		signal(f.changed) // a Next that waits now waits for it as well
+		signal(f.changed) // a waiting Next must wait for this partition, too
 	}
 }
 
@@ -189,9 +188,9 @@ func (f *Feed) Next(ctx context.Context) (Delivery, error) {
 	}
 }
 
-// oldest is the record that was sent first among those at hand, nil if there is
-// none. It has records fetched where there are none. It does neither while the
-// feed is narrowed.
+// oldest returns the fetched record with the earliest timestamp, nil if there is none. It also
+// asks for a fetch from each partition without records. While the feed is narrowed it returns
+// nil and fetches nothing.
 func (f *Feed) oldest() (from *partition, first *record) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -256,7 +255,8 @@ func (f *Feed) interruptedSince() (last time.Time) {
 	return last
 }
 
-// closing has the last commit count no run as one that ended the process.
+// closing marks the shutdown as clean: the last commit does not count running activations as
+// attempts that ended the process.
 func (f *Feed) closing() {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -265,7 +265,8 @@ func (f *Feed) closing() {
 	}
 }
 
-// uncommitted is what is to be committed of each partition and is not yet.
+// uncommitted returns the values to commit for each partition that has changed since its last
+// commit.
 func (f *Feed) uncommitted() map[*partition]offsetCommit {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -279,7 +280,7 @@ func (f *Feed) uncommitted() map[*partition]offsetCommit {
 	return all
 }
 
-// setCommitted records what is committed by now.
+// setCommitted records the values that the broker has stored.
 func (f *Feed) setCommitted(all map[*partition]offsetCommit) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -288,8 +289,8 @@ func (f *Feed) setCommitted(all map[*partition]offsetCommit) {
 	}
 }
 
-// shortenMetadata makes do with half of what the broker was thought to take as
-// metadata. It reports whether there is anything left to leave out.
+// shortenMetadata halves the assumed limit of the broker for offset metadata. It returns false
+// if the limit is zero already.
 func (f *Feed) shortenMetadata() bool {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -304,8 +305,8 @@ func (f *Feed) shortenMetadata() bool {
 	return true
 }
 
-// Close stops reading and commits what is completed by now, for as long as ctx
-// lets it try. Deliveries that are not done are read again by the next feed.
+// Close stops reading and commits all completions. ctx bounds the attempts. The next feed
+// reads unfinished deliveries again.
 func (f *Feed) Close(ctx context.Context) error {
 	f.mu.Lock()
 	first := !f.ended

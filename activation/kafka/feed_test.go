@@ -90,8 +90,8 @@ func TestFeedDeliversInOrderFromTheBeginning(t *testing.T) {
 	})
 }
 
-// What is committed is the first unfinished: an unfinished one is delivered
-// again after a crash, and none behind it that is finished.
+// The feed commits the first unfinished offset. After a crash that activation is delivered
+// again, and completed activations above it are not.
 func TestFeedCommitsNoMoreThanIsCompleted(t *testing.T) {
 	onEachBroker(t, func(b *fixture) {
 		topic := b.topicOf(messages(0, 6)...)
@@ -238,8 +238,8 @@ func (b *fixture) deleteBefore(topic string, offset int64) {
 	check.NoError(b.t, err, "delete records")
 }
 
-// A topic made anew begins below the position. What was delivered of the old
-// one must not finish offsets of the new.
+// A topic that is created anew begins below the committed position. Completions of deliveries
+// from the old topic must not complete offsets of the new one.
 func TestFeedReadsATopicMadeAnew(t *testing.T) {
 	b := newFakeFixture(t)
 	topic := b.topicOf(messages(0, 5)...)

@@ -24,11 +24,10 @@ import (
 	"github.com/gpuwhisk/gpuwhisk/invoker/develop/peertest"
 )
 
-// testTimeout is how long a test waits for what must come. It is never waited out
-// when all is well.
+// testTimeout bounds each wait of a test for an event. A passing test never waits that long.
 const testTimeout = 2 * time.Minute
 
-// fixture is a broker under test with an independent client beside it.
+// fixture is a broker under test with an independent client.
 type fixture struct {
 	t     *testing.T
 	addrs []string
@@ -59,9 +58,9 @@ func realBroker(t *testing.T) string {
 	return addr
 }
 
-// coordinated waits until a broker keeps positions. One that was made just now
-// first makes the topic for them, when it is first asked for a coordinator,
-// and refuses meanwhile: an interruption in the log of whatever test comes first.
+// coordinated waits until the broker stores positions. A new broker first creates the topic
+// for positions, when a client first asks for a coordinator, and refuses commits until then.
+// Otherwise the first test would log an interruption.
 func coordinated(t *testing.T, addr string) {
 	t.Helper()
 	b := newFixture(t, nil, addr)
@@ -101,10 +100,10 @@ func (b *fixture) client(opts ...kgo.Opt) *kgo.Client {
 	return cl
 }
 
-// admin asks and tells the broker what no part under test does.
+// admin returns a client for administration, which the code under test lacks.
 func (b *fixture) admin() *kadm.Client { return kadm.NewClient(b.peer) }
 
-// cluster is what is under test.
+// cluster returns the code under test.
 func (b *fixture) cluster() *Cluster {
 	b.t.Helper()
 	c, err := New(Options{Brokers: b.addrs, Log: b.log.logger()})
@@ -230,7 +229,7 @@ func (b *fixture) committed(group, topic string) int64 {
 	return offset
 }
 
-// committedMetadata is a group's position in a topic and what is committed beside it.
+// committedMetadata returns a group's position in a topic and the metadata of that commit.
 func (b *fixture) committedMetadata(group, topic string) (int64, string) {
 	b.t.Helper()
 	all, err := b.admin().FetchOffsets(b.ctx(), group)
@@ -257,8 +256,8 @@ func (b *fixture) must(err error) {
 	check.NoError(b.t, err)
 }
 
-// await polls until what is so. It is for what a peer reports only when asked;
-// our own side is waited for by its calls.
+// await polls until the condition holds. It is only for the state of a peer, which must be
+// asked. Our own side is awaited by its calls.
 func (b *fixture) await(what string, is func() bool) {
 	b.t.Helper()
 	tick := time.NewTicker(2 * time.Millisecond)
@@ -273,7 +272,7 @@ func (b *fixture) await(what string, is func() bool) {
 	}
 }
 
-// logbook keeps what was logged, to be waited for and counted.
+// logbook stores log lines. Tests wait for lines and count them.
 type logbook struct {
 	mu   sync.Mutex
 	text strings.Builder

@@ -23,8 +23,8 @@ const processHeader = "gpuwhisk-process"
 // many milliseconds its waiting activations keep its devices busy.
 const backlogHeader = "gpuwhisk-gpu-backlog"
 
-// healthReader reads pings from the health topic, whichever process sent them. One
-// goroutine at a time uses it.
+// healthReader reads pings from the health topic, of all senders. It is not safe for
+// concurrent use.
 type healthReader struct {
 	*partitionReader
 	located bool // the reader stands where reading goes on
@@ -36,7 +36,8 @@ type receivedPing struct {
 	record
 }
 
-// process is what the ping's sender calls itself; empty: it is of another program.
+// process returns the name that the sender of the ping gives itself. It is empty if the sender
+// is another program.
 func (p *receivedPing) process() string { return p.header(processHeader) }
 
 // header is the value of a header; empty: there is none.

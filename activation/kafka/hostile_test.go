@@ -12,8 +12,8 @@ import (
 	"github.com/gpuwhisk/gpuwhisk/invoker/lib/retry"
 )
 
-// hostile makes a message that is meant to hurt: damaged, deep, repetitive or
-// of the wrong types, from one that is good.
+// hostile makes a hostile message from a valid one: damaged, deeply nested, repetitive, or
+// with wrong types.
 func hostile(r *rand.Rand, good []byte) []byte {
 	switch r.IntN(7) {
 	case 0: // flipped bits
@@ -51,9 +51,9 @@ func content(good []byte, value string) []byte {
 	return []byte(strings.Replace(string(good), `"content":{`, `"content":`+value+`,"was":{`, 1))
 }
 
-// Hostile messages neither end the feed's goroutine nor stay open: the next
-// good one comes, and the position passes all of them. With GPUWHISK_LONG a
-// million of them are decoded.
+// Hostile messages do not end the feed's goroutine and do not stay open. The next valid
+// message is delivered, and the position passes all messages. With GPUWHISK_LONG a million
+// hostile messages are decoded.
 func TestFeedPassesHostileMessages(t *testing.T) {
 	r := rand.New(rand.NewPCG(99, 1))
 	good := []byte(message(1))

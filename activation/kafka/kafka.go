@@ -1,26 +1,24 @@
-// Package kafka connects the invoker to Kafka: it takes activations in and sends
-// acks, events and pings out, and it makes the invoker's topic. It decides
-// nothing about activations, and keeps nothing over a restart but the committed
-// offset with its metadata.
+// Package kafka connects the invoker to Kafka. It receives activations, sends acks, events and
+// pings, and creates the invoker's topic. It makes no decisions about activations. Across
+// restarts it keeps only the committed offset with its metadata.
 //
-// To be read in this order: a Feed (feed, partition, truncate, progress) hands out
-// the activations of the invoker's own topic, and its committer (commit,
-// offsetmetadata) commits which of them are completed. A Producer (producer, sender)
-// sends. A Pinger (pinger, health, previous) reports that the invoker lives, hears the
-// pings of others, and notices another process with its id. Below these are requests
-// about one topic (client, login), the reading of one partition (reader) and topics;
-// Pending and Requester are for operators' tools.
+// Reading order: a Feed (feed, partition, truncate, progress) hands out the activations of the
+// invoker's own topic, and its committer (commit, offsetmetadata) commits the completed ones.
+// A Producer (producer, sender) sends. A Pinger (pinger, health, previous) reports that the
+// invoker is alive, hears the pings of others, and notices another process with the same id.
+// The lower layer has requests about one topic (client, login), the reading of one partition
+// (reader) and topics. Pending and Requester serve the tools of operators.
 //
-// Requests go through the Client of kafka-go. Its reader and writer are not used: those
-// would join a group, where a member that died keeps its partition for 30 s, and would
-// sit out a linger when idle.
+// All requests use the Client of kafka-go. Its Reader and Writer are not used: they would join
+// a group, in which a dead member keeps its partition for 30 s, and they linger before each
+// send.
 //
-// Goroutines, each waited for by the Close of its owner: a Feed has one that commits and
-// one per partition, which fetches and asks for the lag, a Producer has one per topic it
-// sends to, a Pinger has one that pings and one that reads pings.
+// Goroutines: a Feed has one that commits and one per partition, which fetches and measures
+// the lag. A Producer has one per topic. A Pinger has one that pings and one that reads pings.
+// The Close method of the owner waits for each of them.
 //
-// A broker that is away is no error: every part retries for ever with backoff,
-// logs the change of state once, and resumes by itself.
+// An unreachable broker is not an error. Every part retries without limit, with backoff, logs
+// each change of state once, and resumes by itself.
 package kafka
 
 import (

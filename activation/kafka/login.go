@@ -60,8 +60,8 @@ func (l *login) Start(ctx context.Context) (sasl.StateMachine, []byte, error) {
 	return bounded{session}, first, err
 }
 
-// maxRounds is how often a broker may have a password hashed. Kafka's own bound
-// for what it stores is 16,384; each million takes about a second of a processor.
+// maxRounds limits the number of hash rounds that a broker may ask for. Kafka's own limit for
+// stored passwords is 16,384. A million rounds take about a second of processor time.
 const maxRounds = 1_000_000
 
 // bounded is a login with a broker that may not ask for any amount of computing.

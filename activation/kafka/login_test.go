@@ -24,8 +24,8 @@ import (
 
 var mechanisms = []string{"PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512"}
 
-// guarded is a real broker's listener that asks for a login, with one that it
-// takes. Its logins by SCRAM-SHA-256 last for two seconds.
+// guarded returns a real broker's listener that asks for a login, and a valid login. A login
+// by SCRAM-SHA-256 lasts two seconds.
 func guarded(t *testing.T, mechanism string) (*fixture, Login) {
 	t.Helper()
 	plain := realBroker(t)
@@ -56,7 +56,7 @@ func peerLogin(l Login) sasl.Mechanism {
 	return plain.Auth{User: l.Username, Pass: l.Password}.AsMechanism()
 }
 
-// clusterAs is what is under test, with a login.
+// clusterAs returns the code under test with a login.
 func (b *fixture) clusterAs(l Login) *Cluster {
 	b.t.Helper()
 	c, err := New(Options{Brokers: b.addrs, Login: &l, Log: b.log.logger()})
@@ -64,8 +64,8 @@ func (b *fixture) clusterAs(l Login) *Cluster {
 	return c
 }
 
-// Every connection works after a login: those that make topics, send, ping, read and
-// survey.
+// Every kind of connection works after a login: creating topics, sending, pinging, reading and
+// surveying.
 func TestEverythingLogsIn(t *testing.T) {
 	for _, mechanism := range mechanisms {
 		for where, open := range map[string]func(*testing.T, string) (*fixture, Login){"kfake": guardedFake, "kafka": guarded} {
@@ -104,8 +104,7 @@ func (b *fixture) useAll(c *Cluster) {
 	b.position(topic, 1)
 }
 
-// A login that the broker lets expire is renewed: the broker closes the
-// connection, and no ping fails for that.
+// An expired login is renewed: the broker closes the connection, and no ping fails.
 func TestLoginIsRenewed(t *testing.T) {
 	t.Parallel()
 	b, l := guarded(t, "SCRAM-SHA-256")
@@ -189,7 +188,7 @@ func TestHostileLoginIsRefused(t *testing.T) {
 			}
 		}
 	}
-	// What a real session would compute for seconds.
+	// A session without this bound would compute for seconds.
 	_, _, err := bounded{idleSession{}}.Next(t.Context(), []byte("r=more,s=c2FsdA==,i=1000000"))
 	check.NoError(t, err, "as many rounds as there may be")
 }

@@ -9,8 +9,8 @@ import (
 	"time"
 )
 
-// TestMain fails the run when a goroutine of this package outlives the tests:
-// each has an owner whose Close waits for it.
+// TestMain fails the run if a goroutine of this package outlives the tests. Each goroutine has
+// an owner, and the owner's Close waits for it.
 func TestMain(m *testing.M) {
 	code := m.Run()
 	if code == 0 {

@@ -4,7 +4,7 @@ import (
 	"fmt"
 )
 
-// secret stands for what must never reach a log.
+// secret stands for a value that must never reach a log.
 const secret = "123zO3xZCLrMN6v2BKK1dXYFpXlPkccOFqm12CdAsMgRU4VrNZ9lyGVCGuMDGIwP"
 
 // message is an activation message with a number for its id.

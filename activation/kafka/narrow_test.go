@@ -25,8 +25,8 @@ func narrowed(t *testing.T) (*Feed, *partition) {
 	return f, p
 }
 
-// A feed that reads nothing until more is completed reads on when the log was
-// truncated below what is open: nothing completes that any more.
+// A narrowed feed reads nothing until an activation completes. If the log is truncated below
+// the open activations, none of them completes any more, and the feed must read on.
 func TestNarrowedFeedReadsOnWhenTheLogIsTruncated(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f, p := narrowed(t)

@@ -11,16 +11,16 @@ import (
 	"sort"
 )
 
-// offsetMetadata is what a commit holds beside its offset, in the metadata that
-// Kafka keeps with that: which offsets above are completed, which of the others had
-// begun to run, and what was read last. A program that does not read it, such as
-// the original, resumes at the offset.
+// offsetMetadata is the metadata of a commit. Kafka stores it with the offset. It names the
+// completed offsets above the committed one, the open offsets whose activations had begun to
+// run, and the last record read. A program that ignores metadata, such as the original
+// invoker, resumes at the offset.
 //
-// Its text is base64 of: a byte for the version, four for a CRC-32C over
-// version, offset and the rest, and then varints, see write.
+// Its text is the base64 of a version byte, a CRC-32C (four bytes) over version, offset and
+// the rest, and varints, see write.
 type offsetMetadata struct {
 	done  []offsetRange // rising, above the committed offset, with gaps between them
-	tried []attempt     // rising, none of them done
+	tried []attempt     // ascending; no overlap with done
 	last  lastRecord
 }
 
@@ -44,9 +44,9 @@ var (
 
 var castagnoli = crc32.MakeTable(crc32.Castagnoli)
 
-// encode writes the metadata of an offset into at most so many characters. What
-// does not fit is left out, from the end: whole is false then, and empty is all
-// there is for a limit that takes nothing.
+// encode encodes the metadata of the committed offset in at most chars characters. Entries
+// that do not fit are dropped from the end, and whole is then false. The text is empty if even
+// the fixed part does not fit.
 func (n *offsetMetadata) encode(committed int64, chars int) (text string, whole bool) {
 	done := n.done[:sort.Search(len(n.done), func(i int) bool { return n.done[i].end-committed > maxWindow })]
 	count := len(n.tried) + len(done)
@@ -128,8 +128,8 @@ func decodeOffsetMetadata(text string, committed int64) (offsetMetadata, error) 
 	return n, nil
 }
 
-// varints reads numbers. Past the end, and after one that an encoder does not write,
-// it gives zeros and is bad: sums do not overflow and memory stays small.
+// varints decodes numbers. After the end of the input, or after a number that the encoder
+// never writes, it returns zeros and sets bad. Sums cannot overflow, and memory stays small.
 type varints struct {
 	from *bytes.Reader
 	bad  bool
@@ -176,11 +176,11 @@ func (r *varints) metadata(committed int64) (n offsetMetadata) {
 	return n
 }
 
-// metadataFits reports whether the metadata of open offsets in a window surely fits into
-// so many characters, in whatever order they end. Most is needed when each of them
-// has been tried and has a range of completed ones behind it: a word, two gaps and a
-// length. These three add up to twice the window at most, so that there is a bound to
-// how many of them take another byte.
+// metadataFits reports whether the metadata of open offsets within a window fits in chars
+// characters, in whatever order they complete. The worst case: every open offset was tried and
+// is followed by a completed range. This takes a word, two gaps and a length per open offset.
+// The gaps and lengths add up to at most twice the window, which bounds the number of varints
+// with an additional byte.
 func metadataFits(open, window int64, chars int) bool {
 	if window > maxWindow {
 		return false

@@ -44,7 +44,7 @@ func TestOffsetMetadataIsReadAsItWasWritten(t *testing.T) {
 	}
 }
 
-// What does not fit is left out from the end; what is there is true.
+// Entries that do not fit are dropped from the end. The remaining entries are correct.
 func TestOffsetMetadataKeepsToTheLimit(t *testing.T) {
 	for seed := range uint64(200) {
 		r := rand.New(rand.NewPCG(seed, 4))
@@ -68,8 +68,8 @@ func TestOffsetMetadataKeepsToTheLimit(t *testing.T) {
 	check.That(t, !whole, "%q written into 4 characters", text)
 }
 
-// One activation open and thousands behind it take a handful of bytes; so does
-// the usual state under load.
+// One open activation with thousands of completed ones above it takes a few bytes. The usual
+// state under load is short, too.
 func TestOffsetMetadataIsShort(t *testing.T) {
 	n := offsetMetadata{last: lastRecord{offset: 6000, sum: 1 << 31, newest: 1 << 41, ok: true}, done: []offsetRange{{1001, 6001}}, tried: []attempt{{offset: 1000, here: true}}}
 	text, _ := n.encode(1000, metadataChars)
@@ -170,9 +170,9 @@ func TestOffsetMetadataRefusesWhatIsNotItsOwn(t *testing.T) {
 	check.Contains(t, fmt.Sprint(err), "format 3", "of a newer version")
 }
 
-// FuzzOffsetMetadata holds that no text makes decodeOffsetMetadata panic or take much, and that
-// what it reads it can write and read again. Half of the texts are given a
-// right check sum, or hardly any would get past that.
+// FuzzOffsetMetadata checks that decodeOffsetMetadata never panics and never uses much memory,
+// and that decoded metadata survives a round trip. Half of the inputs get a correct checksum;
+// otherwise hardly any would pass it.
 func FuzzOffsetMetadata(f *testing.F) {
 	for seed := range uint64(20) {
 		position, n := sample(rand.New(rand.NewPCG(seed, 8)), int(seed))
@@ -216,8 +216,8 @@ func renumber(text string, position int64, version byte) string {
 	return base64.RawURLEncoding.EncodeToString(b)
 }
 
-// BenchmarkOffsetMetadata is what a commit adds: the state of 64 in flight, one of which
-// has been open for long. A commit is for many activations.
+// BenchmarkOffsetMetadata measures the cost that metadata adds to a commit, with 64
+// activations in flight and one of them open for long. One commit covers many activations.
 func BenchmarkOffsetMetadata(b *testing.B) {
 	p := &progress{last: lastRecord{ok: true}}
 	r := rand.New(rand.NewPCG(1, 1))
@@ -244,8 +244,8 @@ func TestOffsetMetadataIsWordsThatABrokerTakes(t *testing.T) {
 	check.That(t, !strings.ContainsFunc(text, func(r rune) bool { return r < '-' || r > 'z' }), "%.60s", text)
 }
 
-// What had begun to run and has expired since is not in the metadata: it would
-// lie below the offset.
+// Activations that had begun to run and have expired since are not in the metadata, because
+// they lie below the offset.
 func TestOffsetMetadataWithoutWhatExpired(t *testing.T) {
 	var p progress
 	kept := attempt{offset: 12, begun: true}

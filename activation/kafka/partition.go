@@ -156,9 +156,9 @@ func (p *partition) fetch() ([]record, error) {
 	return records, err
 }
 
-// measureLag asks for the end of the partition if what is known of it is old, and
-// now and then whether the topic has more partitions. It does not report a
-// failure: the next fetch does.
+// measureLag asks for the end of the partition if the known end is old. Now and then it also
+// asks whether the topic has more partitions. It does not report failures, because the next
+// fetch reports them.
 func (p *partition) measureLag() {
 	every := p.feed.cfg.LagEvery
 	grow := p.index == 0 && time.Since(p.grown) >= growEvery*every
@@ -213,7 +213,7 @@ func (p *partition) locate(ctx context.Context) error {
 
 const unusableMetadata = "metadata of the committed offset cannot be used: activations behind the offset run again though some may have ended"
 
-// startAt starts at an offset with what is known beside it.
+// startAt starts at a committed offset with the metadata of its commit.
 func (p *partition) startAt(offset int64, committed bool, m offsetMetadata) {
 	f := p.feed
 	p.reader.offset = offset
@@ -230,9 +230,9 @@ func (p *partition) startAt(offset int64, committed bool, m offsetMetadata) {
 	}
 }
 
-// deliver makes a delivery of the first record at hand, unless an earlier process
-// had completed it, or its log is another one by now. What cannot be decoded is
-// finished with, or it would hold back the committed offset for ever.
+// deliver makes a delivery of the first fetched record. It returns false if an earlier process
+// has completed that record, or if the log was replaced. A record that cannot be decoded is
+// completed at once; otherwise it would hold back the committed offset for ever.
 func (p *partition) deliver(first *record) (Delivery, bool) {
 	r := *first
 	f := p.feed
@@ -273,8 +273,8 @@ func (p *partition) deliver(first *record) (Delivery, bool) {
 	return Delivery{}, false
 }
 
-// begin records that an activation begins to run. An activation that had begun
-// before may be what ended the process: its further attempt is committed at once.
+// begin records that an activation begins to run. If it had begun before, it may be the cause
+// of a crash, so the further attempt is committed at once.
 func (p *partition) begin(run *attempt) {
 	p.feed.mu.Lock()
 	defer p.feed.mu.Unlock()

@@ -49,8 +49,8 @@ func upTo(from, to int) (ns []int) {
 	return ns
 }
 
-// All partitions of a topic are read, the messages of each in order; each has a
-// position of its own, and what waits in all of them is the lag.
+// All partitions of a topic are read, the messages of each in order. Each partition has its
+// own position. The lag is the sum over all partitions.
 func TestFeedReadsAllPartitions(t *testing.T) {
 	onEachBroker(t, func(b *fixture) {
 		topic := b.wideTopic(3)
@@ -88,8 +88,8 @@ func TestFeedReadsAllPartitions(t *testing.T) {
 	})
 }
 
-// While there is no capacity nothing is fetched, and the lag is what matters most:
-// then the ends of all partitions are asked for alone.
+// Without capacity nothing is fetched. The lag matters most then, so the feed asks only for
+// the ends of all partitions.
 func TestFeedSumsTheLagWhileItDoesNotPull(t *testing.T) {
 	onEachBroker(t, func(b *fixture) {
 		topic := b.wideTopic(2)
@@ -117,7 +117,7 @@ func TestFeedFindsNewPartitions(t *testing.T) {
 		check.NoError(b.t, err, "create partitions")
 		b.peer = b.client()
 		b.await("the new partition to take messages", func() bool {
-			b.peer.ForceMetadataRefresh() // what it has may be from before, and is kept for minutes
+			b.peer.ForceMetadataRefresh() // cached metadata may be minutes old
 			return b.peer.ProduceSync(b.ctx(), &kgo.Record{Topic: topic, Partition: 1, Value: []byte(message(1))}).FirstErr() == nil
 		})
 		check.Equal(b.t, b.next(f, 1).Partition, 1, "message 1 is of partition")

@@ -20,12 +20,12 @@ type Pending struct {
 	cluster  *Cluster
 	sent     *partitionReader
 	group    string
-	replies  string // what the names of the controllers' topics begin with
+	replies  string // prefix of the names of the controllers' topics
 	longest  time.Duration
 	acks     map[string]*partitionReader
 	open     map[activation.ID]sending
 	answered map[activation.ID]bool
-	next     int64 // the invoker's committed offset: what is behind it was not taken yet
+	next     int64 // the invoker's committed offset: the invoker has not taken the messages from here on
 }
 
 type sending struct {
@@ -34,9 +34,9 @@ type sending struct {
 	reply  string // the topic of its controller
 }
 
-// NewPending looks at a topic of an invoker, without the deployment's prefix.
-// What was taken longer ago than the longest time that an activation may take
-// counts as lost, not as pending.
+// NewPending looks at the topic of an invoker, named without the deployment's prefix. An
+// activation that was taken longer ago than longest, the time limit of an activation, counts
+// as lost and not as pending.
 func (c *Cluster) NewPending(prefix, topic string, longest time.Duration) *Pending {
 	return &Pending{
 		cluster: c, sent: pendingReader(c, prefix+topic), group: prefix + topic, replies: prefix + "completed", longest: longest,
@@ -51,17 +51,17 @@ func pendingReader(c *Cluster, topic string) *partitionReader {
 	return r
 }
 
-// Poll reads all topics to their ends and counts: waiting was sent and not
-// taken by the invoker, running was taken and not answered. completed are the
-// controllers' topics that there are: what was taken of a controller that has
-// none any more, as of a probe that has ended, is not counted.
+// Poll reads all topics to their ends. waiting counts activations that were sent and not yet
+// taken by the invoker. running counts activations that were taken and not yet answered.
+// completed lists the existing topics of controllers: activations of a controller without a
+// topic, such as a probe that has ended, are not counted as running.
 func (p *Pending) Poll(ctx context.Context, completed []string) (waiting, running int, err error) {
-	// First what was sent, then the acks: an activation that is answered in
-	// between counts as open until the next Poll, never as answered too early.
+	// The invoker's topic is read before the acks. An activation that is answered in between
+	// counts as open until the next Poll, and never as answered too early.
 	err = p.read(ctx, p.sent, func(r record) {
 		m, err := activation.DecodeMessage(r.value)
 		if err != nil || p.answered[m.ActivationID] {
-			return // what cannot be read is not answered
+			return // an unreadable message gets no answer
 		}
 		p.open[m.ActivationID] = sending{r.offset, r.time, p.replies + m.Controller}
 	})
@@ -106,8 +106,8 @@ func (p *Pending) answer(r record) {
 	delete(p.open, ack.ActivationID)
 }
 
-// read hands over what came to a topic since the last time, or in the time for
-// which an activation may run.
+// read passes each new record of a topic to the callback. The first call begins with the
+// records of the last p.longest, the time limit of an activation.
 func (p *Pending) read(ctx context.Context, from *partitionReader, each func(record)) error {
 	if _, err := from.connect(ctx, 0); err != nil {
 		return fmt.Errorf("read topic %s: %w", from.topic, err)

@@ -41,8 +41,8 @@ func (b *fixture) polls(p *Pending, when string, waiting, running int, topics ..
 	check.Equal(check.Must(b.t), r, running, "%s", when)
 }
 
-// TestPending: what was not taken waits, what was taken and not answered runs,
-// and a result alone is no answer.
+// TestPending: an activation that was not taken is waiting, an activation that was taken and
+// not answered is running, and a result without a completion is not an answer.
 func TestPending(t *testing.T) {
 	onEachBroker(t, func(b *fixture) {
 		prefix, topic, completed := b.deployment()
@@ -71,16 +71,16 @@ func TestPending(t *testing.T) {
 		poll(0, 1)
 		b.put(completed, ack(id(2)))
 		poll(0, 0)
-		// One that begins now comes to the same.
+		// A reader that begins now arrives at the same numbers.
 		late := c.NewPending(prefix, "invoker", time.Hour)
 		defer late.Close()
 		b.polls(late, "a later look", 0, 0, completed)
 	})
 }
 
-// TestPendingWithoutATopicForTheAnswer: a controller without a topic waits for no
-// answer. A probe that gave up leaves such an activation, and the next swap need not wait for it.
-// What the invoker has not taken is there all the same, and will run.
+// TestPendingWithoutATopicForTheAnswer: a controller without a topic expects no answer. A
+// probe that gave up leaves such an activation, and the next swap need not wait for its
+// answer. An activation that the invoker has not taken still counts, because it will run.
 func TestPendingWithoutATopicForTheAnswer(t *testing.T) {
 	b := newFakeFixture(t)
 	prefix, topic, completed := b.deployment()

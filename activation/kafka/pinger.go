@@ -25,8 +25,8 @@ type PingerConfig struct {
 	Every time.Duration
 	// Disabled starts the pinger silent: it sends that it is disabled, once.
 	Disabled bool
-	// Process is what this process calls itself in its pings, which no other does;
-	// any text when empty.
+	// Process is the name of this process in its pings. It must be unique. If it is empty, a
+	// random name is used.
 	Process string
 	// Backlog, when not nil, is asked before each ping for how long the activations that
 	// wait keep the GPUs busy. It returns false while no GPU can be used.

@@ -59,7 +59,7 @@ func TestFirstPingDoesNotWait(t *testing.T) {
 	p := b.pinger(PingerConfig{Topic: topic, Instance: invoker0(), Every: time.Hour})
 	b.take(topic, 1)
 	b.must(p.Enable(b.ctx()))
-	for range 3 { // what the broker knows is not sent again
+	for range 3 { // the broker already has these records and gets them no second time
 		b.must(p.Enable(b.ctx()))
 	}
 	s := p.Status()
@@ -118,12 +118,12 @@ func TestPingsAreNotKept(t *testing.T) {
 	check.ErrorIs(t, p.Enable(b.ctx()), ErrClosed, "Enable after Close")
 }
 
-// Two processes with one id notice each other; one that ends is forgotten; one
+// Two processes with one id notice each other. A process that ends is forgotten. A process
 // with another id does not count.
 func TestDuplicateIsNoticed(t *testing.T) {
 	onEachBroker(t, func(b *fixture) {
-		// A duplicate that is silent for ten intervals counts as gone, so the
-		// interval must be one that a busy machine keeps ten times over.
+		// A duplicate that is silent for ten intervals counts as gone. The interval must be
+		// long enough that a busy machine never misses ten of them.
 		const every = 200 * time.Millisecond
 		topic := b.topic()
 		first := b.pinger(PingerConfig{Topic: topic, Instance: invoker0(), Every: every})
@@ -134,7 +134,7 @@ func TestDuplicateIsNoticed(t *testing.T) {
 		b.await("both to notice", func() bool { return first.Status().Duplicate != "" && duplicate.Status().Duplicate != "" })
 		check.Equal(b.t, first.Status().Duplicate, "invoker0/invoker0/invoker0", "the duplicate is called")
 		check.Equal(b.t, neighbour.Status().Duplicate, "", "invoker 1 takes")
-		// One that did not ping for ten intervals after all is gone, and comes again.
+		// A process that misses ten intervals is gone, and it is noticed again later.
 		again := b.log.count("INFO", "second process", "is gone")
 		n := b.log.count("ERROR", "second process")
 		check.AtLeast(b.t, n, 2, "not one line from each:\n%s", b.log)
@@ -145,7 +145,8 @@ func TestDuplicateIsNoticed(t *testing.T) {
 	})
 }
 
-// What the watch counts: without a broker and without a clock.
+// The duplicate watch counts only other processes. Tested without a broker and without a
+// clock.
 func TestDuplicateWatchCountsOnlyOthers(t *testing.T) {
 	const every = time.Second
 	start := time.Unix(1000, 0)
@@ -180,7 +181,8 @@ func TestDuplicateWatchCountsOnlyOthers(t *testing.T) {
 	}
 }
 
-// Each pinger hears the pings of all, with the backlog of those that have a GPU.
+// Each pinger hears the pings of all invokers, with the backlog of the invokers that have a
+// GPU.
 func TestPingsAreHeard(t *testing.T) {
 	onEachBroker(t, func(b *fixture) {
 		topic := b.topic()

@@ -17,8 +17,8 @@ import (
 type PreviousConfig struct {
 	Topic    string // the health topic
 	Instance activation.Instance
-	// Dead, when not empty, is what a process that is known to have ended calls
-	// itself in its pings: these and what came before are no sign of life.
+	// Dead names a process that is known to have ended; empty if there is none. Its pings, and
+	// all earlier pings, are no sign of life.
 	Dead string
 	// Fresh is how young a ping must be to be one: 2 s, two intervals. Silence is
 	// how long a process that was seen alive may be silent before it counts as
@@ -108,7 +108,7 @@ func (p *previous) gone(now time.Time) bool {
 	return p.over || now.Sub(p.last) >= limit
 }
 
-// poll reads the pings of the last moment, and after that those that come.
+// poll reads the pings of the last moment, and then the new ones.
 func (p *previous) poll(ctx context.Context) error {
 	if _, err := p.pings.connect(ctx, 0); err != nil {
 		return err

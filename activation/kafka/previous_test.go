@@ -42,8 +42,8 @@ func (b *fixture) pingAs(process, topic string) {
 	b.must(b.peer.ProduceSync(b.ctx(), r, &again).FirstErr())
 }
 
-// TestDamagedNameOfADeadProcess: what is not the whole name of the dead process is
-// nobody's, and its pings must grow old.
+// TestDamagedNameOfADeadProcess: a part of the dead process' name matches no process, so its
+// pings must become too old.
 func TestDamagedNameOfADeadProcess(t *testing.T) {
 	b := newFakeFixture(t)
 	topic := b.topic()
@@ -148,8 +148,8 @@ func TestPreviousIsWaitedFor(t *testing.T) {
 	})
 }
 
-// A previous process that falls silent without a goodbye is waited for no longer than
-// that; one that is stopped meanwhile stops.
+// A previous process that falls silent without a goodbye is awaited only for the silence
+// period. A stop ends the wait.
 func TestPreviousFallsSilent(t *testing.T) {
 	b := newFakeFixture(t)
 	topic := b.topicOf(ping(true, 0))
@@ -200,7 +200,7 @@ func TestPreviousIsTimedByNoWallClock(t *testing.T) {
 	for _, sent := range []time.Time{began.Add(-time.Second), began.Add(time.Hour)} {
 		e := previous{PreviousConfig: PreviousConfig{Fresh: 2 * time.Second}}
 		e.found(receivedPing{activation.Ping{Enabled: true}, record{time: sent.Round(0)}})
-		if e.last == e.last.Round(0) { //nolint:staticcheck // Equal does not see what is of the wall clock alone
+		if e.last == e.last.Round(0) { //nolint:staticcheck // Equal ignores the monotonic clock
 			t.Errorf("ping of %s: %s is of the wall clock alone", sent, e.last)
 		}
 		check.That(t, !e.gone(began), "ping of %s: waited for until %s", sent, e.last)

@@ -18,7 +18,7 @@ var ErrTooLarge = errors.New("kafka: message is too large")
 
 // ProducerConfig bounds a Producer. Zero values mean the defaults.
 type ProducerConfig struct {
-	// Name is what the log calls the messages, such as "acks".
+	// Name names the messages in the log, for example "acks".
 	Name string
 	// QueueBytes is how much may wait for one topic, 32 MiB, before Send
 	// waits: while a broker is away memory must stay bounded.
@@ -34,14 +34,13 @@ type ProducerConfig struct {
 	IdleAfter time.Duration
 }
 
-// Producer sends messages to any topic: without a key to its partition 0, with
-// one to the partition of the key. Messages of one partition arrive in the order
-// they were given, topics do not wait for one another. A message leaves at once
-// when its topic is idle; while an answer is awaited, those that come meanwhile
-// gather and leave together.
+// Producer sends messages to any topic: without a key to partition 0, with a key to the key's
+// partition. Messages of one partition arrive in the order in which they were given. Topics do
+// not wait for one another. A message leaves at once if its topic is idle. Messages that
+// arrive while a request is in flight are sent together in the next one.
 //
-// Acks are of one broker (acks=1) as in the original. A message whose answer
-// was lost is sent again and may arrive twice; controllers ignore that.
+// Requests use acks=1, as in the original. If the answer to a request is lost, its messages
+// are sent again and may arrive twice; controllers ignore the second copy.
 type Producer struct {
 	cluster *Cluster
 	cfg     ProducerConfig
@@ -86,9 +85,9 @@ func (p *Producer) Send(ctx context.Context, topic string, value []byte, sent fu
 	return p.send(ctx, topic, outgoing{value: value, sent: sent})
 }
 
-// SendAck gives an ack to a controller's topic. One that is too large goes
-// without its result, which the controller then reads from the database; the
-// original means to do so and loses it.
+// SendAck sends an ack to a controller's topic. An ack that is too large is sent without its
+// result, and the controller then reads the result from the database. The original intends the
+// same but loses the ack.
 func (p *Producer) SendAck(ctx context.Context, topic string, ack activation.Ack, sent func(error)) error {
 	m := outgoing{value: ack.Encode(), sent: sent}
 	if ack.Record != nil {
@@ -131,8 +130,8 @@ func (p *Producer) enqueue(topic string, m outgoing, acquire func(*topicSender, 
 	if err != nil {
 		return err
 	}
-	// What a message takes of the capacity is its bytes and about what its
-	// bookkeeping costs. One larger than the capacity takes all of it.
+	// The weight is the message's size plus an estimate for its bookkeeping. A message larger
+	// than the capacity takes all of the capacity.
 	m.weight = min(int64(len(m.value))+256, p.cfg.QueueBytes)
 	err = acquire(s, m.weight)
 	m.time = time.Now()
@@ -189,10 +188,9 @@ func (p *Producer) Stats() ProducerStats {
 	return all
 }
 
-// Close takes no more messages and sends those it has, for as long as ctx
-// lets it. What is left then is dropped, and the error has its number. A topic
-// that is not there is tried a few times more and is no error: its controller
-// is gone.
+// Close refuses new messages and sends the queued ones. ctx bounds this. Remaining messages
+// are dropped, and the error names their number. A missing topic gets a few more attempts and
+// is not an error, because its controller is gone.
 func (p *Producer) Close(ctx context.Context) error {
 	p.mu.Lock()
 	p.closed = true
@@ -206,7 +204,7 @@ func (p *Producer) Close(ctx context.Context) error {
 	p.cancel()
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	// What a topic that is gone did not take was logged where it was dropped.
+	// Messages for a missing topic were logged when they were dropped.
 	if n := p.unsent; n > 0 {
 		p.unsent = 0
 		return fmt.Errorf("close the producer of %s: %d not sent: %w", p.cfg.Name, n, context.Cause(ctx))

@@ -26,7 +26,7 @@ func (b *fixture) producer(cfg ...ProducerConfig) *Producer {
 	return p
 }
 
-// give sends values without waiting for what becomes of them.
+// give sends values and does not wait for the outcome.
 func (b *fixture) give(p *Producer, topic string, values ...string) {
 	b.t.Helper()
 	for _, v := range values {
@@ -35,7 +35,7 @@ func (b *fixture) give(p *Producer, topic string, values ...string) {
 	}
 }
 
-// send sends values; what becomes of each comes from the channel.
+// send sends values. The channel receives the outcome of each.
 func (b *fixture) send(p *Producer, topic string, values ...string) <-chan error {
 	b.t.Helper()
 	reported := make(chan error, len(values))
@@ -45,7 +45,7 @@ func (b *fixture) send(p *Producer, topic string, values ...string) <-chan error
 	return reported
 }
 
-// fate sends one value and waits for what becomes of it.
+// fate sends one value and returns its outcome.
 func (b *fixture) fate(p *Producer, topic, value string) error {
 	b.t.Helper()
 	select {
@@ -110,7 +110,7 @@ func TestProducerKeepsTheOrder(t *testing.T) {
 	})
 }
 
-// While an answer is awaited, what comes gathers and leaves together.
+// Messages that arrive while a request is in flight are gathered and sent together.
 func TestProducerGathersUnderLoad(t *testing.T) {
 	b := newFakeFixture(t)
 	topic := b.topic()
@@ -135,7 +135,7 @@ func TestProducerGathersUnderLoad(t *testing.T) {
 	b.take(topic, 501)
 }
 
-// A request that fails holds back the messages behind it.
+// A failing request holds back the messages after it.
 func TestProducerKeepsTheOrderOverFailures(t *testing.T) {
 	b := newFakeFixture(t)
 	topic := b.topic()
@@ -199,8 +199,8 @@ func TestProducerGivesUpATopicThatIsNotThere(t *testing.T) {
 	})
 }
 
-// A broker that forgets a topic for a moment, or its permissions, loses no
-// message, and other topics do not wait for that.
+// A broker that forgets a topic or its permissions for a moment loses no message, and the
+// messages of other topics do not wait.
 func TestProducerOutlastsWhatAClusterForgets(t *testing.T) {
 	for _, code := range []int16{kerr.UnknownTopicOrPartition.Code, kerr.TopicAuthorizationFailed.Code} {
 		t.Run(kerr.ErrorForCode(code).Error()[:20], func(t *testing.T) {
@@ -232,8 +232,8 @@ func TestProducerOutlastsWhatAClusterForgets(t *testing.T) {
 	}
 }
 
-// Each message has a minute of its own: what was given since the topic came
-// back is not dropped with what waited too long.
+// Each message has its own minute: messages given after the topic came back are not dropped
+// together with older ones.
 func TestProducerDropsByTheAgeOfAMessage(t *testing.T) {
 	p := &Producer{cfg: ProducerConfig{RefusedFor: time.Minute}}
 	l := &topicSender{producer: p}
@@ -302,9 +302,8 @@ func TestProducerCloseReportsWhatItCouldNotSend(t *testing.T) {
 	check.ErrorIs(t, p.Send(b.ctx(), "a", []byte("x"), nil), ErrClosed, "Send after Close")
 }
 
-// A topic that is not there delays no other, and is no error of Close: what is for
-// it is left, which the log has. Nothing has tried for as long as a topic may be
-// away.
+// A missing topic delays no other topic and is not an error of Close. The log names the
+// messages that were left. No message had been tried for as long as a topic may be missing.
 func TestCloseWithATopicThatIsNotThere(t *testing.T) {
 	onEachBroker(t, func(b *fixture) {
 		gone, here := freshName(), b.topic()

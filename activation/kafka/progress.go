@@ -6,24 +6,25 @@ import (
 	"sort"
 )
 
-// progress is what is known of the records of one partition: which are open, which
-// completed and which have begun to run, and which was read last. Offsets are handed
-// out in order and completed in any order. A commit holds below which offset all are
-// completed and which above it are, so that a start repeats neither. Its owner
-// guards it.
+// progress is the state of one partition: the open offsets, the completed ones, those whose
+// activations have begun to run, and the last record read. Offsets are handed out in order and
+// completed in any order. A commit names the offset below which all are completed, and the
+// completed offsets above it, so a restart repeats none of them. It is not safe for concurrent
+// use.
 //
-// Invariant: open rises and is below next; ahead rises, begins above next and has
-// gaps between its ranges. Each offset below next that is not open is completed.
+// Invariant: open is ascending and below next. The ranges of ahead are ascending, begin above
+// next and have gaps between them. Each offset below next that is not open is completed.
 type progress struct {
 	located bool       // it is known where to begin
 	open    []*attempt // handed out and not completed
 	next    int64      // no offset from here on was handed out
-	// What an earlier process completed, and what it began, that was not come to again.
+	// Completions and starts of an earlier process at offsets that this process has not
+	// reached yet.
 	ahead   []offsetRange
 	earlier []*attempt // rising
 
 	last      lastRecord
-	closing   bool   // what runs has not ended the process: it is left to the next one
+	closing   bool   // the shutdown is clean: running activations are not counted as attempts
 	changes   uint64 // rises with whatever is to be committed
 	committed uint64 // changes that the broker has
 }
@@ -43,8 +44,8 @@ type attempt struct {
 // tried reports whether the activation has begun to run, here or before.
 func (a *attempt) tried() bool { return a.begun || a.here || a.attempts > 0 }
 
-// lastRecord distinguishes one log from another: a log that has another record at the offset,
-// or none, is not the one that was read.
+// lastRecord identifies a log. If a log has a different record at the offset, or none, it is a
+// different log.
 type lastRecord struct {
 	offset int64
 	sum    uint32 // of the record's value
@@ -91,15 +92,15 @@ func find(all []*attempt, offset int64) (i int, found bool) {
 	return sort.Find(len(all), func(i int) int { return int(offset - all[i].offset) })
 }
 
-// skipTo counts all offsets below one as handed out: those that were not are
-// completed.
+// skipTo marks all offsets below the given one as handed out. Those that were never handed out
+// count as completed.
 func (p *progress) skipTo(offset int64) {
 	p.next = max(p.next, offset)
 	for len(p.ahead) > 0 && p.ahead[0].from <= p.next {
 		p.next = max(p.next, p.ahead[0].end)
 		p.ahead = p.ahead[1:]
 	}
-	i, _ := find(p.earlier, p.next) // what had begun below has expired
+	i, _ := find(p.earlier, p.next) // earlier starts below next have expired
 	p.earlier = p.earlier[i:]
 }
 
@@ -148,7 +149,8 @@ func (p *progress) cut(offset int64) {
 	p.changes++
 }
 
-// close has commits count no run as one that ended the process from now on.
+// close marks the shutdown as clean: from now on commits do not count running activations as
+// attempts.
 func (p *progress) close() {
 	p.closing = true
 	if slices.ContainsFunc(p.open, func(a *attempt) bool { return a.here }) {
@@ -164,8 +166,8 @@ func (p *progress) offset() int64 {
 	return p.next
 }
 
-// window is how many offsets lie between the one to commit and the last one
-// that was handed out or is known to be completed.
+// window returns the distance from the offset to commit to the last offset that was handed out
+// or is known to be completed.
 func (p *progress) window() int64 {
 	if n := len(p.ahead); n > 0 {
 		return p.ahead[n-1].end - p.offset()
@@ -182,8 +184,8 @@ func (p *progress) finished(offset int64) bool {
 	return slices.ContainsFunc(p.ahead, func(r offsetRange) bool { return r.from <= offset && offset < r.end })
 }
 
-// metadata is what is to be committed beside the offset. It ends where it surely fills so
-// many characters: each of its entries takes two of them and more.
+// metadata returns the metadata to commit. It stops collecting when the text would certainly
+// exceed chars characters; each entry takes at least two.
 func (p *progress) metadata(chars int) *offsetMetadata {
 	m := &offsetMetadata{last: p.last}
 	at := p.offset()
@@ -221,9 +223,8 @@ func (m *offsetMetadata) addTried(p *progress) *offsetMetadata {
 	return m
 }
 
-// hasCapacity reports whether another record may be handed out: what is open then
-// fits into the metadata of a commit, however it ends, or what it is now takes
-// not even half of the space.
+// hasCapacity reports whether another record may be handed out: either the metadata fits
+// however the open activations end, or the present metadata takes less than half of the space.
 func (p *progress) hasCapacity(chars int) bool {
 	if len(p.open) == 0 || chars == 0 {
 		return true
@@ -235,8 +236,8 @@ func (p *progress) hasCapacity(chars int) bool {
 	return whole && p.window() < maxWindow
 }
 
-// see records a record that was read. A start reads again what lies below the
-// last record of the metadata, which stays the last one.
+// see updates lastRecord with a record that was read. After a restart, records below the last
+// record of the metadata are read again, and the last record then stays the same.
 func (l *lastRecord) see(r record) {
 	l.newest = max(l.newest, r.time.UnixMilli())
 	if !l.ok || r.offset > l.offset {

@@ -51,7 +51,8 @@ func (h *tracked) begin(o int64) {
 	h.begun = append(h.begun, o)
 }
 
-// finish ends what was begun and reports whether that was news to both.
+// finish completes an offset in both the progress and the model, and reports whether it was
+// open in both.
 func (h *tracked) finish(t *testing.T, o int64) {
 	t.Helper()
 	run := h.runs[o]
@@ -142,7 +143,7 @@ func FuzzProgress(f *testing.F) {
 	})
 }
 
-// What the metadata brings to the next start is what this one has.
+// The metadata carries the whole state to the next start.
 func TestProgressIsResumedFromItsMetadata(t *testing.T) {
 	for seed := range uint64(200) {
 		r := rand.New(rand.NewPCG(seed, 13))

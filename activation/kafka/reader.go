@@ -44,7 +44,7 @@ func (c *Cluster) reader(topic string, partition int32, minBytes, maxBytes int, 
 	}
 }
 
-// fetch asks for records from the offset on and moves it behind them.
+// fetch requests records from the offset on and advances the offset.
 func (r *partitionReader) fetch(ctx context.Context) ([]record, error) {
 	return r.fetchWithin(ctx, r.wait, callAgain[*wire.FetchResponse])
 }
@@ -79,10 +79,9 @@ func (r *partitionReader) fetchWithin(ctx context.Context, wait time.Duration, c
 	return records, nil
 }
 
-// take copies the records out of the client's buffers and moves the offset
-// behind them. A batch is sent whole, so it may start below the offset that was
-// asked for. What was read before a fault counts: the fault shows itself when
-// its own offset is asked for.
+// take copies the records out of the client's buffers and advances the offset. A broker sends
+// whole batches, so an answer may begin below the requested offset. Records before a fault
+// count; the fault appears again when its own offset is requested.
 func (r *partitionReader) take(from wire.RecordReader) (records []record, err error) {
 	for {
 		next, err := from.ReadRecord()
@@ -128,8 +127,8 @@ func (r *partitionReader) skipControl(from wire.RecordReader) {
 	}
 }
 
-// has reports whether the log still has a record, or may have had it: what has
-// expired is not held against it.
+// has reports whether the log still contains a record, or may have contained it: an expired
+// record does not show that the log is another one.
 func (r *partitionReader) has(ctx context.Context, last lastRecord) (bool, error) {
 	back := r.offset
 	defer func() { r.offset = back }()
@@ -187,8 +186,8 @@ func (r *partitionReader) find(ctx context.Context, at int64) (int64, error) {
 	return -1, nil
 }
 
-// committed reads a group's offset in the partition and the metadata of that
-// commit: 0 and nothing, and ok is false, when there is none.
+// committed reads a group's offset in the partition and the metadata of that commit. ok is
+// false if there is no commit.
 func (r *partitionReader) committed(ctx context.Context, group string) (offset int64, metadata string, ok bool, err error) {
 	p, err := call(ctx, r.client, callTimeout, func(ctx context.Context) (wire.OffsetFetchPartition, error) {
 		res, err := r.OffsetFetch(ctx, &wire.OffsetFetchRequest{GroupID: group, Topics: map[string][]int{r.topic: {r.partition}}})

@@ -11,7 +11,7 @@ import (
 	"github.com/gpuwhisk/gpuwhisk/invoker/develop/check"
 )
 
-// answer is what a broker sent: records at some offsets, and then an error.
+// answer is a broker's answer: records at some offsets, then an error.
 type answer struct {
 	offsets []int64
 	end     error
@@ -26,8 +26,8 @@ func (a *answer) ReadRecord() (*wire.Record, error) {
 	return r, nil
 }
 
-// A batch is sent whole, so it may begin below the offset that was asked for;
-// what was read before a fault counts.
+// A broker sends whole batches, so an answer may begin below the requested offset. Records
+// before a fault count.
 func TestReaderTakesWhatABrokerMaySend(t *testing.T) {
 	fault := errors.New("checksum")
 	for name, c := range map[string]struct {

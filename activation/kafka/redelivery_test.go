@@ -30,15 +30,15 @@ func (b *fixture) saved(f *Feed) {
 	b.await("everything to be committed", func() bool { return len(f.uncommitted()) == 0 })
 }
 
-// nothing checks that no message comes but one that is sent now.
+// nothing checks that the next delivery is a message that is sent now.
 func (b *fixture) nothing(f *Feed, topic string, next int) Delivery {
 	b.t.Helper()
 	b.put(topic, message(next))
 	return b.next(f, next)
 }
 
-// One activation is open and everything behind it has ended. However the
-// process ends, the next one runs that one again and nothing else.
+// One activation is open and all later ones are completed. However the process ends, the next
+// process runs the open one again and nothing else.
 func TestNothingThatEndedIsDeliveredAgain(t *testing.T) {
 	for _, end := range []string{"close", "kill"} {
 		t.Run(end, func(t *testing.T) {
@@ -72,8 +72,8 @@ func TestNothingThatEndedIsDeliveredAgain(t *testing.T) {
 	}
 }
 
-// What an earlier process had finished stays known while the present one has
-// not come to it again.
+// Completions of an earlier process stay known while the present process has not reached their
+// offsets.
 func TestFinishedIsKnownOverSeveralStarts(t *testing.T) {
 	b := newFakeFixture(t)
 	topic := b.topicOf(messages(0, 200)...)
@@ -110,7 +110,7 @@ func (b *fixture) rareCommits() (f *Feed, topic string, second Delivery) {
 	return f, topic, second
 }
 
-// What Keep returned for is known to the next process, however seldom a commit is due.
+// After Keep has returned, the next process knows the start, however rarely commits are due.
 func TestKeptStartIsKnownAfterAKill(t *testing.T) {
 	b := newFakeFixture(t)
 	f, topic, second := b.rareCommits()
@@ -171,8 +171,8 @@ func TestKeepDoesNotWaitForAnotherCommit(t *testing.T) {
 	b.must(f.Close(b.ctx()))
 }
 
-// Random histories over many starts: what was committed as finished before an end
-// never comes again, and what was not comes in the next life.
+// Random histories over many starts: a committed completion is never delivered again, and an
+// open activation is delivered in the next life.
 func TestHistoriesOfStartsAndEnds(t *testing.T) {
 	for seed := range uint64(8) {
 		b := newFakeFixture(t)
@@ -215,8 +215,8 @@ func TestHistoriesOfStartsAndEnds(t *testing.T) {
 	}
 }
 
-// How often a process ended while an activation ran is counted; a clean stop
-// does not count, and what only waited is not among them.
+// The feed counts how often a process ended while an activation ran. A clean stop does not
+// count, and neither does an activation that only waited.
 func TestAttemptsAreCounted(t *testing.T) {
 	onEachBroker(t, func(b *fixture) {
 		topic := b.topicOf(messages(0, 3)...)
@@ -293,8 +293,7 @@ func TestSecondAttemptIsCommittedAtOnce(t *testing.T) {
 	})
 }
 
-// What other programs wrote beside a position counts for nothing, and the log
-// reports it without its content.
+// Metadata written by other programs is ignored. The log reports it without its content.
 func TestFeedReadsAForeignPositionAsPlain(t *testing.T) {
 	position, n := sample(rand.New(rand.NewPCG(2, 12)), 5)
 	ours, _ := n.encode(position, metadataChars)
@@ -326,8 +325,8 @@ func TestFeedReadsAForeignPositionAsPlain(t *testing.T) {
 	}
 }
 
-// While what a broker takes beside a position cannot name all that is open,
-// nothing more is read.
+// While the broker's limit for metadata is too small to name all open activations, nothing
+// more is read.
 func TestFeedNarrowsToWhatTheBrokerTakes(t *testing.T) {
 	b := newFakeFixture(t)
 	const limit, many = 128, 2000
@@ -375,7 +374,7 @@ func TestFeedNarrowsToWhatTheBrokerTakes(t *testing.T) {
 	f.metadataChars = limit
 	f.mu.Unlock()
 	again := map[int]bool{}
-	for n := range many { // finishing what comes frees metadata
+	for n := range many { // each completion frees metadata
 		if finished[n] {
 			continue
 		}
@@ -388,7 +387,7 @@ func TestFeedNarrowsToWhatTheBrokerTakes(t *testing.T) {
 	}
 }
 
-// A feed whose caller has a journal reads on however little of it the metadata can name.
+// A feed whose caller has a journal reads on even if the metadata cannot name all completions.
 // The next feed hands out every message that was open.
 func TestJournaledFeedReadsOn(t *testing.T) {
 	b := newFakeFixture(t)
@@ -419,8 +418,8 @@ func TestJournaledFeedReadsOn(t *testing.T) {
 	check.AtLeast(t, f.Stats().SkippedCompleted, 1000, "messages that the metadata names")
 }
 
-// A broker that takes less beside a position is given less, one that takes
-// nothing still gets the position.
+// A broker with a smaller limit gets shorter metadata. A broker that accepts no metadata still
+// gets the position.
 func TestFeedGoesOnWithoutMetadata(t *testing.T) {
 	b := newFakeFixture(t)
 	b.fake.ControlKey(kmsg.OffsetCommit.Int16(), func(req kmsg.Request) (kmsg.Response, error, bool) {

@@ -12,9 +12,9 @@ import (
 	"github.com/gpuwhisk/gpuwhisk/invoker/lib/retry"
 )
 
-// batchLimit bounds what leaves together. A batch is one write to the broker's
-// log and counts as one message against its limit, so it stays far below that;
-// and a quarter MiB is where larger ones stop being cheaper.
+// batchLimit bounds the size of a batch. A batch is one write to the broker's log and counts
+// as one message against the broker's size limit, so it stays far below that limit. Batches
+// above a quarter MiB do not become cheaper.
 const batchLimit = 256 << 10
 
 // outgoing is a message on its way.
@@ -178,8 +178,8 @@ func (c *client) send(ctx context.Context, partition int, batch []outgoing, limi
 	return nil
 }
 
-// split sends the messages of a batch that is too large one by one, and one
-// that is too large by itself in its shorter form.
+// split sends the messages of a batch that is too large one by one. A single message that is
+// too large is sent in its shorter form.
 func (s *topicSender) split(batch []outgoing, err error) {
 	if len(batch) == 1 {
 		large := len(batch[0].value)
@@ -201,9 +201,8 @@ func (s *topicSender) split(batch []outgoing, err error) {
 	}
 }
 
-// late is how many messages of a batch have been tried for long enough. Each
-// has its own time, from when it was given: a topic that comes back takes what
-// was given since.
+// late returns how many messages of a batch have been tried for too long. Each message's time
+// begins when it was given, so a topic that comes back still gets the newer ones.
 func (s *topicSender) late(batch []outgoing) int {
 	n := slices.IndexFunc(batch, func(m outgoing) bool { return time.Since(m.time) < s.producer.cfg.RefusedFor })
 	if n < 0 {
@@ -221,7 +220,7 @@ func (s *topicSender) abandon(batch []outgoing, refusals int, err error) int {
 	switch {
 	case closing && s.gone:
 		n = len(batch)
-	case closing && refusals >= closingTries: // the next process has the time for it
+	case closing && refusals >= closingTries: // the next process would not have the time
 		log.Error("topic takes no messages, and this process ends: its messages are left to the next process", "left", len(batch))
 		s.settle(batch, ErrClosed)
 		return len(batch)
@@ -233,7 +232,7 @@ func (s *topicSender) abandon(batch []outgoing, refusals int, err error) int {
 	return n
 }
 
-// settle counts what became of messages, gives their capacity back and reports it.
+// settle counts the outcome of messages, releases their capacity and reports the outcome.
 func (s *topicSender) settle(batch []outgoing, err error) {
 	s.producer.mu.Lock()
 	s.users -= len(batch)

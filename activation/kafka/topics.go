@@ -42,13 +42,13 @@ func InvokerTopic(name string, replicationFactor int, config map[string]string) 
 	return TopicSpec{Name: name, Partitions: 1, ReplicationFactor: replicationFactor, Config: all}
 }
 
-// A cluster that is starting has fewer brokers than it will have, and refuses
-// the replication factor. For so many tries, a second apart, it counts as starting.
+// A starting cluster does not have all its brokers yet and refuses the replication factor.
+// EnsureTopic tries this often, a second apart, before it returns the refusal.
 const replicaTries = 10
 
-// EnsureTopic returns when the topic exists. One that exists is left as it is.
-// While no broker answers, it retries for ever; what the cluster refuses for
-// good (a bad setting, no permission) is an error.
+// EnsureTopic blocks until the topic exists. It does not change an existing topic. While no
+// broker answers, it retries without limit. A permanent refusal of the cluster (a bad setting,
+// no permission) is an error.
 func (c *Cluster) EnsureTopic(ctx context.Context, spec TopicSpec) error {
 	creation := retry.New(c.log.With("topic", spec.Name), "creation of the topic")
 	client := c.client(spec.Name)
@@ -78,7 +78,7 @@ func (c *Cluster) EnsureTopic(ctx context.Context, spec TopicSpec) error {
 }
 
 func (c *client) ensureTopic(ctx context.Context, spec TopicSpec) error {
-	c.close() // what is known may be old
+	c.close() // drop stale metadata
 	res, err := c.metadata(ctx)
 	if err != nil || exists(res, spec.Name) {
 		return err
@@ -124,7 +124,7 @@ func (c *Cluster) deleteTopic(ctx context.Context, topic string) error {
 	return nil
 }
 
-// Description is what a cluster has.
+// Description describes the state of a cluster.
 type Description struct {
 	// Asked is the broker that answered.
 	Asked string
@@ -133,13 +133,13 @@ type Description struct {
 	Brokers []string
 	// Topics are all topics that this client may see, with their partitions.
 	Topics map[string]int
-	// Retention is how long some topics keep their messages, for a caller that
-	// asked for it with Retention.
+	// Retention maps topics to the time for which they keep messages. It has the topics named
+	// in the request.
 	Retention map[string]time.Duration
 }
 
-// Describe asks the first broker that answers what the cluster has. It changes
-// nothing and tries each broker once.
+// Describe returns the description by the first broker that answers. It changes nothing and
+// tries each broker once.
 func (c *Cluster) Describe(ctx context.Context) (Description, error) {
 	var failure error
 	for _, addr := range c.brokers {

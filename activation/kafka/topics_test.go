@@ -44,7 +44,7 @@ func capturedConfig(t *testing.T) map[string]string {
 	return config
 }
 
-// configured reads what was set on a topic.
+// configured returns the settings that were set on a topic.
 func (b *fixture) configured(topic string) map[string]string {
 	b.t.Helper()
 	all, err := b.admin().DescribeTopicConfigs(b.ctx(), topic)
@@ -74,7 +74,7 @@ func TestInvokerTopicIsMadeAsTheOriginals(t *testing.T) {
 		for key, value := range want {
 			check.Equal(b.t, got[key], value, "%s", key)
 		}
-		// One that exists is left as it is.
+		// An existing topic is not changed.
 		b.must(c.EnsureTopic(b.ctx(), InvokerTopic(name, 3, nil)))
 		check.Equal(b.t, b.configured(name)["retention.ms"], "1000000", "the topic that existed was changed: retention.ms")
 	})

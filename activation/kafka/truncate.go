@@ -6,10 +6,9 @@ import (
 	wire "github.com/segmentio/kafka-go"
 )
 
-// verify makes sure that the log is still the one that was read: that its last
-// record of those is there, be it handed out or not. A broker that lost power, or
-// a leader that knew less, may have forgotten some, and given their offsets to
-// others since.
+// verify checks that the log is still the log that was read, by its last record. A broker that
+// lost power, or a new leader that was behind, may have lost records and given their offsets
+// to other records.
 func (p *partition) verify(ctx context.Context) error {
 	p.feed.mu.Lock()
 	last := p.last
@@ -27,9 +26,9 @@ func (p *partition) verify(ctx context.Context) error {
 	return p.diverge(ctx, last.newest)
 }
 
-// diverge goes on at the first record that is not one of those that were read:
-// the first that is younger than all of them. Where only the committed offset is
-// known, which is above the log, all that is there was read.
+// diverge continues at the first record that was not read before: the first one that is
+// younger than every record read. If only the committed offset is known and it lies above the
+// log, the whole log counts as read.
 func (p *partition) diverge(ctx context.Context, newest int64) error {
 	cut, err := int64(-1), error(nil)
 	if newest > 0 {
@@ -45,8 +44,8 @@ func (p *partition) diverge(ctx context.Context, newest int64) error {
 	return nil
 }
 
-// cutAt forgets all offsets from one on, what was fetched of them included, and
-// reads them as new.
+// cutAt forgets all offsets from the given one on, including fetched records, and reads them
+// as new.
 func (p *partition) cutAt(offset int64) {
 	f := p.feed
 	f.mu.Lock()
@@ -59,13 +58,12 @@ func (p *partition) cutAt(offset int64) {
 	p.records = nil
 	p.position = min(p.position, offset)
 	p.reader.offset = p.position
-	signal(f.changed) // of what is forgotten nothing will be completed
+	signal(f.changed) // forgotten activations will not complete
 	f.commits.changed(true)
 }
 
-// reposition goes where the log is when the offset to read is outside of it:
-// what was to be read next has expired, or is not there yet, since the log was
-// truncated.
+// reposition moves the offset into the log if the offset lies outside: the next record has
+// expired, or the log was truncated below the offset.
 func (p *partition) reposition(ctx context.Context) error {
 	start, err := p.reader.find(ctx, wire.FirstOffset)
 	if err != nil {
@@ -80,13 +78,13 @@ func (p *partition) reposition(ctx context.Context) error {
 		p.skipExpired(start)
 	case newest > 0 || p.untried:
 		return p.diverge(ctx, newest)
-	default: // there is no sign of what was read of it
+	default: // nothing shows which records were read
 		p.cutAt(start)
 	}
 	return nil
 }
 
-// skipExpired goes on at the beginning of the log, above what was to be read.
+// skipExpired continues at the beginning of the log, which lies above the next offset.
 func (p *partition) skipExpired(start int64) {
 	f := p.feed
 	lost := start - p.reader.offset
@@ -97,7 +95,7 @@ func (p *partition) skipExpired(start int64) {
 	defer f.mu.Unlock()
 	p.position = start
 	f.stats.Lost += lost
-	if len(p.open) == 0 && p.offset() < start { // else the offset follows what is open
+	if len(p.open) == 0 && p.offset() < start { // otherwise the committed offset waits for the open activations
 		p.skipTo(start)
 		p.changes++
 		f.commits.changed(true)

@@ -11,8 +11,8 @@ import (
 	"github.com/gpuwhisk/gpuwhisk/invoker/develop/check"
 )
 
-// recreate makes a topic anew with the first records of the old one, each of
-// the same time: what a broker that lost the rest has.
+// recreate creates a topic anew with the first records of the old one and the same timestamps,
+// like a broker that lost the rest.
 func (b *fixture) recreate(topic string, keep int) {
 	b.t.Helper()
 	var kept = b.take(topic, max(keep, 1))[:keep]
@@ -30,9 +30,8 @@ func (b *fixture) recreate(topic string, keep int) {
 	}
 }
 
-// A log that ends below what was read, or that has other records there by now,
-// is read on from where it became another one: nothing that ended runs again,
-// nothing new is missed.
+// The log ends below the last record read, or has other records there. The feed continues
+// where the log diverged: no completed activation runs again, and no new one is missed.
 func TestFeedResumesWhereTheLogWasTruncated(t *testing.T) {
 	for name, more := range map[string]int{"ends below": 1, "has grown past": 9} {
 		t.Run(name, func(t *testing.T) {
@@ -81,7 +80,8 @@ func TestOffsetAboveTheLog(t *testing.T) {
 	})
 }
 
-// TestLogMadeAnewUnderAFeedThatReadNothing: what is there then was not read.
+// TestLogMadeAnewUnderAFeedThatReadNothing: the feed treats every record of the new log as
+// unread.
 func TestLogMadeAnewUnderAFeedThatReadNothing(t *testing.T) {
 	b := newFakeFixture(t)
 	topic := b.topicOf(messages(0, 4)...)
@@ -108,8 +108,8 @@ func (b *fixture) later(topic string, values ...string) {
 	}
 }
 
-// The same while the feed is at work: what is running goes on, and its end
-// finishes nothing of the new log.
+// The log is truncated while activations run. They go on, and their completions complete no
+// offset of the new log.
 func TestFeedGoesOnWhenTheLogIsTruncatedUnderIt(t *testing.T) {
 	b := newFakeFixture(t)
 	topic := b.topicOf(messages(0, 10)...)
@@ -136,8 +136,8 @@ func TestFeedGoesOnWhenTheLogIsTruncatedUnderIt(t *testing.T) {
 	b.await("position 10", func() bool { return b.committed(topic, topic) == 10 })
 }
 
-// What was fetched and not handed out goes with the log that another one replaced,
-// be it from below what was handed out or from within what waits.
+// Fetched records that were not handed out are dropped when another log replaces theirs,
+// whether the logs diverge below the handed-out records or above them.
 func TestFetchedRecordsGoWithTheirLog(t *testing.T) {
 	for name, keep := range map[string]int{"below what was handed out": 3, "within what waits": 7} {
 		t.Run(name, func(t *testing.T) {

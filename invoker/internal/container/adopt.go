@@ -16,9 +16,8 @@ type Adopted struct {
 	Kept        bool          // as a Demand has it
 }
 
-// Adopt takes in an idle container that another process has created, as if this
-// pool had. False means that there is no memory for it.
-// It is called before the first Enqueue, those that have rested longest first.
+// Adopt takes over an idle container that another process created. It returns false if there
+// is not enough memory for it. Call it before the first Enqueue, longest idle container first.
 func (p *Pool) Adopt(now time.Duration, h Adopted) (SlotID, bool) {
 	if h.Key == "" {
 		return p.adoptPrewarmed(now, h)
@@ -38,7 +37,8 @@ func (p *Pool) Adopt(now time.Duration, h Adopted) (SlotID, bool) {
 	return s.id, true
 }
 
-// adoptPrewarmed uses a container instead of one that is to be created.
+// adoptPrewarmed uses an adopted container in place of a prewarmed one that is still to be
+// created.
 func (p *Pool) adoptPrewarmed(now time.Duration, h Adopted) (SlotID, bool) {
 	i := slices.IndexFunc(p.orders, func(o Order) bool {
 		return o.Do == CreatePrewarm && o.Kind == h.Kind && o.MemoryMB == h.MemoryMB
@@ -52,8 +52,8 @@ func (p *Pool) adoptPrewarmed(now time.Duration, h Adopted) (SlotID, bool) {
 	return id, true
 }
 
-// giveUpPrewarm takes back orders for prewarmed containers until so many MiB are
-// free: what is warm already is worth more.
+// giveUpPrewarm withdraws orders for prewarmed containers until memoryMB MiB are free, because
+// a warm container is worth more.
 func (p *Pool) giveUpPrewarm(memoryMB int) bool {
 	for i := len(p.orders) - 1; i >= 0 && p.used+memoryMB > p.cfg.MemoryMB; i-- {
 		o := p.orders[i]
@@ -70,9 +70,9 @@ func (p *Pool) giveUpPrewarm(memoryMB int) bool {
 	return p.used+memoryMB <= p.cfg.MemoryMB
 }
 
-// AddRemoving counts the memory of a container that another process left and that
-// is being removed; Gone follows. Of one that fits no more, as much counts as
-// there is.
+// AddRemoving counts the memory of another process' container that is being removed. A call of
+// Gone must follow. If there is less free memory than the container has, only the free memory
+// is counted.
 func (p *Pool) AddRemoving(memoryMB int) SlotID {
 	p.giveUpPrewarm(memoryMB)
 	s := p.add(min(max(memoryMB, 0), p.cfg.MemoryMB-p.used))

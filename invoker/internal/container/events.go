@@ -78,8 +78,8 @@ func (p *Pool) Failed(id SlotID) {
 	}
 }
 
-// Paused reports how a Pause order ended. A container that cannot be paused is
-// removed. One that died meanwhile may be gone by now.
+// Paused reports the outcome of a Pause order. If the pause failed, the container is removed.
+// The container may have died and be gone already.
 func (p *Pool) Paused(now time.Duration, id SlotID, ok bool) {
 	s, known := p.slots[id]
 	if !known || s.state != pausing {
@@ -129,7 +129,7 @@ func (p *Pool) slot(id SlotID) *slot {
 	return s
 }
 
-// Tick carries out what is due: pauses, removals, expiry of prewarmed ones.
+// Tick carries out due work: pauses, removals, and the expiry of prewarmed containers.
 func (p *Pool) Tick(now time.Duration) {
 	p.pauseIdle(now)
 	p.removeExpired(now)

@@ -47,10 +47,10 @@ type Placement struct {
 	First      bool // first run after the container was idle
 }
 
-// OrderKind is what an Order asks for.
+// OrderKind is the kind of an Order.
 type OrderKind int
 
-// What the pool asks its owner to do.
+// The kinds of orders.
 const (
 	CreatePrewarm OrderKind = iota // create a container; answer Started or Gone
 	Pause                          // pause it; answer Paused
@@ -95,7 +95,7 @@ type Pool struct {
 	reserved int // MiB, part of used: containers that others keep
 	setAside int // MiB that no prewarmed container may take, see SetAside
 	slots    map[SlotID]*slot
-	warm     map[string][]*slot // by key: those that know the action, the most recently used last
+	warm     map[string][]*slot // by key: idle containers with that action's code, most recently used last
 	idle     slotQueue          // ready, no activation runs in them; longest idle first
 	paused   slotQueue          // the same, paused; longest paused first
 	cells    []*cell
@@ -156,13 +156,12 @@ func (p *Pool) Cancel(invocation uint64) bool {
 	return false
 }
 
-// Next starts one waiting activation, or reports false when none can be started
-// now. They go in order of arrival. An invocation for which a container of its own
-// action is about to open waits aside. The first that must wait for memory is
-// the head: others may pass it into containers that are warm for them, which
-// costs it nothing, but only for Config.Overtake. After that a container that
-// falls idle is the head's to evict, so that a busy function cannot starve a
-// large one.
+// Next starts one waiting activation. It returns false if none can be started now. Activations
+// start in order of arrival. An activation steps aside if a container of its own action is
+// about to be free. The first activation that must wait for memory is the head. Until
+// Config.Overtake has passed, others may overtake the head into containers that are warm for
+// them, which costs the head nothing. After that, each container that falls idle may be
+// evicted for the head, so a busy function cannot starve a large one.
 func (p *Pool) Next(now time.Duration) (Placement, bool) {
 	for w := range p.queue.all() {
 		if pl, ok := p.tryStart(now, w); ok {
@@ -238,9 +237,8 @@ func (p *Pool) reuse(d Demand) (Placement, bool) {
 	return pl, true
 }
 
-// opening reports whether a container of this key will take the activation soon:
-// one that is being paused, or one that is being made and may run several at
-// once.
+// opening reports whether a container of this key will soon take the activation: a container
+// that is being paused, or a new container that may run several activations at once.
 func (p *Pool) opening(d Demand) bool {
 	return slices.ContainsFunc(p.warm[d.Key], func(s *slot) bool {
 		return s.state == pausing && !s.doomed || s.state == warmingUp && s.active < s.concurrency
@@ -269,9 +267,9 @@ func (p *Pool) add(memoryMB int) *slot {
 	return s
 }
 
-// evictFor orders the removal of idle containers, longest idle first, then of
-// prewarmed ones, if together with what is being removed they free need. If they
-// cannot, nothing is evicted.
+// evictFor orders the removal of idle containers, longest idle first, and then of prewarmed
+// ones, until need MiB are free or being freed. If all of them together do not suffice, it
+// evicts nothing.
 func (p *Pool) evictFor(need int) {
 	lack := p.used - p.freeing + need - p.cfg.MemoryMB
 	if lack <= 0 {
@@ -314,8 +312,8 @@ func (p *Pool) remove(s *slot) {
 	p.orders = append(p.orders, Order{Do: Remove, Slot: s.id})
 }
 
-// Orders hands over what the outside has to do, in the order it was decided.
-// The slice is the caller's until the next call.
+// Orders returns the orders since the last call, in the order in which they were decided. The
+// slice is valid until the next call.
 func (p *Pool) Orders() []Order {
 	out := p.orders
 	p.orders = nil

@@ -9,8 +9,7 @@ import (
 	"github.com/gpuwhisk/gpuwhisk/invoker/develop/check"
 )
 
-// fixture drives a pool in the place of the invoker: it completes orders when a test
-// asks for it.
+// fixture drives a pool as the invoker does. It completes orders when a test tells it to.
 type fixture struct {
 	t    *testing.T
 	p    *Pool
@@ -178,7 +177,7 @@ func TestIdlePauseResumeRemove(t *testing.T) {
 	b.p.Tick(b.now)
 	b.orders(Pause)
 	b.ask("a", 256, 1)
-	b.none() // while it is being paused the activation waits for it
+	b.none() // the activation waits for the container that is being paused
 	b.p.Paused(b.now, one.Slot, true)
 	got := b.placed()
 	check.Equal(check.Must(t), got.Slot, one.Slot)

@@ -39,15 +39,15 @@ func (c StemCell) validate() error {
 	return nil
 }
 
-// cell is a stem cell with what exists of it.
+// cell is a stem cell with the number of its containers.
 type cell struct {
 	StemCell
 	started  slotQueue // ready to be taken, oldest first
 	starting int
 	cold     int // cold starts that it could have served, since the last pass
 	seeded   bool
-	// What is missing is made at once, as a rule. After a failure, or when it
-	// may not be made now, it is tried at again, and pause is the last wait.
+	// Missing containers are usually created at once. After a failure, or while creation is
+	// not allowed, the next attempt waits. pause is the length of the last wait.
 	missing bool
 	failed  bool
 	again   time.Duration
@@ -64,7 +64,7 @@ const (
 	lastPause  = time.Minute
 )
 
-// wait puts off what is missing.
+// wait postpones the creation of missing containers.
 func (c *cell) wait(now time.Duration) {
 	c.pause = min(max(2*c.pause, firstPause), lastPause)
 	c.missing, c.again = true, now+c.pause
@@ -83,7 +83,7 @@ func (p *Pool) takePrewarm(now time.Duration, d Demand) (Placement, bool) {
 		s := c.started.first()
 		p.unlist(s)
 		p.adopt(s, d)
-		if p.queue.Len() <= 1 { // else memory goes to those that wait
+		if p.queue.Len() <= 1 { // otherwise memory goes to waiting activations
 			p.fill(now, c, c.want())
 		} else if !c.missing {
 			c.wait(now)
@@ -134,8 +134,8 @@ func (p *Pool) fill(now time.Duration, c *cell, want int) {
 	c.missing = false
 }
 
-// retry makes what is missing when its pause is over, as far as no activation waits
-// for the memory, and pauses anew for the rest.
+// retry creates missing containers whose pause is over, unless an activation waits for the
+// memory. The others wait again.
 func (p *Pool) retry(now time.Duration) {
 	for _, c := range p.cells {
 		if !c.missing || now < c.again {

@@ -17,7 +17,7 @@ func TestFailedPrewarmIsMadeAgain(t *testing.T) {
 		b.p.Gone(b.now, made[0].Slot)
 		b.ok()
 		if b.p.Reserve(128) {
-			b.p.Release(b.now, 128) // what happens meanwhile does not hurry it
+			b.p.Release(b.now, 128) // this release does not shorten the pause
 		}
 		b.noPrewarm()
 		at, ok := b.p.Deadline()
@@ -31,7 +31,8 @@ func TestFailedPrewarmIsMadeAgain(t *testing.T) {
 		made = b.prewarms(1)
 	}
 	b.p.Started(b.now, made[0].Slot)
-	// One that dies soon after its start is a failure too, the first of a new row.
+	// A container that dies soon after its start counts as a failure, too, the first of a new
+	// series.
 	b.p.Failed(made[0].Slot)
 	b.p.Gone(b.now, made[0].Slot)
 	b.noPrewarm()
@@ -40,8 +41,8 @@ func TestFailedPrewarmIsMadeAgain(t *testing.T) {
 	b.prewarms(1)
 }
 
-// TestBurstGivesPrewarmedContainersBack: those that a burst took are made again
-// when no action waits for the memory any more.
+// TestBurstGivesPrewarmedContainersBack: prewarmed containers used by a burst are created
+// again when no action waits for the memory any more.
 func TestBurstGivesPrewarmedContainersBack(t *testing.T) {
 	b := newFixture(t, Config{MemoryMB: 1280, StemCells: []StemCell{{Kind: "k", MemoryMB: 256, Count: 2}}})
 	for _, o := range b.orders(CreatePrewarm, CreatePrewarm) {

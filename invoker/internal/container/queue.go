@@ -17,7 +17,8 @@ func (q *fifo[T]) first() (v T) {
 	return v
 }
 
-// all gives the elements in order. The one that is given may leave meanwhile.
+// all iterates over the elements in order. The current element may be removed during the
+// iteration.
 func (q *fifo[T]) all() iter.Seq[T] {
 	return func(yield func(T) bool) {
 		for e := q.Front(); e != nil; {

@@ -36,31 +36,31 @@ func (p *Pool) Release(now time.Duration, memoryMB int) {
 // that memory no prewarmed container is started in it.
 func (p *Pool) SetAside(memoryMB int) { p.setAside = memoryMB }
 
-// Fits reports whether one more container of that memory has its turn when all that
-// waits has containers, and the idle ones are gone, with those outside of the pool
-// whose memory is returned when it is Needed.
+// Fits reports whether one more container with memoryMB fits after every waiting activation
+// has a container, idle containers are evicted, and outside users have returned memory as
+// Needed asks.
 func (p *Pool) Fits(memoryMB, returned int) bool {
 	return memoryMB > 0 && p.used-p.spare()-returned+p.queue.memoryMB+memoryMB <= p.cfg.MemoryMB
 }
 
-// EvictIdle orders idle containers out so that a Reserve of that memory can succeed
-// later. While the first waiting activation waits for memory it does nothing.
+// EvictIdle orders the removal of idle containers so that a later Reserve of memoryMB can
+// succeed. It is a no-op while the first waiting activation waits for memory.
 func (p *Pool) EvictIdle(memoryMB int) {
 	if !p.blocked() {
 		p.evictFor(memoryMB)
 	}
 }
 
-// Memory is what may be reserved, and what should be given back, in MiB.
+// Memory describes the memory that outside users may reserve and should return, in MiB.
 type Memory struct {
-	Free   int // what Reserve can take now
-	Spare  int // what it could take in addition when the idle containers are gone
-	Needed int // what the first activation that waits for memory still lacks then
+	Free   int // Reserve can take this much now
+	Spare  int // more that Reserve could take after the idle containers are gone
+	Needed int // shortfall of the first activation that waits for memory, after that
 }
 
-// Memory is the pool's memory for what lives outside of it. While the first waiting
-// activation waits for memory nothing can be reserved: it comes first, and what is
-// spare is known when it has a container.
+// Memory returns the memory for users outside the pool. While the first waiting activation
+// waits for memory, Free is zero, because the activation comes first. Spare is then the
+// pool's whole memory, because the rest is not known before that activation has started.
 func (p *Pool) Memory() Memory {
 	m := Memory{Free: p.cfg.MemoryMB - p.used, Spare: p.spare()}
 	if p.blocked() {
@@ -81,8 +81,7 @@ func (p *Pool) blocked() bool {
 	return w != nil && w.blocked
 }
 
-// spare is the memory of idle and prewarmed containers, and of those that are being
-// removed.
+// spare returns the memory of idle, prewarmed and disappearing containers.
 func (p *Pool) spare() int {
 	n := p.freeing + p.idle.memoryMB + p.paused.memoryMB
 	for _, c := range p.cells {

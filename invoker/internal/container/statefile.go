@@ -7,14 +7,14 @@ type Leftover struct {
 	ID       ID
 	Name     string
 	Addr     string // of its action proxy
-	Image    string // what the engine calls it now
+	Image    string // the engine's current name for the image
 	Alive    bool
 	Paused   bool
 	MemoryMB int    // as its maker had it; 0 if that is not known
 	Digest   string // of all that it was made with
 }
 
-// Activity is what a container is doing as far as the next process must know.
+// Activity tells the next process what the container was doing.
 type Activity byte
 
 // Activities.
@@ -24,8 +24,8 @@ const (
 	Pausing Activity = 'p' // its pause was begun
 )
 
-// StateFile is what must be known of a container to take it over. It lies on disk
-// and outlives the process.
+// StateFile has the facts that another process needs to adopt the container. It is stored on
+// disk and outlives the process.
 type StateFile struct {
 	ID           ID            `json:"id"`
 	Name         string        `json:"name"`
@@ -42,7 +42,7 @@ type StateFile struct {
 	DeviceMemory DeviceMemory  `json:"-"`
 }
 
-// GPUStateFile is what must be known further of a container with a device.
+// GPUStateFile has the additional facts about a container with a device.
 type GPUStateFile struct {
 	Device    string  `json:"device"` // its name in records and metrics
 	Namespace string  `json:"namespace"`

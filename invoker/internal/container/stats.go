@@ -23,7 +23,7 @@ type Stats struct {
 	Prewarms []PrewarmStats `json:"prewarms,omitempty"`
 }
 
-// PrewarmStats counts what became of a stem cell's containers.
+// PrewarmStats counts the containers of a stem cell by their outcome.
 type PrewarmStats struct {
 	Kind     string `json:"kind"`
 	MemoryMB int    `json:"memoryMB"`
@@ -31,7 +31,7 @@ type PrewarmStats struct {
 	Expired  int    `json:"expired"` // removed unused
 }
 
-// Stats counts containers by what they do.
+// Stats counts containers by their state.
 func (p *Pool) Stats() Stats {
 	st := Stats{
 		Waiting: p.queue.Len(), WaitingMB: p.queue.memoryMB,

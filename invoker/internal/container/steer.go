@@ -20,8 +20,8 @@ func (g *GPU) Variables() iter.Seq2[string, string] {
 	}
 }
 
-// Owns reports whether only the invoker may set a variable in a container with this
-// GPU: a variable of Env, or one that Steers names. A nil GPU owns none.
+// Owns reports whether only the invoker may set the variable in a container with this GPU: it
+// is in Env, or Steers names it. A nil GPU owns no variable.
 func (g *GPU) Owns(name string) bool {
 	if g == nil {
 		return false
@@ -37,10 +37,10 @@ func Steers(name string) bool {
 	return begins(name, "NVIDIA_", "LD_", "CUDA_", "GPUWHISK_")
 }
 
-// SteersFromImage is the same for the environment of an image, where fewer of
-// them do harm and some are needed: CUDA images find their libraries by
-// LD_LIBRARY_PATH, name the CUDA that they bring (CUDA_HOME, CUDA_VERSION),
-// and what they require (NVIDIA_REQUIRE_*), which can only refuse to start.
+// SteersFromImage is like Steers, for variables set by an image. Fewer of these are harmful,
+// and some are needed: CUDA images find their libraries by LD_LIBRARY_PATH, name their CUDA
+// (CUDA_HOME, CUDA_VERSION), and state requirements (NVIDIA_REQUIRE_*), which can only prevent
+// a start.
 func SteersFromImage(name string) bool {
 	switch {
 	case !Steers(name) || name == "LD_LIBRARY_PATH" || begins(name, "NVIDIA_REQUIRE_"):

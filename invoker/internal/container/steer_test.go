@@ -6,8 +6,8 @@ import (
 	"github.com/gpuwhisk/gpuwhisk/invoker/develop/check"
 )
 
-// What steers a device is the invoker's to say; an image keeps what it needs
-// to find its own libraries.
+// Only the invoker sets variables that choose a device. An image keeps the variables that it
+// needs to find its own libraries.
 func TestSteers(t *testing.T) {
 	for name, want := range map[string][2]bool{
 		"LD_PRELOAD": {true, true}, "LD_AUDIT": {true, true}, "LD_BIND_NOW": {true, true},

@@ -30,34 +30,34 @@ type Spec struct {
 	GPU       *GPU     // nil: the container sees no device
 }
 
-// GPU states which device a container is created on, and what its processes need
-// so that their device memory can be seen and moved.
+// GPU names the device of a container, and the settings by which its processes' device memory
+// is observed and moved.
 type GPU struct {
 	Index     int      // the scheduler's device index
-	Device    string   // what the engine asks for: a CDI name, an index or a UUID
-	Simulated bool     // no hardware behind it; the engine passes no device on
-	Env       []string // K=V, over every other variable of that name
+	Device    string   // the engine's name for it: a CDI name, an index or a UUID
+	Simulated bool     // no hardware; the engine passes no device on
+	Env       []string // K=V; overrides every other variable with that name
 	Mounts    []Mount  // an engine without a file system of its own ignores them
 	Shared    []Mount  // further ones that the container may write to
-	Build     string   // the version of what is mounted
-	// SpillMB is what the container's device memory may take of the host's
-	// while it lies there, MiB, beyond Spec.MemoryMB: the kernel charges pages
-	// that the driver moves to the host to the process that owns them, and a
-	// function must not be ended for having been swapped out.
+	Build     string   // version of the mounted files
+	// SpillMB is the host memory, in MiB, that the container's device memory may take while it
+	// is on the host. It comes on top of Spec.MemoryMB. The kernel charges pages that the
+	// driver moves to the host to the owning process, and a function must not be killed
+	// because it was swapped out.
 	SpillMB int
 }
 
-// DeviceRequest is what an action asks of its container's device memory.
+// DeviceRequest is an action's request for device memory.
 type DeviceRequest struct {
 	Shim  string // the value of its annotation, or its fallback
-	Limit int64  // bytes that the container may hold altogether; 0 for what the device has
+	Limit int64  // bytes that the container may hold in total; 0 means the device's memory
 	Host  int64  // bytes of host memory that its processes may pin; 0 for no limit
-	// Namespace is whose the container is, NamespaceLimit what its containers may
-	// hold together on a device while they run; 0 for no limit.
+	// Namespace owns the container. NamespaceLimit bounds the bytes that its running
+	// containers may hold together on a device; 0 means no limit.
 	Namespace      string
 	NamespaceLimit int64
-	// Memory is what the action declares that it holds; 0: it declares none. What it
-	// holds beyond that gets host memory when it is seen.
+	// Memory is the declared device memory in bytes; 0 if the action declares none. Memory
+	// beyond it gets host memory once it is observed.
 	Memory int64
 }
 
@@ -85,14 +85,14 @@ type Handle struct {
 // activation's response.
 type Blame int
 
-// What a CreateError is charged to.
+// The party that caused a CreateError.
 const (
 	BlameWhisk     Blame = iota // the system's: status 3, the invoker's health suffers
 	BlameDeveloper              // the action's author: status 2
 )
 
-// CreateError is a container that could not be created. Message is what the
-// user reads; Err is for the operator's log.
+// CreateError reports that a container could not be created. Message is for the user, Err is
+// for the operator's log.
 type CreateError struct {
 	Blame   Blame
 	Message string
@@ -110,11 +110,11 @@ func (e *CreateError) Error() string {
 // Unwrap gives the cause.
 func (e *CreateError) Unwrap() error { return e.Err }
 
-// ErrAway is an engine that does not answer: nothing is wrong with what was
-// asked for, and it may work later.
+// ErrAway means that the engine does not answer. The request is not wrong and may succeed
+// later.
 var ErrAway = errors.New("container engine is away")
 
-// ErrGone is what an engine answers for a container that no longer exists.
+// ErrGone means that the container no longer exists.
 var ErrGone = errors.New("container is gone")
 
 // LogRequest states how the log lines of one activation are read.
@@ -123,7 +123,7 @@ type LogRequest struct {
 	LimitBytes      int64
 	Now             time.Time // stamps the lines that the collector appends
 	Failed          bool      // status 2: the closing line about missing data is added
-	Answered        bool      // of one that failed: by what it answered, so its end is marked if all ends are
+	Answered        bool      // a failed run that was answered: its output ends with a sentinel if the runtime writes one
 	Alone           bool      // nothing else runs in the container until Logs returns
 	Raw             bool      // the lines are wanted as the log has them, too
 	// Reserve, when not nil, is called at most once, before more of a log is read
@@ -133,9 +133,8 @@ type LogRequest struct {
 	Reserve func() error
 }
 
-// LogResult is what was read. Lines are ready for the activation record.
-// Incomplete is true when sentinels, lines or bytes were missing, whatever the
-// user printed.
+// LogResult is the log of one activation. Lines are ready for the activation record.
+// Incomplete is true if sentinels, lines or bytes were missing, whatever the user printed.
 type LogResult struct {
 	Lines      []string
 	Raw        [][]byte // JSON objects, one for each line, where LogRequest.Raw asks

@@ -77,8 +77,8 @@ func (t *Table) Deleted(_ time.Duration, id ID, k Key) {
 	}
 }
 
-// Pulled reports that a fetch brought an activation, which age ago began to wait.
-// keep is what its namespace keeps of paused containers.
+// Pulled reports that a fetch brought an activation, which has waited for age. keep is the
+// namespace's limit for paused containers.
 func (t *Table) Pulled(now time.Duration, id ID, age time.Duration, keep Keep) {
 	s := t.get(id)
 	if s == nil {
@@ -237,7 +237,7 @@ func (t *Table) Counted(now time.Duration, id ID, n int, ok bool) {
 	s.kept, s.since = true, now
 }
 
-// Retire ends the slots that a deletion covers. What runs is finished.
+// Retire ends the slots that match a deletion. Their running activations are finished.
 func (t *Table) Retire(now time.Duration, d *activation.ContainerDeletion) {
 	t.warm = slices.DeleteFunc(t.warm, func(f function) bool { return d.Covers(f.Queue) })
 	t.retireAll(now, func(s *slot) bool { return d.Covers(s.Queue) })
@@ -253,8 +253,8 @@ func (t *Table) Close(now time.Duration) {
 	t.retireAll(now, func(*slot) bool { return true })
 }
 
-// Stop ends the fetching for good. What is out is answered soon; slots stay as they
-// are, for their keys end with the invoker's lease.
+// Stop ends all fetching. Fetches in flight are answered soon. Slots keep their state, because
+// their keys end with the invoker's lease.
 func (t *Table) Stop(now time.Duration) {
 	t.closed, t.stopped = true, true
 	for _, w := range t.waiting {
@@ -297,7 +297,7 @@ func (t *Table) retireAll(now time.Duration, covers func(*slot) bool) {
 	}
 }
 
-// retire has a slot removed as soon as nothing is awaited for it.
+// retire removes a slot as soon as none of its fetches and runs is open.
 func (t *Table) retire(now time.Duration, s *slot) {
 	if s.aim == toRemove {
 		return
@@ -352,7 +352,7 @@ func (t *Table) expire(now time.Duration, s *slot) {
 	s.state, s.aim = leaving, toPause
 }
 
-// Tick carries out what is due.
+// Tick carries out due work.
 func (t *Table) Tick(now time.Duration) {
 	for _, w := range slices.Clone(t.waiting) {
 		if now-w.at >= t.cfg.GPU.Hold {

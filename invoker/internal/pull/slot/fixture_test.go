@@ -14,7 +14,7 @@ const (
 	idle  = 10 * time.Minute
 )
 
-// fixture is a table with what came out of it.
+// fixture is a table with the orders that it gave.
 type fixture struct {
 	*testing.T
 	t    *Table

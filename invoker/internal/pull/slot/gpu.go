@@ -8,35 +8,36 @@ import (
 	"github.com/gpuwhisk/gpuwhisk/activation"
 )
 
-// A GPU function has one slot here, by which its activations are pulled into the queue
-// of the GPU scheduler. Three things are decided about it, by the backlog: for how long
-// what was pulled and cannot run yet keeps the devices busy.
+// A GPU function has one slot. Activations are pulled through the slot into the queue of the
+// GPU scheduler. Three decisions about the slot depend on the backlog. The backlog is the time
+// for which activations that were pulled and cannot run yet will keep the devices busy.
 //
-// How much is pulled. A scheduler hands out in the order of arrival and fails what it
-// has had for a minute; the GPU scheduler is fair, and the journal keeps. But what is
-// pulled, no other host can do.
+// 1. How much is pulled. A scheduler hands activations out in order of arrival and fails an
+// activation after a minute of waiting. The GPU scheduler is fair, and the journal keeps its
+// activations. On the other hand, an activation that this host has pulled cannot run on
+// another host.
 //
-//	backlog below Near  whatever comes
-//	beyond that         until Few activations of the function are here, or Near of work
-//	always              one each Probe, and all that is older than Aged
+//	backlog below Near  pull everything
+//	above               pull until Few activations of the function are here, or Near of work
+//	always              pull one per Probe, and all activations older than Aged
 //
-// So each function that has work keeps some in the queue, which is all that fairness
-// needs, and enough of it to be served in one go while its memory is on a device.
+// So each function with work has some of its activations in the queue, as fairness requires,
+// and enough of them to be served in one go while its memory is on a device.
 //
-// Which creations are accepted. A scheduler sends one for each activation that waits,
-// to the host with the function's warmed key, or else to any, and repeats one that was
-// refused, to any host. A function whose warmed key is here is accepted, and any where
-// the backlog is below Idle. One without a container here is let go beyond Deep: its
-// key is deleted, and its next start costs about the same elsewhere. One that has no
-// slot on any host is accepted also below Near, twice as much at each retry, and anyhow
-// at the last one: so new functions go to hosts with less to do. What has a slot
-// elsewhere is refused, so that another host is asked; the last time the answer waits
-// for up to Hold.
+// 2. Which creations are accepted. A scheduler sends one creation for each waiting activation,
+// to the host with the function's warmed key or else to any host, and repeats a refused
+// creation at any host. A creation is accepted if the function's warmed key is here, or if the
+// backlog is below Idle. If the function has no container here and the backlog is above Deep,
+// the host lets the function go: it deletes the warmed key, and the next start costs about the
+// same elsewhere. A function without a slot on any host is also accepted below Near, which
+// doubles at each retry, and always at the last retry. So new functions go to hosts with less
+// work. A function with a slot elsewhere is refused, so that the scheduler asks another host.
+// At the last retry the answer is delayed by up to Hold.
 //
-// When the warmed key is there: while the slot does not fetch, as long as a container
-// of the function is here, and for IdleTimeout after the last. A function that comes
-// back has its memory, its rate and its set-up known here, so that its container is
-// kept by them; at each other host it would start as a new one.
+// 3. When the warmed key exists: while the slot does not fetch, as long as a container of the
+// function is here, and for IdleTimeout after the last one. A returning function finds its
+// memory, its rate and its set-up time here. On every other host it would start as a new
+// function.
 
 // GPU has the durations and bounds of GPU functions.
 type GPU struct {
@@ -45,7 +46,7 @@ type GPU struct {
 	// Few is how many activations of each function the GPU scheduler compares at best:
 	// one more than a device runs at once.
 	Few int
-	// Near is about what a start elsewhere costs: a new container, and its /init.
+	// Near is the approximate cost of a start elsewhere: a new container and its /init.
 	Near time.Duration
 	// Deep is more than devices that keep up with their work have for long.
 	Deep time.Duration
@@ -71,10 +72,11 @@ func DefaultGPU(devices, tokens int) GPU {
 // lastRetry is the number of the last try of a creation (CreationJobManager.scala).
 const lastRetry = 5
 
-// gpuPart is what a slot of a GPU function has in addition. That it is acquired means
-// that a container of it is here, and that it is warmed that its memory is on a device.
+// gpuPart has the additional state of a GPU function's slot. For such a slot, acquired means
+// that a container of the function is here, and warmed means that the function's memory is on
+// a device.
 type gpuPart struct {
-	eager    bool          // what it pulls is old
+	eager    bool          // the last pulled activation was old
 	pulledAt time.Duration // when a fetch was answered last
 	// mean is of its runs by themselves. The GPU scheduler's estimate has the wait for
 	// memory in it, which comes once for all that is served in one go.
@@ -87,7 +89,7 @@ type waiting struct {
 	at time.Duration
 }
 
-// function is one that has containers here.
+// function is a function with containers here.
 type function struct {
 	activation.Queue
 	resident bool
@@ -103,10 +105,10 @@ func (t *Table) gpuSlot(q activation.Queue) *slot {
 	return nil
 }
 
-// firstRun is what a run counts until one has ended: its set-up, most of all.
+// firstRun is the assumed duration of a run before one has ended. Most of it is set-up.
 const firstRun = 5 * time.Second
 
-// load is what was pulled and has not ended.
+// load sums up the activations that were pulled and have not ended.
 type load struct {
 	runs int
 	work time.Duration
@@ -123,7 +125,8 @@ func (s *slot) work(runs int) time.Duration {
 	return time.Duration(runs) * cmp.Or(s.mean, firstRun)
 }
 
-// backlog is for how long what was pulled and cannot run yet keeps the devices busy.
+// backlog returns the time for which pulled activations that cannot run yet will keep the
+// devices busy.
 func (t *Table) backlog() time.Duration {
 	waiting := t.load.runs - t.cfg.GPU.Runs
 	if waiting <= 0 {
@@ -159,8 +162,8 @@ func (t *Table) createGPU(now time.Duration, c Creation) {
 	}
 }
 
-// accept answers a creation where it can be accepted now. Where the function has a
-// slot already, that will fetch what the creation is for.
+// accept accepts a creation if that is possible now. If the function already has a slot, that
+// slot fetches the activation.
 func (t *Table) accept(now time.Duration, c Creation) bool {
 	s, backlog := t.gpuSlot(c.Queue), t.backlog()
 	switch {
@@ -221,9 +224,8 @@ func (t *Table) endedGPU(now time.Duration, s *slot, took time.Duration) {
 	t.admit(now)
 }
 
-// Warmth reports of a GPU function whether it has a container here that could serve
-// it, and whether its memory is on a device. What is reported stays so until the next
-// report.
+// Warmth reports whether a GPU function has a container here that could serve it, and whether
+// the function's memory is on a device. The report holds until the next one.
 func (t *Table) Warmth(now time.Duration, q activation.Queue, warm, resident bool) {
 	i := slices.IndexFunc(t.warm, func(f function) bool { return sameFunction(f.Queue, q) })
 	known := i >= 0
@@ -256,7 +258,7 @@ func (t *Table) restWarm(f function) {
 	t.rest(t.add(Creation{ContainerCreation: &activation.ContainerCreation{Queue: f.Queue}, GPU: true, Concurrency: 1}))
 }
 
-// setWarm gives a new slot what was reported of its function.
+// setWarm applies the last report about the function to a new slot.
 func (t *Table) setWarm(s *slot) {
 	for _, f := range t.warm {
 		if s.GPU && sameFunction(f.Queue, s.Queue) {

@@ -70,8 +70,8 @@ func TestGPUSlotPullsByTheBacklog(t *testing.T) {
 	}
 }
 
-// A scheduler fails what it has had for a minute: whatever the backlog, one is pulled
-// each Probe, and what is old at once.
+// A scheduler fails an activation after a minute of waiting. Whatever the backlog, the slot
+// pulls one activation per Probe, and old activations at once.
 func TestGPUSlotPullsAheadOfAScheduler(t *testing.T) {
 	f := newFixture(t)
 	id := f.openGPU("a")
@@ -197,7 +197,7 @@ func TestWarmedKeyOutlivesTheContainers(t *testing.T) {
 	check.Equal(t, f.t.Len(), 0, "slots are left")
 }
 
-// Beyond Deep a function without a container here is let go; one that has a container
+// Above Deep the host lets a function without a container go. A function with a container
 // stays.
 func TestColdFunctionLeavesADeepHost(t *testing.T) {
 	for _, warm := range []bool{false, true} {

@@ -19,7 +19,7 @@ func TestRandomHistories(t *testing.T) {
 	}
 }
 
-// outside carries orders out, and keeps account of what must hold.
+// outside carries out the table's orders and checks the invariants.
 type outside struct {
 	*fixture
 	r       *rand.Rand
@@ -58,7 +58,7 @@ func history(t *testing.T, seed uint64, steps int) {
 	t.Fatalf("seed %d: %d slots never ended", seed, w.t.Len())
 }
 
-// ended asserts what must hold when all is over.
+// ended checks the invariants of a finished history.
 func (w *outside) ended(seed uint64) {
 	for i := range w.made {
 		if n := w.acked[creation(i+1, "", "").ID]; n != 1 {

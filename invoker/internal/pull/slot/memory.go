@@ -6,18 +6,19 @@ import (
 	"time"
 )
 
-// A creation for which there is no memory waits for some, as an activation would in a
-// classic queue. A refusal costs more: where no other invoker has memory either, the
-// scheduler keeps the creation as under way until its time is over, and with it one of
-// the places of its namespace (CreationJobManager.scala). What is not free memory in the
-// invoker's health, schedulers order nothing for: idle slots count as free there, though
-// they are not paused yet.
+// A creation waits for memory, as an activation would wait in a queue of classic mode. A
+// refusal is more expensive: if no other invoker has memory either, the scheduler counts the
+// creation as in progress until its time is over, and the creation takes one of the
+// namespace's places meanwhile (CreationJobManager.scala). Schedulers order nothing beyond the
+// free memory in the invoker's health. The health counts idle slots as free although they are
+// not paused yet.
 const (
 	// memoryWait is how long it waits. With its five retries, and 3.1 s between them, a
 	// creation ends before its time, 20 s.
 	memoryWait = 2500 * time.Millisecond
-	// memoryPause is how often its container is asked for meanwhile, and after how long
-	// without work others end for it: then nothing has waited for them in the queue.
+	// memoryPause is the interval at which a waiting slot asks for its container again. It is
+	// also the idle time after which other containers may end to free memory: by then no
+	// activation has waited for them.
 	memoryPause = 100 * time.Millisecond
 )
 
@@ -27,10 +28,11 @@ type shortage struct {
 	again time.Duration // when its container is asked for again; 0: it is asked for
 }
 
-// awaitMemory has a refused slot ask again, if it is its function's only one and
-// containers of others may end meanwhile, or if enough of them are ending. It reports
-// whether the slot waits. One that a scheduler orders beside others must not wait for a
-// run: while it waits, it has a place of the namespace, too.
+// awaitMemory schedules another request for the container of a refused slot. It does so if the
+// slot is its function's only one and other containers may end meanwhile, or if enough
+// containers are ending. It reports whether the slot waits. A slot that a scheduler orders
+// beside others of the function must not wait for a run to end, because it takes a place of
+// the namespace while it waits.
 func (t *Table) awaitMemory(now time.Duration, s *slot) bool {
 	if s.until == 0 {
 		s.until = now + memoryWait
@@ -71,9 +73,8 @@ func (s *slot) ends() bool {
 	return s.claims() && s.state == leaving && s.aim == toRemove && s.runs == 0
 }
 
-// freeMemory ends idle slots of other functions than that of one that was refused, longest
-// idle first, until there is memory for it and for all that wait. It reports whether there
-// is enough then.
+// freeMemory ends idle slots of functions other than the refused one, longest idle first,
+// until all waiting slots have memory. It reports whether they will have enough.
 func (t *Table) freeMemory(now time.Duration, refused *slot) (enough bool) {
 	lack := 0
 	var idle []*slot

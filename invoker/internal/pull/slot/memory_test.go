@@ -19,7 +19,7 @@ func (f *fixture) short() ID {
 	return id
 }
 
-// due lets time pass until the table wants to be told of it.
+// due advances the time to the table's next deadline.
 func (f *fixture) due() {
 	f.Helper()
 	at, ok := f.t.Deadline()
@@ -65,7 +65,7 @@ func TestCreationWaitsForMemoryOnlySoLong(t *testing.T) {
 	check.Equal(t, f.now-began, memoryWait, "it waited")
 }
 
-// Of what has had nothing to do for a while as many end as are needed.
+// Only as many idle slots end as are needed.
 func TestIdleSlotFreesMemory(t *testing.T) {
 	f := newFixture(t)
 	first := f.opened()
@@ -82,7 +82,7 @@ func TestIdleSlotFreesMemory(t *testing.T) {
 	f.want("put existing")
 }
 
-// What is ended for it counts until it is gone.
+// The memory of a container that is ending counts until the container is gone.
 func TestOnlyWhatIsNeededEndsForMemory(t *testing.T) {
 	f := newFixture(t)
 	f.opened()
@@ -107,7 +107,8 @@ func TestSecondOfAFunctionDoesNotWaitForMemory(t *testing.T) {
 	f.want("ack ResourceNotEnoughError")
 }
 
-// But idle slots of others end for it, and it waits for them. Its own function's do not.
+// Idle slots of other functions end to free memory, and the refused slot waits for them. Idle
+// slots of its own function stay.
 func TestIdleSlotFreesMemoryForASecond(t *testing.T) {
 	f := newFixture(t)
 	f.opened()
@@ -126,7 +127,7 @@ func TestIdleSlotFreesMemoryForASecond(t *testing.T) {
 	f.due()
 	f.want("acquire")
 	f.short()
-	f.want("ack ResourceNotEnoughError") // the one that is left is of its function
+	f.want("ack ResourceNotEnoughError") // the remaining slot belongs to the same function
 }
 
 func TestWaitForMemoryEndsWithTheTable(t *testing.T) {

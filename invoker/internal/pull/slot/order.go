@@ -6,10 +6,10 @@ import (
 	"github.com/gpuwhisk/gpuwhisk/activation"
 )
 
-// Do is what an Order asks for.
+// Do is the kind of an Order.
 type Do int
 
-// What a table asks its owner to do.
+// The kinds of orders.
 const (
 	// Acquire has the slot's container made, or resumed; it stays the slot's. It is
 	// answered by Acquired or Refused.
@@ -53,8 +53,8 @@ const (
 // String is the key's name.
 func (k Key) String() string { return [...]string{"existing", "warmed"}[k] }
 
-// Order is work that the table wants done outside. Creation is the slot's newest; an
-// Ack's is the one that it answers.
+// Order is work outside the table. Creation is the slot's newest creation; in an Ack it is the
+// creation to answer.
 type Order struct {
 	Do       Do
 	Slot     ID // 0 in the ack of a creation without a slot

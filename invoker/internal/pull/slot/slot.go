@@ -1,22 +1,22 @@
 // Package slot decides about the slots of an invoker in OpenWhisk's scheduler mode. A
-// slot is what a scheduler knows as a container: one key in etcd, and up to as many
-// fetches at once as it may run activations. For a CPU action a container stands
-// behind it; a GPU function has one slot, by which its activations are pulled into the
-// queue of the GPU scheduler, which decides about containers (gpu.go).
+// scheduler sees a slot as a container: one key in etcd, and as many concurrent fetches as the
+// container may run activations. A slot of a CPU action has a container of its own. A GPU
+// function has one slot; its activations are pulled through the slot into the queue of the GPU
+// scheduler, which decides about containers (gpu.go).
 //
-// The package is pure: events come in with the time attached, orders go out, and
-// the caller carries them out and answers. Orders about one key, and about one
-// slot's container, are carried out in the order in which they were given.
+// The package is pure. Events come in with the time attached, orders go out, and the caller
+// carries them out and reports the results. Orders about one key, and about one slot's
+// container, are carried out in the order in which they were given.
 //
-// A slot's life, with the order that loses nothing (a fetch that a scheduler
-// receives after a key's deletion leaves it a container that does not exist):
+// The states of a slot. Their order loses no activation: a fetch that arrives at a scheduler
+// after the deletion of the slot's key would leave a container there that does not exist.
 //
-//	acquiring     its container is made, or resumed
+//	acquiring     its container is created or resumed
 //	registering   its existing key is put
-//	open          it fetches; only now the creation gets its ack
-//	leaving       it fetches no more, and waits for the fetches that are out
+//	open          it fetches; only now the creation is acknowledged
+//	leaving       it no longer fetches, and waits for the fetches in flight
 //	pausing       its container is paused
-//	warming       its warmed key is put; then the existing one is deleted
+//	warming       its warmed key is put; then the existing key is deleted
 //	paused        a creation resumes it
 package slot
 
@@ -31,7 +31,7 @@ import (
 // ID names a slot. Ids are never used again in one process.
 type ID uint64
 
-// Creation is a scheduler's order with what its action's metadata asks for.
+// Creation is a scheduler's order for a container, with the limits from the action's metadata.
 type Creation struct {
 	*activation.ContainerCreation
 	Kind        string
@@ -97,7 +97,7 @@ type slot struct {
 	keep     Keep
 }
 
-// Keep is what a namespace keeps of paused containers.
+// Keep is a namespace's limit for paused containers.
 type Keep struct {
 	Containers int           // of a function
 	Time       time.Duration // how much longer; 0: Config.Keeping
@@ -189,9 +189,9 @@ func sameFunction(a, b activation.Queue) bool {
 	return a.Namespace == b.Namespace && a.Revision == b.Revision && a.Action.Path == b.Action.Path && a.Action.Name == b.Action.Name
 }
 
-// resumable is the slot that was paused last, or is about to be, and is not asked
-// for yet. One that looks for a scheduler and has nothing to do will do as well: the
-// creation names one.
+// resumable returns the slot that was paused last, or is about to be paused, and has no
+// creation yet; nil if there is none. A slot without work that has lost its scheduler also
+// qualifies, because the creation names a scheduler.
 func (t *Table) resumable(q activation.Queue) (best *slot) {
 	for _, s := range t.slots {
 		if !s.resting() || s.GPU || !sameFunction(s.Queue, q) {
@@ -299,7 +299,7 @@ func (t *Table) wants(now time.Duration, s *slot) bool {
 
 func (t *Table) order(o Order) { t.orders = append(t.orders, o) }
 
-// Orders hands over what the outside has to do, in the order it was decided.
+// Orders returns the orders since the last call, in the order in which they were decided.
 func (t *Table) Orders() []Order {
 	out := t.orders
 	t.orders = nil

@@ -59,7 +59,7 @@ func TestMessageOfTheLastFetchKeepsTheSlotOpen(t *testing.T) {
 	f.want("fetch warmed 1s")
 }
 
-// What was given back, or came twice, tells the scheduler no duration.
+// An activation that was given back or arrived twice reports no duration to the scheduler.
 func TestWhatDidNotRunHasNoDuration(t *testing.T) {
 	f := newFixture(t)
 	id := f.opened()
@@ -117,7 +117,7 @@ func TestCreationThatComesTwiceHasOneAck(t *testing.T) {
 	f.want("acquire")
 }
 
-// A creation that comes while its container is being paused waits for that.
+// A creation that arrives while its container is being paused waits for the pause.
 func TestCreationDuringThePause(t *testing.T) {
 	f := newFixture(t)
 	id := f.opened()

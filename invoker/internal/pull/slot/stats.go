@@ -18,8 +18,8 @@ type Stats struct {
 	PausedMB  int64 `json:"pausedMB"`
 	OpeningMB int64 `json:"openingMB"`
 
-	// GPUBacklogMS is for how long what was pulled keeps the GPUs busy that cannot run
-	// yet.
+	// GPUBacklogMS is the time for which pulled activations that cannot run yet will keep the
+	// GPUs busy.
 	GPUBacklogMS int64 `json:"gpuBacklogMs"`
 }
 
