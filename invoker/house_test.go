@@ -110,7 +110,7 @@ var plan = map[string][]string{
 	"invoker/proxy":                     {"activation", "invoker/internal/container"},
 	// Makes the clients of all peers from the settings.
 	"invoker/internal/peer/clients": {"activation", "activation/couchbase", "activation/couchdb", "activation/elasticsearch", "activation/etcd", "activation/kafka",
-		"activation/records", "activation/s3", "invoker/internal/config", "invoker/internal/engine/docker", "invoker/lib/tlsstore"},
+		"activation/records", "activation/s3", "invoker/internal/config", "invoker/internal/engine/containerd", "invoker/internal/engine/docker", "invoker/lib/tlsstore"},
 	"invoker/internal/engine/simulated": {"gpu", "invoker/internal/container"},
 	"invoker/lib/tlsstore":              {},
 	"invoker/internal/operate/trace":    {"invoker/internal/operate/explain"},

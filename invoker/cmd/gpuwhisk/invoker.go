@@ -17,6 +17,7 @@ import (
 	"github.com/gpuwhisk/gpuwhisk/docker/runtimes/native"
 	"github.com/gpuwhisk/gpuwhisk/invoker/internal/assembly"
 	"github.com/gpuwhisk/gpuwhisk/invoker/internal/config"
+	"github.com/gpuwhisk/gpuwhisk/invoker/internal/engine/containerd"
 )
 
 // invokerCmd runs the invoker in an OpenWhisk cluster, in place of OpenWhisk's own.
@@ -161,6 +162,15 @@ func untilSignalled(signals <-chan os.Signal, exit func()) context.Context {
 	}()
 	return ctx
 }
+
+// containerLogCmd writes the log of one container. containerd starts it beside the
+// container, and it ends with the container.
+type containerLogCmd struct {
+	File string `arg:"" help:"Size at which the file is rotated, a colon, and the path."`
+}
+
+// Run copies the container's output.
+func (c containerLogCmd) Run() error { return containerd.CopyLog(c.File) }
 
 // nativeProxyCmd runs this program as the action proxy of executables. The process
 // runtime and the native image start it.

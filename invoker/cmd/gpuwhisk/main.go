@@ -43,7 +43,8 @@ type cli struct {
 	Man         manCmd           `cmd:"" hidden:"" help:"Write the pages of the manual."`
 	ShowVersion kong.VersionFlag `name:"version" help:"Print the version and exit."`
 
-	NativeProxy nativeProxyCmd `cmd:"" hidden:"" help:"Run as the action proxy of executables."`
+	NativeProxy  nativeProxyCmd  `cmd:"" hidden:"" help:"Run as the action proxy of executables."`
+	ContainerLog containerLogCmd `cmd:"" hidden:"" help:"Write the log of a container; containerd starts this command."`
 }
 
 type versionCmd struct{}

@@ -129,8 +129,8 @@ func (a *assembly) openListener(ctx context.Context) (func(), error) {
 	}
 	// Actions have no business with the admin port.
 	listener = httpserver.Filter(listener, func(from netip.Addr) bool {
-		e := a.docker.Load()
-		return e == nil || !e.FromContainer(from)
+		fromContainer := a.fromContainer.Load()
+		return fromContainer == nil || !(*fromContainer)(from)
 	})
 	server := httpserver.New(a.adminHandler(), 0, maxConnections)
 	server.RegisterOnShutdown(func() { close(a.closing) })

@@ -16,6 +16,7 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
+	"net/netip"
 	"slices"
 	"sync"
 	"sync/atomic"
@@ -27,7 +28,6 @@ import (
 	"github.com/gpuwhisk/gpuwhisk/docker/runtimes"
 	"github.com/gpuwhisk/gpuwhisk/invoker"
 	"github.com/gpuwhisk/gpuwhisk/invoker/internal/config"
-	"github.com/gpuwhisk/gpuwhisk/invoker/internal/engine/docker"
 	"github.com/gpuwhisk/gpuwhisk/invoker/internal/peer/clients"
 	"github.com/gpuwhisk/gpuwhisk/invoker/internal/peer/zookeeper"
 	"github.com/prometheus/client_golang/prometheus"
@@ -130,8 +130,10 @@ type assembly struct {
 	bucket  *bucket // nil: no code is in S3
 	state   state
 	invoker atomic.Pointer[invoker.Invoker]
-	docker  atomic.Pointer[docker.Engine] // nil before it is connected, and for processes
-	began   time.Time
+	// fromContainer reports whether an address is that of an action container. It is nil
+	// before the engine is open, and for processes.
+	fromContainer atomic.Pointer[func(netip.Addr) bool]
+	began         time.Time
 }
 
 // Run is one invoker's whole life. It ends when ctx does, after draining, or

@@ -5,17 +5,19 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"os"
 
 	"github.com/gpuwhisk/gpuwhisk/activation"
 	"github.com/gpuwhisk/gpuwhisk/activation/journal"
 	"github.com/gpuwhisk/gpuwhisk/invoker/internal/config"
+	"github.com/gpuwhisk/gpuwhisk/invoker/internal/engine/containerd"
 	"github.com/gpuwhisk/gpuwhisk/invoker/internal/engine/docker"
 	"github.com/gpuwhisk/gpuwhisk/invoker/internal/peer/clients"
 	"github.com/gpuwhisk/gpuwhisk/invoker/lib/wal"
 )
 
 // Clean removes the containers of an invoker that does not run, or of all that
-// this host's Docker has, and returns how many there were.
+// this host's container engine has, and returns how many there were.
 func Clean(ctx context.Context, c *config.Config, id activation.Instance, all bool, log *slog.Logger) (int, error) {
 	whose := ""
 	if !all {
@@ -30,6 +32,9 @@ func Clean(ctx context.Context, c *config.Config, id activation.Instance, all bo
 			}
 			defer j.Close()
 		}
+	}
+	if clients.Engine(c, os.DirFS("/")) == clients.EngineContainerd {
+		return containerd.Clean(ctx, clients.Containerd(c, whose, "", log), whose)
 	}
 	d, err := docker.Connect(clients.Docker(c, whose, log))
 	if err != nil {

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"net"
+	"net/netip"
 	"os"
 	"path/filepath"
 	"slices"
@@ -15,7 +16,9 @@ import (
 	"github.com/gpuwhisk/gpuwhisk/docker/runtimes"
 	"github.com/gpuwhisk/gpuwhisk/invoker"
 	"github.com/gpuwhisk/gpuwhisk/invoker/internal/container"
+	"github.com/gpuwhisk/gpuwhisk/invoker/internal/engine/containerd"
 	"github.com/gpuwhisk/gpuwhisk/invoker/internal/engine/docker"
+	"github.com/gpuwhisk/gpuwhisk/invoker/internal/engine/logs"
 	"github.com/gpuwhisk/gpuwhisk/invoker/internal/engine/process"
 	"github.com/gpuwhisk/gpuwhisk/invoker/internal/peer/clients"
 	"github.com/gpuwhisk/gpuwhisk/invoker/proxy"
@@ -40,7 +43,7 @@ func (a *assembly) openEngine(ctx context.Context) (hooks, error) {
 // as for the database. A wrong setting, and a refusal of an engine that answers,
 // end the start.
 func (a *assembly) awaitEngine(ctx context.Context) error {
-	a.stage.Store("waiting for the " + a.c.Runtimes.Kind + " engine")
+	a.stage.Store("waiting for the " + a.engineName() + " engine")
 	if a.engine = a.Engine; a.engine != nil {
 		a.Log.Info("the caller has given the container engine")
 		return nil
@@ -56,13 +59,36 @@ func (a *assembly) newEngine(ctx context.Context) (Engine, error) {
 	if a.c.Runtimes.Processes() {
 		return a.newProcesses()
 	}
+	if a.engineName() == clients.EngineContainerd {
+		return a.newContainerd(ctx)
+	}
+	return a.newDocker(ctx)
+}
+
+// engineName returns what runs the actions: "docker", "containerd" or "process".
+func (a *assembly) engineName() string {
+	if a.c.Runtimes.Processes() {
+		return a.c.Runtimes.Kind
+	}
+	return clients.Engine(a.c, os.DirFS("/"))
+}
+
+func (a *assembly) newContainerd(ctx context.Context) (Engine, error) {
+	o := clients.Containerd(a.c, a.instance.ContainerPrefix(), a.Self, a.Log)
+	o.Steps, o.LocalImages = a.steps.Begin, a.LocalImages
+	a.lengthen(&o.LogWaits, &o.Timeouts.Settle)
+	e, err := containerd.New(ctx, o)
+	if err != nil {
+		return nil, err
+	}
+	a.useDaemon(e)
+	return e, nil
+}
+
+func (a *assembly) newDocker(ctx context.Context) (Engine, error) {
 	o := clients.Docker(a.c, a.instance.ContainerPrefix(), a.Log)
 	o.Steps, o.LocalImages = a.steps.Begin, a.LocalImages
-	if a.LongTimeouts {
-		w := &o.LogWaits
-		w.Idle, w.Answered, w.OtherStream, w.QuietFailed = 12*time.Second, 10*time.Second, 6*time.Second, 6*time.Second
-		o.Timeouts.Settle = 20 * time.Second
-	}
+	a.lengthen(&o.LogWaits, &o.Timeouts.Settle)
 	e, err := docker.New(ctx, o)
 	if err != nil && !errors.Is(err, container.ErrAway) {
 		return nil, err
@@ -70,9 +96,31 @@ func (a *assembly) newEngine(ctx context.Context) (Engine, error) {
 	if err != nil {
 		return nil, fmt.Errorf("%w (is the Docker daemon up, and may this user reach it? CONFIG_whisk_gpu_docker_host or DOCKER_HOST names another)", err)
 	}
-	a.deviceEngine, a.daemon = e, e
-	a.docker.Store(e)
+	a.useDaemon(e)
 	return e, nil
+}
+
+// lengthen makes an engine's waits long, for tests on a busy machine.
+func (a *assembly) lengthen(w *logs.Waits, settle *time.Duration) {
+	if a.LongTimeouts {
+		w.Idle, w.Answered, w.OtherStream, w.QuietFailed = 12*time.Second, 10*time.Second, 6*time.Second, 6*time.Second
+		*settle = 20 * time.Second
+	}
+}
+
+// daemonEngine is an engine whose containers live in a daemon of the host.
+type daemonEngine interface {
+	Engine
+	invoker.Daemon
+	deviceEngine
+	// FromContainer reports whether an address is that of an action container.
+	FromContainer(addr netip.Addr) bool
+}
+
+func (a *assembly) useDaemon(e daemonEngine) {
+	a.deviceEngine, a.daemon = e, e
+	fromContainer := e.FromContainer
+	a.fromContainer.Store(&fromContainer)
 }
 
 // findPrograms begins to find the interpreters of a process engine, beside the rest

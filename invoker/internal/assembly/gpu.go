@@ -170,7 +170,7 @@ func (g gpus) check(e deviceEngine) error {
 			continue
 		}
 		if err := e.CheckDevices(d.UUID); err != nil {
-			return fmt.Errorf("whisk.gpu.docker.devices: %w", err)
+			return err
 		}
 	}
 	return nil

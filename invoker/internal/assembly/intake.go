@@ -43,7 +43,7 @@ func (a *assembly) announce(ctx context.Context) {
 	a.stage.Store("")
 	a.ready.Store(true)
 	a.Log.Info("invoker is ready", "version", a.Version, "instance", a.instance.String(), "topic", a.c.Kafka.TopicPrefix+a.instance.Topic(),
-		"memory", a.instance.UserMemory.String(), "runtime", a.c.Runtimes.Kind, "gpus", a.gpus.describe(), "policy", a.c.GPU.Policy,
+		"memory", a.instance.UserMemory.String(), "runtime", a.engineName(), "gpus", a.gpus.describe(), "policy", a.c.GPU.Policy,
 		"admin", a.admin, "took", time.Since(a.began).Round(time.Millisecond))
 	if a.Ready != nil {
 		a.Ready()

@@ -121,7 +121,7 @@ func TestDevicesAreCheckedAtTheStart(t *testing.T) {
 	e := &giver{}
 	err := g.check(e)
 	check.That(check.Must(t), err != nil)
-	check.Equal(t, err.Error(), "whisk.gpu.docker.devices: no way")
+	check.Equal(t, err.Error(), "no way")
 	g.devices = slices.DeleteFunc(g.devices, func(d gpu.Device) bool { return d.UUID == "MIG-b" })
 	e.asked = nil
 	check.NoError(t, g.check(e))

@@ -45,6 +45,7 @@ type Config struct {
 	Proxy         Proxy         `section:"Containers"`
 	Containers    Containers    `section:"Containers"`
 	Docker        Docker        `section:"Docker"`
+	Containerd    Containerd    `section:"containerd"`
 	Process       Process       `section:"Runtimes"`
 	Runtimes      Runtimes      `section:"Runtimes"`
 	Limits        Limits        `section:"Limits"`

@@ -42,7 +42,8 @@ type LogErrors struct {
 
 // Containers holds the settings with which every action container is created.
 type Containers struct {
-	Network    string              `key:"whisk.container-factory.container-args.network" default:"bridge" doc:"Docker network of action containers; bridge: gpuwhisk, a network that the invoker creates and that isolates containers from each other; default: Docker's own bridge, where containers reach each other"`
+	Engine     string              `key:"whisk.container-engine" default:"auto" enum:"auto,docker,containerd" doc:"daemon that runs action containers; auto: containerd on a host that has its socket and not Docker's, otherwise Docker"`
+	Network    string              `key:"whisk.container-factory.container-args.network" default:"bridge" doc:"Docker network of action containers, without effect with containerd; bridge: gpuwhisk, a network that the invoker creates and that isolates containers from each other; default: Docker's own bridge, where containers reach each other"`
 	DNSServers []string            `key:"whisk.container-factory.container-args.dns-servers" doc:"containers' resolver"`
 	DNSSearch  []string            `key:"whisk.container-factory.container-args.dns-search"`
 	DNSOptions []string            `key:"whisk.container-factory.container-args.dns-options"`
@@ -75,6 +76,20 @@ type DockerTimeouts struct {
 	Inspect time.Duration `key:"whisk.docker.client.timeouts.inspect" default:"1 minute"`
 	Pause   time.Duration `key:"whisk.docker.client.timeouts.pause" also:"whisk.runc.timeouts.pause" default:"10 seconds"`
 	Resume  time.Duration `key:"whisk.docker.client.timeouts.unpause" also:"whisk.runc.timeouts.resume" default:"10 seconds"`
+}
+
+// Containerd configures the use of containerd. The settings of Docker that are about
+// containers, registries and time limits apply to containerd, too.
+type Containerd struct {
+	Socket      string   `key:"whisk.gpu.containerd.socket" doc:"containerd's socket; empty: the first that exists of /run/containerd/containerd.sock and /run/k3s/containerd/containerd.sock"`
+	Snapshotter string   `key:"whisk.gpu.containerd.snapshotter" default:"overlayfs" doc:"containerd's plugin that holds the file systems of containers"`
+	StateDir    string   `key:"whisk.gpu.containerd.state-dir" default:"/var/lib/gpuwhisk/containerd" doc:"logs and files of containers, and the program that writes the logs. containerd sees this directory under the same path"`
+	RunDir      string   `key:"whisk.gpu.containerd.run-dir" default:"/run/gpuwhisk/containerd" doc:"network namespaces of containers. containerd sees this directory, with its mounts, under the same path"`
+	LogProgram  string   `key:"whisk.gpu.containerd.log-program" doc:"gpuwhisk program that runs on containerd's host and writes the logs of containers; it is copied to state-dir. Empty: the invoker's own program"`
+	HostsDir    string   `key:"whisk.gpu.containerd.hosts-dir" doc:"directory of the hosts.toml files with registries' mirrors and certificates; empty: the first that exists of /etc/containerd/certs.d and k3s' directory"`
+	Bridge      string   `key:"whisk.gpu.containerd.bridge" default:"gpuwhisk0" doc:"bridge of action containers, which the invoker creates; at most 15 bytes"`
+	Subnet      []string `key:"whisk.gpu.containerd.subnet" default:"10.89.0.0/20,172.30.240.0/20,192.168.224.0/20,10.213.0.0/20" doc:"address ranges for the bridge; the first that this host does not use is taken"`
+	PluginDirs  []string `key:"whisk.gpu.containerd.plugin-dirs" default:"/opt/cni/bin,/usr/lib/cni,/usr/libexec/cni,/var/lib/rancher/k3s/data/cni,/var/lib/rancher/k3s/data/current/bin" doc:"directories of the CNI plugins bridge, host-local and loopback, as the invoker sees them"`
 }
 
 // Process configures the development runtime, which needs no Docker.

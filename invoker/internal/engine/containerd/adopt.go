@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"net"
+	"os"
 	"slices"
 	"strconv"
 	"strings"
@@ -196,8 +197,8 @@ func (e *Engine) releaseUnused(ctx context.Context) error {
 // Clean removes the containers of the invoker whose containers' names start with
 // prefix, or of all invokers if that is empty, and returns how many there were. Their
 // networks are released when an invoker starts.
-func Clean(ctx context.Context, socket, prefix string) (int, error) {
-	api, err := connect(socket)
+func Clean(ctx context.Context, o Options, prefix string) (int, error) {
+	api, err := connect(FindSocket(os.DirFS("/"), o.Socket))
 	if err != nil {
 		return 0, err
 	}

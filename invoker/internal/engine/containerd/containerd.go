@@ -17,7 +17,6 @@ import (
 	"net"
 	"net/netip"
 	"os"
-	"path/filepath"
 	"sync/atomic"
 	"time"
 
@@ -70,12 +69,11 @@ func New(ctx context.Context, options Options) (*Engine, error) {
 	if err != nil {
 		return nil, err
 	}
-	if !filepath.IsAbs(options.LogProgram) {
-		return nil, fmt.Errorf("the program that writes containers' logs must have an absolute path, not %q", options.LogProgram)
-	}
 	if options.Files == nil {
 		options.Files = os.DirFS("/")
 	}
+	options.Socket = FindSocket(options.Files, options.Socket)
+	options.HostsDir = find(options.Files, options.HostsDir, hostsDirs)
 	devices, err := cdi.NewCache(cdi.WithSpecDirs(options.CDIDirs...), cdi.WithAutoRefresh(false))
 	if err != nil {
 		return nil, fmt.Errorf("read CDI specifications: %w", err)
@@ -110,6 +108,9 @@ func (e *Engine) open(ctx context.Context) (err error) {
 	if err != nil {
 		return fmt.Errorf("ask containerd at %s for its version: %w: %w", e.options.Socket, container.ErrAway, err)
 	}
+	if e.options.LogProgram, err = installLogProgram(e.options.LogProgram, e.options.StateDir); err != nil {
+		return err
+	}
 	if e.cgroups, err = hostCgroups(e.options.Files); err != nil {
 		return err
 	}
@@ -133,9 +134,9 @@ func connect(socket string) (*client.Client, error) {
 	conn, err := net.Dial("unix", socket)
 	switch {
 	case errors.Is(err, fs.ErrPermission):
-		return nil, fmt.Errorf("open containerd's socket %s: this user may not use it; run the invoker as root: %w", socket, err)
+		return nil, fmt.Errorf("open containerd's socket %s: user %d may not use it: run the invoker as root: %w", socket, os.Getuid(), err)
 	case err != nil:
-		return nil, fmt.Errorf("open containerd's socket (whisk.gpu.containerd.socket): %w: %w", container.ErrAway, err)
+		return nil, fmt.Errorf("open containerd's socket (is containerd up? whisk.gpu.containerd.socket names another socket): %w: %w", container.ErrAway, err)
 	}
 	_ = conn.Close()
 	api, err := client.New(socket, client.WithDefaultNamespace(Namespace))

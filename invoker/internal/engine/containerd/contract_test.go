@@ -68,12 +68,12 @@ var (
 )
 
 // importImage imports an image with the proxy, as `docker save` writes it.
-func importImage(t testing.TB, name, program string, env ...string) string {
+func importImage(t testing.TB, name string, command []string, env ...string) string {
 	t.Helper()
 	files, err := layer()
 	check.NoError(t, err)
 	config, _ := json.Marshal(map[string]any{
-		"architecture": "amd64", "os": "linux", "config": map[string]any{"Cmd": []string{program}, "Env": env},
+		"architecture": "amd64", "os": "linux", "config": map[string]any{"Cmd": command, "Env": env},
 		"rootfs": map[string]any{"type": "layers", "diff_ids": []string{fmt.Sprintf("sha256:%x", sha256.Sum256(files))}},
 	})
 	manifest, _ := json.Marshal([]any{map[string]any{"Config": "config.json", "RepoTags": []string{name}, "Layers": []string{"layer.tar"}}})
@@ -119,7 +119,7 @@ func imageName() string {
 func TestContract(t *testing.T) {
 	socket(t)
 	enginetest.Run(t, enginetest.Host{
-		Image: importImage(t, imageName(), "/proxy"),
+		Image: importImage(t, imageName(), []string{"/proxy"}),
 		Open: func(t testing.TB, s enginetest.Settings) enginetest.Engine {
 			o := realOptions(t)
 			o.Prefix, o.CapDrop, o.PidsLimit, o.MaxLogBytes = s.Prefix, s.CapDrop, s.PidsLimit, s.MaxLogBytes
@@ -127,11 +127,8 @@ func TestContract(t *testing.T) {
 			check.NoError(t, err)
 			return e
 		},
-		ImageWith: func(t testing.TB, program string, env ...string) string {
-			if program == "" {
-				program = "/proxy"
-			}
-			return importImage(t, imageName(), program, env...)
+		ImageWith: func(t testing.TB, command []string, env ...string) string {
+			return importImage(t, imageName(), command, env...)
 		},
 		Vanish: func(t testing.TB, id container.ID) {
 			api, err := connect(socket(t))

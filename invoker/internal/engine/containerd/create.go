@@ -13,6 +13,8 @@ import (
 	"strings"
 	"time"
 
+	tasks "github.com/containerd/containerd/api/services/tasks/v1"
+	tasktypes "github.com/containerd/containerd/api/types/task"
 	"github.com/containerd/containerd/v2/client"
 	"github.com/containerd/containerd/v2/pkg/cio"
 	cerrdefs "github.com/containerd/errdefs"
@@ -25,11 +27,16 @@ import (
 // lateCreate is how long a create whose caller has given up may take to end.
 const lateCreate = time.Minute
 
-// errNotInImage is a container whose program is missing in its image.
-var errNotInImage = errors.New("executable file not found")
+var (
+	// errNotInImage is the error of a container whose program is missing in its image.
+	errNotInImage = errors.New("executable file not found")
+	// errEnded is the error of a container whose program ended at once.
+	errEnded = errors.New("container ended at once")
+)
 
 // Create makes and starts a container. The error is a *container.CreateError
-// with the texts of OpenWhisk's DockerContainer.
+// with the texts of OpenWhisk's DockerContainer. A container that ended at once is
+// returned beside the error.
 func (e *Engine) Create(ctx context.Context, spec container.Spec) (container.Handle, error) {
 	ctx = e.in(ctx)
 	var pullErr error
@@ -38,16 +45,21 @@ func (e *Engine) Create(ctx context.Context, spec container.Spec) (container.Han
 		if err := e.away(ctx, pullErr); errors.Is(err, container.ErrAway) {
 			return container.Handle{}, container.NotProvisioned(err)
 		}
-		if pullErr != nil && registry.MovesOn(spec.Image) {
+		if pullErr != nil && registry.MovesOn(spec.Image) && !e.options.LocalImages {
 			return container.Handle{}, pullFailed(spec.Image, pullErr)
 		}
 	}
 	handle, err := e.launchLimited(ctx, spec)
 	switch {
 	case err == nil:
+		if pullErr != nil {
+			e.log.Warn("image cannot be pulled, this host's copy is used", "image", spec.Image, "error", pullErr)
+		}
 		return handle, nil
 	case errors.Is(err, errNotInImage): // then the image is here, pulled or not
 		return container.Handle{}, container.NoProgram(spec.Image, err)
+	case errors.Is(err, errEnded): // the author's fault
+		return handle, container.EndedAtOnce(err)
 	case pullErr != nil:
 		return container.Handle{}, pullFailed(spec.Image, errors.Join(pullErr, err))
 	}
@@ -89,7 +101,7 @@ func (e *Engine) launchLimited(ctx context.Context, spec container.Spec) (contai
 		select {
 		case done <- launched{handle, err}:
 		case <-ctx.Done():
-			if err == nil {
+			if handle.ID != "" {
 				e.discard(string(handle.ID))
 			}
 		}
@@ -140,7 +152,12 @@ func (e *Engine) launch(ctx context.Context, spec container.Spec) (container.Han
 		return container.Handle{}, fmt.Errorf("start container %s: %w", spec.Name, err)
 	}
 	e.roster.Tail(container.ID(b.id)) // its log is read from the beginning, rotated or not
-	return container.Handle{ID: container.ID(b.id), Name: spec.Name, Addr: net.JoinHostPort(at.addr, proxyPort)}, nil
+	handle := container.Handle{ID: container.ID(b.id), Name: spec.Name, Addr: net.JoinHostPort(at.addr, proxyPort)}
+	got, err := e.tasks().Get(work, &tasks.GetRequest{ContainerID: b.id})
+	if err == nil && got.GetProcess().GetStatus() == tasktypes.Status_STOPPED {
+		return handle, fmt.Errorf("start container %s: %w (exit code %d)", spec.Name, errEnded, got.GetProcess().GetExitStatus())
+	}
+	return handle, nil
 }
 
 // build is a container that is being made.

@@ -3,6 +3,7 @@ package containerd
 import (
 	"io/fs"
 	"log/slog"
+	"strings"
 	"time"
 
 	"github.com/gpuwhisk/gpuwhisk/invoker/internal/engine/logs"
@@ -15,11 +16,12 @@ const Namespace = "gpuwhisk"
 // Options are how containers are made and how long the daemon may take.
 // DefaultOptions holds the values of a stock deployment.
 type Options struct {
-	Socket string // of the daemon
+	// Socket is the daemon's socket. Empty: the first of its usual places that exists.
+	Socket string
 	// Prefix is the beginning of the names of this invoker's containers.
 	Prefix string
 	// LogProgram is the program that writes the logs of containers: it calls CopyLog with
-	// the argument after LogCommand. containerd starts it by this path.
+	// the argument after LogCommand. containerd starts a copy of it in StateDir.
 	LogProgram  string
 	StateDir    string // containers' logs and files; shared by the invokers of a host
 	RunDir      string // network namespaces; empty after a reboot
@@ -48,10 +50,15 @@ type Options struct {
 	CDIDirs []string
 
 	// HostsDir has the mirrors and certificates of registries in containerd's form
-	// (certs.d). Registries and Logins are as for Docker.
+	// (certs.d). Empty: the first of its usual places that exists. Registries and Logins
+	// are as for Docker.
 	HostsDir   string
 	Registries []string
 	Logins     string
+
+	// LocalImages has a user's image without a tag run from this host's copy where it
+	// cannot be pulled: for a developer's machine.
+	LocalImages bool
 
 	// Steps is called for pulls; nil: they are not reported.
 	Steps func(step string, documents int) (ended func(err error))
@@ -73,12 +80,12 @@ type Timeouts struct {
 // that it lacks.
 func DefaultOptions() Options {
 	return Options{
-		Socket: "/run/containerd/containerd.sock", Prefix: "wsk",
+		Prefix:   "wsk",
 		StateDir: "/var/lib/gpuwhisk/containerd", RunDir: "/run/gpuwhisk/containerd", Snapshotter: "overlayfs",
 		Bridge: "gpuwhisk0", PluginDirs: []string{"/opt/cni/bin", "/usr/lib/cni", "/usr/libexec/cni"},
 		Subnets: []string{"10.89.0.0/20", "172.30.240.0/20", "192.168.224.0/20", "10.213.0.0/20"},
 		CapDrop: []string{"NET_RAW", "NET_ADMIN"}, PidsLimit: 1024,
-		CDIDirs: []string{"/etc/cdi", "/var/run/cdi"}, HostsDir: "/etc/containerd/certs.d",
+		CDIDirs:         []string{"/etc/cdi", "/var/run/cdi"},
 		ParallelCreates: 10,
 		Timeouts: Timeouts{
 			Create: time.Minute, Inspect: time.Minute,
@@ -88,4 +95,27 @@ func DefaultOptions() Options {
 		},
 		LogWaits: logs.DefaultWaits(),
 	}
+}
+
+// The usual places of the daemon's socket and of its registries' settings: containerd's
+// own, and those of k3s.
+var (
+	sockets   = []string{"/run/containerd/containerd.sock", "/run/k3s/containerd/containerd.sock"}
+	hostsDirs = []string{"/etc/containerd/certs.d", "/var/lib/rancher/k3s/agent/etc/containerd/certs.d"}
+)
+
+// FindSocket returns the daemon's socket: the configured path, or else the first usual
+// place that exists in files, or else containerd's own.
+func FindSocket(files fs.FS, configured string) string { return find(files, configured, sockets) }
+
+func find(files fs.FS, configured string, usual []string) string {
+	if configured != "" {
+		return configured
+	}
+	for _, path := range usual {
+		if _, err := fs.Stat(files, strings.TrimPrefix(path, "/")); err == nil {
+			return path
+		}
+	}
+	return usual[0]
 }

@@ -3,6 +3,7 @@ package docker
 import (
 	"bytes"
 	"context"
+	"encoding/json"
 	"fmt"
 	"testing"
 
@@ -32,15 +33,14 @@ func TestRealContract(t *testing.T) {
 			check.NoError(t, err)
 			return e
 		},
-		ImageWith: func(t testing.TB, program string, env ...string) string {
-			if program == "" {
-				program = "/proxy"
-			}
+		ImageWith: func(t testing.TB, command []string, env ...string) string {
 			root, err := enginetest.ProxyTar()
 			check.NoError(t, err)
 			images++
 			name := fmt.Sprintf("%s-contract%d", imageName(), images)
-			changes := []string{fmt.Sprintf("CMD [%q]", program)}
+			argv, err := json.Marshal(command)
+			check.NoError(t, err)
+			changes := []string{"CMD " + string(argv)}
 			for _, entry := range env {
 				changes = append(changes, "ENV "+entry)
 			}

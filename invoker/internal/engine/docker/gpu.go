@@ -142,7 +142,7 @@ func (e *Engine) CheckDevices(devices ...string) error {
 	for _, device := range devices {
 		g, err := e.host.devices.Assign(device)
 		if err != nil {
-			return err
+			return fmt.Errorf("whisk.gpu.docker.devices: %w", err)
 		}
 		if g.Way == DevicesRequest && e.host.devices.want == DevicesAuto {
 			e.log.Warn("containers get a GPU by a device request, which the daemon may refuse", "device", device,

@@ -207,6 +207,7 @@ func TestCheckDevices(t *testing.T) {
 	check.NoError(t, e.CheckDevices(uuid))
 	err := e.CheckDevices(uuid, slice)
 	check.ErrorContains(t, err, slice, "a slice that cannot be had")
+	check.ErrorContains(t, err, "whisk.gpu.docker.devices")
 	options := DefaultOptions()
 	options.Host, options.Devices = "tcp://"+d.addr, "magic"
 	_, err = New(t.Context(), options)

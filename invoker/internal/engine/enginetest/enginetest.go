@@ -43,9 +43,9 @@ type Host struct {
 	// Open opens an engine, which the suite closes. Two engines with one prefix are an
 	// invoker before and after a kill -9.
 	Open func(t testing.TB, s Settings) Engine
-	// ImageWith makes an image of the proxy with variables of its own, or with another
-	// program if that is not empty, and returns its name. The caller need not remove it.
-	ImageWith func(t testing.TB, program string, env ...string) string
+	// ImageWith makes an image of the proxy with a command and variables of its own, and
+	// returns its name. The caller need not remove it.
+	ImageWith func(t testing.TB, command []string, env ...string) string
 	// Vanish removes a container behind the engine's back.
 	Vanish func(t testing.TB, id container.ID)
 }

@@ -24,7 +24,7 @@ func Run(t *testing.T, h Host) {
 		"Hardening": hardening, "ForkBomb": forkBomb, "Vanished": vanished, "CreateFailures": createFailures,
 		"Parallel": parallel, "CleanUpKeepsOthers": cleanUpKeepsOthers, "Logs": logsOfActivations, "LogIsBounded": logIsBounded,
 		"Apart": apart, "Adoption": adoption, "GPUMounts": gpuMounts, "SharedMounts": sharedMounts,
-		"MissingMount": missingMount, "ImageEnvironment": imageEnvironment,
+		"MissingMount": missingMount, "ImageEnvironment": imageEnvironment, "EndedAtOnce": endedAtOnce,
 	} {
 		t.Run(name, func(t *testing.T) { test(t, h) })
 	}
@@ -96,6 +96,30 @@ func exit(t *testing.T, host Host) {
 	check.ErrorIs(t, e.Pause(t.Context(), h.ID), container.ErrGone, "pause of a stopped container")
 }
 
+// endedAtOnce: the last words of a program that ends before it listens can be read. Create
+// returns the container, and beside it an error if the program had ended by then.
+func endedAtOnce(t *testing.T, host Host) {
+	e := host.start(t, nil)
+	spec := e.spec()
+	spec.Image = host.ImageWith(t, []string{"/proxy", "exit"})
+	h, err := e.Create(t.Context(), spec)
+	var failed *container.CreateError
+	switch {
+	case err == nil:
+		check.Equal(t, e.awaitDeath(), h.ID)
+	case errors.As(err, &failed):
+		check.Equal(t, failed.Blame, container.BlameDeveloper)
+		check.Equal(t, failed.Message, "The action did not initialize and exited unexpectedly.")
+	default:
+		t.Fatal(err)
+	}
+	check.That(check.Must(t), h.ID != "", "no container beside %v", err)
+	got := e.Logs(t.Context(), h.ID, container.LogRequest{LimitBytes: 1 << 20, Failed: true, Now: time.Now()})
+	check.That(check.Must(t), len(got.Lines) > 0, "the last words are missing")
+	check.That(t, strings.HasSuffix(got.Lines[0], "stdout: no licence"), "got %q", got.Lines)
+	check.NoError(t, e.Remove(t.Context(), h.ID))
+}
+
 // hardening looks at the limits from inside a container.
 func hardening(t *testing.T, host Host) {
 	e := host.start(t, func(s *Settings) { s.CapDrop = []string{"ALL"} })
@@ -129,7 +153,7 @@ func vanished(t *testing.T, host Host) {
 
 func createFailures(t *testing.T, host Host) {
 	e := host.start(t, nil)
-	noProgram := host.ImageWith(t, "/nothing")
+	noProgram := host.ImageWith(t, []string{"/nothing"})
 	const provision = "Failed to provision resources to run the action."
 	absent := "gpuwhisk-test.invalid/none"
 	for _, c := range []struct {
@@ -388,7 +412,7 @@ func missingMount(t *testing.T, host Host) {
 func imageEnvironment(t *testing.T, host Host) {
 	e := host.start(t, nil)
 	evil := []string{"CUDA_MPS_PIPE_DIRECTORY=/tmp/mps", "CUDA_VISIBLE_DEVICES=7", "LD_AUDIT=/evil.so", "LD_PRELOAD=/evil.so", "NVIDIA_VISIBLE_DEVICES=all"}
-	image := host.ImageWith(t, "", append([]string{"CUDA_HOME=/cuda"}, evil...)...)
+	image := host.ImageWith(t, []string{"/proxy"}, append([]string{"CUDA_HOME=/cuda"}, evil...)...)
 	create := func(gpu *container.GPU) []string {
 		t.Helper()
 		spec := e.spec()

@@ -1,15 +1,18 @@
 // Package clients creates the clients of a deployment's peers from its settings: Kafka,
-// etcd, CouchDB, the other stores and Docker. The invoker and the commands that examine
+// etcd, CouchDB, the other stores and the container engines. The invoker and the commands that examine
 // a deployment both use it, so that a command sees the same as the invoker.
 //
 // The caller closes the clients. The adapters know the protocols.
 package clients
 
 import (
+	"cmp"
 	"fmt"
+	"io/fs"
 	"log/slog"
 	"net"
 	"strconv"
+	"strings"
 	"time"
 
 	"github.com/gpuwhisk/gpuwhisk/activation"
@@ -17,6 +20,7 @@ import (
 	"github.com/gpuwhisk/gpuwhisk/activation/etcd"
 	"github.com/gpuwhisk/gpuwhisk/activation/kafka"
 	"github.com/gpuwhisk/gpuwhisk/invoker/internal/config"
+	"github.com/gpuwhisk/gpuwhisk/invoker/internal/engine/containerd"
 	"github.com/gpuwhisk/gpuwhisk/invoker/internal/engine/docker"
 	"github.com/gpuwhisk/gpuwhisk/invoker/lib/tlsstore"
 )
@@ -66,6 +70,54 @@ func CouchDB(c *config.Config, log *slog.Logger) couchdb.Config {
 		CacheBytes:        int64(c.Actions.CacheBytes), CacheIdle: c.Actions.CacheTTL,
 		Log: log,
 	}
+}
+
+// Names of the container engines.
+const (
+	EngineDocker     = "docker"
+	EngineContainerd = "containerd"
+)
+
+// dockerSocket is Docker's default socket.
+const dockerSocket = "/var/run/docker.sock"
+
+// Engine returns the name of the engine that runs action containers. If none is set, it is
+// the one whose socket exists in files, the file system of this host; Docker if both or
+// none exist.
+func Engine(c *config.Config, files fs.FS) string {
+	if set := c.Containers.Engine; set != "auto" {
+		return set
+	}
+	exists := func(socket string) bool {
+		_, err := fs.Stat(files, strings.TrimPrefix(socket, "/"))
+		return err == nil
+	}
+	containerdSocket := containerd.FindSocket(files, c.Containerd.Socket)
+	if c.Docker.Host == "" && !exists(dockerSocket) && exists(containerdSocket) {
+		return EngineContainerd
+	}
+	return EngineDocker
+}
+
+// Containerd returns the settings of the engine of containerd, for the invoker whose
+// containers' names begin with the prefix. self is the path of this program.
+func Containerd(c *config.Config, prefix, self string, log *slog.Logger) containerd.Options {
+	o := containerd.DefaultOptions()
+	o.Prefix, o.Logger = prefix, log
+	o.MaxLogBytes = c.MaxLogBytes()
+	args := c.Containers
+	o.DNSServers, o.DNSSearch, o.DNSOptions, o.ExtraArgs = args.DNSServers, args.DNSSearch, args.DNSOptions, args.ExtraArgs
+	d := c.Docker
+	o.Registries, o.Logins, o.ParallelCreates = d.Registries, d.Logins, d.ParallelRuns
+	o.CapDrop, o.CapAdd, o.PidsLimit = d.CapDrop, d.CapAdd, int64(d.PidsLimit)
+	t, limits := d.Timeouts, &o.Timeouts
+	limits.Create, limits.Inspect, limits.List, limits.Remove, limits.Pull = t.Run, t.Inspect, t.List, t.Remove, t.Pull
+	limits.Pause, limits.Unpause = t.Pause, t.Resume
+	own := c.Containerd
+	o.Socket, o.Snapshotter, o.StateDir, o.RunDir, o.HostsDir = own.Socket, own.Snapshotter, own.StateDir, own.RunDir, own.HostsDir
+	o.Bridge, o.Subnets, o.PluginDirs = own.Bridge, own.Subnet, own.PluginDirs
+	o.LogProgram = cmp.Or(own.LogProgram, self)
+	return o
 }
 
 // Docker is how the engine is used and its containers are made, those of the

@@ -3,11 +3,13 @@ package clients
 import (
 	"log/slog"
 	"testing"
+	"testing/fstest"
 	"time"
 
 	"github.com/gpuwhisk/gpuwhisk/activation/etcd"
 	"github.com/gpuwhisk/gpuwhisk/invoker/develop/check"
 	"github.com/gpuwhisk/gpuwhisk/invoker/internal/config"
+	"github.com/gpuwhisk/gpuwhisk/invoker/internal/engine/containerd"
 	"github.com/gpuwhisk/gpuwhisk/invoker/internal/engine/docker"
 )
 
@@ -39,6 +41,69 @@ func TestDocker(t *testing.T) {
 	check.DeepEqual(t, Docker(c, "wsk0_", quiet), want)
 	c.Logs.OutOfBand = true
 	check.Equal(t, Docker(c, "", quiet).LogDriver, "")
+}
+
+// TestContainerd: every setting of the engine and its containers becomes an option.
+func TestContainerd(t *testing.T) {
+	c := config.Default()
+	check.DeepEqual(t, Containerd(c, "wsk", "/gpuwhisk", nil).Subnets, containerd.DefaultOptions().Subnets)
+	c.Containers = config.Containers{
+		DNSServers: []string{"10.0.0.1"}, DNSSearch: []string{"search"}, DNSOptions: []string{"option"},
+		ExtraArgs: map[string][]string{"env": {"A=1"}},
+	}
+	c.Docker = config.Docker{
+		Registries: []string{"r"}, Logins: "/logins", ParallelRuns: 3, CapDrop: []string{"ALL"}, CapAdd: []string{"SYS_NICE"}, PidsLimit: 7,
+		Timeouts: config.DockerTimeouts{Run: 1, Remove: 2, Pull: 3, List: 4, Inspect: 5, Pause: 6, Resume: config.Forever},
+	}
+	c.Containerd = config.Containerd{
+		Socket: "/s", Snapshotter: "native", StateDir: "/state", RunDir: "/run", HostsDir: "/hosts", Bridge: "b",
+		Subnet: []string{"10.0.0.0/24"}, PluginDirs: []string{"/cni"},
+	}
+	want := containerd.DefaultOptions()
+	times := want.Timeouts
+	times.Create, times.Remove, times.Pull, times.List, times.Inspect, times.Pause, times.Unpause = 1, 2, 3, 4, 5, 6, config.Forever
+	want = containerd.Options{
+		Socket: "/s", Prefix: "wsk0_", LogProgram: "/gpuwhisk", StateDir: "/state", RunDir: "/run", Snapshotter: "native", HostsDir: "/hosts",
+		Bridge: "b", Subnets: []string{"10.0.0.0/24"}, PluginDirs: []string{"/cni"},
+		DNSServers: []string{"10.0.0.1"}, DNSSearch: []string{"search"}, DNSOptions: []string{"option"},
+		ExtraArgs: map[string][]string{"env": {"A=1"}}, CapDrop: []string{"ALL"}, CapAdd: []string{"SYS_NICE"}, PidsLimit: 7,
+		MaxLogBytes: 11 << 20, CDIDirs: want.CDIDirs, Registries: []string{"r"}, Logins: "/logins",
+		ParallelCreates: 3, Timeouts: times, LogWaits: want.LogWaits, Logger: quiet,
+	}
+	check.DeepEqual(t, Containerd(c, "wsk0_", "/gpuwhisk", quiet), want)
+	c.Containerd.LogProgram = "/static/gpuwhisk"
+	check.Equal(t, Containerd(c, "", "/gpuwhisk", quiet).LogProgram, "/static/gpuwhisk")
+}
+
+// TestEngine: containerd is chosen where it is set, and by itself only on a host without
+// Docker.
+func TestEngine(t *testing.T) {
+	const docker, usual, k3s = "var/run/docker.sock", "run/containerd/containerd.sock", "run/k3s/containerd/containerd.sock"
+	for _, tt := range []struct {
+		sockets     []string
+		set         string
+		host, named string
+		want        string
+	}{
+		{nil, "auto", "", "", EngineDocker},
+		{[]string{docker}, "auto", "", "", EngineDocker},
+		{[]string{docker, usual}, "auto", "", "", EngineDocker},
+		{[]string{usual}, "auto", "", "", EngineContainerd},
+		{[]string{k3s}, "auto", "", "", EngineContainerd},
+		{[]string{usual}, "auto", "tcp://docker:2375", "", EngineDocker},
+		{[]string{usual}, "auto", "", "/missing.sock", EngineDocker},
+		{[]string{"own.sock"}, "auto", "", "/own.sock", EngineContainerd},
+		{[]string{docker}, "containerd", "", "", EngineContainerd},
+		{[]string{usual}, "docker", "", "", EngineDocker},
+	} {
+		files := fstest.MapFS{}
+		for _, socket := range tt.sockets {
+			files[socket] = &fstest.MapFile{}
+		}
+		c := config.Default()
+		c.Containers.Engine, c.Docker.Host, c.Containerd.Socket = tt.set, tt.host, tt.named
+		check.Equal(t, Engine(c, files), tt.want, "%+v", tt)
+	}
 }
 
 func TestEtcd(t *testing.T) {
