@@ -54,7 +54,6 @@ var riddled = []string{
 	"gpu/shimctl",
 	"gpu/shimctl/shimtest",
 	"invoker",
-	"invoker/internal/assembly",
 	"invoker/internal/engine/devices",
 	"invoker/internal/engine/docker",
 	"invoker/internal/engine/simulated",

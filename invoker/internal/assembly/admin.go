@@ -20,8 +20,8 @@ import (
 	"github.com/prometheus/client_golang/prometheus/promhttp"
 )
 
-// adminHandler makes the admin handler. Until the invoker accepts work /ping names
-// what it waits for, with a status that readiness probes take as "not yet".
+// adminHandler returns the admin handler. Until the invoker accepts work, /ping names the step
+// that the start waits for, with a status that readiness probes treat as "not yet".
 func (a *assembly) adminHandler() http.Handler {
 	username, password := a.c.Admin.Login()
 	o := admin.Options{
@@ -111,8 +111,8 @@ func (a *assembly) certificateTrouble() string {
 	return "admin port: " + text + " (whisk.invoker.https.keystore-path)"
 }
 
-// openListener serves the admin endpoints from the start on, so that /status names
-// what the start waits for.
+// openListener serves the admin endpoints from the beginning of the start, so that /status
+// names the step that the start waits for.
 func (a *assembly) openListener(ctx context.Context) (func(), error) {
 	listener, err := new(net.ListenConfig).Listen(ctx, "tcp", net.JoinHostPort(a.Host, strconv.Itoa(a.c.Admin.Port)))
 	if err != nil {

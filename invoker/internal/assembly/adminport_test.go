@@ -44,8 +44,8 @@ func TestWellKnownLoginIsWarnedOf(t *testing.T) {
 	}
 }
 
-// TestFloodOfRequestsAddsNoSeries: a client makes up methods, paths, queries, logins,
-// hosts and transaction ids, and no metric has a label or a name of them.
+// TestFloodOfRequestsAddsNoSeries: a client makes up methods, paths, queries, logins, hosts
+// and transaction ids. None of them becomes a metric's name or label.
 func TestFloodOfRequestsAddsNoSeries(t *testing.T) {
 	_, environ := deployment(t)
 	r := start(t, append(environ, "CONFIG_whisk_metrics_prometheusEnabled=true", "CONFIG_whisk_metrics_kamonEnabled=true"))

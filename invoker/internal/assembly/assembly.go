@@ -1,12 +1,11 @@
-// Package assembly connects the invoker's ports with their adapters: it opens
-// Kafka, CouchDB, the container engine and the admin listener in the original's
-// order, runs the invoker between them, and closes them in reverse. Both
-// `gpuwhisk invoker` and the one-process standalone use it, so a laptop runs the
-// same code as production.
+// Package assembly connects the invoker's ports with their adapters. It opens Kafka, CouchDB,
+// the container engine and the admin listener in the original's order, runs the invoker
+// between them, and closes them in reverse. Both `gpuwhisk invoker` and the one-process
+// standalone use it, so a laptop runs the same code as production.
 //
-// Its own goroutines: the HTTP server, the caller's Beat, which ends with the
-// context, and one that searches for interpreters while the first parts are opened.
-// All others belong to what it opens.
+// Its own goroutines: the HTTP server; the caller's Beat, which ends with the context; and a
+// search for interpreters while the first parts are opened. All other goroutines belong to the
+// opened parts.
 package assembly
 
 import (
@@ -33,7 +32,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 )
 
-// Bounds of what must not hold up the start or the end.
+// Bounds for steps that must not hold up the start or the stop.
 const (
 	// shutdownTime bounds the wait for requests at the admin listener.
 	shutdownTime = 2 * time.Second
@@ -43,7 +42,7 @@ const (
 	blockedTime = time.Second
 )
 
-// Options is what Run needs beside the configuration.
+// Options has the input of Run.
 type Options struct {
 	Config *config.Config
 	Log    *slog.Logger
@@ -99,7 +98,7 @@ type assembly struct {
 	ready       atomic.Bool
 	closing     chan struct{}     // closed when the admin listener closes
 	stopping    atomic.Bool       // the stop has begun
-	stage       atomic.Value      // string: what the start waits for
+	stage       atomic.Value      // string: the step that the start waits for
 	login       string            // why the admin port's login protects nothing; empty if it does
 	manifest    string            // why actions of every kind fail; empty if they do not
 	certificate *x509.Certificate // of the admin port; nil without https
@@ -123,7 +122,7 @@ type assembly struct {
 	from         *sources
 	producer     *kafka.Producer
 	pinger       atomic.Pointer[kafka.Pinger]
-	announceStop func() // sends the last ping, or waits for it
+	announceStop func() // sends the last ping and waits for the broker
 	store        *couchdb.Store
 	// records is the store of records; nil where that is CouchDB.
 	records clients.Store
@@ -170,7 +169,7 @@ func Run(ctx context.Context, o Options) (err error) {
 	return errors.Join(err, a.close())
 }
 
-// close ends what is open, within the time that the last acks and records have.
+// close closes the open parts. It is bounded by the time for the last acks and records.
 func (a *assembly) close() error {
 	a.ready.Store(false)
 	ctx, cancel := context.WithTimeout(context.Background(), finite(a.c.Drain.Flush))
@@ -201,8 +200,8 @@ func (a *assembly) identify(ctx context.Context) error {
 	return nil
 }
 
-// partsInOrder lists what the invoker needs, in the original's order: Kafka, the
-// container engine, the database. Each may use those before it.
+// partsInOrder lists the invoker's parts in the original's order: Kafka, the container engine,
+// the database. A part may use the parts before it.
 func (a *assembly) partsInOrder(manifest *activation.Manifest) []part {
 	topic := a.c.Kafka.TopicPrefix + a.instance.Topic()
 	return slices.Concat([]part{

@@ -16,7 +16,7 @@ import (
 	"github.com/gpuwhisk/gpuwhisk/invoker/develop/check"
 )
 
-// storeWith opens a store on a database that serves what the test has it serve.
+// storeWith opens a store on a database whose answers come from serve.
 func storeWith(t *testing.T, serve http.HandlerFunc) actions {
 	t.Helper()
 	web := httptest.NewServer(serve)

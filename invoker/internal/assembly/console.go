@@ -97,8 +97,8 @@ func (a *assembly) explained(id string) (any, bool) {
 	return explain.Explain(&trace), true
 }
 
-// counters are those of all functions together, such as what was lost, spooled or
-// repeated, by name and labels.
+// counters returns the counters of all functions together (lost, spooled, repeated and so on)
+// by name and labels.
 func (a *assembly) counters() map[string]float64 {
 	all := map[string]float64{}
 	families, _ := a.metrics.Gather() // on an error, the families that could be gathered

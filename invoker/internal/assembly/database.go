@@ -126,7 +126,7 @@ func (b *bucket) setTrouble(err error) {
 	b.trouble.Store(text)
 }
 
-// why is what is wrong with the last read, or empty.
+// why returns the error of the last read, or "".
 func (b *bucket) why() string {
 	why, _ := b.trouble.Load().(string)
 	return why
@@ -135,8 +135,8 @@ func (b *bucket) why() string {
 // probeTime bounds the probe of the bucket at the start.
 const probeTime = 5 * time.Second
 
-// openBucket opens the bucket where code is kept in S3, and probes it once. It does
-// not wait for it: actions whose code is in the database do not need it.
+// openBucket opens the S3 bucket if code is kept in S3, and probes it once. It does not wait
+// for the bucket, because actions whose code is in the database do not need it.
 func (a *assembly) openBucket(ctx context.Context) (hooks, error) {
 	store, err := clients.Bucket(a.c)
 	if err != nil || store == nil {

@@ -39,9 +39,8 @@ func (a *assembly) openEngine(ctx context.Context) (hooks, error) {
 	return hooks{close: closer(a.engine.Close)}, a.gpus.check(a.deviceEngine)
 }
 
-// awaitEngine opens the container engine, and waits for one that does not answer,
-// as for the database. A wrong setting, and a refusal of an engine that answers,
-// end the start.
+// awaitEngine opens the container engine. It waits for an engine that does not answer, like
+// the wait for the database. A wrong setting or a refusal by the engine ends the start.
 func (a *assembly) awaitEngine(ctx context.Context) error {
 	a.stage.Store("waiting for the " + a.engineName() + " engine")
 	if a.engine = a.Engine; a.engine != nil {
@@ -123,9 +122,9 @@ func (a *assembly) useDaemon(e daemonEngine) {
 	a.fromContainer.Store(&fromContainer)
 }
 
-// findPrograms begins to find the interpreters of a process engine, beside the rest
-// of the start: where a launcher has to be run to find the interpreter behind it, that
-// takes as long as everything else. The search ends with done at the latest.
+// findPrograms begins to search for the interpreters of a process engine while the rest of the
+// start goes on. If a launcher has to be run to find the interpreter behind it, the search
+// takes as long as the rest of the start. done ends the search.
 func (a *assembly) findPrograms(ctx context.Context) (done func()) {
 	if !a.c.Runtimes.Processes() || a.Engine != nil {
 		return func() {}

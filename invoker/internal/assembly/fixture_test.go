@@ -69,8 +69,8 @@ func noRows(w http.ResponseWriter, _ *http.Request) {
 	_, _ = io.WriteString(w, `{"total_rows":0,"offset":0,"rows":[]}`)
 }
 
-// lockedDatabase refuses the login until it is opened. What it is asked comes by
-// asked.
+// lockedDatabase refuses the login until open is called. asked receives a value for each
+// request.
 func lockedDatabase(t *testing.T) (environ []string, asked <-chan struct{}, open func()) {
 	var opened atomic.Bool
 	requests := make(chan struct{}, 100)

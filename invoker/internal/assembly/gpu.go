@@ -22,7 +22,7 @@ import (
 // died may never return.
 const watchTime = 2 * time.Second
 
-// gpus are the GPUs of this host, and what moves their memory.
+// gpus has the GPUs of this host and the mover of their memory.
 type gpus struct {
 	devices []gpu.Device
 	mover   invoker.MemoryMover
@@ -33,8 +33,7 @@ type gpus struct {
 	fallbacks *devices.Fallbacks
 }
 
-// findGPUs finds the devices, or makes simulated ones, and opens what moves their
-// memory.
+// findGPUs finds the devices, or creates simulated ones, and opens the mover of their memory.
 func findGPUs(ctx context.Context, c *config.Config, prefix string, of Options) (gpus, error) {
 	self, log := of.Self, of.Log
 	var g gpus
@@ -104,8 +103,8 @@ func fakeDriver(c *config.Config, log *slog.Logger) (string, error) {
 	return dir, nil
 }
 
-// shimLibrary finds the shim. One that the operator named must be fit; without
-// one that was found by itself GPU functions run all the same.
+// shimLibrary finds the shim. A shim that the operator named must be usable. Without a shim
+// found by default, GPU functions still run.
 func shimLibrary(ctx context.Context, c *config.Config, self string, log *slog.Logger) (string, error) {
 	const without = "GPU functions run without the shim: their memory is neither measured nor moved"
 	named := c.GPU.Shim.Library
@@ -159,8 +158,8 @@ type deviceEngine interface {
 	Processes(ctx context.Context, name string) (pids []int, space uint64, err error)
 }
 
-// check is nil where the engine can give the real devices to containers. A nil
-// engine runs processes, which see all of them.
+// check returns nil if the engine can give real devices to containers. A nil engine runs
+// processes, which see all devices.
 func (g gpus) check(e deviceEngine) error {
 	if e == nil {
 		return nil
@@ -209,7 +208,7 @@ func (g gpus) describe() string {
 	return fmt.Sprintf("%d (%s)", len(g.devices), how)
 }
 
-// close ends what findGPUs opened, after the containers are gone.
+// close closes the parts that findGPUs opened. Call it after the containers are gone.
 func (g gpus) close() error {
 	var errs []error
 	if g.host != nil {
@@ -294,7 +293,7 @@ func (f fallbackList) all() []devices.Fallback {
 	return f.a.gpus.fallbacks.List()
 }
 
-// List is what /fallbacks shows.
+// List returns the content of /fallbacks.
 func (f fallbackList) List() any { return append([]devices.Fallback{}, f.all()...) }
 
 // Clear forgets an action, or all for an empty name.

@@ -31,7 +31,7 @@ func simulatedGPUs(t *testing.T) *config.Config {
 	return c
 }
 
-// opened opens the GPUs of a configuration; the text is what was logged.
+// opened opens the GPUs of a configuration. The text is the log.
 func opened(t *testing.T, c *config.Config, self string) (gpus, string, error) {
 	t.Helper()
 	var message bytes.Buffer
@@ -80,7 +80,7 @@ func TestSimulatedMemoryOrShim(t *testing.T) {
 	}
 }
 
-// What the operator named must be fit; an error names the key.
+// Parts that the operator named must be usable. An error names the key.
 func TestUnfitParts(t *testing.T) {
 	text := filepath.Join(t.TempDir(), devices.LibraryName)
 	check.NoError(t, os.WriteFile(text, []byte("no library\n"), 0o755))
@@ -107,7 +107,7 @@ func TestUnfitParts(t *testing.T) {
 		_, _, err := opened(t, cfg, filepath.Join(t.TempDir(), "bin", "gpuwhisk"))
 		check.ErrorContains(t, err, "whisk.gpu.fake-driver: ", "library %q", library)
 	}
-	// One that was only found is done without.
+	// A shim that was found by default may be unusable.
 	cfg := simulatedGPUs(t)
 	cfg.GPU.Shim.Library = ""
 	_, message, err := opened(t, cfg, text)

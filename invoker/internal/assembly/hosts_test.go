@@ -42,8 +42,8 @@ func (f *scheduling) startHost(id string) host {
 	return h
 }
 
-// Functions stay on the host where they are warm, and one that has more to do than its
-// host can is served by all of them.
+// Functions stay on the host where they are warm. A function with more work than its host can
+// do is served by all hosts.
 func TestSchedulerModeSharesGPUHosts(t *testing.T) {
 	f := newScheduling(t, "CONFIG_whisk_gpu_simulated_devices=1")
 	f.scheduler.SetLimit("guest", 1000)
@@ -106,8 +106,8 @@ func TestSchedulerModeSharesGPUHosts(t *testing.T) {
 	}
 }
 
-// What a GPU host has not pulled goes to another one, and what it has pulled is there
-// again when it is killed and starts anew.
+// Activations that a GPU host has not pulled go to another host. Activations that it has
+// pulled are still there after the host is killed and restarted.
 func TestSchedulerModeKillsAGPUHost(t *testing.T) {
 	f := newScheduling(t, "CONFIG_whisk_gpu_simulated_devices=1")
 	cmd, out := f.startVictim()

@@ -17,9 +17,9 @@ type intake interface {
 	admin.Pings
 	// awaitPrevious returns when no other process works under this id.
 	awaitPrevious(ctx context.Context) error
-	// parts are what it needs of its own, between the database and the acks.
+	// parts returns the intake's own parts, opened between the database and the acks.
 	parts(topic string, manifest *activation.Manifest) []part
-	// fill adds what the invoker needs of it, and use gives it the invoker.
+	// fill adds the intake's ports to the invoker's, and use passes the invoker to the intake.
 	fill(p *invoker.Ports)
 	use(iv *invoker.Invoker)
 	// begin has work come, until ctx ends.
@@ -32,7 +32,7 @@ type intake interface {
 	away() string
 	// pool shows containers as the mode's original does; nil: it does not.
 	pool() func(ctx context.Context) (any, int, error)
-	// covered has the journal forget what is completed and does not come again.
+	// covered makes the journal forget completed activations that are not delivered again.
 	covered(j *journal.Journal)
 }
 

@@ -54,8 +54,8 @@ func (o outbox) Ack(ctx context.Context, controller string, ack activation.Ack, 
 	return o.producer.SendAck(ctx, o.prefix+"completed"+controller, ack, unsent(sent))
 }
 
-// unsent translates the error of what was not sent before the producer closed: it
-// is not dropped, but still unacknowledged.
+// unsent translates the error for messages that were not sent before the producer closed: they
+// are still unacknowledged, not dropped.
 func unsent(sent func(error)) func(error) {
 	return func(err error) {
 		if errors.Is(err, kafka.ErrClosed) {

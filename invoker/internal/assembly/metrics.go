@@ -8,11 +8,11 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 )
 
-// gauges shows at /metrics what /status shows, as numbers.
+// gauges exports the numbers of /status at /metrics.
 type gauges struct{ a *assembly }
 
-// Describe sends nothing: the collector is unchecked, since what it shows
-// depends on the devices and flows there are.
+// Describe sends nothing, which makes the collector unchecked: its metrics depend on the
+// present devices and flows.
 func (g gauges) Describe(chan<- *prometheus.Desc) {}
 
 // Collect takes one snapshot.
@@ -58,7 +58,7 @@ func (m sink) send(kind prometheus.ValueType, name, help string, v float64, labe
 	m <- prometheus.MustNewConstMetric(prometheus.NewDesc("gpuwhisk_"+name, help, names, nil), kind, v, values...)
 }
 
-// workGauges shows what the dispatcher does.
+// workGauges exports the dispatcher's numbers.
 func workGauges(s *status, m sink) {
 	m.gauge("activations_in_flight", "Accepted and not completed.", float64(s.Work.InFlight))
 	for flow, n := range s.Work.Queued {

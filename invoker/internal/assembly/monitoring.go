@@ -70,7 +70,7 @@ func (a *assembly) openTracer(ctx context.Context) (hooks, error) {
 	}}, nil
 }
 
-// logFilesStatus is what /status shows of the files of actions' logs.
+// logFilesStatus is the part of /status about the files of actions' logs.
 type logFilesStatus struct {
 	Trouble string `json:"trouble,omitempty"` // why nothing is written
 	Dropped int64  `json:"dropped"`           // activations whose lines are in no file

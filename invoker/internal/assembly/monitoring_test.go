@@ -15,8 +15,8 @@ import (
 
 const monitoring = "../../../docs/monitoring"
 
-// TestBoardsShowMetricsThatExist: the metrics of boards and alerts are those that the
-// invoker's sources register.
+// TestBoardsShowMetricsThatExist: the boards and alerts use only metrics that the invoker's
+// sources register.
 func TestBoardsShowMetricsThatExist(t *testing.T) {
 	var sources strings.Builder
 	for _, pattern := range []string{"*.go", "../../*.go"} {

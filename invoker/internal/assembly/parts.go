@@ -9,13 +9,14 @@ import (
 // part is something that the invoker needs.
 type part struct {
 	name string
-	// open may return hooks beside an error, for what it opened before that.
+	// open may return hooks together with an error, for resources that were opened before the
+	// error.
 	open func(ctx context.Context) (hooks, error)
 }
 
 // hooks end and watch a part that is open. Each may be nil.
 type hooks struct {
-	flush func(ctx context.Context) error // sends or stores what was written already
+	flush func(ctx context.Context) error // sends or stores pending writes
 	close func(ctx context.Context) error
 	// status adds the health of the part to /status, and gauges the same to
 	// /metrics. Both are called once the invoker is ready.

@@ -11,8 +11,8 @@ import (
 
 var errFail, errClose = errors.New("cannot open"), errors.New("cannot close")
 
-// recorded is a list of parts that log what is done with them; the one with the
-// name of fail cannot be opened whole, and a returns an error when it is closed.
+// recorded returns parts that log their calls. The part named fail cannot be opened
+// completely, and part a returns an error when it is closed.
 func recorded(log *[]string, fail string) []part {
 	step := func(verb, name string, err error) func(context.Context) error {
 		return func(context.Context) error {
@@ -59,8 +59,8 @@ func TestPartsEndInReverse(t *testing.T) {
 	}
 }
 
-// TestPartsAreInOrder: the acks of an activation go out before its offset is
-// committed, and what another process with this id waits for is closed last.
+// TestPartsAreInOrder: the acks of an activation are sent before its offset is committed, and
+// the part that another process with this id waits for is closed last.
 func TestPartsAreInOrder(t *testing.T) {
 	var names []string
 	for _, p := range withState(stateOff).partsInOrder(nil) {

@@ -63,16 +63,15 @@ func (a classic) pingsStatus(s *status) {
 	s.because("another process pings with this id", p.Duplicate)
 }
 
-// pinging is what follow switches: a kafka.Pinger.
+// pinging is a kafka.Pinger; follow switches it.
 type pinging interface {
 	Enable(ctx context.Context) error
 	Disable(ctx context.Context) error
 }
 
-// follow switches the pings to what is wanted, and again where that changes
-// meanwhile: each change is followed by a call, and calls may overlap. A change
-// that cannot be sent counts as made: the pinger sends it when the broker is
-// back.
+// follow switches the pings on or off as wanted says, and again if that changes meanwhile. It
+// is called after each change, and calls may overlap. A change that cannot be sent counts as
+// made, because the pinger sends it when the broker is back.
 func follow(p pinging, wanted func() bool) error {
 	for {
 		on, change := wanted(), p.Disable
@@ -123,9 +122,9 @@ func (a classic) Enable() bool { return a.set(true) }
 
 func (a classic) Disable() bool { return a.set(false) }
 
-// set reports whether it changed anything. While the invoker cannot work the pings
-// stay disabled, and are enabled when it can. Before there are pings it is what
-// they begin with.
+// set switches the pings and reports whether that changed anything. While the invoker cannot
+// work, the pings stay disabled and are enabled later. Before there is a pinger, set
+// determines its initial state.
 func (a classic) set(on bool) bool {
 	was := !a.retired.Swap(!on)
 	k := a.pinger.Load()

@@ -120,7 +120,7 @@ func (p *latePings) Enable(context.Context) error {
 	return nil
 }
 
-// TestOperatorSwitchesPings: controllers get what POST /disable and /enable change.
+// TestOperatorSwitchesPings: POST /disable and /enable reach the controllers.
 func TestOperatorSwitchesPings(t *testing.T) {
 	bus, environ := deployment(t)
 	pings := subscribe(t, bus)

@@ -13,8 +13,8 @@ import (
 	"github.com/gpuwhisk/gpuwhisk/invoker/lib/wal"
 )
 
-// lockPause is how often the lock of a previous process is tried: an upgrade takes
-// at most so much longer than it must.
+// lockPause is the interval at which the lock of a previous process is tried. It is the most
+// that an upgrade loses by polling.
 const lockPause = 100 * time.Millisecond
 
 // awaitPrevious opens the state, and returns when this is the only process with its
@@ -39,7 +39,7 @@ func (a classic) awaitPrevious(ctx context.Context) error {
 	})
 }
 
-// awaitState opens the state, and waits for it while another process has it.
+// awaitState opens the state. It blocks while another process holds the state.
 func (a *assembly) awaitState(ctx context.Context) error {
 	began, logged := time.Now(), false
 	for {
@@ -53,7 +53,7 @@ func (a *assembly) awaitState(ctx context.Context) error {
 		case !errors.Is(err, wal.ErrInUse):
 			return err
 		}
-		err = errors.Join(err, a.state.close()) // what it opened before
+		err = errors.Join(err, a.state.close()) // the resources that were opened before the error
 		a.state = state{}
 		if !logged {
 			logged = true
@@ -66,13 +66,13 @@ func (a *assembly) awaitState(ctx context.Context) error {
 	}
 }
 
-// pingerFile is where the last process on this host that pinged has what it calls
-// itself in its pings. One that has the journal's lock need not wait for those to
-// grow old: they are of a process that is dead.
+// pingerFile stores the name that the last pinging process on this host gave itself in its
+// pings. A process that holds the journal's lock need not wait for those pings to become old,
+// because their sender is dead.
 const pingerFile = "pinged"
 
-// deadPinger reads that name. One that is damaged or missing is nobody's, which
-// costs a start two seconds.
+// deadPinger reads that name. A damaged or missing file gives a name that no process has,
+// which costs a start two seconds.
 func (a *assembly) deadPinger() string {
 	name, _ := os.ReadFile(a.besideJournal(pingerFile))
 	return string(name)

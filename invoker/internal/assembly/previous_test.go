@@ -42,8 +42,8 @@ func TestNextProcessWaitsForThePrevious(t *testing.T) {
 	}
 }
 
-// The next process on this host knows what the dead one called itself in its pings,
-// and need not wait for those to grow old.
+// The next process on this host knows the name of the dead process in its pings, and need not
+// wait for those pings to become old.
 func TestLastPingerIsRemembered(t *testing.T) {
 	dir, last := t.TempDir(), ""
 	for range 3 {

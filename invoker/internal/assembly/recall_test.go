@@ -53,8 +53,8 @@ func TestJournalAndKafkaTogether(t *testing.T) {
 	check.Equal(t, j.History(id("d")).State, journal.Accepted)
 }
 
-// TestEveryMessageOfAnActivationRuns: a second message with a known id is run, and
-// leaves what the journal has of the first as it is.
+// TestEveryMessageOfAnActivationRuns: a second message with a known id runs, and the journal's
+// state of the first message stays unchanged.
 func TestEveryMessageOfAnActivationRuns(t *testing.T) {
 	j, err := journal.Open(journal.Config{Dir: t.TempDir()})
 	check.NoError(t, err)
@@ -82,9 +82,9 @@ func TestEveryMessageOfAnActivationRuns(t *testing.T) {
 	}
 }
 
-// TestHandedOutAgainIsNotRunAgain: a scheduler's second copy of an activation is not
-// used, whether the disk took the first or not, while it is in progress and after its
-// end; one that went back may come again.
+// TestHandedOutAgainIsNotRunAgain: a scheduler's second copy of an activation is dropped,
+// whether or not the disk stored the first, while the first is in progress and after its end.
+// An activation that was given back may come again.
 func TestHandedOutAgainIsNotRunAgain(t *testing.T) {
 	for _, disk := range []string{"well", "away"} {
 		t.Run(disk, func(t *testing.T) {

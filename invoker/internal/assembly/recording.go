@@ -101,7 +101,7 @@ func (l *recording) write() {
 	}
 }
 
-// Close writes what is left. Nothing may be written after it.
+// Close writes the rest. Nothing may be written after Close.
 func (l *recording) Close() error {
 	close(l.lines)
 	<-l.done

@@ -9,14 +9,14 @@ import (
 	"github.com/gpuwhisk/gpuwhisk/invoker/internal/peer/clients"
 )
 
-// recordsStatus is what /status shows of a store of records that is not CouchDB.
+// recordsStatus is the part of /status about a store of records other than CouchDB.
 type recordsStatus struct {
 	Store string `json:"store"`
 	records.Health
 }
 
-// openRecordStore opens the store of records where that is not CouchDB, and waits
-// for it.
+// openRecordStore opens the store of records if it is not CouchDB. It blocks until the store
+// answers.
 func (a *assembly) openRecordStore(ctx context.Context) (hooks, error) {
 	store, err := clients.Records(a.c, a.recordsConfig(), a.Log)
 	if err != nil || store == nil {
@@ -42,7 +42,7 @@ func recordGauges(h records.Health, m sink) {
 	m.gauge("records_refused", "Activation records among them that the store refused or failed on, and that are tried again.", float64(h.Refused))
 }
 
-// recordsConfig is how records are batched and buffered, with what is open on disk.
+// recordsConfig returns the settings for batching and buffering records, with the open files.
 func (a *assembly) recordsConfig() records.Config {
 	r := a.c.Records
 	cfg := records.Config{

@@ -13,8 +13,8 @@ import (
 	"github.com/gpuwhisk/gpuwhisk/invoker/internal/peer/clients"
 )
 
-// Records go to another store where that is chosen, with what is open on disk,
-// and CouchDB needs no database of records; /status shows what is wrong.
+// Records go to another store if one is configured, together with the open files, and CouchDB
+// needs no database of records. /status shows errors of the store.
 func TestRecordsOutsideCouchDB(t *testing.T) {
 	a := withState(config.State{Dir: t.TempDir()})
 	a.steps = invoker.NewStepObserver(prometheus.NewRegistry())

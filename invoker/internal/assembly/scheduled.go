@@ -20,7 +20,7 @@ import (
 	"github.com/gpuwhisk/gpuwhisk/invoker/lib/retry"
 )
 
-// gpuTag is what an invoker with a GPU is found by (annotation invoker-resources).
+// gpuTag marks an invoker with a GPU (annotation invoker-resources).
 const gpuTag = "gpu"
 
 // lastFetches bounds the wait for fetches that are out at the stop.
@@ -125,7 +125,7 @@ func (a *scheduled) pullStatus(s *status) {
 	}
 }
 
-// schedulerStatus is the health of what the scheduler mode needs.
+// schedulerStatus is the health of the parts of scheduler mode.
 type schedulerStatus struct {
 	pull.Stats
 	Calls []fetch.State `json:"schedulers"`
@@ -169,7 +169,7 @@ func (a *scheduled) followSchedulers(ctx context.Context) {
 	}
 }
 
-// warmUp makes the first call to a scheduler. One that starts puts its key into etcd
+// warmUp makes the first call to a scheduler. A starting scheduler puts its key into etcd
 // before it listens.
 func (a *scheduled) warmUp(ctx context.Context, at activation.Endpoint) {
 	listed := func() bool {
@@ -185,8 +185,8 @@ func (a *scheduled) warmUp(ctx context.Context, at activation.Endpoint) {
 	}
 }
 
-// working ends when the fetches that are out have brought what they bring: that is
-// nowhere else.
+// working returns a context that ends after the fetches in flight are answered. Their
+// activations exist nowhere else.
 func (a *scheduled) working(ctx context.Context) context.Context {
 	working, end := context.WithCancel(context.WithoutCancel(ctx))
 	context.AfterFunc(ctx, func() {
@@ -225,7 +225,8 @@ func (a *scheduled) Disable() bool {
 	return changed
 }
 
-// pool counts what has not ended, whether a container of a scheduler's runs it or not.
+// pool counts activations that have not ended, whether or not they run in a container of a
+// scheduler.
 func (a *scheduled) pool() func(context.Context) (any, int, error) {
 	return func(ctx context.Context) (any, int, error) {
 		iv := a.invoker.Load()

@@ -48,8 +48,8 @@ func TestSchedulerModeFromColdToResumed(t *testing.T) {
 	}
 }
 
-// A scheduler orders nothing from an invoker without free memory: what containers without
-// work take counts as free long before they are paused, and they make way.
+// A scheduler orders nothing from an invoker without free memory. The memory of containers
+// without work counts as free long before they are paused, and these containers make way.
 func TestSchedulerModeIdleContainersMakeWay(t *testing.T) {
 	f := newScheduling(t, "CONFIG_whisk_containerProxy_timeouts_pauseGrace=1 hour", "CONFIG_whisk_containerPool_userMemory=512 m")
 	r := f.start()
@@ -74,14 +74,14 @@ func TestSchedulerModeManyAtOnce(t *testing.T) {
 		f.answered(id)
 	}
 	f.until("everything is paused", func() bool { return len(f.keys("namespace/")) == 0 })
-	again := f.invoke(hello) // no ghosts: a container is ordered for it
+	again := f.invoke(hello) // the keys are gone: a new container is ordered
 	f.answered(again)
 	for _, id := range append(all, again) {
 		f.recorded(id)
 	}
 	seen, _ := f.scheduler.Seen()
-	// On a busy machine a scheduler orders more than the limit, before it has counted
-	// what it ordered: the invoker's memory bounds that.
+	// On a busy machine a scheduler orders more than its limit, because it counts its orders
+	// late. The invoker's memory bounds the number.
 	check.AtMost(t, seen.MostContainers, 8)
 	check.Equal(t, seen.Lost, 0)
 	check.Equal(t, seen.Unparsed, 0)
@@ -143,8 +143,8 @@ func (f *scheduling) wantMetrics(r running, want ...string) {
 	}
 }
 
-// What was fetched and has not ended is the next process's: it runs, or is answered
-// that it was interrupted.
+// Fetched activations that have not ended belong to the next process: they run, or are
+// answered as interrupted.
 func TestSchedulerModeKeepsWhatWasFetched(t *testing.T) {
 	f := newScheduling(t, "CONFIG_whisk_gpu_drainDeadline=1 millisecond")
 	r := f.start()
@@ -199,8 +199,9 @@ func (f *scheduling) ask(r running, method, path string) string {
 	return string(text)
 }
 
-// An update retires the queue of the old revision. Its containers leave it at once, as in
-// the original, and what it still holds is given up when it has waited for too long.
+// An update retires the queue of the old revision. Its containers leave the queue at once, as
+// in the original, and the queue's remaining activations are given up after they have waited
+// too long.
 func TestSchedulerModeUpdateUnderLoad(t *testing.T) {
 	queue := memoryqueue.Defaults()
 	queue.Drop, queue.Retention = 100*time.Millisecond, 5*time.Second
@@ -231,8 +232,8 @@ func TestSchedulerModeUpdateUnderLoad(t *testing.T) {
 	r.end(t)
 }
 
-// A creation of a GPU function opens a slot to pull, not a container: what is pulled
-// waits in the GPU queue, and the scheduler's limit is not reached.
+// The creation of a GPU function opens a slot for pulling, not a container. Pulled activations
+// wait in the GPU queue, and the scheduler's limit is not reached.
 func TestSchedulerModePullsForGPUs(t *testing.T) {
 	f := newScheduling(t, "CONFIG_whisk_gpu_simulated_devices=1")
 	r := f.start()

@@ -9,7 +9,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 )
 
-// pullGauges shows what is pulled from schedulers, and what they order.
+// pullGauges exports the numbers of pulled activations and of the schedulers' orders.
 func pullGauges(s *status, m sink) {
 	sourcesGauges(s, m)
 	p := s.Schedulers
@@ -29,7 +29,7 @@ func pullGauges(s *status, m sink) {
 	}
 }
 
-// classOf is what a creation's outcome means for its scheduler, in the original's words.
+// classOf translates a creation's outcome into the original's words for its scheduler.
 func classOf(outcome string) string {
 	switch e := activation.CreationError(outcome); {
 	case outcome == pull.Opened:

@@ -60,10 +60,11 @@ func (s schedulers) Return(ctx context.Context, at activation.Endpoint, q activa
 	return s.client.Reschedule(ctx, at, q, message)
 }
 
-// pulledPartition is where the journal has what was pulled: Kafka's are smaller.
+// pulledPartition is the partition of pulled activations in the journal. Kafka's partitions
+// have smaller numbers.
 const pulledPartition = math.MaxInt32
 
-// pulledJournal keeps what was pulled.
+// pulledJournal stores pulled activations.
 type pulledJournal struct {
 	*journal.Journal
 	log *slog.Logger

@@ -96,8 +96,9 @@ func newSchedulingOf(t *testing.T, queue memoryqueue.Settings, more ...string) *
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = f.etcd.Close() })
-	// A creation for which there is no invoker for a moment counts for the namespace until
-	// its job's time is over, and a queue at the limit without a container fails what waits.
+	// A creation that finds no invoker for a moment counts for the namespace until the time of
+	// its job is over. A queue that is at the limit and has no container fails its waiting
+	// activations.
 	f.config = fakescheduler.Config{
 		Cluster: f.cluster, Etcd: addr, Kafka: kafka, Manifest: m, Log: slog.New(slog.DiscardHandler),
 		Queue: queue, Job: time.Hour, NamespaceLimit: 10000,
@@ -226,8 +227,8 @@ func (f *scheduling) succeeded(id activation.ID) {
 	check.Equal(f, f.recorded(id).Response.StatusCode, activation.StatusSuccess)
 }
 
-// wantNothingLost fails where an activation was lost, or the scheduler ended one,
-// or could not read what the invoker wrote.
+// wantNothingLost fails if an activation was lost, if the scheduler ended one, or if the
+// scheduler could not read a message of the invoker.
 func (f *scheduling) wantNothingLost() {
 	f.Helper()
 	seen, _ := f.scheduler.Seen()
@@ -250,7 +251,7 @@ func (f *scheduling) until(what string, ok func() bool) {
 	}
 }
 
-// keys lists what etcd has of the cluster below a part, without the cluster's name.
+// keys lists the cluster's keys in etcd below a path, without the cluster's name.
 func (f *scheduling) keys(below string) (all []string) {
 	f.Helper()
 	res, err := f.etcd.Get(context.Background(), string(f.cluster)+"/"+below, clientv3.WithPrefix())

@@ -9,8 +9,8 @@ import (
 	"github.com/gpuwhisk/gpuwhisk/invoker/develop/fakescheduler"
 )
 
-// TestSchedulerModeGivesBackAtTheStop: what was fetched and waits for a GPU goes back
-// to its queue when the invoker stops, and the next invoker runs it, once.
+// TestSchedulerModeGivesBackAtTheStop: fetched activations that wait for a GPU go back to
+// their queue when the invoker stops, and the next invoker runs each of them once.
 func TestSchedulerModeGivesBackAtTheStop(t *testing.T) {
 	f := newScheduling(t, "CONFIG_whisk_gpu_simulated_devices=1")
 	r := f.start()
@@ -51,8 +51,8 @@ func TestSchedulerModeGivesBackAtTheStop(t *testing.T) {
 	r.end(t)
 }
 
-// TestSchedulerModeRunsSeveralInAContainer: one container runs as many at once as its
-// action allows, and is not paused while one of them runs.
+// TestSchedulerModeRunsSeveralInAContainer: a container runs as many activations at once as
+// its action allows, and is not paused while one of them runs.
 func TestSchedulerModeRunsSeveralInAContainer(t *testing.T) {
 	// A scheduler whose counts are late may order more: there is memory for one.
 	f := newScheduling(t, "CONFIG_whisk_concurrencyLimit_max=5", "CONFIG_whisk_containerPool_userMemory=256m")

@@ -34,8 +34,8 @@ func (f *scheduling) startVictim() (*exec.Cmd, io.Reader) {
 	return cmd, out
 }
 
-// TestSchedulerModeSurvivesAKill: of what was fetched nothing is lost, whether it ran
-// or not, and nothing has two records.
+// TestSchedulerModeSurvivesAKill: no fetched activation is lost, whether it ran or not, and
+// none has two records.
 func TestSchedulerModeSurvivesAKill(t *testing.T) {
 	if environ := os.Getenv(victim); environ != "" {
 		beKilled(t, strings.Split(environ, "\n"))
@@ -98,7 +98,7 @@ func TestSchedulerModeFollowsTheLeader(t *testing.T) {
 		t.Fatal(err)
 	}
 	f.answered(f.invoke(hello))
-	// The new scheduler may order one more before it hears of the one that there is.
+	// The new scheduler may order one more container before it hears of the existing one.
 	check.Equal(t, f.engine.counts().removed, 0)
 	after := f.keys("namespace/")
 	for _, key := range before {

@@ -88,7 +88,7 @@ func (s *sources) run() {
 	}
 }
 
-// resume emits what a former process left in the journal.
+// resume emits the activations that an earlier process left in the journal.
 func (s *sources) resume() {
 	for _, l := range s.left {
 		d, err := resumed(s.journal, l)
@@ -103,7 +103,8 @@ func (s *sources) resume() {
 	}
 }
 
-// emit gives the invoker what was pulled, and waits until that takes it.
+// emit passes a pulled activation to the invoker. It blocks until the invoker takes the
+// activation.
 func (s *sources) emit(ctx context.Context, p pulled) error {
 	select {
 	case s.came <- p:
@@ -115,7 +116,7 @@ func (s *sources) emit(ctx context.Context, p pulled) error {
 	}
 }
 
-// deliver emits what came of no source.
+// deliver emits an activation that came from neither the topic nor the journal.
 func (s *sources) deliver(ctx context.Context, d invoker.Delivery) error {
 	return s.emit(ctx, pulled{d: d})
 }
@@ -140,9 +141,10 @@ func (s *sources) fromTopic(ctx context.Context) (invoker.Delivery, error) {
 // keepTime bounds how long a run waits for the broker where no journal has its start.
 const keepTime = time.Second
 
-// begin reports that an activation begins to run. The feed commits that within a few
-// milliseconds. Without a journal begin waits for that commit: a process that is killed
-// right after would leave no trace of the run, and the next one would run it again.
+// begin reports that an activation begins to run. The feed commits the start within a few
+// milliseconds. Without a journal, begin waits for that commit. A process that is killed right
+// after the start would otherwise leave no trace of the run, and the next process would run
+// the activation again.
 func (s *sources) begin(d kafka.Delivery) {
 	d.Begin()
 	if s.journal == nil || !s.journal.Health().OK() {
@@ -152,7 +154,7 @@ func (s *sources) begin(d kafka.Delivery) {
 	}
 }
 
-// close ends the pulling and commits what is completed.
+// close ends the pulling and commits the completed offsets.
 func (s *sources) close(ctx context.Context) error {
 	s.end()
 	s.pull.Wait()
@@ -162,7 +164,7 @@ func (s *sources) close(ctx context.Context) error {
 	return s.topic.Close(ctx)
 }
 
-// openSources opens what activations come from.
+// openSources opens the sources of activations.
 func (a *assembly) openSources(topic string) hooks {
 	a.feed = a.cluster.NewFeed(kafka.FeedConfig{Topic: topic, Journaled: a.state.journal != nil, Delay: a.observeDelay()})
 	a.from = newSources(a.state.journal, a.Log, a.feed)

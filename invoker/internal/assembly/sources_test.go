@@ -41,8 +41,8 @@ func (s *spring) Close(context.Context) error {
 	return nil
 }
 
-// TestFetchedRunsThoughTheDiskIsAway: what a scheduler has handed out is here alone, and
-// does not wait for a disk that takes nothing; what comes over Kafka does.
+// TestFetchedRunsThoughTheDiskIsAway: an activation from a scheduler exists only here and does
+// not wait for a failing disk. An activation from Kafka waits.
 func TestFetchedRunsThoughTheDiskIsAway(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "journal")
 	j, err := journal.Open(journal.Config{Dir: dir})
@@ -105,8 +105,8 @@ func TestBrokerHasTheStartFirst(t *testing.T) {
 	check.NoError(t, feed.Close(t.Context()))
 }
 
-// TestJournalHasWhatMetadataCannot: more is completed above an open activation than the
-// metadata of an offset can name. The next process with the journal runs none of it again.
+// TestJournalHasWhatMetadataCannot: more activations are completed above an open one than the
+// metadata of an offset can name. The next process with the journal runs none of them again.
 func TestJournalHasWhatMetadataCannot(t *testing.T) {
 	b := newBroker(t)
 	cluster, err := kafka.New(kafka.Options{Brokers: []string{b.Addr()}, Log: quiet})

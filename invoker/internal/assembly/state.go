@@ -15,7 +15,7 @@ import (
 	"github.com/gpuwhisk/gpuwhisk/invoker/lib/wal"
 )
 
-// state is what outlives the process. What is switched off is nil.
+// state has the files that outlive the process. A disabled part is nil.
 type state struct {
 	journal *journal.Journal
 	spool   *records.DiskSpool
@@ -89,7 +89,7 @@ func (s state) close() error {
 	return errors.Join(errs...)
 }
 
-// stateStatus is what /status shows of it.
+// stateStatus is the part of /status about these files.
 type stateStatus struct {
 	Journal     *journal.Health `json:"journal,omitempty"`
 	Spool       *spoolStatus    `json:"spool,omitempty"`
@@ -152,7 +152,7 @@ func (a *assembly) besideJournal(name string) string {
 	return filepath.Join(a.c.State.JournalDir(a.instance.Topic()), name)
 }
 
-// forgetfulJournal writes to the journal, and has it forget what Kafka will not
+// forgetfulJournal writes to the journal and makes it forget activations that Kafka will not
 // deliver again.
 type forgetfulJournal struct {
 	*journal.Journal
@@ -160,8 +160,8 @@ type forgetfulJournal struct {
 	completed atomic.Int64
 }
 
-// forgetEvery is after how many completions the journal is given the committed
-// offsets: it holds so many more activations than it must.
+// forgetEvery is the number of completions after which the journal gets the committed offsets.
+// The journal holds at most this many activations more than necessary.
 const forgetEvery = 1000
 
 // Completed is written to the journal.
@@ -203,7 +203,7 @@ func ended(j *journal.Journal, id activation.ID, past journal.History) *activati
 	}
 	text, err := j.Result(id)
 	if err != nil {
-		return nil // it counts as one that was running
+		return nil // it counts as an activation that was running
 	}
 	r, err := activation.DecodeRecord(text)
 	if err != nil {
@@ -212,7 +212,7 @@ func ended(j *journal.Journal, id activation.ID, past journal.History) *activati
 	return r
 }
 
-// resumed is what a former process left in the journal.
+// resumed returns the delivery of an activation that an earlier process left in the journal.
 func resumed(j *journal.Journal, l journal.Unfinished) (invoker.Delivery, error) {
 	text, past, err := j.LoadUnfinished(l.ID)
 	if err != nil {
