@@ -30,7 +30,7 @@ var instead = map[string]string{
 	"ArtifactWithFileStorageActivationStoreProvider": "records are not written to files; they go to CouchDB",
 	"SplunkLogStoreProvider":                         "Splunk is queried by the controller; give the invoker LogDriverLogStoreProvider and a log driver that feeds it",
 	"ElasticSearchLogStoreProvider":                  "Elasticsearch is queried by the controller; give the invoker LogDriverLogStoreProvider and a log driver that feeds it",
-	"KubernetesContainerFactoryProvider":             "Kubernetes pods are not served; run the invoker on hosts with Docker",
+	"KubernetesContainerFactoryProvider":             "this invoker makes no pods. It runs actions on the containerd or Docker of its own node: install its Helm chart (docs/kubernetes.md), or set CONFIG_whisk_spi_ContainerFactoryProvider=DockerContainerFactoryProvider, which overrides INVOKER_OPTS",
 }
 
 // class returns the value of a class name that must be one of served. Only the last part
