@@ -1,21 +1,34 @@
 #!/bin/bash
 # A containerd of our own, started by hand as root with its own root, state and
-# socket, so that it touches no other daemon's containers. The programs are Debian's;
-# CONTAINERD names a folder with those of another version, which may
-# lack what Debian has beside them: runc and the CNI plugins.
+# socket, so that it touches no other daemon's containers. The programs are Debian's.
+# GPUWHISK_CONTAINERD_VERSION, such as 2.4.2, builds that version from its Go module and
+# starts it beside Debian's; runc and the CNI plugins stay Debian's.
 . "$(dirname "$0")/lib.sh"
 
-dir=$peers/containerd
+version=${GPUWHISK_CONTAINERD_VERSION:-}
+dir=$peers/containerd${version:+-$version}
+programs=$peers/containerd-programs-$version
 # A path of a unix socket holds 107 bytes; a deep checkout would be over that.
 sum=$(echo -n "$dir" | cksum | cut -d' ' -f1)
 run=${TMPDIR:-/tmp}/gpuwhisk-containerd-$sum
 sock=$run/containerd.sock
-[[ -z ${CONTAINERD:-} ]] || PATH=$CONTAINERD:$PATH
+[[ ! $version ]] || PATH=$programs:$PATH
+
+# build compiles the programs of containerd into a folder.
+build() {
+	local module=github.com/containerd/containerd/v2/cmd
+	GOFLAGS='' CGO_ENABLED=0 GOBIN=$1 retry 3 go install -trimpath -ldflags='-s -w' \
+		$module/{containerd,containerd-shim-runc-v2,ctr}@v"$version"
+}
 
 plugins() { [[ -x /usr/lib/cni/bridge || -x /opt/cni/bin/bridge ]]; }
 
 install() {
 	local c
+	if [[ $version ]]; then
+		need go
+		once "$programs" build || fail "build containerd $version from its Go module"
+	fi
 	for c in containerd ctr containerd-shim-runc-v2 runc iptables ip; do
 		command -v $c >/dev/null || break
 		c=
