@@ -21,6 +21,12 @@ func (*Driver) Versions() Versions { return Versions{} }
 // Cards answers ErrNotBuilt.
 func (*Driver) Cards() ([]Card, error) { return nil, ErrNotBuilt }
 
+// LimitCgroup answers ErrNotBuilt.
+func (*Driver) LimitCgroup(string, string, int64) error { return ErrNotBuilt }
+
+// CgroupUse answers ErrNotBuilt.
+func (*Driver) CgroupUse(string, string) (int64, error) { return 0, ErrNotBuilt }
+
 // Watch answers ErrNotBuilt.
 func (*Driver) Watch(WatchOptions) (*Watcher, error) { return nil, ErrNotBuilt }
 

@@ -15,7 +15,8 @@ package nvml
 
 import "errors"
 
-// The errors of Open. The returned error wraps one of these and has the details.
+// The errors of Open, and of the limits of control groups. The returned error wraps one of
+// these and has the details.
 var (
 	// ErrNotBuilt means that this program was built without cgo.
 	ErrNotBuilt = errors.New("this build has no NVML (it was made without cgo)")
@@ -27,6 +28,9 @@ var (
 	ErrMismatch = errors.New("the NVIDIA library and kernel module are of different versions")
 	// ErrNoPermission means that this user may not use the device nodes.
 	ErrNoPermission = errors.New("no permission to use the NVIDIA device nodes")
+	// ErrNoCgroups means that the driver has no memory limits for control groups: it is
+	// older than CUDA 13.4, or the device does not support them.
+	ErrNoCgroups = errors.New("the driver has no memory limits for control groups")
 )
 
 // Options are where the driver's library is.

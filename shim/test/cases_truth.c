@@ -289,6 +289,46 @@ static void speeds(int argc, char **argv)
 	OK(cu.cuMemDiscardAndPrefetchBatchAsync(&p, &all, 1, &device, &first, 1, 0, NULL));
 	OK(cu.cuMemcpyDtoH_v2(back, p, sizeof back));
 	SAME(back[0], 0xa5);
+	OK(cu.cuMemsetD8_v2(p, 1, all));
+	SAME(cu.cuMemDiscardBatchAsync(&p, &all, 0, 0, NULL), CUDA_ERROR_INVALID_VALUE);
+	OK(cu.cuMemDiscardBatchAsync(&p, &all, 1, 0, NULL));
+	OK(cu.cuMemcpyDtoH_v2(back, p, sizeof back));
+	SAME(back[0], 0xa5);
+	SAME(back[1], 0xa5);
+}
+
+/* A captured launch runs when its graph is launched, on the memory of that moment: also
+ * after the memory was moved out and in. */
+static void graph_kernels(int argc, char **argv)
+{
+	uint64_t words = MIB / 4;
+	uint32_t a = 3, b = 5, back = 0;
+	void *module, *pass, *graph, *exec, *params[] = {NULL, &words, &a, &b};
+	CUdeviceptr p;
+	CUstream s;
+	int c = begin();
+
+	OK(cu.cuModuleLoadData(&module, "by name"));
+	OK(cu.cuModuleGetFunction(&pass, module, "pass"));
+	OK(cu.cuMemAlloc_v2(&p, MIB));
+	OK(cu.cuMemsetD8_v2(p, 0, MIB));
+	params[0] = &p;
+	OK(cu.cuStreamCreate(&s, 1));
+	OK(cu.cuStreamBeginCapture_v2(s, 0));
+	OK(cu.cuLaunchKernel(pass, 1, 1, 1, 1, 1, 1, 0, s, params, NULL));
+	OK(cu.cuStreamEndCapture(s, &graph));
+	b = 7; /* the graph has the old one */
+	OK(cu.cuGraphInstantiateWithFlags(&exec, graph, 0));
+	OK(cu.cuMemcpyDtoH_v2(&back, p, sizeof back));
+	SAME(back, 0);
+	OK(cu.cuGraphLaunch(exec, s));
+	SAME(invoker_move(c, GW_EVICT, 1).word[STATUS], GW_OK);
+	OK(cu.cuGraphLaunch(exec, s));
+	SAME(invoker_move(c, GW_EVICT, 2).word[STATUS], GW_OK);
+	SAME(invoker_move(c, GW_PREFETCH, 3).word[STATUS], GW_OK);
+	OK(cu.cuMemcpyDtoH_v2(&back, p + MIB - 4, sizeof back));
+	SAME(back, 3 * 5 + 5);
+	OK(cu.cuGraphExecDestroy(exec));
 }
 
 /* A process that takes plain memory on command, and answers when it has. */
@@ -421,7 +461,8 @@ static void free_when_asked(int argc, char **argv)
 
 const struct test_case cases_truth[] = {
 	{"grows", grows}, {"tail", tail}, {"kept", kept}, {"truth", truth},
-	{"own_prefetch", own_prefetch}, {"strict", strict}, {"speeds", speeds}, {"neighbours", neighbours},
+	{"own_prefetch", own_prefetch}, {"strict", strict}, {"speeds", speeds},
+	{"graph_kernels", graph_kernels}, {"neighbours", neighbours},
 	{"free_there", free_there}, {"free_when_asked", free_when_asked},
 	{NULL, NULL},
 };

@@ -81,6 +81,18 @@ int main(void)
 	SAME(CALL(DeviceGetFieldValues, (void *, int, void *), gpu, 1, &field), 0);
 	SAME(field.code, 0);
 	SAME(field.value, 2);
+	/* A driver without limits of control groups, and one that has them and no state. */
+	struct {
+		const char *path;
+		uint64_t soft, hard, used;
+	} limits = {"/sys/fs/cgroup/a", 0, 1 << 20, 0};
+	SAME(CALL(DeviceSetMemoryLimits_v1, (void *, void *), gpu, &limits), 3);
+	SAME(CALL(DeviceGetMemoryLimits_v1, (void *, void *), gpu, &limits), 3);
+	setenv("FAKE_NVML_LIMITS", "all", 1);
+	SAME(CALL(DeviceSetMemoryLimits_v1, (void *, void *), gpu, &limits), 17);
+	SAME(CALL(DeviceGetMemoryLimits_v1, (void *, void *), gpu, &limits), 6);
+	limits.soft = 2 << 20;
+	SAME(CALL(DeviceSetMemoryLimits_v1, (void *, void *), gpu, &limits), 2);
 	script("lost 0\n");
 	SAME(CALL(DeviceGetUtilizationRates, (void *, unsigned *), gpu, rates), 15);
 	SAME(CALL(EventSetFree, (void *), set), 0);

@@ -147,6 +147,7 @@ one tail
 one truth $([ -z "$runtime$emulator" ] && echo 30 || echo 5)
 one kept FAKE_CUDA_MEMORY=67108864
 one strict
+one graph_kernels
 one speeds FAKE_CUDA_BANDWIDTH=83886080 FAKE_CUDA_BANDWIDTH_OUT=41943040 FAKE_CUDA_BANDWIDTH_FIRST=20971520
 [ -n "$emulator" ] || one neighbours FAKE_CUDA_MEMORY=67108864 FAKE_CUDA_STATE="$top/state"
 for name in free_there free_when_asked; do

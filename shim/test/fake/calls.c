@@ -230,6 +230,16 @@ static void discard(CUdeviceptr ptr, size_t bytes)
 	fake_unlock();
 }
 
+CUresult fake_cuMemDiscardBatchAsync(CUdeviceptr *ptr, size_t *bytes, size_t n,
+				     unsigned long long flags, CUstream s)
+{
+	if (!ptr || !bytes || !n || flags)
+		return CUDA_ERROR_INVALID_VALUE;
+	for (size_t i = 0; i < n; i++)
+		discard(ptr[i], bytes[i]);
+	return CUDA_SUCCESS;
+}
+
 CUresult fake_cuMemDiscardAndPrefetchBatchAsync(CUdeviceptr *ptr, size_t *bytes, size_t n,
 						struct gw_location *to, size_t *first,
 						size_t places, unsigned long long flags, CUstream s)

@@ -184,6 +184,10 @@ void fake_pool_end(int device);
 void fake_graph_alloc(void *graph, CUdeviceptr ptr, uint64_t bytes);
 bool fake_graph_free(CUdeviceptr ptr);
 
+/* launch.c: the kernels that a captured graph holds. The caller holds the lock. */
+void fake_graph_forget(void *graph);
+CUresult fake_graph_replay(void *graph, CUstream stream);
+
 /* others.c: memory with access is mapped to all of the range. The caller holds the lock. */
 bool fake_mapped(CUdeviceptr ptr, uint64_t bytes);
 

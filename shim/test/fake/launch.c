@@ -114,11 +114,63 @@ static CUresult gemm(void **params, CUstream stream)
 	return r;
 }
 
+enum { PARAMS = 5 };
+
 static const struct kernel {
 	const char *name;
 	CUresult (*run)(void **params, CUstream stream);
-} kernels[] = {{"fill", fill}, {"sum", sum}, {"touch", touch}, {"spin", spin},
-	     {"pattern", pattern}, {"pass", pass}, {"compare", compare}, {"gemm", gemm}};
+	uint8_t bytes[PARAMS]; /* of each parameter */
+} kernels[] = {{"fill", fill, {8, 8, 4}}, {"sum", sum, {8, 8, 8}}, {"touch", touch, {8, 8}},
+	     {"spin", spin, {8}}, {"pattern", pattern, {8, 8, 4, 4}}, {"pass", pass, {8, 8, 4, 4}},
+	     {"compare", compare, {8, 8, 4, 4, 8}}, {"gemm", gemm, {8, 8, 8, 4}}};
+
+/* The kernels of captured graphs, the first launch first. */
+static struct recorded {
+	void *graph;
+	const struct kernel *kernel;
+	uint64_t value[PARAMS];
+	struct recorded *next;
+} *recorded;
+
+/* The caller holds the lock. */
+static void record(void *graph, const struct kernel *k, void **params)
+{
+	struct recorded *r = calloc(1, sizeof *r), **at = &recorded;
+
+	*r = (struct recorded){.graph = graph, .kernel = k};
+	for (int i = 0; i < PARAMS && k->bytes[i]; i++)
+		memcpy(&r->value[i], params[i], k->bytes[i]);
+	while (*at)
+		at = &(*at)->next;
+	*at = r;
+}
+
+void fake_graph_forget(void *graph)
+{
+	for (struct recorded **at = &recorded; *at;) {
+		struct recorded *r = *at;
+		if (r->graph == graph) {
+			*at = r->next;
+			free(r);
+		} else {
+			at = &r->next;
+		}
+	}
+}
+
+CUresult fake_graph_replay(void *graph, CUstream stream)
+{
+	CUresult why = CUDA_SUCCESS;
+
+	for (struct recorded *r = recorded; r && why == CUDA_SUCCESS; r = r->next) {
+		void *params[PARAMS];
+		for (int i = 0; i < PARAMS; i++)
+			params[i] = &r->value[i];
+		if (r->graph == graph)
+			why = r->kernel->run(params, stream);
+	}
+	return why;
+}
 
 CUresult fake_cuModuleLoadData(void **module, const void *image)
 {
@@ -157,7 +209,11 @@ CUresult fake_cuLaunchKernel(void *f, unsigned gx, unsigned gy, unsigned gz, uns
 	if (!k)
 		return ERROR_INVALID_HANDLE;
 	fake_lock();
-	CUresult r = k->run(params, stream);
+	CUresult r = CUDA_SUCCESS;
+	if (fake_captured(stream))
+		record(stream, k, params);
+	else
+		r = k->run(params, stream);
 	fake_unlock();
 	/* A kernel's fault is found when it runs, after the launch. */
 	return r >= ERROR_ILLEGAL_ADDRESS && r <= ERROR_LAUNCH_FAILED ? CUDA_SUCCESS : r;

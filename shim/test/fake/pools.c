@@ -251,7 +251,7 @@ static CUresult launch(void *graph)
 	return CUDA_SUCCESS;
 }
 
-/* A captured graph is the stream that it was captured on, and holds no kernels. */
+/* A captured graph is the stream that it was captured on. */
 CUresult fake_cuGraphLaunch(void *graph, CUstream stream)
 {
 	CUresult why;
@@ -260,6 +260,8 @@ CUresult fake_cuGraphLaunch(void *graph, CUstream stream)
 		return why;
 	fake_lock();
 	CUresult r = graph ? launch(graph) : CUDA_ERROR_INVALID_VALUE;
+	if (r == CUDA_SUCCESS)
+		r = fake_graph_replay(graph, stream);
 	fake_unlock();
 	return r;
 }
@@ -292,6 +294,7 @@ CUresult fake_cuGraphDestroy(void *graph) { return graph ? CUDA_SUCCESS : CUDA_E
 CUresult fake_cuGraphExecDestroy(void *graph)
 {
 	fake_lock();
+	fake_graph_forget(graph);
 	for (struct node **at = &nodes; *at;) {
 		struct node *n = *at;
 		if (n->of->graph == graph) {

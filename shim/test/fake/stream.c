@@ -224,6 +224,7 @@ CUresult fake_cuStreamBeginCapture_v2(CUstream stream, int mode)
 		struct fake_stream *s = stream_of(stream);
 		s->capturing = true;
 		s->spoilt = false;
+		fake_graph_forget(s);
 		s->mode = mode;
 		fake.captures += mode == 0;
 	}

@@ -45,6 +45,23 @@ static uint64_t name_space(void)
 	return stat("/proc/self/ns/pid", &st) == 0 ? st.st_ino : 0;
 }
 
+/* The control group of this process: FAKE_CUDA_CGROUP, or by the kernel. */
+static uint64_t own_group(void)
+{
+	const char *named = getenv("FAKE_CUDA_CGROUP");
+	char line[512], path[600] = "";
+	FILE *f = named ? NULL : fopen("/proc/self/cgroup", "r");
+
+	while (f && fgets(line, sizeof line, f))
+		if (strncmp(line, "0::/", 4) == 0 && line[4] != '\n') {
+			line[strcspn(line, "\n")] = 0;
+			snprintf(path, sizeof path, "/sys/fs/cgroup%s", line + 3);
+		}
+	if (f)
+		fclose(f);
+	return usage_group(named ? named : path);
+}
+
 /* The caller holds byte 0. */
 static bool claim_slot(void)
 {
@@ -58,6 +75,7 @@ static bool claim_slot(void)
 		s->pid = (uint32_t)getpid();
 		s->space = name_space();
 		s->in_use = 1;
+		device_state->group[i] = own_group();
 		own_slot = i;
 		return true;
 	}
@@ -159,14 +177,31 @@ static uint64_t reclaim_from_others(int device, uint64_t lack)
 	return lack;
 }
 
+static int slot_lives(int slot) { return slot == own_slot || locked(1 + slot); }
+
+/* This process's control group may have so much more. The caller holds byte 0. */
+static bool within_limit(int device, uint64_t bytes, bool managed)
+{
+	uint64_t group = device_state->group[own_slot];
+
+	for (int i = 0; group && i < USAGE_LIMITS; i++) {
+		const struct usage_limit *l = &device_state->limit[i];
+		if (l->group == group && l->hard[device] && (l->managed || !managed))
+			return usage_of_group(device_state, device, group, l->managed != 0,
+					      slot_lives) + bytes <= l->hard[device];
+	}
+	return true;
+}
+
 bool fake_reserve(int device, uint64_t bytes, bool managed)
 {
 	struct usage_slot *s = &device_state->slot[own_slot];
 
 	lock_file();
 	uint64_t used = in_use(device);
-	bool ok = used + bytes <= fake.capacity ||
-		  (bytes <= fake.capacity && !reclaim_from_others(device, used + bytes - fake.capacity));
+	bool ok = within_limit(device, bytes, managed) &&
+		  (used + bytes <= fake.capacity ||
+		   (bytes <= fake.capacity && !reclaim_from_others(device, used + bytes - fake.capacity)));
 	if (ok)
 		(managed ? s->managed : s->plain)[device] += bytes;
 	unlock_file();

@@ -4,6 +4,7 @@
  *
  *   FAKE_NVML_DEVICES  number of devices, 1
  *   FAKE_NVML_MEMORY   bytes of each, 16 GiB
+ *   FAKE_NVML_LIMITS   limits of control groups: limits.c
  *   FAKE_CUDA_STATE    state that processes on the fake driver share: what they
  *                      have there is shown as by a driver, whatever they report
  *   FAKE_NVML_SCRIPT   the file; without it the devices idle. A line each:
@@ -42,7 +43,7 @@ static int devices(void)
 	return n > DEVICES ? DEVICES : (int)n;
 }
 
-static uint64_t memory(void)
+uint64_t fake_memory(void)
 {
 	return (uint64_t)number("FAKE_NVML_MEMORY", 16ll << 30);
 }
@@ -217,7 +218,7 @@ static uint64_t share(unit u)
 {
 	int n = slices(u->device);
 
-	return u->slice >= 0 && n ? memory() / (uint64_t)n : memory();
+	return u->slice >= 0 && n ? fake_memory() / (uint64_t)n : fake_memory();
 }
 
 /* nvmlMemory_t: total, free, used. */

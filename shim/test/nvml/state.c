@@ -98,3 +98,13 @@ uint64_t state_used(int device)
 	walk(device, -1, NULL, &sum);
 	return sum;
 }
+
+static int state_file;
+static int slot_lives(int slot) { return lives(state_file, slot); }
+
+uint64_t state_used_of(int file, const struct device_usage *state, int device, uint64_t group,
+		       bool managed)
+{
+	state_file = file;
+	return usage_of_group(state, device, group, managed, slot_lives);
+}

@@ -14,6 +14,10 @@ struct state_process {
 
 /* The nth process that holds a context or memory there. False: there is none. */
 bool state_nth(int device, int nth, struct state_process *out);
+struct device_usage;
+/* What the live processes of a control group have there, by an open state. */
+uint64_t state_used_of(int file, const struct device_usage *state, int device, uint64_t group,
+		       bool managed);
 /* All of them together. */
 uint64_t state_used(int device);
 

@@ -4,6 +4,8 @@
 #ifndef FAKE_NVML_UNIT_H
 #define FAKE_NVML_UNIT_H
 
+#include <stdint.h>
+
 #define API __attribute__((visibility("default")))
 
 enum {
@@ -14,6 +16,7 @@ enum {
 	INSUFFICIENT_SIZE = 7,
 	TIMEOUT = 10,
 	GPU_IS_LOST = 15,
+	OPERATING_SYSTEM = 17,
 	DEVICES = 16,
 	SLICES = 8,
 	XID_EVENT = 8,
@@ -22,6 +25,9 @@ enum {
 typedef struct unit {
 	int device, slice; /* slice -1: the whole device */
 } *unit;
+
+/* Bytes of each device. */
+uint64_t fake_memory(void);
 
 /* What every call about a device begins with: it returns what is not 0. */
 int begin(unit u, const char *function);
