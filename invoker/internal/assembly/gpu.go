@@ -57,7 +57,7 @@ func findGPUs(ctx context.Context, c *config.Config, prefix string, of Options) 
 	o := devices.Options{
 		Mounted: !c.Runtimes.Processes(), Driver: fake,
 		Devices: g.devices, Context: int64(c.GPU.ContextMemory), Log: log,
-		LogToStderr: c.GPU.Shim.Log,
+		LogToStderr: c.GPU.Shim.Log, Cgroups: c.GPU.CgroupLimits,
 	}
 	if fake == "" {
 		o.Driver = of.LibraryPath

@@ -25,6 +25,10 @@ type gpuContainer struct {
 	own     int64              // bytes that it may use by its limit, or as its device has them
 	asking  *sync.Mutex        // of its namespace: held while a wish for more memory is answered; before Mover.mu
 
+	// The control group that the driver limits, and its limit. Only observe uses them.
+	cgroup      string
+	cgroupLimit int64
+
 	// Mover.mu guards the rest.
 	firstReport chan struct{}     // closed when the first process reports
 	connected   bool              // firstReport is closed
@@ -44,7 +48,7 @@ type gpuContainer struct {
 	seen        map[int]int64     // bytes of processes that only NVML lists
 	beside      map[int]beside    // what reporting processes have beside their memory
 	listing     map[int]observed  // what NVML listed last
-	unlisted    lastReadings      // of the device while the container was alone there
+	unlisted    lastReadings      // memory that is neither listed nor reported
 	beyondLimit int               // readings in a row
 }
 

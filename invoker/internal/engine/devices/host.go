@@ -38,6 +38,13 @@ type driver interface {
 	Cards() ([]nvml.Card, error)
 	Watch(o nvml.WatchOptions) (closer, error)
 	Close() error
+	cgroups
+}
+
+// cgroups is the part of the driver that limits the memory of control groups.
+type cgroups interface {
+	LimitCgroup(uuid, path string, bytes int64) error
+	CgroupUse(uuid, path string) (int64, error)
 }
 
 type closer interface {

@@ -29,6 +29,9 @@ func (d *fakeDriver) Watch(o nvml.WatchOptions) (closer, error) {
 	return fakeWatcher{d}, nil
 }
 
+func (d *fakeDriver) LimitCgroup(string, string, int64) error { return nvml.ErrNoCgroups }
+func (d *fakeDriver) CgroupUse(string, string) (int64, error) { return 0, nvml.ErrNoCgroups }
+
 type fakeWatcher struct{ d *fakeDriver }
 
 func (w fakeWatcher) Close(ctx context.Context) error {

@@ -9,7 +9,6 @@ import (
 
 	"github.com/gpuwhisk/gpuwhisk/activation"
 	"github.com/gpuwhisk/gpuwhisk/gpu"
-	"github.com/gpuwhisk/gpuwhisk/gpu/nvml"
 	"github.com/gpuwhisk/gpuwhisk/gpu/shimctl"
 )
 
@@ -78,20 +77,14 @@ const (
 	unlistedShare = 16
 )
 
-// unlisted returns how much a device has in use beyond what the driver lists of processes
-// and what containers report of managed memory. Managed memory counts also where it was
+// unlisted returns how much of the used bytes the driver does not list for processes and
+// the containers do not report as managed memory. Managed memory counts also where it was
 // moved out, because the driver may keep the emptied pages. A negative use is unknown.
-func (m *Mover) unlisted(r nvml.Reading) int64 {
+func (m *Mover) unlisted(used, listed int64, containers ...*gpuContainer) int64 {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	rest := r.Memory.Used - unlistedLeast
-	for _, p := range r.Processes {
-		rest -= max(p.Bytes, 0)
-	}
-	for _, b := range m.containers {
-		if b.device.Index != r.Device {
-			continue
-		}
+	rest := used - unlistedLeast - listed
+	for _, b := range containers {
 		for _, u := range b.usage {
 			managed := u.Allocated - u.Plain
 			rest -= managed + managed/unlistedShare

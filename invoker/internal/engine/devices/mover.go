@@ -81,6 +81,9 @@ type Options struct {
 	// context takes on them.
 	Devices []gpu.Device
 	Context int64
+	// Cgroups has the driver limit and count the device memory of the containers' control
+	// groups, where NVML can do that.
+	Cgroups bool
 	Log     *slog.Logger // nil: silent
 
 	proc string // where processes are; empty: /proc
@@ -99,6 +102,7 @@ type Mover struct {
 	// processes asks the engine; nil where all processes are in our name space.
 	processes   Processes
 	build       string         // identifies this library
+	cgroups     cgroups        // nil: not used; only observe uses it
 	polling     sync.WaitGroup // of WatchSimulated
 	stopPolling func()         // nil where nothing is polled
 

@@ -6,12 +6,17 @@ import (
 	"context"
 	"fmt"
 	"os"
+	"os/exec"
 	"path/filepath"
+	"slices"
+	"strings"
 	"testing"
 
 	"github.com/gpuwhisk/gpuwhisk/gpu"
 	"github.com/gpuwhisk/gpuwhisk/gpu/nvml"
+	"github.com/gpuwhisk/gpuwhisk/gpu/shimctl/shimtest"
 	"github.com/gpuwhisk/gpuwhisk/invoker/develop/check"
+	"github.com/gpuwhisk/gpuwhisk/invoker/internal/container"
 )
 
 // TestFakeNVML finds and watches devices by the real binding to a library that
@@ -127,4 +132,54 @@ func (b *fixture) watchFakeNVML() {
 	check.NoError(t, err)
 	check.NoError(t, h.Watch(make(report, 1<<14), b.Mover))
 	t.Cleanup(func() { _ = h.Close(context.Background()) })
+}
+
+// TestMemoryOfControlGroups: where the driver limits and counts the memory of control
+// groups, a container that takes managed memory past the shim beyond its limit is ended,
+// although it is not alone on the device, and the driver refuses it more.
+func TestMemoryOfControlGroups(t *testing.T) {
+	const device = 16 << 30
+	for _, c := range []struct {
+		manner string
+		found  bool
+	}{{"all", true}, {"plain", false}, {"", false}} {
+		t.Setenv("FAKE_NVML_LIMITS", c.manner)
+		b := open(t, func(o *Options) {
+			o.proc, o.Cgroups = t.TempDir(), true
+			o.Devices[0].MemoryBytes = device
+			o.Devices[0].UUID = "GPU-fa4e0000-0000-0000-0000-000000000000"
+		})
+		start := func(name string, limit int64) *shimtest.Guest {
+			g, err := b.Prepare(name, b.options.Devices[0], container.DeviceRequest{Shim: "managed", Limit: limit})
+			check.NoError(t, err)
+			cmd := exec.Command(filepath.Join(shimDir(t), "guest"))
+			cmd.Env = append(slices.DeleteFunc(g.Env, func(v string) bool { return strings.HasPrefix(v, "LD_PRELOAD=") }),
+				"FAKE_CUDA_CGROUP=/sys/fs/cgroup/"+name)
+			guest := shimtest.Start(t, cmd)
+			b.shows(guest.PID(), "environ", b.container(name).shim.Dir())
+			b.shows(guest.PID(), "cgroup", "4:memory:/other\n0::/"+name+"\n")
+			return guest
+		}
+		other := start("other", 0)
+		other.Do("alloc %d", 200*mib)
+		guest := start(name, 20*mib)
+		guest.Do("managed %d", 300*mib)
+		guest.Do("fill 0 1")
+		t.Setenv("FAKE_CUDA_STATE", filepath.Join(b.deviceDir(simulatedDevice()), stateName))
+		h, err := OpenHost("0", nvml.Options{Library: filepath.Join(shimDir(t), "nvml", "libnvidia-ml.so.1")}, nil)
+		check.NoError(t, err)
+		b.Mover.cgroups = h.driver
+		for range 2 * readings {
+			cards, err := h.driver.Cards()
+			check.NoError(t, err)
+			b.observe([]nvml.Reading{{Listed: true, Memory: cards[0].Memory, Processes: cards[0].Processes}})
+		}
+		check.NoError(t, h.Close(t.Context()))
+		check.Equal(t, strings.Contains(b.last(assumedPID).Over, "limit of 20 MB"), c.found, "%q: the container is ended", c.manner)
+		// Beyond a limit there is room for a context and libraries.
+		check.Equal(t, guest.Do("try %d", 4<<30) == 2, c.manner != "", "%q: memory beyond the limit is refused", c.manner)
+		check.Equal(t, other.Do("try %d", 4<<30), 0, "%q: memory of a container without a limit", c.manner)
+		guest.Kill()
+		other.Kill()
+	}
 }

@@ -25,6 +25,9 @@ func (h *Host) Watch(o Observer, m *Mover) error {
 	if h.driver == nil {
 		return nil
 	}
+	if m.options.Cgroups {
+		m.cgroups = h.driver
+	}
 	w, err := h.driver.Watch(nvml.WatchOptions{
 		Devices: h.Devices,
 		Readings: func(readings []nvml.Reading) {
@@ -92,7 +95,8 @@ const minChange = 16 << 20
 // observe charges containers with the memory of processes that do not report it by a
 // shim: static programs, and those that cleared their environment. NVML lists their plain
 // memory, of which nothing can be moved. Of managed memory it shows only the sum over all
-// processes: that is charged to a container that is alone on its device.
+// processes: that is charged to a container that is alone on its device, or by the use of
+// its control group.
 func (m *Mover) observe(readings []nvml.Reading) {
 	found, unlisted := map[*gpuContainer]map[int]observed{}, map[int]bool{}
 	beyond := map[*gpuContainer]int64{}
@@ -101,8 +105,9 @@ func (m *Mover) observe(readings []nvml.Reading) {
 			unlisted[r.Device] = true
 			continue
 		}
-		alone, others := (*gpuContainer)(nil), false
+		alone, others, listed := (*gpuContainer)(nil), false, int64(0)
 		for _, p := range r.Processes {
+			listed += max(p.Bytes, 0)
 			if p.PID == 0 { // it cannot be seen from here
 				others = true
 				continue
@@ -115,6 +120,7 @@ func (m *Mover) observe(readings []nvml.Reading) {
 			}
 			others = others || alone != nil && alone != b
 			alone = b
+			m.joinCgroup(b, p.PID)
 			if p.Bytes > 0 {
 				if found[b] == nil {
 					found[b] = map[int]observed{}
@@ -124,19 +130,26 @@ func (m *Mover) observe(readings []nvml.Reading) {
 			}
 		}
 		if alone != nil && !others {
-			beyond[alone] = m.unlisted(r)
+			beyond[alone] = m.unlisted(r.Memory.Used, listed, m.on(r.Device)...)
 		}
 	}
 	m.forgetOwners(readings)
 	for _, b := range m.all() {
+		if used, known := m.cgroupUse(b, found[b]); known {
+			listed := int64(0)
+			for _, s := range found[b] {
+				listed += s.bytes
+			}
+			beyond[b] = m.unlisted(used, listed, b)
+		}
 		if !unlisted[b.device.Index] {
 			m.charge(b, found[b], beyond[b])
 		}
 	}
 }
 
-// charge reports what a container's processes use and do not report: what was found of
-// them, and how much the device has in use beyond all lists while they are alone there.
+// charge reports the memory that a container's processes use and do not report: the
+// memory that is listed for them, and unlisted memory that can only be theirs.
 func (m *Mover) charge(b *gpuContainer, found map[int]observed, unlisted int64) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -181,4 +194,9 @@ func (m *Mover) all() []*gpuContainer {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	return slices.Collect(maps.Values(m.containers))
+}
+
+// on returns the containers of a device.
+func (m *Mover) on(device int) []*gpuContainer {
+	return slices.DeleteFunc(m.all(), func(b *gpuContainer) bool { return b.device.Index != device })
 }
