@@ -130,7 +130,7 @@ func (d *dispatcher) judge(left []container.Leftover, states []container.StateFi
 	return containers, unfit
 }
 
-// adoptInEngine has the engine adopt containers, and gives those that it does.
+// adoptInEngine makes the engine adopt containers and returns the adopted ones.
 func (d *dispatcher) adoptInEngine(ctx context.Context, containers []adopted, unfit map[container.ID]error) []adopted {
 	if len(containers) == 0 {
 		return nil
@@ -152,8 +152,8 @@ func (d *dispatcher) adoptInEngine(ctx context.Context, containers []adopted, un
 	return kept
 }
 
-// affordable gives the containers that there is memory for: those that were used
-// last, if not all.
+// affordable returns the containers for which there is enough memory. If there is not enough
+// for all, it prefers the most recently used.
 func (d *dispatcher) affordable(containers []adopted, unfit map[container.ID]error) []adopted {
 	left := d.settings.Pool.MemoryMB
 	for i := len(containers) - 1; i >= 0; i-- {

@@ -18,7 +18,7 @@ import (
 	"github.com/gpuwhisk/gpuwhisk/invoker/proxy"
 )
 
-// survivors is a fixture with what outlives an invoker: its containers and their
+// survivors is a fixture with the things that outlive an invoker: its containers and their
 // state files.
 type survivors struct {
 	*fixture
@@ -37,7 +37,8 @@ func newSurvivors(t testing.TB) *survivors {
 	return e
 }
 
-// process is the fixture of another process, with what this one left.
+// process returns the fixture of another process, with the containers and state files of this
+// one.
 func (e *survivors) process() *survivors {
 	next := newSurvivors(e.t)
 	next.actions = e.actions
@@ -203,8 +204,7 @@ func TestContainerIsIdleAtOnce(t *testing.T) {
 	})
 }
 
-// TestDoubtfulContainerIsRemoved: a container is adopted only if all that is known of
-// it allows that.
+// TestDoubtfulContainerIsRemoved: a container is adopted only if all known facts allow it.
 func TestDoubtfulContainerIsRemoved(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		e := newSurvivors(t)
@@ -259,8 +259,8 @@ func TestDoubtfulContainerIsRemoved(t *testing.T) {
 	})
 }
 
-// TestLeftoversCountUntilTheyAreGone: containers that are removed beside the work
-// hold their memory until then, and none of it is lost.
+// TestLeftoversCountUntilTheyAreGone: containers that are removed in the background count as
+// used memory until they are gone. All of the memory is returned.
 func TestLeftoversCountUntilTheyAreGone(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		e := newSurvivors(t)
@@ -270,7 +270,7 @@ func TestLeftoversCountUntilTheyAreGone(t *testing.T) {
 		}
 		e.action("f", nil)
 		s := e.settings()
-		s.Pool.MemoryMB = 4 * 256 // less than what was left
+		s.Pool.MemoryMB = 4 * 256 // less than the memory of the leftovers
 		iv, stop := e.start(s)
 		e.ok(e.invokeAndWait("f", time.Second))
 		st := e.status(iv)
@@ -281,8 +281,8 @@ func TestLeftoversCountUntilTheyAreGone(t *testing.T) {
 	})
 }
 
-// TestLastUsedStayWhereMemoryIsShort: of more than there is memory for, what was
-// used last is adopted, and the pool counts it.
+// TestLastUsedStayWhereMemoryIsShort: without memory for all containers, the most recently
+// used are adopted, and the pool counts them.
 func TestLastUsedStayWhereMemoryIsShort(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		e := newSurvivors(t)

@@ -16,11 +16,11 @@ import (
 	"github.com/gpuwhisk/gpuwhisk/sched"
 )
 
-// BenchmarkFunctions is what a warm activation costs the whole invoker, with
-// fakes around it, as GPU functions grow in number from 10 to 1,000: each has a
-// container on one of eight devices. Chunks of both take turns, so that a busy
-// machine is as busy for both. Goal: a ratio of 1.2, of the time and of the
-// processor's time, which means something on a busy machine too.
+// BenchmarkFunctions measures the cost of a warm activation in the whole invoker, with fakes
+// around it, for 10 and for 1,000 GPU functions. Each function has a container on one of eight
+// devices. Chunks of both sizes alternate, so that a busy machine slows both equally. Goal: a
+// ratio of at most 1.2 of wall time and of processor time. The latter is meaningful on a busy
+// machine, too.
 func BenchmarkFunctions(b *testing.B) {
 	for _, policy := range []string{"mqfq-sticky", "sticky-plus"} {
 		b.Run(policy, func(b *testing.B) {
@@ -133,7 +133,7 @@ func (c *crowd) send() {
 	c.feed <- Delivery{Message: newMessage(name, int64(c.next)), Offset: int64(c.next), Done: func() { c.ended <- struct{}{} }}
 }
 
-// What the invoker sends goes nowhere: what tests keep of it would grow.
+// Messages from the invoker are discarded, because a test's collection would grow.
 
 func (c *crowd) Put(_ context.Context, _ string, _ []byte, stored func(int, error)) error {
 	stored(1, nil)

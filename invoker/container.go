@@ -14,9 +14,9 @@ import (
 	"github.com/gpuwhisk/gpuwhisk/sched"
 )
 
-// actionContainer is one container with what is needed to use it. The dispatcher
-// makes and forgets them. handle and client are written by the worker that creates
-// the container, before its event; from then on they do not change.
+// actionContainer is a container with its clients. The dispatcher creates and forgets it. The
+// worker that creates the container writes handle and client before it posts its event; they
+// do not change afterwards.
 type actionContainer struct {
 	slot container.SlotID // in the CPU pool, 0 for a GPU container
 	name string
@@ -39,8 +39,8 @@ type actionContainer struct {
 // errDeviceLost ends the life of a container whose device is lost.
 var errDeviceLost = errors.New("device lost")
 
-// overLimit ends the life of a container that holds more device memory than it
-// may. Its text is for the action's author.
+// overLimit is the cause of death of a container that exceeded its device memory limit. The
+// text is for the action's author.
 type overLimit struct{ text string }
 
 func (e *overLimit) Error() string { return e.text }
@@ -60,11 +60,10 @@ func (ctr *actionContainer) lossResponse() activation.Response {
 	return activation.ErrorResponse(activation.StatusWhiskError, textDeviceLost)
 }
 
-// closeClients closes the clients of all containers. It is called when no worker is
-// left, and before the containers are removed: the kernel goes on closing
-// connections to an address that no container has, and asks for its owner only once
-// a second. The container that gets the address next, one of the process that
-// follows, could not be reached for that long.
+// closeClients closes the clients of all containers. Call it when no worker is left and before
+// the containers are removed. The kernel keeps closing connections to an address after its
+// container is gone, and looks up the address only once a second. A container of the next
+// process with the same address would be unreachable for that long.
 func (d *dispatcher) closeClients() {
 	for _, ctr := range d.alive {
 		ctr.client.Close()
@@ -79,8 +78,8 @@ func (d *dispatcher) closeClients() {
 // String names a container for logs.
 func (ctr *actionContainer) String() string { return fmt.Sprintf("%s (%s)", ctr.name, ctr.handle.ID) }
 
-// executor carries out on the container engine what the dispatcher orders. It has no
-// state of the dispatcher's, and is used by many goroutines.
+// executor carries out the dispatcher's orders on the container engine. It does not use the
+// dispatcher's state and is safe for concurrent use.
 type executor struct {
 	engine     Engine
 	daemon     Daemon // nil: there is none
@@ -92,7 +91,8 @@ type executor struct {
 	began      time.Time
 }
 
-// open creates a container. Of one that ended at once there is an error and a handle.
+// open creates a container. If the container ended at once, open returns an error and sets the
+// handle.
 func (x *executor) open(ctx context.Context, ctr *actionContainer, concurrency int) error {
 	if ctr.gpu != nil {
 		if err := x.prepare(ctr); err != nil {
@@ -108,7 +108,7 @@ func (x *executor) open(ctx context.Context, ctr *actionContainer, concurrency i
 	return err
 }
 
-// prepare adds what its device memory needs to a GPU container's spec.
+// prepare adds the settings for device memory to a GPU container's spec.
 func (x *executor) prepare(ctr *actionContainer) error {
 	needs, err := x.mover.Prepare(ctr.name, ctr.gpu.device, ctr.gpu.wish)
 	if err != nil {
@@ -135,9 +135,8 @@ func (x *executor) pause(ctx context.Context, ctr *actionContainer) bool {
 	return err == nil
 }
 
-// remove removes a container, and returns when its memory is free. One that cannot be
-// removed now is tried again for as long as work may go on: its memory is taken all
-// that time.
+// remove removes a container and blocks until its memory is free. If the removal fails, it
+// retries for as long as work may go on, because the memory stays in use.
 func (x *executor) remove(ctx context.Context, ctr *actionContainer) {
 	x.stateFiles.drop(ctr)
 	if ctr.handle.ID != "" {

@@ -43,9 +43,9 @@ func TestCallEnds(t *testing.T) {
 	}
 }
 
-// TestDeathDuringRun: a container may end in a way that breaks no connection,
-// such as when its network goes first. The run that waits for it ends soon; and
-// an activation that had not even reached it runs elsewhere.
+// TestDeathDuringRun: a container may end without breaking a connection, for example if its
+// network goes first. The waiting run ends soon. An activation that had not reached the
+// container runs elsewhere.
 func TestDeathDuringRun(t *testing.T) {
 	for _, c := range []struct {
 		name         string

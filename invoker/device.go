@@ -15,7 +15,7 @@ import (
 	"github.com/gpuwhisk/gpuwhisk/sched"
 )
 
-// deviceState is what a container has in addition that the GPU scheduler owns.
+// deviceState is the additional state of a container owned by the GPU scheduler.
 type deviceState struct {
 	id         scheduler.Container
 	device     gpu.Device
@@ -23,12 +23,12 @@ type deviceState struct {
 	action     string
 	key        string // by which its function's activations share containers
 	revision   string // of the function
-	measured   bool   // what its processes hold is measured
-	fallback   string // why its memory is only counted, where the action did not ask for that
+	measured   bool   // the memory of its processes is measured
+	fallback   string // the reason for counting its memory only, if the action did not ask for that
 	specified  bool   // spec and wish are known
 	flow       sched.FlowID
 	reserved   int                // MiB of host memory
-	spill      int                // of it, for what is swapped out, as it was last allowed
+	spill      int                // part of reserved for swapped-out memory, as last allowed
 	runs       []*run             // started there, and not left
 	cancelMove context.CancelFunc // ends the mover's work on the newest order
 	transfer   *transfer          // the newest prefetch
@@ -53,7 +53,7 @@ func (ctr *actionContainer) specify(s Settings, p *pending) {
 	}
 }
 
-// holds is what a container's processes hold by their last reports, all together.
+// holds returns the device memory of a container's processes, summed over their last reports.
 func (s *deviceState) holds() container.DeviceMemory {
 	if s == nil {
 		return container.DeviceMemory{}
@@ -64,7 +64,7 @@ func (s *deviceState) holds() container.DeviceMemory {
 	return container.DeviceMemory{}
 }
 
-// reported keeps what a process reports.
+// reported stores a process' report.
 func (s *deviceState) reported(h gpu.MemoryReport) {
 	if s.usage == nil {
 		s.usage = map[int]gpu.Usage{}
@@ -81,7 +81,7 @@ func (s *deviceState) reported(h gpu.MemoryReport) {
 	s.memory.Store(&sum)
 }
 
-// unseen is what its processes hold on the device where that is not measured.
+// unseen returns the device memory of the container's processes if it is not measured, else 0.
 func (s *deviceState) unseen() int64 {
 	if s.measured {
 		return 0
@@ -89,22 +89,22 @@ func (s *deviceState) unseen() int64 {
 	return s.memory.Load().Resident
 }
 
-// Device memory that is swapped out is in the host's memory. So a GPU container takes
-// host memory for what its action may have, and for its device memory: the limit of
-// that where there is one, else what is known of it.
+// Swapped-out device memory is in host memory. So a GPU container is charged host memory for
+// its action's memory and for its device memory: the device memory limit if there is one, else
+// the known footprint.
 
 // mebibytes is a size in MiB, rounded up.
 func mebibytes(n int64) int { return int((n + 1<<20 - 1) >> 20) }
 
-// hostMemory computes what GPU containers take of the host's memory.
+// hostMemory computes the host memory that GPU containers take.
 type hostMemory struct {
 	most   int   // MiB that there are at all
 	device int64 // bytes of the largest device
 	faults bool  // device memory is really swapped out to the host
 }
 
-// of is what a new container takes, in MiB. footprint is what is known of its device
-// memory.
+// of returns the host memory, in MiB, that a new container takes. footprint returns the known
+// device memory of its function.
 func (h hostMemory) of(p *pending, footprint func() int64) int {
 	var swapped int64
 	switch {
@@ -117,16 +117,15 @@ func (h hostMemory) of(p *pending, footprint func() int64) int {
 	return h.charge(p.action.Limits.MemoryMB, swapped)
 }
 
-// charge is what is charged for an action's memory and its device memory: not
-// more than there is, so that a function larger than the host's share can run
-// alone.
+// charge returns the charge for an action's memory and its device memory. The charge is at
+// most the total, so that a function larger than the host's share can run alone.
 func (h hostMemory) charge(mb int, swapped int64) int {
 	return max(mb, min(mb+mebibytes(swapped), h.most))
 }
 
-// more is what a container is charged in addition for device memory that it did not
-// have when it was created: no more than is free, since others keep what they have,
-// whatever a container reports.
+// more returns the additional charge for device memory that a container did not have at its
+// creation. It is at most the free memory: other containers keep their memory, whatever a
+// container reports.
 func (h hostMemory) more(ctr *actionContainer, report gpu.MemoryReport, free int) int {
 	g := ctr.gpu
 	if report.Assumed || g.wish.Shim != activation.ShimManaged || g.wish.Limit > 0 || !h.faults {
@@ -165,7 +164,7 @@ type Fallbacks interface {
 	// Failed forgets an action that failed on probation, too. False: it is not on
 	// probation.
 	Failed(action string) bool
-	// Save writes down what was added, for the next process.
+	// Save stores the additions for the next process.
 	Save()
 }
 
@@ -205,9 +204,10 @@ func (d *dispatcher) fallBack(ctr *actionContainer, why string) bool {
 	return may
 }
 
-// suspect has a function's next container only count, after one failed before its
-// memory was moved; one that only counted and failed is followed by one that does not.
-// True: the container shall take no more runs, because new ones differ.
+// suspect reacts to the failure of a container before its memory was ever moved. The
+// function's next container only counts memory. If a counting container fails, the next one
+// moves memory again. It returns true if the container must take no more runs, because new
+// containers differ.
 func (d *dispatcher) suspect(ctr *actionContainer, why string) bool {
 	g, action := d.settings.GPU, ctr.gpu.action
 	switch {
@@ -254,7 +254,7 @@ func unfit(containers map[scheduler.Container]*actionContainer, action string) (
 	return ids
 }
 
-// legible is a size in whole megabytes, less than one of them aside.
+// legible rounds a size down to whole megabytes, unless it is below one megabyte.
 func legible(bytes int64) activation.Size {
 	const megabyte = 1 << 20
 	if bytes > megabyte {

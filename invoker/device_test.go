@@ -17,9 +17,9 @@ import (
 	"github.com/gpuwhisk/gpuwhisk/invoker/proxy"
 )
 
-// TestFootprintIsCharged: what is known of a function's device memory counts
-// against the host's, from the moment that it is known; of a container that
-// reports too much no more than is free.
+// TestFootprintIsCharged: a function's known device memory is charged to the host's memory
+// from the moment it is known. A container that reports too much is charged at most the free
+// memory.
 func TestFootprintIsCharged(t *testing.T) {
 	withFixture(t, func(t *testing.T, env *fixture) {
 		for _, name := range []string{"f", "liar"} {
@@ -239,9 +239,9 @@ func (env *fixture) newest(action string) (name string) {
 	return name
 }
 
-// TestProbation: a container that fails before its memory was moved is followed by one
-// that only counts. If that runs, it stays so; if it fails the same way, the next is
-// moved again, and no such failure counts any more.
+// TestProbation: after a container failed before its memory was moved, the next one only
+// counts. If that one runs, the function stays so. If it fails in the same way, the next one
+// is moved again, and no such failure counts any more.
 func TestProbation(t *testing.T) {
 	for _, c := range []struct {
 		fails []bool // the runs

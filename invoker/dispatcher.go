@@ -10,16 +10,16 @@ import (
 	"github.com/gpuwhisk/gpuwhisk/invoker/internal/container"
 )
 
-// event is something that happened outside of the cores. The dispatcher applies it
-// and then has the cores decide what can go on.
+// event is something that happened outside the cores. The dispatcher applies it and then lets
+// the cores decide.
 type event interface {
 	apply(d *dispatcher, now time.Duration)
 }
 
-// dispatcher owns the cores: the container pool and the GPU scheduler. Its event
-// loop is one goroutine, and nothing else touches its state, from pool on. It never
-// blocks: what may has a goroutine of its own (goWork), which uses the executor and
-// reports with an event.
+// dispatcher owns the cores: the container pool and the GPU scheduler. Its event loop is one
+// goroutine, and only that goroutine touches the state from pool on. The loop never blocks.
+// Blocking work runs in its own goroutine (goWork), which uses the executor and reports with
+// an event.
 type dispatcher struct {
 	*executor
 	settings  Settings
@@ -53,8 +53,8 @@ type dispatcher struct {
 	inspect func() // of tests: checks the cores after every step
 }
 
-// decide lets the cores decide until nothing more can go on, and has carried out
-// what they order.
+// decide lets the cores decide until they have nothing more to start, and carries out their
+// orders.
 func (d *dispatcher) decide(now time.Duration) {
 	if d.closed {
 		return
@@ -158,7 +158,8 @@ func (d *dispatcher) createPrewarm(o container.Order) {
 	})
 }
 
-// startRemoval has a container removed. nil is one that was never created.
+// startRemoval starts the removal of a container. ctr is nil if the container was never
+// created.
 func (d *dispatcher) startRemoval(slot container.SlotID, ctr *actionContainer) {
 	if ctr != nil {
 		delete(d.alive, ctr.handle.ID)
@@ -171,8 +172,8 @@ func (d *dispatcher) startRemoval(slot container.SlotID, ctr *actionContainer) {
 	})
 }
 
-// goWork runs f beside the dispatcher, from whose goroutine it is called. The
-// invoker waits for all of it at the end, so nothing starts once it is closed.
+// goWork runs f in a goroutine. Only the dispatcher's goroutine may call it. The invoker waits
+// for all such work at its end, so nothing starts after it is closed.
 func (d *dispatcher) goWork(f func(ctx context.Context)) {
 	if d.closed {
 		return
@@ -180,12 +181,12 @@ func (d *dispatcher) goWork(f func(ctx context.Context)) {
 	d.workers.Go(func() { f(d.work) })
 }
 
-// eventLoop is the queue of the dispatcher's events and the timer of what changes
-// by itself. Posting never blocks, so events may be posted under locks, by the
-// dispatcher itself, and after the loop has ended.
+// eventLoop has the queue of the dispatcher's events and a timer for changes over time.
+// Posting never blocks, so events may be posted under locks, by the dispatcher itself, and
+// after the loop has ended.
 type eventLoop struct {
 	timer *time.Timer
-	armed time.Duration // what timer is set to
+	armed time.Duration // the time to which timer is set
 	wake  chan struct{} // capacity 1: events wait
 
 	mu      sync.Mutex
@@ -247,8 +248,7 @@ func (d *dispatcher) serve(idle <-chan struct{}) {
 	}
 }
 
-// apply applies events and decides what follows, so that one pass over the cores
-// serves a burst.
+// apply applies events and then decides once, so that one pass over the cores serves a burst.
 func (d *dispatcher) apply(events ...event) {
 	now := d.clock()
 	for _, e := range events {

@@ -28,9 +28,9 @@ const (
 // textEngineAway answers an activation that waited for the engine in vain.
 const textEngineAway = "The container engine of the invoker is away, and the activation waited for it for longer than its time limit."
 
-// engineHealth is whether the container engine is there. While it is away nothing is
-// pulled, and what needs a container waits; it counts as back when a container could
-// be created. It is safe for concurrent use.
+// engineHealth tracks whether the container engine is reachable. While it is away, nothing is
+// pulled, and activations that need a container wait. The engine is back when a container
+// could be created. It is safe for concurrent use.
 type engineHealth struct {
 	engine Engine
 	daemon Daemon // nil: the engine is always there
@@ -57,9 +57,9 @@ func newEngineHealth(e Engine, d Daemon, log *slog.Logger, notify func(string)) 
 	return h
 }
 
-// lost records that the engine did not answer. spec, when not nil, is what it was to
-// create: a container like it is tried until it can be created. What is pulled is not
-// tried: that takes as long as a user's registry likes.
+// lost records that the engine did not answer. spec, if not nil, is the container that could
+// not be created: a container like it is tried until one can be created. Images that still
+// need a pull are not tried, because a pull takes as long as the registry needs.
 func (h *engineHealth) lost(err error, spec *container.Spec) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -121,8 +121,8 @@ func (h *engineHealth) await(ctx context.Context) bool {
 	}
 }
 
-// watch pings an engine that can be pinged, and tries one that is away until it is
-// back.
+// watch pings the engine if it can be pinged. While the engine is away, watch tries it until
+// it is back.
 func (h *engineHealth) watch(ctx context.Context) {
 	for ctx.Err() == nil {
 		var tick <-chan time.Time

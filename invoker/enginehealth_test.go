@@ -18,7 +18,7 @@ import (
 	"github.com/gpuwhisk/gpuwhisk/invoker/internal/container"
 )
 
-// vanishing is an engine that can be away, and what was reported of it.
+// vanishing is an engine that can be away, with the health reports about it.
 type vanishing struct {
 	fakeDaemon
 	away     atomic.Bool
@@ -66,8 +66,8 @@ func vanishingFixture(t *testing.T) (*fixture, *vanishing, func(iv *Invoker)) {
 	return env, v, func(iv *Invoker) { iv.health.notify = v.report }
 }
 
-// While the engine is away activations wait and nothing more is pulled; when a
-// container can be made again all of them run, without an error.
+// While the engine is away, activations wait and nothing more is pulled. When a container can
+// be created again, all of them run without an error.
 func TestEngineAwayForAWhile(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		env, v, listen := vanishingFixture(t)
@@ -96,8 +96,8 @@ func TestEngineAwayForAWhile(t *testing.T) {
 	})
 }
 
-// No name is given twice: what an engine that vanished has made all the same is
-// removed by its name, perhaps when the next try has succeeded.
+// No name is used twice: a container that the engine created while it was away is removed by
+// its name, perhaps after the next attempt has succeeded.
 func TestEngineAwayNamesOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		env, v, listen := vanishingFixture(t)
@@ -188,8 +188,8 @@ func TestEngineThatIsAskedNow(t *testing.T) {
 	})
 }
 
-// A container that could not be made while the engine is known to be away is made
-// when it is back, whatever the engine returned for it: it may answer again just when a
+// A container that could not be created while the engine is known to be away is created when
+// it is back, whatever error the engine returned. The engine may answer again just after a
 // time limit has passed.
 func TestCreationThatFailsWhileTheEngineIsAway(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

@@ -30,7 +30,7 @@ func (e arrived) apply(d *dispatcher, now time.Duration) {
 	d.pool.Enqueue(now, d.claims.demand(p))
 }
 
-// opened reports that a container exists; deaths of it are known from here on.
+// opened reports that a container exists. From here on its death is noticed.
 type opened struct{ ctr *actionContainer }
 
 func (e opened) apply(d *dispatcher, now time.Duration) {
@@ -157,9 +157,9 @@ func (e answered) apply(d *dispatcher, now time.Duration) {
 	d.gpus.take(now, scheduler.Event{Kind: scheduler.Answered, Invocation: e.run.invocation})
 }
 
-// over reports that a run's part on the GPU has ended and what its container holds
-// is known; the container is still busy with it until it has left. seen is
-// closed when the dispatcher has applied it, and all that was posted before.
+// over reports that a run has left the GPU and that the container's memory is known. The
+// container is still busy with the run until the run has left the container. seen is closed
+// after the dispatcher has applied this event and all earlier ones.
 type over struct {
 	run  *run
 	keep bool
@@ -174,7 +174,7 @@ func (e over) apply(d *dispatcher, now time.Duration) {
 	close(e.seen)
 }
 
-// memoryReport is what a process of a GPU container holds.
+// memoryReport reports the memory of a process in a GPU container.
 type memoryReport struct{ gpu.MemoryReport }
 
 func (e memoryReport) apply(d *dispatcher, now time.Duration) {
@@ -191,7 +191,7 @@ type moved struct {
 
 func (e moved) apply(d *dispatcher, now time.Duration) { d.gpus.moved(now, e) }
 
-// What is reported of devices from outside.
+// Reports about devices from outside.
 
 // Observe takes readings of devices, from any goroutine and at any time. It does
 // not block: readings that come while the dispatcher has too much to do are
@@ -202,8 +202,8 @@ func (iv *Invoker) Observe(readings []gpu.Reading) {
 	}
 }
 
-// DeviceLost reports that a device cannot be used any more and why. Its runs are
-// ended, what is queued goes to other devices or waits.
+// DeviceLost reports that a device is unusable, and why. Its runs are ended. Queued
+// activations go to other devices or wait.
 func (iv *Invoker) DeviceLost(index int, why string) { iv.lost(index, scheduler.OfDevice, why) }
 
 // DeviceBack reports that a lost device can be used again.

@@ -10,13 +10,13 @@ import (
 	"github.com/gpuwhisk/gpuwhisk/invoker/internal/container"
 )
 
-// fakeMover moves memory as a test sets it, and records its calls. A container holds
-// after a run what was reserved for it, in one process.
+// fakeMover moves memory as a test tells it to, and records its calls. After a run, a
+// container holds the reserved memory in one process.
 type fakeMover struct {
 	hurried  int // ends of runs that waited for nothing
 	faults   bool
 	moveTime func() time.Duration
-	// move, hold and prepare replace what is done without them.
+	// move, hold and prepare replace the default behaviour.
 	move    func(ctx context.Context, o gpu.Order, footprint int64) (int64, error)
 	hold    func(name string, need gpu.Need)
 	prepare func(name, shim string) error
@@ -92,7 +92,7 @@ func (m *fakeMover) End(ctx context.Context, name string, need gpu.Need) {
 	m.holds(name, need.Bytes, need.Bytes, need.Context)
 }
 
-// holds reports what the one process of a container holds.
+// holds reports the memory of a container's only process.
 func (m *fakeMover) holds(name string, allocated, resident, context int64) {
 	m.report(gpu.MemoryReport{Container: name, PID: 1, Usage: gpu.Usage{Allocated: allocated, Resident: resident, Context: context}})
 }

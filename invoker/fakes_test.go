@@ -19,8 +19,8 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 )
 
-// fixture is everything around an invoker: a topic, a store, an engine whose
-// containers answer as the test sets it, and what came out of it all.
+// fixture is everything around an invoker: a topic, a store, an engine whose containers answer
+// as the test tells them to, and all results.
 type fixture struct {
 	t    testing.TB
 	feed chan Delivery
@@ -40,7 +40,7 @@ type fixture struct {
 	ackErr  error
 	putErr  error
 
-	history    func(d *Delivery) // what an earlier process left of each delivery
+	history    func(d *Delivery) // sets the state that an earlier process left of each delivery
 	forwarded  []forwarded
 	forwardErr error
 	gpuHosts   GPUHosts
@@ -287,7 +287,8 @@ func (k *fakeProxy) Close() {
 	k.w.hungUp++
 }
 
-// setRun changes what runs answer, setStall which do not, at any time.
+// setRun changes the answers to runs. setStall chooses the runs that get no answer. Both may
+// be called at any time.
 func (env *fixture) setRun(f func(n int, body []byte) proxy.Exchange) {
 	env.mu.Lock()
 	defer env.mu.Unlock()

@@ -13,9 +13,9 @@ import (
 	"github.com/gpuwhisk/gpuwhisk/sched"
 )
 
-// gpuScheduler turns the GPU scheduler's orders into work, and what happens into
-// its events. It decides nothing. All methods are called by the dispatcher's event
-// loop; a nil one does nothing, which is how an invoker without devices runs.
+// gpuScheduler turns the GPU scheduler's orders into work and results into the GPU scheduler's
+// events. It makes no decisions. Only the dispatcher's event loop calls its methods. A nil
+// gpuScheduler does nothing; an invoker without devices has a nil one.
 type gpuScheduler struct {
 	d          *dispatcher
 	settings   GPUSettings
@@ -28,7 +28,7 @@ type gpuScheduler struct {
 	named      map[string]*actionContainer // the same by the containers' names
 	shares     hostMemory
 	assumed    assumedMemory
-	host       scheduler.HostMemory // as reported last, less what was taken since
+	host       scheduler.HostMemory // as last reported, less the memory taken since
 	hostKnown  bool
 	past       history
 	failures   startFailures
@@ -75,7 +75,7 @@ func (g *gpuScheduler) take(now time.Duration, e scheduler.Event) {
 	}
 }
 
-// decide has the GPU scheduler decide and carries out what it orders.
+// decide lets the GPU scheduler decide and carries out its orders.
 func (g *gpuScheduler) decide(now time.Duration) {
 	if g == nil {
 		return
@@ -92,7 +92,7 @@ func (g *gpuScheduler) decide(now time.Duration) {
 	g.warmth.observe(g.core, g.containers)
 }
 
-// reportHost reports to the GPU scheduler what host memory is left, where that has changed.
+// reportHost reports the remaining host memory to the GPU scheduler if it has changed.
 func (g *gpuScheduler) reportHost(now time.Duration) {
 	m := g.d.pool.Memory()
 	h := scheduler.HostMemory{Free: m.Free, Reclaimable: m.Spare, Needed: m.Needed}
@@ -258,7 +258,7 @@ func (g *gpuScheduler) move(now time.Duration, o scheduler.Order, ctr *actionCon
 	})
 }
 
-// served takes what a run used of its device.
+// served records a run's use of its device.
 func (g *gpuScheduler) served(o scheduler.Order) {
 	g.d.metrics.served(o.Flow, o.Service)
 	g.past.touched = append(g.past.touched, o.Flow)
@@ -330,7 +330,7 @@ func (g *gpuScheduler) moved(now time.Duration, e moved) {
 	g.take(now, scheduler.Event{Kind: scheduler.Moved, Container: ctr.gpu.id, Epoch: e.order.Epoch, Bytes: e.bytes, OK: e.err == nil})
 }
 
-// memoryReported takes what a process of a container reports that it holds.
+// memoryReported applies a process' report about its memory.
 func (g *gpuScheduler) memoryReported(now time.Duration, h gpu.MemoryReport) {
 	ctr := g.named[h.Container]
 	if ctr == nil {
@@ -385,7 +385,7 @@ func (g *gpuScheduler) observe(now time.Duration, readings []gpu.Reading) {
 		if r.Device < 0 || r.Device >= len(g.settings.Devices) {
 			continue
 		}
-		if !(r.Utilization >= 0) { // also what is not a number
+		if !(r.Utilization >= 0) { // also true for NaN
 			r.Utilization = -1
 		}
 		g.take(now, scheduler.Event{Kind: scheduler.Sampled, Device: r.Device, Utilization: min(r.Utilization, 1), Used: r.Used})
@@ -395,8 +395,8 @@ func (g *gpuScheduler) observe(now time.Duration, readings []gpu.Reading) {
 	}
 }
 
-// deviceChanged takes the loss or the return of a device or of its daemon. What runs
-// on a lost one is ended.
+// deviceChanged applies the loss or return of a device or its daemon. Runs on a lost device
+// are ended.
 func (g *gpuScheduler) deviceChanged(now time.Duration, e scheduler.Event) {
 	if g == nil || e.Device < 0 || e.Device >= len(g.settings.Devices) {
 		return

@@ -70,9 +70,8 @@ func TestGPURunsAreColdThenWarm(t *testing.T) {
 	})
 }
 
-// TestContextsOfIdleContainersGiveWay: contexts stay on a device while their
-// containers live, so a device full of them takes nothing new until idle
-// containers are given up.
+// TestContextsOfIdleContainersGiveWay: contexts stay on a device while their containers live.
+// A device full of contexts takes no new container until idle containers are removed.
 func TestContextsOfIdleContainersGiveWay(t *testing.T) {
 	withFixture(t, func(t *testing.T, env *fixture) {
 		s := env.gpuSettings(1)
@@ -107,8 +106,8 @@ func TestGPUActionTooLargeForTheDevice(t *testing.T) {
 	})
 }
 
-// TestDevicesOfSeveralSizes: an action goes where it fits, by what it asks for
-// and by what it was seen to need, and waits for that device when it is away.
+// TestDevicesOfSeveralSizes: an action goes to a device where it fits, by its request and by
+// its observed memory. It waits for that device while the device is away.
 func TestDevicesOfSeveralSizes(t *testing.T) {
 	withFixture(t, func(t *testing.T, env *fixture) {
 		env.action("asks", annotate(`{"memory":"40 GB"}`))
@@ -143,7 +142,8 @@ func TestDevicesOfSeveralSizes(t *testing.T) {
 }
 
 // An action on a device gets the variables of its container's GPU with /init, and init
-// arguments replace none of them. An action without a device gets all its init arguments.
+// arguments replace none of these variables. An action without a device gets all its init
+// arguments.
 func TestGPUActionsDoNotSteerTheDriver(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newFixture(t)
@@ -180,8 +180,7 @@ func TestGPUActionsDoNotSteerTheDriver(t *testing.T) {
 	})
 }
 
-// TestRecordShowsWhetherMemoryIsMeasured: what was only reserved is not shown as
-// measured.
+// TestRecordShowsWhetherMemoryIsMeasured: reserved memory is not shown as measured.
 func TestRecordShowsWhetherMemoryIsMeasured(t *testing.T) {
 	for _, assumed := range []bool{false, true} {
 		withFixture(t, func(t *testing.T, env *fixture) {

@@ -17,12 +17,10 @@ import (
 	"github.com/gpuwhisk/gpuwhisk/invoker/internal/container"
 )
 
-// TestGPUPathHoldsAgainstEverything lets everything about GPU memory go wrong
-// at once: orders whose acknowledgements are lost or late, containers that lie
-// about what they hold or end at any moment, devices that fall off the bus and
-// come back, readings that make no sense. After every event the books are in
-// order; in the end every activation has completed exactly once and nothing is
-// held any more.
+// TestGPUPathHoldsAgainstEverything combines all faults of GPU memory: lost or late
+// acknowledgements, containers that lie about their memory or end at any moment, devices that
+// fail and return, and senseless readings. After every event the books are consistent. In the
+// end every activation has completed exactly once, and no memory is held.
 func TestGPUPathHoldsAgainstEverything(t *testing.T) {
 	for seed := range uint64(16) {
 		synctest.Test(t, func(t *testing.T) { tempest(t, seed) })
@@ -169,7 +167,7 @@ func (h *hail) prepared(name, _ string) error {
 	return nil
 }
 
-// holds reports what a container holds, mostly the truth.
+// holds reports a container's memory, mostly truthfully.
 func (h *hail) holds(name string, need gpu.Need) {
 	if h.roll(6) {
 		h.lie(name)
@@ -210,7 +208,8 @@ func (h *hail) moves(ctx context.Context, o gpu.Order, footprint int64) (int64, 
 	return h.gpu.carryOut(ctx, o, footprint)
 }
 
-// check holds the GPU scheduler to its books, and what is kept beside it to the GPU scheduler's.
+// check compares the GPU scheduler's books with an own count, and the invoker's state with the
+// GPU scheduler's.
 func (h *hail) check(g *gpuScheduler, seed uint64) {
 	if h.t.Failed() {
 		return // once is enough
@@ -231,7 +230,7 @@ func (h *hail) check(g *gpuScheduler, seed uint64) {
 	}
 }
 
-// checkSnapshot holds the snapshot to what is to be seen of each container.
+// checkSnapshot compares the snapshot with the state of each container.
 func (h *hail) checkSnapshot(g *gpuScheduler, seed uint64) {
 	all := g.d.snapshot().Containers
 	seen := map[string]ContainerStatus{}

@@ -140,8 +140,8 @@ func TestShimOffIsChargedAsReserved(t *testing.T) {
 	})
 }
 
-// TestFootprintIsMeasured: the annotation's memory counts for the first run.
-// Then what was measured does, for new containers as well.
+// TestFootprintIsMeasured: the annotation's memory counts for the first run. From then on the
+// measured memory counts, also for new containers.
 func TestFootprintIsMeasured(t *testing.T) {
 	withFixture(t, func(t *testing.T, env *fixture) {
 		env.action("f", annotate(`{"memory":"12 GB"}`))
@@ -187,8 +187,8 @@ func TestGreedyContainerIsServedWithTheDevice(t *testing.T) {
 	})
 }
 
-// TestForgottenFlowsLeaveNoSeries: an invoker sees very many functions in its
-// life, and keeps the figures of those that it has something of.
+// TestForgottenFlowsLeaveNoSeries: an invoker sees very many functions in its life, and keeps
+// series only for functions that are present.
 func TestForgottenFlowsLeaveNoSeries(t *testing.T) {
 	withFixture(t, func(t *testing.T, env *fixture) {
 		env.large("f", "g")

@@ -16,8 +16,8 @@ import (
 	"github.com/gpuwhisk/gpuwhisk/invoker/proxy"
 )
 
-// TestLostDeviceIsDrained: what runs there ends at once as the system's fault,
-// what waits runs on the other device, and nothing is left on the books.
+// TestLostDeviceIsDrained: runs on the lost device end at once as the system's fault, waiting
+// activations run on the other device, and the books are empty in the end.
 func TestLostDeviceIsDrained(t *testing.T) {
 	withFixture(t, func(t *testing.T, env *fixture) {
 		for i := range 4 {
@@ -188,8 +188,8 @@ func show(iv *Invoker, times int, readings ...gpu.Reading) {
 	}
 }
 
-// TestDynamicTokens: D follows what the device shows; a MIG slice has one
-// token whatever is configured, and a fixed D stays.
+// TestDynamicTokens: D follows the device's utilization. A MIG slice always has one token, and
+// a fixed D stays.
 func TestDynamicTokens(t *testing.T) {
 	withFixture(t, func(t *testing.T, env *fixture) {
 		s := env.gpuSettings(2)
@@ -218,8 +218,8 @@ func TestDynamicTokens(t *testing.T) {
 	})
 }
 
-// TestTokensLearnFromCompany: where two runs at once take longer than one
-// after the other, one at a time is what D becomes.
+// TestTokensLearnFromCompany: D becomes one if two concurrent runs take longer than two runs
+// in turn.
 func TestTokensLearnFromCompany(t *testing.T) {
 	for slowdown, want := range map[int]int{3: 1, 1: 2} {
 		withFixture(t, func(t *testing.T, env *fixture) {
@@ -229,7 +229,7 @@ func TestTokensLearnFromCompany(t *testing.T) {
 			env.run = func(int, []byte) proxy.Exchange {
 				at.Add(1)
 				defer at.Add(-1)
-				time.Sleep(time.Millisecond) // until the one that comes is there
+				time.Sleep(time.Millisecond) // until the new one is there
 				takes := time.Second
 				if at.Load() > 1 {
 					takes *= time.Duration(slowdown)
@@ -267,9 +267,9 @@ func TestFixedTokensStay(t *testing.T) {
 	})
 }
 
-// TestUnhookedMemoryIsCharged: what a device shows beyond what containers
-// answer for is set aside, never while something runs, and given back when it
-// is gone; what containers do hold is not counted twice.
+// TestUnhookedMemoryIsCharged: memory that a device shows beyond the containers' reports is
+// set aside, never during a run, and released when it is gone. The containers' own memory is
+// not counted twice.
 func TestUnhookedMemoryIsCharged(t *testing.T) {
 	withFixture(t, func(t *testing.T, env *fixture) {
 		env.large("f")
@@ -287,7 +287,7 @@ func TestUnhookedMemoryIsCharged(t *testing.T) {
 		lasts := make(chan bool)
 		env.setRun(func(int, []byte) proxy.Exchange { <-lasts; return answer(200, `{}`) })
 		env.invokeAndWait("f", time.Second)
-		see(11*gb, 0) // it runs: the container may have taken more than it reported
+		see(11*gb, 0) // during a run: the container may have taken more than it reported
 		close(lasts)
 		time.Sleep(time.Second)
 		resident := 10*gb + 400<<20

@@ -50,7 +50,7 @@ func TestRunStartsWhileItsMemoryComes(t *testing.T) {
 			env.gpu.faults = c.faults
 			lasts := env.lasting(0)
 			s := env.gpuSettings(1)
-			s.Pool.MemoryMB = 64 << 10 // what is moved out lies in the host's memory
+			s.Pool.MemoryMB = 64 << 10 // memory that is moved out lies in host memory
 			_, stop := env.start(s)
 			env.invokeAndWait("f", time.Minute)
 			env.invoke("g", nil) // moves f out
@@ -205,7 +205,7 @@ func TestRunCancelsAnEvictionOfItsContainer(t *testing.T) {
 		env.invokeAndWait("f", time.Second)
 		env.gpu.will(func(ctx context.Context, o gpu.Order, footprint int64) (int64, error) {
 			if o.Kind == gpu.Evict {
-				<-ctx.Done() // half of it had left by then
+				<-ctx.Done() // half of the memory had left by then
 				cancelled = true
 				env.gpu.holds(o.Container, footprint, footprint/2, 0)
 				return footprint / 2, nil

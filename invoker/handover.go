@@ -118,7 +118,7 @@ func (d *dispatcher) prepareAdopted(ad *adopted) error {
 	return errNoDevice
 }
 
-// wishOf is what a container was created with.
+// wishOf returns the device request with which a container was created.
 func (g GPUSettings) wishOf(state container.StateFile) container.DeviceRequest {
 	return container.DeviceRequest{
 		Shim: state.GPU.Shim, Limit: state.GPU.Limit, Host: int64(state.MemoryMB) << 20, Memory: state.GPU.Memory,
@@ -133,8 +133,8 @@ func (d *dispatcher) abandon(ad adopted) {
 	}
 }
 
-// adoptDevice reports a container to the GPU scheduler. False means that there is no host
-// memory for it.
+// adoptDevice reports a container to the GPU scheduler. It returns false if there is not
+// enough host memory.
 func (d *dispatcher) adoptDevice(now time.Duration, ad *adopted) bool {
 	n := ad.state.GPU
 	if !d.pool.Reserve(n.HostMB) {
@@ -157,8 +157,8 @@ func (d *dispatcher) adoptDevice(now time.Duration, ad *adopted) bool {
 	return true
 }
 
-// finishAdoption has the GPU scheduler take the adopted containers in, and removes
-// what belonged to others.
+// finishAdoption lets the GPU scheduler take over the adopted containers, and removes the
+// files of all others.
 func (d *dispatcher) finishAdoption(now time.Duration) {
 	g := d.gpus
 	if g == nil {
@@ -179,8 +179,8 @@ func (d *dispatcher) finishAdoption(now time.Duration) {
 	}
 }
 
-// handOverDevices calls keep for the idle containers, and closes the connections
-// to those that it takes.
+// handOverDevices calls keep for the idle containers, and closes the connections to those that
+// keep accepts.
 func (d *dispatcher) handOverDevices(keep func(*actionContainer) bool) {
 	g := d.gpus
 	if g == nil || g.adopter == nil {

@@ -38,7 +38,7 @@ var plan = map[string][]string{
 	"activation/fetch/activationpb": {},
 	"activation/journal":            {"activation", "invoker/lib/wal"},
 	"activation/kafka":              {"activation", "invoker/lib/retry"},
-	// Waiting for what is away: every client of a peer may.
+	// Every client of a peer may wait for a peer that is away.
 	"invoker/lib/retry": {},
 	// Servers that clients cannot hold on to.
 	"invoker/lib/httpserver": {},
@@ -177,7 +177,7 @@ var pure = []string{"activation", "sched", "gpu", "gpu/scheduler", "invoker/inte
 // pureLibraries are those of the outside that only compute.
 var pureLibraries = []string{"github.com/go-json-experiment/json/jsontext"}
 
-// impure names what a pure package may not import.
+// impure lists the packages that a pure package may not import.
 var impure = []string{"net", "os", "sync", "context", "log", "io", "math/rand", "crypto/rand", "syscall", "runtime", "unsafe"}
 
 // clocks are the functions of package time that read or wait for a clock.
@@ -289,7 +289,7 @@ func TestOnlyTheCommandTouchesTheProcess(t *testing.T) {
 			return true
 		})
 		for _, d := range f.ast.Decls {
-			// What protoc writes registers itself.
+			// Generated code of protoc registers itself.
 			if fn, ok := d.(*ast.FuncDecl); ok && fn.Recv == nil && fn.Name.Name == "init" && !strings.HasSuffix(f.name, ".pb.go") {
 				t.Errorf("%s: init has effects", f.name)
 			}
@@ -297,8 +297,8 @@ func TestOnlyTheCommandTouchesTheProcess(t *testing.T) {
 	}
 }
 
-// TestNothingSleeps: code waits for what it needs, and a test sleeps by the fake
-// clock of testing/synctest alone.
+// TestNothingSleeps: code waits for events, and tests sleep only by the fake clock of
+// testing/synctest.
 func TestNothingSleeps(t *testing.T) {
 	for _, dir := range spoken {
 		names, err := filepath.Glob(filepath.Join("..", filepath.FromSlash(dir), "*.go"))

@@ -1,22 +1,22 @@
-// Package invoker runs activations: it takes their messages from Kafka, has the pure
-// cores decide where each runs, runs it in a container and completes it exactly
-// once. It declares the ports that it needs (ports.go) and imports no adapter.
+// Package invoker runs activations. It takes their messages from Kafka, lets the pure cores
+// decide where each activation runs, runs it in a container and completes it exactly once. It
+// declares the ports that it needs (ports.go) and imports no adapter.
 //
-// An activation's way is the order in which to read the files:
+// Read the files in the order of an activation's path:
 //
-//	accept.go      a message becomes a pending activation: decide finds its way, carry takes it there
-//	route.go       what its action needs: the CPU path, a GPU, or an end without a run
+//	accept.go      turns a message into a pending activation and chooses its path
+//	route.go       chooses the CPU path, a GPU, or an end without a run, by the action
 //	dispatcher.go  the event loop that owns the cores (events.go); gpu.go is its part for GPUs
-//	worker.go      the run in its container (container.go), with its part for GPUs (lease.go)
-//	pending.go     its completion, exactly once: acks, event and record
+//	worker.go      runs the activation in its container (container.go); lease.go is its part for GPUs
+//	pending.go     completes it exactly once: acks, event and record
 //
-// Beside it: unsettled.go guards what a crash could lose; adopt.go,
-// statefile.go and handover.go keep containers over restarts; observer.go counts,
-// logs and traces; permits.go bounds all.
+// unsettled.go guards the results that a crash could lose. adopt.go, statefile.go and
+// handover.go keep containers across restarts. observer.go counts, logs and traces. permits.go
+// bounds everything.
 //
-// Its goroutines: one accepts messages from the feed, one is the event loop, one per
-// activation fetches its action or runs it, one per order carries out what a core
-// orders. Run starts them all and returns when all have ended.
+// Goroutines: one accepts messages from the feed, and one is the event loop. Each activation
+// has one while its action is fetched and while it runs. Each order of a core has one that
+// carries it out. Run starts them all and returns after all have ended.
 package invoker
 
 import (
@@ -33,7 +33,7 @@ import (
 	"github.com/gpuwhisk/gpuwhisk/invoker/internal/operate/explain"
 )
 
-// Ports are what an invoker needs from outside.
+// Ports has the invoker's connections to the outside.
 type Ports struct {
 	Feed            Feed
 	Actions         Actions
@@ -155,11 +155,11 @@ func (iv *Invoker) newDispatcher(clock func() time.Duration) (*dispatcher, error
 	return d, nil
 }
 
-// Run adopts or removes containers of an earlier process, calls ready, and works
-// until ctx ends. Then it drains: nothing more is pulled, what was accepted is
-// finished within Settings.Drain, and containers are removed, or left to the
-// process that follows. What was not finished by then is delivered again to that
-// one. The completer goes on sending until Close.
+// Run adopts or removes containers of an earlier process, calls ready, and works until ctx
+// ends. Then it drains: it pulls nothing more, finishes accepted activations within
+// Settings.Drain, and removes containers or leaves them to the next process. Unfinished
+// activations are delivered again to the next process. The completer goes on sending until
+// Close.
 func (iv *Invoker) Run(ctx context.Context, ready func()) error {
 	work, stopWork := context.WithCancel(context.Background())
 	defer stopWork()
@@ -207,9 +207,9 @@ func (iv *Invoker) begin() error {
 	return nil
 }
 
-// Close ends the sending of acks and records, and has the journal keep what is
-// unacknowledged. It is called after the outbox and the store have been flushed,
-// and before the journal is closed.
+// Close ends the sending of acks and records, and makes the journal keep everything that is
+// unacknowledged. Call it after the outbox and the store have been flushed, and before the
+// journal is closed.
 func (iv *Invoker) Close() {
 	iv.flush()
 	iv.keeping.Wait()

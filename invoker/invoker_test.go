@@ -218,8 +218,8 @@ func TestNothingIsPulledWithoutPermit(t *testing.T) {
 	})
 }
 
-// TestDrainDeadline: what is not finished in time is not done at the feed, so
-// that it comes again, and the process still ends.
+// TestDrainDeadline: an activation that is not finished in time is not marked done at the
+// feed, so that it is delivered again. The process still ends.
 func TestDrainDeadline(t *testing.T) {
 	withFixture(t, func(t *testing.T, env *fixture) {
 		env.action("a", nil)

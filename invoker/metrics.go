@@ -22,7 +22,7 @@ const (
 	keyClass      = "class" // of OpenWhisk that logs the same
 )
 
-// Metrics is what the invoker counts.
+// Metrics has the invoker's metrics.
 type Metrics struct {
 	accepted       prometheus.Counter
 	starts         *prometheus.CounterVec
@@ -45,8 +45,8 @@ type Metrics struct {
 	gpuLost        *prometheus.GaugeVec
 	gpuQueue       prometheus.Histogram
 	gpuWaits       *prometheus.HistogramVec
-	// The functions that have series of their own, and what is in gpuResident of each
-	// function. Only the dispatcher uses them.
+	// named has the functions with their own series, held the values of each function in
+	// gpuResident. Only the dispatcher uses them.
 	named map[sched.FlowID]bool
 	held  map[sched.FlowID]heldMemory
 }
@@ -57,8 +57,8 @@ func Latency() []float64 {
 	return []float64{.001, .0025, .005, .01, .025, .05, .1, .25, .5, 1, 2.5, 5, 10, 30, 60, 120, 300, 600}
 }
 
-// native makes a histogram a native one too, for scrapers that ask for that. Its
-// error is a tenth at most.
+// native makes a histogram also a native one, for scrapers that ask for native histograms. Its
+// error is at most a tenth.
 func native(o prometheus.HistogramOpts) prometheus.HistogramOpts {
 	o.Namespace, o.Buckets = "gpuwhisk", Latency()
 	o.NativeHistogramBucketFactor, o.NativeHistogramMaxBucketNumber = 1.1, 100
@@ -91,8 +91,8 @@ func NewMetrics(reg, functions prometheus.Registerer) *Metrics {
 	for _, p := range []string{"create", "init", "run", "logs"} {
 		m.phases[p] = phases.WithLabelValues(p)
 	}
-	// What counts as an error when it grows is there before the first one: from
-	// nothing to one is no growth to Prometheus.
+	// Error counters exist before the first error, because to Prometheus the step from absent
+	// to one is not an increase.
 	m.acks = r.counter("acks_total", "Acks by kind and outcome.", "kind", "outcome")
 	for _, o := range []string{"ok", "error"} {
 		m.records.WithLabelValues(o)
@@ -143,7 +143,7 @@ func DeviceValues(d gpu.Device) []string {
 	return []string{strconv.Itoa(d.Card), d.UUID, d.Model()}
 }
 
-// gpus makes what the GPU scheduler counts.
+// gpus registers the GPU scheduler's metrics.
 func (m *Metrics) gpus(r maker) {
 	m.gpuStarts = r.counter("gpu_starts_total", "GPU runs by start kind.", "kind")
 	m.gpuUtilization = r.gauge("gpu_utilization", "Moving average of the share of time in which a device ran a kernel.", DeviceLabels...)
@@ -151,8 +151,7 @@ func (m *Metrics) gpus(r maker) {
 	m.gpuQueue = r.histogram("gpu_queue_seconds", "Time from acceptance to a GPU token.")
 }
 
-// functions makes what is counted of each GPU function, of at most maxFunctions at a
-// time.
+// functions registers the metrics of each GPU function, at most maxFunctions at a time.
 func (m *Metrics) functions(r maker) {
 	m.gpuSeconds = r.counter("gpu_seconds_total", "GPU service by namespace and action.", "namespace", "action")
 	m.gpuMoved = r.counter("gpu_moved_bytes_total", "Device memory moved, by namespace, action and direction.", "namespace", "action", "direction")
@@ -202,7 +201,7 @@ func (m *Metrics) queueDepths(core *scheduler.Scheduler) map[string]int {
 	return depths
 }
 
-// served counts what a run of a flow used of a device.
+// served counts a run's use of a device for a flow.
 func (m *Metrics) served(f sched.FlowID, service time.Duration) {
 	f = m.labels(f)
 	m.gpuSeconds.WithLabelValues(f.Namespace, f.Function).Add(max(0, service.Seconds()))
@@ -243,17 +242,17 @@ func (m *Metrics) forget(f sched.FlowID) {
 	m.gpuWaits.DeleteLabelValues(f.Namespace, f.Function)
 }
 
-// The sources of what is known of a function's memory on devices.
+// The sources of the figures for a function's memory on devices.
 const (
 	assumedSource  = "assumed"
 	measuredSource = "measured"
 )
 
-// assumedMemory is how much of what containers hold on devices is not measured, where
-// there is any.
+// assumedMemory has the unmeasured bytes of each function's containers on devices. A function
+// without such bytes is absent.
 type assumedMemory map[sched.FlowID]int64
 
-// assume records how much of what a container holds on its device is not measured.
+// assume records the unmeasured bytes of a container on its device.
 func (r assumedMemory) assume(ctr *actionContainer, bytes int64) {
 	id := ctr.gpu.flow
 	r[id] += bytes - ctr.gpu.assumed
@@ -262,14 +261,14 @@ func (r assumedMemory) assume(ctr *actionContainer, bytes int64) {
 	}
 }
 
-// heldMemory is what gpuResident has of a function, and under which label values.
+// heldMemory is a function's contribution to gpuResident, with its label values.
 type heldMemory struct {
 	labels            sched.FlowID
 	assumed, measured int64
 }
 
-// resident brings the gauges of what a flow's containers hold on devices up to
-// date. all is what they hold together; a flow that is not known has none.
+// resident updates the gauges of the device memory of a flow's containers. all is their total.
+// It is a no-op for an unknown flow.
 func (m *Metrics) resident(id sched.FlowID, r assumedMemory, all int64, known bool) {
 	if !known {
 		return
@@ -278,8 +277,8 @@ func (m *Metrics) resident(id sched.FlowID, r assumedMemory, all int64, known bo
 	m.hold(id, heldMemory{m.labels(id), assumed, all - assumed})
 }
 
-// hold replaces what gpuResident has of a function. The series of otherFunctions is
-// the sum of many.
+// hold replaces a function's contribution to gpuResident. The series otherFunctions is the sum
+// of many functions.
 func (m *Metrics) hold(id sched.FlowID, now heldMemory) {
 	add := func(h heldMemory, sign float64) {
 		m.gpuResident.WithLabelValues(h.labels.Namespace, h.labels.Function, assumedSource).Add(sign * float64(h.assumed))

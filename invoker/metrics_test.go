@@ -66,8 +66,8 @@ func TestFunctionsHaveBoundedSeries(t *testing.T) {
 	others(48)
 }
 
-// TestFloodOfFunctionsAddsNoSeries: callers choose namespaces, names of actions and
-// parameters, and none of those makes series without end.
+// TestFloodOfFunctionsAddsNoSeries: callers choose namespaces, action names and parameters,
+// and none of these values makes the number of series grow without bound.
 func TestFloodOfFunctionsAddsNoSeries(t *testing.T) {
 	withFixture(t, func(t *testing.T, env *fixture) {
 		s := env.gpuSettings(1)

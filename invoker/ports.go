@@ -29,9 +29,8 @@ type Delivery struct {
 	Offset int64
 	Begin  func()
 	Done   func()
-	// Begun is whether an earlier process had begun to run it and did not end
-	// it, Attempts how often it was running when a process died: one that
-	// stopped in order does not count.
+	// Begun is true if an earlier process began to run the activation and did not end it.
+	// Attempts counts the processes that died during a run. An orderly stop does not count.
 	Begun    bool
 	Attempts int
 	// Completed is whether an earlier process had completed it: nothing is left
@@ -40,9 +39,10 @@ type Delivery struct {
 	// Ended is the end that it had in an earlier process, whose acks and record
 	// may not all be safe; nil: none is known.
 	Ended *activation.Record
-	// NotJournaled is whether the journal keeps nothing of it.
+	// NotJournaled is true if the journal does not store this delivery.
 	NotJournaled bool
-	// Claim is whose container it runs in, where that is fit for it; 0: any.
+	// Claim names the container in which the activation runs, if that container fits; 0 means
+	// any.
 	Claim Claim
 	// Kind is the action's, where that is known before the action is; "": it is not.
 	Kind string
@@ -67,14 +67,14 @@ type Records interface {
 	Put(ctx context.Context, id string, doc []byte, stored func(batch int, err error)) error
 }
 
-// ErrUnsent is what an Outbox returns for a message that was still waiting when it
-// closed. Its activation is not done: it is delivered again after a restart.
+// ErrUnsent is the error of an Outbox for a message that still waited when the Outbox closed.
+// Its activation is not done and is delivered again after a restart.
 var ErrUnsent = errors.New("not sent before the end")
 
-// Outbox sends what controllers and readers of events receive from an invoker. Messages to
-// one controller arrive in the order of the calls. sent is called once, from
-// any goroutine, when the broker has the message, when it cannot be delivered
-// for good, or with ErrUnsent. The calls block while the outbox is full.
+// Outbox sends messages to controllers and to readers of events. Messages to one controller
+// arrive in the order of the calls. sent is called once, from any goroutine: when the broker
+// has the message, when it can never be delivered, or with ErrUnsent. The calls block while
+// the outbox is full.
 type Outbox interface {
 	Ack(ctx context.Context, controller string, ack activation.Ack, sent func(error)) error
 	Event(ctx context.Context, event activation.Event) error
@@ -106,8 +106,8 @@ type Journal interface {
 	KeepUnacknowledged(ids []activation.ID, records [][]byte) []error
 }
 
-// Tracer receives each activation that is over, with its trace and the trace
-// context of its message. It must not block, and copies what it keeps.
+// Tracer receives each finished activation with its trace and the trace context of its
+// message. It must not block, and must copy the data that it keeps.
 type Tracer interface {
 	Ended(a *explain.Trace, context json.RawMessage)
 }
@@ -125,49 +125,46 @@ type ProxyClient interface {
 	Close()
 }
 
-// MemoryMover manages the device memory of GPU containers: it prepares a container so
-// that its memory can be seen, moves the memory on order, and reports what the
-// container's processes hold. Its calls may come from many goroutines; those
-// about one container come in the order of its life.
+// MemoryMover manages the device memory of GPU containers. It prepares a container so that its
+// memory can be observed, moves the memory on order, and reports the memory of the container's
+// processes. It is safe for concurrent use. Calls about one container come in the order of its
+// life.
 type MemoryMover interface {
-	// Listen is called once, before anything else. report takes what a process
-	// of a container holds, each time that changes, from any goroutine; about
-	// one process in order. It does not block for long.
+	// Listen is called once, before anything else. report takes each change of a process'
+	// memory, from any goroutine, and in order for each process. It does not block for long.
 	Listen(report func(gpu.MemoryReport))
-	// Prepare is called before a container is created and returns what it needs for
-	// its device. Forget is called when the container is gone, also if it was never
-	// created.
+	// Prepare is called before a container is created and returns the settings for its device.
+	// Forget is called when the container is gone, also if it was never created.
 	Prepare(name string, device gpu.Device, wish container.DeviceRequest) (container.GPU, error)
 	Forget(name string)
-	// Begin reports that a run is about to begin in the container, before /init
-	// where there is one, else before /run. End reports that it has ended, for
-	// which need was reserved; it returns when the container's processes have
-	// reported what they hold now, or soon after if they do not answer. Each Begin
-	// has its End; in a container that takes several runs at once they overlap.
+	// Begin reports that a run is about to begin in the container, before /init if there is
+	// one, else before /run. need is the memory reserved for the run. End reports the end of
+	// the run. It returns when the container's processes have reported their memory, or soon
+	// after if they do not answer. Each Begin has its End. In a container that takes several
+	// runs at once, they overlap.
 	Begin(name string, need gpu.Need)
 	End(ctx context.Context, name string, need gpu.Need)
-	// Move carries out one order and returns the bytes that moved; footprint
-	// is what the container's processes hold altogether by their last report.
-	// What they hold afterwards is reported before it returns. With an error the
-	// order is not carried out, or its fate is not known: a newer order took
-	// its place, or no answer came until ctx ended. An order with Again set
-	// was given before under the same epoch: what is still under way goes on.
+	// Move carries out an order and returns the number of moved bytes. footprint is the total
+	// memory of the container's processes by their last report. Their memory afterwards is
+	// reported before Move returns. An error means that the order was not carried out or that
+	// its outcome is unknown: a newer order replaced it, or no answer came until ctx ended. An
+	// order with Again set was given before under the same epoch, and work on it continues.
 	Move(ctx context.Context, order gpu.Order, footprint int64) (moved int64, err error)
 	// Faults reports whether memory that is not on the device comes by itself
 	// when a run touches it. If not, a run waits until it is there.
 	Faults() bool
 }
 
-// ContainerStates keeps on disk what the next process needs to adopt each container.
-// Calls about one container come one after the other. What cannot be written is the
-// same as what was never written: the container is removed then.
+// ContainerStates stores on disk the facts that the next process needs to adopt each
+// container. Calls about one container come one after the other. A failed write counts as no
+// write, and the container is then removed.
 type ContainerStates interface {
-	// Write writes a container's state file. SetActivity changes what the container
-	// is doing; it is cheap.
+	// Write writes a container's state file. SetActivity changes the container's activity and
+	// is cheap.
 	Write(state container.StateFile)
 	SetActivity(name string, is container.Activity, since time.Time, holds container.DeviceMemory)
 	Drop(name string)
-	// Read gives what an earlier process wrote. It is called before all others.
+	// Read returns the files of an earlier process. It is called before all other methods.
 	Read() []container.StateFile
 }
 
@@ -187,12 +184,12 @@ type Daemon interface {
 
 // DeviceAdopter is a MemoryMover whose containers may outlive the process.
 type DeviceAdopter interface {
-	// Assume counts a container that is prepared anew as holding so much until it
-	// reports itself. It returns what to take as reported, if nothing was.
+	// Assume counts a container that is prepared again as holding the given memory until it
+	// reports itself. It returns the report to use if there was none.
 	Assume(name string, holds gpu.Usage) (gpu.MemoryReport, bool)
 	// Release closes the connection to a container that lives on.
 	Release(name string)
-	// Sweep removes what belonged to containers that are not prepared.
+	// Sweep removes the files of containers that are not prepared.
 	Sweep() error
 }
 
@@ -209,17 +206,16 @@ type Engine interface {
 	// container.ErrGone when it no longer exists.
 	Pause(ctx context.Context, id container.ID) error
 	Resume(ctx context.Context, id container.ID) error
-	// Remove ends and deletes a container in any state; one that is gone
-	// already is no error.
+	// Remove ends and deletes a container in any state. It returns nil if the container is
+	// already gone.
 	Remove(ctx context.Context, id container.ID) error
 	// OOMKilled reports whether the kernel ended the container for its memory
 	// use. It waits as briefly as the engine allows for the answer to settle.
 	OOMKilled(ctx context.Context, id container.ID) bool
 	// LogsReady reports whether Logs would return at once. It does not block.
 	LogsReady(id container.ID, req container.LogRequest) bool
-	// Logs reads what the container printed since the last call for it, up to
-	// the end of one activation's output. Several calls for a container are
-	// served one after the other.
+	// Logs reads the container's output since the last call for it, up to the end of one
+	// activation's output. Several calls for a container are served one after the other.
 	Logs(ctx context.Context, id container.ID, req container.LogRequest) container.LogResult
 	// CleanUp removes every container whose name starts with prefix.
 	CleanUp(ctx context.Context, prefix string) error

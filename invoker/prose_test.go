@@ -15,10 +15,9 @@ import (
 	"github.com/gpuwhisk/gpuwhisk/invoker/develop/check"
 )
 
-// This test measures how plainly the comments and the pages are written. Two
-// habits make technical English hard to read, and both can be counted: a clause
-// that stands where a noun belongs ("what is pulled is not tried"), and a
-// pronoun that stands where a name belongs ("one of them has it").
+// This test measures how plainly the comments and the pages are written. Two habits make
+// technical English hard to read, and both can be counted: a clause that stands where a noun
+// belongs ("what is pulled is not tried"), and a pronoun that stands where a name belongs.
 // CONTRIBUTING.md says how to write instead.
 
 var (

@@ -27,8 +27,8 @@ func unfetched(err error) *ending {
 	return refused(activation.StatusWhiskError, textUnfetchable)
 }
 
-// route decides what a pending activation needs, now that its action is known. The
-// result is not nil when it cannot run at all. It is pure.
+// route decides what a pending activation needs, after its action is known. The result is not
+// nil if the activation cannot run at all. It is pure.
 func (s Settings) route(p *pending, a *activation.Action) *ending {
 	p.bounds = s.Bounds.For(s.Defaults, p.User.Limits)
 	if err := p.bounds.Check(a.Limits); err != nil {
@@ -50,8 +50,8 @@ func (s Settings) route(p *pending, a *activation.Action) *ending {
 	return nil
 }
 
-// badAnnotation ends an activation whose action has an annotation that cannot be read. The
-// author is told what is wrong with it; traces do not repeat what the author wrote.
+// badAnnotation ends an activation whose action has an unreadable annotation. The author gets
+// the reason. Traces do not repeat the author's text.
 func badAnnotation(err error) *ending {
 	e := appError(err.Error())
 	if bad := new(activation.GPUError); errors.As(err, &bad) {
@@ -80,13 +80,12 @@ func (s Settings) unfit(p *pending) string {
 	return ""
 }
 
-// containerKey joins everything that must be equal for two activations to
-// share a container: the invoking namespace, the action and its revision, and
-// what /init got of the caller: its key, where the action gets one, and the
-// binding, where its parameters become variables. Containers are never shared
-// by namespaces. What this host's settings make of the action is in it, too,
-// since containers outlive a process. It is a digest, because it covers a key of
-// the user's and is stored on disk.
+// containerKey returns a digest of all facts that must be equal for two activations to share a
+// container: the invoking namespace, the action and its revision, and the parts of /init that
+// depend on the caller. These are the caller's key, if the action gets one, and the binding,
+// if its parameters become variables. Namespaces never share containers. The key also covers
+// this host's settings for the action, since containers outlive a process. It is a digest,
+// because it covers a secret key of the user and is stored on disk.
 func containerKey(p *pending) string {
 	a := p.action
 	var binding, key, device string
@@ -112,7 +111,7 @@ func containerKey(p *pending) string {
 	return string(sum[:])
 }
 
-// demand is what a pending activation of the CPU path asks of the pool.
+// demand returns a pending activation's demand on the pool (CPU path).
 func (p *pending) demand() container.Demand {
 	return container.Demand{
 		Invocation: p.invocation, Key: p.key, Kind: p.action.Exec.Kind,
@@ -159,8 +158,7 @@ func containerName(head string, n int64, prefix, suffix string) string {
 	return name[:min(len(name), maxContainerName)]
 }
 
-// maxContainerName leaves room for what is added to a name in a file name, which may
-// have 255 bytes.
+// maxContainerName leaves room for additions in a file name, which may have 255 bytes.
 const maxContainerName = 180
 
 func plain(s string) string {
@@ -172,8 +170,8 @@ func plain(s string) string {
 	}, s)
 }
 
-// judge checks what an action asks of its GPU against the operator's rules, and
-// writes the limit that it has into the request. A text refuses the action.
+// judge checks an action's GPU request against the operator's rules and writes the resulting
+// limit into the request. It returns a text if the action is refused.
 func (g GPUSettings) judge(wish *activation.GPURequest, namespace string, a *activation.Action) (refused string) {
 	if len(g.Modes) > 0 && !slices.Contains(g.Modes, wish.Shim) {
 		return fmt.Sprintf("The action asks for the shim as %s (annotation gpu, key shim), but this invoker allows %s (whisk.gpu.shim.modes).",
@@ -194,7 +192,7 @@ func (g GPUSettings) judge(wish *activation.GPURequest, namespace string, a *act
 	return ""
 }
 
-// tenant is what all containers of a namespace may have on a device, 0 for no limit.
+// tenant returns the limit for all containers of a namespace on a device, 0 for no limit.
 func (g GPUSettings) tenant(namespace string) int64 {
 	if n, ok := g.NamespaceLimits[namespace]; ok {
 		return n
@@ -202,7 +200,7 @@ func (g GPUSettings) tenant(namespace string) int64 {
 	return g.NamespaceLimits["*"]
 }
 
-// limit is the operator's rule for a function: the closest one that there is.
+// limit returns the operator's most specific rule for a function.
 func (g GPUSettings) limit(namespace, function string) activation.Size {
 	for _, name := range []string{function, namespace, "*"} {
 		if n, ok := g.Limits[name]; ok {

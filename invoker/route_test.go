@@ -59,8 +59,8 @@ func TestPrewarmedAreForManagedKinds(t *testing.T) {
 	}
 }
 
-// TestLimitRules: the closest rule counts, an annotation may only ask for less, and
-// what the operator does not allow is refused with the key of the rule.
+// TestLimitRules: the most specific rule counts, an annotation may only ask for less, and the
+// refusal of an action names the key of the rule.
 func TestLimitRules(t *testing.T) {
 	const gib = 1 << 30
 	g := GPUSettings{

@@ -10,8 +10,7 @@ import (
 	"github.com/gpuwhisk/gpuwhisk/invoker/internal/container"
 )
 
-// Settings is what one invoker is given at its start. cmd fills it from the
-// configuration.
+// Settings has the settings of one invoker. cmd fills it from the configuration.
 type Settings struct {
 	Instance activation.Instance
 	// Prefix starts the name of every container, such as "wsk00_".
@@ -45,8 +44,8 @@ type Settings struct {
 	Explain int
 	// Events is whether user events have a reader; without it none are made.
 	Events bool
-	// Rerun runs again what was running when an earlier process ended, where
-	// the action's annotation does not exclude it.
+	// Rerun runs activations again that were running when an earlier process ended, unless the
+	// action's annotation excludes it.
 	Rerun bool
 	// Drain bounds how long work may go on after the stop was asked for.
 	Drain time.Duration
@@ -82,7 +81,7 @@ func (s Settings) fetchTime() time.Duration {
 	return time.Duration(s.Bounds.TimeoutMillis.Max)*time.Millisecond + time.Minute
 }
 
-// Validate returns an error that names what is wrong.
+// Validate returns an error that names the wrong setting.
 func (s Settings) Validate() error {
 	switch {
 	case s.InFlight < 1:
@@ -113,10 +112,10 @@ func (g GPUSettings) validate() error {
 	return nil
 }
 
-// defaultAckTimeout is several times what a whole device takes to be moved.
+// defaultAckTimeout is several times the time for moving a whole device's memory.
 const defaultAckTimeout = 10 * time.Second
 
-// schedulerConfig is the GPU scheduler's part of it.
+// schedulerConfig returns the GPU scheduler's part of the settings.
 func (g GPUSettings) schedulerConfig(pool container.Config, faults bool) scheduler.Config {
 	c := g.Config
 	c.Faults = faults

@@ -9,9 +9,9 @@ import (
 	"github.com/gpuwhisk/gpuwhisk/invoker/internal/container"
 )
 
-// stateFile is what a container's state file on disk shows, as its runs keep it: it is
-// Idle there if and only if no activation runs in it and nothing else was begun with
-// it. So a process that follows a crash never uses a container that was in use.
+// stateFile mirrors a container's state file on disk while runs go on. The state on disk is
+// Idle if and only if no activation runs in the container and no other work has begun on it.
+// So the process after a crash never uses a container that was in use.
 type stateFile struct {
 	mu    sync.Mutex
 	runs  int
@@ -30,7 +30,8 @@ func newStateFiles(disk ContainerStates) *stateFiles {
 	return &stateFiles{disk}
 }
 
-// runBegins records that a run begins in a container, before anything of it is sent.
+// runBegins records that a run begins in a container. It must be called before any part of the
+// run is sent.
 func (sf *stateFiles) runBegins(ctr *actionContainer) {
 	if sf == nil {
 		return
@@ -106,7 +107,7 @@ func (sf *stateFiles) prewarmed(ctr *actionContainer) {
 	ctr.state.write(sf.disk, ctr.stateFile(ctr.state.since))
 }
 
-// setActivity records what is done with a container in which nothing runs.
+// setActivity records the activity of a container without runs.
 func (sf *stateFiles) setActivity(ctr *actionContainer, is container.Activity) {
 	if sf == nil {
 		return
@@ -118,8 +119,7 @@ func (sf *stateFiles) setActivity(ctr *actionContainer, is container.Activity) {
 	}
 }
 
-// set writes what is done with a container in which nothing runs. The caller holds
-// its lock.
+// set writes the activity of a container without runs. The caller must hold its lock.
 func (sf *stateFiles) set(ctr *actionContainer, is container.Activity) {
 	sf.disk.SetActivity(ctr.name, is, ctr.state.since, ctr.gpu.holds())
 }

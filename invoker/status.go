@@ -12,8 +12,7 @@ import (
 	"github.com/gpuwhisk/gpuwhisk/sched"
 )
 
-// Status is what the invoker is doing, for the status page and for gauges. All of it
-// is a copy.
+// Status is the invoker's state, for the status page and for gauges. It is a deep copy.
 type Status struct {
 	// Engine states why the container engine is away; absent when it is there.
 	Engine     string             `json:"engine,omitempty"`
@@ -30,8 +29,8 @@ type Status struct {
 	Queued map[string]int `json:"-"`
 }
 
-// BacklogStatus is what an invoker with devices has of GPU activations that are accepted
-// and not completed. Those that keep a common permit because the backlog is full are left out.
+// BacklogStatus counts accepted GPU activations that are not completed, on an invoker with
+// devices. It leaves out activations that hold a common permit because the backlog is full.
 type BacklogStatus struct {
 	Activations int   `json:"activations"`
 	Bytes       int64 `json:"bytes"` // of their messages
@@ -49,8 +48,7 @@ type ContainerStatus struct {
 	// was in it.
 	Function string `json:"function,omitempty"`
 	Device   string `json:"device,omitempty"`
-	// Flow is the function of a GPU container; the sizes are what it has of its
-	// device.
+	// Flow is the function of a GPU container. The sizes are its memory on the device.
 	Flow     string `json:"flow,omitempty"`
 	Resident int64  `json:"residentBytes,omitempty"`
 	Coming   int64  `json:"comingBytes,omitempty"` // on its way to the device
@@ -78,8 +76,8 @@ type DeviceStatus struct {
 	Reserved int64 `json:"reservedBytes"` // set aside for runs beyond that
 	Context  int64 `json:"contextBytes"`  // what containers take beside their data
 	Foreign  int64 `json:"foreignBytes"`  // found there, and of no container
-	// Measured is what is used of the device by its own reading, whatever uses it;
-	// absent where it is not read.
+	// Measured is the used memory by the device's own reading, of all users; absent if the
+	// device is not read.
 	Measured *int64 `json:"measuredBytes,omitempty"`
 }
 
@@ -152,7 +150,7 @@ func (d *dispatcher) answerStatus() {
 	d.questions = nil
 }
 
-// snapshot is what the dispatcher is doing.
+// snapshot returns the dispatcher's state.
 func (d *dispatcher) snapshot() Status {
 	s := Status{Pool: d.pool.Stats(), Containers: []*ContainerStatus{}}
 	for _, v := range d.pool.Views() {

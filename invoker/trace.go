@@ -26,7 +26,7 @@ func refusalText(r activation.Response) string {
 	return text.Error
 }
 
-// history is what the traces of GPU runs need in addition to the GPU scheduler.
+// history has the facts that the traces of GPU runs need beyond the GPU scheduler's own.
 type history struct {
 	core    *scheduler.Scheduler
 	granted int            // runs, ever
@@ -36,7 +36,7 @@ type history struct {
 	of      map[string]int // functions in flows, by namespace
 }
 
-// flowHistory is what was seen of a flow.
+// flowHistory is the observed history of a flow.
 type flowHistory struct {
 	granted   int
 	throttled *obstacle // when it was last
@@ -48,16 +48,16 @@ type flowHistory struct {
 // may be very many, so they are small; only differences are used.
 type arrivalCounts struct{ all, own, ahead uint32 }
 
-// obstacle is what makes a flow wait, and how many runs of the flow before it had
-// been granted then. It has no text of a message: many are kept for long, and a part
-// of a message's text keeps all of it in memory.
+// obstacle is the reason for which a flow waits, and the number of runs that the blocking flow
+// had been granted by then. It refers to no text of a message. Many obstacles are kept for
+// long, and a part of a message's text would keep the whole text in memory.
 type obstacle struct {
 	since         time.Duration
 	rule          sched.Rule
 	level         string
 	lead, overrun time.Duration
 	goes          sched.FlowID // before it
-	behind        *flowHistory // of that flow; nil: there is none
+	behind        *flowHistory // history of the blocking flow; nil if there is none
 	by            int
 }
 
@@ -74,7 +74,8 @@ func (h *history) flow(id sched.FlowID) *flowHistory {
 	return f
 }
 
-// forget drops what is known of a flow, and of its namespace with the last.
+// forget drops the history of a flow, and the history of its namespace with the namespace's
+// last flow.
 func (h *history) forget(id sched.FlowID) {
 	if h.flows[id] == nil {
 		return
@@ -98,7 +99,7 @@ func flowOf(p *pending) sched.FlowID {
 	return sched.FlowID{Namespace: p.User.Namespace.Name, Function: p.action.FQN()}
 }
 
-// obstacle is what makes a flow wait now. It is called when the GPU scheduler has
+// obstacle returns the reason for which a flow waits now. Call it after the GPU scheduler has
 // decided, so that it changes no decision.
 func (h *history) obstacle(now time.Duration, id sched.FlowID) *obstacle {
 	why := h.core.Explain(id)
@@ -154,8 +155,8 @@ func (h *history) observe(now time.Duration, waits map[uint64]*pending) {
 	h.fresh, h.touched = h.fresh[:0], h.touched[:0]
 }
 
-// company records what else runs on a run's device, and the function that has most
-// of it. A run that has given its token back only has its logs read.
+// company records the other runs on a run's device, and the function with most of them. A run
+// that has returned its token does not count, because only its logs are still read.
 func (r *run) company(runs map[uint64]*run, g *explain.GPU) {
 	by := map[sched.FlowID]int{}
 	for _, other := range runs {
@@ -171,8 +172,8 @@ func (r *run) company(runs map[uint64]*run, g *explain.GPU) {
 	}
 }
 
-// started records that a run begins on its device: what went before it, and what
-// runs beside it. Having been throttled explains more than the first obstacle.
+// started records that a run begins on its device: the runs before it, and the runs beside it.
+// If the flow was throttled, that explains more than the first obstacle.
 func (h *history) started(now time.Duration, r *run, o scheduler.Order, runs map[uint64]*run) {
 	f := h.flow(o.Flow)
 	observe, g := r.completer.observe, r.trace.GPU

@@ -49,8 +49,8 @@ func TestAccountsOfGPURuns(t *testing.T) {
 	})
 }
 
-// TestTraceOfAThrottledRun: a flow that leads by more than it may waits, and its
-// trace states behind whom and why.
+// TestTraceOfAThrottledRun: a flow that leads by too much waits, and its trace names the flow
+// in front of it and the reason.
 func TestTraceOfAThrottledRun(t *testing.T) {
 	withFixture(t, func(t *testing.T, env *fixture) {
 		for _, name := range []string{"greedy", "modest"} {

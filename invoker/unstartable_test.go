@@ -11,9 +11,10 @@ import (
 	"github.com/gpuwhisk/gpuwhisk/invoker/proxy"
 )
 
-// TestUnstartableIsAnsweredAtOnce: while a function pauses because it cannot be started,
-// its callers get the known error at once, also those that wait already. An update is tried
-// at once. An error of the platform is not known in advance: calls wait for the pause.
+// TestUnstartableIsAnsweredAtOnce: while a function pauses because it cannot be started, its
+// callers get the known error at once. Activations that wait already get it, too. An update is
+// tried at once. The platform's own errors are not known in advance, so calls wait for the
+// pause.
 func TestUnstartableIsAnsweredAtOnce(t *testing.T) {
 	const syntaxError = `{"error":"SyntaxError: invalid syntax (exec, line 2)"}`
 	create := func(blame container.Blame) func(container.Spec) error {

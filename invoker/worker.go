@@ -34,8 +34,8 @@ type run struct {
 	at          times
 }
 
-// worker carries runs out. It has no state of its own: what a run needs is in the
-// run, and what comes of it goes to the dispatcher and to the completer.
+// worker carries out runs. It has no state of its own: its input is the run, and its results
+// go to the dispatcher and to the completer.
 type worker struct {
 	*executor
 	post      func(event)
@@ -211,10 +211,10 @@ func (w *worker) outOfMemory(ctx context.Context, r *run, x proxy.Exchange) bool
 	return w.engine.OOMKilled(ctx, r.ctr.handle.ID)
 }
 
-// conclude reads the logs, gives the container back and completes the pending
-// activation. In the CPU path the container is free before the controller gets
-// the completion, for whatever it sends then. On a GPU the completion does not
-// wait until it is known what the container holds; only the record does.
+// conclude reads the logs, gives the container back and completes the pending activation. In
+// the CPU path the container is free before the controller gets the completion, ready for the
+// controller's next message. On a GPU the completion does not wait for the report of the
+// container's memory; only the record waits.
 func (w *worker) conclude(ctx context.Context, r *run, response activation.Response, err error) {
 	defer func() { w.large.Release(r.logBytes) }()
 	combined := err != nil && !r.endedAtOnce(err) // it never reached a container
@@ -241,8 +241,8 @@ func (w *worker) conclude(ctx context.Context, r *run, response activation.Respo
 	w.completer.file(r.pending, ending{record: w.annotated(r, rec), combined: combined})
 }
 
-// endedAtOnce reports whether err is of a container that was created and ended before it
-// had an address. What it printed tells its author why.
+// endedAtOnce reports whether err is about a container that was created and ended before it
+// had an address. The container's output tells its author why.
 func (r *run) endedAtOnce(err error) bool {
 	var failed *container.CreateError
 	return errors.As(err, &failed) && r.ctr.handle.ID != ""

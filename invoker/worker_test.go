@@ -17,9 +17,9 @@ import (
 	"github.com/gpuwhisk/gpuwhisk/invoker/proxy"
 )
 
-// What the action answered decides how its log is read and whether its
-// container lives on: the end of the output is waited for where the action
-// answered and its runtime writes it, and what broke is not used again.
+// The action's answer decides how its log is read and whether its container lives on. The end
+// of the output is awaited if the action answered and its runtime writes sentinels. A broken
+// container is not used again.
 func TestAnswerDecidesOnLogsAndContainer(t *testing.T) {
 	for _, c := range []struct {
 		name      string
@@ -53,8 +53,8 @@ func TestAnswerDecidesOnLogsAndContainer(t *testing.T) {
 	}
 }
 
-// TestLogsOfAContainerThatEndsAtOnce: the record of an activation whose container ended
-// before it had an address has what the container printed, and the container is removed.
+// TestLogsOfAContainerThatEndsAtOnce: the record of an activation whose container ended before
+// it had an address contains the container's output, and the container is removed.
 func TestLogsOfAContainerThatEndsAtOnce(t *testing.T) {
 	for _, gpus := range []bool{false, true} {
 		withFixture(t, func(t *testing.T, env *fixture) {
@@ -198,8 +198,8 @@ func (h boundedClient) Run(ctx context.Context, body []byte, timeout time.Durati
 	return h.ProxyClient.Run(ctx, body, timeout, limit)
 }
 
-// The answer to /run is bounded by what the namespace may send, the answer to
-// /init by the system.
+// The size of the answer to /run is bounded by the namespace's limit, the answer to /init by
+// the system's.
 func TestAnswersAreBounded(t *testing.T) {
 	most, kept := activation.Size(2000), activation.Size(1000)
 	reported := map[string]proxy.Limit{}
@@ -236,8 +236,8 @@ func TestRefusals(t *testing.T) {
 	}
 }
 
-// What a container gets follows the original: a share of the processor in
-// proportion to memory with a floor, and a limit only where one is configured.
+// A container's resources follow the original: a processor share in proportion to memory with
+// a floor, and a processor limit only if one is configured.
 func TestContainerShares(t *testing.T) {
 	s := Settings{Pool: container.Config{MemoryMB: 2048}}
 	for memory, want := range map[int]int{128: 64, 256: 128, 512: 256, 2048: 1024, 4096: 1024, 1: 2} {
