@@ -84,7 +84,7 @@ var plan = map[string][]string{
 	"invoker/internal/operate/kamon": {},
 	"invoker/internal/container":     {},
 	"invoker/internal/operate/doctor": {"activation", "activation/couchdb", "activation/etcd", "activation/kafka", "gpu", "gpu/nvml", "gpu/shimctl", "invoker/internal/config",
-		"activation/records", "invoker/internal/container", "invoker/internal/engine/cdi", "invoker/internal/engine/devices", "invoker/internal/engine/docker", "invoker/internal/engine/logs", "invoker/internal/engine/mps", "invoker/proxy", "invoker/lib/prettyjson", "invoker/internal/peer/clients", "invoker/lib/tlsstore", "invoker/internal/peer/zookeeper"},
+		"activation/records", "invoker/internal/container", "invoker/internal/engine/cdi", "invoker/internal/engine/containerd", "invoker/internal/engine/devices", "invoker/internal/engine/docker", "invoker/internal/engine/logs", "invoker/internal/engine/mps", "invoker/proxy", "invoker/lib/prettyjson", "invoker/internal/peer/clients", "invoker/lib/tlsstore", "invoker/internal/peer/zookeeper"},
 	"invoker/internal/operate/console": {"invoker/lib/httpserver"},
 	"invoker/internal/operate/explain": {"activation"},
 	"invoker/internal/operate/top":     {"invoker/internal/operate/explain"},

@@ -12,6 +12,9 @@ import (
 )
 
 func checkEngine(s *snapshot) []Finding {
+	if s.usesContainerd() {
+		return checkContainerd(s)
+	}
 	if !s.usesDocker() {
 		return warn("unset CONFIG_whisk_gpu_runtime except for development", "actions run as plain processes, without any isolation")
 	}
@@ -162,7 +165,7 @@ func checkProbes(s *snapshot) []Finding {
 	return ofEach(s.ProbeImages, func(ref string) []Finding {
 		text, err := s.Probe(s.ctx, ref)
 		if err != nil {
-			return fail("see docker run --rm "+ref+" to see its output; an action image listens on port 8080 and answers /init and /run",
+			return fail("run it by hand (docker run --rm "+ref+") to see its output; an action image listens on port 8080 and answers /init and /run",
 				"%s does not speak the protocol of actions: %v", ref, err)
 		}
 		return ok("%s: %s", ref, text)

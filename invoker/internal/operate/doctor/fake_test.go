@@ -14,6 +14,7 @@ import (
 	"github.com/gpuwhisk/gpuwhisk/gpu/nvml"
 	"github.com/gpuwhisk/gpuwhisk/invoker/develop/check"
 	"github.com/gpuwhisk/gpuwhisk/invoker/internal/config"
+	"github.com/gpuwhisk/gpuwhisk/invoker/internal/engine/containerd"
 	"github.com/gpuwhisk/gpuwhisk/invoker/internal/engine/docker"
 )
 
@@ -27,14 +28,16 @@ const pythonImage = "whisk/python-gpu:1"
 // fake is a host whose answers a test can change before the examination.
 type fake struct {
 	*Machine
-	files  fstest.MapFS
-	cards  []nvml.Card
-	docker docker.Survey
-	images map[string]docker.Image
-	kafka  kafka.Description
-	couch  couchdb.Survey
-	zoo    map[string]int
-	space  Space
+	files         fstest.MapFS
+	cards         []nvml.Card
+	docker        docker.Survey
+	containerd    containerd.Survey
+	containerdErr error
+	images        map[string]docker.Image
+	kafka         kafka.Description
+	couch         couchdb.Survey
+	zoo           map[string]int
+	space         Space
 
 	tried    Tried
 	triedErr error
@@ -78,7 +81,8 @@ func healthy() *fake {
 			Root: "/var/lib/docker", Runtimes: []string{"nvidia", "runc"}, DefaultRuntime: "runc", CDIDirs: []string{"/etc/cdi"},
 			MemoryBytes: 16 << 30, CPUs: 8,
 		},
-		images: map[string]docker.Image{pythonImage: {Entrypoint: []string{"python3", "/proxy/proxy.py"}}},
+		containerd: containerd.Survey{Socket: "/run/containerd/containerd.sock", Version: "v2.1.4", Snapshotters: []string{"native", "overlayfs"}, Namespaces: []string{"k8s.io"}},
+		images:     map[string]docker.Image{pythonImage: {Entrypoint: []string{"python3", "/proxy/proxy.py"}}},
 		kafka: kafka.Description{Asked: "kafka:9092", Brokers: []string{"kafka:9092"},
 			Topics: map[string]int{"health": 1, "completed0": 1, "invoker0": 1}},
 		couch: couchdb.Survey{Server: "CouchDB 3.3.3", Whisks: couchdb.Database{Name: "whisks"},
@@ -105,8 +109,9 @@ func (f *fake) machine(c *config.Config) *Machine {
 		GPU: func(context.Context) (GPU, error) {
 			return GPU{Versions: nvml.Versions{Driver: "580.95.05", CUDA: "13.0"}, Cards: f.cards, By: "NVML"}, nil
 		},
-		Hooks:  func(context.Context, string, string) (Tried, error) { return f.tried, f.triedErr },
-		Docker: func(context.Context) (docker.Survey, error) { return f.docker, nil },
+		Hooks:      func(context.Context, string, string) (Tried, error) { return f.tried, f.triedErr },
+		Docker:     func(context.Context) (docker.Survey, error) { return f.docker, nil },
+		Containerd: func(context.Context) (containerd.Survey, error) { return f.containerd, f.containerdErr },
 		Image: func(_ context.Context, ref string) (docker.Image, bool, error) {
 			i, ok := f.images[ref]
 			return i, ok, nil

@@ -51,7 +51,10 @@ func (s *snapshot) hostMemory() int64 {
 
 func checkDisk(s *snapshot) []Finding {
 	dir := s.docker.Root
-	if !s.usesDocker() {
+	if s.usesContainerd() {
+		dir = s.Config.Containerd.StateDir
+	}
+	if !s.usesContainers() {
 		dir = cmp.Or(s.Config.Process.Dir, "/tmp")
 	}
 	if dir == "" { // the engine did not answer
@@ -89,11 +92,20 @@ func checkState(s *snapshot) []Finding {
 		{"journal", "whisk.gpu.journal", c.JournalDir(name), c.JournalSize},
 		{"waiting records", "whisk.gpu.records.spool", c.SpoolDir(name), c.SpoolSize},
 		{"dead letters", "whisk.gpu.records.dead-letters", c.DeadLetterDir(name), 0},
+		{"files of containers", "whisk.gpu.containerd.state-dir", s.containerdDir(), 0},
 	}, s.judgeStateDir)
 	if len(all) == 0 {
 		return ok("no state survives the invoker (whisk.gpu.state=none)")
 	}
 	return all
+}
+
+// containerdDir returns the directory of containers' files, "" without containerd.
+func (s *snapshot) containerdDir() string {
+	if !s.usesContainerd() {
+		return ""
+	}
+	return s.Config.Containerd.StateDir
 }
 
 func (s *snapshot) judgeStateDir(k stateDir) []Finding {

@@ -23,6 +23,7 @@ import (
 	"github.com/gpuwhisk/gpuwhisk/gpu/nvml"
 	"github.com/gpuwhisk/gpuwhisk/invoker/internal/config"
 	"github.com/gpuwhisk/gpuwhisk/invoker/internal/container"
+	"github.com/gpuwhisk/gpuwhisk/invoker/internal/engine/containerd"
 	"github.com/gpuwhisk/gpuwhisk/invoker/internal/engine/devices"
 	"github.com/gpuwhisk/gpuwhisk/invoker/internal/engine/docker"
 	"github.com/gpuwhisk/gpuwhisk/invoker/internal/peer/clients"
@@ -37,7 +38,7 @@ import (
 // empty for the usual paths.
 func (m *Machine) Here(self, shim, management string) *Machine {
 	m.Shim, m.Arch, m.Now = shimPaths(m.Config, self, shim), runtime.GOARCH, time.Now()
-	m.Files, m.Command = os.DirFS("/"), command
+	m.Files, m.Command, m.self = os.DirFS("/"), command, self
 	m.Hooks = func(ctx context.Context, library, driver string) (Tried, error) {
 		return tryHooks(ctx, 5*time.Second, library, driver)
 	}
@@ -58,6 +59,9 @@ func (m *Machine) Here(self, shim, management string) *Machine {
 		return engine.Survey(ctx)
 	}
 	m.Image, m.Libc = engine.Image, engine.Libc
+	m.Containerd = func(ctx context.Context) (containerd.Survey, error) {
+		return containerd.Inspect(ctx, clients.Containerd(m.Config, probePrefix, self, silent()), m.Files)
+	}
 	m.ZooKeeper = func(ctx context.Context) (map[string]int, error) {
 		return zookeeper.Mapping(ctx, m.Config.Identity.ZooKeeperHosts)
 	}
@@ -226,7 +230,7 @@ func probeName() string { return probePrefix + strings.ToLower(rand.Text()) }
 // withContainer creates a container, calls use with a client of its proxy, and removes
 // the container. The context of use is cancelled when the container ends.
 func (m *Machine) withContainer(ctx context.Context, spec container.Spec, use func(context.Context, *proxy.Client) error) (err error) {
-	e, err := docker.New(ctx, clients.Docker(m.Config, probePrefix, silent()))
+	e, err := m.openEngine(ctx)
 	if err != nil {
 		return err
 	}
@@ -246,6 +250,22 @@ func (m *Machine) withContainer(ctx context.Context, spec container.Spec, use fu
 		}
 	}()
 	return use(ctx, proxy.NewDialing(h.Addr, 1, e.Dial))
+}
+
+// probeEngine is a container engine that runs probes.
+type probeEngine interface {
+	Create(ctx context.Context, spec container.Spec) (container.Handle, error)
+	Dial(ctx context.Context, network, address string) (net.Conn, error)
+	Died() <-chan container.ID
+	CleanUp(ctx context.Context, prefix string) error
+	Close() error
+}
+
+func (m *Machine) openEngine(ctx context.Context) (probeEngine, error) {
+	if clients.Engine(m.Config, m.Files) != clients.EngineContainerd {
+		return docker.New(ctx, clients.Docker(m.Config, probePrefix, silent()))
+	}
+	return containerd.New(ctx, clients.Containerd(m.Config, probePrefix, m.self, silent()))
 }
 
 // initProxy waits for the proxy and returns its answer.

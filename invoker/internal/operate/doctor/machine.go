@@ -17,7 +17,9 @@ import (
 	"github.com/gpuwhisk/gpuwhisk/activation/kafka"
 	"github.com/gpuwhisk/gpuwhisk/gpu/nvml"
 	"github.com/gpuwhisk/gpuwhisk/invoker/internal/config"
+	"github.com/gpuwhisk/gpuwhisk/invoker/internal/engine/containerd"
 	"github.com/gpuwhisk/gpuwhisk/invoker/internal/engine/docker"
+	"github.com/gpuwhisk/gpuwhisk/invoker/internal/peer/clients"
 )
 
 // Machine is the host as the checks see it. Here connects it to the host of this
@@ -48,16 +50,20 @@ type Machine struct {
 	Files fs.FS
 	// Command runs a program and returns its output, including standard error.
 	Command func(ctx context.Context, env []string, name string, args ...string) (string, error)
+	// self is the path of this program.
+	self string
 	// GPU queries the driver.
 	GPU func(ctx context.Context) (GPU, error)
 	// Hooks runs a program that uses CUDA under the shim library. driver is the
 	// directory of a libcuda.so.1, empty for the host's own.
 	Hooks func(ctx context.Context, library, driver string) (Tried, error)
-	// Docker surveys the container engine. If that works, Image returns an image and
+	// Docker surveys Docker, where that is the engine. If that works, Image returns an image and
 	// whether it exists, and Libc returns its C library.
 	Docker func(ctx context.Context) (docker.Survey, error)
 	Image  func(ctx context.Context, reference string) (docker.Image, bool, error)
 	Libc   func(ctx context.Context, reference string) (docker.Libc, error)
+	// Containerd surveys containerd, where that is the engine.
+	Containerd func(ctx context.Context) (containerd.Survey, error)
 	// Network examines the network of action containers.
 	Network func(ctx context.Context) (docker.Isolation, error)
 	// Probe runs an image and checks that it speaks OpenWhisk's protocol of actions.
@@ -112,23 +118,27 @@ type snapshot struct {
 	*Machine
 	ctx context.Context // of the check that uses this copy
 
-	gpu         GPU
-	gpuErr      error
-	docker      docker.Survey
-	dockerErr   error
-	brokers     []broker
-	couch       couchdb.Survey
-	couchErr    error
-	etcd        etcd.Survey
-	etcdErr     error
-	manifest    *activation.Manifest
-	manifestErr error
+	engine        string // name of the container engine
+	gpu           GPU
+	gpuErr        error
+	docker        docker.Survey
+	dockerErr     error
+	containerd    containerd.Survey
+	containerdErr error
+	brokers       []broker
+	couch         couchdb.Survey
+	couchErr      error
+	etcd          etcd.Survey
+	etcdErr       error
+	manifest      *activation.Manifest
+	manifestErr   error
 }
 
 // gather asks all questions about the configured parts at the same time.
 func gather(ctx context.Context, m *Machine, limit time.Duration) snapshot {
 	s := snapshot{Machine: m}
 	s.manifest, s.manifestErr = m.Config.Runtimes.ParseManifest()
+	s.engine, _ = bounded(ctx, limit, func(context.Context) (string, error) { return clients.Engine(m.Config, m.Files), nil })
 	var wg sync.WaitGroup
 	ask := func(configured bool, question func()) {
 		if configured {
@@ -137,6 +147,7 @@ func gather(ctx context.Context, m *Machine, limit time.Duration) snapshot {
 	}
 	ask(true, func() { s.gpu, s.gpuErr = bounded(ctx, limit, m.GPU) })
 	ask(s.usesDocker(), func() { s.docker, s.dockerErr = bounded(ctx, limit, m.Docker) })
+	ask(s.usesContainerd(), func() { s.containerd, s.containerdErr = bounded(ctx, limit, m.Containerd) })
 	ask(true, func() {
 		s.brokers = each(m.Config.Kafka.Hosts, func(at string) broker {
 			d, err := bounded(ctx, limit, func(ctx context.Context) (kafka.Description, error) { return m.Broker(ctx, at) })
@@ -184,8 +195,12 @@ func each[A, B any](things []A, do func(A) B) []B {
 	return results
 }
 
-// usesDocker is false for the process runtime, which needs no engine.
-func (s *snapshot) usesDocker() bool    { return !s.Config.Runtimes.Processes() }
+// usesContainers is false for the process runtime, which needs no engine.
+func (s *snapshot) usesContainers() bool { return !s.Config.Runtimes.Processes() }
+func (s *snapshot) usesContainerd() bool {
+	return s.usesContainers() && s.engine == clients.EngineContainerd
+}
+func (s *snapshot) usesDocker() bool    { return s.usesContainers() && !s.usesContainerd() }
 func (s *snapshot) dockerAnswers() bool { return s.usesDocker() && s.dockerErr == nil }
 
 // hasDriver reports whether there is any sign of a driver.
@@ -193,8 +208,9 @@ func (s *snapshot) hasDriver() bool {
 	return s.driverVersion() != "" || s.exists("dev/nvidiactl") || s.gpuErr == nil
 }
 
-func (s *snapshot) gpuWithDocker() bool { return s.hasDriver() && s.usesDocker() }
-func (s *snapshot) gpuByDocker() bool   { return s.hasDriver() && s.dockerAnswers() }
+func (s *snapshot) gpuInContainers() bool { return s.hasDriver() && s.usesContainers() }
+func (s *snapshot) gpuByDocker() bool     { return s.hasDriver() && s.dockerAnswers() }
+func (s *snapshot) gpuByContainerd() bool { return s.hasDriver() && s.usesContainerd() }
 
 func (s *snapshot) kafkaAnswers() bool {
 	return slices.ContainsFunc(s.brokers, broker.answers)

@@ -105,7 +105,7 @@ func (m *Machine) probeSpec(name, image string) container.Spec {
 
 // removeProbes removes containers by name, so that it also finds a container that ended
 // before it had an address.
-func removeProbes(ctx context.Context, e *docker.Engine, name string) error {
+func removeProbes(ctx context.Context, e probeEngine, name string) error {
 	const removeTime = 10 * time.Second
 	bye, cancel := context.WithTimeout(context.WithoutCancel(ctx), removeTime)
 	defer cancel()

@@ -182,7 +182,9 @@ func checkShimImages(s *snapshot) []Finding {
 	switch {
 	case len(s.ShimImages) == 0, s.dockerErr != nil:
 		return nil
-	case !s.usesDocker():
+	case s.usesContainerd():
+		return skip("examine them on a host with Docker", "images are not examined with containerd")
+	case !s.usesContainers():
 		return skip("see the finding on the shim", "actions run as processes of this host, without images")
 	}
 	at := s.shimAt()

@@ -27,7 +27,7 @@ func checkToolkit(s *snapshot) []Finding {
 		}
 		return ok("version %v, without the vulnerabilities known up to mid 2025", v)
 	}
-	if !s.gpuWithDocker() {
+	if !s.gpuInContainers() {
 		return nil
 	}
 	return fail("install the package nvidia-container-toolkit", "NVIDIA's container toolkit is not installed: containers cannot be given a GPU")
@@ -48,7 +48,7 @@ func checkCDI(s *snapshot) []Finding {
 	const fix = "nvidia-ctk cdi generate --output=/etc/cdi/nvidia.yaml, after every update of the driver"
 	specs, v := s.cdiSpecs(), s.driverVersion()
 	if len(specs) == 0 {
-		return warn(fix, "no CDI specification of NVIDIA's devices; the older NVIDIA runtime is used if Docker has it")
+		return warn(fix, "no CDI specification of NVIDIA's devices; with Docker the older NVIDIA runtime is used if Docker has it")
 	}
 	all := ofEach(specs, func(name string) []Finding {
 		text := "/" + name
@@ -63,7 +63,7 @@ func checkCDI(s *snapshot) []Finding {
 		}
 		return fail(fix, "%s, was not made for driver %s: containers with a GPU will not start", text, v)
 	})
-	if s.dockerErr == nil && len(s.docker.CDIDirs) == 0 {
+	if s.dockerAnswers() && len(s.docker.CDIDirs) == 0 {
 		return append(all, warn("use Docker 28.3 or later, or set \"features\": {\"cdi\": true} in /etc/docker/daemon.json with Docker 25 or later",
 			"Docker does not read CDI specifications")...)
 	}
