@@ -67,8 +67,13 @@ func (f *File) Begin(context.Context, bool) error {
 	return nil
 }
 
-// Skip goes to the end of the file.
+// Skip goes to the end of the newest file. The log may have been rotated since the open
+// file was opened. Between the two steps of a rotation, the open file is the newest.
 func (f *File) Skip(context.Context) error {
+	if newest, err := openRegular(f.path); err == nil {
+		_ = f.file.Close()
+		f.file = newest
+	}
 	info, err := f.file.Stat()
 	if err != nil {
 		return fmt.Errorf("inspect log file: %w", err)

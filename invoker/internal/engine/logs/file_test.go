@@ -165,6 +165,62 @@ func TestRotatedBeforeTheFirstReading(t *testing.T) {
 	check.That(t, got.Incomplete, "got %+v", got)
 }
 
+// TestSkipARotatedLog: an adopted container's log may have rotated before and after it
+// was opened. Skip leaves out the lines up to then, and the later ones are read once.
+func TestSkipARotatedLog(t *testing.T) {
+	run := func(d *daemon, text string) { d.write(append([]output{out(text + "\n")}, bothEnds...)...) }
+	cases := []struct {
+		name       string
+		opened     func(d *daemon) // after the file is opened, before Skip
+		since      func(d *daemon) // after Skip
+		want       []string
+		incomplete bool
+	}{
+		{"goes on", func(*daemon) {}, func(d *daemon) { run(d, "c") }, []string{"c"}, false},
+		{"rotated once more", func(*daemon) {}, func(d *daemon) { d.rotateTwo(); run(d, "c") }, []string{"c"}, false},
+		{"rotated once more in the middle", func(*daemon) {}, func(d *daemon) {
+			d.write(out("c\n"))
+			d.rotateTwo()
+			run(d, "d")
+		}, []string{"c", "d"}, false},
+		{"rotated twice more", func(*daemon) {}, func(d *daemon) {
+			d.write(out("c\n"))
+			d.rotateTwo()
+			d.write(out("d\n"))
+			d.rotateTwo()
+			run(d, "e")
+		}, []string{"c", "d", "e"}, false},
+		{"rotated before Skip", func(d *daemon) { d.rotateTwo(); run(d, "late") }, func(d *daemon) {
+			d.write(out("c\n"))
+			d.rotateTwo()
+			run(d, "d")
+		}, []string{"c", "d"}, false},
+		{"rotated away before Skip", func(d *daemon) {
+			for range 3 {
+				d.rotateTwo()
+				run(d, "late")
+			}
+		}, func(d *daemon) { run(d, "c") }, []string{"c"}, false},
+		{"between the steps of a rotation at Skip", (*daemon).rotateTwo, func(d *daemon) { run(d, "c") }, []string{"c"}, false},
+	}
+	for _, c := range cases {
+		t.Run(c.name, func(t *testing.T) {
+			d := newDaemon(t)
+			run(d, "a, which is longer than the others")
+			d.rotateTwo()
+			run(d, "b, which is longer, too")
+			tail := d.tail(quick())
+			c.opened(d)
+			check.NoError(t, tail.Skip(t.Context()))
+			c.since(d)
+			got := tail.Collect(t.Context(), waiting)
+			check.EqualSlices(t, shortOf(got.Lines), c.want)
+			check.Equal(t, got.Incomplete, c.incomplete)
+			check.That(t, !tail.Ready(waiting), "lines are left for the next activation")
+		})
+	}
+}
+
 // BenchmarkCollect measures a warm activation whose logs are already in the file.
 func BenchmarkCollect(b *testing.B) {
 	for _, lines := range []int{0, 10, 1000} {
