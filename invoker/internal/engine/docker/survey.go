@@ -5,7 +5,6 @@ import (
 	"bytes"
 	"context"
 	"debug/elf"
-	"errors"
 	"fmt"
 	"io"
 	"maps"
@@ -15,7 +14,6 @@ import (
 	"time"
 
 	cerrdefs "github.com/containerd/errdefs"
-	containertypes "github.com/moby/moby/api/types/container"
 	"github.com/moby/moby/api/types/system"
 	"github.com/moby/moby/client"
 )
@@ -24,7 +22,7 @@ import (
 type Survey struct {
 	Version, API    string
 	Storage         string // the storage driver
-	LogDriver       string // of containers that ask for none
+	LogDriver       string // of containers that request none
 	CgroupDriver    string // cgroupfs or systemd
 	CgroupVersion   string
 	Root            string // the daemon's directory, as the daemon sees it
@@ -138,33 +136,33 @@ var libcFiles = []struct{ name, path string }{
 	{"musl", "/lib/ld-musl-aarch64.so.1"},
 }
 
-// Libc finds the C library of an image that is there. For that a container is
-// made, which is not started, and removed.
+// Libc finds the C library of an image that exists, in a container that is created, not
+// started, and removed.
 func (d *Daemon) Libc(ctx context.Context, reference string) (found Libc, err error) {
-	made, err := d.api.ContainerCreate(ctx, client.ContainerCreateOptions{
-		Config: &containertypes.Config{Image: reference, Cmd: []string{"/nothing"}},
+	err = d.withCreated(ctx, reference, func(id string) error {
+		found, err = d.libc(ctx, id)
+		return err
 	})
 	if err != nil {
 		return Libc{}, fmt.Errorf("look into image %s: %w", reference, err)
 	}
-	defer func() {
-		bye, cancel := context.WithTimeout(context.WithoutCancel(ctx), libcTime)
-		defer cancel()
-		_, rerr := d.api.ContainerRemove(bye, made.ID, client.ContainerRemoveOptions{Force: true, RemoveVolumes: true})
-		err = errors.Join(err, rerr)
-	}()
+	return found, nil
+}
+
+func (d *Daemon) libc(ctx context.Context, id string) (Libc, error) {
 	for _, file := range libcFiles {
-		data, err := d.file(ctx, made.ID, file.path)
+		data, err := d.file(ctx, id, file.path)
 		switch {
 		case cerrdefs.IsNotFound(err):
 			continue
 		case err != nil:
-			return Libc{}, fmt.Errorf("read %s of image %s: %w", file.path, reference, err)
+			return Libc{}, fmt.Errorf("read %s: %w", file.path, err)
 		case file.name == "musl":
 			return Libc{Name: "musl"}, nil
 		}
-		if found, err = glibc(data); err == nil {
-			found.Lacks, err = d.lacks(ctx, made.ID)
+		found, err := glibc(data)
+		if err == nil {
+			found.Lacks, err = d.lacks(ctx, id)
 		}
 		return found, err
 	}
@@ -193,8 +191,8 @@ func (d *Daemon) lacks(ctx context.Context, id string) (string, error) {
 	return strings.Join(lacking, " "), nil
 }
 
-// libcTime bounds the removal of that container.
-const libcTime = 10 * time.Second
+// removeTime bounds the removal of a container that was only looked at.
+const removeTime = 10 * time.Second
 
 // maxLibc is more than any C library has, maxLinks more than lie before one.
 const (

@@ -1,11 +1,14 @@
 package docker
 
 import (
+	"encoding/json"
 	"fmt"
 	"net/http"
 	"net/http/httptest"
 	"strings"
 	"testing"
+
+	"github.com/moby/moby/client"
 
 	"github.com/gpuwhisk/gpuwhisk/invoker/develop/check"
 )
@@ -78,4 +81,60 @@ func TestSurveyOfARealDaemon(t *testing.T) {
 	_, ok, err := d.Image(t.Context(), "nobody/has-this:1")
 	check.That(t, !ok, "absent image: %v, %v", ok, err)
 	check.NoError(t, err)
+}
+
+// TestDefaultLogs reads the log settings from a container that is not started, and
+// removes the container also if it cannot be inspected.
+func TestDefaultLogs(t *testing.T) {
+	var removed []string
+	mux := http.NewServeMux()
+	mux.HandleFunc("/_ping", func(w http.ResponseWriter, _ *http.Request) { w.Header().Set("Api-Version", "1.47") })
+	mux.HandleFunc("POST /v1.47/containers/create", func(w http.ResponseWriter, r *http.Request) {
+		var body struct{ Image string }
+		check.NoError(t, json.NewDecoder(r.Body).Decode(&body))
+		if body.Image == "absent:1" {
+			refuse(w, http.StatusNotFound, "No such image")
+			return
+		}
+		w.WriteHeader(http.StatusCreated)
+		_, _ = fmt.Fprintf(w, `{"Id":%q}`, body.Image)
+	})
+	mux.HandleFunc("GET /v1.47/containers/{id}/json", func(w http.ResponseWriter, r *http.Request) {
+		if r.PathValue("id") == "broken:1" {
+			refuse(w, http.StatusInternalServerError, "broken")
+			return
+		}
+		_, _ = fmt.Fprint(w, `{"HostConfig":{"LogConfig":{"Type":"local","Config":{"max-size":"7m"}}}}`)
+	})
+	mux.HandleFunc("DELETE /v1.47/containers/{id}", func(_ http.ResponseWriter, r *http.Request) {
+		removed = append(removed, r.PathValue("id"))
+	})
+	server := httptest.NewServer(mux)
+	defer server.Close()
+	d := connectDaemon(t, "tcp://"+server.Listener.Addr().String())
+
+	got, err := d.DefaultLogs(t.Context(), "i:1")
+	check.NoError(t, err)
+	check.DeepEqual(t, got, LogSettings{"local", map[string]string{"max-size": "7m"}})
+	for _, reference := range []string{"broken:1", "absent:1"} {
+		_, err = d.DefaultLogs(t.Context(), reference)
+		check.ErrorContains(t, err, reference)
+	}
+	check.EqualSlices(t, removed, []string{"i:1", "broken:1"})
+}
+
+// TestDefaultLogsOfARealDaemon: a container that requests no log driver gets the one
+// that the daemon names, and no container is left.
+func TestDefaultLogsOfARealDaemon(t *testing.T) {
+	r := startReal(t, nil)
+	d := connectDaemon(t, r.options.Host)
+	s, err := d.Survey(t.Context())
+	check.NoError(t, err)
+	image := pythonImage(t)
+	got, err := d.DefaultLogs(t.Context(), image)
+	check.NoError(t, err)
+	check.Equal(t, got.Driver, s.LogDriver)
+	left, err := r.api.ContainerList(t.Context(), client.ContainerListOptions{All: true, Filters: make(client.Filters).Add("ancestor", image)})
+	check.NoError(t, err)
+	check.Equal(t, len(left.Items), 0, "containers of %s are left", image)
 }

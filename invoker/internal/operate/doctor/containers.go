@@ -2,13 +2,11 @@ package doctor
 
 import (
 	"fmt"
-	"io/fs"
 	"path"
 	"slices"
 	"strings"
 
 	"github.com/gpuwhisk/gpuwhisk/invoker/internal/engine/docker"
-	"github.com/gpuwhisk/gpuwhisk/invoker/internal/engine/logs"
 )
 
 func checkEngine(s *snapshot) []Finding {
@@ -36,34 +34,6 @@ func checkStorage(s *snapshot) []Finding {
 			"%s at %s: every cold start copies whole images", d.Storage, d.Root)
 	}
 	return ok("%s at %s", d.Storage, d.Root)
-}
-
-// checkLogs: the invoker requests the log driver json-file and reads its files. Reading
-// the same lines through the API costs several times as much CPU.
-func checkLogs(s *snapshot) []Finding {
-	if s.Config.Logs.OutOfBand {
-		return ok("left to Docker's driver %s; records have no logs", s.docker.LogDriver)
-	}
-	dirs := append(slices.Clone(s.Config.Docker.LogDirs), path.Join(s.docker.Root, "containers"))
-	for _, dir := range dirs {
-		if _, err := fs.ReadDir(s.Files, inRoot(dir)); err == nil {
-			return ok("json-file, read at %s, %s", dir, s.logSize())
-		}
-	}
-	return warn("run as root, or mount Docker's containers directory and name it in CONFIG_whisk_gpu_docker_logDirs",
-		"container logs cannot be read as files (%s), so they are read through Docker's API, which is slower", strings.Join(dirs, ", "))
-}
-
-// logSize describes the size limit of a container's log, and the daemon's settings for
-// containers that request no log driver.
-func (s *snapshot) logSize() string {
-	bound := fmt.Sprintf("%d files of %d MB a container", logs.Files, s.Config.MaxLogBytes()>>20)
-	for _, arg := range []string{"log-driver", "log-opt"} {
-		if given := s.Config.Containers.ExtraArgs[arg]; len(given) > 0 {
-			bound = "with " + arg + " " + strings.Join(given, " ") + " of the extra arguments"
-		}
-	}
-	return bound + "; other containers: " + s.docker.LogDriver
 }
 
 func checkManifest(s *snapshot) []Finding {
@@ -99,12 +69,20 @@ func checkImages(s *snapshot) []Finding {
 	if s.manifestErr != nil {
 		return nil
 	}
+	return merged(ofEach(s.manifestImages(), s.judgeImage), ", ", "present and made for actions: ", "")
+}
+
+// manifestImages returns the references of the manifest's images, sorted, each once.
+func (s *snapshot) manifestImages() []string {
+	if s.manifestErr != nil {
+		return nil
+	}
 	var references []string
 	for _, r := range s.manifest.Runtimes() {
 		references = append(references, s.manifest.ManagedReference(r.Image))
 	}
 	slices.Sort(references)
-	return merged(ofEach(slices.Compact(references), s.judgeImage), ", ", "present and made for actions: ", "")
+	return slices.Compact(references)
 }
 
 func (s *snapshot) judgeImage(ref string) []Finding {

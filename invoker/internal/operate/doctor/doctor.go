@@ -4,9 +4,10 @@
 // A check is a function from a snapshot to findings. It uses a Machine: files, commands
 // and calls to the outside, each with a time limit. Answers that several checks need are
 // gathered before the checks run. Doctor changes nothing on the host or elsewhere, with
-// three short exceptions: the probe of an image runs a container, the trial of the shim
-// runs a program that uses a few MiB of the first GPU, and etcd grants a lease, which is
-// returned. Doctor examines once and does not watch.
+// four short exceptions: the probe of an image runs a container, Docker's log settings and
+// an image's C library are read from a container that is created and not started, the
+// trial of the shim runs a program that uses a few MiB of the first GPU, and etcd grants a
+// lease, which is returned. Doctor examines once and does not watch.
 //
 // While Examine runs, each check and each question has a goroutine. A goroutine without
 // an answer in time is abandoned, because the process is expected to end soon.

@@ -15,6 +15,7 @@ import (
 	"github.com/gpuwhisk/gpuwhisk/activation/kafka"
 	"github.com/gpuwhisk/gpuwhisk/invoker/develop/check"
 	"github.com/gpuwhisk/gpuwhisk/invoker/internal/config"
+	"github.com/gpuwhisk/gpuwhisk/invoker/internal/engine/docker"
 )
 
 func TestHealthyHost(t *testing.T) {
@@ -212,4 +213,10 @@ func TestLinesEndAtTheWidth(t *testing.T) {
 	if !strings.HasPrefix(lines[2], strings.Repeat(" ", margin)+"word") {
 		t.Errorf("second line %q", lines[2])
 	}
+}
+
+// TestLogOptionsHoldSecrets: of a log driver's options only the limits are shown.
+func TestLogOptionsHoldSecrets(t *testing.T) {
+	splunk := docker.LogSettings{Driver: "splunk", Options: map[string]string{"splunk-token": "secret", "max-size": "1m"}}
+	check.Equal(t, describeLogs(splunk, true), "Docker's default, splunk, max-size 1m")
 }

@@ -34,6 +34,7 @@ type fake struct {
 	containerd    containerd.Survey
 	containerdErr error
 	images        map[string]docker.Image
+	logs          docker.LogSettings
 	kafka         kafka.Description
 	couch         couchdb.Survey
 	zoo           map[string]int
@@ -83,6 +84,7 @@ func healthy() *fake {
 		},
 		containerd: containerd.Survey{Socket: "/run/containerd/containerd.sock", Version: "v2.1.4", Snapshotters: []string{"native", "overlayfs"}, Namespaces: []string{"k8s.io"}},
 		images:     map[string]docker.Image{pythonImage: {Entrypoint: []string{"python3", "/proxy/proxy.py"}}},
+		logs:       docker.LogSettings{Driver: "json-file", Options: map[string]string{"max-size": "10m", "max-file": "3"}},
 		kafka: kafka.Description{Asked: "kafka:9092", Brokers: []string{"kafka:9092"},
 			Topics: map[string]int{"health": 1, "completed0": 1, "invoker0": 1}},
 		couch: couchdb.Survey{Server: "CouchDB 3.3.3", Whisks: couchdb.Database{Name: "whisks"},
@@ -116,6 +118,7 @@ func (f *fake) machine(c *config.Config) *Machine {
 			i, ok := f.images[ref]
 			return i, ok, nil
 		},
+		DefaultLogs: func(context.Context, string) (docker.LogSettings, error) { return f.logs, nil },
 		Network: func(context.Context) (docker.Isolation, error) {
 			return docker.Isolation{Network: docker.Network{Name: docker.OwnNetwork}, Found: true, From: "wsk00_1_a_b", To: "wsk00_2_c_d"}, nil
 		},

@@ -58,7 +58,7 @@ func (m *Machine) Here(self, shim, management string) *Machine {
 		}
 		return engine.Survey(ctx)
 	}
-	m.Image, m.Libc = engine.Image, engine.Libc
+	m.Image, m.Libc, m.DefaultLogs = engine.Image, engine.Libc, engine.DefaultLogs
 	m.Containerd = func(ctx context.Context) (containerd.Survey, error) {
 		return containerd.Inspect(ctx, clients.Containerd(m.Config, probePrefix, self, silent()), m.Files)
 	}

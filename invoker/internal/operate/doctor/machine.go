@@ -57,11 +57,13 @@ type Machine struct {
 	// Hooks runs a program that uses CUDA under the shim library. driver is the
 	// directory of a libcuda.so.1, empty for the host's own.
 	Hooks func(ctx context.Context, library, driver string) (Tried, error)
-	// Docker surveys Docker, where that is the engine. If that works, Image returns an image and
-	// whether it exists, and Libc returns its C library.
-	Docker func(ctx context.Context) (docker.Survey, error)
-	Image  func(ctx context.Context, reference string) (docker.Image, bool, error)
-	Libc   func(ctx context.Context, reference string) (docker.Libc, error)
+	// Docker surveys Docker, where that is the engine. If that works, Image returns an
+	// image and whether it exists, and Libc returns its C library. DefaultLogs returns the
+	// log settings of a container of the image that requests none.
+	Docker      func(ctx context.Context) (docker.Survey, error)
+	Image       func(ctx context.Context, reference string) (docker.Image, bool, error)
+	Libc        func(ctx context.Context, reference string) (docker.Libc, error)
+	DefaultLogs func(ctx context.Context, reference string) (docker.LogSettings, error)
 	// Containerd surveys containerd, where that is the engine.
 	Containerd func(ctx context.Context) (containerd.Survey, error)
 	// Network examines the network of action containers.

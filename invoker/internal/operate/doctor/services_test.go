@@ -209,7 +209,34 @@ func TestContainerChecks(t *testing.T) {
 		{"", nil, "Containers/logs", OK, "read at /var/lib/docker/containers", ""},
 		{"mounted", func(f *fake) { f.files["containers/.any"] = text("") }, "Containers/logs", OK, "read at /containers", ""},
 		{"unreadable", func(f *fake) { delete(f.files, "var/lib/docker/containers/.any") }, "Containers/logs", Warn, "cannot be read", "mount"},
-		{"elsewhere", func(f *fake) { f.Config.Logs.OutOfBand = true }, "Containers/logs", OK, "left to Docker's driver", ""},
+		{"bound", nil, "Containers/logs", OK, "3 files of 11 MB a container; for other containers Docker's default, json-file, max-file 3, max-size 10m", ""},
+		{"bound by the extra arguments", func(f *fake) {
+			f.Config.Containers.ExtraArgs = map[string][]string{"log-driver": {"json-file"}, "log-opt": {"max-size=1m", "max-file=2"}}
+		}, "Containers/logs", OK, "with log-driver json-file, log-opt max-size=1m, log-opt max-file=2 of the extra arguments; for", ""},
+		{"no bound by default", func(f *fake) { f.logs.Options = nil }, "Containers/logs", OK, "json-file without max-size: these logs grow without bound", ""},
+		{"by dockerd's file", func(f *fake) {
+			f.images = nil
+			f.files["etc/docker/daemon.json"] = text(`{"log-opts":{"max-size":"7m"}}`)
+		}, "Containers/logs", OK, "Docker's default, json-file, max-size 7m", ""},
+		{"by the file of another dockerd", func(f *fake) {
+			f.images = nil
+			f.files["etc/docker/daemon.json"] = text(`{"log-driver":"local","log-opts":{"max-size":"7m"}}`)
+		}, "Containers/logs", OK, "Docker's default, json-file, whose limits Docker shows only with an image of the manifest", ""},
+		{"not shown", func(f *fake) {
+			f.DefaultLogs = func(context.Context, string) (docker.LogSettings, error) {
+				return docker.LogSettings{}, errors.New("away")
+			}
+		}, "Containers/logs", OK, "3 files of 11 MB a container; for other containers Docker's default, json-file, whose limits Docker shows only", ""},
+		{"unreadable and bound", func(f *fake) { delete(f.files, "var/lib/docker/containers/.any") }, "Containers/logs", Warn, "3 files of 11 MB a container; for other containers Docker's default", "mount"},
+		{"elsewhere", func(f *fake) { f.Config.Logs.OutOfBand = true }, "Containers/logs", OK, "left to Docker's default, json-file, max-file 3, max-size 10m; records have no logs", ""},
+		{"elsewhere without bound", func(f *fake) {
+			f.Config.Logs.OutOfBand = true
+			f.logs.Options = nil
+		}, "Containers/logs", Warn, "left to Docker's default, json-file without max-size", "max-size"},
+		{"elsewhere by the extra arguments", func(f *fake) {
+			f.Config.Logs.OutOfBand = true
+			f.Config.Containers.ExtraArgs = map[string][]string{"log-driver": {"journald"}}
+		}, "Containers/logs", OK, "left to Docker's driver, with log-driver journald of the extra arguments; records", ""},
 
 		{"", nil, "Containers/runtimes", OK, "for GPUs python:3-gpu", ""},
 		{"none given", func(f *fake) { f.Config.Runtimes.Manifest = "" }, "Containers/runtimes", Skip, "not configured", "RUNTIMES_MANIFEST"},
