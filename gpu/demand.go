@@ -33,20 +33,20 @@ func (d *Demand) Arrived(now time.Duration) {
 // Add takes one cold start.
 func (c *ColdStart) Add(took time.Duration) { c.seconds.add(took.Seconds()) }
 
-// Prior is what is expected of a newer revision of the function until it has had a
-// cold start of its own.
+// Prior returns the estimate for a newer revision of the function, until that revision has had
+// its own cold start.
 func (c *ColdStart) Prior() ColdStart {
 	return ColdStart{mean{value: c.seconds.value}}
 }
 
-// Expected returns the seconds that a cold start is expected to take. One that was
-// never seen is taken to cost a second.
+// Expected returns the expected seconds of a cold start. Without an observation it returns one
+// second.
 func (c *ColdStart) Expected() float64 { return cmp.Or(c.seconds.value, 1) }
 
 // Rate returns the flow's arrivals per second, where time began with 0.
 func (d *Demand) Rate(now time.Duration) float64 {
-	// The integral of the fading weight so far: what one arrival per second would
-	// have counted to by now.
+	// The integral of the fading weight so far: the count that one arrival per second would
+	// have reached by now.
 	seen := max(1, demandWindow.Seconds()*(1-fade(now)))
 	return d.count * fade(now-d.at) / seen
 }
@@ -76,7 +76,7 @@ func (f *Footprint) Add(bytes int64) {
 	}
 }
 
-// Bytes returns what the next run will need; false if no run was seen.
+// Bytes returns the expected memory of the next run; false if no run was observed.
 func (f *Footprint) Bytes() (int64, bool) {
 	return slices.Max(f.recent[:]), f.seen > 0
 }

@@ -1,12 +1,11 @@
-// Package gpu holds the types and the single decisions about GPU memory and GPU
-// concurrency: what is on a device and may be moved there (Ledger), how many runs a
-// device takes at once (Tokens), which idle container is removed for another (Rule),
-// and the models that a simulated device follows (Interference, Link). Package
-// gpu/scheduler joins them.
+// Package gpu holds the types and the single decisions about GPU memory and GPU concurrency:
+// the Ledger of memory on a device, Tokens for the number of concurrent runs, the Rule that
+// chooses an idle container for removal, and the models of a simulated device (Interference,
+// Link). Package gpu/scheduler joins them.
 //
-// It is pure: it takes events with the time attached and returns orders; it reads
-// no clock and starts no goroutine. Time is a Duration since an epoch that the
-// caller picks. Activations, queues and CUDA are outside of it.
+// The package is pure. It takes events with the time attached and returns orders; it reads no
+// clock and starts no goroutine. Time is a Duration since an epoch of the caller's choice.
+// Activations, queues and CUDA are outside its scope.
 package gpu
 
 import (
@@ -30,7 +29,7 @@ const (
 // String returns the word used in records, metrics and logs.
 func (s Sharing) String() string { return word(uint8(s), "sharing", "whole", "mig", "mps") }
 
-// word is the one of a number, or the number of that kind.
+// word returns the name of a number of this kind, or the number itself if it has no name.
 func word(n uint8, kind string, words ...string) string {
 	if int(n) < len(words) {
 		return words[n]
@@ -38,8 +37,8 @@ func word(n uint8, kind string, words ...string) string {
 	return fmt.Sprintf("%s(%d)", kind, n)
 }
 
-// Device is one schedulable accelerator: what the scheduler counts tokens for
-// and what a container is bound to from its creation to its end.
+// Device is one schedulable accelerator. The scheduler counts tokens per device, and a
+// container is bound to one device for its whole life.
 type Device struct {
 	// Index is the device's position in the invoker's list, by which schedulers and
 	// ledgers know it.
@@ -85,7 +84,7 @@ func (d Device) MaxTokens(configured int) int {
 	return configured
 }
 
-// Validate returns an error that names what makes a device unusable.
+// Validate returns an error that says why a device is unusable.
 func (d Device) Validate() error {
 	if d.Index < 0 {
 		return fmt.Errorf("device index %d: must not be negative", d.Index)

@@ -27,10 +27,10 @@ func (l *Ledger) pump(now time.Duration) {
 	}
 }
 
-// evict orders memory out until lack bytes are free or on their way out: least
-// recently used first of what is held least; unless evictableOnly of all. The memory of containers
-// with runs is never evicted, nor that of keep; that of containers with waiting
-// reservations only when nothing else can help.
+// evict orders memory out until lack bytes are free or on their way out. It starts with the
+// least retained memory, least recently used first. With evictableOnly it moves only memory
+// that is not retained. It never evicts the memory of containers with runs, nor that of keep.
+// It evicts the memory of containers with waiting reservations only if nothing else helps.
 func (l *Ledger) evict(now time.Duration, lack int64, keep *memory, evictableOnly bool) {
 	if lack <= 0 {
 		return
@@ -56,8 +56,8 @@ func (l *Ledger) evict(now time.Duration, lack int64, keep *memory, evictableOnl
 	}
 }
 
-// victim picks the container whose memory is evicted next. Of equal ones it is the
-// one that the ledger has known for longest.
+// victim returns the container whose memory is evicted next. Among equals it is the one that
+// the ledger has known longest.
 func (l *Ledger) victim(keep *memory, evictableOnly bool) *memory {
 	var best *memory
 	for _, a := range l.containers {
@@ -71,9 +71,9 @@ func (l *Ledger) victim(keep *memory, evictableOnly bool) *memory {
 	return best
 }
 
-// later picks the youngest waiting reservation's container whose memory can
-// move: when nothing runs, no end of a run will free memory for the oldest, and
-// those that wait behind it must not delay it.
+// later returns the container of the youngest waiting reservation whose memory can move. If
+// nothing runs, no end of a run will free memory for the oldest reservation, and the younger
+// reservations must not delay it.
 func (l *Ledger) later(keep *memory) *memory {
 	for i := len(l.waiting) - 1; i > 0; i-- {
 		if a := l.waiting[i].a; a != keep && a.move != evicting && a.movable() > 0 {

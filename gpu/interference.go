@@ -6,10 +6,9 @@ import (
 	"time"
 )
 
-// Interference is the slowdown s(k) that each of k runs on one device sees,
-// at index k-1. The paper measures its effect (section 5.2: D=3 is worse than
-// D=2 for every policy) without printing the factors, so they are a parameter
-// everywhere and no result rests on one choice of them.
+// Interference is the slowdown s(k) of each of k concurrent runs on one device, at index k-1.
+// The paper measures the effect (section 5.2: D=3 is worse than D=2 for every policy) without
+// printing the factors. They are a parameter everywhere, and no result depends on one choice.
 type Interference []float64
 
 // DefaultInterference returns the published default, s(1..4) = 1, 1.3, 2.1, 3.
@@ -60,8 +59,7 @@ type Link struct {
 	Overlap        float64
 }
 
-// DefaultLink returns 12 GB/s, what a PCIe 3.0 x16 slot gives pinned copies,
-// with no overlap.
+// DefaultLink returns 12 GB/s without overlap, the speed of pinned copies over PCIe 3.0 x16.
 func DefaultLink() Link { return Link{BytesPerSecond: 12e9} }
 
 // Transfer returns how long a movement of so many bytes occupies the link, at

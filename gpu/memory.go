@@ -2,7 +2,7 @@ package gpu
 
 import "time"
 
-// moveState is what the last order does to a container's memory.
+// moveState is the state of the last order about a container's memory.
 type moveState uint8
 
 const (
@@ -23,10 +23,10 @@ type memory struct {
 	reported     int64         // context as reported, summed over processes
 	promised     int64         // context as asked for by Reserve
 	promises     []int64       // to each of the runs in flight
-	forRuns      int64         // the largest of them
+	forRuns      int64         // the largest reservation
 	forPrefetch  int64         // promised to a prefetch ahead of a run
-	pinned       int64         // what an eviction could not move, until the next run
-	bound        int64         // of resident and context, what is believed; see Ledger.believed
+	pinned       int64         // left by an eviction that could not move it, until the next run
+	bound        int64         // upper limit of resident plus context; see Ledger.believed
 	runs         int           // standing reservations
 	reservations int           // standing or waiting
 	hold         Hold
@@ -40,11 +40,12 @@ type memory struct {
 	interrupted bool          // an eviction was cancelled under way
 }
 
-// context is the larger of what was promised and what is reported: a context
-// exists from the container's start although it is not reported before.
+// context returns the larger of the promised and the reported context memory. A context exists
+// from the container's start although it is reported later.
 func (a *memory) context() int64 { return max(a.promised, a.reported) }
 
-// data is what is on the device, promised there or being moved there, whichever is most.
+// data returns the largest of the memory on the device, the memory promised there, and the
+// memory that is being moved there.
 func (a *memory) data() int64 { return max(a.resident, a.forRuns, a.forPrefetch) }
 
 func (a *memory) charge() int64 { return a.context() + a.data() }
@@ -52,8 +53,8 @@ func (a *memory) charge() int64 { return a.context() + a.data() }
 // idle reports whether no run of the container has or awaits a reservation.
 func (a *memory) idle() bool { return a.reservations == 0 }
 
-// freed is what the removal of a container is about to free. One that gets no answer
-// frees nothing.
+// freed returns the memory that the removal of a container will free, 0 if the removal is
+// overdue.
 func (a *memory) freed() int64 {
 	if a.overdue {
 		return 0
@@ -61,7 +62,7 @@ func (a *memory) freed() int64 {
 	return a.charge()
 }
 
-// movable is what an eviction of an idle container frees.
+// movable returns the memory that evicting an idle container frees.
 func (a *memory) movable() int64 {
 	return max(0, max(a.resident, a.forPrefetch)-a.pinned)
 }
@@ -78,8 +79,9 @@ func (a *memory) sum() {
 	a.resident = min(a.resident, max(0, a.bound-a.context()))
 }
 
-// immovable is what of a container's memory cannot be moved now: its contexts, and of
-// one that runs all of its data, of an idle one what an eviction has left.
+// immovable returns the part of a container's memory that cannot be moved now: its contexts
+// and, if it runs, all of its data. For an idle container it is the rest that an eviction has
+// left.
 func (a *memory) immovable() int64 {
 	if a.runs > 0 {
 		return a.charge()
@@ -99,7 +101,7 @@ func (l *Ledger) recharge(a *memory, change func()) {
 	}
 }
 
-// extra is what granting a need would add to the total.
+// extra returns the increase of the total if the need is granted.
 func (l *Ledger) extra(a *memory, need Need) int64 {
 	return max(a.context(), need.Context) + max(a.data(), need.Bytes) - a.charge()
 }
@@ -128,8 +130,7 @@ func (l *Ledger) bringBack(now time.Duration, a *memory) {
 		return
 	}
 	a.interrupted = false
-	// What is promised now stays promised until the end of the move, however the run
-	// for which it is made ends.
+	// The promise lasts until the end of the move, however the run for which it is made ends.
 	l.recharge(a, func() { a.forPrefetch = min(a.footprint, a.data()) })
 	l.order(now, a, prefetching)
 }

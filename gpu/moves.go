@@ -44,9 +44,9 @@ type Order struct {
 	Again     bool
 }
 
-// slowestLink is the least speed, in bytes per second, that a move of device memory is
-// expected to have: less than a third of the slowest one that was measured, the first way
-// out of memory on an H200, which makes the pages of the host.
+// slowestLink is the assumed minimum speed, in bytes per second, for moving device memory. It
+// is less than a third of the slowest measured move: the first eviction of memory on an H200,
+// which allocates the host's pages.
 const slowestLink = 512 << 20
 
 // SlowestMove returns how long the slowest link takes to move so many bytes.
@@ -57,24 +57,23 @@ func SlowestMove(bytes int64) time.Duration {
 // Usage is the device memory of one process of a container.
 type Usage struct {
 	Allocated int64 // altogether, on the device or swapped to the host
-	Resident  int64 // of it, on the device
-	Plain     int64 // of it, all but managed memory: what the driver lists for the process
+	Resident  int64 // part of Allocated that is on the device
+	Plain     int64 // part of Resident that is not managed memory; the driver lists it for the process
 	Context   int64 // the overhead of its CUDA context
 	Pinned    int64 // host memory that it has pinned, which is not device memory
 }
 
-// Ready returns the moves that must be carried out, oldest first, and the containers
-// whose waiting reservations now stand, one entry for each reservation. What was
-// returned is not returned again.
+// Ready returns the moves to carry out, oldest first, and the containers whose waiting
+// reservations are now granted, one entry per reservation. Each is returned once.
 func (l *Ledger) Ready() (moves []Move, standing []Container) {
 	moves, standing = l.moves, l.standing
 	l.moves, l.standing = nil, nil
 	return moves, standing
 }
 
-// Report takes the usage of a process of a container. No process is believed
-// beyond the device: a residency is capped by the capacity and by what the
-// process allocated. Reports of unknown containers are refused.
+// Report applies the usage of a process of a container. A report never counts beyond the
+// device: the resident size is capped by the capacity and by the process' allocations. Reports
+// of unknown containers are refused.
 func (l *Ledger) Report(now time.Duration, id Container, pid int, u Usage) error {
 	a, ok := l.byID[id]
 	if !ok {
@@ -99,10 +98,10 @@ func (l *Ledger) Report(now time.Duration, id Container, pid int, u Usage) error
 	return nil
 }
 
-// believed is how much memory on the device a container may report: the capacity
-// less what of the others' cannot be moved, but its own promises in any case. A
-// container that reports more is wrong, or has pushed idle memory of others out,
-// which those will report themselves; it must not take from promises.
+// believed returns the memory on the device that a container may report: the capacity less the
+// immovable memory of the other containers, but at least its own promises. A container that
+// reports more is either wrong or has displaced idle memory of others, which those will report
+// themselves. It must not reduce the promises to others.
 func (l *Ledger) believed(a *memory) int64 {
 	most := l.cfg.Capacity - l.foreign
 	for _, other := range l.containers {
@@ -131,9 +130,9 @@ func (l *Ledger) Exited(now time.Duration, id Container, pid int) {
 	l.pump(now)
 }
 
-// Moved acknowledges a move. It reports whether the acknowledgement was the
-// awaited one; a stale one changes nothing. After an eviction, what is still
-// resident counts as immovable until the container runs again.
+// Moved acknowledges a move. It returns false for a stale acknowledgement, which changes
+// nothing. After an eviction, memory that is still resident counts as immovable until the
+// container runs again.
 func (l *Ledger) Moved(now time.Duration, id Container, epoch uint64) bool {
 	a, ok := l.byID[id]
 	if !ok || a.move == settled || a.epoch != epoch {
@@ -160,9 +159,8 @@ func (l *Ledger) Awaits(id Container, epoch uint64) bool {
 	return ok && a.move != settled && a.epoch == epoch
 }
 
-// Leave begins the removal of an idle container. Its memory is charged until it is
-// gone, and counts as memory that is being freed; nothing of it is moved any more,
-// and a move under way is void.
+// Leave begins the removal of an idle container. Its memory is charged until it is gone and
+// counts as being freed. None of it is moved any more, and a move in progress is cancelled.
 func (l *Ledger) Leave(now time.Duration, id Container) {
 	a, ok := l.byID[id]
 	if !ok {
@@ -181,9 +179,8 @@ func (l *Ledger) Leave(now time.Duration, id Container) {
 	l.pump(now)
 }
 
-// Gone takes the end of a container: its memory, its context and its
-// reservations, standing or not, are void, and what was not yet read from Ready
-// about it is withdrawn. Unknown containers are ignored.
+// Gone applies the end of a container: its memory, its context and its reservations are
+// dropped, and unread entries of Ready about it are withdrawn. Unknown containers are ignored.
 func (l *Ledger) Gone(now time.Duration, id Container) {
 	a, ok := l.byID[id]
 	if !ok {
@@ -230,8 +227,8 @@ func (l *Ledger) Prefetch(now time.Duration, id Container) bool {
 	return true
 }
 
-// MoveOut evicts an idle container's memory however much is free; false if none of
-// it can be moved.
+// MoveOut evicts an idle container's memory, however much memory is free. It returns false if
+// none of the memory can be moved.
 func (l *Ledger) MoveOut(now time.Duration, id Container) bool {
 	a, ok := l.byID[id]
 	switch {

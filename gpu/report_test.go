@@ -9,8 +9,8 @@ import (
 	"github.com/gpuwhisk/gpuwhisk/invoker/develop/check"
 )
 
-// TestLedgerWrongReports: whatever containers report, what the ledger has promised to
-// others stands, and their free memory is never negative.
+// TestLedgerWrongReports: whatever containers report, the ledger's promises to others hold,
+// and its free memory is never negative.
 func TestLedgerWrongReports(t *testing.T) {
 	for seed := range uint64(500) {
 		wrongReports(t, seed, 200)
@@ -66,7 +66,7 @@ func wrongReports(t *testing.T, seed uint64, steps int) {
 			l.Moved(now, o.Container, o.Epoch)
 		}
 		check.NoError(t, l.Check(), "seed %d, step %d", seed, step)
-		// What is idle can be evicted; all else fits, what was promised too.
+		// Idle memory can be evicted. All other memory fits, promises included.
 		stays, idle := int64(0), int64(0)
 		for _, a := range l.containers {
 			if stays += a.immovable(); a.runs == 0 {

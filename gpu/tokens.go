@@ -57,13 +57,13 @@ func (c TokensConfig) Validate() error {
 	return nil
 }
 
-// Tokens decides D for one device. With a dynamic D it follows two signals,
-// and the lower wins, but for what is proven. Utilization, as NVML gives it, is
-// the share of time in which any kernel ran: one busy kernel saturates it, so
-// on its own it would hold D at 1 for ever on a busy device and show nothing
-// about the loss. The slowdown measured at each concurrency shows
-// where another run at once stops adding throughput, and also up to where it
-// does: a full reading does not take D below that.
+// Tokens decides D, the number of concurrent runs, for one device. A dynamic D follows the
+// lower of two signals, except where throughput is proven. The first signal is NVML's
+// utilization, the share of time in which any kernel ran. One busy kernel saturates it. On its
+// own it would hold D at 1 for ever on a busy device and say nothing about the loss. The
+// second signal is the slowdown measured at each concurrency. It shows at which concurrency
+// another run stops adding throughput, and up to which concurrency it adds throughput. Full
+// utilization does not lower D below the latter.
 type Tokens struct {
 	cfg     TokensConfig
 	average float64
@@ -148,10 +148,9 @@ func (t *Tokens) step(now time.Duration) {
 	}
 }
 
-// Learn takes the running time of a warm run, memory in place, that shared the
-// device with concurrency-1 others throughout. Leave out a run during which that
-// number changed. Runs of one flow at two concurrencies, in whichever order they come,
-// show the slowdown.
+// Learn takes the duration of a warm run with its memory in place that shared the device with
+// concurrency-1 other runs throughout. Leave out runs during which that number changed. Runs
+// of one flow at two concurrencies show the slowdown, in whichever order they come.
 func (t *Tokens) Learn(flow string, concurrency int, service time.Duration) {
 	if !t.cfg.Dynamic || service <= 0 || concurrency < 1 {
 		return
@@ -169,8 +168,8 @@ func (t *Tokens) Learn(flow string, concurrency int, service time.Duration) {
 	t.compare(k)
 }
 
-// compare brings the slowdown at k up to date, or all of them after a run
-// alone. Flows weigh by their runs.
+// compare updates the slowdown at k, or all slowdowns after a run alone. Flows are weighted by
+// their runs.
 func (t *Tokens) compare(k int) {
 	from, to := k, k
 	if k == 1 {
@@ -191,8 +190,8 @@ func (t *Tokens) compare(k int) {
 	}
 }
 
-// Forget drops what was learned from a flow that is no more; the slowdowns
-// stay until others are learned.
+// Forget drops the observations of a removed flow. The slowdowns stay until new ones are
+// learned.
 func (t *Tokens) Forget(flow string) {
 	t.learned = slices.DeleteFunc(t.learned, func(s services) bool { return s.flow == flow })
 }
@@ -208,8 +207,8 @@ func (t *Tokens) Slowdown(k int) (s float64, ok bool) {
 	return t.slow[k-1].value, true
 }
 
-// worth is how much more work per second a further run at once must have shown
-// to count as proven: less than that is within what runs differ by.
+// worth is the factor of work per second that a further concurrent run must have added to
+// count as proven. A smaller gain is within the variation between runs.
 const worth = 1.1
 
 // proven returns the largest k up to which every further run at once was seen
@@ -226,8 +225,8 @@ func (t *Tokens) proven() int {
 	return t.cfg.Max
 }
 
-// best returns the largest k that is not known to do less work per second than
-// a smaller one. What was never tried is not held against it.
+// best returns the largest k that is not known to do less work per second than a smaller one.
+// An untried k counts as good.
 func (t *Tokens) best() int {
 	best, top := 1, 1.0
 	for k := 2; k <= t.cfg.Max; k++ {
