@@ -2,25 +2,25 @@ package gpu
 
 import "slices"
 
-// Foreign finds the memory of a device that belongs to no container:
-// allocations that escape the shim, the rest of a container that did not die
-// cleanly, or another user of the device. It compares the memory that the driver
-// reports as used with what is accounted for. The zero value has found nothing.
+// Foreign finds device memory that belongs to no container: allocations that escape the shim,
+// the remains of a container that did not end cleanly, or another user of the device. It
+// compares the used memory reported by the driver with the accounted memory. The zero value
+// has found nothing.
 type Foreign struct {
 	found int64
 	// kept is the most that the driver can still have in use of memory that was moved to
 	// the host: it keeps the emptied pages until somebody needs them.
 	kept     int64
 	movedOut int64                  // as read last
-	above    [foreignReadings]int64 // what the last ones were above the held memory
+	above    [foreignReadings]int64 // the last readings less the held memory
 	rests    [foreignReadings]int64 // the last ones, of any kind
 	seen     int
 	quiet    int // quiet readings in a row
 }
 
 const (
-	// foreignLeast is what goes unexplained on a healthy device: pages that
-	// are rounded up, and the driver's own bits for each process.
+	// foreignLeast is the unexplained memory of a healthy device: rounded-up pages, and the
+	// driver's own data for each process.
 	foreignLeast = 64 << 20
 	// foreignReadings is how many readings in a row must agree before the result
 	// grows. Device and containers do not report at the same moment, so one reading

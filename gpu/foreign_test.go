@@ -6,7 +6,7 @@ import (
 	"github.com/gpuwhisk/gpuwhisk/invoker/develop/check"
 )
 
-// TestForeign reads scripts of what a device has in use and what containers hold.
+// TestForeign reads scripts of a device's used memory and the containers' held memory.
 func TestForeign(t *testing.T) {
 	const mb, gb = int64(1 << 20), int64(1 << 30)
 	type reading struct {

@@ -8,8 +8,8 @@ import (
 	"time"
 )
 
-// ErrTooBig means that a reservation can never stand: it is larger than the
-// device less what cannot be moved.
+// ErrTooBig means that a reservation can never be granted: it is larger than the device less
+// the immovable memory.
 var ErrTooBig = errors.New("does not fit the device")
 
 // Container numbers a container of the GPU scheduler, in the order of their creation;
@@ -23,28 +23,28 @@ type LedgerConfig struct {
 	// Headroom is how much the ledger tries to keep free beforehand by evicting
 	// memory that is evictable. 0 evicts on demand only.
 	Headroom int64
-	// AckTimeout is how long after its Leave a container that is not gone counts as one
-	// that stays. 0 is for ever.
+	// AckTimeout is the time after Leave at which a container that is not gone counts as
+	// staying; 0 means for ever.
 	AckTimeout time.Duration
 	// AskAgain is how long a move may be unacknowledged before it is ordered again: an
 	// acknowledgement is never assumed. 0 takes AckTimeout.
 	AskAgain time.Duration
 }
 
-// Ledger accounts for the memory of one device and decides what moves. Its
-// invariant, true after every call:
+// Ledger accounts for the memory of one device and decides which memory moves. Its invariant,
+// true after every call:
 //
 //	resident + reserved + context overhead + foreign <= capacity
 //
-// unless a container reported more than it was promised, in which case the
-// ledger grants nothing and evicts until it holds again. No report takes what
-// others were promised: beyond that a container is not believed. A run may start only
-// when its reservation stands. Memory is accounted per container, summed over
-// its processes, because a container may do its GPU work in children.
+// The exception is a container that reported more than it was promised. The ledger then grants
+// nothing and evicts until the invariant holds again. No report reduces the promises to
+// others; a container's report is capped at that point. A run may start only after its
+// reservation is granted. Memory is accounted per container, summed over its processes,
+// because a container may do its GPU work in child processes.
 //
-// The ledger orders moves (Ready) and takes events (Report, Moved, Gone). Each
-// move carries an epoch of its container; an acknowledgement of an older
-// epoch changes nothing, so a late eviction cannot undo a newer prefetch.
+// The ledger gives orders to move memory (Ready) and takes events (Report, Moved, Gone). Each
+// move carries an epoch of its container. An acknowledgement with an older epoch changes
+// nothing, so a late eviction cannot undo a newer prefetch.
 type Ledger struct {
 	cfg        LedgerConfig
 	containers []*memory // in the order in which they came: the last tie-break
@@ -66,7 +66,7 @@ type wait struct {
 	need Need
 }
 
-// Need is what one run asks of a device.
+// Need is the device memory that one run asks for.
 type Need struct {
 	// Bytes is the data the run's container is expected to hold on the device.
 	Bytes int64
@@ -195,8 +195,8 @@ func (l *Ledger) SetHold(now time.Duration, id Container, hold Hold) {
 	l.pump(now)
 }
 
-// Free returns the bytes that are neither held nor promised. It is negative
-// after a container took more than it was promised.
+// Free returns the bytes that are neither held nor promised. It is negative after a container
+// took more than its promise.
 func (l *Ledger) Free() int64 { return l.cfg.Capacity - l.used }
 
 // Used returns the bytes held or promised.
@@ -222,10 +222,9 @@ func (l *Ledger) Shortfall() int64 {
 	return max(0, lack)
 }
 
-// Possible reports whether a reservation could stand without waiting for a run
-// to end: after those that wait already, and with every other idle container
-// evicted or, if need be, removed. Where only what is possible is dispatched, no
-// runs wait for each other's memory.
+// Possible reports whether a reservation could be granted without waiting for a run to end:
+// after the reservations that wait already, with every other idle container evicted or
+// removed. If only possible reservations are dispatched, no runs wait for each other's memory.
 func (l *Ledger) Possible(id Container, need Need) bool {
 	own, ok := l.byID[id]
 	if !ok {
@@ -247,8 +246,8 @@ func (l *Ledger) Available() int64 {
 	return l.available
 }
 
-// Usable returns how much a container could have if nothing else ran here: all but
-// foreign memory and what containers keep that should be gone.
+// Usable returns the memory that a container could have if nothing else ran here: everything
+// but foreign memory and the memory of containers whose removal is overdue.
 func (l *Ledger) Usable() int64 {
 	n := l.cfg.Capacity - l.foreign
 	for _, a := range l.containers {
@@ -259,8 +258,8 @@ func (l *Ledger) Usable() int64 {
 	return n
 }
 
-// availableWith counts what is free, less what those that wait already will take,
-// and what idle containers other than own hold.
+// availableWith returns the free memory plus the memory of idle containers other than own,
+// less the memory for waiting reservations.
 func (l *Ledger) availableWith(own *memory) int64 {
 	n := l.Free()
 	for _, w := range l.waiting {
@@ -281,8 +280,8 @@ func (l *Ledger) Residency(id Container) (resident, footprint int64) {
 	return a.resident, a.footprint
 }
 
-// Data returns a container's data on the device, promised there or being moved
-// there, whichever is most, contexts aside; 0 if it is unknown.
+// Data returns the largest of a container's data on the device, the data promised there, and
+// the data being moved there, without contexts. It returns 0 for an unknown container.
 func (l *Ledger) Data(id Container) int64 {
 	return l.of(id).data()
 }
@@ -325,7 +324,7 @@ func (l *Ledger) of(id Container) *memory {
 	return &memory{}
 }
 
-// Totals is what a ledger has charged, in bytes.
+// Totals has the ledger's charges in bytes.
 type Totals struct {
 	Resident  int64 // data of containers on the device
 	Allocated int64 // data of containers, on the device or on the host

@@ -7,7 +7,7 @@ import (
 	"github.com/gpuwhisk/gpuwhisk/invoker/develop/check"
 )
 
-// Containers by what they are in a test.
+// Containers, named for their role in a test.
 const (
 	a Container = iota + 1
 	b
@@ -41,7 +41,7 @@ func newFixture(t *testing.T, cfg LedgerConfig) *fixture {
 	return &fixture{t: t, l: l}
 }
 
-// tick moves time on, checks the invariants and collects what the ledger decided.
+// tick advances time, checks the invariants and collects the ledger's decisions.
 func (w *fixture) tick() {
 	w.t.Helper()
 	w.now += time.Second
@@ -173,8 +173,8 @@ func TestLedgerCountsContextsAndWhatOnlyRemovalCanFree(t *testing.T) {
 	check.Includes(check.Must(t), w.ready, c, "the reservation does not stand on an empty device")
 }
 
-// TestLedgerWaitersDoNotDelayTheFirst: the oldest reservation needs what the
-// container of a younger one holds, and no run is left whose end could help.
+// TestLedgerWaitersDoNotDelayTheFirst: the oldest reservation needs memory held by the
+// container of a younger one, and no run is left whose end could help.
 func TestLedgerWaitersDoNotDelayTheFirst(t *testing.T) {
 	w := newFixture(t, LedgerConfig{Capacity: 100})
 	w.resident(b, 60, 0)
@@ -289,8 +289,8 @@ func TestLedgerPrefetchYieldsToReservations(t *testing.T) {
 	w.only(Prefetch, a)
 }
 
-// TestLedgerNoReportTakesPromises: what one container reports takes nothing from what
-// others were promised, whatever number of contexts and bytes it is.
+// TestLedgerNoReportTakesPromises: a container's report reduces no promise to others, whatever
+// number of contexts and bytes it has.
 func TestLedgerNoReportTakesPromises(t *testing.T) {
 	w := newFixture(t, LedgerConfig{Capacity: 100})
 	ok, err := w.l.Reserve(w.now, honest, Need{Bytes: 30, Context: 10})
