@@ -136,7 +136,19 @@ proto: ## Compile the protocol of schedulers anew (needs protoc; Debian: apt-get
 claims: build ## Measure the paper's claims again and redraw docs/scheduling-results.md and docs/figures (minutes)
 	$(BIN)/gpuwhisk sim claims --seeds 20 --into docs/scheduling-results.md --csv docs/results/scheduling-claims.csv
 	$(BIN)/gpuwhisk sim grid --seeds 20 --into docs/scheduling-results.md --csv docs/results/scheduling-grid.csv
-	$(BIN)/gpuwhisk sim figures --seeds 20 --out docs/figures
+	$(MAKE) figures
+
+# The pictures need matplotlib, in a virtual environment of its own.
+PLOT := build/plot/bin/python
+
+.PHONY: figures
+figures: build $(PLOT) ## Draw the pictures of docs/scheduling-results.md (installs matplotlib into build/plot; minutes)
+	$(PLOT) docs/figures/draw.py
+
+$(PLOT): docs/figures/requirements.txt
+	python3 -m venv build/plot || { echo "make figures needs Python's venv; on Debian: apt-get install python3-venv"; exit 1; }
+	build/plot/bin/pip install -q -r $< || { echo "make figures needs matplotlib: see $<"; exit 1; }
+	touch $@
 
 .PHONY: long
 long: build ## Random histories of a million events each, bounds over a million seconds, a million hostile messages, a backlog of 100,000, the invoker's image with GPU functions, restarts, the oldest and the newest Kafka, and a soak of SOAK=1h (hours)

@@ -118,7 +118,7 @@ func benchmarkNext(b *testing.B, policy string, flows, queued int) {
 // BenchmarkNextFlows shows how the cost grows with the number of flows, 100,000
 // invocations queued over all of them.
 func BenchmarkNextFlows(b *testing.B) {
-	for _, p := range []string{"mqfq-sticky", "sticky-plus"} {
+	for _, p := range []string{"mqfq-sticky", "sticky-plus", "fcfs", "paella"} {
 		for _, n := range []int{10, 100, 1_000, 10_000} {
 			b.Run(fmt.Sprintf("%s/%d", p, n), func(b *testing.B) { benchmarkNext(b, p, n, 100_000) })
 		}

@@ -156,12 +156,15 @@ func setFlags(o *Options, s *Spec, flags ...string) error {
 	return nil
 }
 
-// parse reads a run as claims and figures write it: a workload, a policy and
+// parse reads a run as claims and plots write it: a workload, a policy and
 // flags of gpuwhisk sim run without their dashes, such as "azure fcfs tokens=1".
 // A last word "series" keeps each function's service per window.
 func parse(text string) (Entry, error) {
 	text, series := strings.CutSuffix(text, " series")
 	words, s, o := strings.Fields(text), DefaultSpec(), Options{}
+	if len(words) < 2 {
+		return Entry{}, fmt.Errorf("run %q: want a workload, a policy and flags", text)
+	}
 	s.Kind = words[0]
 	if err := setFlags(&o, &s, words[2:]...); err != nil {
 		return Entry{}, fmt.Errorf("run %q: %w", text, err)
@@ -172,6 +175,45 @@ func parse(text string) (Entry, error) {
 	}
 	entries[0].Params.Series = series
 	return entries[0], nil
+}
+
+// RunsTable makes runs on seeds from 1 on and returns their results, for a plotting
+// script or a spreadsheet. Each line of text is a run: a workload, a policy and flags of
+// gpuwhisk sim run without their dashes. A run has one row for each seed, whose function
+// is empty, and one for each of its functions.
+func RunsTable(ctx context.Context, text string, seeds, parallel int, progress Progress) (Table, error) {
+	t := Table{Head: []string{"run", "seed", "function", "activations", "mean_s", "std_s", "cold_share", "lower_bound_s", "gap_mean_s"}}
+	var lines runs
+	for line := range strings.Lines(text) {
+		if line = strings.TrimSpace(line); line != "" {
+			lines = append(lines, line)
+		}
+	}
+	results, err := runTexts(ctx, lines, seeds, parallel, progress)
+	if err != nil {
+		return t, err
+	}
+	for _, line := range slices.Compact(slices.Sorted(slices.Values(lines))) {
+		for i, r := range results[line] {
+			t.Add(line, i+1, "", r.Latency.Count, mean(r), r.Latency.Std/1000, r.ColdShare, bound(r), r.GapBacklogged.Mean)
+			for _, f := range r.Functions {
+				t.Add(line, i+1, f.Name, f.Latency.Count, f.Latency.Mean/1000, f.Latency.Std/1000, f.Starts.ColdShare(), "", "")
+			}
+		}
+	}
+	return t, nil
+}
+
+// CheckRuns returns the error of the first line that is not a run.
+func CheckRuns(text string) error {
+	for line := range strings.Lines(text) {
+		if line = strings.TrimSpace(line); line != "" {
+			if _, err := parse(line); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
 }
 
 // runTexts makes runs on seeds from 1 on and returns their results by text and

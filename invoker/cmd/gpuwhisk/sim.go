@@ -20,7 +20,7 @@ type simCmd struct {
 	Grid    simGridCmd    `cmd:"" help:"Compare sticky-plus with every policy over a grid of servers and workloads."`
 	Sweep   simSweepCmd   `cmd:"" help:"Vary one parameter: T, D, TTL, pool, load, weight and others."`
 	Claims  simClaimsCmd  `cmd:"" help:"Reproduce the paper's results, claim by claim, with a verdict on each."`
-	Figures simFiguresCmd `cmd:"" help:"Draw the paper's figures, and further ones, as SVG."`
+	Runs    simRunsCmd    `cmd:"" help:"Make the runs that a file lists and write their results as CSV."`
 	Replay  simReplayCmd  `cmd:"" help:"Replay the recorded events of an invoker's GPU scheduler and compare the orders."`
 }
 

@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"io"
 	"os"
-	"time"
 
 	"github.com/gpuwhisk/gpuwhisk/invoker/lib/prettyjson"
 	"github.com/gpuwhisk/gpuwhisk/sched/sim"
@@ -77,32 +76,4 @@ func printClaims(to io.Writer, found []sim.Finding) error {
 		}
 	}
 	return nil
-}
-
-// simFiguresCmd draws the paper's figures.
-type simFiguresCmd struct {
-	Out  string   `default:"docs/figures" type:"path" help:"Directory for the SVG files."`
-	Only []string `help:"Only the figures whose names begin with this."`
-	manyFlags
-}
-
-// Validate checks the flags.
-func (c *simFiguresCmd) Validate() error {
-	return errors.Join(c.check(), sim.CheckFigures(c.Only))
-}
-
-// Run runs the simulations and writes the files.
-func (c simFiguresCmd) Run() error {
-	if err := os.MkdirAll(c.Out, 0o755); err != nil {
-		return fmt.Errorf("--out: %w", err)
-	}
-	start := time.Now()
-	clock := func() time.Duration { return time.Since(start) }
-	report, end := runsOf("figures")
-	names, err := sim.Figures(interrupted(), c.Out, c.Only, c.Seeds, c.Parallel, clock, report)
-	end()
-	for _, n := range names {
-		fmt.Println(n)
-	}
-	return err
 }
