@@ -176,8 +176,8 @@ func (d *dispatcher) affordable(containers []adopted, unfit map[container.ID]err
 // adopt gives a container to the pool or to the GPU scheduler. The error is why it
 // cannot be.
 func (d *dispatcher) adopt(ctx context.Context, now time.Duration, ad adopted) error {
-	claimed := d.claims.owner != nil && ad.state.Claim != ""
-	if ad.state.Activity == container.Pausing || claimed && !ad.left.Paused { // of the former it is not known: now it is
+	pinned := d.pins.events != nil && ad.state.Pin != ""
+	if ad.state.Activity == container.Pausing || pinned && !ad.left.Paused { // of the former it is not known: now it is
 		if err := d.engine.Pause(ctx, ad.left.ID); err != nil {
 			d.abandon(ad)
 			return fmt.Errorf("pause it: %w", err)
@@ -193,9 +193,9 @@ func (d *dispatcher) adopt(ctx context.Context, now time.Duration, ad adopted) e
 			return errNoMemory
 		}
 	} else {
-		slot, ok := d.pool.Adopt(now, d.claims.adopted(ad))
+		slot, ok := d.pool.Adopt(now, d.pins.adopted(ad))
 		if !ok {
-			d.claims.lose(ctr)
+			d.pins.lose(now, ctr)
 			return errNoMemory
 		}
 		ctr.slot = slot

@@ -28,8 +28,8 @@ type actionContainer struct {
 	handle   container.Handle
 	client   ProxyClient
 	gpu      *deviceState    // nil in the CPU path
-	claim    *claim          // nil: it may serve any activation
-	memo     string          // of its claim, fixed before the first run
+	pin      *pin            // nil: the container may serve any activation
+	memo     string          // of its pin, fixed before the first run
 	life     context.Context // ends when the container has ended by itself
 	die      context.CancelCauseFunc
 

@@ -34,8 +34,8 @@ type dispatcher struct {
 
 	pool       *container.Pool
 	gpus       *gpuScheduler // nil without devices
-	claims     *claims
-	returner   Returner         // nil: nothing is given back
+	pins       *pins
+	events     Events           // nil in classic mode
 	passOn     func(p *pending) // forwards an activation; nil: none is
 	backlog    atomic.Int64     // see Invoker.GPUBacklog; below 0 without a usable device
 	draining   bool
@@ -77,7 +77,7 @@ func (d *dispatcher) decide(now time.Duration) {
 
 // startRun starts the run of an activation in its container.
 func (d *dispatcher) startRun(now time.Duration, placement container.Placement) {
-	if d.claims.start(placement) {
+	if d.pins.start(placement) {
 		return
 	}
 	p := d.queued[placement.Invocation]
@@ -87,7 +87,7 @@ func (d *dispatcher) startRun(now time.Duration, placement container.Placement) 
 		ctr = d.newContainer(placement.Slot, p.User.Namespace.Name, p.action.Name, d.settings.spec(p.action.Exec, p.action.Limits.MemoryMB))
 	}
 	r := &run{pending: p, ctr: ctr, start: placement.Start, resume: placement.Resume, first: placement.First}
-	d.claims.placed(r)
+	d.pins.placed(r)
 	d.observe.placed(p, now, r.start.String(), ctr.name)
 	d.begin(r)
 }
@@ -134,7 +134,7 @@ func (d *dispatcher) carryOut(o container.Order) {
 		ctr := d.containers[o.Slot]
 		d.goWork(func(ctx context.Context) { d.post(pausedEvent{o.Slot, d.pause(ctx, ctr)}) })
 	case container.Remove:
-		d.claims.lose(d.containers[o.Slot])
+		d.pins.lose(d.clock(), d.containers[o.Slot])
 		d.startRemoval(o.Slot, d.containers[o.Slot])
 	}
 }

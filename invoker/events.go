@@ -27,7 +27,7 @@ func (e arrived) apply(d *dispatcher, now time.Duration) {
 		return
 	}
 	d.queued[p.invocation] = p
-	d.pool.Enqueue(now, d.claims.demand(p))
+	d.pool.Enqueue(now, d.pins.demand(p))
 }
 
 // opened reports that a container exists. From here on its death is noticed.
@@ -61,7 +61,7 @@ func (e warmed) apply(d *dispatcher, now time.Duration) {
 		d.gpus.take(now, scheduler.Event{Kind: scheduler.Initialized, Container: e.ctr.gpu.id})
 		return
 	}
-	d.claims.warmed(e.ctr)
+	d.pins.warmed(e.ctr)
 	d.pool.Warmed(now, e.ctr.slot)
 }
 
@@ -82,7 +82,7 @@ func (e left) apply(d *dispatcher, now time.Duration) {
 		return
 	}
 	d.pool.Done(now, e.run.ctr.slot, e.keep)
-	d.claims.left(e.run.ctr, e.keep)
+	d.pins.left(now, e.run.ctr, e.keep)
 }
 
 type pausedEvent struct {
@@ -92,7 +92,7 @@ type pausedEvent struct {
 
 func (e pausedEvent) apply(d *dispatcher, now time.Duration) {
 	d.pool.Paused(now, e.slot, e.ok)
-	d.claims.paused(d.containers[e.slot], e.ok)
+	d.pins.paused(now, d.containers[e.slot], e.ok)
 }
 
 // gone reports that a container is removed and its memory free; ctr is nil where it was
@@ -135,7 +135,7 @@ func (e died) apply(d *dispatcher, now time.Duration) {
 		return
 	}
 	d.pool.Failed(ctr.slot)
-	d.claims.lose(ctr)
+	d.pins.lose(now, ctr)
 }
 
 // observed are readings of devices.

@@ -387,7 +387,7 @@ func (env *fixture) start(s Settings, change ...func(*Invoker)) (iv *Invoker, st
 	env.t.Helper()
 	iv, err := New(s, Ports{
 		Feed: env, Actions: env, Records: env, Outbox: env, Blacklist: env, Journal: env, Engine: cmp.Or[Engine](env.engine, env), Daemon: env.daemon, Dial: env.dial, Mover: &env.gpu,
-		ContainerStates: env.states, UserLogs: env.userLogs, GPUHosts: env.gpuHosts, Successor: func() bool { return env.follows },
+		ContainerStates: env.states, UserLogs: env.userLogs, GPUHosts: env.gpuHosts, HandoverExpected: func() bool { return env.follows },
 	}, NewMetrics(env.registry, env.registry), cmp.Or(env.log, slog.New(slog.DiscardHandler)))
 	check.NoError(env.t, err)
 	for _, f := range change {

@@ -32,7 +32,7 @@ type gpuScheduler struct {
 	hostKnown  bool
 	past       history
 	failures   startFailures
-	warmth     *warmth             // nil: it is not reported
+	warmStates *warmStates         // nil in classic mode
 	waiting    map[uint64]*pending // submitted and not started
 	permits    *permits
 }
@@ -69,9 +69,9 @@ func (g *gpuScheduler) take(now time.Duration, e scheduler.Event) {
 	e.At = now
 	g.record.event(e)
 	g.core.Take(e)
-	g.warmth.changed(g.containers[e.Container])
+	g.warmStates.markDirty(g.containers[e.Container])
 	if r := g.runs[e.Invocation]; r != nil {
-		g.warmth.changed(r.ctr)
+		g.warmStates.markDirty(r.ctr)
 	}
 }
 
@@ -89,7 +89,7 @@ func (g *gpuScheduler) decide(now time.Duration) {
 	g.d.pool.SetAside(g.core.Claimed())
 	g.past.observe(now, g.waiting)
 	g.reportBacklog()
-	g.warmth.observe(g.core, g.containers)
+	g.warmStates.observe(g.core, g.containers)
 }
 
 // reportHost reports the remaining host memory to the GPU scheduler if it has changed.
@@ -168,7 +168,7 @@ func (g *gpuScheduler) carryOut(now time.Duration, o scheduler.Order) {
 		if ctr.gpu.cancelMove != nil {
 			ctr.gpu.cancelMove()
 		}
-		g.warmth.changed(ctr)
+		g.warmStates.markDirty(ctr)
 		g.d.startRemoval(0, ctr)
 	case scheduler.Refuse:
 		g.refuse(o)
@@ -209,7 +209,7 @@ func (g *gpuScheduler) make(o scheduler.Order) {
 }
 
 func (g *gpuScheduler) enter(ctr *actionContainer) {
-	g.warmth.changed(ctr)
+	g.warmStates.markDirty(ctr)
 	g.containers[ctr.gpu.id], g.named[ctr.name] = ctr, ctr
 }
 

@@ -11,17 +11,6 @@ import (
 	"github.com/gpuwhisk/gpuwhisk/sched"
 )
 
-// Returner gives activations that have not started back to the queue that they came
-// from, so that another invoker runs them.
-type Returner interface {
-	// Return reports whether the queue has the activation: then it is not the
-	// invoker's any more, else it still is. With an error nobody knows. It waits.
-	Return(ctx context.Context, m *activation.Message) (bool, error)
-	// Devices reports whether any GPU can be used: without one no activation that asks
-	// for one is to come. It must not block.
-	Devices(usable bool)
-}
-
 // textNotReturned answers an activation of which nobody knows who has it.
 const textNotReturned = "The invoker gave the activation back to its scheduler, which did not answer."
 
@@ -29,7 +18,7 @@ const textNotReturned = "The invoker gave the activation back to its scheduler, 
 // invoker drains, or it asks for a GPU and none can be used. One that was not
 // taken back, or that an earlier process had begun, is run here.
 func (d *dispatcher) returns(p *pending) bool {
-	return d.returner != nil && !p.NotJournaled && !p.keep && !p.Begun && (d.draining || p.gpu != nil && !d.gpus.usable())
+	return d.events != nil && !p.NotJournaled && !p.keep && !p.Begun && (d.draining || p.gpu != nil && !d.gpus.usable())
 }
 
 // mayPassOn reports whether an activation that waits for a device is passed on to another
@@ -43,14 +32,14 @@ func (d *dispatcher) handBack(p *pending) {
 	switch {
 	case d.closed: // it is delivered to the next process
 		return
-	case d.returner == nil:
+	case d.events == nil:
 		d.goWork(func(context.Context) { d.passOn(p) })
 		return
 	case !p.take(startPass):
 		return
 	}
 	d.goWork(func(ctx context.Context) {
-		returned, err := d.returner.Return(ctx, p.Message)
+		returned, err := d.events.Return(ctx, p.Message)
 		if !returned {
 			p.take(failPass)
 			if ctx.Err() == nil {
@@ -94,8 +83,8 @@ func (d *dispatcher) handBackQueued() {
 
 // devicesChanged reports whether there is a device, and gives back what waits for one.
 func (d *dispatcher) devicesChanged(now time.Duration) {
-	if d.returner != nil {
-		d.returner.Devices(d.gpus.usable())
+	if d.events != nil {
+		d.events.Notify(DevicesUsable(d.gpus.usable()))
 	}
 	d.handBackGPU(now)
 }

@@ -5,7 +5,6 @@ import (
 	"encoding/json"
 	"errors"
 	"strings"
-	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -15,12 +14,11 @@ import (
 	"github.com/gpuwhisk/gpuwhisk/invoker/proxy"
 )
 
-// fakeReturner is the schedulers, as far as they take activations back.
+// fakeReturner plays schedulers that take activations back, or do not.
 type fakeReturner struct {
-	takes bool
-	err   error
-
-	mu     sync.Mutex
+	fakeEvents
+	takes  bool
+	err    error
 	back   map[activation.ID]int
 	usable []bool
 }
@@ -33,23 +31,25 @@ func (r *fakeReturner) Return(_ context.Context, m *activation.Message) (bool, e
 	return r.takes, r.err
 }
 
-func (r *fakeReturner) Devices(usable bool) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	r.usable = append(r.usable, usable)
+func (r *fakeReturner) Notify(e Event) {
+	r.fakeEvents.Notify(e)
+	if usable, ok := e.(DevicesUsable); ok {
+		r.mu.Lock()
+		defer r.mu.Unlock()
+		r.usable = append(r.usable, bool(usable))
+	}
 }
 
 // givesBack runs six activations of which some wait when stop is called, and compares
 // how many run here, are given back, and are answered as nobody's.
 func givesBack(t *testing.T, env *fixture, s Settings, r *fakeReturner, end func(iv *Invoker, stop func()), run, back, unknown int) {
 	t.Helper()
-	r.back = map[activation.ID]int{}
-	owner := &fakeOwner{}
+	r.back, r.ends = map[activation.ID]int{}, nil
 	env.run = func(int, []byte) proxy.Exchange {
 		pass(10 * time.Second)
 		return answer(200, `{"ok":true}`)
 	}
-	iv, stop := env.start(s, func(iv *Invoker) { iv.dispatch.returner, iv.completer.ended = r, owner.ended })
+	iv, stop := env.start(s, func(iv *Invoker) { observe(iv, r) })
 	var ids []activation.ID
 	for range 6 {
 		ids = append(ids, env.invoke("f", nil))
@@ -71,7 +71,7 @@ func givesBack(t *testing.T, env *fixture, s Settings, r *fakeReturner, end func
 		}
 	}
 	check.Equal(t, got, [3]int{run, back, unknown}, "%v ran, were given back, or are unknown; want %d, %d, %d", got, run, back, unknown)
-	check.Equal(t, len(owner.ends), 6)
+	check.Equal(t, len(r.ends), 6)
 	check.Equal(t, len(env.done), 6)
 	check.Equal(t, iv.InFlight(), 0)
 }
@@ -129,7 +129,7 @@ func TestLossOfTheLastDeviceGivesBackWhatWaits(t *testing.T) {
 					return answer(200, `{"ok":true}`)
 				}
 				env.stall = func(int) (bool, bool) { return true, true } // those that run end with the device
-				iv, stop := env.start(env.gpuSettings(1), func(iv *Invoker) { iv.dispatch.returner = c.r })
+				iv, stop := env.start(env.gpuSettings(1), func(iv *Invoker) { observe(iv, c.r) })
 				for range 2 {
 					ids = append(ids, env.invoke("f", nil))
 				}

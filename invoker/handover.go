@@ -15,7 +15,7 @@ import (
 // leave removes the containers at the end, but for the idle ones if a process is to
 // follow that adopts them. No worker is left.
 func (iv *Invoker) leave() error {
-	if iv.ports.Daemon == nil || iv.ports.ContainerStates == nil || iv.ports.Successor == nil || !iv.ports.Successor() {
+	if iv.ports.Daemon == nil || iv.ports.ContainerStates == nil || iv.ports.HandoverExpected == nil || !iv.ports.HandoverExpected() {
 		iv.dispatch.deleteStateFiles()
 		return iv.cleanUp("own")
 	}

@@ -49,21 +49,14 @@ type Ports struct {
 	DeviceAdopter   DeviceAdopter // nil: containers with a device end with this process
 	Tracer          Tracer        // nil: not asked for
 	UserLogs        UserLogs      // nil: logs go into records alone
-	Claims          ClaimOwner    // nil: nothing is claimed
-	Returner        Returner      // nil: nothing is given back
+	Events          Events        // nil in classic mode
 	GPUHosts        GPUHosts      // nil: no activation is passed on
-	// Ended, when not nil, is called once for each activation when how it ended is
-	// reported, or when it is another invoker's. It must not block.
-	Ended func(End)
-	// Warmth, when not nil, is called when the containers of a GPU function have
-	// changed. It must not block.
-	Warmth func(Warmth)
-	// Away, when not nil, is called with the reason why nothing can be done for
-	// now, and with "" when it can again. It must not block.
-	Away func(reason string)
-	// Successor, when not nil, reports at the stop whether a process is to follow
-	// that adopts the idle containers.
-	Successor func() bool
+	// OnEngineDown, when not nil, is called with the reason why no container can be created
+	// now, and with "" when that is possible again. It must not block.
+	OnEngineDown func(reason string)
+	// HandoverExpected, when not nil, is called at the stop. It reports whether the next
+	// process will adopt the idle containers.
+	HandoverExpected func() bool
 }
 
 // Invoker runs the activations of one Kafka topic.
@@ -101,11 +94,11 @@ func New(s Settings, p Ports, m *Metrics, log *slog.Logger) (*Invoker, error) {
 		permits: newPermits(s.InFlight, s.GPU.BacklogBytes), ended: make(chan struct{}),
 	}
 	iv.observe = &observer{metrics: m, traces: explain.NewLog(s.Explain), exporter: p.Tracer, at: epoch.Add}
-	iv.health = newEngineHealth(p.Engine, p.Daemon, log, p.Away)
+	iv.health = newEngineHealth(p.Engine, p.Daemon, log, p.OnEngineDown)
 	iv.completer = &completer{
 		ctx: flushing, out: p.Outbox, records: p.Records, journal: p.Journal,
 		instance: s.Instance, store: s.Store, logErrors: s.LogErrors, unstored: s.LogUnstored, events: s.Events,
-		log: log, observe: iv.observe, wall: time.Now, ended: p.Ended, permits: iv.permits,
+		log: log, observe: iv.observe, wall: time.Now, notify: p.Events, permits: iv.permits,
 		unsettled: &unsettled{
 			journal: p.Journal, events: s.Events, log: log, wall: time.Now,
 			ends: map[*pending]bool{},
@@ -125,7 +118,7 @@ func (iv *Invoker) newDispatcher(clock func() time.Duration) (*dispatcher, error
 			engine: iv.ports.Engine, daemon: iv.ports.Daemon, dial: iv.ports.Dial, mover: iv.ports.Mover,
 			stateFiles: newStateFiles(iv.ports.ContainerStates), observe: iv.observe, log: iv.log, began: time.Now(),
 		},
-		settings: iv.settings, metrics: iv.metrics, clock: clock, returner: iv.ports.Returner, loop: newEventLoop(),
+		settings: iv.settings, metrics: iv.metrics, clock: clock, events: iv.ports.Events, loop: newEventLoop(),
 		queued: map[uint64]*pending{}, containers: map[container.SlotID]*actionContainer{}, alive: map[container.ID]*actionContainer{}, early: map[container.ID]bool{},
 	}
 	pool, err := container.New(iv.settings.Pool, clock())
@@ -133,7 +126,7 @@ func (iv *Invoker) newDispatcher(clock func() time.Duration) (*dispatcher, error
 		return nil, err
 	}
 	d.pool = pool
-	d.claims = newClaims(d, iv.ports.Claims, iv.health)
+	d.pins = newPins(d, iv.ports.Events, iv.health)
 	if d.gpus, err = newGPUScheduler(d, iv.ports.DeviceAdopter); err != nil {
 		return nil, fmt.Errorf("start gpu scheduling: %w", err)
 	}
@@ -141,7 +134,7 @@ func (iv *Invoker) newDispatcher(clock func() time.Duration) (*dispatcher, error
 	if d.gpus != nil {
 		d.gpus.reportBacklog()
 		d.gpus.permits = iv.permits
-		d.gpus.warmth = newWarmth(iv.ports.Warmth)
+		d.gpus.warmStates = newWarmStates(iv.ports.Events)
 		iv.ports.Mover.Listen(func(h gpu.MemoryReport) { iv.dispatch.post(memoryReport{h}) })
 	}
 	if iv.ports.GPUHosts != nil {
@@ -255,7 +248,7 @@ type shut struct{ done chan struct{} }
 
 func (e shut) apply(d *dispatcher, _ time.Duration) {
 	d.closed = true
-	d.claims.handOver(d.clock())
+	d.pins.handOver(d.clock())
 	close(e.done)
 }
 

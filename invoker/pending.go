@@ -218,7 +218,7 @@ type completer struct {
 	wall      func() time.Time
 	unsettled *unsettled
 	permits   *permits
-	ended     func(End) // nil: not asked for
+	notify    Events // nil in classic mode
 }
 
 // result sends an early result to a caller that waits while logs are still
@@ -410,22 +410,22 @@ func (c *completer) put(p *pending, r *activation.Record) (document []byte) {
 	return document
 }
 
-// End is how an activation ended.
-type End struct {
+// Outcome reports how an activation ended, or that another invoker has it.
+type Outcome struct {
 	ID    activation.ID
-	Claim Claim
+	Pin   Pin
 	Took  time.Duration // by its record; on a GPU without /init
-	Ran   bool          // else it reached no container here
+	Ran   bool          // false: it reached no container here
 	Keeps bool          // its container can be used again
 }
 
-// report reports how an activation ended to what waits for that. Without a record it
-// ended elsewhere.
+// report reports how an activation ended, in scheduler mode. Without a record another
+// invoker has the activation.
 func (c *completer) report(p *pending, e ending) {
-	if c.ended == nil {
+	if c.notify == nil {
 		return
 	}
-	end := End{ID: p.ActivationID, Claim: p.Claim, Keeps: true}
+	end := Outcome{ID: p.ActivationID, Pin: p.Pin, Keeps: true}
 	if r := e.record; r != nil {
 		end.Keeps = r.Response.StatusCode < activation.StatusDeveloperError
 		end.Ran = !e.combined
@@ -436,5 +436,5 @@ func (c *completer) report(p *pending, e ending) {
 			}
 		}
 	}
-	c.ended(end)
+	c.notify.Notify(end)
 }

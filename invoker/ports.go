@@ -41,9 +41,9 @@ type Delivery struct {
 	Ended *activation.Record
 	// NotJournaled is true if the journal does not store this delivery.
 	NotJournaled bool
-	// Claim names the container in which the activation runs, if that container fits; 0 means
+	// Pin names the container in which the activation runs, if that container fits; 0 means
 	// any.
-	Claim Claim
+	Pin Pin
 	// Kind is the action's, where that is known before the action is; "": it is not.
 	Kind string
 }

@@ -91,7 +91,7 @@ func (r *run) stateFile(now time.Time) container.StateFile {
 func (ctr *actionContainer) stateFile(now time.Time) container.StateFile {
 	s := ctr.spec
 	return container.StateFile{
-		Claim: ctr.memo, ID: ctr.handle.ID, Name: ctr.name, Kind: s.Kind, Image: s.Image, Pull: s.Pull, MemoryMB: s.MemoryMB, Concurrency: 1,
+		Pin: ctr.memo, ID: ctr.handle.ID, Name: ctr.name, Kind: s.Kind, Image: s.Image, Pull: s.Pull, MemoryMB: s.MemoryMB, Concurrency: 1,
 		Activity: container.Idle, Since: now,
 	}
 }

@@ -238,7 +238,7 @@ func (a *assembly) newInvoker(manifest *activation.Manifest) (hooks, error) {
 	ports := invoker.Ports{
 		Feed: a.from, Actions: actions{a.store}, Records: a.recordStore(), Outbox: out,
 		Blacklist: a.store, Journal: a.journal(), Engine: a.engine, Daemon: a.daemon, Dial: a.dial,
-		Mover: a.gpus.mover, Away: a.setUnable, ContainerStates: a.containerStates(), Successor: a.successor,
+		Mover: a.gpus.mover, OnEngineDown: a.setUnable, ContainerStates: a.containerStates(), HandoverExpected: a.handoverExpected,
 		Tracer: a.tracer, UserLogs: a.userLogs,
 	}
 	a.intake.fill(&ports)

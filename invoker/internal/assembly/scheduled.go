@@ -132,8 +132,7 @@ type schedulerStatus struct {
 }
 
 func (a *scheduled) fill(p *invoker.Ports) {
-	puller := a.puller.Load()
-	p.Claims, p.Ended, p.Warmth, p.Returner = puller, puller.Ended, puller.Warmth, puller
+	p.Events = a.puller.Load()
 }
 
 func (a *scheduled) use(iv *invoker.Invoker) { a.puller.Load().Use(iv) }

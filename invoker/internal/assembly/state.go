@@ -237,7 +237,7 @@ func (a *assembly) containerStates() invoker.ContainerStates {
 	return a.state.warm
 }
 
-// successor reports whether warm containers are left at the stop.
-func (a *assembly) successor() bool {
+// handoverExpected reports whether warm containers are left at the stop.
+func (a *assembly) handoverExpected() bool {
 	return a.c.Drain.Handover && a.Terminated != nil && a.Terminated() && !a.retired.Load()
 }

@@ -13,7 +13,7 @@ type Adopted struct {
 	Concurrency int
 	Paused      bool
 	Idle        time.Duration // for how long it has rested
-	Kept        bool          // as a Demand has it
+	Kept        bool          // it was pinned: IdleTimeout does not remove it
 }
 
 // Adopt takes over an idle container that another process created. It returns false if there
@@ -26,8 +26,8 @@ func (p *Pool) Adopt(now time.Duration, h Adopted) (SlotID, bool) {
 		return 0, false
 	}
 	s := p.add(h.MemoryMB)
-	p.adopt(s, Demand{Key: h.Key, Kind: h.Kind, Concurrency: h.Concurrency, Kept: h.Kept})
-	s.active, s.since = 0, now-h.Idle
+	p.adopt(s, Demand{Key: h.Key, Kind: h.Kind, Concurrency: h.Concurrency})
+	s.active, s.kept, s.since = 0, h.Kept, now-h.Idle
 	s.state = ready
 	list := &p.idle
 	if h.Paused {

@@ -51,8 +51,8 @@ func (p *Pool) checkSlot(s *slot) error {
 		return fmt.Errorf("%s but in the wrong list", s.state)
 	case s.active < 0 || (s.concurrency > 0 && s.active > s.concurrency):
 		return fmt.Errorf("%d active of %d", s.active, s.concurrency)
-	case (s.state == running || s.state == warmingUp) != (s.active > 0):
-		return fmt.Errorf("%s with %d active", s.state, s.active)
+	case (s.state == running || s.state == warmingUp) != s.occupied():
+		return fmt.Errorf("%s with %d active, pinned: %t", s.state, s.active, s.pinned)
 	}
 	return nil
 }

@@ -45,12 +45,36 @@ func (p *Pool) Done(now time.Duration, id SlotID, keep bool) {
 		panic(fmt.Sprintf("container: done in slot %d without an activation", id))
 	}
 	s.active--
+	p.leave(now, s, keep)
+}
+
+// Pinned reports whether a container is pinned.
+func (p *Pool) Pinned(id SlotID) bool {
+	s, ok := p.slots[id]
+	return ok && s.pinned
+}
+
+// Unpin ends a pin. If keep is false, the container is removed as soon as no activation
+// runs in it, even if it was not pinned. Unknown ids are ignored.
+func (p *Pool) Unpin(now time.Duration, id SlotID, keep bool) {
+	s, ok := p.slots[id]
+	switch {
+	case ok && s.pinned:
+		s.pinned = false
+		p.leave(now, s, keep)
+	case !keep:
+		p.Failed(id)
+	}
+}
+
+// leave updates a slot after an activation has left it or its pin has ended.
+func (p *Pool) leave(now time.Duration, s *slot, keep bool) {
 	if !keep {
 		s.doomed = true
 		p.forget(s)
 	}
 	switch {
-	case s.active > 0:
+	case s.occupied():
 		if !s.doomed {
 			p.offer(s)
 		}
@@ -73,7 +97,7 @@ func (p *Pool) Failed(id SlotID) {
 	}
 	s.doomed = true
 	p.forget(s)
-	if s.active == 0 && s.state != starting {
+	if !s.occupied() && s.state != starting {
 		p.remove(s)
 	}
 }
@@ -101,8 +125,8 @@ func (p *Pool) Gone(now time.Duration, id SlotID) {
 	if !ok {
 		return
 	}
-	if s.active > 0 {
-		panic(fmt.Sprintf("container: slot %d gone with %d running", id, s.active))
+	if s.occupied() {
+		panic(fmt.Sprintf("container: slot %d gone with %d running, pinned: %t", id, s.active, s.pinned))
 	}
 	p.unlist(s)
 	p.forget(s)

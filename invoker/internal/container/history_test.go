@@ -24,7 +24,7 @@ func history(t *testing.T, seed uint64, steps int) {
 		MemoryMB: 1024, Overtake: 500 * time.Millisecond, PauseGrace: time.Second, IdleTimeout: 5 * time.Second,
 		StemCells: []StemCell{{Kind: "k", MemoryMB: 128, Count: 2}, {Kind: "k", MemoryMB: 128, Count: 1}},
 	})
-	w := &outside{r: r, b: b, asked: map[uint64]bool{}}
+	w := &outside{r: r, b: b, asked: map[uint64]bool{}, pins: map[uint64]bool{}}
 	for range steps {
 		w.step()
 		check.NoError(t, b.p.check(), "seed %d", seed)
@@ -42,6 +42,7 @@ type outside struct {
 	r       *rand.Rand
 	b       *fixture
 	asked   map[uint64]bool
+	pins    map[uint64]bool // the demands that pin
 	running []Placement
 	orders  []Order
 }
@@ -51,9 +52,22 @@ func (w *outside) step() {
 	if w.r.IntN(3) == 0 {
 		sizes := []int{128, 256, 512, 1024}
 		key := w.r.IntN(8)
-		w.asked[w.b.ask(fmt.Sprint("key", key), sizes[key%4], 1+key%3)] = true
+		if key == 7 {
+			w.pin(fmt.Sprint("pin", w.r.IntN(3)))
+		} else {
+			w.asked[w.b.ask(fmt.Sprint("key", key), sizes[key%4], 1+key%3)] = true
+		}
 	}
 	w.round(w.r.IntN(2) == 0)
+}
+
+// pin asks for a pinned container, and for an activation that runs in it.
+func (w *outside) pin(key string) {
+	id := w.b.ask(key, 256, 1)
+	w.b.p.Cancel(id)
+	w.b.p.Enqueue(w.b.now, Demand{Invocation: id, Key: key, Kind: "k", MemoryMB: 256, Concurrency: 1, Pin: true})
+	w.asked[id], w.pins[id] = true, true
+	w.asked[w.b.ask(key, 256, 1)] = true
 }
 
 func (w *outside) settle() {
@@ -89,6 +103,11 @@ func (w *outside) finish() {
 		w.b.p.Failed(pl.Slot)
 	} else if pl.Start != Warm {
 		w.b.p.Warmed(w.b.now, pl.Slot)
+	}
+	if w.pins[pl.Invocation] {
+		w.b.p.Unpin(w.b.now, pl.Slot, w.r.IntN(10) > 0)
+		w.b.p.PauseNow(pl.Slot)
+		return
 	}
 	w.b.p.Done(w.b.now, pl.Slot, w.r.IntN(10) > 0)
 }

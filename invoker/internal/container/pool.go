@@ -35,7 +35,7 @@ type Demand struct {
 	MemoryMB    int
 	Concurrency int  // activations that one container may run at once, at least 1
 	Prewarm     bool // may be served by a prewarmed container
-	Kept        bool // the container is its owner's: IdleTimeout does not remove it
+	Pin         bool // the placement pins the container (Pool.Unpin) and runs nothing
 }
 
 // Placement is the pool's decision to run an invocation in a slot.
@@ -87,6 +87,7 @@ type Config struct {
 //	used == reserved + sum of the memory of all slots <= MemoryMB
 //	freeing == sum of the memory of slots in removing
 //	a slot is in exactly one of: idle list, paused list, prewarm list, none
+//	a slot is in no list while an activation runs in it or it is pinned
 type Pool struct {
 	cfg      Config
 	next     SlotID
@@ -232,7 +233,7 @@ func (p *Pool) reuse(d Demand) (Placement, bool) {
 	pl := Placement{Invocation: d.Invocation, Slot: s.id, Start: Warm, Resume: s.state == paused, First: s.active == 0}
 	p.unlist(s)
 	s.state = running
-	s.active++
+	s.occupy(d)
 	p.touch(s)
 	return pl, true
 }
@@ -254,8 +255,9 @@ func (p *Pool) create(d Demand) Placement {
 
 // adopt gives a slot to a key; it stays with the key until it is removed.
 func (p *Pool) adopt(s *slot, d Demand) {
-	s.key, s.kind, s.cell, s.concurrency, s.kept = d.Key, d.Kind, nil, d.Concurrency, d.Kept
-	s.state, s.active = warmingUp, 1
+	s.key, s.kind, s.cell, s.concurrency = d.Key, d.Kind, nil, d.Concurrency
+	s.state = warmingUp
+	s.occupy(d)
 	p.warm[d.Key] = append(p.warm[d.Key], s)
 }
 

@@ -16,8 +16,8 @@ const (
 	starting  state = iota // prewarm, being created
 	started                // prewarm, waits for an action
 	warmingUp              // belongs to an action, not initialised yet
-	running                // initialised, active > 0
-	ready                  // initialised, active == 0
+	running                // initialised and occupied
+	ready                  // initialised and not occupied
 	pausing                // the pause was ordered
 	paused
 	removing
@@ -34,12 +34,25 @@ type slot struct {
 	active      int
 	state       state
 	doomed      bool          // remove as soon as no activation runs in it
-	kept        bool          // IdleTimeout does not remove it
+	pinned      bool          // reserved by its owner: not idle even if nothing runs in it
+	kept        bool          // it was pinned before: IdleTimeout does not remove it
 	since       time.Duration // when it entered ready, paused or started
 
 	in      *slotQueue // nil: none
 	element *list.Element
 }
+
+// occupy counts a placement: an activation that runs in the slot, or a pin.
+func (s *slot) occupy(d Demand) {
+	if d.Pin {
+		s.pinned, s.kept = true, true
+		return
+	}
+	s.active++
+}
+
+// occupied reports whether an activation runs in the slot or the slot is pinned.
+func (s *slot) occupied() bool { return s.active > 0 || s.pinned }
 
 // slotQueue is a queue of slots with the sum of their memory.
 type slotQueue struct {

@@ -36,7 +36,7 @@ type StateFile struct {
 	MemoryMB     int           `json:"memoryMB"`
 	Concurrency  int           `json:"concurrency"`
 	GPU          *GPUStateFile `json:"gpu,omitempty"`
-	Claim        string        `json:"claim,omitempty"` // by which its owner knows it again
+	Pin          string        `json:"claim,omitempty"` // the Memo of its pin; the name in JSON is that of older versions
 	Activity     Activity      `json:"-"`
 	Since        time.Time     `json:"-"` // it is idle
 	DeviceMemory DeviceMemory  `json:"-"`

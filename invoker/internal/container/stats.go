@@ -9,7 +9,7 @@ import (
 type Stats struct {
 	Waiting    int `json:"waiting"`
 	WaitingMB  int `json:"waitingMB"`
-	Active     int `json:"active"` // an activation runs in them
+	Active     int `json:"active"` // in use by activations, or pinned
 	ActiveMB   int `json:"activeMB"`
 	Idle       int `json:"idle"`
 	IdleMB     int `json:"idleMB"`
@@ -52,7 +52,7 @@ func (p *Pool) Stats() Stats {
 		case s.state == starting || s.state == started:
 			st.Prewarm++
 			st.PrewarmMB += s.memoryMB
-		case s.active > 0:
+		case s.occupied():
 			st.Active++
 			st.ActiveMB += s.memoryMB
 		default:

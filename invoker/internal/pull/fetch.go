@@ -92,7 +92,7 @@ func (p *Puller) pull(o slot.Order, answer activation.FetchAnswer) {
 	m := answer.Message
 	d := invoker.Delivery{Message: m, Done: func() {}, Kind: o.Creation.Kind}
 	if !o.Creation.GPU {
-		d.Claim = invoker.Claim(o.Slot)
+		d.Pin = invoker.Pin(o.Slot)
 	}
 	p.awaitReturn(m.ActivationID)
 	use := p.ports.Journal.Keep(&d, answer.JSON())

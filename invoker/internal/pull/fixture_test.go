@@ -39,7 +39,7 @@ type fixture struct {
 	moved     chan struct{}
 	fetchErr  error
 	known     map[activation.ID]bool // by the journal, in progress
-	acquire   func(r invoker.AcquireRequest)
+	acquire   func(r invoker.PinRequest)
 	delivered []invoker.Delivery
 	made      int
 	changing  map[string]bool
@@ -60,7 +60,7 @@ func pulling(t *testing.T, change func(*Config), test func(f *fixture)) {
 			keys: map[string]bool{}, moved: make(chan struct{}), known: map[activation.ID]bool{}, changing: map[string]bool{},
 			leader: activation.Endpoint{Host: "s0", Port: 1},
 		}
-		f.acquire = func(r invoker.AcquireRequest) { go f.Acquired(r.ID, false) }
+		f.acquire = func(r invoker.PinRequest) { go f.Notify(invoker.PinReady{ID: r.ID, Warm: false}) }
 		m, err := activation.ParseManifest([]byte(`{"runtimes":{"nodejs":[{"kind":"nodejs:20","default":true,"image":{"prefix":"p","name":"node","tag":"1"}}]},"blackboxes":[]}`), activation.ManifestOptions{})
 		check.NoError(t, err)
 		cfg := Config{
@@ -328,23 +328,23 @@ func (f *fixture) Keep(d *invoker.Delivery, message []byte) bool {
 }
 
 func (f *fixture) deliver(_ context.Context, d invoker.Delivery) error {
-	f.add("deliver %d", d.Claim)
+	f.add("deliver %d", d.Pin)
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.delivered = append(f.delivered, d)
 	return nil
 }
 
-func (f *fixture) Acquire(r invoker.AcquireRequest) {
+func (f *fixture) Pin(r invoker.PinRequest) {
 	f.add("acquire %s %d MB", r.Exec.Image, r.MemoryMB)
 	f.acquire(r)
 }
 
-func (f *fixture) PauseClaim(id invoker.Claim) {
+func (f *fixture) PausePin(id invoker.Pin) {
 	f.add("pause")
-	go f.Paused(id, true)
+	go f.Notify(invoker.PinPaused{ID: id, OK: true})
 }
 
 func (f *fixture) ReservedMB() int64 { return f.reserved.Load() }
 
-func (f *fixture) Unclaim(invoker.Claim) { f.add("remove") }
+func (f *fixture) Unpin(invoker.Pin) { f.add("remove") }

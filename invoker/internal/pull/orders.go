@@ -139,14 +139,14 @@ func (p *Puller) refuse(c slot.Creation, why activation.CreationError, reason st
 // carryOut carries out one order of the table without blocking. The caller must hold the
 // lock.
 func (p *Puller) carryOut(o slot.Order) {
-	claim := invoker.Claim(o.Slot)
+	pin := invoker.Pin(o.Slot)
 	switch o.Do {
 	case slot.Acquire:
 		p.acquire(o)
 	case slot.Pause:
-		p.containers.PauseClaim(claim)
+		p.containers.PausePin(pin)
 	case slot.Remove:
-		p.containers.Unclaim(claim)
+		p.containers.Unpin(pin)
 	case slot.Put, slot.Delete:
 		p.change(o)
 	case slot.Fetch:
@@ -186,8 +186,8 @@ func (p *Puller) acquire(o slot.Order) {
 		p.table.Refused(time.Since(p.began), o.Slot, activation.CreationFailed, err.Error())
 		return
 	}
-	p.containers.Acquire(invoker.AcquireRequest{
-		ID: invoker.Claim(o.Slot), Namespace: o.Creation.Queue.Namespace, Action: a.Name, Exec: a.Exec,
+	p.containers.Pin(invoker.PinRequest{
+		ID: invoker.Pin(o.Slot), Namespace: o.Creation.Queue.Namespace, Action: a.Name, Exec: a.Exec,
 		MemoryMB: o.Creation.MemoryMB, Concurrency: o.Creation.Concurrency, Memo: memo(o.Creation.ContainerCreation),
 	})
 }
@@ -241,57 +241,60 @@ func await(left chan struct{}) {
 	}
 }
 
-// The invoker's answers about containers (invoker.ClaimOwner).
-
-// Acquired reports that a slot has its container.
-func (p *Puller) Acquired(id invoker.Claim, warmed bool) {
-	p.do(func(now time.Duration) { p.table.Acquired(now, slot.ID(id), warmed) })
+// Notify receives the events of the invoker (invoker.Events).
+func (p *Puller) Notify(e invoker.Event) {
+	var why activation.CreationError
+	var reason string
+	if e, ok := e.(invoker.PinRefused); ok {
+		why, reason = refusal(e.Err)
+	}
+	p.do(func(now time.Duration) {
+		switch e := e.(type) {
+		case invoker.PinReady:
+			p.table.Acquired(now, slot.ID(e.ID), e.Warm)
+		case invoker.PinRefused:
+			p.table.Refused(now, slot.ID(e.ID), why, reason)
+		case invoker.PinPaused:
+			p.table.Paused(now, slot.ID(e.ID), e.OK)
+		case invoker.PinLost:
+			p.table.Lost(now, slot.ID(e.ID))
+		case invoker.WarmState:
+			p.table.SetWarm(now, queueOf(e), e.Warm, e.Resident)
+		case invoker.Outcome:
+			p.ended(now, e)
+		case invoker.DevicesUsable:
+			if p.noDevice = !bool(e); p.noDevice { // another invoker gets the GPU functions
+				p.table.RetireGPU(now)
+			}
+		}
+	})
 }
 
-// Refused reports that a slot gets no container.
-func (p *Puller) Refused(id invoker.Claim, err error) {
-	why, reason := refusal(err)
-	p.do(func(now time.Duration) { p.table.Refused(now, slot.ID(id), why, reason) })
-}
-
-// Paused reports how a pause ended.
-func (p *Puller) Paused(id invoker.Claim, ok bool) {
-	p.do(func(now time.Duration) { p.table.Paused(now, slot.ID(id), ok) })
-}
-
-// Lost reports that a container is gone.
-func (p *Puller) Lost(id invoker.Claim) {
-	p.do(func(now time.Duration) { p.table.Lost(now, slot.ID(id)) })
-}
-
-// Warmth handles a change of a GPU function's containers.
-func (p *Puller) Warmth(w invoker.Warmth) {
+// queueOf returns the queue of a revision of a GPU function.
+func queueOf(w invoker.WarmState) activation.Queue {
 	i := strings.LastIndexByte(w.Function, '/')
-	q := activation.NewQueue(w.Namespace, activation.ActionRef{Path: w.Function[:max(i, 0)], Name: w.Function[i+1:]}, w.Revision)
-	p.do(func(now time.Duration) { p.table.Warmth(now, q, w.Warm, w.Resident) })
+	return activation.NewQueue(w.Namespace, activation.ActionRef{Path: w.Function[:max(i, 0)], Name: w.Function[i+1:]}, w.Revision)
 }
 
-// Adopted creates the slot of a container that an earlier process left.
-func (p *Puller) Adopted(memo string) (id invoker.Claim, ok bool) {
+// ended handles the end of an activation. The caller must hold the lock.
+func (p *Puller) ended(now time.Duration, e invoker.Outcome) {
+	p.endReturn(e.ID)
+	if from, ok := p.pulled[e.ID]; ok {
+		delete(p.pulled, e.ID)
+		p.table.Ended(now, from.slot, e.Took, e.Keeps, e.Ran)
+	}
+}
+
+// AdoptPin creates the slot of a container that an earlier process left.
+func (p *Puller) AdoptPin(memo string) (id invoker.Pin, ok bool) {
 	c, _, err := activation.DecodeContainerMessage([]byte(memo))
 	if err != nil || c == nil {
 		return 0, false
 	}
 	p.do(func(now time.Duration) {
-		id = invoker.Claim(p.table.Adopt(now, slot.Creation{ContainerCreation: c, Concurrency: 1}))
+		id = invoker.Pin(p.table.Adopt(now, slot.Creation{ContainerCreation: c, Concurrency: 1}))
 	})
 	return id, true
-}
-
-// Ended handles the end of an activation.
-func (p *Puller) Ended(e invoker.End) {
-	p.do(func(now time.Duration) {
-		p.endReturn(e.ID)
-		if from, ok := p.pulled[e.ID]; ok {
-			delete(p.pulled, e.ID)
-			p.table.Ended(now, from.slot, e.Took, e.Keeps, e.Ran)
-		}
-	})
 }
 
 // change is the put or the deletion of a key.

@@ -101,12 +101,12 @@ type Journal interface {
 	CommitHandback(id activation.ID) error
 }
 
-// Containers is the interface of *invoker.Invoker for claims on containers.
+// Containers is the interface of *invoker.Invoker for pinned containers.
 type Containers interface {
-	Acquire(r invoker.AcquireRequest)
-	PauseClaim(id invoker.Claim)
-	Unclaim(id invoker.Claim)
-	// ReservedMB returns the memory that is not available for claims.
+	Pin(r invoker.PinRequest)
+	PausePin(id invoker.Pin)
+	Unpin(id invoker.Pin)
+	// ReservedMB returns the memory that is not available for pins.
 	ReservedMB() int64
 }
 

@@ -29,7 +29,7 @@ func TestCreationBecomesAContainerThatFetches(t *testing.T) {
 		check.Equal(t, h.BusyMB, 256)
 		check.Equal(t, h.FreeMB, 768)
 		check.Equal(t, h.Status, activation.Up)
-		f.Ended(invoker.End{ID: id, Claim: 1, Took: time.Second, Keeps: true, Ran: true})
+		f.Notify(invoker.Outcome{ID: id, Pin: 1, Took: time.Second, Keeps: true, Ran: true})
 		f.want("fetch s0 warmed=true")
 		p := f.Pool()
 		check.Equal(t, p.Busy.Total, 1)
@@ -45,7 +45,7 @@ func TestIdleContainerIsPausedAndResumed(t *testing.T) {
 		id := f.activate(1)
 		f.creation("", "")
 		pass(100 * time.Millisecond)
-		f.Ended(invoker.End{ID: id, Keeps: true, Ran: true})
+		f.Notify(invoker.Outcome{ID: id, Keeps: true, Ran: true})
 		pass(12 * time.Second)
 		synctest.Wait()
 		check.Equal(check.Must(t), len(f.keys), 1)
@@ -58,7 +58,7 @@ func TestIdleContainerIsPausedAndResumed(t *testing.T) {
 		check.Equal(t, p.Paused.Containers[0].Kind, "nodejs:20")
 		check.Equal(t, f.reported().FreeMB, 1024)
 		f.forget()
-		f.acquire = func(r invoker.AcquireRequest) { go f.Acquired(r.ID, true) }
+		f.acquire = func(r invoker.PinRequest) { go f.Notify(invoker.PinReady{ID: r.ID, Warm: true}) }
 		f.creation("", "")
 		f.want("acquire p/node:1 256 MB", "put namespace", "fetch s0 warmed=true", "delete warmed", "ack success", "done")
 	})
@@ -125,7 +125,7 @@ func TestNothingIsFetchedWhileTheJournalIsFull(t *testing.T) {
 		f.mu.Lock()
 		f.full = space
 		f.mu.Unlock()
-		f.Ended(invoker.End{ID: id, Keeps: true, Ran: true})
+		f.Notify(invoker.Outcome{ID: id, Keeps: true, Ran: true})
 		f.activate(2)
 		f.want()
 		f.creation("", "")
@@ -148,7 +148,7 @@ func TestStopWhileTheJournalIsFull(t *testing.T) {
 		f.mu.Lock()
 		f.full = make(chan struct{})
 		f.mu.Unlock()
-		f.Adopted(memo(&activation.ContainerCreation{
+		f.AdoptPin(memo(&activation.ContainerCreation{
 			TransID: activation.NewTransID("x", 1, false), ID: activation.ID(strings.Repeat("a", 32)), Scheduler: "0", Endpoint: f.leader,
 			Queue: activation.NewQueue("guest", activation.ActionRef{Path: "guest", Name: "hello", Version: "0.0.1"}, "1-a"),
 		}))
@@ -169,7 +169,7 @@ func TestErrorsOfContainersInTheWordsOfSchedulers(t *testing.T) {
 		{errors.New("x"), "ack WhiskError"},
 	} {
 		pulling(t, nil, func(f *fixture) {
-			f.acquire = func(r invoker.AcquireRequest) { go f.Refused(r.ID, c.err) }
+			f.acquire = func(r invoker.PinRequest) { go f.Notify(invoker.PinRefused{ID: r.ID, Err: c.err}) }
 			f.creation("", "")
 			f.want("acquire p/node:1 256 MB", c.want, "done")
 		})
@@ -180,8 +180,8 @@ func TestErrorsOfContainersInTheWordsOfSchedulers(t *testing.T) {
 // and the scheduler ends the queue. Otherwise it would order 10 containers a second.
 func TestImageThatCannotBePulled(t *testing.T) {
 	pulling(t, nil, func(f *fixture) {
-		f.acquire = func(r invoker.AcquireRequest) {
-			go f.Refused(r.ID, &container.CreateError{Blame: container.BlameDeveloper, Message: "Failed to pull"})
+		f.acquire = func(r invoker.PinRequest) {
+			go f.Notify(invoker.PinRefused{ID: r.ID, Err: &container.CreateError{Blame: container.BlameDeveloper, Message: "Failed to pull"}})
 		}
 		create := func(image string) {
 			f.send(time.Now(), `{"kind":"blackbox","image":"`+image+`","binary":false}`, "[]", `{"concurrency":1,"logs":10,"memory":256,"timeout":60000}`)
@@ -204,9 +204,9 @@ func TestGPUFunctionIsPulledWithoutAContainer(t *testing.T) {
 		f.want("put namespace", "fetch s0 warmed=false", "ack success", "done")
 		id := f.activate(1)
 		check.That(t, f.has("deliver 0"), "it is not delivered")
-		f.Ended(invoker.End{ID: id, Keeps: false})
+		f.Notify(invoker.Outcome{ID: id, Keeps: false})
 		f.want("fetch s0 warmed=false") // this fetch was sent with the delivery and is open
-		f.Warmth(invoker.Warmth{Namespace: "guest", Function: "guest/hello", Revision: "1-a", Warm: true, Resident: true})
+		f.Notify(invoker.WarmState{Namespace: "guest", Function: "guest/hello", Revision: "1-a", Warm: true, Resident: true})
 		pass(2 * time.Second)
 		check.That(t, f.has("fetch s0 warmed=true"), "it is not reported as warm")
 		pass(10 * time.Second)
@@ -228,7 +228,7 @@ func TestSchedulerThatMoved(t *testing.T) {
 		f.mu.Lock()
 		f.fetchErr = errors.New("away")
 		f.mu.Unlock()
-		f.Ended(invoker.End{ID: id, Keeps: true, Ran: true})
+		f.Notify(invoker.Outcome{ID: id, Keeps: true, Ran: true})
 		pass(100 * time.Millisecond)
 		f.mu.Lock()
 		f.log, f.fetchErr, f.leader = nil, nil, activation.Endpoint{Host: "s1", Port: 1}
@@ -267,7 +267,7 @@ func TestHandedOutTwiceWithoutAJournal(t *testing.T) {
 		f.want("keep", "fetch s0 warmed=false")
 		f.activate(2)
 		f.want("keep", "deliver 2")
-		f.Ended(invoker.End{ID: id, Keeps: true, Ran: true})
+		f.Notify(invoker.Outcome{ID: id, Keeps: true, Ran: true})
 		f.want("fetch s0 warmed=true")
 		f.activate(3)
 		f.want("keep", "deliver 1")
@@ -328,14 +328,14 @@ func TestAdoptedContainerIsKnownToSchedulers(t *testing.T) {
 		}
 		text := memo(&c)
 		check.Lacks(t, text, "secret", "the state file has parameters")
-		id, ok := f.Adopted(text)
+		id, ok := f.AdoptPin(text)
 		check.That(check.Must(t), ok, "not adopted")
 		f.want("put warmed")
-		f.acquire = func(r invoker.AcquireRequest) { go f.Acquired(r.ID, true) }
+		f.acquire = func(r invoker.PinRequest) { go f.Notify(invoker.PinReady{ID: r.ID, Warm: true}) }
 		f.creation("", "")
 		f.want("acquire p/node:1 256 MB", "put namespace", "fetch s0 warmed=true", "delete warmed", "ack success", "done")
-		f.Lost(id)
-		_, ok = f.Adopted("no memo")
+		f.Notify(invoker.PinLost{ID: id})
+		_, ok = f.AdoptPin("no memo")
 		check.That(t, !ok, "what is no memo is adopted")
 	})
 }
@@ -442,7 +442,7 @@ func TestActivationThatComesBackAtOnce(t *testing.T) {
 		check.That(check.Must(t), returned, "%t, %v", returned, err)
 		check.NoError(t, err)
 		f.want("offer", "return s0", "forget")
-		f.Ended(invoker.End{ID: id})
+		f.Notify(invoker.Outcome{ID: id})
 		f.want("keep", "deliver 0", "fetch s0 warmed=false")
 	})
 }
@@ -466,12 +466,12 @@ func TestWithoutADeviceNothingIsPulledForGPUs(t *testing.T) {
 	pulling(t, func(c *Config) { c.GPUs = 1 }, func(f *fixture) {
 		f.creation(gpuAnnotation, "")
 		f.want("put namespace", "fetch s0 warmed=false", "ack success", "done")
-		f.Devices(false)
+		f.Notify(invoker.DevicesUsable(false))
 		pass(2 * emptyPause)
 		f.want("leave", "delete namespace")
 		f.creation(gpuAnnotation, "")
 		f.want("ack ResourceNotEnoughError", "done")
-		f.Devices(true)
+		f.Notify(invoker.DevicesUsable(true))
 		f.creation(gpuAnnotation, "")
 		f.want("put namespace", "fetch s0 warmed=false", "ack success", "done")
 	})

@@ -2,7 +2,6 @@ package pull
 
 import (
 	"context"
-	"time"
 
 	"github.com/gpuwhisk/gpuwhisk/activation"
 	"github.com/gpuwhisk/gpuwhisk/invoker/internal/pull/slot"
@@ -16,15 +15,15 @@ type origin struct {
 }
 
 // Return returns an activation to the scheduler from which it came or, if that scheduler
-// does not have the queue, to the queue's leader (invoker.Returner).
+// does not have the queue, to the queue's leader (invoker.Events).
 //
 // While a scheduler may have the activation, the journal counts it as begun. Once a
 // scheduler has it, the journal forgets it. If the process ends at any point, the
 // activation is therefore run once, by the next process or by another invoker, or it is
 // answered with an error. It is never lost and never run twice.
 //
-// An open fetch may bring the same activation again. That fetch waits until Ended was
-// called for the returned activation, because the end would be taken for its own.
+// An open fetch may bring the same activation again. That fetch waits for the
+// Outcome of the returned activation, which would otherwise be taken for its own.
 func (p *Puller) Return(ctx context.Context, m *activation.Message) (taken bool, err error) {
 	from := origin{queue: activation.NewQueue(m.User.Namespace.Name, m.Action, m.Revision)}
 	p.mu.Lock()
@@ -95,14 +94,4 @@ func (p *Puller) returned(id activation.ID) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.stats.Returned++
-}
-
-// Devices sets whether any GPU is usable. Without a usable GPU, slots of GPU functions end
-// and their creations are refused, so that another invoker gets them.
-func (p *Puller) Devices(usable bool) {
-	p.do(func(now time.Duration) {
-		if p.noDevice = !usable; p.noDevice {
-			p.table.RetireGPU(now)
-		}
-	})
 }

@@ -85,7 +85,7 @@ func (h *host) report(ended, touched []int) {
 		warm, resident := h.server.Warm(fn)
 		if is := [2]bool{warm, resident}; is != h.warm[fn] {
 			h.warm[fn] = is
-			h.table.Warmth(now, h.s.queues[fn].function, warm, resident)
+			h.table.SetWarm(now, h.s.queues[fn].function, warm, resident)
 		}
 	}
 }

@@ -224,9 +224,9 @@ func (t *Table) endedGPU(now time.Duration, s *slot, took time.Duration) {
 	t.admit(now)
 }
 
-// Warmth reports whether a GPU function has a container here that could serve it, and whether
-// the function's memory is on a device. The report holds until the next one.
-func (t *Table) Warmth(now time.Duration, q activation.Queue, warm, resident bool) {
+// SetWarm sets whether a GPU function has a container here that could serve it, and whether
+// the function's memory is on a device. The setting holds until the next one.
+func (t *Table) SetWarm(now time.Duration, q activation.Queue, warm, resident bool) {
 	i := slices.IndexFunc(t.warm, func(f function) bool { return sameFunction(f.Queue, q) })
 	known := i >= 0
 	switch {

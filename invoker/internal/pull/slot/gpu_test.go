@@ -146,13 +146,13 @@ func TestWarmGPUFunctionHasItsWarmedKey(t *testing.T) {
 	f := newFixture(t)
 	id := f.openGPU("a")
 	q := creation(0, "a", "1-a").Queue
-	f.t.Warmth(f.now, q, true, true)
+	f.t.SetWarm(f.now, q, true, true)
 	f.now += grace
 	f.t.Empty(f.now, id)
 	f.want("leave", "put warmed")
 	f.t.Stored(f.now, id, Warmed)
 	f.want("delete existing")
-	f.t.Warmth(f.now, q, true, false) // its memory is evicted
+	f.t.SetWarm(f.now, q, true, false) // its memory is evicted
 	f.now += 2 * idle                 // its containers end by the GPU scheduler's rules
 	f.t.Tick(f.now)
 	f.want()
@@ -160,7 +160,7 @@ func TestWarmGPUFunctionHasItsWarmedKey(t *testing.T) {
 	f.want("put existing")
 	f.t.Stored(f.now, id, Existing)
 	f.want("fetch", "delete warmed")
-	f.t.Warmth(f.now, q, true, true)
+	f.t.SetWarm(f.now, q, true, true)
 	f.t.Empty(f.now, id)
 	f.want("fetch warmed")
 	f.t.Deleted(f.now, id, Warmed)
@@ -174,9 +174,9 @@ func TestWarmedKeyOutlivesTheContainers(t *testing.T) {
 	id := f.openGPU("a")
 	q := creation(0, "a", "1-a").Queue
 	f.t.Pulled(f.now, id, 0, Keep{})
-	f.t.Warmth(f.now, q, true, true)
+	f.t.SetWarm(f.now, q, true, true)
 	f.t.Ended(f.now, id, time.Second, true, true)
-	f.t.Warmth(f.now, q, false, false) // others needed the room
+	f.t.SetWarm(f.now, q, false, false) // others needed the room
 	f.want("fetch")
 	f.now += grace
 	f.t.Empty(f.now, id)
@@ -184,8 +184,8 @@ func TestWarmedKeyOutlivesTheContainers(t *testing.T) {
 	f.t.Stored(f.now, id, Warmed)
 	f.want("delete existing")
 	f.now += time.Minute
-	f.t.Warmth(f.now, q, true, true)
-	f.t.Warmth(f.now, q, false, false)
+	f.t.SetWarm(f.now, q, true, true)
+	f.t.SetWarm(f.now, q, false, false)
 	f.now += idle
 	at, ok := f.t.Deadline()
 	check.That(check.Must(t), ok, "deadline %v, %t, want %v", at, ok, f.now)
@@ -203,10 +203,10 @@ func TestColdFunctionLeavesADeepHost(t *testing.T) {
 	for _, warm := range []bool{false, true} {
 		f := newFixture(t)
 		q := creation(0, "a", "1-a").Queue
-		f.t.Warmth(f.now, q, true, true)
+		f.t.SetWarm(f.now, q, true, true)
 		f.want("put warmed")
 		f.t.Stored(f.now, f.t.slots[0].id, Warmed)
-		f.t.Warmth(f.now, q, warm, false)
+		f.t.SetWarm(f.now, q, warm, false)
 		f.pull(f.openGPU("busy"), 3, 39*time.Second) // two run
 		f.create("a", onGPU)
 		f.want("put existing") // 39 s
@@ -233,15 +233,15 @@ func TestColdFunctionLeavesADeepHost(t *testing.T) {
 func TestWarmedKeysOfADisabledInvoker(t *testing.T) {
 	f := newFixture(t)
 	q := creation(0, "a", "1-a").Queue
-	f.t.Warmth(f.now, q, true, true) // adopted from an earlier process
+	f.t.SetWarm(f.now, q, true, true) // adopted from an earlier process
 	f.want("put warmed")
-	f.t.Warmth(f.now, q, false, false) // before the key is there
-	f.t.Warmth(f.now, q, true, false)
+	f.t.SetWarm(f.now, q, false, false) // before the key is there
+	f.t.SetWarm(f.now, q, true, false)
 	f.want()
 	f.t.Stored(f.now, f.t.slots[0].id, Warmed)
 	f.t.Close(f.now)
 	f.want("delete warmed")
-	f.t.Warmth(f.now, creation(0, "b", "1-a").Queue, true, true)
+	f.t.SetWarm(f.now, creation(0, "b", "1-a").Queue, true, true)
 	f.want()
 	f.t.Open()
 	f.want("put warmed", "put warmed")

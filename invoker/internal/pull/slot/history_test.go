@@ -101,7 +101,7 @@ func (w *outside) step() {
 	case 5:
 		w.lose()
 	case 6:
-		w.t.Warmth(w.now, creation(0, "a2", fmt.Sprintf("%d-x", 1+w.r.IntN(2))).Queue, w.r.IntN(2) == 0, w.r.IntN(2) == 0)
+		w.t.SetWarm(w.now, creation(0, "a2", fmt.Sprintf("%d-x", 1+w.r.IntN(2))).Queue, w.r.IntN(2) == 0, w.r.IntN(2) == 0)
 	default:
 		w.answer()
 	}

@@ -1,6 +1,7 @@
 package invoker
 
 import (
+	"context"
 	"fmt"
 	"testing"
 	"time"
@@ -9,9 +10,21 @@ import (
 	"github.com/gpuwhisk/gpuwhisk/invoker/develop/check"
 )
 
-// A function is warm once it has run, also when its memory is evicted, until its
-// container is removed.
-func TestWarmthFollowsContainersAndTheirMemory(t *testing.T) {
+// warmStatesSeen records the WarmStates of each function.
+type warmStatesSeen map[string][]string
+
+func (w warmStatesSeen) Notify(e Event) {
+	s := e.(WarmState)
+	w[s.Function] = append(w[s.Function], fmt.Sprintf("%s %s %t %t", s.Namespace, s.Revision, s.Warm, s.Resident))
+}
+func (warmStatesSeen) AdoptPin(string) (Pin, bool) { return 0, false }
+func (warmStatesSeen) Return(context.Context, *activation.Message) (bool, error) {
+	return false, nil
+}
+
+// TestWarmStatesFollowContainersAndTheirMemory: a function is warm from its first run, even
+// if its memory is evicted, until its container is removed.
+func TestWarmStatesFollowContainersAndTheirMemory(t *testing.T) {
 	withFixture(t, func(t *testing.T, env *fixture) {
 		for _, name := range []string{"f", "g", "h"} {
 			env.action(name, func(a *activation.Action) {
@@ -19,13 +32,11 @@ func TestWarmthFollowsContainersAndTheirMemory(t *testing.T) {
 				a.Rev = "1-" + name
 			})
 		}
-		seen := map[string][]string{}
+		seen := warmStatesSeen{}
 		s := env.gpuSettings(1)
 		s.GPU.Pool.Size = 2
 		_, stop := env.start(s, func(iv *Invoker) {
-			iv.dispatch.gpus.warmth = newWarmth(func(w Warmth) {
-				seen[w.Function] = append(seen[w.Function], fmt.Sprintf("%s %s %t %t", w.Namespace, w.Revision, w.Warm, w.Resident))
-			})
+			iv.dispatch.gpus.warmStates = newWarmStates(seen)
 		})
 		for _, name := range []string{"f", "g", "h"} {
 			env.invokeAndWait(name, time.Minute)
