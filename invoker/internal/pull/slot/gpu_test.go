@@ -153,7 +153,7 @@ func TestWarmGPUFunctionHasItsWarmedKey(t *testing.T) {
 	f.t.Stored(f.now, id, Warmed)
 	f.want("delete existing")
 	f.t.SetWarm(f.now, q, true, false) // its memory is evicted
-	f.now += 2 * idle                 // its containers end by the GPU scheduler's rules
+	f.now += 2 * idle                  // its containers end by the GPU scheduler's rules
 	f.t.Tick(f.now)
 	f.want()
 	f.create("a", onGPU, retry(1))
