@@ -48,7 +48,6 @@ var riddled = []string{
 	"docs/results/gpu-check-nvidia-h200-2026-11-27-0954.md",
 	"docs/scheduling.md",
 	"docs/shim.md",
-	"gpu/scheduler",
 	"gpu/shimctl",
 	"gpu/shimctl/shimtest",
 	"invoker",

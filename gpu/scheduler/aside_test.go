@@ -34,7 +34,7 @@ func (s *script) aside(f *Function, why string) {
 	check.Contains(s.t, r.Missing, why)
 }
 
-// TestForeignMemoryGoes: what waits for memory that others have runs when it is free.
+// TestForeignMemoryGoes: a run that waits for foreign memory starts when that memory is free.
 func TestForeignMemoryGoes(t *testing.T) {
 	for _, policy := range sched.Policies() {
 		s := newScript(t, config(policy.Name, 1))
@@ -47,7 +47,8 @@ func TestForeignMemoryGoes(t *testing.T) {
 	}
 }
 
-// TestLargeDeviceComesBack: what only a lost device could serve runs when it is back.
+// TestLargeDeviceComesBack: a run that only a lost device could serve starts when the device
+// is back.
 func TestLargeDeviceComesBack(t *testing.T) {
 	c := config("sticky-plus", 2)
 	c.Devices[0].MemoryBytes = 40 * gib
@@ -99,8 +100,8 @@ func TestContainerShrinks(t *testing.T) {
 	s.expect("start 2 in 1 on 0 gpu-warm", Event{Kind: MemoryReported, Container: 1, PID: 1, Usage: gpu.Usage{Allocated: gib, Resident: gib, Context: 400 << 20}})
 }
 
-// TestTooBigIsRefusedBehindAFullPool: what fits no device at all is refused as soon as
-// there is a slot, and is never set aside.
+// TestTooBigIsRefusedBehindAFullPool: a run that fits no device is refused as soon as there is
+// a slot, and is never set aside.
 func TestTooBigIsRefusedBehindAFullPool(t *testing.T) {
 	for _, policy := range sched.Policies() {
 		c := config(policy.Name, 1)
@@ -113,8 +114,8 @@ func TestTooBigIsRefusedBehindAFullPool(t *testing.T) {
 	}
 }
 
-// TestWhatWaitsLeavesABrokenContainer: what waits for a slot of a container that has
-// ended, or in which another run has failed, gets another one.
+// TestWhatWaitsLeavesABrokenContainer: a run that waits for a slot of a container gets another
+// container if that one has ended or another run has failed in it.
 func TestWhatWaitsLeavesABrokenContainer(t *testing.T) {
 	for name, broken := range map[string]Event{
 		"it ended by itself":    {Kind: Died, Container: 1},

@@ -10,9 +10,9 @@ import (
 	"github.com/gpuwhisk/gpuwhisk/sched"
 )
 
-// BenchmarkEvent is what one event costs from Take to the end of Ready, over
-// warm runs of many functions on eight devices: submitted, answered, memory reported, ended,
-// left. ns/event is the figure, allocations are per run.
+// BenchmarkEvent measures the cost of one event from Take to the end of Ready, over warm runs
+// of many functions on eight devices: submitted, answered, memory reported, ended, left. The
+// figure is ns/event. Allocations are per run.
 func BenchmarkEvent(b *testing.B) {
 	for _, policy := range []string{"mqfq-sticky", "sticky-plus"} {
 		for _, flows := range []int{10, 1000, 10_000, 100_000} {

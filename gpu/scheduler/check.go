@@ -27,7 +27,7 @@ func (s *Scheduler) Check() error {
 	return s.checkFlows()
 }
 
-// checkWaits compares those that wait for a device with those that have not begun.
+// checkWaits compares the runs that wait for a device with the runs that have not begun.
 func (s *Scheduler) checkWaits() error {
 	waiting, listed := 0, 0
 	for _, in := range s.invocations {
@@ -47,7 +47,7 @@ func (s *Scheduler) checkWaits() error {
 	return nil
 }
 
-// counts is what was counted of a device's containers.
+// counts has the counters of a device's containers.
 type counts struct{ kept, idle, launched, tokens int }
 
 // checkContainers checks each container, and counts the runs that have a token.

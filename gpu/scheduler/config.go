@@ -30,8 +30,8 @@ type Config struct {
 	// the default.
 	Link gpu.Link
 
-	// Context is the device memory that a container's CUDA context takes, Memory what
-	// a function is expected to need that has no annotation for it.
+	// Context is the device memory of a container's CUDA context. Memory is the expected need
+	// of a function without an annotation for it.
 	Context int64
 	Memory  int64
 	// Headroom is device memory that is kept free ahead of need.
@@ -61,7 +61,7 @@ type Config struct {
 	NewPolicy func(name string, cfg sched.Config, view sched.View) (Policy, error) `json:"-"`
 }
 
-// Policy is what the scheduler calls of sched.Scheduler, which documents it.
+// Policy has the methods of sched.Scheduler that the scheduler calls. sched documents them.
 type Policy interface {
 	Enqueue(now time.Duration, in sched.Invocation)
 	Cancel(now time.Duration, id uint64) bool
@@ -84,8 +84,8 @@ type Policy interface {
 	Len() (queued, inFlight int)
 }
 
-// maxBytes is more than any device has, and no sum of a few overflows;
-// maxDevices is far beyond what one machine holds.
+// maxBytes exceeds every device, and a sum of a few does not overflow. maxDevices far exceeds
+// the devices of one machine.
 const (
 	maxBytes   = int64(1) << 50
 	maxDevices = 1024

@@ -16,8 +16,8 @@ type container struct {
 	hostMB   int
 	width    int    // runs that it takes at once
 	runs     []*run // granted there, in this order, and not left
-	waiting  []*run // of them, whose reservation does not stand yet
-	blocked  []*run // of them, whose reservation stands and whose memory or slot is coming
+	waiting  []*run // those whose reservation is not granted yet
+	blocked  []*run // those whose reservation is granted and whose memory or slot is on its way
 	reported bool   // a process has reported its memory
 	move     pendingMove
 
@@ -27,8 +27,8 @@ type container struct {
 	removing    bool
 	overdue     bool // it should have been gone by now, and an order said so
 
-	// whole is what was resident when nothing had been evicted since the last run
-	// or since it was brought back; 0 is not known. evicted: something was.
+	// whole is the resident size at the last time when nothing was evicted, 0 if unknown.
+	// evicted is true if memory has been evicted since.
 	whole   int64
 	evicted bool
 
@@ -90,8 +90,8 @@ func (s *Scheduler) newContainer(dev *device, rev *revision, invocation uint64) 
 	return c
 }
 
-// adopted takes over a container that another process has created, and removes it
-// at once where its device has no slot for it.
+// adopted takes over a container that another process created. If its device has no slot for
+// the container, the container is removed at once.
 func (s *Scheduler) adopted(e Event) {
 	if e.Function == nil || e.Device < 0 || e.Device >= len(s.devices) {
 		return
@@ -196,7 +196,7 @@ func (s *Scheduler) reportOverdue(dev *device) {
 	}
 }
 
-// overdueBytes is the memory of those.
+// overdueBytes returns the memory of the overdue containers.
 func (dev *device) overdueBytes() (sum int64) {
 	for _, c := range dev.containers {
 		if c.overdue {
@@ -206,8 +206,8 @@ func (dev *device) overdueBytes() (sum int64) {
 	return sum
 }
 
-// unusable follows the end of a container, or that it must not be used. What has not
-// begun in it goes back to its queue; what has ends with an event of its own.
+// unusable handles a container that has ended or must not be used. Runs that have not begun in
+// it go back to their queues. Runs that have begun end with their own events.
 func (s *Scheduler) unusable(c *container) {
 	s.fail(c)
 	s.requeueAll(c.unlaunched())
@@ -216,7 +216,7 @@ func (s *Scheduler) unusable(c *container) {
 	}
 }
 
-// removed frees what a removed container had.
+// removed releases the resources of a removed container.
 func (s *Scheduler) removed(c *container) {
 	if !c.removing {
 		return

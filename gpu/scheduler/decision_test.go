@@ -11,16 +11,16 @@ import (
 	"github.com/gpuwhisk/gpuwhisk/sched"
 )
 
-// BenchmarkDecision is what it takes to decide, of 10,000 functions that all have
-// work queued: one call of Ready. Only that is timed, not the events before it.
+// BenchmarkDecision measures one decision, a call of Ready, with 10,000 functions that all
+// have queued work. The events before the call are not timed.
 //
 //	cold:   a token is free, a run is chosen, an idle container is removed and a new
 //	        one ordered
 //	warm:   a token is free, a run is chosen, and it starts: one namespace
 //	        has so much weight that its functions keep their containers
 //	memory: a token of every device is free, and no function's memory fits beside
-//	        what runs there
-//	host:   the same, and what is short is the host's memory
+//	        the running ones
+//	host:   as memory, but host memory is short
 //
 // Goal: 5 us with 8 devices.
 func BenchmarkDecision(b *testing.B) {
@@ -112,7 +112,7 @@ func (d *decider) end() {
 
 func benchmarkStart(b *testing.B, policy string, devices int, warm bool) {
 	d := newDecider(b, policy, devices, 10_000, 100<<20)
-	again := len(d.fns) // those that are invoked again
+	again := len(d.fns) // the functions that are invoked again
 	if warm {
 		again = 24 // of which a device can keep all
 		for i := range d.fns[:again] {
@@ -162,8 +162,7 @@ func benchmarkHost(b *testing.B, policy string, devices int) {
 	d.nothing(0)
 }
 
-// nothing decides, again and again, that none of 10,000 functions can start beside
-// what runs.
+// nothing makes decisions in which none of 10,000 functions can start beside the running ones.
 func (d *decider) nothing(running int) {
 	for i := range d.fns {
 		d.submit(&d.fns[i])

@@ -16,8 +16,8 @@ type device struct {
 	foreign    gpu.Foreign
 	speed      linkSpeed
 	containers []*container // not gone, in the order of their creation
-	kept       int          // of them, not being removed
-	idle       int          // of them, those in which nothing runs
+	kept       int          // of containers: those that are not being removed
+	idle       int          // of containers: those without a run
 	d          int          // D as the policy has it
 
 	inFlight int    // tokens given
@@ -25,7 +25,7 @@ type device struct {
 	losses   [losses]string
 	sampled  bool       // its utilization is read
 	used     int64      // as last read, negative while it is not known
-	usable   int64      // of its memory, what containers can have
+	usable   int64      // the memory that containers can have
 	moves    []gpu.Move // of the ledger, to be ordered
 
 	running []*run        // launched, and not over
@@ -66,7 +66,7 @@ func (s *Scheduler) sampled(dev *device, e Event) {
 	}
 }
 
-// applyTokens lets the policy grant what D is now.
+// applyTokens passes the current D to the policy.
 func (s *Scheduler) applyTokens(dev *device) {
 	if n := dev.tokens.D(); n != dev.d && dev.lost == "" {
 		dev.d = n
@@ -74,7 +74,7 @@ func (s *Scheduler) applyTokens(dev *device) {
 	}
 }
 
-// deviceLost follows the loss of a device, or of what it needs.
+// deviceLost handles the loss of a device or of its daemon.
 func (s *Scheduler) deviceLost(dev *device, e Event) {
 	if e.Of >= losses || dev.losses[e.Of] != "" {
 		return
@@ -100,9 +100,9 @@ func (s *Scheduler) deviceBack(dev *device, e Event) {
 	s.policy.AddDevice(s.now, dev.Index, dev.d)
 }
 
-// lose takes a device away: nothing more is granted there, what was granted
-// and has not begun goes back to its queue, and every container is removed. What runs
-// ends with events of its own.
+// lose takes a device out of service. Nothing more is granted on the device. Granted runs that
+// have not begun go back to their queues, and every container is removed. Running ones end
+// with their own events.
 func (s *Scheduler) lose(dev *device, why string) {
 	dev.lost = why
 	s.lost++
@@ -125,13 +125,13 @@ func (s *Scheduler) lose(dev *device, why string) {
 	dev.resized()
 }
 
-// enter takes a run among those that share the device.
+// enter adds a run to the runs that share the device.
 func (dev *device) enter(now time.Duration, r *run) {
 	dev.count(now)
 	dev.running = append(dev.running, r)
 }
 
-// leave takes a run out of those that share the device.
+// leave removes a run from the runs that share the device.
 func (dev *device) leave(now time.Duration, r *run) {
 	dev.count(now)
 	dev.running = without(dev.running, r)
@@ -153,6 +153,6 @@ func (r *run) concurrency(now time.Duration) (k int, ok bool) {
 	return int(whole), whole >= 1 && math.Abs(mean-whole) < concurrencyJitter
 }
 
-// concurrencyJitter is by how much the mean concurrency may differ from a number of
-// runs: one that ends while the next begins leaves a gap.
+// concurrencyJitter is the allowed difference between the mean concurrency and a whole number
+// of runs. A run that ends while the next begins leaves a gap.
 const concurrencyJitter = 0.1

@@ -16,10 +16,10 @@ type EventKind uint8
 const (
 	// Submitted is a new invocation of a function: Invocation, Function, Due.
 	Submitted EventKind = iota
-	// Withdrawn cancels an invocation. One that has not started ends with a Refuse
-	// order, one that has is not affected: Invocation.
+	// Withdrawn cancels an invocation. If it has not started, a Refuse order follows;
+	// otherwise it goes on: Invocation.
 	Withdrawn
-	// Created: a container exists. It is for whoever reads a log: Container.
+	// Created: a container exists. This event is for readers of a log: Container.
 	Created
 	// Failed: a container cannot be used any more. Its runs leave on their own and it
 	// gets no others: Container.
@@ -27,8 +27,8 @@ const (
 	// Initialized: a container is initialised and takes as many runs as its width:
 	// Container.
 	Initialized
-	// Answered: a run has its answer and its container can be used again. What follows
-	// is bookkeeping and logs: Invocation.
+	// Answered: a run has its answer and its container can be used again. Bookkeeping and logs
+	// follow: Invocation.
 	Answered
 	// Ended: a run needs its token no more, and the memory of its container was
 	// reported before: Invocation, Keep, Unused, Unstartable, Setup, Ran.
@@ -55,13 +55,13 @@ const (
 	DeviceBack
 	// HostReported is the host memory that is left over for containers: Host.
 	HostReported
-	// Adopted brings an idle container of a function that an earlier process created on
-	// a device. A Create order with the same invocation gives it its number; it counts as
-	// created and initialised, and a Remove order follows where there is no slot for it.
-	// Its memory is reported by MemoryReported: Invocation, Device, Function, Idle.
+	// Adopted brings an idle container of a function that an earlier process created on a
+	// device. A Create order with the same invocation gives the container its number. It
+	// counts as created and initialised. A Remove order follows if there is no slot for the
+	// container. Its memory is reported by MemoryReported: Invocation, Device, Function, Idle.
 	Adopted
-	// HostGrown: a container takes so many MiB of host memory now, in Bytes: more than
-	// it was created with. What is left over is reported by HostReported.
+	// HostGrown: a container now takes Bytes MiB of host memory, more than at its creation.
+	// HostReported reports the remaining host memory.
 	HostGrown
 	// Tick lets time pass.
 	Tick
@@ -78,7 +78,7 @@ var eventWords = [EventKinds]string{
 // String returns the event's name in logs and records.
 func (k EventKind) String() string { return word(eventWords[:], uint8(k), "event") }
 
-// word is the one of a number, or the number of that kind.
+// word returns the name of a number of this kind, or the number itself if it has no name.
 func word(words []string, n uint8, kind string) string {
 	if int(n) < len(words) {
 		return words[n]
@@ -111,19 +111,18 @@ type Function struct {
 	Weight float64 `json:"weight,omitempty"`
 }
 
-// Loss is what is missing of a lost device.
+// Loss is the missing part of a lost device.
 type Loss uint8
 
-// What a device needs to be used: itself, and the daemon by which containers
-// share it.
+// A device needs these parts to be used: itself, and the daemon through which containers share
+// it.
 const (
 	OfDevice Loss = iota
 	OfDaemon
 	losses
 )
 
-// HostMemory is what host memory is left over for containers, in MiB, after all that
-// Make orders took.
+// HostMemory is the host memory left for containers, in MiB, after all Make orders.
 type HostMemory struct {
 	Free        int // may be taken now
 	Reclaimable int // could be freed for containers by a ReclaimHost order, or is being freed

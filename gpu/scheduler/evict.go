@@ -39,7 +39,7 @@ func (s *Scheduler) takeAway(c *container) {
 	}
 }
 
-// candidate is what the pool's rule must know of an idle container.
+// candidate describes an idle container to the pool's rule.
 func (s *Scheduler) candidate(c *container) gpu.Candidate {
 	f := c.rev.flow
 	a := gpu.Candidate{Container: c.id, LastUsed: c.lastUsed}
@@ -91,8 +91,8 @@ func (s *Scheduler) evictForReservation(dev *device) (requeued bool) {
 	return len(hopeless) > 0
 }
 
-// emptying reports whether a run is inside a container of the device: one that gave
-// its token back leaves when its logs are read.
+// emptying reports whether a run is inside a container of the device. A run that has returned
+// its token leaves after its logs are read.
 func (dev *device) emptying() bool {
 	return slices.ContainsFunc(dev.containers, func(c *container) bool { return c.inside() > 0 })
 }

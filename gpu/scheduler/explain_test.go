@@ -6,7 +6,7 @@ import (
 	"github.com/gpuwhisk/gpuwhisk/invoker/develop/check"
 )
 
-// TestMissing: the reason of a function that fits nowhere names what is missing.
+// TestMissing: the reason for a function that fits nowhere names the missing resource.
 func TestMissing(t *testing.T) {
 	for _, c := range []struct {
 		want   string

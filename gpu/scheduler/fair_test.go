@@ -66,7 +66,7 @@ func (w *fixture) limitHost(mb int) {
 	w.take(w.hostReport())
 }
 
-// hostReport is what of it is free.
+// hostReport returns the event with the free host memory.
 func (w *fixture) hostReport() Event {
 	free := w.hostMB
 	for _, mb := range w.taken {
@@ -184,9 +184,9 @@ func function(namespace, name string, memory int64) Function {
 	return Function{Flow: sched.FlowID{Namespace: namespace, Function: name}, Key: name, HostMB: 256, Memory: memory}
 }
 
-// TestFailingFunctionPays: one that fails in its initialization, or loses its container
-// with each run, takes at most what the bound allows from one that works, of its own
-// namespace or of another.
+// TestFailingFunctionPays: a function whose initialization fails, or which loses its container
+// with each run, takes at most the bound's share from a working function, in its own namespace
+// or another.
 func TestFailingFunctionPays(t *testing.T) {
 	for _, policy := range []string{"sticky-plus", "mqfq-sticky", "mqfq"} {
 		for _, namespace := range []string{"n", "other"} {
@@ -226,8 +226,8 @@ func TestFailedIdleContainerIsRemoved(t *testing.T) {
 	s.expect("remove 1", Event{Kind: Failed, Container: 1})
 }
 
-// TestRemovalWithoutAnswer: a container that is never gone keeps its own memory and
-// nothing else. What waits for that memory goes back to its queue, and others run.
+// TestRemovalWithoutAnswer: a container whose removal never ends keeps its own memory and
+// nothing else. Runs that wait for that memory go back to their queues, and others run.
 func TestRemovalWithoutAnswer(t *testing.T) {
 	s := newScript(t, config("mqfq-sticky", 1))
 	s.run("", s.submit("create 1, start 1 in 1 on 0 cold", fn("f", 8*gib)), 1, 8*gib)
@@ -244,7 +244,7 @@ func TestRemovalWithoutAnswer(t *testing.T) {
 	s.expect("create 5, start 2 in 5 on 0 cold", Event{Kind: Removed, Container: 1})
 }
 
-// TestPrefetchOutlivesItsRun: what a prefetch brings stays promised until it is
+// TestPrefetchOutlivesItsRun: prefetched memory stays promised until the prefetch is
 // acknowledged, although its run has ended.
 func TestPrefetchOutlivesItsRun(t *testing.T) {
 	c := config("mqfq-sticky", 1)

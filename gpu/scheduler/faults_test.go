@@ -162,8 +162,7 @@ func (s *chaos) run(n int) {
 
 func (s *chaos) done() bool { return len(s.open) == 0 && len(s.containers) == 0 }
 
-// step delivers the next event: one that is pending, or a tick at the scheduler's
-// deadline.
+// step delivers the next event: a pending one, or a tick at the scheduler's deadline.
 func (s *chaos) step() {
 	at, due := s.l.Deadline()
 	switch {
@@ -177,7 +176,7 @@ func (s *chaos) step() {
 	}
 }
 
-// deliver takes a pending event, with what follows from it outside of the scheduler.
+// deliver applies a pending event, with its consequences outside the scheduler.
 func (s *chaos) deliver(e Event) {
 	switch e.Kind {
 	case Left:
@@ -274,7 +273,7 @@ func (s *chaos) inject() {
 	}
 }
 
-// host reports what host memory is left.
+// host reports the remaining host memory.
 func (s *chaos) host(more int) {
 	s.hostMB = max(s.hostMB+more, 512)
 	h := HostMemory{Free: s.hostMB - s.hostUsed}

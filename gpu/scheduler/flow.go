@@ -9,7 +9,7 @@ import (
 	"github.com/gpuwhisk/gpuwhisk/sched"
 )
 
-// invocation is one that was submitted and has not left.
+// invocation is a submitted invocation that has not left.
 type invocation struct {
 	id      uint64
 	seq     uint64 // order of submission
@@ -43,7 +43,7 @@ type flow struct {
 type namespace struct {
 	name           string
 	limit          int64   // of its device memory, 0 for none
-	flows          int     // all of them
+	flows          int     // with and without containers
 	withContainers []*flow // those with containers, in the order of their first one
 }
 
@@ -104,8 +104,8 @@ func (s *Scheduler) weigh(f *flow, w float64) {
 	f.weight = w
 }
 
-// enqueue puts an invocation into its flow's queue, by its age. Only those that were
-// granted and requeued are not the youngest, and those are among the first.
+// enqueue inserts an invocation into its flow's queue by age. Only requeued invocations are
+// not the youngest, and those belong near the front.
 func (s *Scheduler) enqueue(f *flow, in *invocation) {
 	in.expects = s.expected(f)
 	s.waitingWork += in.expects
@@ -146,7 +146,7 @@ func (s *Scheduler) runOf(id uint64) *run {
 	return nil
 }
 
-// forgetInvocation drops one that has ended.
+// forgetInvocation removes an invocation that has ended.
 func (s *Scheduler) forgetInvocation(in *invocation) {
 	delete(s.invocations, in.id)
 	s.waits.drop(in)
@@ -174,8 +174,8 @@ func (s *Scheduler) refuseQueued(id uint64, why Reason) {
 	s.forget(f)
 }
 
-// forget has the figures of a flow dropped that has neither work nor containers and is
-// inactive. What was measured of it stays until the policy forgets the flow.
+// forget drops the figures of an inactive flow without work and containers. Measurements of
+// the flow stay until the policy forgets it.
 func (s *Scheduler) forget(f *flow) {
 	if f.queue.Len() > 0 || f.containers > 0 || s.flows[f.id] != f || s.policy.State(f.id) != sched.Inactive {
 		return

@@ -9,8 +9,8 @@ import (
 	"github.com/gpuwhisk/gpuwhisk/sched"
 )
 
-// hostContest has eight functions whose containers fill the host's memory, and later one
-// that needs all of it.
+// hostContest returns eight functions whose containers fill the host's memory, and a later
+// function that needs all of it.
 func hostContest(t *testing.T, c Config, width int, pause time.Duration) (small []*caller, large *caller) {
 	w := newFixture(t, c)
 	w.removing = time.Second
@@ -59,7 +59,7 @@ func TestHostMemoryContest(t *testing.T) {
 	}
 }
 
-// TestHostMemoryIsKept: what is freed for one flow is given to no other, and a claim that
+// TestHostMemoryIsKept: memory freed for one flow goes to no other flow, and a claim that
 // cannot be met frees nothing.
 func TestHostMemoryIsKept(t *testing.T) {
 	c := config("mqfq-sticky", 1)
@@ -71,8 +71,8 @@ func TestHostMemoryIsKept(t *testing.T) {
 	one := s.submit("create 1, start 1 in 1 on 0 cold", fn("f", gib))
 	two := s.submit("create 2, start 2 in 2 on 0 cold", fn("g", gib))
 	s.submit("", large)            // 256 are free, and the others run
-	s.run("remove 1", one, 1, gib) // they suffice with what this one has
-	s.submit("", fn("h", gib))     // it would fit what is free
+	s.run("remove 1", one, 1, gib) // this container's memory suffices for them
+	s.submit("", fn("h", gib))     // it would fit into the free memory
 	s.l.Take(Event{At: s.now, Kind: Removed, Container: 1})
 	s.expect("create 3, start 3 in 3 on 0 cold", Event{Kind: HostReported, Host: HostMemory{Free: 512}})
 	s.run("remove 2", two, 2, gib) // for h

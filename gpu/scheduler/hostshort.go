@@ -10,14 +10,14 @@ import (
 	"github.com/gpuwhisk/gpuwhisk/sched"
 )
 
-// A flow that is short of host memory, and of nothing else, has a claim: what it lacks is
-// taken from idle containers, and from those of flows beyond the window when their runs
-// have ended; and no other flow gets a new container out of what was freed before it has
-// its own. One flow has it at a time, by turns, and only while all that it lacks can be had
-// so: what runs inside the window is not disturbed, as with the memory of a device.
+// A flow that lacks only host memory has a claim. Its shortfall is taken from idle containers,
+// and from containers of flows beyond the window after their runs have ended. Until the
+// claiming flow has its container, no other flow gets a new container out of the freed memory.
+// One flow at a time has a claim, in turns, and only while its whole shortfall can be met in
+// this way. Runs inside the window are not disturbed, as with device memory.
 //
-// The flow is looked for among those with work queued: a few with each event, since there
-// may be very many.
+// The claiming flow is searched among the flows with queued work, a few with each event, since
+// there may be very many.
 
 const (
 	// shortSearch is how many flows one event looks at.
@@ -77,8 +77,8 @@ func (s *Scheduler) freeHost(granted bool) {
 	}
 }
 
-// claimShortfall returns how many MiB containers of the devices must give back for the
-// claim: what is neither free nor reclaimable.
+// claimShortfall returns the MiB that containers of the devices must give back for the claim:
+// the need that neither free nor reclaimable memory covers.
 func (s *Scheduler) claimShortfall() int {
 	if s.claim == nil {
 		return 0
@@ -86,8 +86,8 @@ func (s *Scheduler) claimShortfall() int {
 	return max(0, s.claim.next().hostMB-s.host.Free-s.host.Reclaimable)
 }
 
-// keepForClaim sets aside the host memory that the claim asks for, and has the host reclaim
-// what is neither free nor freed by the removal of containers.
+// keepForClaim sets aside the host memory of the claim. It orders the host to reclaim the part
+// that is neither free nor freed by the removal of containers.
 func (s *Scheduler) keepForClaim(freed int) {
 	if s.claim == nil {
 		return
@@ -99,9 +99,9 @@ func (s *Scheduler) keepForClaim(freed int) {
 	}
 }
 
-// hostVictims lists the containers that may be removed for host memory, in the order of
-// the pool's rule, those with runs last; and counts what they would free, and what is
-// being freed.
+// hostVictims lists the containers that may be removed for host memory, in the order of the
+// pool's rule, containers with runs last. leaving is the memory that is being freed already,
+// and obtainable is the memory of the victims.
 func (s *Scheduler) hostVictims(granted bool) (victims []*container, leaving, obtainable int) {
 	as := map[*container]gpu.Candidate{}
 	for _, dev := range s.devices {
@@ -132,8 +132,8 @@ func (s *Scheduler) hostVictims(granted bool) (victims []*container, leaving, ob
 // Claimed returns the host memory, in MiB, that is set aside for a waiting flow, 0 for none.
 func (s *Scheduler) Claimed() int { return s.kept }
 
-// Spare is the host memory, in MiB, that containers give back when others need it:
-// that of idle ones, and of those that are being removed.
+// Spare returns the host memory, in MiB, that containers give back when others need it: the
+// memory of idle containers and of containers that are being removed.
 func (s *Scheduler) Spare() (mb int) {
 	for _, c := range s.containers {
 		if c.isIdle() || c.removing && !c.overdue {

@@ -33,8 +33,8 @@ func (c *counted) State(id sched.FlowID) sched.State {
 	return c.Policy.State(id)
 }
 
-// TestShortOfHostBehindMany: a flow that waits for host memory alone is found behind very
-// many that wait for memory of the device as well, and no event looks at many of them.
+// TestShortOfHostBehindMany: a flow that waits only for host memory is found behind very many
+// flows that also wait for device memory, and no event looks at many of them.
 func TestShortOfHostBehindMany(t *testing.T) {
 	const flows = 1000
 	policy := &counted{}

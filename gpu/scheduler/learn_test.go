@@ -53,8 +53,8 @@ func TestRepeatedOrderTeachesNoSpeed(t *testing.T) {
 	}
 }
 
-// TestDemandOfAContainer: how often its function is invoked, times what a cold start of
-// it takes.
+// TestDemandOfAContainer: the demand is the rate of the function's invocations times the
+// duration of its cold start.
 func TestDemandOfAContainer(t *testing.T) {
 	s := newScript(t, config("fcfs", 1))
 	slow, quick := fn("slow", gib), fn("quick", gib)
@@ -127,7 +127,7 @@ func TestGrantedRunWaitsForWhatRuns(t *testing.T) {
 	one := s.submit("create 1, start 1 in 1 on 0 cold", fn("h", 10*gib))
 	s.run("", one, 1, 10*gib)
 	f := fn("f", gib)
-	f.NoShim = true // what it holds stays as long as its container
+	f.NoShim = true // its memory stays as long as its container
 	two := s.submit("create 2, start 2 in 2 on 0 cold", f)
 	s.submit("create 3, evict 1 epoch 1", fn("g", 10*gib))
 	inFlight := func() int { return s.flow(fn("g", 0)).InFlight }

@@ -2,9 +2,9 @@ package scheduler
 
 import "github.com/gpuwhisk/gpuwhisk/gpu"
 
-// A namespace may have a limit of device memory, for each device by itself: for the
-// data of its running containers there, resident or promised, and that of its idle
-// ones. Contexts do not count, nor does what was evicted.
+// A namespace may have a limit of device memory. The limit applies to each device separately.
+// It covers the data of the namespace's running containers, resident or promised, and of its
+// idle ones. Contexts and evicted memory do not count.
 
 // namespaceLimit is the limit of a namespace, 0 for none.
 func (s *Scheduler) namespaceLimit(namespace string) int64 {
@@ -14,7 +14,7 @@ func (s *Scheduler) namespaceLimit(namespace string) int64 {
 	return s.cfg.NamespaceLimits["*"]
 }
 
-// data is what a namespace's limit counts of a container.
+// data returns the part of a container's memory that counts for its namespace's limit.
 func (s *Scheduler) data(c *container) int64 {
 	if c.rev.noShim {
 		return s.footprint(c)
@@ -22,7 +22,7 @@ func (s *Scheduler) data(c *container) int64 {
 	return c.dev.ledger.Data(c.id)
 }
 
-// wanted is what it counts of a run's need.
+// wanted returns the part of a run's need that counts for its namespace's limit.
 func (s *Scheduler) wanted(rev *revision, need gpu.Need) int64 {
 	if rev.noShim {
 		return need.Context - s.cfg.Context
@@ -30,9 +30,9 @@ func (s *Scheduler) wanted(rev *revision, need gpu.Need) int64 {
 	return need.Bytes
 }
 
-// permits reports whether the limit of a revision's namespace leaves what a run needs in
-// the container own, or when that is nil in a new one. Memory of idle containers does not
-// count: it can be evicted, or given up with its container.
+// permits reports whether the namespace's limit leaves enough memory for a run in the
+// container own, or in a new container if own is nil. Memory of idle containers does not
+// count, because it can be evicted or freed with its container.
 func (s *Scheduler) permits(dev *device, rev *revision, own *container, need gpu.Need) bool {
 	limit := rev.flow.space.limit
 	if limit == 0 {
@@ -45,8 +45,8 @@ func (s *Scheduler) permits(dev *device, rev *revision, own *container, need gpu
 	return bytes+s.namespaceData(dev, rev, own, true) <= limit
 }
 
-// withinLimit reports whether all the memory of an idle container fits its namespace's
-// limit beside what the others have.
+// withinLimit reports whether all the memory of an idle container fits its namespace's limit
+// beside the other containers.
 func (s *Scheduler) withinLimit(c *container) bool {
 	limit := c.rev.flow.space.limit
 	if limit == 0 {
@@ -56,8 +56,8 @@ func (s *Scheduler) withinLimit(c *container) bool {
 	return footprint+s.namespaceData(c.dev, c.rev, c, false) <= limit
 }
 
-// namespaceData is the data of the containers of a revision's namespace on a device,
-// but for one: of those that run, or of all.
+// namespaceData sums up the data of the namespace's containers on a device, except one: the
+// running containers only, or all.
 func (s *Scheduler) namespaceData(dev *device, rev *revision, but *container, running bool) (sum int64) {
 	for _, c := range dev.containers {
 		if c != but && c.rev.flow.space == rev.flow.space && (len(c.runs) > 0 || !running) {

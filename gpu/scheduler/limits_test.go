@@ -8,9 +8,9 @@ import (
 	"github.com/gpuwhisk/gpuwhisk/invoker/develop/check"
 )
 
-// TestNamespaceLimit: the runs of a namespace wait for each other where together they
-// would exceed its limit on a device, its idle memory is evicted for them, and another
-// namespace is not affected.
+// TestNamespaceLimit: runs of a namespace wait for each other if together they would exceed
+// the namespace's limit on a device. The namespace's idle memory is evicted for them. Other
+// namespaces are not affected.
 func TestNamespaceLimit(t *testing.T) {
 	c := config("fcfs", 1)
 	c.Tokens.Max = 3
@@ -52,8 +52,8 @@ func TestNamespaceLimitRemoves(t *testing.T) {
 	s.submit("create 3, remove 1, start 3 in 3 on 0 cold", fn("z", 4*gib))
 }
 
-// TestNamespaceLimitWithoutShim: memory that no shim reports counts for its namespace's
-// limit, too, and what is idle of it is freed by removing its container.
+// TestNamespaceLimitWithoutShim: memory that no shim reports counts for the namespace's limit,
+// too. Idle memory of this kind is freed by removing its container.
 func TestNamespaceLimitWithoutShim(t *testing.T) {
 	c := config("fcfs", 1)
 	c.Tokens.Max = 3

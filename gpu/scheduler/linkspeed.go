@@ -10,14 +10,15 @@ import (
 type linkSpeed struct {
 	link    gpu.Link
 	seen    float64 // bytes per second, smoothed
-	applied float64 // what time uses
+	applied float64 // the speed that time uses
 }
 
 // leastMeasured is the smallest move that the link's speed is learned from: a smaller
 // one is mostly overhead.
 const leastMeasured = 64 << 20
 
-// learn takes a move. What time returns changes where that is by more than a little.
+// learn applies a measured move. The speed that time uses changes only if the difference is
+// more than small.
 func (p *linkSpeed) learn(bytes int64, took time.Duration) {
 	if bytes < leastMeasured || took <= 0 {
 		return

@@ -13,7 +13,7 @@ func (s *Scheduler) expected(f *flow) time.Duration {
 
 // learnService moves the means of the flow and of all flows.
 func (s *Scheduler) learnService(f *flow, service time.Duration) {
-	const weight = 8 // of what was before, against a new one
+	const weight = 8 // of the old mean against a new value
 	f.service += (service - f.service) / min(weight, time.Duration(f.services+1))
 	f.services = min(f.services+1, weight)
 	s.service += (service - s.service) / min(weight, time.Duration(s.services+1))

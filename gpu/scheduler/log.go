@@ -17,15 +17,15 @@ import (
 // gives the same orders, byte for byte. Keys of functions are written as digests:
 // they may be secret, and the scheduler only compares them.
 
-// logVersion stands in a log's first line. It changes when an old log cannot be
-// read, or does not give the same orders any more. Version 1 used other names; version 2 did
-// not charge set-ups and unused runs, and had no back-off; version 3 weighed set-ups less,
-// and forgot what was measured of a function with its last container; version 4 raised
-// global virtual time for what fits nowhere; version 5 kept no host memory for a flow, and
-// devices for one that waited for its namespace's limit; version 6 cancelled another run's
-// reservation where several waited in a container, did not count memory without a shim for
-// its namespace's limit, and had the keys of orders in another order; version 7 kept the
-// back-off of a function that was updated, and ordered that messages be read back from disk.
+// logVersion is in a log's first line. It changes when old logs cannot be read or no longer
+// give the same orders. Version 1 used other names. Version 2 did not charge set-ups and
+// unused runs, and had no back-off. Version 3 weighed set-ups less, and forgot a function's
+// measurements with its last container. Version 4 raised global virtual time for flows that
+// fit nowhere. Version 5 kept no host memory for a flow, and kept devices for a flow that
+// waited for its namespace's limit. Version 6 cancelled another run's reservation if several
+// waited in a container, did not count memory without a shim for its namespace's limit, and
+// had the keys of orders in another order. Version 7 kept the back-off of an updated function,
+// and ordered that messages be read back from disk.
 const logVersion = 8
 
 type logHead struct {
@@ -47,14 +47,14 @@ type logFunction struct {
 	Function
 }
 
-// logEvent is an event with what has another form in a log.
+// logEvent is an event, with the fields that have another form in a log.
 type logEvent struct {
 	Kind string `json:"event"`
 	Event
 	Function *logFunction `json:"of,omitempty"`
 }
 
-// logOrder is an order with what has another form in a log.
+// logOrder is an order, with the fields that have another form in a log.
 type logOrder struct {
 	Do string `json:"do"`
 	logFlow
@@ -82,7 +82,7 @@ func AppendEvent(b []byte, e Event) ([]byte, error) {
 	return appendLine(b, line)
 }
 
-// AppendOrders appends the line of what one Ready gave.
+// AppendOrders appends a line with the orders of one Ready.
 func AppendOrders(b []byte, orders []Order) ([]byte, error) {
 	line := logOrders{make([]logOrder, 0, len(orders))}
 	for _, o := range orders {
@@ -193,7 +193,7 @@ func (e *DifferError) Error() string {
 	return fmt.Sprintf("the orders differ\nrecorded: %s\nnow:      %s", e.Recorded, e.Now)
 }
 
-// maxLogTime bounds the times of a log, so that no sum of them overflows.
+// maxLogTime bounds the times in a log, so that their sums do not overflow.
 const maxLogTime = 50 * 365 * 24 * time.Hour
 
 func parseEvent(text []byte) (Event, error) {

@@ -18,14 +18,14 @@ func scenarios() map[string]func(*many) func(i int) {
 	}
 }
 
-// BenchmarkManyFlows is what one event costs, orders included, while 10,000 functions
-// have work queued or had. The dearest, max-ns, is mostly the machine's.
+// BenchmarkManyFlows measures the cost of one event, orders included, with 10,000 functions
+// that have or had queued work. The maximum, max-ns, depends mostly on the machine.
 //
-//	host:    an invocation comes, host memory is short and others have the device
+//	host:    an invocation arrives, host memory is short and others have the device
 //	tokens:  D falls and rises between 1 and 2
 //	device:  one of two devices is lost, and back
 //	all:     every device is lost, and one is back
-//	refuse:  a Tick refuses what waited too long for a device that is lost
+//	refuse:  a Tick refuses invocations that waited too long for a lost device
 //	expire:  a Tick ends the TTL of functions, and forgets them
 //
 // Goal: below 1 ms.
@@ -46,7 +46,7 @@ func BenchmarkManyFlows(b *testing.B) {
 	}
 }
 
-// visits counts what one event of a scheduler looked at.
+// visits counts the flows that one event of a scheduler looked at.
 type visits struct {
 	Policy
 	states, orders int
@@ -99,7 +99,7 @@ func (m *many) take(e Event) {
 	m.event.states = 0
 }
 
-// untimed does what is not of the events that are timed.
+// untimed runs f outside the timed events.
 func (m *many) untimed(f func()) {
 	took := m.took
 	if b, ok := m.b.(*testing.B); ok {

@@ -24,14 +24,14 @@ func (s *script) idleOut() {
 	}
 }
 
-// known is what is known of a function's memory and of its cold starts.
+// known returns the known memory and cold starts of a function.
 func (s *script) known(f *Function) string {
 	setup := s.l.Work(f.Flow).Placement(0).Setup
 	return fmt.Sprintf("%d GiB, cold in %s", s.l.Footprint(f.Flow, f.Key)/gib, setup)
 }
 
-// TestMeasurementsOutliveContainers: what a function was measured to need counts until
-// the policy forgets the function, and no longer.
+// TestMeasurementsOutliveContainers: a function's measured memory counts until the policy
+// forgets the function, and no longer.
 func TestMeasurementsOutliveContainers(t *testing.T) {
 	c := config("sticky-plus", 1)
 	c.IdleTimeout = 10 * time.Minute
@@ -59,8 +59,8 @@ func TestMeasurementsOutliveContainers(t *testing.T) {
 	check.Equal(t, len(s.l.flows), 0, "flows are known")
 }
 
-// TestMeasurementsAreOfARevision: a new revision is reserved what it asks for, and one
-// that returns what it was measured to need. Only a few are kept.
+// TestMeasurementsAreOfARevision: a new revision is reserved its requested memory, and a
+// returning revision its measured memory. Only a few revisions are kept.
 func TestMeasurementsAreOfARevision(t *testing.T) {
 	c := config("sticky-plus", 1)
 	c.IdleTimeout = time.Minute

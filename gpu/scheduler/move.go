@@ -60,8 +60,8 @@ func (s *Scheduler) orderMoves(dev *device) {
 	}
 }
 
-// collectMoves reads what a ledger has decided: moves are kept for orderMoves, runs
-// whose reservations stand now are to be launched.
+// collectMoves reads a ledger's decisions. Moves are kept for orderMoves, and runs whose
+// reservations are granted are to be launched.
 func (s *Scheduler) collectMoves(dev *device) {
 	moves, standing := dev.ledger.Ready()
 	dev.moves = append(dev.moves, moves...)
@@ -76,9 +76,9 @@ const (
 	// maxAsked is how often a move is ordered within the acknowledgement timeout. Then
 	// its container counts as unresponsive, unless its memory keeps pace.
 	maxAsked = 2
-	// distrustTime is how long the containers of a function are removed where others are
-	// evicted, after one of them ignored an eviction. Otherwise each new container could
-	// delay the runs of others once more.
+	// distrustTime is the time for which a function's containers are removed instead of
+	// evicted, after one of them ignored an eviction. Otherwise each new container could delay
+	// the runs of other functions again.
 	distrustTime = time.Hour
 )
 

@@ -31,14 +31,14 @@ const (
 	Refuse
 	// ReclaimHost reclaims host memory that is reserved and not used: HostMB.
 	ReclaimHost
-	// Served is what a run used of its device: Invocation, Service, Setup, Memory.
+	// Served reports a run's use of its device: Invocation, Service, Setup, Memory.
 	Served
 	// Forget: a flow is inactive and has no container. Figures about it may be dropped.
 	Forget
 	// Unresponsive: a container does not acknowledge its moves and is removed: Move.
 	Unresponsive
-	// RemovalOverdue: a container that was to be removed is not gone. It keeps its memory
-	// until it is, and nothing waits for that any more.
+	// RemovalOverdue: the removal of a container has not ended in time. The container keeps
+	// its memory until it is gone, and no run waits for that memory any more.
 	RemovalOverdue
 
 	// Orders is how many there are.

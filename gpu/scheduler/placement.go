@@ -7,7 +7,7 @@ import (
 	"github.com/gpuwhisk/gpuwhisk/sched"
 )
 
-// work is a flow as the policy asks for it.
+// work presents a flow to the policy.
 type work struct {
 	s *Scheduler
 	f *flow
@@ -16,8 +16,8 @@ type work struct {
 // Work returns a flow for the policy. An unknown flow fits nowhere.
 func (s *Scheduler) Work(id sched.FlowID) sched.Work { return work{s, s.flows[id]} }
 
-// Outlook returns the least set-up of a start on any device, the device memory that a run
-// needs, and whether some device could serve the flow now or once what runs there has ended.
+// Outlook returns the smallest set-up time of a start on any device, the device memory that a
+// run needs, and whether some device could serve the flow now or after its present runs.
 func (w work) Outlook() (setup time.Duration, bytes int64, servable bool) {
 	s, f := w.s, w.f
 	if f == nil {
@@ -45,7 +45,7 @@ func (w work) Outlook() (setup time.Duration, bytes int64, servable bool) {
 	return setup, need.Bytes + need.Context, servable
 }
 
-// Placement returns what a start of the flow's next invocation on a device would be.
+// Placement describes a start of the flow's next invocation on a device.
 func (w work) Placement(index int) sched.Placement {
 	s, f := w.s, w.f
 	if f == nil {
@@ -67,8 +67,8 @@ func (w work) Placement(index int) sched.Placement {
 	return p
 }
 
-// lacks is what a run lacks on a device, in the container own or, when that is nil, in a new
-// one. Memory of idle containers is not lacking: it can be freed.
+// lacks returns the resources that a run lacks on a device, in the container own or, if own is
+// nil, in a new one. Memory of idle containers is not lacking, because it can be freed.
 func (s *Scheduler) lacks(dev *device, rev *revision, own *container, need gpu.Need) (lacks sched.Lack) {
 	if s.unfit(dev, need) || own == nil && s.hostless(rev) {
 		return sched.LacksDevice
@@ -102,9 +102,9 @@ func (rev *revision) setup(dev *device, own *container, kind sched.StartKind) ti
 	return 0
 }
 
-// startKind is gpu-warm where all memory of a live container is on the device and
-// stays there, else host-warm. What its processes allocated and never used, as of an
-// arena, is nowhere, and nothing of it is missing.
+// startKind returns gpu-warm if all memory of a live container is on the device and stays
+// there, else host-warm. Allocated memory that was never used, for example in an arena, has no
+// pages and is not missing.
 func startKind(c *container) sched.StartKind {
 	resident, footprint := c.dev.ledger.Residency(c.id)
 	if c.whole > 0 {
@@ -116,8 +116,8 @@ func startKind(c *container) sched.StartKind {
 	return sched.GPUWarm
 }
 
-// actualStart is the kind of a warm start as it turned out, where its memory was moved in
-// between grant and start: what was to be moved may have been there.
+// actualStart returns the kind of a warm start as it turned out. If memory was moved between
+// grant and start, that memory may have been on the device already.
 func (r *run) actualStart() sched.StartKind {
 	e := &r.container.move
 	switch {
@@ -145,9 +145,9 @@ func (s *Scheduler) hasAll(dev *device, rev *revision) bool {
 	return need.Bytes+need.Context > s.largest || s.permits(dev, rev, nil, need) && !s.unfit(dev, need) && s.hasMemory(dev, nil, need)
 }
 
-// unfit reports whether a run would not fit if nothing else ran on the device: the
-// device is too small, or others than containers have its memory. What fits no device
-// at all is let through, to be refused with a reason.
+// unfit reports whether a run would not fit on the device even if nothing else ran there: the
+// device is too small, or foreign memory takes too much. A run that fits no device at all is
+// let through, to be refused with a reason.
 func (s *Scheduler) unfit(dev *device, need gpu.Need) bool {
 	all := need.Bytes + need.Context
 	return all <= s.largest && all > dev.usable
@@ -159,19 +159,19 @@ func (s *Scheduler) hostless(rev *revision) bool {
 	return s.limited && rev.hostMB > s.host.Free+s.host.Reclaimable+s.hostMB
 }
 
-// resized follows a change of what a device has for containers.
+// resized handles a change of the memory that a device has for containers.
 func (dev *device) resized() {
 	dev.usable = dev.ledger.Usable()
 }
 
-// hasSlot reports whether the device has a slot for a new container, or an idle one to
+// hasSlot reports whether the device has a slot for a new container, or an idle container to
 // remove for it.
 func (s *Scheduler) hasSlot(dev *device) bool {
 	return s.cfg.Pool.Size == 0 || dev.kept < s.cfg.Pool.Size || dev.idle > 0
 }
 
-// affords reports whether there is host memory for a new container of a revision, beside
-// what is kept for another flow.
+// affords reports whether there is host memory for a new container of a revision, besides the
+// memory kept for another flow.
 func (s *Scheduler) affords(rev *revision) bool {
 	free := s.host.Free
 	if rev.flow != s.claim {
@@ -180,9 +180,9 @@ func (s *Scheduler) affords(rev *revision) bool {
 	return !s.limited || rev.hostMB <= free
 }
 
-// need is what a run asks of a device, in the container own or, when that is nil, in a
-// new one. The hint counts until a run was measured. Memory without a shim stays as
-// long as its container lives, and cannot be moved: just like a context.
+// need returns the device memory that a run asks for in the container own or, if own is nil,
+// in a new one. The annotation counts until a run was measured. Memory without a shim stays as
+// long as its container lives and cannot be moved, like a context.
 func (s *Scheduler) need(dev *device, rev *revision, own *container) gpu.Need {
 	size, measured := rev.measured.Bytes()
 	if !measured {
@@ -204,7 +204,7 @@ func (s *Scheduler) need(dev *device, rev *revision, own *container) gpu.Need {
 		}
 	}
 	if measured {
-		// What needs more than any device is served with all of the largest.
+		// A run that needs more than any device gets all of the largest device.
 		n.Context = min(n.Context, s.largest)
 		n.Bytes = min(n.Bytes, s.largest-n.Context)
 	}

@@ -6,7 +6,8 @@ import (
 	"github.com/gpuwhisk/gpuwhisk/gpu"
 )
 
-// revision is one revision of a function: what may share a container.
+// revision is one revision of a function. Only invocations of the same revision may share a
+// container.
 type revision struct {
 	flow        *flow
 	key         string
@@ -81,9 +82,9 @@ func (f *flow) next() *revision {
 	return f.newest()
 }
 
-// keptRevisions is how many revisions without work and containers are kept for what
-// was measured of them, beside the newest: actions are rolled back, and invoked by old
-// and new messages for a while.
+// keptRevisions is the number of revisions without work and containers whose measurements are
+// kept, besides the newest. Actions are rolled back, and old and new messages invoke both
+// revisions for a while.
 const keptRevisions = 3
 
 // prune drops the oldest revisions of which nothing but measurements is left.

@@ -63,8 +63,8 @@ func TestTooBigIsRefused(t *testing.T) {
 	s.expect("create 2, refuse 2 too big, remove 2", Event{Kind: Ended, Invocation: one})
 }
 
-// TestEvictForHost: as many idle containers are removed as host memory is needed, and
-// those that are being removed count.
+// TestEvictForHost: as many idle containers are removed as the host memory requires, and
+// containers that are being removed count.
 func TestEvictForHost(t *testing.T) {
 	s := newScript(t, config("fcfs", 1))
 	for i, name := range []string{"f", "g", "h", "i"} {
@@ -79,9 +79,9 @@ func TestEvictForHost(t *testing.T) {
 	s.expect("remove 3", Event{Kind: HostReported, Host: HostMemory{Needed: 513}})
 }
 
-// TestUnresponsiveContainerIsRemoved: a container whose memory does not move delays the
-// run of another function by one acknowledgement timeout, however much it moves now and
-// then. One that moves as fast as a slow link is waited for.
+// TestUnresponsiveContainerIsRemoved: a container whose memory does not move delays the run of
+// another function by one acknowledgement timeout, even if it moves a little now and then. A
+// container that moves as fast as a slow link is waited for.
 func TestUnresponsiveContainerIsRemoved(t *testing.T) {
 	for moves, want := range map[int64]time.Duration{0: 1, gib / 64: 1, 2 * gib: 1, 3 * gib: 0} {
 		c := config("fcfs", 1)
@@ -185,8 +185,8 @@ func TestMoreThanADeviceIsServed(t *testing.T) {
 	s.expect("start 2 in 1 on 0 host-warm", Event{Kind: Moved, Container: 1, Epoch: 1, OK: true, Bytes: 4 * gib})
 }
 
-// TestBusyContainerCountsAgainstItsNamespace: with all its memory, not with what its
-// next run needs.
+// TestBusyContainerCountsAgainstItsNamespace: all its memory counts, not only its next run's
+// need.
 func TestBusyContainerCountsAgainstItsNamespace(t *testing.T) {
 	c := config("fcfs", 1)
 	c.Tokens.Max = 4
@@ -264,7 +264,7 @@ func TestCancelledEviction(t *testing.T) {
 		f := fn("f", 10*gib)
 		one := s.submit("create 1, start 1 in 1 on 0 cold", f)
 		s.run("", one, 1, 10*gib)
-		s.tick("evict 1 epoch 1") // nothing came for it any more
+		s.tick("evict 1 epoch 1") // no report came any more
 		s.submit("cancel move 1, prefetch 1 epoch 3", f)
 		s.expect("start 2 in 1 on 0 "+want, Event{Kind: Moved, Container: 1, Epoch: 3, OK: true, Bytes: bytes})
 	}

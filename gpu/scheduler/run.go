@@ -90,8 +90,8 @@ func (s *Scheduler) footprint(c *container) int64 {
 	return footprint
 }
 
-// memory is the most memory of a run's container, or what was reserved if that was
-// never reported.
+// memory returns the peak memory of a run's container, or the reservation if there was no
+// report.
 func (r *run) memory() int64 {
 	if r.peak >= 0 {
 		return r.peak
@@ -152,7 +152,7 @@ func (s *Scheduler) launch(r *run) {
 	r.begun, r.launched, r.transfer = true, s.now, c.move.serves
 	s.waits.drop(r.in)
 	r.kind = r.actualStart()
-	c.evicted = false // the run brings back what was evicted
+	c.evicted = false // the run brings the evicted memory back
 	c.dev.enter(s.now, r)
 	s.orderFor(c, Order{
 		Do: Start, Invocation: r.in.id, Start: r.kind, Rested: r.first, Need: r.need, Memory: r.memory(),

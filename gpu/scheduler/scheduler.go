@@ -1,25 +1,25 @@
-// Package scheduler takes every decision about work on GPUs: which invocation runs next
-// and where, in which container, whose memory is on a device and whose is
-// moved, which container is removed, what waits and what is refused. The invoker
-// and the simulator drive the same scheduler.
+// Package scheduler makes every decision about work on GPUs: which invocation runs next, where
+// and in which container, whose memory is on a device and whose is moved, which container is
+// removed, and which invocations wait or are refused. The invoker and the simulator drive the
+// same scheduler.
 //
-// It is pure. Events go in with the time attached (Take); orders come out
-// (Ready); Deadline is when a Tick would change something. One history of
-// events always gives the same orders, byte for byte: there is no clock, no
-// goroutine, no chance, and no decision from map order. The owner of a scheduler
-// calls it from one goroutine at a time.
+// The package is pure. Events go in with the time attached (Take), and orders come out
+// (Ready). Deadline is the time at which a Tick would change something. The same history of
+// events always gives the same orders, byte for byte: there is no clock, no goroutine and no
+// randomness, and no decision depends on map order. A scheduler is not safe for concurrent
+// use.
 //
-// It keeps the flows with their queues, the containers and the devices. The next
-// grant is chosen by sched.Scheduler, what of a device's memory moves by gpu.Ledger,
-// how many runs a device takes by gpu.Tokens, which container is removed for another
-// by gpu.Rule. Activations, CUDA and Docker are outside of it: a Container is the
-// number of a container, an invocation the caller's number of an activation.
+// The scheduler keeps the flows with their queues, the containers and the devices.
+// sched.Scheduler chooses the next grant, gpu.Ledger decides which memory moves, gpu.Tokens
+// decides the number of concurrent runs per device, and gpu.Rule chooses the container that is
+// removed for another. Activations, CUDA and Docker are out of scope: a Container is the
+// number of a container, and an invocation is the caller's number of an activation.
 //
-// Each rule has its file: slots (which container takes a run), placement (what fits
-// where), evict (which containers are removed), limit (the device memory of a
-// namespace), prefetch (memory that follows its flow), move (memory on its way, and
-// containers that are unresponsive), timeout (what waited too long), device (tokens, and
-// devices that are lost), run (from grant to end).
+// Each rule has its file: slots (which container takes a run), placement (what fits where),
+// evict (which containers are removed), limit (the device memory of a namespace), prefetch
+// (memory that follows its flow), move (moves of memory, and unresponsive containers), timeout
+// (invocations that waited too long), device (tokens, and lost devices), run (from grant to
+// end).
 package scheduler
 
 import (
@@ -127,7 +127,7 @@ func (s *Scheduler) weighNamespaces() error {
 	return nil
 }
 
-// Take receives one event. What is to be done about it is decided by Ready.
+// Take receives one event. Ready decides the consequences.
 func (s *Scheduler) Take(e Event) {
 	s.now = max(s.now, e.At)
 	switch e.Kind {
@@ -210,7 +210,8 @@ func (s *Scheduler) deviceEvent(e Event) {
 	}
 }
 
-// Ready decides all that can be decided and lists what must be done, in this order.
+// Ready makes all possible decisions and returns the orders in the order in which they must be
+// carried out.
 func (s *Scheduler) Ready() []Order {
 	s.settle()
 	orders := s.out
@@ -241,8 +242,8 @@ func (s *Scheduler) settle() {
 	s.freeHost(true)
 }
 
-// tick lets time pass: flows expire, moves are ordered again, containers that were
-// idle for too long are removed, and what waited too long is refused.
+// tick handles the passing of time: flows expire, moves are ordered again, containers that
+// were idle for too long are removed, and invocations that waited too long are refused.
 func (s *Scheduler) tick() {
 	s.policy.Tick(s.now)
 	for _, dev := range s.devices {

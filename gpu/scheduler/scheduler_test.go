@@ -118,8 +118,8 @@ func TestMemoryIsEvictedForAnother(t *testing.T) {
 	s.expect("start 4 in 1 on 0 host-warm", Event{Kind: Moved, Container: 1, Epoch: 2, Bytes: 10 * gib, OK: true})
 }
 
-// TestDeviceTimeout: an invocation that waits for a lost device is refused in the end,
-// one that can be served is not.
+// TestDeviceTimeout: an invocation that waits for a lost device is refused in the end. An
+// invocation that can be served is not.
 func TestDeviceTimeout(t *testing.T) {
 	c := config("mqfq-sticky", 2)
 	c.Devices[0].MemoryBytes = 80 * gib
@@ -179,8 +179,8 @@ func TestHostMemoryOfBothKinds(t *testing.T) {
 	s.expect("create 2, start 2 in 2 on 0 cold", Event{Kind: HostReported, Host: HostMemory{Free: 3328, Reclaimable: 768}})
 }
 
-// TestWithdrawnReservationIsItsOwn: of two runs that wait for memory in a container the
-// one that is withdrawn takes its own reservation with it, not the other's.
+// TestWithdrawnReservationIsItsOwn: of two runs that wait for memory in a container, the
+// withdrawn run gives up its own reservation, not the other's.
 func TestWithdrawnReservationIsItsOwn(t *testing.T) {
 	c := config("fcfs", 1)
 	c.Tokens.Max = 4

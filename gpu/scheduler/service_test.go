@@ -29,8 +29,8 @@ func (s *script) served(e Event) (all []Order) {
 	return all
 }
 
-// TestServiceIsGrantToReturn: less the creation of the container, which can
-// take no longer than that.
+// TestServiceIsGrantToReturn: without the creation of the container, which can take no longer
+// than the service.
 func TestServiceIsGrantToReturn(t *testing.T) {
 	for name, c := range map[string]struct{ setup, wantService, wantSetup time.Duration }{
 		"no setup":                {0, 5 * time.Second, 0},
@@ -54,8 +54,8 @@ func TestServiceIsGrantToReturn(t *testing.T) {
 	}
 }
 
-// TestUnusedRunIsCharged: one that never began is no service, and its flow pays for the
-// time of the token.
+// TestUnusedRunIsCharged: a run that never began is no service, and its flow pays for the time
+// of the token.
 func TestUnusedRunIsCharged(t *testing.T) {
 	s := newScript(t, config("mqfq-sticky", 1))
 	f := fn("f", gib)
@@ -85,8 +85,8 @@ func TestFailedContainerTakesNoRun(t *testing.T) {
 	}
 }
 
-// TestOnlyReportsAreLearnt: after a run whose memory was never reported, the next run
-// reserves what its function asked for.
+// TestOnlyReportsAreLearnt: after a run without a memory report, the next run reserves its
+// function's requested memory.
 func TestOnlyReportsAreLearnt(t *testing.T) {
 	s := newScript(t, config("fcfs", 1))
 	f := fn("f", 3*gib)

@@ -29,9 +29,9 @@ func (c *container) slots() (taken, all int) {
 	return taken, c.width
 }
 
-// serving finds the container that would take the next run of a revision on a device,
-// nil for a new one, and what start that is. Where the container has no free slot,
-// lender is the run that has its answer and would lend its own.
+// serving returns the container that would take the next run of a revision on a device, nil
+// for a new one, and the kind of that start. If the container has no free slot, lender is the
+// answered run that would lend its slot.
 func (s *Scheduler) serving(dev *device, rev *revision) (own *container, kind sched.StartKind, lender *run) {
 	kind = sched.Cold
 	for _, c := range rev.containers {
@@ -52,8 +52,8 @@ func (s *Scheduler) serving(dev *device, rev *revision) (own *container, kind sc
 	return own, kind, lender
 }
 
-// preferred reports whether a container takes a run rather than another: one that
-// has runs, else the one used last, whose memory is the likeliest to be on the device.
+// preferred reports whether a container takes a run rather than another container: a container
+// with runs first, then the one used last, whose memory is most likely on the device.
 func (c *container) preferred(other *container) bool {
 	if shared := len(c.runs) > 0; shared != (len(other.runs) > 0) {
 		return shared
@@ -61,11 +61,11 @@ func (c *container) preferred(other *container) bool {
 	return c.used > other.used
 }
 
-// answering finds a container of a revision that could take another run but for the
-// bookkeeping and logs of one that has answered, and that run: it lends its slot to
-// the next one, which begins when they are done. That is sooner than a cold start, and
-// a caller that has its answer may call again before they are. Nil where the device
-// keeps no container, or there is none such.
+// answering returns a container of a revision that could take another run except for the
+// bookkeeping and logs of an answered run, and that run. The answered run lends its slot to
+// the next run, which begins after the bookkeeping. That is sooner than a cold start, and a
+// caller that has its answer may call again before the bookkeeping is done. It returns nil if
+// there is no such container or the device keeps no containers.
 func (s *Scheduler) answering(dev *device, rev *revision) (*container, *run) {
 	if dev.kept > s.cfg.Pool.Size {
 		return nil, nil

@@ -140,7 +140,7 @@ func (s *Scheduler) Warm(id sched.FlowID, key string) (warm, resident bool) {
 	return warm, resident
 }
 
-// known is a revision of a flow, nil for one that was not seen or is forgotten.
+// known returns a revision of a flow, nil if it is unknown or forgotten.
 func (s *Scheduler) known(id sched.FlowID, key string) *revision {
 	if f := s.flows[id]; f != nil {
 		return f.revision(key)
@@ -148,8 +148,8 @@ func (s *Scheduler) known(id sched.FlowID, key string) *revision {
 	return nil
 }
 
-// Memory is the most memory of an invocation's container since the invocation was
-// granted, or what was reserved if that was never reported; false if it does not run.
+// Memory returns the peak memory of an invocation's container since the grant, or the
+// reservation if there was no report; false if the invocation does not run.
 func (s *Scheduler) Memory(invocation uint64) (int64, bool) {
 	r := s.runOf(invocation)
 	if r == nil {
@@ -175,8 +175,8 @@ func (s *Scheduler) Usable() bool { return s.lost < len(s.devices) }
 // Now is the time of the latest event.
 func (s *Scheduler) Now() time.Duration { return s.now }
 
-// Explain is the rule that delays a flow, and the one that chose it last. For one that
-// fits nowhere it names what is missing.
+// Explain returns the rule that delays a flow, and the rule that chose it last. For a flow
+// that fits nowhere it names the missing resources.
 func (s *Scheduler) Explain(id sched.FlowID) sched.Reason {
 	r := s.policy.Explain(s.now, id)
 	if f := s.flows[id]; r.Rule == sched.RuleNoFit && f != nil {
@@ -185,8 +185,8 @@ func (s *Scheduler) Explain(id sched.FlowID) sched.Reason {
 	return r
 }
 
-// missing names what the next run of a flow misses on the devices with a free token,
-// each limit once.
+// missing names the resources that the next run of a flow lacks on the devices with a free
+// token, each limit once.
 func (s *Scheduler) missing(f *flow) string {
 	rev := f.next()
 	var all []string

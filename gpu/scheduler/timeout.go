@@ -96,7 +96,7 @@ func (s *Scheduler) deviceTimeout() (time.Duration, bool) {
 // once.
 const maxExpired = 64
 
-// expireTimeouts refuses those that have waited too long.
+// expireTimeouts refuses the invocations that have waited too long.
 func (s *Scheduler) expireTimeouts() {
 	for range maxExpired {
 		if !s.expireOne() {
@@ -124,8 +124,8 @@ func (s *Scheduler) expireOne() bool {
 	return true
 }
 
-// stranded reports whether every device that could serve a revision is lost. What
-// is too big for any is refused by whichever is not.
+// stranded reports whether every device that could serve a revision is lost. A run that is too
+// big for every device is refused by any device that is not lost.
 func (s *Scheduler) stranded(rev *revision) bool {
 	for _, dev := range s.devices {
 		n := s.need(dev, rev, nil)

@@ -15,9 +15,9 @@ func (s *script) fail(f *Function, unstartable bool) {
 	s.take(Event{Kind: Removed, Container: c})
 }
 
-// TestUnstartableIsRefusedDuringThePause: a function that cannot be started pauses after
-// three failures. What is queued then, and what comes during the pause, is refused at
-// once. The first invocation after the pause is tried. A new revision is tried at once.
+// TestUnstartableIsRefusedDuringThePause: a function that cannot be started pauses after three
+// failures. Queued invocations, and those that arrive during the pause, are refused at once.
+// The first invocation after the pause is tried. A new revision is tried at once.
 func TestUnstartableIsRefusedDuringThePause(t *testing.T) {
 	s := newScript(t, config("fcfs", 1))
 	f := fn("f", gib)
@@ -63,8 +63,8 @@ func TestFailedRunsWaitForThePause(t *testing.T) {
 	s.expect("create 4, start 4 in 4 on 0 cold", Event{Kind: Tick})
 }
 
-// TestForgottenWhenThePolicyForgets: the owner keeps why a function cannot be started for
-// as long as the scheduler may refuse invocations for that reason.
+// TestForgottenWhenThePolicyForgets: the owner keeps the reason why a function cannot be
+// started for as long as the scheduler may refuse invocations for that reason.
 func TestForgottenWhenThePolicyForgets(t *testing.T) {
 	s := newScript(t, config("mqfq-sticky", 1))
 	f := fn("f", gib)

@@ -14,10 +14,10 @@ import (
 
 const gib = int64(1) << 30
 
-// world is an invoker and its devices as a scheduler sees them. The world, not the
-// scheduler, says what memory containers hold and how long runs take, and it reports the
-// answer, the free token and the free container of a run as events of different times. It
-// counts service as the time for which tokens are really held.
+// world is an invoker with its devices, as a scheduler sees them. The world determines the
+// memory of containers and the duration of runs. It reports the answer, the free token and the
+// free container of a run as events at different times. It counts service as the time for
+// which tokens are really held.
 type world struct {
 	t      *testing.T
 	c      scheduler.Config
@@ -380,7 +380,7 @@ func (w *world) move(o scheduler.Order) {
 	})
 }
 
-// lose takes a device away for a while, and with it what runs there.
+// lose takes a device out of service for a while, and ends its runs.
 func (w *world) lose(device int, down time.Duration) {
 	w.lost[device] = true
 	w.tell(scheduler.Event{Kind: scheduler.DeviceLost, Device: device, Why: "a test"})
@@ -456,7 +456,7 @@ func (w *world) countUnused(to time.Duration) {
 	}
 }
 
-// service is what a function has used, over its weight, in seconds.
+// service returns a function's service over its weight, in seconds.
 func (w *world) service(f *worldFunction) float64 {
 	sum := f.held
 	for _, since := range f.flying {
