@@ -63,6 +63,10 @@ func (v *virtualTime) enter(l *level) {
 
 // enter begins to compete for a flow with work queued. It is not behind those of equal
 // needs, which may be far ahead of others that cannot use what they use.
+//
+// With Config.Shortest it begins in the middle of the window. Otherwise new functions that
+// are called a few times each would hold global virtual time where it is, and stop those
+// that have led by T for as long as new ones come. The bound allows for a lead of T.
 func (s *Scheduler) enter(f *flow) {
 	_, f.need, _ = f.work.Outlook()
 	f.virtualTime.enter(&f.group.level)
@@ -74,6 +78,9 @@ func (s *Scheduler) enter(f *flow) {
 	}
 	if equals < math.MaxInt64 {
 		f.vt = max(f.vt, equals)
+	}
+	if s.cfg.Shortest && f.group.level.competing > 0 {
+		f.vt = max(f.vt, f.group.level.least+s.overrun/2)
 	}
 	s.rules.hooks.queued(s, f)
 }

@@ -26,17 +26,22 @@ func byDeadline(s *Scheduler, f *flow) key { return key{f.head().arrival + f.set
 // in flight, then longest queue, then older head.
 func byLongest(_ *Scheduler, f *flow) key { return key{int64(len(f.flights)), -int64(f.queue.Len())} }
 
-// byShortest takes, inside the window and among the flows with fewest in flight,
-// the one whose next invocation costs least: its expected service, and setupWeight
-// times the least set-up on any device. What is in flight comes first for the paper's
-// reason: a second run of one function costs a second container. Flows that cost about
-// the same go by the age of their heads.
+// byShortest takes, inside the window and among the flows with fewest runs in flight, the
+// flow whose next invocation costs least: its expected service, and setupWeight times the
+// least set-up on any device. Flows with fewest runs go first for the paper's reason: a
+// second run of one function costs a second container.
 //
-// Shortest first alone starves what is long. Here the window ends that: a flow that
-// led by T gives way to those served least.
+// Shortest first alone starves long runs. A head that has waited for patience times its cost
+// counts half, and half again after each doubling of its wait. Flows that cost about the same
+// go by the age of their heads.
 func byShortest(s *Scheduler, f *flow) key {
-	return key{int64(len(f.flights)), sizeRank(s.expected(f) + setupWeight*f.setup)}
+	cost := s.expected(f) + setupWeight*f.setup
+	waited := s.now - f.head().arrival
+	return key{int64(len(f.flights)), sizeRank(cost) - int64(bits.Len64(uint64(waited/(patience*cost))))}
 }
+
+// patience is by how many times its cost a head waits before it counts less.
+const patience = 4
 
 // setupWeight: a set-up serves none of those that wait, and mostly causes another one,
 // of the container that it displaces. So a device drains the queues whose memory it

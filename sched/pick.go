@@ -65,22 +65,30 @@ func (s *Scheduler) choose() (candidate, Rule) {
 	if other := s.best(func(f *flow) bool { return !f.inside && f.ahead }, s.beyondRank); best.flow == nil || other.flow != nil && other.rank.before(&best.rank) {
 		best = other
 	}
-	switch {
-	case best.flow == nil:
+	if best.flow == nil {
 		return best, RuleNone
-	case s.passedOver(best.flow).flow != nil:
-		return s.passedOver(best.flow), RuleOrder
-	case s.isHeld(best):
+	}
+	if waiter := s.passedOver(best.flow); waiter.flow != nil {
+		if waiter.flow.inside {
+			return waiter, RuleOrder
+		}
+		best = waiter
+	}
+	if s.isHeld(best) {
 		return candidate{}, RuleNone
 	}
 	return best, RuleSpare
 }
 
-// passedOver returns the first of those inside the window that wait for a container of their
-// own although they could start, and that a flow leads by more than T; none if there is none.
+// passedOver returns the first flow that waits for a container of its own although it could
+// start, and that another flow leads by more than T; none if there is none. Flows inside the
+// window come first.
 func (s *Scheduler) passedOver(by *flow) (first candidate) {
 	for _, w := range s.waiters {
-		if w.flow.inside && s.leads(by, w.flow) && (first.flow == nil || w.rank.before(&first.rank)) {
+		if !s.leads(by, w.flow) {
+			continue
+		}
+		if first.flow == nil || w.flow.inside && !first.flow.inside || w.flow.inside == first.flow.inside && w.rank.before(&first.rank) {
 			first = w
 		}
 	}
@@ -178,7 +186,11 @@ func (s *Scheduler) fit(f *flow, beyond bool) (best *device, p Placement, ok boo
 	case best == nil:
 		return nil, Placement{}, false
 	case s.shouldWait(f, p):
-		s.waiters = append(s.waiters, candidate{f, best, p, s.orderRank(f)})
+		w := candidate{f, best, p, s.beyondRank(f)}
+		if f.inside {
+			w.rank = s.orderRank(f)
+		}
+		s.waiters = append(s.waiters, w)
 		return nil, Placement{}, false
 	}
 	return best, p, true
