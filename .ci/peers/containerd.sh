@@ -33,8 +33,8 @@ install() {
 		command -v $c >/dev/null || break
 		c=
 	done
-	[[ -z $c ]] && plugins && return 0
-	debian containerd runc containernetworking-plugins iptables iproute2
+	[[ -z $c && -x /usr/bin/tini-static ]] && plugins && return 0
+	debian containerd runc containernetworking-plugins iptables iproute2 tini
 }
 
 answers() { ctr --connect-timeout 2s -a "$sock" version >/dev/null 2>&1; }

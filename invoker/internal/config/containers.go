@@ -86,6 +86,7 @@ type Containerd struct {
 	StateDir    string   `key:"whisk.gpu.containerd.state-dir" default:"/var/lib/gpuwhisk/containerd" doc:"logs and files of containers, and the program that writes the logs. containerd sees this directory under the same path"`
 	RunDir      string   `key:"whisk.gpu.containerd.run-dir" default:"/run/gpuwhisk/containerd" doc:"network namespaces of containers. containerd sees this directory, with its mounts, under the same path"`
 	LogProgram  string   `key:"whisk.gpu.containerd.log-program" doc:"gpuwhisk program that runs on containerd's host and writes the logs of containers; it is copied to state-dir. Empty: the invoker's own program"`
+	Init        string   `key:"whisk.gpu.containerd.init" doc:"static program that is the first process of containers and reaps orphans; it is copied to state-dir. Empty: the first that the invoker finds of docker-init, tini-static and catatonit; none: containers start without it"`
 	HostsDir    string   `key:"whisk.gpu.containerd.hosts-dir" doc:"directory of the hosts.toml files with registries' mirrors and certificates; empty: the first that exists of /etc/containerd/certs.d and k3s' directory"`
 	Bridge      string   `key:"whisk.gpu.containerd.bridge" default:"gpuwhisk0" doc:"bridge of action containers, which the invoker creates; at most 15 bytes"`
 	Subnet      []string `key:"whisk.gpu.containerd.subnet" default:"10.89.0.0/20,172.30.240.0/20,192.168.224.0/20,10.213.0.0/20" doc:"address ranges for the bridge; the first that this host does not use is taken"`

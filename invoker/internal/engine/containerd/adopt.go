@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"net"
 	"os"
+	"path/filepath"
 	"slices"
 	"strconv"
 	"strings"
@@ -50,7 +51,7 @@ func (e *Engine) labels(b build) (map[string]string, error) {
 // seal returns a digest of all that a container is made with, its name aside.
 func (e *Engine) seal(spec container.Spec) (string, error) {
 	spec.Name = ""
-	text, err := json.Marshal([]any{sealVersion, e.args, e.options.DNSServers, e.options.Snapshotter, e.options.MaxLogBytes, spec})
+	text, err := json.Marshal([]any{sealVersion, e.args, e.options.DNSServers, e.options.Snapshotter, e.options.MaxLogBytes, e.init, e.profile, spec})
 	if err != nil {
 		return "", fmt.Errorf("seal a container: %w", err)
 	}
@@ -194,9 +195,9 @@ func (e *Engine) releaseUnused(ctx context.Context) error {
 	return nil
 }
 
-// Clean removes the containers of the invoker whose containers' names start with
-// prefix, or of all invokers if that is empty, and returns how many there were. Their
-// networks are released when an invoker starts.
+// Clean removes the containers of the invoker whose containers' names start with prefix,
+// with their networks, and returns how many there were. An empty prefix means all
+// invokers; their bridge is removed, too.
 func Clean(ctx context.Context, o Options, prefix string) (int, error) {
 	api, err := connect(FindSocket(os.DirFS("/"), o.Socket))
 	if err != nil {
@@ -214,7 +215,8 @@ func Clean(ctx context.Context, o Options, prefix string) (int, error) {
 			errs = append(errs, fmt.Errorf("remove container %s: %w", c.ID, err))
 			continue
 		}
+		errs = append(errs, os.RemoveAll(filepath.Join(o.StateDir, c.ID)))
 		n++
 	}
-	return n, errors.Join(errs...)
+	return n, errors.Join(append(errs, cleanNetwork(o, prefix))...)
 }

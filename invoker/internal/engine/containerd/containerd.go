@@ -22,6 +22,7 @@ import (
 
 	tasks "github.com/containerd/containerd/api/services/tasks/v1"
 	"github.com/containerd/containerd/v2/client"
+	"github.com/containerd/containerd/v2/contrib/apparmor"
 	"github.com/containerd/containerd/v2/pkg/namespaces"
 	"golang.org/x/sync/semaphore"
 	"golang.org/x/sync/singleflight"
@@ -45,6 +46,9 @@ type Engine struct {
 	args    runargs.Args
 	cgroups cgroups
 	log     *slog.Logger
+	// logProgram and init are copies in the state directory. init is "" if containers start
+	// without it, and profile is "" without AppArmor.
+	logProgram, init, profile string
 
 	registries registry.Registries
 	devices    *cdi.Cache
@@ -108,7 +112,13 @@ func (e *Engine) open(ctx context.Context) (err error) {
 	if err != nil {
 		return fmt.Errorf("ask containerd at %s for its version: %w: %w", e.options.Socket, container.ErrAway, err)
 	}
-	if e.options.LogProgram, err = installLogProgram(e.options.LogProgram, e.options.StateDir); err != nil {
+	if e.logProgram, err = install(e.options.LogProgram, e.options.StateDir, LogCommand, "whisk.gpu.containerd.log-program"); err != nil {
+		return err
+	}
+	if e.init, err = e.findInit(); err != nil {
+		return err
+	}
+	if e.profile, err = e.confine(apparmor.LoadDefaultProfile); err != nil {
 		return err
 	}
 	if e.cgroups, err = hostCgroups(e.options.Files); err != nil {

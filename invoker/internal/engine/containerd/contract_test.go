@@ -118,6 +118,11 @@ func imageName() string {
 
 func TestContract(t *testing.T) {
 	socket(t)
+	t.Cleanup(func() {
+		left, err := filepath.Glob(filepath.Join(os.TempDir(), bridge, "run", "netns", "*", "*"))
+		check.NoError(t, err)
+		check.Equal(t, len(left), 0, "network namespaces left behind: %q", left)
+	})
 	enginetest.Run(t, enginetest.Host{
 		Image: importImage(t, imageName(), []string{"/proxy"}),
 		Open: func(t testing.TB, s enginetest.Settings) enginetest.Engine {

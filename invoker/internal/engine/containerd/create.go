@@ -195,7 +195,7 @@ func (e *Engine) start(ctx, work context.Context, b build) error {
 	if err := ctx.Err(); err != nil {
 		return err // the caller has given up: do not start it at all
 	}
-	task, err := made.NewTask(work, cio.BinaryIO(e.options.LogProgram, map[string]string{
+	task, err := made.NewTask(work, cio.BinaryIO(e.logProgram, map[string]string{
 		LogCommand: strconv.FormatInt(e.options.MaxLogBytes, 10) + ":" + logPath(b.dir),
 	}))
 	if err == nil {

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"path/filepath"
 	"strings"
 	"time"
 
@@ -99,6 +100,10 @@ func (e *Engine) removeOnce(ctx context.Context, id string) error {
 	ctx, cancel := limited(e.in(ctx), e.options.Timeouts.Remove)
 	defer cancel()
 	path, err := destroy(ctx, e.api, id)
+	if path == "" { // somebody else has removed the container
+		text, _ := os.ReadFile(filepath.Join(e.dirOf(id), networkFile))
+		path = string(text)
+	}
 	if err == nil {
 		err = os.RemoveAll(e.dirOf(id))
 	}

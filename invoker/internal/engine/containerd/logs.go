@@ -2,7 +2,6 @@ package containerd
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"io"
 	"os"
@@ -12,7 +11,6 @@ import (
 	"strings"
 	"sync"
 	"syscall"
-	"time"
 
 	"github.com/gpuwhisk/gpuwhisk/invoker/internal/container"
 	"github.com/gpuwhisk/gpuwhisk/invoker/internal/engine/logs"
@@ -60,50 +58,6 @@ func CopyLog(argument string) error {
 	}
 	copies.Wait()
 	return out.Close()
-}
-
-// installLogProgram copies the program that writes logs into the state directory, which
-// containerd's host has under the same path also when the invoker runs in a container. It
-// returns the path of the copy. A copy that exists is used again if its size and time are
-// those of the program.
-func installLogProgram(program, stateDir string) (string, error) {
-	if !filepath.IsAbs(stateDir) {
-		return "", fmt.Errorf("the state directory must be an absolute path, not %q (whisk.gpu.containerd.state-dir)", stateDir)
-	}
-	wanted, err := os.Stat(program)
-	if err != nil {
-		return "", fmt.Errorf("find the program that writes containers' logs (whisk.gpu.containerd.log-program): %w", err)
-	}
-	path := filepath.Join(stateDir, "bin", LogCommand)
-	if have, err := os.Stat(path); err == nil && have.Size() == wanted.Size() && have.ModTime().Equal(wanted.ModTime()) {
-		return path, nil
-	}
-	if err := copyProgram(program, path, wanted.ModTime()); err != nil {
-		return "", fmt.Errorf("copy the program that writes containers' logs (whisk.gpu.containerd.state-dir): %w", err)
-	}
-	return path, nil
-}
-
-// copyProgram replaces a program at once: containers may run the old one.
-func copyProgram(from, to string, modified time.Time) error {
-	if err := os.MkdirAll(filepath.Dir(to), 0o755); err != nil {
-		return err
-	}
-	source, err := os.Open(from)
-	if err != nil {
-		return err
-	}
-	defer source.Close()
-	part, err := os.CreateTemp(filepath.Dir(to), "part-")
-	if err != nil {
-		return err
-	}
-	defer os.Remove(part.Name()) // fails if all went well
-	_, err = io.Copy(part, source)
-	if err = errors.Join(err, part.Chmod(0o755), part.Close()); err != nil {
-		return err
-	}
-	return errors.Join(os.Chtimes(part.Name(), modified, modified), os.Rename(part.Name(), to))
 }
 
 // openLog opens the log of a container. The file is there as soon as the container runs.

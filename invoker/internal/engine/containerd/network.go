@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io/fs"
 	"log/slog"
 	"net/netip"
 	"os"
@@ -58,14 +59,23 @@ func (n *network) gateway() netip.Addr { return n.subnet.Masked().Addr().Next() 
 // openNetwork finds the subnet of the bridge and sets the host's packet filter. The bridge
 // is made with the first namespace.
 func openNetwork(o Options, log *slog.Logger) (*network, error) {
-	n := &network{
+	n, err := newNetwork(o, log)
+	if err != nil {
+		return nil, err
+	}
+	if err := os.MkdirAll(n.dir, 0o755); err != nil {
+		return nil, fmt.Errorf("make the directory of network namespaces (whisk.gpu.containerd.run-dir): %w", err)
+	}
+	n.filter()
+	return n, nil
+}
+
+// newNetwork returns a network of which nothing is made yet.
+func newNetwork(o Options, log *slog.Logger) (n *network, err error) {
+	n = &network{
 		bridge: o.Bridge, log: log, ready: make(chan place, prepared), failed: make(chan error),
 		dir: filepath.Join(o.RunDir, "netns", strings.TrimSuffix(o.Prefix, "_")),
 	}
-	if err := os.MkdirAll(n.dir, 0o755); err != nil {
-		return nil, fmt.Errorf("make the directory of network namespaces: %w", err)
-	}
-	var err error
 	if n.subnet, err = freeSubnet(o.Bridge, o.Subnets); err != nil {
 		return nil, err
 	}
@@ -88,7 +98,6 @@ func openNetwork(o Options, log *slog.Logger) (*network, error) {
 	if err != nil {
 		return nil, fmt.Errorf("read the network configuration: %w", err)
 	}
-	n.filter()
 	return n, nil
 }
 
@@ -265,6 +274,36 @@ func (n *network) releaseExcept(used map[string]bool) error {
 	for _, entry := range entries {
 		if path := filepath.Join(n.dir, entry.Name()); !used[path] {
 			errs = append(errs, n.release(place{path: path}))
+		}
+	}
+	return errors.Join(errs...)
+}
+
+// cleanNetwork releases the namespaces of the invoker of a prefix, which does not run. An
+// empty prefix means all invokers; the bridge and its rules are removed, too.
+func cleanNetwork(o Options, prefix string) error {
+	o.Prefix = prefix
+	n, err := newNetwork(o, slog.New(slog.DiscardHandler))
+	if err != nil {
+		return err
+	}
+	dirs, _ := filepath.Glob(filepath.Join(n.dir, "*")) // the only error is a malformed pattern
+	if prefix != "" {
+		dirs = []string{n.dir}
+	}
+	var errs []error
+	for _, dir := range dirs {
+		n.dir = dir
+		if err := n.releaseExcept(nil); !errors.Is(err, fs.ErrNotExist) {
+			errs = append(errs, err, os.Remove(dir))
+		}
+	}
+	if prefix == "" {
+		for _, rule := range n.rules() {
+			_ = iptables(rule[0], "-D", rule[1:]) // it may not be set
+		}
+		if link, err := netlink.LinkByName(n.bridge); err == nil {
+			errs = append(errs, netlink.LinkDel(link))
 		}
 	}
 	return errors.Join(errs...)

@@ -22,7 +22,10 @@ type Options struct {
 	Prefix string
 	// LogProgram is the program that writes the logs of containers: it calls CopyLog with
 	// the argument after LogCommand. containerd starts a copy of it in StateDir.
-	LogProgram  string
+	LogProgram string
+	// Init is a static program that is the first process of containers, as tini. Empty: the
+	// first of the usual places that exists; "none": containers start without it.
+	Init        string
 	StateDir    string // containers' logs and files; shared by the invokers of a host
 	RunDir      string // network namespaces; empty after a reboot
 	Snapshotter string

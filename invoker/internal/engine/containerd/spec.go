@@ -12,6 +12,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/containerd/containerd/v2/contrib/apparmor"
 	"github.com/containerd/containerd/v2/contrib/seccomp"
 	"github.com/containerd/containerd/v2/core/containers"
 	"github.com/containerd/containerd/v2/pkg/oci"
@@ -24,7 +25,7 @@ import (
 )
 
 // unsupported are the options of `docker run` that this engine cannot honour.
-var unsupported = []string{"cgroupns", "init", "ipc", "log-driver", "log-opt", "runtime", "storage-opt", "userns", "volume"}
+var unsupported = []string{"cgroupns", "ipc", "log-driver", "log-opt", "runtime", "storage-opt", "userns", "volume"}
 
 const (
 	noNewPrivileges   = "no-new-privileges"
@@ -47,7 +48,7 @@ func (o Options) arguments() (runargs.Args, error) {
 		return runargs.Args{}, err
 	}
 	for _, option := range args.Host.SecurityOpt {
-		if !slices.Contains([]string{noNewPrivileges, noNewPrivileges + "=true", noNewPrivileges + ":true", seccompUnconfined}, option) {
+		if !strings.HasPrefix(option, "apparmor=") && !slices.Contains([]string{noNewPrivileges, noNewPrivileges + "=true", noNewPrivileges + ":true", seccompUnconfined}, option) {
 			return runargs.Args{}, fmt.Errorf("extra docker argument %q: %q is not supported with containerd", "security-opt", option)
 		}
 	}
@@ -88,7 +89,10 @@ func (e *Engine) ociSpec(b build) []oci.SpecOpts {
 		oci.WithHostname(b.id[:12]), oci.WithoutMounts("/run"), oci.WithDevShmSize(h.ShmSize >> 10),
 		oci.WithLinuxNamespace(specs.LinuxNamespace{Type: specs.NetworkNamespace, Path: b.place.path}),
 		oci.WithDroppedCapabilities(capabilities(h.CapDrop)), oci.WithAddedCapabilities(capabilities(h.CapAdd)),
-		oci.WithMounts(e.fileMounts(b.dir)), e.limits(b.spec), e.overrides(), e.environment(b.spec), e.gpu(b.spec.GPU),
+		oci.WithMounts(e.fileMounts(b.dir)), e.limits(b.spec), e.overrides(), e.environment(b.spec), e.gpu(b.spec.GPU), e.withInit(b.spec),
+	}
+	if e.profile != "" {
+		opts = append(opts, apparmor.WithProfile(e.profile))
 	}
 	if slices.Contains(capabilities(h.CapDrop), "ALL") {
 		opts = append(opts, oci.WithCapabilities(nil), oci.WithAddedCapabilities(capabilities(h.CapAdd)))
@@ -278,13 +282,17 @@ func (e *Engine) writeFiles(b build) error {
 		}
 		hosts += addr + "\t" + name + "\n"
 	}
-	for name, text := range map[string]string{"hosts": hosts, "hostname": b.id[:12] + "\n", "resolv.conf": e.resolver()} {
+	for name, text := range map[string]string{"hosts": hosts, "hostname": b.id[:12] + "\n", "resolv.conf": e.resolver(), networkFile: b.place.path} {
 		if err := os.WriteFile(filepath.Join(b.dir, name), []byte(text), 0o644); err != nil {
 			return fmt.Errorf("write a file of a container (whisk.gpu.containerd.state-dir): %w", err)
 		}
 	}
 	return nil
 }
+
+// networkFile has the path of a container's network namespace, for the removal of a
+// container whose record in containerd is gone.
+const networkFile = "network"
 
 func (e *Engine) fileMounts(dir string) []specs.Mount {
 	var mounts []specs.Mount

@@ -95,20 +95,6 @@ func TestRealEndsAtOnce(t *testing.T) {
 	}
 }
 
-// TestRealOrphans: the orphans that an action leaves behind do not fill its container,
-// unless the image is a user's.
-func TestRealOrphans(t *testing.T) {
-	r := startReal(t, func(o *Options) { o.PidsLimit = 64 })
-	a := mustRun(t, r.create().Addr, map[string]any{"orphans": 200})
-	check.Equal(t, a.Started, 200)
-	spec := r.spec()
-	spec.Pull = true
-	h, err := r.Create(t.Context(), spec)
-	check.NoError(t, err)
-	a = mustRun(t, h.Addr, map[string]any{"orphans": 200})
-	check.Less(t, a.Started, 64, "processes in a container that may have 64")
-}
-
 func TestRealRemovedBehindOurBack(t *testing.T) {
 	r := startReal(t, nil)
 	h := r.create()

@@ -24,7 +24,7 @@ func Run(t *testing.T, h Host) {
 		"Hardening": hardening, "ForkBomb": forkBomb, "Vanished": vanished, "CreateFailures": createFailures,
 		"Parallel": parallel, "CleanUpKeepsOthers": cleanUpKeepsOthers, "Logs": logsOfActivations, "LogIsBounded": logIsBounded,
 		"Apart": apart, "Adoption": adoption, "GPUMounts": gpuMounts, "SharedMounts": sharedMounts,
-		"MissingMount": missingMount, "ImageEnvironment": imageEnvironment, "EndedAtOnce": endedAtOnce,
+		"MissingMount": missingMount, "ImageEnvironment": imageEnvironment, "EndedAtOnce": endedAtOnce, "Orphans": orphans,
 	} {
 		t.Run(name, func(t *testing.T) { test(t, h) })
 	}
@@ -140,6 +140,18 @@ func forkBomb(t *testing.T, host Host) {
 	h := e.create()
 	check.Less(t, mustRun(t, h.Addr, map[string]any{"fork": 200}).Started, 64, "processes in a container that may have 64")
 	mustRun(t, e.create().Addr, nil) // others are not affected
+}
+
+// orphans: the orphans that an action leaves behind do not fill its container, unless the
+// image is a user's.
+func orphans(t *testing.T, host Host) {
+	e := host.start(t, func(s *Settings) { s.PidsLimit = 64 })
+	check.Equal(t, mustRun(t, e.create().Addr, map[string]any{"orphans": 200}).Started, 200)
+	spec := e.spec()
+	spec.Pull = true
+	h, err := e.Create(t.Context(), spec)
+	check.NoError(t, err)
+	check.Less(t, mustRun(t, h.Addr, map[string]any{"orphans": 200}).Started, 64, "processes in a container that may have 64")
 }
 
 func vanished(t *testing.T, host Host) {

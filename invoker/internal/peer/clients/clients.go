@@ -115,7 +115,7 @@ func Containerd(c *config.Config, prefix, self string, log *slog.Logger) contain
 	limits.Pause, limits.Unpause = t.Pause, t.Resume
 	own := c.Containerd
 	o.Socket, o.Snapshotter, o.StateDir, o.RunDir, o.HostsDir = own.Socket, own.Snapshotter, own.StateDir, own.RunDir, own.HostsDir
-	o.Bridge, o.Subnets, o.PluginDirs = own.Bridge, own.Subnet, own.PluginDirs
+	o.Bridge, o.Subnets, o.PluginDirs, o.Init = own.Bridge, own.Subnet, own.PluginDirs, own.Init
 	o.LogProgram = cmp.Or(own.LogProgram, self)
 	return o
 }

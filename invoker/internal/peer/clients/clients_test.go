@@ -57,14 +57,14 @@ func TestContainerd(t *testing.T) {
 	}
 	c.Containerd = config.Containerd{
 		Socket: "/s", Snapshotter: "native", StateDir: "/state", RunDir: "/run", HostsDir: "/hosts", Bridge: "b",
-		Subnet: []string{"10.0.0.0/24"}, PluginDirs: []string{"/cni"},
+		Subnet: []string{"10.0.0.0/24"}, PluginDirs: []string{"/cni"}, Init: "none",
 	}
 	want := containerd.DefaultOptions()
 	times := want.Timeouts
 	times.Create, times.Remove, times.Pull, times.List, times.Inspect, times.Pause, times.Unpause = 1, 2, 3, 4, 5, 6, config.Forever
 	want = containerd.Options{
 		Socket: "/s", Prefix: "wsk0_", LogProgram: "/gpuwhisk", StateDir: "/state", RunDir: "/run", Snapshotter: "native", HostsDir: "/hosts",
-		Bridge: "b", Subnets: []string{"10.0.0.0/24"}, PluginDirs: []string{"/cni"},
+		Bridge: "b", Subnets: []string{"10.0.0.0/24"}, PluginDirs: []string{"/cni"}, Init: "none",
 		DNSServers: []string{"10.0.0.1"}, DNSSearch: []string{"search"}, DNSOptions: []string{"option"},
 		ExtraArgs: map[string][]string{"env": {"A=1"}}, CapDrop: []string{"ALL"}, CapAdd: []string{"SYS_NICE"}, PidsLimit: 7,
 		MaxLogBytes: 11 << 20, CDIDirs: want.CDIDirs, Registries: []string{"r"}, Logins: "/logins",
