@@ -107,8 +107,8 @@ struct test_case {
 	const char *name;
 	void (*run)(int argc, char **argv);
 };
-extern const struct test_case cases_move[], cases_memory[], cases_process[], cases_context[], cases_conn[],
-	cases_fault[], cases_truth[], cases_refusal[], cases_way[], cases_limit[],
-	cases_nvml[];
+extern const struct test_case cases_move[], cases_memory[], cases_process[],
+	cases_context[], cases_conn[], cases_fault[], cases_truth[], cases_refusal[], cases_way[], cases_limit[],
+	cases_nvml[], cases_vmm[];
 
 #endif

@@ -224,6 +224,10 @@ one mapped
 one locations
 one unmap_mixed
 one handles
+one handle_contents
+one unmapped kernel
+one unmapped busy
+one pins FAKE_CUDA_PIN_NS=1000000 FAKE_CUDA_PINNABLE=8388608
 one formats
 one others
 one own_prefetch

@@ -56,6 +56,13 @@ struct gw_launch {
 	unsigned n;
 };
 
+/* CUmemAccessDesc. */
+struct gw_access {
+	struct gw_location location;
+	int flags;
+};
+_Static_assert(sizeof(struct gw_access) == 12, "CUmemAccessDesc");
+
 /* CUmemAllocationProp and CUmemPoolProps, up to what is read. */
 struct gw_memprop {
 	int type;

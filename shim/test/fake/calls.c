@@ -67,7 +67,7 @@ static CUresult release(CUdeviceptr ptr, CUstream stream, bool ordered)
 	fake_lock();
 	CUresult r = ordered ? CUDA_SUCCESS : fake_unsafe();
 	struct fake_memory *m = fake_find(ptr);
-	if (r == CUDA_SUCCESS && (!m || m->base != ptr))
+	if (r == CUDA_SUCCESS && (!m || m->base != ptr || m->addresses))
 		r = CUDA_ERROR_INVALID_VALUE;
 	if (r == CUDA_SUCCESS && ordered && fake_captured(stream))
 		r = fake_graph_free(ptr) ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
@@ -260,7 +260,7 @@ static CUresult attribute(void *data, int what, CUdeviceptr ptr)
 {
 	struct fake_memory *m = fake_find(ptr);
 
-	if (!m)
+	if (!m || (m->addresses && !fake_mapped(m, ptr, 1)))
 		return CUDA_ERROR_INVALID_VALUE;
 	if (what == POINTER_MEMORY_TYPE)
 		*(unsigned *)data = m->kind == FAKE_MANAGED ? 4 : MEMORYTYPE_DEVICE;
@@ -296,6 +296,27 @@ CUresult fake_cuPointerGetAttributes(unsigned n, int *what, void **data, CUdevic
 	return r;
 }
 
+CUresult fake_cuMemGetAddressRange_v2(CUdeviceptr *base, size_t *bytes, CUdeviceptr ptr)
+{
+	fake_lock();
+	struct fake_memory *m = fake_find(ptr);
+	if (m && base)
+		*base = m->base;
+	if (m && bytes)
+		*bytes = m->size;
+	fake_unlock();
+	return m ? CUDA_SUCCESS : CUDA_ERROR_NOT_FOUND;
+}
+
+CUresult fake_cuPointerSetAttribute(const void *value, int what, CUdeviceptr ptr)
+{
+	fake_lock();
+	struct fake_memory *m = fake_find(ptr);
+	bool ok = m && (!m->addresses || fake_mapped(m, ptr, 1));
+	fake_unlock();
+	return ok ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
+}
+
 static bool is_plain(CUdeviceptr ptr)
 {
 	fake_lock();
@@ -321,5 +342,9 @@ CUresult fake_cuMemGetHandleForAddressRange(void *handle, CUdeviceptr ptr, size_
 					    unsigned long long flags)
 {
 	*(int *)handle = -1;
-	return is_plain(ptr) ? CUDA_SUCCESS : CUDA_ERROR_NOT_SUPPORTED;
+	fake_lock();
+	struct fake_memory *m = fake_find(ptr);
+	bool whole = m && m->addresses && fake_mapped(m, ptr, bytes);
+	fake_unlock();
+	return whole || is_plain(ptr) ? CUDA_SUCCESS : CUDA_ERROR_NOT_SUPPORTED;
 }

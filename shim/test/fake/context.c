@@ -47,6 +47,8 @@ void fake_configure(void)
 	fake.bandwidth_first = number("FAKE_CUDA_BANDWIDTH_FIRST", fake.bandwidth_out);
 	fake.fault_ns = number("FAKE_CUDA_FAULT_NS", 0);
 	fake.order_ns = number("FAKE_CUDA_ORDER_NS", 0);
+	fake.pin_ns = number("FAKE_CUDA_PIN_NS", 0);
+	fake.pinnable = number("FAKE_CUDA_PINNABLE", 0);
 	fake.pitch = number("FAKE_CUDA_PITCH", 512);
 	fake.pool_chunk = number("FAKE_CUDA_POOL_CHUNK", 4096);
 	fake.concurrent = number("FAKE_CUDA_CONCURRENT", 1);

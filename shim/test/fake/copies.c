@@ -19,7 +19,7 @@ static CUresult reach(CUdeviceptr ptr, size_t bytes, CUstream stream)
 	if (!m || ptr + bytes > m->base + m->size)
 		return CUDA_ERROR_INVALID_VALUE;
 	/* What is not mapped, or has no access, ends the context. */
-	if (m->addresses && !fake_mapped(ptr, bytes))
+	if (m->addresses && !fake_mapped(m, ptr, bytes))
 		return c->fault = ERROR_ILLEGAL_ADDRESS;
 	uint64_t moved = fake_page_in(m, ptr - m->base, bytes, &r);
 	fake_occupy(stream, (int64_t)(moved / PAGE * fake.fault_ns));
@@ -39,8 +39,19 @@ CUresult fake_reach(CUdeviceptr ptr, size_t bytes, CUstream stream)
 	return reach(ptr, bytes, stream);
 }
 
-/* Both sides are reached before a byte is copied. HOST is for the side that is
- * no device's. */
+/* An asynchronous copy between host and device takes its time on the link, to and from
+ * memory that is not pinned four times as long. */
+static void take_link(const struct fake_context *c, bool to_device, const void *host,
+		      size_t bytes, CUstream stream)
+{
+	double ns = fake.bandwidth ? (double)bytes / (double)fake.bandwidth * 1e9 : 0;
+
+	if (stream && ns)
+		fake_transfer(stream, c->device, to_device,
+			      (int64_t)(fake_is_pinned(host, bytes) ? ns : 4 * ns), fake_now());
+}
+
+/* Both sides are reached before a byte is copied. HOST is for the side of the host. */
 enum side { HOST, DEVICE };
 
 static CUresult copy(uint64_t dst, enum side to, uint64_t src, enum side from, size_t bytes,
@@ -59,6 +70,9 @@ static CUresult copy(uint64_t dst, enum side to, uint64_t src, enum side from, s
 		r = reach(dst, bytes, stream);
 	if (r == CUDA_SUCCESS)
 		memmove((void *)(uintptr_t)dst, (const void *)(uintptr_t)src, bytes);
+	if (r == CUDA_SUCCESS && to != from)
+		take_link(c, to == DEVICE, (const void *)(uintptr_t)(to == HOST ? dst : src), bytes,
+			  stream);
 	fake_unlock();
 	return r;
 }
@@ -144,6 +158,19 @@ CUresult fake_cuEventRecord(void *event, CUstream stream)
 	r = fake_stream_fits(stream, c);
 	if (r == CUDA_SUCCESS)
 		e->at = fake_stream_end(stream);
+	fake_unlock();
+	return r;
+}
+
+/* All that the context was given. A capture there is spoilt. */
+CUresult fake_cuCtxRecordEvent(CUcontext ctx, void *event)
+{
+	struct event *e = event;
+
+	if (!ctx || !e)
+		return ERROR_INVALID_HANDLE;
+	fake_lock();
+	CUresult r = fake_context_end(ctx, &e->at);
 	fake_unlock();
 	return r;
 }

@@ -28,6 +28,8 @@
  *   FAKE_CUDA_PITCH      bytes to whose multiple a row of a pitch is rounded, 512
  *   FAKE_CUDA_POOL_CHUNK bytes by which a stream-ordered pool takes memory, 4096; a
  *                        real driver takes 32 MiB
+ *   FAKE_CUDA_PIN_NS     time to pin a page of 64 KiB of the host, 0
+ *   FAKE_CUDA_PINNABLE   bytes that all processes of the host may pin together; no limit
  *   FAKE_CUDA_SPLIT      1: cuGetProcAddress gives other pointers than dlsym
  *   FAKE_CUDA_LOG        file for a JSON line per call
  */
@@ -55,6 +57,7 @@ enum {
 	ERROR_ILLEGAL_ADDRESS = 700,
 	ERROR_CONTEXT_DESTROYED = 709,
 	ERROR_LAUNCH_FAILED = 719,
+	ERROR_NOT_REGISTERED = 713,
 	ERROR_NOT_READY = 600,
 	ERROR_CAPTURE_UNSUPPORTED = 900,
 	ERROR_CAPTURE_INVALIDATED = 901,
@@ -92,7 +95,8 @@ struct fake_memory {
 		uint8_t pages; /* that lie on the device */
 		bool kept;     /* emptied, and its memory not asked for since */
 	} *chunk;
-	bool addresses; /* reserved ones: what is mapped there can be reached */
+	bool addresses; /* reserved ones: mapped memory can be reached there */
+	struct fake_mapping *mappings;
 	bool moved;     /* it was prefetched to the host */
 	uint8_t *stage; /* the bytes of pages that lie on the host */
 };
@@ -104,6 +108,7 @@ extern struct fake {
 	int devices;
 	uint64_t bandwidth_out, bandwidth_first;
 	uint64_t capacity, bandwidth, order_ns, fault_ns, pitch;
+	uint64_t pin_ns, pinnable; /* FAKE_CUDA_PIN_NS, FAKE_CUDA_PINNABLE */
 	uint64_t used[DEVICES];   /* bytes that lie there, to the page */
 	uint64_t pool_chunk;      /* FAKE_CUDA_POOL_CHUNK */
 	int captures;           /* in global mode */
@@ -134,7 +139,11 @@ CUresult fake_stream_fits(CUstream stream, const struct fake_context *ctx);
 bool fake_captured(CUstream stream);
 /* When it will have done what it was given. */
 int64_t fake_stream_end(CUstream stream);
+/* When all streams of a context will. Captures among them are spoilt by the question. */
+CUresult fake_context_end(const struct fake_context *ctx, int64_t *at);
 void fake_sleep_until(int64_t at);
+/* Memory of the device was unmapped: contexts with work under way there are lost. */
+void fake_fault_busy(int device);
 
 /* copies.c: bring in what a kernel or copy touches. The caller holds the lock. */
 CUresult fake_reach(CUdeviceptr ptr, size_t bytes, CUstream stream);
@@ -149,6 +158,8 @@ void fake_keep(int device, uint64_t bytes);
 /* False: it was given out meanwhile. */
 bool fake_keep_end(int device, uint64_t bytes, bool take);
 uint64_t fake_in_use(int device);
+/* Pin so many bytes more, or fewer. False: the host has no more to pin. */
+bool fake_pin(int64_t bytes);
 /* Bytes of this process's managed memory whose space is another's by now. */
 uint64_t fake_stolen(int device);
 void fake_stolen_out(int device, uint64_t bytes);
@@ -188,8 +199,11 @@ bool fake_graph_free(CUdeviceptr ptr);
 void fake_graph_forget(void *graph);
 CUresult fake_graph_replay(void *graph, CUstream stream);
 
-/* others.c: memory with access is mapped to all of the range. The caller holds the lock. */
-bool fake_mapped(CUdeviceptr ptr, uint64_t bytes);
+/* physical.c: memory with access is mapped to all of the range, which begins in m. The
+ * caller holds the lock. */
+bool fake_mapped(const struct fake_memory *m, CUdeviceptr ptr, uint64_t bytes);
+/* pinned.c, with the lock held. */
+bool fake_is_pinned(const void *ptr, uint64_t bytes);
 
 /* fake_<export> is what the exports lead to. */
 #define HOOK(base, export, version, flags, class, what, params, args) \

@@ -189,6 +189,31 @@ CUresult fake_cuStreamQuery(CUstream stream)
 	return !ok ? ERROR_INVALID_HANDLE : busy ? ERROR_NOT_READY : CUDA_SUCCESS;
 }
 
+void fake_fault_busy(int device)
+{
+	for (struct fake_stream *s = streams; s; s = s->next)
+		if (s->alive && s->ctx->device == device && s->busy_until > fake_now())
+			s->ctx->fault = ERROR_ILLEGAL_ADDRESS;
+}
+
+CUresult fake_context_end(const struct fake_context *ctx, int64_t *at)
+{
+	CUresult r = CUDA_SUCCESS;
+
+	*at = unnamed.busy_until;
+	for (struct fake_stream *s = streams; s; s = s->next) {
+		if (!s->alive || s->ctx != ctx)
+			continue;
+		if (s->capturing) {
+			s->spoilt = true;
+			r = ERROR_CAPTURE_UNSUPPORTED;
+		}
+		if (s->busy_until > *at)
+			*at = s->busy_until;
+	}
+	return r;
+}
+
 CUresult fake_cuCtxSynchronize(void)
 {
 	CUresult why;

@@ -72,6 +72,7 @@ static bool claim_slot(void)
 			continue;
 		struct usage_slot *s = &device_state->slot[i];
 		memset(s, 0, sizeof *s);
+		device_state->pinned[i] = 0;
 		s->pid = (uint32_t)getpid();
 		s->space = name_space();
 		s->in_use = 1;
@@ -273,6 +274,21 @@ uint64_t fake_in_use(int device)
 	uint64_t sum = in_use(device);
 	unlock_file();
 	return sum;
+}
+
+bool fake_pin(int64_t bytes)
+{
+	uint64_t sum = 0;
+
+	lock_file();
+	for (int i = 0; i < USAGE_SLOTS; i++)
+		if (i == own_slot || (device_state->slot[i].in_use && locked(1 + i)))
+			sum += device_state->pinned[i];
+	bool ok = bytes <= 0 || !fake.pinnable || sum + (uint64_t)bytes <= fake.pinnable;
+	if (ok)
+		device_state->pinned[own_slot] += (uint64_t)bytes;
+	unlock_file();
+	return ok;
 }
 
 int64_t fake_link(int device, bool to_device, int64_t from, int64_t ns)

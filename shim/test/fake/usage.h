@@ -34,6 +34,7 @@ struct device_usage {
 		uint64_t managed; /* not 0: managed memory counts, too */
 		uint64_t hard[USAGE_DEVICES]; /* bytes; 0: no limit on this device */
 	} limit[USAGE_LIMITS];
+	uint64_t pinned[USAGE_SLOTS]; /* bytes of host memory */
 };
 
 /* A number for the path of a control group; 0 for no path. */
