@@ -13,7 +13,7 @@ SIZES = {
     "size_t": 8, "uint64_t": 8, "cuuint64_t": 8, "unsigned long long": 8,
     "CUdeviceptr": 8, "CUdeviceptr_v2": 8, "CUmemHandle": 8, "CUmemGenericAllocationHandle_v1": 8,
     "CUcontext": 8, "CUstream": 8, "CUarray": 8, "CUmemoryPool": 8, "CUmipmappedArray": 8,
-    "CUfunction": 8, "CUmodule": 8, "CUevent": 8, "CUgraph": 8, "CUgraphExec": 8, "CUexternalMemory": 8, "CUgreenCtx": 8, "CUdevResourceDesc": 8,
+    "CUfunction": 8, "CUmodule": 8, "CUevent": 8, "unsigned short": 2, "cuuint32_t": 4, "CUgraph": 8, "CUgraphExec": 8, "CUexternalMemory": 8, "CUgreenCtx": 8, "CUdevResourceDesc": 8,
     "struct gw_location": 8, "CUmemLocation_v1": 8, "struct gw_ipc": 64, "CUipcMemHandle_v1": 64,
 }
 
@@ -50,7 +50,7 @@ def cuda(path):
 
 def table(path):
     """kind, base, export, version, sizes of each line"""
-    pattern = r"^(HOOK|CALL|SERVE)\((\w+),\s*(\w+),\s*(\d+),(.*?)\)\s*$"
+    pattern = r"^(HOOK|GATE|CALL|SERVE)\((\w+),\s*(\w+),\s*(\d+),(.*?)\)\s*$"
     for kind, base, export, version, rest in re.findall(pattern, without_comments(path), re.S | re.M):
         yield kind, base, export, int(version), sizes(re.search(r"\(([^()]*)\),", rest)[1])
 
@@ -65,7 +65,7 @@ def main():
             wrong.append("%s: CUDA has no ABI of version %d" % (export, version))
         elif sizes(theirs) != ours:
             wrong.append("%s: parameters of %s bytes, CUDA's are of %s" % (export, ours, sizes(theirs)))
-        if kind == "HOOK":
+        if kind in ("HOOK", "GATE"):
             newest[base] = max(version, newest.get(base, 0))
     for base, version, _ in known:
         if version > newest.get(base, version):

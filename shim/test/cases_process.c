@@ -339,10 +339,14 @@ static void lies_in(const void *pointer, const char *name, const char *library)
 /* By every route, all of the table's hooks lead to us and nothing else does. */
 static void covered(int argc, char **argv)
 {
+	const char *mode = getenv("GPUWHISK_SHIM") ? getenv("GPUWHISK_SHIM") : "managed";
+
 	invoker_listen();
 	cuda_open(argv[0]);
 #define HOOK(base, export, version, flags, class, what, params, args) \
 	lies_in((void *)cu.export, #export, "libgpuwhisk");
+#define GATE(base, export, version, flags, as, params, args) \
+	lies_in((void *)cu.export, #export, strcmp(mode, "vmm") ? "libcuda" : "libgpuwhisk");
 #define CALL(base, export, version, params, args) \
 	lies_in((void *)cu.export, #export, "libcuda");
 #define SERVE(base, export, version, params, args) \
@@ -360,19 +364,24 @@ static void is_drivers(const void *pointer, const char *name)
 	CHECK(info.dli_sname && strcmp(info.dli_sname, name) == 0);
 }
 
-/* Nothing of ours lies on the way of a launch, a copy or a wait. */
+/* Nothing of ours lies on the way of a launch, a copy or a wait, where the program looks
+ * the function up. A program that is linked to the driver gets our launches and copies,
+ * which go to the driver's. */
 static void launch_path(int argc, char **argv)
 {
 	invoker_listen();
 	cuda_open(argv[0]);
+	bool linked = strcmp(argv[0], "linked") == 0;
 #define DIRECT(export) is_drivers((void *)cu.export, #export)
-	DIRECT(cuLaunchKernel);
-	DIRECT(cuLaunchKernelEx);
-	DIRECT(cuLaunchCooperativeKernel);
-	DIRECT(cuGraphLaunch);
-	DIRECT(cuMemcpyHtoD_v2);
-	DIRECT(cuMemcpyDtoH_v2);
-	DIRECT(cuMemsetD8_v2);
+#define LAUNCH(export) \
+	linked ? lies_in((void *)cu.export, #export, "libgpuwhisk") : DIRECT(export)
+	LAUNCH(cuLaunchKernel);
+	LAUNCH(cuLaunchKernelEx);
+	LAUNCH(cuLaunchCooperativeKernel);
+	LAUNCH(cuGraphLaunch);
+	LAUNCH(cuMemcpyHtoD_v2);
+	LAUNCH(cuMemcpyDtoH_v2);
+	LAUNCH(cuMemsetD8_v2);
 	DIRECT(cuStreamSynchronize);
 	DIRECT(cuCtxSynchronize);
 }

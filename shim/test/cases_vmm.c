@@ -1,17 +1,21 @@
 /*
  * Memory by handles and reserved addresses.
  */
+#include <pthread.h>
 #include <string.h>
 #include <time.h>
+#include <unistd.h>
 
 #include "prog.h"
 
 enum { MIB = 1 << 20 };
 
+static const char *route = "gpa2";
+
 static int begin(void)
 {
 	invoker_listen();
-	cuda_open("gpa2");
+	cuda_open(route);
 	return invoker_accept();
 }
 
@@ -77,6 +81,8 @@ static void unmapped(int argc, char **argv)
 	OK(cu.cuModuleGetFunction(&f, module, busy ? "spin" : "touch"));
 	if (!busy)
 		OK(cu.cuMemUnmap(at, n));
+	else
+		OK(cu.cuMemsetD8Async(at, 1, n, s));
 	void *args[] = {busy ? (void *)&ns : &at, &n};
 	OK(cu.cuLaunchKernel(f, 1, 1, 1, 1, 1, 1, 0, s, args, NULL));
 	if (busy)
@@ -105,7 +111,371 @@ static void pins(int argc, char **argv)
 	OK(cu.cuMemFreeHost(p));
 }
 
+/* From here on GPUWHISK_SHIM is vmm. */
+
+static void *kernel(const char *name)
+{
+	void *module, *f;
+
+	OK(cu.cuModuleLoadData(&module, "fake"));
+	OK(cu.cuModuleGetFunction(&f, module, name));
+	return f;
+}
+
+static CUresult touch(CUdeviceptr at, uint64_t n)
+{
+	void *args[] = {&at, &n};
+
+	return cu.cuLaunchKernel(kernel("touch"), 1, 1, 1, 1, 1, 1, 0, NULL, args, NULL);
+}
+
+static CUresult spin(CUstream s, uint64_t ns)
+{
+	void *args[] = {&ns};
+
+	return cu.cuLaunchKernel(kernel("spin"), 1, 1, 1, 1, 1, 1, 0, s, args, NULL);
+}
+
+static void all_out(int c, uint64_t epoch)
+{
+	struct shim_frame s = invoker_move(c, GW_EVICT, epoch);
+
+	SAME(s.word[STATUS], GW_OK);
+	SAME(s.number[STILL_RESIDENT], 0);
+	SAME(in_use(), 0);
+	SAME(counts_as_used(), 0);
+}
+
+/* Large blocks have pieces of GPUWHISK_SHIM_CHUNK, which is 4 MiB; small ones share a slab
+ * for each size. Handles are whole pages of 2 MiB, and all of them are reported. */
+static void vmm_moves(int argc, char **argv)
+{
+	enum { LARGE = 13 * MIB, SMALL = 3 * MIB / 4 };
+	CUdeviceptr large, small[3], base;
+	size_t bytes;
+	int c = begin();
+
+	OK(cu.cuMemAlloc_v2(&large, LARGE));
+	for (int i = 0; i < 3; i++)
+		OK(cu.cuMemAlloc_v2(&small[i], SMALL));
+	SAME(in_use(), (14 + 4) * MIB);
+	struct shim_frame s = invoker_report(c);
+	SAME(s.number[ALLOCATED], in_use());
+	SAME(s.number[RESIDENT], in_use());
+	SAME(s.number[FIXED], 0);
+	pattern_write(large, LARGE, 1);
+	for (unsigned i = 0; i < 3; i++)
+		pattern_write(small[i], SMALL, 2 + i);
+	for (uint64_t epoch = 1; epoch < 5; epoch += 2) {
+		all_out(c, epoch);
+		SAME(invoker_report(c).number[ALLOCATED], 18 * MIB);
+		s = invoker_move(c, GW_PREFETCH, epoch + 1);
+		SAME(s.number[MOVED], 18 * MIB);
+		SAME(s.number[STILL_RESIDENT], in_use());
+		pattern_check(large, LARGE, 1);
+		for (unsigned i = 0; i < 3; i++)
+			pattern_check(small[i], SMALL, 2 + i);
+	}
+	OK(cu.cuMemGetAddressRange_v2(&base, &bytes, large + 7 * MIB));
+	SAME(base, large);
+	SAME(bytes, LARGE);
+	OK(cu.cuPointerGetAttribute(&base, POINTER_RANGE_START, small[1] + 5));
+	SAME(base, small[1]);
+	SAME(cu.cuMemFree_v2(large + 4 * MIB), CUDA_ERROR_INVALID_VALUE);
+	SAME(cu.cuMemFree_v2(small[1] + 512), CUDA_ERROR_INVALID_VALUE);
+	/* Memory that is out can be freed, too. */
+	all_out(c, 5);
+	OK(cu.cuMemFree_v2(large));
+	for (int i = 0; i < 3; i++)
+		OK(cu.cuMemFree_v2(small[i]));
+	SAME(cu.cuMemFree_v2(small[0]), CUDA_ERROR_INVALID_VALUE);
+	s = invoker_report(c);
+	SAME(s.number[ALLOCATED], 0);
+	SAME(s.number[BLOCKS], 0);
+	SAME(in_use(), 0);
+	SAME(touch(0, 0), CUDA_ERROR_INVALID_VALUE); /* the gate is open */
+}
+
+/* Every sort of call that uses memory brings it back first. */
+static void vmm_gate(int argc, char **argv)
+{
+	unsigned char byte;
+	unsigned type;
+	CUdeviceptr p;
+	CUstream s;
+	void *graph;
+	route = argc ? argv[0] : route;
+	int c = begin();
+
+	OK(cu.cuStreamCreate(&s, 1));
+	OK(cu.cuMemAlloc_v2(&p, 6 * MIB));
+	pattern_write(p, 6 * MIB, 1);
+	OK(cu.cuStreamBeginCapture_v2(s, 2));
+	OK(cu.cuStreamEndCapture(s, &graph));
+	for (uint64_t use = 0; use < 7; use++) {
+		all_out(c, use + 1);
+		switch (use) {
+		case 0: OK(touch(p, 6 * MIB)); break;
+		case 1: OK(cu.cuMemcpyDtoH_v2(&byte, p, 1)); break;
+		case 2: OK(cu.cuMemcpyDtoDAsync_v2(p, p + 4 * MIB, 0, s)); break;
+		case 3: OK(cu.cuGraphLaunch(graph, s)); break;
+		case 4: OK(cu.cuPointerGetAttribute(&type, POINTER_MEMORY_TYPE, p)); break;
+		case 5: OK(cu.cuMemsetD8Async(p, 1, 0, s)); break;
+		default:
+			OK(cu.cuStreamBeginCapture_v2(s, 2));
+			OK(cu.cuStreamEndCapture(s, &graph));
+		}
+		SAME(in_use(), 6 * MIB);
+		pattern_check(p, 6 * MIB, 1);
+		SAME(invoker_report(c).number[RESIDENT], 6 * MIB);
+	}
+}
+
+/* A run brings its memory back, whether or not an order does, and also when the invoker
+ * has gone. */
+static void vmm_run(int argc, char **argv)
+{
+	CUdeviceptr p;
+	int c = begin();
+
+	OK(cu.cuMemAlloc_v2(&p, 6 * MIB));
+	pattern_write(p, 6 * MIB, 1);
+	invoker_send(c, GW_GATE, 0, 1, 0);
+	invoker_send(c, GW_GATE, 0, 0, 0);
+	all_out(c, 1);
+	invoker_send(c, GW_GATE, 0, 1, 0);
+	while (invoker_report(c).number[RESIDENT] != 6 * MIB)
+		;
+	invoker_send(c, GW_GATE, 0, 0, 0);
+	all_out(c, 2);
+	close(c);
+	pattern_check(p, 6 * MIB, 1);
+	SAME(in_use(), 6 * MIB);
+}
+
+/* Nothing moves during a capture, which is not spoilt. */
+static void vmm_capture(int argc, char **argv)
+{
+	CUdeviceptr p;
+	CUstream s;
+	void *graph;
+	int c = begin();
+
+	OK(cu.cuMemAlloc_v2(&p, 4 * MIB));
+	pattern_write(p, 4 * MIB, 1);
+	OK(cu.cuStreamCreate(&s, 1));
+	OK(cu.cuStreamBeginCapture_v2(s, 0));
+	struct shim_frame done = invoker_move(c, GW_EVICT, 1);
+	SAME(done.word[STATUS], GW_FAILED);
+	SAME(done.word[CODE], CUDA_ERROR_NOT_READY);
+	SAME(done.number[MOVED], 0);
+	SAME(in_use(), 4 * MIB);
+	OK(cu.cuStreamEndCapture(s, &graph));
+	all_out(c, 2);
+	OK(cu.cuGraphLaunch(graph, s));
+	pattern_check(p, 4 * MIB, 1);
+}
+
+/* An order waits for the device's work. Work without an end makes the order fail, and the
+ * program goes on. */
+static void vmm_busy(int argc, char **argv)
+{
+	CUdeviceptr p;
+	CUstream s;
+	int c = begin();
+
+	OK(cu.cuStreamCreate(&s, 1));
+	OK(cu.cuMemAlloc_v2(&p, 4 * MIB));
+	pattern_write(p, 4 * MIB, 1);
+	OK(spin(s, 200000000));
+	all_out(c, 1);
+	pattern_check(p, 4 * MIB, 1);
+	OK(spin(s, 60000000000));
+	struct shim_frame done = invoker_move(c, GW_EVICT, 2);
+	SAME(done.word[STATUS], GW_FAILED);
+	SAME(done.word[CODE], CUDA_ERROR_NOT_READY);
+	SAME(in_use(), 4 * MIB);
+	OK(touch(p, 4 * MIB));
+	pattern_check(p, 4 * MIB, 1);
+}
+
+/* Memory that another device or process has a way to never moves again. */
+static void vmm_shared(int argc, char **argv)
+{
+	CUdeviceptr p[3];
+	unsigned on = 1;
+	int fd, c = begin();
+
+	for (unsigned i = 0; i < 3; i++) {
+		OK(cu.cuMemAlloc_v2(&p[i], 6 * MIB));
+		pattern_write(p[i], 6 * MIB, i);
+	}
+	all_out(c, 1);
+	OK(cu.cuMemGetHandleForAddressRange(&fd, p[0], 6 * MIB, 1, 0));
+	OK(cu.cuPointerSetAttribute(&on, POINTER_SYNC_MEMOPS, p[1]));
+	SAME(invoker_report(c).number[FIXED], 12 * MIB);
+	SAME(invoker_move(c, GW_EVICT, 2).number[MOVED], 6 * MIB);
+	SAME(in_use(), 12 * MIB);
+	for (unsigned i = 0; i < 3; i++) {
+		pattern_check(p[i], 6 * MIB, i);
+		OK(cu.cuMemFree_v2(p[i]));
+	}
+	SAME(invoker_report(c).number[ALLOCATED], 0);
+	SAME(in_use(), 0);
+}
+
+static void *use_block(void *at)
+{
+	CUcontext ctx;
+
+	OK(cu.cuDevicePrimaryCtxRetain(&ctx, 0));
+	OK(cu.cuCtxSetCurrent(ctx));
+	pattern_check(*(CUdeviceptr *)at, 6 * MIB, 1);
+	return NULL;
+}
+
+/* A device without room refuses the move, and nothing is lost: launches wait until there
+ * is room. FAKE_CUDA_MEMORY of 16 MiB. */
+static void vmm_full(int argc, char **argv)
+{
+	CUmemHandle other;
+	CUdeviceptr p;
+	pthread_t t;
+	int c = begin();
+
+	OK(cu.cuMemAlloc_v2(&p, 6 * MIB));
+	pattern_write(p, 6 * MIB, 1);
+	all_out(c, 1);
+	OK(cu.cuMemCreate(&other, 12 * MIB, &on_device, 0));
+	struct shim_frame s = invoker_move(c, GW_PREFETCH, 2);
+	SAME(s.word[STATUS], GW_FAILED);
+	SAME(s.word[CODE], CUDA_ERROR_OUT_OF_MEMORY);
+	SAME(s.number[STILL_RESIDENT], in_use());
+	SAME(pthread_create(&t, NULL, use_block, &p), 0);
+	SAME(invoker_report(c).number[RESIDENT], in_use());
+	OK(cu.cuMemRelease(other));
+	pthread_join(t, NULL);
+	SAME(invoker_report(c).number[RESIDENT], 6 * MIB);
+}
+
+/* A context ends with its memory, which may be out. */
+static void vmm_context(int argc, char **argv)
+{
+	CUcontext own;
+	CUdeviceptr p, q;
+	int c = begin();
+
+	OK(cu.cuMemAlloc_v2(&p, 4 * MIB));
+	pattern_write(p, 4 * MIB, 1);
+	for (uint64_t i = 0; i < 2; i++) {
+		OK(cu.cuCtxCreate_v2(&own, 0, 0));
+		OK(cu.cuMemAlloc_v2(&q, 6 * MIB));
+		OK(cu.cuMemsetD8_v2(q, 1, 6 * MIB));
+		if (i)
+			all_out(c, 1);
+		OK(cu.cuCtxDestroy_v2(own));
+		SAME(invoker_report(c).number[ALLOCATED], 4 * MIB);
+		SAME(in_use(), i ? 0 : 4 * MIB);
+	}
+	pattern_check(p, 4 * MIB, 1);
+	SAME(in_use(), 4 * MIB);
+}
+
+/* With memory pinned beforehand a move takes the time of the link; beyond
+ * GPUWHISK_SHIM_ARENA, here 8 MiB of 16, the fake takes four times as long.
+ * FAKE_CUDA_BANDWIDTH of 80 MiB a second. */
+static void vmm_arena(int argc, char **argv)
+{
+	enum { TENTH = 100000000, ROUNDING = 1000 };
+	CUdeviceptr p;
+	int c = begin();
+
+	OK(cu.cuMemAlloc_v2(&p, 16 * MIB));
+	pattern_write(p, 16 * MIB, 1);
+	while (pinned() < 8 * MIB)
+		invoker_report(c);
+	all_out(c, 1);
+	CHECK(llabs(link_of(0).moved_ns - TENTH - 4 * TENTH) < ROUNDING);
+	pattern_check(p, 16 * MIB, 1);
+	CHECK(llabs(link_of(1).moved_ns - TENTH - 4 * TENTH) < ROUNDING);
+	SAME(pinned(), 8 * MIB);
+	OK(cu.cuMemFree_v2(p));
+	SAME(pinned(), 0);
+}
+
+enum { SLOTS = 12, PAGE = 1 << 16 };
+
+/* Random allocations, frees, kernels, runs and orders. After each order the report is
+ * true, and no byte changes. */
+static void random_steps(int argc, char **argv)
+{
+	static CUdeviceptr p[SLOTS];
+	static size_t bytes[SLOTS];
+	const char *mode = getenv("GPUWHISK_SHIM");
+	bool vmm = mode && strcmp(mode, "vmm") == 0;
+	int steps = atoi(argv[0]), c = begin();
+	unsigned seed = 1;
+	uint64_t epoch = 1;
+	bool used = false;
+
+	for (int step = 0; step < steps; step++) {
+		unsigned i = rand_r(&seed) % SLOTS, what = rand_r(&seed) % 16;
+		bool ordered = p[i] && what >= 10;
+		if (!p[i]) {
+			bytes[i] = 4 * (1 + (size_t)rand_r(&seed) % (rand_r(&seed) % 4 ? 16384 : MIB / 2));
+			if (!vmm) /* which leaves by whole pages */
+				bytes[i] = (bytes[i] + PAGE - 1) / PAGE * PAGE;
+			OK(cu.cuMemAlloc_v2(&p[i], bytes[i]));
+			pattern_write(p[i], bytes[i], i);
+		} else if (what < 3) {
+			pattern_check(p[i], bytes[i], i);
+			OK(cu.cuMemFree_v2(p[i]));
+			p[i] = 0;
+		} else if (what < 8) {
+			pattern_check(p[i], bytes[i], i);
+		} else if (what < 10) {
+			OK(touch(p[i], bytes[i]));
+		} else {
+			bool out = what < 13;
+			if (used) { /* that was a run */
+				invoker_send(c, GW_GATE, 0, 1, 0);
+				invoker_send(c, GW_GATE, 0, 0, 0);
+			}
+			uint64_t budget = rand_r(&seed) % 2 ? 0 : (1 + rand_r(&seed) % 128) * PAGE;
+			invoker_send(c, out ? GW_EVICT : GW_PREFETCH, ++epoch, budget, 0);
+			struct shim_frame s;
+			do
+				s = invoker_receive(c, GW_DONE);
+			while (s.epoch != epoch);
+			CHECK(s.word[STATUS] == GW_OK || s.word[STATUS] == GW_PARTIAL);
+			CHECK(s.number[STILL_RESIDENT] >= in_use());
+			if (out && !budget)
+				SAME(s.number[STILL_RESIDENT], 0);
+			if (vmm) {
+				SAME(s.number[STILL_RESIDENT], in_use());
+				SAME(counts_as_used(), in_use());
+			}
+		}
+		used = !ordered;
+		if (vmm && step % 16 == 0) {
+			struct shim_frame s = invoker_report(c);
+			SAME(s.number[RESIDENT], in_use());
+			CHECK(s.number[ALLOCATED] >= in_use());
+		}
+	}
+	for (unsigned i = 0; i < SLOTS; i++)
+		if (p[i]) {
+			pattern_check(p[i], bytes[i], i);
+			OK(cu.cuMemFree_v2(p[i]));
+		}
+	SAME(in_use(), 0);
+	SAME(invoker_report(c).number[ALLOCATED], 0);
+}
+
 const struct test_case cases_vmm[] = {
 	{"handle_contents", handle_contents}, {"unmapped", unmapped}, {"pins", pins},
-	{NULL, NULL},
+	{"vmm_moves", vmm_moves}, {"vmm_gate", vmm_gate}, {"vmm_run", vmm_run},
+	{"vmm_capture", vmm_capture}, {"vmm_busy", vmm_busy}, {"vmm_shared", vmm_shared},
+	{"vmm_full", vmm_full}, {"vmm_context", vmm_context}, {"vmm_arena", vmm_arena},
+	{"random_steps", random_steps}, {NULL, NULL},
 };

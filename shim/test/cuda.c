@@ -7,6 +7,7 @@ struct cuda cu;
 
 #ifdef LINKED
 #define HOOK(base, export, version, flags, class, what, params, args) CUresult export params;
+#define GATE(base, export, version, flags, as, params, args) CUresult export params;
 #define CALL(base, export, version, params, args) CUresult export params;
 #define SERVE(base, export, version, params, args) CUresult export params;
 #include "../abi.def"
@@ -14,6 +15,7 @@ struct cuda cu;
 static void linked(void)
 {
 #define HOOK(base, export, version, flags, class, what, params, args) cu.export = export;
+#define GATE(base, export, version, flags, as, params, args) cu.export = export;
 #define CALL(base, export, version, params, args) cu.export = export;
 #define SERVE(base, export, version, params, args) cu.export = export;
 #include "../abi.def"
@@ -35,6 +37,8 @@ static void by_dlsym(void)
 	void *h = library();
 
 #define HOOK(base, export, version, flags, class, what, params, args) \
+	cu.export = (fn_##export *)dlsym(h, #export);
+#define GATE(base, export, version, flags, as, params, args) \
 	cu.export = (fn_##export *)dlsym(h, #export);
 #define CALL(base, export, version, params, args) cu.export = (fn_##export *)dlsym(h, #export);
 #define SERVE(base, export, version, params, args) cu.export = (fn_##export *)dlsym(h, #export);
@@ -65,6 +69,8 @@ static void by_address(bool second)
 	else
 		CHECK((v1 = (fn_cuGetProcAddress *)dlsym(h, "cuGetProcAddress")));
 #define HOOK(base, export, version, flags, class, what, params, args) \
+	cu.export = (fn_##export *)ask(#base, version, flags);
+#define GATE(base, export, version, flags, as, params, args) \
 	cu.export = (fn_##export *)ask(#base, version, flags);
 #define CALL(base, export, version, params, args) \
 	cu.export = (fn_##export *)ask(#base, version, 0);
@@ -118,6 +124,14 @@ size_t lies_there(CUdeviceptr ptr, size_t bytes)
 		(unsigned long long (*)(CUdeviceptr, size_t))reporter("fake_report_range");
 
 	return report(ptr, bytes);
+}
+
+size_t pinned(void)
+{
+	unsigned long long (*report)(void) =
+		(unsigned long long (*)(void))reporter("fake_report_pinned");
+
+	return report();
 }
 
 struct link link_of(int to_device)

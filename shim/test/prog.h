@@ -16,6 +16,7 @@
 /* The driver's functions, by whatever route they were got. */
 struct cuda {
 #define HOOK(base, export, version, flags, class, what, params, args) fn_##export *export;
+#define GATE(base, export, version, flags, as, params, args) fn_##export *export;
 #define CALL(base, export, version, params, args) fn_##export *export;
 #define SERVE(base, export, version, params, args) fn_##export *export;
 #include "../abi.def"
@@ -31,6 +32,8 @@ void cuda_begin(void);
  * that. */
 size_t in_use(void);
 size_t lies_there(CUdeviceptr ptr, size_t bytes);
+/* Bytes of host memory that this process has pinned. */
+size_t pinned(void);
 /* What the fake's link did for this process's moves of managed memory, one way. */
 struct link {
 	long long moved_ns, idle_ns; /* idle: from its end of all work to the next order */

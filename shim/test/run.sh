@@ -227,6 +227,24 @@ one handles
 one handle_contents
 one unmapped kernel
 one unmapped busy
+vmm="GPUWHISK_SHIM=vmm GPUWHISK_SHIM_CHUNK=4194304"
+for route in dlsym gpa1 gpa2; do one covered $route $vmm; done
+for name in moves gate run capture busy shared context; do one vmm_$name $vmm; done
+one vmm_full $vmm FAKE_CUDA_MEMORY=16777216
+one vmm_arena $vmm GPUWHISK_SHIM_ARENA=8388608 FAKE_CUDA_BANDWIDTH=83886080
+# 10,000 steps, fewer where a process takes long.
+few=$([ -z "$runtime$emulator" ] || echo 300)
+one random_steps "${few:-10000}" $vmm
+one random_steps "${few:-10000}"
+one storm "${STORM:-200}" $vmm GPUWHISK_SHIM_ARENA=16777216
+for name in fault gate captured pools physical exported own_prefetch loss absent handles limit_threads refuses_share; do
+	one $name $vmm
+done
+one race $slow $vmm
+one reset_race $vmm FAKE_CUDA_BANDWIDTH=4000000000
+one exits_in_handler $([ -z "$runtime$emulator" ] && echo 40 || echo 8) $vmm
+side "route linked, vmm" under "$shim" $vmm -- "$dir/shimtest-linked" route linked
+side "vmm_gate linked" under "$shim" $vmm -- "$dir/shimtest-linked" vmm_gate linked
 one pins FAKE_CUDA_PIN_NS=1000000 FAKE_CUDA_PINNABLE=8388608
 one formats
 one others

@@ -12,6 +12,7 @@
 #include "agent/session.h"
 #include "driver/resolve.h"
 #include "memory/contexts.h"
+#include "migration/work.h"
 #include "process/config.h"
 #include "process/state.h"
 
@@ -47,11 +48,13 @@ static void *run(void *arg)
 		} else if (gw_session_open(gw_config.socket)) {
 			backoff = FIRST_BACKOFF_MS;
 		} else {
+			gw_work_restore(); /* nobody else will order it */
 			gw_session_wait(backoff);
 			backoff = backoff < LONGEST_BACKOFF_MS / 2 ? 2 * backoff : LONGEST_BACKOFF_MS;
 		}
 	}
 	gw_session_close();
+	gw_work_restore();
 	return NULL;
 }
 

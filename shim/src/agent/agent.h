@@ -26,6 +26,8 @@ void gw_agent_refused(enum gw_sign sign, CUresult code);
 void gw_agent_await_reported(void);
 /* The same once the agent has asked a context for its error. */
 void gw_agent_await_checked(void);
+/* Wake it: a thread waits at the gate. */
+void gw_agent_wake(void);
 /* In a forked child: there is no agent. */
 void gw_agent_reset(void);
 

@@ -29,6 +29,8 @@
  *            u64 fixed
  *            u64 pinned host bytes
  *            u64 blocks
+ *            u64 managed memory
+ *            u64 bytes that the driver lists for the process
  *   PONG     the epoch of a PING; 0, once a second, while a part of the memory that is
  *            under way takes long
  *   REFUSED  u32 sign: 1 managed memory was refused where plain was given,

@@ -34,6 +34,8 @@ bool gw_send_usage(struct gw_conn *conn, uint64_t epoch, bool at_rest)
 	gw_frame_u64(&f, t.fixed);
 	gw_frame_u64(&f, t.host);
 	gw_frame_u64(&f, t.blocks);
+	gw_frame_u64(&f, t.managed);
+	gw_frame_u64(&f, t.listed);
 	return gw_conn_send(conn, &f);
 }
 

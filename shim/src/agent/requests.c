@@ -64,6 +64,8 @@ static void wake(void)
 		send(wake_fd[1].fd, "", 1, MSG_DONTWAIT | MSG_NOSIGNAL);
 }
 
+void gw_agent_wake(void) { wake(); }
+
 int gw_wake_fd(void)
 {
 	return gw_fd_is_ours(&wake_fd[0]) ? wake_fd[0].fd : -1;

@@ -5,6 +5,7 @@
 #include "agent/report.h"
 #include "agent/requests.h"
 #include "memory/contexts.h"
+#include "memory/gate.h"
 #include "memory/residency.h"
 #include "migration/measure.h"
 #include "migration/refusal.h"
@@ -14,6 +15,8 @@ enum {
 	/* Small changes are reported after this, large ones not more often than that. */
 	QUIET_MS = 500,
 	USAGE_MS = 10,
+	/* The time between two tries to bring memory back to a device that is full. */
+	RESTORE_MS = 50,
 };
 
 static struct {
@@ -26,6 +29,8 @@ static struct {
 	uint64_t want_sent;
 	int64_t usage_sent; /* when the last USAGE went */
 	unsigned ended;     /* contexts that it left out as they had ended */
+	bool running;       /* a run has begun, and needs its memory */
+	int64_t restore_at; /* when the next try to bring memory back may begin */
 } session = {.conn.fd.fd = -1};
 
 static bool send_usage(uint64_t epoch, bool at_rest)
@@ -65,6 +70,11 @@ static bool finish(bool cancelled)
 	if (!c.type)
 		return true;
 	session.moving.type = 0;
+	if (c.type == GW_GATE) { /* ordered by ourselves */
+		gw_work_end(&session.work);
+		session.restore_at = gw_work_owed() ? gw_clock() + RESTORE_MS * 1000000ll : 0;
+		return send_usage(0, false);
+	}
 	enum gw_status status = status_of(gw_work_end(&session.work), cancelled);
 	return send_usage(c.epoch, true) && gw_send_done(&session.conn, &c, &session.work, status);
 }
@@ -88,8 +98,19 @@ static bool command_move(const struct gw_command *c)
 	return true;
 }
 
-/* A run begins: what is on its way out comes back with it. A run ended: it may
- * have used everything. */
+/* Bring back the memory that a run or a waiting launch needs. */
+static void restore(void)
+{
+	bool needed = session.running || gw_gate_wanted();
+
+	if (session.moving.type || !needed || gw_clock() < session.restore_at || !gw_work_owed())
+		return;
+	gw_work_begin(&session.work, &gw_restore);
+	session.moving = (struct gw_command){.type = GW_GATE};
+}
+
+/* A run begins: memory on its way out comes back with it. A run ended: it may have used
+ * everything. */
 static bool command_gate(const struct gw_command *c)
 {
 	bool ok = true;
@@ -97,6 +118,7 @@ static bool command_gate(const struct gw_command *c)
 	if (c->word && session.moving.type == GW_EVICT)
 		ok = finish(true);
 	session.gated = true;
+	session.running = c->word;
 	gw_set_dirty();
 	if (c->word)
 		return ok;
@@ -187,6 +209,8 @@ static int poll_timeout(void)
 
 	if (session.moving.type)
 		return 0;
+	if (gw_gate_is_closed() && (session.running || gw_gate_wanted()))
+		return USAGE_MS;
 	gw_changed(&large);
 	return large ? USAGE_MS : QUIET_MS;
 }
@@ -227,10 +251,22 @@ static bool check_if_wanted(void)
 	return ok;
 }
 
+/* Make later moves fast, as long as there is nothing else to do. */
+static void prepare(void)
+{
+	while (!interrupted() && gw_work_prepare())
+		;
+}
+
 void gw_session_serve(void)
 {
 	static const struct gw_watch watch = {interrupted, heartbeat};
-	bool ok = !wait_for(poll_timeout()) || handle_commands();
+	bool idle = !wait_for(poll_timeout());
+	bool ok = idle || handle_commands();
+
+	restore();
+	if (idle && !session.moving.type)
+		prepare();
 
 	/* What takes a while is accepted before it is done. */
 	if (ok && session.moving.type && gw_work_remains(&session.work))
@@ -267,7 +303,8 @@ void gw_session_close(void)
 	if (session.moving.type)
 		gw_work_end(&session.work);
 	session.moving.type = 0;
-	session.open = session.gated = false;
+	session.open = session.gated = session.running = false;
+	session.restore_at = 0;
 	session.want_sent = 0;
 	gw_set_connected(false);
 	gw_set_limit_known();
@@ -278,7 +315,8 @@ void gw_session_close(void)
 void gw_session_reset(void)
 {
 	gw_fd_close(&session.conn.fd);
-	session.open = session.refused = session.gated = false;
+	session.open = session.refused = session.gated = session.running = false;
+	session.restore_at = 0;
 	session.newest = session.want_sent = 0;
 	session.moving.type = 0;
 	session.work = (struct gw_work){0};

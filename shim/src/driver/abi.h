@@ -188,8 +188,11 @@ enum {
 	CAPTURE_RELAXED = 2,            /* cuThreadExchangeStreamCaptureMode */
 	POINTER_MEMORY_TYPE = 2,        /* cuPointerGetAttribute */
 	POINTER_HOST = 4,
+	POINTER_SYNC_MEMOPS = 6,
 	POINTER_IS_MANAGED = 8,
 	POINTER_IPC_CAPABLE = 10,
+	POINTER_RANGE_START = 11,
+	POINTER_RANGE_SIZE = 12,
 	MEMORYTYPE_DEVICE = 2,
 	POOL_RESERVED_CURRENT = 5,      /* cuMemPoolGetAttribute */
 	GRAPH_RESERVED_CURRENT = 2,     /* cuDeviceGetGraphMemAttribute */
@@ -208,6 +211,7 @@ enum {
 /* fn_<export>: the type of each entry point. */
 #define HOOK(base, export, version, flags, class, what, params, args) \
 	typedef CUresult fn_##export params;
+#define GATE(base, export, version, flags, as, params, args) typedef CUresult fn_##export params;
 #define CALL(base, export, version, params, args) typedef CUresult fn_##export params;
 #define SERVE(base, export, version, params, args) typedef CUresult fn_##export params;
 #define NVML(export, what, params, args) typedef int fn_##export params;

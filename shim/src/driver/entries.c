@@ -4,6 +4,9 @@ const struct gw_entry gw_entries[GW_ENTRIES] = {
 #define HOOK(base, export, version, flags, class, what, params, args) \
 	[ID_##export] = {#base, #export, version, flags},
 #include "../../abi.def"
+#define GATE(base, export, version, flags, as, params, args) \
+	[ID_##export] = {#base, #export, version, flags},
+#include "../../abi.def"
 #define CALL(base, export, version, params, args) \
 	[ID_##export] = {#base, #export, version, 0},
 #include "../../abi.def"

@@ -7,9 +7,14 @@
 
 #include "driver/abi.h"
 
-/* ID_<export>: the hooks first, then the calls, then what is NVML's. */
+/* ID_<export>: the hooks first, the gated ones among them last, then the calls, then
+ * those of NVML. */
 enum gw_id {
 #define HOOK(base, export, version, flags, class, what, params, args) ID_##export,
+#include "../../abi.def"
+	GW_GATED,
+	GW_BEFORE_GATED = GW_GATED - 1,
+#define GATE(base, export, version, flags, as, params, args) ID_##export,
 #include "../../abi.def"
 	GW_HOOKS,
 	GW_BEFORE_CALLS = GW_HOOKS - 1,

@@ -1,11 +1,12 @@
 /*
- * Device memory, of which the backend decides what it is made of.
+ * Device memory. The backend decides how it is made.
  */
 #include "agent/agent.h"
 #include "driver/resolve.h"
 #include "hooks/obtain.h"
 #include "hooks/serve.h"
 #include "memory/backend.h"
+#include "memory/vmm.h"
 #include "migration/refusal.h"
 
 static bool reserve(size_t bytes) { return gw_obtain(GW_DEVICE_BYTES, bytes); }
@@ -22,17 +23,41 @@ static void record_refusal(const struct gw_given *given)
 		gw_agent_refused(GW_SIGN_ALLOC, given->refusal);
 }
 
+/* Allocate by the backend, with the cost reserved. */
+static CUresult obtain(const struct gw_request *q, struct gw_given *given, uint64_t *cost)
+{
+	CUresult r;
+
+	do {
+		const struct gw_backend *from = backend();
+		*given = (struct gw_given){0};
+		*cost = from->cost(q->bytes);
+		if (!reserve(*cost)) {
+			given->settled = true;
+			return CUDA_ERROR_OUT_OF_MEMORY;
+		}
+		r = from->alloc(q, *cost, given);
+	} while (r == GW_AGAIN);
+	record_refusal(given);
+	if (given->settled)
+		gw_agent_changed(*cost);
+	return r;
+}
+
 CUresult gw_on_alloc(fn_cuMemAlloc_v2 *real, CUdeviceptr *out, size_t bytes)
 {
-	struct gw_given given = {0};
+	struct gw_request q = {.linear = real, .out = out, .bytes = bytes};
+	struct gw_given given;
+	uint64_t cost;
 
 	if (!out)
 		return real(out, bytes);
-	if (!reserve(bytes))
-		return CUDA_ERROR_OUT_OF_MEMORY;
-	CUresult r = backend()->alloc(real, out, bytes, &given);
-	record_refusal(&given);
-	return gw_finish_device(r, out, bytes, given.kind);
+	CUresult r = obtain(&q, &given, &cost);
+	if (given.settled)
+		return r;
+	return gw_finish_alloc(r, cost, GW_ADDRESS, (struct gw_block){
+		.base = *out, .size = bytes, .kind = given.kind,
+	});
 }
 
 /* Take back rows that the driver made wider than was foreseen. */
@@ -49,22 +74,31 @@ CUresult gw_on_alloc_pitch(fn_cuMemAllocPitch_v2 *real, CUdeviceptr *out,
 			   size_t *pitch, size_t width, size_t height,
 			   unsigned element)
 {
-	struct gw_given given = {0};
-	size_t bytes, taken = 0, row = gw_row(width);
+	struct gw_request q = {
+		.pitched = real, .out = out, .pitch = pitch, .width = width, .height = height,
+		.element = element,
+	};
+	struct gw_given given;
+	size_t taken = 0, row = gw_row(width);
+	uint64_t reserved;
 
-	if (!out || !pitch || row < width || __builtin_mul_overflow(row, height, &bytes))
+	/* The driver itself shall refuse a wrong call. */
+	if (!out || !pitch || !width || !height || row < width ||
+	    (element != 4 && element != 8 && element != 16) ||
+	    __builtin_mul_overflow(row, height, &q.bytes))
 		return real(out, pitch, width, height, element);
-	if (!reserve(bytes))
-		return CUDA_ERROR_OUT_OF_MEMORY;
-	CUresult r = backend()->alloc_pitch(real, out, pitch, width, height, element, &given);
-	record_refusal(&given);
+	CUresult r = obtain(&q, &given, &reserved);
+	if (r == CUDA_SUCCESS && given.kind != GW_PLAIN)
+		*pitch = row;
+	if (given.settled)
+		return r;
 	if (r == CUDA_SUCCESS)
 		taken = *pitch * height;
-	if (taken > bytes && !reserve(taken - bytes))
+	if (taken > reserved && !reserve(taken - reserved))
 		r = too_wide(*out);
-	else if (taken > bytes)
-		bytes = taken;
-	return gw_finish_alloc(r, bytes, GW_ADDRESS, (struct gw_block){
+	else if (taken > reserved)
+		reserved = taken;
+	return gw_finish_alloc(r, reserved, GW_ADDRESS, (struct gw_block){
 		.base = *out, .size = taken, .kind = given.kind,
 	});
 }
@@ -82,9 +116,14 @@ CUresult gw_on_alloc_managed(fn_cuMemAllocManaged *real, CUdeviceptr *out,
 CUresult gw_on_free(fn_cuMemFree_v2 *real, CUdeviceptr ptr)
 {
 	struct gw_block b;
-	bool known = ptr && gw_remove(GW_ADDRESS, ptr, &b);
-	CUresult r = real(ptr);
+	CUresult r;
 
+	if (gw_vmm_free(ptr, &r)) {
+		gw_agent_changed(0);
+		return r;
+	}
+	bool known = ptr && gw_remove(GW_ADDRESS, ptr, &b);
+	r = real(ptr);
 	gw_finish_free(known, GW_ADDRESS, &b, r);
 	return r;
 }

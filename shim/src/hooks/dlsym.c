@@ -83,7 +83,7 @@ void *gw_pick(void *handle, const char *name, const void *caller, const char *ve
 	    !(gw_has_prefix(name, "cu") || gw_has_prefix(name, "nvml")))
 		return NULL;
 	id = hook_named(name);
-	if (id < 0)
+	if (id < 0 || !gw_gives_wrapper(id))
 		return NULL;
 	p = version ? gw_next_dlvsym(handle, name, version) : gw_next_dlsym(handle, name);
 	if (!p || p == gw_wrappers[id] || !gw_found(id, p))

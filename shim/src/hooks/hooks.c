@@ -11,6 +11,8 @@
 #include "driver/resolve.h"
 #include "hooks/serve.h"
 #include "hooks/start.h"
+#include "memory/gate.h"
+#include "memory/vmm.h"
 
 #define ARGS(...) __VA_ARGS__
 
@@ -20,7 +22,8 @@
 		fn_##export *real = GW_REAL(export);                       \
 		if (!real)                                                 \
 			return missing;                                    \
-		if (!gw_takes_part())                                      \
+		/* Memory that is mapped by us needs us until its end. */          \
+		if (!gw_takes_part() && !gw_vmm_in_use())                  \
 			return real args;                                  \
 		int cancel;                                                \
 		pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, &cancel);   \
@@ -33,6 +36,20 @@
 
 #define HOOK(base, export, version, flags, class, what, params, args) \
 	WRAPPER(export, what, params, args, CUDA_ERROR_NOT_FOUND)
+#define GATE(base, export, version, flags, as, params, args)               \
+	GW_EXPORT CUresult export params                                   \
+	{                                                                  \
+		fn_##export *real = GW_REAL(export);                       \
+		if (!real)                                                 \
+			return CUDA_ERROR_NOT_FOUND;                       \
+		enum gw_pass pass = gw_gate_enter();                       \
+		if (pass == GW_SHUT)                                       \
+			return CUDA_ERROR_OUT_OF_MEMORY;                   \
+		CUresult r = real args;                                    \
+		if (pass == GW_INSIDE)                                     \
+			gw_gate_leave();                                   \
+		return r;                                                  \
+	}
 #define NVML(export, what, params, args) \
 	WRAPPER(export, what, params, args, NVML_FUNCTION_NOT_FOUND)
 #include "../../abi.def"
@@ -40,6 +57,7 @@
 void *const gw_wrappers[GW_ENTRIES] = {
 #define HOOK(base, export, version, flags, class, what, params, args) \
 	[ID_##export] = (void *)export,
+#define GATE(base, export, version, flags, as, params, args) [ID_##export] = (void *)export,
 #define NVML(export, what, params, args) [ID_##export] = (void *)export,
 #include "../../abi.def"
 };

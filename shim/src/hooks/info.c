@@ -10,8 +10,10 @@
 #include "hooks/serve.h"
 #include "memory/backend.h"
 #include "memory/contexts.h"
+#include "memory/gate.h"
 #include "memory/registry.h"
 #include "memory/residency.h"
+#include "memory/vmm.h"
 #include "migration/refusal.h"
 
 /*
@@ -82,11 +84,44 @@ CUresult gw_on_total_mem(fn_cuDeviceTotalMem_v2 *real, size_t *bytes, CUdevice d
 	return r;
 }
 
-static bool substituted(CUdeviceptr ptr)
+/* The block that holds the address, where the program gets it in place of device
+ * memory; else one of kind GW_PLAIN. */
+static struct gw_block substituted(CUdeviceptr ptr)
 {
 	struct gw_block b;
 
-	return gw_find(GW_ADDRESS, ptr, &b) && b.kind == GW_MANAGED;
+	if (gw_find(GW_ADDRESS, ptr, &b) && (b.kind == GW_MANAGED || b.kind == GW_VMM))
+		return b;
+	return (struct gw_block){.kind = GW_PLAIN};
+}
+
+/* The driver answers for memory that is mapped: it is brought back. */
+static CUresult enter(enum gw_pass *pass)
+{
+	*pass = gw_gate_enter();
+	return *pass == GW_SHUT ? CUDA_ERROR_OUT_OF_MEMORY : CUDA_SUCCESS;
+}
+
+static CUresult leave(enum gw_pass pass, CUresult r)
+{
+	if (pass == GW_INSIDE)
+		gw_gate_leave();
+	return r;
+}
+
+/* Of memory mapped by us, the range that the program asked for. */
+static void report_range(int attribute, void *data, CUdeviceptr ptr)
+{
+	CUdeviceptr base;
+	size_t bytes;
+
+	if ((attribute != POINTER_RANGE_START && attribute != POINTER_RANGE_SIZE) ||
+	    !gw_vmm_range(ptr, &base, &bytes))
+		return;
+	if (attribute == POINTER_RANGE_START)
+		*(CUdeviceptr *)data = base;
+	else
+		*(size_t *)data = bytes;
 }
 
 /* CUmemorytype is an unsigned int; the flag is a bool in a byte. Whether the memory can be
@@ -109,9 +144,16 @@ static void report_as_device(int attribute, void *data)
 CUresult gw_on_pointer_attribute(fn_cuPointerGetAttribute *real, void *data,
 				 int attribute, CUdeviceptr ptr)
 {
-	CUresult r = real(data, attribute, ptr);
+	enum gw_pass pass;
+	CUresult r = enter(&pass);
 
-	if (r != CUDA_SUCCESS || !data || !substituted(ptr))
+	if (r != CUDA_SUCCESS)
+		return r;
+	r = leave(pass, real(data, attribute, ptr));
+	if (r != CUDA_SUCCESS || !data)
+		return r;
+	report_range(attribute, data, ptr);
+	if (substituted(ptr).kind != GW_MANAGED)
 		return r;
 	report_as_device(attribute, data);
 	/* Of device memory, asked for alone, this is an error. */
@@ -121,35 +163,85 @@ CUresult gw_on_pointer_attribute(fn_cuPointerGetAttribute *real, void *data,
 CUresult gw_on_pointer_attributes(fn_cuPointerGetAttributes *real, unsigned n,
 				  int *attributes, void **data, CUdeviceptr ptr)
 {
-	CUresult r = real(n, attributes, data, ptr);
+	enum gw_pass pass;
+	CUresult r = enter(&pass);
 
-	if (r != CUDA_SUCCESS || !attributes || !data || !substituted(ptr))
+	if (r != CUDA_SUCCESS)
 		return r;
-	for (unsigned i = 0; i < n; i++)
+	r = leave(pass, real(n, attributes, data, ptr));
+	if (r != CUDA_SUCCESS || !attributes || !data)
+		return r;
+	bool managed = substituted(ptr).kind == GW_MANAGED;
+	for (unsigned i = 0; i < n; i++) {
 		if (data[i])
+			report_range(attributes[i], data[i], ptr);
+		if (data[i] && managed)
 			report_as_device(attributes[i], data[i]);
+	}
 	return r;
 }
 
-/* Another process, or another device, shall have the memory: a driver gives out
- * no managed memory. What the program asks for after this is plain. */
-static CUresult shared(CUresult r, CUdeviceptr ptr)
+CUresult gw_on_address_range(fn_cuMemGetAddressRange_v2 *real, CUdeviceptr *base,
+			     size_t *bytes, CUdeviceptr ptr)
 {
-	if (r != CUDA_SUCCESS && substituted(ptr))
+	CUdeviceptr from;
+	size_t n;
+
+	if (!gw_vmm_range(ptr, &from, &n))
+		return real(base, bytes, ptr);
+	if (base)
+		*base = from;
+	if (bytes)
+		*bytes = n;
+	return CUDA_SUCCESS;
+}
+
+/* Another process, or another device, shall have the memory. A driver gives out no managed
+ * memory, and memory mapped by us in some ways alone: the memory that the program asks for
+ * after a refusal is plain. Memory that is given out stays where it is. The caller is
+ * inside the gate. */
+static CUresult share(CUresult r, CUdeviceptr ptr)
+{
+	if (substituted(ptr).kind == GW_PLAIN)
+		return r;
+	if (r == CUDA_SUCCESS)
+		gw_vmm_pin(ptr);
+	else
 		gw_agent_refused(GW_SIGN_SHARE, r);
 	return r;
 }
 
 CUresult gw_on_ipc_handle(fn_cuIpcGetMemHandle *real, void *handle, CUdeviceptr ptr)
 {
-	return shared(real(handle, ptr), ptr);
+	enum gw_pass pass;
+	CUresult r = enter(&pass);
+
+	return r != CUDA_SUCCESS ? r : leave(pass, share(real(handle, ptr), ptr));
 }
 
 CUresult gw_on_range_handle(fn_cuMemGetHandleForAddressRange *real, void *handle,
 			    CUdeviceptr ptr, size_t bytes, int type,
 			    unsigned long long flags)
 {
-	return shared(real(handle, ptr, bytes, type, flags), ptr);
+	enum gw_pass pass;
+	CUresult r = enter(&pass);
+
+	return r != CUDA_SUCCESS ? r : leave(pass, share(real(handle, ptr, bytes, type, flags), ptr));
+}
+
+/* Memory whose operations shall be synchronous is registered with another device. */
+CUresult gw_on_pointer_set(fn_cuPointerSetAttribute *real, const void *value, int attribute,
+			   CUdeviceptr ptr)
+{
+	enum gw_pass pass;
+	CUresult r = enter(&pass);
+
+	if (r != CUDA_SUCCESS)
+		return r;
+	r = real(value, attribute, ptr);
+	if (r == CUDA_SUCCESS && attribute == POINTER_SYNC_MEMOPS && gw_vmm_in_use())
+		gw_vmm_pin(ptr);
+	return leave(pass, r);
 }
 
 /* What the program itself fetches counts as on the device from now on. What it
@@ -159,7 +251,7 @@ static void fetched(CUdeviceptr ptr, size_t bytes)
 {
 	struct gw_block b;
 
-	if (gw_find(GW_ADDRESS, ptr, &b) && gw_movable(&b))
+	if (gw_find(GW_ADDRESS, ptr, &b) && gw_comes_unseen(&b))
 		gw_set_resident(b.base, b.id, ptr - b.base, ptr - b.base + bytes);
 }
 

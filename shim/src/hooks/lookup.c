@@ -13,7 +13,7 @@
 
 /* Each hook has up to three pointers: by dlsym, by cuGetProcAddress, and that
  * of an interposer behind us. A power of two, less than half full. */
-enum { BUCKETS = 1024 };
+enum { BUCKETS = 2048 };
 _Static_assert(BUCKETS > 6 * GW_HOOKS, "the map of pointers is too small");
 
 struct map {
@@ -110,7 +110,7 @@ static void *wrapper_of(void *pointer)
 		return NULL;
 	}
 	unsigned i = slot_of(m, pointer);
-	return m->at[i].pointer ? gw_wrappers[m->at[i].id] : NULL;
+	return m->at[i].pointer && gw_gives_wrapper(m->at[i].id) ? gw_wrappers[m->at[i].id] : NULL;
 }
 
 static void substitute(CUresult r, void **pfn)

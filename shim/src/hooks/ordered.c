@@ -9,6 +9,7 @@
 #include "memory/contexts.h"
 #include "memory/graphs.h"
 #include "memory/pools.h"
+#include "memory/vmm.h"
 #include "process/state.h"
 
 /* An allocation in a stream's order, from the device's pool or a named one. */
@@ -187,6 +188,11 @@ CUresult gw_on_free_async(fn_cuMemFreeAsync *real, CUdeviceptr ptr, CUstream str
 		if (r == CUDA_SUCCESS)
 			gw_graph_free(ptr);
 		return r;
+	}
+	CUresult of_vmm;
+	if (gw_vmm_free(ptr, &of_vmm)) { /* allowed for memory of cuMemAlloc, too */
+		gw_agent_changed(0);
+		return of_vmm;
 	}
 	bool known = ptr && gw_remove(GW_ADDRESS, ptr, &b);
 	CUresult r = real(ptr, stream);

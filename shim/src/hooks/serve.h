@@ -109,6 +109,10 @@ CUresult gw_on_pointer_attribute(fn_cuPointerGetAttribute *real, void *data,
 				 int attribute, CUdeviceptr ptr);
 CUresult gw_on_pointer_attributes(fn_cuPointerGetAttributes *real, unsigned n,
 				  int *attributes, void **data, CUdeviceptr ptr);
+CUresult gw_on_address_range(fn_cuMemGetAddressRange_v2 *real, CUdeviceptr *base,
+			     size_t *bytes, CUdeviceptr ptr);
+CUresult gw_on_pointer_set(fn_cuPointerSetAttribute *real, const void *value, int attribute,
+			   CUdeviceptr ptr);
 CUresult gw_on_ipc_handle(fn_cuIpcGetMemHandle *real, void *handle, CUdeviceptr ptr);
 CUresult gw_on_range_handle(fn_cuMemGetHandleForAddressRange *real, void *handle,
 			    CUdeviceptr ptr, size_t bytes, int type,
@@ -143,6 +147,14 @@ int gw_on_nvml_utilizations(fn_nvmlDeviceGetProcessesUtilizationInfo *real, void
 			    struct gw_nvml_utilizations *list);
 int gw_on_nvml_details(fn_nvmlDeviceGetRunningProcessDetailList *real, void *device,
 		       struct gw_nvml_details *list);
+
+/* capture.c */
+CUresult gw_on_capture_begin(fn_cuStreamBeginCapture *real, CUstream stream);
+CUresult gw_on_capture_begin_mode(fn_cuStreamBeginCapture_v2 *real, CUstream stream, int mode);
+CUresult gw_on_capture_begin_graph(fn_cuStreamBeginCaptureToGraph *real, CUstream stream,
+				   void *graph, void *const *deps, const void *edges, size_t n,
+				   int mode);
+CUresult gw_on_capture_end(fn_cuStreamEndCapture *real, CUstream stream, void **graph);
 
 /* error.c */
 CUresult gw_on_error_text(fn_cuGetErrorString *real, int code, const char **text);

@@ -15,9 +15,11 @@
 #include "hooks/serve.h"
 #include "memory/backend.h"
 #include "memory/contexts.h"
+#include "memory/gate.h"
 #include "memory/graphs.h"
 #include "memory/pools.h"
 #include "memory/registry.h"
+#include "memory/vmm.h"
 #include "migration/refusal.h"
 #include "process/config.h"
 #include "process/state.h"
@@ -32,14 +34,19 @@ static void configure(void)
 	gw_config_read();
 	set_limit(GW_DEVICE_BYTES, gw_config.limit);
 	set_limit(GW_HOST_BYTES, gw_config.host_limit);
+	bool gated = strcmp(gw_config.mode, gw_vmm_backend.name) == 0;
 	if (strcmp(gw_config.mode, "off") == 0)
 		gw_disable(NULL);
 	else if (!gw_libc_supported())
 		gw_disable("the C library is not glibc");
 	else if (!gw_choose_backend(gw_config.mode))
-		gw_disable("GPUWHISK_SHIM is none of managed, count, off");
+		gw_disable("GPUWHISK_SHIM is none of managed, vmm, count, off");
 	else if (!*gw_config.socket)
 		gw_disable("GPUWHISK_SHIM_SOCKET names no usable path");
+	if (gated && !gw_disabled())
+		gw_gate_begin(gw_agent_wake);
+	else
+		gw_gate_never();
 }
 
 bool gw_takes_part(void)
@@ -72,6 +79,8 @@ static void after_fork(void)
 {
 	gw_refusal_reset();
 	gw_contexts_reset();
+	gw_gate_reset();
+	gw_vmm_reset();
 	gw_registry_reset();
 	gw_pools_reset();
 	gw_graphs_reset();

@@ -1,48 +1,73 @@
 /*
- * A backend decides what device memory is made of and how it is moved. One is
- * chosen for a process at its start.
+ * A backend decides how device memory is made. One is chosen for a process at its start.
+ * Movers carry memory between device and host, by the kind of a block.
  */
 #ifndef GW_BACKEND_H
 #define GW_BACKEND_H
 
 #include "memory/registry.h"
 
-/* Rows of managed memory begin where those of device memory would. */
+/* Rows of memory in place of pitched memory begin where those of device memory would. */
 enum { GW_PITCH = 512 };
 static inline size_t gw_row(size_t width)
 {
 	return (width + GW_PITCH - 1) / GW_PITCH * GW_PITCH;
 }
 
-/* What was given in place of what was asked for. */
+/* The program asks for device memory: by cuMemAlloc, or in rows. */
+struct gw_request {
+	fn_cuMemAlloc_v2 *linear;
+	fn_cuMemAllocPitch_v2 *pitched; /* NULL: linear */
+	CUdeviceptr *out;
+	size_t bytes; /* of all rows */
+	size_t *pitch, width, height;
+	unsigned element;
+};
+
+/* The answer to a request. */
 struct gw_given {
 	enum gw_kind kind;
 	/* Managed memory was refused with this, and plain memory was given: some
 	 * libraries' ways of asking for memory have that. Else CUDA_SUCCESS. */
 	CUresult refusal;
+	bool settled; /* the reserved bytes are settled and the blocks recorded */
 };
 
 struct gw_backend {
 	const char *name;
 	uint32_t code; /* in HELLO */
-	/* Allocate in place of the driver's function; return what came of it. The
-	 * driver's code is returned unchanged. */
-	CUresult (*alloc)(fn_cuMemAlloc_v2 *real, CUdeviceptr *out, size_t bytes,
-			  struct gw_given *given);
-	/* The same for rows of a pitch. */
-	CUresult (*alloc_pitch)(fn_cuMemAllocPitch_v2 *real, CUdeviceptr *out,
-				size_t *pitch, size_t width, size_t height,
-				unsigned element, struct gw_given *given);
-	/* Move a range to the device, or to the host if it is CPU_DEVICE, in the
-	 * order of the stream. NULL: nothing of this backend can be moved. */
-	CUresult (*move)(CUdeviceptr ptr, size_t bytes, CUdevice to, CUstream stream);
+	/* Bytes of the device that an allocation of so many takes. */
+	uint64_t (*cost)(size_t bytes);
+	/* Allocate, with the cost reserved, in place of the driver's function. The
+	 * driver's code is returned unchanged; GW_AGAIN: the cost has changed. */
+	CUresult (*alloc)(const struct gw_request *q, uint64_t cost, struct gw_given *given);
+	/* Reports whether memory moves on this device. */
+	bool (*moves)(void);
 };
+enum { GW_AGAIN = -1 };
 
-/* The process's. */
+/* The process's backend. */
 extern const struct gw_backend *gw_backend;
-/* Device memory as it was asked for, and nothing is moved. */
+/* Device memory as it was asked for. It never moves. */
 extern const struct gw_backend gw_plain_backend;
 
+/* How blocks of a kind are moved, whole or in parts. All calls have the block's context
+ * current. */
+struct gw_mover {
+	bool whole; /* blocks move as a whole */
+	/* Order the move of a part of a block, in the order of the stream. */
+	CUresult (*order)(const struct gw_block *b, uint64_t from, uint64_t to, bool out,
+			  CUstream stream);
+	/* The stream has done what was ordered, or has failed. NULL: there is nothing more
+	 * to do. */
+	void (*finish)(uint64_t base, bool out, bool done);
+};
+const struct gw_mover *gw_mover_of(enum gw_kind kind);
+/* The mover of the blocks that gw_vmm_backend has made. */
+extern const struct gw_mover gw_vmm_mover;
+
+/* Call the driver's function as the program did. */
+CUresult gw_alloc_plain(const struct gw_request *q, struct gw_given *given);
 /* Reports whether memory stays on the device because the backend, or the device, cannot
  * move any. */
 bool gw_memory_stays(void);

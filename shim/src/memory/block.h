@@ -16,6 +16,7 @@ enum gw_kind {
 	GW_PLAIN,    /* device memory as asked for */
 	GW_POOL,     /* stream-ordered */
 	GW_PHYSICAL, /* cuMemCreate */
+	GW_VMM,      /* a handle mapped in place of device memory */
 	GW_MAPPED,   /* a handle or a mapping of such memory: no bytes of its own */
 	GW_GRAPH,    /* a node of a graph: its bytes are in the figure of graphs */
 	GW_ARRAY,
@@ -54,6 +55,12 @@ static inline uint64_t gw_evicted(const struct gw_block *b)
 }
 
 static inline bool gw_movable(const struct gw_block *b)
+{
+	return b->kind == GW_MANAGED || b->kind == GW_NATIVE || b->kind == GW_VMM;
+}
+
+/* Movable memory that a kernel brings in by touching it: it may come back unseen. */
+static inline bool gw_comes_unseen(const struct gw_block *b)
 {
 	return b->kind == GW_MANAGED || b->kind == GW_NATIVE;
 }

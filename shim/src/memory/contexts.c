@@ -143,6 +143,8 @@ static CUcontext owner(CUcontext ctx)
 	return ctx;
 }
 
+void (*gw_context_ends)(CUcontext ctx);
+
 void gw_remove_context(CUcontext ctx)
 {
 	pthread_mutex_lock(&contexts.mu);
@@ -151,6 +153,8 @@ void gw_remove_context(CUcontext ctx)
 		contexts.at[i] = contexts.at[--contexts.n];
 	pthread_mutex_unlock(&contexts.mu);
 	atomic_store(&last_seen, NULL);
+	if (gw_context_ends)
+		gw_context_ends(ctx);
 	gw_remove_graphs_of(ctx);
 	gw_remove_blocks_of(ctx);
 	atomic_fetch_add(&ended, 1);
@@ -193,13 +197,15 @@ unsigned gw_contexts(void)
 	return n;
 }
 
-CUcontext gw_any_context(void)
+CUcontext gw_context_at(unsigned i)
 {
 	pthread_mutex_lock(&contexts.mu);
-	CUcontext ctx = contexts.n ? contexts.at[0].ctx : NULL;
+	CUcontext ctx = i < contexts.n ? contexts.at[i].ctx : NULL;
 	pthread_mutex_unlock(&contexts.mu);
 	return ctx;
 }
+
+CUcontext gw_any_context(void) { return gw_context_at(0); }
 
 CUcontext gw_single_device_context(void)
 {
@@ -253,10 +259,7 @@ bool gw_forget_ended(void)
 	unsigned before = gw_contexts_ended();
 
 	for (unsigned i = gw_contexts(); i-- > 0;) {
-		pthread_mutex_lock(&contexts.mu);
-		CUcontext ctx = i < contexts.n ? contexts.at[i].ctx : NULL;
-		pthread_mutex_unlock(&contexts.mu);
-		if (gw_push_context(ctx) == CUDA_SUCCESS)
+		if (gw_push_context(gw_context_at(i)) == CUDA_SUCCESS)
 			gw_pop_context();
 	}
 	return gw_contexts_ended() != before;

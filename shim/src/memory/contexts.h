@@ -18,6 +18,8 @@ struct gw_current {
  * process's only one; ctx is NULL if there is none. */
 struct gw_current gw_current(void);
 unsigned gw_contexts(void);
+/* The context with this number, NULL if there are not so many. */
+CUcontext gw_context_at(unsigned i);
 
 /* A context is there. made: by cuCtxCreate; the rest are primary, or parts of one. */
 void gw_add_context(CUcontext ctx, CUdevice device, bool made);
@@ -28,6 +30,8 @@ void gw_add_green(CUcontext ctx, void *green, struct gw_current primary);
 bool gw_remove_green(void *green, struct gw_current *primary);
 /* A context has ended, and with it the blocks that it held. */
 void gw_remove_context(CUcontext ctx);
+/* Called first when a context has ended, with the driver lock held; it may be NULL. */
+extern void (*gw_context_ends)(CUcontext ctx);
 /* How many have ended so far. */
 unsigned gw_contexts_ended(void);
 /* A context that goes with the device's primary one, NULL if none is known. */

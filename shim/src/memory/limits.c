@@ -6,7 +6,8 @@
 static struct {
 	pthread_mutex_t mu; /* guards all below, and the registry's blocks */
 	uint64_t bytes[GW_KINDS];
-	uint64_t evicted; /* of movable blocks */
+	uint64_t evicted; /* of managed memory */
+	uint64_t out;     /* of memory that is mapped by us */
 	bool dirty;
 	uint64_t blocks, movable;
 	uint64_t reserved[GW_ACCOUNTS];
@@ -36,10 +37,12 @@ static uint64_t fixed_bytes(void)
 	       books.bytes[GW_EXTERNAL] + pool_bytes() + books.graphs_hold;
 }
 
-static uint64_t movable_bytes(void)
+static uint64_t managed_bytes(void)
 {
 	return books.bytes[GW_MANAGED] + books.bytes[GW_NATIVE];
 }
+
+static uint64_t movable_bytes(void) { return managed_bytes() + books.bytes[GW_VMM]; }
 
 /* The device bytes of the process: the one figure by which memory is granted, reported
  * to the invoker, and shown to the program. */
@@ -69,15 +72,14 @@ void gw_count_block(const struct gw_block *b, bool in)
 	books.bytes[b->kind] += sign * b->size;
 	if (gw_movable(b)) {
 		books.movable += sign;
-		books.evicted += sign * gw_evicted(b);
+		gw_count_evicted(b, (int64_t)(sign * gw_evicted(b)));
 	}
 	publish();
 }
 
 void gw_count_evicted(const struct gw_block *b, int64_t bytes)
 {
-	(void)b;
-	books.evicted += (uint64_t)bytes;
+	*(gw_comes_unseen(b) ? &books.evicted : &books.out) += (uint64_t)bytes;
 }
 
 void gw_books_set_dirty(bool dirty) { books.dirty = dirty; }
@@ -200,7 +202,9 @@ struct gw_totals gw_sum(void)
 
 	gw_books_lock();
 	t.fixed = fixed_bytes();
-	t.resident = t.fixed + movable_bytes() - (books.dirty ? 0 : books.evicted);
+	t.managed = managed_bytes();
+	t.listed = t.fixed + books.bytes[GW_VMM] - books.out;
+	t.resident = t.listed + t.managed - (books.dirty ? 0 : books.evicted);
 	/* Reserved bytes may be held in a moment: others are not granted any of them. */
 	t.allocated = used_of(GW_DEVICE_BYTES);
 	t.host = host_bytes() + books.reserved[GW_HOST_BYTES];
@@ -219,7 +223,7 @@ void gw_limits_reset(void)
 	for (int account = 0; account < GW_ACCOUNTS; account++)
 		books.reserved[account] = 0;
 	books.pools_hold = books.graphs_hold = books.planned = 0;
-	books.evicted = books.blocks = books.movable = 0;
+	books.evicted = books.out = books.blocks = books.movable = 0;
 	books.dirty = false;
 	books.waiters = NULL;
 	atomic_store(&allocated, 0);

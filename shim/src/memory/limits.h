@@ -12,6 +12,8 @@ struct gw_totals {
 	uint64_t allocated; /* device bytes, wherever they lie */
 	uint64_t resident;  /* the part that must be taken to be on the device */
 	uint64_t fixed;     /* the part that can never be moved */
+	uint64_t managed;   /* the part that is managed memory */
+	uint64_t listed;    /* the part that the driver lists for the process */
 	uint64_t host;      /* pinned host bytes */
 	uint64_t blocks;
 };

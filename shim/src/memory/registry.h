@@ -9,8 +9,9 @@
 #include "memory/limits.h"
 
 /* Arrays and the handles of physical memory are no addresses. The memory itself has a
- * number: several handles may stand for it, and it may outlive them all. */
-enum gw_space { GW_ADDRESS, GW_HANDLE, GW_MEMORY, GW_SPACES };
+ * number: several handles may stand for it, and it may outlive them all. A span is a
+ * reservation of addresses by us. */
+enum gw_space { GW_ADDRESS, GW_HANDLE, GW_MEMORY, GW_SPAN, GW_SPACES };
 
 /* The reserved bytes become the block, or nothing if that is NULL, in one step: at no
  * time do both count. False as for gw_add. */

@@ -25,7 +25,7 @@ static void set_evicted(struct gw_block *b, uint64_t from, uint64_t to)
 
 static void forget_evicted(struct gw_block *b)
 {
-	if (gw_movable(b))
+	if (gw_comes_unseen(b))
 		set_evicted(b, 0, 0);
 }
 

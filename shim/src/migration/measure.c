@@ -64,10 +64,13 @@ void gw_estimate_untouched(void)
 	uint64_t used = device_used();
 	gw_driver_unlock();
 	for (size_t i = 0; i < n; i++)
-		sum += list[i].size - gw_evicted(&list[i]);
+		if (gw_comes_unseen(&list[i]))
+			sum += list[i].size - gw_evicted(&list[i]);
 	/* No surplus proves nothing: others may use the rest of the device. */
 	uint64_t surplus = sum > used ? sum - used : 0;
 	for (size_t i = 0; i < n && sum > used; i++) {
+		if (!gw_comes_unseen(&list[i]))
+			continue;
 		uint64_t off = min(list[i].size - gw_evicted(&list[i]), surplus);
 		gw_set_untouched(list[i].base, list[i].id, off);
 		surplus -= off;
@@ -91,10 +94,10 @@ struct gw_totals gw_measure(bool at_rest)
 	gw_pools_unlock();
 	if (pools)
 		gw_pop_context();
-	if (at_rest && t.resident > t.fixed)
+	if (at_rest && t.resident > t.listed)
 		used = device_used();
 	gw_driver_unlock();
-	t.resident = t.fixed + min(t.resident - t.fixed, used);
+	t.resident = t.listed + min(t.resident - t.listed, used);
 	return t;
 }
 

@@ -6,6 +6,7 @@
 #include "memory/backend.h"
 #include "memory/contexts.h"
 #include "memory/residency.h"
+#include "memory/vmm.h"
 #include "migration/measure.h"
 #include "migration/refusal.h"
 #include "process/config.h"
@@ -32,6 +33,7 @@ static uint64_t min(uint64_t a, uint64_t b) { return a < b ? a : b; }
 struct part {
 	uint64_t base, from, to;
 	uint32_t id;
+	const struct gw_mover *mover;
 };
 
 /* What is ordered at once, on one of the streams: all of one context. */
@@ -77,8 +79,9 @@ void gw_work_begin(struct gw_work *w, const struct gw_order *order)
 		gw_clear_dirty(!order->gated);
 		gw_estimate_untouched();
 	}
-	if (gw_backend->move)
+	if (gw_backend->moves)
 		w->list = gw_list_movable(&w->n);
+	w->closed = !order->out || !gw_vmm_in_use();
 }
 
 /* What of a block is likely worth bringing in: all but what was never used. */
@@ -128,13 +131,6 @@ static void cut(const struct gw_work *w, const struct gw_block *b, uint64_t byte
 		return;
 	}
 	*to = *from + whole_pages(b, *from, bytes);
-}
-
-static CUresult move(const struct gw_work *w, const struct gw_block *b, const struct part *p,
-		     CUstream stream)
-{
-	return gw_backend->move(b->base + p->from, p->to - p->from,
-				w->out ? CPU_DEVICE : b->device, stream);
 }
 
 /* A part that is under way to the device may be there, whatever comes of it. */
@@ -227,21 +223,30 @@ static bool order(struct gw_work *w, struct chunk *s, const struct chunk *ahead)
 		w->next++; /* freed, or there already */
 		return true;
 	}
+	const struct gw_mover *mover = gw_mover_of(b.kind);
+	uint64_t left = w->budget ? w->budget - w->moved - s->bytes - ahead->bytes : UINT64_MAX;
+	if (mover->whole && b.size > left) {
+		w->next++;
+		return true;
+	}
+	if (mover->whole && s->n && b.size > space)
+		return false;
 	if (!in_context(w, s, &b))
 		return s->ctx == NULL;
 	/* The block whose next part is not its last comes again in the next chunk. */
 	bool last = !w->out || from == 0;
 	uint64_t all = to - from;
-	if (w->budget)
-		space = min(space, w->budget - w->moved - s->bytes - ahead->bytes);
-	cut(w, &b, space, &from, &to);
+	if (!mover->whole)
+		cut(w, &b, min(space, left), &from, &to);
 	last = last && to - from == all;
-	*p = (struct part){b.base, from, to, b.id};
+	*p = (struct part){b.base, from, to, b.id, mover};
 	if (!w->out)
 		record_resident(p);
 	gw_record_move(); /* a kernel may fail of it before it is done */
-	CUresult r = move(w, &b, p, s->stream);
+	CUresult r = mover->order(&b, from, to, w->out, s->stream);
 	if (r != CUDA_SUCCESS) {
+		if (!w->out && mover->whole) /* it did not come */
+			gw_set_evicted(b.base, b.id, from, to);
 		fail_of(w, &b, r);
 		return true;
 	}
@@ -279,8 +284,20 @@ static CUresult wait_for_stream(CUstream stream, const struct gw_watch *watch)
 	return sync ? sync(stream) : CUDA_ERROR_NOT_SUPPORTED;
 }
 
-/* Wait until the parts have arrived. What was on its way to the host when the
- * wait failed may lie on either side: on the device, as far as is known. */
+/* The parts have arrived, or have failed. Managed memory that was on its way to the host
+ * may lie on either side then: on the device, as far as is known. */
+static void finish_parts(const struct gw_work *w, const struct chunk *s, bool done)
+{
+	for (unsigned i = 0; i < s->n; i++) {
+		const struct part *p = &s->parts[i];
+		if (p->mover->finish)
+			p->mover->finish(p->base, w->out, done);
+		if (w->out ? done : !done && p->mover->whole)
+			gw_set_evicted(p->base, p->id, p->from, p->to);
+	}
+}
+
+/* Wait until the parts have arrived. */
 static void drain(struct gw_work *w, const struct chunk *s, const struct gw_watch *watch)
 {
 	CUresult r = gw_push_context(s->ctx);
@@ -289,15 +306,12 @@ static void drain(struct gw_work *w, const struct chunk *s, const struct gw_watc
 		r = wait_for_stream(s->stream, watch);
 		gw_pop_context();
 	}
+	finish_parts(w, s, r == CUDA_SUCCESS);
 	if (r != CUDA_SUCCESS) {
 		fail(w, r);
 		w->next = w->n;
 		return;
 	}
-	if (w->out)
-		for (unsigned i = 0; i < s->n; i++)
-			gw_set_evicted(s->parts[i].base, s->parts[i].id, s->parts[i].from,
-				       s->parts[i].to);
 	w->moved += s->bytes;
 }
 
@@ -322,6 +336,26 @@ static void fill(struct gw_work *w, struct chunk *s, const struct chunk *ahead)
 		gw_pop_context();
 }
 
+/* Close the gate before memory that moves as a whole goes out. The program may be within
+ * a launch, or the device at work: it is tried for a while. False: not now. */
+static bool close_gate(struct gw_work *w)
+{
+	enum { TRY_MS = 20, TRIES_MS = 2000, PAUSE_NS = 1000000 };
+
+	if (w->closed)
+		return true;
+	CUresult r = gw_vmm_close(TRY_MS);
+	w->closed = r == CUDA_SUCCESS;
+	if (w->closed)
+		return true;
+	if (late(w) || gw_clock() - w->began > TRIES_MS * 1000000ll) {
+		w->code = r;
+		w->next = w->n;
+	}
+	nanosleep(&(struct timespec){.tv_nsec = PAUSE_NS}, NULL);
+	return false;
+}
+
 bool gw_work_step(struct gw_work *w, const struct gw_watch *watch)
 {
 	struct chunk s[2] = {{.which = 1}, {.which = 0}};
@@ -334,6 +368,10 @@ bool gw_work_step(struct gw_work *w, const struct gw_watch *watch)
 	if (gw_driver_stopped()) {
 		gw_driver_unlock();
 		return false;
+	}
+	if (!close_gate(w)) {
+		gw_driver_unlock();
+		return true;
 	}
 	fill(w, &s[now], &s[!now]);
 	for (int i = 1; s[now].n; i++, now = !now) {
@@ -354,10 +392,50 @@ enum gw_outcome gw_work_end(struct gw_work *w)
 {
 	bool whole = w->next >= w->n;
 
+	gw_driver_lock();
+	gw_vmm_settle();
+	gw_driver_unlock();
 	gw_free_list(w->list, w->n);
 	w->list = NULL;
 	w->n = w->next = 0;
 	if (w->code != CUDA_SUCCESS)
 		return GW_REFUSED_BY_DRIVER;
 	return whole ? GW_MOVED : GW_LIMITED;
+}
+
+bool gw_work_owed(void)
+{
+	if (!gw_vmm_in_use())
+		return false;
+	gw_driver_lock();
+	bool owed = gw_vmm_out() > 0;
+	gw_vmm_settle(); /* the program may have freed what was out */
+	gw_driver_unlock();
+	return owed;
+}
+
+static bool never(void) { return false; }
+static void silent(void) {}
+
+void gw_work_restore(void)
+{
+	static const struct gw_watch watch = {never, silent};
+	struct gw_work w;
+
+	if (!gw_work_owed())
+		return;
+	gw_work_begin(&w, &gw_restore);
+	while (gw_work_step(&w, &watch))
+		;
+	gw_work_end(&w);
+}
+
+bool gw_work_prepare(void)
+{
+	if (!gw_vmm_in_use())
+		return false;
+	gw_driver_lock();
+	bool did = gw_vmm_prepare();
+	gw_driver_unlock();
+	return did;
 }

@@ -14,6 +14,9 @@ struct gw_order {
 	bool gated;     /* the invoker reports when runs begin and end */
 };
 
+/* Bring back all memory that only a move of ours brings in. */
+static const struct gw_order gw_restore = {.out = false};
+
 struct gw_work {
 	bool out;
 	uint64_t budget; /* 0 is all */
@@ -22,6 +25,7 @@ struct gw_work {
 	CUresult code; /* the driver's first refusal */
 	struct gw_block *list;
 	size_t n, next;
+	bool closed;     /* the gate, for blocks that move as a whole */
 };
 
 /* What a step asks and reports. */
@@ -44,7 +48,14 @@ bool gw_work_remains(const struct gw_work *w);
 /* Move some chunks, each ordered while the one before it is under way, until
  * interrupted. All have arrived when it returns. False: there is nothing more to do. */
 bool gw_work_step(struct gw_work *w, const struct gw_watch *watch);
-/* What came of it. The work is over then. */
+/* The outcome of the work, which is over then. */
 enum gw_outcome gw_work_end(struct gw_work *w);
+
+/* Memory is out that the program cannot use: launches wait for it. */
+bool gw_work_owed(void);
+/* Bring it all back at once, if the device has room. */
+void gw_work_restore(void);
+/* Do a part of what makes later moves fast. False: there is nothing to do. */
+bool gw_work_prepare(void);
 
 #endif

@@ -1,10 +1,11 @@
 /*
  * What the environment set, read once:
- *   GPUWHISK_SHIM             managed (default), count or off
+ *   GPUWHISK_SHIM             managed (default), vmm, count or off
  *   GPUWHISK_SHIM_SOCKET      path of the invoker's socket; without it, off
  *   GPUWHISK_SHIM_LIMIT       bytes a process may use, until a LIMIT sets other
  *   GPUWHISK_SHIM_HOST_LIMIT  the same of pinned host memory
  *   GPUWHISK_SHIM_CHUNK       most bytes moved between two polls of the socket
+ *   GPUWHISK_SHIM_ARENA       bytes of host memory to pin for moves by vmm
  *   GPUWHISK_SHIM_LOG         number of the descriptor to log on
  */
 #ifndef GW_CONFIG_H
@@ -17,6 +18,7 @@ struct gw_config {
 	char socket[108]; /* "" where the path is none that a socket can have */
 	uint64_t limit, host_limit; /* 0 is none */
 	uint64_t chunk;
+	uint64_t arena;
 };
 extern struct gw_config gw_config;
 

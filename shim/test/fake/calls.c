@@ -270,6 +270,10 @@ static CUresult attribute(void *data, int what, CUdeviceptr ptr)
 		*(unsigned char *)data = m->kind == FAKE_DEVICE;
 	else if (what == POINTER_HOST)
 		return CUDA_ERROR_INVALID_VALUE;
+	else if (what == POINTER_RANGE_START)
+		*(CUdeviceptr *)data = m->base;
+	else if (what == POINTER_RANGE_SIZE)
+		*(size_t *)data = m->size;
 	else if (what == POINTER_IS_MANAGED)
 		*(unsigned *)data = m->kind == FAKE_MANAGED;
 	else

@@ -21,6 +21,7 @@ static CUresult reach(CUdeviceptr ptr, size_t bytes, CUstream stream)
 	/* What is not mapped, or has no access, ends the context. */
 	if (m->addresses && !fake_mapped(m, ptr, bytes))
 		return c->fault = ERROR_ILLEGAL_ADDRESS;
+	fake_use(m, ptr, bytes, c, stream);
 	uint64_t moved = fake_page_in(m, ptr - m->base, bytes, &r);
 	fake_occupy(stream, (int64_t)(moved / PAGE * fake.fault_ns));
 	return r;

@@ -7,21 +7,25 @@
 
 #include "fake.h"
 
-#define ENTRY(export, params, args)                                        \
+/* The code of an entry point that no test needs. */
+#define fake_none(...) CUDA_ERROR_NOT_SUPPORTED
+
+#define ENTRY(export, as, params, args)                                    \
 	__attribute__((visibility("default"))) CUresult export params      \
 	{                                                                  \
 		CUresult r = fake_fails(#export);                          \
-		return fake_log(#export, r ? r : fake_##export args);      \
+		return fake_log(#export, r ? r : fake_##as args);      \
 	}                                                                  \
 	static CUresult split_##export params                              \
 	{                                                                  \
 		CUresult r = fake_fails(#export);                          \
-		return fake_log(#export, r ? r : fake_##export args);      \
+		return fake_log(#export, r ? r : fake_##as args);      \
 	}
 #define HOOK(base, export, version, flags, class, what, params, args) \
-	ENTRY(export, params, args)
-#define CALL(base, export, version, params, args) ENTRY(export, params, args)
-#define SERVE(base, export, version, params, args) ENTRY(export, params, args)
+	ENTRY(export, export, params, args)
+#define GATE(base, export, version, flags, as, params, args) ENTRY(export, as, params, args)
+#define CALL(base, export, version, params, args) ENTRY(export, export, params, args)
+#define SERVE(base, export, version, params, args) ENTRY(export, export, params, args)
 #include "../../abi.def"
 
 static const struct entry {
@@ -30,6 +34,8 @@ static const struct entry {
 	void *plain, *split;
 } entries[] = {
 #define HOOK(base, export, version, flags, class, what, params, args) \
+	{#base, #export, version, flags, (void *)export, (void *)split_##export},
+#define GATE(base, export, version, flags, as, params, args) \
 	{#base, #export, version, flags, (void *)export, (void *)split_##export},
 #define CALL(base, export, version, params, args) \
 	{#base, #export, version, 0, (void *)export, (void *)split_##export},

@@ -142,8 +142,8 @@ int64_t fake_stream_end(CUstream stream);
 /* When all streams of a context will. Captures among them are spoilt by the question. */
 CUresult fake_context_end(const struct fake_context *ctx, int64_t *at);
 void fake_sleep_until(int64_t at);
-/* Memory of the device was unmapped: contexts with work under way there are lost. */
-void fake_fault_busy(int device);
+/* Memory that was used on the stream was unmapped: the context is lost if it is at work. */
+void fake_fault_busy(struct fake_context *c, CUstream stream);
 
 /* copies.c: bring in what a kernel or copy touches. The caller holds the lock. */
 CUresult fake_reach(CUdeviceptr ptr, size_t bytes, CUstream stream);
@@ -202,12 +202,16 @@ CUresult fake_graph_replay(void *graph, CUstream stream);
 /* physical.c: memory with access is mapped to all of the range, which begins in m. The
  * caller holds the lock. */
 bool fake_mapped(const struct fake_memory *m, CUdeviceptr ptr, uint64_t bytes);
+/* The range is used from now on by the stream's work. */
+void fake_use(const struct fake_memory *m, CUdeviceptr ptr, uint64_t bytes,
+	      struct fake_context *c, CUstream stream);
 /* pinned.c, with the lock held. */
 bool fake_is_pinned(const void *ptr, uint64_t bytes);
 
 /* fake_<export> is what the exports lead to. */
 #define HOOK(base, export, version, flags, class, what, params, args) \
 	CUresult fake_##export params;
+#define GATE(base, export, version, flags, as, params, args) CUresult fake_##export params;
 #define CALL(base, export, version, params, args) CUresult fake_##export params;
 #define SERVE(base, export, version, params, args) CUresult fake_##export params;
 #include "../../abi.def"

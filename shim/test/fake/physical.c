@@ -147,6 +147,8 @@ struct fake_mapping {
 	uint64_t bytes;
 	struct physical *p;
 	bool access;
+	struct fake_context *user; /* the last one that reached it, and by which stream */
+	CUstream stream;
 	struct fake_mapping *next;
 };
 
@@ -171,6 +173,16 @@ bool fake_mapped(const struct fake_memory *m, CUdeviceptr ptr, uint64_t bytes)
 	return true;
 }
 
+void fake_use(const struct fake_memory *m, CUdeviceptr ptr, uint64_t bytes,
+	      struct fake_context *c, CUstream stream)
+{
+	for (struct fake_mapping *x = m->mappings; x; x = x->next)
+		if (x->ptr < ptr + bytes && ptr < x->ptr + x->bytes) {
+			x->user = c;
+			x->stream = stream;
+		}
+}
+
 /* Overlapping mappings, and mappings beyond the reserved addresses or the memory, are
  * refused. */
 CUresult fake_cuMemMap(CUdeviceptr ptr, size_t bytes, size_t offset, CUmemHandle handle,
@@ -188,7 +200,7 @@ CUresult fake_cuMemMap(CUdeviceptr ptr, size_t bytes, size_t offset, CUmemHandle
 			  (void *)(uintptr_t)ptr) != MAP_FAILED;
 	if (ok) {
 		struct fake_mapping *x = calloc(1, sizeof *x);
-		*x = (struct fake_mapping){ptr, bytes, p, false, m->mappings};
+		*x = (struct fake_mapping){.ptr = ptr, .bytes = bytes, .p = p, .next = m->mappings};
 		m->mappings = x;
 		p->users++;
 	}
@@ -213,8 +225,8 @@ CUresult fake_cuMemUnmap(CUdeviceptr ptr, size_t bytes)
 		}
 		gone = *x;
 		*x = gone->next;
-		if (gone->p->device != CPU_DEVICE)
-			fake_fault_busy(gone->p->device);
+		if (gone->user)
+			fake_fault_busy(gone->user, gone->stream);
 		mmap((void *)(uintptr_t)at, gone->bytes, PROT_NONE,
 		     MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_FIXED, -1, 0);
 		at += gone->bytes;

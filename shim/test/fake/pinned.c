@@ -63,6 +63,19 @@ static CUresult unpin(void *ptr)
 	return p ? CUDA_SUCCESS : ERROR_NOT_REGISTERED;
 }
 
+/* For tests, by dlsym: bytes that this process has pinned. */
+__attribute__((visibility("default"))) unsigned long long fake_report_pinned(void);
+unsigned long long fake_report_pinned(void)
+{
+	unsigned long long n = 0;
+
+	fake_lock();
+	for (struct pinned *p = all; p; p = p->next)
+		n += p->bytes;
+	fake_unlock();
+	return n;
+}
+
 CUresult fake_cuMemHostAlloc(void **out, size_t bytes, unsigned flags)
 {
 	*out = malloc(bytes);

@@ -189,11 +189,10 @@ CUresult fake_cuStreamQuery(CUstream stream)
 	return !ok ? ERROR_INVALID_HANDLE : busy ? ERROR_NOT_READY : CUDA_SUCCESS;
 }
 
-void fake_fault_busy(int device)
+void fake_fault_busy(struct fake_context *c, CUstream stream)
 {
-	for (struct fake_stream *s = streams; s; s = s->next)
-		if (s->alive && s->ctx->device == device && s->busy_until > fake_now())
-			s->ctx->fault = ERROR_ILLEGAL_ADDRESS;
+	if (exists(stream) && stream_of(stream)->busy_until > fake_now())
+		c->fault = ERROR_ILLEGAL_ADDRESS;
 }
 
 CUresult fake_context_end(const struct fake_context *ctx, int64_t *at)
@@ -257,6 +256,29 @@ CUresult fake_cuStreamBeginCapture_v2(CUstream stream, int mode)
 	return ok ? CUDA_SUCCESS : ERROR_INVALID_HANDLE;
 }
 
+CUresult fake_cuStreamBeginCapture(CUstream stream)
+{
+	return fake_cuStreamBeginCapture_v2(stream, 0);
+}
+CUresult fake_cuStreamBeginCapture_ptsz(CUstream stream)
+{
+	return fake_cuStreamBeginCapture_v2(stream, 0);
+}
+CUresult fake_cuStreamBeginCapture_v2_ptsz(CUstream stream, int mode)
+{
+	return fake_cuStreamBeginCapture_v2(stream, mode);
+}
+CUresult fake_cuStreamBeginCaptureToGraph(CUstream stream, void *graph, void *const *deps,
+					  const void *edges, size_t n, int mode)
+{
+	return CUDA_ERROR_NOT_SUPPORTED;
+}
+CUresult fake_cuStreamBeginCaptureToGraph_ptsz(CUstream stream, void *graph, void *const *deps,
+					       const void *edges, size_t n, int mode)
+{
+	return CUDA_ERROR_NOT_SUPPORTED;
+}
+
 CUresult fake_cuStreamEndCapture(CUstream stream, void **graph)
 {
 	struct fake_stream *s = stream;
@@ -271,6 +293,11 @@ CUresult fake_cuStreamEndCapture(CUstream stream, void **graph)
 	}
 	fake_unlock();
 	return r;
+}
+
+CUresult fake_cuStreamEndCapture_ptsz(CUstream stream, void **graph)
+{
+	return fake_cuStreamEndCapture(stream, graph);
 }
 
 /* The graph that a capture makes is known by its stream. */

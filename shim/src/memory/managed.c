@@ -1,0 +1,89 @@
+#include "memory/managed.h"
+
+#include <stdatomic.h>
+
+#include "driver/resolve.h"
+#include "process/state.h"
+
+CUresult gw_alloc_plain(const struct gw_request *q, struct gw_given *given)
+{
+	given->kind = GW_PLAIN;
+	return q->pitched ? q->pitched(q->out, q->pitch, q->width, q->height, q->element) :
+			    q->linear(q->out, q->bytes);
+}
+
+/* A device or driver without managed memory is served as without us. */
+static bool unsupported(CUresult r)
+{
+	static atomic_bool reported;
+
+	if (r != CUDA_ERROR_NOT_SUPPORTED)
+		return false;
+	if (!atomic_exchange(&reported, true))
+		gw_log("managed memory is not supported here: memory stays on the device");
+	return true;
+}
+
+/* Managed memory moves where the host may have it while the device works. Elsewhere,
+ * such as on a vGPU or in WSL, no order can move it, so memory is plain. Asked once, of
+ * the device of the first allocation: those of one host are alike. */
+static bool moves(void)
+{
+	enum { UNKNOWN, YES, NO };
+	static atomic_int known;
+	fn_cuDeviceGetAttribute *ask = GW_REAL(cuDeviceGetAttribute);
+	fn_cuCtxGetDevice *current = GW_REAL(cuCtxGetDevice);
+	CUdevice dev;
+	int concurrent;
+
+	if (!atomic_load_explicit(&known, memory_order_relaxed) && ask && current &&
+	    current(&dev) == CUDA_SUCCESS &&
+	    ask(&concurrent, CONCURRENT_MANAGED_ACCESS, dev) == CUDA_SUCCESS &&
+	    atomic_exchange(&known, concurrent ? YES : NO) == UNKNOWN && !concurrent)
+		gw_log("managed memory does not move on this device: memory stays on it");
+	return atomic_load_explicit(&known, memory_order_relaxed) != NO;
+}
+
+static uint64_t asked(size_t bytes) { return bytes; }
+
+static CUresult managed(const struct gw_request *q, uint64_t cost, struct gw_given *given)
+{
+	fn_cuMemAllocManaged *alloc = GW_REAL(cuMemAllocManaged);
+	CUresult r = CUDA_ERROR_NOT_SUPPORTED;
+
+	(void)cost;
+	if (!moves())
+		return gw_alloc_plain(q, given);
+	if (alloc)
+		r = alloc(q->out, q->bytes, ATTACH_GLOBAL);
+	given->kind = GW_MANAGED;
+	/* Out of memory is no refusal. */
+	if (r == CUDA_SUCCESS || r == CUDA_ERROR_OUT_OF_MEMORY)
+		return r;
+	if (unsupported(r))
+		return gw_alloc_plain(q, given);
+	CUresult of_plain = gw_alloc_plain(q, given);
+	if (of_plain != CUDA_SUCCESS)
+		return r;
+	given->refusal = r;
+	return CUDA_SUCCESS;
+}
+
+static CUresult prefetch(const struct gw_block *b, uint64_t from, uint64_t to, bool out,
+			 CUstream stream)
+{
+	fn_cuMemPrefetchAsync_v2 *v2 = GW_REAL(cuMemPrefetchAsync_v2);
+	fn_cuMemPrefetchAsync *v1;
+	struct gw_location where = {LOCATION_DEVICE, b->device};
+
+	if (out)
+		where = (struct gw_location){LOCATION_HOST, 0};
+	if (v2)
+		return v2(b->base + from, to - from, where, 0, stream);
+	v1 = GW_REAL(cuMemPrefetchAsync);
+	return v1 ? v1(b->base + from, to - from, out ? CPU_DEVICE : b->device, stream) :
+		    CUDA_ERROR_NOT_SUPPORTED;
+}
+
+const struct gw_backend gw_managed_backend = {"managed", 0, asked, managed, moves};
+const struct gw_mover gw_managed_mover = {false, prefetch, NULL};
