@@ -9,7 +9,7 @@
 
 char trouble[512];
 
-/* Entry points that the fake driver, or an old one, does not have. */
+/* Entry points that the fake driver or an old driver may lack. */
 typedef CUresult fn_load(void **, const void *, unsigned, int *, void **);
 typedef CUresult fn_bus(char *, int, CUdevice);
 typedef CUresult fn_range(void *, size_t, int, CUdeviceptr, size_t);
@@ -24,7 +24,7 @@ static uint64_t unused; /* bytes of blocks that were never written */
 enum {
 	THREADS = 256,
 	GROUPS = 1024,
-	/* What the driver and its kernels may need beside a block. */
+	/* Bytes that stay free beside a block, for the driver and its kernels. */
 	MARGIN = 256 << 20,
 	ATTRIBUTE_PROCESSORS = 16,
 	ATTRIBUTE_MAJOR = 75,
@@ -60,8 +60,8 @@ bool fails(const char *what, CUresult r)
 	return true;
 }
 
-/* Call an entry point by its exported name; a missing one is an error, too. Each is
- * looked up once, as programs do: launches are timed. */
+/* Call an entry point by its exported name. A missing entry point is an error, too. Each
+ * one is looked up once, as programs do, because launches are timed. */
 #define CALL(export, ...)                                                     \
 	do {                                                                  \
 		static fn_##export *f_;                                       \
@@ -140,8 +140,8 @@ bool device_about(struct about *a)
 	       device_memory(&a->avail, &a->total);
 }
 
-/* Managed memory takes space on the device only when it is written: what was
- * allocated before counts as taken. */
+/* Managed memory takes space on the device only when it is written. Blocks that were
+ * allocated and not written yet count as taken. */
 static bool fits(uint64_t bytes)
 {
 	size_t avail, total;
@@ -193,10 +193,13 @@ bool block_taken(uint64_t bytes)
 	return true;
 }
 
+/* Launches go to this stream. NULL is the default stream. */
+static CUstream stream;
+
 static bool launch(void *f, unsigned groups, unsigned side, void **args)
 {
 	CALL(cuLaunchKernel, f, groups, side > 1 ? groups : 1, 1, side > 1 ? side : THREADS,
-	     side, 1, 0, NULL, args, NULL);
+	     side, 1, 0, stream, args, NULL);
 	return true;
 }
 
@@ -209,25 +212,71 @@ static bool finish(void)
 bool block_fill(struct block *b, uint32_t seed)
 {
 	written(b);
-	b->m = 2654435761u; /* odd, as all that is derived from it */
+	b->m = 2654435761u; /* odd, and passes keep it odd */
 	b->b = seed;
 	void *args[] = {&b->at, &b->words, &b->m, &b->b};
 	return launch(kernel.pattern, GROUPS, 1, args) && finish();
 }
 
-bool block_work(struct block *b, unsigned passes)
+static uint32_t a = 1664525u, c = 1013904223u; /* a pass: word = word * a + c */
+
+static bool launch_pass(struct block *b)
 {
-	uint32_t a = 1664525u, c = 1013904223u;
 	void *args[] = {&b->at, &b->words, &a, &c};
 	unsigned groups = (unsigned)(b->words / THREADS + 1);
 
-	if (groups > GROUPS)
-		groups = GROUPS;
+	return launch(kernel.pass, groups < GROUPS ? groups : GROUPS, 1, args);
+}
+
+static void passed(struct block *b)
+{
+	b->m *= a;
+	b->b = b->b * a + c;
+}
+
+bool block_work(struct block *b, unsigned passes)
+{
 	for (unsigned i = 0; i < passes; i++) {
-		if (!launch(kernel.pass, groups, 1, args))
+		if (!launch_pass(b))
 			return false;
-		b->m *= a;
-		b->b = b->b * a + c;
+		passed(b);
+	}
+	return finish();
+}
+
+static bool capture(struct block *b, void **graph)
+{
+	enum { THREAD_LOCAL = 1 };
+
+	CALL(cuStreamBeginCapture_v2, stream, THREAD_LOCAL);
+	if (!launch_pass(b))
+		return false;
+	CALL(cuStreamEndCapture, stream, graph);
+	return true;
+}
+
+bool block_graph(struct block *b)
+{
+	enum { NON_BLOCKING = 1 };
+	void *graph;
+
+	CALL(cuStreamCreate, &stream, NON_BLOCKING);
+	bool ok = capture(b, &graph);
+	stream = NULL;
+	if (ok)
+		CALL(cuGraphInstantiateWithFlags, &b->graph, graph, 0);
+	return ok;
+}
+
+bool block_replay(struct block *b, unsigned times)
+{
+	if (!b->graph) {
+		snprintf(trouble, sizeof trouble, "no graph of this block");
+		return false;
+	}
+	while (times--) {
+		CALL(cuGraphLaunch, b->graph, NULL);
+		passed(b);
 	}
 	return finish();
 }
@@ -315,7 +364,7 @@ bool move(uint64_t bytes, int64_t *in, int64_t *out)
 		CALL(cuMemAllocManaged, &b.at, bytes, ATTACH_GLOBAL);
 		b.bytes = bytes;
 		b.words = bytes / 4;
-		/* The first time out makes the pages of the host. */
+		/* The first way out creates the pages of the host. */
 		if (!block_fill(&b, 1) || !prefetch(&b, CPU_DEVICE, &first) || !prefetch(&b, 0, &first))
 			return false;
 	}

@@ -1,6 +1,6 @@
 /*
- * The device as a program of the check has it: the driver by dlopen, its first
- * device, the kernels, and blocks of memory whose contents are known.
+ * The first device of the driver, which dlopen loads, with the kernels of the check and
+ * blocks of memory whose contents are known.
  */
 #ifndef DEVICE_H
 #define DEVICE_H
@@ -11,7 +11,7 @@
 
 #include "../src/driver/abi.h"
 
-/* What went wrong, with the driver's text; empty while all is well. */
+/* The last error, with the driver's text. It is empty if there was none. */
 extern char trouble[512];
 bool fails(const char *what, CUresult r);
 
@@ -32,24 +32,28 @@ struct block {
 	CUdeviceptr at;
 	uint64_t bytes, words;
 	uint32_t m, b;
+	void *graph; /* a recorded pass, or NULL */
 };
 
-/* Allocates after a check of what is free: never more than the device has. */
+/* Allocate a block, unless the device has less free. */
 bool block_make(struct block *out, uint64_t bytes);
 bool block_free(struct block *b);
-/* Whether the driver gives so much, whatever it reports as free. */
+/* Report whether the driver allocates so many bytes, whatever it reports as free. */
 bool block_taken(uint64_t bytes);
 bool block_fill(struct block *b, uint32_t seed);
 /* Passes over the whole block; its contents stay known. */
 bool block_work(struct block *b, unsigned passes);
+/* Record a pass as a graph, and launch the graph so many times. */
+bool block_graph(struct block *b);
+bool block_replay(struct block *b, unsigned times);
 bool block_check(struct block *b, uint64_t *mismatches);
-/* Where the last prefetch of the block went: a device, -1 the host, -2 not
- * known. */
+/* Return the target of the block's last prefetch: a device, -1 for the host, -2 if it is
+ * not known. */
 int block_place(const struct block *b);
 
-/* A product of square matrices of n rows, so many times. */
+/* Multiply square matrices of n rows so many times. */
 bool gemm(unsigned n, unsigned times);
-/* Nanoseconds each way: of a copy of pinned memory, and of managed memory that the
+/* Measure nanoseconds each way: of a copy of pinned memory, and of managed memory that the
  * driver moves. Both keep their memory for the next call. */
 bool copy(uint64_t bytes, int64_t *in, int64_t *out);
 bool move(uint64_t bytes, int64_t *in, int64_t *out);

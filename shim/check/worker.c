@@ -1,22 +1,24 @@
 /*
- * A program on the GPU that does what it reads, a line at a time, and answers
- * each with a line of JSON: {"error": "..."} where it could not.
+ * A program on the GPU that reads orders, one on each line. It answers each with a line of
+ * JSON, which is {"error": "..."} if the order failed.
  *
  *   alloc BYTES            {"block": its number}
  *   free BLOCK             {}
  *   fill BLOCK SEED        {"ns": time}
  *   work BLOCK PASSES      {"ns": time}
- *   check BLOCK            {"mismatches": words that are wrong, "words": all, "ns": time}
+ *   check BLOCK            {"mismatches": wrong words, "words": all, "ns": time}
+ *   graph BLOCK            {"ns": time}, records a pass as a graph
+ *   replay BLOCK TIMES     {"ns": time} of so many launches of the block's graph
  *   where BLOCK            {"place": device of the last prefetch, -1 host, -2 not known}
  *   info                   {"free": bytes, "total": bytes}
  *   fft BYTES PASSES       {"ns": time} on a block of its own
  *   gemm ROWS TIMES        {"ns": time} on matrices of its own
  *   loop LAUNCHES          {"ns": time} of so many kernels of little work
- *   take BYTES             {"took": 1} if the driver gives so much plain memory
- *                          at once, which is given back; 0 if not
+ *   take BYTES             {"took": 1} if the driver allocates so much memory, which is
+ *                          freed at once; 0 if not
  *   copy BYTES             {"in": ns, "out": ns} of a copy of pinned memory each way
- *   move BYTES             {"in": ns, "out": ns} of managed memory that the driver moves by
- *                          itself: what the shim's moves can be compared with
+ *   move BYTES             {"in": ns, "out": ns} of managed memory that the driver moves
+ *                          without the shim, for comparison
  *
  * Its first line, without a command, describes the device.
  */
@@ -32,7 +34,7 @@ enum { BLOCKS = 64 };
 static struct block blocks[BLOCKS];
 static unsigned used;
 
-/* JSON text without what would have to be escaped. */
+/* Replace the characters that JSON would have to escape. */
 static const char *plain(char *text)
 {
 	for (char *c = text; *c; c++)
@@ -121,7 +123,7 @@ static void both_ways(bool (*each)(uint64_t, int64_t *, int64_t *), uint64_t byt
 		refuse();
 }
 
-/* A block that is kept for a workload, of the size last asked for. */
+/* Keep a block of this size for a workload. */
 static bool kept(struct block *b, uint64_t bytes)
 {
 	if (b->at && b->bytes == bytes)
@@ -154,6 +156,10 @@ static void on_block(const char *verb, struct block *b, uint64_t n)
 		timed(block_fill(b, (uint32_t)n), began);
 	else if (is(verb, "work"))
 		timed(block_work(b, (unsigned)n), began);
+	else if (is(verb, "graph"))
+		timed(block_graph(b), began);
+	else if (is(verb, "replay"))
+		timed(block_replay(b, (unsigned)n), began);
 	else if (is(verb, "check"))
 		check(b);
 	else if (is(verb, "where"))
@@ -162,6 +168,14 @@ static void on_block(const char *verb, struct block *b, uint64_t n)
 		answer("{}");
 	else
 		refuse();
+}
+
+static const char *spaced(const char *verb)
+{
+	static char text[40];
+
+	snprintf(text, sizeof text, " %s ", verb);
+	return text;
 }
 
 static void execute(const char *verb, uint64_t a, uint64_t b)
@@ -178,8 +192,7 @@ static void execute(const char *verb, uint64_t a, uint64_t b)
 		both_ways(move, a);
 	else if (is(verb, "fft") || is(verb, "gemm") || is(verb, "loop"))
 		workload(verb, a, b);
-	else if (!is(verb, "fill") && !is(verb, "work") && !is(verb, "check") &&
-		 !is(verb, "where") && !is(verb, "free"))
+	else if (!strstr(" fill work check graph replay where free ", spaced(verb)))
 		answer("{\"error\": \"unknown: %.20s\"}", verb);
 	else if (a >= used || !blocks[a].at)
 		answer("{\"error\": \"no such block\"}");

@@ -51,7 +51,7 @@ func fakeDriver(t *testing.T) string { return filepath.Join(shimtest.Build(t), "
 // TestGPUCheckEndToEnd: without a GPU, functions with their own kernels run through a
 // standalone, and their memory is swapped.
 func TestGPUCheckEndToEnd(t *testing.T) {
-	status, output, written := gpuCheck(t, nil, "--fake-driver", fakeDriver(t), "--step", "end-to-end", "--step", "pointers")
+	status, output, written := gpuCheck(t, nil, "--fake-driver", fakeDriver(t), "--step", "end-to-end", "--step", "pressure", "--step", "pointers")
 	check.Equal(check.Must(t), status, 0, "%s", output)
 	check.Equal(check.Must(t), len(written), 2, "%v", written)
 	for name, text := range written {

@@ -17,23 +17,38 @@ import (
 	"github.com/gpuwhisk/gpuwhisk/activation"
 )
 
-// endToEndRuns is how often each of the two functions runs.
-const endToEndRuns = 4
+const (
+	// endToEndRuns is how often each of the two functions runs.
+	endToEndRuns = 4
+	// invokerContext is a context as the invoker counts it.
+	invokerContext = 400 << 20
+	// ballastMargin stays free beside one and a half functions and their contexts.
+	ballastMargin = 1 << 30
+	// foreignTime is how long the invoker needs to find the ballast by NVML.
+	foreignTime = 2 * time.Second
+)
 
-// invokerContext is a context as the invoker counts it.
-const invokerContext = 400 << 20
-
-// checkEndToEnd runs two functions with kernels of their own through gpuwhisk
-// standalone in process mode, one after the other, and reads their records back.
-// On the fake driver only one of them fits the device at a time.
-func checkEndToEnd(t *trial) {
+// checkFunctions runs two functions with kernels of their own through gpuwhisk standalone in
+// process mode, one after the other, and reads their records. Under pressure the device has
+// room for one and a half functions. On a card a ballast of plain memory takes the rest.
+func checkFunctions(t *trial, pressure bool) {
 	if _, err := exec.LookPath(t.s.Python); err != nil {
 		skip("no %s here: the functions are Python", t.s.Python)
 	}
-	bytes := pick(t.fake(), 32<<20, min(256<<20, t.device.Free/40))
+	most := pick(pressure, int64(4<<30), 256<<20)
+	bytes := pick(t.fake(), 32<<20, t.fit(min(most, t.device.Free/40)))
 	t.take(2 * (bytes + t.contextBytes()))
-	w := t.startStandalone(bytes)
+	if pressure && !t.fake() {
+		t.ballast(2*cudaContext + bytes*3/2 + ballastMargin)
+	}
+	w := t.startStandalone(2*invokerContext + pick(pressure, bytes*3/2, 4*bytes))
 	defer w.stop()
+	if pressure && !t.fake() {
+		select {
+		case <-time.After(foreignTime):
+		case <-t.ctx.Done():
+		}
+	}
 	names := []string{"check-first", "check-second"}
 	code := string(value(os.ReadFile(t.path("check/gpufunc.py"))))
 	for _, name := range names {
@@ -62,31 +77,40 @@ func checkEndToEnd(t *trial) {
 			t.remark("A function failed: %s", result.Error)
 		}
 		gpu := as[activation.GPURun](r.Annotations.GetValue(activation.GPUAnnotation))
-		if gpu.Device != "" {
-			annotated++
-		}
-		if gpu.Start == "host-warm" {
-			hostWarm++
-		}
+		annotated += pick(gpu.Device != "", 1, 0)
+		hostWarm += pick(gpu.Start == "host-warm", 1, 0)
 		table.row(name, gpu.Device, gpu.Start, gpu.QueueTime, gpu.PrefetchTime, gpu.GPUTime, size(gpu.Memory), contents)
 	}
 	t.all("runs whose kernels gave the right result and found their memory as it was", correct, 2*endToEndRuns)
 	t.all("records with the annotation gpu", annotated, 2*endToEndRuns)
-	if t.fake() {
+	if pressure {
 		t.must("runs whose memory came back from the host", float64(hostWarm), "more than 0", hostWarm > 0)
 	} else {
-		t.remark("Both functions fit the card: none of them had to leave it, and %d started from the host.", hostWarm)
+		t.none("runs whose memory had left a device with room for both functions", int64(hostWarm))
 	}
 }
 
-// as gives a type to what was decoded without one.
+// ballast takes plain memory so that only so many bytes of the card stay free. That fills
+// the card, so it needs the operator's consent.
+func (t *trial) ballast(free int64) {
+	if !t.s.Reclaim {
+		skip("this step fills the card for a moment: --reclaim allows it")
+	}
+	p := t.worker(false)
+	if hold := p.ask("info").Free - free; hold > 0 {
+		p.ask("alloc %d", hold)
+		t.remark("Another program holds %s of plain memory, so that the functions have %s.", size(hold), size(free))
+	}
+}
+
+// as gives a type to a decoded value.
 func as[T any](decoded any) (out T) {
 	text, _ := json.Marshal(decoded)
 	_ = json.Unmarshal(text, &out) // a foreign value may have any form
 	return out
 }
 
-// standalone is a gpuwhisk standalone of our own, reached by OpenWhisk's client library.
+// standalone is a gpuwhisk standalone of our own with OpenWhisk's client library.
 type standalone struct {
 	*program
 	client *whisk.Client
@@ -95,13 +119,13 @@ type standalone struct {
 // greeting is the line that standalone --quiet prints when it is ready.
 var greeting = regexp.MustCompile(`--apihost (\S+) --auth (\S+)`)
 
-// startStandalone starts one in process mode, on the GPU or on the fake driver. It ends by
-// SIGTERM, on which it ends the processes of its functions.
-func (t *trial) startStandalone(bytes int64) *standalone {
+// startStandalone starts a standalone in process mode, on the GPU or on a fake device of so
+// much memory. On SIGTERM it ends the processes of its functions and itself.
+func (t *trial) startStandalone(memory int64) *standalone {
 	args := []string{t.s.Self, "standalone", "--quiet", "--port", "0", "--runtime", "process",
-		"--data", filepath.Join(t.dir, "whisk"), "--shim", t.path(shimFile)}
-	if t.fake() { // two contexts as the invoker counts them, and one and a half functions
-		args = append(args, "--fake-driver", t.s.FakeDriver, "--gpus", "1", "--gpu-memory", fmt.Sprintf("%d B", 2*invokerContext+bytes*3/2))
+		"--data", filepath.Join(t.dir, fmt.Sprintf("whisk%d", t.count.Add(1))), "--shim", t.path(shimFile)}
+	if t.fake() {
+		args = append(args, "--fake-driver", t.s.FakeDriver, "--gpus", "1", "--gpu-memory", fmt.Sprintf("%d B", memory))
 	} else {
 		args = append(args, "--devices", "auto")
 	}
@@ -119,14 +143,14 @@ func (t *trial) startStandalone(bytes int64) *standalone {
 
 func (p *program) terminate() error { return p.cmd.Process.Signal(syscall.SIGTERM) }
 
-// stop has it end, and waits for that.
+// stop ends the standalone and waits for its end.
 func (s *standalone) stop() {
 	_ = s.terminate()
 	s.end(15 * time.Second)
 }
 
-// invoke runs an action, waits for it, and reads its record, which is stored a
-// moment after the answer. A failed one has a record as well.
+// invoke runs an action and reads its record, which is stored a moment after the answer. A
+// failed run has a record as well.
 func (s *standalone) invoke(ctx context.Context, name string, params any) *whisk.Activation {
 	answer, _, err := s.client.Actions.Invoke(name, params, true, false) //nolint:bodyclose // the client has read it to its end
 	id := as[whisk.Activation](answer).ActivationID

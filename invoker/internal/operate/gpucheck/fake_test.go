@@ -3,9 +3,11 @@ package gpucheck
 import (
 	"context"
 	"errors"
+	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"runtime"
 	"slices"
 	"strings"
 	"testing"
@@ -57,7 +59,7 @@ func TestWholeOnTheFakeDriver(t *testing.T) {
 	peertest.Tool(t, "python3")
 	s := small(t)
 	// The functions need the whole program: its package tests them.
-	s.Steps = slices.DeleteFunc(Names(), func(name string) bool { return name == "end-to-end" })
+	s.Steps = slices.DeleteFunc(Names(), func(name string) bool { return name == "end-to-end" || name == "pressure" })
 	var progress strings.Builder
 	s.Progress = &progress
 	r := runCheck(t, s)
@@ -69,11 +71,15 @@ func TestWholeOnTheFakeDriver(t *testing.T) {
 	check.Equal(t, r.Verdict, Well)
 	check.Equal(t, r.ExitCode(), 0)
 	check.That(t, r.Fake)
-	check.Equal(t, r.Driver, "fake driver")
 	check.Contains(t, r.Name(), "fake")
-	check.Equal(t, r.Card.Name, "Fake GPU 0")
-	check.Greater(t, r.Card.Memory, 0)
-	check.Greater(t, r.Machine.Cores, 0)
+	check.Equal(t, r.Card, "Fake GPU 0")
+	facts := map[string]string{}
+	for _, f := range r.Facts {
+		facts[f.Name] = f.Value
+	}
+	check.Contains(t, facts["driver"], "fake driver: ")
+	check.Contains(t, facts["device"], "Fake GPU 0, 16.0 GiB")
+	check.Contains(t, facts["machine"], fmt.Sprintf("%d cores", runtime.NumCPU()))
 }
 
 // seen compares a step with what it must have tried: one that tried
@@ -83,6 +89,10 @@ func seen(t *testing.T, r *Report) {
 	for name, words := range map[string][]string{
 		"pointers": {"past the shim", "the table lacks"},
 		"swap":     {"wrong words after 7 swaps", "by cuMemGetInfo", "swap out at", "swap in at"},
+		"fresh":    {"wrong words after moves of fresh blocks"},
+		"large":    {"wrong words after 3 swaps of 6 MiB", "swap out the first time at", "swap in at"},
+		"graph":    {"wrong words after replays of a graph"},
+		"cgroups":  {"listed by NVML for its process", "counted by the limit of its control group", "plain memory given beyond the limit", "managed memory beyond the limit"},
 		"pair":     {"wrong words in both", "orders carried out"},
 		"prefetch": {"wrong words in all containers", "moved out for others", "after its prefetch"},
 		"overhead": {"FFT", "GEMM", "small kernels"},
@@ -140,6 +150,17 @@ func TestFrameworks(t *testing.T) {
 	}
 }
 
+// A driver whose limits of control groups do not count managed memory is below: the invoker
+// must not use them. A driver without limits is no fault.
+func TestLimitsThatDoNotCountManagedMemory(t *testing.T) {
+	for manner, want := range map[string]Verdict{"all": Well, "plain": Below, "none": Well} {
+		t.Setenv("FAKE_NVML_LIMITS", manner)
+		step := runStep(t, small(t), "cgroups")
+		check.Equal(t, step.Verdict, want, "%s: %s, %+v", manner, step.Reason, step.Findings)
+		check.Equal(t, strings.Contains(strings.Join(step.Remarks, "\n"), "Leave whisk.gpu.cgroup-limits off"), manner == "none", "%s: %v", manner, step.Remarks)
+	}
+}
+
 // A deliberately broken driver is never reported as well.
 func TestBrokenDriverIsReported(t *testing.T) {
 	for _, c := range []struct{ name, fail, step string }{
@@ -150,6 +171,9 @@ func TestBrokenDriverIsReported(t *testing.T) {
 		{"moves refused in turns", "cuMemPrefetchAsync_v2:0:2", "prefetch"},
 		{"copies refused", "cuMemcpyHtoD_v2:0:1", "swap"},
 		{"launches refused", "cuLaunchKernel:9:719", "overhead"},
+		{"a graph's launch refused", "cuGraphLaunch:2:719", "graph"},
+		{"a large block's move refused", "cuMemPrefetchAsync_v2:0:2", "large"},
+		{"fresh memory refused", "cuMemAllocManaged:2:2", "fresh"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			s := small(t, "FAKE_CUDA_FAIL="+c.fail)
@@ -195,7 +219,7 @@ func TestSlowMovesAreBelow(t *testing.T) {
 func TestLostContentsAreFound(t *testing.T) {
 	s := small(t)
 	s.FakeDriver = patched(t, "memcpy((uint8_t *)m->base + i * PAGE, stage_of(m) + i * PAGE, n);", "(void)n;")
-	for _, name := range []string{"swap", "pair", "prefetch"} {
+	for _, name := range []string{"swap", "fresh", "large", "graph", "pair", "prefetch"} {
 		step := runStep(t, s, name)
 		check.Equal(check.Must(t), step.Verdict, Failed, "%s: %s, %+v", name, step.Reason, step.Findings)
 		check.Contains(t, step.Findings[0].What, "wrong words", "%s", name)

@@ -2,17 +2,17 @@ package gpucheck
 
 import (
 	"fmt"
+	"math/rand/v2"
 	"slices"
 	"time"
 )
 
-// quantile of numbers, by the nearest; 0 of none.
+// quantile returns the nearest number at a quantile, 0 for no numbers.
 func quantile(q float64, xs []float64) float64 {
 	if len(xs) == 0 {
 		return 0
 	}
-	s := slices.Sorted(slices.Values(xs))
-	return s[int(q*float64(len(s)-1)+0.5)]
+	return slices.Sorted(slices.Values(xs))[int(q*float64(len(xs)-1)+0.5)]
 }
 
 func median(xs []float64) float64 {
@@ -20,11 +20,31 @@ func median(xs []float64) float64 {
 		return 0
 	}
 	s := slices.Sorted(slices.Values(xs))
-	n := len(s)
-	return (s[n/2] + s[(n-1)/2]) / 2
+	return (s[len(s)/2] + s[(len(s)-1)/2]) / 2
 }
 
-// share is a part of a whole, 0 of nothing.
+// overhead is how much longer the runs under the shim took, by the medians.
+func overhead(without, under []float64) float64 { return share(median(under), median(without)) - 1 }
+
+// interval is the 95% interval of the overhead. It comes from a thousand draws of as many
+// runs as were measured (bootstrap).
+func interval(without, under []float64) (least, most float64) {
+	r := rand.New(rand.NewPCG(1, 1))
+	draw := func(from []float64) []float64 {
+		out := make([]float64, len(from))
+		for i := range out {
+			out[i] = from[r.IntN(len(from))]
+		}
+		return out
+	}
+	all := make([]float64, 1000)
+	for i := range all {
+		all[i] = overhead(draw(without), draw(under))
+	}
+	return quantile(0.025, all), quantile(0.975, all)
+}
+
+// share is a part of a whole. It is 0 if the whole is 0.
 func share(part, whole float64) float64 {
 	if whole <= 0 {
 		return 0
@@ -40,10 +60,7 @@ func gbs(rate float64) string { return fmt.Sprintf("%.1f", rate) }
 func ms(d time.Duration) float64 { return float64(d) / float64(time.Millisecond) }
 
 func percent(v float64) string {
-	if v >= 0.1 || v <= -0.1 {
-		return fmt.Sprintf("%.0f%%", 100*v)
-	}
-	return fmt.Sprintf("%.2f%%", 100*v)
+	return fmt.Sprintf(pick(v >= 0.1 || v <= -0.1, "%.0f%%", "%.2f%%"), 100*v)
 }
 
 func size(n int64) string {
@@ -58,10 +75,13 @@ func size(n int64) string {
 	return fmt.Sprintf("%d B", n)
 }
 
-// known is a text that stands on a figure, which is negative where nobody reports it.
-func known(figure int64, text string) string {
-	if figure < 0 {
-		return "unknown"
+// known is the text of a figure, or unknown for a negative figure, which was not reported.
+func known(figure int64, text string) string { return pick(figure < 0, "unknown", text) }
+
+// pick is one of two values for a fact.
+func pick[T any](is bool, yes, no T) T {
+	if is {
+		return yes
 	}
-	return text
+	return no
 }

@@ -14,8 +14,7 @@ import (
 	"github.com/gpuwhisk/gpuwhisk/gpu/shimctl"
 )
 
-// fixture is what the steps share: the programs, the shim's control and the driver's
-// management library.
+// fixture is shared by the steps: the programs, the shim's control and NVML.
 type fixture struct {
 	s      Settings
 	dir    string // of sockets, traces and the like; removed at the end
@@ -26,14 +25,15 @@ type fixture struct {
 
 	nvml     *nvml.Driver // a second witness beside cuMemGetInfo; nil: none
 	versions nvml.Versions
-	witness  string // for the report: what the card is observed by, or why it is not
+	unset    []string // variables of this process to unset at the end
+	witness  string   // for the report: NVML's version, or why it is not asked
 }
 
-// cudaContext is what one context takes of a card beside its data, as a generous
-// guess from CUDA 12 and 13 on large cards.
+// cudaContext is a generous guess at the memory of one context beside its data, from CUDA 12
+// and 13 on large cards.
 const cudaContext = 600 << 20
 
-// openFixture finds the device and everything to try it with.
+// openFixture finds the device and the parts of the check.
 func openFixture(ctx context.Context, s Settings) (*fixture, error) {
 	f := &fixture{s: s, began: time.Now()}
 	for path, how := range map[string]string{f.path(shimFile): "make shim", f.path("check/worker"): "make -C shim/check"} {
@@ -65,8 +65,7 @@ func exists(path string) bool {
 	return err == nil
 }
 
-// askDevice has a worker report the device, and checks that it is the one that was
-// asked for.
+// askDevice has a worker report the device, and checks that it is the wanted one.
 func (f *fixture) askDevice(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, time.Minute)
 	defer cancel()
@@ -89,6 +88,9 @@ func (f *fixture) fake() bool { return f.s.FakeDriver != "" }
 
 func (f *fixture) close() {
 	var errs []error
+	for _, name := range f.unset {
+		errs = append(errs, os.Unsetenv(name))
+	}
 	if f.shims != nil {
 		errs = append(errs, f.shims.Close())
 	}
@@ -100,9 +102,9 @@ func (f *fixture) close() {
 	}
 }
 
-// take is called once by a step, for all the device memory that it uses, and skips the
-// step if there is too little. A tenth of what is free is for everything else there: more
-// managed memory than a card has free can hang it.
+// take is called once by a step, for all the device memory that it uses. It skips the step
+// if there is too little. A tenth of the free memory is left for other programs: a card can
+// hang when programs have more managed memory than it has free.
 func (f *fixture) take(bytes int64) {
 	if most := f.device.Free / 10 * 9; bytes > most {
 		skip("not enough free device memory: %s wanted, %s free at the start of which %s may be used",
@@ -110,10 +112,10 @@ func (f *fixture) take(bytes int64) {
 	}
 }
 
-// contextBytes is what a context takes; the fake driver's takes nothing.
+// contextBytes is the memory of a context. On the fake driver a context takes none.
 func (f *fixture) contextBytes() int64 { return pick(f.fake(), int64(0), cudaContext) }
 
-// env is the environment of programs, with more put over it.
+// env is the environment of programs. more overrides it.
 func (f *fixture) env(more ...string) []string {
 	// One device for all programs, as a card is; the environment may name another file.
 	out, path := []string{"FAKE_CUDA_STATE=" + filepath.Join(f.dir, "device")}, f.s.FakeDriver
@@ -135,8 +137,7 @@ func (f *fixture) shimEnv(c *shimctl.Container, more ...string) []string {
 		"LD_PRELOAD="+f.path(shimFile), "GPUWHISK_SHIM_SOCKET="+c.Socket(), "GPUWHISK_SHIM_LOG=2")
 }
 
-// container opens a container: a socket for programs under the shim. It is closed
-// with the control of all.
+// container opens a container: a socket for programs under the shim. The control closes it.
 func (f *fixture) container() *shimctl.Container {
 	return value(f.shims.Container(fmt.Sprintf("check-%d", f.count.Add(1))))
 }

@@ -1,13 +1,12 @@
-// Package gpucheck is an operator's acceptance test of a GPU host: it tries the
-// shim and what stands on it on the GPU of this machine, measures it, and writes
-// the results. It needs no Docker and no network, and leaves the settings of the
-// GPU as they are. On the fake driver it does the same, and labels every
-// result as such.
+// Package gpucheck is an operator's acceptance test of a GPU host. It tries and measures
+// the shim on the GPU of this machine and writes a report. It needs no Docker and no
+// network and changes no setting of the GPU. It also runs on the fake driver, and then
+// every result is labelled as fake.
 //
-// It decides nothing for the invoker and is no part of it. Programs on the GPU are
-// processes of their own (shim/check); here are only the steps and their judgement.
+// The invoker does not use this package. The programs on the GPU are processes of their own
+// (shim/check); this package has the table of steps that drive and judge them. A step reads
+// as a script and ends at its first error, as a test does.
 //
-// A step reads as a script and ends at its first error, as a test does: see trial.
 // Run returns when all goroutines and programs have ended.
 package gpucheck
 
@@ -22,41 +21,38 @@ import (
 	"strings"
 	"sync"
 	"time"
-
-	"golang.org/x/sync/errgroup"
 )
 
-// Settings are what is checked and how large. A number that is 0 takes the default, and
-// sizes are cut to what the card and the host have free.
+// Settings are the parts and sizes of a check. A number that is 0 takes the default. Sizes
+// are cut to the free memory of card and host.
 type Settings struct {
-	Shim          string   // directory with libgpuwhisk.so and check/, as make shim and make -C shim/check leave it
+	Shim          string   // directory of libgpuwhisk.so and check/, as make shim and make -C shim/check leave it
 	FakeDriver    string   // directory of a fake libcuda.so.1; empty: the machine's driver
 	NVML          string   // path of libnvidia-ml.so.1; empty: the loader finds it
 	Python        string   // runs the workers on frameworks
 	Self, Version string   // path of this program, and its version for the report
-	Steps         []string // names of those to run; empty: all
+	Steps         []string // names of the steps to run; empty: all
 
-	Swap       int64         // of the block that is swapped
-	Set        int64         // of one container's working set
-	Containers int           // with such a set
-	Rounds     int           // of each measurement
+	Swap       int64         // bytes of the block that is swapped
+	Set        int64         // bytes of one container's working set
+	Containers int           // number of containers with such a set
+	Rounds     int           // repetitions of each measurement
 	RunTime    time.Duration // of one run of a container whose memory is on the device
-	// HostMemory is what the host has free for memory that leaves the card; 0
-	// asks the kernel, which does not count memory that a virtual machine
-	// gets only as it uses it.
+	// HostMemory is the host's free memory for blocks that leave the card. 0 asks the
+	// kernel, which does not count memory that a virtual machine gets only as it uses it.
 	HostMemory int64
-	// Reclaim lets a program ask for more plain memory than the card reports as
-	// free, where memory that was moved out still counts as used.
+	// Reclaim lets programs fill the card for a moment: to get the memory that was moved
+	// out and still counts as used, and to put two functions under pressure.
 	Reclaim bool
 	Limit   time.Duration // of the whole check
 
-	Goals    *Goals   // nil: those of the driver
+	Goals    *Goals   // nil: the driver's goals
 	Environ  []string // of the programs
 	Progress io.Writer
-	Log      *slog.Logger // gets what goes wrong beside the results
+	Log      *slog.Logger // gets errors that are not results
 
-	// frameworks are tried on the fake driver as well: tests have workers that
-	// it serves.
+	// frameworks runs the steps on frameworks on the fake driver as well: tests have
+	// workers that the fake driver serves.
 	frameworks bool
 }
 
@@ -64,7 +60,7 @@ type Settings struct {
 func Defaults() Settings {
 	return Settings{
 		Swap: 8 << 30, Set: 1536 << 20, Containers: 16, Rounds: 15, RunTime: 400 * time.Millisecond,
-		Limit: 8 * time.Minute, Python: "python3",
+		Limit: 10 * time.Minute, Python: "python3",
 	}
 }
 
@@ -72,8 +68,8 @@ func (s Settings) withDefaults() Settings {
 	d, goals := Defaults(), RealGoals()
 	if s.FakeDriver != "" {
 		d.Swap, d.Set, d.Rounds, d.RunTime = 32<<20, 2<<20, 3, 5*time.Millisecond
-		// The fake driver's speed is this machine's, and no measure of a card. Only
-		// what is slow beyond reason falls below.
+		// The fake driver is as fast as this machine, which says nothing about a card.
+		// Only absurd slowness is below these goals.
 		goals = Goals{Swap: 0.0001, Overhead: 1000, Prefetch: 1000, Left: 0.95}
 		s.Reclaim = true // no other program uses that device
 	}
@@ -86,35 +82,43 @@ func (s Settings) withDefaults() Settings {
 
 // Goals are the bounds between well and below.
 type Goals struct {
-	Swap     float64 `json:"swap"`     // the least share of the bandwidth of pinned copies
-	Overhead float64 `json:"overhead"` // the most that the shim may add to a workload
-	Prefetch float64 `json:"prefetch"` // the most that a run after a prefetch may take longer than one that was never swapped
-	Left     float64 `json:"left"`     // the least share of an evicted block that must be free afterwards
+	Swap     float64 `json:"swap"`     // least share of the bandwidth of pinned copies
+	Overhead float64 `json:"overhead"` // most that the shim may add to a workload
+	Prefetch float64 `json:"prefetch"` // most that a run after a prefetch may be longer than an unswapped run
+	Left     float64 `json:"left"`     // least share of an evicted block that must be free afterwards
 }
 
-// RealGoals are what the design promises on a card.
+// RealGoals are the goals for a card.
 func RealGoals() Goals { return Goals{Swap: 0.9, Overhead: 0.01, Prefetch: 0.05, Left: 0.95} }
 
-// ErrCannotRun means that there is nothing to check here, or nothing to check
-// it with.
+// ErrCannotRun means that the device or a part of the check is missing.
 var ErrCannotRun = errors.New("cannot run")
 
-// step is one part of the check. shows is what it looks at and by what numbers, limit
-// the longest time that it may take, run tries, measures and judges.
+// step is one part of the check. shows describes its measurements, limit is the longest
+// time that it may take, and run tries, measures and judges.
 type step struct {
 	name, title, shows string
 	limit              time.Duration
 	run                func(*trial)
 }
 
-// steps in the order of running: what is short and finds most comes first.
+// steps in the order of running: short steps that find most come first.
 var steps = []step{
 	{"pointers", "Both ways of looking a function up",
 		"the pointer of each line of shim/abi.def by dlsym and by cuGetProcAddress, without and under the shim; functions past the shim, and ABIs of hooked functions that are newer than the table",
 		30 * time.Second, checkPointers},
 	{"swap", "A block swapped out and in",
-		"a block of up to 8 GB: wrong words, GB/s each way, the first time and later, against copies of pinned memory and the driver's moves without the shim, what NVML lists of it, the share that is free afterwards by cuMemGetInfo and NVML",
+		"a block of up to 8 GB: wrong words, GB/s each way, the first time and later, against copies of pinned memory and the driver's moves without the shim, the share that is free afterwards by cuMemGetInfo and NVML",
 		75 * time.Second, checkSwap},
+	{"fresh", "First touch of fresh managed memory",
+		"GB/s of a kernel that writes a fresh block, and writes it again, with plain memory and with managed memory under the shim; GB/s of the block's first way out and of a later one; wrong words",
+		45 * time.Second, checkFresh},
+	{"large", "A block above 8 GiB",
+		"a block of 12 GiB that goes out and in: wrong words, GB/s each way against copies of pinned memory",
+		90 * time.Second, checkLarge},
+	{"graph", "A graph across a move",
+		"a graph that a C program recorded before its memory moved: wrong words after replays that fault the memory in, and after a prefetch",
+		30 * time.Second, checkGraph},
 	{"pair", "Two processes on one device",
 		"ms of a run of each while the other's memory goes and comes, then of both at once; wrong words",
 		45 * time.Second, func(t *trial) { checkPair(t) }},
@@ -130,9 +134,15 @@ var steps = []step{
 	{"frameworks", "Swapping under frameworks",
 		"an array in PyTorch (three allocators), CuPy (two pools) and JAX: wrong words, also below a recorded graph, GB/s, how much of its memory does not move, and the MiB that each has beside its memory by NVML",
 		150 * time.Second, checkFrameworks},
+	{"cgroups", "NVML, control groups and managed memory",
+		"whether NVML lists managed memory for its process; whether the memory limits of control groups (NVML 13.4) count managed memory and hold",
+		45 * time.Second, checkCgroups},
 	{"end-to-end", "Functions through gpuwhisk standalone",
 		"two Python functions with kernels of their own in process mode: right results, and ms of each phase by their records",
-		60 * time.Second, checkEndToEnd},
+		60 * time.Second, func(t *trial) { checkFunctions(t, false) }},
+	{"pressure", "Functions that together exceed the card",
+		"the same where the card has room for one and a half functions, so that the invoker must move their memory",
+		90 * time.Second, func(t *trial) { checkFunctions(t, true) }},
 }
 
 // Names are the steps' names, in order.
@@ -152,8 +162,8 @@ func Help() string {
 	return b.String()
 }
 
-// Run carries out the check. The error wraps ErrCannotRun, or ctx's end; what
-// goes wrong within a step is in the report.
+// Run carries out the check. Its error wraps ErrCannotRun or ctx's error. Errors within a
+// step are in the report.
 func Run(ctx context.Context, s Settings) (*Report, error) {
 	s = s.withDefaults()
 	for _, name := range s.Steps {
@@ -184,18 +194,7 @@ func Run(ctx context.Context, s Settings) (*Report, error) {
 	return r, nil
 }
 
-// trial is one step under way.
-type trial struct {
-	*fixture
-	*Result
-	ctx context.Context
-
-	mu      sync.Mutex
-	started []*program
-}
-
-// step runs one step within its bound and what is left of the whole time, and ends the
-// programs that it started.
+// step runs one step within its limit and ends the programs that it started.
 func (f *fixture) step(ctx context.Context, st step) Result {
 	r := Result{Name: st.name, Title: st.title, Shows: st.shows}
 	fmt.Fprintf(f.s.Progress, "%-10s %s ...\n", st.name, st.title)
@@ -207,7 +206,7 @@ func (f *fixture) step(ctx context.Context, st step) Result {
 		require(ctx.Err())
 		st.run(t)
 	})
-	// Programs are killed at the end of the time, and what they leave undone gives other errors.
+	// At the end of the time programs are killed, which causes other errors.
 	if why := ctx.Err(); err != nil && why != nil && !errors.Is(err, why) {
 		err = fmt.Errorf("%w: %w", why, err)
 	}
@@ -218,62 +217,4 @@ func (f *fixture) step(ctx context.Context, st step) Result {
 	r.conclude(err)
 	fmt.Fprintf(f.s.Progress, "%-10s %s in %.1f s%s\n", st.name, r.Verdict, r.Seconds, because(r.Reason))
 	return r
-}
-
-// failure carries an error out of a step.
-type failure struct{ err error }
-
-// require ends the step if there is an error.
-func require(err error) {
-	if err != nil {
-		panic(failure{err})
-	}
-}
-
-// fail ends the step.
-func fail(format string, args ...any) { require(fmt.Errorf(format, args...)) }
-
-// value is the value of a call that must not fail.
-func value[T any](v T, err error) T {
-	require(err)
-	return v
-}
-
-// catch returns the error with which a function ended the step.
-func catch(f func()) (err error) {
-	defer func() {
-		switch r := recover().(type) {
-		case nil:
-		case failure:
-			err = r.err
-		default:
-			panic(r)
-		}
-	}()
-	f()
-	return nil
-}
-
-// attempt runs a part of a step, and returns the error with which it ended.
-func attempt(part string, f func()) error {
-	if err := catch(f); err != nil {
-		return fmt.Errorf("%s: %w", part, err)
-	}
-	return nil
-}
-
-// together runs functions at the same time.
-func together(functions ...func()) {
-	parallel(len(functions), len(functions), func(i int) { functions[i]() })
-}
-
-// parallel runs n functions, at most so many at a time, and ends the step with the
-// first error when all have returned.
-func parallel(n, atOnce int, f func(i int)) {
-	var g errgroup.Group
-	g.SetLimit(atOnce)
-	for i := range n {
-		g.Go(func() error { return catch(func() { f(i) }) })
-	}
-	require(g.Wait())
 }

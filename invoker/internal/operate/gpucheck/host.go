@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"fmt"
 	"os"
+	"path/filepath"
 	"runtime"
 	"strconv"
 	"strings"
@@ -11,8 +12,8 @@ import (
 	"github.com/gpuwhisk/gpuwhisk/gpu/nvml"
 )
 
-// fit cuts a size to what the host can take in when it leaves the device, with as
-// much again for everything else.
+// fit cuts a size so that the block fits twice into the host's free memory when it leaves
+// the device.
 func (t *trial) fit(want int64) int64 {
 	const least = 64 << 20
 	host := cmp.Or(t.s.HostMemory, hostFree())
@@ -36,17 +37,14 @@ func hostFree() int64 {
 	return free
 }
 
-// number reads bytes, or kB as /proc/meminfo has them; 0 is none.
+// number reads bytes, or kB as /proc/meminfo has them. It returns 0 for other texts.
 func number(text string) int64 {
 	kb, inKB := strings.CutSuffix(text, " kB")
 	n, _ := strconv.ParseInt(kb, 10, 64)
-	if inKB {
-		n <<= 10
-	}
-	return n
+	return n << pick(inKB, 10, 0)
 }
 
-// content is a file's text; what is not there is empty.
+// content is a file's text, or empty.
 func content(path string) string {
 	text, _ := os.ReadFile(path)
 	return strings.TrimSpace(string(text))
@@ -65,35 +63,41 @@ func field(path, name, separator string) string {
 
 func orUnknown(s string) string { return cmp.Or(s, "unknown") }
 
-// report begins the report with what is known before the first step.
+// report begins the report with the facts about card and machine.
 func (f *fixture) report() *Report {
 	d, card := f.device, f.card()
+	onOff := func(on bool) string { return pick(on, "on", "off") }
 	return &Report{
-		Fake: f.fake(), Driver: pick(f.fake(), "fake driver", "NVIDIA's driver"), Version: f.s.Version, Started: f.began.UTC(), Goals: *f.s.Goals,
-		Machine: Machine{
-			OS:        orUnknown(field("/etc/os-release", "PRETTY_NAME", "=")),
-			Kernel:    content("/proc/sys/kernel/osrelease") + " " + runtime.GOARCH,
-			Processor: orUnknown(field("/proc/cpuinfo", "model name", ":")),
-			Cores:     runtime.NumCPU(),
-			Memory:    number(field("/proc/meminfo", "MemTotal", ":")),
-		},
-		Card: Card{
-			Name: d.Device, Capability: d.Capability, Processors: d.Processors, Memory: d.Total, Free: d.Free,
-			Managed: d.Managed == 1, Concurrent: d.Concurrent == 1,
-			CUDA: fmt.Sprintf("%d.%d", d.Driver/1000, d.Driver%1000/10),
-			MIG:  card.MIG.String(), MPS: card.MPS, Mode: card.Mode.String(), Driver: f.versions.Driver, NVML: f.witness,
+		Fake: f.fake(), Card: d.Device, Version: f.s.Version, Started: f.began.UTC(), Goals: *f.s.Goals,
+		Facts: []Fact{
+			{"device", fmt.Sprintf("%s, %s, compute capability %s, %d multiprocessors", d.Device, size(d.Total), d.Capability, d.Processors)},
+			{"free at the start", size(d.Free)},
+			{"driver", fmt.Sprintf("%s: %s, CUDA %d.%d", pick(f.fake(), "fake driver", "NVIDIA's driver"), orUnknown(f.versions.Driver), d.Driver/1000, d.Driver%1000/10)},
+			{"settings", fmt.Sprintf("MIG %s, MPS %s, compute mode %s", card.MIG, onOff(card.MPS), card.Mode)},
+			{"managed memory", fmt.Sprintf("%s, concurrent access %s", onOff(d.Managed == 1), onOff(d.Concurrent == 1))},
+			{"NVML", f.witness},
+			{"machine", fmt.Sprintf("%s, kernel %s %s, %s, %d cores, %s", orUnknown(field("/etc/os-release", "PRETTY_NAME", "=")),
+				content("/proc/sys/kernel/osrelease"), runtime.GOARCH, orUnknown(field("/proc/cpuinfo", "model name", ":")),
+				runtime.NumCPU(), size(number(field("/proc/meminfo", "MemTotal", ":"))))},
 		},
 	}
 }
 
-// openNVML never fails: without NVML the report has the reason.
+// openNVML never fails. Without NVML the report has the reason.
 func (f *fixture) openNVML() {
 	library := f.s.NVML
-	if f.fake() && library == "" {
-		library = f.path("nvml/libnvidia-ml.so.1")
+	if f.fake() {
+		library = cmp.Or(library, f.path("nvml/libnvidia-ml.so.1"))
 		if !exists(library) {
 			f.witness = "not asked: no fake management library lies beside the shim"
 			return
+		}
+		// The fake library lies in this process, and is to see the programs' device.
+		for name, value := range map[string]string{"FAKE_CUDA_STATE": filepath.Join(f.dir, "device"), "FAKE_NVML_LIMITS": "all"} {
+			if _, set := os.LookupEnv(name); !set {
+				_ = os.Setenv(name, value)
+				f.unset = append(f.unset, name)
+			}
 		}
 	}
 	driver, err := nvml.Open(nvml.Options{Library: library})
@@ -105,8 +109,8 @@ func (f *fixture) openNVML() {
 	f.witness = pick(f.fake(), "a fake library", orUnknown(f.versions.NVML))
 }
 
-// card is the card that the programs use: the one at their device's address. What NVML
-// does not report is unknown.
+// card is the card at the programs' PCI address. Facts that NVML does not report are
+// unknown.
 func (f *fixture) card() nvml.Card {
 	var cards []nvml.Card
 	if f.nvml != nil {
@@ -120,12 +124,11 @@ func (f *fixture) card() nvml.Card {
 	return nvml.Card{Memory: nvml.Memory{Used: -1}}
 }
 
-// used is how much of the card is in use, -1 where that is not reported. A fake
-// library follows the fake driver only where the environment has it do so.
-func (f *fixture) used() int64 { return pick(f.fake(), -1, f.card().Memory.Used) }
+// used is how much of the card is in use. It is -1 if NVML does not report it.
+func (f *fixture) used() int64 { return f.card().Memory.Used }
 
-// listed is what a process has on the card, with its context and libraries; -1 where
-// that is not reported.
+// listed is the memory that NVML lists for a process, with its context and libraries. It is
+// -1 if NVML does not list it.
 func (f *fixture) listed(pid int) int64 {
 	for _, p := range f.card().Processes {
 		if p.PID == pid {
@@ -135,8 +138,7 @@ func (f *fixture) listed(pid int) int64 {
 	return -1
 }
 
-// sameBus compares PCI addresses whose domain is written with four digits or with
-// eight.
+// sameBus compares PCI addresses whose domains have four digits or eight.
 func sameBus(a, b string) bool {
 	short := func(address string) string { return strings.TrimLeft(strings.ToLower(address), "0") }
 	return a != "" && short(a) == short(b)

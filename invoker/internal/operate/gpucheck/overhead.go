@@ -2,25 +2,24 @@ package gpucheck
 
 import (
 	"fmt"
-	"math/rand/v2"
 	"slices"
 	"time"
 )
 
-// workload is an order of a worker whose last argument scales it.
+// workload is an order of a worker. The order's last argument scales it.
 type workload struct{ name, order string }
 
-// pairs of processes are compared: launches of two processes of one program were seen to
-// differ by a seventh without the shim.
+// pairs is the number of pairs of processes that are compared. Without the shim, the
+// launches of two processes of one program were seen to differ by a seventh.
 const pairs = 3
 
-// bench is programs that do the same, one of each pair without the shim and one under it.
+// bench has programs with the same work. The second one of each pair is under the shim.
 type bench struct {
 	name  string
 	pairs [pairs][2]*program
 }
 
-// newBench starts both programs of all pairs, on one core.
+// newBench starts the programs of all pairs on one core.
 func newBench(name string, run func(shim bool) *program) *bench {
 	b := &bench{name: name}
 	var all [2 * pairs]*program
@@ -32,15 +31,15 @@ func newBench(name string, run func(shim bool) *program) *bench {
 	return b
 }
 
-// checkOverhead runs each workload alternately without the shim and under it, so that the
-// card's clocks and the machine's load weigh on both alike, and compares the medians.
+// checkOverhead runs each workload in turns without and under the shim, so that the card's
+// clocks and the machine's load weigh on both alike, and compares the medians.
 func checkOverhead(t *trial) {
 	fft := pick(t.fake(), 1<<20, min(256<<20, t.device.Free/40))
 	t.take(4 * pairs * (t.contextBytes() + fft))
 	table := t.table(fmt.Sprintf("Medians of %d interleaved runs each, of %d pairs of processes in turns on one core", t.s.Rounds, pairs),
 		"program", "workload", "without ms", "under the shim ms", "overhead", "95% interval")
-	t.remark("The programs called driver have kernels of their own: FFT stands for passes over all of the data, as a stage of one makes.")
-	benches := []*bench{newBench("driver", t.worker)}
+	t.remark("The programs called driver have kernels of their own. Their FFT is passes over all data, as each stage of an FFT makes one.")
+	benches := []*bench{newBench("driver", func(shim bool) *program { return t.worker(shim) })}
 	if err := catch(func() { benches = append(benches, t.frameworkBench()) }); err != nil {
 		t.remark("Not measured on a framework: %v.", err)
 	}
@@ -55,7 +54,7 @@ func checkOverhead(t *trial) {
 	}
 }
 
-// frameworkBench has a real FFT and GEMM, of the first framework that is here.
+// frameworkBench has the FFT and GEMM of the first framework that is here.
 func (t *trial) frameworkBench() *bench {
 	here := slices.DeleteFunc(t.installed(), func(f framework) bool { return f.module == "jax" })
 	if len(here) == 0 {
@@ -68,13 +67,13 @@ func (t *trial) frameworkBench() *bench {
 	return b
 }
 
-// compare measures one workload, first the one and then the other program leading.
+// compare measures one workload. The programs take turns in going first.
 func (t *trial) compare(table *Table, b *bench, w workload) {
-	// Long against the clock's grain and a launch, short enough to interleave many.
+	// A run is long against a launch, and short enough to interleave many.
 	n := scale(b.pairs[0][0], w, pick(t.fake(), time.Millisecond, 100*time.Millisecond))
 	for _, pair := range b.pairs {
 		for _, p := range pair {
-			p.ask("%s %d", w.order, n) // all are as warm
+			p.ask("%s %d", w.order, n) // warms them up
 		}
 	}
 	var without, under []float64
@@ -93,31 +92,9 @@ func (t *trial) compare(table *Table, b *bench, w workload) {
 	t.judge(fmt.Sprintf("overhead on %s of %s", w.name, b.name), over, "share", "at most "+percent(goal), over <= goal)
 }
 
-// overhead is how much longer the runs under the shim took, by the medians.
-func overhead(without, under []float64) float64 { return share(median(under), median(without)) - 1 }
-
-// interval is where the overhead lies with a certainty of 95%: it is computed of as many
-// runs, drawn from those that were measured, a thousand times over.
-func interval(without, under []float64) (least, most float64) {
-	const draws = 1000
-	r := rand.New(rand.NewPCG(1, 1))
-	draw := func(from []float64) []float64 {
-		out := make([]float64, len(from))
-		for i := range out {
-			out[i] = from[r.IntN(len(from))]
-		}
-		return out
-	}
-	all := make([]float64, draws)
-	for i := range all {
-		all[i] = overhead(draw(without), draw(under))
-	}
-	return quantile(0.025, all), quantile(0.975, all)
-}
-
-// scale finds how often a workload fits into the time wanted.
+// scale returns how often a workload fits into the time.
 func scale(p *program, w workload, want time.Duration) int {
-	p.ask("%s 1", w.order) // loads what there is to load
+	p.ask("%s 1", w.order) // loads the kernels
 	for n := 1; ; n *= 4 {
 		took := p.ask("%s %d", w.order, n).NS
 		if took >= want/4 || n >= 1<<20 {

@@ -8,9 +8,9 @@ import (
 	"github.com/gpuwhisk/gpuwhisk/invoker/internal/engine/mps"
 )
 
-// checkPair runs two processes on one device (D=2): each runs while the other's memory
-// is moved out and in, then both run at once. It returns them, and the size of the
-// block of each.
+// checkPair runs two processes on one device (D=2). Each runs while the other's memory is
+// moved out and in, then both run at once. It returns the processes and the size of their
+// blocks.
 func checkPair(t *trial) (guests [2]*program, bytes int64) {
 	bytes = t.fit(2*min(t.s.Set, t.device.Free/8)) / 2
 	t.take(2 * (bytes + t.contextBytes()))
@@ -21,7 +21,7 @@ func checkPair(t *trial) (guests [2]*program, bytes int64) {
 	rounds, orders := max(min(t.s.Rounds, 5), 2), 0
 	run := func(i int) float64 { return ms(guests[i].run(passes)) }
 	alone := func(i int) []float64 { return []float64{run(i)} }
-	beside := func(i int) []float64 { // the other's memory goes and comes
+	beside := func(i int) []float64 { // the other's memory moves
 		var took float64
 		together(func() { took = run(i) }, func() {
 			t.evict(guests[1-i])
@@ -60,13 +60,13 @@ func checkPair(t *trial) (guests [2]*program, bytes int64) {
 	return guests, bytes
 }
 
-// checkMPS has two processes share the device by MPS, as pair does without it, and
-// then ask for more than their limit. It needs a daemon that runs already: the check
-// starts, stops and sets nothing of MPS, and other programs may use it.
+// checkMPS has two processes share the device by MPS, as checkPair does without MPS, and
+// then ask for more than their limit. It needs a running daemon. The check does not start,
+// stop or change MPS, because other programs may use it.
 func checkMPS(t *trial) {
 	switch {
 	case t.fake():
-		t.remark("simulated: the fake driver has no MPS, its two processes share it as they do without")
+		t.remark("Simulated: the fake driver has no MPS, so its two processes share it as without MPS.")
 	case !mps.Runs(os.DirFS("/")):
 		skip("no MPS daemon: start one (nvidia-cuda-mps-control -d) to have two of its clients checked")
 	}

@@ -5,10 +5,10 @@ import (
 	"time"
 )
 
-// mode is one way of having memory there, and what came of it.
+// mode is one way of bringing memory in, with its measurements.
 type mode struct {
 	name     string
-	fits     int       // how many sets fit the device
+	fits     int       // number of sets that fit the device
 	faulting bool      // sets come in by faults
 	whole    []float64 // ms from dispatch to the end
 	runs     []float64 // ms, without the wait for memory
@@ -16,12 +16,12 @@ type mode struct {
 	took     time.Duration
 }
 
-// checkPrefetch compares containers that are never swapped with those whose memory
-// is brought in ahead of their run, and with those that fault it in.
+// checkPrefetch compares three ways: containers are never swapped, their memory is brought
+// in ahead of their run, or the run faults it in.
 //
-// Paper, section 5.3: sixteen copies of FFT with 1.5 GB each on a card of 16 GB.
-// Here the device memory that may be used is cut to two thirds of what all need
-// together, so that the card is never filled.
+// Paper, section 5.3: sixteen copies of FFT with 1.5 GB each on a card of 16 GB. Here the
+// containers may use two thirds of the memory that they need together, so that the card is
+// never filled.
 func checkPrefetch(t *trial) {
 	set, all := t.setSize(), t.s.Containers
 	tenants := make([]*program, all)
@@ -50,7 +50,7 @@ func checkPrefetch(t *trial) {
 	t.remark("Plain faulting takes longer by %s; the paper has 40%% on a V100. A run is counted from dispatch to its end.", percent(longer(faults)))
 }
 
-// setSize cuts the paper's working set to seven tenths of what is free, and takes the
+// setSize cuts the paper's working set to seven tenths of the free memory and takes the
 // memory.
 func (t *trial) setSize() int64 {
 	n := int64(t.s.Containers)
@@ -63,10 +63,10 @@ func (t *trial) setSize() int64 {
 	return set
 }
 
-// play runs the containers one after the other, three times, and brings in the next
-// one's memory meanwhile, as the invoker does. That is the worst order where the least
-// recently used leaves first: what leaves is always what is needed soonest. The first
-// time, in which every container comes in for the first time, is not measured.
+// play runs the containers one after the other, three times. During each run it brings in
+// the next container's memory, as the invoker does. This is the worst order if the least
+// recently used memory leaves first, because it is needed soonest. The first time, in which
+// every container comes in for the first time, is not measured.
 func (t *trial) play(m *mode, tenants []*program, passes int) {
 	n := len(tenants)
 	for _, x := range tenants {

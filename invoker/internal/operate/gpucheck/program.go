@@ -21,24 +21,24 @@ import (
 	"github.com/gpuwhisk/gpuwhisk/gpu/shimctl"
 )
 
-// program is a process that carries out orders, a line each, and answers each with
-// a line of JSON. Its first line introduces it.
+// program is a process that reads orders, one on each line, and answers each with a line of
+// JSON. Its first line introduces it.
 type program struct {
 	hello     answer
-	container *shimctl.Container // under the shim, else nil
-	block     int                // of device memory, that it works on
+	container *shimctl.Container // nil without the shim
+	block     int                // number of its block of device memory
 
 	name   string
 	cmd    *exec.Cmd
 	in     io.WriteCloser
 	out    io.Reader
 	lines  *bufio.Scanner
-	stderr bytes.Buffer // to be read when the program has ended
+	stderr bytes.Buffer // complete when the program has ended
 	ended  sync.Once
 }
 
-// answer is a line of a worker; worker.c has which order fills which fields. Its first
-// line fills those up to Total, Version and CUDA where it is one on a framework.
+// answer is a line of a worker; worker.c says which order fills which fields. A worker's
+// first line fills the fields up to Total. A framework's worker fills Version and CUDA.
 type answer struct {
 	Device, Bus, Capability, Version, CUDA  string
 	Driver, Processors, Managed, Concurrent int
@@ -56,8 +56,7 @@ func command(ctx context.Context, args, env []string) *exec.Cmd {
 	return cmd
 }
 
-// newProgram prepares a process that is killed when ctx ends, with the processes that
-// it started.
+// newProgram prepares a process. When ctx ends, the process and its children are killed.
 func newProgram(ctx context.Context, name string, args, env []string) (*program, error) {
 	p := &program{name: name, cmd: command(ctx, args, env)}
 	p.cmd.WaitDelay = 2 * time.Second
@@ -87,10 +86,10 @@ func startProgram(ctx context.Context, name string, args, env []string) (*progra
 	return p, nil
 }
 
-// ask has an order carried out, and ends the step if it is refused.
+// ask sends an order and returns the answer. A refusal ends the step.
 func (p *program) ask(format string, args ...any) (a answer) {
 	line := fmt.Sprintf(format, args...)
-	_, _ = fmt.Fprintln(p.in, line) // a program that has ended does not answer either
+	_, _ = fmt.Fprintln(p.in, line) // read reports a program that has ended
 	if err := p.read(&a); err != nil {
 		fail("%s: %s: %w", p.name, line, err)
 	}
@@ -104,7 +103,7 @@ func (p *program) read(out *answer) error {
 	return decode(p.lines.Bytes(), out)
 }
 
-// decode reads an answer, which may be a refusal.
+// decode reads an answer. A refusal is an error.
 func decode(line []byte, out any) error {
 	var refused struct{ Error string }
 	if err := errors.Join(json.Unmarshal(line, &refused), json.Unmarshal(line, out)); err != nil {
@@ -121,8 +120,8 @@ func (p *program) kill() error { return syscall.Kill(-p.cmd.Process.Pid, syscall
 // endTime is how long a program may take to end by itself.
 const endTime = 5 * time.Second
 
-// end closes the program's input, kills it if it has not ended after a while, and
-// waits for it.
+// end closes the program's input, kills the program if it has not ended after a while, and
+// waits for its end.
 func (p *program) end(after time.Duration) {
 	p.ended.Do(func() {
 		_ = p.in.Close()
@@ -133,7 +132,7 @@ func (p *program) end(after time.Duration) {
 	})
 }
 
-// last ends the program, and is what an error says of its standard error.
+// last ends the program and returns the end of its standard error, for an error text.
 func (p *program) last() string {
 	p.end(0)
 	text := strings.Join(strings.Fields(p.stderr.String()), " ")
@@ -143,36 +142,9 @@ func (p *program) last() string {
 	return fmt.Sprintf(" (it printed: %s)", strings.ToValidUTF8(text[max(0, len(text)-400):], ""))
 }
 
-// start runs a program until the step ends. Under the shim it has a container of its
-// own, and is waited for until the shim has connected: it does so after the driver's
-// start, on a thread of its own.
-func (t *trial) start(name string, args []string, shim bool, env ...string) *program {
-	environ := t.env(env...)
-	var c *shimctl.Container
-	if shim {
-		c = t.container()
-		environ = t.shimEnv(c, env...)
-	}
-	p := value(startProgram(t.ctx, name, args, environ))
-	p.container = c
-	t.mu.Lock()
-	t.started = append(t.started, p)
-	t.mu.Unlock()
-	ctx, cancel := context.WithTimeout(t.ctx, 20*time.Second)
-	defer cancel()
-	for shim && c.Processes() == 0 {
-		select {
-		case <-time.After(2 * time.Millisecond):
-		case <-ctx.Done():
-			fail("%s: the shim has not connected: %w%s", name, ctx.Err(), p.last())
-		}
-	}
-	return p
-}
-
-// onOneCore has all threads of the programs run on the last of this process's cores:
-// programs that run in turns are compared, and the cores of a virtual machine differ by
-// half, as their neighbours are busy or not.
+// onOneCore pins all threads of the programs to this process's last core. Programs that run
+// in turns are compared, and the cores of a virtual machine differ by half, because their
+// neighbours may be busy.
 func onOneCore(programs ...*program) {
 	var own, last unix.CPUSet
 	require(unix.SchedGetaffinity(0, &own))
@@ -191,24 +163,12 @@ func onOneCore(programs ...*program) {
 	}
 }
 
-// worker starts worker.c.
-func (t *trial) worker(shim bool) *program {
-	return t.start("worker", []string{t.path("check/worker")}, shim)
-}
-
-// filled starts worker.c under the shim, with a block of known contents.
-func (t *trial) filled(bytes int64, seed int) *program {
-	p := t.worker(true)
-	p.fill(bytes, seed)
-	return p
-}
-
 func (p *program) fill(bytes int64, seed int) {
 	p.block = p.ask("alloc %d", bytes).Block
 	p.ask("fill %d %d", p.block, seed)
 }
 
-// running carries out an order as a run of a function.
+// running sends an order as a run of a function.
 func (p *program) running(format string, args ...any) answer {
 	p.container.Running(true)
 	defer p.container.Running(false)
@@ -218,11 +178,10 @@ func (p *program) running(format string, args ...any) answer {
 // run makes passes over the block.
 func (p *program) run(passes int) time.Duration { return p.running("work %d %d", p.block, passes).NS }
 
-// verify reads all of the block by a kernel. The mismatches are the words that are
-// not what they must be.
+// verify compares the whole block by a kernel and returns the number of wrong words.
 func (p *program) verify() answer { return p.running("check %d", p.block) }
 
-// wrongWords are the mismatches of several programs.
+// wrongWords sums up the mismatches of several programs.
 func wrongWords(programs ...*program) (sum int64) {
 	for _, p := range programs {
 		sum += p.verify().Mismatches
@@ -230,32 +189,8 @@ func wrongWords(programs ...*program) (sum int64) {
 	return sum
 }
 
-// calibrate finds how many passes take about as long as wanted.
+// calibrate returns the number of passes that take about as long as wanted.
 func (p *program) calibrate(want time.Duration) int {
 	best := min(p.run(4), p.run(4), p.run(4))
 	return int(min(max(4*want/max(best, 1), 1), 100_000))
-}
-
-// evict and prefetch carry out an order as the invoker would give it. Anything but
-// a full success ends the step.
-func (t *trial) evict(p *program) shimctl.Done {
-	d, err := p.container.Evict(t.ctx, t.count.Add(1))
-	return complete("evict", d, err)
-}
-
-func (t *trial) prefetch(p *program) shimctl.Done {
-	d, err := p.container.Prefetch(t.ctx, t.count.Add(1), 0)
-	return complete("prefetch", d, err)
-}
-
-func complete(order string, d shimctl.Done, err error) shimctl.Done {
-	switch {
-	case err != nil:
-		fail("%s: %w", order, err)
-	case d.Status != shimctl.OK:
-		fail("%s: %s after %s, driver's answer %d", order, d.Status, size(d.Moved), d.Code)
-	case d.Processes == 0:
-		fail("%s: no process answered", order)
-	}
-	return d
 }

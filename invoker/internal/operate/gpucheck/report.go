@@ -17,15 +17,15 @@ import (
 	"github.com/gpuwhisk/gpuwhisk/invoker/lib/prettyjson"
 )
 
-// Verdict is what came of a step, of a finding or of the whole.
+// Verdict is the judgement of a step, of a finding or of the whole check.
 type Verdict string
 
 // The verdicts, the better before the worse.
 const (
 	Well    Verdict = "well"    // every goal is met
-	Skipped Verdict = "skipped" // there was nothing to try it with; Reason is why
-	Below   Verdict = "below"   // it works, and misses a goal
-	Failed  Verdict = "failed"  // it does not work, or could not be finished
+	Skipped Verdict = "skipped" // the step did not run; Reason says why
+	Below   Verdict = "below"   // it works, but misses a goal
+	Failed  Verdict = "failed"  // it does not work, or did not finish
 )
 
 func (v Verdict) worse(than Verdict) bool {
@@ -33,47 +33,26 @@ func (v Verdict) worse(than Verdict) bool {
 	return slices.Index(order, v) > slices.Index(order, than)
 }
 
-// Report is the whole of a check.
+// Report has the results of a check.
 type Report struct {
-	Fake    bool      `json:"fakeDriver"` // no hardware stood behind it
-	Driver  string    `json:"driver"`     // its name
+	Fake    bool      `json:"fakeDriver"` // there was no hardware
+	Card    string    `json:"card"`
 	Verdict Verdict   `json:"verdict"`
 	Version string    `json:"version"`
 	Started time.Time `json:"started"`
 	Seconds float64   `json:"seconds"`
-	Machine Machine   `json:"machine"`
-	Card    Card      `json:"card"`
+	Facts   []Fact    `json:"facts"`
 	Goals   Goals     `json:"goals"`
 	Steps   []Result  `json:"steps"`
 }
 
-// Machine is where it ran.
-type Machine struct {
-	OS        string `json:"os"`
-	Kernel    string `json:"kernel"`
-	Processor string `json:"processor"`
-	Cores     int    `json:"cores"`
-	Memory    int64  `json:"memoryBytes"`
+// Fact describes a part of the machine or the card.
+type Fact struct {
+	Name  string `json:"name"`
+	Value string `json:"value"`
 }
 
-// Card is what it ran on.
-type Card struct {
-	Name       string `json:"name"`
-	Capability string `json:"capability"`
-	Processors int    `json:"multiprocessors"`
-	Memory     int64  `json:"memoryBytes"`
-	Free       int64  `json:"freeBytes"`
-	Managed    bool   `json:"managedMemory"`
-	Concurrent bool   `json:"concurrentManagedAccess"`
-	Driver     string `json:"driver"`
-	CUDA       string `json:"cuda"`
-	MIG        string `json:"mig"`
-	MPS        bool   `json:"mps"`
-	Mode       string `json:"computeMode"`
-	NVML       string `json:"nvml"`
-}
-
-// Result is what one step found.
+// Result has the findings of one step.
 type Result struct {
 	Name     string    `json:"name"`
 	Title    string    `json:"title"`
@@ -103,7 +82,7 @@ func (f Finding) Text() string {
 	return fmt.Sprintf("%g", f.Value)
 }
 
-// Table is what was measured, row by row.
+// Table has measurements, row by row.
 type Table struct {
 	Title   string     `json:"title"`
 	Columns []string   `json:"columns"`
@@ -128,43 +107,40 @@ func (r *Result) remark(format string, args ...any) {
 	r.Remarks = append(r.Remarks, fmt.Sprintf(format, args...))
 }
 
-// judge adds a finding: well, or below its goal.
+// judge adds a finding that is well, or below its goal.
 func (r *Result) judge(what string, value float64, unit, goal string, met bool) {
 	r.add(what, value, unit, goal, met, Below)
 }
 
-// must adds a finding that is no matter of degree.
+// must adds a finding that is well or failed.
 func (r *Result) must(what string, value float64, goal string, met bool) {
 	r.add(what, value, "", goal, met, Failed)
 }
 
-// none adds a finding of what must not be there at all.
+// none adds a finding of a count that must be 0.
 func (r *Result) none(what string, count int64) { r.must(what, float64(count), "0", count == 0) }
 
-// all adds a finding of what must be so in every case.
+// all adds a finding of a count that must be complete.
 func (r *Result) all(what string, count, of int) {
 	r.must(what, float64(count), fmt.Sprint(of), count == of)
 }
 
 func (r *Result) add(what string, value float64, unit, goal string, met bool, otherwise Verdict) {
-	if met {
-		otherwise = Well
-	}
-	r.Findings = append(r.Findings, Finding{what, value, unit, goal, otherwise})
+	r.Findings = append(r.Findings, Finding{what, value, unit, goal, pick(met, Well, otherwise)})
 }
 
-// errSkip means that a step had nothing to work with.
+// errSkip means that a step cannot run here.
 type errSkip struct{ reason string }
 
 func (e errSkip) Error() string { return e.reason }
 
-// skip ends the step as one that had nothing to work with.
+// skip ends a step that cannot run here.
 func skip(format string, args ...any) { require(errSkip{fmt.Sprintf(format, args...)}) }
 
-// conclude sums a step up: the worst of its findings, or its error.
+// conclude gives a step the worst verdict of its findings and its error.
 func (r *Result) conclude(err error) {
 	if err == nil && len(r.Findings) == 0 {
-		err = errors.New("nothing was found out")
+		err = errors.New("there are no findings")
 	}
 	if errors.Is(err, context.DeadlineExceeded) {
 		err = fmt.Errorf("out of time: %w", err)
@@ -183,8 +159,8 @@ func (r *Result) conclude(err error) {
 	}
 }
 
-// judge sums the whole up. What was skipped does not count, unless nothing
-// else is there.
+// judge gives the report the worst verdict of its steps. Skipped steps do not count, unless
+// all were skipped.
 func (r *Report) judge() {
 	r.Verdict = Skipped
 	for _, s := range r.Steps {
@@ -194,8 +170,7 @@ func (r *Report) judge() {
 	}
 }
 
-// ExitCode is 0 when all is well, 1 when something missed its goal or failed,
-// 2 when nothing could be tried.
+// ExitCode is 0 if all is well, 1 if a step missed its goal or failed, 2 if no step ran.
 func (r *Report) ExitCode() int {
 	return map[Verdict]int{Well: 0, Below: 1, Failed: 1, Skipped: 2}[r.Verdict]
 }
@@ -204,9 +179,10 @@ func (r *Report) ExitCode() int {
 var reportText string
 
 var reportTemplate = template.Must(template.New("report").Funcs(template.FuncMap{
-	"cell": cell, "size": size, "percent": percent, "known": orUnknown, "because": because, "join": strings.Join,
-	"onOff":  func(on bool) string { return pick(on, "on", "off") },
-	"anchor": func(title string) string { return strings.ReplaceAll(strings.ToLower(title), " ", "-") },
+	"cell": cell, "percent": percent, "because": because, "join": strings.Join,
+	"anchor": func(title string) string {
+		return strings.NewReplacer(" ", "-", ",", "").Replace(strings.ToLower(title))
+	},
 }).Parse(reportText))
 
 // Markdown is the report for people.
@@ -219,16 +195,14 @@ func (r *Report) Markdown() string {
 }
 
 // PrintJSON writes the report as one JSON object.
-func (r *Report) PrintJSON(w io.Writer) error {
-	return prettyjson.Write(w, r)
-}
+func (r *Report) PrintJSON(w io.Writer) error { return prettyjson.Write(w, r) }
 
-// Name is the name of the report's files, without their ending. A report on the
-// fake driver has "fake" in it, one on a card never.
+// Name is the name of the report's files without their ending. The name of a report on the
+// fake driver has "fake" in it, and the name of a report on a card never has.
 func (r *Report) Name() string {
 	card := "fake"
 	if !r.Fake {
-		parts := strings.FieldsFunc(strings.ToLower(r.Card.Name), func(c rune) bool {
+		parts := strings.FieldsFunc(strings.ToLower(r.Card), func(c rune) bool {
 			return (c < 'a' || c > 'z') && (c < '0' || c > '9')
 		})
 		card = strings.ReplaceAll(strings.Join(parts, "-"), "fake", "f-ke")
@@ -236,8 +210,8 @@ func (r *Report) Name() string {
 	return fmt.Sprintf("gpu-check-%s-%s", cmp.Or(card, "gpu"), r.Started.UTC().Format("2006-01-02-1504"))
 }
 
-// Write puts the report into a directory, as Markdown and as JSON, and returns the
-// files' names. Files that are there are kept.
+// Write puts the report into a directory, as Markdown and as JSON, and returns the files'
+// names. It overwrites no file.
 func (r *Report) Write(dir string) ([]string, error) {
 	if err := os.MkdirAll(dir, 0o755); err != nil {
 		return nil, fmt.Errorf("make directory of results: %w", err)
@@ -269,17 +243,4 @@ func cell(s string) string {
 	return strings.ReplaceAll(s, "|", "\\|")
 }
 
-func because(reason string) string {
-	if reason == "" {
-		return ""
-	}
-	return ": " + reason
-}
-
-// pick is one of two values for a fact.
-func pick[T any](is bool, yes, no T) T {
-	if is {
-		return yes
-	}
-	return no
-}
+func because(reason string) string { return pick(reason == "", "", ": "+reason) }

@@ -26,14 +26,14 @@ func TestNameDistinguishesFakeFromReal(t *testing.T) {
 		{"../../etc", false, "gpu-check-etc-2026-11-21-1405"},
 		{"", false, "gpu-check-gpu-2026-11-21-1405"},
 	} {
-		r := Report{Fake: c.fake, Started: at, Card: Card{Name: c.card}}
+		r := Report{Fake: c.fake, Started: at, Card: c.card}
 		check.Equal(t, r.Name(), c.want, "name of %q, fake %v", c.card, c.fake)
 	}
 }
 
 func TestReportIsWrittenTwiceOver(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "results")
-	r := &Report{Fake: true, Driver: "fake driver", Verdict: Below, Card: Card{Name: "Fake GPU 0"}, Steps: []Result{{
+	r := &Report{Fake: true, Verdict: Below, Card: "Fake GPU 0", Facts: []Fact{{"driver", "a|b"}}, Steps: []Result{{
 		Name: "swap", Title: "A swap", Verdict: Below,
 		Findings: []Finding{{"a | b", 0.5, "share", "at least 90%", Below}},
 		Tables:   []*Table{{Title: "T", Columns: []string{"x", "y"}, Rows: [][]string{{"1|2", "3\n4"}}}, {Title: "Empty"}},
@@ -51,7 +51,7 @@ func TestReportIsWrittenTwiceOver(t *testing.T) {
 		check.Contains(t, f.Name(), "fake")
 	}
 	text := r.Markdown()
-	for _, want := range []string{"FAKE DRIVER", "a \\| b", "1\\|2", "3 4", "50%", "below (fake driver)", "T (fake driver)", "Empty (fake driver): none"} {
+	for _, want := range []string{"FAKE DRIVER", "| driver | a\\|b |", "a \\| b", "1\\|2", "3 4", "50%", "below (fake driver)", "T (fake driver)", "Empty (fake driver): none"} {
 		if !strings.Contains(text, want) {
 			t.Errorf("Markdown lacks %q:\n%s", want, text)
 		}
@@ -65,7 +65,7 @@ func TestReportIsWrittenTwiceOver(t *testing.T) {
 }
 
 func TestRealReportHasNoWordOfFake(t *testing.T) {
-	r := &Report{Driver: "NVIDIA's driver", Card: Card{Name: "NVIDIA H200"}, Steps: []Result{{Title: "A", Verdict: Well}}}
+	r := &Report{Card: "NVIDIA H200", Steps: []Result{{Title: "A", Verdict: Well}}}
 	check.Lacks(t, strings.ToLower(r.Markdown()), "fake")
 }
 
